@@ -1,0 +1,221 @@
+// Package safefile holds the few file operations that everything on disk here
+// is built from: private folders, whole-file replacement, locked appends that
+// never swallow another writer's line, and names that are never a path.
+//
+// # Rights
+//
+// A folder we make is 0700 and a file 0600. In a folder that already exists
+// and is writable by its group (containers that share a volume), the group's
+// rights are followed: folders 0770, files 0660.
+//
+// # Appending
+//
+// A process killed in the middle of a write leaves a torn line, and the next
+// append would glue its own line onto it. [Append] therefore looks at the last
+// byte of the file first and starts a new line when it is not a newline. The
+// caller holds the lock ([Lock]) meanwhile.
+package safefile
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// OpenDir opens the folder at path, making it (and its parents) when it is
+// missing. Everything below is reached through the returned root only.
+func OpenDir(path string) (*os.Root, error) {
+	if err := makeDir(path); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("open folder %s: %w", path, err)
+	}
+	return root, nil
+}
+
+func makeDir(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return nil
+	case err == nil:
+		return fmt.Errorf("%s is a file, not a folder", path)
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("look at folder %s: %w", path, err)
+	}
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := makeDir(parent); err != nil {
+			return err
+		}
+	}
+	mode := fs.FileMode(0o700)
+	if info, err := os.Stat(parent); err == nil && info.Mode()&0o020 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		mode = 0o770
+	}
+	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make folder %s: %w", path, err)
+	}
+	if mode == 0o770 {
+		return os.Chmod(path, mode) // the umask took the group's right away
+	}
+	return nil
+}
+
+// OpenSub opens the folder name below root, making it when it is missing.
+func OpenSub(root *os.Root, name string) (*os.Root, error) {
+	return OpenDir(filepath.Join(root.Name(), name))
+}
+
+// Open opens name below root with the given flags. A file that this call
+// creates gets the rights of its folder.
+func Open(root *os.Root, name string, flag int) (*os.File, error) {
+	f, err := root.OpenFile(name, flag&^os.O_CREATE, 0)
+	if err == nil || flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	mode := fileMode(root)
+	if f, err = root.OpenFile(name, flag, mode); err != nil {
+		return nil, err
+	}
+	if mode != 0o600 {
+		_ = f.Chmod(mode) // another process's file: its owner has set the rights
+	}
+	return f, nil
+}
+
+func fileMode(root *os.Root) fs.FileMode {
+	if info, err := root.Stat("."); err == nil && info.Mode()&0o020 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		return 0o660
+	}
+	return 0o600
+}
+
+// Replace makes data the whole content of name below root: written aside,
+// synced, renamed over, and the folder synced. A reader sees the old content
+// or the new, never a part.
+func Replace(root *os.Root, name string, data []byte) error {
+	return replace(root, name, data, true)
+}
+
+// ReplaceFast is [Replace] without the syncs, for state that may fall back to
+// an older value after a power cut (a position, a cache): a killed process
+// still leaves the old content or the new.
+func ReplaceFast(root *os.Root, name string, data []byte) error {
+	return replace(root, name, data, false)
+}
+
+func replace(root *os.Root, name string, data []byte, sync bool) (err error) {
+	temp := name + "." + rand.Text()[:8] + ".tmp"
+	f, err := Open(root, temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = root.Remove(temp)
+		}
+	}()
+	_, err = f.Write(data)
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if err = root.Rename(temp, name); err != nil {
+		return err
+	}
+	if !sync {
+		return nil
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Append writes data, whole lines that end in a newline, at the end of f,
+// which was opened with O_APPEND and O_RDWR and is locked by the caller. A torn
+// line that a killed writer left is ended first; a write that the disk cut
+// short is ended likewise and returned as an error, so that the caller's next
+// try starts a line of its own. It returns the offset at which data begins.
+func Append(f *os.File, data []byte) (at int64, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	at = info.Size()
+	if at > 0 {
+		var last [1]byte
+		if _, err := f.ReadAt(last[:], at-1); err != nil && !errors.Is(err, io.EOF) {
+			return 0, fmt.Errorf("read the end of %s: %w", f.Name(), err)
+		}
+		if last[0] != '\n' {
+			if _, err := f.Write([]byte{'\n'}); err != nil {
+				return 0, fmt.Errorf("end a torn line of %s: %w", f.Name(), err)
+			}
+			at++
+		}
+	}
+	n, err := f.Write(data)
+	if err != nil {
+		if n > 0 && data[n-1] != '\n' {
+			_, _ = f.Write([]byte{'\n'}) // no room for it either: the next Append does it
+		}
+		return at, fmt.Errorf("append to %s (%d of %d bytes written): %w", f.Name(), n, len(data), err)
+	}
+	return at, nil
+}
+
+// Same reports whether f is still the file that name below root names: false
+// after it was rotated away, replaced or removed.
+func Same(root *os.Root, name string, f *os.File) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := root.Stat(name)
+	return err == nil && os.SameFile(open, named)
+}
+
+const maxName = 120
+
+// Name turns an identifier from outside (a chat id, an agent's name) into a
+// file name: letters, digits, '-', '_' and single dots stand for themselves,
+// every other byte is written as %XX, and what is too long ends in its hash. No
+// two identifiers give the same name, and none gives a path.
+func Name(id string) string {
+	const hexDigits = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(id) {
+		c := id[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-',
+			c == '.' && i > 0 && id[i-1] != '.':
+			b.WriteByte(c)
+		default:
+			b.WriteByte('%')
+			b.WriteByte(hexDigits[c>>4])
+			b.WriteByte(hexDigits[c&15])
+		}
+	}
+	if b.Len() > maxName {
+		sum := sha256.Sum256([]byte(id))
+		return b.String()[:maxName-35] + "%~" + hex.EncodeToString(sum[:16])
+	}
+	if b.Len() == 0 {
+		return "%"
+	}
+	return b.String()
+}

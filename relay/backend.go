@@ -1,0 +1,82 @@
+package relay
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrForgotten says that a backend no longer holds what it accepted earlier: it
+// came back emptier than it was. What was handed to the failed Publish was not
+// taken either.
+var ErrForgotten = errors.New("the backend has lost messages it had accepted")
+
+// Receipt is a backend's proof of the last line it accepted; opaque outside of
+// it, storable, empty when there is none.
+type Receipt string
+
+// Publisher hands encoded messages to every sidecar, this one included.
+//
+// It is safe for concurrent use, though order is promised only among the calls
+// of one goroutine. It does not keep lines after it returned.
+type Publisher interface {
+	// Publish appends lines (without newlines) in order. A nil error means
+	// that every running and every returning subscriber will get them. After an error
+	// some of them may have been accepted: the caller publishes all of them
+	// again, and readers drop the repeats.
+	//
+	// after is the receipt of the publisher's previous call, "" if there is none.
+	// Where the backend can lose what it accepted, it verifies in the same
+	// step that it still holds it, and else takes nothing and returns an error
+	// that wraps ErrForgotten; the caller then publishes again, with after
+	// empty, all it still keeps. Without lines only this is verified.
+	//
+	// ctx bounds the call, and so does a time-out of the backend's own.
+	Publish(ctx context.Context, lines [][]byte, after Receipt) (Receipt, error)
+}
+
+// Delivery is one line as a subscriber read it.
+type Delivery struct {
+	// Line is the encoded message without its newline; the handler owns it. It may
+	// be anything, since other programs write to the queue too.
+	Line []byte
+	// History marks a line that was in the queue before this sidecar's first
+	// start: it is for the transcript only.
+	History bool
+	// Settle says that the line is dealt with and need not be read again after a
+	// restart. It is called once, from any goroutine, and does not block on I/O.
+	Settle func()
+}
+
+// Handler takes a delivery. It may block: that is the backpressure.
+type Handler func(ctx context.Context, d Delivery)
+
+// Subscriber reads the queue for one agent.
+type Subscriber interface {
+	// Subscribe calls h for each line, in the order of the queue and one at a
+	// time, until ctx is done, and then returns nil after it stored its
+	// position, the oldest unsettled line. It reads at most MaxUnsettled lines
+	// (or MaxUnsettledBytes) beyond it. Faults of the backend are waited out and shown in
+	// Status; an error is returned only where waiting cannot mend it.
+	//
+	// A line handed over but not settled when the process ends is handed over
+	// again after the next start. It is called at most once at a time.
+	Subscribe(ctx context.Context, h Handler) error
+}
+
+// Backend is a queue that connects the sidecars: a folder of JSONL files or a
+// Redis. Close may be called more than once and ends what waits.
+type Backend interface {
+	Publisher
+	Subscriber
+	Status() Status
+	Close() error
+}
+
+// Status is how a backend's reading side is.
+type Status struct {
+	Connected bool   `json:"connected"` // the backend answers
+	Reading   bool   `json:"reading"`   // Subscribe is caught up or catching up
+	Unsettled int    `json:"unsettled"` // lines handed over and not settled
+	Lag       int64  `json:"lag"`       // still to be read: bytes of a file, entries of a stream
+	Error     string `json:"error,omitempty"`
+}

@@ -1,0 +1,307 @@
+package relay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Identifiers. Each is opaque here; only package feishu knows how one looks.
+type (
+	// ChatID names a conversation (Feishu: oc_…).
+	ChatID string
+	// MessageID names a message (Feishu: om_…, else sender:chat:ts:random).
+	MessageID string
+	// AgentName names a bot on the relay (AGENT_NAME).
+	AgentName string
+	// OpenID names a person or a bot as one Feishu app sees it (ou_…).
+	OpenID string
+)
+
+// Roles of a message. An empty role is a bot's: only users' messages, which are
+// shared for the transcript, say theirs.
+const (
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+)
+
+// Limits.
+const (
+	// MaxLine is the most bytes an encoded message may have, with its newline.
+	// A longer text is cut by [Message.Encode] and says so; a longer line is
+	// not read.
+	MaxLine = 1 << 20
+	// MaxID is the most bytes an identifier may have; a longer one is malformed.
+	MaxID = 512
+	// MaxAhead is how far a sender's clock may be ahead before its messages are
+	// taken as sent on arrival.
+	MaxAhead = 60 * time.Second
+)
+
+// ErrMalformed is wrapped by every error of [Decode].
+var ErrMalformed = errors.New("malformed message")
+
+// Mention is an agent that the sender's sidecar resolved as addressed.
+type Mention struct {
+	AgentName AgentName `json:"agent_name,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	OpenID    OpenID    `json:"open_id,omitempty"`
+	Key       string    `json:"key,omitempty"` // "@_user_1" in the text
+}
+
+// Metadata is carried as it came; values of unknown keys are not looked at.
+type Metadata map[string]json.RawMessage
+
+// Text returns the string value of key, or "".
+func (m Metadata) Text(key string) string {
+	var s string
+	if json.Unmarshal(m[key], &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// Message is what one sidecar tells the others: a line of the file queue, a
+// payload on Redis. The first seven fields are the original contract; a
+// message with only these is valid, and readers ignore fields they do not know.
+type Message struct {
+	RelayMsgID      MessageID `json:"relay_msg_id"`
+	Channel         string    `json:"channel"`
+	ChatID          ChatID    `json:"chat_id"`
+	Content         string    `json:"content"`
+	SenderBotOpenID OpenID    `json:"sender_bot_open_id"`
+	SenderAgentName AgentName `json:"sender_agent_name"`
+	Metadata        Metadata  `json:"metadata"`
+
+	MessageID   MessageID `json:"message_id,omitempty"`
+	TS          Millis    `json:"ts,omitempty"` // Feishu's create_time where known
+	SenderAppID string    `json:"sender_app_id,omitempty"`
+	SenderName  string    `json:"sender_name,omitempty"`
+	Mentions    []Mention `json:"mentions,omitempty"`
+	MsgType     string    `json:"msg_type,omitempty"`
+	ParentID    MessageID `json:"parent_id,omitempty"`
+	RootID      MessageID `json:"root_id,omitempty"`
+	ThreadID    string    `json:"thread_id,omitempty"`
+	Seq         Seq       `json:"seq,omitempty"`     // counts the sender's messages from 1; 0: foreign
+	UserTS      Millis    `json:"user_ts,omitempty"` // newest user message the sender knew here
+	Role        string    `json:"role,omitempty"`    // "user" on the users' queue
+	SenderID    OpenID    `json:"sender_id,omitempty"`
+	Sig         string    `json:"sig,omitempty"`
+}
+
+// ID is the identifier under which a native event, a relay copy and a repeat
+// are one message: the platform's where it is known.
+func (m *Message) ID() MessageID {
+	if m.MessageID != "" {
+		return m.MessageID
+	}
+	return m.RelayMsgID
+}
+
+// Millis is a time in Unix milliseconds; 0 is unknown.
+type Millis int64
+
+// MillisOf converts t; the zero time gives 0.
+func MillisOf(t time.Time) Millis {
+	if t.IsZero() {
+		return 0
+	}
+	return Millis(t.UnixMilli())
+}
+
+// Time converts back; 0 gives the zero time.
+func (ms Millis) Time() time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(ms))
+}
+
+// UnmarshalJSON takes a number, also with a fraction, or a string of one (the
+// platform writes times as strings). Seconds are told from milliseconds by
+// their size.
+func (ms *Millis) UnmarshalJSON(data []byte) error {
+	n, err := lenientInt(data)
+	if err != nil {
+		return err
+	}
+	if n >= 1e9 && n < 1e11 {
+		n *= 1000
+	}
+	*ms = Millis(n)
+	return nil
+}
+
+// Seq is a sender's count; a foreign program's odd value counts as none.
+type Seq uint64
+
+// UnmarshalJSON takes what [Millis] takes.
+func (s *Seq) UnmarshalJSON(data []byte) error {
+	if n, err := lenientInt(data); err == nil && n > 0 {
+		*s = Seq(n)
+	}
+	return nil
+}
+
+func lenientInt(data []byte) (int64, error) {
+	text := strings.Trim(string(data), `" `)
+	if text == "" || text == "null" {
+		return 0, nil
+	}
+	n, err := json.Number(text).Int64()
+	if err == nil {
+		return n, nil
+	}
+	f, err := json.Number(text).Float64()
+	if err != nil || f != f || f > 1e15 || f < -1e15 {
+		return 0, fmt.Errorf("%.40q is no time in milliseconds", text)
+	}
+	return int64(f), nil
+}
+
+// Decode reads one encoded message, with or without its newline. Unknown
+// fields are ignored, unknown metadata is kept, invalid UTF-8 is replaced.
+// Errors wrap [ErrMalformed] and never quote the message.
+func Decode(line []byte) (Message, error) {
+	var m Message
+	if len(line) > MaxLine {
+		return m, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(line), MaxLine)
+	}
+	if err := json.Unmarshal(line, &m); err != nil {
+		return m, fmt.Errorf("%w: %w", ErrMalformed, withoutText(err))
+	}
+	if m.RelayMsgID == "" {
+		m.RelayMsgID = m.MessageID
+	}
+	if m.Channel == "" {
+		m.Channel = DefaultChannel
+	}
+	return m, m.validate()
+}
+
+// DefaultChannel is the channel of a message that names none.
+const DefaultChannel = "feishu"
+
+func (m *Message) validate() error {
+	for _, f := range []struct {
+		name, value string
+		required    bool
+	}{
+		{"relay_msg_id", string(m.RelayMsgID), true},
+		{"chat_id", string(m.ChatID), true},
+		{"channel", m.Channel, true},
+		{"sender_agent_name", string(m.SenderAgentName), m.Role != RoleUser && m.SenderBotOpenID == ""},
+		{"sender_bot_open_id", string(m.SenderBotOpenID), false},
+		{"message_id", string(m.MessageID), false},
+		{"parent_id", string(m.ParentID), false},
+		{"root_id", string(m.RootID), false},
+		{"thread_id", m.ThreadID, false},
+	} {
+		if err := CheckID(f.value); err != nil {
+			return fmt.Errorf("%w: %s %w", ErrMalformed, f.name, err)
+		}
+		if f.required && f.value == "" {
+			return fmt.Errorf("%w: %s is missing", ErrMalformed, f.name)
+		}
+	}
+	if m.Role != "" && m.Role != RoleUser && m.Role != RoleAssistant {
+		return fmt.Errorf("%w: role is neither user nor assistant", ErrMalformed)
+	}
+	return nil
+}
+
+// CheckID tells what is wrong with an identifier from outside: too long, or
+// with control characters. An empty one is fine here.
+func CheckID(id string) error {
+	if len(id) > MaxID {
+		return fmt.Errorf("has %d bytes, at most %d", len(id), MaxID)
+	}
+	if strings.ContainsFunc(id, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+		return errors.New("has control characters")
+	}
+	return nil
+}
+
+// withoutText keeps what json says of the place and drops what it quotes.
+func withoutText(err error) error {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("field %q is not a %s", e.Field, e.Type)
+	}
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("no JSON object (byte %d)", e.Offset)
+	}
+	return errors.New("no JSON object of the expected form")
+}
+
+// CutMark ends a text that was cut to fit a line; %d is its whole size in bytes.
+const CutMark = "\n… [cut by feishu-relay: the whole text has %d bytes]"
+
+// Encode returns m as one line without its newline, at most [MaxLine]-1 bytes:
+// a longer content is cut and ends in [CutMark]. It fails only where the other
+// fields alone are too long. Angle brackets stay as they are.
+func (m *Message) Encode() ([]byte, error) {
+	const room = MaxLine - 1 - 80 // 80: the signature is added afterwards
+	if m.Metadata == nil {
+		m.Metadata = Metadata{}
+	}
+	line, err := marshalLine(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
+	}
+	if len(line) <= room {
+		return line, nil
+	}
+	cut := *m
+	keep := min(len(m.Content), room) // bytes of content kept: escapes make more of them
+	for len(line) > room {
+		if keep == 0 {
+			return nil, fmt.Errorf("encode message: %d bytes besides its text, at most %d", len(line), room)
+		}
+		keep = max(0, min(keep-(len(line)-room)/6-64, keep*9/10))
+		for keep > 0 && !utf8.RuneStart(m.Content[keep]) {
+			keep--
+		}
+		cut.Content = m.Content[:keep] + fmt.Sprintf(CutMark, len(m.Content))
+		if line, err = marshalLine(&cut); err != nil {
+			return nil, fmt.Errorf("encode message: %w", err)
+		}
+	}
+	return line, nil
+}
+
+func marshalLine(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
+}
+
+// recordStart begins every line that Encode writes.
+var recordStart = []byte(`{"relay_msg_id":`)
+
+// Salvage finds a whole message glued behind the torn one that a killed writer
+// left in the same line, and returns it.
+func Salvage(line []byte) (whole []byte, ok bool) {
+	for rest := line; ; {
+		i := bytes.LastIndex(rest, recordStart)
+		if i <= 0 {
+			return nil, false
+		}
+		if whole = line[i:]; json.Valid(whole) {
+			return whole, true
+		}
+		rest = rest[:i]
+	}
+}
+
+// NewID makes an identifier for a message that the platform gave none.
+func NewID(sender AgentName, chat ChatID, ts Millis, random string) MessageID {
+	return MessageID(fmt.Sprintf("%s:%s:%d:%s", sender, chat, ts, random))
+}

@@ -1,0 +1,108 @@
+package relay
+
+import (
+	"context"
+	"sync"
+)
+
+// What a reader may hold unsettled at once; at either limit it stops reading
+// until something is settled.
+const (
+	MaxUnsettled      = 1000
+	MaxUnsettledBytes = 32 << 20
+)
+
+// Window keeps a reader's position: the place behind the last line such that it
+// and all before it are settled. P is the backend's kind of place.
+//
+// It is safe for concurrent use.
+type Window[P any] struct {
+	mu      sync.Mutex
+	open    []*slot[P] // in reading order; guarded by mu
+	bytes   int
+	settled P   // everything up to here is settled
+	moved   int // settled lines since the last Position
+	room    chan struct{}
+}
+
+type slot[P any] struct {
+	behind P
+	bytes  int
+	done   bool
+}
+
+// NewWindow returns a window whose position is start.
+func NewWindow[P any](start P) *Window[P] {
+	return &Window[P]{settled: start, room: make(chan struct{}, 1)}
+}
+
+// Begin waits for room and enters a line of size bytes; behind is the place
+// after it. The returned function settles it; calling it again does nothing.
+// Begin is called by one goroutine. It fails only when ctx is done.
+func (w *Window[P]) Begin(ctx context.Context, behind P, size int) (settle func(), err error) {
+	for {
+		w.mu.Lock()
+		if len(w.open) == 0 || (len(w.open) < MaxUnsettled && w.bytes+size <= MaxUnsettledBytes) {
+			s := &slot[P]{behind: behind, bytes: size}
+			w.open = append(w.open, s)
+			w.bytes += size
+			w.mu.Unlock()
+			return func() { w.settle(s) }, nil
+		}
+		w.mu.Unlock()
+		select {
+		case <-w.room:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (w *Window[P]) settle(s *slot[P]) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s.done {
+		return
+	}
+	s.done = true
+	w.bytes -= s.bytes
+	w.moved++
+	n := 0
+	for n < len(w.open) && w.open[n].done {
+		w.settled = w.open[n].behind
+		n++
+	}
+	clear(w.open[:n])
+	w.open = w.open[n:]
+	select {
+	case w.room <- struct{}{}:
+	default:
+	}
+}
+
+// Skip moves the position to p when nothing is open: places that hold no line
+// for us need not be read again.
+func (w *Window[P]) Skip(p P) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.open) == 0 {
+		w.settled = p
+		w.moved++
+	}
+}
+
+// Position returns the place to begin at after a restart, and how many lines
+// were settled since it was last asked.
+func (w *Window[P]) Position() (at P, moved int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	moved, w.moved = w.moved, 0
+	return w.settled, moved
+}
+
+// Unsettled counts the open lines.
+func (w *Window[P]) Unsettled() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.open)
+}
