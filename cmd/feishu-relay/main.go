@@ -1,0 +1,116 @@
+// Command feishu-relay is a sidecar that joins one bot to the others of its
+// Feishu groups. `feishu-relay --help` lists the commands; the environment
+// configures it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// command is one verb of the program.
+type command struct {
+	name    string
+	summary string
+	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+}
+
+func commands() []command {
+	return []command{
+		{"run", "run the sidecar (the default)", runSidecar},
+		{"demo", "show a conversation of three bots, with nothing configured", runDemo},
+		{"check", "try everything that is configured, and say what is missing", runCheck},
+		{"transcript", "list, show or follow the groups' transcripts", runTranscript},
+		{"health", "ask a running sidecar whether it is alive", runHealth},
+		{"version", "print the version", runVersion},
+	}
+}
+
+// Errors that decide the exit status.
+var (
+	errUsage  = errors.New("usage")            // already explained
+	errFailed = errors.New("see output above") // already explained
+)
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	name, rest := "run", args
+	if len(args) > 0 {
+		name, rest = args[0], args[1:]
+	}
+	switch name {
+	case "-h", "-help", "--help", "help":
+		usage(stdout)
+		return 0
+	case "-v", "-version", "--version":
+		name = "version"
+	}
+	for _, c := range commands() {
+		if c.name != name {
+			continue
+		}
+		err := c.run(ctx, rest, stdout, stderr)
+		switch {
+		case err == nil, errors.Is(err, flag.ErrHelp):
+			return 0
+		case errors.Is(err, errUsage):
+			return 2
+		case errors.Is(err, errFailed):
+			return 1
+		}
+		fmt.Fprintf(stderr, "feishu-relay %s: %v\n", name, err)
+		return 1
+	}
+	fmt.Fprintf(stderr, "feishu-relay: no command %q\n\n", name)
+	usage(stderr)
+	return 2
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "feishu-relay joins self-hosted bots in one Feishu group: one sidecar beside each bot.\n\n"+
+		"Usage: feishu-relay [command] [flags]\n\nCommands:\n")
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.summary)
+	}
+	fmt.Fprint(w, "\n`feishu-relay COMMAND --help` tells more. The sidecar is configured by the environment:\n"+
+		"AGENT_NAME is required, everything else has a default; `feishu-relay run --help` lists it all.\n")
+}
+
+// flags returns a flag set whose --help prints usage to w.
+func flags(name, synopsis string, w io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.SetOutput(w)
+	f.Usage = func() {
+		fmt.Fprintf(w, "Usage: feishu-relay %s\n", synopsis)
+		f.PrintDefaults()
+	}
+	return f
+}
+
+// parse parses flags, and wants no more than most arguments behind them.
+func parse(f *flag.FlagSet, args []string, most int) error {
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return errUsage
+	}
+	if f.NArg() > most {
+		fmt.Fprintf(f.Output(), "unexpected argument %q\n", f.Arg(most))
+		f.Usage()
+		return errUsage
+	}
+	return nil
+}

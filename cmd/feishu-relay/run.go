@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"reflect"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"feishu-relay/sidecar"
+)
+
+// version is set by the linker in releases; else the build's own stamp tells.
+var version string
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	rev, dirty := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			rev = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	if rev == "" {
+		return "devel"
+	}
+	return "devel-" + rev + dirty
+}
+
+func runVersion(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flags("version", "version", stdout)
+	if err := parse(f, args, 0); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "feishu-relay %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return nil
+}
+
+func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flags("run", "run", stdout)
+	f.Usage = func() {
+		fmt.Fprint(stdout, "Usage: feishu-relay run\n\nRuns the sidecar until SIGTERM or Ctrl-C. Environment:\n\n")
+		printEnvironment(stdout)
+	}
+	if err := parse(f, args, 0); err != nil {
+		return err
+	}
+	cfg, err := loadConfig()
+	if err != nil {
+		fmt.Fprintf(stderr, "feishu-relay: the configuration has mistakes:\n")
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			fmt.Fprintf(stderr, "  ✗ %s\n", line)
+		}
+		fmt.Fprint(stderr, "`feishu-relay run --help` lists all variables; `feishu-relay check` tries them.\n")
+		return errFailed
+	}
+	s, err := sidecar.New(cfg.Config, sidecar.Options{Version: versionText(), Logger: cfg.logger(stderr)})
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+func (c *config) logger(w io.Writer) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: c.logLevel}
+	if c.logFormat == "text" {
+		return slog.New(slog.NewTextHandler(w, opts))
+	}
+	return slog.New(slog.NewJSONHandler(w, opts))
+}
+
+// printEnvironment lists the variables from the tags of env.
+func printEnvironment(w io.Writer) {
+	for _, v := range variables() {
+		text := v.desc
+		if v.def != "" {
+			text += " (default " + v.def + ")"
+		}
+		fmt.Fprintf(w, "  %-24s %s\n", v.name, text)
+	}
+}
+
+type variable struct{ name, def, desc string }
+
+func variables() []variable {
+	var out []variable
+	for field := range reflect.TypeFor[env]().Fields() {
+		out = append(out, variable{field.Tag.Get("envconfig"), field.Tag.Get("default"), field.Tag.Get("desc")})
+	}
+	return out
+}
+
+// runHealth asks the sidecar of the same environment, for images without a
+// shell and without curl.
+func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flags("health", "health [--ready] [--addr HOST:PORT]", stdout)
+	addr := f.String("addr", "", "where the sidecar listens (default LISTEN_ADDR)")
+	ready := f.Bool("ready", false, "ask whether it is ready (backend and folders), not only alive")
+	if err := parse(f, args, 0); err != nil {
+		return err
+	}
+	target := or(*addr, or(os.Getenv("LISTEN_ADDR"), "127.0.0.1:8787"))
+	host, port, err := net.SplitHostPort(target)
+	if err != nil {
+		return fmt.Errorf("LISTEN_ADDR: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
+		host = "127.0.0.1"
+	}
+	path := "/healthz"
+	if *ready {
+		path = "/readyz"
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: &http.Transport{Proxy: nil}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("no sidecar answers: %w", err)
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Status string
+		Error  struct{ Message string }
+	}
+	_ = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&answer) // the status code decides
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %d: %s", path, resp.StatusCode, answer.Error.Message)
+	}
+	fmt.Fprintln(stdout, answer.Status)
+	return nil
+}

@@ -1,0 +1,250 @@
+// Package dedup remembers which messages were handled, so that a repeat is
+// handled no second time, also after a restart.
+//
+// # Claim, deliver, settle
+//
+// A key is claimed before its message is handled and settled afterwards. Only
+// a settled key is remembered: when the handling failed, or the process died
+// in the middle, a repeat gets its chance. So a crash between delivery and
+// settling may repeat one delivery; it never loses one.
+//
+//	switch w.Claim(key) {
+//	case dedup.Done:    // handled before
+//	case dedup.Pending: // somebody is at it
+//	case dedup.New:
+//		err := deliver()
+//		w.Settle(key, err == nil)
+//		w.Flush() // after what must not be repeated
+//	}
+//
+// # Memory and disk
+//
+// The last [DefaultSize] settled keys are kept in memory (least recently used
+// goes first) and in a journal of one JSON string a line. Settled keys are
+// collected and written together, at [flushAt] of them or by [Window.Flush]. The
+// journal is rewritten when it holds three times the keys that count.
+//
+// A window belongs to one agent: shared by two, it would starve one of them.
+package dedup
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"feishu-relay/internal/safefile"
+)
+
+// Bounds.
+const (
+	DefaultSize = 5000
+	flushAt     = 64   // settled keys that wait for a write at most
+	maxKey      = 2048 // bytes of a journal line; a longer one is skipped on reading
+)
+
+// State is what a claim finds.
+type State int
+
+// The states of a key.
+const (
+	New     State = iota // not seen: it is the caller's now, until Settle
+	Pending              // claimed and not settled
+	Done                 // settled
+)
+
+// Window is the set of keys handled. It is safe for concurrent use.
+type Window struct {
+	mu      sync.Mutex
+	done    *lru.Cache[string, struct{}] // guarded by mu
+	pending map[string]struct{}          // guarded by mu; as many as are being handled
+
+	root    *os.Root // nil: memory only
+	name    string
+	file    *os.File
+	lines   int          // in the journal
+	unsaved bytes.Buffer // settled and not written; guarded by mu
+	waiting int          // keys in unsaved
+}
+
+// Memory returns a window of size keys (0: DefaultSize) that a restart forgets.
+func Memory(size int) *Window {
+	if size <= 0 {
+		size = DefaultSize
+	}
+	done, err := lru.New[string, struct{}](size)
+	if err != nil {
+		panic(err) // only for a size below 1
+	}
+	return &Window{done: done, pending: map[string]struct{}{}}
+}
+
+// Open returns a window of size keys (0: DefaultSize) with the journal name
+// below root, made when it is missing. Lines of it that are no JSON string (a torn one, a
+// hand's edit) are passed over.
+func Open(root *os.Root, name string, size int) (*Window, error) {
+	w := Memory(size)
+	w.root, w.name = root, name
+	f, err := root.Open(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open dedup journal: %w", err)
+	}
+	if err == nil {
+		err = w.read(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("read dedup journal %s: %w", name, err)
+		}
+	}
+	if w.file, err = safefile.Open(root, name, os.O_RDWR|os.O_APPEND|os.O_CREATE); err != nil {
+		return nil, fmt.Errorf("open dedup journal: %w", err)
+	}
+	return w, nil
+}
+
+func (w *Window) read(f *os.File) error {
+	r := bufio.NewReaderSize(f, maxKey)
+	long := false // inside a line longer than the buffer
+	for {
+		line, err := r.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			long = true
+			continue
+		}
+		var key string
+		if !long && len(line) > 0 && json.Unmarshal(line, &key) == nil {
+			w.done.Add(key, struct{}{})
+		}
+		w.lines, long = w.lines+1, false
+		if err != nil {
+			return ignoreEOF(err)
+		}
+	}
+}
+
+// Claim takes key for the caller when it is new, and tells what it is.
+func (w *Window) Claim(key string) State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.done.Get(key); ok {
+		return Done
+	}
+	if _, ok := w.pending[key]; ok {
+		return Pending
+	}
+	w.pending[key] = struct{}{}
+	return New
+}
+
+// Settle ends a claim: a key that was handled is remembered, another forgotten.
+// An error is the journal's; the key counts as handled in memory all the same.
+func (w *Window) Settle(key string, handled bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.pending, key)
+	if !handled {
+		return nil
+	}
+	w.done.Add(key, struct{}{})
+	if w.file == nil {
+		return nil
+	}
+	line, err := json.Marshal(key)
+	if err != nil {
+		return fmt.Errorf("write dedup journal: %w", err)
+	}
+	w.unsaved.Write(line)
+	w.unsaved.WriteByte('\n')
+	if w.waiting++; w.waiting < flushAt {
+		return nil
+	}
+	return w.flush()
+}
+
+// Seen reports whether key was settled, without claiming it.
+func (w *Window) Seen(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.done.Contains(key)
+}
+
+// Flush writes what was settled to the journal. After an error the same keys
+// are tried again by the next call.
+func (w *Window) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.flush()
+}
+
+func (w *Window) flush() error {
+	if w.waiting == 0 || w.file == nil {
+		return nil
+	}
+	if w.lines+w.waiting > 3*max(w.done.Len(), 1000) {
+		return w.rewrite()
+	}
+	if _, err := safefile.Append(w.file, w.unsaved.Bytes()); err != nil {
+		if w.waiting > 100*flushAt { // the disk has been full for long: memory has them still
+			w.forgetUnsaved()
+		}
+		return fmt.Errorf("write dedup journal: %w", err)
+	}
+	w.lines += w.waiting
+	w.forgetUnsaved()
+	return nil
+}
+
+func (w *Window) forgetUnsaved() {
+	w.unsaved.Reset()
+	w.waiting = 0
+}
+
+// rewrite replaces the journal by what is in memory, oldest first.
+func (w *Window) rewrite() error {
+	var all bytes.Buffer
+	keys := w.done.Keys()
+	for _, key := range keys {
+		line, err := json.Marshal(key)
+		if err != nil {
+			return fmt.Errorf("write dedup journal: %w", err)
+		}
+		all.Write(line)
+		all.WriteByte('\n')
+	}
+	if err := safefile.ReplaceFast(w.root, w.name, all.Bytes()); err != nil {
+		return fmt.Errorf("rewrite dedup journal: %w", err)
+	}
+	f, err := safefile.Open(w.root, w.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return fmt.Errorf("reopen dedup journal: %w", err)
+	}
+	_ = w.file.Close()
+	w.file, w.lines = f, len(keys)
+	w.forgetUnsaved()
+	return nil
+}
+
+// Close writes what is left and closes the journal.
+func (w *Window) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.file == nil {
+		return nil
+	}
+	err := errors.Join(w.flush(), w.file.Close())
+	w.file = nil
+	return err
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,286 @@
+// Package httpapi is the local API: what the bot, watchers and operators reach
+// over HTTP. Every answer is JSON; an error is
+// {"error":{"code":"…","message":"…"}} with a message that says how to mend it.
+//
+// # Doors
+//
+// [Stream] is the one reader of inbound messages (server-sent events or a
+// WebSocket); [Events] shows everything to any number of watchers and settles
+// nothing.
+//
+// # Who may call
+//
+// With a token set every route but /healthz and /readyz wants it as
+// `Authorization: Bearer …`. Without one the server listens on loopback only,
+// and refuses requests that a web page could make a browser send: another host
+// name (DNS rebinding) or another origin.
+package httpapi
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"unicode/utf8"
+
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+// maxBody is the most bytes of a request's body; a larger one is refused with
+// 413. A text that is longer than a relay line holds is cut there.
+const maxBody = 4 << 20
+
+// Outbound is what a bot reports that it sent.
+type Outbound struct {
+	ChatID    relay.ChatID    `json:"chat_id"`
+	Content   string          `json:"content"`
+	MessageID relay.MessageID `json:"message_id"`
+	TS        relay.Millis    `json:"ts"`
+	ParentID  relay.MessageID `json:"parent_id"`
+	RootID    relay.MessageID `json:"root_id"`
+	ThreadID  string          `json:"thread_id"`
+	MsgType   string          `json:"msg_type"`
+	Mentions  []relay.Mention `json:"mentions"`
+	Channel   string          `json:"channel"`
+	Metadata  relay.Metadata  `json:"metadata"`
+}
+
+// Heard is what a bot reports that it heard from a person.
+type Heard struct {
+	Channel    string          `json:"channel"`
+	ChatID     relay.ChatID    `json:"chat_id"`
+	ChatType   string          `json:"chat_type"`
+	Content    string          `json:"content"`
+	Sender     string          `json:"sender"`
+	SenderID   relay.OpenID    `json:"sender_id"`
+	SenderName string          `json:"sender_name"`
+	MessageID  relay.MessageID `json:"message_id"`
+	TS         relay.Millis    `json:"ts"`
+	ParentID   relay.MessageID `json:"parent_id"`
+	RootID     relay.MessageID `json:"root_id"`
+	ThreadID   string          `json:"thread_id"`
+}
+
+// Question is what POST /v1/decide asks.
+type Question struct {
+	Outbound
+	SenderAgentName relay.AgentName `json:"sender_agent_name"`
+	SenderName      string          `json:"sender_name"`
+	Sender          string          `json:"sender"`
+	Role            string          `json:"role"`
+	UserTS          relay.Millis    `json:"user_ts"`
+}
+
+// Sent is the answer to an outbound message.
+type Sent struct {
+	RelayMsgID relay.MessageID `json:"relay_msg_id"`
+	Relayed    bool            `json:"relayed"`
+}
+
+// Transcripts is the record that the API shows.
+type Transcripts interface {
+	Chats() ([]transcript.Chat, error)
+	Tail(channel, chatID string, n int) ([]transcript.Entry, error)
+}
+
+// Options is what the API stands on. All functions are required.
+type Options struct {
+	Token       string // "" on loopback only
+	Send        func(context.Context, Outbound) (Sent, error)
+	Hear        func(context.Context, Heard) (Sent, error)
+	Decide      func(context.Context, Question) (any, error)
+	Status      func() any
+	Ready       func() error
+	Visible     func(channel string, chat relay.ChatID) bool // is the bot in it?
+	Transcripts Transcripts
+	Stream      *Stream // nil: another door delivers
+	Events      *Events
+	Metrics     http.Handler
+	Logger      *slog.Logger
+}
+
+type api struct {
+	Options
+	origins http.CrossOriginProtection
+}
+
+// New returns the handler of all routes.
+func New(o Options) http.Handler {
+	a := &api{Options: o}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", a.healthz)
+	mux.HandleFunc("GET /readyz", a.readyz)
+	guarded := http.NewServeMux()
+	guarded.HandleFunc("POST /v1/outbound", a.outbound)
+	guarded.HandleFunc("POST /v1/inbound", a.inbound)
+	guarded.HandleFunc("POST /v1/decide", a.decide)
+	guarded.HandleFunc("GET /v1/stream", a.stream)
+	guarded.HandleFunc("GET /v1/events", a.Events.serve)
+	guarded.HandleFunc("GET /v1/transcripts", a.transcripts)
+	guarded.HandleFunc("GET /v1/transcripts/{channel}/{chat_id}", a.transcript)
+	guarded.HandleFunc("GET /v1/status", a.status)
+	guarded.Handle("GET /metrics", o.Metrics)
+	guarded.HandleFunc("GET /{$}", a.index)
+	mux.Handle("/", a.guard(jsonErrors(guarded)))
+	return mux
+}
+
+// guard lets in who may call.
+func (a *api) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.Token != "" {
+			given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			if !ok || subtle.ConstantTimeCompare([]byte(given), []byte(a.Token)) != 1 {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="feishu-relay"`)
+				writeError(w, &Error{http.StatusUnauthorized, "unauthorized", "send the API_TOKEN as Authorization: Bearer …"})
+				return
+			}
+		} else if !localHost(r.Host) {
+			writeError(w, &Error{http.StatusForbidden, "forbidden_host", "without API_TOKEN only requests to localhost are answered"})
+			return
+		}
+		if err := a.origins.Check(r); err != nil {
+			writeError(w, &Error{http.StatusForbidden, "cross_origin", "requests from other web pages are not answered"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func localHost(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.Trim(strings.ToLower(host), "[]")
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+func (a *api) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
+}
+
+func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
+	if err := a.Ready(); err != nil {
+		writeError(w, &Error{http.StatusServiceUnavailable, "not_ready", err.Error()})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+func (a *api) status(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, a.Status())
+}
+
+func (a *api) index(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprint(w, "feishu-relay\n\nGET  /v1/status\nGET  /v1/stream\nGET  /v1/events\nGET  /v1/transcripts\n"+
+		"POST /v1/outbound\nPOST /v1/inbound\nPOST /v1/decide\nGET  /metrics\nGET  /healthz\nGET  /readyz\n")
+}
+
+// Error is an answer that is no success.
+type Error struct {
+	Status  int
+	Code    string
+	Message string
+}
+
+func (e *Error) Error() string { return e.Code + ": " + e.Message }
+
+// Invalid is the answer to a request that is not as it should be.
+func Invalid(format string, args ...any) *Error {
+	return &Error{http.StatusBadRequest, "invalid_request", fmt.Sprintf(format, args...)}
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		e = &Error{http.StatusInternalServerError, "internal", "see the sidecar's log"}
+	}
+	type body struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}
+	writeJSON(w, e.Status, map[string]body{"error": {e.Code, e.Message}})
+}
+
+// fail answers err, and logs what the caller is not told.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if _, ok := errors.AsType[*Error](err); !ok && r.Context().Err() == nil {
+		a.Logger.Error("request failed", "route", r.Pattern, "err", err)
+	}
+	writeError(w, err)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // the caller has gone
+}
+
+// readJSON reads a request's body into v. Unknown fields are ignored.
+func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return &Error{http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body has more than %d bytes", maxBody)}
+	}
+	if err != nil {
+		return Invalid("the body could not be read to its end")
+	}
+	if !utf8.Valid(data) {
+		return Invalid("the body is not UTF-8")
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
+			return Invalid("field %q: want %s, got %s", e.Field, e.Type, e.Value)
+		}
+		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+			return Invalid("the body is no JSON: error at byte %d", e.Offset)
+		}
+		return Invalid("the body is no JSON object of the expected form")
+	}
+	return nil
+}
+
+// jsonErrors turns the mux's own plain answers (no such route, wrong method)
+// into the API's form.
+func jsonErrors(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		probe := &statusOnly{header: w.Header()}
+		mux.ServeHTTP(probe, r)
+		switch probe.status {
+		case http.StatusMethodNotAllowed:
+			writeError(w, &Error{probe.status, "method_not_allowed", "allowed here: " + w.Header().Get("Allow")})
+		default:
+			writeError(w, &Error{http.StatusNotFound, "not_found", "no such route; GET / lists them"})
+		}
+	})
+}
+
+type statusOnly struct {
+	header http.Header
+	status int
+}
+
+func (s *statusOnly) Header() http.Header         { return s.header }
+func (s *statusOnly) WriteHeader(status int)      { s.status = status }
+func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,166 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+// Bounds of the watchers' side.
+const (
+	eventsKept   = 500 // for a watcher that comes back; the oldest is forgotten
+	watcherQueue = 256 // a watcher this far behind is closed and may come back
+	maxWatchers  = 64  // one more is refused
+)
+
+// The kinds of events.
+const (
+	EventMessage  = "message"  // a message was recorded
+	EventDecision = "decision" // the policy has decided on one
+	EventStop     = "stop"     // one was stopped, for a reason
+	EventDelivery = "delivery" // the bot was given one
+	EventReceipt  = "receipt"  // the bot acknowledged one
+)
+
+// Event is what a watcher sees: a message, a decision, a delivery or a receipt.
+type Event struct {
+	Type       string          `json:"type"`
+	Time       relay.Millis    `json:"time"`
+	Channel    string          `json:"channel,omitempty"`
+	ChatID     relay.ChatID    `json:"chat_id,omitempty"`
+	RelayMsgID relay.MessageID `json:"relay_msg_id,omitempty"`
+	Role       string          `json:"role,omitempty"`
+	Sender     string          `json:"sender,omitempty"`
+	SenderName string          `json:"sender_name,omitempty"`
+	Content    string          `json:"content,omitempty"`
+	ThreadID   string          `json:"thread_id,omitempty"`
+	ParentID   relay.MessageID `json:"parent_id,omitempty"`
+	TS         relay.Millis    `json:"ts,omitempty"`
+	Own        bool            `json:"own,omitempty"` // this sidecar's bot said it
+	Depth      int             `json:"depth,omitempty"`
+	Decision   any             `json:"decision,omitempty"`
+	Reason     relay.Reason    `json:"reason,omitempty"`
+	Door       string          `json:"door,omitempty"`
+}
+
+// Events shows what happens to any number of watchers. It never waits for
+// them. The zero value is usable.
+type Events struct {
+	mu       sync.Mutex
+	next     int64 // id of the next event; guarded by mu
+	kept     []numbered
+	watchers map[chan numbered]struct{}
+	closed   bool
+}
+
+type numbered struct {
+	id   int64
+	kind string
+	data []byte
+}
+
+// Publish shows e to the watchers there are, and keeps it for a while.
+func (s *Events) Publish(e Event) {
+	e.Time = relay.MillisOf(time.Now())
+	data, err := marshal(e)
+	if err != nil {
+		return // a value that is no JSON cannot be in an Event
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	n := numbered{s.next, e.Type, data}
+	if s.kept = append(s.kept, n); len(s.kept) > eventsKept {
+		s.kept[0] = numbered{}
+		s.kept = s.kept[1:]
+	}
+	for w := range s.watchers {
+		select {
+		case w <- n:
+		default:
+			delete(s.watchers, w)
+			close(w)
+		}
+	}
+}
+
+// Close ends the watchers.
+func (s *Events) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for w := range s.watchers {
+		delete(s.watchers, w)
+		close(w)
+	}
+}
+
+func (s *Events) watch(after int64) (chan numbered, []numbered, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.watchers) >= maxWatchers {
+		return nil, nil, &Error{http.StatusServiceUnavailable, "too_many_watchers", "close one of the " + strconv.Itoa(maxWatchers) + " others"}
+	}
+	if s.watchers == nil {
+		s.watchers = map[chan numbered]struct{}{}
+	}
+	w := make(chan numbered, watcherQueue)
+	s.watchers[w] = struct{}{}
+	var missed []numbered
+	for _, n := range s.kept {
+		if after >= 0 && n.id > after {
+			missed = append(missed, n)
+		}
+	}
+	return w, missed, nil
+}
+
+func (s *Events) leave(w chan numbered) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watchers, w)
+}
+
+func (s *Events) serve(w http.ResponseWriter, r *http.Request) {
+	after := int64(-1)
+	if id, err := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64); err == nil && id >= 0 {
+		after = id
+	}
+	out, err := newEventWriter(w)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	events, missed, err := s.watch(after)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	defer s.leave(events)
+	out.start()
+	for _, n := range missed {
+		if out.event(n.kind, strconv.FormatInt(n.id, 10), n.data) != nil {
+			return
+		}
+	}
+	quiet := time.NewTicker(keepAlive)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-quiet.C:
+			if out.comment() != nil {
+				return
+			}
+		case n, ok := <-events:
+			if !ok || out.event(n.kind, strconv.FormatInt(n.id, 10), json.RawMessage(n.data)) != nil {
+				return
+			}
+		}
+	}
+}

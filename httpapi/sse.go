@@ -1,0 +1,156 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"feishu-relay/relay"
+)
+
+// stream serves GET /v1/stream: server-sent events, or a WebSocket when the
+// request asks for an upgrade.
+func (a *api) stream(w http.ResponseWriter, r *http.Request) {
+	if a.Stream == nil {
+		a.fail(w, r, &Error{http.StatusConflict, "other_door",
+			"messages are delivered to INJECT_URL; unset it to read them here, or watch /v1/events"})
+		return
+	}
+	lastID := r.Header.Get("Last-Event-ID")
+	if lastID == "" { // what cannot set a header
+		lastID = r.URL.Query().Get("last_event_id")
+	}
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		a.streamWebSocket(w, r, relay.MessageID(lastID))
+		return
+	}
+	out, err := newEventWriter(w)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	ctx, reader, again, err := a.Stream.attach(r.Context(), relay.MessageID(lastID), lastID != "")
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	out.start()
+	err = a.Stream.serve(ctx, reader, again, func(m *sent) error {
+		return out.event("message", string(m.ID), m.Data)
+	}, out.comment)
+	if errors.Is(err, errReplaced) || errors.Is(err, errStopping) {
+		_ = out.event(closeWord(err), "", fmt.Appendf(nil, `{"message":%q}`, err.Error()))
+	}
+}
+
+func closeWord(err error) string {
+	if errors.Is(err, errReplaced) {
+		return "replaced"
+	}
+	return "stopping"
+}
+
+// statusReplaced closes the WebSocket of a reader whose place was taken. The
+// codes from 4000 on are for applications.
+const statusReplaced websocket.StatusCode = 4001
+
+func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, lastID relay.MessageID) {
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin was checked by guard
+	if err != nil {
+		return // Accept has answered
+	}
+	defer conn.CloseNow()
+	conn.SetReadLimit(64 << 10) // acknowledgements
+	ctx, reader, again, err := a.Stream.attach(context.WithoutCancel(r.Context()), lastID, lastID != "")
+	if err != nil {
+		_ = conn.Close(websocket.StatusGoingAway, errStopping.Error())
+		return
+	}
+	go a.readAcks(ctx, conn, reader)
+	err = a.Stream.serve(ctx, reader, again, func(m *sent) error {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		return conn.Write(ctx, websocket.MessageText, m.Data)
+	}, func() error {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		return conn.Ping(ctx)
+	})
+	switch {
+	case errors.Is(err, errReplaced):
+		_ = conn.Close(statusReplaced, errReplaced.Error())
+	case errors.Is(err, errStopping):
+		_ = conn.Close(websocket.StatusGoingAway, errStopping.Error())
+	}
+}
+
+// readAcks reads the bot's side of the connection until it ends.
+func (a *api) readAcks(ctx context.Context, conn *websocket.Conn, reader *reader) {
+	defer reader.gone(context.Canceled)
+	for {
+		_, data, err := conn.Read(ctx)
+		if err != nil {
+			return
+		}
+		var msg struct {
+			Ack relay.MessageID `json:"ack"`
+		}
+		if json.Unmarshal(data, &msg) == nil && msg.Ack != "" {
+			a.Stream.ack(reader, msg.Ack)
+		}
+	}
+}
+
+// eventWriter writes server-sent events.
+type eventWriter struct {
+	w   http.ResponseWriter
+	ctl *http.ResponseController
+}
+
+func newEventWriter(w http.ResponseWriter) (*eventWriter, error) {
+	e := &eventWriter{w, http.NewResponseController(w)}
+	if err := e.ctl.SetWriteDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("stream events: %w", err)
+	}
+	return e, nil
+}
+
+func (e *eventWriter) start() {
+	h := e.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx holds events back otherwise
+	e.w.WriteHeader(http.StatusOK)
+	_ = e.write("retry: 1000\n\n")
+}
+
+// event writes one event; data is one line of JSON.
+func (e *eventWriter) event(kind, id string, data []byte) error {
+	var b strings.Builder
+	b.WriteString("event: " + kind + "\n")
+	if id != "" {
+		b.WriteString("id: " + id + "\n")
+	}
+	b.WriteString("data: ")
+	b.Write(data)
+	b.WriteString("\n\n")
+	return e.write(b.String())
+}
+
+func (e *eventWriter) comment() error { return e.write(": still here\n\n") }
+
+func (e *eventWriter) write(text string) error {
+	if err := e.ctl.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	if _, err := e.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return e.ctl.Flush()
+}

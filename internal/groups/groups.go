@@ -1,0 +1,138 @@
+// Package groups reads the groups file: which agents there are, by which names
+// and ids they are known, which of them are in which chat, and what limits a
+// chat has of its own. The file is optional, and a person edits it by hand.
+//
+// # Forms
+//
+// The older form is a flat list of agents:
+//
+//	[{"name":"BotB","feishu_open_id":"ou_b","type":"bot","description":"…"}]
+//
+// The newer one adds what a list cannot say:
+//
+//	{"agents":{"agent_b":{"name":"BotB","aliases":["小B"],"feishu_open_id":"ou_b",
+//	   "app_id":"cli_b","open_ids":{"cli_a":"ou_b_seen_by_a"}}},
+//	 "groups":{"oc_x":{"name":"研发群","members":["agent_a","agent_b"],
+//	   "group_policy":"auto","max_bot_reply_depth":6}}}
+//
+// Keys may be written in snake_case or camelCase; unknown ones are ignored. In
+// a list, an agent's id is its id (agent_name) where it has one, else its name.
+// An entry whose type is not "bot", a person's, is no agent.
+//
+// # Mistakes
+//
+// [Parse] reports all mistakes at once, each with its place. A [Watcher] takes a
+// changed file over only when it has none: a broken edit, and a file that is
+// gone, leave the last good one in force. Otherwise a slip of the hand could
+// open a group to bots that are not in it.
+package groups
+
+import (
+	"slices"
+	"strings"
+
+	"feishu-relay/mention"
+)
+
+// Agent is a bot.
+type Agent struct {
+	ID           string // its name on the relay
+	Name         string // as it is shown; the ID where the file has none
+	Aliases      []string
+	FeishuOpenID string            // as its own app sees it, or as the writer of the file does
+	AppID        string            // cli_…
+	OpenIDs      map[string]string // by the app that looks: cli_… to ou_…
+	Type         string            // "bot"
+	Description  string            // what it is good for
+}
+
+// Group is a chat. A nil limit leaves the environment's in force.
+type Group struct {
+	Name                 string
+	Members              []string // agent ids; nil: every agent, empty: none
+	GroupPolicy          string   // auto, mention, open, or "" for the environment's
+	MaxBotReplyDepth     *int
+	BotReplyLLMThreshold *int
+	BotReplyLLMCheck     *bool
+}
+
+// File is a groups file. It is not changed after [Parse], and safe for
+// concurrent use. The zero File knows nobody.
+type File struct {
+	Agents    map[string]Agent // by id
+	Groups    map[string]Group // by chat id
+	HasGroups bool             // the file has a groups section, if an empty one
+
+	directory *mention.Directory
+}
+
+// Member reports whether agent, by its id, is in chat, and whether the file
+// says anything about chat at all. In a group listed without members every
+// agent is.
+func (f *File) Member(chat, agent string) (member, known bool) {
+	g, known := f.Groups[chat]
+	return known && (g.Members == nil || slices.Contains(g.Members, agent)), known
+}
+
+// Directory returns who can be addressed, by what.
+func (f *File) Directory() *mention.Directory {
+	if f.directory == nil { // not from Parse
+		return mention.NewDirectory(f.mentionable())
+	}
+	return f.directory
+}
+
+// DirectoryFor is [File.Directory] with what an agent knows of itself added.
+// The entry of the file that is this agent goes under its ID there: a flat list
+// often knows an agent only by a display name, and counted as two the agent's
+// name would be ambiguous. It is the entry with its ID, else the one with an id
+// of its, else the only one with a name of its.
+func (f *File) DirectoryFor(self mention.Agent) *mention.Directory {
+	agents := f.mentionable()
+	if i := indexOf(agents, self); i >= 0 {
+		self.Names = slices.Concat(self.Names, []string{agents[i].ID}, agents[i].Names)
+		self.IDs = slices.Concat(self.IDs, agents[i].IDs)
+		agents = slices.Delete(agents, i, i+1)
+	}
+	return mention.NewDirectory(append(agents, self))
+}
+
+func indexOf(agents []mention.Agent, self mention.Agent) int {
+	shares := func(a, b []string) bool {
+		return slices.ContainsFunc(a, func(s string) bool { return s != "" && slices.Contains(b, s) })
+	}
+	if i := slices.IndexFunc(agents, func(a mention.Agent) bool { return a.ID == self.ID }); i >= 0 {
+		return i
+	}
+	if i := slices.IndexFunc(agents, func(a mention.Agent) bool { return shares(a.IDs, self.IDs) }); i >= 0 {
+		return i
+	}
+	found := -1
+	for i, a := range agents {
+		if shares(a.Names, self.Names) {
+			if found >= 0 {
+				return -1
+			}
+			found = i
+		}
+	}
+	return found
+}
+
+// mentionable lists the agents in the order of their ids.
+func (f *File) mentionable() []mention.Agent {
+	var out []mention.Agent
+	for _, a := range f.Agents {
+		m := mention.Agent{
+			ID:    a.ID,
+			Names: slices.Concat([]string{a.Name}, a.Aliases),
+			IDs:   []string{a.FeishuOpenID, a.AppID},
+		}
+		for _, id := range a.OpenIDs {
+			m.IDs = append(m.IDs, id)
+		}
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b mention.Agent) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}

@@ -1,0 +1,273 @@
+package groups
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"feishu-relay/mention"
+)
+
+var exported = cmpopts.IgnoreUnexported(File{})
+
+func TestParse(t *testing.T) {
+	b := Agent{
+		ID: "agent_b", Name: "BotB", Aliases: []string{"小B"}, FeishuOpenID: "ou_b", AppID: "cli_b",
+		OpenIDs: map[string]string{"cli_a": "ou_b_seen_by_a"}, Type: "bot", Description: "writes code",
+	}
+	x := Group{
+		Name: "研发群", Members: []string{"agent_a", "agent_b"}, GroupPolicy: "auto",
+		MaxBotReplyDepth: new(6), BotReplyLLMThreshold: new(0), BotReplyLLMCheck: new(false),
+	}
+	none, nobody := map[string]Group{}, map[string]Agent{}
+	for _, tt := range []struct {
+		name, data string
+		want       File
+	}{
+		{
+			"both sections, snake_case",
+			`{"agents":{"agent_b":{"name":"BotB","aliases":["小B"],"feishu_open_id":"ou_b","app_id":"cli_b",
+			  "open_ids":{"cli_a":"ou_b_seen_by_a"},"description":"writes code"}},
+			 "groups":{"oc_x":{"name":"研发群","members":["agent_a","agent_b"],"group_policy":"auto",
+			  "max_bot_reply_depth":6,"bot_reply_llm_threshold":0,"bot_reply_llm_check":false}}}`,
+			File{Agents: map[string]Agent{"agent_b": b}, Groups: map[string]Group{"oc_x": x}, HasGroups: true},
+		},
+		{
+			"both sections, camelCase",
+			`{"agents":{"agent_b":{"name":"BotB","aliases":["小B"],"feishuOpenId":"ou_b","appId":"cli_b","type":"bot",
+			  "openIds":{"cli_a":"ou_b_seen_by_a"},"description":"writes code"}},
+			 "groups":{"oc_x":{"name":"研发群","members":["agent_a","agent_b"],"groupPolicy":"auto",
+			  "maxBotReplyDepth":6,"botReplyLlmThreshold":0,"botReplyLLMCheck":false}}}`,
+			File{Agents: map[string]Agent{"agent_b": b}, Groups: map[string]Group{"oc_x": x}, HasGroups: true},
+		},
+		{
+			"a flat list",
+			`[{"name":"BotB","feishu_open_id":"ou_b","type":"bot","description":"d"},{"name":"BotC"}]`,
+			File{Agents: map[string]Agent{
+				"BotB": {ID: "BotB", Name: "BotB", FeishuOpenID: "ou_b", Type: "bot", Description: "d"},
+				"BotC": {ID: "BotC", Name: "BotC", Type: "bot"},
+			}, Groups: none},
+		},
+		{
+			"a flat list, camelCase and ids",
+			`[{"name":"BotB","agentName":"agent_b","feishuOpenId":"ou_b","type":"BOT"},{"id":"agent_c"},{"agent_name":"agent_d","name":"D"}]`,
+			File{Agents: map[string]Agent{
+				"agent_b": {ID: "agent_b", Name: "BotB", FeishuOpenID: "ou_b", Type: "bot"},
+				"agent_c": {ID: "agent_c", Name: "agent_c", Type: "bot"},
+				"agent_d": {ID: "agent_d", Name: "D", Type: "bot"},
+			}, Groups: none},
+		},
+		{"a list as the agents section", `{"agents":[{"name":"B"}]}`, File{Agents: map[string]Agent{"B": {ID: "B", Name: "B", Type: "bot"}}, Groups: none}},
+		{"people are no agents, and not looked at", `[{"type":"user","name":7},{"type":"user"},{"name":"B","type":""},{"type":5}]`, File{Agents: map[string]Agent{"B": {ID: "B", Name: "B", Type: "bot"}}, Groups: none}},
+		{"unknown keys", `{"agents":{"b":{"color":1}},"more":[],"groups":{"oc_x":{"topic":null}}}`, File{Agents: map[string]Agent{"b": {ID: "b", Name: "b", Type: "bot"}}, Groups: map[string]Group{"oc_x": {}}, HasGroups: true}},
+		{"nulls are absent", `{"agents":{"b":{"name":null,"aliases":null,"open_ids":null,"type":null}},"groups":{"oc_x":{"members":null,"max_bot_reply_depth":null}}}`, File{Agents: map[string]Agent{"b": {ID: "b", Name: "b", Type: "bot"}}, Groups: map[string]Group{"oc_x": {}}, HasGroups: true}},
+		{"null sections", `{"agents":null,"groups":null}`, File{Agents: nobody, Groups: none}},
+		{"an empty groups section", `{"groups":{}}`, File{Agents: nobody, Groups: none, HasGroups: true}},
+		{"an empty object", `{}`, File{Agents: nobody, Groups: none}},
+		{"an empty list", ` [] `, File{Agents: nobody, Groups: none}},
+		{"a byte order mark", "\ufeff{}\n", File{Agents: nobody, Groups: none}},
+		{"snake_case goes first", `[{"name":"B","feishuOpenId":"ou_1","feishu_open_id":"ou_2","FeishuOpenId":"ou_3"}]`, File{Agents: map[string]Agent{"B": {ID: "B", Name: "B", FeishuOpenID: "ou_2", Type: "bot"}}, Groups: none}},
+		{"blanks", `[{"name":" B ","aliases":[" b1 ",""]}]`, File{Agents: map[string]Agent{"B": {ID: "B", Name: "B", Aliases: []string{"b1"}, Type: "bot"}}, Groups: none}},
+		{"an id told twice", `[{"name":"B","feishu_open_id":"ou_b","open_ids":{"cli_b":"ou_b"}}]`, File{Agents: map[string]Agent{"B": {ID: "B", Name: "B", FeishuOpenID: "ou_b", OpenIDs: map[string]string{"cli_b": "ou_b"}, Type: "bot"}}, Groups: none}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Parse([]byte(tt.data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&tt.want, got, exported); diff != "" {
+				t.Errorf("Parse (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseTellsAllMistakes(t *testing.T) {
+	for _, tt := range []struct{ name, data, want string }{
+		{"empty", " \n", "the file is empty; without groups write {}"},
+		{"a number", "7", "wants an object or a list of agents"},
+		{"broken JSON", "{\n \"agents\": {,}\n}", "line 2, column 13: invalid character ',' looking for beginning of object key string"},
+		{"cut JSON", "{\n", "line 1, column 1: unexpected end of JSON input"},
+		{
+			"a list",
+			`[{"name":7,"aliases":"x"},{"type":"bot"},"x",{"name":"B"},{"name":"B"},{"id":3,"name":"C"},{"name":" "}]`,
+			"[0].name: wants a text in quotes\n[0].aliases: wants a list of texts\n[1].name: is missing\n[2]: wants an object\n" +
+				"[4].name: is also that of [3]; give each agent an id of its own\n[5].id: wants a text in quotes\n[6].name: is missing",
+		},
+		{
+			"agents",
+			`{"agents":{"":{},"a":null,"b":{"name":[],"aliases":[1,"x"],"open_ids":{"cli_a":1},"app_id":{}},"c":{"open_ids":[],"description":1}}}`,
+			"agents: wants an id for each agent, not an empty one\nagents.a: wants an object\nagents.b.name: wants a text in quotes\n" +
+				"agents.b.aliases[0]: wants a text in quotes\nagents.b.app_id: wants a text in quotes\n" +
+				"agents.b.open_ids.cli_a: wants a text in quotes\nagents.c.description: wants a text in quotes\nagents.c.open_ids: wants an object",
+		},
+		{
+			"one id at two agents",
+			`{"agents":{"a":{"feishu_open_id":"ou_1","open_ids":{"cli_c":"ou_2"}},"b":{"feishu_open_id":"ou_1","app_id":"ou_2"}}}`,
+			"agents.b.feishu_open_id: is also an id of agents.a\nagents.b.app_id: is also an id of agents.a",
+		},
+		{
+			"groups",
+			`{"groups":{"":{},"oc_1":{"group_policy":"never","max_bot_reply_depth":-1,"bot_reply_llm_threshold":1.5,"bot_reply_llm_check":"yes"},` +
+				`"oc_2":{"members":{"a":1}},"oc_3":{"members":[null],"name":1,"maxBotReplyDepth":"3"},"oc_4":[]}}`,
+			"groups: wants a chat id for each group, not an empty one\ngroups.oc_1.max_bot_reply_depth: wants a whole number, 0 or more\n" +
+				"groups.oc_1.bot_reply_llm_threshold: wants a whole number, 0 or more\ngroups.oc_1.bot_reply_llm_check: wants true or false\n" +
+				"groups.oc_1.group_policy: wants one of auto, mention, open\ngroups.oc_2.members: wants a list of texts\n" +
+				"groups.oc_3.name: wants a text in quotes\ngroups.oc_3.members[0]: wants a text in quotes\n" +
+				"groups.oc_3.max_bot_reply_depth: wants a whole number, 0 or more\ngroups.oc_4: wants an object",
+		},
+		{"sections of a wrong kind", `{"agents":7,"groups":[]}`, "agents: wants an object\ngroups: wants an object"},
+		{"very many", "[" + strings.Repeat("1,", 99) + "1]", strings.Join(manyMistakes(), "\n") + "\nand 50 more mistakes"},
+		{"too large", strings.Repeat(" ", MaxSize+1), "the file has 1048577 bytes, at most 1048576"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f, err := Parse([]byte(tt.data))
+			if err == nil {
+				t.Fatalf("Parse = %v, want an error", f)
+			}
+			if diff := cmp.Diff(tt.want, err.Error()); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func manyMistakes() []string {
+	var out []string
+	for i := range maxMistakes {
+		out = append(out, join("", "["+string(rune('0'+i/10))+string(rune('0'+i%10))+"]: wants an object"))
+	}
+	for i := range 10 {
+		out[i] = strings.Replace(out[i], "[0", "[", 1)
+	}
+	return out
+}
+
+func TestMember(t *testing.T) {
+	f, err := Parse([]byte(`{"groups":{"oc_x":{"members":["agent_a"]},"oc_open":{},"oc_empty":{"members":[]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		chat, agent           string
+		wantMember, wantKnown bool
+	}{
+		{"oc_x", "agent_a", true, true},
+		{"oc_x", "agent_b", false, true},
+		{"oc_open", "agent_b", true, true},
+		{"oc_empty", "agent_b", false, true},
+		{"oc_other", "agent_a", false, false},
+	} {
+		member, known := f.Member(tt.chat, tt.agent)
+		if member != tt.wantMember || known != tt.wantKnown {
+			t.Errorf("Member(%s, %s) = %t, %t, want %t, %t", tt.chat, tt.agent, member, known, tt.wantMember, tt.wantKnown)
+		}
+	}
+	if member, known := (&File{}).Member("oc_x", "agent_a"); member || known {
+		t.Error("an empty file knows a member")
+	}
+}
+
+func found(d *mention.Directory, text string) string {
+	return strings.Join(d.Find(mention.Text{Content: text}).Agents, " ")
+}
+
+func TestDirectory(t *testing.T) {
+	f, err := Parse([]byte(`{"agents":{"agent_b":{"name":"BotB","aliases":["小B"],"feishu_open_id":"ou_b","app_id":"cli_b","open_ids":{"cli_a":"ou_ba"}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"@BotB", "@小B", "@agent_b", "<at id=ou_b></at>", "<at id=cli_b></at>", "<at id=ou_ba></at>"} {
+		if got, want := found(f.Directory(), text), "agent_b"; got != want {
+			t.Errorf("%s: found %q, want %q", text, got, want)
+		}
+	}
+	if f.Directory() != f.Directory() {
+		t.Error("the directory is built at each call")
+	}
+	if got, want := found((&File{Agents: f.Agents}).Directory(), "@BotB"), "agent_b"; got != want {
+		t.Errorf("without Parse: found %q, want %q", got, want)
+	}
+	if got, want := found((&File{}).Directory(), "@BotB"), ""; got != want {
+		t.Errorf("an empty file: found %q, want %q", got, want)
+	}
+}
+
+func TestDirectoryFor(t *testing.T) {
+	self := mention.Agent{ID: "agent_b", Names: []string{"BotB"}, IDs: []string{"ou_b", "cli_b"}}
+	for _, tt := range []struct{ name, data, text, want string }{
+		{"not in the file", `[]`, "@BotB <at id=cli_b></at>", "agent_b"},
+		{"by its ID", `{"agents":{"agent_b":{"aliases":["小B"]}}}`, "@小B", "agent_b"},
+		{"by an id", `[{"name":"小B","feishu_open_id":"ou_b"}]`, "@小B", "agent_b"},
+		{"by its name", `[{"name":"BotB","feishu_open_id":"ou_older"},{"name":"BotC"}]`, "@BotB", "agent_b"},
+		{"others stay", `[{"name":"BotB"},{"name":"BotC"}]`, "@BotC @BotB", "BotC agent_b"},
+		{"the ID goes before the name", `{"agents":{"agent_b":{"name":"B"},"agent_c":{"name":"BotB"}}}`, "@agent_c @agent_b @BotB", "agent_c agent_b"},
+		{"two with its name", `{"agents":{"b1":{"name":"BotB"},"b2":{"name":"BotB"}}}`, "@b1 @BotB @b2", "b1 b2"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f, err := Parse([]byte(tt.data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := found(f.DirectoryFor(self), tt.text); got != tt.want {
+				t.Errorf("found %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestExampleFileLoads(t *testing.T) {
+	w := New(filepath.Join("..", "..", "groups.example.json"), nil)
+	if err := w.Load(); err != nil {
+		t.Fatal(err)
+	}
+	f := w.Current()
+	if len(f.Agents) < 3 || len(f.Groups) != 2 {
+		t.Errorf("%d agents and %d groups, want 3 or more and 2", len(f.Agents), len(f.Groups))
+	}
+	for chat, g := range f.Groups {
+		for _, id := range g.Members {
+			if _, ok := f.Agents[id]; !ok {
+				t.Errorf("member %s of %s is no agent of the file", id, chat)
+			}
+		}
+	}
+	if data, err := os.ReadFile(w.path); err != nil || bytes.Contains(data, []byte("//")) {
+		t.Errorf("the example has comments, or cannot be read: %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`[{"name":"BotB","feishuOpenId":"ou_b","type":"bot"},{"type":"user"}]`))
+	f.Add([]byte(`{"agents":{"b":{"aliases":["x"],"open_ids":{"a":"b"}}},"groups":{"oc":{"members":[],"group_policy":"open","maxBotReplyDepth":3}}}`))
+	f.Add([]byte("\ufeff{\"groups\":{\"x\":{\"bot_reply_llm_check\":1}}}"))
+	f.Add([]byte(`{"agents":[[],null,{"name":{}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := Parse(data)
+		if (file == nil) != (err != nil) {
+			t.Fatalf("Parse = %v, %v", file, err)
+		}
+		if err != nil {
+			return
+		}
+		for id, a := range file.Agents {
+			if id == "" || a.ID != id || a.Name == "" || a.Type != "bot" {
+				t.Errorf("agent %q: %+v", id, a)
+			}
+		}
+		for chat, g := range file.Groups {
+			if chat == "" || g.MaxBotReplyDepth != nil && *g.MaxBotReplyDepth < 0 {
+				t.Errorf("group %q: %+v", chat, g)
+			}
+			if _, known := file.Member(chat, "x"); !known {
+				t.Errorf("group %q is not known", chat)
+			}
+		}
+		file.Directory().Find(mention.Text{Content: "@x @BotB"})
+	})
+}

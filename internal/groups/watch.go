@@ -1,0 +1,210 @@
+package groups
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// recheck is how often the file is looked at without a hint: hints get
+	// lost, on network file systems always.
+	recheck = 2 * time.Second
+	// settle is how long a hint is left to rest, for editors that write a file
+	// in pieces. More hints do not prolong it.
+	settle = 100 * time.Millisecond
+	// racy is how old a file must be for an unchanged time and size to mean
+	// unchanged content: clocks of file systems are coarse.
+	racy = 5 * time.Second
+)
+
+// errGone is the breakage of a file that was there before.
+var errGone = errors.New("the file is gone; what it said stays in force until the next start")
+
+// Watcher keeps a groups file loaded. Current and Err are safe for concurrent
+// use; Load comes before Run, and Run is called once.
+type Watcher struct {
+	path    string
+	log     *slog.Logger
+	recheck time.Duration
+
+	current atomic.Pointer[File]
+
+	mu     sync.Mutex
+	err    error       // guarded by mu
+	info   os.FileInfo // of the last content read; guarded by mu
+	readAt time.Time   // guarded by mu
+	data   []byte      // the last content read; guarded by mu
+	seen   bool        // the file was there once; guarded by mu
+}
+
+// New returns a watcher of the file at path, which need not exist, and neither
+// need its folder. A nil log discards.
+func New(path string, log *slog.Logger) *Watcher {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	w := &Watcher{path: path, log: log, recheck: recheck}
+	w.current.Store(&File{})
+	return w
+}
+
+// Load reads the file. A missing one is an empty [File] and no error; after an
+// error [Watcher.Current] is empty, too, and [Watcher.Run] waits for a mended
+// file.
+func (w *Watcher) Load() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look(true)
+	return w.err
+}
+
+// Current returns the last good file, an empty one if there was none.
+func (w *Watcher) Current() *File { return w.current.Load() }
+
+// Err returns what is wrong with the file as it stands, nil if it is in force.
+func (w *Watcher) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// Run takes over each change of the file until ctx is done. A broken one is
+// logged once, with what is wrong and where.
+func (w *Watcher) Run(ctx context.Context) {
+	var events <-chan fsnotify.Event
+	var overflows <-chan error
+	hints, err := fsnotify.NewWatcher()
+	if err != nil {
+		w.log.Warn("no change events for the groups file, it is looked at every 2 s", "err", err)
+	} else {
+		defer hints.Close()
+		events, overflows = hints.Events, hints.Errors
+	}
+	listen := func() {
+		if hints != nil {
+			// The folder, since editors replace the file. It may appear later or
+			// be replaced, too, hence again and again; twice does nothing.
+			_ = hints.Add(filepath.Dir(w.path))
+		}
+	}
+	tick := time.NewTicker(w.recheck)
+	defer tick.Stop()
+	listen()
+	w.reload(true) // what changed between Load and here
+	for {
+		force := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			listen()
+		case <-overflows:
+			force = true
+		case e := <-events:
+			if filepath.Base(e.Name) != filepath.Base(w.path) {
+				continue
+			}
+			force = true
+			rest(ctx, events)
+		}
+		w.reload(force)
+	}
+}
+
+// rest waits for settle and takes the hints of the time.
+func rest(ctx context.Context, events <-chan fsnotify.Event) {
+	timer := time.NewTimer(settle)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-events:
+		}
+	}
+}
+
+func (w *Watcher) reload(force bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.err
+	changed := w.look(force)
+	switch {
+	case w.err != nil && (changed || before == nil || before.Error() != w.err.Error()):
+		w.log.Error("groups file not taken over, the last good one stays in force", "err", w.err)
+	case w.err == nil && (changed || before != nil):
+		f := w.Current()
+		w.log.Info("groups file taken over", "path", w.path, "agents", len(f.Agents), "groups", len(f.Groups))
+	}
+}
+
+// look reads the file if it may have changed, or in any case with force, and
+// reports whether its content is new. The caller holds mu.
+func (w *Watcher) look(force bool) (changed bool) {
+	data, err := w.read(force)
+	switch {
+	case errors.Is(err, errUnchanged):
+		return false
+	case errors.Is(err, fs.ErrNotExist):
+		w.data, w.info, w.err = nil, nil, nil
+		if w.seen {
+			w.err = fmt.Errorf("groups file %s: %w", w.path, errGone)
+		}
+		return false
+	case err != nil:
+		w.data, w.info = nil, nil
+		w.err = fmt.Errorf("groups file %s: %w", w.path, err)
+		return false
+	}
+	if w.data != nil && bytes.Equal(data, w.data) {
+		return false // touched, or replaced by itself
+	}
+	w.seen = true
+	w.data = data
+	f, err := Parse(data)
+	if err != nil {
+		w.err = fmt.Errorf("groups file %s: %w", w.path, err)
+		return true
+	}
+	w.err = nil
+	w.current.Store(f)
+	return true
+}
+
+var errUnchanged = errors.New("unchanged")
+
+// read returns the file's content, at most one byte more than it may have.
+func (w *Watcher) read(force bool) ([]byte, error) {
+	info, err := os.Stat(w.path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("is no regular file")
+	}
+	if !force && w.info != nil && os.SameFile(info, w.info) && info.Size() == w.info.Size() &&
+		info.ModTime().Equal(w.info.ModTime()) && w.readAt.Sub(info.ModTime()) > racy {
+		return nil, errUnchanged
+	}
+	w.info, w.readAt = info, time.Now()
+	f, err := os.Open(w.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxSize+1))
+}

@@ -1,0 +1,46 @@
+package redistest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// StartSentinel runs a Sentinel until the test ends; it watches master, which
+// listens on TCP, under the given name, with a quorum of one.
+func StartSentinel(tb TB, master *Server, name string) *Server {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "sentinel")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s, err := launchSentinel(dir, master, name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Stop)
+	return s
+}
+
+func launchSentinel(dir string, master *Server, name string) (*Server, error) {
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("the program redis-server is needed: %w", err)
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	// A Sentinel keeps its state in its configuration file and refuses to run without one.
+	conf := filepath.Join(dir, "sentinel.conf")
+	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %d 1\n",
+		strconv.Itoa(port), dir, name, master.port)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, port: port}
+	return s, s.start(exec.Command(program, conf, "--sentinel"))
+}

@@ -1,0 +1,174 @@
+package mention
+
+import "strings"
+
+// hide marks the bytes of text in which nothing addresses anybody: code, quoted
+// lines, URLs and e-mail addresses. Each step is linear in the text.
+func hide(text string) []bool {
+	hidden := make([]bool, len(text))
+	hideBlocks(text, hidden)
+	hideAddresses(text, hidden)
+	return hidden
+}
+
+// hideBlocks hides fenced code and quoted lines, and inline code in the
+// paragraphs between them. A fence that is never closed goes to the end.
+func hideBlocks(text string, hidden []bool) {
+	var fence string // the open fence's marks, "" outside
+	paragraph := 0   // where the current one begins
+	at := 0
+	for line := range strings.Lines(text) {
+		start, end := at, at+len(line)
+		at = end
+		bare := strings.TrimSpace(line)
+		marks := fenceMarks(bare)
+		switch {
+		case fence != "":
+			if marks == bare && strings.HasPrefix(marks, fence) {
+				fence = ""
+			}
+		case strings.HasPrefix(bare, ">"):
+		case marks != "" && (marks[0] == '~' || !strings.Contains(bare[len(marks):], "`")):
+			fence = marks
+		case bare == "":
+		default:
+			continue // the paragraph goes on
+		}
+		hideInline(text[paragraph:start], hidden[paragraph:start])
+		mark(hidden[start:end])
+		paragraph = end
+	}
+	hideInline(text[paragraph:], hidden[paragraph:])
+}
+
+// fenceMarks returns the three or more backticks or tildes that line begins
+// with, or "".
+func fenceMarks(line string) string {
+	if line == "" || line[0] != '`' && line[0] != '~' {
+		return ""
+	}
+	n := len(line) - len(strings.TrimLeft(line, line[:1]))
+	if n < 3 {
+		return ""
+	}
+	return line[:n]
+}
+
+// hideInline hides what stands between two runs of equally many backticks. A
+// run without a partner is text.
+func hideInline(text string, hidden []bool) {
+	type run struct{ start, end, partner int }
+	var runs []run
+	for i := 0; i < len(text); i++ {
+		if text[i] != '`' {
+			continue
+		}
+		start := i
+		for i < len(text) && text[i] == '`' {
+			i++
+		}
+		runs = append(runs, run{start: start, end: i})
+	}
+	next := map[int]int{} // length of a run to the nearest such run on the right
+	for i := len(runs) - 1; i >= 0; i-- {
+		length := runs[i].end - runs[i].start
+		runs[i].partner = next[length]
+		next[length] = i
+	}
+	for i := 0; i < len(runs); i++ {
+		if partner := runs[i].partner; partner > i {
+			mark(hidden[runs[i].start:runs[partner].end])
+			i = partner
+		}
+	}
+}
+
+// hideAddresses hides URLs, with or without a scheme, and e-mail addresses.
+func hideAddresses(text string, hidden []bool) {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '/':
+			if start := urlStart(text, i); start >= 0 {
+				end := urlEnd(text, i)
+				mark(hidden[start:end])
+				i = end - 1
+			}
+		case '@':
+			local := i
+			for local > 0 && (domainByte(text[local-1]) || strings.IndexByte("_+%", text[local-1]) >= 0) {
+				local--
+			}
+			end := i + 1
+			for end < len(text) && domainByte(text[end]) {
+				end++
+			}
+			if domain := strings.TrimRight(text[i+1:end], ".-"); local < i && isDomain(domain) {
+				mark(hidden[local : i+1+len(domain)])
+				i += len(domain)
+			}
+		}
+	}
+}
+
+// urlStart returns where the URL begins whose "://" or first path has its slash
+// at text[slash], or -1 if there is none.
+func urlStart(text string, slash int) int {
+	host := slash
+	if strings.HasPrefix(text[slash:], "//") && slash > 0 && text[slash-1] == ':' {
+		host--
+	}
+	start := host
+	for start > 0 && (domainByte(text[start-1]) || text[start-1] == '+') {
+		start--
+	}
+	switch {
+	case start == host:
+		return -1
+	case host < slash: // a scheme
+		return start
+	case !isDomain(text[start:host]), start > 0 && text[start-1] == '@':
+		return -1
+	}
+	return start
+}
+
+// urlEnd returns where the URL ends that goes on at text[at]: before a byte
+// that needs escaping, before text of another script, which often follows
+// without a space, before a bracket that closes what stands around it, and
+// before a list's separator with the next mention behind it.
+func urlEnd(text string, at int) int {
+	depth := 0
+	for ; at < len(text); at++ {
+		c := text[at]
+		switch {
+		case c <= ' ', c >= 0x7f, strings.IndexByte("<>\"`\\^{|}", c) >= 0:
+			return at
+		case c == '(' || c == '[':
+			depth++
+		case c == ')' || c == ']':
+			if depth--; depth < 0 {
+				return at
+			}
+		case strings.IndexByte(",;!", c) >= 0 && at+1 < len(text) && text[at+1] == '@':
+			return at
+		}
+	}
+	return at
+}
+
+func domainByte(c byte) bool {
+	return c == '.' || c == '-' || c != '_' && c < 0x80 && wordRune(rune(c))
+}
+
+// isDomain reports whether s, of domain bytes, looks like a host name: two
+// labels or more, the last one of at least two letters.
+func isDomain(s string) bool {
+	dot := strings.LastIndexByte(s, '.')
+	return dot > 0 && len(s)-dot > 2 && !strings.ContainsAny(s[dot:], "0123456789-")
+}
+
+func mark(hidden []bool) {
+	for i := range hidden {
+		hidden[i] = true
+	}
+}

@@ -1,0 +1,190 @@
+package mention
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// hit is an agent that was found, with the record that names it.
+type hit struct {
+	agent int
+	ref   Ref
+}
+
+// scanner goes through one message.
+type scanner struct {
+	dir  *Directory
+	list []Ref           // the message's records
+	refs map[string]Ref  // those with a key, by it
+	keys map[string]bool // which of those the text shows, in code too
+	hits []hit
+	hit  []bool // by agent: is it in hits
+	all  bool
+}
+
+func (d *Directory) scan(t Text) *scanner {
+	s := &scanner{
+		dir:  d,
+		list: t.Refs[:min(len(t.Refs), MaxRefs)],
+		refs: map[string]Ref{},
+		keys: map[string]bool{},
+		hit:  make([]bool, len(d.agents)),
+	}
+	for _, r := range s.list {
+		if _, twice := s.refs[r.Key]; r.Key != "" && !twice {
+			s.refs[r.Key] = r
+		}
+	}
+	for _, b := range blocksOf(t.Content, t.MsgType, atNode.tag) {
+		s.block(b)
+	}
+	for _, r := range s.list {
+		// A record whose placeholder stands in the text was met there, or stands
+		// in code and does not count. What the sender resolved always does.
+		if _, resolved := d.byAgent[r.AgentName]; resolved || !s.keys[r.Key] {
+			s.found(d.ofRef(r), r)
+		}
+	}
+	return s
+}
+
+// found enters an agent, or what stands for one, and reports whether it is
+// somebody.
+func (s *scanner) found(agent int, r Ref) bool {
+	switch {
+	case agent == everyone:
+		s.all = true
+	case agent < 0:
+		return false
+	case !s.hit[agent]:
+		s.hit[agent] = true
+		s.hits = append(s.hits, hit{agent, r})
+	}
+	return true
+}
+
+// shown notes that the text shows key.
+func (s *scanner) shown(key string) (Ref, bool) {
+	r, ok := s.refs[key]
+	if ok {
+		s.keys[key] = true
+	}
+	return r, ok
+}
+
+// key enters whom the placeholder key stands for.
+func (s *scanner) key(key string) bool {
+	r, ok := s.shown(key)
+	return ok && s.found(s.dir.ofRef(r), r)
+}
+
+// block goes through a text that is read as a whole.
+func (s *scanner) block(text string) {
+	if !strings.ContainsAny(text, "@＠") && !strings.Contains(text, "<") {
+		return
+	}
+	hidden := hide(text)
+	end := 0 // of the last mention: the next may follow it directly
+	for i := 0; i < len(text); {
+		size := atSign(text[i:])
+		if n := placeholder(text[i:]); n > 0 {
+			s.shown(text[i : i+n])
+		}
+		switch {
+		case hidden[i] || size == 0 && text[i] != '<':
+			i++
+		case text[i] == '<':
+			tag, length := parseTag(text[i:])
+			if length == 0 {
+				i++
+				continue
+			}
+			s.tag(tag)
+			i += length
+			end = i
+		default:
+			next := s.mention(text, hidden, i, i+size, end)
+			if next > i+size {
+				end = next
+			}
+			i = next
+		}
+	}
+}
+
+// mention reads what stands behind the '@' at text[at:name] and returns where
+// to go on. The last mention ended at last.
+func (s *scanner) mention(text string, hidden []bool, at, name, last int) int {
+	if n := placeholder(text[at:]); n > 0 {
+		// The platform wrote it, so what stands before it does not matter.
+		s.key(text[at : at+n])
+		return at + n
+	}
+	if at != last && !startsWell(text, at) {
+		return name
+	}
+	agent, end := s.dir.names.match(text, hidden, name)
+	s.found(agent, Ref{})
+	return end
+}
+
+// tag enters whom an at-tag names: by its key, by its ids, else by its name.
+func (s *scanner) tag(t atTag) {
+	known := t.key != "" && s.key(t.key)
+	if known {
+		return
+	}
+	for _, id := range t.ids {
+		if s.key(id) || s.found(lookUp(s.dir.byID, id), Ref{OpenID: id, Name: t.name, Key: t.key}) {
+			known = true
+		}
+	}
+	if known || len(t.ids) > 1 {
+		return
+	}
+	r := Ref{Name: t.name, Key: t.key}
+	if len(t.ids) == 1 && !strings.HasPrefix(t.ids[0], "@") {
+		r.OpenID = t.ids[0]
+	}
+	s.found(s.dir.names.find(t.name), r)
+}
+
+// atSign returns the length of the '@' or '＠' that s begins with, or 0.
+func atSign(s string) int {
+	const wide = "＠"
+	switch {
+	case s[0] == '@':
+		return 1
+	case s[0] == wide[0] && strings.HasPrefix(s, wide):
+		return len(wide)
+	}
+	return 0
+}
+
+// placeholder returns the length of the "@_user_1" that s begins with, or 0.
+func placeholder(s string) int {
+	rest, ok := strings.CutPrefix(s, "@_user_")
+	if !ok {
+		return 0
+	}
+	digits := 0
+	for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' {
+		digits++
+	}
+	if digits == 0 {
+		return 0
+	}
+	return len(s) - len(rest) + digits
+}
+
+// clip cuts s to limit bytes, and a word that the cut went through, which would
+// else look like a shorter name.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return strings.TrimRightFunc(s[:limit], wordRune)
+}

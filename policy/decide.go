@@ -1,0 +1,146 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// Question is what a [Judge] is asked: does Message need an answer of this agent?
+type Question struct {
+	Transcript []Entry // what was said before, oldest first
+	Message    Entry
+	AgentName  string // the agent on whose behalf it is asked
+	AgentRole  string // what it is for, in the operator's words
+	BotName    string // its display name
+	Mentioned  bool   // Message addresses this agent
+	// FromUser asks the other question: whether a person's message that does not
+	// address this agent concerns it.
+	FromUser bool
+}
+
+// Judge answers a [Question]: true is YES. It is safe for concurrent use and
+// returns when ctx is done; one that does not is left behind and has to bound
+// by itself how many of its calls can hang. Its errors hold no message text.
+type Judge interface {
+	Judge(ctx context.Context, q Question) (allow bool, err error)
+}
+
+// Decide says whether a bot's message of the given depth is passed on. j is only
+// asked, and may only be nil, as [Limits] say; without one the verdict is
+// judge_error. Decide returns within Limits.Timeout, also when j does not.
+//
+// When ctx is cancelled meanwhile the verdict is a stop whatever
+// Limits.OnErrorAllow says: nobody judged, and the caller should not settle the
+// message on it.
+func Decide(ctx context.Context, l Limits, depth int, q Question, j Judge) Decision {
+	switch {
+	case depth >= l.MaxDepth:
+		return Decision{Tier: TierHardLimit, Reason: StopMaxDepth, Depth: depth,
+			Detail: fmt.Sprintf("depth %d >= limit %d", depth, l.MaxDepth)}
+	case depth <= l.Threshold:
+		return Decision{Allow: true, Tier: TierThreshold, Depth: depth,
+			Reason: fmt.Sprintf("depth %d <= threshold %d", depth, l.Threshold)}
+	case !l.Check:
+		return Decision{Allow: true, Tier: TierJudgeOff, Reason: "judge off", Depth: depth}
+	}
+	d := ask(ctx, l, q, j)
+	d.Depth = depth
+	return d
+}
+
+// DecideUser says whether a person's message should be answered by this bot. An
+// addressed bot always should. Otherwise it depends on groupPolicy: "open", yes;
+// "mention", no; anything else is "auto", which asks the judge unless
+// Limits.Check is off. The depth of the decision is 0.
+func DecideUser(ctx context.Context, groupPolicy string, addressed bool, l Limits, q Question, j Judge) Decision {
+	pass := func(reason string) Decision {
+		return Decision{Allow: true, Tier: TierJudgeOff, Reason: reason}
+	}
+	switch {
+	case addressed:
+		return pass("addressed")
+	case groupPolicy == "open":
+		return pass("group policy open")
+	case groupPolicy == "mention":
+		return Decision{Tier: TierJudgeOff, Reason: StopNotMentioned, Detail: "group policy mention"}
+	case !l.Check:
+		return pass("judge off")
+	}
+	q.FromUser = true
+	return ask(ctx, l, q, j)
+}
+
+var errNoJudge = errors.New("there is no judge")
+
+// ask puts q to j and waits at most the time-out.
+func ask(ctx context.Context, l Limits, q Question, j Judge) Decision {
+	timeout := l.Timeout
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+
+	type answer struct {
+		allow bool
+		err   error
+	}
+	answered := make(chan answer, 1) // room for one that comes too late
+	began := time.Now()
+	go func() {
+		var a answer
+		defer func() {
+			if recover() != nil {
+				a = answer{err: errors.New("the judge panicked")}
+			}
+			answered <- a
+		}()
+		if j == nil {
+			a.err = errNoJudge
+			return
+		}
+		a.allow, a.err = j.Judge(limited, q)
+	}()
+	var a answer
+	select {
+	case a = <-answered:
+	case <-limited.Done():
+		a.err = limited.Err()
+	}
+
+	d := Decision{Tier: TierJudge, JudgeMS: time.Since(began).Milliseconds()}
+	switch {
+	case a.err != nil && errors.Is(ctx.Err(), context.Canceled):
+		d.Reason, d.Detail = StopJudgeError, "cancelled"
+	case a.err != nil && l.OnErrorAllow:
+		d.Allow, d.Reason, d.Detail = true, "judge failed, passed as configured", explain(a.err, timeout)
+	case a.err != nil:
+		d.Reason, d.Detail = StopJudgeError, explain(a.err, timeout)
+	case a.allow:
+		d.Allow, d.Reason = true, "judge: YES"
+	default:
+		d.Reason, d.Detail = StopJudgeNo, "judge: NO"
+	}
+	return d
+}
+
+// maxDetail is the most bytes of a judge's error in a decision; the rest is cut.
+const maxDetail = 300
+
+func explain(err error, timeout time.Duration) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("no answer within %v", timeout)
+	}
+	text := err.Error()
+	if len(text) <= maxDetail {
+		return text
+	}
+	cut := maxDetail
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}

@@ -1,0 +1,184 @@
+package judge
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+
+	"feishu-relay/policy"
+)
+
+// DefaultModel is asked where Options.Model is empty.
+const DefaultModel = "gpt-4o-mini"
+
+const (
+	// MaxCalls is how many calls run at once; others wait within their time.
+	MaxCalls = 8
+	// cacheSize is how many answers are remembered, each for cacheTTL; beyond it the
+	// one used longest ago is forgotten.
+	cacheSize = 1024
+	cacheTTL  = 5 * time.Minute
+)
+
+// Errors of [LLM.Judge], besides those of the call.
+var (
+	// ErrOpen: the endpoint failed several times in a row and is left alone.
+	ErrOpen = errors.New("the judge's endpoint failed repeatedly and is not asked for now")
+	// ErrAnswer: the model answered something other than YES or NO.
+	ErrAnswer = errors.New("the model answered neither YES nor NO")
+)
+
+// Options are what an [LLM] needs.
+type Options struct {
+	APIKey     string        // required
+	BaseURL    string        // of the endpoint, with its version: "https://host/v1"; "" is OpenAI's
+	Model      string        // "" is DefaultModel
+	Timeout    time.Duration // of one call with its retry; 0 is policy.DefaultTimeout
+	HTTPClient *http.Client  // nil is one with a short dial time-out
+	Logger     *slog.Logger  // nil discards
+}
+
+// LLM is a judge that asks a language model. It is safe for concurrent use and
+// owns no goroutine beyond the calls under way, each of which ends within
+// Options.Timeout also when nobody waits for it any more.
+type LLM struct {
+	client  *client
+	timeout time.Duration
+	log     *slog.Logger
+	slots   chan struct{} // one for each call under way
+	flight  singleflight.Group
+	cache   *lru.Cache[string, verdict]
+	breaker breaker
+}
+
+type verdict struct {
+	allow bool
+	until time.Time
+}
+
+// New checks the options and returns a judge. It makes no call.
+func New(o Options) (*LLM, error) {
+	o.APIKey = strings.TrimSpace(o.APIKey)
+	if o.APIKey == "" {
+		return nil, errors.New("judge: the API key is missing")
+	}
+	if o.BaseURL != "" {
+		u, err := url.Parse(o.BaseURL)
+		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			return nil, errors.New("judge: the base URL is no http or https URL")
+		}
+	}
+	o.Model = cmp.Or(o.Model, DefaultModel)
+	if o.Timeout <= 0 {
+		o.Timeout = policy.DefaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	cache, err := lru.New[string, verdict](cacheSize)
+	if err != nil {
+		return nil, fmt.Errorf("judge: make cache: %w", err)
+	}
+	return &LLM{client: newClient(o), timeout: o.Timeout, log: o.Logger,
+		slots: make(chan struct{}, MaxCalls), cache: cache}, nil
+}
+
+// Judge implements [policy.Judge]. Equal questions within five minutes are
+// asked once. An answer that comes after ctx is done still reaches the cache.
+func (l *LLM) Judge(ctx context.Context, q policy.Question) (allow bool, err error) {
+	data, question := promptOf(q)
+	sum := sha256.Sum256([]byte(strings.Join([]string{l.client.model, promptVersion, question, data}, "\x00")))
+	key := string(sum[:])
+	if v, ok := l.cache.Get(key); ok && time.Now().Before(v.until) {
+		return v.allow, nil
+	}
+	result := l.flight.DoChan(key, func() (any, error) {
+		// The first to ask may leave before the others: the call is not its own.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+		defer cancel()
+		allow, err := l.call(ctx, delimited(data, question))
+		if err == nil {
+			l.cache.Add(key, verdict{allow, time.Now().Add(cacheTTL)})
+		}
+		return allow, err
+	})
+	select {
+	case r := <-result:
+		if r.Err != nil {
+			return false, fmt.Errorf("judge: %w", r.Err)
+		}
+		return r.Val.(bool), nil
+	case <-ctx.Done():
+		return false, fmt.Errorf("judge: %w", ctx.Err())
+	}
+}
+
+// call asks the model once there is room, unless the breaker is open.
+func (l *LLM) call(ctx context.Context, prompt string) (allow bool, err error) {
+	round, ok := l.breaker.begin()
+	if !ok {
+		return false, ErrOpen
+	}
+	select {
+	case l.slots <- struct{}{}:
+		defer func() { <-l.slots }()
+	case <-ctx.Done():
+		l.breaker.giveUp(round)
+		return false, fmt.Errorf("wait for one of %d calls: %w", MaxCalls, ctx.Err())
+	}
+	text, err := l.client.ask(ctx, prompt)
+	failed, isCall := errors.AsType[*callError](err)
+	answered := err == nil || isCall && failed.answered
+	if l.breaker.end(round, answered) {
+		if answered {
+			l.log.Info("judge answers again")
+		} else {
+			l.log.Warn("judge is not asked for a while", "err", err)
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	return parse(text)
+}
+
+// parse reads the one word. Spaces, quotes around it and a full stop are
+// forgiven; a second word is not.
+func parse(text string) (allow bool, err error) {
+	const around = " \t\r\n\"'`"
+	word := strings.Trim(text, around)
+	word = strings.Trim(strings.TrimSuffix(word, "."), around)
+	switch {
+	case len(word) == len("YES") && strings.EqualFold(word, "YES"):
+		return true, nil
+	case len(word) == len("NO") && strings.EqualFold(word, "NO"):
+		return false, nil
+	}
+	return false, ErrAnswer
+}
+
+// State is how an [LLM] is, for health and status pages.
+type State struct {
+	Model    string    `json:"model"`
+	Breaker  string    `json:"breaker"`            // BreakerClosed, BreakerOpen or BreakerProbe
+	Failures int       `json:"failures,omitempty"` // calls in a row without an answer
+	RetryAt  time.Time `json:"retry_at,omitzero"`  // when an open breaker lets the next call through
+	Calls    int       `json:"calls"`              // under way, at most MaxCalls
+}
+
+// State returns how the judge is now.
+func (l *LLM) State() State {
+	s := State{Model: l.client.model, Calls: len(l.slots)}
+	s.Breaker, s.Failures, s.RetryAt = l.breaker.snapshot()
+	return s
+}

@@ -1,0 +1,134 @@
+// Package policy decides whether what one bot said is passed on to another, so
+// that bots that hear each other stop talking. It is pure: values in, a verdict
+// out, no files, no network, no clock but the judge's time-out.
+//
+// # Depth
+//
+// [Depth] counts the messages of bots in a row that end with a given one. After
+// user → A → B → A the last message has depth 3. The count runs backwards over
+// the transcript's tail in the order of ts and ends at a person's message, or
+// at the newest user_ts that a counted sender knew of. What counts as one:
+//
+//   - repeats of a message_id;
+//   - pieces of one answer: neighbours of one sender with the same parent_id,
+//     each at most [PieceGap] after the one before;
+//   - parallel answers: the first entries of several bots that answer the last
+//     message of a person, with the pieces that follow each.
+//
+// A topic is counted on its own, but a bot's new topic does not start from
+// zero: at its beginning the count goes on at its root message, and before it.
+// [Depth] says what is decided where histories are odd or incomplete.
+//
+// # Tiers
+//
+// [Decide] goes through three tiers in this order:
+//
+//	hard_limit  depth >= MaxDepth    stop, max_depth
+//	threshold   depth <= Threshold   pass
+//	judge       between, Check set   the Judge says YES or NO
+//	judge_off   between, Check unset pass
+//
+// The hard limit is code, and nothing that a model says lifts it: however bots
+// answer each other, a person's message is followed by a bounded number of
+// theirs. A judge that is silent, late or broken means judge_error, which stops
+// unless Limits.OnErrorAllow is set.
+//
+// # People
+//
+// A person's message is never stopped. [DecideUser] answers another question:
+// whether a bot should answer what a person said to somebody else or to nobody.
+package policy
+
+import "time"
+
+// Roles of an [Entry]. An empty role is a bot's; entries of any other role are
+// neither counted nor do they end a count.
+const (
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+)
+
+// PieceGap is how long after a piece of an answer the next may come. Later, it
+// is a message of its own.
+const PieceGap = 10 * time.Second
+
+// Entry is one message of a chat as the transcript holds it. TS and UserTS are
+// Unix milliseconds; empty fields are unknown.
+type Entry struct {
+	Role       string // RoleUser or RoleAssistant
+	Sender     string // agent name of a bot, name or id of a person
+	SenderName string // display name; used for texts only
+	MessageID  string
+	ParentID   string // message that this one answers
+	RootID     string // first message of its topic
+	ThreadID   string // topic; empty in the chat itself
+	Content    string
+	TS         int64
+	UserTS     int64 // ts of the newest user message that the sender knew of
+}
+
+func (e *Entry) byUser() bool { return e.Role == RoleUser }
+
+func (e *Entry) byBot() bool { return e.Role == RoleAssistant || e.Role == "" }
+
+// Count says what [Depth] counts. The zero value counts messages and knows no
+// pause.
+type Count struct {
+	// Turns counts neighbouring messages of one sender once.
+	Turns bool
+	// IdleReset is a pause that ends the count as a person's message does; 0: none does.
+	IdleReset time.Duration
+}
+
+// Limits are the numbers of the three tiers.
+type Limits struct {
+	// MaxDepth stops every message at least this deep; 1 or less stops all of them.
+	MaxDepth int
+	// Threshold passes messages at most this deep without a judge.
+	Threshold int
+	// Check asks the judge about what lies between; without it that passes.
+	Check bool
+	// OnErrorAllow passes a message that the judge gave no verdict on.
+	OnErrorAllow bool
+	// Timeout bounds the wait for the judge; 0 or less means DefaultTimeout.
+	Timeout time.Duration
+	// Count is what the caller hands to Depth; Decide does not read it.
+	Count Count
+}
+
+// DefaultTimeout bounds the wait for a judge where Limits.Timeout is not set.
+// What takes longer is judge_error.
+const DefaultTimeout = 10 * time.Second
+
+// Tier names the rule that decided.
+type Tier string
+
+// The tiers. JudgeOff also stands for a person's message that needed no judge.
+const (
+	TierHardLimit Tier = "hard_limit"
+	TierThreshold Tier = "threshold"
+	TierJudge     Tier = "judge"
+	TierJudgeOff  Tier = "judge_off"
+)
+
+// Reasons of a stop, the same words in logs, metrics and the API.
+const (
+	StopMaxDepth     = "max_depth"
+	StopJudgeNo      = "judge_no"
+	StopJudgeError   = "judge_error"
+	StopNotMentioned = "not_mentioned" // of DecideUser only
+)
+
+// Decision is a verdict that explains itself.
+type Decision struct {
+	Allow bool `json:"allow"`
+	Tier  Tier `json:"tier"`
+	// Reason of a stop is one of the Stop words; of a pass, a short sentence.
+	Reason string `json:"reason"`
+	// Detail says more where there is more to say, as the judge's error. It never holds
+	// message text.
+	Detail string `json:"detail,omitempty"`
+	Depth  int    `json:"depth"`
+	// JudgeMS is how long the judge took, in milliseconds.
+	JudgeMS int64 `json:"judge_ms,omitempty"`
+}

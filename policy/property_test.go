@@ -1,0 +1,198 @@
+package policy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"feishu-relay/policy"
+)
+
+// randomHistory makes a chat of some bots and people, with topics, parents,
+// user_ts and repeats, of distinct times; its last entry is a bot's.
+func randomHistory(r *rand.Rand) []policy.Entry {
+	n := 1 + r.IntN(30)
+	topics := []string{"", "", "t1", "t2"}
+	var out []policy.Entry
+	ts := int64(1_000_000)
+	for i := range n {
+		ts += 1 + r.Int64N(15_000)
+		e := policy.Entry{Role: policy.RoleAssistant, Sender: string(rune('A' + r.IntN(4))),
+			MessageID: fmt.Sprintf("m%d", i), ThreadID: topics[r.IntN(len(topics))], TS: ts}
+		if r.IntN(6) == 0 && i < n-1 {
+			e.Role, e.Sender = policy.RoleUser, "u"
+		}
+		if r.IntN(2) == 0 {
+			e.ParentID = fmt.Sprintf("m%d", r.IntN(n+3))
+		}
+		if e.ThreadID != "" && r.IntN(3) > 0 {
+			e.RootID = fmt.Sprintf("m%d", r.IntN(n+3))
+		}
+		if r.IntN(8) == 0 {
+			e.UserTS = ts - 5000 + r.Int64N(10_000)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func randomCount(r *rand.Rand) policy.Count {
+	c := policy.Count{Turns: r.IntN(3) == 0}
+	if r.IntN(3) == 0 {
+		c.IdleReset = time.Duration(1+r.IntN(20)) * time.Second
+	}
+	return c
+}
+
+// eachHistory runs f on many histories; a failure names the seed to repeat it.
+func eachHistory(t *testing.T, f func(t *testing.T, r *rand.Rand, h []policy.Entry, c policy.Count)) {
+	for seed := range uint64(1500) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		h, c := randomHistory(r), randomCount(r)
+		f(t, r, h, c)
+		if t.Failed() {
+			t.Fatalf("seed %d, %+v:\n%+v", seed, c, h)
+		}
+	}
+}
+
+func TestDepthIsBetweenOneAndTheBotsMessages(t *testing.T) {
+	eachHistory(t, func(t *testing.T, _ *rand.Rand, h []policy.Entry, c policy.Count) {
+		bots := 0
+		for _, e := range h {
+			if e.Role == policy.RoleAssistant {
+				bots++
+			}
+		}
+		if got := policy.Depth(h, h[len(h)-1], c); got < 1 || got > bots {
+			t.Errorf("Depth = %d, of %d messages of bots", got, bots)
+		}
+	})
+}
+
+func TestDepthNeverExceedsWhatBotsSaidSinceThePerson(t *testing.T) {
+	eachHistory(t, func(t *testing.T, _ *rand.Rand, h []policy.Entry, c policy.Count) {
+		for i := range h {
+			h[i].ThreadID, h[i].RootID = "", "" // one place, where it is easily counted
+		}
+		since := 0
+		for _, e := range slices.Backward(h) {
+			if e.Role == policy.RoleUser {
+				break
+			}
+			since++
+		}
+		if got := policy.Depth(h, h[len(h)-1], c); got > since {
+			t.Errorf("Depth = %d, but %d messages since the person", got, since)
+		}
+	})
+}
+
+func TestDepthIgnoresTheOrderOfEntries(t *testing.T) {
+	eachHistory(t, func(t *testing.T, r *rand.Rand, h []policy.Entry, c policy.Count) {
+		m := h[r.IntN(len(h))]
+		want := policy.Depth(h, m, c)
+		r.Shuffle(len(h), func(i, j int) { h[i], h[j] = h[j], h[i] })
+		if got := policy.Depth(h, m, c); got != want {
+			t.Errorf("Depth = %d shuffled, %d in order", got, want)
+		}
+	})
+}
+
+func TestDepthIgnoresRepeats(t *testing.T) {
+	eachHistory(t, func(t *testing.T, r *rand.Rand, h []policy.Entry, c policy.Count) {
+		m := h[len(h)-1]
+		want := policy.Depth(h, m, c)
+		for range 5 {
+			again := h[r.IntN(len(h))]
+			again.TS += r.Int64N(60_000) // as another sidecar may have stamped it
+			h = append(h, again)
+		}
+		if got := policy.Depth(h, m, c); got != want {
+			t.Errorf("Depth = %d with repeats, %d without", got, want)
+		}
+	})
+}
+
+func TestDepthIsOneAfterAPerson(t *testing.T) {
+	eachHistory(t, func(t *testing.T, _ *rand.Rand, h []policy.Entry, c policy.Count) {
+		m := h[len(h)-1]
+		h = append(h, policy.Entry{Role: policy.RoleUser, Sender: "u", MessageID: "new", ThreadID: m.ThreadID, TS: m.TS + 1})
+		m.MessageID, m.TS = "answer", m.TS+2
+		if got := policy.Depth(h, m, c); got != 1 {
+			t.Errorf("Depth = %d after a person's message", got)
+		}
+	})
+}
+
+func TestDepthOneAfterAUserTS(t *testing.T) {
+	eachHistory(t, func(t *testing.T, _ *rand.Rand, h []policy.Entry, c policy.Count) {
+		m := h[len(h)-1]
+		m.UserTS = m.TS - 1
+		h = slices.DeleteFunc(h, func(e policy.Entry) bool { return e.TS >= m.UserTS })
+		if got := policy.Depth(h, m, c); got != 1 {
+			t.Errorf("Depth = %d after a user_ts", got)
+		}
+	})
+}
+
+// One more message of a bot that was not heard before, answering nothing, never makes
+// a later message less deep; and it makes it at most one deeper, or splits a
+// row of pieces or turns in two. (Pauses are left out: made-up topics that are
+// older than their root make some.)
+func TestDepthGrowsWithMessages(t *testing.T) {
+	eachHistory(t, func(t *testing.T, r *rand.Rand, h []policy.Entry, c policy.Count) {
+		c.IdleReset = 0
+		m := h[len(h)-1]
+		before := policy.Depth(h, m, c)
+		h = append(h, policy.Entry{Role: policy.RoleAssistant, Sender: "Z", MessageID: "z",
+			ThreadID: m.ThreadID, RootID: m.RootID, TS: h[0].TS + r.Int64N(m.TS-h[0].TS+1)})
+		got := policy.Depth(h, m, c)
+		if got < before {
+			t.Errorf("Depth fell from %d to %d", before, got)
+		}
+		if got > before+2 {
+			t.Errorf("Depth rose from %d to %d", before, got)
+		}
+	})
+}
+
+func FuzzDepth(f *testing.F) {
+	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09"), false, int64(0))
+	f.Add([]byte("AAAAAAAAAABBBBBBBBBBCCCCCCCCCC"), true, int64(time.Second))
+	f.Fuzz(func(t *testing.T, data []byte, turns bool, idle int64) {
+		// Five bytes an entry; few values each, so that they meet.
+		id := func(b byte) string {
+			if b%8 == 0 {
+				return ""
+			}
+			return string('a' + b%8)
+		}
+		var h []policy.Entry
+		bots := 0
+		for ; len(data) >= 5; data = data[5:] {
+			e := policy.Entry{
+				Role:   []string{policy.RoleUser, policy.RoleAssistant, policy.RoleAssistant, "", "other"}[data[0]%5],
+				Sender: id(data[0] / 5), MessageID: id(data[1]), ParentID: id(data[1] / 8),
+				ThreadID: id(data[2]), RootID: id(data[2] / 8),
+				TS: (int64(data[3]) - 8) << (data[4] % 57), UserTS: int64(data[4]) << (data[3] % 57),
+			}
+			h = append(h, e)
+			if e.Role == policy.RoleAssistant || e.Role == "" {
+				bots++
+			}
+		}
+		c := policy.Count{Turns: turns, IdleReset: time.Duration(idle)}
+		for _, m := range h {
+			got := policy.Depth(h, m, c)
+			switch {
+			case m.Role == policy.RoleUser && got != 0:
+				t.Errorf("Depth of a person's message = %d", got)
+			case m.Role != policy.RoleUser && (got < 1 || got > bots+1):
+				t.Errorf("Depth = %d, of %d messages of bots", got, bots)
+			}
+		}
+	})
+}

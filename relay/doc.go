@@ -1,0 +1,22 @@
+// Package relay is the vocabulary of feishu-relay: the message that sidecars
+// pass to each other, the contract of the queues that carry it, and the
+// pipeline it goes through where it arrives.
+//
+// # Message
+//
+// [Message] is a line of the file queue and a payload on Redis. [Decode] and
+// [Message.Encode] keep to the contract with programs that know only its first
+// seven fields; [Sign] and [Verify] add a shared secret to it.
+//
+// # Backends
+//
+// A [Backend] connects the sidecars: package filerelay does it through a folder,
+// package redisrelay through Redis, and package relaytest is the suite that
+// both pass. [Window] is the part they share: which lines were handed over and
+// not settled yet, and so where to begin after a restart.
+//
+// # Pipeline
+//
+// [Pipeline] is a list of stages, each of which passes a message on or stops it
+// with one of the [Reason] words.
+package relay

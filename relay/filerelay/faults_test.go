@@ -1,0 +1,229 @@
+package filerelay_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/relay"
+	"feishu-relay/relay/filerelay"
+	"feishu-relay/relay/relaytest"
+)
+
+// rounds is how often each fault strikes.
+const rounds = 100
+
+// Each fault strikes while a reader follows; every line must arrive once, in order.
+func TestFaultsUnderLoad(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		opt    filerelay.Options
+		met    bool // the reader must have met the file before the fault, as there is no order among others' names
+		caught bool // the fault destroys unread bytes, so it waits until all is read
+		strike func(t *testing.T, dir string, round int)
+	}{
+		{name: "no fault", strike: func(*testing.T, string, int) {}},
+		{name: "rotated by the writer", opt: filerelay.Options{RotateSize: 4000}, strike: func(*testing.T, string, int) {}},
+		{name: "rotated by another program", met: true, strike: func(t *testing.T, dir string, round int) {
+			must(t, os.Rename(live(dir), fmt.Sprintf("%s.%d", live(dir), round)))
+			must(t, os.WriteFile(live(dir), nil, 0o600))
+		}},
+		{name: "rotated and removed", caught: true, strike: func(t *testing.T, dir string, _ int) {
+			must(t, os.Remove(live(dir)))
+		}},
+		{name: "replaced by an empty file", caught: true, strike: func(t *testing.T, dir string, _ int) {
+			must(t, os.WriteFile(live(dir)+"~", nil, 0o600))
+			must(t, os.Rename(live(dir)+"~", live(dir)))
+		}},
+		{name: "replaced by a copy of itself", caught: true, strike: func(t *testing.T, dir string, _ int) {
+			data, err := os.ReadFile(live(dir))
+			must(t, err)
+			must(t, os.WriteFile(live(dir)+"~", data, 0o600))
+			must(t, os.Rename(live(dir)+"~", live(dir)))
+		}},
+		{name: "truncated", caught: true, strike: func(t *testing.T, dir string, _ int) {
+			must(t, os.Truncate(live(dir), 0))
+		}},
+		{name: "copied and truncated", met: true, strike: func(t *testing.T, dir string, round int) {
+			data, err := os.ReadFile(live(dir))
+			must(t, err)
+			must(t, os.WriteFile(fmt.Sprintf("%s.%d", live(dir), round), data, 0o600))
+			must(t, os.Truncate(live(dir), 0))
+		}},
+		{name: "torn tail", strike: func(t *testing.T, dir string, round int) {
+			scribble(t, live(dir), relaytest.Line("torn", round)[:40+round%60])
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			opt := c.opt
+			if opt.Recheck = 100 * time.Millisecond; c.caught {
+				opt.Recheck = 10 * time.Millisecond
+			}
+			q := queue(t, dir, "a", opt)
+			h := listen(t, q)
+			reading(t, q)
+			var lines [][]byte
+			wholly := func() []string { // without the fragments, which are handed over too
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				return slices.DeleteFunc(slices.Clone(h.lines), func(l string) bool {
+					return strings.Contains(l, "om_torn_") && !strings.HasSuffix(l, "}")
+				})
+			}
+			caughtUp := func() {
+				eventually(t, "caught up", func() bool { return len(wholly()) >= len(lines) })
+			}
+			for round := range rounds {
+				if c.met {
+					lines = append(lines, relaytest.Line("a", len(lines)+1))
+					publish(t, q, lines[len(lines)-1])
+					caughtUp()
+				}
+				batch := relaytest.Lines("a", len(lines)+1, len(lines)+1+round%7)
+				publish(t, q, batch...)
+				lines = append(lines, batch...)
+				if c.caught {
+					caughtUp()
+				}
+				c.strike(t, dir, round)
+			}
+			publish(t, q, relaytest.Line("a", len(lines)+1))
+			lines = append(lines, relaytest.Line("a", len(lines)+1))
+			caughtUp()
+			for i, got := range wholly() {
+				if i >= len(lines) || got != string(lines[i]) {
+					t.Fatalf("line %d is %.60q, want line %d of %d", i+1, got, i+1, len(lines))
+				}
+			}
+		})
+	}
+}
+
+// A file that was cut and filled again beyond the reader's place has the same
+// inode and is not shorter: only its content tells.
+func TestRefilledInPlace(t *testing.T) {
+	dir := t.TempDir()
+	q := queue(t, dir, "a", filerelay.Options{NoNotify: true})
+	h := listen(t, q)
+	reading(t, q)
+	publish(t, q, relaytest.Lines("a", 1, 5)...)
+	h.wait(5)
+	h.stop()
+	must(t, os.WriteFile(live(dir), withNewlines(relaytest.Lines("b", 1, 20)), 0o600))
+	h2 := listen(t, q)
+	h2.want(relaytest.Lines("b", 1, 20)...)
+
+	must(t, os.WriteFile(live(dir), withNewlines(relaytest.Lines("c", 1, 30)), 0o600))
+	h2.want(append(relaytest.Lines("b", 1, 20), relaytest.Lines("c", 1, 30)...)...)
+	if got := q.Stats().Truncated; got == 0 {
+		t.Error("Truncated is 0 after a refill under the reader")
+	}
+}
+
+func TestHalfWrittenLineIsAwaited(t *testing.T) {
+	dir := t.TempDir()
+	q := queue(t, dir, "a", filerelay.Options{NoNotify: true, Recheck: time.Millisecond})
+	h := listen(t, q)
+	reading(t, q)
+	whole := relaytest.Line("foreign", 1)
+	for i := range whole {
+		scribble(t, live(dir), whole[i:i+1])
+	}
+	eventually(t, "a lag of the unfinished line", func() bool { return q.Status().Lag == int64(len(whole)) })
+	scribble(t, live(dir), []byte("\n"), relaytest.Line("foreign", 2), []byte("\n"))
+	h.want(whole, relaytest.Line("foreign", 2))
+}
+
+func TestLinesBehindFragments(t *testing.T) {
+	good, glued := relaytest.Line("good", 1), relaytest.Line("glued", 2)
+	fragment := relaytest.Line("torn", 1)[:70]
+	for _, c := range []struct {
+		name     string
+		file     []byte
+		want     [][]byte
+		salvaged uint64
+		skipped  uint64
+	}{
+		{"a fragment and its newline", slices.Concat(fragment, []byte("\n"), good, []byte("\n")), [][]byte{fragment, good}, 0, 0},
+		{"a record glued to a fragment is saved", slices.Concat(fragment, glued, []byte("\n"), good, []byte("\n")), [][]byte{glued, good}, 1, 0},
+		{"blank lines are no lines", slices.Concat([]byte("\n\r\n  \n"), good, []byte("\n\n")), [][]byte{good}, 0, 0},
+		{"a line ends in CRLF", slices.Concat(good, []byte("\r\n")), [][]byte{slices.Concat(good, []byte("\r"))}, 0, 0},
+		{"a whole record inside another is no glue", []byte(`{"relay_msg_id":"x","metadata":{"m":{"relay_msg_id":"y"}}}` + "\n"),
+			[][]byte{[]byte(`{"relay_msg_id":"x","metadata":{"m":{"relay_msg_id":"y"}}}`)}, 0, 0},
+		{"a line at the limit passes", slices.Concat(bytes.Repeat([]byte("x"), relay.MaxLine-1), []byte("\n"), good, []byte("\n")),
+			[][]byte{bytes.Repeat([]byte("x"), relay.MaxLine-1), good}, 0, 0},
+		{"a line over the limit is passed over", slices.Concat(bytes.Repeat([]byte("x"), relay.MaxLine), []byte("\n"), good, []byte("\n")), [][]byte{good}, 0, 1},
+		{"a huge line is passed over", slices.Concat(bytes.Repeat([]byte("x"), 5*relay.MaxLine+77), []byte("\n"), good, []byte("\n")), [][]byte{good}, 0, 1},
+		{"thousands of glued records are not searched", slices.Concat(bytes.Repeat([]byte(`{"relay_msg_id":`), 60_000), []byte("\n"), good, []byte("\n")),
+			[][]byte{bytes.Repeat([]byte(`{"relay_msg_id":`), 60_000), good}, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			must(t, os.WriteFile(live(dir), c.file, 0o600))
+			q := queue(t, dir, "a", filerelay.Options{})
+			listen(t, q).want(c.want...)
+			eventually(t, "the end", func() bool { return q.Status().Lag == 0 })
+			if got := q.Stats(); got.Salvaged != c.salvaged || got.Skipped != c.skipped {
+				t.Errorf("stats are %+v, want %d salvaged, %d skipped", got, c.salvaged, c.skipped)
+			}
+		})
+	}
+}
+
+func TestLongLineThatGrows(t *testing.T) {
+	dir := t.TempDir()
+	q := queue(t, dir, "a", filerelay.Options{Recheck: time.Millisecond})
+	h := listen(t, q)
+	reading(t, q)
+	for range 40 {
+		scribble(t, live(dir), bytes.Repeat([]byte("y"), 100_000))
+	}
+	scribble(t, live(dir), []byte("\n"))
+	publish(t, q, relaytest.Line("a", 1))
+	h.want(relaytest.Line("a", 1))
+	if got := q.Stats().Skipped; got != 1 {
+		t.Errorf("Skipped is %d, want 1", got)
+	}
+}
+
+func TestFolderRemovedAndBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "deep", "relay")
+	q := queue(t, dir, "a", filerelay.Options{Recheck: 5 * time.Millisecond})
+	h := listen(t, q)
+	reading(t, q)
+	publish(t, q, relaytest.Line("a", 1))
+	h.wait(1)
+	must(t, os.RemoveAll(dir))
+	eventually(t, "a fault in Status", func() bool { s := q.Status(); return !s.Connected && s.Error != "" })
+	must(t, os.MkdirAll(dir, 0o700))
+	scribble(t, live(dir), relaytest.Line("foreign", 1), []byte("\n"))
+	publish(t, q, relaytest.Line("a", 2))
+	h.want(relaytest.Line("a", 1), relaytest.Line("foreign", 1), relaytest.Line("a", 2))
+	eventually(t, "Status without fault", func() bool { s := q.Status(); return s.Connected && s.Error == "" })
+
+	must(t, os.RemoveAll(dir))
+	publish(t, q, relaytest.Line("a", 3)) // makes the folder again
+	h.want(relaytest.Line("a", 1), relaytest.Line("foreign", 1), relaytest.Line("a", 2), relaytest.Line("a", 3))
+}
+
+func TestFolderIsAFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "relay")
+	must(t, os.WriteFile(dir, []byte("no folder"), 0o600))
+	q := queue(t, dir, "a", filerelay.Options{Recheck: 5 * time.Millisecond})
+	if _, err := q.Publish(t.Context(), relaytest.Lines("a", 1, 1), ""); err == nil || !strings.Contains(err.Error(), "is a file") {
+		t.Errorf("publish into a file: %v, want an error that says so", err)
+	}
+	h := listen(t, q)
+	eventually(t, "a fault in Status", func() bool { return q.Status().Error != "" })
+	must(t, os.Remove(dir))
+	eventually(t, "the folder", func() bool { return q.Status().Reading })
+	publish(t, q, relaytest.Line("a", 1))
+	h.want(relaytest.Line("a", 1))
+}

@@ -1,0 +1,152 @@
+package filerelay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"feishu-relay/internal/safefile"
+)
+
+const (
+	suffix     = ".jsonl"
+	offsetsDir = "offsets"
+
+	// maxSegments bounds the rotated files: at each rotation the oldest ones
+	// beyond it are removed, read or not, with an error in the log (with the
+	// default size that is 4 GiB unread).
+	maxSegments = 64
+	// maxNumber is the highest number of a segment: a file named beyond it is
+	// no segment, and a writer that arrived there stops rotating.
+	maxNumber = math.MaxInt64
+	// maxCandidates bounds the files that are looked into for a lost position;
+	// what lies beyond is not looked at.
+	maxCandidates = 200
+)
+
+// folder reaches the queue's folder, and reaches it again after it was removed,
+// renamed or replaced.
+type folder struct {
+	path string
+
+	mu   sync.Mutex
+	root *os.Root // nil while it is not open; guarded by mu
+	info fs.FileInfo
+}
+
+// open returns the folder that is at the path now. With create, a missing one
+// is made.
+func (d *folder) open(create bool) (*os.Root, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now, err := os.Stat(d.path)
+	if d.root != nil {
+		if err == nil && os.SameFile(now, d.info) {
+			return d.root, nil
+		}
+		_ = d.root.Close() // the folder is another one; nothing is left to save
+		d.root = nil
+	}
+	if err != nil && !create {
+		return nil, fmt.Errorf("look at folder: %w", err)
+	}
+	root, err := safefile.OpenDir(d.path)
+	if err != nil {
+		return nil, err
+	}
+	if d.info, err = root.Stat("."); err != nil {
+		return nil, errors.Join(fmt.Errorf("look at folder: %w", err), root.Close())
+	}
+	d.root = root
+	return root, nil
+}
+
+func (d *folder) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.root == nil {
+		return nil
+	}
+	err := d.root.Close()
+	d.root = nil
+	return err
+}
+
+func liveName(queue string) string { return queue + suffix }
+
+// segmentName is the name of a rotated file; names sort as their numbers do.
+func segmentName(queue string, number uint64) string {
+	return fmt.Sprintf("%s.%020d%s", queue, number, suffix)
+}
+
+// segmentNumber reads a name that segmentName made.
+func segmentNumber(queue, name string) (uint64, bool) {
+	digits, ok := strings.CutPrefix(name, queue+".")
+	if !ok {
+		return 0, false
+	}
+	if digits, ok = strings.CutSuffix(digits, suffix); !ok || len(digits) != 20 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, err == nil && n > 0 && n <= maxNumber
+}
+
+func names(root *os.Root) ([]string, error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, fmt.Errorf("list folder: %w", err)
+	}
+	defer dir.Close()
+	list, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list folder: %w", err)
+	}
+	return list, nil
+}
+
+// segments lists the numbers of the rotated files, oldest first.
+func segments(root *os.Root, queue string) ([]uint64, error) {
+	list, err := names(root)
+	if err != nil {
+		return nil, err
+	}
+	var numbers []uint64
+	for _, name := range list {
+		if n, ok := segmentNumber(queue, name); ok {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// candidates lists the files that may hold a reader's lost position: the queue
+// file, the segments from the newest on, and what other rotators make of the
+// queue file (outbound.jsonl.1, outbound.jsonl-20261120).
+func candidates(root *os.Root, queue string) ([]string, error) {
+	list, err := names(root)
+	if err != nil {
+		return nil, err
+	}
+	live := liveName(queue)
+	var ours, others []string
+	for _, name := range list {
+		if _, ok := segmentNumber(queue, name); ok {
+			ours = append(ours, name)
+		} else if name != live && strings.HasPrefix(name, live) {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(ours)
+	slices.Reverse(ours)
+	slices.Sort(others)
+	all := append(append([]string{live}, ours...), others...)
+	return all[:min(len(all), maxCandidates)], nil
+}

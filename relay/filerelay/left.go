@@ -1,0 +1,93 @@
+package filerelay
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+)
+
+// leave puts the present file aside. Its last line is handed over if it is
+// whole and lacks only the newline; else it waits there for its end.
+func (r *reader) leave(ctx context.Context) error {
+	if r.tail == nil {
+		return nil
+	}
+	if rest, err := r.tail.rest(); err == nil && len(rest) > 0 && !r.tail.skipping && json.Valid(rest) {
+		r.tail.consume(len(r.tail.guard) + len(rest))
+		at := place{r.src, r.tail.offset, sumOf(r.tail.guard)}
+		if err := r.deliver(ctx, rest, at, r.border.Load().covers(r.src, at.offset-int64(len(rest)))); err != nil {
+			return err
+		}
+	}
+	r.tail.buf = nil
+	r.left = append(r.left, leftFile{src: r.src, tail: r.tail})
+	if len(r.left) > maxLeft {
+		r.forget(r.left[0])
+		r.left = slices.Delete(r.left, 0, 1)
+	}
+	return nil
+}
+
+// tailLeft returns the tail of the file that was left last.
+func (r *reader) tailLeft() *tail {
+	if len(r.left) == 0 {
+		return nil
+	}
+	return r.left[len(r.left)-1].tail
+}
+
+// late hands over what others wrote to a file after it had been left. The
+// position cannot express such a line: until it is settled it stands behind
+// what is settled in the present file, and after a crash it may be missed.
+func (r *reader) late(ctx context.Context) error {
+	for i := range r.left {
+		l := &r.left[i]
+		for n := 1; n > 0; {
+			var err error
+			n, err = l.tail.read(func(got line) error {
+				text := r.usable(got)
+				if text == nil {
+					return nil
+				}
+				if !l.said {
+					l.said = true
+					r.q.log.Warn("a program still writes to a file that was rotated away; it should open the queue file for each line")
+				}
+				r.q.stats.late.Add(1)
+				return r.deliver(ctx, text, r.here(), false)
+			})
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil { // cut or unreadable: nothing more comes from it
+				n = 0
+			}
+		}
+		l.tail.buf = nil
+	}
+	r.left = slices.DeleteFunc(r.left, func(l leftFile) bool {
+		gone := !linked(l.src.file)
+		if gone {
+			r.forget(l)
+		}
+		return gone
+	})
+	return nil
+}
+
+// here is the place up to which the present file was read.
+func (r *reader) here() place {
+	if r.tail == nil {
+		return place{r.src, 0, sumOf(nil)}
+	}
+	return place{r.src, r.tail.offset, sumOf(r.tail.guard)}
+}
+
+// forget closes a left file for good; a torn line at its end is counted.
+func (r *reader) forget(l leftFile) {
+	if rest, err := l.tail.rest(); err == nil && len(rest) > 0 {
+		r.q.stats.skipped.Add(1)
+		r.q.log.Warn("a torn line at the end of a left file is passed over", "offset", l.tail.offset, "bytes", len(rest))
+	}
+	l.src.close()
+}

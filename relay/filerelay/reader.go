@@ -1,0 +1,306 @@
+package filerelay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+)
+
+const (
+	// maxLeft is how many left files are watched for late lines; of an older
+	// one they are lost.
+	maxLeft = 2
+	// maxGlued is how many records glued into one line are looked at; a line
+	// with more is handed over as it is.
+	maxGlued = 16
+)
+
+// reader is one run of Subscribe. Its fields belong to that goroutine, except
+// for those that saver.go names.
+type reader struct {
+	q      *Queue
+	dir    folder
+	wake   *waker
+	handle relay.Handler
+	saver  saver
+
+	src    *source // nil before begin
+	tail   *tail   // nil while src has no file
+	final  bool    // src is left when it is read to its end: no writer of ours is in it
+	left   []leftFile
+	border atomic.Pointer[border] // nil: nothing is history; read by the saver too
+	window *relay.Window[place]
+	failed bool // said so already
+}
+
+// leftFile is one that was left, and may still be written to by a program that takes no lock.
+type leftFile struct {
+	src  *source
+	tail *tail
+	said bool
+}
+
+// Subscribe reads the queue as [relay.Subscriber] says. It fails only after
+// Close or while it is running already.
+func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
+	if q.closed.Err() != nil {
+		return fmt.Errorf("subscribe: %w", errClosed)
+	}
+	if !q.subscribed.CompareAndSwap(false, true) {
+		return errors.New("subscribe: the queue is being read already")
+	}
+	defer q.subscribed.Store(false)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(q.closed, cancel)()
+
+	r := &reader{q: q, dir: folder{path: q.opt.Dir}, wake: newWaker(q.opt, q.log), handle: h}
+	r.saver.init()
+	var saving sync.WaitGroup
+	saving.Go(func() { r.keepSaving(ctx) })
+	r.run(ctx)
+	saving.Wait()
+	r.end()
+	return nil
+}
+
+// run reads until ctx is done.
+func (r *reader) run(ctx context.Context) {
+	ticked := false
+	r.wake.arm() // before the first look, so that nothing falls between
+	for ctx.Err() == nil {
+		more, err := r.step(ctx)
+		if err == nil && !more && ticked {
+			err = r.late(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		r.report(err)
+		if more && err == nil {
+			continue
+		}
+		if ticked, err = r.wake.wait(ctx); err != nil {
+			return
+		}
+	}
+}
+
+// step does one thing: hand over a chunk, or go to where the next one is. more
+// says that there may be another thing to do now.
+func (r *reader) step(ctx context.Context) (more bool, err error) {
+	if r.src == nil {
+		if err := r.begin(); err != nil {
+			return false, err
+		}
+	}
+	if r.tail != nil {
+		n, err := r.tail.read(func(l line) error { return r.take(ctx, l) })
+		if errors.Is(err, errReplaced) {
+			r.replaced()
+			return true, nil
+		}
+		if err != nil || n > 0 {
+			r.show()
+			return true, err
+		}
+	}
+	return r.advance(ctx)
+}
+
+// begin finds the place at which this agent goes on.
+func (r *reader) begin() error {
+	root, err := r.dir.open(true)
+	if err != nil {
+		return err
+	}
+	queue := r.q.opt.Queue
+	c, err := loadCheckpoint(root, r.checkpointName())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		b, err := endOf(root, queue)
+		if err != nil {
+			return err
+		}
+		r.border.Store(b)
+	case errors.Is(err, errBroken):
+		r.q.log.Warn("the stored position is broken; the queue is read from its beginning", "err", err)
+		c = checkpoint{}
+	case err != nil:
+		return err
+	default:
+		r.border.Store(c.History)
+	}
+	if fsName := safefile.NetworkFS(r.q.opt.Dir); fsName != "" {
+		r.q.log.Warn("the queue lies on a network file system, where locks and change notices between hosts cannot be relied on; use Redis there",
+			"fs", fsName)
+	}
+	src, err := locate(root, queue, c, fileID{})
+	if err != nil {
+		return err
+	}
+	if src == nil {
+		if c.Offset > 0 {
+			r.q.log.Warn("the stored position is in no file any more; reading goes on with the next file", "offset", c.Offset)
+		}
+		src, c.Offset, c.Sum = &source{after: c.After}, 0, sumOf(nil)
+	}
+	r.window = relay.NewWindow(place{src, c.Offset, c.Sum})
+	r.q.mu.Lock()
+	r.q.window = r.window
+	r.q.mu.Unlock()
+	r.enter(src, c.Offset, c.Sum, c.File)
+	_ = r.save() // a crash must find the border of the first start; a fault is shown, and tried again
+	return nil
+}
+
+// enter makes src the file that is read, from a place in it. was is the file
+// whose content src goes on with, src's own when it does not.
+func (r *reader) enter(src *source, offset int64, want sum, was fileID) {
+	if b := r.border.Load(); b != nil && b.File == was && was != src.id && src.file != nil && offset > 0 {
+		moved := *b
+		moved.File = src.id
+		r.border.Store(&moved)
+	}
+	r.src, r.tail, r.final = src, nil, false
+	if src.file != nil {
+		t, err := newTail(src.file, offset, want)
+		if err != nil { // it changed since it was found; another look at the beginning
+			t = &tail{file: src.file}
+		}
+		r.tail = t
+		offset, want = t.offset, sumOf(t.guard)
+	}
+	r.window.Skip(place{src, offset, want})
+	r.saver.note()
+	r.show()
+}
+
+// advance goes on to the next file when the present one is over.
+func (r *reader) advance(ctx context.Context) (more bool, err error) {
+	root, err := r.dir.open(false)
+	if err != nil {
+		return false, err
+	}
+	cur := r.src
+	if cur.file != nil {
+		if cur.number == 0 && safefile.Same(root, liveName(r.q.opt.Queue), cur.file) {
+			r.final = false
+			return false, nil
+		}
+		if !r.final {
+			// A writer of ours that found the file in place may still be about to
+			// write to it; those that come later see that it is not.
+			ok, err := safefile.TryLock(cur.file)
+			if err == nil && !ok {
+				return false, nil
+			}
+			if ok {
+				err = safefile.Unlock(cur.file)
+			}
+			if err != nil {
+				r.q.log.Debug("no lock on a file that is left", "err", err)
+			}
+			r.final = true
+			return true, nil // to what it wrote
+		}
+	}
+	next, err := successor(root, r.q.opt.Queue, cur)
+	if err != nil || next == nil {
+		return false, err
+	}
+	if err := r.leave(ctx); err != nil {
+		next.close()
+		return false, err
+	}
+	if t := r.tailLeft(); next.number == 0 && t != nil && t.offset > 0 && next.holds(t.offset, sumOf(t.guard)) {
+		// The queue was written anew with the same content, as editors do.
+		r.enter(next, t.offset, sumOf(t.guard), cur.id)
+	} else {
+		r.enter(next, 0, sumOf(nil), next.id)
+	}
+	return true, nil
+}
+
+// replaced goes on after the present file was cut under the reader: in a copy
+// that was made before (logrotate's copytruncate), else at its beginning.
+func (r *reader) replaced() {
+	r.q.stats.truncated.Add(1)
+	offset, want := r.tail.offset, sumOf(r.tail.guard)
+	root, err := r.dir.open(false)
+	if err == nil {
+		var src *source
+		src, err = locate(root, r.q.opt.Queue, checkpoint{Offset: offset, Sum: want, After: r.src.after}, r.src.id)
+		if src != nil {
+			r.q.log.Info("the queue file was copied and cut; reading goes on in the copy", "offset", offset)
+			was := r.src
+			was.close()
+			r.enter(src, offset, want, was.id)
+			return
+		}
+	}
+	r.q.log.Warn("the queue file was cut; what stood behind the place is gone", "offset", offset, "err", err)
+	if b := r.border.Load(); b != nil && b.File == r.src.id {
+		r.border.Store(nil)
+	}
+	r.enter(r.src, 0, sumOf(nil), r.src.id)
+}
+
+// take deals with one line of the present file.
+func (r *reader) take(ctx context.Context, l line) error {
+	at := place{r.src, l.end, l.sum}
+	text := r.usable(l)
+	if text == nil {
+		r.window.Skip(at)
+		r.saver.note()
+		return nil
+	}
+	return r.deliver(ctx, text, at, r.border.Load().covers(r.src, l.start))
+}
+
+// usable returns the line to hand over, nil if there is none.
+func (r *reader) usable(l line) []byte {
+	if l.text == nil {
+		r.q.stats.skipped.Add(1)
+		r.q.log.Warn("a line is too long and passed over", "offset", l.start, "limit", relay.MaxLine)
+		return nil
+	}
+	if blank(l.text) {
+		return nil
+	}
+	if n := bytes.Count(l.text, recordStart); n == 0 || n > maxGlued || n == 1 && bytes.HasPrefix(l.text, recordStart) {
+		return l.text
+	}
+	if whole, ok := relay.Salvage(l.text); ok && !json.Valid(l.text) {
+		r.q.stats.salvaged.Add(1)
+		r.q.log.Warn("a message was found behind a torn one", "offset", l.start)
+		return whole
+	}
+	return l.text
+}
+
+// blank reports whether a line has nothing to say.
+func blank(text []byte) bool { return len(bytes.Trim(text, " \t\r\v\f")) == 0 }
+
+// recordStart begins each record that [relay.Salvage] can find.
+var recordStart = []byte(`{"relay_msg_id":`)
+
+func (r *reader) deliver(ctx context.Context, text []byte, at place, history bool) error {
+	settle, err := r.window.Begin(ctx, at, len(text))
+	if err != nil {
+		return err
+	}
+	r.handle(ctx, relay.Delivery{Line: bytes.Clone(text), History: history, Settle: func() {
+		settle()
+		r.saver.note()
+	}})
+	return ctx.Err()
+}

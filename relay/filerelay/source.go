@@ -1,0 +1,134 @@
+package filerelay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"feishu-relay/internal/safefile"
+)
+
+// source is a file that the reader reads or has read.
+type source struct {
+	file   *os.File // nil: none was found yet
+	id     fileID
+	number uint64 // of a segment; 0: the queue file, or one that others renamed
+	after  uint64 // all segments up to this number lie before it
+}
+
+// place is a position: behind a line of src.
+type place struct {
+	src    *source
+	offset int64
+	sum    sum // of what stands before it
+}
+
+func openSource(root *os.Root, name string, number, after uint64) (*source, error) {
+	f, err := safefile.Open(root, name, os.O_RDONLY)
+	if err != nil {
+		return nil, fmt.Errorf("open queue file: %w", err)
+	}
+	id, err := idOf(f)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open queue file: %w", err), f.Close())
+	}
+	return &source{file: f, id: id, number: number, after: after}, nil
+}
+
+func (s *source) close() {
+	if s.file != nil {
+		_ = s.file.Close() // only read
+	}
+}
+
+// holds reports whether offset is a place in s with the sum want before it.
+func (s *source) holds(offset int64, want sum) bool {
+	guard := make([]byte, min(offset, guardSize))
+	_, err := s.file.ReadAt(guard, offset-int64(len(guard)))
+	return err == nil && sumOf(guard) == want
+}
+
+// locate finds the file in which a stored position still holds: by its
+// identity, and if that fails by its content, since a restored or copied file
+// has another identity and a copied-and-truncated one lives on in its copy. It
+// returns nil when there is none; not is an identity that is out of question.
+func locate(root *os.Root, queue string, c checkpoint, not fileID) (*source, error) {
+	list, err := candidates(root, queue)
+	if err != nil {
+		return nil, err
+	}
+	for _, byID := range []bool{true, false} {
+		if !byID && c.Offset == 0 {
+			continue // nothing stands before it that could be recognised
+		}
+		for _, name := range list {
+			number, _ := segmentNumber(queue, name)
+			src, err := openSource(root, name, number, c.After)
+			if err != nil {
+				continue // removed meanwhile, a folder, or not ours to read
+			}
+			if src.id != not && (!byID || src.id == c.File) && src.holds(c.Offset, c.Sum) {
+				return src, nil
+			}
+			src.close()
+		}
+	}
+	return nil, nil
+}
+
+// successor opens what comes after cur: the next segment, else the queue
+// file. It returns nil when that is cur itself or does not exist now.
+func successor(root *os.Root, queue string, cur *source) (*source, error) {
+	for range maxReopen {
+		numbers, err := segments(root, queue)
+		if err != nil {
+			return nil, err
+		}
+		from := cur.after
+		if cur.number != 0 {
+			from = cur.number
+		} else if n, ok := rotatedTo(root, queue, numbers, cur); ok {
+			from = n
+		}
+		if i, _ := slices.BinarySearch(numbers, from+1); i < len(numbers) {
+			src, err := openSource(root, segmentName(queue, numbers[i]), numbers[i], from)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // removed since it was listed
+			}
+			return src, err
+		}
+		src, err := openSource(root, liveName(queue), 0, from)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		// A rotation since the list was made would be a segment passed over.
+		again, listErr := segments(root, queue)
+		if listErr == nil && len(again) > 0 && again[len(again)-1] > from {
+			if src != nil {
+				src.close()
+			}
+			continue
+		}
+		if src != nil && (listErr != nil || src.id == cur.id) {
+			src.close()
+			src = nil
+		}
+		return src, listErr
+	}
+	return nil, fmt.Errorf("segments changed %d times in a row", maxReopen)
+}
+
+// rotatedTo finds the segment that cur has become.
+func rotatedTo(root *os.Root, queue string, numbers []uint64, cur *source) (uint64, bool) {
+	if cur.file == nil {
+		return 0, false
+	}
+	for _, n := range slices.Backward(numbers) {
+		if safefile.Same(root, segmentName(queue, n), cur.file) {
+			return n, true
+		}
+	}
+	return 0, false
+}

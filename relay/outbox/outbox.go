@@ -1,0 +1,329 @@
+// Package outbox keeps an agent's own messages on disk until the backend has
+// them, and for a while longer.
+//
+// # Promise
+//
+// What [Box.Put] accepted reaches the backend, even when that is down or the
+// process is killed at any point: the message is in a file before Put returns.
+// Messages are published in the order of Put, each at least once; a repeat
+// carries the same id. What was published stays for KeepFor, and is published
+// again when the backend came back emptier than it was
+// ([relay.ErrForgotten]).
+//
+// # Disk
+//
+// A box is a folder of segments, JSONL files named for the first `seq` they
+// hold, whose lines are the encoded messages themselves, and `state.json`, the
+// place up to which they are published. A segment is removed when all of it is
+// published and KeepFor has passed (or [maxKept] bytes stand behind it). At
+// [maxPending] bytes that wait for a backend, Put refuses with [ErrFull].
+package outbox
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+)
+
+// Bounds.
+const (
+	segmentSize = 8 << 20   // bytes after which a new segment begins
+	maxKept     = 64 << 20  // bytes of published messages kept at most
+	maxPending  = 256 << 20 // bytes waiting for the backend; then Put returns ErrFull
+	batchLines  = 200       // lines handed to the backend at once
+	batchBytes  = 1 << 20   // or this many bytes
+)
+
+// ErrFull says that the backend has been away for so long that no more
+// messages are kept for it.
+var ErrFull = errors.New("outbox is full: the relay backend has been away for too long")
+
+// Options of a box. The zero value of each field is usable.
+type Options struct {
+	Secret  string        // RELAY_SECRET: messages are signed with it
+	KeepFor time.Duration // how long published messages stay; 0: 10 minutes
+	Sync    bool          // Put returns only when the disk has the message (fsync)
+	Logger  *slog.Logger  // nil: discard
+}
+
+// Box is one agent's outbox for one queue. Its methods are safe for concurrent use.
+type Box struct {
+	root *os.Root
+	opts Options
+	wake chan struct{}
+
+	mu       sync.Mutex
+	segments []*segment // oldest first; the last one is written to; guarded by mu
+	seq      relay.Seq  // of the newest message; guarded by mu
+	file     *os.File   // the last segment; guarded by mu
+	pending  int64      // bytes not published; guarded by mu
+	at       place      // published up to here; guarded by mu
+	saved    place      // as it stands in the state file; guarded by mu
+	count    int64      // messages not published; guarded by mu
+
+	syncing sync.Mutex
+	synced  atomic.Uint64 // the newest seq that fsync covers
+
+	published, republished, failed atomic.Int64
+	lastErr                        atomic.Pointer[error]
+}
+
+type segment struct {
+	first relay.Seq
+	size  int64
+}
+
+func (s *segment) name() string { return fmt.Sprintf("%020d.jsonl", s.first) }
+
+// place is the stored state: the offset in a segment up to which everything is
+// published, and the backend's proof of it.
+type place struct {
+	Segment relay.Seq     `json:"segment"`
+	Offset  int64         `json:"offset"`
+	Receipt relay.Receipt `json:"receipt"`
+	Seq     relay.Seq     `json:"seq"` // newest seq given out when this was written
+}
+
+const stateFile = "state.json"
+
+// Open opens the box in folder root, with what an earlier process left in it.
+func Open(root *os.Root, opts Options) (*Box, error) {
+	opts.KeepFor = cmp.Or(opts.KeepFor, 10*time.Minute)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	b := &Box{root: root, opts: opts, wake: make(chan struct{}, 1)}
+	if err := b.load(); err != nil {
+		return nil, fmt.Errorf("open outbox %s: %w", root.Name(), err)
+	}
+	return b, nil
+}
+
+func (b *Box) load() error {
+	names, err := fs.ReadDir(b.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, entry := range names {
+		digits, ok := strings.CutSuffix(entry.Name(), ".jsonl")
+		var first relay.Seq
+		if n, err := fmt.Sscanf(digits, "%d", &first); !ok || n != 1 || err != nil {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		b.segments = append(b.segments, &segment{first: first, size: info.Size()})
+	}
+	slices.SortFunc(b.segments, func(x, y *segment) int { return cmp.Compare(x.first, y.first) })
+
+	data, err := b.root.ReadFile(stateFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil && json.Unmarshal(data, &b.at) != nil {
+		b.opts.Logger.Warn("outbox state is broken; messages may be published again", "folder", b.root.Name())
+		b.at = place{}
+	}
+	b.seq = b.at.Seq
+	for _, s := range b.segments {
+		last, err := b.lastSeq(s)
+		if err != nil {
+			return err
+		}
+		b.seq = max(b.seq, last, s.first-1)
+	}
+	b.at.Offset = max(b.at.Offset, 0)
+	if n := len(b.segments); n > 0 {
+		if b.file, err = safefile.Open(b.root, b.segments[n-1].name(), os.O_RDWR|os.O_APPEND); err != nil {
+			return err
+		}
+		if b.at.Segment < b.segments[0].first {
+			b.at.Segment, b.at.Offset = b.segments[0].first, 0
+		}
+	}
+	return b.countPending()
+}
+
+// lastSeq reads the last whole line of s.
+func (b *Box) lastSeq(s *segment) (relay.Seq, error) {
+	f, err := b.root.Open(s.name())
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	tail := make([]byte, min(s.size, 2*relay.MaxLine))
+	if _, err := f.ReadAt(tail, s.size-int64(len(tail))); err != nil {
+		return 0, err
+	}
+	var last relay.Seq
+	for line := range bytes.Lines(tail) {
+		last = max(last, seqOf(line))
+	}
+	return last, nil
+}
+
+func (b *Box) countPending() error {
+	b.pending, b.count = 0, 0
+	for _, s := range b.segments {
+		from := int64(0)
+		switch {
+		case s.first < b.at.Segment:
+			continue
+		case s.first == b.at.Segment:
+			b.at.Offset = min(b.at.Offset, s.size)
+			from = b.at.Offset
+		}
+		b.pending += s.size - from
+		f, err := b.root.Open(s.name())
+		if err != nil {
+			return err
+		}
+		n, err := countLines(f, from)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		b.count += n
+	}
+	return nil
+}
+
+// Put gives m its `seq`, encodes and signs it and writes it down. When it
+// returns, the message will be published whatever happens to this process.
+// The returned message is m with its seq.
+func (b *Box) Put(m relay.Message) (relay.Message, error) {
+	b.mu.Lock()
+	m, err := b.put(m)
+	b.mu.Unlock()
+	if err != nil {
+		return m, err
+	}
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+	if b.opts.Sync {
+		return m, b.sync(m.Seq)
+	}
+	return m, nil
+}
+
+func (b *Box) put(m relay.Message) (relay.Message, error) {
+	if b.pending >= maxPending {
+		return m, ErrFull
+	}
+	m.Seq, m.Sig = b.seq+1, ""
+	line, err := m.Encode()
+	if err != nil {
+		return m, err
+	}
+	if b.opts.Secret != "" {
+		if line, err = relay.Sign(line, b.opts.Secret); err != nil {
+			return m, err
+		}
+	}
+	if err := b.segmentFor(m.Seq); err != nil {
+		return m, fmt.Errorf("write outbox: %w", err)
+	}
+	s := b.segments[len(b.segments)-1]
+	at, err := safefile.Append(b.file, append(line, '\n'))
+	if err != nil {
+		return m, fmt.Errorf("write outbox: %w", err)
+	}
+	size := at + int64(len(line)) + 1
+	b.pending += size - s.size
+	b.count++
+	s.size, b.seq = size, m.Seq
+	return m, nil
+}
+
+// segmentFor begins a new segment when the last one is full or removed.
+func (b *Box) segmentFor(seq relay.Seq) error {
+	if n := len(b.segments); n > 0 && b.segments[n-1].size < segmentSize {
+		if safefile.Same(b.root, b.segments[n-1].name(), b.file) {
+			return nil
+		}
+		b.opts.Logger.Warn("an outbox file was removed while in use", "folder", b.root.Name())
+	}
+	s := &segment{first: seq}
+	f, err := safefile.Open(b.root, s.name(), os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	if b.file != nil {
+		if b.opts.Sync {
+			if err := b.file.Sync(); err != nil {
+				return errors.Join(err, f.Close())
+			}
+		}
+		_ = b.file.Close()
+	}
+	b.file = f
+	b.segments = append(b.segments, s)
+	return nil
+}
+
+// sync waits until the disk has everything up to seq. Callers that wait
+// together share one fsync.
+func (b *Box) sync(seq relay.Seq) error {
+	b.syncing.Lock()
+	defer b.syncing.Unlock()
+	if b.synced.Load() >= uint64(seq) {
+		return nil
+	}
+	b.mu.Lock()
+	f, upTo := b.file, b.seq
+	b.mu.Unlock()
+	if err := f.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // closed: synced when the next segment began
+		return fmt.Errorf("sync outbox: %w", err)
+	}
+	b.synced.Store(uint64(upTo))
+	return nil
+}
+
+// Stats is how a box is.
+type Stats struct {
+	Pending     int64  `json:"pending"`       // messages that wait for the backend
+	Bytes       int64  `json:"pending_bytes"` // their size
+	Published   int64  `json:"published"`     // since start, repeats not counted
+	Republished int64  `json:"republished"`   // published again after the backend had lost them
+	Failed      int64  `json:"failed"`        // publish attempts
+	Error       string `json:"error,omitempty"`
+}
+
+// Stats returns the state of b.
+func (b *Box) Stats() Stats {
+	b.mu.Lock()
+	s := Stats{Pending: b.count, Bytes: b.pending}
+	b.mu.Unlock()
+	s.Published, s.Republished, s.Failed = b.published.Load(), b.republished.Load(), b.failed.Load()
+	if err := b.lastErr.Load(); err != nil {
+		s.Error = (*err).Error()
+	}
+	return s
+}
+
+// Close closes the files. What waits is published by the next process.
+func (b *Box) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.saveState()
+	if b.file != nil {
+		err = errors.Join(err, b.file.Close())
+		b.file = nil
+		b.segments = nil
+	}
+	return err
+}

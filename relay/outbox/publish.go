@@ -1,0 +1,362 @@
+package outbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+)
+
+// Publishing.
+const (
+	retryFirst   = 50 * time.Millisecond // pause after a failed publish, doubled up to
+	retryMax     = 5 * time.Second
+	verifyEvery  = 2 * time.Second        // how often an idle box asks whether the backend still has its messages
+	saveEvery    = 200 * time.Millisecond // how old the stored place may get
+	publishLimit = 10 * time.Second       // for one call of the backend
+)
+
+// Run publishes what is in the box, and what is put there, until ctx is done;
+// then it makes one last try of at most grace. It is called once at a time.
+func (b *Box) Run(ctx context.Context, to relay.Publisher, grace time.Duration) {
+	tick := time.NewTicker(verifyEvery)
+	defer tick.Stop()
+	save := time.NewTimer(saveEvery)
+	defer save.Stop()
+	armed := true
+	pause := retryFirst
+	for ctx.Err() == nil {
+		more, err := b.step(ctx, to)
+		b.note(err)
+		if err != nil && ctx.Err() == nil {
+			wait(ctx, pause/2+rand.N(pause))
+			pause = min(2*pause, retryMax)
+			continue
+		}
+		pause = retryFirst
+		if more {
+			if !armed {
+				save.Reset(saveEvery)
+				armed = true
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-b.wake:
+		case <-save.C:
+			armed = false
+			b.logErr("save outbox state", b.Save())
+		case now := <-tick.C:
+			b.note(b.verify(ctx, to))
+			b.prune(now)
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	for more := true; more && last.Err() == nil; {
+		var err error
+		if more, err = b.step(last, to); err != nil {
+			break
+		}
+	}
+	b.logErr("save outbox state", b.Save())
+}
+
+// step publishes one batch and reports whether there may be another.
+func (b *Box) step(ctx context.Context, to relay.Publisher) (more bool, err error) {
+	at := b.place()
+	lines, behind, err := b.next(at, place{Segment: 1<<64 - 1})
+	if err != nil || len(lines) == 0 {
+		return false, err
+	}
+	receipt, err := publish(ctx, to, lines, at.Receipt)
+	if errors.Is(err, relay.ErrForgotten) {
+		return true, b.again(ctx, to)
+	}
+	if err != nil {
+		return false, fmt.Errorf("publish: %w", err)
+	}
+	b.published.Add(int64(len(lines)))
+	b.advance(behind, receipt, len(lines))
+	return true, nil
+}
+
+func publish(ctx context.Context, to relay.Publisher, lines [][]byte, after relay.Receipt) (relay.Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	return to.Publish(ctx, lines, after)
+}
+
+// verify asks whether the backend still has what it accepted.
+func (b *Box) verify(ctx context.Context, to relay.Publisher) error {
+	after := b.place().Receipt
+	if after == "" {
+		return nil
+	}
+	_, err := publish(ctx, to, nil, after)
+	if errors.Is(err, relay.ErrForgotten) {
+		return b.again(ctx, to)
+	}
+	return err
+}
+
+// again publishes all that is kept and was published before, in its order. Messages
+// older than KeepFor are left out: nobody would act on them any more.
+func (b *Box) again(ctx context.Context, to relay.Publisher) error {
+	b.opts.Logger.Warn("the backend has lost messages; publishing the recent ones again", "folder", b.root.Name())
+	end := b.place()
+	oldest := relay.MillisOf(time.Now().Add(-b.opts.KeepFor))
+	b.mu.Lock()
+	var at place
+	if len(b.segments) > 0 {
+		at.Segment = b.segments[0].first
+	}
+	b.mu.Unlock()
+	var receipt relay.Receipt
+	for before(at, end) {
+		lines, behind, err := b.next(at, end)
+		if err != nil {
+			return err
+		}
+		if len(lines) == 0 {
+			break
+		}
+		recent := lines[:0]
+		for _, line := range lines {
+			if m, err := relay.Decode(line); err == nil && m.TS >= oldest {
+				recent = append(recent, line)
+			}
+		}
+		if len(recent) > 0 {
+			got, err := publish(ctx, to, recent, receipt)
+			if err != nil {
+				return fmt.Errorf("publish again: %w", err)
+			}
+			receipt = got
+			b.republished.Add(int64(len(recent)))
+		}
+		at = behind
+	}
+	b.mu.Lock()
+	b.at.Receipt = receipt
+	b.mu.Unlock()
+	return nil
+}
+
+func before(x, y place) bool {
+	return x.Segment < y.Segment || x.Segment == y.Segment && x.Offset < y.Offset
+}
+
+func (b *Box) place() place {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.at
+}
+
+func (b *Box) advance(to place, receipt relay.Receipt, lines int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.segments {
+		if s.first < b.at.Segment || s.first > to.Segment {
+			continue
+		}
+		from, until := int64(0), s.size
+		if s.first == b.at.Segment {
+			from = b.at.Offset
+		}
+		if s.first == to.Segment {
+			until = to.Offset
+		}
+		b.pending -= until - from
+	}
+	b.count -= int64(lines)
+	b.at.Segment, b.at.Offset, b.at.Receipt = to.Segment, to.Offset, receipt
+}
+
+// next reads the lines between at and end, as many as make a batch, and the
+// place behind them. No lines: there is nothing more.
+func (b *Box) next(at, end place) (lines [][]byte, behind place, err error) {
+	s, at, ok := b.segmentAt(at)
+	if at.Segment == end.Segment {
+		s.size = min(s.size, end.Offset)
+	}
+	if !ok || at.Segment > end.Segment || at.Offset >= s.size {
+		return nil, at, nil
+	}
+	chunk, err := b.read(s, at.Offset)
+	if errors.Is(err, fs.ErrNotExist) {
+		b.opts.Logger.Error("an outbox file was removed; its messages are lost", "file", s.name())
+		at.Offset = s.size
+		return b.next(at, end)
+	}
+	if err != nil {
+		return nil, at, fmt.Errorf("read outbox: %w", err)
+	}
+	lines, taken := batch(chunk)
+	at.Offset += taken
+	if len(lines) > 0 || taken == 0 {
+		return lines, at, nil
+	}
+	return b.next(at, end) // only torn lines stood there
+}
+
+// segmentAt finds the segment that holds the first byte not before at.
+func (b *Box) segmentAt(at place) (segment, place, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.segments {
+		if s.first < at.Segment {
+			continue
+		}
+		if s.first > at.Segment {
+			at = place{Segment: s.first}
+		}
+		if at.Offset < s.size {
+			return *s, at, true
+		}
+	}
+	return segment{}, at, false
+}
+
+func (b *Box) read(s segment, from int64) ([]byte, error) {
+	f, err := b.root.Open(s.name())
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	chunk := make([]byte, min(s.size-from, batchBytes+relay.MaxLine))
+	n, err := f.ReadAt(chunk, from)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return chunk[:n], err
+}
+
+// batch takes whole lines off the front of chunk and tells how many bytes they
+// are. A torn line, whose Put had failed, is passed over.
+func batch(chunk []byte) (lines [][]byte, taken int64) {
+	for line := range bytes.Lines(chunk) {
+		if line[len(line)-1] != '\n' {
+			break // cut by the chunk's end
+		}
+		taken += int64(len(line))
+		if line = bytes.TrimRight(line, "\r\n"); json.Valid(line) {
+			lines = append(lines, line)
+		}
+		if len(lines) >= batchLines || taken >= batchBytes {
+			break
+		}
+	}
+	return lines, taken
+}
+
+// prune removes segments that nobody needs any more.
+func (b *Box) prune(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var kept int64
+	for _, s := range b.segments {
+		kept += s.size
+	}
+	for len(b.segments) > 1 && b.segments[0].first < b.at.Segment {
+		s := b.segments[0]
+		info, err := b.root.Stat(s.name())
+		if err == nil && now.Sub(info.ModTime()) < b.opts.KeepFor && kept-b.pending <= maxKept {
+			return
+		}
+		if err := b.root.Remove(s.name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			b.opts.Logger.Warn("remove old outbox file", "file", s.name(), "err", err)
+			return
+		}
+		kept -= s.size
+		b.segments = b.segments[1:]
+	}
+}
+
+// Save stores the published place when it has moved.
+func (b *Box) Save() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.saveState()
+}
+
+func (b *Box) saveState() error {
+	state := b.at
+	state.Seq = b.seq
+	if state == b.saved || state.Seq == 0 {
+		return nil
+	}
+	data, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	if err := safefile.ReplaceFast(b.root, stateFile, data); err != nil {
+		return err
+	}
+	b.saved = state
+	return nil
+}
+
+func (b *Box) note(err error) {
+	if err == nil {
+		b.lastErr.Store(nil)
+		return
+	}
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	b.failed.Add(1)
+	if b.lastErr.Swap(&err) == nil {
+		b.opts.Logger.Error("outbox waits for the backend", "err", err)
+	}
+}
+
+func (b *Box) logErr(step string, err error) {
+	if err != nil {
+		b.opts.Logger.Error(step, "err", err)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+func seqOf(line []byte) relay.Seq {
+	var m struct {
+		Seq relay.Seq `json:"seq"`
+	}
+	_ = json.Unmarshal(line, &m) // a torn line has none
+	return m.Seq
+}
+
+func countLines(f *os.File, from int64) (n int64, err error) {
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return 0, err
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		k, err := f.Read(buf)
+		n += int64(bytes.Count(buf[:k], []byte{'\n'}))
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}

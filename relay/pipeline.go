@@ -1,0 +1,59 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+)
+
+// Reason says why a message was stopped. The same word stands in the log, the
+// metric, the API and the viewer. The empty reason passes the message on.
+type Reason string
+
+// The stop reasons.
+const (
+	Pass          Reason = ""
+	OwnMessage    Reason = "own_message"
+	NotAMember    Reason = "not_a_member"
+	Duplicate     Reason = "duplicate"
+	BadSignature  Reason = "bad_signature"
+	Malformed     Reason = "malformed"
+	Expired       Reason = "expired"
+	NotMentioned  Reason = "not_mentioned"
+	MaxDepth      Reason = "max_depth"
+	JudgeNo       Reason = "judge_no"
+	JudgeError    Reason = "judge_error"
+	Undeliverable Reason = "undeliverable"
+)
+
+// Reasons lists every stop reason.
+func Reasons() []Reason {
+	return []Reason{OwnMessage, NotAMember, Duplicate, BadSignature, Malformed, Expired,
+		NotMentioned, MaxDepth, JudgeNo, JudgeError, Undeliverable}
+}
+
+// Stage is one step on the way of a message. T is what the stages share: the
+// message and what is known of it so far.
+type Stage[T any] struct {
+	Name string
+	// Apply passes the message on or stops it with a reason. An error is
+	// neither: the step could not be done now and is to be tried again.
+	Apply func(ctx context.Context, t T) (Reason, error)
+}
+
+// Pipeline is the stages in their order.
+type Pipeline[T any] []Stage[T]
+
+// Run takes t through the stages until one stops it. It returns that stage's
+// name and reason, or Pass behind the last; an error names its stage.
+func (p Pipeline[T]) Run(ctx context.Context, t T) (stage string, why Reason, err error) {
+	for _, s := range p {
+		why, err := s.Apply(ctx, t)
+		if err != nil {
+			return s.Name, Pass, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		if why != Pass {
+			return s.Name, why, nil
+		}
+	}
+	return "", Pass, nil
+}

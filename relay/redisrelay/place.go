@@ -1,0 +1,136 @@
+package redisrelay
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// streamID is the id of a stream's entry; the zero value lies before all.
+type streamID struct{ ms, seq uint64 }
+
+func parseID(text string) (streamID, error) {
+	ms, seq, ok := strings.Cut(text, "-")
+	a, errA := strconv.ParseUint(ms, 10, 64)
+	b, errB := strconv.ParseUint(seq, 10, 64)
+	if !ok || errA != nil || errB != nil {
+		return streamID{}, errors.New("no stream id of the form 0-0")
+	}
+	return streamID{a, b}, nil
+}
+
+func (id streamID) String() string {
+	return strconv.FormatUint(id.ms, 10) + "-" + strconv.FormatUint(id.seq, 10)
+}
+
+func (id streamID) compare(other streamID) int {
+	return cmp.Or(cmp.Compare(id.ms, other.ms), cmp.Compare(id.seq, other.seq))
+}
+
+func (id streamID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+func (id *streamID) UnmarshalText(text []byte) (err error) {
+	*id, err = parseID(string(text))
+	return err
+}
+
+// unknown is the number of an entry that nobody has counted.
+const unknown = -1
+
+// place is a position in a stream: behind the entry id, which is the n-th that
+// was ever added to it.
+type place struct {
+	ID streamID `json:"id"`
+	N  int64    `json:"n"`
+}
+
+// cursor is what a reader keeps on disk.
+type cursor struct {
+	place
+	// History is the last entry that was there before this agent's first start.
+	History streamID `json:"history,omitzero"`
+}
+
+func parseCursor(data []byte) (cursor, error) {
+	c := cursor{place: place{N: unknown}}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return cursor{}, fmt.Errorf("parse cursor: %w", err)
+	}
+	if c.N < unknown {
+		return cursor{}, errors.New("parse cursor: n is negative")
+	}
+	return c, nil
+}
+
+// sight is what one look at the stream shows.
+type sight struct {
+	exists      bool
+	added       int64 // entries ever added; unknown before Redis 7
+	length      int64
+	first, last streamID // of the entries there; ever given out
+	holds       bool     // the entry at the cursor is there
+}
+
+// gone counts the entries that have left the stream, which happens only at its
+// front, by the cap.
+func (s sight) gone() int64 { return s.added - s.length }
+
+// replaces reports whether the stream is another than the one that was read up
+// to at, or an older state of it: reading has to begin anew. An entry may be
+// missing because the cap trimmed it; then all that is there lies behind it,
+// and as many as it counted have left.
+func (s sight) replaces(at place) bool {
+	switch {
+	case at.ID == (streamID{}):
+		return false
+	case !s.exists || s.last.compare(at.ID) < 0:
+		return true
+	case s.holds:
+		return s.added != unknown && at.N > s.added
+	case s.length > 0 && s.first.compare(at.ID) < 0:
+		return true
+	}
+	return s.added != unknown && at.N > s.gone()
+}
+
+// adjust numbers a place that is not numbered, where the stream tells, and
+// counts the entries that the cap took before they were read.
+func (s sight) adjust(at place) (_ place, missed int64) {
+	if !s.exists {
+		return at, 0
+	}
+	if s.added == unknown {
+		at.N = unknown
+		return at, 0
+	}
+	if at.N > s.added {
+		at.N = s.gone() // nothing was read of this stream yet
+	}
+	passed := s.gone() // at least these must have been read
+	if s.last == at.ID {
+		passed = s.added
+	}
+	if at.N == unknown {
+		if s.last == at.ID {
+			at.N = passed
+		}
+		return at, 0
+	}
+	missed = max(0, passed-at.N)
+	at.N += missed
+	return at, missed
+}
+
+// lag counts the entries behind at, as far as the stream tells.
+func (s sight) lag(at place) int64 {
+	switch {
+	case !s.exists || s.last == at.ID:
+		return 0
+	case s.added == unknown || at.N == unknown:
+		return s.length
+	}
+	return max(0, s.added-at.N)
+}

@@ -1,0 +1,161 @@
+package redisrelay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"feishu-relay/relay"
+)
+
+const (
+	defaultMaxLen = 10_000
+	defaultBlock  = time.Second
+	maxChannel    = 200 // bytes of a channel's name; a longer one is refused by New
+
+	grace          = 2 * time.Second // for an answer of Redis, beside what the command itself waits
+	publishTimeout = 5 * time.Second // for one call of the publishing script; then Publish fails
+	publishPool    = 4               // connections for publishing; a further caller waits
+	readPool       = 2               // connections of a reading session, beside the channel's
+)
+
+// Options says which queue, and for whom.
+type Options struct {
+	URL     string // see [ParseURL]
+	Channel string // such as nanobot:feishu:outbound; the stream is <Channel>:log
+	Agent   string // whose cursor it is; needed by Subscribe
+	Dir     string // RELAY_DIR: the cursor is a file in its folder offsets; needed by Subscribe
+	MaxLen  int64  // entries the stream keeps, about; 0 means 10,000. What is older is trimmed
+	// Block is how long a read waits for something new before the link and
+	// the stream are looked at; 0 means 1 s. It is the heartbeat: a dead link is
+	// found within twice Block, plus 2 s.
+	Block  time.Duration
+	Logger *slog.Logger // nil discards
+}
+
+// Queue is one channel on a Redis, and the stream behind it. It is safe for
+// concurrent use.
+type Queue struct {
+	opts     Options
+	conn     *redis.UniversalOptions
+	log      *slog.Logger
+	stream   string
+	publish  redis.UniversalClient
+	presence presence
+
+	mu     sync.Mutex
+	closed bool               // guarded by mu
+	cancel context.CancelFunc // ends the running Subscribe, nil without one; guarded by mu
+	ended  chan struct{}      // closed when it has returned; guarded by mu
+	reader *reader            // the last one; guarded by mu
+
+	stats counters
+}
+
+var _ relay.Backend = (*Queue)(nil)
+
+// Stats counts since the start of the process.
+type Stats struct {
+	Foreign        int64 `json:"foreign"`         // messages of foreign programs heard on the channel
+	ForeignDropped int64 `json:"foreign_dropped"` // of these, dropped: too many at once, or longer than a line
+	Trimmed        int64 `json:"trimmed"`         // entries the cap took before they were read
+	Junk           int64 `json:"junk"`            // entries without a payload, or with one longer than a line
+	Reconnects     int64 `json:"reconnects"`      // reading sessions that ended by a fault
+	Restarts       int64 `json:"restarts"`        // times the stream was another than before
+}
+
+type counters struct {
+	foreign, foreignDropped, trimmed, junk, reconnects, restarts atomic.Int64
+}
+
+var quiet sync.Once
+
+// New checks the options and does no I/O. The library's own log, which writes
+// to stderr and knows no levels, is switched off for the whole process: every
+// fault it tells is also an error here.
+func New(opts Options) (*Queue, error) {
+	conn, err := ParseURL(opts.URL)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Channel == "" || len(opts.Channel) > maxChannel || relay.CheckID(opts.Channel) != nil {
+		return nil, fmt.Errorf("redis channel: wants 1 to %d bytes without control characters", maxChannel)
+	}
+	opts.MaxLen = cmp.Or(opts.MaxLen, defaultMaxLen)
+	opts.Block = cmp.Or(opts.Block, defaultBlock)
+	if opts.MaxLen < 0 || opts.Block < time.Millisecond {
+		return nil, errors.New("redis queue: MaxLen and Block are not positive")
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	quiet.Do(logging.Disable)
+	q := &Queue{opts: opts, conn: conn, stream: opts.Channel + ":log", log: opts.Logger.With("channel", opts.Channel)}
+	q.publish = q.client(publishPool, publishTimeout)
+	return q, nil
+}
+
+// client makes a client that hides nothing: no retries, no time without limit.
+func (q *Queue) client(pool int, timeout time.Duration) redis.UniversalClient {
+	o := *q.conn
+	o.Protocol = 2 // all that is needed, and every server since version 5 speaks it
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = grace, timeout, timeout
+	o.ContextTimeoutEnabled = true
+	o.PoolSize, o.PipelinePoolSize = pool, -1
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewUniversalClient(&o)
+}
+
+// Status tells how reading goes. Error holds the fault that is waited out, or
+// says that another sidecar uses this agent's name.
+func (q *Queue) Status() relay.Status {
+	q.mu.Lock()
+	r := q.reader
+	q.mu.Unlock()
+	if r == nil {
+		return relay.Status{}
+	}
+	s := r.status()
+	if s.Error == "" && q.Rival() {
+		s.Error = rivalText
+	}
+	return s
+}
+
+// Stats returns the counters.
+func (q *Queue) Stats() Stats {
+	c := &q.stats
+	return Stats{
+		Foreign: c.foreign.Load(), ForeignDropped: c.foreignDropped.Load(),
+		Trimmed: c.trimmed.Load(), Junk: c.junk.Load(),
+		Reconnects: c.reconnects.Load(), Restarts: c.restarts.Load(),
+	}
+}
+
+// Close ends Subscribe and Publish, waits for the former and frees the connections.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	first, cancel, ended := !q.closed, q.cancel, q.ended
+	q.closed = true
+	q.mu.Unlock()
+	if cancel != nil {
+		cancel()
+		<-ended
+	}
+	if first {
+		return q.publish.Close()
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package redisrelay
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"feishu-relay/relay"
+)
+
+// numbered reports whether line is a JSON object with a seq above 0, which is
+// what tells a sidecar's message from a foreign program's.
+//
+// It looks at the top level only and skips values by their brackets and
+// quotes: every line passes here when it is published and once per sidecar
+// that hears the channel, and a JSON decoder costs ten times as much. What is no
+// JSON is not numbered, or not reliably so; sender and reader ask the same
+// function, so they agree on any line.
+func numbered(line []byte) bool {
+	found := false
+	rest, ok := bytes.CutPrefix(bytes.TrimLeft(line, " \t\r\n"), []byte{'{'})
+	for ok {
+		var key, value []byte
+		if rest = bytes.TrimLeft(rest, " \t\r\n,"); len(rest) == 0 || rest[0] != '"' {
+			return found
+		}
+		if key, rest, ok = cutString(rest); !ok {
+			return false
+		}
+		if rest, ok = bytes.CutPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte{':'}); !ok {
+			return false
+		}
+		if value, rest, ok = cutValue(bytes.TrimLeft(rest, " \t\r\n")); !ok {
+			return false
+		}
+		if isSeq(key) {
+			var n relay.Seq
+			found = n.UnmarshalJSON(bytes.TrimRight(value, " \t\r\n")) == nil && n > 0
+		}
+	}
+	return false
+}
+
+func isSeq(quoted []byte) bool {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted) == `"seq"`
+	}
+	var name string
+	return json.Unmarshal(quoted, &name) == nil && name == "seq"
+}
+
+// cutString cuts a quoted string, quotes included, off the front of b.
+func cutString(b []byte) (quoted, rest []byte, ok bool) {
+	for i := 1; i < len(b); {
+		j := bytes.IndexByte(b[i:], '"')
+		if j < 0 {
+			break
+		}
+		end := i + j
+		escapes := 0
+		for b[end-1-escapes] == '\\' {
+			escapes++ // stops at the opening quote
+		}
+		if escapes%2 == 0 {
+			return b[:end+1], b[end+1:], true
+		}
+		i = end + 1
+	}
+	return nil, nil, false
+}
+
+// cutValue cuts a value off the front of b, up to the comma or bracket behind it.
+func cutValue(b []byte) (value, rest []byte, ok bool) {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			quoted, _, ok := cutString(b[i:])
+			if !ok {
+				return nil, nil, false
+			}
+			i += len(quoted) - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 {
+				return b[:i], b[i:], true
+			}
+			depth--
+		case ',':
+			if depth == 0 {
+				return b[:i], b[i:], true
+			}
+		}
+	}
+	return nil, nil, false
+}

@@ -1,0 +1,205 @@
+package redisrelay
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	redisPort    = "6379"
+	sentinelPort = "26379"
+)
+
+// ParseURL reads a REDIS_URL, in one of these forms:
+//
+//	redis://[[user]:password@]host[:port][/db]              one server
+//	unix://[[user]:password@]/path/to/redis.sock[?db=n]     one server, by its socket
+//	redis+sentinel://[[user]:password@]h1[:port],h2…/name[/db]
+//	redis+cluster://[[user]:password@]h1[:port],h2…
+//	redis://h1[:port],h2[:port]…                            the same: a Cluster
+//
+// rediss:// (and rediss+sentinel://, rediss+cluster://) is the same over TLS.
+// Parameters: db, skip_verify=true (TLS without checking the certificate),
+// sentinel_username and sentinel_password. In a user or a password the
+// characters / ? # @ : % are percent-encoded.
+//
+// An error never quotes the URL, since any part of it may belong to a password.
+func ParseURL(text string) (*redis.UniversalOptions, error) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	form, secure := strings.CutPrefix(strings.ToLower(scheme), "rediss")
+	if !secure {
+		form, ok = strings.CutPrefix(strings.ToLower(scheme), "redis")
+		ok = ok && strings.Contains(text, "://")
+		if strings.EqualFold(scheme, "unix") {
+			form, ok = "unix", rest != ""
+		}
+	}
+	if !ok || !slices.Contains([]string{"", "unix", "+sentinel", "+cluster"}, form) {
+		return nil, errors.New("redis URL: begins with none of redis://, rediss://, unix://, redis+sentinel://, redis+cluster://")
+	}
+	if strings.Contains(rest, "#") {
+		return nil, errors.New("redis URL: a # in a password is written %23")
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, path := rest, ""
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	opts := &redis.UniversalOptions{}
+	if secure {
+		opts.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	hosts, err := parseUser(opts, authority)
+	if err == nil {
+		err = parseQuery(opts, query)
+	}
+	if err == nil {
+		err = parsePlace(opts, form, hosts, path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redis URL: %w", err)
+	}
+	return opts, nil
+}
+
+// parseUser takes the credentials off the front of authority.
+func parseUser(opts *redis.UniversalOptions, authority string) (hosts string, err error) {
+	i := strings.LastIndexByte(authority, '@')
+	if i < 0 {
+		return authority, nil
+	}
+	user, password, ok := strings.Cut(authority[:i], ":")
+	if !ok && user != "" {
+		return "", errors.New("has a user and no password; a password alone is written :password@")
+	}
+	var errUser, errPassword error
+	opts.Username, errUser = url.PathUnescape(user)
+	opts.Password, errPassword = url.PathUnescape(password)
+	if errUser != nil || errPassword != nil {
+		return "", errors.New("a % in the user or the password is written %25")
+	}
+	return authority[i+1:], nil
+}
+
+func parseQuery(opts *redis.UniversalOptions, query string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return errors.New("its parameters cannot be read")
+	}
+	for key, all := range values {
+		value := all[len(all)-1]
+		switch key {
+		case "db":
+			if opts.DB, err = parseDB(value); err != nil {
+				return err
+			}
+		case "skip_verify":
+			skip, err := strconv.ParseBool(value)
+			if err != nil {
+				return errors.New("skip_verify is neither true nor false")
+			}
+			if opts.TLSConfig == nil {
+				return errors.New("skip_verify needs rediss://")
+			}
+			opts.TLSConfig.InsecureSkipVerify = skip
+		case "sentinel_username":
+			opts.SentinelUsername = value
+		case "sentinel_password":
+			opts.SentinelPassword = value
+		default:
+			return errors.New("has an unknown parameter (known: db, skip_verify, sentinel_username, sentinel_password), " +
+				"or a ? in a password that is written %3F")
+		}
+	}
+	return nil
+}
+
+// parsePlace reads the servers and the path, whose meaning hangs on the form.
+func parsePlace(opts *redis.UniversalOptions, form, hosts, path string) error {
+	if form == "unix" {
+		if hosts != "" || len(path) < 2 {
+			return errors.New("a socket's path is absolute: unix:///path/to/redis.sock")
+		}
+		socket, err := url.PathUnescape(path)
+		if err != nil {
+			return errors.New("a % in the socket's path is written %25")
+		}
+		opts.Addrs = []string{socket}
+		return nil
+	}
+	port := redisPort
+	if form == "+sentinel" {
+		port = sentinelPort
+	}
+	if hosts == "" {
+		hosts = "localhost"
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		addr, err := parseAddr(strings.TrimSpace(host), port)
+		if err != nil {
+			return err
+		}
+		opts.Addrs = append(opts.Addrs, addr)
+	}
+	path = strings.TrimPrefix(path, "/")
+	switch {
+	case form == "+sentinel":
+		name, db, _ := strings.Cut(path, "/")
+		name, err := url.PathUnescape(name)
+		if err != nil || name == "" {
+			return errors.New("Sentinel needs the name of the master: redis+sentinel://host/name")
+		}
+		opts.MasterName, path = name, db
+	case opts.SentinelUsername != "" || opts.SentinelPassword != "":
+		return errors.New("sentinel_username and sentinel_password need redis+sentinel://")
+	case form == "+cluster" || len(opts.Addrs) > 1:
+		opts.IsClusterMode = true
+	}
+	if path != "" {
+		var err error
+		if opts.DB, err = parseDB(path); err != nil {
+			return err
+		}
+	}
+	if opts.IsClusterMode && opts.DB != 0 {
+		return errors.New("a Cluster has only database 0")
+	}
+	return nil
+}
+
+func parseAddr(host, port string) (string, error) {
+	switch i := strings.LastIndexByte(host, ':'); {
+	case strings.HasSuffix(host, "]") && strings.HasPrefix(host, "["):
+		host = host[1 : len(host)-1]
+	case i >= 0:
+		host, port = host[:i], host[i+1:]
+		if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+			host = host[1 : len(host)-1]
+		} else if strings.Contains(host, ":") {
+			return "", errors.New("an IPv6 address is written in brackets: [::1]:6379")
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", errors.New("a port is not a number from 1 to 65535, or a / : @ in a password is not percent-encoded")
+	}
+	if host == "" || strings.ContainsAny(host, " \t[]%") {
+		return "", errors.New("a host is missing or no host name")
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func parseDB(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0, errors.New("the database is not a number: redis://host/0")
+	}
+	return int(n), nil
+}

@@ -1,0 +1,148 @@
+// Package relaytest is the one conformance suite that every backend of package
+// relay passes. What it asks for is what [relay.Backend] promises, no more: a
+// sidecar may rely on it whatever stands behind the queue.
+//
+// # Use
+//
+//	func TestConformance(t *testing.T) {
+//		dir := t.TempDir()
+//		relaytest.Run(t, relaytest.Features{}, func(t *testing.T, agent string) relay.Backend {
+//			q, err := filerelay.New(filerelay.Options{Dir: filepath.Join(dir, safefile.Name(t.Name())), …})
+//			…
+//			return q
+//		})
+//	}
+//
+// # The queue belongs to the test
+//
+// open is called with the t of a single case. Calls with the same t.Name()
+// open the same queue, and a new name is a new and empty one: make the folder
+// or the channel from the name. Opening the same agent again, after its first
+// backend was closed, is a restart of that sidecar. The suite closes what it
+// opens.
+//
+// # Lines
+//
+// Lines are encoded messages with a seq, as a sidecar writes them, except for
+// those of the case about hostile lines.
+//
+// # Time
+//
+// Nothing here measures time. A case waits for what must come, at most [patience],
+// and where it must show that nothing comes, it watches for a moment; a slow
+// machine makes that check weaker, never wrong.
+package relaytest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+// Features says in what the backends differ.
+type Features struct {
+	// CanForget: the backend can lose what it accepted, so its receipts are
+	// verified and an empty queue answers another's with relay.ErrForgotten.
+	CanForget bool
+	// UnnumberedTwice: a line without a seq may be handed over twice, as it
+	// comes by the log and by the channel for foreign programs.
+	UnnumberedTwice bool
+}
+
+// Open returns a new backend for agent on the queue of t.
+type Open func(t *testing.T, agent string) relay.Backend
+
+// patience is how long a case waits for what must come; then it fails.
+const patience = 60 * time.Second
+
+// moment is how long a case watches for what must not come.
+const moment = 100 * time.Millisecond
+
+// Run runs every case against the backends that open gives.
+func Run(t *testing.T, f Features, open func(t *testing.T, agent string) relay.Backend) {
+	cases := []struct {
+		name string
+		test func(t *testing.T, f Features, open Open)
+	}{
+		{"two subscribers get all lines in order", testOrder},
+		{"lines of two publishers keep each one's order", testTwoPublishers},
+		{"a restart continues after the last settled line", testRestart},
+		{"unsettled lines are handed over again", testUnsettledAgain},
+		{"position is the oldest unsettled line", testOutOfOrder},
+		{"first start marks older lines as history", testHistory},
+		{"history stays history over a restart", testHistoryRestart},
+		{"what came while the reader was away is no history", testAway},
+		{"window stops at the limit and goes on", testWindow},
+		{"cancel ends a full window", testCancelFull},
+		{"cancel ends an idle reader", testCancelIdle},
+		{"settling twice counts once", testSettleTwice},
+		{"close twice", testCloseTwice},
+		{"close ends a subscriber", testCloseEnds},
+		{"publish after close fails", testPublishClosed},
+		{"publish under a done context fails", testPublishCancelled},
+		{"nothing published is no fault", testPublishNothing},
+		{"the longest line passes", testLongest},
+		{"hostile lines are carried", testHostile},
+		{"receipt is verified", testReceipt},
+		{"receipt of another queue", testForeignReceipt},
+		{"lines belong to their owners", testOwnership},
+		{"status follows the reader", testStatus},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.test(t, f, open) })
+	}
+}
+
+// Line makes the i-th line, from 1, of a sender: a whole message that holds both.
+func Line(sender string, i int) []byte {
+	m := relay.Message{
+		RelayMsgID:      relay.MessageID(fmt.Sprintf("om_%s_%d", sender, i)),
+		Channel:         relay.DefaultChannel,
+		ChatID:          "oc_conformance",
+		Content:         fmt.Sprintf("line %d of %s 你好", i, sender),
+		SenderBotOpenID: relay.OpenID("ou_" + sender),
+		SenderAgentName: relay.AgentName(sender),
+		TS:              1795211093522 + relay.Millis(i),
+		Seq:             relay.Seq(i),
+	}
+	line, err := m.Encode()
+	if err != nil {
+		panic(err) // a fixed, short message: Encode has no reason to fail
+	}
+	return line
+}
+
+// Lines makes the lines from..to, both included.
+func Lines(sender string, from, to int) [][]byte {
+	lines := make([][]byte, 0, to-from+1)
+	for i := from; i <= to; i++ {
+		lines = append(lines, Line(sender, i))
+	}
+	return lines
+}
+
+// publish appends lines, and fails the test where that fails.
+func publish(t *testing.T, p relay.Publisher, lines ...[]byte) relay.Receipt {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	receipt, err := p.Publish(ctx, lines, "")
+	if err != nil {
+		t.Fatalf("publish %d lines: %v", len(lines), err)
+	}
+	return receipt
+}
+
+func opened(t *testing.T, open Open, agent string) relay.Backend {
+	t.Helper()
+	b := open(t, agent)
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("close of %s: %v", agent, err)
+		}
+	})
+	return b
+}

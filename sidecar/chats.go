@@ -1,0 +1,101 @@
+package sidecar
+
+import (
+	"context"
+	"sync"
+)
+
+// maxWaiting is how many messages wait in all chats together; beyond it the
+// readers of the queues wait too. It is above what one reader may hold
+// unsettled, so that it only stops floods from outside the queues' windows.
+const maxWaiting = 2000
+
+// chats runs the work of each chat in order, and of different chats side by
+// side. A chat's goroutine lives while it has work.
+type chats struct {
+	room chan struct{} // one token per waiting piece of work
+	all  sync.WaitGroup
+
+	mu      sync.Mutex
+	waiting map[string][]func(context.Context) // a chat with a goroutine has an entry; guarded by mu
+}
+
+func newChats() *chats {
+	return &chats{room: make(chan struct{}, maxWaiting), waiting: map[string][]func(context.Context){}}
+}
+
+// do enters work for a chat and returns; it waits only for room. After ctx is
+// done work is dropped.
+func (c *chats) do(ctx context.Context, chat string, work func(context.Context)) {
+	select {
+	case c.room <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	queue, running := c.waiting[chat]
+	c.waiting[chat] = append(queue, work)
+	if !running {
+		c.all.Go(func() { c.run(ctx, chat) })
+	}
+}
+
+func (c *chats) run(ctx context.Context, chat string) {
+	for {
+		c.mu.Lock()
+		queue := c.waiting[chat]
+		if len(queue) == 0 {
+			delete(c.waiting, chat)
+			c.mu.Unlock()
+			return
+		}
+		c.waiting[chat] = queue[1:]
+		c.mu.Unlock()
+		if ctx.Err() == nil {
+			queue[0](ctx)
+		}
+		<-c.room
+	}
+}
+
+// wait waits until no chat has work.
+func (c *chats) wait() { c.all.Wait() }
+
+// inFlight knows what to settle together with a message that is on its way: its
+// repeats. Settled earlier, a repeat could be the only copy left, and a crash
+// would lose the message.
+type inFlight struct {
+	mu     sync.Mutex
+	settle map[string][]func() // guarded by mu
+}
+
+func (f *inFlight) begin(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.settle == nil {
+		f.settle = map[string][]func(){}
+	}
+	f.settle[key] = nil
+}
+
+// follow settles with the message key, and reports whether that is on its way.
+func (f *inFlight) follow(key string, settle func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	others, ok := f.settle[key]
+	if ok {
+		f.settle[key] = append(others, settle)
+	}
+	return ok
+}
+
+func (f *inFlight) end(key string) {
+	f.mu.Lock()
+	others := f.settle[key]
+	delete(f.settle, key)
+	f.mu.Unlock()
+	for _, settle := range others {
+		settle()
+	}
+}

@@ -1,0 +1,126 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"feishu-relay/dedup"
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+// inbound makes of p what the bot gets, and tells which lines of the transcript
+// it is thereby given.
+func (s *Sidecar) inbound(p *passage) (in relay.Inbound, given []string) {
+	m := &p.msg
+	meta := make(map[string]any, len(m.Metadata)+16)
+	for k, v := range m.Metadata {
+		meta[k] = v
+	}
+	for k, v := range map[string]string{
+		"message_id": string(m.MessageID), "parent_id": string(m.ParentID), "root_id": string(m.RootID),
+		"thread_id": m.ThreadID, "sender_name": m.SenderName, "msg_type": m.MsgType, "sender_app_id": m.SenderAppID,
+	} {
+		if v != "" {
+			meta[k] = v
+		}
+	}
+	mentions := m.Mentions
+	if mentions == nil {
+		mentions = []relay.Mention{}
+	}
+	meta["from_bot"] = true
+	meta["is_mentioned"] = p.mentioned
+	meta["sender_agent_name"] = m.SenderAgentName
+	meta["relay_msg_id"] = m.RelayMsgID
+	meta["chat_type"] = "group"
+	meta["group_policy"] = s.cfg.groupPolicyFor(p.group)
+	meta["depth"] = p.decision.Depth
+	meta["decision"] = p.decision
+	meta["mentions"] = mentions
+
+	content := m.Content
+	given = []string{p.key}
+	if s.cfg.InjectContext > 0 {
+		before, ids := s.context(p)
+		content = before + content
+		given = append(given, ids...)
+	}
+	return relay.Inbound{Channel: m.Channel, SenderID: firstOf(string(m.SenderBotOpenID), string(m.SenderAgentName)),
+		ChatID: m.ChatID, Content: content, Timestamp: relay.Timestamp(p.sent), Metadata: meta}, given
+}
+
+// maxContextLine is the most runes of one line of context; the rest is cut.
+const maxContextLine = 1000
+
+// context is the last INJECT_CONTEXT lines before p that the bot was not given.
+func (s *Sidecar) context(p *passage) (text string, ids []string) {
+	entries, err := s.transcript.Tail(p.msg.Channel, string(p.msg.ChatID), nearTail)
+	if err != nil {
+		s.problems.set("context", err) // the message itself goes on
+		return "", nil
+	}
+	var lines []transcript.Entry
+	for i := len(entries) - 1; i >= 0 && len(lines) < s.cfg.InjectContext; i-- {
+		e := entries[i]
+		if e.MessageID == p.key || e.TS > p.sent.UnixMilli() || e.ThreadID != p.msg.ThreadID ||
+			e.Sender == string(s.cfg.Agent) || s.given.has(e.MessageID) {
+			continue
+		}
+		lines = append(lines, e)
+	}
+	if len(lines) == 0 {
+		return "", nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "[context: %d earlier messages of this group, not addressed to you]\n", len(lines))
+	for i := len(lines) - 1; i >= 0; i-- {
+		e := lines[i]
+		fmt.Fprintf(&b, "%s: %s\n", firstOf(e.SenderName, e.Sender), oneLine(e.Content))
+		ids = append(ids, e.MessageID)
+	}
+	b.WriteString("[end of context]\n")
+	return b.String(), ids
+}
+
+func oneLine(text string) string {
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > maxContextLine {
+		return string(runes[:maxContextLine]) + "…"
+	}
+	return string(runes)
+}
+
+// givenLines remembers which lines of transcripts the bot was given, as far
+// back as a window of message ids reaches. Without INJECT_CONTEXT it is nil.
+type givenLines struct{ window *dedup.Window }
+
+func (g *givenLines) add(ids ...string) {
+	if g == nil {
+		return
+	}
+	for _, id := range ids {
+		if g.window.Claim(id) == dedup.New {
+			_ = g.window.Settle(id, true) // lost with a full disk, a line is given twice
+		}
+	}
+	_ = g.window.Flush()
+}
+
+func (g *givenLines) has(id string) bool { return g.window.Seen(id) }
+
+// quarantineMax is the most bytes of malformed lines kept for a look by hand;
+// further ones are only counted.
+const quarantineMax = 1 << 20
+
+func rawOrText(line []byte) []byte {
+	if json.Valid(line) {
+		return line
+	}
+	quoted, err := json.Marshal(string(line))
+	if err != nil {
+		return nil
+	}
+	return quoted
+}

@@ -1,0 +1,53 @@
+package sidecar
+
+import (
+	"strings"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+	"feishu-relay/relay/filerelay"
+	"feishu-relay/relay/outbox"
+	"feishu-relay/relay/redisrelay"
+)
+
+func (s *Sidecar) openLanes() error {
+	s.bots = lane{name: outboundQueue, way: s.botsWay()}
+	s.users = lane{name: inboundQueue, way: s.usersWay()}
+	for _, l := range []*lane{&s.bots, &s.users} {
+		var err error
+		if l.queue, err = s.openQueue(l.name); err != nil {
+			return err
+		}
+		s.onClose(l.queue.Close)
+		root, err := s.folder("outbox", safefile.Name(string(s.cfg.Agent)), l.name)
+		if err != nil {
+			return err
+		}
+		if l.box, err = outbox.Open(root, outbox.Options{Secret: string(s.cfg.RelaySecret), KeepFor: s.cfg.MaxAge,
+			Sync: s.cfg.OutboxSync, Logger: s.log}); err != nil {
+			return err
+		}
+		s.onClose(l.box.Close)
+	}
+	return nil
+}
+
+func (s *Sidecar) openQueue(name string) (relay.Backend, error) {
+	if s.cfg.Backend == "redis" {
+		return redisrelay.New(redisrelay.Options{URL: string(s.cfg.RedisURL), Channel: redisChannel(s.cfg.RelayChannel, name),
+			Agent: string(s.cfg.Agent), Dir: s.cfg.RelayDir, Logger: s.log})
+	}
+	return filerelay.New(filerelay.Options{Dir: s.cfg.RelayDir, Queue: name, Agent: string(s.cfg.Agent), Logger: s.log})
+}
+
+// redisChannel is the channel of a queue: RELAY_CHANNEL for the bots' messages,
+// and the one beside it for the users'.
+func redisChannel(channel, queue string) string {
+	if queue == outboundQueue {
+		return channel
+	}
+	if base, ok := strings.CutSuffix(channel, ":"+outboundQueue); ok {
+		return base + ":" + queue
+	}
+	return channel + ":" + queue
+}

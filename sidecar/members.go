@@ -1,0 +1,105 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"feishu-relay/internal/groups"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+)
+
+// maxChats is how many chats are remembered as the bot's own; beyond it the one
+// seen first is forgotten until it is seen again.
+const maxChats = 10_000
+
+// members knows which chats the bot is in: those that the groups file says, and
+// those in which the bot was seen hearing or speaking, also before a restart.
+type members struct {
+	agent string
+	check string // MEMBERSHIP_CHECK
+	file  func() *groups.File
+	root  *os.Root
+	name  string
+	fail  func(error)
+
+	mu    sync.Mutex
+	seen  map[string]struct{} // guarded by mu
+	order []string            // of seen, oldest first
+}
+
+func openMembers(root *os.Root, name string, cfg *Config, file func() *groups.File, fail func(error)) (*members, error) {
+	m := &members{agent: string(cfg.Agent), check: cfg.MembershipCheck, file: file, root: root, name: name, fail: fail,
+		seen: map[string]struct{}{}}
+	data, err := root.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read known chats: %w", err)
+	}
+	var chats []string
+	if err == nil && json.Unmarshal(data, &chats) != nil {
+		fail(fmt.Errorf("%s is broken; the chats in it are learned again", name))
+	}
+	for _, c := range chats[max(0, len(chats)-maxChats):] {
+		m.remember(c)
+	}
+	return m, nil
+}
+
+// enforced reports whether there is a source to go by, or the operator says so.
+func (m *members) enforced() bool {
+	switch m.check {
+	case "on":
+		return true
+	case "off":
+		return false
+	}
+	return m.file().HasGroups
+}
+
+// in reports whether messages of the chat may reach the bot and its transcript.
+func (m *members) in(channel string, chat relay.ChatID) bool {
+	if !m.enforced() {
+		return true
+	}
+	if member, known := m.file().Member(string(chat), m.agent); known && member {
+		return true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.seen[chatKey(channel, chat)]
+	return ok
+}
+
+// saw notes that the bot was heard, or heard something, in the chat.
+func (m *members) saw(channel string, chat relay.ChatID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.remember(chatKey(channel, chat)) {
+		return
+	}
+	data, err := json.Marshal(m.order)
+	if err == nil {
+		err = safefile.ReplaceFast(m.root, m.name, append(data, '\n'))
+	}
+	if err != nil {
+		m.fail(fmt.Errorf("remember known chats: %w", err))
+	}
+}
+
+func (m *members) remember(key string) (added bool) {
+	if _, ok := m.seen[key]; ok {
+		return false
+	}
+	if len(m.order) >= maxChats {
+		delete(m.seen, m.order[0])
+		m.order = slices.Delete(m.order, 0, 1)
+	}
+	m.seen[key] = struct{}{}
+	m.order = append(m.order, key)
+	return true
+}

@@ -1,0 +1,98 @@
+package sidecar
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+// maxPeers is how many senders are watched for gaps and skew; further ones are
+// heard and not watched.
+const maxPeers = 256
+
+// skewReported is how far ahead a peer's clock is reported; messages are
+// corrected from relay.MaxAhead on, which is the same.
+const skewReported = relay.MaxAhead
+
+// peers watches the other senders: gaps in their `seq` and clocks ahead of ours.
+type peers struct {
+	log  *slog.Logger
+	gaps func(missing uint64)
+	skew func(bot relay.AgentName, ahead time.Duration)
+
+	mu   sync.Mutex
+	last map[peerQueue]relay.Seq    // guarded by mu
+	told map[relay.AgentName]bool   // of skew; guarded by mu
+	gone map[relay.AgentName]uint64 // missing so far; guarded by mu
+}
+
+type peerQueue struct {
+	bot   relay.AgentName
+	queue string
+}
+
+func newPeers(log *slog.Logger, gaps func(uint64), skew func(relay.AgentName, time.Duration)) *peers {
+	return &peers{log: log, gaps: gaps, skew: skew, last: map[peerQueue]relay.Seq{},
+		told: map[relay.AgentName]bool{}, gone: map[relay.AgentName]uint64{}}
+}
+
+// sentAt is when m was sent, as far as its sender is believed: on arrival where
+// it does not say, or says a time too far ahead.
+func (p *peers) sentAt(m *relay.Message, now time.Time) time.Time {
+	if m.TS <= 0 {
+		return now
+	}
+	ahead := m.TS.Time().Sub(now)
+	if ahead <= relay.MaxAhead {
+		return m.TS.Time()
+	}
+	p.mu.Lock()
+	told := p.told[m.SenderAgentName] || len(p.told) >= maxPeers
+	if !told {
+		p.told[m.SenderAgentName] = true
+	}
+	p.mu.Unlock()
+	if !told {
+		p.log.Warn("a peer's clock is ahead; its messages are taken as sent on arrival",
+			keyBot, m.SenderAgentName, "ahead", ahead.Round(time.Second))
+		p.skew(m.SenderAgentName, ahead)
+	}
+	return now
+}
+
+// saw looks for messages missing before m. A repeat, or a sender that began to
+// count anew, is no gap.
+func (p *peers) saw(queue string, m *relay.Message) {
+	if m.Seq == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := peerQueue{m.SenderAgentName, queue}
+	last, known := p.last[key]
+	if !known && len(p.last) >= maxPeers {
+		return
+	}
+	if known && m.Seq > last+1 {
+		missing := uint64(m.Seq - last - 1)
+		p.gone[m.SenderAgentName] += missing
+		p.gaps(missing)
+		p.log.Warn("messages of a peer are missing", keyBot, m.SenderAgentName, "missing", missing, "seq", m.Seq)
+	}
+	if !known || m.Seq > last || m.Seq == 1 {
+		p.last[key] = m.Seq
+	}
+}
+
+// missing is how many messages of each peer were never seen.
+func (p *peers) missing() map[relay.AgentName]uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make(map[relay.AgentName]uint64, len(p.gone))
+	for bot, n := range p.gone {
+		out[bot] = n
+	}
+	return out
+}

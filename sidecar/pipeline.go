@@ -1,0 +1,349 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"feishu-relay/dedup"
+	"feishu-relay/httpapi"
+	"feishu-relay/internal/groups"
+	"feishu-relay/mention"
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+)
+
+// Keys of log attributes.
+const (
+	keyChat   = "chat"
+	keyMsg    = "msg"
+	keyBot    = "bot"
+	keyStage  = "stage"
+	keyReason = "reason"
+	keyErr    = "err"
+)
+
+// Pauses between tries of a stage that could not do its work.
+const (
+	retryFirst = 100 * time.Millisecond // doubled up to
+	retryMax   = 10 * time.Second
+)
+
+// passage is one message on its way, and what the stages know of it.
+type passage struct {
+	relay.Delivery
+	msg   relay.Message
+	key   string    // of dedup
+	sent  time.Time // ts, as far as it is believed
+	group groups.Group
+
+	mentioned bool
+	decision  policy.Decision
+	handled   bool // its claim is ended
+}
+
+// way is the stages behind the backend. Those of arrive are gone through in the
+// order of the queue, so that the transcript is up to date at once; those of
+// decide in the order of the chat, side by side with other chats, since a judge
+// may think and a bot may be away.
+type way struct {
+	queue  string
+	arrive relay.Pipeline[*passage]
+	decide relay.Pipeline[*passage]
+}
+
+// botsWay is the way of another bot's message.
+func (s *Sidecar) botsWay() way {
+	return way{
+		queue: outboundQueue,
+		arrive: relay.Pipeline[*passage]{
+			{Name: "signature", Apply: s.checkSignature},
+			{Name: "own", Apply: s.stopOwn},
+			{Name: "member", Apply: s.stopOtherChats},
+			{Name: "dedup", Apply: s.stopRepeats},
+			{Name: "transcript", Apply: s.record},
+		},
+		decide: relay.Pipeline[*passage]{
+			{Name: "age", Apply: s.stopOld},
+			{Name: "mention", Apply: s.readMentions},
+			{Name: "policy", Apply: s.askPolicy},
+			{Name: "inject", Apply: s.inject},
+		},
+	}
+}
+
+// usersWay is the way of a person's message that another bot heard: it is for
+// the transcript alone.
+func (s *Sidecar) usersWay() way {
+	return way{queue: inboundQueue, arrive: relay.Pipeline[*passage]{
+		{Name: "signature", Apply: s.checkSignature},
+		{Name: "own", Apply: s.stopOwn},
+		{Name: "member", Apply: s.stopOtherChats},
+		{Name: "transcript", Apply: s.recordUser},
+	}}
+}
+
+// receive takes a line from a backend along its way.
+func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
+	s.metrics.received.Inc()
+	p := &passage{Delivery: d}
+	var err error
+	if p.msg, err = relay.Decode(d.Line); err != nil {
+		s.quarantine(d.Line)
+		s.stopped(p, "decode", relay.Malformed, err)
+		p.Settle()
+		return
+	}
+	p.key = string(p.msg.ID())
+	p.sent = s.peers.sentAt(&p.msg, time.Now())
+	p.group = s.groups.Current().Groups[string(p.msg.ChatID)]
+	stage, why, err := s.walk(ctx, w.arrive, p)
+	if err != nil {
+		return // we are stopping; the line is read again after the restart
+	}
+	if why != relay.BadSignature && why != relay.OwnMessage {
+		s.peers.saw(w.queue, &p.msg)
+	}
+	if why != relay.Pass {
+		s.stopped(p, stage, why, nil)
+		if why != relay.Duplicate || !s.inFlight.follow(p.key, p.Settle) {
+			p.Settle()
+		}
+		return
+	}
+	if w.decide == nil {
+		p.Settle()
+		return
+	}
+	s.chats.do(ctx, chatKey(p.msg.Channel, p.msg.ChatID), func(ctx context.Context) {
+		s.decide(ctx, w.decide, p)
+	})
+}
+
+// decide takes p along the second half of its way and settles it.
+func (s *Sidecar) decide(ctx context.Context, stages relay.Pipeline[*passage], p *passage) {
+	stage, why, err := s.walk(ctx, stages, p)
+	if err != nil {
+		s.claimed(p, false)
+		return
+	}
+	s.claimed(p, true)
+	if why != relay.Pass {
+		s.stopped(p, stage, why, nil)
+	}
+	p.Settle()
+	s.inFlight.end(p.key)
+}
+
+// walk runs the stages until they come to a verdict: a stage that cannot do its
+// work now (a full disk, a bot that is away) is tried again with growing pauses.
+// It fails only when ctx is done.
+func (s *Sidecar) walk(ctx context.Context, stages relay.Pipeline[*passage], p *passage) (stage string, why relay.Reason, err error) {
+	pause := retryFirst
+	for {
+		stage, why, err = stages.Run(ctx, p)
+		if err == nil || ctx.Err() != nil {
+			return stage, why, err
+		}
+		s.problems.set(stage, err)
+		s.log.Warn("waiting to try again", keyStage, stage, keyMsg, p.key, keyErr, err)
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+			return stage, relay.Pass, ctx.Err()
+		}
+		pause = min(2*pause, retryMax)
+		for i := range stages { // what was done needs no second time
+			if stages[i].Name == stage {
+				stages = stages[i:]
+				break
+			}
+		}
+	}
+}
+
+func (s *Sidecar) checkSignature(_ context.Context, p *passage) (relay.Reason, error) {
+	if s.cfg.RelaySecret == "" || relay.Verify(p.Line, string(s.cfg.RelaySecret)) == nil {
+		return relay.Pass, nil
+	}
+	return relay.BadSignature, nil
+}
+
+func (s *Sidecar) stopOwn(_ context.Context, p *passage) (relay.Reason, error) {
+	m := &p.msg
+	if m.SenderAgentName == s.cfg.Agent ||
+		(s.cfg.BotOpenID != "" && m.SenderBotOpenID == s.cfg.BotOpenID) ||
+		(s.cfg.AppID != "" && m.SenderAppID == s.cfg.AppID) {
+		return relay.OwnMessage, nil
+	}
+	return relay.Pass, nil
+}
+
+func (s *Sidecar) stopOtherChats(_ context.Context, p *passage) (relay.Reason, error) {
+	if !s.members.in(p.msg.Channel, p.msg.ChatID) || !isGroup(p.msg.Metadata.Text("chat_type")) {
+		return relay.NotAMember, nil
+	}
+	return relay.Pass, nil
+}
+
+func (s *Sidecar) stopRepeats(_ context.Context, p *passage) (relay.Reason, error) {
+	if s.dedup.Claim(p.key) != dedup.New {
+		return relay.Duplicate, nil
+	}
+	s.inFlight.begin(p.key)
+	return relay.Pass, nil
+}
+
+// claimed ends the claim of stopRepeats.
+func (s *Sidecar) claimed(p *passage, handled bool) {
+	if p.handled {
+		return
+	}
+	p.handled = true
+	if err := s.dedup.Settle(p.key, handled); err != nil {
+		s.problems.set("dedup", err)
+	}
+}
+
+func (s *Sidecar) record(_ context.Context, p *passage) (relay.Reason, error) {
+	added, err := s.transcript.Append(p.msg.Channel, string(p.msg.ChatID), botEntry(&p.msg, p.sent))
+	if err != nil {
+		return relay.Pass, err
+	}
+	s.shown(&p.msg, p.sent, relay.RoleAssistant, false)
+	s.metrics.recorded(relay.RoleAssistant, added)
+	return relay.Pass, nil
+}
+
+func (s *Sidecar) recordUser(_ context.Context, p *passage) (relay.Reason, error) {
+	added, err := s.transcript.Append(p.msg.Channel, string(p.msg.ChatID), userEntry(&p.msg, p.sent))
+	if err != nil {
+		return relay.Pass, err
+	}
+	s.shown(&p.msg, p.sent, relay.RoleUser, false)
+	s.metrics.recorded(relay.RoleUser, added)
+	return relay.Pass, nil
+}
+
+func (s *Sidecar) stopOld(_ context.Context, p *passage) (relay.Reason, error) {
+	if p.History || time.Since(p.sent) > s.cfg.MaxAge {
+		return relay.Expired, nil
+	}
+	return relay.Pass, nil
+}
+
+// readMentions finds out whether the message addresses this bot. What the
+// sender's metadata says of that is not believed.
+func (s *Sidecar) readMentions(_ context.Context, p *passage) (relay.Reason, error) {
+	p.mentioned = s.addressed(p.msg.Content, p.msg.MsgType, p.msg.Mentions)
+	if !p.mentioned && s.cfg.groupPolicyFor(p.group) == "mention" {
+		return relay.NotMentioned, nil
+	}
+	return relay.Pass, nil
+}
+
+// addressed reports whether a text, or what its sender resolved in it, names
+// this bot.
+func (s *Sidecar) addressed(content, msgType string, mentions []relay.Mention) bool {
+	refs := make([]mention.Ref, len(mentions))
+	for i, m := range mentions {
+		refs[i] = mention.Ref{Key: m.Key, Name: m.Name, OpenID: string(m.OpenID), AgentName: string(m.AgentName)}
+	}
+	found := s.directory().Find(mention.Text{Content: content, MsgType: msgType, Refs: refs})
+	if found.All && s.cfg.MentionAll {
+		return true
+	}
+	for _, agent := range found.Agents {
+		if agent == string(s.cfg.Agent) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Sidecar) askPolicy(ctx context.Context, p *passage) (relay.Reason, error) {
+	tail, err := s.tail(p.msg.Channel, p.msg.ChatID)
+	if err != nil {
+		return relay.Pass, err
+	}
+	p.decision = s.decideBot(ctx, tail, policyEntry(botEntry(&p.msg, p.sent)), p.mentioned, p.group)
+	if ctx.Err() != nil {
+		return relay.Pass, ctx.Err()
+	}
+	s.metrics.decided(p.decision)
+	s.events.Publish(httpapi.Event{Type: httpapi.EventDecision, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
+		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Depth: p.decision.Depth, Decision: p.decision})
+	s.log.Info("decision", keyChat, p.msg.ChatID, keyMsg, p.key, keyBot, p.msg.SenderAgentName,
+		"allow", p.decision.Allow, "tier", p.decision.Tier, keyReason, p.decision.Reason, "depth", p.decision.Depth)
+	if !p.decision.Allow {
+		return relay.Reason(p.decision.Reason), nil
+	}
+	return relay.Pass, nil
+}
+
+// inject hands the message to the bot, and waits for it where it is away.
+func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) {
+	in, given := s.inbound(p)
+	s.trace("inject")
+	ctx, cancel := context.WithDeadlineCause(ctx, p.sent.Add(s.cfg.MaxAge), errTooOld)
+	defer cancel()
+	err := s.door.Deliver(ctx, in)
+	switch {
+	case err == nil:
+	case errors.Is(err, errRefused):
+		s.problems.set("inject", err)
+		return relay.Undeliverable, nil
+	case errors.Is(context.Cause(ctx), errTooOld):
+		return relay.Expired, nil
+	default:
+		return relay.Pass, fmt.Errorf("deliver: %w", err)
+	}
+	s.trace("delivered")
+	s.claimed(p, true)
+	if err := s.dedup.Flush(); err != nil {
+		s.problems.set("dedup", err)
+	}
+	s.given.add(given...)
+	s.metrics.delivered(p.sent)
+	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
+		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Door: s.doorName})
+	s.log.Info("delivered", keyChat, p.msg.ChatID, keyMsg, p.key, keyBot, p.msg.SenderAgentName, "door", s.doorName)
+	return relay.Pass, nil
+}
+
+var errTooOld = errors.New("older than RELAY_MAX_AGE")
+
+// stopped tells everybody why p ended.
+func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason, err error) {
+	s.metrics.stopped.WithLabelValues(string(why)).Inc()
+	level := slog.LevelInfo
+	switch why {
+	case relay.OwnMessage, relay.Duplicate:
+		level = slog.LevelDebug
+	case relay.Malformed, relay.BadSignature:
+		level = slog.LevelWarn
+	}
+	s.log.Log(context.Background(), level, "stopped", keyReason, why, keyStage, stage, keyChat, p.msg.ChatID,
+		keyMsg, p.key, keyBot, p.msg.SenderAgentName, keyErr, errText(err))
+	if why == relay.OwnMessage {
+		return
+	}
+	s.events.Publish(httpapi.Event{Type: httpapi.EventStop, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
+		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Reason: why, Depth: p.decision.Depth})
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func isGroup(chatType string) bool {
+	return chatType == "" || chatType == "group" || chatType == "topic"
+}
+
+func chatKey(channel string, chat relay.ChatID) string { return channel + "/" + string(chat) }

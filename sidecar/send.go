@@ -1,0 +1,195 @@
+package sidecar
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"feishu-relay/dedup"
+	"feishu-relay/httpapi"
+	"feishu-relay/mention"
+	"feishu-relay/relay"
+	"feishu-relay/relay/outbox"
+	"feishu-relay/transcript"
+)
+
+// Send takes what the bot says that it sent: recorded, written to the outbox,
+// and from then on sure to reach the other bots. Only group messages are
+// relayed; anything else is accepted and stays here.
+func (s *Sidecar) Send(_ context.Context, out httpapi.Outbound) (httpapi.Sent, error) {
+	channel := orDefault(out.Channel)
+	now := relay.MillisOf(time.Now())
+	ts := now
+	if out.TS > 0 {
+		ts = out.TS
+	}
+	id := out.MessageID
+	if id == "" {
+		id = relay.NewID(s.cfg.Agent, out.ChatID, ts, rand.Text()[:10])
+	}
+	if !isGroup(out.Metadata.Text("chat_type")) {
+		s.metrics.sent.WithLabelValues("false").Inc()
+		return httpapi.Sent{RelayMsgID: id}, nil
+	}
+	s.sending.Lock() // one at a time: the order of seq is the order of the transcript
+	defer s.sending.Unlock()
+	if s.sentIDs.Claim(string(id)) == dedup.Done {
+		return httpapi.Sent{RelayMsgID: id, Relayed: true}, nil
+	}
+	m, err := s.send(channel, id, ts, out)
+	if err != nil {
+		_ = s.sentIDs.Settle(string(id), false) // forgetting a claim does no I/O
+		return httpapi.Sent{}, sendError(err)
+	}
+	err = s.sentIDs.Settle(string(id), true)
+	if err = errors.Join(err, s.sentIDs.Flush()); err != nil {
+		s.problems.set("dedup", err)
+	}
+	s.shown(m, m.TS.Time(), relay.RoleAssistant, true)
+	s.metrics.sent.WithLabelValues("true").Inc()
+	s.log.Info("sent", keyChat, m.ChatID, keyMsg, id, "seq", m.Seq)
+	return httpapi.Sent{RelayMsgID: id, Relayed: true}, nil
+}
+
+func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound) (*relay.Message, error) {
+	s.members.saw(channel, out.ChatID)
+	userTS, err := s.lastUser(channel, out.ChatID, out.ThreadID)
+	if err != nil {
+		s.problems.set("transcript", err) // the message goes out without it
+	}
+	meta := relay.Metadata{}
+	for k, v := range out.Metadata {
+		if k != "is_mentioned" {
+			meta[k] = v
+		}
+	}
+	group := s.groups.Current().Groups[string(out.ChatID)]
+	meta["chat_type"] = quote("group")
+	meta["group_policy"] = quote(s.cfg.groupPolicyFor(group))
+	m := &relay.Message{
+		RelayMsgID: id, Channel: channel, ChatID: out.ChatID, Content: out.Content,
+		SenderBotOpenID: s.cfg.BotOpenID, SenderAgentName: s.cfg.Agent, Metadata: meta,
+		MessageID: out.MessageID, TS: ts, SenderAppID: s.cfg.AppID, SenderName: s.cfg.BotName,
+		Mentions: s.resolve(out.Content, out.MsgType, out.Mentions), MsgType: firstOf(out.MsgType, "text"),
+		ParentID: out.ParentID, RootID: out.RootID, ThreadID: out.ThreadID, UserTS: userTS,
+	}
+	if _, err := s.transcript.Append(channel, string(m.ChatID), botEntry(m, ts.Time())); err != nil {
+		s.problems.set("transcript", err) // a full disk there must not keep the message from the others
+		s.log.Error("own message is not in the transcript", keyMsg, id, keyErr, err)
+	}
+	s.trace("recorded")
+	put, err := s.bots.box.Put(*m)
+	if err != nil {
+		return nil, err
+	}
+	s.trace("accepted")
+	return &put, nil
+}
+
+// Hear takes what the bot says that it heard from a person: for the transcript,
+// and for the transcripts of those who could not hear it.
+func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error) {
+	channel := orDefault(h.Channel)
+	ts := h.TS
+	if ts <= 0 {
+		ts = relay.MillisOf(time.Now())
+	}
+	id := h.MessageID
+	if id == "" {
+		// Several bots may report the same message: they give it the same id.
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", h.ChatID, firstOf(h.Sender, string(h.SenderID)), h.TS, h.Content))
+		if h.TS <= 0 {
+			copy(sum[:], rand.Text())
+		}
+		id = relay.MessageID("user:" + hex.EncodeToString(sum[:12]))
+	}
+	if !isGroup(h.ChatType) {
+		return httpapi.Sent{RelayMsgID: id}, nil
+	}
+	s.members.saw(channel, h.ChatID)
+	m := &relay.Message{
+		RelayMsgID: id, Channel: channel, ChatID: h.ChatID, Content: h.Content, SenderAgentName: s.cfg.Agent,
+		SenderBotOpenID: s.cfg.BotOpenID, Metadata: relay.Metadata{"chat_type": quote("group")}, MessageID: id, TS: ts,
+		SenderName: firstOf(h.SenderName, h.Sender), MsgType: "text", ParentID: h.ParentID, RootID: h.RootID,
+		ThreadID: h.ThreadID, Role: relay.RoleUser, SenderID: h.SenderID,
+	}
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.given.add(string(id))
+	added, err := s.transcript.Append(channel, string(h.ChatID), userEntry(m, ts.Time()))
+	if err != nil {
+		return httpapi.Sent{}, &httpapi.Error{Status: http.StatusServiceUnavailable, Code: "transcript_unavailable",
+			Message: "the transcript cannot be written (see /v1/status); send it again later"}
+	}
+	s.shown(m, ts.Time(), relay.RoleUser, false)
+	s.metrics.recorded(relay.RoleUser, added)
+	// Added by somebody else, it was shared by somebody else, or will be by its next attempt:
+	// a folder of transcripts is shared by all who share a relay folder, or by none.
+	if !added || !s.cfg.UserMessages {
+		return httpapi.Sent{RelayMsgID: id}, nil
+	}
+	if _, err := s.users.box.Put(*m); err != nil {
+		s.problems.set("outbox", err)
+		s.log.Error("user's message is not shared", keyMsg, id, keyErr, err)
+		return httpapi.Sent{RelayMsgID: id}, nil
+	}
+	return httpapi.Sent{RelayMsgID: id, Relayed: true}, nil
+}
+
+// lastUser is the ts of the newest user's message known in a chat, or in a
+// topic of it: one that stands here, or one that another bot knew of.
+func (s *Sidecar) lastUser(channel string, chat relay.ChatID, thread string) (relay.Millis, error) {
+	var newest int64
+	entries, err := s.transcript.Tail(channel, string(chat), nearTail)
+	for _, e := range entries {
+		if e.ThreadID == thread {
+			newest = max(newest, userTime(e))
+		}
+	}
+	return relay.Millis(newest), err
+}
+
+func userTime(e transcript.Entry) int64 {
+	switch {
+	case e.Role == relay.RoleUser:
+		return e.TS
+	case e.UserTS <= e.TS:
+		return e.UserTS
+	}
+	return 0
+}
+
+// resolve completes what the bot says of its mentions by what the text shows.
+func (s *Sidecar) resolve(content, msgType string, given []relay.Mention) []relay.Mention {
+	refs := make([]mention.Ref, len(given))
+	for i, m := range given {
+		refs[i] = mention.Ref{Key: m.Key, Name: m.Name, OpenID: string(m.OpenID), AgentName: string(m.AgentName)}
+	}
+	var out []relay.Mention
+	for _, r := range s.directory().Resolve(mention.Text{Content: content, MsgType: msgType, Refs: refs}) {
+		out = append(out, relay.Mention{Key: r.Key, Name: r.Name, OpenID: relay.OpenID(r.OpenID), AgentName: relay.AgentName(r.AgentName)})
+	}
+	return out
+}
+
+func sendError(err error) error {
+	if errors.Is(err, outbox.ErrFull) {
+		return &httpapi.Error{Status: http.StatusInsufficientStorage, Code: "outbox_full", Message: err.Error()}
+	}
+	return fmt.Errorf("send: %w", err)
+}
+
+// quote makes a JSON string.
+func quote(text string) json.RawMessage {
+	data, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string is always JSON
+	}
+	return data
+}

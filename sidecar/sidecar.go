@@ -1,0 +1,448 @@
+// Package sidecar puts the parts together: one Sidecar runs beside one bot.
+//
+// # The way of a message
+//
+// What the bot says comes in through [Sidecar.Send]: recorded, written to the
+// outbox, published. What the others say comes from the backend and goes along
+// the stages that [Sidecar.botsWay] lists. Nothing else moves messages.
+//
+// # Goroutines
+//
+// [Sidecar.Run] owns them all: the HTTP server; for each of the two queues
+// (bots' messages, users' messages) a publisher and a reader; one goroutine for each chat
+// that has work; the watch on the groups file. Only a failed listener ends the
+// process; any other part that ends early is started again after a pause.
+//
+// # Stopping
+//
+// In the order of the flow: requests are let finish, readers stop, the delivery
+// under way ends, the outbox has a last try, positions are stored, files are
+// closed. All of it takes at most [stopWithin].
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"feishu-relay/dedup"
+	"feishu-relay/httpapi"
+	"feishu-relay/internal/groups"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/mention"
+	"feishu-relay/policy"
+	"feishu-relay/policy/judge"
+	"feishu-relay/relay"
+	"feishu-relay/relay/outbox"
+	"feishu-relay/transcript"
+)
+
+// Times of a stop. Their sum is the bound on the whole.
+const (
+	finishRequests  = 5 * time.Second
+	finishDelivery  = 5 * time.Second
+	finishPublish   = 3 * time.Second
+	stopWithin      = finishRequests + finishDelivery + finishPublish
+	restartPause    = time.Second // before a part that ended early is started again, doubled up to
+	restartPauseMax = 30 * time.Second
+)
+
+// The two queues.
+const (
+	outboundQueue = "outbound" // bots' messages
+	inboundQueue  = "inbound"  // users' messages, for transcripts only
+)
+
+// lane is one queue in both directions.
+type lane struct {
+	name  string
+	queue relay.Backend
+	box   *outbox.Box
+	way   way
+}
+
+// Sidecar is one bot's relay.
+type Sidecar struct {
+	cfg     Config
+	version string
+	log     *slog.Logger
+	trace   func(step string)
+
+	listener net.Listener
+	server   *http.Server
+	closers  []func() error // last opened first
+
+	bots, users lane
+	transcript  *transcript.Store
+	groups      *groups.Watcher
+	dedup       *dedup.Window // other bots' messages
+	sentIDs     *dedup.Window // own messages
+	showing     *dedup.Window // messages that watchers were shown
+	given       *givenLines
+	members     *members
+	peers       *peers
+	judge       policy.Judge
+	judgeState  func() string // of the LLM judge; nil without
+	door        door
+	doorName    string
+	stream      *httpapi.Stream // nil where INJECT_URL delivers
+	events      *httpapi.Events
+	metrics     *metrics
+	problems    *problems
+	chats       *chats
+	inFlight    inFlight
+	names       atomic.Pointer[namesOf]
+	sending     sync.Mutex
+	bad         quarantined
+	started     time.Time
+}
+
+// Options is what a caller may add to the configuration.
+type Options struct {
+	Version string
+	Logger  *slog.Logger // nil: discard
+	// Trace is called at the steps of a message's way that a crash between
+	// them matters for; tests end the process there.
+	Trace func(step string)
+}
+
+// New opens everything on disk and binds the listener. It starts nothing.
+func New(cfg Config, opts Options) (_ *Sidecar, err error) {
+	s := &Sidecar{cfg: cfg, version: opts.Version, log: opts.Logger, trace: opts.Trace, started: time.Now(),
+		events: &httpapi.Events{}, metrics: newMetrics(opts.Version), problems: newProblems(), chats: newChats(),
+		showing: dedup.Memory(dedup.DefaultSize)}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.trace == nil {
+		s.trace = func(string) {}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if err := s.openFiles(); err != nil {
+		return nil, err
+	}
+	if err := s.openLanes(); err != nil {
+		return nil, err
+	}
+	s.openJudge()
+	if err := s.openDoor(); err != nil {
+		return nil, err
+	}
+	if err := s.openAPI(); err != nil {
+		return nil, err
+	}
+	s.measure()
+	return s, nil
+}
+
+// Addr is where the local API listens.
+func (s *Sidecar) Addr() net.Addr { return s.listener.Addr() }
+
+func (s *Sidecar) onClose(f func() error) { s.closers = append(s.closers, f) }
+
+func (s *Sidecar) close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+// folder opens a folder below RELAY_DIR for the time of the sidecar.
+func (s *Sidecar) folder(path ...string) (*os.Root, error) {
+	root, err := safefile.OpenDir(filepath.Join(append([]string{s.cfg.RelayDir}, path...)...))
+	if err == nil {
+		s.onClose(root.Close)
+	}
+	return root, err
+}
+
+func (s *Sidecar) openFiles() error {
+	if err := s.lockAgent(); err != nil {
+		return err
+	}
+	agent := safefile.Name(string(s.cfg.Agent))
+	var err error
+	if s.transcript, err = transcript.Open(s.cfg.TranscriptDir, &transcript.Options{Logger: s.log}); err != nil {
+		return err
+	}
+	s.onClose(s.transcript.Close)
+
+	s.groups = groups.New(s.cfg.GroupsFile, s.log)
+	if err := s.groups.Load(); err != nil {
+		return fmt.Errorf("GROUPS_FILE: %w", err)
+	}
+
+	processed, err := s.folder("processed")
+	if err != nil {
+		return err
+	}
+	for _, w := range []struct {
+		to   **dedup.Window
+		name string
+	}{{&s.dedup, agent + ".jsonl"}, {&s.sentIDs, agent + ".sent.jsonl"}} {
+		if *w.to, err = dedup.Open(processed, w.name, s.cfg.DedupSize); err != nil {
+			return err
+		}
+		s.onClose((*w.to).Close)
+	}
+	if s.cfg.InjectContext > 0 {
+		window, err := dedup.Open(processed, agent+".given.jsonl", s.cfg.DedupSize)
+		if err != nil {
+			return err
+		}
+		s.given = &givenLines{window}
+		s.onClose(window.Close)
+	}
+	s.bad = quarantined{root: processed, name: agent + ".malformed.jsonl"}
+
+	chats, err := s.folder("chats")
+	if err != nil {
+		return err
+	}
+	s.members, err = openMembers(chats, agent+".json", &s.cfg, s.groups.Current, func(err error) { s.problems.set("members", err) })
+	if err != nil {
+		return err
+	}
+	if !s.members.enforced() {
+		s.log.Warn("every chat on the relay reaches this bot: no groups are known. " +
+			"Name them with their members under \"groups\" in GROUPS_FILE, or set MEMBERSHIP_CHECK")
+	}
+	s.peers = newPeers(s.log, func(n uint64) { s.metrics.missing.Add(float64(n)) },
+		func(bot relay.AgentName, ahead time.Duration) {
+			s.metrics.skewed.Inc()
+			s.problems.set("clock", fmt.Errorf("the clock of %s is %s ahead", bot, ahead.Round(time.Second)))
+		})
+	return nil
+}
+
+// lockAgent keeps a second sidecar of the same name off the same folder: they
+// would share one position and one outbox, and each lose what the other takes.
+func (s *Sidecar) lockAgent() error {
+	root, err := s.folder("offsets")
+	if err != nil {
+		return err
+	}
+	if fs := safefile.NetworkFS(root.Name()); fs != "" {
+		s.log.Warn("the relay folder is on a network file system, where appends, locks and change events are not reliable; use Redis instead",
+			"folder", s.cfg.RelayDir, "filesystem", fs)
+	}
+	f, err := safefile.Open(root, safefile.Name(string(s.cfg.Agent))+".lock", os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return fmt.Errorf("lock the agent's state: %w", err)
+	}
+	s.onClose(f.Close)
+	for range 20 { // a predecessor may be at its last breath
+		ok, err := safefile.TryLock(f)
+		if err != nil {
+			return fmt.Errorf("lock the agent's state: %w", err)
+		}
+		if ok {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("another sidecar with AGENT_NAME=%s runs on %s; give each bot an AGENT_NAME of its own",
+		s.cfg.Agent, s.cfg.RelayDir)
+}
+
+func (s *Sidecar) openJudge() {
+	switch {
+	case !s.cfg.Limits.Check:
+	case s.cfg.Judge.APIKey == "":
+		s.judge = judge.Rules{}
+		s.log.Info("no OPENAI_API_KEY: the built-in rules judge between threshold and hard limit")
+	default:
+		llm := judge.New(judge.Options{APIKey: string(s.cfg.Judge.APIKey), BaseURL: s.cfg.Judge.BaseURL,
+			Model: s.cfg.Judge.Model, Timeout: s.cfg.Limits.Timeout, Logger: s.log})
+		s.judge, s.judgeState = llm, func() string { return fmt.Sprint(llm.State()) }
+	}
+}
+
+func (s *Sidecar) openDoor() error {
+	if s.cfg.InjectURL != "" {
+		s.door = newWebhook(s.cfg.InjectURL, s.log, func(err error) { s.problems.set("inject", err) })
+		s.doorName = "webhook"
+		return nil
+	}
+	processed, err := s.folder("processed")
+	if err != nil {
+		return err
+	}
+	s.stream, err = httpapi.NewStream(httpapi.StreamOptions{Root: processed,
+		Name: safefile.Name(string(s.cfg.Agent)) + ".stream.jsonl", MaxAge: s.cfg.MaxAge, Logger: s.log,
+		Receipt: func(id relay.MessageID) {
+			s.events.Publish(httpapi.Event{Type: httpapi.EventReceipt, RelayMsgID: id, Door: "stream"})
+		}})
+	if err != nil {
+		return err
+	}
+	s.door, s.doorName = s.stream, "stream"
+	s.onClose(s.stream.Close)
+	return nil
+}
+
+func (s *Sidecar) openAPI() error {
+	var err error
+	if s.listener, err = net.Listen("tcp", s.cfg.ListenAddr); err != nil {
+		return fmt.Errorf("LISTEN_ADDR: %w", err)
+	}
+	s.onClose(func() error {
+		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+	s.server = &http.Server{
+		Handler: httpapi.New(httpapi.Options{Token: string(s.cfg.APIToken), Send: s.Send, Hear: s.Hear, Decide: s.Decide,
+			Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.members.in, Transcripts: s.transcript,
+			Stream: s.stream, Events: s.events, Metrics: s.metrics.handler(), Logger: s.log}),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	return nil
+}
+
+// namesOf is the directory of names made from one state of the groups file.
+type namesOf struct {
+	file *groups.File
+	dir  *mention.Directory
+}
+
+// directory is who can be addressed: the agents of the groups file, and this
+// bot under its own names.
+func (s *Sidecar) directory() *mention.Directory {
+	file := s.groups.Current()
+	if n := s.names.Load(); n != nil && n.file == file {
+		return n.dir
+	}
+	agents := file.MentionAgents()
+	self := mention.Agent{ID: string(s.cfg.Agent)}
+	for i, a := range agents {
+		if a.ID == self.ID || (s.cfg.BotName != "" && a.ID == s.cfg.BotName) {
+			self.Names, self.IDs = append(self.Names, append(a.Names, a.ID)...), append(self.IDs, a.IDs...)
+			agents = append(agents[:i:i], agents[i+1:]...)
+			break
+		}
+	}
+	for _, name := range []string{s.cfg.BotName} {
+		if name != "" {
+			self.Names = append(self.Names, name)
+		}
+	}
+	for _, id := range []string{string(s.cfg.BotOpenID), s.cfg.AppID} {
+		if id != "" {
+			self.IDs = append(self.IDs, id)
+		}
+	}
+	dir := mention.NewDirectory(append(agents, self))
+	s.names.Store(&namesOf{file, dir})
+	return dir
+}
+
+// Run works until ctx is done and then stops in order. It returns an error only
+// for a listener that failed.
+func (s *Sidecar) Run(ctx context.Context) error {
+	s.log.Info("listening", "addr", s.listener.Addr().String(), keyBot, s.cfg.Agent, "backend", s.cfg.Backend, "version", s.version)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopPublishing()
+
+	var serving, reading, publishers sync.WaitGroup
+	serving.Go(func() {
+		if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			fail(fmt.Errorf("%w: local API: %w", errListener, err))
+		}
+	})
+	reading.Go(func() { s.keep(ctx, "groups file", s.groups.Run) })
+	for _, l := range []*lane{&s.bots, &s.users} {
+		publishers.Go(func() { l.box.Run(publishing, l.queue, finishPublish) })
+		reading.Go(func() {
+			s.keep(ctx, "reading "+l.name, func(ctx context.Context) error {
+				return l.queue.Subscribe(ctx, func(ctx context.Context, d relay.Delivery) { s.receive(ctx, l.way, d) })
+			})
+		})
+	}
+
+	<-ctx.Done()
+	s.log.Info("stopping")
+	s.stopServing()
+	waitAtMost(finishDelivery, func() {
+		reading.Wait()
+		s.chats.wait()
+	})
+	stopPublishing()
+	publishers.Wait()
+	serving.Wait()
+	err := s.close()
+	if err != nil {
+		s.log.Error("close", keyErr, err)
+	}
+	s.log.Info("stopped")
+	if cause := context.Cause(ctx); errors.Is(cause, errListener) {
+		return cause
+	}
+	return nil
+}
+
+var errListener = errors.New("listener failed")
+
+// stopServing ends the long connections and lets short requests finish.
+func (s *Sidecar) stopServing() {
+	s.events.Close()
+	if s.stream != nil {
+		s.stream.Stop()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), finishRequests)
+	defer cancel()
+	if err := s.server.Shutdown(ctx); err != nil {
+		_ = s.server.Close()
+	}
+}
+
+// keep runs a part until ctx is done, and starts it again when it ends early.
+func (s *Sidecar) keep(ctx context.Context, part string, run func(context.Context) error) {
+	pause := restartPause
+	for ctx.Err() == nil {
+		err := run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.problems.set(part, err)
+		s.log.Error("a part ended early and is started again", "part", part, keyErr, err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, restartPauseMax)
+	}
+}
+
+func waitAtMost(limit time.Duration, wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+	}
+}

@@ -1,0 +1,239 @@
+package sidecar
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"feishu-relay/dedup"
+	"feishu-relay/httpapi"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+	"feishu-relay/relay/outbox"
+)
+
+// Status is how a sidecar is, for GET /v1/status.
+type Status struct {
+	Version  string                     `json:"version"`
+	Identity Identity                   `json:"identity"`
+	Started  string                     `json:"started"`
+	Ready    bool                       `json:"ready"`
+	NotReady string                     `json:"not_ready,omitempty"`
+	Backend  string                     `json:"backend"`
+	Door     DoorStatus                 `json:"door"`
+	Queues   map[string]QueueStatus     `json:"queues"`
+	Members  MembersStatus              `json:"membership"`
+	Judge    string                     `json:"judge"` // off, rules, or the LLM judge's circuit breaker
+	Missing  map[relay.AgentName]uint64 `json:"missing"`
+	Groups   string                     `json:"groups_file_error,omitempty"`
+	Errors   []Problem                  `json:"last_errors"`
+}
+
+// Identity is who the bot is.
+type Identity struct {
+	Agent  relay.AgentName `json:"agent_name"`
+	Name   string          `json:"bot_name,omitempty"`
+	OpenID relay.OpenID    `json:"bot_open_id,omitempty"`
+	AppID  string          `json:"app_id,omitempty"`
+}
+
+// DoorStatus is where the bot gets its messages.
+type DoorStatus struct {
+	Name      string `json:"name"`                // webhook or stream
+	Connected *bool  `json:"connected,omitempty"` // of the stream: is a reader there?
+}
+
+// QueueStatus is one queue in both directions.
+type QueueStatus struct {
+	relay.Status
+	Outbox outbox.Stats `json:"outbox"`
+}
+
+// MembersStatus says whether the bot hears only its own groups.
+type MembersStatus struct {
+	Check    string `json:"check"`
+	Enforced bool   `json:"enforced"`
+}
+
+// Problem is the newest error of one part.
+type Problem struct {
+	Part  string `json:"part"`
+	Error string `json:"error"`
+	At    string `json:"at"`
+	Count int    `json:"count"`
+}
+
+// Status tells how the sidecar is.
+func (s *Sidecar) Status() Status {
+	st := Status{Version: s.version, Started: relay.Timestamp(s.started), Backend: s.cfg.Backend,
+		Identity: Identity{s.cfg.Agent, s.cfg.BotName, s.cfg.BotOpenID, s.cfg.AppID},
+		Door:     DoorStatus{Name: s.doorName}, Queues: map[string]QueueStatus{}, Missing: s.peers.missing(),
+		Members: MembersStatus{s.cfg.MembershipCheck, s.members.enforced()}, Judge: "off", Errors: s.problems.list()}
+	if err := s.Ready(); err != nil {
+		st.NotReady = err.Error()
+	}
+	st.Ready = st.NotReady == ""
+	if s.stream != nil {
+		st.Door.Connected = new(s.stream.Connected())
+	}
+	for _, l := range []*lane{&s.bots, &s.users} {
+		st.Queues[l.name] = QueueStatus{l.queue.Status(), l.box.Stats()}
+	}
+	switch {
+	case s.judgeState != nil:
+		st.Judge = s.judgeState()
+	case s.judge != nil:
+		st.Judge = "rules"
+	}
+	if err := s.groups.Err(); err != nil {
+		st.Groups = err.Error()
+	}
+	return st
+}
+
+// Ready returns nil when the backend is connected and being read, and the
+// folders can be written.
+func (s *Sidecar) Ready() error {
+	var errs []error
+	for _, l := range []*lane{&s.bots, &s.users} {
+		switch st := l.queue.Status(); {
+		case !st.Connected:
+			errs = append(errs, fmt.Errorf("%s queue: the %s backend does not answer: %s", l.name, s.cfg.Backend, firstOf(st.Error, "not yet connected")))
+		case !st.Reading:
+			errs = append(errs, fmt.Errorf("%s queue is not being read", l.name))
+		}
+	}
+	for _, dir := range []string{s.cfg.RelayDir, s.cfg.TranscriptDir} {
+		if err := writable(dir); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func writable(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("folder cannot be opened: %w", err)
+	}
+	defer root.Close()
+	const probe = ".writable"
+	if err := safefile.ReplaceFast(root, probe, nil); err != nil {
+		return fmt.Errorf("folder %s cannot be written: %w", dir, err)
+	}
+	_ = root.Remove(probe) // another sidecar may have been faster
+	return nil
+}
+
+// measure shows in /metrics what is a state and not an event.
+func (s *Sidecar) measure() {
+	for _, l := range []*lane{&s.bots, &s.users} {
+		labels := prometheus.Labels{"queue": l.name}
+		s.metrics.gauge("feishu_relay_backend_connected", "1 while the backend answers.", labels,
+			func() float64 { return zeroOne(l.queue.Status().Connected) })
+		s.metrics.gauge("feishu_relay_queue_lag", "Still to be read: bytes of the file, entries of the stream.", labels,
+			func() float64 { return float64(l.queue.Status().Lag) })
+		s.metrics.gauge("feishu_relay_queue_unsettled", "Messages read and not settled.", labels,
+			func() float64 { return float64(l.queue.Status().Unsettled) })
+		s.metrics.gauge("feishu_relay_outbox_pending", "Own messages that the backend does not have yet.", labels,
+			func() float64 { return float64(l.box.Stats().Pending) })
+		s.metrics.counter("feishu_relay_published_total", "Own messages that the backend has taken.", labels,
+			func() float64 { return float64(l.box.Stats().Published) })
+		s.metrics.counter("feishu_relay_republished_total", "Own messages published again after the backend had lost them.", labels,
+			func() float64 { return float64(l.box.Stats().Republished) })
+		s.metrics.counter("feishu_relay_publish_errors_total", "Tries to publish that failed.", labels,
+			func() float64 { return float64(l.box.Stats().Failed) })
+	}
+	s.metrics.counter("feishu_relay_transcript_skipped_lines_total", "Lines of transcripts that are no entries.", nil,
+		func() float64 { return float64(s.transcript.Skipped()) })
+	if s.stream != nil {
+		s.metrics.gauge("feishu_relay_stream_connected", "1 while the bot reads the stream.", nil,
+			func() float64 { return zeroOne(s.stream.Connected()) })
+	}
+}
+
+func zeroOne(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// shown lets watchers see a message, once.
+func (s *Sidecar) shown(m *relay.Message, sent time.Time, role string, own bool) {
+	key := string(m.ID())
+	if s.showing.Claim(key) != dedup.New {
+		return
+	}
+	_ = s.showing.Settle(key, true) // in memory only
+	entry := botEntry(m, sent)
+	if role == relay.RoleUser {
+		entry = userEntry(m, sent)
+	}
+	s.events.Publish(httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: m.RelayMsgID,
+		Role: role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
+		ParentID: m.ParentID, TS: relay.MillisOf(sent), Own: own})
+}
+
+// problems keeps the newest error of each part.
+type problems struct {
+	mu    sync.Mutex
+	parts map[string]Problem // guarded by mu; as many as there are parts
+}
+
+func newProblems() *problems { return &problems{parts: map[string]Problem{}} }
+
+func (p *problems) set(part string, err error) {
+	if err == nil {
+		err = errors.New("ended without an error")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parts[part] = Problem{part, err.Error(), relay.Timestamp(time.Now()), p.parts[part].Count + 1}
+}
+
+func (p *problems) list() []Problem {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.SortedFunc(maps.Values(p.parts), func(a, b Problem) int { return cmp.Compare(b.At, a.At) })
+}
+
+// quarantined keeps malformed lines for a look by hand, at most quarantineMax
+// bytes of them.
+type quarantined struct {
+	root *os.Root
+	name string
+	mu   sync.Mutex
+	size int64
+}
+
+func (s *Sidecar) quarantine(line []byte) {
+	s.metrics.quarantined.Inc()
+	q := &s.bad
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.size > quarantineMax {
+		return
+	}
+	f, err := safefile.Open(q.root, q.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		s.problems.set("quarantine", err)
+		return
+	}
+	defer f.Close()
+	at, err := f.Stat()
+	if err == nil && at.Size() <= quarantineMax {
+		_, err = safefile.Append(f, append(rawOrText(line), '\n'))
+		q.size = at.Size()
+	}
+	if err != nil {
+		s.problems.set("quarantine", err)
+	}
+}

@@ -1,0 +1,123 @@
+package sidecar
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+// door hands messages to the bot.
+type door interface {
+	// Deliver returns nil when the bot has in, and an error that wraps
+	// errRefused when it will never take it. It waits for a bot that is away until ctx is
+	// done.
+	Deliver(ctx context.Context, in relay.Inbound) error
+}
+
+var errRefused = errors.New("the bot refused the message")
+
+// Bounds of a webhook delivery.
+const (
+	webhookTimeout  = 2 * time.Minute        // for one answer: some bots think before they answer
+	webhookFirst    = 250 * time.Millisecond // pause before the next try, doubled up to
+	webhookMax      = 15 * time.Second
+	webhookMaxReply = 64 << 10 // bytes of an answer that are read, so that the connection stays usable
+)
+
+// webhook posts inbound messages to INJECT_URL.
+type webhook struct {
+	url    string
+	client *http.Client
+	log    *slog.Logger
+	failed func(error)
+}
+
+func newWebhook(target string, log *slog.Logger, failed func(error)) *webhook {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 16
+	return &webhook{url: target, log: log, failed: failed, client: &http.Client{
+		Transport: transport,
+		Timeout:   webhookTimeout,
+		// A redirected POST turns into a GET without the message.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+var _ door = (*webhook)(nil)
+
+// Deliver posts in until the bot answers 2xx (delivered) or 4xx other than 408
+// and 429 (refused for good).
+func (w *webhook) Deliver(ctx context.Context, in relay.Inbound) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode inbound message: %w", err)
+	}
+	id, _ := in.Metadata["relay_msg_id"].(relay.MessageID)
+	pause := webhookFirst
+	for {
+		err := w.post(ctx, body, id)
+		if err == nil || errors.Is(err, errRefused) || ctx.Err() != nil {
+			return err
+		}
+		w.failed(err)
+		w.log.Debug("the bot did not take a message; waiting to try again", keyMsg, id, keyErr, err)
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		pause = min(2*pause, webhookMax)
+	}
+}
+
+func (w *webhook) post(ctx context.Context, body []byte, id relay.MessageID) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("%w: INJECT_URL cannot be requested", errRefused)
+	}
+	req.Header.Set("Content-Type", "application/json; charset=utf-8")
+	req.Header.Set("Idempotency-Key", headerSafe(string(id)))
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("post to INJECT_URL: %w", withoutURL(err))
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, webhookMaxReply)) // the answer's text does not matter
+	switch code := resp.StatusCode; {
+	case code >= 200 && code < 300:
+		return nil
+	case code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests:
+		return fmt.Errorf("%w: INJECT_URL answered %d", errRefused, code)
+	default:
+		return fmt.Errorf("INJECT_URL answered %d", code)
+	}
+}
+
+// withoutURL keeps a URL, which may hold a secret, out of logs.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// headerSafe keeps visible ASCII.
+func headerSafe(text string) string {
+	out := make([]byte, 0, len(text))
+	for i := range len(text) {
+		if text[i] > ' ' && text[i] < 0x7f {
+			out = append(out, text[i])
+		}
+	}
+	return string(out)
+}

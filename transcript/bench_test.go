@@ -1,0 +1,295 @@
+package transcript
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The benchmarks stand beside what a bare loop of system calls needs for the
+// same: sub-benchmarks ours and bare. Those of several processes run both in
+// turn and report their ratio.
+
+// benchEntry is a message of about 400 bytes as a line.
+func benchEntry(i int) Entry {
+	return Entry{
+		Role: RoleAssistant, Sender: "agent_a", MessageID: fmt.Sprintf("om_%032d", i), TS: 1795211093522 + int64(i),
+		Content: strings.Repeat("一段话 and some words. ", 10), ParentID: "om_parent", ThreadID: "omt_thread",
+	}
+}
+
+// bareLog appends once, as plainly as can be: flock, read what others wrote,
+// look up, write.
+type bareLog struct {
+	fd     int
+	offset int64
+	known  map[string]struct{}
+	buf    []byte
+}
+
+func openBare(path string) (*bareLog, error) {
+	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_APPEND|syscall.O_CREAT|syscall.O_CLOEXEC, 0o600)
+	return &bareLog{fd: fd, known: make(map[string]struct{}), buf: make([]byte, 1<<16)}, err
+}
+
+var bareKey = []byte(`"message_id":"`)
+
+func (l *bareLog) append(id string, line []byte) (bool, error) {
+	if err := syscall.Flock(l.fd, syscall.LOCK_EX); err != nil {
+		return false, err
+	}
+	defer syscall.Flock(l.fd, syscall.LOCK_UN)
+	for {
+		n, err := syscall.Pread(l.fd, l.buf, l.offset)
+		if err != nil {
+			return false, err
+		}
+		end := bytes.LastIndexByte(l.buf[:n], '\n') + 1
+		for line := range bytes.SplitSeq(l.buf[:end], []byte{'\n'}) {
+			if i := bytes.Index(line, bareKey); i >= 0 {
+				id := line[i+len(bareKey):]
+				l.known[string(id[:bytes.IndexByte(id, '"')])] = struct{}{}
+			}
+		}
+		l.offset += int64(end)
+		if n < len(l.buf) {
+			break
+		}
+	}
+	if _, ok := l.known[id]; ok {
+		return false, nil
+	}
+	n, err := syscall.Write(l.fd, line)
+	if err != nil || n < len(line) {
+		return false, fmt.Errorf("%d bytes written: %w", n, err)
+	}
+	l.known[id] = struct{}{}
+	l.offset += int64(n)
+	return true, nil
+}
+
+func BenchmarkAppendOnce(b *testing.B) {
+	b.Run("ours", func(b *testing.B) {
+		s := open(b, b.TempDir(), nil)
+		i := 0
+		for b.Loop() {
+			if added, err := s.Append("feishu", "oc_x", benchEntry(i)); !added || err != nil {
+				b.Fatal(added, err)
+			}
+			i++
+		}
+	})
+	b.Run("bare", func(b *testing.B) {
+		l, err := openBare(filepath.Join(b.TempDir(), "x.jsonl"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer syscall.Close(l.fd)
+		i := 0
+		for b.Loop() {
+			e := benchEntry(i)
+			line, err := json.Marshal(&e)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if added, err := l.append(e.MessageID, append(line, '\n')); !added || err != nil {
+				b.Fatal(added, err)
+			}
+			i++
+		}
+	})
+}
+
+// BenchmarkAppendOnce8 has 8 processes append the same messages.
+func BenchmarkAppendOnce8(b *testing.B) {
+	const messages = 20_000
+	// run returns the time by the clock and that of the processors.
+	run := func(b *testing.B, kind string) (clock, cpu time.Duration) {
+		dir := b.TempDir()
+		var all []*helper
+		for range 8 {
+			all = append(all, startHelper(b, kind, dir, "oc_x", strconv.Itoa(messages)))
+		}
+		for _, h := range all {
+			h.expect(b, "ready")
+		}
+		start := time.Now()
+		for _, h := range all {
+			h.tell(b, "go")
+		}
+		added := 0
+		for _, h := range all {
+			n, err := strconv.Atoi(h.line(b))
+			if err != nil {
+				b.Fatal(err)
+			}
+			added += n
+		}
+		clock = time.Since(start)
+		for _, h := range all {
+			h.wait(b)
+			cpu += h.cmd.ProcessState.UserTime() + h.cmd.ProcessState.SystemTime()
+		}
+		if added != messages {
+			b.Fatalf("%s: %d appended, want %d", kind, added, messages)
+		}
+		return clock, cpu
+	}
+	for _, kind := range []string{"ours", "bare"} {
+		b.Run(kind, func(b *testing.B) {
+			var took time.Duration
+			for b.Loop() {
+				clock, _ := run(b, "append-"+kind)
+				took += clock
+			}
+			b.ReportMetric(float64(messages)*float64(b.N)/took.Seconds(), "distinct/s")
+		})
+	}
+	b.Run("ratio", func(b *testing.B) {
+		var clocks, cpus []float64
+		for b.Loop() {
+			ours, oursCPU := run(b, "append-ours")
+			bare, bareCPU := run(b, "append-bare")
+			clocks = append(clocks, float64(bare)/float64(ours))
+			cpus = append(cpus, float64(bareCPU)/float64(oursCPU))
+		}
+		slices.Sort(clocks)
+		slices.Sort(cpus)
+		b.ReportMetric(clocks[len(clocks)/2], "ours/bare") // of throughput: 0.5 is the bar
+		b.ReportMetric(cpus[len(cpus)/2], "ours/bare-cpu") // the same where the machine is busy
+	})
+}
+
+// bareTail reads blocks backwards and decodes the last n lines.
+func bareTail(path string, n int) (int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	size := info.Size()
+	var data []byte
+	for at := size; at > 0 && bytes.Count(data, []byte{'\n'}) <= n; {
+		from := max(0, at-64<<10)
+		block := make([]byte, at-from, at-from+int64(len(data)))
+		if _, err := f.ReadAt(block, from); err != nil {
+			return 0, err
+		}
+		data, at = append(block, data...), from
+	}
+	lines := bytes.Split(bytes.TrimSuffix(data, []byte{'\n'}), []byte{'\n'})
+	lines = lines[max(0, len(lines)-n):]
+	for _, line := range lines {
+		var e Entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return 0, err
+		}
+	}
+	return len(lines), nil
+}
+
+// BenchmarkTail reads the last 50 messages: cold, by a store that never
+// appended (ours, to be compared with bare), and warm. BENCH_LARGE=1 adds a
+// file of 1 GiB.
+func BenchmarkTail(b *testing.B) {
+	sizes := []struct {
+		name string
+		size int64
+	}{{"1MiB", 1 << 20}}
+	if os.Getenv("BENCH_LARGE") != "" {
+		sizes = append(sizes, struct {
+			name string
+			size int64
+		}{"1GiB", 1 << 30})
+	}
+	for _, size := range sizes {
+		dir := b.TempDir()
+		path := filepath.Join(dir, "feishu_oc_x.jsonl")
+		writeLarge(b, path, size.size)
+		b.Run(size.name+"/ours", func(b *testing.B) {
+			s := open(b, dir, nil)
+			for b.Loop() {
+				if got, err := s.Tail("feishu", "oc_x", 50); len(got) != 50 || err != nil {
+					b.Fatal(len(got), err)
+				}
+			}
+		})
+		b.Run(size.name+"/bare", func(b *testing.B) {
+			for b.Loop() {
+				if got, err := bareTail(path, 50); got != 50 || err != nil {
+					b.Fatal(got, err)
+				}
+			}
+		})
+		b.Run(size.name+"/warm", func(b *testing.B) {
+			s := open(b, dir, &Options{RotateSize: 2 << 30})
+			if _, err := s.Append("feishu", "oc_x", benchEntry(-1)); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if got, err := s.Tail("feishu", "oc_x", 50); len(got) != 50 || err != nil {
+					b.Fatal(len(got), err)
+				}
+			}
+		})
+	}
+}
+
+// writeLarge writes a transcript of about size bytes.
+func writeLarge(tb testing.TB, path string, size int64) {
+	tb.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	var block []byte
+	for written := int64(0); written < size; {
+		if len(block) < 1<<20 {
+			line, err := encode(benchEntry(len(block)))
+			if err != nil {
+				tb.Fatal(err)
+			}
+			block = append(block, line...)
+			if int64(len(block)) < min(size, 1<<20) {
+				continue
+			}
+		}
+		n, err := f.Write(block)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		written += int64(n)
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	line, err := encode(benchEntry(1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	line = bytes.TrimSpace(line)
+	b.Run("ours", func(b *testing.B) {
+		for b.Loop() {
+			decode(line)
+		}
+	})
+	b.Run("bare", func(b *testing.B) {
+		for b.Loop() {
+			var e Entry
+			_ = json.Unmarshal(line, &e)
+		}
+	})
+}

@@ -1,0 +1,350 @@
+package transcript
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"feishu-relay/internal/safefile"
+)
+
+// Bounds of one append.
+const (
+	// lockWait is how long the lock is waited for before ErrBusy. It is held
+	// for microseconds, unless its holder is stopped.
+	lockWait = 10 * time.Second
+	// maxRetries is how often a file may be rotated or replaced between opening
+	// and locking it before an append gives up.
+	maxRetries = 100
+	// maxBehind is how many bytes that others appended are read on; with more,
+	// the end of the file is read anew.
+	maxBehind = 4 << 20
+)
+
+// chatLog is the appending side of one chat: its open file and what is known of
+// its content. Where it was pushed out of the cache, it is closed by whoever
+// unlocks it last.
+type chatLog struct {
+	store   *Store
+	name    string
+	retired atomic.Bool // set once, by retire
+
+	mu     sync.Mutex // guards the rest
+	file   *os.File   // nil: not open
+	info   os.FileInfo
+	place  forward
+	loaded bool // ids and recent hold what stands before place
+	ids    idSet
+	recent recent
+	// What stands before the part that was loaded is not among ids. Messages
+	// not newer than reach may be repeats of it; MinInt64: there is no such part.
+	reach int64
+	// rotateAt is the size at which the file is rotated.
+	rotateAt int64
+}
+
+// retire closes l now, or leaves that to who holds it.
+func (l *chatLog) retire() {
+	l.retired.Store(true)
+	l.closeRetired()
+}
+
+func (l *chatLog) unlock() {
+	l.mu.Unlock()
+	if l.retired.Load() || l.store.closed() {
+		l.closeRetired()
+	}
+}
+
+func (l *chatLog) closeRetired() {
+	if l.mu.TryLock() {
+		l.closeFile()
+		l.mu.Unlock()
+	}
+}
+
+func (l *chatLog) closeFile() {
+	if l.file != nil {
+		_ = l.file.Close() // nothing is buffered in it; closing also unlocks
+		l.file = nil
+	}
+	l.loaded = false
+}
+
+func (l *chatLog) hash(id string) uint64 { return maphash.String(l.store.seed, id) }
+
+// append is Store.Append; the caller holds mu.
+func (l *chatLog) append(e Entry) (added bool, err error) {
+	if e.MessageID != "" && l.known(e.MessageID) {
+		return false, nil
+	}
+	line, err := encode(e) // not under the file's lock
+	if err != nil {
+		return false, err
+	}
+	for range maxRetries {
+		added, err = l.try(&e, line)
+		if !errors.Is(err, errMoved) {
+			return added, err
+		}
+		l.closeFile()
+	}
+	return false, fmt.Errorf("gave up after %d tries: %w", maxRetries, err)
+}
+
+// known tells without the lock, after reading on, that a message stands in the
+// file. False means that it must be looked for under the lock.
+func (l *chatLog) known(id string) bool {
+	if !l.loaded {
+		return false
+	}
+	hash := l.hash(id)
+	if !l.ids.has(hash) {
+		info, err := l.file.Stat()
+		if err != nil || !l.readAhead(info.Size()) || !l.ids.has(hash) {
+			return false
+		}
+	}
+	info, err := l.stat()
+	return err == nil && info.Size() >= l.place.offset
+}
+
+// readAhead reads to size without the lock, unless that is too far or the file
+// is not as it was; then it is false, and for an append to put right.
+func (l *chatLog) readAhead(size int64) bool {
+	behind := size - l.place.offset
+	return behind >= 0 && behind <= maxBehind && l.readOn(size) == nil
+}
+
+// errMoved says that the open file is not the chat's any more.
+var errMoved = errors.New("the file was moved or replaced meanwhile")
+
+// stat looks at the chat's file by its name, and returns errMoved where that is
+// not the open one.
+func (l *chatLog) stat() (os.FileInfo, error) {
+	info, err := l.store.root.Stat(l.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errMoved
+	case err != nil:
+		return nil, err
+	case !os.SameFile(info, l.info):
+		return nil, errMoved
+	}
+	return info, nil
+}
+
+// try appends once, under the file's lock.
+func (l *chatLog) try(e *Entry, line []byte) (added bool, err error) {
+	if err := l.open(); err != nil {
+		return false, err
+	}
+	if err := l.lock(); err != nil {
+		return false, err
+	}
+	defer func() {
+		if unlock := safefile.Unlock(l.file); err == nil {
+			err = unlock
+		}
+	}()
+	info, err := l.stat()
+	if err != nil {
+		return false, err
+	}
+	if err := l.takeIn(info.Size()); err != nil {
+		return false, err
+	}
+	if known, err := l.stands(e); known || err != nil {
+		return false, err
+	}
+	if l.place.offset >= l.rotateAt {
+		if rotated := l.rotate(); rotated {
+			return false, errMoved
+		}
+	}
+	return true, l.write(line)
+}
+
+func (l *chatLog) open() error {
+	if l.file != nil {
+		return nil
+	}
+	f, err := safefile.Open(l.store.root, l.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if l.info != nil && !os.SameFile(info, l.info) {
+		// After a rotation what was known still holds; after anything else a
+		// person has made up their mind about what the record holds.
+		if _, rotated, err := l.store.olderThan(l.name, l.info); err != nil || !rotated {
+			l.ids = idSet{}
+		}
+	}
+	l.file, l.info, l.loaded = f, info, false
+	l.rotateAt = l.store.opts.RotateSize
+	return nil
+}
+
+// lock waits for the file's lock. It asks again and again rather than wait in
+// the kernel, which could not be ended: a sidecar that is paused while it holds
+// the lock must not stop all the others.
+func (l *chatLog) lock() error {
+	ok, err := safefile.TryLock(l.file)
+	if ok || err != nil {
+		return err
+	}
+	end := time.Now().Add(lockWait)
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		time.Sleep(pause)
+		if ok, err := safefile.TryLock(l.file); ok || err != nil {
+			return err
+		}
+		if l.store.closed() {
+			return ErrClosed
+		}
+		if time.Now().After(end) {
+			return ErrBusy
+		}
+	}
+}
+
+// takeIn reads what others appended. The file is locked and has size bytes.
+func (l *chatLog) takeIn(size int64) error {
+	switch {
+	case !l.loaded || size-l.place.offset > maxBehind:
+		return l.load(size, quickWindow)
+	case size < l.place.offset:
+		l.ids = idSet{} // cut by hand
+		return l.load(size, quickWindow)
+	}
+	err := l.readOn(size)
+	if errors.Is(err, errReplaced) {
+		l.ids = idSet{}
+		return l.load(size, quickWindow)
+	}
+	if err != nil || !l.place.partial(size) {
+		return err
+	}
+	// A writer was killed, maybe right before its newline: with the line
+	// ended, it shows whether that is a whole message.
+	if size, err = l.endLine(size); err != nil {
+		return err
+	}
+	return l.readOn(size)
+}
+
+// readOn reads from place to size, be the file locked or not.
+func (l *chatLog) readOn(size int64) error {
+	if size == l.place.offset {
+		return nil
+	}
+	var skips int64
+	err := l.place.read(l.file, size, func(line []byte) bool {
+		if !l.remember(line) && !blank(line) {
+			skips++
+		}
+		return true
+	}, func() { skips++ })
+	if skips > 0 {
+		l.store.skipped.Add(skips)
+		l.store.log.Warn("skipped lines that are no entry", "file", l.name, "lines", skips)
+	}
+	return err
+}
+
+// remember takes in one line and reports whether it is an entry and no more.
+func (l *chatLog) remember(line []byte) bool {
+	if v, ok := scan(line); ok {
+		if id, ok := v.id(); ok {
+			if len(id) > 0 {
+				l.ids.add(maphash.Bytes(l.store.seed, id))
+			}
+			l.recent.add(bytes.Clone(line))
+			return true
+		}
+	}
+	e, found, whole := parse(line)
+	if found {
+		if e.MessageID != "" {
+			l.ids.add(l.hash(e.MessageID))
+		}
+		l.recent.addEntry(e)
+	}
+	return whole
+}
+
+// endLine ends the line that stands unfinished at the end of the file.
+func (l *chatLog) endLine(size int64) (int64, error) {
+	if _, err := l.file.Write([]byte{'\n'}); err != nil {
+		return size, fmt.Errorf("end a torn line: %w", err)
+	}
+	return size + 1, nil
+}
+
+// stands reports whether e is in the transcript already.
+func (l *chatLog) stands(e *Entry) (bool, error) {
+	if e.MessageID == "" {
+		return false, nil
+	}
+	id := l.hash(e.MessageID)
+	if l.ids.has(id) {
+		return true, nil
+	}
+	if e.TS > l.reach {
+		return false, nil
+	}
+	err := l.load(l.place.offset, fullWindow)
+	return err == nil && l.ids.has(id), err
+}
+
+// write appends line. Whatever it returns, place says what has been read.
+func (l *chatLog) write(line []byte) error {
+	at, err := safefile.Append(l.file, line)
+	if err != nil {
+		return err
+	}
+	if at != l.place.offset {
+		return nil // a program without locks wrote too: the next call reads both
+	}
+	l.place.moveTo(at+int64(len(line)), line)
+	l.remember(line[:len(line)-1]) // as every reader will see it
+	return nil
+}
+
+// rotate moves the file aside and deletes the oldest. Where that is not
+// possible the file grows on, and it is tried again a mebibyte later.
+func (l *chatLog) rotate() bool {
+	numbers, err := l.store.segments(l.name)
+	next := 1
+	if len(numbers) > 0 && numbers[0] < math.MaxInt {
+		next = numbers[0] + 1
+	}
+	if err == nil {
+		err = l.store.root.Rename(l.name, segmentName(l.name, next))
+	}
+	if err != nil {
+		l.rotateAt = l.place.offset + 1<<20
+		l.store.log.Warn("transcript not rotated", "file", l.name, "err", err)
+		return false
+	}
+	for _, number := range numbers {
+		if number > next-l.store.opts.Keep {
+			continue
+		}
+		if err := l.store.root.Remove(segmentName(l.name, number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			l.store.log.Warn("old transcript not deleted", "file", segmentName(l.name, number), "err", err)
+		}
+	}
+	return true
+}

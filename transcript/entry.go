@@ -1,0 +1,97 @@
+package transcript
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Roles of an entry.
+const (
+	RoleUser      = "user"
+	RoleAssistant = "assistant" // every bot, however it was heard
+)
+
+// MaxLine is the most bytes a line may have, with its newline. A longer content
+// is cut when it is written; a longer line is skipped when it is read.
+const MaxLine = 1 << 20
+
+// CutMark ends a content that was cut to fit; %d is its whole size in bytes.
+const CutMark = "\n… [cut by feishu-relay: the whole text has %d bytes]"
+
+// Entry is one message of a group: a line of the transcript. The first five
+// fields always stand, in this order.
+type Entry struct {
+	Role      string `json:"role"` // RoleUser or RoleAssistant
+	Content   string `json:"content"`
+	Sender    string `json:"sender"` // a bot's agent name; a person's display name or open_id
+	MessageID string `json:"message_id"`
+	TS        int64  `json:"ts"` // Unix milliseconds; 0 is unknown
+
+	SenderName string `json:"sender_name,omitempty"`
+	ThreadID   string `json:"thread_id,omitempty"`
+	ParentID   string `json:"parent_id,omitempty"`
+	RootID     string `json:"root_id,omitempty"`
+	UserTS     int64  `json:"user_ts,omitempty"` // ts of the newest user message the sender knew
+	MsgType    string `json:"msg_type,omitempty"`
+}
+
+func (e *Entry) check() error {
+	if e.Role != RoleUser && e.Role != RoleAssistant {
+		return errors.New("role is neither user nor assistant")
+	}
+	return nil
+}
+
+// size is about what e holds in memory.
+func (e *Entry) size() int {
+	return recentCost + len(e.Content) + len(e.Sender) + len(e.MessageID) + len(e.SenderName) +
+		len(e.ThreadID) + len(e.ParentID) + len(e.RootID) + len(e.MsgType)
+}
+
+// encode returns e as one line with its newline, at most MaxLine bytes. It
+// fails only where the other fields alone are too long.
+func encode(e Entry) ([]byte, error) {
+	whole := e.Content
+	keep := len(whole) // bytes of the content kept; escapes make more of them
+	if keep > MaxLine {
+		keep = MaxLine
+		e.Content = cut(whole, keep)
+	}
+	for {
+		line, err := marshal(&e)
+		if err != nil {
+			return nil, fmt.Errorf("encode entry: %w", err)
+		}
+		over := len(line) - MaxLine
+		if over <= 0 {
+			return line, nil
+		}
+		if keep == 0 {
+			return nil, fmt.Errorf("encode entry: %d bytes besides its content, at most %d", len(line), MaxLine)
+		}
+		// An escape makes six bytes of one at most, so this cuts too little
+		// rather than too much, and the tenth ends the loop soon.
+		keep = max(0, min(keep-over/6-64, keep*9/10))
+		e.Content = cut(whole, keep)
+	}
+}
+
+// cut keeps about the first keep bytes of s, whole runes, and says so.
+func cut(s string, keep int) string {
+	for keep > 0 && !utf8.RuneStart(s[keep]) {
+		keep--
+	}
+	return s[:keep] + fmt.Sprintf(CutMark, len(s))
+}
+
+func marshal(e *Entry) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(e.size() + 64)
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // <at> tags stay readable
+	err := enc.Encode(e)
+	return b.Bytes(), err
+}

@@ -1,0 +1,263 @@
+package transcript
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// recheck is how often a follower looks without having been told to: hints get
+// lost, and some file systems give none.
+const recheck = time.Second
+
+// Follow returns the last n messages of a chat and then each one that is
+// appended, as tail -f does, until ctx is done, which ends it without an error, or
+// the store is closed ([ErrClosed]). A chat that has no transcript yet is
+// waited for. Rotated, cut and replaced files are followed, and no message
+// comes twice within [MaxIDs]. An error is the last thing it yields.
+//
+// The caller may take its time with an entry: nothing is buffered for it but
+// the file.
+func (s *Store) Follow(ctx context.Context, channel, chatID string, n int) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		f := follower{store: s, name: fileName(channel, chatID), yield: yield}
+		defer f.close()
+		switch err := f.run(ctx, n); {
+		case err == nil, errors.Is(err, errEnough), ctx.Err() != nil:
+		case s.closed():
+			yield(Entry{}, ErrClosed)
+		default:
+			yield(Entry{}, fmt.Errorf("follow transcript %s: %w", f.name, err))
+		}
+	}
+}
+
+// errEnough says that the reader broke off.
+var errEnough = errors.New("enough")
+
+type follower struct {
+	store  *Store
+	name   string
+	yield  func(Entry, error) bool
+	file   *os.File // nil: there is none yet
+	info   os.FileInfo
+	place  forward
+	seen   idSet
+	enough bool
+}
+
+func (f *follower) close() {
+	if f.file != nil {
+		_ = f.file.Close() // only read from
+		f.file = nil
+	}
+}
+
+func (f *follower) run(ctx context.Context, n int) error {
+	hints, stop := f.watch()
+	defer stop()
+	if err := f.begin(n); err != nil {
+		return err
+	}
+	tick := time.NewTicker(recheck)
+	defer tick.Stop()
+	for {
+		for moved := true; moved; {
+			var err error
+			if moved, err = f.step(); err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+		}
+		for hinted := false; !hinted; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-f.store.done:
+				return ErrClosed
+			case <-tick.C:
+				hinted = true
+			case event := <-hints.Events:
+				hinted = filepath.Base(event.Name) == f.name
+			case <-hints.Errors: // events were lost
+				hinted = true
+			}
+		}
+	}
+}
+
+// watch asks for hints about the folder. Without them the ticker has to do.
+func (f *follower) watch() (hints *fsnotify.Watcher, stop func()) {
+	w, err := fsnotify.NewWatcher()
+	if err == nil {
+		if err = w.Add(f.store.root.Name()); err == nil {
+			return w, func() { _ = w.Close() }
+		}
+		_ = w.Close()
+	}
+	f.store.log.Warn("no change events for the transcripts: looking once a second", "err", err)
+	return &fsnotify.Watcher{}, func() {}
+}
+
+// begin yields the last n messages and stands behind the newest one.
+func (f *follower) begin(n int) error {
+	if err := f.openNext(f.name); err != nil {
+		return err
+	}
+	var size int64
+	if f.file != nil {
+		var err error
+		if size, err = lastLineEnd(f.file, f.info.Size()); err != nil {
+			return err
+		}
+		guard := make([]byte, min(size, guardSize))
+		if _, err := f.file.ReadAt(guard, size-int64(len(guard))); err != nil {
+			return fmt.Errorf("read transcript: %w", err)
+		}
+		f.place.moveTo(size, guard)
+	}
+	// More ids are read than are shown, so that what is only moved about in the
+	// file afterwards is not taken for new.
+	var ids []uint64
+	g := gatherer{n: n}
+	_, err := f.store.walk(f.name, f.file, size, func(e Entry) bool {
+		if e.MessageID != "" {
+			ids = append(ids, f.hash(e.MessageID))
+		}
+		return g.take(e) || len(ids) < quickWindow.ids
+	})
+	if err != nil {
+		return err
+	}
+	f.seen.addNewer(ids)
+	for _, e := range g.inOrder() {
+		if !f.yield(e, nil) {
+			return errEnough
+		}
+	}
+	return nil
+}
+
+func (f *follower) hash(id string) uint64 { return maphash.String(f.store.seed, id) }
+
+// give yields e unless it was yielded before.
+func (f *follower) give(e Entry) bool {
+	if e.MessageID != "" {
+		id := f.hash(e.MessageID)
+		if f.seen.has(id) {
+			return true
+		}
+		f.seen.add(id)
+	}
+	f.enough = !f.yield(e, nil)
+	return !f.enough
+}
+
+// step reads what is new, and reports whether it went on to another file.
+func (f *follower) step() (moved bool, err error) {
+	if f.file == nil {
+		if err := f.openNext(f.name); err != nil || f.file == nil {
+			return false, err
+		}
+	}
+	// The name is looked at first: once it is another file's, nobody writes to
+	// this one any more, and what is read now is all there will be.
+	named, err := f.store.root.Stat(f.name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	current := err == nil && os.SameFile(named, f.info)
+	if err := f.readOn(); err != nil {
+		return false, err
+	}
+	if current {
+		return false, nil
+	}
+	next, err := f.after()
+	if err != nil {
+		return false, err
+	}
+	return f.advance(next)
+}
+
+func (f *follower) readOn() error {
+	info, err := f.file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < f.place.offset {
+		f.place = forward{} // cut; what it held before is known
+	}
+	for {
+		err := f.place.read(f.file, info.Size(), f.take, func() { f.store.skipped.Add(1) })
+		switch {
+		case f.enough:
+			return errEnough
+		case errors.Is(err, errReplaced) && f.place.offset > 0:
+			f.place = forward{}
+		case errors.Is(err, errReplaced):
+			return nil // cut while it was read: the next step sees its size
+		default:
+			return err
+		}
+	}
+}
+
+func (f *follower) take(line []byte) bool {
+	e, found, whole := parse(line)
+	if !whole && !blank(line) {
+		f.store.skipped.Add(1)
+	}
+	return !found || f.give(e)
+}
+
+// after names the file that was begun after the open one.
+func (f *follower) after() (string, error) {
+	numbers, err := f.store.segments(f.name)
+	if err != nil {
+		return "", err
+	}
+	next := f.name
+	for _, number := range numbers {
+		segment := segmentName(f.name, number)
+		if named, err := f.store.root.Stat(segment); err == nil && os.SameFile(named, f.info) {
+			return next, nil
+		}
+		next = segment
+	}
+	return f.name, nil
+}
+
+// advance opens next in place of the open file, which is kept while there is
+// no next one.
+func (f *follower) advance(next string) (moved bool, err error) {
+	old := f.file
+	if err := f.openNext(next); err != nil || f.file == old {
+		return false, err
+	}
+	return true, old.Close()
+}
+
+// openNext opens file at its beginning; where there is none all stays as it is.
+func (f *follower) openNext(file string) error {
+	opened, _, err := f.store.openToRead(file)
+	if err != nil || opened == nil {
+		return err
+	}
+	info, err := opened.Stat()
+	if err != nil {
+		return errors.Join(err, opened.Close())
+	}
+	f.file, f.info, f.place = opened, info, forward{}
+	return nil
+}

@@ -1,0 +1,228 @@
+package transcript
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Tail returns the last n messages of a chat in the order of the file, oldest
+// first, fewer where there are fewer, none for a chat without a transcript. Of
+// a message that stands several times (others write here too) the oldest copy
+// among what was read is returned. The caller owns the slice.
+//
+// For a chat that this store appended to, up to some 250 messages are answered
+// from memory after one look at the file's size.
+func (s *Store) Tail(channel, chatID string, n int) ([]Entry, error) {
+	if s.closed() {
+		return nil, ErrClosed
+	}
+	if n <= 0 {
+		return nil, nil
+	}
+	if entries, ok := s.warmTail(chatKey{channel, chatID}, n); ok {
+		return entries, nil
+	}
+	name := fileName(channel, chatID)
+	for range 3 { // a file that was cut meanwhile is read anew
+		g := gatherer{n: n}
+		err := s.back(name, g.take)
+		if errors.Is(err, errReplaced) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the end of transcript %s: %w", name, err)
+		}
+		return g.inOrder(), nil
+	}
+	return nil, fmt.Errorf("read the end of transcript %s: %w", name, errReplaced)
+}
+
+// warmTail answers from memory, if the chat is open for appending and its
+// memory holds enough. It waits for no append under way.
+func (s *Store) warmTail(key chatKey, n int) ([]Entry, bool) {
+	l, ok := s.chats.Get(key)
+	if !ok || !l.mu.TryLock() {
+		return nil, false
+	}
+	defer l.unlock()
+	if !l.loaded {
+		return nil, false
+	}
+	if info, err := l.stat(); err != nil || !l.readAhead(info.Size()) {
+		return nil, false
+	}
+	return l.recent.tail(n)
+}
+
+// Back returns the entries of a chat from the newest to the oldest, read lazily
+// in blocks across the rotated files, until the caller breaks off. Repeats of a
+// message_id are not left out. An error is the last thing it yields.
+func (s *Store) Back(channel, chatID string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if s.closed() {
+			yield(Entry{}, ErrClosed)
+			return
+		}
+		name := fileName(channel, chatID)
+		err := s.back(name, func(e Entry) bool { return yield(e, nil) })
+		if err != nil {
+			yield(Entry{}, fmt.Errorf("read transcript %s back: %w", name, err))
+		}
+	}
+}
+
+// back hands a chat's entries to take, newest first, until that returns false.
+func (s *Store) back(name string, take func(Entry) bool) error {
+	f, size, err := s.openToRead(name)
+	if err != nil {
+		return err
+	}
+	if f != nil {
+		defer f.Close()
+	}
+	_, err = s.walk(name, f, size, take)
+	return err
+}
+
+// openToRead opens a file below the folder; nil: there is none.
+func (s *Store) openToRead(file string) (*os.File, int64, error) {
+	f, err := s.root.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// walk hands the entries of a chat to take, newest first: those of the open file
+// f before size, then those of the files rotated before it. f is nil where no
+// file is being written to. whole says that it came to the beginning: take
+// never returned false.
+func (s *Store) walk(name string, f *os.File, size int64, take func(Entry) bool) (whole bool, err error) {
+	var info os.FileInfo
+	if f != nil {
+		if more, err := s.walkFile(f, size, take); !more || err != nil {
+			return false, err
+		}
+		if info, err = f.Stat(); err != nil {
+			return false, err
+		}
+	}
+	older, _, err := s.olderThan(name, info)
+	if err != nil {
+		return false, err
+	}
+	for _, number := range older {
+		f, size, err := s.openToRead(segmentName(name, number))
+		if err != nil {
+			return false, err
+		}
+		if f == nil {
+			break // deleted as the oldest, as is all before it
+		}
+		more, err := s.walkFile(f, size, take)
+		if err = errors.Join(err, f.Close()); !more || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// walkFile walks one file and reports whether take wants more.
+func (s *Store) walkFile(r io.ReaderAt, size int64, take func(Entry) bool) (more bool, err error) {
+	b := newBackward(r, size, func() { s.skipped.Add(1) })
+	defer b.release()
+	for {
+		line, err := b.next()
+		if err == io.EOF {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		e, found, whole := parse(line)
+		if !whole && !blank(line) {
+			s.skipped.Add(1)
+		}
+		if found && !take(e) {
+			return false, nil
+		}
+	}
+}
+
+// blank tells the lines that mean nothing and are no fault either.
+func blank(line []byte) bool { return len(bytes.TrimSpace(line)) == 0 }
+
+// Chat is a transcript in the folder.
+type Chat struct {
+	Channel, ChatID string
+	Size            int64     // bytes of all its files
+	Modified        time.Time // of the newest one
+	LastTS          int64     // of the newest entry, Unix milliseconds; 0: none
+}
+
+// Chats lists the transcripts in the folder, the one last written to first.
+// Other files are ignored, and so is a chat whose id was too long to be a file
+// name, since only a hash of it is left.
+func (s *Store) Chats() ([]Chat, error) {
+	if s.closed() {
+		return nil, ErrClosed
+	}
+	files, err := s.files()
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]*Chat)
+	for _, file := range files {
+		name, _, ok := splitSegment(file)
+		if !ok {
+			continue
+		}
+		channel, chatID, ok := parseName(name)
+		if !ok {
+			continue
+		}
+		info, err := s.root.Stat(file)
+		if err != nil || !info.Mode().IsRegular() {
+			continue // moved away meanwhile, or not ours
+		}
+		c := byName[name]
+		if c == nil {
+			c = &Chat{Channel: channel, ChatID: chatID}
+			byName[name] = c
+		}
+		c.Size += info.Size()
+		if info.ModTime().After(c.Modified) {
+			c.Modified = info.ModTime()
+		}
+	}
+	chats := make([]Chat, 0, len(byName))
+	for name, c := range byName {
+		err := s.back(name, func(e Entry) bool { c.LastTS = e.TS; return false })
+		if err != nil && !errors.Is(err, errReplaced) {
+			return nil, fmt.Errorf("read transcript %s: %w", name, err)
+		}
+		chats = append(chats, *c)
+	}
+	slices.SortFunc(chats, func(a, b Chat) int {
+		if c := b.Modified.Compare(a.Modified); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Channel+"_"+a.ChatID, b.Channel+"_"+b.ChatID)
+	})
+	return chats, nil
+}

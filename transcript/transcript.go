@@ -1,0 +1,210 @@
+// Package transcript keeps the shared record of what was said in each group:
+// one JSONL file a chat, in a folder that any number of sidecars share.
+//
+// # Use
+//
+// [Open] a folder, [Store.Append] what was said, read the end of a chat with
+// [Store.Tail], walk further back with [Store.Back], watch it with
+// [Store.Follow]. A Store is safe for concurrent use; chats do not wait for
+// each other, and readers do not wait for writers.
+//
+// # Each message stands once
+//
+// The transcript is its own index of what it holds: an appender takes the lock
+// of the file, reads what others wrote since it last looked, and appends only
+// if the message_id is not among what it has read. There is no second file that
+// could disagree after a crash. What an appender remembers is bounded by
+// [MaxIDs] messages a chat; at first it reads only the end of the file, and
+// the rest when a message turns up that is older than that end.
+//
+// # Torn lines, foreign hands
+//
+// A process that is killed while it writes leaves a part of a line. It is ended
+// before the next line is written, so that it costs no other message. Files may
+// also be edited, cut, replaced or moved away at any time: that is noticed at
+// the next call, and the file is read anew. A line that is no entry is skipped
+// and counted in [Store.Skipped]; a whole entry that a careless writer glued
+// behind a part of another is still found. Line ends may be CRLF, bytes that are
+// no UTF-8 are read as U+FFFD, and a ts may be a string, a fraction or seconds.
+//
+// # Files
+//
+// The file of chat oc_x on channel feishu is feishu_oc_x.jsonl. Beyond
+// [Options.RotateSize] it is renamed to feishu_oc_x.jsonl.1, the next one to
+// feishu_oc_x.jsonl.2 and so on: a rotated file keeps its name, so that a
+// reader who is halfway through never meets it a second time. The oldest go.
+// Reading the end costs the same whatever the size: it is read backwards, in
+// blocks. Appends survive the process's death, not a power cut.
+package transcript
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"feishu-relay/internal/safefile"
+)
+
+// Errors that callers test for.
+var (
+	// ErrClosed is returned by every call after [Store.Close].
+	ErrClosed = errors.New("transcript is closed")
+	// ErrReadOnly is returned by Append where the store was opened read-only.
+	ErrReadOnly = errors.New("transcript was opened read-only")
+	// ErrBusy is returned by Append where another process held the lock of the
+	// chat's file for ten seconds: it is stopped or paused. Nothing was written.
+	ErrBusy = errors.New("transcript is locked by another process")
+)
+
+// Options of a [Store]; nil and zero fields mean the defaults.
+type Options struct {
+	// RotateSize is the size in bytes at which a chat's file is moved aside; 0
+	// means 64 MiB.
+	RotateSize int64
+	// Keep is how many rotated files of a chat stay; 0 means 8. The oldest one
+	// beyond it is deleted.
+	Keep int
+	// MaxOpen is how many chats' files are kept open between appends; 0 means
+	// 256. The one least recently appended to is closed.
+	MaxOpen int
+	// ReadOnly opens a folder that must exist and makes no file in it.
+	ReadOnly bool
+	// Logger gets what was skipped and what could not be rotated; nil discards.
+	Logger *slog.Logger
+}
+
+// Store is a folder of transcripts.
+type Store struct {
+	opts    Options
+	log     *slog.Logger
+	root    *os.Root
+	chats   *lru.Cache[chatKey, *chatLog] // those appended to
+	seed    maphash.Seed
+	skipped atomic.Int64
+	done    chan struct{} // closed by Close
+	close   func() error
+}
+
+// Open opens the folder dir, which is made if it is missing, unless opts says
+// read-only. No file is opened yet.
+func Open(dir string, opts *Options) (*Store, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.RotateSize <= 0 {
+		o.RotateSize = 64 << 20
+	}
+	if o.Keep <= 0 {
+		o.Keep = 8
+	}
+	if o.MaxOpen <= 0 {
+		o.MaxOpen = 256
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	root, err := openRoot(dir, o.ReadOnly)
+	if err != nil {
+		return nil, fmt.Errorf("open transcripts: %w", err)
+	}
+	if kind := safefile.NetworkFS(dir); kind != "" && !o.ReadOnly {
+		o.Logger.Warn("transcripts lie on a network file system: locks and appends of several hosts are unreliable there",
+			"dir", dir, "kind", kind)
+	}
+	s := &Store{opts: o, log: o.Logger, root: root, seed: maphash.MakeSeed(), done: make(chan struct{})}
+	s.chats, err = lru.NewWithEvict(o.MaxOpen, func(_ chatKey, l *chatLog) { l.retire() })
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open transcripts: %w", err), root.Close())
+	}
+	s.close = sync.OnceValue(func() error {
+		close(s.done)
+		s.chats.Purge()
+		return s.root.Close()
+	})
+	return s, nil
+}
+
+func openRoot(dir string, readOnly bool) (*os.Root, error) {
+	if !readOnly {
+		return safefile.OpenDir(dir)
+	}
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no folder %s: %w", dir, fs.ErrNotExist)
+	}
+	return root, err
+}
+
+// Close closes the files and ends every [Store.Follow]. It waits for no call
+// under way, which finishes or returns an error, and may be called again.
+func (s *Store) Close() error { return s.close() }
+
+func (s *Store) closed() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Skipped counts the lines that were no entry, each time one was met.
+func (s *Store) Skipped() int64 { return s.skipped.Load() }
+
+// Append adds e at the end of the chat's transcript, unless a message with its
+// message_id stands there already; added tells. An entry without message_id is
+// always added. A content that does not fit a line of [MaxLine] bytes is cut and
+// ends in [CutMark].
+//
+// A nil error means that the message stands in the file, whoever wrote it. After
+// an error it may stand there or not; calling again is right. Entries of one
+// goroutine stand in the order of its calls.
+func (s *Store) Append(channel, chatID string, e Entry) (added bool, err error) {
+	if s.opts.ReadOnly {
+		return false, ErrReadOnly
+	}
+	if err := e.check(); err != nil {
+		return false, fmt.Errorf("append to transcript: %w", err)
+	}
+	for {
+		if s.closed() {
+			return false, ErrClosed
+		}
+		l := s.chat(chatKey{channel, chatID})
+		l.mu.Lock()
+		if l.retired.Load() { // pushed out between the two lines above: get it anew
+			l.unlock()
+			continue
+		}
+		added, err = l.append(e)
+		l.unlock()
+		if err != nil && s.closed() {
+			return false, ErrClosed
+		}
+		if err != nil {
+			return added, fmt.Errorf("append to transcript %s: %w", l.name, err)
+		}
+		return added, nil
+	}
+}
+
+type chatKey struct{ channel, chatID string }
+
+func (s *Store) chat(key chatKey) *chatLog {
+	if l, ok := s.chats.Get(key); ok {
+		return l
+	}
+	l := &chatLog{store: s, name: fileName(key.channel, key.chatID)}
+	if other, ok, _ := s.chats.PeekOrAdd(key, l); ok {
+		return other
+	}
+	return l
+}
