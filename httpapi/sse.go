@@ -115,7 +115,8 @@ type eventWriter struct {
 
 func newEventWriter(w http.ResponseWriter) (*eventWriter, error) {
 	e := &eventWriter{w, http.NewResponseController(w)}
-	if err := e.ctl.SetWriteDeadline(time.Time{}); err != nil {
+	// The server's time-out for reading a request would end the connection.
+	if err := e.ctl.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("stream events: %w", err)
 	}
 	return e, nil

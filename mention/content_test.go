@@ -97,6 +97,7 @@ func TestFindIsBounded(t *testing.T) {
 		{"within the length", pad[6:] + " @Ann", "ann"},
 		{"beyond the length", pad + "@Ann", ""},
 		{"cut in a name", pad[4:] + "@Anna", ""},
+		{"cut in a letter", pad[6:] + "@小明", ""},
 		{"JSON beyond the length", string(big), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

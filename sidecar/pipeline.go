@@ -149,6 +149,7 @@ func (s *Sidecar) walk(ctx context.Context, stages relay.Pipeline[*passage], p *
 			return stage, why, err
 		}
 		s.problems.set(stage, err)
+		s.metrics.retried.WithLabelValues(stage).Inc()
 		s.log.Warn("waiting to try again", keyStage, stage, keyMsg, p.key, keyErr, err)
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
@@ -326,20 +327,16 @@ func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason, err error)
 	case relay.Malformed, relay.BadSignature:
 		level = slog.LevelWarn
 	}
-	s.log.Log(context.Background(), level, "stopped", keyReason, why, keyStage, stage, keyChat, p.msg.ChatID,
-		keyMsg, p.key, keyBot, p.msg.SenderAgentName, keyErr, errText(err))
+	attrs := []any{keyReason, why, keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyBot, p.msg.SenderAgentName}
+	if err != nil {
+		attrs = append(attrs, keyErr, err)
+	}
+	s.log.Log(context.Background(), level, "stopped", attrs...)
 	if why == relay.OwnMessage {
 		return
 	}
 	s.events.Publish(httpapi.Event{Type: httpapi.EventStop, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
 		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Reason: why, Depth: p.decision.Depth})
-}
-
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 func isGroup(chatType string) bool {

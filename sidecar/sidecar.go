@@ -90,7 +90,7 @@ type Sidecar struct {
 	members     *members
 	peers       *peers
 	judge       policy.Judge
-	judgeState  func() string // of the LLM judge; nil without
+	llm         *judge.LLM // nil where the rules judge, or nobody
 	door        door
 	doorName    string
 	stream      *httpapi.Stream // nil where INJECT_URL delivers
@@ -136,7 +136,9 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err := s.openLanes(); err != nil {
 		return nil, err
 	}
-	s.openJudge()
+	if err := s.openJudge(); err != nil {
+		return nil, err
+	}
 	if err := s.openDoor(); err != nil {
 		return nil, err
 	}
@@ -259,17 +261,21 @@ func (s *Sidecar) lockAgent() error {
 		s.cfg.Agent, s.cfg.RelayDir)
 }
 
-func (s *Sidecar) openJudge() {
+func (s *Sidecar) openJudge() error {
 	switch {
 	case !s.cfg.Limits.Check:
 	case s.cfg.Judge.APIKey == "":
 		s.judge = judge.Rules{}
 		s.log.Info("no OPENAI_API_KEY: the built-in rules judge between threshold and hard limit")
 	default:
-		llm := judge.New(judge.Options{APIKey: string(s.cfg.Judge.APIKey), BaseURL: s.cfg.Judge.BaseURL,
+		llm, err := judge.New(judge.Options{APIKey: string(s.cfg.Judge.APIKey), BaseURL: s.cfg.Judge.BaseURL,
 			Model: s.cfg.Judge.Model, Timeout: s.cfg.Limits.Timeout, Logger: s.log})
-		s.judge, s.judgeState = llm, func() string { return fmt.Sprint(llm.State()) }
+		if err != nil {
+			return fmt.Errorf("judge: %w", err)
+		}
+		s.judge, s.llm = llm, llm
 	}
+	return nil
 }
 
 func (s *Sidecar) openDoor() error {
@@ -332,26 +338,8 @@ func (s *Sidecar) directory() *mention.Directory {
 	if n := s.names.Load(); n != nil && n.file == file {
 		return n.dir
 	}
-	agents := file.MentionAgents()
-	self := mention.Agent{ID: string(s.cfg.Agent)}
-	for i, a := range agents {
-		if a.ID == self.ID || (s.cfg.BotName != "" && a.ID == s.cfg.BotName) {
-			self.Names, self.IDs = append(self.Names, append(a.Names, a.ID)...), append(self.IDs, a.IDs...)
-			agents = append(agents[:i:i], agents[i+1:]...)
-			break
-		}
-	}
-	for _, name := range []string{s.cfg.BotName} {
-		if name != "" {
-			self.Names = append(self.Names, name)
-		}
-	}
-	for _, id := range []string{string(s.cfg.BotOpenID), s.cfg.AppID} {
-		if id != "" {
-			self.IDs = append(self.IDs, id)
-		}
-	}
-	dir := mention.NewDirectory(append(agents, self))
+	dir := file.DirectoryFor(mention.Agent{ID: string(s.cfg.Agent), Names: []string{s.cfg.BotName},
+		IDs: []string{string(s.cfg.BotOpenID), s.cfg.AppID}})
 	s.names.Store(&namesOf{file, dir})
 	return dir
 }
@@ -371,7 +359,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 			fail(fmt.Errorf("%w: local API: %w", errListener, err))
 		}
 	})
-	reading.Go(func() { s.keep(ctx, "groups file", s.groups.Run) })
+	reading.Go(func() { s.groups.Run(ctx) })
 	for _, l := range []*lane{&s.bots, &s.users} {
 		publishers.Go(func() { l.box.Run(publishing, l.queue, finishPublish) })
 		reading.Go(func() {

@@ -30,7 +30,7 @@ type Status struct {
 	Door     DoorStatus                 `json:"door"`
 	Queues   map[string]QueueStatus     `json:"queues"`
 	Members  MembersStatus              `json:"membership"`
-	Judge    string                     `json:"judge"` // off, rules, or the LLM judge's circuit breaker
+	Judge    any                        `json:"judge"` // "off", "rules", or the state of the LLM judge
 	Missing  map[relay.AgentName]uint64 `json:"missing"`
 	Groups   string                     `json:"groups_file_error,omitempty"`
 	Errors   []Problem                  `json:"last_errors"`
@@ -87,8 +87,8 @@ func (s *Sidecar) Status() Status {
 		st.Queues[l.name] = QueueStatus{l.queue.Status(), l.box.Stats()}
 	}
 	switch {
-	case s.judgeState != nil:
-		st.Judge = s.judgeState()
+	case s.llm != nil:
+		st.Judge = s.llm.State()
 	case s.judge != nil:
 		st.Judge = "rules"
 	}
@@ -202,7 +202,8 @@ func (p *problems) set(part string, err error) {
 func (p *problems) list() []Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.SortedFunc(maps.Values(p.parts), func(a, b Problem) int { return cmp.Compare(b.At, a.At) })
+	newestFirst := func(a, b Problem) int { return cmp.Compare(b.At, a.At) }
+	return append([]Problem{}, slices.SortedFunc(maps.Values(p.parts), newestFirst)...)
 }
 
 // quarantined keeps malformed lines for a look by hand, at most quarantineMax

@@ -94,7 +94,7 @@ func (l *chatLog) append(e Entry) (added bool, err error) {
 		if !errors.Is(err, errMoved) {
 			return added, err
 		}
-		l.closeFile()
+		l.leave()
 	}
 	return false, fmt.Errorf("gave up after %d tries: %w", maxRetries, err)
 }
@@ -169,7 +169,10 @@ func (l *chatLog) try(e *Entry, line []byte) (added bool, err error) {
 			return false, errMoved
 		}
 	}
-	return true, l.write(line)
+	if err := l.write(line); err != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 func (l *chatLog) open() error {
@@ -184,16 +187,20 @@ func (l *chatLog) open() error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	if l.info != nil && !os.SameFile(info, l.info) {
-		// After a rotation what was known still holds; after anything else a
-		// person has made up their mind about what the record holds.
-		if _, rotated, err := l.store.olderThan(l.name, l.info); err != nil || !rotated {
-			l.ids = idSet{}
-		}
-	}
 	l.file, l.info, l.loaded = f, info, false
 	l.rotateAt = l.store.opts.RotateSize
 	return nil
+}
+
+// leave closes a file that is not the chat's any more. After a rotation what is
+// known still holds; after anything else a person has made up their mind about
+// what the record holds. It is asked before closing, since the number of a
+// deleted file that nobody holds is given to the next one.
+func (l *chatLog) leave() {
+	if _, rotated, err := l.store.olderThan(l.name, l.info); err != nil || !rotated {
+		l.ids = idSet{}
+	}
+	l.closeFile()
 }
 
 // lock waits for the file's lock. It asks again and again rather than wait in

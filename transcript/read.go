@@ -92,7 +92,7 @@ func (s *Store) back(name string, take func(Entry) bool) error {
 	return err
 }
 
-// openToRead opens a file below the folder; nil: there is none.
+// openToRead opens a file below the folder; nil: there is no such file.
 func (s *Store) openToRead(file string) (*os.File, int64, error) {
 	f, err := s.root.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,6 +104,9 @@ func (s *Store) openToRead(file string) (*os.File, int64, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
+	}
+	if info.IsDir() {
+		return nil, 0, f.Close()
 	}
 	return f, info.Size(), nil
 }
@@ -132,7 +135,7 @@ func (s *Store) walk(name string, f *os.File, size int64, take func(Entry) bool)
 			return false, err
 		}
 		if f == nil {
-			break // deleted as the oldest, as is all before it
+			continue // deleted meanwhile
 		}
 		more, err := s.walkFile(f, size, take)
 		if err = errors.Join(err, f.Close()); !more || err != nil {

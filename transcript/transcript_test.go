@@ -1,8 +1,20 @@
 package transcript
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
 )
+
+const file = "feishu_oc_x.jsonl"
 
 func open(tb testing.TB, dir string, o *Options) *Store {
 	tb.Helper()
@@ -17,4 +29,491 @@ func open(tb testing.TB, dir string, o *Options) *Store {
 	})
 	return s
 }
-func onFullDisk(dir, chat string) error { return nil }
+
+func message(i int) Entry {
+	return Entry{Role: RoleAssistant, Content: fmt.Sprint("text ", i), Sender: "agent_a", MessageID: fmt.Sprint("om_", i), TS: 1795211093522 + int64(i)}
+}
+
+func messages(from, to int) (all []Entry) {
+	for i := from; i < to; i++ {
+		all = append(all, message(i))
+	}
+	return all
+}
+
+func add(tb testing.TB, s *Store, want bool, entries ...Entry) {
+	tb.Helper()
+	for _, e := range entries {
+		got, err := s.Append("feishu", "oc_x", e)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if got != want {
+			tb.Fatalf("append %s: added = %t, want %t", e.MessageID, got, want)
+		}
+	}
+}
+
+// expectTail compares the answers of the store, which may come from its memory,
+// and of one that has none.
+func expectTail(tb testing.TB, s *Store, n int, want []Entry) {
+	tb.Helper()
+	for _, r := range []*Store{s, open(tb, s.root.Name(), &Options{ReadOnly: true})} {
+		got, err := r.Tail("feishu", "oc_x", n)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if diff := cmp.Diff(got, want); diff != "" && len(got)+len(want) > 0 {
+			tb.Fatalf("tail %d (-got +want):\n%s", n, diff)
+		}
+	}
+}
+
+func writeFile(tb testing.TB, path, content string) {
+	tb.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func addFile(tb testing.TB, path, content string) {
+	tb.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := f.WriteString(content); err != nil {
+		tb.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestLineHasTheFiveFieldsInOrder(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	add(t, s, true,
+		Entry{Role: RoleUser},
+		Entry{Role: RoleAssistant, Content: `<at id="x"></at> & so`, Sender: "a", MessageID: "om_1", TS: 5,
+			SenderName: "A", ThreadID: "omt", ParentID: "om_p", RootID: "om_r", UserTS: 4, MsgType: "text"})
+	got, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"role":"user","content":"","sender":"","message_id":"","ts":0}
+{"role":"assistant","content":"<at id=\"x\"></at> & so","sender":"a","message_id":"om_1","ts":5,"sender_name":"A","thread_id":"omt","parent_id":"om_p","root_id":"om_r","user_ts":4,"msg_type":"text"}
+`
+	if diff := cmp.Diff(string(got), want); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, c := range []struct{ channel, chat, want string }{
+		{"feishu", "oc_x", "feishu_oc_x.jsonl"},
+		{"my_channel", "oc_x", "my%5Fchannel_oc_x.jsonl"},
+		{"", "", "%_%.jsonl"},
+		{"feishu", "../../etc/passwd", "feishu_%2E.%2F%2E.%2Fetc%2Fpasswd.jsonl"},
+		{"feishu", "oc_x.jsonl.1", "feishu_oc_x.jsonl.1.jsonl"},
+		{"a%5Fb", "群", "a%255Fb_%E7%BE%A4.jsonl"},
+	} {
+		name := fileName(c.channel, c.chat)
+		if filepath.Base(name) != name {
+			t.Errorf("%q is a path", name)
+		}
+		if c.chat != "../../etc/passwd" && name != c.want {
+			t.Errorf("name of %q, %q = %q, want %q", c.channel, c.chat, name, c.want)
+		}
+		channel, chat, ok := parseName(name)
+		if !ok || channel != c.channel || chat != c.chat {
+			t.Errorf("parse %q = %q, %q, %t, want %q, %q", name, channel, chat, ok, c.channel, c.chat)
+		}
+		segment := segmentName(name, 7)
+		if _, _, ok := parseName(segment); ok {
+			t.Errorf("%q looks like a chat", segment)
+		}
+		if of, number, ok := splitSegment(segment); !ok || of != name || number != 7 {
+			t.Errorf("split %q = %q, %d, %t", segment, of, number, ok)
+		}
+	}
+	long := strings.Repeat("_", 500)
+	if name := fileName(long, long); len(name) > 255-len(".999") {
+		t.Errorf("a name of %d bytes", len(name))
+	}
+	for _, foreign := range []string{"notes.txt", "feishu.jsonl", "feishu_oc%zz.jsonl", "feishu_oc x.jsonl", "a.jsonl.01", "a.jsonl.x", "a.jsonl.-1"} {
+		if _, _, ok := parseName(foreign); ok {
+			t.Errorf("%q was taken for a chat", foreign)
+		}
+	}
+}
+
+func TestAppend(t *testing.T) {
+	t.Run("once", func(t *testing.T) {
+		s := open(t, t.TempDir(), nil)
+		add(t, s, true, messages(0, 10)...)
+		add(t, s, false, messages(0, 10)...)
+		expectTail(t, s, 100, messages(0, 10))
+		expectTail(t, s, 3, messages(7, 10))
+	})
+	t.Run("once over stores", func(t *testing.T) {
+		dir := t.TempDir()
+		a, b := open(t, dir, nil), open(t, dir, nil)
+		add(t, a, true, messages(0, 5)...)
+		add(t, b, false, messages(0, 5)...)
+		add(t, b, true, messages(5, 10)...)
+		add(t, a, false, messages(0, 10)...)
+		expectTail(t, a, 100, messages(0, 10))
+	})
+	t.Run("entries without id always", func(t *testing.T) {
+		s := open(t, t.TempDir(), nil)
+		e := message(1)
+		e.MessageID = ""
+		add(t, s, true, e, e)
+		expectTail(t, s, 10, []Entry{e, e})
+	})
+	t.Run("chats apart", func(t *testing.T) {
+		s := open(t, t.TempDir(), nil)
+		for _, chat := range []string{"oc_a", "oc_b"} {
+			if added, err := s.Append("feishu", chat, message(1)); !added || err != nil {
+				t.Error(chat, added, err)
+			}
+		}
+	})
+	t.Run("more chats than open files", func(t *testing.T) {
+		s := open(t, t.TempDir(), &Options{MaxOpen: 2})
+		for round := range 3 {
+			for i := range 10 {
+				added, err := s.Append("feishu", fmt.Sprint("oc_", i), message(1))
+				if err != nil || added != (round == 0) {
+					t.Fatal(round, i, added, err)
+				}
+			}
+		}
+		if n := s.chats.Len(); n != 2 {
+			t.Errorf("%d chats open, want 2", n)
+		}
+	})
+	t.Run("refuses other roles", func(t *testing.T) {
+		s := open(t, t.TempDir(), nil)
+		for _, role := range []string{"", "system"} {
+			if _, err := s.Append("feishu", "oc_x", Entry{Role: role, Content: "secret"}); err == nil || strings.Contains(err.Error(), "secret") {
+				t.Errorf("role %q: error %v", role, err)
+			}
+		}
+	})
+	t.Run("invalid UTF-8 is replaced", func(t *testing.T) {
+		s := open(t, t.TempDir(), nil)
+		e := message(1)
+		e.Content = "a\xffb"
+		add(t, s, true, e)
+		e.Content = "a\ufffdb"
+		expectTail(t, s, 1, []Entry{e})
+	})
+}
+
+func TestLongContentIsCut(t *testing.T) {
+	for name, content := range map[string]string{
+		"runes":   strings.Repeat("界", MaxLine),
+		"escapes": strings.Repeat("\x01", MaxLine/2),
+		"barely":  strings.Repeat("x", MaxLine-60),
+		"quotes":  strings.Repeat(`"`, 3*MaxLine),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir, nil)
+			e := message(1)
+			e.Content = content
+			add(t, s, true, e)
+			add(t, s, false, e)
+			info, err := os.Stat(filepath.Join(dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Size() > MaxLine || info.Size() < MaxLine*8/10 {
+				t.Errorf("a line of %d bytes, want at most and about %d", info.Size(), MaxLine)
+			}
+			got, err := s.Tail("feishu", "oc_x", 1)
+			if err != nil || len(got) != 1 {
+				t.Fatal(len(got), err)
+			}
+			kept, ok := strings.CutSuffix(got[0].Content, fmt.Sprintf(CutMark, len(content)))
+			if !ok || !strings.HasPrefix(content, kept) || !utf8.ValidString(kept) {
+				t.Errorf("the cut is not marked or not clean (%d bytes kept)", len(kept))
+			}
+		})
+	}
+	t.Run("other fields are not", func(t *testing.T) {
+		s := open(t, t.TempDir(), nil)
+		if _, err := s.Append("feishu", "oc_x", Entry{Role: RoleUser, Sender: strings.Repeat("x", MaxLine)}); err == nil {
+			t.Error("no error for a sender of 1 MiB")
+		}
+	})
+}
+
+func TestTailOfNothing(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	expectTail(t, s, 10, nil)
+	add(t, s, true, message(1))
+	expectTail(t, s, 0, nil)
+	expectTail(t, s, -1, nil)
+}
+
+func TestTailDropsRepeats(t *testing.T) {
+	dir := t.TempDir()
+	var lines strings.Builder
+	for _, i := range []int{0, 1, 2, 1, 3, 3} {
+		line, _ := encode(message(i))
+		lines.Write(line)
+	}
+	writeFile(t, filepath.Join(dir, file), lines.String())
+	s := open(t, dir, nil)
+	for range 2 { // cold, then warm
+		expectTail(t, s, 4, messages(0, 4))
+		expectTail(t, s, 2, []Entry{message(1), message(3)})
+		add(t, s, false, messages(0, 4)...)
+	}
+}
+
+func TestLongTailIsNotFromMemoryAlone(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	add(t, s, true, messages(0, maxRecent+50)...)
+	for _, n := range []int{1, maxRecent, maxRecent + 1, maxRecent + 50, 1000} {
+		expectTail(t, s, n, messages(max(0, maxRecent+50-n), maxRecent+50))
+	}
+	big := message(10_000)
+	big.Content = strings.Repeat("x", maxRecentBytes*9/10)
+	add(t, s, true, big)
+	bigger := big
+	bigger.MessageID = "om_bigger"
+	add(t, s, true, bigger)
+	expectTail(t, s, 3, []Entry{message(maxRecent + 49), big, bigger})
+	l, _ := s.chats.Peek(chatKey{"feishu", "oc_x"})
+	if l.recent.bytes > maxRecentBytes {
+		t.Errorf("%d bytes kept in memory, at most %d", l.recent.bytes, maxRecentBytes)
+	}
+}
+
+func TestRotation(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, &Options{RotateSize: 1000, Keep: 3})
+	all := messages(0, 200)
+	add(t, s, true, all...)
+	add(t, s, false, all...) // the ids of deleted files are known, too
+	names, err := s.files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) != 4 {
+		t.Errorf("%d files, want the current one and 3: %v", len(names), names)
+	}
+	var got []Entry
+	for e, err := range s.Back("feishu", "oc_x") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e)
+	}
+	slices.Reverse(got)
+	if diff := cmp.Diff(got, all[len(all)-len(got):]); diff != "" || len(got) < 25 {
+		t.Errorf("%d entries kept (-got +want):\n%s", len(got), diff)
+	}
+	expectTail(t, s, 20, all[180:])
+	chats, err := s.Chats()
+	if err != nil || len(chats) != 1 || chats[0].ChatID != "oc_x" || chats[0].LastTS != all[199].TS || chats[0].Size < 3000 {
+		t.Errorf("chats: %+v, %v", chats, err)
+	}
+	add(t, open(t, dir, nil), false, got...)
+}
+
+func TestRotationThatFails(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, &Options{RotateSize: 100})
+	// A folder by the name of the next segment cannot be renamed over.
+	if err := os.MkdirAll(filepath.Join(dir, file+".1", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, file+".9223372036854775807"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	add(t, s, true, messages(0, 20)...)
+	got, err := s.warm(20)
+	if !got || err != nil {
+		t.Error("the transcript did not grow on", err)
+	}
+}
+
+// warm reports whether memory answers for n messages.
+func (s *Store) warm(n int) (bool, error) {
+	got, ok := s.warmTail(chatKey{"feishu", "oc_x"}, n)
+	if len(got) != n {
+		return false, fmt.Errorf("%d messages", len(got))
+	}
+	return ok, nil
+}
+
+func TestForeignHands(t *testing.T) {
+	for name, do := range map[string]func(t *testing.T, path string){
+		"truncated": func(t *testing.T, path string) { writeFile(t, path, "") },
+		"truncated and longer again": func(t *testing.T, path string) {
+			var lines strings.Builder
+			for _, e := range messages(100, 150) {
+				line, _ := encode(e)
+				lines.Write(line)
+			}
+			writeFile(t, path, lines.String())
+		},
+		"replaced": func(t *testing.T, path string) {
+			writeFile(t, path+"~", "")
+			if err := os.Rename(path+"~", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"removed": func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir, nil)
+			add(t, s, true, messages(0, 10)...)
+			do(t, filepath.Join(dir, file))
+			before, err := s.Tail("feishu", "oc_x", 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			add(t, s, true, message(200))
+			add(t, s, true, messages(0, 10)...) // they do not stand there any more
+			add(t, s, false, messages(0, 10)...)
+			add(t, s, false, before...)
+			expectTail(t, s, 1000, slices.Concat(before, []Entry{message(200)}, messages(0, 10)))
+		})
+	}
+	t.Run("moved away as logrotate does", func(t *testing.T) {
+		dir := t.TempDir()
+		s := open(t, dir, nil)
+		add(t, s, true, messages(0, 10)...)
+		if err := os.Rename(filepath.Join(dir, file), filepath.Join(dir, file+".1")); err != nil {
+			t.Fatal(err)
+		}
+		expectTail(t, s, 100, messages(0, 10))
+		add(t, s, true, message(10))
+		add(t, s, false, messages(0, 11)...)
+		expectTail(t, s, 100, messages(0, 11))
+	})
+}
+
+func TestOldMessageIsLookedForFurtherBack(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, file)
+	var lines strings.Builder
+	all := messages(0, 6000)
+	for i := range all {
+		all[i].TS += int64(i) * 60_000
+		all[i].Content = strings.Repeat("x", 300)
+		line, _ := encode(all[i])
+		lines.Write(line)
+	}
+	writeFile(t, path, lines.String())
+	s := open(t, dir, nil)
+	next := message(7000)
+	next.TS = all[5999].TS + 1
+	add(t, s, true, next)
+	l, _ := s.chats.Peek(chatKey{"feishu", "oc_x"})
+	if n := len(l.ids.queue); n > 5000 {
+		t.Errorf("%d ids read for a new message, want only those of the end of the file", n)
+	}
+	add(t, s, false, all...)
+	stranger := message(8000)
+	stranger.TS = 1 // old, and not there
+	add(t, s, true, stranger)
+}
+
+func TestReadOnly(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "transcripts")
+	if _, err := Open(dir, &Options{ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("missing folder: %v", err)
+	}
+	add(t, open(t, dir, nil), true, message(1))
+	s := open(t, dir, &Options{ReadOnly: true})
+	if _, err := s.Append("feishu", "oc_y", message(1)); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("append: %v, want ErrReadOnly", err)
+	}
+	expectTail(t, s, 5, messages(1, 2))
+	if names, err := s.files(); len(names) != 1 || err != nil {
+		t.Errorf("files: %v, %v", names, err)
+	}
+}
+
+func TestClose(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	add(t, s, true, message(1))
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := s.Append("feishu", "oc_x", message(2))
+	_, tailErr := s.Tail("feishu", "oc_x", 1)
+	_, chatsErr := s.Chats()
+	for _, err := range []error{err, tailErr, chatsErr} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v, want ErrClosed", err)
+		}
+	}
+	for _, err := range s.Back("feishu", "oc_x") {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("Back after Close: %v, want ErrClosed", err)
+		}
+	}
+}
+
+func TestChats(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	for i, chat := range []string{"oc_a", "oc_b", "oc_c"} {
+		if _, err := s.Append("feishu", chat, message(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, foreign := range []string{"notes.txt", "x.jsonl", "feishu_oc_a.jsonl.bak"} {
+		writeFile(t, filepath.Join(dir, foreign), "x\n")
+	}
+	writeFile(t, filepath.Join(dir, "my%5Fchat_oc_d.jsonl.4"), "")
+	chats, err := s.Chats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]int64)
+	for _, c := range chats {
+		got[c.Channel+" "+c.ChatID] = c.LastTS
+	}
+	want := map[string]int64{"feishu oc_a": message(0).TS, "feishu oc_b": message(1).TS, "feishu oc_c": message(2).TS, "my_chat oc_d": 0}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestMemoryIsBounded fills the set of ids beyond its limit.
+func TestMemoryIsBounded(t *testing.T) {
+	var s idSet
+	for i := range uint64(MaxIDs + 100) {
+		s.add(i)
+		s.add(i)
+	}
+	if len(s.known) != MaxIDs || len(s.queue) != MaxIDs {
+		t.Errorf("%d ids, %d in order, want %d", len(s.known), len(s.queue), MaxIDs)
+	}
+	if s.has(99) || !s.has(100) || !s.has(MaxIDs+99) {
+		t.Error("not the oldest were pushed out")
+	}
+	s.addNewer([]uint64{1 << 40, MaxIDs + 99, 1<<40 + 1})
+	for i := range uint64(MaxIDs - 3) {
+		s.add(1<<50 + i)
+	}
+	if !s.has(MaxIDs+99) || !s.has(1<<40) || s.has(MaxIDs+98) {
+		t.Error("ids entered as newer were pushed out before older ones")
+	}
+}

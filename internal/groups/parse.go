@@ -114,13 +114,10 @@ func (p *parser) agents(data json.RawMessage) {
 	}
 }
 
-// list reads agents without keys.
+// list reads agents without keys; data is a list.
 func (p *parser) list(where string, data json.RawMessage) {
 	var list []json.RawMessage
-	if json.Unmarshal(data, &list) != nil {
-		p.mistake(where, "wants a list of agents")
-		return
-	}
+	_ = json.Unmarshal(data, &list) // it begins as a list, and its syntax was checked
 	places := map[string]string{}
 	for i, data := range list {
 		where := fmt.Sprintf("%s[%d]", where, i)

@@ -121,12 +121,15 @@ func speaker(id string) string { return quoted(id, maxSpeaker) }
 
 // markers are what our delimiters and those of common chat templates are made
 // of. A text that holds them gets a gap in each.
-var markers = regexp.MustCompile(`(?i)(=)(={3,})|(relay)(-data)|(<)([|｜]+)|([|｜]+)(>)|(\[)(/?inst\])|(<)(</?sys)|(<)(/?s>)`)
+var markers = regexp.MustCompile(`(?i)={4,}|relay-data|<\|+|\|+>|\[/?inst\]|<</?sys|</?s>`)
 
 func quoted(text string, n int) string {
 	// Clipped before the costly steps as well: a text may have a megabyte.
 	text = clip(plain(clip(text, 8*n)), n)
 	return markers.ReplaceAllStringFunc(text, func(marker string) string {
+		if marker[0] == '=' {
+			return "==="
+		}
 		return marker[:1] + " " + marker[1:]
 	})
 }

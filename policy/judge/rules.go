@@ -2,9 +2,207 @@ package judge
 
 import (
 	"context"
+	"regexp"
+	"strings"
+
 	"feishu-relay/policy"
 )
 
+// Rules is the judge that needs no model. Its zero value is ready, safe for
+// concurrent use, and never fails.
+//
+// A bot's message is refused when it is empty, or when each of its clauses is
+// wholly made of courtesies: thanks, assent, praise, wishes, farewells, offers of
+// further help, the end of a talk. One word that is not known as such lets it
+// pass. Assent that directly follows a real question of this agent passes as
+// well: it is the answer.
+//
+// A person's message that addresses nobody passes when it holds a question or a
+// request. What falls into an agent's role the rules cannot tell; the language model can.
 type Rules struct{}
 
-func (Rules) Judge(ctx context.Context, q policy.Question) (bool, error) { return true, nil }
+// Judge implements [policy.Judge]; the error is always nil.
+func (Rules) Judge(_ context.Context, q policy.Question) (allow bool, err error) {
+	t := read(q.Message.Content, namesIn(q))
+	switch {
+	case q.FromUser && q.Mentioned:
+		return true, nil
+	case q.FromUser:
+		return !t.isCourtesy() && !t.mentions && t.asks(), nil
+	case t.isCourtesy():
+		return t.assents() && answersOurQuestion(q), nil
+	}
+	return true, nil
+}
+
+// maxCourtesy is the most bytes of a courtesy; what is longer passes unread.
+const maxCourtesy = 1500
+
+// text is a message in the form that phrases are matched against.
+type text struct {
+	clauses  []clause
+	bare     string // all of it, lower case, before it was split
+	unread   bool   // too long, or with code or links: no courtesy
+	loneMark bool   // question marks that end no clause
+	mentions bool
+	names    []string
+}
+
+type clause struct {
+	words string
+	asked bool // it ended in a question mark
+}
+
+var (
+	codeOrLink = regexp.MustCompile("`|://")
+	atTag      = regexp.MustCompile(`(?s)<at\b[^>]*>(?:[^<]*</at>)?`)
+	atAll      = regexp.MustCompile(`@(?:_?all\b|所有人)`)
+	// Of the names behind an @ only those in Latin letters end somewhere: a
+	// Chinese one that is not a speaker's could hold the beginning of the text.
+	atName     = regexp.MustCompile(`@[a-z0-9_.\-]+`)
+	apostrophe = regexp.MustCompile(`([a-z])['’]([a-z])`)
+	faceCode   = regexp.MustCompile(`\[(?:` + faceNames + `)\]|:(?:\+1|[a-z][a-z_]{1,30}):`)
+	hanSpace   = regexp.MustCompile(`(\p{Han}) +|\s+(\p{Han})`)
+)
+
+// read takes a message apart. names are those of the speakers.
+func read(content string, names []string) text {
+	if len(content) > maxCourtesy {
+		return text{unread: true, bare: fold(content[:maxCourtesy])}
+	}
+	s := fold(content)
+	t := text{bare: s, names: names, unread: codeOrLink.MatchString(s)}
+	s = atAll.ReplaceAllString(atTag.ReplaceAllString(s, " @x "), " ")
+	for _, name := range names {
+		s = strings.ReplaceAll(s, "@"+fold(name), " @x ")
+	}
+	t.mentions = strings.Contains(s, "@")
+	s = atName.ReplaceAllString(s, " ")
+	s = faceCode.ReplaceAllString(s, " ")
+	s = apostrophe.ReplaceAllString(s, "$1$2")
+	t.split(s)
+	return t
+}
+
+// split makes clauses: what stands between punctuation marks, without emoji.
+func (t *text) split(s string) {
+	var b strings.Builder
+	end := func(asked bool) {
+		words := strings.Join(strings.Fields(b.String()), " ")
+		for hanSpace.MatchString(words) {
+			words = hanSpace.ReplaceAllString(words, "$1$2")
+		}
+		b.Reset()
+		switch {
+		case words != "":
+			t.clauses = append(t.clauses, clause{words, asked})
+		case asked && len(t.clauses) > 0:
+			t.clauses[len(t.clauses)-1].asked = true
+		case asked:
+			t.loneMark = true
+		}
+	}
+	for _, r := range s {
+		switch {
+		case r == '?':
+			end(true)
+		case endsClause(r):
+			end(false)
+		case isDecoration(r):
+			b.WriteByte(' ')
+		default:
+			b.WriteRune(r)
+		}
+	}
+	end(false)
+}
+
+// isCourtesy tells whether nothing in the message needs an answer.
+func (t *text) isCourtesy() bool {
+	if t.unread || t.loneMark {
+		return false
+	}
+	said := len(t.clauses) == 0
+	for i := 0; i < len(t.clauses); i++ {
+		c := t.clauses[i]
+		switch {
+		case c.asked && !politeQuestion.MatchString(c.words):
+			return false
+		case c.asked || polite.MatchString(c.words) || t.politeToSomebody(c.words):
+			said = true
+		case i+1 < len(t.clauses) && !t.clauses[i+1].asked && politeOffer.MatchString(c.words+" "+t.clauses[i+1].words):
+			said = true
+			i++ // "if you need anything," "call me"
+		case !filling.MatchString(c.words):
+			return false
+		}
+	}
+	return said
+}
+
+// politeToSomebody allows for the name of a speaker in a clause. A name that is
+// an ordinary word may be meant as one ("OK deploy"), so it needs more than an OK
+// beside it.
+func (t *text) politeToSomebody(words string) bool {
+	for _, name := range t.names {
+		low := fold(name)
+		if len(low) < 2 || !strings.Contains(words, low) {
+			continue
+		}
+		ordinary := strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") == ""
+		if ordinary && !sociable.MatchString(words) {
+			continue
+		}
+		rest := strings.TrimSpace(strings.Replace(words, low, " ", 1))
+		if rest != "" && polite.MatchString(rest) {
+			return true
+		}
+	}
+	return false
+}
+
+// asks tells whether the message holds a question or a request.
+func (t *text) asks() bool {
+	if t.loneMark || request.MatchString(t.bare) {
+		return true
+	}
+	for _, c := range t.clauses {
+		if c.asked {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *text) assents() bool { return assent.MatchString(t.bare) }
+
+// answersOurQuestion tells whether the message follows directly on a question of
+// this agent that was more than an offer of help.
+func answersOurQuestion(q policy.Question) bool {
+	before := window(q)
+	if q.AgentName == "" || len(before) == 0 {
+		return false
+	}
+	last := before[len(before)-1]
+	if last.Sender != q.AgentName || q.Message.ParentID != "" && q.Message.ParentID != last.MessageID {
+		return false
+	}
+	t := read(last.Content[max(0, len(last.Content)-maxCourtesy):], nil) // a question stands at the end
+	for _, c := range t.clauses {
+		isQuestion := c.asked || questionWord.MatchString(c.words)
+		if isQuestion && !politeQuestion.MatchString(c.words) {
+			return true
+		}
+	}
+	return false
+}
+
+// namesIn lists how the speakers may be called, longest first where one is part
+// of another.
+func namesIn(q policy.Question) []string {
+	names := []string{q.BotName, q.AgentName}
+	for _, e := range append(window(q), q.Message) {
+		names = append(names, e.SenderName, e.Sender)
+	}
+	return longestFirst(names)
+}

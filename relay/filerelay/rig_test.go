@@ -60,13 +60,19 @@ type heard struct {
 
 func listen(t testing.TB, q *filerelay.Queue) *heard {
 	t.Helper()
+	return listenFor(t, q, func(line []byte) string { return string(line) })
+}
+
+// listenFor keeps what the test needs of each line.
+func listenFor(t testing.TB, q *filerelay.Queue, keep func(line []byte) string) *heard {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &heard{t: t, more: make(chan struct{}, 1)}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		err := q.Subscribe(ctx, func(_ context.Context, d relay.Delivery) {
 			h.mu.Lock()
-			h.lines = append(h.lines, string(d.Line))
+			h.lines = append(h.lines, keep(d.Line))
 			if d.History {
 				h.history++
 			}

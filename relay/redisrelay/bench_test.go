@@ -89,14 +89,9 @@ func (r *rig) queueRound(b *testing.B, lines [][]byte, batch int) time.Duration 
 		if receipt, err = r.queue.Publish(context.Background(), part, receipt); err != nil {
 			b.Fatal(err)
 		}
-		if batch == 1 {
-			<-r.got
-		}
 	}
-	if batch > 1 {
-		for range lines {
-			<-r.got
-		}
+	for range lines {
+		<-r.got
 	}
 	return time.Since(start)
 }
@@ -110,7 +105,6 @@ func (r *rig) rawRound(b *testing.B, lines [][]byte, batch int) time.Duration {
 			if err := r.raw.Publish(ctx, "raw", part[0]).Err(); err != nil {
 				b.Fatal(err)
 			}
-			<-r.heard
 			continue
 		}
 		if _, err := r.raw.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -122,10 +116,8 @@ func (r *rig) rawRound(b *testing.B, lines [][]byte, batch int) time.Duration {
 			b.Fatal(err)
 		}
 	}
-	if batch > 1 {
-		for range lines {
-			<-r.heard
-		}
+	for range lines {
+		<-r.heard
 	}
 	return time.Since(start)
 }

@@ -1,10 +1,13 @@
 package redisrelay
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,61 +21,66 @@ const (
 	chunkBytes = 1 << 20
 )
 
+// countEvery is how often, at least, a busy publisher asks how many entries
+// there have been: the answer costs as much as the rest of a short call.
+const (
+	countEvery = time.Second
+	countLines = 16 // and with every call that has so many lines
+)
+
 // publishScript verifies the receipt, then adds and publishes all lines, as one
-// step. KEYS: the stream. ARGV: channel, cap, id and number of the receipt's
-// entry ("" and "" for none), then for each line "1" if it goes on the channel,
-// and the line. It returns the id and the number of the last entry, "lost"
-// alone when the receipt's entry is. The number is empty where the server does
-// not count (before Redis 7).
+// step.
 //
-// The receipt's entry is there, or it was trimmed. It was trimmed if at least
-// as many entries have left the stream as it counted; without counts, if the
-// stream is full.
+// KEYS: the stream. ARGV: channel, cap, id and number of the receipt's entry
+// ("" and "" for none), "1" to count, a digit for each line that says whether
+// it goes on the channel ("" for all), the lines. It returns the id of the
+// last entry, and a number if it counted; or "lost" alone.
+//
+// The number says that the stream had been given at least so many entries when
+// this one was the last. A missing entry was trimmed if at least as many have
+// left the stream, and is lost otherwise. Before Redis 7, which does not count,
+// it was trimmed if the stream is full.
 var publishScript = redis.NewScript(`
-local stream, channel, cap = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local after, number = ARGV[3], tonumber(ARGV[4])
-local exists = redis.call('EXISTS', stream) == 1
-local added, length, first, last = 0, 0, nil, nil
-if exists then
-  added = nil
+local stream, channel, cap, after = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+
+local function look()
+  local s = {}
+  if redis.call('EXISTS', stream) == 0 then return s end
   local info = redis.call('XINFO', 'STREAM', stream)
-  for i = 1, #info, 2 do
-    if info[i] == 'entries-added' then added = info[i + 1]
-    elseif info[i] == 'length' then length = info[i + 1]
-    elseif info[i] == 'last-generated-id' then last = info[i + 1]
-    elseif info[i] == 'first-entry' and info[i + 1] then first = info[i + 1][1] end
+  for i = 1, #info, 2 do s[info[i]] = info[i + 1] end
+  return s
+end
+
+if after ~= '' and not redis.call('XRANGE', stream, after, after)[1] then
+  local function newer(a, b)
+    local am, as = string.match(a, '(%d+)-(%d+)')
+    local bm, bs = string.match(b, '(%d+)-(%d+)')
+    am, as, bm, bs = tonumber(am), tonumber(as), tonumber(bm), tonumber(bs)
+    return am > bm or (am == bm and as > bs)
   end
-end
-local function newer(a, b)
-  local am, as = string.match(a, '(%d+)-(%d+)')
-  local bm, bs = string.match(b, '(%d+)-(%d+)')
-  am, as, bm, bs = tonumber(am), tonumber(as), tonumber(bm), tonumber(bs)
-  return am > bm or (am == bm and as > bs)
-end
-local function trimmed()
-  if newer(after, last) or (first and newer(after, first)) then return false end
-  if added and number then return number <= added - length end
-  return length >= cap
-end
-if after ~= '' then
-  if not exists then return {'lost'} end
-  if last ~= after and #redis.call('XRANGE', stream, after, after) == 0 then
-    if not trimmed() then return {'lost'} end
-  elseif added and number and number > added then
+  local s, number = look(), tonumber(ARGV[4])
+  local last, first, added, length = s['last-generated-id'], s['first-entry'], s['entries-added'], s['length']
+  if not last or newer(after, last) or (first and newer(after, first[1])) then return {'lost'} end
+  if added and number then
+    if number > added - length then return {'lost'} end
+  elseif length < tonumber(cap) then
     return {'lost'}
   end
 end
-local id = after
-for i = 5, #ARGV, 2 do
-  if i + 1 == #ARGV then
-    id = redis.call('XADD', stream, 'MAXLEN', '~', cap, '*', 'payload', ARGV[i + 1])
+
+local id, announced = after, ARGV[6]
+for i = 7, #ARGV do
+  if i < #ARGV then
+    id = redis.call('XADD', stream, '*', 'payload', ARGV[i])
   else
-    id = redis.call('XADD', stream, '*', 'payload', ARGV[i + 1])
+    id = redis.call('XADD', stream, 'MAXLEN', '~', cap, '*', 'payload', ARGV[i])
   end
-  if ARGV[i] == '1' then redis.call('PUBLISH', channel, ARGV[i + 1]) end
+  if announced == '' or string.sub(announced, i - 6, i - 6) == '1' then
+    redis.call('PUBLISH', channel, ARGV[i])
+  end
 end
-if not added then return {id, ''} end
-return {id, string.format('%.0f', added + (#ARGV - 4) / 2)}
+if ARGV[5] ~= '1' then return {id, ''} end
+return {id, tostring(look()['entries-added'] or '')}
 `)
 
 // Publish adds lines to the stream and publishes them on the channel; see
@@ -97,34 +105,88 @@ func (q *Queue) Publish(ctx context.Context, lines [][]byte, after relay.Receipt
 }
 
 func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Receipt) (relay.Receipt, error) {
-	id, number, _ := strings.Cut(string(after), "/")
+	var old receipt
 	if after != "" {
-		if _, err := parseID(id); err != nil {
-			return "", relay.ErrForgotten // a receipt of another backend: nothing of it is here
-		}
-		if _, err := strconv.ParseInt(number, 10, 64); err != nil {
-			number = ""
+		var err error
+		if old, err = parseReceipt(after); err != nil {
+			return "", relay.ErrForgotten // another backend's: nothing of it is here
 		}
 	}
-	args := make([]any, 0, 4+2*len(lines))
-	args = append(args, q.opts.Channel, q.opts.MaxLen, id, number)
-	for _, line := range lines {
-		announced := "0"
-		if numbered(line) {
-			announced = "1"
-		}
-		args = append(args, announced, line)
+	count := ""
+	if len(lines) >= countLines || old.number == unknown || q.counted.due() {
+		count = "1"
 	}
+	args := make([]any, 6, 6+len(lines))
+	announced := bytes.Repeat([]byte{'1'}, len(lines))
+	for i, line := range lines {
+		if !numbered(line) {
+			announced[i] = '0'
+		}
+		args = append(args, line)
+	}
+	if bytes.IndexByte(announced, '0') < 0 {
+		announced = nil
+	}
+	args[0], args[1], args[2], args[3], args[4], args[5] = q.opts.Channel, q.opts.MaxLen, old.id, old.count(), count, announced
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	reply, err := publishScript.Run(ctx, q.publish, []string{q.stream}, args...).StringSlice()
 	switch {
 	case err != nil:
 		return "", explain(err)
-	case len(reply) == 2 && len(lines) == 0:
+	case len(reply) != 2:
+		return "", relay.ErrForgotten
+	case len(lines) == 0:
 		return after, nil
-	case len(reply) == 2:
-		return relay.Receipt(reply[0] + "/" + reply[1]), nil
 	}
-	return "", relay.ErrForgotten
+	return old.next(reply[0], reply[1], len(lines)).text(), nil
+}
+
+// receipt is a [relay.Receipt] of this package, "<id>/<number>".
+type receipt struct {
+	id     string // of the entry, "" for none
+	number int64  // the stream had been given at least so many; or unknown
+}
+
+func parseReceipt(text relay.Receipt) (receipt, error) {
+	id, number, _ := strings.Cut(string(text), "/")
+	if _, err := parseID(id); err != nil {
+		return receipt{}, err
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 {
+		n = unknown
+	}
+	return receipt{id, n}, nil
+}
+
+func (r receipt) text() relay.Receipt { return relay.Receipt(r.id + "/" + r.count()) }
+
+func (r receipt) count() string {
+	if r.number == unknown {
+		return ""
+	}
+	return strconv.FormatInt(r.number, 10)
+}
+
+// next is the receipt after n more lines, with what the server counted if it did.
+func (r receipt) next(id, counted string, n int) receipt {
+	number, err := strconv.ParseInt(counted, 10, 64)
+	switch {
+	case err == nil:
+	case r.number != unknown:
+		number = r.number + int64(n)
+	default:
+		number = unknown
+	}
+	return receipt{id, number}
+}
+
+// pacer says yes at most once in countEvery.
+type pacer struct{ last atomic.Int64 }
+
+func (p *pacer) due() bool {
+	now := time.Now().UnixNano()
+	last := p.last.Load()
+	return now-last >= int64(countEvery) && p.last.CompareAndSwap(last, now)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,7 @@ type Queue struct {
 	log      *slog.Logger
 	stream   string
 	publish  redis.UniversalClient
+	counted  pacer
 	presence presence
 
 	mu     sync.Mutex
@@ -107,6 +109,16 @@ func New(opts Options) (*Queue, error) {
 // client makes a client that hides nothing: no retries, no time without limit.
 func (q *Queue) client(pool int, timeout time.Duration) redis.UniversalClient {
 	o := *q.conn
+	if pool == 1 {
+		d := redis.NewDialer(&redis.Options{DialTimeout: grace, TLSConfig: o.TLSConfig})
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := d(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &unhurried{Conn: c}, nil
+		}
+	}
 	o.Protocol = 2 // all that is needed, and every server since version 5 speaks it
 	o.MaxRetries = -1
 	o.DialerRetries = 1

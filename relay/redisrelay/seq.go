@@ -17,27 +17,53 @@ import (
 // function, so they agree on any line.
 func numbered(line []byte) bool {
 	found := false
-	rest, ok := bytes.CutPrefix(bytes.TrimLeft(line, " \t\r\n"), []byte{'{'})
+	rest, ok := cutByte(line, '{')
 	for ok {
 		var key, value []byte
-		if rest = bytes.TrimLeft(rest, " \t\r\n,"); len(rest) == 0 || rest[0] != '"' {
+		if rest, _ = cutByte(rest, ','); len(rest) == 0 || rest[0] != '"' {
 			return found
 		}
 		if key, rest, ok = cutString(rest); !ok {
 			return false
 		}
-		if rest, ok = bytes.CutPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte{':'}); !ok {
+		if rest, ok = cutByte(rest, ':'); !ok {
 			return false
 		}
-		if value, rest, ok = cutValue(bytes.TrimLeft(rest, " \t\r\n")); !ok {
+		if value, rest, ok = cutValue(rest); !ok {
 			return false
 		}
 		if isSeq(key) {
-			var n relay.Seq
-			found = n.UnmarshalJSON(bytes.TrimRight(value, " \t\r\n")) == nil && n > 0
+			found = isPositive(value)
 		}
 	}
 	return false
+}
+
+// cutByte cuts c and the white space around it off the front of b.
+func cutByte(b []byte, c byte) (rest []byte, ok bool) {
+	if b = skipSpace(b); len(b) == 0 || b[0] != c {
+		return b, false
+	}
+	return skipSpace(b[1:]), true
+}
+
+func skipSpace(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\n' || b[0] == '\r') {
+		b = b[1:]
+	}
+	return b
+}
+
+// isPositive tells what [relay.Seq] makes of a value; the plain number that
+// sidecars write needs no parsing.
+func isPositive(value []byte) bool {
+	value = bytes.TrimRight(value, " \t\r\n")
+	if len(value) > 0 && len(value) < 18 && value[0] >= '1' && value[0] <= '9' &&
+		!bytes.ContainsFunc(value, func(r rune) bool { return r < '0' || r > '9' }) {
+		return true
+	}
+	var n relay.Seq
+	return n.UnmarshalJSON(value) == nil && n > 0
 }
 
 func isSeq(quoted []byte) bool {
@@ -70,6 +96,9 @@ func cutString(b []byte) (quoted, rest []byte, ok bool) {
 
 // cutValue cuts a value off the front of b, up to the comma or bracket behind it.
 func cutValue(b []byte) (value, rest []byte, ok bool) {
+	if len(b) > 0 && b[0] == '"' {
+		return cutString(b)
+	}
 	depth := 0
 	for i := 0; i < len(b); i++ {
 		switch b[i] {

@@ -34,12 +34,14 @@ func (r *reader) session(ctx context.Context) (live bool, err error) {
 	outer := ctx
 	ctx, fail := context.WithCancelCause(ctx)
 	client := r.q.client(readPool, grace)
-	channel := client.Subscribe(ctx) // to nothing yet: no I/O
+	cc := r.q.client(1, grace)
+	channel := cc.Subscribe(ctx) // to nothing yet: no I/O
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		<-ctx.Done() // a blocked read ends only with its connection
 		_ = channel.Close()
 		_ = client.Close()
+		_ = cc.Close()
 	})
 	defer func() {
 		if cause := context.Cause(ctx); cause != nil && outer.Err() == nil {

@@ -1,0 +1,181 @@
+package judge_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"feishu-relay/policy"
+	"feishu-relay/policy/judge"
+)
+
+// labelled is a line of testdata/judge.jsonl: a message that agent_b sends, what was said
+// before, and what a judge on behalf of agent_c should say.
+type labelled struct {
+	Lang    string `json:"lang"`
+	Text    string `json:"text"`
+	Context []struct {
+		Sender string `json:"sender"`
+		Text   string `json:"text"`
+	} `json:"context"`
+	FromUser bool   `json:"from_user"`
+	Want     string `json:"want"`
+	Why      string `json:"why"`
+}
+
+func (l labelled) question() policy.Question {
+	q := policy.Question{AgentName: "agent_c", BotName: "小C", FromUser: l.FromUser}
+	// Names as a group has them.
+	q.Transcript = []policy.Entry{{Role: policy.RoleUser, Sender: "Ann", Content: "大家开始吧", MessageID: "om_0"}}
+	for i, c := range l.Context {
+		q.Transcript = append(q.Transcript, policy.Entry{Role: policy.RoleAssistant, Sender: c.Sender,
+			MessageID: "om_c" + string(rune('0'+i)), Content: c.Text})
+	}
+	q.Message = policy.Entry{Role: policy.RoleAssistant, Sender: "agent_b", SenderName: "BotB", MessageID: "om_m", Content: l.Text}
+	if l.FromUser {
+		q.Message.Role, q.Message.Sender, q.Message.SenderName = policy.RoleUser, "Ann", ""
+	}
+	return q
+}
+
+func corpus(t testing.TB) []labelled {
+	t.Helper()
+	f, err := os.Open("../testdata/judge.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out []labelled
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var l labelled
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			t.Fatalf("line %d: %v", len(out)+1, err)
+		}
+		if l.Want != "YES" && l.Want != "NO" || l.Why == "" {
+			t.Fatalf("line %d has no label or no reason", len(out)+1)
+		}
+		out = append(out, l)
+	}
+	if len(out) < 150 {
+		t.Fatalf("%d labelled cases, want at least 150", len(out))
+	}
+	return out
+}
+
+// TestRulesOnLabelledMessages prints how well the rules do, and holds them to this: what
+// should pass always passes, and of what should be refused at least nine in ten are. The
+// figures flatter the rules, which were written with these messages at hand.
+func TestRulesOnLabelledMessages(t *testing.T) {
+	count := map[[2]string]int{} // by what was wanted and what was said
+	for _, l := range corpus(t) {
+		allow, err := judge.Rules{}.Judge(t.Context(), l.question())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := "NO"
+		if allow {
+			got = "YES"
+		}
+		count[[2]string{l.Want, got}]++
+		switch {
+		case l.Want == "YES" && got == "NO":
+			t.Errorf("refused %q: %s", l.Text, l.Why)
+		case got != l.Want:
+			t.Logf("passed %q: %s", l.Text, l.Why)
+		}
+	}
+	yes, no := count[[2]string{"YES", "YES"}], count[[2]string{"NO", "NO"}]
+	wrongNo, wrongYes := count[[2]string{"YES", "NO"}], count[[2]string{"NO", "YES"}]
+	recallNo := float64(no) / float64(no+wrongYes)
+	t.Logf("YES: precision %.3f, recall %.3f (of %d)", float64(yes)/float64(yes+wrongYes), float64(yes)/float64(yes+wrongNo), yes+wrongNo)
+	t.Logf("NO:  precision %.3f, recall %.3f (of %d)", float64(no)/float64(no+wrongNo), recallNo, no+wrongYes)
+	if recallNo < 0.9 {
+		t.Errorf("recall of NO %.3f, want at least 0.9", recallNo)
+	}
+}
+
+// Courtesies stay courtesies when they are joined, shouted, decorated or sent to
+// somebody; a single word of content beside them is never refused.
+func TestRulesOnCombinations(t *testing.T) {
+	var refused []string
+	for _, l := range corpus(t) {
+		if l.Want == "NO" && !l.FromUser && l.Context == nil && l.Text != "" && !strings.Contains(l.Text, "\u202e") {
+			refused = append(refused, l.Text)
+		}
+	}
+	says := func(text string) bool {
+		allow, err := judge.Rules{}.Judge(t.Context(), labelled{Text: text}.question())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return allow
+	}
+	for i, a := range refused {
+		b := refused[(i*7+3)%len(refused)]
+		for _, text := range []string{a + "！" + b, a + " 🎉\n" + b, "@agent_b " + a, a + "～～～", strings.ToUpper(a)} {
+			if says(text) {
+				t.Errorf("passed %q", text)
+			}
+		}
+		for _, content := range []string{"缓存", "42", "deploy", "为什么？", "但是", "not yet", "失败"} {
+			for _, text := range []string{a + "，" + content, content + "。" + a, a + " " + content} {
+				if !says(text) {
+					t.Errorf("refused %q", text)
+				}
+			}
+		}
+	}
+}
+
+func TestRulesOnMentions(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		q    policy.Question
+		want bool
+	}{
+		{"a person's courtesy to this agent", policy.Question{FromUser: true, Mentioned: true, Message: policy.Entry{Content: "谢谢"}}, true},
+		{"a person asks all", policy.Question{FromUser: true, Message: policy.Entry{Content: "@all who can help?"}}, true},
+		{"a bot's name that is a word, thanked", policy.Question{AgentName: "deploy", Message: policy.Entry{Content: "thanks deploy"}}, false},
+		{"a bot's name that is a word, as a task", policy.Question{AgentName: "deploy", Message: policy.Entry{Content: "ok deploy"}}, true},
+		{"a display name", policy.Question{Message: policy.Entry{Content: "谢谢小明"}, Transcript: []policy.Entry{{SenderName: "小明"}}}, false},
+		{"a display name behind an @, without a space", policy.Question{Message: policy.Entry{Content: "@小明谢谢"}, Transcript: []policy.Entry{{SenderName: "小明"}}}, false},
+		{"an unknown name without a space", policy.Question{Message: policy.Entry{Content: "@小明部署"}}, true},
+		{"too long to be a courtesy", policy.Question{Message: policy.Entry{Content: strings.Repeat("谢谢。", 1000)}}, true},
+		{"an answer to an older question", policy.Question{AgentName: "c", Message: policy.Entry{Content: "好的", ParentID: "x"},
+			Transcript: []policy.Entry{{Sender: "c", MessageID: "y", Content: "发布吗？"}}}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got, _ := (judge.Rules{}).Judge(t.Context(), tt.q); got != tt.want {
+				t.Errorf("allow = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func FuzzRules(f *testing.F) {
+	for _, l := range corpus(f) {
+		f.Add(l.Text, "小明", l.FromUser)
+	}
+	f.Fuzz(func(t *testing.T, text, name string, fromUser bool) {
+		q := policy.Question{AgentName: name, FromUser: fromUser, Message: policy.Entry{Content: text},
+			Transcript: []policy.Entry{{Sender: name, SenderName: text, Content: text}}}
+		if _, err := (judge.Rules{}).Judge(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		q.FromUser = false
+		q.Message.Content += " 42x7 "
+		if allow, _ := (judge.Rules{}).Judge(t.Context(), q); !allow && !strings.Contains(name, "42x7") {
+			t.Errorf("refused a text with a number: %q", q.Message.Content)
+		}
+	})
+}
+
+func BenchmarkRules(b *testing.B) {
+	q := labelled{Text: "感谢大家的配合，祝大家周末愉快，有需要随时叫我"}.question()
+	b.ReportAllocs()
+	for b.Loop() {
+		judge.Rules{}.Judge(b.Context(), q)
+	}
+}

@@ -1,0 +1,350 @@
+package filerelay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+	"feishu-relay/relay/filerelay"
+	"feishu-relay/relay/relaytest"
+)
+
+// What happened to the files while the reader was away.
+func TestAway(t *testing.T) {
+	before, meanwhile := relaytest.Lines("w", 1, 20), relaytest.Lines("w", 21, 40)
+	fill := func(t *testing.T, dir string, opt filerelay.Options, lines ...[]byte) {
+		q := queue(t, dir, "w", opt)
+		for _, line := range lines {
+			publish(t, q, line)
+		}
+		must(t, q.Close())
+	}
+	for _, c := range []struct {
+		name string
+		gap  func(t *testing.T, dir string)
+		want [][]byte // after the return
+	}{
+		{"nothing", func(t *testing.T, dir string) { fill(t, dir, filerelay.Options{}, meanwhile...) }, meanwhile},
+		{"many rotations", func(t *testing.T, dir string) {
+			fill(t, dir, filerelay.Options{RotateSize: 600}, meanwhile...)
+			if n := len(segmentsOf(t, dir)); n < 5 {
+				t.Fatalf("%d segments, want many", n)
+			}
+		}, meanwhile},
+		{"rotation by another program", func(t *testing.T, dir string) {
+			fill(t, dir, filerelay.Options{}, meanwhile[:10]...)
+			must(t, os.Rename(live(dir), live(dir)+"-20261120"))
+			fill(t, dir, filerelay.Options{}, meanwhile[10:]...)
+		}, meanwhile},
+		{"copied and truncated", func(t *testing.T, dir string) {
+			fill(t, dir, filerelay.Options{}, meanwhile[:10]...)
+			data, err := os.ReadFile(live(dir))
+			must(t, err)
+			must(t, os.WriteFile(live(dir)+".1", data, 0o600))
+			must(t, os.Truncate(live(dir), 0))
+			fill(t, dir, filerelay.Options{}, meanwhile[10:]...)
+		}, meanwhile},
+		{"truncated", func(t *testing.T, dir string) {
+			must(t, os.Truncate(live(dir), 0))
+			fill(t, dir, filerelay.Options{}, meanwhile...)
+		}, meanwhile},
+		{"truncated and grown beyond the place", func(t *testing.T, dir string) {
+			must(t, os.Truncate(live(dir), 0))
+			fill(t, dir, filerelay.Options{}, relaytest.Lines("x", 1, 100)...)
+		}, relaytest.Lines("x", 1, 100)},
+		{"restored from a backup", func(t *testing.T, dir string) {
+			fill(t, dir, filerelay.Options{}, meanwhile...)
+			data, err := os.ReadFile(live(dir))
+			must(t, err)
+			must(t, os.Rename(live(dir), filepath.Join(t.TempDir(), "old"))) // keeps its inode
+			must(t, os.WriteFile(live(dir), data, 0o600))
+		}, meanwhile},
+		{"removed and begun anew", func(t *testing.T, dir string) {
+			must(t, os.Rename(live(dir), filepath.Join(t.TempDir(), "old")))
+			fill(t, dir, filerelay.Options{}, meanwhile...)
+		}, meanwhile},
+		{"the folder was removed, and the position with it", func(t *testing.T, dir string) {
+			must(t, os.RemoveAll(dir))
+			fill(t, dir, filerelay.Options{}, meanwhile...)
+		}, meanwhile},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "relay")
+			fill(t, dir, filerelay.Options{}, before...)
+			h := listen(t, queue(t, dir, "a", filerelay.Options{}))
+			h.want(before...)
+			h.stop()
+			c.gap(t, dir)
+			listen(t, queue(t, dir, "a", filerelay.Options{})).want(c.want...)
+		})
+	}
+}
+
+// A first start finds rotated files and a queue file, stops in the middle of
+// what they hold, and goes on after the queue was rotated once more.
+func TestHistoryOverRotations(t *testing.T) {
+	dir := t.TempDir()
+	for i := 1; i <= 40; i++ {
+		publish(t, queue(t, dir, "w", filerelay.Options{RotateSize: 3000, KeepFor: time.Hour}), relaytest.Line("w", i))
+		if i == 20 { // a known reader keeps the segments
+			h := listen(t, queue(t, dir, "keeper", filerelay.Options{}))
+			h.wait(1)
+			h.stop()
+			hold(t, dir, "keeper")
+		}
+	}
+	all := len(allLines(t, dir))
+	h := &counted{}
+	readSome(t, queue(t, dir, "late", filerelay.Options{}), h, 5)
+	w := queue(t, dir, "w", filerelay.Options{RotateSize: 1000})
+	for i := 41; i <= 60; i++ {
+		publish(t, w, relaytest.Line("w", i))
+	}
+	readSome(t, queue(t, dir, "late", filerelay.Options{}), h, all-5+20)
+	if h.history != all || h.fresh != 20 {
+		t.Errorf("%d lines of history and %d new ones, want %d and 20", h.history, h.fresh, all)
+	}
+}
+
+type counted struct{ history, fresh int }
+
+// readSome settles the next n lines and stops.
+func readSome(t *testing.T, q *filerelay.Queue, c *counted, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := q.Subscribe(ctx, func(_ context.Context, d relay.Delivery) {
+		if n == 0 {
+			return
+		}
+		d.Settle()
+		if d.History {
+			c.history++
+		} else {
+			c.fresh++
+		}
+		if n--; n == 0 {
+			cancel()
+		}
+	})
+	must(t, err)
+	if n != 0 {
+		t.Fatalf("%d lines are missing", n)
+	}
+}
+
+// hold makes the position of agent one that needs every segment.
+func hold(t *testing.T, dir, agent string) {
+	t.Helper()
+	must(t, os.WriteFile(offsets(dir, agent), []byte(`{"file":{"dev":1,"ino":1},"offset":0,"sum":"0000000000000000","after":0}`), 0o600))
+}
+
+func offsets(dir, agent string) string {
+	return filepath.Join(dir, "offsets", safefile.Name(agent)+".outbound.json")
+}
+
+func allLines(t *testing.T, dir string) []string {
+	t.Helper()
+	files := append(segmentsOf(t, dir), live(dir))
+	slices.Sort(files[:len(files)-1])
+	var lines []string
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		must(t, err)
+		lines = append(lines, strings.FieldsFunc(string(data), func(r rune) bool { return r == '\n' })...)
+	}
+	return lines
+}
+
+func TestBrokenCheckpoint(t *testing.T) {
+	lines := relaytest.Lines("w", 1, 10)
+	for name, content := range map[string]string{
+		"empty":                         "",
+		"no JSON":                       "offset: 5\n",
+		"binary":                        "\x00\x01\xff\xfe",
+		"another type":                  `[1,2,3]`,
+		"a negative place":              `{"file":{"dev":1,"ino":2},"offset":-5,"sum":"0000000000000000"}`,
+		"a text as place":               `{"offset":"five"}`,
+		"a short sum":                   `{"offset":5,"sum":"12"}`,
+		"too large":                     `{"offset":0` + strings.Repeat(" ", 5000) + `}`,
+		"beyond the end":                `{"offset":99999999,"sum":"0000000000000000"}`,
+		"a segment number out of range": `{"offset":5,"sum":"0000000000000000","after":18446744073709551615}`,
+		"a number out of range":         `{"offset":1e400}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			publish(t, queue(t, dir, "w", filerelay.Options{}), lines...)
+			must(t, os.MkdirAll(filepath.Join(dir, "offsets"), 0o700))
+			must(t, os.WriteFile(offsets(dir, "a"), []byte(content), 0o600))
+			h := listen(t, queue(t, dir, "a", filerelay.Options{}))
+			h.want(lines...)
+			if h.history != 0 {
+				t.Errorf("%d lines are history, want none: the agent was here before", h.history)
+			}
+			h.stop()
+			h = listen(t, queue(t, dir, "a", filerelay.Options{})) // the position is whole again
+			publish(t, queue(t, dir, "w", filerelay.Options{}), relaytest.Line("w", 11))
+			h.want(relaytest.Line("w", 11))
+		})
+	}
+}
+
+func TestAgentNamesAreNoPaths(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "relay")
+	for _, agent := range []string{"../../x", "a/b", "机器人", "..", strings.Repeat("n", 500)} {
+		q := queue(t, dir, agent, filerelay.Options{})
+		h := listen(t, q)
+		publish(t, q, relaytest.Line("w", 1))
+		h.wait(1)
+		h.stop()
+		if _, err := os.Stat(offsets(dir, agent)); err != nil {
+			t.Errorf("position of %.20q: %v", agent, err)
+		}
+	}
+	list, err := os.ReadDir(filepath.Dir(dir))
+	must(t, err)
+	if len(list) != 1 {
+		t.Errorf("%d entries beside the folder, want none", len(list)-1)
+	}
+}
+
+func TestSegmentsAreRemoved(t *testing.T) {
+	write := func(t *testing.T, dir string, opt filerelay.Options, from, to int) {
+		opt.RotateSize = 1000
+		w := queue(t, dir, "w", opt)
+		for i := from; i <= to; i++ {
+			publish(t, w, relaytest.Line("w", i))
+		}
+	}
+	t.Run("after every known reader has passed", func(t *testing.T) {
+		dir := t.TempDir()
+		slow := queue(t, dir, "slow", filerelay.Options{})
+		h := listen(t, slow)
+		reading(t, slow)
+		h.stop()
+		quick := queue(t, dir, "quick", filerelay.Options{})
+		h = listen(t, quick)
+		reading(t, quick)
+		write(t, dir, filerelay.Options{}, 1, 50)
+		h.wait(50)
+		if got := len(allLines(t, dir)); got != 50 {
+			t.Fatalf("%d lines are left while a reader needs all 50", got)
+		}
+		again := queue(t, dir, "slow", filerelay.Options{})
+		h2 := listen(t, again)
+		h2.want(relaytest.Lines("w", 1, 50)...)
+		h2.stop()
+		h.stop()
+		write(t, dir, filerelay.Options{}, 51, 60)
+		if got := len(segmentsOf(t, dir)); got > 6 {
+			t.Errorf("%d segments are left after all readers passed", got)
+		}
+	})
+	t.Run("by age, and a reader that is gone does not hold them", func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, dir, filerelay.Options{}, 1, 1)
+		must(t, os.MkdirAll(filepath.Join(dir, "offsets"), 0o700))
+		hold(t, dir, "gone")
+		write(t, dir, filerelay.Options{}, 2, 40)
+		many := len(segmentsOf(t, dir))
+		if many < 5 {
+			t.Fatalf("%d segments, want many held by a reader", many)
+		}
+		long := time.Now().Add(-25 * time.Hour)
+		for _, name := range segmentsOf(t, dir)[:many-2] {
+			must(t, os.Chtimes(name, long, long))
+		}
+		write(t, dir, filerelay.Options{}, 41, 50)
+		if got := len(segmentsOf(t, dir)); got >= many {
+			t.Errorf("%d segments are left of %d, most beyond their age", got, many)
+		}
+		must(t, os.Chtimes(offsets(dir, "gone"), long, long))
+		write(t, dir, filerelay.Options{}, 51, 60)
+		if got := len(segmentsOf(t, dir)); got > 1 {
+			t.Errorf("%d segments are left without a reader, want the newest alone", got)
+		}
+	})
+	t.Run("beyond their number", func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, dir, filerelay.Options{}, 1, 1)
+		must(t, os.MkdirAll(filepath.Join(dir, "offsets"), 0o700))
+		hold(t, dir, "stuck")
+		write(t, dir, filerelay.Options{}, 2, 400)
+		if got := len(segmentsOf(t, dir)); got != 64 {
+			t.Errorf("%d segments, want the bound of 64", got)
+		}
+	})
+}
+
+// A program that opened the file before its rotation and goes on writing to it.
+func TestLateWriter(t *testing.T) {
+	dir := t.TempDir()
+	q := queue(t, dir, "a", filerelay.Options{RotateSize: 2000, Recheck: 5 * time.Millisecond})
+	h := listen(t, q)
+	reading(t, q)
+	publish(t, q, relaytest.Line("a", 1))
+	foreign, err := os.OpenFile(live(dir), os.O_WRONLY|os.O_APPEND, 0)
+	must(t, err)
+	defer foreign.Close()
+	lines := relaytest.Lines("a", 2, 12)
+	publish(t, q, lines...) // rotates
+	publish(t, q, relaytest.Line("a", 13))
+	h.wait(13)
+	_, err = fmt.Fprintf(foreign, "%s\n", relaytest.Line("late", 1))
+	must(t, err)
+	h.want(append(relaytest.Lines("a", 1, 13), relaytest.Line("late", 1))...)
+	if got := q.Stats(); got.Late != 1 || got.Rotated == 0 {
+		t.Errorf("stats are %+v, want one late line after a rotation", got)
+	}
+}
+
+func TestTwoSubscribesAtOnce(t *testing.T) {
+	q := queue(t, t.TempDir(), "a", filerelay.Options{})
+	h := listen(t, q)
+	reading(t, q)
+	if err := q.Subscribe(t.Context(), nil); err == nil {
+		t.Error("a second Subscribe beside the first returned no error")
+	}
+	h.stop()
+	must(t, q.Close())
+	if err := q.Subscribe(t.Context(), nil); err == nil {
+		t.Error("Subscribe after Close returned no error")
+	}
+}
+
+func TestNewNamesEveryMistake(t *testing.T) {
+	_, err := filerelay.New(filerelay.Options{Queue: "../x", RotateSize: -1})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"folder", "name", "agent", "negative"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not speak of the %s", err, want)
+		}
+	}
+}
+
+func TestPublishRefusesWhatIsNoLine(t *testing.T) {
+	dir := t.TempDir()
+	q := queue(t, dir, "a", filerelay.Options{})
+	for _, line := range []string{"", "  \t", "a\nb", "a\n", strings.Repeat("x", relay.MaxLine)} {
+		if _, err := q.Publish(t.Context(), [][]byte{relaytest.Line("a", 1), []byte(line)}, ""); err == nil {
+			t.Errorf("publish of %.10q returned no error", line)
+		}
+	}
+	if _, err := os.Stat(live(dir)); err == nil {
+		t.Error("a refused batch made a file")
+	}
+}

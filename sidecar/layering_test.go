@@ -1,0 +1,81 @@
+package sidecar_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mayImport is the architecture: each package of this module, and which others
+// of it its code (not its tests) may import. internal/safefile, which is about
+// files and nothing else, is allowed to all but the pure ones.
+var mayImport = map[string][]string{
+	"relay":              {},
+	"relay/filerelay":    {"relay", "internal/safefile"},
+	"relay/redisrelay":   {"relay", "internal/safefile"},
+	"relay/relaytest":    {"relay"},
+	"relay/outbox":       {"relay", "internal/safefile"},
+	"dedup":              {"internal/safefile"},
+	"transcript":         {"internal/safefile"},
+	"mention":            {},
+	"policy":             {},
+	"policy/judge":       {"policy"},
+	"httpapi":            {"relay", "transcript", "internal/safefile"},
+	"internal/safefile":  {},
+	"internal/groups":    {"mention", "internal/safefile"},
+	"internal/redistest": {},
+	"internal/demo":      {"httpapi", "relay", "transcript", "policy", "internal/redistest"},
+	"sidecar":            {"*"},
+	"cmd/feishu-relay":   {"*"},
+}
+
+func TestImportsFollowTheArchitecture(t *testing.T) {
+	const module = "feishu-relay/"
+	seen := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != "..") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		pkg := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator)))
+		allowed, listed := mayImport[pkg]
+		if !listed {
+			t.Errorf("%s is not in the import map", pkg)
+			return nil
+		}
+		seen[pkg] = true
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range file.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			ours, ok := strings.CutPrefix(name, module)
+			if ok && !slices.Contains(allowed, "*") && !slices.Contains(allowed, ours) {
+				t.Errorf("%s: %s must not import %s", path, pkg, ours)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range mayImport {
+		if !seen[pkg] {
+			t.Errorf("%s is in the import map and not in the tree", pkg)
+		}
+	}
+}

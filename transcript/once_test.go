@@ -1,0 +1,436 @@
+//go:build unix
+
+package transcript
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// count reads all files of the chat line by line and counts each id. It knows
+// nothing of the reading side of the package but decode.
+func count(tb testing.TB, dir string) (ids map[string]int, junk int) {
+	tb.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, file+"*"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ids = make(map[string]int)
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if e, ok := decodeAny([]byte(line)); ok {
+				ids[e.MessageID]++
+			} else {
+				junk++
+			}
+		}
+	}
+	return ids, junk
+}
+
+func expectEachOnce(tb testing.TB, ids map[string]int, want int) {
+	tb.Helper()
+	for id, n := range ids {
+		if n != 1 {
+			tb.Errorf("%s stands %d times", id, n)
+		}
+	}
+	if len(ids) != want {
+		tb.Errorf("%d messages, want %d", len(ids), want)
+	}
+}
+
+// TestSidecarsThatAllHeardItWriteItOnce names the trap that one answer, heard
+// by three bots, would count as four turns.
+func TestSidecarsThatAllHeardItWriteItOnce(t *testing.T) {
+	dir := t.TempDir()
+	stores := make([]*Store, 4)
+	for i := range stores {
+		stores[i] = open(t, dir, &Options{RotateSize: 8 << 10, Keep: 1000})
+	}
+	const n = 300
+	var added atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 16 {
+		s := stores[i%len(stores)]
+		order := rand.Perm(n)
+		wg.Go(func() {
+			for _, m := range order {
+				ok, err := s.Append("feishu", "oc_x", message(m))
+				if err != nil {
+					t.Error(err)
+				}
+				if ok {
+					added.Add(1)
+				}
+			}
+		})
+	}
+	// Readers meanwhile never see a message twice, nor an error.
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for _, s := range stores[:2] {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				checkBack(t, s)
+				if _, err := s.Tail("feishu", "oc_x", 50); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	readers.Wait()
+	if got := added.Load(); got != n {
+		t.Errorf("%d appends said they added, want %d", got, n)
+	}
+	ids, junk := count(t, dir)
+	expectEachOnce(t, ids, n)
+	if junk != 0 {
+		t.Errorf("%d lines are no entries", junk)
+	}
+}
+
+func checkBack(t *testing.T, s *Store) {
+	seen := make(map[string]bool)
+	for e, err := range s.Back("feishu", "oc_x") {
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if seen[e.MessageID] {
+			t.Errorf("Back yields %s twice", e.MessageID)
+		}
+		seen[e.MessageID] = true
+	}
+}
+
+func TestProcessesWriteEachMessageOnce(t *testing.T) {
+	for _, rotate := range []string{"1000000000", "100000"} {
+		t.Run("rotated at "+rotate, func(t *testing.T) {
+			const n = 1000
+			dir := t.TempDir()
+			var all []*helper
+			for range 5 {
+				all = append(all, startHelper(t, "append-ours", dir, "oc_x", fmt.Sprint(n), rotate))
+			}
+			for _, h := range all {
+				h.expect(t, "ready")
+			}
+			for _, h := range all {
+				h.tell(t, "go")
+			}
+			added := 0
+			for _, h := range all {
+				var one int
+				if _, err := fmt.Sscan(h.line(t), &one); err != nil {
+					t.Fatal(err)
+				}
+				added += one
+				h.wait(t)
+			}
+			if added != n {
+				t.Errorf("%d appends said they added, want %d", added, n)
+			}
+			ids, junk := count(t, dir)
+			expectEachOnce(t, ids, n)
+			if junk != 0 {
+				t.Errorf("%d lines are no entries", junk)
+			}
+		})
+	}
+}
+
+// TestAnyInterleavingGivesEachOnce drives several stores of one folder through
+// random histories: appends of old and new messages, reads, closing and opening
+// again, lines of programs that know no lock.
+func TestAnyInterleavingGivesEachOnce(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			dir := t.TempDir()
+			o := &Options{RotateSize: 1 + r.Int64N(3000), Keep: 10_000, MaxOpen: 1 + r.IntN(2)}
+			stores := make([]*Store, 1+r.IntN(4))
+			for i := range stores {
+				stores[i] = open(t, dir, o)
+			}
+			known := make(map[string]bool)
+			var order []Entry
+			for range 300 {
+				i := r.IntN(len(stores))
+				s := stores[i]
+				switch r.IntN(12) {
+				case 0:
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+					stores[i] = open(t, dir, o)
+				case 1:
+					n := 1 + r.IntN(30)
+					expectTail(t, s, n, order[max(0, len(order)-n):])
+				case 2: // another chat pushes this one out
+					if _, err := s.Append("feishu", "oc_other", Entry{Role: RoleUser}); err != nil {
+						t.Fatal(err)
+					}
+				case 3:
+					addFile(t, filepath.Join(dir, file), `{"role":"user","content":"torn`)
+				default:
+					e := message(r.IntN(150))
+					got, err := s.Append("feishu", "oc_x", e)
+					if err != nil || got == known[e.MessageID] {
+						t.Fatalf("append %s: %t, %v; it stood there: %t", e.MessageID, got, err, known[e.MessageID])
+					}
+					if got {
+						known[e.MessageID] = true
+						order = append(order, e)
+					}
+				}
+			}
+			expectTail(t, stores[0], 1000, order)
+			ids, _ := count(t, dir)
+			delete(ids, "")
+			expectEachOnce(t, ids, len(order))
+		})
+	}
+}
+
+// TestTornLineSwallowsNothing shows the fault first: a writer that just
+// appends glues its line onto the part that a killed one left.
+func TestTornLineSwallowsNothing(t *testing.T) {
+	lineOf := func(i int) string {
+		line, err := encode(message(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(line)
+	}
+	for _, torn := range []string{
+		lineOf(1)[:1], lineOf(1)[:9], lineOf(1)[:40], strings.TrimSuffix(lineOf(1), "}\n"), "\x00\x00",
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, file)
+		writeFile(t, path, lineOf(0)+torn)
+		addFile(t, path, lineOf(2))
+		if ids, _ := count(t, dir); ids[message(2).MessageID] != 0 {
+			t.Fatalf("%q: the naive writer lost nothing, so this proves nothing", torn)
+		}
+
+		for _, warm := range []bool{false, true} {
+			writeFile(t, path, lineOf(0))
+			s := open(t, dir, nil)
+			if warm {
+				add(t, s, false, message(0))
+			}
+			addFile(t, path, torn)
+			expectTail(t, s, 10, messages(0, 1))
+			add(t, s, true, message(2), message(1))
+			expectTail(t, s, 10, []Entry{message(0), message(2), message(1)})
+			if ids, _ := count(t, dir); len(ids) != 3 {
+				t.Errorf("%q, warm %t: %d whole lines, want 3", torn, warm, len(ids))
+			}
+		}
+	}
+	t.Run("only the newline missing", func(t *testing.T) {
+		for _, warm := range []bool{false, true} {
+			dir := t.TempDir()
+			s := open(t, dir, nil)
+			if warm {
+				add(t, s, true, message(0))
+			}
+			addFile(t, filepath.Join(dir, file), strings.TrimSuffix(lineOf(1), "\n"))
+			add(t, s, false, message(1))
+			add(t, s, true, message(2))
+			ids, junk := count(t, dir)
+			if ids[message(1).MessageID] != 1 || ids[message(2).MessageID] != 1 || junk != 0 {
+				t.Errorf("warm %t: %v, %d junk", warm, ids, junk)
+			}
+		}
+	})
+	t.Run("glued by a naive writer", func(t *testing.T) {
+		dir := t.TempDir()
+		s := open(t, dir, nil)
+		add(t, s, true, message(0))
+		addFile(t, filepath.Join(dir, file), lineOf(1)[:30]+lineOf(2))
+		add(t, s, false, message(2))
+		expectTail(t, s, 10, []Entry{message(0), message(2)})
+		if s.Skipped() == 0 {
+			t.Error("the torn part was not counted")
+		}
+	})
+}
+
+func TestKilledWritersLoseNothing(t *testing.T) {
+	dir := t.TempDir()
+	kills := 12
+	acknowledged := make(map[string]bool)
+	for round := range kills {
+		var all []*helper
+		for i := range 3 {
+			all = append(all, startHelper(t, "write-until-killed", dir, "oc_x", fmt.Sprintf("%d-%d", round, i)))
+		}
+		for _, h := range all {
+			h.expect(t, "ready")
+		}
+		for _, h := range all {
+			h.tell(t, "go")
+		}
+		for range 1 + rand.IntN(20) {
+			acknowledged[all[0].line(t)] = true
+		}
+		for _, h := range all {
+			if err := h.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, h := range all { // what they said before they died counts
+			for h.out.Scan() {
+				// A last line may be cut by the kill; its id then stands for another.
+				if id := h.out.Text(); strings.Count(id, "-") == 2 {
+					acknowledged[id] = true
+				}
+			}
+			exit := h.cmd.Wait()
+			if exit == nil {
+				t.Fatal("a writer ended by itself")
+			}
+		}
+	}
+	s := open(t, dir, nil)
+	add(t, s, true, message(0))
+	ids, junk := count(t, dir)
+	for id := range acknowledged {
+		if ids[id] != 1 {
+			t.Errorf("%s was acknowledged and stands %d times", id, ids[id])
+		}
+	}
+	for id, n := range ids {
+		if n != 1 {
+			t.Errorf("%s stands %d times", id, n)
+		}
+	}
+	t.Logf("%d kills: %d acknowledged, %d stand, %d torn lines", 3*kills, len(acknowledged), len(ids), junk)
+}
+
+func TestStoppedHolderOfTheLock(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	add(t, s, true, message(0))
+	h := startHelper(t, "hold-lock", dir, "oc_x")
+	h.expect(t, "ready")
+
+	expectTail(t, s, 5, messages(0, 1)) // readers do not wait
+	add(t, s, false, message(0))        // nor does what is known
+	if added, err := s.Append("feishu", "oc_y", message(0)); !added || err != nil {
+		t.Error("another chat waits", err)
+	}
+	result := make(chan error)
+	go func() {
+		_, err := s.Append("feishu", "oc_x", message(1))
+		result <- err
+	}()
+	h.wait(t)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	expectTail(t, s, 5, messages(0, 2))
+
+	// Close ends the waiting.
+	h = startHelper(t, "hold-lock", dir, "oc_x")
+	h.expect(t, "ready")
+	other := open(t, dir, nil)
+	go func() {
+		_, err := other.Append("feishu", "oc_x", message(2))
+		result <- err
+	}()
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-result; !errors.Is(err, ErrClosed) {
+		t.Errorf("append during Close: %v, want ErrClosed", err)
+	}
+	h.wait(t)
+}
+
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	h := startHelper(t, "full-disk", dir, "oc_x")
+	h.expect(t, filepath.Base(dir)+" om_first om_small om_big true")
+	h.wait(t)
+	ids, _ := count(t, dir)
+	expectEachOnce(t, ids, 3)
+}
+
+func TestFolderThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	add(t, s, true, message(0))
+	// Also root is refused where the file's name is a folder's.
+	if err := os.Mkdir(filepath.Join(dir, "feishu_oc_y.jsonl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	e := message(1)
+	e.Content = "secret"
+	if added, err := s.Append("feishu", "oc_y", e); added || err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("append: %t, %v", added, err)
+	}
+	if err := os.Remove(filepath.Join(dir, "feishu_oc_y.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if added, err := s.Append("feishu", "oc_y", e); !added || err != nil {
+		t.Errorf("append once it is possible: %t, %v", added, err)
+	}
+}
+
+// TestTailReadsTheSameOfAnySize counts the bytes that the kernel handed to
+// this process.
+func TestTailReadsTheSameOfAnySize(t *testing.T) {
+	var read []int64
+	for _, size := range []int64{1 << 10, 1 << 20, 64 << 20} {
+		dir := t.TempDir()
+		writeLarge(t, filepath.Join(dir, file), size)
+		s := open(t, dir, nil)
+		before := bytesRead(t)
+		if got, err := s.Tail("feishu", "oc_x", 50); err != nil || len(got) == 0 {
+			t.Fatal(len(got), err)
+		}
+		read = append(read, bytesRead(t)-before)
+	}
+	if slices.Max(read) > 2*blockSize {
+		t.Errorf("bytes read of 1 KiB, 1 MiB and 64 MiB: %d, want at most two blocks", read)
+	}
+}
+
+func bytesRead(t *testing.T) int64 {
+	f, err := os.Open("/proc/self/io")
+	if err != nil {
+		t.Skip("the system does not count reads: ", err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var n int64
+		if _, err := fmt.Sscanf(lines.Text(), "rchar: %d", &n); err == nil {
+			return n
+		}
+	}
+	t.Skip("the system does not count reads")
+	return 0
+}
