@@ -151,7 +151,7 @@ func startHelper(tb testing.TB, role string, args ...string) *helper {
 		tb.Fatal(err)
 	}
 	cmd := exec.CommandContext(tb.Context(), self, args...)
-	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = tb.Output()
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -84,10 +84,10 @@ func (r *reader) listen(ctx context.Context, channel *redis.PubSub, heard *atomi
 		if !ok {
 			continue
 		}
-		line := []byte(m.Payload)
-		if numbered(line) {
+		if numbered(m.Payload) {
 			continue // a sidecar's: it comes by the stream
 		}
+		line := []byte(m.Payload)
 		r.q.stats.foreign.Add(1)
 		dropped := 1
 		if len(line) < relay.MaxLine {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,17 +107,18 @@ func New(opts Options) (*Queue, error) {
 
 // client makes a client that hides nothing: no retries, no time without limit.
 func (q *Queue) client(pool int, timeout time.Duration) redis.UniversalClient {
+	return redis.NewUniversalClient(q.options(pool, timeout))
+}
+
+// channelClient makes the client for the channel's connection.
+func (q *Queue) channelClient() redis.UniversalClient {
+	o := q.options(1, grace)
+	spaceReads(o)
+	return redis.NewUniversalClient(o)
+}
+
+func (q *Queue) options(pool int, timeout time.Duration) *redis.UniversalOptions {
 	o := *q.conn
-	if pool == 1 {
-		d := redis.NewDialer(&redis.Options{DialTimeout: grace, TLSConfig: o.TLSConfig})
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := d(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return &unhurried{Conn: c}, nil
-		}
-	}
 	o.Protocol = 2 // all that is needed, and every server since version 5 speaks it
 	o.MaxRetries = -1
 	o.DialerRetries = 1
@@ -127,7 +127,7 @@ func (q *Queue) client(pool int, timeout time.Duration) redis.UniversalClient {
 	o.PoolSize, o.PipelinePoolSize = pool, -1
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewUniversalClient(&o)
+	return &o
 }
 
 // Status tells how reading goes. Error holds the fault that is waited out, or

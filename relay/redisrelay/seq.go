@@ -1,8 +1,8 @@
 package redisrelay
 
 import (
-	"bytes"
 	"encoding/json"
+	"strings"
 
 	"feishu-relay/relay"
 )
@@ -15,11 +15,11 @@ import (
 // that hears the channel, and a JSON decoder costs ten times as much. What is no
 // JSON is not numbered, or not reliably so; sender and reader ask the same
 // function, so they agree on any line.
-func numbered(line []byte) bool {
+func numbered(line string) bool {
 	found := false
 	rest, ok := cutByte(line, '{')
 	for ok {
-		var key, value []byte
+		var key, value string
 		if rest, _ = cutByte(rest, ','); len(rest) == 0 || rest[0] != '"' {
 			return found
 		}
@@ -40,14 +40,14 @@ func numbered(line []byte) bool {
 }
 
 // cutByte cuts c and the white space around it off the front of b.
-func cutByte(b []byte, c byte) (rest []byte, ok bool) {
+func cutByte(b string, c byte) (rest string, ok bool) {
 	if b = skipSpace(b); len(b) == 0 || b[0] != c {
 		return b, false
 	}
 	return skipSpace(b[1:]), true
 }
 
-func skipSpace(b []byte) []byte {
+func skipSpace(b string) string {
 	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\n' || b[0] == '\r') {
 		b = b[1:]
 	}
@@ -56,28 +56,28 @@ func skipSpace(b []byte) []byte {
 
 // isPositive tells what [relay.Seq] makes of a value; the plain number that
 // sidecars write needs no parsing.
-func isPositive(value []byte) bool {
-	value = bytes.TrimRight(value, " \t\r\n")
+func isPositive(value string) bool {
+	value = strings.TrimRight(value, " \t\r\n")
 	if len(value) > 0 && len(value) < 18 && value[0] >= '1' && value[0] <= '9' &&
-		!bytes.ContainsFunc(value, func(r rune) bool { return r < '0' || r > '9' }) {
+		!strings.ContainsFunc(value, func(r rune) bool { return r < '0' || r > '9' }) {
 		return true
 	}
 	var n relay.Seq
-	return n.UnmarshalJSON(value) == nil && n > 0
+	return n.UnmarshalJSON([]byte(value)) == nil && n > 0
 }
 
-func isSeq(quoted []byte) bool {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return string(quoted) == `"seq"`
+func isSeq(quoted string) bool {
+	if strings.IndexByte(quoted, '\\') < 0 {
+		return quoted == `"seq"`
 	}
 	var name string
-	return json.Unmarshal(quoted, &name) == nil && name == "seq"
+	return json.Unmarshal([]byte(quoted), &name) == nil && name == "seq"
 }
 
 // cutString cuts a quoted string, quotes included, off the front of b.
-func cutString(b []byte) (quoted, rest []byte, ok bool) {
+func cutString(b string) (quoted, rest string, ok bool) {
 	for i := 1; i < len(b); {
-		j := bytes.IndexByte(b[i:], '"')
+		j := strings.IndexByte(b[i:], '"')
 		if j < 0 {
 			break
 		}
@@ -91,11 +91,11 @@ func cutString(b []byte) (quoted, rest []byte, ok bool) {
 		}
 		i = end + 1
 	}
-	return nil, nil, false
+	return "", "", false
 }
 
 // cutValue cuts a value off the front of b, up to the comma or bracket behind it.
-func cutValue(b []byte) (value, rest []byte, ok bool) {
+func cutValue(b string) (value, rest string, ok bool) {
 	if len(b) > 0 && b[0] == '"' {
 		return cutString(b)
 	}
@@ -105,7 +105,7 @@ func cutValue(b []byte) (value, rest []byte, ok bool) {
 		case '"':
 			quoted, _, ok := cutString(b[i:])
 			if !ok {
-				return nil, nil, false
+				return "", "", false
 			}
 			i += len(quoted) - 1
 		case '{', '[':
@@ -121,5 +121,5 @@ func cutValue(b []byte) (value, rest []byte, ok bool) {
 			}
 		}
 	}
-	return nil, nil, false
+	return "", "", false
 }

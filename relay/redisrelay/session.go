@@ -33,15 +33,14 @@ var (
 func (r *reader) session(ctx context.Context) (live bool, err error) {
 	outer := ctx
 	ctx, fail := context.WithCancelCause(ctx)
-	client := r.q.client(readPool, grace)
-	cc := r.q.client(1, grace)
-	channel := cc.Subscribe(ctx) // to nothing yet: no I/O
+	client, channelClient := r.q.client(readPool, grace), r.q.channelClient()
+	channel := channelClient.Subscribe(ctx) // to nothing yet: no I/O
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		<-ctx.Done() // a blocked read ends only with its connection
 		_ = channel.Close()
+		_ = channelClient.Close()
 		_ = client.Close()
-		_ = cc.Close()
 	})
 	defer func() {
 		if cause := context.Cause(ctx); cause != nil && outer.Err() == nil {
@@ -85,6 +84,7 @@ func (r *reader) connect(ctx context.Context, client redis.UniversalClient, chan
 // holds this goroutine, not the liveness of the session: the channel's
 // connection goes on to be watched.
 func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) error {
+	var gather gatherer
 	for {
 		if time.Since(r.looked) >= r.q.opts.Block {
 			if err := r.lookWithin(ctx, client); err != nil {
@@ -99,6 +99,9 @@ func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) 
 			if err := r.take(outer, ctx, entry); err != nil {
 				return err
 			}
+		}
+		if gather.due(len(entries), readCount, time.Now()) {
+			time.Sleep(gatherFor)
 		}
 	}
 }

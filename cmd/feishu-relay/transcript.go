@@ -1,0 +1,322 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/kelseyhightower/envconfig"
+
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+const (
+	// maxShown is the most messages that -n may ask for, since they stand in
+	// memory; a larger number is refused.
+	maxShown = 100_000
+	// maxNamed is how many known chats an error names.
+	maxNamed = 20
+)
+
+const transcriptUsage = `Usage: feishu-relay transcript list [--json] [--dir DIR]
+       feishu-relay transcript show [--json] [-n 50] [--dir DIR] CHAT
+       feishu-relay transcript tail [-f] [-n 10] [--json] [--dir DIR] [CHAT]
+
+list names the groups, the one that spoke last first; show prints the end of one;
+tail -f goes on with what is said from now on, in all groups without CHAT.
+
+CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as only
+one group begins so. The folder is --dir, else TRANSCRIPT_DIR, else
+DATA_DIR/transcripts; it is only read.
+`
+
+// runTranscript shows the shared record to people (in colour on a terminal) and
+// to programs (--json).
+func runTranscript(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	verb := ""
+	if len(args) > 0 {
+		verb, args = args[0], args[1:]
+	}
+	var err error
+	switch verb {
+	case "list":
+		err = transcriptList(args, stdout, stderr)
+	case "show":
+		err = transcriptShow(args, stdout, stderr)
+	case "tail":
+		err = transcriptTail(ctx, args, stdout, stderr)
+	case "-h", "-help", "--help", "help":
+		_, err = io.WriteString(stdout, transcriptUsage)
+	default:
+		if verb != "" {
+			fmt.Fprintf(stderr, "there is no transcript %s\n", neutral(verb))
+		}
+		fmt.Fprint(stderr, transcriptUsage)
+		return errUsage
+	}
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
+		return nil // the reader, such as head, has seen enough
+	}
+	return err
+}
+
+// view is what the three verbs have in common.
+type view struct {
+	dir      string
+	json     bool
+	store    *transcript.Store
+	out, err io.Writer
+}
+
+// open parses the flags, which may also stand behind the chat, and opens the
+// folder. It returns the chat, "" without one.
+func (v *view) open(f *flag.FlagSet, explained fmt.Stringer, args []string, most int) (chat string, err error) {
+	given := f.String("dir", "", "`folder` of the transcripts (default TRANSCRIPT_DIR, else DATA_DIR/transcripts)")
+	f.BoolVar(&v.json, "json", false, "one JSON object a line")
+	rest, err := parseMixed(f, args, most)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(v.out, explained)
+		return "", err
+	}
+	if err != nil {
+		fmt.Fprint(v.err, explained)
+		return "", err
+	}
+	if v.dir, err = transcriptDir(*given); err != nil {
+		return "", err
+	}
+	if v.store, err = transcript.Open(v.dir, &transcript.Options{ReadOnly: true}); err != nil {
+		return "", fmt.Errorf("%w; name the folder with --dir or TRANSCRIPT_DIR", err)
+	}
+	if len(rest) > 0 {
+		chat = rest[0]
+	}
+	return chat, nil
+}
+
+// parseMixed is parse for flags that may also follow the arguments. What stands
+// behind "--" is no flag.
+func parseMixed(f *flag.FlagSet, args []string, most int) (rest []string, err error) {
+	for {
+		if err := parse(f, args, len(args)); err != nil {
+			return nil, err
+		}
+		if f.NArg() == 0 {
+			break
+		}
+		if parsed := len(args) - f.NArg(); parsed > 0 && args[parsed-1] == "--" {
+			rest = append(rest, f.Args()...)
+			break
+		}
+		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
+	}
+	if len(rest) > most {
+		fmt.Fprintf(f.Output(), "unexpected argument %q\n", rest[most])
+		f.Usage()
+		return nil, errUsage
+	}
+	return rest, nil
+}
+
+// transcriptDir finds the folder as the sidecar does, without the rest of its
+// configuration.
+func transcriptDir(given string) (string, error) {
+	var e env
+	if err := envconfig.Process("", &e); err != nil {
+		return "", err // cannot happen: every field is an optional string
+	}
+	var p problems
+	if given == "" {
+		given = e.TranscriptDir
+	}
+	if given == "" {
+		given = filepath.Join(p.dir("DATA_DIR", e.DataDir), "transcripts")
+	}
+	dir := p.dir("TRANSCRIPT_DIR", given)
+	return dir, errors.Join(p...)
+}
+
+func transcriptList(args []string, stdout, stderr io.Writer) error {
+	var explained strings.Builder
+	v := view{out: stdout, err: stderr}
+	f := flags("transcript list", "transcript list [--json] [--dir DIR]", &explained)
+	if _, err := v.open(f, &explained, args, 0); err != nil {
+		return err
+	}
+	defer v.store.Close()
+	chats, err := v.store.Chats()
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(chats, func(a, b transcript.Chat) int { return cmp.Compare(spoke(b), spoke(a)) })
+	if v.json {
+		return listJSON(stdout, chats)
+	}
+	if len(chats) == 0 {
+		_, err := fmt.Fprintf(stdout, "There are no transcripts in %s yet: they begin with the first message of a group.\n", neutral(v.dir))
+		return err
+	}
+	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "CHANNEL\tCHAT\tSIZE\tLAST MESSAGE")
+	for _, c := range chats {
+		last := "-"
+		if c.LastTS != 0 {
+			last = time.UnixMilli(c.LastTS).Format("2006-01-02 15:04:05")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", neutral(c.Channel), neutral(c.ChatID), bytesText(c.Size), last)
+	}
+	return table.Flush()
+}
+
+// spoke is when the chat's last message was sent, in Unix milliseconds; without
+// one, when its file was written.
+func spoke(c transcript.Chat) int64 { return cmp.Or(c.LastTS, c.Modified.UnixMilli()) }
+
+func listJSON(w io.Writer, chats []transcript.Chat) error {
+	for _, c := range chats {
+		err := writeLine(w, struct {
+			Channel string `json:"channel"`
+			ChatID  string `json:"chat_id"`
+			Size    int64  `json:"size"`
+			LastTS  int64  `json:"last_ts"`
+		}{c.Channel, c.ChatID, c.Size, c.LastTS})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeLine writes v as one line of JSON, with one Write.
+func writeLine(w io.Writer, v any) error {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // <at> tags stay readable
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(neutralJSON([]byte(b.String())))
+	return err
+}
+
+func bytesText(n int64) string {
+	const units = "KMGT"
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, unit := float64(n)/(1<<10), 0
+	for size >= 1<<10 && unit < len(units)-1 {
+		size, unit = size/(1<<10), unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", size, units[unit])
+}
+
+func transcriptShow(args []string, stdout, stderr io.Writer) error {
+	var explained strings.Builder
+	v := view{out: stdout, err: stderr}
+	f := flags("transcript show", "transcript show [--json] [-n 50] [--dir DIR] CHAT", &explained)
+	n := f.Int("n", 50, "print the last `n` messages")
+	chat, err := v.open(f, &explained, args, 1)
+	if err != nil {
+		return err
+	}
+	defer v.store.Close()
+	if chat == "" {
+		fmt.Fprintln(stderr, "which CHAT? `feishu-relay transcript list` names them")
+		return errUsage
+	}
+	if err := checkN(*n, stderr); err != nil {
+		return err
+	}
+	c, err := v.find(chat)
+	if err != nil {
+		return err
+	}
+	entries, err := v.store.Tail(c.Channel, c.ChatID, *n)
+	if err != nil {
+		return err
+	}
+	p := v.printer(false)
+	for _, e := range entries {
+		if err := p.print(c, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkN(n int, stderr io.Writer) error {
+	if n < 0 || n > maxShown {
+		fmt.Fprintf(stderr, "-n: want a number from 0 to %d, got %d\n", maxShown, n)
+		return errUsage
+	}
+	return nil
+}
+
+// find returns the chat that text names: exactly, or as the only one that
+// begins so.
+func (v *view) find(text string) (transcript.Chat, error) {
+	chats, err := v.store.Chats()
+	if err != nil {
+		return transcript.Chat{}, err
+	}
+	channel, id, ok := strings.Cut(text, "/")
+	if !ok {
+		channel, id = relay.DefaultChannel, text
+	}
+	for _, same := range []func(transcript.Chat) bool{
+		func(c transcript.Chat) bool { return c.Channel == channel && c.ChatID == id },
+		func(c transcript.Chat) bool { return c.ChatID == text || c.Channel+"/"+c.ChatID == text },
+		func(c transcript.Chat) bool {
+			return strings.HasPrefix(c.ChatID, text) || strings.HasPrefix(c.Channel+"/"+c.ChatID, text)
+		},
+	} {
+		found := slices.DeleteFunc(slices.Clone(chats), func(c transcript.Chat) bool { return !same(c) })
+		if len(found) == 1 {
+			return found[0], nil
+		}
+		if len(found) > 1 {
+			return transcript.Chat{}, fmt.Errorf("several chats in %s begin with %q: %s", v.dir, text, named(found))
+		}
+	}
+	// A chat whose id is too long for a file name is in no list.
+	if entries, err := v.store.Tail(channel, id, 1); err == nil && len(entries) > 0 {
+		return transcript.Chat{Channel: channel, ChatID: id}, nil
+	}
+	if len(chats) == 0 {
+		return transcript.Chat{}, fmt.Errorf("there is no chat %q: there are no transcripts in %s", text, v.dir)
+	}
+	return transcript.Chat{}, fmt.Errorf("there is no chat %q in %s; known: %s", text, v.dir, named(chats))
+}
+
+// named lists chats for an error, at most maxNamed of them.
+func named(chats []transcript.Chat) string {
+	names := make([]string, 0, maxNamed+1)
+	for _, c := range chats[:min(len(chats), maxNamed)] {
+		names = append(names, chatName(c))
+	}
+	if more := len(chats) - maxNamed; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// chatName is how a chat is called here: by its id, with its channel where that
+// is not the usual one.
+func chatName(c transcript.Chat) string {
+	if c.Channel == relay.DefaultChannel {
+		return neutral(c.ChatID)
+	}
+	return neutral(c.Channel + "/" + c.ChatID)
+}

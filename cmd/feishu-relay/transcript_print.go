@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"feishu-relay/transcript"
+)
+
+// printer writes entries: for people with one or more lines each, for programs
+// one line of JSON each. Everything that came from a message is neutralised.
+type printer struct {
+	w     io.Writer
+	paint *paint
+	json  bool
+	led   bool   // each line begins with its chat
+	day   string // of the entry printed last
+}
+
+func (v *view) printer(led bool) *printer {
+	return &printer{w: v.out, paint: newPaint(v.out), json: v.json, led: led}
+}
+
+// print writes e with one Write, so that nobody reads a half of it.
+func (p *printer) print(c transcript.Chat, e transcript.Entry) error {
+	switch {
+	case p.json && p.led:
+		return writeLine(p.w, struct {
+			Channel string `json:"channel"`
+			ChatID  string `json:"chat_id"`
+			transcript.Entry
+		}{c.Channel, c.ChatID, e})
+	case p.json:
+		return writeLine(p.w, e)
+	}
+	var b strings.Builder
+	at := "--:--:--"
+	if e.TS != 0 {
+		t := time.UnixMilli(e.TS)
+		at = t.Format("15:04:05")
+		if day := t.Format("Mon 2006-01-02"); day != p.day {
+			p.day = day
+			fmt.Fprintln(&b, p.paint.text(dim, "── "+day+" ──"))
+		}
+	}
+	lead := ""
+	if p.led {
+		lead = p.paint.text(dim, chatName(c)) + "  "
+	}
+	for i, line := range contentLines(e) {
+		b.WriteString(lead)
+		if i == 0 {
+			fmt.Fprintf(&b, "%s  %s  %s", p.paint.text(dim, at), p.who(e), p.thread(e))
+		} else {
+			b.WriteString("          ") // under the name: no line of a text can pass for a message
+		}
+		b.WriteString(line)
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(p.w, b.String())
+	return err
+}
+
+// who names the sender: a person by a name alone, a bot always with something
+// in parentheses, since colours may be missing.
+func (p *printer) who(e transcript.Entry) string {
+	sender, name := neutral(e.Sender), neutral(e.SenderName)
+	if e.Role == transcript.RoleUser {
+		return p.paint.text(bold, or(name, or(sender, "?")))
+	}
+	switch {
+	case name == "" || name == sender:
+		name = or(sender, "?") + " (bot)"
+	default:
+		name += " (" + or(sender, "bot") + ")"
+	}
+	return p.paint.text(p.paint.bot(e.Sender), name)
+}
+
+// thread marks a message of a topic with the end of the topic's id, by which
+// topics that go on side by side are told apart.
+func (p *printer) thread(e transcript.Entry) string {
+	if e.ThreadID == "" {
+		return ""
+	}
+	id := []rune(neutral(e.ThreadID))
+	return p.paint.text(dim, "↳"+string(id[max(0, len(id)-6):])) + " "
+}
+
+// contentLines is the text of e, at least one line.
+func contentLines(e transcript.Entry) []string {
+	text := strings.TrimRight(strings.ReplaceAll(e.Content, "\r\n", "\n"), "\n")
+	if text == "" {
+		return []string{"[" + or(neutral(e.MsgType), "no text") + "]"}
+	}
+	lines := strings.Split(strings.ReplaceAll(text, "\t", "    "), "\n")
+	for i, line := range lines {
+		lines[i] = neutral(line)
+	}
+	return lines
+}
+

@@ -1,0 +1,246 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+// message is one that was said in a group.
+type message struct {
+	id     relay.MessageID
+	ts     relay.Millis
+	chat   relay.ChatID
+	sender string // agent; "" is the user
+	name   string
+	text   string
+	fates  map[string]*fate // at every other sidecar; of a user's message: none
+}
+
+// fate is what a sidecar made of a message.
+type fate struct {
+	decided   bool
+	depth     int
+	tier      string
+	reason    string // the policy's
+	stopped   relay.Reason
+	delivered int // times, as the sidecar says
+	received  int // times, as the bot says
+}
+
+// ended reports whether nothing more is to come: stopped, or delivered and, as
+// the bot says itself, received.
+func (f *fate) ended() bool { return f.stopped != "" || f.delivered > 0 && f.received > 0 }
+
+// String is the form in which scenes expect a fate.
+func (f *fate) String() string {
+	text := ""
+	if f.decided {
+		text = fmt.Sprintf("%d %s ", f.depth, f.tier)
+	}
+	if f.stopped != "" {
+		return text + string(f.stopped)
+	}
+	return text + "delivered"
+}
+
+// board knows every message and what became of it. It plays the group too: it
+// gives a message its id and its time, as Feishu does. It is safe for concurrent
+// use. Its size is bounded by what is said: [maxLines] in a chat.
+type board struct {
+	out *printer
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced at each change; guarded by mu
+	messages []*message    // as they were said; guarded by mu
+	byID     map[relay.MessageID]*message
+	lastTS   relay.Millis // guarded by mu
+	busy     int          // messages that bots are at; guarded by mu
+	shown    cursor       // guarded by mu
+}
+
+func newBoard(out *printer) *board {
+	return &board{out: out, changed: make(chan struct{}), byID: map[relay.MessageID]*message{}}
+}
+
+// post puts a message into a group. sender "" is the user.
+func (b *board) post(sender, name string, chat relay.ChatID, text string) *message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	// Never the same time twice, so that the order is one for everybody.
+	b.lastTS = max(relay.MillisOf(time.Now()), b.lastTS+1)
+	m := &message{id: relay.MessageID(fmt.Sprintf("om_demo_%04d", len(b.messages)+1)), ts: b.lastTS,
+		chat: chat, sender: sender, name: name, text: text, fates: map[string]*fate{}}
+	for _, c := range cast {
+		if sender != "" && c.agent != sender {
+			m.fates[c.agent] = &fate{}
+		}
+	}
+	b.messages = append(b.messages, m)
+	b.byID[m.id] = m
+	b.change()
+	return m
+}
+
+// working counts a bot as at work until done is called.
+func (b *board) working() (done func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.busy++
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.busy--
+		b.change()
+	}
+}
+
+// received notes that a bot got a message, and counts it as at work until done
+// is called.
+func (b *board) received(agent string, id relay.MessageID) (done func()) {
+	done = b.working()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f := b.fate(agent, id); f != nil {
+		f.received++
+	}
+	b.change()
+	return done
+}
+
+// fate returns nil for what is nobody's of the bots: the users' messages, which
+// the sidecars share for the transcript. b.mu is held.
+func (b *board) fate(agent string, id relay.MessageID) *fate {
+	if m := b.byID[id]; m != nil {
+		return m.fates[agent]
+	}
+	return nil
+}
+
+// observe takes an event of the sidecar of agent.
+func (b *board) observe(agent string, e event) error {
+	var seen struct {
+		RelayMsgID relay.MessageID `json:"relay_msg_id"`
+		Reason     relay.Reason    `json:"reason"`
+		Decision   struct {
+			Tier   string `json:"tier"`
+			Reason string `json:"reason"`
+			Depth  int    `json:"depth"`
+		} `json:"decision"`
+	}
+	if err := json.Unmarshal(e.data, &seen); err != nil {
+		return fmt.Errorf("decode an event: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f := b.fate(agent, seen.RelayMsgID)
+	if f == nil {
+		return nil
+	}
+	switch e.kind {
+	case "decision":
+		f.decided, f.depth, f.tier, f.reason = true, seen.Decision.Depth, seen.Decision.Tier, seen.Decision.Reason
+	case "delivery":
+		f.delivered++
+	case "stop":
+		// A repeat of a message whose fate is known, or comes, changes nothing.
+		if seen.Reason != relay.Duplicate {
+			f.stopped = seen.Reason
+		}
+	}
+	b.change()
+	return nil
+}
+
+// change shows what can be shown and wakes those who wait. b.mu is held.
+func (b *board) change() {
+	b.show()
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// await waits until done, which is called with b.mu held, says so: at most
+// settledWithin.
+func (b *board) await(ctx context.Context, what string, done func() bool) error {
+	limit := time.NewTimer(settledWithin)
+	defer limit.Stop()
+	for {
+		b.mu.Lock()
+		ok, changed := done(), b.changed
+		b.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-limit.C:
+			return fmt.Errorf("%s: not within %s", what, settledWithin)
+		}
+	}
+}
+
+// quiet reports whether every message came to its end and no bot is at work.
+// b.mu is held.
+func (b *board) quiet() bool {
+	if b.busy > 0 {
+		return false
+	}
+	for _, m := range b.messages {
+		for _, f := range m.fates {
+			if !f.ended() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// said is how many messages there are.
+func (b *board) said() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.messages)
+}
+
+// cursor is how far the board is printed.
+type cursor struct {
+	message int             // the first that is not wholly printed
+	head    bool            // its own line is
+	fates   map[string]bool // so are these of its fates
+}
+
+// show prints what has happened. Messages stand in their order, each with its
+// fates below it: the next waits until they all are known. b.mu is held.
+func (b *board) show() {
+	at := &b.shown
+	for at.message < len(b.messages) {
+		m := b.messages[at.message]
+		if !at.head {
+			b.out.said(m)
+			at.head, at.fates = true, map[string]bool{}
+		}
+		for _, c := range cast {
+			if f := m.fates[c.agent]; f != nil && f.ended() && !at.fates[c.agent] {
+				b.out.became(c.name, f)
+				at.fates[c.agent] = true
+			}
+		}
+		if len(at.fates) < len(m.fates) {
+			return
+		}
+		*at = cursor{message: at.message + 1}
+	}
+}
+
+// note prints a line of the narrator's between the messages.
+func (b *board) note(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.out.note(fmt.Sprintf(format, args...))
+}

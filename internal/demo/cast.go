@@ -1,0 +1,165 @@
+package demo
+
+import (
+	"encoding/json"
+	"strings"
+
+	"feishu-relay/relay"
+)
+
+// character is one of the bots: who it is, and what it answers.
+type character struct {
+	agent  string // AGENT_NAME
+	name   string // as the group sees it
+	openID string
+	role   string
+	asked  []line // by a person
+	told   []line // by a bot that addresses it
+}
+
+// line is an answer to what has one of the keywords, or "" for anything, in it.
+// The first one that fits is said. {sender} stands for who is answered, {task}
+// for the words of that one.
+type line struct{ hears, says string }
+
+const (
+	userName   = "user"
+	userOpenID = "ou_demo_user"
+	everybody  = "大家 everyone @all"
+	talk       = "讨论 discuss"
+	thanks     = "谢 thank"
+	courtesy   = "谢 不客气 好的 thank welcome"
+	question   = "? ？"
+	code       = "```"
+)
+
+// cast is who plays, in the order in which they are shown.
+var cast = []character{
+	{
+		agent: "agent_plan", name: "小策", openID: "ou_demo_plan", role: "plans the work, hands it to others, reports to people",
+		asked: []line{
+			{everybody, "标准库的 slices.Sort,够用了。"},
+			{talk, "@BotB 快排还是归并,你怎么看?"},
+			{thanks, "@BotB 谢谢你,辛苦了!"},
+			{"", "@BotB 请接手:{task},写好后发给我。"},
+		},
+		told: []line{
+			{code, "做好了,代码在上面,请查收。"},
+			{courtesy, "@{sender} 好的,谢谢!"},
+			{question, "@{sender} 一千万条。内存放得下两份吗?"},
+			{"", "@{sender} 收到,我记进计划里。"},
+		},
+	},
+	{
+		agent: "agent_code", name: "BotB", openID: "ou_demo_code", role: "writes and tests code",
+		asked: []line{
+			{everybody, "I'd write slices.SortFunc, one line."},
+			{thanks, "不客气!"},
+			{"", "```go\nfunc Sort(s []int) { slices.Sort(s) }\n```"},
+		},
+		told: []line{
+			{courtesy, "@{sender} 不客气!"},
+			{question, "@{sender} 先问一句:数据有多少条?"},
+			{"", "@{sender} 写好了,测试通过:\n```go\nfunc Sort(s []int) { slices.Sort(s) }\n```"},
+		},
+	},
+	{
+		agent: "agent_review", name: "小审", openID: "ou_demo_review", role: "reviews and tests what others wrote",
+		asked: []line{
+			{everybody, "都行,记得测空切片和重复值。"},
+			{thanks, "不客气!"},
+			{"", "看过了:没有问题,请补一个空切片的测试。"},
+		},
+		told: []line{
+			{courtesy, "@{sender} 不客气!"},
+			{"", "@{sender} 看过了:请补一个空切片的测试。"},
+		},
+	},
+}
+
+// The groups: everybody is in the first, the reviewer is not in the second.
+const (
+	devGroup  relay.ChatID = "oc_demo_dev"
+	pairGroup relay.ChatID = "oc_demo_pair"
+)
+
+// group is one of them.
+type group struct {
+	name    string
+	members []string
+}
+
+var chats = map[relay.ChatID]group{
+	devGroup:  {"研发群", []string{"agent_plan", "agent_code", "agent_review"}},
+	pairGroup: {"双人群", []string{"agent_plan", "agent_code"}},
+}
+
+// groupsFile is the GROUPS_FILE of the sidecars.
+func groupsFile() []byte {
+	agents, groups := map[string]any{}, map[relay.ChatID]any{}
+	for _, c := range cast {
+		agents[c.agent] = map[string]any{"name": c.name, "feishu_open_id": c.openID, "type": "bot", "description": c.role}
+	}
+	for chat, g := range chats {
+		groups[chat] = map[string]any{"name": g.name, "members": g.members}
+	}
+	data, err := json.Marshal(map[string]any{"agents": agents, "groups": groups})
+	if err != nil {
+		panic(err) // strings and lists of them are always JSON
+	}
+	return data
+}
+
+// answerUser is what the character says to a person's words, or "" when they
+// are not for it. What names nobody is for the first of the cast.
+func (c *character) answerUser(text string) string {
+	if !has(text, everybody) && !strings.Contains(text, "@"+c.name) && (c.agent != cast[0].agent || namesSomebody(text)) {
+		return ""
+	}
+	return pick(c.asked, userName, text)
+}
+
+// answerBot is what the character says to a bot that addresses it, or "".
+func (c *character) answerBot(sender, text string) string {
+	return pick(c.told, sender, text)
+}
+
+func namesSomebody(text string) bool {
+	for _, c := range cast {
+		if strings.Contains(text, "@"+c.name) {
+			return true
+		}
+	}
+	return false
+}
+
+func pick(lines []line, sender, text string) string {
+	for _, l := range lines {
+		if l.hears == "" || has(text, l.hears) {
+			return strings.NewReplacer("{sender}", sender, "{task}", task(text)).Replace(l.says)
+		}
+	}
+	return ""
+}
+
+func has(text, keywords string) bool {
+	text = strings.ToLower(text)
+	for word := range strings.FieldsSeq(keywords) {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxTask is the most runes of a task that are handed on; the rest is cut.
+const maxTask = 200
+
+// task is text without the names in it: handed on, they would address again.
+func task(text string) string {
+	for _, c := range cast {
+		text = strings.ReplaceAll(text, "@"+c.name, "")
+	}
+	runes := []rune(strings.TrimRight(strings.Join(strings.Fields(text), " "), "。.!！"))
+	return string(runes[:min(maxTask, len(runes))])
+}

@@ -1,0 +1,74 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+)
+
+// maxLines is the most lines of a chat; then it ends. Each leads to few
+// messages, so that the transcript stays within what the check can read.
+const maxLines = 150
+
+// maxTyped is the most bytes of a line; the rest of a longer one is not read,
+// and the chat ends.
+const maxTyped = 64 << 10
+
+// chat lets whoever is at the other end of Input be the user, until the input
+// ends or says /quit. The next line is read when the bots have come to rest.
+func (s *stage) chat(ctx context.Context) error {
+	s.out.note("you are the user in " + chats[devGroup].name + ". " + cast[0].name + " plans, " + cast[1].name +
+		" writes code, " + cast[2].name + " reviews; @NAME addresses one, 大家 or \"everyone\" all.")
+	s.out.note("try: @小策 帮我写个排序函数 — 大家好 — @小策 替我谢谢 BotB — /quit ends")
+	lines := s.read(ctx)
+	for range maxLines {
+		fmt.Fprint(s.out.w, s.Prompt)
+		var line string
+		var more bool
+		select {
+		case line, more = <-lines:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		line = strings.TrimSpace(strings.ToValidUTF8(line, "\uFFFD"))
+		switch {
+		case !more, line == "/quit":
+			return nil
+		case line == "":
+			continue
+		}
+		if err := s.userSays(ctx, devGroup, line); err != nil {
+			return err
+		}
+		if err := s.board.await(ctx, "everything delivered or stopped", s.board.quiet); err != nil {
+			return err
+		}
+	}
+	s.out.note(fmt.Sprintf("%d lines: that is all for a demo", maxLines))
+	return nil
+}
+
+// read gives the lines of Input. Its goroutine may stay in a Read that nothing
+// can end.
+func (s *stage) read(ctx context.Context) <-chan string {
+	lines := make(chan string)
+	input := s.Input
+	if input == nil {
+		input = strings.NewReader("")
+	}
+	go func() {
+		defer close(lines)
+		scan := bufio.NewScanner(input)
+		scan.Buffer(nil, maxTyped)
+		for scan.Scan() {
+			select {
+			case lines <- scan.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return lines
+}
+

@@ -1,0 +1,134 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/width"
+)
+
+// Widths of the columns, in cells of a terminal.
+const (
+	nameCells   = 8
+	groupCells  = 8
+	depthCells  = 9
+	tierCells   = 11
+	reasonCells = 24
+	textIndent  = 10 + nameCells + 3 + groupCells + 1 // of the second and further lines of a text
+)
+
+// Colours. Each bot has one, so that the eye can follow it.
+const (
+	bold   = "\x1b[1m"
+	dim    = "\x1b[2m"
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	reset  = "\x1b[0m"
+)
+
+var nameColors = map[string]string{userName: bold, "小策": "\x1b[36m", "BotB": "\x1b[35m", "小审": "\x1b[34m"}
+
+// printer writes the demo's lines. Its callers see to it that there is one at a
+// time. What cannot be written is left out: the check does not depend on it.
+type printer struct {
+	w     io.Writer
+	color bool
+}
+
+func (p *printer) paint(color, text string) string {
+	if !p.color || color == "" {
+		return text
+	}
+	return color + text + reset
+}
+
+func (p *printer) plain(text string) { fmt.Fprintln(p.w, text) }
+func (p *printer) blank()            { fmt.Fprintln(p.w) }
+func (p *printer) title(text string) { p.plain(p.paint(bold, text)) }
+func (p *printer) note(text string)  { p.plain(p.paint(dim, strings.Repeat(" ", 10)+"· "+text)) }
+func (p *printer) kept(dir string) {
+	p.plain(p.paint(dim, "kept: "+dir+" (feishu-relay transcript list --dir "+dir+"/transcripts)"))
+}
+
+// said prints a message.
+func (p *printer) said(m *message) {
+	lines := strings.Split(m.text, "\n")
+	fmt.Fprintf(p.w, "%s  %s → %s %s\n", p.paint(dim, m.ts.Time().Local().Format("15:04:05")),
+		p.paint(nameColors[m.name], pad(m.name, nameCells)), pad(chats[m.chat].name, groupCells), clean(lines[0]))
+	for _, l := range lines[1:] {
+		fmt.Fprintf(p.w, "%s%s\n", strings.Repeat(" ", textIndent), clean(l))
+	}
+}
+
+// became prints what the sidecar of a bot made of the message above.
+func (p *printer) became(name string, f *fate) {
+	depth, tier, reason := "", "", string(f.stopped)
+	if f.decided {
+		depth, tier, reason = fmt.Sprintf("depth %d", f.depth), f.tier, f.reason
+	}
+	mark, end, color := "✓", "delivered", green
+	if f.stopped != "" {
+		mark, end, color = "✗", "stopped", yellow
+	}
+	if f.delivered > 1 || f.received > 1 {
+		end, color = "delivered twice", red
+	}
+	fmt.Fprintf(p.w, "          %s %s %s%s %s%s%s\n", p.paint(dim, "↳"), p.paint(nameColors[name], pad(name, nameCells)),
+		pad(depth, depthCells), p.paint(color, mark), pad(tier, tierCells), pad(reason, reasonCells), p.paint(color, end))
+}
+
+// logs prints the ends of the sidecars' logs.
+func (p *printer) logs(sidecars []*sidecar) {
+	for _, s := range sidecars {
+		p.plain(p.paint(bold, "the log of "+s.name+"'s sidecar ends:"))
+		p.plain(s.logEnd())
+	}
+}
+
+// cells is how many cells of a terminal a text takes: a Chinese character two,
+// a combining mark none.
+func cells(text string) int {
+	n := 0
+	for _, r := range text {
+		switch kind := width.LookupRune(r).Kind(); {
+		case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		case kind == width.EastAsianWide, kind == width.EastAsianFullwidth:
+			n += 2
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// pad fills a text with spaces to n cells; a longer one stands as it is, with
+// one space behind it.
+func pad(text string, n int) string {
+	return text + strings.Repeat(" ", max(1, n-cells(text)))
+}
+
+// clean leaves out control characters, which a terminal would obey: in a chat
+// the text is anybody's.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// lastLines is the end of text, at most n bytes, from the beginning of a line.
+func lastLines(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	text = text[len(text)-n:]
+	if _, rest, ok := strings.Cut(text, "\n"); ok {
+		return rest
+	}
+	return strings.ToValidUTF8(text, "")
+}

@@ -1,0 +1,144 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"feishu-relay/relay"
+)
+
+// tally counts what was observed.
+type tally struct {
+	sent      int                  // by bots
+	delivered int                  // to bots
+	stopped   map[relay.Reason]int // instead
+	doubled   int                  // more than once to the same bot
+	lost      int                  // neither delivered nor stopped, or not in the transcript
+}
+
+// String is the summary in one line.
+func (t tally) String() string {
+	stopped, reasons := 0, []string{}
+	for _, why := range slices.Sorted(maps.Keys(t.stopped)) {
+		stopped += t.stopped[why]
+		reasons = append(reasons, fmt.Sprintf("%s %d", why, t.stopped[why]))
+	}
+	text := fmt.Sprintf("%d sent, %d delivered, %d stopped", t.sent, t.delivered, stopped)
+	if stopped > 0 {
+		text += " (" + strings.Join(reasons, ", ") + ")"
+	}
+	return fmt.Sprintf("%s, %d doubled, %d lost", text, t.doubled, t.lost)
+}
+
+// tally counts the messages of the bots.
+func (b *board) tally() tally {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := tally{stopped: map[relay.Reason]int{}}
+	for _, m := range b.messages {
+		if m.sender != "" {
+			t.sent++
+		}
+		for _, f := range m.fates {
+			times := max(f.delivered, f.received)
+			switch {
+			case !f.ended():
+				t.lost++
+			case f.stopped != "":
+				t.stopped[f.stopped]++
+				t.doubled += times // stopped and delivered all the same
+			default:
+				t.delivered++
+				t.doubled += times - 1
+			}
+		}
+	}
+	return t
+}
+
+// check counts, reads the transcripts of all sidecars, and prints the summary.
+// It returns an error that tells everything that is not as it should be.
+func (s *stage) check(ctx context.Context) error {
+	if err := s.board.await(ctx, "everything delivered or stopped", s.board.quiet); err != nil {
+		return err
+	}
+	t := s.board.tally()
+	var wrong []error
+	if t.doubled > 0 || t.lost > 0 {
+		wrong = append(wrong, fmt.Errorf("%d doubled, %d lost", t.doubled, t.lost))
+	}
+	for _, b := range s.bots {
+		for chat := range chats {
+			entries, err := b.transcript(ctx, chat)
+			if err != nil {
+				return err
+			}
+			if diff := s.board.compareTranscript(b.agent, chat, entries); diff != "" {
+				wrong = append(wrong, fmt.Errorf("transcript of %s at %s's sidecar: %s", chats[chat].name, b.name, diff))
+			}
+		}
+	}
+	s.summary(t, len(wrong) == 0)
+	return errors.Join(wrong...)
+}
+
+// compareTranscript tells how the entries differ from what was said in a chat,
+// as far as agent is in it; "" is not at all.
+func (b *board) compareTranscript(agent string, chat relay.ChatID, entries []entry) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !chats[chat].has(agent) {
+		if len(entries) > 0 {
+			return fmt.Sprintf("shows %d messages of a group that the bot is not in", len(entries))
+		}
+		return ""
+	}
+	times := map[relay.MessageID]int{}
+	for _, e := range entries {
+		times[e.MessageID]++
+		m := b.byID[e.MessageID]
+		if m == nil || m.chat != chat {
+			return fmt.Sprintf("%s was not said here", e.MessageID)
+		}
+		if (m.sender == "") != (e.Role == relay.RoleUser) {
+			return fmt.Sprintf("%s stands with the role %q", e.MessageID, e.Role)
+		}
+	}
+	for _, m := range b.messages {
+		if m.chat == chat && times[m.id] != 1 {
+			return fmt.Sprintf("%s stands %d times in it", m.id, times[m.id])
+		}
+	}
+	return ""
+}
+
+// summary prints the count in a few lines.
+func (s *stage) summary(t tally, transcripts bool) {
+	s.out.blank()
+	s.out.title("summary")
+	row := func(name string, n int, what string) { s.out.plain(fmt.Sprintf("  %s%4d  %s", pad(name, 14), n, what)) }
+	row("sent", t.sent, "by bots to their groups")
+	row("delivered", t.delivered, "to other bots")
+	for _, why := range slices.Sorted(maps.Keys(t.stopped)) {
+		row(string(why), t.stopped[why], "stopped: "+explained[why])
+	}
+	row("doubled", t.doubled, "delivered to the same bot again")
+	row("lost", t.lost, "neither delivered nor stopped for a reason")
+	verdict := "each message once, and only where it belongs"
+	if !transcripts {
+		verdict = "not as they should be"
+	}
+	s.out.plain("  " + pad("transcripts", 14) + "      " + verdict)
+	s.out.blank()
+}
+
+// explained says in a few words what the reasons mean that the demo can show.
+var explained = map[relay.Reason]string{
+	relay.MaxDepth:   "MAX_BOT_REPLY_DEPTH messages of bots since a person spoke",
+	relay.JudgeNo:    "the judge saw a courtesy or nothing left to do",
+	relay.NotAMember: "the bot is not in that group",
+}
