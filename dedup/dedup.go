@@ -46,8 +46,9 @@ import (
 // Bounds.
 const (
 	DefaultSize = 5000
-	flushAt     = 64   // settled keys that wait for a write at most
-	maxKey      = 2048 // bytes of a journal line; a longer one is skipped on reading
+	flushAt     = 64   // settled keys after which they are written without being asked
+	maxUnsaved  = 6400 // settled keys that wait while the disk fails; beyond, the next write is of all in memory
+	maxKey      = 4096 // bytes of a journal line (512 of a key, escaped); a longer one is passed over on reading
 )
 
 // State is what a claim finds.
@@ -68,10 +69,10 @@ type Window struct {
 
 	root    *os.Root // nil: memory only
 	name    string
-	file    *os.File
-	lines   int          // in the journal
+	file    *os.File     // guarded by mu
+	lines   int          // in the journal; guarded by mu
 	unsaved bytes.Buffer // settled and not written; guarded by mu
-	waiting int          // keys in unsaved
+	waiting int          // keys settled and not written; guarded by mu
 }
 
 // Memory returns a window of size keys (0: DefaultSize) that a restart forgets.
@@ -115,13 +116,17 @@ func (w *Window) read(f *os.File) error {
 		line, err := r.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
 			long = true
+			w.lines++ // by its size, since lines are what bounds the file
 			continue
 		}
 		var key string
 		if !long && len(line) > 0 && json.Unmarshal(line, &key) == nil {
 			w.done.Add(key, struct{}{})
 		}
-		w.lines, long = w.lines+1, false
+		if len(line) > 0 {
+			w.lines++
+		}
+		long = false
 		if err != nil {
 			return ignoreEOF(err)
 		}
@@ -186,13 +191,13 @@ func (w *Window) flush() error {
 	if w.waiting == 0 || w.file == nil {
 		return nil
 	}
-	if w.lines+w.waiting > 3*max(w.done.Len(), 1000) {
+	if w.waiting > maxUnsaved {
+		w.unsaved.Reset() // the rewrite takes them from memory, when the disk is back
+	}
+	if w.waiting > maxUnsaved || w.lines+w.waiting > 3*max(w.done.Len(), 1000) {
 		return w.rewrite()
 	}
 	if _, err := safefile.Append(w.file, w.unsaved.Bytes()); err != nil {
-		if w.waiting > 100*flushAt { // the disk has been full for long: memory has them still
-			w.forgetUnsaved()
-		}
 		return fmt.Errorf("write dedup journal: %w", err)
 	}
 	w.lines += w.waiting

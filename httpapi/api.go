@@ -27,6 +27,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 
@@ -114,6 +115,9 @@ type api struct {
 
 // New returns the handler of all routes.
 func New(o Options) http.Handler {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	a := &api{Options: o}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", a.healthz)
@@ -122,8 +126,8 @@ func New(o Options) http.Handler {
 	guarded.HandleFunc("POST /v1/outbound", a.outbound)
 	guarded.HandleFunc("POST /v1/inbound", a.inbound)
 	guarded.HandleFunc("POST /v1/decide", a.decide)
-	guarded.HandleFunc("GET /v1/stream", a.stream)
-	guarded.HandleFunc("GET /v1/events", a.Events.serve)
+	guarded.HandleFunc("GET /v1/stream", a.live(a.stream))
+	guarded.HandleFunc("GET /v1/events", a.live(a.Events.serve))
 	guarded.HandleFunc("GET /v1/transcripts", a.transcripts)
 	guarded.HandleFunc("GET /v1/transcripts/{channel}/{chat_id}", a.transcript)
 	guarded.HandleFunc("GET /v1/status", a.status)
@@ -148,12 +152,32 @@ func (a *api) guard(next http.Handler) http.Handler {
 			return
 		}
 		if err := a.origins.Check(r); err != nil {
-			writeError(w, &Error{http.StatusForbidden, "cross_origin", "requests from other web pages are not answered"})
+			writeError(w, errCrossOrigin)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
+
+// live keeps from the streams what may look but must not hold one: a HEAD
+// request, which would take the bot's messages and throw them away, and other
+// web pages, which the check of guard lets read and a WebSocket lets listen.
+func (a *api) live(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Content-Type", "text/event-stream")
+			return
+		}
+		asWrite := &http.Request{Method: http.MethodPost, URL: r.URL, Host: r.Host, Header: r.Header}
+		if a.origins.Check(asWrite) != nil {
+			writeError(w, errCrossOrigin)
+			return
+		}
+		next(w, r)
+	}
+}
+
+var errCrossOrigin = &Error{http.StatusForbidden, "cross_origin", "requests from other web pages are not answered"}
 
 func localHost(hostport string) bool {
 	host := hostport
@@ -247,7 +271,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	}
 	if err := json.Unmarshal(data, v); err != nil {
 		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
-			return Invalid("field %q: want %s, got %s", e.Field, e.Type, e.Value)
+			return Invalid("field %q: want %s, got %s", e.Field, jsonType(e.Type), e.Value)
 		}
 		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 			return Invalid("the body is no JSON: error at byte %d", e.Offset)
@@ -255,6 +279,19 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 		return Invalid("the body is no JSON object of the expected form")
 	}
 	return nil
+}
+
+// jsonType says what t is in JSON.
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Slice:
+		return "an array"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	}
+	return "a number"
 }
 
 // jsonErrors turns the mux's own plain answers (no such route, wrong method)

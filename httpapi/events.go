@@ -12,9 +12,10 @@ import (
 
 // Bounds of the watchers' side.
 const (
-	eventsKept   = 500 // for a watcher that comes back; the oldest is forgotten
-	watcherQueue = 256 // a watcher this far behind is closed and may come back
-	maxWatchers  = 64  // one more is refused
+	eventsKept   = 500     // for a watcher that comes back; beyond, the oldest is forgotten
+	eventBytes   = 8 << 20 // of these, likewise
+	watcherQueue = 256     // a watcher this far behind is closed and may come back
+	maxWatchers  = 64      // one more is refused
 )
 
 // The kinds of events.
@@ -51,10 +52,11 @@ type Event struct {
 // them. The zero value is usable.
 type Events struct {
 	mu       sync.Mutex
-	next     int64 // id of the next event; guarded by mu
-	kept     []numbered
-	watchers map[chan numbered]struct{}
-	closed   bool
+	last     int64                      // id of the newest event; guarded by mu
+	kept     []numbered                 // oldest first; guarded by mu
+	bytes    int                        // of kept; guarded by mu
+	watchers map[chan numbered]struct{} // guarded by mu
+	closed   bool                       // guarded by mu
 }
 
 type numbered struct {
@@ -72,9 +74,15 @@ func (s *Events) Publish(e Event) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.next++
-	n := numbered{s.next, e.Type, data}
-	if s.kept = append(s.kept, n); len(s.kept) > eventsKept {
+	if s.last == 0 { // beyond the ids of an earlier process, which a watcher may come back with
+		s.last = time.Now().UnixMicro()
+	}
+	s.last++
+	n := numbered{s.last, e.Type, data}
+	s.kept = append(s.kept, n)
+	s.bytes += len(data)
+	for len(s.kept) > eventsKept || s.bytes > eventBytes && len(s.kept) > 1 {
+		s.bytes -= len(s.kept[0].data)
 		s.kept[0] = numbered{}
 		s.kept = s.kept[1:]
 	}
@@ -102,7 +110,10 @@ func (s *Events) Close() {
 func (s *Events) watch(after int64) (chan numbered, []numbered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.watchers) >= maxWatchers {
+	if s.closed {
+		return nil, nil, &Error{http.StatusServiceUnavailable, "stopping", errStopping.Error()}
+	}
+	if len(s.watchers) >= maxWatchers {
 		return nil, nil, &Error{http.StatusServiceUnavailable, "too_many_watchers", "close one of the " + strconv.Itoa(maxWatchers) + " others"}
 	}
 	if s.watchers == nil {

@@ -72,7 +72,7 @@ func (o *Outbound) check() error {
 	}
 	return checkIDs(field{"chat_id", string(o.ChatID)}, field{"message_id", string(o.MessageID)},
 		field{"channel", o.Channel}, field{"parent_id", string(o.ParentID)},
-		field{"root_id", string(o.RootID)}, field{"thread_id", o.ThreadID})
+		field{"root_id", string(o.RootID)}, field{"thread_id", o.ThreadID}, field{"msg_type", o.MsgType})
 }
 
 func (h *Heard) check() error {
@@ -102,7 +102,8 @@ func (q *Question) check() error {
 		return Invalid("role: want user or assistant")
 	}
 	return checkIDs(field{"chat_id", string(q.ChatID)}, field{"message_id", string(q.MessageID)},
-		field{"channel", q.Channel}, field{"thread_id", q.ThreadID}, field{"sender_agent_name", string(q.SenderAgentName)})
+		field{"channel", q.Channel}, field{"parent_id", string(q.ParentID)}, field{"root_id", string(q.RootID)},
+		field{"thread_id", q.ThreadID}, field{"sender_agent_name", string(q.SenderAgentName)})
 }
 
 type field struct{ name, value string }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -35,7 +36,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	ctx, reader, again, err := a.Stream.attach(r.Context(), relay.MessageID(lastID), lastID != "")
+	ctx, reader, again, err := a.Stream.attach(r.Context(), relay.MessageID(lastID), false)
 	if err != nil {
 		a.fail(w, r, err)
 		return
@@ -61,24 +62,30 @@ func closeWord(err error) string {
 const statusReplaced websocket.StatusCode = 4001
 
 func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, lastID relay.MessageID) {
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin was checked by guard
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin was checked by live
 	if err != nil {
 		return // Accept has answered
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(64 << 10) // acknowledgements
-	ctx, reader, again, err := a.Stream.attach(context.WithoutCancel(r.Context()), lastID, lastID != "")
+	// A cancelled read or write cuts the connection, and the close code could
+	// not be sent any more. So these end with the connection, not with the turn.
+	alive := context.WithoutCancel(r.Context())
+	turn, reader, again, err := a.Stream.attach(alive, lastID, true)
 	if err != nil {
 		_ = conn.Close(websocket.StatusGoingAway, errStopping.Error())
 		return
 	}
-	go a.readAcks(ctx, conn, reader)
-	err = a.Stream.serve(ctx, reader, again, func(m *sent) error {
-		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	var acks sync.WaitGroup
+	acks.Go(func() { a.readAcks(alive, conn, reader) })
+	defer acks.Wait()
+	defer conn.CloseNow()
+	err = a.Stream.serve(turn, reader, again, func(m *sent) error {
+		ctx, cancel := context.WithTimeout(alive, writeTimeout)
 		defer cancel()
 		return conn.Write(ctx, websocket.MessageText, m.Data)
 	}, func() error {
-		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		ctx, cancel := context.WithTimeout(alive, writeTimeout)
 		defer cancel()
 		return conn.Ping(ctx)
 	})
@@ -101,7 +108,7 @@ func (a *api) readAcks(ctx context.Context, conn *websocket.Conn, reader *reader
 		var msg struct {
 			Ack relay.MessageID `json:"ack"`
 		}
-		if json.Unmarshal(data, &msg) == nil && msg.Ack != "" {
+		if json.Unmarshal(data, &msg) == nil && msg.Ack != "" && relay.CheckID(string(msg.Ack)) == nil {
 			a.Stream.ack(reader, msg.Ack)
 		}
 	}

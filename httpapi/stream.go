@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -16,13 +15,6 @@ import (
 
 	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
-)
-
-// What the stream keeps of delivered messages for a reader that comes back:
-// beyond any of these the oldest is forgotten.
-const (
-	historyLines = 1000
-	historyBytes = 4 << 20
 )
 
 const (
@@ -42,10 +34,9 @@ var (
 // A reader that names the last message it got (`Last-Event-ID`) is given again
 // what was written after it. Over a WebSocket the bot may acknowledge; then
 // what was written to that connection and not acknowledged when it ended comes
-// again on the next.
+// again on the next, until it is acknowledged.
 type Stream struct {
 	maxAge  time.Duration
-	journal *os.File // of delivered messages, so that a restart of ours can replay; nil: none
 	root    *os.Root
 	name    string
 	logger  *slog.Logger
@@ -55,9 +46,12 @@ type Stream struct {
 	reader  *reader       // guarded by mu
 	arrived chan struct{} // closed when a reader comes; guarded by mu
 	history []*sent       // oldest first; guarded by mu
-	bytes   int
-	lines   int // in the journal
-	closed  bool
+	bytes   int           // of history; guarded by mu
+	closed  bool          // guarded by mu
+
+	journal *os.File // of delivered messages, so that a restart of ours can replay; nil: closed; guarded by mu
+	lines   int      // in the journal; guarded by mu
+	size    int64    // of the journal in bytes; guarded by mu
 }
 
 // sent is a delivered message.
@@ -66,16 +60,18 @@ type sent struct {
 	At   relay.Millis    `json:"at"`
 	Data json.RawMessage `json:"data"`
 
-	by   *reader // who was given it; nil after a restart
-	owed bool    // unacknowledged by a reader that acknowledges
+	by   *reader // who was given it and has not acknowledged it; nil after a restart; guarded by Stream.mu
+	owed bool    // comes again on the next connection; guarded by Stream.mu
 }
 
 // reader is one connection.
 type reader struct {
-	items chan item
-	gone  context.CancelCauseFunc
-	done  <-chan struct{}
-	acks  bool // it has acknowledged something; guarded by Stream.mu
+	items   chan item
+	gone    context.CancelCauseFunc
+	done    <-chan struct{}
+	canAck  bool  // a WebSocket
+	acks    bool  // it has acknowledged something; guarded by Stream.mu
+	writing *sent // not in the history yet; guarded by Stream.mu
 }
 
 type item struct {
@@ -98,19 +94,15 @@ func NewStream(o StreamOptions) (*Stream, error) {
 	if s.receipt == nil {
 		s.receipt = func(relay.MessageID) {}
 	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
 	var err error
 	if s.journal, err = safefile.Open(o.Root, o.Name, os.O_RDWR|os.O_APPEND|os.O_CREATE); err != nil {
 		return nil, fmt.Errorf("open stream journal: %w", err)
 	}
-	data, err := io.ReadAll(io.LimitReader(s.journal, 4*historyBytes))
-	if err != nil {
+	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read stream journal: %w", err), s.journal.Close())
-	}
-	for line := range bytes.Lines(data) {
-		s.lines++
-		if m := new(sent); json.Unmarshal(line, m) == nil && m.ID != "" && len(m.Data) > 0 {
-			s.remember(m)
-		}
 	}
 	return s, nil
 }
@@ -132,6 +124,7 @@ func (s *Stream) Deliver(ctx context.Context, in relay.Inbound) error {
 		select {
 		case r.items <- it:
 		case <-r.done:
+			s.detach(r) // its last write may take a while to fail
 			continue
 		case <-ctx.Done():
 			return ctx.Err()
@@ -168,16 +161,17 @@ func (s *Stream) Connected() bool {
 	return s.reader != nil
 }
 
-// attach makes the caller the reader and returns what it has to be given
-// again first.
-func (s *Stream) attach(ctx context.Context, lastID relay.MessageID, resume bool) (context.Context, *reader, []*sent, error) {
+// attach makes the caller the reader until the returned context ends, and
+// returns what it has to be given again first. lastID is the last message it
+// got, "" if it does not say.
+func (s *Stream) attach(ctx context.Context, lastID relay.MessageID, canAck bool) (context.Context, *reader, []*sent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, nil, nil, &Error{http.StatusServiceUnavailable, "stopping", errStopping.Error()}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	r := &reader{items: make(chan item), gone: cancel, done: ctx.Done()}
+	r := &reader{items: make(chan item), gone: cancel, done: ctx.Done(), canAck: canAck}
 	if s.reader != nil {
 		s.reader.gone(errReplaced)
 		s.owe(s.reader)
@@ -185,21 +179,21 @@ func (s *Stream) attach(ctx context.Context, lastID relay.MessageID, resume bool
 	s.reader = r
 	close(s.arrived)
 	s.arrived = make(chan struct{})
-	return ctx, r, s.replay(r, lastID, resume), nil
+	return ctx, r, s.replay(r, lastID), nil
 }
 
 // replay picks what a new reader has to be given again. A last id that is not
 // known is older than what is kept, so all of that came after it.
-func (s *Stream) replay(r *reader, lastID relay.MessageID, resume bool) []*sent {
+func (s *Stream) replay(r *reader, lastID relay.MessageID) []*sent {
 	after := len(s.history)
-	if resume {
+	if lastID != "" {
 		after = 1 + slices.IndexFunc(s.history, func(m *sent) bool { return m.ID == lastID })
 	}
 	oldest := relay.MillisOf(time.Now().Add(-s.maxAge))
 	var again []*sent
 	for i, m := range s.history {
 		if m.At >= oldest && (m.owed || i >= after) {
-			m.by, m.owed = r, false
+			m.by = r
 			again = append(again, m)
 		}
 	}
@@ -210,7 +204,7 @@ func (s *Stream) replay(r *reader, lastID relay.MessageID, resume bool) []*sent 
 func (s *Stream) owe(r *reader) {
 	for _, m := range s.history {
 		if m.by == r {
-			m.owed = r.acks
+			m.owed = m.owed || r.acks
 			m.by = nil
 		}
 	}
@@ -231,6 +225,9 @@ func (s *Stream) detach(r *reader) {
 func (s *Stream) ack(r *reader, id relay.MessageID) {
 	s.mu.Lock()
 	r.acks = true
+	if r.writing != nil && r.writing.ID == id { // faster than our return from the write
+		r.writing.by = nil
+	}
 	for _, m := range s.history {
 		if m.ID == id {
 			m.by, m.owed = nil, false
@@ -240,57 +237,41 @@ func (s *Stream) ack(r *reader, id relay.MessageID) {
 	s.receipt(id)
 }
 
-// wrote enters a delivered message into the history and the journal. The
-// journal's failure costs only the replay after a restart.
-func (s *Stream) wrote(m *sent) {
+// begin notes that r is about to be given m.
+func (s *Stream) begin(r *reader, m *sent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r.writing = m
+}
+
+// wrote enters what r was given into the history and the journal. It fails
+// when r's turn ended meanwhile: then nobody knows whether the bot has it, and
+// the next reader gets it.
+func (s *Stream) wrote(r *reader, m *sent) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.writing = nil
+	if s.reader != r && m.by != nil {
+		return errReplaced
+	}
 	s.remember(m)
 	if s.journal == nil {
-		return
+		return nil
 	}
-	line, err := marshal(m)
-	if err == nil && s.lines > 3*historyLines {
-		err = s.rewrite()
-	} else if err == nil {
-		_, err = safefile.Append(s.journal, append(line, '\n'))
-		s.lines++
-	}
-	if err != nil {
+	if err := s.record(m); err != nil { // costs only the replay after a restart
 		s.logger.Warn("stream journal cannot be written; a restart may not replay", "err", err)
 	}
-}
-
-func (s *Stream) remember(m *sent) {
-	s.history = append(s.history, m)
-	s.bytes += len(m.Data)
-	for len(s.history) > historyLines || (s.bytes > historyBytes && len(s.history) > 1) {
-		s.bytes -= len(s.history[0].Data)
-		s.history[0] = nil
-		s.history = s.history[1:]
-	}
-}
-
-func (s *Stream) rewrite() error {
-	var all bytes.Buffer
-	for _, m := range s.history {
-		line, err := marshal(m)
-		if err != nil {
-			return err
-		}
-		all.Write(line)
-		all.WriteByte('\n')
-	}
-	if err := safefile.ReplaceFast(s.root, s.name, all.Bytes()); err != nil {
-		return err
-	}
-	f, err := safefile.Open(s.root, s.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
-	if err != nil {
-		return err
-	}
-	_ = s.journal.Close()
-	s.journal, s.lines = f, len(s.history)
 	return nil
+}
+
+// wroteAgain settles with a reader that cannot acknowledge that it has m now.
+func (s *Stream) wroteAgain(r *reader, m *sent) {
+	if r.canAck {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.owed = false
 }
 
 // Stop tells the reader that the sidecar stops, and ends what waits for one.
@@ -309,11 +290,15 @@ func (s *Stream) Stop() {
 	s.arrived = make(chan struct{})
 }
 
-// Close stops the stream and closes its journal.
+// Close stops the stream and closes its journal. It may be called more than
+// once.
 func (s *Stream) Close() error {
 	s.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.journal == nil {
+		return nil
+	}
 	err := s.journal.Close()
 	s.journal = nil
 	return err
@@ -324,9 +309,13 @@ func (s *Stream) Close() error {
 func (s *Stream) serve(ctx context.Context, r *reader, again []*sent, write func(*sent) error, beat func() error) error {
 	defer s.detach(r)
 	for _, m := range again {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err := write(m); err != nil {
 			return err
 		}
+		s.wroteAgain(r, m)
 	}
 	quiet := time.NewTicker(keepAlive)
 	defer quiet.Stop()
@@ -339,9 +328,12 @@ func (s *Stream) serve(ctx context.Context, r *reader, again []*sent, write func
 				return err
 			}
 		case it := <-r.items:
-			err := write(it.sent)
+			err := context.Cause(ctx) // both may be ready at once
 			if err == nil {
-				s.wrote(it.sent)
+				s.begin(r, it.sent)
+				if err = write(it.sent); err == nil {
+					err = s.wrote(r, it.sent)
+				}
 			}
 			it.written <- err
 			if err != nil {

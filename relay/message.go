@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -123,14 +125,14 @@ func (ms Millis) Time() time.Time {
 
 // UnmarshalJSON takes a number, also with a fraction, or a string of one (the
 // platform writes times as strings). Seconds are told from milliseconds by
-// their size.
+// their size, and keep their fraction.
 func (ms *Millis) UnmarshalJSON(data []byte) error {
-	n, err := lenientInt(data)
+	n, f, err := lenientNumber(data)
 	if err != nil {
 		return err
 	}
 	if n >= 1e9 && n < 1e11 {
-		n *= 1000
+		n = int64(math.Round(f * 1000))
 	}
 	*ms = Millis(n)
 	return nil
@@ -141,26 +143,26 @@ type Seq uint64
 
 // UnmarshalJSON takes what [Millis] takes.
 func (s *Seq) UnmarshalJSON(data []byte) error {
-	if n, err := lenientInt(data); err == nil && n > 0 {
+	if n, _, err := lenientNumber(data); err == nil && n > 0 {
 		*s = Seq(n)
 	}
 	return nil
 }
 
-func lenientInt(data []byte) (int64, error) {
+// lenientNumber reads a number or a string of one, whole and with its fraction.
+func lenientNumber(data []byte) (int64, float64, error) {
 	text := strings.Trim(string(data), `" `)
 	if text == "" || text == "null" {
-		return 0, nil
+		return 0, 0, nil
 	}
-	n, err := json.Number(text).Int64()
-	if err == nil {
-		return n, nil
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, float64(n), nil
 	}
-	f, err := json.Number(text).Float64()
-	if err != nil || f != f || f > 1e15 || f < -1e15 {
-		return 0, fmt.Errorf("%.40q is no time in milliseconds", text)
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(f) || math.Abs(f) >= math.MaxInt64 { // what does not fit is not converted portably
+		return 0, 0, errors.New("not a number of milliseconds")
 	}
-	return int64(f), nil
+	return int64(f), f, nil
 }
 
 // Decode reads one encoded message, with or without its newline. Unknown
@@ -200,6 +202,8 @@ func (m *Message) validate() error {
 		{"parent_id", string(m.ParentID), false},
 		{"root_id", string(m.RootID), false},
 		{"thread_id", m.ThreadID, false},
+		{"sender_app_id", m.SenderAppID, false},
+		{"sender_id", string(m.SenderID), false},
 	} {
 		if err := CheckID(f.value); err != nil {
 			return fmt.Errorf("%w: %s %w", ErrMalformed, f.name, err)
@@ -245,32 +249,39 @@ const CutMark = "\n… [cut by feishu-relay: the whole text has %d bytes]"
 // fields alone are too long. Angle brackets stay as they are.
 func (m *Message) Encode() ([]byte, error) {
 	const room = MaxLine - 1 - 80 // 80: the signature is added afterwards
-	if m.Metadata == nil {
-		m.Metadata = Metadata{}
+	out := *m
+	if out.Metadata == nil {
+		out.Metadata = Metadata{}
 	}
-	line, err := marshalLine(m)
-	if err != nil {
-		return nil, fmt.Errorf("encode message: %w", err)
+	keep := len(m.Content) // bytes of it that stay; escapes make up to six of one
+	if keep > room {
+		keep = room
+		out.Content = cut(m.Content, keep)
 	}
-	if len(line) <= room {
-		return line, nil
-	}
-	cut := *m
-	keep := min(len(m.Content), room) // bytes of content kept: escapes make more of them
-	for len(line) > room {
+	for {
+		line, err := marshalLine(&out)
+		if err != nil {
+			return nil, fmt.Errorf("encode message: %w", err)
+		}
+		over := len(line) - room
+		if over <= 0 {
+			return line, nil
+		}
 		if keep == 0 {
 			return nil, fmt.Errorf("encode message: %d bytes besides its text, at most %d", len(line), room)
 		}
-		keep = max(0, min(keep-(len(line)-room)/6-64, keep*9/10))
-		for keep > 0 && !utf8.RuneStart(m.Content[keep]) {
-			keep--
-		}
-		cut.Content = m.Content[:keep] + fmt.Sprintf(CutMark, len(m.Content))
-		if line, err = marshalLine(&cut); err != nil {
-			return nil, fmt.Errorf("encode message: %w", err)
-		}
+		// A sixth is never too much, whatever the escapes; a tenth ends the loop soon.
+		keep = max(0, min(keep-over/6-64, keep*9/10))
+		out.Content = cut(m.Content, keep)
 	}
-	return line, nil
+}
+
+// cut keeps about the first keep bytes of text, whole runes, and says so.
+func cut(text string, keep int) string {
+	for i := 1; i < utf8.UTFMax && keep > 0 && !utf8.RuneStart(text[keep]); i++ {
+		keep-- // no further: what is no UTF-8 may hold no start at all
+	}
+	return text[:keep] + fmt.Sprintf(CutMark, len(text))
 }
 
 func marshalLine(v any) ([]byte, error) {
@@ -286,22 +297,34 @@ func marshalLine(v any) ([]byte, error) {
 // recordStart begins every line that Encode writes.
 var recordStart = []byte(`{"relay_msg_id":`)
 
+// salvageTries is at how many places of a line [Salvage] looks for a message.
+// More than one are there only where its metadata holds messages too; a line
+// made of nothing but starts would cost the square of its length.
+const salvageTries = 32
+
 // Salvage finds a whole message glued behind the torn one that a killed writer
 // left in the same line, and returns it.
 func Salvage(line []byte) (whole []byte, ok bool) {
-	for rest := line; ; {
+	rest := line
+	for range salvageTries {
 		i := bytes.LastIndex(rest, recordStart)
 		if i <= 0 {
-			return nil, false
+			break
 		}
 		if whole = line[i:]; json.Valid(whole) {
 			return whole, true
 		}
 		rest = rest[:i]
 	}
+	return nil, false
 }
 
-// NewID makes an identifier for a message that the platform gave none.
+// NewID makes an identifier for a message that the platform gave none, of at
+// most [MaxID] bytes: of longer parts the end is kept, with random.
 func NewID(sender AgentName, chat ChatID, ts Millis, random string) MessageID {
-	return MessageID(fmt.Sprintf("%s:%s:%d:%s", sender, chat, ts, random))
+	id := fmt.Sprintf("%s:%s:%d:%s", sender, chat, ts, random)
+	if len(id) > MaxID {
+		id = strings.ToValidUTF8(id[len(id)-MaxID:], "")
+	}
+	return MessageID(id)
 }

@@ -1,12 +1,14 @@
 package relay
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"unicode/utf8"
 
 	"github.com/gowebpki/jcs"
@@ -29,14 +31,15 @@ func Sign(line []byte, secret string) ([]byte, error) {
 }
 
 // Verify checks the signature of line as it came, fields that we do not know
-// included.
+// included. A line that names a field twice is refused: of two, readers might
+// take the one that was not signed.
 func Verify(line []byte, secret string) error {
 	if !utf8.Valid(line) {
 		return fmt.Errorf("%w: not UTF-8", ErrBadSignature)
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(line, &fields); err != nil {
-		return fmt.Errorf("%w: %w", ErrBadSignature, withoutText(err))
+	fields, err := members(line)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBadSignature, err)
 	}
 	var sig string
 	if json.Unmarshal(fields["sig"], &sig) != nil || sig == "" {
@@ -56,6 +59,37 @@ func Verify(line []byte, secret string) error {
 		return fmt.Errorf("%w: it does not match", ErrBadSignature)
 	}
 	return nil
+}
+
+// members takes the JSON object line apart.
+func members(line []byte) (map[string]json.RawMessage, error) {
+	dec := json.NewDecoder(bytes.NewReader(line))
+	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+		return nil, errors.New("no JSON object")
+	}
+	fields := map[string]json.RawMessage{}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, withoutText(err)
+		}
+		key := fmt.Sprint(name) // always a string here
+		if _, twice := fields[key]; twice {
+			return nil, errors.New("a field stands twice")
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, withoutText(err)
+		}
+		fields[key] = value
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, withoutText(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one JSON object")
+	}
+	return fields, nil
 }
 
 func mac(message []byte, secret string) ([]byte, error) {

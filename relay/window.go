@@ -18,10 +18,11 @@ const (
 // It is safe for concurrent use.
 type Window[P any] struct {
 	mu      sync.Mutex
-	open    []*slot[P] // in reading order; guarded by mu
-	bytes   int
-	settled P   // everything up to here is settled
-	moved   int // settled lines since the last Position
+	open    []*slot[P] // in reading order, from the oldest unsettled line on; guarded by mu
+	waiting int        // of them, the unsettled ones; guarded by mu
+	bytes   int        // what the unsettled ones hold; guarded by mu
+	settled P          // everything up to here is settled; guarded by mu
+	moved   int        // settled lines since the last Position; guarded by mu
 	room    chan struct{}
 }
 
@@ -45,6 +46,7 @@ func (w *Window[P]) Begin(ctx context.Context, behind P, size int) (settle func(
 		if len(w.open) == 0 || (len(w.open) < MaxUnsettled && w.bytes+size <= MaxUnsettledBytes) {
 			s := &slot[P]{behind: behind, bytes: size}
 			w.open = append(w.open, s)
+			w.waiting++
 			w.bytes += size
 			w.mu.Unlock()
 			return func() { w.settle(s) }, nil
@@ -65,6 +67,7 @@ func (w *Window[P]) settle(s *slot[P]) {
 		return
 	}
 	s.done = true
+	w.waiting--
 	w.bytes -= s.bytes
 	w.moved++
 	n := 0
@@ -100,9 +103,9 @@ func (w *Window[P]) Position() (at P, moved int) {
 	return w.settled, moved
 }
 
-// Unsettled counts the open lines.
+// Unsettled counts the lines that were entered and not settled.
 func (w *Window[P]) Unsettled() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.open)
+	return w.waiting
 }

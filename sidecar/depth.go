@@ -11,13 +11,13 @@ import (
 	"feishu-relay/transcript"
 )
 
-// How far back a chat is read for a decision: the near tail first, which the
-// transcript has in memory, and the far one only when no person spoke within
-// the near one. Beyond the far tail nothing is counted, and the count is by
-// then over any limit in use.
+// How far back a chat is read for a decision: first the near tail, which the
+// transcript has in memory, then eight times as much again and again while
+// no person spoke within it. Beyond the far tail nothing is counted, and the
+// count is by then over any limit in use.
 const (
-	nearTail = 200
-	farTail  = 5000
+	nearTail = 32
+	farTail  = 4096
 )
 
 // judgeLines is how many lines of the conversation the judge reads.
@@ -25,12 +25,15 @@ const judgeLines = 12
 
 // tail returns the end of a chat, oldest first, as far back as a decision needs.
 func (s *Sidecar) tail(channel string, chat relay.ChatID) ([]policy.Entry, error) {
-	entries, err := s.transcript.Tail(channel, string(chat), nearTail)
-	if err == nil && len(entries) == nearTail && !anchored(entries) {
-		entries, err = s.transcript.Tail(channel, string(chat), farTail)
-	}
-	if err != nil {
-		return nil, err
+	var entries []transcript.Entry
+	for n := nearTail; n <= farTail; n *= 8 {
+		var err error
+		if entries, err = s.transcript.Tail(channel, string(chat), n); err != nil {
+			return nil, err
+		}
+		if len(entries) < n || anchored(entries) {
+			break
+		}
 	}
 	out := make([]policy.Entry, len(entries))
 	for i, e := range entries {
@@ -40,14 +43,21 @@ func (s *Sidecar) tail(channel string, chat relay.ChatID) ([]policy.Entry, error
 }
 
 // anchored reports whether every conversation in entries, the chat itself and
-// each topic, holds an end for its count.
+// each topic, reaches back to where its count ends: a person's message, or the
+// time at which a bot knew of one.
 func anchored(entries []transcript.Entry) bool {
-	ends := map[string]bool{}
+	type span struct{ oldest, user int64 }
+	spans := map[string]span{}
 	for _, e := range entries {
-		ends[e.ThreadID] = ends[e.ThreadID] || e.Role == relay.RoleUser || e.UserTS > 0
+		s, ok := spans[e.ThreadID]
+		if !ok || e.TS < s.oldest {
+			s.oldest = e.TS
+		}
+		s.user = max(s.user, userTime(e))
+		spans[e.ThreadID] = s
 	}
-	for _, end := range ends {
-		if !end {
+	for _, s := range spans {
+		if s.user < s.oldest {
 			return false
 		}
 	}

@@ -51,12 +51,15 @@ func (s *Sidecar) inbound(p *passage) (in relay.Inbound, given []string) {
 		ChatID: m.ChatID, Content: content, Timestamp: relay.Timestamp(p.sent), Metadata: meta}, given
 }
 
+// contextTail is how far back lines for INJECT_CONTEXT are looked for.
+const contextTail = 200
+
 // maxContextLine is the most runes of one line of context; the rest is cut.
 const maxContextLine = 1000
 
 // context is the last INJECT_CONTEXT lines before p that the bot was not given.
 func (s *Sidecar) context(p *passage) (text string, ids []string) {
-	entries, err := s.transcript.Tail(p.msg.Channel, string(p.msg.ChatID), nearTail)
+	entries, err := s.transcript.Tail(p.msg.Channel, string(p.msg.ChatID), contextTail)
 	if err != nil {
 		s.problems.set("context", err) // the message itself goes on
 		return "", nil

@@ -146,13 +146,18 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 // topic of it: one that stands here, or one that another bot knew of.
 func (s *Sidecar) lastUser(channel string, chat relay.ChatID, thread string) (relay.Millis, error) {
 	var newest int64
-	entries, err := s.transcript.Tail(channel, string(chat), nearTail)
-	for _, e := range entries {
-		if e.ThreadID == thread {
-			newest = max(newest, userTime(e))
+	for n := nearTail; n <= farTail; n *= 8 {
+		entries, err := s.transcript.Tail(channel, string(chat), n)
+		for _, e := range entries {
+			if e.ThreadID == thread {
+				newest = max(newest, userTime(e))
+			}
+		}
+		if err != nil || newest > 0 || len(entries) < n {
+			return relay.Millis(newest), err
 		}
 	}
-	return relay.Millis(newest), err
+	return relay.Millis(newest), nil
 }
 
 func userTime(e transcript.Entry) int64 {

@@ -56,8 +56,7 @@ func (l *bareLog) append(id string, line []byte) (bool, error) {
 		}
 		end := bytes.LastIndexByte(l.buf[:n], '\n') + 1
 		for line := range bytes.SplitSeq(l.buf[:end], []byte{'\n'}) {
-			if i := bytes.Index(line, bareKey); i >= 0 {
-				id := line[i+len(bareKey):]
+			if _, id, ok := bytes.Cut(line, bareKey); ok {
 				l.known[string(id[:bytes.IndexByte(id, '"')])] = struct{}{}
 			}
 		}

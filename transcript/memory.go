@@ -72,15 +72,15 @@ type recent struct {
 }
 
 type recentLine struct {
-	raw   []byte // nil once it is decoded
-	entry Entry
+	raw   []byte
+	entry *Entry // nil: raw is not decoded yet
 	size  int
 }
 
 // add takes a line of an entry that is known to be good, and owns it.
 func (r *recent) add(raw []byte) { r.push(recentLine{raw: raw, size: recentCost + len(raw)}) }
 
-func (r *recent) addEntry(e Entry) { r.push(recentLine{entry: e, size: e.size()}) }
+func (r *recent) addEntry(e Entry) { r.push(recentLine{entry: &e, size: e.size()}) }
 
 func (r *recent) push(l recentLine) {
 	r.lines = append(r.lines, l)
@@ -102,11 +102,11 @@ func (r *recent) tail(n int) ([]Entry, bool) {
 	g := gatherer{n: n}
 	for i := len(r.lines) - 1; i >= 0; i-- {
 		l := &r.lines[i]
-		if l.raw != nil {
-			l.entry, _ = decode(l.raw)
-			l.raw = nil
+		if l.entry == nil {
+			e, _ := decode(l.raw)
+			l.entry, l.raw = &e, nil
 		}
-		if !g.take(l.entry) {
+		if !g.take(*l.entry) {
 			return g.inOrder(), true
 		}
 	}

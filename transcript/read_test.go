@@ -70,7 +70,7 @@ func TestReadingBackwards(t *testing.T) {
 			}
 			// The appending side reads the same.
 			add(t, s, true, Entry{Role: RoleUser, MessageID: "last"})
-			for _, id := range strings.Fields(c.want) {
+			for id := range strings.FieldsSeq(c.want) {
 				add(t, s, false, Entry{Role: RoleUser, MessageID: id, TS: 5})
 			}
 		})

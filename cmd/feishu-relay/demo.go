@@ -19,7 +19,7 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	f := flags("demo", "demo [--backend file|redis] [--chat] [--keep]\n\n"+
 		"Starts three sidecars on a queue in a temporary folder, three scripted bots and a\n"+
 		"user; shows what is said and what the sidecars decide, and checks it all.\n", stdout)
-	backend := f.String("backend", or(os.Getenv("BACKEND"), "file"), "`file`, or redis: starts a redis-server (default: BACKEND)")
+	backend := f.String("backend", or(os.Getenv("BACKEND"), "file"), "`file`, or redis, which starts a redis-server; the environment's BACKEND is the default")
 	chat := f.Bool("chat", false, "be the user yourself: type what to say; Ctrl-D or /quit ends")
 	keep := f.Bool("keep", false, "leave the folder with queue, transcripts and logs there")
 	if err := parse(f, args, 0); err != nil {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"os"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -106,11 +108,15 @@ func obeyed(r rune) bool {
 // neutralJSON does the same to a JSON text, whose strings may hold what a
 // terminal obeys, and leaves its meaning as it is.
 func neutralJSON(line []byte) []byte {
+	keeps := func(r rune) bool { return !obeyed(r) || r == '\n' }
+	if !bytes.ContainsFunc(line, func(r rune) bool { return !keeps(r) }) {
+		return line
+	}
 	out := make([]byte, 0, len(line))
 	for _, r := range string(line) {
 		switch {
-		case !obeyed(r) || r == '\n':
-			out = fmt.Append(out, string(r))
+		case keeps(r):
+			out = utf8.AppendRune(out, r)
 		case r > 0xffff:
 			r -= 0x10000
 			out = fmt.Appendf(out, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)

@@ -243,11 +243,15 @@ func transcriptShow(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	entries, err := v.store.Tail(c.Channel, c.ChatID, *n)
+	return v.printTail(v.printer(false), c, *n)
+}
+
+// printTail prints the last n messages of a chat.
+func (v *view) printTail(p *printer, c transcript.Chat, n int) error {
+	entries, err := v.store.Tail(c.Channel, c.ChatID, n)
 	if err != nil {
 		return err
 	}
-	p := v.printer(false)
 	for _, e := range entries {
 		if err := p.print(c, e); err != nil {
 			return err
@@ -287,7 +291,7 @@ func (v *view) find(text string) (transcript.Chat, error) {
 			return found[0], nil
 		}
 		if len(found) > 1 {
-			return transcript.Chat{}, fmt.Errorf("several chats in %s begin with %q: %s", v.dir, text, named(found))
+			return transcript.Chat{}, fmt.Errorf("%[2]q names several chats in %[1]s: %[3]s", v.dir, text, named(found))
 		}
 	}
 	// A chat whose id is too long for a file name is in no list.

@@ -101,4 +101,3 @@ func contentLines(e transcript.Entry) []string {
 	}
 	return lines
 }
-

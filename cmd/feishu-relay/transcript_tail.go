@@ -16,7 +16,8 @@ import (
 
 const (
 	// maxFollowed is how many chats are followed at once, since each takes one of
-	// the system's few watchers; beyond it those that spoke last are, and a line on stderr says so.
+	// the system's few watchers; of more, those that spoke last are, and a line
+	// on stderr says so.
 	maxFollowed = 32
 	// minLookBack is the least number of messages that a follower begins with. Those
 	// that were printed already are left out; more than these cannot come
@@ -49,13 +50,7 @@ func transcriptTail(ctx context.Context, args []string, stdout, stderr io.Writer
 	}
 	p := v.printer(false)
 	if !*follow {
-		entries, err := v.store.Tail(c.Channel, c.ChatID, *n)
-		for _, e := range entries {
-			if err := p.print(c, e); err != nil {
-				return err
-			}
-		}
-		return err
+		return v.printTail(p, c, *n)
 	}
 	for e, err := range v.store.Follow(ctx, c.Channel, c.ChatID, *n) {
 		if err != nil {
@@ -72,7 +67,7 @@ func transcriptTail(ctx context.Context, args []string, stdout, stderr io.Writer
 type said struct {
 	chat  transcript.Chat
 	entry transcript.Entry
-	err   error // the chat's follower has ended with it
+	err   error // with which the chat's follower has ended; nil for a message
 }
 
 // tailAll prints the last n messages of all chats in the order of their times,
@@ -82,16 +77,14 @@ func (v *view) tailAll(ctx context.Context, n int, follow bool) error {
 	if err != nil {
 		return err
 	}
-	f := follower{view: v, lookBack: max(n, minLookBack), seed: maphash.MakeSeed(), known: map[transcript.Chat]bool{}}
+	f := follower{view: v, lookBack: max(n, minLookBack), seed: maphash.MakeSeed(), chats: map[chatKey]bool{}, said: make(chan said)}
 	var last []said
 	for _, c := range chats {
 		entries, err := v.store.Tail(c.Channel, c.ChatID, f.lookBack)
 		if err != nil {
 			return err
 		}
-		if follow {
-			f.begin(ctx, c, entries)
-		}
+		f.know(c, entries)
 		for _, e := range entries[max(0, len(entries)-n):] {
 			last = append(last, said{chat: c, entry: e})
 		}
@@ -107,4 +100,104 @@ func (v *view) tailAll(ctx context.Context, n int, follow bool) error {
 		return nil
 	}
 	return f.run(ctx, p)
+}
+
+type chatKey struct{ channel, id string }
+
+// follower follows all chats. Its methods are for one goroutine.
+type follower struct {
+	*view
+	lookBack int
+	seed     maphash.Seed
+	chats    map[chatKey]bool // known ones; those beyond maxFollowed as well
+	begin    []beginning      // chats to be followed that are not yet
+	told     bool             // that there are more than maxFollowed
+	said     chan said
+}
+
+// beginning is a chat and the hashes of its messages that need no printing.
+type beginning struct {
+	chat transcript.Chat
+	old  map[uint64]bool
+}
+
+// know notes a chat that is to be followed from behind entries on.
+func (f *follower) know(c transcript.Chat, entries []transcript.Entry) {
+	key := chatKey{c.Channel, c.ChatID}
+	if f.chats[key] {
+		return
+	}
+	f.chats[key] = true
+	if len(f.chats) > maxFollowed {
+		return
+	}
+	old := make(map[uint64]bool, len(entries))
+	for _, e := range entries {
+		old[maphash.Comparable(f.seed, e)] = true
+	}
+	f.begin = append(f.begin, beginning{c, old})
+}
+
+// run prints what is said until ctx is done. Every goroutine it starts has ended
+// when it returns.
+func (f *follower) run(ctx context.Context, p *printer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var followers sync.WaitGroup
+	defer followers.Wait()
+	defer cancel()
+	tick := time.NewTicker(lookForChats)
+	defer tick.Stop()
+	for {
+		for _, b := range f.begin {
+			followers.Go(func() { f.follow(ctx, b) })
+		}
+		f.begin = nil
+		if len(f.chats) > maxFollowed && !f.told {
+			f.told = true
+			fmt.Fprintf(f.err, "following %d chats, those that spoke last; name another CHAT to follow it\n", maxFollowed)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case s := <-f.said:
+			if s.err != nil {
+				return s.err
+			}
+			if err := p.print(s.chat, s.entry); err != nil {
+				return err
+			}
+		case <-tick.C:
+			chats, err := f.store.Chats()
+			if err != nil {
+				return err
+			}
+			for _, c := range chats {
+				f.know(c, nil)
+			}
+		}
+	}
+}
+
+// follow hands on what is said in one chat until ctx is done.
+func (f *follower) follow(ctx context.Context, b beginning) {
+	hand := func(s said) bool {
+		select {
+		case f.said <- s:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for e, err := range f.store.Follow(ctx, b.chat.Channel, b.chat.ChatID, f.lookBack) {
+		if err == nil {
+			hash := maphash.Comparable(f.seed, e)
+			if b.old[hash] {
+				delete(b.old, hash)
+				continue
+			}
+		}
+		if !hand(said{b.chat, e, err}) {
+			return
+		}
+	}
 }

@@ -28,6 +28,7 @@ const (
 	everybody  = "大家 everyone @all"
 	talk       = "讨论 discuss"
 	thanks     = "谢 thank"
+	greeting   = "你好 hello"
 	courtesy   = "谢 不客气 好的 thank welcome"
 	question   = "? ？"
 	code       = "```"
@@ -38,41 +39,42 @@ var cast = []character{
 	{
 		agent: "agent_plan", name: "小策", openID: "ou_demo_plan", role: "plans the work, hands it to others, reports to people",
 		asked: []line{
-			{everybody, "标准库的 slices.Sort,够用了。"},
-			{talk, "@BotB 快排还是归并,你怎么看?"},
-			{thanks, "@BotB 谢谢你,辛苦了!"},
-			{"", "@BotB 请接手:{task},写好后发给我。"},
+			{everybody, "我建议先用现成的,够用了。"},
+			{talk, "@BotB 快排还是归并,你怎么看？"},
+			{thanks, "@BotB 谢谢你,辛苦了！"},
+			{greeting, "你好！有什么要做的,交给我就行。"},
+			{"", "@BotB 请接手：{task},写好后发给我。"},
 		},
 		told: []line{
 			{code, "做好了,代码在上面,请查收。"},
-			{courtesy, "@{sender} 好的,谢谢!"},
-			{question, "@{sender} 一千万条。内存放得下两份吗?"},
+			{courtesy, "@{sender} 好的,谢谢！"},
+			{question, "@{sender} 一千万条。内存放得下两份吗？"},
 			{"", "@{sender} 收到,我记进计划里。"},
 		},
 	},
 	{
 		agent: "agent_code", name: "BotB", openID: "ou_demo_code", role: "writes and tests code",
 		asked: []line{
-			{everybody, "I'd write slices.SortFunc, one line."},
-			{thanks, "不客气!"},
+			{everybody, "The simplest thing that works, I'd say."},
+			{thanks, "不客气！"},
 			{"", "```go\nfunc Sort(s []int) { slices.Sort(s) }\n```"},
 		},
 		told: []line{
-			{courtesy, "@{sender} 不客气!"},
-			{question, "@{sender} 先问一句:数据有多少条?"},
-			{"", "@{sender} 写好了,测试通过:\n```go\nfunc Sort(s []int) { slices.Sort(s) }\n```"},
+			{courtesy, "@{sender} 不客气！"},
+			{question, "@{sender} 先问一句：数据有多少条？"},
+			{"", "@{sender} 写好了,测试通过：\n```go\nfunc Sort(s []int) { slices.Sort(s) }\n```"},
 		},
 	},
 	{
 		agent: "agent_review", name: "小审", openID: "ou_demo_review", role: "reviews and tests what others wrote",
 		asked: []line{
-			{everybody, "都行,记得测空切片和重复值。"},
-			{thanks, "不客气!"},
-			{"", "看过了:没有问题,请补一个空切片的测试。"},
+			{everybody, "都行,别忘了测边界情况。"},
+			{thanks, "不客气！"},
+			{"", "看过了：没有问题,请补一个空切片的测试。"},
 		},
 		told: []line{
-			{courtesy, "@{sender} 不客气!"},
-			{"", "@{sender} 看过了:请补一个空切片的测试。"},
+			{courtesy, "@{sender} 不客气！"},
+			{"", "@{sender} 看过了：请补一个空切片的测试。"},
 		},
 	},
 }

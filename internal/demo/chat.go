@@ -71,4 +71,3 @@ func (s *stage) read(ctx context.Context) <-chan string {
 	}()
 	return lines
 }
-

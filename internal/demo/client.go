@@ -22,8 +22,10 @@ const (
 type client struct{ http *http.Client }
 
 func newClient() *client {
-	// No proxy: whatever the user's environment says, this stays on loopback.
-	return &client{&http.Client{Transport: &http.Transport{Proxy: nil}}}
+	// No proxy: whatever the user's environment says, this stays on loopback. No
+	// connection is kept: a spare one, dialled and never used, would hold up the
+	// sidecar's stop, since a server cannot know that nothing will come on it.
+	return &client{&http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}}
 }
 
 // get reads a JSON answer into out, which may be nil.

@@ -34,7 +34,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -71,8 +70,11 @@ type Options struct {
 // ended, also when ctx is done; only a reader of [Options.Input] that waits for
 // a line cannot be ended.
 func Run(ctx context.Context, o Options) error {
-	_, err := run(ctx, o)
-	return err
+	s, err := newStage(o)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx)
 }
 
 // stage is everything a demo consists of.
@@ -91,7 +93,7 @@ type stage struct {
 
 var errInterrupted = errors.New("interrupted")
 
-func run(ctx context.Context, o Options) (_ *stage, err error) {
+func newStage(o Options) (_ *stage, err error) {
 	if o.Output == nil {
 		o.Output = io.Discard
 	}
@@ -100,67 +102,62 @@ func run(ctx context.Context, o Options) (_ *stage, err error) {
 			return nil, fmt.Errorf("find this program: %w", err)
 		}
 	}
-	dir, err := os.MkdirTemp("", "feishu-relay-demo-")
-	if err != nil {
+	s := &stage{Options: o, client: newClient(), out: &printer{w: o.Output, color: o.Color}}
+	s.board = newBoard(s.out)
+	if s.dir, err = os.MkdirTemp("", "feishu-relay-demo-"); err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
-	outer := ctx
-	ctx, fail := context.WithCancelCause(ctx)
-	s := &stage{Options: o, dir: dir, fail: fail, client: newClient(), out: &printer{w: o.Output, color: o.Color}}
-	s.board = newBoard(s.out)
+	return s, nil
+}
 
-	err = s.play(ctx)
-	if outer.Err() != nil {
-		err = errInterrupted
-	}
-	wrong := err != nil && !errors.Is(err, errInterrupted)
-	if wrong {
-		s.out.blank()
-		s.out.logs(s.sidecars)
+// run is the demo from its beginning to its end.
+func (s *stage) run(ctx context.Context) error {
+	playing, fail := context.WithCancelCause(ctx)
+	s.fail = fail
+	err := s.play(playing)
+	if cause := context.Cause(playing); cause != nil {
+		err = cause // rather than what that led to
 	}
 	fail(nil)
 	stopped := s.stop()
-	if outer.Err() == nil { // Ctrl-C in a terminal reaches everybody, in any order
-		err = errors.Join(err, stopped)
-		wrong = err != nil
+	if ctx.Err() != nil {
+		// A terminal's Ctrl-C may have reached the sidecars as well, so how
+		// they ended tells nothing.
+		return s.finish(errInterrupted)
 	}
-	if !o.Keep && !wrong {
-		if e := os.RemoveAll(dir); e != nil {
-			err = errors.Join(err, fmt.Errorf("remove the folder: %w", e))
-		}
-	} else {
-		s.out.kept(dir)
+	return s.finish(errors.Join(err, stopped))
+}
+
+// finish says how it went, and clears up.
+func (s *stage) finish(err error) error {
+	failed := err != nil && !errors.Is(err, errInterrupted) && len(s.sidecars) > 0
+	if failed {
+		s.out.logs(s.sidecars)
+	}
+	if s.Keep || failed {
+		s.out.kept(s.dir)
+	} else if e := os.RemoveAll(s.dir); e != nil {
+		err = errors.Join(err, fmt.Errorf("remove the folder: %w", e))
 	}
 	if err == nil {
 		s.out.plain("OK: " + s.board.tally().String())
 	}
-	return s, err
+	return err
 }
 
 // play starts everything, shows it and checks it.
 func (s *stage) play(ctx context.Context) error {
 	if err := s.start(ctx); err != nil {
-		return s.cause(ctx, err)
+		return err
 	}
 	show := s.playScenes
 	if s.Chat {
 		show = s.chat
 	}
 	if err := show(ctx); err != nil {
-		return s.cause(ctx, err)
+		return err
 	}
-	if err := s.check(ctx); err != nil {
-		return s.cause(ctx, err)
-	}
-	return nil
-}
-
-// cause prefers what ended the demo to what that led to.
-func (s *stage) cause(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
+	return s.check(ctx)
 }
 
 // start starts redis, the sidecars and the bots.
@@ -224,6 +221,5 @@ func (s *stage) stop() error {
 	if s.redis != nil {
 		s.redis.Stop()
 	}
-	s.client.http.Transport.(*http.Transport).CloseIdleConnections()
 	return errors.Join(errs...)
 }

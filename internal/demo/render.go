@@ -50,7 +50,7 @@ func (p *printer) blank()            { fmt.Fprintln(p.w) }
 func (p *printer) title(text string) { p.plain(p.paint(bold, text)) }
 func (p *printer) note(text string)  { p.plain(p.paint(dim, strings.Repeat(" ", 10)+"· "+text)) }
 func (p *printer) kept(dir string) {
-	p.plain(p.paint(dim, "kept: "+dir+" (feishu-relay transcript list --dir "+dir+"/transcripts)"))
+	p.plain("kept: " + dir + " (read it with: feishu-relay transcript list --dir " + dir + "/transcripts)")
 }
 
 // said prints a message.
@@ -82,6 +82,7 @@ func (p *printer) became(name string, f *fate) {
 
 // logs prints the ends of the sidecars' logs.
 func (p *printer) logs(sidecars []*sidecar) {
+	p.blank()
 	for _, s := range sidecars {
 		p.plain(p.paint(bold, "the log of "+s.name+"'s sidecar ends:"))
 		p.plain(s.logEnd())

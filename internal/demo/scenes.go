@@ -48,7 +48,7 @@ func scenes() []scene {
 			ends: "the last word was for the user, who reads it in the group; no bot has to hear it",
 		},
 		{
-			title: "parallel answers to a person count once", chat: devGroup, asks: "大家觉得用哪种排序好?",
+			title: "parallel answers to a person count once", chat: devGroup, asks: "大家觉得用哪种排序好？",
 			want: []outcome{
 				{"agent_plan", passed + "; " + passed},
 				{"agent_code", passed + "; " + passed},

@@ -134,6 +134,9 @@ func (s *stage) summary(t tally, transcripts bool) {
 	}
 	s.out.plain("  " + pad("transcripts", 14) + "      " + verdict)
 	s.out.blank()
+	if !s.Keep {
+		s.out.plain("look further: --keep leaves queue, transcripts and logs there; --chat lets you be the user")
+	}
 }
 
 // explained says in a few words what the reasons mean that the demo can show.

@@ -62,11 +62,22 @@ func makeDir(path string) error {
 	if info, err := os.Stat(parent); err == nil && info.Mode()&0o020 != 0 && info.Mode()&fs.ModeSticky == 0 {
 		mode = 0o770
 	}
-	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(path, mode); errors.Is(err, fs.ErrExist) {
+		return nil // another process was faster, and its rights are its own
+	} else if err != nil {
 		return fmt.Errorf("make folder %s: %w", path, err)
 	}
-	if mode == 0o770 {
-		return os.Chmod(path, mode) // the umask took the group's right away
+	if mode == 0o700 {
+		return nil
+	}
+	// The umask took the group's right away. A set-group-id bit stays: by it
+	// what is made inside belongs to the shared group.
+	made, err := os.Stat(path)
+	if err == nil {
+		err = os.Chmod(path, mode|made.Mode()&fs.ModeSetgid)
+	}
+	if err != nil {
+		return fmt.Errorf("share folder %s with its group: %w", path, err)
 	}
 	return nil
 }
@@ -79,12 +90,15 @@ func OpenSub(root *os.Root, name string) (*os.Root, error) {
 // Open opens name below root with the given flags. A file that this call
 // creates gets the rights of its folder.
 func Open(root *os.Root, name string, flag int) (*os.File, error) {
-	f, err := root.OpenFile(name, flag&^os.O_CREATE, 0)
-	if err == nil || flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist) {
-		return f, err
+	if flag&os.O_EXCL == 0 {
+		f, err := root.OpenFile(name, flag&^os.O_CREATE, 0)
+		if err == nil || flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
 	}
 	mode := fileMode(root)
-	if f, err = root.OpenFile(name, flag, mode); err != nil {
+	f, err := root.OpenFile(name, flag, mode)
+	if err != nil {
 		return nil, err
 	}
 	if mode != 0o600 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"feishu-relay/policy"
 )
@@ -149,7 +150,9 @@ func (t *text) politeToSomebody(words string) bool {
 		if len(low) < 2 || !strings.Contains(words, low) {
 			continue
 		}
-		ordinary := strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") == ""
+		ordinary := !strings.ContainsFunc(name, func(r rune) bool {
+			return unicode.IsUpper(r) || unicode.IsDigit(r) || r == '_' || r == '-'
+		})
 		if ordinary && !sociable.MatchString(words) {
 			continue
 		}

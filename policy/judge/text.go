@@ -12,6 +12,9 @@ import (
 // (full-width letters), and no invisible or directional characters, which could hide words
 // from a reader or show them in another order. Line breaks and tabs stay.
 func plain(s string) string {
+	if isPrintableASCII(s) {
+		return s
+	}
 	s = norm.NFKC.String(strings.ToValidUTF8(s, "\uFFFD"))
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -24,6 +27,15 @@ func plain(s string) string {
 		}
 		return r
 	}, s)
+}
+
+func isPrintableASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // cutMark stands where clip left something out.

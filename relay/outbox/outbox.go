@@ -29,6 +29,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,6 +74,7 @@ type Box struct {
 	at       place      // published up to here; guarded by mu
 	saved    place      // as it stands in the state file; guarded by mu
 	count    int64      // messages not published; guarded by mu
+	closed   bool       // guarded by mu
 
 	syncing sync.Mutex
 	synced  atomic.Uint64 // the newest seq that fsync covers
@@ -116,16 +118,22 @@ func (b *Box) load() error {
 		return err
 	}
 	for _, entry := range names {
-		digits, ok := strings.CutSuffix(entry.Name(), ".jsonl")
-		var first relay.Seq
-		if n, err := fmt.Sscanf(digits, "%d", &first); !ok || n != 1 || err != nil {
+		if strings.HasPrefix(entry.Name(), stateFile+".") {
+			_ = b.root.Remove(entry.Name()) // a killed process was writing it; the box is ours alone
 			continue
+		}
+		digits, _ := strings.CutSuffix(entry.Name(), ".jsonl")
+		first, err := strconv.ParseUint(digits, 10, 64)
+		s := &segment{first: relay.Seq(first)}
+		if err != nil || entry.Name() != s.name() || !entry.Type().IsRegular() {
+			continue // not ours, or a copy that somebody made
 		}
 		info, err := entry.Info()
 		if err != nil {
 			return err
 		}
-		b.segments = append(b.segments, &segment{first: first, size: info.Size()})
+		s.size = info.Size()
+		b.segments = append(b.segments, s)
 	}
 	slices.SortFunc(b.segments, func(x, y *segment) int { return cmp.Compare(x.first, y.first) })
 
@@ -133,21 +141,13 @@ func (b *Box) load() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err == nil && json.Unmarshal(data, &b.at) != nil {
+	if err == nil && (json.Unmarshal(data, &b.at) != nil || b.at.Offset < 0 || b.at.Segment > b.at.Seq) {
 		b.opts.Logger.Warn("outbox state is broken; messages may be published again", "folder", b.root.Name())
 		b.at = place{}
 	}
 	b.seq = b.at.Seq
-	for _, s := range b.segments {
-		last, err := b.lastSeq(s)
-		if err != nil {
-			return err
-		}
-		b.seq = max(b.seq, last, s.first-1)
-	}
-	b.at.Offset = max(b.at.Offset, 0)
 	if n := len(b.segments); n > 0 {
-		if b.file, err = safefile.Open(b.root, b.segments[n-1].name(), os.O_RDWR|os.O_APPEND); err != nil {
+		if err := b.reopen(b.segments[n-1]); err != nil {
 			return err
 		}
 		if b.at.Segment < b.segments[0].first {
@@ -157,15 +157,26 @@ func (b *Box) load() error {
 	return b.countPending()
 }
 
-// lastSeq reads the last whole line of s.
-func (b *Box) lastSeq(s *segment) (relay.Seq, error) {
-	f, err := b.root.Open(s.name())
-	if err != nil {
-		return 0, err
+// reopen makes s, the last segment of an earlier process, the one to write to.
+// A line that the process left torn is ended.
+func (b *Box) reopen(s *segment) (err error) {
+	if b.file, err = safefile.Open(b.root, s.name(), os.O_RDWR|os.O_APPEND); err != nil {
+		return err
 	}
-	defer f.Close()
+	if size, err := safefile.Append(b.file, nil); err == nil {
+		s.size = size
+	} else { // the next Put does it
+		b.opts.Logger.Warn("a torn line of the outbox is not ended", "err", err)
+	}
+	last, err := b.lastSeq(s)
+	b.seq = max(b.seq, last, s.first-1)
+	return err
+}
+
+// lastSeq is the seq of the last whole line of s, which is open.
+func (b *Box) lastSeq(s *segment) (relay.Seq, error) {
 	tail := make([]byte, min(s.size, 2*relay.MaxLine))
-	if _, err := f.ReadAt(tail, s.size-int64(len(tail))); err != nil {
+	if _, err := b.file.ReadAt(tail, s.size-int64(len(tail))); err != nil {
 		return 0, err
 	}
 	var last relay.Seq
@@ -221,6 +232,9 @@ func (b *Box) Put(m relay.Message) (relay.Message, error) {
 }
 
 func (b *Box) put(m relay.Message) (relay.Message, error) {
+	if b.closed {
+		return m, fmt.Errorf("write outbox: %w", os.ErrClosed)
+	}
 	if b.pending >= maxPending {
 		return m, ErrFull
 	}
@@ -257,22 +271,40 @@ func (b *Box) segmentFor(seq relay.Seq) error {
 		}
 		b.opts.Logger.Warn("an outbox file was removed while in use", "folder", b.root.Name())
 	}
+	if n := len(b.segments); n > 0 && b.segments[n-1].first == seq {
+		b.segments = b.segments[:n-1] // it was removed before it held anything
+	}
 	s := &segment{first: seq}
 	f, err := safefile.Open(b.root, s.name(), os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return err
 	}
-	if b.file != nil {
-		if b.opts.Sync {
-			if err := b.file.Sync(); err != nil {
-				return errors.Join(err, f.Close())
-			}
+	if b.opts.Sync {
+		if err := b.syncBoth(); err != nil {
+			return errors.Join(err, f.Close())
 		}
+	}
+	if b.file != nil {
 		_ = b.file.Close()
 	}
 	b.file = f
 	b.segments = append(b.segments, s)
 	return nil
+}
+
+// syncBoth makes sure of the last segment, before it is closed, and of the
+// folder, which has a new one.
+func (b *Box) syncBoth() error {
+	if b.file != nil {
+		if err := b.file.Sync(); err != nil {
+			return err
+		}
+	}
+	dir, err := b.root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // sync waits until the disk has everything up to seq. Callers that wait
@@ -286,7 +318,10 @@ func (b *Box) sync(seq relay.Seq) error {
 	b.mu.Lock()
 	f, upTo := b.file, b.seq
 	b.mu.Unlock()
-	if err := f.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // closed: synced when the next segment began
+	if f == nil {
+		return nil // Close has synced it
+	}
+	if err := f.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // closed: synced by Close, or when the next segment began
 		return fmt.Errorf("sync outbox: %w", err)
 	}
 	b.synced.Store(uint64(upTo))
@@ -315,15 +350,22 @@ func (b *Box) Stats() Stats {
 	return s
 }
 
-// Close closes the files. What waits is published by the next process.
+// Close closes the files. What waits is published by the next process. It may
+// be called more than once; a later Put fails with [os.ErrClosed].
 func (b *Box) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
 	err := b.saveState()
 	if b.file != nil {
+		if b.opts.Sync {
+			err = errors.Join(err, b.file.Sync())
+		}
 		err = errors.Join(err, b.file.Close())
 		b.file = nil
-		b.segments = nil
 	}
 	return err
 }

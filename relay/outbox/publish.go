@@ -48,6 +48,12 @@ func (b *Box) Run(ctx context.Context, to relay.Publisher, grace time.Duration) 
 				save.Reset(saveEvery)
 				armed = true
 			}
+			select {
+			case <-save.C: // a long backlog must not be published all over after a crash
+				armed = false
+				b.logErr("save outbox state", b.Save())
+			default:
+			}
 			continue
 		}
 		select {
@@ -76,8 +82,12 @@ func (b *Box) Run(ctx context.Context, to relay.Publisher, grace time.Duration) 
 func (b *Box) step(ctx context.Context, to relay.Publisher) (more bool, err error) {
 	at := b.place()
 	lines, behind, err := b.next(at, place{Segment: 1<<64 - 1})
-	if err != nil || len(lines) == 0 {
+	if err != nil {
 		return false, err
+	}
+	if len(lines) == 0 {
+		b.advance(behind, at.Receipt, 0) // over torn lines
+		return false, nil
 	}
 	receipt, err := publish(ctx, to, lines, at.Receipt)
 	if errors.Is(err, relay.ErrForgotten) {
@@ -180,34 +190,42 @@ func (b *Box) advance(to place, receipt relay.Receipt, lines int) {
 		b.pending -= until - from
 	}
 	b.count -= int64(lines)
+	if b.pending == 0 {
+		b.count = 0 // torn lines of an earlier process were counted as messages
+	}
 	b.at.Segment, b.at.Offset, b.at.Receipt = to.Segment, to.Offset, receipt
 }
 
 // next reads the lines between at and end, as many as make a batch, and the
 // place behind them. No lines: there is nothing more.
 func (b *Box) next(at, end place) (lines [][]byte, behind place, err error) {
-	s, at, ok := b.segmentAt(at)
-	if at.Segment == end.Segment {
-		s.size = min(s.size, end.Offset)
+	for {
+		s, from, ok := b.segmentAt(at)
+		if from.Segment == end.Segment {
+			s.size = min(s.size, end.Offset)
+		}
+		if !ok || from.Segment > end.Segment || from.Offset >= s.size {
+			return nil, at, nil
+		}
+		at.Segment, at.Offset = from.Segment, from.Offset
+		chunk, err := b.read(s, at.Offset)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, at, fmt.Errorf("read outbox: %w", err)
+		}
+		if len(chunk) == 0 {
+			b.opts.Logger.Error("an outbox file was removed or cut; its messages are lost", "file", s.name())
+			at.Offset = s.size
+			continue
+		}
+		lines, taken := batch(chunk)
+		if taken == 0 {
+			taken = int64(len(chunk)) // no line is as long: what a killed process left of one
+		}
+		at.Offset += taken
+		if len(lines) > 0 {
+			return lines, at, nil
+		}
 	}
-	if !ok || at.Segment > end.Segment || at.Offset >= s.size {
-		return nil, at, nil
-	}
-	chunk, err := b.read(s, at.Offset)
-	if errors.Is(err, fs.ErrNotExist) {
-		b.opts.Logger.Error("an outbox file was removed; its messages are lost", "file", s.name())
-		at.Offset = s.size
-		return b.next(at, end)
-	}
-	if err != nil {
-		return nil, at, fmt.Errorf("read outbox: %w", err)
-	}
-	lines, taken := batch(chunk)
-	at.Offset += taken
-	if len(lines) > 0 || taken == 0 {
-		return lines, at, nil
-	}
-	return b.next(at, end) // only torn lines stood there
 }
 
 // segmentAt finds the segment that holds the first byte not before at.

@@ -59,7 +59,7 @@ func explain(err error) error {
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f
 	}
-	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+	if timedOut(err) {
 		return &fault{"redis does not answer", err}
 	}
 	if _, ok := errors.AsType[redis.Error](err); ok {
@@ -73,4 +73,9 @@ func explain(err error) error {
 		return &fault{"connection to redis: " + e.Error(), err}
 	}
 	return &fault{"connection to redis was lost", err}
+}
+
+func timedOut(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded)
 }

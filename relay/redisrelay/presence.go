@@ -34,7 +34,10 @@ return {ARGV[1], tonumber(ARGV[2])}
 `)
 
 // presence knows whether another sidecar holds this agent's name.
-type presence struct{ rival atomic.Bool }
+type presence struct {
+	life, every time.Duration
+	rival       atomic.Bool
+}
 
 // Rival reports whether another sidecar runs with the same agent name on this
 // Redis. Both go on working: nothing is lost, but both bots are handed the
@@ -62,7 +65,7 @@ func alive(before, now claim) bool {
 func (q *Queue) announce(ctx context.Context, instance string) {
 	defer q.presence.rival.Store(false)
 	key := q.opts.Channel + ":agent:" + q.opts.Agent
-	tick := time.NewTicker(presenceEvery)
+	tick := time.NewTicker(q.presence.every)
 	defer tick.Stop()
 	for before := (claim{}); ; {
 		if now, err := q.claim(ctx, key, instance); err == nil {
@@ -91,7 +94,7 @@ func (q *Queue) announce(ctx context.Context, instance string) {
 func (q *Queue) claim(ctx context.Context, key, instance string) (claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	reply, err := presenceScript.Run(ctx, q.publish, []string{key}, instance, presenceLife.Milliseconds()).Slice()
+	reply, err := presenceScript.Run(ctx, q.publish, []string{key}, instance, q.presence.life.Milliseconds()).Slice()
 	if err != nil || len(reply) != 2 {
 		return claim{holder: instance}, err
 	}

@@ -102,6 +102,7 @@ func New(opts Options) (*Queue, error) {
 	quiet.Do(logging.Disable)
 	q := &Queue{opts: opts, conn: conn, stream: opts.Channel + ":log", log: opts.Logger.With("channel", opts.Channel)}
 	q.publish = q.client(publishPool, publishTimeout)
+	q.presence.life, q.presence.every = presenceLife, presenceEvery
 	return q, nil
 }
 

@@ -51,6 +51,9 @@ func (r *reader) session(ctx context.Context) (live bool, err error) {
 	}()
 
 	if err := r.connect(ctx, client, channel); err != nil {
+		if r.q.conn.TLSConfig != nil && timedOut(err) {
+			err = &fault{"redis does not answer; perhaps it speaks no TLS: then use redis:// instead of rediss://", err}
+		}
 		return false, err
 	}
 	var heard atomic.Int64 // nanoseconds since began

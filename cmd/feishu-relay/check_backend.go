@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"feishu-relay/relay"
+	"feishu-relay/relay/redisrelay"
+)
+
+// maxSkew is how far our clock may be from that of Redis before it is worth a
+// word: messages are ordered, and expire, by the clocks of their senders.
+const maxSkew = 5 * time.Second
+
+func checkBackend(ctx context.Context, c *config) []finding {
+	if c.Backend == "redis" {
+		return checkRedis(ctx, c)
+	}
+	return checkQueueFiles(c)
+}
+
+// checkQueueFiles opens the queues of the file backend as a writer does, as far
+// as they exist; that they can be made the folder's check has shown.
+func checkQueueFiles(c *config) []finding {
+	const name = "file queue"
+	made := 0
+	for _, queue := range []string{"outbound.jsonl", "inbound.jsonl"} {
+		f, err := os.OpenFile(filepath.Join(c.RelayDir, queue), os.O_RDWR|os.O_APPEND, 0)
+		switch {
+		case err == nil:
+			made++
+			_ = f.Close() // nothing was written
+		case !errors.Is(err, fs.ErrNotExist):
+			return []finding{failure(name, "run all sidecars that share RELAY_DIR as one user, or make the folder writable by their group", "%v", err)}
+		}
+	}
+	if made == 0 {
+		return []finding{well(name, "nothing has been sent in %s yet", c.RelayDir)}
+	}
+	return []finding{well(name, "%s can be appended to", c.RelayDir)}
+}
+
+// checkRedis goes from the connection to the rights. What fails ends it, since
+// the rest would only repeat it.
+func checkRedis(ctx context.Context, c *config) []finding {
+	const name = "redis"
+	if err := reachRedis(ctx, c); err != nil {
+		return []finding{failure(name, "check REDIS_URL, and whether that Redis runs and is reached from here: redis-cli -u \"$REDIS_URL\" ping", "%v", err)}
+	}
+	client, err := openRedis(c)
+	if err != nil {
+		return []finding{failure(name, "correct REDIS_URL", "%v", err)}
+	}
+	defer client.Close()
+	node, err := nodeOf(ctx, client, c.RelayChannel+":log")
+	if err != nil {
+		return []finding{failure(name, "look at the state of the Cluster: redis-cli cluster info", "find the node of the stream: %s", redisCode(err))}
+	}
+	out := aboutRedis(ctx, node)
+	out = append(out, checkRights(ctx, c, client, node)...)
+	return append(out, checkClock(ctx, node))
+}
+
+// reachRedis asks for what was never published: all the way of a publish (link,
+// password, script, the stream's type) without writing anything. Its errors say
+// what is wrong in the words of the backend.
+func reachRedis(ctx context.Context, c *config) error {
+	return publishOn(ctx, c, c.RelayChannel, nil, "1-0/0")
+}
+
+func publishOn(ctx context.Context, c *config, channel string, lines [][]byte, after relay.Receipt) error {
+	queue, err := redisrelay.New(redisrelay.Options{URL: string(c.RedisURL), Channel: channel})
+	if err != nil {
+		return err
+	}
+	defer queue.Close()
+	_, err = queue.Publish(ctx, lines, after)
+	if err == nil || errors.Is(err, relay.ErrForgotten) {
+		return nil
+	}
+	return cmp.Or(errors.Unwrap(err), err) // without "publish to redis"
+}
+
+// openRedis makes a client for what the backend has no call for. Like the
+// backend's it hides nothing and waits for nothing long.
+func openRedis(c *config) (redis.UniversalClient, error) {
+	o, err := redisrelay.ParseURL(string(c.RedisURL))
+	if err != nil {
+		return nil, err
+	}
+	o.Protocol, o.MaxRetries, o.DialerRetries, o.DisableIdentity = 2, -1, 1, true
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = tryLimit/2, tryLimit/2, tryLimit/2
+	o.ContextTimeoutEnabled = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewUniversalClient(o), nil
+}
+
+// nodeOf is the server that holds key.
+func nodeOf(ctx context.Context, client redis.UniversalClient, key string) (*redis.Client, error) {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c, nil
+	case *redis.ClusterClient:
+		return c.MasterForKey(ctx, key)
+	}
+	return nil, fmt.Errorf("a client of type %T", client)
+}
+
+// redisCode is the first word of a server's error; the rest may quote what was
+// sent.
+func redisCode(err error) string {
+	if _, ok := errors.AsType[redis.Error](err); ok {
+		code, _, _ := strings.Cut(err.Error(), " ")
+		return code[:min(len(code), 40)]
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer in time"
+	}
+	return "the connection was lost"
+}
+
+// aboutRedis tells the version, what is evicted, and what a restart keeps.
+func aboutRedis(ctx context.Context, node *redis.Client) []finding {
+	const name = "redis"
+	text, err := node.Info(ctx).Result()
+	if err != nil {
+		return []finding{well(name, "connected (this user may not ask INFO: version and memory policy are not known)")}
+	}
+	info := parseInfo(text)
+	out := []finding{well(name, "connected to version %s, %s", or(info["redis_version"], "unknown"), persistence(info))}
+	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
+		detail := "redis may throw the relay's stream away when memory is short (maxmemory-policy " + policy + ")"
+		if info["maxmemory"] == "0" {
+			detail += "; for now there is no maxmemory"
+		}
+		out = append(out, warning("redis memory", "redis-cli config set maxmemory-policy noeviction", "%s", detail))
+	}
+	return out
+}
+
+// persistence says what a restart of Redis keeps. It is for information only:
+// senders publish again what is missing.
+func persistence(info map[string]string) string {
+	switch {
+	case info["aof_enabled"] == "1":
+		return "persistence: append-only file"
+	case info["rdb_last_save_time"] != "":
+		return "persistence: snapshots at most (none is needed)"
+	}
+	return "persistence unknown (none is needed)"
+}
+
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
+		if key, value, ok := strings.Cut(s.Text(), ":"); ok {
+			info[key] = value
+		}
+	}
+	return info
+}
+
+// checkRights adds an entry to a stream of its own and deletes it again, listens
+// on the channel, and asks whether it might publish there without doing it.
+func checkRights(ctx context.Context, c *config, client redis.UniversalClient, node *redis.Client) []finding {
+	const name = "redis rights"
+	mend := fmt.Sprintf("give the user in REDIS_URL the keys %[1]s:*, the channel %[1]s, scripts, streams, publish and subscribe", c.RelayChannel)
+	scratch := c.RelayChannel + ":check:" + rand.Text()
+	if err := publishOn(ctx, c, scratch, [][]byte{[]byte("{}")}, ""); err != nil {
+		return []finding{failure(name, mend, "write to a stream: %v", err)}
+	}
+	var out []finding
+	if err := client.Del(ctx, scratch+":log").Err(); err != nil {
+		out = append(out, warning(name, fmt.Sprintf("redis-cli del '%s:log'", scratch), "the stream that was tried could not be deleted: %s", redisCode(err)))
+	}
+	listen := node.Subscribe(ctx, c.RelayChannel)
+	_, err := listen.Receive(ctx)
+	_ = listen.Close()
+	if err != nil {
+		return append(out, failure(name, mend, "subscribe to the channel: %s", redisCode(err)))
+	}
+	if err := mayPublish(ctx, node, c.RelayChannel); err != nil {
+		return append(out, failure(name, mend, "publish on the channel: %s", redisCode(err)))
+	}
+	return append(out, well(name, "streams and the channel %s can be written and read", c.RelayChannel))
+}
+
+// mayPublish queues a PUBLISH and takes it back: rights are looked at when a
+// command is queued, and nothing but messages belongs on the channel.
+func mayPublish(ctx context.Context, node *redis.Client, channel string) error {
+	conn := node.EphemeralConn()
+	defer conn.Close() // ends the transaction, whatever its state
+	for _, command := range [][]any{{"MULTI"}, {"PUBLISH", channel, ""}, {"DISCARD"}} {
+		if err := conn.Do(ctx, command...).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkClock(ctx context.Context, node *redis.Client) finding {
+	before := time.Now()
+	theirs, err := node.Time(ctx).Result()
+	if err != nil {
+		return well("clock", "not compared: redis does not tell its time (%s)", redisCode(err))
+	}
+	return clockFinding(theirs.Sub(before.Add(time.Since(before) / 2)))
+}
+
+// clockFinding judges how far the clock of Redis is ahead of ours.
+func clockFinding(ahead time.Duration) finding {
+	if ahead.Abs() <= maxSkew {
+		return well("clock", "agrees with that of redis")
+	}
+	which := "behind"
+	if ahead < 0 {
+		which = "ahead of"
+	}
+	return warning("clock", "set the clocks of both hosts by NTP",
+		"this host's clock is %s %s that of redis", ahead.Abs().Round(time.Second), which)
+}

@@ -1,0 +1,407 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/transcript"
+)
+
+// clean takes away what this machine's environment says of the sidecar.
+func clean(t *testing.T) {
+	t.Helper()
+	for _, v := range variables() {
+		if v.name == "" {
+			continue
+		}
+		t.Setenv(v.name, "")
+		if err := os.Unsetenv(v.name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// program runs a command and returns what it wrote.
+func program(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code = run(t.Context(), args, &out, &errOut)
+	return code, out.String(), errOut.String()
+}
+
+func at(clock string) int64 {
+	when, err := time.ParseInLocation(time.DateTime, clock, time.Local)
+	if err != nil {
+		panic(err) // a mistake in a test
+	}
+	return when.UnixMilli()
+}
+
+// record writes the entries of chats, named channel/chat_id, to a new folder.
+func record(t *testing.T, chats map[string][]transcript.Entry) (dir string, store *transcript.Store) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "transcripts")
+	store, err := transcript.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	for name, entries := range chats {
+		add(t, store, name, entries...)
+	}
+	return dir, store
+}
+
+func add(t *testing.T, store *transcript.Store, name string, entries ...transcript.Entry) {
+	t.Helper()
+	channel, id, _ := strings.Cut(name, "/")
+	for _, e := range entries {
+		if _, err := store.Append(channel, id, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func talk() []transcript.Entry {
+	return []transcript.Entry{
+		{Role: "user", Sender: "张三", Content: "大家好", MessageID: "om_1", TS: at("2026-11-20 21:44:53")},
+		{Role: "assistant", Sender: "agent_a", SenderName: "BotA", Content: "one\n\ttwo\r\n21:44:54  张三  forged\n", MessageID: "om_2", TS: at("2026-11-20 21:44:54")},
+		{Role: "assistant", Sender: "agent_b", Content: "\x1b[2Jgone\u202e", MessageID: "om_3", TS: at("2026-11-21 00:00:01"), ThreadID: "omt_0123456789"},
+		{Role: "assistant", Sender: "agent_b", SenderName: "agent_b", MsgType: "image", MessageID: "om_4"},
+	}
+}
+
+func TestTranscriptShow(t *testing.T) {
+	clean(t)
+	dir, _ := record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
+	want := "── Fri 2026-11-20 ──\n" +
+		"21:44:53  张三  大家好\n" +
+		"21:44:54  BotA (agent_a)  one\n" +
+		"              two\n" +
+		"          21:44:54  张三  forged\n" +
+		"── Sat 2026-11-21 ──\n" +
+		"00:00:01  agent_b (bot)  ↳456789 ␛[2Jgone\\u202e\n" +
+		"--:--:--  agent_b (bot)  [image]\n"
+	code, stdout, stderr := program(t, "transcript", "show", "oc_x", "--dir", dir)
+	if diff := cmp.Diff(want, stdout); diff != "" || code != 0 || stderr != "" {
+		t.Errorf("status %d, stderr %q, stdout (-want +got):\n%s", code, stderr, diff)
+	}
+	t.Run("last ones", func(t *testing.T) {
+		_, stdout, _ := program(t, "transcript", "show", "-n", "1", "--dir", dir, "oc_x")
+		if want := "--:--:--  agent_b (bot)  [image]\n"; stdout != want {
+			t.Errorf("got %q, want %q", stdout, want)
+		}
+	})
+	t.Run("raw", func(t *testing.T) {
+		_, stdout, _ := program(t, "transcript", "show", "--json", "oc_x", "--dir="+dir)
+		if strings.ContainsAny(strings.ReplaceAll(stdout, "\n", ""), "\x1b\u202e\u009b") {
+			t.Errorf("a terminal would obey %q", stdout)
+		}
+		var got []transcript.Entry
+		for dec := json.NewDecoder(strings.NewReader(stdout)); dec.More(); {
+			var e transcript.Entry
+			if err := dec.Decode(&e); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, e)
+		}
+		if diff := cmp.Diff(talk(), got); diff != "" {
+			t.Errorf("entries (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Names and ids are as hostile as texts.
+func TestTranscriptHostileNames(t *testing.T) {
+	clean(t)
+	dir, _ := record(t, map[string][]transcript.Entry{"feishu/oc_\x1b[2J\nx": {
+		{Role: "assistant", Sender: "a\x1b]0;t\a", SenderName: "\u202eB\n21:44:53  张三", Content: "x", ThreadID: "\x1b[31m", MsgType: "\x1b"},
+		{Role: "user", Sender: "\x9bP", Content: "\x1b"},
+		{Role: "user", MsgType: "\x1b[0m"},
+	}})
+	for _, args := range [][]string{
+		{"list"}, {"list", "--json"}, {"show", "oc_"}, {"show", "--json", "oc_"}, {"tail"}, {"tail", "--json"}, {"show", "\x1bno"},
+	} {
+		_, stdout, stderr := program(t, append(append([]string{"transcript"}, args...), "--dir", dir)...)
+		if strings.ContainsFunc(strings.ReplaceAll(stdout+stderr, "\n", ""), obeyed) {
+			t.Errorf("%q: a terminal would obey %q", args, stdout+stderr)
+		}
+		if n := strings.Count(stdout, "\n21:44:53"); n > 0 {
+			t.Errorf("%q: a name passes for a message: %q", args, stdout)
+		}
+	}
+}
+
+func TestTranscriptColours(t *testing.T) {
+	var out bytes.Buffer
+	p := &printer{w: &out, paint: &paint{on: true}}
+	for _, e := range talk() {
+		if err := p.print(transcript.Chat{Channel: "feishu", ChatID: "oc_x"}, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, want := range map[string]string{
+		"the person":      "\x1b[1m张三\x1b[0m",
+		"one bot":         "\x1b[" + (&paint{}).bot("agent_a") + "mBotA (agent_a)\x1b[0m",
+		"another bot":     "magent_b (bot)\x1b[0m",
+		"the text's own":  "␛[2Jgone",
+		"the time":        "\x1b[2m21:44:53\x1b[0m",
+		"the topic":       "\x1b[2m↳456789\x1b[0m",
+		"a day's heading": "\x1b[2m── Fri 2026-11-20 ──\x1b[0m\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: no %q in %q", what, want, out.String())
+		}
+	}
+}
+
+func TestTranscriptList(t *testing.T) {
+	clean(t)
+	dir, _ := record(t, map[string][]transcript.Entry{
+		"feishu/oc_old": {{Role: "user", Content: "a", TS: at("2026-11-19 08:00:00")}},
+		"other/oc_new":  {{Role: "user", Content: strings.Repeat("x", 2000), TS: at("2026-11-20 09:30:00")}},
+	})
+	code, stdout, _ := program(t, "transcript", "list", "--dir", dir)
+	var got [][]string
+	for line := range strings.Lines(stdout) {
+		got = append(got, strings.Fields(line))
+	}
+	want := [][]string{
+		{"CHANNEL", "CHAT", "SIZE", "LAST", "MESSAGE"},
+		{"other", "oc_new", "2.0", "KiB", "2026-11-20", "09:30:00"},
+		{"feishu", "oc_old", "84", "B", "2026-11-19", "08:00:00"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || code != 0 {
+		t.Errorf("status %d (-want +got):\n%s", code, diff)
+	}
+	_, stdout, _ = program(t, "transcript", "list", "--dir", dir, "--json")
+	wantJSON := fmt.Sprintf(`{"channel":"feishu","chat_id":"oc_old","size":84,"last_ts":%d}`+"\n", at("2026-11-19 08:00:00"))
+	if !strings.HasSuffix(stdout, wantJSON) || strings.Count(stdout, "\n") != 2 {
+		t.Errorf("got %q, want it to end in %q", stdout, wantJSON)
+	}
+}
+
+func TestTranscriptFolder(t *testing.T) {
+	clean(t)
+	dir, _ := record(t, nil)
+	if code, stdout, _ := program(t, "transcript", "list", "--dir", dir); code != 0 || !strings.Contains(stdout, "no transcripts in "+dir+" yet") {
+		t.Errorf("empty folder: status %d, %q", code, stdout)
+	}
+	data := t.TempDir()
+	t.Setenv("DATA_DIR", data)
+	code, _, stderr := program(t, "transcript", "list")
+	if want := filepath.Join(data, "transcripts"); code != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("no folder: status %d, %q does not name %s", code, stderr, want)
+	}
+	t.Setenv("TRANSCRIPT_DIR", dir)
+	if code, stdout, stderr := program(t, "transcript", "list"); code != 0 || !strings.Contains(stdout, dir) {
+		t.Errorf("TRANSCRIPT_DIR: status %d, %q, %q", code, stdout, stderr)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("reading left %v in the folder (%v)", entries, err)
+	}
+}
+
+func TestTranscriptChat(t *testing.T) {
+	clean(t)
+	long := "oc_" + strings.Repeat("y", 200)
+	one := func(text string) []transcript.Entry { return []transcript.Entry{{Role: "user", Content: text}} }
+	dir, _ := record(t, map[string][]transcript.Entry{
+		"feishu/oc_abc": one("abc"), "feishu/oc_abd": one("abd"), "feishu/oc_x": one("x"), "feishu/oc_xy": one("xy"),
+		"slack/oc_x": one("slack x"), "slack/c1": one("c1"), "feishu/" + long: one("long"),
+	})
+	tests := []struct{ name, chat, text, complaint string }{
+		{"exact", "oc_abc", "abc", ""},
+		{"exact, though others begin so", "oc_x", "x", ""},
+		{"with channel", "slack/oc_x", "slack x", ""},
+		{"other channel, by id", "c1", "c1", ""},
+		{"prefix", "oc_xy", "xy", ""},
+		{"prefix with channel", "slack/c", "c1", ""},
+		{"too long for a file name", long, "long", ""},
+		{"ambiguous", "oc_ab", "", "oc_abc, oc_abd"},
+		{"unknown", "oc_no", "", "known: "},
+		{"of no known chat", "", "", "which CHAT?"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := program(t, "transcript", "show", "--dir", dir, tt.chat)
+			if tt.complaint != "" {
+				if code == 0 || stdout != "" || !strings.Contains(stderr, tt.complaint) {
+					t.Errorf("status %d, stdout %q, stderr %q, want %q in it", code, stdout, stderr, tt.complaint)
+				}
+				if strings.Contains(tt.complaint, "oc_") || tt.name == "unknown" {
+					if !strings.Contains(stderr, dir) {
+						t.Errorf("%q does not name the folder", stderr)
+					}
+				}
+				return
+			}
+			if want := "--:--:--  ?  " + tt.text + "\n"; code != 0 || stdout != want {
+				t.Errorf("status %d, got %q, want %q (%s)", code, stdout, want, stderr)
+			}
+		})
+	}
+}
+
+func TestTranscriptUsage(t *testing.T) {
+	clean(t)
+	dir, _ := record(t, map[string][]transcript.Entry{"feishu/-x": {{Role: "user", Content: "dash"}}})
+	tests := []struct {
+		args   string
+		code   int
+		stdout string
+		stderr string
+	}{
+		{"", 2, "", "Usage: feishu-relay transcript list"},
+		{"erase", 2, "", "there is no transcript erase"},
+		{"--help", 0, "CHAT is a chat id", ""},
+		{"list --help", 0, "Usage: feishu-relay transcript list", ""},
+		{"show --help", 0, "Usage: feishu-relay transcript show", ""},
+		{"tail oc_x --help", 0, "Usage: feishu-relay transcript tail", ""},
+		{"list x", 2, "", `unexpected argument "x"`},
+		{"show a b", 2, "", `unexpected argument "b"`},
+		{"show a --bogus", 2, "", "-bogus"},
+		{"show -n -1 -dir DIR oc_x", 2, "", "-n: want a number"},
+		{"tail -n 100001 -dir DIR", 2, "", "-n: want a number"},
+		{"show -dir DIR -- -x", 0, "dash", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			code, stdout, stderr := program(t, append([]string{"transcript"}, strings.Fields(strings.ReplaceAll(tt.args, "DIR", dir))...)...)
+			if code != tt.code || !strings.Contains(stdout, tt.stdout) || !strings.Contains(stderr, tt.stderr) ||
+				(tt.stdout == "") != (stdout == "") || (tt.stderr == "") != (stderr == "") {
+				t.Errorf("status %d, stdout %q, stderr %q; want %d, %q, %q", code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
+			}
+		})
+	}
+}
+
+// following runs tail -f and returns its lines, and what ends it and gives
+// its exit status.
+func following(t *testing.T, args ...string) (lines *bufio.Scanner, end func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	read, write := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, append([]string{"transcript", "tail", "-f"}, args...), write, io.Discard)
+		_ = write.Close()
+	}()
+	end = func() int {
+		cancel()
+		return <-code
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = read.Close()
+	})
+	return bufio.NewScanner(read), end
+}
+
+func wantLine(t *testing.T, lines *bufio.Scanner, want string) {
+	t.Helper()
+	if !lines.Scan() {
+		t.Fatalf("the output ended (%v), want %q", lines.Err(), want)
+	}
+	if got := lines.Text(); got != want {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+func TestTranscriptTailFollows(t *testing.T) {
+	clean(t)
+	dir, store := record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
+	lines, end := following(t, "-n", "1", "oc_x", "--dir", dir)
+	wantLine(t, lines, "--:--:--  agent_b (bot)  [image]")
+	add(t, store, "feishu/oc_x", transcript.Entry{Role: "user", Sender: "李四", Content: "new", MessageID: "om_5"})
+	wantLine(t, lines, "--:--:--  李四  new")
+	if code := end(); code != 0 {
+		t.Errorf("interrupted: status %d, want 0", code)
+	}
+}
+
+func TestTranscriptTailFollowsAllChats(t *testing.T) {
+	clean(t)
+	say := func(text, id string, ts int64) transcript.Entry {
+		return transcript.Entry{Role: "user", Sender: "u", Content: text, MessageID: id, TS: ts}
+	}
+	day := at("2026-11-20 10:00:00")
+	dir, store := record(t, map[string][]transcript.Entry{
+		"feishu/oc_1": {say("skipped", "a0", day), say("first\nsecond", "a1", day+1000)},
+		"slack/c":     {say("third", "b1", day+2000)},
+	})
+	lines, end := following(t, "-n", "2", "--dir", dir)
+	wantLine(t, lines, "── Fri 2026-11-20 ──")
+	wantLine(t, lines, "oc_1  10:00:01  u  first")
+	wantLine(t, lines, "oc_1            second")
+	wantLine(t, lines, "slack/c  10:00:02  u  third")
+	add(t, store, "slack/c", say("fourth", "b2", day+3000))
+	wantLine(t, lines, "slack/c  10:00:03  u  fourth")
+	add(t, store, "feishu/oc_1", say("fifth", "a2", day+4000))
+	wantLine(t, lines, "oc_1  10:00:04  u  fifth")
+	add(t, store, "feishu/oc_2", say("a new chat", "c1", day+5000))
+	wantLine(t, lines, "oc_2  10:00:05  u  a new chat")
+	if code := end(); code != 0 {
+		t.Errorf("interrupted: status %d, want 0", code)
+	}
+
+	code, stdout, _ := program(t, "transcript", "tail", "--json", "-n", "1", "--dir", dir)
+	if want := `{"channel":"feishu","chat_id":"oc_2","role":"user",`; code != 0 || !strings.HasPrefix(stdout, want) || strings.Count(stdout, "\n") != 1 {
+		t.Errorf("status %d, got %q, want one line with %q", code, stdout, want)
+	}
+}
+
+func TestTranscriptTailTellsOfTooManyChats(t *testing.T) {
+	clean(t)
+	chats := map[string][]transcript.Entry{}
+	for i := range maxFollowed + 1 {
+		chats[fmt.Sprintf("feishu/oc_%d", i)] = []transcript.Entry{{Role: "user", Content: "x"}}
+	}
+	dir, store := record(t, chats)
+	v := view{store: store, dir: dir, out: io.Discard, err: &bytes.Buffer{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := v.tailAll(ctx, 1, true); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := v.err.(*bytes.Buffer).String(), "following 32 chats"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A pipe that nobody reads any more, as with head, is no error.
+func TestTranscriptClosedPipe(t *testing.T) {
+	clean(t)
+	dir, _ := record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
+	for _, args := range []string{"show oc_x", "tail", "tail -f oc_x", "tail -f", "list", "list --json", "--help"} {
+		t.Run(args, func(t *testing.T) {
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer write.Close()
+			if err := read.Close(); err != nil {
+				t.Fatal(err)
+			}
+			var stderr bytes.Buffer
+			full := append([]string{"transcript"}, strings.Fields(args)...)
+			if args != "--help" {
+				full = append(full, "--dir", dir)
+			}
+			if code := run(t.Context(), full, write, &stderr); code != 0 || stderr.Len() > 0 {
+				t.Errorf("status %d, stderr %q", code, stderr.String())
+			}
+		})
+	}
+}

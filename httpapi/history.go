@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+
+	"feishu-relay/internal/safefile"
+)
+
+// What the stream keeps of delivered messages for a reader that comes back:
+// beyond any of these the oldest is forgotten.
+const (
+	historyLines = 1000
+	historyBytes = 4 << 20
+)
+
+// At either of these the journal is written anew with what is kept.
+const (
+	journalLines = 3 * historyLines
+	journalBytes = 4 * historyBytes
+)
+
+// load takes the end of the journal into the history. What is no message (a
+// torn line, the first of a part) is passed over.
+func (s *Stream) load() error {
+	info, err := s.journal.Stat()
+	if err != nil {
+		return err
+	}
+	s.size = info.Size()
+	data := make([]byte, min(s.size, journalBytes))
+	n, err := s.journal.ReadAt(data, s.size-int64(len(data)))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for line := range bytes.Lines(data[:n]) {
+		s.lines++
+		if m := new(sent); json.Unmarshal(line, m) == nil && m.ID != "" && len(m.Data) > 0 {
+			s.remember(m)
+		}
+	}
+	return nil
+}
+
+// remember enters m into the history.
+func (s *Stream) remember(m *sent) {
+	s.history = append(s.history, m)
+	s.bytes += len(m.Data)
+	for len(s.history) > historyLines || (s.bytes > historyBytes && len(s.history) > 1) {
+		s.bytes -= len(s.history[0].Data)
+		s.history[0] = nil
+		s.history = s.history[1:]
+	}
+}
+
+// record appends m to the journal, or writes that anew when it is long.
+func (s *Stream) record(m *sent) error {
+	if s.lines >= journalLines || s.size >= journalBytes {
+		return s.rewrite()
+	}
+	line, err := marshal(m)
+	if err != nil {
+		return err
+	}
+	at, err := safefile.Append(s.journal, append(line, '\n'))
+	if err != nil {
+		return err
+	}
+	s.lines, s.size = s.lines+1, at+int64(len(line))+1
+	return nil
+}
+
+func (s *Stream) rewrite() error {
+	var all bytes.Buffer
+	for _, m := range s.history {
+		line, err := marshal(m)
+		if err != nil {
+			return err
+		}
+		all.Write(line)
+		all.WriteByte('\n')
+	}
+	if err := safefile.ReplaceFast(s.root, s.name, all.Bytes()); err != nil {
+		return err
+	}
+	f, err := safefile.Open(s.root, s.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	_ = s.journal.Close()
+	s.journal, s.lines, s.size = f, len(s.history), int64(all.Len())
+	return nil
+}

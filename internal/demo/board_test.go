@@ -1,0 +1,209 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"feishu-relay/relay"
+)
+
+func testBoard() *board { return newBoard(&printer{w: io.Discard}) }
+
+func (b *board) seen(t *testing.T, agent, kind string, id relay.MessageID, more string) {
+	t.Helper()
+	data := `{"relay_msg_id":"` + string(id) + `"` + more + `}`
+	if err := b.observe(agent, event{kind: kind, data: []byte(data)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const threshold1 = `,"decision":{"allow":true,"tier":"threshold","reason":"r","depth":1}`
+
+// TestTallyFindsWhatIsWrong has one message with each fault.
+func TestTallyFindsWhatIsWrong(t *testing.T) {
+	b := testBoard()
+	b.post("", userName, devGroup, "hello") // is nobody's to deliver
+
+	fine := b.post("agent_plan", "小策", devGroup, "fine")
+	b.seen(t, "agent_code", "decision", fine.id, threshold1)
+	b.seen(t, "agent_code", "delivery", fine.id, "")
+	b.received("agent_code", fine.id)()
+	b.seen(t, "agent_review", "stop", fine.id, `,"reason":"judge_no"`)
+	b.seen(t, "agent_review", "stop", fine.id, `,"reason":"duplicate"`)
+	if !b.quiet() {
+		t.Error("quiet: got false, want true")
+	}
+
+	again := b.post("agent_plan", "小策", devGroup, "again")
+	b.seen(t, "agent_code", "delivery", again.id, "")
+	b.received("agent_code", again.id)()
+	b.received("agent_code", again.id)()
+	b.seen(t, "agent_review", "stop", again.id, `,"reason":"max_depth"`)
+	b.received("agent_review", again.id)() // stopped and delivered
+
+	lost := b.post("agent_code", "BotB", devGroup, "lost")
+	b.seen(t, "agent_plan", "delivery", lost.id, "") // says the sidecar; not the bot
+	b.seen(t, "agent_review", "stop", lost.id, `,"reason":"duplicate"`)
+	if b.quiet() {
+		t.Error("quiet: got true, want false")
+	}
+
+	if got, want := b.tally().String(), "3 sent, 2 delivered, 2 stopped (judge_no 1, max_depth 1), 2 doubled, 2 lost"; got != want {
+		t.Errorf("tally: got %q, want %q", got, want)
+	}
+}
+
+func TestCompareNamesTheDifference(t *testing.T) {
+	b := testBoard()
+	from := b.said()
+	m := b.post("agent_plan", "小策", devGroup, "x")
+	b.seen(t, "agent_code", "decision", m.id, threshold1)
+	b.seen(t, "agent_code", "delivery", m.id, "")
+	b.received("agent_code", m.id)()
+	b.seen(t, "agent_review", "stop", m.id, `,"reason":"not_a_member"`)
+	right := outcome{"agent_plan", passed + "; " + notThere}
+	for _, tt := range []struct {
+		name string
+		want []outcome
+		diff string
+	}{
+		{"as expected", []outcome{right}, ""},
+		{"another fate", []outcome{{"agent_plan", passed + "; " + passed}}, "message 1 of 小策"},
+		{"one is missing", []outcome{right, right}, "did not say"},
+		{"one too many", nil, "more than expected"},
+	} {
+		got := b.compare(from, tt.want)
+		if (got == "") != (tt.diff == "") || !strings.Contains(got, tt.diff) {
+			t.Errorf("%s: got %q, want %q in it", tt.name, got, tt.diff)
+		}
+	}
+}
+
+func TestCompareTranscript(t *testing.T) {
+	b := testBoard()
+	user := b.post("", userName, pairGroup, "x").id
+	bot := b.post("agent_plan", "小策", pairGroup, "y").id
+	whole := []entry{{user, "user"}, {bot, "assistant"}}
+	for _, tt := range []struct {
+		name, agent string
+		entries     []entry
+		diff        string
+	}{
+		{"each once", "agent_code", whole, ""},
+		{"nothing for a stranger", "agent_review", nil, ""},
+		{"a stranger reads it", "agent_review", whole, "not in"},
+		{"one is missing", "agent_code", whole[:1], "stands 0 times"},
+		{"one stands twice", "agent_code", append(whole, whole[1]), "stands 2 times"},
+		{"a bot as a person", "agent_code", []entry{{user, "user"}, {bot, "user"}}, "role"},
+		{"one from nowhere", "agent_code", append(whole, entry{"om_other", "user"}), "not said here"},
+	} {
+		got := b.compareTranscript(tt.agent, pairGroup, tt.entries)
+		if (got == "") != (tt.diff == "") || !strings.Contains(got, tt.diff) {
+			t.Errorf("%s: got %q, want %q in it", tt.name, got, tt.diff)
+		}
+	}
+}
+
+// TestShowKeepsMessagesTogether has the second message come to its end first.
+func TestShowKeepsMessagesTogether(t *testing.T) {
+	var out strings.Builder
+	b := newBoard(&printer{w: &out})
+	first := b.post("agent_plan", "小策", devGroup, "first")
+	second := b.post("agent_code", "BotB", devGroup, "second")
+	for _, id := range []relay.MessageID{second.id, first.id} {
+		for _, c := range cast {
+			b.seen(t, c.agent, "stop", id, `,"reason":"judge_no"`)
+		}
+	}
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		words := strings.Fields(line)
+		got = append(got, words[0]+" "+words[len(words)-1])
+	}
+	if len(got) != 6 || !strings.HasSuffix(got[0], "first") || !strings.HasSuffix(got[3], "second") {
+		t.Errorf("lines: got %q, want first with two fates, second with two", got)
+	}
+}
+
+func TestAwaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testBoard()
+		never := func() bool { return false }
+		if err := b.await(t.Context(), "a wonder", never); err == nil || !strings.Contains(err.Error(), "a wonder") {
+			t.Errorf("await at its limit: got %v, want an error that says for what", err)
+		}
+		cause := errors.New("cause")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		if err := b.await(ctx, "a wonder", never); !errors.Is(err, cause) {
+			t.Errorf("await when all ends: got %v, want %v", err, cause)
+		}
+	})
+}
+
+func TestEventsAreParsed(t *testing.T) {
+	stream := events{io.NopCloser(strings.NewReader("retry: 1000\n\n: still here\n\nevent: message\nid: 7\ndata: {\"a\":1}\n\n" +
+		"event: stop\ndata:{}\n\nevent: torn\ndata: {"))}
+	var got []event
+	var last error
+	for e, err := range stream.all {
+		if last = err; err == nil {
+			got = append(got, e)
+		}
+	}
+	if len(got) != 2 || got[0].kind != "message" || got[0].id != "7" || string(got[0].data) != `{"a":1}` ||
+		got[1].kind != "stop" || string(got[1].data) != "{}" {
+		t.Errorf("events: got %+v", got)
+	}
+	if !errors.Is(last, io.EOF) {
+		t.Errorf("end: got %v, want %v", last, io.EOF)
+	}
+}
+
+// TestCastAnswers has who speaks to whom, as the scenes rely on it.
+func TestCastAnswers(t *testing.T) {
+	plan, coder, review := &cast[0], &cast[1], &cast[2]
+	for _, tt := range []struct {
+		who        *character
+		text, want string
+	}{
+		{plan, "@小策 帮我写个排序函数。", "@BotB 请接手：帮我写个排序函数,写好后发给我。"},
+		{coder, "@小策 帮我写个排序函数", ""},
+		{plan, "@BotB write it", ""},
+		{plan, "nobody is named", "@BotB 请接手：nobody is named,写好后发给我。"},
+		{coder, "nobody is named", ""},
+		{review, "Everyone: ready?", "都行,别忘了测边界情况。"},
+	} {
+		if got := tt.who.answerUser(tt.text); got != tt.want {
+			t.Errorf("%s hears %q: got %q, want %q", tt.who.name, tt.text, got, tt.want)
+		}
+	}
+	said := coder.answerBot("小策", "@BotB 谢谢你,辛苦了！")
+	for range 3 { // they would go on
+		if said = plan.answerBot("BotB", said); said != "@BotB 好的,谢谢！" {
+			t.Fatalf("小策 says %q", said)
+		}
+		if said = coder.answerBot("小策", said); said != "@小策 不客气！" {
+			t.Fatalf("BotB says %q", said)
+		}
+	}
+}
+
+func TestGroupsFileHasTheCast(t *testing.T) {
+	var file struct {
+		Agents map[string]struct{ Name string }
+		Groups map[relay.ChatID]struct{ Members []string }
+	}
+	if err := json.Unmarshal(groupsFile(), &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Agents) != 3 || file.Agents["agent_plan"].Name != "小策" ||
+		len(file.Groups[devGroup].Members) != 3 || len(file.Groups[pairGroup].Members) != 2 {
+		t.Errorf("groups file: got %+v", file)
+	}
+}

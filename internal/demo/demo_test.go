@@ -1,0 +1,188 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// program builds feishu-relay, once for all tests.
+var program = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(buildDir, "feishu-relay.exe")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", path, "feishu-relay/cmd/feishu-relay")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", errors.New(string(out))
+	}
+	return path, nil
+})
+
+var buildDir string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if buildDir, err = os.MkdirTemp("", "demo-test-"); err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(buildDir)
+		return m.Run()
+	}())
+}
+
+// options are for a demo with its folder below the test's.
+func options(t *testing.T, out io.Writer) Options {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatalf("build: %v", err)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("OPENAI_API_KEY", "a judge that must not be asked")
+	t.Setenv("AGENT_NAME", "somebody else")
+	return Options{Program: path, Output: out}
+}
+
+const allScenes = "OK: 17 sent, 22 delivered, 12 stopped (judge_no 2, max_depth 7, not_a_member 3), 0 doubled, 0 lost"
+
+func TestScenesComeToTheirEnds(t *testing.T) {
+	for _, backend := range []string{"file", "redis"} {
+		t.Run(backend, func(t *testing.T) {
+			var out bytes.Buffer
+			o := options(t, &out)
+			o.Backend = backend
+			s, err := play(t, t.Context(), o)
+			if err != nil {
+				t.Fatalf("run: %v\n%s", err, &out)
+			}
+			if got := lastLine(&out); got != allScenes {
+				t.Errorf("last line: got %q, want %q", got, allScenes)
+			}
+			if n := strings.Count(out.String(), "\n          ↳ "); n != 34 {
+				t.Errorf("fates shown: got %d, want 34", n)
+			}
+			nothingLeft(t, s)
+		})
+	}
+}
+
+func TestChatEndsWithItsInput(t *testing.T) {
+	var out bytes.Buffer
+	o := options(t, &out)
+	o.Chat, o.Input = true, strings.NewReader("大家好\n\n@小策 替我谢谢 BotB\x1b[2J\n/quit\n@小策 too late\n")
+	s, err := play(t, t.Context(), o)
+	if err != nil {
+		t.Fatalf("run: %v\n%s", err, &out)
+	}
+	if got, want := lastLine(&out), "OK: 5 sent, 8 delivered, 2 stopped (judge_no 2), 0 doubled, 0 lost"; got != want {
+		t.Errorf("last line: got %q, want %q", got, want)
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("an escape that the user typed reaches the terminal")
+	}
+	nothingLeft(t, s)
+}
+
+// TestInterruptEndsEverything cuts the demo off at each of its first lines.
+func TestInterruptEndsEverything(t *testing.T) {
+	for _, at := range []string{"three sidecars", "1. ", "depth 1", "SIGKILL", "summary"} {
+		t.Run(at, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o := options(t, writerFunc(func(p []byte) (int, error) {
+				if strings.Contains(string(p), at) {
+					cancel()
+				}
+				return len(p), nil
+			}))
+			s, err := play(t, ctx, o)
+			if !errors.Is(err, errInterrupted) {
+				t.Errorf("run: got %v, want %v", err, errInterrupted)
+			}
+			nothingLeft(t, s)
+		})
+	}
+}
+
+func TestUnexpectedEndIsToldWithTheLogs(t *testing.T) {
+	var out bytes.Buffer
+	var s *stage
+	o := options(t, writerFunc(func(p []byte) (int, error) {
+		if strings.Contains(string(p), "2. ") {
+			_ = s.sidecars[2].cmd.Process.Kill()
+		}
+		return out.Write(p)
+	}))
+	s, err := newStage(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "小审") {
+		t.Errorf("run: got %v, want an error that names the bot", err)
+	}
+	for _, want := range []string{"msg=listening", "kept: " + s.dir} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("output has no %q:\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "OK:") {
+		t.Error("the output says OK")
+	}
+}
+
+func TestMissingProgramIsTold(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	err := Run(t.Context(), Options{Program: filepath.Join(t.TempDir(), "none")})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("run: got %v, want %v", err, os.ErrNotExist)
+	}
+}
+
+func TestMissingRedisIsTold(t *testing.T) {
+	o := options(t, nil)
+	o.Backend = "redis"
+	t.Setenv("PATH", t.TempDir())
+	err := Run(t.Context(), o)
+	if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), "--backend file") {
+		t.Errorf("run: got %v, want an error that says what to do", err)
+	}
+}
+
+// play runs a demo, and returns it for a look at what is left.
+func play(t *testing.T, ctx context.Context, o Options) (*stage, error) {
+	t.Helper()
+	s, err := newStage(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, s.run(ctx)
+}
+
+// nothingLeft checks that the processes and the folder are gone.
+func nothingLeft(t *testing.T, s *stage) {
+	t.Helper()
+	for _, sc := range s.sidecars {
+		if sc.cmd != nil && sc.cmd.ProcessState == nil {
+			t.Errorf("the sidecar of %s is still there", sc.name)
+		}
+	}
+	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("folder: got %v, want %v", err, os.ErrNotExist)
+	}
+}
+
+func lastLine(out *bytes.Buffer) string {
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	return lines[len(lines)-1]
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

@@ -1,0 +1,84 @@
+package demo
+
+import (
+	"strings"
+	"testing"
+
+	"feishu-relay/relay"
+)
+
+func TestCells(t *testing.T) {
+	for text, want := range map[string]int{
+		"":        0,
+		"BotB":    4,
+		"小策":      4,
+		"小B，好":    7,
+		"ａ":       2, // full width
+		"ｱ":       1, // half width
+		"e\u0301": 1, // a letter and its accent
+		"\u200b":  0,
+		"✓ → ↳":   5, // of no fixed width: one, outside of old Chinese terminals
+	} {
+		if got := cells(text); got != want {
+			t.Errorf("cells(%q): got %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestPad(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"小策", 8, "小策    "},
+		{"BotB", 8, "BotB    "},
+		{"", 3, "   "},
+		{"a name too long", 8, "a name too long "},
+	} {
+		if got := pad(tt.text, tt.n); got != tt.want {
+			t.Errorf("pad(%q, %d): got %q, want %q", tt.text, tt.n, got, tt.want)
+		}
+	}
+}
+
+func TestLinesStandInColumns(t *testing.T) {
+	var out strings.Builder
+	p := &printer{w: &out}
+	p.said(&message{ts: 1, chat: devGroup, name: "小策", text: "@BotB \x1b[31m看\u202e\nline two"})
+	p.became("小审", &fate{decided: true, depth: 2, tier: "judge", reason: "judge_no", stopped: relay.JudgeNo})
+	p.became("BotB", &fate{decided: true, depth: 1, tier: "threshold", reason: "depth 1 <= threshold 1", delivered: 1, received: 1})
+	p.became("BotB", &fate{stopped: relay.NotAMember})
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	if got, want := strings.TrimLeft(lines[0], "0123456789:"), "  小策     → 研发群   @BotB [31m看"; got != want {
+		t.Errorf("message: got %q, want %q", got, want)
+	}
+	if got, want := cells(lines[1]), cells(lines[0])-cells("@BotB [31m看")+len("line two"); got != want {
+		t.Errorf("second line ends at cell %d, want %d", got, want)
+	}
+	for i, want := range []string{
+		"          ↳ 小审     depth 2  ✗ judge      judge_no                stopped",
+		"          ↳ BotB     depth 1  ✓ threshold  depth 1 <= threshold 1  delivered",
+		"          ↳ BotB              ✗            not_a_member            stopped",
+	} {
+		if got := lines[2+i]; got != want {
+			t.Errorf("fate: got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"a\nb\n", 10, "a\nb\n"},
+		{"first\nsecond\nthird\n", 10, "third\n"},
+		{"好好好", 4, "好"},
+	} {
+		if got := lastLines(tt.text, tt.n); got != tt.want {
+			t.Errorf("lastLines(%q, %d): got %q, want %q", tt.text, tt.n, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package judge_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/policy/judge"
+)
+
+// What endpoints and models differ in is found out once and remembered.
+func TestLLMLearnsTheEndpointsDialect(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		model     string
+		reply     func(n int, a asked) (int, string)
+		first     int // calls for the first question
+		wantRoom  bool
+		wantNoTmp bool
+	}{
+		{name: "max_tokens is refused", first: 2, wantRoom: true,
+			reply: func(_ int, a asked) (int, string) {
+				if a.MaxTokens != 0 {
+					return 400, refusal("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+				}
+				return 200, completion("YES", "stop")
+			}},
+		{name: "the temperature is refused", first: 2, wantNoTmp: true,
+			reply: func(_ int, a asked) (int, string) {
+				if a.Temperature != nil {
+					return 400, refusal("Unsupported value: 'temperature' does not support 0 with this model.")
+				}
+				return 200, completion("YES", "stop")
+			}},
+		{name: "both are refused, one after the other", first: 3, wantRoom: true, wantNoTmp: true,
+			reply: func(_ int, a asked) (int, string) {
+				switch {
+				case a.MaxTokens != 0:
+					return 400, refusal("max_tokens is not supported")
+				case a.Temperature != nil:
+					return 400, refusal("temperature is not supported")
+				}
+				return 200, completion("YES", "stop")
+			}},
+		{name: "a model that the library knows to think", model: "gpt-5-mini", first: 1, wantRoom: true, wantNoTmp: true,
+			reply: func(_ int, a asked) (int, string) { return 200, completion("YES", "stop") }},
+		{name: "a model that thinks first gets room", first: 2,
+			reply: func(_ int, a asked) (int, string) {
+				if a.MaxTokens < 1000 {
+					return 200, completion("", "length")
+				}
+				return 200, completion("YES", "stop")
+			}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := &endpoint{reply: tt.reply}
+			l := newLLM(t, e, func(o *judge.Options) { o.Model = tt.model })
+			for i, want := range []int{tt.first, tt.first + 1} {
+				if _, err := l.Judge(t.Context(), ask(fmt.Sprint("question ", i))); err != nil {
+					t.Fatal(err)
+				}
+				if got := e.count(); got != want {
+					t.Errorf("%d calls after question %d, want %d", got, i+1, want)
+				}
+			}
+			if got := e.last().MaxCompletionTokens >= 1000; got != tt.wantRoom {
+				t.Errorf("max_completion_tokens is used: %v, want %v", got, tt.wantRoom)
+			}
+			// The library sends a temperature to nobody that it knows to refuse it.
+			if got := e.last().Temperature == nil; got != tt.wantNoTmp {
+				t.Errorf("the temperature is left out: %v, want %v", got, tt.wantNoTmp)
+			}
+		})
+	}
+}
+
+// Errors name the trouble and what to do, and nothing that was said.
+func TestLLMErrorsHoldNoSecrets(t *testing.T) {
+	const secret = "the launch code is 0000"
+	leak := secret + " " + testKey
+	for _, tt := range []struct {
+		name  string
+		reply func(n int, a asked) (int, string)
+		want  string
+	}{
+		{"a refused key", func(int, asked) (int, string) { return 401, refusal("bad key " + leak) }, "HTTP 401: check OPENAI_API_KEY"},
+		{"an unknown model", func(int, asked) (int, string) { return 404, refusal(leak) }, "HTTP 404: check OPENAI_BASE_URL and OPENAI_MODEL"},
+		{"a used-up quota", func(int, asked) (int, string) { return 429, refusal(leak) }, "HTTP 429: the key's rate or quota is used up"},
+		{"a broken server", func(int, asked) (int, string) { return 500, leak }, "HTTP 500"},
+		{"a web page", func(int, asked) (int, string) { return 200, "<html>" + leak }, "no JSON: check OPENAI_BASE_URL"},
+		{"an empty body", func(int, asked) (int, string) { return 200, "" }, "no JSON"},
+		{"a body without end", func(int, asked) (int, string) { return 200, `{"x":"` + strings.Repeat("a", 2<<20) }, "no JSON"},
+		{"no choice", func(int, asked) (int, string) { return 200, `{"choices":[]}` }, "no choice"},
+		{"JSON of another kind", func(int, asked) (int, string) { return 200, `{"choices":"` + leak + `"}` }, "error of type"},
+		{"an answer in prose", func(int, asked) (int, string) { return 200, completion(leak, "stop") }, "neither YES nor NO"},
+		{"a model that only thinks", func(int, asked) (int, string) { return 200, completion("", "length") }, "set OPENAI_MODEL"},
+		{"silence", func(int, asked) (int, string) { return 0, "" }, "no answer in time"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var logs bytes.Buffer
+				l := newLLM(t, &endpoint{reply: tt.reply}, func(o *judge.Options) {
+					o.Logger = slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+				})
+				for i := range 6 { // so that the breaker opens, where it does
+					_, err := l.Judge(t.Context(), ask(fmt.Sprint(secret, i)))
+					if err == nil {
+						t.Fatal("no error")
+					}
+					if i == 0 && !strings.Contains(err.Error(), tt.want) {
+						t.Errorf("error %q, want it to hold %q", err, tt.want)
+					}
+					for _, text := range []string{err.Error(), logs.String()} {
+						if strings.Contains(text, "launch") || strings.Contains(text, testKey) {
+							t.Errorf("leaks: %q", text)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestLLMWithoutAServer(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close()
+	l, err := judge.New(judge.Options{APIKey: testKey, BaseURL: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Judge(t.Context(), ask("?")); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("error %v, want a refused connection", err)
+	}
+}
+
+func TestLLMRetriesOnceWhatMayPass(t *testing.T) {
+	for _, tt := range []struct {
+		status, calls int
+		ok            bool
+	}{
+		{429, 2, true}, {500, 2, true}, {503, 2, true}, {400, 1, false}, {401, 1, false}, {404, 1, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &endpoint{reply: func(n int, _ asked) (int, string) {
+				if n == 1 {
+					return tt.status, refusal("x")
+				}
+				return 200, completion("YES", "stop")
+			}}
+			_, err := newLLM(t, e).Judge(t.Context(), ask("?"))
+			if got := e.count(); got != tt.calls || (err == nil) != tt.ok {
+				t.Errorf("HTTP %d: %d calls, %v, want %d calls, ok %v", tt.status, got, err, tt.calls, tt.ok)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e := &endpoint{reply: func(int, asked) (int, string) { return 500, "" }}
+		if newLLM(t, e).Judge(t.Context(), ask("?")); e.count() != 2 {
+			t.Errorf("%d calls to a server that stays broken, want 2", e.count())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		e := &endpoint{reply: func(int, asked) (int, string) { time.Sleep(9 * time.Second); return 500, "" }}
+		if newLLM(t, e).Judge(t.Context(), ask("?")); e.count() != 1 {
+			t.Errorf("%d calls with hardly any time left, want 1", e.count())
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package redisrelay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redistest"
+)
+
+func TestExplainKeepsWhatWasThereAndQuotesNothing(t *testing.T) {
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded, io.EOF, redis.ErrClosed, errSilent} {
+		got := explain(err)
+		if !errors.Is(got, err) {
+			t.Errorf("%v is no more in %v", err, got)
+		}
+		if again := explain(got); again.Error() != got.Error() {
+			t.Errorf("got %q when explained again, want %q", again, got)
+		}
+	}
+	if explain(nil) != nil {
+		t.Error("no error became one")
+	}
+}
+
+func TestStatusSaysHowToMend(t *testing.T) {
+	plain, locked := redistest.Start(t), redistest.Start(t, "--requirepass", "hunter2")
+	tests := []struct{ name, url, says string }{
+		{"no password given", locked.URL(), "give it in REDIS_URL"},
+		{"wrong password", "redis://:hunter3@" + locked.Addr(), "refuses"},
+		{"no such database", plain.URL() + "/99", "database"},
+		{"TLS not spoken", "rediss://" + plain.Addr(), "TLS"},
+		{"no cluster", "redis+cluster://" + plain.Addr(), "no Cluster"},
+		{"nobody there", "unix:///nonexistent/redis.sock", "no such file"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			q := open(t, tt.url, "a", t.TempDir(), nil)
+			e := listenTo(t, q, false)
+			eventually(t, "an error in the status", func() bool { return q.Status().Error != "" })
+			e.until("the hint", func(s relayStatus) bool { return strings.Contains(s.Error, tt.says) && !s.Connected && !s.Reading })
+			_, err := q.Publish(t.Context(), lines("a", 1, 1), "")
+			if err == nil {
+				t.Fatal("published")
+			}
+			for _, text := range []string{err.Error(), q.Status().Error} {
+				if strings.Contains(text, "hunter") || strings.Contains(text, "line 1") {
+					t.Errorf("quotes a secret or a message: %s", text)
+				}
+			}
+		})
+	}
+}
+
+func TestNotARedis(t *testing.T) {
+	srv := listener(t, func(conn io.ReadWriteCloser) {
+		_, _ = conn.Read(make([]byte, 100))
+		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+		_ = conn.Close()
+	})
+	q := open(t, "redis://"+srv, "a", t.TempDir(), nil)
+	listenTo(t, q, false).until("the hint", func(s relayStatus) bool { return strings.Contains(s.Error, "not a redis") })
+}
+
+func TestKeyOfAnotherTypeIsNamed(t *testing.T) {
+	srv := redistest.Start(t)
+	if err := rawClient(t, srv).Set(t.Context(), testChannel+":log", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	q := open(t, srv.URL(), "a", t.TempDir(), nil)
+	if _, err := q.Publish(t.Context(), lines("a", 1, 1), ""); err == nil || !strings.Contains(err.Error(), "not a stream") {
+		t.Errorf("got %v, want it to say that the key is not a stream", err)
+	}
+	listenTo(t, q, false).until("the hint", func(s relayStatus) bool { return strings.Contains(s.Error, "not a stream") })
+}

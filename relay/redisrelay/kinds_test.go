@@ -1,0 +1,69 @@
+package redisrelay
+
+import (
+	"context"
+	"testing"
+
+	"feishu-relay/internal/redistest"
+	"feishu-relay/relay"
+)
+
+// passes publishes and reads over q, stream and channel.
+func passes(t *testing.T, q *Queue, foreign func(line []byte)) {
+	t.Helper()
+	e := listenTo(t, q, true)
+	var receipt relay.Receipt
+	eventually(t, "publishing", func() bool {
+		var err error
+		receipt, err = q.Publish(context.Background(), lines("a", 1, 300), "")
+		return err == nil
+	})
+	publish(t, q, receipt, lines("a", 301, 303)...)
+	e.skipTo(lines("a", 1, 1)[0])
+	e.want(lines("a", 2, 303)...)
+	foreign(foreignLine(1))
+	e.want(foreignLine(1))
+}
+
+func TestCluster(t *testing.T) {
+	srv := redistest.Start(t, "--cluster-enabled", "yes")
+	raw := rawClient(t, srv)
+	if err := raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	q := open(t, "redis+cluster://"+srv.Addr(), "a", t.TempDir(), nil)
+	passes(t, q, func(line []byte) {
+		if err := raw.Publish(t.Context(), testChannel, line).Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestSentinel(t *testing.T) {
+	srv := redistest.Start(t)
+	sentinel := redistest.StartSentinel(t, srv, "main")
+	q := open(t, "redis+sentinel://"+sentinel.Addr()+"/main", "a", t.TempDir(), nil)
+	passes(t, q, func(line []byte) {
+		if err := rawClient(t, srv).Publish(t.Context(), testChannel, line).Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestUnixSocket(t *testing.T) {
+	srv := redistest.StartUnix(t)
+	q := open(t, srv.URL(), "a", t.TempDir(), nil)
+	passes(t, q, func(line []byte) {
+		if err := rawClient(t, srv).Publish(t.Context(), testChannel, line).Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestPasswordAndDatabase(t *testing.T) {
+	srv := redistest.Start(t, "--requirepass", "p/?#@:%")
+	q := open(t, "redis://:p%2F%3F%23%40:%25@"+srv.Addr()+"/3", "a", t.TempDir(), nil)
+	e := listenTo(t, q, true)
+	publish(t, q, "", lines("a", 1, 3)...)
+	e.want(lines("a", 1, 3)...)
+}

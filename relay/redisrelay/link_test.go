@@ -1,0 +1,127 @@
+package redisrelay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redistest"
+	"feishu-relay/relay"
+)
+
+// A link that swallows everything and stays "up": the reader notices, shows
+// it, and has everything once there is a way again. The bare library on the
+// same proxy, in the same run, hears nothing any more: that shows that the fault
+// bites.
+func TestBlackHole(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	hole := newHole(t, srv.Addr())
+	sender := open(t, srv.URL(), "s", t.TempDir(), nil)
+	q := open(t, "redis://"+hole.addr, "a", t.TempDir(), nil)
+	e := listenTo(t, q, true)
+
+	naive := redis.NewClient(&redis.Options{Addr: hole.addr})
+	defer naive.Close()
+	sub := naive.Subscribe(t.Context(), testChannel)
+	defer sub.Close()
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	heard := sub.Channel()
+
+	receipt := publish(t, sender, "", lines("s", 1, 5)...)
+	e.want(lines("s", 1, 5)...)
+	for range 5 {
+		<-heard
+	}
+
+	hole.set(true)
+	receipt = publish(t, sender, receipt, lines("s", 6, 10)...)
+	e.until("not connected, and why", func(s relay.Status) bool { return !s.Connected && s.Error != "" })
+	if q.Status().Reading {
+		t.Error("it claims to read")
+	}
+	hole.set(false)
+	publish(t, sender, receipt, lines("s", 11, 15)...)
+	e.want(lines("s", 6, 15)...)
+	e.until("connected, no error", func(s relay.Status) bool { return s.Connected && s.Reading && s.Error == "" })
+	select {
+	case m := <-heard:
+		t.Errorf("the bare library heard %.40q: the fault does not bite", m.Payload)
+	default:
+	}
+}
+
+func TestBlackHoleWhilePublishing(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	hole := newHole(t, srv.Addr())
+	q := open(t, "redis://"+hole.addr, "a", t.TempDir(), nil)
+	receipt := publish(t, q, "", lines("a", 1, 1)...)
+	hole.set(true)
+	if _, err := q.Publish(t.Context(), lines("a", 2, 2), receipt); err == nil {
+		t.Fatal("published into a black hole")
+	}
+	hole.set(false)
+	publish(t, q, receipt, lines("a", 2, 2)...)
+}
+
+// Redis stands still (SIGSTOP): connections are taken by the kernel and
+// nobody answers.
+func TestStalledRedis(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	sender := open(t, srv.URL(), "s", t.TempDir(), nil)
+	q := open(t, srv.URL(), "a", t.TempDir(), nil)
+	e := listenTo(t, q, true)
+	receipt := publish(t, sender, "", lines("s", 1, 5)...)
+	e.want(lines("s", 1, 5)...)
+	if err := srv.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	e.until("not connected, and why", func(s relay.Status) bool { return !s.Connected && s.Error != "" })
+	if err := srv.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, sender, receipt, lines("s", 6, 10)...)
+	e.want(lines("s", 6, 10)...)
+}
+
+// A connection that Redis closes is the mild case.
+func TestConnectionsCut(t *testing.T) {
+	srv := redistest.Start(t)
+	raw := rawClient(t, srv)
+	q := open(t, srv.URL(), "a", t.TempDir(), nil)
+	e := listenTo(t, q, true)
+	sender := open(t, srv.URL(), "s", t.TempDir(), nil)
+	var receipt relay.Receipt
+	for i := 1; i <= 200; i += 20 {
+		receipt = publish(t, sender, receipt, lines("s", i, i+19)...)
+		for _, kind := range []string{"pubsub", "normal"} {
+			if err := raw.ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "publishing again", func() bool {
+			_, err := sender.Publish(t.Context(), nil, receipt)
+			return err == nil
+		})
+	}
+	e.want(lines("s", 1, 200)...)
+}
+
+// Close must not wait for a dead link.
+func TestCloseInABlackHole(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	hole := newHole(t, srv.Addr())
+	q := open(t, "redis://"+hole.addr, "a", t.TempDir(), func(o *Options) { o.Block = time.Hour })
+	e := listenTo(t, q, true)
+	hole.set(true)
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-e.ended // hangs for an hour if the blocked read is not ended
+}

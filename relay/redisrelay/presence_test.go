@@ -1,0 +1,92 @@
+package redisrelay
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/internal/redistest"
+)
+
+func TestAlive(t *testing.T) {
+	start := time.Unix(1000, 0)
+	before := claim{"x", 12 * time.Second, start}
+	tests := []struct {
+		name   string
+		before claim
+		now    claim
+		want   bool
+	}{
+		{"first look", claim{}, claim{"x", 15 * time.Second, start}, false},
+		{"refreshed", before, claim{"x", 13 * time.Second, start.Add(5 * time.Second)}, true},
+		{"refreshed to the same", before, claim{"x", 12 * time.Second, start.Add(5 * time.Second)}, true},
+		{"running out", before, claim{"x", 7 * time.Second, start.Add(5 * time.Second)}, false},
+		{"another one since", before, claim{"y", 15 * time.Second, start.Add(5 * time.Second)}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := alive(tt.before, tt.now); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// hurried makes the presence key's times short.
+func hurried(q *Queue) *Queue {
+	q.presence.life, q.presence.every = time.Second, 200*time.Millisecond
+	return q
+}
+
+func TestRivalIsNoticedAndForgotten(t *testing.T) {
+	srv := redistest.Start(t)
+	one, two := t.TempDir(), t.TempDir()
+	first := hurried(open(t, srv.URL(), "same", one, nil))
+	e := listenTo(t, first, true)
+	key := testChannel + ":agent:same"
+	raw := rawClient(t, srv)
+	eventually(t, "the key", func() bool { return raw.Exists(t.Context(), key).Val() == 1 })
+	other := listenTo(t, hurried(open(t, srv.URL(), "other", one, nil)), true) // another name: no rival
+
+	for name, dir := range map[string]string{"its own folder": two, "the same folder": one} {
+		second := hurried(open(t, srv.URL(), "same", dir, nil))
+		e2 := listenTo(t, second, true)
+		eventually(t, "a rival, in "+name, second.Rival)
+		e2.until("the rival in the status", func(s relayStatus) bool { return s.Connected && strings.Contains(s.Error, "AGENT_NAME") })
+		publish(t, second, "", lines("a", 1, 1)...) // it works nevertheless
+		e2.skipTo(lines("a", 1, 1)[0])
+		e2.stop()
+		if second.Rival() {
+			t.Error("a rival after its end")
+		}
+	}
+	if first.Rival() || other.q.Rival() {
+		t.Error("the holder of the name, or another name, has a rival")
+	}
+	before := raw.Get(t.Context(), key).Val()
+	e.stop()
+	again := listenTo(t, hurried(open(t, srv.URL(), "same", one, nil)), true)
+	eventually(t, "the key again", func() bool { return raw.PTTL(t.Context(), key).Val() > 0 })
+	if got := raw.Get(t.Context(), key).Val(); got != before {
+		t.Errorf("after a restart the instance is %q, want %q", got, before)
+	}
+	again.stop()
+}
+
+func TestInstanceWithoutAFile(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := os.Mkdir(dir+"/taken", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	instance, release := claimInstance(root, "taken")
+	release()
+	if len(instance) < 20 {
+		t.Errorf("got the instance %q", instance)
+	}
+}

@@ -1,0 +1,182 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"feishu-relay/relay"
+)
+
+// naive is what Window promises, written down without regard to cost.
+type naive struct {
+	start   int
+	settled []bool // by line; line i lies behind place i+1
+}
+
+func (n *naive) position() int {
+	if i := slices.Index(n.settled, false); i >= 0 {
+		return max(n.start, i)
+	}
+	return max(n.start, len(n.settled))
+}
+
+func (n *naive) unsettled() (open int) {
+	for _, done := range n.settled {
+		if !done {
+			open++
+		}
+	}
+	return open
+}
+
+func TestWindowFollowsTheOldestUnsettledLine(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		w, model := relay.NewWindow(0), &naive{}
+		var settle []func()
+		moved := 0
+		for range 300 {
+			switch rng.IntN(5) {
+			case 0, 1:
+				s, err := w.Begin(t.Context(), len(settle)+1, 1+rng.IntN(100))
+				if err != nil {
+					t.Fatal(err)
+				}
+				settle = append(settle, s)
+				model.settled = append(model.settled, false)
+			case 2, 3:
+				if len(settle) == 0 {
+					continue
+				}
+				i := rng.IntN(len(settle)) // also again: it counts once
+				if !model.settled[i] {
+					moved++
+				}
+				settle[i]()
+				model.settled[i] = true
+			case 4:
+				gotAt, gotMoved := w.Position()
+				if gotAt != model.position() || gotMoved != moved {
+					t.Fatalf("seed %d: position %d (%d moved), want %d (%d)", seed, gotAt, gotMoved, model.position(), moved)
+				}
+				moved = 0
+			}
+			if got, want := w.Unsettled(), model.unsettled(); got != want {
+				t.Fatalf("seed %d: %d unsettled, want %d", seed, got, want)
+			}
+		}
+	}
+}
+
+func TestWindowSkipsOnlyWhenNothingIsOpen(t *testing.T) {
+	w := relay.NewWindow(0)
+	w.Skip(5)
+	settle, _ := w.Begin(t.Context(), 6, 1)
+	w.Skip(9)
+	if at, _ := w.Position(); at != 5 {
+		t.Errorf("with a line open: got %d, want 5", at)
+	}
+	settle()
+	w.Skip(9)
+	if at, _ := w.Position(); at != 9 {
+		t.Errorf("with none: got %d, want 9", at)
+	}
+}
+
+func TestWindowBlocksAtItsLimits(t *testing.T) {
+	for name, tt := range map[string]struct{ size, fits int }{
+		"lines": {size: 1, fits: relay.MaxUnsettled},
+		"bytes": {size: relay.MaxUnsettledBytes / 4, fits: 4},
+		"a line larger than the limit comes alone": {size: 2 * relay.MaxUnsettledBytes, fits: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := relay.NewWindow(0)
+				var settle []func()
+				for i := range tt.fits {
+					s, err := w.Begin(t.Context(), i+1, tt.size)
+					if err != nil {
+						t.Fatal(err)
+					}
+					settle = append(settle, s)
+				}
+				entered := make(chan error, 1)
+				go func() {
+					_, err := w.Begin(t.Context(), tt.fits+1, tt.size)
+					entered <- err
+				}()
+				synctest.Wait()
+				select {
+				case <-entered:
+					t.Fatal("one more fits")
+				default:
+				}
+				settle[0]()
+				if err := <-entered; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestWindowWaitsAtTheOldestLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := relay.NewWindow(0)
+		oldest, _ := w.Begin(t.Context(), 1, 1)
+		for i := range relay.MaxUnsettled - 1 {
+			settle, _ := w.Begin(t.Context(), i+2, 1)
+			settle()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		entered := make(chan error)
+		go func() {
+			_, err := w.Begin(ctx, 0, 1)
+			entered <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-entered; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the context's error", err)
+		}
+		if got := w.Unsettled(); got != 1 {
+			t.Errorf("unsettled: got %d, want 1", got)
+		}
+		oldest()
+		if at, _ := w.Position(); at != relay.MaxUnsettled {
+			t.Errorf("position: got %d, want %d", at, relay.MaxUnsettled)
+		}
+	})
+}
+
+func TestWindowIsSafeForConcurrentUse(t *testing.T) {
+	const lines = 5 * relay.MaxUnsettled
+	w := relay.NewWindow(0)
+	work := make(chan func())
+	var workers sync.WaitGroup
+	for range 8 {
+		workers.Go(func() {
+			for settle := range work {
+				settle()
+				w.Position()
+			}
+		})
+	}
+	for i := range lines {
+		settle, err := w.Begin(t.Context(), i+1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		work <- settle
+	}
+	close(work)
+	workers.Wait()
+	if at, _ := w.Position(); at != lines || w.Unsettled() != 0 {
+		t.Errorf("position %d, unsettled %d; want %d, 0", at, w.Unsettled(), lines)
+	}
+}

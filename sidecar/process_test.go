@@ -1,0 +1,307 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"feishu-relay/sidecar"
+)
+
+// Roles of this binary when a test starts it as a process of its own.
+const (
+	sidecarEnv = "SIDECAR_TEST_CONFIG" // file of a configuration: be that sidecar
+	naiveEnv   = "SIDECAR_TEST_NAIVE"  // file of a queue: be a writer that dies in the middle of a line
+	crashEnv   = "CRASH_AT"            // <step>:<n>: be killed at the n-th time of a step
+	killsEnv   = "CRASH_KILLS"         // how many sidecars the long crash tests kill
+)
+
+// patience is how long anything is waited for. It is no measurement: only a
+// test that fails waits so long.
+const patience = 90 * time.Second
+
+func TestMain(m *testing.M) {
+	var err error
+	switch {
+	case os.Getenv(sidecarEnv) != "":
+		err = beSidecar(os.Getenv(sidecarEnv), os.Getenv(crashEnv))
+	case os.Getenv(naiveEnv) != "":
+		err = beNaiveWriter(os.Getenv(naiveEnv))
+	default:
+		os.Exit(m.Run())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// beSidecar does what `feishu-relay run` does, prints where it listens, and
+// ends when its standard input does, so that none outlives the test.
+func beSidecar(path, crashAt string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var cfg sidecar.Config
+	if err := json.Unmarshal(data, &cfg); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(2)
+	}()
+	s, err := sidecar.New(cfg, sidecar.Options{Version: "test", Trace: crashPoint(crashAt),
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		return err
+	}
+	fmt.Println(s.Addr())
+	return s.Run(ctx)
+}
+
+// crashPoint returns a trace that kills this process at a step, as the system
+// would: nothing is flushed, closed or said.
+func crashPoint(at string) func(string) {
+	step, count, ok := strings.Cut(at, ":")
+	left, err := strconv.Atoi(count)
+	if !ok || err != nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if s != step {
+			return
+		}
+		if left--; left == 0 {
+			die()
+		}
+	}
+}
+
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {} // the signal may take a moment
+}
+
+// process is one sidecar through all its lives.
+type process struct {
+	t      *testing.T
+	agent  string
+	config string // path
+	log    string // path
+
+	mu    sync.Mutex
+	life  *life         // guarded by mu
+	next  chan struct{} // closed when the next life begins; guarded by mu
+	kills int           // guarded by mu
+}
+
+type life struct {
+	cmd    *exec.Cmd
+	addr   string        // set when ready is closed
+	ready  chan struct{} // it listens
+	exited chan struct{}
+}
+
+// newProcess writes the configuration; nothing runs yet.
+func newProcess(t *testing.T, dir string, cfg sidecar.Config) *process {
+	t.Helper()
+	p := &process{t: t, agent: string(cfg.Agent), config: filepath.Join(dir, string(cfg.Agent)+".config.json"),
+		log: filepath.Join(dir, string(cfg.Agent)+".log"), next: make(chan struct{})}
+	data, err := json.Marshal(cfg)
+	must(t, err)
+	must(t, os.WriteFile(p.config, data, 0o600))
+	t.Cleanup(func() {
+		p.kill()
+		p.examineLog()
+	})
+	return p
+}
+
+// start begins a life; crashAt may name the point of its end.
+func (p *process) start(crashAt string) {
+	p.t.Helper()
+	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	must(p.t, err)
+	defer log.Close() // the process has its own
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), sidecarEnv+"="+p.config, crashEnv+"="+crashAt)
+	cmd.Stderr = log
+	out, err := cmd.StdoutPipe()
+	must(p.t, err)
+	_, err = cmd.StdinPipe() // held open until Wait
+	must(p.t, err)
+	must(p.t, cmd.Start())
+	l := &life{cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{})}
+	go func() {
+		defer close(l.exited)
+		if r := bufio.NewScanner(out); r.Scan() {
+			l.addr = r.Text()
+			close(l.ready)
+		}
+		_, _ = io.Copy(io.Discard, out)
+		_ = cmd.Wait() // ProcessState tells
+	}()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.life = l
+	close(p.next)
+	p.next = make(chan struct{})
+}
+
+func (p *process) current() (l *life, next <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.life, p.next
+}
+
+// url is where the present life listens, or the next one if that has ended.
+func (p *process) url(ctx context.Context) (string, error) {
+	for {
+		l, next := p.current()
+		if l != nil {
+			select {
+			case <-l.exited:
+			case <-l.ready:
+				return "http://" + l.addr, nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+// kill ends the present life with SIGKILL.
+func (p *process) kill() {
+	l, _ := p.current()
+	if l == nil {
+		return
+	}
+	_ = l.cmd.Process.Kill() // fails only when it has ended already
+	<-l.exited
+}
+
+// countKill notes an end that was no orderly one, by kill or at a crash point.
+func (p *process) countKill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kills++
+}
+
+func (p *process) killed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kills
+}
+
+// awaitCrash waits until the process has died of SIGKILL by itself.
+func (p *process) awaitCrash(ctx context.Context, point string) {
+	p.t.Helper()
+	l, _ := p.current()
+	select {
+	case <-l.exited:
+	case <-ctx.Done():
+		p.t.Fatalf("%s never came to %s", p.agent, point)
+	}
+	if status, ok := l.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+		p.t.Fatalf("%s ended with %v at %s, want SIGKILL", p.agent, l.cmd.ProcessState, point)
+	}
+	p.countKill()
+}
+
+// stop ends the present life in order.
+func (p *process) stop() {
+	p.t.Helper()
+	l, _ := p.current()
+	must(p.t, l.cmd.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-l.exited:
+	case <-time.After(patience):
+		p.t.Fatalf("%s does not stop", p.agent)
+	}
+	if !l.cmd.ProcessState.Success() {
+		p.t.Errorf("%s stopped with %v", p.agent, l.cmd.ProcessState)
+	}
+}
+
+// pid of the present life.
+func (p *process) pid() int {
+	l, _ := p.current()
+	return l.cmd.Process.Pid
+}
+
+// complaints are lines that no log of a sidecar may hold, whatever was done to it.
+var complaints = [][]byte{[]byte("DATA RACE"), []byte("panic:"), []byte("fatal error:"),
+	[]byte("messages of a peer are missing"), []byte("entries were trimmed")}
+
+func (p *process) examineLog() {
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		return // it never ran
+	}
+	for _, complaint := range complaints {
+		if i := bytes.Index(data, complaint); i >= 0 {
+			p.t.Errorf("log of %s: %.3000s", p.agent, data[i:])
+		}
+	}
+	if !p.t.Failed() {
+		return
+	}
+	_ = os.WriteFile(filepath.Join(p.t.ArtifactDir(), filepath.Base(p.log)), data, 0o600)
+	fmt.Fprintf(p.t.Output(), "log of %s ends with:\n%s\n", p.agent, data[max(0, len(data)-2000):])
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// limited is a context for the waits of a test.
+func limited(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually polls for what has no event to wait for.
+func eventually(ctx context.Context, t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package transcript
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRotation(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, &Options{RotateSize: 1000, Keep: 3})
+	all := messages(0, 200)
+	add(t, s, true, all...)
+	add(t, s, false, all...) // the ids of deleted files are known, too
+	names, err := s.files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) != 4 {
+		t.Errorf("%d files, want the current one and 3: %v", len(names), names)
+	}
+	var got []Entry
+	for e, err := range s.Back("feishu", "oc_x") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e)
+	}
+	slices.Reverse(got)
+	if diff := cmp.Diff(got, all[len(all)-len(got):]); diff != "" || len(got) < 25 {
+		t.Errorf("%d entries kept (-got +want):\n%s", len(got), diff)
+	}
+	expectTail(t, s, 20, all[180:])
+	chats, err := s.Chats()
+	if err != nil || len(chats) != 1 || chats[0].ChatID != "oc_x" || chats[0].LastTS != all[199].TS || chats[0].Size < 3000 {
+		t.Errorf("chats: %+v, %v", chats, err)
+	}
+	add(t, open(t, dir, nil), false, got...)
+}
+
+func TestRotationThatFails(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, &Options{RotateSize: 100})
+	// A folder by the name of the next segment cannot be renamed over.
+	if err := os.MkdirAll(filepath.Join(dir, file+".1", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, file+".9223372036854775807"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	add(t, s, true, messages(0, 20)...)
+	got, err := s.warm(20)
+	if !got || err != nil {
+		t.Error("the transcript did not grow on", err)
+	}
+}
+
+// warm reports whether memory answers for n messages.
+func (s *Store) warm(n int) (bool, error) {
+	got, ok := s.warmTail(chatKey{"feishu", "oc_x"}, n)
+	if len(got) != n {
+		return false, fmt.Errorf("%d messages", len(got))
+	}
+	return ok, nil
+}
+
+func TestForeignHands(t *testing.T) {
+	for name, do := range map[string]func(t *testing.T, path string){
+		"truncated": func(t *testing.T, path string) { writeFile(t, path, "") },
+		"truncated and longer again": func(t *testing.T, path string) {
+			var lines strings.Builder
+			for _, e := range messages(100, 150) {
+				line, _ := encode(e)
+				lines.Write(line)
+			}
+			writeFile(t, path, lines.String())
+		},
+		"replaced": func(t *testing.T, path string) {
+			writeFile(t, path+"~", "")
+			if err := os.Rename(path+"~", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"removed": func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir, nil)
+			add(t, s, true, messages(0, 10)...)
+			do(t, filepath.Join(dir, file))
+			before, err := s.Tail("feishu", "oc_x", 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			add(t, s, true, message(200))
+			add(t, s, true, messages(0, 10)...) // they do not stand there any more
+			add(t, s, false, messages(0, 10)...)
+			add(t, s, false, before...)
+			expectTail(t, s, 1000, slices.Concat(before, []Entry{message(200)}, messages(0, 10)))
+		})
+	}
+	t.Run("moved away as logrotate does", func(t *testing.T) {
+		dir := t.TempDir()
+		s := open(t, dir, nil)
+		add(t, s, true, messages(0, 10)...)
+		if err := os.Rename(filepath.Join(dir, file), filepath.Join(dir, file+".1")); err != nil {
+			t.Fatal(err)
+		}
+		expectTail(t, s, 100, messages(0, 10))
+		add(t, s, true, message(10))
+		add(t, s, false, messages(0, 11)...)
+		expectTail(t, s, 100, messages(0, 11))
+	})
+}
+
+func TestOldMessageIsLookedForFurtherBack(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, file)
+	var lines strings.Builder
+	all := messages(0, 6000)
+	for i := range all {
+		all[i].TS += int64(i) * 60_000
+		all[i].Content = strings.Repeat("x", 300)
+		line, _ := encode(all[i])
+		lines.Write(line)
+	}
+	writeFile(t, path, lines.String())
+	s := open(t, dir, nil)
+	next := message(7000)
+	next.TS = all[5999].TS + 1
+	add(t, s, true, next)
+	l, _ := s.chats.Peek(chatKey{"feishu", "oc_x"})
+	if n := len(l.ids.queue); n > 5000 {
+		t.Errorf("%d ids read for a new message, want only those of the end of the file", n)
+	}
+	add(t, s, false, all...)
+	stranger := message(8000)
+	stranger.TS = 1 // old, and not there
+	add(t, s, true, stranger)
+}
+
+func TestLockThatIsNeverFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // ten seconds pass at once
+		dir := t.TempDir()
+		stuck := open(t, dir, nil).chat(chatKey{"feishu", "oc_x"})
+		if err := errors.Join(stuck.open(), stuck.lock()); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, dir, nil)
+		if added, err := s.Append("feishu", "oc_x", message(1)); added || !errors.Is(err, ErrBusy) {
+			t.Errorf("append: %t, %v, want ErrBusy", added, err)
+		}
+		stuck.closeFile()
+		add(t, s, true, message(1))
+	})
+}
