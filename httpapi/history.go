@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 
 	"feishu-relay/internal/safefile"
 )
@@ -45,8 +46,15 @@ func (s *Stream) load() error {
 	return nil
 }
 
-// remember enters m into the history.
+// remember enters m into the history, in place of an earlier try to deliver it.
 func (s *Stream) remember(m *sent) {
+	for i, other := range slices.Backward(s.history) {
+		if other.ID == m.ID {
+			s.bytes -= len(other.Data)
+			s.history = slices.Delete(s.history, i, i+1)
+			break
+		}
+	}
 	s.history = append(s.history, m)
 	s.bytes += len(m.Data)
 	for len(s.history) > historyLines || (s.bytes > historyBytes && len(s.history) > 1) {

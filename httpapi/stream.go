@@ -35,6 +35,12 @@ var (
 // what was written after it. Over a WebSocket the bot may acknowledge; then
 // what was written to that connection and not acknowledged when it ended comes
 // again on the next, until it is acknowledged.
+//
+// A message stands in the history and the journal before it is written: were it
+// the other way round, a crash between the two would leave a bot that names a
+// message we know nothing of, and it would be given all that is kept again. What
+// was entered and then not delivered is given to the next reader once, by the
+// replay or by the delivery.
 type Stream struct {
 	maxAge  time.Duration
 	root    *os.Root
@@ -60,18 +66,19 @@ type sent struct {
 	At   relay.Millis    `json:"at"`
 	Data json.RawMessage `json:"data"`
 
-	by   *reader // who was given it and has not acknowledged it; nil after a restart; guarded by Stream.mu
-	owed bool    // comes again on the next connection; guarded by Stream.mu
+	by    *reader // who was given it and has not acknowledged it; nil after a restart; guarded by Stream.mu
+	owed  bool    // comes again on the next connection; guarded by Stream.mu
+	acked bool    // guarded by Stream.mu
 }
 
 // reader is one connection.
 type reader struct {
-	items   chan item
-	gone    context.CancelCauseFunc
-	done    <-chan struct{}
-	canAck  bool  // a WebSocket
-	acks    bool  // it has acknowledged something; guarded by Stream.mu
-	writing *sent // not in the history yet; guarded by Stream.mu
+	items  chan item
+	gone   context.CancelCauseFunc
+	done   <-chan struct{}
+	canAck bool                         // a WebSocket
+	acks   bool                         // it has acknowledged something; guarded by Stream.mu
+	has    map[relay.MessageID]struct{} // what it named as its last, and what it is given again
 }
 
 type item struct {
@@ -171,7 +178,7 @@ func (s *Stream) attach(ctx context.Context, lastID relay.MessageID, canAck bool
 		return nil, nil, nil, &Error{http.StatusServiceUnavailable, "stopping", errStopping.Error()}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	r := &reader{items: make(chan item), gone: cancel, done: ctx.Done(), canAck: canAck}
+	r := &reader{items: make(chan item), gone: cancel, done: ctx.Done(), canAck: canAck, has: map[relay.MessageID]struct{}{}}
 	if s.reader != nil {
 		s.reader.gone(errReplaced)
 		s.owe(s.reader)
@@ -179,7 +186,14 @@ func (s *Stream) attach(ctx context.Context, lastID relay.MessageID, canAck bool
 	s.reader = r
 	close(s.arrived)
 	s.arrived = make(chan struct{})
-	return ctx, r, s.replay(r, lastID), nil
+	again := s.replay(r, lastID)
+	if lastID != "" {
+		r.has[lastID] = struct{}{}
+	}
+	for _, m := range again {
+		r.has[m.ID] = struct{}{}
+	}
+	return ctx, r, again, nil
 }
 
 // replay picks what a new reader has to be given again. A last id that is not
@@ -225,33 +239,21 @@ func (s *Stream) detach(r *reader) {
 func (s *Stream) ack(r *reader, id relay.MessageID) {
 	s.mu.Lock()
 	r.acks = true
-	if r.writing != nil && r.writing.ID == id { // faster than our return from the write
-		r.writing.by = nil
-	}
 	for _, m := range s.history {
 		if m.ID == id {
-			m.by, m.owed = nil, false
+			m.by, m.owed, m.acked = nil, false, true
 		}
 	}
 	s.mu.Unlock()
 	s.receipt(id)
 }
 
-// begin notes that r is about to be given m.
-func (s *Stream) begin(r *reader, m *sent) {
+// begin enters what r is about to be given into the history and the journal. It
+// fails when r's turn has ended.
+func (s *Stream) begin(r *reader, m *sent) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.writing = m
-}
-
-// wrote enters what r was given into the history and the journal. It fails
-// when r's turn ended meanwhile: then nobody knows whether the bot has it, and
-// the next reader gets it.
-func (s *Stream) wrote(r *reader, m *sent) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.writing = nil
-	if s.reader != r && m.by != nil {
+	if s.reader != r {
 		return errReplaced
 	}
 	s.remember(m)
@@ -260,6 +262,17 @@ func (s *Stream) wrote(r *reader, m *sent) error {
 	}
 	if err := s.record(m); err != nil { // costs only the replay after a restart
 		s.logger.Warn("stream journal cannot be written; a restart may not replay", "err", err)
+	}
+	return nil
+}
+
+// wrote fails when r's turn ended while it was given m: then nobody knows
+// whether the bot has it, and the next reader gets it.
+func (s *Stream) wrote(r *reader, m *sent) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader != r && !m.acked {
+		return errReplaced
 	}
 	return nil
 }
@@ -328,19 +341,30 @@ func (s *Stream) serve(ctx context.Context, r *reader, again []*sent, write func
 				return err
 			}
 		case it := <-r.items:
-			err := context.Cause(ctx) // both may be ready at once
-			if err == nil {
-				s.begin(r, it.sent)
-				if err = write(it.sent); err == nil {
-					err = s.wrote(r, it.sent)
-				}
-			}
+			err := s.give(ctx, r, it.sent, write)
 			it.written <- err
 			if err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// give writes m to r, unless r has it already.
+func (s *Stream) give(ctx context.Context, r *reader, m *sent, write func(*sent) error) error {
+	if ctx.Err() != nil { // its turn has ended as m came
+		return context.Cause(ctx)
+	}
+	if _, ok := r.has[m.ID]; ok {
+		return nil
+	}
+	if err := s.begin(r, m); err != nil {
+		return err
+	}
+	if err := write(m); err != nil {
+		return err
+	}
+	return s.wrote(r, m)
 }
 
 func marshal(v any) ([]byte, error) {

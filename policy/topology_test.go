@@ -167,9 +167,9 @@ func TestBotsFallSilent(t *testing.T) {
 		for _, style := range append(styles, openMinded) {
 			t.Run(shape+"/"+style, func(t *testing.T) {
 				longest := 0
-				for _, n := range []int{2, 3, 4, 9} {
+				for _, n := range []int{2, 3, 9} {
 					for _, limit := range []int{1, 2, 3, 5} {
-						if n > 4 && limit > 3 {
+						if n > 3 && limit > 3 {
 							continue // thousands of messages that prove nothing more
 						}
 						for speed, think := range map[string]func(*rand.Rand) time.Duration{"fast": fast, "slow": slow} {

@@ -173,14 +173,26 @@ func (s *Sidecar) checkSignature(_ context.Context, p *passage) (relay.Reason, e
 	return relay.BadSignature, nil
 }
 
+// stopOwn stops what this sidecar sent itself, once it is sure that it stands in
+// the transcript: the disk may have been full when it was sent.
 func (s *Sidecar) stopOwn(_ context.Context, p *passage) (relay.Reason, error) {
 	m := &p.msg
-	if m.SenderAgentName == s.cfg.Agent ||
-		(s.cfg.BotOpenID != "" && m.SenderBotOpenID == s.cfg.BotOpenID) ||
-		(s.cfg.AppID != "" && m.SenderAppID == s.cfg.AppID) {
-		return relay.OwnMessage, nil
+	if m.SenderAgentName != s.cfg.Agent &&
+		(s.cfg.BotOpenID == "" || m.SenderBotOpenID != s.cfg.BotOpenID) &&
+		(s.cfg.AppID == "" || m.SenderAppID != s.cfg.AppID) {
+		return relay.Pass, nil
 	}
-	return relay.Pass, nil
+	if !isGroup(m.Metadata.Text("chat_type")) {
+		return relay.OwnMessage, nil // a foreign program's, which sends for the same bot
+	}
+	entry := botEntry(m, p.sent)
+	if m.Role == relay.RoleUser {
+		entry = userEntry(m, p.sent)
+	}
+	if _, err := s.transcript.Append(m.Channel, string(m.ChatID), entry); err != nil {
+		return relay.Pass, err
+	}
+	return relay.OwnMessage, nil
 }
 
 func (s *Sidecar) stopOtherChats(_ context.Context, p *passage) (relay.Reason, error) {
@@ -195,6 +207,7 @@ func (s *Sidecar) stopRepeats(_ context.Context, p *passage) (relay.Reason, erro
 		return relay.Duplicate, nil
 	}
 	s.inFlight.begin(p.key)
+	s.trace("claimed")
 	return relay.Pass, nil
 }
 
@@ -216,6 +229,7 @@ func (s *Sidecar) record(_ context.Context, p *passage) (relay.Reason, error) {
 	}
 	s.shown(&p.msg, p.sent, relay.RoleAssistant, false)
 	s.metrics.recorded(relay.RoleAssistant, added)
+	s.trace("noted")
 	return relay.Pass, nil
 }
 
@@ -307,6 +321,7 @@ func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) 
 	if err := s.dedup.Flush(); err != nil {
 		s.problems.set("dedup", err)
 	}
+	s.trace("settling")
 	s.given.add(given...)
 	s.metrics.delivered(p.sent)
 	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: p.msg.Channel, ChatID: p.msg.ChatID,

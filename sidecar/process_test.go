@@ -139,20 +139,39 @@ func newProcess(t *testing.T, dir string, cfg sidecar.Config) *process {
 	return p
 }
 
-// start begins a life; crashAt may name the point of its end.
+// start begins a life; crashAt may name the point of its end. It may be called
+// from any goroutine.
 func (p *process) start(crashAt string) {
-	p.t.Helper()
+	l, err := p.spawn(crashAt)
+	if err != nil {
+		panic(err) // this binary cannot be started: no test makes sense any more
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.life = l
+	close(p.next)
+	p.next = make(chan struct{})
+}
+
+func (p *process) spawn(crashAt string) (*life, error) {
 	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	must(p.t, err)
+	if err != nil {
+		return nil, err
+	}
 	defer log.Close() // the process has its own
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), sidecarEnv+"="+p.config, crashEnv+"="+crashAt)
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
-	must(p.t, err)
-	_, err = cmd.StdinPipe() // held open until Wait
-	must(p.t, err)
-	must(p.t, cmd.Start())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := cmd.StdinPipe(); err != nil { // held open until Wait
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
 	l := &life{cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{})}
 	go func() {
 		defer close(l.exited)
@@ -163,11 +182,7 @@ func (p *process) start(crashAt string) {
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait() // ProcessState tells
 	}()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.life = l
-	close(p.next)
-	p.next = make(chan struct{})
+	return l, nil
 }
 
 func (p *process) current() (l *life, next <-chan struct{}) {
@@ -220,30 +235,32 @@ func (p *process) killed() int {
 	return p.kills
 }
 
-// awaitCrash waits until the process has died of SIGKILL by itself.
-func (p *process) awaitCrash(ctx context.Context, point string) {
-	p.t.Helper()
+// crash begins a life that ends at a point, and waits for its end.
+func (p *process) crash(ctx context.Context, point string) error {
+	p.start(point)
 	l, _ := p.current()
 	select {
 	case <-l.exited:
 	case <-ctx.Done():
-		p.t.Fatalf("%s never came to %s", p.agent, point)
+		return fmt.Errorf("%s never came to %s", p.agent, point)
 	}
 	if status, ok := l.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		p.t.Fatalf("%s ended with %v at %s, want SIGKILL", p.agent, l.cmd.ProcessState, point)
+		return fmt.Errorf("%s ended with %v at %s, want SIGKILL", p.agent, l.cmd.ProcessState, point)
 	}
 	p.countKill()
+	return nil
 }
 
 // stop ends the present life in order.
 func (p *process) stop() {
-	p.t.Helper()
 	l, _ := p.current()
-	must(p.t, l.cmd.Process.Signal(syscall.SIGTERM))
+	<-l.ready // before, a SIGTERM is no orderly stop
+	_ = l.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-l.exited:
 	case <-time.After(patience):
-		p.t.Fatalf("%s does not stop", p.agent)
+		p.t.Errorf("%s does not stop", p.agent)
+		p.kill()
 	}
 	if !l.cmd.ProcessState.Success() {
 		p.t.Errorf("%s stopped with %v", p.agent, l.cmd.ProcessState)

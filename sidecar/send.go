@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"slices"
 	"time"
 
 	"feishu-relay/dedup"
@@ -45,12 +47,15 @@ func (s *Sidecar) Send(_ context.Context, out httpapi.Outbound) (httpapi.Sent, e
 	m, err := s.send(channel, id, ts, out)
 	if err != nil {
 		_ = s.sentIDs.Settle(string(id), false) // forgetting a claim does no I/O
+		s.problems.set("outbox", err)
+		s.log.Error("a send is refused", keyMsg, id, keyErr, err)
 		return httpapi.Sent{}, sendError(err)
 	}
 	err = s.sentIDs.Settle(string(id), true)
 	if err = errors.Join(err, s.sentIDs.Flush()); err != nil {
 		s.problems.set("dedup", err)
 	}
+	s.trace("answering")
 	s.shown(m, m.TS.Time(), relay.RoleAssistant, true)
 	s.metrics.sent.WithLabelValues("true").Inc()
 	s.log.Info("sent", keyChat, m.ChatID, keyMsg, id, "seq", m.Seq)
@@ -80,7 +85,8 @@ func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out 
 		ParentID: out.ParentID, RootID: out.RootID, ThreadID: out.ThreadID, UserTS: userTS,
 	}
 	if _, err := s.transcript.Append(channel, string(m.ChatID), botEntry(m, ts.Time())); err != nil {
-		s.problems.set("transcript", err) // a full disk there must not keep the message from the others
+		// A full disk there must not keep the message from the others; stopOwn tries again.
+		s.problems.set("transcript", err)
 		s.log.Error("own message is not in the transcript", keyMsg, id, keyErr, err)
 	}
 	s.trace("recorded")
@@ -122,24 +128,41 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 	s.sending.Lock()
 	defer s.sending.Unlock()
 	s.given.add(string(id))
+	// Shared first: a crash behind the transcript would leave it recorded here, and a repeat
+	// could not tell that nobody has shared it.
+	relayed := s.share(m)
 	added, err := s.transcript.Append(channel, string(h.ChatID), userEntry(m, ts.Time()))
 	if err != nil {
+		s.problems.set("transcript", err)
 		return httpapi.Sent{}, &httpapi.Error{Status: http.StatusServiceUnavailable, Code: "transcript_unavailable",
 			Message: "the transcript cannot be written (see /v1/status); send it again later"}
 	}
 	s.shown(m, ts.Time(), relay.RoleUser, false)
 	s.metrics.recorded(relay.RoleUser, added)
-	// Added by somebody else, it was shared by somebody else, or will be by its next attempt:
-	// a folder of transcripts is shared by all who share a relay folder, or by none.
-	if !added || !s.cfg.UserMessages {
-		return httpapi.Sent{RelayMsgID: id}, nil
+	s.trace("heard")
+	return httpapi.Sent{RelayMsgID: id, Relayed: relayed}, nil
+}
+
+// share hands a user's message to the others, unless it stands in the transcript: then whoever
+// recorded it has shared it. Shared twice, it is still recorded once.
+func (s *Sidecar) share(m *relay.Message) bool {
+	if !s.cfg.UserMessages {
+		return false
+	}
+	entries, err := s.transcript.Tail(m.Channel, string(m.ChatID), nearTail)
+	if err != nil {
+		s.problems.set("transcript", err)
+	}
+	if slices.ContainsFunc(entries, func(e transcript.Entry) bool { return e.MessageID == string(m.ID()) }) {
+		return false
 	}
 	if _, err := s.users.box.Put(*m); err != nil {
 		s.problems.set("outbox", err)
-		s.log.Error("user's message is not shared", keyMsg, id, keyErr, err)
-		return httpapi.Sent{RelayMsgID: id}, nil
+		s.log.Error("user's message is not shared", keyMsg, m.ID(), keyErr, err)
+		return false
 	}
-	return httpapi.Sent{RelayMsgID: id, Relayed: true}, nil
+	s.trace("shared")
+	return true
 }
 
 // lastUser is the ts of the newest user's message known in a chat, or in a
@@ -186,6 +209,10 @@ func (s *Sidecar) resolve(content, msgType string, given []relay.Mention) []rela
 func sendError(err error) error {
 	if errors.Is(err, outbox.ErrFull) {
 		return &httpapi.Error{Status: http.StatusInsufficientStorage, Code: "outbox_full", Message: err.Error()}
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return &httpapi.Error{Status: http.StatusServiceUnavailable, Code: "outbox_unavailable",
+			Message: "the message cannot be written down (see /v1/status); send it again later, with the same message_id"}
 	}
 	return fmt.Errorf("send: %w", err)
 }

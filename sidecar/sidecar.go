@@ -110,7 +110,9 @@ type Options struct {
 	Version string
 	Logger  *slog.Logger // nil: discard
 	// Trace is called at the steps of a message's way that a crash between
-	// them matters for; tests end the process there.
+	// them matters for; tests end the process there. Of a send: recorded,
+	// accepted, answering, published; of a user's message: shared, heard; of
+	// another bot's: claimed, noted, inject, delivered, settling.
 	Trace func(step string)
 }
 
@@ -361,7 +363,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	})
 	reading.Go(func() { s.groups.Run(ctx) })
 	for _, l := range []*lane{&s.bots, &s.users} {
-		publishers.Go(func() { l.box.Run(publishing, l.queue, finishPublish) })
+		publishers.Go(func() { l.box.Run(publishing, traced{l.queue, s.trace}, finishPublish) })
 		reading.Go(func() {
 			s.keep(ctx, "reading "+l.name, func(ctx context.Context) error {
 				return l.queue.Subscribe(ctx, func(ctx context.Context, d relay.Delivery) { s.receive(ctx, l.way, d) })

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -73,7 +74,7 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		"Changes nothing, may be run beside the running sidecar. Exit status 1: something fails.\n", &explained)
 	asJSON := f.Bool("json", false, "print an array of {name, status, detail, mend}; status is ok, warn or fail")
 	if err := parse(f, args, 0); err != nil {
-		if err == errUsage {
+		if errors.Is(err, errUsage) {
 			fmt.Fprint(stderr, explained.String())
 		} else {
 			fmt.Fprint(stdout, explained.String())

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -172,6 +173,10 @@ func TestTranscriptList(t *testing.T) {
 		"feishu/oc_old": {{Role: "user", Content: "a", TS: at("2026-11-19 08:00:00")}},
 		"other/oc_new":  {{Role: "user", Content: strings.Repeat("x", 2000), TS: at("2026-11-20 09:30:00")}},
 	})
+	old, err := os.Stat(filepath.Join(dir, "feishu_oc_old.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	code, stdout, _ := program(t, "transcript", "list", "--dir", dir)
 	var got [][]string
 	for line := range strings.Lines(stdout) {
@@ -180,13 +185,13 @@ func TestTranscriptList(t *testing.T) {
 	want := [][]string{
 		{"CHANNEL", "CHAT", "SIZE", "LAST", "MESSAGE"},
 		{"other", "oc_new", "2.0", "KiB", "2026-11-20", "09:30:00"},
-		{"feishu", "oc_old", "84", "B", "2026-11-19", "08:00:00"},
+		{"feishu", "oc_old", strconv.FormatInt(old.Size(), 10), "B", "2026-11-19", "08:00:00"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || code != 0 {
 		t.Errorf("status %d (-want +got):\n%s", code, diff)
 	}
 	_, stdout, _ = program(t, "transcript", "list", "--dir", dir, "--json")
-	wantJSON := fmt.Sprintf(`{"channel":"feishu","chat_id":"oc_old","size":84,"last_ts":%d}`+"\n", at("2026-11-19 08:00:00"))
+	wantJSON := fmt.Sprintf(`{"channel":"feishu","chat_id":"oc_old","size":%d,"last_ts":%d}`+"\n", old.Size(), at("2026-11-19 08:00:00"))
 	if !strings.HasSuffix(stdout, wantJSON) || strings.Count(stdout, "\n") != 2 {
 		t.Errorf("got %q, want it to end in %q", stdout, wantJSON)
 	}
@@ -229,7 +234,7 @@ func TestTranscriptChat(t *testing.T) {
 		{"prefix", "oc_xy", "xy", ""},
 		{"prefix with channel", "slack/c", "c1", ""},
 		{"too long for a file name", long, "long", ""},
-		{"ambiguous", "oc_ab", "", "oc_abc, oc_abd"},
+		{"ambiguous", "oc_ab", "", "names several chats in "},
 		{"unknown", "oc_no", "", "known: "},
 		{"of no known chat", "", "", "which CHAT?"},
 	}
@@ -240,10 +245,11 @@ func TestTranscriptChat(t *testing.T) {
 				if code == 0 || stdout != "" || !strings.Contains(stderr, tt.complaint) {
 					t.Errorf("status %d, stdout %q, stderr %q, want %q in it", code, stdout, stderr, tt.complaint)
 				}
-				if strings.Contains(tt.complaint, "oc_") || tt.name == "unknown" {
-					if !strings.Contains(stderr, dir) {
-						t.Errorf("%q does not name the folder", stderr)
-					}
+				if tt.chat != "" && !strings.Contains(stderr, dir) {
+					t.Errorf("%q does not name the folder", stderr)
+				}
+				if tt.name == "ambiguous" && (!strings.Contains(stderr, "oc_abc") || !strings.Contains(stderr, "oc_abd") || strings.Contains(stderr, "oc_x")) {
+					t.Errorf("%q does not name the two", stderr)
 				}
 				return
 			}

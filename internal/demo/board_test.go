@@ -172,20 +172,20 @@ func TestCastAnswers(t *testing.T) {
 		who        *character
 		text, want string
 	}{
-		{plan, "@小策 帮我写个排序函数。", "@BotB 请接手：帮我写个排序函数,写好后发给我。"},
+		{plan, "@小策 帮我写个排序函数。", "@BotB 请接手：帮我写个排序函数，写好后发给我。"},
 		{coder, "@小策 帮我写个排序函数", ""},
 		{plan, "@BotB write it", ""},
-		{plan, "nobody is named", "@BotB 请接手：nobody is named,写好后发给我。"},
+		{plan, "nobody is named", "@BotB 请接手：nobody is named，写好后发给我。"},
 		{coder, "nobody is named", ""},
-		{review, "Everyone: ready?", "都行,别忘了测边界情况。"},
+		{review, "Everyone: ready?", "都行，别忘了测边界情况。"},
 	} {
 		if got := tt.who.answerUser(tt.text); got != tt.want {
 			t.Errorf("%s hears %q: got %q, want %q", tt.who.name, tt.text, got, tt.want)
 		}
 	}
-	said := coder.answerBot("小策", "@BotB 谢谢你,辛苦了！")
+	said := coder.answerBot("小策", "@BotB 谢谢你，辛苦了！")
 	for range 3 { // they would go on
-		if said = plan.answerBot("BotB", said); said != "@BotB 好的,谢谢！" {
+		if said = plan.answerBot("BotB", said); said != "@BotB 好的，谢谢！" {
 			t.Fatalf("小策 says %q", said)
 		}
 		if said = coder.answerBot("小策", said); said != "@小策 不客气！" {

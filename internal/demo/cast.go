@@ -39,17 +39,17 @@ var cast = []character{
 	{
 		agent: "agent_plan", name: "小策", openID: "ou_demo_plan", role: "plans the work, hands it to others, reports to people",
 		asked: []line{
-			{everybody, "我建议先用现成的,够用了。"},
-			{talk, "@BotB 快排还是归并,你怎么看？"},
-			{thanks, "@BotB 谢谢你,辛苦了！"},
-			{greeting, "你好！有什么要做的,交给我就行。"},
-			{"", "@BotB 请接手：{task},写好后发给我。"},
+			{everybody, "我建议先用现成的，够用了。"},
+			{talk, "@BotB 快排还是归并，你怎么看？"},
+			{thanks, "@BotB 谢谢你，辛苦了！"},
+			{greeting, "你好！有什么要做的，交给我就行。"},
+			{"", "@BotB 请接手：{task}，写好后发给我。"},
 		},
 		told: []line{
-			{code, "做好了,代码在上面,请查收。"},
-			{courtesy, "@{sender} 好的,谢谢！"},
+			{code, "做好了，代码在上面，请查收。"},
+			{courtesy, "@{sender} 好的，谢谢！"},
 			{question, "@{sender} 一千万条。内存放得下两份吗？"},
-			{"", "@{sender} 收到,我记进计划里。"},
+			{"", "@{sender} 收到，我记进计划里。"},
 		},
 	},
 	{
@@ -62,15 +62,15 @@ var cast = []character{
 		told: []line{
 			{courtesy, "@{sender} 不客气！"},
 			{question, "@{sender} 先问一句：数据有多少条？"},
-			{"", "@{sender} 写好了,测试通过：\n```go\nfunc Sort(s []int) { slices.Sort(s) }\n```"},
+			{"", "@{sender} 写好了，测试通过：\n```go\nfunc Sort(s []int) { slices.Sort(s) }\n```"},
 		},
 	},
 	{
 		agent: "agent_review", name: "小审", openID: "ou_demo_review", role: "reviews and tests what others wrote",
 		asked: []line{
-			{everybody, "都行,别忘了测边界情况。"},
+			{everybody, "都行，别忘了测边界情况。"},
 			{thanks, "不客气！"},
-			{"", "看过了：没有问题,请补一个空切片的测试。"},
+			{"", "看过了：没有问题，请补一个空切片的测试。"},
 		},
 		told: []line{
 			{courtesy, "@{sender} 不客气！"},

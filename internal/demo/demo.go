@@ -123,6 +123,7 @@ func (s *stage) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		// A terminal's Ctrl-C may have reached the sidecars as well, so how
 		// they ended tells nothing.
+		s.out.blank()
 		return s.finish(errInterrupted)
 	}
 	return s.finish(errors.Join(err, stopped))

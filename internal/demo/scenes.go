@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -134,12 +135,7 @@ func (s *stage) userSays(ctx context.Context, chat relay.ChatID, text string) er
 }
 
 func (g group) has(agent string) bool {
-	for _, m := range g.members {
-		if m == agent {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(g.members, agent)
 }
 
 // crash kills the coder's sidecar when it has decided to pass the hand-over on

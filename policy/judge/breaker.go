@@ -23,23 +23,32 @@ const (
 
 type breaker struct {
 	mu       sync.Mutex
-	failures int // in a row
+	failures int // in a row; guarded by mu, as all below
 	wait     time.Duration
 	until    time.Time // when open
 	state    string    // "" is closed
 	round    int       // changes with state; a call's outcome counts in its own round
 }
 
-// begin asks for permission to call. The round is handed to end.
+// refuses tells whether begin would say no.
+func (b *breaker) refuses() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refusesLocked()
+}
+
+func (b *breaker) refusesLocked() bool {
+	return b.state == BreakerProbe || b.state == BreakerOpen && time.Now().Before(b.until)
+}
+
+// begin asks for permission to call. The round is handed to end, always.
 func (b *breaker) begin() (round int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.state == BreakerProbe:
+	if b.refusesLocked() {
 		return 0, false
-	case b.state == BreakerOpen && time.Now().Before(b.until):
-		return 0, false
-	case b.state == BreakerOpen:
+	}
+	if b.state == BreakerOpen {
 		b.enter(BreakerProbe)
 	}
 	return b.round, true
@@ -68,15 +77,6 @@ func (b *breaker) end(round int, answered bool) (changed bool) {
 	b.until = time.Now().Add(b.wait)
 	b.enter(BreakerOpen)
 	return true
-}
-
-// giveUp ends a call that was never made.
-func (b *breaker) giveUp(round int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if round == b.round && b.state == BreakerProbe {
-		b.enter(BreakerOpen) // its time is over: the next call is the probe
-	}
 }
 
 func (b *breaker) enter(state string) {

@@ -98,6 +98,49 @@ func TestLLMBreakerLetsOneProbeThrough(t *testing.T) {
 	})
 }
 
+// What began before the breaker opened neither closes it nor makes it wait longer, and
+// what waited for its turn meanwhile is refused at once.
+func TestLLMBreakerAndCallsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &endpoint{reply: func(n int, _ asked) (int, string) {
+			time.Sleep(time.Duration(n) * time.Second)
+			if n == 7 {
+				return 200, completion("YES", "stop")
+			}
+			return 403, refusal("x")
+		}}
+		l := newLLM(t, e)
+		var wg sync.WaitGroup
+		for i := range judge.MaxCalls {
+			wg.Go(func() { l.Judge(t.Context(), ask(fmt.Sprint(i))) })
+		}
+		time.Sleep(5500 * time.Millisecond) // five have failed, the seventh will not
+		opened := l.State()
+		wg.Wait()
+		if got := l.State(); opened.Breaker != judge.BreakerOpen || got.Breaker != judge.BreakerOpen || got.RetryAt != opened.RetryAt {
+			t.Errorf("state %+v, then %+v", opened, got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		e := &endpoint{reply: func(int, asked) (int, string) { time.Sleep(time.Second); return 403, refusal("x") }}
+		l := newLLM(t, e)
+		var wg sync.WaitGroup
+		var refused atomic.Int64
+		for i := range 3 * judge.MaxCalls {
+			wg.Go(func() {
+				if _, err := l.Judge(t.Context(), ask(fmt.Sprint(i))); errors.Is(err, judge.ErrOpen) {
+					refused.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		// The first eight fail in the same instant; the next may have begun between them.
+		if calls := e.count(); calls > 2*judge.MaxCalls || int(refused.Load())+calls != 3*judge.MaxCalls {
+			t.Errorf("%d calls and %d refused", calls, refused.Load())
+		}
+	})
+}
+
 // A message that makes the model babble, or that the endpoint's filter refuses,
 // must not take the judge away from all others.
 func TestLLMBreakerIgnoresWhatTextsCanCause(t *testing.T) {

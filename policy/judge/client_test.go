@@ -96,6 +96,9 @@ func TestLLMErrorsHoldNoSecrets(t *testing.T) {
 		{"a web page", func(int, asked) (int, string) { return 200, "<html>" + leak }, "no JSON: check OPENAI_BASE_URL"},
 		{"an empty body", func(int, asked) (int, string) { return 200, "" }, "no JSON"},
 		{"a body without end", func(int, asked) (int, string) { return 200, `{"x":"` + strings.Repeat("a", 2<<20) }, "no JSON"},
+		{"a body too large", func(int, asked) (int, string) {
+			return 200, `{"x":"` + strings.Repeat("a", 2<<20) + `",` + completion("YES", "stop")[1:]
+		}, "no JSON"},
 		{"no choice", func(int, asked) (int, string) { return 200, `{"choices":[]}` }, "no choice"},
 		{"JSON of another kind", func(int, asked) (int, string) { return 200, `{"choices":"` + leak + `"}` }, "error of type"},
 		{"an answer in prose", func(int, asked) (int, string) { return 200, completion(leak, "stop") }, "neither YES nor NO"},
@@ -126,6 +129,23 @@ func TestLLMErrorsHoldNoSecrets(t *testing.T) {
 		})
 	}
 }
+
+// An HTTP client of the caller's may say more than it should.
+func TestLLMErrorsOfTheClientHoldNoKey(t *testing.T) {
+	l := newLLM(t, nil, func(o *judge.Options) {
+		o.HTTPClient = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			return nil, fmt.Errorf("proxy refused %s", r.Header.Get("Authorization"))
+		})}
+	})
+	if _, err := l.Judge(t.Context(), ask("?")); err == nil || strings.Contains(err.Error(), testKey) ||
+		!strings.Contains(err.Error(), "proxy refused") {
+		t.Errorf("error %v", err)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestLLMWithoutAServer(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())

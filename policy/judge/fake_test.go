@@ -53,6 +53,9 @@ func (e *endpoint) RoundTrip(req *http.Request) (*http.Response, error) {
 		<-req.Context().Done()
 		return nil, req.Context().Err()
 	}
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
 	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: http.Header{},
 		Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
 }

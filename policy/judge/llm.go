@@ -125,16 +125,18 @@ func (l *LLM) Judge(ctx context.Context, q policy.Question) (allow bool, err err
 
 // call asks the model once there is room, unless the breaker is open.
 func (l *LLM) call(ctx context.Context, prompt string) (allow bool, err error) {
-	round, ok := l.breaker.begin()
-	if !ok {
+	if l.breaker.refuses() {
 		return false, ErrOpen
 	}
 	select {
 	case l.slots <- struct{}{}:
 		defer func() { <-l.slots }()
 	case <-ctx.Done():
-		l.breaker.giveUp(round)
 		return false, fmt.Errorf("wait for one of %d calls: %w", MaxCalls, ctx.Err())
+	}
+	round, ok := l.breaker.begin() // it may have opened during the wait
+	if !ok {
+		return false, ErrOpen
 	}
 	text, err := l.client.ask(ctx, prompt)
 	failed, isCall := errors.AsType[*callError](err)

@@ -80,7 +80,7 @@ func promptOf(q policy.Question) (data, question string) {
 		text = encode(d)
 	}
 	for room := maxText; len(text) > maxData; text = encode(d) {
-		// Characters that JSON writes as six bytes: half as many will do.
+		// Characters of four bytes: half as many will do.
 		room /= 2
 		d.Message.Text, d.Agent.Role = clip(d.Message.Text, room), clip(d.Agent.Role, room)
 	}

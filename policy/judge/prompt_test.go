@@ -138,9 +138,9 @@ func TestPromptWindow(t *testing.T) {
 	if !strings.Contains(data, "结尾?") {
 		t.Error("the end of a long text is cut off")
 	}
-	// Text that JSON makes six times as long still fits.
-	q.Message.Content = strings.Repeat("\uFFFE", 5000)
-	q.AgentRole = strings.Repeat("\\\"", 5000)
+	// Text of the longest characters still fits.
+	q.Message.Content, q.AgentRole = strings.Repeat("🎉", 5000), strings.Repeat("🎉", 5000)
+	q.AgentName, q.BotName, q.Message.Sender = q.AgentRole, q.AgentRole, q.AgentRole
 	if data, _ = promptOf(q); len(data) > maxData {
 		t.Errorf("%d bytes of data", len(data))
 	}

@@ -247,9 +247,13 @@ func TestSegmentsAreRemoved(t *testing.T) {
 		h2.want(relaytest.Lines("w", 1, 50)...)
 		h2.stop()
 		h.stop()
+		if got := len(allLines(t, dir)); got != 50 {
+			t.Errorf("%d of 50 lines are left a moment after they were passed: a reader may be starting", got)
+		}
+		age(t, dir, 2*time.Minute)
 		write(t, dir, filerelay.Options{}, 51, 60)
-		if got := len(segmentsOf(t, dir)); got > 6 {
-			t.Errorf("%d segments are left after all readers passed", got)
+		if got := len(allLines(t, dir)); got > 20 {
+			t.Errorf("%d lines are left after all readers passed 50", got)
 		}
 	})
 	t.Run("by age, and a reader that is gone does not hold them", func(t *testing.T) {
@@ -262,17 +266,21 @@ func TestSegmentsAreRemoved(t *testing.T) {
 		if many < 5 {
 			t.Fatalf("%d segments, want many held by a reader", many)
 		}
-		long := time.Now().Add(-25 * time.Hour)
-		for _, name := range segmentsOf(t, dir)[:many-2] {
-			must(t, os.Chtimes(name, long, long))
-		}
+		age(t, dir, 23*time.Hour)
 		write(t, dir, filerelay.Options{}, 41, 50)
-		if got := len(segmentsOf(t, dir)); got >= many {
-			t.Errorf("%d segments are left of %d, most beyond their age", got, many)
+		if got := len(segmentsOf(t, dir)); got <= many {
+			t.Errorf("%d segments are left of more than %d that a reader needs", got, many)
 		}
-		must(t, os.Chtimes(offsets(dir, "gone"), long, long))
+		age(t, dir, 25*time.Hour)
 		write(t, dir, filerelay.Options{}, 51, 60)
-		if got := len(segmentsOf(t, dir)); got > 1 {
+		if got := len(segmentsOf(t, dir)); got >= many {
+			t.Errorf("%d segments are left, most beyond their age", got)
+		}
+		long := time.Now().Add(-25 * time.Hour)
+		must(t, os.Chtimes(offsets(dir, "gone"), long, long))
+		age(t, dir, 2*time.Minute)
+		write(t, dir, filerelay.Options{}, 61, 64)
+		if got := len(segmentsOf(t, dir)); got > 2 { // what these writes made
 			t.Errorf("%d segments are left without a reader, want the newest alone", got)
 		}
 	})
@@ -286,6 +294,15 @@ func TestSegmentsAreRemoved(t *testing.T) {
 			t.Errorf("%d segments, want the bound of 64", got)
 		}
 	})
+}
+
+// age makes all segments that old.
+func age(t *testing.T, dir string, by time.Duration) {
+	t.Helper()
+	then := time.Now().Add(-by)
+	for _, name := range segmentsOf(t, dir) {
+		must(t, os.Chtimes(name, then, then))
+	}
 }
 
 // A program that opened the file before its rotation and goes on writing to it.

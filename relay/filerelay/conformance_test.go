@@ -16,8 +16,8 @@ func TestConformance(t *testing.T) {
 	for name, opt := range map[string]filerelay.Options{
 		"woken":       {},
 		"polled":      {NoNotify: true, Recheck: time.Millisecond},
-		"rotated":     {RotateSize: 1000, Recheck: 10 * time.Millisecond},
-		"half polled": {RotateSize: 5000, NoNotify: true, Recheck: time.Millisecond},
+		"rotated":     {RotateSize: 4000, Recheck: 10 * time.Millisecond},
+		"half polled": {RotateSize: 6000, NoNotify: true, Recheck: time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -106,6 +106,23 @@ func TestFaultsUnderLoad(t *testing.T) {
 	}
 }
 
+// With a re-check that never comes, notices alone carry the reader from a
+// missing folder over rotations.
+func TestNoticesAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "missing")
+	q := queue(t, dir, "a", filerelay.Options{Recheck: time.Hour, RotateSize: 1500})
+	h := listen(t, q)
+	reading(t, q)
+	for i := range 30 {
+		if i%10 == 9 {
+			must(t, os.Rename(live(dir), fmt.Sprintf("%s.%d", live(dir), i)))
+		}
+		publish(t, q, relaytest.Line("a", i+1))
+		h.wait(i + 1)
+	}
+	h.want(relaytest.Lines("a", 1, 30)...)
+}
+
 // A file that was cut and filled again beyond the reader's place has the same
 // inode and is not shorter: only its content tells.
 func TestRefilledInPlace(t *testing.T) {

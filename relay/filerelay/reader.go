@@ -75,7 +75,6 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 // run reads until ctx is done.
 func (r *reader) run(ctx context.Context) {
 	ticked := false
-	r.wake.arm() // before the first look, so that nothing falls between
 	for ctx.Err() == nil {
 		more, err := r.step(ctx)
 		if err == nil && !more && ticked {
@@ -122,6 +121,7 @@ func (r *reader) begin() error {
 	if err != nil {
 		return err
 	}
+	r.wake.arm() // the folder exists now, and nothing is read yet: no change falls between
 	queue := r.q.opt.Queue
 	c, err := loadCheckpoint(root, r.checkpointName())
 	switch {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"feishu-relay/relay"
 	"feishu-relay/relay/filerelay"
+	"feishu-relay/relay/relaytest"
 )
 
 const patience = 60 * time.Second
@@ -188,4 +190,20 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// sized makes a line of about size bytes.
+func sized(name string, i, size int) []byte {
+	line := relaytest.Line(name, i)
+	pad := strings.Repeat("p", max(0, size-len(line)))
+	return bytes.Replace(line, []byte(`"content":"`), []byte(`"content":"`+pad), 1)
+}
+
+func messageID(line []byte) string {
+	_, rest, ok := bytes.Cut(line, []byte(`{"relay_msg_id":"`))
+	id, _, ended := bytes.Cut(rest, []byte(`"`))
+	if !ok || !ended || !bytes.HasSuffix(line, []byte("}")) {
+		return "fragment"
+	}
+	return string(id)
 }

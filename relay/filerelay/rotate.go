@@ -13,6 +13,10 @@ import (
 	"feishu-relay/internal/safefile"
 )
 
+// minAge is how long a segment stays that all known readers have passed: one
+// that starts just now has not stored its position yet. KeepFor may be shorter.
+const minAge = time.Minute
+
 // rotate renames the queue file to a segment when it has grown too large, makes
 // a new one, and removes what nobody needs. The caller holds the lock; after a
 // rotation the descriptor is closed.
@@ -63,10 +67,10 @@ func (q *Queue) clean(root *os.Root, numbers []uint64) error {
 		if err != nil {
 			continue // another writer removed it
 		}
-		old := time.Since(info.ModTime()) > q.opt.KeepFor
-		crowded := len(numbers)-i > maxSegments
-		if n >= needed && !old && !crowded {
-			break
+		age := time.Since(info.ModTime())
+		passed := n < needed && age > minAge
+		if !passed && age <= q.opt.KeepFor && len(numbers)-i <= maxSegments {
+			break // the later ones are needed as well
 		}
 		if n >= needed {
 			q.log.Error("segment is removed though a reader has not passed it", "file", name, "bytes", info.Size())

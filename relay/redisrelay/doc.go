@@ -37,6 +37,11 @@
 // answer a ping; what is not answered in time ends the session, and the next
 // one dials anew. [Queue.Status] says what is wrong and how to mend it.
 //
+// # Two sidecars of one name
+//
+// The key "<channel>:agent:<name>" holds which instance is running. A second
+// one sees that it is refreshed by another, says so ([Queue.Rival]) and works on.
+//
 // # Time-outs
 //
 // A publish that was not answered may have been accepted. It is an error, the

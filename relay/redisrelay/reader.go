@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,7 +97,7 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 
 func (r *reader) run(ctx context.Context) error {
 	var err error
-	if r.root, err = safefile.OpenDir(r.q.opts.Dir + "/offsets"); err != nil {
+	if r.root, err = safefile.OpenDir(filepath.Join(r.q.opts.Dir, "offsets")); err != nil {
 		return fmt.Errorf("redis queue: %w", err)
 	}
 	defer r.root.Close()
@@ -133,8 +134,8 @@ func fileName(agent, channel string) string {
 func (r *reader) sessions(ctx context.Context) {
 	for pause := backoffFirst; ; {
 		live, err := r.session(ctx)
-		r.note(false, "")
 		if ctx.Err() != nil {
+			r.note(false, "")
 			return
 		}
 		r.tried = true

@@ -56,22 +56,6 @@ func child(role, dir, name string) error {
 	}
 }
 
-// sized makes a line of about size bytes.
-func sized(name string, i, size int) []byte {
-	line := relaytest.Line(name, i)
-	pad := strings.Repeat("p", max(0, size-len(line)))
-	return bytes.Replace(line, []byte(`"content":"`), []byte(`"content":"`+pad), 1)
-}
-
-func messageID(line []byte) string {
-	_, rest, ok := bytes.Cut(line, []byte(`{"relay_msg_id":"`))
-	id, _, ended := bytes.Cut(rest, []byte(`"`))
-	if !ok || !ended || !bytes.HasSuffix(line, []byte("}")) {
-		return "fragment"
-	}
-	return string(id)
-}
-
 // spawn starts this binary in a role and returns what it prints, line by line,
 // and a function that kills it.
 func spawn(t *testing.T, role, dir, name string) (out *bufio.Scanner, kill func()) {
@@ -214,14 +198,15 @@ func TestNaiveHandsLose(t *testing.T) {
 	}
 }
 
-// A reader is killed again and again while lines come: each is settled at least
-// once, in order, and after a kill only what was not stored is repeated.
+// A reader is killed again and again while lines come and files are rotated:
+// after a restart it begins at or before the first line that it had not
+// printed, and leaves none out.
 func TestKilledReader(t *testing.T) {
 	const kills, each = 15, 200
 	dir := t.TempDir()
 	w := queue(t, dir, "w", filerelay.Options{RotateSize: 20_000})
-	out, kill := spawn(t, "read", dir, "victim") // the first start
-	next := 1                                    // the first message that was never printed
+	out, kill := spawn(t, "read", dir, "victim")
+	next := 1 // the first message that was never printed
 	for round := range kills {
 		publish(t, w, relaytest.Lines("w", round*each+1, round*each+each/2)...)
 		publish(t, w, relaytest.Lines("w", round*each+each/2+1, round*each+each)...)
@@ -260,7 +245,7 @@ func TestManyProcessesRotate(t *testing.T) {
 	for i := range writers {
 		writers[i] = queue(t, dir, fmt.Sprint("w", i), filerelay.Options{RotateSize: 3000})
 	}
-	var done = make(chan error)
+	done := make(chan error)
 	const lines = 200
 	for i, w := range writers {
 		go func() {

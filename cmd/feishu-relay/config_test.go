@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/policy"
+)
+
+// clearEnvironment leaves the test with no variable of ours but those given.
+func clearEnvironment(t *testing.T, set map[string]string) {
+	t.Helper()
+	for _, v := range variables() {
+		if _, ok := os.LookupEnv(v.name); ok {
+			t.Setenv(v.name, "") // so that it is put back afterwards
+		}
+		if err := os.Unsetenv(v.name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, value := range set {
+		t.Setenv(name, value)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	home := t.TempDir()
+	clearEnvironment(t, map[string]string{"AGENT_NAME": "agent_a", "HOME": home})
+	c, err := loadConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{c.Agent, c.ListenAddr, c.Backend, c.RelayChannel, c.RelayDir, c.TranscriptDir, c.GroupsFile, c.MaxAge,
+		c.UserMessages, c.DedupSize, c.GroupPolicy, c.MentionAll, c.MembershipCheck, c.Limits, c.InjectContext}
+	want := []any{"agent_a", "127.0.0.1:8787", "file", "nanobot:feishu:outbound", filepath.Join(home, ".nanobot/relay"),
+		filepath.Join(home, ".nanobot/transcripts"), filepath.Join(home, ".nanobot/groups.json"), 10 * time.Minute,
+		true, 5000, "auto", false, "auto",
+		policy.Limits{MaxDepth: 3, Threshold: 1, Check: true, Timeout: 10 * time.Second}, 0}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+func TestAllMistakesAtOnce(t *testing.T) {
+	clearEnvironment(t, map[string]string{
+		"AGENT_NAME": "a/b", "LISTEN_ADDR": "0.0.0.0:8787", "INJECT_URL": "ftp://user:hunter2@x", "RELAY_MAX_AGE": "soon",
+		"RELAY_BACKEND": "kafka", "DEDUP_SIZE": "-1", "GROUP_POLICY": "loud", "MAX_BOT_REPLY_DEPTH": "three",
+		"BOT_REPLY_LLM_CHECK": "maybe", "BOT_REPLY_LLM_ON_ERROR": "panic", "LOG_LEVEL": "shout", "LOG_FORMAT": "xml",
+		"MEMBERSHIP_CHECK": "perhaps", "INJECT_CONTEXT": "1000", "GATEWAY_ADDR": "127.0.0.1:1",
+	})
+	_, err := loadConfig()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, name := range []string{"AGENT_NAME", "API_TOKEN", "INJECT_URL", "RELAY_MAX_AGE", "RELAY_BACKEND", "DEDUP_SIZE",
+		"GROUP_POLICY", "MAX_BOT_REPLY_DEPTH", "BOT_REPLY_LLM_CHECK", "BOT_REPLY_LLM_ON_ERROR", "LOG_LEVEL", "LOG_FORMAT",
+		"MEMBERSHIP_CHECK", "INJECT_CONTEXT", "GATEWAY_ADDR"} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("the error does not name %s:\n%v", name, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the error shows a password:\n%v", err)
+	}
+}
+
+func TestSingleMistakes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		set  map[string]string
+		want string // in the error; "" for none
+	}{
+		"name is required":                 {map[string]string{}, "AGENT_NAME: required"},
+		"name in Chinese":                  {map[string]string{"AGENT_NAME": "小明"}, ""},
+		"name with a space":                {map[string]string{"AGENT_NAME": "a b"}, "AGENT_NAME"},
+		"redis without a URL":              {map[string]string{"AGENT_NAME": "a", "RELAY_BACKEND": "redis"}, "REDIS_URL: required"},
+		"a URL chooses redis":              {map[string]string{"AGENT_NAME": "a", "REDIS_URL": "redis://127.0.0.1:1"}, ""},
+		"the file backend beside a URL":    {map[string]string{"AGENT_NAME": "a", "REDIS_URL": "redis://h", "RELAY_BACKEND": "file"}, ""},
+		"not a Redis URL":                  {map[string]string{"AGENT_NAME": "a", "REDIS_URL": "http://secret@x"}, "REDIS_URL"},
+		"beyond loopback with a token":     {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": ":8787", "API_TOKEN": "t"}, ""},
+		"beyond loopback without":          {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": ":8787"}, "API_TOKEN"},
+		"loopback by name":                 {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": "localhost:1"}, ""},
+		"loopback of IPv6":                 {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": "[::1]:1"}, ""},
+		"no port":                          {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": "127.0.0.1"}, "LISTEN_ADDR"},
+		"a connector that is switched off": {map[string]string{"AGENT_NAME": "a", "CONNECTOR": "false"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clearEnvironment(t, tt.set)
+			_, err := loadConfig()
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error shows a password: %v", err)
+			}
+		})
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	clearEnvironment(t, nil)
+	for name, tt := range map[string]struct {
+		args   []string
+		status int
+		out    string // in stdout
+		errOut string // in stderr
+	}{
+		"help":                        {[]string{"--help"}, 0, "Commands:", ""},
+		"help of a command":           {[]string{"run", "--help"}, 0, "MAX_BOT_REPLY_DEPTH", ""},
+		"version":                     {[]string{"version"}, 0, "feishu-relay ", ""},
+		"version as a flag":           {[]string{"--version"}, 0, "feishu-relay ", ""},
+		"no such command":             {[]string{"fly"}, 2, "", `no command "fly"`},
+		"no such flag":                {[]string{"version", "--loud"}, 2, "not defined", ""},
+		"an argument too many":        {[]string{"version", "now"}, 2, "unexpected argument", ""},
+		"run without a configuration": {[]string{"run"}, 1, "", "AGENT_NAME: required"},
+		"nothing is run":              {nil, 1, "", "AGENT_NAME: required"},
+		"health of nobody":            {[]string{"health", "--addr", "127.0.0.1:1"}, 1, "", "no sidecar answers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			status := run(context.Background(), tt.args, &stdout, &stderr)
+			if status != tt.status || !strings.Contains(stdout.String(), tt.out) || !strings.Contains(stderr.String(), tt.errOut) {
+				t.Errorf("status %d, stdout %q, stderr %q; want %d, %q, %q", status, stdout.String(), stderr.String(), tt.status, tt.out, tt.errOut)
+			}
+		})
+	}
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestDemoExplainsItsFlags(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		backend string // the environment's
+		args    []string
+		status  int
+		says    string
+	}{
+		{"help", "", []string{"--help"}, 0, "-chat"},
+		{"no such backend", "", []string{"--backend", "kafka"}, 2, `want file or redis, got "kafka"`},
+		{"no such backend in the environment", "nats", nil, 2, `want file or redis, got "nats"`},
+		{"too much", "", []string{"now"}, 2, `unexpected argument "now"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("BACKEND", tt.backend)
+			var out bytes.Buffer
+			if got := run(t.Context(), append([]string{"demo"}, tt.args...), &out, &out); got != tt.status {
+				t.Errorf("status: got %d, want %d", got, tt.status)
+			}
+			if got := out.String(); !strings.Contains(got, tt.says) {
+				t.Errorf("output: got %q, want %q in it", got, tt.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,344 @@
+package dedup_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"feishu-relay/dedup"
+	"feishu-relay/internal/safefile"
+)
+
+const journal = "seen.jsonl"
+
+func folder(tb testing.TB) *os.Root {
+	tb.Helper()
+	root, err := safefile.OpenDir(tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { root.Close() })
+	return root
+}
+
+func open(tb testing.TB, root *os.Root, size int) *dedup.Window {
+	tb.Helper()
+	w, err := dedup.Open(root, journal, size)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = w.Close() })
+	return w
+}
+
+func settle(tb testing.TB, w *dedup.Window, keys ...string) {
+	tb.Helper()
+	for _, key := range keys {
+		w.Claim(key)
+		if err := w.Settle(key, true); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+func flush(tb testing.TB, w *dedup.Window) {
+	tb.Helper()
+	if err := w.Flush(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func wantState(tb testing.TB, w *dedup.Window, key string, want dedup.State) {
+	tb.Helper()
+	if got := w.Claim(key); got != want {
+		tb.Errorf("claim of %.40q: got %d, want %d", key, got, want)
+	}
+}
+
+func lines(tb testing.TB, root *os.Root) []string {
+	tb.Helper()
+	data, err := root.ReadFile(journal)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return slices.Collect(strings.Lines(string(data)))
+}
+
+func TestClaimAndSettle(t *testing.T) {
+	for name, w := range map[string]*dedup.Window{"memory": dedup.Memory(0), "journal": open(t, folder(t), 0)} {
+		t.Run(name, func(t *testing.T) {
+			wantState(t, w, "a", dedup.New)
+			wantState(t, w, "a", dedup.Pending)
+			if w.Seen("a") {
+				t.Error("a pending key counts as seen")
+			}
+			if err := w.Settle("a", false); err != nil {
+				t.Fatal(err)
+			}
+			wantState(t, w, "a", dedup.New) // its handling failed: a repeat gets its chance
+			if err := w.Settle("a", true); err != nil {
+				t.Fatal(err)
+			}
+			wantState(t, w, "a", dedup.Done)
+			if !w.Seen("a") || w.Seen("b") {
+				t.Error("seen is not what was settled")
+			}
+			wantState(t, w, "b", dedup.New) // Seen has not claimed it
+			flush(t, w)
+		})
+	}
+}
+
+func TestOldestKeyGoesFirst(t *testing.T) {
+	w := dedup.Memory(3)
+	settle(t, w, "a", "b", "c")
+	wantState(t, w, "a", dedup.Done) // and is used by that
+	settle(t, w, "d")
+	for key, want := range map[string]bool{"a": true, "b": false, "c": true, "d": true} {
+		if got := w.Seen(key); got != want {
+			t.Errorf("%s: got %v, want %v", key, got, want)
+		}
+	}
+}
+
+func TestWhatEndsAProcess(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(*testing.T, *dedup.Window)
+		want dedup.State
+	}{
+		{"closed", func(t *testing.T, w *dedup.Window) {
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Errorf("closed again: %v", err)
+			}
+		}, dedup.Done},
+		{"killed after a flush", flushed, dedup.Done},
+		{"killed before a flush", func(*testing.T, *dedup.Window) {}, dedup.New},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := folder(t)
+			w := open(t, root, 0)
+			settle(t, w, "om_1", `quo"te`, "line\nbreak", "<at>群")
+			w.Claim("pending")
+			tt.end(t, w)
+			w = open(t, root, 0)
+			for _, key := range []string{"om_1", `quo"te`, "line\nbreak", "<at>群"} {
+				wantState(t, w, key, tt.want)
+			}
+			wantState(t, w, "pending", dedup.New)
+		})
+	}
+}
+
+func flushed(t *testing.T, w *dedup.Window) { flush(t, w) }
+
+func TestManyKeysAreWrittenUnasked(t *testing.T) {
+	root := folder(t)
+	w := open(t, root, 0)
+	for i := range 64 {
+		settle(t, w, fmt.Sprint(i))
+	}
+	wantState(t, open(t, root, 0), "0", dedup.Done)
+}
+
+// The longest identifier, of the bytes that grow most when they are written.
+func TestTheLongestKeySurvives(t *testing.T) {
+	root := folder(t)
+	key := strings.Repeat("<", 512)
+	w := open(t, root, 0)
+	settle(t, w, key)
+	flush(t, w)
+	wantState(t, open(t, root, 0), key, dedup.Done)
+}
+
+func TestJournalWithJunk(t *testing.T) {
+	for name, before := range map[string]string{
+		"nothing":           "",
+		"a torn line":       "\"a\"\n\"om_12",
+		"a torn first line": "\"om_12",
+		"no JSON":           "\"a\"\n\x00\xff\nnull\n17\n{}\n[]\n\n\r\n",
+		"an over-long line": "\"" + strings.Repeat("x", 100_000) + "\"\n\"a\"\n",
+		"one torn for ever": "\"a\"\n" + strings.Repeat("x", 50_000),
+		"a hand's line end": "\"a\"\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := folder(t)
+			if err := root.WriteFile(journal, []byte(before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			w := open(t, root, 0)
+			if strings.Contains(before, `"a"`) {
+				wantState(t, w, "a", dedup.Done)
+			}
+			if w.Seen("om_12") || w.Seen("") {
+				t.Error("junk was taken for a key")
+			}
+			settle(t, w, "b")
+			flush(t, w)
+			w = open(t, root, 0)
+			wantState(t, w, "b", dedup.Done)
+			if strings.Contains(before, `"a"`) {
+				wantState(t, w, "a", dedup.Done)
+			}
+		})
+	}
+}
+
+func TestCompactionBoundsTheFileAndKeepsWhatCounts(t *testing.T) {
+	const size = 50
+	root := folder(t)
+	w := open(t, root, size)
+	most := 0
+	for i := range 8000 {
+		settle(t, w, fmt.Sprint(i))
+		if i%200 == 0 {
+			most = max(most, len(lines(t, root)))
+		}
+	}
+	flush(t, w)
+	if most > 3000+64 {
+		t.Errorf("the journal grew to %d lines for %d keys", most, size)
+	}
+	w = open(t, root, size)
+	for i := 8000 - size; i < 8000; i++ {
+		wantState(t, w, fmt.Sprint(i), dedup.Done)
+	}
+	wantState(t, w, "0", dedup.New)
+}
+
+func TestAJournalOfJunkIsCompactedToo(t *testing.T) {
+	root := folder(t)
+	if err := root.WriteFile(journal, []byte(strings.Repeat("x", 16<<20)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := open(t, root, 0)
+	settle(t, w, "a")
+	flush(t, w)
+	if got := lines(t, root); len(got) != 1 || got[0] != "\"a\"\n" {
+		t.Errorf("%d lines are left, want the key alone", len(got))
+	}
+}
+
+func TestConcurrentClaimsGiveOneNewPerKey(t *testing.T) {
+	const keys, claimers = 300, 8
+	w := open(t, folder(t), 0)
+	var won [keys]atomic.Int32
+	var group sync.WaitGroup
+	for range claimers {
+		group.Go(func() {
+			for _, i := range rand.Perm(keys) {
+				key := fmt.Sprint(i)
+				if w.Claim(key) != dedup.New {
+					continue
+				}
+				won[i].Add(1)
+				if err := w.Settle(key, true); err != nil {
+					t.Error(err)
+				}
+				if i%17 == 0 {
+					if err := w.Flush(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	for i := range won {
+		if got := won[i].Load(); got != 1 {
+			t.Errorf("key %d was new %d times, want once", i, got)
+		}
+	}
+}
+
+// model is what a window promises, without regard to cost or size.
+type model struct{ done, pending, onDisk map[string]bool }
+
+func TestAnyHistoryWithCrashes(t *testing.T) {
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		root := folder(t)
+		w := open(t, root, 0)
+		m := model{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+		for step := range 400 {
+			key := fmt.Sprint(rng.IntN(60))
+			switch rng.IntN(10) {
+			case 0:
+				flush(t, w)
+				for k := range m.done {
+					m.onDisk[k] = true
+				}
+			case 1: // a kill: at least what was flushed is known, at most what was settled
+				w = open(t, root, 0)
+				for k := range m.onDisk {
+					if !w.Seen(k) {
+						t.Fatalf("seed %d, step %d: %s was flushed and forgotten", seed, step, k)
+					}
+				}
+				for k := range m.done {
+					if !w.Seen(k) {
+						delete(m.done, k)
+					}
+				}
+				clear(m.pending)
+			default:
+				want := dedup.New
+				if m.done[key] {
+					want = dedup.Done
+				} else if m.pending[key] {
+					want = dedup.Pending
+				}
+				if got := w.Claim(key); got != want {
+					t.Fatalf("seed %d, step %d: claim of %s: got %d, want %d", seed, step, key, got, want)
+				}
+				m.pending[key] = want != dedup.Done
+				if want == dedup.New && rng.IntN(3) > 0 {
+					handled := rng.IntN(3) > 0
+					if err := w.Settle(key, handled); err != nil {
+						t.Fatal(err)
+					}
+					delete(m.pending, key)
+					if handled {
+						m.done[key] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestOpenWhereNoJournalCanBe(t *testing.T) {
+	root := folder(t)
+	if err := root.Mkdir(journal, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dedup.Open(root, journal, 0); err == nil {
+		t.Error("a folder was opened as a journal")
+	}
+}
+
+// FuzzOpen: whatever stands in the journal, a window opens and works.
+func FuzzOpen(f *testing.F) {
+	f.Add([]byte("\"a\"\n\"b"))
+	f.Add([]byte("\x00\n\n\"\\ud800\"\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		root := folder(t)
+		if err := root.WriteFile(journal, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w := open(t, root, 0)
+		settle(t, w, "new key")
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantState(t, open(t, root, 0), "new key", dedup.Done)
+	})
+}

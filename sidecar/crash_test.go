@@ -1,0 +1,167 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"feishu-relay/internal/redistest"
+)
+
+// defaultKills keeps the tests fast; `make crash` wants hundreds.
+const defaultKills = 12
+
+func killsWanted(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv(killsEnv)
+	if text == "" {
+		return defaultKills
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%q: want a number of kills", killsEnv, text)
+	}
+	return n
+}
+
+// onBackend is the setup for a backend, with a Redis of its own that keeps
+// nothing over its end.
+func onBackend(t *testing.T, backend string, s setup) setup {
+	t.Helper()
+	if backend == "redis" {
+		s.redis = redistest.Start(t).URL()
+	}
+	return s
+}
+
+// Sidecars are killed at random instants, also while they recover from the last
+// kill, while bots talk and drop their connections. Nothing that was accepted is
+// lost, torn, out of order or repeated beyond what a kill excuses.
+func TestCrashAtRandom(t *testing.T) {
+	for _, backend := range backends {
+		for _, folders := range []string{"shared", "separate"} {
+			t.Run(backend+"/"+folders, func(t *testing.T) {
+				kills := killsWanted(t) / 2
+				c := newCluster(t, onBackend(t, backend, setup{separate: folders == "separate", webhooks: []int{1}}))
+				for _, b := range c.bots {
+					b.flaky.Store(true)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(kills)*2*time.Second)
+				defer cancel()
+				done := make(chan struct{})
+				var killing sync.WaitGroup
+				killing.Go(func() {
+					defer close(done)
+					for range kills {
+						// The instant is any in the way of a message.
+						if c.h.awaitEvents(ctx, 1+rand.IntN(20)) != nil {
+							return
+						}
+						victim := c.bots[rand.IntN(len(c.bots))].side
+						victim.kill()
+						victim.countKill()
+						victim.start("")
+					}
+				})
+				c.talkUntil(ctx, done, 5, "oc_1", "oc_2", "oc_3")
+				killing.Wait()
+				c.talk(ctx, 2, "oc_1", "oc_2", "oc_3") // all are up: what waits behind is pushed out
+				c.verify(ctx)
+			})
+		}
+	}
+}
+
+// Each step between two that must not be parted by a crash, and the door of the
+// sidecar that is killed there.
+var crashPoints = []struct {
+	name   string
+	victim int      // 0 delivers by stream, 1 by webhook
+	lives  []string // the points at which successive lives end
+}{
+	{"send recorded", 0, []string{"recorded:2"}},
+	{"send accepted", 0, []string{"accepted:2"}},
+	{"send to be answered", 1, []string{"answering:2"}},
+	{"published", 0, []string{"published:2"}},
+	{"user's message shared", 0, []string{"shared:1"}},
+	{"user's message heard", 1, []string{"heard:1"}},
+	{"message claimed", 1, []string{"claimed:2"}},
+	{"message noted", 0, []string{"noted:2"}},
+	{"before the stream", 0, []string{"inject:3"}},
+	{"before the webhook", 1, []string{"inject:3"}},
+	{"behind the stream", 0, []string{"delivered:3"}},
+	{"behind the webhook", 1, []string{"delivered:3"}},
+	{"before the stream's settling", 0, []string{"settling:3"}},
+	{"before the webhook's settling", 1, []string{"settling:3"}},
+	{"at each step of the same messages, by stream", 0, []string{"claimed:1", "noted:1", "inject:1", "delivered:1", "settling:1"}},
+	{"at each step of the same messages, by webhook", 1, []string{"claimed:1", "noted:1", "inject:1", "delivered:1", "settling:1"}},
+	{"at each step of the same send", 0, []string{"recorded:1", "accepted:1", "published:1", "answering:1"}},
+}
+
+// A sidecar is killed at every step of a message's way, and in its recovery.
+func TestCrashAtNamedPoints(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			c := newCluster(t, onBackend(t, backend, setup{separate: true, webhooks: []int{1}}))
+			for _, point := range crashPoints {
+				ok := t.Run(point.name, func(t *testing.T) {
+					c := c.in(t)
+					ctx := limited(t)
+					victim := c.bots[point.victim].side
+					victim.stop()
+					var failed error
+					up := make(chan struct{})
+					go func() {
+						defer close(up)
+						for _, at := range point.lives {
+							if failed = victim.crash(ctx, at); failed != nil {
+								break
+							}
+						}
+						victim.start("")
+					}()
+					c.talkUntil(ctx, up, 2, "oc_1", "oc_2")
+					must(t, failed)
+					c.verify(ctx)
+				})
+				if !ok {
+					return
+				}
+			}
+		})
+	}
+}
+
+// Sidecars that are asked to stop, again and again under load, repeat nothing
+// and lose nothing.
+func TestFaultOrderlyRestarts(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			c := newCluster(t, onBackend(t, backend, setup{separate: true, webhooks: []int{1}}))
+			for _, b := range c.bots {
+				b.flaky.Store(true)
+			}
+			ctx := limited(t)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for i := range 2 * len(c.bots) {
+					if c.h.awaitEvents(ctx, 10) != nil {
+						return
+					}
+					victim := c.bots[i%len(c.bots)].side
+					victim.stop()
+					victim.start("")
+				}
+			}()
+			c.talkUntil(ctx, done, 5, "oc_1", "oc_2")
+			c.verify(ctx)
+		})
+	}
+}
