@@ -120,7 +120,7 @@ func (w *Window) read(f *os.File) error {
 			continue
 		}
 		var key string
-		if !long && len(line) > 0 && json.Unmarshal(line, &key) == nil {
+		if !long && len(line) > 0 && json.Unmarshal(line, &key) == nil && key != "" {
 			w.done.Add(key, struct{}{})
 		}
 		if len(line) > 0 {
@@ -166,7 +166,7 @@ func (w *Window) Settle(key string, handled bool) error {
 	}
 	w.unsaved.Write(line)
 	w.unsaved.WriteByte('\n')
-	if w.waiting++; w.waiting < flushAt {
+	if w.waiting++; w.waiting%flushAt != 0 { // not at each one while the disk fails
 		return nil
 	}
 	return w.flush()

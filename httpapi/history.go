@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
 )
 
 // What the stream keeps of delivered messages for a reader that comes back:
@@ -39,28 +40,58 @@ func (s *Stream) load() error {
 	}
 	for line := range bytes.Lines(data[:n]) {
 		s.lines++
-		if m := new(sent); json.Unmarshal(line, m) == nil && m.ID != "" && len(m.Data) > 0 {
+		m := new(sent)
+		switch {
+		case json.Unmarshal(line, m) != nil || m.ID == "":
+		case len(m.Data) > 0:
 			s.remember(m)
+		default:
+			s.drop(m.ID)
 		}
+	}
+	if n := len(s.history); n > 0 {
+		s.history[n-1].doubt = true // the earlier process may have died before it wrote it
 	}
 	return nil
 }
 
 // remember enters m into the history, in place of an earlier try to deliver it.
 func (s *Stream) remember(m *sent) {
-	for i, other := range slices.Backward(s.history) {
-		if other.ID == m.ID {
-			s.bytes -= len(other.Data)
-			s.history = slices.Delete(s.history, i, i+1)
-			break
-		}
-	}
+	s.drop(m.ID)
 	s.history = append(s.history, m)
 	s.bytes += len(m.Data)
 	for len(s.history) > historyLines || (s.bytes > historyBytes && len(s.history) > 1) {
 		s.bytes -= len(s.history[0].Data)
 		s.history[0] = nil
 		s.history = s.history[1:]
+	}
+}
+
+// drop takes a message out of the history.
+func (s *Stream) drop(id relay.MessageID) {
+	for i, m := range slices.Backward(s.history) {
+		if m.ID == id {
+			s.bytes -= len(m.Data)
+			s.history = slices.Delete(s.history, i, i+1)
+			return
+		}
+	}
+}
+
+// forget takes a message that was not delivered out of the history and, by a
+// line without data, out of the journal.
+func (s *Stream) forget(m *sent) {
+	s.drop(m.ID)
+	s.note(&sent{ID: m.ID, At: m.At})
+}
+
+// note enters m into the journal. A fault costs only the replay after a restart.
+func (s *Stream) note(m *sent) {
+	if s.journal == nil {
+		return
+	}
+	if err := s.record(m); err != nil {
+		s.logger.Warn("stream journal cannot be written; a restart may not replay", "err", err)
 	}
 }
 

@@ -38,9 +38,10 @@ var (
 //
 // A message stands in the history and the journal before it is written: were it
 // the other way round, a crash between the two would leave a bot that names a
-// message we know nothing of, and it would be given all that is kept again. What
-// was entered and then not delivered is given to the next reader once, by the
-// replay or by the delivery.
+// message we know nothing of, and it would be given all that is kept again. Until
+// the write has succeeded it is in doubt, which the next reader resolves: it
+// names the message, or is given it again, or has it taken out of the history.
+// So a reader that says what it got last is given nothing twice.
 type Stream struct {
 	maxAge  time.Duration
 	root    *os.Root
@@ -64,11 +65,12 @@ type Stream struct {
 type sent struct {
 	ID   relay.MessageID `json:"id"`
 	At   relay.Millis    `json:"at"`
-	Data json.RawMessage `json:"data"`
+	Data json.RawMessage `json:"data,omitempty"` // empty: the journal takes the message back
 
 	by    *reader // who was given it and has not acknowledged it; nil after a restart; guarded by Stream.mu
 	owed  bool    // comes again on the next connection; guarded by Stream.mu
 	acked bool    // guarded by Stream.mu
+	doubt bool    // nobody knows whether it was written; only the newest can be; guarded by Stream.mu
 }
 
 // reader is one connection.
@@ -78,7 +80,7 @@ type reader struct {
 	done   <-chan struct{}
 	canAck bool                         // a WebSocket
 	acks   bool                         // it has acknowledged something; guarded by Stream.mu
-	has    map[relay.MessageID]struct{} // what it named as its last, and what it is given again
+	has    map[relay.MessageID]struct{} // of the history, what it has or is given again
 }
 
 type item struct {
@@ -186,14 +188,7 @@ func (s *Stream) attach(ctx context.Context, lastID relay.MessageID, canAck bool
 	s.reader = r
 	close(s.arrived)
 	s.arrived = make(chan struct{})
-	again := s.replay(r, lastID)
-	if lastID != "" {
-		r.has[lastID] = struct{}{}
-	}
-	for _, m := range again {
-		r.has[m.ID] = struct{}{}
-	}
-	return ctx, r, again, nil
+	return ctx, r, s.replay(r, lastID), nil
 }
 
 // replay picks what a new reader has to be given again. A last id that is not
@@ -205,11 +200,20 @@ func (s *Stream) replay(r *reader, lastID relay.MessageID) []*sent {
 	}
 	oldest := relay.MillisOf(time.Now().Add(-s.maxAge))
 	var again []*sent
-	for i, m := range s.history {
-		if m.At >= oldest && (m.owed || i >= after) {
+	for i, m := range slices.Clone(s.history) {
+		switch {
+		case m.At >= oldest && (m.owed || i >= after):
 			m.by = r
 			again = append(again, m)
+		case m.ID == lastID:
+			m.doubt = false
+		case m.doubt:
+			s.forget(m)
+			continue
+		case !m.acked && (lastID == "" || i >= after):
+			continue
 		}
+		r.has[m.ID] = struct{}{}
 	}
 	return again
 }
@@ -256,13 +260,9 @@ func (s *Stream) begin(r *reader, m *sent) error {
 	if s.reader != r {
 		return errReplaced
 	}
+	m.doubt = true
 	s.remember(m)
-	if s.journal == nil {
-		return nil
-	}
-	if err := s.record(m); err != nil { // costs only the replay after a restart
-		s.logger.Warn("stream journal cannot be written; a restart may not replay", "err", err)
-	}
+	s.note(m)
 	return nil
 }
 
@@ -274,17 +274,17 @@ func (s *Stream) wrote(r *reader, m *sent) error {
 	if s.reader != r && !m.acked {
 		return errReplaced
 	}
+	m.doubt = false
 	return nil
 }
 
-// wroteAgain settles with a reader that cannot acknowledge that it has m now.
+// wroteAgain notes that m was written again, which settles it with a reader
+// that cannot acknowledge.
 func (s *Stream) wroteAgain(r *reader, m *sent) {
-	if r.canAck {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m.owed = false
+	m.doubt = false
+	m.owed = m.owed && r.canAck
 }
 
 // Stop tells the reader that the sidecar stops, and ends what waits for one.

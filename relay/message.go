@@ -253,32 +253,41 @@ func (m *Message) Encode() ([]byte, error) {
 	if out.Metadata == nil {
 		out.Metadata = Metadata{}
 	}
-	keep := len(m.Content) // bytes of it that stay; escapes make up to six of one
-	if keep > room {
-		keep = room
-		out.Content = cut(m.Content, keep)
+	line, err := marshalLine(&out)
+	if err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
 	}
-	for {
-		line, err := marshalLine(&out)
+	if len(line) <= room {
+		return line, nil
+	}
+	out.Content = cut(m.Content, 0)
+	if line, err = marshalLine(&out); err != nil {
+		return nil, fmt.Errorf("encode message: %w", err)
+	}
+	left := room - len(line)
+	if left < 0 {
+		return nil, fmt.Errorf("encode message: %d bytes besides its text, at most %d", len(line), room)
+	}
+	for keep := min(len(m.Content), left); keep > 0; {
+		out.Content = cut(m.Content, keep)
+		longer, err := marshalLine(&out)
 		if err != nil {
 			return nil, fmt.Errorf("encode message: %w", err)
 		}
-		over := len(line) - room
+		over := len(longer) - room
 		if over <= 0 {
-			return line, nil
+			return longer, nil
 		}
-		if keep == 0 {
-			return nil, fmt.Errorf("encode message: %d bytes besides its text, at most %d", len(line), room)
-		}
-		// A sixth is never too much, whatever the escapes; a tenth ends the loop soon.
-		keep = max(0, min(keep-over/6-64, keep*9/10))
-		out.Content = cut(m.Content, keep)
+		// An escape makes six bytes of one at most, so a sixth is never too
+		// much; the tenth ends the loop soon.
+		keep = max(0, min(keep-over/6, keep*9/10))
 	}
+	return line, nil
 }
 
 // cut keeps about the first keep bytes of text, whole runes, and says so.
 func cut(text string, keep int) string {
-	for i := 1; i < utf8.UTFMax && keep > 0 && !utf8.RuneStart(text[keep]); i++ {
+	for i := 1; i < utf8.UTFMax && 0 < keep && keep < len(text) && !utf8.RuneStart(text[keep]); i++ {
 		keep-- // no further: what is no UTF-8 may hold no start at all
 	}
 	return text[:keep] + fmt.Sprintf(CutMark, len(text))

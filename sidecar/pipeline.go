@@ -182,8 +182,8 @@ func (s *Sidecar) stopOwn(_ context.Context, p *passage) (relay.Reason, error) {
 		(s.cfg.AppID == "" || m.SenderAppID != s.cfg.AppID) {
 		return relay.Pass, nil
 	}
-	if !isGroup(m.Metadata.Text("chat_type")) {
-		return relay.OwnMessage, nil // a foreign program's, which sends for the same bot
+	if !isGroup(m.Metadata.Text("chat_type")) || !s.members.in(m.Channel, m.ChatID) {
+		return relay.OwnMessage, nil // a foreign program's, which sends in this bot's name
 	}
 	entry := botEntry(m, p.sent)
 	if m.Role == relay.RoleUser {

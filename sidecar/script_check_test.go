@@ -58,8 +58,17 @@ func textAt(doc any, path string) string {
 	return string(data)
 }
 
-// check proves conditions on a document: path=text, path!=text, or path~text
-// for a part of the text; "-" stands for what is missing. A word alone is a
+// millisAt is the number at a path, 0 where there is none.
+func millisAt(doc any, path string) int64 {
+	n, err := strconv.ParseInt(textAt(doc, path), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// check proves conditions on a document: path=text, path!=text, path~text for a
+// part of the text, path!~text for none; "-" stands for what is missing. A word alone is a
 // flag that is set, !word one that is not. Each path is looked for below the
 // roots in turn.
 func (s *story) check(doc document, conditions []string, roots ...string) error {
@@ -79,8 +88,8 @@ func (s *story) check(doc document, conditions []string, roots ...string) error 
 		switch op {
 		case "!=":
 			ok = !ok
-		case "~":
-			ok = strings.Contains(got, want)
+		case "~", "!~":
+			ok = strings.Contains(got, want) == (op == "~")
 		}
 		if !ok {
 			return fmt.Errorf("got %s=%.300q, want %s%s%.300q", path, got, path, op, want)
@@ -96,8 +105,8 @@ func splitCondition(c string) (path, op, want string) {
 		return c, "=", "true"
 	case i == 0:
 		return c[1:], "=", "false"
-	case strings.HasPrefix(c[i:], "!="):
-		return c[:i], "!=", c[i+2:]
+	case strings.HasPrefix(c[i:], "!=") || strings.HasPrefix(c[i:], "!~"):
+		return c[:i], c[i : i+2], c[i+2:]
 	}
 	return c[:i], c[i : i+1], c[i+1:]
 }

@@ -2,6 +2,7 @@ package sidecar_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,10 +27,8 @@ type command struct {
 // storyCommands are the words of the scripts. Conditions are those of
 // [story.check], texts those of [story.value]. `on VARIANT…` says where a script
 // runs, and `until COMMAND…` repeats one.
-var storyCommands map[string]command
-
-func init() {
-	storyCommands = map[string]command{
+func storyCommands() map[string]command {
+	return map[string]command{
 		"sidecar":    {"AGENT BOT [SETTING=…]…: start it for the first time", 2, (*story).sidecar},
 		"refuses":    {"TEXT AGENT BOT [SETTING=…]…: it does not start, for this reason", 3, (*story).refuses},
 		"stop":       {"AGENT: end it in order", 1, (*story).stopActor},
@@ -40,7 +39,7 @@ func init() {
 		"say":        {"AGENT CHAT ID TEXT [FIELD=…]…: the bot says something", 4, (*story).say},
 		"hears":      {"AGENT ID [CONDITION…]: the bot is given the message", 2, (*story).hears},
 		"stops":      {"AGENT ID REASON [CONDITION…]: the sidecar stops the message", 3, (*story).stops},
-		"transcript": {"AGENT CHAT [ID…]: these stand there, in this order", 2, (*story).transcript},
+		"transcript": {"AGENT CHAT [ID…]: these stand there, in the order of their ts", 2, (*story).transcript},
 		"entry":      {"AGENT CHAT ID CONDITION…: of a message in the transcript", 4, (*story).entry},
 		"post":       {"AGENT ROUTE STATUS BODY [CONDITION…]: of the answer", 4, (*story).post},
 		"get":        {"AGENT ROUTE STATUS [CONDITION…]: of the answer", 3, (*story).get},
@@ -250,6 +249,9 @@ func (s *story) entries(ctx context.Context, agent, chat string) ([]any, error) 
 		return nil, fmt.Errorf("got %d %v", status, doc)
 	}
 	list, _ := doc["entries"].([]any)
+	// People's messages and bots' come by two queues: which of two was there
+	// first is chance, and the depth goes by ts.
+	slices.SortStableFunc(list, func(a, b any) int { return cmp.Compare(millisAt(a, "ts"), millisAt(b, "ts")) })
 	return list, nil
 }
 

@@ -150,7 +150,10 @@ func splitWords(line string) (words []string, err error) {
 // tell runs the script and then proves what holds at the end of every story.
 func (s *story) tell(path string) {
 	for _, line := range s.script.lines {
-		if err := s.do(line.words); err != nil {
+		t0 := time.Now()
+		err := s.do(line.words)
+		if d := time.Since(t0); d > time.Second { s.t.Logf("SLOW %s %v %d", d, line.words[0], line.number) }
+		if err != nil {
 			s.t.Fatalf("%s:%d: %s: %v", path, line.number, strings.Join(line.words[:min(3, len(line.words))], " "), err)
 		}
 	}
@@ -170,7 +173,7 @@ func (s *story) doWithin(ctx context.Context, words []string) error {
 	if words[0] == "until" {
 		return s.until(ctx, words[1:])
 	}
-	c, ok := storyCommands[words[0]]
+	c, ok := storyCommands()[words[0]]
 	if !ok {
 		return errors.New("no such command")
 	}

@@ -56,7 +56,7 @@ func (s *Sidecar) Send(_ context.Context, out httpapi.Outbound) (httpapi.Sent, e
 		s.problems.set("dedup", err)
 	}
 	s.trace("answering")
-	s.shown(m, m.TS.Time(), relay.RoleAssistant, true)
+	s.shown(m, s.peers.sentAt(m, now.Time()), relay.RoleAssistant, true)
 	s.metrics.sent.WithLabelValues("true").Inc()
 	s.log.Info("sent", keyChat, m.ChatID, keyMsg, id, "seq", m.Seq)
 	return httpapi.Sent{RelayMsgID: id, Relayed: true}, nil
@@ -84,7 +84,8 @@ func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out 
 		Mentions: s.resolve(out.Content, out.MsgType, out.Mentions), MsgType: firstOf(out.MsgType, "text"),
 		ParentID: out.ParentID, RootID: out.RootID, ThreadID: out.ThreadID, UserTS: userTS,
 	}
-	if _, err := s.transcript.Append(channel, string(m.ChatID), botEntry(m, ts.Time())); err != nil {
+	// The ts that the bot reports goes out as it is, but is believed here as far as another's.
+	if _, err := s.transcript.Append(channel, string(m.ChatID), botEntry(m, s.peers.sentAt(m, time.Now()))); err != nil {
 		// A full disk there must not keep the message from the others; stopOwn tries again.
 		s.problems.set("transcript", err)
 		s.log.Error("own message is not in the transcript", keyMsg, id, keyErr, err)
@@ -131,13 +132,14 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 	// Shared first: a crash behind the transcript would leave it recorded here, and a repeat
 	// could not tell that nobody has shared it.
 	relayed := s.share(m)
-	added, err := s.transcript.Append(channel, string(h.ChatID), userEntry(m, ts.Time()))
+	sent := s.peers.sentAt(m, time.Now())
+	added, err := s.transcript.Append(channel, string(h.ChatID), userEntry(m, sent))
 	if err != nil {
 		s.problems.set("transcript", err)
 		return httpapi.Sent{}, &httpapi.Error{Status: http.StatusServiceUnavailable, Code: "transcript_unavailable",
 			Message: "the transcript cannot be written (see /v1/status); send it again later"}
 	}
-	s.shown(m, ts.Time(), relay.RoleUser, false)
+	s.shown(m, sent, relay.RoleUser, false)
 	s.metrics.recorded(relay.RoleUser, added)
 	s.trace("heard")
 	return httpapi.Sent{RelayMsgID: id, Relayed: relayed}, nil

@@ -78,6 +78,7 @@ type Sidecar struct {
 
 	listener net.Listener
 	server   *http.Server
+	unused   unusedConns
 	closers  []func() error // last opened first
 
 	bots, users lane
@@ -303,30 +304,6 @@ func (s *Sidecar) openDoor() error {
 	return nil
 }
 
-func (s *Sidecar) openAPI() error {
-	var err error
-	if s.listener, err = net.Listen("tcp", s.cfg.ListenAddr); err != nil {
-		return fmt.Errorf("LISTEN_ADDR: %w", err)
-	}
-	s.onClose(func() error {
-		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		return nil
-	})
-	s.server = &http.Server{
-		Handler: httpapi.New(httpapi.Options{Token: string(s.cfg.APIToken), Send: s.Send, Hear: s.Hear, Decide: s.Decide,
-			Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.members.in, Transcripts: s.transcript,
-			Stream: s.stream, Events: s.events, Metrics: s.metrics.handler(), Logger: s.log}),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       time.Minute,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
-	return nil
-}
-
 // namesOf is the directory of names made from one state of the groups file.
 type namesOf struct {
 	file *groups.File
@@ -393,19 +370,6 @@ func (s *Sidecar) Run(ctx context.Context) error {
 }
 
 var errListener = errors.New("listener failed")
-
-// stopServing ends the long connections and lets short requests finish.
-func (s *Sidecar) stopServing() {
-	s.events.Close()
-	if s.stream != nil {
-		s.stream.Stop()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), finishRequests)
-	defer cancel()
-	if err := s.server.Shutdown(ctx); err != nil {
-		_ = s.server.Close()
-	}
-}
 
 // keep runs a part until ctx is done, and starts it again when it ends early.
 func (s *Sidecar) keep(ctx context.Context, part string, run func(context.Context) error) {

@@ -29,6 +29,7 @@ var errRefused = errors.New("the bot refused the message")
 // Bounds of a webhook delivery.
 const (
 	webhookTimeout  = 2 * time.Minute        // for one answer: some bots think before they answer
+	webhookLast     = finishDelivery * 4 / 5 // for an answer under way when the sidecar stops or the message gets too old
 	webhookFirst    = 250 * time.Millisecond // pause before the next try, doubled up to
 	webhookMax      = 15 * time.Second
 	webhookMaxReply = 64 << 10 // bytes of an answer that are read, so that the connection stays usable
@@ -80,7 +81,24 @@ func (w *webhook) Deliver(ctx context.Context, in relay.Inbound) error {
 	}
 }
 
+// post is not cut short at once when ctx ends: the bot may have taken the
+// message, and it would be given it again.
 func (w *webhook) post(ctx context.Context, body []byte, id relay.MessageID) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	ended := ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ended, func() {
+		last := time.NewTimer(webhookLast)
+		defer last.Stop()
+		select {
+		case <-last.C:
+			cancel()
+		case <-ctx.Done():
+		}
+	})()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("%w: INJECT_URL cannot be requested", errRefused)

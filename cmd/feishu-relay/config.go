@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -200,10 +201,8 @@ func (p *problems) duration(name, value string, lowest, highest time.Duration) t
 
 func (p *problems) oneOf(name, value string, allowed ...string) string {
 	value = strings.ToLower(strings.TrimSpace(value))
-	for _, a := range allowed {
-		if value == a {
-			return value
-		}
+	if slices.Contains(allowed, value) {
+		return value
 	}
 	p.add(name, value, "one of "+strings.Join(allowed, ", "))
 	return allowed[0]

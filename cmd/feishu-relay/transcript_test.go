@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,20 +15,6 @@ import (
 
 	"feishu-relay/transcript"
 )
-
-// clean takes away what this machine's environment says of the sidecar.
-func clean(t *testing.T) {
-	t.Helper()
-	for _, v := range variables() {
-		if v.name == "" {
-			continue
-		}
-		t.Setenv(v.name, "")
-		if err := os.Unsetenv(v.name); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // program runs a command and returns what it wrote.
 func program(t *testing.T, args ...string) (code int, stdout, stderr string) {
@@ -84,7 +67,7 @@ func talk() []transcript.Entry {
 }
 
 func TestTranscriptShow(t *testing.T) {
-	clean(t)
+	clearEnvironment(t, nil)
 	dir, _ := record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
 	want := "── Fri 2026-11-20 ──\n" +
 		"21:44:53  张三  大家好\n" +
@@ -125,7 +108,7 @@ func TestTranscriptShow(t *testing.T) {
 
 // Names and ids are as hostile as texts.
 func TestTranscriptHostileNames(t *testing.T) {
-	clean(t)
+	clearEnvironment(t, nil)
 	dir, _ := record(t, map[string][]transcript.Entry{"feishu/oc_\x1b[2J\nx": {
 		{Role: "assistant", Sender: "a\x1b]0;t\a", SenderName: "\u202eB\n21:44:53  张三", Content: "x", ThreadID: "\x1b[31m", MsgType: "\x1b"},
 		{Role: "user", Sender: "\x9bP", Content: "\x1b"},
@@ -168,7 +151,7 @@ func TestTranscriptColours(t *testing.T) {
 }
 
 func TestTranscriptList(t *testing.T) {
-	clean(t)
+	clearEnvironment(t, nil)
 	dir, _ := record(t, map[string][]transcript.Entry{
 		"feishu/oc_old": {{Role: "user", Content: "a", TS: at("2026-11-19 08:00:00")}},
 		"other/oc_new":  {{Role: "user", Content: strings.Repeat("x", 2000), TS: at("2026-11-20 09:30:00")}},
@@ -198,7 +181,7 @@ func TestTranscriptList(t *testing.T) {
 }
 
 func TestTranscriptFolder(t *testing.T) {
-	clean(t)
+	clearEnvironment(t, nil)
 	dir, _ := record(t, nil)
 	if code, stdout, _ := program(t, "transcript", "list", "--dir", dir); code != 0 || !strings.Contains(stdout, "no transcripts in "+dir+" yet") {
 		t.Errorf("empty folder: status %d, %q", code, stdout)
@@ -219,7 +202,7 @@ func TestTranscriptFolder(t *testing.T) {
 }
 
 func TestTranscriptChat(t *testing.T) {
-	clean(t)
+	clearEnvironment(t, nil)
 	long := "oc_" + strings.Repeat("y", 200)
 	one := func(text string) []transcript.Entry { return []transcript.Entry{{Role: "user", Content: text}} }
 	dir, _ := record(t, map[string][]transcript.Entry{
@@ -261,7 +244,7 @@ func TestTranscriptChat(t *testing.T) {
 }
 
 func TestTranscriptUsage(t *testing.T) {
-	clean(t)
+	clearEnvironment(t, nil)
 	dir, _ := record(t, map[string][]transcript.Entry{"feishu/-x": {{Role: "user", Content: "dash"}}})
 	tests := []struct {
 		args   string
@@ -293,102 +276,9 @@ func TestTranscriptUsage(t *testing.T) {
 	}
 }
 
-// following runs tail -f and returns its lines, and what ends it and gives
-// its exit status.
-func following(t *testing.T, args ...string) (lines *bufio.Scanner, end func() int) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	read, write := io.Pipe()
-	code := make(chan int, 1)
-	go func() {
-		code <- run(ctx, append([]string{"transcript", "tail", "-f"}, args...), write, io.Discard)
-		_ = write.Close()
-	}()
-	end = func() int {
-		cancel()
-		return <-code
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = read.Close()
-	})
-	return bufio.NewScanner(read), end
-}
-
-func wantLine(t *testing.T, lines *bufio.Scanner, want string) {
-	t.Helper()
-	if !lines.Scan() {
-		t.Fatalf("the output ended (%v), want %q", lines.Err(), want)
-	}
-	if got := lines.Text(); got != want {
-		t.Fatalf("got %q, want %q", got, want)
-	}
-}
-
-func TestTranscriptTailFollows(t *testing.T) {
-	clean(t)
-	dir, store := record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
-	lines, end := following(t, "-n", "1", "oc_x", "--dir", dir)
-	wantLine(t, lines, "--:--:--  agent_b (bot)  [image]")
-	add(t, store, "feishu/oc_x", transcript.Entry{Role: "user", Sender: "李四", Content: "new", MessageID: "om_5"})
-	wantLine(t, lines, "--:--:--  李四  new")
-	if code := end(); code != 0 {
-		t.Errorf("interrupted: status %d, want 0", code)
-	}
-}
-
-func TestTranscriptTailFollowsAllChats(t *testing.T) {
-	clean(t)
-	say := func(text, id string, ts int64) transcript.Entry {
-		return transcript.Entry{Role: "user", Sender: "u", Content: text, MessageID: id, TS: ts}
-	}
-	day := at("2026-11-20 10:00:00")
-	dir, store := record(t, map[string][]transcript.Entry{
-		"feishu/oc_1": {say("skipped", "a0", day), say("first\nsecond", "a1", day+1000)},
-		"slack/c":     {say("third", "b1", day+2000)},
-	})
-	lines, end := following(t, "-n", "2", "--dir", dir)
-	wantLine(t, lines, "── Fri 2026-11-20 ──")
-	wantLine(t, lines, "oc_1  10:00:01  u  first")
-	wantLine(t, lines, "oc_1            second")
-	wantLine(t, lines, "slack/c  10:00:02  u  third")
-	add(t, store, "slack/c", say("fourth", "b2", day+3000))
-	wantLine(t, lines, "slack/c  10:00:03  u  fourth")
-	add(t, store, "feishu/oc_1", say("fifth", "a2", day+4000))
-	wantLine(t, lines, "oc_1  10:00:04  u  fifth")
-	add(t, store, "feishu/oc_2", say("a new chat", "c1", day+5000))
-	wantLine(t, lines, "oc_2  10:00:05  u  a new chat")
-	if code := end(); code != 0 {
-		t.Errorf("interrupted: status %d, want 0", code)
-	}
-
-	code, stdout, _ := program(t, "transcript", "tail", "--json", "-n", "1", "--dir", dir)
-	if want := `{"channel":"feishu","chat_id":"oc_2","role":"user",`; code != 0 || !strings.HasPrefix(stdout, want) || strings.Count(stdout, "\n") != 1 {
-		t.Errorf("status %d, got %q, want one line with %q", code, stdout, want)
-	}
-}
-
-func TestTranscriptTailTellsOfTooManyChats(t *testing.T) {
-	clean(t)
-	chats := map[string][]transcript.Entry{}
-	for i := range maxFollowed + 1 {
-		chats[fmt.Sprintf("feishu/oc_%d", i)] = []transcript.Entry{{Role: "user", Content: "x"}}
-	}
-	dir, store := record(t, chats)
-	v := view{store: store, dir: dir, out: io.Discard, err: &bytes.Buffer{}}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := v.tailAll(ctx, 1, true); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := v.err.(*bytes.Buffer).String(), "following 32 chats"; !strings.HasPrefix(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 // A pipe that nobody reads any more, as with head, is no error.
 func TestTranscriptClosedPipe(t *testing.T) {
-	clean(t)
+	clearEnvironment(t, nil)
 	dir, _ := record(t, map[string][]transcript.Entry{"feishu/oc_x": talk()})
 	for _, args := range []string{"show oc_x", "tail", "tail -f oc_x", "tail -f", "list", "list --json", "--help"} {
 		t.Run(args, func(t *testing.T) {
@@ -409,5 +299,13 @@ func TestTranscriptClosedPipe(t *testing.T) {
 				t.Errorf("status %d, stderr %q", code, stderr.String())
 			}
 		})
+	}
+}
+
+func TestBytesText(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 3 << 19: "1.5 MiB", 1 << 50: "1024.0 TiB"} {
+		if got := bytesText(n); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -66,11 +67,25 @@ const (
 	filler     = `(?:` + zhFill + `|` + zhVery + `)|\b(?:` + enFill + `)\b|\s`
 )
 
+// The large expressions are compiled when the rules are first asked: a sidecar
+// with a language model never needs their megabytes.
 var (
-	polite         = regexp.MustCompile(`^(?:` + filler + `)*(?:` + courtesy + `)(?:` + courtesy + `|` + filler + `)*$`)
-	filling        = regexp.MustCompile(`^(?:` + filler + `)+$`)
-	politeOffer    = regexp.MustCompile(`^(?:` + filler + `)*(?:(?:` + zhIf + `) (?:` + zhTail + `|` + zhCome + zhCall + `)|` + enCare + `)(?:` + filler + `)*$`)
-	politeQuestion = regexp.MustCompile(`^(?:` + filler + `)*(?:` + zhHelp + `|` + enHelp + `)$`)
+	phrases        = compiled(`^(?:` + courtesy + `|` + filler + `)+$`)
+	filling        = compiled(`^(?:` + filler + `)+$`)
+	politeOffer    = compiled(`^(?:` + filler + `)*(?:(?:` + zhIf + `) (?:` + zhTail + `|` + zhCome + zhCall + `)|` + enCare + `)(?:` + filler + `)*$`)
+	politeQuestion = compiled(`^(?:` + filler + `)*(?:` + zhHelp + `|` + enHelp + `)$`)
+)
+
+// compiled returns a test of a clause.
+func compiled(expression string) func(words string) bool {
+	re := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+	return func(words string) bool { return re().MatchString(words) }
+}
+
+// polite tells a clause that holds at least one courtesy and nothing else.
+func polite(words string) bool { return phrases(words) && !filling(words) }
+
+var (
 	// sociable is what is said to somebody by name.
 	sociable = regexp.MustCompile(`谢|辛苦|客气|再见|拜拜|你好|\b(?:thanks?|thx|cheers|welcome|bye|hi|hello|hey|well done|job|work)\b`)
 	assent   = regexp.MustCompile(`好|可以|行|是|对|同意|没问题|没错|不用|不需要|不必|\b(?:ok|okay|yes|yep|yeah|yup|sure|agreed|right|definitely|absolutely|of course|certainly)\b|[👍✅🆗👌👎❌]|\[(?:ok|赞)\]`)

@@ -127,14 +127,14 @@ func (t *text) isCourtesy() bool {
 	for i := 0; i < len(t.clauses); i++ {
 		c := t.clauses[i]
 		switch {
-		case c.asked && !politeQuestion.MatchString(c.words):
+		case c.asked && !politeQuestion(c.words):
 			return false
-		case c.asked || polite.MatchString(c.words) || t.politeToSomebody(c.words):
+		case c.asked || polite(c.words) || t.politeToSomebody(c.words):
 			said = true
-		case i+1 < len(t.clauses) && !t.clauses[i+1].asked && politeOffer.MatchString(c.words+" "+t.clauses[i+1].words):
+		case i+1 < len(t.clauses) && !t.clauses[i+1].asked && politeOffer(c.words+" "+t.clauses[i+1].words):
 			said = true
 			i++ // "if you need anything," "call me"
-		case !filling.MatchString(c.words):
+		case !filling(c.words):
 			return false
 		}
 	}
@@ -157,7 +157,7 @@ func (t *text) politeToSomebody(words string) bool {
 			continue
 		}
 		rest := strings.TrimSpace(strings.Replace(words, low, " ", 1))
-		if rest != "" && polite.MatchString(rest) {
+		if rest != "" && polite(rest) {
 			return true
 		}
 	}
@@ -193,7 +193,7 @@ func answersOurQuestion(q policy.Question) bool {
 	t := read(last.Content[max(0, len(last.Content)-maxCourtesy):], nil) // a question stands at the end
 	for _, c := range t.clauses {
 		isQuestion := c.asked || questionWord.MatchString(c.words)
-		if isQuestion && !politeQuestion.MatchString(c.words) {
+		if isQuestion && !politeQuestion(c.words) {
 			return true
 		}
 	}

@@ -173,15 +173,18 @@ func (b *Box) reopen(s *segment) (err error) {
 	return err
 }
 
-// lastSeq is the seq of the last whole line of s, which is open.
-func (b *Box) lastSeq(s *segment) (relay.Seq, error) {
-	tail := make([]byte, min(s.size, 2*relay.MaxLine))
-	if _, err := b.file.ReadAt(tail, s.size-int64(len(tail))); err != nil {
-		return 0, err
-	}
-	var last relay.Seq
-	for line := range bytes.Lines(tail) {
-		last = max(last, seqOf(line))
+// lastSeq is the seq of the last whole line of s, which is open; 0 where it has
+// none. It looks at the end first, and further back only over what is torn.
+func (b *Box) lastSeq(s *segment) (last relay.Seq, err error) {
+	buf := make([]byte, min(s.size, 2*relay.MaxLine))
+	for end := s.size; end > 0 && last == 0; end -= relay.MaxLine {
+		part := buf[:min(end, int64(len(buf)))]
+		if _, err := b.file.ReadAt(part, end-int64(len(part))); err != nil {
+			return 0, err
+		}
+		for line := range bytes.Lines(part) {
+			last = max(last, seqOf(line))
+		}
 	}
 	return last, nil
 }
@@ -271,7 +274,7 @@ func (b *Box) segmentFor(seq relay.Seq) error {
 		}
 		b.opts.Logger.Warn("an outbox file was removed while in use", "folder", b.root.Name())
 	}
-	if n := len(b.segments); n > 0 && b.segments[n-1].first == seq {
+	if n := len(b.segments); n > 0 && b.segments[n-1].first == seq && b.segments[n-1].size == 0 {
 		b.segments = b.segments[:n-1] // it was removed before it held anything
 	}
 	s := &segment{first: seq}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redistest"
+)
+
+func TestCheckQueueFiles(t *testing.T) {
+	data := configured(t)
+	queue := filepath.Join(data, "relay", "outbound.jsonl")
+	write(t, queue, "{}\n")
+	_, found := checked(t)
+	wants(t, found, "file queue", statusOK, "can be appended to")
+	if got, err := os.ReadFile(queue); err != nil || string(got) != "{}\n" {
+		t.Errorf("the queue holds %q (%v), want it as it was", got, err)
+	}
+	if err := os.Remove(queue); err != nil {
+		t.Fatal(err)
+	}
+	mkdir(t, queue, 0o700)
+	_, found = checked(t)
+	wants(t, found, "file queue", statusFail, "outbound.jsonl")
+}
+
+func TestCheckRedis(t *testing.T) {
+	configured(t)
+	srv := redistest.Start(t, "--requirepass", "hidden")
+	t.Setenv("REDIS_URL", strings.Replace(srv.URL(), "redis://", "redis://:hidden@", 1))
+	client := redis.NewClient(&redis.Options{Addr: srv.Addr(), Password: "hidden"})
+	defer client.Close()
+	heard := client.PSubscribe(t.Context(), "*")
+	defer heard.Close()
+	if _, err := heard.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	code, found := checked(t)
+	wants(t, found, "redis", statusOK, "connected to version ")
+	wants(t, found, "redis rights", statusOK, "nanobot:feishu:outbound")
+	wants(t, found, "clock", statusOK, "agrees")
+	if code != 0 || strings.Contains(fmt.Sprint(found), "hidden") {
+		t.Errorf("status %d, %v", code, found)
+	}
+	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
+		t.Errorf("the check left %v (%v)", keys, err)
+	}
+	// What is published in between would be heard before this mark.
+	if err := client.Publish(t.Context(), "mark", "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := heard.ReceiveMessage(t.Context()); err != nil || m.Channel != "mark" {
+		t.Errorf("the check published on %v (%v)", m, err)
+	}
+
+	if err := client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, found = checked(t)
+	wants(t, found, "redis memory", statusWarn, "maxmemory-policy noeviction")
+
+	if err := client.Set(t.Context(), "nanobot:feishu:outbound:log", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, found = checked(t)
+	wants(t, found, "redis", statusFail, "not a stream")
+
+	t.Setenv("REDIS_URL", strings.Replace(srv.URL(), "redis://", "redis://:wrong@", 1))
+	_, found = checked(t)
+	wants(t, found, "redis", statusFail, "refuses the user or the password")
+	srv.Kill()
+	code, found = checked(t)
+	wants(t, found, "redis", statusFail, "connection refused")
+	if code != 1 {
+		t.Errorf("dead redis: status %d, want 1", code)
+	}
+}
+
+func TestCheckRedisRights(t *testing.T) {
+	const all = "on >pw ~* &* +@all "
+	tests := []struct {
+		name, rules, check string
+		status             status
+		says               string
+	}{
+		{"no INFO, no TIME", all + "-info -time", "redis", statusOK, "may not ask INFO"},
+		{"no TIME", all + "-time", "clock", statusOK, "NOPERM"},
+		{"no publishing", all + "-publish", "redis rights", statusFail, "publish on the channel: NOPERM"},
+		{"another channel", "on >pw ~* &other +@all", "redis rights", statusFail, "subscribe to the channel: NOPERM"},
+		{"other keys", "on >pw ~other &* +@all", "redis", statusFail, "lacks rights"},
+		{"no scripts", all + "-@scripting", "redis", statusFail, "lacks rights"},
+		{"no writing", all + "-xadd", "redis rights", statusFail, "write to a stream: "},
+		{"no deleting", all + "-del", "redis rights", statusWarn, "redis-cli del 'nanobot:feishu:outbound:check:"},
+		{"no more than needed", "on >pw ~nanobot:feishu:* &nanobot:feishu:* -@all +@connection +@scripting +@stream +@pubsub +@read +@write +@transaction", "redis rights", statusOK, "can be written and read"},
+	}
+	srv := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	defer client.Close()
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			configured(t)
+			user := fmt.Sprintf("user%d", i)
+			command := []any{"ACL", "SETUSER", user}
+			for rule := range strings.FieldsSeq(tt.rules) {
+				command = append(command, rule)
+			}
+			if err := client.Do(t.Context(), command...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("REDIS_URL", "redis://"+user+":pw@"+srv.Addr())
+			_, found := checked(t)
+			wants(t, found, tt.check, tt.status, tt.says)
+		})
+	}
+}
+
+func TestCheckRedisCluster(t *testing.T) {
+	configured(t)
+	srv := redistest.Start(t, "--cluster-enabled", "yes")
+	client := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	defer client.Close()
+	if err := client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for ok := false; !ok; { // the server takes a moment to believe it
+		info, err := client.ClusterInfo(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ok = strings.Contains(info, "cluster_state:ok")
+	}
+	t.Setenv("REDIS_URL", "redis+cluster://"+srv.Addr())
+	_, found := checked(t)
+	wants(t, found, "redis", statusOK, "connected to version ")
+	wants(t, found, "redis rights", statusOK, "can be written")
+	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
+		t.Errorf("the check left %v (%v)", keys, err)
+	}
+}
+
+func TestCheckClock(t *testing.T) {
+	for _, tt := range []struct {
+		ahead  time.Duration
+		status status
+		says   string
+	}{
+		{0, statusOK, "agrees"},
+		{maxSkew, statusOK, "agrees"},
+		{-maxSkew, statusOK, "agrees"},
+		{maxSkew + time.Second, statusWarn, "this host's clock is 6s behind that of redis"},
+		{-time.Hour, statusWarn, "this host's clock is 1h0m0s ahead of that of redis"},
+	} {
+		got := clockFinding(tt.ahead)
+		if got.Status != tt.status || !strings.Contains(got.Detail, tt.says) {
+			t.Errorf("%s: got %+v, want %s with %q", tt.ahead, got, tt.status, tt.says)
+		}
+	}
+}
+
+func TestPersistenceOfRedis(t *testing.T) {
+	for _, tt := range []struct{ info, want string }{
+		{"# Persistence\r\naof_enabled:1\r\nrdb_last_save_time:1795211093", "append-only file"},
+		{"aof_enabled:0\r\nrdb_last_save_time:1795211093\r\n", "snapshots at most"},
+		{"", "unknown"},
+	} {
+		if got := persistence(parseInfo(tt.info)); !strings.Contains(got, tt.want) {
+			t.Errorf("%q: got %q, want %q", tt.info, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+// running runs b until the test ends or stop is called.
+func running(t *testing.T, b *Box, to relay.Publisher, grace time.Duration) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { b.Run(ctx, to, grace); close(done) }()
+	return func() { cancel(); <-done }
+}
+
+func TestRunPublishesWhatIsThereAndWhatComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &backend{}
+		b := openBox(t, t.TempDir(), Options{})
+		put(t, b, "1", "2")
+		stop := running(t, b, q, 0)
+		synctest.Wait()
+		wantIDs(t, "published", q.saw(t), numbers(1, 2))
+		put(t, b, "3")
+		synctest.Wait()
+		wantIDs(t, "published", q.saw(t), numbers(1, 3))
+		stop()
+		wantIDs(t, "published", q.saw(t), numbers(1, 3))
+	})
+}
+
+func TestRunRetriesWithBackoffAndKeepsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const failures = 12
+		q := &backend{}
+		q.before = func(lines int) (int, error) {
+			switch {
+			case lines > 0 && len(q.calls) == 3:
+				return 1, errAway // taken, and nobody told
+			case len(q.calls) <= failures:
+				return 0, errAway
+			}
+			return lines, nil
+		}
+		b := openBox(t, t.TempDir(), Options{})
+		put(t, b, "1", "2")
+		stop := running(t, b, q, 0)
+		synctest.Wait()
+		if s := b.Stats(); s.Error == "" || s.Failed != 1 || s.Pending != 2 {
+			t.Errorf("while the backend is away: %+v", s)
+		}
+		put(t, b, "3")
+		time.Sleep(2 * time.Minute)
+		stop()
+		wantIDs(t, "published", firsts(q.saw(t)), numbers(1, 3))
+		if s := b.Stats(); s.Error != "" || s.Failed != failures || s.Published != 3 {
+			t.Errorf("afterwards: %+v", s)
+		}
+		base := retryFirst
+		for i := 1; i <= failures; i++ {
+			pause := q.calls[i].Sub(q.calls[i-1])
+			if pause < base/2 || pause > base*3/2 {
+				t.Errorf("pause %d: got %v, want %v give or take a half", i, pause, base)
+			}
+			base = min(2*base, retryMax)
+		}
+	})
+}
+
+func TestAForgetfulBackendIsGivenAllAgain(t *testing.T) {
+	for name, notice := range map[string]func(t *testing.T, b *Box){
+		"by the next message": func(t *testing.T, b *Box) { put(t, b, "4") },
+		"by asking now and then": func(t *testing.T, b *Box) {
+			time.Sleep(verifyEvery + time.Millisecond)
+			put(t, b, "4")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := &backend{}
+				b := openBox(t, t.TempDir(), Options{})
+				stop := running(t, b, q, 0)
+				put(t, b, "1", "2", "3")
+				synctest.Wait()
+				q.forget()
+				notice(t, b)
+				synctest.Wait()
+				wantIDs(t, "held", q.holds(t), numbers(1, 4))
+				put(t, b, "5")
+				synctest.Wait()
+				stop()
+				wantIDs(t, "held", q.holds(t), numbers(1, 5))
+				if s := b.Stats(); s.Published != 5 || s.Republished != 3 {
+					t.Errorf("published %d, again %d; want 5, 3", s.Published, s.Republished)
+				}
+			})
+		})
+	}
+}
+
+func TestAForgetfulBackendThatFailsIsGivenAllInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &backend{}
+		b := openBox(t, t.TempDir(), Options{})
+		stop := running(t, b, q, 0)
+		var want []string
+		for i := range 2*batchLines + 50 {
+			want = append(want, fmt.Sprint(i))
+		}
+		put(t, b, want...)
+		synctest.Wait()
+		q.forget()
+		calls := 0
+		q.before = func(lines int) (int, error) {
+			if calls++; calls == 2 {
+				return 7, errAway // in the middle of it
+			}
+			return lines, nil
+		}
+		put(t, b, "last")
+		time.Sleep(time.Minute)
+		stop()
+		wantIDs(t, "held", firsts(q.holds(t)), append(want, "last"))
+	})
+}
+
+func TestWhatNobodyWouldActOnIsNotGivenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &backend{}
+		b := openBox(t, t.TempDir(), Options{KeepFor: time.Minute})
+		stop := running(t, b, q, 0)
+		put(t, b, "old")
+		time.Sleep(2 * time.Minute)
+		put(t, b, "new")
+		synctest.Wait()
+		q.forget()
+		time.Sleep(verifyEvery + time.Millisecond)
+		stop()
+		wantIDs(t, "held", q.holds(t), []string{"new"})
+	})
+}
+
+func TestThePlaceIsSavedWhileABacklogIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, q := t.TempDir(), &backend{}
+		b := openBox(t, dir, Options{})
+		for i := range 10 * batchLines {
+			put(t, b, fmt.Sprint(i))
+		}
+		saved := false
+		q.before = func(lines int) (int, error) {
+			time.Sleep(saveEvery / 2)
+			_, err := os.Stat(filepath.Join(dir, stateFile))
+			saved = saved || err == nil && lines > 0
+			return lines, nil
+		}
+		stop := running(t, b, q, 0)
+		time.Sleep(time.Minute)
+		stop()
+		if !saved {
+			t.Error("a crash in the middle would publish everything again")
+		}
+	})
+}
+
+func TestShutdown(t *testing.T) {
+	t.Run("makes a last try", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			dir, q := t.TempDir(), &backend{}
+			q.before = func(int) (int, error) { return 0, errAway }
+			b := openBox(t, dir, Options{})
+			put(t, b, "1", "2")
+			stop := running(t, b, q, time.Second)
+			synctest.Wait()
+			q.before = nil
+			stop()
+			wantIDs(t, "published", q.saw(t), numbers(1, 2))
+			b = openBox(t, dir, Options{}) // without Close: the place is saved
+			wantEmpty(t, b)
+		})
+	})
+	t.Run("ends in time and loses nothing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			b := openBox(t, dir, Options{})
+			put(t, b, "1")
+			began := time.Now()
+			stop := running(t, b, hanging{}, 3*time.Second)
+			synctest.Wait()
+			stop()
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("took %v, want at most the grace", took)
+			}
+			q := &backend{}
+			drain(t, openBox(t, dir, Options{}), q)
+			wantIDs(t, "published", q.saw(t), []string{"1"})
+		})
+	})
+}
+
+// hanging is a backend that answers nothing until the call's time is over.
+type hanging struct{}
+
+func (hanging) Publish(ctx context.Context, _ [][]byte, _ relay.Receipt) (relay.Receipt, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+func TestACallThatHangsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := openBox(t, t.TempDir(), Options{})
+		put(t, b, "1")
+		stop := running(t, b, hanging{}, 0)
+		time.Sleep(publishLimit + time.Millisecond)
+		synctest.Wait()
+		if s := b.Stats(); s.Failed != 1 || !strings.Contains(s.Error, "deadline") {
+			t.Errorf("got %+v, want one failure", s)
+		}
+		stop()
+	})
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	most := 0
+	q := &backend{before: func(lines int) (int, error) { most = max(most, lines); return lines, nil }}
+	b := openBox(t, t.TempDir(), Options{})
+	for i := range 2*batchLines + 1 {
+		put(t, b, fmt.Sprint(i))
+	}
+	for i := range 3 {
+		if _, err := b.Put(big(fmt.Sprint("big", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drain(t, b, q)
+	if most > batchLines || len(q.calls) < 4 {
+		t.Errorf("%d calls of at most %d lines", len(q.calls), most)
+	}
+	wantEmpty(t, b)
+}
