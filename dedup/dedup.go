@@ -69,10 +69,11 @@ type Window struct {
 
 	root    *os.Root // nil: memory only
 	name    string
-	file    *os.File     // guarded by mu
-	lines   int          // in the journal; guarded by mu
-	unsaved bytes.Buffer // settled and not written; guarded by mu
-	waiting int          // keys settled and not written; guarded by mu
+	file    *os.File      // guarded by mu
+	lines   int           // in the journal; guarded by mu
+	unsaved bytes.Buffer  // settled and not written; guarded by mu
+	line    *json.Encoder // writes a key to unsaved
+	waiting int           // keys settled and not written; guarded by mu
 }
 
 // Memory returns a window of size keys (0: DefaultSize) that a restart forgets.
@@ -92,7 +93,7 @@ func Memory(size int) *Window {
 // hand's edit) are passed over.
 func Open(root *os.Root, name string, size int) (*Window, error) {
 	w := Memory(size)
-	w.root, w.name = root, name
+	w.root, w.name, w.line = root, name, json.NewEncoder(&w.unsaved)
 	f, err := root.Open(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open dedup journal: %w", err)
@@ -160,12 +161,9 @@ func (w *Window) Settle(key string, handled bool) error {
 	if w.file == nil {
 		return nil
 	}
-	line, err := json.Marshal(key)
-	if err != nil {
+	if err := w.line.Encode(key); err != nil {
 		return fmt.Errorf("write dedup journal: %w", err)
 	}
-	w.unsaved.Write(line)
-	w.unsaved.WriteByte('\n')
 	if w.waiting++; w.waiting%flushAt != 0 { // not at each one while the disk fails
 		return nil
 	}
@@ -213,14 +211,12 @@ func (w *Window) forgetUnsaved() {
 // rewrite replaces the journal by what is in memory, oldest first.
 func (w *Window) rewrite() error {
 	var all bytes.Buffer
+	line := json.NewEncoder(&all)
 	keys := w.done.Keys()
 	for _, key := range keys {
-		line, err := json.Marshal(key)
-		if err != nil {
+		if err := line.Encode(key); err != nil {
 			return fmt.Errorf("write dedup journal: %w", err)
 		}
-		all.Write(line)
-		all.WriteByte('\n')
 	}
 	if err := safefile.ReplaceFast(w.root, w.name, all.Bytes()); err != nil {
 		return fmt.Errorf("rewrite dedup journal: %w", err)

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"sync"
@@ -62,27 +61,31 @@ type Events struct {
 type numbered struct {
 	id   int64
 	kind string
-	data []byte
+	size int           // about
+	data func() []byte // the event in JSON, made when it is first asked for: mostly nobody watches
 }
 
-// Publish shows e to the watchers there are, and keeps it for a while.
+// eventCost is about what an event takes besides its content.
+const eventCost = 512
+
+// Publish shows e to the watchers there are, and keeps it for a while. What its
+// Decision points to must not change any more.
 func (s *Events) Publish(e Event) {
 	e.Time = relay.MillisOf(time.Now())
-	data, err := marshal(e)
-	if err != nil {
-		return // a value that is no JSON cannot be in an Event
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == 0 { // beyond the ids of an earlier process, which a watcher may come back with
 		s.last = time.Now().UnixMicro()
 	}
 	s.last++
-	n := numbered{s.last, e.Type, data}
+	n := numbered{s.last, e.Type, eventCost + len(e.Content), sync.OnceValue(func() []byte {
+		data, _ := marshal(e) // a value that is no JSON cannot be in an Event
+		return data
+	})}
 	s.kept = append(s.kept, n)
-	s.bytes += len(data)
+	s.bytes += n.size
 	for len(s.kept) > eventsKept || s.bytes > eventBytes && len(s.kept) > 1 {
-		s.bytes -= len(s.kept[0].data)
+		s.bytes -= s.kept[0].size
 		s.kept[0] = numbered{}
 		s.kept = s.kept[1:]
 	}
@@ -154,7 +157,7 @@ func (s *Events) serve(w http.ResponseWriter, r *http.Request) {
 	defer s.leave(events)
 	out.start()
 	for _, n := range missed {
-		if out.event(n.kind, strconv.FormatInt(n.id, 10), n.data) != nil {
+		if out.event(n.kind, strconv.FormatInt(n.id, 10), n.data()) != nil {
 			return
 		}
 	}
@@ -169,7 +172,7 @@ func (s *Events) serve(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		case n, ok := <-events:
-			if !ok || out.event(n.kind, strconv.FormatInt(n.id, 10), json.RawMessage(n.data)) != nil {
+			if !ok || out.event(n.kind, strconv.FormatInt(n.id, 10), n.data()) != nil {
 				return
 			}
 		}

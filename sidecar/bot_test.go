@@ -158,7 +158,7 @@ func (b *bot) listen() string {
 func (b *bot) answer(f func(*relay.Inbound) int) { b.answers.Store(&f) }
 
 // sizes of messages in bytes, and how many of 100 have it.
-var sizes = []struct{ bytes, share int }{{400, 70}, {4 << 10, 22}, {64 << 10, 8}}
+var sizes = []struct{ bytes, share int }{{400, 80}, {4 << 10, 15}, {64 << 10, 5}}
 
 // padding has what is awkward in JSON, in a line, in an event.
 const padding = "请看 \"this\"\\ <b>&amp;</b>\r\n\tdata: 😀 {\"relay_msg_id\":\"no\"} "

@@ -4,6 +4,7 @@ package sidecar_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -47,7 +48,10 @@ func TestCrashAtRandom(t *testing.T) {
 	for _, backend := range backends {
 		for _, folders := range []string{"shared", "separate"} {
 			t.Run(backend+"/"+folders, func(t *testing.T) {
-				kills := killsWanted(t) / 2
+				if backend == "file" {
+					naiveFileMustLose(t)
+				}
+				kills := max(1, killsWanted(t)/2)
 				c := newCluster(t, onBackend(t, backend, setup{separate: folders == "separate", webhooks: []int{1}}))
 				for _, b := range c.bots {
 					b.flaky.Store(true)
@@ -108,8 +112,8 @@ var crashPoints = []struct {
 func TestCrashAtNamedPoints(t *testing.T) {
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
-			c := newCluster(t, onBackend(t, backend, setup{separate: true, webhooks: []int{1}}))
-			for _, point := range crashPoints {
+			c := newCluster(t, onBackend(t, backend, setup{separate: true, bots: 2, webhooks: []int{1}}))
+			for i, point := range crashPoints {
 				ok := t.Run(point.name, func(t *testing.T) {
 					c := c.in(t)
 					ctx := limited(t)
@@ -126,14 +130,15 @@ func TestCrashAtNamedPoints(t *testing.T) {
 						}
 						victim.start("")
 					}()
-					c.talkUntil(ctx, up, 2, "oc_1", "oc_2")
+					c.talkUntil(ctx, up, 2, fmt.Sprintf("oc_%d", i), "oc_all")
 					must(t, failed)
-					c.verify(ctx)
+					c.settle(ctx)
 				})
 				if !ok {
 					return
 				}
 			}
+			c.verify(limited(t))
 		})
 	}
 }

@@ -1,7 +1,10 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"feishu-relay/httpapi"
@@ -23,23 +26,33 @@ const (
 // judgeLines is how many lines of the conversation the judge reads.
 const judgeLines = 12
 
-// tail returns the end of a chat, oldest first, as far back as a decision needs.
-func (s *Sidecar) tail(channel string, chat relay.ChatID) ([]policy.Entry, error) {
+// tail returns the end of a chat as it was at a time, oldest first, as far back
+// as a decision needs. What came later is left out by the transcript rather than
+// here: for a sidecar that is behind it would be all that is read, and nothing be
+// counted.
+func (s *Sidecar) tail(channel string, chat relay.ChatID, at int64) ([]policy.Entry, error) {
 	var entries []transcript.Entry
 	for n := nearTail; n <= farTail; n *= 8 {
 		var err error
-		if entries, err = s.transcript.Tail(channel, string(chat), n); err != nil {
+		if entries, err = s.transcript.TailTo(channel, string(chat), n, at); err != nil {
 			return nil, err
 		}
 		if len(entries) < n || anchored(entries) {
 			break
 		}
 	}
+	inTime(entries)
 	out := make([]policy.Entry, len(entries))
 	for i, e := range entries {
 		out[i] = policyEntry(e)
 	}
 	return out, nil
+}
+
+// inTime orders the end of a transcript by ts. The file has the order of
+// arrival, and what people say arrives by another queue than what bots say.
+func inTime(entries []transcript.Entry) {
+	slices.SortStableFunc(entries, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
 }
 
 // anchored reports whether every conversation in entries, the chat itself and
@@ -91,7 +104,11 @@ func (s *Sidecar) question(tail []policy.Entry, m policy.Entry, mentioned bool) 
 // written or injected.
 func (s *Sidecar) Decide(ctx context.Context, q httpapi.Question) (any, error) {
 	channel := orDefault(q.Channel)
-	tail, err := s.tail(channel, q.ChatID)
+	at := int64(math.MaxInt64)
+	if q.TS != 0 {
+		at = int64(q.TS)
+	}
+	tail, err := s.tail(channel, q.ChatID, at)
 	if err != nil {
 		return nil, err
 	}

@@ -64,6 +64,7 @@ func (s *Sidecar) context(p *passage) (text string, ids []string) {
 		s.problems.set("context", err) // the message itself goes on
 		return "", nil
 	}
+	inTime(entries)
 	var lines []transcript.Entry
 	for i := len(entries) - 1; i >= 0 && len(lines) < s.cfg.InjectContext; i-- {
 		e := entries[i]
@@ -80,13 +81,15 @@ func (s *Sidecar) context(p *passage) (text string, ids []string) {
 	fmt.Fprintf(&b, "[context: %d earlier messages of this group, not addressed to you]\n", len(lines))
 	for i := len(lines) - 1; i >= 0; i-- {
 		e := lines[i]
-		fmt.Fprintf(&b, "%s: %s\n", firstOf(e.SenderName, e.Sender), oneLine(e.Content))
+		fmt.Fprintf(&b, "%s: %s\n", oneLine(firstOf(e.SenderName, e.Sender)), oneLine(e.Content))
 		ids = append(ids, e.MessageID)
 	}
 	b.WriteString("[end of context]\n")
 	return b.String(), ids
 }
 
+// oneLine keeps a text, or a name that anybody can choose, from ending its line
+// and with it the context.
 func oneLine(text string) string {
 	runes := []rune(strings.Join(strings.Fields(text), " "))
 	if len(runes) > maxContextLine {

@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"internal/safefile":  {},
 	"internal/groups":    {"mention", "internal/safefile"},
 	"internal/redistest": {},
+	"internal/bench":     {},
 	"internal/demo":      {"httpapi", "relay", "transcript", "policy", "internal/redistest"},
 	"sidecar":            {"*"},
 	"cmd/feishu-relay":   {"*"},

@@ -280,7 +280,7 @@ func (s *Sidecar) addressed(content, msgType string, mentions []relay.Mention) b
 }
 
 func (s *Sidecar) askPolicy(ctx context.Context, p *passage) (relay.Reason, error) {
-	tail, err := s.tail(p.msg.Channel, p.msg.ChatID)
+	tail, err := s.tail(p.msg.Channel, p.msg.ChatID, p.sent.UnixMilli())
 	if err != nil {
 		return relay.Pass, err
 	}

@@ -1,7 +1,6 @@
 package sidecar_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,8 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -50,7 +47,7 @@ func storyCommands() map[string]command {
 		"webhook":    {"AGENT STATUS: what the bot's webhook answers from now on", 2, (*story).webhook},
 		"edit":       {"TEXT: write it to the groups file", 1, (*story).edit},
 		"chatter":    {"CHAT PARENT AGENT…: bots that answer everything they are given", 3, (*story).chatter},
-		"said":       {"CHAT AT_LEAST AT_MOST: how much the bots said there", 3, (*story).saidBetween},
+		"said":       {"AT_LEAST AT_MOST: how much the chattering bots said", 2, (*story).saidBetween},
 		"settle":     {": all that was said has its verdict", 0, func(s *story, ctx context.Context, _ []string) error { return s.settle(ctx) }},
 		"snapshot":   {": of all files", 0, (*story).snapshot},
 		"unchanged":  {": nothing was written since", 0, (*story).unchanged},
@@ -201,7 +198,7 @@ func (s *story) hears(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return a.await(ctx, func() (bool, error) {
+	err = a.await(ctx, func() (bool, error) {
 		if got := untold(a.given, args[1], "message"); got != nil {
 			got.told = true
 			return true, s.check(got.doc, args[2:], "metadata", "metadata.decision")
@@ -210,6 +207,17 @@ func (s *story) hears(ctx context.Context, args []string) error {
 			return false, fmt.Errorf("it was stopped: %s", textAt(e.doc, "reason"))
 		}
 		return false, nil
+	})
+	if err != nil {
+		return err
+	}
+	// Watchers are told a moment later.
+	return a.await(ctx, func() (bool, error) {
+		e := untold(a.events, args[1], "delivery")
+		if e != nil {
+			e.told = true
+		}
+		return e != nil, nil
 	})
 }
 
@@ -308,7 +316,11 @@ func (s *story) ask(ctx context.Context, method, agent, route, want, body string
 	}
 	conditions = slices.DeleteFunc(slices.Clone(conditions), func(c string) bool {
 		header, ok := strings.CutPrefix(c, "header:")
-		if name, v, _ := strings.Cut(header, "="); ok {
+		switch name, v, _ := strings.Cut(header, "="); {
+		case !ok:
+		case name == "Host":
+			req.Host = v
+		default:
 			req.Header.Set(name, v)
 		}
 		return ok
@@ -349,93 +361,4 @@ func (s *story) wire(ctx context.Context, args []string) error {
 		return err
 	}
 	return s.check(doc, args[1:], "metadata")
-}
-
-func (s *story) judgeSays(_ context.Context, args []string) error {
-	s.judge.set(args[0])
-	return nil
-}
-
-func (s *story) judged(_ context.Context, args []string) error { return s.check(s.judge.seen(), args) }
-
-func (s *story) webhook(_ context.Context, args []string) error {
-	a, err := s.actor(args[0])
-	if err != nil {
-		return err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	_, err = fmt.Sscan(args[1], &a.hooked)
-	return err
-}
-
-// edit replaces the groups file as editors do.
-func (s *story) edit(_ context.Context, args []string) error {
-	text, err := s.value(args[0])
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(s.groupsFile()+".new", []byte(text), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(s.groupsFile()+".new", s.groupsFile())
-}
-
-func (s *story) chatter(_ context.Context, args []string) error {
-	for _, name := range args[2:] {
-		a, err := s.actor(name)
-		if err != nil {
-			return err
-		}
-		answer := s.answers(a, args[0], strings.TrimPrefix(args[1], "-"))
-		a.mu.Lock()
-		a.answer = answer
-		a.mu.Unlock()
-		answer() // the person's message, which each has heard from Feishu
-	}
-	return nil
-}
-
-func (s *story) saidBetween(_ context.Context, args []string) error {
-	var low, high int
-	if _, err := fmt.Sscan(args[1]+" "+args[2], &low, &high); err != nil {
-		return err
-	}
-	if n := s.talk.count(); n < low || n > high {
-		return fmt.Errorf("got %d messages, want %d to %d", n, low, high)
-	}
-	return nil
-}
-
-func (s *story) snapshot(context.Context, []string) (err error) {
-	s.before, err = written(s.home)
-	return err
-}
-
-func (s *story) unchanged(context.Context, []string) error {
-	after, err := written(s.home)
-	if err != nil {
-		return err
-	}
-	for path, text := range after {
-		if old, ok := s.before[path]; !ok || old != text {
-			return fmt.Errorf("%s was written: %q", path, bytes.TrimPrefix([]byte(text), []byte(old)))
-		}
-	}
-	return nil
-}
-
-func (s *story) folder(_ context.Context, args []string) error {
-	paths, err := filepath.Glob(filepath.Join(s.home, args[0]))
-	if err != nil {
-		return err
-	}
-	got := []string{}
-	for _, path := range paths {
-		got = append(got, filepath.Base(path))
-	}
-	if !slices.Equal(got, args[1:]) {
-		return fmt.Errorf("got %q, want %q", got, args[1:])
-	}
-	return nil
 }

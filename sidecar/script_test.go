@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -150,10 +149,7 @@ func splitWords(line string) (words []string, err error) {
 // tell runs the script and then proves what holds at the end of every story.
 func (s *story) tell(path string) {
 	for _, line := range s.script.lines {
-		t0 := time.Now()
-		err := s.do(line.words)
-		if d := time.Since(t0); d > time.Second { s.t.Logf("SLOW %s %v %d", d, line.words[0], line.number) }
-		if err != nil {
+		if err := s.do(line.words); err != nil {
 			s.t.Fatalf("%s:%d: %s: %v", path, line.number, strings.Join(line.words[:min(3, len(line.words))], " "), err)
 		}
 	}
@@ -242,19 +238,4 @@ func momentOf(text string) time.Time {
 		panic(err)
 	}
 	return time.Now().Add(d)
-}
-
-// written are the files below dir whose contents the promises are about:
-// queues, transcripts, outboxes.
-func written(dir string) (map[string]string, error) {
-	out := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Ext(path) != ".jsonl" {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		out[path] = string(data)
-		return err
-	})
-	return out, err
 }

@@ -275,7 +275,7 @@ func (l *chatLog) remember(line []byte) bool {
 	if v, ok := scan(line); ok {
 		if id, ok := v.id(); ok {
 			if len(id) > 0 {
-				l.ids.add(maphash.Bytes(l.store.seed, id))
+				l.noteID(maphash.Bytes(l.store.seed, id))
 			}
 			l.recent.add(bytes.Clone(line))
 			return true
@@ -284,11 +284,16 @@ func (l *chatLog) remember(line []byte) bool {
 	e, found, whole := parse(line)
 	if found {
 		if e.MessageID != "" {
-			l.ids.add(l.hash(e.MessageID))
+			l.noteID(l.hash(e.MessageID))
 		}
 		l.recent.addEntry(e)
 	}
 	return whole
+}
+
+func (l *chatLog) noteID(id uint64) {
+	l.recent.repeats = l.recent.repeats || l.ids.has(id)
+	l.ids.add(id)
 }
 
 // endLine ends the line that stands unfinished at the end of the file.

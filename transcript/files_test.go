@@ -3,6 +3,7 @@ package transcript
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,7 +65,7 @@ func TestRotationThatFails(t *testing.T) {
 
 // warm reports whether memory answers for n messages.
 func (s *Store) warm(n int) (bool, error) {
-	got, ok := s.warmTail(chatKey{"feishu", "oc_x"}, n)
+	got, ok := s.warmTail(chatKey{"feishu", "oc_x"}, n, math.MaxInt64)
 	if len(got) != n {
 		return false, fmt.Errorf("%d messages", len(got))
 	}

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -129,7 +130,7 @@ func (f *follower) begin(n int) error {
 	// More ids are read than are shown, so that what is only moved about in the
 	// file afterwards is not taken for new.
 	var ids []uint64
-	g := gatherer{n: n}
+	g := gatherer{n: n, at: math.MaxInt64}
 	_, err := f.store.walk(f.name, f.file, size, func(e Entry) bool {
 		if e.MessageID != "" {
 			ids = append(ids, f.hash(e.MessageID))

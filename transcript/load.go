@@ -55,7 +55,7 @@ func (l *chatLog) load(size int64, w window) error {
 		return err
 	}
 	l.ids.addNewer(ids)
-	l.recent = recent{whole: whole && len(last) < maxRecent}
+	l.recent = recent{whole: whole && len(last) < maxRecent, repeats: repeats(ids)}
 	for _, e := range slices.Backward(last) {
 		l.recent.addEntry(e)
 	}
@@ -84,4 +84,9 @@ func (l *chatLog) endOf(size *int64) (guard []byte, err error) {
 	}
 	*size, err = l.endLine(*size)
 	return append(guard, '\n'), err
+}
+
+func repeats(ids []uint64) bool {
+	sorted := slices.Sorted(slices.Values(ids))
+	return len(slices.Compact(sorted)) < len(ids)
 }

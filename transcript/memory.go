@@ -69,6 +69,8 @@ type recent struct {
 	lines []recentLine
 	bytes int
 	whole bool // nothing stands before lines
+	// repeats: a message may stand twice in lines. Only other hands write so.
+	repeats bool
 }
 
 type recentLine struct {
@@ -97,9 +99,10 @@ func (r *recent) push(l recentLine) {
 	}
 }
 
-// tail gathers the last n messages, each once; false: it does not hold enough.
-func (r *recent) tail(n int) ([]Entry, bool) {
-	g := gatherer{n: n}
+// tail gathers the last n messages that are not later than at, each once; false:
+// it does not hold enough.
+func (r *recent) tail(n int, at int64) ([]Entry, bool) {
+	g := gatherer{n: n, at: at, unique: !r.repeats}
 	for i := len(r.lines) - 1; i >= 0; i-- {
 		l := &r.lines[i]
 		if l.entry == nil {
@@ -114,9 +117,12 @@ func (r *recent) tail(n int) ([]Entry, bool) {
 }
 
 // gatherer collects the last n messages from entries handed to it newest first.
-// Of one that stands several times it keeps the oldest it has met.
+// Of one that stands several times it keeps the oldest it has met; those later
+// than at it passes over.
 type gatherer struct {
 	n       int
+	at      int64
+	unique  bool    // none stands twice, so that it need not be looked for
 	entries []Entry // newest first, repeats included
 	seen    map[string]struct{}
 	repeats bool
@@ -128,12 +134,17 @@ func (g *gatherer) take(e Entry) bool {
 	if g.found >= g.n {
 		return false
 	}
-	if g.seen == nil {
-		g.seen = make(map[string]struct{}, min(g.n, maxRecent))
+	if e.TS > g.at {
+		return true
+	}
+	if g.entries == nil {
 		g.entries = make([]Entry, 0, min(g.n, maxRecent))
+		if !g.unique {
+			g.seen = make(map[string]struct{}, min(g.n, maxRecent))
+		}
 	}
 	g.entries = append(g.entries, e)
-	if e.MessageID != "" {
+	if e.MessageID != "" && !g.unique {
 		if _, ok := g.seen[e.MessageID]; ok {
 			g.repeats = true
 			return true

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -21,18 +22,25 @@ import (
 // For a chat that this store appended to, up to some 250 messages are answered
 // from memory after one look at the file's size.
 func (s *Store) Tail(channel, chatID string, n int) ([]Entry, error) {
+	return s.TailTo(channel, chatID, n, math.MaxInt64)
+}
+
+// TailTo is [Store.Tail] as it was at a time in Unix milliseconds: messages with
+// a later ts are passed over, however many they are. Who is behind and looks at
+// an old message sees what stood before it.
+func (s *Store) TailTo(channel, chatID string, n int, at int64) ([]Entry, error) {
 	if s.closed() {
 		return nil, ErrClosed
 	}
 	if n <= 0 {
 		return nil, nil
 	}
-	if entries, ok := s.warmTail(chatKey{channel, chatID}, n); ok {
+	if entries, ok := s.warmTail(chatKey{channel, chatID}, n, at); ok {
 		return entries, nil
 	}
 	name := fileName(channel, chatID)
 	for range 3 { // a file that was cut meanwhile is read anew
-		g := gatherer{n: n}
+		g := gatherer{n: n, at: at}
 		err := s.back(name, g.take)
 		if errors.Is(err, errReplaced) {
 			continue
@@ -47,7 +55,7 @@ func (s *Store) Tail(channel, chatID string, n int) ([]Entry, error) {
 
 // warmTail answers from memory, if the chat is open for appending and its
 // memory holds enough. It waits for no append under way.
-func (s *Store) warmTail(key chatKey, n int) ([]Entry, bool) {
+func (s *Store) warmTail(key chatKey, n int, at int64) ([]Entry, bool) {
 	l, ok := s.chats.Get(key)
 	if !ok || !l.mu.TryLock() {
 		return nil, false
@@ -59,7 +67,7 @@ func (s *Store) warmTail(key chatKey, n int) ([]Entry, bool) {
 	if info, err := l.stat(); err != nil || !l.readAhead(info.Size()) {
 		return nil, false
 	}
-	return l.recent.tail(n)
+	return l.recent.tail(n, at)
 }
 
 // Back returns the entries of a chat from the newest to the oldest, read lazily

@@ -272,6 +272,41 @@ func TestTailDropsRepeats(t *testing.T) {
 		expectTail(t, s, 2, []Entry{message(1), message(3)})
 		add(t, s, false, messages(0, 4)...)
 	}
+	// Another hand repeats a message that this store wrote.
+	dir = t.TempDir()
+	s = open(t, dir, nil)
+	add(t, s, true, messages(0, 3)...)
+	line, _ := encode(message(1))
+	addFile(t, filepath.Join(dir, file), string(line))
+	expectTail(t, s, 3, messages(0, 3))
+}
+
+func TestTailAsItWasAtATime(t *testing.T) {
+	dir := t.TempDir()
+	warm := open(t, dir, nil)
+	for i := range 2 * maxRecent {
+		add(t, warm, true, Entry{Role: RoleAssistant, MessageID: fmt.Sprint(i), TS: int64(1000 + i)})
+	}
+	late := Entry{Role: RoleUser, MessageID: "late", TS: 1001} // stands last in the file
+	add(t, warm, true, late)
+	for name, s := range map[string]*Store{"in memory": warm, "from the file": open(t, dir, nil)} {
+		for _, c := range []struct {
+			n    int
+			at   int64
+			want string
+		}{
+			{3, 1000 + 2*maxRecent, "510 511 late"},
+			{3, 1300, "299 300 late"},
+			{3, 1002, "1 2 late"},
+			{9, 1001, "0 1 late"},
+			{9, 999, ""},
+		} {
+			got, err := s.TailTo("feishu", "oc_x", c.n, c.at)
+			if err != nil || ids(got) != c.want {
+				t.Errorf("%s: %d at %d: %q, %v, want %q", name, c.n, c.at, ids(got), err, c.want)
+			}
+		}
+	}
 }
 
 func TestLongTailIsNotFromMemoryAlone(t *testing.T) {

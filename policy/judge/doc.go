@@ -6,8 +6,20 @@
 //
 // [Rules] needs no key and no network. It refuses what consists of courtesies
 // only, in Chinese and English, and what is empty; everything else passes: a message
-// that holds a question, a task, a fact, a number or code is never refused, and
-// a message it does not understand is taken for one that does.
+// that holds a question, a task, a fact, a number or code, and one that they do not understand.
+//
+// They work without a list of phrases. A message is split into clauses, and a clause is taken
+// apart into words of a closed lexicon, each of a class: assent, thanks, praise,
+// wishes, what one gives thanks for, what is done together. A clause is a courtesy if nothing
+// is left over, it has a word that is polite by itself, and every other word
+// has in the same clause what its class depends on. So "feedback" is polite after
+// "thanks" and content after "ok", and "it worked" is news unless one is glad that
+// it did.
+//
+// How well that carries over was measured on messages written before the lexicon, by
+// its author: of the last 60 courtesies, not looked at until then, it refused 51
+// (85 %), and none of 60 messages with content. Taken for a test of the phrases in use
+// elsewhere, that is rather kind. What the rules miss passes, and the hard limit ends it.
 //
 // # Language model
 //

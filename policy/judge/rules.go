@@ -14,8 +14,8 @@ import (
 //
 // A bot's message is refused when it is empty, or when each of its clauses is
 // wholly made of courtesies: thanks, assent, praise, wishes, farewells, offers of
-// further help, the end of a talk. One word that is not known as such lets it
-// pass. Assent that directly follows a real question of this agent passes as
+// further help, the end of a talk. One word that is not known as such, or that
+// has nothing polite to depend on, lets it pass. Assent that directly follows a real question of this agent passes as
 // well: it is the answer.
 //
 // A person's message that addresses nobody passes when it holds a question or a
@@ -39,23 +39,25 @@ func (Rules) Judge(_ context.Context, q policy.Question) (allow bool, err error)
 // maxCourtesy is the most bytes of a courtesy; what is longer passes unread.
 const maxCourtesy = 1500
 
-// text is a message in the form that phrases are matched against.
+// text is a message in the form that the lexicon is matched against.
 type text struct {
 	clauses  []clause
 	bare     string // all of it, lower case, before it was split
 	unread   bool   // too long, or with code or links: no courtesy
 	loneMark bool   // question marks that end no clause
 	mentions bool
-	names    []string
+	names    []entry
 }
 
 type clause struct {
 	words string
 	asked bool // it ended in a question mark
+	soft  bool // only a space stands before it
 }
 
 var (
-	codeOrLink = regexp.MustCompile("`|://")
+	codeOrLink = regexp.MustCompile("[`{}]|://")
+	hyphen     = regexp.MustCompile(`([a-z])-([a-z])`)
 	atTag      = regexp.MustCompile(`(?s)<at\b[^>]*>(?:[^<]*</at>)?`)
 	atAll      = regexp.MustCompile(`@(?:_?all\b|所有人)`)
 	// Of the names behind an @ only those in Latin letters end somewhere: a
@@ -63,7 +65,6 @@ var (
 	atName     = regexp.MustCompile(`@[a-z0-9_.\-]+`)
 	apostrophe = regexp.MustCompile(`([a-z])['’]([a-z])`)
 	faceCode   = regexp.MustCompile(`\[(?:` + faceNames + `)\]|:(?:\+1|[a-z][a-z_]{1,30}):`)
-	hanSpace   = regexp.MustCompile(`(\p{Han}) +|\s+(\p{Han})`)
 )
 
 // read takes a message apart. names are those of the speakers.
@@ -72,7 +73,7 @@ func read(content string, names []string) text {
 		return text{unread: true, bare: fold(content[:maxCourtesy])}
 	}
 	s := fold(content)
-	t := text{bare: s, names: names, unread: codeOrLink.MatchString(s)}
+	t := text{bare: s, names: entries(names), unread: codeOrLink.MatchString(s)}
 	s = atAll.ReplaceAllString(atTag.ReplaceAllString(s, " @x "), " ")
 	for _, name := range names {
 		s = strings.ReplaceAll(s, "@"+fold(name), " @x ")
@@ -80,42 +81,65 @@ func read(content string, names []string) text {
 	t.mentions = strings.Contains(s, "@")
 	s = atName.ReplaceAllString(s, " ")
 	s = faceCode.ReplaceAllString(s, " ")
+	s = withoutFaces(s)
 	s = apostrophe.ReplaceAllString(s, "$1$2")
+	s = hyphen.ReplaceAllString(s, "$1 $2")
+	s = squeeze(s)
 	t.split(s)
 	return t
 }
 
-// split makes clauses: what stands between punctuation marks, without emoji.
+// split makes clauses: what stands between punctuation marks, emoji or, in Chinese,
+// spaces.
 func (t *text) split(s string) {
 	var b strings.Builder
+	soft := false
 	end := func(asked bool) {
-		words := strings.Join(strings.Fields(b.String()), " ")
-		for hanSpace.MatchString(words) {
-			words = hanSpace.ReplaceAllString(words, "$1$2")
-		}
+		words := strings.TrimSpace(b.String())
 		b.Reset()
 		switch {
 		case words != "":
-			t.clauses = append(t.clauses, clause{words, asked})
+			t.clauses = append(t.clauses, clause{words, asked, soft})
 		case asked && len(t.clauses) > 0:
 			t.clauses[len(t.clauses)-1].asked = true
 		case asked:
 			t.loneMark = true
 		}
+		soft = false
 	}
-	for _, r := range s {
+	var last rune // before the space
+	space := false
+	for i, r := range s {
 		switch {
 		case r == '?':
 			end(true)
+		case r == '_' && !inWord(s, i):
+			space = true
+			continue
 		case endsClause(r):
 			end(false)
-		case isDecoration(r):
-			b.WriteByte(' ')
+		case r == ' ' || isDecoration(r):
+			space = true
+			continue
 		default:
+			if space && b.Len() > 0 {
+				if unicode.Is(unicode.Han, r) || unicode.Is(unicode.Han, last) {
+					end(false)
+					soft = true
+				} else {
+					b.WriteByte(' ')
+				}
+			}
 			b.WriteRune(r)
 		}
+		last, space = r, false
 	}
 	end(false)
+}
+
+// inWord tells whether the byte at i stands between parts of a word.
+func inWord(s string, i int) bool {
+	return i > 0 && i+1 < len(s) && isLatin(rune(s[i-1])) && isLatin(rune(s[i+1]))
 }
 
 // isCourtesy tells whether nothing in the message needs an answer.
@@ -123,45 +147,35 @@ func (t *text) isCourtesy() bool {
 	if t.unread || t.loneMark {
 		return false
 	}
-	said := len(t.clauses) == 0
+	said, wished := len(t.clauses) == 0, false
 	for i := 0; i < len(t.clauses); i++ {
 		c := t.clauses[i]
+		wished = wished || strings.Contains(c.words, "祝")
 		switch {
-		case c.asked && !politeQuestion(c.words):
+		case c.asked && !politeQuestion().MatchString(c.words):
 			return false
-		case c.asked || polite(c.words) || t.politeToSomebody(c.words):
+		case c.asked || polite(c.words, t.names):
 			said = true
-		case i+1 < len(t.clauses) && !t.clauses[i+1].asked && politeOffer(c.words+" "+t.clauses[i+1].words):
+		case filling(c.words, t.names):
+		case i+1 < len(t.clauses) && !t.clauses[i+1].asked && politeOffer(c.words+" "+t.clauses[i+1].words, t.names):
 			said = true
 			i++ // "if you need anything," "call me"
-		case !filling(c.words):
+		case i > 0 && c.continues() && polite(t.clauses[i-1].words+" "+c.words, t.names):
+			said = true
+		case wished && polite("祝"+c.words, t.names):
+			// "祝工作顺利，身体健康".
+		case said && strings.HasPrefix(c.words, "for ") && polite("thanks "+c.words, t.names):
+			// "Thanks, everyone, for the help."
+		default:
 			return false
 		}
 	}
 	return said
 }
 
-// politeToSomebody allows for the name of a speaker in a clause. A name that is
-// an ordinary word may be meant as one ("OK deploy"), so it needs more than an OK
-// beside it.
-func (t *text) politeToSomebody(words string) bool {
-	for _, name := range t.names {
-		low := fold(name)
-		if len(low) < 2 || !strings.Contains(words, low) {
-			continue
-		}
-		ordinary := !strings.ContainsFunc(name, func(r rune) bool {
-			return unicode.IsUpper(r) || unicode.IsDigit(r) || r == '_' || r == '-'
-		})
-		if ordinary && !sociable.MatchString(words) {
-			continue
-		}
-		rest := strings.TrimSpace(strings.Replace(words, low, " ", 1))
-		if rest != "" && polite(rest) {
-			return true
-		}
-	}
-	return false
+// continues tells whether the space before a clause may stand within one.
+func (c clause) continues() bool {
+	return c.soft && (strings.HasPrefix(c.words, "的") || nickname(c.words) == len(c.words))
 }
 
 // asks tells whether the message holds a question or a request.
@@ -193,7 +207,7 @@ func answersOurQuestion(q policy.Question) bool {
 	t := read(last.Content[max(0, len(last.Content)-maxCourtesy):], nil) // a question stands at the end
 	for _, c := range t.clauses {
 		isQuestion := c.asked || questionWord.MatchString(c.words)
-		if isQuestion && !politeQuestion(c.words) {
+		if isQuestion && !politeQuestion().MatchString(c.words) {
 			return true
 		}
 	}
@@ -208,4 +222,20 @@ func namesIn(q policy.Question) []string {
 		names = append(names, e.SenderName, e.Sender)
 	}
 	return longestFirst(names)
+}
+
+// entries makes words of names. A name that is an ordinary word may be meant as one ("OK
+// deploy"), so it needs more than an OK beside it.
+func entries(names []string) []entry {
+	var list []entry
+	for _, n := range names {
+		c := plainName
+		if strings.ContainsFunc(n, func(r rune) bool { return unicode.IsUpper(r) || unicode.IsDigit(r) || r == '_' || r == '-' }) {
+			c = name
+		}
+		if low := strings.TrimSpace(fold(n)); len(low) > 1 {
+			list = append(list, entry{low, c})
+		}
+	}
+	return list
 }

@@ -3,7 +3,9 @@ package judge_test
 import (
 	"bufio"
 	"encoding/json"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +25,7 @@ type labelled struct {
 	FromUser bool   `json:"from_user"`
 	Want     string `json:"want"`
 	Why      string `json:"why"`
+	Set      string `json:"set"` // which held-out set it was part of
 }
 
 func (l labelled) question() policy.Question {
@@ -64,11 +67,24 @@ func corpus(t testing.TB) []labelled {
 	return out
 }
 
+// score counts by what was wanted and what was said.
+type score map[[2]string]int
+
+func (s score) log(t *testing.T, name string) (recallNo float64) {
+	yes, no := s[[2]string{"YES", "YES"}], s[[2]string{"NO", "NO"}]
+	wrongNo, wrongYes := s[[2]string{"YES", "NO"}], s[[2]string{"NO", "YES"}]
+	recallNo = float64(no) / float64(no+wrongYes)
+	t.Logf("%s, YES: precision %.3f, recall %.3f (of %d)", name, float64(yes)/float64(yes+wrongYes), float64(yes)/float64(yes+wrongNo), yes+wrongNo)
+	t.Logf("%s, NO:  precision %.3f, recall %.3f (of %d)", name, float64(no)/float64(no+wrongNo), recallNo, no+wrongYes)
+	return recallNo
+}
+
 // TestRulesOnLabelledMessages prints how well the rules do, and holds them to this: what
 // should pass always passes, and of what should be refused at least nine in ten are. The
-// figures flatter the rules, which were written with these messages at hand.
+// figures of today flatter the rules, which were improved with these messages at hand;
+// what they did on each held-out set when they first saw it is printed beside them.
 func TestRulesOnLabelledMessages(t *testing.T) {
-	count := map[[2]string]int{} // by what was wanted and what was said
+	whole, sets := score{}, map[string]score{}
 	for _, l := range corpus(t) {
 		allow, err := judge.Rules{}.Judge(t.Context(), l.question())
 		if err != nil {
@@ -78,7 +94,11 @@ func TestRulesOnLabelledMessages(t *testing.T) {
 		if allow {
 			got = "YES"
 		}
-		count[[2]string{l.Want, got}]++
+		whole[[2]string{l.Want, got}]++
+		if sets[l.Set] == nil {
+			sets[l.Set] = score{}
+		}
+		sets[l.Set][[2]string{l.Want, got}]++
 		switch {
 		case l.Want == "YES" && got == "NO":
 			t.Errorf("refused %q: %s", l.Text, l.Why)
@@ -88,13 +108,67 @@ func TestRulesOnLabelledMessages(t *testing.T) {
 			t.Logf("passed %q: %s", l.Text, l.Why)
 		}
 	}
-	yes, no := count[[2]string{"YES", "YES"}], count[[2]string{"NO", "NO"}]
-	wrongNo, wrongYes := count[[2]string{"YES", "NO"}], count[[2]string{"NO", "YES"}]
-	recallNo := float64(no) / float64(no+wrongYes)
-	t.Logf("YES: precision %.3f, recall %.3f (of %d)", float64(yes)/float64(yes+wrongYes), float64(yes)/float64(yes+wrongNo), yes+wrongNo)
-	t.Logf("NO:  precision %.3f, recall %.3f (of %d)", float64(no)/float64(no+wrongNo), recallNo, no+wrongYes)
-	if recallNo < 0.9 {
-		t.Errorf("recall of NO %.3f, want at least 0.9", recallNo)
+	// Before any tuning on the set. The lists of phrases that the lexicon took the place of
+	// refused 33, 15 and 12 of the 60 courtesies of the three.
+	firstSeen := map[string]score{
+		"heldout-2": {{"NO", "NO"}: 50, {"NO", "YES"}: 10, {"YES", "YES"}: 60},
+		"heldout-3": {{"NO", "NO"}: 51, {"NO", "YES"}: 9, {"YES", "YES"}: 60},
+	}
+	for _, name := range slices.Sorted(maps.Keys(firstSeen)) {
+		if sets[name] == nil {
+			t.Fatalf("no messages of %s", name)
+		}
+		firstSeen[name].log(t, name+" when first seen")
+		sets[name].log(t, name+" today")
+	}
+	if recall := whole.log(t, "whole"); recall < 0.9 {
+		t.Errorf("recall of NO %.3f, want at least 0.9", recall)
+	}
+}
+
+// The words of courtesies make up content as well: what they hang on decides.
+func TestRulesOnPoliteWordsAsContent(t *testing.T) {
+	for polite, content := range map[string]string{
+		"谢谢你的反馈":                            "好的反馈",
+		"感谢大家的配合":                           "希望大家配合",
+		"有任何问题随时联系我":                        "这个有问题，联系我",
+		"期待下次合作":                            "期待你的回复",
+		"太感谢了":                              "谢谢 可以了",
+		"好的大家":                              "大家好了",
+		"很高兴能帮到你":                           "我来帮忙",
+		"非常及时":                              "大家及时更新",
+		"祝大家周末愉快":                           "周末",
+		"Glad it all worked out":            "it all worked out",
+		"thanks for your help":              "thanks help me",
+		"feel free to ask":                  "feel free to merge",
+		"let me know if you need anything":  "let me know if you can help",
+		"happy to help":                     "happy to work on it",
+		"ok everyone":                       "everyone ok",
+		"Great day everyone":                "Great the meeting is tomorrow",
+		"have a great weekend":              "have a question",
+		"you are great":                     "great are you ready",
+		"it was a pleasure working with you": "thanks it worked",
+	} {
+		for text, want := range map[string]bool{polite: false, content: true} {
+			if got, _ := (judge.Rules{}).Judge(t.Context(), labelled{Text: text}.question()); got != want {
+				t.Errorf("%q: allow = %v, want %v", text, got, want)
+			}
+		}
+	}
+}
+
+func TestRulesOnFaces(t *testing.T) {
+	for _, face := range []string{"(๑•̀ㅂ•́)و✧", "ヾ(≧▽≦*)o", "^_^", "T_T", "(｡･ω･｡)", "╮(╯▽╰)╭", ":)", "XD", "orz", "<3"} {
+		for _, text := range []string{"谢谢 " + face, face + " thanks", "thanks " + face} {
+			if allow, _ := (judge.Rules{}).Judge(t.Context(), labelled{Text: text}.question()); allow {
+				t.Errorf("passed %q", text)
+			}
+		}
+	}
+	for _, text := range []string{"谢谢 (x+y)", "ok (see logs)", "thanks (2)", "谢谢（缓存）", "ok :done", "thanks XDR"} {
+		if allow, _ := (judge.Rules{}).Judge(t.Context(), labelled{Text: text}.question()); !allow {
+			t.Errorf("refused %q", text)
+		}
 	}
 }
 
@@ -180,9 +254,18 @@ func FuzzRules(f *testing.F) {
 }
 
 func BenchmarkRules(b *testing.B) {
-	q := labelled{Text: "感谢大家的配合，祝大家周末愉快，有需要随时叫我"}.question()
-	b.ReportAllocs()
-	for b.Loop() {
-		judge.Rules{}.Judge(b.Context(), q)
+	for name, text := range map[string]string{
+		"short": "感谢大家的配合，祝大家周末愉快，有需要随时叫我",
+		"long": "Glad it all worked out! Thanks again everyone, have a great weekend and don't hesitate to reach out. 🎉 " +
+			"很荣幸能参与这次协作，感谢大家的信任与支持，祝大家工作顺利，身体健康！期待与大家再次合作～",
+		"longest": strings.Repeat("thank you so much for all the great work ", 36),
+	} {
+		b.Run(name, func(b *testing.B) {
+			q := labelled{Text: text}.question()
+			b.ReportAllocs()
+			for b.Loop() {
+				judge.Rules{}.Judge(b.Context(), q)
+			}
+		})
 	}
 }

@@ -3,8 +3,8 @@ package outbox
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -78,23 +78,21 @@ func BenchmarkPutSync(b *testing.B) {
 	})
 	b.Run("grouped/ours", func(b *testing.B) {
 		box := unlimited(b, Options{Sync: true})
-		for b.Loop() {
-			var all sync.WaitGroup
-			for range group {
-				all.Go(func() {
-					if _, err := box.Put(message("1")); err != nil {
-						b.Error(err)
-					}
-				})
+		b.SetParallelism(max(1, group/runtime.GOMAXPROCS(0)))
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if _, err := box.Put(message("1")); err != nil {
+					b.Error(err)
+				}
 			}
-			all.Wait()
-		}
+		})
 	})
 	b.Run("grouped/bare", func(b *testing.B) {
 		f := benchFile(b)
-		for b.Loop() {
-			for range group {
-				write(b, f)
+		for written := 0; b.Loop(); {
+			write(b, f)
+			if written++; written%group != 0 {
+				continue
 			}
 			if err := f.Sync(); err != nil {
 				b.Fatal(err)

@@ -138,7 +138,9 @@ func TestTornLines(t *testing.T) {
 			put(t, openBox(t, dir, Options{}), "1", "2")
 			tear(t, segmentFiles(t, dir)[0])
 			b := openBox(t, dir, Options{})
-			put(t, b, "3")
+			if m, err := b.Put(message("3")); err != nil || m.Seq != 3 {
+				t.Errorf("seq: got %d, %v; want 3", m.Seq, err)
+			}
 			drain(t, b, q)
 			put(t, b, "4")
 			drain(t, b, q)
@@ -168,7 +170,7 @@ func TestATornEndOfAnOlderSegmentHoldsUpNothing(t *testing.T) {
 func TestForeignFilesInTheFolderAreLeftAlone(t *testing.T) {
 	dir, q := t.TempDir(), &backend{}
 	put(t, openBox(t, dir, Options{}), "1")
-	foreign := []string{"00000000000000000001 (copy).jsonl", "00000000000000000001.bak.jsonl", "1.jsonl", "notes.txt", "x.jsonl"}
+	foreign := []string{"00000000000000000001 (copy).jsonl", "00000000000000000001.bak.jsonl", "3.jsonl", "notes.txt", "x.jsonl"}
 	for _, name := range foreign {
 		appendTo(t, filepath.Join(dir, name), lineOf(t, "foreign", 9))
 	}

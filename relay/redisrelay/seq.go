@@ -11,10 +11,9 @@ import (
 // what tells a sidecar's message from a foreign program's.
 //
 // It looks at the top level only and skips values by their brackets and
-// quotes: every line passes here when it is published and once per sidecar
-// that hears the channel, and a JSON decoder costs ten times as much. What is no
-// JSON is not numbered, or not reliably so; sender and reader ask the same
-// function, so they agree on any line.
+// quotes, without decoding: every line passes here when it is published, and
+// again in each sidecar that hears the channel. What is no JSON may be judged
+// either way; sender and reader ask the same function, so they agree on it.
 func numbered(line string) bool {
 	found := false
 	rest, ok := cutByte(line, '{')

@@ -1,0 +1,123 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"feishu-relay/httpapi"
+	"feishu-relay/relay"
+)
+
+const watching = "/v1/events"
+
+func (r *rig) publish(from, to int) {
+	for i := from; i <= to; i++ {
+		r.Events.Publish(httpapi.Event{Type: httpapi.EventMessage, ChatID: "oc_x", Content: fmt.Sprint(i), RelayMsgID: relay.MessageID(fmt.Sprint(i))})
+	}
+}
+
+// wantEvents expects the events of publish and returns the last id.
+func (s *sse) wantEvents(from, to int) (last string) {
+	s.t.Helper()
+	for i := from; i <= to; i++ {
+		e, ok := s.next()
+		if !ok || e.kind != httpapi.EventMessage || asJSON(s.t, []byte(e.data))["content"] != fmt.Sprint(i) {
+			s.t.Fatalf("got %+v (open: %v), want event %d", e, ok, i)
+		}
+		last = e.id
+	}
+	return last
+}
+
+func TestManyWatchersSeeEverything(t *testing.T) {
+	r := newRig(t)
+	r.publish(1, 5) // before they came: not theirs
+	var watchers []*sse
+	for range 10 {
+		watchers = append(watchers, r.listen(watching))
+	}
+	r.publish(6, 20)
+	for _, w := range watchers {
+		w.wantEvents(6, 20)
+	}
+}
+
+func TestAWatcherThatComesBackMissesNothing(t *testing.T) {
+	r := newRig(t)
+	w := r.listen(watching)
+	r.publish(1, 3)
+	last := w.wantEvents(1, 3)
+	w.hangUp()
+	r.publish(4, 6)
+	w = r.listen(watching, lastEventID(last))
+	w.wantEvents(4, 6)
+	r.publish(7, 7)
+	w.wantEvents(7, 7)
+	if w := r.listen(watching, lastEventID("no number")); w.status != 200 {
+		t.Errorf("an odd id: got %d", w.status)
+	}
+}
+
+// The ids of a new process lie beyond those of the old one, so that what came
+// since the restart is not taken for seen.
+func TestAWatcherThatComesBackAfterARestart(t *testing.T) {
+	r := newRig(t)
+	w := r.listen(watching)
+	r.publish(1, 100)
+	last := w.wantEvents(1, 100)
+	r.Events.Close()
+	w.wantEnd("")
+	r.fakes.Events = &httpapi.Events{}
+	r.restart()
+	r.publish(101, 103)
+	r.listen(watching, lastEventID(last)).wantEvents(101, 103)
+}
+
+func TestOnlySoMuchIsKept(t *testing.T) {
+	r := newRig(t)
+	r.publish(1, 600)
+	r.listen(watching, lastEventID("0")).wantEvents(101, 600)
+}
+
+func TestWatchersSettleNothing(t *testing.T) {
+	r := newRig(t)
+	w := r.listen(watching)
+	if r.stream.Connected() {
+		t.Error("a watcher counts as the bot")
+	}
+	bot := r.listen(messages)
+	r.deliver("m1")
+	bot.want("m1")
+	r.publish(1, 1)
+	w.wantEvents(1, 1)
+}
+
+func TestWatchersEndWithTheSidecar(t *testing.T) {
+	r := newRig(t)
+	w := r.listen(watching)
+	r.publish(1, 2)
+	r.Events.Close()
+	w.wantEvents(1, 2)
+	w.wantEnd("")
+	if w := r.listen(watching); w.status != http.StatusServiceUnavailable {
+		t.Errorf("a new one: got %d, want 503", w.status)
+	}
+	r.publish(3, 3) // to nobody
+}
+
+func TestEventIDsGrow(t *testing.T) {
+	r := newRig(t)
+	w := r.listen(watching)
+	r.publish(1, 10)
+	previous := int64(0)
+	for range 10 {
+		e, _ := w.next()
+		id, err := strconv.ParseInt(e.id, 10, 64)
+		if err != nil || id <= previous {
+			t.Fatalf("id %q behind %d", e.id, previous)
+		}
+		previous = id
+	}
+}

@@ -1,0 +1,296 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/httpapi"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+// patience is how long a test waits for what must come; then it fails.
+const patience = 30 * time.Second
+
+// fakes is what stands behind the API: functions that a test may replace.
+type fakes struct {
+	httpapi.Options
+	chats   func() ([]transcript.Chat, error)
+	tail    func(channel, chatID string, n int) ([]transcript.Entry, error)
+	sent    []httpapi.Outbound
+	heard   []httpapi.Heard
+	decided []httpapi.Question
+}
+
+func (f *fakes) Chats() ([]transcript.Chat, error) { return f.chats() }
+func (f *fakes) Tail(channel, chatID string, n int) ([]transcript.Entry, error) {
+	return f.tail(channel, chatID, n)
+}
+
+func newFakes() *fakes {
+	f := &fakes{}
+	f.Options = httpapi.Options{
+		Send: func(_ context.Context, out httpapi.Outbound) (httpapi.Sent, error) {
+			f.sent = append(f.sent, out)
+			return httpapi.Sent{RelayMsgID: "r1", Relayed: true}, nil
+		},
+		Hear: func(_ context.Context, h httpapi.Heard) (httpapi.Sent, error) {
+			f.heard = append(f.heard, h)
+			return httpapi.Sent{RelayMsgID: "u1"}, nil
+		},
+		Decide: func(_ context.Context, q httpapi.Question) (any, error) {
+			f.decided = append(f.decided, q)
+			return map[string]any{"allow": true, "tier": "threshold", "depth": 1}, nil
+		},
+		Status:      func() any { return map[string]string{"agent": "agent_a"} },
+		Ready:       func() error { return nil },
+		Visible:     func(channel string, chat relay.ChatID) bool { return channel == "feishu" && chat == "oc_x" },
+		Transcripts: f,
+		Events:      &httpapi.Events{},
+		Metrics:     http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "sent_total 1") }),
+	}
+	f.chats = func() ([]transcript.Chat, error) {
+		return []transcript.Chat{{Channel: "feishu", ChatID: "oc_x", Size: 5, Modified: time.UnixMilli(7)}, {Channel: "feishu", ChatID: "oc_secret"}}, nil
+	}
+	f.tail = func(_, chatID string, n int) ([]transcript.Entry, error) {
+		return []transcript.Entry{{Role: "user", Content: fmt.Sprintf("last %d of %s", n, chatID)}}, nil
+	}
+	return f
+}
+
+// ask sends one request to the API without a network in between.
+func ask(f *fakes, method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://127.0.0.1:8787"+path, strings.NewReader(body))
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	httpapi.New(f.Options).ServeHTTP(w, r)
+	return w
+}
+
+func header(key, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(key, value) }
+}
+
+// wantError checks that an answer is an error in the API's form.
+func wantError(t *testing.T, w *httptest.ResponseRecorder, status int, code string) (message string) {
+	t.Helper()
+	var got struct {
+		Error struct{ Code, Message string }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatalf("got %d %q: %v", w.Code, w.Body, err)
+	}
+	if w.Code != status || got.Error.Code != code || got.Error.Message == "" {
+		t.Errorf("got %d %s, want %d %s", w.Code, w.Body, status, code)
+	}
+	if got := w.Header().Get("Content-Type"); got != "application/json; charset=utf-8" {
+		t.Errorf("content type: got %q", got)
+	}
+	return got.Error.Message
+}
+
+// rig is an API on a real server, with a stream.
+type rig struct {
+	*fakes
+	t        *testing.T
+	root     *os.Root
+	stream   *httpapi.Stream
+	url      string
+	maxAge   time.Duration
+	receipts chan relay.MessageID
+}
+
+func newRig(t *testing.T) *rig {
+	root, err := safefile.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	r := &rig{fakes: newFakes(), t: t, root: root, maxAge: time.Hour, receipts: make(chan relay.MessageID, 100)}
+	r.open()
+	return r
+}
+
+// open starts a server with the journal that stands there: a restart.
+func (r *rig) open() {
+	r.t.Helper()
+	var err error
+	r.stream, err = httpapi.NewStream(httpapi.StreamOptions{Root: r.root, Name: "stream.jsonl", MaxAge: r.maxAge,
+		Receipt: func(id relay.MessageID) { r.receipts <- id }})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	stream := r.stream
+	r.fakes.Stream = stream
+	r.fakes.Logger = slog.New(slog.DiscardHandler)
+	server := httptest.NewServer(httpapi.New(r.Options))
+	r.url = server.URL
+	r.t.Cleanup(func() {
+		stream.Stop()
+		r.Events.Close()
+		server.CloseClientConnections()
+		server.Close()
+		if err := stream.Close(); err != nil {
+			r.t.Error(err)
+		}
+	})
+}
+
+func (r *rig) restart() {
+	r.t.Helper()
+	if err := r.stream.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.open()
+}
+
+func inbound(id string) relay.Inbound {
+	return relay.Inbound{Channel: "feishu", SenderID: "ou_a", ChatID: "oc_x", Content: "text of " + id + "\n<at>",
+		Metadata: map[string]any{"relay_msg_id": relay.MessageID(id)}}
+}
+
+// deliver gives the bot messages and waits until they are delivered.
+func (r *rig) deliver(ids ...string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	for _, id := range ids {
+		if err := r.stream.Deliver(ctx, inbound(id)); err != nil {
+			r.t.Fatalf("deliver %s: %v", id, err)
+		}
+	}
+}
+
+// event is one server-sent event.
+type event struct{ kind, id, data string }
+
+// sse is a reader of server-sent events.
+type sse struct {
+	t      *testing.T
+	events chan event
+	status int
+	hangUp context.CancelFunc
+}
+
+// listen connects and returns when the server has answered.
+func (r *rig) listen(path string, change ...func(*http.Request)) *sse {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r.t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, c := range change {
+		c(req)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s := &sse{t: r.t, events: make(chan event, 10_000), status: resp.StatusCode, hangUp: cancel}
+	go s.read(resp.Body)
+	return s
+}
+
+func (s *sse) read(body io.ReadCloser) {
+	defer body.Close()
+	defer close(s.events)
+	var e event
+	in := bufio.NewReader(body)
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return
+		}
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch key {
+		case "event":
+			e.kind = value
+		case "id":
+			e.id = value
+		case "data":
+			e.data = value
+		case "":
+			if e.kind != "" {
+				s.events <- e
+			}
+			e = event{}
+		}
+	}
+}
+
+// next is the next event; ok is false when the server has ended the stream.
+func (s *sse) next() (e event, ok bool) {
+	s.t.Helper()
+	select {
+	case e, ok = <-s.events:
+		return e, ok
+	case <-time.After(patience):
+		s.t.Fatal("nothing comes")
+		return e, false
+	}
+}
+
+// want expects messages with these ids, and nothing else between them.
+func (s *sse) want(ids ...string) {
+	s.t.Helper()
+	for _, id := range ids {
+		if e, ok := s.next(); !ok || e.kind != "message" || e.id != id {
+			s.t.Fatalf("got %+v (open: %v), want message %s", e, ok, id)
+		}
+	}
+}
+
+// wantEnd expects the stream to end with an event of kind, or "" without.
+func (s *sse) wantEnd(kind string) {
+	s.t.Helper()
+	e, ok := s.next()
+	if kind != "" {
+		if !ok || e.kind != kind {
+			s.t.Fatalf("got %+v (open: %v), want event %s", e, ok, kind)
+		}
+		e, ok = s.next()
+	}
+	if ok {
+		s.t.Fatalf("got %+v, want the end", e)
+	}
+}
+
+// until waits for what another goroutine does; each look is cheap.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !done(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("still not: %s", what)
+		}
+	}
+}
+
+var errBehind = errors.New("SECRET cause")
+
+func asJSON(t *testing.T, data []byte) map[string]any {
+	t.Helper()
+	var v map[string]any
+	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&v); err != nil {
+		t.Fatalf("%q: %v", data, err)
+	}
+	return v
+}

@@ -1,0 +1,356 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"feishu-relay/httpapi"
+)
+
+const messages = "/v1/stream"
+
+func lastEventID(id string) func(*http.Request) { return header("Last-Event-ID", id) }
+
+// leave hangs up and waits until the server has noticed.
+func (r *rig) leave(s *sse) {
+	r.t.Helper()
+	s.hangUp()
+	until(r.t, "the reader is gone", func() bool { return !r.stream.Connected() })
+}
+
+func names(from, to int) (ids []string) {
+	for i := from; i <= to; i++ {
+		ids = append(ids, fmt.Sprintf("m%d", i))
+	}
+	return ids
+}
+
+func TestStreamDeliversInOrder(t *testing.T) {
+	r := newRig(t)
+	s := r.listen(messages)
+	r.deliver(names(1, 50)...)
+	s.want(names(1, 49)...)
+	e, _ := s.next()
+	got := asJSON(t, []byte(e.data))
+	if e.id != "m50" || got["content"] != "text of m50\n<at>" || got["chat_id"] != "oc_x" || !strings.Contains(e.data, "<at>") {
+		t.Errorf("got %+v", e)
+	}
+	if !r.stream.Connected() {
+		t.Error("not connected")
+	}
+}
+
+func TestDeliverWaitsForAReader(t *testing.T) {
+	r := newRig(t)
+	var all sync.WaitGroup
+	for _, id := range names(1, 8) {
+		all.Go(func() { r.deliver(id) })
+	}
+	s := r.listen(messages)
+	var got []string
+	for range 8 {
+		e, _ := s.next()
+		got = append(got, e.id)
+	}
+	all.Wait()
+	slices.Sort(got)
+	if !slices.Equal(got, names(1, 8)) {
+		t.Errorf("got %v, want each once", got)
+	}
+}
+
+func TestDeliverEndsWithItsContext(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.stream.Deliver(ctx, inbound("m1")); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+	s := r.listen(messages)
+	r.deliver("m2")
+	s.want("m2")
+}
+
+func TestANewReaderTakesOver(t *testing.T) {
+	r := newRig(t)
+	first := r.listen(messages)
+	r.deliver("m1")
+	second := r.listen(messages)
+	first.want("m1")
+	first.wantEnd("replaced")
+	r.deliver("m2")
+	second.want("m2")
+	third := r.listen(messages)
+	second.wantEnd("replaced")
+	r.deliver("m3")
+	third.want("m3")
+}
+
+// Readers that take over from each other while messages come: whoever names
+// the last one it got misses none.
+func TestTakeoversLoseNothing(t *testing.T) {
+	r := newRig(t)
+	ids := names(1, 60)
+	done := make(chan struct{})
+	go func() { r.deliver(ids...); close(done) }()
+	var got []string
+	last := ""
+	for len(got) < len(ids) {
+		s := r.listen(messages, lastEventID(last))
+		for range 7 {
+			if len(got) == len(ids) {
+				break
+			}
+			e, ok := s.next()
+			if !ok || e.kind != "message" {
+				break
+			}
+			if e.id == last {
+				t.Fatalf("%s came twice", e.id)
+			}
+			got, last = append(got, e.id), e.id
+		}
+	}
+	<-done
+	if !slices.Equal(got, ids) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestReplay(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		path string
+		last string
+		want []string
+	}{
+		{"after the last one it got", messages, "m2", names(3, 5)},
+		{"named in the query", messages + "?last_event_id=m4", "", names(5, 5)},
+		{"nothing after the newest", messages, "m5", nil},
+		{"everything after an unknown one", messages, "m0", names(1, 5)},
+		{"nothing unless it asks", messages, "", nil},
+	} {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restart %v", tt.name, restart), func(t *testing.T) {
+				r := newRig(t)
+				s := r.listen(messages)
+				r.deliver(names(1, 5)...)
+				s.want(names(1, 5)...)
+				r.leave(s)
+				if restart {
+					r.restart()
+				}
+				s = r.listen(tt.path, lastEventID(tt.last))
+				s.want(tt.want...)
+				r.deliver("m6")
+				s.want("m6")
+			})
+		}
+	}
+}
+
+func TestWhatIsTooOldIsNotReplayed(t *testing.T) {
+	r := newRig(t)
+	line := func(id string, at time.Time) string {
+		return fmt.Sprintf(`{"id":%q,"at":%d,"data":{"content":"x"}}`+"\n", id, at.UnixMilli())
+	}
+	if err := r.stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text := line("old", time.Now().Add(-2*time.Hour)) + "not JSON\n{}\n" + line("m1", time.Now()) + line("m2", time.Now()) + `{"id":"to`
+	if err := r.root.WriteFile("stream.jsonl", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	s := r.listen(messages, lastEventID("unknown"))
+	s.want("m1", "m2")
+	r.deliver("m3")
+	s.want("m3")
+	r.leave(s)
+	r.restart() // the torn line has swallowed nothing
+	s = r.listen(messages, lastEventID("m2"))
+	s.want("m3")
+}
+
+func TestTheJournalIsBounded(t *testing.T) {
+	r := newRig(t)
+	if err := r.stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&b, `{"id":"m%d","at":%d,"data":{}}`+"\n", i+1, time.Now().UnixMilli())
+	}
+	if err := r.root.WriteFile("stream.jsonl", []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	s := r.listen(messages, lastEventID("m2995"))
+	s.want(names(2996, 3000)...)
+	r.deliver("m3001")
+	s.want("m3001")
+	data, err := r.root.ReadFile("stream.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(string(data), "\n"); got != 1000 {
+		t.Errorf("%d lines, want the last 1000", got)
+	}
+	r.leave(s)
+	r.restart()
+	s = r.listen(messages, lastEventID("unknown"))
+	s.want(names(2002, 3001)...)
+}
+
+// A journal larger than what is read of it gives its end, not its beginning.
+func TestALongJournalGivesTheNewest(t *testing.T) {
+	r := newRig(t)
+	if err := r.stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	content := strings.Repeat("x", 1<<20)
+	for i := range 20 {
+		fmt.Fprintf(&b, `{"id":"m%d","at":%d,"data":{"content":%q}}`+"\n", i+1, time.Now().UnixMilli(), content)
+	}
+	if err := r.root.WriteFile("stream.jsonl", []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	s := r.listen(messages, lastEventID("m19"))
+	s.want("m20")
+	r.deliver("m21")
+	s.want("m21")
+	info, err := r.root.Stat("stream.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > 5<<20 {
+		t.Errorf("the journal has %d bytes", info.Size())
+	}
+}
+
+func TestAJournalThatCannotBeWrittenCostsOnlyTheReplay(t *testing.T) {
+	r := newRig(t)
+	if err := r.stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	full := strings.Repeat("{}\n", 3000) // so that it is written anew
+	if err := r.root.WriteFile("stream.jsonl", []byte(full), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	if err := os.RemoveAll(r.root.Name()); err != nil {
+		t.Fatal(err)
+	}
+	s := r.listen(messages)
+	r.deliver("m1", "m2")
+	s.want("m1", "m2")
+}
+
+// A reader that stops reading and dies has taken what was written to it; all
+// else goes to the next one.
+func TestAReaderThatDiesMidway(t *testing.T) {
+	r := newRig(t)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", messages)
+	if _, err := io.ReadFull(conn, make([]byte, 12)); err != nil {
+		t.Fatal(err)
+	}
+	const count = 40 // of a megabyte each: more than a socket holds
+	var delivered atomic.Int32
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, id := range names(1, count) {
+			in := inbound(id)
+			in.Content = strings.Repeat("x", 1<<20)
+			if err := r.stream.Deliver(t.Context(), in); err != nil {
+				t.Error(err)
+			}
+			delivered.Add(1)
+		}
+	}()
+	until(t, "the first is delivered", func() bool { return delivered.Load() > 0 })
+	conn.Close()
+	until(t, "the reader is gone", func() bool { return !r.stream.Connected() })
+	taken := int(delivered.Load())
+	if taken == count {
+		t.Fatal("everything was delivered to a reader that read nothing")
+	}
+	s := r.listen(messages)
+	s.want(names(taken+1, count)...)
+	<-done
+}
+
+func TestStopTellsTheReader(t *testing.T) {
+	r := newRig(t)
+	s := r.listen(messages)
+	r.deliver("m1")
+	r.stream.Stop()
+	r.stream.Stop()
+	s.want("m1")
+	s.wantEnd("stopping")
+	if err := r.stream.Deliver(t.Context(), inbound("m2")); err == nil {
+		t.Error("delivered after Stop")
+	}
+	if s := r.listen(messages); s.status != http.StatusServiceUnavailable {
+		t.Errorf("a new reader: got %d, want 503", s.status)
+	}
+	for range 2 {
+		if err := r.stream.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestStopEndsWhatWaits(t *testing.T) {
+	r := newRig(t)
+	ended := make(chan error)
+	go func() { ended <- r.stream.Deliver(context.Background(), inbound("m1")) }()
+	r.stream.Stop()
+	if err := <-ended; err == nil {
+		t.Error("delivered to nobody")
+	}
+}
+
+// A HEAD request would be given the bot's messages and throw them away.
+func TestALookAtTheStreamTakesNothing(t *testing.T) {
+	r := newRig(t)
+	s := r.listen(messages)
+	for _, path := range []string{messages, "/v1/events"} {
+		resp, err := http.Head(r.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("%s: got %d, %s", path, resp.StatusCode, resp.Header)
+		}
+	}
+	r.deliver("m1")
+	s.want("m1")
+}
+
+func TestAStreamWithoutAFolderIsAnError(t *testing.T) {
+	r := newRig(t)
+	r.root.Close()
+	if _, err := httpapi.NewStream(httpapi.StreamOptions{Root: r.root, Name: "x.jsonl"}); err == nil {
+		t.Error("no error")
+	}
+}

@@ -1,0 +1,205 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"feishu-relay/relay"
+)
+
+// socket is a bot on a WebSocket.
+type socket struct {
+	r    *rig
+	conn *websocket.Conn
+}
+
+func (r *rig) dial(query string) *socket {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	conn, _, err := websocket.Dial(ctx, r.url+messages+query, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	conn.SetReadLimit(8 << 20)
+	r.t.Cleanup(func() { conn.CloseNow() })
+	return &socket{r, conn}
+}
+
+func (s *socket) read() (id string, err error) {
+	ctx, cancel := context.WithTimeout(s.r.t.Context(), patience)
+	defer cancel()
+	_, data, err := s.conn.Read(ctx)
+	if err != nil {
+		return "", err
+	}
+	var in relay.Inbound
+	if err := json.Unmarshal(data, &in); err != nil {
+		return "", err
+	}
+	return fmt.Sprint(in.Metadata["relay_msg_id"]), nil
+}
+
+func (s *socket) want(ids ...string) {
+	s.r.t.Helper()
+	for _, id := range ids {
+		if got, err := s.read(); err != nil || got != id {
+			s.r.t.Fatalf("got %q, %v; want %s", got, err, id)
+		}
+	}
+}
+
+func (s *socket) say(text string) {
+	s.r.t.Helper()
+	if err := s.conn.Write(s.r.t.Context(), websocket.MessageText, []byte(text)); err != nil {
+		s.r.t.Fatal(err)
+	}
+}
+
+// ack acknowledges and waits for the receipts.
+func (s *socket) ack(ids ...string) {
+	s.r.t.Helper()
+	for _, id := range ids {
+		s.say(fmt.Sprintf(`{"ack":%q}`, id))
+		if got := <-s.r.receipts; string(got) != id {
+			s.r.t.Fatalf("receipt of %q, want %s", got, id)
+		}
+	}
+}
+
+func (s *socket) leave() {
+	s.r.t.Helper()
+	s.conn.CloseNow()
+	until(s.r.t, "the reader is gone", func() bool { return !s.r.stream.Connected() })
+}
+
+// connected waits until the server has made s the reader: a WebSocket is
+// accepted first.
+func (s *socket) connected() *socket {
+	s.r.t.Helper()
+	until(s.r.t, "the reader is there", s.r.stream.Connected)
+	return s
+}
+
+func TestWebSocketDelivers(t *testing.T) {
+	r := newRig(t)
+	s := r.dial("")
+	r.deliver(names(1, 20)...)
+	s.want(names(1, 20)...)
+}
+
+func TestWebSocketReplaysAfterTheLastOneNamed(t *testing.T) {
+	r := newRig(t)
+	s := r.dial("")
+	r.deliver(names(1, 3)...)
+	s.want(names(1, 3)...)
+	s.leave()
+	r.restart()
+	s = r.dial("?last_event_id=m1")
+	s.want("m2", "m3")
+}
+
+func TestWhatAnAckingBotHasNotAcknowledgedComesAgain(t *testing.T) {
+	r := newRig(t)
+	s := r.dial("")
+	r.deliver("m1", "m2", "m3")
+	s.want("m1", "m2", "m3")
+	s.ack("m1", "m3")
+	s.leave()
+	s = r.dial("")
+	s.want("m2")
+	s.leave() // still not acknowledged, on a connection that acknowledged nothing
+	s = r.dial("")
+	s.want("m2")
+	s.ack("m2")
+	s.leave()
+	s = r.dial("")
+	r.deliver("m4")
+	s.want("m4")
+}
+
+func TestABotThatNeverAcknowledgesGetsNothingTwice(t *testing.T) {
+	r := newRig(t)
+	s := r.dial("")
+	r.deliver("m1", "m2")
+	s.want("m1", "m2")
+	s.leave()
+	s = r.dial("")
+	r.deliver("m3")
+	s.want("m3")
+}
+
+// An acknowledgement may come before the server is back from its own write.
+func TestFastAcknowledgements(t *testing.T) {
+	r := newRig(t)
+	s := r.dial("")
+	ids := names(1, 200)
+	go r.deliver(ids...)
+	for _, id := range ids {
+		s.want(id)
+		s.ack(id)
+	}
+	s.leave()
+	s = r.dial("")
+	r.deliver("next")
+	s.want("next")
+}
+
+func TestWhatIsOwedIsDeliveredOnceToAReaderThatCannotAcknowledge(t *testing.T) {
+	r := newRig(t)
+	s := r.dial("")
+	r.deliver("m1", "m2")
+	s.want("m1", "m2")
+	s.ack("m1")
+	s.leave()
+	first := r.listen(messages)
+	first.want("m2")
+	r.deliver("m3") // behind the replay
+	first.want("m3")
+	r.leave(first)
+	second := r.listen(messages)
+	r.deliver("m4")
+	second.want("m4")
+}
+
+func TestTakeoverOfAWebSocket(t *testing.T) {
+	r := newRig(t)
+	first := r.dial("").connected()
+	r.deliver("m1")
+	first.want("m1")
+	second := r.listen(messages)
+	if _, err := first.read(); websocket.CloseStatus(err) != 4001 {
+		t.Errorf("the old one: got %v, want code 4001", err)
+	}
+	third := r.dial("")
+	second.wantEnd("replaced")
+	r.deliver("m2")
+	third.want("m2")
+}
+
+func TestStopClosesAWebSocket(t *testing.T) {
+	r := newRig(t)
+	s := r.dial("").connected()
+	r.stream.Stop()
+	if _, err := s.read(); websocket.CloseStatus(err) != websocket.StatusGoingAway {
+		t.Errorf("got %v, want going away", err)
+	}
+	if _, err := r.dial("").read(); websocket.CloseStatus(err) != websocket.StatusGoingAway {
+		t.Errorf("a new one: got %v, want going away", err)
+	}
+}
+
+func TestOddWordsOfTheBotAreIgnored(t *testing.T) {
+	r := newRig(t)
+	s := r.dial("")
+	for _, text := range []string{"", "hello", "[]", `{"ack":7}`, `{"ack":""}`, `{"ack":"a\u0000"}`, `{"nack":"m1"}`} {
+		s.say(text)
+	}
+	r.deliver("m1")
+	s.want("m1")
+	s.ack("m1") // the first receipt there is
+}

@@ -1,0 +1,94 @@
+package main
+
+// A suite is benchmarks of one package that run together.
+type suite struct {
+	pkg    string // folder of the package
+	bench  string // -test.bench
+	time   string // -test.benchtime: by the clock or by the number of turns
+	rounds int    // at most so many; 0: as many as asked for
+	large  bool   // it needs room for a file of 1 GiB
+}
+
+var suites = []suite{
+	{pkg: "sidecar", bench: "^Benchmark(Sequential|PingPong|Burst)$", time: "3x"},
+	{pkg: "sidecar", bench: "^BenchmarkHop$", time: "3x"},
+	{pkg: "relay/filerelay", bench: "^BenchmarkWake$", time: "500ms"},
+	{pkg: "transcript", bench: "^BenchmarkAppendOnce8$/^(ours|bare)$", time: "1x"},
+	{pkg: "transcript", bench: "^BenchmarkTail$/^(1MiB|1GiB)$/^(ours|bare)$", time: "300ms", large: true},
+	{pkg: "relay/outbox", bench: "^BenchmarkPutSync$", time: "500ms"},
+	{pkg: "dedup", bench: "^Benchmark(ClaimSettle|Open5000)$", time: "300ms"},
+	{pkg: "internal/bench", bench: "^Benchmark(Start|FanOut8|Idle)$", time: "3x"},
+	{pkg: "internal/bench", bench: "^BenchmarkMemory$", time: "1x", rounds: 1},
+}
+
+// A figure names one value that a benchmark reports.
+type figure struct {
+	pkg   string
+	bench string // with its sub-benchmarks, without "Benchmark"
+	unit  string // as reported
+	// rate makes a rate of a time: so many operations in it. 0 leaves the value
+	// as it is.
+	rate float64
+	// fixed is a value that is no measurement, in the unit of the other side.
+	fixed float64
+}
+
+// A bar is one row of the table: a figure of ours, its baseline, and the aim for
+// their ratio.
+type bar struct {
+	number string
+	what   string
+	ours   figure
+	bare   figure
+	aim    float64 // 0: shown for comparison only
+	more   bool    // the ratio is to be at least aim; else at most
+}
+
+// of is a figure of a package's benchmark.
+func of(pkg, bench, unit string) figure { return figure{pkg: pkg, bench: bench, unit: unit} }
+
+// perSecond is the rate of a benchmark whose turn is n operations.
+func perSecond(pkg, bench string, n float64) figure {
+	return figure{pkg: pkg, bench: bench, unit: "ns/op", rate: n}
+}
+
+// allBars are the bars in the order of the documentation.
+var allBars = []bar{
+	{"1", "throughput, one call a message", of("sidecar", "Sequential", "msg/s"), of("sidecar", "Sequential", "bare-msg/s"), 0.8, true},
+	{"1", "one message after the other has arrived", of("sidecar", "PingPong", "msg/s"), of("sidecar", "PingPong", "bare-msg/s"), 0.8, true},
+	{"2", "burst, against pipelines of 100", of("sidecar", "Burst", "msg/s"), of("sidecar", "Burst", "bare-msg/s"), 0.35, true},
+	{"3", "fan-out to 8 processes", of("internal/bench", "FanOut8", "msg/s"), of("internal/bench", "FanOut8", "bare-msg/s"), 0.25, true},
+	{"4", "hop over Redis, p50", of("sidecar", "Hop/redis", "p50-us"), of("sidecar", "Hop/redis", "bare-p50-us"), 1.5, false},
+	{"4", "hop over Redis, p99", of("sidecar", "Hop/redis", "p99-us"), of("sidecar", "Hop/redis", "bare-p99-us"), 2, false},
+	{"4", "hop over files, p50, against inotify", of("sidecar", "Hop/file", "p50-us"), of("sidecar", "Hop/file", "bare-p50-us"), 0, false},
+	{"4", "hop over files, p50, against the bare Redis hop", of("sidecar", "Hop/file", "p50-us"), of("sidecar", "Hop/redis", "bare-p50-us"), 1.5, false},
+	{"5", "wake-up of the file queue, p50", of("relay/filerelay", "Wake/ours", "p50-us"), of("relay/filerelay", "Wake/bare", "p50-us"), 5, false},
+	{"5", "the same, p99, against 10 ms", of("relay/filerelay", "Wake/ours", "p99-us"), figure{fixed: 10_000}, 1, false},
+	{"5", "without notices, p99, against the 20 ms between looks", of("relay/filerelay", "Wake/polled", "p99-us"), figure{fixed: 20_000}, 1.2, false},
+	{"6", "once-only append, 8 processes", of("transcript", "AppendOnce8/ours", "distinct/s"), of("transcript", "AppendOnce8/bare", "distinct/s"), 0.5, true},
+	{"7", "durable outbox, one by one", perSecond("relay/outbox", "PutSync/sequential/ours", 1), perSecond("relay/outbox", "PutSync/sequential/bare", 1), 0.7, true},
+	{"7", "durable outbox, 100 at once", perSecond("relay/outbox", "PutSync/grouped/ours", 1), perSecond("relay/outbox", "PutSync/grouped/bare", 1), 0.5, true},
+	{"8", "last 50 messages of 1 GiB", of("transcript", "Tail/1GiB/ours", "ns/op"), of("transcript", "Tail/1GiB/bare", "ns/op"), 2, false},
+	{"8", "the same, against 1 MiB", of("transcript", "Tail/1GiB/ours", "ns/op"), of("transcript", "Tail/1MiB/ours", "ns/op"), 1.5, false},
+	{"9", "dedup of a message, against the bare LRU", of("dedup", "ClaimSettle/ours", "ns/op"), of("dedup", "ClaimSettle/bare", "ns/op"), 3, false},
+	{"9", "restart with 5,000 ids, against a process start", of("dedup", "Open5000", "ns/op"), of("internal/bench", "Start", "ns/op"), 0.2, false},
+	{"10", "idle RSS, against a bare daemon", of("internal/bench", "Idle", "MiB"), of("internal/bench", "Idle", "bare-MiB"), 1.5, false},
+	{"10", "RSS after 1 M messages, against 10 k", of("internal/bench", "Memory", "MiB"), of("internal/bench", "Memory", "early-MiB"), 1.3, false},
+	{"10", "stripped binary, against the bare one", of("internal/bench", "Idle", "file-MB"), of("internal/bench", "Idle", "bare-file-MB"), 1.3, false},
+}
+
+// needed is the suites that the bars are made of. A package's suites are taken
+// together: which benchmark is in which of them is for -test.bench to know.
+func needed(all []suite, bars []bar) []suite {
+	pkgs := map[string]bool{}
+	for _, b := range bars {
+		pkgs[b.ours.pkg], pkgs[b.bare.pkg] = true, true
+	}
+	var out []suite
+	for _, s := range all {
+		if pkgs[s.pkg] {
+			out = append(out, s)
+		}
+	}
+	return out
+}

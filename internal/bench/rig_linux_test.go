@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"feishu-relay/relay"
+	"feishu-relay/relay/redisrelay"
+)
+
+// patience is how long anything is waited for. It is no measurement.
+const patience = time.Minute
+
+const channel = "bench:outbound"
+
+// programsDir is where programs are compiled, "" before.
+var programsDir string
+
+// programs are compiled once, as releases are.
+var programs = sync.OnceValues(func() (dir string, err error) {
+	dir, err = os.MkdirTemp("", "programs")
+	programsDir = dir
+	for name, pkg := range map[string]string{"feishu-relay": "cmd/feishu-relay", "bare": "internal/bench/testdata/bare"} {
+		if err != nil {
+			return dir, err
+		}
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), "./"+pkg)
+		cmd.Dir, cmd.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+		if out, build := cmd.CombinedOutput(); build != nil {
+			err = fmt.Errorf("build %s: %w\n%s", pkg, build, out)
+		}
+	}
+	return dir, err
+})
+
+func program(b *testing.B, name string) string {
+	b.Helper()
+	dir, err := programs()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(subscriberEnv) != "" {
+		if err := beSubscriber(os.Getenv(subscriberEnv)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	code := m.Run()
+	if programsDir != "" {
+		_ = os.RemoveAll(programsDir)
+	}
+	os.Exit(code)
+}
+
+// daemon is a process that serves HTTP, until the benchmark ends.
+type daemon struct {
+	cmd *exec.Cmd
+	url string
+}
+
+// startDaemon runs a program and waits until path answers 200.
+func startDaemon(b *testing.B, path, ready string, env ...string) *daemon {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		b.Fatal(err)
+	}
+	d := &daemon{cmd: exec.Command(path), url: "http://" + addr}
+	d.cmd.Env = append(env, "LISTEN_ADDR="+addr)
+	if err := d.cmd.Start(); err != nil { // its log goes where nobody reads it
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = d.cmd.Process.Signal(syscall.SIGTERM)
+		stuck := time.AfterFunc(patience, func() { _ = d.cmd.Process.Kill() })
+		_ = d.cmd.Wait()
+		stuck.Stop()
+	})
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		resp, err := http.Get(d.url + ready)
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return d
+			}
+		}
+		if time.Now().After(end) {
+			b.Fatalf("%s does not answer", filepath.Base(path))
+		}
+	}
+}
+
+func startSidecar(b *testing.B, dir, redisURL, agent string) *daemon {
+	b.Helper()
+	return startDaemon(b, program(b, "feishu-relay"), "/readyz", "AGENT_NAME="+agent, "DATA_DIR="+dir,
+		"REDIS_URL="+redisURL, "RELAY_CHANNEL="+channel, "MAX_BOT_REPLY_DEPTH=1000", "BOT_REPLY_LLM_THRESHOLD=1000")
+}
+
+// read reads the stream until the benchmark ends, and tells of each message.
+func (d *daemon) read(b *testing.B, got chan<- struct{}) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+"/v1/stream", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		lines := bufio.NewReaderSize(resp.Body, 64<<10)
+		for {
+			line, err := lines.ReadSlice('\n')
+			if bytes.HasPrefix(line, []byte("event: message")) {
+				got <- struct{}{}
+			}
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+				return
+			}
+		}
+	}()
+	b.Cleanup(func() {
+		cancel()
+		<-done
+		_ = resp.Body.Close()
+	})
+}
+
+// rss is what a process has in memory, in MiB.
+func (d *daemon) rss(b *testing.B) float64 {
+	b.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), "VmRSS:")
+	kib, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	n, err := strconv.Atoi(kib)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return float64(n) / 1024
+}
+
+// sender publishes as the sidecar of one more bot would.
+type sender struct {
+	queue   *redisrelay.Queue
+	receipt relay.Receipt
+	seq     int
+}
+
+func newSender(b *testing.B, redisURL string) *sender {
+	b.Helper()
+	q, err := redisrelay.New(redisrelay.Options{URL: redisURL, Channel: channel})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = q.Close() })
+	return &sender{queue: q}
+}
+
+const chats = 40
+
+var text = strings.Repeat("请看一下 this, please. ", 8)
+
+// lines makes n messages of about 0.5 KB. Each answers a person who spoke just
+// before.
+func (s *sender) lines(b *testing.B, n int) [][]byte {
+	b.Helper()
+	out := make([][]byte, n)
+	for i := range out {
+		s.seq++
+		id := relay.MessageID(fmt.Sprintf("om_dc13264520392913993dd051%08d", s.seq))
+		ts := relay.MillisOf(time.Now())
+		m := relay.Message{RelayMsgID: id, MessageID: id, Channel: "feishu", ChatID: relay.ChatID(fmt.Sprintf("oc_84d1a7e5%04d", s.seq%chats)),
+			Content: text, SenderAgentName: "agent_z", TS: ts, UserTS: ts - 1, Seq: relay.Seq(s.seq)}
+		var err error
+		if out[i], err = m.Encode(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return out
+}
+
+func (s *sender) publish(b *testing.B, lines [][]byte) {
+	b.Helper()
+	var err error
+	if s.receipt, err = s.queue.Publish(context.Background(), lines, s.receipt); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func await(n int, got <-chan struct{}) {
+	for range n {
+		<-got
+	}
+}

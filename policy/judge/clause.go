@@ -1,0 +1,257 @@
+package judge
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// class is a kind of word that courtesies are made of; see classes for what each asks of
+// the words around it.
+type class uint8
+
+const (
+	filler    class = iota // oh, haha: means nothing, anywhere
+	title                  // everyone, 大家: whom one speaks to
+	name                   // a speaker's name
+	plainName              // a name that is an ordinary word as well, or may be one
+
+	// Heads: with one of them a clause says something polite.
+	nod    // ok, 收到
+	agree  // I agree, 同意
+	thank  // thanks, 感谢
+	praise // great, 厉害
+	joy    // glad, 荣幸
+	hope   // looking forward, 期待
+	wish   // good luck, 祝
+	bye    // see you, 晚安
+	kind   // you're welcome, 不客气
+	here   // always here for you, 随叫随到
+
+	// Parts of an offer: "if you need anything", "feel free to", "ask".
+	iff
+	need
+	offer
+	call
+	report
+
+	// Words that carry content of their own, unless they depend on a head.
+	degree  // very, 非常
+	quality // detailed, 及时: praise with a degree only, since it may tell how to do a task
+	adverb  // also, 都
+	person  // you
+	self    // I, we: "we're good" is news, "we're glad" is not
+	thing   // this, 这次
+	given   // what one gives thanks for: feedback, 配合
+	noun    // the same where it could be a task at the beginning: "thanks, help me"
+	shared  // what is done together: work, 合作
+	view    // your point, 看法
+	when    // weekend, 下次
+	deed    // help, be part of, 帮到
+	outcome // it worked: news, but for "glad it worked"
+	boon    // have, stay, 健康: what is wished
+	copula  // is, are
+	done    // 了: thanks are no news with it, most else is
+	glue    // of, the, 的
+
+	classCount
+)
+
+// classes is a set of them.
+type classes uint64
+
+func setOf(list ...class) (s classes) {
+	for _, c := range list {
+		s |= 1 << c
+	}
+	return s
+}
+
+func (s classes) has(c class) bool { return s&(1<<c) != 0 }
+
+var (
+	warm  = setOf(thank, praise, joy, hope, wish, bye, kind, here)
+	heads = warm | setOf(nod, agree)
+	// What may make up a clause between two courtesies.
+	addresses = setOf(filler, title, name)
+	// What may stand before 了 with nothing having been done.
+	aroundDone = setOf(filler, title, name, plainName, thank, joy, kind, bye, degree, adverb, person, self, thing, glue, done)
+	offering   = setOf(iff, offer, here)
+
+	// wants says of which others at least one has to be in the same clause. Words of
+	// assent license next to nothing: "ok" before a word of content is the beginning
+	// of a task, and "all agreed" is news.
+	wants = [classCount]classes{
+		title:     warm | offering, // or an assent before it: "ok all"
+		name:      warm | offering | setOf(nod, agree),
+		plainName: setOf(thank, bye, kind),
+		iff:       setOf(offer, call, report, here, joy),
+		need:      setOf(iff, offer),
+		offer:     setOf(iff, call),
+		call:      setOf(iff, offer),
+		report:    setOf(iff),
+		degree:    warm | setOf(agree),
+		quality:   setOf(thank, praise),
+		adverb:    warm | offering | setOf(agree),
+		person:    warm | offering | setOf(agree),
+		self:      setOf(thank, joy, hope, wish, bye, kind, here, iff, offer, agree),
+		thing:     setOf(thank, praise, joy, hope, kind),
+		given:     setOf(thank, praise),
+		noun:      setOf(thank, praise),
+		shared:    setOf(thank, praise, joy, hope, wish),
+		view:      setOf(thank, praise, agree),
+		when:      setOf(thank, praise, joy, hope, wish, bye, iff, offer),
+		deed:      setOf(thank, joy),
+		outcome:   setOf(joy),
+		boon:      setOf(hope, wish),
+		copula:    warm | offering | setOf(agree),
+		glue:      warm | offering | setOf(agree),
+	}
+)
+
+// polite tells whether a clause of these words is a courtesy.
+func (s classes) polite() bool {
+	return s&(heads|offering) != 0 && s.complete()
+}
+
+// complete tells whether each word has what it wants.
+func (s classes) complete() bool {
+	for c, want := range wants {
+		if want != 0 && s.has(class(c)) && s&want == 0 {
+			return false
+		}
+	}
+	// "Great, the meeting is tomorrow" is news, with or without its comma.
+	return !s.has(copula) || !s.has(when) || s&setOf(thank, joy, hope, wish) != 0
+}
+
+// with adds a word to the clause, if it may stand there.
+func (s classes) with(c class) (_ classes, ok bool) {
+	switch {
+	case c == title && s.has(nod) && s&^setOf(filler, nod, title) == 0:
+		return s, true // "ok all"; but "all ok" is news
+	case c == done && (s&setOf(thank, joy, kind, bye) == 0 || s&^aroundDone != 0):
+		return 0, false
+	case c == noun && s&setOf(glue, person, thing, praise, degree, quality, given, noun) == 0:
+		return 0, false
+	case c == quality && s.has(degree), c == degree && s.has(quality):
+		s |= setOf(praise)
+	}
+	return s | setOf(c), true
+}
+
+// entry is a word or phrase of the lexicon.
+type entry struct {
+	text  string
+	class class
+}
+
+// maxReadings bounds the ways in which the beginning of a clause can be taken apart
+// that are followed up; with more of them a courtesy may pass.
+const maxReadings = 48
+
+// readings takes a clause apart into words of the lexicon and names, in every way that
+// leaves nothing over, and calls yield with the classes of each until it returns true.
+func readings(words string, names []entry, yield func(classes) bool) bool {
+	lex := lexicon()
+	at := make([][]classes, len(words)+1) // what the text before a byte may consist of
+	at[0] = []classes{0}
+	for i, r := range words {
+		if len(at[i]) == 0 {
+			continue
+		}
+		take := func(size int, step func(classes) (classes, bool)) {
+			next := at[i+size]
+			for _, s := range at[i] {
+				if s, ok := step(s); ok && len(next) < maxReadings && !slices.Contains(next, s) {
+					next = append(next, s)
+				}
+			}
+			at[i+size] = next
+		}
+		if r == ' ' {
+			take(1, func(s classes) (classes, bool) { return s, true })
+			continue
+		}
+		if isLatin(r) && i > 0 && isLatin(rune(words[i-1])) {
+			continue // inside a word
+		}
+		for _, list := range [2][]entry{lex[r], names} {
+			for _, e := range list {
+				if strings.HasPrefix(words[i:], e.text) && endsWord(words, i+len(e.text)) {
+					take(len(e.text), func(s classes) (classes, bool) { return s.with(e.class) })
+				}
+			}
+		}
+		if size := sixes(words[i:]); size > 0 {
+			take(size, func(s classes) (classes, bool) { return s.with(praise) })
+		}
+		if size := nickname(words[i:]); size > 0 {
+			take(size, func(s classes) (classes, bool) { return s.with(plainName) })
+		}
+	}
+	return slices.ContainsFunc(at[len(words)], yield)
+}
+
+// polite tells a clause that consists of a courtesy and nothing else.
+func polite(words string, names []entry) bool {
+	return !asksWithoutMark(words) && readings(words, names, classes.polite)
+}
+
+// asksWithoutMark tells a question by the order of its words: "thanks is it ready".
+func asksWithoutMark(words string) bool {
+	words = " " + words + " "
+	for _, verb := range [...]string{" is ", " are ", " was ", " were ", " am ", " have "} {
+		for rest := words; ; {
+			_, after, found := strings.Cut(rest, verb)
+			if !found {
+				break
+			}
+			rest = " " + after
+			subject, _, _ := strings.Cut(after, " ")
+			if slices.Contains(subjects[:], subject) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var subjects = [...]string{"i", "you", "we", "they", "it", "this", "that", "everyone", "everybody", "all", "anyone"}
+
+// politeOffer tells two clauses that make an offer together: "if you need anything," "ask".
+func politeOffer(words string, names []entry) bool {
+	return readings(words, names, func(s classes) bool { return s.has(iff) && s.polite() })
+}
+
+// filling tells a clause that says nothing: "oh", "everyone".
+func filling(words string, names []entry) bool {
+	return readings(words, names, func(s classes) bool { return s&^addresses == 0 })
+}
+
+// isLatin tells what a word of several letters is made of, after folding.
+func isLatin(r rune) bool { return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' }
+
+// endsWord tells whether a word may end before byte i: not within a Latin one.
+func endsWord(s string, i int) bool {
+	return i == len(s) || !isLatin(rune(s[i])) || !isLatin(rune(s[i-1]))
+}
+
+// sixes measures "666", which is praise; a longer number that begins so is not.
+func sixes(s string) int {
+	n := len(s) - len(strings.TrimLeft(s, "6"))
+	if n < 3 || !endsWord(s, n) {
+		return 0
+	}
+	return n
+}
+
+// nickname measures a name like 小王, which is known by its form, at the end of a clause.
+func nickname(s string) int {
+	first, a := utf8.DecodeRuneInString(s)
+	second, b := utf8.DecodeRuneInString(s[a:])
+	if !strings.ContainsRune("小老阿", first) || a+b != len(s) || second < 0x4e00 || second > 0x9fff {
+		return 0
+	}
+	return a + b
+}

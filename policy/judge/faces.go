@@ -1,0 +1,100 @@
+package judge
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxFace is the most characters of a face in brackets; what is longer is read as text.
+const maxFace = 16
+
+// asciiFaces are the faces without brackets. They stand alone or after a word, and a
+// letter or digit after them makes them something else.
+var asciiFaces = []string{
+	"^_^", "^-^", "^^", "^o^", "t_t", "t.t", "tvt", "orz", "otz", "qaq", "qwq", "owo", "uwu", "o_o", "-_-", ">_<", "=w=", "=_=", "xd",
+	":-)", ":)", ";-)", ";)", "=)", ":d", ":-d", "=d", ":p", ";p", ":3", "<3", "\\o/", "(y)", "m(_ _)m", "_(:з」∠)_",
+}
+
+// withoutFaces puts a space for each face that is made of characters: (≧▽≦), ^_^.
+func withoutFaces(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		size := faceAt(s, i)
+		if size == 0 {
+			_, size = utf8.DecodeRuneInString(s[i:])
+			b.WriteString(s[i : i+size])
+		} else {
+			b.WriteByte(' ')
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// faceAt measures the face at byte i of s; 0 is none.
+func faceAt(s string, i int) int {
+	for _, face := range asciiFaces {
+		if strings.HasPrefix(s[i:], face) {
+			letter := isLatin(rune(face[0]))
+			after := i + len(face)
+			if (after == len(s) || !isLatin(rune(s[after]))) && (i == 0 || !isLatin(rune(s[i-1])) || !letter && face[0] != ':') {
+				return len(face)
+			}
+		}
+	}
+	arm := len(s[i:]) - len(strings.TrimLeft(s[i:], faceArms))
+	if i+arm == len(s) || s[i+arm] != '(' {
+		return 0
+	}
+	end, runes, strange := i+arm+1, 0, false
+	for end < len(s) && s[end] != ')' {
+		r, size := utf8.DecodeRuneInString(s[end:])
+		switch {
+		case strings.ContainsRune(faceLetters, r):
+		case unicode.Is(unicode.Han, r), unicode.IsDigit(r), 'a' <= r && r <= 'z':
+			return 0
+		case !unicode.IsSpace(r) && !strings.ContainsRune(".,?+/", r):
+			strange = true
+		}
+		if runes++; runes > maxFace {
+			return 0
+		}
+		end += size
+	}
+	if end == len(s) || !strange {
+		return 0
+	}
+	end++
+	end += len(s[end:]) - len(strings.TrimLeft(s[end:], faceArms))
+	if end < len(s) && s[end] == 'o' && endsWord(s, end+1) {
+		end++ // (≧▽≦)o
+	}
+	return end - i
+}
+
+const (
+	faceArms    = "ヾノﾉو*づっつ╯シ✧♪♡︵ง๑╰ヽ┗┛┏┓\\/"
+	faceLetters = "otuvw๑人皿口益工一丶"
+)
+
+// squeeze shortens what is drawn out: "thanksss" is thanks, "sooo" is so, "coool" is cool.
+func squeeze(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		n := 1
+		for i+n < len(s) && s[i+n] == s[i] {
+			n++
+		}
+		switch {
+		case n < 3 || s[i] < 'a' || s[i] > 'z' || i > 0 && '0' <= s[i-1] && s[i-1] <= '9':
+			b.WriteString(s[i : i+n])
+		case s[i] == 'o' || s[i] == 'e':
+			b.WriteString(s[i : i+2])
+		default:
+			b.WriteByte(s[i])
+		}
+		i += n
+	}
+	return b.String()
+}

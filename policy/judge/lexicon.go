@@ -1,0 +1,62 @@
+package judge
+
+import (
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// lexicon lists what courtesies are made of by its first character. It is built when the rules
+// are first asked: a sidecar with a language model never needs it.
+var lexicon = sync.OnceValue(func() map[rune][]entry {
+	lex := map[rune][]entry{}
+	seen := map[entry]bool{}
+	for _, words := range [2]*[classCount]string{&zhWords, &enWords} {
+		for c, list := range words {
+			for pattern := range strings.FieldsSeq(list) {
+				for _, text := range expand(pattern) {
+					e := entry{strings.TrimSpace(strings.ReplaceAll(text, "_", " ")), class(c)}
+					if e.text != "" && !seen[e] {
+						seen[e] = true
+						first, _ := utf8.DecodeRuneInString(e.text)
+						lex[first] = append(lex[first], e)
+					}
+				}
+			}
+		}
+	}
+	return lex
+})
+
+// expand writes a pattern out: "{a,b,}c" is ac, bc and c, with groups inside
+// groups. An underscore stands for a space.
+func expand(pattern string) []string {
+	open := strings.IndexByte(pattern, '{')
+	if open < 0 {
+		return []string{pattern}
+	}
+	var options []string
+	depth, from, end := 0, open+1, open
+	for i := open; end == open; i++ {
+		switch {
+		case pattern[i] == '{':
+			depth++
+		case pattern[i] == ',' && depth == 1:
+			options, from = append(options, pattern[from:i]), i+1
+		case pattern[i] == '}':
+			if depth--; depth == 0 {
+				options, end = append(options, pattern[from:i]), i
+			}
+		}
+	}
+	var all []string
+	tails := expand(pattern[end+1:])
+	for _, option := range options {
+		for _, middle := range expand(option) {
+			for _, tail := range tails {
+				all = append(all, pattern[:open]+middle+tail)
+			}
+		}
+	}
+	return all
+}
