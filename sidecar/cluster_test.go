@@ -210,7 +210,8 @@ func (c *cluster) talkUntil(ctx context.Context, until <-chan struct{}, n int, c
 	}
 }
 
-// converse is one bot's part in one chat. Of a user's message neighbour hears too.
+// converse is one bot's part in one chat. Half of the user's messages are heard
+// by neighbour as well.
 func (c *cluster) converse(ctx context.Context, b, neighbour *bot, chat string, until <-chan struct{}, n int) error {
 	for said := 0; said < n || !closed(until); said++ {
 		if err := c.h.await(ctx, func() bool { return c.h.open < window }); err != nil {
@@ -227,7 +228,11 @@ func (c *cluster) converse(ctx context.Context, b, neighbour *bot, chat string, 
 		number := b.count(chat)
 		var hearing sync.WaitGroup
 		var errs [2]error
-		for i, who := range []*bot{b, neighbour} {
+		hearers := []*bot{b, neighbour}
+		if said%20 == 0 {
+			hearers = hearers[:1] // the others know of it only because it is shared
+		}
+		for i, who := range hearers {
 			hearing.Go(func() { errs[i] = who.hear(ctx, chat, user, number) })
 		}
 		hearing.Wait()

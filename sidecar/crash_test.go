@@ -93,8 +93,6 @@ var crashPoints = []struct {
 	{"send accepted", 0, []string{"accepted:2"}},
 	{"send to be answered", 1, []string{"answering:2"}},
 	{"published", 0, []string{"published:2"}},
-	{"user's message shared", 0, []string{"shared:1"}},
-	{"user's message heard", 1, []string{"heard:1"}},
 	{"message claimed", 1, []string{"claimed:2"}},
 	{"message noted", 0, []string{"noted:2"}},
 	{"before the stream", 0, []string{"inject:3"}},
@@ -139,6 +137,30 @@ func TestCrashAtNamedPoints(t *testing.T) {
 				}
 			}
 			c.verify(limited(t))
+		})
+	}
+}
+
+// A sidecar is killed while it takes in a user's message that no other bot
+// hears: reported again, the message reaches the other transcript all the same.
+func TestCrashWhileHearing(t *testing.T) {
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			c := newCluster(t, onBackend(t, backend, setup{separate: true, bots: 2}))
+			ctx := limited(t)
+			b := c.bots[0]
+			for i, point := range []string{"shared:1", "heard:1"} {
+				b.side.stop()
+				crashed := make(chan error, 1)
+				go func() {
+					defer b.side.start("")
+					crashed <- b.side.crash(ctx, point)
+				}()
+				must(t, b.hear(ctx, "oc_1", "user", i+1))
+				must(t, <-crashed)
+			}
+			c.talk(ctx, 1, "oc_1")
+			c.verify(ctx)
 		})
 	}
 }

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -91,8 +92,6 @@ func (p *peers) missing() map[relay.AgentName]uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := make(map[relay.AgentName]uint64, len(p.gone))
-	for bot, n := range p.gone {
-		out[bot] = n
-	}
+	maps.Copy(out, p.gone)
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"feishu-relay/dedup"
@@ -271,12 +272,7 @@ func (s *Sidecar) addressed(content, msgType string, mentions []relay.Mention) b
 	if found.All && s.cfg.MentionAll {
 		return true
 	}
-	for _, agent := range found.Agents {
-		if agent == string(s.cfg.Agent) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(found.Agents, string(s.cfg.Agent))
 }
 
 func (s *Sidecar) askPolicy(ctx context.Context, p *passage) (relay.Reason, error) {

@@ -75,7 +75,7 @@ var (
 	// What may make up a clause between two courtesies.
 	addresses = setOf(filler, title, name)
 	// What may stand before 了 with nothing having been done.
-	aroundDone = setOf(filler, title, name, plainName, thank, joy, kind, bye, degree, adverb, person, self, thing, glue, done)
+	aroundDone = setOf(filler, title, name, plainName, thank, joy, kind, degree, adverb, person, self, thing, glue, done)
 	offering   = setOf(iff, offer, here)
 
 	// wants says of which others at least one has to be in the same clause. Words of
@@ -130,7 +130,7 @@ func (s classes) with(c class) (_ classes, ok bool) {
 	switch {
 	case c == title && s.has(nod) && s&^setOf(filler, nod, title) == 0:
 		return s, true // "ok all"; but "all ok" is news
-	case c == done && (s&setOf(thank, joy, kind, bye) == 0 || s&^aroundDone != 0):
+	case c == done && (s&setOf(thank, joy, kind) == 0 || s&^aroundDone != 0):
 		return 0, false
 	case c == noun && s&setOf(glue, person, thing, praise, degree, quality, given, noun) == 0:
 		return 0, false
@@ -140,15 +140,16 @@ func (s classes) with(c class) (_ classes, ok bool) {
 	return s | setOf(c), true
 }
 
-// entry is a word or phrase of the lexicon.
+// entry is a name.
 type entry struct {
 	text  string
 	class class
 }
 
-// maxReadings bounds the ways in which the beginning of a clause can be taken apart
-// that are followed up; with more of them a courtesy may pass.
-const maxReadings = 48
+// maxReadings bounds the ways of taking the beginning of a clause apart that are
+// followed up; with more of them a courtesy may pass. A message of usual length takes a
+// tenth of a millisecond, the longest that is read (maxCourtesy, in one clause) about one.
+const maxReadings = 16
 
 // readings takes a clause apart into words of the lexicon and names, in every way that
 // leaves nothing over, and calls yield with the classes of each until it returns true.
@@ -176,11 +177,17 @@ func readings(words string, names []entry, yield func(classes) bool) bool {
 		if isLatin(r) && i > 0 && isLatin(rune(words[i-1])) {
 			continue // inside a word
 		}
-		for _, list := range [2][]entry{lex[r], names} {
-			for _, e := range list {
-				if strings.HasPrefix(words[i:], e.text) && endsWord(words, i+len(e.text)) {
-					take(len(e.text), func(s classes) (classes, bool) { return s.with(e.class) })
-				}
+		for end := i + utf8.RuneLen(r); end <= min(i+lex.longest[r], len(words)); end++ {
+			if end < len(words) && !utf8.RuneStart(words[end]) || !endsWord(words, end) {
+				continue
+			}
+			for _, c := range lex.classes[words[i:end]] {
+				take(end-i, func(s classes) (classes, bool) { return s.with(c) })
+			}
+		}
+		for _, e := range names {
+			if strings.HasPrefix(words[i:], e.text) && endsWord(words, i+len(e.text)) {
+				take(len(e.text), func(s classes) (classes, bool) { return s.with(e.class) })
 			}
 		}
 		if size := sixes(words[i:]); size > 0 {

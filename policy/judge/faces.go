@@ -34,6 +34,10 @@ func withoutFaces(s string) string {
 
 // faceAt measures the face at byte i of s; 0 is none.
 func faceAt(s string, i int) int {
+	r, _ := utf8.DecodeRuneInString(s[i:])
+	if !strings.ContainsRune(faceSigns, r) && !strings.ContainsRune(faceArms, r) {
+		return 0
+	}
 	for _, face := range asciiFaces {
 		if strings.HasPrefix(s[i:], face) {
 			letter := isLatin(rune(face[0]))
@@ -74,27 +78,47 @@ func faceAt(s string, i int) int {
 }
 
 const (
+	faceSigns   = "(^_-:;=<>\\.omqtuwx" // each face without arms begins with one of them
 	faceArms    = "ヾノﾉو*づっつ╯シ✧♪♡︵ง๑╰ヽ┗┛┏┓\\/"
 	faceLetters = "otuvw๑人皿口益工一丶"
 )
 
-// squeeze shortens what is drawn out: "thanksss" is thanks, "sooo" is so, "coool" is cool.
+// squeeze brings words into the form of the lexicon: "you're" is youre, "heads-up" is two
+// words, and what is drawn out is shortened: "thanksss" is thanks, "sooo" is so.
 func squeeze(s string) string {
 	var b strings.Builder
+	b.Grow(len(s))
 	for i := 0; i < len(s); {
-		n := 1
-		for i+n < len(s) && s[i+n] == s[i] {
-			n++
-		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		inside := i > 0 && i+n < len(s) && isLetter(s[i-1]) && isLetter(s[i+n])
 		switch {
-		case n < 3 || s[i] < 'a' || s[i] > 'z' || i > 0 && '0' <= s[i-1] && s[i-1] <= '9':
-			b.WriteString(s[i : i+n])
-		case s[i] == 'o' || s[i] == 'e':
-			b.WriteString(s[i : i+2])
+		case inside && (r == '\'' || r == '’'):
+		case inside && r == '-':
+			b.WriteByte(' ')
+		case isLetter(s[i]):
+			n = repeats(s[i:])
+			b.WriteString(s[i : i+shortened(s[i], n)])
 		default:
-			b.WriteByte(s[i])
+			b.WriteString(s[i : i+n])
 		}
 		i += n
 	}
 	return b.String()
+}
+
+func isLetter(c byte) bool { return 'a' <= c && c <= 'z' }
+
+// repeats counts how often s begins with its first letter.
+func repeats(s string) int { return len(s) - len(strings.TrimLeft(s, s[:1])) }
+
+// shortened tells how many of n equal letters stay: three are one too many, and only o and e
+// are often meant to be two.
+func shortened(letter byte, n int) int {
+	switch {
+	case n < 3:
+		return n
+	case letter == 'o' || letter == 'e':
+		return 2
+	}
+	return 1
 }

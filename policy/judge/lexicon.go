@@ -1,31 +1,38 @@
 package judge
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
 )
 
-// lexicon lists what courtesies are made of by its first character. It is built when the rules
-// are first asked: a sidecar with a language model never needs it.
-var lexicon = sync.OnceValue(func() map[rune][]entry {
-	lex := map[rune][]entry{}
-	seen := map[entry]bool{}
+// dictionary says of which classes a word or phrase can be.
+type dictionary struct {
+	classes map[string][]class
+	longest map[rune]int // the most bytes of those that begin so
+}
+
+// lexicon is built when the rules are first asked: a sidecar with a language model
+// never needs it.
+var lexicon = sync.OnceValue(func() dictionary {
+	d := dictionary{map[string][]class{}, map[rune]int{}}
 	for _, words := range [2]*[classCount]string{&zhWords, &enWords} {
 		for c, list := range words {
 			for pattern := range strings.FieldsSeq(list) {
 				for _, text := range expand(pattern) {
-					e := entry{strings.TrimSpace(strings.ReplaceAll(text, "_", " ")), class(c)}
-					if e.text != "" && !seen[e] {
-						seen[e] = true
-						first, _ := utf8.DecodeRuneInString(e.text)
-						lex[first] = append(lex[first], e)
+					text = strings.TrimSpace(strings.ReplaceAll(text, "_", " "))
+					if text == "" || slices.Contains(d.classes[text], class(c)) {
+						continue
 					}
+					d.classes[text] = append(d.classes[text], class(c))
+					first, _ := utf8.DecodeRuneInString(text)
+					d.longest[first] = max(d.longest[first], len(text))
 				}
 			}
 		}
 	}
-	return lex
+	return d
 })
 
 // expand writes a pattern out: "{a,b,}c" is ac, bc and c, with groups inside

@@ -3,6 +3,7 @@ package judge
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -31,7 +32,7 @@ func (Rules) Judge(_ context.Context, q policy.Question) (allow bool, err error)
 	case q.FromUser:
 		return !t.isCourtesy() && !t.mentions && t.asks(), nil
 	case t.isCourtesy():
-		return t.assents() && answersOurQuestion(q), nil
+		return answersOurQuestion(q) && t.assents(), nil
 	}
 	return true, nil
 }
@@ -56,15 +57,12 @@ type clause struct {
 }
 
 var (
-	codeOrLink = regexp.MustCompile("[`{}]|://")
-	hyphen     = regexp.MustCompile(`([a-z])-([a-z])`)
-	atTag      = regexp.MustCompile(`(?s)<at\b[^>]*>(?:[^<]*</at>)?`)
-	atAll      = regexp.MustCompile(`@(?:_?all\b|所有人)`)
+	atTag = regexp.MustCompile(`(?s)<at\b[^>]*>(?:[^<]*</at>)?`)
+	atAll = regexp.MustCompile(`@(?:_?all\b|所有人)`)
 	// Of the names behind an @ only those in Latin letters end somewhere: a
 	// Chinese one that is not a speaker's could hold the beginning of the text.
-	atName     = regexp.MustCompile(`@[a-z0-9_.\-]+`)
-	apostrophe = regexp.MustCompile(`([a-z])['’]([a-z])`)
-	faceCode   = regexp.MustCompile(`\[(?:` + faceNames + `)\]|:(?:\+1|[a-z][a-z_]{1,30}):`)
+	atName   = regexp.MustCompile(`@[a-z0-9_.\-]+`)
+	faceCode = regexp.MustCompile(`\[(?:` + faceNames + `)\]|:(?:\+1|[a-z][a-z_]{1,30}):`)
 )
 
 // read takes a message apart. names are those of the speakers.
@@ -73,18 +71,19 @@ func read(content string, names []string) text {
 		return text{unread: true, bare: fold(content[:maxCourtesy])}
 	}
 	s := fold(content)
-	t := text{bare: s, names: entries(names), unread: codeOrLink.MatchString(s)}
-	s = atAll.ReplaceAllString(atTag.ReplaceAllString(s, " @x "), " ")
-	for _, name := range names {
-		s = strings.ReplaceAll(s, "@"+fold(name), " @x ")
+	t := text{bare: s, names: entries(names), unread: strings.ContainsAny(s, "`{}") || strings.Contains(s, "://")}
+	if strings.ContainsAny(s, "@<") {
+		s = atAll.ReplaceAllString(atTag.ReplaceAllString(s, " @x "), " ")
+		for _, name := range names {
+			s = strings.ReplaceAll(s, "@"+fold(name), " @x ")
+		}
+		t.mentions = strings.Contains(s, "@")
+		s = atName.ReplaceAllString(s, " ")
 	}
-	t.mentions = strings.Contains(s, "@")
-	s = atName.ReplaceAllString(s, " ")
-	s = faceCode.ReplaceAllString(s, " ")
-	s = withoutFaces(s)
-	s = apostrophe.ReplaceAllString(s, "$1$2")
-	s = hyphen.ReplaceAllString(s, "$1 $2")
-	s = squeeze(s)
+	if strings.ContainsAny(s, "[:") {
+		s = faceCode.ReplaceAllString(s, " ")
+	}
+	s = squeeze(withoutFaces(s))
 	t.split(s)
 	return t
 }
@@ -191,7 +190,12 @@ func (t *text) asks() bool {
 	return false
 }
 
-func (t *text) assents() bool { return assent.MatchString(t.bare) }
+// assents tells whether a courtesy can be taken for a yes or a no.
+func (t *text) assents() bool {
+	return assent.MatchString(t.bare) || slices.ContainsFunc(t.clauses, func(c clause) bool {
+		return readings(c.words, t.names, func(s classes) bool { return s&setOf(nod, agree, praise) != 0 })
+	})
+}
 
 // answersOurQuestion tells whether the message follows directly on a question of
 // this agent that was more than an offer of help.
