@@ -47,6 +47,10 @@ const (
 // ErrMalformed is wrapped by every error of [Decode].
 var ErrMalformed = errors.New("malformed message")
 
+// ErrTooLarge is wrapped by [Message.Encode] where a message without its text is
+// longer than a line may be.
+var ErrTooLarge = errors.New("message is too large")
+
 // Mention is an agent that the sender's sidecar resolved as addressed.
 type Mention struct {
 	AgentName AgentName `json:"agent_name,omitempty"`
@@ -266,7 +270,7 @@ func (m *Message) Encode() ([]byte, error) {
 	}
 	left := room - len(line)
 	if left < 0 {
-		return nil, fmt.Errorf("encode message: %d bytes besides its text, at most %d", len(line), room)
+		return nil, fmt.Errorf("%w: %d bytes besides its text, at most %d", ErrTooLarge, len(line), room)
 	}
 	for keep := min(len(m.Content), left); keep > 0; {
 		out.Content = cut(m.Content, keep)

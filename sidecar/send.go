@@ -209,6 +209,9 @@ func (s *Sidecar) resolve(content, msgType string, given []relay.Mention) []rela
 }
 
 func sendError(err error) error {
+	if errors.Is(err, relay.ErrTooLarge) {
+		return &httpapi.Error{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: err.Error()}
+	}
 	if errors.Is(err, outbox.ErrFull) {
 		return &httpapi.Error{Status: http.StatusInsufficientStorage, Code: "outbox_full", Message: err.Error()}
 	}
