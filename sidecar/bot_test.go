@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -197,9 +198,7 @@ func (b *bot) say(ctx context.Context, chat string) (relay.MessageID, error) {
 func (b *bot) sayThis(ctx context.Context, chat string, id relay.MessageID, content string, more map[string]any) error {
 	body := map[string]any{"chat_id": chat, "content": content, "message_id": id, "ts": time.Now().UnixMilli(),
 		"metadata": map[string]string{"chat_type": "group"}}
-	for k, v := range more {
-		body[k] = v
-	}
+	maps.Copy(body, more)
 	if err := b.insist(ctx, "/v1/outbound", body); err != nil {
 		return err
 	}

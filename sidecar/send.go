@@ -39,27 +39,43 @@ func (s *Sidecar) Send(_ context.Context, out httpapi.Outbound) (httpapi.Sent, e
 		s.metrics.sent.WithLabelValues("false").Inc()
 		return httpapi.Sent{RelayMsgID: id}, nil
 	}
-	s.sending.Lock() // one at a time: the order of seq is the order of the transcript
-	defer s.sending.Unlock()
-	if s.sentIDs.Claim(string(id)) == dedup.Done {
-		return httpapi.Sent{RelayMsgID: id, Relayed: true}, nil
+	m, err := s.sendOnce(channel, id, ts, out)
+	if err == nil && m != nil {
+		err = s.bots.box.Await(m.Seq)
 	}
-	m, err := s.send(channel, id, ts, out)
 	if err != nil {
-		_ = s.sentIDs.Settle(string(id), false) // forgetting a claim does no I/O
 		s.problems.set("outbox", err)
 		s.log.Error("a send is refused", keyMsg, id, keyErr, err)
 		return httpapi.Sent{}, sendError(err)
 	}
-	err = s.sentIDs.Settle(string(id), true)
-	if err = errors.Join(err, s.sentIDs.Flush()); err != nil {
-		s.problems.set("dedup", err)
+	if m == nil {
+		return httpapi.Sent{RelayMsgID: id, Relayed: true}, nil
 	}
 	s.trace("answering")
 	s.shown(m, s.peers.sentAt(m, now.Time()), relay.RoleAssistant, true)
 	s.metrics.sent.WithLabelValues("true").Inc()
 	s.log.Info("sent", keyChat, m.ChatID, keyMsg, id, "seq", m.Seq)
 	return httpapi.Sent{RelayMsgID: id, Relayed: true}, nil
+}
+
+// sendOnce sends what was not sent under this id before; else m is nil. One
+// call runs at a time: the order of seq is the order of the transcript.
+func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound) (*relay.Message, error) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	if s.sentIDs.Claim(string(id)) == dedup.Done {
+		return nil, nil
+	}
+	m, err := s.send(channel, id, ts, out)
+	if err != nil {
+		_ = s.sentIDs.Settle(string(id), false) // forgetting a claim does no I/O
+		return nil, err
+	}
+	err = s.sentIDs.Settle(string(id), true)
+	if err = errors.Join(err, s.sentIDs.Flush()); err != nil {
+		s.problems.set("dedup", err)
+	}
+	return m, nil
 }
 
 func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound) (*relay.Message, error) {
@@ -91,7 +107,7 @@ func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out 
 		s.log.Error("own message is not in the transcript", keyMsg, id, keyErr, err)
 	}
 	s.trace("recorded")
-	put, err := s.bots.box.Put(*m)
+	put, err := s.bots.box.Write(*m)
 	if err != nil {
 		return nil, err
 	}

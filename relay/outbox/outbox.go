@@ -214,10 +214,19 @@ func (b *Box) countPending() error {
 	return nil
 }
 
-// Put gives m its `seq`, encodes and signs it and writes it down. When it
-// returns, the message will be published whatever happens to this process.
-// The returned message is m with its seq.
+// Put is [Box.Write] and [Box.Await].
 func (b *Box) Put(m relay.Message) (relay.Message, error) {
+	m, err := b.Write(m)
+	if err != nil {
+		return m, err
+	}
+	return m, b.Await(m.Seq)
+}
+
+// Write gives m its `seq`, encodes and signs it and writes it down. When it
+// returns, the message will be published even if this process dies; a power
+// cut is another matter, see [Box.Await]. The returned message is m with its seq.
+func (b *Box) Write(m relay.Message) (relay.Message, error) {
 	b.mu.Lock()
 	m, err := b.put(m)
 	b.mu.Unlock()
@@ -228,10 +237,16 @@ func (b *Box) Put(m relay.Message) (relay.Message, error) {
 	case b.wake <- struct{}{}:
 	default:
 	}
-	if b.opts.Sync {
-		return m, b.sync(m.Seq)
-	}
 	return m, nil
+}
+
+// Await returns when the disk has all messages up to seq. Without Options.Sync
+// it returns at once. Callers that wait together share one fsync.
+func (b *Box) Await(seq relay.Seq) error {
+	if !b.opts.Sync {
+		return nil
+	}
+	return b.sync(seq)
 }
 
 func (b *Box) put(m relay.Message) (relay.Message, error) {
