@@ -120,8 +120,7 @@ func (w *Window) read(f *os.File) error {
 			w.lines++ // by its size, since lines are what bounds the file
 			continue
 		}
-		var key string
-		if !long && len(line) > 0 && json.Unmarshal(line, &key) == nil && key != "" {
+		if key, ok := parseKey(line); ok && !long {
 			w.done.Add(key, struct{}{})
 		}
 		if len(line) > 0 {
@@ -132,6 +131,26 @@ func (w *Window) read(f *os.File) error {
 			return ignoreEOF(err)
 		}
 	}
+}
+
+// parseKey reads a line of the journal. Nearly all keys are plain ASCII, for
+// which this is several times as fast as the decoder: a restart waits for it.
+func parseKey(line []byte) (key string, ok bool) {
+	line = bytes.TrimSuffix(line, []byte{'\n'})
+	if n := len(line); n > 2 && line[0] == '"' && line[n-1] == '"' && plain(line[1:n-1]) {
+		return string(line[1 : n-1]), true
+	}
+	return key, json.Unmarshal(line, &key) == nil && key != ""
+}
+
+// plain reports whether text stands for itself in a JSON string.
+func plain(text []byte) bool {
+	for _, c := range text {
+		if c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // Claim takes key for the caller when it is new, and tells what it is.

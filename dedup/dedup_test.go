@@ -159,6 +159,20 @@ func TestTheLongestKeySurvives(t *testing.T) {
 	wantState(t, open(t, root, 0), key, dedup.Done)
 }
 
+func TestKeysOfAnyKindSurvive(t *testing.T) {
+	keys := []string{"a", "om_1", `"`, `a"b`, `\`, `\"`, `a\`, "agent:oc_群:1:x", "\x00", "tab\t", "\x7f", "<&>", "\u2028", "😀", " ", "''", "null"}
+	root := folder(t)
+	w := open(t, root, 0)
+	settle(t, w, keys...)
+	flush(t, w)
+	w = open(t, root, 0)
+	for _, key := range keys {
+		if !w.Seen(key) {
+			t.Errorf("%q is forgotten", key)
+		}
+	}
+}
+
 func TestJournalWithJunk(t *testing.T) {
 	for name, before := range map[string]string{
 		"nothing":           "",

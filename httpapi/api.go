@@ -51,6 +51,7 @@ type Outbound struct {
 	MsgType   string          `json:"msg_type"`
 	Mentions  []relay.Mention `json:"mentions"`
 	Channel   string          `json:"channel"`
+	ChatType  string          `json:"chat_type"` // also taken from metadata
 	Metadata  relay.Metadata  `json:"metadata"`
 }
 
@@ -68,6 +69,7 @@ type Heard struct {
 	ParentID   relay.MessageID `json:"parent_id"`
 	RootID     relay.MessageID `json:"root_id"`
 	ThreadID   string          `json:"thread_id"`
+	Metadata   relay.Metadata  `json:"metadata"` // only its chat_type is looked at
 }
 
 // Question is what POST /v1/decide asks.
@@ -275,6 +277,9 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 		}
 		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 			return Invalid("the body is no JSON: error at byte %d", e.Offset)
+		}
+		if errors.Is(err, relay.ErrTime) {
+			return Invalid("ts: %v", err)
 		}
 		return Invalid("the body is no JSON object of the expected form")
 	}

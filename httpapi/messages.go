@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -70,6 +71,9 @@ func (o *Outbound) check() error {
 	if strings.TrimSpace(o.Content) == "" {
 		return Invalid("content is missing or empty")
 	}
+	if err := checkChatType(o.Metadata); err != nil {
+		return err
+	}
 	return checkIDs(field{"chat_id", string(o.ChatID)}, field{"message_id", string(o.MessageID)},
 		field{"channel", o.Channel}, field{"parent_id", string(o.ParentID)},
 		field{"root_id", string(o.RootID)}, field{"thread_id", o.ThreadID}, field{"msg_type", o.MsgType})
@@ -81,6 +85,9 @@ func (h *Heard) check() error {
 	}
 	if strings.TrimSpace(h.Content) == "" {
 		return Invalid("content is missing or empty")
+	}
+	if err := checkChatType(h.Metadata); err != nil {
+		return err
 	}
 	return checkIDs(field{"chat_id", string(h.ChatID)}, field{"message_id", string(h.MessageID)},
 		field{"channel", h.Channel}, field{"sender", h.Sender}, field{"sender_id", string(h.SenderID)},
@@ -104,6 +111,17 @@ func (q *Question) check() error {
 	return checkIDs(field{"chat_id", string(q.ChatID)}, field{"message_id", string(q.MessageID)},
 		field{"channel", q.Channel}, field{"parent_id", string(q.ParentID)}, field{"root_id", string(q.RootID)},
 		field{"thread_id", q.ThreadID}, field{"sender_agent_name", string(q.SenderAgentName)})
+}
+
+// checkChatType refuses a chat type that cannot be read: taken for none, it
+// would make a group's message of a private one.
+func checkChatType(meta relay.Metadata) error {
+	raw, ok := meta["chat_type"]
+	var chatType *string
+	if ok && (json.Unmarshal(raw, &chatType) != nil || chatType == nil) {
+		return Invalid(`metadata.chat_type: want a string such as "group"`)
+	}
+	return nil
 }
 
 type field struct{ name, value string }

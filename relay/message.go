@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,6 +109,9 @@ func (m *Message) ID() MessageID {
 	return m.RelayMsgID
 }
 
+// ErrTime is the error of a time that is none.
+var ErrTime = errors.New("want a time in Unix milliseconds")
+
 // Millis is a time in Unix milliseconds; 0 is unknown.
 type Millis int64
 
@@ -164,7 +168,7 @@ func lenientNumber(data []byte) (int64, float64, error) {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(f) || math.Abs(f) >= math.MaxInt64 { // what does not fit is not converted portably
-		return 0, 0, errors.New("not a number of milliseconds")
+		return 0, 0, ErrTime
 	}
 	return int64(f), f, nil
 }
@@ -178,7 +182,10 @@ func Decode(line []byte) (Message, error) {
 		return m, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(line), MaxLine)
 	}
 	if err := json.Unmarshal(line, &m); err != nil {
-		return m, fmt.Errorf("%w: %w", ErrMalformed, withoutText(err))
+		var ok bool
+		if m, ok = decodeLeniently(line); !ok {
+			return m, fmt.Errorf("%w: %w", ErrMalformed, withoutText(err))
+		}
 	}
 	if m.RelayMsgID == "" {
 		m.RelayMsgID = m.MessageID
@@ -187,6 +194,29 @@ func Decode(line []byte) (Message, error) {
 		m.Channel = DefaultChannel
 	}
 	return m, m.validate()
+}
+
+// The fields without which a message is none.
+var essential = []string{"relay_msg_id", "channel", "chat_id", "content", "sender_bot_open_id", "sender_agent_name",
+	"metadata", "message_id", "role"}
+
+// decodeLeniently leaves out the fields that are not of the expected form,
+// unless one of them is essential: a good message is not lost for an odd ts.
+func decodeLeniently(line []byte) (m Message, ok bool) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(line, &fields) != nil {
+		return m, false
+	}
+	for name, value := range fields {
+		one, err := json.Marshal(map[string]json.RawMessage{name: value})
+		next := m
+		if err == nil && json.Unmarshal(one, &next) == nil {
+			m = next
+		} else if slices.Contains(essential, strings.ToLower(name)) {
+			return m, false
+		}
+	}
+	return m, true
 }
 
 // DefaultChannel is the channel of a message that names none.

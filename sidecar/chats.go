@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"runtime"
 	"sync"
 )
 
@@ -33,11 +34,14 @@ func (c *chats) do(ctx context.Context, chat string, work func(context.Context))
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	queue, running := c.waiting[chat]
 	c.waiting[chat] = append(queue, work)
 	if !running {
 		c.all.Go(func() { c.run(ctx, chat) })
+	}
+	c.mu.Unlock()
+	if !running {
+		runtime.Gosched() // the bot's message first, then the reader's next request to the queue
 	}
 }
 
@@ -61,6 +65,41 @@ func (c *chats) run(ctx context.Context, chat string) {
 
 // wait waits until no chat has work.
 func (c *chats) wait() { c.all.Wait() }
+
+// chatLocks let one at a time do something with a chat. The zero value is
+// usable.
+type chatLocks struct {
+	mu    sync.Mutex
+	locks map[string]*chatLock // of the chats in use; guarded by mu
+}
+
+type chatLock struct {
+	sync.Mutex
+	users int // guarded by chatLocks.mu
+}
+
+func (l *chatLocks) lock(chat string) (unlock func()) {
+	l.mu.Lock()
+	if l.locks == nil {
+		l.locks = map[string]*chatLock{}
+	}
+	c := l.locks[chat]
+	if c == nil {
+		c = &chatLock{}
+		l.locks[chat] = c
+	}
+	c.users++
+	l.mu.Unlock()
+	c.Lock()
+	return func() {
+		c.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if c.users--; c.users == 0 {
+			delete(l.locks, chat)
+		}
+	}
+}
 
 // inFlight knows what to settle together with a message that is on its way: its
 // repeats. Settled earlier, a repeat could be the only copy left, and a crash

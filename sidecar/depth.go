@@ -117,8 +117,11 @@ func (s *Sidecar) Decide(ctx context.Context, q httpapi.Question) (any, error) {
 	m := policy.Entry{Role: policy.RoleAssistant, Sender: string(q.SenderAgentName), SenderName: q.SenderName,
 		MessageID: string(q.MessageID), ParentID: string(q.ParentID), RootID: string(q.RootID), ThreadID: q.ThreadID,
 		Content: q.Content, TS: int64(q.TS), UserTS: int64(q.UserTS)}
-	if m.TS == 0 {
+	if m.TS == 0 { // now, and behind what others have said whose clocks are ahead
 		m.TS = time.Now().UnixMilli()
+		for _, e := range tail {
+			m.TS = max(m.TS, e.TS)
+		}
 	}
 	if q.Role == relay.RoleUser {
 		m.Role, m.Sender = policy.RoleUser, firstOf(q.Sender, q.SenderName)

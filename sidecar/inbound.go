@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -115,18 +114,3 @@ func (g *givenLines) add(ids ...string) {
 }
 
 func (g *givenLines) has(id string) bool { return g.window.Seen(id) }
-
-// quarantineMax is the most bytes of malformed lines kept for a look by hand;
-// further ones are only counted.
-const quarantineMax = 1 << 20
-
-func rawOrText(line []byte) []byte {
-	if json.Valid(line) {
-		return line
-	}
-	quoted, err := json.Marshal(string(line))
-	if err != nil {
-		return nil
-	}
-	return quoted
-}

@@ -24,6 +24,7 @@ func (s *Sidecar) openLanes() error {
 		if err != nil {
 			return err
 		}
+		l.folder = root.Name()
 		if l.box, err = outbox.Open(root, outbox.Options{Secret: string(s.cfg.RelaySecret), KeepFor: s.cfg.MaxAge,
 			Sync: s.cfg.OutboxSync, Logger: s.log}); err != nil {
 			return err
@@ -65,4 +66,20 @@ func redisChannel(channel, queue string) string {
 		return base + ":" + queue
 	}
 	return channel + ":" + queue
+}
+
+// counted is what a queue has counted since start, by its name in metrics and
+// status.
+func counted(q relay.Backend) map[string]float64 {
+	switch q := q.(type) {
+	case *filerelay.Queue:
+		st := q.Stats()
+		return map[string]float64{"skipped": float64(st.Skipped), "salvaged": float64(st.Salvaged), "truncated": float64(st.Truncated),
+			"late": float64(st.Late), "rotated": float64(st.Rotated), "removed": float64(st.Removed)}
+	case *redisrelay.Queue:
+		st := q.Stats()
+		return map[string]float64{"foreign": float64(st.Foreign), "foreign_dropped": float64(st.ForeignDropped), "trimmed": float64(st.Trimmed),
+			"junk": float64(st.Junk), "reconnects": float64(st.Reconnects), "restarts": float64(st.Restarts)}
+	}
+	return nil
 }

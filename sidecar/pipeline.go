@@ -2,10 +2,12 @@ package sidecar
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -20,7 +22,7 @@ import (
 // Keys of log attributes.
 const (
 	keyChat   = "chat"
-	keyMsg    = "msg"
+	keyMsg    = "msg_id" // not "msg": that is the log line's own text
 	keyBot    = "bot"
 	keyStage  = "stage"
 	keyReason = "reason"
@@ -36,15 +38,25 @@ const (
 // passage is one message on its way, and what the stages know of it.
 type passage struct {
 	relay.Delivery
-	msg   relay.Message
-	key   string    // of dedup
-	sent  time.Time // ts, as far as it is believed
-	group groups.Group
+	msg     relay.Message
+	key     string // of dedup
+	arrived time.Time
+	sent    time.Time // ts, as far as it is believed
+	group   groups.Group
 
 	mentioned bool
 	decision  policy.Decision
-	handled   bool // its claim is ended
+	claim     claim
 }
+
+// claim is what a message holds of its key in dedup.
+type claim int
+
+const (
+	claimNone claim = iota
+	claimHeld
+	claimEnded
+)
 
 // way is the stages behind the backend. Those of arrive are gone through in the
 // order of the queue, so that the transcript is up to date at once; those of
@@ -62,6 +74,7 @@ func (s *Sidecar) botsWay() way {
 		queue: outboundQueue,
 		arrive: relay.Pipeline[*passage]{
 			{Name: "signature", Apply: s.checkSignature},
+			{Name: "role", Apply: s.stopPeople},
 			{Name: "own", Apply: s.stopOwn},
 			{Name: "member", Apply: s.stopOtherChats},
 			{Name: "dedup", Apply: s.stopRepeats},
@@ -81,6 +94,7 @@ func (s *Sidecar) botsWay() way {
 func (s *Sidecar) usersWay() way {
 	return way{queue: inboundQueue, arrive: relay.Pipeline[*passage]{
 		{Name: "signature", Apply: s.checkSignature},
+		{Name: "role", Apply: s.stopBots},
 		{Name: "own", Apply: s.stopOwn},
 		{Name: "member", Apply: s.stopOtherChats},
 		{Name: "transcript", Apply: s.recordUser},
@@ -101,70 +115,93 @@ func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
 	p.key = string(p.msg.ID())
 	p.sent = s.peers.sentAt(&p.msg, time.Now())
 	p.group = s.groups.Current().Groups[string(p.msg.ChatID)]
-	stage, why, err := s.walk(ctx, w.arrive, p)
-	if err != nil {
-		return // we are stopping; the line is read again after the restart
-	}
+	p.arrived = time.Now()
+	stage, why, err := s.apply(ctx, w.arrive, p)
 	if why != relay.BadSignature && why != relay.OwnMessage {
 		s.peers.saw(w.queue, &p.msg)
 	}
-	if why != relay.Pass {
-		s.stopped(p, stage, why, nil)
-		if why != relay.Duplicate || !s.inFlight.follow(p.key, p.Settle) {
-			p.Settle()
-		}
-		return
-	}
-	if w.decide == nil {
-		p.Settle()
+	rest := w.decide
+	switch {
+	case err != nil:
+		s.retrying(stage, p, err)
+		rest = slices.Concat(from(w.arrive, stage), w.decide)
+	case why != relay.Pass, len(rest) == 0:
+		s.end(p, stage, why)
 		return
 	}
 	s.chats.do(ctx, chatKey(p.msg.Channel, p.msg.ChatID), func(ctx context.Context) {
-		s.decide(ctx, w.decide, p)
+		stage, why, err := s.walk(ctx, rest, p)
+		if err != nil { // we are stopping; the line is read again after the restart
+			s.endClaim(p, false)
+			return
+		}
+		s.end(p, stage, why)
 	})
 }
 
-// decide takes p along the second half of its way and settles it.
-func (s *Sidecar) decide(ctx context.Context, stages relay.Pipeline[*passage], p *passage) {
-	stage, why, err := s.walk(ctx, stages, p)
-	if err != nil {
-		s.claimed(p, false)
-		return
-	}
-	s.claimed(p, true)
+// end settles p, which came to the end of its way or was stopped.
+func (s *Sidecar) end(p *passage, stage string, why relay.Reason) {
+	held := p.claim != claimNone
+	s.endClaim(p, true)
 	if why != relay.Pass {
 		s.stopped(p, stage, why, nil)
 	}
+	if why == relay.Duplicate && s.inFlight.follow(p.key, p.Settle) {
+		return
+	}
 	p.Settle()
-	s.inFlight.end(p.key)
+	if held {
+		s.inFlight.end(p.key)
+	}
 }
 
 // walk runs the stages until they come to a verdict: a stage that cannot do its
-// work now (a full disk, a bot that is away) is tried again with growing pauses.
-// It fails only when ctx is done.
+// work now (a full disk, a bot that is away) is tried again with growing pauses,
+// for at most RELAY_MAX_AGE since the message arrived. It fails only when ctx is
+// done.
 func (s *Sidecar) walk(ctx context.Context, stages relay.Pipeline[*passage], p *passage) (stage string, why relay.Reason, err error) {
-	pause := retryFirst
-	for {
-		stage, why, err = stages.Run(ctx, p)
+	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
+		stage, why, err = s.apply(ctx, stages, p)
 		if err == nil || ctx.Err() != nil {
 			return stage, why, err
 		}
-		s.problems.set(stage, err)
-		s.metrics.retried.WithLabelValues(stage).Inc()
-		s.log.Warn("waiting to try again", keyStage, stage, keyMsg, p.key, keyErr, err)
+		s.retrying(stage, p, err)
+		if time.Since(p.arrived) > s.cfg.MaxAge {
+			s.log.Error("given up after RELAY_MAX_AGE", keyStage, stage, keyMsg, p.key, keyErr, err)
+			return stage, relay.Expired, nil
+		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
 		case <-ctx.Done():
 			return stage, relay.Pass, ctx.Err()
 		}
-		pause = min(2*pause, retryMax)
-		for i := range stages { // what was done needs no second time
-			if stages[i].Name == stage {
-				stages = stages[i:]
-				break
-			}
-		}
+		stages = from(stages, stage) // what was done needs no second time
 	}
+}
+
+// from is the stages beginning with the named one.
+func from(stages relay.Pipeline[*passage], name string) relay.Pipeline[*passage] {
+	i := slices.IndexFunc(stages, func(st relay.Stage[*passage]) bool { return st.Name == name })
+	return stages[max(i, 0):]
+}
+
+func (s *Sidecar) retrying(stage string, p *passage, err error) {
+	s.problems.set(stage, err)
+	s.metrics.retried.WithLabelValues(stage).Inc()
+	s.log.Warn("waiting to try again", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr, err)
+}
+
+// apply runs the stages once. A message that makes one of them panic is set
+// aside: read again after a restart, it would end every sidecar again.
+func (s *Sidecar) apply(ctx context.Context, stages relay.Pipeline[*passage], p *passage) (stage string, why relay.Reason, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.quarantine(p.Line)
+			s.log.Error("a message made a stage panic and is set aside", keyMsg, p.key, "stack", string(debug.Stack()))
+			stage, why, err = "panic", relay.Malformed, nil
+		}
+	}()
+	return stages.Run(ctx, p)
 }
 
 func (s *Sidecar) checkSignature(_ context.Context, p *passage) (relay.Reason, error) {
@@ -172,6 +209,24 @@ func (s *Sidecar) checkSignature(_ context.Context, p *passage) (relay.Reason, e
 		return relay.Pass, nil
 	}
 	return relay.BadSignature, nil
+}
+
+// stopPeople keeps a person's message, which belongs on the other queue, from
+// being taken for a bot's.
+func (s *Sidecar) stopPeople(_ context.Context, p *passage) (relay.Reason, error) {
+	if p.msg.Role == relay.RoleUser {
+		return relay.Malformed, nil
+	}
+	return relay.Pass, nil
+}
+
+// stopBots keeps a bot's message from being taken for a person's: it would end
+// the count of depth, and bots could talk for ever.
+func (s *Sidecar) stopBots(_ context.Context, p *passage) (relay.Reason, error) {
+	if p.msg.Role != relay.RoleUser {
+		return relay.Malformed, nil
+	}
+	return relay.Pass, nil
 }
 
 // stopOwn stops what this sidecar sent itself, once it is sure that it stands in
@@ -183,7 +238,7 @@ func (s *Sidecar) stopOwn(_ context.Context, p *passage) (relay.Reason, error) {
 		(s.cfg.AppID == "" || m.SenderAppID != s.cfg.AppID) {
 		return relay.Pass, nil
 	}
-	if !isGroup(m.Metadata.Text("chat_type")) || !s.members.in(m.Channel, m.ChatID) {
+	if !ofGroup(m.Metadata) || !s.members.in(m.Channel, m.ChatID) {
 		return relay.OwnMessage, nil // a foreign program's, which sends in this bot's name
 	}
 	entry := botEntry(m, p.sent)
@@ -197,7 +252,7 @@ func (s *Sidecar) stopOwn(_ context.Context, p *passage) (relay.Reason, error) {
 }
 
 func (s *Sidecar) stopOtherChats(_ context.Context, p *passage) (relay.Reason, error) {
-	if !s.members.in(p.msg.Channel, p.msg.ChatID) || !isGroup(p.msg.Metadata.Text("chat_type")) {
+	if !s.members.in(p.msg.Channel, p.msg.ChatID) || !ofGroup(p.msg.Metadata) {
 		return relay.NotAMember, nil
 	}
 	return relay.Pass, nil
@@ -207,17 +262,18 @@ func (s *Sidecar) stopRepeats(_ context.Context, p *passage) (relay.Reason, erro
 	if s.dedup.Claim(p.key) != dedup.New {
 		return relay.Duplicate, nil
 	}
+	p.claim = claimHeld
 	s.inFlight.begin(p.key)
 	s.trace("claimed")
 	return relay.Pass, nil
 }
 
-// claimed ends the claim of stopRepeats.
-func (s *Sidecar) claimed(p *passage, handled bool) {
-	if p.handled {
+// endClaim ends the claim of stopRepeats.
+func (s *Sidecar) endClaim(p *passage, handled bool) {
+	if p.claim != claimHeld {
 		return
 	}
-	p.handled = true
+	p.claim = claimEnded
 	if err := s.dedup.Settle(p.key, handled); err != nil {
 		s.problems.set("dedup", err)
 	}
@@ -313,7 +369,7 @@ func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) 
 		return relay.Pass, fmt.Errorf("deliver: %w", err)
 	}
 	s.trace("delivered")
-	s.claimed(p, true)
+	s.endClaim(p, true)
 	if err := s.dedup.Flush(); err != nil {
 		s.problems.set("dedup", err)
 	}
@@ -348,6 +404,17 @@ func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason, err error)
 	}
 	s.events.Publish(httpapi.Event{Type: httpapi.EventStop, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
 		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Reason: why, Depth: p.decision.Depth})
+}
+
+// ofGroup reports whether metadata says, or does not deny, that a message is a
+// group's.
+func ofGroup(meta relay.Metadata) bool {
+	raw, ok := meta["chat_type"]
+	if !ok {
+		return true
+	}
+	var chatType string
+	return json.Unmarshal(raw, &chatType) == nil && isGroup(chatType)
 }
 
 func isGroup(chatType string) bool {

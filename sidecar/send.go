@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"feishu-relay/dedup"
@@ -35,13 +36,13 @@ func (s *Sidecar) Send(_ context.Context, out httpapi.Outbound) (httpapi.Sent, e
 	if id == "" {
 		id = relay.NewID(s.cfg.Agent, out.ChatID, ts, rand.Text()[:10])
 	}
-	if !isGroup(out.Metadata.Text("chat_type")) {
+	if !isGroup(out.ChatType) || !ofGroup(out.Metadata) {
 		s.metrics.sent.WithLabelValues("false").Inc()
 		return httpapi.Sent{RelayMsgID: id}, nil
 	}
 	m, err := s.sendOnce(channel, id, ts, out)
-	if err == nil && m != nil {
-		err = s.bots.box.Await(m.Seq)
+	if err == nil {
+		err = s.bots.box.Await() // also of a repeat
 	}
 	if err != nil {
 		s.problems.set("outbox", err)
@@ -58,12 +59,11 @@ func (s *Sidecar) Send(_ context.Context, out httpapi.Outbound) (httpapi.Sent, e
 	return httpapi.Sent{RelayMsgID: id, Relayed: true}, nil
 }
 
-// sendOnce sends what was not sent under this id before; else m is nil. One
-// call runs at a time: the order of seq is the order of the transcript.
+// sendOnce sends what was not sent under this id before; else m is nil. In one
+// chat one call runs at a time, so that its order is the same everywhere.
 func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound) (*relay.Message, error) {
-	s.sending.Lock()
-	defer s.sending.Unlock()
-	if s.sentIDs.Claim(string(id)) == dedup.Done {
+	defer s.sending.lock(chatKey(channel, out.ChatID))()
+	if s.sentIDs.Claim(string(id)) != dedup.New {
 		return nil, nil
 	}
 	m, err := s.send(channel, id, ts, out)
@@ -132,7 +132,7 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 		}
 		id = relay.MessageID("user:" + hex.EncodeToString(sum[:12]))
 	}
-	if !isGroup(h.ChatType) {
+	if !isGroup(h.ChatType) || !ofGroup(h.Metadata) {
 		return httpapi.Sent{RelayMsgID: id}, nil
 	}
 	s.members.saw(channel, h.ChatID)
@@ -142,8 +142,10 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 		SenderName: firstOf(h.SenderName, h.Sender), MsgType: "text", ParentID: h.ParentID, RootID: h.RootID,
 		ThreadID: h.ThreadID, Role: relay.RoleUser, SenderID: h.SenderID,
 	}
-	s.sending.Lock()
-	defer s.sending.Unlock()
+	if m.SenderID == "" && strings.HasPrefix(h.Sender, "ou_") {
+		m.SenderID = relay.OpenID(h.Sender)
+	}
+	defer s.sending.lock(chatKey(channel, h.ChatID))()
 	s.given.add(string(id))
 	// Shared first: a crash behind the transcript would leave it recorded here, and a repeat
 	// could not tell that nobody has shared it.

@@ -47,9 +47,9 @@ import (
 
 // Times of a stop. Their sum is the bound on the whole.
 const (
-	finishRequests  = 5 * time.Second
-	finishDelivery  = 5 * time.Second
-	finishPublish   = 3 * time.Second
+	finishRequests  = 3 * time.Second
+	finishDelivery  = 4500 * time.Millisecond
+	finishPublish   = 2 * time.Second
 	stopWithin      = finishRequests + finishDelivery + finishPublish
 	restartPause    = time.Second // before a part that ended early is started again, doubled up to
 	restartPauseMax = 30 * time.Second
@@ -63,10 +63,11 @@ const (
 
 // lane is one queue in both directions.
 type lane struct {
-	name  string
-	queue relay.Backend
-	box   *outbox.Box
-	way   way
+	name   string
+	queue  relay.Backend
+	box    *outbox.Box
+	folder string // of the box
+	way    way
 }
 
 // Sidecar is one bot's relay.
@@ -98,10 +99,11 @@ type Sidecar struct {
 	events      *httpapi.Events
 	metrics     *metrics
 	problems    *problems
+	folders     folderProbe
 	chats       *chats
 	inFlight    inFlight
 	names       atomic.Pointer[namesOf]
-	sending     sync.Mutex
+	sending     chatLocks
 	bad         quarantined
 	started     time.Time
 }
@@ -148,6 +150,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err := s.openAPI(); err != nil {
 		return nil, err
 	}
+	s.folders.dirs = []string{cfg.RelayDir, cfg.TranscriptDir, s.bots.folder, s.users.folder}
 	s.measure()
 	return s, nil
 }
@@ -283,7 +286,10 @@ func (s *Sidecar) openJudge() error {
 
 func (s *Sidecar) openDoor() error {
 	if s.cfg.InjectURL != "" {
-		s.door = newWebhook(s.cfg.InjectURL, s.log, func(err error) { s.problems.set("inject", err) })
+		s.door = newWebhook(s.cfg.InjectURL, s.log, func(err error) {
+			s.problems.set("inject", err)
+			s.metrics.retried.WithLabelValues("inject").Inc()
+		})
 		s.doorName = "webhook"
 		return nil
 	}

@@ -53,7 +53,8 @@ type DoorStatus struct {
 // QueueStatus is one queue in both directions.
 type QueueStatus struct {
 	relay.Status
-	Outbox outbox.Stats `json:"outbox"`
+	Outbox  outbox.Stats       `json:"outbox"`
+	Counted map[string]float64 `json:"counted"` // since start, as in feishu_relay_queue_events_total
 }
 
 // MembersStatus says whether the bot hears only its own groups.
@@ -84,7 +85,7 @@ func (s *Sidecar) Status() Status {
 		st.Door.Connected = new(s.stream.Connected())
 	}
 	for _, l := range []*lane{&s.bots, &s.users} {
-		st.Queues[l.name] = QueueStatus{l.queue.Status(), l.box.Stats()}
+		st.Queues[l.name] = QueueStatus{l.queue.Status(), l.box.Stats(), counted(l.queue)}
 	}
 	switch {
 	case s.llm != nil:
@@ -110,12 +111,34 @@ func (s *Sidecar) Ready() error {
 			errs = append(errs, fmt.Errorf("%s queue is not being read", l.name))
 		}
 	}
-	for _, dir := range []string{s.cfg.RelayDir, s.cfg.TranscriptDir} {
-		if err := writable(dir); err != nil {
-			errs = append(errs, err)
-		}
+	return errors.Join(append(errs, s.folders.check())...)
+}
+
+// probeEvery is how long the answer of a write probe holds: each one makes a
+// file, which wakes everybody who watches the folder.
+const probeEvery = 5 * time.Second
+
+// folderProbe tells whether folders can be written.
+type folderProbe struct {
+	dirs []string
+
+	mu  sync.Mutex
+	at  time.Time // of the last probe; guarded by mu
+	err error     // what it found; guarded by mu
+}
+
+func (f *folderProbe) check() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.at) < probeEvery {
+		return f.err
 	}
-	return errors.Join(errs...)
+	var errs []error
+	for _, dir := range f.dirs {
+		errs = append(errs, writable(dir))
+	}
+	f.at, f.err = time.Now(), errors.Join(errs...)
+	return f.err
 }
 
 func writable(dir string) error {
@@ -144,6 +167,10 @@ func (s *Sidecar) measure() {
 			func() float64 { return float64(l.queue.Status().Unsettled) })
 		s.metrics.gauge("feishu_relay_outbox_pending", "Own messages that the backend does not have yet.", labels,
 			func() float64 { return float64(l.box.Stats().Pending) })
+		for event := range counted(l.queue) {
+			s.metrics.counter("feishu_relay_queue_events_total", "What the backend's reading side came upon; trimmed and foreign_dropped are losses.",
+				prometheus.Labels{"queue": l.name, "event": event}, func() float64 { return counted(l.queue)[event] })
+		}
 		s.metrics.counter("feishu_relay_published_total", "Own messages that the backend has taken.", labels,
 			func() float64 { return float64(l.box.Stats().Published) })
 		s.metrics.counter("feishu_relay_republished_total", "Own messages published again after the backend had lost them.", labels,
@@ -204,37 +231,4 @@ func (p *problems) list() []Problem {
 	defer p.mu.Unlock()
 	newestFirst := func(a, b Problem) int { return cmp.Compare(b.At, a.At) }
 	return append([]Problem{}, slices.SortedFunc(maps.Values(p.parts), newestFirst)...)
-}
-
-// quarantined keeps malformed lines for a look by hand, at most quarantineMax
-// bytes of them.
-type quarantined struct {
-	root *os.Root
-	name string
-	mu   sync.Mutex
-	size int64
-}
-
-func (s *Sidecar) quarantine(line []byte) {
-	s.metrics.quarantined.Inc()
-	q := &s.bad
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.size > quarantineMax {
-		return
-	}
-	f, err := safefile.Open(q.root, q.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
-	if err != nil {
-		s.problems.set("quarantine", err)
-		return
-	}
-	defer f.Close()
-	at, err := f.Stat()
-	if err == nil && at.Size() <= quarantineMax {
-		_, err = safefile.Append(f, append(rawOrText(line), '\n'))
-		q.size = at.Size()
-	}
-	if err != nil {
-		s.problems.set("quarantine", err)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"feishu-relay/relay"
@@ -41,11 +42,13 @@ type webhook struct {
 	client *http.Client
 	log    *slog.Logger
 	failed func(error)
+	away   atomic.Bool // the last try of all found no bot
 }
 
 func newWebhook(target string, log *slog.Logger, failed func(error)) *webhook {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 16
+	transport.Proxy = nil // the bot is a neighbour; its messages are no proxy's business
 	return &webhook{url: target, log: log, failed: failed, client: &http.Client{
 		Transport: transport,
 		Timeout:   webhookTimeout,
@@ -67,11 +70,19 @@ func (w *webhook) Deliver(ctx context.Context, in relay.Inbound) error {
 	pause := webhookFirst
 	for {
 		err := w.post(ctx, body, id)
-		if err == nil || errors.Is(err, errRefused) || ctx.Err() != nil {
+		if err == nil || errors.Is(err, errRefused) {
+			if w.away.Swap(false) {
+				w.log.Info("the bot takes messages again")
+			}
+			return err
+		}
+		if ctx.Err() != nil {
 			return err
 		}
 		w.failed(err)
-		w.log.Debug("the bot did not take a message; waiting to try again", keyMsg, id, keyErr, err)
+		if !w.away.Swap(true) { // once an outage
+			w.log.Warn("the bot does not take messages; they wait for it", keyMsg, id, keyErr, err)
+		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
 		case <-ctx.Done():

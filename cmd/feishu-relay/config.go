@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,6 +79,17 @@ type env struct {
 	Connector   string `envconfig:"CONNECTOR" desc:"not in this version"`
 }
 
+// fillIn gives a variable that is set to nothing its default, as one that is
+// not set: compose files pass ${X:-} on.
+func (e *env) fillIn() {
+	v := reflect.ValueOf(e).Elem()
+	for field := range v.Type().Fields() {
+		if f := v.FieldByIndex(field.Index); f.String() == "" {
+			f.SetString(field.Tag.Get("default"))
+		}
+	}
+}
+
 // config is a validated environment.
 type config struct {
 	sidecar.Config
@@ -92,6 +104,7 @@ func loadConfig() (config, error) {
 	if err := envconfig.Process("", &e); err != nil {
 		return config{}, err // cannot happen: every field is an optional string
 	}
+	e.fillIn()
 	var p problems
 	data := p.dir("DATA_DIR", e.DataDir)
 	c := config{Config: sidecar.Config{
@@ -266,15 +279,16 @@ func (p *problems) backend(e env) string {
 		}
 	}
 	backend := p.oneOf("RELAY_BACKEND", e.RelayBackend, "file", "redis")
-	if backend == "redis" {
-		if e.RedisURL == "" {
-			*p = append(*p, errors.New("REDIS_URL: required by RELAY_BACKEND=redis, such as redis://127.0.0.1:6379/0"))
-		} else if _, err := redisrelay.ParseURL(e.RedisURL); err != nil {
+	if backend == "redis" && e.RedisURL == "" {
+		*p = append(*p, errors.New("REDIS_URL: required by RELAY_BACKEND=redis, such as redis://127.0.0.1:6379/0"))
+	}
+	if e.RedisURL != "" {
+		if _, err := redisrelay.ParseURL(e.RedisURL); err != nil {
 			*p = append(*p, fmt.Errorf("REDIS_URL: %w", err))
 		}
-		if e.RelayChannel == "" || relay.CheckID(e.RelayChannel) != nil {
-			p.add("RELAY_CHANNEL", e.RelayChannel, "a channel name")
-		}
+	}
+	if relay.CheckID(e.RelayChannel) != nil {
+		p.add("RELAY_CHANNEL", e.RelayChannel, "a channel name")
 	}
 	return backend
 }

@@ -71,7 +71,7 @@ var allBars = []bar{
 	{"8", "last 50 messages of 1 GiB", of("transcript", "Tail/1GiB/ours", "ns/op"), of("transcript", "Tail/1GiB/bare", "ns/op"), 2, false},
 	{"8", "the same, against 1 MiB", of("transcript", "Tail/1GiB/ours", "ns/op"), of("transcript", "Tail/1MiB/ours", "ns/op"), 1.5, false},
 	{"9", "dedup of a message, against the bare LRU", of("dedup", "ClaimSettle/ours", "ns/op"), of("dedup", "ClaimSettle/bare", "ns/op"), 3, false},
-	{"9", "restart with 5,000 ids, against a process start", of("dedup", "Open5000", "ns/op"), of("internal/bench", "Start", "ns/op"), 0.2, false},
+	{"9", "dedup restart with 5,000 ids, against a cold start", of("dedup", "Open5000", "ns/op"), of("internal/bench", "Start", "ns/op"), 0.2, false},
 	{"10", "idle RSS, against a bare daemon", of("internal/bench", "Idle", "MiB"), of("internal/bench", "Idle", "bare-MiB"), 1.5, false},
 	{"10", "RSS after 1 M messages, against 10 k", of("internal/bench", "Memory", "MiB"), of("internal/bench", "Memory", "early-MiB"), 1.3, false},
 	{"10", "stripped binary, against the bare one", of("internal/bench", "Idle", "file-MB"), of("internal/bench", "Idle", "bare-file-MB"), 1.3, false},

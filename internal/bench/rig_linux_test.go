@@ -99,7 +99,7 @@ func startDaemon(b *testing.B, path, ready string, env ...string) *daemon {
 		_ = d.cmd.Wait()
 		stuck.Stop()
 	})
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		resp, err := http.Get(d.url + ready)
 		if err == nil {
 			_ = resp.Body.Close()

@@ -220,7 +220,7 @@ func (b *Box) Put(m relay.Message) (relay.Message, error) {
 	if err != nil {
 		return m, err
 	}
-	return m, b.Await(m.Seq)
+	return m, b.Await()
 }
 
 // Write gives m its `seq`, encodes and signs it and writes it down. When it
@@ -240,12 +240,15 @@ func (b *Box) Write(m relay.Message) (relay.Message, error) {
 	return m, nil
 }
 
-// Await returns when the disk has all messages up to seq. Without Options.Sync
-// it returns at once. Callers that wait together share one fsync.
-func (b *Box) Await(seq relay.Seq) error {
+// Await returns when the disk has all messages written so far. Without
+// Options.Sync it returns at once. Callers that wait together share one fsync.
+func (b *Box) Await() error {
 	if !b.opts.Sync {
 		return nil
 	}
+	b.mu.Lock()
+	seq := b.seq
+	b.mu.Unlock()
 	return b.sync(seq)
 }
 

@@ -1,0 +1,58 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"os"
+	"sync"
+
+	"feishu-relay/internal/safefile"
+)
+
+// quarantineMax is the most bytes of malformed lines kept for a look by hand;
+// further ones are only counted.
+const quarantineMax = 1 << 20
+
+// rawOrText makes a line of JSON of anything.
+func rawOrText(line []byte) []byte {
+	if json.Valid(line) {
+		return line
+	}
+	quoted, err := json.Marshal(string(line))
+	if err != nil {
+		return nil
+	}
+	return quoted
+}
+
+// quarantined keeps malformed lines for a look by hand, at most quarantineMax
+// bytes of them.
+type quarantined struct {
+	root *os.Root
+	name string
+	mu   sync.Mutex
+	size int64
+}
+
+func (s *Sidecar) quarantine(line []byte) {
+	s.metrics.quarantined.Inc()
+	q := &s.bad
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.size > quarantineMax {
+		return
+	}
+	f, err := safefile.Open(q.root, q.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		s.problems.set("quarantine", err)
+		return
+	}
+	defer f.Close()
+	at, err := f.Stat()
+	if err == nil && at.Size() <= quarantineMax {
+		_, err = safefile.Append(f, append(rawOrText(line), '\n'))
+		q.size = at.Size()
+	}
+	if err != nil {
+		s.problems.set("quarantine", err)
+	}
+}
