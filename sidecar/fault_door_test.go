@@ -33,6 +33,10 @@ func TestFaultBotAwayFromStream(t *testing.T) {
 	c.talk(ctx, 2, "oc_1", "oc_2")
 	c.h.complete(ctx, t)
 	there()
+	eventually(ctx, t, "the sidecar sees that the bot is gone", func() bool {
+		st, err := c.bots[1].status(ctx)
+		return err == nil && !*st.Door.Connected
+	})
 	for i := range 12 {
 		_, err := c.bots[0].say(ctx, fmt.Sprintf("oc_%d", i%2+1))
 		must(t, err)
