@@ -3,7 +3,6 @@ package sidecar
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -15,38 +14,41 @@ import (
 )
 
 // How far back a chat is read for a decision: first the near tail, which the
-// transcript has in memory, then eight times as much again and again while
-// no person spoke within it. Beyond the far tail nothing is counted, and the
-// count is by then over any limit in use.
+// transcript has in memory, then eight times as much again and again while the
+// count has no end within it. A count that is over the limit is exact up to
+// enoughTail, and one that is not up to farTail; beyond nothing is counted.
 const (
-	nearTail = 32
-	farTail  = 4096
+	nearTail   = 8
+	enoughTail = 512
+	farTail    = 4096
 )
 
-// judgeLines is how many lines of the conversation the judge reads.
-const judgeLines = 12
+// judgeLines is how many lines of the conversation the judge reads; they are
+// looked for among the last judgeTail of the chat.
+const (
+	judgeLines = 12
+	judgeTail  = 64
+)
 
-// tail returns the end of a chat as it was at a time, oldest first, as far back
-// as a decision needs. What came later is left out by the transcript rather than
-// here: for a sidecar that is behind it would be all that is read, and nothing be
-// counted.
-func (s *Sidecar) tail(channel string, chat relay.ChatID, at int64) ([]policy.Entry, error) {
-	var entries []transcript.Entry
+// depth counts m's depth in the chat as it was at m's time. What came later is
+// left out by the transcript rather than here: for a sidecar that is behind it
+// would be all that is read, and nothing be counted.
+func (s *Sidecar) depth(w where, m policy.Entry, limits policy.Limits) (depth int, err error) {
 	for n := nearTail; n <= farTail; n *= 8 {
-		var err error
-		if entries, err = s.transcript.TailTo(channel, string(chat), n, at); err != nil {
-			return nil, err
+		entries, err := s.transcript.TailTo(w.channel, string(w.chat), n, m.TS)
+		if err != nil {
+			return 0, err
 		}
-		if len(entries) < n || anchored(entries) {
+		tail := make([]policy.Entry, len(entries))
+		for i, e := range entries {
+			tail[i] = policyEntry(e)
+		}
+		depth = policy.Depth(tail, m, limits.Count)
+		if len(entries) < n || anchored(entries) || depth >= limits.MaxDepth && n >= enoughTail {
 			break
 		}
 	}
-	inTime(entries)
-	out := make([]policy.Entry, len(entries))
-	for i, e := range entries {
-		out[i] = policyEntry(e)
-	}
-	return out, nil
+	return depth, nil
 }
 
 // inTime orders the end of a transcript by ts. The file has the order of
@@ -77,65 +79,89 @@ func anchored(entries []transcript.Entry) bool {
 	return true
 }
 
-// decideBot says whether m, a bot's message with tail before (and around) it,
-// goes to this bot.
-func (s *Sidecar) decideBot(ctx context.Context, tail []policy.Entry, m policy.Entry, mentioned bool, g groups.Group) policy.Decision {
-	limits := s.cfg.limitsFor(g)
-	depth := policy.Depth(tail, m, limits.Count)
-	return policy.Decide(ctx, limits, depth, s.question(tail, m, mentioned), s.judge)
-}
-
-func (s *Sidecar) question(tail []policy.Entry, m policy.Entry, mentioned bool) policy.Question {
-	before := make([]policy.Entry, 0, judgeLines)
-	for i := len(tail) - 1; i >= 0 && len(before) < judgeLines; i-- {
-		e := tail[i]
-		if e.MessageID != m.MessageID && e.TS <= m.TS && e.ThreadID == m.ThreadID {
-			before = append(before, e)
+// decideBot says whether m, a bot's message, goes to this bot. What the judge
+// reads is only gathered where it is asked.
+func (s *Sidecar) decideBot(ctx context.Context, w where, m policy.Entry) (policy.Decision, error) {
+	limits := s.cfg.limitsFor(w.group)
+	depth, err := s.depth(w, m, limits)
+	if err != nil {
+		return policy.Decision{}, err
+	}
+	var q policy.Question
+	if limits.Check && depth > limits.Threshold && depth < limits.MaxDepth {
+		if q, err = s.question(w, m); err != nil {
+			return policy.Decision{}, err
 		}
 	}
-	for i, j := 0, len(before)-1; i < j; i, j = i+1, j-1 {
-		before[i], before[j] = before[j], before[i]
+	return policy.Decide(ctx, limits, depth, q, s.judge), nil
+}
+
+// where is the place of a message that is decided on.
+type where struct {
+	channel   string
+	chat      relay.ChatID
+	group     groups.Group
+	mentioned bool
+}
+
+// question is what the judge is asked about m, with the lines before it in its
+// conversation.
+func (s *Sidecar) question(w where, m policy.Entry) (policy.Question, error) {
+	entries, err := s.transcript.TailTo(w.channel, string(w.chat), judgeTail, m.TS)
+	if err != nil {
+		return policy.Question{}, err
 	}
-	return policy.Question{Transcript: before, Message: m, AgentName: string(s.cfg.Agent),
-		AgentRole: s.cfg.Role, BotName: s.cfg.BotName, Mentioned: mentioned}
+	inTime(entries)
+	var before []policy.Entry
+	for _, e := range entries {
+		if e.MessageID != m.MessageID && e.ThreadID == m.ThreadID {
+			before = append(before, policyEntry(e))
+		}
+	}
+	return policy.Question{Transcript: before[max(0, len(before)-judgeLines):], Message: m, AgentName: string(s.cfg.Agent),
+		AgentRole: s.cfg.Role, BotName: s.cfg.BotName, Mentioned: w.mentioned}, nil
 }
 
 // Decide answers POST /v1/decide: what the policy says of a message. Nothing is
 // written or injected.
 func (s *Sidecar) Decide(ctx context.Context, q httpapi.Question) (any, error) {
-	channel := orDefault(q.Channel)
-	at := int64(math.MaxInt64)
-	if q.TS != 0 {
-		at = int64(q.TS)
-	}
-	tail, err := s.tail(channel, q.ChatID, at)
+	w := where{orDefault(q.Channel), q.ChatID, s.groups.Current().Groups[string(q.ChatID)], s.addressed(q.Content, q.MsgType, q.Mentions)}
+	m, err := s.asked(w, q)
 	if err != nil {
 		return nil, err
 	}
-	group := s.groups.Current().Groups[string(q.ChatID)]
-	mentioned := s.addressed(q.Content, q.MsgType, q.Mentions)
+	if q.Role == relay.RoleUser {
+		m.Role, m.Sender = policy.RoleUser, firstOf(q.Sender, q.SenderName)
+		question, err := s.question(w, m)
+		if err != nil {
+			return nil, err
+		}
+		return policy.DecideUser(ctx, s.cfg.groupPolicyFor(w.group), w.mentioned, s.cfg.limitsFor(w.group), question, s.judge), nil
+	}
+	return s.decideBot(ctx, w, m)
+}
+
+// asked is the message that q is about: as the transcript has it, which knows
+// more of it than the caller, else as it would stand there if it came now.
+func (s *Sidecar) asked(w where, q httpapi.Question) (policy.Entry, error) {
 	m := policy.Entry{Role: policy.RoleAssistant, Sender: string(q.SenderAgentName), SenderName: q.SenderName,
 		MessageID: string(q.MessageID), ParentID: string(q.ParentID), RootID: string(q.RootID), ThreadID: q.ThreadID,
 		Content: q.Content, TS: int64(q.TS), UserTS: int64(q.UserTS)}
-	if m.TS == 0 { // now, and behind what others have said whose clocks are ahead
-		m.TS = time.Now().UnixMilli()
-		for _, e := range tail {
-			m.TS = max(m.TS, e.TS)
+	entries, err := s.transcript.Tail(w.channel, string(w.chat), contextTail)
+	if err != nil {
+		return m, err
+	}
+	newest := time.Now().UnixMilli()
+	for _, e := range entries {
+		if m.MessageID != "" && e.MessageID == m.MessageID && q.Role != relay.RoleUser {
+			return policyEntry(e), nil
 		}
+		newest = max(newest, e.TS) // a clock there may be ahead of ours
 	}
-	if q.Role == relay.RoleUser {
-		m.Role, m.Sender = policy.RoleUser, firstOf(q.Sender, q.SenderName)
-		return policy.DecideUser(ctx, s.cfg.groupPolicyFor(group), mentioned, s.cfg.limitsFor(group),
-			s.question(tail, m, mentioned), s.judge), nil
+	if m.TS == 0 {
+		m.TS = newest
 	}
-	if m.MessageID != "" {
-		for _, e := range tail { // the transcript knows more of it than the caller
-			if e.MessageID == m.MessageID {
-				m = e
-			}
-		}
-	}
-	return s.decideBot(ctx, tail, m, mentioned, group), nil
+	return m, nil
 }
 
 func policyEntry(e transcript.Entry) policy.Entry {

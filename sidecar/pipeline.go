@@ -332,11 +332,11 @@ func (s *Sidecar) addressed(content, msgType string, mentions []relay.Mention) b
 }
 
 func (s *Sidecar) askPolicy(ctx context.Context, p *passage) (relay.Reason, error) {
-	tail, err := s.tail(p.msg.Channel, p.msg.ChatID, p.sent.UnixMilli())
-	if err != nil {
+	w := where{p.msg.Channel, p.msg.ChatID, p.group, p.mentioned}
+	var err error
+	if p.decision, err = s.decideBot(ctx, w, policyEntry(botEntry(&p.msg, p.sent))); err != nil {
 		return relay.Pass, err
 	}
-	p.decision = s.decideBot(ctx, tail, policyEntry(botEntry(&p.msg, p.sent)), p.mentioned, p.group)
 	if ctx.Err() != nil {
 		return relay.Pass, ctx.Err()
 	}

@@ -4,7 +4,7 @@ import "slices"
 
 // MaxIDs is how many messages of a chat an appender remembers the ids of. A
 // repeat that comes after more others than that is not recognised as one.
-const MaxIDs = 1 << 16
+const MaxIDs = 1 << 13
 
 // idSet holds the hashes of the last MaxIDs ids. Hashes take a quarter of the
 // room of the ids; that two of a set are equal by chance is one in 10^14.
