@@ -3,8 +3,8 @@
 package transcript
 
 import (
-	"errors"
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
