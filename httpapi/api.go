@@ -104,7 +104,9 @@ type Options struct {
 	Ready       func() error
 	Visible     func(channel string, chat relay.ChatID) bool // is the bot in it?
 	Transcripts Transcripts
-	Stream      *Stream // nil: another door delivers
+	Stream      *Stream                                    // nil: another door delivers
+	Say         func(context.Context, Saying) (any, error) // POST /v1/send; nil: no connector
+	CA          []byte                                     // of the gateway, PEM; nil: none
 	Events      *Events
 	Metrics     http.Handler
 	Logger      *slog.Logger
@@ -128,6 +130,8 @@ func New(o Options) http.Handler {
 	guarded.HandleFunc("POST /v1/outbound", a.outbound)
 	guarded.HandleFunc("POST /v1/inbound", a.inbound)
 	guarded.HandleFunc("POST /v1/decide", a.decide)
+	guarded.HandleFunc("POST /v1/send", a.say)
+	guarded.HandleFunc("GET /ca.pem", a.ca)
 	guarded.HandleFunc("GET /v1/stream", a.live(a.stream))
 	guarded.HandleFunc("GET /v1/events", a.live(a.Events.serve))
 	guarded.HandleFunc("GET /v1/transcripts", a.transcripts)
@@ -213,7 +217,7 @@ func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 func (a *api) index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprint(w, "feishu-relay\n\nGET  /v1/status\nGET  /v1/stream\nGET  /v1/events\nGET  /v1/transcripts\n"+
-		"POST /v1/outbound\nPOST /v1/inbound\nPOST /v1/decide\nGET  /metrics\nGET  /healthz\nGET  /readyz\n")
+		"POST /v1/outbound\nPOST /v1/inbound\nPOST /v1/decide\nPOST /v1/send\nGET  /ca.pem\nGET  /metrics\nGET  /healthz\nGET  /readyz\n")
 }
 
 // Error is an answer that is no success.

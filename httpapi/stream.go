@@ -170,6 +170,13 @@ func (s *Stream) Connected() bool {
 	return s.reader != nil
 }
 
+// Arrived is closed when the next reader comes, or the stream is closed.
+func (s *Stream) Arrived() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.arrived
+}
+
 // attach makes the caller the reader until the returned context ends, and
 // returns what it has to be given again first. lastID is the last message it
 // got, "" if it does not say.

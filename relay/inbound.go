@@ -11,6 +11,10 @@ type Inbound struct {
 	Timestamp          string         `json:"timestamp"` // RFC 3339, UTC, milliseconds
 	SessionKeyOverride string         `json:"session_key_override"`
 	Metadata           map[string]any `json:"metadata"`
+
+	// For doors that make something else of it; not part of the API.
+	Source    *Message `json:"-"` // what it was made from
+	Mentioned bool     `json:"-"` // it addresses the bot
 }
 
 // Timestamp writes t as the API does.

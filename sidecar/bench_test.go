@@ -99,7 +99,7 @@ func (r *benchRig) start(b *testing.B, cfg Config, agent relay.AgentName, name s
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.door = signal(r.arrived)
+	s.doors.webhook = signal(r.arrived)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"log/slog"
+	"net/url"
 	"time"
 
 	"feishu-relay/internal/groups"
@@ -36,6 +37,18 @@ type Config struct {
 	BotOpenID    relay.OpenID
 	AppID        string
 
+	AppSecret         Secret
+	BaseURL           *url.URL // FEISHU_BASE_URL; nil: https://open.feishu.cn
+	EncryptKey        Secret
+	VerificationToken Secret
+
+	Gateway          GatewayConfig
+	WebhookAddr      string // "" with a BotWebhookURL: on the gateway's address
+	BotWebhookURL    string
+	Connector        bool
+	InjectSenderType string // "bot", "app" or "user"
+	MentionAlways    bool   // INJECT_MENTION
+
 	ListenAddr string
 	APIToken   Secret
 
@@ -46,6 +59,7 @@ type Config struct {
 	RedisURL     Secret
 	RelayChannel string
 
+	DataDir       string // of the gateway's CA
 	RelayDir      string
 	TranscriptDir string
 
@@ -69,6 +83,23 @@ type JudgeConfig struct {
 	APIKey  Secret
 	BaseURL string
 	Model   string
+}
+
+// GatewayConfig is the front door for a bot's own Feishu SDK. Without an address
+// there is none.
+type GatewayConfig struct {
+	Addr       string
+	TLS        string // "off", "auto" or "file"
+	CertFile   string
+	KeyFile    string
+	PublicURL  *url.URL // nil: as the bot asked
+	Settle     time.Duration
+	EditSettle time.Duration
+}
+
+// knowsFeishu reports whether Feishu itself can be asked, or be listened to.
+func (c *Config) knowsFeishu() bool {
+	return c.Gateway.Addr != "" || c.Connector || c.AppID != "" && c.AppSecret != ""
 }
 
 // limitsFor is the environment's limits with a group's own laid over them.

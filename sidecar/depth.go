@@ -119,7 +119,7 @@ func (s *Sidecar) question(w where, m policy.Entry) (policy.Question, error) {
 		}
 	}
 	return policy.Question{Transcript: before[max(0, len(before)-judgeLines):], Message: m, AgentName: string(s.cfg.Agent),
-		AgentRole: s.cfg.Role, BotName: s.cfg.BotName, Mentioned: w.mentioned}, nil
+		AgentRole: s.cfg.Role, BotName: s.self().Name, Mentioned: w.mentioned}, nil
 }
 
 // Decide answers POST /v1/decide: what the policy says of a message. Nothing is
@@ -131,7 +131,7 @@ func (s *Sidecar) Decide(ctx context.Context, q httpapi.Question) (any, error) {
 		return nil, err
 	}
 	if q.Role == relay.RoleUser {
-		m.Role, m.Sender = policy.RoleUser, firstOf(q.Sender, q.SenderName)
+		m.Role, m.Sender = policy.RoleUser, cmp.Or(q.Sender, q.SenderName)
 		question, err := s.question(w, m)
 		if err != nil {
 			return nil, err
@@ -174,26 +174,17 @@ func botEntry(m *relay.Message, sent time.Time) transcript.Entry {
 	if sender == "" {
 		sender = string(m.SenderBotOpenID)
 	}
-	return entry(m, sent, relay.RoleAssistant, sender)
+	return entryOf(m, sent, relay.RoleAssistant, sender)
 }
 
 func userEntry(m *relay.Message, sent time.Time) transcript.Entry {
-	return entry(m, sent, relay.RoleUser, firstOf(m.SenderName, string(m.SenderID), "user"))
+	return entryOf(m, sent, relay.RoleUser, cmp.Or(m.SenderName, string(m.SenderID), "user"))
 }
 
-func entry(m *relay.Message, sent time.Time, role, sender string) transcript.Entry {
+func entryOf(m *relay.Message, sent time.Time, role, sender string) transcript.Entry {
 	return transcript.Entry{Role: role, Content: m.Content, Sender: sender, MessageID: string(m.ID()), TS: sent.UnixMilli(),
 		SenderName: m.SenderName, ThreadID: m.ThreadID, ParentID: string(m.ParentID), RootID: string(m.RootID),
 		UserTS: int64(m.UserTS), MsgType: m.MsgType}
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 func orDefault(channel string) string {

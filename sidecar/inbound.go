@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -29,15 +30,19 @@ func (s *Sidecar) inbound(p *passage) (in relay.Inbound, given []string) {
 	if mentions == nil {
 		mentions = []relay.Mention{}
 	}
-	meta["from_bot"] = true
+	fromBot := m.Role != relay.RoleUser
+	meta["from_bot"] = fromBot
 	meta["is_mentioned"] = p.mentioned
-	meta["sender_agent_name"] = m.SenderAgentName
 	meta["relay_msg_id"] = m.RelayMsgID
-	meta["chat_type"] = "group"
 	meta["group_policy"] = s.cfg.groupPolicyFor(p.group)
-	meta["depth"] = p.decision.Depth
-	meta["decision"] = p.decision
 	meta["mentions"] = mentions
+	if fromBot {
+		meta["sender_agent_name"] = m.SenderAgentName
+		meta["chat_type"] = "group"
+		meta["depth"] = p.decision.Depth
+		meta["decision"] = p.decision
+	}
+	delete(meta, metaNative)
 
 	content := m.Content
 	given = []string{p.key}
@@ -46,8 +51,9 @@ func (s *Sidecar) inbound(p *passage) (in relay.Inbound, given []string) {
 		content = before + content
 		given = append(given, ids...)
 	}
-	return relay.Inbound{Channel: m.Channel, SenderID: firstOf(string(m.SenderBotOpenID), string(m.SenderAgentName)),
-		ChatID: m.ChatID, Content: content, Timestamp: relay.Timestamp(p.sent), Metadata: meta}, given
+	return relay.Inbound{Source: m, Mentioned: p.mentioned, Channel: m.Channel,
+		SenderID: cmp.Or(string(m.SenderID), string(m.SenderBotOpenID), string(m.SenderAgentName)),
+		ChatID:   m.ChatID, Content: content, Timestamp: relay.Timestamp(p.sent), Metadata: meta}, given
 }
 
 // contextTail is how far back lines for INJECT_CONTEXT are looked for.
@@ -80,7 +86,7 @@ func (s *Sidecar) context(p *passage) (text string, ids []string) {
 	fmt.Fprintf(&b, "[context: %d earlier messages of this group, not addressed to you]\n", len(lines))
 	for i := len(lines) - 1; i >= 0; i-- {
 		e := lines[i]
-		fmt.Fprintf(&b, "%s: %s\n", oneLine(firstOf(e.SenderName, e.Sender)), oneLine(e.Content))
+		fmt.Fprintf(&b, "%s: %s\n", oneLine(cmp.Or(e.SenderName, e.Sender)), oneLine(e.Content))
 		ids = append(ids, e.MessageID)
 	}
 	b.WriteString("[end of context]\n")

@@ -21,12 +21,13 @@ const maxChats = 10_000
 // members knows which chats the bot is in: those that the groups file says, and
 // those in which the bot was seen hearing or speaking, also before a restart.
 type members struct {
-	agent string
-	check string // MEMBERSHIP_CHECK
-	file  func() *groups.File
-	root  *os.Root
-	name  string
-	fail  func(error)
+	agent  string
+	check  string // MEMBERSHIP_CHECK
+	feishu bool   // Feishu can be asked, or tells by its events
+	file   func() *groups.File
+	root   *os.Root
+	name   string
+	fail   func(error)
 
 	mu    sync.Mutex
 	seen  map[string]struct{} // guarded by mu
@@ -34,7 +35,7 @@ type members struct {
 }
 
 func openMembers(root *os.Root, name string, cfg *Config, file func() *groups.File, fail func(error)) (*members, error) {
-	m := &members{agent: string(cfg.Agent), check: cfg.MembershipCheck, file: file, root: root, name: name, fail: fail,
+	m := &members{agent: string(cfg.Agent), check: cfg.MembershipCheck, feishu: cfg.knowsFeishu(), file: file, root: root, name: name, fail: fail,
 		seen: map[string]struct{}{}}
 	data, err := root.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +59,7 @@ func (m *members) enforced() bool {
 	case "off":
 		return false
 	}
-	return m.file().HasGroups
+	return m.feishu || m.file().HasGroups
 }
 
 // in reports whether messages of the chat may reach the bot and its transcript.
@@ -75,6 +76,24 @@ func (m *members) in(channel string, chat relay.ChatID) bool {
 	return ok
 }
 
+// settled reports whether in's answer stands without asking Feishu.
+func (m *members) settled(channel string, chat relay.ChatID) bool {
+	return !m.feishu || channel != relay.DefaultChannel || m.in(channel, chat)
+}
+
+// left notes that the bot is no longer in the chat.
+func (m *members) left(channel string, chat relay.ChatID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := chatKey(channel, chat)
+	if _, ok := m.seen[key]; !ok {
+		return
+	}
+	delete(m.seen, key)
+	m.order = slices.DeleteFunc(m.order, func(k string) bool { return k == key })
+	m.write()
+}
+
 // saw notes that the bot was heard, or heard something, in the chat.
 func (m *members) saw(channel string, chat relay.ChatID) {
 	m.mu.Lock()
@@ -82,6 +101,11 @@ func (m *members) saw(channel string, chat relay.ChatID) {
 	if !m.remember(chatKey(channel, chat)) {
 		return
 	}
+	m.write()
+}
+
+// write is called with mu held.
+func (m *members) write() {
 	data, err := json.Marshal(m.order)
 	if err == nil {
 		err = safefile.ReplaceFast(m.root, m.name, append(data, '\n'))

@@ -29,6 +29,7 @@ type metrics struct {
 	skewed      prometheus.Counter
 	quarantined prometheus.Counter
 	retried     *prometheus.CounterVec
+	gateway     *prometheus.CounterVec
 }
 
 func newMetrics(version string) *metrics {
@@ -61,12 +62,14 @@ func newMetrics(version string) *metrics {
 			Help: "Malformed lines set aside."}),
 		retried: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_stage_retries_total",
 			Help: "Times a stage could not do its work and was tried again."}, []string{"stage"}),
+		gateway: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_gateway_events_total",
+			Help: "What the gateway, its entry and the connector came upon."}, []string{"event"}),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "feishu_relay_build_info",
 		Help: "Always 1; the version is in the label.", ConstLabels: prometheus.Labels{"version": version}})
 	info.Set(1)
 	m.registry.MustRegister(m.received, m.stopped, m.sent, m.transcript, m.decisions, m.judge, m.deliveries, m.latency,
-		m.depth, m.missing, m.skewed, m.quarantined, m.retried, info,
+		m.depth, m.missing, m.skewed, m.quarantined, m.retried, m.gateway, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, why := range relay.Reasons() {
 		m.stopped.WithLabelValues(string(why))
@@ -111,3 +114,6 @@ func boolText(b bool) string {
 	}
 	return "false"
 }
+
+// gatewayEvent counts one of the few events that the gateway's parts name.
+func (m *metrics) gatewayEvent(event string) { m.gateway.WithLabelValues(event).Inc() }

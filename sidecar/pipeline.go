@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -44,6 +43,7 @@ type passage struct {
 	sent    time.Time // ts, as far as it is believed
 	group   groups.Group
 
+	inChat    bool // it is in its chat's own order now, where a stage may take its time
 	mentioned bool
 	decision  policy.Decision
 	claim     claim
@@ -112,6 +112,9 @@ func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
 		p.Settle()
 		return
 	}
+	if w.queue == nativeQueue {
+		s.named(&p.msg)
+	}
 	p.key = string(p.msg.ID())
 	p.sent = s.peers.sentAt(&p.msg, time.Now())
 	p.group = s.groups.Current().Groups[string(p.msg.ChatID)]
@@ -119,6 +122,9 @@ func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
 	stage, why, err := s.apply(ctx, w.arrive, p)
 	if why != relay.BadSignature && why != relay.OwnMessage {
 		s.peers.saw(w.queue, &p.msg)
+		if s.native != nil && w.queue == outboundQueue {
+			s.native.copies.came(p.key, p.msg.SenderAgentName)
+		}
 	}
 	rest := w.decide
 	switch {
@@ -129,6 +135,7 @@ func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
 		s.end(p, stage, why)
 		return
 	}
+	p.inChat = true
 	s.chats.do(ctx, chatKey(p.msg.Channel, p.msg.ChatID), func(ctx context.Context) {
 		stage, why, err := s.walk(ctx, rest, p)
 		if err != nil { // we are stopping; the line is read again after the restart
@@ -186,6 +193,10 @@ func from(stages relay.Pipeline[*passage], name string) relay.Pipeline[*passage]
 }
 
 func (s *Sidecar) retrying(stage string, p *passage, err error) {
+	if errors.Is(err, errUndecided) { // no fault: the question is under way
+		s.log.Debug("waiting for an answer", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr, err)
+		return
+	}
 	s.problems.set(stage, err)
 	s.metrics.retried.WithLabelValues(stage).Inc()
 	s.log.Warn("waiting to try again", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr, err)
@@ -232,10 +243,10 @@ func (s *Sidecar) stopBots(_ context.Context, p *passage) (relay.Reason, error) 
 // stopOwn stops what this sidecar sent itself, once it is sure that it stands in
 // the transcript: the disk may have been full when it was sent.
 func (s *Sidecar) stopOwn(_ context.Context, p *passage) (relay.Reason, error) {
-	m := &p.msg
+	m, self := &p.msg, s.self()
 	if m.SenderAgentName != s.cfg.Agent &&
-		(s.cfg.BotOpenID == "" || m.SenderBotOpenID != s.cfg.BotOpenID) &&
-		(s.cfg.AppID == "" || m.SenderAppID != s.cfg.AppID) {
+		(self.OpenID == "" || m.SenderBotOpenID != self.OpenID) &&
+		(self.AppID == "" || m.SenderAppID != self.AppID) {
 		return relay.Pass, nil
 	}
 	if !ofGroup(m.Metadata) || !s.members.in(m.Channel, m.ChatID) {
@@ -251,8 +262,23 @@ func (s *Sidecar) stopOwn(_ context.Context, p *passage) (relay.Reason, error) {
 	return relay.OwnMessage, nil
 }
 
-func (s *Sidecar) stopOtherChats(_ context.Context, p *passage) (relay.Reason, error) {
-	if !s.members.in(p.msg.Channel, p.msg.ChatID) || !ofGroup(p.msg.Metadata) {
+// stopOtherChats stops what was said where the bot is not. Feishu, where it has
+// to be asked, is asked in the chat's own time.
+func (s *Sidecar) stopOtherChats(ctx context.Context, p *passage) (relay.Reason, error) {
+	if !ofGroup(p.msg.Metadata) {
+		return relay.NotAMember, nil
+	}
+	in := s.members.in(p.msg.Channel, p.msg.ChatID)
+	if !in && !s.members.settled(p.msg.Channel, p.msg.ChatID) {
+		if !p.inChat {
+			return relay.Pass, errUndecided
+		}
+		var err error
+		if in, err = s.askMembership(ctx, p.msg.ChatID); err != nil {
+			return relay.Pass, err
+		}
+	}
+	if !in {
 		return relay.NotAMember, nil
 	}
 	return relay.Pass, nil
@@ -284,6 +310,7 @@ func (s *Sidecar) record(_ context.Context, p *passage) (relay.Reason, error) {
 	if err != nil {
 		return relay.Pass, err
 	}
+	s.met(&p.msg)
 	s.shown(&p.msg, p.sent, relay.RoleAssistant, false)
 	s.metrics.recorded(relay.RoleAssistant, added)
 	s.trace("noted")
@@ -357,7 +384,7 @@ func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) 
 	s.trace("inject")
 	ctx, cancel := context.WithDeadlineCause(ctx, p.sent.Add(s.cfg.MaxAge), errTooOld)
 	defer cancel()
-	err := s.door.Deliver(ctx, in)
+	door, err := s.doors.Deliver(ctx, in)
 	switch {
 	case err == nil:
 	case errors.Is(err, errRefused):
@@ -377,34 +404,12 @@ func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) 
 	s.given.add(given...)
 	s.metrics.delivered(p.sent)
 	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
-		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Door: s.doorName})
-	s.log.Info("delivered", keyChat, p.msg.ChatID, keyMsg, p.key, keyBot, p.msg.SenderAgentName, "door", s.doorName)
+		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Door: door})
+	s.log.Info("delivered", keyChat, p.msg.ChatID, keyMsg, p.key, keyBot, p.msg.SenderAgentName, "door", door)
 	return relay.Pass, nil
 }
 
 var errTooOld = errors.New("older than RELAY_MAX_AGE")
-
-// stopped tells everybody why p ended.
-func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason, err error) {
-	s.metrics.stopped.WithLabelValues(string(why)).Inc()
-	level := slog.LevelInfo
-	switch why {
-	case relay.OwnMessage, relay.Duplicate:
-		level = slog.LevelDebug
-	case relay.Malformed, relay.BadSignature:
-		level = slog.LevelWarn
-	}
-	attrs := []any{keyReason, why, keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyBot, p.msg.SenderAgentName}
-	if err != nil {
-		attrs = append(attrs, keyErr, err)
-	}
-	s.log.Log(context.Background(), level, "stopped", attrs...)
-	if why == relay.OwnMessage {
-		return
-	}
-	s.events.Publish(httpapi.Event{Type: httpapi.EventStop, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
-		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Reason: why, Depth: p.decision.Depth})
-}
 
 // ofGroup reports whether metadata says, or does not deny, that a message is a
 // group's.

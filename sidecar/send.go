@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -94,11 +95,12 @@ func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out 
 	group := s.groups.Current().Groups[string(out.ChatID)]
 	meta["chat_type"] = quote("group")
 	meta["group_policy"] = quote(s.cfg.groupPolicyFor(group))
+	self := s.self()
 	m := &relay.Message{
 		RelayMsgID: id, Channel: channel, ChatID: out.ChatID, Content: out.Content,
-		SenderBotOpenID: s.cfg.BotOpenID, SenderAgentName: s.cfg.Agent, Metadata: meta,
-		MessageID: out.MessageID, TS: ts, SenderAppID: s.cfg.AppID, SenderName: s.cfg.BotName,
-		Mentions: s.resolve(out.Content, out.MsgType, out.Mentions), MsgType: firstOf(out.MsgType, "text"),
+		SenderBotOpenID: self.OpenID, SenderAgentName: s.cfg.Agent, Metadata: meta,
+		MessageID: out.MessageID, TS: ts, SenderAppID: self.AppID, SenderName: self.Name,
+		Mentions: s.resolve(out.Content, out.MsgType, out.Mentions), MsgType: cmp.Or(out.MsgType, "text"),
 		ParentID: out.ParentID, RootID: out.RootID, ThreadID: out.ThreadID, UserTS: userTS,
 	}
 	// The ts that the bot reports goes out as it is, but is believed here as far as another's.
@@ -128,7 +130,7 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 	id := h.MessageID
 	if id == "" {
 		// Several bots may report the same message: they give it the same id.
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", h.ChatID, firstOf(h.Sender, string(h.SenderID)), h.TS, h.Content))
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", h.ChatID, cmp.Or(h.Sender, string(h.SenderID)), h.TS, h.Content))
 		if h.TS <= 0 {
 			copy(sum[:], rand.Text())
 		}
@@ -140,8 +142,8 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 	s.members.saw(channel, h.ChatID)
 	m := &relay.Message{
 		RelayMsgID: id, Channel: channel, ChatID: h.ChatID, Content: h.Content, SenderAgentName: s.cfg.Agent,
-		SenderBotOpenID: s.cfg.BotOpenID, Metadata: relay.Metadata{"chat_type": quote("group")}, MessageID: id, TS: ts,
-		SenderName: firstOf(h.SenderName, h.Sender), MsgType: "text", ParentID: h.ParentID, RootID: h.RootID,
+		SenderBotOpenID: s.self().OpenID, Metadata: relay.Metadata{"chat_type": quote("group")}, MessageID: id, TS: ts,
+		SenderName: cmp.Or(h.SenderName, h.Sender), MsgType: "text", ParentID: h.ParentID, RootID: h.RootID,
 		ThreadID: h.ThreadID, Role: relay.RoleUser, SenderID: h.SenderID,
 	}
 	if m.SenderID == "" && strings.HasPrefix(h.Sender, "ou_") {

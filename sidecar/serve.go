@@ -24,10 +24,14 @@ func (s *Sidecar) openAPI() error {
 		}
 		return nil
 	})
+	var ca []byte
+	if s.front != nil {
+		ca = s.front.entry.CA()
+	}
 	s.server = &http.Server{
 		Handler: httpapi.New(httpapi.Options{Token: string(s.cfg.APIToken), Send: s.Send, Hear: s.Hear, Decide: s.Decide,
 			Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.members.in, Transcripts: s.transcript,
-			Stream: s.stream, Events: s.events, Metrics: s.metrics.handler(), Logger: s.log}),
+			Stream: s.doors.stream, Say: s.sayer(), CA: ca, Events: s.events, Metrics: s.metrics.handler(), Logger: s.log}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       time.Minute,
 		IdleTimeout:       2 * time.Minute,
@@ -41,8 +45,8 @@ func (s *Sidecar) openAPI() error {
 // stopServing ends the long connections and lets short requests finish.
 func (s *Sidecar) stopServing() {
 	s.events.Close()
-	if s.stream != nil {
-		s.stream.Stop()
+	if s.doors.stream != nil {
+		s.doors.stream.Stop()
 	}
 	s.unused.close()
 	ctx, cancel := context.WithTimeout(context.Background(), finishRequests)

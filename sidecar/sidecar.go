@@ -10,13 +10,14 @@
 //
 // [Sidecar.Run] owns them all: the HTTP server; for each of the two queues
 // (bots' messages, users' messages) a publisher and a reader; one goroutine for each chat
-// that has work; the watch on the groups file. Only a failed listener ends the
+// that has work; the watch on the groups file; with a gateway or a connector, that and the
+// reader of what Feishu's events brought. Only a failed listener ends the
 // process; any other part that ends early is started again after a pause.
 //
 // # Stopping
 //
 // In the order of the flow: requests are let finish, readers stop, the delivery
-// under way ends, the outbox has a last try, positions are stored, files are
+// under way ends, the gateway closes (the bot connects again to the next one), the outbox has a last try, positions are stored, files are
 // closed. All of it takes at most [stopWithin].
 package sidecar
 
@@ -34,10 +35,11 @@ import (
 	"time"
 
 	"feishu-relay/dedup"
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/connector"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/groups"
 	"feishu-relay/internal/safefile"
-	"feishu-relay/mention"
 	"feishu-relay/policy"
 	"feishu-relay/policy/judge"
 	"feishu-relay/relay"
@@ -49,8 +51,9 @@ import (
 const (
 	finishRequests  = 3 * time.Second
 	finishDelivery  = 4500 * time.Millisecond
+	finishGateway   = time.Second // the bot's calls; it tries again what is cut
 	finishPublish   = 2 * time.Second
-	stopWithin      = finishRequests + finishDelivery + finishPublish
+	stopWithin      = finishRequests + finishDelivery + finishGateway + finishPublish
 	restartPause    = time.Second // before a part that ended early is started again, doubled up to
 	restartPauseMax = 30 * time.Second
 )
@@ -93,9 +96,13 @@ type Sidecar struct {
 	peers       *peers
 	judge       policy.Judge
 	llm         *judge.LLM // nil where the rules judge, or nobody
-	door        door
-	doorName    string
-	stream      *httpapi.Stream // nil where INJECT_URL delivers
+	doors       doors
+	book        *feishu.Book // of this bot's Feishu app
+	api         *feishu.API
+	botsAsked   asked
+	front       *front               // nil without a gateway
+	connector   *connector.Connector // nil without one
+	native      *nativeSpool         // nil with neither
 	events      *httpapi.Events
 	metrics     *metrics
 	problems    *problems
@@ -138,6 +145,9 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err := s.openFiles(); err != nil {
 		return nil, err
 	}
+	if err := s.openFeishu(); err != nil {
+		return nil, err
+	}
 	if err := s.openLanes(); err != nil {
 		return nil, err
 	}
@@ -145,6 +155,15 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 		return nil, err
 	}
 	if err := s.openDoor(); err != nil {
+		return nil, err
+	}
+	if err := s.openSpool(); err != nil {
+		return nil, err
+	}
+	if err := s.openGateway(); err != nil {
+		return nil, err
+	}
+	if err := s.openConnector(); err != nil {
 		return nil, err
 	}
 	if err := s.openAPI(); err != nil {
@@ -286,47 +305,26 @@ func (s *Sidecar) openJudge() error {
 
 func (s *Sidecar) openDoor() error {
 	if s.cfg.InjectURL != "" {
-		s.door = newWebhook(s.cfg.InjectURL, s.log, func(err error) {
+		s.doors.webhook = newWebhook(s.cfg.InjectURL, s.log, func(err error) {
 			s.problems.set("inject", err)
 			s.metrics.retried.WithLabelValues("inject").Inc()
 		})
-		s.doorName = "webhook"
 		return nil
 	}
 	processed, err := s.folder("processed")
 	if err != nil {
 		return err
 	}
-	s.stream, err = httpapi.NewStream(httpapi.StreamOptions{Root: processed,
+	s.doors.stream, err = httpapi.NewStream(httpapi.StreamOptions{Root: processed,
 		Name: safefile.Name(string(s.cfg.Agent)) + ".stream.jsonl", MaxAge: s.cfg.MaxAge, Logger: s.log,
 		Receipt: func(id relay.MessageID) {
-			s.events.Publish(httpapi.Event{Type: httpapi.EventReceipt, RelayMsgID: id, Door: "stream"})
+			s.events.Publish(httpapi.Event{Type: httpapi.EventReceipt, RelayMsgID: id, Door: doorStream})
 		}})
 	if err != nil {
 		return err
 	}
-	s.door, s.doorName = s.stream, "stream"
-	s.onClose(s.stream.Close)
+	s.onClose(s.doors.stream.Close)
 	return nil
-}
-
-// namesOf is the directory of names made from one state of the groups file.
-type namesOf struct {
-	file *groups.File
-	dir  *mention.Directory
-}
-
-// directory is who can be addressed: the agents of the groups file, and this
-// bot under its own names.
-func (s *Sidecar) directory() *mention.Directory {
-	file := s.groups.Current()
-	if n := s.names.Load(); n != nil && n.file == file {
-		return n.dir
-	}
-	dir := file.DirectoryFor(mention.Agent{ID: string(s.cfg.Agent), Names: []string{s.cfg.BotName},
-		IDs: []string{string(s.cfg.BotOpenID), s.cfg.AppID}})
-	s.names.Store(&namesOf{file, dir})
-	return dir
 }
 
 // Run works until ctx is done and then stops in order. It returns an error only
@@ -345,6 +343,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 		}
 	})
 	reading.Go(func() { s.groups.Run(ctx) })
+	s.runFeishu(ctx, &serving, &reading, fail)
 	for _, l := range []*lane{&s.bots, &s.users} {
 		publishers.Go(func() { l.box.Run(publishing, traced{l.queue, s.trace}, finishPublish) })
 		reading.Go(func() {
@@ -359,8 +358,16 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	s.stopServing()
 	waitAtMost(finishDelivery, func() {
 		reading.Wait()
+		if s.native != nil {
+			s.native.wait.wait()
+		}
 		s.chats.wait()
 	})
+	if s.front != nil { // only now: the bot's calls pass, and its acknowledgements count, to the last
+		ctx, cancel := context.WithTimeout(context.Background(), finishGateway)
+		s.front.stop(ctx)
+		cancel()
+	}
 	stopPublishing()
 	publishers.Wait()
 	serving.Wait()

@@ -2,8 +2,10 @@ package sidecar
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -29,6 +31,8 @@ type Status struct {
 	Backend  string                     `json:"backend"`
 	Door     DoorStatus                 `json:"door"`
 	Queues   map[string]QueueStatus     `json:"queues"`
+	Gateway  any                        `json:"gateway,omitempty"`   // connections, drafts
+	Feishu   *bool                      `json:"connector,omitempty"` // is the connector's connection up?
 	Members  MembersStatus              `json:"membership"`
 	Judge    any                        `json:"judge"` // "off", "rules", or the state of the LLM judge
 	Missing  map[relay.AgentName]uint64 `json:"missing"`
@@ -46,7 +50,7 @@ type Identity struct {
 
 // DoorStatus is where the bot gets its messages.
 type DoorStatus struct {
-	Name      string `json:"name"`                // webhook or stream
+	Name      string `json:"name"`                // gateway, webhook or stream
 	Connected *bool  `json:"connected,omitempty"` // of the stream: is a reader there?
 }
 
@@ -73,19 +77,26 @@ type Problem struct {
 
 // Status tells how the sidecar is.
 func (s *Sidecar) Status() Status {
+	self := s.self()
 	st := Status{Version: s.version, Started: relay.Timestamp(s.started), Backend: s.cfg.Backend,
-		Identity: Identity{s.cfg.Agent, s.cfg.BotName, s.cfg.BotOpenID, s.cfg.AppID},
-		Door:     DoorStatus{Name: s.doorName}, Queues: map[string]QueueStatus{}, Missing: s.peers.missing(),
+		Identity: Identity{s.cfg.Agent, self.Name, self.OpenID, self.AppID},
+		Door:     DoorStatus{Name: s.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.peers.missing(),
 		Members: MembersStatus{s.cfg.MembershipCheck, s.members.enforced()}, Judge: "off", Errors: s.problems.list()}
 	if err := s.Ready(); err != nil {
 		st.NotReady = err.Error()
 	}
 	st.Ready = st.NotReady == ""
-	if s.stream != nil {
-		st.Door.Connected = new(s.stream.Connected())
+	if s.doors.stream != nil {
+		st.Door.Connected = new(s.doors.stream.Connected())
 	}
 	for _, l := range []*lane{&s.bots, &s.users} {
 		st.Queues[l.name] = QueueStatus{l.queue.Status(), l.box.Stats(), counted(l.queue)}
+	}
+	if s.front != nil {
+		st.Gateway = s.front.gateway.Status()
+	}
+	if s.connector != nil {
+		st.Feishu = new(s.connector.Connected())
 	}
 	switch {
 	case s.llm != nil:
@@ -106,7 +117,7 @@ func (s *Sidecar) Ready() error {
 	for _, l := range []*lane{&s.bots, &s.users} {
 		switch st := l.queue.Status(); {
 		case !st.Connected:
-			errs = append(errs, fmt.Errorf("%s queue: the %s backend does not answer: %s", l.name, s.cfg.Backend, firstOf(st.Error, "not yet connected")))
+			errs = append(errs, fmt.Errorf("%s queue: the %s backend does not answer: %s", l.name, s.cfg.Backend, cmp.Or(st.Error, "not yet connected")))
 		case !st.Reading:
 			errs = append(errs, fmt.Errorf("%s queue is not being read", l.name))
 		}
@@ -180,9 +191,9 @@ func (s *Sidecar) measure() {
 	}
 	s.metrics.counter("feishu_relay_transcript_skipped_lines_total", "Lines of transcripts that are no entries.", nil,
 		func() float64 { return float64(s.transcript.Skipped()) })
-	if s.stream != nil {
+	if s.doors.stream != nil {
 		s.metrics.gauge("feishu_relay_stream_connected", "1 while the bot reads the stream.", nil,
-			func() float64 { return zeroOne(s.stream.Connected()) })
+			func() float64 { return zeroOne(s.doors.stream.Connected()) })
 	}
 }
 
@@ -231,4 +242,26 @@ func (p *problems) list() []Problem {
 	defer p.mu.Unlock()
 	newestFirst := func(a, b Problem) int { return cmp.Compare(b.At, a.At) }
 	return append([]Problem{}, slices.SortedFunc(maps.Values(p.parts), newestFirst)...)
+}
+
+// stopped tells everybody why p ended.
+func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason, err error) {
+	s.metrics.stopped.WithLabelValues(string(why)).Inc()
+	level := slog.LevelInfo
+	switch why {
+	case relay.OwnMessage, relay.Duplicate:
+		level = slog.LevelDebug
+	case relay.Malformed, relay.BadSignature:
+		level = slog.LevelWarn
+	}
+	attrs := []any{keyReason, why, keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyBot, p.msg.SenderAgentName}
+	if err != nil {
+		attrs = append(attrs, keyErr, err)
+	}
+	s.log.Log(context.Background(), level, "stopped", attrs...)
+	if why == relay.OwnMessage {
+		return
+	}
+	s.events.Publish(httpapi.Event{Type: httpapi.EventStop, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
+		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Reason: why, Depth: p.decision.Depth})
 }

@@ -36,8 +36,8 @@ const (
 	webhookMaxReply = 64 << 10 // bytes of an answer that are read, so that the connection stays usable
 )
 
-// webhook posts inbound messages to INJECT_URL.
-type webhook struct {
+// webhookDoor posts inbound messages to INJECT_URL.
+type webhookDoor struct {
 	url    string
 	client *http.Client
 	log    *slog.Logger
@@ -45,11 +45,11 @@ type webhook struct {
 	away   atomic.Bool // the last try of all found no bot
 }
 
-func newWebhook(target string, log *slog.Logger, failed func(error)) *webhook {
+func newWebhook(target string, log *slog.Logger, failed func(error)) *webhookDoor {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 16
 	transport.Proxy = nil // the bot is a neighbour; its messages are no proxy's business
-	return &webhook{url: target, log: log, failed: failed, client: &http.Client{
+	return &webhookDoor{url: target, log: log, failed: failed, client: &http.Client{
 		Transport: transport,
 		Timeout:   webhookTimeout,
 		// A redirected POST turns into a GET without the message.
@@ -57,11 +57,11 @@ func newWebhook(target string, log *slog.Logger, failed func(error)) *webhook {
 	}}
 }
 
-var _ door = (*webhook)(nil)
+var _ door = (*webhookDoor)(nil)
 
 // Deliver posts in until the bot answers 2xx (delivered) or 4xx other than 408
 // and 429 (refused for good).
-func (w *webhook) Deliver(ctx context.Context, in relay.Inbound) error {
+func (w *webhookDoor) Deliver(ctx context.Context, in relay.Inbound) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("encode inbound message: %w", err)
@@ -94,22 +94,12 @@ func (w *webhook) Deliver(ctx context.Context, in relay.Inbound) error {
 
 // post is not cut short at once when ctx ends: the bot may have taken the
 // message, and it would be given it again.
-func (w *webhook) post(ctx context.Context, body []byte, id relay.MessageID) error {
+func (w *webhookDoor) post(ctx context.Context, body []byte, id relay.MessageID) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	ended := ctx
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := withGrace(ctx, webhookLast)
 	defer cancel()
-	defer context.AfterFunc(ended, func() {
-		last := time.NewTimer(webhookLast)
-		defer last.Stop()
-		select {
-		case <-last.C:
-			cancel()
-		case <-ctx.Done():
-		}
-	})()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("%w: INJECT_URL cannot be requested", errRefused)
@@ -129,6 +119,24 @@ func (w *webhook) post(ctx context.Context, body []byte, id relay.MessageID) err
 		return fmt.Errorf("%w: INJECT_URL answered %d", errRefused, code)
 	default:
 		return fmt.Errorf("INJECT_URL answered %d", code)
+	}
+}
+
+// withGrace returns a context that ends a while after ctx does.
+func withGrace(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		last := time.NewTimer(grace)
+		defer last.Stop()
+		select {
+		case <-last.C:
+			cancel()
+		case <-later.Done():
+		}
+	})
+	return later, func() {
+		stop()
+		cancel()
 	}
 }
 

@@ -143,8 +143,6 @@ func mistakes(err error) []finding {
 		switch {
 		case !ok || !known:
 			out = append(out, failure("configuration", "`feishu-relay run --help` lists all variables", "%s", line))
-		case strings.HasPrefix(what, "not in this version"):
-			out = append(out, failure(name, "unset it", "%s", detail))
 		default:
 			out = append(out, failure(name, fmt.Sprintf("set %s: %s", name, what), "%s", detail))
 		}

@@ -101,7 +101,7 @@ func TestCheckOfAFreshInstallation(t *testing.T) {
 
 func TestCheckNamesAllMistakes(t *testing.T) {
 	configured(t)
-	for name, value := range map[string]string{"AGENT_NAME": "", "LOG_LEVEL": "loud", "DEDUP_SIZE": "many", "GATEWAY_ADDR": ":1",
+	for name, value := range map[string]string{"AGENT_NAME": "", "LOG_LEVEL": "loud", "DEDUP_SIZE": "many", "CONNECTOR": "true",
 		"RELAY_BACKEND": "redis"} {
 		t.Setenv(name, value)
 	}
@@ -112,7 +112,7 @@ func TestCheckNamesAllMistakes(t *testing.T) {
 	wants(t, found, "AGENT_NAME", statusFail, "required")
 	wants(t, found, "LOG_LEVEL", statusFail, "debug, info, warn")
 	wants(t, found, "DEDUP_SIZE", statusFail, "message ids remembered")
-	wants(t, found, "GATEWAY_ADDR, CONNECTOR", statusFail, "unset it")
+	wants(t, found, "FEISHU_APP_ID, FEISHU_APP_SECRET", statusFail, "")
 	wants(t, found, "REDIS_URL", statusFail, "redis://127.0.0.1:6379/0")
 	wants(t, found, "everything else", statusWarn, "check again")
 	if len(found) != 6 {

@@ -32,7 +32,24 @@ type env struct {
 	AgentCapabilities string `envconfig:"AGENT_CAPABILITIES" desc:"comma list of what the bot can do"`
 	BotName           string `envconfig:"BOT_NAME" desc:"the bot's display name in Feishu"`
 	BotOpenID         string `envconfig:"BOT_OPEN_ID" desc:"the bot's own open_id"`
-	FeishuAppID       string `envconfig:"FEISHU_APP_ID" desc:"the bot's app; its messages are known as own ones by it"`
+	FeishuAppID       string `envconfig:"FEISHU_APP_ID" desc:"the bot's app; default: learned from the bot's first connection"`
+	FeishuAppSecret   string `envconfig:"FEISHU_APP_SECRET" desc:"needed by the connector; else optional"`
+	FeishuBaseURL     string `envconfig:"FEISHU_BASE_URL" default:"https://open.feishu.cn" desc:"Feishu's API; https://open.larksuite.com for Lark"`
+	FeishuEncryptKey  string `envconfig:"FEISHU_ENCRYPT_KEY" desc:"webhook mode: the app's Encrypt Key"`
+	FeishuToken       string `envconfig:"FEISHU_VERIFICATION_TOKEN" desc:"webhook mode: the app's Verification Token"`
+
+	GatewayAddr       string `envconfig:"GATEWAY_ADDR" desc:"where the bot's Feishu SDK is pointed at, such as 127.0.0.1:8788; default: off"`
+	GatewayTLS        string `envconfig:"GATEWAY_TLS" default:"off" desc:"off, auto (own CA, written to $DATA_DIR/ca.pem) or file"`
+	GatewayCertFile   string `envconfig:"GATEWAY_CERT_FILE" desc:"certificate for GATEWAY_TLS=file"`
+	GatewayKeyFile    string `envconfig:"GATEWAY_KEY_FILE" desc:"its key"`
+	GatewayPublicURL  string `envconfig:"GATEWAY_PUBLIC_URL" desc:"how the bot reaches the gateway, for the WebSocket URL handed to it; default: as it asked"`
+	GatewaySettle     string `envconfig:"GATEWAY_SETTLE" default:"1500ms" desc:"the quiet after a streamed card's end sign"`
+	GatewayEditSettle string `envconfig:"GATEWAY_EDIT_SETTLE" default:"8s" desc:"the quiet after an edit that has no end sign"`
+	WebhookAddr       string `envconfig:"WEBHOOK_ADDR" desc:"where /webhook/event is served; default: GATEWAY_ADDR if that is loopback"`
+	BotWebhookURL     string `envconfig:"BOT_WEBHOOK_URL" desc:"webhook mode: where the bot listens for Feishu's events"`
+	Connector         string `envconfig:"CONNECTOR" default:"false" desc:"the sidecar holds the Feishu connection itself, for a bot that knows no Feishu"`
+	InjectSenderType  string `envconfig:"INJECT_SENDER_TYPE" default:"bot" desc:"sender_type of an injected Feishu event: bot, app or user"`
+	InjectMention     string `envconfig:"INJECT_MENTION" default:"addressed" desc:"when the injected event names this bot: addressed or always"`
 
 	ListenAddr string `envconfig:"LISTEN_ADDR" default:"127.0.0.1:8787" desc:"local API, health, metrics"`
 	APIToken   string `envconfig:"API_TOKEN" desc:"bearer token; required when LISTEN_ADDR is not loopback"`
@@ -72,11 +89,6 @@ type env struct {
 
 	LogLevel  string `envconfig:"LOG_LEVEL" default:"info" desc:"debug, info, warn or error"`
 	LogFormat string `envconfig:"LOG_FORMAT" default:"json" desc:"json or text"`
-
-	// Parts that this version does not have: set, they are a mistake that
-	// silence would hide.
-	GatewayAddr string `envconfig:"GATEWAY_ADDR" desc:"not in this version"`
-	Connector   string `envconfig:"CONNECTOR" desc:"not in this version"`
 }
 
 // fillIn gives a variable that is set to nothing its default, as one that is
@@ -153,9 +165,8 @@ func loadConfig() (config, error) {
 	if err := c.logLevel.UnmarshalText([]byte(e.LogLevel)); err != nil {
 		p.add("LOG_LEVEL", e.LogLevel, "one of debug, info, warn, error")
 	}
-	if e.GatewayAddr != "" || (e.Connector != "" && e.Connector != "false") {
-		p = append(p, errors.New("GATEWAY_ADDR, CONNECTOR: this version has the local API only; unset them, and see README, \"How a bot is joined\""))
-	}
+	c.DataDir = data
+	p.feishu(e, &c.Config)
 	return c, errors.Join(p...)
 }
 

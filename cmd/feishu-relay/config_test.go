@@ -52,7 +52,8 @@ func TestAllMistakesAtOnce(t *testing.T) {
 		"AGENT_NAME": "a/b", "LISTEN_ADDR": "0.0.0.0:8787", "INJECT_URL": "ftp://user:hunter2@x", "RELAY_MAX_AGE": "soon",
 		"RELAY_BACKEND": "kafka", "DEDUP_SIZE": "-1", "GROUP_POLICY": "loud", "MAX_BOT_REPLY_DEPTH": "three",
 		"BOT_REPLY_LLM_CHECK": "maybe", "BOT_REPLY_LLM_ON_ERROR": "panic", "LOG_LEVEL": "shout", "LOG_FORMAT": "xml",
-		"MEMBERSHIP_CHECK": "perhaps", "INJECT_CONTEXT": "1000", "GATEWAY_ADDR": "127.0.0.1:1",
+		"MEMBERSHIP_CHECK": "perhaps", "INJECT_CONTEXT": "1000", "GATEWAY_ADDR": "8788", "GATEWAY_TLS": "file", "FEISHU_BASE_URL": "open.feishu.cn",
+		"WEBHOOK_ADDR": "127.0.0.1:1", "CONNECTOR": "true", "INJECT_SENDER_TYPE": "person", "INJECT_MENTION": "never", "GATEWAY_SETTLE": "soon",
 	})
 	_, err := loadConfig()
 	if err == nil {
@@ -60,7 +61,8 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	}
 	for _, name := range []string{"AGENT_NAME", "API_TOKEN", "INJECT_URL", "RELAY_MAX_AGE", "RELAY_BACKEND", "DEDUP_SIZE",
 		"GROUP_POLICY", "MAX_BOT_REPLY_DEPTH", "BOT_REPLY_LLM_CHECK", "BOT_REPLY_LLM_ON_ERROR", "LOG_LEVEL", "LOG_FORMAT",
-		"MEMBERSHIP_CHECK", "INJECT_CONTEXT", "GATEWAY_ADDR"} {
+		"MEMBERSHIP_CHECK", "INJECT_CONTEXT", "GATEWAY_ADDR", "GATEWAY_CERT_FILE", "FEISHU_BASE_URL", "BOT_WEBHOOK_URL",
+		"CONNECTOR, GATEWAY_ADDR", "INJECT_SENDER_TYPE", "INJECT_MENTION", "GATEWAY_SETTLE"} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("the error does not name %s:\n%v", name, err)
 		}
@@ -87,6 +89,12 @@ func TestSingleMistakes(t *testing.T) {
 		"loopback by name":                 {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": "localhost:1"}, ""},
 		"loopback of IPv6":                 {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": "[::1]:1"}, ""},
 		"no port":                          {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": "127.0.0.1"}, "LISTEN_ADDR"},
+		"a gateway":                        {map[string]string{"AGENT_NAME": "a", "GATEWAY_ADDR": ":8788"}, ""},
+		"a webhook anybody could post to":  {map[string]string{"AGENT_NAME": "a", "GATEWAY_ADDR": "127.0.0.1:1", "BOT_WEBHOOK_URL": "http://b"}, "FEISHU_ENCRYPT_KEY"},
+		"a webhook on an open gateway":     {map[string]string{"AGENT_NAME": "a", "GATEWAY_ADDR": ":1", "BOT_WEBHOOK_URL": "http://b", "FEISHU_ENCRYPT_KEY": "k"}, "WEBHOOK_ADDR: required"},
+		"a webhook without a gateway":      {map[string]string{"AGENT_NAME": "a", "BOT_WEBHOOK_URL": "http://b", "FEISHU_ENCRYPT_KEY": "k"}, "GATEWAY_ADDR: required"},
+		"a base URL with a path":           {map[string]string{"AGENT_NAME": "a", "FEISHU_BASE_URL": "https://h/x"}, "FEISHU_BASE_URL"},
+		"a connector without an app":       {map[string]string{"AGENT_NAME": "a", "CONNECTOR": "true"}, "FEISHU_APP_ID"},
 		"a connector that is switched off": {map[string]string{"AGENT_NAME": "a", "CONNECTOR": "false"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,11 +71,7 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		fmt.Fprint(stderr, "`feishu-relay run --help` lists all variables; `feishu-relay check` tries them.\n")
 		return errFailed
 	}
-	s, err := sidecar.New(cfg.Config, sidecar.Options{Version: versionText(), Logger: cfg.logger(stderr)})
-	if err != nil {
-		return err
-	}
-	return s.Run(ctx)
+	return sidecar.Run(ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: cfg.logger(stderr)})
 }
 
 func (c *config) logger(w io.Writer) *slog.Logger {

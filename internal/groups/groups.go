@@ -82,19 +82,23 @@ func (f *File) Directory() *mention.Directory {
 	return f.directory
 }
 
-// DirectoryFor is [File.Directory] with what an agent knows of itself added.
-// The entry of the file that is this agent goes under its ID there: a flat list
-// often knows an agent only by a display name, and counted as two the agent's
-// name would be ambiguous. It is the entry with its ID, else the one with an id
-// of its, else the only one with a name of its.
-func (f *File) DirectoryFor(self mention.Agent) *mention.Directory {
-	agents := f.mentionable()
-	if i := indexOf(agents, self); i >= 0 {
-		self.Names = slices.Concat(self.Names, []string{agents[i].ID}, agents[i].Names)
-		self.IDs = slices.Concat(self.IDs, agents[i].IDs)
-		agents = slices.Delete(agents, i, i+1)
+// DirectoryFor is [File.Directory] with what an agent knows of itself and of
+// others added. The entry of the file that is one of them goes under its ID
+// there: a flat list often knows an agent only by a display name, and counted
+// as two the agent's name would be ambiguous. It is the entry with its ID, else
+// the one with an id of its, else the only one with a name of its.
+func (f *File) DirectoryFor(self mention.Agent, others ...mention.Agent) *mention.Directory {
+	fromFile := f.mentionable()
+	agents := make([]mention.Agent, 0, len(fromFile)+len(others)+1)
+	for _, a := range slices.Concat([]mention.Agent{self}, others) {
+		if i := indexOf(fromFile, a); i >= 0 {
+			a.Names = slices.Concat(a.Names, []string{fromFile[i].ID}, fromFile[i].Names)
+			a.IDs = slices.Concat(a.IDs, fromFile[i].IDs)
+			fromFile = slices.Delete(fromFile, i, i+1)
+		}
+		agents = append(agents, a)
 	}
-	return mention.NewDirectory(append(agents, self))
+	return mention.NewDirectory(append(fromFile, agents...))
 }
 
 func indexOf(agents []mention.Agent, self mention.Agent) int {

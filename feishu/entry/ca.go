@@ -1,0 +1,330 @@
+package entry
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/internal/safefile"
+)
+
+const (
+	caFile    = "ca.pem"
+	keyFolder = "private"
+	keyFile   = "ca-key.pem"
+	lockFile  = "ca.lock"
+
+	// caName begins the CA's common name, and marks a certificate as one that
+	// we may make anew.
+	caName = "feishu-relay CA "
+
+	caLife  = 10 * 365 * 24 * time.Hour
+	caRenew = 30 * 24 * time.Hour // a CA that ends sooner is made anew
+
+	// skew lets a certificate be valid where the clock is behind ours.
+	skew = time.Hour
+	// maxPEM is the most bytes of a certificate or key file; more is an error.
+	maxPEM = 1 << 20
+	// lockWait is how long another sidecar may hold the lock, which it does for
+	// milliseconds; then New fails.
+	lockWait = 10 * time.Second
+)
+
+// authority is the CA. Its certificate lists what it may sign for (RFC 5280
+// 4.2.1.10). Names may be added later, by a new GATEWAY_PUBLIC_URL or by
+// another sidecar that shares the folder: then the certificate is signed again,
+// with the old names and the new, and with the same key and subject. So a bot
+// that trusts the earlier one goes on as before, and only who is to use the new
+// name must read ca.pem again. An ending CA is made anew in the same way.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+	pem  []byte
+}
+
+// openAuthority reads the CA in dir, and makes it, or makes it anew, where
+// that is needed; of several processes one does it.
+func openAuthority(dir string, names []string, n *notices) (*authority, error) {
+	if dir == "" {
+		return nil, errors.New("a folder for the CA is needed: set DATA_DIR")
+	}
+	root, err := safefile.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	defer warnOpenKey(root, n)
+	// The common case needs no lock, and works in a folder that may only be read.
+	if a, err := loadAuthority(root); err == nil && a.cert != nil && a.lacks(names) == "" {
+		return a, nil
+	}
+	private, err := safefile.OpenSub(root, keyFolder)
+	if err != nil {
+		return nil, err
+	}
+	defer private.Close()
+	unlock, err := lock(private)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	a, err := loadAuthority(root)
+	if err != nil {
+		return nil, err
+	}
+	if a.cert != nil {
+		why := a.lacks(names)
+		if why == "" {
+			return a, nil
+		}
+		if !strings.HasPrefix(a.cert.Subject.CommonName, caName) {
+			return nil, fmt.Errorf("%s in %s %s, and was not made here: replace it", caFile, dir, why)
+		}
+		n.log.Warn("the CA certificate was made anew, with the same key: bots that are started from now on need the new file",
+			"file", caFile, "reason", why)
+	}
+	if a.key == nil {
+		if a.key, err = newKey(private); err != nil {
+			return nil, fmt.Errorf("make the CA's key: %w", err)
+		}
+	}
+	if err := a.sign(names); err != nil {
+		return nil, fmt.Errorf("make the CA: %w", err)
+	}
+	if err := publish(root, a.pem); err != nil {
+		return nil, fmt.Errorf("write %s: %w", caFile, err)
+	}
+	return a, nil
+}
+
+func lock(folder *os.Root) (unlock func(), err error) {
+	f, err := safefile.Open(folder, lockFile, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(lockWait); ; time.Sleep(20 * time.Millisecond) {
+		free, err := safefile.TryLock(f)
+		if err == nil && !free && time.Now().After(end) {
+			err = fmt.Errorf("another process holds %s for %s: stop it", f.Name(), lockWait)
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		if free {
+			return func() { _ = f.Close() }, nil // which frees it
+		}
+	}
+}
+
+// loadAuthority reads what is there: nothing, a key alone (its maker was
+// killed), or both.
+func loadAuthority(root *os.Root) (*authority, error) {
+	keyPath := keyFolder + "/" + keyFile
+	keyPEM, keyErr := readFile(root, keyPath)
+	certPEM, certErr := readFile(root, caFile)
+	noKey, noCert := errors.Is(keyErr, fs.ErrNotExist), errors.Is(certErr, fs.ErrNotExist)
+	const remedy = "restore it, or remove both files and let the bots load the new " + caFile
+	switch {
+	case noKey && noCert:
+		return &authority{}, nil
+	case noKey && certErr == nil:
+		return nil, fmt.Errorf("%s is there and its key %s is missing: %s", caFile, keyPath, remedy)
+	case keyErr != nil:
+		return nil, fmt.Errorf("read the CA's key: %w", keyErr)
+	case noCert:
+		key, err := parseKey(keyPEM)
+		if err != nil {
+			return nil, fmt.Errorf("%s is no private key (%w): %s", keyPath, err, remedy)
+		}
+		return &authority{key: key}, nil
+	case certErr != nil:
+		return nil, fmt.Errorf("read the CA: %w", certErr)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s are no pair (%w): %s", caFile, keyPath, err, remedy)
+	}
+	key, ok := pair.PrivateKey.(crypto.Signer)
+	if !ok || !pair.Leaf.IsCA {
+		return nil, fmt.Errorf("%s is no CA certificate: %s", caFile, remedy)
+	}
+	return &authority{cert: pair.Leaf, key: key, pem: certPEM}, nil
+}
+
+func readFile(root *os.Root, name string) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return readPEM(f)
+}
+
+// readPEM reads all of f and closes it.
+func readPEM(f *os.File) ([]byte, error) {
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
+	if err == nil && len(data) > maxPEM {
+		err = fmt.Errorf("%s is larger than %d bytes", f.Name(), maxPEM)
+	}
+	return data, err
+}
+
+// warnOpenKey says when the key may be read by everybody: a copied folder or a
+// mount has lost its rights.
+func warnOpenKey(root *os.Root, n *notices) {
+	const path = keyFolder + "/" + keyFile
+	info, err := root.Stat(path)
+	if err == nil && info.Mode().Perm()&0o007 != 0 && runtime.GOOS != "windows" {
+		n.log.Warn("the key of the CA is open to every user: chmod 600", "file", path)
+	}
+}
+
+func parseKey(data []byte) (crypto.Signer, error) {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, errors.New("not PEM")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, errors.New("cannot sign")
+	}
+	return signer, nil
+}
+
+func newKey(private *os.Root) (crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return key, safefile.Replace(private, keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+// publish puts the certificate where bots read it, which run as other users:
+// everybody whom the folder lets in may.
+func publish(root *os.Root, data []byte) error {
+	const next = caFile + ".new"
+	if err := safefile.Replace(root, next, data); err != nil {
+		return err
+	}
+	info, err := root.Stat(next)
+	if err != nil {
+		return err
+	}
+	if err := root.Chmod(next, info.Mode().Perm()|0o044); err != nil {
+		return err
+	}
+	return root.Rename(next, caFile)
+}
+
+// lacks says in words why the certificate does not do for names, or "".
+func (a *authority) lacks(names []string) string {
+	if time.Until(a.cert.NotAfter) < caRenew {
+		return "ends on " + a.cert.NotAfter.Format(time.DateOnly)
+	}
+	for _, name := range names {
+		if !a.permits(name) {
+			return "may not sign for " + name
+		}
+	}
+	return ""
+}
+
+func (a *authority) permits(name string) bool {
+	if ip, err := netip.ParseAddr(name); err == nil {
+		return len(a.cert.PermittedIPRanges) == 0 || slices.ContainsFunc(a.cert.PermittedIPRanges, func(n *net.IPNet) bool {
+			return n.Contains(ip.AsSlice())
+		})
+	}
+	return len(a.cert.PermittedDNSDomains) == 0 || slices.ContainsFunc(a.cert.PermittedDNSDomains, func(domain string) bool {
+		return name == domain || strings.HasSuffix(name, "."+domain)
+	})
+}
+
+// sign makes the certificate for the key that is there, for names and what the
+// certificate before was for.
+func (a *authority) sign(names []string) error {
+	now := time.Now()
+	t := &x509.Certificate{
+		NotBefore:             now.Add(-skew),
+		NotAfter:              now.Add(caLife),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+		KeyUsage:              x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+
+		PermittedDNSDomainsCritical: true,
+	}
+	if a.cert == nil {
+		t.Subject = pkix.Name{CommonName: caName + commonName()}
+	} else {
+		t.Subject = a.cert.Subject
+		t.PermittedDNSDomains = slices.Clone(a.cert.PermittedDNSDomains)
+		t.PermittedIPRanges = slices.Clone(a.cert.PermittedIPRanges)
+	}
+	permit(t, names)
+	if len(t.PermittedDNSDomains)+len(t.PermittedIPRanges) > maxNames {
+		return fmt.Errorf("%s has had more than %d names: remove it and the folder %s, and let the bots load the new one", caFile, maxNames, keyFolder)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, t, a.key.Public(), a.key)
+	if err != nil {
+		return err
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	err = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: der})
+	a.pem = out.Bytes()
+	return err
+}
+
+func permit(t *x509.Certificate, names []string) {
+	asked := &authority{cert: t}
+	for _, name := range names {
+		ip, err := netip.ParseAddr(name)
+		switch {
+		case err != nil && (len(t.PermittedDNSDomains) == 0 || !asked.permits(name)):
+			t.PermittedDNSDomains = append(t.PermittedDNSDomains, name)
+		case err == nil && (len(t.PermittedIPRanges) == 0 || !asked.permits(name)):
+			bits := ip.BitLen()
+			if name == "127.0.0.1" {
+				bits = 8 // all of the loopback network
+			}
+			n := netip.PrefixFrom(ip, bits).Masked()
+			t.PermittedIPRanges = append(t.PermittedIPRanges, &net.IPNet{IP: n.Addr().AsSlice(), Mask: net.CIDRMask(bits, ip.BitLen())})
+		}
+	}
+}
+
+// commonName tells this CA from others in a list of trusted ones.
+func commonName() string {
+	const maxHost = 30 // the whole name has 64 characters at most
+	host, _ := os.Hostname()
+	return strings.TrimSpace(host[:min(len(host), maxHost)] + " " + rand.Text()[:8])
+}

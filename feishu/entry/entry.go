@@ -1,0 +1,219 @@
+// Package entry is how a bot reaches the gateway. One port serves all three
+// ways that a bot can be pointed at it (DESIGN.md 4):
+//
+//   - base URL: requests go to the [Options] Handler as they came, also
+//     `//callback/…`, which no router has tidied up;
+//   - HTTP(S)_PROXY: requests to Feishu's and Lark's hosts are opened, under
+//     CONNECT as well as in absolute form, which older axios sends; every other
+//     host is tunnelled unseen;
+//   - host alias: open.feishu.cn resolves to the sidecar, and its certificate
+//     is one of ours.
+//
+// # One port, two languages
+//
+// The first byte of a connection tells TLS from plain HTTP, outside as well as
+// under CONNECT. What was opened under CONNECT becomes one more connection of
+// the same server, so that keep-alive, WebSockets and limits are the same
+// everywhere. [Address] tells the gateway how a request reached it.
+//
+// # Certificates
+//
+// Mode "auto" makes a CA of our own once, in a folder that sidecars may share;
+// mode "file" serves a certificate that somebody else renews; mode "off" has
+// none, and a tunnel to Feishu then passes unseen. The CA may sign for nothing
+// but the names it is made for (name constraints), so that whoever steals its
+// key has won Feishu's traffic of these bots, and no other web site.
+//
+// # Who may tunnel
+//
+// On loopback everybody. Beyond it, tunnels to hosts other than Feishu's want
+// the API token as Proxy-Authorization, since they would make the sidecar an
+// open proxy.
+package entry
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpproxy"
+
+	"feishu-relay/feishu"
+)
+
+// Modes of GATEWAY_TLS.
+const (
+	ModeOff  = "off"
+	ModeAuto = "auto"
+	ModeFile = "file"
+)
+
+const (
+	// headerTimeout is how long a request's header may take. Bodies have no
+	// limit in time: a file of 100 MB goes as fast as its link.
+	headerTimeout = 10 * time.Second
+	// idleTimeout closes a kept-alive connection that asks nothing.
+	idleTimeout = 2 * time.Minute
+	// maxHeader is the most bytes of a request's header; more is answered 431.
+	maxHeader = 64 << 10
+)
+
+// Options is what an entry is made of.
+type Options struct {
+	Mode     string                 // off (also ""), auto, file: GATEWAY_TLS
+	CertFile string                 // file: PEM, leaf first; read again when it changes
+	KeyFile  string                 // file: its key
+	DataDir  string                 // auto: ca.pem and private/ca-key.pem, shared by sidecars
+	Names    []string               // further host names or IPs for the certificate and the CA
+	Open     func(host string) bool // is the host opened? Lower case, its port only where it is not 80 or 443. nil: feishu.IsOpenHost
+	Token    string                 // API_TOKEN, for tunnels beyond loopback; "": none is given
+	Loopback bool                   // the listener is reached from this machine only
+	Handler  http.Handler           // the gateway; required
+	Logger   *slog.Logger           // nil discards
+	// Counter counts tls_refused (TLS to mode off), tls_failed (a handshake
+	// that did not succeed), opened, tunnel, forward (proxied requests that were
+	// taken), proxy_denied (no token), proxy_failed (far side not reached) and
+	// tunnel_full. nil: not counted.
+	Counter func(event string)
+}
+
+// Entry is the port that a bot talks to. Its methods are safe for concurrent use.
+type Entry struct {
+	*notices
+	opts      Options
+	names     []string     // all that a certificate is made for in mode auto
+	certs     certificates // nil in mode off
+	tls       *tls.Config  // nil in mode off
+	ca        []byte
+	server    *http.Server
+	forwarder *httputil.ReverseProxy
+	viaProxy  func(*url.URL) (*url.URL, error) // of the sidecar's own environment
+	tunnels   chan struct{}                    // one token for each open tunnel
+
+	greeting  context.Context // ends when Shutdown begins
+	stopGreet context.CancelFunc
+	living    context.Context // ends when Shutdown is over
+	stopLive  context.CancelFunc
+	stopOnce  sync.Once
+}
+
+// certificates is where TLS certificates come from.
+type certificates interface {
+	// certificate returns the one for name (lower case; "": the client named
+	// none).
+	certificate(name string) (*tls.Certificate, error)
+	// covers reports whether there is one that is valid for name.
+	covers(name string) bool
+}
+
+// New prepares an entry; in mode auto it makes the CA or reads it. Its errors
+// say how to mend what is wrong.
+func New(o Options) (*Entry, error) {
+	if o.Handler == nil {
+		return nil, errors.New("entry: a handler is required")
+	}
+	if o.Open == nil {
+		o.Open = feishu.IsOpenHost
+	}
+	e := &Entry{opts: o, notices: newNotices(o.Logger, o.Counter), tunnels: make(chan struct{}, maxTunnels)}
+	var err error
+	if e.names, err = certNames(o.Names); err != nil {
+		return nil, err
+	}
+	switch o.Mode {
+	case ModeOff, "":
+	case ModeAuto:
+		var a *authority
+		if a, err = openAuthority(o.DataDir, e.names, e.notices); err != nil {
+			return nil, fmt.Errorf("GATEWAY_TLS=auto: %w", err)
+		}
+		e.ca = a.pem
+		e.certs = &issuer{authority: a, names: e.names, notices: e.notices}
+	case ModeFile:
+		if e.certs, err = openPair(o.CertFile, o.KeyFile, e.notices); err != nil {
+			return nil, fmt.Errorf("GATEWAY_TLS=file: %w", err)
+		}
+	default:
+		return nil, fmt.Errorf("GATEWAY_TLS: %q is not a mode; want off, auto or file", o.Mode)
+	}
+	if e.certs != nil {
+		e.tls = &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			NextProtos:     []string{"http/1.1"},
+			GetCertificate: e.certificate,
+		}
+	}
+	e.greeting, e.stopGreet = context.WithCancel(context.Background())
+	e.living, e.stopLive = context.WithCancel(context.Background())
+	e.viaProxy = httpproxy.FromEnvironment().ProxyFunc()
+	e.forwarder = e.newForwarder()
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	e.server = &http.Server{
+		Handler:                      http.HandlerFunc(e.route),
+		DisableGeneralOptionsHandler: true, // OPTIONS * is the upstream's to answer
+		ReadHeaderTimeout:            headerTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeader,
+		BaseContext:                  func(net.Listener) context.Context { return e.living },
+		ConnContext:                  func(ctx context.Context, c net.Conn) context.Context { return withConn(ctx, c) },
+		ConnState:                    e.connState,
+		ErrorLog:                     slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
+		Protocols:                    &protocols,
+	}
+	return e, nil
+}
+
+// CA returns the certificate that bots have to trust, as PEM; nil unless the
+// mode is auto.
+func (e *Entry) CA() []byte { return e.ca }
+
+// Serve takes connections from l until Shutdown is called, which makes it
+// return nil, or l fails. It closes l.
+func (e *Entry) Serve(l net.Listener) error {
+	d := newDoor(e, l)
+	d.work.Go(d.listen)
+	err := e.server.Serve(d)
+	_ = d.Close()
+	d.work.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Shutdown takes no more connections, lets running requests finish, and then
+// closes tunnels. When ctx ends first, what still runs is cut and the error is
+// ctx's. WebSockets that the handler took over are the handler's to close.
+func (e *Entry) Shutdown(ctx context.Context) (err error) {
+	e.stopOnce.Do(func() {
+		e.stopGreet()
+		if err = e.server.Shutdown(ctx); err != nil {
+			_ = e.server.Close()
+		}
+		e.stopLive()
+		for range maxTunnels { // each is closed by now and gives its token back
+			e.tunnels <- struct{}{}
+		}
+		e.closeForwarder()
+	})
+	return err
+}
+
+// certificate finds the one for a handshake. A client that named no host is
+// one that was given an IP, or one under CONNECT, where the proxy was told.
+func (e *Entry) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	name := canonicalHost(hello.ServerName)
+	if c, ok := hello.Conn.(*conn); ok && name == "" {
+		name = c.target
+	}
+	return e.certs.certificate(name)
+}

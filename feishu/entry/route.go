@@ -1,0 +1,159 @@
+package entry
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// established answers a CONNECT.
+const established = "HTTP/1.1 200 Connection established\r\n\r\n"
+
+// route tells the three forms of a request apart (RFC 9112 3.2).
+func (e *Entry) route(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodConnect:
+		e.connect(w, r)
+	case r.URL.Scheme != "" || r.URL.Host != "":
+		e.absolute(w, r)
+	default:
+		e.opts.Handler.ServeHTTP(w, r)
+	}
+}
+
+// connect serves CONNECT: what goes to Feishu is opened, the rest tunnelled.
+func (e *Entry) connect(w http.ResponseWriter, r *http.Request) {
+	host, port := split(r.URL.Host, "")
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	if n, err := strconv.ParseUint(port, 10, 16); c == nil || host == "" || n == 0 || err != nil {
+		refuse(w, http.StatusBadRequest, "CONNECT wants host:port")
+		return
+	}
+	if c.target != "" {
+		refuse(w, http.StatusNotImplemented, "a tunnel inside of a tunnel is not served")
+		return
+	}
+	open := e.opts.Open(openName(host, port))
+	switch {
+	case e.isOurs(c.LocalAddr(), host, port), open && (port == "80" || e.certs != nil && e.certs.covers(host)):
+		e.enter(w, c, host)
+	case open:
+		e.once("a tunnel to Feishu passes unseen, since there is no certificate for its host: set GATEWAY_TLS=auto and let the bot trust the CA", "host", host)
+		e.tunnel(w, r, net.JoinHostPort(host, port), true)
+	case !e.mayTunnel(r):
+		e.deny(w)
+	default:
+		e.tunnel(w, r, net.JoinHostPort(host, port), false)
+	}
+}
+
+// enter makes what follows a CONNECT a connection of our own server.
+func (e *Entry) enter(w http.ResponseWriter, c *conn, host string) {
+	near, err := takeOver(w)
+	if err != nil {
+		e.log.Error("take over a connection", "err", err)
+		return
+	}
+	e.count("opened")
+	near.door, near.target = c.door, host
+	if _, err := near.Conn.Write([]byte(established)); err != nil {
+		_ = near.Close()
+		return
+	}
+	c.door.greet(near)
+}
+
+// takeOver takes a connection away from the HTTP server, with what it had
+// read already.
+func takeOver(w http.ResponseWriter) (*conn, error) {
+	nc, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, err
+	}
+	ahead, _ := rw.Peek(rw.Reader.Buffered()) // no more than what is there: no error
+	return &conn{Conn: nc, ahead: bytes.Clone(ahead)}, nil
+}
+
+// absolute serves what a proxy is asked without CONNECT.
+func (e *Entry) absolute(w http.ResponseWriter, r *http.Request) {
+	fallback := map[string]string{"http": "80", "https": "443"}[r.URL.Scheme]
+	host, port := split(r.URL.Host, fallback)
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	switch {
+	case fallback == "" || host == "":
+		refuse(w, http.StatusBadRequest, "a proxied request wants http:// or https:// and a host")
+	case e.opts.Open(openName(host, port)) || local != nil && e.isOurs(local, host, port):
+		e.count("opened")
+		e.opts.Handler.ServeHTTP(w, originForm(r))
+	case !e.mayTunnel(r):
+		e.deny(w)
+	case r.URL.Scheme == "https":
+		refuse(w, http.StatusNotImplemented, "https:// to this host is served by CONNECT only")
+	default:
+		e.count("forward")
+		e.forwarder.ServeHTTP(w, r)
+	}
+}
+
+// originForm is r as the host itself would have been asked: path and query
+// byte for byte, and without what was meant for a proxy.
+func originForm(r *http.Request) *http.Request {
+	out := r.WithContext(context.WithValue(r.Context(), proxiedKey{}, true))
+	u := *r.URL
+	u.Scheme, u.Host, u.User = "", "", nil
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	out.URL = &u
+	_, rest, _ := strings.Cut(r.RequestURI, "://")
+	switch i := strings.IndexAny(rest, "/?"); {
+	case i < 0:
+		out.RequestURI = "/"
+	case rest[i] == '?':
+		out.RequestURI = "/" + rest[i:]
+	default:
+		out.RequestURI = rest[i:]
+	}
+	out.Header = r.Header.Clone()
+	out.Header.Del("Proxy-Authorization")
+	out.Header.Del("Proxy-Connection")
+	return out
+}
+
+// mayTunnel reports whether r may reach a host that is not Feishu's.
+func (e *Entry) mayTunnel(r *http.Request) bool {
+	if e.opts.Loopback {
+		return true
+	}
+	scheme, given, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " ")
+	switch {
+	case strings.EqualFold(scheme, "Bearer"):
+	case strings.EqualFold(scheme, "Basic"):
+		pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(given))
+		if err != nil {
+			return false
+		}
+		_, given, _ = strings.Cut(string(pair), ":") // any user name will do
+	default:
+		return false
+	}
+	return e.opts.Token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(e.opts.Token)) == 1
+}
+
+func (e *Entry) deny(w http.ResponseWriter) {
+	e.count("proxy_denied")
+	e.once("a tunnel without the API token was refused: use HTTPS_PROXY=http://relay:<API_TOKEN>@…, or NO_PROXY for hosts that need none")
+	w.Header().Set("Proxy-Authenticate", `Basic realm="feishu-relay"`)
+	refuse(w, http.StatusProxyAuthRequired, "hosts other than Feishu's want the API_TOKEN: http://relay:<API_TOKEN>@… as the proxy")
+}
+
+// refuse answers a request that is not passed on.
+func refuse(w http.ResponseWriter, status int, why string) {
+	http.Error(w, fmt.Sprintf("feishu-relay: %s", why), status)
+}

@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"encoding/json"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+// cardRequest is what the CardKit calls carry, JSON within JSON strings
+// (FEISHU.md 5.2).
+type cardRequest struct {
+	Type     string `json:"type"`
+	Data     string `json:"data"`
+	Sequence int    `json:"sequence"`
+	Content  string `json:"content"`
+	Element  string `json:"element"`
+	Partial  string `json:"partial_element"`
+	Elements string `json:"elements"`
+	Target   string `json:"target_element_id"`
+	Settings string `json:"settings"`
+	Actions  string `json:"actions"`
+	Card     struct {
+		Data string `json:"data"`
+	} `json:"card"`
+	MessageID relay.MessageID `json:"message_id"`
+}
+
+// cardID is the CardKit card that a message's content names; "" for an inline
+// card.
+func cardID(content string) string {
+	var c struct {
+		Type string `json:"type"`
+		Data struct {
+			CardID string `json:"card_id"`
+		} `json:"data"`
+	}
+	if json.Unmarshal([]byte(content), &c) != nil || c.Type != "card" {
+		return ""
+	}
+	return c.Data.CardID
+}
+
+// isTemplate reports whether a message's content names a card template: its
+// text stands at Feishu only, and nothing more is to come.
+func isTemplate(content string) bool {
+	var c struct {
+		Type string `json:"type"`
+	}
+	return json.Unmarshal([]byte(content), &c) == nil && c.Type == "template"
+}
+
+// cardChanged applies an accepted CardKit call to the card that is being written.
+func (g *Gateway) cardChanged(t *tapped) {
+	data, _, ok := t.accepted()
+	var req cardRequest
+	if !ok || json.Unmarshal(t.request, &req) != nil {
+		return
+	}
+	switch t.op {
+	case opCardCreate, opCardConvert:
+		var ans struct {
+			CardID string `json:"card_id"`
+		}
+		if json.Unmarshal(data, &ans) != nil || ans.CardID == "" {
+			return
+		}
+		if t.op == opCardCreate {
+			g.cardMade(ans.CardID, req.Data)
+		} else {
+			// An inline card becomes one of CardKit.
+			g.drafts.onMessage(req.MessageID, func(d *draft) {
+				if d.Card != nil {
+					d.CardID = ans.CardID
+				}
+			})
+		}
+		return
+	}
+	g.drafts.onCard(t.card, func(d *draft) {
+		if !d.newer(t.element, req.Sequence) {
+			return
+		}
+		if err := write(d.Card, t, &req); err != nil {
+			g.count("card_unreadable")
+			g.log.Warn("a change of a card cannot be read", "msg", d.Message.ID, "err", err)
+		}
+		d.touch(time.Now(), t.op == opCardReplace, false)
+	})
+}
+
+func write(card *feishu.Card, t *tapped, req *cardRequest) error {
+	switch t.op {
+	case opCardReplace:
+		return card.Replace([]byte(req.Card.Data))
+	case opCardSettings:
+		return card.Settings([]byte(req.Settings))
+	case opCardBatch:
+		return card.Batch([]byte(req.Actions))
+	case opElementAdd:
+		return card.AddElements(req.Type, req.Target, []byte(req.Elements))
+	case opElementContent:
+		card.SetContent(t.element, req.Content)
+	case opElementReplace:
+		return card.ReplaceElement(t.element, []byte(req.Element))
+	case opElementPatch:
+		return card.PatchElement(t.element, []byte(req.Partial))
+	case opElementDelete:
+		card.DeleteElement(t.element)
+	}
+	return nil
+}
+
+// cardMade keeps a new card until it is sent.
+func (g *Gateway) cardMade(id, data string) {
+	ms := relay.MillisOf(time.Now())
+	g.drafts.add(&draft{CardID: id, Card: newCard(data), Created: ms, Touched: ms, Wait: waitSettle})
+}
+
+// newCard reads a card; one that cannot be read (a template) is empty, and gets
+// what is written to it later.
+func newCard(data string) *feishu.Card {
+	card, err := feishu.NewCard([]byte(data))
+	if err != nil {
+		card, _ = feishu.NewCard([]byte(`{"schema":"2.0","body":{"elements":[]}}`))
+	}
+	return card
+}
+
+// bind joins the message d to the CardKit card it shows.
+func (g *Gateway) bind(d *draft, card string) {
+	now := time.Now()
+	found := g.drafts.onCard(card, func(made *draft) {
+		if made.Message.ID == "" {
+			made.Message = d.Message
+			made.touch(now, false, false)
+		}
+	})
+	if !found { // made before this run could see it
+		d.CardID, d.Card = card, newCard("")
+		d.touch(now, false, false)
+		g.drafts.add(d)
+	}
+	g.count("draft")
+	if g.opts.Book.Chat(d.Message.ChatID).Kind == "" {
+		g.askChat(d.Message.ChatID)
+	}
+}

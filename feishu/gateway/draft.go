@@ -1,0 +1,138 @@
+package gateway
+
+import (
+	"cmp"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+const typeCard = "interactive"
+
+// wait is what a draft waits for before it is final.
+type wait string
+
+const (
+	waitNone   wait = ""       // nothing of its own
+	waitSettle wait = "settle" // Options.Settle of quiet
+	waitEdit   wait = "edit"   // Options.EditSettle of quiet: no end sign will come
+	waitEnd    wait = "end"    // a card's end sign; without one, idleEnd of quiet
+)
+
+const (
+	// idleEnd ends a streamed card whose end sign never comes.
+	idleEnd = 2 * time.Minute
+	// streamLife is how long Feishu itself lets a card stream (FEISHU.md 5.2).
+	streamLife = 10 * time.Minute
+)
+
+// draft is a message that was sent but is not final, or a card that was made
+// and not sent yet (Message.ID is empty then). It is one file on disk.
+type draft struct {
+	Message feishu.Message `json:"message"`
+	CardID  string         `json:"card_id,omitempty"` // of CardKit
+	Card    *feishu.Card   `json:"card,omitempty"`    // nil: not a card
+	Wait    wait           `json:"wait,omitempty"`
+	Patched bool           `json:"patched,omitempty"` // the whole card was replaced by PATCH
+	Created relay.Millis   `json:"created"`
+	Touched relay.Millis   `json:"touched"` // the last write
+	// Seq is the sequence of the last write by element id, "" for the whole card:
+	// answers that come in late must not undo later writes.
+	Seq map[string]int `json:"seq,omitempty"`
+
+	order   int       // of its making, in this run
+	file    string    // name on disk
+	saved   bool      // what is on disk is this
+	forced  bool      // to be published as it is, there are too many
+	tries   int       // attempts to publish it that failed
+	retryAt time.Time // not before
+}
+
+// text is what a person reads in it now.
+func (d *draft) text() string {
+	if d.Card != nil {
+		return d.Card.Text()
+	}
+	return d.Message.Text()
+}
+
+// ready reports whether there is something to publish at all.
+func (d *draft) ready() bool { return d.Message.ID != "" && !feishu.Placeholder(d.text()) }
+
+// touch notes a write at now and what it leaves to wait for. whole: all of a
+// CardKit card was replaced, which many bots do at the end.
+func (d *draft) touch(now time.Time, whole, patches bool) {
+	d.Touched, d.saved, d.tries, d.retryAt = relay.MillisOf(now), false, 0, time.Time{}
+	switch {
+	case d.Card == nil:
+		d.Wait = waitEdit
+	case d.Card.Streaming() && !whole:
+		d.Wait = waitEnd
+	case d.Card.Streaming(), d.CardID == "" && (d.Patched || patches):
+		d.Wait = waitEdit
+	default:
+		d.Wait = waitSettle
+	}
+}
+
+// due is when d is final, if nothing more is written.
+func (d *draft) due(settle, edit time.Duration) time.Time {
+	at := d.Touched.Time()
+	switch d.Wait {
+	case waitSettle:
+		at = at.Add(settle)
+	case waitEdit:
+		at = at.Add(edit)
+	case waitEnd:
+		at = at.Add(idleEnd)
+	}
+	return at
+}
+
+// expires is when d is given up.
+func (d *draft) expires(maxAge time.Duration) time.Time {
+	if d.Card != nil {
+		maxAge += streamLife
+	}
+	return d.Touched.Time().Add(maxAge)
+}
+
+// newer reports whether a write of that sequence is the last one to element,
+// and notes it. Without a sequence every write counts.
+func (d *draft) newer(element string, seq int) bool {
+	if seq == 0 {
+		return true
+	}
+	if seq <= max(d.Seq[element], d.Seq[""]) {
+		return false
+	}
+	if d.Seq == nil {
+		d.Seq = map[string]int{}
+	}
+	if len(d.Seq) < maxElements {
+		d.Seq[element] = seq
+	}
+	return true
+}
+
+// maxElements bounds Seq; a card has at most 200 elements (FEISHU.md 5.2).
+const maxElements = 256
+
+// finished is d in the form that goes out.
+func (d *draft) finished() Sent {
+	m := d.Message
+	content := m.Content
+	if d.Card != nil {
+		m.Mentions = d.Card.Mentions()
+	}
+	return Sent{Message: m, Text: d.text(), Keys: feishu.Keys(m.Type, content)}
+}
+
+// backoff is how long after the given failure the next attempt is made.
+func backoff(tries int) time.Duration {
+	return min(time.Second<<min(tries, 6), time.Minute)
+}
+
+// key names a draft: by its message, or its card while it has none.
+func (d *draft) key() string { return cmp.Or(string(d.Message.ID), "card-"+d.CardID) }

@@ -1,0 +1,308 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+)
+
+// Bounds of the drafts. At maxDrafts the oldest is published as it is; where
+// even that fails and maxStuck more pile up, the oldest is lost, loudly.
+const (
+	maxDrafts = 1000
+	maxStuck  = 200
+	maxFile   = 8 << 20 // a larger draft file is none of ours
+)
+
+const (
+	draftPrefix = "draft-"
+	draftSuffix = ".json"
+)
+
+// drafts are the messages that are not final yet, in memory and on disk.
+//
+// A change is made and written under mu: a file is some 100 µs, and whoever
+// waits for it on a broken disk waits tapWait at most.
+type drafts struct {
+	root  *os.Root // nil: memory only
+	log   *slog.Logger
+	count func(string)
+	wake  chan struct{} // something changed; of size 1
+
+	mu        sync.Mutex
+	made      int // drafts so far
+	all       map[*draft]struct{}
+	byMessage map[relay.MessageID]*draft
+	byCard    map[string]*draft
+	said      bool // that the disk refuses
+}
+
+// loadDrafts reads what an earlier run left. A file that cannot be read is kept
+// aside as *.broken.
+func loadDrafts(root *os.Root, log *slog.Logger, count func(string)) *drafts {
+	s := &drafts{root: root, log: log, count: count, wake: make(chan struct{}, 1), all: map[*draft]struct{}{},
+		byMessage: map[relay.MessageID]*draft{}, byCard: map[string]*draft{}}
+	if root == nil {
+		return s
+	}
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		log.Error("the drafts of the last run cannot be listed", "err", err)
+		return s
+	}
+	var left []*draft
+	for _, e := range entries {
+		name := e.Name()
+		if !strings.HasPrefix(name, draftPrefix) {
+			continue
+		}
+		if strings.HasSuffix(name, ".tmp") {
+			_ = root.Remove(name) // of a write that was cut short
+			continue
+		}
+		if !strings.HasSuffix(name, draftSuffix) {
+			continue
+		}
+		d, err := readDraft(root, name)
+		if err != nil {
+			count("draft_broken")
+			log.Error("a draft cannot be read and is kept aside", "file", name+".broken", "err", err)
+			_ = root.Rename(name, name+".broken")
+			continue
+		}
+		d.file, d.saved = name, true
+		left = append(left, d)
+	}
+	slices.SortFunc(left, func(a, b *draft) int { return cmp.Compare(a.Created, b.Created) })
+	for _, d := range left {
+		s.enter(d)
+	}
+	return s
+}
+
+func readDraft(root *os.Root, name string) (*draft, error) {
+	info, err := root.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("it has %d bytes", info.Size())
+	}
+	data, err := root.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	d := &draft{}
+	if err := json.Unmarshal(data, d); err != nil {
+		return nil, err
+	}
+	switch {
+	case d.Message.ID == "" && d.CardID == "":
+		return nil, errors.New("it names neither a message nor a card")
+	case d.Message.ID != "" && d.Message.ChatID == "":
+		return nil, errors.New("it names no chat")
+	case d.Card == nil && d.CardID != "":
+		return nil, errors.New("it holds no card")
+	}
+	return d, nil
+}
+
+// enter takes d in as the newest. Callers other than loadDrafts hold mu.
+func (s *drafts) enter(d *draft) {
+	s.made++
+	d.order = s.made
+	s.all[d] = struct{}{}
+	s.index(d)
+}
+
+// index makes d found by its message and its card.
+func (s *drafts) index(d *draft) {
+	if d.Message.ID != "" {
+		s.byMessage[d.Message.ID] = d
+	}
+	if d.CardID != "" {
+		s.byCard[d.CardID] = d
+	}
+}
+
+// add keeps a new draft, on disk where there is one. A draft of the same
+// message or card stays as it is.
+func (s *drafts) add(d *draft) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byMessage[d.Message.ID] != nil || s.byCard[d.CardID] != nil {
+		return
+	}
+	s.makeRoom()
+	d.file = draftPrefix + safefile.Name(d.key()) + draftSuffix
+	s.enter(d)
+	s.save(d)
+	s.poke()
+}
+
+// makeRoom forces the oldest drafts out.
+func (s *drafts) makeRoom() {
+	if len(s.all) < maxDrafts {
+		return
+	}
+	old := slices.SortedFunc(maps.Keys(s.all), byOrder)
+	for _, d := range old[:len(old)-maxDrafts+1] {
+		d.forced = true
+	}
+	if len(old) >= maxDrafts+maxStuck {
+		s.count("draft_lost")
+		s.log.Error("too many drafts cannot be published; the oldest is dropped", "msg", old[0].Message.ID, "chat", old[0].Message.ChatID)
+		s.remove(old[0])
+	}
+}
+
+// onMessage changes the draft of a message; false when there is none.
+func (s *drafts) onMessage(id relay.MessageID, change func(*draft)) bool {
+	return s.change(func() *draft { return s.byMessage[id] }, change)
+}
+
+// onCard changes the draft of a CardKit card; false when there is none.
+func (s *drafts) onCard(card string, change func(*draft)) bool {
+	return s.change(func() *draft { return s.byCard[card] }, change)
+}
+
+func (s *drafts) change(find func() *draft, change func(*draft)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := find()
+	if d == nil {
+		return false
+	}
+	change(d)
+	s.index(d) // it may have got its message or its card by now
+	s.save(d)
+	s.poke()
+	return true
+}
+
+// each changes all drafts that which picks.
+func (s *drafts) each(which func(*draft) bool, change func(*draft)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for d := range s.all {
+		if which(d) {
+			change(d)
+			s.save(d)
+			s.poke()
+		}
+	}
+}
+
+// drop forgets the draft of a message; false when there is none.
+func (s *drafts) drop(id relay.MessageID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.byMessage[id]
+	if d == nil {
+		return false
+	}
+	s.remove(d)
+	return true
+}
+
+// forget removes d, which was published or given up.
+func (s *drafts) forget(d *draft) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(d)
+}
+
+func byOrder(a, b *draft) int { return cmp.Compare(a.order, b.order) }
+
+// remove is called with mu held.
+func (s *drafts) remove(d *draft) {
+	delete(s.all, d)
+	if s.byMessage[d.Message.ID] == d {
+		delete(s.byMessage, d.Message.ID)
+	}
+	if s.byCard[d.CardID] == d {
+		delete(s.byCard, d.CardID)
+	}
+	if s.root == nil {
+		return
+	}
+	if err := s.root.Remove(d.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn("a finished draft stays on disk; it may be published again", "file", d.file, "err", err)
+	}
+}
+
+// save writes d; mu is held. Where the disk refuses, d stays in memory and is
+// written later.
+func (s *drafts) save(d *draft) {
+	if s.root == nil {
+		return
+	}
+	data, err := json.Marshal(d)
+	if err == nil {
+		err = safefile.ReplaceFast(s.root, d.file, data)
+	}
+	d.saved = err == nil
+	if err == nil {
+		if s.said {
+			s.log.Info("drafts are written to disk again")
+		}
+		s.said = false
+		return
+	}
+	s.count("draft_unsaved")
+	if !s.said {
+		s.said = true
+		s.log.Error("drafts cannot be written and are kept in memory", "err", err)
+	}
+}
+
+// saveRest writes what the disk refused before, until it refuses again.
+func (s *drafts) saveRest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for d := range s.all {
+		if s.root != nil && !d.saved {
+			if s.save(d); !d.saved {
+				return
+			}
+		}
+	}
+}
+
+// sizes are how many drafts wait, and how many of them are not on disk.
+func (s *drafts) sizes() (n, unsaved int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for d := range s.all {
+		if !d.saved {
+			unsaved++
+		}
+	}
+	return len(s.all), unsaved
+}
+
+// poke wakes Run, which looks at all of them again.
+func (s *drafts) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// holds reports whether a message waits as a draft.
+func (s *drafts) holds(id relay.MessageID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byMessage[id] != nil
+}

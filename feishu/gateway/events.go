@@ -1,0 +1,118 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+// Events about chats (FEISHU.md 3; im.chat.* of the SDK).
+const (
+	eventBotAdded   = "im.chat.member.bot.added_v1"
+	eventBotDeleted = "im.chat.member.bot.deleted_v1"
+	eventDisbanded  = "im.chat.disbanded_v1"
+)
+
+// tapEvent sees every event on its way to the bot ([feishu.EventTap]).
+func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, after func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.count("panic")
+			g.log.Error("a panic was caught in the gateway", "where", "event", "panic", panicText(p))
+			v, after = feishu.Pass, nil // the bot comes first
+		}
+	}()
+	ev, err := feishu.ParseEvent(data)
+	if err != nil || !g.own.is(ev.AppID) {
+		return feishu.Pass, nil
+	}
+	switch ev.Type {
+	case eventBotAdded:
+		g.sawChat(ev.ChatID, feishu.ChatGroup)
+		g.joined(ev.ChatID)
+	case eventBotDeleted, eventDisbanded:
+		g.left(ev.ChatID)
+	}
+	if ev.Message == nil || ev.Message.ID == "" || ev.Message.ChatID == "" {
+		return feishu.Pass, nil
+	}
+	return g.heard(ev)
+}
+
+func (g *Gateway) heard(ev feishu.Event) (feishu.Verdict, func()) {
+	m := *ev.Message
+	if g.ownMessage(&m) {
+		return feishu.Pass, nil
+	}
+	g.sawChat(m.ChatID, m.ChatType)
+	g.recent.stands(m.ID, m.ChatID)
+	g.learnMentions(m.Mentions)
+	if !m.Sender.IsBot() {
+		return feishu.Pass, func() { g.hear(m) }
+	}
+	g.learnBot(feishu.Bot{OpenID: m.Sender.OpenID, AppID: m.Sender.AppID, Name: m.Sender.Name})
+	if m.ChatType == feishu.ChatP2P {
+		return feishu.Pass, nil
+	}
+	ctx, cancel := context.WithTimeout(g.ctx, feishu.AckHold)
+	defer cancel()
+	if err := g.opts.Host.Native(ctx, m, ev.Streaming); err != nil {
+		g.count("native_refused")
+		g.log.Warn("another bot's message cannot be stored; Feishu is to deliver it again", "chat", m.ChatID, "msg", m.ID, "err", err)
+		return feishu.Refuse, nil
+	}
+	g.count("native")
+	return feishu.Keep, nil
+}
+
+// ownMessage reports whether m is the bot's own, also while its open_id is not
+// known yet.
+func (g *Gateway) ownMessage(m *feishu.Message) bool {
+	self := g.opts.Book.Self()
+	if m.Sender.OpenID != "" && m.Sender.OpenID == self.OpenID || g.own.is(m.Sender.AppID) {
+		return true
+	}
+	_, out := g.recent.wasPublished(m.ID)
+	return out || g.drafts.holds(m.ID)
+}
+
+func (g *Gateway) hear(m feishu.Message) {
+	defer g.caught("heard")
+	ctx, cancel := context.WithTimeout(g.ctx, hostWait)
+	defer cancel()
+	if err := g.opts.Host.Heard(ctx, m); err != nil {
+		g.count("heard_error")
+		g.log.Warn("a person's message cannot be recorded", "chat", m.ChatID, "msg", m.ID, "err", err)
+	}
+}
+
+func (g *Gateway) sawChat(id relay.ChatID, kind string) {
+	if id == "" {
+		return
+	}
+	was := g.opts.Book.Chat(id).Kind
+	g.opts.Book.SawChat(id, kind)
+	if was == "" && kind != "" {
+		g.drafts.each(func(d *draft) bool { return d.Message.ChatID == id },
+			func(d *draft) { d.tries, d.retryAt = 0, time.Time{} })
+	}
+}
+
+func (g *Gateway) joined(id relay.ChatID) {
+	defer g.caught("joined")
+	if id != "" {
+		g.opts.Host.Joined(id)
+	}
+}
+
+// left notes that the bot is no longer in a chat.
+func (g *Gateway) left(id relay.ChatID) {
+	defer g.caught("left")
+	if id == "" {
+		return
+	}
+	g.opts.Book.LeftChat(id)
+	g.opts.Host.Left(id)
+}

@@ -1,0 +1,293 @@
+// Package gateway is the transparent front door between a bot's Feishu SDK and
+// Feishu. Everything passes byte for byte; what the sidecar must know is read on
+// the way: what the bot says in groups, who it is, and what it hears.
+//
+// # What is read
+//
+// [Gateway.Handler] serves the bot's REST calls, its long connection and, when
+// configured, Feishu's webhook. Of the REST calls only those that send or change
+// a message or a card, that tell an identity, and a few look-ups are copied
+// (FEISHU.md 4 to 6); uploads, downloads and all the rest stream through unread.
+// A send is on disk before the bot sees Feishu's answer; a [Host] that is slow,
+// fails or panics does not change that answer.
+//
+// # Drafts
+//
+// A text goes out at once. A card that is still being written, a message that is
+// still being edited and a chat of unknown kind make a draft, one small file
+// each, that [Gateway.Run] publishes once it is final. Placeholders ("Thinking…")
+// are never published.
+//
+// # Whose calls
+//
+// A gateway serves one app. Calls of other apps and of users pass untouched and
+// unread, with one warning.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/webhook"
+	"feishu-relay/relay"
+)
+
+// Host is the sidecar behind the gateway. Its methods are called from many
+// goroutines; a panic in one of them is caught and counted.
+type Host interface {
+	// Sent records and relays what the bot said in a group; on disk when it
+	// returns nil. It is called once for a message id, and again after an error,
+	// a crash or a repeat of the send with the same uuid.
+	Sent(ctx context.Context, m Sent) error
+	// Heard is a person's message in a chat of the bot (any chat type).
+	Heard(ctx context.Context, m feishu.Message) error
+	// Native stores another bot's message that Feishu delivered itself; on disk
+	// when it returns nil. streaming: its card is still being written.
+	Native(ctx context.Context, m feishu.Message, streaming bool) error
+	// Left tells that the bot is no longer in a chat.
+	Left(chat relay.ChatID)
+	// Joined tells that it is: an event said so, or a send was accepted there.
+	Joined(chat relay.ChatID)
+	// Injected finds a message that was injected into the bot.
+	Injected(id relay.MessageID) (feishu.Message, bool)
+	// Peer finds an injected peer by the open_id that the bot was shown.
+	Peer(id relay.OpenID) (feishu.Bot, bool)
+}
+
+// Sent is a message of the bot in its final form.
+type Sent struct {
+	feishu.Message
+	Text string   // what a person reads
+	Keys []string // image and file keys in it, in order
+}
+
+// Options configure a [Gateway]. Upstream, Book, API and Host are required.
+type Options struct {
+	Upstream  *url.URL // FEISHU_BASE_URL
+	AppID     string   // FEISHU_APP_ID; "": the app of the first bootstrap, token or send
+	PublicURL *url.URL // GATEWAY_PUBLIC_URL; nil: from the request
+	Address   func(*http.Request) (scheme, host string)
+	Loopback  bool // the listener is loopback only
+
+	Root *os.Root // this agent's own folder for drafts; nil: drafts live in memory
+	Book *feishu.Book
+	API  *feishu.API
+	Host Host
+
+	Settle     time.Duration // quiet behind the end of a card; 0: 1.5 s
+	EditSettle time.Duration // quiet behind an edit; 0: 8 s
+	MaxAge     time.Duration // how long a draft may wait; 0: 10 min
+
+	Webhook *webhook.Options // nil: no webhook. Tap, Own, Verified, Logger and Counter are set here
+	Logger  *slog.Logger     // nil: silent
+	Counter func(event string)
+}
+
+// Gateway is the front door of one bot. Make it with [New].
+type Gateway struct {
+	opts    Options
+	log     *slog.Logger
+	count   func(string)
+	proxy   *httputil.ReverseProxy
+	close   func() // idle connections to Feishu
+	conn    *longconn.Server
+	hook    *webhook.Server // nil: none
+	own     *owner
+	drafts  *drafts
+	habits  *habits
+	recent  *recents
+	asking  sync.Map // relay.ChatID: a question to Feishu is under way
+	slots   chan struct{}
+	work    sync.WaitGroup // taps and questions in the background
+	ctx     context.Context
+	cancel  context.CancelFunc
+	closing atomic.Bool
+}
+
+// New makes a gateway. It reads the drafts and habits of an earlier run, and
+// starts nothing.
+func New(o Options) (*Gateway, error) {
+	switch {
+	case o.Upstream == nil || o.Upstream.Host == "" || (o.Upstream.Scheme != "http" && o.Upstream.Scheme != "https"):
+		return nil, errors.New("gateway: the upstream (FEISHU_BASE_URL) must be an http or https URL")
+	case o.Book == nil || o.API == nil || o.Host == nil:
+		return nil, errors.New("gateway: Book, API and Host are required")
+	}
+	if o.Settle <= 0 {
+		o.Settle = 1500 * time.Millisecond
+	}
+	if o.EditSettle <= 0 {
+		o.EditSettle = 8 * time.Second
+	}
+	if o.MaxAge <= 0 {
+		o.MaxAge = 10 * time.Minute
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Counter == nil {
+		o.Counter = func(string) {}
+	}
+	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, slots: make(chan struct{}, maxTaps), recent: newRecents()}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.own = newOwner(o.AppID, o.Book, o.API, o.Logger, o.Counter)
+	g.habits = loadHabits(o.Root, o.Logger)
+	g.drafts = loadDrafts(o.Root, o.Logger, o.Counter)
+
+	transport := newTransport(o.Upstream)
+	g.close = transport.CloseIdleConnections
+	g.proxy = g.newProxy(transport)
+	g.conn = longconn.New(longconn.Options{
+		Upstream: o.Upstream, Client: &http.Client{Transport: transport, Timeout: bootstrapWait, CheckRedirect: noRedirect},
+		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback,
+		Tap: g.tapEvent, Bootstrapped: g.identified, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
+	})
+	if o.Webhook != nil {
+		w := *o.Webhook
+		w.Tap, w.Own, w.Verified, w.Logger, w.Counter = g.tapEvent, g.own.is, g.identified, o.Logger, o.Counter
+		hook, err := webhook.New(w)
+		if err != nil {
+			g.cancel()
+			return nil, err
+		}
+		g.hook = hook
+	}
+	return g, nil
+}
+
+// bootstrapWait bounds the bootstrap call of the long connection; the Node SDK
+// itself gives up after 15 s (FEISHU.md 1.1).
+const bootstrapWait = 30 * time.Second
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Handler serves everything of GATEWAY_ADDR: REST calls, the long connection,
+// and the webhook when it is configured.
+func (g *Gateway) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := squash(r.URL.Path)
+		switch {
+		case r.Method == http.MethodConnect:
+			fail(w, http.StatusMethodNotAllowed, "CONNECT is not served here")
+		case g.conn.Handles(r):
+			g.conn.WebSocket(w, r)
+		case r.Method == http.MethodPost && path == "/callback/ws/endpoint":
+			g.conn.Bootstrap(w, r)
+		case g.hook != nil && strings.HasPrefix(path, "/webhook/"):
+			g.hook.ServeHTTP(w, r)
+		default:
+			g.serve(w, r)
+		}
+	})
+}
+
+// WebhookHandler serves /webhook/… only, for a listener of its own.
+func (g *Gateway) WebhookHandler() http.Handler {
+	if g.hook == nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fail(w, http.StatusNotFound, "the webhook is not configured")
+		})
+	}
+	return g.hook
+}
+
+// Inject hands an event of ours to the bot: over its long connection when it has
+// one, else to its webhook. nil means that the bot acknowledged it. Without
+// either it waits for a connection until ctx is done.
+func (g *Gateway) Inject(ctx context.Context, event []byte) error {
+	if g.hook != nil && !g.conn.Connected() {
+		return g.hook.Inject(ctx, event)
+	}
+	return g.conn.Inject(ctx, event)
+}
+
+// Connected reports whether a bot is there to inject into.
+func (g *Gateway) Connected() bool {
+	return g.conn.Connected() || g.hook != nil && g.hook.Connected()
+}
+
+// Changed is closed at the next change of the long connection's state.
+func (g *Gateway) Changed() <-chan struct{} { return g.conn.Changed() }
+
+// Status is the gateway's part of GET /v1/status, to be encoded as JSON.
+type Status struct {
+	AppID          string          `json:"app_id,omitempty"`
+	OpenID         relay.OpenID    `json:"open_id,omitempty"`
+	Connected      bool            `json:"connected"`
+	LongConnection longconn.Status `json:"long_connection"`
+	Webhook        bool            `json:"webhook"`
+	Drafts         int             `json:"drafts"`         // waiting to be final
+	DraftsUnsaved  int             `json:"drafts_unsaved"` // of them in memory only
+	EditsTexts     bool            `json:"edits_texts"`    // the bot streams by editing its texts
+	EditsCards     bool            `json:"edits_cards"`    // or by patching its cards
+}
+
+// Status tells who the bot is, how it is connected and what waits. The value is
+// a [Status].
+func (g *Gateway) Status() any {
+	self := g.opts.Book.Self()
+	n, unsaved := g.drafts.sizes()
+	texts, cards := g.habits.current()
+	return Status{
+		AppID: g.own.app(), OpenID: self.OpenID, Connected: g.Connected(), LongConnection: g.conn.Status(),
+		Webhook: g.hook != nil, Drafts: n, DraftsUnsaved: unsaved, EditsTexts: texts, EditsCards: cards,
+	}
+}
+
+// closeWait bounds Close; what still runs then is abandoned.
+const closeWait = 5 * time.Second
+
+// Close ends the long connections, so that bots connect again elsewhere, and
+// waits a moment for what runs in the background. It may be called twice.
+func (g *Gateway) Close() error {
+	if g.closing.Swap(true) {
+		return nil
+	}
+	err := g.conn.Close()
+	done := make(chan struct{})
+	go func() { g.work.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(closeWait):
+		g.log.Warn("the gateway closes while calls are still being recorded")
+	}
+	g.cancel()
+	g.close()
+	return err
+}
+
+// identified learns the app of an accepted bootstrap or a verified webhook.
+func (g *Gateway) identified(app string) {
+	g.own.learn(app)
+	g.knowSelf()
+}
+
+// background runs f unless the gateway is closed; a panic in it is caught.
+func (g *Gateway) background(f func()) {
+	if g.closing.Load() {
+		return
+	}
+	g.work.Go(func() {
+		defer g.caught("background")
+		f()
+	})
+}
+
+// caught ends a panic of ours: the bot comes first.
+func (g *Gateway) caught(where string) {
+	if p := recover(); p != nil {
+		g.count("panic")
+		g.log.Error("a panic was caught in the gateway", "where", where, "panic", panicText(p))
+	}
+}

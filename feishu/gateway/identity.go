@@ -1,0 +1,291 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+// maxTokens bounds the tokens that are told apart; the oldest is forgotten, and
+// learned again from the next send that was made with it.
+const maxTokens = 256
+
+// owner knows which app this gateway serves, and whose token is whose. Tokens
+// are held in memory only.
+type owner struct {
+	fixed string
+	book  *feishu.Book
+	api   *feishu.API
+	log   *slog.Logger
+	count func(string)
+
+	mu     sync.Mutex
+	tokens *bounded[string, string] // token: app id. guarded by mu
+	warned map[string]bool          // "app", "user": said once. guarded by mu
+	others bool                     // calls of another app pass here too. guarded by mu
+	asking bool                     // guarded by mu
+}
+
+func newOwner(app string, book *feishu.Book, api *feishu.API, log *slog.Logger, count func(string)) *owner {
+	o := &owner{fixed: app, book: book, api: api, log: log, count: count,
+		tokens: newBounded[string, string](maxTokens), warned: map[string]bool{}}
+	if app != "" && book.Self().AppID != app {
+		book.LearnSelf(feishu.Self{AppID: app})
+		if known := book.Self().AppID; known != "" && known != app {
+			log.Warn("what was remembered belongs to another app", "app", app, "remembered", known)
+		}
+	}
+	return o
+}
+
+// app is the app that is served; "" while it is unknown.
+func (o *owner) app() string {
+	if o.fixed != "" {
+		return o.fixed
+	}
+	return o.book.Self().AppID
+}
+
+// is reports whether app is the one served.
+func (o *owner) is(app string) bool { return app != "" && app == o.app() }
+
+// learn takes app as the one served when none is known yet.
+func (o *owner) learn(app string) {
+	if app == "" {
+		return
+	}
+	if o.app() == "" {
+		o.book.LearnSelf(feishu.Self{AppID: app})
+		o.log.Info("this gateway serves the app", "app", app)
+	}
+	if !o.is(app) {
+		o.foreign("app", app)
+	}
+}
+
+// proved notes that token belongs to app, as Feishu's own answer shows.
+func (o *owner) proved(token, app string) {
+	o.learn(app)
+	if token == "" {
+		return
+	}
+	o.mu.Lock()
+	o.tokens.put(token, app)
+	o.mu.Unlock()
+	if o.is(app) && strings.HasPrefix(token, "t-") {
+		o.api.SawToken(token)
+	}
+}
+
+// watches reports whether a call with this token is read at all: not where it
+// is known to be another app's, or a user's.
+func (o *owner) watches(token string) bool {
+	if strings.HasPrefix(token, "u-") {
+		o.foreign("user", "")
+		return false
+	}
+	o.mu.Lock()
+	app, known := o.tokens.get(token)
+	o.mu.Unlock()
+	return !known || o.is(app)
+}
+
+// trusts reports whether what Feishu tells this token is told to our app: ids
+// are another app's otherwise.
+func (o *owner) trusts(token string) bool {
+	if token == "" {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if app, known := o.tokens.get(token); known {
+		return o.is(app)
+	}
+	return !o.others
+}
+
+// foreign notes a caller that is not served, and says so once.
+func (o *owner) foreign(kind, app string) {
+	o.mu.Lock()
+	if kind == "app" {
+		o.others = true
+	}
+	said := o.warned[kind]
+	o.warned[kind] = true
+	o.mu.Unlock()
+	o.count("foreign_" + kind)
+	switch {
+	case said:
+	case kind == "user":
+		o.log.Warn("calls with a user's token pass unread: only the bot's own messages are relayed")
+	default:
+		o.log.Warn("calls of another app pass unread: a gateway serves one app", "serves", o.app(), "other", app)
+	}
+}
+
+// ours reports whether the answer to a send shows our app as its sender, and
+// learns whose the token is.
+func (g *Gateway) ours(t *tapped, s feishu.Sender) bool {
+	if s.AppID == "" {
+		return !strings.HasPrefix(t.token, "u-") && s.Type != feishu.SenderUser && s.OpenID == "" &&
+			g.own.app() != "" && g.own.trusts(t.token)
+	}
+	g.own.proved(t.token, s.AppID)
+	if !g.own.is(s.AppID) {
+		return false
+	}
+	g.knowSelf()
+	return true
+}
+
+// tokenAnswer reads a token call: which app it is, and its token (FEISHU.md 6).
+func (g *Gateway) tokenAnswer(t *tapped) {
+	var req struct {
+		AppID string `json:"app_id"`
+	}
+	var ans struct {
+		Code   int    `json:"code"`
+		Tenant string `json:"tenant_access_token"`
+		App    string `json:"app_access_token"`
+	}
+	if json.Unmarshal(t.request, &req) != nil || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 || req.AppID == "" ||
+		ans.Tenant == "" && ans.App == "" {
+		return
+	}
+	g.own.proved(ans.Tenant, req.AppID)
+	g.own.proved(ans.App, req.AppID)
+	if g.own.is(req.AppID) {
+		g.knowSelf()
+	}
+}
+
+// selfAnswer reads the bot's own identity (FEISHU.md 4 and 13.3).
+func (g *Gateway) selfAnswer(t *tapped) {
+	var ans struct {
+		Code int `json:"code"`
+		Bot  struct {
+			Name   string       `json:"app_name"`
+			OpenID relay.OpenID `json:"open_id"`
+		} `json:"bot"`
+		Data struct {
+			Ping struct {
+				ID   relay.OpenID `json:"botID"`
+				Name string       `json:"botName"`
+			} `json:"pingBotInfo"`
+		} `json:"data"`
+	}
+	if !g.own.trusts(t.token) || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 {
+		return
+	}
+	self := feishu.Self{Name: ans.Bot.Name, OpenID: ans.Bot.OpenID}
+	if t.op == opBotPing {
+		self = feishu.Self{Name: ans.Data.Ping.Name, OpenID: ans.Data.Ping.ID}
+	}
+	if self.OpenID != "" {
+		g.opts.Book.LearnSelf(self)
+	}
+}
+
+// askWait bounds a question of ours to Feishu.
+const askWait = 10 * time.Second
+
+// knowSelf asks Feishu who the bot is, in the background, as long as that is
+// unknown and there is a token to ask with.
+func (g *Gateway) knowSelf() {
+	if g.opts.Book.Self().OpenID != "" || !g.opts.API.Ready() {
+		return
+	}
+	g.own.mu.Lock()
+	busy := g.own.asking
+	g.own.asking = true
+	g.own.mu.Unlock()
+	if busy {
+		return
+	}
+	g.background(func() {
+		defer func() {
+			g.own.mu.Lock()
+			g.own.asking = false
+			g.own.mu.Unlock()
+		}()
+		ctx, cancel := context.WithTimeout(g.ctx, askWait)
+		defer cancel()
+		self, err := g.opts.API.BotInfo(ctx)
+		if err != nil {
+			g.log.Debug("the bot's own identity is not known yet", "err", err)
+			return
+		}
+		g.opts.Book.LearnSelf(self)
+	})
+}
+
+// learnMentions keeps the bots among mentions, with the ids our app sees.
+func (g *Gateway) learnMentions(mentions []feishu.Mention) {
+	self := g.opts.Book.Self()
+	for _, m := range mentions {
+		if m.OpenID == "" && m.AppID == "" || m.OpenID != "" && m.OpenID == self.OpenID || g.own.is(m.AppID) {
+			continue
+		}
+		_, known := g.opts.Book.Bot(m.OpenID)
+		if m.Type == feishu.SenderBot || m.AppID != "" || known {
+			g.opts.Book.LearnBot(feishu.Bot{OpenID: m.OpenID, AppID: m.AppID, Name: m.Name})
+		}
+	}
+}
+
+// chatAnswer reads what kind a chat is (FEISHU.md 3.1).
+func (g *Gateway) chatAnswer(t *tapped) {
+	var ans struct {
+		Code int `json:"code"`
+		Data struct {
+			Mode string `json:"chat_mode"`
+			Name string `json:"name"`
+		} `json:"data"`
+	}
+	if !g.own.trusts(t.token) || t.status != http.StatusOK || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 || ans.Data.Mode == "" {
+		return
+	}
+	chat := g.opts.Book.Chat(t.chat)
+	chat.ID, chat.Name, chat.Asked = t.chat, ans.Data.Name, time.Now()
+	chat.Kind, chat.Topic = feishu.ChatGroup, ans.Data.Mode == "topic"
+	if ans.Data.Mode == feishu.ChatP2P {
+		chat.Kind = feishu.ChatP2P
+	}
+	g.opts.Book.SetChat(chat)
+	g.drafts.poke()
+}
+
+// chatBotsAnswer reads a chat's bots (FEISHU.md 4).
+func (g *Gateway) chatBotsAnswer(t *tapped) {
+	var ans struct {
+		Code int `json:"code"`
+		Data struct {
+			Items []struct {
+				BotID   relay.OpenID `json:"bot_id"`
+				OpenID  relay.OpenID `json:"open_id"`
+				BotName string       `json:"bot_name"`
+				Name    string       `json:"name"`
+			} `json:"items"`
+		} `json:"data"`
+	}
+	if !g.own.trusts(t.token) || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 {
+		return
+	}
+	for _, b := range ans.Data.Items {
+		g.learnBot(feishu.Bot{OpenID: cmp.Or(b.BotID, b.OpenID), Name: cmp.Or(b.BotName, b.Name)})
+	}
+}
+
+func (g *Gateway) learnBot(b feishu.Bot) {
+	if b.OpenID != "" && b.OpenID != g.opts.Book.Self().OpenID {
+		g.opts.Book.LearnBot(b)
+	}
+}

@@ -1,0 +1,285 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+// codeBotNotFound is the code of a failed bot in basic_batch (FEISHU.md 4).
+const codeBotNotFound = 20002
+
+// Codes that mean "not found" or "no scope", and nothing else goes wrong: only
+// they may be replaced (FEISHU.md 6; contact codes as Feishu documents them).
+var missing = []int{
+	99991672, 99991679, // a scope is missing
+	99992351, 99992352, 99992354, // open_id, user_id, message id not found
+	41012, 41050, // user id invalid; no authority over the user
+	codeBotNotFound,
+	230001, 230027, 230110, 231003, // message id invalid, no permission, deleted, not there
+}
+
+// lookUp answers for a peer or a message that only the bot was shown, where
+// Feishu does not know it or may not tell. nil: Feishu's answer stands.
+func (g *Gateway) lookUp(t *tapped) []byte {
+	var ans struct {
+		Code *int                       `json:"code"`
+		Data map[string]json.RawMessage `json:"data"`
+	}
+	notFound := t.status == http.StatusNotFound
+	if json.Unmarshal(t.answer, &ans) == nil && ans.Code != nil {
+		notFound = slices.Contains(missing, *ans.Code)
+		if *ans.Code == 0 {
+			g.learnAnswer(t)
+			return g.complete(t, ans.Data)
+		}
+	}
+	if !notFound {
+		return nil
+	}
+	return g.complete(t, map[string]json.RawMessage{})
+}
+
+// complete adds what we know to the data of a look-up; nil when that is nothing.
+func (g *Gateway) complete(t *tapped, data map[string]json.RawMessage) []byte {
+	var ok bool
+	switch t.op {
+	case opBots:
+		ok = g.completeBots(t, data)
+	case opUser:
+		ok = g.completeUser(t, data)
+	case opMessage:
+		ok = g.completeMessages(t, []relay.MessageID{t.message}, data)
+	case opMessages:
+		var ids []relay.MessageID
+		for _, id := range listed(t.http.URL.Query(), "message_ids") {
+			ids = append(ids, relay.MessageID(id))
+		}
+		ok = g.completeMessages(t, ids, data)
+	}
+	if !ok {
+		return nil
+	}
+	out, err := encode(map[string]any{"code": 0, "msg": "success", "data": data})
+	if err != nil {
+		return nil
+	}
+	g.count("lookup_answered")
+	return out
+}
+
+// listed are the values of a repeated query parameter, as SDKs write them:
+// a=1&a=2, a[]=1&a[]=2, a=1,2.
+func listed(q url.Values, name string) []string {
+	var out []string
+	for _, v := range slices.Concat(q[name], q[name+"[]"]) {
+		out = append(out, strings.Split(v, ",")...)
+	}
+	return out
+}
+
+type failedBot struct {
+	Code   int    `json:"code"`
+	Reason string `json:"reason,omitempty"`
+}
+
+type knownBot struct {
+	BotID relay.OpenID      `json:"bot_id"`
+	Name  string            `json:"name"`
+	I18n  map[string]string `json:"i18n_names"`
+}
+
+// completeBots is GET bot/v3/bots/basic_batch.
+func (g *Gateway) completeBots(t *tapped, data map[string]json.RawMessage) bool {
+	bots, failed := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if len(data) > 0 {
+		_ = json.Unmarshal(data["bots"], &bots) // a null or strange map is as none
+		_ = json.Unmarshal(data["failed_bots"], &failed)
+	}
+	if bots == nil {
+		bots = map[string]json.RawMessage{}
+	}
+	if failed == nil {
+		failed = map[string]json.RawMessage{}
+	}
+	ours := false
+	for _, id := range listed(t.http.URL.Query(), "bot_ids") {
+		if _, there := bots[id]; there {
+			continue
+		}
+		var why failedBot
+		if raw, said := failed[id]; said && (json.Unmarshal(raw, &why) != nil || !slices.Contains(missing, why.Code)) {
+			continue
+		}
+		peer, known := g.opts.Host.Peer(relay.OpenID(id))
+		if !known {
+			if len(data) == 0 {
+				failed[id], _ = encode(failedBot{codeBotNotFound, "bot not found"})
+			}
+			continue
+		}
+		bots[id], _ = encode(knownBot{relay.OpenID(id), peer.Name, map[string]string{"zh_cn": peer.Name, "en_us": peer.Name}})
+		delete(failed, id)
+		ours = true
+	}
+	data["bots"], _ = encode(bots)
+	data["failed_bots"], _ = encode(failed)
+	return ours
+}
+
+// completeUser is GET contact/v3/users/{id}: some frameworks ask for the name of
+// a bot there.
+func (g *Gateway) completeUser(t *tapped, data map[string]json.RawMessage) bool {
+	if len(data) > 0 {
+		return false
+	}
+	peer, ok := g.opts.Host.Peer(relay.OpenID(t.user))
+	if !ok {
+		return false
+	}
+	data["user"], _ = encode(map[string]string{"open_id": t.user, "name": peer.Name, "en_name": peer.Name})
+	return true
+}
+
+// completeMessages is GET im/v1/messages/{id} and mget.
+func (g *Gateway) completeMessages(t *tapped, ids []relay.MessageID, data map[string]json.RawMessage) bool {
+	var items []json.RawMessage
+	if len(data) > 0 && json.Unmarshal(data["items"], &items) != nil {
+		return false
+	}
+	there := map[relay.MessageID]bool{}
+	for _, raw := range items {
+		var item struct {
+			ID relay.MessageID `json:"message_id"`
+		}
+		_ = json.Unmarshal(raw, &item) // an item without an id is none of ours
+		there[item.ID] = true
+	}
+	if t.op == opMessage && len(items) > 0 {
+		return false
+	}
+	ours := false
+	for _, id := range ids {
+		m, ok := g.opts.Host.Injected(id)
+		if !ok || there[id] {
+			continue
+		}
+		raw, err := encode(g.shown(&m, t.http.URL.Query().Has("user_id_type")))
+		if err != nil {
+			continue
+		}
+		items, ours = append(items, raw), true
+		there[id] = true
+	}
+	data["items"], _ = encode(items)
+	return ours
+}
+
+type shownMessage struct {
+	ID         relay.MessageID `json:"message_id"`
+	RootID     relay.MessageID `json:"root_id,omitempty"`
+	ParentID   relay.MessageID `json:"parent_id,omitempty"`
+	ThreadID   string          `json:"thread_id,omitempty"`
+	Type       string          `json:"msg_type"`
+	CreateTime string          `json:"create_time"`
+	UpdateTime string          `json:"update_time"`
+	Deleted    bool            `json:"deleted"`
+	Updated    bool            `json:"updated"`
+	ChatID     relay.ChatID    `json:"chat_id"`
+	Sender     shownSender     `json:"sender"`
+	Body       struct {
+		Content string `json:"content"`
+	} `json:"body"`
+	Mentions []shownMention `json:"mentions,omitempty"`
+}
+
+type shownSender struct {
+	ID     string `json:"id"`
+	IDType string `json:"id_type"`
+	Type   string `json:"sender_type"`
+}
+
+type shownMention struct {
+	Key    string `json:"key"`
+	ID     string `json:"id"`
+	IDType string `json:"id_type"`
+	Name   string `json:"name"`
+}
+
+// shown is a message as the REST API shows it (FEISHU.md 5). byApp: bots among
+// the mentions are named by app id, as Feishu does when the caller says which
+// user_id_type it wants (FEISHU.md 4).
+func (g *Gateway) shown(m *feishu.Message, byApp bool) shownMessage {
+	at := strconv.FormatInt(int64(m.CreateTime), 10)
+	out := shownMessage{ID: m.ID, RootID: m.RootID, ParentID: m.ParentID, ThreadID: m.ThreadID, Type: m.Type,
+		CreateTime: at, UpdateTime: at, ChatID: m.ChatID}
+	out.Body.Content = m.Content
+	switch {
+	case m.Sender.AppID != "":
+		out.Sender = shownSender{m.Sender.AppID, "app_id", feishu.SenderApp}
+	case m.Sender.IsBot():
+		out.Sender = shownSender{string(m.Sender.OpenID), "open_id", feishu.SenderApp}
+	default:
+		out.Sender = shownSender{string(m.Sender.OpenID), "open_id", feishu.SenderUser}
+	}
+	self := g.opts.Book.Self()
+	for _, n := range m.Mentions {
+		shown := shownMention{n.Key, string(n.OpenID), "open_id", n.Name}
+		app := n.AppID
+		if n.OpenID != "" && n.OpenID == self.OpenID {
+			app = g.own.app()
+		}
+		if app != "" && (byApp || n.OpenID == "") {
+			shown.ID, shown.IDType = app, "app_id"
+		}
+		out.Mentions = append(out.Mentions, shown)
+	}
+	return out
+}
+
+// learnAnswer learns the bots that a successful look-up names.
+func (g *Gateway) learnAnswer(t *tapped) {
+	if !g.own.trusts(t.token) {
+		return
+	}
+	switch t.op {
+	case opBots:
+		var ans struct {
+			Data struct {
+				Bots map[relay.OpenID]struct {
+					Name string `json:"name"`
+				} `json:"bots"`
+			} `json:"data"`
+		}
+		if json.Unmarshal(t.answer, &ans) != nil {
+			return
+		}
+		for id, b := range ans.Data.Bots {
+			g.learnBot(feishu.Bot{OpenID: id, Name: b.Name})
+		}
+	case opMessage, opMessages:
+		if items, err := feishu.ParseHistory(t.answer); err == nil {
+			for _, m := range items {
+				g.learnMentions(m.Mentions)
+			}
+		}
+	}
+}
+
+// encode is JSON as Feishu writes it: <, > and & stand for themselves.
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"feishu-relay/feishu"
+)
+
+// Waits of the way to Feishu. There is none for a whole call: 100 MB may be on
+// their way. A wait that runs out gives the bot a 502.
+const (
+	dialWait      = 10 * time.Second
+	handshakeWait = 10 * time.Second
+	answerWait    = 2 * time.Minute // from the last byte of the request to the answer's header
+	continueWait  = time.Second
+	idleWait      = 90 * time.Second
+	idlePerHost   = 64
+)
+
+// newTransport reaches upstream. Environment proxies are for the real Feishu
+// only: a stand-in is near.
+func newTransport(upstream *url.URL) *http.Transport {
+	t := &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: dialWait, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   handshakeWait,
+		ResponseHeaderTimeout: answerWait,
+		ExpectContinueTimeout: continueWait,
+		IdleConnTimeout:       idleWait,
+		MaxIdleConns:          2 * idlePerHost,
+		MaxIdleConnsPerHost:   idlePerHost,
+		ForceAttemptHTTP2:     true,
+		DisableCompression:    true, // else bodies would be unpacked on the way
+	}
+	if feishu.IsOpenHost(upstream.Host) {
+		t.Proxy = http.ProxyFromEnvironment
+	}
+	return t
+}
+
+func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite:        g.rewrite,
+		Transport:      transport,
+		FlushInterval:  -1,
+		BufferPool:     &buffers{},
+		ModifyResponse: g.answered,
+		ErrorHandler:   g.unreachable,
+		ErrorLog:       slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// rewrite sends the request on as it came, only to another host: what
+// ReverseProxy tidies up beyond the hop-by-hop headers is put back.
+func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
+	in, out := p.In, p.Out
+	out.URL.Scheme, out.URL.Host, out.URL.User = g.opts.Upstream.Scheme, g.opts.Upstream.Host, nil
+	out.Host = g.opts.Upstream.Host
+	out.URL.RawQuery, out.URL.ForceQuery = in.URL.RawQuery, in.URL.ForceQuery
+	if base := strings.TrimRight(g.opts.Upstream.EscapedPath(), "/"); base != "" {
+		out.URL.Path = strings.TrimRight(g.opts.Upstream.Path, "/") + in.URL.Path
+		out.URL.RawPath = base + in.URL.EscapedPath()
+	} else if raw, ok := rawPath(in); ok && raw != out.URL.EscapedPath() && !strings.HasPrefix(raw, "//") {
+		out.URL.Opaque = raw // a spelling that net/url would tidy up
+	}
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if v, ok := in.Header[name]; ok {
+			out.Header[name] = v
+		}
+	}
+	out.Trailer = in.Trailer // filled in when the body ends
+}
+
+// rawPath is the path as it stood in the request line of an origin-form request.
+func rawPath(r *http.Request) (string, bool) {
+	if !strings.HasPrefix(r.RequestURI, "/") {
+		return "", false
+	}
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	return path, true
+}
+
+// codeUnreachable is the code of our own error answers. Feishu uses none like it.
+const codeUnreachable = 99990502
+
+// unreachable answers as Feishu would, so that SDKs show the reason. data is
+// there for the Node SDK, which reads it before the code (FEISHU.md 1.1).
+func (g *Gateway) unreachable(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) {
+		g.count("aborted") // the bot has gone, nobody reads an answer
+		return
+	}
+	g.count("upstream_error")
+	g.log.Warn("Feishu cannot be reached", "upstream", g.opts.Upstream.Host, "err", err)
+	fail(w, http.StatusBadGateway, fmt.Sprintf("cannot reach %s: %v", g.opts.Upstream.Host, err))
+}
+
+func fail(w http.ResponseWriter, status int, text string) {
+	body, _ := json.Marshal(map[string]any{"code": codeUnreachable, "msg": "feishu-relay: " + text, "data": struct{}{}})
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// buffers lends out the copy buffers of streamed bodies.
+type buffers struct{ pool sync.Pool }
+
+const bufferSize = 32 << 10
+
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[]byte); ok {
+		return *p
+	}
+	return make([]byte, bufferSize)
+}
+
+func (b *buffers) Put(p []byte) { b.pool.Put(&p) }

@@ -1,0 +1,243 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+
+	"net/http"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+// codeNotInChat says that the bot is not in the chat (FEISHU.md 6).
+const codeNotInChat = 230002
+
+// typingSign is the reaction that bots set on a message while they answer it.
+const typingSign = "Typing"
+
+// sendRequest is what the calls that send or change a message carry.
+type sendRequest struct {
+	ReceiveID string `json:"receive_id"`
+	MsgType   string `json:"msg_type"`
+	Content   string `json:"content"`
+	Reaction  struct {
+		Emoji string `json:"emoji_type"`
+	} `json:"reaction_type"`
+}
+
+// accepted reads a plain answer; ok is whether Feishu did what was asked.
+func (t *tapped) accepted() (data json.RawMessage, code int, ok bool) {
+	var ans struct {
+		Code *int            `json:"code"`
+		Data json.RawMessage `json:"data"`
+	}
+	if json.Unmarshal(t.answer, &ans) != nil || ans.Code == nil {
+		return nil, 0, false
+	}
+	return ans.Data, *ans.Code, *ans.Code == 0 && t.status < http.StatusMultipleChoices
+}
+
+// sent takes a message that Feishu accepted: to the host at once, or as a draft.
+func (g *Gateway) sent(ctx context.Context, t *tapped) {
+	data, code, ok := t.accepted()
+	var req sendRequest
+	_ = json.Unmarshal(t.request, &req) // a forward says little in it
+	if !ok {
+		g.refused(t, code, req)
+		return
+	}
+	answer := t.answer
+	if t.op == opMergeForward {
+		var merged struct {
+			Message json.RawMessage `json:"message"`
+		}
+		if json.Unmarshal(data, &merged) != nil || merged.Message == nil {
+			return
+		}
+		answer, _ = json.Marshal(map[string]any{"code": 0, "data": merged.Message})
+	}
+	m, err := feishu.ParseSent(answer)
+	if err != nil || m.ID == "" || m.ChatID == "" {
+		g.count("unreadable")
+		g.log.Warn("the answer to a send cannot be read; the message is not relayed", "err", err)
+		return
+	}
+	if !g.ours(t, m.Sender) {
+		return
+	}
+	g.learnMentions(m.Mentions)
+	g.recent.stands(m.ID, m.ChatID)
+	kind := g.kindOf(t, m.ChatID)
+	g.opts.Book.SawChat(m.ChatID, kind)
+	if kind == feishu.ChatP2P {
+		return // a private chat never leaves its bot
+	}
+	g.joined(m.ChatID)
+	g.releaseChat(&m)
+	if _, out := g.recent.wasPublished(m.ID); out {
+		return // the same send again, by its uuid
+	}
+	if m.Type == "" {
+		m.Type = req.MsgType
+	}
+	if req.Content != "" && (m.Type == typeCard || m.Content == "") {
+		m.Content = req.Content // cards are simplified in answers
+	}
+	g.take(ctx, m, kind)
+}
+
+// take publishes m at once where it is final, and makes a draft of it else.
+func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
+	now := time.Now()
+	ms := relay.MillisOf(now)
+	d := &draft{Message: m, Created: ms, Touched: ms}
+	texts, cards := g.habits.current()
+	switch {
+	case m.Type == typeCard:
+		if id := cardID(m.Content); id != "" {
+			g.bind(d, id)
+			return
+		}
+		if card, err := feishu.NewCard([]byte(m.Content)); err == nil && !isTemplate(m.Content) {
+			d.Card = card
+			d.touch(now, false, cards)
+		}
+	case texts && editable(m.Type):
+		d.Wait = waitEdit
+	}
+	if d.Wait == waitNone && !d.ready() {
+		d.Wait = waitEdit
+	}
+	if d.Wait == waitNone && kind == feishu.ChatGroup {
+		if g.publish(ctx, d.finished()) == nil {
+			return
+		}
+		d.tries, d.retryAt = 1, now.Add(backoff(0))
+	}
+	g.count("draft")
+	g.drafts.add(d)
+	if kind == "" {
+		g.askChat(m.ChatID)
+	}
+}
+
+// editable reports whether messages of that type can be edited (FEISHU.md 5).
+func editable(msgType string) bool { return msgType == "text" || msgType == "post" }
+
+// kindOf is what is known of the chat that a send went to.
+func (g *Gateway) kindOf(t *tapped, chat relay.ChatID) string {
+	if kind := g.opts.Book.Chat(chat).Kind; kind != "" {
+		return kind
+	}
+	switch t.http.URL.Query().Get("receive_id_type") {
+	case "open_id", "user_id", "union_id", "email":
+		return feishu.ChatP2P // sent to a person
+	}
+	return ""
+}
+
+// refused reads a send that Feishu did not accept.
+func (g *Gateway) refused(t *tapped, code int, req sendRequest) {
+	if code != codeNotInChat || !g.own.trusts(t.token) {
+		return
+	}
+	chat := g.recent.chatOf(t.message)
+	if t.message == "" && t.http.URL.Query().Get("receive_id_type") == "chat_id" {
+		chat = relay.ChatID(req.ReceiveID)
+	}
+	if chat != "" {
+		g.left(chat)
+	}
+}
+
+// edited takes a change of a message: PUT, or PATCH of a card (or a post, as
+// OpenClaw does).
+func (g *Gateway) edited(t *tapped) {
+	_, _, ok := t.accepted()
+	var req sendRequest
+	if !ok || json.Unmarshal(t.request, &req) != nil {
+		return
+	}
+	var m feishu.Message
+	if t.op == opEdit {
+		var err error
+		if m, err = feishu.ParseSent(t.answer); err == nil && m.Sender.AppID != "" && !g.ours(t, m.Sender) {
+			return
+		}
+		g.learnMentions(m.Mentions)
+	}
+	now := time.Now()
+	_, patches := g.habits.current()
+	found := g.drafts.onMessage(t.message, func(d *draft) {
+		g.habits.edits(d.Message.Type == typeCard, d.Created.Time(), now)
+		switch {
+		case d.Card != nil:
+			if card, err := feishu.NewCard([]byte(req.Content)); err == nil {
+				d.Card, d.Patched, d.Message.Content = card, true, req.Content
+			}
+		case m.Content != "":
+			d.Message.Content, d.Message.Mentions = m.Content, m.Mentions
+		default:
+			d.Message.Content = req.Content
+		}
+		d.touch(now, false, patches)
+	})
+	if found {
+		return
+	}
+	if p, ok := g.recent.wasPublished(t.message); ok {
+		g.habits.edits(p.card, p.at, now)
+	}
+}
+
+// recalled takes the bot's own deletion of a message.
+func (g *Gateway) recalled(t *tapped) {
+	if _, _, ok := t.accepted(); ok && g.drafts.drop(t.message) {
+		g.count("draft_recalled")
+	}
+}
+
+// reacted watches the typing sign: taken back, the answer to that message is
+// final.
+func (g *Gateway) reacted(t *tapped) {
+	data, _, ok := t.accepted()
+	if !ok {
+		return
+	}
+	if t.op == opUnreact {
+		if on, ok := g.recent.typed(t.reaction); ok {
+			g.releaseAnswer(on)
+		}
+		return
+	}
+	var req sendRequest
+	var ans struct {
+		ID string `json:"reaction_id"`
+	}
+	if json.Unmarshal(t.request, &req) == nil && json.Unmarshal(data, &ans) == nil && req.Reaction.Emoji == typingSign && ans.ID != "" {
+		g.recent.types(ans.ID, t.message)
+	}
+}
+
+// releaseAnswer makes final what the bot was editing as its answer to a message.
+func (g *Gateway) releaseAnswer(to relay.MessageID) {
+	chat := g.recent.chatOf(to)
+	g.release(func(m *feishu.Message) bool {
+		return m.ParentID == to || m.RootID == to || m.ParentID == "" && chat != "" && m.ChatID == chat
+	})
+}
+
+// releaseChat makes final what the bot was editing before its next message there.
+func (g *Gateway) releaseChat(next *feishu.Message) {
+	g.release(func(m *feishu.Message) bool {
+		return m.ID != next.ID && m.ChatID == next.ChatID && m.ThreadID == next.ThreadID
+	})
+}
+
+func (g *Gateway) release(which func(*feishu.Message) bool) {
+	g.drafts.each(
+		func(d *draft) bool { return d.Wait == waitEdit && d.CardID == "" && d.ready() && which(&d.Message) },
+		func(d *draft) { d.Wait = waitNone })
+}

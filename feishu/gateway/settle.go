@@ -1,0 +1,205 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+const (
+	// lookAgain is how often the drafts are looked at when nothing happens.
+	lookAgain = time.Minute
+	// unsavedWait is how often the disk is tried again for drafts it refused.
+	unsavedWait = 5 * time.Second
+	// lastWait bounds the last pass when the gateway stops.
+	lastWait = 5 * time.Second
+)
+
+// Run publishes drafts as they become final, until ctx is done. A last pass then
+// publishes what is final by then, and what would be lost since no disk holds
+// it; the rest waits on disk for the next run.
+func (g *Gateway) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWait)
+			defer cancel()
+			g.settle(last, true)
+			return
+		case <-g.drafts.wake:
+		case <-timer.C:
+		}
+		g.drafts.saveRest()
+		timer.Reset(g.settle(ctx, false))
+	}
+}
+
+// settle publishes what is due and returns when to look again. last: the
+// process ends, and drafts that no disk holds go out as they are.
+func (g *Gateway) settle(ctx context.Context, last bool) (next time.Duration) {
+	defer g.caught("settle")
+	next = lookAgain
+	now := time.Now()
+	for _, d := range g.drafts.due(now, func(d *draft) time.Time { return g.look(d, now, last) }, &next) {
+		if ctx.Err() != nil {
+			return next
+		}
+		again := g.finish(ctx, d)
+		next = min(next, again)
+	}
+	if _, unsaved := g.drafts.sizes(); unsaved > 0 && g.opts.Root != nil {
+		next = min(next, unsavedWait)
+	}
+	return next
+}
+
+// look is when something is to be done about d.
+func (g *Gateway) look(d *draft, now time.Time, last bool) time.Time {
+	expires := d.expires(g.opts.MaxAge)
+	switch {
+	case d.forced, last && !d.saved && d.ready():
+		return now
+	case !d.ready():
+		return expires
+	}
+	at := d.due(g.opts.Settle, g.opts.EditSettle)
+	if at.Before(d.retryAt) {
+		at = d.retryAt
+	}
+	return at
+}
+
+// due are the drafts whose time, as look tells it, has come, oldest first.
+func (s *drafts) due(now time.Time, look func(*draft) time.Time, next *time.Duration) []*draft {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var due []*draft
+	for d := range s.all {
+		if wait := look(d).Sub(now); wait > 0 {
+			*next = min(*next, wait)
+		} else {
+			due = append(due, d)
+		}
+	}
+	slices.SortFunc(due, byOrder)
+	return due
+}
+
+var errUnknownChat = errors.New("it is not known whether the chat is a group")
+
+// finish publishes d, or gives it up, and returns when to try again.
+func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
+	g.drafts.mu.Lock()
+	out, ready, forced := d.finished(), d.ready(), d.forced
+	expired := !time.Now().Before(d.expires(g.opts.MaxAge))
+	g.drafts.mu.Unlock()
+
+	var err error
+	switch {
+	case !ready:
+		g.dropped(d, "draft_expired", "it never got a text")
+		return lookAgain
+	case g.opts.Book.Chat(out.ChatID).Kind == feishu.ChatP2P:
+		g.dropped(d, "draft_private", "")
+		return lookAgain
+	case g.opts.Book.Chat(out.ChatID).Kind != feishu.ChatGroup:
+		g.askChat(out.ChatID)
+		err = errUnknownChat
+	default:
+		err = g.publish(ctx, out)
+	}
+	if err == nil {
+		g.count("draft_published")
+		g.drafts.forget(d)
+		return lookAgain
+	}
+	if expired || forced && errors.Is(err, errUnknownChat) {
+		g.dropped(d, "draft_expired", err.Error())
+		return lookAgain
+	}
+	g.drafts.mu.Lock()
+	defer g.drafts.mu.Unlock()
+	wait := backoff(d.tries)
+	d.tries++
+	d.retryAt, d.forced = time.Now().Add(wait), false
+	return wait
+}
+
+// dropped gives d up; why is said where it is a loss.
+func (g *Gateway) dropped(d *draft, event, why string) {
+	g.count(event)
+	g.drafts.forget(d)
+	if why != "" && d.Message.ID != "" {
+		g.log.Warn("a message of the bot is not relayed", "chat", d.Message.ChatID, "msg", d.Message.ID, "reason", why)
+	}
+}
+
+// publish hands a final message of a group to the host.
+func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.count("panic")
+			g.log.Error("a panic was caught in the gateway", "where", "sent", "panic", panicText(p))
+			err = errors.New("recording it panicked")
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, hostWait)
+	defer cancel()
+	out.Mentions = g.named(out.Mentions)
+	out.ChatType = feishu.ChatGroup
+	if err := g.opts.Host.Sent(ctx, out); err != nil {
+		g.count("sent_error")
+		g.log.Error("a message of the bot cannot be recorded yet", "chat", out.ChatID, "msg", out.ID, "err", err)
+		return err
+	}
+	g.recent.published(&out.Message, time.Now())
+	g.count("sent")
+	return nil
+}
+
+// named fills in what is known of the bots among mentions.
+func (g *Gateway) named(mentions []feishu.Mention) []feishu.Mention {
+	out := slices.Clone(mentions)
+	for i := range out {
+		m := &out[i]
+		bot, ok := g.opts.Book.Bot(m.OpenID)
+		if m.OpenID == "" || !ok {
+			continue
+		}
+		m.Name, m.AppID, m.Type = cmp.Or(m.Name, bot.Name), cmp.Or(m.AppID, bot.AppID), cmp.Or(m.Type, feishu.SenderBot)
+	}
+	return out
+}
+
+// askChat asks Feishu, in the background, what kind a chat is. One question per
+// chat is under way at a time.
+func (g *Gateway) askChat(id relay.ChatID) {
+	if _, busy := g.asking.LoadOrStore(id, true); busy {
+		return
+	}
+	g.background(func() {
+		defer g.asking.Delete(id)
+		ctx, cancel := context.WithTimeout(g.ctx, askWait)
+		defer cancel()
+		g.count("chat_asked")
+		chat, err := g.opts.API.Chat(ctx, id)
+		if err != nil {
+			g.log.Debug("the kind of a chat is not known yet", "chat", id, "err", err)
+			return
+		}
+		if chat.Kind == "" {
+			return // not in the chat any more, says Feishu: that tells no kind
+		}
+		chat.ID, chat.Asked = id, time.Now()
+		g.opts.Book.SetChat(chat)
+		g.drafts.each(func(d *draft) bool { return d.Message.ChatID == id },
+			func(d *draft) { d.tries, d.retryAt = 0, time.Time{} })
+	})
+}

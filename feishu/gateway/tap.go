@@ -1,0 +1,207 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of what is read of a watched call. A larger body passes unread and is
+// counted as "untapped_large".
+const (
+	maxRequest = 1 << 20
+	maxAnswer  = 4 << 20  // also of the unpacked answer
+	smallBody  = 64 << 10 // up to here any body is read before it is sent on; larger ones stream
+)
+
+const (
+	// tapWait is how long an answer waits for our own work on it.
+	tapWait = 2 * time.Second
+	// hostWait bounds one call of the host.
+	hostWait = 10 * time.Second
+	// afterLeave is how long Feishu's answer is waited for once the bot hung up:
+	// a send may have been accepted.
+	afterLeave = 10 * time.Second
+	// maxTaps bounds the calls that are being recorded at one time, as they
+	// pile up behind a host that hangs. The next passes unread, counted as
+	// "untapped_busy".
+	maxTaps = 1024
+)
+
+// tapped is a watched call under way.
+type tapped struct {
+	call
+	http    *http.Request
+	token   string // of the Authorization header
+	request []byte // up to maxRequest
+	status  int
+	answer  []byte // unpacked
+}
+
+type tappedKey struct{}
+
+// serve passes a REST call on, and keeps a copy where it is one to watch.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
+	t := &tapped{call: match(r.Method, r.URL.Path), http: r, token: bearer(r)}
+	watched := t.op == opToken || t.op != opNone && g.own.watches(t.token)
+	limit := smallBody
+	if watched && t.op.readsRequest() {
+		limit = maxRequest
+	}
+	out := r
+	if watched {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		defer cancel()
+		defer context.AfterFunc(r.Context(), func() { time.AfterFunc(afterLeave, cancel) })()
+		out = r.WithContext(context.WithValue(ctx, tappedKey{}, t))
+	}
+	if watched && t.op.readsRequest() || r.ContentLength > 0 && r.ContentLength <= smallBody {
+		data, whole, err := readUpTo(r.Body, limit)
+		if err != nil {
+			g.count("aborted") // the bot gave up; Feishu has seen nothing of it
+			panic(http.ErrAbortHandler)
+		}
+		t.request = data
+		out = hold(out, data, whole)
+		if !whole {
+			g.count("untapped_large")
+			out = out.WithContext(r.Context())
+		}
+	}
+	g.proxy.ServeHTTP(w, out)
+}
+
+// hold gives r back the part of its body that was read. A body that was read
+// whole may be sent once more, on a fresh connection: one that Feishu closed
+// while it was idle would else fail a POST that was not even begun.
+func hold(r *http.Request, data []byte, whole bool) *http.Request {
+	out := r.WithContext(r.Context())
+	out.Body = joined(bytes.NewReader(data), r.Body)
+	if whole && len(r.Trailer) == 0 {
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+	}
+	return out
+}
+
+// answered is the ReverseProxy's ModifyResponse: it hands a copy of a watched
+// call's answer to [Gateway.observe] and waits, at most tapWait.
+func (g *Gateway) answered(resp *http.Response) error {
+	t, ok := resp.Request.Context().Value(tappedKey{}).(*tapped)
+	if !ok {
+		return nil
+	}
+	raw, whole, err := readUpTo(resp.Body, maxAnswer)
+	resp.Body = &body{Reader: io.MultiReader(bytes.NewReader(raw), ifNot(whole, tail(resp.Body, err))), Closer: resp.Body}
+	switch {
+	case err != nil:
+		g.count("answer_cut")
+		return nil
+	case !whole:
+		g.count("untapped_large")
+		return nil
+	}
+	t.status = resp.StatusCode
+	t.answer, err = unpack(resp.Header.Get("Content-Encoding"), raw)
+	if err != nil {
+		g.count("untapped_encoding")
+		g.log.Warn("an answer of Feishu cannot be read", "encoding", resp.Header.Get("Content-Encoding"), "err", err)
+		return nil
+	}
+	if instead := g.observeInTime(t); instead != nil {
+		replace(resp, instead)
+	}
+	return nil
+}
+
+// observeInTime runs observe off the answer's way and stops waiting after
+// tapWait; the work itself goes on. What it returns replaces the answer.
+func (g *Gateway) observeInTime(t *tapped) []byte {
+	select {
+	case g.slots <- struct{}{}:
+	default:
+		g.count("untapped_busy")
+		g.log.Error("too many calls are being recorded; one passes unread")
+		return nil
+	}
+	done := make(chan []byte, 1)
+	g.work.Go(func() {
+		defer func() { <-g.slots }()
+		defer close(done)
+		defer g.caught("tap")
+		if instead := g.observe(t); instead != nil {
+			done <- instead
+		}
+	})
+	timer := time.NewTimer(tapWait)
+	defer timer.Stop()
+	select {
+	case instead := <-done:
+		return instead
+	case <-timer.C:
+		g.count("tap_slow")
+		g.log.Warn("recording a call takes long; the bot gets its answer meanwhile")
+		return nil
+	}
+}
+
+// observe does what a watched call asks for. Only look-ups return an answer of
+// ours.
+func (g *Gateway) observe(t *tapped) []byte {
+	ctx, cancel := context.WithTimeout(g.ctx, hostWait)
+	defer cancel()
+	switch t.op {
+	case opToken:
+		g.tokenAnswer(t)
+	case opBotInfo, opBotPing:
+		g.selfAnswer(t)
+	case opChat:
+		g.chatAnswer(t)
+	case opChatBots:
+		g.chatBotsAnswer(t)
+	case opBots, opUser, opMessage, opMessages:
+		return g.lookUp(t)
+	case opCreate, opReply, opForward, opMergeForward:
+		g.sent(ctx, t)
+	case opEdit, opPatch:
+		g.edited(t)
+	case opRecall:
+		g.recalled(t)
+	case opReact, opUnreact:
+		g.reacted(t)
+	default:
+		g.cardChanged(t)
+	}
+	return nil
+}
+
+// replace makes data the whole answer, a success.
+func replace(resp *http.Response, data []byte) {
+	resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
+	resp.Header.Del("Content-Encoding")
+	resp.Header.Set("Content-Type", "application/json; charset=utf-8")
+	resp.Header.Set("Content-Length", strconv.Itoa(len(data)))
+	resp.ContentLength, resp.TransferEncoding, resp.Trailer = int64(len(data)), nil, nil
+	resp.Body = &body{Reader: bytes.NewReader(data), Closer: resp.Body}
+}
+
+// bearer is the token of a call; "" when it has none.
+func bearer(r *http.Request) string {
+	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(kind, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// panicText names a panic without what it may carry of a message.
+func panicText(p any) string {
+	if err, ok := p.(error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", p)
+}

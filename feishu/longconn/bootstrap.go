@@ -1,0 +1,243 @@
+package longconn
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	bootstrapPath    = "/callback/ws/endpoint"
+	maxBootstrap     = 64 << 10         // the request's body; a larger one is refused with 413
+	maxAnswer        = 1 << 20          // Feishu's answer; what does not fit goes to the bot as it came
+	bootstrapTimeout = 15 * time.Second // for the call, as long as the SDKs wait (FEISHU.md 1.1)
+)
+
+// Bootstrap passes a bootstrap call to Feishu, and Feishu's answer to the bot
+// with the WebSocket's URL replaced by one of ours and short reconnect
+// settings. An answer without such a URL, a refusal, goes back as it came.
+func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBootstrap))
+	if err != nil {
+		status := http.StatusBadRequest
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			status = http.StatusRequestEntityTooLarge
+		}
+		fail(w, status, "the bootstrap call's body cannot be read")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), bootstrapTimeout)
+	defer cancel()
+	resp, err := s.forward(ctx, r, body)
+	if err != nil {
+		if r.Context().Err() == nil {
+			s.log.Warn("feishu cannot be reached for a long connection", "err", withoutURL(err))
+			s.Counter("bootstrap_failed")
+		}
+		fail(w, http.StatusBadGateway, "Feishu cannot be reached")
+		return
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		s.Counter("bootstrap_failed")
+		fail(w, http.StatusBadGateway, "Feishu's answer broke off")
+		return
+	}
+	header := w.Header()
+	for key, values := range resp.Header {
+		header[key] = values
+	}
+	dropHopByHop(header)
+	if resp.StatusCode == http.StatusOK {
+		if ours, err := s.replace(r, resp.Header, answer, appID(body)); err != nil {
+			s.log.Warn("an answer to a bootstrap call cannot be read: the bot connects to feishu itself", "err", err)
+			s.Counter("bootstrap_failed")
+		} else if ours != nil {
+			answer = ours
+			header.Del("Content-Encoding")
+			header.Set("Content-Length", strconv.Itoa(len(answer)))
+		}
+	}
+	w.WriteHeader(resp.StatusCode)
+	if _, err := w.Write(answer); err == nil && len(answer) == maxAnswer {
+		_, _ = io.Copy(w, resp.Body) // the bot is gone or it is not: nothing to do either way
+	}
+}
+
+// forward sends the bot's call to Feishu, with the headers it came with.
+func (s *Server) forward(ctx context.Context, r *http.Request, body []byte) (*http.Response, error) {
+	u := *s.Upstream
+	u.Path = strings.TrimRight(u.Path, "/") + bootstrapPath
+	u.RawPath = ""
+	u.RawQuery = r.URL.RawQuery
+	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = r.Header.Clone()
+	dropHopByHop(req.Header)
+	if _, ok := req.Header["User-Agent"]; !ok {
+		req.Header["User-Agent"] = nil // none came, so none is added
+	}
+	if accepted := req.Header.Get("Accept-Encoding"); accepted != "" {
+		req.Header.Set("Accept-Encoding", readable(accepted))
+	}
+	return s.client.Do(req)
+}
+
+// replace returns the answer with our URL in it, and nil where it has none.
+func (s *Server) replace(r *http.Request, header http.Header, answer []byte, app string) ([]byte, error) {
+	answer, err := decompress(header.Get("Content-Encoding"), answer)
+	if err != nil {
+		return nil, err
+	}
+	var said struct {
+		Code int `json:"code"`
+		Data struct {
+			URL          string          `json:"URL"`
+			ClientConfig json.RawMessage `json:"ClientConfig"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(answer, &said); err != nil {
+		return nil, errors.New("it is not the JSON that was expected")
+	}
+	if said.Code != 0 || said.Data.URL == "" {
+		return nil, nil
+	}
+	theirs, err := url.Parse(said.Data.URL)
+	if err != nil || theirs.Host == "" || (theirs.Scheme != "ws" && theirs.Scheme != "wss") {
+		return nil, errors.New("its URL is not one of a WebSocket")
+	}
+	_, rest := split(said.Data.URL)
+	ours, err := quote(s.public(r) + rest)
+	if err != nil {
+		return nil, err
+	}
+	from, to, err := span(answer, "data")
+	if err != nil {
+		return nil, err
+	}
+	data, err := set(answer[from:to:to], "URL", ours)
+	if err != nil {
+		return nil, err
+	}
+	ping := pingInterval
+	if config, told, err := shorten(said.Data.ClientConfig, ping); err == nil {
+		ping = told
+		if data, err = set(data, "ClientConfig", config); err != nil {
+			return nil, err
+		}
+	}
+	out := append(append(append([]byte(nil), answer[:from]...), data...), answer[to:]...)
+	s.tickets.add(theirs.RawQuery, ticket{upstream: said.Data.URL, app: app, ping: ping, given: time.Now()})
+	s.Bootstrapped(app)
+	s.Counter("bootstrapped")
+	return out, nil
+}
+
+// public is our address for WebSockets, as this request's sender knows it.
+func (s *Server) public(r *http.Request) string {
+	var scheme, host, path string
+	if s.PublicURL != nil {
+		scheme, host, path = s.PublicURL.Scheme, s.PublicURL.Host, strings.TrimRight(s.PublicURL.EscapedPath(), "/")
+	} else {
+		scheme, host = s.Address(r)
+	}
+	if scheme == "https" || scheme == "wss" {
+		return "wss://" + host + path
+	}
+	return "ws://" + host + path
+}
+
+func appID(body []byte) string {
+	var b struct{ AppID string }
+	_ = json.Unmarshal(body, &b) // Feishu says what is wrong with it
+	return b.AppID
+}
+
+// quote makes a JSON string, with & as it is.
+func quote(s string) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(s)
+	return bytes.TrimRight(b.Bytes(), "\n"), err
+}
+
+// readable leaves of an Accept-Encoding what decompress can read.
+func readable(accepted string) string {
+	var out []string
+	for part := range strings.SplitSeq(accepted, ",") {
+		name, _, _ := strings.Cut(part, ";")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "gzip", "deflate", "identity":
+			out = append(out, strings.TrimSpace(part))
+		}
+	}
+	if len(out) == 0 {
+		return "identity"
+	}
+	return strings.Join(out, ", ")
+}
+
+func decompress(encoding string, data []byte) ([]byte, error) {
+	var r io.Reader
+	var err error
+	switch strings.ToLower(encoding) {
+	case "", "identity":
+		return data, nil
+	case "gzip":
+		r, err = gzip.NewReader(bytes.NewReader(data))
+	case "deflate":
+		r, err = zlib.NewReader(bytes.NewReader(data))
+	default:
+		err = errors.New("not gzip or deflate")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decompress: %w", err)
+	}
+	out, err := io.ReadAll(io.LimitReader(r, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("decompress: %w", err)
+	}
+	return out, nil
+}
+
+// dropHopByHop removes what is between two hosts only (RFC 9110, 7.6.1).
+func dropHopByHop(h http.Header) {
+	for _, list := range h["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
+		h.Del(name)
+	}
+}
+
+// fail answers as Feishu would, with a code on which every SDK tries again and
+// the data object that Node's needs (FEISHU.md 1.1).
+func fail(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"code":1,"msg":%q,"data":{}}`, "feishu-relay: "+text)
+}
+
+// withoutURL is err without the URL that net/http puts into it: its query is secret.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}

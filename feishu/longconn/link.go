@@ -1,0 +1,268 @@
+package longconn
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"feishu-relay/feishu"
+)
+
+const (
+	maxMessage   = 16 << 20         // a WebSocket message; a larger one ends the connection with 1009
+	writeTimeout = 10 * time.Second // for one message; then the connection is ended
+	speechWait   = 10 * time.Second // for the bot's first word; until then nothing is written to it (FEISHU.md 0.2)
+	silence      = 30 * time.Second // after the bot's ping without a word from Feishu; then the connection is ended
+	idlePings    = 3                // pings that a bot may leave out, and
+	idleGrace    = 30 * time.Second // this; then the connection is ended
+	maxAfters    = 4096             // events after which the tap still wants something done; one more is dropped
+)
+
+// link is a bot's WebSocket and the one to Feishu behind it.
+type link struct {
+	s       *Server
+	bot, up *websocket.Conn
+	app     string
+	service int32
+	since   time.Time
+
+	once    sync.Once
+	ended   chan struct{} // closed by end, which sets why before
+	why     ending
+	speak   sync.Once
+	spoken  chan struct{} // closed when the bot's first word has come, or speechWait is over
+	pinged  atomic.Bool   // injections may come
+	ping    atomic.Int64  // the interval in seconds, as the bot was told
+	acked   atomic.Bool   // the bot has acknowledged something
+	accepts atomic.Bool   // … of ours
+	owes    atomic.Bool   // … but not the last in time
+
+	botAt, upAt atomic.Int64 // last word, Unix nanoseconds
+	idle        *time.Timer  // ends the link of a silent bot
+	waiting     atomic.Bool  // for Feishu's answer to a ping
+	silent      *time.Timer  // ends the link of a silent Feishu; counts while waiting
+
+	fragments fragments
+	holds     holds
+	afters    chan after
+}
+
+type after struct {
+	id   string // message_id
+	hold *hold
+	do   func()
+}
+
+// ending is why a link ends, and what both sides are told.
+type ending struct {
+	event  string // for metrics
+	code   websocket.StatusCode
+	reason string
+}
+
+var stopped = ending{"stopped", websocket.StatusServiceRestart, "the sidecar stops"}
+
+func newLink(s *Server, t ticket, up *websocket.Conn) *link {
+	now := time.Now()
+	l := &link{
+		s: s, up: up, app: t.app, service: serviceID(t.upstream), since: now,
+		ended: make(chan struct{}), spoken: make(chan struct{}), afters: make(chan after, maxAfters),
+	}
+	l.ping.Store(int64(t.ping))
+	l.botAt.Store(now.UnixNano())
+	l.upAt.Store(now.UnixNano())
+	l.fragments.give = func(pieces [][]byte) {
+		s.Counter("untapped")
+		l.toBot(websocket.MessageBinary, pieces...)
+	}
+	l.holds.send = func(ack []byte) { l.toUpstream(websocket.MessageBinary, ack) }
+	l.holds.late = func() { s.Counter("ack_late") }
+	return l
+}
+
+// run carries frames until one side ends it.
+func (l *link) run() {
+	l.silent = time.AfterFunc(silence, func() {
+		if l.waiting.Load() {
+			l.end(ending{"silent", websocket.StatusGoingAway, "no answer to a ping"})
+		}
+	})
+	l.silent.Stop()
+	l.idle = time.AfterFunc(l.idleTime(), func() {
+		l.end(ending{"bot_silent", websocket.StatusGoingAway, "no ping"})
+	})
+	patience := time.AfterFunc(speechWait, l.hears)
+
+	var pumps, worker sync.WaitGroup
+	pumps.Go(l.fromUpstream)
+	pumps.Go(l.fromBot)
+	worker.Go(l.runAfters)
+	l.s.Counter("connected")
+	l.s.log.Info("a bot's long connection is up", "app", l.app)
+
+	<-l.ended
+	l.s.remove(l)
+	l.s.Counter(l.why.event)
+	l.s.log.Info("a bot's long connection has ended", "app", l.app, "event", l.why.event, "code", int(l.why.code))
+	patience.Stop()
+	l.silent.Stop()
+	l.idle.Stop()
+	var sides sync.WaitGroup
+	sides.Go(func() { _ = l.bot.Close(l.why.code, l.why.reason) }) // it may be gone
+	sides.Go(func() {
+		l.holds.drain()
+		_ = l.up.Close(l.why.code, l.why.reason)
+	})
+	sides.Wait()
+	pumps.Wait()
+	close(l.afters)
+	worker.Wait()
+}
+
+// end ends the link; the first reason counts.
+func (l *link) end(why ending) {
+	l.once.Do(func() {
+		l.why = why
+		close(l.ended)
+	})
+}
+
+// lost ends the link because a side did: with its own code and reason, or 1001
+// where it said none that could be passed on.
+func (l *link) lost(event string, err error) {
+	why := ending{event, websocket.StatusGoingAway, ""}
+	if ce, ok := closeError(err); ok {
+		why.code, why.reason = ce.Code, ce.Reason
+	}
+	l.end(why)
+}
+
+// cut ends both sockets without a goodbye.
+func (l *link) cut() {
+	_ = l.bot.CloseNow()
+	_ = l.up.CloseNow()
+}
+
+func (l *link) isEnded() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *link) status() Connection {
+	return Connection{
+		AppID: l.app, Ready: l.pinged.Load(), Since: l.since,
+		Bot: time.Unix(0, l.botAt.Load()), Upstream: time.Unix(0, l.upAt.Load()),
+	}
+}
+
+func (l *link) idleTime() time.Duration {
+	return idlePings*time.Duration(l.ping.Load())*time.Second + idleGrace
+}
+
+// toBot writes messages to the bot, and ends the link where that fails.
+func (l *link) toBot(typ websocket.MessageType, messages ...[]byte) bool {
+	for _, m := range messages {
+		if err := write(l.bot, typ, m); err != nil {
+			l.lost("bot_closed", err)
+			return false
+		}
+	}
+	return true
+}
+
+// toUpstream writes a message to Feishu, and ends the link where that fails.
+func (l *link) toUpstream(typ websocket.MessageType, message []byte) {
+	if err := write(l.up, typ, message); err != nil {
+		l.lost("upstream_closed", err)
+	}
+}
+
+func write(c *websocket.Conn, typ websocket.MessageType, message []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	return c.Write(ctx, typ, message)
+}
+
+// later runs do behind what waits already.
+func (l *link) later(id string, h *hold, do func()) {
+	select {
+	case l.afters <- after{id, h, do}:
+	default:
+		l.s.Counter("after_dropped")
+		l.s.log.Warn("too much is to be done after events: one is left out", "app", l.app)
+		l.release(id, h)
+	}
+}
+
+func (l *link) runAfters() {
+	for a := range l.afters {
+		l.s.guard(a.do)
+		l.release(a.id, a.hold)
+	}
+}
+
+func (l *link) release(id string, h *hold) {
+	if h != nil {
+		l.holds.release(id, h)
+	}
+}
+
+// guard runs what the tap gave us.
+func (s *Server) guard(do func()) {
+	defer s.recovered()
+	do()
+}
+
+func (s *Server) recovered() {
+	if p := recover(); p != nil {
+		s.Counter("panic")
+		s.log.Error("a panic was caught; the bot's traffic goes on", "err", kind(p))
+	}
+}
+
+// verdict asks the tap about an event. late says that it took too long to be
+// waited for: do then waits for what it says after all.
+func (s *Server) verdict(event []byte) (v feishu.Verdict, do func(), late bool) {
+	if s.Tap == nil {
+		return feishu.Pass, nil, false
+	}
+	select {
+	case s.taps <- struct{}{}:
+	default:
+		s.Counter("untapped")
+		return feishu.Pass, nil, false
+	}
+	type answer struct {
+		v  feishu.Verdict
+		do func()
+	}
+	said := make(chan answer, 1)
+	go func() {
+		var a answer // Pass, should the tap panic
+		defer func() { said <- a; <-s.taps }()
+		defer s.recovered()
+		a.v, a.do = s.Tap(event)
+	}()
+	patience := time.NewTimer(feishu.AckHold)
+	defer patience.Stop()
+	select {
+	case a := <-said:
+		return a.v, a.do, false
+	case <-patience.C:
+	}
+	s.Counter("tap_slow")
+	s.log.Warn("the tap is slow: an event goes to the bot unseen", slog.Duration("limit", feishu.AckHold))
+	return feishu.Pass, func() {
+		if a := <-said; a.v == feishu.Pass && a.do != nil {
+			a.do()
+		}
+	}, true
+}

@@ -1,0 +1,194 @@
+package longconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/coder/websocket"
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+
+	"feishu-relay/feishu"
+)
+
+// fromUpstream carries what Feishu says to the bot.
+func (l *link) fromUpstream() {
+	for {
+		typ, data, err := l.up.Read(context.Background()) // ends when the link does
+		if err != nil {
+			l.lost("upstream_closed", err)
+			return
+		}
+		l.upstreamSpoke()
+		select {
+		case <-l.spoken:
+		case <-l.ended:
+		}
+		if l.isEnded() {
+			continue // and to the end of it: Feishu delivers again what nobody acknowledged
+		}
+		f, ok := frame{}, false
+		if typ == websocket.MessageBinary {
+			f, ok = parse(data)
+		}
+		switch {
+		case ok && f.isEvent():
+			l.event(&f, data)
+		case ok && f.isPong() && len(f.Payload) > 0:
+			l.toBot(typ, l.pong(&f, data))
+		default:
+			l.toBot(typ, data)
+		}
+	}
+}
+
+// event carries an event, or a piece of one.
+func (l *link) event(f *frame, data []byte) {
+	if !l.s.Own(l.app) {
+		l.toBot(websocket.MessageBinary, data)
+		return
+	}
+	frames, event := [][]byte{data}, f.Payload
+	if f.number(larkws.HeaderSum) > 1 {
+		var ok bool
+		if frames, event, ok = l.fragments.add(f, data); !ok {
+			l.s.Counter("untapped")
+			l.toBot(websocket.MessageBinary, data)
+			return
+		}
+		if frames == nil {
+			return // there is more to come
+		}
+	}
+	v, do, late := l.s.verdict(event)
+	switch v {
+	case feishu.Keep:
+		l.s.Counter("kept")
+		if ack, err := f.ack(); err == nil {
+			l.toUpstream(websocket.MessageBinary, ack)
+		}
+	case feishu.Refuse:
+		l.s.Counter("refused")
+	default:
+		var h *hold
+		if do != nil && !late && f.id != "" {
+			h = l.holds.expect(f.id)
+		}
+		if !l.toBot(websocket.MessageBinary, frames...) {
+			l.release(f.id, h)
+			return
+		}
+		l.s.Counter("passed")
+		if do != nil {
+			l.later(f.id, h, do)
+		}
+	}
+}
+
+// pong makes the reconnect settings in a pong short.
+func (l *link) pong(f *frame, data []byte) []byte {
+	config, ping, err := shorten(f.Payload, int(l.ping.Load()))
+	if err != nil {
+		return data
+	}
+	l.ping.Store(int64(ping))
+	f.Payload = config
+	out, err := f.Marshal()
+	if err != nil {
+		return data
+	}
+	return out
+}
+
+// fromBot carries what the bot says to Feishu.
+func (l *link) fromBot() {
+	for {
+		typ, data, err := l.bot.Read(context.Background()) // ends when the link does
+		if err != nil {
+			l.lost("bot_closed", err)
+			return
+		}
+		l.botSpoke()
+		l.hears()
+		f, ok := frame{}, false
+		if typ == websocket.MessageBinary {
+			f, ok = parse(data)
+		}
+		switch {
+		case ok && f.isOurs():
+			l.acked.Store(true)
+			l.owes.Store(false)
+			l.s.acknowledged(l, &f)
+			continue
+		case ok && f.isData():
+			l.acked.Store(true)
+			if l.holds.keep(f.id, data) {
+				continue
+			}
+		case ok && f.isPing():
+			l.awaitUpstream()
+		}
+		l.toUpstream(typ, data)
+		if ok && f.isPing() {
+			l.pinged.Store(true)
+			l.s.refresh()
+		}
+	}
+}
+
+// hears lets Feishu's words through to the bot.
+func (l *link) hears() { l.speak.Do(func() { close(l.spoken) }) }
+
+func (l *link) botSpoke() {
+	l.botAt.Store(time.Now().UnixNano())
+	l.idle.Reset(l.idleTime())
+}
+
+func (l *link) upstreamSpoke() {
+	l.upAt.Store(time.Now().UnixNano())
+	if l.waiting.Swap(false) {
+		l.silent.Stop()
+	}
+}
+
+// awaitUpstream starts to count Feishu's silence, unless it is counted already.
+func (l *link) awaitUpstream() {
+	if l.waiting.CompareAndSwap(false, true) {
+		l.silent.Reset(silence)
+	}
+}
+
+// closeError is the close frame that ended a connection, where there was one.
+func closeError(err error) (websocket.CloseError, bool) {
+	if ce, ok := errors.AsType[websocket.CloseError](err); ok {
+		return ce, true
+	}
+	if errors.Is(err, websocket.ErrMessageTooBig) {
+		return websocket.CloseError{Code: websocket.StatusMessageTooBig}, true
+	}
+	return websocket.CloseError{}, false
+}
+
+// serviceID is what a bot puts into its pings (FEISHU.md 1.2).
+func serviceID(upstream string) int32 {
+	u, err := url.Parse(upstream)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(u.Query().Get(larkws.ServiceID), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
+}
+
+// kind says what a panic was about without showing what it was made of.
+func kind(p any) string {
+	if err, ok := p.(error); ok {
+		return fmt.Sprintf("%T", err)
+	}
+	return fmt.Sprintf("%T", p)
+}

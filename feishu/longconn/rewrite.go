@@ -1,0 +1,111 @@
+package longconn
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+)
+
+// What we tell a bot about coming back, in seconds: with Feishu's own numbers
+// (30 and 120) a restart of ours would leave it deaf for minutes (FEISHU.md 1.7).
+const (
+	reconnectNonce    = 2
+	reconnectInterval = 3
+	pingInterval      = 120 // where Feishu says nothing; the SDKs' default
+)
+
+var errNotConfig = errors.New("not a client config")
+
+// shorten makes the reconnect settings of a ClientConfig short, and says its
+// PingInterval. All four numbers stand in what it returns, since the SDKs take
+// a missing one for 0 (FEISHU.md 1.4); ping is for where that one is missing. The rest stays as it
+// was. Settings that are shorter already stay, and so does the interval where
+// the bot gives up after a number of retries, which would be over sooner.
+func shorten(config []byte, ping int) (out []byte, told int, err error) {
+	numbers := []struct {
+		key   string
+		value int // where it is missing
+	}{
+		{"ReconnectCount", -1}, {"ReconnectInterval", reconnectInterval}, {"ReconnectNonce", reconnectNonce}, {"PingInterval", ping},
+	}
+	out, found := config, false
+	for i := range numbers {
+		n := &numbers[i]
+		from, to, err := span(out, n.key)
+		if err != nil {
+			return nil, 0, err
+		}
+		if from == to {
+			continue
+		}
+		if n.value, err = strconv.Atoi(string(out[from:to])); err != nil {
+			return nil, 0, errNotConfig
+		}
+		found = true
+	}
+	if !found {
+		return nil, 0, errNotConfig
+	}
+	if v := &numbers[1].value; numbers[0].value < 0 && (*v > reconnectInterval || *v <= 0) {
+		*v = reconnectInterval
+	}
+	if v := &numbers[2].value; *v > reconnectNonce || *v < 0 {
+		*v = reconnectNonce
+	}
+	for _, n := range numbers {
+		if out, err = set(out, n.key, strconv.AppendInt(nil, int64(n.value), 10)); err != nil {
+			return nil, 0, err
+		}
+	}
+	return out, numbers[3].value, nil
+}
+
+// set replaces or adds a member of the JSON object data. Nothing else changes.
+func set(data []byte, key string, value []byte) ([]byte, error) {
+	from, to, err := span(data, key)
+	if err != nil {
+		return nil, err
+	}
+	if from < to {
+		return slices.Concat(data[:from], value, data[to:]), nil
+	}
+	end := bytes.LastIndexByte(data, '}')
+	head := bytes.TrimRight(data[:end], " \t\r\n")
+	comma := []byte(",")
+	if bytes.HasSuffix(head, []byte("{")) {
+		comma = nil
+	}
+	return slices.Concat(head, comma, strconv.AppendQuote(nil, key), []byte(":"), value, data[end:]), nil
+}
+
+// span says where the value of a member of the JSON object data stands; an
+// empty span is a missing member. Of several the last counts, as for decoders.
+func span(data []byte, key string) (from, to int, err error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return 0, 0, errors.New("not a JSON object")
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return 0, 0, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return 0, 0, err
+		}
+		if name == key {
+			to = int(d.InputOffset())
+			from = to - len(value)
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return 0, 0, err
+	}
+	if d.More() {
+		return 0, 0, errors.New("more than a JSON object")
+	}
+	return from, to, nil
+}

@@ -1,0 +1,269 @@
+package longconn
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"feishu-relay/feishu"
+)
+
+const (
+	maxLinks     = 64              // connections side by side; one more is refused with 503. Feishu itself allows 50 (FEISHU.md 1.8)
+	maxInjecting = 4096            // calls of Inject that wait; one more fails with ErrBusy
+	maxTaps      = 64              // calls of the tap under way; an event beyond passes unseen
+	closeTimeout = 5 * time.Second // for both sides to say goodbye; then they are cut off
+)
+
+var (
+	// ErrClosed is returned by Inject after Close.
+	ErrClosed = errors.New("the long connection's server is closed")
+	// ErrBusy is returned by Inject when too many events wait for the bot.
+	ErrBusy = errors.New("too many events wait for the bot")
+)
+
+// Options configures a server. Only Upstream and Client are required.
+type Options struct {
+	// Upstream is FEISHU_BASE_URL, where the bootstrap call goes.
+	Upstream *url.URL
+	// Client makes that call and opens the WebSockets. Redirects are not
+	// followed. Its transport should not add an Accept-Encoding of its own.
+	Client *http.Client
+	// PublicURL is how the bot reaches us; nil: as Address says.
+	PublicURL *url.URL
+	// Address tells how the bot reached us with a request: http or https, and
+	// host:port. nil: by the request's TLS and Host.
+	Address func(*http.Request) (scheme, host string)
+	// Loopback says that nobody but this machine reaches us. Elsewhere a
+	// WebSocket is accepted only with the query of a bootstrap answer of the
+	// last two minutes, once.
+	Loopback bool
+	// Tap sees the events on their way to the bot; nil: nobody does. A panic in
+	// it, or taking longer than [feishu.AckHold], is as good as [feishu.Pass].
+	Tap feishu.EventTap
+	// Bootstrapped is told the app of a bootstrap call that Feishu accepted.
+	Bootstrapped func(appID string)
+	// Own reports whether an app is the sidecar's own. The connections of others
+	// pass untapped, and nothing is injected there. nil: all are. It does not
+	// call the server.
+	Own func(appID string) bool
+	// Logger is told of connections, never of their contents; nil: nobody is.
+	Logger *slog.Logger
+	// Counter counts for metrics; the package comment has its words.
+	Counter func(event string)
+}
+
+// Server is the bot's door to the long connection. Its methods are safe for
+// concurrent use.
+type Server struct {
+	Options
+	client  *http.Client
+	log     *slog.Logger
+	tickets tickets
+	taps    chan struct{} // one element for each call under way
+	closing chan struct{} // closed by Close
+	links   sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool                  // guarded by mu
+	reserved  int                   // connections, also those still being made; guarded by mu
+	open      []*link               // oldest first; guarded by mu
+	pending   map[string]*injection // by message_id; guarded by mu
+	connected bool                  // as last told; guarded by mu
+	changed   chan struct{}         // guarded by mu
+	arrived   chan struct{}         // closed when an injection may find a connection; guarded by mu
+}
+
+// New makes a server. It starts nothing.
+func New(o Options) *Server {
+	client := *o.Client
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if o.Address == nil {
+		o.Address = address
+	}
+	if o.Own == nil {
+		o.Own = func(string) bool { return true }
+	}
+	if o.Bootstrapped == nil {
+		o.Bootstrapped = func(string) {}
+	}
+	if o.Counter == nil {
+		o.Counter = func(string) {}
+	}
+	s := &Server{
+		Options: o, client: &client, log: o.Logger,
+		taps:    make(chan struct{}, maxTaps),
+		closing: make(chan struct{}),
+		pending: make(map[string]*injection),
+		changed: make(chan struct{}),
+		arrived: make(chan struct{}),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	return s
+}
+
+func address(r *http.Request) (scheme, host string) {
+	if r.TLS != nil {
+		return "https", r.Host
+	}
+	return "http", r.Host
+}
+
+// Connected reports whether a bot is there that has pinged.
+func (s *Server) Connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connected
+}
+
+// Changed returns a channel that is closed at the next change of Connected.
+func (s *Server) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// Status is how the long connection is.
+type Status struct {
+	Connections []Connection `json:"connections"`
+	Waiting     int          `json:"waiting"` // injected events that the bot has not acknowledged
+}
+
+// Connection is one bot with Feishu behind it.
+type Connection struct {
+	AppID    string    `json:"app_id,omitempty"` // empty: it came without a bootstrap
+	Ready    bool      `json:"ready"`            // the bot has pinged
+	Since    time.Time `json:"since"`
+	Bot      time.Time `json:"bot"`      // last heard from
+	Upstream time.Time `json:"upstream"` // last heard from
+}
+
+// Status tells how the long connection is.
+func (s *Server) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Status{Connections: make([]Connection, 0, len(s.open)), Waiting: len(s.pending)}
+	for _, l := range s.open {
+		st.Connections = append(st.Connections, l.status())
+	}
+	return st
+}
+
+// Close ends all connections with code 1012, so that the bots come back to our
+// successor, and returns when they have ended. What the tap wanted done after
+// an event is done before, as far as closeTimeout allows. It may be called
+// more than once.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+	}
+	open := slices.Clone(s.open)
+	s.mu.Unlock()
+	for _, l := range open {
+		l.end(stopped)
+	}
+	done := make(chan struct{})
+	go func() {
+		s.links.Wait()
+		close(done)
+	}()
+	patience := time.NewTimer(closeTimeout)
+	defer patience.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-patience.C:
+	}
+	for _, l := range open {
+		l.cut()
+	}
+	return errors.New("a connection did not end in time and was cut off")
+}
+
+// reserve makes room for a connection. Where ok, the caller calls leave.
+func (s *Server) reserve() (ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.reserved == maxLinks {
+		return false
+	}
+	s.reserved++
+	s.links.Add(1)
+	return true
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	s.reserved--
+	s.mu.Unlock()
+	s.links.Done()
+}
+
+// add makes a connection known, unless the server is closed.
+func (s *Server) add(l *link) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.open = append(s.open, l)
+	}
+	return !s.closed
+}
+
+func (s *Server) remove(l *link) {
+	s.mu.Lock()
+	s.open = slices.DeleteFunc(s.open, func(o *link) bool { return o == l })
+	s.mu.Unlock()
+	s.refresh()
+}
+
+// refresh looks whether a bot is there. It is called whenever that may have
+// changed, and at every ping, since which app is ours may be learned meanwhile.
+func (s *Server) refresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	connected := s.pick(nil) != nil
+	if connected {
+		close(s.arrived)
+		s.arrived = make(chan struct{})
+	}
+	if connected != s.connected {
+		s.connected = connected
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
+// pick chooses the connection for an injection, other than not: one whose bot
+// has acknowledged such before rather than one that has not, the newest among
+// equals, and one that owes us an acknowledgement last. nil: there is none. The
+// caller holds mu.
+func (s *Server) pick(not *link) *link {
+	var best *link
+	rank := func(l *link) int {
+		switch {
+		case l.owes.Load():
+			return 0
+		case !l.accepts.Load():
+			return 1
+		}
+		return 2
+	}
+	for _, l := range s.open {
+		if l == not || l.isEnded() || !l.pinged.Load() || !s.Own(l.app) {
+			continue
+		}
+		if best == nil || cmp.Compare(rank(l), rank(best)) >= 0 {
+			best = l
+		}
+	}
+	return best
+}

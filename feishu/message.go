@@ -1,0 +1,86 @@
+package feishu
+
+import "feishu-relay/relay"
+
+// Sender types. Events say "bot" where the REST API says "app".
+const (
+	SenderUser = "user"
+	SenderBot  = "bot"
+	SenderApp  = "app"
+)
+
+// Chat types of events; topic groups are "group" too.
+const (
+	ChatGroup = "group"
+	ChatP2P   = "p2p"
+)
+
+// Message is a message as Feishu shows it to one app: in an event, in the
+// answer to a send, in a chat's history (FEISHU.md 3.1 and 5).
+type Message struct {
+	ID         relay.MessageID
+	RootID     relay.MessageID
+	ParentID   relay.MessageID
+	ThreadID   string // omt_…
+	ChatID     relay.ChatID
+	ChatType   string // of events: group, p2p; "" in REST answers
+	Type       string // msg_type: text, post, interactive, image, …
+	Content    string // the JSON text that Feishu puts there
+	Mentions   []Mention
+	Sender     Sender
+	CreateTime relay.Millis
+	Deleted    bool
+}
+
+// Sender is who a message is from. Open ids are those that the looking app sees.
+type Sender struct {
+	Type    string // user, bot, app; "" unknown
+	OpenID  relay.OpenID
+	UnionID string
+	UserID  string
+	AppID   string // of a bot, in REST answers only
+	Name    string // where Feishu says it
+}
+
+// IsBot reports whether the sender is an app's bot.
+func (s Sender) IsBot() bool { return s.Type == SenderBot || s.Type == SenderApp }
+
+// Mention is one entry of a message's mentions: an object as id in events, a
+// string in REST answers.
+type Mention struct {
+	Key     string // "@_user_1", as it stands in the text
+	OpenID  relay.OpenID
+	UnionID string
+	UserID  string
+	AppID   string // where the REST API names a bot by it
+	Name    string
+	Type    string // user, bot; "" on older tenants
+}
+
+// Bot is another app's bot as this app sees it. Any field but one of the ids
+// may be empty.
+type Bot struct {
+	OpenID relay.OpenID    `json:"open_id,omitempty"` // in this app's name space
+	AppID  string          `json:"app_id,omitempty"`
+	Name   string          `json:"name,omitempty"`
+	Agent  relay.AgentName `json:"agent_name,omitempty"` // on the relay, once known
+}
+
+// Verdict is what happens to an event on its way to the bot.
+type Verdict int
+
+const (
+	// Pass hands the event to the bot, byte for byte.
+	Pass Verdict = iota
+	// Keep does not: it is ours and on disk. Feishu gets its acknowledgement.
+	Keep
+	// Refuse does not either, and Feishu gets none: it could not be stored, and
+	// is to be delivered again.
+	Refuse
+)
+
+// EventTap sees every event on its way to the bot, as the JSON of its 2.0
+// envelope. after, where it is not nil, is run once the event was written to the
+// bot; the acknowledgement to Feishu waits for it, but not longer than
+// [AckHold]. EventTap is called from many goroutines and does not keep event.
+type EventTap func(event []byte) (v Verdict, after func())

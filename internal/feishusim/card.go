@@ -1,0 +1,296 @@
+package feishusim
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of a card (FEISHU.md 5.2).
+const (
+	maxCardBytes    = 30 << 10
+	maxCardElements = 200
+	maxCardDepth    = 32
+	streamFor       = 10 * time.Minute // then its streaming mode ends by itself
+)
+
+// card is the card of a message, or an entity of CardKit.
+type card struct {
+	id       string // of an entity
+	app      string // that made it
+	tree     map[string]any
+	initial  map[string]any // with the mentions of its creation resolved
+	message  *message       // that shows the entity; nil: not sent yet
+	sequence int64
+	since    time.Time // streaming since then; zero: it does not
+}
+
+// parseCard reads an inline card, version 1 or 2, or a template.
+func parseCard(content string) (*card, error) {
+	var tree map[string]any
+	if json.Unmarshal([]byte(content), &tree) != nil || tree == nil {
+		return nil, errCardContent
+	}
+	k := &card{tree: tree}
+	if tree["type"] == "template" {
+		return k, nil
+	}
+	if depth(tree) > maxCardDepth || len(k.elements()) > maxCardElements {
+		return nil, errCardContent
+	}
+	return k, k.duplicate()
+}
+
+// duplicate refuses a card with one element_id twice.
+func (k *card) duplicate() error {
+	seen := map[string]bool{}
+	for _, e := range k.elements() {
+		id := str(e["element_id"])
+		if id != "" && seen[id] {
+			return cardError(300301, "element_id is duplicated")
+		}
+		seen[id] = true
+	}
+	return nil
+}
+
+// v2 tells version 2 of the card JSON.
+func (k *card) v2() bool { return str(k.tree["schema"]) == "2.0" }
+
+func (k *card) clone() *card {
+	if k == nil {
+		return nil
+	}
+	c := &card{app: k.app, initial: k.initial}
+	_ = json.Unmarshal([]byte(compact(k.tree)), &c.tree) // a copy of what was parsed
+	return c
+}
+
+func (k *card) config() map[string]any {
+	config, _ := k.tree["config"].(map[string]any)
+	return config
+}
+
+func (k *card) streams() bool {
+	return !k.since.IsZero() && time.Since(k.since) < streamFor
+}
+
+// configured follows the streaming mode that the card's config says.
+func (k *card) configured() {
+	on, _ := k.config()["streaming_mode"].(bool)
+	switch {
+	case !on:
+		k.since = time.Time{}
+	case k.since.IsZero():
+		k.since = time.Now()
+	}
+}
+
+// parts are the keys that hold further elements or texts, in reading order.
+var parts = []string{"header", "title", "subtitle", "body", "i18n_elements", "zh_cn", "en_us", "text", "fields", "extra", "elements", "columns", "actions"}
+
+// walk visits v and what it holds, in reading order.
+func walk(v any, visit func(map[string]any)) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			walk(e, visit)
+		}
+	case map[string]any:
+		visit(v)
+		for _, key := range parts {
+			if v[key] != nil {
+				walk(v[key], visit)
+			}
+		}
+	}
+}
+
+// elements are all nodes of the card that have a tag.
+func (k *card) elements() []map[string]any {
+	var all []map[string]any
+	walk(k.tree, func(n map[string]any) {
+		if n["tag"] != nil {
+			all = append(all, n)
+		}
+	})
+	return all
+}
+
+// text is what a person reads in the card, in document order.
+func (k *card) text(c *converter) string {
+	if k.tree["type"] == "template" {
+		return "[card]"
+	}
+	var lines []string
+	for _, e := range k.elements() {
+		switch e["tag"] {
+		case "markdown", "plain_text", "lark_md":
+			if _, shown := c.cardText(str(e["content"])); shown != "" {
+				lines = append(lines, shown)
+			}
+		case "img":
+			lines = append(lines, "[image]")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// cardText resolves the mentions in a card's markdown: for the reader of the
+// event, and for a person.
+func (c *converter) cardText(in string) (received, shown string) {
+	var r, t strings.Builder
+	at := 0
+	for _, w := range cardAt.FindAllStringSubmatchIndex(in, -1) {
+		attr, label := in[w[2]:w[3]], in[w[6]:w[7]]
+		ids := strings.Trim(in[w[4]:w[5]], `"'`)
+		r.WriteString(in[at:w[0]])
+		t.WriteString(in[at:w[0]])
+		at = w[1]
+		if attr != "ids" {
+			c.cardTag(&r, &t, ids, label)
+			continue
+		}
+		for id := range strings.SplitSeq(ids, ",") {
+			c.cardTag(&r, &t, strings.TrimSpace(id), "")
+		}
+	}
+	return r.String() + in[at:], t.String() + in[at:]
+}
+
+func (c *converter) cardTag(received, shown *strings.Builder, id, label string) {
+	key, name := c.at(id, label)
+	shown.WriteString(name)
+	if strings.HasPrefix(key, "@_user_") {
+		received.WriteString("<at id=" + id + " mention_key=" + key + "></at>")
+		return
+	}
+	received.WriteString("<at id=" + id + "></at>")
+}
+
+// card is a copy of tree with its mentions resolved.
+func (c *converter) card(tree map[string]any) map[string]any {
+	return c.resolved(tree).(map[string]any)
+}
+
+func (c *converter) resolved(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			out[key] = c.resolved(v[key])
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = c.resolved(e)
+		}
+		return out
+	case string:
+		received, _ := c.cardText(v)
+		return received
+	}
+	return v
+}
+
+func depth(v any) int {
+	deepest := 0
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			deepest = max(deepest, depth(e))
+		}
+	case []any:
+		for _, e := range v {
+			deepest = max(deepest, depth(e))
+		}
+	default:
+		return 0
+	}
+	return deepest + 1
+}
+
+// Contents of a card message, by what the reader asks for (FEISHU.md 3.2 and 9).
+const upgrade = "请升级至最新版本客户端，以查看内容"
+
+// received is the content in an event: a placeholder or the simplified card,
+// and the sender's card.
+func (k *card) received() string {
+	v := k.simplified()
+	if k.tree["type"] != "template" {
+		v["user_dsl"] = compact(k.initial)
+	}
+	return compact(v)
+}
+
+// content is what a read-back shows for a card_msg_content_type.
+func (k *card) content(kind string) string {
+	switch {
+	case k.tree["type"] == "template":
+		return compact(k.simplified())
+	case kind == "user_card_content":
+		return compact(map[string]any{"user_dsl": compact(k.tree)})
+	case kind == "raw_card_content":
+		schema := 1
+		if k.v2() {
+			schema = 2
+		}
+		return compact(map[string]any{"json_card": compact(raw(k.tree)), "card_schema": schema})
+	}
+	return compact(k.simplified())
+}
+
+// simplified is the old form: paragraphs of text nodes.
+func (k *card) simplified() map[string]any {
+	header, _ := k.tree["header"].(map[string]any)
+	title, _ := header["title"].(map[string]any)
+	lines := [][]map[string]any{}
+	if k.v2() || k.tree["type"] == "template" {
+		lines = append(lines, []map[string]any{{"tag": "text", "text": upgrade}})
+	} else {
+		for _, e := range k.elements() {
+			if text := str(e["content"]); text != "" && str(e["content"]) != str(title["content"]) {
+				lines = append(lines, []map[string]any{{"tag": "text", "text": text}})
+			}
+		}
+	}
+	return map[string]any{"title": str(title["content"]), "elements": lines}
+}
+
+// raw is the node format of raw_card_content: what an element holds stands
+// under property.
+func raw(v any) any {
+	switch v := v.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = raw(e)
+		}
+		return out
+	case map[string]any:
+		out := map[string]any{}
+		if v["tag"] == nil {
+			for key, e := range v {
+				out[key] = raw(e)
+			}
+			return out
+		}
+		property := map[string]any{}
+		for key, e := range v {
+			switch key {
+			case "tag":
+				out["tag"] = e
+			case "element_id":
+				out["id"] = e
+			default:
+				property[key] = raw(e)
+			}
+		}
+		out["property"] = property
+		return out
+	}
+	return v
+}

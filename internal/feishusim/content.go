@@ -1,0 +1,206 @@
+package feishusim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// converter turns what is sent into what is received (FEISHU.md 3.2 and 5.1),
+// and collects the mentions on its way.
+type converter struct {
+	s        *Server
+	sender   string
+	chat     *chat
+	literal  bool
+	mentions []mention
+	leading  []string // entities that no "@Name" in the text names
+}
+
+// Tags of a mention in texts and posts, and in cards.
+var (
+	textAt = regexp.MustCompile(`<at\s+user_id\s*=\s*["']?([^"'>\s]*)["']?\s*>(.*?)</at>`)
+	cardAt = regexp.MustCompile(`<at\s+(id|ids|user_id|open_id|email)\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)\s*>(.*?)</at>`)
+	styles = regexp.MustCompile(`</?(?:b|i|u|s)>`)
+)
+
+func (c *converter) lead(entity string) { c.leading = append(c.leading, entity) }
+
+// key is what stands in the text for a mentioned entity.
+func (c *converter) key(entity string) string {
+	for _, m := range c.mentions {
+		if m.entity == entity {
+			return m.key
+		}
+	}
+	key := "@_user_" + strconv.Itoa(len(c.mentions)+1)
+	c.mentions = append(c.mentions, mention{key, entity})
+	return key
+}
+
+// at resolves the id that a sender mentions. An open_id of another app's name
+// space means nobody.
+func (c *converter) at(id, label string) (key, shown string) {
+	if id == "all" {
+		return "@_all", "@所有人"
+	}
+	entity, ok := c.resolve(id)
+	if !ok {
+		return "@" + label, "@" + label
+	}
+	return c.key(entity), "@" + c.s.name(entity)
+}
+
+func (c *converter) resolve(id string) (string, bool) {
+	if known, ok := c.s.open[id]; ok {
+		return known.entity, known.viewer == c.sender
+	}
+	if c.s.users[id] != nil {
+		return id, true
+	}
+	for _, entity := range c.s.order {
+		if c.s.unionID(entity) == id {
+			return entity, true
+		}
+	}
+	return "", false
+}
+
+// convert returns the content as it is received, and what a person reads.
+func (c *converter) convert(msgType, content string) (received, text string, err error) {
+	if err := object(content); err != nil {
+		return "", "", err
+	}
+	switch msgType {
+	case "text":
+		var v struct {
+			Text string `json:"text"`
+		}
+		_ = json.Unmarshal([]byte(content), &v) // an object: checked
+		received, text = c.text(v.Text)
+		return compact(map[string]string{"text": received}), text, nil
+	case "post":
+		return c.post(content)
+	case "image", "file", "folder", "audio", "media", "sticker", "share_chat", "share_user", "location", "system", "merge_forward":
+		return content, mediaText(msgType, content), nil
+	}
+	return "", "", fmt.Errorf("no msg_type %.40q", msgType)
+}
+
+// text converts at-tags, or the "@Name" of what a person typed.
+func (c *converter) text(in string) (received, shown string) {
+	if c.literal {
+		return c.typed(in)
+	}
+	in = styles.ReplaceAllString(in, "")
+	return c.tags(textAt, in, func(groups []string) (id, label string) { return groups[1], groups[2] })
+}
+
+// tags replaces each match of re, by its key and by its name.
+func (c *converter) tags(re *regexp.Regexp, in string, parts func([]string) (id, label string)) (received, shown string) {
+	var r, t strings.Builder
+	at := 0
+	for _, where := range re.FindAllStringSubmatchIndex(in, -1) {
+		groups := make([]string, len(where)/2)
+		for i := range groups {
+			groups[i] = in[where[2*i]:where[2*i+1]]
+		}
+		key, name := c.at(parts(groups))
+		r.WriteString(in[at:where[0]] + key)
+		t.WriteString(in[at:where[0]] + name)
+		at = where[1]
+	}
+	return r.String() + in[at:], t.String() + in[at:]
+}
+
+// typed converts what a person typed: "@Name" of a member is a mention.
+func (c *converter) typed(in string) (received, shown string) {
+	members := slices.Clone(c.chat.members)
+	slices.SortStableFunc(members, func(a, b string) int { return len(c.s.name(b)) - len(c.s.name(a)) })
+	var r strings.Builder
+	for rest := in; rest != ""; {
+		at := strings.IndexByte(rest, '@')
+		if at < 0 {
+			r.WriteString(rest)
+			break
+		}
+		r.WriteString(rest[:at])
+		rest = rest[at:]
+		key, used := c.named(members, rest)
+		if used == 0 {
+			key, used = "@", 1
+		}
+		r.WriteString(key)
+		rest = rest[used:]
+	}
+	received, shown = r.String(), in
+	for _, entity := range slices.Backward(c.leading) {
+		if !slices.ContainsFunc(c.mentions, func(m mention) bool { return m.entity == entity }) {
+			received, shown = c.key(entity)+" "+received, "@"+c.s.name(entity)+" "+shown
+		}
+	}
+	return received, shown
+}
+
+// named finds the member whose name follows the "@" that in begins with.
+func (c *converter) named(members []string, in string) (key string, used int) {
+	for _, all := range []string{"@所有人", "@all"} {
+		if strings.HasPrefix(in, all) && ends(all, in[len(all):]) {
+			return "@_all", len(all)
+		}
+	}
+	for _, entity := range members {
+		name := "@" + c.s.name(entity)
+		if len(name) > 1 && strings.HasPrefix(in, name) && ends(name, in[len(name):]) {
+			return c.key(entity), len(name)
+		}
+	}
+	return "", 0
+}
+
+// ends reports whether a name is over where rest begins: "@Ann" is not "@Anna",
+// but Chinese has no word boundary.
+func ends(name, rest string) bool {
+	last, _ := utf8.DecodeLastRuneInString(name)
+	next, _ := utf8.DecodeRuneInString(rest)
+	word := func(r rune) bool { return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_') }
+	return rest == "" || !word(last) || !word(next)
+}
+
+// mediaText names what has no text.
+func mediaText(msgType, content string) string {
+	var v struct {
+		Name string `json:"file_name"`
+	}
+	_ = json.Unmarshal([]byte(content), &v) // a name is a nicety
+	if v.Name != "" {
+		return "[" + msgType + " " + v.Name + "]"
+	}
+	return "[" + msgType + "]"
+}
+
+// object says what is wrong with content that is no JSON object.
+func object(content string) error {
+	var v map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(content), &v); err != nil || v == nil {
+		return errContent
+	}
+	return nil
+}
+
+// compact is JSON on one line, with nothing escaped that need not be.
+func compact(v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return "{}" // values of ours always encode
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

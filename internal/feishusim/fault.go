@@ -1,0 +1,249 @@
+package feishusim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Kinds of faults.
+const (
+	// FaultDrop cuts the long connections that are there, without a close frame.
+	FaultDrop = "drop"
+	// FaultClose closes them with the close code Code (default 1001).
+	FaultClose = "close"
+	// FaultBootstrap refuses bootstrap calls with Code, or with HTTP Status.
+	FaultBootstrap = "bootstrap"
+	// FaultHandshake refuses upgrades: Handshake-Status Code (default 514),
+	// Handshake-Autherrcode AuthCode.
+	FaultHandshake = "handshake"
+	// FaultSilent accepts connections and reads, but never writes. With a Count:
+	// so many connections, those that are there first.
+	FaultSilent = "silent"
+	// FaultDelay delivers events later, by Delay.
+	FaultDelay = "delay"
+	// FaultDuplicate delivers events twice, with the same event_id.
+	FaultDuplicate = "duplicate"
+	// FaultReorder delivers an event after the one that follows it, or after
+	// Delay (default 1 s) if none does.
+	FaultReorder = "reorder"
+	// FaultLose does not deliver at the first time: the schedule does.
+	FaultLose = "lose"
+	// FaultNoAck takes no acknowledgement for one.
+	FaultNoAck = "noack"
+	// FaultFragment sends events in Parts pieces (default 2), in any order.
+	FaultFragment = "fragment"
+	// FaultAnswer answers calls of Route with Code, Msg, Status and Header. The
+	// call has no effect unless Applied is set: then only its answer is lost.
+	FaultAnswer = "answer"
+	// FaultNative decides when bots hear other bots, given the scopes: Mode "on";
+	// "off": never; "first": the event is on its way Delay before the sender's call is answered;
+	// "last": Delay (default 1 s) after it.
+	FaultNative = "native"
+)
+
+// Fault is something that goes wrong on purpose.
+type Fault struct {
+	Kind     string        `json:"kind"`
+	App      string        `json:"app,omitempty"`   // only of this app; "": of all
+	Count    int           `json:"count,omitempty"` // so often; 0: until [Server.ClearFaults]
+	Code     int           `json:"code,omitempty"`
+	AuthCode int           `json:"auth_code,omitempty"`
+	Status   int           `json:"status,omitempty"` // HTTP; 0: 400 where Code is set, else 500
+	Msg      string        `json:"msg,omitempty"`
+	Header   http.Header   `json:"header,omitempty"` // of an answer
+	Route    string        `json:"route,omitempty"`  // method and path; "*" stands for one part of the path
+	Applied  bool          `json:"applied,omitempty"`
+	Delay    time.Duration `json:"-"`               // "delay_ms" in JSON
+	Parts    int           `json:"parts,omitempty"` // pieces of an event
+	Mode     string        `json:"mode,omitempty"`  // of FaultNative
+}
+
+// UnmarshalJSON reads Delay from "delay_ms".
+func (f *Fault) UnmarshalJSON(data []byte) error {
+	type plain Fault
+	in := struct {
+		*plain
+		MS int64 `json:"delay_ms"`
+	}{plain: (*plain)(f)}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	f.Delay = time.Duration(in.MS) * time.Millisecond
+	return nil
+}
+
+type fault struct {
+	Fault
+	left int // 0: for ever
+}
+
+var faultKinds = []string{
+	FaultDrop, FaultClose, FaultBootstrap, FaultHandshake, FaultSilent, FaultDelay, FaultDuplicate,
+	FaultReorder, FaultLose, FaultNoAck, FaultFragment, FaultAnswer, FaultNative,
+}
+
+func (f *Fault) check() error {
+	switch {
+	case !slices.Contains(faultKinds, f.Kind):
+		return fmt.Errorf("no fault %.40q: want one of %s", f.Kind, strings.Join(faultKinds, ", "))
+	case f.Kind == FaultNative && !slices.Contains([]string{"on", "off", "first", "last"}, f.Mode):
+		return fmt.Errorf("native mode %.40q: want on, off, first or last", f.Mode)
+	case f.Kind == FaultAnswer && len(strings.Fields(f.Route)) != 2:
+		return fmt.Errorf("route %.80q: want a method and a path", f.Route)
+	case f.Count < 0 || f.Parts < 0 || f.Parts > maxFragments || f.Delay < 0:
+		return errors.New("count, parts or delay out of range")
+	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
+		return fmt.Errorf("status %d: want one of HTTP", f.Status)
+	}
+	return nil
+}
+
+// Fault makes something go wrong from now on. A new one of the kind and app
+// takes the place of the old one, but answers stand in line. It panics where f
+// makes no sense.
+func (s *Server) Fault(f Fault) { must(0, s.addFault(f)) }
+
+func (s *Server) addFault(f Fault) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.App != "" && s.apps[f.App] == nil {
+		return fmt.Errorf("no app %.60q", f.App)
+	}
+	if f.Kind == FaultDrop || f.Kind == FaultClose {
+		s.breakConnections(f)
+		return nil
+	}
+	if f.Kind != FaultAnswer {
+		s.faults = slices.DeleteFunc(s.faults, func(old *fault) bool { return old.Kind == f.Kind && old.App == f.App })
+	}
+	if len(s.faults) >= maxFaults {
+		return fmt.Errorf("there are %d faults already", maxFaults)
+	}
+	one := &fault{f, f.Count}
+	s.faults = append(s.faults, one)
+	if f.Kind == FaultSilent {
+		for _, a := range s.apps {
+			for _, c := range a.conns {
+				c.silent = c.silent || s.fault(FaultSilent, a.ID) != nil
+			}
+		}
+	}
+	return nil
+}
+
+// ClearFaults ends all faults; connections that are silent stay so.
+func (s *Server) ClearFaults() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = nil
+}
+
+func (s *Server) breakConnections(f Fault) {
+	left := f.Count
+	for _, a := range s.apps {
+		if f.App != "" && a.ID != f.App {
+			continue
+		}
+		for _, c := range a.conns {
+			if f.Count > 0 && left == 0 {
+				return
+			}
+			left--
+			if f.Kind == FaultDrop {
+				c.cut()
+			} else {
+				c.close(f.Code, f.Msg)
+			}
+		}
+	}
+}
+
+// fault finds a fault of the app, and counts it. The caller holds s.mu.
+func (s *Server) fault(kind, app string) *Fault {
+	for i, f := range s.faults {
+		if f.Kind == kind && (f.App == "" || f.App == app) {
+			s.used(i)
+			return &f.Fault
+		}
+	}
+	return nil
+}
+
+func (s *Server) used(i int) {
+	if f := s.faults[i]; f.left > 0 {
+		if f.left--; f.left == 0 {
+			s.faults = slices.Delete(s.faults, i, i+1)
+		}
+	}
+}
+
+// answerFault is the answer planned for a request, or nil.
+func (s *Server) answerFault(r *http.Request) *Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	app := s.tokenApp(r)
+	for i, f := range s.faults {
+		if f.Kind == FaultAnswer && (f.App == "" || f.App == app) && matches(f.Route, r.Method, r.URL.Path) {
+			s.used(i)
+			return &f.Fault
+		}
+	}
+	return nil
+}
+
+func (s *Server) tokenApp(r *http.Request) string {
+	if t := s.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]; t != nil {
+		return t.app
+	}
+	return ""
+}
+
+// matches compares a call with "METHOD /path/*/more".
+func matches(route, method, path string) bool {
+	want := strings.Fields(route)
+	if want[0] != "*" && want[0] != method {
+		return false
+	}
+	a, b := strings.Split(want[1], "/"), strings.Split(path, "/")
+	return slices.EqualFunc(a, b, func(pattern, part string) bool { return pattern == "*" || pattern == part })
+}
+
+// write answers as planned.
+func (f *Fault) write(w http.ResponseWriter) {
+	for key, values := range f.Header {
+		for _, v := range values {
+			w.Header().Set(key, v)
+		}
+	}
+	status := f.Status
+	if f.Code == 0 && f.Msg == "" {
+		if status == 0 {
+			status = http.StatusInternalServerError
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, http.StatusText(status)) // a caller that is gone needs no answer
+		return
+	}
+	if status == 0 {
+		status = http.StatusBadRequest
+	}
+	writeJSON(w, status, map[string]any{"code": f.Code, "msg": f.Msg, "data": map[string]any{}, "error": map[string]any{}})
+}
+
+// nativeHold is how long the sender's answer waits behind the event.
+func (s *Server) nativeHold(app string) time.Duration {
+	if f := s.fault(FaultNative, app); f != nil && f.Mode == "first" {
+		return f.Delay
+	}
+	return 0
+}

@@ -1,0 +1,197 @@
+package feishusim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// maxBody is the most bytes of a request that is no upload; more is refused.
+const maxBody = 1 << 20
+
+// call is one request of an app.
+type call struct {
+	s    *Server
+	app  *app // nil where none is needed
+	r    *http.Request
+	body []byte // nil for an upload, which reads r.Body itself
+	rec  *recording
+	hold time.Duration // before the answer
+}
+
+// top is an answer whose fields stand beside code and msg, not under data.
+type top map[string]any
+
+// download is an answer that is a file.
+type download struct{ file *file }
+
+type route struct {
+	pattern string
+	scopes  []string // one of them is needed; nil: none
+	open    bool     // needs no token
+	upload  bool     // reads its own body, without the lock
+	run     func(*call) (any, error)
+}
+
+// routes is everything the server answers. Unknown paths get Feishu's own 404.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	for _, table := range [][]route{authRoutes, identityRoutes, messageRoutes, readRoutes, chatRoutes, mediaRoutes, cardRoutes} {
+		for _, rt := range table {
+			mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, rt) })
+		}
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.serve(w, r, route{open: true, run: func(*call) (any, error) { return nil, errNotFound }})
+	})
+	mux.HandleFunc("GET "+socketPath, s.socket)
+	control := s.control()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/sim/") {
+			control.ServeHTTP(w, r)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "//") { // a base URL with a slash at its end
+			u := *r.URL
+			u.Path, u.RawPath = "/"+strings.TrimLeft(u.Path, "/"), ""
+			clean := *r
+			clean.URL = &u
+			r = &clean
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// serve runs a route and answers as Feishu does.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt route) {
+	c := &call{s: s, r: r, rec: s.record(r)}
+	planned := s.answerFault(r)
+	var answer any
+	var err error
+	if planned == nil || planned.Applied {
+		answer, err = c.run(rt)
+	} else {
+		r.Body = c.rec.tee(r.Body) // it is read, but nothing happens
+	}
+	c.rec.finish(r)
+	if c.hold > 0 {
+		select {
+		case <-time.After(c.hold):
+		case <-r.Context().Done():
+		}
+	}
+	logID := newID(time.Now().UTC().Format("20060102150405"), 9)
+	w.Header().Set("X-Tt-Logid", logID)
+	w.Header().Set("X-Request-Id", newID("", 16))
+	switch {
+	case planned != nil:
+		planned.write(w)
+	case err != nil:
+		e, ok := errors.AsType[*apiError](err)
+		if !ok {
+			e = failure(99992402, err.Error())
+		}
+		var id string
+		if c.app != nil {
+			id = c.app.ID
+		}
+		writeJSON(w, e.status, e.body(id, logID))
+	default:
+		write(w, answer)
+	}
+}
+
+// run does what the route does: with the lock, but for uploads.
+func (c *call) run(rt route) (any, error) {
+	if !rt.upload {
+		var err error
+		if c.body, err = io.ReadAll(io.LimitReader(c.r.Body, maxBody+1)); err != nil {
+			return nil, errField
+		}
+		_, _ = c.rec.Write(c.body) // never fails
+		if len(c.body) > maxBody {
+			return nil, errTooLong
+		}
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	var err error
+	if c.app, err = c.s.authorize(c.r, rt); err != nil {
+		return nil, err
+	}
+	if !rt.upload {
+		return rt.run(c)
+	}
+	c.r.Body = c.rec.tee(c.r.Body)
+	c.s.mu.Unlock()
+	defer c.s.mu.Lock()
+	return rt.run(c)
+}
+
+// authorize finds the app of the token, and checks its scopes. The caller holds
+// s.mu.
+func (s *Server) authorize(r *http.Request, rt route) (*app, error) {
+	if rt.open {
+		return nil, nil
+	}
+	header := r.Header.Get("Authorization")
+	given, ok := strings.CutPrefix(header, "Bearer ")
+	switch {
+	case header == "" || !ok || given == "":
+		return nil, errNoToken
+	case strings.HasPrefix(given, "u-"):
+		return nil, errUserToken
+	case !strings.HasPrefix(given, "t-"):
+		return nil, errTokenShape
+	}
+	t := s.tokens[given]
+	if t == nil || time.Now().After(t.expires) || s.apps[t.app] == nil {
+		return nil, errBadToken
+	}
+	a := s.apps[t.app]
+	if rt.scopes != nil && !a.may(rt.scopes...) {
+		return a, scopeError(a.ID, rt.scopes)
+	}
+	return a, nil
+}
+
+// read decodes the request's JSON.
+func (c *call) read(v any) error {
+	if len(bytes.TrimSpace(c.body)) == 0 {
+		return nil
+	}
+	if json.Unmarshal(c.body, v) != nil {
+		return errField
+	}
+	return nil
+}
+
+func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
+
+func write(w http.ResponseWriter, answer any) {
+	switch v := answer.(type) {
+	case *download:
+		v.file.serve(w)
+	case top:
+		out := map[string]any{"code": 0, "msg": "ok"}
+		for key, value := range v {
+			out[key] = value
+		}
+		writeJSON(w, http.StatusOK, out)
+	case nil:
+		writeJSON(w, http.StatusOK, map[string]any{"code": 0, "msg": "success", "data": map[string]any{}})
+	default:
+		writeJSON(w, http.StatusOK, map[string]any{"code": 0, "msg": "success", "data": v})
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, compact(v)) // a caller that is gone needs no answer
+}
+

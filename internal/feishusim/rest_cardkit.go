@@ -1,0 +1,345 @@
+package feishusim
+
+import (
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+)
+
+const cardsPath = "/open-apis/cardkit/v1/cards"
+
+var cardRoutes = []route{
+	{pattern: "POST " + cardsPath, scopes: cardScopes, run: createCard},
+	{pattern: "POST " + cardsPath + "/id_convert", scopes: cardScopes, run: convertCardID},
+	{pattern: "PUT " + cardsPath + "/{card}", scopes: cardScopes, run: change(replaceCard)},
+	{pattern: "PATCH " + cardsPath + "/{card}/settings", scopes: cardScopes, run: change(setCard)},
+	{pattern: "POST " + cardsPath + "/{card}/batch_update", scopes: cardScopes, run: change(batchCard)},
+	{pattern: "POST " + cardsPath + "/{card}/elements", scopes: cardScopes, run: change(addElements)},
+	{pattern: "PUT " + cardsPath + "/{card}/elements/{element}", scopes: cardScopes, run: change(replaceElement)},
+	{pattern: "PATCH " + cardsPath + "/{card}/elements/{element}", scopes: cardScopes, run: change(patchElement)},
+	{pattern: "DELETE " + cardsPath + "/{card}/elements/{element}", scopes: cardScopes, run: change(deleteElement)},
+	{pattern: "PUT " + cardsPath + "/{card}/elements/{element}/content", scopes: cardScopes, run: change(setContent)},
+}
+
+// maxContent is the most characters of one element's text (FEISHU.md 5.2).
+const maxContent = 100_000
+
+// cardChange is the body of all calls that change a card.
+type cardChange struct {
+	Sequence int64           `json:"sequence"`
+	Card     cardData        `json:"card"`
+	Settings string          `json:"settings"`
+	Actions  string          `json:"actions"`
+	Type     string          `json:"type"`
+	Target   string          `json:"target_element_id"`
+	Elements string          `json:"elements"`
+	Element  string          `json:"element"`
+	Partial  string          `json:"partial_element"`
+	Content  *string         `json:"content"`
+	element  string // of the path
+}
+
+type cardData struct {
+	Type string `json:"type"`
+	Data string `json:"data"`
+}
+
+func createCard(c *call) (any, error) {
+	var in cardData
+	if err := c.read(&in); err != nil {
+		return nil, err
+	}
+	k, err := parseEntity(in)
+	if err != nil {
+		return nil, err
+	}
+	k.app = c.app.ID
+	k.configured()
+	c.s.keep(k)
+	return map[string]any{"card_id": k.id}, nil
+}
+
+// keep makes a card an entity: with an id of digits.
+func (s *Server) keep(k *card) {
+	k.id = "7" + strconv.FormatUint(1e17+rand.Uint64N(9e17), 10)
+	s.cards[k.id] = k
+	s.cardOrder = append(s.cardOrder, k.id)
+	if len(s.cardOrder) > maxCards {
+		delete(s.cards, s.cardOrder[0])
+		s.cardOrder = s.cardOrder[1:]
+	}
+}
+
+func parseEntity(in cardData) (*card, error) {
+	if in.Type != "card_json" {
+		return nil, errField
+	}
+	if len(in.Data) > maxCardBytes {
+		return nil, errCardBig
+	}
+	k, err := parseCard(in.Data)
+	switch {
+	case err != nil:
+		return nil, err
+	case !k.v2():
+		return nil, errSchema
+	}
+	return k, nil
+}
+
+func convertCardID(c *call) (any, error) {
+	var in struct {
+		ID string `json:"message_id"`
+	}
+	if err := c.read(&in); err != nil {
+		return nil, err
+	}
+	m := c.s.messages[in.ID]
+	switch {
+	case m == nil || m.card == nil:
+		return nil, errMessageID
+	case m.Sender != c.app.ID:
+		return nil, errCardApp
+	}
+	if m.card.id == "" { // an inline card becomes an entity
+		if !m.card.v2() {
+			return nil, errSchema
+		}
+		m.card.app, m.card.message = c.app.ID, m
+		c.s.keep(m.card)
+		m.CardID = m.card.id
+	}
+	return map[string]any{"card_id": m.card.id}, nil
+}
+
+// change checks what all changes have in common, makes one, and shows it.
+func change(do func(*card, *cardChange) error) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		k := c.s.cards[c.r.PathValue("card")]
+		switch {
+		case k == nil:
+			return nil, errNoCard
+		case k.app != c.app.ID:
+			return nil, errCardApp
+		}
+		in := cardChange{element: c.r.PathValue("element")}
+		if err := c.read(&in); err != nil {
+			return nil, err
+		}
+		if in.Sequence <= k.sequence {
+			return nil, errSequence
+		}
+		if err := do(k, &in); err != nil {
+			return nil, err
+		}
+		k.sequence = in.Sequence
+		if k.message != nil {
+			k.message.UpdateTime = time.Now().UnixMilli()
+			c.s.touch(k.message, "edit")
+		}
+		return nil, nil
+	}
+}
+
+func replaceCard(k *card, in *cardChange) error {
+	next, err := parseEntity(in.Card)
+	if err != nil {
+		return err
+	}
+	k.tree = next.tree
+	k.configured()
+	return nil
+}
+
+// setCard takes the settings with and without their "config" (FEISHU.md 13.1).
+func setCard(k *card, in *cardChange) error {
+	var settings map[string]any
+	if json.Unmarshal([]byte(in.Settings), &settings) != nil || settings == nil {
+		return errField
+	}
+	if inner, ok := settings["config"].(map[string]any); ok {
+		settings = inner
+	}
+	config := k.config()
+	if config == nil {
+		config = map[string]any{}
+		k.tree["config"] = config
+	}
+	if on, _ := settings["streaming_mode"].(bool); on {
+		k.since = time.Time{} // it begins anew
+	}
+	maps.Copy(config, settings)
+	k.configured()
+	return nil
+}
+
+// setContent is the streaming of a text: always the whole of it.
+func setContent(k *card, in *cardChange) error {
+	switch {
+	case in.Content == nil || *in.Content == "" || len([]rune(*in.Content)) > maxContent:
+		return errField
+	case !k.streams():
+		return errStreamOff
+	}
+	e := k.find(in.element)
+	if e == nil {
+		return errElement
+	}
+	e["content"] = *in.Content
+	return nil
+}
+
+func (k *card) find(id string) map[string]any {
+	for _, e := range k.elements() {
+		if str(e["element_id"]) == id && id != "" {
+			return e
+		}
+	}
+	return nil
+}
+
+func replaceElement(k *card, in *cardChange) error {
+	var next map[string]any
+	if json.Unmarshal([]byte(in.Element), &next) != nil || next == nil || depth(next) > maxCardDepth {
+		return errField
+	}
+	e := k.find(in.element)
+	if e == nil {
+		return errElement
+	}
+	clear(e)
+	maps.Copy(e, next)
+	return k.duplicate()
+}
+
+func patchElement(k *card, in *cardChange) error {
+	var part map[string]any
+	if json.Unmarshal([]byte(in.Partial), &part) != nil || part == nil || depth(part) > maxCardDepth {
+		return errField
+	}
+	e := k.find(in.element)
+	if e == nil {
+		return errElement
+	}
+	maps.Copy(e, part)
+	return k.duplicate()
+}
+
+func deleteElement(k *card, in *cardChange) error {
+	if !k.splice(in.element, func(list []any, at int) []any { return slices.Delete(list, at, at+1) }) {
+		return errElement
+	}
+	return nil
+}
+
+func addElements(k *card, in *cardChange) error {
+	var more []any
+	if json.Unmarshal([]byte(in.Elements), &more) != nil || depth(more) > maxCardDepth {
+		return errField
+	}
+	if len(k.elements())+len(more) > maxCardElements {
+		return errCardBig
+	}
+	switch in.Type {
+	case "insert_before", "insert_after":
+		after := 0
+		if in.Type == "insert_after" {
+			after = 1
+		}
+		if !k.splice(in.Target, func(list []any, at int) []any { return slices.Insert(list, at+after, more...) }) {
+			return errElement
+		}
+	case "append":
+		holder := k.find(in.Target)
+		if in.Target == "" {
+			holder, _ = k.tree["body"].(map[string]any)
+		}
+		if holder == nil {
+			return errElement
+		}
+		list, _ := holder["elements"].([]any)
+		holder["elements"] = append(list, more...)
+	default:
+		return errField
+	}
+	return k.duplicate()
+}
+
+// splice changes the list that holds the element.
+func (k *card) splice(id string, change func(list []any, at int) []any) bool {
+	done := false
+	walk(k.tree, func(n map[string]any) {
+		for _, key := range []string{"elements", "columns", "actions"} {
+			list, _ := n[key].([]any)
+			at := slices.IndexFunc(list, func(e any) bool {
+				m, _ := e.(map[string]any)
+				return id != "" && str(m["element_id"]) == id
+			})
+			if at >= 0 && !done {
+				n[key], done = change(list, at), true
+			}
+		}
+	})
+	return done
+}
+
+// batchCard does several changes in one; the elements stand in params, as JSON
+// values or as strings of JSON.
+func batchCard(k *card, in *cardChange) error {
+	var actions []struct {
+		Action string                     `json:"action"`
+		Params map[string]json.RawMessage `json:"params"`
+	}
+	if json.Unmarshal([]byte(in.Actions), &actions) != nil {
+		return errField
+	}
+	before := k.clone()
+	for _, a := range actions {
+		one := &cardChange{
+			element: text(a.Params["element_id"]), Type: text(a.Params["type"]), Target: text(a.Params["target_element_id"]),
+			Settings: text(a.Params["settings"]), Elements: text(a.Params["elements"]), Element: text(a.Params["element"]),
+			Partial: text(a.Params["partial_element"]),
+		}
+		var err error
+		switch a.Action {
+		case "partial_update_setting":
+			err = setCard(k, one)
+		case "add_elements":
+			err = addElements(k, one)
+		case "delete_elements":
+			var ids []string
+			_ = json.Unmarshal([]byte(text(a.Params["element_ids"])), &ids) // none: refused below
+			if ids == nil {
+				err = errField
+			}
+			for _, id := range ids {
+				if err == nil {
+					err = deleteElement(k, &cardChange{element: id})
+				}
+			}
+		case "update_element":
+			err = replaceElement(k, one)
+		case "partial_update_element":
+			err = patchElement(k, one)
+		default:
+			err = errField
+		}
+		if err != nil {
+			k.tree = before.tree // all or nothing
+			return err
+		}
+	}
+	return nil
+}
+
+// text is a string of JSON as it is, and any other value's JSON.
+func text(v json.RawMessage) string {
+	var s string
+	if json.Unmarshal(v, &s) == nil {
+		return s
+	}
+	return string(v)
+}

@@ -1,0 +1,129 @@
+package feishusim
+
+import (
+	"slices"
+	"strconv"
+)
+
+const chatsPath = "/open-apis/im/v1/chats"
+
+var chatRoutes = []route{
+	{pattern: "GET " + chatsPath, scopes: chatScopes, run: listChats},
+	{pattern: "GET " + chatsPath + "/{id}", scopes: chatScopes, run: readChat},
+	{pattern: "GET " + chatsPath + "/{id}/members", scopes: memberScopes, run: listMembers},
+	{pattern: "GET " + chatsPath + "/{id}/members/bots", scopes: memberScopes, run: listBots},
+	{pattern: "GET " + chatsPath + "/{id}/members/is_in_chat", scopes: chatScopes, run: isInChat},
+}
+
+// chat is the chat of the path, in which the app must be.
+func (c *call) chat() (*chat, error) {
+	in := c.s.chats[c.r.PathValue("id")]
+	switch {
+	case in == nil:
+		return nil, errNoChat
+	case len(in.members) == 0:
+		return nil, errGone
+	case !in.has(c.app.ID):
+		return nil, errOutside
+	}
+	return in, nil
+}
+
+func readChat(c *call) (any, error) {
+	in, err := c.chat()
+	if err != nil {
+		return nil, err
+	}
+	people, bots := c.s.split(in)
+	kind := "private"
+	return map[string]any{
+		"name": in.name, "description": "", "avatar": "", "chat_mode": in.mode, "chat_type": kind,
+		"chat_tag": "inner", "external": false, "tenant_key": c.s.opts.Tenant, "chat_status": "normal",
+		"user_count": strconv.Itoa(len(people)), "bot_count": strconv.Itoa(len(bots)),
+	}, nil
+}
+
+// split sorts a chat's members.
+func (s *Server) split(c *chat) (people, bots []string) {
+	for _, m := range c.members {
+		if s.apps[m] != nil {
+			bots = append(bots, m)
+		} else {
+			people = append(people, m)
+		}
+	}
+	return people, bots
+}
+
+func listChats(c *call) (any, error) {
+	var all []*chat
+	for _, in := range c.s.chats {
+		if in.mode != modeP2P && in.has(c.app.ID) {
+			all = append(all, in)
+		}
+	}
+	slices.SortFunc(all, func(a, b *chat) int {
+		if a.id < b.id {
+			return -1
+		}
+		return 1
+	})
+	page, next, err := paged(c, all, 20, 100)
+	if err != nil {
+		return nil, err
+	}
+	items := []any{}
+	for _, in := range page {
+		items = append(items, map[string]any{
+			"chat_id": in.id, "name": in.name, "avatar": "", "description": "", "external": false,
+			"tenant_key": c.s.opts.Tenant, "chat_status": "normal",
+		})
+	}
+	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
+}
+
+// listMembers never shows bots (FEISHU.md 4).
+func listMembers(c *call) (any, error) {
+	in, err := c.chat()
+	if err != nil {
+		return nil, err
+	}
+	people, _ := c.s.split(in)
+	page, next, err := paged(c, people, 20, 100)
+	if err != nil {
+		return nil, err
+	}
+	items := []any{}
+	for _, m := range page {
+		id, idType := c.s.userID(c.app, m, c.query("member_id_type"))
+		items = append(items, map[string]any{
+			"member_id_type": idType, "member_id": id, "name": c.s.name(m), "tenant_key": c.s.opts.Tenant,
+		})
+	}
+	return map[string]any{"items": items, "has_more": next != "", "page_token": next, "member_total": len(people)}, nil
+}
+
+func listBots(c *call) (any, error) {
+	in, err := c.chat()
+	if err != nil {
+		return nil, err
+	}
+	_, bots := c.s.split(in)
+	page, next, err := paged(c, bots, 100, 100)
+	if err != nil {
+		return nil, err
+	}
+	items := []any{}
+	for _, b := range page {
+		items = append(items, map[string]any{"bot_id": openID(c.app.ID, b), "bot_name": c.s.name(b)})
+	}
+	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
+}
+
+func isInChat(c *call) (any, error) {
+	in := c.s.chats[c.r.PathValue("id")]
+	if in == nil {
+		return nil, errNoChat
+	}
+	return map[string]any{"is_in_chat": in.has(c.app.ID)}, nil
+}

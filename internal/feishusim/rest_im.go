@@ -1,0 +1,443 @@
+package feishusim
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of messages (FEISHU.md 5 and 6).
+const (
+	maxTextBytes = 150 << 10
+	maxPostBytes = 30 << 10
+	maxEdits     = 20
+	maxUUID      = 50
+	uuidFor      = time.Hour
+	maxUUIDs     = 50_000 // more: all are forgotten
+	maxPatches   = 5      // a second, of one message
+	maxForwarded = 100    // messages of one merged forward
+)
+
+const messagesPath = "/open-apis/im/v1/messages"
+
+var messageRoutes = []route{
+	{pattern: "POST " + messagesPath, scopes: sendScopes, run: createMessage},
+	{pattern: "POST " + messagesPath + "/{id}/reply", scopes: sendScopes, run: replyMessage},
+	{pattern: "PUT " + messagesPath + "/{id}", scopes: updateScopes, run: editMessage},
+	{pattern: "PATCH " + messagesPath + "/{id}", scopes: updateScopes, run: patchCard},
+	{pattern: "DELETE " + messagesPath + "/{id}", scopes: recallScopes, run: recallMessage},
+	{pattern: "POST " + messagesPath + "/{id}/forward", scopes: sendScopes, run: forwardMessage},
+	{pattern: "POST /open-apis/im/v1/threads/{id}/forward", scopes: sendScopes, run: forwardThread},
+	{pattern: "POST " + messagesPath + "/merge_forward", scopes: sendScopes, run: mergeForward},
+	{pattern: "POST " + messagesPath + "/{id}/reactions", scopes: reactionScopes, run: addReaction},
+	{pattern: "DELETE " + messagesPath + "/{id}/reactions/{reaction}", scopes: reactionScopes, run: deleteReaction},
+	{pattern: "GET " + messagesPath + "/{id}/reactions", scopes: reactionsRead, run: listReactions},
+}
+
+// sentOnce is what a uuid was used for.
+type sentOnce struct {
+	id   string
+	when time.Time
+}
+
+type outgoing struct {
+	ReceiveID string `json:"receive_id"`
+	MsgType   string `json:"msg_type"`
+	Content   string `json:"content"`
+	UUID      string `json:"uuid"`
+	InThread  bool   `json:"reply_in_thread"`
+}
+
+func createMessage(c *call) (any, error) {
+	var in outgoing
+	if err := c.read(&in); err != nil {
+		return nil, err
+	}
+	to, thread, err := c.receiver(in.ReceiveID)
+	if err != nil {
+		return nil, err
+	}
+	return c.send(in, draft{chat: to, thread: thread})
+}
+
+func replyMessage(c *call) (any, error) {
+	var in outgoing
+	if err := c.read(&in); err != nil {
+		return nil, err
+	}
+	parent, err := c.message(errReplyGone)
+	if err != nil {
+		return nil, err
+	}
+	return c.send(in, draft{chat: c.s.chats[parent.ChatID], reply: parent, inThread: in.InThread})
+}
+
+// message is the message of the path, which the app must be able to see.
+func (c *call) message(gone *apiError) (*message, error) {
+	id := c.r.PathValue("id")
+	if !strings.HasPrefix(id, "om_") {
+		return nil, errMessageID
+	}
+	m := c.s.messages[id]
+	switch {
+	case m == nil:
+		return nil, gone
+	case !c.s.chats[m.ChatID].has(c.app.ID):
+		return nil, errNotInChat
+	case m.Deleted:
+		return nil, errRecalled
+	}
+	return m, nil
+}
+
+// receiver is the chat, or the thread in it, that a send names.
+func (c *call) receiver(id string) (*chat, *thread, error) {
+	s := c.s
+	if id == "" {
+		return nil, nil, errReceiver
+	}
+	switch c.query("receive_id_type") {
+	case "chat_id":
+		to := s.chats[id]
+		switch {
+		case to == nil:
+			return nil, nil, errReceiver
+		case len(to.members) == 0:
+			return nil, nil, errGone
+		case !to.has(c.app.ID):
+			return nil, nil, errNotInChat
+		}
+		return to, nil, nil
+	case "thread_id":
+		t := s.threads[id]
+		if t == nil {
+			return nil, nil, errReceiver
+		}
+		if !s.chats[t.chat].has(c.app.ID) {
+			return nil, nil, errNotInChat
+		}
+		return s.chats[t.chat], t, nil
+	case "open_id", "union_id", "user_id":
+		entity, ok := (&converter{s: s, sender: c.app.ID}).resolve(id)
+		if !ok || s.users[entity] == nil {
+			return nil, nil, errReceiver
+		}
+		return s.p2p(entity, c.app.ID), nil, nil
+	}
+	return nil, nil, errReceiveType
+}
+
+// send checks a message, sends it, and answers with it.
+func (c *call) send(in outgoing, d draft) (any, error) {
+	if len(in.UUID) > maxUUID {
+		return nil, errUUID
+	}
+	key := c.app.ID + " " + in.UUID
+	if once, ok := c.s.uuids[key]; ok && in.UUID != "" && time.Since(once.when) < uuidFor {
+		if m := c.s.messages[once.id]; m != nil {
+			return c.s.restMessage(c.app, m, read{}), nil
+		}
+	}
+	d.sender, d.msgType, d.content = c.app.ID, in.MsgType, in.Content
+	if err := c.checkContent(&d); err != nil {
+		return nil, err
+	}
+	if err := c.s.limit(d.chat); err != nil {
+		return nil, err
+	}
+	m, err := c.s.create(d)
+	if err != nil {
+		return nil, err
+	}
+	if in.UUID != "" {
+		if len(c.s.uuids) >= maxUUIDs {
+			clear(c.s.uuids)
+		}
+		c.s.uuids[key] = sentOnce{m.ID, time.Now()}
+	}
+	c.hold = c.s.nativeHold(c.app.ID)
+	return c.s.restMessage(c.app, m, read{}), nil
+}
+
+// checkContent checks the size, and finds the card entity that is to be shown.
+func (c *call) checkContent(d *draft) error {
+	limit := maxTextBytes
+	if d.msgType != "text" {
+		limit = maxPostBytes
+	}
+	if len(d.content) > limit {
+		return errTooLong
+	}
+	if d.msgType != "interactive" {
+		return nil
+	}
+	var entity struct {
+		Type string
+		Data struct {
+			ID string `json:"card_id"`
+		}
+	}
+	if json.Unmarshal([]byte(d.content), &entity) != nil || entity.Type != "card" {
+		return nil
+	}
+	k := c.s.cards[entity.Data.ID]
+	switch {
+	case k == nil:
+		return cardError(errNoCard.code, errNoCard.msg)
+	case k.app != c.app.ID:
+		return cardError(errCardApp.code, errCardApp.msg)
+	case k.message != nil:
+		return errCardTwice
+	}
+	d.card = k
+	return nil
+}
+
+// limit counts a bot's message against the chat's limit a second.
+func (s *Server) limit(c *chat) error {
+	if s.opts.GroupQPS <= 0 {
+		return nil
+	}
+	now := time.Now()
+	c.recent = slices.DeleteFunc(c.recent, func(t time.Time) bool { return now.Sub(t) >= time.Second })
+	if len(c.recent) >= s.opts.GroupQPS {
+		return errFrequency
+	}
+	c.recent = append(c.recent, now)
+	return nil
+}
+
+func editMessage(c *call) (any, error) {
+	var in outgoing
+	if err := c.read(&in); err != nil {
+		return nil, err
+	}
+	m, err := c.message(errMessageID)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.Sender != c.app.ID:
+		return nil, errNotOwner
+	case in.MsgType != "text" && in.MsgType != "post" || m.Type != "text" && m.Type != "post":
+		return nil, errUnsupported
+	case m.Edits >= maxEdits:
+		return nil, errEdits
+	}
+	if err := c.rewrite(m, in.MsgType, in.Content); err != nil {
+		return nil, err
+	}
+	return c.s.restMessage(c.app, m, read{}), nil
+}
+
+// rewrite gives a text or post another content. Nobody gets an event for it.
+func (c *call) rewrite(m *message, msgType, content string) error {
+	d := draft{chat: c.s.chats[m.ChatID], sender: m.Sender, msgType: msgType, content: content}
+	if err := c.checkContent(&d); err != nil {
+		return err
+	}
+	if err := c.s.fill(m, d); err != nil {
+		return err
+	}
+	m.Type = msgType
+	m.Edits++
+	m.UpdateTime = time.Now().UnixMilli()
+	c.s.touch(m, "edit")
+	return nil
+}
+
+// patchCard gives a message another card; some bots edit posts by it too.
+func patchCard(c *call) (any, error) {
+	var in outgoing
+	if err := c.read(&in); err != nil {
+		return nil, err
+	}
+	m, err := c.message(errMessageID)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.Sender != c.app.ID:
+		return nil, errNotOwner
+	case m.Type != "interactive" && m.Type != "post":
+		return nil, errUnsupported
+	}
+	now := time.Now()
+	m.patches = slices.DeleteFunc(m.patches, func(t time.Time) bool { return now.Sub(t) >= time.Second })
+	if len(m.patches) >= maxPatches {
+		return nil, errFrequency
+	}
+	if m.Type == "post" {
+		if err := c.rewrite(m, "post", in.Content); err != nil {
+			return nil, err
+		}
+		m.patches = append(m.patches, now)
+		return nil, nil
+	}
+	if len(in.Content) > maxCardBytes {
+		return nil, errTooLong
+	}
+	k, err := parseCard(in.Content)
+	if err != nil {
+		return nil, err
+	}
+	for _, either := range []*card{m.card, k} {
+		if multi, set := either.config()["update_multi"].(bool); set && !multi {
+			return nil, errNoUpdate
+		}
+	}
+	k.initial, k.id, k.app, k.message, k.sequence = k.tree, m.card.id, m.card.app, m.card.message, m.card.sequence
+	*m.card = *k
+	m.Content = in.Content
+	m.patches = append(m.patches, now)
+	m.Edits++
+	m.UpdateTime = now.UnixMilli()
+	c.s.touch(m, "edit")
+	return nil, nil
+}
+
+func recallMessage(c *call) (any, error) {
+	m, err := c.message(errMessageID)
+	if err != nil {
+		return nil, err
+	}
+	if m.Sender != c.app.ID {
+		return nil, errNoRecall
+	}
+	c.s.recall(m, c.app.ID)
+	return nil, nil
+}
+
+func forwardMessage(c *call) (any, error) {
+	m, err := c.message(errMessageID)
+	if err != nil {
+		return nil, err
+	}
+	return c.forward(draft{forwarded: m}, m.Type)
+}
+
+func forwardThread(c *call) (any, error) {
+	t := c.s.threads[c.r.PathValue("id")]
+	if t == nil {
+		return nil, errMessageID
+	}
+	if !c.s.chats[t.chat].has(c.app.ID) {
+		return nil, errNotInChat
+	}
+	var parts []string
+	for _, m := range c.s.sent {
+		if m.ThreadID == t.id && len(parts) < maxForwarded {
+			parts = append(parts, m.ID)
+		}
+	}
+	return c.forward(draft{children: parts}, "merge_forward")
+}
+
+// merged is the content of a merged forward.
+const merged = `{"content":"Merged and Forwarded Message"}`
+
+func (c *call) forward(d draft, msgType string) (any, error) {
+	var in outgoing
+	if err := c.read(&in); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.chat, d.thread, err = c.receiver(in.ReceiveID); err != nil {
+		return nil, err
+	}
+	in.MsgType, in.UUID = msgType, c.query("uuid")
+	in.Content = merged
+	if d.forwarded != nil {
+		in.Content = d.forwarded.Content
+		if d.forwarded.card != nil {
+			in.Content = compact(d.forwarded.card.tree)
+		}
+	}
+	return c.send(in, d)
+}
+
+func mergeForward(c *call) (any, error) {
+	var in struct {
+		IDs []string `json:"message_id_list"`
+	}
+	if err := c.read(&in); err != nil {
+		return nil, err
+	}
+	if len(in.IDs) == 0 || len(in.IDs) > maxForwarded {
+		return nil, errMessageID
+	}
+	d := draft{}
+	invalid := []string{}
+	for _, id := range in.IDs {
+		m := c.s.messages[id]
+		if m == nil || m.Deleted || !c.s.chats[m.ChatID].has(c.app.ID) {
+			invalid = append(invalid, id)
+			continue
+		}
+		d.children = append(d.children, id)
+	}
+	if d.children == nil {
+		return nil, errMessageID
+	}
+	answer, err := c.forward(d, "merge_forward")
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"message": answer, "invalid_message_id_list": invalid}, nil
+}
+
+func addReaction(c *call) (any, error) {
+	var in struct {
+		Type struct {
+			Emoji string `json:"emoji_type"`
+		} `json:"reaction_type"`
+	}
+	if err := c.read(&in); err != nil {
+		return nil, err
+	}
+	m, err := c.message(errMessageID)
+	if err != nil {
+		return nil, err
+	}
+	if in.Type.Emoji == "" || len(m.Reactions) >= maxMembers {
+		return nil, failure(231001, "reaction type is invalid")
+	}
+	r := Reaction{newID("ZCaCIjUBVVWSrm5L-3ZTw", 16), c.app.ID, in.Type.Emoji, time.Now().UnixMilli()}
+	m.Reactions = append(m.Reactions, r)
+	c.s.touch(m, "reaction")
+	return r.rest(), nil
+}
+
+func deleteReaction(c *call) (any, error) {
+	m, err := c.message(errMessageID)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(m.Reactions, func(r Reaction) bool { return r.ID == c.r.PathValue("reaction") && r.By == c.app.ID })
+	if at < 0 {
+		return nil, errNoReaction
+	}
+	gone := m.Reactions[at]
+	m.Reactions = slices.Delete(m.Reactions, at, at+1)
+	c.s.touch(m, "reaction")
+	return gone.rest(), nil
+}
+
+func listReactions(c *call) (any, error) {
+	m, err := c.message(errMessageID)
+	if err != nil {
+		return nil, err
+	}
+	items := []any{}
+	for _, r := range m.Reactions {
+		items = append(items, r.rest())
+	}
+	return map[string]any{"items": items, "has_more": false, "page_token": ""}, nil
+}
+
+func (r Reaction) rest() map[string]any {
+	return map[string]any{
+		"reaction_id": r.ID, "operator": map[string]any{"operator_id": r.By, "operator_type": "app"},
+		"action_time": strconv.FormatInt(r.Time, 10), "reaction_type": map[string]any{"emoji_type": r.Emoji},
+	}
+}

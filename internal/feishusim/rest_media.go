@@ -1,0 +1,212 @@
+package feishusim
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Bounds of uploads. Feishu takes 10 MB of an image and 30 MB of a file; here
+// more is taken, so that large transfers can be tried.
+const (
+	maxFile       = 128 << 20
+	maxFiles      = 500     // the oldest are forgotten
+	maxFilesBytes = 1 << 30 // of all together, in a temporary folder; the oldest are forgotten
+	maxFormField  = 4 << 10
+)
+
+var mediaRoutes = []route{
+	{pattern: "POST /open-apis/im/v1/images", scopes: mediaScopes, upload: true, run: uploader("image", "img_v3_", "image_key")},
+	{pattern: "POST /open-apis/im/v1/files", scopes: mediaScopes, upload: true, run: uploader("file", "file_v3_", "file_key")},
+	{pattern: "GET /open-apis/im/v1/images/{key}", scopes: downloadScopes, run: ownFile},
+	{pattern: "GET /open-apis/im/v1/files/{key}", scopes: downloadScopes, run: ownFile},
+	{pattern: "GET " + messagesPath + "/{id}/resources/{key}", scopes: downloadScopes, run: readResource},
+}
+
+// file is an uploaded file, on disk.
+type file struct {
+	key, name, app, path, kind string
+	size                       int64
+}
+
+type fileStore struct {
+	dir   string // made with the first file
+	files []*file
+	bytes int64
+}
+
+func (f *fileStore) find(key string) *file {
+	for _, one := range f.files {
+		if one.key == key {
+			return one
+		}
+	}
+	return nil
+}
+
+// uploader takes the multipart part called field.
+func uploader(field, prefix, answer string) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		parts, err := c.r.MultipartReader()
+		if err != nil {
+			return nil, errNoFile
+		}
+		var kept *file
+		name := ""
+		for {
+			p, err := parts.NextPart()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, errNoFile
+			}
+			switch p.FormName() {
+			case "file_name":
+				b, err := io.ReadAll(io.LimitReader(p, maxFormField))
+				if err != nil {
+					return nil, errNoFile
+				}
+				name = string(b)
+			case field:
+				if kept, err = c.s.store(p, prefix, c.app.ID); err != nil {
+					return nil, err
+				}
+				kept.name = p.FileName()
+			}
+		}
+		if kept == nil || kept.size == 0 {
+			return nil, errNoFile
+		}
+		if name != "" {
+			kept.name = name
+		}
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		c.s.files.add(kept)
+		return map[string]any{answer: kept.key}, nil
+	}
+}
+
+// store writes a file to the temporary folder.
+func (s *Server) store(from io.Reader, prefix, app string) (_ *file, err error) {
+	dir, err := s.folder()
+	if err != nil {
+		return nil, err
+	}
+	f := &file{key: newID(prefix, 16), app: app}
+	f.path = filepath.Join(dir, f.key)
+	out, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err = errors.Join(err, out.Close()); err != nil {
+			err = errors.Join(err, os.Remove(f.path))
+		}
+	}()
+	head := make([]byte, 512)
+	n, err := io.ReadFull(from, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return nil, errNoFile
+	}
+	f.kind = http.DetectContentType(head[:n])
+	if _, err = out.Write(head[:n]); err != nil {
+		return nil, err
+	}
+	more, err := io.Copy(out, io.LimitReader(from, maxFile))
+	if err != nil {
+		return nil, errNoFile
+	}
+	if f.size = int64(n) + more; f.size > maxFile {
+		return nil, errFileSize
+	}
+	return f, nil
+}
+
+func (s *Server) folder() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "", ErrClosed
+	}
+	if s.files.dir == "" {
+		dir, err := os.MkdirTemp("", "feishusim-")
+		if err != nil {
+			return "", err
+		}
+		s.files.dir = dir
+	}
+	return s.files.dir, nil
+}
+
+func (f *fileStore) add(one *file) {
+	f.files = append(f.files, one)
+	f.bytes += one.size
+	for len(f.files) > maxFiles || f.bytes > maxFilesBytes {
+		_ = os.Remove(f.files[0].path) // at the latest Close removes the folder
+		f.bytes -= f.files[0].size
+		f.files = f.files[1:]
+	}
+}
+
+// AddFile keeps a file that a user sends with [Say]: the key goes into the
+// content, as image_key or file_key.
+func (s *Server) AddFile(name string, data []byte) (key string, err error) {
+	prefix := "file_v3_"
+	if strings.HasPrefix(mime.TypeByExtension(filepath.Ext(name)), "image/") {
+		prefix = "img_v3_"
+	}
+	f, err := s.store(strings.NewReader(string(data)), prefix, "")
+	if err != nil {
+		return "", err
+	}
+	f.name = name
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files.add(f)
+	return f.key, nil
+}
+
+// ownFile gives an app back what it uploaded.
+func ownFile(c *call) (any, error) {
+	f := c.s.files.find(c.r.PathValue("key"))
+	if f == nil || f.app != c.app.ID {
+		return nil, errNoFile
+	}
+	return &download{f}, nil
+}
+
+// readResource is a file that a message holds.
+func readResource(c *call) (any, error) {
+	m, err := c.message(errMessageID)
+	if err != nil {
+		return nil, err
+	}
+	key := c.r.PathValue("key")
+	f := c.s.files.find(key)
+	if f == nil || !strings.Contains(m.Content, `"`+key+`"`) {
+		return nil, errFile
+	}
+	return &download{f}, nil
+}
+
+// serve sends the file; a caller that leaves early is no error.
+func (f *file) serve(w http.ResponseWriter) {
+	in, err := os.Open(f.path)
+	if err != nil {
+		writeJSON(w, errNoFile.status, errNoFile.body("", ""))
+		return
+	}
+	defer in.Close()
+	w.Header().Set("Content-Type", f.kind)
+	w.Header().Set("Content-Length", strconv.FormatInt(f.size, 10))
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": f.name}))
+	w.WriteHeader(http.StatusOK)
+	_, _ = io.Copy(w, in)
+}

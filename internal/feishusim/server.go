@@ -1,0 +1,182 @@
+package feishusim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// Bounds of what a [Server] remembers. It is for tests and for trying things
+// out; beyond a bound the oldest is forgotten, or the addition is refused.
+const (
+	maxApps       = 200
+	maxUsers      = 2000
+	maxGroups     = 1000
+	maxMembers    = 500
+	maxMessages   = 20_000 // the oldest are forgotten
+	maxCards      = 2_000  // the oldest are forgotten
+	maxDeliveries = 20_000 // the oldest records are forgotten
+	maxPending    = 10_000 // events of one app that nobody acknowledged; the oldest are given up
+	maxFaults     = 1_000  // more are refused
+	maxWatchers   = 256    // more are refused
+)
+
+// Options says how the server behaves. The zero value behaves like Feishu.
+type Options struct {
+	Logger *slog.Logger // nil: discard. No message texts, no secrets
+	// Redeliver are the waits before an event is delivered again. nil: 15 s,
+	// 5 min, 1 h, 6 h (FEISHU.md 2.4); empty: never again.
+	Redeliver  []time.Duration
+	AckTimeout time.Duration // of an event; 0: 3 s
+	// GroupQPS is how many messages a second all bots together may send to one
+	// chat. 0: no limit; Feishu's own is 5 (FEISHU.md 6).
+	GroupQPS int
+	TokenTTL time.Duration // of a tenant token; 0: 2 h
+	Client   ClientConfig  // told to the long connections; zero: Feishu's own
+	Tenant   string        // the tenant key; "": "feishusim"
+}
+
+// ClientConfig is how a long connection shall behave, in seconds (FEISHU.md 1.1).
+type ClientConfig struct {
+	ReconnectCount    int
+	ReconnectInterval int
+	ReconnectNonce    int
+	PingInterval      int
+}
+
+// Server is a stand-in for Feishu. Its methods may be called from any goroutine.
+type Server struct {
+	opts    Options
+	log     *slog.Logger
+	handler http.Handler
+	client  *http.Client // for webhooks
+	ctx     context.Context
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup // connections, webhook posts, listeners
+
+	mu         sync.Mutex
+	closed     bool
+	servers    []*http.Server
+	apps       map[string]*app
+	users      map[string]*user
+	chats      map[string]*chat
+	order      []string         // ids of apps and users as they came
+	open       map[string]scope // open_id -> who it is, and to which app
+	messages   map[string]*message
+	sent       []*message         // in order
+	threads    map[string]*thread // omt_…
+	cards      map[string]*card
+	cardOrder  []string
+	files      fileStore
+	tokens     map[string]*token
+	tickets    map[string]*ticket
+	uuids      map[string]sentOnce
+	faults     []*fault
+	requests   recorder
+	deliveries []*Delivery
+	revision   uint64        // grows with every message that is new or changes
+	changed    chan struct{} // closed at the next change
+	watchers   map[chan Activity]struct{}
+}
+
+// New returns a server without apps, users or groups. It opens nothing and
+// starts nothing; [Server.Close] ends what was opened later.
+func New(o Options) *Server {
+	if o.Redeliver == nil {
+		o.Redeliver = []time.Duration{15 * time.Second, 5 * time.Minute, time.Hour, 6 * time.Hour}
+	}
+	o.AckTimeout = cmp.Or(o.AckTimeout, 3*time.Second)
+	o.TokenTTL = cmp.Or(o.TokenTTL, 2*time.Hour)
+	o.Tenant = cmp.Or(o.Tenant, "feishusim")
+	if o.Client == (ClientConfig{}) {
+		o.Client = ClientConfig{ReconnectCount: -1, ReconnectInterval: 120, ReconnectNonce: 30, PingInterval: 120}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		opts: o, log: o.Logger,
+		apps: map[string]*app{}, users: map[string]*user{}, chats: map[string]*chat{},
+		open: map[string]scope{}, messages: map[string]*message{}, threads: map[string]*thread{},
+		cards: map[string]*card{}, tokens: map[string]*token{}, tickets: map[string]*ticket{},
+		uuids: map[string]sentOnce{}, changed: make(chan struct{}), watchers: map[chan Activity]struct{}{},
+		client: newWebhookClient(),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.handler = s.routes()
+	return s
+}
+
+// Handler answers Feishu's calls and those under /sim/.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Listen serves [Server.Handler] at addr ("127.0.0.1:0" lets the system choose a
+// port) and returns the base URL, which the SDKs take as domain: no slash at its
+// end.
+func (s *Server) Listen(addr string) (string, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return "", fmt.Errorf("listen: %w", err)
+	}
+	srv := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "", errors.Join(ErrClosed, l.Close())
+	}
+	s.servers = append(s.servers, srv)
+	s.tasks.Go(func() {
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("listener ended", "err", err)
+		}
+	})
+	return "http://" + l.Addr().String(), nil
+}
+
+// ErrClosed is the error of what a closed server cannot do any more.
+var ErrClosed = errors.New("the Feishu stand-in is closed")
+
+// Close ends all connections and listeners, forgets the files, and returns when
+// everything has ended. It may be called twice.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	servers := s.servers
+	s.servers = nil
+	for _, a := range s.apps {
+		for _, c := range a.conns {
+			c.cut()
+		}
+		for _, p := range a.pending {
+			p.stop()
+		}
+	}
+	s.bump()
+	s.mu.Unlock()
+	s.cancel()
+	var errs []error
+	for _, srv := range servers {
+		errs = append(errs, srv.Close())
+	}
+	s.tasks.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.files.dir != "" {
+		errs = append(errs, os.RemoveAll(s.files.dir))
+		s.files = fileStore{}
+	}
+	return errors.Join(errs...)
+}
+
+// bump wakes those who wait for a change. The caller holds s.mu.
+func (s *Server) bump() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}

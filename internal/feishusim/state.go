@@ -1,0 +1,377 @@
+package feishusim
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// App is a self-built app with a bot.
+type App struct {
+	ID                string   `json:"app_id"`     // "cli_" and 16 hex digits; "": generated
+	Secret            string   `json:"app_secret"` // "": generated
+	Name              string   `json:"name"`       // of the bot; "": "Bot 1" and so on
+	Scopes            []string `json:"scopes"`     // nil: [DefaultScopes]
+	Events            []string `json:"events"`     // subscribed; nil: [DefaultEvents]
+	EncryptKey        string   `json:"encrypt_key,omitempty"`
+	VerificationToken string   `json:"verification_token"`    // "": generated
+	WebhookURL        string   `json:"webhook_url,omitempty"` // "": events go to the long connections
+}
+
+// User is a person of the tenant.
+type User struct {
+	ID      string `json:"user_id"`
+	UnionID string `json:"union_id"`
+	Name    string `json:"name"`
+}
+
+// Group is a chat of people and bots.
+type Group struct {
+	ID      string   `json:"chat_id"`
+	Name    string   `json:"name"`
+	Topic   bool     `json:"topic"`   // chat_mode topic: every message begins a thread
+	Members []string `json:"members"` // ids of apps and users
+}
+
+// Chat modes.
+const (
+	modeGroup = "group"
+	modeTopic = "topic"
+	modeP2P   = "p2p"
+)
+
+type app struct {
+	App
+	conns   []*conn
+	pending []*pending // not acknowledged yet, in order
+	held    *pending   // by a reorder fault, until the next one
+}
+
+func (a *app) may(scopes ...string) bool {
+	return slices.ContainsFunc(scopes, func(s string) bool { return slices.Contains(a.Scopes, s) })
+}
+
+type user struct{ User }
+
+type chat struct {
+	id, name, mode string
+	members        []string
+	recent         []time.Time // messages of bots within the last second
+}
+
+func (c *chat) has(entity string) bool { return slices.Contains(c.members, entity) }
+
+// scope is what an open_id means: entity, as viewer sees it.
+type scope struct{ viewer, entity string }
+
+type thread struct{ id, chat, root string }
+
+var appID = regexp.MustCompile(`^cli_[0-9a-f]{16}$`)
+
+// AddApp adds an app and returns it with its empty fields filled in. It panics
+// where the id is none that the SDKs take (FEISHU.md 1.7) or is there already.
+func (s *Server) AddApp(a App) App {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return must(s.addApp(a))
+}
+
+func (s *Server) addApp(a App) (App, error) {
+	if len(s.apps) >= maxApps {
+		return App{}, fmt.Errorf("there are %d apps already", maxApps)
+	}
+	if a.ID == "" {
+		a.ID = newID("cli_", 8)
+	}
+	if !appID.MatchString(a.ID) {
+		return App{}, fmt.Errorf("app id %.60q: want cli_ and 16 hex digits", a.ID)
+	}
+	if s.apps[a.ID] != nil {
+		return App{}, fmt.Errorf("app %s is there already", a.ID)
+	}
+	if a.Name == "" {
+		a.Name = fmt.Sprintf("Bot %d", len(s.apps)+1)
+	}
+	if a.Secret == "" {
+		a.Secret = rand.Text()
+	}
+	if a.VerificationToken == "" {
+		a.VerificationToken = rand.Text()
+	}
+	if a.Scopes == nil {
+		a.Scopes = DefaultScopes()
+	}
+	if a.Events == nil {
+		a.Events = DefaultEvents()
+	}
+	a.Scopes, a.Events = slices.Clone(a.Scopes), slices.Clone(a.Events)
+	s.apps[a.ID] = &app{App: a}
+	s.order = append(s.order, a.ID)
+	for _, entity := range s.order {
+		s.open[openID(a.ID, entity)] = scope{a.ID, entity}
+		if s.apps[entity] != nil {
+			s.open[openID(entity, a.ID)] = scope{entity, a.ID}
+		}
+	}
+	return a, nil
+}
+
+// UpdateApp changes an app: fields that are empty in a stay as they are. Set
+// Scopes to an empty slice, not nil, to take all of them away.
+func (s *Server) UpdateApp(a App) (App, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.apps[a.ID]
+	if old == nil {
+		return App{}, fmt.Errorf("no app %.60q", a.ID)
+	}
+	set := func(to *string, from string) {
+		if from != "" {
+			*to = from
+		}
+	}
+	set(&old.Secret, a.Secret)
+	set(&old.Name, a.Name)
+	set(&old.EncryptKey, a.EncryptKey)
+	set(&old.VerificationToken, a.VerificationToken)
+	set(&old.WebhookURL, a.WebhookURL)
+	if a.Scopes != nil {
+		old.Scopes = slices.Clone(a.Scopes)
+	}
+	if a.Events != nil {
+		old.Events = slices.Clone(a.Events)
+	}
+	return old.App, nil
+}
+
+// AddUser adds a person. It panics beyond 2,000 of them.
+func (s *Server) AddUser(name string) User {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return must(s.addUser(name))
+}
+
+func (s *Server) addUser(name string) (User, error) {
+	if len(s.users) >= maxUsers {
+		return User{}, fmt.Errorf("there are %d users already", maxUsers)
+	}
+	if name == "" {
+		return User{}, errors.New("a user needs a name")
+	}
+	u := User{ID: newID("", 4), Name: name}
+	u.UnionID = s.unionID(u.ID)
+	s.users[u.ID] = &user{u}
+	s.order = append(s.order, u.ID)
+	for id := range s.apps {
+		s.open[openID(id, u.ID)] = scope{id, u.ID}
+	}
+	return u, nil
+}
+
+// AddGroup adds a group with apps and users, given by id or by a name that only
+// one has. Nobody gets an event. It panics where a member is unknown.
+func (s *Server) AddGroup(name string, members ...string) Group {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return must(s.addGroup(Group{Name: name, Members: members}))
+}
+
+// AddTopicGroup adds a group in which each message that answers none begins a thread.
+func (s *Server) AddTopicGroup(name string, members ...string) Group {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return must(s.addGroup(Group{Name: name, Topic: true, Members: members}))
+}
+
+func (s *Server) addGroup(g Group) (Group, error) {
+	if len(s.chats) >= maxGroups {
+		return Group{}, fmt.Errorf("there are %d chats already", maxGroups)
+	}
+	if len(g.Members) > maxMembers {
+		return Group{}, fmt.Errorf("a group has at most %d members", maxMembers)
+	}
+	c := &chat{id: newID("oc_", 16), name: g.Name, mode: modeGroup}
+	if g.Topic {
+		c.mode = modeTopic
+	}
+	for _, m := range g.Members {
+		entity, err := s.entity(m)
+		if err != nil {
+			return Group{}, err
+		}
+		if !c.has(entity) {
+			c.members = append(c.members, entity)
+		}
+	}
+	s.chats[c.id] = c
+	return c.group(), nil
+}
+
+func (c *chat) group() Group {
+	return Group{ID: c.id, Name: c.name, Topic: c.mode == modeTopic, Members: slices.Clone(c.members)}
+}
+
+// p2p is the private chat of a user and an app, which begins to exist when it is
+// asked for.
+func (s *Server) p2p(user, app string) *chat {
+	id := "oc_" + digest("p2p", user, app)
+	if s.chats[id] == nil {
+		s.chats[id] = &chat{id: id, mode: modeP2P, members: []string{user, app}}
+	}
+	return s.chats[id]
+}
+
+// Join makes an app or a user a member of a group. An app is told so by
+// im.chat.member.bot.added_v1.
+func (s *Server) Join(group, member string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, entity, err := s.place(group, member)
+	if err != nil {
+		return err
+	}
+	if c.has(entity) {
+		return nil
+	}
+	if len(c.members) >= maxMembers {
+		return fmt.Errorf("a group has at most %d members", maxMembers)
+	}
+	c.members = append(c.members, entity)
+	s.memberEvent(c, entity, true)
+	return nil
+}
+
+// Leave ends a membership. An app is told so by im.chat.member.bot.deleted_v1.
+func (s *Server) Leave(group, member string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, entity, err := s.place(group, member)
+	if err != nil {
+		return err
+	}
+	at := slices.Index(c.members, entity)
+	if at < 0 {
+		return nil
+	}
+	c.members = slices.Delete(c.members, at, at+1)
+	s.memberEvent(c, entity, false)
+	return nil
+}
+
+// Disband ends a group: its bots get im.chat.disbanded_v1, and nobody is in it
+// any more.
+func (s *Server) Disband(group string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.chat(group)
+	if err != nil {
+		return err
+	}
+	members := c.members
+	c.members = nil
+	for _, m := range members {
+		if a := s.apps[m]; a != nil {
+			s.emit(a, "im.chat.disbanded_v1", "", map[string]any{
+				"chat_id": c.id, "name": c.name, "external": false, "operator_tenant_key": s.opts.Tenant,
+			})
+		}
+	}
+	return nil
+}
+
+func (s *Server) place(group, member string) (*chat, string, error) {
+	c, err := s.chat(group)
+	if err != nil {
+		return nil, "", err
+	}
+	entity, err := s.entity(member)
+	return c, entity, err
+}
+
+// chat finds a chat by its id or by a name that only one has.
+func (s *Server) chat(ref string) (*chat, error) {
+	if c := s.chats[ref]; c != nil {
+		return c, nil
+	}
+	var found *chat
+	for _, c := range s.chats {
+		if c.name == ref && ref != "" {
+			if found != nil {
+				return nil, fmt.Errorf("several chats are called %.60q", ref)
+			}
+			found = c
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("no chat %.60q", ref)
+	}
+	return found, nil
+}
+
+// entity finds an app or a user by id, union id, or a name that only one has.
+func (s *Server) entity(ref string) (string, error) {
+	if s.apps[ref] != nil || s.users[ref] != nil {
+		return ref, nil
+	}
+	var found string
+	for _, id := range s.order {
+		if s.unionID(id) == ref {
+			return id, nil
+		}
+		if s.name(id) == ref {
+			if found != "" {
+				return "", fmt.Errorf("several are called %.60q: give an id", ref)
+			}
+			found = id
+		}
+	}
+	if found == "" {
+		return "", fmt.Errorf("no app or user %.60q", ref)
+	}
+	return found, nil
+}
+
+func (s *Server) name(entity string) string {
+	if a := s.apps[entity]; a != nil {
+		return a.Name
+	}
+	if u := s.users[entity]; u != nil {
+		return u.Name
+	}
+	return ""
+}
+
+// OpenID is how an app sees a bot or a person: the same one has another id for
+// each app (FEISHU.md 4).
+func (s *Server) OpenID(app, entity string) string { return openID(app, entity) }
+
+func openID(app, entity string) string { return "ou_" + digest(app, entity) }
+
+func (s *Server) unionID(entity string) string { return "on_" + digest(s.opts.Tenant, entity) }
+
+// digest is 32 hex digits that depend on all parts.
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// newID is prefix and n random bytes in hex.
+func newID(prefix string, n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return prefix + hex.EncodeToString(b)
+}
+
+// must is for set-up by Go code: a mistake there is one of the program.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic("feishusim: " + err.Error())
+	}
+	return v
+}

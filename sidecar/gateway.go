@@ -1,0 +1,230 @@
+package sidecar
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/entry"
+	"feishu-relay/feishu/gateway"
+	"feishu-relay/feishu/webhook"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+)
+
+// maxShown is how many injected messages, and how many peers, are remembered
+// for look-ups that the bot makes of them.
+const maxShown = 1000
+
+// front is what the bot's Feishu SDK talks to, and where it listens.
+type front struct {
+	gateway *gateway.Gateway
+	entry   *entry.Entry
+	listen  net.Listener
+	webhook *http.Server // nil where it shares the gateway's address
+	hook    net.Listener
+}
+
+func (s *Sidecar) openGateway() error {
+	if s.cfg.Gateway.Addr == "" {
+		return nil
+	}
+	root, err := s.folder("gateway", safefile.Name(string(s.cfg.Agent)))
+	if err != nil {
+		return err
+	}
+	door := newGatewayDoor(s)
+	f := &front{}
+	opts := gatewayOptions(&s.cfg, s.log, s.metrics.gatewayEvent)
+	opts.Root, opts.Book, opts.API, opts.Host = root, s.book, s.api, host{s, door}
+	if f.gateway, err = gateway.New(opts); err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	s.onClose(f.gateway.Close)
+	if f.entry, err = entry.New(entryOptions(&s.cfg, f.gateway.Handler(), s.log, s.metrics.gatewayEvent)); err != nil {
+		return fmt.Errorf("GATEWAY_TLS: %w", err)
+	}
+	s.onClose(f.close)
+	if err := f.bind(&s.cfg); err != nil {
+		return err
+	}
+	door.gateway = f.gateway
+	s.front, s.doors.gateway = f, door
+	return nil
+}
+
+// gatewayOptions is what the environment says of a gateway.
+func gatewayOptions(cfg *Config, log *slog.Logger, counter func(string)) gateway.Options {
+	o := gateway.Options{Upstream: cfg.BaseURL, AppID: cfg.AppID, PublicURL: cfg.Gateway.PublicURL, Address: entry.Address,
+		Loopback: isLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle, EditSettle: cfg.Gateway.EditSettle,
+		MaxAge: cfg.MaxAge, Logger: log, Counter: counter}
+	if cfg.BotWebhookURL != "" {
+		o.Webhook = &webhook.Options{BotURL: cfg.BotWebhookURL, EncryptKey: string(cfg.EncryptKey),
+			VerificationToken: string(cfg.VerificationToken)}
+	}
+	return o
+}
+
+func entryOptions(cfg *Config, handler http.Handler, log *slog.Logger, counter func(string)) entry.Options {
+	var names []string
+	for _, u := range []*url.URL{cfg.BaseURL, cfg.Gateway.PublicURL} {
+		if u != nil {
+			names = append(names, u.Hostname())
+		}
+	}
+	return entry.Options{Mode: cmp.Or(cfg.Gateway.TLS, "off"), CertFile: cfg.Gateway.CertFile, KeyFile: cfg.Gateway.KeyFile,
+		DataDir: cfg.DataDir, Names: names, Token: string(cfg.APIToken), Loopback: isLoopback(cfg.Gateway.Addr),
+		Handler: handler, Logger: log, Counter: counter}
+}
+
+// bind listens for the bot, and for Feishu where that is another address.
+func (f *front) bind(cfg *Config) (err error) {
+	if f.listen, err = net.Listen("tcp", cfg.Gateway.Addr); err != nil {
+		return fmt.Errorf("GATEWAY_ADDR: %w", err)
+	}
+	if cfg.WebhookAddr == "" || cfg.BotWebhookURL == "" {
+		return nil
+	}
+	if f.hook, err = net.Listen("tcp", cfg.WebhookAddr); err != nil {
+		return errors.Join(fmt.Errorf("WEBHOOK_ADDR: %w", err), f.listen.Close())
+	}
+	f.webhook = &http.Server{Handler: f.gateway.WebhookHandler(), ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	return nil
+}
+
+func (f *front) close() error {
+	for _, l := range []net.Listener{f.listen, f.hook} {
+		if l != nil {
+			_ = l.Close() // most often closed before, by its server
+		}
+	}
+	return nil
+}
+
+// serve runs until stop; fail is told of a listener that ended by itself.
+func (f *front) serve(fail func(error)) {
+	if f.webhook != nil {
+		go func() {
+			if err := f.webhook.Serve(f.hook); !errors.Is(err, http.ErrServerClosed) {
+				fail(fmt.Errorf("%w: webhook: %w", errListener, err))
+			}
+		}()
+	}
+	if err := f.entry.Serve(f.listen); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		fail(fmt.Errorf("%w: gateway: %w", errListener, err))
+	}
+}
+
+// stop lets requests under way end and closes the long connections: the bot
+// connects again as soon as somebody listens.
+func (f *front) stop(ctx context.Context) {
+	_ = f.gateway.Close() // the connections first: Shutdown waits for no hijacked one
+	if f.webhook != nil {
+		_ = f.webhook.Shutdown(ctx)
+	}
+	_ = f.entry.Shutdown(ctx) // what is left is closed with the listener
+}
+
+// Gateway is where the bot's SDK is pointed at; nil without a gateway.
+func (s *Sidecar) Gateway() net.Addr {
+	if s.front == nil {
+		return nil
+	}
+	return s.front.listen.Addr()
+}
+
+// Webhook is where Feishu's events are posted to; nil where that is the gateway.
+func (s *Sidecar) Webhook() net.Addr {
+	if s.front == nil || s.front.hook == nil {
+		return nil
+	}
+	return s.front.hook.Addr()
+}
+
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// gatewayDoor gives the bot messages as events of Feishu.
+type gatewayDoor struct {
+	s       *Sidecar
+	gateway *gateway.Gateway
+	shown   *lru.Cache[relay.MessageID, feishu.Message]
+	peers   *lru.Cache[relay.OpenID, feishu.Bot]
+}
+
+func newGatewayDoor(s *Sidecar) *gatewayDoor {
+	shown, _ := lru.New[relay.MessageID, feishu.Message](maxShown) // fails only for a size below 1
+	peers, _ := lru.New[relay.OpenID, feishu.Bot](maxShown)
+	return &gatewayDoor{s: s, shown: shown, peers: peers}
+}
+
+func (d *gatewayDoor) connected() bool          { return d.gateway.Connected() }
+func (d *gatewayDoor) changed() <-chan struct{} { return d.gateway.Changed() }
+
+// Deliver returns when the bot's SDK has acknowledged the event.
+func (d *gatewayDoor) Deliver(ctx context.Context, in relay.Inbound) error {
+	self, peer := d.s.selfAsked(ctx), d.s.peer(ctx, in.Source)
+	m := in.Source
+	senderType := cmp.Or(d.s.cfg.InjectSenderType, feishu.SenderBot)
+	event := feishu.Injected{
+		EventID: "relay-" + rand.Text(), AppID: self.AppID, Token: string(d.s.cfg.VerificationToken), SenderType: senderType,
+		Sender: peer, Self: feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.s.cfg.Agent))},
+		MentionsSelf: in.Mentioned || d.s.cfg.MentionAlways, Mentions: d.othersIn(m),
+		Message: m.ID(), ChatID: m.ChatID, ThreadID: m.ThreadID, RootID: m.RootID, ParentID: m.ParentID,
+		Text: in.Content, CreateTime: m.TS,
+	}
+	if senderType == feishu.SenderUser {
+		event.Prefix = "[" + oneLine(peer.Name) + "] "
+	}
+	body, err := event.JSON()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	if sent, err := feishu.ParseEvent(body); err == nil && sent.Message != nil {
+		shown := *sent.Message
+		shown.Sender.AppID, shown.Sender.Name = peer.AppID, peer.Name
+		d.shown.Add(shown.ID, shown)
+		peer.OpenID = shown.Sender.OpenID
+		d.peers.Add(peer.OpenID, peer)
+	}
+	ctx, cancel := withGrace(ctx, ackGrace)
+	defer cancel()
+	return d.gateway.Inject(ctx, body)
+}
+
+// ackGrace is how long an acknowledgement that is on its way is waited for when
+// the sidecar stops: without it the bot would be given the message again.
+const ackGrace = time.Second
+
+// othersIn is whom a message mentions besides this bot, as this bot's app sees
+// them; who is not known here stays a name in the text.
+func (d *gatewayDoor) othersIn(m *relay.Message) []feishu.Mention {
+	var out []feishu.Mention
+	for _, other := range m.Mentions {
+		if other.AgentName == "" || other.AgentName == d.s.cfg.Agent {
+			continue
+		}
+		if bot, ok := d.s.book.Agent(other.AgentName, "", other.Name); ok && bot.OpenID != "" {
+			out = append(out, feishu.Mention{Key: other.Key, OpenID: bot.OpenID, Name: cmp.Or(other.Name, bot.Name), Type: feishu.SenderBot})
+		}
+	}
+	return out
+}

@@ -1,0 +1,112 @@
+package sidecar
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/gateway"
+	"feishu-relay/httpapi"
+	"feishu-relay/relay"
+)
+
+// host is the sidecar as its gateway sees it.
+type host struct {
+	*Sidecar
+	door *gatewayDoor
+}
+
+var _ gateway.Host = host{}
+
+// Sent relays what Feishu has accepted from the bot in a group.
+func (h host) Sent(ctx context.Context, m gateway.Sent) error {
+	return h.sent(ctx, m.Message, m.Text, m.Keys)
+}
+
+func (s *Sidecar) sent(ctx context.Context, m feishu.Message, text string, keys []string) error {
+	meta := relay.Metadata{"chat_type": quote("group")}
+	if len(keys) > 0 {
+		list, err := json.Marshal(keys)
+		if err != nil {
+			return err
+		}
+		meta["media_keys"] = list
+	}
+	_, err := s.Send(ctx, httpapi.Outbound{ChatID: m.ChatID, Content: text, MessageID: m.ID, TS: m.CreateTime,
+		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.mentionsOf(m.Mentions), Metadata: meta})
+	return err
+}
+
+// mentionsOf is what a message's mentions say, in the relay's words: an id of
+// this app's is the agent that it is known to be.
+func (s *Sidecar) mentionsOf(mentions []feishu.Mention) []relay.Mention {
+	var out []relay.Mention
+	for _, m := range mentions {
+		r := relay.Mention{Key: m.Key, Name: m.Name, OpenID: m.OpenID}
+		for _, id := range []relay.OpenID{m.OpenID, relay.OpenID(m.AppID)} {
+			if bot, ok := s.book.Bot(id); ok && id != "" && r.AgentName == "" {
+				r.AgentName = bot.Agent
+				if r.Name == "" {
+					r.Name = bot.Name
+				}
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// Heard records a person's message in a group. It went to the bot already.
+func (h host) Heard(ctx context.Context, m feishu.Message) error { return h.heard(ctx, m) }
+
+func (s *Sidecar) heard(ctx context.Context, m feishu.Message) error {
+	if m.ChatType != feishu.ChatGroup {
+		return nil // a private chat never leaves its bot
+	}
+	_, err := s.Hear(ctx, httpapi.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(), Sender: string(m.Sender.OpenID),
+		SenderID: m.Sender.OpenID, SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime,
+		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
+	return err
+}
+
+// Native stores what Feishu delivered of another bot; on disk when it returns.
+func (h host) Native(ctx context.Context, m feishu.Message, streaming bool) error {
+	return h.spool(ctx, m, nativeKind(m, streaming))
+}
+
+// Joined notes that the bot is in a chat.
+func (h host) Joined(chat relay.ChatID) { h.members.saw(relay.DefaultChannel, chat) }
+
+// Left notes that it is no longer.
+func (h host) Left(chat relay.ChatID) { h.members.left(relay.DefaultChannel, chat) }
+
+// Injected is a message that the bot was given by the gateway.
+func (h host) Injected(id relay.MessageID) (feishu.Message, bool) { return h.door.shown.Get(id) }
+
+// Peer is a bot under the id that this bot was shown.
+func (h host) Peer(id relay.OpenID) (feishu.Bot, bool) { return h.door.peers.Get(id) }
+
+// spool keeps an event's message on disk until the pipeline has dealt with it:
+// Feishu forgets it with our acknowledgement.
+func (s *Sidecar) spool(ctx context.Context, m feishu.Message, kind string) error {
+	chatType := m.ChatType
+	if chatType == "" {
+		chatType = feishu.ChatGroup
+	}
+	r := relay.Message{RelayMsgID: m.ID, Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: m.Text(),
+		SenderBotOpenID: m.Sender.OpenID, SenderAppID: m.Sender.AppID, SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime,
+		MsgType: m.Type, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, Mentions: s.mentionsOf(m.Mentions),
+		Metadata: relay.Metadata{"chat_type": quote(chatType), metaNative: quote(kind)}}
+	if kind == nativePerson {
+		r.Role, r.SenderID, r.SenderBotOpenID = relay.RoleUser, m.Sender.OpenID, ""
+	}
+	line, err := r.Encode()
+	if err != nil {
+		return err
+	}
+	if _, err := s.native.queue.Publish(ctx, [][]byte{line}, ""); err != nil {
+		return fmt.Errorf("store an event: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package sidecar
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+	"feishu-relay/relay/filerelay"
+)
+
+// How long a bot's message that Feishu delivered itself waits for the relay's
+// copy of it, which has the final text where the native event may hold a
+// placeholder or a card's first draft (DESIGN 5.9).
+const (
+	waitHeard     = time.Minute      // from a bot that the relay was heard of before
+	waitStreaming = 10 * time.Minute // its card is still being written; Feishu ends that after as long
+	waitText      = 3 * time.Second  // texts and posts of other bots
+	waitCard      = time.Minute      // their cards
+)
+
+// metaNative marks a spooled message; it stays in the sidecar.
+const metaNative = "feishu_relay_native"
+
+// What a spooled message is.
+const (
+	nativeText      = "text"
+	nativeCard      = "card"
+	nativeStreaming = "streaming"
+	nativePerson    = "person" // a person's; the connector's
+)
+
+func nativeKind(m feishu.Message, streaming bool) string {
+	switch {
+	case streaming:
+		return nativeStreaming
+	case m.Type == "interactive":
+		return nativeCard
+	}
+	return nativeText
+}
+
+// nativeSpool is the queue of what Feishu's events brought: acknowledged to
+// Feishu, on disk here, and not dealt with yet.
+type nativeSpool struct {
+	queue  *filerelay.Queue
+	bots   way
+	people way
+	wait   *chats // per chat and sender, so that a card that is awaited holds up nobody else
+	copies copies
+}
+
+// nativesWay is the way of another bot's message that Feishu delivered itself.
+func (s *Sidecar) nativesWay() way {
+	return way{queue: nativeQueue,
+		arrive: relay.Pipeline[*passage]{
+			{Name: "own", Apply: s.stopOwn},
+			{Name: "member", Apply: s.stopOtherChats},
+			{Name: "dedup", Apply: s.stopRepeats},
+			{Name: "transcript", Apply: s.record},
+		},
+		decide: s.botsWay().decide,
+	}
+}
+
+// peoplesWay is the way of a person's message that the connector received: the
+// policy is for bots, and a private chat leaves no trace.
+func (s *Sidecar) peoplesWay() way {
+	return way{queue: nativeQueue,
+		arrive: relay.Pipeline[*passage]{
+			{Name: "dedup", Apply: s.stopRepeats},
+			{Name: "transcript", Apply: s.hearPerson},
+		},
+		decide: relay.Pipeline[*passage]{
+			{Name: "age", Apply: s.stopOld},
+			{Name: "mention", Apply: s.noteMentions},
+			{Name: "inject", Apply: s.inject},
+		},
+	}
+}
+
+// nativeQueue is the spool's name in its folder, in logs and in metrics.
+const nativeQueue = "native"
+
+func (s *Sidecar) openSpool() error {
+	if s.cfg.Gateway.Addr == "" && !s.cfg.Connector {
+		return nil
+	}
+	root, err := s.folder(nativeQueue, safefile.Name(string(s.cfg.Agent)))
+	if err != nil {
+		return err
+	}
+	queue, err := filerelay.New(filerelay.Options{Dir: root.Name(), Queue: nativeQueue, Agent: string(s.cfg.Agent), Logger: s.log})
+	if err != nil {
+		return err
+	}
+	s.onClose(queue.Close)
+	s.native = &nativeSpool{queue: queue, bots: s.nativesWay(), people: s.peoplesWay(), wait: newChats()}
+	return nil
+}
+
+// receiveNative takes a spooled line to its way, a bot's once the relay's copy
+// has come first or has been waited for.
+func (s *Sidecar) receiveNative(ctx context.Context, d relay.Delivery) {
+	d.History = false // nobody else writes here
+	m, err := relay.Decode(d.Line)
+	if err != nil || m.Role == relay.RoleUser {
+		s.receive(ctx, s.native.people, d)
+		return
+	}
+	came, forget := s.native.copies.expect(string(m.ID()))
+	arrived := time.Now()
+	key := chatKey(m.Channel, m.ChatID) + "/" + string(m.SenderBotOpenID)
+	s.native.wait.do(ctx, key, func(ctx context.Context) {
+		defer forget()
+		if !s.dedup.Seen(string(m.ID())) {
+			select {
+			case <-time.After(time.Until(arrived.Add(s.waitForCopy(&m)))):
+			case agent := <-came:
+				s.matched(&m, agent)
+			case <-ctx.Done():
+				return
+			}
+		}
+		s.receive(ctx, s.native.bots, d)
+	})
+}
+
+func (s *Sidecar) waitForCopy(m *relay.Message) time.Duration {
+	kind := m.Metadata.Text(metaNative)
+	bot, _ := s.book.Bot(m.SenderBotOpenID)
+	heard := bot.Agent != ""
+	switch {
+	case kind == nativeStreaming:
+		return waitStreaming
+	case heard:
+		return waitHeard
+	case kind == nativeCard:
+		return waitCard
+	}
+	return waitText
+}
+
+// matched learns from one message seen in both ways which bot an id of this
+// app's is.
+func (s *Sidecar) matched(m *relay.Message, agent relay.AgentName) {
+	if agent == "" || m.SenderBotOpenID == "" {
+		return
+	}
+	bot := feishu.Bot{OpenID: m.SenderBotOpenID, Agent: agent}
+	if known, ok := s.book.Agent(agent, "", ""); ok {
+		bot.AppID, bot.Name = known.AppID, known.Name
+	}
+	s.book.LearnBot(bot)
+}
+
+// named gives a message that Feishu delivered the name under which its sender
+// is known on the relay.
+func (s *Sidecar) named(m *relay.Message) {
+	if m.SenderAgentName != "" {
+		return
+	}
+	if bot, ok := s.book.Bot(m.SenderBotOpenID); ok {
+		m.SenderAgentName = bot.Agent
+		if m.SenderName == "" {
+			m.SenderName = bot.Name
+		}
+		if m.SenderAppID == "" {
+			m.SenderAppID = bot.AppID
+		}
+	}
+}
+
+// copies tells who waits for the relay's copy of a message that it came.
+type copies struct {
+	mu      sync.Mutex
+	waiting map[string]chan relay.AgentName // guarded by mu; at most as many as the spool holds unsettled
+}
+
+// expect waits for the message key. The channel gets its sender's name once.
+func (c *copies) expect(key string) (came <-chan relay.AgentName, forget func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting == nil {
+		c.waiting = map[string]chan relay.AgentName{}
+	}
+	ch, ok := c.waiting[key]
+	if !ok {
+		ch = make(chan relay.AgentName, 1)
+		c.waiting[key] = ch
+	}
+	return ch, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.waiting, key)
+	}
+}
+
+// came tells that the relay's copy of key has been dealt with on arrival.
+func (c *copies) came(key string, agent relay.AgentName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ch, ok := c.waiting[key]; ok {
+		select {
+		case ch <- agent:
+		default: // told already
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/entry"
+	"feishu-relay/feishu/gateway"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+)
+
+// foldersAgain is how often a disk that could not be used at the start is tried
+// again.
+const foldersAgain = 5 * time.Second
+
+// Run opens a sidecar and runs it until ctx is done. Where it cannot be opened
+// for the disk's sake and has a gateway, the bot is served all the same: its
+// calls and events pass, nothing is relayed, and the sidecar takes over as soon
+// as its folders can be used. Any other fault is an error.
+func Run(ctx context.Context, cfg Config, opts Options) error {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	var before waiting
+	for {
+		s, err := New(cfg, opts)
+		if err == nil {
+			before.relay(ctx, s)
+			return s.Run(ctx)
+		}
+		if cfg.Gateway.Addr == "" || !ofDisk(err) {
+			return err
+		}
+		opts.Logger.Error("the disk cannot be used: the bot's traffic passes through, and NOTHING IS RELAYED until it can", keyErr, err)
+		if perr := passThrough(ctx, cfg, opts.Logger, &before); perr != nil {
+			return errors.Join(err, perr)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		opts.Logger.Info("the disk can be used again")
+	}
+}
+
+// ofDisk reports whether err is about files and not about a listener.
+func ofDisk(err error) bool {
+	if _, ok := errors.AsType[*net.OpError](err); ok {
+		return false
+	}
+	_, path := errors.AsType[*fs.PathError](err)
+	_, errno := errors.AsType[syscall.Errno](err)
+	return path || errno
+}
+
+// passThrough serves the bot until the folders can be used or ctx is done.
+func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting) error {
+	if cfg.BaseURL == nil {
+		cfg.BaseURL = &defaultBase
+	}
+	opts := gatewayOptions(&cfg, log, func(string) {})
+	opts.Host, opts.Book, opts.API = w, feishu.OpenBook(nil, "", log), feishu.NewAPI(cfg.BaseURL.String(), "", "")
+	g, err := gateway.New(opts)
+	if err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	f := &front{gateway: g}
+	f.entry, err = entry.New(entryOptions(&cfg, g.Handler(), log, func(string) {}))
+	if err != nil {
+		return fmt.Errorf("GATEWAY_TLS: %w", err)
+	}
+	if err := f.bind(&cfg); err != nil {
+		return err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	settling := sync.WaitGroup{}
+	go f.serve(fail)
+	settling.Go(func() { g.Run(ctx) })
+	for ctx.Err() == nil && !usable(&cfg) {
+		select {
+		case <-time.After(foldersAgain):
+		case <-ctx.Done():
+		}
+	}
+	stopping, cancel := context.WithTimeout(context.Background(), finishGateway)
+	defer cancel()
+	f.stop(stopping)
+	fail(nil)
+	settling.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, errListener) {
+		return cause
+	}
+	return nil
+}
+
+// usable reports whether a sidecar's folders can be made and written.
+func usable(cfg *Config) bool {
+	for _, dir := range []string{cfg.RelayDir, cfg.TranscriptDir} {
+		root, err := safefile.OpenDir(dir)
+		if err != nil {
+			return false
+		}
+		_ = root.Close()
+		if writable(dir) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// maxWaitingSends is how many messages of the bot are kept in memory while the
+// disk cannot be used; the oldest is lost first.
+const maxWaitingSends = 1000
+
+// waiting is the host of a gateway without a sidecar: it keeps what the bot says
+// until there is one.
+type waiting struct {
+	mu   sync.Mutex
+	sent []gateway.Sent // guarded by mu
+}
+
+var _ gateway.Host = (*waiting)(nil)
+
+// relay hands s what was said meanwhile.
+func (w *waiting) relay(ctx context.Context, s *Sidecar) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.sent {
+		if err := s.sent(ctx, m.Message, m.Text, m.Keys); err != nil {
+			s.problems.set("outbox", err)
+		}
+	}
+	w.sent = nil
+}
+
+func (w *waiting) Sent(_ context.Context, m gateway.Sent) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.sent) >= maxWaitingSends {
+		w.sent = w.sent[1:]
+	}
+	w.sent = append(w.sent, m)
+	return nil
+}
+
+var errNoDisk = errors.New("the disk cannot be used")
+
+// Native refuses: Feishu keeps the event and delivers it again.
+func (*waiting) Native(context.Context, feishu.Message, bool) error { return errNoDisk }
+
+func (*waiting) Heard(context.Context, feishu.Message) error          { return nil }
+func (*waiting) Joined(relay.ChatID)                                  {}
+func (*waiting) Left(relay.ChatID)                                    {}
+func (*waiting) Injected(relay.MessageID) (m feishu.Message, ok bool) { return m, false }
+func (*waiting) Peer(relay.OpenID) (b feishu.Bot, ok bool)            { return b, false }
