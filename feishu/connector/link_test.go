@@ -307,13 +307,15 @@ func (b *lockedBuffer) String() string {
 
 func TestPassingTroubleIsNoRefusal(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
-		"busy":             func(w http.ResponseWriter) { respond(w, 200, `{"code":1}`) },
-		"internal error":   func(w http.ResponseWriter) { respond(w, 200, `{"code":1000040343,"msg":"m"}`) },
-		"HTTP status":      func(w http.ResponseWriter) { respond(w, 502, `bad gateway`) },
-		"no JSON":          func(w http.ResponseWriter) { respond(w, 200, `<html>`) },
-		"no data":          func(w http.ResponseWriter) { respond(w, 200, `{"code":0}`) },
-		"no address":       func(w http.ResponseWriter) { respond(w, 200, `{"code":0,"data":{"URL":"http://x"}}`) },
-		"nobody listening": func(w http.ResponseWriter) { respond(w, 200, `{"code":0,"data":{"URL":"ws://127.0.0.1:1/?ticket=TICKET"}}`) },
+		"busy":           func(w http.ResponseWriter) { respond(w, 200, `{"code":1}`) },
+		"internal error": func(w http.ResponseWriter) { respond(w, 200, `{"code":1000040343,"msg":"m"}`) },
+		"HTTP status":    func(w http.ResponseWriter) { respond(w, 502, `bad gateway`) },
+		"no JSON":        func(w http.ResponseWriter) { respond(w, 200, `<html>`) },
+		"no data":        func(w http.ResponseWriter) { respond(w, 200, `{"code":0}`) },
+		"no address":     func(w http.ResponseWriter) { respond(w, 200, `{"code":0,"data":{"URL":"http://x"}}`) },
+		"nobody listening": func(w http.ResponseWriter) {
+			respond(w, 200, `{"code":0,"data":{"URL":"ws://127.0.0.1:1/?ticket=TICKET"}}`)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)

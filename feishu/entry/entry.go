@@ -154,7 +154,6 @@ func New(o Options) (*Entry, error) {
 	e.greeting, e.stopGreet = context.WithCancel(context.Background())
 	e.living, e.stopLive = context.WithCancel(context.Background())
 	e.viaProxy = httpproxy.FromEnvironment().ProxyFunc()
-	e.forwarder = e.newForwarder()
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	e.server = &http.Server{
@@ -169,6 +168,7 @@ func New(o Options) (*Entry, error) {
 		ErrorLog:                     slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
 		Protocols:                    &protocols,
 	}
+	e.forwarder = e.newForwarder()
 	return e, nil
 }
 

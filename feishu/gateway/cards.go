@@ -42,15 +42,6 @@ func cardID(content string) string {
 	return c.Data.CardID
 }
 
-// isTemplate reports whether a message's content names a card template: its
-// text stands at Feishu only, and nothing more is to come.
-func isTemplate(content string) bool {
-	var c struct {
-		Type string `json:"type"`
-	}
-	return json.Unmarshal([]byte(content), &c) == nil && c.Type == "template"
-}
-
 // cardChanged applies an accepted CardKit call to the card that is being written.
 func (g *Gateway) cardChanged(t *tapped) {
 	data, _, ok := t.accepted()
@@ -118,12 +109,12 @@ func (g *Gateway) cardMade(id, data string) {
 	g.drafts.add(&draft{CardID: id, Card: newCard(data), Created: ms, Touched: ms, Wait: waitSettle})
 }
 
-// newCard reads a card; one that cannot be read (a template) is empty, and gets
-// what is written to it later.
+// newCard reads a card; one that cannot be read is empty, and gets what is
+// written to it later.
 func newCard(data string) *feishu.Card {
 	card, err := feishu.NewCard([]byte(data))
 	if err != nil {
-		card, _ = feishu.NewCard([]byte(`{"schema":"2.0","body":{"elements":[]}}`))
+		return &feishu.Card{}
 	}
 	return card
 }
@@ -138,7 +129,7 @@ func (g *Gateway) bind(d *draft, card string) {
 		}
 	})
 	if !found { // made before this run could see it
-		d.CardID, d.Card = card, newCard("")
+		d.CardID, d.Card = card, &feishu.Card{}
 		d.touch(now, false, false)
 		g.drafts.add(d)
 	}

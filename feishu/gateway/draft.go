@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"encoding/json"
 	"time"
 
 	"feishu-relay/feishu"
@@ -121,12 +122,16 @@ const maxElements = 256
 
 // finished is d in the form that goes out.
 func (d *draft) finished() Sent {
-	m := d.Message
-	content := m.Content
-	if d.Card != nil {
-		m.Mentions = d.Card.Mentions()
+	out := Sent{Message: d.Message, Text: d.text()}
+	if d.Card == nil {
+		out.Keys = feishu.Keys(d.Message.Type, d.Message.Content)
+		return out
 	}
-	return Sent{Message: m, Text: d.text(), Keys: feishu.Keys(m.Type, content)}
+	out.Mentions = d.Card.Mentions()
+	if card, err := json.Marshal(d.Card); err == nil {
+		out.Keys = feishu.Keys(typeCard, string(card))
+	}
+	return out
 }
 
 // backoff is how long after the given failure the next attempt is made.

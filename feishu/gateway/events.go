@@ -15,6 +15,10 @@ const (
 	eventDisbanded  = "im.chat.disbanded_v1"
 )
 
+// nativeWait bounds the storing of another bot's message, so that a refusal is
+// still in time: after [feishu.AckHold] the event passes to the bot.
+const nativeWait = feishu.AckHold - 200*time.Millisecond
+
 // tapEvent sees every event on its way to the bot ([feishu.EventTap]).
 func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, after func()) {
 	defer func() {
@@ -52,11 +56,11 @@ func (g *Gateway) heard(ev feishu.Event) (feishu.Verdict, func()) {
 	if !m.Sender.IsBot() {
 		return feishu.Pass, func() { g.hear(m) }
 	}
-	g.learnBot(feishu.Bot{OpenID: m.Sender.OpenID, AppID: m.Sender.AppID, Name: m.Sender.Name})
+	g.opts.Book.LearnBot(feishu.Bot{OpenID: m.Sender.OpenID, AppID: m.Sender.AppID, Name: m.Sender.Name})
 	if m.ChatType == feishu.ChatP2P {
 		return feishu.Pass, nil
 	}
-	ctx, cancel := context.WithTimeout(g.ctx, feishu.AckHold)
+	ctx, cancel := context.WithTimeout(g.ctx, nativeWait)
 	defer cancel()
 	if err := g.opts.Host.Native(ctx, m, ev.Streaming); err != nil {
 		g.count("native_refused")

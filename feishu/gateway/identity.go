@@ -229,11 +229,7 @@ func (g *Gateway) knowSelf() {
 
 // learnMentions keeps the bots among mentions, with the ids our app sees.
 func (g *Gateway) learnMentions(mentions []feishu.Mention) {
-	self := g.opts.Book.Self()
 	for _, m := range mentions {
-		if m.OpenID == "" && m.AppID == "" || m.OpenID != "" && m.OpenID == self.OpenID || g.own.is(m.AppID) {
-			continue
-		}
 		_, known := g.opts.Book.Bot(m.OpenID)
 		if m.Type == feishu.SenderBot || m.AppID != "" || known {
 			g.opts.Book.LearnBot(feishu.Bot{OpenID: m.OpenID, AppID: m.AppID, Name: m.Name})
@@ -280,12 +276,6 @@ func (g *Gateway) chatBotsAnswer(t *tapped) {
 		return
 	}
 	for _, b := range ans.Data.Items {
-		g.learnBot(feishu.Bot{OpenID: cmp.Or(b.BotID, b.OpenID), Name: cmp.Or(b.BotName, b.Name)})
-	}
-}
-
-func (g *Gateway) learnBot(b feishu.Bot) {
-	if b.OpenID != "" && b.OpenID != g.opts.Book.Self().OpenID {
-		g.opts.Book.LearnBot(b)
+		g.opts.Book.LearnBot(feishu.Bot{OpenID: cmp.Or(b.BotID, b.OpenID), Name: cmp.Or(b.BotName, b.Name)})
 	}
 }

@@ -262,7 +262,7 @@ func (g *Gateway) learnAnswer(t *tapped) {
 			return
 		}
 		for id, b := range ans.Data.Bots {
-			g.learnBot(feishu.Bot{OpenID: id, Name: b.Name})
+			g.opts.Book.LearnBot(feishu.Bot{OpenID: id, Name: b.Name})
 		}
 	case opMessage, opMessages:
 		if items, err := feishu.ParseHistory(t.answer); err == nil {

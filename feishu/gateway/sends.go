@@ -41,24 +41,14 @@ func (t *tapped) accepted() (data json.RawMessage, code int, ok bool) {
 
 // sent takes a message that Feishu accepted: to the host at once, or as a draft.
 func (g *Gateway) sent(ctx context.Context, t *tapped) {
-	data, code, ok := t.accepted()
+	_, code, ok := t.accepted()
 	var req sendRequest
 	_ = json.Unmarshal(t.request, &req) // a forward says little in it
 	if !ok {
 		g.refused(t, code, req)
 		return
 	}
-	answer := t.answer
-	if t.op == opMergeForward {
-		var merged struct {
-			Message json.RawMessage `json:"message"`
-		}
-		if json.Unmarshal(data, &merged) != nil || merged.Message == nil {
-			return
-		}
-		answer, _ = json.Marshal(map[string]any{"code": 0, "data": merged.Message})
-	}
-	m, err := feishu.ParseSent(answer)
+	m, err := feishu.ParseSent(t.answer)
 	if err != nil || m.ID == "" || m.ChatID == "" {
 		g.count("unreadable")
 		g.log.Warn("the answer to a send cannot be read; the message is not relayed", "err", err)
@@ -100,7 +90,7 @@ func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
 			g.bind(d, id)
 			return
 		}
-		if card, err := feishu.NewCard([]byte(m.Content)); err == nil && !isTemplate(m.Content) {
+		if card, err := feishu.NewCard([]byte(m.Content)); err == nil {
 			d.Card = card
 			d.touch(now, false, cards)
 		}

@@ -153,6 +153,7 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, hostWait)
 	defer cancel()
 	out.Mentions = g.named(out.Mentions)
+	out.Text = feishu.WithNames(out.Text, out.Mentions)
 	out.ChatType = feishu.ChatGroup
 	if err := g.opts.Host.Sent(ctx, out); err != nil {
 		g.count("sent_error")

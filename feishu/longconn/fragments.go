@@ -1,6 +1,7 @@
 package longconn
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ type fragments struct {
 
 	mu    sync.Mutex
 	sets  []*pieces // oldest first; guarded by mu
-	bytes int    // guarded by mu
+	bytes int       // guarded by mu
 }
 
 type pieces struct {
@@ -90,15 +91,14 @@ func (c *fragments) find(id string) *pieces {
 
 // drop forgets a set and returns its frames. The caller holds mu.
 func (c *fragments) drop(s *pieces) [][]byte {
-	for i, o := range c.sets {
-		if o == s {
-			c.sets = append(c.sets[:i:i], c.sets[i+1:]...)
-			c.bytes -= s.bytes
-			s.timer.Stop()
-			return s.frames
-		}
+	i := slices.Index(c.sets, s)
+	if i < 0 {
+		return nil // dropped before
 	}
-	return nil // dropped before
+	c.sets = slices.Delete(c.sets, i, i+1)
+	c.bytes -= s.bytes
+	s.timer.Stop()
+	return s.frames
 }
 
 func (c *fragments) expire(s *pieces) {

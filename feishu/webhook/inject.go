@@ -66,8 +66,8 @@ func (s *Server) Inject(ctx context.Context, event []byte) error {
 	}
 }
 
-// deliver posts an event once. written says that the bot may have it; the status
-// is 0 where there was no answer.
+// deliver posts an event once. written says that the bot may have it, be it that it
+// did not answer and the status is 0.
 func (s *Server) deliver(ctx context.Context, event []byte) (status int, written bool, err error) {
 	body := event
 	if s.EncryptKey != "" {
@@ -104,5 +104,5 @@ func (s *Server) deliver(ctx context.Context, event []byte) (status int, written
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxChallenge)) // so that the connection can be used again
 	s.reached(resp.StatusCode, nil)
-	return resp.StatusCode, true, nil
+	return resp.StatusCode, !isAway(resp.StatusCode), nil
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -85,7 +84,7 @@ func (s *Server) post(ctx context.Context, r *http.Request, body []byte) (*http.
 
 // target is the bot's address with the query of Feishu's post added.
 func (s *Server) target(rawQuery string) string {
-	u := url.URL(*s.bot)
+	u := *s.bot
 	switch {
 	case u.RawQuery == "":
 		u.RawQuery = rawQuery

@@ -232,10 +232,15 @@ func (s *Server) start(task func()) bool {
 
 // reached notes how a post to the bot went.
 func (s *Server) reached(status int, err error) {
-	away := err != nil || status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
+	away := err != nil || isAway(status)
 	if s.away.Swap(away) != away {
 		s.log.Info("the bot's webhook", "reached", !away)
 	}
+}
+
+// isAway tells what a proxy in front of the bot says when the bot is not there.
+func isAway(status int) bool {
+	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
 }
 
 // detached outlives the request that ctx belongs to: what has reached the bot is

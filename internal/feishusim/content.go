@@ -169,7 +169,9 @@ func (c *converter) named(members []string, in string) (key string, used int) {
 func ends(name, rest string) bool {
 	last, _ := utf8.DecodeLastRuneInString(name)
 	next, _ := utf8.DecodeRuneInString(rest)
-	word := func(r rune) bool { return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_') }
+	word := func(r rune) bool {
+		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_')
+	}
 	return rest == "" || !word(last) || !word(next)
 }
 

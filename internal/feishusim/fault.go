@@ -41,9 +41,9 @@ const (
 	// FaultAnswer answers calls of Route with Code, Msg, Status and Header. The
 	// call has no effect unless Applied is set: then only its answer is lost.
 	FaultAnswer = "answer"
-	// FaultNative decides when bots hear other bots, given the scopes: Mode "on";
-	// "off": never; "first": the event is on its way Delay before the sender's call is answered;
-	// "last": Delay (default 1 s) after it.
+	// FaultNative decides when App hears other bots, given the scopes: Mode "on";
+	// "off": never; "first": the event is on its way Delay before the sender's
+	// call is answered; "last": Delay (default 1 s) after it. It has no Count.
 	FaultNative = "native"
 )
 
@@ -240,10 +240,22 @@ func (f *Fault) write(w http.ResponseWriter) {
 	writeJSON(w, status, map[string]any{"code": f.Code, "msg": f.Msg, "data": map[string]any{}, "error": map[string]any{}})
 }
 
-// nativeHold is how long the sender's answer waits behind the event.
-func (s *Server) nativeHold(app string) time.Duration {
-	if f := s.fault(FaultNative, app); f != nil && f.Mode == "first" {
-		return f.Delay
+// native is how another bot's message reaches app. The caller holds s.mu.
+func (s *Server) native(app string) (mode string, delay time.Duration) {
+	for _, f := range s.faults {
+		if f.Kind == FaultNative && (f.App == "" || f.App == app) {
+			return f.Mode, f.Delay
+		}
+	}
+	return "on", 0
+}
+
+// nativeHold is how long a sender's answer waits behind the event.
+func (s *Server) nativeHold() time.Duration {
+	for _, f := range s.faults {
+		if f.Kind == FaultNative && f.Mode == "first" {
+			return f.Delay
+		}
 	}
 	return 0
 }

@@ -194,4 +194,3 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, compact(v)) // a caller that is gone needs no answer
 }
-

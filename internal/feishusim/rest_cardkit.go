@@ -29,17 +29,17 @@ const maxContent = 100_000
 
 // cardChange is the body of all calls that change a card.
 type cardChange struct {
-	Sequence int64           `json:"sequence"`
-	Card     cardData        `json:"card"`
-	Settings string          `json:"settings"`
-	Actions  string          `json:"actions"`
-	Type     string          `json:"type"`
-	Target   string          `json:"target_element_id"`
-	Elements string          `json:"elements"`
-	Element  string          `json:"element"`
-	Partial  string          `json:"partial_element"`
-	Content  *string         `json:"content"`
-	element  string // of the path
+	Sequence int64    `json:"sequence"`
+	Card     cardData `json:"card"`
+	Settings string   `json:"settings"`
+	Actions  string   `json:"actions"`
+	Type     string   `json:"type"`
+	Target   string   `json:"target_element_id"`
+	Elements string   `json:"elements"`
+	Element  string   `json:"element"`
+	Partial  string   `json:"partial_element"`
+	Content  *string  `json:"content"`
+	element  string   // of the path
 }
 
 type cardData struct {

@@ -157,7 +157,7 @@ func (c *call) send(in outgoing, d draft) (any, error) {
 		}
 		c.s.uuids[key] = sentOnce{m.ID, time.Now()}
 	}
-	c.hold = c.s.nativeHold(c.app.ID)
+	c.hold = c.s.nativeHold()
 	return c.s.restMessage(c.app, m, read{}), nil
 }
 

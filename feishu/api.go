@@ -1,0 +1,209 @@
+package feishu
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+const (
+	// maxChatBots is how many bots of a chat are read.
+	maxChatBots = 500
+	botPageSize = 100 // Feishu's most
+)
+
+// ErrNoToken says that there is nothing to call Feishu with: no app secret, and no
+// token of the bot's was seen that is still good.
+var ErrNoToken = errors.New("no tenant access token is known")
+
+// Codes of a chat that the bot is not in, or that is none (FEISHU.md 6, and the
+// error list of GET im/v1/chats/{id}).
+var notInChat = []int{
+	230002, 232011, // the bot is not in it
+	232006, 232009, 230045, // no such chat, or dissolved
+	232010, // another tenant's
+}
+
+// API makes the few calls to Feishu that a sidecar makes for itself, with the
+// app's credentials or with a token that the bot was seen using. A call takes
+// at most 10 s and reads at most 4 MiB. Errors are [ErrNoToken], an error with a
+// [*CodeError] in it, or one about the network; none shows a token, a secret or
+// a query. API is safe for concurrent use.
+type API struct {
+	base      string
+	appID     string
+	appSecret string
+	client    *http.Client
+
+	fetching chan struct{} // holds one value while a token is fetched
+
+	mu      sync.Mutex
+	seen    string    // guarded by mu; the bot's own token
+	fetched string    // guarded by mu
+	until   time.Time // guarded by mu; fetched is good until then
+}
+
+// APIOption changes how an [API] works.
+type APIOption func(*API)
+
+// WithHTTPClient makes the calls with client, whose redirects are not followed.
+// The default is one of its own with the environment's proxies.
+func WithHTTPClient(client *http.Client) APIOption {
+	return func(a *API) {
+		own := *client
+		a.client = &own
+	}
+}
+
+// NewAPI returns an API for the app at base, such as "https://open.feishu.cn".
+// With an empty appSecret it works only with a token that was seen.
+func NewAPI(base string, appID, appSecret string, opts ...APIOption) *API {
+	a := &API{base: strings.TrimRight(base, "/"), appID: appID, appSecret: appSecret,
+		client: &http.Client{}, fetching: make(chan struct{}, 1)}
+	for _, opt := range opts {
+		opt(a)
+	}
+	a.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return a
+}
+
+// SawToken takes a tenant token of this app ("t-…"), which stays in memory only.
+func (a *API) SawToken(token string) {
+	if !strings.HasPrefix(token, "t-") || len(token) > relay.MaxID || relay.CheckID(token) != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.seen = token
+}
+
+// Ready reports whether there is anything to call Feishu with.
+func (a *API) Ready() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.seen != "" || a.appSecret != ""
+}
+
+// BotInfo returns the app's own bot: GET bot/v3/info (FEISHU.md 4).
+func (a *API) BotInfo(ctx context.Context) (Self, error) {
+	var out struct {
+		Bot struct {
+			Name   string       `json:"app_name"`
+			OpenID relay.OpenID `json:"open_id"`
+		} `json:"bot"`
+	}
+	if err := a.get(ctx, "bot/v3/info", nil, &out); err != nil {
+		return Self{}, err
+	}
+	return Self{AppID: a.appID, Name: out.Bot.Name, OpenID: out.Bot.OpenID}, nil
+}
+
+// Chat returns a chat's kind and name: GET im/v1/chats/{id}. Where Feishu says that
+// the bot is not in it, or that there is none, it is a Chat with In: No; else In
+// stays Unknown, since Feishu shows the basics of a chat to others too.
+func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
+	chat := Chat{ID: id, Asked: time.Now()}
+	var out struct {
+		Data struct {
+			Mode string `json:"chat_mode"`
+			Name string `json:"name"`
+		} `json:"data"`
+	}
+	err := a.get(ctx, "im/v1/chats/"+url.PathEscape(string(id)), nil, &out)
+	if e, ok := errors.AsType[*CodeError](err); ok && slices.Contains(notInChat, e.Code) {
+		chat.In = No
+		return chat, nil
+	}
+	if err != nil {
+		return Chat{}, err
+	}
+	chat.Name = out.Data.Name
+	switch out.Data.Mode {
+	case "group":
+		chat.Kind = ChatGroup
+	case "topic":
+		chat.Kind, chat.Topic = ChatGroup, true
+	case "p2p":
+		chat.Kind = ChatP2P
+	}
+	return chat, nil
+}
+
+// ChatBots returns the bots in a chat as this app sees them, at most 500:
+// GET im/v1/chats/{id}/members/bots (FEISHU.md 4).
+func (a *API) ChatBots(ctx context.Context, id relay.ChatID) ([]Bot, error) {
+	var bots []Bot
+	query := url.Values{"page_size": {strconv.Itoa(botPageSize)}}
+	for range 2 * maxChatBots / botPageSize { // pages may be shorter than asked for
+		var out struct {
+			Data struct {
+				Items []struct {
+					BotID   string `json:"bot_id"`
+					OpenID  string `json:"open_id"`
+					BotName string `json:"bot_name"`
+					Name    string `json:"name"`
+				} `json:"items"`
+				HasMore   bool   `json:"has_more"`
+				PageToken string `json:"page_token"`
+			} `json:"data"`
+		}
+		if err := a.get(ctx, "im/v1/chats/"+url.PathEscape(string(id))+"/members/bots", query, &out); err != nil {
+			return nil, err
+		}
+		for _, item := range out.Data.Items {
+			bot := Bot{OpenID: relay.OpenID(cmp.Or(item.BotID, item.OpenID)), Name: cmp.Or(item.BotName, item.Name)}
+			if bot.OpenID != "" && relay.CheckID(string(bot.OpenID)) == nil {
+				bots = append(bots, bot)
+			}
+		}
+		if len(bots) >= maxChatBots || !out.Data.HasMore || out.Data.PageToken == "" || out.Data.PageToken == query.Get("page_token") {
+			break
+		}
+		query.Set("page_token", out.Data.PageToken)
+	}
+	return bots[:min(len(bots), maxChatBots)], nil
+}
+
+// InChat reports whether the bot is in a chat:
+// GET im/v1/chats/{id}/members/is_in_chat.
+func (a *API) InChat(ctx context.Context, id relay.ChatID) (bool, error) {
+	var out struct {
+		Data struct {
+			In bool `json:"is_in_chat"`
+		} `json:"data"`
+	}
+	err := a.get(ctx, "im/v1/chats/"+url.PathEscape(string(id))+"/members/is_in_chat", nil, &out)
+	if e, ok := errors.AsType[*CodeError](err); ok && slices.Contains(notInChat, e.Code) {
+		return false, nil
+	}
+	return out.Data.In && err == nil, err
+}
+
+// Message returns a message as this app sees it: GET im/v1/messages/{id}
+// (FEISHU.md 9), with the open_ids of those it mentions.
+func (a *API) Message(ctx context.Context, id relay.MessageID) (Message, error) {
+	path := "im/v1/messages/" + url.PathEscape(string(id))
+	body, err := a.body(ctx, path, nil)
+	if err != nil {
+		return Message{}, err
+	}
+	items, err := ParseHistory(body)
+	if err != nil {
+		return Message{}, fmt.Errorf("GET %s: %w", path, err)
+	}
+	i := slices.IndexFunc(items, func(m Message) bool { return m.ID == id })
+	if i < 0 {
+		return Message{}, fmt.Errorf("GET %s: %w: the answer does not hold the message", path, ErrNotAccepted)
+	}
+	return items[i], nil
+}

@@ -1,0 +1,166 @@
+package feishu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+const (
+	// callTimeout is how long one call may take.
+	callTimeout = 10 * time.Second
+	// tokenMargin is how long before its end a token is no longer used.
+	tokenMargin = 3 * time.Minute
+)
+
+// Codes of a token that is no longer good, or never was (FEISHU.md 6).
+var badToken = []int{99991663, 99991671, 99991668}
+
+// get calls path below /open-apis and reads the answer into out.
+func (a *API) get(ctx context.Context, path string, query url.Values, out any) error {
+	body, err := a.body(ctx, path, query)
+	if err != nil {
+		return err
+	}
+	if err := lenient(body, out); err != nil {
+		return fmt.Errorf("GET %s: the answer %w", path, err)
+	}
+	return nil
+}
+
+// body calls path and returns the answer, which Feishu has accepted. With a
+// token that turns out bad it tries once more with another.
+func (a *API) body(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	target := a.base + "/open-apis/" + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	var refused error
+	for range 2 {
+		token, err := a.token(ctx)
+		if errors.Is(err, ErrNoToken) && refused != nil {
+			err = fmt.Errorf("%w: %w", err, refused)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("GET %s: %w", path, err)
+		}
+		body, err := a.do(ctx, http.MethodGet, target, token, nil)
+		if err == nil {
+			return body, nil
+		}
+		if e, ok := errors.AsType[*CodeError](err); !ok || !slices.Contains(badToken, e.Code) {
+			return nil, fmt.Errorf("GET %s: %w", path, err)
+		}
+		refused = err
+		a.forget(token)
+	}
+	return nil, fmt.Errorf("GET %s: %w", path, refused)
+}
+
+// do makes one call and returns the body of an answer with code 0.
+func (a *API) do(ctx context.Context, method, target, token string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("the base URL is none")
+	}
+	req.Header.Set("Content-Type", "application/json; charset=utf-8")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := a.client.Do(req)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // without the query
+		}
+		return nil, err
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	if _, err = readAnswer[any](data); err != nil {
+		if _, ok := errors.AsType[*CodeError](err); !ok && res.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("HTTP %d", res.StatusCode)
+		}
+		return nil, err
+	}
+	return data, nil
+}
+
+// token returns the bot's token, else one fetched with the app's credentials.
+func (a *API) token(ctx context.Context) (string, error) {
+	if token, ok := a.known(); ok {
+		return token, nil
+	}
+	if a.appSecret == "" {
+		return "", ErrNoToken
+	}
+	select {
+	case a.fetching <- struct{}{}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	defer func() { <-a.fetching }()
+	if token, ok := a.known(); ok {
+		return token, nil // somebody else fetched it meanwhile
+	}
+	return a.fetch(ctx)
+}
+
+func (a *API) known() (token string, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.seen != "" {
+		return a.seen, true
+	}
+	return a.fetched, a.fetched != "" && time.Now().Before(a.until)
+}
+
+func (a *API) forget(token string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.seen == token {
+		a.seen = ""
+	}
+	if a.fetched == token {
+		a.fetched = ""
+	}
+}
+
+// fetch gets a token for the app's credentials (FEISHU.md 6): one that has at
+// least half an hour left.
+func (a *API) fetch(ctx context.Context) (string, error) {
+	credentials, err := compact(struct {
+		AppID     string `json:"app_id"`
+		AppSecret string `json:"app_secret"`
+	}{a.appID, a.appSecret})
+	if err != nil {
+		return "", err
+	}
+	const path = "/open-apis/auth/v3/tenant_access_token/internal"
+	body, err := a.do(ctx, http.MethodPost, a.base+path, "", credentials)
+	if err != nil {
+		return "", fmt.Errorf("fetch a token: %w", err)
+	}
+	var out struct {
+		Token  string `json:"tenant_access_token"`
+		Expire int    `json:"expire"` // seconds
+	}
+	if err := lenient(body, &out); err != nil || out.Token == "" {
+		return "", errors.New("fetch a token: the answer holds none")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fetched = out.Token
+	a.until = time.Now().Add(time.Duration(out.Expire)*time.Second - tokenMargin)
+	return a.fetched, nil
+}

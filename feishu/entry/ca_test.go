@@ -1,0 +1,414 @@
+package entry
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func open(t *testing.T, dir string, names ...string) *Entry {
+	t.Helper()
+	e, err := New(Options{Mode: ModeAuto, DataDir: dir, Names: names, Handler: http.HandlerFunc(said)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func parse(t *testing.T, data []byte) *x509.Certificate {
+	t.Helper()
+	block, rest := pem.Decode(data)
+	if block == nil || len(rest) > 0 {
+		t.Fatalf("not one PEM block: %q", data)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// leafFor is the certificate that a client which names name is shown.
+func leafFor(t *testing.T, e *Entry, name string) *x509.Certificate {
+	t.Helper()
+	cert, err := e.certificate(&tls.ClientHelloInfo{ServerName: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert.Leaf
+}
+
+// verify checks a leaf as a client does that trusts ca.
+func verify(ca []byte, leaf *x509.Certificate, name string) error {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: name, CurrentTime: time.Now()})
+	return err
+}
+
+func TestTheAuthorityAndItsRights(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	e := open(t, dir)
+	for path, want := range map[string]os.FileMode{"ca.pem": 0o644, "private": 0o700, "private/ca-key.pem": 0o600} {
+		info, err := os.Stat(filepath.Join(dir, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s: got %o, want %o", path, got, want)
+		}
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "ca.pem")); err != nil || !bytes.Equal(data, e.CA()) {
+		t.Errorf("the file is not what CA returns: %v", err)
+	}
+	cert := parse(t, e.CA())
+	if !cert.IsCA || !cert.MaxPathLenZero || !cert.PermittedDNSDomainsCritical || !strings.HasPrefix(cert.Subject.CommonName, "feishu-relay CA ") {
+		t.Errorf("got %+v", cert.Subject)
+	}
+	if life := cert.NotAfter.Sub(cert.NotBefore); life < caLife {
+		t.Errorf("it lives %s", life)
+	}
+	if again := open(t, dir); !bytes.Equal(again.CA(), e.CA()) {
+		t.Error("a second start made another CA")
+	}
+}
+
+func TestLeaves(t *testing.T) {
+	e := open(t, t.TempDir(), "Gateway.Example.", "10.1.2.3", "")
+	for _, name := range []string{"localhost", "open.feishu.cn", "open.larksuite.com", "gateway.example", "127.0.0.1", "::1", "10.1.2.3"} {
+		for _, asked := range []string{name, ""} {
+			leaf := leafFor(t, e, asked)
+			if err := verify(e.CA(), leaf, name); err != nil {
+				t.Errorf("%s, asked for %q: %v", name, asked, err)
+			}
+			if life := leaf.NotAfter.Sub(leaf.NotBefore); life > 91*24*time.Hour {
+				t.Errorf("it lives %s", life)
+			}
+		}
+	}
+	if a, b := leafFor(t, e, "localhost"), leafFor(t, e, "LOCALHOST"); a != b {
+		t.Error("a second one was made for the same name")
+	}
+	if got := leafFor(t, e, "localhost").IPAddresses; got != nil {
+		t.Errorf("the one for a name has IPs: %v", got)
+	}
+	if err := verify(e.CA(), leafFor(t, e, "example.com"), "example.com"); err == nil {
+		t.Error("it signed for example.com")
+	}
+}
+
+// What a thief of the key can do with it.
+func TestTheAuthorityMaySignForItsNamesOnly(t *testing.T) {
+	e := open(t, t.TempDir(), "gateway.example")
+	thief := e.certs.(*issuer)
+	for name, allowed := range map[string]bool{
+		"open.feishu.cn": true, "gateway.example": true, "127.0.0.2": true,
+		"example.com": false, "feishu.cn": false, "10.0.0.1": false, "xopen.feishu.cn": false, "::2": false,
+	} {
+		leaf, err := thief.issue([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := verify(e.CA(), leaf.Leaf, name); (err == nil) != allowed {
+			t.Errorf("%s: got %v, want allowed: %v", name, err, allowed)
+		}
+	}
+}
+
+// Sidecars with other names share a folder: the CA grows, and who trusts it as
+// it was goes on as before.
+func TestFurtherNamesKeepTheKey(t *testing.T) {
+	dir := t.TempDir()
+	first := open(t, dir, "a.example")
+	second := open(t, dir, "b.example", "10.0.0.2")
+	if bytes.Equal(first.CA(), second.CA()) {
+		t.Fatal("the CA does not know the new name")
+	}
+	for name, e := range map[string]*Entry{"a.example": first, "b.example": second, "10.0.0.2": second, "open.feishu.cn": first, "localhost": second} {
+		if err := verify(second.CA(), leafFor(t, e, name), name); err != nil {
+			t.Errorf("%s, with the new file: %v", name, err)
+		}
+	}
+	for _, name := range []string{"open.feishu.cn", "localhost", "127.0.0.1"} {
+		if err := verify(first.CA(), leafFor(t, second, name), name); err != nil {
+			t.Errorf("%s, with the earlier file: %v", name, err)
+		}
+	}
+	if third := open(t, dir); !bytes.Equal(third.CA(), second.CA()) {
+		t.Error("names that are not asked for any more were taken away")
+	}
+}
+
+func TestAnAuthorityHasABound(t *testing.T) {
+	dir := t.TempDir()
+	open(t, dir, manyNames()[:90]...)
+	_, err := New(Options{Mode: ModeAuto, DataDir: dir, Names: []string{"c.1", "c.2", "c.3", "c.4", "c.5", "c.6"}, Handler: http.HandlerFunc(said)})
+	if err == nil || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnEndingAuthorityIsMadeAnew(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		first := open(t, dir, "a.example")
+		time.Sleep(caLife - caRenew - time.Hour)
+		if again := open(t, dir, "a.example"); !bytes.Equal(first.CA(), again.CA()) {
+			t.Error("made anew too early")
+		}
+		time.Sleep(2 * time.Hour)
+		var log bytes.Buffer
+		second, err := New(Options{Mode: ModeAuto, DataDir: dir, Handler: http.HandlerFunc(said), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(first.CA(), second.CA()) || !strings.Contains(log.String(), "made anew") {
+			t.Errorf("not made anew, or not said: %s", &log)
+		}
+		for _, ca := range [][]byte{first.CA(), second.CA()} {
+			if err := verify(ca, leafFor(t, second, "localhost"), "localhost"); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(caRenew)
+		if err := verify(first.CA(), leafFor(t, second, "localhost"), "localhost"); err == nil {
+			t.Error("the first one never ends")
+		}
+		if err := verify(second.CA(), leafFor(t, second, "localhost"), "localhost"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestLeavesAreRenewed(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, dir)
+		first := leafFor(t, e, "localhost")
+		for range 24 { // a year
+			time.Sleep(15 * 24 * time.Hour)
+			if err := verify(e.CA(), leafFor(t, e, "localhost"), "localhost"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if leafFor(t, e, "localhost") == first {
+			t.Error("the same after a year")
+		}
+	})
+}
+
+func TestWhatIsBrokenIsNotOverwritten(t *testing.T) {
+	whole := t.TempDir()
+	other := t.TempDir()
+	open(t, whole)
+	open(t, other)
+	for name, tt := range map[string]struct {
+		change func(dir string) error
+		want   string
+	}{
+		"a torn certificate":  {func(dir string) error { return os.Truncate(dir+"/ca.pem", 100) }, "no pair"},
+		"an empty key":        {func(dir string) error { return os.Truncate(dir+"/private/ca-key.pem", 0) }, "no pair"},
+		"no key":              {func(dir string) error { return os.Remove(dir + "/private/ca-key.pem") }, "missing"},
+		"another key":         {func(dir string) error { return copyFile(other+"/private/ca-key.pem", dir+"/private/ca-key.pem") }, "no pair"},
+		"another certificate": {func(dir string) error { return copyFile(other+"/ca.pem", dir+"/ca.pem") }, "no pair"},
+		"a folder as the key": {func(dir string) error {
+			os.Remove(dir + "/private/ca-key.pem")
+			return os.Mkdir(dir+"/private/ca-key.pem", 0o700)
+		}, "key"},
+		"a torn key, and no cert": {func(dir string) error { os.Remove(dir + "/ca.pem"); return os.Truncate(dir+"/private/ca-key.pem", 50) }, "no private key"},
+		"a certificate of a leaf": {leafAsCA, "no CA certificate"},
+		"a file that never ends":  {func(dir string) error { return os.Truncate(dir+"/ca.pem", maxPEM+1) }, "larger"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.change(dir); err != nil {
+				t.Fatal(err)
+			}
+			before := contents(t, dir)
+			_, err := New(Options{Mode: ModeAuto, DataDir: dir, Handler: http.HandlerFunc(said)})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q in it", err, tt.want)
+			}
+			if after := contents(t, dir); after != before {
+				t.Error("something was overwritten")
+			}
+		})
+	}
+}
+
+func leafAsCA(dir string) error {
+	cert, key := selfSigned("localhost")
+	if err := os.WriteFile(dir+"/ca.pem", cert, 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(dir+"/private/ca-key.pem", key, 0o600)
+}
+
+func copyFile(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o600)
+}
+
+func contents(t *testing.T, dir string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, name := range []string{"ca.pem", "private/ca-key.pem"} {
+		data, _ := os.ReadFile(filepath.Join(dir, name))
+		all.WriteString(name + ":" + string(data))
+	}
+	return all.String()
+}
+
+// Its maker was killed between the two files: nobody has trusted the key yet.
+func TestAKeyAloneIsUsed(t *testing.T) {
+	dir := t.TempDir()
+	open(t, dir)
+	if err := os.Remove(filepath.Join(dir, "ca.pem")); err != nil {
+		t.Fatal(err)
+	}
+	key, err := os.ReadFile(filepath.Join(dir, "private/ca-key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := open(t, dir)
+	if _, err := tls.X509KeyPair(e.CA(), key); err != nil {
+		t.Error(err)
+	}
+}
+
+// A folder that was copied without its rights, and one that may only be read.
+func TestOddRights(t *testing.T) {
+	dir := t.TempDir()
+	open(t, dir)
+	key := filepath.Join(dir, "private/ca-key.pem")
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "private/ca.lock")); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	if _, err := New(Options{Mode: ModeAuto, DataDir: dir, Handler: http.HandlerFunc(said), Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "chmod 600") {
+		t.Errorf("an open key is not said: %s", &log)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "private/ca.lock")); err == nil {
+		t.Error("what only had to be read was locked, which a folder that may only be read does not allow")
+	}
+}
+
+func TestOneAuthorityForManyAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	names := manyNames()
+	entries := make([]*Entry, 16)
+	var all sync.WaitGroup
+	for i := range entries {
+		all.Go(func() { entries[i] = open(t, dir, names[i]) })
+	}
+	all.Wait()
+	final := open(t, dir)
+	for i, e := range entries {
+		for _, name := range []string{"open.feishu.cn", names[i]} {
+			if err := verify(final.CA(), leafFor(t, e, name), name); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// The processes of this test are the test itself, started again.
+const childDir = "ENTRY_TEST_DIR"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(childDir)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	e, err := New(Options{Mode: ModeAuto, DataDir: dir, Handler: http.HandlerFunc(said)})
+	if err != nil {
+		os.Stderr.WriteString(err.Error())
+		os.Exit(1)
+	}
+	os.Stdout.Write(e.CA())
+	os.Exit(0)
+}
+
+func TestOneAuthorityForManyProcesses(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	answers := make([]string, 8)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() {
+			cmd := exec.CommandContext(t.Context(), self)
+			cmd.Env = append(os.Environ(), childDir+"="+dir)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			out, err := cmd.Output()
+			if err != nil {
+				t.Errorf("%v: %s", err, &stderr)
+			}
+			answers[i] = string(out)
+		})
+	}
+	all.Wait()
+	for _, ca := range answers {
+		if ca != answers[0] || !strings.HasPrefix(ca, "-----BEGIN CERTIFICATE") {
+			t.Errorf("got another CA: %q and %q", ca, answers[0])
+		}
+	}
+}
+
+func TestCertNames(t *testing.T) {
+	for name, valid := range map[string]bool{
+		"gateway": true, "my_sidecar": true, "a.b-c.example": true, "10.0.0.1": true, "[::2]": true, "fd00::1": true, "A.EXAMPLE.": true,
+		"a b": false, "a:1": false, "http://a": false, "a/b": false, "a..b": false, ".a": false, "*.a": false, "bücher.example": false,
+		"fe80::1%eth0": false, strings.Repeat("a", 64): false, strings.Repeat("a.", 130) + "a": false,
+	} {
+		if _, err := certNames([]string{name}); (err == nil) != valid {
+			t.Errorf("%q: got %v, want valid: %v", name, err, valid)
+		}
+	}
+}
+
+// An untrusted certificate is said with its mend, whichever way a client ends.
+func TestDistrustIsSaid(t *testing.T) {
+	r := start(t, Options{Mode: ModeAuto, DataDir: t.TempDir()})
+	if _, err := tls.Dial("tcp", r.addr, &tls.Config{ServerName: "localhost"}); err == nil {
+		t.Fatal("trusted by nobody, and accepted")
+	}
+	await(t, func() bool { return strings.Contains(r.log.String(), "refused our certificate") })
+	// As Node does it: the handshake succeeds, and then nothing is asked.
+	c, err := tls.Dial("tcp", r.addr, &tls.Config{InsecureSkipVerify: true, ServerName: "elsewhere"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	await(t, func() bool { return strings.Contains(r.log.String(), "without a request") })
+	if log := r.log.String(); !strings.Contains(log, "NODE_EXTRA_CA_CERTS") || !strings.Contains(log, "GATEWAY_PUBLIC_URL") {
+		t.Errorf("no mend is said:\n%s", log)
+	}
+	wantBody(t, client(t, "", r.trusting()), "https://localhost:"+r.port(), "POST /")
+}

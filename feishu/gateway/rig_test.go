@@ -1,0 +1,416 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	lark "github.com/larksuite/oapi-sdk-go/v3"
+	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
+	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+const (
+	group   = "oc_group"
+	private = "oc_private"
+)
+
+// seen is a request as it arrived at the stand-in.
+type seen struct {
+	Method, URI string
+	Header      http.Header
+	Body        string
+}
+
+// upstream is a small Feishu: enough state for the calls that are watched.
+type upstream struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []seen
+	chats    map[string]string           // chat: chat_mode
+	messages map[string]map[string]any   // om: as the REST API shows it
+	special  map[string]http.HandlerFunc // "METHOD path": instead of the answers below
+	n        int
+}
+
+func newUpstream(t testing.TB) *upstream {
+	u := &upstream{chats: map[string]string{group: "group", private: "p2p"}, messages: map[string]map[string]any{}, special: map[string]http.HandlerFunc{}}
+	u.Server = httptest.NewServer(u)
+	t.Cleanup(u.Close)
+	return u
+}
+
+func (u *upstream) on(route string, h http.HandlerFunc) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.special[route] = h
+}
+
+// say answers a route with a fixed status and body.
+func (u *upstream) say(route string, status int, body string) {
+	u.on(route, func(w http.ResponseWriter, _ *http.Request) { answer(w, status, body) })
+}
+
+func answer(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+func (u *upstream) seen() []seen {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return append([]seen(nil), u.requests...)
+}
+
+func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	u.mu.Lock()
+	h := u.special[r.Method+" "+r.URL.Path]
+	u.mu.Unlock()
+	if h != nil {
+		h(w, r)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.requests = append(u.requests, seen{r.Method, r.RequestURI, r.Header.Clone(), string(body)})
+	w.Header().Set("X-Tt-Logid", "log-1")
+	data, code := u.handle(r, body)
+	status := http.StatusOK
+	if code != 0 {
+		status = http.StatusBadRequest
+	}
+	out, _ := json.Marshal(map[string]any{"code": code, "msg": "m", "data": data})
+	if m, ok := data.(raw); ok {
+		out = []byte(m)
+	}
+	answer(w, status, string(out))
+}
+
+// raw is a whole answer.
+type raw string
+
+func (u *upstream) id(prefix string) string {
+	u.n++
+	return prefix + strconv.Itoa(u.n)
+}
+
+func (u *upstream) handle(r *http.Request, body []byte) (any, int) {
+	path := strings.TrimPrefix(squash(r.URL.Path), "/open-apis/")
+	p := strings.Split(path, "/")
+	var req map[string]any
+	_ = json.Unmarshal(body, &req)
+	app := strings.TrimPrefix(bearer(r), "t-")
+	switch {
+	case strings.HasPrefix(path, "auth/v3/"):
+		return raw(fmt.Sprintf(`{"code":0,"msg":"ok","tenant_access_token":"t-%s","app_access_token":"t-%[1]s","expire":7200}`, req["app_id"])), 0
+	case path == "bot/v3/info":
+		return raw(fmt.Sprintf(`{"code":0,"msg":"ok","bot":{"app_name":"Bot %s","open_id":"ou_self_%[1]s"}}`, app)), 0
+	case path == "im/v1/messages" && r.Method == "POST":
+		return u.post(app, str(req["receive_id"]), "", req), 0
+	case strings.HasPrefix(path, "im/v1/messages/") && len(p) == 5 && p[4] == "reply":
+		chat := group
+		if m := u.messages[p[3]]; m != nil {
+			chat = str(m["chat_id"])
+		}
+		return u.post(app, chat, p[3], req), 0
+	case strings.HasPrefix(path, "im/v1/messages/") && len(p) == 4 && r.Method == "PUT":
+		m := u.messages[p[3]]
+		if m == nil {
+			return nil, 230001
+		}
+		m["body"] = map[string]any{"content": req["content"]}
+		return m, 0
+	case strings.HasPrefix(path, "im/v1/messages/") && len(p) == 4 && r.Method == "GET":
+		if m := u.messages[p[3]]; m != nil {
+			return map[string]any{"items": []any{m}}, 0
+		}
+		return nil, 230001
+	case strings.HasPrefix(path, "im/v1/chats/") && len(p) == 4:
+		mode := u.chats[p[3]]
+		if mode == "" {
+			return nil, 99991672
+		}
+		return map[string]any{"chat_mode": mode, "name": "a chat"}, 0
+	case strings.HasSuffix(path, "/reactions"):
+		return map[string]any{"reaction_id": u.id("re_")}, 0
+	case path == "cardkit/v1/cards":
+		return map[string]any{"card_id": u.id("7")}, 0
+	}
+	return map[string]any{}, 0
+}
+
+func (u *upstream) post(app, chat, parent string, req map[string]any) map[string]any {
+	id := u.id("om_")
+	m := map[string]any{
+		"message_id": id, "chat_id": chat, "msg_type": req["msg_type"], "create_time": "1700000000" + fmt.Sprintf("%03d", u.n%1000),
+		"sender": map[string]any{"id": app, "id_type": "app_id", "sender_type": "app"},
+		"body":   map[string]any{"content": req["content"]},
+	}
+	if parent != "" {
+		m["parent_id"], m["root_id"] = parent, parent
+	}
+	u.messages[id] = m
+	return m
+}
+
+func str(v any) string { s, _ := v.(string); return s }
+
+// host is a sidecar made of functions; the zero one accepts everything.
+type host struct {
+	said     chan Sent
+	sent     func(context.Context, Sent) error
+	heard    func(feishu.Message) error
+	native   func(feishu.Message, bool) error
+	injected func(relay.MessageID) (feishu.Message, bool)
+	peer     func(relay.OpenID) (feishu.Bot, bool)
+
+	mu          sync.Mutex
+	leftChats   []relay.ChatID
+	joinedChats []relay.ChatID
+}
+
+func (h *host) Sent(ctx context.Context, m Sent) error {
+	if h.sent != nil {
+		if err := h.sent(ctx, m); err != nil {
+			return err
+		}
+	}
+	h.said <- m
+	return nil
+}
+
+func (h *host) Heard(_ context.Context, m feishu.Message) error {
+	if h.heard != nil {
+		return h.heard(m)
+	}
+	return nil
+}
+
+func (h *host) Native(_ context.Context, m feishu.Message, streaming bool) error {
+	if h.native != nil {
+		return h.native(m, streaming)
+	}
+	return nil
+}
+
+func (h *host) Left(c relay.ChatID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leftChats = append(h.leftChats, c)
+}
+
+func (h *host) Joined(c relay.ChatID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.joinedChats = append(h.joinedChats, c)
+}
+
+func (h *host) Injected(id relay.MessageID) (feishu.Message, bool) {
+	if h.injected != nil {
+		return h.injected(id)
+	}
+	return feishu.Message{}, false
+}
+
+func (h *host) Peer(id relay.OpenID) (feishu.Bot, bool) {
+	if h.peer != nil {
+		return h.peer(id)
+	}
+	return feishu.Bot{}, false
+}
+
+// rig is a gateway between a client and the stand-in.
+type rig struct {
+	*Gateway
+	t      testing.TB
+	up     *upstream
+	host   *host
+	book   *feishu.Book
+	url    string
+	app    string
+	client *http.Client
+	counts *counts
+	stop   func() // ends Run, and waits for it
+}
+
+type counts struct {
+	mu sync.Mutex
+	m  map[string]int
+}
+
+func (c *counts) add(event string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.m[event]++
+}
+
+func (c *counts) of(event string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.m[event]
+}
+
+// newRig starts all of it. change may alter the options; drafts settle within
+// milliseconds unless it says otherwise.
+func newRig(t testing.TB, change func(*Options)) *rig {
+	t.Helper()
+	return newRigIn(t, t.TempDir(), newUpstream(t), change)
+}
+
+var apps sync.Mutex
+var lastApp = 0
+
+func newRigIn(t testing.TB, dir string, up *upstream, change func(*Options)) *rig {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apps.Lock()
+	lastApp++
+	app := fmt.Sprintf("cli_%016x", lastApp) // the SDK caches tokens per app and process
+	apps.Unlock()
+	base, _ := url.Parse(up.URL)
+	r := &rig{t: t, up: up, host: &host{said: make(chan Sent, 256)}, app: app, counts: &counts{m: map[string]int{}},
+		client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	r.book = feishu.OpenBook(root, "book.json", slog.New(slog.DiscardHandler))
+	o := Options{Upstream: base, AppID: app, Root: root, Book: r.book, API: feishu.NewAPI(up.URL, app, ""), Host: r.host, Loopback: true,
+		Settle: 20 * time.Millisecond, EditSettle: 40 * time.Millisecond, MaxAge: time.Minute,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})), Counter: r.counts.add}
+	if change != nil {
+		change(&o)
+	}
+	r.Gateway, err = New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(r.Handler())
+	r.url = front.URL
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		r.stop()
+		r.client.CloseIdleConnections()
+		front.CloseClientConnections()
+		front.Close()
+		_ = r.Close()
+		_ = r.book.Close()
+		_ = root.Close()
+	})
+	return r
+}
+
+// sdk is the official client, through the gateway.
+func (r *rig) sdk() *lark.Client {
+	return lark.NewClient(r.app, "secret", lark.WithOpenBaseUrl(r.url), lark.WithHttpClient(r.client), lark.WithLogLevel(larkcore.LogLevelError))
+}
+
+// knowGroup saves the question what kind the group is.
+func (r *rig) knowGroup() *rig {
+	r.book.SawChat(group, feishu.ChatGroup)
+	return r
+}
+
+// call makes a REST call with the app's token.
+func (r *rig) call(method, path, body string) (int, string) {
+	r.t.Helper()
+	return r.as("t-"+r.app, method, path, body)
+}
+
+func (r *rig) as(token, method, path, body string) (int, string) {
+	r.t.Helper()
+	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+// send sends a message to the group and returns its id.
+func (r *rig) send(msgType, content string) string {
+	r.t.Helper()
+	return r.sendTo(group, msgType, content)
+}
+
+func (r *rig) sendTo(chat, msgType, content string) string {
+	r.t.Helper()
+	status, body := r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id",
+		js(map[string]any{"receive_id": chat, "msg_type": msgType, "content": content}))
+	var ans struct {
+		Data struct {
+			ID string `json:"message_id"`
+		} `json:"data"`
+	}
+	if json.Unmarshal([]byte(body), &ans) != nil || status != http.StatusOK || ans.Data.ID == "" {
+		r.t.Fatalf("the send was answered %d %s", status, body)
+	}
+	return ans.Data.ID
+}
+
+func (r *rig) text(text string) string { return r.send("text", js(map[string]any{"text": text})) }
+
+// said is the next message that reached the host.
+func (r *rig) said() Sent {
+	r.t.Helper()
+	select {
+	case m := <-r.host.said:
+		return m
+	case <-time.After(10 * time.Second):
+		r.t.Fatal("nothing was published")
+	}
+	panic("unreachable")
+}
+
+// silent fails where something was published.
+func (r *rig) silent() {
+	r.t.Helper()
+	select {
+	case m := <-r.host.said:
+		r.t.Fatalf("published %q", m.Text)
+	default:
+	}
+}
+
+func js(v any) string {
+	out, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(out)
+}
+
+var errTest = errors.New("a test's error")
+
+var _ = larkim.NewCreateMessageReqBuilder

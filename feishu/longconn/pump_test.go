@@ -1,0 +1,269 @@
+package longconn_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/longconn"
+)
+
+func TestFramesPassByteForByte(t *testing.T) {
+	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, func()) { return feishu.Pass, nil }))
+	bot, feishu := r.ready()
+	if feishu.uri != "/ws/v2?"+query {
+		t.Errorf("Feishu saw %s", feishu.uri)
+	}
+	frames := [][]byte{
+		bytesOf(t, eventFrame("m1", event("e1"))),
+		bytesOf(t, pongFrame("")),
+		bytesOf(t, pongFrame(`{"other":1}`)),
+		bytesOf(t, pongFrame("no JSON")),
+		append(bytesOf(t, eventFrame("m2", event("e2"))), 0x9a, 0x06, 1, 'x'), // an unknown field
+		[]byte("no frame"),
+		{},
+		bytes.Repeat([]byte("x"), 10<<20),
+	}
+	for _, f := range frames {
+		feishu.raw(f)
+		if got := bot.message(); !bytes.Equal(got.data, f) || got.typ != websocket.MessageBinary {
+			t.Errorf("to the bot: got %.200q, want %.200q", got.data, f)
+		}
+		bot.raw(f)
+		if got := feishu.message(); !bytes.Equal(got.data, f) {
+			t.Errorf("to Feishu: got %.200q, want %.200q", got.data, f)
+		}
+	}
+}
+
+func TestTextPassesAsText(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	bot, feishu := r.ready()
+	for _, ends := range [][2]*socket{{bot, feishu}, {feishu, bot}} {
+		if err := ends[0].conn.Write(t.Context(), websocket.MessageText, []byte("héllo")); err != nil {
+			t.Fatal(err)
+		}
+		if got := ends[1].message(); got.typ != websocket.MessageText || string(got.data) != "héllo" {
+			t.Errorf("got %v %q", got.typ, got.data)
+		}
+	}
+}
+
+func TestPongsTellShortReconnectTimes(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	bot, feishu := r.ready()
+	feishu.write(pongFrame(`{"ReconnectCount":-1,"ReconnectInterval":120,"ReconnectNonce":30,"PingInterval":90,"New":"kept"}`))
+	bot.want(pongFrame(`{"ReconnectCount":-1,"ReconnectInterval":3,"ReconnectNonce":2,"PingInterval":90,"New":"kept"}`))
+	feishu.write(pongFrame(`{"ReconnectNonce":30}`))
+	bot.want(pongFrame(`{"ReconnectNonce":2,"ReconnectCount":-1,"ReconnectInterval":3,"PingInterval":90}`))
+}
+
+// Node's SDK loses what comes before it listens, and pings when it does
+// (FEISHU.md 0.2).
+func TestNothingReachesABotBeforeItsFirstWord(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	bot, feishu := r.connect()
+	first := eventFrame("m1", event("e1"))
+	feishu.write(first)
+	done := make(chan error, 1)
+	go func() { done <- r.s.Inject(t.Context(), []byte(event("ours"))) }()
+	until(t, "the injection waits", func() bool { return r.s.Status().Waiting == 1 })
+	if n := len(bot.got); n != 0 {
+		t.Fatalf("%d messages came before the ping", n)
+	}
+	bot.ping()
+	feishu.want(pingFrame())
+	got := map[string]bool{}
+	for range 2 {
+		f := bot.frame()
+		got[string(f.Payload)] = true
+		bot.write(ackOf(f, 200))
+	}
+	if !got[event("e1")] || !got[event("ours")] {
+		t.Errorf("got %v", got)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestABotThatNeverSpeaksHearsFeishuAfterAWhile(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, pipes(), nil)
+		bot, feishu := r.connect()
+		feishu.write(eventFrame("m1", event("e1")))
+		bot.want(eventFrame("m1", event("e1")))
+		if r.s.Connected() {
+			t.Error("a bot that has not pinged counts as there")
+		}
+	})
+}
+
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		verdict feishu.Verdict
+		name    string
+	}{{feishu.Pass, "passed"}, {feishu.Keep, "kept"}, {feishu.Refuse, "refused"}} {
+		for _, pieces := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s/%d", c.name, pieces), func(t *testing.T) {
+				seen := make(chan string, 10)
+				r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) {
+					seen <- event
+					return c.verdict, nil
+				}))
+				bot, feishu := r.ready()
+				whole := event("e1")
+				for i := range pieces {
+					feishu.write(pieceFrame("m1", whole[i*len(whole)/pieces:(i+1)*len(whole)/pieces], pieces, i))
+				}
+				if got := <-seen; got != whole {
+					t.Errorf("the tap saw %s", got)
+				}
+				switch c.name {
+				case "passed":
+					for i := range pieces {
+						bot.want(pieceFrame("m1", whole[i*len(whole)/pieces:(i+1)*len(whole)/pieces], pieces, i))
+					}
+				case "kept":
+					ack := feishu.frame()
+					last := pieceFrame("m1", `{"code":200}`, pieces, pieces-1)
+					last.Headers = append(last.Headers, ack.Headers[len(ack.Headers)-1])
+					if show(bytesOf(t, ack)) != show(bytesOf(t, last)) || ack.LogIDNew != last.LogIDNew || !strings.Contains(show(bytesOf(t, ack)), "biz_rt") {
+						t.Errorf("got %s", show(bytesOf(t, ack)))
+					}
+					bot.nothingBefore(feishu)
+				case "refused":
+					bot.nothingBefore(feishu)
+				}
+				feishu.nothingBefore(bot)
+				until(t, "it is counted", func() bool { return r.counted(c.name) == 1 })
+			})
+		}
+	}
+}
+
+func TestAPanicInTheTapIsAPass(t *testing.T) {
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) {
+		if strings.Contains(event, "e1") {
+			panic(event)
+		}
+		return feishu.Pass, func() { panic(event) }
+	}))
+	bot, feishu := r.ready()
+	for _, id := range []string{"e1", "e2"} {
+		f := eventFrame(id, event(id))
+		feishu.write(f)
+		bot.want(f)
+		bot.write(ackOf(f, 200))
+		feishu.want(ackOf(f, 200))
+	}
+	until(t, "both panics are counted", func() bool { return r.counted("panic") == 2 })
+}
+
+func TestAnotherAppsConnectionPassesUntapped(t *testing.T) {
+	r := newRig(t, tcp(t), func(o *longconn.Options) {
+		o.Own = func(id string) bool { return id != app }
+		o.Tap = func([]byte) (feishu.Verdict, func()) { t.Error("tapped"); return feishu.Keep, nil }
+	})
+	bot, feishu := r.ready()
+	f := eventFrame("m1", event("e1"))
+	feishu.write(f)
+	bot.want(f)
+	if r.s.Connected() {
+		t.Error("another app's bot counts as ours")
+	}
+}
+
+func TestTheAcknowledgementWaitsForWhatTheTapWantsDone(t *testing.T) {
+	begin, finish := make(chan struct{}), make(chan struct{})
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) {
+		if strings.Contains(event, "e2") {
+			return feishu.Pass, nil
+		}
+		return feishu.Pass, func() { close(begin); <-finish }
+	}))
+	bot, feishu := r.ready()
+	f := eventFrame("m1", event("e1"))
+	feishu.write(f)
+	bot.want(f)
+	<-begin
+	bot.write(ackOf(f, 200))
+	feishu.nothingBefore(bot)
+	other := eventFrame("m2", event("e2")) // is not held up
+	feishu.write(other)
+	bot.want(other)
+	bot.write(ackOf(other, 500))
+	feishu.want(ackOf(other, 500))
+	close(finish)
+	feishu.want(ackOf(f, 200))
+}
+
+func TestTheAcknowledgementWaitsNoLongerThanFeishuDoes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		finish := make(chan struct{})
+		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, func()) {
+			return feishu.Pass, func() { <-finish }
+		}))
+		defer close(finish)
+		bot, up := r.ready()
+		at := time.Now()
+		for _, id := range []string{"m1", "m2"} { // the second waits behind the first
+			f := eventFrame(id, event(id))
+			up.write(f)
+			bot.want(f)
+			bot.write(ackOf(f, 200))
+		}
+		for _, id := range []string{"m1", "m2"} {
+			up.want(ackOf(eventFrame(id, event(id)), 200))
+		}
+		if took := time.Since(at); took != feishu.AckHold {
+			t.Errorf("held %v, want %v", took, feishu.AckHold)
+		}
+		if n := r.counted("ack_late"); n != 2 {
+			t.Errorf("%d counted late", n)
+		}
+	})
+}
+
+func TestAStuckTapDoesNotHoldUpTheBot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		finish, done := make(chan struct{}), make(chan struct{})
+		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, func()) {
+			<-finish
+			return feishu.Pass, func() { close(done) }
+		}))
+		bot, up := r.ready()
+		f := eventFrame("m1", event("e1"))
+		up.write(f)
+		bot.want(f)
+		bot.write(ackOf(f, 200))
+		up.want(ackOf(f, 200))
+		if r.counted("tap_slow") != 1 {
+			t.Error("not counted")
+		}
+		close(finish)
+		<-done
+	})
+}
+
+func TestAcksOfFramesThatAreNotOursPass(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	bot, feishu := r.ready()
+	f := eventFrame("m1", event("e1"))
+	feishu.write(f)
+	bot.want(f)
+	for _, code := range []int{200, 500} {
+		bot.write(ackOf(f, code))
+		feishu.want(ackOf(f, code))
+	}
+	bot.write(ackOf(eventFrame("relay-nobody-waits", ""), 200))
+	feishu.nothingBefore(bot)
+	if r.counted("late_ack") != 1 {
+		t.Error("not counted")
+	}
+}

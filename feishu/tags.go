@@ -1,0 +1,167 @@
+package feishu
+
+import (
+	"html"
+	"regexp"
+	"slices"
+	"strings"
+
+	"feishu-relay/relay"
+)
+
+// everyone is how a mention of the whole chat is shown to people.
+const everyone = "所有人"
+
+// An at-tag in the spellings of text, post and card (FEISHU.md 3.2, 5.1), with
+// its name and closing tag where they follow, or a key of the mentions list.
+const atTagPattern = `<at((?:\s+[a-z_-]+\s*=\s*(?:\\?"[^"<>\n]*"|\\?'[^'<>\n]*'|[^\s"'<>]+))*)\s*/?>(?:([^<\n]*)</at>)?`
+
+var (
+	mentionRE   = regexp.MustCompile(`(?i)` + atTagPattern + `|@_user_[0-9]+|@_all\b`)
+	attributeRE = regexp.MustCompile(`(?i)([a-z_-]+)\s*=\s*(?:\\?"([^"]*)"|\\?'([^']*)'|(\S+))`)
+	codeRE      = regexp.MustCompile("(?s)```.*?(?:```|$)|`[^`\n]+`")
+)
+
+// tag is what an at-tag says.
+type tag struct {
+	ids   []string
+	key   string // mention_key
+	email string
+	name  string
+}
+
+// newTag reads the attributes and the name of an at-tag.
+func newTag(attributes, name string) tag {
+	t := tag{name: strings.TrimSpace(oneLine(html.UnescapeString(name)))}
+	for _, a := range attributeRE.FindAllStringSubmatch(attributes, -1) {
+		value := html.UnescapeString(strings.TrimRight(a[2]+a[3]+a[4], `\/`))
+		switch strings.ToLower(a[1]) {
+		case "id", "ids", "user_id", "open_id":
+			for id := range strings.SplitSeq(value, ",") {
+				if id = strings.TrimSpace(id); id != "" {
+					t.ids = append(t.ids, id)
+				}
+			}
+		case "mention_key":
+			t.key = value
+		case "email":
+			t.email = value
+		}
+	}
+	return t
+}
+
+// writeTag is the tag for a node of a post or card that mentions id.
+func writeTag(id, key, name string) string {
+	return `<at id="` + html.EscapeString(id) + `" mention_key="` + html.EscapeString(key) + `">` + html.EscapeString(oneLine(name)) + `</at>`
+}
+
+// WithNames writes the at-tags and keys in text as "@Name". The name comes from
+// mentions, by key or by any id, else from the tag itself; what has no name
+// stays as it is.
+func WithNames(text string, mentions []Mention) string {
+	if !strings.ContainsAny(text, "<@") {
+		return text
+	}
+	names := nameTable(mentions)
+	return replaceAll(mentionRE, text, func(m []string) string {
+		if m[0][0] == '@' {
+			if name, ok := names[m[0]]; ok {
+				return "@" + name
+			}
+			return m[0]
+		}
+		return newTag(m[1], m[2]).text(m[0], names)
+	})
+}
+
+// nameTable finds names by key and id.
+func nameTable(mentions []Mention) map[string]string {
+	names := map[string]string{"all": everyone, "@_all": everyone, "all_members": everyone}
+	for _, m := range mentions {
+		name := strings.TrimPrefix(oneLine(m.Name), "@")
+		if name == "" {
+			continue
+		}
+		for _, key := range []string{m.Key, string(m.OpenID), m.UnionID, m.UserID, m.AppID} {
+			if key != "" {
+				names[key] = name
+			}
+		}
+	}
+	return names
+}
+
+// text is how a person reads the tag; whole where nothing names it.
+func (t tag) text(whole string, names map[string]string) string {
+	if name, ok := names[t.key]; ok && t.key != "" {
+		return "@" + name // the id is none that the reader's app knows (FEISHU.md 3.2)
+	}
+	var found []string
+	for _, id := range t.ids {
+		if name, ok := names[id]; ok {
+			found = append(found, "@"+name)
+		}
+	}
+	switch {
+	case len(found) > 0 && len(found) == len(t.ids):
+		return strings.Join(found, " ")
+	case t.name != "":
+		return "@" + strings.TrimPrefix(t.name, "@")
+	case t.email != "":
+		return "@" + t.email
+	}
+	return whole
+}
+
+// tagged returns whom the at-tags in text mention, in order and each once. Tags
+// in code mention nobody, and neither does the one for everyone.
+func tagged(text string) []Mention {
+	var list []Mention
+	for _, m := range mentionRE.FindAllStringSubmatch(codeRE.ReplaceAllString(text, " "), -1) {
+		if m[0][0] == '@' {
+			continue
+		}
+		t := newTag(m[1], m[2])
+		for _, id := range t.ids {
+			if id == "all" || id == "all_members" || relay.CheckID(id) != nil {
+				continue
+			}
+			var ids wireIDs
+			ids.set(id, "")
+			one := Mention{Key: t.key, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID, AppID: ids.AppID}
+			if len(t.ids) == 1 {
+				one.Name = strings.TrimPrefix(t.name, "@")
+			}
+			if one.AppID != "" {
+				one.Type = SenderBot
+			}
+			same := func(m Mention) bool {
+				return m.OpenID == one.OpenID && m.UnionID == one.UnionID && m.UserID == one.UserID && m.AppID == one.AppID
+			}
+			if !slices.ContainsFunc(list, same) {
+				list = append(list, one)
+			}
+		}
+	}
+	return list
+}
+
+// replaceAll is re.ReplaceAllStringFunc with the groups of each match.
+func replaceAll(re *regexp.Regexp, text string, with func(match []string) string) string {
+	var b strings.Builder
+	end := 0
+	for _, at := range re.FindAllStringSubmatchIndex(text, -1) {
+		match := make([]string, len(at)/2)
+		for i := range match {
+			if at[2*i] >= 0 {
+				match[i] = text[at[2*i]:at[2*i+1]]
+			}
+		}
+		b.WriteString(text[end:at[0]])
+		b.WriteString(with(match))
+		end = at[1]
+	}
+	b.WriteString(text[end:])
+	return b.String()
+}

@@ -1,0 +1,198 @@
+package feishu
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Bounds of what comes from outside.
+const (
+	// maxAnswer is the most bytes an event or an answer of Feishu may have to be
+	// read; a longer one is an error (and passes the gateway unread).
+	maxAnswer = 4 << 20
+	// maxContent is the most bytes a message's content or a card may have to be
+	// read. Feishu takes 150 KB of text and 30 KB of card (FEISHU.md 6); a longer
+	// one is shown by its type only.
+	maxContent = 1 << 20
+	// maxDepth is how deep JSON may be nested; deeper content is not read.
+	maxDepth = 32
+)
+
+var (
+	errTooLarge = errors.New("is too large")
+	errTooDeep  = errors.New("is nested too deeply")
+)
+
+// tree decodes data, of at most limit bytes and maxDepth levels, with its
+// numbers as they stand. Errors quote nothing of it.
+func tree(data []byte, limit int) (any, error) {
+	if len(data) > limit {
+		return nil, errTooLarge
+	}
+	if tooDeep(data) {
+		return nil, errTooDeep
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, withoutText(err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("has more than one JSON value")
+	}
+	return v, nil
+}
+
+// object is [tree] for a JSON object, also one written as a JSON string, as
+// Feishu's calls carry cards, elements and settings.
+func object(data []byte, limit int) (map[string]any, error) {
+	v, err := unquoted(data, limit)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, errors.New("is no JSON object")
+	}
+	return m, nil
+}
+
+// unquoted is [tree] of data, and of the text that it may be a JSON string of.
+func unquoted(data []byte, limit int) (any, error) {
+	v, err := tree(data, limit)
+	if err != nil {
+		return nil, err
+	}
+	return unquotedValue(v)
+}
+
+func unquotedValue(v any) (any, error) {
+	if text, ok := v.(string); ok {
+		return tree([]byte(text), maxContent)
+	}
+	return v, nil
+}
+
+// tooDeep counts the brackets outside of strings.
+func tooDeep(data []byte) bool {
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// lenient decodes the JSON object data into v and leaves out the fields that
+// are of another type than expected.
+func lenient(data []byte, v any) error {
+	if len(data) > maxAnswer {
+		return errTooLarge
+	}
+	if tooDeep(data) {
+		return errTooDeep
+	}
+	err := json.Unmarshal(data, v)
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
+		return nil
+	}
+	return withoutText(err)
+}
+
+// withoutText keeps what json says of the place and drops what it quotes.
+func withoutText(err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("is no JSON (byte %d)", e.Offset)
+	}
+	return errors.New("is no JSON of the expected form")
+}
+
+// localized picks one of the translations in m: they all say the same.
+func localized(m map[string]any, wanted func(any) bool) any {
+	for _, locale := range []string{"zh_cn", "en_us"} {
+		if wanted(m[locale]) {
+			return m[locale]
+		}
+	}
+	var first string
+	for locale, v := range m {
+		if wanted(v) && (first == "" || locale < first) {
+			first = locale
+		}
+	}
+	return m[first]
+}
+
+func isObject(v any) bool { _, ok := v.(map[string]any); return ok }
+func isList(v any) bool   { _, ok := v.([]any); return ok }
+
+func isText(v any) bool { s, ok := v.(string); return ok && s != "" }
+
+// field returns the first of m's named fields that is a non-empty string.
+func field(m map[string]any, names ...string) string {
+	i := slices.IndexFunc(names, func(name string) bool { return isText(m[name]) })
+	if i < 0 {
+		return ""
+	}
+	return m[names[i]].(string)
+}
+
+// compact encodes v as one line of JSON the way JSON.stringify does: nothing
+// escaped that need not be. Node's SDK verifies signatures over its own encoding
+// (FEISHU.md 2.3).
+func compact(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return rawSeparators(bytes.TrimSuffix(b.Bytes(), []byte{'\n'})), nil
+}
+
+// rawSeparators undoes the two escapes that encoding/json always makes.
+func rawSeparators(data []byte) []byte {
+	if !bytes.Contains(data, []byte(`\u202`)) {
+		return data
+	}
+	var b strings.Builder
+	for i := 0; i < len(data); i++ {
+		rest := data[i:]
+		switch {
+		case data[i] != '\\':
+			b.WriteByte(data[i])
+			continue
+		case bytes.HasPrefix(rest, []byte(`\u2028`)):
+			b.WriteRune('\u2028')
+			i += 5
+		case bytes.HasPrefix(rest, []byte(`\u2029`)):
+			b.WriteRune('\u2029')
+			i += 5
+		default:
+			b.Write(rest[:2])
+			i++
+		}
+	}
+	return []byte(b.String())
+}

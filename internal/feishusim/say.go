@@ -1,0 +1,173 @@
+package feishusim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Utterance is something that a person says.
+type Utterance struct {
+	User     string   `json:"user"`               // id, or a name that only one has
+	Chat     string   `json:"chat"`               // id or name of a group; or
+	App      string   `json:"app,omitempty"`      // the bot to talk to privately
+	Text     string   `json:"text"`               // "@Name" of a member is a mention, "@all" everybody
+	Mentions []string `json:"mentions,omitempty"` // mentioned in front of the text, if it does not name them
+	ReplyTo  string   `json:"reply_to,omitempty"` // the message that is answered
+	InThread bool     `json:"in_thread,omitempty"`
+	Thread   string   `json:"thread_id,omitempty"` // says it there, answering nothing
+	Type     string   `json:"msg_type,omitempty"`  // "": text; else Content is what is sent
+	Content  string   `json:"content,omitempty"`
+}
+
+// Say lets a person say something in a group, and returns the message's id.
+func (s *Server) Say(chat, user, text string, mentions ...string) (string, error) {
+	return s.Post(Utterance{Chat: chat, User: user, Text: text, Mentions: mentions})
+}
+
+// SayPrivate lets a person say something to a bot alone.
+func (s *Server) SayPrivate(app, user, text string) (string, error) {
+	return s.Post(Utterance{App: app, User: user, Text: text})
+}
+
+// Post is [Server.Say] with everything that may be said.
+func (s *Server) Post(u Utterance) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "", ErrClosed
+	}
+	d, err := s.utterance(u)
+	if err != nil {
+		return "", err
+	}
+	m, err := s.create(d)
+	if err != nil {
+		return "", err
+	}
+	return m.ID, nil
+}
+
+func (s *Server) utterance(u Utterance) (draft, error) {
+	d := draft{msgType: u.Type, content: u.Content, inThread: u.InThread, literal: true}
+	var err error
+	if d.sender, err = s.entity(u.User); err != nil {
+		return d, err
+	}
+	if s.users[d.sender] == nil {
+		return d, fmt.Errorf("%.60q is no user: bots speak through the API", u.User)
+	}
+	switch {
+	case u.App != "":
+		bot, err := s.entity(u.App)
+		if err != nil {
+			return d, err
+		}
+		if s.apps[bot] == nil {
+			return d, fmt.Errorf("%.60q is no app", u.App)
+		}
+		d.chat = s.p2p(d.sender, bot)
+	case u.ReplyTo != "":
+		if d.reply, err = s.messageOf(u.ReplyTo); err != nil {
+			return d, err
+		}
+		d.chat = s.chats[d.reply.ChatID]
+	case u.Thread != "":
+		if d.thread = s.threads[u.Thread]; d.thread == nil {
+			return d, fmt.Errorf("no thread %.60q", u.Thread)
+		}
+		d.chat = s.chats[d.thread.chat]
+	default:
+		if d.chat, err = s.chat(u.Chat); err != nil {
+			return d, err
+		}
+	}
+	if !d.chat.has(d.sender) {
+		return d, fmt.Errorf("%s is not in that chat", s.name(d.sender))
+	}
+	for _, ref := range u.Mentions {
+		entity, err := s.entity(ref)
+		if err != nil {
+			return d, err
+		}
+		d.mention = append(d.mention, entity)
+	}
+	if d.msgType == "" {
+		d.msgType, d.content = "text", compact(map[string]string{"text": u.Text})
+	}
+	if len(d.content) > maxTextBytes {
+		return d, errors.New("that is more than 150 KB")
+	}
+	return d, nil
+}
+
+// Recall takes back a message, by whoever sent it.
+func (s *Server) Recall(messageID string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, err := s.messageOf(messageID)
+	if err != nil {
+		return err
+	}
+	if !m.Deleted {
+		s.recall(m, m.Sender)
+	}
+	return nil
+}
+
+// Wait returns the first message that matches, once there is one. The function
+// is asked about every message there is, oldest first, and again about those that
+// change: the last text of a streamed card matches when it is written. It must
+// not call the server.
+func (s *Server) Wait(ctx context.Context, match func(Message) bool) (Message, error) {
+	var found Message
+	seen := uint64(0)
+	err := s.until(ctx, func() bool {
+		for _, m := range s.sent {
+			if m.revision > seen && match(m.snapshot()) {
+				found = m.snapshot()
+				return true
+			}
+		}
+		seen = s.revision
+		return false
+	})
+	return found, err
+}
+
+// WaitDelivery is [Server.Wait] for deliveries, as they are and as they are
+// answered.
+func (s *Server) WaitDelivery(ctx context.Context, match func(Delivery) bool) (Delivery, error) {
+	var found Delivery
+	err := s.until(ctx, func() bool {
+		for _, d := range s.deliveries {
+			if match(*d) {
+				found = *d
+				return true
+			}
+		}
+		return false
+	})
+	return found, err
+}
+
+// until blocks until is() is true; it is called with the lock, after every change.
+func (s *Server) until(ctx context.Context, is func() bool) error {
+	for {
+		s.mu.Lock()
+		if is() {
+			s.mu.Unlock()
+			return nil
+		}
+		changed, closed := s.changed, s.closed
+		s.mu.Unlock()
+		if closed {
+			return ErrClosed
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

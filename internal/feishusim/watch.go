@@ -1,0 +1,48 @@
+package feishusim
+
+import "errors"
+
+// watchBuffer is how far a watcher may fall behind; then it loses activities.
+const watchBuffer = 1024
+
+// Activity is something that has happened.
+type Activity struct {
+	// Kind is message, edit (of a message or its card), recall, reaction, joined,
+	// left, connected, ready (the first ping), disconnected, delivery or acked.
+	Kind     string    `json:"kind"`
+	App      string    `json:"app_id,omitempty"`
+	Chat     string    `json:"chat_id,omitempty"` // of joined and left
+	Member   string    `json:"member,omitempty"`
+	Message  *Message  `json:"message,omitempty"` // as it is then
+	Delivery *Delivery `json:"delivery,omitempty"`
+}
+
+// Watch returns what happens from now on, until stop is called or the server is
+// closed. A watcher that falls behind by 1,024 activities loses some.
+func (s *Server) Watch() (activities <-chan Activity, stop func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, ErrClosed
+	}
+	if len(s.watchers) >= maxWatchers {
+		return nil, nil, errors.New("too many watchers")
+	}
+	ch := make(chan Activity, watchBuffer)
+	s.watchers[ch] = struct{}{}
+	return ch, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers, ch)
+	}, nil
+}
+
+// announce tells the watchers. The caller holds s.mu.
+func (s *Server) announce(a Activity) {
+	for ch := range s.watchers {
+		select {
+		case ch <- a:
+		default: // it does not read
+		}
+	}
+}

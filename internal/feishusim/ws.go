@@ -1,0 +1,325 @@
+package feishusim
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+)
+
+const (
+	bootstrapPath = "/callback/ws/endpoint"
+	socketPath    = "/ws/v2"
+
+	maxConns     = 50              // of one app (FEISHU.md 1.8)
+	ticketFor    = 2 * time.Minute // a URL that was given out; it is good for one connection
+	maxTickets   = 1_000           // more: all are forgotten
+	queueFrames  = 4096            // to one connection; a frame beyond it is lost, as on a broken link
+	writeWithin  = 10 * time.Second
+	maxFrame     = 16 << 20
+	maxFragments = 64
+	serviceID    = 33554678
+)
+
+type ticket struct {
+	app, device string
+	until       time.Time
+}
+
+// conn is a long connection of an app.
+type conn struct {
+	id     string // device_id
+	app    *app
+	socket *websocket.Conn
+	out    chan []byte
+	ready  bool // a ping has come; guarded by Server.mu
+	silent bool // guarded by Server.mu
+	closer sync.Once
+}
+
+// cut ends the connection without a word.
+func (c *conn) cut() { c.closer.Do(func() { go c.socket.CloseNow() }) }
+
+// close ends it with a close frame.
+func (c *conn) close(code int, reason string) {
+	c.closer.Do(func() {
+		go c.socket.Close(websocket.StatusCode(cmp.Or(code, int(websocket.StatusGoingAway))), reason)
+	})
+}
+
+// bootstrap gives out the URL of a WebSocket (FEISHU.md 1.1).
+func bootstrap(c *call) (any, error) {
+	var in struct {
+		AppID     string
+		AppSecret string
+	}
+	refuse := func(code int, msg string) (any, error) {
+		return nil, &apiError{status: http.StatusOK, code: code, msg: msg}
+	}
+	if c.read(&in) != nil || in.AppID == "" {
+		return refuse(1000040344, "no credential")
+	}
+	s := c.s
+	a := s.apps[in.AppID]
+	if f := s.fault(FaultBootstrap, in.AppID); f != nil {
+		return nil, &apiError{status: cmp.Or(f.Status, http.StatusOK), code: f.Code, msg: cmp.Or(f.Msg, "refused")}
+	}
+	switch {
+	case a == nil || !a.is(in.AppSecret):
+		return refuse(larkws.AuthFailed, "app id or secret is invalid")
+	case len(a.conns) >= maxConns:
+		return refuse(larkws.ExceedConnLimit, "the number of connections exceeded the limit")
+	}
+	now := time.Now()
+	for key, t := range s.tickets {
+		if now.After(t.until) {
+			delete(s.tickets, key)
+		}
+	}
+	if len(s.tickets) >= maxTickets {
+		clear(s.tickets)
+	}
+	device, key := newID("", 10), newID("", 16)
+	s.tickets[key] = &ticket{a.ID, device, now.Add(ticketFor)}
+	scheme := "ws"
+	if c.r.TLS != nil {
+		scheme = "wss"
+	}
+	// The Node SDK cannot read the first parameter (FEISHU.md 1.2).
+	query := "fpid=493&aid=552564&device_id=" + device + "&access_key=" + newID("", 16) +
+		"&service_id=" + strconv.Itoa(serviceID) + "&ticket=" + key
+	u := url.URL{Scheme: scheme, Host: c.r.Host, Path: socketPath, RawQuery: query}
+	return map[string]any{"URL": u.String(), "ClientConfig": s.opts.Client}, nil
+}
+
+// socket is the WebSocket of a long connection.
+func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
+	s.record(r).finish(r)
+	a, device, refused := s.admit(r)
+	if refused != nil {
+		h := w.Header()
+		h.Set(larkws.HeaderHandshakeStatus, strconv.Itoa(refused.Code))
+		h.Set(larkws.HeaderHandshakeMsg, cmp.Or(refused.Msg, "refused"))
+		h.Set(larkws.HeaderHandshakeAuthErrCode, strconv.Itoa(refused.AuthCode))
+		w.WriteHeader(cmp.Or(refused.Status, http.StatusBadRequest))
+		return
+	}
+	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		s.log.Debug("upgrade failed", "app", a.ID, "err", err)
+		return
+	}
+	socket.SetReadLimit(maxFrame)
+	c := &conn{id: device, app: a, socket: socket, out: make(chan []byte, queueFrames)}
+	if !s.connect(c) {
+		socket.CloseNow()
+		return
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	s.tasks.Go(func() { c.write(ctx) })
+	s.readFrames(ctx, c)
+	c.cut()
+	s.disconnect(c)
+}
+
+// admit finds the app of an upgrade, or how it is refused.
+func (s *Server) admit(r *http.Request) (a *app, device string, refused *Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := r.URL.Query().Get("ticket")
+	t := s.tickets[key]
+	delete(s.tickets, key)
+	if t == nil || time.Now().After(t.until) {
+		return nil, "", &Fault{Code: larkws.AuthFailed, Msg: "ticket is invalid", AuthCode: 1000040344}
+	}
+	a = s.apps[t.app]
+	if f := s.fault(FaultHandshake, a.ID); f != nil {
+		told := *f
+		told.Code = cmp.Or(told.Code, larkws.AuthFailed)
+		return nil, "", &told
+	}
+	if len(a.conns) >= maxConns {
+		return nil, "", &Fault{Code: larkws.AuthFailed, Msg: "exceed connection limit", AuthCode: larkws.ExceedConnLimit}
+	}
+	return a, t.device, nil
+}
+
+func (s *Server) connect(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	c.silent = s.fault(FaultSilent, c.app.ID) != nil
+	c.app.conns = append(c.app.conns, c)
+	s.announce(Activity{Kind: "connected", App: c.app.ID})
+	s.bump()
+	return true
+}
+
+func (s *Server) disconnect(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.app.conns = slices.DeleteFunc(c.app.conns, func(o *conn) bool { return o == c })
+	for _, p := range slices.Clone(c.app.pending) {
+		if p.on == c {
+			s.missed(p)
+		}
+	}
+	s.announce(Activity{Kind: "disconnected", App: c.app.ID})
+	s.bump()
+}
+
+// write sends what is queued, until the connection ends.
+func (c *conn) write(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case frame := <-c.out:
+			within, cancel := context.WithTimeout(ctx, writeWithin)
+			err := c.socket.Write(within, websocket.MessageBinary, frame)
+			cancel()
+			if err != nil {
+				c.cut()
+				return
+			}
+		}
+	}
+}
+
+func (c *conn) queue(f *larkws.Frame) {
+	b, err := f.Marshal()
+	if err != nil || c.silent {
+		return // frames of ours always marshal
+	}
+	select {
+	case c.out <- b:
+	default: // nobody reads any more
+	}
+}
+
+// readFrames takes pings and acknowledgements until the connection ends.
+func (s *Server) readFrames(ctx context.Context, c *conn) {
+	patience := 3*time.Duration(max(s.opts.Client.PingInterval, 1))*time.Second + 30*time.Second
+	for {
+		within, cancel := context.WithTimeout(ctx, patience)
+		kind, data, err := c.socket.Read(within)
+		cancel()
+		if err != nil {
+			return
+		}
+		var f larkws.Frame
+		if kind != websocket.MessageBinary || f.Unmarshal(data) != nil {
+			continue // Feishu's own way with these is not known
+		}
+		if larkws.FrameType(f.Method) == larkws.FrameTypeControl {
+			s.controlFrame(c, &f)
+		} else {
+			s.acknowledged(c, &f)
+		}
+	}
+}
+
+// controlFrame answers a ping; the first one opens the connection for events.
+func (s *Server) controlFrame(c *conn, f *larkws.Frame) {
+	if larkws.MessageType(larkws.Headers(f.Headers).GetString(larkws.HeaderType)) != larkws.MessageTypePing {
+		return
+	}
+	config, _ := json.Marshal(s.opts.Client) // four numbers
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.queue(&larkws.Frame{
+		Service: f.Service, Method: int32(larkws.FrameTypeControl), Payload: config,
+		Headers: []larkws.Header{{Key: larkws.HeaderType, Value: string(larkws.MessageTypePong)}},
+	})
+	if !c.ready {
+		c.ready = true
+		s.announce(Activity{Kind: "ready", App: c.app.ID})
+		s.bump()
+		s.flush(c.app)
+	}
+}
+
+// acknowledged takes the answer to an event: matched by message_id only, since
+// of a fragmented one any piece's headers come back (FEISHU.md 1.6).
+func (s *Server) acknowledged(c *conn, f *larkws.Frame) {
+	var answer struct {
+		Code int `json:"code"`
+	}
+	if json.Unmarshal(f.Payload, &answer) != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settle(c.app, larkws.Headers(f.Headers).GetString(larkws.HeaderMessageID), answer.Code)
+}
+
+// frames are an event as it goes over the wire, in one piece or several.
+func frames(id string, event []byte, pieces int) []*larkws.Frame {
+	pieces = max(1, min(pieces, len(event)))
+	size := (len(event) + pieces - 1) / pieces
+	pieces = (len(event) + size - 1) / size
+	var all []*larkws.Frame
+	for i := range pieces {
+		all = append(all, &larkws.Frame{
+			SeqID: rand.Uint64(), LogID: rand.Uint64(), Service: serviceID, Method: int32(larkws.FrameTypeData),
+			Headers: []larkws.Header{
+				{Key: larkws.HeaderType, Value: string(larkws.MessageTypeEvent)},
+				{Key: larkws.HeaderMessageID, Value: id},
+				{Key: larkws.HeaderSum, Value: strconv.Itoa(pieces)},
+				{Key: larkws.HeaderSeq, Value: strconv.Itoa(i)},
+				{Key: larkws.HeaderTraceID, Value: newID("", 16)},
+				{Key: larkws.HeaderTimestamp, Value: strconv.FormatInt(time.Now().UnixMilli(), 10)},
+				{Key: larkws.HeaderInstanceID, Value: "feishusim"},
+			},
+			Payload: event[i*size : min(len(event), (i+1)*size)],
+		})
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+// Connections is how many long connections of an app have pinged.
+func (s *Server) Connections(app string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.apps[app]
+	if a == nil {
+		return 0
+	}
+	n := 0
+	for _, c := range a.conns {
+		if c.ready {
+			n++
+		}
+	}
+	return n
+}
+
+// WaitConnected blocks until an app has so many connections that have pinged.
+func (s *Server) WaitConnected(ctx context.Context, app string, n int) error {
+	return s.until(ctx, func() bool {
+		a := s.apps[app]
+		if a == nil {
+			return false
+		}
+		ready := 0
+		for _, c := range a.conns {
+			if c.ready {
+				ready++
+			}
+		}
+		return ready >= n
+	})
+}

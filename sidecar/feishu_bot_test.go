@@ -1,0 +1,290 @@
+package sidecar_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	lark "github.com/larksuite/oapi-sdk-go/v3"
+	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
+	"github.com/larksuite/oapi-sdk-go/v3/event/dispatcher"
+	larkcardkit "github.com/larksuite/oapi-sdk-go/v3/service/cardkit/v1"
+	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+
+	"feishu-relay/internal/feishusim"
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+	"feishu-relay/sidecar"
+)
+
+// eventually is how long a test waits for what has to happen; it is a bound on
+// a failure, not a measure.
+const eventually = 20 * time.Second
+
+// tenant is a Feishu stand-in with one group in it, and the folder that the
+// sidecars of its bots share.
+type tenant struct {
+	*feishusim.Server
+	t    *testing.T
+	dir  string
+	url  *url.URL
+	user feishusim.User
+	chat string // the group
+	mu   sync.Mutex
+	logs []string
+}
+
+func newTenant(t *testing.T, o feishusim.Options, apps ...feishusim.App) (*tenant, []feishusim.App) {
+	t.Helper()
+	n := &tenant{Server: feishusim.New(o), t: t, dir: t.TempDir()}
+	t.Cleanup(func() { _ = n.Close() })
+	base, err := n.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.url, err = url.Parse(base); err != nil {
+		t.Fatal(err)
+	}
+	n.user = n.AddUser("Tom")
+	members := []string{n.user.ID}
+	for i := range apps {
+		apps[i] = n.AddApp(apps[i])
+		members = append(members, apps[i].ID)
+	}
+	n.chat = n.AddGroup("R&D", members...).ID
+	return n, apps
+}
+
+func (n *tenant) config(agent string) sidecar.Config {
+	return sidecar.Config{
+		Agent: relay.AgentName(agent), ListenAddr: "127.0.0.1:0", BaseURL: n.url, DataDir: n.dir,
+		Gateway: sidecar.GatewayConfig{Addr: "127.0.0.1:0", Settle: 200 * time.Millisecond, EditSettle: 400 * time.Millisecond},
+		Backend: "file", RelayDir: filepath.Join(n.dir, "relay"), TranscriptDir: filepath.Join(n.dir, "transcripts"),
+		GroupsFile: filepath.Join(n.dir, "groups.json"), MaxAge: 10 * time.Minute, UserMessages: true, GroupPolicy: "auto",
+		MembershipCheck: "auto", Limits: policy.Limits{MaxDepth: 3, Threshold: 1, Check: true},
+	}
+}
+
+// running is a sidecar that runs until the test ends or stop is called.
+type running struct {
+	*sidecar.Sidecar
+	stop func()
+}
+
+func (n *tenant) start(cfg sidecar.Config) *running {
+	n.t.Helper()
+	s, err := sidecar.New(cfg, sidecar.Options{Logger: slog.New(slog.NewTextHandler(tenantLog{n}, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	r := &running{s, sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			n.t.Errorf("sidecar: %v", err)
+		}
+	})}
+	n.t.Cleanup(r.stop)
+	return r
+}
+
+// tenantLog keeps the sidecars' lines and shows them where a test failed.
+type tenantLog struct{ *tenant }
+
+func (l tenantLog) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.logs) == 0 {
+		l.t.Cleanup(func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.t.Failed() {
+				l.t.Logf("sidecars:\n%s", strings.Join(l.logs, ""))
+			}
+		})
+	}
+	l.logs = append(l.logs, string(line))
+	return len(line), nil
+}
+
+// sdkBot is a program on the official SDK that knows nothing of the relay.
+type sdkBot struct {
+	app    feishusim.App
+	client *lark.Client
+	heard  chan heard
+}
+
+// heard is a message as the bot's SDK hands it over.
+type heard struct {
+	ID, Chat, ChatType, Type, Text, SenderType, SenderID string
+	Mentions                                             []string // open ids
+}
+
+// bot starts one whose SDK is pointed at base, with a long connection; answer is
+// what it does with a message.
+func (n *tenant) bot(app feishusim.App, base string, answer func(*sdkBot, heard)) *sdkBot {
+	n.t.Helper()
+	b := &sdkBot{app: app, heard: make(chan heard, 1000), client: lark.NewClient(app.ID, app.Secret, lark.WithOpenBaseUrl(base),
+		lark.WithLogLevel(larkcore.LogLevelError))}
+	ws := larkws.NewClient(app.ID, app.Secret, larkws.WithDomain(base), larkws.WithLogLevel(larkcore.LogLevelError),
+		larkws.WithEventHandler(b.dispatcher(answer)))
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { _ = ws.Start(ctx) })
+	n.t.Cleanup(func() {
+		cancel()
+		done.Wait()
+	})
+	return b
+}
+
+func (b *sdkBot) dispatcher(answer func(*sdkBot, heard)) *dispatcher.EventDispatcher {
+	d := dispatcher.NewEventDispatcher(b.app.VerificationToken, b.app.EncryptKey)
+	return d.OnP2MessageReceiveV1(func(_ context.Context, e *larkim.P2MessageReceiveV1) error {
+		h := heardOf(e)
+		b.heard <- h
+		if answer != nil {
+			go answer(b, h) // a framework thinks elsewhere
+		}
+		return nil
+	})
+}
+
+func heardOf(e *larkim.P2MessageReceiveV1) heard {
+	text := func(s *string) string {
+		if s == nil {
+			return ""
+		}
+		return *s
+	}
+	m := e.Event.Message
+	h := heard{ID: text(m.MessageId), Chat: text(m.ChatId), ChatType: text(m.ChatType), Type: text(m.MessageType),
+		SenderType: text(e.Event.Sender.SenderType), SenderID: text(e.Event.Sender.SenderId.OpenId)}
+	var content struct{ Text string }
+	if json.Unmarshal([]byte(text(m.Content)), &content) == nil {
+		h.Text = content.Text
+	}
+	for _, mention := range m.Mentions {
+		h.Mentions = append(h.Mentions, text(mention.Id.OpenId))
+	}
+	return h
+}
+
+// mentioned reports whether h addresses the bot as frameworks find out: by its
+// own open_id.
+func (n *tenant) mentioned(b *sdkBot, h heard) bool {
+	for _, id := range h.Mentions {
+		if id == n.OpenID(b.app.ID, b.app.ID) {
+			return true
+		}
+	}
+	return false
+}
+
+// reply answers a message with a text; at is an app to mention first.
+func (n *tenant) reply(b *sdkBot, to heard, at, text string) {
+	if at != "" {
+		text = fmt.Sprintf(`<at user_id="%s"></at> %s`, n.OpenID(b.app.ID, at), text)
+	}
+	resp, err := b.client.Im.Message.Reply(context.Background(), larkim.NewReplyMessageReqBuilder().MessageId(to.ID).
+		Body(larkim.NewReplyMessageReqBodyBuilder().MsgType("text").Content(quoted("text", text)).Build()).Build())
+	if err != nil || !resp.Success() {
+		n.t.Errorf("reply of %s: %v %+v", b.app.Name, err, resp)
+	}
+}
+
+// stream answers with a card that grows, as frameworks do with what a model
+// writes.
+func (n *tenant) stream(b *sdkBot, to heard, steps ...string) {
+	ctx := context.Background()
+	fail := func(step string, err error, ok bool) {
+		if err != nil || !ok {
+			n.t.Errorf("%s of %s: %v", step, b.app.Name, err)
+		}
+	}
+	card := `{"schema":"2.0","config":{"streaming_mode":true},"body":{"elements":[{"tag":"markdown","content":"Thinking…","element_id":"content"}]}}`
+	made, err := b.client.Cardkit.Card.Create(ctx, larkcardkit.NewCreateCardReqBuilder().Body(
+		larkcardkit.NewCreateCardReqBodyBuilder().Type("card_json").Data(card).Build()).Build())
+	if err != nil || !made.Success() {
+		n.t.Errorf("card of %s: %v %+v", b.app.Name, err, made)
+		return
+	}
+	id := *made.Data.CardId
+	sent, err := b.client.Im.Message.Reply(ctx, larkim.NewReplyMessageReqBuilder().MessageId(to.ID).Body(
+		larkim.NewReplyMessageReqBodyBuilder().MsgType("interactive").Content(`{"type":"card","data":{"card_id":"`+id+`"}}`).Build()).Build())
+	fail("reply", err, err == nil && sent.Success())
+	text := ""
+	for i, step := range steps {
+		text += step
+		put, err := b.client.Cardkit.CardElement.Content(ctx, larkcardkit.NewContentCardElementReqBuilder().CardId(id).ElementId("content").Body(
+			larkcardkit.NewContentCardElementReqBodyBuilder().Content(text).Sequence(i+1).Build()).Build())
+		fail("stream", err, err == nil && put.Success())
+	}
+	end, err := b.client.Cardkit.Card.Settings(ctx, larkcardkit.NewSettingsCardReqBuilder().CardId(id).Body(
+		larkcardkit.NewSettingsCardReqBodyBuilder().Settings(`{"config":{"streaming_mode":false}}`).Sequence(len(steps)+1).Build()).Build())
+	fail("settings", err, err == nil && end.Success())
+}
+
+func quoted(key, text string) string {
+	data, _ := json.Marshal(map[string]string{key: text}) // of strings: cannot fail
+	return string(data)
+}
+
+// hears waits for a message of the bot's that holds text.
+func (n *tenant) hears(b *sdkBot, text string) heard {
+	n.t.Helper()
+	late := time.After(eventually)
+	for {
+		select {
+		case h := <-b.heard:
+			if strings.Contains(h.Text, text) {
+				return h
+			}
+		case <-late:
+			n.t.Fatalf("%s did not hear %q", b.app.Name, text)
+		}
+	}
+}
+
+// says lets the user say something, and returns its id.
+func (n *tenant) says(text string, mentions ...string) string {
+	n.t.Helper()
+	id, err := n.Say(n.chat, n.user.ID, text, mentions...)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return id
+}
+
+// sees waits until a message with text stands in the group.
+func (n *tenant) sees(text string) feishusim.Message {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), eventually)
+	defer cancel()
+	m, err := n.Wait(ctx, func(m feishusim.Message) bool { return m.ChatID == n.chat && strings.Contains(m.Text, text) })
+	if err != nil {
+		n.t.Fatalf("nobody said %q: %v", text, err)
+	}
+	return m
+}
+
+// until waits for a condition that no event tells of.
+func (n *tenant) until(what string, is func() bool) {
+	n.t.Helper()
+	for late := time.Now().Add(eventually); !is(); {
+		if time.Now().After(late) {
+			n.t.Fatalf("not within %s: %s", eventually, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,185 @@
+package sidecar_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	lark "github.com/larksuite/oapi-sdk-go/v3"
+	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
+	"github.com/larksuite/oapi-sdk-go/v3/core/httpserverext"
+
+	"feishu-relay/internal/feishusim"
+	"feishu-relay/sidecar"
+)
+
+// Two bots that nobody changed hold a conversation: a person asks A, A hands
+// over to B, B answers with a card that it streams, A thanks, and there it ends.
+// It comes out the same whichever way Feishu delivers bots' messages itself, and
+// however B gets its events.
+func TestConversationOfUnchangedBots(t *testing.T) {
+	for _, native := range []string{"off", "on", "first", "last"} {
+		for _, transport := range []string{"long connection", "webhook"} {
+			t.Run(native+" over "+transport, func(t *testing.T) { conversation(t, native, transport == "webhook") })
+		}
+	}
+}
+
+func conversation(t *testing.T, native string, hook bool) {
+	apps := []feishusim.App{{Name: "BotA"}, {Name: "BotB"}}
+	if native != "off" {
+		for i := range apps {
+			apps[i].Scopes = append(feishusim.DefaultScopes(), feishusim.ScopeGroupBots)
+		}
+	}
+	if hook {
+		apps[1].EncryptKey = "key of BotB"
+	}
+	n, apps := newTenant(t, feishusim.Options{}, apps...)
+	n.Fault(feishusim.Fault{Kind: feishusim.FaultNative, Mode: native, Delay: 50 * time.Millisecond})
+	appA, appB := apps[0], apps[1]
+
+	a := n.start(n.config("agent_a"))
+	botA := n.bot(appA, "http://"+a.Gateway().String(), func(b *sdkBot, h heard) {
+		switch {
+		case strings.Contains(h.Text, "sort this"):
+			n.reply(b, h, appB.ID, "please write the sort function")
+		case strings.Contains(h.Text, "quicksort"):
+			n.reply(b, h, appB.ID, "谢谢，那你再检查一下边界情况？")
+		}
+	})
+	answerB := func(b *sdkBot, h heard) {
+		if strings.Contains(h.Text, "please write") && n.mentioned(b, h) {
+			n.stream(b, h, "Here is ", "quicksort ", "in Go: func sort(xs []int)")
+		}
+	}
+	cfgB := n.config("agent_b")
+	var b *running
+	var botB *sdkBot
+	if hook {
+		botB = &sdkBot{app: appB, heard: make(chan heard, 1000)}
+		listens := httptest.NewServer(httpserverext.NewEventHandlerFunc(botB.dispatcher(answerB)))
+		t.Cleanup(listens.Close)
+		cfgB.BotWebhookURL, cfgB.AppID = listens.URL, appB.ID
+		cfgB.EncryptKey, cfgB.VerificationToken = "key of BotB", sidecar.Secret(appB.VerificationToken)
+		b = n.start(cfgB)
+		botB.client = lark.NewClient(appB.ID, appB.Secret, lark.WithOpenBaseUrl("http://"+b.Gateway().String()), lark.WithLogLevel(larkcore.LogLevelError))
+		appB.WebhookURL = "http://" + b.Gateway().String() + "/webhook/event"
+		if _, err := n.UpdateApp(appB); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := botB.client.Get(t.Context(), "/open-apis/bot/v3/info", nil, larkcore.AccessTokenTypeTenant); err != nil { // as all frameworks do at the start
+			t.Fatal(err)
+		}
+	} else {
+		b = n.start(cfgB)
+		botB = n.bot(appB, "http://"+b.Gateway().String(), answerB)
+	}
+	n.connected(a)
+	if !hook {
+		n.connected(b)
+	}
+
+	asked := n.says("@BotA sort this", appA.ID)
+	handed := n.hears(botB, "please write")
+	if !n.mentioned(botB, handed) {
+		t.Errorf("BotB is not mentioned in what it was given: %+v", handed)
+	}
+	answer := n.hears(botA, "quicksort")
+	if !strings.Contains(answer.Text, "in Go: func sort(xs []int)") || strings.Contains(answer.Text, "Thinking") {
+		t.Errorf("BotA was given %q, not the final text", answer.Text)
+	}
+	thanks := n.sees("边界情况")
+	n.until("BotB's sidecar stops the third turn", func() bool {
+		return strings.Contains(n.metrics(b), `feishu_relay_stopped_total{reason="max_depth"} 1`)
+	})
+	for bot, once := range map[*sdkBot][]string{botA: {asked, answer.ID}, botB: {asked, handed.ID}} {
+		n.heardOnce(bot, once, thanks.ID)
+	}
+	n.recorded([]string{"sort this", "please write", "quicksort", "边界情况"})
+}
+
+// connected waits until the bot's SDK is there.
+func (n *tenant) connected(s *running) {
+	n.t.Helper()
+	n.until("the bot is connected", func() bool {
+		return s.Status().Door.Name == "gateway" && strings.Contains(n.get(s, "/metrics"), `event="connected"`)
+	})
+}
+
+func (n *tenant) get(s *running, path string) string {
+	resp, err := http.Get("http://" + s.Addr().String() + path)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(body)
+}
+
+func (n *tenant) metrics(s *running) string { return n.get(s, "/metrics") }
+
+// heardOnce checks that the bot's SDK was not given a message twice, and never
+// one that the policy stopped. It takes what is left in the channel, and looks
+// at what Feishu's stand-in delivered.
+func (n *tenant) heardOnce(b *sdkBot, _ []string, never string) {
+	n.t.Helper()
+	count := map[string]int{}
+	for {
+		select {
+		case h := <-b.heard:
+			count[h.ID]++
+			continue
+		default:
+		}
+		break
+	}
+	for id, times := range count {
+		if times > 1 {
+			n.t.Errorf("%s was given %s %d times more", b.app.Name, id, times)
+		}
+	}
+	if b.app.Name == "BotB" && count[never] > 0 {
+		n.t.Errorf("%s was given what the policy stopped", b.app.Name)
+	}
+}
+
+// recorded checks that the group's transcript has these texts, each once and in
+// this order.
+func (n *tenant) recorded(want []string) {
+	n.t.Helper()
+	var got []string
+	n.until("the transcript is complete", func() bool {
+		got = nil
+		data, err := os.ReadFile(filepath.Join(n.dir, "transcripts", "feishu_"+n.chat+".jsonl"))
+		if err != nil {
+			return false
+		}
+		for line := range strings.Lines(string(data)) {
+			var e struct{ Role, Content, Sender string }
+			if json.Unmarshal([]byte(line), &e) != nil {
+				n.t.Fatalf("a line of the transcript is no JSON: %q", line)
+			}
+			got = append(got, fmt.Sprintf("%s %s: %s", e.Role, e.Sender, e.Content))
+		}
+		return len(got) >= len(want)
+	})
+	if len(got) != len(want) {
+		n.t.Fatalf("the transcript has %d lines, want %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
+	}
+	for i, text := range want {
+		if !strings.Contains(got[i], text) {
+			n.t.Errorf("line %d is %q, want one with %q", i+1, got[i], text)
+		}
+	}
+}
