@@ -45,10 +45,7 @@ func (in *Injected) addressed() (string, []injectedMention) {
 	if in.MentionsSelf && used[0] == "" {
 		text = strings.TrimRight("@_user_1 "+text, " ")
 	}
-	if in.Prefix != "" {
-		return prefixSigns.Replace(oneLine(in.Prefix)) + text, list
-	}
-	return noCommand(text), list
+	return noCommand(prefixSigns.Replace(oneLine(in.Prefix)) + text), list
 }
 
 // addressee is one whose name may stand in a text: number at of the mentions.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -26,12 +27,11 @@ func (e *CodeError) Error() string {
 	return fmt.Sprintf("code %d: %s", e.Code, msg)
 }
 
-// answer is the frame of Feishu's answers. Bot is top-level by bot/v3/info only,
-// the token by the auth calls.
+// answer is the frame of Feishu's answers.
 type answer[T any] struct {
-	Code *int   `json:"code"`
-	Msg  string `json:"msg"`
-	Data T      `json:"data"`
+	Code json.RawMessage `json:"code"`
+	Msg  string          `json:"msg"`
+	Data T               `json:"data"`
 }
 
 // readAnswer reads body and returns its data.
@@ -40,11 +40,12 @@ func readAnswer[T any](body []byte) (data T, err error) {
 	if err := lenient(body, &a); err != nil {
 		return data, fmt.Errorf("%w: the answer %w", ErrNotAccepted, err)
 	}
-	if a.Code == nil {
+	code, err := strconv.Atoi(string(a.Code))
+	if err != nil {
 		return data, fmt.Errorf("%w: the answer has no code", ErrNotAccepted)
 	}
-	if *a.Code != 0 {
-		return data, fmt.Errorf("%w: %w", ErrNotAccepted, &CodeError{Code: *a.Code, Msg: a.Msg})
+	if code != 0 {
+		return data, fmt.Errorf("%w: %w", ErrNotAccepted, &CodeError{Code: code, Msg: a.Msg})
 	}
 	return a.Data, nil
 }

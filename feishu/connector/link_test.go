@@ -94,7 +94,7 @@ func TestRefusedEventsComeAgain(t *testing.T) {
 func TestASlowTapHoldsUpNobody(t *testing.T) {
 	f := newFake(t)
 	release := make(chan struct{})
-	counted := make(chan string, 64)
+	counted := make(chan string, 4*maxTaps)
 	c := f.connector(t, func(o *Options) {
 		o.Counter = func(s string) { counted <- s }
 		o.Tap = func(event []byte) feishu.Verdict {

@@ -399,14 +399,14 @@ func TestDistrustIsSaid(t *testing.T) {
 	if _, err := tls.Dial("tcp", r.addr, &tls.Config{ServerName: "localhost"}); err == nil {
 		t.Fatal("trusted by nobody, and accepted")
 	}
-	await(t, func() bool { return strings.Contains(r.log.String(), "refused our certificate") })
+	r.log.await(t, "refused our certificate")
 	// As Node does it: the handshake succeeds, and then nothing is asked.
 	c, err := tls.Dial("tcp", r.addr, &tls.Config{InsecureSkipVerify: true, ServerName: "elsewhere"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
-	await(t, func() bool { return strings.Contains(r.log.String(), "without a request") })
+	r.log.await(t, "without a request")
 	if log := r.log.String(); !strings.Contains(log, "NODE_EXTRA_CA_CERTS") || !strings.Contains(log, "GATEWAY_PUBLIC_URL") {
 		t.Errorf("no mend is said:\n%s", log)
 	}

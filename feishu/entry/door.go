@@ -156,7 +156,7 @@ func (e *Entry) refuseTLS(c *conn) {
 }
 
 // mend says how a bot is made to trust our CA.
-const mend = "let the bot trust the certificate: NODE_EXTRA_CA_CERTS (Node), SSL_CERT_FILE or REQUESTS_CA_BUNDLE (Python), the system's store (Go)"
+const mend = "let the bot trust the certificate: NODE_EXTRA_CA_CERTS (Node), SSL_CERT_FILE (Go, Python), REQUESTS_CA_BUNDLE (Python's requests)"
 
 func (e *Entry) handshakeFailed(err error) {
 	if e.greeting.Err() != nil || errors.Is(err, io.EOF) {

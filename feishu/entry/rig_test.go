@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,8 +17,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"feishu-relay/feishu"
 )
 
 // patience is how long a test waits for what must come; then it fails.
@@ -34,15 +33,23 @@ type rig struct {
 	events map[string]int
 }
 
-// journal is a log that may be read while it is written.
+// journal is a log that may be read, and waited for, while it is written.
 type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu      sync.Mutex
+	written sync.Cond
+	buf     bytes.Buffer
+}
+
+func newJournal() *journal {
+	j := &journal{}
+	j.written.L = &j.mu
+	return j
 }
 
 func (j *journal) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.written.Broadcast()
 	return j.buf.Write(p)
 }
 
@@ -50,6 +57,27 @@ func (j *journal) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.buf.String()
+}
+
+// await returns when the log says text.
+func (j *journal) await(t *testing.T, text string) {
+	t.Helper()
+	late := false
+	stop := time.AfterFunc(patience, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		late = true
+		j.written.Broadcast()
+	})
+	defer stop.Stop()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for !strings.Contains(j.buf.String(), text) {
+		if late {
+			t.Fatalf("never said %q:\n%s", text, j.buf.String())
+		}
+		j.written.Wait()
+	}
 }
 
 // said is what the gateway behind the entry answers in these tests: how it was
@@ -63,12 +91,9 @@ func said(w http.ResponseWriter, r *http.Request) {
 
 func newRig(t *testing.T, o Options) *rig {
 	t.Helper()
-	r := &rig{t: t, log: &journal{}, events: map[string]int{}}
+	r := &rig{t: t, log: newJournal(), events: map[string]int{}}
 	if o.Handler == nil {
 		o.Handler = http.HandlerFunc(said)
-	}
-	if o.Open == nil && !feishu.IsOpenHost("open.feishu.cn") { // TEMP
-		o.Open = func(h string) bool { return h == "open.feishu.cn" || h == "open.larksuite.com" }
 	}
 	o.Logger = slog.New(slog.NewTextHandler(r.log, nil))
 	o.Counter = func(event string) {
@@ -217,20 +242,11 @@ func dialTCP(t *testing.T, addr string) *net.TCPConn {
 // origin is a TLS server of somebody else, with a certificate of its own.
 func origin(t *testing.T) (*httptest.Server, string) {
 	t.Helper()
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "origin") }))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "origin") }))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that only look at the tunnel
+	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s, s.Listener.Addr().String()
 }
 
 func reader(c net.Conn) *bufio.Reader { return bufio.NewReader(c) }
-
-// await returns when cond holds; it looks again after each pause, since what it
-// waits for happens in a goroutine that reports to nobody.
-func await(t *testing.T, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it never happened")
-		}
-	}
-}

@@ -156,14 +156,21 @@ func (s *drafts) makeRoom() {
 	if len(s.all) < maxDrafts {
 		return
 	}
-	old := slices.SortedFunc(maps.Keys(s.all), byOrder)
-	for _, d := range old[:len(old)-maxDrafts+1] {
-		d.forced = true
-	}
-	if len(old) >= maxDrafts+maxStuck {
+	oldest := slices.MinFunc(slices.Collect(maps.Keys(s.all)), byOrder)
+	if len(s.all) >= maxDrafts+maxStuck {
 		s.count("draft_lost")
-		s.log.Error("too many drafts cannot be published; the oldest is dropped", "msg", old[0].Message.ID, "chat", old[0].Message.ChatID)
-		s.remove(old[0])
+		s.log.Error("too many drafts cannot be published; the oldest is dropped", "msg", oldest.Message.ID, "chat", oldest.Message.ChatID)
+		s.remove(oldest)
+		return
+	}
+	var next *draft
+	for d := range s.all {
+		if !d.forced && (next == nil || d.order < next.order) {
+			next = d
+		}
+	}
+	if next != nil {
+		next.forced = true
 	}
 }
 

@@ -21,13 +21,7 @@ const nativeWait = feishu.AckHold - 200*time.Millisecond
 
 // tapEvent sees every event on its way to the bot ([feishu.EventTap]).
 func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, after func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			g.count("panic")
-			g.log.Error("a panic was caught in the gateway", "where", "event", "panic", panicText(p))
-			v, after = feishu.Pass, nil // the bot comes first
-		}
-	}()
+	defer g.caught("event") // which leaves Pass: the bot comes first
 	ev, err := feishu.ParseEvent(data)
 	if err != nil || !g.own.is(ev.AppID) {
 		return feishu.Pass, nil
@@ -51,6 +45,9 @@ func (g *Gateway) heard(ev feishu.Event) (feishu.Verdict, func()) {
 		return feishu.Pass, nil
 	}
 	g.sawChat(m.ChatID, m.ChatType)
+	if m.ChatType == feishu.ChatGroup {
+		g.joined(m.ChatID)
+	}
 	g.recent.stands(m.ID, m.ChatID)
 	g.learnMentions(m.Mentions)
 	if !m.Sender.IsBot() {

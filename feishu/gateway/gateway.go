@@ -22,6 +22,39 @@
 //
 // A gateway serves one app. Calls of other apps and of users pass untouched and
 // unread, with one warning.
+//
+// # Events for metrics
+//
+// Options.Counter is called with one of these, or with a word of packages
+// longconn and webhook:
+//
+//	sent               a message went to the host
+//	sent_error         … which failed or panicked; it is tried again
+//	draft              a message waits until it is final
+//	draft_published    … and went to the host
+//	draft_expired      … and was given up: no text came, or nobody took it
+//	draft_private      … and turned out to be in a private chat
+//	draft_recalled     … and was deleted by the bot
+//	draft_lost         … and was dropped, since too many cannot be published
+//	draft_unsaved      … in memory only, the disk refused
+//	draft_broken       a draft's file cannot be read
+//	native             another bot's message came from Feishu and was stored
+//	native_refused     … and was not; Feishu is to deliver it again
+//	heard_error        a person's message could not be recorded
+//	chat_asked         Feishu was asked what kind a chat is
+//	lookup_answered    a look-up got an answer of ours
+//	foreign_app        a call of another app passed unread
+//	foreign_user       … of a user
+//	untapped_large     a watched call was too large to read
+//	untapped_encoding  … or its answer was packed in an unknown way
+//	untapped_busy      … or too many were being recorded
+//	unreadable         the answer to a send has no message in it
+//	card_unreadable    a change of a card makes no sense
+//	answer_cut         an answer of Feishu ended early
+//	tap_slow           the bot got its answer before the host was done
+//	aborted            the bot hung up
+//	upstream_error     Feishu cannot be reached
+//	panic              a panic of ours was caught
 package gateway
 
 import (
@@ -32,9 +65,9 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"feishu-relay/feishu"
@@ -109,10 +142,12 @@ type Gateway struct {
 	recent  *recents
 	asking  sync.Map // relay.ChatID: a question to Feishu is under way
 	slots   chan struct{}
-	work    sync.WaitGroup // taps and questions in the background
-	ctx     context.Context
+	ctx     context.Context // of work in the background; ended by Close
 	cancel  context.CancelFunc
-	closing atomic.Bool
+
+	mu     sync.Mutex
+	closed bool           // guarded by mu
+	work   sync.WaitGroup // taps and questions; grows with mu held and not closed
 }
 
 // New makes a gateway. It reads the drafts and habits of an earlier run, and
@@ -145,7 +180,11 @@ func New(o Options) (*Gateway, error) {
 	g.habits = loadHabits(o.Root, o.Logger)
 	g.drafts = loadDrafts(o.Root, o.Logger, o.Counter)
 
-	transport := newTransport(o.Upstream)
+	transport, err := newTransport(o.Upstream)
+	if err != nil {
+		g.cancel()
+		return nil, err
+	}
 	g.close = transport.CloseIdleConnections
 	g.proxy = g.newProxy(transport)
 	g.conn = longconn.New(longconn.Options{
@@ -251,7 +290,11 @@ const closeWait = 5 * time.Second
 // Close ends the long connections, so that bots connect again elsewhere, and
 // waits a moment for what runs in the background. It may be called twice.
 func (g *Gateway) Close() error {
-	if g.closing.Swap(true) {
+	g.mu.Lock()
+	again := g.closed
+	g.closed = true
+	g.mu.Unlock()
+	if again {
 		return nil
 	}
 	err := g.conn.Close()
@@ -273,21 +316,25 @@ func (g *Gateway) identified(app string) {
 	g.knowSelf()
 }
 
-// background runs f unless the gateway is closed; a panic in it is caught.
-func (g *Gateway) background(f func()) {
-	if g.closing.Load() {
-		return
+// background runs f beside the caller; false, and f does not run, once the
+// gateway is closed. A panic in f is caught.
+func (g *Gateway) background(where string, f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
 	}
 	g.work.Go(func() {
-		defer g.caught("background")
+		defer g.caught(where)
 		f()
 	})
+	return true
 }
 
 // caught ends a panic of ours: the bot comes first.
 func (g *Gateway) caught(where string) {
 	if p := recover(); p != nil {
 		g.count("panic")
-		g.log.Error("a panic was caught in the gateway", "where", where, "panic", panicText(p))
+		g.log.Error("a panic was caught in the gateway", "where", where, "panic", panicText(p), "stack", string(debug.Stack()))
 	}
 }

@@ -210,7 +210,7 @@ func (g *Gateway) knowSelf() {
 	if busy {
 		return
 	}
-	g.background(func() {
+	g.background("identity", func() {
 		defer func() {
 			g.own.mu.Lock()
 			g.own.asking = false

@@ -33,6 +33,9 @@ func (g *Gateway) lookUp(t *tapped) []byte {
 		Code *int                       `json:"code"`
 		Data map[string]json.RawMessage `json:"data"`
 	}
+	if !g.own.trusts(t.token) {
+		return nil // ids of another app's name space
+	}
 	notFound := t.status == http.StatusNotFound
 	if json.Unmarshal(t.answer, &ans) == nil && ans.Code != nil {
 		notFound = slices.Contains(missing, *ans.Code)
@@ -246,9 +249,6 @@ func (g *Gateway) shown(m *feishu.Message, byApp bool) shownMessage {
 
 // learnAnswer learns the bots that a successful look-up names.
 func (g *Gateway) learnAnswer(t *tapped) {
-	if !g.own.trusts(t.token) {
-		return
-	}
 	switch t.op {
 	case opBots:
 		var ans struct {

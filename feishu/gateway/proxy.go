@@ -30,7 +30,7 @@ const (
 
 // newTransport reaches upstream. Environment proxies are for the real Feishu
 // only: a stand-in is near.
-func newTransport(upstream *url.URL) *http.Transport {
+func newTransport(upstream *url.URL) (*http.Transport, error) {
 	t := &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: dialWait, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   handshakeWait,
@@ -44,8 +44,12 @@ func newTransport(upstream *url.URL) *http.Transport {
 	}
 	if feishu.IsOpenHost(upstream.Host) {
 		t.Proxy = http.ProxyFromEnvironment
+		if _, err := t.Proxy(&http.Request{URL: upstream}); err != nil {
+			// Not err itself: it quotes the address, with its password.
+			return nil, errors.New("gateway: HTTPS_PROXY or HTTP_PROXY is not a proxy's address")
+		}
 	}
-	return t
+	return t, nil
 }
 
 func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {

@@ -66,7 +66,7 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	}
 	g.joined(m.ChatID)
 	g.releaseChat(&m)
-	if _, out := g.recent.wasPublished(m.ID); out {
+	if _, out := g.recent.wasPublished(m.ID); out || g.drafts.holds(m.ID) {
 		return // the same send again, by its uuid
 	}
 	if m.Type == "" {

@@ -62,6 +62,9 @@ func (g *Gateway) settle(ctx context.Context, last bool) (next time.Duration) {
 
 // look is when something is to be done about d.
 func (g *Gateway) look(d *draft, now time.Time, last bool) time.Time {
+	if d.Touched.Time().After(now) {
+		d.Touched = relay.MillisOf(now) // the clock was put back
+	}
 	expires := d.expires(g.opts.MaxAge)
 	switch {
 	case d.forced, last && !d.saved && d.ready():
@@ -91,6 +94,8 @@ func (s *drafts) due(now time.Time, look func(*draft) time.Time, next *time.Dura
 	slices.SortFunc(due, byOrder)
 	return due
 }
+
+var errPanicked = errors.New("recording it panicked")
 
 var errUnknownChat = errors.New("it is not known whether the chat is a group")
 
@@ -143,13 +148,8 @@ func (g *Gateway) dropped(d *draft, event, why string) {
 
 // publish hands a final message of a group to the host.
 func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			g.count("panic")
-			g.log.Error("a panic was caught in the gateway", "where", "sent", "panic", panicText(p))
-			err = errors.New("recording it panicked")
-		}
-	}()
+	err = errPanicked // unless it gets to its end
+	defer g.caught("sent")
 	ctx, cancel := context.WithTimeout(ctx, hostWait)
 	defer cancel()
 	out.Mentions = g.named(out.Mentions)
@@ -185,7 +185,7 @@ func (g *Gateway) askChat(id relay.ChatID) {
 	if _, busy := g.asking.LoadOrStore(id, true); busy {
 		return
 	}
-	g.background(func() {
+	g.background("chat", func() {
 		defer g.asking.Delete(id)
 		ctx, cancel := context.WithTimeout(g.ctx, askWait)
 		defer cancel()

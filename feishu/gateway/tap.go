@@ -30,7 +30,7 @@ const (
 	// maxTaps bounds the calls that are being recorded at one time, as they
 	// pile up behind a host that hangs. The next passes unread, counted as
 	// "untapped_busy".
-	maxTaps = 1024
+	maxTaps = 256
 )
 
 // tapped is a watched call under way.
@@ -129,14 +129,16 @@ func (g *Gateway) observeInTime(t *tapped) []byte {
 		return nil
 	}
 	done := make(chan []byte, 1)
-	g.work.Go(func() {
+	work := func() {
 		defer func() { <-g.slots }()
 		defer close(done)
-		defer g.caught("tap")
 		if instead := g.observe(t); instead != nil {
 			done <- instead
 		}
-	})
+	}
+	if !g.background("tap", work) {
+		work() // of the last calls while the gateway closes
+	}
 	timer := time.NewTimer(tapWait)
 	defer timer.Stop()
 	select {

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 )
 
 // Beyond these an event's pieces go to the bot one by one, unseen by the tap.
@@ -37,13 +35,13 @@ type pieces struct {
 // add takes a piece. Once its event is whole it returns all frames, in the
 // order in which they came, and the event. A piece that cannot be one is
 // not taken: ok is false, and what came before it is handed on.
-func (c *fragments) add(f *frame, data []byte) (frames [][]byte, event []byte, ok bool) {
-	sum, seq := f.number(larkws.HeaderSum), f.number(larkws.HeaderSeq)
+func (c *fragments) add(f *frame) (frames [][]byte, event []byte, ok bool) {
+	sum, seq := f.sum, f.seq
 	c.mu.Lock()
 	s := c.find(f.id)
 	var out [][]byte // of sets that are given up
 	switch {
-	case f.id == "" || sum > maxPieces || seq < 0 || seq >= sum || s != nil && sum != len(s.payloads) || len(data) > maxSetBytes:
+	case f.id == "" || sum > maxPieces || seq < 0 || seq >= sum || s != nil && sum != len(s.payloads) || len(f.raw) > maxSetBytes:
 		if s != nil {
 			out = c.drop(s)
 		}
@@ -61,10 +59,13 @@ func (c *fragments) add(f *frame, data []byte) (frames [][]byte, event []byte, o
 	if s.payloads[seq] == nil {
 		s.missing--
 	}
-	s.payloads[seq] = append(make([]byte, 0, len(f.Payload)), f.Payload...)
-	s.frames = append(s.frames, data)
-	s.bytes += len(data)
-	c.bytes += len(data)
+	s.payloads[seq] = f.payload
+	if f.payload == nil {
+		s.payloads[seq] = []byte{}
+	}
+	s.frames = append(s.frames, f.raw)
+	s.bytes += len(f.raw)
+	c.bytes += len(f.raw)
 	if s.missing == 0 {
 		frames = c.drop(s)
 		for _, p := range s.payloads {

@@ -1,6 +1,7 @@
 package longconn
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
@@ -18,64 +19,150 @@ const ourPrefix = "relay-"
 // ackOK is the code of an acknowledgement that says: handled.
 const ackOK = http.StatusOK
 
-// frame is a message of the long connection (FEISHU.md 1.3).
+// frame is what of a message of the long connection has to be known for passing
+// it on (FEISHU.md 1.3); the message is read no further than that.
 type frame struct {
-	larkws.Frame
-	kind larkws.MessageType // event, card, ping, pong
-	id   string             // message_id
+	raw     []byte // all of it
+	payload []byte // part of raw
+	method  larkws.FrameType
+	kind    larkws.MessageType // event, card, ping, pong
+	id      string             // message_id
+	sum     int                // -1: none
+	seq     int                // -1: none
 }
 
 // parse reads a frame. What is none passes unread.
 func parse(data []byte) (f frame, ok bool) {
-	defer func() {
-		if recover() != nil {
-			ok = false
+	f = frame{raw: data, method: -1, sum: -1, seq: -1}
+	ok = fields(data, func(field, number uint64, value []byte) bool {
+		switch field {
+		case 4:
+			f.method = larkws.FrameType(int32(number))
+		case 5:
+			return f.header(value)
+		case 8:
+			f.payload = value
 		}
-	}()
-	if f.Unmarshal(data) != nil {
-		return frame{}, false
+		return true
+	})
+	return f, ok
+}
+
+// header reads one of the frame's headers; of several with a key the first
+// counts, as for the SDK.
+func (f *frame) header(data []byte) (ok bool) {
+	var key, value []byte
+	ok = fields(data, func(field, _ uint64, v []byte) bool {
+		switch field {
+		case 1:
+			key = v
+		case 2:
+			value = v
+		}
+		return true
+	})
+	switch string(key) {
+	case larkws.HeaderType:
+		if f.kind == "" {
+			f.kind = larkws.MessageType(value)
+		}
+	case larkws.HeaderMessageID:
+		if f.id == "" {
+			f.id = string(value)
+		}
+	case larkws.HeaderSum:
+		f.sum = number(f.sum, value)
+	case larkws.HeaderSeq:
+		f.seq = number(f.seq, value)
 	}
-	h := larkws.Headers(f.Headers)
-	f.kind = larkws.MessageType(h.GetString(larkws.HeaderType))
-	f.id = h.GetString(larkws.HeaderMessageID)
-	return f, true
+	return ok
 }
 
-func (f *frame) isPing() bool {
-	return larkws.FrameType(f.Method) == larkws.FrameTypeControl && f.kind == larkws.MessageTypePing
-}
-
-func (f *frame) isPong() bool {
-	return larkws.FrameType(f.Method) == larkws.FrameTypeControl && f.kind == larkws.MessageTypePong
-}
-
-func (f *frame) isData() bool {
-	return larkws.FrameType(f.Method) == larkws.FrameTypeData
-}
-
-func (f *frame) isEvent() bool {
-	return f.isData() && (f.kind == larkws.MessageTypeEvent || f.kind == larkws.MessageTypeCard)
-}
-
-func (f *frame) isOurs() bool {
-	return f.isData() && strings.HasPrefix(f.id, ourPrefix)
-}
-
-// number is a header's value, -1 where it is none.
-func (f *frame) number(key string) int {
-	n, err := strconv.Atoi(larkws.Headers(f.Headers).GetString(key))
+// number is a header's number, unless an earlier one had been there.
+func number(earlier int, value []byte) int {
+	if earlier >= 0 {
+		return earlier
+	}
+	n, err := strconv.Atoi(string(value))
 	if err != nil {
 		return -1
 	}
 	return n
 }
 
+// fields calls yield with the fields of a protobuf message: with the number of
+// a varint, or the value of a length-delimited one. It reports whether data is
+// such a message; yield may end it by returning false.
+func fields(data []byte, yield func(field, number uint64, value []byte) bool) bool {
+	for len(data) > 0 {
+		tag, n := binary.Uvarint(data)
+		if n <= 0 {
+			return false
+		}
+		data = data[n:]
+		var number uint64
+		var value []byte
+		switch tag & 7 {
+		case 0, 2:
+			if number, n = binary.Uvarint(data); n <= 0 {
+				return false
+			}
+			data = data[n:]
+			if tag&7 == 2 {
+				if number > uint64(len(data)) {
+					return false
+				}
+				value, data = data[:number], data[number:]
+			}
+		case 1, 5: // 8 and 4 bytes
+			size := 8
+			if tag&7 == 5 {
+				size = 4
+			}
+			if len(data) < size {
+				return false
+			}
+			data = data[size:]
+		default:
+			return false
+		}
+		if !yield(tag>>3, number, value) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *frame) isPing() bool {
+	return f.method == larkws.FrameTypeControl && f.kind == larkws.MessageTypePing
+}
+
+func (f *frame) isPong() bool {
+	return f.method == larkws.FrameTypeControl && f.kind == larkws.MessageTypePong
+}
+
+func (f *frame) isData() bool { return f.method == larkws.FrameTypeData }
+
+func (f *frame) isEvent() bool {
+	return f.isData() && (f.kind == larkws.MessageTypeEvent || f.kind == larkws.MessageTypeCard)
+}
+
+func (f *frame) isOurs() bool { return f.isData() && strings.HasPrefix(f.id, ourPrefix) }
+
+// change returns the frame with another payload, and with headers added.
+func (f *frame) change(payload []byte, headers ...larkws.Header) ([]byte, error) {
+	var full larkws.Frame
+	if err := full.Unmarshal(f.raw); err != nil {
+		return nil, err
+	}
+	full.Payload = payload
+	full.Headers = append(full.Headers, headers...)
+	return full.Marshal()
+}
+
 // ack is what a bot would answer (FEISHU.md 1.6): the frame again, with a code.
 func (f *frame) ack() ([]byte, error) {
-	a := f.Frame
-	a.Headers = append(append(make([]larkws.Header, 0, len(f.Headers)+1), f.Headers...), larkws.Header{Key: larkws.HeaderBizRt, Value: "0"})
-	a.Payload = []byte(`{"code":200}`)
-	return a.Marshal()
+	return f.change([]byte(`{"code":200}`), larkws.Header{Key: larkws.HeaderBizRt, Value: "0"})
 }
 
 // ackCode is the code of an acknowledgement; 0: it has none.
@@ -83,7 +170,7 @@ func (f *frame) ackCode() int {
 	var a struct {
 		Code int `json:"code"`
 	}
-	if json.Unmarshal(f.Payload, &a) != nil {
+	if json.Unmarshal(f.payload, &a) != nil {
 		return 0
 	}
 	return a.Code

@@ -15,11 +15,14 @@ import (
 const (
 	maxMessage   = 16 << 20         // a WebSocket message; a larger one ends the connection with 1009
 	writeTimeout = 10 * time.Second // for one message; then the connection is ended
-	speechWait   = 10 * time.Second // for the bot's first word; until then nothing is written to it (FEISHU.md 0.2)
+	firstWord    = 2 * time.Second  // for the bot's first ping; until then nothing is written to it (FEISHU.md 0.2)
 	silence      = 30 * time.Second // after the bot's ping without a word from Feishu; then the connection is ended
-	idlePings    = 3                // pings that a bot may leave out, and
-	idleGrace    = 30 * time.Second // this; then the connection is ended
-	maxAfters    = 4096             // events after which the tap still wants something done; one more is dropped
+	pieceGap     = 5 * time.Millisecond
+	maxGaps      = 200 * time.Millisecond // all gaps of an event
+	idlePings    = 3                      // pings that a bot may leave out, and
+	idleGrace    = 30 * time.Second       // this; then the connection is ended
+	maxPing      = 3600                   // seconds between pings that are believed
+	maxAfters    = 4096                   // events after which the tap still wants something done; one more is dropped
 )
 
 // link is a bot's WebSocket and the one to Feishu behind it.
@@ -33,9 +36,8 @@ type link struct {
 	once    sync.Once
 	ended   chan struct{} // closed by end, which sets why before
 	why     ending
-	speak   sync.Once
-	spoken  chan struct{} // closed when the bot's first word has come, or speechWait is over
-	pinged  atomic.Bool   // injections may come
+	listens sync.Once
+	ready   chan struct{} // closed when the bot is taken to listen
 	ping    atomic.Int64  // the interval in seconds, as the bot was told
 	acked   atomic.Bool   // the bot has acknowledged something
 	accepts atomic.Bool   // … of ours
@@ -70,14 +72,14 @@ func newLink(s *Server, t ticket, up *websocket.Conn) *link {
 	now := time.Now()
 	l := &link{
 		s: s, up: up, app: t.app, service: serviceID(t.upstream), since: now,
-		ended: make(chan struct{}), spoken: make(chan struct{}), afters: make(chan after, maxAfters),
+		ended: make(chan struct{}), ready: make(chan struct{}), afters: make(chan after, maxAfters),
 	}
 	l.ping.Store(int64(t.ping))
 	l.botAt.Store(now.UnixNano())
 	l.upAt.Store(now.UnixNano())
-	l.fragments.give = func(pieces [][]byte) {
+	l.fragments.give = func(frames [][]byte) {
 		s.Counter("untapped")
-		l.toBot(websocket.MessageBinary, pieces...)
+		l.toBot(websocket.MessageBinary, frames...)
 	}
 	l.holds.send = func(ack []byte) { l.toUpstream(websocket.MessageBinary, ack) }
 	l.holds.late = func() { s.Counter("ack_late") }
@@ -95,7 +97,7 @@ func (l *link) run() {
 	l.idle = time.AfterFunc(l.idleTime(), func() {
 		l.end(ending{"bot_silent", websocket.StatusGoingAway, "no ping"})
 	})
-	patience := time.AfterFunc(speechWait, l.hears)
+	patience := time.AfterFunc(firstWord, l.listening)
 
 	var pumps, worker sync.WaitGroup
 	pumps.Go(l.fromUpstream)
@@ -156,20 +158,45 @@ func (l *link) isEnded() bool {
 	}
 }
 
+// listening lets words through to the bot: it has spoken, or has had the time
+// to begin to listen. The Go and Python SDKs ping at once only on the first of
+// their connections, and listen at once on all.
+func (l *link) listening() {
+	l.listens.Do(func() {
+		close(l.ready)
+		l.s.refresh()
+	})
+}
+
+func (l *link) isReady() bool {
+	select {
+	case <-l.ready:
+		return true
+	default:
+		return false
+	}
+}
+
 func (l *link) status() Connection {
 	return Connection{
-		AppID: l.app, Ready: l.pinged.Load(), Since: l.since,
+		AppID: l.app, Ready: l.isReady(), Since: l.since,
 		Bot: time.Unix(0, l.botAt.Load()), Upstream: time.Unix(0, l.upAt.Load()),
 	}
 }
 
 func (l *link) idleTime() time.Duration {
-	return idlePings*time.Duration(l.ping.Load())*time.Second + idleGrace
+	ping := min(max(l.ping.Load(), 1), maxPing)
+	return idlePings*time.Duration(ping)*time.Second + idleGrace
 }
 
-// toBot writes messages to the bot, and ends the link where that fails.
+// toBot writes messages to the bot, and ends the link where that fails. Between
+// the pieces of an event it leaves a gap: the Go SDK reads each in a goroutine of
+// its own, and where two of them meet the event is lost (FEISHU.md 1.5).
 func (l *link) toBot(typ websocket.MessageType, messages ...[]byte) bool {
-	for _, m := range messages {
+	for i, m := range messages {
+		if i > 0 {
+			time.Sleep(min(pieceGap, maxGaps/time.Duration(len(messages))))
+		}
 		if err := write(l.bot, typ, m); err != nil {
 			l.lost("bot_closed", err)
 			return false
@@ -186,9 +213,9 @@ func (l *link) toUpstream(typ websocket.MessageType, message []byte) {
 }
 
 func write(c *websocket.Conn, typ websocket.MessageType, message []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
-	defer cancel()
-	return c.Write(ctx, typ, message)
+	late := time.AfterFunc(writeTimeout, func() { _ = c.CloseNow() })
+	defer late.Stop()
+	return c.Write(context.Background(), typ, message)
 }
 
 // later runs do behind what waits already.

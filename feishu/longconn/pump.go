@@ -24,7 +24,7 @@ func (l *link) fromUpstream() {
 		}
 		l.upstreamSpoke()
 		select {
-		case <-l.spoken:
+		case <-l.ready:
 		case <-l.ended:
 		}
 		if l.isEnded() {
@@ -36,9 +36,9 @@ func (l *link) fromUpstream() {
 		}
 		switch {
 		case ok && f.isEvent():
-			l.event(&f, data)
-		case ok && f.isPong() && len(f.Payload) > 0:
-			l.toBot(typ, l.pong(&f, data))
+			l.event(&f)
+		case ok && f.isPong() && len(f.payload) > 0:
+			l.toBot(typ, l.pong(&f))
 		default:
 			l.toBot(typ, data)
 		}
@@ -46,17 +46,17 @@ func (l *link) fromUpstream() {
 }
 
 // event carries an event, or a piece of one.
-func (l *link) event(f *frame, data []byte) {
+func (l *link) event(f *frame) {
 	if !l.s.Own(l.app) {
-		l.toBot(websocket.MessageBinary, data)
+		l.toBot(websocket.MessageBinary, f.raw)
 		return
 	}
-	frames, event := [][]byte{data}, f.Payload
-	if f.number(larkws.HeaderSum) > 1 {
+	frames, event := [][]byte{f.raw}, f.payload
+	if f.sum > 1 {
 		var ok bool
-		if frames, event, ok = l.fragments.add(f, data); !ok {
+		if frames, event, ok = l.fragments.add(f); !ok {
 			l.s.Counter("untapped")
-			l.toBot(websocket.MessageBinary, data)
+			l.toBot(websocket.MessageBinary, f.raw)
 			return
 		}
 		if frames == nil {
@@ -89,16 +89,15 @@ func (l *link) event(f *frame, data []byte) {
 }
 
 // pong makes the reconnect settings in a pong short.
-func (l *link) pong(f *frame, data []byte) []byte {
-	config, ping, err := shorten(f.Payload, int(l.ping.Load()))
+func (l *link) pong(f *frame) []byte {
+	config, ping, err := shorten(f.payload, int(l.ping.Load()))
 	if err != nil {
-		return data
+		return f.raw
 	}
 	l.ping.Store(int64(ping))
-	f.Payload = config
-	out, err := f.Marshal()
+	out, err := f.change(config)
 	if err != nil {
-		return data
+		return f.raw
 	}
 	return out
 }
@@ -112,7 +111,7 @@ func (l *link) fromBot() {
 			return
 		}
 		l.botSpoke()
-		l.hears()
+		l.listening()
 		f, ok := frame{}, false
 		if typ == websocket.MessageBinary {
 			f, ok = parse(data)
@@ -133,14 +132,10 @@ func (l *link) fromBot() {
 		}
 		l.toUpstream(typ, data)
 		if ok && f.isPing() {
-			l.pinged.Store(true)
 			l.s.refresh()
 		}
 	}
 }
-
-// hears lets Feishu's words through to the bot.
-func (l *link) hears() { l.speak.Do(func() { close(l.spoken) }) }
 
 func (l *link) botSpoke() {
 	l.botAt.Store(time.Now().UnixNano())

@@ -31,8 +31,9 @@ const (
 	query   = "fpid=493&aid=1&device_id=77&access_key=a%2Bb%20c&service_id=493&ticket=t-1"
 )
 
-// patience is what a test waits for something that must happen.
-const patience = 20 * time.Second
+// patience is what a test waits for something that must happen, longer than
+// anything that one waits for in a bubble.
+const patience = time.Minute
 
 // wire is how the parts of a test reach each other: by TCP, or by pipes in a
 // synctest bubble, where sockets would stop the clock.
@@ -183,7 +184,7 @@ func (r *rig) counted(event string) int {
 	return r.counts[event]
 }
 
-// until waits for what nothing tells of; the clock of a bubble stands meanwhile.
+// until waits for what nothing tells of.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
@@ -223,12 +224,14 @@ func (r *rig) connect() (bot, feishu *socket) {
 	return bot, r.feishu.next()
 }
 
-// ready does so for a bot that has pinged.
+// ready does so for a bot whose first ping was answered.
 func (r *rig) ready() (bot, feishu *socket) {
 	r.t.Helper()
 	bot, feishu = r.connect()
 	bot.ping()
 	feishu.want(pingFrame())
+	feishu.write(pongFrame(""))
+	bot.want(pongFrame(""))
 	return bot, feishu
 }
 
@@ -487,7 +490,9 @@ func ackOf(f *larkws.Frame, code int) *larkws.Frame {
 	return &a
 }
 
-func messageID(f *larkws.Frame) string { return larkws.Headers(f.Headers).GetString(larkws.HeaderMessageID) }
+func messageID(f *larkws.Frame) string {
+	return larkws.Headers(f.Headers).GetString(larkws.HeaderMessageID)
+}
 
 // event is an event's envelope.
 func event(id string) string {

@@ -116,7 +116,8 @@ func address(r *http.Request) (scheme, host string) {
 	return "http", r.Host
 }
 
-// Connected reports whether a bot is there that has pinged.
+// Connected reports whether a bot is there that listens: it has pinged, or has
+// been there for 2 s.
 func (s *Server) Connected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +140,7 @@ type Status struct {
 // Connection is one bot with Feishu behind it.
 type Connection struct {
 	AppID    string    `json:"app_id,omitempty"` // empty: it came without a bootstrap
-	Ready    bool      `json:"ready"`            // the bot has pinged
+	Ready    bool      `json:"ready"`            // the bot listens
 	Since    time.Time `json:"since"`
 	Bot      time.Time `json:"bot"`      // last heard from
 	Upstream time.Time `json:"upstream"` // last heard from
@@ -258,7 +259,7 @@ func (s *Server) pick(not *link) *link {
 		return 2
 	}
 	for _, l := range s.open {
-		if l == not || l.isEnded() || !l.pinged.Load() || !s.Own(l.app) {
+		if l == not || l.isEnded() || !l.isReady() || !s.Own(l.app) {
 			continue
 		}
 		if best == nil || cmp.Compare(rank(l), rank(best)) >= 0 {

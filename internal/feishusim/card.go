@@ -2,6 +2,7 @@ package feishusim
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -43,13 +44,22 @@ func parseCard(content string) (*card, error) {
 	return k, k.duplicate()
 }
 
+// inline reads the card of a message, for which errors are those of a message.
+func inline(content string) (*card, error) {
+	k, err := parseCard(content)
+	if e, ok := errors.AsType[*apiError](err); ok {
+		return nil, cardError(e.code, e.msg)
+	}
+	return k, err
+}
+
 // duplicate refuses a card with one element_id twice.
 func (k *card) duplicate() error {
 	seen := map[string]bool{}
 	for _, e := range k.elements() {
 		id := str(e["element_id"])
 		if id != "" && seen[id] {
-			return cardError(300301, "element_id is duplicated")
+			return errDuplicate
 		}
 		seen[id] = true
 	}
@@ -63,7 +73,7 @@ func (k *card) clone() *card {
 	if k == nil {
 		return nil
 	}
-	c := &card{app: k.app, initial: k.initial}
+	c := &card{app: k.app, initial: k.initial, since: k.since}
 	_ = json.Unmarshal([]byte(compact(k.tree)), &c.tree) // a copy of what was parsed
 	return c
 }

@@ -139,7 +139,7 @@ type State struct {
 // AppState is an app and how it stands.
 type AppState struct {
 	App
-	Connections int `json:"connections"` // that have pinged
+	Connections int `json:"connections"` // ready for events
 	Waiting     int `json:"waiting"`     // events that are not acknowledged
 }
 
@@ -155,13 +155,7 @@ func (s *Server) State() State {
 			continue
 		}
 		a := s.apps[id]
-		ready := 0
-		for _, c := range a.conns {
-			if c.ready {
-				ready++
-			}
-		}
-		out.Apps = append(out.Apps, AppState{a.App, ready, len(a.pending)})
+		out.Apps = append(out.Apps, AppState{a.App, len(a.ready()), len(a.pending)})
 	}
 	for _, c := range s.chats {
 		if c.mode != modeP2P {

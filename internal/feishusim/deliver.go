@@ -264,15 +264,10 @@ func (s *Server) push(p *pending) {
 		s.tasks.Go(func() { s.post(p, d) })
 		return
 	}
-	var ready []*conn
-	for _, c := range p.app.conns {
-		if c.ready {
-			ready = append(ready, c)
-		}
-	}
-	if len(ready) == 0 {
+	ready := p.app.ready()
+	if len(ready) == 0 { // it waits for one
 		p.attempts--
-		s.missed(p)
+		p.stop()
 		return
 	}
 	c := ready[rand.IntN(len(ready))]

@@ -1,6 +1,7 @@
 package feishusim
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,7 +72,9 @@ func (f *Fault) UnmarshalJSON(data []byte) error {
 		*plain
 		MS int64 `json:"delay_ms"`
 	}{plain: (*plain)(f)}
-	if err := json.Unmarshal(data, &in); err != nil {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
 		return err
 	}
 	f.Delay = time.Duration(in.MS) * time.Millisecond

@@ -129,7 +129,7 @@ func (s *Server) fill(m *message, d draft) error {
 	case d.msgType == "interactive":
 		if m.card = d.card; m.card == nil {
 			var err error
-			if m.card, err = parseCard(d.content); err != nil {
+			if m.card, err = inline(d.content); err != nil {
 				return err
 			}
 		}

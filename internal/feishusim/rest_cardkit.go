@@ -2,6 +2,7 @@ package feishusim
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -82,6 +83,8 @@ func parseEntity(in cardData) (*card, error) {
 	}
 	k, err := parseCard(in.Data)
 	switch {
+	case errors.Is(err, errCardContent):
+		return nil, errField
 	case err != nil:
 		return nil, err
 	case !k.v2():
@@ -132,7 +135,9 @@ func change(do func(*card, *cardChange) error) func(*call) (any, error) {
 		if in.Sequence <= k.sequence {
 			return nil, errSequence
 		}
+		before := *k.clone()
 		if err := do(k, &in); err != nil {
+			k.tree, k.since = before.tree, before.since // all or nothing
 			return nil, err
 		}
 		k.sequence = in.Sequence
@@ -296,7 +301,6 @@ func batchCard(k *card, in *cardChange) error {
 	if json.Unmarshal([]byte(in.Actions), &actions) != nil {
 		return errField
 	}
-	before := k.clone()
 	for _, a := range actions {
 		one := &cardChange{
 			element: text(a.Params["element_id"]), Type: text(a.Params["type"]), Target: text(a.Params["target_element_id"]),
@@ -328,7 +332,6 @@ func batchCard(k *card, in *cardChange) error {
 			err = errField
 		}
 		if err != nil {
-			k.tree = before.tree // all or nothing
 			return err
 		}
 	}

@@ -277,7 +277,7 @@ func patchCard(c *call) (any, error) {
 	if len(in.Content) > maxCardBytes {
 		return nil, errTooLong
 	}
-	k, err := parseCard(in.Content)
+	k, err := inline(in.Content)
 	if err != nil {
 		return nil, err
 	}

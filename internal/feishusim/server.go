@@ -32,15 +32,20 @@ const (
 type Options struct {
 	Logger *slog.Logger // nil: discard. No message texts, no secrets
 	// Redeliver are the waits before an event is delivered again. nil: 15 s,
-	// 5 min, 1 h, 6 h (FEISHU.md 2.4); empty: never again.
+	// 5 min, 1 h, 6 h (FEISHU.md 2.4); empty: never again. Beside them, an event
+	// that is not acknowledged comes again when the app connects anew.
 	Redeliver  []time.Duration
 	AckTimeout time.Duration // of an event; 0: 3 s
 	// GroupQPS is how many messages a second all bots together may send to one
 	// chat. 0: no limit; Feishu's own is 5 (FEISHU.md 6).
 	GroupQPS int
 	TokenTTL time.Duration // of a tenant token; 0: 2 h
-	Client   ClientConfig  // told to the long connections; zero: Feishu's own
-	Tenant   string        // the tenant key; "": "feishusim"
+	// PushAfter is when a connection that has not pinged gets events all the same;
+	// 0: 500 ms, negative: never. The Node SDK loses what comes before its ping
+	// (FEISHU.md 0.2); the Go SDK sends none at once after a reconnect.
+	PushAfter time.Duration
+	Client    ClientConfig // told to the long connections; zero: Feishu's own
+	Tenant    string       // the tenant key; "": "feishusim"
 }
 
 // ClientConfig is how a long connection shall behave, in seconds (FEISHU.md 1.1).
@@ -94,6 +99,7 @@ func New(o Options) *Server {
 	}
 	o.AckTimeout = cmp.Or(o.AckTimeout, 3*time.Second)
 	o.TokenTTL = cmp.Or(o.TokenTTL, 2*time.Hour)
+	o.PushAfter = cmp.Or(o.PushAfter, 500*time.Millisecond)
 	o.Tenant = cmp.Or(o.Tenant, "feishusim")
 	if o.Client == (ClientConfig{}) {
 		o.Client = ClientConfig{ReconnectCount: -1, ReconnectInterval: 120, ReconnectNonce: 30, PingInterval: 120}

@@ -33,7 +33,7 @@ type User struct {
 
 // Group is a chat of people and bots.
 type Group struct {
-	ID      string   `json:"chat_id"`
+	ID      string   `json:"chat_id"` // "": generated
 	Name    string   `json:"name"`
 	Topic   bool     `json:"topic"`   // chat_mode topic: every message begins a thread
 	Members []string `json:"members"` // ids of apps and users
@@ -196,7 +196,13 @@ func (s *Server) addGroup(g Group) (Group, error) {
 	if len(g.Members) > maxMembers {
 		return Group{}, fmt.Errorf("a group has at most %d members", maxMembers)
 	}
-	c := &chat{id: newID("oc_", 16), name: g.Name, mode: modeGroup}
+	c := &chat{id: g.ID, name: g.Name, mode: modeGroup}
+	if c.id == "" {
+		c.id = newID("oc_", 16)
+	}
+	if !strings.HasPrefix(c.id, "oc_") || s.chats[c.id] != nil {
+		return Group{}, fmt.Errorf("chat id %.60q: want oc_ and what no other chat has", c.id)
+	}
 	if g.Topic {
 		c.mode = modeTopic
 	}

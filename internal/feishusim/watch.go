@@ -8,7 +8,7 @@ const watchBuffer = 1024
 // Activity is something that has happened.
 type Activity struct {
 	// Kind is message, edit (of a message or its card), recall, reaction, joined,
-	// left, connected, ready (the first ping), disconnected, delivery or acked.
+	// left, connected, ready (for events), disconnected, delivery or acked.
 	Kind     string    `json:"kind"`
 	App      string    `json:"app_id,omitempty"`
 	Chat     string    `json:"chat_id,omitempty"` // of joined and left
@@ -17,8 +17,8 @@ type Activity struct {
 	Delivery *Delivery `json:"delivery,omitempty"`
 }
 
-// Watch returns what happens from now on, until stop is called or the server is
-// closed. A watcher that falls behind by 1,024 activities loses some.
+// Watch returns what happens from now on, until stop is called. A watcher that
+// falls behind by 1,024 activities loses some. The channel is never closed.
 func (s *Server) Watch() (activities <-chan Activity, stop func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

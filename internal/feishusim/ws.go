@@ -41,8 +41,9 @@ type conn struct {
 	app    *app
 	socket *websocket.Conn
 	out    chan []byte
-	ready  bool // a ping has come; guarded by Server.mu
+	ready  bool // for events; guarded by Server.mu
 	silent bool // guarded by Server.mu
+	opens  *time.Timer
 	closer sync.Once
 }
 
@@ -162,6 +163,15 @@ func (s *Server) connect(c *conn) bool {
 	}
 	c.silent = s.fault(FaultSilent, c.app.ID) != nil
 	c.app.conns = append(c.app.conns, c)
+	if s.opts.PushAfter > 0 {
+		c.opens = time.AfterFunc(s.opts.PushAfter, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if slices.Contains(c.app.conns, c) && !s.closed {
+				s.opened(c)
+			}
+		})
+	}
 	s.announce(Activity{Kind: "connected", App: c.app.ID})
 	s.bump()
 	return true
@@ -170,10 +180,18 @@ func (s *Server) connect(c *conn) bool {
 func (s *Server) disconnect(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c.opens != nil {
+		c.opens.Stop()
+	}
 	c.app.conns = slices.DeleteFunc(c.app.conns, func(o *conn) bool { return o == c })
 	for _, p := range slices.Clone(c.app.pending) {
-		if p.on == c {
+		if p.on != c {
+			continue
+		}
+		if p.on = nil; len(c.app.ready()) > 0 {
 			s.missed(p)
+		} else {
+			p.stop() // flush takes it
 		}
 	}
 	s.announce(Activity{Kind: "disconnected", App: c.app.ID})
@@ -231,7 +249,7 @@ func (s *Server) readFrames(ctx context.Context, c *conn) {
 	}
 }
 
-// controlFrame answers a ping; the first one opens the connection for events.
+// controlFrame answers a ping, which opens the connection for events.
 func (s *Server) controlFrame(c *conn, f *larkws.Frame) {
 	if larkws.MessageType(larkws.Headers(f.Headers).GetString(larkws.HeaderType)) != larkws.MessageTypePing {
 		return
@@ -243,12 +261,18 @@ func (s *Server) controlFrame(c *conn, f *larkws.Frame) {
 		Service: f.Service, Method: int32(larkws.FrameTypeControl), Payload: config,
 		Headers: []larkws.Header{{Key: larkws.HeaderType, Value: string(larkws.MessageTypePong)}},
 	})
-	if !c.ready {
-		c.ready = true
-		s.announce(Activity{Kind: "ready", App: c.app.ID})
-		s.bump()
-		s.flush(c.app)
+	s.opened(c)
+}
+
+// opened makes a connection ready for events, once. The caller holds s.mu.
+func (s *Server) opened(c *conn) {
+	if c.ready {
+		return
 	}
+	c.ready = true
+	s.announce(Activity{Kind: "ready", App: c.app.ID})
+	s.bump()
+	s.flush(c.app)
 }
 
 // acknowledged takes the answer to an event: matched by message_id only, since
@@ -290,7 +314,7 @@ func frames(id string, event []byte, pieces int) []*larkws.Frame {
 	return all
 }
 
-// Connections is how many long connections of an app have pinged.
+// Connections is how many long connections of an app are ready for events.
 func (s *Server) Connections(app string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,28 +322,24 @@ func (s *Server) Connections(app string) int {
 	if a == nil {
 		return 0
 	}
-	n := 0
-	for _, c := range a.conns {
-		if c.ready {
-			n++
-		}
-	}
-	return n
+	return len(a.ready())
 }
 
-// WaitConnected blocks until an app has so many connections that have pinged.
+// WaitConnected blocks until an app has n connections that are ready for events.
 func (s *Server) WaitConnected(ctx context.Context, app string, n int) error {
 	return s.until(ctx, func() bool {
 		a := s.apps[app]
-		if a == nil {
-			return false
-		}
-		ready := 0
-		for _, c := range a.conns {
-			if c.ready {
-				ready++
-			}
-		}
-		return ready >= n
+		return a != nil && len(a.ready()) >= n
 	})
+}
+
+// ready are the app's connections that events go to.
+func (a *app) ready() []*conn {
+	var all []*conn
+	for _, c := range a.conns {
+		if c.ready {
+			all = append(all, c)
+		}
+	}
+	return all
 }

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"feishu-relay/internal/feishusim"
+)
+
+// maxScenario is the largest scenario file that is read.
+const maxScenario = 1 << 20
+
+// runSim plays Feishu until it is interrupted, and shows what is said. Unlike
+// the sidecar it prints secrets and texts: they are invented here.
+func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flags("sim", "sim [--listen HOST:PORT] [--apps N] [--scenario FILE]\n\n"+
+		"Plays Feishu on this machine: for trying a bot or a sidecar without an account.\n"+
+		"Prints apps with secrets, a group, and what to paste; then what is said, as it\n"+
+		"happens. On a terminal, each line typed is said by the user in the group.\n", stdout)
+	listen := f.String("listen", "127.0.0.1:0", "`address` to listen on; with port 0 the system chooses one")
+	apps := f.Int("apps", 2, "how many bots the group has, besides one user")
+	file := f.String("scenario", "", "JSON `file` with apps, users, groups and steps, in place of --apps; go doc feishu-relay/internal/feishusim.Scenario shows one")
+	if err := parse(f, args, 0); err != nil {
+		return err
+	}
+	sc, err := simScenario(*file, *apps)
+	if errors.Is(err, errUsage) {
+		fmt.Fprintf(stderr, "feishu-relay sim: --apps: want 1 to 26, got %d\n", *apps)
+	}
+	if err != nil {
+		return err
+	}
+	// A bot that lost its connection is to come back soon, as with a sidecar.
+	server := feishusim.New(feishusim.Options{GroupQPS: 5, Client: feishusim.ClientConfig{
+		ReconnectCount: -1, ReconnectInterval: 3, ReconnectNonce: 2, PingInterval: 120,
+	}})
+	defer server.Close()
+	if err := server.Build(sc); err != nil {
+		return err
+	}
+	url, err := server.Listen(*listen)
+	if err != nil {
+		return err
+	}
+	activities, stop, err := server.Watch()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	show := &simScreen{w: stdout, paint: newPaint(stdout), server: server}
+	show.welcome(url, server.State())
+	typed := simInput(ctx, os.Stdin)
+	played := make(chan error, 1)
+	go func() { played <- server.Play(ctx, sc.Steps) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case a := <-activities:
+			show.activity(a)
+		case line := <-typed:
+			if err := simSay(server, line); err != nil {
+				fmt.Fprintf(stderr, "feishu-relay sim: %v\n", err)
+			}
+		case err := <-played:
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("scenario: %w", err)
+			}
+			if sc.Steps != nil {
+				show.line(dim, "the scenario is over")
+			}
+		}
+	}
+}
+
+// simScenario is the file's, or a group with n bots and a user.
+func simScenario(file string, n int) (feishusim.Scenario, error) {
+	if file != "" {
+		in, err := os.Open(file)
+		if err != nil {
+			return feishusim.Scenario{}, err
+		}
+		defer in.Close()
+		data, err := io.ReadAll(io.LimitReader(in, maxScenario))
+		if err != nil {
+			return feishusim.Scenario{}, err
+		}
+		return feishusim.ParseScenario(data)
+	}
+	if n < 1 || n > 26 {
+		return feishusim.Scenario{}, errUsage
+	}
+	sc := feishusim.Scenario{Users: []string{"Ann"}}
+	lab := feishusim.Group{Name: "Lab", Members: []string{"Ann"}}
+	for i := range n {
+		name := "Bot" + string(rune('A'+i))
+		sc.Apps = append(sc.Apps, feishusim.App{Name: name})
+		lab.Members = append(lab.Members, name)
+	}
+	sc.Groups = []feishusim.Group{lab}
+	return sc, nil
+}
+
+// simInput reads what a person types; nothing if stdin is no terminal. Its
+// goroutine ends with the process: a read of a terminal cannot be ended.
+func simInput(ctx context.Context, stdin *os.File) <-chan string {
+	if !term.IsTerminal(int(stdin.Fd())) {
+		return nil
+	}
+	lines := make(chan string)
+	go func() {
+		for in := bufio.NewScanner(stdin); in.Scan(); {
+			if line := strings.TrimSpace(in.Text()); line != "" {
+				select {
+				case lines <- line:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	return lines
+}
+
+// simSay says a line as the first user in the first group.
+func simSay(server *feishusim.Server, line string) error {
+	state := server.State()
+	if len(state.Users) == 0 || len(state.Groups) == 0 {
+		return errors.New("there is no user or no group to say that in")
+	}
+	_, err := server.Say(state.Groups[0].ID, state.Users[0].ID, line)
+	return err
+}
+
+// simScreen shows what happens.
+type simScreen struct {
+	w      io.Writer
+	paint  *paint
+	server *feishusim.Server
+}
+
+func (s *simScreen) line(code, text string) {
+	fmt.Fprintf(s.w, "%s  %s\n", s.paint.text(dim, time.Now().Format("15:04:05")), s.paint.text(code, neutral(text)))
+}
+
+// welcome says what is there, and what to paste.
+func (s *simScreen) welcome(url string, state feishusim.State) {
+	fmt.Fprintf(s.w, "Feishu is played at %s (Ctrl-C ends it)\n\n", s.paint.text(bold, url))
+	for _, g := range state.Groups {
+		fmt.Fprintf(s.w, "group %s  %s\n", neutral(g.Name), g.ID)
+	}
+	for _, u := range state.Users {
+		fmt.Fprintf(s.w, "user  %s  user_id %s\n", neutral(u.Name), u.ID)
+	}
+	for _, a := range state.Apps {
+		fmt.Fprintf(s.w, "bot   %s  app_id %s  app_secret %s\n", s.paint.text(s.paint.bot(a.Name), neutral(a.Name)), a.ID, neutral(a.Secret))
+	}
+	if len(state.Apps) > 0 {
+		a := state.Apps[0]
+		fmt.Fprintf(s.w, "\nA bot by itself: base URL (SDK \"domain\") %s, with the id and the secret above.\n"+
+			"A bot with a sidecar: base URL http://127.0.0.1:8788, and\n\n"+
+			"  AGENT_NAME=%s FEISHU_APP_ID=%s FEISHU_BASE_URL=%s GATEWAY_ADDR=127.0.0.1:8788 feishu-relay run\n",
+			url, simAgent(a.Name), a.ID, url)
+	}
+	if len(state.Groups) > 0 && len(state.Users) > 0 && len(state.Apps) > 0 {
+		fmt.Fprintf(s.w, "\nTo say something, to see the group, to break something:\n\n"+
+			"  curl -s %[1]s/sim/say -d '{\"chat\":\"%[2]s\",\"user\":\"%[3]s\",\"text\":\"hello\"}'\n"+
+			"  curl -s %[1]s/sim/messages?chat=%[2]s\n"+
+			"  curl -s %[1]s/sim/faults -d '{\"kind\":\"drop\",\"app\":\"%[4]s\"}'\n",
+			url, state.Groups[0].ID, state.Users[0].ID, state.Apps[0].ID)
+	}
+	fmt.Fprintln(s.w)
+}
+
+// simAgent makes a name for the relay out of a bot's.
+func simAgent(name string) string {
+	plain := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(name))
+	return cmp.Or(plain, "bot")
+}
+
+func (s *simScreen) activity(a feishusim.Activity) {
+	switch a.Kind {
+	case "message", "edit":
+		s.message(a)
+	case "recall":
+		s.line(yellow, a.Message.SenderName+" took back: "+a.Message.Text)
+	case "ready":
+		s.line(green, s.name(a.App)+" is connected")
+	case "disconnected":
+		s.line(yellow, s.name(a.App)+" is disconnected")
+	case "acked":
+		if a.Delivery.Acked != 200 {
+			s.line(red, fmt.Sprintf("%s answered an event (%s) with %d", s.name(a.App), a.Delivery.EventType, a.Delivery.Acked))
+		}
+	case "delivery":
+		if a.Delivery.Attempt > 1 {
+			s.line(yellow, fmt.Sprintf("%s gets an event (%s) again, try %d", s.name(a.App), a.Delivery.EventType, a.Delivery.Attempt))
+		}
+	}
+}
+
+func (s *simScreen) message(a feishusim.Activity) {
+	m := a.Message
+	name := neutral(m.SenderName)
+	if m.SenderType == "app" {
+		name = s.paint.text(s.paint.bot(m.SenderName), name)
+	}
+	how := ""
+	if a.Kind == "edit" {
+		how = " (edited)"
+	}
+	if m.Streaming {
+		how = " (streaming)"
+	}
+	text := strings.ReplaceAll(m.Text, "\n", "⏎ ")
+	fmt.Fprintf(s.w, "%s  %s%s: %s\n", s.paint.text(dim, time.Now().Format("15:04:05")), name, s.paint.text(dim, how), neutral(text))
+}
+
+func (s *simScreen) name(app string) string {
+	for _, a := range s.server.State().Apps {
+		if a.ID == app {
+			return a.Name
+		}
+	}
+	return app
+}

@@ -1,0 +1,327 @@
+package feishu_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+// open is a Feishu that answers by path and notes what it was asked.
+type open struct {
+	*httptest.Server
+	mu      sync.Mutex
+	answers map[string]string // by path, or path and query
+	good    map[string]bool   // tokens; nil: any
+	asked   []string          // guarded by mu
+	expire  int
+	fetched int // guarded by mu; tokens
+}
+
+func newOpen(t *testing.T, answers map[string]string) *open {
+	o := &open{answers: answers, expire: 7200}
+	o.Server = httptest.NewServer(o)
+	t.Cleanup(o.Close)
+	return o
+}
+
+func (o *open) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path := strings.TrimPrefix(r.URL.Path, "/open-apis/")
+	o.asked = append(o.asked, path)
+	w.Header().Set("Content-Type", "application/json")
+	if path == "auth/v3/tenant_access_token/internal" {
+		body, _ := io.ReadAll(r.Body)
+		if string(body) != `{"app_id":"cli_1","app_secret":"SECRET"}` {
+			fmt.Fprint(w, `{"code":10014,"msg":"app id not exists"}`)
+			return
+		}
+		o.fetched++
+		token := fmt.Sprintf("t-fetched%d", o.fetched)
+		fmt.Fprintf(w, `{"code":0,"msg":"ok","tenant_access_token":%q,"expire":%d}`, token, o.expire)
+		return
+	}
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if o.good != nil && !o.good[token] {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"code":99991663,"msg":"Invalid access token for authorization."}`)
+		return
+	}
+	if body, ok := o.answers[path+"?"+r.URL.RawQuery]; ok {
+		fmt.Fprint(w, body)
+		return
+	}
+	body, ok := o.answers[path]
+	if !ok {
+		w.WriteHeader(http.StatusNotFound)
+		body = `{"code":99991201,"msg":"resource not find"}`
+	}
+	fmt.Fprint(w, body)
+}
+
+func (o *open) calls() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list := o.asked
+	o.asked = nil
+	return list
+}
+
+func withToken(o *open) *feishu.API {
+	a := feishu.NewAPI(o.URL+"/", "cli_1", "")
+	a.SawToken("t-bot")
+	return a
+}
+
+func TestAPIAnswers(t *testing.T) {
+	o := newOpen(t, map[string]string{
+		"bot/v3/info":                                                   `{"code":0,"msg":"ok","bot":{"activate_status":2,"app_name":"BotB","open_id":"ou_self"}}`,
+		"im/v1/chats/oc_group":                                          `{"code":0,"data":{"chat_mode":"group","name":"群","chat_type":"private"}}`,
+		"im/v1/chats/oc_topic":                                          `{"code":0,"data":{"chat_mode":"topic","name":"t"}}`,
+		"im/v1/chats/oc_p2p":                                            `{"code":0,"data":{"chat_mode":"p2p"}}`,
+		"im/v1/chats/oc_new":                                            `{"code":0,"data":{"chat_mode":"hologram"}}`,
+		"im/v1/chats/oc_out":                                            `{"code":232011,"msg":"Operator can NOT be out of the chat."}`,
+		"im/v1/chats/oc_gone":                                           `{"code":232009,"msg":"dissolved"}`,
+		"im/v1/chats/oc_denied":                                         `{"code":99991672,"msg":"Access denied."}`,
+		"im/v1/chats/oc_group/members/is_in_chat":                       `{"code":0,"data":{"is_in_chat":true}}`,
+		"im/v1/chats/oc_topic/members/is_in_chat":                       `{"code":0,"data":{"is_in_chat":false}}`,
+		"im/v1/chats/oc_out/members/is_in_chat":                         `{"code":230002,"msg":"out"}`,
+		"im/v1/chats/oc_group/members/bots?page_size=100":               `{"code":0,"data":{"items":[{"bot_id":"ou_a","bot_name":"A"},{"open_id":"ou_b","name":"B"},{"bot_name":"none"},7],"has_more":true,"page_token":"p2"}}`,
+		"im/v1/chats/oc_group/members/bots?page_size=100&page_token=p2": `{"code":0,"data":{"items":[],"has_more":true,"page_token":"p2"}}`,
+		"im/v1/chats/oc_group/members/bots?page_token=p2&page_size=100": `{"code":0}`,
+		"im/v1/chats/a/b?c":                                             `{"code":0}`,
+		"im/v1/messages/om_1":                                           strings.Replace(sentAnswer, `"data":{`, `"data":{"items":[{`, 1) + "",
+	})
+	o.answers["im/v1/messages/om_1"] = strings.TrimSuffix(o.answers["im/v1/messages/om_1"], "}}") + `}]}}`
+	o.answers["im/v1/messages/om_2"] = o.answers["im/v1/messages/om_1"]
+	a := withToken(o)
+	ctx := t.Context()
+	self, err := a.BotInfo(ctx)
+	if want := (feishu.Self{AppID: "cli_1", Name: "BotB", OpenID: "ou_self"}); err != nil || self != want {
+		t.Errorf("bot %+v, %v", self, err)
+	}
+	for id, want := range map[string]feishu.Chat{
+		"oc_group": {Kind: "group", Name: "群"}, "oc_topic": {Kind: "group", Topic: true, Name: "t"}, "oc_p2p": {Kind: "p2p"}, "oc_new": {},
+		"oc_out": {In: feishu.No}, "oc_gone": {In: feishu.No},
+	} {
+		chat, err := a.Chat(ctx, relayChat(id))
+		if chat.Asked.IsZero() {
+			t.Errorf("%s: the time is missing", id)
+		}
+		want.ID, want.Asked = relayChat(id), chat.Asked
+		if diff := cmp.Diff(chat, want); err != nil || diff != "" {
+			t.Errorf("%s: %v (-got +want):\n%s", id, err, diff)
+		}
+	}
+	if _, err := a.Chat(ctx, "oc_denied"); codeOf(err) != 99991672 || !strings.Contains(err.Error(), "GET im/v1/chats/oc_denied") {
+		t.Errorf("denied: %v", err)
+	}
+	for id, want := range map[string]bool{"oc_group": true, "oc_topic": false, "oc_out": false} {
+		if in, err := a.InChat(ctx, relayChat(id)); in != want || err != nil {
+			t.Errorf("in %s: %v, %v", id, in, err)
+		}
+	}
+	if _, err := a.InChat(ctx, "oc_x"); codeOf(err) != 99991201 {
+		t.Errorf("in an unknown chat: %v", err)
+	}
+	bots, err := a.ChatBots(ctx, "oc_group")
+	if diff := cmp.Diff(bots, []feishu.Bot{{OpenID: "ou_a", Name: "A"}, {OpenID: "ou_b", Name: "B"}}); err != nil || diff != "" {
+		t.Errorf("bots: %v (-got +want):\n%s", err, diff)
+	}
+	m, err := a.Message(ctx, "om_1")
+	if diff := cmp.Diff(m, sentMessage()); err != nil || diff != "" {
+		t.Errorf("message: %v (-got +want):\n%s", err, diff)
+	}
+	if _, err := a.Message(ctx, "om_2"); !errors.Is(err, feishu.ErrNotAccepted) {
+		t.Errorf("another message: %v", err)
+	}
+	o.calls()
+	if _, err := a.Chat(ctx, "../../a/b?c"); codeOf(err) != 99991201 {
+		t.Errorf("an id with signs: %v", err)
+	}
+}
+
+func TestAPIReadsAtMost500Bots(t *testing.T) {
+	var items []string
+	for i := range 100 {
+		items = append(items, fmt.Sprintf(`{"bot_id":"ou_%d"}`, i))
+	}
+	page := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page++
+		fmt.Fprintf(w, `{"code":0,"data":{"items":[%s],"has_more":true,"page_token":"p%d"}}`, strings.Join(items, ","), page)
+	}))
+	defer srv.Close()
+	a := feishu.NewAPI(srv.URL, "cli_1", "")
+	a.SawToken("t-x")
+	bots, err := a.ChatBots(t.Context(), "oc")
+	if err != nil || len(bots) != 500 || page != 5 {
+		t.Errorf("%d bots of %d pages, %v", len(bots), page, err)
+	}
+}
+
+func TestAPITokens(t *testing.T) {
+	answers := map[string]string{"bot/v3/info": `{"code":0,"bot":{"open_id":"ou"}}`}
+	const fetch, info = "auth/v3/tenant_access_token/internal", "bot/v3/info"
+	check := func(t *testing.T, o *open, a *feishu.API, wantErr bool, want ...string) {
+		t.Helper()
+		_, err := a.BotInfo(t.Context())
+		if (err != nil) != wantErr {
+			t.Errorf("error %v", err)
+		}
+		if diff := cmp.Diff(o.calls(), want); diff != "" {
+			t.Errorf("calls (-got +want):\n%s", diff)
+		}
+	}
+	t.Run("none", func(t *testing.T) {
+		o := newOpen(t, answers)
+		a := feishu.NewAPI(o.URL, "cli_1", "")
+		a.SawToken("u-user")
+		a.SawToken("t-\n")
+		a.SawToken("")
+		if a.Ready() {
+			t.Error("ready")
+		}
+		if _, err := a.BotInfo(t.Context()); !errors.Is(err, feishu.ErrNoToken) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("seen, until it is refused", func(t *testing.T) {
+		o := newOpen(t, answers)
+		o.good = map[string]bool{"t-bot": true}
+		a := withToken(o)
+		check(t, o, a, false, info)
+		o.mu.Lock()
+		o.good = map[string]bool{"t-new": true}
+		o.mu.Unlock()
+		_, err := a.BotInfo(t.Context())
+		if !errors.Is(err, feishu.ErrNoToken) || codeOf(err) != 99991663 || a.Ready() {
+			t.Errorf("ready %v, %v", a.Ready(), err)
+		}
+		o.calls()
+		a.SawToken("t-new")
+		check(t, o, a, false, info)
+	})
+	t.Run("fetched once", func(t *testing.T) {
+		o := newOpen(t, answers)
+		o.good = map[string]bool{"t-fetched1": true}
+		a := feishu.NewAPI(o.URL, "cli_1", "SECRET")
+		if !a.Ready() {
+			t.Error("not ready")
+		}
+		check(t, o, a, false, fetch, info)
+		check(t, o, a, false, info)
+	})
+	t.Run("fetched once for many", func(t *testing.T) {
+		o := newOpen(t, answers)
+		a := feishu.NewAPI(o.URL, "cli_1", "SECRET")
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if _, err := a.BotInfo(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if o.fetched != 1 {
+			t.Errorf("fetched %d times", o.fetched)
+		}
+	})
+	t.Run("fetched again when it ends", func(t *testing.T) {
+		o := newOpen(t, answers)
+		o.expire = 60 // less than the margin
+		a := feishu.NewAPI(o.URL, "cli_1", "SECRET")
+		check(t, o, a, false, fetch, info)
+		check(t, o, a, false, fetch, info)
+	})
+	t.Run("fetched where the seen one is refused", func(t *testing.T) {
+		o := newOpen(t, answers)
+		o.good = map[string]bool{"t-fetched1": true}
+		a := feishu.NewAPI(o.URL, "cli_1", "SECRET")
+		a.SawToken("t-old")
+		check(t, o, a, false, info, fetch, info)
+	})
+	t.Run("no good one to be had", func(t *testing.T) {
+		o := newOpen(t, answers)
+		o.good = map[string]bool{}
+		a := feishu.NewAPI(o.URL, "cli_1", "SECRET")
+		check(t, o, a, true, fetch, info, fetch, info)
+	})
+	t.Run("wrong credentials", func(t *testing.T) {
+		o := newOpen(t, answers)
+		a := feishu.NewAPI(o.URL, "cli_1", "SECRET2")
+		_, err := a.BotInfo(t.Context())
+		if codeOf(err) != 10014 || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestAPIErrorsAreClear(t *testing.T) {
+	for name, tt := range map[string]struct {
+		serve http.HandlerFunc
+		want  string
+	}{
+		"a proxy's page": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502); fmt.Fprint(w, "<html>") }, "HTTP 502"},
+		"no JSON":        {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "SECRET") }, "is no JSON"},
+		"a redirect":     {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) }, "HTTP 302"},
+		"an endless body": {func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"code":0,"x":"`+strings.Repeat("x", 5<<20))
+		}, "is too large"},
+		"a cut connection": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		"a code": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(400)
+			fmt.Fprint(w, `{"code":7,"msg":"no"}`)
+		}, "code 7: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(tt.serve)
+			defer srv.Close()
+			a := feishu.NewAPI(srv.URL, "cli_1", "", feishu.WithHTTPClient(srv.Client()))
+			a.SawToken("t-SECRET")
+			_, err := a.ChatBots(t.Context(), "oc")
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "page_size") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	a := feishu.NewAPI("http://a b", "cli_1", "")
+	a.SawToken("t-x")
+	if _, err := a.BotInfo(t.Context()); err == nil {
+		t.Error("a base URL that is none works")
+	}
+}
+
+func TestAPIEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	}))
+	defer srv.Close()
+	a := feishu.NewAPI(srv.URL, "cli_1", "SECRET")
+	if _, err := a.BotInfo(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func codeOf(err error) int {
+	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
+		return e.Code
+	}
+	return 0
+}
+
+func relayChat(id string) relay.ChatID { return relay.ChatID(id) }

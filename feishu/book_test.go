@@ -1,0 +1,402 @@
+package feishu_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+func openRoot(t testing.TB) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+func openBook(t testing.TB, root *os.Root) *feishu.Book {
+	t.Helper()
+	b := feishu.OpenBook(root, "book.json", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func TestBookIsRemembered(t *testing.T) {
+	root := openRoot(t)
+	b := openBook(t, root)
+	b.LearnSelf(feishu.Self{AppID: "cli_self", Name: "BotB", OpenID: "ou_self"})
+	b.LearnBot(feishu.Bot{OpenID: "ou_a", Name: "BotA", Agent: "agent_a"})
+	b.LearnBot(feishu.Bot{OpenID: "ou_c"})
+	asked := time.Now()
+	b.SetChat(feishu.Chat{ID: "oc_1", Kind: "group", Topic: true, Name: "群", Asked: asked})
+	b.SawChat("oc_1", "")
+	b.LeftChat("oc_2")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := root.Stat("book.json"); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("file %v, %v", info, err)
+	}
+	again := openBook(t, root)
+	if diff := cmp.Diff(again.Self(), b.Self()); diff != "" {
+		t.Errorf("self (-got +want):\n%s", diff)
+	}
+	if diff := cmp.Diff(again.Bots(), []feishu.Bot{{OpenID: "ou_a", Name: "BotA", Agent: "agent_a"}, {OpenID: "ou_c"}}); diff != "" {
+		t.Errorf("bots (-got +want):\n%s", diff)
+	}
+	want := feishu.Chat{ID: "oc_1", Kind: "group", Topic: true, Name: "群", In: feishu.Yes, Asked: asked.UTC().Round(0)}
+	if diff := cmp.Diff(again.Chat("oc_1"), want); diff != "" {
+		t.Errorf("chat (-got +want):\n%s", diff)
+	}
+	if got := again.Chat("oc_2").In; got != feishu.No {
+		t.Errorf("left chat: %v", got)
+	}
+	if diff := cmp.Diff(again.Chat("oc_new"), feishu.Chat{ID: "oc_new"}); diff != "" {
+		t.Errorf("unknown chat (-got +want):\n%s", diff)
+	}
+}
+
+func TestBookSelf(t *testing.T) {
+	b := openBook(t, nil)
+	for _, step := range []struct {
+		learn   feishu.Self
+		changed bool
+		want    feishu.Self
+	}{
+		{feishu.Self{Name: "B"}, true, feishu.Self{Name: "B"}},
+		{feishu.Self{AppID: "cli_1"}, true, feishu.Self{AppID: "cli_1", Name: "B"}},
+		{feishu.Self{AppID: "cli_1", OpenID: "ou_1"}, true, feishu.Self{AppID: "cli_1", Name: "B", OpenID: "ou_1"}},
+		{feishu.Self{AppID: "cli_1", OpenID: "ou_1"}, false, feishu.Self{AppID: "cli_1", Name: "B", OpenID: "ou_1"}},
+		{feishu.Self{AppID: "cli_2", Name: "other"}, false, feishu.Self{AppID: "cli_1", Name: "B", OpenID: "ou_1"}},
+		{feishu.Self{OpenID: "ou\n"}, false, feishu.Self{AppID: "cli_1", Name: "B", OpenID: "ou_1"}},
+		{feishu.Self{}, false, feishu.Self{AppID: "cli_1", Name: "B", OpenID: "ou_1"}},
+		{feishu.Self{Name: "B\n2 " + strings.Repeat("长", relay.MaxID)}, true, feishu.Self{AppID: "cli_1", Name: "B 2 " + strings.Repeat("长", (relay.MaxID-4)/3), OpenID: "ou_1"}},
+	} {
+		if changed := b.LearnSelf(step.learn); changed != step.changed || b.Self() != step.want {
+			t.Errorf("after %+v: %v, %+v", step.learn, changed, b.Self())
+		}
+	}
+}
+
+func TestBookBots(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		learn []feishu.Bot
+		want  []feishu.Bot
+	}{
+		{"merged by open_id", []feishu.Bot{{OpenID: "ou_1", Name: "A"}, {OpenID: "ou_1", AppID: "cli_1"}}, []feishu.Bot{{OpenID: "ou_1", Name: "A", AppID: "cli_1"}}},
+		{"merged by app id", []feishu.Bot{{AppID: "cli_1", Agent: "a"}, {AppID: "cli_1", OpenID: "ou_1", Name: "A"}}, []feishu.Bot{{OpenID: "ou_1", Name: "A", AppID: "cli_1", Agent: "a"}}},
+		{"merged by agent", []feishu.Bot{{Agent: "a", Name: "A"}, {Agent: "a", AppID: "cli_1"}}, []feishu.Bot{{Name: "A", AppID: "cli_1", Agent: "a"}}},
+		{"two become one", []feishu.Bot{{OpenID: "ou_1", Name: "A"}, {Agent: "a", AppID: "cli_1"}, {OpenID: "ou_1", AppID: "cli_1"}}, []feishu.Bot{{OpenID: "ou_1", Name: "A", AppID: "cli_1", Agent: "a"}}},
+		{"a new name", []feishu.Bot{{OpenID: "ou_1", Name: "A"}, {OpenID: "ou_1", Name: "B"}, {OpenID: "ou_1"}}, []feishu.Bot{{OpenID: "ou_1", Name: "B"}}},
+		{"a name is no identity", []feishu.Bot{{OpenID: "ou_1", Name: "A"}, {OpenID: "ou_2", Name: "A"}, {Name: "A"}}, []feishu.Bot{{OpenID: "ou_1", Name: "A"}, {OpenID: "ou_2", Name: "A"}}},
+		{"an agent that moved to another app", []feishu.Bot{{OpenID: "ou_1", AppID: "cli_1", Agent: "a"}, {AppID: "cli_2", Agent: "a"}}, []feishu.Bot{{OpenID: "ou_1", AppID: "cli_1"}, {AppID: "cli_2", Agent: "a"}}},
+		{"an app under another open_id", []feishu.Bot{{OpenID: "ou_1", AppID: "cli_1"}, {OpenID: "ou_2", AppID: "cli_1"}}, []feishu.Bot{{OpenID: "ou_2", AppID: "cli_1"}}},
+		{"nothing to know it by is left", []feishu.Bot{{Agent: "a", Name: "A", AppID: "cli_1"}, {OpenID: "ou_2", AppID: "cli_2"}, {OpenID: "ou_2", AppID: "cli_1", Agent: "a"}}, []feishu.Bot{{OpenID: "ou_2", AppID: "cli_1", Agent: "a", Name: "A"}}},
+		{"not the own one", []feishu.Bot{{OpenID: "ou_self", Name: "me"}, {AppID: "cli_self"}}, nil},
+		{"not with odd ids", []feishu.Bot{{OpenID: "ou\n"}, {AppID: strings.Repeat("x", relay.MaxID+1)}, {}}, nil},
+		{"seen again goes to the end", []feishu.Bot{{OpenID: "ou_1"}, {OpenID: "ou_2"}, {OpenID: "ou_1"}}, []feishu.Bot{{OpenID: "ou_2"}, {OpenID: "ou_1"}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := openBook(t, nil)
+			b.LearnSelf(feishu.Self{AppID: "cli_self", OpenID: "ou_self"})
+			for _, bot := range tt.learn {
+				b.LearnBot(bot)
+			}
+			if diff := cmp.Diff(b.Bots(), tt.want); diff != "" {
+				t.Errorf("bots (-got +want):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBookForgetsItselfAmongTheBots(t *testing.T) {
+	b := openBook(t, nil)
+	b.LearnBot(feishu.Bot{OpenID: "ou_self", Name: "me"})
+	b.LearnBot(feishu.Bot{OpenID: "ou_a"})
+	b.LearnSelf(feishu.Self{OpenID: "ou_self"})
+	if diff := cmp.Diff(b.Bots(), []feishu.Bot{{OpenID: "ou_a"}}); diff != "" {
+		t.Errorf("bots (-got +want):\n%s", diff)
+	}
+}
+
+func TestBookFindsABot(t *testing.T) {
+	b := openBook(t, nil)
+	b.LearnBot(feishu.Bot{OpenID: "ou_a", AppID: "cli_a", Name: "A"})
+	b.LearnBot(feishu.Bot{Agent: "c", Name: "C"})
+	for id, want := range map[relay.OpenID]relay.OpenID{"ou_a": "ou_a", "cli_a": "ou_a", "ou_x": "", "": "", "c": "", "A": ""} {
+		if bot, ok := b.Bot(id); bot.OpenID != want || ok != (want != "") {
+			t.Errorf("Bot(%q): %+v, %v", id, bot, ok)
+		}
+	}
+}
+
+func TestBookAgent(t *testing.T) {
+	for _, tt := range []struct {
+		name                 string
+		bots                 []feishu.Bot
+		agent, appID, called string
+		want                 relay.OpenID
+	}{
+		{"by agent", []feishu.Bot{{OpenID: "ou_1", Agent: "a"}, {OpenID: "ou_2", AppID: "cli_a", Name: "A"}}, "a", "cli_a", "A", "ou_1"},
+		{"by app", []feishu.Bot{{OpenID: "ou_1", Name: "A"}, {OpenID: "ou_2", AppID: "cli_a"}}, "a", "cli_a", "A", "ou_2"},
+		{"by name", []feishu.Bot{{OpenID: "ou_1", Name: "A"}, {OpenID: "ou_2", Name: "B"}}, "a", "cli_a", " A ", "ou_1"},
+		{"by name, known from the relay too", []feishu.Bot{{Agent: "a", AppID: "cli_a", Name: "A"}, {OpenID: "ou_1", Name: "A"}}, "a", "cli_a", "A", "ou_1"},
+		{"two have the name", []feishu.Bot{{OpenID: "ou_1", Name: "A"}, {OpenID: "ou_2", Name: "A"}}, "a", "cli_a", "A", ""},
+		{"another agent has the name too", []feishu.Bot{{OpenID: "ou_1", Name: "A"}, {Agent: "b", Name: "A"}}, "a", "cli_a", "A", ""},
+		{"it is another agent's", []feishu.Bot{{OpenID: "ou_1", Name: "A", Agent: "b"}}, "a", "cli_a", "A", ""},
+		{"it is another app's", []feishu.Bot{{OpenID: "ou_1", Name: "A", AppID: "cli_b"}}, "a", "cli_a", "A", ""},
+		{"no name", []feishu.Bot{{OpenID: "ou_1"}}, "a", "", "", ""},
+		{"never seen at Feishu", []feishu.Bot{{Agent: "a", AppID: "cli_a", Name: "A"}}, "a", "cli_a", "A", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := openBook(t, nil)
+			for _, bot := range tt.bots {
+				b.LearnBot(bot)
+			}
+			bot, ok := b.Agent(relay.AgentName(tt.agent), tt.appID, tt.called)
+			if bot.OpenID != tt.want || ok != (tt.want != "") {
+				t.Errorf("got %+v, %v", bot, ok)
+			}
+		})
+	}
+}
+
+func TestBookChats(t *testing.T) {
+	b := openBook(t, nil)
+	chat := func(want feishu.Chat) {
+		t.Helper()
+		want.ID = "oc_1"
+		if diff := cmp.Diff(b.Chat("oc_1"), want); diff != "" {
+			t.Errorf("chat (-got +want):\n%s", diff)
+		}
+	}
+	b.SawChat("oc_1", "")
+	chat(feishu.Chat{In: feishu.Yes})
+	b.SawChat("oc_1", "group")
+	chat(feishu.Chat{In: feishu.Yes, Kind: "group"})
+	b.SawChat("oc_1", "")
+	b.SawChat("oc_1", "topic_group")
+	chat(feishu.Chat{In: feishu.Yes, Kind: "group"})
+	b.SetChat(feishu.Chat{ID: "oc_1", Kind: "group", Topic: true, Name: "n"})
+	b.SetChat(feishu.Chat{ID: "oc_1", In: feishu.No})
+	chat(feishu.Chat{In: feishu.No, Kind: "group", Topic: true, Name: "n"})
+	b.SawChat("oc_1", "group")
+	chat(feishu.Chat{In: feishu.Yes, Kind: "group", Topic: true, Name: "n"})
+	b.LeftChat("oc_1")
+	chat(feishu.Chat{In: feishu.No, Kind: "group", Topic: true, Name: "n"})
+	before := b.Version()
+	b.SawChat("", "group")
+	b.SawChat("oc\n", "group")
+	b.LeftChat("oc_1")
+	if b.Version() != before {
+		t.Error("nothing new is a change")
+	}
+}
+
+func TestBookVersionGrowsWithEveryChange(t *testing.T) {
+	b := openBook(t, nil)
+	last := b.Version()
+	step := func(name string, grows bool, do func()) {
+		t.Helper()
+		do()
+		if now := b.Version(); (now > last) != grows {
+			t.Errorf("%s: %d after %d", name, now, last)
+		}
+		last = b.Version()
+	}
+	step("self", true, func() { b.LearnSelf(feishu.Self{Name: "x"}) })
+	step("self again", false, func() { b.LearnSelf(feishu.Self{Name: "x"}) })
+	step("bot", true, func() { b.LearnBot(feishu.Bot{OpenID: "ou"}) })
+	step("bot again", false, func() { b.LearnBot(feishu.Bot{OpenID: "ou"}) })
+	step("chat", true, func() { b.SawChat("oc", "group") })
+	step("chat again", false, func() { b.SawChat("oc", "") })
+	step("chat answered", true, func() { b.SetChat(feishu.Chat{ID: "oc", Name: "n"}) })
+}
+
+func TestBookForgetsTheOldest(t *testing.T) {
+	root := openRoot(t)
+	b := openBook(t, root)
+	for i := range 1_001 {
+		b.LearnBot(feishu.Bot{OpenID: relay.OpenID(fmt.Sprint("ou_", i))})
+		if i == 500 {
+			b.LearnBot(feishu.Bot{OpenID: "ou_0"}) // seen again
+		}
+	}
+	for i := range 10_001 {
+		b.SawChat(relay.ChatID(fmt.Sprint("oc_", i)), "group")
+		if i == 5000 {
+			b.SawChat("oc_0", "")
+		}
+	}
+	check := func(b *feishu.Book) {
+		t.Helper()
+		_, first := b.Bot("ou_0")
+		_, second := b.Bot("ou_1")
+		if !first || second || len(b.Bots()) != 1_000 {
+			t.Errorf("%d bots, first %v, second %v", len(b.Bots()), first, second)
+		}
+		if b.Chat("oc_0").In != feishu.Yes || b.Chat("oc_1").In != feishu.Unknown || b.Chat("oc_10000").In != feishu.Yes {
+			t.Error("not the chat seen longest ago was forgotten")
+		}
+	}
+	check(b)
+	if err := b.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	check(openBook(t, root))
+}
+
+func TestBookKeepsABrokenFileAside(t *testing.T) {
+	for name, content := range map[string]string{"torn": `{"self":{"name":"SECRET`, "another type": `[]`, "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			root := openRoot(t)
+			if err := root.WriteFile("book.json", []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var said bytes.Buffer
+			b := feishu.OpenBook(root, "book.json", slog.New(slog.NewTextHandler(&said, nil)))
+			defer b.Close()
+			if kept, err := root.ReadFile("book.json.broken"); err != nil || string(kept) != content {
+				t.Errorf("kept %q, %v", kept, err)
+			}
+			if n := strings.Count(said.String(), "broken;"); n != 1 || strings.Contains(said.String(), "SECRET") {
+				t.Errorf("said %s", said.String())
+			}
+			b.LearnSelf(feishu.Self{Name: "new"})
+			if err := b.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if got := openBook(t, root).Self().Name; got != "new" {
+				t.Errorf("name %q", got)
+			}
+		})
+	}
+}
+
+func TestBookSurvivesAnUnreadableFile(t *testing.T) {
+	root := openRoot(t)
+	if err := root.MkdirAll("book.json/inside", 0o700); err != nil { // a folder in its place
+		t.Fatal(err)
+	}
+	b := openBook(t, root)
+	b.LearnSelf(feishu.Self{Name: "x"})
+	if err := b.Flush(); err != nil || openBook(t, root).Self().Name != "x" {
+		t.Errorf("after a folder: %v", err)
+	}
+}
+
+func TestBookSaysOnceThatItCannotWrite(t *testing.T) {
+	root := openRoot(t)
+	var said bytes.Buffer
+	b := feishu.OpenBook(root, "book.json", slog.New(slog.NewTextHandler(&said, nil)))
+	if err := root.MkdirAll("book.json/inside", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		b.LearnSelf(feishu.Self{Name: fmt.Sprint(i)})
+		if err := b.Flush(); err == nil {
+			t.Fatal("it wrote over a folder")
+		}
+	}
+	if n := strings.Count(said.String(), "\n"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, said.String())
+	}
+	if err := root.RemoveAll("book.json"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil || openBook(t, root).Self().Name != "2" {
+		t.Errorf("the change is lost: %v", err)
+	}
+}
+
+func TestBookWritesByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := openRoot(t)
+		b := feishu.OpenBook(root, "book.json", nil)
+		modified := func() (name string) {
+			again := feishu.OpenBook(root, "book.json", nil)
+			defer again.Close()
+			return again.Self().Name
+		}
+		b.LearnSelf(feishu.Self{Name: "1"})
+		time.Sleep(100 * time.Millisecond)
+		b.LearnSelf(feishu.Self{Name: "2"})
+		synctest.Wait()
+		if got := modified(); got != "" {
+			t.Errorf("written at once: %q", got)
+		}
+		time.Sleep(101 * time.Millisecond)
+		synctest.Wait()
+		if got := modified(); got != "2" {
+			t.Errorf("after 200 ms: %q", got)
+		}
+		// A write that fails is tried again by itself.
+		if err := root.Remove("book.json"); err != nil {
+			t.Fatal(err)
+		}
+		if err := root.MkdirAll("book.json/inside", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		b.LearnSelf(feishu.Self{Name: "3"})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if err := root.RemoveAll("book.json"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := modified(); got != "3" {
+			t.Errorf("after a failure: %q", got)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestBookIsSafeForConcurrentUse(t *testing.T) {
+	root := openRoot(t)
+	b := openBook(t, root)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for j := range 50 {
+				b.LearnBot(feishu.Bot{OpenID: relay.OpenID(fmt.Sprintf("ou_%d_%d", i, j)), Name: "n"})
+				b.SawChat(relay.ChatID(fmt.Sprintf("oc_%d", j)), "group")
+				b.LearnSelf(feishu.Self{Name: fmt.Sprint(j)})
+				b.Bots()
+				b.Agent("a", "cli", "n")
+				b.Chat("oc_1")
+				if j%10 == 0 {
+					if err := b.Flush(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+	if got := openBook(t, root); len(got.Bots()) != 200 || got.Chat("oc_49").In != feishu.Yes {
+		t.Errorf("%d bots", len(got.Bots()))
+	}
+}

@@ -1,0 +1,142 @@
+package feishu_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+func FuzzEvent(f *testing.F) {
+	f.Add([]byte(received))
+	f.Add([]byte(`{"type":"event_callback","event":{"type":"message"}}`))
+	f.Add([]byte(`{"header":{"event_type":"im.message.receive_v1"},"event":{"message":{"message_id":"a","chat_id":"b","message_type":"interactive","content":"{}","mentions":[{"id":7}]}}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := feishu.ParseEvent(data)
+		if err != nil {
+			if !errors.Is(err, feishu.ErrNotEvent) || len(err.Error()) > 200 {
+				t.Fatalf("error %v", err)
+			}
+			return
+		}
+		if e.Message == nil {
+			return
+		}
+		if e.Message.ID == "" || e.Message.ChatID == "" || relay.CheckID(string(e.Message.ID)) != nil || e.ChatID != e.Message.ChatID {
+			t.Fatalf("ids %+v", e)
+		}
+		e.Message.Text()
+		feishu.Keys(e.Message.Type, e.Message.Content)
+	})
+}
+
+func FuzzSent(f *testing.F) {
+	f.Add([]byte(sentAnswer))
+	f.Add([]byte(`{"code":0,"data":{"items":[{"message_id":"a","body":7}],"message":{"message_id":"b"}}}`))
+	f.Add([]byte(`{"code":230002,"msg":"x"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := feishu.ParseSent(data)
+		if err != nil && !errors.Is(err, feishu.ErrNotAccepted) {
+			t.Fatalf("error %v", err)
+		}
+		if relay.CheckID(string(m.ID)) != nil && err == nil {
+			t.Fatalf("id %q", m.ID)
+		}
+		items, err := feishu.ParseHistory(data)
+		if err != nil && !errors.Is(err, feishu.ErrNotAccepted) {
+			t.Fatalf("error %v", err)
+		}
+		for _, m := range items {
+			if m.ID == "" || relay.CheckID(string(m.ID)) != nil {
+				t.Fatalf("id %q", m.ID)
+			}
+		}
+	})
+}
+
+func FuzzText(f *testing.F) {
+	for _, msgType := range []string{"text", "post", "interactive", "file", "x"} {
+		f.Add(msgType, `{"text":"@_user_1 <at user_id=\"ou_1\">x</at> @_all"}`, "Tom", "@_user_1")
+		f.Add(msgType, `{"zh_cn":{"title":"t","content":[[{"tag":"at","user_id":"@_user_1"},{"tag":"code_block","text":"x"}]]}}`, "", "ou_1")
+		f.Add(msgType, threeElements, "@", "<at")
+	}
+	f.Fuzz(func(t *testing.T, msgType, content, name, key string) {
+		if len(content) > 1<<16 {
+			t.Skip()
+		}
+		text := feishu.Text(msgType, content, []feishu.Mention{{Key: key, OpenID: relay.OpenID(key), Name: name}})
+		feishu.Keys(msgType, content)
+		feishu.Placeholder(text)
+		checkInjected(t, feishu.Injected{EventID: "e", AppID: "a", Message: "m", ChatID: "c", Text: text, MentionsSelf: true,
+			Self: feishu.Bot{OpenID: "ou_s", Name: name}, Mentions: []feishu.Mention{{OpenID: "ou_1", Name: key, Key: "@_user_1"}}})
+	})
+}
+
+func FuzzInjected(f *testing.F) {
+	f.Add("@BotB @BotC <at id=all> @_user_1 /x", "BotB", "BotC", "[A] ", true)
+	f.Add("/x", "", "", "", false)
+	f.Add("_user_1", "a@", "_user_1", "@", true)
+	f.Fuzz(func(t *testing.T, text, self, other, prefix string, addressed bool) {
+		in := feishu.Injected{EventID: "e", AppID: "a", Message: "m", ChatID: "c", Text: text, MentionsSelf: addressed, Prefix: prefix,
+			Self: feishu.Bot{OpenID: "ou_s", Name: self}, Mentions: []feishu.Mention{{OpenID: "ou_1", Name: other}, {OpenID: "ou_2", Name: self}}}
+		checkInjected(t, in)
+	})
+}
+
+func FuzzCard(f *testing.F) {
+	f.Add(threeElements, "b", "text", `{"content":"x"}`, `[{"action":"delete_elements","params":{"element_ids":["a"]}}]`)
+	f.Add(`{"elements":[{"tag":"markdown","element_id":"a"}]}`, "a", "<at id=ou_1>", `[{"tag":"hr"}]`, `[{"action":"partial_update_setting","params":{"streaming_mode":true}}]`)
+	f.Add(`{"user_dsl":"{}"}`, "", "<font color='grey'>Agent: x</font>", `"{}"`, `{}`)
+	f.Fuzz(func(t *testing.T, card, element, text, data, actions string) {
+		if len(card) > 1<<16 {
+			t.Skip()
+		}
+		c, err := feishu.NewCard([]byte(card))
+		if err != nil {
+			return
+		}
+		roundTrip(t, c)
+		c.SetContent(element, text)
+		_ = c.PatchElement(element, []byte(data))
+		_ = c.AddElements("insert_before", element, []byte(data))
+		_ = c.AddElements("append", element, []byte(data))
+		_ = c.Settings([]byte(data))
+		_ = c.Batch([]byte(actions))
+		_ = c.ReplaceElement(element, []byte(data))
+		roundTrip(t, c)
+		c.DeleteElement(element)
+		_ = c.Replace([]byte(data))
+		roundTrip(t, c)
+	})
+}
+
+func FuzzDecrypt(f *testing.F) {
+	good, err := feishu.Encrypt("key", []byte(`{"a":1}`))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("key", good)
+	f.Add("test key", []byte(`{"encrypt":"P37w+VZImNgPEO1RBhJ6RtKl7n6zymIbEG1pReEzghk="}`))
+	f.Fuzz(func(t *testing.T, key string, data []byte) {
+		plain, err := feishu.Decrypt(key, data)
+		if err == nil && !json.Valid(data) {
+			t.Fatalf("%q came out of %q", plain, data)
+		}
+		if key == "" {
+			return
+		}
+		body, err := feishu.Encrypt(key, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := feishu.Decrypt(key, body); err != nil || string(back) != string(data) {
+			t.Fatalf("%q came back as %q, %v", data, back, err)
+		}
+		if strings.ContainsAny(string(body), " \n") {
+			t.Fatalf("not compact: %q", body)
+		}
+	})
+}

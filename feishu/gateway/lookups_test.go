@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	larkcontact "github.com/larksuite/oapi-sdk-go/v3/service/contact/v3"
+	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+func lookupRig(t testing.TB) *rig {
+	r := newRig(t, nil)
+	r.book.LearnSelf(feishu.Self{OpenID: "ou_self", Name: "Me"})
+	r.host.peer = func(id relay.OpenID) (feishu.Bot, bool) {
+		return feishu.Bot{OpenID: id, AppID: "cli_b", Name: "BotB"}, id == "ou_b"
+	}
+	r.host.injected = func(id relay.MessageID) (feishu.Message, bool) {
+		return feishu.Message{ID: id, ChatID: group, Type: "text", Content: `{"text":"@_user_1 <hi>"}`, CreateTime: 1700000000000, ThreadID: "omt_1",
+			Sender:   feishu.Sender{Type: feishu.SenderBot, AppID: "cli_b", OpenID: "ou_b"},
+			Mentions: []feishu.Mention{{Key: "@_user_1", OpenID: "ou_self", Name: "Me"}}}, id == "om_injected"
+	}
+	return r
+}
+
+// Only "not found" and "no scope" are replaced, and only for what we injected.
+func TestLookUpsReplaceOnlyWhatIsMissing(t *testing.T) {
+	for _, path := range []string{"bot/v3/bots/basic_batch?bot_ids=%s", "contact/v3/users/%s?user_id_type=open_id", "im/v1/messages/%s", "im/v1/messages/mget?message_ids=%s"} {
+		ours, theirs := "ou_b", "ou_other"
+		if path[0] == 'i' {
+			ours, theirs = "om_injected", "om_other"
+		}
+		for _, c := range []struct {
+			name, id string
+			status   int
+			answer   string
+			replaced bool
+		}{
+			{"no scope", ours, 400, `{"code":99991672,"msg":"Access denied"}`, true},
+			{"no user scope", ours, 400, `{"code":99991679,"msg":"x"}`, true},
+			{"not found", ours, 404, `{"code":99991201,"msg":"resource not find"}`, false},
+			{"no such page", ours, 404, `not JSON`, true},
+			{"message not found", ours, 400, `{"code":230001,"msg":"x"}`, true},
+			{"no authority", ours, 400, `{"code":41050,"msg":"x"}`, true},
+			{"rate limit", ours, 429, `{"code":99991400,"msg":"x"}`, false},
+			{"expired token", ours, 400, `{"code":99991663,"msg":"x"}`, false},
+			{"server trouble", ours, 502, `<html>`, false},
+			{"another's id", theirs, 400, `{"code":99991672,"msg":"x"}`, false},
+		} {
+			t.Run(path+" "+c.name, func(t *testing.T) {
+				r := lookupRig(t)
+				target := "/open-apis/" + fmt.Sprintf(path, c.id)
+				route, _, _ := cut(target)
+				r.up.say("GET "+route, c.status, c.answer)
+				status, body := r.call("GET", target, "{}")
+				if c.replaced != (status == 200 && body != c.answer) {
+					t.Errorf("the bot got %d %s", status, body)
+				}
+				if !c.replaced && (body != c.answer || status != c.status) {
+					t.Errorf("altered: %d %s", status, body)
+				}
+				if c.replaced {
+					var ans struct{ Code *int }
+					if json.Unmarshal([]byte(body), &ans) != nil || ans.Code == nil || *ans.Code != 0 {
+						t.Errorf("the bot got %s", body)
+					}
+				}
+			})
+		}
+	}
+}
+
+func cut(s string) (before, after string, found bool) {
+	for i := range s {
+		if s[i] == '?' {
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
+}
+
+func TestBasicBatchIsCompleted(t *testing.T) {
+	r := lookupRig(t)
+	r.up.say("GET /open-apis/bot/v3/bots/basic_batch", 200, `{"code":0,"msg":"success","data":{"bots":{"ou_c":{"bot_id":"ou_c","name":"C","extra":1}},"failed_bots":{"ou_b":{"code":20002,"reason":"not found"},"ou_d":{"code":20003,"reason":"cross tenant"}}}}`)
+	_, body := r.call("GET", "/open-apis/bot/v3/bots/basic_batch?bot_ids=ou_b&bot_ids=ou_c&bot_ids[]=ou_d", "{}")
+	want := `{"code":0,"data":{"bots":{"ou_b":{"bot_id":"ou_b","name":"BotB","i18n_names":{"en_us":"BotB","zh_cn":"BotB"}},"ou_c":{"bot_id":"ou_c","name":"C","extra":1}},"failed_bots":{"ou_d":{"code":20003,"reason":"cross tenant"}}},"msg":"success"}`
+	if body != want {
+		t.Errorf("got  %s\nwant %s", body, want)
+	}
+	whole := `{"code":0, "data":{"bots":{"ou_b":{"bot_id":"ou_b","name":"Real"}}}}`
+	r.up.say("GET /open-apis/bot/v3/bots/basic_batch", 200, whole)
+	if _, body := r.call("GET", "/open-apis/bot/v3/bots/basic_batch?bot_ids=ou_b", "{}"); body != whole {
+		t.Errorf("Feishu's own answer was altered: %s", body)
+	}
+}
+
+func TestLookUpsReadBySDK(t *testing.T) {
+	r := lookupRig(t)
+	r.up.say("GET /open-apis/contact/v3/users/ou_b", 400, `{"code":41050,"msg":"no user authority error"}`)
+	user, err := r.sdk().Contact.V3.User.Get(t.Context(), larkcontact.NewGetUserReqBuilder().UserId("ou_b").UserIdType("open_id").Build())
+	if err != nil || !user.Success() || *user.Data.User.Name != "BotB" || *user.Data.User.OpenId != "ou_b" {
+		t.Errorf("%v %+v", err, user)
+	}
+	for _, idType := range []string{"", "open_id"} {
+		req := larkim.NewGetMessageReqBuilder().MessageId("om_injected")
+		wantID, wantType := "ou_self", "open_id"
+		if idType != "" {
+			req.UserIdType(idType)
+			wantID, wantType = r.app, "app_id"
+		}
+		got, err := r.sdk().Im.V1.Message.Get(t.Context(), req.Build())
+		if err != nil || !got.Success() || len(got.Data.Items) != 1 {
+			t.Fatalf("%v %+v", err, got)
+		}
+		m := got.Data.Items[0]
+		if *m.MessageId != "om_injected" || *m.ChatId != group || *m.Body.Content != `{"text":"@_user_1 <hi>"}` || *m.CreateTime != "1700000000000" ||
+			*m.Sender.Id != "cli_b" || *m.Sender.SenderType != "app" || *m.Mentions[0].Id != wantID || *m.Mentions[0].IdType != wantType {
+			t.Errorf("%s", got.RawBody)
+		}
+	}
+}
+
+func TestMgetIsCompleted(t *testing.T) {
+	r := lookupRig(t)
+	r.up.say("GET /open-apis/im/v1/messages/mget", 200, `{"code":0,"data":{"items":[{"message_id":"om_1"}]}}`)
+	_, body := r.call("GET", "/open-apis/im/v1/messages/mget?message_ids=om_1&message_ids=om_injected", "{}")
+	var ans struct {
+		Data struct {
+			Items []struct {
+				ID string `json:"message_id"`
+			}
+		}
+	}
+	if json.Unmarshal([]byte(body), &ans) != nil || len(ans.Data.Items) != 2 || ans.Data.Items[1].ID != "om_injected" {
+		t.Errorf("got %s", body)
+	}
+}
+
+func TestLookUpByPanickingHost(t *testing.T) {
+	r := lookupRig(t)
+	r.host.peer = func(relay.OpenID) (feishu.Bot, bool) { panic("boom") }
+	want := `{"code":41050,"msg":"x"}`
+	r.up.say("GET /open-apis/contact/v3/users/ou_b", 400, want)
+	if status, body := r.call("GET", "/open-apis/contact/v3/users/ou_b", "{}"); status != 400 || body != want {
+		t.Errorf("the bot got %d %s", status, body)
+	}
+}
+
+func FuzzLookUp(f *testing.F) {
+	f.Add("bot_ids=ou_b", []byte(`{"code":0,"data":{"bots":null,"failed_bots":[]}}`))
+	f.Add("bot_ids[]=ou_b,ou_c", []byte(`{"code":99991672}`))
+	r := lookupRig(f)
+	f.Fuzz(func(t *testing.T, query string, answer []byte) {
+		for _, path := range []string{"bot/v3/bots/basic_batch", "contact/v3/users/ou_b", "im/v1/messages/om_injected", "im/v1/messages/mget"} {
+			req := newRequest("GET", "/open-apis/"+path, query)
+			out := r.lookUp(&tapped{call: match("GET", req.URL.Path), http: req, status: 200, answer: answer})
+			if out != nil && !json.Valid(out) {
+				t.Errorf("answered %s", out)
+			}
+		}
+	})
+}

@@ -1,0 +1,325 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+func TestSends(t *testing.T) {
+	for _, c := range []struct {
+		name, msgType, content string
+		text                   string
+		keys                   []string
+	}{
+		{"text", "text", `{"text":"hi"}`, "hi", nil},
+		{"post", "post", `{"zh_cn":{"title":"T","content":[[{"tag":"text","text":"a"}],[{"tag":"md","text":"**b**"}]]}}`, "T\na\n**b**", nil},
+		{"image", "image", `{"image_key":"img_1"}`, "[图片]", []string{"img_1"}},
+		{"file", "file", `{"file_key":"file_1","file_name":"a.txt"}`, "[文件] a.txt", []string{"file_1"}},
+		{"inline card", "interactive", `{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"card"},{"tag":"img","img_key":"img_2"}]}}`, "card", []string{"img_2"}},
+		{"template", "interactive", `{"type":"template","data":{"template_id":"x","template_variable":{"title":"Tpl"}}}`, "Tpl", nil},
+		{"broken card", "interactive", `{`, "[卡片]", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, nil).knowGroup()
+			id := r.send(c.msgType, c.content)
+			m := r.said()
+			if m.Text != c.text || !slices.Equal(m.Keys, c.keys) || string(m.ID) != id || m.ChatID != group || m.ChatType != feishu.ChatGroup {
+				t.Errorf("published %+v", m)
+			}
+			if m.CreateTime != 1700000000001 {
+				t.Errorf("its time is %d, want the answer's", m.CreateTime)
+			}
+			if m.Sender.AppID != r.app {
+				t.Errorf("its sender is %+v", m.Sender)
+			}
+		})
+	}
+}
+
+// A text is with the host before the bot sees Feishu's answer.
+func TestTextIsRecordedBeforeTheAnswer(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	recorded := false
+	r.host.sent = func(context.Context, Sent) error { recorded = true; return nil }
+	r.text("first")
+	if !recorded {
+		t.Error("the answer came first")
+	}
+}
+
+func TestReplyKnowsItsChatAndParent(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	parent := r.text("question")
+	r.said()
+	resp, err := r.sdk().Im.V1.Message.Reply(t.Context(), larkim.NewReplyMessageReqBuilder().MessageId(parent).Body(
+		larkim.NewReplyMessageReqBodyBuilder().MsgType("text").Content(`{"text":"answer"}`).Build()).Build())
+	if err != nil || !resp.Success() {
+		t.Fatal(err, resp)
+	}
+	if m := r.said(); m.Text != "answer" || m.ChatID != group || string(m.ParentID) != parent {
+		t.Errorf("published %+v", m)
+	}
+}
+
+func TestMentionsOfSends(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	r.book.LearnBot(feishu.Bot{OpenID: "ou_b", AppID: "cli_b", Name: "BotB"})
+	r.up.say("POST /open-apis/im/v1/messages", 200, fmt.Sprintf(`{"code":0,"data":{"message_id":"om_m","chat_id":"%s","msg_type":"text",
+		"sender":{"id":"%s","id_type":"app_id","sender_type":"app"},"body":{"content":"{\"text\":\"@_user_1 look\"}"},
+		"mentions":[{"key":"@_user_1","id":"ou_b","id_type":"open_id","name":""}]}}`, group, r.app))
+	r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{}"}`)
+	m := r.said()
+	if m.Text != "@BotB look" || len(m.Mentions) != 1 || m.Mentions[0].AppID != "cli_b" || m.Mentions[0].Type != feishu.SenderBot {
+		t.Errorf("text %q, mentions %+v", m.Text, m.Mentions)
+	}
+}
+
+func TestMentionsOfCards(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	r.book.LearnBot(feishu.Bot{OpenID: "ou_b", AppID: "cli_b", Name: "BotB"})
+	r.send("interactive", `{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"<at id=ou_b></at> look"}]}}`)
+	m := r.said()
+	if m.Text != "@BotB look" || len(m.Mentions) != 1 || m.Mentions[0].Name != "BotB" || m.Mentions[0].AppID != "cli_b" {
+		t.Errorf("text %q, mentions %+v", m.Text, m.Mentions)
+	}
+}
+
+func TestPrivateChatsStay(t *testing.T) {
+	r := newRig(t, nil)
+	for _, query := range []string{"open_id", "user_id", "union_id", "email"} {
+		r.call("POST", "/open-apis/im/v1/messages?receive_id_type="+query, js(map[string]any{"receive_id": "oc_p_" + query, "msg_type": "text", "content": `{"text":"secret"}`}))
+		if kind := r.book.Chat(relay.ChatID("oc_p_" + query)).Kind; kind != feishu.ChatP2P {
+			t.Errorf("sent by %s: the chat is %q", query, kind)
+		}
+	}
+	r.sendTo(private, "text", `{"text":"secret"}`) // kind unknown: asked, then dropped
+	waitFor(t, func() bool { return r.counts.of("draft_private") == 1 })
+	r.silent()
+}
+
+// What cannot be told yet waits for Feishu's word, not for luck.
+func TestUnknownChatIsAsked(t *testing.T) {
+	r := newRig(t, nil)
+	r.text("hello")
+	if m := r.said(); m.Text != "hello" {
+		t.Errorf("published %q", m.Text)
+	}
+	if r.book.Chat(group).Kind != feishu.ChatGroup || r.counts.of("chat_asked") != 1 {
+		t.Error("the answer was not kept")
+	}
+}
+
+func TestUnknownChatIsLearnedFromAnEvent(t *testing.T) {
+	r := newRig(t, nil)
+	r.up.mu.Lock()
+	delete(r.up.chats, group) // no scope to ask
+	r.up.mu.Unlock()
+	r.text("hello")
+	r.silent()
+	r.tapEvent([]byte(eventOf(r.app, "user", "ou_u", "om_u", group, "group", "hi")))
+	if m := r.said(); m.Text != "hello" {
+		t.Errorf("published %q", m.Text)
+	}
+}
+
+func TestForeignCallsPassUntapped(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	body := js(map[string]any{"receive_id": group, "msg_type": "text", "content": `{"text":"other"}`})
+	for range 3 {
+		if status, _ := r.as("t-cli_other", "POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", body); status != 200 {
+			t.Error(status)
+		}
+	}
+	if status, _ := r.as("u-someone", "POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", body); status != 200 {
+		t.Error(status)
+	}
+	r.silent()
+	if got := r.counts.of("foreign_app"); got != 1 {
+		t.Errorf("foreign_app is %d: later calls with a foreign token are not read at all", got)
+	}
+	r.text("ours")
+	if m := r.said(); m.Text != "ours" {
+		t.Errorf("published %q", m.Text)
+	}
+}
+
+func TestIdentityIsLearned(t *testing.T) {
+	for name, learn := range map[string]func(r *rig){
+		"from a token call": func(r *rig) {
+			r.call("POST", "/open-apis/auth/v3/tenant_access_token/internal", js(map[string]string{"app_id": r.app, "app_secret": "s"}))
+		},
+		"from a send": func(r *rig) { r.text("x") },
+		"from a bootstrap": func(r *rig) {
+			r.up.say("POST /callback/ws/endpoint", 200, `{"code":0,"data":{"URL":"ws://127.0.0.1:1/ws?fpid=1&device_id=d&service_id=1","ClientConfig":{}}}`)
+			r.call("POST", "/callback/ws/endpoint", js(map[string]string{"AppID": r.app, "AppSecret": "s"}))
+			r.text("x") // the token to ask with
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.AppID = "" })
+			learn(r)
+			waitFor(t, func() bool { return r.book.Self().OpenID != "" })
+			if self := r.book.Self(); self.AppID != r.app || self.OpenID != relay.OpenID("ou_self_"+r.app) {
+				t.Errorf("learned %+v", self)
+			}
+			r.as("t-x", "POST", "/open-apis/auth/v3/tenant_access_token/internal", `{"app_id":"cli_other","app_secret":"s"}`)
+			if r.book.Self().AppID != r.app {
+				t.Error("a second app took its place")
+			}
+		})
+	}
+}
+
+func TestOwnOpenIDFromAnswers(t *testing.T) {
+	for name, c := range map[string]struct{ method, path, answer string }{
+		"info": {"GET", "/open-apis/bot/v3/info", `{"code":0,"bot":{"app_name":"N","open_id":"ou_me"}}`},
+		"ping": {"POST", "/open-apis/bot/v1/openclaw_bot/ping", `{"code":0,"data":{"pingBotInfo":{"botID":"ou_me","botName":"N"}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.up.say(c.method+" "+c.path, 200, c.answer)
+			r.call(c.method, c.path, "{}")
+			if self := r.book.Self(); self.OpenID != "ou_me" || self.Name != "N" {
+				t.Errorf("learned %+v", self)
+			}
+		})
+	}
+}
+
+// Ids that another app's token is told are that app's.
+func TestAnswersToForeignTokensTeachNothing(t *testing.T) {
+	r := newRig(t, nil)
+	r.as("t-cli_other", "POST", "/open-apis/auth/v3/tenant_access_token/internal", `{"app_id":"cli_other","app_secret":"s"}`)
+	r.as("t-cli_other", "GET", "/open-apis/bot/v3/info", "")
+	r.as("t-unknown", "GET", "/open-apis/bot/v3/info", "")
+	if self := r.book.Self(); self.OpenID != "" {
+		t.Errorf("learned %+v", self)
+	}
+}
+
+func TestBotsAndChatsAreLearned(t *testing.T) {
+	r := newRig(t, nil)
+	r.up.say("GET /open-apis/im/v1/chats/oc_group/members/bots", 200, `{"code":0,"data":{"items":[{"bot_id":"ou_b","bot_name":"B"},{"open_id":"ou_c","name":"C"}]}}`)
+	r.up.say("GET /open-apis/bot/v3/bots/basic_batch", 200, `{"code":0,"data":{"bots":{"ou_d":{"bot_id":"ou_d","name":"D"}}}}`)
+	r.call("GET", "/open-apis/im/v1/chats/oc_group/members/bots", "{}")
+	r.call("GET", "/open-apis/bot/v3/bots/basic_batch?bot_ids=ou_d", "{}")
+	r.call("GET", "/open-apis/im/v1/chats/oc_group", "{}")
+	for id, name := range map[relay.OpenID]string{"ou_b": "B", "ou_c": "C", "ou_d": "D"} {
+		if b, ok := r.book.Bot(id); !ok || b.Name != name {
+			t.Errorf("%s is %+v", id, b)
+		}
+	}
+	if c := r.book.Chat(group); c.Kind != feishu.ChatGroup || c.Name != "a chat" {
+		t.Errorf("the chat is %+v", c)
+	}
+}
+
+func TestNotInChat(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	r.up.say("POST /open-apis/im/v1/messages", 400, `{"code":230002,"msg":"Bot/User can NOT be out of the chat."}`)
+	status, body := r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{}"}`)
+	if status != 400 || !strings.Contains(body, "230002") {
+		t.Errorf("the bot got %d %s", status, body)
+	}
+	if r.book.Chat(group).In != feishu.No || !slices.Equal(r.host.leftChats, []relay.ChatID{group}) {
+		t.Errorf("membership %v, told %v", r.book.Chat(group).In, r.host.leftChats)
+	}
+	r.silent()
+}
+
+func TestNotInChatByReply(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	r.tapEvent([]byte(eventOf(r.app, "user", "ou_u", "om_u", group, "group", "hi")))
+	r.up.say("POST /open-apis/im/v1/messages/om_u/reply", 400, `{"code":230002,"msg":"x"}`)
+	r.call("POST", "/open-apis/im/v1/messages/om_u/reply", `{"msg_type":"text","content":"{}"}`)
+	if !slices.Equal(r.host.leftChats, []relay.ChatID{group}) {
+		t.Errorf("told %v", r.host.leftChats)
+	}
+}
+
+func TestRefusedSendsAreNotRelayed(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	for _, answer := range []string{`{"code":230020,"msg":"limit"}`, `{"code":0}`, `{}`, ``} {
+		r.up.say("POST /open-apis/im/v1/messages", 400, answer)
+		r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{\"text\":\"x\"}"}`)
+	}
+	r.silent()
+	if n, _ := r.drafts.sizes(); n != 0 {
+		t.Errorf("%d drafts", n)
+	}
+}
+
+func TestThreePiecesAreThreeMessages(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	for i := range 3 {
+		r.text(fmt.Sprint("piece ", i))
+	}
+	for i := range 3 {
+		if m := r.said(); m.Text != fmt.Sprint("piece ", i) {
+			t.Errorf("published %q", m.Text)
+		}
+	}
+}
+
+// The bot's answer is what Feishu said, whatever the host does.
+func TestHostTroubleIsNotTheBots(t *testing.T) {
+	for name, sent := range map[string]func(context.Context, Sent) error{
+		"panics": func(context.Context, Sent) error { panic("boom") },
+		"fails":  func(context.Context, Sent) error { return errTest },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil).knowGroup()
+			calls := 0
+			r.host.sent = func(ctx context.Context, m Sent) error {
+				if calls++; calls == 1 {
+					return sent(ctx, m)
+				}
+				return nil
+			}
+			r.text("hello") // fatal if the answer is not Feishu's
+			if m := r.said(); m.Text != "hello" {
+				t.Errorf("published %q", m.Text)
+			}
+			waitFor(t, func() bool { n, _ := r.drafts.sizes(); return n == 0 })
+		})
+	}
+}
+
+func TestHangingHost(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	goOn := make(chan struct{})
+	r.host.sent = func(context.Context, Sent) error { <-goOn; return nil }
+	r.text("hello")
+	if r.counts.of("tap_slow") != 1 {
+		t.Error("the slow host was not counted")
+	}
+	close(goOn)
+	r.said()
+}
+
+func TestJoined(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	r.text("hello")
+	if !slices.Equal(r.host.joinedChats, []relay.ChatID{group}) || r.book.Chat(group).In != feishu.Yes {
+		t.Errorf("told %v", r.host.joinedChats)
+	}
+}
+
+func TestMergeForward(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	r.up.say("POST /open-apis/im/v1/messages/merge_forward", http.StatusOK, fmt.Sprintf(`{"code":0,"data":{"message":{"message_id":"om_f","chat_id":"%s","msg_type":"merge_forward",
+		"sender":{"id":"%s","id_type":"app_id","sender_type":"app"},"body":{"content":"Merged and Forwarded Message"}},"invalid_message_id_list":[]}}`, group, r.app))
+	r.call("POST", "/open-apis/im/v1/messages/merge_forward?receive_id_type=chat_id", `{"receive_id":"oc_group","message_id_list":["om_1"]}`)
+	if m := r.said(); m.ID != "om_f" || m.Type != "merge_forward" {
+		t.Errorf("published %+v", m)
+	}
+}

@@ -1,0 +1,234 @@
+package feishu_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+func injected() feishu.Injected {
+	return feishu.Injected{
+		EventID: "ev1", AppID: "cli_receiver", TenantKey: "ten", Token: "tok", SenderType: "bot",
+		Sender: feishu.Bot{OpenID: "ou_a", Name: "BotA", Agent: "agent_a"}, Self: feishu.Bot{OpenID: "ou_self", Name: "BotB"},
+		Message: "om_1", ChatID: "oc_1", Text: "请看", CreateTime: 1609073151345,
+	}
+}
+
+func parse(t testing.TB, in feishu.Injected) (feishu.Event, string) {
+	t.Helper()
+	data, err := in.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := feishu.ParseEvent(data)
+	if err != nil {
+		t.Fatalf("%v in %s", err, data)
+	}
+	var content struct{ Text string }
+	if err := json.Unmarshal([]byte(e.Message.Content), &content); err != nil {
+		t.Fatal(err)
+	}
+	return e, content.Text
+}
+
+func TestInjectedIsWhatFeishuWouldSend(t *testing.T) {
+	in := injected()
+	in.MentionsSelf, in.RootID, in.ParentID = true, "om_r", "om_p"
+	in.Text = "a<b> & \u2028\u2029 \\u2028 中"
+	data, err := in.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"schema":"2.0","header":{"event_id":"ev1","event_type":"im.message.receive_v1","create_time":"1609073151345","token":"tok","app_id":"cli_receiver","tenant_key":"ten"},` +
+		`"event":{"sender":{"sender_id":{"open_id":"ou_a"},"sender_type":"bot","tenant_key":"ten"},` +
+		`"message":{"message_id":"om_1","create_time":"1609073151345","update_time":"1609073151345","chat_id":"oc_1","chat_type":"group","message_type":"text",` +
+		`"content":"{\"text\":\"@_user_1 a<b> & ` + "\u2028\u2029" + ` \\\\u2028 中\"}",` +
+		`"mentions":[{"key":"@_user_1","id":{"open_id":"ou_self"},"mentioned_type":"bot","name":"BotB","tenant_key":"ten"}]}}}`
+	if diff := cmp.Diff(string(data), want); diff != "" {
+		t.Errorf("event (-got +want):\n%s", diff)
+	}
+	var sdk larkim.P2MessageReceiveV1
+	if err := json.Unmarshal(data, &sdk); err != nil || *sdk.Event.Message.Mentions[0].Id.OpenId != "ou_self" || sdk.Event.Message.ParentId != nil {
+		t.Errorf("the SDK reads %+v, %v", sdk.Event, err)
+	}
+}
+
+func TestInjectedInATopic(t *testing.T) {
+	in := injected()
+	in.ThreadID, in.RootID, in.ParentID, in.SenderType = "omt_1", "om_r", "om_p", ""
+	e, _ := parse(t, in)
+	want := &feishu.Message{ID: "om_1", RootID: "om_r", ParentID: "om_p", ThreadID: "omt_1", ChatID: "oc_1", ChatType: "group", Type: "text",
+		Content: `{"text":"请看"}`, Sender: feishu.Sender{Type: "bot", OpenID: "ou_a"}, CreateTime: 1609073151345}
+	if diff := cmp.Diff(e.Message, want); diff != "" {
+		t.Errorf("message (-got +want):\n%s", diff)
+	}
+}
+
+func TestInjectedText(t *testing.T) {
+	others := []feishu.Mention{{Key: "@_user_7", OpenID: "ou_c", Name: "BotC", Type: "bot"}, {OpenID: "ou_cc", Name: "BotCC"}, {OpenID: "ou_m", Name: "小明"},
+		{OpenID: "", Name: "Nobody"}, {OpenID: "ou_self", Name: "Again"}, {OpenID: "ou_x"}}
+	for _, tt := range []struct {
+		name, text string
+		self       bool
+		prefix     string
+		want       string
+		keys       string // key=open_id …
+	}{
+		{"plain", "请看", false, "", "请看", ""},
+		{"addressed, in front", "请看", true, "", "@_user_1 请看", "@_user_1=ou_self"},
+		{"addressed, nothing said", "", true, "", "@_user_1", "@_user_1=ou_self"},
+		{"addressed by name", "请@BotB看", true, "", "请 @_user_1 看", "@_user_1=ou_self"},
+		{"spaces are not doubled", "@BotB 看 @BotB\n@BotB", true, "", "@_user_1 看 @_user_1\n@_user_1", "@_user_1=ou_self"},
+		{"@Ann is not @Anna", "@BotBoss 看", true, "", "@_user_1 @BotBoss 看", "@_user_1=ou_self"},
+		{"not in an e-mail address", "x@BotB y", true, "", "@_user_1 x@BotB y", "@_user_1=ou_self"},
+		{"not in code", "`@BotB` ```\n@BotB```", true, "", "@_user_1 `@BotB` ```\n@BotB```", "@_user_1=ou_self"},
+		{"named but not addressed", "@BotB 看", false, "", "@BotB 看", ""},
+		{"others", "@BotCC @BotC，@小明看", false, "", "@_user_1 @_user_2 ， @_user_3 看", "@_user_1=ou_cc @_user_2=ou_c @_user_3=ou_m"},
+		{"others behind the own", "@BotC 和 @BotB", true, "", "@_user_2 和 @_user_1", "@_user_1=ou_self @_user_2=ou_c"},
+		{"unknown and own ids name nobody", "@Nobody @Again", false, "", "@Nobody @Again", ""},
+		{"a key is none", "@_user_1 @_USER_2 @_user_7 @_all", false, "", "＠_user_1 ＠_USER_2 ＠_user_7 ＠_all", ""},
+		{"a key is none beside the own", "@_user_1 x", true, "", "@_user_1 ＠_user_1 x", "@_user_1=ou_self"},
+		{"tags are none", `<at user_id="ou_self">BotB</at> <AT id=all></AT><at/><at>`, false, "", `＜at user_id="ou_self">BotB＜/at> ＜AT id=all>＜/AT>＜at/>＜at>`, ""},
+		{"a torn tag at the end", "x <at", false, "", "x ＜at", ""},
+		{"other angle brackets stay", "<atom> a<b </att>", false, "", "<atom> a<b </att>", ""},
+		{"a command", "/stop now", false, "", "\u2060/stop now", ""},
+		{"a command behind the mention", "@BotB  /reset", true, "", "@_user_1  \u2060/reset", "@_user_1=ou_self"},
+		{"a command behind the added mention", "/reset", true, "", "@_user_1 \u2060/reset", "@_user_1=ou_self"},
+		{"a command behind what is trimmed", "\ufeff\u200b\u3000 ！重置", false, "", "\ufeff\u200b\u3000 \u2060！重置", ""},
+		{"slashes elsewhere", "// x", false, "", "// x", ""},
+		{"a path inside", "see /usr/bin", false, "", "see /usr/bin", ""},
+		{"prefix", "请看", false, "[BotA] ", "[BotA] 请看", ""},
+		{"prefix before the mention", "/stop", true, "[BotA] ", "[BotA] @_user_1 /stop", "@_user_1=ou_self"},
+		{"prefix that poses", "_user_1 x", false, "[<at id=all>\n@_all] @", "[＜at id=all> ＠_all] ＠_user_1 x", ""},
+		{"invalid UTF-8", "a\xff@BotB", true, "", "a\ufffd @_user_1", "@_user_1=ou_self"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := injected()
+			in.Text, in.MentionsSelf, in.Prefix, in.Mentions = tt.text, tt.self, tt.prefix, others
+			e, text := parse(t, in)
+			if diff := cmp.Diff(text, tt.want); diff != "" {
+				t.Errorf("text (-got +want):\n%s", diff)
+			}
+			var keys []string
+			for _, m := range e.Message.Mentions {
+				keys = append(keys, m.Key+"="+string(m.OpenID))
+			}
+			if got := strings.Join(keys, " "); got != tt.keys {
+				t.Errorf("mentions %q, want %q", got, tt.keys)
+			}
+		})
+	}
+}
+
+func TestInjectedWithoutAName(t *testing.T) {
+	in := injected()
+	in.Self.Name, in.MentionsSelf, in.Text = "", true, "@ hi"
+	if _, text := parse(t, in); text != "@_user_1 @ hi" {
+		t.Errorf("text %q", text)
+	}
+}
+
+func TestInjectedSender(t *testing.T) {
+	standIn := feishu.StandIn("cli_receiver", "agent_a")
+	if ok, _ := regexp.MatchString(`^ou_[0-9a-f]{32}$`, string(standIn)); !ok {
+		t.Errorf("stand-in %s", standIn)
+	}
+	if standIn != feishu.StandIn("cli_receiver", "agent_a") || standIn == feishu.StandIn("cli_other", "agent_a") || standIn == feishu.StandIn("cli_receiver", "agent_b") {
+		t.Error("a stand-in is not each agent's own")
+	}
+	for _, tt := range []struct {
+		name   string
+		sender feishu.Bot
+		want   relay.OpenID
+	}{
+		{"known", feishu.Bot{OpenID: "ou_a", Agent: "agent_a"}, "ou_a"},
+		{"unknown", feishu.Bot{Agent: "agent_a", AppID: "cli_a"}, standIn},
+		{"seems the receiver itself", feishu.Bot{OpenID: "ou_self", Agent: "agent_a"}, standIn},
+		{"by app", feishu.Bot{AppID: "cli_a", Name: "A"}, feishu.StandIn("cli_receiver", "cli_a")},
+		{"by name", feishu.Bot{Name: "A"}, feishu.StandIn("cli_receiver", "A")},
+	} {
+		in := injected()
+		in.Sender = tt.sender
+		if e, _ := parse(t, in); e.Message.Sender.OpenID != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, e.Message.Sender.OpenID, tt.want)
+		}
+	}
+}
+
+func TestInjectedRefuses(t *testing.T) {
+	for name, change := range map[string]func(*feishu.Injected){
+		"no event id":      func(in *feishu.Injected) { in.EventID = "" },
+		"no app":           func(in *feishu.Injected) { in.AppID = "" },
+		"no message":       func(in *feishu.Injected) { in.Message = "" },
+		"no chat":          func(in *feishu.Injected) { in.ChatID = "" },
+		"own id not known": func(in *feishu.Injected) { in.Self.OpenID, in.MentionsSelf = "", true },
+	} {
+		in := injected()
+		change(&in)
+		if data, err := in.JSON(); err == nil {
+			t.Errorf("%s: %s", name, data)
+		}
+	}
+}
+
+func TestInjectedIsFreshWithoutATime(t *testing.T) {
+	in := injected()
+	in.CreateTime = 0
+	before := relay.MillisOf(time.Now())
+	e, _ := parse(t, in)
+	if e.Message.CreateTime < before || e.Message.CreateTime != e.CreateTime {
+		t.Errorf("%d, before %d", e.Message.CreateTime, before)
+	}
+}
+
+// keyLike is what any framework could take for a mention.
+var keyLike = regexp.MustCompile(`(?i)@_user_[0-9]+|@_all|</?at[\s>/]`)
+
+func checkInjected(t testing.TB, in feishu.Injected) {
+	t.Helper()
+	data, err := in.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.ContainsAny(data, "\n") || !json.Valid(data) {
+		t.Fatalf("not one line of JSON: %q", data)
+	}
+	e, text := parse(t, in)
+	if e.ID != in.EventID || e.AppID != in.AppID || e.ChatID != in.ChatID || e.Message.ID != in.Message || e.Token != in.Token {
+		t.Fatalf("other ids: %+v", e)
+	}
+	given := len(in.Mentions)
+	if in.MentionsSelf {
+		given++
+	}
+	if len(e.Message.Mentions) > given {
+		t.Fatalf("%d mentions of %d", len(e.Message.Mentions), given)
+	}
+	known := map[string]bool{}
+	for _, m := range e.Message.Mentions {
+		if known[m.Key] || !strings.Contains(text, m.Key) {
+			t.Fatalf("key %q in %q", m.Key, text)
+		}
+		known[m.Key] = true
+	}
+	for _, key := range keyLike.FindAllString(text, -1) {
+		if !known[key] {
+			t.Fatalf("%q poses as a mention in %q", key, text)
+		}
+	}
+	if strings.HasPrefix(in.Prefix, "[") && !strings.HasPrefix(text, "[") {
+		t.Fatalf("the prefix is not in front: %q", text)
+	}
+	if regexp.MustCompile(`^(@_user_\d+|\s)*/\pL`).MatchString(text) {
+		t.Fatalf("a command: %q", text)
+	}
+}

@@ -1,0 +1,237 @@
+package longconn_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"feishu-relay/feishu/longconn"
+)
+
+func TestCloseCodesAreCarried(t *testing.T) {
+	for _, c := range []struct {
+		code   websocket.StatusCode
+		reason string
+		want   websocket.StatusCode
+	}{
+		{1000, "bye", 1000}, {1001, "", 1001}, {1012, "restart", 1012}, {4001, "replaced 你好", 4001}, {1005, "", 1005},
+		{-1, "", 1001}, // cut without a word
+	} {
+		for _, side := range []string{"bot", "feishu"} {
+			t.Run(side+"/"+c.code.String(), func(t *testing.T) {
+				r := newRig(t, tcp(t), nil)
+				from, to := r.ready()
+				if side == "feishu" {
+					from, to = to, from
+				}
+				if c.code < 0 {
+					_ = from.conn.CloseNow()
+				} else {
+					_ = from.conn.Close(c.code, c.reason)
+				}
+				if code, reason := to.closed(); code != c.want || reason != c.reason {
+					t.Errorf("got %d %q, want %d %q", code, reason, c.want, c.reason)
+				}
+				until(t, "it is gone", func() bool { return len(r.s.Status().Connections) == 0 })
+			})
+		}
+	}
+}
+
+func TestTooLargeAMessageEndsBothSides(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	bot, feishu := r.ready()
+	go func() { _ = feishu.conn.Write(t.Context(), websocket.MessageBinary, make([]byte, 17<<20)) }()
+	if code, _ := bot.closed(); code != websocket.StatusMessageTooBig {
+		t.Errorf("the bot got %d", code)
+	}
+	if code, _ := feishu.closed(); code != websocket.StatusMessageTooBig {
+		t.Errorf("Feishu got %d", code)
+	}
+}
+
+func TestCloseSendsTheBotsAway(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	bot, feishu := r.ready()
+	if err := r.s.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, s := range []*socket{bot, feishu} {
+		if code, _ := s.closed(); code != websocket.StatusServiceRestart {
+			t.Errorf("got %d", code)
+		}
+	}
+	resp, err := r.client.Do(upgrade(t, r.bootstrap().URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a new one: got %d", resp.StatusCode)
+	}
+}
+
+// upgrade is the request for a WebSocket, whose answer a test wants to see.
+func upgrade(t *testing.T, rawURL string) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(rawURL, "ws", "http", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{
+		"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"WebSocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="},
+	}
+	return req
+}
+
+func TestASilentFeishuIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, pipes(), nil)
+		bot, feishu := r.ready()
+		time.Sleep(time.Minute) // nobody asked: that is no silence
+		bot.ping()
+		at := time.Now()
+		if code, _ := bot.closed(); code != websocket.StatusGoingAway {
+			t.Errorf("got %d", code)
+		}
+		feishu.closed()
+		if took := time.Since(at); took != 30*time.Second || r.counted("silent") != 1 {
+			t.Errorf("found after %v", took)
+		}
+	})
+}
+
+func TestASilentBotIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, pipes(), nil)
+		r.feishu.says(http.StatusOK, strings.Replace(r.feishu.answer, `"PingInterval":120`, `"PingInterval":20`, 1), nil)
+		bot, feishu := r.ready()
+		at := time.Now()
+		for range 5 { // Feishu's words do not count
+			time.Sleep(10 * time.Second)
+			feishu.write(pongFrame(""))
+			bot.want(pongFrame(""))
+		}
+		<-feishu.gone
+		if took := time.Since(at); took != 3*20*time.Second+30*time.Second || r.counted("bot_silent") != 1 {
+			t.Errorf("found after %v", took)
+		}
+	})
+}
+
+func TestPingsKeepTheLinkUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, pipes(), nil)
+		bot, feishu := r.ready()
+		for range 100 {
+			time.Sleep(2 * time.Minute)
+			bot.ping()
+			feishu.want(pingFrame())
+			time.Sleep(20 * time.Second)
+			feishu.write(pongFrame(""))
+			bot.want(pongFrame(""))
+		}
+	})
+}
+
+func TestAtMost64Connections(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	for range 64 {
+		r.connect()
+	}
+	until(t, "all are there", func() bool { return len(r.s.Status().Connections) == 64 })
+	resp, err := r.client.Do(upgrade(t, r.bootstrap().URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable || r.counted("too_many") != 1 {
+		t.Errorf("got %d", resp.StatusCode)
+	}
+}
+
+func TestBeyondLoopbackATicketCountsOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, pipes(), func(o *longconn.Options) { o.Loopback = false })
+		refused := func(url string) {
+			t.Helper()
+			resp, err := r.client.Do(upgrade(t, url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusNotFound || resp.Header.Get("Handshake-Status") != "" {
+				t.Errorf("got %d %v", resp.StatusCode, resp.Header)
+			}
+		}
+		refused("ws://" + r.front + "/ws/v2?" + query)
+		url := r.bootstrap().URL
+		r.dial(url)
+		refused(url)
+		url = r.bootstrap().URL
+		refused(strings.Replace(url, "t-1", "t-2", 1))
+		time.Sleep(2*time.Minute + time.Second)
+		refused(url)
+		if n := r.counted("unknown_ticket"); n != 4 {
+			t.Errorf("%d counted", n)
+		}
+	})
+}
+
+func TestOnLoopbackAnyQueryGoesToFeishu(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	if resp, err := r.client.Do(upgrade(t, "ws://"+r.front+"/ws/v2?"+query)); err != nil || resp.StatusCode != http.StatusNotFound {
+		t.Errorf("before the first bootstrap call: %v, %v", resp, err)
+	}
+	url := r.bootstrap().URL
+	for range 2 {
+		r.dial(url)
+		r.feishu.next()
+	}
+	r.dial(strings.Replace(url, "t-1", "t-2", 1))
+	if got, want := r.feishu.next().uri, "/ws/v2?"+strings.Replace(query, "t-1", "t-2", 1); got != want {
+		t.Errorf("Feishu saw %s, want %s", got, want)
+	}
+}
+
+func TestARefusalIsFeishus(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	r.feishu.refuses(func(w http.ResponseWriter) {
+		w.Header().Set("Handshake-Status", "514")
+		w.Header().Set("Handshake-Msg", "auth failed")
+		w.Header().Set("Handshake-Autherrcode", "1000040350")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte("why"))
+	})
+	resp, err := r.client.Do(upgrade(t, r.bootstrap().URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body := make([]byte, 10)
+	n, _ := resp.Body.Read(body)
+	h := resp.Header
+	if resp.StatusCode != http.StatusTeapot || h.Get("Handshake-Status") != "514" || h.Get("Handshake-Msg") != "auth failed" ||
+		h.Get("Handshake-Autherrcode") != "1000040350" || string(body[:n]) != "why" {
+		t.Errorf("got %d %v %q", resp.StatusCode, h, body[:n])
+	}
+}
+
+func TestHandles(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	if !r.s.Handles(upgrade(t, "ws://x/any?thing")) {
+		t.Error("a WebSocket is not handled")
+	}
+	post := upgrade(t, "ws://x/any")
+	post.Method = http.MethodPost
+	plain := upgrade(t, "ws://x/any")
+	plain.Header.Del("Upgrade")
+	for _, req := range []*http.Request{post, plain} {
+		if r.s.Handles(req) {
+			t.Errorf("%s %v is handled", req.Method, req.Header)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package longconn_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/longconn"
+)
+
+// seen is a tap that tells what it saw and passes it.
+func seen(to chan<- string) func(*longconn.Options) {
+	return with(func(event string) (feishu.Verdict, func()) {
+		to <- event
+		return feishu.Pass, nil
+	})
+}
+
+func TestPiecesInAnyOrderAreSeenWholeAndPassAsTheyCame(t *testing.T) {
+	saw := make(chan string, 1000)
+	r := newRig(t, tcp(t), seen(saw))
+	bot, feishu := r.ready()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for n := range 50 {
+		sum := 2 + rnd.IntN(9)
+		whole := strings.Repeat(fmt.Sprint("part ", n), sum)
+		cut := len(whole) / sum
+		var sent [][]byte
+		for _, seq := range rnd.Perm(sum) {
+			end := (seq + 1) * cut
+			if seq == sum-1 {
+				end = len(whole)
+			}
+			sent = append(sent, bytesOf(t, pieceFrame(fmt.Sprint("m", n), whole[seq*cut:end], sum, seq)))
+		}
+		for i, data := range sent {
+			feishu.raw(data)
+			if i == len(sent)-1 {
+				break
+			}
+			if rnd.IntN(2) == 0 {
+				bot.nothingBefore(feishu) // other frames pass meanwhile
+			}
+		}
+		for _, data := range sent {
+			if got := bot.message().data; !bytes.Equal(got, data) {
+				t.Fatalf("got %s\nwant %s", show(got), show(data))
+			}
+		}
+		if got := <-saw; got != whole {
+			t.Fatalf("the tap saw %q, want %q", got, whole)
+		}
+	}
+}
+
+func TestPiecesOfSeveralEventsInterleaved(t *testing.T) {
+	saw := make(chan string, 10)
+	r := newRig(t, tcp(t), seen(saw))
+	bot, feishu := r.ready()
+	a0, a1 := pieceFrame("a", "A0", 2, 0), pieceFrame("a", "A1", 2, 1)
+	b0, b1 := pieceFrame("b", "B0", 2, 0), pieceFrame("b", "B1", 2, 1)
+	feishu.write(a0)
+	feishu.write(b1)
+	feishu.write(a0) // delivered twice
+	feishu.write(b0)
+	bot.want(b1)
+	bot.want(b0)
+	feishu.write(a1)
+	bot.want(a0)
+	bot.want(a0)
+	bot.want(a1)
+	if x, y := <-saw, <-saw; x != "B0B1" || y != "A0A1" {
+		t.Errorf("the tap saw %q and %q", x, y)
+	}
+}
+
+func TestOddPiecesPassUnseen(t *testing.T) {
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) {
+		t.Errorf("seen: %q", event)
+		return feishu.Keep, nil
+	}))
+	bot, feishu := r.ready()
+	first := pieceFrame("m", "x", 2, 0)
+	for _, odd := range []struct{ sum, seq int }{{2, 2}, {2, -1}, {3, 1}, {1 << 30, 1}} {
+		feishu.write(first)
+		bot.nothingBefore(feishu)
+		f := pieceFrame("m", "y", odd.sum, odd.seq)
+		feishu.write(f)
+		bot.want(first) // what it may belong to goes with it
+		bot.want(f)
+	}
+	f := pieceFrame("", "no id", 2, 0)
+	feishu.write(f)
+	bot.want(f)
+}
+
+func TestWhatNeverBecomesWholePassesAfterItsTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, pipes(), with(func(event string) (feishu.Verdict, func()) { return feishu.Keep, nil }))
+		bot, feishu := r.ready()
+		at := time.Now()
+		one, two := pieceFrame("m", "x", 3, 0), pieceFrame("m", "z", 3, 2)
+		feishu.write(one)
+		feishu.write(two)
+		bot.want(one)
+		if took := time.Since(at); took != 10*time.Second {
+			t.Errorf("took %v", took)
+		}
+		bot.want(two)
+		if r.counted("untapped") != 1 {
+			t.Error("not counted")
+		}
+	})
+}
+
+func TestPiecesAreBounded(t *testing.T) {
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) { return feishu.Keep, nil }))
+	bot, feishu := r.ready()
+	for i := range 70 { // 64 are kept
+		feishu.write(pieceFrame(fmt.Sprint("few", i), "x", 2, 0))
+	}
+	for i := range 6 {
+		bot.want(pieceFrame(fmt.Sprint("few", i), "x", 2, 0))
+	}
+	large := strings.Repeat("x", 7<<20)
+	for i := range 3 { // 16 MiB are kept: the two last, and none of what came before
+		feishu.write(pieceFrame(fmt.Sprint("large", i), large, 2, 0))
+	}
+	for i := range 64 {
+		bot.want(pieceFrame(fmt.Sprint("few", i+6), "x", 2, 0))
+	}
+	bot.want(pieceFrame("large0", large, 2, 0))
+	bot.nothingBefore(feishu)
+	feishu.write(pieceFrame("large1", "end", 2, 1))
+	if got := messageID(feishu.frame()); got != "large1" {
+		t.Errorf("acknowledged %s", got)
+	}
+}

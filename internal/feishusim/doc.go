@@ -1,0 +1,65 @@
+// Package feishusim is a stand-in for Feishu: apps, people and groups in memory,
+// the REST API that bots use, the long connection and webhooks. Tests use it in
+// process, the demo and bot developers through `feishu-relay sim`.
+//
+// It follows what is known of the platform (FEISHU.md), and is not the platform:
+// where Feishu's own behaviour is not known, the simplest one was taken. Nothing
+// is kept after [Server.Close].
+//
+// # What it plays
+//
+//   - Identity: an open_id belongs to the app that sees it, union_id and app_id to
+//     all; tenant tokens that expire; permission errors by the app's scopes.
+//   - Messages: text, post, cards (inline, template, CardKit entity with streaming),
+//     files; reply, topic, edit, PATCH, recall, forward, reactions, uuid; the codes
+//     for what goes wrong. Contents are turned into what is received: at-tags into
+//     @_user_N and mentions, posts without their locale, cards with user_dsl.
+//   - Events: who receives a message is decided by scopes ([ScopeAt] and its
+//     neighbours), one connection of the app at random gets it, and what is not
+//     acknowledged in time comes again. A bot never hears itself.
+//   - Reads: bots, users, chats, members, messages, history, files.
+//   - Faults: see [Fault].
+//
+// # In a test
+//
+//	s := feishusim.New(feishusim.Options{})
+//	defer s.Close()
+//	url, err := s.Listen("127.0.0.1:0")
+//	bot := s.AddApp(feishusim.App{Name: "BotA"})
+//	ann := s.AddUser("Ann")
+//	lab := s.AddGroup("Lab", bot.ID, ann.ID)
+//	// start a bot with bot.ID, bot.Secret and the base URL, then
+//	err = s.WaitConnected(ctx, bot.ID, 1)
+//	_, err = s.Say(lab.ID, ann.ID, "@BotA hello")
+//	answer, err := s.Wait(ctx, func(m feishusim.Message) bool { return m.Sender == bot.ID })
+//
+// Generated app ids are random, since the SDKs cache tokens by app id for the
+// whole process.
+//
+// # Over HTTP
+//
+// The same under /sim/, on loopback addresses only; things are named by id or by
+// a name that only one has:
+//
+//	curl -s $SIM/sim/state
+//	curl -s $SIM/sim/apps   -d '{"name":"BotC","scopes":["im:message","im:message.group_at_msg:readonly"]}'
+//	curl -s -X PATCH $SIM/sim/apps -d '{"app_id":"cli_…","webhook_url":"http://127.0.0.1:8788/webhook/event"}'
+//	curl -s $SIM/sim/users  -d '{"name":"Bob"}'
+//	curl -s $SIM/sim/groups -d '{"name":"Lab 2","members":["BotA","BotC","Bob"],"topic":false}'
+//	curl -s $SIM/sim/say    -d '{"chat":"Lab","user":"Ann","text":"@BotA hello"}'
+//	curl -s $SIM/sim/say    -d '{"app":"BotA","user":"Ann","text":"in private"}'
+//	curl -s "$SIM/sim/messages?chat=Lab&from=BotA&contains=hello&wait=30s"   # also after=om_…
+//	curl -s $SIM/sim/join   -d '{"group":"Lab","member":"BotC"}'     # leave, disband
+//	curl -s $SIM/sim/recall -d '{"message_id":"om_…"}'
+//	curl -s $SIM/sim/files?name=a.png --data-binary @a.png           # {"key":…}, for say with msg_type and content
+//	curl -s $SIM/sim/faults -d '{"kind":"answer","route":"POST /open-apis/im/v1/messages","code":230020,"count":2}'
+//	curl -s -X DELETE $SIM/sim/faults
+//	curl -s $SIM/sim/verify -d '{"app":"cli_…"}'                     # the webhook's challenge
+//	curl -s $SIM/sim/revoke -d '{"app":"cli_…"}'                     # its tokens
+//	curl -s "$SIM/sim/openid?app=BotA&of=BotB"
+//	curl -s "$SIM/sim/deliveries?app=cli_…&message=om_…"
+//	curl -s $SIM/sim/requests                                        # DELETE forgets them
+//	curl -sN $SIM/sim/events                                         # server-sent events
+//
+// Errors are {"error":"…"}.
+package feishusim

@@ -1,0 +1,219 @@
+package feishusim
+
+import (
+	"bytes"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	larkcontact "github.com/larksuite/oapi-sdk-go/v3/service/contact/v3"
+	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
+)
+
+func at(v map[string]any, path ...string) any {
+	var now any = v
+	for _, key := range path {
+		m, _ := now.(map[string]any)
+		now = m[key]
+	}
+	return now
+}
+
+func TestIdentities(t *testing.T) {
+	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB"})
+	a, b := r.apps[0], r.apps[1]
+	own, other := r.OpenID(a.ID, a.ID), r.OpenID(a.ID, b.ID)
+	if _, v := r.raw(a, "GET", "/open-apis/bot/v3/info", "{}"); at(v, "bot", "open_id") != own || at(v, "bot", "app_name") != "BotA" {
+		t.Errorf("bot info: %v", v)
+	}
+	if _, v := r.raw(a, "POST", "/open-apis/bot/v1/openclaw_bot/ping", `{"needBotInfo":true}`); at(v, "data", "pingBotInfo", "botID") != own {
+		t.Errorf("ping: %v", v)
+	}
+	for _, key := range []string{"bot_ids", "bot_ids%5B%5D"} {
+		_, v := r.raw(a, "GET", "/open-apis/bot/v3/bots/basic_batch?"+key+"="+other+"&"+key+"=ou_x&"+key+"="+r.OpenID(b.ID, b.ID), "")
+		if at(v, "data", "bots", other, "name") != "BotB" || at(v, "data", "failed_bots", "ou_x", "code") != 20002.0 || at(v, "data", "failed_bots", r.OpenID(b.ID, b.ID), "code") != 20004.0 {
+			t.Errorf("basic_batch: %v", v)
+		}
+	}
+	if _, v := r.raw(a, "GET", "/open-apis/application/v6/applications/"+a.ID+"?lang=zh_cn", ""); at(v, "data", "app", "app_name") != "BotA" {
+		t.Errorf("own app: %v", v)
+	}
+	if _, v := r.raw(a, "GET", "/open-apis/application/v6/applications/"+b.ID, ""); code(v) != 99991672 {
+		t.Errorf("another's app: %v", v)
+	}
+	if _, v := r.raw(a, "GET", "/open-apis/application/v6/scopes", ""); len(at(v, "data", "scopes").([]any)) != len(DefaultScopes()) {
+		t.Errorf("scopes: %v", v)
+	}
+	c := r.client(a)
+	user, err := c.Contact.V3.User.Get(t.Context(), larkcontact.NewGetUserReqBuilder().UserId(r.OpenID(a.ID, r.ann.ID)).UserIdType("open_id").Build())
+	if err != nil || !user.Success() || *user.Data.User.Name != "Ann" || *user.Data.User.UnionId != r.ann.UnionID {
+		t.Errorf("user: %v %v", err, user)
+	}
+	if _, v := r.raw(a, "GET", "/open-apis/contact/v3/users/"+other, ""); code(v) != 41012 {
+		t.Errorf("a bot among the users: %v", v)
+	}
+	if _, v := r.raw(a, "GET", "/open-apis/contact/v3/users/batch?user_id_type=union_id&user_ids="+r.ann.UnionID+"&user_ids=on_x", ""); len(at(v, "data", "items").([]any)) != 1 {
+		t.Errorf("users: %v", v)
+	}
+}
+
+func TestChatsAndMembers(t *testing.T) {
+	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB"})
+	a, b := r.apps[0], r.apps[1]
+	c := r.client(a)
+	chat, err := c.Im.V1.Chat.Get(t.Context(), larkim.NewGetChatReqBuilder().ChatId(r.group.ID).Build())
+	if err != nil || !chat.Success() || *chat.Data.ChatMode != "group" || *chat.Data.Name != "Lab" || *chat.Data.BotCount != "2" {
+		t.Errorf("chat: %v %v", err, chat)
+	}
+	topics := r.AddTopicGroup("Topics", a.ID)
+	if _, v := r.raw(a, "GET", "/open-apis/im/v1/chats/"+topics.ID, ""); at(v, "data", "chat_mode") != "topic" {
+		t.Errorf("topic group: %v", v)
+	}
+	people, err := c.Im.V1.ChatMembers.Get(t.Context(), larkim.NewGetChatMembersReqBuilder().ChatId(r.group.ID).Build())
+	if err != nil || !people.Success() || len(people.Data.Items) != 1 || *people.Data.Items[0].MemberId != r.OpenID(a.ID, r.ann.ID) {
+		t.Errorf("members: %v %v", err, people)
+	}
+	_, v := r.raw(a, "GET", "/open-apis/im/v1/chats/"+r.group.ID+"/members/bots", "")
+	bots := at(v, "data", "items").([]any)
+	if len(bots) != 2 || at(bots[1].(map[string]any), "bot_id") != r.OpenID(a.ID, b.ID) || at(bots[1].(map[string]any), "bot_name") != "BotB" {
+		t.Errorf("bots: %v", v)
+	}
+	for chat, want := range map[string]bool{r.group.ID: true, r.AddGroup("Other", b.ID).ID: false} {
+		if _, v := r.raw(a, "GET", "/open-apis/im/v1/chats/"+chat+"/members/is_in_chat", ""); at(v, "data", "is_in_chat") != want {
+			t.Errorf("is_in_chat: %v, want %v", v, want)
+		}
+	}
+	if _, v := r.raw(a, "GET", "/open-apis/im/v1/chats?page_size=1", ""); at(v, "data", "has_more") != true || len(at(v, "data", "items").([]any)) != 1 {
+		t.Errorf("own chats: %v", v)
+	}
+	if err := r.Disband("Lab"); err != nil {
+		t.Fatal(err)
+	}
+	if _, v := r.raw(a, "GET", "/open-apis/im/v1/chats/"+r.group.ID, ""); code(v) != 232009 {
+		t.Errorf("a group that is gone: %v", v)
+	}
+	if _, v := r.raw(a, "GET", "/open-apis/im/v1/chats/oc_x", ""); code(v) != 232006 {
+		t.Errorf("no chat: %v", v)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB", Scopes: []string{"im:message"}})
+	a := r.apps[0]
+	var ids []string
+	for i := range 5 {
+		ids = append(ids, r.say("message "+strconv.Itoa(i)))
+	}
+	mentions := r.mustSend(r.client(r.apps[0]), "text", textOf(`<at user_id="`+r.OpenID(a.ID, r.apps[1].ID)+`"></at>`))
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	var got []string
+	page := ""
+	for {
+		q := url.Values{"container_id_type": {"chat"}, "container_id": {r.group.ID}, "page_size": {"4"}, "end_time": {now}, "start_time": {"1"}}
+		if page != "" {
+			q.Set("page_token", page)
+		}
+		_, v := r.raw(a, "GET", "/open-apis/im/v1/messages?"+q.Encode(), "")
+		if code(v) != 0 {
+			t.Fatalf("list: %v", v)
+		}
+		for _, item := range at(v, "data", "items").([]any) {
+			got = append(got, str(at(item.(map[string]any), "message_id")))
+		}
+		if page = str(at(v, "data", "page_token")); page == "" {
+			break
+		}
+	}
+	if len(got) != 6 || got[0] != ids[0] || got[5] != mentions {
+		t.Errorf("history: %v, want %v and %s", got, ids, mentions)
+	}
+	_, v := r.raw(a, "GET", "/open-apis/im/v1/messages?container_id_type=chat&container_id="+r.group.ID+"&start_time=99999999999", "")
+	if n := len(at(v, "data", "items").([]any)); n != 0 {
+		t.Errorf("%d messages of the future: start_time is in seconds", n)
+	}
+	_, v = r.raw(a, "GET", "/open-apis/im/v1/messages?sort_type=ByCreateTimeDesc&page_size=1&with_sender_name=true&container_id_type=chat&container_id="+r.group.ID, "")
+	last := at(v, "data", "items").([]any)[0].(map[string]any)
+	if last["message_id"] != mentions || at(last, "sender", "sender_name") != "BotA" || at(last, "sender", "id") != a.ID {
+		t.Errorf("newest: %v", last)
+	}
+	if _, v := r.raw(r.apps[1], "GET", "/open-apis/im/v1/messages?container_id_type=chat&container_id="+r.group.ID, ""); code(v) != 230027 {
+		t.Errorf("without im:message.group_msg: %v", v)
+	}
+	for query, want := range map[string]string{"": r.OpenID(a.ID, r.apps[1].ID), "?user_id_type=open_id": r.apps[1].ID} {
+		_, v := r.raw(a, "GET", "/open-apis/im/v1/messages/"+mentions+query, "")
+		item := at(v, "data", "items").([]any)[0].(map[string]any)
+		if got := item["mentions"].([]any)[0].(map[string]any)["id"]; got != want {
+			t.Errorf("mention, asked with %q: got %v, want %s", query, got, want)
+		}
+	}
+	if _, v := r.raw(a, "GET", "/open-apis/im/v1/messages/mget?message_ids="+ids[0]+"&message_ids="+ids[1], ""); len(at(v, "data", "items").([]any)) != 2 {
+		t.Errorf("mget: %v", v)
+	}
+	if _, v := r.raw(a, "GET", "/open-apis/im/v1/messages/mget?message_ids=om_x", ""); code(v) != 99992354 {
+		t.Errorf("mget of nothing: %v", v)
+	}
+	if err := r.Recall(ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	_, v = r.raw(a, "GET", "/open-apis/im/v1/messages/"+ids[0], "")
+	if item := at(v, "data", "items").([]any)[0].(map[string]any); item["deleted"] != true || at(item, "body", "content") != "This message was recalled" {
+		t.Errorf("taken back: %v", item)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	r := newRoom(t, quick, App{Name: "BotA"})
+	c := r.client(r.apps[0])
+	picture := append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{7}, 3<<20)...)
+	image, err := c.Im.V1.Image.Create(t.Context(), larkim.NewCreateImageReqBuilder().
+		Body(larkim.NewCreateImageReqBodyBuilder().ImageType("message").Image(bytes.NewReader(picture)).Build()).Build())
+	if err != nil || !image.Success() {
+		t.Fatalf("image: %v %v", err, image)
+	}
+	file, err := c.Im.V1.File.Create(t.Context(), larkim.NewCreateFileReqBuilder().
+		Body(larkim.NewCreateFileReqBodyBuilder().FileType("stream").FileName("a.txt").File(strings.NewReader("hello")).Build()).Build())
+	if err != nil || !file.Success() {
+		t.Fatalf("file: %v %v", err, file)
+	}
+	message := r.mustSend(c, "image", `{"image_key":"`+*image.Data.ImageKey+`"}`)
+	get := func(message, key string) *larkim.GetMessageResourceResp {
+		resp, err := c.Im.V1.MessageResource.Get(t.Context(), larkim.NewGetMessageResourceReqBuilder().MessageId(message).FileKey(key).Type("image").Build())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	if got := get(message, *image.Data.ImageKey); !got.Success() || !same(got.File, picture) {
+		t.Errorf("download: %v", got.CodeError)
+	}
+	if got := get(message, *file.Data.FileKey); got.Code != 234003 {
+		t.Errorf("a file of another message: %v", got.CodeError)
+	}
+	key, err := r.AddFile("b.png", picture)
+	if err != nil || !strings.HasPrefix(key, "img_") {
+		t.Fatalf("a user's file: %s %v", key, err)
+	}
+	id, err := r.Post(Utterance{Chat: "Lab", User: "Ann", Type: "image", Content: `{"image_key":"` + key + `"}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := get(id, key); !got.Success() || !same(got.File, picture) {
+		t.Errorf("a user's picture: %v", got.CodeError)
+	}
+	for _, q := range r.Requests() {
+		if strings.HasSuffix(q.URI, "/images") && (q.Size < int64(len(picture)) || len(q.Body) != maxRecordedBody || len(q.SHA256) != 64) {
+			t.Errorf("record of the upload: %d bytes, %d kept", q.Size, len(q.Body))
+		}
+	}
+	if _, v := r.raw(r.apps[0], "POST", "/open-apis/im/v1/images", "no form"); code(v) != 234001 {
+		t.Errorf("no form: %v", v)
+	}
+}
+
+func same(r io.Reader, want []byte) bool {
+	got, err := io.ReadAll(r)
+	return err == nil && bytes.Equal(got, want)
+}
