@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -110,7 +109,7 @@ func (l tenantLog) Write(line []byte) (int, error) {
 			}
 		})
 	}
-	l.logs = append(l.logs, string(line)); if os.Getenv("RELAY_TEST_LOG") != "" { os.Stderr.Write(line) }
+	l.logs = append(l.logs, string(line))
 	return len(line), nil
 }
 
@@ -164,7 +163,6 @@ func (b *sdkBot) dispatcher(answer func(*sdkBot, heard)) *dispatcher.EventDispat
 		b.mu.Lock()
 		b.all = append(b.all, h)
 		b.mu.Unlock()
-		if os.Getenv("RELAY_TEST_LOG") != "" { fmt.Fprintf(os.Stderr, "HEARD %s %+v\n", b.app.Name, h) }
 		b.heard <- h
 		if answer != nil {
 			go answer(b, h) // a framework thinks elsewhere

@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"internal/groups":    {"mention", "internal/safefile"},
 	"internal/redistest": {},
 	"internal/bench":     {},
-	"internal/demo":      {"httpapi", "relay", "transcript", "policy", "internal/redistest"},
+	"internal/demo":      {"httpapi", "relay", "transcript", "policy", "internal/redistest", "internal/feishusim"},
 	"sidecar":            {"*"},
 	"cmd/feishu-relay":   {"*"},
 }

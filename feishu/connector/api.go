@@ -2,7 +2,6 @@ package connector
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -121,26 +120,24 @@ func (c *Connector) call(ctx context.Context, req *larkcore.ApiReq) (feishu.Mess
 
 // answer reads Feishu's answer to a send.
 func answer(resp *larkcore.ApiResp) (feishu.Message, error) {
-	var head struct {
-		Code *int   `json:"code"`
-		Msg  string `json:"msg"`
-	}
-	readable := json.Unmarshal(resp.RawBody, &head) == nil && head.Code != nil
-	err := fmt.Errorf("HTTP status %d", resp.StatusCode)
-	if readable && *head.Code != 0 {
-		err = &feishu.CodeError{Code: *head.Code, Msg: head.Msg}
+	m, err := feishu.ParseSent(resp.RawBody)
+	var code int
+	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
+		code = e.Code
+	} else if err != nil {
+		err = fmt.Errorf("HTTP status %d: %w", resp.StatusCode, err)
 	}
 	switch {
-	case resp.StatusCode == http.StatusTooManyRequests,
-		readable && (*head.Code == codeFrequency || *head.Code == codeGateway):
-		return feishu.Message{}, &limitedError{reset(resp.Header), err}
-	case resp.StatusCode >= http.StatusInternalServerError,
-		readable && *head.Code == codeStillSent:
-		return feishu.Message{}, &passingError{err}
-	case !readable || *head.Code != 0:
-		return feishu.Message{}, err
+	case err == nil && m.ID == "":
+		return m, errors.New("accepted, but the answer names no message")
+	case err == nil:
+		return m, nil
+	case resp.StatusCode == http.StatusTooManyRequests, code == codeFrequency, code == codeGateway:
+		return m, &limitedError{reset(resp.Header), err}
+	case resp.StatusCode >= http.StatusInternalServerError, code == codeStillSent:
+		return m, &passingError{err}
 	}
-	return feishu.ParseSent(resp.RawBody)
+	return m, err
 }
 
 // reset is how long Feishu wants to be left alone, in seconds; 0: not said.

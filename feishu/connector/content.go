@@ -26,6 +26,9 @@ type content struct {
 // compose makes the messages that together say text. What has markdown in it
 // goes as posts, each of one `md` node; everything else as texts.
 func compose(text string, tag func(string) string) ([]content, error) {
+	if runes(text) > maxPieces*maxRunes {
+		return nil, ErrTooLong
+	}
 	encode := asText
 	if markdown.MatchString(text) {
 		encode = asPost

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -92,9 +93,7 @@ type link struct {
 
 func (f *fake) upgrade(w http.ResponseWriter, r *http.Request) {
 	if f.handshake != nil {
-		for k, v := range f.handshake {
-			w.Header()[k] = v
-		}
+		maps.Copy(w.Header(), f.handshake)
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}

@@ -28,6 +28,7 @@ type splitter struct {
 	pieces []string
 
 	piece     string // the one under way
+	runes     int    // of it
 	paragraph int    // where in it the last paragraph ends, outside of fences
 	head      int    // bytes of the fence's line with which it begins
 	again     bool   // that line was written before
@@ -41,7 +42,7 @@ func (s *splitter) add(line string) {
 	opens := s.fence == "" && mark != ""
 	closes := s.fence != "" && closesFence(line, fenceMark(s.fence))
 	for {
-		room := s.size - runes(s.piece) - s.reserve(closes, mark)
+		room := s.size - s.runes - s.reserve(closes, mark)
 		if runes(strings.TrimRight(line, "\n")) <= room {
 			break
 		}
@@ -58,6 +59,7 @@ func (s *splitter) add(line string) {
 		s.cut(len(s.piece), s.fence)
 	}
 	s.piece += line
+	s.runes += runes(line)
 	switch {
 	case opens:
 		s.fence, s.opened = line, len(s.piece)
@@ -117,16 +119,24 @@ func (s *splitter) cut(at int, fence string) {
 		s.piece = line + "\n" + rest
 		s.head = len(line) + 1
 	}
+	s.runes = runes(s.piece)
 }
 
 // fenceMark returns the three or more backticks or tildes that a line begins
 // with, after at most three spaces, or "".
 func fenceMark(line string) string {
-	bare := strings.TrimLeft(line, " ")
-	if len(line)-len(bare) > 3 || bare == "" || bare[0] != '`' && bare[0] != '~' {
+	spaces := 0
+	for spaces < 4 && strings.HasPrefix(line[spaces:], " ") {
+		spaces++
+	}
+	bare := line[spaces:]
+	if spaces > 3 || bare == "" || bare[0] != '`' && bare[0] != '~' {
 		return ""
 	}
-	n := len(bare) - len(strings.TrimLeft(bare, bare[:1]))
+	n := 1
+	for n <= maxMarks && n < len(bare) && bare[n] == bare[0] {
+		n++
+	}
 	if n < 3 || n > maxMarks || bare[0] == '`' && strings.Contains(bare[n:], "`") {
 		return ""
 	}

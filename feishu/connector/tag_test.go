@@ -80,7 +80,7 @@ func TestTaggerKnowsWhom(t *testing.T) {
 	if got := tag(text); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	tag = c.tagger([]relay.Mention{{Name: "twin", OpenID: "ou_t2"}})
+	tag = c.tagger([]relay.Mention{{Name: "Twin", OpenID: "ou_t2"}})
 	if got, want := tag("@Twin"), `<at user_id="ou_t2">Twin</at>`; got != want {
 		t.Errorf("a mention given with the send: got %s, want %s", got, want)
 	}

@@ -587,3 +587,50 @@ func FuzzReadDraft(f *testing.F) {
 		}
 	})
 }
+
+// Killed between the host's record and the removal of the draft, the next run
+// publishes the same message again, and the host knows it by its id.
+func TestCrashAfterPublishing(t *testing.T) {
+	dir, image := t.TempDir(), t.TempDir()
+	var first relay.MessageID
+	synctest.Test(t, func(t *testing.T) {
+		withDesk(t, dir, func(d *desk) {
+			d.host.sent = func(_ context.Context, m Sent) error {
+				first = m.ID
+				return os.CopyFS(image, os.DirFS(dir)) // what a crash now leaves
+			}
+			d.send(group, "interactive", d.card("once", false))
+			d.after(settle, "once")
+		})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		withDesk(t, image, func(d *desk) {
+			time.Sleep(settle)
+			synctest.Wait()
+			if m := <-d.host.said; m.ID != first || m.Text != "once" {
+				t.Errorf("published %+v, want %s again", m, first)
+			}
+		})
+	})
+}
+
+// OpenClaw edits posts by PATCH, FEISHU.md 5.
+func TestPostEditedByPatch(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		d.habits.edits(false, time.Now(), time.Now())
+		post := func(text string) string {
+			return js(map[string]any{"zh_cn": map[string]any{"content": []any{[]any{map[string]any{"tag": "md", "text": text}}}}})
+		}
+		id := d.send(group, "post", post("a"))
+		d.do("PATCH", "im/v1/messages/"+id, map[string]any{"content": post("a b")}, nil)
+		d.after(quiet, "a b")
+	})
+}
+
+func TestClockPutBack(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		ms := relay.MillisOf(time.Now().Add(time.Hour))
+		d.drafts.add(&draft{Message: feishu.Message{ID: "om_x", ChatID: group, Type: "text", Content: textOf("hi")}, Created: ms, Touched: ms, Wait: waitEdit})
+		d.after(quiet, "hi")
+	})
+}

@@ -129,21 +129,21 @@ type Options struct {
 
 // Gateway is the front door of one bot. Make it with [New].
 type Gateway struct {
-	opts    Options
-	log     *slog.Logger
-	count   func(string)
-	proxy   *httputil.ReverseProxy
-	close   func() // idle connections to Feishu
-	conn    *longconn.Server
-	hook    *webhook.Server // nil: none
-	own     *owner
-	drafts  *drafts
-	habits  *habits
-	recent  *recents
-	asking  sync.Map // relay.ChatID: a question to Feishu is under way
-	slots   chan struct{}
-	ctx     context.Context // of work in the background; ended by Close
-	cancel  context.CancelFunc
+	opts   Options
+	log    *slog.Logger
+	count  func(string)
+	proxy  *httputil.ReverseProxy
+	close  func() // idle connections to Feishu
+	conn   *longconn.Server
+	hook   *webhook.Server // nil: none
+	own    *owner
+	drafts *drafts
+	habits *habits
+	recent *recents
+	asking sync.Map // relay.ChatID: a question to Feishu is under way
+	slots  chan struct{}
+	ctx    context.Context // of work in the background; ended by Close
+	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu
@@ -317,17 +317,14 @@ func (g *Gateway) identified(app string) {
 }
 
 // background runs f beside the caller; false, and f does not run, once the
-// gateway is closed. A panic in f is caught.
-func (g *Gateway) background(where string, f func()) bool {
+// gateway is closed.
+func (g *Gateway) background(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
 		return false
 	}
-	g.work.Go(func() {
-		defer g.caught(where)
-		f()
-	})
+	g.work.Go(f)
 	return true
 }
 

@@ -210,7 +210,8 @@ func (g *Gateway) knowSelf() {
 	if busy {
 		return
 	}
-	g.background("identity", func() {
+	g.background(func() {
+		defer g.caught("identity")
 		defer func() {
 			g.own.mu.Lock()
 			g.own.asking = false

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 
 	"net/http"
 	"time"
@@ -27,6 +29,12 @@ type sendRequest struct {
 	} `json:"reaction_type"`
 }
 
+// sendRequest reads the request; what cannot be read is empty.
+func (t *tapped) sendRequest() (req sendRequest) {
+	_ = json.Unmarshal(t.request, &req)
+	return req
+}
+
 // accepted reads a plain answer; ok is whether Feishu did what was asked.
 func (t *tapped) accepted() (data json.RawMessage, code int, ok bool) {
 	var ans struct {
@@ -41,17 +49,14 @@ func (t *tapped) accepted() (data json.RawMessage, code int, ok bool) {
 
 // sent takes a message that Feishu accepted: to the host at once, or as a draft.
 func (g *Gateway) sent(ctx context.Context, t *tapped) {
-	_, code, ok := t.accepted()
-	var req sendRequest
-	_ = json.Unmarshal(t.request, &req) // a forward says little in it
-	if !ok {
-		g.refused(t, code, req)
+	m, err := feishu.ParseSent(t.answer)
+	if refusal, ok := errors.AsType[*feishu.CodeError](err); ok {
+		g.refused(t, refusal.Code)
 		return
 	}
-	m, err := feishu.ParseSent(t.answer)
-	if err != nil || m.ID == "" || m.ChatID == "" {
+	if err != nil || m.ID == "" || m.ChatID == "" || t.status >= http.StatusMultipleChoices {
 		g.count("unreadable")
-		g.log.Warn("the answer to a send cannot be read; the message is not relayed", "err", err)
+		g.log.Warn("the answer to a send cannot be read; the message is not relayed", "status", t.status, "err", err)
 		return
 	}
 	if !g.ours(t, m.Sender) {
@@ -69,11 +74,10 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	if _, out := g.recent.wasPublished(m.ID); out || g.drafts.holds(m.ID) {
 		return // the same send again, by its uuid
 	}
-	if m.Type == "" {
-		m.Type = req.MsgType
-	}
-	if req.Content != "" && (m.Type == typeCard || m.Content == "") {
-		m.Content = req.Content // cards are simplified in answers
+	if m.Type == typeCard || m.Type == "" || m.Content == "" { // cards are simplified in answers
+		req := t.sendRequest()
+		m.Type = cmp.Or(m.Type, req.MsgType)
+		m.Content = cmp.Or(req.Content, m.Content)
 	}
 	g.take(ctx, m, kind)
 }
@@ -97,14 +101,17 @@ func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
 	case texts && editable(m.Type):
 		d.Wait = waitEdit
 	}
-	if d.Wait == waitNone && !d.ready() {
-		d.Wait = waitEdit
-	}
-	if d.Wait == waitNone && kind == feishu.ChatGroup {
-		if g.publish(ctx, d.finished()) == nil {
+	if d.Wait == waitNone {
+		out := d.finished()
+		switch {
+		case feishu.Placeholder(out.Text):
+			d.Wait = waitEdit
+		case kind != feishu.ChatGroup:
+		case g.publish(ctx, out) == nil:
 			return
+		default:
+			d.tries, d.retryAt = 1, now.Add(backoff(0))
 		}
-		d.tries, d.retryAt = 1, now.Add(backoff(0))
 	}
 	g.count("draft")
 	g.drafts.add(d)
@@ -129,13 +136,13 @@ func (g *Gateway) kindOf(t *tapped, chat relay.ChatID) string {
 }
 
 // refused reads a send that Feishu did not accept.
-func (g *Gateway) refused(t *tapped, code int, req sendRequest) {
+func (g *Gateway) refused(t *tapped, code int) {
 	if code != codeNotInChat || !g.own.trusts(t.token) {
 		return
 	}
 	chat := g.recent.chatOf(t.message)
 	if t.message == "" && t.http.URL.Query().Get("receive_id_type") == "chat_id" {
-		chat = relay.ChatID(req.ReceiveID)
+		chat = relay.ChatID(t.sendRequest().ReceiveID)
 	}
 	if chat != "" {
 		g.left(chat)
@@ -146,8 +153,8 @@ func (g *Gateway) refused(t *tapped, code int, req sendRequest) {
 // OpenClaw does).
 func (g *Gateway) edited(t *tapped) {
 	_, _, ok := t.accepted()
-	var req sendRequest
-	if !ok || json.Unmarshal(t.request, &req) != nil {
+	req := t.sendRequest()
+	if !ok || req.Content == "" {
 		return
 	}
 	var m feishu.Message
@@ -202,11 +209,10 @@ func (g *Gateway) reacted(t *tapped) {
 		}
 		return
 	}
-	var req sendRequest
 	var ans struct {
 		ID string `json:"reaction_id"`
 	}
-	if json.Unmarshal(t.request, &req) == nil && json.Unmarshal(data, &ans) == nil && req.Reaction.Emoji == typingSign && ans.ID != "" {
+	if json.Unmarshal(data, &ans) == nil && t.sendRequest().Reaction.Emoji == typingSign && ans.ID != "" {
 		g.recent.types(ans.ID, t.message)
 	}
 }

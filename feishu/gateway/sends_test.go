@@ -11,6 +11,7 @@ import (
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/webhook"
 	"feishu-relay/relay"
 )
 
@@ -321,5 +322,56 @@ func TestMergeForward(t *testing.T) {
 	r.call("POST", "/open-apis/im/v1/messages/merge_forward?receive_id_type=chat_id", `{"receive_id":"oc_group","message_id_list":["om_1"]}`)
 	if m := r.said(); m.ID != "om_f" || m.Type != "merge_forward" {
 		t.Errorf("published %+v", m)
+	}
+}
+
+// The same uuid gives the same message: it is not relayed anew.
+func TestRepeatedSends(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	for _, content := range []string{`{"text":"once"}`, `{"text":"Thinking…"}`} {
+		r.up.say("POST /open-apis/im/v1/messages", 200, js(map[string]any{"code": 0, "data": map[string]any{"message_id": "om_r" + fmt.Sprint(len(content)), "chat_id": group, "msg_type": "text",
+			"sender": map[string]any{"id": r.app, "id_type": "app_id", "sender_type": "app"}, "body": map[string]any{"content": content}}}))
+		for range 3 {
+			r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","uuid":"u"}`)
+		}
+	}
+	if m := r.said(); m.Text != "once" {
+		t.Errorf("published %q", m.Text)
+	}
+	r.silent()
+	if n, _ := r.drafts.sizes(); n != 1 {
+		t.Errorf("%d drafts", n)
+	}
+}
+
+func TestSendsWhileClosing(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.text("last words")
+	if m := r.said(); m.Text != "last words" {
+		t.Errorf("published %q", m.Text)
+	}
+	if err := r.Close(); err != nil {
+		t.Error("closed twice:", err)
+	}
+}
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	good := Options{Upstream: mustURL("https://open.feishu.cn"), Book: feishu.OpenBook(nil, "", nil), API: feishu.NewAPI("", "", ""), Host: &host{}}
+	for name, change := range map[string]func(*Options){
+		"no upstream": func(o *Options) { o.Upstream = nil },
+		"odd scheme":  func(o *Options) { o.Upstream = mustURL("ftp://x") },
+		"no host":     func(o *Options) { o.Host = nil },
+		"a webhook without a secret": func(o *Options) {
+			o.Webhook = &webhook.Options{BotURL: "http://127.0.0.1:1"}
+		},
+	} {
+		o := good
+		change(&o)
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
 	}
 }

@@ -130,13 +130,14 @@ func (g *Gateway) observeInTime(t *tapped) []byte {
 	}
 	done := make(chan []byte, 1)
 	work := func() {
+		defer g.caught("tap")
 		defer func() { <-g.slots }()
 		defer close(done)
 		if instead := g.observe(t); instead != nil {
 			done <- instead
 		}
 	}
-	if !g.background("tap", work) {
+	if !g.background(work) {
 		work() // of the last calls while the gateway closes
 	}
 	timer := time.NewTimer(tapWait)

@@ -2,14 +2,11 @@ package longconn
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
-
-	"feishu-relay/feishu"
 )
 
 const (
@@ -48,6 +45,7 @@ type link struct {
 	waiting     atomic.Bool  // for Feishu's answer to a ping
 	silent      *time.Timer  // ends the link of a silent Feishu; counts while waiting
 
+	pumps     sync.WaitGroup
 	fragments fragments
 	holds     holds
 	afters    chan after
@@ -99,9 +97,9 @@ func (l *link) run() {
 	})
 	patience := time.AfterFunc(firstWord, l.listening)
 
-	var pumps, worker sync.WaitGroup
-	pumps.Go(l.fromUpstream)
-	pumps.Go(l.fromBot)
+	var worker sync.WaitGroup
+	l.pumps.Go(l.fromUpstream)
+	l.pumps.Go(l.fromBot)
 	worker.Go(l.runAfters)
 	l.s.Counter("connected")
 	l.s.log.Info("a bot's long connection is up", "app", l.app)
@@ -120,7 +118,7 @@ func (l *link) run() {
 		_ = l.up.Close(l.why.code, l.why.reason)
 	})
 	sides.Wait()
-	pumps.Wait()
+	l.pumps.Wait()
 	close(l.afters)
 	worker.Wait()
 }
@@ -253,43 +251,4 @@ func (s *Server) recovered() {
 		s.Counter("panic")
 		s.log.Error("a panic was caught; the bot's traffic goes on", "err", kind(p))
 	}
-}
-
-// verdict asks the tap about an event. late says that it took too long to be
-// waited for: do then waits for what it says after all.
-func (s *Server) verdict(event []byte) (v feishu.Verdict, do func(), late bool) {
-	if s.Tap == nil {
-		return feishu.Pass, nil, false
-	}
-	select {
-	case s.taps <- struct{}{}:
-	default:
-		s.Counter("untapped")
-		return feishu.Pass, nil, false
-	}
-	type answer struct {
-		v  feishu.Verdict
-		do func()
-	}
-	said := make(chan answer, 1)
-	go func() {
-		var a answer // Pass, should the tap panic
-		defer func() { said <- a; <-s.taps }()
-		defer s.recovered()
-		a.v, a.do = s.Tap(event)
-	}()
-	patience := time.NewTimer(feishu.AckHold)
-	defer patience.Stop()
-	select {
-	case a := <-said:
-		return a.v, a.do, false
-	case <-patience.C:
-	}
-	s.Counter("tap_slow")
-	s.log.Warn("the tap is slow: an event goes to the bot unseen", slog.Duration("limit", feishu.AckHold))
-	return feishu.Pass, func() {
-		if a := <-said; a.v == feishu.Pass && a.do != nil {
-			a.do()
-		}
-	}, true
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -28,7 +29,7 @@ func (l *link) fromUpstream() {
 		case <-l.ended:
 		}
 		if l.isEnded() {
-			continue // and to the end of it: Feishu delivers again what nobody acknowledged
+			continue // to its end: Feishu delivers again what nobody acknowledged
 		}
 		f, ok := frame{}, false
 		if typ == websocket.MessageBinary {
@@ -36,7 +37,9 @@ func (l *link) fromUpstream() {
 		}
 		switch {
 		case ok && f.isEvent():
-			l.event(&f)
+			if !l.event(&f) {
+				return
+			}
 		case ok && f.isPong() && len(f.payload) > 0:
 			l.toBot(typ, l.pong(&f))
 		default:
@@ -45,11 +48,12 @@ func (l *link) fromUpstream() {
 	}
 }
 
-// event carries an event, or a piece of one.
-func (l *link) event(f *frame) {
-	if !l.s.Own(l.app) {
+// event carries an event, or a piece of one. goOn is false where another
+// goroutine goes on.
+func (l *link) event(f *frame) (goOn bool) {
+	if l.s.Tap == nil || !l.s.Own(l.app) {
 		l.toBot(websocket.MessageBinary, f.raw)
-		return
+		return true
 	}
 	frames, event := [][]byte{f.raw}, f.payload
 	if f.sum > 1 {
@@ -57,13 +61,49 @@ func (l *link) event(f *frame) {
 		if frames, event, ok = l.fragments.add(f); !ok {
 			l.s.Counter("untapped")
 			l.toBot(websocket.MessageBinary, f.raw)
-			return
+			return true
 		}
 		if frames == nil {
-			return // there is more to come
+			return true // there is more to come
 		}
 	}
-	v, do, late := l.s.verdict(event)
+	if l.s.stuck.Load() >= maxStuck {
+		l.s.Counter("untapped")
+		l.toBot(websocket.MessageBinary, frames...)
+		return true
+	}
+	var decided atomic.Bool
+	late := time.AfterFunc(feishu.AckHold, func() {
+		if decided.Swap(true) {
+			return
+		}
+		l.s.stuck.Add(1)
+		l.s.Counter("tap_slow")
+		l.s.log.Warn("the tap is slow: an event goes to the bot unseen", "app", l.app)
+		l.toBot(websocket.MessageBinary, frames...)
+		l.pumps.Go(l.fromUpstream) // in place of the one that waits for the tap
+	})
+	v, do := l.s.ask(event)
+	late.Stop()
+	if decided.Swap(true) {
+		l.s.stuck.Add(-1)
+		if v == feishu.Pass && do != nil {
+			l.later("", nil, do)
+		}
+		return false
+	}
+	l.settle(f, frames, v, do)
+	return true
+}
+
+// ask asks the tap. A panic is a Pass.
+func (s *Server) ask(event []byte) (v feishu.Verdict, do func()) {
+	defer s.recovered()
+	return s.Tap(event)
+}
+
+// settle does what the tap said about an event.
+func (l *link) settle(f *frame, frames [][]byte, v feishu.Verdict, do func()) {
 	switch v {
 	case feishu.Keep:
 		l.s.Counter("kept")
@@ -74,7 +114,7 @@ func (l *link) event(f *frame) {
 		l.s.Counter("refused")
 	default:
 		var h *hold
-		if do != nil && !late && f.id != "" {
+		if do != nil && f.id != "" {
 			h = l.holds.expect(f.id)
 		}
 		if !l.toBot(websocket.MessageBinary, frames...) {

@@ -27,7 +27,7 @@ func TestFramesPassByteForByte(t *testing.T) {
 		append(bytesOf(t, eventFrame("m2", event("e2"))), 0x9a, 0x06, 1, 'x'), // an unknown field
 		[]byte("no frame"),
 		{},
-		bytes.Repeat([]byte("x"), 10<<20),
+		bytes.Repeat([]byte("x"), 2<<20),
 	}
 	for _, f := range frames {
 		feishu.raw(f)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"slices"
 	"strconv"
 )
@@ -104,7 +105,7 @@ func span(data []byte, key string) (from, to int, err error) {
 	if _, err := d.Token(); err != nil {
 		return 0, 0, err
 	}
-	if d.More() {
+	if _, err := d.Token(); err != io.EOF {
 		return 0, 0, errors.New("more than a JSON object")
 	}
 	return from, to, nil

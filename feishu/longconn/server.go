@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"feishu-relay/feishu"
@@ -16,7 +17,7 @@ import (
 const (
 	maxLinks     = 64              // connections side by side; one more is refused with 503. Feishu itself allows 50 (FEISHU.md 1.8)
 	maxInjecting = 4096            // calls of Inject that wait; one more fails with ErrBusy
-	maxTaps      = 64              // calls of the tap under way; an event beyond passes unseen
+	maxStuck     = 8               // calls of the tap that take longer than feishu.AckHold; while there are as many, events pass unseen
 	closeTimeout = 5 * time.Second // for both sides to say goodbye; then they are cut off
 )
 
@@ -65,7 +66,7 @@ type Server struct {
 	client  *http.Client
 	log     *slog.Logger
 	tickets tickets
-	taps    chan struct{} // one element for each call under way
+	stuck   atomic.Int32  // calls of the tap that are not waited for any more
 	closing chan struct{} // closed by Close
 	links   sync.WaitGroup
 
@@ -97,7 +98,6 @@ func New(o Options) *Server {
 	}
 	s := &Server{
 		Options: o, client: &client, log: o.Logger,
-		taps:    make(chan struct{}, maxTaps),
 		closing: make(chan struct{}),
 		pending: make(map[string]*injection),
 		changed: make(chan struct{}),

@@ -349,6 +349,7 @@ func (s *Server) drop(p *pending) {
 		p.app.held = nil
 	}
 	p.app.pending = slices.DeleteFunc(p.app.pending, func(o *pending) bool { return o == p })
+	s.bump()
 }
 
 // flush delivers what waits for a connection, in its order: one is there again.

@@ -170,6 +170,9 @@ func TestFiftyConnections(t *testing.T) {
 			t.Fatal("refused too early")
 		}
 	}
+	if err := r.until(r.soon(), func() bool { return len(r.Server.apps[r.apps[0].ID].conns) == maxConns }); err != nil {
+		t.Fatal(err)
+	}
 	if code, _ := r.endpoint(r.apps[0], bootstrapPath); code != 1000040350 {
 		t.Errorf("the 51st: %d", code)
 	}
@@ -212,9 +215,8 @@ func TestTheLinkGoesWrong(t *testing.T) {
 		for _, kind := range []string{FaultDrop, FaultClose} {
 			r.Fault(Fault{Kind: kind, App: r.apps[0].ID})
 			id := r.say(kind)
-			if got := *r.next(a).Event.Message.MessageId; got != id {
-				t.Errorf("after %s: got %s, want %s", kind, got, id)
-			}
+			for *r.next(a).Event.Message.MessageId != id {
+			} // the one before may come again: its acknowledgement was cut off
 		}
 	})
 }

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSimExplainsItsFlags(t *testing.T) {
+	scenario := filepath.Join(t.TempDir(), "scenario.json")
+	if err := os.WriteFile(scenario, []byte(`{"bots":[]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		args []string
+		err  error // nil: any
+		says string
+	}{
+		{"help", []string{"--help"}, flag.ErrHelp, "-scenario"},
+		{"no app", []string{"--apps", "0"}, errUsage, "want 1 to 26, got 0"},
+		{"too much", []string{"now"}, errUsage, `unexpected argument "now"`},
+		{"no such file", []string{"--scenario", "nothing.json"}, os.ErrNotExist, ""},
+		{"a scenario with a mistake", []string{"--scenario", scenario}, nil, ""},
+		{"no such address", []string{"--listen", "nothing"}, nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			err := runSim(t.Context(), tt.args, &out, &out)
+			if err == nil || tt.err != nil && !errors.Is(err, tt.err) {
+				t.Errorf("error: got %v, want %v", err, tt.err)
+			}
+			if got := out.String(); !strings.Contains(got, tt.says) {
+				t.Errorf("output: got %q, want %q in it", got, tt.says)
+			}
+		})
+	}
+}
+
+// TestSimShowsWhatIsSaid pastes the commands that it prints.
+func TestSimShowsWhatIsSaid(t *testing.T) {
+	scenario := filepath.Join(t.TempDir(), "scenario.json")
+	if err := os.WriteFile(scenario, []byte(`{"apps":[{"name":"BotA"}],"users":["Ann"],"groups":[{"name":"Lab","members":["BotA","Ann"]}],
+		"steps":[{"wait":{"from":"Ann","contains":"typed"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- runSim(ctx, []string{"--scenario", scenario}, w, w)
+		w.Close()
+	}()
+	var out strings.Builder
+	until := func(want string) *regexp.Regexp {
+		t.Helper()
+		re := regexp.MustCompile(want)
+		b := make([]byte, 1024)
+		for !re.MatchString(out.String()) {
+			n, err := r.Read(b)
+			if err != nil {
+				t.Fatalf("no %q in %q: %v", want, out.String(), err)
+			}
+			out.Write(b[:n])
+		}
+		return re
+	}
+	re := until(`curl -s (http://\S+/sim/say) -d '(\{.*\})'`)
+	for _, want := range []string{"BotA  app_id cli_", "AGENT_NAME=bota FEISHU_APP_ID=cli_", "GATEWAY_ADDR=127.0.0.1:8788"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got %q, want %q in it", out.String(), want)
+		}
+	}
+	m := re.FindStringSubmatch(out.String())
+	resp, err := http.Post(m[1], "application/json", strings.NewReader(strings.Replace(m[2], "hello", "typed \\u001b[31m @BotA", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	until(`Ann: typed ␛\[31m @BotA`)
+	until(`the scenario is over`)
+	stop()
+	go func() { _, _ = io.Copy(io.Discard, r) }()
+	if err := <-ended; err != nil {
+		t.Errorf("interrupted: %v", err)
+	}
+}

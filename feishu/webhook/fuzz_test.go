@@ -1,0 +1,45 @@
+package webhook_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/webhook"
+)
+
+// Whoever does not know the secrets reaches nothing.
+func FuzzWebhookBody(f *testing.F) {
+	good := signed(f, event("e1"))
+	for _, body := range []string{string(good.body), event("e1"), challenge(token), `{"encrypt":"P37w+VZImNgPEO1RBhJ6RtKl7n6zymIbEG1pReEzghk="}`, `{"encrypt":""}`, `{"encrypt":"AAAA"}`, `{"header":null,"event":[]}`, ""} {
+		f.Add(body, good.header.Get("X-Lark-Signature"), true, true)
+		f.Add(body, "", false, false)
+	}
+	f.Fuzz(func(t *testing.T, body, signature string, withKey, card bool) {
+		s, err := webhook.New(webhook.Options{
+			BotURL: "http://bot/", EncryptKey: map[bool]string{true: key}[withKey], VerificationToken: token,
+			Client: &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+				knows := strings.Contains(body, token) && !withKey || withKey && (strings.Contains(body, string(good.body)))
+				if !knows {
+					t.Errorf("%q reached the bot", body)
+				}
+				return says(200, ""), nil
+			})},
+			Tap: func([]byte) (feishu.Verdict, func()) { return feishu.Pass, func() {} },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := plain(body)
+		p.header.Set("X-Lark-Request-Timestamp", "1608725989")
+		p.header.Set("X-Lark-Request-Nonce", "nonce")
+		if signature != "" {
+			p.header["X-Lark-Signature"] = []string{signature}
+		}
+		if card {
+			p.path = webhook.CardPath
+		}
+		(&rig{t: t, s: s}).take(p)
+	})
+}

@@ -1,0 +1,263 @@
+package feishusim
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+func (r *room) control(method, path, body string, into any) int {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if into != nil {
+		if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+			r.t.Fatalf("%s %s: %v", method, path, err)
+		}
+	}
+	return resp.StatusCode
+}
+
+func TestTheWorldOverHTTP(t *testing.T) {
+	r := newRoom(t, quick)
+	var a App
+	var ann User
+	var lab Group
+	r.control("POST", "/sim/apps", `{"name":"BotC","scopes":["im:message"]}`, &a)
+	r.control("POST", "/sim/users", `{"name":"Bob"}`, &ann)
+	r.control("POST", "/sim/groups", `{"name":"Room","members":["BotC","Bob"],"topic":true}`, &lab)
+	if a.ID == "" || a.Secret == "" || len(a.Scopes) != 1 || ann.ID == "" || !lab.Topic || len(lab.Members) != 2 {
+		t.Fatalf("%+v %+v %+v", a, ann, lab)
+	}
+	var said, ids struct {
+		MessageID string `json:"message_id"`
+		OpenID    string `json:"open_id"`
+	}
+	r.control("POST", "/sim/say", `{"chat":"Room","user":"Bob","text":"@BotC hello"}`, &said)
+	r.control("GET", "/sim/openid?app=BotC&of=Bob", "", &ids)
+	if ids.OpenID != r.OpenID(a.ID, ann.ID) {
+		t.Errorf("open_id: %+v", ids)
+	}
+	var list struct{ Messages []Message }
+	r.control("GET", "/sim/messages?chat=Room&from=Bob&contains=hello&wait=10s", "", &list)
+	if len(list.Messages) != 1 || list.Messages[0].ID != said.MessageID || list.Messages[0].Mentions[0] != a.ID {
+		t.Errorf("messages: %+v", list)
+	}
+	r.control("GET", "/sim/messages?after="+said.MessageID+"&wait=1ms", "", &list)
+	if len(list.Messages) != 0 {
+		t.Errorf("after the last one: %+v", list)
+	}
+	var state State
+	r.control("POST", "/sim/faults", `{"kind":"delay","delay_ms":5}`, nil)
+	r.control("PATCH", "/sim/apps", `{"app_id":"`+a.ID+`","webhook_url":"http://127.0.0.1:1/"}`, nil)
+	r.control("POST", "/sim/leave", `{"group":"Room","member":"BotC"}`, nil)
+	r.control("GET", "/sim/state", "", &state)
+	if state.Apps[0].WebhookURL == "" || len(state.Faults) != 1 || len(state.Groups[1].Members) != 1 {
+		t.Errorf("state: %+v", state)
+	}
+	r.control("DELETE", "/sim/faults", "", nil)
+	r.control("POST", "/sim/recall", `{"message_id":"`+said.MessageID+`"}`, nil)
+	if !r.message(said.MessageID).Deleted || len(r.State().Faults) != 0 {
+		t.Error("recall or faults")
+	}
+	var deliveries struct{ Deliveries []Delivery }
+	r.control("GET", "/sim/deliveries?app="+a.ID, "", &deliveries)
+	for path, body := range map[string]string{
+		"/sim/say":    `{"chat":"Nowhere","user":"Bob","text":"x"}`,
+		"/sim/apps":   `{"id":"x"}`,
+		"/sim/groups": `{"name":"x","members":["nobody"]}`,
+		"/sim/faults": `{"kind":"earthquake"}`,
+		"/sim/users":  `not JSON`,
+		"/sim/join":   `{"group":"Room"}`,
+	} {
+		var failed struct{ Error string }
+		if status := r.control("POST", path, body, &failed); status != 400 || failed.Error == "" {
+			t.Errorf("%s %s: %d %+v", path, body, status, failed)
+		}
+	}
+}
+
+func TestControlIsForThisMachineOnly(t *testing.T) {
+	s := New(Options{})
+	defer s.Close()
+	for _, tt := range []struct {
+		name, remote, host, origin string
+		status                     int
+	}{
+		{"loopback", "127.0.0.1:9", "127.0.0.1:8080", "", 200},
+		{"loopback by name", "[::1]:9", "localhost", "", 200},
+		{"another machine", "10.0.0.7:9", "127.0.0.1:8080", "", 403},
+		{"another name for us", "127.0.0.1:9", "evil.example", "", 403},
+		{"a page", "127.0.0.1:9", "127.0.0.1:8080", "https://evil.example", 403},
+	} {
+		req := httptest.NewRequest("POST", "/sim/users", strings.NewReader(`{"name":"Ann"}`))
+		req.RemoteAddr, req.Host = tt.remote, tt.host
+		if tt.origin != "" {
+			req.Header.Set("Origin", tt.origin)
+		}
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, req)
+		if w.Code != tt.status {
+			t.Errorf("%s: got %d, want %d", tt.name, w.Code, tt.status)
+		}
+		if w.Header().Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: open to pages", tt.name)
+		}
+	}
+}
+
+func TestEventsOverHTTP(t *testing.T) {
+	r := newRoom(t, quick, App{Name: "BotA"})
+	req, err := http.NewRequestWithContext(r.soon(), "GET", r.url+"/sim/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	r.say("hello")
+	in := bufio.NewScanner(resp.Body)
+	for in.Scan() {
+		if data, ok := strings.CutPrefix(in.Text(), "data: "); ok && strings.Contains(data, `"text":"hello"`) {
+			return
+		}
+	}
+	t.Errorf("no message in the stream: %v", in.Err())
+}
+
+func TestAnswersAsPlanned(t *testing.T) {
+	r := newRoom(t, quick, App{Name: "BotA"})
+	c := r.client(r.apps[0])
+	r.Fault(Fault{Kind: FaultAnswer, Route: "POST /open-apis/im/v1/messages", Code: 230020, Msg: "slow down", Count: 2})
+	r.Fault(Fault{Kind: FaultAnswer, Route: "* /open-apis/im/v1/chats/*", Status: 429, Code: 99991400, Header: http.Header{"x-ogw-ratelimit-reset": {"1"}}, Count: 1})
+	for i := range 3 {
+		if _, got := r.send(c, r.group.ID, "text", textOf("hi")); got != []int{230020, 230020, 0}[i] {
+			t.Errorf("send %d: %d", i, got)
+		}
+	}
+	if n := len(r.Messages("Lab")); n != 1 {
+		t.Errorf("%d messages", n)
+	}
+	if status, v := r.raw(r.apps[0], "GET", "/open-apis/im/v1/chats/"+r.group.ID, ""); status != 429 || code(v) != 99991400 {
+		t.Errorf("chat: %d %v", status, v)
+	}
+	r.Fault(Fault{Kind: FaultAnswer, Route: "POST /open-apis/im/v1/messages", Status: 504, Applied: true, Count: 1, Code: 1})
+	if status, _ := r.raw(r.apps[0], "POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", compact(map[string]string{
+		"receive_id": r.group.ID, "msg_type": "text", "content": textOf("it arrived"),
+	})); status != 504 {
+		t.Errorf("status %d", status)
+	}
+	if all := r.Messages("Lab"); len(all) != 2 || all[1].Text != "it arrived" {
+		t.Errorf("an answer that was lost: %v", all)
+	}
+}
+
+func TestRequestsAreKeptAsTheyCame(t *testing.T) {
+	r := newRoom(t, quick, App{Name: "BotA"})
+	r.ForgetRequests()
+	req, err := http.NewRequestWithContext(t.Context(), "DELETE", r.url+"/open-apis/im/v1/messages/om_%2e?b=2&a=%20x", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Own", "1")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	got := r.Requests()
+	if len(got) != 1 || got[0].URI != "/open-apis/im/v1/messages/om_%2e?b=2&a=%20x" || got[0].Header.Get("X-Own") != "1" ||
+		!bytes.Equal(got[0].Body, []byte("{}")) || got[0].Method != "DELETE" || got[0].Size != 2 {
+		t.Errorf("got %+v", got)
+	}
+	for range maxRequests + 5 {
+		w := httptest.NewRecorder()
+		r.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/nothing", nil))
+	}
+	if n := len(r.Requests()); n != maxRequests {
+		t.Errorf("%d are kept, want %d", n, maxRequests)
+	}
+}
+
+func TestAScenario(t *testing.T) {
+	sc, err := ParseScenario([]byte(`{"apps":[{"name":"BotA"}],"users":["Ann"],"groups":[{"chat_id":"oc_lab","name":"Lab","members":["BotA","Ann"]}],
+		"steps":[{"fault":{"kind":"native","mode":"off"}},{"pause_ms":1},{"say":{"chat":"Lab","user":"Ann","text":"@BotA hello"}},{"wait":{"from":"BotA","contains":"yes"},"seconds":0.05}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(Options{})
+	defer s.Close()
+	if err := s.Build(sc); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Play(t.Context(), sc.Steps[:3]); err != nil || len(s.Messages("oc_lab")) != 1 {
+		t.Errorf("%v, %d messages", err, len(s.Messages("oc_lab")))
+	}
+	if err := s.Play(t.Context(), sc.Steps); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(fmt.Sprint(err), "step 4") {
+		t.Errorf("an answer that does not come: %v", err)
+	}
+	if _, err := ParseScenario([]byte(`{"bots":[]}`)); err == nil {
+		t.Error("a field that is not known was taken")
+	}
+}
+
+func TestWaitSeesWhatChanges(t *testing.T) {
+	s, a, _, in := testRoom()
+	defer s.Close()
+	done := make(chan Message, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	go func() {
+		m, _ := s.Wait(ctx, func(m Message) bool { return m.Text == "final" })
+		done <- m
+	}()
+	s.mu.Lock()
+	m, err := s.create(draft{chat: in, sender: a.ID, msgType: "text", content: textOf("draft")})
+	if err == nil {
+		m.Text = "final"
+		s.touch(m, "edit")
+	}
+	s.mu.Unlock()
+	if got := <-done; got.ID != m.ID {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestMistakesOfSetUp(t *testing.T) {
+	s := New(Options{})
+	defer s.Close()
+	s.AddUser("Ann")
+	s.AddUser("Ann")
+	for name, do := range map[string]func(){
+		"app id":        func() { s.AddApp(App{ID: "cli_1"}) },
+		"unknown":       func() { s.AddGroup("Lab", "nobody") },
+		"two of a name": func() { s.AddGroup("Lab", "Ann") },
+		"fault":         func() { s.Fault(Fault{Kind: "x"}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			do()
+		}()
+	}
+}
