@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -307,6 +309,7 @@ func TestAPIErrorsAreClear(t *testing.T) {
 func TestAPIEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the server looks for the caller's end only then
 		cancel()
 		<-r.Context().Done()
 	}))
@@ -315,6 +318,26 @@ func TestAPIEndsWithItsContext(t *testing.T) {
 	if _, err := a.BotInfo(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestAPIGivesUpAfter10Seconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := transport(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		a := feishu.NewAPI("http://silent", "cli_1", "", feishu.WithHTTPClient(&http.Client{Transport: silent}))
+		a.SawToken("t-x")
+		start := time.Now()
+		_, err := a.BotInfo(t.Context())
+		if took := time.Since(start); took != 10*time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }
 
 func codeOf(err error) int {

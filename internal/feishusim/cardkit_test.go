@@ -1,6 +1,7 @@
 package feishusim
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,9 +103,7 @@ func TestChangesOfACard(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			sequence++
 			body := map[string]any{"sequence": sequence}
-			for key, value := range tt.body {
-				body[key] = value
-			}
+			maps.Copy(body, tt.body)
 			_, v := r.raw(a, tt.method, "/open-apis/cardkit/v1/cards/"+card+tt.path, compact(body))
 			if code(v) != tt.code {
 				t.Errorf("code: got %v, want %d", v, tt.code)

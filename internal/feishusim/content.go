@@ -61,7 +61,7 @@ func (c *converter) resolve(id string) (string, bool) {
 	if known, ok := c.s.open[id]; ok {
 		return known.entity, known.viewer == c.sender
 	}
-	if c.s.users[id] != nil {
+	if c.s.users[id] != nil || c.literal && c.s.apps[id] != nil {
 		return id, true
 	}
 	for _, entity := range c.s.order {

@@ -38,6 +38,7 @@ func (s *Server) control() http.Handler {
 	handle(mux, "POST /sim/recall", func(p place) (any, error) { return nil, s.Recall(p.Message) })
 	handle(mux, "POST /sim/verify", func(p place) (any, error) { return nil, s.Verify(s.ctx, p.App) })
 	handle(mux, "POST /sim/revoke", func(p place) (any, error) { s.RevokeTokens(p.App); return nil, nil })
+	handle(mux, "POST /sim/emit", func(e emission) (any, error) { return nil, s.Emit(e.App, e.Type, e.Event) })
 	handle(mux, "POST /sim/faults", func(f Fault) (any, error) { return nil, s.addFault(f) })
 	mux.HandleFunc("DELETE /sim/faults", func(w http.ResponseWriter, _ *http.Request) { s.ClearFaults(); answer(w, nil, nil) })
 	mux.HandleFunc("GET /sim/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.State(), nil) })
@@ -86,6 +87,13 @@ type place struct {
 	Member  string `json:"member"`
 	Message string `json:"message_id"`
 	App     string `json:"app"`
+}
+
+// emission is an event of any type.
+type emission struct {
+	App   string          `json:"app"`
+	Type  string          `json:"event_type"`
+	Event json.RawMessage `json:"event"`
 }
 
 // handle decodes the body, which may not have fields that are not known.

@@ -197,6 +197,9 @@ func (s *Server) emitAfter(delay time.Duration, a *app, eventType, message strin
 }
 
 func (s *Server) enqueue(delay time.Duration, a *app, eventType, message string, event any) {
+	if s.closed {
+		return
+	}
 	p := &pending{app: a, id: newID("", 16), eventType: eventType, message: message}
 	p.body = []byte(compact(struct {
 		Schema string `json:"schema"`

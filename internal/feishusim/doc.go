@@ -43,7 +43,7 @@
 //
 //	curl -s $SIM/sim/state
 //	curl -s $SIM/sim/apps   -d '{"name":"BotC","scopes":["im:message","im:message.group_at_msg:readonly"]}'
-//	curl -s -X PATCH $SIM/sim/apps -d '{"app_id":"cli_…","webhook_url":"http://127.0.0.1:8788/webhook/event"}'
+//	curl -s -X PATCH $SIM/sim/apps -d '{"app_id":"cli_…","webhook_url":"http://127.0.0.1:8788/webhook/event"}'  # "none": long connection
 //	curl -s $SIM/sim/users  -d '{"name":"Bob"}'
 //	curl -s $SIM/sim/groups -d '{"name":"Lab 2","members":["BotA","BotC","Bob"],"topic":false}'
 //	curl -s $SIM/sim/say    -d '{"chat":"Lab","user":"Ann","text":"@BotA hello"}'
@@ -52,6 +52,7 @@
 //	curl -s $SIM/sim/join   -d '{"group":"Lab","member":"BotC"}'     # leave, disband
 //	curl -s $SIM/sim/recall -d '{"message_id":"om_…"}'
 //	curl -s $SIM/sim/files?name=a.png --data-binary @a.png           # {"key":…}, for say with msg_type and content
+//	curl -s $SIM/sim/emit   -d '{"app":"BotA","event_type":"card.action.trigger","event":{}}'
 //	curl -s $SIM/sim/faults -d '{"kind":"answer","route":"POST /open-apis/im/v1/messages","code":230020,"count":2}'
 //	curl -s -X DELETE $SIM/sim/faults
 //	curl -s $SIM/sim/verify -d '{"app":"cli_…"}'                     # the webhook's challenge

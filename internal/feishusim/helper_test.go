@@ -26,7 +26,7 @@ type room struct {
 }
 
 var quick = Options{
-	Redeliver: []time.Duration{20 * time.Millisecond, 40 * time.Millisecond}, AckTimeout: 300 * time.Millisecond,
+	Redeliver: []time.Duration{20 * time.Millisecond, 40 * time.Millisecond},
 	PushAfter: 20 * time.Millisecond, Client: ClientConfig{ReconnectCount: -1, ReconnectInterval: 1, ReconnectNonce: 0, PingInterval: 120},
 }
 

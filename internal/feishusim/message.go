@@ -65,19 +65,18 @@ func (m *message) mentioned(entity string) bool {
 
 // draft is a message to be created.
 type draft struct {
-	chat         *chat
-	sender       string
-	msgType      string
-	content      string
-	mention      []string // entities to mention, of users' texts
-	reply        *message
-	inThread     bool    // the reply opens a topic
-	thread       *thread // goes there without answering anything
-	card         *card
-	forwarded    *message // received form is taken from it
-	children     []string
-	literal      bool // typed by a person: tags are text, "@Name" is a mention
-	nativeBefore bool
+	chat      *chat
+	sender    string
+	msgType   string
+	content   string
+	mention   []string // entities to mention, of users' texts
+	reply     *message
+	inThread  bool    // the reply opens a topic
+	thread    *thread // goes there without answering anything
+	card      *card
+	forwarded *message // received form is taken from it
+	children  []string
+	literal   bool // typed by a person: tags are text, "@Name" is a mention
 }
 
 // create makes the message of d, shows it to those who watch, and hands it to
@@ -94,7 +93,7 @@ func (s *Server) create(d draft) (*message, error) {
 	}
 	if d.forwarded != nil {
 		m.Content, m.received, m.card = d.forwarded.Content, d.forwarded.received, d.forwarded.card.clone()
-		m.Text = d.forwarded.Text
+		m.Text, m.mentions = d.forwarded.Text, d.forwarded.mentions
 	} else if err := s.fill(m, d); err != nil {
 		return nil, err
 	}
@@ -110,7 +109,11 @@ func (s *Server) create(d draft) (*message, error) {
 	s.messages[m.ID] = m
 	s.sent = append(s.sent, m)
 	if len(s.sent) > maxMessages {
-		delete(s.messages, s.sent[0].ID)
+		old := s.sent[0]
+		delete(s.messages, old.ID)
+		if t := s.threads[old.ThreadID]; t != nil && t.root == old.ID {
+			delete(s.threads, t.id)
+		}
 		s.sent = slices.Delete(s.sent, 0, 1)
 	}
 	s.touch(m, "message")

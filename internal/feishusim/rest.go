@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -178,9 +179,7 @@ func write(w http.ResponseWriter, answer any) {
 		v.file.serve(w)
 	case top:
 		out := map[string]any{"code": 0, "msg": "ok"}
-		for key, value := range v {
-			out[key] = value
-		}
+		maps.Copy(out, v)
 		writeJSON(w, http.StatusOK, out)
 	case nil:
 		writeJSON(w, http.StatusOK, map[string]any{"code": 0, "msg": "success", "data": map[string]any{}})

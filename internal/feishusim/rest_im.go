@@ -3,7 +3,6 @@ package feishusim
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -17,7 +16,6 @@ const (
 	uuidFor      = time.Hour
 	maxUUIDs     = 50_000 // more: all are forgotten
 	maxPatches   = 5      // a second, of one message
-	maxForwarded = 100    // messages of one merged forward
 )
 
 const messagesPath = "/open-apis/im/v1/messages"
@@ -306,138 +304,4 @@ func recallMessage(c *call) (any, error) {
 	}
 	c.s.recall(m, c.app.ID)
 	return nil, nil
-}
-
-func forwardMessage(c *call) (any, error) {
-	m, err := c.message(errMessageID)
-	if err != nil {
-		return nil, err
-	}
-	return c.forward(draft{forwarded: m}, m.Type)
-}
-
-func forwardThread(c *call) (any, error) {
-	t := c.s.threads[c.r.PathValue("id")]
-	if t == nil {
-		return nil, errMessageID
-	}
-	if !c.s.chats[t.chat].has(c.app.ID) {
-		return nil, errNotInChat
-	}
-	var parts []string
-	for _, m := range c.s.sent {
-		if m.ThreadID == t.id && len(parts) < maxForwarded {
-			parts = append(parts, m.ID)
-		}
-	}
-	return c.forward(draft{children: parts}, "merge_forward")
-}
-
-// merged is the content of a merged forward.
-const merged = `{"content":"Merged and Forwarded Message"}`
-
-func (c *call) forward(d draft, msgType string) (any, error) {
-	var in outgoing
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
-	var err error
-	if d.chat, d.thread, err = c.receiver(in.ReceiveID); err != nil {
-		return nil, err
-	}
-	in.MsgType, in.UUID = msgType, c.query("uuid")
-	in.Content = merged
-	if d.forwarded != nil {
-		in.Content = d.forwarded.Content
-		if d.forwarded.card != nil {
-			in.Content = compact(d.forwarded.card.tree)
-		}
-	}
-	return c.send(in, d)
-}
-
-func mergeForward(c *call) (any, error) {
-	var in struct {
-		IDs []string `json:"message_id_list"`
-	}
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
-	if len(in.IDs) == 0 || len(in.IDs) > maxForwarded {
-		return nil, errMessageID
-	}
-	d := draft{}
-	invalid := []string{}
-	for _, id := range in.IDs {
-		m := c.s.messages[id]
-		if m == nil || m.Deleted || !c.s.chats[m.ChatID].has(c.app.ID) {
-			invalid = append(invalid, id)
-			continue
-		}
-		d.children = append(d.children, id)
-	}
-	if d.children == nil {
-		return nil, errMessageID
-	}
-	answer, err := c.forward(d, "merge_forward")
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"message": answer, "invalid_message_id_list": invalid}, nil
-}
-
-func addReaction(c *call) (any, error) {
-	var in struct {
-		Type struct {
-			Emoji string `json:"emoji_type"`
-		} `json:"reaction_type"`
-	}
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
-	m, err := c.message(errMessageID)
-	if err != nil {
-		return nil, err
-	}
-	if in.Type.Emoji == "" || len(m.Reactions) >= maxMembers {
-		return nil, failure(231001, "reaction type is invalid")
-	}
-	r := Reaction{newID("ZCaCIjUBVVWSrm5L-3ZTw", 16), c.app.ID, in.Type.Emoji, time.Now().UnixMilli()}
-	m.Reactions = append(m.Reactions, r)
-	c.s.touch(m, "reaction")
-	return r.rest(), nil
-}
-
-func deleteReaction(c *call) (any, error) {
-	m, err := c.message(errMessageID)
-	if err != nil {
-		return nil, err
-	}
-	at := slices.IndexFunc(m.Reactions, func(r Reaction) bool { return r.ID == c.r.PathValue("reaction") && r.By == c.app.ID })
-	if at < 0 {
-		return nil, errNoReaction
-	}
-	gone := m.Reactions[at]
-	m.Reactions = slices.Delete(m.Reactions, at, at+1)
-	c.s.touch(m, "reaction")
-	return gone.rest(), nil
-}
-
-func listReactions(c *call) (any, error) {
-	m, err := c.message(errMessageID)
-	if err != nil {
-		return nil, err
-	}
-	items := []any{}
-	for _, r := range m.Reactions {
-		items = append(items, r.rest())
-	}
-	return map[string]any{"items": items, "has_more": false, "page_token": ""}, nil
-}
-
-func (r Reaction) rest() map[string]any {
-	return map[string]any{
-		"reaction_id": r.ID, "operator": map[string]any{"operator_id": r.By, "operator_type": "app"},
-		"action_time": strconv.FormatInt(r.Time, 10), "reaction_type": map[string]any{"emoji_type": r.Emoji},
-	}
 }

@@ -20,7 +20,7 @@ const (
 	maxUsers      = 2000
 	maxGroups     = 1000
 	maxMembers    = 500
-	maxMessages   = 20_000 // the oldest are forgotten
+	maxMessages   = 10_000 // the oldest are forgotten
 	maxCards      = 2_000  // the oldest are forgotten
 	maxDeliveries = 20_000 // the oldest records are forgotten
 	maxPending    = 10_000 // events of one app that nobody acknowledged; the oldest are given up

@@ -122,6 +122,9 @@ func (s *Server) addApp(a App) (App, error) {
 	return a, nil
 }
 
+// NoWebhook as WebhookURL of [Server.UpdateApp] goes back to long connections.
+const NoWebhook = "none"
+
 // UpdateApp changes an app: fields that are empty in a stay as they are. Set
 // Scopes to an empty slice, not nil, to take all of them away.
 func (s *Server) UpdateApp(a App) (App, error) {
@@ -141,6 +144,9 @@ func (s *Server) UpdateApp(a App) (App, error) {
 	set(&old.EncryptKey, a.EncryptKey)
 	set(&old.VerificationToken, a.VerificationToken)
 	set(&old.WebhookURL, a.WebhookURL)
+	if a.WebhookURL == NoWebhook {
+		old.WebhookURL = ""
+	}
 	if a.Scopes != nil {
 		old.Scopes = slices.Clone(a.Scopes)
 	}

@@ -161,6 +161,7 @@ func (s *Server) connect(c *conn) bool {
 	if s.closed {
 		return false
 	}
+	s.tasks.Add(1) // Close does not know a handler whose connection was taken over
 	c.silent = s.fault(FaultSilent, c.app.ID) != nil
 	c.app.conns = append(c.app.conns, c)
 	if s.opts.PushAfter > 0 {
@@ -178,6 +179,7 @@ func (s *Server) connect(c *conn) bool {
 }
 
 func (s *Server) disconnect(c *conn) {
+	defer s.tasks.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.opens != nil {
