@@ -29,8 +29,9 @@ type Self struct {
 // Membership is whether the bot is in a chat.
 type Membership int
 
+// What is known of a membership.
 const (
-	Unknown Membership = iota
+	Unknown Membership = iota // neither seen nor asked
 	Yes
 	No
 )

@@ -9,7 +9,7 @@ import (
 // maxCard is the most bytes of text a card may hold, about; an edit beyond it is
 // refused. Feishu itself takes 30 KB and 100,000 characters of streamed text
 // (FEISHU.md 5.2).
-const maxCard = 2 << 20
+const maxCard = 1 << 20
 
 var errCardFull = errors.New("the card would be too large or too deep")
 

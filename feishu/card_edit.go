@@ -15,7 +15,7 @@ const maxStreamed = 400_000
 // SetContent is PUT elements/{element}/content: the element's whole text so far.
 // An unknown element is added at the end.
 func (c *Card) SetContent(element, text string) {
-	text = strings.ToValidUTF8(text[:min(len(text), maxStreamed)], "")
+	element, text = strings.ToValidUTF8(element, ""), strings.ToValidUTF8(text[:min(len(text), maxStreamed)], "")
 	s, ok := c.find(element)
 	if !ok {
 		_ = c.add(map[string]any{"tag": "markdown", "element_id": element, "content": text}) // beyond the bounds: Feishu refuses it too
@@ -38,6 +38,7 @@ func (c *Card) ReplaceElement(element string, data []byte) error {
 }
 
 func (c *Card) replace(element string, node map[string]any) error {
+	element = strings.ToValidUTF8(element, "")
 	if !isText(node["element_id"]) && element != "" {
 		node["element_id"] = element
 	}

@@ -25,14 +25,15 @@ var (
 // them). A card without words but with images gives "[图片]" for each. A template
 // shows the titles among its variables, else "[卡片]"; a reference by card_id "".
 func (c *Card) Text() string {
-	return fontRE.ReplaceAllString(c.words(), "")
+	return fontRE.ReplaceAllString(c.render(), "")
 }
 
 // Mentions returns whom the card names: at-tags in its markdown and nodes for
 // people, in order and each once. Names are those that the card says.
-func (c *Card) Mentions() []Mention { return tagged(c.words()) }
+func (c *Card) Mentions() []Mention { return tagged(c.render()) }
 
-func (c *Card) words() string {
+// render writes the card with its tags and colours.
+func (c *Card) render() string {
 	switch c.root["type"] {
 	case "card":
 		return ""
@@ -138,7 +139,7 @@ func (w *writer) node(v map[string]any, depth int) {
 	}
 	switch v["tag"] {
 	case "markdown", "lark_md", "md", "plain_text":
-		w.block(words18n(v))
+		w.block(translated(v))
 	case "text":
 		w.line.WriteString(field(v, "text", "content"))
 	case "a":
@@ -167,8 +168,8 @@ func (w *writer) node(v map[string]any, depth int) {
 	}
 }
 
-// words18n is a text element's content, or one of its translations.
-func words18n(v map[string]any) string {
+// translated is a text element's content, or one of its translations.
+func translated(v map[string]any) string {
 	if text := field(v, "content"); text != "" {
 		return text
 	}

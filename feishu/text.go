@@ -8,8 +8,8 @@ func (m *Message) Text() string { return Text(m.Type, m.Content, m.Mentions) }
 // Text returns what a person reads of a content (FEISHU.md 3.2, 5.1): the words of
 // texts, posts and cards with "@Name" for mentions, and a word in brackets, such
 // as "[图片]", for what has no words. A card that is sent by its card_id gives "":
-// its words are in CardKit's calls. A content of more than 1 MiB, or one nested
-// more than 32 levels deep, is shown by its type alone.
+// its words are in CardKit's calls. A content of more than 1 MiB is shown by its
+// type alone, and a text or post that is no JSON as it stands.
 func Text(msgType, content string, mentions []Mention) string {
 	word := words[msgType]
 	if word == "" {
@@ -19,11 +19,10 @@ func Text(msgType, content string, mentions []Mention) string {
 		return word
 	}
 	v, err := object([]byte(content), maxContent)
-	switch {
-	case err == nil:
-	case msgType == "text" || msgType == "post":
+	if err != nil && (msgType == "text" || msgType == "post") {
 		return WithNames(content, mentions) // "This message was recalled" is no JSON
-	default:
+	}
+	if err != nil {
 		return word
 	}
 	switch msgType {

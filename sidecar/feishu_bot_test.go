@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -293,4 +294,29 @@ func (n *tenant) sees(text string) feishusim.Message {
 func (n *tenant) until(what string, is func() bool) {
 	n.t.Helper()
 	eventually(limited(n.t), n.t, what, is)
+}
+
+// runGuarded runs a sidecar as the program does, also where it cannot be opened
+// yet.
+func (n *tenant) runGuarded(cfg sidecar.Config) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- sidecar.Run(ctx, cfg, sidecar.Options{Logger: slog.New(slog.NewTextHandler(tenantLog{n}, nil))})
+	}()
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			n.t.Errorf("sidecar: %v", err)
+		}
+	})
+}
+
+func dials(addr string) bool {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }

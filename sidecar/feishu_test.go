@@ -96,7 +96,7 @@ func converse(t *testing.T, native string, hook bool) {
 	}
 	thanks := n.sees("边界情况")
 	n.until("BotB's sidecar stops the third turn", func() bool {
-		return strings.Contains(n.metrics(b), `feishu_relay_stopped_total{reason="max_depth"} 1`)
+		return n.stops(b, "max_depth") == 1
 	})
 	n.eachOnce(botA)
 	n.eachOnce(botB, thanks.ID)
@@ -123,8 +123,6 @@ func (n *tenant) get(s *running, path string) string {
 	}
 	return string(body)
 }
-
-func (n *tenant) metrics(s *running) string { return n.get(s, "/metrics") }
 
 // eachOnce checks that the bot's SDK was given no message twice, and none of never.
 func (n *tenant) eachOnce(b *sdkBot, never ...string) {
@@ -173,3 +171,5 @@ func (n *tenant) recorded(want []string) {
 		}
 	}
 }
+
+func (n *tenant) metrics(s *running) string { return n.get(s, "/metrics") }

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"feishu-relay/internal/safefile"
@@ -36,6 +37,9 @@ func (s *Sidecar) openLanes() error {
 
 func (s *Sidecar) openQueue(name string) (relay.Backend, error) {
 	if s.cfg.Backend == "redis" {
+		if _, err := redisrelay.ParseURL(string(s.cfg.RedisURL)); err != nil {
+			return nil, &setting{fmt.Errorf("REDIS_URL: %w", err)}
+		}
 		return redisrelay.New(redisrelay.Options{URL: string(s.cfg.RedisURL), Channel: redisChannel(s.cfg.RelayChannel, name),
 			Agent: string(s.cfg.Agent), Dir: s.cfg.RelayDir, Logger: s.log})
 	}

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"feishu-relay/feishu"
@@ -37,7 +34,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 			before.relay(ctx, s)
 			return s.Run(ctx)
 		}
-		if cfg.Gateway.Addr == "" || !ofDisk(err) {
+		if _, ok := errors.AsType[*diskTrouble](err); !ok || cfg.Gateway.Addr == "" {
 			return err
 		}
 		opts.Logger.Error("the disk cannot be used: the bot's traffic passes through, and NOTHING IS RELAYED until it can", keyErr, err)
@@ -51,15 +48,24 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	}
 }
 
-// ofDisk reports whether err is about files and not about a listener.
-func ofDisk(err error) bool {
-	if _, ok := errors.AsType[*net.OpError](err); ok {
-		return false
+// diskTrouble is an error that keeps a sidecar from opening and may be over when
+// the disk can be used again.
+type diskTrouble struct{ error }
+
+func (d *diskTrouble) Unwrap() error { return d.error }
+
+// opening marks the error of a step of New that has to do with files only.
+func opening(err error) error {
+	if _, ok := errors.AsType[*setting](err); err == nil || ok {
+		return err
 	}
-	_, path := errors.AsType[*fs.PathError](err)
-	_, errno := errors.AsType[syscall.Errno](err)
-	return path || errno
+	return &diskTrouble{err}
 }
+
+// setting is an error that the operator has to mend, whatever the disk does.
+type setting struct{ error }
+
+func (s *setting) Unwrap() error { return s.error }
 
 // passThrough serves the bot until the folders can be used or ctx is done.
 func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting) error {

@@ -142,13 +142,13 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if err := s.openFiles(); err != nil {
+	if err := opening(s.openFiles()); err != nil {
 		return nil, err
 	}
-	if err := s.openFeishu(); err != nil {
+	if err := opening(s.openFeishu()); err != nil {
 		return nil, err
 	}
-	if err := s.openLanes(); err != nil {
+	if err := opening(s.openLanes()); err != nil {
 		return nil, err
 	}
 	if err := s.openJudge(); err != nil {
@@ -157,7 +157,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err := s.openDoor(); err != nil {
 		return nil, err
 	}
-	if err := s.openSpool(); err != nil {
+	if err := opening(s.openSpool()); err != nil {
 		return nil, err
 	}
 	if err := s.openGateway(); err != nil {
@@ -210,7 +210,7 @@ func (s *Sidecar) openFiles() error {
 
 	s.groups = groups.New(s.cfg.GroupsFile, s.log)
 	if err := s.groups.Load(); err != nil {
-		return fmt.Errorf("GROUPS_FILE: %w", err)
+		return &setting{fmt.Errorf("GROUPS_FILE: %w", err)}
 	}
 
 	processed, err := s.folder("processed")
@@ -282,8 +282,8 @@ func (s *Sidecar) lockAgent() error {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return fmt.Errorf("another sidecar with AGENT_NAME=%s runs on %s; give each bot an AGENT_NAME of its own",
-		s.cfg.Agent, s.cfg.RelayDir)
+	return &setting{fmt.Errorf("another sidecar with AGENT_NAME=%s runs on %s; give each bot an AGENT_NAME of its own",
+		s.cfg.Agent, s.cfg.RelayDir)}
 }
 
 func (s *Sidecar) openJudge() error {

@@ -174,7 +174,7 @@ func (s *simScreen) welcome(url string, state feishusim.State) {
 	if len(state.Groups) > 0 && len(state.Users) > 0 && len(state.Apps) > 0 {
 		fmt.Fprintf(s.w, "\nTo say something, to see the group, to break something:\n\n"+
 			"  curl -s %[1]s/sim/say -d '{\"chat\":\"%[2]s\",\"user\":\"%[3]s\",\"text\":\"hello\"}'\n"+
-			"  curl -s %[1]s/sim/messages?chat=%[2]s\n"+
+			"  curl -s '%[1]s/sim/messages?chat=%[2]s'\n"+
 			"  curl -s %[1]s/sim/faults -d '{\"kind\":\"drop\",\"app\":\"%[4]s\"}'\n",
 			url, state.Groups[0].ID, state.Users[0].ID, state.Apps[0].ID)
 	}

@@ -19,31 +19,28 @@ type body struct {
 	io.Closer
 }
 
-// joined is first followed by the rest of source.
-func joined(first io.Reader, source io.ReadCloser) io.ReadCloser {
-	return &body{Reader: io.MultiReader(first, source), Closer: source}
-}
-
-// readUpTo reads at most limit bytes. whole is false when there is more.
-func readUpTo(r io.Reader, limit int) (data []byte, whole bool, err error) {
-	data, err = io.ReadAll(io.LimitReader(r, int64(limit)+1))
-	return data, err == nil && len(data) <= limit, err
-}
-
-// tail is what follows a body that was read in part: the rest of it, or the
-// error that ended it, so that the bot's own reading ends the same way.
-func tail(source io.Reader, err error) io.Reader {
-	if err != nil {
-		return failing{err}
+// readUpTo reads at most limit bytes of r, which is size bytes long (-1:
+// unknown). whole is false when there is more.
+func readUpTo(r io.Reader, size int64, limit int) (data []byte, whole bool, err error) {
+	var b bytes.Buffer
+	if size > 0 && size <= int64(limit) {
+		b.Grow(int(size) + bytes.MinRead)
 	}
-	return source
+	_, err = b.ReadFrom(io.LimitReader(r, int64(limit)+1))
+	return b.Bytes(), err == nil && b.Len() <= limit, err
 }
 
-func ifNot(done bool, r io.Reader) io.Reader {
-	if done {
-		return bytes.NewReader(nil)
+// again is a body of which readUpTo has read data: followed by nothing, by the
+// rest of source, or by the error that ended it.
+func again(source io.ReadCloser, data []byte, whole bool, err error) io.ReadCloser {
+	first := bytes.NewReader(data)
+	switch {
+	case err != nil:
+		return &body{io.MultiReader(first, failing{err}), source}
+	case whole:
+		return &body{first, source}
 	}
-	return r
+	return &body{io.MultiReader(first, source), source}
 }
 
 type failing struct{ err error }
@@ -74,7 +71,7 @@ func unpack(encoding string, data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unpack %s: %w", encoding, err)
 	}
-	out, whole, err := readUpTo(r, maxAnswer)
+	out, whole, err := readUpTo(r, -1, maxAnswer)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("unpack %s: %w", encoding, err)

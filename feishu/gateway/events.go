@@ -57,7 +57,7 @@ func (g *Gateway) heard(ev feishu.Event) (feishu.Verdict, func()) {
 	if m.ChatType == feishu.ChatP2P {
 		return feishu.Pass, nil
 	}
-	ctx, cancel := context.WithTimeout(g.ctx, nativeWait)
+	ctx, cancel := context.WithTimeout(context.Background(), nativeWait)
 	defer cancel()
 	if err := g.opts.Host.Native(ctx, m, ev.Streaming); err != nil {
 		g.count("native_refused")
@@ -81,7 +81,7 @@ func (g *Gateway) ownMessage(m *feishu.Message) bool {
 
 func (g *Gateway) hear(m feishu.Message) {
 	defer g.caught("heard")
-	ctx, cancel := context.WithTimeout(g.ctx, hostWait)
+	ctx, cancel := context.WithTimeout(context.Background(), hostWait)
 	defer cancel()
 	if err := g.opts.Host.Heard(ctx, m); err != nil {
 		g.count("heard_error")

@@ -142,12 +142,9 @@ type Gateway struct {
 	recent *recents
 	asking sync.Map // relay.ChatID: a question to Feishu is under way
 	slots  chan struct{}
-	ctx    context.Context // of work in the background; ended by Close
+	crew   *crew           // taps, and questions to Feishu
+	ctx    context.Context // of the questions; ended by Close
 	cancel context.CancelFunc
-
-	mu     sync.Mutex
-	closed bool           // guarded by mu
-	work   sync.WaitGroup // taps and questions; grows with mu held and not closed
 }
 
 // New makes a gateway. It reads the drafts and habits of an earlier run, and
@@ -174,7 +171,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Counter == nil {
 		o.Counter = func(string) {}
 	}
-	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, slots: make(chan struct{}, maxTaps), recent: newRecents()}
+	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, slots: make(chan struct{}, maxTaps), recent: newRecents(), crew: newCrew()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(o.AppID, o.Book, o.API, o.Logger, o.Counter)
 	g.habits = loadHabits(o.Root, o.Logger)
@@ -188,7 +185,7 @@ func New(o Options) (*Gateway, error) {
 	g.close = transport.CloseIdleConnections
 	g.proxy = g.newProxy(transport)
 	g.conn = longconn.New(longconn.Options{
-		Upstream: o.Upstream, Client: &http.Client{Transport: transport, Timeout: bootstrapWait, CheckRedirect: noRedirect},
+		Upstream: o.Upstream, Client: &http.Client{Transport: transport, Timeout: bootstrapWait},
 		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback,
 		Tap: g.tapEvent, Bootstrapped: g.identified, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
 	})
@@ -208,8 +205,6 @@ func New(o Options) (*Gateway, error) {
 // bootstrapWait bounds the bootstrap call of the long connection; the Node SDK
 // itself gives up after 15 s (FEISHU.md 1.1).
 const bootstrapWait = 30 * time.Second
-
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Handler serves everything of GATEWAY_ADDR: REST calls, the long connection,
 // and the webhook when it is configured.
@@ -288,21 +283,11 @@ func (g *Gateway) Status() any {
 const closeWait = 5 * time.Second
 
 // Close ends the long connections, so that bots connect again elsewhere, and
-// waits a moment for what runs in the background. It may be called twice.
+// waits a moment for what is being recorded. Calls that come later are served
+// all the same. It may be called twice.
 func (g *Gateway) Close() error {
-	g.mu.Lock()
-	again := g.closed
-	g.closed = true
-	g.mu.Unlock()
-	if again {
-		return nil
-	}
 	err := g.conn.Close()
-	done := make(chan struct{})
-	go func() { g.work.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-time.After(closeWait):
+	if !g.crew.close(closeWait) {
 		g.log.Warn("the gateway closes while calls are still being recorded")
 	}
 	g.cancel()
@@ -314,18 +299,6 @@ func (g *Gateway) Close() error {
 func (g *Gateway) identified(app string) {
 	g.own.learn(app)
 	g.knowSelf()
-}
-
-// background runs f beside the caller; false, and f does not run, once the
-// gateway is closed.
-func (g *Gateway) background(f func()) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return false
-	}
-	g.work.Go(f)
-	return true
 }
 
 // caught ends a panic of ours: the bot comes first.

@@ -210,7 +210,7 @@ func (g *Gateway) knowSelf() {
 	if busy {
 		return
 	}
-	g.background(func() {
+	g.crew.start(func() {
 		defer g.caught("identity")
 		defer func() {
 			g.own.mu.Lock()

@@ -539,3 +539,34 @@ func TestOtherRoutes(t *testing.T) {
 		t.Errorf("CONNECT is answered %d", w.Code)
 	}
 }
+
+// An answer that ends early ends early for the bot too.
+func TestCutAnswer(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	r.up.on("POST /open-apis/im/v1/messages", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, `{"code":0,`)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	resp, err := r.client.Post(r.url+"/open-apis/im/v1/messages", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err == nil || string(body) != `{"code":0,` {
+		t.Errorf("%q, %v", body, err)
+	}
+	if r.counts.of("answer_cut") != 1 {
+		t.Error("not counted")
+	}
+}
+
+func TestUpstreamBelowAPath(t *testing.T) {
+	up := newUpstream(t)
+	r := newRigIn(t, t.TempDir(), up, func(o *Options) { o.Upstream = mustURL(up.URL + "/feishu/") })
+	r.call("GET", "/open-apis/x/a%2Fb?c", "")
+	if got := last(up.seen()).URI; got != "/feishu/open-apis/x/a%2Fb?c" {
+		t.Errorf("Feishu got %s", got)
+	}
+}

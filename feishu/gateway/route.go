@@ -46,9 +46,6 @@ const (
 
 func (o op) readsRequest() bool { return o >= opCreate || o == opToken }
 
-// lookup reports whether our own answer may replace Feishu's.
-func (o op) lookup() bool { return o == opBots || o == opUser || o == opMessage || o == opMessages }
-
 // call is a watched call with the ids of its path.
 type call struct {
 	op       op

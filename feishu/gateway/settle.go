@@ -185,7 +185,7 @@ func (g *Gateway) askChat(id relay.ChatID) {
 	if _, busy := g.asking.LoadOrStore(id, true); busy {
 		return
 	}
-	g.background(func() {
+	g.crew.start(func() {
 		defer g.caught("chat")
 		defer g.asking.Delete(id)
 		ctx, cancel := context.WithTimeout(g.ctx, askWait)

@@ -61,7 +61,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		out = r.WithContext(context.WithValue(ctx, tappedKey{}, t))
 	}
 	if watched && t.op.readsRequest() || r.ContentLength > 0 && r.ContentLength <= smallBody {
-		data, whole, err := readUpTo(r.Body, limit)
+		data, whole, err := readUpTo(r.Body, r.ContentLength, limit)
 		if err != nil {
 			g.count("aborted") // the bot gave up; Feishu has seen nothing of it
 			panic(http.ErrAbortHandler)
@@ -81,7 +81,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 // while it was idle would else fail a POST that was not even begun.
 func hold(r *http.Request, data []byte, whole bool) *http.Request {
 	out := r.WithContext(r.Context())
-	out.Body = joined(bytes.NewReader(data), r.Body)
+	out.Body = again(r.Body, data, whole, nil)
 	if whole && len(r.Trailer) == 0 {
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 	}
@@ -95,8 +95,8 @@ func (g *Gateway) answered(resp *http.Response) error {
 	if !ok {
 		return nil
 	}
-	raw, whole, err := readUpTo(resp.Body, maxAnswer)
-	resp.Body = &body{Reader: io.MultiReader(bytes.NewReader(raw), ifNot(whole, tail(resp.Body, err))), Closer: resp.Body}
+	raw, whole, err := readUpTo(resp.Body, resp.ContentLength, maxAnswer)
+	resp.Body = again(resp.Body, raw, whole, err)
 	switch {
 	case err != nil:
 		g.count("answer_cut")
@@ -137,7 +137,7 @@ func (g *Gateway) observeInTime(t *tapped) []byte {
 			done <- instead
 		}
 	}
-	if !g.background(work) {
+	if !g.crew.start(work) {
 		work() // of the last calls while the gateway closes
 	}
 	timer := time.NewTimer(tapWait)
@@ -155,7 +155,7 @@ func (g *Gateway) observeInTime(t *tapped) []byte {
 // observe does what a watched call asks for. Only look-ups return an answer of
 // ours.
 func (g *Gateway) observe(t *tapped) []byte {
-	ctx, cancel := context.WithTimeout(g.ctx, hostWait)
+	ctx, cancel := context.WithTimeout(context.Background(), hostWait)
 	defer cancel()
 	switch t.op {
 	case opToken:

@@ -77,6 +77,13 @@ func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 func (s *Server) dial(ctx context.Context, t ticket, spoke func()) (*websocket.Conn, *http.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
+	go func() {
+		select {
+		case <-s.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	up, resp, err := websocket.Dial(ctx, t.upstream, &websocket.DialOptions{
 		HTTPClient: s.client,
 		HTTPHeader: http.Header{"User-Agent": nil}, // the SDKs send none

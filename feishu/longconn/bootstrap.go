@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -20,14 +21,17 @@ const (
 	bootstrapPath    = "/callback/ws/endpoint"
 	maxBootstrap     = 64 << 10         // the request's body; a larger one is refused with 413
 	maxAnswer        = 1 << 20          // Feishu's answer; what does not fit goes to the bot as it came
-	bootstrapTimeout = 15 * time.Second // for the call, as long as the SDKs wait (FEISHU.md 1.1)
+	bootstrapTimeout = 15 * time.Second // for its body to come, and for Feishu's answer; as long as the SDKs wait (FEISHU.md 1.1)
 )
 
 // Bootstrap passes a bootstrap call to Feishu, and Feishu's answer to the bot
 // with the WebSocket's URL replaced by one of ours and short reconnect
 // settings. An answer without such a URL, a refusal, goes back as it came.
 func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(bootstrapTimeout)) // a recorder in a test has none
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBootstrap))
+	_ = deadline.SetReadDeadline(time.Time{})
 	if err != nil {
 		status := http.StatusBadRequest
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -55,9 +59,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	header := w.Header()
-	for key, values := range resp.Header {
-		header[key] = values
-	}
+	maps.Copy(header, resp.Header)
 	dropHopByHop(header)
 	if resp.StatusCode == http.StatusOK {
 		if ours, err := s.replace(r, resp.Header, answer, appID(body)); err != nil {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -88,7 +89,7 @@ func upgrade(t *testing.T, rawURL string) *http.Request {
 }
 
 func TestASilentFeishuIsFound(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), nil)
 		bot, feishu := r.ready()
 		time.Sleep(time.Minute) // nobody asked: that is no silence
@@ -105,7 +106,7 @@ func TestASilentFeishuIsFound(t *testing.T) {
 }
 
 func TestASilentBotIsFound(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), nil)
 		r.feishu.says(http.StatusOK, strings.Replace(r.feishu.answer, `"PingInterval":120`, `"PingInterval":20`, 1), nil)
 		bot, feishu := r.ready()
@@ -123,7 +124,7 @@ func TestASilentBotIsFound(t *testing.T) {
 }
 
 func TestPingsKeepTheLinkUp(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), nil)
 		bot, feishu := r.ready()
 		for range 100 {
@@ -154,7 +155,7 @@ func TestAtMost64Connections(t *testing.T) {
 }
 
 func TestBeyondLoopbackATicketCountsOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), func(o *longconn.Options) { o.Loopback = false })
 		refused := func(url string) {
 			t.Helper()

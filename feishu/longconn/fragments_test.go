@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"feishu-relay/feishu"
@@ -99,7 +100,7 @@ func TestOddPiecesPassUnseen(t *testing.T) {
 }
 
 func TestWhatNeverBecomesWholePassesAfterItsTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), with(func(event string) (feishu.Verdict, func()) { return feishu.Keep, nil }))
 		bot, feishu := r.ready()
 		at := time.Now()

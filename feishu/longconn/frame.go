@@ -94,43 +94,60 @@ func number(earlier int, value []byte) int {
 // a varint, or the value of a length-delimited one. It reports whether data is
 // such a message; yield may end it by returning false.
 func fields(data []byte, yield func(field, number uint64, value []byte) bool) bool {
+	depth := 0 // of groups, which a frame has none of
 	for len(data) > 0 {
-		tag, n := binary.Uvarint(data)
-		if n <= 0 {
+		tag, n := varint(data)
+		if n == 0 {
 			return false
 		}
 		data = data[n:]
 		var number uint64
 		var value []byte
-		switch tag & 7 {
+		size := 0 // of what is skipped
+		switch wire := tag & 7; wire {
 		case 0, 2:
-			if number, n = binary.Uvarint(data); n <= 0 {
+			if number, n = varint(data); n == 0 {
 				return false
 			}
 			data = data[n:]
-			if tag&7 == 2 {
+			if wire == 2 {
 				if number > uint64(len(data)) {
 					return false
 				}
 				value, data = data[:number], data[number:]
 			}
-		case 1, 5: // 8 and 4 bytes
-			size := 8
-			if tag&7 == 5 {
-				size = 4
-			}
-			if len(data) < size {
-				return false
-			}
-			data = data[size:]
+		case 1:
+			size = 8
+		case 5:
+			size = 4
+		case 3:
+			depth++
+		case 4:
+			depth--
 		default:
 			return false
 		}
-		if !yield(tag>>3, number, value) {
+		if size > len(data) || depth < 0 {
+			return false
+		}
+		data = data[size:]
+		if depth == 0 && !yield(tag>>3, number, value) {
 			return false
 		}
 	}
-	return true
+	return depth == 0
+}
+
+// varint is binary.Uvarint with the SDK's eye: bits beyond 64 are dropped. n is 0
+// where there is none.
+func varint(data []byte) (v uint64, n int) {
+	for i, b := range data[:min(len(data), binary.MaxVarintLen64)] {
+		v |= uint64(b&0x7f) << (7 * i)
+		if b < 0x80 {
+			return v, i + 1
+		}
+	}
+	return 0, 0
 }
 
 func (f *frame) isPing() bool {

@@ -3,12 +3,10 @@ package longconn
 import (
 	"sync"
 	"time"
-
-	"feishu-relay/feishu"
 )
 
 // holds keeps acknowledgements back until what the tap wanted done after the
-// event is done, at most [feishu.AckHold].
+// event is done.
 type holds struct {
 	send func(ack []byte)
 	late func()
@@ -23,9 +21,9 @@ type hold struct {
 	gone  chan struct{} // closed when released
 }
 
-// expect begins to keep back the acknowledgement of id. Every call is followed
-// by one of release.
-func (h *holds) expect(id string) *hold {
+// expect begins to keep back the acknowledgement of id, until the deadline at
+// most. Every call is followed by one of release.
+func (h *holds) expect(id string, deadline time.Time) *hold {
 	o := &hold{gone: make(chan struct{})}
 	h.mu.Lock()
 	earlier := h.m[id]
@@ -33,7 +31,7 @@ func (h *holds) expect(id string) *hold {
 		h.m = make(map[string]*hold)
 	}
 	h.m[id] = o
-	o.timer = time.AfterFunc(feishu.AckHold, func() {
+	o.timer = time.AfterFunc(time.Until(deadline), func() {
 		if h.release(id, o) {
 			h.late()
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -75,13 +76,7 @@ func times(t *testing.T, bot *socket, n int) (waits []time.Duration, last *larkw
 }
 
 // patient reads a frame however long it takes.
-func patient(s *socket) *larkws.Frame {
-	f := new(larkws.Frame)
-	if err := f.Unmarshal((<-s.got).data); err != nil {
-		s.t.Fatal(err)
-	}
-	return f
-}
+func patient(s *socket) *larkws.Frame { return s.parse((<-s.got).data) }
 
 // keepUp pings and answers, so that the connection does not count as silent.
 func keepUp(bot, feishu *socket) (stop func()) {
@@ -114,7 +109,7 @@ func TestWhatIsNotAcknowledgedComesAgain(t *testing.T) {
 		{"bot that did", true, []time.Duration{15 * time.Second, 5 * time.Minute, 5 * time.Minute}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, pipes(), nil)
 				bot, feishu := r.ready()
 				if c.acked {
@@ -147,7 +142,7 @@ func TestWhatIsNotAcknowledgedComesAgain(t *testing.T) {
 }
 
 func TestALateAcknowledgementCounts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), nil)
 		bot, _ := r.ready()
 		done := r.inject(t.Context(), event("ours"))
@@ -161,7 +156,7 @@ func TestALateAcknowledgementCounts(t *testing.T) {
 }
 
 func TestABotThatFailedGetsItAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), nil)
 		bot, feishu := r.ready()
 		stop := keepUp(bot, feishu)
@@ -227,7 +222,7 @@ func TestAnInjectionMovesToTheNextConnection(t *testing.T) {
 func TestAnInjectionMovesAwayFromADeadConnectionOnly(t *testing.T) {
 	for name, dead := range map[string]bool{"dead": true, "slow": false} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, pipes(), nil)
 				conn, _, err := websocket.Dial(t.Context(), r.bootstrap().URL, &websocket.DialOptions{
 					HTTPClient:     r.client,

@@ -14,12 +14,13 @@ const (
 	writeTimeout = 10 * time.Second // for one message; then the connection is ended
 	firstWord    = 2 * time.Second  // for the bot's first ping; until then nothing is written to it (FEISHU.md 0.2)
 	silence      = 30 * time.Second // after the bot's ping without a word from Feishu; then the connection is ended
-	pieceGap     = 5 * time.Millisecond
-	maxGaps      = 200 * time.Millisecond // all gaps of an event
-	idlePings    = 3                      // pings that a bot may leave out, and
-	idleGrace    = 30 * time.Second       // this; then the connection is ended
-	maxPing      = 3600                   // seconds between pings that are believed
-	maxAfters    = 4096                   // events after which the tap still wants something done; one more is dropped
+	idlePings    = 3                // pings that a bot may leave out, and
+	idleGrace    = 30 * time.Second // this; then the connection is ended
+	maxPing      = 3600             // seconds between pings that are believed
+	maxAfters    = 4096             // events after which the tap still wants something done; one more is dropped
+
+	pieceGap = 5 * time.Millisecond   // between the pieces of an event, see toBot; without it 1 of 10 was lost
+	maxGaps  = 200 * time.Millisecond // all gaps of an event: those of many pieces are shorter
 )
 
 // link is a bot's WebSocket and the one to Feishu behind it.

@@ -72,7 +72,9 @@ func (l *link) event(f *frame) (goOn bool) {
 		l.toBot(websocket.MessageBinary, frames...)
 		return true
 	}
+	deadline := time.Now().Add(feishu.AckHold) // for the tap and what it wants done together
 	var decided atomic.Bool
+	replaced := make(chan struct{})
 	late := time.AfterFunc(feishu.AckHold, func() {
 		if decided.Swap(true) {
 			return
@@ -82,17 +84,19 @@ func (l *link) event(f *frame) (goOn bool) {
 		l.s.log.Warn("the tap is slow: an event goes to the bot unseen", "app", l.app)
 		l.toBot(websocket.MessageBinary, frames...)
 		l.pumps.Go(l.fromUpstream) // in place of the one that waits for the tap
+		close(replaced)
 	})
 	v, do := l.s.ask(event)
 	late.Stop()
 	if decided.Swap(true) {
+		<-replaced
 		l.s.stuck.Add(-1)
 		if v == feishu.Pass && do != nil {
 			l.later("", nil, do)
 		}
 		return false
 	}
-	l.settle(f, frames, v, do)
+	l.settle(f, frames, v, do, deadline)
 	return true
 }
 
@@ -102,8 +106,9 @@ func (s *Server) ask(event []byte) (v feishu.Verdict, do func()) {
 	return s.Tap(event)
 }
 
-// settle does what the tap said about an event.
-func (l *link) settle(f *frame, frames [][]byte, v feishu.Verdict, do func()) {
+// settle does what the tap said about an event. The bot's acknowledgement waits
+// for do until the deadline.
+func (l *link) settle(f *frame, frames [][]byte, v feishu.Verdict, do func(), deadline time.Time) {
 	switch v {
 	case feishu.Keep:
 		l.s.Counter("kept")
@@ -115,7 +120,7 @@ func (l *link) settle(f *frame, frames [][]byte, v feishu.Verdict, do func()) {
 	default:
 		var h *hold
 		if do != nil && f.id != "" {
-			h = l.holds.expect(f.id)
+			h = l.holds.expect(f.id, deadline)
 		}
 		if !l.toBot(websocket.MessageBinary, frames...) {
 			l.release(f.id, h)

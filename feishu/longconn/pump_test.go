@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -66,7 +67,7 @@ func TestPongsTellShortReconnectTimes(t *testing.T) {
 // Node's SDK loses what comes before it listens, and pings when it does
 // (FEISHU.md 0.2).
 func TestNothingReachesABotBeforeItsFirstWord(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), nil)
 		bot, feishu := r.connect()
 		first := eventFrame("m1", event("e1"))
@@ -95,7 +96,7 @@ func TestNothingReachesABotBeforeItsFirstWord(t *testing.T) {
 
 // The Go and Python SDKs do not ping when they come back, but 2 minutes later.
 func TestABotThatComesBackWithoutAPing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), nil)
 		at := time.Now()
 		bot, feishu := r.connect()
@@ -212,7 +213,7 @@ func TestTheAcknowledgementWaitsForWhatTheTapWantsDone(t *testing.T) {
 }
 
 func TestTheAcknowledgementWaitsNoLongerThanFeishuDoes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		finish := make(chan struct{})
 		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, func()) {
 			return feishu.Pass, func() { <-finish }
@@ -240,7 +241,7 @@ func TestTheAcknowledgementWaitsNoLongerThanFeishuDoes(t *testing.T) {
 }
 
 func TestAStuckTapDoesNotHoldUpTheBot(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		finish, done := make(chan struct{}), make(chan struct{})
 		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, func()) {
 			<-finish

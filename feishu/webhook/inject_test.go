@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -68,11 +69,10 @@ func TestAnInjectionEndsWithItsContext(t *testing.T) {
 
 func TestAnInjectionIsAsFeishuWouldSendIt(t *testing.T) {
 	var got *http.Request
-	var body []byte
-	r := newRig(t, "http://bot/hook?own=1", via(nil))
-	_ = r
-	bot := transport(func(req *http.Request) (*http.Response, error) { got = req; return says(200, ""), nil })
-	r = newRig(t, "http://bot/hook?own=1", via(bot))
+	r := newRig(t, "http://bot/hook?own=1", via(func(req *http.Request) (*http.Response, error) {
+		got = req
+		return says(200, ""), nil
+	}))
 	if err := r.s.Inject(t.Context(), []byte("{\"a\" : \"你<&>\"}\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -80,9 +80,10 @@ func TestAnInjectionIsAsFeishuWouldSendIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	buf := make([]byte, 1024)
-	n, _ := rc.Read(buf)
-	body = buf[:n]
+	body, err := io.ReadAll(rc)
+	if err != nil {
+		t.Fatal(err)
+	}
 	h := got.Header
 	if h.Get("X-Lark-Signature") != feishu.Sign(h.Get("X-Lark-Request-Timestamp"), h.Get("X-Lark-Request-Nonce"), key, body) {
 		t.Error("the signature is wrong")

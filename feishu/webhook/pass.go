@@ -5,20 +5,20 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
 	"sync"
 	"time"
-
-	"feishu-relay/feishu"
 )
 
 const maxChallenge = 64 << 10 // the bot's answer to one; a longer one is cut
 
 // pass posts an event to the bot as it came, and gives Feishu the bot's answer.
-// What the tap wants done begins when the bot has the event.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, do func()) {
+// What the tap wants done begins when the bot has the event; the answer waits for
+// it until deadline.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, do func(), deadline time.Time) {
 	ctx, cancel := detached(r.Context(), botTimeout)
 	defer cancel()
 	task := &task{s: s, do: do, done: make(chan struct{})}
@@ -36,7 +36,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, do fu
 	}
 	defer resp.Body.Close()
 	s.Counter("passed")
-	task.wait()
+	task.wait(deadline)
 	copyHeader(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, resp.Body) // Feishu posts again where it does not get all
@@ -100,13 +100,11 @@ type task struct {
 	do   func() // nil: nothing
 	once sync.Once
 	done chan struct{} // closed when it is done, or will not be
-	late *time.Timer
 }
 
 // begin begins it; the first call counts.
 func (t *task) begin() {
 	t.once.Do(func() {
-		t.late = time.NewTimer(feishu.AckHold)
 		started := t.do != nil && t.s.start(func() {
 			defer close(t.done)
 			t.do()
@@ -120,22 +118,21 @@ func (t *task) begin() {
 	})
 }
 
-// wait waits until it is done, at most [feishu.AckHold] from its beginning.
-func (t *task) wait() {
+// wait waits until it is done, or the deadline is over.
+func (t *task) wait(deadline time.Time) {
 	t.begin() // an answer came, so the bot has the event
-	defer t.late.Stop()
+	late := time.NewTimer(time.Until(deadline))
+	defer late.Stop()
 	select {
 	case <-t.done:
-	case <-t.late.C:
+	case <-late.C:
 		t.s.Counter("after_late")
 	}
 }
 
 // copyHeader copies what is meant for the far end (RFC 9110, 7.6.1).
 func copyHeader(to, from http.Header) {
-	for key, values := range from {
-		to[key] = values
-	}
+	maps.Copy(to, from)
 	for _, list := range from["Connection"] {
 		for name := range strings.SplitSeq(list, ",") {
 			to.Del(strings.TrimSpace(name))

@@ -2,6 +2,7 @@ package webhook_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"fmt"
@@ -28,7 +29,7 @@ type rig struct {
 	t   testing.TB
 	s   *webhook.Server
 	url string
-	log bytes.Buffer
+	log safeBuffer
 
 	mu     sync.Mutex
 	counts map[string]int
@@ -52,7 +53,7 @@ func newRig(t testing.TB, bot string, change func(*webhook.Options)) *rig {
 	t.Cleanup(func() {
 		for _, word := range []string{token, key, "hello"} {
 			if strings.Contains(r.log.String(), word) {
-				t.Errorf("the log shows %q:\n%s", word, &r.log)
+				t.Errorf("the log shows %q:\n%s", word, r.log.String())
 			}
 		}
 	})
@@ -83,17 +84,10 @@ func (r *rig) counted(event string) int {
 func (r *rig) take(p post) *httptest.ResponseRecorder {
 	r.t.Helper()
 	w := httptest.NewRecorder()
-	req := httptest.NewRequestWithContext(r.t.Context(), http.MethodPost, cmpOr(p.path, webhook.EventPath), bytes.NewReader(p.body))
+	req := httptest.NewRequestWithContext(r.t.Context(), http.MethodPost, cmp.Or(p.path, webhook.EventPath), bytes.NewReader(p.body))
 	req.Header = p.header
 	r.s.ServeHTTP(w, req)
 	return w
-}
-
-func cmpOr(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // post is what Feishu sends.
@@ -172,4 +166,21 @@ func wait(ctx context.Context, c <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }

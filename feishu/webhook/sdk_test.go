@@ -16,10 +16,6 @@ import (
 	"feishu-relay/feishu/webhook"
 )
 
-func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
-	return context.WithCancel(t.Context())
-}
-
 // sdkBot is a bot with the official SDK's dispatcher.
 func sdkBot(t *testing.T, token, key string) (url string, events <-chan string) {
 	t.Helper()

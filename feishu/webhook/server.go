@@ -125,7 +125,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.Counter("forged")
 		s.log.Warn("a post to the webhook is refused", "err", err)
-		answer(w, http.StatusForbidden, err.Error())
+		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // why is nothing for strangers
 		return
 	}
 	if e.Type == typeChallenge {
@@ -133,6 +133,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.challenge(w, r, body, e.Challenge)
 		return
 	}
+	deadline := time.Now().Add(feishu.AckHold)
 	app := e.app()
 	s.Verified(app)
 	var do func()
@@ -149,7 +150,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.pass(w, r, body, do)
+	s.pass(w, r, body, do, deadline)
 }
 
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {

@@ -52,14 +52,24 @@ var (
 
 // verify proves that a post is Feishu's (FEISHU.md 2.3) and returns its
 // contents in clear. With an encrypt key the signature must be right, except
-// that a challenge need not have one; with a token the token must be. The
+// that an encrypted challenge need not have one; with a token the token must be. The
 // callbacks of old cards are signed with the token, and theirs is another one.
+// A signature is looked at before anything is decrypted.
 func (s *Server) verify(r *http.Request, body []byte) (plain []byte, e envelope, err error) {
 	if json.Unmarshal(body, &e) != nil {
 		return nil, e, errNoJSON
 	}
+	old := r.URL.Path == CardPath && s.oldCard(r.Header, body)
+	signature := r.Header.Get("X-Lark-Signature")
+	if s.EncryptKey != "" && signature != "" && !old {
+		want := feishu.Sign(r.Header.Get("X-Lark-Request-Timestamp"), r.Header.Get("X-Lark-Request-Nonce"), s.EncryptKey, body)
+		if !same(signature, want) {
+			return nil, e, errSignature
+		}
+	}
 	plain = body
-	if e.Encrypt != "" {
+	encrypted := e.Encrypt != ""
+	if encrypted {
 		if s.EncryptKey == "" {
 			return nil, e, errEncrypted
 		}
@@ -71,17 +81,11 @@ func (s *Server) verify(r *http.Request, body []byte) (plain []byte, e envelope,
 			return nil, e, errDecrypt
 		}
 	}
-	if r.URL.Path == CardPath && s.oldCard(r.Header, body) {
-		return plain, e, nil
-	}
-	signature := r.Header.Get("X-Lark-Signature")
-	if s.EncryptKey != "" && (signature != "" || e.Type != typeChallenge) {
-		want := feishu.Sign(r.Header.Get("X-Lark-Request-Timestamp"), r.Header.Get("X-Lark-Request-Nonce"), s.EncryptKey, body)
-		if !same(signature, want) {
-			return nil, e, errSignature
-		}
-	}
-	if s.VerificationToken != "" && !same(e.token(), s.VerificationToken) {
+	switch {
+	case old:
+	case s.EncryptKey != "" && signature == "" && !(encrypted && e.Type == typeChallenge):
+		return nil, e, errSignature
+	case s.VerificationToken != "" && !same(e.token(), s.VerificationToken):
 		return nil, e, errToken
 	}
 	return plain, e, nil

@@ -12,13 +12,17 @@ import (
 
 // message is one that was said in a group.
 type message struct {
-	id     relay.MessageID
-	ts     relay.Millis
-	chat   relay.ChatID
-	sender string // agent; "" is the user
-	name   string
-	text   string
-	fates  map[string]*fate // at every other sidecar; of a user's message: none
+	id        relay.MessageID
+	ts        relay.Millis
+	chat      relay.ChatID
+	group     string // the chat's name
+	sender    string // agent; "" is the user
+	name      string
+	text      string
+	drafts    []string         // of a card: what it said one after the other, the last is text
+	streaming bool             // more is to come
+	given     []string         // of a user's message: the agents that Feishu gives it to; nil: not counted
+	fates     map[string]*fate // at every other sidecar; of a user's message: none
 }
 
 // fate is what a sidecar made of a message.
@@ -28,8 +32,10 @@ type fate struct {
 	tier      string
 	reason    string // the policy's
 	stopped   relay.Reason
-	delivered int // times, as the sidecar says
-	received  int // times, as the bot says
+	delivered int    // times, as the sidecar says
+	received  int    // times, as the bot says
+	text      string // what the bot was given the last time
+	repeats   int    // copies that the sidecar set aside
 }
 
 // ended reports whether nothing more is to come: stopped, or delivered and, as
@@ -48,42 +54,77 @@ func (f *fate) String() string {
 	return text + "delivered"
 }
 
-// board knows every message and what became of it. It plays the group too: it
-// gives a message its id and its time, as Feishu does. It is safe for concurrent
+// board knows every message and what became of it. It is safe for concurrent
 // use. Its size is bounded by what is said: [maxLines] in a chat.
 type board struct {
-	out *printer
+	out   *printer
+	cast  []character            // in the order in which they are shown
+	chats map[relay.ChatID]group // does not change once something is said
+	exact bool                   // texts are compared; what anybody types may change on its way (@all, markup)
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at each change; guarded by mu
 	messages []*message    // as they were said; guarded by mu
 	byID     map[relay.MessageID]*message
-	lastTS   relay.Millis // guarded by mu
-	busy     int          // messages that bots are at; guarded by mu
-	shown    cursor       // guarded by mu
+	fates    map[relay.MessageID]map[string]*fate // by agent; a sidecar can be faster than the group; guarded by mu
+	lastTS   relay.Millis                         // guarded by mu
+	busy     int                                  // messages that bots are at; guarded by mu
+	shown    cursor                               // guarded by mu
 }
 
-func newBoard(out *printer) *board {
-	return &board{out: out, changed: make(chan struct{}), byID: map[relay.MessageID]*message{}}
+func newBoard(out *printer, cast []character, chats map[relay.ChatID]group) *board {
+	return &board{out: out, cast: cast, chats: chats, changed: make(chan struct{}),
+		byID: map[relay.MessageID]*message{}, fates: map[relay.MessageID]map[string]*fate{}}
 }
 
-// post puts a message into a group. sender "" is the user.
+// post puts a message into a group, and gives it its id and its time, as Feishu
+// does. sender "" is the user.
 func (b *board) post(sender, name string, chat relay.ChatID, text string) *message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// Never the same time twice, so that the order is one for everybody.
 	b.lastTS = max(relay.MillisOf(time.Now()), b.lastTS+1)
 	m := &message{id: relay.MessageID(fmt.Sprintf("om_demo_%04d", len(b.messages)+1)), ts: b.lastTS,
-		chat: chat, sender: sender, name: name, text: text, fates: map[string]*fate{}}
-	for _, c := range cast {
-		if sender != "" && c.agent != sender {
-			m.fates[c.agent] = &fate{}
+		chat: chat, sender: sender, name: name, text: text}
+	b.enter(m)
+	return m
+}
+
+// add puts a message of the group's own into it.
+func (b *board) add(m *message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.enter(m)
+}
+
+// rewrite notes what a message says now.
+func (b *board) rewrite(id relay.MessageID, text string, streaming bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := b.byID[id]
+	if m == nil {
+		return
+	}
+	if m.text != text {
+		m.text = text
+		m.drafts = append(m.drafts, text)
+	}
+	m.streaming = streaming
+	b.change()
+}
+
+// enter notes a message that stands in a group. b.mu is held.
+func (b *board) enter(m *message) {
+	m.group = b.chats[m.chat].name
+	m.fates = map[string]*fate{}
+	for _, c := range b.cast {
+		if m.sender != "" && c.agent != m.sender {
+			m.fates[c.agent] = b.fate(c.agent, m.id)
 		}
 	}
 	b.messages = append(b.messages, m)
 	b.byID[m.id] = m
 	b.change()
-	return m
 }
 
 // working counts a bot as at work until done is called.
@@ -101,24 +142,29 @@ func (b *board) working() (done func()) {
 
 // received notes that a bot got a message, and counts it as at work until done
 // is called.
-func (b *board) received(agent string, id relay.MessageID) (done func()) {
+func (b *board) received(agent string, id relay.MessageID, text string) (done func()) {
 	done = b.working()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if f := b.fate(agent, id); f != nil {
-		f.received++
-	}
+	f := b.fate(agent, id)
+	f.received++
+	f.text = text
 	b.change()
 	return done
 }
 
-// fate returns nil for what is nobody's of the bots: the users' messages, which
-// the sidecars share for the transcript. b.mu is held.
+// fate is what became of a message, which may not be entered yet, at an agent.
+// b.mu is held.
 func (b *board) fate(agent string, id relay.MessageID) *fate {
-	if m := b.byID[id]; m != nil {
-		return m.fates[agent]
+	of := b.fates[id]
+	if of == nil {
+		of = map[string]*fate{}
+		b.fates[id] = of
 	}
-	return nil
+	if of[agent] == nil {
+		of[agent] = &fate{}
+	}
+	return of[agent]
 }
 
 // observe takes an event of the sidecar of agent.
@@ -138,9 +184,6 @@ func (b *board) observe(agent string, e event) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f := b.fate(agent, seen.RelayMsgID)
-	if f == nil {
-		return nil
-	}
 	switch e.kind {
 	case "decision":
 		f.decided, f.depth, f.tier, f.reason = true, seen.Decision.Depth, seen.Decision.Tier, seen.Decision.Reason
@@ -148,7 +191,9 @@ func (b *board) observe(agent string, e event) error {
 		f.delivered++
 	case "stop":
 		// A repeat of a message whose fate is known, or comes, changes nothing.
-		if seen.Reason != relay.Duplicate {
+		if seen.Reason == relay.Duplicate {
+			f.repeats++
+		} else {
 			f.stopped = seen.Reason
 		}
 	}
@@ -192,8 +237,16 @@ func (b *board) quiet() bool {
 		return false
 	}
 	for _, m := range b.messages {
+		if m.streaming {
+			return false
+		}
 		for _, f := range m.fates {
 			if !f.ended() {
+				return false
+			}
+		}
+		for _, agent := range m.given {
+			if b.fate(agent, m.id).received == 0 {
 				return false
 			}
 		}
@@ -212,6 +265,7 @@ func (b *board) said() int {
 type cursor struct {
 	message int             // the first that is not wholly printed
 	head    bool            // its own line is
+	drafts  int             // so many of its drafts are
 	fates   map[string]bool // so are these of its fates
 }
 
@@ -223,9 +277,19 @@ func (b *board) show() {
 		m := b.messages[at.message]
 		if !at.head {
 			b.out.said(m)
-			at.head, at.fates = true, map[string]bool{}
+			at.head, at.drafts, at.fates = true, 1, map[string]bool{}
 		}
-		for _, c := range cast {
+		for ; at.drafts < len(m.drafts)-1; at.drafts++ {
+			b.out.wrote(m.drafts[at.drafts])
+		}
+		if m.streaming {
+			return
+		}
+		if at.drafts < len(m.drafts) {
+			b.out.finished(m.text)
+			at.drafts++
+		}
+		for _, c := range b.cast {
 			if f := m.fates[c.agent]; f != nil && f.ended() && !at.fates[c.agent] {
 				b.out.became(c.name, f)
 				at.fates[c.agent] = true

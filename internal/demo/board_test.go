@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,11 @@ import (
 	"feishu-relay/relay"
 )
 
-func testBoard() *board { return newBoard(&printer{w: io.Discard}) }
+func testBoard() *board {
+	b := newBoard(&printer{w: io.Discard}, cast, chats)
+	b.exact = true
+	return b
+}
 
 func (b *board) seen(t *testing.T, agent, kind string, id relay.MessageID, more string) {
 	t.Helper()
@@ -32,7 +37,7 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 	fine := b.post("agent_plan", "小策", devGroup, "fine")
 	b.seen(t, "agent_code", "decision", fine.id, threshold1)
 	b.seen(t, "agent_code", "delivery", fine.id, "")
-	b.received("agent_code", fine.id)()
+	b.received("agent_code", fine.id, fine.text)()
 	b.seen(t, "agent_review", "stop", fine.id, `,"reason":"judge_no"`)
 	b.seen(t, "agent_review", "stop", fine.id, `,"reason":"duplicate"`)
 	if !b.quiet() {
@@ -41,10 +46,10 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 
 	again := b.post("agent_plan", "小策", devGroup, "again")
 	b.seen(t, "agent_code", "delivery", again.id, "")
-	b.received("agent_code", again.id)()
-	b.received("agent_code", again.id)()
+	b.received("agent_code", again.id, again.text)()
+	b.received("agent_code", again.id, again.text)()
 	b.seen(t, "agent_review", "stop", again.id, `,"reason":"max_depth"`)
-	b.received("agent_review", again.id)() // stopped and delivered
+	b.received("agent_review", again.id, again.text)() // stopped and delivered
 
 	lost := b.post("agent_code", "BotB", devGroup, "lost")
 	b.seen(t, "agent_plan", "delivery", lost.id, "") // says the sidecar; not the bot
@@ -64,7 +69,7 @@ func TestCompareNamesTheDifference(t *testing.T) {
 	m := b.post("agent_plan", "小策", devGroup, "x")
 	b.seen(t, "agent_code", "decision", m.id, threshold1)
 	b.seen(t, "agent_code", "delivery", m.id, "")
-	b.received("agent_code", m.id)()
+	b.received("agent_code", m.id, m.text)()
 	b.seen(t, "agent_review", "stop", m.id, `,"reason":"not_a_member"`)
 	right := outcome{"agent_plan", passed + "; " + notThere}
 	for _, tt := range []struct {
@@ -88,7 +93,7 @@ func TestCompareTranscript(t *testing.T) {
 	b := testBoard()
 	user := b.post("", userName, pairGroup, "x").id
 	bot := b.post("agent_plan", "小策", pairGroup, "y").id
-	whole := []entry{{user, "user"}, {bot, "assistant"}}
+	whole := []entry{{user, "user", "x"}, {bot, "assistant", "y"}}
 	for _, tt := range []struct {
 		name, agent string
 		entries     []entry
@@ -99,8 +104,9 @@ func TestCompareTranscript(t *testing.T) {
 		{"a stranger reads it", "agent_review", whole, "not in"},
 		{"one is missing", "agent_code", whole[:1], "stands 0 times"},
 		{"one stands twice", "agent_code", append(whole, whole[1]), "stands 2 times"},
-		{"a bot as a person", "agent_code", []entry{{user, "user"}, {bot, "user"}}, "role"},
-		{"one from nowhere", "agent_code", append(whole, entry{"om_other", "user"}), "not said here"},
+		{"a bot as a person", "agent_code", []entry{{user, "user", "x"}, {bot, "user", "y"}}, "role"},
+		{"in other words", "agent_code", []entry{{user, "user", "x"}, {bot, "assistant", "Thinking…"}}, "said was"},
+		{"one from nowhere", "agent_code", append(whole, entry{"om_other", "user", "x"}), "not said here"},
 	} {
 		got := b.compareTranscript(tt.agent, pairGroup, tt.entries)
 		if (got == "") != (tt.diff == "") || !strings.Contains(got, tt.diff) {
@@ -112,7 +118,7 @@ func TestCompareTranscript(t *testing.T) {
 // TestShowKeepsMessagesTogether has the second message come to its end first.
 func TestShowKeepsMessagesTogether(t *testing.T) {
 	var out strings.Builder
-	b := newBoard(&printer{w: &out})
+	b := newBoard(&printer{w: &out}, cast, chats)
 	first := b.post("agent_plan", "小策", devGroup, "first")
 	second := b.post("agent_code", "BotB", devGroup, "second")
 	for _, id := range []relay.MessageID{second.id, first.id} {
@@ -127,6 +133,70 @@ func TestShowKeepsMessagesTogether(t *testing.T) {
 	}
 	if len(got) != 6 || !strings.HasSuffix(got[0], "first") || !strings.HasSuffix(got[3], "second") {
 		t.Errorf("lines: got %q, want first with two fates, second with two", got)
+	}
+}
+
+// TestCardsAreShownAsTheyGrow has a sidecar that is faster than the group, too.
+func TestCardsAreShownAsTheyGrow(t *testing.T) {
+	var out strings.Builder
+	b := newBoard(&printer{w: &out}, sdkCast, map[relay.ChatID]group{pairGroup: chats[pairGroup]})
+	b.seen(t, "agent_a", "delivery", "om_card", "")
+	b.received("agent_a", "om_card", "one\ntwo")()
+	b.add(&message{id: "om_card", chat: pairGroup, sender: "agent_b", name: "BotB", text: thinking, drafts: []string{thinking}, streaming: true})
+	b.rewrite("om_other", "not said here", false)
+	b.rewrite("om_card", "one", true)
+	b.rewrite("om_card", "one\ntwo", true)
+	if b.quiet() {
+		t.Error("quiet while the card grows: got true, want false")
+	}
+	b.rewrite("om_card", "one\ntwo", false)
+	if !b.quiet() {
+		t.Error("quiet: got false, want true")
+	}
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		words := strings.Fields(line)
+		got = append(got, strings.Join(words[max(0, len(words)-2):], " "))
+	}
+	if want := []string{"⋯ Thinking…", "⋯ one", "■ one", "two", "✓ delivered"}; !slices.Equal(got, want) {
+		t.Errorf("lines: got %q, want %q", got, want)
+	}
+}
+
+// TestWhatBotsWereGiven has a user's message that Feishu gives to both bots.
+func TestWhatBotsWereGiven(t *testing.T) {
+	b := newBoard(&printer{w: io.Discard}, sdkCast, map[relay.ChatID]group{pairGroup: chats[pairGroup]})
+	b.exact = true
+	b.add(&message{id: "om_1", chat: pairGroup, name: userName, text: "hello", given: []string{"agent_a", "agent_b"}})
+	b.received("agent_a", "om_1", "hello")()
+	if got := b.tally(); got.lost != 1 || b.quiet() {
+		t.Errorf("before the second has it: got %s", got)
+	}
+	b.received("agent_b", "om_1", "hello")()
+	if got := b.tally(); got.lost+got.doubled != 0 || !b.quiet() {
+		t.Errorf("when both have it: got %s", got)
+	}
+	if got := b.compareGiven(); got != "" {
+		t.Errorf("given: got %q, want nothing", got)
+	}
+	b.received("agent_b", "om_1", "Thinking…")()
+	if got := b.compareGiven(); !strings.Contains(got, "said was") {
+		t.Errorf("given in other words: got %q", got)
+	}
+	if got := b.tally(); got.doubled != 1 {
+		t.Errorf("given twice: got %s", got)
+	}
+	b.exact = false
+	b.received("agent_a", "om_2", "boo")()
+	if got := b.compareGiven(); !strings.Contains(got, "nobody said") {
+		t.Errorf("given what nobody said: got %q", got)
+	}
+}
+
+func TestMentioning(t *testing.T) {
+	names := map[string]string{"ou_a": "BotA", "ou_b": "BotB"}
+	if got, want := mentioning("@BotB 谢谢, @BotC", names, "<at id=%s></at>"), "<at id=ou_b></at> 谢谢, @BotC"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

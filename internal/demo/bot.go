@@ -3,9 +3,7 @@ package demo
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -86,7 +84,7 @@ func (b *bot) receive(ctx context.Context, e event) error {
 	b.mu.Lock()
 	b.lastID = e.id
 	b.mu.Unlock()
-	done := b.stage.board.received(b.agent, in.Metadata.RelayMsgID)
+	done := b.stage.board.received(b.agent, in.Metadata.RelayMsgID, in.Content)
 	defer done()
 	if !in.Metadata.IsMentioned {
 		return nil
@@ -145,27 +143,4 @@ func (b *bot) awaitAway(ctx context.Context) error {
 		case <-poll.C:
 		}
 	}
-}
-
-// transcript is the record of a chat as the bot's sidecar shows it; nil where
-// it shows none.
-func (b *bot) transcript(ctx context.Context, chat relay.ChatID) ([]entry, error) {
-	var answer struct{ Entries []entry }
-	err := b.stage.client.get(ctx, fmt.Sprintf("%s/v1/transcripts/%s/%s?limit=%d", b.sidecar.url(), relay.DefaultChannel, chat, maxShown), &answer)
-	if e, ok := errors.AsType[*statusError](err); ok && e.status == http.StatusNotFound {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("transcript of %s at %s's sidecar: %w", chat, b.name, err)
-	}
-	return answer.Entries, nil
-}
-
-// maxShown is the most messages of a chat that can be checked: one answer of the
-// API holds no more. [maxLines] keeps below it.
-const maxShown = 1000
-
-type entry struct {
-	MessageID relay.MessageID `json:"message_id"`
-	Role      string          `json:"role"`
 }

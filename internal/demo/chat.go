@@ -17,10 +17,11 @@ const maxTyped = 64 << 10
 
 // chat lets whoever is at the other end of Input be the user, until the input
 // ends or says /quit. The next line is read when the bots have come to rest.
-func (s *stage) chat(ctx context.Context) error {
-	s.out.note("you are the user in " + chats[devGroup].name + ". " + cast[0].name + " plans, " + cast[1].name +
-		" writes code, " + cast[2].name + " reviews; @NAME addresses one, 大家 or \"everyone\" all.")
-	s.out.note("try: @小策 帮我写个排序函数 — 大家好 — @小策 替我谢谢 BotB — /quit ends")
+func (s *stage) chat(ctx context.Context, a act) error {
+	chat, notes := a.lobby()
+	for _, n := range notes {
+		s.out.note(n)
+	}
 	lines := s.read(ctx)
 	for range maxLines {
 		fmt.Fprint(s.out.w, s.Prompt)
@@ -38,10 +39,10 @@ func (s *stage) chat(ctx context.Context) error {
 		case line == "":
 			continue
 		}
-		if err := s.userSays(ctx, devGroup, line); err != nil {
+		if err := a.says(ctx, chat, line); err != nil {
 			return err
 		}
-		if err := s.board.await(ctx, "everything delivered or stopped", s.board.quiet); err != nil {
+		if err := s.board.await(ctx, allEnded, s.board.quiet); err != nil {
 			return err
 		}
 	}

@@ -1,14 +1,22 @@
-// Package demo shows what feishu-relay does, with nothing configured: three
-// real sidecar processes on one queue in a temporary folder, three scripted
-// bots, and a user. No Feishu account and no network beyond loopback.
+// Package demo shows what feishu-relay does, with nothing configured: real
+// sidecar processes on one queue in a temporary folder, scripted bots, and a
+// user. No Feishu account and no network beyond loopback.
+//
+// # Two acts
+//
+// In the first, three bots know the local API of their sidecars: POST /v1/inbound,
+// POST /v1/outbound and GET /v1/stream. Only Feishu is played: package demo hands
+// the user's words to every bot of the group, and gives each message its id and
+// its time.
+//
+// In the second, two bots are written on Feishu's official SDK, as anybody writes
+// them. They know nothing of a relay: the SDK's base URL is their sidecar's
+// gateway, and behind the gateways stands package feishusim in Feishu's place.
 //
 // # What is real
 //
 // The sidecars are processes of the program itself (`feishu-relay run`), with
-// an environment of their own. The bots know nothing but the local API:
-// POST /v1/inbound, POST /v1/outbound and GET /v1/stream. Only Feishu is
-// played: package demo hands the user's words to every bot of the group, and
-// gives each message its id and its time.
+// an environment of their own.
 //
 // # What is shown
 //
@@ -19,9 +27,9 @@
 // # What is checked
 //
 // Every scene has to end as it is written in the script. At the end every
-// message must be delivered to or stopped for every other bot, and no bot may
-// have got one twice; each stands once in the transcript of its group, and in
-// no other. A mismatch is an error of [Run].
+// message must be delivered to or stopped for every other bot, in the words in
+// which it was said, and no bot may have got one twice; each stands once in the
+// transcript of its group, and in no other. A mismatch is an error of [Run].
 //
 // # What is left
 //
@@ -42,6 +50,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"feishu-relay/internal/redistest"
+	"feishu-relay/relay"
 )
 
 // Bounds. Each is far over what a slow machine takes; beyond it the demo fails
@@ -53,11 +62,12 @@ const (
 	pollEvery     = 10 * time.Millisecond
 )
 
-// Options says what to show. The zero value plays the scenes on a file queue
-// and prints nothing.
+// Options says what to show. The zero value plays the scenes of both acts on a
+// file queue and prints nothing.
 type Options struct {
 	Program string    // the feishu-relay to run; "": this one
 	Backend string    // "file" or "redis"; "": file
+	Act     int       // 1 or 2; 0: both, with Chat the first
 	Chat    bool      // instead of the scenes, Input is the user
 	Keep    bool      // leave the folder there
 	Input   io.Reader // lines of the user, with Chat; nil: none
@@ -70,24 +80,59 @@ type Options struct {
 // ended, also when ctx is done; only a reader of [Options.Input] that waits for
 // a line cannot be ended.
 func Run(ctx context.Context, o Options) error {
-	s, err := newStage(o)
-	if err != nil {
-		return err
+	for i, open := range o.acts() {
+		s, err := newStage(o)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			s.out.blank()
+		}
+		s.last = i == len(o.acts())-1
+		if err := s.run(ctx, open(s)); err != nil {
+			return err
+		}
 	}
-	return s.run(ctx)
+	return nil
 }
 
-// stage is everything a demo consists of.
+// acts are those to play.
+func (o *Options) acts() []func(*stage) act {
+	switch {
+	case o.Act == 2:
+		return []func(*stage) act{newGatewayAct}
+	case o.Act == 1 || o.Chat:
+		return []func(*stage) act{newLocalAct}
+	}
+	return []func(*stage) act{newLocalAct, newGatewayAct}
+}
+
+// act is one of the two plays: the bots, and the Feishu they are in.
+type act interface {
+	// start starts the sidecars with the environment env, and the bots.
+	start(ctx context.Context, env []string) error
+	scenes() []scene
+	// lobby is where a chat takes place, and what is said to begin it.
+	lobby() (chat relay.ChatID, notes []string)
+	// says lets the user speak. It returns when the message stands on the board.
+	says(ctx context.Context, chat relay.ChatID, text string) error
+	// leave ends the bots.
+	leave()
+	// close ends what is left when the sidecars have ended.
+	close() error
+}
+
+// stage is what an act is played on.
 type stage struct {
 	Options
+	last      bool // no other act follows
 	dir       string
 	client    *client
 	board     *board
 	out       *printer
-	bots      []*bot
-	sidecars  []*sidecar // in the order of bots
+	sidecars  []*sidecar // in the order of the cast
 	redis     *redistest.Server
-	fail      context.CancelCauseFunc // of the whole demo; the first cause counts
+	fail      context.CancelCauseFunc // of the whole act; the first cause counts
 	listeners sync.WaitGroup          // the goroutines that bots and watchers are
 }
 
@@ -103,23 +148,22 @@ func newStage(o Options) (_ *stage, err error) {
 		}
 	}
 	s := &stage{Options: o, client: newClient(), out: &printer{w: o.Output, color: o.Color}}
-	s.board = newBoard(s.out)
 	if s.dir, err = os.MkdirTemp("", "feishu-relay-demo-"); err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
 	return s, nil
 }
 
-// run is the demo from its beginning to its end.
-func (s *stage) run(ctx context.Context) error {
+// run is an act from its beginning to its end.
+func (s *stage) run(ctx context.Context, a act) error {
 	playing, fail := context.WithCancelCause(ctx)
 	s.fail = fail
-	err := s.play(playing)
+	err := s.play(playing, a)
 	if cause := context.Cause(playing); cause != nil {
 		err = cause // rather than what that led to
 	}
 	fail(nil)
-	stopped := s.stop()
+	stopped := s.stop(a)
 	if ctx.Err() != nil {
 		// A terminal's Ctrl-C may have reached the sidecars as well, so how
 		// they ended tells nothing.
@@ -147,41 +191,43 @@ func (s *stage) finish(err error) error {
 }
 
 // play starts everything, shows it and checks it.
-func (s *stage) play(ctx context.Context) error {
-	if err := s.start(ctx); err != nil {
+func (s *stage) play(ctx context.Context, a act) error {
+	env, err := s.queue()
+	if err != nil {
 		return err
 	}
+	if err := a.start(ctx, env); err != nil {
+		return err
+	}
+	s.board.exact = !s.Chat
 	show := s.playScenes
 	if s.Chat {
 		show = s.chat
 	}
-	if err := show(ctx); err != nil {
+	if err := show(ctx, a); err != nil {
 		return err
 	}
 	return s.check(ctx)
 }
 
-// start starts redis, the sidecars and the bots.
-func (s *stage) start(ctx context.Context) error {
-	backend := []string{"RELAY_BACKEND=file"}
-	if s.Backend == "redis" {
-		folder := filepath.Join(s.dir, "redis")
-		err := os.Mkdir(folder, 0o700)
-		if err == nil {
-			s.redis, err = redistest.Launch(folder)
-		}
-		if err != nil {
-			return fmt.Errorf("start redis (without it: --backend file): %w", err)
-		}
-		backend = []string{"RELAY_BACKEND=redis", "REDIS_URL=" + s.redis.URL()}
+// queue starts redis where that is wanted, and returns the sidecars' settings
+// for it.
+func (s *stage) queue() (env []string, err error) {
+	if s.Backend != "redis" {
+		return []string{"RELAY_BACKEND=file"}, nil
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, "groups.json"), groupsFile(), 0o600); err != nil {
-		return fmt.Errorf("write the groups file: %w", err)
+	folder := filepath.Join(s.dir, "redis")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return nil, err
 	}
-	for _, c := range cast {
-		s.sidecars = append(s.sidecars, newSidecar(s, c, backend))
-		s.bots = append(s.bots, &bot{character: c, stage: s, sidecar: s.sidecars[len(s.sidecars)-1]})
+	if s.redis, err = redistest.Launch(folder); err != nil {
+		return nil, fmt.Errorf("start redis (without it: --backend file): %w", err)
 	}
+	return []string{"RELAY_BACKEND=redis", "REDIS_URL=" + s.redis.URL()}, nil
+}
+
+// startSidecars starts them side by side, and says how long that took.
+func (s *stage) startSidecars(ctx context.Context, number string) error {
 	began := time.Now()
 	starting, each := errgroup.WithContext(ctx)
 	for _, sc := range s.sidecars {
@@ -190,28 +236,18 @@ func (s *stage) start(ctx context.Context) error {
 	if err := starting.Wait(); err != nil {
 		return err
 	}
-	s.out.title(fmt.Sprintf("three sidecars are ready after %d ms, on a %s queue in %s",
-		time.Since(began).Milliseconds(), s.queueName(), s.dir))
-	for _, b := range s.bots {
-		if err := b.connect(ctx); err != nil {
-			return err
-		}
+	queue := "file"
+	if s.redis != nil {
+		queue = "redis"
 	}
+	s.out.title(fmt.Sprintf("%s sidecars are ready after %d ms, on a %s queue in %s",
+		number, time.Since(began).Milliseconds(), queue, s.dir))
 	return nil
 }
 
-func (s *stage) queueName() string {
-	if s.redis != nil {
-		return "redis"
-	}
-	return "file"
-}
-
-// stop ends everything, in the order of the flow: bots, sidecars, redis.
-func (s *stage) stop() error {
-	for _, b := range s.bots {
-		b.disconnect()
-	}
+// stop ends everything, in the order of the flow: bots, sidecars, the rest.
+func (s *stage) stop(a act) error {
+	a.leave()
 	errs := make([]error, len(s.sidecars))
 	var ending sync.WaitGroup
 	for i, sc := range s.sidecars {
@@ -219,6 +255,7 @@ func (s *stage) stop() error {
 	}
 	ending.Wait()
 	s.listeners.Wait()
+	errs = append(errs, a.close())
 	if s.redis != nil {
 		s.redis.Stop()
 	}

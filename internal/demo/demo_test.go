@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,26 +51,67 @@ func options(t *testing.T, out io.Writer) Options {
 	return Options{Program: path, Output: out}
 }
 
-const allScenes = "OK: 17 sent, 22 delivered, 12 stopped (judge_no 2, max_depth 7, not_a_member 3), 0 doubled, 0 lost"
-
 func TestScenesComeToTheirEnds(t *testing.T) {
-	for _, backend := range []string{"file", "redis"} {
-		t.Run(backend, func(t *testing.T) {
-			var out bytes.Buffer
-			o := options(t, &out)
-			o.Backend = backend
-			s, err := play(t, t.Context(), o)
-			if err != nil {
-				t.Fatalf("run: %v\n%s", err, &out)
+	for _, tt := range []struct {
+		act    int
+		fates  int // shown
+		drafts int // of cards: three each
+		last   string
+	}{
+		{1, 34, 0, "OK: 17 sent, 22 delivered, 12 stopped (judge_no 2, max_depth 7, not_a_member 3), 0 doubled, 0 lost"},
+		{2, 11, 9, "OK: 11 sent, 7 delivered, 4 stopped (judge_no 1, max_depth 3), 0 doubled, 0 lost"},
+	} {
+		for _, backend := range []string{"file", "redis"} {
+			t.Run(fmt.Sprintf("act %d on %s", tt.act, backend), func(t *testing.T) {
+				var out bytes.Buffer
+				o := options(t, &out)
+				o.Act, o.Backend = tt.act, backend
+				s, err := play(t, t.Context(), o)
+				if err != nil {
+					t.Fatalf("run: %v\n%s", err, &out)
+				}
+				if got := lastLine(&out); got != tt.last {
+					t.Errorf("last line: got %q, want %q", got, tt.last)
+				}
+				if n := strings.Count(out.String(), "\n          ↳ "); n != tt.fates {
+					t.Errorf("fates shown: got %d, want %d", n, tt.fates)
+				}
+				if n := strings.Count(out.String(), "⋯ "); n != tt.drafts {
+					t.Errorf("drafts shown: got %d, want %d", n, tt.drafts)
+				}
+				nothingLeft(t, s)
+			})
+		}
+	}
+}
+
+func TestActsToPlay(t *testing.T) {
+	for _, tt := range []struct {
+		o    Options
+		want []string
+	}{
+		{Options{}, []string{"local", "gateway"}},
+		{Options{Act: 1}, []string{"local"}},
+		{Options{Act: 2}, []string{"gateway"}},
+		{Options{Chat: true}, []string{"local"}},
+		{Options{Chat: true, Act: 2}, []string{"gateway"}},
+	} {
+		var got []string
+		for _, open := range tt.o.acts() {
+			a := open(&stage{})
+			switch a.(type) {
+			case *localAct:
+				got = append(got, "local")
+			case *gatewayAct:
+				got = append(got, "gateway")
 			}
-			if got := lastLine(&out); got != allScenes {
-				t.Errorf("last line: got %q, want %q", got, allScenes)
+			if err := a.close(); err != nil {
+				t.Error(err)
 			}
-			if n := strings.Count(out.String(), "\n          ↳ "); n != 34 {
-				t.Errorf("fates shown: got %d, want 34", n)
-			}
-			nothingLeft(t, s)
-		})
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("act %d, chat %v: got %v, want %v", tt.o.Act, tt.o.Chat, got, tt.want)
+		}
 	}
 }
 
@@ -89,51 +132,98 @@ func TestChatEndsWithItsInput(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// TestInterruptEndsEverything cuts the demo off at each of its first lines.
+func TestChatWithBotsOnTheSDK(t *testing.T) {
+	var out bytes.Buffer
+	o := options(t, &out)
+	o.Act, o.Chat, o.Input = 2, true, strings.NewReader("@所有人 <b>早</b>\n@BotA 替我谢谢 BotB\n")
+	s, err := play(t, t.Context(), o)
+	if err != nil {
+		t.Fatalf("run: %v\n%s", err, &out)
+	}
+	if got, want := lastLine(&out), "OK: 2 sent, 1 delivered, 1 stopped (judge_no 1), 0 doubled, 0 lost"; got != want {
+		t.Errorf("last line: got %q, want %q", got, want)
+	}
+	nothingLeft(t, s)
+}
+
+// TestInterruptEndsEverything cuts each act off at some of its lines.
 func TestInterruptEndsEverything(t *testing.T) {
-	for _, at := range []string{"three sidecars", "1. ", "depth 1", "SIGKILL", "summary"} {
-		t.Run(at, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			o := options(t, writerFunc(func(p []byte) (int, error) {
-				if strings.Contains(string(p), at) {
-					cancel()
+	for act, lines := range map[int][]string{
+		1: {"three sidecars", "1. ", "depth 1", "SIGKILL", "summary"},
+		2: {"Two bots", "two sidecars", "1. ", "Thinking", "SIGKILL", "summary"},
+	} {
+		for _, at := range lines {
+			t.Run(fmt.Sprintf("act %d at %s", act, at), func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				o := options(t, writerFunc(func(p []byte) (int, error) {
+					if strings.Contains(string(p), at) {
+						cancel()
+					}
+					return len(p), nil
+				}))
+				o.Act = act
+				s, err := play(t, ctx, o)
+				if !errors.Is(err, errInterrupted) {
+					t.Errorf("run: got %v, want %v", err, errInterrupted)
 				}
-				return len(p), nil
-			}))
-			s, err := play(t, ctx, o)
-			if !errors.Is(err, errInterrupted) {
-				t.Errorf("run: got %v, want %v", err, errInterrupted)
-			}
-			nothingLeft(t, s)
-		})
+				nothingLeft(t, s)
+			})
+		}
+	}
+}
+
+// TestTheSecondActFollowsTheFirst interrupts it where it begins.
+func TestTheSecondActFollowsTheFirst(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out bytes.Buffer
+	err := Run(ctx, options(t, writerFunc(func(p []byte) (int, error) {
+		if strings.Contains(string(p), "Two bots") {
+			cancel()
+		}
+		return out.Write(p)
+	})))
+	if !errors.Is(err, errInterrupted) {
+		t.Errorf("run: got %v, want %v", err, errInterrupted)
+	}
+	if n := strings.Count(out.String(), "\nOK: "); n != 1 {
+		t.Errorf("acts that came to their end: got %d, want 1\n%s", n, &out)
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 
 func TestUnexpectedEndIsToldWithTheLogs(t *testing.T) {
-	var out bytes.Buffer
-	var s *stage
-	o := options(t, writerFunc(func(p []byte) (int, error) {
-		if strings.Contains(string(p), "2. ") {
-			_ = s.sidecars[2].cmd.Process.Kill()
-		}
-		return out.Write(p)
-	}))
-	s, err := newStage(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "小审") {
-		t.Errorf("run: got %v, want an error that names the bot", err)
-	}
-	for _, want := range []string{"msg=listening", "kept: " + s.dir} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("output has no %q:\n%s", want, &out)
-		}
-	}
-	if strings.Contains(out.String(), "OK:") {
-		t.Error("the output says OK")
+	for act, name := range map[int]string{1: "小审", 2: "BotB"} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			var s *stage
+			o := options(t, writerFunc(func(p []byte) (int, error) {
+				if strings.Contains(string(p), "2. ") {
+					_ = s.sidecars[len(s.sidecars)-1].cmd.Process.Kill()
+				}
+				return out.Write(p)
+			}))
+			o.Act = act
+			s, err := newStage(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.run(t.Context(), o.acts()[0](s))
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("run: got %v, want an error that names the bot", err)
+			}
+			for _, want := range []string{"msg=listening", "kept: " + s.dir} {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("output has no %q:\n%s", want, &out)
+				}
+			}
+			if strings.Contains(out.String(), "OK:") {
+				t.Error("the output says OK")
+			}
+		})
 	}
 }
 
@@ -162,7 +252,7 @@ func play(t *testing.T, ctx context.Context, o Options) (*stage, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, s.run(ctx)
+	return s, s.run(ctx, o.acts()[0](s))
 }
 
 // nothingLeft checks that the processes and the folder are gone.

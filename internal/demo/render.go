@@ -29,7 +29,7 @@ const (
 	reset  = "\x1b[0m"
 )
 
-var nameColors = map[string]string{userName: bold, "小策": "\x1b[36m", "BotB": "\x1b[35m", "小审": "\x1b[34m"}
+var nameColors = map[string]string{userName: bold, "小策": "\x1b[36m", "BotA": "\x1b[36m", "BotB": "\x1b[35m", "小审": "\x1b[34m"}
 
 // printer writes the demo's lines. Its callers see to it that there is one at a
 // time. What cannot be written is left out: the check does not depend on it.
@@ -53,14 +53,39 @@ func (p *printer) kept(dir string) {
 	p.plain("kept: " + dir + " (read it with: feishu-relay transcript list --dir " + dir + "/transcripts)")
 }
 
-// said prints a message.
+// said prints a message; of a card, what it said first.
 func (p *printer) said(m *message) {
 	lines := strings.Split(m.text, "\n")
-	fmt.Fprintf(p.w, "%s  %s → %s %s\n", p.paint(dim, m.ts.Time().Local().Format("15:04:05")),
-		p.paint(nameColors[m.name], pad(m.name, nameCells)), pad(chats[m.chat].name, groupCells), clean(lines[0]))
-	for _, l := range lines[1:] {
-		fmt.Fprintf(p.w, "%s%s\n", strings.Repeat(" ", textIndent), clean(l))
+	first := clean(lines[0])
+	if len(m.drafts) > 0 {
+		lines, first = nil, p.draft(m.drafts[0])
 	}
+	fmt.Fprintf(p.w, "%s  %s → %s %s\n", p.paint(dim, m.ts.Time().Local().Format("15:04:05")),
+		p.paint(nameColors[m.name], pad(m.name, nameCells)), pad(m.group, groupCells), first)
+	for i := 1; i < len(lines); i++ {
+		p.below(clean(lines[i]))
+	}
+}
+
+// wrote prints what the card above says now, on one line.
+func (p *printer) wrote(text string) { p.below(p.draft(text)) }
+
+// finished prints what the card above says at last.
+func (p *printer) finished(text string) {
+	mark := "■ "
+	for line := range strings.SplitSeq(text, "\n") {
+		p.below(mark + clean(line))
+		mark = "  "
+	}
+}
+
+func (p *printer) draft(text string) string {
+	return p.paint(dim, "⋯ "+clean(strings.ReplaceAll(text, "\n", " ")))
+}
+
+// below prints a further line of a text.
+func (p *printer) below(line string) {
+	fmt.Fprintf(p.w, "%s%s\n", strings.Repeat(" ", textIndent), line)
 }
 
 // became prints what the sidecar of a bot made of the message above.

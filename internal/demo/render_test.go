@@ -45,7 +45,7 @@ func TestPad(t *testing.T) {
 func TestLinesStandInColumns(t *testing.T) {
 	var out strings.Builder
 	p := &printer{w: &out}
-	p.said(&message{ts: 1, chat: devGroup, name: "小策", text: "@BotB \x1b[31m看\u202e\nline two"})
+	p.said(&message{ts: 1, group: "研发群", name: "小策", text: "@BotB \x1b[31m看\u202e\nline two"})
 	p.became("小审", &fate{decided: true, depth: 2, tier: "judge", reason: "judge_no", stopped: relay.JudgeNo})
 	p.became("BotB", &fate{decided: true, depth: 1, tier: "threshold", reason: "depth 1 <= threshold 1", delivered: 1, received: 1})
 	p.became("BotB", &fate{stopped: relay.NotAMember})

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"feishu-relay/relay"
 )
 
 // portTries is how often another port is tried: between picking a free one and
@@ -28,6 +31,8 @@ type sidecar struct {
 	env   []string
 	log   string // path
 	addr  atomic.Pointer[string]
+	front bool   // it has a gateway
+	gate  string // where; "" until it was ready once: from then on the bot knows the address
 
 	cmd      *exec.Cmd
 	exited   chan struct{} // closed when the process is gone
@@ -36,15 +41,11 @@ type sidecar struct {
 }
 
 // newSidecar sets an environment of its own: whatever is configured in the
-// user's, a judge's key above all, has no place in the demo.
-func newSidecar(s *stage, c character, backend []string) *sidecar {
+// user's, a judge's key above all, has no place in the demo. The folders are the
+// default ones of DATA_DIR.
+func newSidecar(s *stage, c character, env []string) *sidecar {
 	return &sidecar{character: c, stage: s, log: filepath.Join(s.dir, c.agent+".log"), unwatch: func() {},
-		env: append([]string{
-			"AGENT_NAME=" + c.agent, "BOT_NAME=" + c.name, "BOT_OPEN_ID=" + c.openID, "AGENT_ROLE=" + c.role,
-			"DATA_DIR=" + s.dir, "RELAY_DIR=" + filepath.Join(s.dir, "relay"),
-			"TRANSCRIPT_DIR=" + filepath.Join(s.dir, "transcripts"), "GROUPS_FILE=" + filepath.Join(s.dir, "groups.json"),
-			"LOG_FORMAT=text",
-		}, backend...)}
+		env: append([]string{"AGENT_NAME=" + c.agent, "AGENT_ROLE=" + c.role, "DATA_DIR=" + s.dir, "LOG_FORMAT=text"}, env...)}
 }
 
 // url is where the local API answers.
@@ -54,10 +55,18 @@ func (s *sidecar) url() string { return "http://" + *s.addr.Load() }
 func (s *sidecar) start(ctx context.Context) error {
 	var err error
 	for range portTries {
-		if err = s.spawn(); err != nil {
+		gate := s.gate
+		if s.front && gate == "" {
+			gate, err = freeAddr()
+		}
+		if err == nil {
+			err = s.spawn(gate)
+		}
+		if err != nil {
 			return fmt.Errorf("start the sidecar of %s: %w", s.name, err)
 		}
 		if err = s.awaitReady(ctx); err == nil {
+			s.gate = gate
 			return s.watch(ctx)
 		}
 		if !errors.Is(err, errEnded) || ctx.Err() != nil {
@@ -69,7 +78,8 @@ func (s *sidecar) start(ctx context.Context) error {
 
 var errEnded = errors.New("ended before it was ready")
 
-func (s *sidecar) spawn() error {
+// spawn runs the process, with a gateway at gate unless that is "".
+func (s *sidecar) spawn(gate string) error {
 	addr, err := freeAddr()
 	if err != nil {
 		return err
@@ -80,7 +90,7 @@ func (s *sidecar) spawn() error {
 	}
 	defer log.Close() // the process has its own
 	cmd := exec.Command(s.stage.Program, "run")
-	cmd.Env = append([]string{"LISTEN_ADDR=" + addr}, s.env...)
+	cmd.Env = append([]string{"LISTEN_ADDR=" + addr, "GATEWAY_ADDR=" + gate}, s.env...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.stage.dir, log, log
 	cmd.SysProcAttr = detached()
 	if err := cmd.Start(); err != nil {
@@ -190,6 +200,30 @@ func (s *sidecar) stop() error {
 		return fmt.Errorf("the sidecar of %s ended with %s", s.name, s.cmd.ProcessState)
 	}
 	return nil
+}
+
+// transcript is the record of a chat as the sidecar shows it; nil where it shows
+// none.
+func (s *sidecar) transcript(ctx context.Context, chat relay.ChatID) ([]entry, error) {
+	var answer struct{ Entries []entry }
+	err := s.stage.client.get(ctx, fmt.Sprintf("%s/v1/transcripts/%s/%s?limit=%d", s.url(), relay.DefaultChannel, chat, maxShown), &answer)
+	if e, ok := errors.AsType[*statusError](err); ok && e.status == http.StatusNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("transcript of %s at %s's sidecar: %w", chat, s.name, err)
+	}
+	return answer.Entries, nil
+}
+
+// maxShown is the most messages of a chat that can be checked: one answer of the
+// API holds no more. [maxLines] keeps below it.
+const maxShown = 1000
+
+type entry struct {
+	MessageID relay.MessageID `json:"message_id"`
+	Role      string          `json:"role"`
+	Content   string          `json:"content"`
 }
 
 // logEnd is the end of the sidecar's log, from the beginning of a line.

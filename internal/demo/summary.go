@@ -56,6 +56,14 @@ func (b *board) tally() tally {
 				t.doubled += times - 1
 			}
 		}
+		for _, agent := range m.given {
+			switch times := b.fate(agent, m.id).received; times {
+			case 0:
+				t.lost++
+			default:
+				t.doubled += times - 1
+			}
+		}
 	}
 	return t
 }
@@ -63,7 +71,7 @@ func (b *board) tally() tally {
 // check counts, reads the transcripts of all sidecars, and prints the summary.
 // It returns an error that tells everything that is not as it should be.
 func (s *stage) check(ctx context.Context) error {
-	if err := s.board.await(ctx, "everything delivered or stopped", s.board.quiet); err != nil {
+	if err := s.board.await(ctx, allEnded, s.board.quiet); err != nil {
 		return err
 	}
 	t := s.board.tally()
@@ -71,19 +79,43 @@ func (s *stage) check(ctx context.Context) error {
 	if t.doubled > 0 || t.lost > 0 {
 		wrong = append(wrong, fmt.Errorf("%d doubled, %d lost", t.doubled, t.lost))
 	}
-	for _, b := range s.bots {
-		for chat := range chats {
-			entries, err := b.transcript(ctx, chat)
+	if diff := s.board.compareGiven(); diff != "" {
+		wrong = append(wrong, errors.New(diff))
+	}
+	transcripts := true
+	for _, sc := range s.sidecars {
+		for chat, g := range s.board.chats {
+			entries, err := sc.transcript(ctx, chat)
 			if err != nil {
 				return err
 			}
-			if diff := s.board.compareTranscript(b.agent, chat, entries); diff != "" {
-				wrong = append(wrong, fmt.Errorf("transcript of %s at %s's sidecar: %s", chats[chat].name, b.name, diff))
+			if diff := s.board.compareTranscript(sc.agent, chat, entries); diff != "" {
+				transcripts = false
+				wrong = append(wrong, fmt.Errorf("transcript of %s at %s's sidecar: %s", g.name, sc.name, diff))
 			}
 		}
 	}
-	s.summary(t, len(wrong) == 0)
+	s.summary(t, transcripts)
 	return errors.Join(wrong...)
+}
+
+// compareGiven tells of a message that a bot was given in other words than it
+// was said in, or that nobody said; "" is of none.
+func (b *board) compareGiven() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, of := range b.fates {
+		for agent, f := range of {
+			switch m := b.byID[id]; {
+			case f.received == 0:
+			case m == nil:
+				return fmt.Sprintf("%s was given %s, which nobody said", agent, id)
+			case b.exact && f.text != m.text:
+				return fmt.Sprintf("%s was given %s as %q, said was %q", agent, id, f.text, m.text)
+			}
+		}
+	}
+	return ""
 }
 
 // compareTranscript tells how the entries differ from what was said in a chat,
@@ -91,7 +123,7 @@ func (s *stage) check(ctx context.Context) error {
 func (b *board) compareTranscript(agent string, chat relay.ChatID, entries []entry) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !chats[chat].has(agent) {
+	if !b.chats[chat].has(agent) {
 		if len(entries) > 0 {
 			return fmt.Sprintf("shows %d messages of a group that the bot is not in", len(entries))
 		}
@@ -106,6 +138,9 @@ func (b *board) compareTranscript(agent string, chat relay.ChatID, entries []ent
 		}
 		if (m.sender == "") != (e.Role == relay.RoleUser) {
 			return fmt.Sprintf("%s stands with the role %q", e.MessageID, e.Role)
+		}
+		if b.exact && e.Content != m.text {
+			return fmt.Sprintf("%s stands as %q, said was %q", e.MessageID, e.Content, m.text)
 		}
 	}
 	for _, m := range b.messages {
@@ -134,7 +169,7 @@ func (s *stage) summary(t tally, transcripts bool) {
 	}
 	s.out.plain("  " + pad("transcripts", 14) + "      " + verdict)
 	s.out.blank()
-	if !s.Keep {
+	if s.last && !s.Keep {
 		s.out.plain("look further: --keep leaves queue, transcripts and logs there; --chat lets you be the user")
 	}
 }

@@ -51,7 +51,7 @@
 //	curl -s "$SIM/sim/messages?chat=Lab&from=BotA&contains=hello&wait=30s"   # also after=om_…
 //	curl -s $SIM/sim/join   -d '{"group":"Lab","member":"BotC"}'     # leave, disband
 //	curl -s $SIM/sim/recall -d '{"message_id":"om_…"}'
-//	curl -s $SIM/sim/files?name=a.png --data-binary @a.png           # {"key":…}, for say with msg_type and content
+//	curl -s "$SIM/sim/files?name=a.png" --data-binary @a.png           # {"key":…}, for say with msg_type and content
 //	curl -s $SIM/sim/emit   -d '{"app":"BotA","event_type":"card.action.trigger","event":{}}'
 //	curl -s $SIM/sim/faults -d '{"kind":"answer","route":"POST /open-apis/im/v1/messages","code":230020,"count":2}'
 //	curl -s -X DELETE $SIM/sim/faults

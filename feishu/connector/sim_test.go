@@ -1,0 +1,70 @@
+package connector
+
+import (
+	"testing"
+
+	"feishu-relay/feishu"
+	"feishu-relay/internal/feishusim"
+	"feishu-relay/relay"
+)
+
+// TestWithTheStandIn says something to a bot on a connector, and lets it answer.
+func TestWithTheStandIn(t *testing.T) {
+	sim := feishusim.New(feishusim.Options{})
+	base, err := sim.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sim.Close() })
+	a := sim.AddApp(feishusim.App{Name: "BotA", Scopes: []string{"im:message.group_msg", "im:message"}})
+	b := sim.AddApp(feishusim.App{Name: "BotB"})
+	group := sim.AddGroup("G", a.ID, b.ID, sim.AddUser("Tom").ID)
+
+	events, up := make(chan []byte, 8), make(chan struct{}, 8)
+	known := book(t)
+	known.LearnBot(feishu.Bot{OpenID: relay.OpenID(sim.OpenID(a.ID, b.ID)), Name: "BotB"})
+	c, err := New(Options{
+		BaseURL: base, AppID: a.ID, AppSecret: a.Secret, Book: known,
+		Tap: func(event []byte) feishu.Verdict {
+			events <- event
+			return feishu.Keep
+		},
+		Counter: func(event string) {
+			if event == "connected" {
+				up <- struct{}{}
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, c)
+	<-up
+	question, err := sim.Say(group.ID, "Tom", "hello")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := feishu.ParseEvent(<-events); err != nil || e.Message == nil || string(e.Message.ID) != question {
+		t.Fatalf("heard %+v, %v", e, err)
+	}
+	s := Send{
+		ChatID: relay.ChatID(group.ID), ReplyTo: relay.MessageID(question), IdempotencyKey: "k",
+		Content: "**Hi** @BotB, not `@BotB`",
+	}
+	first, err := c.Send(t.Context(), s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.Send(t.Context(), s, nil)
+	if err != nil || again[0].ID != first[0].ID {
+		t.Errorf("sent again as %v, %v", again, err)
+	}
+	m := first[0]
+	if m.ChatID != s.ChatID || m.ParentID != s.ReplyTo || len(m.Mentions) != 1 || m.Mentions[0].Name != "BotB" {
+		t.Errorf("got %+v", m)
+	}
+	_, err = c.Send(t.Context(), Send{ChatID: "oc_elsewhere", Content: "x"}, nil)
+	if err == nil {
+		t.Error("sent to a chat that is none")
+	}
+}

@@ -1,0 +1,203 @@
+package longconn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/longconn"
+)
+
+func TestABotThatDoesNotReadIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, pipes(), nil)
+		conn, _, err := websocket.Dial(t.Context(), r.bootstrap().URL, &websocket.DialOptions{HTTPClient: r.client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.CloseNow()
+		feishu := r.feishu.next()
+		if err := conn.Write(t.Context(), websocket.MessageBinary, bytesOf(t, pingFrame())); err != nil {
+			t.Fatal(err)
+		}
+		feishu.want(pingFrame())
+		at := time.Now()
+		for range 3 {
+			feishu.write(eventFrame("m1", event("e1")))
+		}
+		if code, _ := feishu.closed(); code != websocket.StatusGoingAway {
+			t.Errorf("Feishu got %d", code)
+		}
+		if took := time.Since(at); took != 10*time.Second || r.counted("bot_closed") != 1 {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestAnAcknowledgementThatWaitsIsNotLostWhenTheBotLeaves(t *testing.T) {
+	begin, finish := make(chan struct{}), make(chan struct{})
+	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, func()) {
+		return feishu.Pass, func() { close(begin); <-finish }
+	}))
+	bot, up := r.ready()
+	f := eventFrame("m1", event("e1"))
+	up.write(f)
+	bot.want(f)
+	<-begin
+	bot.write(ackOf(f, 200))
+	up.nothingBefore(bot)
+	_ = bot.conn.Close(websocket.StatusGoingAway, "")
+	close(finish)
+	up.want(ackOf(f, 200))
+	up.closed()
+}
+
+func TestWhatIsToBeDoneIsDoneAlsoWhenTheLinkEnds(t *testing.T) {
+	finish, done := make(chan struct{}), make(chan string, 3)
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) {
+		return feishu.Pass, func() { <-finish; done <- event }
+	}))
+	bot, up := r.ready()
+	for _, id := range []string{"e1", "e2", "e3"} {
+		up.write(eventFrame(id, event(id)))
+		bot.want(eventFrame(id, event(id)))
+	}
+	_ = up.conn.CloseNow()
+	bot.closed()
+	close(finish)
+	for _, id := range []string{"e1", "e2", "e3"} { // in order
+		if got := <-done; got != event(id) {
+			t.Errorf("got %s", got)
+		}
+	}
+}
+
+func TestTooMuchToBeDoneIsLeftOut(t *testing.T) {
+	finish := make(chan struct{})
+	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, func()) { return feishu.Pass, func() { <-finish } }))
+	defer close(finish)
+	bot, up := r.ready()
+	const n = 4096 + 10 // one is under way
+	go func() {
+		for i := range n {
+			_ = up.conn.Write(context.Background(), websocket.MessageBinary, bytesOf(t, eventFrame(fmt.Sprint(i), "x")))
+		}
+	}()
+	for range n {
+		bot.message()
+	}
+	until(t, "the rest is counted", func() bool { return r.counted("after_dropped") == n-4096-1 })
+	f := eventFrame(fmt.Sprint(n-1), "x") // what is left out holds up nothing
+	bot.write(ackOf(f, 200))
+	up.want(ackOf(f, 200))
+}
+
+func TestAStuckTapHoldsUpFewEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		finish := make(chan struct{})
+		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, func()) { <-finish; return feishu.Keep, nil }))
+		bot, up := r.ready()
+		at := time.Now()
+		for i := range 20 {
+			up.write(eventFrame(fmt.Sprint(i), event("e")))
+			bot.want(eventFrame(fmt.Sprint(i), event("e")))
+		}
+		if took := time.Since(at); took != 8*feishu.AckHold || r.counted("untapped") != 12 {
+			t.Errorf("took %v, untapped %d", took, r.counted("untapped"))
+		}
+		close(finish)
+		until(t, "it works again", func() bool {
+			up.write(eventFrame("m", event("e")))
+			return messageID(anyOf(bot, up)) == "m" && r.counted("kept") > 0
+		})
+	})
+}
+
+// anyOf reads the next frame of either.
+func anyOf(a, b *socket) *larkws.Frame {
+	select {
+	case m := <-a.got:
+		return a.parse(m.data)
+	case m := <-b.got:
+		return b.parse(m.data)
+	}
+}
+
+func TestCloseWaitsForWhatIsToBeDoneButNotForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		finish := make(chan struct{})
+		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, func()) { return feishu.Pass, func() { <-finish } }))
+		bot, up := r.ready()
+		up.write(eventFrame("m1", event("e1")))
+		bot.want(eventFrame("m1", event("e1")))
+		at := time.Now()
+		if err := r.s.Close(); err == nil || time.Since(at) != 5*time.Second {
+			t.Errorf("got %v after %v", err, time.Since(at))
+		}
+		if code, _ := bot.closed(); code != websocket.StatusServiceRestart {
+			t.Errorf("the bot got %d", code)
+		}
+		close(finish)
+	})
+}
+
+func TestInjectionsAreBounded(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 4096)
+	for range 4096 {
+		go func() { ended <- r.s.Inject(ctx, nil) }()
+	}
+	until(t, "all wait", func() bool { return r.s.Status().Waiting == 4096 })
+	if err := r.s.Inject(ctx, nil); !errors.Is(err, longconn.ErrBusy) {
+		t.Errorf("got %v", err)
+	}
+	cancel()
+	for range 4096 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, pipes(), nil)
+		start := time.Now()
+		bot, up := r.connect()
+		until(t, "it is there", func() bool { return len(r.s.Status().Connections) == 1 })
+		if c := r.s.Status().Connections[0]; c.Ready || c.AppID != app || c.Since.Before(start) {
+			t.Errorf("got %+v", c)
+		}
+		time.Sleep(time.Second)
+		bot.ping()
+		up.want(pingFrame())
+		time.Sleep(time.Second)
+		up.write(pongFrame(""))
+		bot.want(pongFrame(""))
+		c := r.s.Status().Connections[0]
+		if !c.Ready || c.Upstream.Sub(c.Bot) != time.Second || c.Bot.Sub(start) < time.Second {
+			t.Errorf("got %+v", c)
+		}
+	})
+}
+
+func TestTheLogKeepsSecrets(t *testing.T) {
+	r := newRig(t, tcp(t), nil) // which checks it at the end
+	r.feishu.says(200, `{"code":0,"data":{"URL":"ws://127.0.0.1:1/ws/v2?access_key=k&ticket=t"}}`, nil)
+	if resp, err := r.client.Do(upgrade(t, r.bootstrap().URL)); err == nil {
+		resp.Body.Close()
+	}
+	if !strings.Contains(r.log.String(), "refused") {
+		t.Errorf("the log does not say why:\n%s", r.log)
+	}
+}

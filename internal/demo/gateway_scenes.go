@@ -1,0 +1,122 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"feishu-relay/internal/feishusim"
+)
+
+func (a *gatewayAct) scenes() []scene {
+	done := []outcome{{"agent_a", passed}, {"agent_b", judged}, {"agent_a", limit}}
+	return []scene{
+		{
+			title: "a hand-over by @mention, answered with a streamed card", chat: a.group, asks: "@BotA 帮我写个排序函数", want: done,
+			ends: "Feishu showed neither bot what the other said; BotA got the card once, when it was finished",
+		},
+		{
+			title: "a courtesy loop is stopped", chat: a.group, asks: "@BotA 替我谢谢 BotB",
+			want: []outcome{{"agent_a", passed}, {"agent_b", refused}},
+		},
+		{
+			title: "a sidecar is killed while the other bot hands over", chat: a.group, asks: "@BotA 再写一个查找函数",
+			play: a.crash, want: done, ends: "nothing lost, nothing twice",
+		},
+		{
+			title: "native delivery is switched on: Feishu brings the bots' messages too", chat: a.group, asks: "@BotA 最后写个测试",
+			play: a.native, want: done,
+		},
+	}
+}
+
+// crash kills BotB's sidecar, and with it the bot's way to Feishu. It comes back
+// when BotA has handed over.
+func (a *gatewayAct) crash(ctx context.Context, sc scene) error {
+	sidecar, from := a.sidecars[1], a.board.said()
+	sidecar.kill()
+	a.board.note("the sidecar of BotB is killed (SIGKILL)")
+	if err := a.says(ctx, sc.chat, sc.asks); err != nil {
+		return err
+	}
+	err := a.board.await(ctx, "the hand-over", func() bool {
+		for _, m := range a.board.messages[from:] {
+			if m.sender != "" {
+				return a.board.busy == 0 // the bot's call was answered: its sidecar has the message
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	if err := sidecar.start(ctx); err != nil {
+		return err
+	}
+	a.board.note("… and is back; the bot's SDK finds it again by itself")
+	return nil
+}
+
+// native lets Feishu deliver bots' messages to bots too, and waits until it did
+// and every sidecar has set its second copy aside.
+func (a *gatewayAct) native(ctx context.Context, sc scene) error {
+	from := a.board.said()
+	for id := range a.ofBots(0) {
+		if a.brought(id) {
+			return fmt.Errorf("Feishu delivered %s to a bot, which it was not to yet", id)
+		}
+	}
+	for _, app := range a.apps {
+		app.Scopes = append(feishusim.DefaultScopes(), feishusim.ScopeAtIncludeBot, feishusim.ScopeGroupBots)
+		if _, err := a.feishu.UpdateApp(app); err != nil {
+			return err
+		}
+	}
+	if err := a.says(ctx, sc.chat, sc.asks); err != nil {
+		return err
+	}
+	if err := a.board.await(ctx, allEnded, a.board.quiet); err != nil {
+		return err
+	}
+	said := a.ofBots(from)
+	within, cancel := context.WithTimeoutCause(ctx, settledWithin, fmt.Errorf("Feishu's own copies: not within %s", settledWithin))
+	defer cancel()
+	for id := range said {
+		if _, err := a.feishu.WaitDelivery(within, func(d feishusim.Delivery) bool { return d.MessageID == id && d.Acked == 200 }); err != nil {
+			return err
+		}
+	}
+	err := a.board.await(ctx, "Feishu's own copies set aside", func() bool {
+		for _, m := range said {
+			for _, f := range m.fates {
+				if f.repeats == 0 {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	a.board.note("all %d came from Feishu as well, the card as \"%s\"; each bot got the final text, and each message once", len(said), thinking)
+	return nil
+}
+
+// ofBots are the messages of bots since from, by id.
+func (a *gatewayAct) ofBots(from int) map[string]*message {
+	a.board.mu.Lock()
+	defer a.board.mu.Unlock()
+	all := map[string]*message{}
+	for _, m := range a.board.messages[from:] {
+		if m.sender != "" {
+			all[string(m.id)] = m
+		}
+	}
+	return all
+}
+
+// brought reports whether Feishu tried to deliver a message to anybody.
+func (a *gatewayAct) brought(id string) bool {
+	return slices.ContainsFunc(a.feishu.Deliveries(), func(d feishusim.Delivery) bool { return d.MessageID == id })
+}

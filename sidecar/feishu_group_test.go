@@ -1,0 +1,170 @@
+package sidecar_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/redistest"
+	"feishu-relay/sidecar"
+)
+
+// A bot that has no sidecar is heard where Feishu delivers it natively: through
+// the same policy, once, as a bot.
+func TestNativeBotWithoutSidecar(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{},
+		feishusim.App{Name: "BotA", Scopes: append(feishusim.DefaultScopes(), feishusim.ScopeGroupBots)}, feishusim.App{Name: "Stranger"})
+	a := n.start(n.config("agent_a"))
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	stranger := n.bot(apps[1], n.url.String(), nil)
+	n.connected(a)
+	asked := n.says("@Stranger tell them", apps[1].ID)
+	n.reply(stranger, heard{ID: asked}, apps[0].ID, "the build is red, can you look?")
+	h := n.hears(botA, "the build is red")
+	if h.SenderType != "bot" || !n.mentioned(botA, h) || h.SenderID != n.OpenID(apps[0].ID, apps[1].ID) {
+		t.Errorf("BotA was given %+v", h)
+	}
+	for last, i := h.ID, 0; i < 3; i++ { // it goes on talking to itself: depth, not the platform, ends that
+		text := fmt.Sprintf("still red, what about job %d?", i)
+		n.reply(stranger, heard{ID: last}, "", text)
+		last = n.sees(text).ID
+	}
+	n.until("the stranger is stopped", func() bool { return n.stops(a, "max_depth") > 0 })
+	n.eachOnce(botA)
+}
+
+// A group that a bot is not in reaches neither it nor its transcripts; one that
+// it joins does from then on, and one that it leaves no longer.
+func TestGroupsFollowMembership(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	cfgA, cfgB := n.config("agent_a"), n.config("agent_b")
+	cfgA.TranscriptDir, cfgB.TranscriptDir = filepath.Join(n.dir, "a"), filepath.Join(n.dir, "b")
+	a, b := n.start(cfgA), n.start(cfgB)
+	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	n.connected(a)
+	n.connected(b)
+	secret := n.AddGroup("Secret", n.user.ID, apps[0].ID)
+	say := func(text string) heard {
+		t.Helper()
+		id, err := n.Say(secret.ID, n.user.ID, text)
+		must(t, err)
+		return heard{ID: id, Chat: secret.ID}
+	}
+	n.reply(botA, say("BotB is not here"), "", "a secret, shall we go on?")
+	n.until("BotB's sidecar asked Feishu", func() bool { return n.stops(b, "not_a_member") == 2 })
+	if _, err := os.Stat(filepath.Join(cfgB.TranscriptDir, "feishu_"+secret.ID+".jsonl")); err == nil {
+		t.Error("BotB's sidecar has a transcript of a group that its bot is not in")
+	}
+	must(t, n.Join(secret.ID, apps[1].ID))
+	n.reply(botA, say("now it is"), apps[1].ID, "welcome, what do you think?")
+	n.hears(botB, "welcome")
+	must(t, n.Leave(secret.ID, apps[1].ID))
+	n.until("BotB's sidecar knows that it left", func() bool { return !strings.Contains(n.get(b, "/v1/transcripts"), secret.ID) })
+	n.reply(botA, say("gone again"), apps[1].ID, "are you still here?")
+	n.until("it is stopped", func() bool {
+		return n.stops(b, "not_a_member") == 4
+	})
+	n.eachOnce(botB)
+	botB.mu.Lock()
+	defer botB.mu.Unlock()
+	for _, h := range botB.all {
+		if strings.Contains(h.Text, "secret, shall") || strings.Contains(h.Text, "still here") {
+			t.Errorf("BotB heard %q", h.Text)
+		}
+	}
+}
+
+// While Redis is gone the bot's calls are answered as ever; what it said
+// arrives when Redis is back.
+func TestGatewayWithoutRedis(t *testing.T) {
+	srv := redistest.Start(t)
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	config := func(agent string) sidecar.Config {
+		cfg := n.config(agent)
+		cfg.Backend, cfg.RedisURL, cfg.RelayChannel = "redis", sidecar.Secret(srv.URL()), "test:outbound"
+		return cfg
+	}
+	a, b := n.start(config("agent_a")), n.start(config("agent_b"))
+	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	n.connected(a)
+	n.connected(b)
+	n.reply(botA, heard{ID: n.says("hello")}, apps[1].ID, "before, can you hear me?")
+	n.hears(botB, "before")
+	srv.Kill()
+	n.reply(botA, heard{ID: n.says("and now?")}, apps[1].ID, "meanwhile, can you hear me?")
+	n.sees("meanwhile") // Feishu has it: the bot's call went through
+	must(t, srv.Restart())
+	n.hears(botB, "meanwhile")
+	n.eachOnce(botB)
+}
+
+// A private chat passes and leaves no trace.
+func TestPrivateChatsPass(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
+	a := n.start(n.config("agent_a"))
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	n.connected(a)
+	_, err := n.SayPrivate(apps[0].ID, n.user.ID, "between us")
+	must(t, err)
+	h := n.hears(botA, "between us")
+	n.reply(botA, h, "", "only you will know")
+	n.reply(botA, heard{ID: n.says("in the group")}, "", "everybody may know") // the private one was dealt with before
+	n.recorded([]string{"in the group", "everybody may know"})
+	queue, err := os.ReadFile(filepath.Join(n.dir, "relay", "outbound.jsonl"))
+	must(t, err)
+	if strings.Contains(string(queue), "only you") || !strings.Contains(string(queue), "everybody") {
+		t.Errorf("the queue holds %s", queue)
+	}
+	for _, e := range n.dirEntries("transcripts") {
+		if strings.HasPrefix(e, "feishu_") && !strings.Contains(e, n.chat) {
+			t.Errorf("there is a transcript %s", e)
+		}
+	}
+}
+
+// stops is how many messages a sidecar has stopped for a reason: what a bot said
+// and what a person did.
+func (n *tenant) stops(s *running, reason string) (count int) {
+	_, rest, ok := strings.Cut(n.get(s, "/metrics"), `feishu_relay_stopped_total{reason="`+reason+`"} `)
+	if ok {
+		_, err := fmt.Sscan(rest, &count)
+		must(n.t, err)
+	}
+	return count
+}
+
+func (n *tenant) dirEntries(name string) (names []string) {
+	entries, err := os.ReadDir(filepath.Join(n.dir, name))
+	must(n.t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// A disk that cannot be used at the start costs the bot nothing; what it said
+// meanwhile is relayed when the disk can be used.
+func TestGatewayBeforeTheDisk(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	b := n.start(n.config("agent_b"))
+	botB := n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	n.connected(b)
+	cfg := n.config("agent_a")
+	cfg.Gateway.Addr = freeAddr(t)
+	cfg.TranscriptDir = filepath.Join(n.dir, "of-a")
+	must(t, os.WriteFile(cfg.TranscriptDir, []byte("in the way"), 0o600))
+	stop := n.runGuarded(cfg)
+	defer stop()
+	n.until("the gateway answers", func() bool { return dials(cfg.Gateway.Addr) })
+	botA := n.bot(apps[0], "http://"+cfg.Gateway.Addr, nil)
+	must(t, n.WaitConnected(limited(t), apps[0].ID, 1))
+	n.says("@BotA say it", apps[0].ID)
+	n.reply(botA, n.hears(botA, "say it"), apps[1].ID, "said without a disk, can you hear it?")
+	n.sees("said without a disk")
+	must(t, os.Remove(cfg.TranscriptDir))
+	n.hears(botB, "said without a disk")
+	n.eachOnce(botB)
+}

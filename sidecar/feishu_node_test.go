@@ -1,0 +1,258 @@
+package sidecar_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/internal/feishusim"
+)
+
+const nodePackage = "@larksuiteoapi/node-sdk"
+
+// unreachable are npm's words for a registry that is out of reach.
+var unreachable = regexp.MustCompile(`\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|ERR_SOCKET_TIMEOUT)\b`)
+
+// nodeSDK returns the folder in which the official Node SDK is installed. It is
+// kept in the user's cache for the next time.
+func nodeSDK(t *testing.T) string {
+	t.Helper()
+	for _, tool := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+	manifest, err := os.ReadFile(filepath.Join("testdata", "node", "package.json"))
+	must(t, err)
+	var wants struct{ Dependencies map[string]string }
+	must(t, json.Unmarshal(manifest, &wants))
+	cache, err := os.UserCacheDir()
+	must(t, err)
+	cache = filepath.Join(cache, "feishu-relay-test")
+	dir := filepath.Join(cache, "node-sdk-"+wants.Dependencies[nodePackage])
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+
+	must(t, os.MkdirAll(cache, 0o700))
+	fresh, err := os.MkdirTemp(cache, "installing-")
+	must(t, err)
+	defer os.RemoveAll(fresh)
+	must(t, os.WriteFile(filepath.Join(fresh, "package.json"), manifest, 0o600))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	npm := exec.CommandContext(ctx, "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1")
+	npm.Dir = fresh
+	if out, err := npm.CombinedOutput(); err != nil {
+		if unreachable.Match(out) || ctx.Err() != nil {
+			t.Skipf("npm cannot reach its registry: %s", out)
+		}
+		t.Fatalf("npm install: %v: %s", err, out)
+	}
+	// Another run may have been faster: its folder is as good.
+	if err := os.Rename(fresh, dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// rule says what a bot answers to a message that mentions it and has When in it.
+type rule struct {
+	When  string   `json:"when"`
+	Say   string   `json:"say,omitempty"`
+	To    string   `json:"to,omitempty"`    // the name of the bot that Say mentions
+	Steps []string `json:"steps,omitempty"` // a card that grows, instead of Say
+}
+
+// nodeBot starts testdata/node/bot.mjs with its SDK pointed at domain ("":
+// nowhere, so at Feishu).
+func (n *tenant) nodeBot(app feishusim.App, domain string, env []string, rules ...rule) *program {
+	n.t.Helper()
+	script, err := filepath.Abs(filepath.Join("testdata", "node", "bot.mjs"))
+	must(n.t, err)
+	settings, err := json.Marshal(map[string]any{"appId": app.ID, "appSecret": app.Secret, "domain": domain, "rules": rules})
+	must(n.t, err)
+	node := exec.Command("node", script)
+	node.Dir = nodeSDK(n.t)
+	node.Env = append(withoutProxy(), append(env, "BOT="+string(settings))...)
+	return n.program(app, node)
+}
+
+// withoutProxy is the environment without what it says of proxies and CAs.
+func withoutProxy() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(strings.ToUpper(v), "=")
+		return strings.HasSuffix(name, "_PROXY") || name == "SSL_CERT_FILE" || name == "SSL_CERT_DIR" || name == "NODE_EXTRA_CA_CERTS"
+	})
+}
+
+// program is a bot that is a process of its own. It prints each message that it
+// hears as the JSON of a [heard].
+type program struct {
+	*sdkBot
+
+	mu  sync.Mutex
+	log bytes.Buffer // what it says besides; guarded by mu
+}
+
+// Write adds to the log.
+func (p *program) Write(data []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(data)
+}
+
+func (p *program) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// program runs cmd until the test ends: then its standard input does.
+func (n *tenant) program(app feishusim.App, cmd *exec.Cmd) *program {
+	n.t.Helper()
+	p := &program{sdkBot: &sdkBot{app: app, heard: make(chan heard, 1000)}}
+	cmd.Stderr = p
+	stdin, err := cmd.StdinPipe()
+	must(n.t, err)
+	stdout, err := cmd.StdoutPipe()
+	must(n.t, err)
+	must(n.t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() {
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() {
+			var h heard
+			if json.Unmarshal(lines.Bytes(), &h) != nil || h.ID == "" {
+				_, _ = p.Write(append(lines.Bytes(), '\n'))
+				continue
+			}
+			p.sdkBot.mu.Lock()
+			p.all = append(p.all, h)
+			p.sdkBot.mu.Unlock()
+			p.heard <- h
+		}
+		ended <- errors.Join(lines.Err(), cmd.Wait())
+	}()
+	n.t.Cleanup(func() {
+		_ = stdin.Close() // fails where it has ended by itself
+		select {
+		case err = <-ended:
+		case <-time.After(patience):
+			_ = cmd.Process.Kill()
+			err = <-ended
+		}
+		if err != nil {
+			n.t.Errorf("%s ended: %v", app.Name, err)
+		}
+		if n.t.Failed() {
+			n.t.Logf("%s said:\n%s", app.Name, p.said())
+		}
+	})
+	return p
+}
+
+// A bot on the official Node SDK and one on Go's talk with each other, stream a
+// card, and lose nothing while the Node bot's sidecar is being restarted,
+// whether or not Feishu delivers bots' messages itself.
+func TestNodeSDK(t *testing.T) {
+	for _, native := range []string{"off", "on"} {
+		t.Run("native "+native, func(t *testing.T) { converseWithNode(t, native) })
+	}
+}
+
+func converseWithNode(t *testing.T, native string) {
+	apps := []feishusim.App{{Name: "BotN"}, {Name: "BotG"}}
+	if native == "on" {
+		for i := range apps {
+			apps[i].Scopes = append(feishusim.DefaultScopes(), feishusim.ScopeGroupBots)
+		}
+	}
+	n, apps := newTenant(t, feishusim.Options{}, apps...)
+	appN, appG := apps[0], apps[1]
+
+	cfg := n.config("agent_n")
+	beside := n.start(cfg)
+	botN := n.nodeBot(appN, "http://"+beside.Gateway().String(), nil,
+		rule{When: "sort this", Say: "please write the **sort** function", To: "BotG"},
+		rule{When: "the plan", Steps: []string{"First ", "sort, ", "then search."}})
+	g := n.start(n.config("agent_g"))
+	botG := n.bot(appG, "http://"+g.Gateway().String(), func(b *sdkBot, h heard) {
+		switch {
+		case strings.Contains(h.Text, "please write"):
+			n.reply(b, h, appN.ID, "quicksort is written, which cases shall I test?")
+		case strings.Contains(h.Text, "are you there"):
+			n.reply(b, h, appN.ID, "read this when you are back: the tests pass")
+		}
+	})
+	n.connected(beside)
+	n.connected(g)
+
+	n.says("@BotN sort this", appN.ID)
+	if h := n.hears(botG, "please write"); !n.mentioned(botG, h) {
+		t.Errorf("BotG is not mentioned in what it was given: %+v", h)
+	}
+	n.hearsFrom(botN.sdkBot, appG, "quicksort")
+
+	n.says("@BotN what is the plan?", appN.ID)
+	if h := n.hears(botG, "First"); h.Text != "First sort, then search." || n.mentioned(botG, h) {
+		t.Errorf("BotG was given %+v of the card", h)
+	}
+
+	cfg.Gateway.Addr = beside.Gateway().String()
+	beside.stop()
+	n.says("@BotN are you there?", appN.ID)
+	n.sees("read this")
+	beside = n.start(cfg)
+	n.connected(beside)
+	n.hearsFrom(botN.sdkBot, appG, "read this")
+	n.until("the Node bot was given the person's message", func() bool { return botN.has("are you there") })
+
+	n.recorded([]string{"sort this", "please write", "quicksort", "the plan", "First sort", "are you there", "read this"})
+	n.until("Feishu has delivered all it had", func() bool { return n.Waiting(appN.ID)+n.Waiting(appG.ID) == 0 })
+	n.eachOnce(botN.sdkBot)
+	n.eachOnce(botG)
+}
+
+// connectsTo checks where the SDK opened its first WebSocket, as its log says.
+func (p *program) connectsTo(t *testing.T, url string) {
+	t.Helper()
+	_, first, _ := strings.Cut(p.said(), "ws url: ")
+	if !strings.HasPrefix(first, url) {
+		t.Errorf("%s connects to %.60s, not to %s", p.app.Name, first, url)
+	}
+}
+
+// hearsFrom waits for a message with text in it and compares what the bot was
+// given with what a bot of the app from said, and as b's own app sees it.
+func (n *tenant) hearsFrom(b *sdkBot, from feishusim.App, text string) {
+	n.t.Helper()
+	said := n.sees(text)
+	got := n.hears(b, text)
+	want := heard{ID: said.ID, Chat: n.chat, ChatType: "group", Type: "text", Text: got.Text,
+		SenderType: "bot", SenderID: n.OpenID(b.app.ID, from.ID), Mentions: []string{n.OpenID(b.app.ID, b.app.ID)}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		n.t.Errorf("%s was given another message than %s said (-want +got):\n%s", b.app.Name, from.Name, diff)
+	}
+}
+
+// has reports whether the bot was given a message with text in it.
+func (b *sdkBot) has(text string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.all, func(h heard) bool { return strings.Contains(h.Text, text) })
+}

@@ -1,0 +1,188 @@
+package sidecar_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	lark "github.com/larksuite/oapi-sdk-go/v3"
+	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+
+	"feishu-relay/feishu/entry"
+	"feishu-relay/internal/feishusim"
+	"feishu-relay/sidecar"
+)
+
+// Credentials of TestProgram.
+const (
+	programAppEnv    = "SIDECAR_TEST_BOT_APP"
+	programSecretEnv = "SIDECAR_TEST_BOT_SECRET"
+)
+
+// overTLS is a tenant with two bots. BotA, on plain HTTP, hands over to BotB and
+// hears its answer. With the configuration for BotB its sidecar speaks TLS.
+func overTLS(t *testing.T) (n *tenant, botA *sdkBot, appB feishusim.App, cfgB sidecar.Config) {
+	t.Helper()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	a := n.start(n.config("agent_a"))
+	botA = n.bot(apps[0], "http://"+a.Gateway().String(), func(bot *sdkBot, h heard) {
+		if strings.Contains(h.Text, "over to you") && n.mentioned(bot, h) {
+			n.reply(bot, h, apps[1].ID, "please write the sort function")
+		}
+	})
+	n.connected(a)
+	cfgB = n.config("agent_b")
+	cfgB.Gateway.TLS = entry.ModeAuto
+	return n, botA, apps[1], cfgB
+}
+
+// handsOver lets BotA hand over to BotB, which answers.
+func (n *tenant) handsOver(botA *sdkBot, botB *program) {
+	n.t.Helper()
+	n.says("@BotA over to you two", botA.app.ID)
+	n.hearsFrom(botB.sdkBot, botA.app, "please write")
+	said := n.sees("quicksort")
+	if h := n.hears(botA, "quicksort"); h.ID != said.ID {
+		n.t.Errorf("BotA was given %+v for message %s", h, said.ID)
+	}
+	n.recorded([]string{"over to you", "please write", "quicksort"})
+	n.eachOnce(botA)
+	n.eachOnce(botB.sdkBot)
+}
+
+func (n *tenant) caFile() string { return filepath.Join(n.dir, "ca.pem") }
+
+// proxied is an environment whose only way to Feishu is the gateway of s.
+func (n *tenant) proxied(s *running) []string {
+	return []string{"HTTPS_PROXY=http://" + s.Gateway().String(), "SSL_CERT_FILE=" + n.caFile(), "NODE_EXTRA_CA_CERTS=" + n.caFile()}
+}
+
+// opened checks that the bot came through the proxy, and that every handshake
+// succeeded.
+func (n *tenant) opened(s *running) {
+	n.t.Helper()
+	m := n.get(s, "/metrics")
+	if !strings.Contains(m, `event="opened"`) || strings.Contains(m, `event="tls_failed"`) || strings.Contains(m, `event="tunnel"`) {
+		n.t.Errorf("the bot's calls were not opened:\n%s", m)
+	}
+}
+
+// The Node SDK, pointed at https://localhost, keeps to TLS for its WebSocket.
+func TestNodeSDKOverTLS(t *testing.T) {
+	nodeSDK(t)
+	n, botA, appB, cfg := overTLS(t)
+	b := n.start(cfg)
+	_, port, _ := net.SplitHostPort(b.Gateway().String())
+	botB := n.nodeBot(appB, "https://localhost:"+port, []string{"NODE_EXTRA_CA_CERTS=" + n.caFile()},
+		rule{When: "please write", Say: "quicksort is written", To: "BotA"})
+	n.connected(b)
+	n.handsOver(botA, botB)
+	botB.connectsTo(t, "wss://localhost:"+port+"/")
+}
+
+// The Node SDK, not told of any gateway, reaches it by HTTPS_PROXY and a CA.
+func TestNodeSDKBehindProxy(t *testing.T) {
+	nodeSDK(t)
+	n, botA, appB, cfg := overTLS(t)
+	b := n.start(cfg)
+	botB := n.nodeBot(appB, "", n.proxied(b), rule{When: "please write", Say: "quicksort is written", To: "BotA"})
+	n.connected(b)
+	n.handsOver(botA, botB)
+	botB.connectsTo(t, "ws://"+b.Gateway().String()+"/")
+	n.opened(b)
+}
+
+// A bot that nobody configured reaches its sidecar by HTTPS_PROXY and a CA.
+func TestGoSDKBehindProxy(t *testing.T) {
+	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
+		t.Skip("Go takes no SSL_CERT_FILE here")
+	}
+	n, botA, appB, cfg := overTLS(t)
+	b := n.start(cfg)
+	bot := exec.Command(os.Args[0], "-test.run=^TestProgram$")
+	bot.Env = slices.Concat(withoutProxy(), n.proxied(b), []string{programAppEnv + "=" + appB.ID, programSecretEnv + "=" + appB.Secret, "GORACE=atexit_sleep_ms=0"})
+	botB := n.program(appB, bot)
+	n.connected(b)
+	n.handsOver(botA, botB)
+	n.opened(b)
+}
+
+// TestProgram is the bot that TestGoSDKBehindProxy starts: on the official Go
+// SDK, with nothing overridden.
+func TestProgram(t *testing.T) {
+	b := &sdkBot{app: feishusim.App{ID: os.Getenv(programAppEnv), Secret: os.Getenv(programSecretEnv)}, heard: make(chan heard, 1000)}
+	if b.app.ID == "" {
+		t.Skip("another test starts it")
+	}
+	b.client = lark.NewClient(b.app.ID, b.app.Secret, lark.WithLogLevel(larkcore.LogLevelError))
+	b.introduce(t)
+	world := &tenant{t: t}
+	ws := larkws.NewClient(b.app.ID, b.app.Secret, larkws.WithLogLevel(larkcore.LogLevelError),
+		larkws.WithEventHandler(b.dispatcher(func(b *sdkBot, h heard) {
+			if strings.Contains(h.Text, "please write") {
+				world.reply(b, h, "", "quicksort is written")
+			}
+		})))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	go func() {
+		for h := range b.heard {
+			line, _ := json.Marshal(h) // of strings: cannot fail
+			fmt.Printf("%s\n", line)
+		}
+	}()
+	_ = ws.Start(ctx)
+}
+
+const pythonSend = `
+import json, os, urllib.request
+def call(path, body, headers={}):
+    request = urllib.request.Request('https://open.feishu.cn/open-apis' + path, json.dumps(body).encode(),
+                                     {'Content-Type': 'application/json; charset=utf-8', **headers})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+token = call('/auth/v3/tenant_access_token/internal', {'app_id': os.environ['APP'], 'app_secret': os.environ['SECRET']})
+sent = call('/im/v1/messages?receive_id_type=chat_id',
+            {'receive_id': os.environ['CHAT'], 'msg_type': 'text', 'content': json.dumps({'text': '快速排序 is quicksort'})},
+            {'Authorization': 'Bearer ' + token['tenant_access_token']})
+print(sent['data']['message_id'])
+`
+
+// A program with no SDK at all says something to Feishu, and the other bots hear
+// it.
+func TestPythonBehindProxy(t *testing.T) {
+	path, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	n, botA, appB, cfg := overTLS(t)
+	cfg.AppID = appB.ID // only a bootstrap call would tell
+	b := n.start(cfg)
+	python := exec.CommandContext(limited(t), path, "-")
+	python.Stdin = strings.NewReader(pythonSend)
+	python.Env = slices.Concat(withoutProxy(), n.proxied(b), []string{"APP=" + appB.ID, "SECRET=" + appB.Secret, "CHAT=" + n.chat})
+	out, err := python.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if h := n.hears(botA, "快速排序 is quicksort"); h.ID != strings.TrimSpace(string(out)) || h.SenderID != n.OpenID(botA.app.ID, appB.ID) {
+		t.Errorf("BotA was given %+v for message %s", h, out)
+	}
+	n.opened(b)
+	n.recorded([]string{"快速排序 is quicksort"})
+	n.eachOnce(botA)
+}
