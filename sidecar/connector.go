@@ -71,10 +71,10 @@ func (s *Sidecar) connectorEvent(data []byte) feishu.Verdict {
 	switch e.Type {
 	case "im.chat.member.bot.added_v1":
 		s.book.SawChat(e.ChatID, feishu.ChatGroup)
-		s.members.saw(relay.DefaultChannel, e.ChatID)
+		s.members.saw(relay.DefaultChannel, e.ChatID, e.CreateTime)
 	case "im.chat.member.bot.deleted_v1", "im.chat.disbanded_v1":
 		s.book.LeftChat(e.ChatID)
-		s.members.left(relay.DefaultChannel, e.ChatID)
+		s.members.left(relay.DefaultChannel, e.ChatID, e.CreateTime)
 	}
 	m := e.Message
 	if m == nil || m.Sender.OpenID != "" && m.Sender.OpenID == s.self().OpenID {
@@ -86,7 +86,7 @@ func (s *Sidecar) connectorEvent(data []byte) feishu.Verdict {
 	}
 	if m.ChatType == feishu.ChatGroup {
 		s.book.SawChat(m.ChatID, m.ChatType)
-		s.members.saw(relay.DefaultChannel, m.ChatID)
+		s.members.saw(relay.DefaultChannel, m.ChatID, m.CreateTime)
 	} else if kind != nativePerson {
 		return feishu.Pass
 	}

@@ -178,7 +178,7 @@ func (s *Sidecar) askMembership(ctx context.Context, chat relay.ChatID) (bool, e
 	answer.ID, answer.In, answer.Asked = chat, feishu.No, time.Now()
 	if in {
 		answer.In = feishu.Yes
-		s.members.saw(relay.DefaultChannel, chat)
+		s.members.saw(relay.DefaultChannel, chat, relay.MillisOf(time.Now()))
 	}
 	s.book.SetChat(answer)
 	return in, nil

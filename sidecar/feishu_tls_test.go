@@ -55,7 +55,7 @@ func (n *tenant) handsOver(botA *sdkBot, botB *program) {
 	if h := n.hears(botA, "quicksort"); h.ID != said.ID {
 		n.t.Errorf("BotA was given %+v for message %s", h, said.ID)
 	}
-	n.recorded([]string{"over to you", "please write", "quicksort"})
+	n.transcribed("over to you", "please write", "quicksort")
 	n.eachOnce(botA)
 	n.eachOnce(botB.sdkBot)
 }
@@ -183,6 +183,6 @@ func TestPythonBehindProxy(t *testing.T) {
 		t.Errorf("BotA was given %+v for message %s", h, out)
 	}
 	n.opened(b)
-	n.recorded([]string{"快速排序 is quicksort"})
+	n.transcribed("快速排序 is quicksort")
 	n.eachOnce(botA)
 }

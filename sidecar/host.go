@@ -76,10 +76,14 @@ func (h host) Native(ctx context.Context, m feishu.Message, streaming bool) erro
 }
 
 // Joined notes that the bot is in a chat.
-func (h host) Joined(chat relay.ChatID) { h.members.saw(relay.DefaultChannel, chat) }
+func (h host) Joined(chat relay.ChatID, at relay.Millis) {
+	h.members.saw(relay.DefaultChannel, chat, at)
+}
 
 // Left notes that it is no longer.
-func (h host) Left(chat relay.ChatID) { h.members.left(relay.DefaultChannel, chat) }
+func (h host) Left(chat relay.ChatID, at relay.Millis) {
+	h.members.left(relay.DefaultChannel, chat, at)
+}
 
 // Injected is a message that the bot was given by the gateway.
 func (h host) Injected(id relay.MessageID) (feishu.Message, bool) { return h.door.shown.Get(id) }

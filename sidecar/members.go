@@ -30,13 +30,14 @@ type members struct {
 	fail   func(error)
 
 	mu    sync.Mutex
-	seen  map[string]struct{} // guarded by mu
-	order []string            // of seen, oldest first
+	seen  map[string]struct{}     // guarded by mu
+	gone  map[string]relay.Millis // when the bot left, since the start; guarded by mu
+	order []string                // of seen, oldest first
 }
 
 func openMembers(root *os.Root, name string, cfg *Config, file func() *groups.File, fail func(error)) (*members, error) {
 	m := &members{agent: string(cfg.Agent), check: cfg.MembershipCheck, feishu: cfg.knowsFeishu(), file: file, root: root, name: name, fail: fail,
-		seen: map[string]struct{}{}}
+		seen: map[string]struct{}{}, gone: map[string]relay.Millis{}}
 	data, err := root.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read known chats: %w", err)
@@ -81,11 +82,15 @@ func (m *members) settled(channel string, chat relay.ChatID) bool {
 	return !m.feishu || channel != relay.DefaultChannel || m.in(channel, chat)
 }
 
-// left notes that the bot is no longer in the chat.
-func (m *members) left(channel string, chat relay.ChatID) {
+// left notes that the bot was no longer in the chat at a time.
+func (m *members) left(channel string, chat relay.ChatID, at relay.Millis) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := chatKey(channel, chat)
+	if len(m.gone) >= maxChats {
+		clear(m.gone)
+	}
+	m.gone[key] = max(m.gone[key], at)
 	if _, ok := m.seen[key]; !ok {
 		return
 	}
@@ -94,13 +99,19 @@ func (m *members) left(channel string, chat relay.ChatID) {
 	m.write()
 }
 
-// saw notes that the bot was heard, or heard something, in the chat.
-func (m *members) saw(channel string, chat relay.ChatID) {
+// saw notes that the bot was heard, or heard something, in the chat at a time.
+// What was before it left says nothing: events come late, and again.
+func (m *members) saw(channel string, chat relay.ChatID, at relay.Millis) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.remember(chatKey(channel, chat)) {
+	key := chatKey(channel, chat)
+	if gone, ok := m.gone[key]; ok && at <= gone {
 		return
 	}
+	if !m.remember(key) {
+		return
+	}
+	delete(m.gone, key)
 	m.write()
 }
 

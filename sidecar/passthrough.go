@@ -164,7 +164,7 @@ var errNoDisk = errors.New("the disk cannot be used")
 func (*waiting) Native(context.Context, feishu.Message, bool) error { return errNoDisk }
 
 func (*waiting) Heard(context.Context, feishu.Message) error          { return nil }
-func (*waiting) Joined(relay.ChatID)                                  {}
-func (*waiting) Left(relay.ChatID)                                    {}
+func (*waiting) Joined(relay.ChatID, relay.Millis)                    {}
+func (*waiting) Left(relay.ChatID, relay.Millis)                      {}
 func (*waiting) Injected(relay.MessageID) (m feishu.Message, ok bool) { return m, false }
 func (*waiting) Peer(relay.OpenID) (b feishu.Bot, ok bool)            { return b, false }

@@ -81,7 +81,7 @@ func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, 
 }
 
 func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound) (*relay.Message, error) {
-	s.members.saw(channel, out.ChatID)
+	s.members.saw(channel, out.ChatID, ts)
 	userTS, err := s.lastUser(channel, out.ChatID, out.ThreadID)
 	if err != nil {
 		s.problems.set("transcript", err) // the message goes out without it
@@ -139,7 +139,7 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 	if !isGroup(h.ChatType) || !ofGroup(h.Metadata) {
 		return httpapi.Sent{RelayMsgID: id}, nil
 	}
-	s.members.saw(channel, h.ChatID)
+	s.members.saw(channel, h.ChatID, ts)
 	m := &relay.Message{
 		RelayMsgID: id, Channel: channel, ChatID: h.ChatID, Content: h.Content, SenderAgentName: s.cfg.Agent,
 		SenderBotOpenID: s.self().OpenID, Metadata: relay.Metadata{"chat_type": quote("group")}, MessageID: id, TS: ts,

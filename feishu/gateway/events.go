@@ -29,9 +29,9 @@ func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, after func()) {
 	switch ev.Type {
 	case eventBotAdded:
 		g.sawChat(ev.ChatID, feishu.ChatGroup)
-		g.joined(ev.ChatID)
+		g.joined(ev.ChatID, ev.CreateTime)
 	case eventBotDeleted, eventDisbanded:
-		g.left(ev.ChatID)
+		g.left(ev.ChatID, ev.CreateTime)
 	}
 	if ev.Message == nil || ev.Message.ID == "" || ev.Message.ChatID == "" {
 		return feishu.Pass, nil
@@ -46,7 +46,7 @@ func (g *Gateway) heard(ev feishu.Event) (feishu.Verdict, func()) {
 	}
 	g.sawChat(m.ChatID, m.ChatType)
 	if m.ChatType == feishu.ChatGroup {
-		g.joined(m.ChatID)
+		g.joined(m.ChatID, m.CreateTime)
 	}
 	g.recent.stands(m.ID, m.ChatID)
 	g.learnMentions(m.Mentions)
@@ -101,19 +101,19 @@ func (g *Gateway) sawChat(id relay.ChatID, kind string) {
 	}
 }
 
-func (g *Gateway) joined(id relay.ChatID) {
+func (g *Gateway) joined(id relay.ChatID, at relay.Millis) {
 	defer g.caught("joined")
 	if id != "" {
-		g.opts.Host.Joined(id)
+		g.opts.Host.Joined(id, at)
 	}
 }
 
 // left notes that the bot is no longer in a chat.
-func (g *Gateway) left(id relay.ChatID) {
+func (g *Gateway) left(id relay.ChatID, at relay.Millis) {
 	defer g.caught("left")
 	if id == "" {
 		return
 	}
 	g.opts.Book.LeftChat(id)
-	g.opts.Host.Left(id)
+	g.opts.Host.Left(id, at)
 }

@@ -88,10 +88,11 @@ type Host interface {
 	// Native stores another bot's message that Feishu delivered itself; on disk
 	// when it returns nil. streaming: its card is still being written.
 	Native(ctx context.Context, m feishu.Message, streaming bool) error
-	// Left tells that the bot is no longer in a chat.
-	Left(chat relay.ChatID)
+	// Left tells that the bot was no longer in a chat at a time. Events come again
+	// and in any order: only the newest word counts.
+	Left(chat relay.ChatID, at relay.Millis)
 	// Joined tells that it is: an event said so, or a send was accepted there.
-	Joined(chat relay.ChatID)
+	Joined(chat relay.ChatID, at relay.Millis)
 	// Injected finds a message that was injected into the bot.
 	Injected(id relay.MessageID) (feishu.Message, bool)
 	// Peer finds an injected peer by the open_id that the bot was shown.

@@ -213,13 +213,13 @@ func (h *host) Native(_ context.Context, m feishu.Message, streaming bool) error
 	return nil
 }
 
-func (h *host) Left(c relay.ChatID) {
+func (h *host) Left(c relay.ChatID, _ relay.Millis) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.leftChats = append(h.leftChats, c)
 }
 
-func (h *host) Joined(c relay.ChatID) {
+func (h *host) Joined(c relay.ChatID, _ relay.Millis) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.joinedChats = append(h.joinedChats, c)

@@ -69,7 +69,7 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	if kind == feishu.ChatP2P {
 		return // a private chat never leaves its bot
 	}
-	g.joined(m.ChatID)
+	g.joined(m.ChatID, m.CreateTime)
 	g.releaseChat(&m)
 	if _, out := g.recent.wasPublished(m.ID); out || g.drafts.holds(m.ID) {
 		return // the same send again, by its uuid
@@ -145,7 +145,7 @@ func (g *Gateway) refused(t *tapped, code int) {
 		chat = relay.ChatID(t.sendRequest().ReceiveID)
 	}
 	if chat != "" {
-		g.left(chat)
+		g.left(chat, relay.MillisOf(time.Now()))
 	}
 }
 
