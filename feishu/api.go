@@ -40,17 +40,17 @@ var notInChat = []int{
 // [*CodeError] in it, or one about the network; none shows a token, a secret or
 // a query. API is safe for concurrent use.
 type API struct {
-	base      string
-	appID     string
-	appSecret string
-	client    *http.Client
+	base   string
+	client *http.Client
 
 	fetching chan struct{} // holds one value while a token is fetched
 
-	mu      sync.Mutex
-	seen    string    // guarded by mu; the bot's own token
-	fetched string    // guarded by mu
-	until   time.Time // guarded by mu; fetched is good until then
+	mu        sync.Mutex
+	appID     string    // guarded by mu
+	appSecret string    // guarded by mu
+	seen      string    // guarded by mu; the bot's own token
+	fetched   string    // guarded by mu
+	until     time.Time // guarded by mu; fetched is good until then
 }
 
 // APIOption changes how an [API] works.
@@ -87,6 +87,17 @@ func (a *API) SawToken(token string) {
 	a.seen = token
 }
 
+// SawCredentials takes the app's own credentials, as Feishu has accepted them
+// from its bot; they stay in memory only. They replace those given before.
+func (a *API) SawCredentials(appID, appSecret string) {
+	if appID == "" || appSecret == "" {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.appID, a.appSecret = appID, appSecret
+}
+
 // Ready reports whether there is anything to call Feishu with.
 func (a *API) Ready() bool {
 	a.mu.Lock()
@@ -105,7 +116,13 @@ func (a *API) BotInfo(ctx context.Context) (Self, error) {
 	if err := a.get(ctx, "bot/v3/info", nil, &out); err != nil {
 		return Self{}, err
 	}
-	return Self{AppID: a.appID, Name: out.Bot.Name, OpenID: out.Bot.OpenID}, nil
+	return Self{AppID: a.app(), Name: out.Bot.Name, OpenID: out.Bot.OpenID}, nil
+}
+
+func (a *API) app() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.appID
 }
 
 // Chat returns a chat's kind and name: GET im/v1/chats/{id}. Where Feishu says that

@@ -101,7 +101,7 @@ func (a *API) token(ctx context.Context) (string, error) {
 	if token, ok := a.known(); ok {
 		return token, nil
 	}
-	if a.appSecret == "" {
+	if !a.Ready() {
 		return "", ErrNoToken
 	}
 	select {
@@ -139,10 +139,16 @@ func (a *API) forget(token string) {
 // fetch gets a token for the app's credentials (FEISHU.md 6): one that has at
 // least half an hour left.
 func (a *API) fetch(ctx context.Context) (string, error) {
+	a.mu.Lock()
+	appID, appSecret := a.appID, a.appSecret
+	a.mu.Unlock()
+	if appSecret == "" {
+		return "", ErrNoToken
+	}
 	credentials, err := compact(struct {
 		AppID     string `json:"app_id"`
 		AppSecret string `json:"app_secret"`
-	}{a.appID, a.appSecret})
+	}{appID, appSecret})
 	if err != nil {
 		return "", err
 	}

@@ -51,7 +51,7 @@ func (s *Sidecar) runFeishu(ctx context.Context, serving, reading *sync.WaitGrou
 
 // introduce asks Feishu until it says who the bot is.
 func (s *Sidecar) introduce(ctx context.Context) {
-	for pause := time.Second; s.selfAsked(ctx).OpenID == ""; pause = min(2*pause, time.Minute) {
+	for pause := time.Second; s.askSelf(ctx).OpenID == ""; pause = min(2*pause, time.Minute) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -111,7 +111,8 @@ func (s *Sidecar) hearPerson(ctx context.Context, p *passage) (relay.Reason, err
 
 // noteMentions finds out whether a person addresses this bot; it gets the
 // message either way.
-func (s *Sidecar) noteMentions(_ context.Context, p *passage) (relay.Reason, error) {
+func (s *Sidecar) noteMentions(ctx context.Context, p *passage) (relay.Reason, error) {
+	s.selfAsked(ctx)
 	p.mentioned = s.addressed(p.msg.Content, p.msg.MsgType, p.msg.Mentions)
 	return relay.Pass, nil
 }

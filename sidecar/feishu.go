@@ -59,18 +59,23 @@ func (s *Sidecar) self() feishu.Self {
 		OpenID: cmp.Or(s.cfg.BotOpenID, known.OpenID)}
 }
 
-// selfAsked is self, after Feishu was asked for what is missing and can be.
+// selfAsked is self, after Feishu was asked for what is missing and can be; not
+// for each message, where Feishu does not answer.
 func (s *Sidecar) selfAsked(ctx context.Context) feishu.Self {
 	self := s.self()
-	if self.OpenID != "" && self.Name != "" || !s.api.Ready() {
+	if self.OpenID != "" && self.Name != "" || !s.api.Ready() || !s.selfDue.due("", feishuAsked) {
 		return self
 	}
+	return s.askSelf(ctx)
+}
+
+func (s *Sidecar) askSelf(ctx context.Context) feishu.Self {
 	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
 	defer cancel()
 	info, err := s.api.BotInfo(ctx)
 	if err != nil {
 		s.problems.set("identity", err)
-		return self
+		return s.self()
 	}
 	s.book.LearnSelf(info)
 	return s.self()

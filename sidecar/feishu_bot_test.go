@@ -138,7 +138,6 @@ func (n *tenant) bot(app feishusim.App, base string, answer func(*sdkBot, heard)
 		lark.WithLogLevel(larkcore.LogLevelError))}
 	ws := larkws.NewClient(app.ID, app.Secret, larkws.WithDomain(base), larkws.WithLogLevel(larkcore.LogLevelError),
 		larkws.WithEventHandler(b.dispatcher(answer)))
-	b.introduce(n.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { _ = ws.Start(ctx) })

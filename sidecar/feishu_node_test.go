@@ -92,7 +92,7 @@ func npmInstall(dir string) error {
 	defer cancel()
 	npm := exec.CommandContext(ctx, "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts",
 		"--fetch-retries=1", "--fetch-retry-mintimeout=1000")
-	npm.Dir = dir
+	npm.Dir, npm.WaitDelay = dir, time.Second
 	out, err := npm.CombinedOutput()
 	if err != nil && (ctx.Err() != nil || unreachable.Match(out)) {
 		return fmt.Errorf("%w: npm cannot reach its registry: %s", errNoNode, out)

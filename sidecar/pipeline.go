@@ -336,7 +336,8 @@ func (s *Sidecar) stopOld(_ context.Context, p *passage) (relay.Reason, error) {
 
 // readMentions finds out whether the message addresses this bot. What the
 // sender's metadata says of that is not believed.
-func (s *Sidecar) readMentions(_ context.Context, p *passage) (relay.Reason, error) {
+func (s *Sidecar) readMentions(ctx context.Context, p *passage) (relay.Reason, error) {
+	s.selfAsked(ctx)
 	p.mentioned = s.addressed(p.msg.Content, p.msg.MsgType, p.msg.Mentions)
 	if !p.mentioned && s.cfg.groupPolicyFor(p.group) == "mention" {
 		return relay.NotMentioned, nil

@@ -99,7 +99,8 @@ type Sidecar struct {
 	doors       doors
 	book        *feishu.Book // of this bot's Feishu app
 	api         *feishu.API
-	botsAsked   asked
+	botsAsked   asked                // for the bots of a chat
+	selfDue     asked                // for the bot's own identity
 	front       *front               // nil without a gateway
 	connector   *connector.Connector // nil without one
 	native      *nativeSpool         // nil with neither

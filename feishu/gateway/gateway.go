@@ -188,7 +188,7 @@ func New(o Options) (*Gateway, error) {
 	g.conn = longconn.New(longconn.Options{
 		Upstream: o.Upstream, Client: &http.Client{Transport: transport, Timeout: bootstrapWait},
 		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback,
-		Tap: g.tapEvent, Bootstrapped: g.identified, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
+		Tap: g.tapEvent, Bootstrapped: g.bootstrapped, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
 	})
 	if o.Webhook != nil {
 		w := *o.Webhook
@@ -300,6 +300,15 @@ func (g *Gateway) Close() error {
 func (g *Gateway) identified(app string) {
 	g.own.learn(app)
 	g.knowSelf()
+}
+
+// bootstrapped learns the app, and keeps its credentials in memory: a bot that
+// calls nothing else has shown no token yet when the sidecar needs one.
+func (g *Gateway) bootstrapped(app, secret string) {
+	g.identified(app)
+	if g.own.is(app) {
+		g.opts.API.SawCredentials(app, secret)
+	}
 }
 
 // caught ends a panic of ours: the bot comes first.

@@ -62,7 +62,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	maps.Copy(header, resp.Header)
 	dropHopByHop(header)
 	if resp.StatusCode == http.StatusOK {
-		if ours, err := s.replace(r, resp.Header, answer, appID(body)); err != nil {
+		if ours, err := s.replace(r, resp.Header, answer, credentialsOf(body)); err != nil {
 			s.log.Warn("an answer to a bootstrap call cannot be read: the bot connects to feishu itself", "err", err)
 			s.Counter("bootstrap_failed")
 		} else if ours != nil {
@@ -99,7 +99,7 @@ func (s *Server) forward(ctx context.Context, r *http.Request, body []byte) (*ht
 }
 
 // replace returns the answer with our URL in it, and nil where it has none.
-func (s *Server) replace(r *http.Request, header http.Header, answer []byte, app string) ([]byte, error) {
+func (s *Server) replace(r *http.Request, header http.Header, answer []byte, c credentials) ([]byte, error) {
 	answer, err := decompress(header.Get("Content-Encoding"), answer)
 	if err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func (s *Server) replace(r *http.Request, header http.Header, answer []byte, app
 		}
 	}
 	out := append(append(append([]byte(nil), answer[:from]...), data...), answer[to:]...)
-	s.tickets.add(theirs.RawQuery, ticket{upstream: said.Data.URL, app: app, ping: ping, given: time.Now()})
-	s.Bootstrapped(app)
+	s.tickets.add(theirs.RawQuery, ticket{upstream: said.Data.URL, app: c.AppID, ping: ping, given: time.Now()})
+	s.Bootstrapped(c.AppID, c.AppSecret)
 	s.Counter("bootstrapped")
 	return out, nil
 }
@@ -162,11 +162,14 @@ func (s *Server) public(r *http.Request) string {
 	return "ws://" + host + path
 }
 
-func appID(body []byte) string {
-	var b struct{ AppID string }
-	_ = json.Unmarshal(body, &b) // Feishu says what is wrong with it
-	return b.AppID
+func credentialsOf(body []byte) (c credentials) {
+	_ = json.Unmarshal(body, &c) // Feishu says what is wrong with it
+	return c
 }
+
+// credentials are what a bot bootstraps with; the secret is "" for one that has
+// an assertion instead.
+type credentials struct{ AppID, AppSecret string }
 
 // quote makes a JSON string, with & as it is.
 func quote(s string) ([]byte, error) {

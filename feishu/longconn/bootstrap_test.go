@@ -37,7 +37,7 @@ const call1 = `{"AppID":"` + app + `","AppSecret":"` + secret + `","ClientAssert
 
 func TestTheBootstrapCallPassesAsItCame(t *testing.T) {
 	apps := make(chan string, 10)
-	r := newRig(t, tcp(t), func(o *longconn.Options) { o.Bootstrapped = func(id string) { apps <- id } })
+	r := newRig(t, tcp(t), func(o *longconn.Options) { o.Bootstrapped = func(id, _ string) { apps <- id } })
 	header := http.Header{
 		"User-Agent": {"oapi-sdk-python/1.4 channel"}, "Locale": {"zh"}, "Content-Type": {"application/json"},
 		"X-Two": {"a", "b"}, "Accept-Encoding": {"gzip, deflate"}, "Authorization": {"Bearer x"},
@@ -110,7 +110,7 @@ func TestOtherAnswersPassAsTheyCame(t *testing.T) {
 		{500, `{"code":0,"data":{"URL":"ws://x/y?a=b"}}`}, {400, `{"code":1,"msg":"busy"}`}, {302, ``},
 		{200, large},
 	} {
-		r := newRig(t, tcp(t), func(o *longconn.Options) { o.Bootstrapped = func(string) { t.Error("bootstrapped") } })
+		r := newRig(t, tcp(t), func(o *longconn.Options) { o.Bootstrapped = func(_, _ string) { t.Error("bootstrapped") } })
 		header := http.Header{"Location": {"http://127.0.0.1:1/elsewhere"}, "Content-Type": {"text/x"}}
 		r.feishu.says(c.status, c.answer, header)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.front+"/callback/ws/endpoint", strings.NewReader(call1))

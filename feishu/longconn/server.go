@@ -47,8 +47,9 @@ type Options struct {
 	// Tap sees the events on their way to the bot; nil: nobody does. A panic in
 	// it, or taking longer than [feishu.AckHold], is as good as [feishu.Pass].
 	Tap feishu.EventTap
-	// Bootstrapped is told the app of a bootstrap call that Feishu accepted.
-	Bootstrapped func(appID string)
+	// Bootstrapped is told the app of a bootstrap call that Feishu accepted, and
+	// its secret, which must not go further than memory; "" where it has none.
+	Bootstrapped func(appID, appSecret string)
 	// Own reports whether an app is the sidecar's own. The connections of others
 	// pass untapped, and nothing is injected there. nil: all are. It does not
 	// call the server.
@@ -91,7 +92,7 @@ func New(o Options) *Server {
 		o.Own = func(string) bool { return true }
 	}
 	if o.Bootstrapped == nil {
-		o.Bootstrapped = func(string) {}
+		o.Bootstrapped = func(_, _ string) {}
 	}
 	if o.Counter == nil {
 		o.Counter = func(string) {}
