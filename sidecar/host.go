@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/gateway"
@@ -19,8 +20,15 @@ type host struct {
 
 var _ gateway.Host = host{}
 
+// selfWait is how long the first message of a bot that never asked who it is
+// waits for Feishu to say it: the others know it by its name.
+const selfWait = time.Second
+
 // Sent relays what Feishu has accepted from the bot in a group.
 func (h host) Sent(ctx context.Context, m gateway.Sent) error {
+	asking, cancel := context.WithTimeout(ctx, selfWait)
+	h.selfAsked(asking)
+	cancel()
 	return h.sent(ctx, m.Message, m.Text, m.Keys)
 }
 

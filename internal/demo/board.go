@@ -35,7 +35,6 @@ type fate struct {
 	delivered int    // times, as the sidecar says
 	received  int    // times, as the bot says
 	text      string // what the bot was given the last time
-	repeats   int    // copies that the sidecar set aside
 }
 
 // ended reports whether nothing more is to come: stopped, or delivered and, as
@@ -191,9 +190,7 @@ func (b *board) observe(agent string, e event) error {
 		f.delivered++
 	case "stop":
 		// A repeat of a message whose fate is known, or comes, changes nothing.
-		if seen.Reason == relay.Duplicate {
-			f.repeats++
-		} else {
+		if seen.Reason != relay.Duplicate {
 			f.stopped = seen.Reason
 		}
 	}

@@ -169,7 +169,7 @@ func (a *gatewayAct) enter(said *feishusim.Message) {
 	if said.CardID != "" {
 		m.drafts = []string{said.Text}
 	}
-	if i := a.cast(said.Sender); i >= 0 {
+	if i := a.player(said.Sender); i >= 0 {
 		m.sender = sdkCast[i].agent
 	} else {
 		m.given = a.board.chats[m.chat].members
@@ -177,8 +177,8 @@ func (a *gatewayAct) enter(said *feishusim.Message) {
 	a.board.add(m)
 }
 
-// cast is whose app an id is; -1: nobody's.
-func (a *gatewayAct) cast(app string) int {
+// player is whose of the cast an app is; -1: nobody's.
+func (a *gatewayAct) player(app string) int {
 	return slices.IndexFunc(a.apps, func(o feishusim.App) bool { return o.ID == app })
 }
 

@@ -33,8 +33,8 @@ func (a *gatewayAct) scenes() []scene {
 // crash kills BotB's sidecar, and with it the bot's way to Feishu. It comes back
 // when BotA has handed over.
 func (a *gatewayAct) crash(ctx context.Context, sc scene) error {
-	sidecar, from := a.sidecars[1], a.board.said()
-	sidecar.kill()
+	killed, from := a.sidecars[1], a.board.said()
+	killed.kill()
 	a.board.note("the sidecar of BotB is killed (SIGKILL)")
 	if err := a.says(ctx, sc.chat, sc.asks); err != nil {
 		return err
@@ -50,18 +50,18 @@ func (a *gatewayAct) crash(ctx context.Context, sc scene) error {
 	if err != nil {
 		return err
 	}
-	if err := sidecar.start(ctx); err != nil {
+	if err := killed.start(ctx); err != nil {
 		return err
 	}
 	a.board.note("… and is back; the bot's SDK finds it again by itself")
 	return nil
 }
 
-// native lets Feishu deliver bots' messages to bots too, and waits until it did
-// and every sidecar has set its second copy aside.
+// native lets Feishu deliver bots' messages to bots too, and waits until the
+// sidecars have taken all of these from it.
 func (a *gatewayAct) native(ctx context.Context, sc scene) error {
 	from := a.board.said()
-	for id := range a.ofBots(0) {
+	for _, id := range a.ofBots(0) {
 		if a.brought(id) {
 			return fmt.Errorf("Feishu delivered %s to a bot, which it was not to yet", id)
 		}
@@ -81,36 +81,23 @@ func (a *gatewayAct) native(ctx context.Context, sc scene) error {
 	said := a.ofBots(from)
 	within, cancel := context.WithTimeoutCause(ctx, settledWithin, fmt.Errorf("Feishu's own copies: not within %s", settledWithin))
 	defer cancel()
-	for id := range said {
+	for _, id := range said {
 		if _, err := a.feishu.WaitDelivery(within, func(d feishusim.Delivery) bool { return d.MessageID == id && d.Acked == 200 }); err != nil {
 			return err
 		}
-	}
-	err := a.board.await(ctx, "Feishu's own copies set aside", func() bool {
-		for _, m := range said {
-			for _, f := range m.fates {
-				if f.repeats == 0 {
-					return false
-				}
-			}
-		}
-		return true
-	})
-	if err != nil {
-		return err
 	}
 	a.board.note("all %d came from Feishu as well, the card as \"%s\"; each bot got the final text, and each message once", len(said), thinking)
 	return nil
 }
 
-// ofBots are the messages of bots since from, by id.
-func (a *gatewayAct) ofBots(from int) map[string]*message {
+// ofBots are the ids of the messages of bots since from.
+func (a *gatewayAct) ofBots(from int) []string {
 	a.board.mu.Lock()
 	defer a.board.mu.Unlock()
-	all := map[string]*message{}
+	var all []string
 	for _, m := range a.board.messages[from:] {
 		if m.sender != "" {
-			all[string(m.id)] = m
+			all = append(all, string(m.id))
 		}
 	}
 	return all
