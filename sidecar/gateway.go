@@ -48,16 +48,17 @@ func (s *Sidecar) openGateway() error {
 	f := &front{}
 	opts := gatewayOptions(&s.cfg, s.log, s.metrics.gatewayEvent)
 	opts.Root, opts.Book, opts.API, opts.Host = root, s.book, s.api, host{s, door}
+	s.onClose(f.close)
+	if err := f.bind(&s.cfg); err != nil {
+		return err
+	}
+	opts.Listens = f.listen.Addr()
 	if f.gateway, err = gateway.New(opts); err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	s.onClose(f.gateway.Close)
 	if f.entry, err = entry.New(entryOptions(&s.cfg, f.gateway.Handler(), s.log, s.metrics.gatewayEvent)); err != nil {
 		return fmt.Errorf("GATEWAY_TLS: %w", err)
-	}
-	s.onClose(f.close)
-	if err := f.bind(&s.cfg); err != nil {
-		return err
 	}
 	door.gateway = f.gateway
 	s.front, s.doors.gateway = f, door
@@ -99,11 +100,13 @@ func (f *front) bind(cfg *Config) (err error) {
 	if f.hook, err = net.Listen("tcp", cfg.WebhookAddr); err != nil {
 		return errors.Join(fmt.Errorf("WEBHOOK_ADDR: %w", err), f.listen.Close())
 	}
-	f.webhook = &http.Server{Handler: f.gateway.WebhookHandler(), ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	f.webhook = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.gateway.WebhookHandler().ServeHTTP(w, r) // which is made once we know where we listen
+	}), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	return nil
 }
 
+// close closes what stop left open.
 func (f *front) close() error {
 	for _, l := range []net.Listener{f.listen, f.hook} {
 		if l != nil {

@@ -74,17 +74,20 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting) 
 	}
 	opts := gatewayOptions(&cfg, log, func(string) {})
 	opts.Host, opts.Book, opts.API = w, feishu.OpenBook(nil, "", log), feishu.NewAPI(cfg.BaseURL.String(), "", "")
+	f := &front{}
+	if err := f.bind(&cfg); err != nil {
+		return err
+	}
+	defer f.close()
+	opts.Listens = f.listen.Addr()
 	g, err := gateway.New(opts)
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
-	f := &front{gateway: g}
+	f.gateway = g
 	f.entry, err = entry.New(entryOptions(&cfg, g.Handler(), log, func(string) {}))
 	if err != nil {
 		return fmt.Errorf("GATEWAY_TLS: %w", err)
-	}
-	if err := f.bind(&cfg); err != nil {
-		return err
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

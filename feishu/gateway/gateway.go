@@ -61,6 +61,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -112,7 +113,8 @@ type Options struct {
 	AppID     string   // FEISHU_APP_ID; "": the app of the first bootstrap, token or send
 	PublicURL *url.URL // GATEWAY_PUBLIC_URL; nil: from the request
 	Address   func(*http.Request) (scheme, host string)
-	Loopback  bool // the listener is loopback only
+	Loopback  bool     // the listener is loopback only
+	Listens   net.Addr // where the gateway itself listens; nil: not known, and a loop is not noticed
 
 	Root *os.Root // this agent's own folder for drafts; nil: drafts live in memory
 	Book *feishu.Book
@@ -178,7 +180,7 @@ func New(o Options) (*Gateway, error) {
 	g.habits = loadHabits(o.Root, o.Logger)
 	g.drafts = loadDrafts(o.Root, o.Logger, o.Counter)
 
-	transport, err := newTransport(o.Upstream)
+	transport, err := newTransport(o.Upstream, o.Listens)
 	if err != nil {
 		g.cancel()
 		return nil, err

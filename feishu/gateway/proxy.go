@@ -30,9 +30,9 @@ const (
 
 // newTransport reaches upstream. Environment proxies are for the real Feishu
 // only: a stand-in is near.
-func newTransport(upstream *url.URL) (*http.Transport, error) {
+func newTransport(upstream *url.URL, self net.Addr) (*http.Transport, error) {
 	t := &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: dialWait, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:           notToUs(self),
 		TLSHandshakeTimeout:   handshakeWait,
 		ResponseHeaderTimeout: answerWait,
 		ExpectContinueTimeout: continueWait,
@@ -50,6 +50,30 @@ func newTransport(upstream *url.URL) (*http.Transport, error) {
 		}
 	}
 	return t, nil
+}
+
+// errLoop names what two set-ups lead to: a proxy of the sidecar's own that is
+// the gateway, and a network alias that makes the sidecar itself resolve
+// Feishu's name to the gateway.
+var errLoop = errors.New("the way to Feishu leads back to this gateway: take it out of the sidecar's HTTPS_PROXY, " +
+	"and make Feishu's name an alias for the bot only")
+
+// notToUs dials like any dialer, but not the gateway itself.
+func notToUs(self net.Addr) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := &net.Dialer{Timeout: dialWait, KeepAlive: 30 * time.Second}
+	us, known := self.(*net.TCPAddr)
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := d.DialContext(ctx, network, addr)
+		if err != nil || !known {
+			return conn, err
+		}
+		from, _ := conn.LocalAddr().(*net.TCPAddr)
+		to, _ := conn.RemoteAddr().(*net.TCPAddr)
+		if from != nil && to != nil && to.Port == us.Port && to.IP.Equal(from.IP) {
+			return nil, errors.Join(errLoop, conn.Close())
+		}
+		return conn, nil
+	}
 }
 
 func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {
