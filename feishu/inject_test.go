@@ -104,6 +104,8 @@ func TestInjectedText(t *testing.T) {
 		{"a command behind the mention", "@BotB  /reset", true, "", "@_user_1  \u2060/reset", "@_user_1=ou_self"},
 		{"a command behind the added mention", "/reset", true, "", "@_user_1 \u2060/reset", "@_user_1=ou_self"},
 		{"a command behind what is trimmed", "\ufeff\u200b\u3000 ！重置", false, "", "\ufeff\u200b\u3000 \u2060！重置", ""},
+		{"a command behind controls that are trimmed", "\v\x1c\u0085/reset", true, "", "@_user_1 \v\x1c\u0085\u2060/reset", "@_user_1=ou_self"},
+		{"a command behind its sign and a space", "/ \u200breset", false, "", "\u2060/ \u200breset", ""},
 		{"slashes elsewhere", "// x", false, "", "// x", ""},
 		{"a path inside", "see /usr/bin", false, "", "see /usr/bin", ""},
 		{"prefix", "请看", false, "[BotA] ", "[BotA] 请看", ""},

@@ -129,6 +129,13 @@ func (f *inFlight) follow(key string, settle func()) bool {
 	return ok
 }
 
+func (f *inFlight) has(key string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.settle[key]
+	return ok
+}
+
 func (f *inFlight) end(key string) {
 	f.mu.Lock()
 	others := f.settle[key]

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"feishu-relay/feishu"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
@@ -49,7 +51,7 @@ type nativeSpool struct {
 	bots   way
 	people way
 	wait   *chats // per chat and sender, so that a card that is awaited holds up nobody else
-	copies copies
+	copies *copies
 }
 
 // nativesWay is the way of another bot's message that Feishu delivered itself.
@@ -97,7 +99,7 @@ func (s *Sidecar) openSpool() error {
 		return err
 	}
 	s.onClose(queue.Close)
-	s.native = &nativeSpool{queue: queue, bots: s.nativesWay(), people: s.peoplesWay(), wait: newChats()}
+	s.native = &nativeSpool{queue: queue, bots: s.nativesWay(), people: s.peoplesWay(), wait: newChats(), copies: newCopies()}
 	return nil
 }
 
@@ -115,14 +117,16 @@ func (s *Sidecar) receiveNative(ctx context.Context, d relay.Delivery) {
 	key := chatKey(m.Channel, m.ChatID) + "/" + string(m.SenderBotOpenID)
 	s.native.wait.do(ctx, key, func(ctx context.Context) {
 		defer forget()
-		if !s.dedup.Seen(string(m.ID())) {
+		if key := string(m.ID()); !s.dedup.Seen(key) && !s.inFlight.has(key) {
 			select {
 			case <-time.After(time.Until(arrived.Add(s.waitForCopy(&m)))):
-			case agent := <-came:
-				s.matched(&m, agent)
+			case <-came:
 			case <-ctx.Done():
 				return
 			}
+		}
+		if agent, ok := s.native.copies.sender(string(m.ID())); ok {
+			s.matched(&m, agent)
 		}
 		s.receive(ctx, s.native.bots, d)
 	})
@@ -133,11 +137,11 @@ func (s *Sidecar) waitForCopy(m *relay.Message) time.Duration {
 	bot, _ := s.book.Bot(m.SenderBotOpenID)
 	heard := bot.Agent != ""
 	switch {
-	case kind == nativeStreaming:
+	case heard && kind == nativeStreaming:
 		return waitStreaming
 	case heard:
 		return waitHeard
-	case kind == nativeCard:
+	case kind != nativeText:
 		return waitCard
 	}
 	return waitText
@@ -173,39 +177,51 @@ func (s *Sidecar) named(m *relay.Message) {
 	}
 }
 
-// copies tells who waits for the relay's copy of a message that it came.
+// maxCopies is how many relayed messages are remembered with their senders, so
+// that a native event that comes later tells who its sender is.
+const maxCopies = 1000
+
+// copies tells who waits for the relay's copy of a message that it came, and
+// whose it was.
 type copies struct {
+	senders *lru.Cache[string, relay.AgentName] // by message
+
 	mu      sync.Mutex
-	waiting map[string]chan relay.AgentName // guarded by mu; at most as many as the spool holds unsettled
+	waiting map[string]chan struct{} // guarded by mu; at most as many as the spool holds unsettled
 }
 
-// expect waits for the message key. The channel gets its sender's name once.
-func (c *copies) expect(key string) (came <-chan relay.AgentName, forget func()) {
+func newCopies() *copies {
+	senders, _ := lru.New[string, relay.AgentName](maxCopies) // fails only for a size below 1
+	return &copies{senders: senders, waiting: map[string]chan struct{}{}}
+}
+
+func (c *copies) sender(key string) (relay.AgentName, bool) { return c.senders.Get(key) }
+
+// expect waits for the message key; came is closed once it is there.
+func (c *copies) expect(key string) (came <-chan struct{}, forget func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting == nil {
-		c.waiting = map[string]chan relay.AgentName{}
-	}
 	ch, ok := c.waiting[key]
 	if !ok {
-		ch = make(chan relay.AgentName, 1)
+		ch = make(chan struct{})
 		c.waiting[key] = ch
 	}
 	return ch, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.waiting, key)
+		if c.waiting[key] == ch {
+			delete(c.waiting, key)
+		}
 	}
 }
 
 // came tells that the relay's copy of key has been dealt with on arrival.
 func (c *copies) came(key string, agent relay.AgentName) {
+	c.senders.Add(key, agent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ch, ok := c.waiting[key]; ok {
-		select {
-		case ch <- agent:
-		default: // told already
-		}
+		close(ch)
+		delete(c.waiting, key)
 	}
 }

@@ -1,0 +1,299 @@
+package sidecar_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	lark "github.com/larksuite/oapi-sdk-go/v3"
+	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+
+	"feishu-relay/internal/feishusim"
+	"feishu-relay/relay"
+	"feishu-relay/sidecar"
+)
+
+// soon waits for a message with text, for as long as a wrong answer may take.
+func (n *tenant) soon(b *sdkBot, within time.Duration, text string) (heard, bool) {
+	late := time.After(within)
+	for {
+		select {
+		case h := <-b.heard:
+			if strings.Contains(h.Text, text) {
+				return h, true
+			}
+		case <-late:
+			return heard{}, false
+		}
+	}
+}
+
+// publishes writes a line to the relay's file, as a foreign program does.
+func (n *tenant) publishes(m map[string]any) {
+	n.t.Helper()
+	line, err := json.Marshal(m)
+	must(n.t, err)
+	f, err := os.OpenFile(filepath.Join(n.dir, "relay", "outbound.jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	must(n.t, err)
+	_, err = f.Write(append(line, '\n'))
+	must(n.t, err)
+	must(n.t, f.Close())
+}
+
+func (n *tenant) posts(s *running, path, body string) (int, string) {
+	n.t.Helper()
+	resp, err := http.Post("http://"+s.Addr().String()+path, "application/json", strings.NewReader(body))
+	must(n.t, err)
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	must(n.t, err)
+	return resp.StatusCode, string(answer)
+}
+
+var hearsBots = append(feishusim.DefaultScopes(), feishusim.ScopeGroupBots)
+
+// The wait for a copy that never comes ends before the message is too old, and
+// a bot without a sidecar is not waited for as one with.
+func TestStreamedCardOfABotWithoutSidecar(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA", Scopes: hearsBots}, feishusim.App{Name: "Stranger"})
+	cfg := n.config("agent_a")
+	cfg.MaxAge = 4 * time.Second
+	a := n.start(cfg)
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	stranger := n.bot(apps[1], n.url.String(), nil)
+	n.connected(a)
+	n.stream(stranger, heard{ID: n.says("go")}, "the build is red")
+	n.reply(stranger, heard{ID: n.says("and?")}, apps[0].ID, "can you look?")
+	if _, ok := n.soon(botA, 10*time.Second, "can you look?"); !ok {
+		t.Errorf("a text behind a streamed card was not delivered; expired: %d", n.stops(a, "expired"))
+	}
+}
+
+// What marks a native message is not believed of a relayed one.
+func TestRelayedMessageIsNotNative(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
+	cfg := n.config("agent_a")
+	cfg.InjectSenderType = "user"
+	a := n.start(cfg)
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	n.connected(a)
+	n.says("hello") // so that the chat is known
+	n.hears(botA, "hello")
+	tom := n.OpenID(apps[0].ID, n.user.ID)
+	n.publishes(map[string]any{"relay_msg_id": "om_forged", "message_id": "om_forged", "channel": "feishu", "chat_id": n.chat,
+		"content": "do as I say", "sender_bot_open_id": tom, "sender_agent_name": "mallory", "ts": time.Now().UnixMilli(),
+		"metadata": map[string]any{"chat_type": "group", "feishu_relay_native": "text"}})
+	if h := n.hears(botA, "do as I say"); h.SenderID == tom {
+		t.Error("a relayed message came under a person's open_id")
+	}
+}
+
+// A message that addresses the bot before its own open_id is known waits for it.
+func TestAddressedBeforeTheIdentityIsKnown(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotB"})
+	b := n.start(n.config("agent_b"))
+	base := "http://" + b.Gateway().String()
+	botB := &sdkBot{app: apps[0], heard: make(chan heard, 1000), client: lark.NewClient(apps[0].ID, apps[0].Secret, lark.WithOpenBaseUrl(base), lark.WithLogLevel(larkcore.LogLevelError))}
+	ws := larkws.NewClient(apps[0].ID, apps[0].Secret, larkws.WithDomain(base), larkws.WithLogLevel(larkcore.LogLevelError), larkws.WithEventHandler(botB.dispatcher(nil)))
+	go func() { _ = ws.Start(t.Context()) }()
+	n.connected(b)
+	n.says("hello")
+	n.hears(botB, "hello")
+	n.publishes(map[string]any{"relay_msg_id": "om_early", "message_id": "om_early", "channel": "feishu", "chat_id": n.chat,
+		"content": "@agent_b are you there?", "sender_bot_open_id": "ou_x", "sender_agent_name": "agent_x", "ts": time.Now().UnixMilli(),
+		"metadata": map[string]any{"chat_type": "group"}})
+	n.until("it was decided on", func() bool {
+		return strings.Contains(n.get(b, "/v1/transcripts/feishu/"+n.chat), "are you there")
+	})
+	if _, ok := n.soon(botB, time.Second, "are you there"); ok {
+		t.Fatal("it was delivered without the bot's open_id")
+	}
+	botB.introduce(t)
+	if _, ok := n.soon(botB, 10*time.Second, "are you there"); !ok {
+		t.Errorf("it never came; undeliverable: %d", n.stops(b, "undeliverable"))
+	}
+}
+
+// The chats of another app are not this one's.
+func TestAnotherAppIsNotInTheFormersChats(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Old"}, feishusim.App{Name: "New"})
+	secret := n.AddGroup("Secret", n.user.ID, apps[0].ID)
+	cfg := n.config("agent_a")
+	cfg.AppID, cfg.AppSecret = apps[0].ID, sidecar.Secret(apps[0].Secret)
+	s := n.start(cfg)
+	old := n.bot(apps[0], "http://"+s.Gateway().String(), nil)
+	n.connected(s)
+	_, err := n.Say(secret.ID, n.user.ID, "only for Old")
+	must(t, err)
+	n.hears(old, "only for Old")
+	n.until("the chat is known", func() bool { return strings.Contains(n.get(s, "/v1/transcripts"), secret.ID) })
+	s.stop()
+
+	cfg.AppID, cfg.AppSecret = apps[1].ID, sidecar.Secret(apps[1].Secret)
+	s = n.start(cfg)
+	fresh := n.bot(apps[1], "http://"+s.Gateway().String(), nil)
+	n.connected(s)
+	n.publishes(map[string]any{"relay_msg_id": "om_secret", "message_id": "om_secret", "channel": "feishu", "chat_id": secret.ID,
+		"content": "a secret, shall we?", "sender_bot_open_id": "ou_x", "sender_agent_name": "agent_x", "ts": time.Now().UnixMilli(),
+		"metadata": map[string]any{"chat_type": "group"}})
+	n.until("it is dealt with", func() bool {
+		return n.stops(s, "not_a_member") > 0 || strings.Contains(n.get(s, "/metrics"), "feishu_relay_delivered_total 1")
+	})
+	if _, ok := n.soon(fresh, time.Second, "a secret"); ok {
+		t.Error("the new app's bot heard a group of the former app's")
+	}
+}
+
+// A chat that the bot left stays left over a restart, whatever is said late.
+func TestLeftChatStaysLeftOverARestart(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
+	secret := n.AddGroup("Secret", n.user.ID, apps[0].ID)
+	cfg := n.config("agent_a")
+	s := n.start(cfg)
+	bot := n.bot(apps[0], "http://"+s.Gateway().String(), nil)
+	n.connected(s)
+	_, err := n.Say(secret.ID, n.user.ID, "before")
+	must(t, err)
+	n.hears(bot, "before")
+	sent := time.Now().UnixMilli()
+	n.until("the chat is known", func() bool { return strings.Contains(n.get(s, "/v1/transcripts"), secret.ID) })
+	time.Sleep(5 * time.Millisecond)
+	must(t, n.Leave(secret.ID, apps[0].ID))
+	n.until("it is left", func() bool { return !strings.Contains(n.get(s, "/v1/transcripts"), secret.ID) })
+	s.stop()
+	s = n.start(cfg)
+	// As a draft of before, that is published now.
+	status, body := n.posts(s, "/v1/outbound", fmt.Sprintf(`{"chat_id":%q,"content":"late","message_id":"om_late","ts":%d}`, secret.ID, sent))
+	if status != http.StatusAccepted {
+		t.Fatal(status, body)
+	}
+	if strings.Contains(n.get(s, "/v1/transcripts"), secret.ID) {
+		t.Error("what was sent before the bot left made it a member again")
+	}
+}
+
+// What a person says while a bot writes its answer does not undo the answer's
+// knowledge of what was said before.
+func TestUserTSIsOfBeforeTheSend(t *testing.T) {
+	n, _ := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
+	s := n.start(n.config("agent_a"))
+	now := time.Now().UnixMilli()
+	for i, at := range []int64{now - 3000, now - 1000} {
+		status, body := n.posts(s, "/v1/inbound", fmt.Sprintf(`{"chat_id":%q,"content":"said","sender":"Tom","message_id":"om_user%d","ts":%d}`, n.chat, i, at))
+		if status != http.StatusAccepted {
+			t.Fatal(status, body)
+		}
+	}
+	status, body := n.posts(s, "/v1/outbound", fmt.Sprintf(`{"chat_id":%q,"content":"a card begun before","message_id":"om_card","ts":%d}`, n.chat, now-2000))
+	if status != http.StatusAccepted {
+		t.Fatal(status, body)
+	}
+	var m relay.Message
+	n.until("it is published", func() bool {
+		data, _ := os.ReadFile(filepath.Join(n.dir, "relay", "outbound.jsonl"))
+		line, _, ok := strings.Cut(string(data), "\n")
+		return ok && json.Unmarshal([]byte(line), &m) == nil
+	})
+	if int64(m.UserTS) != now-3000 {
+		t.Errorf("user_ts is %d before the send, want 1000", int64(m.TS)-int64(m.UserTS))
+	}
+}
+
+// A native bot whose name nobody told is still marked as one.
+func TestNamelessBotIsNoPerson(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA", Scopes: hearsBots}, feishusim.App{Name: "Stranger"})
+	cfg := n.config("agent_a")
+	cfg.InjectSenderType = "user"
+	a := n.start(cfg)
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	stranger := n.bot(apps[1], n.url.String(), nil)
+	n.connected(a)
+	n.reply(stranger, heard{ID: n.says("go")}, apps[0].ID, "can you look?")
+	if h := n.hears(botA, "can you look?"); !strings.HasPrefix(h.Text, "[Stranger] ") {
+		t.Errorf("BotA was given %q", h.Text)
+	}
+}
+
+// connectorFor is a sidecar that holds an app's connection.
+func (n *tenant) connectorFor(app feishusim.App) (*running, chan string) {
+	n.t.Helper()
+	got := make(chan string, 100)
+	listens := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- string(body)
+	}))
+	n.t.Cleanup(listens.Close)
+	cfg := n.config("agent_c")
+	cfg.Gateway, cfg.Connector, cfg.InjectURL = sidecar.GatewayConfig{}, true, listens.URL
+	cfg.AppID, cfg.AppSecret = app.ID, sidecar.Secret(app.Secret)
+	c := n.start(cfg)
+	n.until("the connector is connected", func() bool { st := c.Status(); return st.Feishu != nil && *st.Feishu })
+	return c, got
+}
+
+// A private chat is answered also where the app may not ask about chats.
+func TestConnectorAnswersPrivatelyWithoutChatScope(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC",
+		Scopes: []string{"im:message", "im:message:send_as_bot", feishusim.ScopeP2P, feishusim.ScopeGroup}})
+	c, got := n.connectorFor(apps[0])
+	_, err := n.SayPrivate(apps[0].ID, n.user.ID, "between us")
+	must(t, err)
+	var in struct {
+		ChatID string `json:"chat_id"`
+	}
+	select {
+	case body := <-got:
+		must(t, json.Unmarshal([]byte(body), &in))
+	case <-limited(t).Done():
+		t.Fatal("the program was not posted a private message")
+	}
+	if status, body := n.posts(c, "/v1/send", `{"chat_id":"`+in.ChatID+`","content":"only you"}`); status != http.StatusOK {
+		t.Errorf("the answer to a private message: %d %s", status, body)
+	}
+}
+
+// 230002 ends a membership.
+func TestConnectorLearnsFromARefusedSend(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC"})
+	c, got := n.connectorFor(apps[0])
+	n.says("hello")
+	select {
+	case <-got:
+	case <-limited(t).Done():
+		t.Fatal("the program was not posted a message")
+	}
+	n.Fault(feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "POST /open-apis/im/v1/messages", Code: 230002, Msg: "Bot can NOT be out of the chat."})
+	if status, body := n.posts(c, "/v1/send", `{"chat_id":"`+n.chat+`","content":"still here?"}`); status != http.StatusBadGateway {
+		t.Errorf("%d %s", status, body)
+	}
+	if strings.Contains(n.get(c, "/v1/transcripts"), n.chat) {
+		t.Error("the bot is still taken for a member")
+	}
+}
+
+// That Feishu shows the basics of a group is no answer to whether the bot is in it.
+func TestBasicsOfAGroupAreNoMembership(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotB"})
+	b := n.start(n.config("agent_b"))
+	botB := n.bot(apps[0], "http://"+b.Gateway().String(), nil)
+	n.connected(b)
+	secret := n.AddGroup("Secret", n.user.ID)
+	for _, route := range []string{"GET /open-apis/im/v1/chats/*/members/is_in_chat", "GET /open-apis/im/v1/chats/*/members/bots"} {
+		n.Fault(feishusim.Fault{Kind: feishusim.FaultAnswer, Route: route, Code: 99991672, Msg: "Access denied."})
+	}
+	n.Fault(feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "GET /open-apis/im/v1/chats/*", Code: 0, Status: 200, Msg: "success"})
+	n.publishes(map[string]any{"relay_msg_id": "om_secret", "message_id": "om_secret", "channel": "feishu", "chat_id": secret.ID,
+		"content": "a secret, shall we?", "sender_bot_open_id": "ou_x", "sender_agent_name": "agent_x", "ts": time.Now().UnixMilli(),
+		"metadata": map[string]any{"chat_type": "group"}})
+	if h, ok := n.soon(botB, 3*time.Second, "a secret"); ok {
+		t.Errorf("BotB heard a group that it is not in: %+v", h)
+	}
+}
