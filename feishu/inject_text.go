@@ -129,8 +129,8 @@ func wordRune(r rune) bool {
 var (
 	poseRE      = regexp.MustCompile(`(?i)@(_user_|_all)|<(/?at)([\s>/]|$)`)
 	prefixSigns = strings.NewReplacer("@", "＠", "<", "＜")
-	leadRE      = regexp.MustCompile(`^(?:@_user_[0-9]+|[\s\p{Z}\p{Cf}])*`)
-	commandRE   = regexp.MustCompile(`^[/／!！]\pL`)
+	leadRE      = regexp.MustCompile(`^(?:@_user_[0-9]+|[\s\p{Z}\p{C}])*`)
+	commandRE   = regexp.MustCompile(`^[/／!！][\s\p{Z}\p{C}]*[\pL\pN_]`)
 )
 
 // harmless writes what would be a key or a tag so that it is none, with the

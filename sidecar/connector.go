@@ -145,7 +145,7 @@ func (s *Sidecar) say(ctx context.Context, what httpapi.Saying) (any, error) {
 			return nil
 		}
 		answer.Relayed = true
-		return s.sent(ctx, m, m.Text(), nil)
+		return s.sent(m, m.Text(), nil)
 	})
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
 		return nil, &httpapi.Error{Status: http.StatusBadGateway, Code: "feishu_refused",

@@ -29,10 +29,10 @@ func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 	asking, cancel := context.WithTimeout(ctx, selfWait)
 	h.selfAsked(asking)
 	cancel()
-	return h.sent(ctx, m.Message, m.Text, m.Keys)
+	return h.sent(m.Message, m.Text, m.Keys)
 }
 
-func (s *Sidecar) sent(ctx context.Context, m feishu.Message, text string, keys []string) error {
+func (s *Sidecar) sent(m feishu.Message, text string, keys []string) error {
 	meta := relay.Metadata{"chat_type": quote("group")}
 	if len(keys) > 0 {
 		list, err := json.Marshal(keys)
@@ -41,9 +41,17 @@ func (s *Sidecar) sent(ctx context.Context, m feishu.Message, text string, keys 
 		}
 		meta["media_keys"] = list
 	}
-	_, err := s.Send(ctx, httpapi.Outbound{ChatID: m.ChatID, Content: text, MessageID: m.ID, TS: m.CreateTime,
-		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.mentionsOf(m.Mentions), Metadata: meta})
+	_, err := s.accept(httpapi.Outbound{ChatID: m.ChatID, Content: text, MessageID: m.ID, TS: m.CreateTime,
+		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.mentionsOf(m.Mentions), Metadata: meta}, s.recordLater)
 	return err
+}
+
+// recordLater notes the bot's own message while the bot already has Feishu's
+// answer: what has to be on disk by then is the outbox. A crash in between is
+// mended by stopOwn, when the message comes back from the queue.
+func (s *Sidecar) recordLater(m *relay.Message) {
+	own := *m
+	s.recording.Go(func() { s.recordOwn(&own) })
 }
 
 // mentionsOf is what a message's mentions say, in the relay's words: an id of

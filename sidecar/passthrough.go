@@ -31,7 +31,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	for {
 		s, err := New(cfg, opts)
 		if err == nil {
-			before.relay(ctx, s)
+			before.relay(s)
 			return s.Run(ctx)
 		}
 		if _, ok := errors.AsType[*diskTrouble](err); !ok || cfg.Gateway.Addr == "" {
@@ -140,11 +140,11 @@ type waiting struct {
 var _ gateway.Host = (*waiting)(nil)
 
 // relay hands s what was said meanwhile.
-func (w *waiting) relay(ctx context.Context, s *Sidecar) {
+func (w *waiting) relay(s *Sidecar) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.sent {
-		if err := s.sent(ctx, m.Message, m.Text, m.Keys); err != nil {
+		if err := s.sent(m.Message, m.Text, m.Keys); err != nil {
 			s.problems.set("outbox", err)
 		}
 	}

@@ -103,19 +103,22 @@ func TestAddressedBeforeTheIdentityIsKnown(t *testing.T) {
 	base := "http://" + b.Gateway().String()
 	botB := &sdkBot{app: apps[0], heard: make(chan heard, 1000), client: lark.NewClient(apps[0].ID, apps[0].Secret, lark.WithOpenBaseUrl(base), lark.WithLogLevel(larkcore.LogLevelError))}
 	ws := larkws.NewClient(apps[0].ID, apps[0].Secret, larkws.WithDomain(base), larkws.WithLogLevel(larkcore.LogLevelError), larkws.WithEventHandler(botB.dispatcher(nil)))
+	n.Fault(feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "GET /open-apis/bot/v3/info", Status: http.StatusBadGateway})
 	go func() { _ = ws.Start(t.Context()) }()
 	n.connected(b)
 	n.says("hello")
 	n.hears(botB, "hello")
 	n.publishes(map[string]any{"relay_msg_id": "om_early", "message_id": "om_early", "channel": "feishu", "chat_id": n.chat,
-		"content": "@agent_b are you there?", "sender_bot_open_id": "ou_x", "sender_agent_name": "agent_x", "ts": time.Now().UnixMilli(),
+		"content": "are you there?", "sender_bot_open_id": "ou_x", "sender_agent_name": "agent_x", "ts": time.Now().UnixMilli(),
+		"mentions": []map[string]any{{"agent_name": "agent_b", "name": "BotB", "open_id": "ou_b_as_x_sees_it"}},
 		"metadata": map[string]any{"chat_type": "group"}})
 	n.until("it was decided on", func() bool {
 		return strings.Contains(n.get(b, "/v1/transcripts/feishu/"+n.chat), "are you there")
 	})
-	if _, ok := n.soon(botB, time.Second, "are you there"); ok {
-		t.Fatal("it was delivered without the bot's open_id")
+	if h, ok := n.soon(botB, time.Second, "are you there"); ok {
+		t.Fatalf("it was delivered without the bot's open_id: %+v; identity %s", h, n.get(b, "/v1/status"))
 	}
+	n.ClearFaults()
 	botB.introduce(t)
 	if _, ok := n.soon(botB, 10*time.Second, "are you there"); !ok {
 		t.Errorf("it never came; undeliverable: %d", n.stops(b, "undeliverable"))
@@ -203,7 +206,7 @@ func TestUserTSIsOfBeforeTheSend(t *testing.T) {
 		return ok && json.Unmarshal([]byte(line), &m) == nil
 	})
 	if int64(m.UserTS) != now-3000 {
-		t.Errorf("user_ts is %d before the send, want 1000", int64(m.TS)-int64(m.UserTS))
+		t.Errorf("user_ts is %d ms before the send, want 1000", int64(m.TS)-int64(m.UserTS))
 	}
 }
 

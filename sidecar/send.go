@@ -28,6 +28,11 @@ import (
 // and from then on sure to reach the other bots. Only group messages are
 // relayed; anything else is accepted and stays here.
 func (s *Sidecar) Send(_ context.Context, out httpapi.Outbound) (httpapi.Sent, error) {
+	return s.accept(out, s.recordOwn)
+}
+
+// accept sends out, and has record note it in the transcript.
+func (s *Sidecar) accept(out httpapi.Outbound, record func(*relay.Message)) (httpapi.Sent, error) {
 	channel := orDefault(out.Channel)
 	now := relay.MillisOf(time.Now())
 	ts := now
@@ -42,7 +47,7 @@ func (s *Sidecar) Send(_ context.Context, out httpapi.Outbound) (httpapi.Sent, e
 		s.metrics.sent.WithLabelValues("false").Inc()
 		return httpapi.Sent{RelayMsgID: id}, nil
 	}
-	m, err := s.sendOnce(channel, id, ts, out)
+	m, err := s.sendOnce(channel, id, ts, out, record)
 	if err == nil {
 		err = s.bots.box.Await() // also of a repeat
 	}
@@ -63,12 +68,12 @@ func (s *Sidecar) Send(_ context.Context, out httpapi.Outbound) (httpapi.Sent, e
 
 // sendOnce sends what was not sent under this id before; else m is nil. In one
 // chat one call runs at a time, so that its order is the same everywhere.
-func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound) (*relay.Message, error) {
+func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound, record func(*relay.Message)) (*relay.Message, error) {
 	defer s.sending.lock(chatKey(channel, out.ChatID))()
 	if s.sentIDs.Claim(string(id)) != dedup.New {
 		return nil, nil
 	}
-	m, err := s.send(channel, id, ts, out)
+	m, err := s.send(channel, id, ts, out, record)
 	if err != nil {
 		_ = s.sentIDs.Settle(string(id), false) // forgetting a claim does no I/O
 		return nil, err
@@ -80,7 +85,7 @@ func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, 
 	return m, nil
 }
 
-func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound) (*relay.Message, error) {
+func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound, record func(*relay.Message)) (*relay.Message, error) {
 	s.members.saw(channel, out.ChatID, ts)
 	userTS, err := s.lastUser(channel, out.ChatID, out.ThreadID)
 	if err != nil {
@@ -103,13 +108,7 @@ func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out 
 		Mentions: s.resolve(out.Content, out.MsgType, out.Mentions), MsgType: cmp.Or(out.MsgType, "text"),
 		ParentID: out.ParentID, RootID: out.RootID, ThreadID: out.ThreadID, UserTS: userTS,
 	}
-	// The ts that the bot reports goes out as it is, but is believed here as far as another's.
-	if _, err := s.transcript.Append(channel, string(m.ChatID), botEntry(m, s.peers.sentAt(m, time.Now()))); err != nil {
-		// A full disk there must not keep the message from the others; stopOwn tries again.
-		s.problems.set("transcript", err)
-		s.log.Error("own message is not in the transcript", keyMsg, id, keyErr, err)
-	}
-	s.trace("recorded")
+	record(m)
 	put, err := s.bots.box.Write(*m)
 	if err != nil {
 		return nil, err
@@ -117,6 +116,17 @@ func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out 
 	runtime.Gosched() // to the publisher: the others are waiting, the bot has time
 	s.trace("accepted")
 	return &put, nil
+}
+
+// recordOwn notes the bot's own message. Its ts goes out as the bot reports it,
+// but is believed here as far as another's. A full disk must not keep the
+// message from the others; stopOwn tries again.
+func (s *Sidecar) recordOwn(m *relay.Message) {
+	if _, err := s.transcript.Append(m.Channel, string(m.ChatID), botEntry(m, s.peers.sentAt(m, time.Now()))); err != nil {
+		s.problems.set("transcript", err)
+		s.log.Error("own message is not in the transcript", keyMsg, m.ID(), keyErr, err)
+	}
+	s.trace("recorded")
 }
 
 // Hear takes what the bot says that it heard from a person: for the transcript,

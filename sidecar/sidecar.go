@@ -112,6 +112,7 @@ type Sidecar struct {
 	inFlight    inFlight
 	names       atomic.Pointer[namesOf]
 	sending     chatLocks
+	recording   sync.WaitGroup // own messages on their way to the transcript
 	bad         quarantined
 	started     time.Time
 }
@@ -369,6 +370,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 		s.front.stop(ctx)
 		cancel()
 	}
+	s.recording.Wait()
 	stopPublishing()
 	publishers.Wait()
 	serving.Wait()

@@ -308,6 +308,58 @@ func TestLargeRequestPassesUnread(t *testing.T) {
 	}
 }
 
+// The HTTP server of ours adds nothing to an answer.
+func TestAnswersGetNoHeadersOfOurs(t *testing.T) {
+	for _, method := range []string{"GET", "HEAD"} {
+		for _, answer := range []string{"200 OK\r\nContent-Length: 2\r\n\r\n{}", "200 OK\r\nContent-Length: 2\r\nDate: then\r\nContent-Type: a/b\r\nContent-Type: c/d\r\n\r\n{}", "204 No Content\r\n\r\n"} {
+			got := http.Header{}
+			up, want := rawUpstream(t, "HTTP/1.1 "+answer)
+			r := newRig(t, func(o *Options) { o.Upstream = up })
+			req, err := http.NewRequest(method, r.url+"/x", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := r.client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			got = resp.Header
+			if headerText(got) != headerText(want) {
+				t.Errorf("%s: the bot got %s, want %s", method, headerText(got), headerText(want))
+			}
+		}
+	}
+}
+
+// rawUpstream gives one answer, of which the headers are told.
+func rawUpstream(t *testing.T, answer string) (*url.URL, http.Header) {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(answer)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			if head, _, ok := strings.Cut(answer, "\r\n\r\n"); ok && req.Method == http.MethodHead {
+				answer = head + "\r\n\r\n"
+			}
+			_, _ = io.WriteString(c, answer)
+		}
+	}()
+	return &url.URL{Scheme: "http", Host: l.Addr().String()}, resp.Header
+}
+
 func TestUnreachable(t *testing.T) {
 	r := newRig(t, nil)
 	r.up.Close()

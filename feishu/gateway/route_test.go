@@ -11,6 +11,8 @@ func TestMatch(t *testing.T) {
 		"POST im/v1/messages":                       {op: opCreate},
 		"GET im/v1/messages":                        {}, // a chat's history
 		"POST im/v1/messages/om_1/reply":            {op: opReply, message: "om_1"},
+		"POST im/v1/messages/":                      {op: opCreate},
+		"POST im/v1/messages/om_1/reply/":           {op: opReply, message: "om_1"},
 		"PUT im/v1/messages/om_1":                   {op: opEdit, message: "om_1"},
 		"PATCH im/v1/messages/om_1":                 {op: opPatch, message: "om_1"},
 		"DELETE im/v1/messages/om_1":                {op: opRecall, message: "om_1"},
