@@ -137,13 +137,17 @@ func (s *Sidecar) peer(ctx context.Context, m *relay.Message) feishu.Bot {
 	defer cancel()
 	bots, err := s.api.ChatBots(ctx, m.ChatID)
 	if err != nil {
+		s.botsAsked.again(m.ChatID, feishuAsked)
 		s.problems.set("chat bots", err)
 		return bot
 	}
 	for _, b := range bots {
 		s.book.LearnBot(b)
 	}
-	return s.seenAs(m)
+	if bot = s.seenAs(m); bot.OpenID == "" {
+		s.botsAsked.again(m.ChatID, feishuAsked) // its name may be known by then
+	}
+	return bot
 }
 
 func (s *Sidecar) seenAs(m *relay.Message) feishu.Bot {
@@ -206,22 +210,29 @@ func (s *Sidecar) inChat(ctx context.Context, chat relay.ChatID) (bool, error) {
 	return answer.In != feishu.No, nil
 }
 
-// asked remembers when something was last asked about a chat.
+// asked remembers when something may be asked about a chat again.
 type asked struct {
-	mu sync.Mutex
-	at map[relay.ChatID]time.Time // guarded by mu
+	mu   sync.Mutex
+	next map[relay.ChatID]time.Time // guarded by mu
 }
 
-// due reports whether pause has gone by since it last said so.
+// due reports whether it may be asked now, and if so, not again for a pause.
 func (a *asked) due(chat relay.ChatID, pause time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if last, ok := a.at[chat]; ok && time.Since(last) < pause {
+	if time.Now().Before(a.next[chat]) {
 		return false
 	}
-	if a.at == nil || len(a.at) >= maxAsked {
-		a.at = map[relay.ChatID]time.Time{}
+	if a.next == nil || len(a.next) >= maxAsked {
+		a.next = map[relay.ChatID]time.Time{}
 	}
-	a.at[chat] = time.Now()
+	a.next[chat] = time.Now().Add(pause)
 	return true
+}
+
+// again allows the next question after another pause.
+func (a *asked) again(chat relay.ChatID, pause time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.next[chat] = time.Now().Add(pause)
 }

@@ -1,6 +1,7 @@
 package sidecar_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,17 +149,27 @@ func (n *tenant) eachOnce(b *sdkBot, never ...string) {
 func (n *tenant) recorded(want []string) {
 	n.t.Helper()
 	var got []string
+	type line struct {
+		Role, Content, Sender string
+		TS                    int64
+	}
 	n.until("the transcript is complete", func() bool {
-		got = nil
+		var lines []line
 		data, err := os.ReadFile(filepath.Join(n.dir, "transcripts", "feishu_"+n.chat+".jsonl"))
 		if err != nil {
 			return false
 		}
-		for line := range strings.Lines(string(data)) {
-			var e struct{ Role, Content, Sender string }
-			if json.Unmarshal([]byte(line), &e) != nil {
-				n.t.Fatalf("a line of the transcript is no JSON: %q", line)
+		for text := range strings.Lines(string(data)) {
+			var e line
+			if json.Unmarshal([]byte(text), &e) != nil {
+				n.t.Fatalf("a line of the transcript is no JSON: %q", text)
 			}
+			lines = append(lines, e)
+		}
+		// What people say comes by another queue than what bots say: the order is that of ts.
+		slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.TS, b.TS) })
+		got = nil
+		for _, e := range lines {
 			got = append(got, fmt.Sprintf("%s %s: %s", e.Role, e.Sender, e.Content))
 		}
 		return len(got) >= len(want)

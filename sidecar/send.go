@@ -200,9 +200,11 @@ func (s *Sidecar) share(m *relay.Message) bool {
 }
 
 // lastUser is the ts of the newest user's message known in a chat, or in a
-// topic of it: one that stands here, or one that another bot knew of.
+// topic of it: one that stands here, or one that another bot knew of. Far back
+// is looked only once: where bots talk among themselves there is none near.
 func (s *Sidecar) lastUser(channel string, chat relay.ChatID, thread string) (relay.Millis, error) {
-	var newest int64
+	key := chatKey(channel, chat) + "/" + thread
+	newest, looked := s.userTimes.Get(key)
 	for n := nearTail; n <= farTail; n *= 8 {
 		entries, err := s.transcript.Tail(channel, string(chat), n)
 		for _, e := range entries {
@@ -210,10 +212,14 @@ func (s *Sidecar) lastUser(channel string, chat relay.ChatID, thread string) (re
 				newest = max(newest, userTime(e))
 			}
 		}
-		if err != nil || newest > 0 || len(entries) < n {
+		if err != nil {
 			return relay.Millis(newest), err
 		}
+		if looked || newest > 0 || len(entries) < n {
+			break
+		}
 	}
+	s.userTimes.Add(key, newest)
 	return relay.Millis(newest), nil
 }
 

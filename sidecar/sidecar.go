@@ -34,6 +34,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/connector"
@@ -92,6 +94,7 @@ type Sidecar struct {
 	sentIDs     *dedup.Window // own messages
 	showing     *dedup.Window // messages that watchers were shown
 	given       *givenLines
+	userTimes   *lru.Cache[string, int64] // of a chat's topic: when a person spoke last, as far as was seen
 	members     *members
 	peers       *peers
 	judge       policy.Judge
@@ -133,6 +136,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	s := &Sidecar{cfg: cfg, version: opts.Version, log: opts.Logger, trace: opts.Trace, started: time.Now(),
 		events: &httpapi.Events{}, metrics: newMetrics(opts.Version), problems: newProblems(), chats: newChats(),
 		showing: dedup.Memory(dedup.DefaultSize)}
+	s.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

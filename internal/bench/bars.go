@@ -19,6 +19,9 @@ var suites = []suite{
 	{pkg: "dedup", bench: "^Benchmark(ClaimSettle|Open5000)$", time: "300ms"},
 	{pkg: "internal/bench", bench: "^Benchmark(Start|FanOut8|Idle)$", time: "3x"},
 	{pkg: "internal/bench", bench: "^BenchmarkMemory$", time: "1x", rounds: 1},
+	{pkg: "sidecar", bench: "^BenchmarkGatewaySend$", time: "20x"},
+	{pkg: "feishu/longconn", bench: "^BenchmarkPassThrough$", time: "2s"},
+	{pkg: "internal/bench", bench: "^BenchmarkGatewayMemory$", time: "1x", rounds: 1},
 }
 
 // A figure names one value that a benchmark reports.
@@ -75,6 +78,12 @@ var allBars = []bar{
 	{"10", "idle RSS, against a bare daemon", of("internal/bench", "Idle", "MiB"), of("internal/bench", "Idle", "bare-MiB"), 1.5, false},
 	{"10", "RSS after 1 M messages, against 10 k", of("internal/bench", "Memory", "MiB"), of("internal/bench", "Memory", "early-MiB"), 1.3, false},
 	{"10", "stripped binary, against the bare one", of("internal/bench", "Idle", "file-MB"), of("internal/bench", "Idle", "bare-file-MB"), 1.3, false},
+	{"G1", "send through the gateway, p50, Feishu answers at once", of("sidecar", "GatewaySend/at_once", "p50-us"), of("sidecar", "GatewaySend/at_once", "bare-p50-us"), 1.3, false},
+	{"G1", "the same, Feishu takes 20 ms", of("sidecar", "GatewaySend/20ms", "p50-us"), of("sidecar", "GatewaySend/20ms", "bare-p50-us"), 1.3, false},
+	{"G2", "sends of 8 clients, Feishu answers at once", of("sidecar", "GatewaySend/at_once", "msg/s"), of("sidecar", "GatewaySend/at_once", "bare-msg/s"), 0.8, true},
+	{"G2", "the same, Feishu takes 20 ms", of("sidecar", "GatewaySend/20ms", "msg/s"), of("sidecar", "GatewaySend/20ms", "bare-msg/s"), 0.8, true},
+	{"G3", "events through the long connection, against a pipe", of("feishu/longconn", "PassThrough", "events/s"), of("feishu/longconn", "PassThrough", "bare-events/s"), 0.8, true},
+	{"G4", "RSS after a minute of 1,000 events/s, against after 15 s", of("internal/bench", "GatewayMemory", "MiB"), of("internal/bench", "GatewayMemory", "early-MiB"), 1.3, false},
 }
 
 // needed is the suites that the bars are made of. A package's suites are taken
