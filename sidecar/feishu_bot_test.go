@@ -234,11 +234,11 @@ func (n *tenant) stream(b *sdkBot, to heard, steps ...string) {
 	sent, err := b.client.Im.Message.Reply(ctx, larkim.NewReplyMessageReqBuilder().MessageId(to.ID).Body(
 		larkim.NewReplyMessageReqBodyBuilder().MsgType("interactive").Content(`{"type":"card","data":{"card_id":"`+id+`"}}`).Build()).Build())
 	fail("reply", err, err == nil && sent.Success())
-	text := ""
+	var text strings.Builder
 	for i, step := range steps {
-		text += step
+		text.WriteString(step)
 		put, err := b.client.Cardkit.V1.CardElement.Content(ctx, larkcardkit.NewContentCardElementReqBuilder().CardId(id).ElementId("content").Body(
-			larkcardkit.NewContentCardElementReqBodyBuilder().Content(text).Sequence(i+1).Build()).Build())
+			larkcardkit.NewContentCardElementReqBodyBuilder().Content(text.String()).Sequence(i+1).Build()).Build())
 		fail("stream", err, err == nil && put.Success())
 	}
 	end, err := b.client.Cardkit.V1.Card.Settings(ctx, larkcardkit.NewSettingsCardReqBuilder().CardId(id).Body(

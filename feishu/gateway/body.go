@@ -49,6 +49,15 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 var errTooLarge = errors.New("unpacked, it is larger than is read here")
 
+// readable reports whether unpack knows an encoding.
+func readable(encoding string) bool {
+	switch strings.ToLower(strings.TrimSpace(encoding)) {
+	case "", "identity", "gzip", "x-gzip", "deflate", "br":
+		return true
+	}
+	return false
+}
+
 // unpack undoes a Content-Encoding; at most maxAnswer bytes come out.
 func unpack(encoding string, data []byte) ([]byte, error) {
 	var r io.Reader = bytes.NewReader(data)

@@ -70,7 +70,7 @@ func (g *Gateway) cardChanged(t *tapped) {
 		return
 	}
 	g.drafts.onCard(t.card, func(d *draft) {
-		if !d.newer(t.element, req.Sequence) {
+		if !d.newer(t.part(), req.Sequence) {
 			return
 		}
 		if err := write(d.Card, t, &req); err != nil {
@@ -79,6 +79,19 @@ func (g *Gateway) cardChanged(t *tapped) {
 		}
 		d.touch(time.Now(), t.op == opCardReplace, false)
 	})
+}
+
+// part is what of a card a call writes to, as [draft.newer] tells them apart: an
+// element, "" for all of it, or a name that no element has. An end sign that
+// overtakes the last text is not later than that text.
+func (t *tapped) part() string {
+	switch t.op {
+	case opCardReplace, opElementContent, opElementReplace, opElementPatch, opElementDelete:
+		return t.element
+	case opCardSettings:
+		return "/settings"
+	}
+	return "/elements"
 }
 
 func write(card *feishu.Card, t *tapped, req *cardRequest) error {

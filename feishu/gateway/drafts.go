@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
@@ -85,7 +86,11 @@ func loadDrafts(root *os.Root, log *slog.Logger, count func(string)) *drafts {
 		left = append(left, d)
 	}
 	slices.SortFunc(left, func(a, b *draft) int { return cmp.Compare(a.Created, b.Created) })
+	now := relay.MillisOf(time.Now())
 	for _, d := range left {
+		if d.Wait == waitEdit {
+			d.Touched = max(d.Touched, now) // while nobody listened the bot could not go on
+		}
 		s.enter(d)
 	}
 	return s

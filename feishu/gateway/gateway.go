@@ -8,6 +8,7 @@
 // configured, Feishu's webhook. Of the REST calls only those that send or change
 // a message or a card, that tell an identity, and a few look-ups are copied
 // (FEISHU.md 4 to 6); uploads, downloads and all the rest stream through unread.
+// A copied call offers Feishu only those encodings of the bot's that can be read.
 // A send is on disk before the bot sees Feishu's answer; a [Host] that is slow,
 // fails or panics does not change that answer.
 //
@@ -136,7 +137,8 @@ type Gateway struct {
 	log    *slog.Logger
 	count  func(string)
 	proxy  *httputil.ReverseProxy
-	close  func() // idle connections to Feishu
+	client *http.Client // to Feishu
+	close  func()       // idle connections to Feishu
 	conn   *longconn.Server
 	hook   *webhook.Server // nil: none
 	own    *owner
@@ -187,8 +189,9 @@ func New(o Options) (*Gateway, error) {
 	}
 	g.close = transport.CloseIdleConnections
 	g.proxy = g.newProxy(transport)
+	g.client = &http.Client{Transport: transport, Timeout: bootstrapWait}
 	g.conn = longconn.New(longconn.Options{
-		Upstream: o.Upstream, Client: &http.Client{Transport: transport, Timeout: bootstrapWait},
+		Upstream: o.Upstream, Client: g.client,
 		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback,
 		Tap: g.tapEvent, Bootstrapped: g.bootstrapped, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
 	})
@@ -249,10 +252,9 @@ func (g *Gateway) Inject(ctx context.Context, event []byte) error {
 	return g.conn.Inject(ctx, event)
 }
 
-// Connected reports whether a bot is there to inject into.
-func (g *Gateway) Connected() bool {
-	return g.conn.Connected() || g.hook != nil && g.hook.Connected()
-}
+// Connected reports whether Inject is the way to the bot. With a webhook it always
+// is: it is Inject that finds a bot that was away, and nothing else tells of it.
+func (g *Gateway) Connected() bool { return g.conn.Connected() || g.hook != nil }
 
 // Changed is closed at the next change of the long connection's state.
 func (g *Gateway) Changed() <-chan struct{} { return g.conn.Changed() }
@@ -277,8 +279,10 @@ func (g *Gateway) Status() any {
 	n, unsaved := g.drafts.sizes()
 	texts, cards := g.habits.current()
 	return Status{
-		AppID: g.own.app(), OpenID: self.OpenID, Connected: g.Connected(), LongConnection: g.conn.Status(),
-		Webhook: g.hook != nil, Drafts: n, DraftsUnsaved: unsaved, EditsTexts: texts, EditsCards: cards,
+		AppID: g.own.app(), OpenID: self.OpenID,
+		Connected:      g.conn.Connected() || g.hook != nil && g.hook.Connected(),
+		LongConnection: g.conn.Status(),
+		Webhook:        g.hook != nil, Drafts: n, DraftsUnsaved: unsaved, EditsTexts: texts, EditsCards: cards,
 	}
 }
 
@@ -300,6 +304,7 @@ func (g *Gateway) Close() error {
 
 // identified learns the app of an accepted bootstrap or a verified webhook.
 func (g *Gateway) identified(app string) {
+	defer g.caught("identity")
 	g.own.learn(app)
 	g.knowSelf()
 }
@@ -307,9 +312,11 @@ func (g *Gateway) identified(app string) {
 // bootstrapped learns the app, and keeps its credentials in memory: a bot that
 // calls nothing else has shown no token yet when the sidecar needs one.
 func (g *Gateway) bootstrapped(app, secret string) {
-	g.identified(app)
+	defer g.caught("identity")
+	g.own.learn(app)
 	if g.own.is(app) {
 		g.opts.API.SawCredentials(app, secret)
+		g.knowSelf()
 	}
 }
 

@@ -112,6 +112,14 @@ func (o *owner) trusts(token string) bool {
 	return !o.others
 }
 
+// knows reports whether token was proved to be our app's.
+func (o *owner) knows(token string) bool {
+	o.mu.Lock()
+	app, known := o.tokens.get(token)
+	o.mu.Unlock()
+	return known && o.is(app)
+}
+
 // foreign notes a caller that is not served, and says so once.
 func (o *owner) foreign(kind, app string) {
 	o.mu.Lock()
@@ -149,22 +157,36 @@ func (g *Gateway) ours(t *tapped, s feishu.Sender) bool {
 // tokenAnswer reads a token call: which app it is, and its token (FEISHU.md 6).
 func (g *Gateway) tokenAnswer(t *tapped) {
 	var req struct {
-		AppID string `json:"app_id"`
+		AppID once `json:"app_id"`
 	}
 	var ans struct {
 		Code   int    `json:"code"`
 		Tenant string `json:"tenant_access_token"`
 		App    string `json:"app_access_token"`
 	}
-	if json.Unmarshal(t.request, &req) != nil || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 || req.AppID == "" ||
-		ans.Tenant == "" && ans.App == "" {
+	if json.Unmarshal(t.request, &req) != nil || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 ||
+		req.AppID.times != 1 || req.AppID.text == "" || ans.Tenant == "" && ans.App == "" {
 		return
 	}
-	g.own.proved(ans.Tenant, req.AppID)
-	g.own.proved(ans.App, req.AppID)
-	if g.own.is(req.AppID) {
+	app := req.AppID.text
+	g.own.proved(ans.Tenant, app)
+	g.own.proved(ans.App, app)
+	if g.own.is(app) {
 		g.knowSelf()
 	}
+}
+
+// once is a member of a JSON object that must not stand there twice, be it in
+// another spelling: Feishu may take another one of them than we do.
+type once struct {
+	text  string
+	times int
+}
+
+// UnmarshalJSON is called for each of them.
+func (o *once) UnmarshalJSON(data []byte) error {
+	o.times++
+	return json.Unmarshal(data, &o.text)
 }
 
 // selfAnswer reads the bot's own identity (FEISHU.md 4 and 13.3).
@@ -189,9 +211,33 @@ func (g *Gateway) selfAnswer(t *tapped) {
 	if t.op == opBotPing {
 		self = feishu.Self{Name: ans.Data.Ping.Name, OpenID: ans.Data.Ping.ID}
 	}
-	if self.OpenID != "" {
+	if known := g.opts.Book.Self().OpenID; self.OpenID != "" && (known == "" || g.own.knows(t.token)) {
 		g.opts.Book.LearnSelf(self)
 	}
+}
+
+// proven reports whether token is our app's: by what was seen of it, or, after a
+// restart of ours, by what Feishu says. Whose bot a token calls is told by its
+// open_id, which no other app's bot has under it (FEISHU.md 4).
+func (g *Gateway) proven(ctx context.Context, token string) bool {
+	self := g.opts.Book.Self()
+	switch {
+	case g.own.knows(token):
+		return true
+	case !strings.HasPrefix(token, "t-") || self.OpenID == "":
+		return false
+	}
+	api := feishu.NewAPI(g.opts.Upstream.String(), "", "", feishu.WithHTTPClient(g.client))
+	api.SawToken(token)
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	bot, err := api.BotInfo(ctx)
+	if err != nil || bot.OpenID != self.OpenID {
+		g.log.Debug("a token is not shown to be this app's", "err", err)
+		return false
+	}
+	g.own.proved(token, g.own.app())
+	return true
 }
 
 // askWait bounds a question of ours to Feishu.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -27,8 +28,9 @@ var missing = []int{
 }
 
 // lookUp answers for a peer or a message that only the bot was shown, where
-// Feishu does not know it or may not tell. nil: Feishu's answer stands.
-func (g *Gateway) lookUp(t *tapped) []byte {
+// Feishu does not know it or may not tell, and only to our own app. nil: Feishu's
+// answer stands.
+func (g *Gateway) lookUp(ctx context.Context, t *tapped) []byte {
 	var ans struct {
 		Code *int                       `json:"code"`
 		Data map[string]json.RawMessage `json:"data"`
@@ -37,17 +39,26 @@ func (g *Gateway) lookUp(t *tapped) []byte {
 		return nil // ids of another app's name space
 	}
 	notFound := t.status == http.StatusNotFound
+	data := map[string]json.RawMessage{}
 	if json.Unmarshal(t.answer, &ans) == nil && ans.Code != nil {
 		notFound = slices.Contains(missing, *ans.Code)
 		if *ans.Code == 0 {
 			g.learnAnswer(t)
-			return g.complete(t, ans.Data)
+			notFound = true
+			if ans.Data != nil {
+				data = ans.Data
+			}
 		}
 	}
 	if !notFound {
 		return nil
 	}
-	return g.complete(t, map[string]json.RawMessage{})
+	out := g.complete(t, data)
+	if out == nil || !g.proven(ctx, t.token) {
+		return nil
+	}
+	g.count("lookup_answered")
+	return out
 }
 
 // complete adds what we know to the data of a look-up; nil when that is nothing.
@@ -74,7 +85,6 @@ func (g *Gateway) complete(t *tapped, data map[string]json.RawMessage) []byte {
 	if err != nil {
 		return nil
 	}
-	g.count("lookup_answered")
 	return out
 }
 

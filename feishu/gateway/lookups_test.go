@@ -15,6 +15,7 @@ import (
 func lookupRig(t testing.TB) *rig {
 	r := newRig(t, nil)
 	r.book.LearnSelf(feishu.Self{OpenID: "ou_self", Name: "Me"})
+	r.own.proved("t-"+r.app, r.app)
 	r.host.peer = func(id relay.OpenID) (feishu.Bot, bool) {
 		return feishu.Bot{OpenID: id, AppID: "cli_b", Name: "BotB"}, id == "ou_b"
 	}
@@ -152,11 +153,12 @@ func TestLookUpByPanickingHost(t *testing.T) {
 func FuzzLookUp(f *testing.F) {
 	f.Add("bot_ids=ou_b", []byte(`{"code":0,"data":{"bots":null,"failed_bots":[]}}`))
 	f.Add("bot_ids[]=ou_b,ou_c", []byte(`{"code":99991672}`))
+	f.Add("bot_ids=ou_b&message_ids=om_injected", []byte(`{"code":0,"data":null}`))
 	r := lookupRig(f)
 	f.Fuzz(func(t *testing.T, query string, answer []byte) {
 		for _, path := range []string{"bot/v3/bots/basic_batch", "contact/v3/users/ou_b", "im/v1/messages/om_injected", "im/v1/messages/mget"} {
 			req := newRequest("GET", "/open-apis/"+path, query)
-			out := r.lookUp(&tapped{call: match("GET", req.URL.Path), http: req, status: 200, answer: answer})
+			out := r.lookUp(t.Context(), &tapped{call: match("GET", req.URL.Path), http: req, token: "t-" + r.app, status: 200, answer: answer})
 			if out != nil && !json.Valid(out) {
 				t.Errorf("answered %s", out)
 			}

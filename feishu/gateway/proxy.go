@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,7 +107,30 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 			out.Header[name] = v
 		}
 	}
+	if in.Context().Value(tappedKey{}) != nil {
+		narrow(out.Header)
+	}
 	out.Trailer = in.Trailer // filled in when the body ends
+}
+
+// narrow takes out of an Accept-Encoding what [unpack] cannot read: a send whose
+// answer came packed so would not be relayed.
+func narrow(h http.Header) {
+	var kept []string
+	all := true
+	for _, list := range h["Accept-Encoding"] {
+		for part := range strings.SplitSeq(list, ",") {
+			name, _, _ := strings.Cut(part, ";")
+			if readable(name) {
+				kept = append(kept, strings.TrimSpace(part))
+			} else {
+				all = false
+			}
+		}
+	}
+	if !all {
+		h.Set("Accept-Encoding", cmp.Or(strings.Join(kept, ", "), "identity"))
+	}
 }
 
 // rawPath is the path as it stood in the request line of an origin-form request.

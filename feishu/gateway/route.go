@@ -58,9 +58,10 @@ type call struct {
 }
 
 // match finds what a call is, by method and path; opNone for all that passes
-// unread. Doubled slashes are tolerated: the Node SDK makes them (FEISHU.md 7.1).
+// unread. Doubled slashes are tolerated, the Node SDK makes them (FEISHU.md 7.1),
+// and so is one at the end: Feishu decides whether it takes the call.
 func match(method, path string) call {
-	path, ok := strings.CutPrefix(squash(path), "/open-apis/")
+	path, ok := strings.CutPrefix(strings.TrimSuffix(squash(path), "/"), "/open-apis/")
 	if !ok {
 		return call{}
 	}

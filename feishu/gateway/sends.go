@@ -51,7 +51,7 @@ func (t *tapped) accepted() (data json.RawMessage, code int, ok bool) {
 func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	m, err := feishu.ParseSent(t.answer)
 	if refusal, ok := errors.AsType[*feishu.CodeError](err); ok {
-		g.refused(t, refusal.Code)
+		g.refused(ctx, t, refusal.Code)
 		return
 	}
 	if err != nil || m.ID == "" || m.ChatID == "" || t.status >= http.StatusMultipleChoices {
@@ -136,9 +136,9 @@ func (g *Gateway) kindOf(t *tapped, chat relay.ChatID) string {
 }
 
 // refused reads a send that Feishu did not accept.
-func (g *Gateway) refused(t *tapped, code int) {
-	if code != codeNotInChat || !g.own.trusts(t.token) {
-		return
+func (g *Gateway) refused(ctx context.Context, t *tapped, code int) {
+	if code != codeNotInChat || !g.proven(ctx, t.token) {
+		return // another app's bot may well not be in our chats
 	}
 	chat := g.recent.chatOf(t.message)
 	if t.message == "" && t.http.URL.Query().Get("receive_id_type") == "chat_id" {

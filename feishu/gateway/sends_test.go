@@ -162,7 +162,6 @@ func TestIdentityIsLearned(t *testing.T) {
 		"from a bootstrap": func(r *rig) {
 			r.up.say("POST /callback/ws/endpoint", 200, `{"code":0,"data":{"URL":"ws://127.0.0.1:1/ws?fpid=1&device_id=d&service_id=1","ClientConfig":{}}}`)
 			r.call("POST", "/callback/ws/endpoint", js(map[string]string{"AppID": r.app, "AppSecret": "s"}))
-			r.text("x") // the token to ask with
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -226,6 +225,7 @@ func TestBotsAndChatsAreLearned(t *testing.T) {
 
 func TestNotInChat(t *testing.T) {
 	r := newRig(t, nil).knowGroup()
+	r.own.proved("t-"+r.app, r.app)
 	r.up.say("POST /open-apis/im/v1/messages", 400, `{"code":230002,"msg":"Bot/User can NOT be out of the chat."}`)
 	status, body := r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{}"}`)
 	if status != 400 || !strings.Contains(body, "230002") {
@@ -239,6 +239,7 @@ func TestNotInChat(t *testing.T) {
 
 func TestNotInChatByReply(t *testing.T) {
 	r := newRig(t, nil).knowGroup()
+	r.own.proved("t-"+r.app, r.app)
 	r.tapEvent([]byte(eventOf(r.app, "user", "ou_u", "om_u", group, "group", "hi")))
 	r.up.say("POST /open-apis/im/v1/messages/om_u/reply", 400, `{"code":230002,"msg":"x"}`)
 	r.call("POST", "/open-apis/im/v1/messages/om_u/reply", `{"msg_type":"text","content":"{}"}`)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -167,7 +168,7 @@ func (g *Gateway) observe(t *tapped) []byte {
 	case opChatBots:
 		g.chatBotsAnswer(t)
 	case opBots, opUser, opMessage, opMessages:
-		return g.lookUp(t)
+		return g.lookUp(ctx, t)
 	case opCreate, opReply, opForward, opMergeForward:
 		g.sent(ctx, t)
 	case opEdit, opPatch:
@@ -203,7 +204,7 @@ func bearer(r *http.Request) string {
 
 // panicText names a panic without what it may carry of a message.
 func panicText(p any) string {
-	if err, ok := p.(error); ok {
+	if err, ok := p.(runtime.Error); ok {
 		return err.Error()
 	}
 	return fmt.Sprintf("%T", p)

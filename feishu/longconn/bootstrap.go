@@ -162,14 +162,31 @@ func (s *Server) public(r *http.Request) string {
 	return "ws://" + host + path
 }
 
-func credentialsOf(body []byte) (c credentials) {
-	_ = json.Unmarshal(body, &c) // Feishu says what is wrong with it
-	return c
-}
-
 // credentials are what a bot bootstraps with; the secret is "" for one that has
 // an assertion instead.
 type credentials struct{ AppID, AppSecret string }
+
+func credentialsOf(body []byte) credentials {
+	var c struct{ AppID, AppSecret once }
+	err := json.Unmarshal(body, &c)
+	if err != nil || c.AppID.times != 1 || c.AppSecret.times > 1 {
+		return credentials{} // nobody's; Feishu says what is wrong with it
+	}
+	return credentials{c.AppID.text, c.AppSecret.text}
+}
+
+// once is a member of a JSON object that must not stand there twice, be it in
+// another spelling: Feishu may take another one of them than we do.
+type once struct {
+	text  string
+	times int
+}
+
+// UnmarshalJSON is called for each of them.
+func (o *once) UnmarshalJSON(data []byte) error {
+	o.times++
+	return json.Unmarshal(data, &o.text)
+}
 
 // quote makes a JSON string, with & as it is.
 func quote(s string) ([]byte, error) {

@@ -98,6 +98,33 @@ func TestTheAnswerGetsOurURL(t *testing.T) {
 	}
 }
 
+// Feishu may read a body with two spellings of a name in another way than we do.
+func TestABootstrapThatNamesTwoAppsIsNobodys(t *testing.T) {
+	for _, body := range []string{
+		`{"AppID":"cli_other","AppSecret":"s","appid":"` + app + `"}`,
+		`{"AppID":"cli_other","AppSecret":"s","AppID":"` + app + `"}`,
+		`{"AppID":"` + app + `","AppSecret":"s","APPID":"cli_other"}`,
+	} {
+		apps := make(chan string, 1)
+		r := newRig(t, tcp(t), func(o *longconn.Options) { o.Bootstrapped = func(id, secret string) { apps <- id + secret } })
+		resp, err := r.client.Post("http://"+r.front+"/callback/ws/endpoint", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if got := r.feishu.requests()[0].body; got != body {
+			t.Errorf("Feishu got %s", got)
+		}
+		select {
+		case id := <-apps:
+			if id != "" {
+				t.Errorf("%s is taken for %s", body, id)
+			}
+		default:
+		}
+	}
+}
+
 func TestOtherAnswersPassAsTheyCame(t *testing.T) {
 	large := `{"code":0,"data":{"URL":"ws://x/"},"pad":"` + strings.Repeat("x", 2<<20) + `"}`
 	for _, c := range []struct {

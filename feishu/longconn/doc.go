@@ -17,7 +17,8 @@
 //
 // Each connection has two that read, one for each side, and write to the other
 // side themselves: whoever reads slowly slows down whoever sends. A third runs
-// what the tap wants done after an event. They end with the connection.
+// what the tap wants done after an event. They end with the connection, the third
+// when all is done.
 //
 // # Events for metrics
 //

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"feishu-relay/feishu"
 	"feishu-relay/feishu/longconn"
 )
 
@@ -196,6 +197,38 @@ func TestOnLoopbackAnyQueryGoesToFeishu(t *testing.T) {
 	if got, want := r.feishu.next().uri, "/ws/v2?"+strings.Replace(query, "t-1", "t-2", 1); got != want {
 		t.Errorf("Feishu saw %s, want %s", got, want)
 	}
+}
+
+// Who comes with a query that we did not hand out may be on anybody's connection:
+// nothing of ours goes there. A bot that comes back late is known by its query.
+func TestAConnectionWithoutABootstrapGetsNothingOfOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, pipes(), func(o *longconn.Options) {
+			o.Own = func(id string) bool { return id == app }
+			o.Tap = func([]byte) (feishu.Verdict, func()) { t.Error("tapped"); return feishu.Keep, nil }
+		})
+		url := r.bootstrap().URL
+		stranger := r.dial(strings.Replace(url, "t-1", "t-2", 1))
+		up := r.feishu.next()
+		stranger.ping()
+		up.want(pingFrame())
+		f := eventFrame("m1", event("e1"))
+		up.write(f)
+		stranger.want(f)
+		if r.s.Connected() {
+			t.Error("a stranger counts as the bot")
+		}
+		time.Sleep(time.Hour)
+		bot := r.dial(url)
+		up = r.feishu.next()
+		bot.ping()
+		up.want(pingFrame())
+		done := r.inject(t.Context(), event("ours"))
+		bot.write(ackOf(bot.frame(), 200))
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestARefusalIsFeishus(t *testing.T) {

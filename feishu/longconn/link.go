@@ -17,7 +17,7 @@ const (
 	idlePings    = 3                // pings that a bot may leave out, and
 	idleGrace    = 30 * time.Second // this; then the connection is ended
 	maxPing      = 3600             // seconds between pings that are believed
-	maxAfters    = 4096             // events after which the tap still wants something done; one more is dropped
+	maxAfters    = 4096             // events after which the tap still wants something done, on all links; one more is dropped
 
 	pieceGap = 5 * time.Millisecond   // between the pieces of an event, see toBot; without it 1 of 10 was lost
 	maxGaps  = 200 * time.Millisecond // all gaps of an event: those of many pieces are shorter
@@ -98,10 +98,9 @@ func (l *link) run() {
 	})
 	patience := time.AfterFunc(firstWord, l.listening)
 
-	var worker sync.WaitGroup
 	l.pumps.Go(l.fromUpstream)
 	l.pumps.Go(l.fromBot)
-	worker.Go(l.runAfters)
+	l.s.links.Go(l.runAfters) // it may outlive the link, whose place another one can take
 	l.s.Counter("connected")
 	l.s.log.Info("a bot's long connection is up", "app", l.app)
 
@@ -121,7 +120,6 @@ func (l *link) run() {
 	sides.Wait()
 	l.pumps.Wait()
 	close(l.afters)
-	worker.Wait()
 }
 
 // end ends the link; the first reason counts.
@@ -219,18 +217,20 @@ func write(c *websocket.Conn, typ websocket.MessageType, message []byte) error {
 
 // later runs do behind what waits already.
 func (l *link) later(id string, h *hold, do func()) {
-	select {
-	case l.afters <- after{id, h, do}:
-	default:
-		l.s.Counter("after_dropped")
-		l.s.log.Warn("too much is to be done after events: one is left out", "app", l.app)
-		l.release(id, h)
+	if l.s.afters.Add(1) <= maxAfters {
+		l.afters <- after{id, h, do} // which has room for all
+		return
 	}
+	l.s.afters.Add(-1)
+	l.s.Counter("after_dropped")
+	l.s.log.Warn("too much is to be done after events: one is left out", "app", l.app)
+	l.release(id, h)
 }
 
 func (l *link) runAfters() {
 	for a := range l.afters {
 		l.s.guard(a.do)
+		l.s.afters.Add(-1)
 		l.release(a.id, a.hold)
 	}
 }

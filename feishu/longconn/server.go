@@ -67,9 +67,10 @@ type Server struct {
 	client  *http.Client
 	log     *slog.Logger
 	tickets tickets
-	stuck   atomic.Int32  // calls of the tap that are not waited for any more
-	closing chan struct{} // closed by Close
-	links   sync.WaitGroup
+	stuck   atomic.Int32   // calls of the tap that are not waited for any more
+	afters  atomic.Int32   // what the tap still wants done
+	closing chan struct{}  // closed by Close
+	links   sync.WaitGroup // and what is still to be done after their events
 
 	mu        sync.Mutex
 	closed    bool                  // guarded by mu

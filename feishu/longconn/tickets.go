@@ -33,23 +33,21 @@ func (t *tickets) add(rawQuery string, tk ticket) {
 	if t.all == nil {
 		t.all = make(map[string]ticket)
 	}
-	oldest := ""
-	for q, o := range t.all {
-		if tk.given.Sub(o.given) > ticketLife {
-			delete(t.all, q)
-		} else if oldest == "" || o.given.Before(t.all[oldest].given) {
-			oldest = q
-		}
-	}
 	if len(t.all) >= maxTickets {
+		oldest := ""
+		for q, o := range t.all {
+			if oldest == "" || o.given.Before(t.all[oldest].given) {
+				oldest = q
+			}
+		}
 		delete(t.all, oldest)
 	}
 	t.all[canonical(rawQuery)] = tk
 	t.last = tk
 }
 
-// take finds the ticket of a WebSocket's query. Unless it is to be kept it is
-// used up.
+// take finds the ticket of a WebSocket's query. Unless it is to be kept it has an
+// end, and is used up.
 func (t *tickets) take(rawQuery string, now time.Time, keep bool) (ticket, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,11 +56,11 @@ func (t *tickets) take(rawQuery string, now time.Time, keep bool) (ticket, bool)
 	if !keep {
 		delete(t.all, q)
 	}
-	return tk, ok && now.Sub(tk.given) <= ticketLife
+	return tk, ok && (keep || now.Sub(tk.given) <= ticketLife)
 }
 
-// guess makes a ticket for a query that was handed out too long ago, or not by
-// us: it goes where the newest one does.
+// guess makes a ticket for a query that was not handed out by us: it goes where
+// the newest one does. Whose connection that is nobody knows.
 func (t *tickets) guess(rawQuery string) (ticket, bool) {
 	t.mu.Lock()
 	tk := t.last
@@ -72,6 +70,7 @@ func (t *tickets) guess(rawQuery string) (ticket, bool) {
 	}
 	tk.upstream, _, _ = strings.Cut(tk.upstream, "?")
 	tk.upstream += "?" + rawQuery
+	tk.app = ""
 	return tk, true
 }
 
