@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -26,12 +24,6 @@ const (
 	keyStage  = "stage"
 	keyReason = "reason"
 	keyErr    = "err"
-)
-
-// Pauses between tries of a stage that could not do its work.
-const (
-	retryFirst = 100 * time.Millisecond // doubled up to
-	retryMax   = 10 * time.Second
 )
 
 // passage is one message on its way, and what the stages know of it.
@@ -74,7 +66,7 @@ func (s *Sidecar) botsWay() way {
 		queue: outboundQueue,
 		arrive: relay.Pipeline[*passage]{
 			{Name: "signature", Apply: s.checkSignature},
-			{Name: "role", Apply: s.stopPeople},
+			{Name: "role", Apply: s.stopRole(isPerson)},
 			{Name: "own", Apply: s.stopOwn},
 			{Name: "member", Apply: s.stopOtherChats},
 			{Name: "dedup", Apply: s.stopRepeats},
@@ -94,7 +86,7 @@ func (s *Sidecar) botsWay() way {
 func (s *Sidecar) usersWay() way {
 	return way{queue: inboundQueue, arrive: relay.Pipeline[*passage]{
 		{Name: "signature", Apply: s.checkSignature},
-		{Name: "role", Apply: s.stopBots},
+		{Name: "role", Apply: s.stopRole(isBot)},
 		{Name: "own", Apply: s.stopOwn},
 		{Name: "member", Apply: s.stopOtherChats},
 		{Name: "transcript", Apply: s.recordUser},
@@ -162,59 +154,6 @@ func (s *Sidecar) end(p *passage, stage string, why relay.Reason) {
 	}
 }
 
-// walk runs the stages until they come to a verdict: a stage that cannot do its
-// work now (a full disk, a bot that is away) is tried again with growing pauses,
-// for at most RELAY_MAX_AGE since the message arrived. It fails only when ctx is
-// done.
-func (s *Sidecar) walk(ctx context.Context, stages relay.Pipeline[*passage], p *passage) (stage string, why relay.Reason, err error) {
-	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
-		stage, why, err = s.apply(ctx, stages, p)
-		if err == nil || ctx.Err() != nil {
-			return stage, why, err
-		}
-		s.retrying(stage, p, err)
-		if time.Since(p.arrived) > s.cfg.MaxAge {
-			s.log.Error("given up after RELAY_MAX_AGE", keyStage, stage, keyMsg, p.key, keyErr, err)
-			return stage, relay.Expired, nil
-		}
-		select {
-		case <-time.After(pause/2 + rand.N(pause)):
-		case <-ctx.Done():
-			return stage, relay.Pass, ctx.Err()
-		}
-		stages = from(stages, stage) // what was done needs no second time
-	}
-}
-
-// from is the stages beginning with the named one.
-func from(stages relay.Pipeline[*passage], name string) relay.Pipeline[*passage] {
-	i := slices.IndexFunc(stages, func(st relay.Stage[*passage]) bool { return st.Name == name })
-	return stages[max(i, 0):]
-}
-
-func (s *Sidecar) retrying(stage string, p *passage, err error) {
-	if errors.Is(err, errUndecided) { // no fault: the question is under way
-		s.log.Debug("waiting for an answer", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr, err)
-		return
-	}
-	s.problems.set(stage, err)
-	s.metrics.retried.WithLabelValues(stage).Inc()
-	s.log.Warn("waiting to try again", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr, err)
-}
-
-// apply runs the stages once. A message that makes one of them panic is set
-// aside: read again after a restart, it would end every sidecar again.
-func (s *Sidecar) apply(ctx context.Context, stages relay.Pipeline[*passage], p *passage) (stage string, why relay.Reason, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.quarantine(p.Line)
-			s.log.Error("a message made a stage panic and is set aside", keyMsg, p.key, "stack", string(debug.Stack()))
-			stage, why, err = "panic", relay.Malformed, nil
-		}
-	}()
-	return stages.Run(ctx, p)
-}
-
 func (s *Sidecar) checkSignature(_ context.Context, p *passage) (relay.Reason, error) {
 	if s.cfg.RelaySecret == "" || relay.Verify(p.Line, string(s.cfg.RelaySecret)) == nil {
 		return relay.Pass, nil
@@ -222,23 +161,20 @@ func (s *Sidecar) checkSignature(_ context.Context, p *passage) (relay.Reason, e
 	return relay.BadSignature, nil
 }
 
-// stopPeople keeps a person's message, which belongs on the other queue, from
-// being taken for a bot's.
-func (s *Sidecar) stopPeople(_ context.Context, p *passage) (relay.Reason, error) {
-	if p.msg.Role == relay.RoleUser {
-		return relay.Malformed, nil
+// stopRole keeps a message off a queue that it does not belong on: a bot's that
+// passed for a person's would end the count of depth, and bots could talk for
+// ever; a person's is not to be decided on as a bot's.
+func (s *Sidecar) stopRole(is func(role string) bool) func(context.Context, *passage) (relay.Reason, error) {
+	return func(_ context.Context, p *passage) (relay.Reason, error) {
+		if is(p.msg.Role) {
+			return relay.Malformed, nil
+		}
+		return relay.Pass, nil
 	}
-	return relay.Pass, nil
 }
 
-// stopBots keeps a bot's message from being taken for a person's: it would end
-// the count of depth, and bots could talk for ever.
-func (s *Sidecar) stopBots(_ context.Context, p *passage) (relay.Reason, error) {
-	if p.msg.Role != relay.RoleUser {
-		return relay.Malformed, nil
-	}
-	return relay.Pass, nil
-}
+func isPerson(role string) bool { return role == relay.RoleUser }
+func isBot(role string) bool    { return role != relay.RoleUser }
 
 // stopOwn stops what this sidecar sent itself, once it is sure that it stands in
 // the transcript: the disk may have been full when it was sent.

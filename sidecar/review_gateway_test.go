@@ -226,7 +226,7 @@ func TestNamelessBotIsNoPerson(t *testing.T) {
 }
 
 // connectorFor is a sidecar that holds an app's connection.
-func (n *tenant) connectorFor(app feishusim.App) (*running, chan string) {
+func (n *tenant) connectorFor(app feishusim.App, maxAge time.Duration) (*running, chan string) {
 	n.t.Helper()
 	got := make(chan string, 100)
 	listens := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -235,6 +235,7 @@ func (n *tenant) connectorFor(app feishusim.App) (*running, chan string) {
 	}))
 	n.t.Cleanup(listens.Close)
 	cfg := n.config("agent_c")
+	cfg.MaxAge = maxAge
 	cfg.Gateway, cfg.Connector, cfg.InjectURL = sidecar.GatewayConfig{}, true, listens.URL
 	cfg.AppID, cfg.AppSecret = app.ID, sidecar.Secret(app.Secret)
 	c := n.start(cfg)
@@ -246,7 +247,7 @@ func (n *tenant) connectorFor(app feishusim.App) (*running, chan string) {
 func TestConnectorAnswersPrivatelyWithoutChatScope(t *testing.T) {
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC",
 		Scopes: []string{"im:message", "im:message:send_as_bot", feishusim.ScopeP2P, feishusim.ScopeGroup}})
-	c, got := n.connectorFor(apps[0])
+	c, got := n.connectorFor(apps[0], 10*time.Minute)
 	_, err := n.SayPrivate(apps[0].ID, n.user.ID, "between us")
 	must(t, err)
 	var in struct {
@@ -266,7 +267,7 @@ func TestConnectorAnswersPrivatelyWithoutChatScope(t *testing.T) {
 // 230002 ends a membership.
 func TestConnectorLearnsFromARefusedSend(t *testing.T) {
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC"})
-	c, got := n.connectorFor(apps[0])
+	c, got := n.connectorFor(apps[0], 10*time.Minute)
 	n.says("hello")
 	select {
 	case <-got:

@@ -1,0 +1,71 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+// Pauses between tries of a stage that could not do its work.
+const (
+	retryFirst = 100 * time.Millisecond // doubled up to
+	retryMax   = 10 * time.Second
+)
+
+// walk runs the stages until they come to a verdict: a stage that cannot do its
+// work now (a full disk, a bot that is away) is tried again with growing pauses,
+// for at most RELAY_MAX_AGE since the message arrived. It fails only when ctx is
+// done.
+func (s *Sidecar) walk(ctx context.Context, stages relay.Pipeline[*passage], p *passage) (stage string, why relay.Reason, err error) {
+	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
+		stage, why, err = s.apply(ctx, stages, p)
+		if err == nil || ctx.Err() != nil {
+			return stage, why, err
+		}
+		s.retrying(stage, p, err)
+		if time.Since(p.arrived) > s.cfg.MaxAge {
+			s.log.Error("given up after RELAY_MAX_AGE", keyStage, stage, keyMsg, p.key, keyErr, err)
+			return stage, relay.Expired, nil
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+			return stage, relay.Pass, ctx.Err()
+		}
+		stages = from(stages, stage) // what was done needs no second time
+	}
+}
+
+// from is the stages beginning with the named one.
+func from(stages relay.Pipeline[*passage], name string) relay.Pipeline[*passage] {
+	i := slices.IndexFunc(stages, func(st relay.Stage[*passage]) bool { return st.Name == name })
+	return stages[max(i, 0):]
+}
+
+func (s *Sidecar) retrying(stage string, p *passage, err error) {
+	if errors.Is(err, errUndecided) { // no fault: the question is under way
+		s.log.Debug("waiting for an answer", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr, err)
+		return
+	}
+	s.problems.set(stage, err)
+	s.metrics.retried.WithLabelValues(stage).Inc()
+	s.log.Warn("waiting to try again", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr, err)
+}
+
+// apply runs the stages once. A message that makes one of them panic is set
+// aside: read again after a restart, it would end every sidecar again.
+func (s *Sidecar) apply(ctx context.Context, stages relay.Pipeline[*passage], p *passage) (stage string, why relay.Reason, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.quarantine(p.Line)
+			s.log.Error("a message made a stage panic and is set aside", keyMsg, p.key, "stack", string(debug.Stack()))
+			stage, why, err = "panic", relay.Malformed, nil
+		}
+	}()
+	return stages.Run(ctx, p)
+}
