@@ -106,7 +106,11 @@ func (c *Connector) call(ctx context.Context, req *larkcore.ApiReq) (feishu.Mess
 	resp, err := larkcore.Request(ctx, req, c.api, larkcore.WithTenantKey(strconv.FormatInt(epoch, 10)))
 	if err != nil {
 		if code, ok := errors.AsType[larkcore.CodeError](err); ok { // of the token
-			return feishu.Message{}, &feishu.CodeError{Code: code.Code, Msg: code.Msg}
+			err := &feishu.CodeError{Code: code.Code, Msg: code.Msg}
+			if code.Code == codeGateway {
+				return feishu.Message{}, &limitedError{err: err}
+			}
+			return feishu.Message{}, err
 		}
 		return feishu.Message{}, &passingError{fmt.Errorf("no usable answer from Feishu: %w", err)}
 	}

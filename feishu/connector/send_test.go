@@ -237,6 +237,25 @@ func TestErrorsThatStayAreGivenUp(t *testing.T) {
 	}
 }
 
+// A token that Feishu does not give out just now is asked for again.
+func TestATokenIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := inBubble(t, accept)
+		passes, n := c.client.Transport.(trip), 0
+		c.client.Transport = trip(func(r *http.Request) *http.Response {
+			if n++; n > 2 || !strings.Contains(r.URL.Path, "/auth/") {
+				return passes(r)
+			}
+			w := httptest.NewRecorder()
+			respond(w, 400, `{"code":99991400,"msg":"request trigger frequency limit"}`)
+			return w.Result()
+		})
+		if _, err := c.Send(t.Context(), Send{ChatID: "oc_1", Content: "x"}, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // trip lets the tests of time do without a network.
 type trip func(*http.Request) *http.Response
 

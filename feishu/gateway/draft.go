@@ -24,6 +24,9 @@ const (
 const (
 	// idleEnd ends a streamed card whose end sign never comes.
 	idleEnd = 2 * time.Minute
+	// maxHeld is how long a message is held back by one before it that is about to
+	// go out; then it overtakes it.
+	maxHeld = 10 * time.Second
 	// streamLife is how long Feishu itself lets a card stream (FEISHU.md 5.2).
 	streamLife = 10 * time.Minute
 )
@@ -60,6 +63,20 @@ func (d *draft) text() string {
 
 // ready reports whether there is something to publish at all.
 func (d *draft) ready() bool { return d.Message.ID != "" && !feishu.Placeholder(d.text()) }
+
+// place is where a draft's message stands.
+type place struct {
+	chat   relay.ChatID
+	thread string
+}
+
+func (d *draft) place() place { return place{d.Message.ChatID, d.Message.ThreadID} }
+
+// leads reports whether d is about to go out, so that what is said behind it in
+// the same place is not to overtake it.
+func (d *draft) leads() bool {
+	return (d.Wait == waitNone || d.Wait == waitSettle) && d.tries == 0 && d.ready()
+}
 
 // touch notes a write at now and what it leaves to wait for. whole: all of a
 // CardKit card was replaced, which many bots do at the end.

@@ -455,53 +455,6 @@ func TestHostFailsForGood(t *testing.T) {
 	})
 }
 
-// What a card says comes in late, behind a call that changes something else.
-func TestCardKitAnswersInAnotherOrder(t *testing.T) {
-	for name, overtakes := range map[string]func(*desk){
-		"the end": func(d *desk) {
-			d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":false}}`, "sequence": 9}, nil)
-		},
-		"a footer": func(d *desk) {
-			d.do("POST", "cardkit/v1/cards/77/elements", map[string]any{"type": "append", "elements": `[{"tag":"hr"}]`, "sequence": 9}, nil)
-		},
-		"a footer in a batch": func(d *desk) {
-			d.do("POST", "cardkit/v1/cards/77/batch_update", map[string]any{"actions": `[{"action":"add_elements","params":{"type":"append","elements":[{"tag":"hr"}]}},{"action":"partial_update_setting","params":{"settings":{"config":{"streaming_mode":false}}}}]`, "sequence": 9}, nil)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			atDesk(t, func(d *desk) {
-				d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
-				d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
-				overtakes(d)
-				d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "the answer", "sequence": 8}, nil)
-				d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":false}}`, "sequence": 10}, nil)
-				d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "the", "sequence": 7}, nil)
-				d.after(settle, "the answer")
-			})
-		})
-	}
-}
-
-// While the sidecar was down nobody could edit: the quiet begins when it is back.
-func TestEditsGoOnAfterARestart(t *testing.T) {
-	dir := t.TempDir()
-	id := ""
-	synctest.Test(t, func(t *testing.T) {
-		withDesk(t, dir, func(d *desk) {
-			d.habits.edits(false, time.Now(), time.Now())
-			id = d.text("half")
-		})
-	})
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Minute)
-		withDesk(t, dir, func(d *desk) {
-			time.Sleep(time.Second)
-			d.edit(id, "half and half")
-			d.after(quiet, "half and half")
-		})
-	})
-}
-
 // A restart goes on where the last run ended: drafts, cards and habits.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()

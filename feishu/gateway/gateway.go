@@ -14,10 +14,11 @@
 //
 // # Drafts
 //
-// A text goes out at once. A card that is still being written, a message that is
-// still being edited and a chat of unknown kind make a draft, one small file
-// each, that [Gateway.Run] publishes once it is final. Placeholders ("Thinking…")
-// are never published.
+// A text goes out at once, though not before what was said earlier in its chat
+// and is about to. A card that is still being written, a message that is still
+// being edited and a chat of unknown kind make a draft, one small file each, that
+// [Gateway.Run] publishes once it is final. Placeholders ("Thinking…") are never
+// published.
 //
 // # Whose calls
 //

@@ -106,7 +106,7 @@ func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
 		switch {
 		case feishu.Placeholder(out.Text):
 			d.Wait = waitEdit
-		case kind != feishu.ChatGroup:
+		case kind != feishu.ChatGroup, g.drafts.ahead(d):
 		case g.publish(ctx, out) == nil:
 			return
 		default:
@@ -225,7 +225,7 @@ func (g *Gateway) releaseAnswer(to relay.MessageID) {
 	})
 }
 
-// releaseChat makes final what the bot was editing before its next message there.
+// releaseChat makes final what the bot was writing before its next message there.
 func (g *Gateway) releaseChat(next *feishu.Message) {
 	g.release(func(m *feishu.Message) bool {
 		return m.ID != next.ID && m.ChatID == next.ChatID && m.ThreadID == next.ThreadID
@@ -234,6 +234,8 @@ func (g *Gateway) releaseChat(next *feishu.Message) {
 
 func (g *Gateway) release(which func(*feishu.Message) bool) {
 	g.drafts.each(
-		func(d *draft) bool { return d.Wait == waitEdit && d.CardID == "" && d.ready() && which(&d.Message) },
+		func(d *draft) bool {
+			return (d.Wait == waitEdit || d.Wait == waitSettle) && d.CardID == "" && d.ready() && which(&d.Message)
+		},
 		func(d *draft) { d.Wait = waitNone })
 }

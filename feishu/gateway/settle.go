@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -47,7 +48,8 @@ func (g *Gateway) settle(ctx context.Context, last bool) (next time.Duration) {
 	defer g.caught("settle")
 	next = lookAgain
 	now := time.Now()
-	for _, d := range g.drafts.due(now, func(d *draft) time.Time { return g.look(d, now, last) }, &next) {
+	look := func(d *draft, held time.Time) time.Time { return g.look(d, held, now, last) }
+	for _, d := range g.drafts.due(now, look, &next) {
 		if ctx.Err() != nil {
 			return next
 		}
@@ -60,8 +62,9 @@ func (g *Gateway) settle(ctx context.Context, last bool) (next time.Duration) {
 	return next
 }
 
-// look is when something is to be done about d.
-func (g *Gateway) look(d *draft, now time.Time, last bool) time.Time {
+// look is when something is to be done about d; held is when what is before it
+// goes out.
+func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
 	if d.Touched.Time().After(now) {
 		d.Touched = relay.MillisOf(now) // the clock was put back
 	}
@@ -73,26 +76,47 @@ func (g *Gateway) look(d *draft, now time.Time, last bool) time.Time {
 		return expires
 	}
 	at := d.due(g.opts.Settle, g.opts.EditSettle)
-	if at.Before(d.retryAt) {
-		at = d.retryAt
+	if longest := d.Created.Time().Add(maxHeld); held.After(longest) {
+		held = longest
+	}
+	for _, other := range []time.Time{d.retryAt, held} {
+		if at.Before(other) {
+			at = other
+		}
 	}
 	return at
 }
 
 // due are the drafts whose time, as look tells it, has come, oldest first.
-func (s *drafts) due(now time.Time, look func(*draft) time.Time, next *time.Duration) []*draft {
+func (s *drafts) due(now time.Time, look func(d *draft, held time.Time) time.Time, next *time.Duration) []*draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	held := map[place]time.Time{}
 	var due []*draft
-	for d := range s.all {
-		if wait := look(d).Sub(now); wait > 0 {
+	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
+		at := look(d, held[d.place()])
+		if d.leads() {
+			held[d.place()] = at
+		}
+		if wait := at.Sub(now); wait > 0 {
 			*next = min(*next, wait)
 		} else {
 			due = append(due, d)
 		}
 	}
-	slices.SortFunc(due, byOrder)
 	return due
+}
+
+// ahead reports whether something is about to go out where d stands.
+func (s *drafts) ahead(d *draft) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other := range s.all {
+		if other.leads() && other.place() == d.place() {
+			return true
+		}
+	}
+	return false
 }
 
 var errPanicked = errors.New("recording it panicked")

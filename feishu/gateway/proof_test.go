@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/webhook"
+	"feishu-relay/relay"
+)
+
+// What other bots said goes only to a caller whose token is our app's, as Feishu
+// itself says: a valid token may be another app's, and any word a token.
+func TestLookUpsAnswerOurOwnAppOnly(t *testing.T) {
+	const missing = `{"code":230001,"msg":"x"}`
+	for _, c := range []struct {
+		name, token, info string
+		answered          bool
+	}{
+		{"the app's own, not seen before", "t-new", "", true},
+		{"another app's", "t-cli_other", "", false},
+		{"none of Feishu's", "t-guessed", `{"code":99991663,"msg":"Invalid access token"}`, false},
+		{"no token", "", "", false},
+		{"no tenant token", "a-word", "", false},
+	} {
+		for path, answer := range map[string]string{
+			"im/v1/messages/om_injected":                  missing,
+			"im/v1/messages/mget?message_ids=om_injected": `{"code":0,"data":{"items":[]}}`,
+			"/im/v1/messages/om_injected":                 `no such page`,
+			"contact/v3/users/ou_b":                       `{"code":41050,"msg":"x"}`,
+			"bot/v3/bots/basic_batch?bot_ids=ou_b":        `{"code":0,"data":{"bots":{},"failed_bots":{"ou_b":{"code":20002}}}}`,
+		} {
+			t.Run(c.name+" "+path, func(t *testing.T) {
+				r := lookupRig(t)
+				route, _, _ := strings.Cut("/open-apis/"+path, "?")
+				status := map[bool]int{true: 404, false: 200}[answer == "no such page"]
+				r.up.say("GET "+route, status, answer)
+				asked := 0
+				r.up.on("GET /open-apis/bot/v3/info", func(w http.ResponseWriter, req *http.Request) {
+					asked++
+					info := c.info
+					if info == "" {
+						info = `{"code":0,"bot":{"open_id":"ou_` + map[bool]string{true: "self", false: "other"}[bearer(req) == "t-new"] + `"}}`
+					}
+					_, _ = io.WriteString(w, info)
+				})
+				for range 2 {
+					if _, got := r.as(c.token, "GET", "/open-apis/"+path, "{}"); (got != answer) != c.answered {
+						t.Errorf("the caller got %s", got)
+					}
+				}
+				if c.answered && asked != 1 {
+					t.Errorf("Feishu was asked %d times whose the token is", asked)
+				}
+			})
+		}
+	}
+}
+
+// Another app that may not write to our chat says nothing about our bot.
+func TestARefusalOfAnotherAppIsNotOurs(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	r.book.LearnSelf(feishu.Self{OpenID: relay.OpenID("ou_self_" + r.app)})
+	r.up.say("POST /open-apis/im/v1/messages", 400, `{"code":230002,"msg":"x"}`)
+	send := func(token string) {
+		r.as(token, "POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{}"}`)
+	}
+	send("t-cli_other")
+	if r.book.Chat(group).In == feishu.No || len(r.host.leftChats) != 0 {
+		t.Errorf("told %v", r.host.leftChats)
+	}
+	send("t-" + r.app)
+	if len(r.host.leftChats) != 1 {
+		t.Errorf("told %v", r.host.leftChats)
+	}
+}
+
+// A token whose app is not known may tell who we are, but not anew.
+func TestAnUnknownTokenDoesNotRenameUs(t *testing.T) {
+	r := newRig(t, nil)
+	r.call("GET", "/open-apis/bot/v3/info", "")
+	want := relay.OpenID("ou_self_" + r.app)
+	if self := r.book.Self(); self.OpenID != want {
+		t.Fatalf("learned %+v", self)
+	}
+	r.as("t-cli_other", "GET", "/open-apis/bot/v3/info", "")
+	if self := r.book.Self(); self.OpenID != want {
+		t.Errorf("learned %+v", self)
+	}
+}
+
+// Feishu may read a body with two spellings of a name in another way than we do.
+func TestATokenCallThatNamesTwoAppsTeachesNothing(t *testing.T) {
+	for _, body := range []string{
+		`{"app_id":"cli_other","app_secret":"s","APP_ID":"%s"}`,
+		`{"app_id":"cli_other","app_secret":"s","app_id":"%s"}`,
+		`{"app_id":"%s","app_id":"cli_other","app_secret":"s"}`,
+	} {
+		r := newRig(t, nil)
+		r.call("POST", "/open-apis/auth/v3/tenant_access_token/internal", strings.Replace(body, "%s", r.app, 1))
+		if _, known := r.own.tokens.get("t-cli_other"); known || r.opts.API.Ready() {
+			t.Errorf("%s was believed", body)
+		}
+	}
+}
+
+// A bot behind a webhook that is away is tried again by Inject, so the gateway is
+// still the door to it: whoever waited for a change would wait for ever.
+func TestAWebhooksBotThatIsAwayIsStillInjectedInto(t *testing.T) {
+	up := true
+	bot := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !up {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer bot.Close()
+	r := newRig(t, func(o *Options) { o.Webhook = &webhook.Options{BotURL: bot.URL, VerificationToken: "token"} })
+	event := strings.Replace(eventOf(r.app, "user", "ou_ann", "om_q", group, "group", "hi"), `"header":{`, `"header":{"token":"token",`, 1)
+	up = false
+	r.call("POST", "/webhook/event", event)
+	if r.hook.Connected() || r.Status().(Status).Connected {
+		t.Error("the bot does not count as away")
+	}
+	if !r.Connected() {
+		t.Error("nothing would be injected any more")
+	}
+	up = true
+	if err := r.Inject(t.Context(), []byte(event)); err != nil || !r.Status().(Status).Connected {
+		t.Errorf("%v", err)
+	}
+}
