@@ -84,8 +84,8 @@ func (s *Sidecar) connectorEvent(data []byte) feishu.Verdict {
 	if m.Sender.IsBot() {
 		kind = nativeKind(*m, e.Streaming)
 	}
+	s.book.SawChat(m.ChatID, m.ChatType)
 	if m.ChatType == feishu.ChatGroup {
-		s.book.SawChat(m.ChatID, m.ChatType)
 		s.members.saw(relay.DefaultChannel, m.ChatID, m.CreateTime)
 	} else if kind != nativePerson {
 		return feishu.Pass
@@ -125,6 +125,9 @@ func (s *Sidecar) sayer() func(context.Context, httpapi.Saying) (any, error) {
 	return s.say
 }
 
+// codeNotInChat says that the bot is not in the chat (FEISHU.md 6).
+const codeNotInChat = 230002
+
 // said is the answer to POST /v1/send: a message for each piece of a long text.
 type said struct {
 	MessageIDs []relay.MessageID `json:"message_ids"`
@@ -148,6 +151,9 @@ func (s *Sidecar) say(ctx context.Context, what httpapi.Saying) (any, error) {
 		return s.sent(m, m.Text(), nil)
 	})
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
+		if e.Code == codeNotInChat {
+			s.members.left(relay.DefaultChannel, what.ChatID, relay.MillisOf(time.Now()))
+		}
 		return nil, &httpapi.Error{Status: http.StatusBadGateway, Code: "feishu_refused",
 			Message: fmt.Sprintf("%v (%d pieces were sent before)", e, len(answer.MessageIDs))}
 	}

@@ -20,7 +20,9 @@ import (
 const (
 	askAgain    = 10 * time.Minute // who else is in a chat; whether the bot is, after a no
 	maxAsked    = 1000             // chats whose last question is remembered
-	feishuAsked = 10 * time.Second // for one question
+	feishuAsked = 10 * time.Second // for one question, and between those about a chat that got no answer
+	askRate     = 2                // questions about memberships a second, of three calls at most: they count against the bot's own limits
+	askBurst    = 10
 )
 
 // defaultBase is FEISHU_BASE_URL's default.
@@ -45,6 +47,7 @@ func (s *Sidecar) openFeishu() error {
 			return fmt.Errorf("set the former app's book aside: %w", err)
 		}
 		s.book = feishu.OpenBook(root, name, s.log)
+		s.members.forget()
 	}
 	s.book.LearnSelf(feishu.Self{AppID: s.cfg.AppID, Name: s.cfg.BotName, OpenID: s.cfg.BotOpenID})
 	s.onClose(s.book.Close)
@@ -130,7 +133,7 @@ func (s *Sidecar) met(m *relay.Message) {
 // neither an event nor Feishu's list of a chat's bots told it.
 func (s *Sidecar) peer(ctx context.Context, m *relay.Message) feishu.Bot {
 	bot := s.seenAs(m)
-	if bot.OpenID != "" || !s.api.Ready() || !s.botsAsked.due(m.ChatID, askAgain) {
+	if bot.OpenID != "" && bot.Name != "" || !s.api.Ready() || !s.botsAsked.due(m.ChatID, askAgain) {
 		return bot
 	}
 	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
@@ -153,7 +156,9 @@ func (s *Sidecar) peer(ctx context.Context, m *relay.Message) feishu.Bot {
 func (s *Sidecar) seenAs(m *relay.Message) feishu.Bot {
 	bot := feishu.Bot{AppID: m.SenderAppID, Name: m.SenderName, Agent: m.SenderAgentName}
 	if _, native := m.Metadata[metaNative]; native {
+		known, _ := s.book.Bot(m.SenderBotOpenID)
 		bot.OpenID = m.SenderBotOpenID // Feishu told this app
+		bot.Name = cmp.Or(bot.Name, known.Name, string(bot.Agent))
 		return bot
 	}
 	if known, ok := s.book.Agent(m.SenderAgentName, m.SenderAppID, m.SenderName); ok {
@@ -176,18 +181,23 @@ func (s *Sidecar) askMembership(ctx context.Context, chat relay.ChatID) (bool, e
 	if !s.api.Ready() {
 		return false, fmt.Errorf("%w: the bot has made no call to Feishu since the start", errUndecided)
 	}
+	if !s.asking.Allow() || !s.membersAsked.due(chat, feishuAsked) {
+		return false, errUndecided
+	}
 	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
 	defer cancel()
+	asked := relay.MillisOf(time.Now()) // what is heard meanwhile is newer than the answer
 	in, err := s.inChat(ctx, chat)
 	if err != nil {
 		s.problems.set("membership", err)
 		return false, fmt.Errorf("%w: %w", errUndecided, err)
 	}
+	s.membersAsked.again(chat, 0)
 	answer := s.book.Chat(chat)
 	answer.ID, answer.In, answer.Asked = chat, feishu.No, time.Now()
 	if in {
 		answer.In = feishu.Yes
-		s.members.saw(relay.DefaultChannel, chat, relay.MillisOf(time.Now()))
+		s.members.saw(relay.DefaultChannel, chat, asked)
 	}
 	s.book.SetChat(answer)
 	return in, nil
@@ -204,10 +214,10 @@ func (s *Sidecar) inChat(ctx context.Context, chat relay.ChatID) (bool, error) {
 		return slices.ContainsFunc(bots, func(b feishu.Bot) bool { return b.OpenID == self.OpenID }), nil
 	}
 	answer, cerr := s.api.Chat(ctx, chat)
-	if cerr != nil {
-		return false, errors.Join(err, cerr)
+	if cerr == nil && answer.In == feishu.No {
+		return false, nil
 	}
-	return answer.In != feishu.No, nil
+	return false, errors.Join(err, cerr) // that Feishu shows a chat's basics says nothing
 }
 
 // asked remembers when something may be asked about a chat again.

@@ -185,6 +185,9 @@ func (d *gatewayDoor) changed() <-chan struct{} { return d.gateway.Changed() }
 // Deliver returns when the bot's SDK has acknowledged the event.
 func (d *gatewayDoor) Deliver(ctx context.Context, in relay.Inbound) error {
 	self, peer := d.s.selfAsked(ctx), d.s.peer(ctx, in.Source)
+	if self.OpenID == "" || self.AppID == "" {
+		return errNobody
+	}
 	m := in.Source
 	senderType := cmp.Or(d.s.cfg.InjectSenderType, feishu.SenderBot)
 	event := feishu.Injected{
@@ -195,7 +198,7 @@ func (d *gatewayDoor) Deliver(ctx context.Context, in relay.Inbound) error {
 		Text: in.Content, CreateTime: m.TS,
 	}
 	if senderType == feishu.SenderUser {
-		event.Prefix = "[" + oneLine(peer.Name) + "] "
+		event.Prefix = "[" + oneLine(cmp.Or(peer.Name, "bot")) + "] "
 	}
 	body, err := event.JSON()
 	if err != nil {
@@ -212,6 +215,9 @@ func (d *gatewayDoor) Deliver(ctx context.Context, in relay.Inbound) error {
 	defer cancel()
 	return d.gateway.Inject(ctx, body)
 }
+
+// errNobody says that the message has to wait: frameworks find out by it whether they are meant.
+var errNobody = errors.New("the bot's own open_id is not known yet")
 
 // ackGrace is how long an acknowledgement that is on its way is waited for when
 // the sidecar stops: without it the bot would be given the message again.

@@ -24,6 +24,9 @@ var _ gateway.Host = host{}
 // waits for Feishu to say it: the others know it by its name.
 const selfWait = time.Second
 
+// finalAfter is how many ms after its ts a message that becomes final says so.
+const finalAfter = 5000
+
 // Sent relays what Feishu has accepted from the bot in a group.
 func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 	asking, cancel := context.WithTimeout(ctx, selfWait)
@@ -40,6 +43,9 @@ func (s *Sidecar) sent(m feishu.Message, text string, keys []string) error {
 			return err
 		}
 		meta["media_keys"] = list
+	}
+	if now := relay.MillisOf(time.Now()); m.CreateTime > 0 && now-m.CreateTime > finalAfter {
+		meta[metaFinal] = fmt.Appendf(nil, "%d", now)
 	}
 	_, err := s.accept(httpapi.Outbound{ChatID: m.ChatID, Content: text, MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.mentionsOf(m.Mentions), Metadata: meta}, s.recordLater)

@@ -42,14 +42,33 @@ func openMembers(root *os.Root, name string, cfg *Config, file func() *groups.Fi
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read known chats: %w", err)
 	}
-	var chats []string
-	if err == nil && json.Unmarshal(data, &chats) != nil {
+	var known membersOnDisk
+	if err == nil && json.Unmarshal(data, &known) != nil && json.Unmarshal(data, &known.In) != nil {
 		fail(fmt.Errorf("%s is broken; the chats in it are learned again", name))
 	}
-	for _, c := range chats[max(0, len(chats)-maxChats):] {
+	for _, c := range known.In[max(0, len(known.In)-maxChats):] {
 		m.remember(c)
 	}
+	if known.Left != nil && len(known.Left) <= maxChats {
+		m.gone = known.Left
+	}
 	return m, nil
+}
+
+// membersOnDisk is the file's content; a list alone is In.
+type membersOnDisk struct {
+	In   []string                `json:"in"`
+	Left map[string]relay.Millis `json:"left,omitempty"` // when the bot left
+}
+
+// forget forgets all chats that the bot was seen in: it is another app's now.
+func (m *members) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.seen)
+	clear(m.gone)
+	m.order = nil
+	m.write()
 }
 
 // enforced reports whether there is a source to go by, or the operator says so.
@@ -91,9 +110,6 @@ func (m *members) left(channel string, chat relay.ChatID, at relay.Millis) {
 		clear(m.gone)
 	}
 	m.gone[key] = max(m.gone[key], at)
-	if _, ok := m.seen[key]; !ok {
-		return
-	}
 	delete(m.seen, key)
 	m.order = slices.DeleteFunc(m.order, func(k string) bool { return k == key })
 	m.write()
@@ -117,7 +133,7 @@ func (m *members) saw(channel string, chat relay.ChatID, at relay.Millis) {
 
 // write is called with mu held.
 func (m *members) write() {
-	data, err := json.Marshal(m.order)
+	data, err := json.Marshal(membersOnDisk{m.order, m.gone})
 	if err == nil {
 		err = safefile.ReplaceFast(m.root, m.name, append(data, '\n'))
 	}

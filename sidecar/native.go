@@ -58,6 +58,7 @@ type nativeSpool struct {
 func (s *Sidecar) nativesWay() way {
 	return way{queue: nativeQueue,
 		arrive: relay.Pipeline[*passage]{
+			{Name: "final", Apply: s.stopUnfinished},
 			{Name: "own", Apply: s.stopOwn},
 			{Name: "member", Apply: s.stopOtherChats},
 			{Name: "dedup", Apply: s.stopRepeats},
@@ -76,7 +77,6 @@ func (s *Sidecar) peoplesWay() way {
 			{Name: "transcript", Apply: s.hearPerson},
 		},
 		decide: relay.Pipeline[*passage]{
-			{Name: "age", Apply: s.stopOld},
 			{Name: "mention", Apply: s.noteMentions},
 			{Name: "inject", Apply: s.inject},
 		},
@@ -125,6 +125,9 @@ func (s *Sidecar) receiveNative(ctx context.Context, d relay.Delivery) {
 				return
 			}
 		}
+		if feishu.Placeholder(m.Content) {
+			d.Line = s.readAgain(ctx, m, d.Line)
+		}
 		if agent, ok := s.native.copies.sender(string(m.ID())); ok {
 			s.matched(&m, agent)
 		}
@@ -132,19 +135,48 @@ func (s *Sidecar) receiveNative(ctx context.Context, d relay.Delivery) {
 	})
 }
 
+// readAgain asks Feishu for what stands by now in place of a placeholder. A card
+// that was streamed it does not show.
+func (s *Sidecar) readAgain(ctx context.Context, m relay.Message, line []byte) []byte {
+	if m.Metadata.Text(metaNative) != nativeText || !s.api.Ready() || s.dedup.Seen(string(m.ID())) {
+		return line
+	}
+	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
+	defer cancel()
+	now, err := s.api.Message(ctx, m.MessageID)
+	if err != nil {
+		s.problems.set("native message", err)
+		return line
+	}
+	m.Content = now.Text()
+	if again, err := m.Encode(); err == nil {
+		return again
+	}
+	return line
+}
+
+// stopUnfinished stops what only says that an answer is coming, of a bot whose
+// finished text nobody told.
+func (s *Sidecar) stopUnfinished(_ context.Context, p *passage) (relay.Reason, error) {
+	if feishu.Placeholder(p.msg.Content) {
+		return relay.Expired, nil
+	}
+	return relay.Pass, nil
+}
+
 func (s *Sidecar) waitForCopy(m *relay.Message) time.Duration {
 	kind := m.Metadata.Text(metaNative)
 	bot, _ := s.book.Bot(m.SenderBotOpenID)
-	heard := bot.Agent != ""
+	heard, wait := bot.Agent != "", waitText
 	switch {
 	case heard && kind == nativeStreaming:
-		return waitStreaming
+		wait = waitStreaming
 	case heard:
-		return waitHeard
+		wait = waitHeard
 	case kind != nativeText:
-		return waitCard
+		wait = waitCard
 	}
-	return waitText
+	return min(wait, s.cfg.MaxAge/2) // beyond MaxAge it would be too old for the bot
 }
 
 // matched learns from one message seen in both ways which bot an id of this

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"sync"
 	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/entry"
 	"feishu-relay/feishu/gateway"
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 )
@@ -27,7 +30,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	var before waiting
+	before := waiting{log: opts.Logger}
 	for {
 		s, err := New(cfg, opts)
 		if err == nil {
@@ -37,16 +40,20 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		if _, ok := errors.AsType[*diskTrouble](err); !ok || cfg.Gateway.Addr == "" {
 			return err
 		}
-		opts.Logger.Error("the disk cannot be used: the bot's traffic passes through, and NOTHING IS RELAYED until it can", keyErr, err)
-		if perr := passThrough(ctx, cfg, opts.Logger, &before); perr != nil {
+		opts.Logger.Error("the disk cannot be used: the bot's traffic passes through, and NOTHING IS RELAYED until it can; "+mendFolders, keyErr, err)
+		if perr := passThrough(ctx, cfg, opts.Logger, &before, err); perr != nil {
 			return errors.Join(err, perr)
 		}
 		if ctx.Err() != nil {
+			opts.Logger.Info("stopped")
 			return nil
 		}
 		opts.Logger.Info("the disk can be used again")
 	}
 }
+
+// mendFolders says how to mend what keeps a sidecar's folders from being used.
+const mendFolders = "set DATA_DIR (or RELAY_DIR, TRANSCRIPT_DIR) to a folder that this user can write, on a disk with room"
 
 // diskTrouble is an error that keeps a sidecar from opening and may be over when
 // the disk can be used again.
@@ -68,7 +75,7 @@ type setting struct{ error }
 func (s *setting) Unwrap() error { return s.error }
 
 // passThrough serves the bot until the folders can be used or ctx is done.
-func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting) error {
+func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, why error) error {
 	if cfg.BaseURL == nil {
 		cfg.BaseURL = &defaultBase
 	}
@@ -92,6 +99,18 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting) 
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	settling := sync.WaitGroup{}
+	api, err := net.Listen("tcp", cfg.ListenAddr)
+	if err != nil {
+		return fmt.Errorf("LISTEN_ADDR: %w", err)
+	}
+	unready := &http.Server{Handler: httpapi.Unready(fmt.Sprintf("the disk cannot be used: %v; %s", why, mendFolders)),
+		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	defer unready.Close()
+	go func() {
+		if err := unready.Serve(api); !errors.Is(err, http.ErrServerClosed) {
+			fail(fmt.Errorf("%w: local API: %w", errListener, err))
+		}
+	}()
 	go f.serve(fail)
 	settling.Go(func() { g.Run(ctx) })
 	for ctx.Err() == nil && !usable(&cfg) {
@@ -133,28 +152,34 @@ const maxWaitingSends = 1000
 // waiting is the host of a gateway without a sidecar: it keeps what the bot says
 // until there is one.
 type waiting struct {
+	log *slog.Logger
+
 	mu   sync.Mutex
 	sent []gateway.Sent // guarded by mu
 }
 
 var _ gateway.Host = (*waiting)(nil)
 
-// relay hands s what was said meanwhile.
+// relay hands s what was said meanwhile, and keeps what s cannot take for the
+// next time.
 func (w *waiting) relay(s *Sidecar) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	var left []gateway.Sent
 	for _, m := range w.sent {
 		if err := s.sent(m.Message, m.Text, m.Keys); err != nil {
 			s.problems.set("outbox", err)
+			left = append(left, m)
 		}
 	}
-	w.sent = nil
+	w.sent = left
 }
 
 func (w *waiting) Sent(_ context.Context, m gateway.Sent) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.sent) >= maxWaitingSends {
+		w.log.Error("a message of the bot is lost: too many wait for the disk", "most", maxWaitingSends)
 		w.sent = w.sent[1:]
 	}
 	w.sent = append(w.sent, m)

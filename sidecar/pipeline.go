@@ -33,6 +33,7 @@ type passage struct {
 	key     string // of dedup
 	arrived time.Time
 	sent    time.Time // ts, as far as it is believed
+	final   time.Time // when its text was final; its age counts from here
 	group   groups.Group
 
 	inChat    bool // it is in its chat's own order now, where a stage may take its time
@@ -106,9 +107,12 @@ func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
 	}
 	if w.queue == nativeQueue {
 		s.named(&p.msg)
+	} else {
+		delete(p.msg.Metadata, metaNative) // ours, and not another's to say
 	}
 	p.key = string(p.msg.ID())
 	p.sent = s.peers.sentAt(&p.msg, time.Now())
+	p.final = s.finalAt(p)
 	p.group = s.groups.Current().Groups[string(p.msg.ChatID)]
 	p.arrived = time.Now()
 	stage, why, err := s.apply(ctx, w.arrive, p)
@@ -247,6 +251,7 @@ func (s *Sidecar) record(_ context.Context, p *passage) (relay.Reason, error) {
 		return relay.Pass, err
 	}
 	s.met(&p.msg)
+	s.spoke(&p.msg, p.sent)
 	s.shown(&p.msg, p.sent, relay.RoleAssistant, false)
 	s.metrics.recorded(relay.RoleAssistant, added)
 	s.trace("noted")
@@ -258,16 +263,33 @@ func (s *Sidecar) recordUser(_ context.Context, p *passage) (relay.Reason, error
 	if err != nil {
 		return relay.Pass, err
 	}
+	s.spoke(&p.msg, p.sent)
 	s.shown(&p.msg, p.sent, relay.RoleUser, false)
 	s.metrics.recorded(relay.RoleUser, added)
 	return relay.Pass, nil
 }
 
 func (s *Sidecar) stopOld(_ context.Context, p *passage) (relay.Reason, error) {
-	if p.History || time.Since(p.sent) > s.cfg.MaxAge {
+	if p.History || time.Since(p.final) > s.cfg.MaxAge {
 		return relay.Expired, nil
 	}
 	return relay.Pass, nil
+}
+
+// metaFinal says in a relayed message when its text was final, in Unix
+// milliseconds: a card is written for minutes after its ts.
+const metaFinal = "final_ts"
+
+// finalAt is when p's text was final, believed as far as a ts.
+func (s *Sidecar) finalAt(p *passage) time.Time {
+	if p.msg.Role == relay.RoleUser {
+		return p.sent
+	}
+	var at relay.Millis
+	if json.Unmarshal(p.msg.Metadata[metaFinal], &at) != nil || at <= p.msg.TS {
+		return p.sent
+	}
+	return s.peers.sentAt(&relay.Message{TS: at, SenderAgentName: p.msg.SenderAgentName}, time.Now())
 }
 
 // readMentions finds out whether the message addresses this bot. What the
@@ -319,7 +341,11 @@ func (s *Sidecar) askPolicy(ctx context.Context, p *passage) (relay.Reason, erro
 func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) {
 	in, given := s.inbound(p)
 	s.trace("inject")
-	ctx, cancel := context.WithDeadlineCause(ctx, p.sent.Add(s.cfg.MaxAge), errTooOld)
+	since := p.final
+	if p.msg.Role == relay.RoleUser {
+		since = p.arrived // Feishu delivers again for hours, and a person's message is never stopped for its age
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, since.Add(s.cfg.MaxAge), errTooOld)
 	defer cancel()
 	door, err := s.doors.Deliver(ctx, in)
 	switch {

@@ -52,7 +52,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 		s.front.stop(ctx)
 		cancel()
 	}
-	s.recording.Wait()
+	waitAtMost(finishPublish, s.recording.Wait) // what hangs is mended by stopOwn
 	stopPublishing()
 	publishers.Wait()
 	serving.Wait()

@@ -87,7 +87,7 @@ func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, 
 
 func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound, record func(*relay.Message)) (*relay.Message, error) {
 	s.members.saw(channel, out.ChatID, ts)
-	userTS, err := s.lastUser(channel, out.ChatID, out.ThreadID)
+	userTS, err := s.lastUser(channel, out.ChatID, out.ThreadID, ts)
 	if err != nil {
 		s.problems.set("transcript", err) // the message goes out without it
 	}
@@ -171,6 +171,7 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 		return httpapi.Sent{}, &httpapi.Error{Status: http.StatusServiceUnavailable, Code: "transcript_unavailable",
 			Message: "the transcript cannot be written (see /v1/status); send it again later"}
 	}
+	s.spoke(m, sent)
 	s.shown(m, sent, relay.RoleUser, false)
 	s.metrics.recorded(relay.RoleUser, added)
 	s.trace("heard")
@@ -202,13 +203,17 @@ func (s *Sidecar) share(m *relay.Message) bool {
 // lastUser is the ts of the newest user's message known in a chat, or in a
 // topic of it: one that stands here, or one that another bot knew of. Far back
 // is looked only once: where bots talk among themselves there is none near.
-func (s *Sidecar) lastUser(channel string, chat relay.ChatID, thread string) (relay.Millis, error) {
+func (s *Sidecar) lastUser(channel string, chat relay.ChatID, thread string, before relay.Millis) (relay.Millis, error) {
 	key := chatKey(channel, chat) + "/" + thread
-	newest, looked := s.userTimes.Get(key)
+	known, looked := s.userTimes.Get(key)
+	newest := known
+	if known > int64(before) {
+		newest, looked = 0, false
+	}
 	for n := nearTail; n <= farTail; n *= 8 {
-		entries, err := s.transcript.Tail(channel, string(chat), n)
+		entries, err := s.transcript.TailTo(channel, string(chat), n, int64(before))
 		for _, e := range entries {
-			if e.ThreadID == thread {
+			if e.ThreadID == thread && userTime(e) <= int64(before) {
 				newest = max(newest, userTime(e))
 			}
 		}
@@ -219,8 +224,20 @@ func (s *Sidecar) lastUser(channel string, chat relay.ChatID, thread string) (re
 			break
 		}
 	}
-	s.userTimes.Add(key, newest)
+	s.userTimes.Add(key, max(known, newest))
 	return relay.Millis(newest), nil
+}
+
+// spoke notes when a person spoke, or when a bot knew that one had.
+func (s *Sidecar) spoke(m *relay.Message, sent time.Time) {
+	at := userTime(botEntry(m, sent))
+	if m.Role == relay.RoleUser {
+		at = sent.UnixMilli()
+	}
+	key := chatKey(m.Channel, m.ChatID) + "/" + m.ThreadID
+	if known, ok := s.userTimes.Get(key); ok && known < at {
+		s.userTimes.Add(key, at)
+	}
 }
 
 func userTime(e transcript.Entry) int64 {

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	xrate "golang.org/x/time/rate"
 
 	"feishu-relay/dedup"
 	"feishu-relay/feishu"
@@ -86,37 +87,39 @@ type Sidecar struct {
 	unused   unusedConns
 	closers  []func() error // last opened first
 
-	bots, users lane
-	transcript  *transcript.Store
-	groups      *groups.Watcher
-	dedup       *dedup.Window // other bots' messages
-	sentIDs     *dedup.Window // own messages
-	showing     *dedup.Window // messages that watchers were shown
-	given       *givenLines
-	userTimes   *lru.Cache[string, int64] // of a chat's topic: when a person spoke last, as far as was seen
-	members     *members
-	peers       *peers
-	judge       policy.Judge
-	llm         *judge.LLM // nil where the rules judge, or nobody
-	doors       doors
-	book        *feishu.Book // of this bot's Feishu app
-	api         *feishu.API
-	botsAsked   asked                // for the bots of a chat
-	selfDue     asked                // for the bot's own identity
-	front       *front               // nil without a gateway
-	connector   *connector.Connector // nil without one
-	native      *nativeSpool         // nil with neither
-	events      *httpapi.Events
-	metrics     *metrics
-	problems    *problems
-	folders     folderProbe
-	chats       *chats
-	inFlight    inFlight
-	names       atomic.Pointer[namesOf]
-	sending     chatLocks
-	recording   sync.WaitGroup // own messages on their way to the transcript
-	bad         quarantined
-	started     time.Time
+	bots, users  lane
+	transcript   *transcript.Store
+	groups       *groups.Watcher
+	dedup        *dedup.Window // other bots' messages
+	sentIDs      *dedup.Window // own messages
+	showing      *dedup.Window // messages that watchers were shown
+	given        *givenLines
+	userTimes    *lru.Cache[string, int64] // of a chat's topic: when a person spoke last, as far as was seen
+	members      *members
+	peers        *peers
+	judge        policy.Judge
+	llm          *judge.LLM // nil where the rules judge, or nobody
+	doors        doors
+	book         *feishu.Book // of this bot's Feishu app
+	api          *feishu.API
+	botsAsked    asked
+	membersAsked asked
+	asking       *xrate.Limiter       // of questions about memberships
+	selfDue      asked                // for the bot's own identity
+	front        *front               // nil without a gateway
+	connector    *connector.Connector // nil without one
+	native       *nativeSpool         // nil with neither
+	events       *httpapi.Events
+	metrics      *metrics
+	problems     *problems
+	folders      folderProbe
+	chats        *chats
+	inFlight     inFlight
+	names        atomic.Pointer[namesOf]
+	sending      chatLocks
+	recording    sync.WaitGroup // own messages on their way to the transcript
+	bad          quarantined
+	started      time.Time
 }
 
 // Options is what a caller may add to the configuration.
@@ -134,7 +137,7 @@ type Options struct {
 func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	s := &Sidecar{cfg: cfg, version: opts.Version, log: opts.Logger, trace: opts.Trace, started: time.Now(),
 		events: &httpapi.Events{}, metrics: newMetrics(opts.Version), problems: newProblems(), chats: newChats(),
-		showing: dedup.Memory(dedup.DefaultSize)}
+		showing: dedup.Memory(dedup.DefaultSize), asking: xrate.NewLimiter(askRate, askBurst)}
 	s.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -51,7 +51,7 @@ type Identity struct {
 // DoorStatus is where the bot gets its messages.
 type DoorStatus struct {
 	Name      string `json:"name"`                // gateway, webhook or stream
-	Connected *bool  `json:"connected,omitempty"` // of the stream: is a reader there?
+	Connected *bool  `json:"connected,omitempty"` // is the bot there? not known of a webhook
 }
 
 // QueueStatus is one queue in both directions.
@@ -94,6 +94,9 @@ func (s *Sidecar) Status() Status {
 	}
 	if s.front != nil {
 		st.Gateway = s.front.gateway.Status()
+		if st.Door.Name == doorGateway {
+			st.Door.Connected = new(s.doors.gateway.connected())
+		}
 	}
 	if s.connector != nil {
 		st.Feishu = new(s.connector.Connected())

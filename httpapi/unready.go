@@ -1,0 +1,15 @@
+package httpapi
+
+import "net/http"
+
+// Unready is the API of a sidecar that cannot be opened yet: it is alive, and
+// says to everything else why it is not ready.
+func Unready(reason string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Path == "/healthz" {
+			writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
+			return
+		}
+		writeError(w, &Error{http.StatusServiceUnavailable, "not_ready", reason})
+	})
+}
