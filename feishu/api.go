@@ -206,6 +206,23 @@ func (a *API) InChat(ctx context.Context, id relay.ChatID) (bool, error) {
 	return out.Data.In && err == nil, err
 }
 
+// User returns a person's display name: GET contact/v3/users/{id} (FEISHU.md 4).
+// It wants the scope contact:user.base:readonly.
+func (a *API) User(ctx context.Context, id relay.OpenID) (name string, err error) {
+	var out struct {
+		Data struct {
+			User struct {
+				Name string `json:"name"`
+			} `json:"user"`
+		} `json:"data"`
+	}
+	path := "contact/v3/users/" + url.PathEscape(string(id))
+	if err := a.get(ctx, path, url.Values{"user_id_type": {"open_id"}}, &out); err != nil {
+		return "", err
+	}
+	return out.Data.User.Name, nil
+}
+
 // Message returns a message as this app sees it: GET im/v1/messages/{id}
 // (FEISHU.md 9), with the open_ids of those it mentions.
 func (a *API) Message(ctx context.Context, id relay.MessageID) (Message, error) {

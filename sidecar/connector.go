@@ -90,6 +90,9 @@ func (s *Sidecar) connectorEvent(data []byte) feishu.Verdict {
 	} else if kind != nativePerson {
 		return feishu.Pass
 	}
+	if kind == nativePerson && m.ChatType == feishu.ChatGroup {
+		m.Sender.Name = s.person(context.Background(), m)
+	}
 	if err := s.spool(context.Background(), *m, kind); err != nil {
 		s.problems.set("spool", err)
 		return feishu.Refuse

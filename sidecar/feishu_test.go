@@ -102,7 +102,7 @@ func converse(t *testing.T, native string, hook bool) {
 	})
 	n.eachOnce(botA)
 	n.eachOnce(botB, thanks.ID)
-	n.recorded([]string{"sort this", "please write", "quicksort", "边界情况"})
+	n.recorded([]string{"user Tom: ", "please write", "quicksort", "边界情况"})
 }
 
 // connected waits until the bot's SDK is there.

@@ -80,7 +80,10 @@ func (s *Sidecar) mentionsOf(mentions []feishu.Mention) []relay.Mention {
 }
 
 // Heard records a person's message in a group. It went to the bot already.
-func (h host) Heard(ctx context.Context, m feishu.Message) error { return h.heard(ctx, m) }
+func (h host) Heard(ctx context.Context, m feishu.Message) error {
+	m.Sender.Name = h.person(ctx, &m)
+	return h.heard(ctx, m)
+}
 
 func (s *Sidecar) heard(ctx context.Context, m feishu.Message) error {
 	if m.ChatType != feishu.ChatGroup {

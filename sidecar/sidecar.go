@@ -104,8 +104,9 @@ type Sidecar struct {
 	api          *feishu.API
 	botsAsked    asked
 	membersAsked asked
-	asking       *xrate.Limiter       // of questions about memberships
-	selfDue      asked                // for the bot's own identity
+	asking       *xrate.Limiter // of questions about memberships
+	selfDue      asked          // for the bot's own identity
+	persons      persons
 	front        *front               // nil without a gateway
 	connector    *connector.Connector // nil without one
 	native       *nativeSpool         // nil with neither
@@ -138,6 +139,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	s := &Sidecar{cfg: cfg, version: opts.Version, log: opts.Logger, trace: opts.Trace, started: time.Now(),
 		events: &httpapi.Events{}, metrics: newMetrics(opts.Version), problems: newProblems(), chats: newChats(),
 		showing: dedup.Memory(dedup.DefaultSize), asking: xrate.NewLimiter(askRate, askBurst)}
+	s.persons.names, _ = lru.New[relay.OpenID, string](maxPersons)
 	s.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
