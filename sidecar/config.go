@@ -97,8 +97,8 @@ type GatewayConfig struct {
 	EditSettle time.Duration
 }
 
-// knowsFeishu reports whether Feishu itself can be asked, or be listened to.
-func (c *Config) knowsFeishu() bool {
+// KnowsFeishu reports whether Feishu itself can be asked, or be listened to.
+func (c *Config) KnowsFeishu() bool {
 	return c.Gateway.Addr != "" || c.Connector || c.AppID != "" && c.AppSecret != ""
 }
 

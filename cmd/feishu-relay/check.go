@@ -60,6 +60,8 @@ func checks() []check {
 		{"this agent", short, checkAgent},
 		{"groups file", short, checkGroups},
 		{"backend", short, checkBackend},
+		{"Feishu", func(*config) time.Duration { return 12 * time.Second }, checkFeishu},
+		{"gateway", short, checkGateway},
 		{"bot", short, checkInject},
 		{"judge", func(c *config) time.Duration { return c.Limits.Timeout + time.Second }, checkJudge},
 		{"local API", short, checkListen},

@@ -140,7 +140,7 @@ func checkGroups(_ context.Context, c *config) []finding {
 	list := fmt.Sprintf("list the groups with their members under \"groups\" in %s", c.GroupsFile)
 	data, err := readAtMost(c.GroupsFile, groups.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {
-		if c.MembershipCheck != "auto" {
+		if c.MembershipCheck != "auto" || c.KnowsFeishu() {
 			return []finding{well(name, "there is no %s (it is optional)", c.GroupsFile)}
 		}
 		return []finding{warning(name, list, "there is no %s: the bot hears every chat on the relay", c.GroupsFile)}
@@ -168,9 +168,9 @@ func checkGroups(_ context.Context, c *config) []finding {
 			"%s is not among the agents: the others cannot address it by its name", c.Agent))
 	}
 	switch {
-	case c.MembershipCheck == "auto" && !file.HasGroups:
+	case c.MembershipCheck == "auto" && !file.HasGroups && !c.KnowsFeishu():
 		out = append(out, warning(name, list, "it lists no groups: the bot hears every chat on the relay"))
-	case c.MembershipCheck != "off" && file.HasGroups && in == 0:
+	case c.MembershipCheck != "off" && file.HasGroups && in == 0 && !c.KnowsFeishu():
 		out = append(out, warning(name, fmt.Sprintf("add %q to the members of its groups", c.Agent),
 			"%s is in none of the groups: it hears only those in which it has been seen", c.Agent))
 	}

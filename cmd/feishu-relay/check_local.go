@@ -21,7 +21,7 @@ import (
 func checkInject(ctx context.Context, c *config) []finding {
 	const name = "bot"
 	if c.InjectURL == "" {
-		return []finding{well(name, "reads /v1/stream (no INJECT_URL)")}
+		return []finding{well(name, "%s", describeDoor(c))}
 	}
 	u, err := url.Parse(c.InjectURL)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -165,21 +166,31 @@ func (s *simScreen) welcome(url string, state feishusim.State) {
 		fmt.Fprintf(s.w, "bot   %s  app_id %s  app_secret %s\n", s.paint.text(s.paint.bot(a.Name), neutral(a.Name)), a.ID, neutral(a.Secret))
 	}
 	if len(state.Apps) > 0 {
-		a := state.Apps[0]
 		fmt.Fprintf(s.w, "\nA bot by itself: base URL (SDK \"domain\") %s, with the id and the secret above.\n"+
-			"A bot with a sidecar: base URL http://127.0.0.1:8788, and\n\n"+
-			"  AGENT_NAME=%s FEISHU_APP_ID=%s FEISHU_BASE_URL=%s GATEWAY_ADDR=127.0.0.1:8788 feishu-relay run\n",
-			url, simAgent(a.Name), a.ID, url)
+			"Bots with sidecars: a sidecar for each, and its GATEWAY_ADDR as the bot's base URL:\n\n", url)
+		data := filepath.Join(os.TempDir(), "feishu-relay-try")
+		for i, a := range state.Apps[:min(len(state.Apps), simSidecars)] {
+			fmt.Fprintf(s.w, "  AGENT_NAME=%s FEISHU_APP_ID=%s FEISHU_BASE_URL=%s DATA_DIR=%s LISTEN_ADDR=127.0.0.1:%d GATEWAY_ADDR=127.0.0.1:%d %s run\n",
+				simAgent(a.Name), a.ID, url, data, simPort+2*i, simPort+2*i+1, os.Args[0])
+		}
 	}
 	if len(state.Groups) > 0 && len(state.Users) > 0 && len(state.Apps) > 0 {
 		fmt.Fprintf(s.w, "\nTo say something, to see the group, to break something:\n\n"+
-			"  curl -s %[1]s/sim/say -d '{\"chat\":\"%[2]s\",\"user\":\"%[3]s\",\"text\":\"hello\"}'\n"+
+			"  curl -s %[1]s/sim/say -d '{\"chat\":\"%[2]s\",\"user\":\"%[3]s\",\"text\":\"@%[5]s hello\"}'\n"+
 			"  curl -s '%[1]s/sim/messages?chat=%[2]s'\n"+
 			"  curl -s %[1]s/sim/faults -d '{\"kind\":\"drop\",\"app\":\"%[4]s\"}'\n",
-			url, state.Groups[0].ID, state.Users[0].ID, state.Apps[0].ID)
+			url, state.Groups[0].ID, state.Users[0].ID, state.Apps[0].ID, state.Apps[0].Name)
+		fmt.Fprintf(s.w, "\nKinds of faults: %s.\n", strings.Join(feishusim.FaultKinds(), ", "))
 	}
 	fmt.Fprintln(s.w)
 }
+
+// The lines that are printed to paste: so many, with ports from simPort on, which
+// are none of the defaults.
+const (
+	simSidecars = 4
+	simPort     = 8801
+)
 
 // simAgent makes a name for the relay out of a bot's.
 func simAgent(name string) string {

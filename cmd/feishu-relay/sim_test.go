@@ -76,13 +76,13 @@ func TestSimShowsWhatIsSaid(t *testing.T) {
 		return re
 	}
 	re := until(`curl -s (http://\S+/sim/say) -d '(\{.*\})'`)
-	for _, want := range []string{"BotA  app_id cli_", "AGENT_NAME=bota FEISHU_APP_ID=cli_", "GATEWAY_ADDR=127.0.0.1:8788"} {
+	for _, want := range []string{"BotA  app_id cli_", "AGENT_NAME=bota FEISHU_APP_ID=cli_", "LISTEN_ADDR=127.0.0.1:8801 GATEWAY_ADDR=127.0.0.1:8802"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got %q, want %q in it", out.String(), want)
 		}
 	}
 	m := re.FindStringSubmatch(out.String())
-	resp, err := http.Post(m[1], "application/json", strings.NewReader(strings.Replace(m[2], "hello", "typed \\u001b[31m @BotA", 1)))
+	resp, err := http.Post(m[1], "application/json", strings.NewReader(strings.Replace(m[2], "@BotA hello", "typed \\u001b[31m @BotA", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

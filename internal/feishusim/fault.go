@@ -91,6 +91,9 @@ var faultKinds = []string{
 	FaultReorder, FaultLose, FaultNoAck, FaultFragment, FaultAnswer, FaultNative,
 }
 
+// FaultKinds lists the kinds.
+func FaultKinds() []string { return slices.Clone(faultKinds) }
+
 func (f *Fault) check() error {
 	switch {
 	case !slices.Contains(faultKinds, f.Kind):
