@@ -92,18 +92,22 @@ func entryOptions(cfg *Config, handler http.Handler, log *slog.Logger, counter f
 // bind listens for the bot, and for Feishu where that is another address.
 func (f *front) bind(cfg *Config) (err error) {
 	if f.listen, err = net.Listen("tcp", cfg.Gateway.Addr); err != nil {
-		return fmt.Errorf("GATEWAY_ADDR: %w", err)
+		return bindError("GATEWAY_ADDR", err)
 	}
 	if cfg.WebhookAddr == "" || cfg.BotWebhookURL == "" {
 		return nil
 	}
 	if f.hook, err = net.Listen("tcp", cfg.WebhookAddr); err != nil {
-		return errors.Join(fmt.Errorf("WEBHOOK_ADDR: %w", err), f.listen.Close())
+		return errors.Join(bindError("WEBHOOK_ADDR", err), f.listen.Close())
 	}
 	f.webhook = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.gateway.WebhookHandler().ServeHTTP(w, r) // which is made once we know where we listen
 	}), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	return nil
+}
+
+func bindError(variable string, err error) error {
+	return fmt.Errorf("%s: %w; set it to a free address of this host, or end the program that uses it", variable, err)
 }
 
 // close closes what stop left open.

@@ -101,7 +101,7 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, 
 	settling := sync.WaitGroup{}
 	api, err := net.Listen("tcp", cfg.ListenAddr)
 	if err != nil {
-		return fmt.Errorf("LISTEN_ADDR: %w", err)
+		return bindError("LISTEN_ADDR", err)
 	}
 	unready := &http.Server{Handler: httpapi.Unready(fmt.Sprintf("the disk cannot be used: %v; %s", why, mendFolders)),
 		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}

@@ -3,7 +3,6 @@ package sidecar
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,7 +15,7 @@ import (
 func (s *Sidecar) openAPI() error {
 	var err error
 	if s.listener, err = net.Listen("tcp", s.cfg.ListenAddr); err != nil {
-		return fmt.Errorf("LISTEN_ADDR: %w", err)
+		return bindError("LISTEN_ADDR", err)
 	}
 	s.onClose(func() error {
 		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {

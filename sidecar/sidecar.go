@@ -256,7 +256,7 @@ func (s *Sidecar) openFiles() error {
 	}
 	if !s.members.enforced() {
 		s.log.Warn("every chat on the relay reaches this bot: no groups are known. " +
-			"Name them with their members under \"groups\" in GROUPS_FILE, or set MEMBERSHIP_CHECK")
+			"Name them with their members under \"groups\" in GROUPS_FILE, or set MEMBERSHIP_CHECK=off to say that this is meant")
 	}
 	s.peers = newPeers(s.log, func(n uint64) { s.metrics.missing.Add(float64(n)) },
 		func(bot relay.AgentName, ahead time.Duration) {

@@ -40,6 +40,9 @@ func (p *problems) feishu(e env, c *sidecar.Config) {
 		c.WebhookAddr = p.address("WEBHOOK_ADDR", e.WebhookAddr)
 	}
 	p.webhook(c)
+	if c.Gateway.Addr != "" && c.Gateway.Addr == c.ListenAddr && !strings.HasSuffix(c.ListenAddr, ":0") {
+		*p = append(*p, errors.New("GATEWAY_ADDR: is the same as LISTEN_ADDR; the bot's SDK and the local API need addresses of their own"))
+	}
 	switch {
 	case c.Connector && c.Gateway.Addr != "":
 		*p = append(*p, errors.New("CONNECTOR, GATEWAY_ADDR: either the sidecar holds the Feishu connection or the bot does; "+

@@ -89,6 +89,7 @@ func TestSingleMistakes(t *testing.T) {
 		"loopback by name":                 {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": "localhost:1"}, ""},
 		"loopback of IPv6":                 {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": "[::1]:1"}, ""},
 		"no port":                          {map[string]string{"AGENT_NAME": "a", "LISTEN_ADDR": "127.0.0.1"}, "LISTEN_ADDR"},
+		"a gateway on the API's address":   {map[string]string{"AGENT_NAME": "a", "GATEWAY_ADDR": "127.0.0.1:8787"}, "GATEWAY_ADDR: is the same"},
 		"a gateway":                        {map[string]string{"AGENT_NAME": "a", "GATEWAY_ADDR": ":8788"}, ""},
 		"a webhook anybody could post to":  {map[string]string{"AGENT_NAME": "a", "GATEWAY_ADDR": "127.0.0.1:1", "BOT_WEBHOOK_URL": "http://b"}, "FEISHU_ENCRYPT_KEY"},
 		"a webhook on an open gateway":     {map[string]string{"AGENT_NAME": "a", "GATEWAY_ADDR": ":1", "BOT_WEBHOOK_URL": "http://b", "FEISHU_ENCRYPT_KEY": "k"}, "WEBHOOK_ADDR: required"},

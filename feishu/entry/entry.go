@@ -139,7 +139,7 @@ func New(o Options) (*Entry, error) {
 		e.certs = &issuer{authority: a, names: e.names, notices: e.notices}
 	case ModeFile:
 		if e.certs, err = openPair(o.CertFile, o.KeyFile, e.notices); err != nil {
-			return nil, fmt.Errorf("GATEWAY_TLS=file: %w", err)
+			return nil, fmt.Errorf("file: GATEWAY_CERT_FILE, GATEWAY_KEY_FILE: %w", err)
 		}
 	default:
 		return nil, fmt.Errorf("GATEWAY_TLS: %q is not a mode; want off, auto or file", o.Mode)

@@ -135,7 +135,8 @@ func (o *owner) foreign(kind, app string) {
 	case kind == "user":
 		o.log.Warn("calls with a user's token pass unread: only the bot's own messages are relayed")
 	default:
-		o.log.Warn("calls of another app pass unread: a gateway serves one app", "serves", o.app(), "other", app)
+		o.log.Warn("calls of another app pass unread, and nothing of that bot is relayed: a gateway serves one app; "+
+			"if that is the bot, set FEISHU_APP_ID to it", "serves", o.app(), "other", app)
 	}
 }
 
