@@ -117,7 +117,7 @@ func (s *Sidecar) receiveNative(ctx context.Context, d relay.Delivery) {
 	key := chatKey(m.Channel, m.ChatID) + "/" + string(m.SenderBotOpenID)
 	s.native.wait.do(ctx, key, func(ctx context.Context) {
 		defer forget()
-		if key := string(m.ID()); !s.dedup.Seen(key) && !s.inFlight.has(key) {
+		if !s.here(string(m.ID())) {
 			select {
 			case <-time.After(time.Until(arrived.Add(s.waitForCopy(&m)))):
 			case <-came:
@@ -138,7 +138,7 @@ func (s *Sidecar) receiveNative(ctx context.Context, d relay.Delivery) {
 // readAgain asks Feishu for what stands by now in place of a placeholder. A card
 // that was streamed it does not show.
 func (s *Sidecar) readAgain(ctx context.Context, m relay.Message, line []byte) []byte {
-	if m.Metadata.Text(metaNative) != nativeText || !s.api.Ready() || s.dedup.Seen(string(m.ID())) {
+	if m.Metadata.Text(metaNative) != nativeText || !s.api.Ready() || s.here(string(m.ID())) {
 		return line
 	}
 	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
@@ -156,13 +156,16 @@ func (s *Sidecar) readAgain(ctx context.Context, m relay.Message, line []byte) [
 }
 
 // stopUnfinished stops what only says that an answer is coming, of a bot whose
-// finished text nobody told.
+// finished text nobody told. Where the relay told it, this is a repeat.
 func (s *Sidecar) stopUnfinished(_ context.Context, p *passage) (relay.Reason, error) {
-	if feishu.Placeholder(p.msg.Content) {
+	if feishu.Placeholder(p.msg.Content) && !s.here(p.key) {
 		return relay.Expired, nil
 	}
 	return relay.Pass, nil
 }
+
+// here reports whether a message was handled already, or is on its way.
+func (s *Sidecar) here(key string) bool { return s.dedup.Seen(key) || s.inFlight.has(key) }
 
 func (s *Sidecar) waitForCopy(m *relay.Message) time.Duration {
 	kind := m.Metadata.Text(metaNative)
