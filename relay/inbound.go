@@ -15,6 +15,7 @@ type Inbound struct {
 	// For doors that make something else of it; not part of the API.
 	Source    *Message `json:"-"` // what it was made from
 	Mentioned bool     `json:"-"` // it addresses the bot
+	Final     Millis   `json:"-"` // when its text was final
 }
 
 // Timestamp writes t as the API does.

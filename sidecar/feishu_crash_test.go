@@ -27,6 +27,7 @@ func freeAddr(t *testing.T) string {
 func TestGatewayCrashOfReceiver(t *testing.T) {
 	for _, step := range []string{"claimed", "noted", "inject", "delivered", "settling"} {
 		t.Run(step, func(t *testing.T) {
+			t.Parallel()
 			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 			a := n.start(n.config("agent_a"))
 			botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
@@ -78,6 +79,7 @@ func TestGatewayCrashOfReceiver(t *testing.T) {
 func TestGatewayCrashOfSender(t *testing.T) {
 	for _, step := range []string{"recorded", "accepted", "answering", "published"} {
 		t.Run(step, func(t *testing.T) {
+			t.Parallel()
 			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 			b := n.start(n.config("agent_b"))
 			botB := n.bot(apps[1], "http://"+b.Gateway().String(), nil)

@@ -37,6 +37,7 @@ func TestGatewayUpstreamFaults(t *testing.T) {
 		"lost":       {Kind: feishusim.FaultLose, Count: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n, apps := newTenant(t, feishusim.Options{Redeliver: []time.Duration{200 * time.Millisecond, time.Second}, AckTimeout: time.Second},
 				feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 			_, _, botA, botB := n.pair(apps)

@@ -199,7 +199,7 @@ func (d *gatewayDoor) Deliver(ctx context.Context, in relay.Inbound) error {
 		Sender: peer, Self: feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.s.cfg.Agent))},
 		MentionsSelf: in.Mentioned || d.s.cfg.MentionAlways, Mentions: d.othersIn(m),
 		Message: m.ID(), ChatID: m.ChatID, ThreadID: m.ThreadID, RootID: m.RootID, ParentID: m.ParentID,
-		Text: in.Content, CreateTime: m.TS,
+		Text: in.Content, CreateTime: in.Final, // frameworks drop what is old
 	}
 	if senderType == feishu.SenderUser {
 		event.Prefix = "[" + oneLine(cmp.Or(peer.Name, "bot")) + "] "

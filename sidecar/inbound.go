@@ -51,7 +51,7 @@ func (s *Sidecar) inbound(p *passage) (in relay.Inbound, given []string) {
 		content = before + content
 		given = append(given, ids...)
 	}
-	return relay.Inbound{Source: m, Mentioned: p.mentioned, Channel: m.Channel,
+	return relay.Inbound{Source: m, Mentioned: p.mentioned, Final: relay.MillisOf(p.final), Channel: m.Channel,
 		SenderID: cmp.Or(string(m.SenderID), string(m.SenderBotOpenID), string(m.SenderAgentName)),
 		ChatID:   m.ChatID, Content: content, Timestamp: relay.Timestamp(p.sent), Metadata: meta}, given
 }

@@ -87,7 +87,10 @@ func (m *members) in(channel string, chat relay.ChatID) bool {
 	if !m.enforced() {
 		return true
 	}
-	if member, known := m.file().Member(string(chat), m.agent); known && member {
+	file := m.file()
+	// A group that is listed for its limits alone says nothing of who is in it,
+	// where Feishu does.
+	if member, known := file.Member(string(chat), m.agent); known && member && (!m.feishu || file.Groups[string(chat)].Members != nil) {
 		return true
 	}
 	m.mu.Lock()
