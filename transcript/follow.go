@@ -184,11 +184,7 @@ func (f *follower) step() (moved bool, err error) {
 	if current {
 		return false, nil
 	}
-	next, err := f.after()
-	if err != nil {
-		return false, err
-	}
-	return f.advance(next)
+	return f.advance()
 }
 
 func (f *follower) readOn() error {
@@ -222,31 +218,57 @@ func (f *follower) take(line []byte) bool {
 	return !found || f.give(e)
 }
 
-// after names the file that was begun after the open one.
+// lookAgain is how often the files are looked through anew while they are being
+// renamed; beyond it the next step goes on.
+const lookAgain = 10
+
+// after names the file that was begun after the open one. A rotation renames
+// all of them one by one, so one that is not found is looked for again.
 func (f *follower) after() (string, error) {
-	numbers, err := f.store.segments(f.name)
-	if err != nil {
-		return "", err
-	}
-	next := f.name
-	for _, number := range numbers {
-		segment := segmentName(f.name, number)
-		if named, err := f.store.root.Stat(segment); err == nil && os.SameFile(named, f.info) {
-			return next, nil
+	for range lookAgain {
+		numbers, err := f.store.segments(f.name)
+		if err != nil {
+			return "", err
 		}
-		next = segment
+		next := f.name
+		for _, number := range numbers {
+			segment := segmentName(f.name, number)
+			if named, err := f.store.root.Stat(segment); err == nil && os.SameFile(named, f.info) {
+				return next, nil
+			}
+			next = segment
+		}
 	}
-	return f.name, nil
+	return f.name, nil // it was removed
 }
 
-// advance opens next in place of the open file, which is kept while there is
-// no next one.
-func (f *follower) advance(next string) (moved bool, err error) {
-	old := f.file
-	if err := f.openNext(next); err != nil || f.file == old {
-		return false, err
+// advance opens the next file in place of the open one, which is kept while
+// there is none.
+func (f *follower) advance() (moved bool, err error) {
+	old, was, place := f.file, f.info, f.place
+	for range lookAgain {
+		next, err := f.after()
+		if err != nil {
+			return false, err
+		}
+		if err := f.openNext(next); err != nil || f.file == old {
+			return false, err
+		}
+		// It is the next one if it still is: a rotation may have come between.
+		opened, info := f.file, f.info
+		f.file, f.info, f.place = old, was, place
+		if next, err = f.after(); err != nil {
+			return false, errors.Join(err, opened.Close())
+		}
+		if named, err := f.store.root.Stat(next); err == nil && os.SameFile(named, info) {
+			f.file, f.info, f.place = opened, info, forward{}
+			return true, old.Close()
+		}
+		if err := opened.Close(); err != nil {
+			return false, err
+		}
 	}
-	return true, old.Close()
+	return false, nil
 }
 
 // openNext opens file at its beginning; where there is none all stays as it is.

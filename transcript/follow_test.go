@@ -87,8 +87,8 @@ func TestFollow(t *testing.T) {
 				}
 			}
 		}()
+		t.Cleanup(func() { <-done }) // before the store is closed
 		f.expect(messages(10, 200)...)
-		<-done
 	})
 	t.Run("truncation, replacement and removal", func(t *testing.T) {
 		dir := t.TempDir()
