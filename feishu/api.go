@@ -29,7 +29,7 @@ var ErrNoToken = errors.New("no tenant access token is known")
 // Codes of a chat that the bot is not in, or that is none (FEISHU.md 6, and the
 // error list of GET im/v1/chats/{id}).
 var notInChat = []int{
-	230002, 232011, // the bot is not in it
+	CodeNotInChat, 232011, // the bot is not in it
 	232006, 232009, 230045, // no such chat, or dissolved
 	232010, // another tenant's
 }

@@ -77,10 +77,7 @@ func (a *API) do(ctx context.Context, method, target, token string, body []byte)
 	}
 	res, err := a.client.Do(req)
 	if err != nil {
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // without the query
-		}
-		return nil, err
+		return nil, WithoutURL(err)
 	}
 	defer res.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))

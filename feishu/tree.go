@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"feishu-relay/relay"
 )
 
 // Bounds of what comes from outside.
@@ -162,13 +164,11 @@ func field(m map[string]any, names ...string) string {
 // escaped that need not be. Node's SDK verifies signatures over its own encoding
 // (FEISHU.md 2.3).
 func compact(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	line, err := relay.Marshal(v)
+	if err != nil {
 		return nil, err
 	}
-	return rawSeparators(bytes.TrimSuffix(b.Bytes(), []byte{'\n'})), nil
+	return rawSeparators(line), nil
 }
 
 // rawSeparators undoes the two escapes that encoding/json always makes.

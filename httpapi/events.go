@@ -79,7 +79,7 @@ func (s *Events) Publish(e Event) {
 	}
 	s.last++
 	n := numbered{s.last, e.Type, eventCost + len(e.Content), sync.OnceValue(func() []byte {
-		data, _ := marshal(e) // a value that is no JSON cannot be in an Event
+		data, _ := relay.Marshal(e) // a value that is no JSON cannot be in an Event
 		return data
 	})}
 	s.kept = append(s.kept, n)

@@ -100,7 +100,7 @@ func (s *Stream) record(m *sent) error {
 	if s.lines >= journalLines || s.size >= journalBytes {
 		return s.rewrite()
 	}
-	line, err := marshal(m)
+	line, err := relay.Marshal(m)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *Stream) record(m *sent) error {
 func (s *Stream) rewrite() error {
 	var all bytes.Buffer
 	for _, m := range s.history {
-		line, err := marshal(m)
+		line, err := relay.Marshal(m)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -120,7 +119,7 @@ func NewStream(o StreamOptions) (*Stream, error) {
 // is written and flushed, or when ctx is done or the stream closed.
 func (s *Stream) Deliver(ctx context.Context, in relay.Inbound) error {
 	id, _ := in.Metadata["relay_msg_id"].(relay.MessageID)
-	data, err := marshal(in)
+	data, err := relay.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("encode inbound message: %w", err)
 	}
@@ -372,12 +371,4 @@ func (s *Stream) give(ctx context.Context, r *reader, m *sent, write func(*sent)
 		return err
 	}
 	return s.wrote(r, m)
-}
-
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), err
 }

@@ -287,7 +287,7 @@ func (m *Message) Encode() ([]byte, error) {
 	if out.Metadata == nil {
 		out.Metadata = Metadata{}
 	}
-	line, err := marshalLine(&out)
+	line, err := Marshal(&out)
 	if err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
@@ -295,7 +295,7 @@ func (m *Message) Encode() ([]byte, error) {
 		return line, nil
 	}
 	out.Content = cut(m.Content, 0)
-	if line, err = marshalLine(&out); err != nil {
+	if line, err = Marshal(&out); err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
 	left := room - len(line)
@@ -304,7 +304,7 @@ func (m *Message) Encode() ([]byte, error) {
 	}
 	for keep := min(len(m.Content), left); keep > 0; {
 		out.Content = cut(m.Content, keep)
-		longer, err := marshalLine(&out)
+		longer, err := Marshal(&out)
 		if err != nil {
 			return nil, fmt.Errorf("encode message: %w", err)
 		}
@@ -327,7 +327,9 @@ func cut(text string, keep int) string {
 	return text[:keep] + fmt.Sprintf(CutMark, len(text))
 }
 
-func marshalLine(v any) ([]byte, error) {
+// Marshal encodes v as one line of JSON without a newline; <, > and & stand for
+// themselves, so that texts with tags stay readable and keep their length.
+func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

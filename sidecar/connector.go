@@ -69,10 +69,10 @@ func (s *Sidecar) connectorEvent(data []byte) feishu.Verdict {
 		return feishu.Pass
 	}
 	switch e.Type {
-	case "im.chat.member.bot.added_v1":
+	case feishu.EventBotAdded:
 		s.book.SawChat(e.ChatID, feishu.ChatGroup)
 		s.members.saw(relay.DefaultChannel, e.ChatID, e.CreateTime)
-	case "im.chat.member.bot.deleted_v1", "im.chat.disbanded_v1":
+	case feishu.EventBotDeleted, feishu.EventDisbanded:
 		s.book.LeftChat(e.ChatID)
 		s.members.left(relay.DefaultChannel, e.ChatID, e.CreateTime)
 	}
@@ -128,9 +128,6 @@ func (s *Sidecar) sayer() func(context.Context, httpapi.Saying) (any, error) {
 	return s.say
 }
 
-// codeNotInChat says that the bot is not in the chat (FEISHU.md 6).
-const codeNotInChat = 230002
-
 // said is the answer to POST /v1/send: a message for each piece of a long text.
 type said struct {
 	MessageIDs []relay.MessageID `json:"message_ids"`
@@ -154,7 +151,7 @@ func (s *Sidecar) say(ctx context.Context, what httpapi.Saying) (any, error) {
 		return s.sent(m, m.Text(), nil)
 	})
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
-		if e.Code == codeNotInChat {
+		if e.Code == feishu.CodeNotInChat {
 			s.members.left(relay.DefaultChannel, what.ChatID, relay.MillisOf(time.Now()))
 		}
 		return nil, &httpapi.Error{Status: http.StatusBadGateway, Code: "feishu_refused",

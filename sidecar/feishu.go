@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/groups"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mention"
 	"feishu-relay/relay"
@@ -87,7 +88,7 @@ func (s *Sidecar) askSelf(ctx context.Context) feishu.Self {
 // namesOf is the directory of names made from one state of the groups file and
 // the book.
 type namesOf struct {
-	file any // *groups.File
+	file *groups.File
 	book uint64
 	dir  *mention.Directory
 }
@@ -121,11 +122,6 @@ func (s *Sidecar) met(m *relay.Message) {
 	if m.SenderAgentName == "" || m.SenderAgentName == s.cfg.Agent || m.SenderName == "" && m.SenderAppID == "" {
 		return
 	}
-	known, ok := s.book.Agent(m.SenderAgentName, m.SenderAppID, m.SenderName)
-	if ok && known.Agent == m.SenderAgentName && known.AppID == cmp.Or(m.SenderAppID, known.AppID) &&
-		known.Name == cmp.Or(m.SenderName, known.Name) {
-		return
-	}
 	s.book.LearnBot(feishu.Bot{Agent: m.SenderAgentName, AppID: m.SenderAppID, Name: m.SenderName})
 }
 
@@ -133,14 +129,14 @@ func (s *Sidecar) met(m *relay.Message) {
 // neither an event nor Feishu's list of a chat's bots told it.
 func (s *Sidecar) peer(ctx context.Context, m *relay.Message) feishu.Bot {
 	bot := s.seenAs(m)
-	if bot.OpenID != "" && bot.Name != "" || !s.api.Ready() || !s.botsAsked.due(m.ChatID, askAgain) {
+	if bot.OpenID != "" && bot.Name != "" || !s.api.Ready() || !s.botsAsked.due(string(m.ChatID), askAgain) {
 		return bot
 	}
 	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
 	defer cancel()
 	bots, err := s.api.ChatBots(ctx, m.ChatID)
 	if err != nil {
-		s.botsAsked.again(m.ChatID, feishuAsked)
+		s.botsAsked.again(string(m.ChatID), feishuAsked)
 		s.problems.set("chat bots", err)
 		return bot
 	}
@@ -148,7 +144,7 @@ func (s *Sidecar) peer(ctx context.Context, m *relay.Message) feishu.Bot {
 		s.book.LearnBot(b)
 	}
 	if bot = s.seenAs(m); bot.OpenID == "" {
-		s.botsAsked.again(m.ChatID, feishuAsked) // its name may be known by then
+		s.botsAsked.again(string(m.ChatID), feishuAsked) // its name may be known by then
 	}
 	return bot
 }
@@ -181,7 +177,7 @@ func (s *Sidecar) askMembership(ctx context.Context, chat relay.ChatID) (bool, e
 	if !s.api.Ready() {
 		return false, fmt.Errorf("%w: the bot has made no call to Feishu since the start", errUndecided)
 	}
-	if !s.asking.Allow() || !s.membersAsked.due(chat, feishuAsked) {
+	if !s.asking.Allow() || !s.membersAsked.due(string(chat), feishuAsked) {
 		return false, errUndecided
 	}
 	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
@@ -192,7 +188,7 @@ func (s *Sidecar) askMembership(ctx context.Context, chat relay.ChatID) (bool, e
 		s.problems.set("membership", err)
 		return false, fmt.Errorf("%w: %w", errUndecided, err)
 	}
-	s.membersAsked.again(chat, 0)
+	s.membersAsked.again(string(chat), 0)
 	answer := s.book.Chat(chat)
 	answer.ID, answer.In, answer.Asked = chat, feishu.No, time.Now()
 	if in {
@@ -220,29 +216,29 @@ func (s *Sidecar) inChat(ctx context.Context, chat relay.ChatID) (bool, error) {
 	return false, errors.Join(err, cerr) // that Feishu shows a chat's basics says nothing
 }
 
-// asked remembers when something may be asked about a chat again.
+// asked remembers when something may be asked again, about a chat or a person.
 type asked struct {
 	mu   sync.Mutex
-	next map[relay.ChatID]time.Time // guarded by mu
+	next map[string]time.Time // guarded by mu
 }
 
 // due reports whether it may be asked now, and if so, not again for a pause.
-func (a *asked) due(chat relay.ChatID, pause time.Duration) bool {
+func (a *asked) due(about string, pause time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if time.Now().Before(a.next[chat]) {
+	if time.Now().Before(a.next[about]) {
 		return false
 	}
 	if a.next == nil || len(a.next) >= maxAsked {
-		a.next = map[relay.ChatID]time.Time{}
+		a.next = map[string]time.Time{}
 	}
-	a.next[chat] = time.Now().Add(pause)
+	a.next[about] = time.Now().Add(pause)
 	return true
 }
 
 // again allows the next question after another pause.
-func (a *asked) again(chat relay.ChatID, pause time.Duration) {
+func (a *asked) again(about string, pause time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.next[chat] = time.Now().Add(pause)
+	a.next[about] = time.Now().Add(pause)
 }

@@ -68,7 +68,7 @@ func (s *Sidecar) openGateway() error {
 // gatewayOptions is what the environment says of a gateway.
 func gatewayOptions(cfg *Config, log *slog.Logger, counter func(string)) gateway.Options {
 	o := gateway.Options{Upstream: cfg.BaseURL, AppID: cfg.AppID, PublicURL: cfg.Gateway.PublicURL, Address: entry.Address,
-		Loopback: isLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle, EditSettle: cfg.Gateway.EditSettle,
+		Loopback: IsLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle, EditSettle: cfg.Gateway.EditSettle,
 		MaxAge: cfg.MaxAge, Logger: log, Counter: counter}
 	if cfg.BotWebhookURL != "" {
 		o.Webhook = &webhook.Options{BotURL: cfg.BotWebhookURL, EncryptKey: string(cfg.EncryptKey),
@@ -85,7 +85,7 @@ func entryOptions(cfg *Config, handler http.Handler, log *slog.Logger, counter f
 		}
 	}
 	return entry.Options{Mode: cmp.Or(cfg.Gateway.TLS, "off"), CertFile: cfg.Gateway.CertFile, KeyFile: cfg.Gateway.KeyFile,
-		DataDir: cfg.DataDir, Names: names, Token: string(cfg.APIToken), Loopback: isLoopback(cfg.Gateway.Addr),
+		DataDir: cfg.DataDir, Names: names, Token: string(cfg.APIToken), Loopback: IsLoopback(cfg.Gateway.Addr),
 		Handler: handler, Logger: log, Counter: counter}
 }
 
@@ -152,15 +152,9 @@ func (s *Sidecar) Gateway() net.Addr {
 	return s.front.listen.Addr()
 }
 
-// Webhook is where Feishu's events are posted to; nil where that is the gateway.
-func (s *Sidecar) Webhook() net.Addr {
-	if s.front == nil || s.front.hook == nil {
-		return nil
-	}
-	return s.front.hook.Addr()
-}
-
-func isLoopback(addr string) bool {
+// IsLoopback reports whether an address (host:port) to listen on is reached from
+// this host only.
+func IsLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return false

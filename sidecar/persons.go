@@ -36,7 +36,7 @@ func (s *Sidecar) person(ctx context.Context, m *feishu.Message) string {
 	if name, ok := s.persons.names.Get(id); ok || m.Sender.Name != "" || id == "" {
 		return cmp.Or(m.Sender.Name, name)
 	}
-	if m.ChatType != feishu.ChatGroup || !s.api.Ready() || !s.persons.asked.due(relay.ChatID(id), personNext) {
+	if m.ChatType != feishu.ChatGroup || !s.api.Ready() || !s.persons.asked.due(string(id), personNext) {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, personWait)

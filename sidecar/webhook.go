@@ -10,10 +10,10 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"sync/atomic"
 	"time"
 
+	"feishu-relay/feishu"
 	"feishu-relay/relay"
 )
 
@@ -108,7 +108,7 @@ func (w *webhookDoor) post(ctx context.Context, body []byte, id relay.MessageID)
 	req.Header.Set("Idempotency-Key", headerSafe(string(id)))
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("post to INJECT_URL: %w", withoutURL(err))
+		return fmt.Errorf("post to INJECT_URL: %w", feishu.WithoutURL(err))
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, webhookMaxReply)) // the answer's text does not matter
@@ -138,14 +138,6 @@ func withGrace(ctx context.Context, grace time.Duration) (context.Context, conte
 		stop()
 		cancel()
 	}
-}
-
-// withoutURL keeps a URL, which may hold a secret, out of logs.
-func withoutURL(err error) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
-	}
-	return err
 }
 
 // headerSafe keeps visible ASCII.

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 
 	"feishu-relay/feishu"
+	"feishu-relay/sidecar"
 )
 
 // checkFeishu tries Feishu: with the app's credentials where they are
@@ -51,7 +51,7 @@ func checkGateway(ctx context.Context, c *config) []finding {
 			out = append(out, failure(name, "set GATEWAY_CERT_FILE and GATEWAY_KEY_FILE to a certificate and its key, in PEM", "%v", err))
 		}
 	}
-	if c.AppID == "" && !loopbackAddr(c.Gateway.Addr) {
+	if c.AppID == "" && !sidecar.IsLoopback(c.Gateway.Addr) {
 		out = append(out, warning(name, "set FEISHU_APP_ID", "%s is reached from other hosts, and the first app that calls is served", c.Gateway.Addr))
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Gateway.Addr)
@@ -80,11 +80,7 @@ type gatewayState struct {
 
 // ownSidecar asks the running sidecar of this configuration.
 func ownSidecar(ctx context.Context, c *config) (st gatewayState, ok bool) {
-	addr := c.ListenAddr
-	if host, port, err := net.SplitHostPort(addr); err == nil && (host == "" || strings.Trim(host, "0.:[]") == "") {
-		addr = net.JoinHostPort("127.0.0.1", port)
-	}
-	code, err := getJSON(ctx, addr, "/v1/status", string(c.APIToken), &st)
+	code, err := getJSON(ctx, reachable(c.ListenAddr), "/v1/status", string(c.APIToken), &st)
 	return st, err == nil && code == http.StatusOK && st.Identity.Agent == string(c.Agent)
 }
 

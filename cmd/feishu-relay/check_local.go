@@ -120,12 +120,7 @@ func checkListen(ctx context.Context, c *config) []finding {
 		_ = l.Close()
 		return []finding{well(name, "%s is free", c.ListenAddr)}
 	}
-	addr := c.ListenAddr
-	if host, port, err := net.SplitHostPort(addr); err == nil {
-		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-			addr = net.JoinHostPort("127.0.0.1", port)
-		}
-	}
+	addr := reachable(c.ListenAddr)
 	var health struct{ Status string }
 	if code, gotErr := getJSON(ctx, addr, "/healthz", "", &health); gotErr != nil || code != http.StatusOK || health.Status != "alive" {
 		return []finding{failure(name, another, "%v", err)}

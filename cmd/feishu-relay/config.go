@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -263,23 +262,15 @@ func (p *problems) httpURL(name, value string) string {
 }
 
 func (p *problems) listen(name, addr, token string) string {
-	host, port, err := net.SplitHostPort(addr)
+	_, port, err := net.SplitHostPort(addr)
 	if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 0 || n > 65535 {
 		p.add(name, addr, "host:port, such as 127.0.0.1:8787")
 		return addr
 	}
-	if !loopback(host) && token == "" {
+	if !sidecar.IsLoopback(addr) && token == "" {
 		*p = append(*p, fmt.Errorf("API_TOKEN: required since %s=%s is reached from other hosts; set a long random one, or listen on 127.0.0.1", name, addr))
 	}
 	return addr
-}
-
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
 }
 
 func (p *problems) backend(e env) string {

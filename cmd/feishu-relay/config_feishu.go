@@ -61,7 +61,7 @@ func (p *problems) webhook(c *sidecar.Config) {
 		*p = append(*p, errors.New("GATEWAY_ADDR: required by BOT_WEBHOOK_URL: the bot's own calls go through it"))
 	case c.EncryptKey == "" && c.VerificationToken == "":
 		*p = append(*p, errors.New("FEISHU_ENCRYPT_KEY, FEISHU_VERIFICATION_TOKEN: at least one is required by BOT_WEBHOOK_URL, else anybody could post events"))
-	case c.WebhookAddr == "" && !loopbackAddr(c.Gateway.Addr):
+	case c.WebhookAddr == "" && !sidecar.IsLoopback(c.Gateway.Addr):
 		*p = append(*p, fmt.Errorf("WEBHOOK_ADDR: required since GATEWAY_ADDR=%s is not loopback: Feishu should reach the webhook and nothing else", c.Gateway.Addr))
 	}
 }
@@ -72,11 +72,6 @@ func (p *problems) address(name, addr string) string {
 		p.add(name, addr, "host:port, such as 127.0.0.1:8788")
 	}
 	return addr
-}
-
-func loopbackAddr(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	return err == nil && loopback(host)
 }
 
 // baseURL wants a URL without a path of its own; "" gives nil.

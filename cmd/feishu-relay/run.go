@@ -103,6 +103,19 @@ func variables() []variable {
 	return out
 }
 
+// reachable is how a program on this host calls one that listens at addr: every
+// address is this host's, too.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
 // runHealth asks the sidecar of the same environment, for images without a
 // shell and without curl.
 func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -113,12 +126,8 @@ func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return err
 	}
 	target := or(*addr, or(os.Getenv("LISTEN_ADDR"), "127.0.0.1:8787"))
-	host, port, err := net.SplitHostPort(target)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(target); err != nil {
 		return fmt.Errorf("LISTEN_ADDR: %w", err)
-	}
-	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
-		host = "127.0.0.1"
 	}
 	path := "/healthz"
 	if *ready {
@@ -126,7 +135,7 @@ func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+reachable(target)+path, nil)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (d doer) Do(req *http.Request) (*http.Response, error) {
 	resp, err := d.client.Do(req.WithContext(ctx))
 	if err != nil {
 		cancel()
-		return nil, withoutURL(err)
+		return nil, feishu.WithoutURL(err)
 	}
 	resp.Body = body{io.LimitReader(resp.Body, maxAnswer), resp.Body, cancel}
 	return resp, nil
@@ -71,7 +71,6 @@ func (l sdkLog) Error(ctx context.Context, args ...any) { l.say(ctx, args) }
 
 // Codes of answers to a send (FEISHU.md 6).
 const (
-	codeNotInChat  = 230002
 	codeRecalled   = 230011
 	codeFrequency  = 230020
 	codeStillSent  = 230049

@@ -137,15 +137,6 @@ func newClient() *http.Client {
 // always true.
 func (c *Connector) Connected() bool { return c.opts.WebhookOnly || c.connected.Load() }
 
-// withoutURL takes the URL off an error of package http: its query holds the
-// ticket of a connection.
-func withoutURL(err error) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
-	}
-	return err
-}
-
 // sleep waits for d or until ctx is done, and reports whether d has passed.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {

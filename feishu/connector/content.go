@@ -1,11 +1,12 @@
 package connector
 
 import (
-	"bytes"
 	"encoding/json"
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"feishu-relay/relay"
 )
 
 // Sizes of a message. Feishu takes 30 KB of a post's request and 150 KB of a
@@ -87,13 +88,11 @@ func asPost(text string) content {
 
 // encodeJSON leaves '<' as it is: the content is escaped once more in the request.
 func encodeJSON(v any) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	data, err := relay.Marshal(v)
+	if err != nil {
 		panic(err) // strings and structs always encode
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return string(data)
 }
 
 // escaped is the length of s within the request.

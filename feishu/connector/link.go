@@ -17,6 +17,8 @@ import (
 	"github.com/coder/websocket"
 	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+
+	"feishu-relay/feishu"
 )
 
 // Codes of the bootstrap's answer (FEISHU.md 1.1).
@@ -112,7 +114,7 @@ func (c *Connector) bootstrap(ctx context.Context) (*url.URL, larkws.ClientConfi
 	req.Header.Set("User-Agent", larkcore.UserAgent(""))
 	resp, err := c.client.Do(req)
 	if err != nil {
-		return nil, conf, withoutURL(err)
+		return nil, conf, feishu.WithoutURL(err)
 	}
 	defer resp.Body.Close()
 	var answer larkws.EndpointResp
@@ -153,7 +155,7 @@ func (c *Connector) dial(ctx context.Context, endpoint *url.URL) (*websocket.Con
 		return conn, nil
 	}
 	if resp == nil || resp.StatusCode == http.StatusSwitchingProtocols {
-		return nil, withoutURL(err)
+		return nil, feishu.WithoutURL(err)
 	}
 	code, _ := strconv.Atoi(resp.Header.Get(larkws.HeaderHandshakeStatus))
 	code = cmp.Or(code, resp.StatusCode)

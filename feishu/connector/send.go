@@ -137,7 +137,7 @@ func (c *Connector) piece(ctx context.Context, ch *chat, s *Send, b content, uui
 		m, err = c.deliver(ctx, ch, create(s, b, uuid))
 	}
 	if err != nil {
-		if code, ok := errors.AsType[*feishu.CodeError](err); ok && code.Code == codeNotInChat {
+		if code, ok := errors.AsType[*feishu.CodeError](err); ok && code.Code == feishu.CodeNotInChat {
 			c.opts.Book.LeftChat(s.ChatID)
 		}
 		return m, err

@@ -8,13 +8,6 @@ import (
 	"feishu-relay/relay"
 )
 
-// Events about chats (FEISHU.md 3; im.chat.* of the SDK).
-const (
-	eventBotAdded   = "im.chat.member.bot.added_v1"
-	eventBotDeleted = "im.chat.member.bot.deleted_v1"
-	eventDisbanded  = "im.chat.disbanded_v1"
-)
-
 // nativeWait bounds the storing of another bot's message, so that a refusal is
 // still in time: after [feishu.AckHold] the event passes to the bot.
 const nativeWait = feishu.AckHold - 200*time.Millisecond
@@ -27,10 +20,10 @@ func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, after func()) {
 		return feishu.Pass, nil
 	}
 	switch ev.Type {
-	case eventBotAdded:
+	case feishu.EventBotAdded:
 		g.sawChat(ev.ChatID, feishu.ChatGroup)
 		g.joined(ev.ChatID, ev.CreateTime)
-	case eventBotDeleted, eventDisbanded:
+	case feishu.EventBotDeleted, feishu.EventDisbanded:
 		g.left(ev.ChatID, ev.CreateTime)
 	}
 	if ev.Message == nil || ev.Message.ID == "" || ev.Message.ChatID == "" {

@@ -107,8 +107,8 @@ func TestMembershipEvents(t *testing.T) {
 	event := func(kind string) []byte {
 		return fmt.Appendf(nil, `{"schema":"2.0","header":{"event_id":"e","event_type":"%s","app_id":"%s"},"event":{"chat_id":"oc_x"}}`, kind, r.app)
 	}
-	for kind, want := range map[string]feishu.Membership{eventBotDeleted: feishu.No, eventDisbanded: feishu.No} {
-		if v, _ := r.tapEvent(event(eventBotAdded)); v != feishu.Pass || r.book.Chat("oc_x").In != feishu.Yes || r.book.Chat("oc_x").Kind != feishu.ChatGroup {
+	for kind, want := range map[string]feishu.Membership{feishu.EventBotDeleted: feishu.No, feishu.EventDisbanded: feishu.No} {
+		if v, _ := r.tapEvent(event(feishu.EventBotAdded)); v != feishu.Pass || r.book.Chat("oc_x").In != feishu.Yes || r.book.Chat("oc_x").Kind != feishu.ChatGroup {
 			t.Error(v, r.book.Chat("oc_x"))
 		}
 		if v, _ := r.tapEvent(event(kind)); v != feishu.Pass || r.book.Chat("oc_x").In != want {

@@ -158,7 +158,7 @@ func (g *Gateway) ours(t *tapped, s feishu.Sender) bool {
 // tokenAnswer reads a token call: which app it is, and its token (FEISHU.md 6).
 func (g *Gateway) tokenAnswer(t *tapped) {
 	var req struct {
-		AppID once `json:"app_id"`
+		AppID feishu.Once `json:"app_id"`
 	}
 	var ans struct {
 		Code   int    `json:"code"`
@@ -166,28 +166,15 @@ func (g *Gateway) tokenAnswer(t *tapped) {
 		App    string `json:"app_access_token"`
 	}
 	if json.Unmarshal(t.request, &req) != nil || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 ||
-		req.AppID.times != 1 || req.AppID.text == "" || ans.Tenant == "" && ans.App == "" {
+		req.AppID.Times != 1 || req.AppID.Text == "" || ans.Tenant == "" && ans.App == "" {
 		return
 	}
-	app := req.AppID.text
+	app := req.AppID.Text
 	g.own.proved(ans.Tenant, app)
 	g.own.proved(ans.App, app)
 	if g.own.is(app) {
 		g.knowSelf()
 	}
-}
-
-// once is a member of a JSON object that must not stand there twice, be it in
-// another spelling: Feishu may take another one of them than we do.
-type once struct {
-	text  string
-	times int
-}
-
-// UnmarshalJSON is called for each of them.
-func (o *once) UnmarshalJSON(data []byte) error {
-	o.times++
-	return json.Unmarshal(data, &o.text)
 }
 
 // selfAnswer reads the bot's own identity (FEISHU.md 4 and 13.3).

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -81,7 +80,7 @@ func (g *Gateway) complete(t *tapped, data map[string]json.RawMessage) []byte {
 	if !ok {
 		return nil
 	}
-	out, err := encode(map[string]any{"code": 0, "msg": "success", "data": data})
+	out, err := relay.Marshal(map[string]any{"code": 0, "msg": "success", "data": data})
 	if err != nil {
 		return nil
 	}
@@ -134,16 +133,16 @@ func (g *Gateway) completeBots(t *tapped, data map[string]json.RawMessage) bool 
 		peer, known := g.opts.Host.Peer(relay.OpenID(id))
 		if !known {
 			if len(data) == 0 {
-				failed[id], _ = encode(failedBot{codeBotNotFound, "bot not found"})
+				failed[id], _ = relay.Marshal(failedBot{codeBotNotFound, "bot not found"})
 			}
 			continue
 		}
-		bots[id], _ = encode(knownBot{relay.OpenID(id), peer.Name, map[string]string{"zh_cn": peer.Name, "en_us": peer.Name}})
+		bots[id], _ = relay.Marshal(knownBot{relay.OpenID(id), peer.Name, map[string]string{"zh_cn": peer.Name, "en_us": peer.Name}})
 		delete(failed, id)
 		ours = true
 	}
-	data["bots"], _ = encode(bots)
-	data["failed_bots"], _ = encode(failed)
+	data["bots"], _ = relay.Marshal(bots)
+	data["failed_bots"], _ = relay.Marshal(failed)
 	return ours
 }
 
@@ -157,7 +156,7 @@ func (g *Gateway) completeUser(t *tapped, data map[string]json.RawMessage) bool 
 	if !ok {
 		return false
 	}
-	data["user"], _ = encode(map[string]string{"open_id": t.user, "name": peer.Name, "en_name": peer.Name})
+	data["user"], _ = relay.Marshal(map[string]string{"open_id": t.user, "name": peer.Name, "en_name": peer.Name})
 	return true
 }
 
@@ -184,14 +183,14 @@ func (g *Gateway) completeMessages(t *tapped, ids []relay.MessageID, data map[st
 		if !ok || there[id] {
 			continue
 		}
-		raw, err := encode(g.shown(&m, t.http.URL.Query().Has("user_id_type")))
+		raw, err := relay.Marshal(g.shown(&m, t.http.URL.Query().Has("user_id_type")))
 		if err != nil {
 			continue
 		}
 		items, ours = append(items, raw), true
 		there[id] = true
 	}
-	data["items"], _ = encode(items)
+	data["items"], _ = relay.Marshal(items)
 	return ours
 }
 
@@ -281,15 +280,4 @@ func (g *Gateway) learnAnswer(t *tapped) {
 			}
 		}
 	}
-}
-
-// encode is JSON as Feishu writes it: <, > and & stand for themselves.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

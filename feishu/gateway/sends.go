@@ -13,9 +13,6 @@ import (
 	"feishu-relay/relay"
 )
 
-// codeNotInChat says that the bot is not in the chat (FEISHU.md 6).
-const codeNotInChat = 230002
-
 // typingSign is the reaction that bots set on a message while they answer it.
 const typingSign = "Typing"
 
@@ -137,7 +134,7 @@ func (g *Gateway) kindOf(t *tapped, chat relay.ChatID) string {
 
 // refused reads a send that Feishu did not accept.
 func (g *Gateway) refused(ctx context.Context, t *tapped, code int) {
-	if code != codeNotInChat || !g.proven(ctx, t.token) {
+	if code != feishu.CodeNotInChat || !g.proven(ctx, t.token) {
 		return // another app's bot may well not be in our chats
 	}
 	chat := g.recent.chatOf(t.message)

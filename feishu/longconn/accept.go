@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"feishu-relay/feishu"
 )
 
 const dialTimeout = 15 * time.Second // for Feishu's side; the bot waits meanwhile, then tries again
@@ -106,7 +108,7 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Resp
 	}
 	s.Counter("upstream_refused")
 	if resp == nil || resp.StatusCode == http.StatusSwitchingProtocols || resp.StatusCode < http.StatusOK {
-		s.log.Warn("feishu's long connection cannot be reached", "err", withoutURL(err))
+		s.log.Warn("feishu's long connection cannot be reached", "err", feishu.WithoutURL(err))
 		fail(w, http.StatusBadGateway, "Feishu's long connection cannot be reached")
 		return
 	}

@@ -15,6 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
 )
 
 const (
@@ -45,7 +48,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	resp, err := s.forward(ctx, r, body)
 	if err != nil {
 		if r.Context().Err() == nil {
-			s.log.Warn("feishu cannot be reached for a long connection", "err", withoutURL(err))
+			s.log.Warn("feishu cannot be reached for a long connection", "err", feishu.WithoutURL(err))
 			s.Counter("bootstrap_failed")
 		}
 		fail(w, http.StatusBadGateway, "Feishu cannot be reached")
@@ -60,7 +63,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	}
 	header := w.Header()
 	maps.Copy(header, resp.Header)
-	dropHopByHop(header)
+	feishu.DropHopByHop(header)
 	if resp.StatusCode == http.StatusOK {
 		if ours, err := s.replace(r, resp.Header, answer, credentialsOf(body)); err != nil {
 			s.log.Warn("an answer to a bootstrap call cannot be read: the bot connects to feishu itself", "err", err)
@@ -88,7 +91,7 @@ func (s *Server) forward(ctx context.Context, r *http.Request, body []byte) (*ht
 		return nil, err
 	}
 	req.Header = r.Header.Clone()
-	dropHopByHop(req.Header)
+	feishu.DropHopByHop(req.Header)
 	if _, ok := req.Header["User-Agent"]; !ok {
 		req.Header["User-Agent"] = nil // none came, so none is added
 	}
@@ -122,7 +125,7 @@ func (s *Server) replace(r *http.Request, header http.Header, answer []byte, c c
 		return nil, errors.New("its URL is not one of a WebSocket")
 	}
 	_, rest := split(said.Data.URL)
-	ours, err := quote(s.public(r) + rest)
+	ours, err := relay.Marshal(s.public(r) + rest)
 	if err != nil {
 		return nil, err
 	}
@@ -167,34 +170,12 @@ func (s *Server) public(r *http.Request) string {
 type credentials struct{ AppID, AppSecret string }
 
 func credentialsOf(body []byte) credentials {
-	var c struct{ AppID, AppSecret once }
+	var c struct{ AppID, AppSecret feishu.Once }
 	err := json.Unmarshal(body, &c)
-	if err != nil || c.AppID.times != 1 || c.AppSecret.times > 1 {
+	if err != nil || c.AppID.Times != 1 || c.AppSecret.Times > 1 {
 		return credentials{} // nobody's; Feishu says what is wrong with it
 	}
-	return credentials{c.AppID.text, c.AppSecret.text}
-}
-
-// once is a member of a JSON object that must not stand there twice, be it in
-// another spelling: Feishu may take another one of them than we do.
-type once struct {
-	text  string
-	times int
-}
-
-// UnmarshalJSON is called for each of them.
-func (o *once) UnmarshalJSON(data []byte) error {
-	o.times++
-	return json.Unmarshal(data, &o.text)
-}
-
-// quote makes a JSON string, with & as it is.
-func quote(s string) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(s)
-	return bytes.TrimRight(b.Bytes(), "\n"), err
+	return credentials{c.AppID.Text, c.AppSecret.Text}
 }
 
 // readable leaves of an Accept-Encoding what decompress can read.
@@ -236,30 +217,10 @@ func decompress(encoding string, data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// dropHopByHop removes what is between two hosts only (RFC 9110, 7.6.1).
-func dropHopByHop(h http.Header) {
-	for _, list := range h["Connection"] {
-		for name := range strings.SplitSeq(list, ",") {
-			h.Del(strings.TrimSpace(name))
-		}
-	}
-	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
-		h.Del(name)
-	}
-}
-
 // fail answers as Feishu would, with a code on which every SDK tries again and
 // the data object that Node's needs (FEISHU.md 1.1).
 func fail(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, `{"code":1,"msg":%q,"data":{}}`, "feishu-relay: "+text)
-}
-
-// withoutURL is err without the URL that net/http puts into it: its query is secret.
-func withoutURL(err error) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
-	}
-	return err
 }

@@ -8,9 +8,10 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptrace"
-	"strings"
 	"sync"
 	"time"
+
+	"feishu-relay/feishu"
 )
 
 const maxChallenge = 64 << 10 // the bot's answer to one; a longer one is cut
@@ -133,12 +134,5 @@ func (t *task) wait(deadline time.Time) {
 // copyHeader copies what is meant for the far end (RFC 9110, 7.6.1).
 func copyHeader(to, from http.Header) {
 	maps.Copy(to, from)
-	for _, list := range from["Connection"] {
-		for name := range strings.SplitSeq(list, ",") {
-			to.Del(strings.TrimSpace(name))
-		}
-	}
-	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
-		to.Del(name)
-	}
+	feishu.DropHopByHop(to)
 }

@@ -1,7 +1,6 @@
 package feishusim
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"feishu-relay/relay"
 )
 
 // converter turns what is sent into what is received (FEISHU.md 3.2 and 5.1),
@@ -198,11 +199,9 @@ func object(content string) error {
 
 // compact is JSON on one line, with nothing escaped that need not be.
 func compact(v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	data, err := relay.Marshal(v)
+	if err != nil {
 		return "{}" // values of ours always encode
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return string(data)
 }

@@ -207,17 +207,22 @@ func (s *Server) limit(c *chat) error {
 	return nil
 }
 
-func editMessage(c *call) (any, error) {
-	var in outgoing
+// change reads what a call makes of an own message, and finds that.
+func (c *call) change() (in outgoing, m *message, err error) {
 	if err := c.read(&in); err != nil {
-		return nil, err
+		return in, nil, err
 	}
-	m, err := c.message(errMessageID)
+	if m, err = c.message(errMessageID); err == nil && m.Sender != c.app.ID {
+		err = errNotOwner
+	}
+	return in, m, err
+}
+
+func editMessage(c *call) (any, error) {
+	in, m, err := c.change()
 	switch {
 	case err != nil:
 		return nil, err
-	case m.Sender != c.app.ID:
-		return nil, errNotOwner
 	case in.MsgType != "text" && in.MsgType != "post" || m.Type != "text" && m.Type != "post":
 		return nil, errUnsupported
 	case m.Edits >= maxEdits:
@@ -247,16 +252,10 @@ func (c *call) rewrite(m *message, msgType, content string) error {
 
 // patchCard gives a message another card; some bots edit posts by it too.
 func patchCard(c *call) (any, error) {
-	var in outgoing
-	if err := c.read(&in); err != nil {
-		return nil, err
-	}
-	m, err := c.message(errMessageID)
+	in, m, err := c.change()
 	switch {
 	case err != nil:
 		return nil, err
-	case m.Sender != c.app.ID:
-		return nil, errNotOwner
 	case m.Type != "interactive" && m.Type != "post":
 		return nil, errUnsupported
 	}

@@ -1,0 +1,53 @@
+package feishu
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Events about a chat that the bot is put into or out of (im.chat.* of the SDK).
+const (
+	EventBotAdded   = "im.chat.member.bot.added_v1"
+	EventBotDeleted = "im.chat.member.bot.deleted_v1"
+	EventDisbanded  = "im.chat.disbanded_v1"
+)
+
+// CodeNotInChat is the code of a call about a chat that the bot is not in (FEISHU.md 6).
+const CodeNotInChat = 230002
+
+// Once is a string of a JSON object that must not stand there twice, be it in
+// another spelling: Feishu may take another one of them than we do.
+type Once struct {
+	Text  string // the last one
+	Times int
+}
+
+// UnmarshalJSON is called for each of them.
+func (o *Once) UnmarshalJSON(data []byte) error {
+	o.Times++
+	return json.Unmarshal(data, &o.Text)
+}
+
+// DropHopByHop removes the headers that are between two hosts only (RFC 9110, 7.6.1).
+func DropHopByHop(h http.Header) {
+	for _, list := range h["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
+		h.Del(name)
+	}
+}
+
+// WithoutURL is err without the URL that net/http puts into it, which may hold a
+// secret.
+func WithoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
