@@ -31,6 +31,7 @@ type Injected struct {
 
 	Message          relay.MessageID // the real om_… (FEISHU.md 0.4)
 	ChatID           relay.ChatID
+	ChatType         string // "": group
 	ThreadID         string
 	RootID, ParentID relay.MessageID // written only together with ThreadID (FEISHU.md 13.3)
 
@@ -48,6 +49,13 @@ type Injected struct {
 func StandIn(appID string, agent relay.AgentName) relay.OpenID {
 	sum := sha256.Sum256([]byte(appID + "\n" + string(agent)))
 	return relay.OpenID("ou_" + hex.EncodeToString(sum[:16]))
+}
+
+// MailID is the message id under which a direct message between agents, which is
+// none of Feishu's, is shown to a bot: the same each time.
+func MailID(id string) relay.MessageID {
+	sum := sha256.Sum256([]byte("mail\n" + id))
+	return relay.MessageID("om_" + hex.EncodeToString(sum[:16]))
 }
 
 type (
@@ -127,7 +135,7 @@ func (in *Injected) JSON() ([]byte, error) {
 	e.Event.Sender = injectedSender{SenderID: injectedID{OpenID: in.sender()}, SenderType: cmp.Or(in.SenderType, SenderBot),
 		TenantKey: in.TenantKey}
 	e.Event.Message = injectedMessage{
-		MessageID: in.Message, CreateTime: fmt.Sprint(at), UpdateTime: fmt.Sprint(at), ChatID: in.ChatID, ChatType: ChatGroup,
+		MessageID: in.Message, CreateTime: fmt.Sprint(at), UpdateTime: fmt.Sprint(at), ChatID: in.ChatID, ChatType: cmp.Or(in.ChatType, ChatGroup),
 		MessageType: "text", Content: string(content), Mentions: mentions,
 	}
 	if in.ThreadID != "" {

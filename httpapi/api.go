@@ -108,6 +108,9 @@ type Options struct {
 	Say         func(context.Context, Saying) (any, error) // POST /v1/send; nil: no connector
 	CA          []byte                                     // of the gateway, PEM; nil: none
 	Events      *Events
+	Mailbox     Mailbox      // nil: MAILBOX=off
+	MCP         http.Handler // at /mcp; nil with Mailbox
+	Lines       *Lines       // of bots at /v1/mailbox/ws; nil: nobody closes them
 	Metrics     http.Handler
 	Logger      *slog.Logger
 }
@@ -122,23 +125,12 @@ func New(o Options) http.Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Lines == nil {
+		o.Lines = &Lines{}
+	}
 	a := &api{Options: o}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", a.healthz)
-	mux.HandleFunc("GET /readyz", a.readyz)
-	guarded := http.NewServeMux()
-	guarded.HandleFunc("POST /v1/outbound", a.outbound)
-	guarded.HandleFunc("POST /v1/inbound", a.inbound)
-	guarded.HandleFunc("POST /v1/decide", a.decide)
-	guarded.HandleFunc("POST /v1/send", a.say)
-	guarded.HandleFunc("GET /ca.pem", a.ca)
-	guarded.HandleFunc("GET /v1/stream", a.live(a.stream))
-	guarded.HandleFunc("GET /v1/events", a.live(a.Events.serve))
-	guarded.HandleFunc("GET /v1/transcripts", a.transcripts)
-	guarded.HandleFunc("GET /v1/transcripts/{channel}/{chat_id}", a.transcript)
-	guarded.HandleFunc("GET /v1/status", a.status)
-	guarded.Handle("GET /metrics", o.Metrics)
-	guarded.HandleFunc("GET /{$}", a.index)
+	mux, guarded := http.NewServeMux(), http.NewServeMux()
+	a.mount(mux, guarded)
 	mux.Handle("/", a.guard(jsonErrors(guarded)))
 	return mux
 }
@@ -210,14 +202,11 @@ func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
+func (a *api) metrics(w http.ResponseWriter, r *http.Request) { a.Metrics.ServeHTTP(w, r) }
+func (a *api) events(w http.ResponseWriter, r *http.Request)  { a.Events.serve(w, r) }
+
 func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, a.Status())
-}
-
-func (a *api) index(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprint(w, "feishu-relay\n\nGET  /v1/status\nGET  /v1/stream\nGET  /v1/events\nGET  /v1/transcripts\n"+
-		"POST /v1/outbound\nPOST /v1/inbound\nPOST /v1/decide\nPOST /v1/send\nGET  /ca.pem\nGET  /metrics\nGET  /healthz\nGET  /readyz\n")
 }
 
 // Error is an answer that is no success.
@@ -239,11 +228,18 @@ func writeError(w http.ResponseWriter, err error) {
 	if !ok {
 		e = &Error{http.StatusInternalServerError, "internal", "see the sidecar's log"}
 	}
-	type body struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	}
-	writeJSON(w, e.Status, map[string]body{"error": {e.Code, e.Message}})
+	writeJSON(w, e.Status, errorBody{errorDetail{Code: e.Code, Message: e.Message}})
+}
+
+// errorBody is the form of every answer that is no success.
+type errorBody struct {
+	Error errorDetail `json:"error"`
+}
+
+type errorDetail struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Field   string `json:"field,omitempty"` // of the request; mailbox routes only
 }
 
 // fail answers err, and logs what the caller is not told.
@@ -265,29 +261,47 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 // readJSON reads a request's body into v. Unknown fields are ignored.
 func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &Error{http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body has more than %d bytes", maxBody)}
-	}
+	data, err := readBody(w, r, maxBody)
 	if err != nil {
-		return Invalid("the body could not be read to its end")
-	}
-	if !utf8.Valid(data) {
-		return Invalid("the body is not UTF-8")
+		return err
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
-			return Invalid("field %q: want %s, got %s", e.Field, jsonType(e.Type), e.Value)
-		}
-		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-			return Invalid("the body is no JSON: error at byte %d", e.Offset)
-		}
 		if errors.Is(err, relay.ErrTime) {
 			return Invalid("ts: %v", err)
 		}
-		return Invalid("the body is no JSON object of the expected form")
+		field, says := unfit(err)
+		if field != "" {
+			return Invalid("field %q: %s", field, says)
+		}
+		return Invalid("%s", says)
 	}
 	return nil
+}
+
+// readBody reads a request's body of at most limit bytes of UTF-8.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, &Error{http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body has more than %d bytes", limit)}
+	}
+	if err != nil {
+		return nil, Invalid("the body could not be read to its end")
+	}
+	if !utf8.Valid(data) {
+		return nil, Invalid("the body is not UTF-8")
+	}
+	return data, nil
+}
+
+// unfit says why a body did not fit, and which field of it if that is known.
+func unfit(err error) (field, says string) {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
+		return e.Field, fmt.Sprintf("want %s, got %s", jsonType(e.Type), e.Value)
+	}
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return "", fmt.Sprintf("the body is no JSON: error at byte %d", e.Offset)
+	}
+	return "", "the body is no JSON object of the expected form"
 }
 
 // jsonType says what t is in JSON.

@@ -76,6 +76,8 @@ type Config struct {
 
 	Limits policy.Limits
 	Judge  JudgeConfig
+
+	Mailbox MailboxConfig
 }
 
 // JudgeConfig is the LLM judge's; without a key the built-in rules answer.

@@ -20,6 +20,7 @@ import (
 	"feishu-relay/feishu/gateway"
 	"feishu-relay/feishu/webhook"
 	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 )
 
@@ -168,13 +169,15 @@ type gatewayDoor struct {
 	s       *Sidecar
 	gateway *gateway.Gateway
 	shown   *lru.Cache[relay.MessageID, feishu.Message]
+	anchors *lru.Cache[relay.MessageID, relay.MessageID] // of mail: the person's message that its conversation is about
 	peers   *lru.Cache[relay.OpenID, feishu.Bot]
 }
 
 func newGatewayDoor(s *Sidecar) *gatewayDoor {
 	shown, _ := lru.New[relay.MessageID, feishu.Message](maxShown) // fails only for a size below 1
 	peers, _ := lru.New[relay.OpenID, feishu.Bot](maxShown)
-	return &gatewayDoor{s: s, shown: shown, peers: peers}
+	anchors, _ := lru.New[relay.MessageID, relay.MessageID](maxShown)
+	return &gatewayDoor{s: s, shown: shown, peers: peers, anchors: anchors}
 }
 
 func (d *gatewayDoor) connected() bool          { return d.gateway.Connected() }
@@ -187,15 +190,45 @@ func (d *gatewayDoor) Deliver(ctx context.Context, in relay.Inbound) error {
 		return errNobody
 	}
 	m := in.Source
-	senderType := cmp.Or(d.s.cfg.InjectSenderType, feishu.SenderBot)
-	event := feishu.Injected{
-		EventID: "relay-" + rand.Text(), AppID: self.AppID, Token: string(d.s.cfg.VerificationToken), SenderType: senderType,
-		Sender: peer, Self: feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.s.cfg.Agent))},
-		MentionsSelf: in.Mentioned || d.s.cfg.MentionAlways, Mentions: d.othersIn(m),
+	return d.inject(ctx, self, feishu.Injected{
+		Sender: peer, MentionsSelf: in.Mentioned || d.s.cfg.MentionAlways, Mentions: d.othersIn(m),
 		Message: m.ID(), ChatID: m.ChatID, ThreadID: m.ThreadID, RootID: m.RootID, ParentID: m.ParentID,
 		Text: in.Content, CreateTime: in.Final, // frameworks drop what is old
+	})
+}
+
+// deliverMail shows the bot a result in the conversation that it belongs in, as
+// if the other agent had said it there. The message is none of Feishu's: a reply
+// to it goes to the person's message that the conversation is about.
+func (d *gatewayDoor) deliverMail(ctx context.Context, m agent.Delivery, in relay.Inbound) error {
+	name := relay.AgentName(m.From)
+	self, peer := d.s.selfAsked(ctx), feishu.Bot{Agent: name, Name: string(name)}
+	if self.OpenID == "" || self.AppID == "" {
+		return errNobody
 	}
-	if senderType == feishu.SenderUser {
+	if known, ok := d.s.book.Agent(name, "", ""); ok {
+		peer = known
+	}
+	talk, known := d.s.talks.get(in.Channel, in.ChatID)
+	id := feishu.MailID(m.ID)
+	if known && talk.MessageID != "" {
+		d.anchors.Add(id, talk.MessageID)
+	}
+	text := in.Content
+	if parts := mailParts(m.Envelope); parts != "" && parts != text {
+		text += "\n" + parts // a framework sees nothing but the text
+	}
+	return d.inject(ctx, self, feishu.Injected{Sender: peer, MentionsSelf: talk.ChatType != feishu.ChatP2P, Message: id,
+		ChatID: in.ChatID, ChatType: talk.ChatType, Text: text})
+}
+
+// inject completes event and returns when the bot's SDK has acknowledged it.
+func (d *gatewayDoor) inject(ctx context.Context, self feishu.Self, event feishu.Injected) error {
+	peer := event.Sender
+	event.EventID, event.AppID, event.Token = "relay-"+rand.Text(), self.AppID, string(d.s.cfg.VerificationToken)
+	event.SenderType = cmp.Or(d.s.cfg.InjectSenderType, feishu.SenderBot)
+	event.Self = feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.s.cfg.Agent))}
+	if event.SenderType == feishu.SenderUser {
 		event.Prefix = "[" + oneLine(cmp.Or(peer.Name, "bot")) + "] "
 	}
 	body, err := event.JSON()

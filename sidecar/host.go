@@ -86,6 +86,7 @@ func (h host) Heard(ctx context.Context, m feishu.Message) error {
 }
 
 func (s *Sidecar) heard(ctx context.Context, m feishu.Message) error {
+	s.talks.note(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID, At: m.CreateTime})
 	if m.ChatType != feishu.ChatGroup {
 		return nil // a private chat never leaves its bot
 	}
@@ -112,6 +113,10 @@ func (h host) Left(chat relay.ChatID, at relay.Millis) {
 
 // Injected is a message that the bot was given by the gateway.
 func (h host) Injected(id relay.MessageID) (feishu.Message, bool) { return h.door.shown.Get(id) }
+
+// Anchor is the message of a person that a reply belongs to, where the bot
+// replies to mail that it was given in that conversation.
+func (h host) Anchor(id relay.MessageID) (relay.MessageID, bool) { return h.door.anchors.Get(id) }
 
 // Peer is a bot under the id that this bot was shown.
 func (h host) Peer(id relay.OpenID) (feishu.Bot, bool) { return h.door.peers.Get(id) }

@@ -30,6 +30,7 @@ type metrics struct {
 	quarantined prometheus.Counter
 	retried     *prometheus.CounterVec
 	gateway     *prometheus.CounterVec
+	mail        *prometheus.CounterVec
 }
 
 func newMetrics(version string) *metrics {
@@ -64,12 +65,14 @@ func newMetrics(version string) *metrics {
 			Help: "Times a stage could not do its work and was tried again."}, []string{"stage"}),
 		gateway: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_gateway_events_total",
 			Help: "What the gateway, its entry and the connector came upon."}, []string{"event"}),
+		mail: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_mailbox_messages_total",
+			Help: "What happened to direct messages between agents."}, []string{"event", "type"}),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "feishu_relay_build_info",
 		Help: "Always 1; the version is in the label.", ConstLabels: prometheus.Labels{"version": version}})
 	info.Set(1)
 	m.registry.MustRegister(m.received, m.stopped, m.sent, m.transcript, m.decisions, m.judge, m.deliveries, m.latency,
-		m.depth, m.missing, m.skewed, m.quarantined, m.retried, m.gateway, info,
+		m.depth, m.missing, m.skewed, m.quarantined, m.retried, m.gateway, m.mail, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, why := range relay.Reasons() {
 		m.stopped.WithLabelValues(string(why))

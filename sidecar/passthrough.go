@@ -132,7 +132,11 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, 
 
 // usable reports whether a sidecar's folders can be made and written.
 func usable(cfg *Config) bool {
-	for _, dir := range []string{cfg.RelayDir, cfg.TranscriptDir} {
+	dirs := []string{cfg.RelayDir, cfg.TranscriptDir}
+	if cfg.Mailbox.On {
+		dirs = append(dirs, cfg.Mailbox.Dir)
+	}
+	for _, dir := range dirs {
 		root, err := safefile.OpenDir(dir)
 		if err != nil {
 			return false
@@ -195,4 +199,5 @@ func (*waiting) Heard(context.Context, feishu.Message) error          { return n
 func (*waiting) Joined(relay.ChatID, relay.Millis)                    {}
 func (*waiting) Left(relay.ChatID, relay.Millis)                      {}
 func (*waiting) Injected(relay.MessageID) (m feishu.Message, ok bool) { return m, false }
+func (*waiting) Anchor(relay.MessageID) (m relay.MessageID, ok bool)  { return m, false }
 func (*waiting) Peer(relay.OpenID) (b feishu.Bot, ok bool)            { return b, false }

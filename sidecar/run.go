@@ -28,6 +28,9 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	})
 	reading.Go(func() { s.groups.Run(ctx) })
 	s.runFeishu(ctx, &serving, &reading, fail)
+	if s.mail != nil {
+		reading.Go(func() { s.runMailbox(ctx) })
+	}
 	for _, l := range []*lane{&s.bots, &s.users} {
 		publishers.Go(func() { l.box.Run(publishing, traced{l.queue, s.trace}, finishPublish) })
 		reading.Go(func() {

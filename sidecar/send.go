@@ -146,7 +146,9 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 		}
 		id = relay.MessageID("user:" + hex.EncodeToString(sum[:12]))
 	}
-	if !isGroup(h.ChatType) || !ofGroup(h.Metadata) {
+	group := isGroup(h.ChatType) && ofGroup(h.Metadata)
+	s.talks.note(talk{Channel: channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID, At: ts})
+	if !group {
 		return httpapi.Sent{RelayMsgID: id}, nil
 	}
 	s.members.saw(channel, h.ChatID, ts)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/mcptools"
+	"feishu-relay/relay"
 )
 
 func (s *Sidecar) openAPI() error {
@@ -27,10 +29,17 @@ func (s *Sidecar) openAPI() error {
 	if s.front != nil {
 		ca = s.front.entry.CA()
 	}
+	options := httpapi.Options{Token: string(s.cfg.APIToken), Send: s.Send, Hear: s.Hear, Decide: s.Decide,
+		Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.members.in, Transcripts: s.transcript,
+		Stream: s.doors.stream, Say: s.sayer(), CA: ca, Events: s.events, Metrics: s.metrics.handler(), Logger: s.log}
+	if s.mail != nil {
+		options.Mailbox = s.mail
+		options.MCP = mcptools.Handler(mcptools.New(mcptools.Options{Mailbox: s.mail, Transcripts: s.transcript, WhoAmI: s.whoAmI,
+			Visible: func(channel, chat string) bool { return s.members.in(channel, relay.ChatID(chat)) },
+			Version: s.version, Logger: s.log}))
+	}
 	s.server = &http.Server{
-		Handler: httpapi.New(httpapi.Options{Token: string(s.cfg.APIToken), Send: s.Send, Hear: s.Hear, Decide: s.Decide,
-			Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.members.in, Transcripts: s.transcript,
-			Stream: s.doors.stream, Say: s.sayer(), CA: ca, Events: s.events, Metrics: s.metrics.handler(), Logger: s.log}),
+		Handler:           httpapi.New(options),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       time.Minute,
 		IdleTimeout:       2 * time.Minute,

@@ -42,6 +42,7 @@ import (
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/groups"
 	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox/agent"
 	"feishu-relay/policy"
 	"feishu-relay/policy/judge"
 	"feishu-relay/relay"
@@ -100,6 +101,9 @@ type Sidecar struct {
 	judge        policy.Judge
 	llm          *judge.LLM // nil where the rules judge, or nobody
 	doors        doors
+	mail         *agent.Agent // nil with MAILBOX=off
+	mailDoors    *mailDoors
+	talks        *talks
 	book         *feishu.Book // of this bot's Feishu app
 	api          *feishu.API
 	botsAsked    asked
@@ -170,6 +174,9 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err := opening(s.openSpool()); err != nil {
 		return nil, err
 	}
+	if err := opening(s.openMailbox()); err != nil {
+		return nil, err
+	}
 	if err := s.openGateway(); err != nil {
 		return nil, err
 	}
@@ -180,6 +187,9 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 		return nil, err
 	}
 	s.folders.dirs = []string{cfg.RelayDir, cfg.TranscriptDir, s.bots.folder, s.users.folder}
+	if s.mail != nil {
+		s.folders.dirs = append(s.folders.dirs, cfg.Mailbox.Dir)
+	}
 	s.measure()
 	return s, nil
 }
@@ -211,7 +221,7 @@ func (s *Sidecar) openFiles() error {
 	if err := s.lockAgent(); err != nil {
 		return err
 	}
-	agent := safefile.Name(string(s.cfg.Agent))
+	name := safefile.Name(string(s.cfg.Agent))
 	var err error
 	if s.transcript, err = transcript.Open(s.cfg.TranscriptDir, &transcript.Options{Logger: s.log}); err != nil {
 		return err
@@ -230,28 +240,31 @@ func (s *Sidecar) openFiles() error {
 	for _, w := range []struct {
 		to   **dedup.Window
 		name string
-	}{{&s.dedup, agent + ".jsonl"}, {&s.sentIDs, agent + ".sent.jsonl"}} {
+	}{{&s.dedup, name + ".jsonl"}, {&s.sentIDs, name + ".sent.jsonl"}} {
 		if *w.to, err = dedup.Open(processed, w.name, s.cfg.DedupSize); err != nil {
 			return err
 		}
 		s.onClose((*w.to).Close)
 	}
 	if s.cfg.InjectContext > 0 {
-		window, err := dedup.Open(processed, agent+".given.jsonl", s.cfg.DedupSize)
+		window, err := dedup.Open(processed, name+".given.jsonl", s.cfg.DedupSize)
 		if err != nil {
 			return err
 		}
 		s.given = &givenLines{window}
 		s.onClose(window.Close)
 	}
-	s.bad = quarantined{root: processed, name: agent + ".malformed.jsonl"}
+	s.bad = quarantined{root: processed, name: name + ".malformed.jsonl"}
 
 	chats, err := s.folder("chats")
 	if err != nil {
 		return err
 	}
-	s.members, err = openMembers(chats, agent+".json", &s.cfg, s.groups.Current, func(err error) { s.problems.set("members", err) })
+	s.members, err = openMembers(chats, name+".json", &s.cfg, s.groups.Current, func(err error) { s.problems.set("members", err) })
 	if err != nil {
+		return err
+	}
+	if s.talks, err = openTalks(chats, name+".talks.json", func(err error) { s.problems.set("talks", err) }); err != nil {
 		return err
 	}
 	if !s.members.enforced() {
@@ -277,7 +290,13 @@ func (s *Sidecar) lockAgent() error {
 		s.log.Warn("the relay folder is on a network file system, where appends, locks and change events are not reliable; use Redis instead",
 			"folder", s.cfg.RelayDir, "filesystem", fs)
 	}
-	f, err := safefile.Open(root, safefile.Name(string(s.cfg.Agent))+".lock", os.O_RDWR|os.O_CREATE)
+	return s.lock(root, safefile.Name(string(s.cfg.Agent))+".lock", s.cfg.RelayDir)
+}
+
+// lock keeps a second process off a folder of the agent's; where is what the
+// operator knows it by.
+func (s *Sidecar) lock(root *os.Root, name, where string) error {
+	f, err := safefile.Open(root, name, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return fmt.Errorf("lock the agent's state: %w", err)
 	}
@@ -292,8 +311,7 @@ func (s *Sidecar) lockAgent() error {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return &setting{fmt.Errorf("another sidecar with AGENT_NAME=%s runs on %s; give each bot an AGENT_NAME of its own",
-		s.cfg.Agent, s.cfg.RelayDir)}
+	return &setting{fmt.Errorf("another sidecar with AGENT_NAME=%s runs on %s; give each bot an AGENT_NAME of its own", s.cfg.Agent, where)}
 }
 
 func (s *Sidecar) openJudge() error {

@@ -17,6 +17,7 @@ import (
 	"feishu-relay/dedup"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 	"feishu-relay/relay/outbox"
 )
@@ -33,6 +34,7 @@ type Status struct {
 	Queues   map[string]QueueStatus     `json:"queues"`
 	Gateway  any                        `json:"gateway,omitempty"`   // connections, drafts
 	Feishu   *bool                      `json:"connector,omitempty"` // is the connector's connection up?
+	Mailbox  *MailboxStatus             `json:"mailbox,omitempty"`
 	Members  MembersStatus              `json:"membership"`
 	Judge    any                        `json:"judge"` // "off", "rules", or the state of the LLM judge
 	Missing  map[relay.AgentName]uint64 `json:"missing"`
@@ -59,6 +61,12 @@ type QueueStatus struct {
 	relay.Status
 	Outbox  outbox.Stats       `json:"outbox"`
 	Counted map[string]float64 `json:"counted"` // since start, as in feishu_relay_queue_events_total
+}
+
+// MailboxStatus is the mailbox of the agent.
+type MailboxStatus struct {
+	Backend string `json:"backend"`
+	agent.Counts
 }
 
 // MembersStatus says whether the bot hears only its own groups.
@@ -97,6 +105,9 @@ func (s *Sidecar) Status() Status {
 		if st.Door.Name == doorGateway {
 			st.Door.Connected = new(s.doors.gateway.connected())
 		}
+	}
+	if s.mail != nil {
+		st.Mailbox = &MailboxStatus{s.cfg.Mailbox.Backend, s.mail.Counts()}
 	}
 	if s.connector != nil {
 		st.Feishu = new(s.connector.Connected())

@@ -60,6 +60,7 @@ func checks() []check {
 		{"this agent", short, checkAgent},
 		{"groups file", short, checkGroups},
 		{"backend", short, checkBackend},
+		{"mailbox", short, checkMailbox},
 		{"Feishu", func(*config) time.Duration { return 12 * time.Second }, checkFeishu},
 		{"gateway", short, checkGateway},
 		{"bot", short, checkInject},

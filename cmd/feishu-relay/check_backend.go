@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -191,23 +192,23 @@ func checkRights(ctx context.Context, c *config, client redis.UniversalClient, n
 	if err != nil {
 		return append(out, failure(name, mend, "subscribe to the channel: %s", redisCode(err)))
 	}
-	if err := mayPublish(ctx, node, c.RelayChannel); err != nil {
+	if _, err := mayDo(ctx, node, []any{"PUBLISH", c.RelayChannel, ""}); err != nil {
 		return append(out, failure(name, mend, "publish on the channel: %s", redisCode(err)))
 	}
 	return append(out, well(name, "streams and the channel %s can be written and read", c.RelayChannel))
 }
 
-// mayPublish queues a PUBLISH and takes it back: rights are looked at when a
-// command is queued, and nothing but messages belongs on the channel.
-func mayPublish(ctx context.Context, node *redis.Client, channel string) error {
+// mayDo queues commands in a transaction and takes it back: rights are looked at
+// when a command is queued, and nothing is done. It names the one refused.
+func mayDo(ctx context.Context, node *redis.Client, commands ...[]any) (refused string, err error) {
 	conn := node.EphemeralConn()
 	defer conn.Close() // ends the transaction, whatever its state
-	for _, command := range [][]any{{"MULTI"}, {"PUBLISH", channel, ""}, {"DISCARD"}} {
+	for _, command := range slices.Concat([][]any{{"MULTI"}}, commands, [][]any{{"DISCARD"}}) {
 		if err := conn.Do(ctx, command...).Err(); err != nil {
-			return err
+			return fmt.Sprint(command[0]), err
 		}
 	}
-	return nil
+	return "", nil
 }
 
 func checkClock(ctx context.Context, node *redis.Client) finding {

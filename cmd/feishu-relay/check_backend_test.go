@@ -140,6 +140,7 @@ func TestCheckRedisCluster(t *testing.T) {
 	_, found := checked(t)
 	wants(t, found, "redis", statusOK, "connected to version ")
 	wants(t, found, "redis rights", statusOK, "can be written")
+	wants(t, found, "mailbox", statusOK, "in Redis")
 	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
 		t.Errorf("the check left %v (%v)", keys, err)
 	}

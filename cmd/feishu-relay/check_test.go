@@ -84,6 +84,7 @@ func TestCheckOfAFreshInstallation(t *testing.T) {
 		"! groups file: there is no " + data + "/groups.json: the bot hears every chat on the relay",
 		`    list the groups with their members under "groups" in ` + data + "/groups.json",
 		"✓ file queue: nothing has been sent in " + data + "/relay yet",
+		"✓ mailbox folder: " + data + "/mailboxes does not exist yet, and can be made",
 		"✓ bot: reads /v1/stream (no INJECT_URL)",
 		"✓ judge: built-in rules (no OPENAI_API_KEY)",
 		"✓ local API: 127.0.0.1:0 is free",

@@ -27,8 +27,8 @@ import (
 // all mistakes at once. The README's table is checked against the tags.
 type env struct {
 	AgentName         string `envconfig:"AGENT_NAME" desc:"this bot's name on the relay (required)"`
-	AgentRole         string `envconfig:"AGENT_ROLE" desc:"one paragraph on what the bot is for; the judge reads it"`
-	AgentCapabilities string `envconfig:"AGENT_CAPABILITIES" desc:"comma list of what the bot can do"`
+	AgentRole         string `envconfig:"AGENT_ROLE" desc:"one paragraph on what the bot is for; the judge and the other agents read it"`
+	AgentCapabilities string `envconfig:"AGENT_CAPABILITIES" desc:"comma list of what the bot can do, for the other agents"`
 	BotName           string `envconfig:"BOT_NAME" desc:"the bot's display name in Feishu"`
 	BotOpenID         string `envconfig:"BOT_OPEN_ID" desc:"the bot's own open_id"`
 	FeishuAppID       string `envconfig:"FEISHU_APP_ID" desc:"the bot's app; default: learned from the bot's first connection"`
@@ -62,6 +62,7 @@ type env struct {
 	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" desc:"parent of the next folders"`
 	RelayDir      string `envconfig:"RELAY_DIR" desc:"file queue and this agent's state; default: $DATA_DIR/relay"`
 	TranscriptDir string `envconfig:"TRANSCRIPT_DIR" desc:"the groups' transcripts; default: $DATA_DIR/transcripts"`
+	MailboxDir    string `envconfig:"MAILBOX_DIR" desc:"the agents' mailboxes, shared by all; default: $DATA_DIR/mailboxes"`
 
 	RelaySecret       string `envconfig:"RELAY_SECRET" desc:"signs relay messages; the same for all sidecars"`
 	RelayMaxAge       string `envconfig:"RELAY_MAX_AGE" default:"10m" desc:"older relayed messages reach the transcript, not the bot"`
@@ -85,6 +86,18 @@ type env struct {
 	OpenAIAPIKey  string `envconfig:"OPENAI_API_KEY" desc:"the judge's; without it built-in rules answer"`
 	OpenAIBaseURL string `envconfig:"OPENAI_BASE_URL" desc:"an OpenAI-compatible endpoint"`
 	OpenAIModel   string `envconfig:"OPENAI_MODEL" desc:"the judge's model"`
+
+	Mailbox            string `envconfig:"MAILBOX" default:"on" desc:"direct messages and tasks between agents: on or off"`
+	MailboxBackend     string `envconfig:"MAILBOX_BACKEND" desc:"file or redis; default: as RELAY_BACKEND"`
+	AllowFrom          string `envconfig:"ALLOW_FROM" default:"*" desc:"comma list of agents whose direct messages are accepted; *: all, none: nobody's"`
+	AllowedDelegates   string `envconfig:"ALLOWED_DELEGATES" default:"*" desc:"comma list of agents this one may send to; *: all, none: nobody"`
+	MaxConcurrentTasks string `envconfig:"MAX_CONCURRENT_TASKS" default:"3" desc:"tasks of others accepted at once; 0: none"`
+	HeartbeatInterval  string `envconfig:"HEARTBEAT_INTERVAL" default:"30s" desc:"how often the agent tells that it is there"`
+	HeartbeatTimeout   string `envconfig:"HEARTBEAT_TIMEOUT" default:"90s" desc:"an agent not heard of for so long counts as offline"`
+	AckTimeout         string `envconfig:"ACK_TIMEOUT" default:"30s" desc:"a direct message not acknowledged for so long is sent again"`
+	RetryBase          string `envconfig:"RETRY_BASE" default:"1s" desc:"the pause before it is; doubles each time, at most 60s"`
+	MaxRetries         string `envconfig:"MAX_RETRIES" default:"3" desc:"how often it is, before it becomes a dead letter"`
+	PeerMaxExchanges   string `envconfig:"PEER_MAX_EXCHANGES" default:"10" desc:"messages between two agents in 10 minutes, results exempt; 0: no limit"`
 
 	LogLevel  string `envconfig:"LOG_LEVEL" default:"info" desc:"debug, info, warn or error"`
 	LogFormat string `envconfig:"LOG_FORMAT" default:"json" desc:"json or text"`
@@ -166,6 +179,7 @@ func loadConfig() (config, error) {
 	}
 	c.DataDir = data
 	p.feishu(e, &c.Config)
+	p.mailbox(e, &c.Config)
 	return c, errors.Join(p...)
 }
 
@@ -181,10 +195,16 @@ func (p *problems) agent(name string) relay.AgentName {
 	switch {
 	case name == "":
 		*p = append(*p, errors.New("AGENT_NAME: required: a name of this bot's own, such as agent_a"))
-	case relay.CheckID(name) != nil, len(name) > 64, strings.ContainsAny(name, "/\\ @<>\"'"), name == "*":
+	case !isAgentName(name):
 		p.add("AGENT_NAME", name, "at most 64 bytes without spaces, slashes, quotes, @ or angle brackets")
 	}
 	return relay.AgentName(name)
+}
+
+// isAgentName reports whether name can stand on the relay. The mailbox wants
+// more of it.
+func isAgentName(name string) bool {
+	return name != "" && len(name) <= 64 && relay.CheckID(name) == nil && !strings.ContainsAny(name, "/\\ @<>\"'") && name != "*"
 }
 
 func (p *problems) id(name, value string) string {
@@ -210,7 +230,7 @@ func (p *problems) boolean(name, value string) bool {
 	case "false", "0", "no", "off":
 		return false
 	}
-	p.add(name, value, "true or false")
+	p.add(name, value, "true or false, or on or off")
 	return false
 }
 

@@ -35,6 +35,7 @@ func commands() []command {
 		{"sim", "a Feishu stand-in to try bots against, without a tenant", runSim},
 		{"check", "try everything that is configured, and say what is missing", runCheck},
 		{"transcript", "list, show or follow the groups' transcripts", runTranscript},
+		{"mailbox", "see other agents, send them messages and tasks, read the inbox", runMailbox},
 		{"health", "ask a running sidecar whether it is alive", runHealth},
 		{"version", "print the version", runVersion},
 	}

@@ -116,6 +116,19 @@ func reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
+// sidecarAddr is where the sidecar of this environment is reached: at the
+// --addr given, else at LISTEN_ADDR.
+func sidecarAddr(given string) (string, error) {
+	name := "--addr"
+	if given == "" {
+		name, given = "LISTEN_ADDR", or(os.Getenv("LISTEN_ADDR"), "127.0.0.1:8787")
+	}
+	if _, _, err := net.SplitHostPort(given); err != nil {
+		return "", fmt.Errorf("%s: want host:port, such as 127.0.0.1:8787: %w", name, err)
+	}
+	return reachable(given), nil
+}
+
 // runHealth asks the sidecar of the same environment, for images without a
 // shell and without curl.
 func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -125,9 +138,9 @@ func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err := parse(f, args, 0); err != nil {
 		return err
 	}
-	target := or(*addr, or(os.Getenv("LISTEN_ADDR"), "127.0.0.1:8787"))
-	if _, _, err := net.SplitHostPort(target); err != nil {
-		return fmt.Errorf("LISTEN_ADDR: %w", err)
+	target, err := sidecarAddr(*addr)
+	if err != nil {
+		return err
 	}
 	path := "/healthz"
 	if *ready {
@@ -135,7 +148,7 @@ func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+reachable(target)+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+path, nil)
 	if err != nil {
 		return err
 	}

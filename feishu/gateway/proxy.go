@@ -102,6 +102,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	} else if raw, ok := rawPath(in); ok && raw != out.URL.EscapedPath() && !strings.HasPrefix(raw, "//") {
 		out.URL.Opaque = raw // a spelling that net/url would tidy up
 	}
+	g.anchor(in, out)
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if v, ok := in.Header[name]; ok {
 			out.Header[name] = v
@@ -111,6 +112,21 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		narrow(out.Header)
 	}
 	out.Trailer = in.Trailer // filled in when the body ends
+}
+
+// anchor leads a reply or a reaction to a message that Feishu does not know, and
+// that the bot was shown by us, to the real one that it is about.
+func (g *Gateway) anchor(in, out *http.Request) {
+	c := match(in.Method, in.URL.Path)
+	if c.op != opReply && c.op != opReact && c.op != opUnreact {
+		return
+	}
+	real, ok := g.opts.Host.Anchor(c.message)
+	if !ok {
+		return
+	}
+	swap := func(path string) string { return strings.Replace(path, string(c.message), string(real), 1) }
+	out.URL.Opaque, out.URL.Path, out.URL.RawPath = swap(out.URL.Opaque), swap(out.URL.Path), swap(out.URL.RawPath)
 }
 
 // narrow takes out of an Accept-Encoding what [unpack] cannot read: a send whose

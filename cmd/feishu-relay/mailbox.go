@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/mailbox/outgoing"
+)
+
+const mailboxUsage = `Usage: feishu-relay mailbox agents
+       feishu-relay mailbox send [--type TYPE] [flags] AGENT TEXT…
+       feishu-relay mailbox inbox [--limit 50] [--drain]
+       feishu-relay mailbox tasks [--state STATE] [--direction received|sent] [ID]
+       feishu-relay mailbox tasks update [--from AGENT] ID STATE [TEXT…]
+       feishu-relay mailbox dead-letters [list | replay ID]
+
+agents tells who there is; send gives another agent a message or a task; inbox shows
+what waits for this bot, and with --drain hands it out; tasks shows the tasks taken and
+given, and takes a step of one; dead-letters shows what could not be delivered.
+
+It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN). All take
+--addr HOST:PORT and --json, which prints the sidecar's own answer. TEXT may be -, for
+standard input. ` + "`feishu-relay mailbox SUBCOMMAND --help`" + ` tells more.
+`
+
+// runMailbox shows and uses the mailbox of the running sidecar.
+func runMailbox(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	m := &mailboxCall{in: os.Stdin, out: stdout, err: stderr, now: time.Now}
+	verb := ""
+	if len(args) > 0 {
+		verb, args = args[0], args[1:]
+	}
+	var err error
+	switch verb {
+	case "agents":
+		err = m.agents(ctx, args)
+	case "send":
+		err = m.send(ctx, args)
+	case "inbox":
+		err = m.inbox(ctx, args)
+	case "tasks":
+		err = m.tasks(ctx, args)
+	case "dead-letters":
+		err = m.deadLetters(ctx, args)
+	case "-h", "-help", "--help", "help":
+		_, err = io.WriteString(stdout, mailboxUsage)
+	default:
+		if verb != "" {
+			fmt.Fprintf(stderr, "there is no mailbox %s\n", neutral(verb))
+		}
+		fmt.Fprint(stderr, mailboxUsage)
+		return errUsage
+	}
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
+		return nil // the reader, such as head, has seen enough
+	}
+	return err
+}
+
+// mailboxCall is one use of the mailbox.
+type mailboxCall struct {
+	in        io.Reader
+	out, err  io.Writer
+	now       func() time.Time
+	flags     *flag.FlagSet
+	explained strings.Builder // what flags says
+	addr      string
+	json      bool
+	api       *localAPI
+}
+
+// command begins a subcommand. Its synopsis names its own flags and arguments,
+// and text behind a newline explains them.
+func (m *mailboxCall) command(synopsis string) *flag.FlagSet {
+	usage, more, _ := strings.Cut(synopsis, "\n")
+	m.flags = flags("mailbox", "mailbox "+usage+"\n\n"+more+"\n", &m.explained)
+	m.flags.StringVar(&m.addr, "addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
+	m.flags.BoolVar(&m.json, "json", false, "print the sidecar's answer as it is")
+	return m.flags
+}
+
+// parse reads the flags, which may stand behind the arguments unless those end
+// in free text, and finds the sidecar.
+func (m *mailboxCall) parse(args []string, most int, freeText bool) (rest []string, err error) {
+	if freeText {
+		err = parse(m.flags, args, len(args))
+		rest = m.flags.Args()
+	} else {
+		rest, err = parseMixed(m.flags, args, most)
+	}
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(m.out, m.explained.String())
+		return nil, err
+	}
+	if err != nil {
+		fmt.Fprint(m.err, m.explained.String())
+		return nil, err
+	}
+	m.api, err = newLocalAPI(m.addr)
+	return rest, err
+}
+
+// misused says what is wrong with the arguments.
+func (m *mailboxCall) misused(format string, args ...any) error {
+	fmt.Fprintf(m.err, format+"\n", args...)
+	return errUsage
+}
+
+// answer reads the sidecar's answer into v, or prints it and reports true if
+// --json asks for that.
+func (m *mailboxCall) answer(data []byte, v any) (printed bool, err error) {
+	if m.json {
+		var b strings.Builder
+		b.Write(neutralJSON(data))
+		if len(data) == 0 || data[len(data)-1] != '\n' {
+			b.WriteByte('\n')
+		}
+		_, err := io.WriteString(m.out, b.String())
+		return true, err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return false, fmt.Errorf("the sidecar's answer has an unknown form (is it one of this version? --json shows it): %w", err)
+	}
+	return false, nil
+}
+
+func (m *mailboxCall) agents(ctx context.Context, args []string) error {
+	m.command("agents [flags]\nTells which agents there are, this one too, and what each can do now.")
+	if _, err := m.parse(args, 0, false); err != nil {
+		return err
+	}
+	data, err := m.api.get(ctx, "/v1/mailbox/agents")
+	if err != nil {
+		return err
+	}
+	var a struct{ Agents []mailbox.Card }
+	if printed, err := m.answer(data, &a); printed || err != nil {
+		return err
+	}
+	return m.printAgents(a.Agents)
+}
+
+func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
+	f := m.command("inbox [--limit 50] [--drain] [flags]\nShows what waits for the bot, in the order of delivery, and leaves it there.")
+	limit := f.Int("limit", 50, "show at most `n` messages")
+	drain := f.Bool("drain", false, "hand them out: they count as delivered, and the bot is not given them again")
+	if _, err := m.parse(args, 0, false); err != nil {
+		return err
+	}
+	if *limit < 1 {
+		return m.misused("--limit: want a number from 1 on, got %d", *limit)
+	}
+	query := "?limit=" + strconv.Itoa(*limit)
+	if *drain {
+		data, err := m.api.post(ctx, "/v1/mailbox/inbox/drain"+query, nil)
+		if err != nil {
+			return err
+		}
+		var d agent.Drained
+		if printed, err := m.answer(data, &d); printed || err != nil {
+			return err
+		}
+		return m.printDrained(d)
+	}
+	data, err := m.api.get(ctx, "/v1/mailbox/inbox"+query)
+	if err != nil {
+		return err
+	}
+	var waiting struct {
+		Messages []agent.Mail
+		Total    int
+	}
+	if printed, err := m.answer(data, &waiting); printed || err != nil {
+		return err
+	}
+	return m.printWaiting(waiting.Messages, waiting.Total)
+}
+
+func (m *mailboxCall) deadLetters(ctx context.Context, args []string) error {
+	m.command("dead-letters [flags] [list | replay ID]\nShows what this agent sent and could not be delivered, the newest first.\n" +
+		"replay sends one again, as if for the first time.")
+	rest, err := m.parse(args, 2, false)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(rest) == 0, len(rest) == 1 && rest[0] == "list":
+		data, err := m.api.get(ctx, "/v1/mailbox/dead-letters")
+		if err != nil {
+			return err
+		}
+		var d struct {
+			DeadLetters []outgoing.DeadLetter `json:"dead_letters"`
+		}
+		if printed, err := m.answer(data, &d); printed || err != nil {
+			return err
+		}
+		return m.printDeadLetters(d.DeadLetters)
+	case rest[0] == "replay" && len(rest) == 2 && rest[1] != "":
+		data, err := m.api.post(ctx, "/v1/mailbox/dead-letters/"+url.PathEscape(rest[1])+"/replay", nil)
+		if err != nil {
+			return err
+		}
+		if printed, err := m.answer(data, new(struct{})); printed || err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(m.out, "%s is on its way again\n", neutral(rest[1]))
+		return err
+	case rest[0] == "replay":
+		return m.misused("which ID? `feishu-relay mailbox dead-letters` names them")
+	}
+	return m.misused("there is no dead-letters %s; want list, or replay ID", neutral(strings.Join(rest, " ")))
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+const (
+	// apiWithin bounds a call; a sidecar that is slower is told as an error.
+	apiWithin = 15 * time.Second
+	// maxAPIAnswer is the most bytes of an answer, enough for 1,000 dead letters
+	// of full length; a longer one is an error.
+	maxAPIAnswer = 128 << 20
+)
+
+// localAPI is the local API of the sidecar of this environment.
+type localAPI struct {
+	addr, token string
+	http        *http.Client
+}
+
+func newLocalAPI(addr string) (*localAPI, error) {
+	target, err := sidecarAddr(addr)
+	if err != nil {
+		return nil, err
+	}
+	return &localAPI{target, os.Getenv("API_TOKEN"), &http.Client{
+		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for this address
+	}}, nil
+}
+
+// get asks for path, whose parts are escaped.
+func (a *localAPI) get(ctx context.Context, path string) ([]byte, error) {
+	return a.call(ctx, http.MethodGet, path, nil)
+}
+
+// post sends in as JSON; nil sends nothing.
+func (a *localAPI) post(ctx context.Context, path string, in any) ([]byte, error) {
+	var body bytes.Buffer
+	if in != nil {
+		enc := json.NewEncoder(&body)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(in); err != nil {
+			return nil, err
+		}
+	}
+	return a.call(ctx, http.MethodPost, path, &body)
+}
+
+// call returns the body of an answer that is a success, and any other answer
+// as the sentence that the sidecar gave.
+func (a *localAPI) call(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
+	limited, cancel := context.WithTimeout(ctx, apiWithin)
+	defer cancel()
+	req, err := http.NewRequestWithContext(limited, method, "http://"+a.addr+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if a.token != "" {
+		req.Header.Set("Authorization", "Bearer "+a.token)
+	}
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return nil, a.unanswered(ctx, err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAPIAnswer+1))
+	if err != nil {
+		return nil, a.unanswered(ctx, err)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return nil, refusal(resp.StatusCode, data)
+	}
+	if len(data) > maxAPIAnswer || !json.Valid(data) {
+		return nil, fmt.Errorf("what answers at %s is no sidecar of this version: %s %s gave no JSON of at most %d bytes", a.addr, method, path, maxAPIAnswer)
+	}
+	return data, nil
+}
+
+// unanswered says why there is no answer.
+func (a *localAPI) unanswered(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // interrupted
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
+		return fmt.Errorf("no sidecar answers at %s; start it, or give --addr", a.addr)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the sidecar at %s gave no answer within %s; its log may tell why", a.addr, apiWithin)
+	}
+	return fmt.Errorf("the sidecar at %s broke off: %w", a.addr, err)
+}
+
+// refusal is an answer that is no success. Its sentence may quote what another
+// agent wrote.
+func refusal(status int, body []byte) error {
+	var e struct{ Error struct{ Message string } }
+	_ = json.Unmarshal(body, &e) // without a sentence the status tells
+	switch {
+	case status == http.StatusUnauthorized:
+		return errors.New("the sidecar wants its API_TOKEN: set it here, too")
+	case e.Error.Message == "":
+		return fmt.Errorf("the sidecar answered %d %s; is it one of this version?", status, http.StatusText(status))
+	}
+	return errors.New(neutral(e.Error.Message))
+}

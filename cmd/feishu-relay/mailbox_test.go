@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/mailbox"
+)
+
+func TestDeadline(t *testing.T) {
+	now := time.Date(2026, 4, 26, 10, 0, 0, 123456789, time.UTC)
+	for text, want := range map[string]time.Time{
+		"":                          {},
+		"30m":                       time.Date(2026, 4, 26, 10, 30, 0, 123e6, time.UTC),
+		"2026-04-26T20:00:00+08:00": time.Date(2026, 4, 26, 12, 0, 0, 0, time.UTC),
+	} {
+		if got, err := deadline(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: got %v (%v), want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"0s", "-1m", "30", "tomorrow", "2026-04-26T10:00:00Z", "2026-04-26"} {
+		if got, err := deadline(text, now); err == nil || !strings.Contains(err.Error(), "2026-04-26T11:00:00Z") {
+			t.Errorf("%q: got %v, %v; want an error with an example", text, got, err)
+		}
+	}
+}
+
+func TestMailboxText(t *testing.T) {
+	long := strings.Repeat("x", mailbox.MaxBody)
+	for name, tt := range map[string]struct {
+		words    []string
+		in, want string
+		err      string
+	}{
+		"words":                 {[]string{"a", "b  c"}, "", "a b  c", ""},
+		"a dash among words":    {[]string{"a", "-"}, "in", "a -", ""},
+		"standard input":        {[]string{"-"}, " a\n\nb\r\n\n", " a\n\nb", ""},
+		"as long as it may be":  {[]string{"-"}, long, long, ""},
+		"too long":              {[]string{"-"}, long + "x", "", "longer than 65536 bytes"},
+		"too long in arguments": {[]string{long, "x"}, "", "", "longer than 65536 bytes"},
+		"not UTF-8":             {[]string{"a\xff"}, "", "", "not UTF-8"},
+		"nothing but space":     {[]string{"-"}, " \n\t\n", "", "empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &mailboxCall{in: strings.NewReader(tt.in)}
+			got, err := m.text(t.Context(), tt.words)
+			if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("got %.40q (%d bytes), %v; want %.40q, %q", got, len(got), err, tt.want, tt.err)
+			}
+		})
+	}
+}
+
+// Who waits for a text that nobody types can be interrupted.
+func TestMailboxTextInterrupted(t *testing.T) {
+	r, w := io.Pipe()
+	defer w.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	m := &mailboxCall{in: r}
+	if _, err := m.text(ctx, []string{"-"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestMailboxCallInterrupted(t *testing.T) {
+	clearEnvironment(t, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		stop()
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	api, err := newLocalAPI(s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.get(ctx, "/v1/mailbox/agents"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}
+
+// The token goes to the sidecar and to nobody it points at.
+func TestMailboxCallFollowsNoRedirect(t *testing.T) {
+	clearEnvironment(t, map[string]string{"API_TOKEN": "t"})
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("followed") }))
+	defer elsewhere.Close()
+	s := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer s.Close()
+	api, err := newLocalAPI(s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.get(t.Context(), "/v1/mailbox/agents"); err == nil || !strings.Contains(err.Error(), "answered 307") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMailboxCallBrokenOff(t *testing.T) {
+	clearEnvironment(t, nil)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, `{"agents":[`)
+	}))
+	defer s.Close()
+	api, err := newLocalAPI(s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := api.get(t.Context(), "/v1/mailbox/agents"); err == nil || !strings.Contains(err.Error(), "broke off") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAgo(t *testing.T) {
+	now := time.Date(2026, 4, 26, 10, 0, 0, 0, time.UTC)
+	m := &mailboxCall{now: func() time.Time { return now }}
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "now", 0: "now", 999 * time.Millisecond: "now", time.Second: "1s ago", 119 * time.Second: "119s ago",
+		2 * time.Minute: "2m ago", 2 * time.Hour: "2h ago", 47 * time.Hour: "47h ago", 48 * time.Hour: "2d ago",
+	} {
+		if got := m.ago(now.Add(-d)); got != want {
+			t.Errorf("%s: got %q, want %q", d, got, want)
+		}
+	}
+	if got := m.ago(time.Time{}); got != "never" {
+		t.Errorf("no time: got %q", got)
+	}
+}
+
+func TestCell(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                           "",
+		" a\n\tb ":                   "a b",
+		strings.Repeat("小", 60):      strings.Repeat("小", 60),
+		strings.Repeat("小", 61):      strings.Repeat("小", 59) + "…",
+		"\x1b[2J":                    "␛[2J",
+		strings.Repeat("\u202e", 20): strings.Repeat(`\u202e`, 9) + `\u202…`[:5] + "…",
+	} {
+		if got := cell(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"feishu-relay/mcptools"
+)
+
+const (
+	// mcpHello is the most time for reaching the sidecar.
+	mcpHello = 5 * time.Second
+	// mcpCall is the most time of a call, longer than the sidecar takes.
+	mcpCall = 60 * time.Second
+)
+
+const mcpUsage = `Usage: feishu-relay mcp [--addr HOST:PORT]
+
+Serves the tools of a running sidecar over standard input and output, for
+programs that start their MCP servers themselves. One that speaks streamable
+HTTP can use http://LISTEN_ADDR/mcp instead. LISTEN_ADDR and API_TOKEN are the
+sidecar's. The sidecar may be started later, and restarted meanwhile.
+
+`
+
+// runMCP speaks MCP on stdin and stdout until stdin ends. Everything else that
+// it has to say goes to stderr.
+func runMCP(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flags("mcp", "", stderr)
+	f.Usage = func() {
+		fmt.Fprint(stderr, mcpUsage)
+		f.PrintDefaults()
+	}
+	addr := f.String("addr", "", "where the sidecar listens (default LISTEN_ADDR)")
+	if err := parse(f, args, 0); err != nil {
+		return err
+	}
+	target := or(*addr, or(os.Getenv("LISTEN_ADDR"), "127.0.0.1:8787"))
+	if _, _, err := net.SplitHostPort(target); err != nil {
+		return fmt.Errorf("LISTEN_ADDR: %w", err)
+	}
+	b := &mcpBridge{addr: reachable(target), http: &http.Client{Transport: &mcpAuth{
+		token: os.Getenv("API_TOKEN"),
+		next:  &http.Transport{Proxy: nil, DialContext: (&net.Dialer{Timeout: mcpHello}).DialContext},
+	}}}
+	server := mcp.NewServer(&mcp.Implementation{Name: "feishu-relay", Version: versionText()}, &mcp.ServerOptions{
+		Instructions: mcptools.Instructions,
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+	})
+	server.AddReceivingMiddleware(b.serve)
+	fmt.Fprintf(stderr, "feishu-relay mcp: serving the sidecar at %s\n", b.addr)
+	err := server.Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(os.Stdin), Writer: keepOpen{stdout}})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+type keepOpen struct{ io.Writer }
+
+func (keepOpen) Close() error { return nil }
+
+// mcpBridge passes calls on to the sidecar. For each it connects anew, so that
+// a sidecar that was restarted, or started only now, is found.
+type mcpBridge struct {
+	addr string
+	http *http.Client
+}
+
+func (b *mcpBridge) serve(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch p := req.GetParams().(type) {
+		case *mcp.ListToolsParams:
+			return b.list(ctx), nil
+		case *mcp.CallToolParamsRaw:
+			return b.call(ctx, p)
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// list names the sidecar's tools, or where none answers this program's own: a
+// host that asks only once shall have them when the sidecar comes.
+func (b *mcpBridge) list(ctx context.Context) *mcp.ListToolsResult {
+	ctx, cancel := context.WithTimeout(ctx, mcpHello)
+	defer cancel()
+	session, err := b.connect(ctx)
+	if err != nil {
+		return &mcp.ListToolsResult{Tools: mcptools.Tools()}
+	}
+	defer session.Close()
+	got, err := session.ListTools(ctx, nil)
+	if err != nil {
+		return &mcp.ListToolsResult{Tools: mcptools.Tools()}
+	}
+	return &mcp.ListToolsResult{Tools: got.Tools}
+}
+
+// call has the sidecar do what is asked, once: a call is never repeated here,
+// since it may have been done.
+func (b *mcpBridge) call(ctx context.Context, p *mcp.CallToolParamsRaw) (mcp.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, mcpCall)
+	defer cancel()
+	hello, cancelHello := context.WithTimeout(ctx, mcpHello)
+	defer cancelHello()
+	session, err := b.connect(hello)
+	if err != nil {
+		return mcpError(b.explain(err)), nil
+	}
+	defer session.Close()
+	params := &mcp.CallToolParams{Name: p.Name}
+	if len(p.Arguments) > 0 {
+		params.Arguments = p.Arguments
+	}
+	got, err := session.CallTool(ctx, params)
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return nil, e // such as: no such tool
+	}
+	if _, ok := errors.AsType[*mcpRefused](err); ok {
+		return mcpError(b.explain(err)), nil
+	}
+	if err != nil {
+		return mcpError("the sidecar at " + b.addr + " went away during the call: it may have been done or not"), nil
+	}
+	return &mcp.CallToolResult{Content: got.Content, StructuredContent: got.StructuredContent, IsError: got.IsError}, nil
+}
+
+func (b *mcpBridge) connect(ctx context.Context) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "feishu-relay-stdio", Version: versionText()},
+		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	return client.Connect(ctx, &mcp.StreamableClientTransport{
+		Endpoint: "http://" + b.addr + "/mcp", HTTPClient: b.http, DisableStandaloneSSE: true, MaxRetries: -1}, nil)
+}
+
+// explain says why the sidecar cannot be asked, and what to do.
+func (b *mcpBridge) explain(err error) string {
+	if e, ok := errors.AsType[*mcpRefused](err); ok {
+		return fmt.Sprintf("the sidecar at %s refuses: %s", b.addr, e.message)
+	}
+	return fmt.Sprintf("no sidecar answers at %s; start it (feishu-relay run), or name its address with --addr or LISTEN_ADDR", b.addr)
+}
+
+func mcpError(text string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
+}
+
+// mcpAuth adds the token to requests, and makes an error of an answer that is no
+// MCP server's.
+type mcpAuth struct {
+	token string
+	next  http.RoundTripper
+}
+
+// mcpRefused is an answer that says why not.
+type mcpRefused struct{ message string }
+
+func (e *mcpRefused) Error() string { return e.message }
+
+func (a *mcpAuth) RoundTrip(req *http.Request) (*http.Response, error) {
+	if a.token != "" {
+		req = req.Clone(req.Context())
+		req.Header.Set("Authorization", "Bearer "+a.token)
+	}
+	resp, err := a.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	switch resp.StatusCode {
+	case http.StatusUnauthorized:
+		err = &mcpRefused{"set API_TOKEN to the sidecar's"}
+	case http.StatusNotFound:
+		err = &mcpRefused{"it has no /mcp; it is of an older version, or another program listens there"}
+	case http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable:
+		err = &mcpRefused{reasonOf(resp)}
+	default:
+		return resp, nil
+	}
+	_ = resp.Body.Close()
+	return nil, err
+}
+
+// reasonOf is what an error answer says, as the API does in JSON or else as text.
+func reasonOf(resp *http.Response) string {
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // what was read of it serves
+	var answer struct{ Error struct{ Message string } }
+	if json.Unmarshal(data, &answer) == nil && answer.Error.Message != "" {
+		return answer.Error.Message
+	}
+	return or(strings.TrimSpace(string(data)), resp.Status)
+}

@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	maxLines  = 16              // connections at once, also those that have not registered yet; one more is refused
+	linesStop = 2 * time.Second // how long Close waits for them
+)
+
+// Lines are the WebSockets at /v1/mailbox/ws. The zero value is usable.
+type Lines struct {
+	mu     sync.Mutex
+	open   map[*context.CancelCauseFunc]struct{} // guarded by mu
+	closed bool                                  // guarded by mu
+	left   sync.WaitGroup
+}
+
+// join enters a connection. Its context ends, with errStopping as the cause,
+// when the lines are closed; leave is called when it has ended.
+func (l *Lines) join(ctx context.Context) (turn context.Context, leave func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, nil, &Error{http.StatusServiceUnavailable, "stopping", errStopping.Error()}
+	}
+	if len(l.open) >= maxLines {
+		return nil, nil, &Error{http.StatusServiceUnavailable, "too_many_lines", "close one of the " + strconv.Itoa(maxLines) + " others"}
+	}
+	turn, end := context.WithCancelCause(ctx)
+	if l.open == nil {
+		l.open = map[*context.CancelCauseFunc]struct{}{}
+	}
+	l.open[&end] = struct{}{}
+	l.left.Add(1)
+	return turn, func() {
+		end(context.Canceled)
+		l.mu.Lock()
+		delete(l.open, &end)
+		l.mu.Unlock()
+		l.left.Done()
+	}, nil
+}
+
+// Close tells the bots that the sidecar stops, and waits a little until they
+// are gone: nothing reaches the mailbox from them then. It may be called more
+// than once.
+func (l *Lines) Close() {
+	l.mu.Lock()
+	l.closed = true
+	for end := range l.open {
+		(*end)(errStopping)
+	}
+	l.mu.Unlock()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		l.left.Wait()
+	}()
+	select {
+	case <-gone:
+	case <-time.After(linesStop):
+	}
+}

@@ -1,0 +1,215 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/relay"
+)
+
+// maxReason is the most bytes of what a nack says; more is refused.
+const maxReason = 4 << 10
+
+// codes are what a nack may say, in the order in which errors list them.
+var codes = []mailbox.Code{mailbox.AgentBusy, mailbox.AgentOffline, mailbox.InvalidMessage,
+	mailbox.TaskNotFound, mailbox.Unauthorized, mailbox.RateLimited}
+
+// inbox serves GET /v1/mailbox/inbox: what waits for the bot. It delivers nothing.
+func (a *api) inbox(w http.ResponseWriter, r *http.Request) {
+	n, err := limit(r)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	waiting, total, err := a.Mailbox.Inbox(r.Context(), n)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	messages, err := asJSON(waiting)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"messages": messages, "total": total})
+}
+
+// drain serves POST /v1/mailbox/inbox/drain: what it hands out counts as delivered.
+func (a *api) drain(w http.ResponseWriter, r *http.Request) {
+	n, err := limit(r)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	drained, err := a.Mailbox.Drain(r.Context(), n)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	messages, err := asJSON(drained.Messages)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"messages": messages, "rendered": drained.Rendered,
+		"dropped": drained.Dropped, "waiting": drained.Waiting})
+}
+
+// asJSON is messages as the stores hold them, with the goal of each.
+func asJSON(mail []agent.Mail) ([]json.RawMessage, error) {
+	all := []json.RawMessage{}
+	for _, m := range mail {
+		envelope, err := mailbox.Encode(m.Envelope)
+		if err != nil {
+			return nil, err
+		}
+		goal, err := relay.Marshal(m.Goal)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, slices.Concat(envelope[:len(envelope)-1], []byte(`,"goal_id":`), goal, []byte{'}'}))
+	}
+	return all, nil
+}
+
+// sendMail serves POST /v1/mailbox/messages: an envelope of any make, of which
+// most may be left out.
+func (a *api) sendMail(w http.ResponseWriter, r *http.Request) {
+	draft, err := readDraft(w, r)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	sent, err := a.Mailbox.Send(r.Context(), draft)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusAccepted, sent)
+}
+
+func readDraft(w http.ResponseWriter, r *http.Request) (d agent.Draft, err error) {
+	var fields map[string]json.RawMessage
+	if err := readMail(w, r, &fields); err != nil {
+		return d, err
+	}
+	if d.ForwardOf, err = takeID(fields, "forward_of"); err != nil {
+		return d, err
+	}
+	d.Envelope, err = envelope(fields)
+	return d, err
+}
+
+// takeID takes an id that may be left out out of fields.
+func takeID(fields map[string]json.RawMessage, name string) (id string, err error) {
+	raw, given := fields[name]
+	if !given {
+		return "", nil
+	}
+	delete(fields, name)
+	if json.Unmarshal(raw, &id) != nil {
+		return "", mailbox.Invalid(name, "want a string")
+	}
+	if id == "" {
+		return "", nil
+	}
+	return id, checkMailID(name, id)
+}
+
+// envelope reads an envelope to send. Whom it is from is looked at by the mailbox.
+func envelope(fields map[string]json.RawMessage) (mailbox.Envelope, error) {
+	raw, err := relay.Marshal(fields)
+	if err != nil {
+		return mailbox.Envelope{}, err
+	}
+	return mailbox.DecodeDraft(raw)
+}
+
+// ack serves POST /v1/mailbox/messages/{id}/ack: the bot has dealt with it.
+func (a *api) ack(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	err := checkMailID("id", id)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	if err := a.Mailbox.Ack(r.Context(), id); err != nil {
+		a.refuse(w, r, err, about{"id", http.StatusNotFound})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"id": id})
+}
+
+// nack serves POST /v1/mailbox/messages/{id}/nack: the bot refuses it.
+func (a *api) nack(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	var body struct {
+		Code    mailbox.Code `json:"code"`
+		Message string       `json:"message"`
+	}
+	err := checkMailID("id", id)
+	if err == nil {
+		err = readMail(w, r, &body)
+	}
+	switch {
+	case err != nil:
+	case !slices.Contains(codes, body.Code):
+		err = mailbox.Invalid("code", "want one of %s", joined(codes))
+	case len(body.Message) > maxReason:
+		err = mailbox.Invalid("message", "has %d bytes, at most %d are possible", len(body.Message), maxReason)
+	}
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	if err := a.Mailbox.Nack(r.Context(), id, body.Code, body.Message); err != nil {
+		a.refuse(w, r, err, about{"id", http.StatusNotFound})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"id": id, "code": string(body.Code)})
+}
+
+// deadLetter is a dead letter with its envelope as the stores hold it.
+type deadLetter struct {
+	ID       string          `json:"id"`
+	Code     mailbox.Code    `json:"code"`
+	Reason   string          `json:"reason"`
+	Attempts int             `json:"attempts"`
+	DeadAt   time.Time       `json:"dead_at"`
+	Envelope json.RawMessage `json:"envelope"`
+}
+
+func (a *api) deadLetters(w http.ResponseWriter, r *http.Request) {
+	dead, err := a.Mailbox.DeadLetters()
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	rows := []deadLetter{}
+	for _, d := range dead {
+		envelope, err := mailbox.Encode(d.Envelope)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		rows = append(rows, deadLetter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, envelope})
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"dead_letters": rows})
+}
+
+func (a *api) replay(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if err := checkMailID("id", id); err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	if err := a.Mailbox.Replay(r.Context(), id); err != nil {
+		a.refuse(w, r, err, about{"id", http.StatusNotFound})
+		return
+	}
+	writeJSON(w, http.StatusAccepted, map[string]string{"id": id})
+}

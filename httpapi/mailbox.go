@@ -1,0 +1,224 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/mailbox/outgoing"
+	"feishu-relay/mailbox/tasks"
+)
+
+// Mailbox is the agent's mailbox: [*agent.Agent] says what each method does. A
+// refusal is a *[mailbox.Error]; any other error means that the store cannot be
+// reached.
+type Mailbox interface {
+	Self() mailbox.AgentID
+	Agents(ctx context.Context) ([]mailbox.Card, error)
+	ListPeers(ctx context.Context) (agent.Peers, error)
+	SendToPeer(ctx context.Context, m agent.PeerMessage) (agent.PeerResult, error)
+	Goals() []string
+	AddGoal(ctx context.Context, goal string) (string, error)
+	RemoveGoal(ctx context.Context, goal string) error
+	Send(ctx context.Context, d agent.Draft) (agent.Sent, error)
+	Inbox(ctx context.Context, limit int) (waiting []agent.Mail, total int, err error)
+	Drain(ctx context.Context, limit int) (agent.Drained, error)
+	Ack(ctx context.Context, id string) error
+	Nack(ctx context.Context, id string, code mailbox.Code, message string) error
+	SendTask(ctx context.Context, d agent.TaskDraft) (agent.Sent, error)
+	UpdateTask(ctx context.Context, u agent.TaskUpdate) (tasks.Record, error)
+	Tasks() []tasks.Record
+	Task(id string) []tasks.Record
+	DeadLetters() ([]outgoing.DeadLetter, error)
+	Replay(ctx context.Context, id string) error
+	Attach(send func(context.Context, mailbox.Envelope) error) agent.Line
+}
+
+var _ Mailbox = (*agent.Agent)(nil)
+
+// Bounds of the mailbox routes.
+const (
+	maxMail   = mailbox.MaxEnvelope + 4<<10 // bytes of a body: the largest envelope, and what stands around it; more is refused with 413
+	mailLimit = 200                         // the most messages of one answer
+)
+
+// statuses is what each refusal of the mailbox is in HTTP.
+var statuses = map[mailbox.Code]int{
+	mailbox.AgentBusy:      http.StatusTooManyRequests,
+	mailbox.AgentOffline:   http.StatusServiceUnavailable,
+	mailbox.InvalidMessage: http.StatusBadRequest,
+	mailbox.TaskNotFound:   http.StatusNotFound,
+	mailbox.Unauthorized:   http.StatusForbidden,
+	mailbox.RateLimited:    http.StatusTooManyRequests,
+}
+
+// about says that an INVALID_MESSAGE for a field means something else than 400:
+// the id in the path is not known, or the state is not possible now.
+type about struct {
+	field  string
+	status int
+}
+
+// refuse answers an error of the mailbox, and logs what the caller is not told.
+func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error, special ...about) {
+	refusal, refused := errors.AsType[*mailbox.Error](err)
+	if !refused {
+		a.fail(w, r, a.storeError(r, err))
+		return
+	}
+	status, known := statuses[refusal.Code]
+	if !known {
+		status = http.StatusInternalServerError
+	}
+	if refusal.Code == mailbox.InvalidMessage {
+		for _, s := range special {
+			if s.field == refusal.Field {
+				status = s.status
+			}
+		}
+	}
+	// When the sender may try again is told by errors that know it.
+	if later, ok := errors.AsType[interface {
+		error
+		RetryAfter() time.Duration
+	}](err); ok && later.RetryAfter() > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(later.RetryAfter().Seconds()))))
+	}
+	message := refusal.Message
+	if refusal.Field != "" {
+		message = refusal.Field + ": " + message
+	}
+	writeJSON(w, status, errorBody{errorDetail{string(refusal.Code), message, refusal.Field}})
+}
+
+// storeError is the answer to an error that is no refusal.
+func (a *api) storeError(r *http.Request, err error) error {
+	if own, ok := errors.AsType[*Error](err); ok {
+		return own
+	}
+	if errors.Is(err, mailbox.ErrFull) {
+		return &Error{http.StatusInsufficientStorage, "inbox_full",
+			fmt.Sprintf("%d messages wait in the receiver's inbox; send again when it has taken some", mailbox.MaxInbox)}
+	}
+	if r.Context().Err() == nil {
+		a.Logger.Error("mailbox request failed", "route", r.Pattern, "err", err)
+	}
+	return &Error{http.StatusServiceUnavailable, "mailbox_unavailable",
+		"the mailbox cannot be reached now; try again, and see the sidecar's log if it stays so"}
+}
+
+func (a *api) mailboxOff(w http.ResponseWriter, _ *http.Request) {
+	writeError(w, &Error{http.StatusNotFound, "mailbox_off", "this sidecar runs without a mailbox: set MAILBOX=on"})
+}
+
+// mcp serves /mcp. Its bodies are bounded here, and a stream outlives the
+// server's time-out for reading a request.
+func (a *api) mcp(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // without it the client comes back sooner
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxMail)
+	a.MCP.ServeHTTP(w, r)
+}
+
+// readMail reads a request's body into v; what does not fit is INVALID_MESSAGE.
+// No body is an empty object. Unknown fields are ignored.
+func readMail(w http.ResponseWriter, r *http.Request, v any) error {
+	data, err := readBody(w, r, maxMail)
+	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusBadRequest {
+		return mailbox.Invalid("", "%s", e.Message)
+	}
+	if err != nil {
+		return err
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		field, says := unfit(err)
+		return mailbox.Invalid(field, "%s", says)
+	}
+	return nil
+}
+
+// pathAgent is the agent that the path names.
+func pathAgent(r *http.Request, field string) (mailbox.AgentID, error) {
+	id := mailbox.AgentID(r.PathValue("agent"))
+	if err := mailbox.CheckAgent(id); err != nil {
+		return "", inField(field, err)
+	}
+	return id, nil
+}
+
+// inField is a refusal with the field that it is about.
+func inField(field string, err error) error {
+	if refusal, ok := errors.AsType[*mailbox.Error](err); ok {
+		return &mailbox.Error{Code: refusal.Code, Field: field, Message: refusal.Message}
+	}
+	return err
+}
+
+// checkMailID reports why id cannot be the id of a message, a task or a goal.
+// Other programs' ids may have any form, also that of a path.
+func checkMailID(field, id string) error {
+	switch {
+	case id == "":
+		return mailbox.Invalid(field, "missing")
+	case len(id) > mailbox.MaxID:
+		return mailbox.Invalid(field, "has %d bytes, at most %d are possible", len(id), mailbox.MaxID)
+	case !utf8.ValidString(id):
+		return mailbox.Invalid(field, "is not UTF-8")
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return mailbox.Invalid(field, "has control characters")
+	}
+	return nil
+}
+
+// limit is the limit that the query asks for, 50 when it does not.
+func limit(r *http.Request) (int, error) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return 50, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > mailLimit {
+		return 0, mailbox.Invalid("limit", "want a number from 1 to %d", mailLimit)
+	}
+	return n, nil
+}
+
+// oneOf is the value of a query parameter that has to be one of some, or "".
+func oneOf[T ~string](r *http.Request, name string, possible ...T) (T, error) {
+	value := T(r.URL.Query().Get(name))
+	if value == "" || slices.Contains(possible, value) {
+		return value, nil
+	}
+	return "", mailbox.Invalid(name, "want one of %s", joined(possible))
+}
+
+func joined[T ~string](list []T) string {
+	var words []string
+	for _, v := range list {
+		words = append(words, string(v))
+	}
+	return strings.Join(words, ", ")
+}
+
+// list is v, or an empty list for none: JSON's null is no list.
+func list[T any](v []T) []T {
+	if v == nil {
+		return []T{}
+	}
+	return v
+}

@@ -1,0 +1,271 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+)
+
+const (
+	registerTime = 10 * time.Second // for the first frame
+	handleTime   = 10 * time.Second // for one envelope of the bot's
+	pongTime     = 20 * time.Second // for the answer to a ping; one is sent after keepAlive
+)
+
+var errDead = errors.New("the bot answers no ping")
+
+// mailboxSocket is the connection of a bot at /v1/mailbox/ws.
+type mailboxSocket struct {
+	api   *api
+	conn  *websocket.Conn
+	alive context.Context // ends with nothing: a cancelled read or write would cut the connection without a close code
+	reads atomic.Int64    // frames read
+}
+
+// line serves GET /v1/mailbox/ws (MAILBOX.md C): one envelope a text frame,
+// either way, after the bot has registered.
+func (a *api) line(w http.ResponseWriter, r *http.Request) {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "websocket")
+		writeError(w, &Error{http.StatusUpgradeRequired, "upgrade_required", "open this route as a WebSocket"})
+		return
+	}
+	alive := context.WithoutCancel(r.Context())
+	turn, leave, err := a.Lines.join(alive)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	defer leave()
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin was checked by live
+	if err != nil {
+		return // Accept has answered
+	}
+	conn.SetReadLimit(mailbox.MaxEnvelope) // a larger frame ends the connection
+	s := &mailboxSocket{api: a, conn: conn, alive: alive}
+	frames := make(chan []byte)
+	ended := make(chan struct{})
+	var reader sync.WaitGroup
+	reader.Go(func() { s.read(frames, ended) })
+	defer reader.Wait()
+	defer conn.CloseNow()
+	defer close(ended)
+	code, reason := s.serve(turn, frames)
+	if code != 0 {
+		_ = conn.Close(code, reason)
+	}
+}
+
+// read hands on what the bot sends until the connection ends.
+func (s *mailboxSocket) read(frames chan<- []byte, ended <-chan struct{}) {
+	defer close(frames)
+	for {
+		_, data, err := s.conn.Read(s.alive)
+		if err != nil {
+			return
+		}
+		s.reads.Add(1)
+		select {
+		case frames <- data:
+		case <-ended:
+		}
+	}
+}
+
+// serve is the connection's life. It returns the code to close it with, 0 when
+// the bot is gone.
+func (s *mailboxSocket) serve(turn context.Context, frames <-chan []byte) (websocket.StatusCode, string) {
+	if code, reason, ok := s.register(turn, frames); !ok {
+		return code, reason
+	}
+	line := s.api.Mailbox.Attach(s.send)
+	defer line.Close()
+	turn, dead := context.WithCancelCause(turn)
+	var pings sync.WaitGroup
+	pings.Go(func() { s.ping(turn, dead) })
+	defer pings.Wait()
+	defer dead(context.Canceled)
+	for {
+		select {
+		case <-turn.Done():
+			return closing(turn)
+		case <-line.Done():
+			return statusReplaced, errReplaced.Error()
+		case frame, ok := <-frames:
+			if !ok {
+				return 0, ""
+			}
+			s.take(turn, line, frame)
+		}
+	}
+}
+
+// closing is how a connection is closed whose turn has ended.
+func closing(turn context.Context) (websocket.StatusCode, string) {
+	if errors.Is(context.Cause(turn), errStopping) {
+		return websocket.StatusGoingAway, errStopping.Error()
+	}
+	return 0, ""
+}
+
+// register waits for the bot to say who it is. When that is not this sidecar's
+// agent it is told so, and ok is false.
+func (s *mailboxSocket) register(turn context.Context, frames <-chan []byte) (code websocket.StatusCode, reason string, ok bool) {
+	late := time.NewTimer(registerTime)
+	defer late.Stop()
+	var e mailbox.Envelope
+	var err error
+	select {
+	case <-turn.Done():
+		code, reason = closing(turn)
+		return code, reason, false
+	case <-late.C:
+		err = &mailbox.Error{Code: mailbox.Unauthorized, Message: "register first: nothing came within " + registerTime.String()}
+	case frame, open := <-frames:
+		if !open {
+			return 0, "", false
+		}
+		if e, err = mailbox.Decode(frame); err == nil {
+			err = s.checkRegister(e)
+		}
+	}
+	self := s.api.Mailbox.Self()
+	if err != nil {
+		code, message := refusal(err)
+		_ = s.send(turn, problem(e, self, code, message))
+		return websocket.StatusPolicyViolation, "register first, as " + string(self), false
+	}
+	answer := mailbox.AckFor(e, self, time.Now())
+	answer.Type = mailbox.TypeRegistered
+	if s.send(turn, answer) != nil {
+		return 0, "", false
+	}
+	return 0, "", true
+}
+
+// checkRegister reports why e does not register this sidecar's agent.
+func (s *mailboxSocket) checkRegister(e mailbox.Envelope) error {
+	if e.Type != mailbox.TypeRegister {
+		return mailbox.Invalid("type", "the first frame has to be %s", mailbox.TypeRegister)
+	}
+	self := s.api.Mailbox.Self()
+	stranger := func(field string) error {
+		return &mailbox.Error{Code: mailbox.Unauthorized, Field: field, Message: "this is the sidecar of " + string(self)}
+	}
+	if e.From != self {
+		return stranger("from")
+	}
+	for _, p := range e.Content.Parts {
+		var card struct {
+			AgentID *mailbox.AgentID `json:"agent_id"`
+			Camel   *mailbox.AgentID `json:"agentId"`
+		}
+		if p.Type != "data" || json.Unmarshal(p.Data, &card) != nil {
+			continue
+		}
+		for _, id := range []*mailbox.AgentID{card.AgentID, card.Camel} {
+			if id != nil && *id != self {
+				return stranger("content.agent_id")
+			}
+		}
+	}
+	return nil
+}
+
+// take hands an envelope of the bot's to the mailbox, and sends what answers it.
+func (s *mailboxSocket) take(turn context.Context, line agent.Line, frame []byte) {
+	ctx, cancel := context.WithTimeout(turn, handleTime)
+	defer cancel()
+	e, err := mailbox.Decode(frame)
+	var answer *mailbox.Envelope
+	if err == nil {
+		answer, err = line.Handle(ctx, e)
+	}
+	if err != nil && turn.Err() == nil {
+		if _, refused := errors.AsType[*mailbox.Error](err); !refused {
+			s.api.Logger.Error("mailbox request failed", "route", "GET /v1/mailbox/ws", "err", err)
+		}
+		code, message := refusal(err)
+		answer = new(problem(e, s.api.Mailbox.Self(), code, message))
+	}
+	if answer != nil {
+		_ = s.send(turn, *answer) // when it fails the reader sees the end
+	}
+}
+
+// send writes an envelope to the bot. It fails when that takes too long; the
+// connection is over then.
+func (s *mailboxSocket) send(ctx context.Context, e mailbox.Envelope) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	frame, err := mailbox.Encode(e)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.alive, writeTimeout)
+	defer cancel()
+	return s.conn.Write(ctx, websocket.MessageText, frame)
+}
+
+// ping ends the turn of a bot that is silent and answers no ping. While its
+// frames come it is not asked: a pong would stand behind them.
+func (s *mailboxSocket) ping(turn context.Context, dead context.CancelCauseFunc) {
+	tick := time.NewTicker(keepAlive)
+	defer tick.Stop()
+	for seen := s.reads.Load(); ; {
+		select {
+		case <-turn.Done():
+			return
+		case <-tick.C:
+		}
+		before := seen
+		if seen = s.reads.Load(); seen != before {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(turn, pongTime)
+		err := s.conn.Ping(ctx)
+		cancel()
+		if err != nil && s.reads.Load() == seen {
+			dead(errDead)
+			return
+		}
+	}
+}
+
+// refusal is an error in the words of the protocol. What is no refusal may be
+// tried again, so it says AGENT_BUSY.
+func refusal(err error) (mailbox.Code, string) {
+	if e, ok := errors.AsType[*mailbox.Error](err); ok {
+		if e.Field != "" {
+			return e.Code, e.Field + ": " + e.Message
+		}
+		return e.Code, e.Message
+	}
+	if errors.Is(err, mailbox.ErrFull) {
+		return mailbox.AgentBusy, mailbox.ErrFull.Error()
+	}
+	return mailbox.AgentBusy, "the mailbox cannot be reached now; send it again later"
+}
+
+// problem tells what is wrong with e: a nack where e can be told from others,
+// else an error.
+func problem(e mailbox.Envelope, self mailbox.AgentID, code mailbox.Code, message string) mailbox.Envelope {
+	p := mailbox.NackFor(e, self, time.Now(), code, message)
+	p.To = self // whoever the bot said it was
+	if e.ID == "" || e.Type == mailbox.TypeRegister || e.Type == mailbox.TypeAck || e.Type == mailbox.TypeNack {
+		p.Type = mailbox.TypeError
+	}
+	return p
+}

@@ -1,0 +1,194 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"feishu-relay/httpapi"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/mailbox/outgoing"
+	"feishu-relay/mailbox/tasks"
+)
+
+// box is a mailbox of functions that a test may replace. It notes what reaches it.
+type box struct {
+	httpapi.Mailbox // what a test does not set must not be called
+	agents          func() ([]mailbox.Card, error)
+	listPeers       func() (agent.Peers, error)
+	sendToPeer      func(agent.PeerMessage) (agent.PeerResult, error)
+	goals           []string
+	addGoal         func(string) (string, error)
+	removeGoal      func(string) error
+	send            func(agent.Draft) (agent.Sent, error)
+	inbox           func(int) ([]agent.Mail, int, error)
+	drain           func(int) (agent.Drained, error)
+	ack             func(string) error
+	nack            func(string, mailbox.Code, string) error
+	sendTask        func(agent.TaskDraft) (agent.Sent, error)
+	updateTask      func(agent.TaskUpdate) (tasks.Record, error)
+	records         []tasks.Record
+	deadLetters     func() ([]outgoing.DeadLetter, error)
+	replay          func(string) error
+	attach          func(send func(context.Context, mailbox.Envelope) error) agent.Line
+	reached         []any
+}
+
+func (b *box) Self() mailbox.AgentID { return "agent_a" }
+
+func (b *box) Agents(context.Context) ([]mailbox.Card, error) { return b.agents() }
+
+func (b *box) ListPeers(context.Context) (agent.Peers, error) { return b.listPeers() }
+
+func (b *box) SendToPeer(_ context.Context, m agent.PeerMessage) (agent.PeerResult, error) {
+	b.reached = append(b.reached, m)
+	return b.sendToPeer(m)
+}
+
+func (b *box) Goals() []string { return b.goals }
+
+func (b *box) AddGoal(_ context.Context, goal string) (string, error) {
+	b.reached = append(b.reached, goal)
+	return b.addGoal(goal)
+}
+
+func (b *box) RemoveGoal(_ context.Context, goal string) error {
+	b.reached = append(b.reached, goal)
+	return b.removeGoal(goal)
+}
+
+func (b *box) Send(_ context.Context, d agent.Draft) (agent.Sent, error) {
+	b.reached = append(b.reached, d)
+	return b.send(d)
+}
+
+func (b *box) Inbox(_ context.Context, limit int) ([]agent.Mail, int, error) {
+	b.reached = append(b.reached, limit)
+	return b.inbox(limit)
+}
+
+func (b *box) Drain(_ context.Context, limit int) (agent.Drained, error) {
+	b.reached = append(b.reached, limit)
+	return b.drain(limit)
+}
+
+func (b *box) Ack(_ context.Context, id string) error {
+	b.reached = append(b.reached, id)
+	return b.ack(id)
+}
+
+// refusal is what Nack was given.
+type refusal struct {
+	ID      string
+	Code    mailbox.Code
+	Message string
+}
+
+func (b *box) Nack(_ context.Context, id string, code mailbox.Code, message string) error {
+	b.reached = append(b.reached, refusal{id, code, message})
+	return b.nack(id, code, message)
+}
+
+func (b *box) SendTask(_ context.Context, d agent.TaskDraft) (agent.Sent, error) {
+	b.reached = append(b.reached, d)
+	return b.sendTask(d)
+}
+
+func (b *box) UpdateTask(_ context.Context, u agent.TaskUpdate) (tasks.Record, error) {
+	b.reached = append(b.reached, u)
+	return b.updateTask(u)
+}
+
+func (b *box) Tasks() []tasks.Record { return b.records }
+
+func (b *box) Task(id string) (found []tasks.Record) {
+	for _, r := range b.records {
+		if r.ID == id {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+func (b *box) DeadLetters() ([]outgoing.DeadLetter, error) { return b.deadLetters() }
+
+func (b *box) Replay(_ context.Context, id string) error {
+	b.reached = append(b.reached, id)
+	return b.replay(id)
+}
+
+func (b *box) Attach(send func(context.Context, mailbox.Envelope) error) agent.Line {
+	return b.attach(send)
+}
+
+var noon = time.Date(2026, 4, 26, 12, 0, 0, 0, time.UTC)
+
+// letter is an envelope to this agent.
+func letter(id string) mailbox.Envelope {
+	return mailbox.Envelope{ID: id, From: "agent_b", To: "agent_a", Timestamp: noon, Type: mailbox.TypeMessage, Priority: 3,
+		Hops: 3, Trace: []mailbox.AgentID{"agent_b"}, Content: mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: "a < b"}}}}
+}
+
+func task(id string, direction tasks.Direction, state mailbox.TaskState) tasks.Record {
+	return tasks.Record{ID: id, Direction: direction, Peer: "agent_b", State: state, MessageID: "msg_" + id, Hops: 3,
+		CreatedAt: noon, UpdatedAt: noon}
+}
+
+// newBox is a mailbox in which everything succeeds.
+func newBox() *box {
+	return &box{
+		goals: []string{"agent_a"},
+		agents: func() ([]mailbox.Card, error) {
+			return []mailbox.Card{{AgentID: "agent_a", Status: mailbox.Idle, MaxTasks: 3, RegisteredAt: noon, LastHeartbeat: noon},
+				{AgentID: "研究员", Description: "finds <things>", Capabilities: []string{"search"}, Status: mailbox.Offline,
+					AllowFrom: []mailbox.AgentID{"*"}, CurrentTasks: []string{"t1"}, Goals: []string{"g1"}, RegisteredAt: noon, LastHeartbeat: noon}}, nil
+		},
+		listPeers: func() (agent.Peers, error) {
+			return agent.Peers{Peers: []agent.Peer{{AgentID: "agent_b", Description: "<b>", Reachable: true, Status: mailbox.Idle}}}, nil
+		},
+		sendToPeer: func(agent.PeerMessage) (agent.PeerResult, error) {
+			return agent.PeerResult{DeliveredTo: []string{"g1"}}, nil
+		},
+		addGoal:    func(goal string) (string, error) { return "goal_" + goal, nil },
+		removeGoal: func(string) error { return nil },
+		send:       func(agent.Draft) (agent.Sent, error) { return agent.Sent{ID: "msg_1"}, nil },
+		inbox: func(int) ([]agent.Mail, int, error) {
+			return []agent.Mail{{Envelope: letter("msg_b1"), Goal: "g1"}}, 7, nil
+		},
+		drain: func(int) (agent.Drained, error) {
+			return agent.Drained{Messages: []agent.Mail{{Envelope: letter("msg_b1")}}, Rendered: "# PEER MESSAGES", Dropped: 1, Waiting: 2}, nil
+		},
+		ack:        func(string) error { return nil },
+		nack:       func(string, mailbox.Code, string) error { return nil },
+		sendTask:   func(agent.TaskDraft) (agent.Sent, error) { return agent.Sent{ID: "msg_1", TaskID: "t1", Note: "it waits"}, nil },
+		updateTask: func(u agent.TaskUpdate) (tasks.Record, error) { return task(u.TaskID, tasks.Received, u.State), nil },
+		records: []tasks.Record{task("t3", tasks.Received, mailbox.Working), task("t2", tasks.Sent, mailbox.Working),
+			task("t2", tasks.Received, mailbox.Rejected)},
+		deadLetters: func() ([]outgoing.DeadLetter, error) {
+			return []outgoing.DeadLetter{{ID: "msg_d", Code: mailbox.AgentOffline, Reason: "not taken", Attempts: 4, DeadAt: noon, Envelope: letter("msg_d")}}, nil
+		},
+		replay: func(string) error { return nil },
+	}
+}
+
+func withMailbox(b *box) *fakes {
+	f := newFakes()
+	f.Mailbox = b
+	f.MCP = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write([]byte(`{"jsonrpc":"2.0","method":"` + r.Method + `"}`))
+	})
+	return f
+}
+
+// call asks the API and checks that docs/openapi.yaml describes the answer, and
+// the request where it was taken.
+func call(t *testing.T, f *fakes, method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	w := ask(f, method, path, body, change...)
+	described(t, method, path, body, w)
+	return w
+}

@@ -1,0 +1,244 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/mailbox/tasks"
+	"feishu-relay/relay"
+)
+
+// states are a task's states, in the order in which errors list them.
+var states = []mailbox.TaskState{mailbox.Pending, mailbox.Accepted, mailbox.Working,
+	mailbox.Completed, mailbox.Failed, mailbox.Rejected}
+
+// tasks serves GET /v1/mailbox/tasks: those taken and given, the newest first.
+func (a *api) tasks(w http.ResponseWriter, r *http.Request) {
+	state, err := oneOf(r, "state", states...)
+	var direction tasks.Direction
+	if err == nil {
+		direction, err = oneOf(r, "direction", tasks.Received, tasks.Sent)
+	}
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	rows := slices.DeleteFunc(slices.Clone(a.Mailbox.Tasks()), func(t tasks.Record) bool {
+		return state != "" && t.State != state || direction != "" && t.Direction != direction
+	})
+	writeTasks(w, rows)
+}
+
+// task serves GET /v1/mailbox/tasks/{id}: several agents may have given tasks of
+// one id.
+func (a *api) task(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if err := checkMailID("id", id); err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	rows := a.Mailbox.Task(id)
+	if len(rows) == 0 {
+		a.refuse(w, r, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "id",
+			Message: "no such task; GET /v1/mailbox/tasks lists them"})
+		return
+	}
+	writeTasks(w, slices.Clone(rows))
+}
+
+func writeTasks(w http.ResponseWriter, rows []tasks.Record) {
+	for i := range rows {
+		rows[i].Trace = list(rows[i].Trace)
+	}
+	writeJSON(w, http.StatusOK, map[string][]tasks.Record{"tasks": list(rows)})
+}
+
+// taskBody is what POST /v1/mailbox/tasks takes. It says what is to be done by
+// Text and Parts, or by Content in any of the forms that an envelope's may have.
+type taskBody struct {
+	To        string            `json:"to"`
+	Text      string            `json:"text"`
+	Parts     []json.RawMessage `json:"parts"`
+	Content   json.RawMessage   `json:"content"`
+	TaskID    string            `json:"task_id"`
+	Deadline  json.RawMessage   `json:"deadline"` // as an envelope's: ISO 8601, or seconds or milliseconds
+	Priority  json.RawMessage   `json:"priority"`
+	Callback  json.RawMessage   `json:"callback"`
+	ForwardOf string            `json:"forward_of"`
+}
+
+func (a *api) sendTask(w http.ResponseWriter, r *http.Request) {
+	draft, err := readTask(w, r)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	sent, err := a.Mailbox.SendTask(r.Context(), draft)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusAccepted, sent)
+}
+
+func readTask(w http.ResponseWriter, r *http.Request) (d agent.TaskDraft, err error) {
+	var body taskBody
+	if err := readMail(w, r, &body); err != nil {
+		return d, err
+	}
+	if body.Text != "" || len(body.Parts) > 0 {
+		if given(body.Content) {
+			return d, mailbox.Invalid("content", "give text (and parts), or content")
+		}
+		if body.Content, err = contentOf(body.Text, body.Parts); err != nil {
+			return d, err
+		}
+	} else if !given(body.Content) {
+		return d, mailbox.Invalid("text", "missing: say what is to be done")
+	}
+	for _, f := range []field{{"task_id", body.TaskID}, {"forward_of", body.ForwardOf}} {
+		if f.value != "" {
+			if err := checkMailID(f.name, f.value); err != nil {
+				return d, err
+			}
+		}
+	}
+	e, err := taskEnvelope(body)
+	if err != nil {
+		return d, taskField(err)
+	}
+	d = agent.TaskDraft{To: e.To, TaskID: body.TaskID, Callback: e.Callback, ForwardOf: body.ForwardOf}
+	d.Text, d.Data = split(e)
+	if given(body.Priority) {
+		d.Priority = e.Priority
+	}
+	if e.Task != nil {
+		d.Deadline = e.Task.Deadline
+	}
+	return d, nil
+}
+
+// given reports whether a field of the body is there, and not null.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+// taskEnvelope reads the body as the envelope that it will be, so that one
+// reader says what is possible.
+func taskEnvelope(body taskBody) (mailbox.Envelope, error) {
+	task := map[string]any{"id": body.TaskID, "state": mailbox.Pending}
+	if body.TaskID == "" {
+		task["id"] = "new" // the mailbox makes one up
+	}
+	if given(body.Deadline) {
+		task["deadline"] = body.Deadline
+	}
+	fields := map[string]json.RawMessage{"content": body.Content}
+	for name, value := range map[string]any{"to": body.To, "type": mailbox.TypeTask, "task": task} {
+		raw, err := relay.Marshal(value)
+		if err != nil {
+			return mailbox.Envelope{}, err
+		}
+		fields[name] = raw
+	}
+	for name, raw := range map[string]json.RawMessage{"priority": body.Priority, "callback": body.Callback} {
+		if given(raw) {
+			fields[name] = raw
+		}
+	}
+	return envelope(fields)
+}
+
+// contentOf is a content of a text and further parts.
+func contentOf(text string, parts []json.RawMessage) (json.RawMessage, error) {
+	if text != "" {
+		first, err := relay.Marshal(mailbox.Part{Type: "text", Text: text})
+		if err != nil {
+			return nil, err
+		}
+		parts = slices.Concat([]json.RawMessage{first}, parts)
+	}
+	return relay.Marshal(map[string]any{"parts": parts})
+}
+
+// split is the text of e, and its other parts.
+func split(e mailbox.Envelope) (text string, others []mailbox.Part) {
+	for _, p := range e.Content.Parts {
+		if p.Type != "text" {
+			others = append(others, p)
+		}
+	}
+	return e.Text(), others
+}
+
+// taskField names the field of an error as the body of a task has it.
+func taskField(err error) error {
+	e, ok := errors.AsType[*mailbox.Error](err)
+	switch {
+	case !ok:
+		return err
+	case e.Field == "task.id":
+		return inField("task_id", err)
+	}
+	return inField(strings.TrimPrefix(e.Field, "task."), err)
+}
+
+// updateTask serves POST /v1/mailbox/tasks/{id}: a step of a task that this
+// agent took.
+func (a *api) updateTask(w http.ResponseWriter, r *http.Request) {
+	update, err := readUpdate(w, r)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	record, err := a.Mailbox.UpdateTask(r.Context(), update)
+	if err != nil {
+		a.refuse(w, r, err, about{"state", http.StatusConflict})
+		return
+	}
+	record.Trace = list(record.Trace)
+	writeJSON(w, http.StatusOK, record)
+}
+
+func readUpdate(w http.ResponseWriter, r *http.Request) (u agent.TaskUpdate, err error) {
+	u.TaskID = r.PathValue("id")
+	if err := checkMailID("id", u.TaskID); err != nil {
+		return u, err
+	}
+	var body struct {
+		State mailbox.TaskState `json:"state"`
+		Text  string            `json:"text"`
+		Parts []json.RawMessage `json:"parts"`
+		From  mailbox.AgentID   `json:"from"`
+	}
+	if err := readMail(w, r, &body); err != nil {
+		return u, err
+	}
+	if !slices.Contains(states, body.State) {
+		return u, mailbox.Invalid("state", "want one of %s", joined(states))
+	}
+	u.State, u.From = body.State, body.From
+	if u.From != "" {
+		if err := mailbox.CheckAgent(u.From); err != nil {
+			return u, inField("from", err)
+		}
+	}
+	if strings.TrimSpace(body.Text) == "" && len(body.Parts) == 0 {
+		return u, nil
+	}
+	content, err := contentOf(body.Text, body.Parts)
+	if err != nil {
+		return u, err
+	}
+	// As the mailbox will send it; to whom it knows.
+	e, err := envelope(map[string]json.RawMessage{
+		"to": json.RawMessage(`"somebody"`), "type": json.RawMessage(`"message"`), "content": content})
+	if err != nil {
+		return u, err
+	}
+	u.Text, u.Parts = split(e)
+	return u, nil
+}

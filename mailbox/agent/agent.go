@@ -1,0 +1,303 @@
+// Package agent is one agent's mailbox at work: it registers the agent, takes
+// its mail, decides what is accepted, hands it to the bot, and sends what the
+// bot has to say to other agents.
+//
+// # The way of a message
+//
+// What lies in the inbox comes through [Agent.take]: read, deduplicated, and by
+// its type either dealt with here (acknowledgements, pings, bare steps of a
+// task) or laid ready for the bot. [Agent.deliver] hands over what is ready, by
+// priority and then by time, through the one door that is open; without one it
+// waits until somebody drains it ([Agent.Drain]). Only when the bot has it is it
+// noted as seen, acknowledged where that was asked for, and moved to processed.
+// A crash in between repeats a delivery, with the same id.
+//
+// # Two kinds of refusal
+//
+// What a caller on this side did wrong is a [mailbox.Error] returned to it. What
+// another agent did wrong is told to that agent: a nack where it asked for an
+// acknowledgement, a task_update with the state rejected for a task.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/outgoing"
+	"feishu-relay/mailbox/tasks"
+)
+
+// Times.
+const (
+	retryFirst   = 100 * time.Millisecond // of what the disk, the store or the bot refused; doubled up to
+	retryMax     = 10 * time.Second
+	cardsFresh   = time.Second // how long the registry is taken from memory when it decides about retries
+	lastWords    = time.Second // for going offline when the process stops
+	maxGoals     = 64          // live goals of one agent; the next is refused
+	maxHanded    = 1000        // messages that may still be passed on; an older one is refused
+	maxBroadcast = 20          // agents that a message to "*" reaches; the others are named as unreachable
+)
+
+// Seen remembers what was delivered, over restarts.
+type Seen interface {
+	Seen(key string) bool
+	Add(key string) error
+}
+
+// Delivery is a message on its way to the bot.
+type Delivery struct {
+	mailbox.Envelope
+	// Conversation is where a result belongs; nil: the conversation with its sender.
+	Conversation *mailbox.Callback
+}
+
+// Doors hand mail to the bot.
+type Doors interface {
+	// Deliver returns nil when the bot has it, an error that wraps [ErrRefused]
+	// when it will never take it, [ErrNoDoor] when no door is open now, and any
+	// other when it may be tried again.
+	Deliver(ctx context.Context, d Delivery) error
+	// Changed is closed when a door has opened since.
+	Changed() <-chan struct{}
+}
+
+// Errors.
+var (
+	ErrRefused = errors.New("the bot refused the message")
+	ErrNoDoor  = errors.New("the bot has no door open")
+)
+
+// Options is what an Agent stands on. All but the last three are required.
+type Options struct {
+	Self         mailbox.AgentID
+	Description  string
+	Capabilities []string
+	AllowFrom    []mailbox.AgentID // whose messages are accepted; nil: everybody's
+	Delegates    []mailbox.AgentID // whom this agent may send to; nil: everybody
+	MaxTasks     int
+
+	Store mailbox.Store
+	State *os.Root // the agent's own folder, for what only it needs
+	Seen  Seen
+	Doors Doors
+	// Hears reports whether a conversation is a group whose messages this bot
+	// gets anyway (DESIGN 5.5): results may arrive there.
+	Hears func(channel, chat string) bool
+
+	Heartbeat, HeartbeatTimeout time.Duration
+	AckTimeout, RetryBase       time.Duration
+	MaxRetries                  int
+	MaxExchanges                int // 0: no limit
+
+	Logger *slog.Logger // nil: discard
+	// Trace is called at the steps that a crash between them matters for.
+	Trace func(step string)
+	// Observe is told of everything that happens to a message.
+	Observe func(Event)
+}
+
+// Event is what happened to a message.
+type Event struct {
+	What     What
+	Envelope mailbox.Envelope
+	Reason   string // for refusals
+}
+
+// What can happen to a message.
+type What string
+
+// The events; the same words stand in logs and metrics.
+const (
+	EventSent      What = "sent"
+	EventReceived  What = "received" // laid ready for the bot
+	EventDelivered What = "delivered"
+	EventRefused   What = "refused"
+	EventDuplicate What = "duplicate"
+	EventExpired   What = "expired"
+	EventMalformed What = "malformed"
+	EventDropped   What = "dropped"
+	EventDead      What = "dead"
+	EventControl   What = "control" // dealt with here: acknowledgements, pings, bare steps of tasks
+)
+
+// Agent is one agent's mailbox at work. Its methods may be called by any number
+// of goroutines.
+type Agent struct {
+	opts   Options
+	log    *slog.Logger
+	trace  func(string)
+	out    *outgoing.Box
+	ledger *tasks.Ledger
+	ready  *ready
+	pairs  pairs
+	lines  lines
+	cards  cardCache
+	roots  []*os.Root
+	moving sync.Mutex // steps of tasks, one at a time
+	again  chan struct{}
+	handed *lru.Cache[string, origin] // what the bot was given last: it may pass it on
+
+	mu    sync.Mutex
+	card  mailbox.Card // guarded by mu: this agent's
+	goals []string     // guarded by mu: registered ones; none: the standing goal
+}
+
+// New opens what is on disk. It starts nothing.
+func New(o Options) (_ *Agent, err error) {
+	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1)}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.trace == nil {
+		a.trace = func(string) {}
+	}
+	if a.opts.Observe == nil {
+		a.opts.Observe = func(Event) {}
+	}
+	a.handed, _ = lru.New[string, origin](maxHanded) // fails only for a size below 1
+	a.pairs.most = o.MaxExchanges
+	a.cards.read = o.Store.Cards
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	open := func(name string) (*os.Root, error) {
+		root, err := safefile.OpenSub(o.State, name)
+		if err == nil {
+			a.roots = append(a.roots, root)
+		}
+		return root, err
+	}
+	jobs, err := open("tasks")
+	if err != nil {
+		return nil, err
+	}
+	if a.ledger, err = tasks.Open(jobs, tasks.Options{Logger: a.log}); err != nil {
+		return nil, err
+	}
+	unacked, err := open("unacked")
+	if err != nil {
+		return nil, err
+	}
+	dead, err := open("dead-letters")
+	if err != nil {
+		return nil, err
+	}
+	a.out, err = outgoing.Open(unacked, dead, outgoing.Options{Store: o.Store, Online: a.online, AckTimeout: o.AckTimeout,
+		RetryBase: o.RetryBase, MaxRetries: o.MaxRetries, Logger: a.log, Died: a.died})
+	if err != nil {
+		return nil, err
+	}
+	a.card = mailbox.Card{AgentID: o.Self, Description: o.Description, Capabilities: o.Capabilities,
+		AllowFrom: o.AllowFrom, MaxTasks: o.MaxTasks, RegisteredAt: time.Now().UTC()}
+	if o.AllowFrom == nil {
+		a.card.AllowFrom = []mailbox.AgentID{"*"}
+	}
+	return a, nil
+}
+
+// Close frees what New opened. Run has returned by then.
+func (a *Agent) Close() error {
+	var errs []error
+	for _, root := range a.roots {
+		errs = append(errs, root.Close())
+	}
+	a.roots = nil
+	return errors.Join(errs...)
+}
+
+// Run works until ctx is done; then the agent goes offline.
+func (a *Agent) Run(ctx context.Context) {
+	a.resume()
+	var work sync.WaitGroup
+	for name, part := range map[string]func(context.Context) error{
+		"presence": a.present, "inbox": a.receive, "delivery": a.deliver, "deadlines": a.watchDeadlines,
+		"outgoing": func(ctx context.Context) error { a.out.Run(ctx); return ctx.Err() },
+	} {
+		work.Go(func() { a.keep(ctx, name, part) })
+	}
+	work.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	if err := a.leave(last); err != nil {
+		a.log.Warn("the agent is not marked as offline; the others notice by its heartbeat", "err", err)
+	}
+}
+
+// keep starts a part again that ended early.
+func (a *Agent) keep(ctx context.Context, name string, part func(context.Context) error) {
+	pause := retryFirst
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := part(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > retryMax {
+			pause = retryFirst
+		}
+		a.log.Warn("a part of the mailbox is started again", "part", name, "err", err)
+		if !sleep(ctx, pause) {
+			return
+		}
+		pause = min(2*pause, retryMax)
+	}
+}
+
+// sleep reports whether ctx is still alive after d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Self is the agent whose mailbox this is.
+func (a *Agent) Self() mailbox.AgentID { return a.opts.Self }
+
+// observe logs and counts; the text of a message is not logged.
+func (a *Agent) observe(what What, e mailbox.Envelope, reason string) {
+	level := slog.LevelDebug
+	switch what {
+	case EventSent, EventDelivered, EventReceived:
+		level = slog.LevelInfo
+	case EventRefused, EventExpired, EventMalformed, EventDropped, EventDead:
+		level = slog.LevelWarn
+	}
+	attrs := []slog.Attr{slog.String("event", string(what)), slog.String("message_id", e.ID), slog.String("type", string(e.Type)),
+		slog.String("from", string(e.From)), slog.String("to", string(e.To))}
+	if e.Task != nil {
+		attrs = append(attrs, slog.String("task_id", e.Task.ID), slog.String("state", string(e.Task.State)))
+	}
+	if reason != "" {
+		attrs = append(attrs, slog.String("reason", reason))
+	}
+	a.log.LogAttrs(context.Background(), level, "mail", attrs...)
+	a.opts.Observe(Event{What: what, Envelope: e, Reason: reason})
+}
+
+// died tells the bot of a task that could not be handed over.
+func (a *Agent) died(d outgoing.DeadLetter) {
+	e := d.Envelope
+	a.observe(EventDead, e, fmt.Sprintf("%s: %s", d.Code, d.Reason))
+	if !e.Type.GivesTask() || e.Task == nil {
+		return
+	}
+	if r, ok := a.ledger.Get(tasks.Sent, e.To, e.Task.ID); ok && r.State == mailbox.Pending {
+		a.giveUp(r, fmt.Sprintf("%s: %s", d.Code, d.Reason))
+	}
+}

@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"feishu-relay/mailbox"
+)
+
+func (a *Agent) receive(ctx context.Context) error {
+	return a.opts.Store.Receive(ctx, a.opts.Self, func(item mailbox.Item) { a.take(ctx, item) })
+}
+
+// take deals with a piece of mail until it is ready for the bot or done with:
+// what the disk or the store refuses is tried again.
+func (a *Agent) take(ctx context.Context, item mailbox.Item) {
+	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
+		err := a.sort(ctx, item)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		a.log.Warn("mail waits to be taken in", "err", err)
+		if !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// sort decides about a piece of mail. An error means that it has to be tried again.
+func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
+	defer func() {
+		if v := recover(); v != nil { // read again after a restart, it would end every process again
+			a.log.Error("a message made the mailbox panic and is set aside", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			err = a.opts.Store.Settle(ctx, a.opts.Self, item.Key, mailbox.Malformed)
+		}
+	}()
+	e, err := mailbox.Decode(item.Raw)
+	if err == nil && e.To != a.opts.Self {
+		err = mailbox.Invalid("to", "is %q, and this is the mailbox of %q", e.To, a.opts.Self)
+	}
+	if err == nil && e.From == a.opts.Self {
+		err = mailbox.Invalid("from", "is the receiver itself")
+	}
+	if err != nil {
+		return a.malformed(ctx, item, e, err)
+	}
+	a.trace("claimed")
+	key := letterKey(e.From, e.ID)
+	if a.opts.Seen.Seen(key) {
+		a.observe(EventDuplicate, e, "")
+		if e.Metadata.RequiresAck {
+			if err := a.send(ctx, mailbox.AckFor(e, a.opts.Self, time.Now())); err != nil {
+				return err
+			}
+		}
+		return a.settle(ctx, item.Key)
+	}
+	if expires := e.Expires(); !expires.IsZero() && time.Now().After(expires) {
+		a.observe(EventExpired, e, "its life in seconds is over")
+		return a.settle(ctx, item.Key)
+	}
+	switch e.Type {
+	case mailbox.TypeAck:
+		a.out.Acked(mailbox.Original(e), e.From)
+		return a.handled(ctx, item, e)
+	case mailbox.TypeNack:
+		code, message := mailbox.Refusal(e)
+		a.out.Nacked(mailbox.Original(e), e.From, code, message)
+		return a.handled(ctx, item, e)
+	case mailbox.TypePing:
+		if err := a.send(ctx, mailbox.PongFor(e, a.opts.Self, time.Now())); err != nil {
+			return err
+		}
+		return a.handled(ctx, item, e)
+	case mailbox.TypePong:
+		a.out.Acked(mailbox.Original(e), e.From)
+		return a.handled(ctx, item, e)
+	case mailbox.TypeHeartbeat, mailbox.TypeRegister, mailbox.TypeRegistered:
+		if err := a.acknowledge(ctx, e); err != nil {
+			return err
+		}
+		return a.handled(ctx, item, e)
+	case mailbox.TypeTask, mailbox.TypeTaskAssign:
+		return a.takeTask(ctx, item, e)
+	case mailbox.TypeTaskUpdate, mailbox.TypeTaskComplete, mailbox.TypeTaskFailed:
+		return a.takeStep(ctx, item, e)
+	}
+	if refusal := a.unwelcome(e); refusal != nil {
+		return a.refuse(ctx, item, e, refusal)
+	}
+	return a.layReady(item, e)
+}
+
+// unwelcome is why an agent's message is not taken, whatever it says.
+func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
+	me := a.currentCard(time.Now())
+	switch {
+	case !me.Allows(e.From):
+		return &mailbox.Error{Code: mailbox.Unauthorized, Field: "from", Message: "unauthorized: " + string(a.opts.Self) + " takes no messages from " + string(e.From)}
+	case !e.Type.Answers() && e.ReplyTo == "" && slices.Contains(e.Trace, a.opts.Self):
+		return mailbox.Invalid("trace", "%s had it before: it would go in a circle", a.opts.Self)
+	}
+	return nil
+}
+
+// layReady lays e ready for the bot.
+func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
+	l := letter{id: e.ID, from: e.From, keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp}
+	if e.Type == mailbox.TypeMessage {
+		l.goal = e.Metadata.Goal
+	}
+	if !a.ready.add(l) {
+		a.observe(EventDuplicate, e, "")
+		return nil
+	}
+	if limited(e.Type) {
+		a.pairs.took(e.From, time.Now())
+	}
+	a.observe(EventReceived, e, "")
+	return nil
+}
+
+// malformed sets aside what is no envelope, and tells its sender where it says
+// who that is and that it wants to know.
+func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Envelope, why error) error {
+	a.observe(EventMalformed, mailbox.Envelope{ID: e.ID, From: e.From, To: a.opts.Self, Type: e.Type}, why.Error())
+	a.log.Warn("mail that is no envelope is set aside", "key", item.Key, slog.Any("err", why))
+	if e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self && mailbox.CheckAgent(e.From) == nil {
+		refusal := asRefusal(why)
+		if err := a.send(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), refusal.Code, refusal.Message)); err != nil {
+			return err
+		}
+	}
+	return a.opts.Store.Settle(ctx, a.opts.Self, item.Key, mailbox.Malformed)
+}
+
+// refuse tells the sender why e is not taken, and is done with it.
+func (a *Agent) refuse(ctx context.Context, item mailbox.Item, e mailbox.Envelope, why *mailbox.Error) error {
+	a.observe(EventRefused, e, string(why.Code)+": "+why.Message)
+	if e.Metadata.RequiresAck {
+		if err := a.send(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), why.Code, why.Message)); err != nil {
+			return err
+		}
+	}
+	return a.settle(ctx, item.Key)
+}
+
+// handled is for what the bot is not told of.
+func (a *Agent) handled(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
+	a.observe(EventControl, e, "")
+	return a.settle(ctx, item.Key)
+}
+
+// acknowledge answers e where it asked for that.
+func (a *Agent) acknowledge(ctx context.Context, e mailbox.Envelope) error {
+	switch {
+	case e.Type == mailbox.TypeRegister:
+		return a.send(ctx, mailbox.RegisteredFor(e, a.opts.Self, time.Now()))
+	case e.Metadata.RequiresAck && e.Type != mailbox.TypeRegistered:
+		return a.send(ctx, mailbox.AckFor(e, a.opts.Self, time.Now()))
+	}
+	return nil
+}
+
+func (a *Agent) settle(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		if err := a.opts.Store.Settle(ctx, a.opts.Self, key, mailbox.Taken); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send is for envelopes of our own making: nothing about them can be refused.
+func (a *Agent) send(ctx context.Context, e mailbox.Envelope) error {
+	if err := a.out.Send(ctx, e); err != nil {
+		return err
+	}
+	a.observe(EventSent, e, "")
+	return nil
+}

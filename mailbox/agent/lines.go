@@ -1,0 +1,209 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"feishu-relay/mailbox"
+)
+
+// lines is the WebSocket of a bot that keeps one open (MAILBOX.md C): the newest
+// counts.
+type lines struct {
+	mu      sync.Mutex
+	current *line                 // guarded by mu, as the rest is
+	changed chan struct{}         // closed when a line opens; nil: nobody waits
+	answers map[string]chan error // deliveries that wait for the bot's ack, by id
+}
+
+type line struct {
+	a    *Agent
+	send func(context.Context, mailbox.Envelope) error
+	done chan struct{}
+	once sync.Once
+}
+
+// Changed is closed when a line opens.
+func (l *lines) Changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return l.changed
+}
+
+// give writes d on the line. Where its sender asked for an acknowledgement, it
+// counts as delivered when the bot has given one; else when it is written.
+func (l *lines) give(ctx context.Context, d Delivery, timeout time.Duration) error {
+	l.mu.Lock()
+	now := l.current
+	var answered chan error
+	if now != nil && d.Metadata.RequiresAck {
+		answered = make(chan error, 1)
+		if l.answers == nil {
+			l.answers = map[string]chan error{}
+		}
+		l.answers[d.ID] = answered
+	}
+	l.mu.Unlock()
+	if now == nil {
+		return ErrNoDoor
+	}
+	if answered != nil {
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.answers[d.ID] == answered {
+				delete(l.answers, d.ID)
+			}
+		}()
+	}
+	if err := now.send(ctx, d.Envelope); err != nil || answered == nil {
+		return err
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case err := <-answered:
+		return err
+	case <-now.done:
+		return fmt.Errorf("the line closed before the bot acknowledged")
+	case <-timer.C:
+		return fmt.Errorf("the bot did not acknowledge within %s", timeout)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// answer ends the wait for the bot's ack (nil) or nack, and reports whether
+// somebody waited.
+func (l *lines) answer(id string, err error) bool {
+	l.mu.Lock()
+	answered, ok := l.answers[id]
+	delete(l.answers, id)
+	l.mu.Unlock()
+	if ok {
+		answered <- err
+	}
+	return ok
+}
+
+// Attach makes send the bot's line; an earlier one is closed. send is not called
+// after Close.
+func (a *Agent) Attach(send func(context.Context, mailbox.Envelope) error) Line {
+	now := &line{a: a, send: send, done: make(chan struct{})}
+	a.lines.mu.Lock()
+	before := a.lines.current
+	a.lines.current = now
+	if a.lines.changed != nil {
+		close(a.lines.changed)
+		a.lines.changed = nil
+	}
+	a.lines.mu.Unlock()
+	if before != nil {
+		before.end()
+	}
+	return now
+}
+
+func (l *line) end() { l.once.Do(func() { close(l.done) }) }
+
+func (l *line) Done() <-chan struct{} { return l.done }
+
+func (l *line) Close() {
+	l.a.lines.mu.Lock()
+	if l.a.lines.current == l {
+		l.a.lines.current = nil
+	}
+	l.a.lines.mu.Unlock()
+	l.end()
+}
+
+// Handle takes an envelope that the bot sent. What it sends to another agent is
+// acknowledged, where it asks for that, as soon as it is safe here: from then on
+// it is this side that tries again.
+func (l *line) Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Envelope, error) {
+	a, now := l.a, time.Now()
+	switch e.Type {
+	case mailbox.TypeRegister:
+		if err := a.introduce(ctx, e); err != nil {
+			return nil, err
+		}
+		return new(mailbox.RegisteredFor(e, a.opts.Self, now)), nil
+	case mailbox.TypeHeartbeat:
+		a.changed()
+		if !e.Metadata.RequiresAck {
+			return nil, nil
+		}
+		return new(mailbox.AckFor(e, a.opts.Self, now)), nil
+	case mailbox.TypePing:
+		if e.To == a.opts.Self || e.To == "" {
+			return new(mailbox.PongFor(e, a.opts.Self, now)), nil
+		}
+	case mailbox.TypePong:
+		return nil, nil
+	case mailbox.TypeAck:
+		if a.lines.answer(mailbox.Original(e), nil) {
+			return nil, nil
+		}
+	case mailbox.TypeNack:
+		code, message := mailbox.Refusal(e)
+		if a.lines.answer(mailbox.Original(e), &refusedWith{code, message}) {
+			return nil, nil
+		}
+	}
+	if _, err := a.Send(ctx, Draft{Envelope: e}); err != nil {
+		return nil, err
+	}
+	if !e.Metadata.RequiresAck || e.Type == mailbox.TypeAck || e.Type == mailbox.TypeNack {
+		return nil, nil
+	}
+	return new(mailbox.AckFor(e, a.opts.Self, now)), nil
+}
+
+// refusedWith is a bot's nack.
+type refusedWith struct {
+	code    mailbox.Code
+	message string
+}
+
+func (r *refusedWith) Error() string        { return string(r.code) + ": " + r.message }
+func (r *refusedWith) Is(target error) bool { return target == ErrRefused }
+
+// introduce takes over what the bot says of itself. Whose messages it takes, and
+// how it is called, its operator decides.
+func (a *Agent) introduce(ctx context.Context, e mailbox.Envelope) error {
+	for _, p := range e.Content.Parts {
+		if p.Type != "data" {
+			continue
+		}
+		var outer struct{ Agent, Card json.RawMessage }
+		_ = json.Unmarshal(p.Data, &outer) // the card may be the content itself
+		raw := p.Data
+		for _, inner := range []json.RawMessage{outer.Agent, outer.Card} {
+			if len(inner) > 0 && inner[0] == '{' {
+				raw = inner
+			}
+		}
+		c, err := mailbox.DecodeCard(e.From, raw)
+		if err != nil {
+			return err
+		}
+		if c.AgentID != a.opts.Self {
+			return &mailbox.Error{Code: mailbox.Unauthorized, Field: "content.agent_id", Message: fmt.Sprintf("this sidecar serves %q only", a.opts.Self)}
+		}
+		a.mu.Lock()
+		if c.Description != "" {
+			a.card.Description = c.Description
+		}
+		if len(c.Capabilities) > 0 {
+			a.card.Capabilities = c.Capabilities
+		}
+		a.mu.Unlock()
+	}
+	return a.register(ctx, "")
+}

@@ -1,0 +1,187 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/mailbox"
+)
+
+// ListPeers tells who else is there (MAILBOX.md B).
+func (a *Agent) ListPeers(ctx context.Context) (Peers, error) {
+	cards, err := a.Agents(ctx)
+	if err != nil {
+		return Peers{}, err
+	}
+	out := Peers{Peers: []Peer{}}
+	for _, c := range cards {
+		if c.AgentID == a.opts.Self {
+			continue
+		}
+		why := a.unreachable(c)
+		out.Peers = append(out.Peers, Peer{AgentID: c.AgentID, Description: describe(c), Reachable: why == "", Status: c.Status, Reason: why})
+	}
+	if len(out.Peers) == 0 {
+		out.Note = "no other agent has registered yet"
+	}
+	return out, nil
+}
+
+// describe is what a card says of its agent, in one text.
+func describe(c mailbox.Card) string {
+	if len(c.Capabilities) == 0 {
+		return c.Description
+	}
+	can := "can: " + strings.Join(c.Capabilities, ", ")
+	if c.Description == "" {
+		return can
+	}
+	return c.Description + " (" + can + ")"
+}
+
+// unreachable is why a message to c's agent would not arrive now; c.Status is as of now.
+func (a *Agent) unreachable(c mailbox.Card) string {
+	switch {
+	case !a.delegate(c.AgentID):
+		return fmt.Sprintf("agent_id `%s` is not among ALLOWED_DELEGATES", c.AgentID)
+	case c.Status == mailbox.Offline:
+		return fmt.Sprintf("no live goals for agent_id `%s`: it is offline", c.AgentID)
+	case !c.Allows(a.opts.Self):
+		return fmt.Sprintf("agent_id `%s` takes no messages from `%s`", c.AgentID, a.opts.Self)
+	}
+	return ""
+}
+
+// SendToPeer sends a message to each live goal of an agent, or of all with "*".
+// It fails for what is wrong with the call; who cannot be reached stands in the
+// answer (MAILBOX.md B).
+func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, error) {
+	out := PeerResult{DeliveredTo: []string{}, UnreachableReasons: []string{}}
+	switch {
+	case m.To == "":
+		return out, mailbox.Invalid("to", "must not be empty: name the agent_id of a peer")
+	case m.To == a.opts.Self:
+		return out, mailbox.Invalid("to", "cannot send a message to oneself")
+	case strings.TrimSpace(m.Message) == "":
+		return out, mailbox.Invalid("message", "must not be empty")
+	case len(m.Message) > mailbox.MaxBody:
+		return out, mailbox.Invalid("message", "has %d bytes; the limit is %d", len(m.Message), mailbox.MaxBody)
+	}
+	cards, err := a.Agents(ctx)
+	if err != nil {
+		return out, err
+	}
+	cards = slices.DeleteFunc(cards, func(c mailbox.Card) bool { return c.AgentID == a.opts.Self || m.To != "*" && c.AgentID != m.To })
+	if len(cards) == 0 && m.To != "*" {
+		out.UnreachableReasons = append(out.UnreachableReasons, fmt.Sprintf("unknown agent_id `%s`", m.To))
+	}
+	reached := 0
+	for _, c := range cards {
+		why := a.unreachable(c)
+		if why == "" && m.To == "*" && reached == maxBroadcast {
+			why = fmt.Sprintf("a broadcast reaches at most %d agents; send to `%s` itself", maxBroadcast, c.AgentID)
+		}
+		if why == "" {
+			ok, next := a.pairs.allow(c.AgentID, time.Now())
+			if !ok && m.To != "*" {
+				return out, a.tooMany(c.AgentID, next)
+			}
+			if !ok {
+				why = a.tooMany(c.AgentID, next).Error()
+			}
+		}
+		if why != "" {
+			out.UnreachableReasons = append(out.UnreachableReasons, why)
+			continue
+		}
+		delivered, reasons := a.toGoals(ctx, c, m)
+		if len(delivered) == 0 {
+			a.pairs.takeBack(c.AgentID)
+		} else {
+			reached++
+		}
+		out.DeliveredTo = append(out.DeliveredTo, delivered...)
+		out.UnreachableReasons = append(out.UnreachableReasons, reasons...)
+	}
+	return out, nil
+}
+
+// toGoals sends m to each goal of c's agent; one failure does not stop the others.
+func (a *Agent) toGoals(ctx context.Context, c mailbox.Card, m PeerMessage) (delivered, reasons []string) {
+	goals := c.Goals
+	if len(goals) == 0 {
+		goals = []string{string(c.AgentID)}
+	}
+	for _, goal := range goals {
+		now := time.Now()
+		e := mailbox.Envelope{ID: mailbox.NewID(a.opts.Self, now), From: a.opts.Self, To: c.AgentID, Timestamp: now.UTC(),
+			Type: mailbox.TypeMessage, Priority: mailbox.TypeMessage.DefaultPriority(), Hops: defaultHops, Trace: []mailbox.AgentID{a.opts.Self},
+			Content:  mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: m.Message}}},
+			Metadata: mailbox.Metadata{CorrelationID: m.CorrelationID, Goal: goal}}
+		err := check(e)
+		if err == nil {
+			err = a.send(ctx, e)
+		}
+		if err != nil {
+			reasons = append(reasons, fmt.Sprintf("goal `%s` of agent_id `%s`: %v", goal, c.AgentID, err))
+			continue
+		}
+		delivered = append(delivered, goal)
+	}
+	return delivered, reasons
+}
+
+// Goals returns the live goals: at least the standing one, the agent's name.
+func (a *Agent) Goals() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.goals) == 0 {
+		return []string{string(a.opts.Self)}
+	}
+	return slices.Clone(a.goals)
+}
+
+// AddGoal registers a goal; "" makes up an id. It returns the goal's id when the
+// registry has it.
+func (a *Agent) AddGoal(ctx context.Context, goal string) (string, error) {
+	if goal == "" {
+		goal = newGoal()
+	}
+	if len(goal) > 128 || strings.TrimSpace(goal) != goal || strings.ContainsFunc(goal, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return "", mailbox.Invalid("goal_id", "want at most 128 bytes without spaces and control characters")
+	}
+	a.mu.Lock()
+	if !slices.Contains(a.goals, goal) {
+		if len(a.goals) >= maxGoals {
+			a.mu.Unlock()
+			return "", &mailbox.Error{Code: mailbox.AgentBusy, Field: "goal_id", Message: fmt.Sprintf("%d goals are live, the most there may be; remove one", maxGoals)}
+		}
+		a.goals = append(slices.Clone(a.goals), goal)
+	}
+	a.mu.Unlock()
+	return goal, a.register(ctx, "")
+}
+
+// RemoveGoal forgets a goal. What waits for it stays in the inbox.
+func (a *Agent) RemoveGoal(ctx context.Context, goal string) error {
+	a.mu.Lock()
+	known := slices.Contains(a.goals, goal)
+	a.goals = slices.DeleteFunc(slices.Clone(a.goals), func(g string) bool { return g == goal })
+	a.mu.Unlock()
+	if !known {
+		return mailbox.Invalid("goal_id", "no goal %.128q is registered", goal)
+	}
+	return a.register(ctx, "")
+}
+
+// newGoal makes up a goal's id: a random UUID.
+func newGoal() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

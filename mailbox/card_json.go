@@ -1,0 +1,161 @@
+package mailbox
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// MaxCard is the most bytes of an entry in the registry; a longer one is not read.
+	MaxCard = 64 << 10
+	// maxCardList is how many entries of a list on somebody's card are looked at.
+	maxCardList = 1000
+	// defaultMaxTasks is the quota of a card that names none.
+	defaultMaxTasks = 3
+)
+
+// cardNames are the fields of a card, each with the other name under which it is read.
+var cardNames = [][]string{
+	{"agent_id", "agentId"},
+	{"description"},
+	{"capabilities"},
+	{"status"},
+	{"allow_from", "allowFrom"},
+	{"max_concurrent_tasks", "maxConcurrentTasks"},
+	{"current_tasks", "currentTasks"},
+	{"goals"},
+	{"registered_at", "registeredAt"},
+	{"last_heartbeat", "lastHeartbeat"},
+}
+
+func isCardName(name string) bool {
+	return slices.ContainsFunc(cardNames, func(names []string) bool { return slices.Contains(names, name) })
+}
+
+// DecodeCard reads a registry entry, camelCase or not. id is the key it stands
+// under, which counts more than what the entry calls itself. Of a foreign entry
+// a field that is not of the expected form counts as missing: no list is empty,
+// no allow_from is everybody, no time is zero, and a status that is neither busy
+// nor offline is idle.
+func DecodeCard(id AgentID, raw []byte) (Card, error) {
+	if err := CheckAgent(id); err != nil {
+		return Card{}, err
+	}
+	if err := sane(raw, MaxCard); err != nil {
+		return Card{}, err
+	}
+	in, ok := asObject(raw)
+	if !ok {
+		return Card{}, errNoJSON
+	}
+	l := newLevel(in, "", object{}, "", nil)
+	for _, names := range cardNames {
+		l.take(names...)
+	}
+	c := Card{
+		AgentID:       id,
+		Description:   asText(l.out["description"]),
+		Capabilities:  asTexts(l.out["capabilities"]),
+		Status:        Idle,
+		AllowFrom:     []AgentID{"*"},
+		MaxTasks:      defaultMaxTasks,
+		CurrentTasks:  asTexts(l.out["current_tasks"]),
+		RegisteredAt:  asTime(l.out["registered_at"]),
+		LastHeartbeat: asTime(l.out["last_heartbeat"]),
+	}
+	if goals := asTexts(l.out["goals"]); len(goals) > 0 {
+		c.Goals = goals
+	}
+	if s := Status(strings.ToLower(asText(l.out["status"]))); s == Busy || s == Offline {
+		c.Status = s
+	}
+	if l.out["allow_from"] != nil {
+		c.AllowFrom = []AgentID{}
+		for _, name := range asTexts(l.out["allow_from"]) {
+			c.AllowFrom = append(c.AllowFrom, AgentID(name))
+		}
+	}
+	if n, err := strconv.Atoi(string(l.out["max_concurrent_tasks"])); err == nil && n >= 0 {
+		c.MaxTasks = n
+	}
+	return c, nil
+}
+
+// asTexts reads a list of texts; others in it are left out. One text alone is a
+// list of one.
+func asTexts(raw json.RawMessage) []string {
+	texts := []string{}
+	if s := asText(raw); s != "" {
+		return append(texts, s)
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return texts
+	}
+	for _, item := range list[:min(len(list), maxCardList)] {
+		if s := asText(item); s != "" {
+			texts = append(texts, s)
+		}
+	}
+	return texts
+}
+
+func asTime(raw json.RawMessage) time.Time {
+	t, _ := readTime(raw)
+	return t
+}
+
+// EncodeCard writes c as a registry entry. Fields of the previous entry that are
+// not ours are kept, unless the entry became longer than [MaxCard] by them.
+// previous may be nil, or anything: what is no entry has no fields.
+func EncodeCard(c Card, previous []byte) ([]byte, error) {
+	line, err := marshal(struct {
+		AgentID       AgentID   `json:"agent_id"`
+		Description   string    `json:"description"`
+		Capabilities  []string  `json:"capabilities"`
+		Status        Status    `json:"status"`
+		AllowFrom     []AgentID `json:"allow_from"`
+		MaxTasks      int       `json:"max_concurrent_tasks"`
+		CurrentTasks  []string  `json:"current_tasks"`
+		Goals         []string  `json:"goals,omitempty"`
+		RegisteredAt  string    `json:"registered_at"`
+		LastHeartbeat string    `json:"last_heartbeat"`
+	}{
+		c.AgentID, c.Description, orEmpty(c.Capabilities), c.Status, orEmpty(c.AllowFrom), c.MaxTasks,
+		orEmpty(c.CurrentTasks), c.Goals, formatTime(c.RegisteredAt), formatTime(c.LastHeartbeat),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(line) > MaxCard {
+		return nil, Invalid("", "the card has %d bytes, at most %d: shorten its description", len(line), MaxCard)
+	}
+	if sane(previous, MaxCard) != nil {
+		return line, nil
+	}
+	more, _ := asObject(previous)
+	if whole, err := appendFields(line, more, isCardName); err == nil && len(whole) <= MaxCard {
+		return whole, nil
+	}
+	return line, nil
+}
+
+// At is c's status at a time, given how long a heartbeat lasts. A heartbeat from
+// the future, of a clock that is ahead, counts as one of now.
+func (c *Card) At(now time.Time, timeout time.Duration) Status {
+	if c.Status == Offline || now.Sub(c.LastHeartbeat) > timeout {
+		return Offline
+	}
+	return c.Status
+}
+
+// Allows reports whether c's agent accepts messages from an agent.
+func (c *Card) Allows(from AgentID) bool {
+	return slices.Contains(c.AllowFrom, "*") || slices.Contains(c.AllowFrom, from)
+}
+
+// HasRoom reports whether c's agent takes one more task.
+func (c *Card) HasRoom() bool { return len(c.CurrentTasks) < c.MaxTasks }

@@ -1,0 +1,14 @@
+// Package mailbox is the vocabulary of direct messages between agents: the
+// envelope, agents' cards, the contract of the stores that carry them, and what
+// is refused with which code.
+//
+// The envelope is the superset of what three known agent mailboxes write
+// (MAILBOX.md A, B and C); [Decode] reads all of them and [Encode] writes ours.
+//
+// # Around it
+//
+// mailbox/filebox and mailbox/redisbox are the stores, mailbox/mailboxtest the
+// suite that both pass. mailbox/tasks keeps the tasks an agent gave and took,
+// mailbox/outgoing what it sent and nobody acknowledged yet, and mailbox/agent
+// puts them together: one agent's mailbox at work.
+package mailbox

@@ -1,0 +1,123 @@
+package mailbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// written is an envelope as we write it, in the order of DESIGN 6.
+type written struct {
+	ID        string    `json:"id"`
+	From      AgentID   `json:"from"`
+	To        AgentID   `json:"to"`
+	Timestamp string    `json:"timestamp"`
+	Type      Type      `json:"type"`
+	Priority  Priority  `json:"priority"`
+	Hops      int       `json:"ttl"`
+	Trace     []AgentID `json:"trace"`
+	Task      *wireTask `json:"task,omitempty"`
+	Content   Content   `json:"content"`
+	Callback  *Callback `json:"callback,omitempty"`
+	ReplyTo   *string   `json:"reply_to"`
+	Metadata  Metadata  `json:"metadata"`
+}
+
+type wireTask struct {
+	ID       string    `json:"id"`
+	State    TaskState `json:"state,omitempty"`
+	Deadline string    `json:"deadline,omitempty"`
+}
+
+// Encode writes e as one line of JSON, without a newline: times in UTC with
+// milliseconds, no list null. It refuses more than [MaxEnvelope] bytes and data
+// that is no JSON; whether e is one that others accept is for [Validate] to say.
+func Encode(e Envelope) ([]byte, error) {
+	w := written{
+		ID: e.ID, From: e.From, To: e.To, Timestamp: formatTime(e.Timestamp), Type: e.Type,
+		Priority: e.Priority, Hops: e.Hops, Trace: orEmpty(e.Trace), Content: e.Content,
+		Callback: e.Callback, ReplyTo: orNull(e.ReplyTo), Metadata: e.Metadata,
+	}
+	if e.Task != nil {
+		w.Task = &wireTask{ID: e.Task.ID, State: e.Task.State}
+		if !e.Task.Deadline.IsZero() {
+			w.Task.Deadline = formatTime(e.Task.Deadline)
+		}
+	}
+	line, err := marshal(w)
+	if err != nil {
+		return nil, fmt.Errorf("encode envelope: %w", err)
+	}
+	if len(line) > MaxEnvelope {
+		return nil, tooLarge(len(line))
+	}
+	return line, nil
+}
+
+func tooLarge(size int) *Error {
+	return Invalid("", "the message has %d bytes, at most %d: send a file's path instead of what it holds", size, MaxEnvelope)
+}
+
+// Validate reports why e would be refused by who gets it: with the [*Error] that
+// [Decode] there has.
+func Validate(e Envelope) error {
+	line, err := Encode(e)
+	if err != nil {
+		return err
+	}
+	_, err = Decode(line)
+	return err
+}
+
+// MarshalJSON writes the parts, also where there are none.
+func (c Content) MarshalJSON() ([]byte, error) {
+	return marshal(struct {
+		Parts []Part `json:"parts"`
+	}{orEmpty(c.Parts)})
+}
+
+// MarshalJSON writes what the type of p has, also where it is empty.
+func (p Part) MarshalJSON() ([]byte, error) {
+	switch p.Type {
+	case PartText:
+		return marshal(struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		}{p.Type, p.Text})
+	case PartFile:
+		return marshal(struct {
+			Type string `json:"type"`
+			Path string `json:"path"`
+		}{p.Type, p.Path})
+	}
+	return marshal(struct {
+		Type string          `json:"type"`
+		Data json.RawMessage `json:"data"`
+	}{p.Type, p.Data})
+}
+
+// marshal encodes v as one line of JSON without a newline; <, > and & stand for
+// themselves.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,155 @@
+package mailbox
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// Type says what an envelope is for (DESIGN 6).
+type Type string
+
+// The types.
+const (
+	TypeMessage           Type = "message"
+	TypeQuestion          Type = "question"
+	TypeAnswer            Type = "answer"
+	TypeNotification      Type = "notification"
+	TypeTask              Type = "task"
+	TypeTaskUpdate        Type = "task_update"
+	TypeTaskAssign        Type = "task_assign"
+	TypeTaskComplete      Type = "task_complete"
+	TypeTaskFailed        Type = "task_failed"
+	TypeCodeReviewRequest Type = "code_review_request"
+	TypeCodeReviewResult  Type = "code_review_result"
+	TypeTestRequest       Type = "test_request"
+	TypeTestResult        Type = "test_result"
+	TypeStatusReport      Type = "status_report"
+	TypeHeartbeat         Type = "heartbeat"
+	TypeError             Type = "error"
+	TypeAck               Type = "ack"
+	TypeNack              Type = "nack"
+	TypePing              Type = "ping"
+	TypePong              Type = "pong"
+	TypeRegister          Type = "handshake.register"
+	TypeRegistered        Type = "handshake.ack"
+)
+
+// Envelope is one message between two agents.
+type Envelope struct {
+	ID        string    `json:"id"`
+	From      AgentID   `json:"from"`
+	To        AgentID   `json:"to"`
+	Timestamp time.Time `json:"timestamp"` // RFC 3339, UTC, milliseconds
+	Type      Type      `json:"type"`
+	Priority  Priority  `json:"priority"`
+	Hops      int       `json:"ttl"`   // forwardings left
+	Trace     []AgentID `json:"trace"` // who sent and who forwarded it
+	Task      *Task     `json:"task,omitempty"`
+	Content   Content   `json:"content"`
+	Callback  *Callback `json:"callback,omitempty"`
+	ReplyTo   string    `json:"reply_to,omitempty"` // id of the envelope that this answers
+	Metadata  Metadata  `json:"metadata"`
+}
+
+// Priority is 1 (critical) to 5 (background); a lower number goes first.
+type Priority int
+
+// Task is the piece of work that an envelope is about.
+type Task struct {
+	ID       string    `json:"id"`
+	State    TaskState `json:"state,omitempty"`
+	Deadline time.Time `json:"deadline,omitzero"`
+}
+
+// TaskState is where a task stands in its life cycle.
+type TaskState string
+
+// The states. A task goes pending → accepted → working → completed or failed, or
+// it ends as rejected.
+const (
+	Pending   TaskState = "pending"
+	Accepted  TaskState = "accepted"
+	Working   TaskState = "working"
+	Completed TaskState = "completed"
+	Failed    TaskState = "failed"
+	Rejected  TaskState = "rejected"
+)
+
+// Content is what an envelope says, in parts.
+type Content struct {
+	Parts []Part `json:"parts"`
+}
+
+// The types of parts.
+const (
+	PartText = "text"
+	PartData = "data"
+	PartFile = "file"
+)
+
+// Part is a text, a piece of data or the path of a file.
+type Part struct {
+	Type string          `json:"type"` // PartText, PartData or PartFile
+	Text string          `json:"text,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"` // any JSON value
+	Path string          `json:"path,omitempty"`
+}
+
+// Callback is the conversation that a task's results belong in.
+type Callback struct {
+	Channel   string `json:"channel"`
+	ChatID    string `json:"chat_id,omitempty"`
+	SessionID string `json:"session_id,omitempty"`
+}
+
+// Metadata is the rest. Fields of other programs are kept in Extra.
+type Metadata struct {
+	CorrelationID string
+	TTL           *int // life in seconds; 0: for ever; nil: DefaultTTL
+	RequiresAck   bool
+	RetryCount    int
+	MaxRetries    *int // nil: MAX_RETRIES of the sender
+	Tags          []string
+	Goal          string // goal_id: the session of the receiver that it is for
+	Extra         map[string]json.RawMessage
+}
+
+// Text is the text parts of e, joined by newlines.
+func (e *Envelope) Text() string {
+	var texts []string
+	for _, p := range e.Content.Parts {
+		if p.Type == PartText {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Expires is when e's life in seconds ends; zero: never.
+func (e *Envelope) Expires() time.Time {
+	life := DefaultTTL
+	if e.Metadata.TTL != nil {
+		life = *e.Metadata.TTL
+	}
+	if life == 0 {
+		return time.Time{}
+	}
+	return e.Timestamp.Add(time.Duration(life) * time.Second)
+}
+
+// Chat is the chat that c names: ChatID, else the part of SessionID behind the
+// channel, else "" (DESIGN 6). c may be nil.
+func (c *Callback) Chat() string {
+	if c == nil {
+		return ""
+	}
+	if c.ChatID != "" {
+		return c.ChatID
+	}
+	chat, _ := strings.CutPrefix(c.SessionID, c.Channel+":")
+	if chat == c.SessionID {
+		return ""
+	}
+	return chat
+}

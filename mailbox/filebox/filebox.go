@@ -1,0 +1,117 @@
+// Package filebox keeps mail and cards in a folder that several processes
+// share, ours and those of other makes (MAILBOX.md A, DESIGN 6):
+//
+//	_registry.json                                   all agents' cards
+//	_registry.json.lock                              held while one of ours rewrites them
+//	_registry.json.broken-<ms>                       what was no JSON, kept for a person
+//	<agent>/inbox/<ms>_<from>_<suffix>.msg.json      waits
+//	<agent>/processed/<same name>                    was taken
+//	<agent>/malformed/<same name>                    was no message
+//
+// # Mail
+//
+// A message is written as <name>.tmp and renamed when it is whole. Nothing is
+// synced to the disk: a killed process loses and tears nothing, a power cut may
+// take the last seconds. The suffix holds the time behind the milliseconds and
+// random letters, so that names sort as the messages were put and no two are
+// the same. A reader takes any *.msg.json, in the order of the time it begins
+// with (seconds, milliseconds or finer); what another program writes in place
+// comes when it is whole.
+//
+// # Cards
+//
+// Other programs rewrite the whole registry and lock nothing. So a card of ours
+// that vanished from it, or went back to an older heartbeat, is put back as
+// long as a Receive runs; and a rewrite of ours looks at what it replaced and
+// puts back what another program had written in that moment. On Linux the two
+// files change places in one step and nothing slips through; elsewhere a
+// rewrite within microseconds of ours can, until that program's next heartbeat.
+//
+// # Rights
+//
+// As package safefile says: folders 0700 and files 0600, or the group's rights in a
+// folder that is shared with a group.
+package filebox
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
+)
+
+// Options of a Store. The zero value of each field is a good one.
+type Options struct {
+	// Logger gets what was set aside, mended or removed; nil discards it.
+	Logger *slog.Logger
+	// Recheck is how often the folders are looked at without a notice of a
+	// change (0: 2 s): notices get lost, on network file systems always.
+	Recheck time.Duration
+}
+
+const defaultRecheck = 2 * time.Second
+
+// Store is a mailbox.Store in a folder.
+type Store struct {
+	dir     folder
+	log     *slog.Logger
+	recheck time.Duration
+	clock   clock
+	settled atomic.Uint64 // since the last pruning
+
+	mu     sync.Mutex
+	counts map[mailbox.AgentID]*count // guarded by mu
+
+	cards cards
+}
+
+var _ mailbox.Store = (*Store)(nil)
+
+// Open returns a store in the folder dir, which is made where it is missing. A
+// nil opts is the zero value.
+func Open(dir string, opts *Options) (*Store, error) {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Recheck < 0 {
+		return nil, fmt.Errorf("recheck of %v: want a positive time, or 0 for %v", o.Recheck, defaultRecheck)
+	}
+	s := &Store{
+		dir:     folder{path: dir},
+		log:     o.Logger,
+		recheck: cmp.Or(o.Recheck, defaultRecheck),
+		counts:  map[mailbox.AgentID]*count{},
+		cards:   newCards(),
+	}
+	if _, err := s.dir.open(); err != nil {
+		return nil, fmt.Errorf("mailbox: %w", err)
+	}
+	if name := safefile.NetworkFS(dir); name != "" {
+		s.log.Warn("the mailbox lies on a network file system: mail is safe, but locks and notices of change may not work between hosts",
+			"dir", dir, "file_system", name)
+	}
+	return s, nil
+}
+
+// Close frees the folder. Calls after it fail.
+func (s *Store) Close() error { return s.dir.close() }
+
+var errClosed = errors.New("the mailbox was closed")
+
+// check refuses an agent id that could be a path or one of our own names.
+func check(what string, id mailbox.AgentID) error {
+	if err := mailbox.CheckAgent(id); err != nil {
+		return fmt.Errorf("%s agent %q: %w", what, id, err)
+	}
+	return nil
+}

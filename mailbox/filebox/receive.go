@@ -1,0 +1,259 @@
+package filebox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"feishu-relay/mailbox"
+)
+
+const (
+	// unfinished is how long a file that is no JSON is taken for one that its
+	// writer has not finished; then it is shown as it is.
+	unfinished = 5 * time.Second
+	// racy is how old a folder's last change must be for the same time to mean
+	// the same content: clocks of file systems are coarse.
+	racy = 5 * time.Second
+)
+
+// Receive implements [mailbox.Store]. What cannot be a message (a link, a folder,
+// more than 1 MiB) is moved to malformed, with a warning, and not shown. While
+// it runs, the cards that were set are kept in the registry.
+func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(mailbox.Item)) error {
+	if err := check("the", agent); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var guard sync.WaitGroup
+	defer guard.Wait()
+	defer cancel()
+	guard.Go(func() { s.guardCards(ctx) })
+
+	r := receiver{store: s, agent: agent, take: take, shown: map[string]mark{}, open: map[string]time.Time{}, said: map[string]bool{}}
+	r.notices = notices{dir: filepath.Join(s.dir.path, string(agent), inbox), log: s.log}
+	defer r.notices.close()
+	return r.run(ctx)
+}
+
+// mark is what is remembered of a message that was shown.
+type mark struct {
+	id   string // of the envelope: another one in a file of the same name is new
+	mod  time.Time
+	size int64
+}
+
+// receiver shows one agent's mail. It belongs to one goroutine. Its maps hold
+// names of the inbox only: each scan forgets what lies there no more.
+type receiver struct {
+	store   *Store
+	agent   mailbox.AgentID
+	take    func(mailbox.Item)
+	notices notices
+
+	shown   map[string]mark
+	open    map[string]time.Time // no JSON yet: when it was first seen
+	said    map[string]bool      // cannot be read or moved, and it was said
+	scanned time.Time            // when the folder was last scanned
+	folder  fs.FileInfo          // as it was then
+}
+
+func (r *receiver) run(ctx context.Context) error {
+	tick := time.NewTicker(r.store.recheck)
+	defer tick.Stop()
+	r.store.prune(r.agent)
+	pruned := time.Now()
+	if err := r.scan(ctx, true); err != nil {
+		return err
+	}
+	for {
+		events, losses := r.notices.channels()
+		var err error
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			err = r.scan(ctx, false)
+			if time.Since(pruned) > pruneAfter {
+				r.store.prune(r.agent)
+				pruned = time.Now()
+			}
+		case <-losses:
+			err = r.scan(ctx, true)
+		case event, ok := <-events:
+			switch {
+			case !ok || event.Name == r.notices.dir:
+				r.notices.close() // the folder was removed or renamed
+				err = r.scan(ctx, true)
+			case isMail(event.Name) && event.Op != fsnotify.Chmod:
+				err = r.noticed(filepath.Base(event.Name))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// noticed looks at one file that something happened to.
+func (r *receiver) noticed(name string) error {
+	box, err := r.store.inbox(r.agent)
+	if err != nil {
+		return fmt.Errorf("inbox of %s: %w", r.agent, err)
+	}
+	defer box.Close()
+	r.look(box, name, true)
+	return nil
+}
+
+// scan looks at all that lies in the inbox, unless the folder is as it was.
+func (r *receiver) scan(ctx context.Context, force bool) error {
+	box, err := r.store.inbox(r.agent)
+	if vanished(err) {
+		box, err = r.store.inbox(r.agent)
+	}
+	if err != nil {
+		return fmt.Errorf("inbox of %s: %w", r.agent, err)
+	}
+	defer box.Close()
+	anew := r.notices.arm() // before the look: what comes behind it is noticed
+	now, err := box.Stat(".")
+	if err != nil {
+		return fmt.Errorf("inbox of %s: %w", r.agent, err)
+	}
+	if !force && !anew && len(r.open) == 0 && r.folder != nil && os.SameFile(now, r.folder) &&
+		now.ModTime().Equal(r.folder.ModTime()) && r.scanned.Sub(now.ModTime()) > racy {
+		return nil
+	}
+	r.folder, r.scanned = now, time.Now()
+	list, err := r.list(box)
+	if err != nil {
+		return err
+	}
+	for _, name := range list {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.look(box, name, false)
+	}
+	return nil
+}
+
+// list returns the messages, oldest first. A folder that is listed while files
+// come may show the later of two and not the earlier; a second listing has the
+// earlier for certain, and only what is not later than all of the first counts.
+func (r *receiver) list(box *os.Root) ([]string, error) {
+	first, err := mail(box)
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[string]bool, len(first))
+	for _, name := range first {
+		there[name] = true
+	}
+	forget(r.shown, there)
+	forget(r.open, there)
+	forget(r.said, there)
+	if len(first) == len(r.shown) {
+		return first, nil // nothing new
+	}
+	second, err := mail(box)
+	if err != nil {
+		return nil, err
+	}
+	newest := ageOf(first[len(first)-1])
+	return slices.DeleteFunc(second, func(name string) bool { return newest.compare(ageOf(name)) < 0 }), nil
+}
+
+func mail(box *os.Root) ([]string, error) {
+	list, err := names(box)
+	list = slices.DeleteFunc(list, func(name string) bool { return !isMail(name) })
+	slices.SortFunc(list, compareNames)
+	return list, err
+}
+
+func forget[V any](m map[string]V, there map[string]bool) {
+	for name := range m {
+		if !there[name] {
+			delete(m, name)
+		}
+	}
+}
+
+// look shows a message that was not shown. changed says that something happened
+// to the file, so that its time and size prove nothing.
+func (r *receiver) look(box *os.Root, name string, changed bool) {
+	before, shown := r.shown[name]
+	if shown && !changed {
+		info, err := box.Lstat(name)
+		if err != nil || info.ModTime().Equal(before.mod) && info.Size() == before.size {
+			return
+		}
+	}
+	raw, info, err := read(box, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		delete(r.shown, name)
+		return
+	case errors.Is(err, errNoFile), errors.Is(err, errTooLong):
+		r.setAside(name, err)
+		return
+	case err != nil:
+		r.say(name, "mail that cannot be read; it stays where it is", err)
+		return
+	}
+	var head struct {
+		ID json.RawMessage `json:"id"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		if _, syntax := errors.AsType[*json.SyntaxError](err); syntax && r.fresh(name, info) {
+			return
+		}
+	}
+	delete(r.open, name)
+	now := mark{id: string(head.ID[:min(len(head.ID), mailbox.MaxID)]), mod: info.ModTime(), size: info.Size()}
+	r.shown[name] = now
+	if !shown || now.id != before.id {
+		r.take(mailbox.Item{Key: name, Raw: raw})
+	}
+}
+
+// fresh reports whether a file that is no JSON may still become one.
+func (r *receiver) fresh(name string, info fs.FileInfo) bool {
+	now := time.Now()
+	first, ok := r.open[name]
+	if !ok {
+		first = now
+		r.open[name] = now
+	}
+	age := now.Sub(info.ModTime())
+	if age < 0 { // another host's clock
+		age = now.Sub(first)
+	}
+	return age < unfinished
+}
+
+func (r *receiver) setAside(name string, why error) {
+	if err := r.store.move(r.agent, name, malformed); err != nil {
+		r.say(name, "what is no message could not be set aside", err)
+		return
+	}
+	r.store.log.Warn("set aside what is no message", "agent", r.agent, "file", name, "folder", malformed, "reason", why.Error())
+}
+
+// say warns about a file, once.
+func (r *receiver) say(name, what string, err error) {
+	if !r.said[name] {
+		r.said[name] = true
+		r.store.log.Warn(what, "agent", r.agent, "file", name, "err", err)
+	}
+}

@@ -1,0 +1,120 @@
+package mailbox
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+// fieldOrder is the order in which mistakes are told. Other fields follow.
+var fieldOrder = []string{
+	"id", "agent_id", "from", "to", "timestamp", "type", "priority", "ttl", "trace", "task", "state", "deadline",
+	"content", "body", "parts", "text", "data", "path", "callback", "channel", "chat_id", "session_id", "reply_to", "metadata",
+}
+
+// mistake is one of those that a validation found.
+type mistake struct {
+	path []string
+	rank int // of several in one field the lowest is told
+	says string
+}
+
+// firstMistake puts the first of the mistakes of a validation into words.
+func firstMistake(err error) error {
+	v, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return Invalid("", "%v", err)
+	}
+	first := slices.MinFunc(mistakes(v), func(a, b mistake) int {
+		return cmp.Or(slices.CompareFunc(a.path, b.path, compareField),
+			cmp.Compare(a.rank, b.rank), cmp.Compare(a.says, b.says))
+	})
+	return &Error{InvalidMessage, strings.Join(first.path, "."), first.says}
+}
+
+func compareField(a, b string) int {
+	place := func(name string) int {
+		if i := slices.Index(fieldOrder, name); i >= 0 {
+			return i
+		}
+		if i, err := strconv.Atoi(name); err == nil {
+			return i // an entry of a list has no field beside it
+		}
+		return len(fieldOrder)
+	}
+	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
+}
+
+// mistakes lists the leaves of v.
+func mistakes(v *jsonschema.ValidationError) []mistake {
+	if len(v.Causes) > 0 {
+		var all []mistake
+		for _, cause := range v.Causes {
+			all = append(all, mistakes(cause)...)
+		}
+		return all
+	}
+	m := mistake{path: slices.Clone(v.InstanceLocation)}
+	switch k := v.ErrorKind.(type) {
+	case *kind.Required:
+		missing := slices.MinFunc(k.Missing, compareField)
+		m.path, m.says = append(m.path, missing), "required"
+	case *kind.Format:
+		m.says = k.Err.Error()
+	case *kind.Pattern:
+		m.rank, m.says = 2, "must have no control characters"
+	default:
+		m.rank, m.says = 1, says(v)
+	}
+	return []mistake{m}
+}
+
+// says puts into words what is wanted.
+func says(v *jsonschema.ValidationError) string {
+	switch k := v.ErrorKind.(type) {
+	case *kind.Type:
+		if strings.HasSuffix(v.SchemaURL, "/time") {
+			return errTime.Error()
+		}
+		return "want " + anyOf(k.Want)
+	case *kind.Enum:
+		words := make([]string, len(k.Want))
+		for i, w := range k.Want {
+			words[i] = fmt.Sprint(w)
+		}
+		return "want one of " + strings.Join(words, ", ")
+	case *kind.MinLength:
+		return "must not be empty"
+	case *kind.MaxLength:
+		return fmt.Sprintf("has %d characters, at most %d", k.Got, k.Want)
+	case *kind.MaxItems:
+		return fmt.Sprintf("has %d entries, at most %d", k.Got, k.Want)
+	case *kind.MaxProperties:
+		return fmt.Sprintf("has %d fields, at most %d", k.Got, k.Want)
+	case *kind.Minimum:
+		return "want at least " + k.Want.RatString()
+	case *kind.Maximum:
+		return "want at most " + k.Want.RatString()
+	}
+	return "is not of the expected form"
+}
+
+// anyOf names JSON types in plain words.
+func anyOf(types []string) string {
+	plain := map[string]string{
+		"string": "a text", "integer": "a whole number", "object": "an object",
+		"array": "a list", "boolean": "true or false", "null": "null",
+	}
+	words := make([]string, len(types))
+	for i, t := range types {
+		words[i] = plain[t]
+	}
+	slices.Sort(words) // null comes last
+	return strings.Join(words, " or ")
+}

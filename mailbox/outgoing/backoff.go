@@ -1,0 +1,23 @@
+package outgoing
+
+import "time"
+
+// maxPause is the longest pause before a message is sent again.
+const maxPause = time.Minute
+
+// Backoff is the pause before the retry after n retries: base·2^n, and up to a
+// quarter more, at random (from 0 to 1), so that many senders do not come back
+// together. It is never over 60 s.
+func Backoff(n int, base time.Duration, random float64) time.Duration {
+	pause := min(max(base, 0), maxPause)
+	for range n {
+		if pause == 0 || pause >= maxPause {
+			break
+		}
+		pause *= 2
+	}
+	if random > 0 { // false for NaN, too
+		pause += time.Duration(float64(min(pause, maxPause)) / 4 * min(random, 1))
+	}
+	return min(pause, maxPause)
+}

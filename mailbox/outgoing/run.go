@@ -1,0 +1,207 @@
+package outgoing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"feishu-relay/mailbox"
+)
+
+// Run sends again what is due, until ctx is done. It is called once at a time.
+func (b *Box) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-b.wake:
+		}
+		b.look(ctx)
+		for _, n := range b.dueNow() {
+			if ctx.Err() != nil {
+				return
+			}
+			b.act(ctx, n)
+		}
+		if next, ok := b.plan(); ok {
+			timer.Reset(time.Until(next))
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+// all ranges over the entries; b.mu is held meanwhile.
+func (b *Box) all() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, list := range b.entries {
+			for _, n := range list {
+				if !yield(n) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// dueNow returns the entries that something is to be done for, the oldest first.
+func (b *Box) dueNow() (due []*entry) {
+	now := time.Now()
+	b.mu.Lock()
+	for n := range b.all() {
+		if n.isDue(now) {
+			due = append(due, n)
+		}
+	}
+	b.mu.Unlock()
+	slices.SortFunc(due, func(x, y *entry) int { return cmp.Compare(x.name, y.name) })
+	return due
+}
+
+func (n *entry) isDue(now time.Time) bool {
+	at, ok := n.at()
+	return ok && !n.gone && !now.Before(at)
+}
+
+// plan tells when the next round is; false: none is needed until wake.
+func (b *Box) plan() (next time.Time, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for n := range b.all() {
+		if at, goes := n.goes(); goes && (!ok || at.Before(next)) {
+			next, ok = at, true
+		}
+	}
+	b.planned = next
+	return next, ok
+}
+
+// replan wakes Run where n changes its plan.
+func (b *Box) replan(n *entry) {
+	if at, ok := n.goes(); ok && (b.planned.IsZero() || at.Before(b.planned)) {
+		b.kick()
+	}
+}
+
+// act does what is due for n. An earlier entry may have found that the store
+// fails, and an acknowledgement may have come meanwhile: then nothing.
+func (b *Box) act(ctx context.Context, n *entry) {
+	now := time.Now()
+	b.mu.Lock()
+	if !n.isDue(now) {
+		b.mu.Unlock()
+		return
+	}
+	expired := !n.expires.IsZero() && !now.Before(n.expires)
+	ask := n.ack && n.Key != "" && !n.Refused && n.end == nil
+	key := n.Key
+	b.mu.Unlock()
+
+	var place mailbox.Place
+	var err error
+	if ask {
+		place, err = b.where(ctx, n.ref.to, key)
+	}
+
+	b.mu.Lock()
+	var died []DeadLetter
+	again := false
+	switch {
+	case !n.isDue(time.Now()):
+	case n.end != nil:
+		died = b.bury(n)
+	case place == mailbox.Processed && !n.Refused: // MAILBOX.md: "file moved to processed"
+		b.drop(n)
+	case expired && n.Key == "":
+		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("the store could not take it within its life of %s", n.life))
+	case expired:
+		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("not taken within its life of %s", n.life))
+	case err != nil:
+		b.failed(n.receiver, err)
+	case n.Key == "" || !n.Next.IsZero():
+		again = true
+	case n.RetryCount >= n.retries:
+		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("no acknowledgement after %d attempts", n.attempts()))
+	default:
+		b.pause(n)
+	}
+	b.mu.Unlock()
+	b.tell(died)
+	if again {
+		b.again(ctx, n)
+	}
+}
+
+func (b *Box) where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	return b.opts.Store.Where(ctx, to, key)
+}
+
+// again puts n into the store: for the first time, or once more. An answer to
+// the earlier copy may come meanwhile, and then holds.
+func (b *Box) again(ctx context.Context, n *entry) {
+	b.mu.Lock()
+	raw, e, err := b.load(n)
+	if err != nil {
+		if !n.gone {
+			b.failed(n.receiver, err)
+		}
+		b.mu.Unlock()
+		return
+	}
+	was := n.record
+	if n.Key != "" {
+		n.RetryCount++
+		n.Next, n.Refused = time.Time{}, false
+		e.Metadata.RetryCount = n.RetryCount
+	}
+	b.mu.Unlock()
+
+	key, err := b.resend(ctx, was.Key, e)
+	if err == nil {
+		raw, err = mailbox.Encode(e)
+	}
+
+	b.mu.Lock()
+	var died []DeadLetter
+	refusal, no := errors.AsType[*mailbox.Error](err)
+	switch {
+	case err == nil:
+		b.sent(n, key, raw)
+	case n.gone:
+	case no:
+		died = b.die(n, refusal.Code, "the store refused it: "+refusal.Message)
+	default:
+		if n.RetryCount = was.RetryCount; n.Next.IsZero() {
+			n.Next, n.Refused = was.Next, was.Refused
+		}
+		b.failed(n.receiver, err)
+	}
+	b.mu.Unlock()
+	b.tell(died)
+}
+
+func (b *Box) resend(ctx context.Context, key string, e mailbox.Envelope) (newKey string, err error) {
+	if key == "" {
+		return b.put(ctx, e)
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	return b.opts.Store.Again(ctx, key, e)
+}
+
+// attempts is how often n was sent.
+func (n *entry) attempts() int {
+	if n.Key == "" {
+		return 0
+	}
+	return n.RetryCount + 1
+}

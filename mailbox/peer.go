@@ -1,0 +1,129 @@
+package mailbox
+
+import (
+	"crypto/sha1"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Peer is the payload of a peer inbox (MAILBOX.md B).
+type Peer struct {
+	FromAgentID   AgentID   `json:"from_agent_id"`
+	FromGoalID    string    `json:"from_goal_id"`
+	ToAgentID     AgentID   `json:"to_agent_id"`
+	Body          string    `json:"body"`
+	SentAt        time.Time `json:"sent_at"`
+	CorrelationID string    `json:"correlation_id,omitempty"`
+	ID            string    `json:"id,omitempty"` // the envelope's, ours only: it comes by the stream, too
+}
+
+// fromGoal is the metadata field that keeps the goal a peer message came from.
+const fromGoal = "from_goal_id"
+
+// DecodePeer reads a payload. The error is an [*Error] with INVALID_MESSAGE: the
+// payload is dropped then.
+func DecodePeer(raw []byte) (Peer, error) {
+	if err := sane(raw, MaxEnvelope); err != nil {
+		return Peer{}, err
+	}
+	in, ok := asObject(raw)
+	if !ok {
+		return Peer{}, errNoJSON
+	}
+	var p Peer
+	for _, f := range []struct {
+		name     string
+		to       *string
+		check    func(string) error
+		required bool
+	}{
+		{"from_agent_id", (*string)(&p.FromAgentID), agentMistake, true},
+		{"from_goal_id", &p.FromGoalID, checkID, false},
+		{"to_agent_id", (*string)(&p.ToAgentID), agentMistake, true},
+		{"body", &p.Body, checkBody, true},
+		{"correlation_id", &p.CorrelationID, checkID, false},
+		{"id", &p.ID, checkID, false},
+	} {
+		value := in[f.name]
+		if isNull(value) && !f.required {
+			continue
+		}
+		if isNull(value) {
+			return Peer{}, Invalid(f.name, "required")
+		}
+		if json.Unmarshal(value, f.to) != nil {
+			return Peer{}, Invalid(f.name, "want a text")
+		}
+		if *f.to == "" && !f.required {
+			continue
+		}
+		if err := f.check(*f.to); err != nil {
+			return Peer{}, Invalid(f.name, "%v", err)
+		}
+	}
+	var err error
+	if p.SentAt, err = readTime(in["sent_at"]); err != nil {
+		return Peer{}, Invalid("sent_at", "%v", err)
+	}
+	return p, nil
+}
+
+func checkBody(body string) error {
+	switch {
+	case len(body) > MaxBody:
+		return fmt.Errorf("has %d bytes, at most %d", len(body), MaxBody)
+	case strings.TrimSpace(body) == "":
+		return fmt.Errorf("want at least one character")
+	}
+	return nil
+}
+
+// EncodePeer writes p as one line of JSON without a newline.
+func EncodePeer(p Peer) ([]byte, error) { return marshal(p) }
+
+// PeerOf is what a reader that knows only peer inboxes is told of e. Such a reader
+// may drop what has no UUID where MAILBOX.md B wants one: so a correlation that is
+// none is left out, and a sender without a goal of such a name has one made of
+// its own name, always the same.
+func PeerOf(e Envelope) Peer {
+	p := Peer{FromAgentID: e.From, ToAgentID: e.To, Body: e.Text(), SentAt: e.Timestamp, ID: e.ID}
+	if p.FromGoalID = asText(e.Metadata.Extra[fromGoal]); !isUUID(p.FromGoalID) {
+		p.FromGoalID = uuidOf(string(e.From))
+	}
+	if isUUID(e.Metadata.CorrelationID) {
+		p.CorrelationID = e.Metadata.CorrelationID
+	}
+	return p
+}
+
+// Envelope is p as an envelope, for the goal of the subject it came on.
+func (p Peer) Envelope(goal string) Envelope {
+	e := Envelope{
+		ID: p.ID, From: p.FromAgentID, To: p.ToAgentID, Timestamp: p.SentAt.UTC().Truncate(time.Millisecond),
+		Type: TypeMessage, Priority: TypeMessage.DefaultPriority(), Hops: DefaultHops, Trace: []AgentID{p.FromAgentID},
+		Content:  Content{Parts: []Part{{Type: PartText, Text: p.Body}}},
+		Metadata: Metadata{CorrelationID: p.CorrelationID, Goal: goal},
+	}
+	if e.ID == "" {
+		e.ID = NewID(p.FromAgentID, p.SentAt)
+	}
+	if p.FromGoalID != "" {
+		e.Metadata.Extra = map[string]json.RawMessage{fromGoal: text(p.FromGoalID)}
+	}
+	return e
+}
+
+var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+func isUUID(s string) bool { return uuidForm.MatchString(s) }
+
+// uuidOf makes a UUID of a name (version 5, RFC 9562, without a namespace).
+func uuidOf(name string) string {
+	h := sha1.Sum([]byte("agent:" + name))
+	h[6] = h[6]&0x0f | 0x50
+	h[8] = h[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
+}

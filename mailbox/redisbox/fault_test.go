@@ -1,0 +1,147 @@
+package redisbox
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redistest"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/mailboxtest"
+)
+
+// calls are all that a store can be asked.
+func calls(s *Store) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"Put": func(ctx context.Context) error { _, err := s.Put(ctx, mails(1, 1)[0]); return err },
+		"Again": func(ctx context.Context) error {
+			_, err := s.Again(ctx, "1-1", mails(1, 1)[0])
+			return err
+		},
+		"Where":     func(ctx context.Context) error { _, err := s.Where(ctx, "bob", "1-1"); return err },
+		"Read":      func(ctx context.Context) error { _, err := s.Read(ctx, "bob", "1-1"); return err },
+		"Settle":    func(ctx context.Context) error { return s.Settle(ctx, "bob", "1-1", mailbox.Taken) },
+		"Malformed": func(ctx context.Context) error { return s.Settle(ctx, "bob", "1-1", mailbox.Malformed) },
+		"Receive":   func(ctx context.Context) error { return s.Receive(ctx, "bob", func(mailbox.Item) {}) },
+		"Cards":     func(ctx context.Context) error { _, err := s.Cards(ctx); return err },
+		"SetCard":   func(ctx context.Context) error { return s.SetCard(ctx, mailboxtest.Card("bob", 1)) },
+	}
+}
+
+func TestFaultsSayHowToMendThem(t *testing.T) {
+	plain, locked := redistest.Start(t), redistest.Start(t, "--requirepass", "hunter2")
+	notRedis := "redis://" + answering(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
+	tests := []struct{ name, url, says string }{
+		{"no password given", locked.URL(), "give it in REDIS_URL"},
+		{"wrong password", "redis://:hunter3@" + locked.Addr(), "refuses"},
+		{"no such database", plain.URL() + "/99", "database"},
+		{"TLS not spoken", "rediss://" + plain.Addr(), ""},
+		{"no cluster", "redis+cluster://" + plain.Addr(), "no Cluster"},
+		{"nobody there", "unix:///nonexistent/redis.sock", "no such file"},
+		{"not a redis", notRedis, "not a redis"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, tt.url, "alice", nil)
+			for name, call := range calls(s) {
+				err := call(t.Context())
+				if err == nil || !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("%s: got %v, want it to say %q", name, err, tt.says)
+				} else if strings.Contains(err.Error(), "hunter") || strings.Contains(err.Error(), "word 1") {
+					t.Errorf("%s quotes a secret or a message: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// answering is a server that answers everything with one text.
+func answering(t *testing.T, text string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 100))
+			_, _ = io.WriteString(conn, text)
+			_ = conn.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestKeysOfAnotherTypeAreNamed(t *testing.T) {
+	srv := redistest.Start(t)
+	raw := rawClient(t, srv.URL())
+	for _, key := range []string{inboxKey("bob"), cardsKey} {
+		if err := raw.Set(t.Context(), key, "x", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, srv.URL(), "alice", nil)
+	for name, call := range calls(s) {
+		key := inboxKey("bob")
+		if strings.Contains(name, "Card") {
+			key = cardsKey
+		}
+		if err := call(t.Context()); err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "another type") {
+			t.Errorf("%s: got %v, want it to name the key %s", name, err, key)
+		}
+	}
+	raw.Del(t.Context(), inboxKey("bob"))
+	key := put(t, s, mails(1, 1)[0])[0]
+	raw.Set(t.Context(), malformedKey("bob"), "x", 0)
+	if err := s.Settle(t.Context(), "bob", key, mailbox.Malformed); err == nil || !strings.Contains(err.Error(), malformedKey("bob")) {
+		t.Errorf("got %v, want it to name the list", err)
+	}
+	if place, err := s.Where(t.Context(), "bob", key); err != nil || place != mailbox.Waiting {
+		t.Errorf("not set aside, the message is at %d, %v", place, err)
+	}
+}
+
+// A key that becomes something else under a Receive.
+func TestInboxTurnsIntoAnotherType(t *testing.T) {
+	srv := redistest.Start(t)
+	s := open(t, srv.URL(), "bob", nil)
+	e := hearing(t, s, "bob")
+	put(t, s, mails(1, 1)...)
+	e.want(ids(mails(1, 1))...)
+	rawClient(t, srv.URL()).Set(t.Context(), inboxKey("bob"), "x", 0)
+	if err := e.fault(); !strings.Contains(err.Error(), inboxKey("bob")) {
+		t.Errorf("got %v, want it to name the key", err)
+	}
+}
+
+func TestBadURL(t *testing.T) {
+	if _, err := Open(Options{URL: "http://hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestExplainKeepsWhatWasThere(t *testing.T) {
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded, io.EOF, redis.ErrClosed, errSilent} {
+		got := explain(err, "")
+		if !errors.Is(got, err) {
+			t.Errorf("%v is no more in %v", err, got)
+		}
+		if again := explain(got, ""); again.Error() != got.Error() {
+			t.Errorf("got %q when explained again, want %q", again, got)
+		}
+	}
+	if explain(nil, "") != nil {
+		t.Error("no error became one")
+	}
+}

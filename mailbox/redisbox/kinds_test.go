@@ -1,0 +1,75 @@
+package redisbox
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redistest"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/mailboxtest"
+)
+
+// passes does all that a store does.
+func passes(t *testing.T, url string, raw *redis.Client) {
+	t.Helper()
+	s := open(t, url, "bob", nil)
+	var key string
+	eventually(t, "putting", func() (ok bool) {
+		var err error
+		key, err = s.Put(t.Context(), toGoal(1, "g"))
+		return err == nil
+	})
+	e := hearing(t, s, "bob")
+	e.want(toGoal(1, "g").ID)
+	listening(t, raw, 1)
+	put(t, s, toGoal(2, "g"))
+	e.want(toGoal(2, "g").ID)
+	key, err := s.Again(t.Context(), key, toGoal(1, "g"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.want(toGoal(1, "g").ID)
+	publish(t, raw, "agent.inbox.g", peerText("carol", "bob", "x"))
+	foreign := e.next()
+	for key, how := range map[string]mailbox.Outcome{key: mailbox.Taken, foreign.Key: mailbox.Malformed} {
+		if err := s.Settle(t.Context(), "bob", key, how); err != nil {
+			t.Fatal(err)
+		}
+		if place, err := s.Where(t.Context(), "bob", key); err != nil || place != mailbox.Gone {
+			t.Errorf("got the place %d, %v", place, err)
+		}
+	}
+	for _, agent := range []mailbox.AgentID{"alice", "bob", "}c"} {
+		setCard(t, s, mailboxtest.Card(agent, 1))
+	}
+	if got := statuses(t, s); len(got) != 3 || got["bob"] != mailbox.Busy || got["}c"] != mailbox.Busy {
+		t.Errorf("got the statuses %v", got)
+	}
+}
+
+func TestCluster(t *testing.T) {
+	srv := redistest.Start(t, "--cluster-enabled", "yes")
+	raw := rawClient(t, srv.URL())
+	if err := raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	passes(t, "redis+cluster://"+srv.Addr(), raw)
+}
+
+func TestSentinel(t *testing.T) {
+	srv := redistest.Start(t)
+	sentinel := redistest.StartSentinel(t, srv, "main")
+	passes(t, "redis+sentinel://"+sentinel.Addr()+"/main", rawClient(t, srv.URL()))
+}
+
+func TestUnixSocket(t *testing.T) {
+	srv := redistest.StartUnix(t)
+	passes(t, srv.URL(), rawClient(t, srv.URL()))
+}
+
+func TestPasswordAndDatabase(t *testing.T) {
+	srv := redistest.Start(t, "--requirepass", "pw")
+	url := "redis://:pw@" + srv.Addr() + "/3"
+	passes(t, url, rawClient(t, url))
+}

@@ -1,0 +1,182 @@
+package redisbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/mailbox"
+)
+
+const (
+	mailLife     = 30 * 24 * time.Hour // of an inbox nobody puts anything into; then Redis forgets it
+	maxMalformed = 1000                // what is set aside for one agent; the oldest makes room
+	field        = "envelope"
+)
+
+// putScript lays an envelope into an inbox, in the place of an earlier copy,
+// and publishes it.
+//
+// KEYS: the inbox. ARGV: how many it holds, its life in milliseconds, the
+// envelope, the entry of the earlier copy or "", the channel or "", what is published.
+// It returns the new entry, or nothing when the inbox is full. Adding comes
+// first: out of memory, it changes nothing.
+var putScript = redis.NewScript(`
+local inbox, old = KEYS[1], ARGV[4]
+local waits = old ~= '' and redis.call('XRANGE', inbox, old, old)[1]
+if not waits and redis.call('XLEN', inbox) >= tonumber(ARGV[1]) then return false end
+local entry = redis.call('XADD', inbox, '*', 'envelope', ARGV[3])
+if waits then redis.call('XDEL', inbox, old) end
+redis.call('PEXPIRE', inbox, ARGV[2])
+if ARGV[5] ~= '' then redis.call('PUBLISH', ARGV[5], ARGV[6]) end
+return entry
+`)
+
+// whereScript counts the entry ARGV[1]; XRANGE alone would send it.
+var whereScript = redis.NewScript(`return #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])`)
+
+// malformedScript moves the entry ARGV[1] to the list KEYS[2], of at most
+// ARGV[2] and with a life of ARGV[3] ms: its only value, or all fields and values.
+var malformedScript = redis.NewScript(`
+local entry = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
+if not entry then return 0 end
+local fields = entry[2]
+local raw = #fields == 2 and fields[2] or cjson.encode(fields)
+redis.call('LPUSH', KEYS[2], raw)
+redis.call('LTRIM', KEYS[2], 0, ARGV[2] - 1)
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+return redis.call('XDEL', KEYS[1], ARGV[1])
+`)
+
+// Put adds e to the inbox of e.To. A message for a goal is also published on
+// the goal's channel.
+func (s *Store) Put(ctx context.Context, e mailbox.Envelope) (string, error) {
+	channel, payload, err := announcement(e)
+	if err != nil {
+		return "", err
+	}
+	return s.put(ctx, e, "", channel, payload)
+}
+
+// Again adds e anew and deletes the earlier copy, in one step. It publishes
+// nothing: who listens on a channel only has heard the first one, and cannot
+// tell a repeat.
+func (s *Store) Again(ctx context.Context, key string, e mailbox.Envelope) (string, error) {
+	return s.put(ctx, e, key, "", nil)
+}
+
+func (s *Store) put(ctx context.Context, e mailbox.Envelope, old, channel string, payload []byte) (string, error) {
+	for _, id := range []mailbox.AgentID{e.To, e.From} {
+		if err := mailbox.CheckAgent(id); err != nil {
+			return "", err
+		}
+	}
+	raw, err := mailbox.Encode(e)
+	if err != nil {
+		return "", err
+	}
+	if _, ok := parseEntry(old); !ok {
+		old = "" // another store's: it is not here
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	inbox := inboxKey(e.To)
+	key, err := putScript.Run(ctx, s.calls, []string{inbox},
+		mailbox.MaxInbox, mailLife.Milliseconds(), raw, old, channel, payload).Text()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, mailbox.ErrFull)
+	case err != nil:
+		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, explain(err, usesStream(inbox)))
+	}
+	return key, nil
+}
+
+// Where tells whether the mail still waits. Mail that was dealt with is [mailbox.Gone],
+// as is mail that Redis lost: neither leaves anything behind.
+func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {
+	if err := mailbox.CheckAgent(to); err != nil {
+		return mailbox.Gone, err
+	}
+	if _, ok := parseEntry(key); !ok {
+		return mailbox.Gone, nil
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	inbox := inboxKey(to)
+	n, err := whereScript.Run(ctx, s.calls, []string{inbox}, key).Int()
+	if err != nil {
+		return mailbox.Gone, fmt.Errorf("look into the inbox of %s: %w", to, explain(err, usesStream(inbox)))
+	}
+	if n == 0 {
+		return mailbox.Gone, nil
+	}
+	return mailbox.Waiting, nil
+}
+
+// Read returns the entry key.
+func (s *Store) Read(ctx context.Context, agent mailbox.AgentID, key string) (mailbox.Item, error) {
+	if err := mailbox.CheckAgent(agent); err != nil {
+		return mailbox.Item{}, err
+	}
+	if _, ok := parseEntry(key); !ok {
+		return mailbox.Item{}, mailbox.ErrGone
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	inbox := inboxKey(agent)
+	entries, err := s.calls.XRangeN(ctx, inbox, key, key, 1).Result()
+	if err != nil {
+		return mailbox.Item{}, fmt.Errorf("read from the inbox of %s: %w", agent, explain(err, usesStream(inbox)))
+	}
+	if len(entries) == 0 {
+		return mailbox.Item{}, mailbox.ErrGone
+	}
+	return item(entries[0]), nil
+}
+
+// Settle deletes mail that was taken, and moves what was no envelope to the
+// list of malformed mail.
+func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, how mailbox.Outcome) error {
+	if err := mailbox.CheckAgent(agent); err != nil {
+		return err
+	}
+	if _, ok := parseEntry(key); !ok {
+		return nil // nothing of that name can be here
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	inbox, aside := inboxKey(agent), malformedKey(agent)
+	var err error
+	uses := usesStream(inbox)
+	if how == mailbox.Malformed {
+		uses = "one of the keys " + inbox + " (a stream) and " + aside + " (a list)"
+		err = malformedScript.Run(ctx, s.calls, []string{inbox, aside}, key, maxMalformed, mailLife.Milliseconds()).Err()
+	} else {
+		err = s.calls.XDel(ctx, inbox, key).Err()
+	}
+	if err != nil {
+		return fmt.Errorf("settle in the inbox of %s: %w", agent, explain(err, uses))
+	}
+	return nil
+}
+
+// item is an entry as mail. A foreign program may call the field otherwise;
+// several fields, of which none is "envelope", are no envelope, and are shown as an
+// object so that a person can see what they were.
+func item(entry redis.XMessage) mailbox.Item {
+	value, ok := entry.Values[field].(string)
+	if !ok && len(entry.Values) == 1 {
+		for _, v := range entry.Values {
+			value, ok = v.(string)
+		}
+	}
+	raw := []byte(value)
+	if !ok {
+		raw, _ = encode(entry.Values) // strings by strings: it cannot fail
+	}
+	return mailbox.Item{Key: entry.ID, Raw: raw}
+}

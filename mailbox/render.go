@@ -1,0 +1,83 @@
+package mailbox
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// escaper keeps what an agent wrote from closing the element it stands in.
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
+
+// Render writes messages for a model: "# PEER MESSAGES" and one <peer-message>
+// each, escaped (MAILBOX.md B). What is not a plain message says its type, and a
+// task its id, state and deadline. No messages are "".
+func Render(list []Envelope) string {
+	if len(list) == 0 {
+		return ""
+	}
+	lines := []string{"# PEER MESSAGES"}
+	for _, e := range list {
+		lines = append(lines, openTag(e))
+		for _, p := range e.Content.Parts {
+			lines = append(lines, escaper.Replace(renderPart(p)))
+		}
+		lines = append(lines, "</peer-message>")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func openTag(e Envelope) string {
+	var b strings.Builder
+	b.WriteString("<peer-message")
+	attribute := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, ` %s="%s"`, name, escaper.Replace(oneLine(value)))
+		}
+	}
+	attribute("from", string(e.From))
+	attribute("sent_at", sentAt(e.Timestamp))
+	attribute("correlation_id", e.Metadata.CorrelationID)
+	if e.Type != TypeMessage {
+		attribute("type", string(e.Type))
+	}
+	if e.Task != nil {
+		attribute("task_id", e.Task.ID)
+		attribute("state", string(e.Task.State))
+		if !e.Task.Deadline.IsZero() {
+			attribute("deadline", sentAt(e.Task.Deadline))
+		}
+	}
+	b.WriteByte('>')
+	return b.String()
+}
+
+func renderPart(p Part) string {
+	switch p.Type {
+	case PartText:
+		return p.Text
+	case PartFile:
+		return "file: " + oneLine(p.Path)
+	}
+	return string(p.Data)
+}
+
+// sentAt is t as RFC 3339 with a numeric zone, and a fraction where it has one.
+func sentAt(t time.Time) string {
+	layout := "2006-01-02T15:04:05-07:00"
+	if t.Nanosecond() >= int(time.Millisecond) {
+		layout = "2006-01-02T15:04:05.000-07:00"
+	}
+	return t.UTC().Format(layout)
+}
+
+// oneLine has spaces for line breaks and other control characters.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}

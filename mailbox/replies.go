@@ -1,0 +1,114 @@
+package mailbox
+
+import (
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+)
+
+// maxRefusal is the most bytes that are kept of why somebody refused a message;
+// what is over is cut.
+const maxRefusal = 1000
+
+// about is the content of ack, nack and pong (MAILBOX.md C).
+type about struct {
+	OriginalMessageID string   `json:"originalMessageId"`
+	Success           *bool    `json:"success,omitempty"`
+	Timestamp         string   `json:"timestamp,omitempty"`
+	Error             *refusal `json:"error,omitempty"`
+}
+
+type refusal struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
+}
+
+// AckFor is what tells the sender of an envelope that it arrived.
+func AckFor(of Envelope, self AgentID, now time.Time) Envelope {
+	return reply(of, self, now, TypeAck, about{OriginalMessageID: of.ID, Success: new(true), Timestamp: formatTime(now)})
+}
+
+// NackFor is what tells the sender of an envelope that it was refused.
+func NackFor(of Envelope, self AgentID, now time.Time, code Code, message string) Envelope {
+	return reply(of, self, now, TypeNack, about{
+		OriginalMessageID: of.ID, Success: new(false), Error: &refusal{code, cut(message, maxRefusal)},
+	})
+}
+
+// PongFor answers a ping.
+func PongFor(of Envelope, self AgentID, now time.Time) Envelope {
+	return reply(of, self, now, TypePong, about{OriginalMessageID: of.ID, Timestamp: formatTime(now)})
+}
+
+// RegisteredFor answers a handshake.register.
+func RegisteredFor(of Envelope, self AgentID, now time.Time) Envelope {
+	return reply(of, self, now, TypeRegistered, about{OriginalMessageID: of.ID, Success: new(true), Timestamp: formatTime(now)})
+}
+
+func reply(of Envelope, self AgentID, now time.Time, typ Type, content about) Envelope {
+	return Envelope{
+		ID: NewID(self, now), From: self, To: of.From, Timestamp: now.UTC().Truncate(time.Millisecond),
+		Type: typ, Priority: typ.DefaultPriority(), Hops: DefaultHops, Trace: []AgentID{self},
+		Content:  Content{Parts: []Part{{Type: PartData, Data: encoded(content)}}},
+		ReplyTo:  of.ID,
+		Metadata: Metadata{CorrelationID: of.ID},
+	}
+}
+
+// Original is the id of the envelope that e, an ack, nack or pong, is about: what
+// its content says, else its correlation, else what it replies to.
+func Original(e Envelope) string {
+	for field := range dataFields(e, "originalMessageId", "original_message_id") {
+		if id := asText(field); id != "" {
+			return id
+		}
+	}
+	if e.Metadata.CorrelationID != "" {
+		return e.Metadata.CorrelationID
+	}
+	return e.ReplyTo
+}
+
+// Refusal is why a nack refuses: INVALID_MESSAGE where it names no code. The
+// message is cut at 1,000 bytes.
+func Refusal(e Envelope) (code Code, message string) {
+	for field := range dataFields(e, "error") {
+		var r refusal
+		if message = asText(field); message == "" && json.Unmarshal(field, &r) != nil {
+			continue
+		}
+		if message == "" {
+			code, message = r.Code, r.Message
+		}
+		break
+	}
+	if code == "" {
+		code = InvalidMessage
+	}
+	return code, cut(message, maxRefusal)
+}
+
+// dataFields yields the fields of those names in the data parts of e.
+func dataFields(e Envelope, names ...string) func(func(json.RawMessage) bool) {
+	return func(yield func(json.RawMessage) bool) {
+		for _, p := range e.Content.Parts {
+			o, _ := asObject(p.Data)
+			for _, name := range names {
+				if value := o[name]; !isNull(value) && !yield(value) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// cut keeps at most the first size bytes of s, whole characters.
+func cut(s string, size int) string {
+	if len(s) <= size {
+		return s
+	}
+	for size > 0 && !utf8.RuneStart(s[size]) {
+		size--
+	}
+	return s[:size]
+}

@@ -1,0 +1,95 @@
+package mailbox
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+//go:embed schemas/*.json
+var schemaFiles embed.FS
+
+// The schemas: an envelope as we write it, its task, an agent's card, and what
+// POST /v1/mailbox/messages takes.
+const (
+	EnvelopeSchema = "envelope"
+	TaskSchema     = "task"
+	AgentSchema    = "agent"
+	MessageSchema  = "message"
+)
+
+// SchemaNames lists the schemas.
+func SchemaNames() []string {
+	return []string{EnvelopeSchema, TaskSchema, AgentSchema, MessageSchema}
+}
+
+// Schema is the text of a JSON Schema (2020-12).
+func Schema(name string) ([]byte, bool) {
+	if !slices.Contains(SchemaNames(), name) {
+		return nil, false
+	}
+	text, err := schemaFiles.ReadFile("schemas/" + name + ".json")
+	return text, err == nil
+}
+
+// schemaBase stands for the host in the schemas' relative $ids.
+const schemaBase = "mailbox://schemas/v1/mailbox/schemas/"
+
+var compiled = sync.OnceValue(func() map[string]*jsonschema.Schema {
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	for name, check := range map[string]func(string) error{
+		"agent":     agentMistake,
+		"id":        checkID,
+		"date-time": func(s string) error { _, err := parseTime(s); return err },
+	} {
+		c.RegisterFormat(&jsonschema.Format{Name: name, Validate: func(v any) error {
+			if s, ok := v.(string); ok {
+				return check(s)
+			}
+			return nil
+		}})
+	}
+	for _, name := range SchemaNames() {
+		text, _ := Schema(name)
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err == nil {
+			err = c.AddResource(schemaBase+name+".json", doc)
+		}
+		if err != nil {
+			panic(fmt.Sprintf("mailbox: schema %s: %v", name, err)) // part of the program
+		}
+	}
+	all := map[string]*jsonschema.Schema{}
+	for _, name := range SchemaNames() {
+		all[name] = c.MustCompile(schemaBase + name + ".json")
+	}
+	return all
+})
+
+// Check reports where raw is not as the schema of that name says, as an
+// [*Error] with INVALID_MESSAGE: Field is the path of the first mistake in the
+// order of the envelope, such as content.parts.0.type. Names are those of our
+// own form; [Decode] reads others, too.
+func Check(schema string, raw []byte) error {
+	s := compiled()[schema]
+	if s == nil {
+		return fmt.Errorf("no schema %q; there are %s", schema, strings.Join(SchemaNames(), ", "))
+	}
+	if err := sane(raw, MaxEnvelope); err != nil {
+		return err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return errNoJSON
+	}
+	if err := s.Validate(doc); err != nil {
+		return firstMistake(err)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package tasks_test
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/tasks"
+)
+
+// start is when the tests' tasks are given: now, so that none is too old to keep.
+var start = time.Now().UTC().Round(0)
+
+func open(tb testing.TB, dir string, opts tasks.Options) *tasks.Ledger {
+	tb.Helper()
+	root, err := safefile.OpenDir(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { root.Close() })
+	l, err := tasks.Open(root, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+// logged opens the ledger in dir and returns what it warns of.
+func logged(tb testing.TB, dir string) (*tasks.Ledger, string) {
+	tb.Helper()
+	var out bytes.Buffer
+	l := open(tb, dir, tasks.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	return l, out.String()
+}
+
+func task(id string, state mailbox.TaskState) tasks.Record {
+	return tasks.Record{ID: id, Direction: tasks.Received, Peer: "manager", State: state, Text: "find <b>",
+		MessageID: "msg_" + id, Hops: 3, Trace: []mailbox.AgentID{"manager"}, CreatedAt: start,
+		Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_x"}}
+}
+
+func add(tb testing.TB, l *tasks.Ledger, list ...tasks.Record) {
+	tb.Helper()
+	for _, r := range list {
+		if _, added, err := l.Add(r); err != nil || !added {
+			tb.Fatalf("add %s: %t, %v", r.ID, added, err)
+		}
+	}
+}
+
+func move(tb testing.TB, l *tasks.Ledger, r tasks.Record, to mailbox.TaskState) (tasks.Record, bool) {
+	tb.Helper()
+	got, changed, err := l.Move(r.Direction, r.Peer, r.ID, to, "because", start.Add(time.Minute))
+	if err != nil {
+		tb.Fatalf("move %s to %s: %v", r.ID, to, err)
+	}
+	return got, changed
+}
+
+// wantSame fails where two ledgers do not hold the same.
+func wantSame(tb testing.TB, got, want *tasks.Ledger) {
+	tb.Helper()
+	if diff := cmp.Diff(want.List(), got.List()); diff != "" {
+		tb.Errorf("reopened (+) it differs:\n%s", diff)
+	}
+}
+
+func ids(list []tasks.Record) (all []string) {
+	for _, r := range list {
+		all = append(all, r.ID)
+	}
+	return all
+}
+
+func wantIDs(tb testing.TB, what string, got []tasks.Record, want ...string) {
+	tb.Helper()
+	if !slices.Equal(ids(got), want) {
+		tb.Errorf("%s: got %v, want %v", what, ids(got), want)
+	}
+}
+
+func files(tb testing.TB, dir string) (names []string) {
+	tb.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}

@@ -1,0 +1,70 @@
+package mailbox
+
+import "slices"
+
+// types lists all types in the order in which they are told to people.
+var types = []Type{
+	TypeMessage, TypeQuestion, TypeAnswer, TypeNotification,
+	TypeTask, TypeTaskUpdate, TypeTaskAssign, TypeTaskComplete, TypeTaskFailed,
+	TypeCodeReviewRequest, TypeCodeReviewResult, TypeTestRequest, TypeTestResult,
+	TypeStatusReport, TypeHeartbeat, TypeError,
+	TypeAck, TypeNack, TypePing, TypePong, TypeRegister, TypeRegistered,
+}
+
+// Known reports whether t is one of the types.
+func (t Type) Known() bool { return slices.Contains(types, t) }
+
+// DefaultPriority is the priority of a type that names none (MAILBOX.md C).
+func (t Type) DefaultPriority() Priority {
+	switch t {
+	case TypeError:
+		return 1
+	case TypeTask, TypeTaskAssign, TypeTaskComplete, TypeTaskFailed:
+		return 2
+	case TypeStatusReport:
+		return 4
+	case TypeHeartbeat, TypePing, TypePong:
+		return 5
+	}
+	return 3
+}
+
+// Result reports whether a callback is honoured on t, and t is exempt from the
+// limit on exchanges (DESIGN 6).
+func (t Type) Result() bool {
+	switch t {
+	case TypeTaskUpdate, TypeTaskComplete, TypeTaskFailed, TypeAnswer:
+		return true
+	}
+	return false
+}
+
+// Answers reports whether t answers something: then it is no forwarding.
+func (t Type) Answers() bool {
+	switch t {
+	case TypeCodeReviewResult, TypeTestResult, TypeAck, TypeNack, TypePong, TypeRegistered:
+		return true
+	}
+	return t.Result()
+}
+
+// GivesTask reports whether t gives a task.
+func (t Type) GivesTask() bool { return t == TypeTask || t == TypeTaskAssign }
+
+// aboutTask reports whether an envelope of t is nothing without its task.
+func (t Type) aboutTask() bool {
+	switch t {
+	case TypeTaskUpdate, TypeTaskComplete, TypeTaskFailed:
+		return true
+	}
+	return t.GivesTask()
+}
+
+// talks reports whether an envelope of t is nothing without content.
+func (t Type) talks() bool {
+	switch t {
+	case TypeMessage, TypeQuestion, TypeAnswer, TypeNotification:
+		return true
+	}
+	return false
+}

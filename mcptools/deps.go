@@ -1,0 +1,5 @@
+package mcptools
+
+import (
+	_ "github.com/santhosh-tekuri/jsonschema/v6"
+)

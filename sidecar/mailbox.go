@@ -1,0 +1,139 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"feishu-relay/dedup"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/mailbox/filebox"
+	"feishu-relay/mailbox/redisbox"
+	"feishu-relay/mcptools"
+	"feishu-relay/relay"
+)
+
+// mailKeys is how many keys the mailbox remembers for each message: that it was
+// sent, or that it was delivered, and the step of a task that it told.
+const mailKeys = 3
+
+// openMailbox opens the agent's mailbox; with MAILBOX=off there is none.
+func (s *Sidecar) openMailbox() error {
+	c := s.cfg.Mailbox
+	if !c.On {
+		return nil
+	}
+	self := mailbox.AgentID(s.cfg.Agent)
+	shared, err := safefile.OpenDir(c.Dir)
+	if err != nil {
+		return fmt.Errorf("MAILBOX_DIR: %w", err)
+	}
+	s.onClose(shared.Close)
+	own, err := safefile.OpenSub(shared, string(self))
+	if err != nil {
+		return fmt.Errorf("MAILBOX_DIR: %w", err)
+	}
+	s.onClose(own.Close)
+	if err := s.lock(own, "lock", c.Dir); err != nil {
+		return err
+	}
+	store, err := s.openStore()
+	if err != nil {
+		return err
+	}
+	s.onClose(store.Close)
+	processed, err := s.folder("processed")
+	if err != nil {
+		return err
+	}
+	seen, err := dedup.Open(processed, safefile.Name(string(self))+".mail.jsonl", mailKeys*s.cfg.DedupSize)
+	if err != nil {
+		return err
+	}
+	s.onClose(seen.Close)
+	s.mailDoors = newMailDoors(s)
+	s.mail, err = agent.New(agent.Options{Self: self, Description: s.cfg.Role, Capabilities: s.cfg.Capabilities, AllowFrom: c.AllowFrom,
+		Delegates: c.Delegates, MaxTasks: c.MaxTasks, Store: store, State: own, Seen: seenMail{seen}, Doors: s.mailDoors,
+		Hears:     func(channel, chat string) bool { return s.hears(channel, relay.ChatID(chat)) },
+		Heartbeat: c.Heartbeat, HeartbeatTimeout: c.HeartbeatTimeout, AckTimeout: c.AckTimeout, RetryBase: c.RetryBase,
+		MaxRetries: c.MaxRetries, MaxExchanges: c.MaxExchanges, Logger: s.log, Trace: s.trace,
+		Observe: func(e agent.Event) { s.metrics.mail.WithLabelValues(string(e.What), string(e.Envelope.Type)).Inc() }})
+	if err != nil {
+		return fmt.Errorf("mailbox: %w", err)
+	}
+	s.onClose(s.mail.Close)
+	for _, g := range []struct {
+		name, help string
+		value      func(agent.Counts) int
+	}{
+		{"waiting", "Messages in the inbox that the bot has not taken.", func(n agent.Counts) int { return n.Waiting }},
+		{"unacknowledged", "Messages sent and not acknowledged yet.", func(n agent.Counts) int { return n.Unacknowledged }},
+		{"open_tasks", "Tasks that the bot works on.", func(n agent.Counts) int { return n.OpenTasks }},
+	} {
+		s.metrics.gauge("feishu_relay_mailbox_"+g.name, g.help, prometheus.Labels{}, func() float64 { return float64(g.value(s.mail.Counts())) })
+	}
+	return nil
+}
+
+func (s *Sidecar) openStore() (mailbox.Store, error) {
+	c := s.cfg.Mailbox
+	if c.Backend == "redis" {
+		store, err := redisbox.Open(redisbox.Options{URL: string(s.cfg.RedisURL), Logger: s.log, HeartbeatTimeout: c.HeartbeatTimeout,
+			Self: mailbox.AgentID(s.cfg.Agent)})
+		if err != nil {
+			return nil, &setting{fmt.Errorf("mailbox on Redis: %w", err)}
+		}
+		return store, nil
+	}
+	if fs := safefile.NetworkFS(c.Dir); fs != "" {
+		s.log.Warn("the mailbox folder is on a network file system, where locks and change events are not reliable; set MAILBOX_BACKEND=redis instead",
+			"folder", c.Dir, "filesystem", fs)
+	}
+	return filebox.Open(c.Dir, &filebox.Options{Logger: s.log})
+}
+
+// hears reports whether a conversation is a group that this bot is known to be in.
+func (s *Sidecar) hears(channel string, chat relay.ChatID) bool {
+	return s.members.enforced() && s.members.in(orDefault(channel), chat)
+}
+
+// seenMail is the window of what was handled, as the mailbox uses it.
+type seenMail struct{ window *dedup.Window }
+
+func (s seenMail) Seen(key string) bool { return s.window.Seen(key) }
+
+func (s seenMail) Add(key string) error {
+	if s.window.Claim(key) != dedup.New {
+		return nil
+	}
+	if err := s.window.Settle(key, true); err != nil {
+		return err
+	}
+	return s.window.Flush()
+}
+
+// runMailbox works until ctx is done.
+func (s *Sidecar) runMailbox(ctx context.Context) {
+	var parts sync.WaitGroup
+	parts.Go(func() { s.mailDoors.watch(ctx) })
+	s.mail.Run(ctx)
+	parts.Wait()
+}
+
+// whoAmI is what the bot's model may know of itself.
+func (s *Sidecar) whoAmI(context.Context) mcptools.Identity {
+	self := s.self()
+	out := mcptools.Identity{BotName: self.Name, Description: s.cfg.Role, Capabilities: s.cfg.Capabilities,
+		Limits: mcptools.Limits{MaxMessageBytes: mailbox.MaxBody, MaxConcurrentTasks: s.cfg.Mailbox.MaxTasks, MaxExchanges: s.cfg.Mailbox.MaxExchanges}}
+	file := s.groups.Current()
+	for _, t := range s.talks.list() {
+		out.Conversations = append(out.Conversations, mcptools.Conversation{Channel: t.Channel, ChatID: string(t.ChatID), ChatType: t.ChatType,
+			Name: file.Groups[string(t.ChatID)].Name, LastMessageAt: time.UnixMilli(int64(t.At)).UTC()})
+	}
+	return out
+}
