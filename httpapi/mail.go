@@ -97,6 +97,9 @@ func readDraft(w http.ResponseWriter, r *http.Request) (d agent.Draft, err error
 	if err := readMail(w, r, &fields); err != nil {
 		return d, err
 	}
+	if fields == nil { // null, or no body
+		fields = map[string]json.RawMessage{}
+	}
 	if d.ForwardOf, err = takeID(fields, "forward_of"); err != nil {
 		return d, err
 	}

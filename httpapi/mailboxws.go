@@ -143,7 +143,9 @@ func (s *mailboxSocket) register(turn context.Context, frames <-chan []byte) (co
 	self := s.api.Mailbox.Self()
 	if err != nil {
 		code, message := refusal(err)
-		_ = s.send(turn, problem(e, self, code, message))
+		answer := mailbox.NackFor(e, self, time.Now(), code, message)
+		answer.Type, answer.To = mailbox.TypeError, self
+		_ = s.send(turn, answer)
 		return websocket.StatusPolicyViolation, "register first, as " + string(self), false
 	}
 	answer := mailbox.AckFor(e, self, time.Now())
@@ -193,7 +195,7 @@ func (s *mailboxSocket) take(turn context.Context, line agent.Line, frame []byte
 		answer, err = line.Handle(ctx, e)
 	}
 	if err != nil && turn.Err() == nil {
-		if _, refused := errors.AsType[*mailbox.Error](err); !refused {
+		if _, refused := errors.AsType[*mailbox.Error](err); !refused && !errors.Is(err, mailbox.ErrFull) {
 			s.api.Logger.Error("mailbox request failed", "route", "GET /v1/mailbox/ws", "err", err)
 		}
 		code, message := refusal(err)
@@ -264,7 +266,7 @@ func refusal(err error) (mailbox.Code, string) {
 func problem(e mailbox.Envelope, self mailbox.AgentID, code mailbox.Code, message string) mailbox.Envelope {
 	p := mailbox.NackFor(e, self, time.Now(), code, message)
 	p.To = self // whoever the bot said it was
-	if e.ID == "" || e.Type == mailbox.TypeRegister || e.Type == mailbox.TypeAck || e.Type == mailbox.TypeNack {
+	if e.ID == "" || e.Type == mailbox.TypeAck || e.Type == mailbox.TypeNack {
 		p.Type = mailbox.TypeError
 	}
 	return p

@@ -161,9 +161,11 @@ func newBox() *box {
 		drain: func(int) (agent.Drained, error) {
 			return agent.Drained{Messages: []agent.Mail{{Envelope: letter("msg_b1")}}, Rendered: "# PEER MESSAGES", Dropped: 1, Waiting: 2}, nil
 		},
-		ack:        func(string) error { return nil },
-		nack:       func(string, mailbox.Code, string) error { return nil },
-		sendTask:   func(agent.TaskDraft) (agent.Sent, error) { return agent.Sent{ID: "msg_1", TaskID: "t1", Note: "it waits"}, nil },
+		ack:  func(string) error { return nil },
+		nack: func(string, mailbox.Code, string) error { return nil },
+		sendTask: func(agent.TaskDraft) (agent.Sent, error) {
+			return agent.Sent{ID: "msg_1", TaskID: "t1", Note: "it waits"}, nil
+		},
 		updateTask: func(u agent.TaskUpdate) (tasks.Record, error) { return task(u.TaskID, tasks.Received, u.State), nil },
 		records: []tasks.Record{task("t3", tasks.Received, mailbox.Working), task("t2", tasks.Sent, mailbox.Working),
 			task("t2", tasks.Received, mailbox.Rejected)},

@@ -101,8 +101,10 @@ func TestTheDocumentNamesTheSameValues(t *testing.T) {
 	}
 	for name, check := range map[string]func(string) bool{
 		"MessageType": func(s string) bool { return mailbox.Type(s).Known() },
-		"Code":        func(s string) bool { return strings.Contains(httpError(t, "POST", "/v1/mailbox/messages/x/nack", `{}`), s) },
-		"TaskState":   func(s string) bool { return strings.Contains(httpError(t, "POST", "/v1/mailbox/tasks/x", `{}`), s) },
+		"Code": func(s string) bool {
+			return strings.Contains(httpError(t, "POST", "/v1/mailbox/messages/x/nack", `{}`), s)
+		},
+		"TaskState": func(s string) bool { return strings.Contains(httpError(t, "POST", "/v1/mailbox/tasks/x", `{}`), s) },
 	} {
 		values := doc.Components.Schemas[name].Value.Enum
 		if len(values) < 6 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"feishu-relay/mailbox"
@@ -91,14 +92,15 @@ func readTask(w http.ResponseWriter, r *http.Request) (d agent.TaskDraft, err er
 	if err := readMail(w, r, &body); err != nil {
 		return d, err
 	}
-	if body.Text != "" || len(body.Parts) > 0 {
-		if given(body.Content) {
-			return d, mailbox.Invalid("content", "give text (and parts), or content")
-		}
+	inParts := body.Text != "" || len(body.Parts) > 0
+	switch {
+	case inParts && given(body.Content):
+		return d, mailbox.Invalid("content", "give text (and parts), or content")
+	case inParts:
 		if body.Content, err = contentOf(body.Text, body.Parts); err != nil {
 			return d, err
 		}
-	} else if !given(body.Content) {
+	case !given(body.Content):
 		return d, mailbox.Invalid("text", "missing: say what is to be done")
 	}
 	for _, f := range []field{{"task_id", body.TaskID}, {"forward_of", body.ForwardOf}} {
@@ -109,6 +111,9 @@ func readTask(w http.ResponseWriter, r *http.Request) (d agent.TaskDraft, err er
 		}
 	}
 	e, err := taskEnvelope(body)
+	if err != nil && inParts {
+		err = partField(err, body.Text)
+	}
 	if err != nil {
 		return d, taskField(err)
 	}
@@ -186,6 +191,26 @@ func taskField(err error) error {
 	return inField(strings.TrimPrefix(e.Field, "task."), err)
 }
 
+// partField names the field of an error as a body has it that says things by
+// text and parts; see contentOf.
+func partField(err error, text string) error {
+	e, ok := errors.AsType[*mailbox.Error](err)
+	if !ok || e.Field != "content" && !strings.HasPrefix(e.Field, "content.") {
+		return err
+	}
+	number, rest, _ := strings.Cut(strings.TrimPrefix(e.Field, "content.parts."), ".")
+	n, notPart := strconv.Atoi(number)
+	switch {
+	case notPart != nil && text == "":
+		return inField("parts", err)
+	case notPart != nil || n == 0 && text != "":
+		return inField("text", err)
+	case text != "":
+		n--
+	}
+	return inField(strings.TrimSuffix("parts."+strconv.Itoa(n)+"."+rest, "."), err)
+}
+
 // updateTask serves POST /v1/mailbox/tasks/{id}: a step of a task that this
 // agent took.
 func (a *api) updateTask(w http.ResponseWriter, r *http.Request) {
@@ -237,7 +262,7 @@ func readUpdate(w http.ResponseWriter, r *http.Request) (u agent.TaskUpdate, err
 	e, err := envelope(map[string]json.RawMessage{
 		"to": json.RawMessage(`"somebody"`), "type": json.RawMessage(`"message"`), "content": content})
 	if err != nil {
-		return u, err
+		return u, partField(err, body.Text)
 	}
 	u.Text, u.Parts = split(e)
 	return u, nil

@@ -44,7 +44,7 @@ func decode(raw []byte, schema string) (Envelope, error) {
 		return head(l.out), errNoJSON // not after the check
 	}
 	e.Trace, e.Content.Parts = orNil(e.Trace), orNil(e.Content.Parts)
-	if err := e.checkText(); err != nil {
+	if err := e.checkSize(); err != nil {
 		return head(l.out), err
 	}
 	if len(raw) > MaxEnvelope/4 { // ours may be longer than theirs, by escapes and by what they left out
@@ -83,8 +83,12 @@ func head(in object) Envelope {
 	return e
 }
 
-// checkText refuses a message that says nothing, or too much.
-func (e *Envelope) checkText() error {
+// checkSize refuses a message that says nothing, or too much: what the schema
+// cannot count.
+func (e *Envelope) checkSize() error {
+	if len(e.Metadata.Extra) > MaxFields {
+		return Invalid("metadata", "want at most %d fields besides ours", MaxFields)
+	}
 	size, only := 0, true
 	for _, p := range e.Content.Parts {
 		size += len(p.Text)

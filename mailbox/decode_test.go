@@ -3,6 +3,7 @@ package mailbox_test
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,12 @@ func TestDecode(t *testing.T) {
 		}},
 		{"snake_case metadata", letter(`,"metadata":{"correlation_id":"c","requires_ack":true,"retry_count":2,"max_retries":1,"goalId":"g"}`), func(m *e) {
 			m.Metadata = mailbox.Metadata{CorrelationID: "c", RequiresAck: true, RetryCount: 2, MaxRetries: new(1), Goal: "g"}
+		}},
+		{"100 fields of others", letter(`,"metadata":{` + manyFields(100)[1:] + `}`), func(m *e) {
+			m.Metadata.Extra = map[string]json.RawMessage{}
+			for i := range 100 {
+				m.Metadata.Extra[fmt.Sprintf("x%d", i)] = json.RawMessage("1")
+			}
 		}},
 		{"correlation at the top", letter(`,"correlation_id":"c"`), func(m *e) { m.Metadata.CorrelationID = "c" }},
 		{"correlation in both places", letter(`,"correlationId":"top","metadata":{"correlationId":"c"}`), func(m *e) { m.Metadata.CorrelationID = "c" }},
@@ -215,7 +222,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"priority with a huge exponent", letter(`,"priority":1e999999999`), "priority", "want a whole number"},
 		{"half a hop", letter(`,"ttl":2.5`), "ttl", "want a whole number"},
 		{"hops", letter(`,"ttl":-1`), "ttl", "want at least 0"},
-		{"trace", letter(`,"trace":["a"` + strings.Repeat(`,"a"`, 64) + `]`), "trace", "has 65 entries, at most 64"},
+		{"trace", letter(`,"trace":["a"` + strings.Repeat(`,"a"`, 64) + `]`), "trace", "want at most 64 entries"},
 		{"trace of numbers", letter(`,"trace":["a",5]`), "trace.1", "want a text"},
 		{"no task", letter(`,"type":"task"`), "task", "required"},
 		{"task without an id", letter(`,"type":"task","task":{}`), "task.id", "required"},
@@ -238,7 +245,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"text part without a text", letter(`,"content":{"parts":[{"type":"text"}]}`), "content.parts.0.text", "required"},
 		{"data part without data", letter(`,"content":{"parts":[{"type":"data"}]}`), "content.parts.0.data", "required"},
 		{"file part without a path", letter(`,"content":{"parts":[{"type":"file","path":""}]}`), "content.parts.0.path", "must not be empty"},
-		{"101 parts", letter(`,"content":{"parts":[{"type":"text","text":"x"}` + strings.Repeat(`,{"type":"text","text":"x"}`, 100) + `]}`), "content.parts", "has 101 entries, at most 100"},
+		{"101 parts", letter(`,"content":{"parts":[{"type":"text","text":"x"}` + strings.Repeat(`,{"type":"text","text":"x"}`, 100) + `]}`), "content.parts", "want at most 100 entries"},
 		{"the third part of twelve", letter(`,"content":{"parts":[` + strings.Repeat(`{"type":"text","text":"x"},`, 2) + `{"type":3}` + strings.Repeat(`,{"type":"text"}`, 9) + `]}`), "content.parts.2.type", "want one of"},
 		{"callback without a channel", letter(`,"callback":{"chat_id":"oc_x"}`), "callback.channel", "required"},
 		{"chat as sent", letter(`,"callback":{"channel":"feishu","chatId":5}`), "callback.chatId", "want a text"},
@@ -246,7 +253,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"metadata that is none", letter(`,"metadata":[]`), "metadata", "want an object"},
 		{"life", letter(`,"metadata":{"ttl":-1}`), "metadata.ttl", "want at least 0"},
 		{"acknowledgement as sent", letter(`,"metadata":{"requires_ack":"yes"}`), "metadata.requires_ack", "want true or false"},
-		{"51 tags", letter(`,"metadata":{"tags":["a"` + strings.Repeat(`,"a"`, 50) + `]}`), "metadata.tags", "has 51 entries, at most 50"},
+		{"101 fields of others", letter(`,"metadata":{"x":1` + manyFields(100) + `}`), "metadata", "want at most 100 fields besides ours"},
+		{"51 tags", letter(`,"metadata":{"tags":["a"` + strings.Repeat(`,"a"`, 50) + `]}`), "metadata.tags", "want at most 50 entries"},
 		{"correlation as sent", letter(`,"correlation_id":5`), "correlation_id", "want a text or null"},
 		{"the first of several", letter(`,"metadata":5,"priority":9,"content":5,"from":"a b","callback":5`), "from", "spaces"},
 	} {
@@ -254,6 +262,36 @@ func TestDecodeRefuses(t *testing.T) {
 			_, err := mailbox.Decode([]byte(tt.raw))
 			refused(t, err, tt.field, tt.says)
 		})
+	}
+}
+
+// manyFields is n fields with a comma before each.
+func manyFields(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"x%d":1`, i)
+	}
+	return b.String()
+}
+
+// A message that is nothing but mistakes costs little more than one of the same
+// size that holds data.
+func TestDecodeBoundsMistakes(t *testing.T) {
+	many := strings.Repeat(",1", 100_000)
+	for field, raw := range map[string]string{
+		"content.parts": letter(`,"content":{"parts":[1` + many + `]}`),
+		"trace":         letter(`,"trace":[1` + many + `]`),
+		"metadata.tags": letter(`,"metadata":{"tags":[1` + many + `]}`),
+		"metadata":      letter(`,"metadata":{"x":1` + manyFields(20_000) + `}`),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := mailbox.Decode([]byte(raw))
+		runtime.ReadMemStats(&after)
+		refused(t, err, field, "want at most")
+		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 40 {
+			t.Errorf("%s: %d MiB for a message of %d bytes", field, used, len(raw))
+		}
 	}
 }
 

@@ -100,6 +100,25 @@ func randomEnvelope(r *rand.Rand) mailbox.Envelope {
 	return e
 }
 
+// FuzzDecodeFields adds fields to a message, which gets further into it than
+// changes of a whole one do.
+func FuzzDecodeFields(f *testing.F) {
+	f.Add("content", `{"parts":[{"type":"data","data":null},{"type":"x"}],"y":1}`, "task_update")
+	f.Add("metadata", `{"correlation_id":"c","ttl":1e2,"":null}`, "message")
+	f.Add("task", `{"taskId":"T","status":"Done","deadline":1777197600}`, "task")
+	f.Add("timestamp", `"2026-04-26 10:00"`, "ack")
+	f.Add("trace", `["a","b"]`, "pong")
+	f.Fuzz(func(t *testing.T, name, value, typ string) {
+		field, _ := json.Marshal(name)
+		kind, _ := json.Marshal(typ)
+		raw := letter(fmt.Sprintf(`,"type":%s,%s:%s`, kind, field, value))
+		if e, err := mailbox.Decode([]byte(raw)); err == nil {
+			again(t, e)
+			mailbox.Render([]mailbox.Envelope{e})
+		}
+	})
+}
+
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{ours, fileMail, protocolMail, letter(""), letter(`,"content":{"parts":[{"type":"data","data":null}],"x":1}`),
 		letter(`,"type":"task_update","content":{"taskId":"T","status":"done"}`), letter(`,"timestamp":1777197600.25,"ttl":1.0`),

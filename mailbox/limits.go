@@ -15,6 +15,8 @@ const (
 	MaxParts = 100
 	MaxTags  = 50
 	MaxTrace = 64
+	// MaxFields is the most fields of other programs that metadata has.
+	MaxFields = 100
 	// MaxHops is the most forwardings that an envelope may have left.
 	MaxHops = MaxTrace
 	// MaxLife is the most seconds of a life that ends; 0 is one without end.

@@ -94,9 +94,9 @@ func says(v *jsonschema.ValidationError) string {
 	case *kind.MaxLength:
 		return fmt.Sprintf("has %d characters, at most %d", k.Got, k.Want)
 	case *kind.MaxItems:
-		return fmt.Sprintf("has %d entries, at most %d", k.Got, k.Want)
+		return fmt.Sprintf("want at most %d entries", k.Want)
 	case *kind.MaxProperties:
-		return fmt.Sprintf("has %d fields, at most %d", k.Got, k.Want)
+		return fmt.Sprintf("want at most %d fields", k.Want)
 	case *kind.Minimum:
 		return "want at least " + k.Want.RatString()
 	case *kind.Maximum:

@@ -177,10 +177,15 @@ func (l *level) metadata() {
 			l.take(names...)
 		}
 	}
+	others := 0
 	for name, value := range l.in {
-		if !isMetadataName(name) {
-			l.out[name] = value
+		if isMetadataName(name) {
+			continue
 		}
+		if others++; others > MaxFields+1 {
+			return // one too many is enough to be refused
+		}
+		l.out[name] = value
 	}
 }
 

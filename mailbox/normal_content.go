@@ -56,8 +56,8 @@ func (l *level) parts(raw json.RawMessage, beside object) {
 		l.out["content"] = encoded(object{"parts": raw})
 		return
 	}
-	parts := make([]any, 0, len(list)+1)
-	for _, raw := range list {
+	var parts []any
+	for _, raw := range list[:min(len(list), MaxParts+1)] { // one too many is enough to be refused
 		parts = append(parts, part(raw))
 	}
 	rest := object{}
@@ -107,7 +107,12 @@ func (l *level) task(typ Type) {
 	} else if s := impliedState(typ); s != "" {
 		l.out["state"] = text(string(s))
 	}
-	if asText(l.in["deadline"]) != "" || !strings.HasPrefix(string(l.in["deadline"]), `"`) {
+	l.deadline()
+}
+
+// deadline copies a deadline; an empty text is none.
+func (l *level) deadline() {
+	if string(l.in["deadline"]) != `""` {
 		l.time("deadline")
 	}
 }
@@ -132,9 +137,7 @@ func (l *level) contentTask(in object, typ Type) {
 	} else {
 		t.out["state"] = text(string(impliedState(typ)))
 	}
-	if asText(in["deadline"]) != "" || !strings.HasPrefix(string(in["deadline"]), `"`) {
-		t.time("deadline")
-	}
+	t.deadline()
 	l.put("task", t)
 }
 

@@ -87,9 +87,10 @@ func EncodePeer(p Peer) ([]byte, error) { return marshal(p) }
 // PeerOf is what a reader that knows only peer inboxes is told of e. Such a reader
 // may drop what has no UUID where MAILBOX.md B wants one: so a correlation that is
 // none is left out, and a sender without a goal of such a name has one made of
-// its own name, always the same.
+// its own name, always the same. Data and files are told in the body, as [Render]
+// does; what is over [MaxBody] then is cut.
 func PeerOf(e Envelope) Peer {
-	p := Peer{FromAgentID: e.From, ToAgentID: e.To, Body: e.Text(), SentAt: e.Timestamp, ID: e.ID}
+	p := Peer{FromAgentID: e.From, ToAgentID: e.To, Body: cut(renderParts(e), MaxBody), SentAt: e.Timestamp, ID: e.ID}
 	if p.FromGoalID = asText(e.Metadata.Extra[fromGoal]); !isUUID(p.FromGoalID) {
 		p.FromGoalID = uuidOf(string(e.From))
 	}

@@ -70,6 +70,22 @@ func TestPeerOfHasUUIDs(t *testing.T) {
 	}
 }
 
+func TestPeerOfTellsAllParts(t *testing.T) {
+	e := hello()
+	e.Content.Parts = append(e.Content.Parts, data(`{"a":"<b>"}`), mailbox.Part{Type: "file", Path: "/tmp/a&b"})
+	if got, want := mailbox.PeerOf(e).Body, "hi\n{\"a\":\"<b>\"}\nfile: /tmp/a&b"; got != want {
+		t.Errorf("body %q, want %q", got, want)
+	}
+	e.Content.Parts[1] = data(`"` + strings.Repeat("字", mailbox.MaxBody) + `"`)
+	line, err := mailbox.EncodePeer(mailbox.PeerOf(e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mailbox.DecodePeer(line); err != nil {
+		t.Errorf("what is told of long data is refused: %v", err)
+	}
+}
+
 func TestDecodePeerRefuses(t *testing.T) {
 	with := func(field, value string) string {
 		return strings.TrimSuffix(peerMail, "}") + `,"` + field + `":` + value + `}`

@@ -19,11 +19,7 @@ func Render(list []Envelope) string {
 	}
 	lines := []string{"# PEER MESSAGES"}
 	for _, e := range list {
-		lines = append(lines, openTag(e))
-		for _, p := range e.Content.Parts {
-			lines = append(lines, escaper.Replace(renderPart(p)))
-		}
-		lines = append(lines, "</peer-message>")
+		lines = append(lines, openTag(e), escaper.Replace(renderParts(e)), "</peer-message>")
 	}
 	return strings.Join(lines, "\n")
 }
@@ -53,14 +49,20 @@ func openTag(e Envelope) string {
 	return b.String()
 }
 
-func renderPart(p Part) string {
-	switch p.Type {
-	case PartText:
-		return p.Text
-	case PartFile:
-		return "file: " + oneLine(p.Path)
+// renderParts is what e says, a line or more for each part.
+func renderParts(e Envelope) string {
+	var lines []string
+	for _, p := range e.Content.Parts {
+		switch p.Type {
+		case PartText:
+			lines = append(lines, p.Text)
+		case PartFile:
+			lines = append(lines, "file: "+oneLine(p.Path))
+		default:
+			lines = append(lines, string(p.Data))
+		}
 	}
-	return string(p.Data)
+	return strings.Join(lines, "\n")
 }
 
 // sentAt is t as RFC 3339 with a numeric zone, and a fraction where it has one.

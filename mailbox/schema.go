@@ -88,8 +88,29 @@ func Check(schema string, raw []byte) error {
 	if err != nil {
 		return errNoJSON
 	}
-	if err := s.Validate(doc); err != nil {
+	if err := s.Validate(shorten(doc)); err != nil {
 		return firstMistake(err)
 	}
 	return nil
+}
+
+// maxList is more entries than any list of the schemas may have.
+const maxList = 1001
+
+// shorten cuts the lists of doc that are too long in any case: a validation
+// makes errors for each of their entries.
+func shorten(doc any) any {
+	switch v := doc.(type) {
+	case map[string]any:
+		for name, value := range v {
+			v[name] = shorten(value)
+		}
+	case []any:
+		v = v[:min(len(v), maxList)]
+		for i, value := range v {
+			v[i] = shorten(value)
+		}
+		return v
+	}
+	return doc
 }

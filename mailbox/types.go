@@ -2,7 +2,7 @@ package mailbox
 
 import "slices"
 
-// types lists all types in the order in which they are told to people.
+// types lists all types.
 var types = []Type{
 	TypeMessage, TypeQuestion, TypeAnswer, TypeNotification,
 	TypeTask, TypeTaskUpdate, TypeTaskAssign, TypeTaskComplete, TypeTaskFailed,

@@ -171,7 +171,7 @@ func TestReadTranscriptIsBounded(t *testing.T) {
 	o := options(&fakeMailbox{})
 	var long []transcript.Entry
 	for i := range 100 {
-		long = append(long, transcript.Entry{Role: "user", Sender: fmt.Sprint("s", i), Content: strings.Repeat("世", 1<<18)})
+		long = append(long, transcript.Entry{Role: "user", Sender: fmt.Sprint("s", i), Content: strings.Repeat("世", 1<<13)})
 	}
 	o.Transcripts = &fakeTranscripts{entries: map[string][]transcript.Entry{"feishu/oc_x": long}}
 	c := serve(t, o)
@@ -185,5 +185,5 @@ func TestReadTranscriptIsBounded(t *testing.T) {
 		t.Errorf("got %d bytes, %d messages and %d left out", len(text), n, got.LeftOut)
 	}
 	wantIn(t, text, fmt.Sprintf("%d older messages are left out", got.LeftOut))
-	wantIn(t, got.Messages[0].Text, "世… [cut: the whole has 786432 bytes]")
+	wantIn(t, got.Messages[0].Text, "世… [cut: the whole has 24576 bytes]")
 }

@@ -141,7 +141,7 @@ func TestCell(t *testing.T) {
 		strings.Repeat("小", 60):      strings.Repeat("小", 60),
 		strings.Repeat("小", 61):      strings.Repeat("小", 59) + "…",
 		"\x1b[2J":                    "␛[2J",
-		strings.Repeat("\u202e", 20): strings.Repeat(`\u202e`, 9) + `\u202…`[:5] + "…",
+		strings.Repeat("\u202e", 20): strings.Repeat(`\u202e`, 9) + `\u202` + "…",
 	} {
 		if got := cell(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)

@@ -124,11 +124,11 @@ func (b *mcpBridge) call(ctx context.Context, p *mcp.CallToolParamsRaw) (mcp.Res
 		params.Arguments = p.Arguments
 	}
 	got, err := session.CallTool(ctx, params)
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return nil, e // such as: no such tool
-	}
 	if _, ok := errors.AsType[*mcpRefused](err); ok {
 		return mcpError(b.explain(err)), nil
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeInvalidParams {
+		return nil, e // there is no such tool
 	}
 	if err != nil {
 		return mcpError("the sidecar at " + b.addr + " went away during the call: it may have been done or not"), nil

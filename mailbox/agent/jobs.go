@@ -238,7 +238,8 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate) (_ tasks.Record, sent 
 	if err != nil {
 		return tasks.Record{}, "", err
 	}
-	if r.State == u.State && tasks.Terminal(u.State) && !(r.Overdue && len(u.Text)+len(u.Parts) > 0) {
+	late := r.Overdue && len(u.Text)+len(u.Parts) > 0
+	if r.State == u.State && u.State != mailbox.Working && !late {
 		return r, "", nil // said again
 	}
 	if !(r.Overdue && (u.State == mailbox.Completed || u.State == mailbox.Failed)) {

@@ -108,7 +108,7 @@ func (s *Store) change(ctx context.Context, edit func(entries) (entries, error))
 	if err != nil {
 		return err
 	}
-	f, err := lock(ctx, root)
+	f, err := lock(ctx, root, s.patient)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (m merge) into(list entries) entries {
 
 // guardCards keeps the cards that were set in the registry until ctx is done.
 func (s *Store) guardCards(ctx context.Context) {
-	n := notices{dir: s.dir.path, log: s.log}
+	n := notices{dir: s.dir.path, deaf: s.deaf, log: s.log}
 	defer n.close()
 	tick := time.NewTicker(s.recheck)
 	defer tick.Stop()

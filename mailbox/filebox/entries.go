@@ -133,12 +133,15 @@ func (l entries) set(e entry) entries {
 	return append(l, e)
 }
 
-// later reports whether entry a has a later heartbeat than b; orSame is what
-// counts when one of them cannot be read or both beat at once.
+// later reports whether entry a has a later heartbeat than b, where one that
+// cannot be read is older than any; orSame is what counts when both are alike.
 func later(id mailbox.AgentID, a, b json.RawMessage, orSame bool) bool {
 	first, err1 := mailbox.DecodeCard(id, a)
 	second, err2 := mailbox.DecodeCard(id, b)
-	if err1 != nil || err2 != nil || first.LastHeartbeat.Equal(second.LastHeartbeat) {
+	switch {
+	case (err1 == nil) != (err2 == nil):
+		return err1 == nil
+	case err1 != nil || first.LastHeartbeat.Equal(second.LastHeartbeat):
 		return orSame
 	}
 	return first.LastHeartbeat.After(second.LastHeartbeat)

@@ -62,6 +62,8 @@ type Store struct {
 	dir     folder
 	log     *slog.Logger
 	recheck time.Duration
+	deaf    bool          // no notices of change: for tests of the recheck alone
+	patient time.Duration // lockWait
 	clock   clock
 	settled atomic.Uint64 // since the last pruning
 
@@ -90,6 +92,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		dir:     folder{path: dir},
 		log:     o.Logger,
 		recheck: cmp.Or(o.Recheck, defaultRecheck),
+		patient: lockWait,
 		counts:  map[mailbox.AgentID]*count{},
 		cards:   newCards(),
 	}

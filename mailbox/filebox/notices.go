@@ -11,8 +11,9 @@ import (
 // notices are the changes in one folder, as far as the system tells. They are
 // hints: whoever gets them looks by the clock, too. They belong to one goroutine.
 type notices struct {
-	dir string
-	log *slog.Logger
+	dir  string
+	deaf bool // ask for none
+	log  *slog.Logger
 
 	watch   *fsnotify.Watcher // nil while there is none
 	watched fs.FileInfo       // the folder that watch watches
@@ -22,6 +23,9 @@ type notices struct {
 // arm watches the folder that is at the path now, and reports whether that is
 // another one than before.
 func (n *notices) arm() (anew bool) {
+	if n.deaf {
+		return false
+	}
 	now, err := os.Stat(n.dir)
 	if err == nil && n.watch != nil && os.SameFile(now, n.watched) {
 		return false

@@ -40,7 +40,7 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 	guard.Go(func() { s.guardCards(ctx) })
 
 	r := receiver{store: s, agent: agent, take: take, shown: map[string]mark{}, open: map[string]time.Time{}, said: map[string]bool{}}
-	r.notices = notices{dir: filepath.Join(s.dir.path, string(agent), inbox), log: s.log}
+	r.notices = notices{dir: filepath.Join(s.dir.path, string(agent), inbox), deaf: s.deaf, log: s.log}
 	defer r.notices.close()
 	return r.run(ctx)
 }

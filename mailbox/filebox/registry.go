@@ -123,8 +123,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // lock takes the lock that our processes change the registry under.
-func lock(ctx context.Context, root *os.Root) (*os.File, error) {
-	end := time.Now().Add(lockWait)
+func lock(ctx context.Context, root *os.Root, wait time.Duration) (*os.File, error) {
+	end := time.Now().Add(wait)
 	for {
 		f, err := safefile.Open(root, registryLock, os.O_RDWR|os.O_CREATE)
 		if err != nil {
@@ -139,9 +139,9 @@ func lock(ctx context.Context, root *os.Root) (*os.File, error) {
 			return nil, err
 		}
 		if time.Now().After(end) {
-			return nil, fmt.Errorf("the registry's lock %s is held by another process for more than %v: does one hang?", registryLock, lockWait)
+			return nil, fmt.Errorf("the registry's lock %s is held by another process for more than %v: does one hang?", registryLock, wait)
 		}
-		if err := pause(ctx, 4*time.Millisecond); err != nil {
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}

@@ -31,7 +31,7 @@ func (s *Store) Cards(ctx context.Context) ([]mailbox.Card, error) {
 	defer cancel()
 	cards, err := s.cards(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the agents' cards: %w", explain(err, usesCards))
+		return nil, fmt.Errorf("read the agents' cards: %w", s.explain(err, usesCards))
 	}
 	return cards, nil
 }
@@ -103,7 +103,7 @@ func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
 	defer cancel()
 	err := s.setCard(ctx, c)
 	if _, refused := errors.AsType[*mailbox.Error](err); !refused {
-		err = explain(err, usesCards)
+		err = s.explain(err, usesCards)
 	}
 	if err != nil {
 		return fmt.Errorf("write the card of %s: %w", c.AgentID, err)

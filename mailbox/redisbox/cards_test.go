@@ -139,7 +139,7 @@ func TestTooManyCards(t *testing.T) {
 
 func TestEightBeatAtOnce(t *testing.T) {
 	srv := redistest.Start(t)
-	const rounds = 100
+	const rounds = 40
 	var beating sync.WaitGroup
 	for i := range 8 {
 		agent := mailbox.AgentID(fmt.Sprint("agent", i))

@@ -38,10 +38,24 @@ var hints = []struct{ sign, says string }{
 	{"CLUSTERDOWN", "the redis Cluster is down"},
 	{"MOVED", "this redis is a Cluster: use redis+cluster:// in REDIS_URL"},
 	{"max number of clients", "redis has too many clients: raise its maxclients"},
-	{"all sentinels specified", "no Sentinel in REDIS_URL knows the master of that name"},
+	{"all sentinels specified", "no Sentinel in REDIS_URL answers, or none knows the master of that name"},
 	{"can't parse", "what answers at REDIS_URL is not a redis"},
 	{"unexpected", "what answers at REDIS_URL is not a redis"},
 	{"first record does not look like a TLS handshake", "this redis speaks no TLS: use redis:// instead of rediss://"},
+}
+
+const (
+	noAnswer = "redis does not answer"
+	slowTLS  = noAnswer + "; perhaps it speaks no TLS: then use redis:// instead of rediss://"
+)
+
+// explain is [explain] for this store's Redis.
+func (s *Store) explain(err error, uses string) error {
+	err = explain(err, uses)
+	if f, ok := errors.AsType[*fault](err); ok && f.says == noAnswer && s.conn.TLSConfig != nil {
+		return &fault{slowTLS, err}
+	}
+	return err
 }
 
 // explain makes err fit to be shown; errors.Is and errors.As still find what is
@@ -63,7 +77,7 @@ func explain(err error, uses string) error {
 		}
 	}
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-		return &fault{"redis does not answer", err}
+		return &fault{noAnswer, err}
 	}
 	if errors.Is(err, context.Canceled) {
 		return err

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -40,7 +41,7 @@ func TestFaultsSayHowToMendThem(t *testing.T) {
 		{"no password given", locked.URL(), "give it in REDIS_URL"},
 		{"wrong password", "redis://:hunter3@" + locked.Addr(), "refuses"},
 		{"no such database", plain.URL() + "/99", "database"},
-		{"TLS not spoken", "rediss://" + plain.Addr(), ""},
+		{"TLS not spoken", "rediss://" + plain.Addr(), "TLS"},
 		{"no cluster", "redis+cluster://" + plain.Addr(), "no Cluster"},
 		{"nobody there", "unix:///nonexistent/redis.sock", "no such file"},
 		{"not a redis", notRedis, "not a redis"},
@@ -49,14 +50,18 @@ func TestFaultsSayHowToMendThem(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, tt.url, "alice", nil)
+			var asking sync.WaitGroup
 			for name, call := range calls(s) {
-				err := call(t.Context())
-				if err == nil || !strings.Contains(err.Error(), tt.says) {
-					t.Errorf("%s: got %v, want it to say %q", name, err, tt.says)
-				} else if strings.Contains(err.Error(), "hunter") || strings.Contains(err.Error(), "word 1") {
-					t.Errorf("%s quotes a secret or a message: %v", name, err)
-				}
+				asking.Go(func() {
+					err := call(t.Context())
+					if err == nil || !strings.Contains(err.Error(), tt.says) {
+						t.Errorf("%s: got %v, want it to say %q", name, err, tt.says)
+					} else if strings.Contains(err.Error(), "hunter") || strings.Contains(err.Error(), "word 1") {
+						t.Errorf("%s quotes a secret or a message: %v", name, err)
+					}
+				})
 			}
+			asking.Wait()
 		})
 	}
 }
@@ -114,6 +119,7 @@ func TestKeysOfAnotherTypeAreNamed(t *testing.T) {
 
 // A key that becomes something else under a Receive.
 func TestInboxTurnsIntoAnotherType(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	s := open(t, srv.URL(), "bob", nil)
 	e := hearing(t, s, "bob")
@@ -143,5 +149,28 @@ func TestExplainKeepsWhatWasThere(t *testing.T) {
 	}
 	if explain(nil, "") != nil {
 		t.Error("no error became one")
+	}
+}
+
+// A user of Redis with no more rights than the hint names.
+func TestRights(t *testing.T) {
+	srv := redistest.Start(t)
+	raw := rawClient(t, srv.URL())
+	user := func(rights ...any) {
+		if err := raw.Do(t.Context(), append([]any{"ACL", "SETUSER", "nano", "reset", "on", ">pw", "+@all"}, rights...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	user("~nanobot:mailbox:*", "&agent.inbox.*")
+	passes(t, "redis://nano:pw@"+srv.Addr(), raw)
+	for _, rights := range [][]any{{"&agent.inbox.*"}, {"~nanobot:mailbox:*"}} {
+		user(rights...)
+		s := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil)
+		_, put := s.Put(t.Context(), toGoal(1, "g"))
+		for name, err := range map[string]error{"Put": put, "Receive": s.Receive(t.Context(), "bob", func(mailbox.Item) {})} {
+			if err == nil || !strings.Contains(err.Error(), "lacks rights") {
+				t.Errorf("%s with %v: got %v, want the rights it needs", name, rights, err)
+			}
+		}
 	}
 }

@@ -49,6 +49,7 @@ func passes(t *testing.T, url string, raw *redis.Client) {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t, "--cluster-enabled", "yes")
 	raw := rawClient(t, srv.URL())
 	if err := raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {

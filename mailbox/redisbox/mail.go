@@ -90,7 +90,7 @@ func (s *Store) put(ctx context.Context, e mailbox.Envelope, old, channel string
 	case errors.Is(err, redis.Nil):
 		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, mailbox.ErrFull)
 	case err != nil:
-		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, explain(err, usesStream(inbox)))
+		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, s.explain(err, usesStream(inbox)))
 	}
 	return key, nil
 }
@@ -109,7 +109,7 @@ func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mail
 	inbox := inboxKey(to)
 	n, err := whereScript.Run(ctx, s.calls, []string{inbox}, key).Int()
 	if err != nil {
-		return mailbox.Gone, fmt.Errorf("look into the inbox of %s: %w", to, explain(err, usesStream(inbox)))
+		return mailbox.Gone, fmt.Errorf("look into the inbox of %s: %w", to, s.explain(err, usesStream(inbox)))
 	}
 	if n == 0 {
 		return mailbox.Gone, nil
@@ -130,7 +130,7 @@ func (s *Store) Read(ctx context.Context, agent mailbox.AgentID, key string) (ma
 	inbox := inboxKey(agent)
 	entries, err := s.calls.XRangeN(ctx, inbox, key, key, 1).Result()
 	if err != nil {
-		return mailbox.Item{}, fmt.Errorf("read from the inbox of %s: %w", agent, explain(err, usesStream(inbox)))
+		return mailbox.Item{}, fmt.Errorf("read from the inbox of %s: %w", agent, s.explain(err, usesStream(inbox)))
 	}
 	if len(entries) == 0 {
 		return mailbox.Item{}, mailbox.ErrGone
@@ -159,7 +159,7 @@ func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, h
 		err = s.calls.XDel(ctx, inbox, key).Err()
 	}
 	if err != nil {
-		return fmt.Errorf("settle in the inbox of %s: %w", agent, explain(err, uses))
+		return fmt.Errorf("settle in the inbox of %s: %w", agent, s.explain(err, uses))
 	}
 	return nil
 }

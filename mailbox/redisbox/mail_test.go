@@ -179,7 +179,7 @@ func TestPublishesMessagesForAGoal(t *testing.T) {
 	dataOnly := toGoal(3, "g")
 	dataOnly.Content.Parts = []mailbox.Part{{Type: "data", Data: []byte(`{"a":1}`)}}
 	first, last := toGoal(4, "bob.<main>"), toGoal(5, "end")
-	first.Metadata.CorrelationID = "c1"
+	first.Metadata.CorrelationID = "5f0c2f44-7a7b-4a5e-8d3e-0a6f6f3d2b11"
 	keys := put(t, s, mails(1, 1)[0], task, dataOnly, toGoal(6, ""), toGoal(7, "a\nb"), first)
 	if _, err := s.Again(ctx, keys[len(keys)-1], first); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestPublishesMessagesForAGoal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.FromAgentID != "alice" || p.ToAgentID != "bob" || p.ID != first.ID || p.CorrelationID != "c1" || !p.SentAt.Equal(first.Timestamp) {
+	if p.FromAgentID != "alice" || p.ToAgentID != "bob" || p.ID != first.ID || p.CorrelationID != first.Metadata.CorrelationID || !p.SentAt.Equal(first.Timestamp) {
 		t.Errorf("got %+v", p)
 	}
 	if want := first.Text(); p.Body != want {

@@ -104,7 +104,7 @@ func (r *reader) hear(ctx context.Context, m *redis.Message) {
 }
 
 // watch asks for a sign of life when the channels were silent for a block, and
-// returns when there was none for the time that a read may take.
+// returns when there was none for as long as a read may take.
 func (r *reader) watch(ctx context.Context, channels *redis.PubSub) error {
 	tick := time.NewTicker(block)
 	defer tick.Stop()
@@ -115,7 +115,7 @@ func (r *reader) watch(ctx context.Context, channels *redis.PubSub) error {
 		case <-tick.C:
 		}
 		silent := time.Since(r.began) - time.Duration(r.heard.Load())
-		if silent > block+callLimit {
+		if silent > readLimit {
 			return errSilent
 		}
 		if silent < block/2 {

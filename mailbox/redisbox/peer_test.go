@@ -1,6 +1,7 @@
 package redisbox
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,8 +14,9 @@ import (
 
 // peerText is what a program publishes that knows peer inboxes only (MAILBOX.md B).
 func peerText(from, to, body string) string {
-	return fmt.Sprintf(`{"from_agent_id":%q,"from_goal_id":"0d5cb1b6-6a8e-4c8f-9d38-3b1a3c0c9a01","to_agent_id":%q,"body":%q,`+
-		`"sent_at":"2026-04-30T14:00:00+00:00","correlation_id":"5f0c2f44-7a7b-4a5e-8d3e-0a6f6f3d2b11"}`, from, to, body)
+	text, _ := json.Marshal(body)
+	return fmt.Sprintf(`{"from_agent_id":%q,"from_goal_id":"0d5cb1b6-6a8e-4c8f-9d38-3b1a3c0c9a01","to_agent_id":%q,"body":%s,`+
+		`"sent_at":"2026-04-30T14:00:00+00:00","correlation_id":"5f0c2f44-7a7b-4a5e-8d3e-0a6f6f3d2b11"}`, from, to, text)
 }
 
 func text(t *testing.T, i mailbox.Item) string {
@@ -54,6 +56,7 @@ func TestForeignMessageIsPutIntoTheInbox(t *testing.T) {
 }
 
 func TestWhatIsNotTakenFromTheChannels(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	raw := rawClient(t, srv.URL())
 	s := open(t, srv.URL(), "bob", nil)

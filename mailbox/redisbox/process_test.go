@@ -46,7 +46,7 @@ func write(url string, agent mailbox.AgentID) error {
 		if _, err := s.Put(ctx, mailboxtest.Envelope(agent, "bob", i)); err != nil {
 			return err
 		}
-		if i%10 == 0 {
+		if i%25 == 0 {
 			if err := s.SetCard(ctx, mailboxtest.Card(agent, i)); err != nil {
 				return err
 			}
@@ -56,6 +56,7 @@ func write(url string, agent mailbox.AgentID) error {
 }
 
 func TestEightProcessesWriteAtOnce(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	raw := rawClient(t, srv.URL())
 	s := open(t, srv.URL(), "bob", nil)

@@ -15,8 +15,9 @@ import (
 
 const (
 	// block is how long a read waits for mail before the link and the stream
-	// are looked at. A dead link is found within block and callLimit.
-	block = time.Second
+	// are looked at; it is answered within readLimit, or the link is dead.
+	block     = time.Second
+	readLimit = block + ioLimit
 	// readCount is how many entries one read takes at most. A reply stands in
 	// memory as a whole: 32 MiB where every envelope has the most it may have.
 	readCount = 32
@@ -55,7 +56,7 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return fmt.Errorf("receive for %s: %w", agent, explain(err, usesStream(r.inbox)))
+	return fmt.Errorf("receive for %s: %w", agent, s.explain(err, usesStream(r.inbox)))
 }
 
 // run reads until something fails. A fault ends all connections: a dead link
@@ -110,6 +111,7 @@ func (r *reader) read(ctx context.Context) error {
 				return errors.New("unexpected id of an entry")
 			}
 			r.cursor = id
+			r.before.read(id)
 			r.take(item(entry))
 		}
 	}
@@ -117,7 +119,7 @@ func (r *reader) read(ctx context.Context) error {
 
 // readSome waits for entries, up to block; none is no error.
 func (r *reader) readSome(ctx context.Context) ([]redis.XMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, block+callLimit)
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	streams, err := r.client.XRead(ctx, &redis.XReadArgs{
 		Streams: []string{r.inbox, r.cursor.String()}, Count: readCount, Block: block,

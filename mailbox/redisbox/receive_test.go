@@ -130,6 +130,12 @@ func encoded(t *testing.T, e mailbox.Envelope) string {
 
 func TestSightReplaces(t *testing.T) {
 	id := func(ms uint64) entryID { return entryID{ms: ms} }
+	after := func(s sight, read ...entryID) sight {
+		for _, id := range read {
+			s.read(id)
+		}
+		return s
+	}
 	full := sight{true, 9, 2, id(50), id(90)}
 	empty := sight{true, 9, 0, entryID{}, id(90)}
 	tests := []struct {
@@ -150,6 +156,10 @@ func TestSightReplaces(t *testing.T) {
 		{"fewer were added", full, sight{true, 3, 3, id(95), id(99)}, id(90), true},
 		{"begins earlier", full, sight{true, 12, 3, id(40), id(99)}, id(90), true},
 		{"begins before what was settled", empty, sight{true, 12, 3, id(90), id(99)}, id(90), true},
+		{"begins before what was read", after(sight{}, id(90)), sight{true, 12, 3, id(40), id(99)}, id(90), true},
+		{"begins before what was read first", after(empty, id(92), id(95)), sight{true, 12, 3, id(91), id(99)}, id(95), true},
+		{"an earlier one was not read", after(sight{}, id(90)), full, id(90), true},
+		{"as it was read from its beginning", after(sight{}, id(50), id(90)), full, id(90), false},
 		{"the server does not count", sight{true, uncounted, 2, id(50), id(90)}, sight{true, uncounted, 3, id(50), id(99)}, id(90), false},
 		{"the server counts no more", full, sight{true, uncounted, 2, id(50), id(90)}, id(90), false},
 		{"the server counts from now on", sight{true, uncounted, 2, id(50), id(90)}, full, id(90), false},

@@ -183,6 +183,7 @@ func toGoal(i int, goal string) mailbox.Envelope {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	raw := rawClient(t, srv.URL())
 	var at string // the case that the server is empty for

@@ -62,6 +62,15 @@ func (s sight) replaces(before sight, cursor entryID) bool {
 	return s.first.compare(before.first) < 0
 }
 
+// read notes that the entry id was read, the first behind all that was seen
+// before: of a stream that had none, it is the first.
+func (s *sight) read(id entryID) {
+	if s.length == 0 {
+		s.length, s.first = 1, id
+	}
+	s.exists = true
+}
+
 // lookScript returns of the stream KEYS[1]: the last id, the number of
 // entries, how many were ever added, the first entry's id. XINFO itself would send the
 // first and the last entry as a whole.

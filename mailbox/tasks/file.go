@@ -159,9 +159,9 @@ func check(r Record) error {
 	if r.ID == "" {
 		return mailbox.Invalid("task.id", "required")
 	}
-	for field, id := range map[string]string{"task.id": r.ID, "id": r.MessageID} {
-		if len(id) > mailbox.MaxID || !utf8.ValidString(id) {
-			return mailbox.Invalid(field, "want UTF-8, at most %d bytes", mailbox.MaxID)
+	for _, id := range [][2]string{{"task.id", r.ID}, {"id", r.MessageID}} {
+		if len(id[1]) > mailbox.MaxID || !utf8.ValidString(id[1]) {
+			return mailbox.Invalid(id[0], "want UTF-8, at most %d bytes", mailbox.MaxID)
 		}
 	}
 	for _, t := range r.times() {

@@ -335,7 +335,7 @@ func TestBounds(t *testing.T) {
 // Whatever steps come in whatever order: a task that has ended stays as it
 // ended, but for the late result of an overdue one, and the disk knows the same.
 func TestRandomSteps(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(15) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
 		l := open(t, dir, tasks.Options{Silence: time.Hour})

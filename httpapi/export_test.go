@@ -1,0 +1,8 @@
+package httpapi
+
+// Open is how many connections there are.
+func (l *Lines) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.open)
+}

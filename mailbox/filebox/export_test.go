@@ -1,0 +1,38 @@
+package filebox
+
+import (
+	"time"
+
+	"feishu-relay/mailbox"
+)
+
+// Deafen makes s get no notices of change.
+func Deafen(s *Store) { s.deaf = true }
+
+// Hurry makes s wait for the registry's lock for wait only.
+func Hurry(s *Store, wait time.Duration) { s.patient = wait }
+
+// Prune keeps an agent's folders within their bounds now.
+func Prune(s *Store, agent mailbox.AgentID) { s.prune(agent) }
+
+// The bounds and waits that tests go by.
+const (
+	MaxProcessed = maxProcessed
+	MaxMalformed = maxMalformed
+	MaxAge       = maxAge
+	DeadTemp     = deadTemp
+	MaxBroken    = maxBroken
+	MaxRegistry  = maxRegistry
+	MaxEntries   = maxEntries
+	Unfinished   = unfinished
+)
+
+// Reformat reads a registry and writes it again.
+func Reformat(data []byte) ([]byte, bool) {
+	list, err := parseRegistry(data)
+	if err != nil {
+		return nil, false
+	}
+	data, err = list.format()
+	return data, err == nil
+}

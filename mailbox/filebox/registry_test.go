@@ -1,0 +1,327 @@
+package filebox_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/filebox"
+	"feishu-relay/mailbox/mailboxtest"
+)
+
+func registryOf(dir string) string { return filepath.Join(dir, "_registry.json") }
+
+func readRegistry(t testing.TB, dir string) string {
+	t.Helper()
+	data, err := os.ReadFile(registryOf(dir))
+	must(t, err)
+	return string(data)
+}
+
+// rewrite replaces the registry as a program does that locks nothing.
+func rewrite(t testing.TB, dir, data string) {
+	t.Helper()
+	aside := registryOf(dir) + ".tmp"
+	lay(t, aside, []byte(data))
+	must(t, os.Rename(aside, registryOf(dir)))
+}
+
+// The entries of others stay byte for byte, and the fields of ours that we do
+// not know stay, too.
+func TestForeignEntries(t *testing.T) {
+	dir := t.TempDir()
+	foreign := []string{
+		`"coder" : {"agentId":"coder","lastHeartbeat":1745659200000,  "maxConcurrentTasks": 2, "x": [1.0, 1e5, "\u4f60<&>"]}`,
+		"\"tester\":{\n\t\"agent_id\": \"tester\",\n\t\"status\": \"busy\"\n}",
+		`"\u0062ad": null`, `"../x": {"agent_id":"../x"}`, `"odd": [1, 2 , 3]`, `"": {}`, `"text":"text"`,
+	}
+	lay(t, registryOf(dir), []byte("\xef\xbb\xbf{"+strings.Join(foreign, ",\n")+`, "us":{"agent_id":"us","status":"offline","pid":42,"more":{"a": 1}}}`))
+	s := open(t, dir)
+	cards, err := s.Cards(t.Context())
+	must(t, err)
+	var names []string
+	for _, c := range cards {
+		names = append(names, string(c.AgentID))
+	}
+	if got := strings.Join(names, " "); got != "coder tester us" {
+		t.Errorf("cards of %s", got)
+	}
+	if cards[0].MaxTasks != 2 || !cards[0].LastHeartbeat.Equal(time.UnixMilli(1745659200000)) {
+		t.Errorf("a camelCase entry: %+v", cards[0])
+	}
+	for n := range 3 {
+		must(t, s.SetCard(t.Context(), mailboxtest.Card("us", n)))
+	}
+	got := readRegistry(t, dir)
+	for _, entry := range foreign {
+		key, value, _ := strings.Cut(entry, ":")
+		if !strings.Contains(got, strings.TrimSpace(key)+": "+strings.TrimSpace(value)) {
+			t.Errorf("%s is not in\n%s", entry, got)
+		}
+	}
+	var all map[string]map[string]any
+	_ = json.Unmarshal([]byte(got), &all) // some are no objects
+	if us := all["us"]; us["pid"] != 42.0 || us["more"] == nil || us["status"] != "busy" {
+		t.Errorf("our entry is %v", us)
+	}
+	if !json.Valid([]byte(got)) || strings.Contains(got, `\u003c`) {
+		t.Errorf("the registry is\n%s", got)
+	}
+}
+
+// Trap 10: the registry is read, changed and written by several programs at
+// once. What a program that locks nothing drops of ours comes back at once.
+func TestPutBack(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	receive(t, s, "us")
+	must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 5)))
+	stale, err := mailbox.EncodeCard(mailboxtest.Card("us", 4), nil)
+	must(t, err)
+	for what, data := range map[string]string{
+		"dropped":               `{"coder":{"agent_id":"coder"}}`,
+		"set back":              `{"coder":{"agent_id":"coder"},"us":` + string(stale) + `}`,
+		"no object":             `{"us":null,"coder":{"agent_id":"coder"}}`,
+		"everything is dropped": `{}`,
+	} {
+		rewrite(t, dir, data)
+		eventually(t, "our card, "+what, func() bool {
+			c, ok := card(t, s, "us")
+			return ok && c.LastHeartbeat.Equal(mailboxtest.Card("us", 5).LastHeartbeat)
+		})
+		if got := readRegistry(t, dir); strings.Contains(data, "coder") && !strings.Contains(got, `"coder": {"agent_id":"coder"}`) {
+			t.Errorf("%s: the other entry is gone: %s", what, got)
+		}
+	}
+	must(t, os.Remove(registryOf(dir)))
+	eventually(t, "our card in a new file", func() bool { _, ok := card(t, s, "us"); return ok })
+
+	// The same agent's next sidecar sets a newer card: that one counts.
+	must(t, open(t, dir).SetCard(t.Context(), mailboxtest.Card("us", 6)))
+	rewrite(t, dir, readRegistry(t, dir))
+	nothing(t, receive(t, s, "us"))
+	if c, _ := card(t, s, "us"); !c.LastHeartbeat.Equal(mailboxtest.Card("us", 6).LastHeartbeat) {
+		t.Errorf("the older sidecar brought back %v", c.LastHeartbeat)
+	}
+}
+
+// A registry that is no JSON is kept for a person and built anew from what is
+// known: our cards and those of others that are alive.
+func TestBrokenRegistry(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	now := time.Now().UTC().Format(time.RFC3339)
+	rewrite(t, dir, `{"coder":{"agent_id":"coder","last_heartbeat":"`+now+`","x":1},"dead":{"agent_id":"dead","last_heartbeat":"2020-01-01T00:00:00Z"}}`)
+	must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 1)))
+	old := time.Now().Add(-time.Minute)
+	for i, data := range []string{`{"us":`, `[]`, `null`, "\x00\x00", `{"a":{}} x`, `{"a":{},}`, "\n"} {
+		rewrite(t, dir, data)
+		must(t, os.Chtimes(registryOf(dir), old, old)) // nobody is writing it any more
+		if cards, err := s.Cards(t.Context()); err == nil || !strings.Contains(err.Error(), "broken") {
+			t.Errorf("%q: cards %v, %v", data, cards, err)
+		}
+		must(t, s.SetCard(t.Context(), mailboxtest.Card("us", i+2)))
+		got := readRegistry(t, dir)
+		if !strings.Contains(got, `"coder": {"agent_id":"coder"`) || !strings.Contains(got, `"x":1`) || strings.Contains(got, "dead") || !strings.Contains(got, `"us"`) {
+			t.Errorf("%q: built anew: %s", data, got)
+		}
+	}
+	var kept []string
+	for _, name := range list(t, dir, "") {
+		if strings.HasPrefix(name, "_registry.json.broken-") {
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			must(t, err)
+			kept = append(kept, string(data))
+		}
+	}
+	if got := fmt.Sprintf("%q", kept); got != `["{\"us\":" "[]" "null" "\x00\x00" "{\"a\":{}} x" "{\"a\":{},}"]` {
+		t.Errorf("kept %s", got)
+	}
+	for i := range filebox.MaxBroken + 3 {
+		rewrite(t, dir, fmt.Sprintf("broken %d", i))
+		must(t, os.Chtimes(registryOf(dir), old, old))
+		must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 100+i)))
+	}
+	kept = kept[:0]
+	for _, name := range list(t, dir, "") {
+		if strings.HasPrefix(name, "_registry.json.broken-") {
+			kept = append(kept, name)
+		}
+	}
+	if len(kept) != filebox.MaxBroken {
+		t.Errorf("%d broken registries are kept, want %d", len(kept), filebox.MaxBroken)
+	}
+	newest, err := os.ReadFile(filepath.Join(dir, kept[len(kept)-1]))
+	if err != nil || string(newest) != fmt.Sprintf("broken %d", filebox.MaxBroken+2) {
+		t.Errorf("the newest that is kept is %q, %v", newest, err)
+	}
+}
+
+// While a Receive runs nobody has to wait for a heartbeat.
+func TestBrokenRegistryIsMendedAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 1)))
+	receive(t, s, "us")
+	rewrite(t, dir, `{"us":`)
+	eventually(t, "a whole registry", func() bool { return strings.HasSuffix(readRegistry(t, dir), "}\n") })
+	if _, ok := card(t, s, "us"); !ok {
+		t.Error("our card is not in it")
+	}
+}
+
+// A program that writes the registry in place leaves it cut for a moment: that
+// is no reason to build it anew.
+func TestRegistryWrittenInPlace(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	whole := `{"coder":{"agent_id":"coder"},"tester":{"agent_id":"tester"}}`
+	lay(t, registryOf(dir), []byte(whole[:20]))
+	done := make(chan error)
+	go func() { done <- s.SetCard(t.Context(), mailboxtest.Card("us", 1)) }()
+	select {
+	case err := <-done:
+		t.Fatalf("set in half a registry: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	f, err := os.OpenFile(registryOf(dir), os.O_WRONLY|os.O_APPEND, 0)
+	must(t, err)
+	_, err = f.WriteString(whole[20:])
+	must(t, err)
+	must(t, f.Close())
+	must(t, <-done)
+	if cards, err := s.Cards(t.Context()); err != nil || len(cards) != 3 {
+		t.Errorf("cards %v, %v", cards, err)
+	}
+}
+
+func TestRegistryBounds(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	var many strings.Builder
+	for i := range filebox.MaxEntries {
+		fmt.Fprintf(&many, `,"a%d":{}`, i)
+	}
+	link := func(t *testing.T) {
+		lay(t, filepath.Join(dir, "target"), []byte("{}"))
+		must(t, os.Remove(registryOf(dir)))
+		must(t, os.Symlink("target", registryOf(dir)))
+	}
+	for name, tt := range map[string]struct {
+		prepare func(t *testing.T)
+		cards   string // the error of Cards; "" none
+		set     string
+	}{
+		"too many bytes": {func(t *testing.T) {
+			rewrite(t, dir, `{"x":"`+strings.Repeat("x", filebox.MaxRegistry)+`"}`)
+		}, "more than 8388608 bytes", "more than 8388608 bytes"},
+		"too many bytes with ours": {func(t *testing.T) {
+			rewrite(t, dir, `{"x":"`+strings.Repeat("x", filebox.MaxRegistry-20)+`"}`)
+		}, "", "more than 8388608 bytes"},
+		"too many entries":           {func(t *testing.T) { rewrite(t, dir, "{"+many.String()[1:]+`,"y":{}}`) }, "more than 10000 entries", "more than 10000 entries"},
+		"too many entries with ours": {func(t *testing.T) { rewrite(t, dir, "{"+many.String()[1:]+"}") }, "", "more than 10000 entries"},
+		"a link":                     {link, "no regular file", "no regular file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.prepare(t)
+			before := readRegistry(t, dir)
+			_, errCards := s.Cards(t.Context())
+			for what, err := range map[string]error{tt.cards: errCards, tt.set: s.SetCard(t.Context(), mailboxtest.Card("us", 1))} {
+				if what == "" && err != nil || what != "" && (err == nil || !strings.Contains(err.Error(), what)) {
+					t.Errorf("got %v, want %q", err, what)
+				}
+			}
+			if readRegistry(t, dir) != before {
+				t.Error("it was changed")
+			}
+			if got := list(t, dir, ".tmp"); len(got) > 0 {
+				t.Errorf("%q is left", got)
+			}
+		})
+	}
+}
+
+// A process that hangs with the lock in its hand stops nobody for ever.
+func TestLockIsHeld(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	f, err := os.Create(filepath.Join(dir, "_registry.json.lock"))
+	must(t, err)
+	defer f.Close()
+	must(t, safefile.Lock(f))
+	filebox.Hurry(s, 50*time.Millisecond)
+	if err := s.SetCard(t.Context(), mailboxtest.Card("us", 1)); err == nil || !strings.Contains(err.Error(), "lock") {
+		t.Errorf("got %v, want an error that names the lock", err)
+	}
+	must(t, os.Remove(f.Name())) // another file is another lock
+	must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 2)))
+}
+
+func TestRights(t *testing.T) {
+	parent := t.TempDir()
+	for name, want := range map[string]struct{ folder, dir, file os.FileMode }{
+		"own":    {0o700, 0o700, 0o600},
+		"shared": {0o770, 0o770, 0o660},
+	} {
+		dir := filepath.Join(parent, name)
+		must(t, os.Mkdir(dir, want.folder))
+		must(t, os.Chmod(dir, want.folder))
+		s := open(t, dir)
+		must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 1)))
+		must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 2)))
+		key, err := s.Put(t.Context(), mailboxtest.Envelope("a", "b", 1))
+		must(t, err)
+		again, err := s.Again(t.Context(), key, mailboxtest.Envelope("a", "b", 1))
+		must(t, err)
+		must(t, s.Settle(t.Context(), "b", again, mailbox.Taken))
+		must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			must(t, err)
+			info, err := d.Info()
+			must(t, err)
+			if want := map[bool]os.FileMode{true: want.dir, false: want.file}[d.IsDir()]; info.Mode().Perm() != want {
+				t.Errorf("%s: %v, want %v", path, info.Mode().Perm(), want)
+			}
+			return nil
+		}))
+	}
+}
+
+func FuzzRegistry(f *testing.F) {
+	for _, s := range []string{"", "{}", `{"a":{}}`, `{"a":{},"a":{"x":1}}`, `{"a":`, "[]", "null", `{"a" : 1 , "b":[ ]}`, "\xef\xbb\xbf{}", "{\"\\u0061\":\"\xff\"}", `{"a":1}{}`, "{\"\xff\":1}"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		once, ok := filebox.Reformat(data)
+		var plain map[string]json.RawMessage
+		trimmed := bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+		err := json.Unmarshal(trimmed, &plain)
+		if want := len(trimmed) == 0 || err == nil && plain != nil; ok != want {
+			t.Fatalf("%q: read %v, encoding/json says %v", data, ok, err)
+		}
+		if !ok {
+			return
+		}
+		var again map[string]json.RawMessage
+		if err := json.Unmarshal(once, &again); err != nil {
+			t.Fatalf("%q became %q: %v", data, once, err)
+		}
+		if len(again) != len(plain) {
+			t.Fatalf("%q became %q", data, once)
+		}
+		for id, raw := range plain {
+			if !bytes.Equal(again[id], raw) {
+				t.Errorf("%q of %q became %q", raw, id, again[id])
+			}
+		}
+		if twice, ok := filebox.Reformat(once); !ok || !bytes.Equal(once, twice) {
+			t.Errorf("%q became %q", once, twice)
+		}
+	})
+}

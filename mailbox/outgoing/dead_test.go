@@ -1,0 +1,166 @@
+package outgoing
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/mailbox"
+)
+
+func letterIDs(r *rig) (ids []string) {
+	r.t.Helper()
+	all, err := r.DeadLetters()
+	if err != nil {
+		r.t.Error(err)
+	}
+	for _, d := range all {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+func TestDeadLetters(t *testing.T) {
+	story(t, func(r *rig) {
+		for _, id := range []string{"a", "b", "c"} {
+			r.send(message(id))
+		}
+		for _, id := range []string{"b", "c", "a"} {
+			r.Nacked(id, "coder", mailbox.Unauthorized, "no")
+			r.after(s)
+		}
+		for range 2 {
+			if got := letterIDs(r); !slices.Equal(got, []string{"a", "c", "b"}) {
+				r.t.Errorf("got %v, want the newest first", got)
+			}
+			r.reopen()
+		}
+		all, _ := r.DeadLetters()
+		if diff := cmp.Diff(r.died[2], all[0]); diff != "" {
+			r.t.Errorf("told of and read (+):\n%s", diff)
+		}
+		name := files(r.t, r.dir, "dead")[0]
+		data, err := os.ReadFile(filepath.Join(r.dir, "dead", name))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if !strings.HasSuffix(name, ".msg.json") || !strings.HasPrefix(name, fmt.Sprintf("%013d_coder_", r.start.UnixMilli())) || !strings.Contains(string(data), "hello <b>") {
+			r.t.Errorf("%s holds %s", name, data)
+		}
+	})
+}
+
+func TestReplay(t *testing.T) {
+	story(t, func(r *rig) {
+		e := message("m")
+		e.Metadata.TTL = new(200)
+		r.send(e)
+		r.after(time.Hour)
+		r.wantLeft(0, 1)
+		r.set(func() { r.calls = nil })
+		if err := r.Replay(r.t.Context(), "m"); err != nil {
+			r.t.Fatal(err)
+		}
+		r.wantLeft(1, 0)
+		r.after(32 * s)
+		r.wantCalls("3600s put m 0 k2", "3631s again m 1 k2")
+		r.after(200 * s)
+		r.wantDied("m", mailbox.AgentOffline, 4, "no acknowledgement")
+		if !r.died[1].Envelope.Timestamp.Equal(r.start.Add(time.Hour)) {
+			r.t.Errorf("its life began at %s", r.died[1].Envelope.Timestamp)
+		}
+		if err := r.Replay(r.t.Context(), "m"); err != nil {
+			r.t.Fatal(err)
+		}
+		if !r.Acked("m", "coder") {
+			r.t.Error("unknown")
+		}
+		r.wantLeft(0, 0)
+	})
+	t.Run("unknown", func(t *testing.T) {
+		story(t, func(r *rig) {
+			err := r.Replay(r.t.Context(), "ghost")
+			if e, ok := errors.AsType[*mailbox.Error](err); !ok || e.Code != mailbox.InvalidMessage || e.Field != "id" {
+				r.t.Errorf("got %v", err)
+			}
+		})
+	})
+	t.Run("refused: the dead letter stays", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.send(message("m"))
+			r.Nacked("m", "coder", mailbox.Unauthorized, "")
+			r.set(func() { r.err = mailbox.ErrFull })
+			if err := r.Replay(r.t.Context(), "m"); !errors.Is(err, mailbox.ErrFull) {
+				r.t.Errorf("got %v", err)
+			}
+			r.wantLeft(0, 1)
+		})
+	})
+	t.Run("without a store: safe on disk", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.send(message("m"))
+			r.Nacked("m", "coder", mailbox.Unauthorized, "")
+			r.set(func() { r.err = errAway })
+			if err := r.Replay(r.t.Context(), "m"); err != nil {
+				r.t.Errorf("got %v", err)
+			}
+			r.wantLeft(1, 0)
+		})
+	})
+}
+
+// The process died between writing the dead letter and removing the record: it
+// is dead, not both. Of a replay that was cut off, both stand: it was sent again.
+func TestDiedInBetween(t *testing.T) {
+	story(t, func(r *rig) {
+		r.send(message("m"))
+		name := files(r.t, r.dir, "unacked")[0]
+		path := filepath.Join(r.dir, "unacked", name)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.Nacked("m", "coder", mailbox.Unauthorized, "")
+		write := func(name string) {
+			if err := os.WriteFile(filepath.Join(r.dir, "unacked", name), data, 0o600); err != nil {
+				r.t.Fatal(err)
+			}
+			r.reopen()
+		}
+		write(name)
+		r.wantLeft(0, 1)
+		write("0000000000001_coder_abcdefgh.json")
+		r.wantLeft(1, 1)
+		r.Acked("m", "coder")
+		r.wantLeft(0, 0)
+	})
+}
+
+func TestOldDeadLettersGo(t *testing.T) {
+	story(t, func(r *rig) {
+		for _, id := range []string{"first", "second"} {
+			r.send(message(id))
+			r.Nacked(id, "coder", mailbox.Unauthorized, "")
+			r.after(s)
+		}
+		r.Box.mu.Lock()
+		for i := range maxDead - 2 { // younger ones, whose files somebody has removed
+			r.Box.graves = append(r.Box.graves, grave{name: fmt.Sprint(i), ref: ref{fmt.Sprint(i), "coder"}, at: time.Now()})
+		}
+		r.Box.mu.Unlock()
+		r.after(s)
+		r.send(message("last"))
+		r.Nacked("last", "coder", mailbox.Unauthorized, "")
+		r.wantLeft(0, 2)
+		if got := letterIDs(r); !slices.Equal(got, []string{"last", "second"}) || len(r.Box.graves) != maxDead {
+			r.t.Errorf("%v are left, and %d in memory", got, len(r.Box.graves))
+		}
+	})
+}

@@ -1,0 +1,306 @@
+package outgoing
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
+)
+
+func plain(id string) mailbox.Envelope {
+	e := message(id)
+	e.Metadata.RequiresAck = false
+	return e
+}
+
+func TestWithoutAcknowledgement(t *testing.T) {
+	story(t, func(r *rig) {
+		r.send(plain("m"))
+		r.wantLeft(0, 0)
+		r.after(time.Hour)
+		r.wantCalls("0s put m 0 k1")
+	})
+}
+
+// Messages outlive a store that is away, whether they ask for an acknowledgement or not.
+func TestStoreAway(t *testing.T) {
+	for _, ack := range []bool{true, false} {
+		story(t, func(r *rig) {
+			r.set(func() { r.err = errAway })
+			e := message("m")
+			e.Metadata.RequiresAck = ack
+			r.send(e)
+			r.wantLeft(1, 0)
+			r.after(4 * s)
+			r.reopen() // nor is it lost with the process
+			r.wantLeft(1, 0)
+			r.after(2 * s)
+			r.set(func() { r.err = nil })
+			r.after(20 * s)
+			r.wantCalls("0s put m 0 failed", "1s put m 0 failed", "3s put m 0 failed",
+				"4s put m 0 failed", "5s put m 0 failed", "7s put m 0 k1")
+			if ack {
+				r.wantLeft(1, 0)
+				r.Acked("m", "coder")
+			}
+			r.wantLeft(0, 0)
+		})
+	}
+	t.Run("for the whole life", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.set(func() { r.err = errAway })
+			e := plain("m")
+			e.Metadata.TTL = new(100)
+			r.send(e)
+			r.after(100 * s)
+			r.wantDied("m", mailbox.AgentOffline, 0, "the store could not take it within its life of 1m40s")
+			r.wantLeft(0, 1)
+		})
+	})
+	t.Run("what waits goes with the next that gets through", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.set(func() { r.err = errAway })
+			for _, id := range []string{"a", "b", "c"} {
+				r.send(plain(id))
+				r.after(time.Millisecond)
+			}
+			r.after(time.Hour)
+			for _, call := range r.calls { // one fails for all: a store that is away is not asked for each
+				if !strings.HasSuffix(call, " a 0 failed") && !strings.HasPrefix(call, "0") {
+					r.t.Errorf("asked for more than the oldest: %s", call)
+				}
+			}
+			r.set(func() { r.err, r.calls = nil, nil })
+			r.send(plain("d"))
+			r.wantCalls("3600.003s put d 0 k1", "3600.003s put a 0 k2", "3600.003s put b 0 k3", "3600.003s put c 0 k4")
+		})
+	})
+	t.Run("at a retry, which does not count", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.send(message("m"))
+			r.after(30 * s)
+			r.set(func() { r.err = errAway })
+			r.after(3 * s)
+			r.set(func() { r.err = nil })
+			r.after(2 * s)
+			r.wantCalls("0s put m 0 k1", "31s again m 1 failed", "32s again m 1 failed", "34s again m 1 k1")
+		})
+	})
+	t.Run("when it is asked where", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.send(message("m"))
+			r.set(func() { r.wheres = errAway })
+			r.after(10 * time.Minute)
+			r.wantLeft(1, 0)
+			r.wantCalls("0s put m 0 k1")
+			r.set(func() { r.wheres = nil })
+			r.after(65 * s)
+			if len(r.calls) < 2 {
+				r.t.Error("it does not go on")
+			}
+		})
+	})
+}
+
+func TestRefused(t *testing.T) {
+	invalid := mailbox.Invalid("to", "no")
+	for _, e := range []mailbox.Envelope{message("m"), plain("m")} {
+		for _, err := range []error{mailbox.ErrFull, invalid} {
+			story(t, func(r *rig) {
+				r.set(func() { r.err = err })
+				if got := r.Send(r.t.Context(), e); !errors.Is(got, err) {
+					r.t.Errorf("got %v, want %v", got, err)
+				}
+				r.wantLeft(0, 0)
+			})
+		}
+	}
+	t.Run("an envelope that nobody could read", func(t *testing.T) {
+		story(t, func(r *rig) {
+			e := message("m")
+			e.Content.Parts = nil
+			if err := r.Send(r.t.Context(), e); !isInvalid(err) {
+				r.t.Errorf("got %v", err)
+			}
+			r.wantCalls()
+			r.wantLeft(0, 0)
+		})
+	})
+	t.Run("later", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.set(func() { r.err = errAway })
+			r.send(message("m"))
+			r.set(func() { r.err = invalid })
+			r.after(s)
+			r.wantDied("m", mailbox.InvalidMessage, 0, "the store refused it: no")
+		})
+	})
+	t.Run("a context that is done", func(t *testing.T) {
+		story(t, func(r *rig) {
+			ctx, cancel := context.WithCancel(r.t.Context())
+			cancel()
+			if err := r.Send(ctx, message("m")); !errors.Is(err, context.Canceled) {
+				r.t.Errorf("got %v", err)
+			}
+			r.wantCalls()
+			r.wantLeft(0, 0)
+		})
+	})
+	t.Run("too many wait", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.Box.mu.Lock()
+			r.Box.count = maxUnacked
+			r.Box.mu.Unlock()
+			err := r.Send(r.t.Context(), message("m"))
+			if e, ok := errors.AsType[*mailbox.Error](err); !ok || e.Code != mailbox.AgentBusy {
+				r.t.Errorf("got %v", err)
+			}
+			r.wantCalls()
+			r.send(plain("n")) // which need not wait
+		})
+	})
+}
+
+func isInvalid(err error) bool {
+	e, ok := errors.AsType[*mailbox.Error](err)
+	return ok && e.Code == mailbox.InvalidMessage
+}
+
+// Without a disk, messages still go out, and are followed while the process lives.
+func TestDiskFails(t *testing.T) {
+	story(t, func(r *rig) {
+		if err := os.RemoveAll(filepath.Join(r.dir, "unacked")); err != nil {
+			r.t.Fatal(err)
+		}
+		r.send(message("m"))
+		r.after(32 * s)
+		r.wantCalls("0s put m 0 k1", "31s again m 1 k1")
+		root, err := safefile.OpenDir(filepath.Join(r.dir, "unacked"))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer root.Close()
+		r.Box.mu.Lock()
+		r.Box.unacked = root // the disk is well again
+		r.Box.mu.Unlock()
+		r.after(31 * s)
+		r.wantLeft(1, 0)
+		r.reopen()
+		r.after(time.Hour)
+		r.wantDied("m", mailbox.AgentOffline, 4, "no acknowledgement")
+		r.wantLeft(0, 1)
+	})
+	t.Run("and no store", func(t *testing.T) {
+		story(t, func(r *rig) {
+			if err := os.RemoveAll(filepath.Join(r.dir, "unacked")); err != nil {
+				r.t.Fatal(err)
+			}
+			r.set(func() { r.err = errAway })
+			for _, e := range []mailbox.Envelope{message("m"), plain("n")} {
+				if err := r.Send(r.t.Context(), e); !errors.Is(err, errAway) || !errors.Is(err, os.ErrNotExist) {
+					r.t.Errorf("got %v, want what both say", err)
+				}
+			}
+			if n := r.Pending(); n != 0 {
+				r.t.Errorf("%d wait", n)
+			}
+		})
+	})
+	t.Run("for the dead letter", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.send(message("m"))
+			name := strings.TrimSuffix(files(r.t, r.dir, "unacked")[0], waits)
+			obstacle := filepath.Join(r.dir, "dead", name+buried)
+			if err := os.Mkdir(obstacle, 0o700); err != nil {
+				r.t.Fatal(err)
+			}
+			if !r.Nacked("m", "coder", mailbox.Unauthorized, "no") {
+				r.t.Error("unknown")
+			}
+			r.after(time.Minute)
+			if len(r.died) != 0 || r.Pending() != 1 {
+				r.t.Errorf("told of a dead letter that is nowhere; %d wait", r.Pending())
+			}
+			if err := os.Remove(obstacle); err != nil {
+				r.t.Fatal(err)
+			}
+			r.after(lookEvery)
+			r.wantDied("m", mailbox.Unauthorized, 1, "no")
+			r.wantLeft(0, 1)
+			r.wantCalls("0s put m 0 k1")
+		})
+	})
+	t.Run("a file is removed while its message waits", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.send(message("m"))
+			if err := os.Remove(filepath.Join(r.dir, "unacked", files(r.t, r.dir, "unacked")[0])); err != nil {
+				r.t.Fatal(err)
+			}
+			r.after(time.Hour)
+			r.wantLeft(0, 0)
+		})
+	})
+}
+
+// Answers may come before Put has returned.
+func TestFastAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		answer        func(*rig)
+		waiting, dead int
+	}{
+		{"ack", func(r *rig) { r.Acked("m", "coder") }, 0, 0},
+		{"nack", func(r *rig) { r.Nacked("m", "coder", mailbox.Unauthorized, "") }, 0, 1},
+		{"nack for now", func(r *rig) { r.Nacked("m", "coder", mailbox.AgentBusy, "") }, 1, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			story(t, func(r *rig) {
+				hurry := make(chan struct{})
+				put := r.opts.Store.(*store).put
+				r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
+					key, err := put(ctx, e)
+					tt.answer(r)
+					close(hurry)
+					return key, err
+				}
+				r.send(message("m"))
+				<-hurry
+				r.wantLeft(tt.waiting, tt.dead)
+				r.after(3 * s)
+				if want := 1 + tt.waiting; len(r.calls) != want {
+					r.t.Errorf("calls %v", r.calls)
+				}
+				r.reopen()
+				r.wantLeft(tt.waiting, tt.dead)
+			})
+		})
+	}
+}
+
+// While Send is putting a message down, Run does not.
+func TestRunKeepsOffWhatIsBeingSent(t *testing.T) {
+	story(t, func(r *rig) {
+		put := r.opts.Store.(*store).put
+		r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
+			time.Sleep(3 * s)
+			return put(ctx, e)
+		}
+		done := make(chan error)
+		go func() { done <- r.Send(r.t.Context(), message("m")) }()
+		r.after(s)
+		r.Wake()
+		r.after(s)
+		if err := <-done; err != nil {
+			r.t.Error(err)
+		}
+		r.after(s)
+		r.wantCalls("3s put m 0 k1")
+		r.wantLeft(1, 0)
+	})
+}
