@@ -86,11 +86,32 @@ func (s *mailboxSocket) read(frames chan<- []byte, ended <-chan struct{}) {
 // serve is the connection's life. It returns the code to close it with, 0 when
 // the bot is gone.
 func (s *mailboxSocket) serve(turn context.Context, frames <-chan []byte) (websocket.StatusCode, string) {
-	if code, reason, ok := s.register(turn, frames); !ok {
-		return code, reason
+	first, err := s.first(turn, frames)
+	if err == nil {
+		err = s.checkRegister(first)
 	}
-	line := s.api.Mailbox.Attach(s.send)
+	if err != nil {
+		return s.refuse(turn, first, err)
+	}
+	registered := make(chan struct{})
+	line := s.api.Mailbox.Attach(func(ctx context.Context, e mailbox.Envelope) error {
+		select { // mail comes behind the answer to the registration
+		case <-registered:
+			return s.send(ctx, e)
+		case <-turn.Done():
+			return context.Cause(turn)
+		}
+	})
 	defer line.Close()
+	if err := s.register(turn, line, first); err != nil {
+		return s.refuse(turn, first, err)
+	}
+	close(registered)
+	return s.talk(turn, line, frames)
+}
+
+// talk is the life of a connection that has registered.
+func (s *mailboxSocket) talk(turn context.Context, line agent.Line, frames <-chan []byte) (websocket.StatusCode, string) {
 	turn, dead := context.WithCancelCause(turn)
 	var pings sync.WaitGroup
 	pings.Go(func() { s.ping(turn, dead) })
@@ -99,7 +120,7 @@ func (s *mailboxSocket) serve(turn context.Context, frames <-chan []byte) (webso
 	for {
 		select {
 		case <-turn.Done():
-			return closing(turn)
+			return closing(context.Cause(turn))
 		case <-line.Done():
 			return statusReplaced, errReplaced.Error()
 		case frame, ok := <-frames:
@@ -111,49 +132,62 @@ func (s *mailboxSocket) serve(turn context.Context, frames <-chan []byte) (webso
 	}
 }
 
-// closing is how a connection is closed whose turn has ended.
-func closing(turn context.Context) (websocket.StatusCode, string) {
-	if errors.Is(context.Cause(turn), errStopping) {
+// closing is how a connection is closed that ended for a cause.
+func closing(cause error) (websocket.StatusCode, string) {
+	if errors.Is(cause, errStopping) {
 		return websocket.StatusGoingAway, errStopping.Error()
 	}
 	return 0, ""
 }
 
-// register waits for the bot to say who it is. When that is not this sidecar's
-// agent it is told so, and ok is false.
-func (s *mailboxSocket) register(turn context.Context, frames <-chan []byte) (code websocket.StatusCode, reason string, ok bool) {
+// errGone says that the bot has hung up.
+var errGone = errors.New("the bot is gone")
+
+// first waits for the bot to say who it is.
+func (s *mailboxSocket) first(turn context.Context, frames <-chan []byte) (mailbox.Envelope, error) {
 	late := time.NewTimer(registerTime)
 	defer late.Stop()
-	var e mailbox.Envelope
-	var err error
 	select {
 	case <-turn.Done():
-		code, reason = closing(turn)
-		return code, reason, false
+		return mailbox.Envelope{}, context.Cause(turn)
 	case <-late.C:
-		err = &mailbox.Error{Code: mailbox.Unauthorized, Message: "register first: nothing came within " + registerTime.String()}
-	case frame, open := <-frames:
-		if !open {
-			return 0, "", false
+		return mailbox.Envelope{}, &mailbox.Error{Code: mailbox.Unauthorized, Message: "register first: nothing came within " + registerTime.String()}
+	case frame, ok := <-frames:
+		if !ok {
+			return mailbox.Envelope{}, errGone
 		}
-		if e, err = mailbox.Decode(frame); err == nil {
-			err = s.checkRegister(e)
-		}
+		return mailbox.Decode(frame)
+	}
+}
+
+// register lets the mailbox know the bot's card, and answers it.
+func (s *mailboxSocket) register(turn context.Context, line agent.Line, first mailbox.Envelope) error {
+	ctx, cancel := context.WithTimeout(turn, handleTime)
+	defer cancel()
+	answer, err := line.Handle(ctx, first)
+	if err != nil || answer == nil {
+		return err
+	}
+	if s.send(turn, *answer) != nil {
+		return errGone
+	}
+	return nil
+}
+
+// refuse tells a bot why it may not stay, and how to close its connection.
+func (s *mailboxSocket) refuse(turn context.Context, first mailbox.Envelope, err error) (websocket.StatusCode, string) {
+	if turn.Err() != nil {
+		return closing(context.Cause(turn))
+	}
+	if errors.Is(err, errGone) {
+		return 0, ""
 	}
 	self := s.api.Mailbox.Self()
-	if err != nil {
-		code, message := refusal(err)
-		answer := mailbox.NackFor(e, self, time.Now(), code, message)
-		answer.Type, answer.To = mailbox.TypeError, self
-		_ = s.send(turn, answer)
-		return websocket.StatusPolicyViolation, "register first, as " + string(self), false
-	}
-	answer := mailbox.AckFor(e, self, time.Now())
-	answer.Type = mailbox.TypeRegistered
-	if s.send(turn, answer) != nil {
-		return 0, "", false
-	}
-	return 0, "", true
+	code, message := s.refusal(err)
+	answer := mailbox.NackFor(first, self, time.Now(), code, message)
+	answer.Type, answer.To = mailbox.TypeError, self
+	_ = s.send(turn, answer)
+	return websocket.StatusPolicyViolation, "register first, as " + string(self)
 }
 
 // checkRegister reports why e does not register this sidecar's agent.
@@ -169,20 +203,27 @@ func (s *mailboxSocket) checkRegister(e mailbox.Envelope) error {
 		return stranger("from")
 	}
 	for _, p := range e.Content.Parts {
-		var card struct {
-			AgentID *mailbox.AgentID `json:"agent_id"`
-			Camel   *mailbox.AgentID `json:"agentId"`
-		}
-		if p.Type != "data" || json.Unmarshal(p.Data, &card) != nil {
-			continue
-		}
-		for _, id := range []*mailbox.AgentID{card.AgentID, card.Camel} {
-			if id != nil && *id != self {
-				return stranger("content.agent_id")
-			}
+		var own card
+		_ = json.Unmarshal(p.Data, &own) // what is of another form names nobody
+		if !own.names(self) {
+			return stranger("content.agent_id")
 		}
 	}
 	return nil
+}
+
+// card is what a bot says of itself, by the content or in it.
+type card struct {
+	AgentID *mailbox.AgentID `json:"agent_id"`
+	Camel   *mailbox.AgentID `json:"agentId"`
+	Agent   *card            `json:"agent"`
+	Card    *card            `json:"card"`
+}
+
+// names reports whether c names no other agent than self.
+func (c *card) names(self mailbox.AgentID) bool {
+	return c == nil || (c.AgentID == nil || *c.AgentID == self) && (c.Camel == nil || *c.Camel == self) &&
+		c.Agent.names(self) && c.Card.names(self)
 }
 
 // take hands an envelope of the bot's to the mailbox, and sends what answers it.
@@ -195,10 +236,7 @@ func (s *mailboxSocket) take(turn context.Context, line agent.Line, frame []byte
 		answer, err = line.Handle(ctx, e)
 	}
 	if err != nil && turn.Err() == nil {
-		if _, refused := errors.AsType[*mailbox.Error](err); !refused && !errors.Is(err, mailbox.ErrFull) {
-			s.api.Logger.Error("mailbox request failed", "route", "GET /v1/mailbox/ws", "err", err)
-		}
-		code, message := refusal(err)
+		code, message := s.refusal(err)
 		answer = new(problem(e, s.api.Mailbox.Self(), code, message))
 	}
 	if answer != nil {
@@ -221,21 +259,18 @@ func (s *mailboxSocket) send(ctx context.Context, e mailbox.Envelope) error {
 	return s.conn.Write(ctx, websocket.MessageText, frame)
 }
 
-// ping ends the turn of a bot that is silent and answers no ping. While its
-// frames come it is not asked: a pong would stand behind them.
+// ping ends the turn of a bot that answers no ping, unless frames come: the pong
+// may stand behind them.
 func (s *mailboxSocket) ping(turn context.Context, dead context.CancelCauseFunc) {
 	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()
-	for seen := s.reads.Load(); ; {
+	for {
 		select {
 		case <-turn.Done():
 			return
 		case <-tick.C:
 		}
-		before := seen
-		if seen = s.reads.Load(); seen != before {
-			continue
-		}
+		seen := s.reads.Load()
 		ctx, cancel := context.WithTimeout(turn, pongTime)
 		err := s.conn.Ping(ctx)
 		cancel()
@@ -247,8 +282,8 @@ func (s *mailboxSocket) ping(turn context.Context, dead context.CancelCauseFunc)
 }
 
 // refusal is an error in the words of the protocol. What is no refusal may be
-// tried again, so it says AGENT_BUSY.
-func refusal(err error) (mailbox.Code, string) {
+// tried again, so it says AGENT_BUSY; the log says more.
+func (s *mailboxSocket) refusal(err error) (mailbox.Code, string) {
 	if e, ok := errors.AsType[*mailbox.Error](err); ok {
 		if e.Field != "" {
 			return e.Code, e.Field + ": " + e.Message
@@ -258,6 +293,7 @@ func refusal(err error) (mailbox.Code, string) {
 	if errors.Is(err, mailbox.ErrFull) {
 		return mailbox.AgentBusy, mailbox.ErrFull.Error()
 	}
+	s.api.Logger.Error("mailbox request failed", "route", "GET /v1/mailbox/ws", "err", err)
 	return mailbox.AgentBusy, "the mailbox cannot be reached now; send it again later"
 }
 

@@ -27,9 +27,17 @@ type fakeLine struct {
 	closed chan struct{}
 	close  func()
 	wait   func(context.Context) // before an envelope is handled; nil: it is not waited for
+
+	register func(mailbox.Envelope) (*mailbox.Envelope, error) // nil: it is answered
 }
 
 func (l *fakeLine) Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Envelope, error) {
+	if e.Type == mailbox.TypeRegister && l.register == nil {
+		return new(mailbox.RegisteredFor(e, "agent_a", noon)), nil
+	}
+	if e.Type == mailbox.TypeRegister {
+		return l.register(e)
+	}
 	l.taken <- e
 	if l.wait != nil {
 		l.wait(ctx)
@@ -46,6 +54,7 @@ type switchboard struct {
 	lines    *httpapi.Lines
 	attached chan *fakeLine
 	handle   func(mailbox.Envelope) (*mailbox.Envelope, error)
+	register func(mailbox.Envelope) (*mailbox.Envelope, error)
 	log      bytes.Buffer
 }
 
@@ -55,7 +64,7 @@ func newSwitchboard(t *testing.T) *switchboard {
 		handle: func(mailbox.Envelope) (*mailbox.Envelope, error) { return nil, nil }}
 	b := newBox()
 	b.attach = func(send func(context.Context, mailbox.Envelope) error) agent.Line {
-		l := &fakeLine{send: send, handle: s.handle, taken: make(chan mailbox.Envelope, 100), done: make(chan struct{}), closed: make(chan struct{})}
+		l := &fakeLine{send: send, handle: s.handle, register: s.register, taken: make(chan mailbox.Envelope, 100), done: make(chan struct{}), closed: make(chan struct{})}
 		l.close = sync.OnceFunc(func() { close(l.closed) })
 		s.attached <- l
 		return l
@@ -251,6 +260,9 @@ func TestWhoHasToRegisterFirst(t *testing.T) {
 		"another agent":       {strings.Replace(register, `"from":"agent_a"`, `"from":"agent_b"`, 1), "UNAUTHORIZED", "from: "},
 		"another agent's":     {strings.Replace(register, `"agent_id":"agent_a"`, `"agent_id":"agent_b"`, 1), "UNAUTHORIZED", "agent_id: "},
 		"in camelCase, too":   {strings.Replace(register, `"agent_id":"agent_a"`, `"agentId":"agent_b"`, 1), "UNAUTHORIZED", "agent_id: "},
+		"in a card":           {strings.Replace(register, `"agent_id":"agent_a"`, `"card":{"agent_id":"agent_b"}`, 1), "UNAUTHORIZED", "agent_id: "},
+		"beside a name":       {strings.Replace(register, `"agent_id":"agent_a"`, `"agent":"agent_a","agent_id":"agent_b"`, 1), "UNAUTHORIZED", "agent_id: "},
+		"in an agent":         {strings.Replace(register, `"agent_id":"agent_a"`, `"agent":{"agentId":"agent_b"}`, 1), "UNAUTHORIZED", "agent_id: "},
 		"nobody's card":       {strings.Replace(register, `"agent_id":"agent_a"`, `"agent_id":""`, 1), "UNAUTHORIZED", "agent_id: "},
 		"a path for an agent": {strings.Replace(register, `"from":"agent_a"`, `"from":"../x"`, 1), "INVALID_MESSAGE", "from: "},
 	} {
@@ -267,6 +279,44 @@ func TestWhoHasToRegisterFirst(t *testing.T) {
 				t.Error("it is attached")
 			}
 		})
+	}
+}
+
+// The mailbox has the last word on a bot's card.
+func TestARegistrationThatTheMailboxRefuses(t *testing.T) {
+	for err, want := range map[error]mailbox.Code{mailbox.Invalid("content.status", "is none"): mailbox.InvalidMessage, errBehind: mailbox.AgentBusy} {
+		s := newSwitchboard(t)
+		s.register = func(mailbox.Envelope) (*mailbox.Envelope, error) { return nil, err }
+		p := s.dial()
+		p.say(register)
+		if code, says := mailbox.Refusal(p.hear()); code != want || strings.Contains(says, "SECRET") {
+			t.Errorf("got %s %q, want %s", code, says, want)
+		}
+		p.wantClosed(websocket.StatusPolicyViolation)
+		line := <-s.attached
+		<-line.closed
+		if err := line.send(t.Context(), letter("m1")); err == nil {
+			t.Error("mail was sent")
+		}
+	}
+}
+
+// Mail that comes while a bot registers comes behind the answer.
+func TestMailComesBehindTheAnswerToTheRegistration(t *testing.T) {
+	s := newSwitchboard(t)
+	sent := make(chan error, 1)
+	s.register = func(e mailbox.Envelope) (*mailbox.Envelope, error) {
+		line := <-s.attached
+		s.attached <- line
+		go func() { sent <- line.send(t.Context(), letter("m1")) }()
+		return new(mailbox.RegisteredFor(e, "agent_a", noon)), nil
+	}
+	p, _ := s.connected()
+	if e := p.hear(); e.ID != "m1" {
+		t.Errorf("got %+v", e)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
 	}
 }
 

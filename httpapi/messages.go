@@ -13,6 +13,10 @@ import (
 func (a *api) outbound(w http.ResponseWriter, r *http.Request) {
 	var out Outbound
 	err := readJSON(w, r, &out)
+	if err == nil && out.Channel == mailChannel {
+		a.outboundMail(w, r, out)
+		return
+	}
 	if err == nil {
 		err = out.check()
 	}

@@ -81,7 +81,7 @@ func (a *api) sendTask(w http.ResponseWriter, r *http.Request) {
 	}
 	sent, err := a.Mailbox.SendTask(r.Context(), draft)
 	if err != nil {
-		a.refuse(w, r, err)
+		a.refuse(w, r, taskField(err))
 		return
 	}
 	writeJSON(w, http.StatusAccepted, sent)
@@ -183,7 +183,7 @@ func split(e mailbox.Envelope) (text string, others []mailbox.Part) {
 func taskField(err error) error {
 	e, ok := errors.AsType[*mailbox.Error](err)
 	switch {
-	case !ok:
+	case !ok || !strings.HasPrefix(e.Field, "task."):
 		return err
 	case e.Field == "task.id":
 		return inField("task_id", err)

@@ -220,6 +220,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"priority", letter(`,"priority":6`), "priority", "want at most 5"},
 		{"priority as a text", letter(`,"priority":"high"`), "priority", "want a whole number"},
 		{"priority with a huge exponent", letter(`,"priority":1e999999999`), "priority", "want a whole number"},
+		{"a number too large to compute with", letter(`,"ttl":1e300`), "ttl", "want a whole number"},
 		{"half a hop", letter(`,"ttl":2.5`), "ttl", "want a whole number"},
 		{"hops", letter(`,"ttl":-1`), "ttl", "want at least 0"},
 		{"trace", letter(`,"trace":["a"` + strings.Repeat(`,"a"`, 64) + `]`), "trace", "want at most 64 entries"},
@@ -333,6 +334,29 @@ func TestBodyLimit(t *testing.T) {
 	refused(t, err, "content", "has 65538 bytes, at most 65536")
 	_, err = mailbox.Decode(fmt.Appendf(nil, letter(`,"content":{"parts":[{"type":"text","text":"%s"},{"type":"text","text":"y"}]}`), whole))
 	refused(t, err, "content", "has 65537 bytes, at most 65536")
+}
+
+// Ours may be longer than what was read, by what that left out: nothing is read
+// that cannot be written.
+func TestDecodeNearTheLimit(t *testing.T) {
+	frame := len(letter(`,"content":{"x":""}`))
+	for _, tt := range []struct {
+		short int // bytes below the limit
+		read  bool
+	}{{20, false}, {130, false}, {400, true}} {
+		raw := letter(`,"content":{"x":"` + strings.Repeat("x", mailbox.MaxEnvelope-frame-tt.short) + `"}`)
+		e, err := mailbox.Decode([]byte(raw))
+		if !tt.read {
+			refused(t, err, "", "at most 1048576")
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%d bytes below the limit: %v", tt.short, err)
+		}
+		if _, err := mailbox.Encode(e); err != nil {
+			t.Errorf("%d bytes below the limit are read and cannot be written: %v", tt.short, err)
+		}
+	}
 }
 
 func TestDecodeDraft(t *testing.T) {

@@ -154,7 +154,7 @@ func (m *mailboxCall) agents(ctx context.Context, args []string) error {
 
 func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
 	f := m.command("inbox [--limit 50] [--drain] [flags]\nShows what waits for the bot, in the order of delivery, and leaves it there.")
-	limit := f.Int("limit", 50, "show at most `n` messages")
+	limit := f.Int("limit", 50, "show at most `n` messages, 200 or less")
 	drain := f.Bool("drain", false, "hand them out: they count as delivered, and the bot is not given them again")
 	if _, err := m.parse(args, 0, false); err != nil {
 		return err

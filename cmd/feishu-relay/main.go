@@ -36,6 +36,7 @@ func commands() []command {
 		{"check", "try everything that is configured, and say what is missing", runCheck},
 		{"transcript", "list, show or follow the groups' transcripts", runTranscript},
 		{"mailbox", "see other agents, send them messages and tasks, read the inbox", runMailbox},
+		{"mcp", "the peer tools over MCP, on standard input and output", runMCP},
 		{"health", "ask a running sidecar whether it is alive", runHealth},
 		{"version", "print the version", runVersion},
 	}

@@ -60,6 +60,8 @@ func toolServer(t *testing.T, addr string) *httptest.Server {
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path != "/mcp":
 			w.WriteHeader(http.StatusNotFound)
+		case r.ContentLength > 100_000: // less than a sidecar takes, for the test's time
+			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 		default:
 			tools.ServeHTTP(w, r)
 		}
@@ -160,7 +162,7 @@ func TestMCPPassesCallsOn(t *testing.T) {
 	}{
 		{map[string]any{}, "INVALID_MESSAGE: to: name an agent"},
 		{map[string]any{"whom": "a"}, `there is no argument "whom"`},
-		{map[string]any{"to": "a", "message": strings.Repeat("x", 5<<20)}, "request body exceeds"},
+		{map[string]any{"to": "a", "message": strings.Repeat("x", 100_000)}, "refuses: too large"},
 		{map[string]any{"to": "a", "message": "m"}, "went away during the call: it may have been done or not"},
 	} {
 		if text, failed := toolCall(t, session, "send_to_peer", tt.arguments); !failed || !strings.Contains(text, tt.want) {

@@ -71,7 +71,7 @@ func (s *Store) Cards(ctx context.Context) ([]mailbox.Card, error) {
 // SetCard implements [mailbox.Store]. While a Receive runs, the card is put back
 // whenever another program drops it or brings back one with an older heartbeat;
 // until another process sets one with a newer heartbeat. It waits for other
-// processes' changes, at most 5 seconds each.
+// processes' changes, at most 10 seconds each.
 func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
 	if err := check("the", c.AgentID); err != nil {
 		return err

@@ -22,7 +22,7 @@ const (
 
 	// lockWait is how long the registry's lock is waited for: a process that
 	// was stopped in the middle may hold it.
-	lockWait = 5 * time.Second
+	lockWait = 10 * time.Second
 	// wholeWait is how long a registry that is no JSON is looked at again, since
 	// another program may be writing it; one that nobody touched for written is
 	// taken for broken at once.

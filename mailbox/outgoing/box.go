@@ -26,7 +26,7 @@ const (
 type Options struct {
 	Store  mailbox.Store
 	Online func(context.Context, mailbox.AgentID) bool // nil: all are
-	Died   func(DeadLetter)                            // called for each new dead letter, once it is on disk; nil: nobody asks
+	Died   func(DeadLetter)                            // called by Run or Nacked once a dead letter is on disk; nil: nobody asks
 	Logger *slog.Logger                                // nil: discard
 
 	AckTimeout time.Duration // 0: 30 s
@@ -95,7 +95,11 @@ func (b *Box) Send(ctx context.Context, e mailbox.Envelope) error {
 	}
 	if !e.Metadata.RequiresAck {
 		_, err := b.put(ctx, e)
-		if err == nil || refused(err) || ctx.Err() != nil {
+		if err == nil {
+			b.through(e.To)
+			return nil
+		}
+		if refused(err) || ctx.Err() != nil {
 			return err
 		}
 		n, _, err2 := b.add(e)

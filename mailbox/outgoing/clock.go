@@ -57,7 +57,16 @@ func (b *Box) failed(r *receiver, err error) {
 	r.fails++
 }
 
-// worked notes that it could: what was held back goes on.
+// through notes that a message reached an agent's inbox.
+func (b *Box) through(to mailbox.AgentID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r := b.receivers[to]; r != nil {
+		b.worked(r)
+	}
+}
+
+// worked notes that the store could: what was held back goes on.
 func (b *Box) worked(r *receiver) {
 	if r.fails > 0 {
 		r.fails, r.hold = 0, time.Time{}

@@ -33,15 +33,22 @@ func newName(now time.Time, to mailbox.AgentID) string {
 	return fmt.Sprintf("%013d_%s_%s", now.UnixMilli(), safefile.Name(string(to)), strings.ToLower(rand.Text()[:8]))
 }
 
-// write replaces a file by v as JSON; "<" stays readable.
+// write replaces a file by v as JSON.
 func write(root *os.Root, name string, v any) error {
+	data, err := encode(v)
+	if err != nil {
+		return err
+	}
+	return safefile.ReplaceFast(root, name, data)
+}
+
+// encode writes v as JSON; "<" stays readable.
+func encode(v any) ([]byte, error) {
 	var data bytes.Buffer
 	enc := json.NewEncoder(&data)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	return safefile.ReplaceFast(root, name, data.Bytes())
+	err := enc.Encode(v)
+	return data.Bytes(), err
 }
 
 // errBroken says that a file holds something else than it should.
@@ -56,6 +63,10 @@ func read[T any](root *os.Root, name string) (v T, err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return v, err
 	}
+	return parse[T](data)
+}
+
+func parse[T any](data []byte) (v T, err error) {
 	switch {
 	case len(data) > maxFile:
 		return v, fmt.Errorf("%w: more than %d bytes", errBroken, maxFile)
@@ -123,7 +134,7 @@ func (b *Box) loadUnacked() error {
 		case err == nil:
 			n := b.newEntry(name, e)
 			n.record = r
-			n.Envelope, n.due = nil, b.opts.AckTimeout
+			n.Envelope, n.RetryCount, n.due = nil, max(r.RetryCount, 0), b.opts.AckTimeout
 			b.count++
 			b.insert(n)
 		}

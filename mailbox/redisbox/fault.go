@@ -19,6 +19,8 @@ type fault struct {
 func (f *fault) Error() string { return f.says }
 func (f *fault) Unwrap() error { return f.err }
 
+const noRights = "the redis user lacks rights: it needs the keys " + prefix + "*, the channels " + peerChannels + ", and scripts"
+
 // hints, the first match counts.
 var hints = []struct{ sign, says string }{
 	{"unknown command", "this redis lacks a command: it must be version 5 or later, with EVALSHA and streams allowed"},
@@ -29,7 +31,9 @@ var hints = []struct{ sign, says string }{
 	{"DB index is out of range", "this redis does not have the database in REDIS_URL"},
 	{"SELECT is not allowed in cluster mode", "this redis is a Cluster: use redis+cluster:// and no database in REDIS_URL"},
 	{"cluster support disabled", "this redis is no Cluster: use redis:// with one host in REDIS_URL"},
-	{"NOPERM", "the redis user lacks rights: it needs the keys " + prefix + "*, the channels " + peerChannels + ", and scripts"},
+	{"NOPERM", noRights},
+	{"ACL failure", noRights},               // in a script,
+	{"user executing the script", noRights}, // as other versions say it
 	{"DENIED", "redis runs in protected mode: give it a password or a bind address"},
 	{"LOADING", "redis is loading its data"},
 	{"READONLY", "this redis is a read-only replica: name the master in REDIS_URL, or use redis+sentinel://"},

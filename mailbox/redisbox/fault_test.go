@@ -163,14 +163,23 @@ func TestRights(t *testing.T) {
 	}
 	user("~nanobot:mailbox:*", "&agent.inbox.*")
 	passes(t, "redis://nano:pw@"+srv.Addr(), raw)
-	for _, rights := range [][]any{{"&agent.inbox.*"}, {"~nanobot:mailbox:*"}} {
-		user(rights...)
+	for _, tt := range []struct {
+		right any
+		puts  bool
+	}{{"&agent.inbox.*", false}, {"~nanobot:mailbox:*", true}} { // a stream without a channel is enough to put
+		user(tt.right)
 		s := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil)
-		_, put := s.Put(t.Context(), toGoal(1, "g"))
-		for name, err := range map[string]error{"Put": put, "Receive": s.Receive(t.Context(), "bob", func(mailbox.Item) {})} {
-			if err == nil || !strings.Contains(err.Error(), "lacks rights") {
-				t.Errorf("%s with %v: got %v, want the rights it needs", name, rights, err)
-			}
+		_, err := s.Put(t.Context(), toGoal(1, "g"))
+		if tt.puts && err != nil || !tt.puts && (err == nil || !strings.Contains(err.Error(), "lacks rights")) {
+			t.Errorf("Put with %v: got %v", tt.right, err)
 		}
+		if err := s.Receive(t.Context(), "bob", func(mailbox.Item) {}); err == nil || !strings.Contains(err.Error(), "lacks rights") {
+			t.Errorf("Receive with %v: got %v, want the rights it needs", tt.right, err)
+		}
+	}
+	user("~nanobot:mailbox:*", "&agent.inbox.*", "-xinfo")
+	err := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil).Receive(t.Context(), "bob", func(mailbox.Item) {})
+	if err == nil || !strings.Contains(err.Error(), "lacks rights") {
+		t.Errorf("Receive without XINFO: got %v, want the rights it needs", err)
 	}
 }

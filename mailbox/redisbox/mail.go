@@ -23,7 +23,8 @@ const (
 // KEYS: the inbox. ARGV: how many it holds, its life in milliseconds, the
 // envelope, the entry of the earlier copy or "", the channel or "", what is published.
 // It returns the new entry, or nothing when the inbox is full. Adding comes
-// first: out of memory, it changes nothing.
+// first: out of memory, it changes nothing. A user of Redis without the right
+// to publish is no error, since the mail is there: Receive will say it.
 var putScript = redis.NewScript(`
 local inbox, old = KEYS[1], ARGV[4]
 local waits = old ~= '' and redis.call('XRANGE', inbox, old, old)[1]
@@ -31,7 +32,7 @@ if not waits and redis.call('XLEN', inbox) >= tonumber(ARGV[1]) then return fals
 local entry = redis.call('XADD', inbox, '*', 'envelope', ARGV[3])
 if waits then redis.call('XDEL', inbox, old) end
 redis.call('PEXPIRE', inbox, ARGV[2])
-if ARGV[5] ~= '' then redis.call('PUBLISH', ARGV[5], ARGV[6]) end
+if ARGV[5] ~= '' then redis.pcall('PUBLISH', ARGV[5], ARGV[6]) end
 return entry
 `)
 

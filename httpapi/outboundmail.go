@@ -1,0 +1,86 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/relay"
+)
+
+// mailChannel is the channel of direct messages between agents: there the chat
+// is the other agent (MAILBOX.md A).
+const mailChannel = "mailbox"
+
+// mailFields is what an envelope's fields are called in the metadata of a
+// message to that channel.
+var mailFields = map[string]string{"mailbox_type": "type", "mailbox_ttl": "ttl", "mailbox_trace": "trace", "mailbox_task": "task",
+	"mailbox_callback": "callback", "mailbox_priority": "priority", "reply_to": "reply_to"}
+
+// outboundMail sends what a bot says to the mailbox channel.
+func (a *api) outboundMail(w http.ResponseWriter, r *http.Request, out Outbound) {
+	if a.Mailbox == nil {
+		a.mailboxOff(w, r)
+		return
+	}
+	draft, err := a.mailOf(out)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	sent, err := a.Mailbox.Send(r.Context(), draft)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusAccepted, struct {
+		Sent
+		TaskID string `json:"task_id,omitempty"`
+		Note   string `json:"note,omitempty"`
+	}{Sent{RelayMsgID: relay.MessageID(sent.ID), Relayed: true}, sent.TaskID, sent.Note})
+}
+
+// mailOf is out as an envelope. The content is its first part; further ones
+// stand in mailbox_parts.
+func (a *api) mailOf(out Outbound) (d agent.Draft, err error) {
+	parts := []any{}
+	if out.Content != "" {
+		parts = append(parts, mailbox.Part{Type: mailbox.PartText, Text: out.Content})
+	}
+	if raw, given := out.Metadata["mailbox_parts"]; given {
+		var more []json.RawMessage
+		if err := json.Unmarshal(raw, &more); err != nil {
+			return d, mailbox.Invalid("metadata.mailbox_parts", "want a list of parts")
+		}
+		for _, p := range more {
+			parts = append(parts, p)
+		}
+	}
+	fields := map[string]json.RawMessage{}
+	for name, value := range map[string]any{"to": out.ChatID, "content": map[string]any{"parts": parts}} {
+		if fields[name], err = relay.Marshal(value); err != nil {
+			return d, err
+		}
+	}
+	for name, field := range mailFields {
+		if raw, given := out.Metadata[name]; given {
+			fields[field] = raw
+		}
+	}
+	if raw, given := out.Metadata["correlation_id"]; given {
+		if fields["metadata"], err = relay.Marshal(map[string]json.RawMessage{"correlationId": raw}); err != nil {
+			return d, mailbox.Invalid("metadata.correlation_id", "is no JSON")
+		}
+	}
+	if out.MessageID != "" {
+		if fields["id"], err = relay.Marshal(out.MessageID); err != nil {
+			return d, err
+		}
+	}
+	if d.ForwardOf, err = takeID(out.Metadata, "mailbox_forward_of"); err != nil {
+		return d, err
+	}
+	d.Envelope, err = envelope(fields)
+	return d, err
+}

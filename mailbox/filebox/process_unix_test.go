@@ -1,0 +1,392 @@
+//go:build unix
+
+package filebox_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/filebox"
+	"feishu-relay/mailbox/mailboxtest"
+)
+
+// TestMain is also the program of the processes that the tests start and kill:
+// with FILEBOX_CHILD set to a role, that role is played.
+func TestMain(m *testing.M) {
+	role, ok := os.LookupEnv("FILEBOX_CHILD")
+	if !ok {
+		os.Exit(m.Run())
+	}
+	if err := child(role, os.Getenv("FILEBOX_DIR"), mailbox.AgentID(os.Getenv("FILEBOX_AGENT"))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// Roles of a child.
+const (
+	burst   = "burst"   // puts 250 messages to b
+	beat    = "beat"    // sets its card until it is told to stop, then prints how often; ends when told again
+	work    = "work"    // puts, puts again and sets its card, and prints what it was told is done
+	replace = "replace" // foreign: rewrites the registry by rename, as beat does
+	inPlace = "inplace" // foreign: rewrites the registry in place
+	full    = "full"    // finds the disk full, and then not
+)
+
+const burstSize = 250
+
+func child(role, dir string, self mailbox.AgentID) error {
+	switch role {
+	case replace, inPlace:
+		return foreign(dir, self, role == inPlace)
+	}
+	s, err := filebox.Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	switch role {
+	case burst:
+		for i := range burstSize {
+			if _, err := s.Put(ctx, mailboxtest.Envelope(self, "b", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case full:
+		return onFullDisk(s, self)
+	case beat:
+		go func() {
+			err := s.Receive(ctx, self, func(mailbox.Item) {})
+			fmt.Fprintln(os.Stderr, self, err)
+			os.Exit(1)
+		}()
+		return untilTold(func(n int) error { return s.SetCard(ctx, living(self, n)) })
+	}
+	for n := 1; ; n++ {
+		e := mailboxtest.Envelope(self, "b", n)
+		key, err := s.Put(ctx, e)
+		if err != nil {
+			return err
+		}
+		fmt.Println("key", key)
+		if _, err := s.Again(ctx, key, e); err != nil {
+			return err
+		}
+		if err := s.SetCard(ctx, living(self, n)); err != nil {
+			return err
+		}
+		fmt.Println("card", n)
+	}
+}
+
+// onFullDisk may write 100 bytes to a file, which cuts a write short as a full
+// disk does, and then more.
+func onFullDisk(s *filebox.Store, self mailbox.AgentID) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	ctx := context.Background()
+	for _, limit := range []uint64{100, 1 << 20} {
+		var now syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &now); err != nil {
+			return err
+		}
+		now.Cur = min(limit, now.Max)
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &now); err != nil {
+			return err
+		}
+		key, errPut := s.Put(ctx, mailboxtest.Envelope(self, "b", 1))
+		errCard := s.SetCard(ctx, living(self, 1))
+		if bad := limit == 100; (errPut != nil) != bad || (errCard != nil) != bad {
+			return fmt.Errorf("with a limit of %d bytes: Put %q, %v; SetCard %v", limit, key, errPut, errCard)
+		}
+	}
+	return nil
+}
+
+// living is a card with the n-th heartbeat of an agent that is alive now.
+func living(self mailbox.AgentID, n int) mailbox.Card {
+	c := mailboxtest.Card(self, n)
+	c.LastHeartbeat = time.Now().Truncate(time.Millisecond)
+	return c
+}
+
+// untilTold calls do until a line comes in, prints how often that was, and
+// returns at the next line.
+func untilTold(do func(n int) error) error {
+	told := make(chan struct{})
+	lines := bufio.NewScanner(os.Stdin)
+	go func() { lines.Scan(); close(told) }()
+	fmt.Println("ready")
+	for n := 1; ; n++ {
+		if err := do(n); err != nil {
+			return err
+		}
+		select {
+		case <-told:
+			fmt.Println(n)
+			lines.Scan()
+			return nil
+		case <-time.After(rand.N(3 * time.Millisecond)):
+		}
+	}
+}
+
+// foreign is a program of another make: it reads the whole registry, changes its
+// own entry and writes the whole, with no lock (MAILBOX.md A).
+func foreign(dir string, self mailbox.AgentID, inPlace bool) error {
+	path := filepath.Join(dir, "_registry.json")
+	return untilTold(func(n int) error {
+		var all map[string]any
+		for all == nil { // it does not exist yet, or is being written in place
+			if data, err := os.ReadFile(path); err == nil {
+				_ = json.Unmarshal(data, &all)
+			}
+		}
+		all[string(self)] = map[string]any{"agentId": self, "status": "idle", "beat": n, "lastHeartbeat": time.Now().Format(time.RFC3339Nano)}
+		data, err := json.MarshalIndent(all, "", "    ")
+		if err != nil {
+			return err
+		}
+		time.Sleep(rand.N(time.Millisecond)) // in which it misses what others write
+		if !inPlace {
+			if err := os.WriteFile(path+".foreign", data, 0o600); err != nil {
+				return err
+			}
+			return os.Rename(path+".foreign", path)
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		for part := range slices.Chunk(data, len(data)/3+1) {
+			if _, err := f.Write(part); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// process is a child at work.
+type process struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func spawn(t *testing.T, role, dir string, self mailbox.AgentID) *process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "FILEBOX_CHILD="+role, "FILEBOX_DIR="+dir, "FILEBOX_AGENT="+string(self))
+	cmd.Stderr = t.Output()
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return &process{cmd: cmd, in: in, out: bufio.NewScanner(out)}
+}
+
+// line returns the next line that the process prints.
+func (p *process) line(t *testing.T) string {
+	t.Helper()
+	if !p.out.Scan() {
+		t.Fatalf("the process ended: %v", p.cmd.Wait())
+	}
+	return p.out.Text()
+}
+
+func (p *process) tell(t *testing.T) {
+	t.Helper()
+	_, err := io.WriteString(p.in, "\n")
+	must(t, err)
+}
+
+// Trap 9: eight processes put 2,000 messages at once; 2,000 files lie there.
+func TestBurstOfProcesses(t *testing.T) {
+	dir := t.TempDir()
+	var all []*process
+	for _, self := range agents(8) {
+		all = append(all, spawn(t, burst, dir, self))
+	}
+	for _, p := range all {
+		must(t, p.cmd.Wait())
+	}
+	names := list(t, filepath.Join(dir, "b", "inbox"), "")
+	ids := map[string]bool{}
+	for _, name := range names {
+		raw, err := os.ReadFile(filepath.Join(dir, "b", "inbox", name))
+		must(t, err)
+		e, err := mailbox.Decode(raw)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		ids[e.ID] = true
+	}
+	if len(names) != 8*burstSize || len(ids) != 8*burstSize {
+		t.Errorf("%d files with %d messages, want %d", len(names), len(ids), 8*burstSize)
+	}
+}
+
+// Trap 10: eight processes beat at once, and programs that lock nothing rewrite
+// the registry in between, one by rename and then one in place. At the end every
+// card is there, with its last heartbeat. FILEBOX_SOAK=1m lets each run so long.
+func TestBeatingProcesses(t *testing.T) {
+	long := 500 * time.Millisecond
+	if text := os.Getenv("FILEBOX_SOAK"); text != "" {
+		var err error
+		long, err = time.ParseDuration(text)
+		must(t, err)
+	}
+	dir := t.TempDir()
+	s := open(t, dir)
+	must(t, s.SetCard(t.Context(), mailboxtest.Card("quiet", 1))) // once and never again
+	receive(t, s, "quiet")
+	all := map[mailbox.AgentID]*process{}
+	for _, self := range agents(8) {
+		all[self] = spawn(t, beat, dir, self)
+	}
+	for _, p := range all {
+		p.line(t)
+	}
+	want := map[string]int{"quiet": 1}
+	for _, role := range []string{replace, inPlace} {
+		stranger := spawn(t, role, dir, mailbox.AgentID(role))
+		stranger.line(t)
+		time.Sleep(long) // the time of the contest; nothing is expected of it
+		if role == inPlace {
+			for self, p := range all {
+				p.tell(t)
+				want[string(self)], _ = strconv.Atoi(p.line(t))
+			}
+		}
+		stranger.tell(t)
+		want[role], _ = strconv.Atoi(stranger.line(t))
+		stranger.end(t)
+	}
+	var got map[string]int
+	defer func() { t.Logf("beats: want %v\ngot %v", want, got) }()
+	eventually(t, "all cards with their last heartbeats", func() bool {
+		got = beats(t, dir)
+		return maps.Equal(got, want)
+	})
+	for _, p := range all {
+		p.end(t)
+	}
+}
+
+// end lets a process that was told end.
+func (p *process) end(t *testing.T) {
+	t.Helper()
+	p.tell(t)
+	must(t, p.cmd.Wait())
+}
+
+// beats reads which heartbeat each entry of the registry has.
+func beats(t *testing.T, dir string) map[string]int {
+	t.Helper()
+	var all map[string]struct {
+		Beat  int      `json:"beat"`
+		Tasks []string `json:"current_tasks"`
+	}
+	if json.Unmarshal([]byte(readRegistry(t, dir)), &all) != nil {
+		return nil // being written in place
+	}
+	got := map[string]int{}
+	for name, e := range all {
+		got[name] = e.Beat
+		if len(e.Tasks) > 0 {
+			got[name], _ = strconv.Atoi(strings.TrimPrefix(e.Tasks[0], "task-"))
+		}
+	}
+	return got
+}
+
+// A full disk gives an error, and leaves nothing behind.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	must(t, spawn(t, full, dir, "a").cmd.Wait())
+	if got := list(t, filepath.Join(dir, "b", "inbox"), ""); len(got) != 1 {
+		t.Errorf("in the inbox: %q", got)
+	}
+	if got := list(t, dir, ""); len(got) != 3 { // registry, its lock, b
+		t.Errorf("in the mailbox: %q", got)
+	}
+}
+
+// A process killed at any point leaves whole messages and a whole registry, and
+// what it was told is done is done.
+func TestKilledWriters(t *testing.T) {
+	kills := 12
+	if os.Getenv("FILEBOX_SOAK") != "" {
+		kills = 300
+	}
+	dir := t.TempDir()
+	s := open(t, dir)
+	observer := mailboxtest.Card("observer", 1)
+	must(t, s.SetCard(t.Context(), observer))
+	keys := map[string]bool{}
+	for round := range kills / 3 {
+		var all []*process
+		last := make([]int, 3)
+		for i := range 3 {
+			all = append(all, spawn(t, work, dir, agents(3)[i]))
+		}
+		for i, p := range all {
+			for range 2 + rand.IntN(10) {
+				switch what, value, _ := strings.Cut(p.line(t), " "); what {
+				case "key":
+					keys[value] = true
+				case "card":
+					last[i], _ = strconv.Atoi(value)
+				}
+			}
+		}
+		for _, p := range all {
+			must(t, p.cmd.Process.Kill())
+			_ = p.cmd.Wait() // says that it was killed
+		}
+		names := list(t, filepath.Join(dir, "b", "inbox"), ".msg.json")
+		for _, name := range names {
+			raw, err := os.ReadFile(filepath.Join(dir, "b", "inbox", name))
+			must(t, err)
+			if _, err := mailbox.Decode(raw); err != nil {
+				t.Fatalf("round %d: %s: %v", round, name, err)
+			}
+		}
+		for key := range keys {
+			if !slices.Contains(names, key) {
+				t.Fatalf("round %d: %s is gone", round, key)
+			}
+		}
+		if !json.Valid([]byte(readRegistry(t, dir))) {
+			t.Fatalf("round %d: the registry is %s", round, readRegistry(t, dir))
+		}
+		got := beats(t, dir)
+		for i, n := range last {
+			if n > 0 && got[string(agents(3)[i])] < n || got["observer"] != 1 {
+				t.Fatalf("round %d: card %d of %s was set, the registry has %v", round, n, agents(3)[i], got)
+			}
+		}
+		must(t, s.SetCard(t.Context(), observer)) // no lock is left
+	}
+	t.Logf("%d kills, %d messages, %d left-over temporary files", kills, len(keys), len(list(t, filepath.Join(dir, "b", "inbox"), ".tmp")))
+}

@@ -1,0 +1,290 @@
+package outgoing
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"feishu-relay/mailbox"
+)
+
+// A child is this test, run once more to be killed: in the folder, at the place.
+const (
+	childDir  = "OUTGOING_TEST_DIR"
+	childDies = "OUTGOING_TEST_DIES"
+)
+
+// The places where a child dies, but for "when told".
+const (
+	beforePut = "between the record and Put"
+	afterPut  = "between Put and the record"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		sendUntilKilled(dir, os.Getenv(childDies))
+	}
+	os.Exit(m.Run())
+}
+
+// dirStore is a store whose inboxes are one folder: a file a message.
+type dirStore struct {
+	mailbox.Store
+	dir  string
+	dies string
+	laid chan string // ids; may be nil
+}
+
+func (s *dirStore) Put(ctx context.Context, e mailbox.Envelope) (string, error) {
+	if s.dies == beforePut {
+		die()
+	}
+	key := e.ID + "~" + rand.Text()[:6]
+	if err := os.WriteFile(filepath.Join(s.dir, key), nil, 0o600); err != nil {
+		return "", err
+	}
+	if s.dies == afterPut {
+		die()
+	}
+	if s.laid != nil {
+		select {
+		case s.laid <- e.ID:
+		case <-ctx.Done():
+		}
+	}
+	return key, nil
+}
+
+// die kills this process as SIGKILL does.
+func die() {
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Kill()
+	}
+	panic(fmt.Sprintf("still alive: %v", err))
+}
+
+func sendUntilKilled(dir, dies string) {
+	var roots []*os.Root
+	for _, sub := range []string{"unacked", "dead"} {
+		root, err := os.OpenRoot(filepath.Join(dir, sub))
+		if err != nil {
+			panic(err)
+		}
+		roots = append(roots, root)
+	}
+	b, err := Open(roots[0], roots[1], Options{Store: &dirStore{dir: filepath.Join(dir, "store"), dies: dies}})
+	if err != nil {
+		panic(err)
+	}
+	for {
+		id := "m" + strings.ToLower(rand.Text())
+		e := message(id)
+		fmt.Println("sending", id)
+		if err := b.Send(context.Background(), e); err != nil {
+			panic(err)
+		}
+		fmt.Println("sent", id)
+	}
+}
+
+// life runs a child until it dies, which it is helped to after some lines where
+// it does not by itself, and returns what it said last of each message.
+func life(t *testing.T, dir, dies string, lines int) map[string]string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childDir+"="+dir, childDies+"="+dies)
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	in := bufio.NewScanner(out)
+	for n := 1; in.Scan(); n++ {
+		what, id, _ := strings.Cut(in.Text(), " ")
+		said[id] = what
+		if n == lines {
+			_ = cmd.Process.Kill() // it may be dead already
+		}
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatalf("it was not killed: %v", err)
+	}
+	return said
+}
+
+func crashDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, sub := range []string{"unacked", "dead", "store"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// laid counts how often each message lies in the store.
+func laid(t *testing.T, dir string) map[string]int {
+	t.Helper()
+	count := map[string]int{}
+	for _, name := range files(t, dir, "store") {
+		id, _, _ := strings.Cut(name, "~")
+		count[id]++
+	}
+	return count
+}
+
+// A process is killed on either side of Put: the next one sends the message,
+// again if need be, under the same id.
+func TestKilledAroundPut(t *testing.T) {
+	for _, tt := range []struct {
+		dies        string
+		first, then int // how often it lies in the store
+	}{
+		{beforePut, 0, 1},
+		{afterPut, 1, 2},
+	} {
+		t.Run(tt.dies, func(t *testing.T) {
+			t.Parallel()
+			dir := crashDir(t)
+			said := life(t, dir, tt.dies, 0)
+			if len(said) != 1 {
+				t.Fatalf("it said %v", said)
+			}
+			for id, what := range said {
+				if n := laid(t, dir)[id]; what != "sending" || n != tt.first {
+					t.Errorf("%s %s lies there %d times, want %d", what, id, n, tt.first)
+				}
+				b := goOn(t, dir, 1)
+				if n := laid(t, dir)[id]; n != tt.then {
+					t.Errorf("then %d times, want %d", n, tt.then)
+				}
+				if b.Pending() != 1 || !b.Acked(id, "coder") {
+					t.Error("it does not wait for its acknowledgement")
+				}
+			}
+			if left := files(t, dir, "unacked"); len(left) != 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// goOn opens the box of a dead child and runs it until it has put n messages down.
+func goOn(t *testing.T, dir string, n int) *Box {
+	t.Helper()
+	s := &dirStore{dir: filepath.Join(dir, "store"), laid: make(chan string)}
+	b := openBox(t, dir, Options{Store: s})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { b.Run(ctx) })
+	for range n {
+		select {
+		case <-s.laid:
+		case <-time.After(30 * time.Second):
+			t.Fatal("the next process does not send it")
+		}
+	}
+	cancel()
+	running.Wait()
+	return b
+}
+
+// A process is killed at any time: what Send accepted is in the store, or goes
+// there, and waits for its acknowledgement.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	dir := crashDir(t)
+	said := map[string]string{}
+	for round := range 8 {
+		for id, what := range life(t, dir, "when told", 5+9*round) {
+			said[id] = what
+		}
+		for _, name := range files(t, dir, "unacked") {
+			if strings.HasSuffix(name, ".broken") {
+				t.Errorf("round %d: half a file: %s", round, name)
+			}
+		}
+	}
+	b := openBox(t, dir, Options{Store: &dirStore{}})
+	missing := 0
+	there := laid(t, dir)
+	b.mu.Lock()
+	for n := range b.all() {
+		if n.Key == "" {
+			missing++
+		} else if there[n.ref.id] == 0 {
+			t.Errorf("%s has a key, and is not in the store", n.ref.id)
+		}
+	}
+	b.mu.Unlock()
+	b = goOn(t, dir, missing)
+	there = laid(t, dir)
+	for id, what := range said {
+		if what == "sent" && (there[id] == 0 || !b.Acked(id, "coder")) {
+			t.Errorf("%s was accepted: it lies in the store %d times", id, there[id])
+		}
+	}
+	t.Logf("%d messages, %d of them put down by the next process", len(said), missing)
+}
+
+// Eight goroutines send, and the receiver answers at once.
+func TestConcurrentSend(t *testing.T) {
+	dir := crashDir(t)
+	answers := make(chan string, 1000)
+	s := &dirStore{dir: filepath.Join(dir, "store"), laid: answers}
+	b := openBox(t, dir, Options{Store: s})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var running, sending, answering sync.WaitGroup
+	running.Go(func() { b.Run(ctx) })
+	answering.Go(func() {
+		n := 0
+		for id := range answers {
+			switch n++; n % 4 {
+			case 0:
+				b.Nacked(id, "coder", mailbox.Unauthorized, "")
+			default:
+				b.Acked(id, "coder")
+			}
+		}
+	})
+	const each = 25
+	for i := range 8 {
+		sending.Go(func() {
+			for j := range each {
+				if err := b.Send(ctx, message(fmt.Sprintf("m-%d-%d", i, j))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	sending.Wait()
+	close(answers)
+	answering.Wait()
+	cancel()
+	running.Wait()
+	letters, err := b.DeadLetters()
+	if err != nil || len(letters) != 8*each/4 || len(files(t, dir, "dead")) != 8*each/4 {
+		t.Errorf("%d dead letters, %v", len(letters), err)
+	}
+	if n := len(laid(t, dir)); n != 8*each {
+		t.Errorf("%d messages in the store", n)
+	}
+	if b.Pending() != 0 || len(files(t, dir, "unacked")) != 0 {
+		t.Errorf("%d wait, %d files", b.Pending(), len(files(t, dir, "unacked")))
+	}
+}

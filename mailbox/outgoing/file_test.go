@@ -1,0 +1,109 @@
+package outgoing
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/mailbox"
+)
+
+func TestBrokenFilesAreSetAside(t *testing.T) {
+	story(t, func(r *rig) {
+		r.send(message("good"))
+		r.send(message("dead"))
+		r.Nacked("dead", "coder", mailbox.Unauthorized, "")
+		r.stop()
+		broken := map[string]string{
+			"empty":    "",
+			"torn":     `{"envelope":{"id":"SECRET`,
+			"list":     "[]",
+			"null":     "null",
+			"noletter": `{"envelope":{}}`,
+			"nobody":   `{"envelope":{"id":"x","from":"me","type":"message","content":"hi","timestamp":"2026-11-21T10:00:00Z"}}`,
+			"big":      `{"reason":"` + strings.Repeat("x", maxFile) + `"}`,
+		}
+		for name, content := range broken {
+			writeFile(t, filepath.Join(r.dir, "unacked", name+waits), content)
+			writeFile(t, filepath.Join(r.dir, "dead", name+buried), content)
+		}
+		writeFile(t, filepath.Join(r.dir, "unacked", "1_coder_x.json.ABCDEFGH.tmp"), "{")
+		writeFile(t, filepath.Join(r.dir, "dead", "notes.txt"), "mine")
+
+		var log bytes.Buffer
+		r.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		r.open()
+		if r.Pending() != 1 || len(letterIDs(r)) != 1 {
+			r.t.Errorf("%d wait, dead letters %v", r.Pending(), letterIDs(r))
+		}
+		for name, content := range broken {
+			for _, path := range []string{"unacked/" + name + waits, "dead/" + name + buried} {
+				if data, err := os.ReadFile(filepath.Join(r.dir, path+".broken")); err != nil || string(data) != content {
+					r.t.Errorf("%s was lost: %v", path, err)
+				}
+			}
+			if !strings.Contains(log.String(), name+waits) || !strings.Contains(log.String(), name+buried) {
+				r.t.Errorf("no warning names %s", name)
+			}
+		}
+		if strings.Contains(log.String(), "SECRET") || strings.Contains(log.String(), "xxxx") {
+			r.t.Error("a warning holds what the file does")
+		}
+		if n := len(files(t, r.dir, "unacked")); n != 1+len(broken) {
+			r.t.Errorf("unacked: %v", files(t, r.dir, "unacked"))
+		}
+		if n := len(files(t, r.dir, "dead")); n != 2+len(broken) {
+			r.t.Errorf("dead: %v", files(t, r.dir, "dead"))
+		}
+	})
+}
+
+func writeFile(tb testing.TB, path, content string) {
+	tb.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// What a file holds is a message or broken, and what was read is what is
+// written when the message is sent again.
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"envelope":{"id":"x","from":"me","to":"coder","type":"message","content":"hi","timestamp":"2026-11-21T10:00:00Z","metadata":{"requiresAck":true,"maxRetries":2}},"key":"k","retryCount":1,"next":"2026-11-21T10:00:00Z","refused":true}`))
+	f.Add([]byte(`{"envelope":{"id":"x","from":"me","to":"coder","type":"message","content":"hi","timestamp":"0000-01-01T00:00:00+23:59","metadata":{"ttl":315360000}},"retryCount":-9223372036854775808}`))
+	f.Add([]byte(`{"envelope":null}`))
+	f.Add([]byte(`{"envelope":"<"}`))
+	b := &Box{}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := parse[record](data)
+		var e mailbox.Envelope
+		if err == nil {
+			e, err = decode(r.Envelope)
+		}
+		if err != nil {
+			if !errors.Is(err, errBroken) {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		if n := b.newEntry("x", e); n.retries > maxRetries || n.life < 0 && !n.expires.IsZero() {
+			t.Fatalf("%+v", n)
+		}
+		if r.Envelope, err = mailbox.Encode(e); err != nil {
+			t.Fatalf("read and not written: %v", err)
+		}
+		line, err := encode(r)
+		if err != nil {
+			return // a time that JSON cannot hold: save says so, and memory knows
+		}
+		again, err := parse[record](line)
+		if diff := cmp.Diff(r, again); err != nil || diff != "" {
+			t.Fatalf("%v, written (-) and read again (+):\n%s", err, diff)
+		}
+	})
+}

@@ -1,0 +1,43 @@
+package tasks_test
+
+import (
+	"testing"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/tasks"
+)
+
+func TestGiveUp(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, tasks.Options{})
+	waits, runs := task("waits", mailbox.Pending), task("runs", mailbox.Working)
+	waits.Direction, runs.Direction = tasks.Sent, tasks.Sent
+	add(t, l, waits, runs, task("waits", mailbox.Pending)) // the last one was taken, not given
+	giveUp := func(id string) tasks.Record {
+		t.Helper()
+		r, err := l.GiveUp("manager", id, "nobody there", start.Add(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := giveUp("waits"); r.State != mailbox.Failed || !r.Overdue || r.Reason != "nobody there" {
+		t.Errorf("got %+v", r)
+	}
+	if r := giveUp("runs"); r.State != mailbox.Working {
+		t.Errorf("a task that goes on: %+v", r)
+	}
+	if r, _ := l.Get(tasks.Received, "manager", "waits"); r.State != mailbox.Pending {
+		t.Errorf("the task taken: %+v", r)
+	}
+	wantSame(t, open(t, dir, tasks.Options{}), l)
+	if r, changed := move(t, l, waits, mailbox.Completed); !changed || r.State != mailbox.Completed {
+		t.Errorf("its result came after all: changed %t, %+v", changed, r)
+	}
+	if r := giveUp("waits"); r.State != mailbox.Completed {
+		t.Errorf("a task that has ended: %+v", r)
+	}
+	_, err := l.GiveUp("manager", "ghost", "", start)
+	wantError(t, err, mailbox.TaskNotFound, "task.id", `"ghost"`)
+}
