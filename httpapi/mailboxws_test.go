@@ -26,23 +26,25 @@ type fakeLine struct {
 	done   chan struct{}
 	closed chan struct{}
 	close  func()
-	wait   func(context.Context) // before an envelope is handled; nil: it is not waited for
+	wait   func(context.Context) error // before an envelope is handled; nil: it is not waited for
 
 	register func(mailbox.Envelope) (*mailbox.Envelope, error) // nil: it is answered
 }
 
 func (l *fakeLine) Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Envelope, error) {
-	if e.Type == mailbox.TypeRegister && l.register == nil {
-		return new(mailbox.RegisteredFor(e, "agent_a", noon)), nil
+	if l.wait != nil {
+		if err := l.wait(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if e.Type == mailbox.TypeRegister {
+	switch {
+	case e.Type != mailbox.TypeRegister:
+		l.taken <- e
+		return l.handle(e)
+	case l.register != nil:
 		return l.register(e)
 	}
-	l.taken <- e
-	if l.wait != nil {
-		l.wait(ctx)
-	}
-	return l.handle(e)
+	return new(mailbox.RegisteredFor(e, "agent_a", noon)), nil
 }
 func (l *fakeLine) Done() <-chan struct{} { return l.done }
 func (l *fakeLine) Close()                { l.close() }
@@ -298,25 +300,6 @@ func TestARegistrationThatTheMailboxRefuses(t *testing.T) {
 		if err := line.send(t.Context(), letter("m1")); err == nil {
 			t.Error("mail was sent")
 		}
-	}
-}
-
-// Mail that comes while a bot registers comes behind the answer.
-func TestMailComesBehindTheAnswerToTheRegistration(t *testing.T) {
-	s := newSwitchboard(t)
-	sent := make(chan error, 1)
-	s.register = func(e mailbox.Envelope) (*mailbox.Envelope, error) {
-		line := <-s.attached
-		s.attached <- line
-		go func() { sent <- line.send(t.Context(), letter("m1")) }()
-		return new(mailbox.RegisteredFor(e, "agent_a", noon)), nil
-	}
-	p, _ := s.connected()
-	if e := p.hear(); e.ID != "m1" {
-		t.Errorf("got %+v", e)
-	}
-	if err := <-sent; err != nil {
-		t.Error(err)
 	}
 }
 

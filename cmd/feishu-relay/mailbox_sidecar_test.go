@@ -57,11 +57,11 @@ func TestMailboxOfRealSidecars(t *testing.T) {
 	clearEnvironment(t, nil)
 	data := t.TempDir()
 	manager, coder := startSidecar(t, "manager", data), startSidecar(t, "coder", data)
-	call := func(addr string, args ...string) string {
+	call := func(args ...string) string {
 		t.Helper()
 		code, stdout, stderr := program(t, append([]string{"mailbox"}, args...)...)
 		if code != 0 {
-			t.Fatalf("%q at %s: status %d, %s", args, addr, code, stderr)
+			t.Fatalf("%q: status %d, %s", args, code, stderr)
 		}
 		return stdout
 	}
@@ -71,7 +71,7 @@ func TestMailboxOfRealSidecars(t *testing.T) {
 		t.Helper()
 		re, late := regexp.MustCompile(want), time.Now().Add(20*time.Second)
 		for {
-			got := call(addr, append(args, "--addr", addr)...)
+			got := call(append(args, "--addr", addr)...)
 			if m := re.FindStringSubmatch(got); m != nil {
 				return m
 			}
@@ -82,20 +82,20 @@ func TestMailboxOfRealSidecars(t *testing.T) {
 		}
 	}
 	until(`(?m)^coder +idle +0/3 .* the coder$`, manager, "agents")
-	sent := call(manager, "send", "--addr", manager, "--type", "task", "--task-deadline", "1h", "--callback", "feishu:oc_x", "coder", "write it")
+	sent := call("send", "--addr", manager, "--type", "task", "--task-deadline", "1h", "--callback", "feishu:oc_x", "coder", "write it")
 	id := regexp.MustCompile(`task (\S+)`).FindStringSubmatch(sent)
 	if id == nil {
 		t.Fatalf("no task in %q", sent)
 	}
 	until(`  │ write it\n`, coder, "inbox")
 	until(id[1]+` +from manager +accepted `, coder, "tasks")
-	if got := call(coder, "inbox", "--drain", "--addr", coder); !strings.Contains(got, "  │ write it\n") {
+	if got := call("inbox", "--drain", "--addr", coder); !strings.Contains(got, "  │ write it\n") {
 		t.Errorf("drained: %q", got)
 	}
-	if got := call(coder, "inbox", "--addr", coder); got != "Nothing waits for this bot.\n" {
+	if got := call("inbox", "--addr", coder); got != "Nothing waits for this bot.\n" {
 		t.Errorf("after that: %q", got)
 	}
-	call(coder, "tasks", "update", "--addr", coder, id[1], "completed", "it", "is", "written")
+	call("tasks", "update", "--addr", coder, id[1], "completed", "it", "is", "written")
 	until(id[1]+`  to coder  completed\n(?s:.*)result for feishu:oc_x\n  │ write it`, manager, "tasks", id[1])
 	until(`  │ it is written\n`, manager, "inbox")
 
@@ -105,7 +105,7 @@ func TestMailboxOfRealSidecars(t *testing.T) {
 	if code, _, stderr := program(t, "mailbox", "dead-letters", "replay", "msg_x", "--addr", coder); code != 1 || !strings.Contains(stderr, "msg_x") {
 		t.Errorf("replay of nothing: status %d, %q", code, stderr)
 	}
-	if got := call(manager, "dead-letters", "--addr", manager); got != "There are no dead letters.\n" {
+	if got := call("dead-letters", "--addr", manager); got != "There are no dead letters.\n" {
 		t.Errorf("dead letters: %q", got)
 	}
 	t.Setenv("AGENT_NAME", "manager")

@@ -60,7 +60,7 @@ func runMCP(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	})
 	server.AddReceivingMiddleware(b.serve)
 	fmt.Fprintf(stderr, "feishu-relay mcp: serving the sidecar at %s\n", b.addr)
-	err := server.Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(os.Stdin), Writer: keepOpen{stdout}})
+	err := server.Run(ctx, finishing{&mcp.IOTransport{Reader: io.NopCloser(os.Stdin), Writer: keepOpen{stdout}}})
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (b *mcpBridge) serve(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch p := req.GetParams().(type) {
 		case *mcp.ListToolsParams:
-			return b.list(ctx), nil
+			return &mcp.ListToolsResult{Tools: b.list(ctx), Cacheable: mcp.Cacheable{CacheScope: "public"}}, nil
 		case *mcp.CallToolParamsRaw:
 			return b.call(ctx, p)
 		}
@@ -92,19 +92,19 @@ func (b *mcpBridge) serve(next mcp.MethodHandler) mcp.MethodHandler {
 
 // list names the sidecar's tools, or where none answers this program's own: a
 // host that asks only once shall have them when the sidecar comes.
-func (b *mcpBridge) list(ctx context.Context) *mcp.ListToolsResult {
+func (b *mcpBridge) list(ctx context.Context) []*mcp.Tool {
 	ctx, cancel := context.WithTimeout(ctx, mcpHello)
 	defer cancel()
 	session, err := b.connect(ctx)
 	if err != nil {
-		return &mcp.ListToolsResult{Tools: mcptools.Tools()}
+		return mcptools.Tools()
 	}
 	defer session.Close()
 	got, err := session.ListTools(ctx, nil)
 	if err != nil {
-		return &mcp.ListToolsResult{Tools: mcptools.Tools()}
+		return mcptools.Tools()
 	}
-	return &mcp.ListToolsResult{Tools: got.Tools}
+	return got.Tools
 }
 
 // call has the sidecar do what is asked, once: a call is never repeated here,

@@ -287,6 +287,35 @@ func TestMCPEnds(t *testing.T) {
 	}
 }
 
+// What was asked before stdin ended is answered, as in `echo … | feishu-relay mcp`.
+func TestMCPAnswersWhatItWasAsked(t *testing.T) {
+	server := toolServer(t, "127.0.0.1:0")
+	clearEnvironment(t, map[string]string{"LISTEN_ADDR": server.Listener.Addr().String(), "API_TOKEN": "secret"})
+	cmd, stdin, stdout, stderr := mcpProcess(t)
+	stdout.Buffer(nil, 1<<20)
+	_, err := io.WriteString(stdin, mcpHelloLine+`{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":1,"method":"tools/list"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"list_peers"}}
+`)
+	if err := errors.Join(err, stdin.Close()); err != nil {
+		t.Fatal(err)
+	}
+	answered := map[int]bool{}
+	for stdout.Scan() {
+		var answer struct {
+			ID     int
+			Result json.RawMessage
+		}
+		if err := json.Unmarshal(stdout.Bytes(), &answer); err != nil || answer.Result == nil {
+			t.Errorf("got %q: %v", stdout.Bytes(), err)
+		}
+		answered[answer.ID] = true
+	}
+	if err := cmd.Wait(); err != nil || len(answered) != 3 {
+		t.Errorf("answered %v, %v: %s", answered, err, stderr)
+	}
+}
+
 func TestMCPExplainsItsFlags(t *testing.T) {
 	for _, tt := range []struct {
 		name, listen string

@@ -300,26 +300,6 @@ func (p *process) end(t *testing.T) {
 	must(t, p.cmd.Wait())
 }
 
-// beats reads which heartbeat each entry of the registry has.
-func beats(t *testing.T, dir string) map[string]int {
-	t.Helper()
-	var all map[string]struct {
-		Beat  int      `json:"beat"`
-		Tasks []string `json:"current_tasks"`
-	}
-	if json.Unmarshal([]byte(readRegistry(t, dir)), &all) != nil {
-		return nil // being written in place
-	}
-	got := map[string]int{}
-	for name, e := range all {
-		got[name] = e.Beat
-		if len(e.Tasks) > 0 {
-			got[name], _ = strconv.Atoi(strings.TrimPrefix(e.Tasks[0], "task-"))
-		}
-	}
-	return got
-}
-
 // A full disk gives an error, and leaves nothing behind.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()

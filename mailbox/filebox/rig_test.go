@@ -2,11 +2,13 @@ package filebox_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -153,4 +155,24 @@ func card(t testing.TB, s *filebox.Store, agent mailbox.AgentID) (mailbox.Card, 
 		return mailbox.Card{}, false
 	}
 	return cards[at], true
+}
+
+// beats reads which heartbeat each entry of the registry has.
+func beats(t *testing.T, dir string) map[string]int {
+	t.Helper()
+	var all map[string]struct {
+		Beat  int      `json:"beat"`
+		Tasks []string `json:"current_tasks"`
+	}
+	if json.Unmarshal([]byte(readRegistry(t, dir)), &all) != nil {
+		return nil // being written in place
+	}
+	got := map[string]int{}
+	for name, e := range all {
+		got[name] = e.Beat
+		if len(e.Tasks) > 0 {
+			got[name], _ = strconv.Atoi(strings.TrimPrefix(e.Tasks[0], "task-"))
+		}
+	}
+	return got
 }

@@ -1,6 +1,8 @@
 package outgoing
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,6 +141,22 @@ func TestNack(t *testing.T) {
 			})
 		}
 	})
+	t.Run("for now, while the time-out is looked into", func(t *testing.T) {
+		for _, at := range []time.Duration{30 * s, 31 * s} { // late; at the end of the pause
+			story(t, func(r *rig) {
+				r.opts.Store.(*store).where = func(context.Context, mailbox.AgentID, string) (mailbox.Place, error) {
+					if time.Since(r.start) < at {
+						return mailbox.Waiting, nil
+					}
+					r.Nacked("m", "coder", mailbox.AgentBusy, "wait")
+					return mailbox.Processed, nil
+				}
+				r.send(message("m"))
+				r.after(32 * s)
+				r.wantCalls("0s put m 0 k1", "31s again m 1 k1")
+			})
+		}
+	})
 	t.Run("for now, then acknowledged", func(t *testing.T) {
 		story(t, func(r *rig) {
 			r.send(message("m"))
@@ -185,6 +203,33 @@ func TestOffline(t *testing.T) {
 			r.set(func() { r.away["coder"] = false })
 			r.after(31*s + lookEvery)
 			if len(r.calls) != 2 {
+				r.t.Errorf("calls %v", r.calls)
+			}
+		})
+	})
+	t.Run("what was not seen does not count", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.send(message("m"))
+			r.after(12 * s) // last seen at 10 s
+			r.set(func() { r.away["coder"] = true })
+			r.after(88 * s)
+			r.gone(false)
+			r.after(40 * s)
+			r.wantCalls("0s put m 0 k1", "121s again m 1 k1")
+		})
+	})
+	t.Run("nor time in which nobody looked", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.send(message("m"))
+			r.set(func() { r.err = errAway })
+			r.send(message("n"))
+			r.Acked("m", "coder")
+			r.after(time.Hour) // n waits for the store
+			r.set(func() { r.err, r.calls, r.away["coder"] = nil, nil, true })
+			r.after(2 * time.Minute)
+			r.gone(false)
+			r.after(31 * s)
+			if len(r.calls) != 2 || !strings.HasPrefix(r.calls[1], "3751s again n 1") {
 				r.t.Errorf("calls %v", r.calls)
 			}
 		})

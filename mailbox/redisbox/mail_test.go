@@ -176,11 +176,11 @@ func TestPublishesMessagesForAGoal(t *testing.T) {
 	}
 	task := toGoal(2, "g")
 	task.Type, task.Task = mailbox.TypeTask, &mailbox.Task{ID: "t", State: mailbox.Pending}
-	dataOnly := toGoal(3, "g")
-	dataOnly.Content.Parts = []mailbox.Part{{Type: "data", Data: []byte(`{"a":1}`)}}
+	blank := toGoal(3, "g")
+	blank.Content.Parts = []mailbox.Part{{Type: "text", Text: " \n"}} // no peer message
 	first, last := toGoal(4, "bob.<main>"), toGoal(5, "end")
 	first.Metadata.CorrelationID = "5f0c2f44-7a7b-4a5e-8d3e-0a6f6f3d2b11"
-	keys := put(t, s, mails(1, 1)[0], task, dataOnly, toGoal(6, ""), toGoal(7, "a\nb"), first)
+	keys := put(t, s, mails(1, 1)[0], task, blank, toGoal(6, ""), toGoal(7, "a\nb"), first)
 	if _, err := s.Again(ctx, keys[len(keys)-1], first); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func moveUntilKilled(dir string) {
 // said was done is there.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
-	for round := range 10 {
+	for round := range 6 {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), moving+"="+dir)
 		cmd.Stderr = t.Output()

@@ -280,6 +280,13 @@ func TestBounds(t *testing.T) {
 		add(t, l, task("refused", mailbox.Rejected)) // open it is not
 		move(t, l, task("1", ""), mailbox.Completed)
 		add(t, l, task("more", mailbox.Pending))
+		if _, err := l.Expire(start.Add(48 * time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		move(t, l, task("0", ""), mailbox.Completed) // it ends a second time
+		add(t, l, task("3", mailbox.Pending), task("4", mailbox.Pending), task("5", mailbox.Pending))
+		_, _, err = l.Add(task("6", mailbox.Pending))
+		wantError(t, err, mailbox.AgentBusy, "", "3 tasks")
 	})
 	t.Run("ended tasks, by number", func(t *testing.T) {
 		dir := t.TempDir()
