@@ -1,12 +1,16 @@
 // Package httpapi is the local API: what the bot, watchers and operators reach
 // over HTTP. Every answer is JSON; an error is
-// {"error":{"code":"…","message":"…"}} with a message that says how to mend it.
+// {"error":{"code":"…","message":"…"}} with a message that says how to mend it,
+// and the code of a refusal by the mailbox in capitals.
 //
 // # Doors
 //
 // [Stream] is the one reader of inbound messages (server-sent events or a
 // WebSocket); [Events] shows everything to any number of watchers and settles
-// nothing.
+// nothing. Direct messages between agents come and go by the routes of
+// [Mailbox], one of them a WebSocket of its own ([Lines]).
+//
+// docs/openapi.yaml describes every route.
 //
 // # Who may call
 //

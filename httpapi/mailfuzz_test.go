@@ -30,7 +30,9 @@ func FuzzMailPosts(f *testing.F) {
 		path := []string{"/v1/mailbox/messages", "/v1/mailbox/tasks", "/v1/mailbox/tasks/t1", "/v1/peers/agent_b/messages"}[route%4]
 		w := httptest.NewRecorder()
 		httpapi.New(withMailbox(b).Options).ServeHTTP(w, httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(string(body))))
-		var answer struct{ Error *struct{ Code, Message string } }
+		var answer struct {
+			Error *struct{ Code, Message string }
+		}
 		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 			t.Fatalf("%d %q: %v", w.Code, w.Body, err)
 		}

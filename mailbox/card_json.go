@@ -112,7 +112,7 @@ func asTime(raw json.RawMessage) time.Time {
 // not ours are kept, unless the entry became longer than [MaxCard] by them.
 // previous may be nil, or anything: what is no entry has no fields.
 func EncodeCard(c Card, previous []byte) ([]byte, error) {
-	line, err := marshal(struct {
+	line, err := Marshal(struct {
 		AgentID       AgentID   `json:"agent_id"`
 		Description   string    `json:"description"`
 		Capabilities  []string  `json:"capabilities"`

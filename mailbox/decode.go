@@ -32,7 +32,7 @@ func decode(raw []byte, schema string) (Envelope, error) {
 		return Envelope{}, errNoJSON
 	}
 	l := normalise(in)
-	line, err := marshal(l.out)
+	line, err := Marshal(l.out)
 	if err != nil {
 		return head(l.out), errNoJSON
 	}

@@ -44,7 +44,7 @@ func Encode(e Envelope) ([]byte, error) {
 			w.Task.Deadline = formatTime(e.Task.Deadline)
 		}
 	}
-	line, err := marshal(w)
+	line, err := Marshal(w)
 	if err != nil {
 		return nil, fmt.Errorf("encode envelope: %w", err)
 	}
@@ -71,7 +71,7 @@ func Validate(e Envelope) error {
 
 // MarshalJSON writes the parts, also where there are none.
 func (c Content) MarshalJSON() ([]byte, error) {
-	return marshal(struct {
+	return Marshal(struct {
 		Parts []Part `json:"parts"`
 	}{orEmpty(c.Parts)})
 }
@@ -80,25 +80,25 @@ func (c Content) MarshalJSON() ([]byte, error) {
 func (p Part) MarshalJSON() ([]byte, error) {
 	switch p.Type {
 	case PartText:
-		return marshal(struct {
+		return Marshal(struct {
 			Type string `json:"type"`
 			Text string `json:"text"`
 		}{p.Type, p.Text})
 	case PartFile:
-		return marshal(struct {
+		return Marshal(struct {
 			Type string `json:"type"`
 			Path string `json:"path"`
 		}{p.Type, p.Path})
 	}
-	return marshal(struct {
+	return Marshal(struct {
 		Type string          `json:"type"`
 		Data json.RawMessage `json:"data"`
 	}{p.Type, p.Data})
 }
 
-// marshal encodes v as one line of JSON without a newline; <, > and & stand for
+// Marshal encodes v as one line of JSON without a newline; <, > and & stand for
 // themselves.
-func marshal(v any) ([]byte, error) {
+func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

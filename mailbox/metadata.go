@@ -36,7 +36,7 @@ func isMetadataName(name string) bool {
 // MarshalJSON writes our fields in the order of DESIGN 6, then those of other
 // programs in order of their names.
 func (m Metadata) MarshalJSON() ([]byte, error) {
-	line, err := marshal(knownMetadata{
+	line, err := Marshal(knownMetadata{
 		orNull(m.CorrelationID), m.TTL, m.RequiresAck, m.RetryCount, m.MaxRetries, orEmpty(m.Tags), m.Goal,
 	})
 	if err != nil {
@@ -61,7 +61,7 @@ func (m *Metadata) UnmarshalJSON(raw []byte) error {
 			extra[name] = value
 		}
 	}
-	line, err := marshal(ours)
+	line, err := Marshal(ours)
 	if err != nil {
 		return err
 	}
@@ -90,11 +90,11 @@ func appendFields(line []byte, more object, skip func(string) bool) ([]byte, err
 		if skip(name) {
 			continue
 		}
-		key, err := marshal(name)
+		key, err := Marshal(name)
 		if err != nil {
 			return nil, err
 		}
-		value, err := marshal(more[name])
+		value, err := Marshal(more[name])
 		if err != nil {
 			return nil, err
 		}

@@ -221,7 +221,7 @@ func text(s string) json.RawMessage { return encoded(s) }
 
 // encoded is v as JSON; v is made of texts, numbers and JSON that was read.
 func encoded(v any) json.RawMessage {
-	raw, err := marshal(v)
+	raw, err := Marshal(v)
 	if err != nil {
 		panic("mailbox: " + err.Error())
 	}

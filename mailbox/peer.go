@@ -82,7 +82,7 @@ func checkBody(body string) error {
 }
 
 // EncodePeer writes p as one line of JSON without a newline.
-func EncodePeer(p Peer) ([]byte, error) { return marshal(p) }
+func EncodePeer(p Peer) ([]byte, error) { return Marshal(p) }
 
 // PeerOf is what a reader that knows only peer inboxes is told of e. Such a reader
 // may drop what has no UUID where MAILBOX.md B wants one: so a correlation that is

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -68,8 +69,16 @@ func cut(s string, n int) string {
 
 // What others wrote is escaped where it stands between our own words: nobody
 // can write an end of a message, or a line of ours, into their text.
-var (
-	escapeText  = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
-	escapeValue = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;",
-		"\n", " ", "\r", " ", "\t", " ").Replace
-)
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
+
+func escapeText(s string) string { return escaper.Replace(s) }
+
+// escapeValue is for what stands between quotes, on one line.
+func escapeValue(s string) string {
+	return escaper.Replace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, s))
+}

@@ -93,6 +93,9 @@ func whoAmI(s *service, ctx context.Context, _ noArguments) (answer, error) {
 		me.OpenTasks = slices.DeleteFunc(slices.Clone(s.Mailbox.Tasks()), func(t tasks.Record) bool { return ended(t.State) })
 	}
 	me.OpenTasks = atMost(me.OpenTasks, maxTasks)
+	for i, t := range me.OpenTasks {
+		me.OpenTasks[i] = shown(t)
+	}
 	me.Conversations = atMost(me.Conversations, maxConversations)
 	me.Capabilities, me.Goals = append([]string{}, me.Capabilities...), append([]string{}, me.Goals...)
 	return answer{value: me}, nil

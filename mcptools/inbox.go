@@ -145,16 +145,11 @@ func (b *inbox) text(rendered string) string {
 	return w.String()
 }
 
+// describe adds what the rendering has no place for.
 func (l *letter) describe(w *strings.Builder) {
-	fmt.Fprintf(w, `<about id="%s" from="%s" type="%s"`, escapeValue(l.ID), escapeValue(string(l.From)), escapeValue(string(l.Type)))
-	if t := l.Task; t != nil {
-		fmt.Fprintf(w, ` task_id="%s"`, escapeValue(t.ID))
-		if t.State != "" {
-			fmt.Fprintf(w, ` state="%s"`, escapeValue(string(t.State)))
-		}
-		if !t.Deadline.IsZero() {
-			fmt.Fprintf(w, ` deadline="%s"`, t.Deadline.Format(time.RFC3339))
-		}
+	fmt.Fprintf(w, `<about id="%s" from="%s"`, escapeValue(l.ID), escapeValue(string(l.From)))
+	if l.Task != nil {
+		fmt.Fprintf(w, ` task_id="%s"`, escapeValue(l.Task.ID))
 	}
 	if c := l.Callback; c != nil {
 		fmt.Fprintf(w, ` result_belongs_in="%s"`, escapeValue(c.Channel+"/"+c.Chat()))

@@ -10,6 +10,7 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
+	"feishu-relay/mailbox/tasks"
 	"feishu-relay/relay"
 )
 
@@ -158,5 +159,14 @@ func updateTask(s *service, ctx context.Context, in updateTaskArguments) (answer
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{value: record}, nil
+	return answer{value: shown(record)}, nil
+}
+
+// shown is t without the conversation that another agent wants the result in:
+// that is the other's to use, and would be an invitation to speak there (DESIGN 6).
+func shown(t tasks.Record) tasks.Record {
+	if t.Direction == tasks.Received {
+		t.Callback = nil
+	}
+	return t
 }

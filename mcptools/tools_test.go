@@ -239,7 +239,7 @@ func TestUpdateTask(t *testing.T) {
 		if u.TaskID == "ghost" {
 			return tasks.Record{}, &mailbox.Error{Code: mailbox.TaskNotFound, Message: "no task `ghost`"}
 		}
-		return tasks.Record{ID: "t1", Direction: tasks.Received, Peer: "lead", State: u.State}, nil
+		return tasks.Record{ID: "t1", Direction: tasks.Received, Peer: "lead", State: u.State, Callback: &mailbox.Callback{ChatID: "oc_theirs"}}, nil
 	}}))
 	for _, state := range []string{"accepted", "working", "completed", "failed", "rejected"} {
 		var got tasks.Record
@@ -248,7 +248,7 @@ func TestUpdateTask(t *testing.T) {
 		if diff := cmp.Diff(want, asked); diff != "" {
 			t.Errorf("asked (-want +got):\n%s", diff)
 		}
-		if got.State != want.State || got.Peer != "lead" {
+		if got.State != want.State || got.Peer != "lead" || got.Callback != nil {
 			t.Errorf("%s: got %+v", state, got)
 		}
 	}
@@ -261,11 +261,11 @@ func TestUpdateTask(t *testing.T) {
 
 func TestWhoAmI(t *testing.T) {
 	m := &fakeMailbox{tasks: []tasks.Record{
-		{ID: "t4", Direction: tasks.Sent, Peer: "tester", State: mailbox.Pending},
+		{ID: "t4", Direction: tasks.Sent, Peer: "tester", State: mailbox.Pending, Callback: &mailbox.Callback{ChatID: "oc_mine"}},
 		{ID: "t3", Direction: tasks.Received, Peer: "lead", State: mailbox.Completed},
 		{ID: "t2", Direction: tasks.Received, Peer: "lead", State: mailbox.Failed},
 		{ID: "t1", Direction: tasks.Received, Peer: "lead", State: mailbox.Rejected},
-		{ID: "t0", Direction: tasks.Received, Peer: "lead", State: mailbox.Working},
+		{ID: "t0", Direction: tasks.Received, Peer: "lead", State: mailbox.Working, Callback: &mailbox.Callback{ChatID: "oc_theirs"}},
 	}}
 	o := options(m)
 	o.WhoAmI = func(context.Context) mcptools.Identity {
@@ -278,6 +278,7 @@ func TestWhoAmI(t *testing.T) {
 	text := c.ok("who_am_i", object{}, &got)
 	want := o.WhoAmI(t.Context())
 	want.AgentID, want.Goals, want.OpenTasks = "coder", []string{"coder"}, []tasks.Record{m.tasks[0], m.tasks[4]}
+	want.OpenTasks[1].Callback = nil // another's to use
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

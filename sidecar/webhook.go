@@ -3,7 +3,6 @@ package sidecar
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -62,7 +61,7 @@ var _ door = (*webhookDoor)(nil)
 // Deliver posts in until the bot answers 2xx (delivered) or 4xx other than 408
 // and 429 (refused for good).
 func (w *webhookDoor) Deliver(ctx context.Context, in relay.Inbound) error {
-	body, err := json.Marshal(in)
+	body, err := relay.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("encode inbound message: %w", err)
 	}

@@ -1,9 +1,11 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +23,12 @@ type message struct {
 	text      string
 	drafts    []string         // of a card: what it said one after the other, the last is text
 	streaming bool             // more is to come
+	kind      string           // of mail: a state of a task, task or message; "" in chats
+	to        []string         // of mail and in private chats: the agents that have to get it; nil: every other one
+	waits     bool             // mail whose receiver is away: what is said meanwhile is shown before it arrives
 	given     []string         // of a user's message: the agents that Feishu gives it to; nil: not counted
 	fates     map[string]*fate // at every other sidecar; of a user's message: none
+	shown     map[string]bool  // so are these of them; guarded by the board's mu
 }
 
 // fate is what a sidecar made of a message.
@@ -31,19 +37,28 @@ type fate struct {
 	depth     int
 	tier      string
 	reason    string // the policy's
+	kind      string // of mail: the message's
+	where     string // of mail: the conversation in which the bot got it
 	stopped   relay.Reason
-	delivered int    // times, as the sidecar says
+	delivered int    // times, as the sidecar says; it says nothing of mail
 	received  int    // times, as the bot says
 	text      string // what the bot was given the last time
 }
 
 // ended reports whether nothing more is to come: stopped, or delivered and, as
 // the bot says itself, received.
-func (f *fate) ended() bool { return f.stopped != "" || f.delivered > 0 && f.received > 0 }
+func (f *fate) ended() bool {
+	return f.stopped != "" || f.received > 0 && (f.delivered > 0 || f.kind != "")
+}
 
 // String is the form in which scenes expect a fate.
 func (f *fate) String() string {
 	text := ""
+	for _, word := range []string{f.kind, f.where} {
+		if word != "" {
+			text += word + " "
+		}
+	}
 	if f.decided {
 		text = fmt.Sprintf("%d %s ", f.depth, f.tier)
 	}
@@ -69,6 +84,8 @@ type board struct {
 	lastTS   relay.Millis                         // guarded by mu
 	busy     int                                  // messages that bots are at; guarded by mu
 	shown    cursor                               // guarded by mu
+	late     []*message                           // mail on its way that later messages are shown before; guarded by mu
+	jobs     []*job                               // tasks that were given, in that order; guarded by mu
 }
 
 func newBoard(out *printer, cast []character, chats map[relay.ChatID]group) *board {
@@ -114,11 +131,13 @@ func (b *board) rewrite(id relay.MessageID, text string, streaming bool) {
 
 // enter notes a message that stands in a group. b.mu is held.
 func (b *board) enter(m *message) {
-	m.group = b.chats[m.chat].name
-	m.fates = map[string]*fate{}
+	m.group = cmp.Or(m.group, b.chats[m.chat].name)
+	m.fates, m.shown = map[string]*fate{}, map[string]bool{}
 	for _, c := range b.cast {
-		if m.sender != "" && c.agent != m.sender {
-			m.fates[c.agent] = b.fate(c.agent, m.id)
+		if m.sender != "" && c.agent != m.sender && (m.to == nil || slices.Contains(m.to, c.agent)) {
+			f := b.fate(c.agent, m.id)
+			f.kind = m.kind
+			m.fates[c.agent] = f
 		}
 	}
 	b.messages = append(b.messages, m)
@@ -260,21 +279,22 @@ func (b *board) said() int {
 
 // cursor is how far the board is printed.
 type cursor struct {
-	message int             // the first that is not wholly printed
-	head    bool            // its own line is
-	drafts  int             // so many of its drafts are
-	fates   map[string]bool // so are these of its fates
+	message int  // the first that is not wholly printed
+	head    bool // its own line is
+	drafts  int  // so many of its drafts are
 }
 
 // show prints what has happened. Messages stand in their order, each with its
-// fates below it: the next waits until they all are known. b.mu is held.
+// fates below it: the next waits until they all are known, unless the message
+// itself has to wait. b.mu is held.
 func (b *board) show() {
+	b.late = slices.DeleteFunc(b.late, b.showFates)
 	at := &b.shown
 	for at.message < len(b.messages) {
 		m := b.messages[at.message]
 		if !at.head {
 			b.out.said(m)
-			at.head, at.drafts, at.fates = true, 1, map[string]bool{}
+			at.head, at.drafts = true, 1
 		}
 		for ; at.drafts < len(m.drafts)-1; at.drafts++ {
 			b.out.wrote(m.drafts[at.drafts])
@@ -286,17 +306,26 @@ func (b *board) show() {
 			b.out.finished(m.text)
 			at.drafts++
 		}
-		for _, c := range b.cast {
-			if f := m.fates[c.agent]; f != nil && f.ended() && !at.fates[c.agent] {
-				b.out.became(c.name, f)
-				at.fates[c.agent] = true
+		if !b.showFates(m) {
+			if !m.waits {
+				return
 			}
-		}
-		if len(at.fates) < len(m.fates) {
-			return
+			b.late = append(b.late, m)
 		}
 		*at = cursor{message: at.message + 1}
 	}
+}
+
+// showFates prints the fates of m that are known and not printed, and reports
+// whether none is left. b.mu is held.
+func (b *board) showFates(m *message) (all bool) {
+	for _, c := range b.cast {
+		if f := m.fates[c.agent]; f != nil && f.ended() && !m.shown[c.agent] {
+			b.out.became(c.name, f)
+			m.shown[c.agent] = true
+		}
+	}
+	return len(m.shown) == len(m.fates)
 }
 
 // note prints a line of the narrator's between the messages.

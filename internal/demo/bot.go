@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
-	"time"
 
 	"feishu-relay/relay"
 )
@@ -128,19 +127,9 @@ func (b *bot) say(ctx context.Context, chat relay.ChatID, parent relay.MessageID
 // awaitAway waits until the sidecar has noticed that the bot is not there: what
 // it writes to a connection that is just ending counts as delivered.
 func (b *bot) awaitAway(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, settledWithin, fmt.Errorf("the sidecar of %s did not notice that its bot left", b.name))
-	defer cancel()
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
-	for {
+	return until(ctx, settledWithin, "the sidecar of "+b.name+" notices that its bot left", func(ctx context.Context) (bool, error) {
 		var status struct{ Door struct{ Connected bool } }
-		if err := b.stage.client.get(ctx, b.sidecar.url()+"/v1/status", &status); err == nil && !status.Door.Connected {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-poll.C:
-		}
-	}
+		err := b.stage.client.get(ctx, b.sidecar.url()+"/v1/status", &status)
+		return err == nil && !status.Door.Connected, nil
+	})
 }

@@ -3,8 +3,11 @@ package demo
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+
+	"feishu-relay/relay"
 )
 
 // maxLines is the most lines of a chat; then it ends. Each leads to few
@@ -15,9 +18,18 @@ const maxLines = 150
 // and the chat ends.
 const maxTyped = 64 << 10
 
+// chatAct is an act that somebody may take part in.
+type chatAct interface {
+	act
+	// lobby is where a chat takes place, and what is said to begin it.
+	lobby() (chat relay.ChatID, notes []string)
+}
+
+var errNoChat = errors.New("this act goes by its script; --act 1 and --act 2 let you be the user")
+
 // chat lets whoever is at the other end of Input be the user, until the input
 // ends or says /quit. The next line is read when the bots have come to rest.
-func (s *stage) chat(ctx context.Context, a act) error {
+func (s *stage) chat(ctx context.Context, a chatAct) error {
 	chat, notes := a.lobby()
 	for _, n := range notes {
 		s.out.note(n)

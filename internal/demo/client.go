@@ -88,6 +88,29 @@ func checkStatus(status int, body []byte) error {
 	return &statusError{status, e.Error.Code}
 }
 
+// until asks again and again until done says so, or fails: for what tells no
+// events. What is not there within a time is an error that says what.
+func until(ctx context.Context, within time.Duration, what string, done func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("%s: not within %s", what, within))
+	defer cancel()
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for {
+		ok, err := done(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-poll.C:
+		}
+	}
+}
+
 // event is one server-sent event.
 type event struct {
 	kind, id string

@@ -2,7 +2,7 @@
 // sidecar processes on one queue in a temporary folder, scripted bots, and a
 // user. No Feishu account and no network beyond loopback.
 //
-// # Two acts
+// # Three acts
 //
 // In the first, three bots know the local API of their sidecars: POST /v1/inbound,
 // POST /v1/outbound and GET /v1/stream. Only Feishu is played: package demo hands
@@ -13,6 +13,11 @@
 // them. They know nothing of a relay: the SDK's base URL is their sidecar's
 // gateway, and behind the gateways stands package feishusim in Feishu's place.
 //
+// In the third, agents speak to each other and to nobody else. A person asks a bot
+// on the SDK in a private chat; the bot gives the job to another agent through the
+// peer tools of its sidecar, which it calls with the official MCP client. That
+// agent knows INJECT_URL and a few calls over HTTP.
+//
 // # What is real
 //
 // The sidecars are processes of the program itself (`feishu-relay run`), with
@@ -22,14 +27,17 @@
 //
 // Each message with the sender, and below it what every other sidecar made of
 // it: depth, tier, reason, delivered or stopped. That is read from
-// GET /v1/events of the sidecars, not known beforehand.
+// GET /v1/events of the sidecars, not known beforehand. Of mail between agents, the
+// conversation in which the other bot got it; of tasks, the states that their
+// giver's sidecar goes through.
 //
 // # What is checked
 //
 // Every scene has to end as it is written in the script. At the end every
 // message must be delivered to or stopped for every other bot, in the words in
 // which it was said, and no bot may have got one twice; each stands once in the
-// transcript of its group, and in no other. A mismatch is an error of [Run].
+// transcript of its group, and in no other. Tasks have come to an end, the same at
+// both sidecars, and no mail is left. A mismatch is an error of [Run].
 //
 // # What is left
 //
@@ -62,13 +70,13 @@ const (
 	pollEvery     = 10 * time.Millisecond
 )
 
-// Options says what to show. The zero value plays the scenes of both acts on a
+// Options says what to show. The zero value plays the scenes of all acts on a
 // file queue and prints nothing.
 type Options struct {
 	Program string    // the feishu-relay to run; "": this one
 	Backend string    // "file" or "redis"; "": file
-	Act     int       // 1 or 2; 0: both, with Chat the first
-	Chat    bool      // instead of the scenes, Input is the user
+	Act     int       // 1, 2 or 3; 0: all, with Chat the first
+	Chat    bool      // instead of the scenes, Input is the user; not in act 3
 	Keep    bool      // leave the folder there
 	Input   io.Reader // lines of the user, with Chat; nil: none
 	Prompt  string    // written before each line is read, with Chat
@@ -98,22 +106,21 @@ func Run(ctx context.Context, o Options) error {
 
 // acts are those to play.
 func (o *Options) acts() []func(*stage) act {
+	all := []func(*stage) act{newLocalAct, newGatewayAct, newMailAct}
 	switch {
-	case o.Act == 2:
-		return []func(*stage) act{newGatewayAct}
-	case o.Act == 1 || o.Chat:
-		return []func(*stage) act{newLocalAct}
+	case o.Act != 0:
+		return all[o.Act-1 : o.Act]
+	case o.Chat:
+		return all[:1]
 	}
-	return []func(*stage) act{newLocalAct, newGatewayAct}
+	return all
 }
 
-// act is one of the two plays: the bots, and the Feishu they are in.
+// act is one of the plays: the bots, and the Feishu they are in.
 type act interface {
 	// start starts the sidecars with the environment env, and the bots.
 	start(ctx context.Context, env []string) error
 	scenes() []scene
-	// lobby is where a chat takes place, and what is said to begin it.
-	lobby() (chat relay.ChatID, notes []string)
 	// says lets the user speak. It returns when the message stands on the board.
 	says(ctx context.Context, chat relay.ChatID, text string) error
 	// leave ends the bots.
@@ -192,6 +199,10 @@ func (s *stage) finish(err error) error {
 
 // play starts everything, shows it and checks it.
 func (s *stage) play(ctx context.Context, a act) error {
+	host, open := a.(chatAct)
+	if s.Chat && !open {
+		return errNoChat
+	}
 	env, err := s.queue()
 	if err != nil {
 		return err
@@ -200,11 +211,12 @@ func (s *stage) play(ctx context.Context, a act) error {
 		return err
 	}
 	s.board.exact = !s.Chat
-	show := s.playScenes
 	if s.Chat {
-		show = s.chat
+		err = s.chat(ctx, host)
+	} else {
+		err = s.playScenes(ctx, a)
 	}
-	if err := show(ctx, a); err != nil {
+	if err != nil {
 		return err
 	}
 	return s.check(ctx)

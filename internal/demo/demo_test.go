@@ -60,6 +60,7 @@ func TestScenesComeToTheirEnds(t *testing.T) {
 	}{
 		{1, 34, 0, "OK: 17 sent, 22 delivered, 12 stopped (judge_no 2, max_depth 7, not_a_member 3), 0 doubled, 0 lost"},
 		{2, 11, 9, "OK: 11 sent, 7 delivered, 4 stopped (judge_no 1, max_depth 3), 0 doubled, 0 lost"},
+		{3, 7, 3, "OK: 2 tasks given (completed 1, rejected 1), 12 sent, 6 delivered, 1 stopped (RATE_LIMITED 1), 0 doubled, 0 lost"},
 	} {
 		for _, backend := range []string{"file", "redis"} {
 			t.Run(fmt.Sprintf("act %d on %s", tt.act, backend), func(t *testing.T) {
@@ -90,9 +91,10 @@ func TestActsToPlay(t *testing.T) {
 		o    Options
 		want []string
 	}{
-		{Options{}, []string{"local", "gateway"}},
+		{Options{}, []string{"local", "gateway", "mail"}},
 		{Options{Act: 1}, []string{"local"}},
 		{Options{Act: 2}, []string{"gateway"}},
+		{Options{Act: 3}, []string{"mail"}},
 		{Options{Chat: true}, []string{"local"}},
 		{Options{Chat: true, Act: 2}, []string{"gateway"}},
 	} {
@@ -104,6 +106,8 @@ func TestActsToPlay(t *testing.T) {
 				got = append(got, "local")
 			case *gatewayAct:
 				got = append(got, "gateway")
+			case *mailAct:
+				got = append(got, "mail")
 			}
 			if err := a.close(); err != nil {
 				t.Error(err)
@@ -146,11 +150,22 @@ func TestChatWithBotsOnTheSDK(t *testing.T) {
 	nothingLeft(t, s)
 }
 
+func TestTheThirdActHasNoChat(t *testing.T) {
+	o := options(t, nil)
+	o.Act, o.Chat, o.Input = 3, true, strings.NewReader("hello\n")
+	s, err := play(t, t.Context(), o)
+	if !errors.Is(err, errNoChat) {
+		t.Errorf("run: got %v, want %v", err, errNoChat)
+	}
+	nothingLeft(t, s)
+}
+
 // TestInterruptEndsEverything cuts each act off at some of its lines.
 func TestInterruptEndsEverything(t *testing.T) {
 	for act, lines := range map[int][]string{
 		1: {"three sidecars", "1. ", "depth 1", "SIGKILL", "summary"},
 		2: {"Two bots", "two sidecars", "1. ", "Thinking", "SIGKILL"},
+		3: {"Two agents", "two sidecars", "goes home", "offline", "accepted", "SIGKILL", "RATE_LIMITED"},
 	} {
 		for i, at := range lines {
 			// Not by what is waited for: the name stands in the folder's path.
@@ -174,13 +189,13 @@ func TestInterruptEndsEverything(t *testing.T) {
 	}
 }
 
-// TestTheSecondActFollowsTheFirst interrupts it where it begins.
-func TestTheSecondActFollowsTheFirst(t *testing.T) {
+// TestTheActsFollowEachOther interrupts the last where it begins.
+func TestTheActsFollowEachOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var out bytes.Buffer
 	err := Run(ctx, options(t, writerFunc(func(p []byte) (int, error) {
-		if strings.Contains(string(p), "Two bots") {
+		if strings.Contains(string(p), "Two agents") {
 			cancel()
 		}
 		return out.Write(p)
@@ -188,8 +203,8 @@ func TestTheSecondActFollowsTheFirst(t *testing.T) {
 	if !errors.Is(err, errInterrupted) {
 		t.Errorf("run: got %v, want %v", err, errInterrupted)
 	}
-	if n := strings.Count(out.String(), "\nOK: "); n != 1 {
-		t.Errorf("acts that came to their end: got %d, want 1\n%s", n, &out)
+	if n := strings.Count(out.String(), "\nOK: "); n != 2 {
+		t.Errorf("acts that came to their end: got %d, want 2\n%s", n, &out)
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -197,7 +212,7 @@ func TestTheSecondActFollowsTheFirst(t *testing.T) {
 }
 
 func TestUnexpectedEndIsToldWithTheLogs(t *testing.T) {
-	for act, name := range map[int]string{1: "小审", 2: "BotB"} {
+	for act, name := range map[int]string{1: "小审", 2: "BotB", 3: "Coder"} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			var s *stage

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -11,7 +12,7 @@ import (
 
 // Widths of the columns, in cells of a terminal.
 const (
-	nameCells   = 8
+	nameCells   = 11
 	groupCells  = 8
 	depthCells  = 9
 	tierCells   = 11
@@ -29,7 +30,8 @@ const (
 	reset  = "\x1b[0m"
 )
 
-var nameColors = map[string]string{userName: bold, "小策": "\x1b[36m", "BotA": "\x1b[36m", "BotB": "\x1b[35m", "小审": "\x1b[34m"}
+var nameColors = map[string]string{userName: bold, "小策": "\x1b[36m", "BotA": "\x1b[36m", "BotB": "\x1b[35m", "小审": "\x1b[34m",
+	"Researcher": "\x1b[36m", "Coder": "\x1b[35m"}
 
 // printer writes the demo's lines. Its callers see to it that there is one at a
 // time. What cannot be written is left out: the check does not depend on it.
@@ -57,6 +59,9 @@ func (p *printer) kept(dir string) {
 func (p *printer) said(m *message) {
 	lines := strings.Split(m.text, "\n")
 	first := clean(lines[0])
+	if m.kind != "" {
+		first = p.paint(dim, m.kind+": ") + first
+	}
 	if len(m.drafts) > 0 {
 		lines, first = nil, p.draft(m.drafts[0])
 	}
@@ -90,7 +95,7 @@ func (p *printer) below(line string) {
 
 // became prints what the sidecar of a bot made of the message above.
 func (p *printer) became(name string, f *fate) {
-	depth, tier, reason := "", "", string(f.stopped)
+	depth, tier, reason := "", f.kind, cmp.Or(string(f.stopped), f.where)
 	if f.decided {
 		depth, tier, reason = fmt.Sprintf("depth %d", f.depth), f.tier, f.reason
 	}

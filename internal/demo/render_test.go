@@ -50,16 +50,16 @@ func TestLinesStandInColumns(t *testing.T) {
 	p.became("BotB", &fate{decided: true, depth: 1, tier: "threshold", reason: "depth 1 <= threshold 1", delivered: 1, received: 1})
 	p.became("BotB", &fate{stopped: relay.NotAMember})
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-	if got, want := strings.TrimLeft(lines[0], "0123456789:"), "  小策     → 研发群   @BotB [31m看"; got != want {
+	if got, want := strings.TrimLeft(lines[0], "0123456789:"), "  小策        → 研发群   @BotB [31m看"; got != want {
 		t.Errorf("message: got %q, want %q", got, want)
 	}
 	if got, want := cells(lines[1]), cells(lines[0])-cells("@BotB [31m看")+len("line two"); got != want {
 		t.Errorf("second line ends at cell %d, want %d", got, want)
 	}
 	for i, want := range []string{
-		"          ↳ 小审     depth 2  ✗ judge      judge_no                stopped",
-		"          ↳ BotB     depth 1  ✓ threshold  depth 1 <= threshold 1  delivered",
-		"          ↳ BotB              ✗            not_a_member            stopped",
+		"          ↳ 小审        depth 2  ✗ judge      judge_no                stopped",
+		"          ↳ BotB        depth 1  ✓ threshold  depth 1 <= threshold 1  delivered",
+		"          ↳ BotB                 ✗            not_a_member            stopped",
 	} {
 		if got := lines[2+i]; got != want {
 			t.Errorf("fate: got %q, want %q", got, want)

@@ -23,13 +23,24 @@ type sdkBot struct {
 	events *larkws.Client
 	openID string // its own, as Feishu says
 
-	// answer is what the bot says to words of somebody who mentions it, or "".
-	answer func(fromBot bool, sender, words string) string
-	// heard is told of each message, as a person would read it, and then of the
-	// message that the bot sent, or "", and of what went wrong.
-	heard func(id, text string) (done func(sent string, err error))
+	// answer is what the bot says to somebody who mentions it, or speaks to it
+	// alone, or "".
+	answer func(context.Context, incoming) (string, error)
+	// heard is told of each message, and then of the message that the bot sent,
+	// or "", and of what went wrong.
+	heard func(incoming) (done func(sent string, err error))
 
 	answering sync.WaitGroup
+}
+
+// incoming is a message that the SDK gave a bot.
+type incoming struct {
+	id, chat string
+	private  bool // in a chat of the bot and a person
+	fromBot  bool
+	sender   string // name of who said it, when it is answered
+	text     string // as a person would read it
+	words    string // without the mention of the bot itself
 }
 
 // newSDKBot points both halves of the SDK at baseURL. That is all that is to be
@@ -74,50 +85,56 @@ func (b *sdkBot) receive(ctx context.Context, e *larkim.P2MessageReceiveV1) erro
 	if err := json.Unmarshal([]byte(str(m.Content)), &content); err != nil {
 		return fmt.Errorf("content of a message: %w", err)
 	}
-	shown, words, mentioned := content.Text, content.Text, false
+	in := incoming{id: str(m.MessageId), chat: str(m.ChatId), private: str(m.ChatType) == "p2p",
+		fromBot: str(from.SenderType) != "user", text: content.Text, words: content.Text}
+	addressed := in.private
 	for _, at := range m.Mentions {
 		name := "@" + str(at.Name)
-		shown = strings.ReplaceAll(shown, str(at.Key), name)
+		in.text = strings.ReplaceAll(in.text, str(at.Key), name)
 		if str(at.Id.OpenId) == b.openID {
-			mentioned, name = true, ""
+			addressed, name = true, ""
 		}
-		words = strings.ReplaceAll(words, str(at.Key), name)
+		in.words = strings.ReplaceAll(in.words, str(at.Key), name)
 	}
-	done := b.heard(str(m.MessageId), shown)
+	in.words = strings.TrimSpace(in.words)
+	done := b.heard(in)
 	b.answering.Go(func() {
-		if !mentioned {
+		if !addressed {
 			done("", nil)
 			return
 		}
-		done(b.reply(ctx, m, from, strings.TrimSpace(words)))
+		done(b.reply(ctx, in, str(from.SenderId.OpenId)))
 	})
 	return nil
 }
 
-// reply answers m: in short with a text, at length with a card that it streams.
-func (b *sdkBot) reply(ctx context.Context, m *larkim.EventMessage, from *larkim.EventSender, words string) (sent string, err error) {
+// reply answers in, which the bearer of an open_id said: in short with a text, at
+// length with a card that it streams.
+func (b *sdkBot) reply(ctx context.Context, in incoming, from string) (sent string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
-	names, err := b.bots(ctx, str(m.ChatId))
-	if err != nil {
-		return "", err
+	names := map[string]string{}
+	if !in.private {
+		if names, err = b.bots(ctx, in.chat); err != nil {
+			return "", err
+		}
 	}
-	fromBot, sender := str(from.SenderType) != "user", userName
-	if fromBot {
-		sender = names[str(from.SenderId.OpenId)]
+	in.sender = userName
+	if in.fromBot {
+		in.sender = names[from]
 	}
-	answer := b.answer(fromBot, sender, words)
+	answer, err := b.answer(ctx, in)
 	switch {
-	case answer == "":
-		return "", nil
+	case answer == "" || err != nil:
+		return "", err
 	case len([]rune(answer)) > shortAnswer:
-		return b.stream(ctx, str(m.MessageId), answer, names)
+		return b.stream(ctx, in.id, answer, names)
 	}
 	text, err := json.Marshal(map[string]string{"text": mentioning(answer, names, `<at user_id="%s"></at>`)})
 	if err != nil {
 		return "", err
 	}
-	return b.send(ctx, str(m.MessageId), "text", string(text))
+	return b.send(ctx, in.id, "text", string(text))
 }
 
 // shortAnswer is the most runes of an answer that is no card.

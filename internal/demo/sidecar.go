@@ -117,22 +117,14 @@ func freeAddr() (string, error) {
 }
 
 func (s *sidecar) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("was not ready within %s", readyWithin))
-	defer cancel()
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
-	for {
+	return until(ctx, readyWithin, "ready", func(ctx context.Context) (bool, error) {
 		select {
 		case <-s.exited:
-			return errEnded
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-poll.C:
+			return false, errEnded
+		default:
+			return s.stage.client.get(ctx, s.url()+"/readyz", nil) == nil, nil
 		}
-		if s.stage.client.get(ctx, s.url()+"/readyz", nil) == nil {
-			return nil
-		}
-	}
+	})
 }
 
 // watch enters what the sidecar says of messages on the board, until the

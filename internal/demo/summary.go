@@ -13,11 +13,12 @@ import (
 
 // tally counts what was observed.
 type tally struct {
+	tasks     map[string]int       // that agents gave each other, by the state they are in
 	sent      int                  // by bots
 	delivered int                  // to bots
 	stopped   map[relay.Reason]int // instead
 	doubled   int                  // more than once to the same bot
-	lost      int                  // neither delivered nor stopped, or not in the transcript
+	lost      int                  // neither delivered nor stopped; of tasks: without an end
 }
 
 // String is the summary in one line.
@@ -31,14 +32,35 @@ func (t tally) String() string {
 	if stopped > 0 {
 		text += " (" + strings.Join(reasons, ", ") + ")"
 	}
-	return fmt.Sprintf("%s, %d doubled, %d lost", text, t.doubled, t.lost)
+	text = fmt.Sprintf("%s, %d doubled, %d lost", text, t.doubled, t.lost)
+	if len(t.tasks) == 0 {
+		return text
+	}
+	given, states := t.given()
+	return fmt.Sprintf("%d tasks given (%s), %s", given, states, text)
+}
+
+// given is how many tasks there are, and how many in each state.
+func (t tally) given() (n int, states string) {
+	var list []string
+	for _, state := range slices.Sorted(maps.Keys(t.tasks)) {
+		n += t.tasks[state]
+		list = append(list, fmt.Sprintf("%s %d", state, t.tasks[state]))
+	}
+	return n, strings.Join(list, ", ")
 }
 
 // tally counts the messages of the bots.
 func (b *board) tally() tally {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := tally{stopped: map[relay.Reason]int{}}
+	t := tally{stopped: map[relay.Reason]int{}, tasks: map[string]int{}}
+	for _, j := range b.jobs {
+		t.tasks[j.state]++
+		if !j.ended() {
+			t.lost++
+		}
+	}
 	for _, m := range b.messages {
 		if m.sender != "" {
 			t.sent++
@@ -156,7 +178,10 @@ func (s *stage) summary(t tally, transcripts bool) {
 	s.out.blank()
 	s.out.title("summary")
 	row := func(name string, n int, what string) { s.out.plain(fmt.Sprintf("  %s%4d  %s", pad(name, 14), n, what)) }
-	row("sent", t.sent, "by bots to their groups")
+	if given, states := t.given(); given > 0 {
+		row("tasks", given, "given: "+states)
+	}
+	row("sent", t.sent, "by bots")
 	row("delivered", t.delivered, "to other bots")
 	for _, why := range slices.Sorted(maps.Keys(t.stopped)) {
 		row(string(why), t.stopped[why], "stopped: "+explained[why])
@@ -179,4 +204,5 @@ var explained = map[relay.Reason]string{
 	relay.MaxDepth:   "MAX_BOT_REPLY_DEPTH messages of bots since a person spoke",
 	relay.JudgeNo:    "the judge saw a courtesy or nothing left to do",
 	relay.NotAMember: "the bot is not in that group",
+	rateLimited:      "PEER_MAX_EXCHANGES messages between two agents in 10 minutes",
 }

@@ -22,13 +22,13 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
 
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
@@ -42,7 +42,7 @@ const (
 	retryMax     = 10 * time.Second
 	cardsFresh   = time.Second // how long the registry is taken from memory when it decides about retries
 	lastWords    = time.Second // for going offline when the process stops
-	maxGoals     = 64          // live goals of one agent; the next is refused
+	maxGoals     = 64          // live goals of one agent; the next is refused, and gets no messages
 	maxHanded    = 1000        // messages that may still be passed on; an older one is refused
 	maxBroadcast = 20          // agents that a message to "*" reaches; the others are named as unreachable
 )
@@ -145,6 +145,10 @@ type Agent struct {
 	moving sync.Mutex // steps of tasks, one at a time
 	again  chan struct{}
 	handed *lru.Cache[string, origin] // what the bot was given last: it may pass it on
+	sends  singleflight.Group         // by the id that the bot gave a message
+
+	registering sync.Mutex
+	left        bool // guarded by registering: Run is over
 
 	mu    sync.Mutex
 	card  mailbox.Card // guarded by mu: this agent's
@@ -218,8 +222,8 @@ func (a *Agent) Close() error {
 
 // Run works until ctx is done; then the agent goes offline.
 func (a *Agent) Run(ctx context.Context) {
-	a.resume()
 	var work sync.WaitGroup
+	work.Go(func() { a.resume(ctx) })
 	for name, part := range map[string]func(context.Context) error{
 		"presence": a.present, "inbox": a.receive, "delivery": a.deliver, "deadlines": a.watchDeadlines,
 		"outgoing": func(ctx context.Context) error { a.out.Run(ctx); return ctx.Err() },
@@ -269,7 +273,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // Self is the agent whose mailbox this is.
 func (a *Agent) Self() mailbox.AgentID { return a.opts.Self }
 
-// observe logs and counts; the text of a message is not logged.
+// observe logs and counts. reason is in words of ours: what an agent said is not
+// logged.
 func (a *Agent) observe(what What, e mailbox.Envelope, reason string) {
 	level := slog.LevelDebug
 	switch what {
@@ -288,16 +293,4 @@ func (a *Agent) observe(what What, e mailbox.Envelope, reason string) {
 	}
 	a.log.LogAttrs(context.Background(), level, "mail", attrs...)
 	a.opts.Observe(Event{What: what, Envelope: e, Reason: reason})
-}
-
-// died tells the bot of a task that could not be handed over.
-func (a *Agent) died(d outgoing.DeadLetter) {
-	e := d.Envelope
-	a.observe(EventDead, e, fmt.Sprintf("%s: %s", d.Code, d.Reason))
-	if !e.Type.GivesTask() || e.Task == nil {
-		return
-	}
-	if r, ok := a.ledger.Get(tasks.Sent, e.To, e.Task.ID); ok && r.State == mailbox.Pending {
-		a.giveUp(r, fmt.Sprintf("%s: %s", d.Code, d.Reason))
-	}
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -11,30 +10,34 @@ import (
 	"feishu-relay/mailbox/tasks"
 )
 
-// peerBuffer is how many peer messages of a goal wait for a bot that drains them
-// itself; beyond it the oldest are dropped, and it is told how many (MAILBOX.md B).
-const peerBuffer = 64
+// errLater says that the bot wants a message that only this side can give again.
+var errLater = errors.New("the bot wants it later")
 
-// maxDrain is the most messages that one drain or one look at the inbox returns.
-const maxDrain = 200
+// patientTries is how often a message is tried before others go first.
+const patientTries = 3
 
 // deliver hands over what is ready as long as a door is open.
 func (a *Agent) deliver(ctx context.Context) error {
 	pause := retryFirst
-	parked := map[*letter]bool{} // no door is open for them
+	// Kept until they are closed: a door that opens during a try counts for what
+	// that try parks.
+	opened, attached := a.opts.Doors.Changed(), a.lines.Changed()
 	for {
-		more, opened, attached := a.ready.Changed(), a.opts.Doors.Changed(), a.lines.Changed()
-		l := a.ready.first(parked)
+		select {
+		case <-opened:
+			opened = a.opts.Doors.Changed()
+			a.ready.unpark()
+		case <-attached:
+			attached = a.lines.Changed()
+			a.ready.unpark()
+		default:
+		}
+		more := a.ready.Changed()
+		l, at := a.ready.next(time.Now())
 		if l == nil {
-			select {
-			case <-more:
-				continue
-			case <-opened:
-			case <-attached:
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := idle(ctx, at, more, opened, attached); err != nil {
+				return err
 			}
-			clear(parked)
 			continue
 		}
 		err := a.handOver(ctx, l)
@@ -43,19 +46,37 @@ func (a *Agent) deliver(ctx context.Context) error {
 			pause = retryFirst
 			continue
 		case ctx.Err() != nil:
+			a.ready.release(l)
 			return ctx.Err()
-		}
-		a.ready.release(l)
-		if errors.Is(err, ErrNoDoor) {
-			parked[l] = true
+		case errors.Is(err, ErrNoDoor):
+			a.ready.park(l)
 			continue
 		}
 		a.log.Warn("mail waits for the bot", "message_id", l.id, "err", err)
+		a.ready.postpone(l, time.Now(), pause)
 		if !sleep(ctx, pause) {
 			return ctx.Err()
 		}
 		pause = min(2*pause, retryMax)
 	}
+}
+
+// idle waits until one of the channels is closed or it is at; zero: never.
+func idle(ctx context.Context, at time.Time, more, opened, attached <-chan struct{}) error {
+	var due <-chan time.Time
+	if !at.IsZero() {
+		timer := time.NewTimer(time.Until(at))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-more:
+	case <-opened:
+	case <-attached:
+	case <-due:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 // read returns the envelope of a letter, from whichever of its copies is left.
@@ -73,38 +94,66 @@ func (a *Agent) read(ctx context.Context, l *letter) (mailbox.Envelope, error) {
 	return mailbox.Envelope{}, mailbox.ErrGone
 }
 
+// fetch reads a letter that is to be handed over; false: there is nothing to
+// hand over any more, and the letter is dealt with.
+func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bool, err error) {
+	e, err = a.read(ctx, l)
+	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
+		a.ready.remove(l)
+		return e, false, nil
+	}
+	if _, broken := errors.AsType[*mailbox.Error](err); broken {
+		e = mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self}
+		a.observe(EventMalformed, e, "changed in the inbox")
+		return e, false, a.clear(ctx, l, mailbox.Malformed)
+	}
+	if err != nil {
+		return e, false, err
+	}
+	if what, why := a.spent(e); what != "" {
+		a.observe(what, e, why)
+		if what == EventDuplicate {
+			if err := a.acknowledge(ctx, e); err != nil {
+				return e, false, err
+			}
+		}
+		return e, false, a.clear(ctx, l, mailbox.Taken)
+	}
+	return e, true, nil
+}
+
 // handOver gives one letter to the bot, and is done with it. An error means that
 // it has to be tried again.
 func (a *Agent) handOver(ctx context.Context, l *letter) error {
-	e, err := a.read(ctx, l)
-	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
-		a.ready.remove(l)
-		return nil
-	}
-	if err != nil {
+	e, ok, err := a.fetch(ctx, l)
+	if err != nil || !ok {
 		return err
 	}
-	if why := a.tooLate(e); why != "" {
-		a.observe(EventExpired, e, why)
-		return a.settle(ctx, a.ready.remove(l)...)
-	}
 	giving := ctx
-	if expires := e.Expires(); !expires.IsZero() {
+	if !l.expires.IsZero() {
 		var cancel context.CancelFunc
-		giving, cancel = context.WithDeadline(ctx, expires)
+		giving, cancel = context.WithDeadline(ctx, l.expires)
 		defer cancel()
 	}
 	d := Delivery{Envelope: e, Conversation: a.conversation(e)}
 	a.trace("inject")
 	err = a.give(giving, d)
-	switch {
-	case errors.Is(err, ErrRefused):
-		return a.refusedByBot(ctx, l, e, mailbox.InvalidMessage, "the bot refused it")
-	case err != nil:
+	if err != nil && !errors.Is(err, ErrRefused) {
 		return err
 	}
+	if !a.ready.end(l) { // the bot acknowledged it, or refused it, in between
+		return nil
+	}
+	if err != nil {
+		no := refusedWith{mailbox.InvalidMessage, "the bot refused it"}
+		if said, ok := errors.AsType[*refusedWith](err); ok {
+			no = *said
+		}
+		return a.refusedByBot(ctx, l, e, no)
+	}
 	a.trace("delivered")
-	return a.delivered(ctx, l, e)
+	a.delivered(ctx, l, e)
+	return nil
 }
 
 // give hands d to the bot: a result that belongs in a conversation by the door
@@ -124,169 +173,109 @@ func (a *Agent) give(ctx context.Context, d Delivery) error {
 	return err
 }
 
-// tooLate is why e is not given to the bot any more.
-func (a *Agent) tooLate(e mailbox.Envelope) string {
-	if expires := e.Expires(); !expires.IsZero() && time.Now().After(expires) {
-		return "its life in seconds is over"
+// spent is why e is not given to the bot any more; "": it is.
+func (a *Agent) spent(e mailbox.Envelope) (what What, why string) {
+	if a.opts.Seen.Seen(letterKey(e.From, e.ID)) || a.opts.Seen.Seen(stepKey(e)) {
+		return EventDuplicate, ""
 	}
-	if e.Type.GivesTask() {
+	if a.expired(e) {
+		return EventExpired, "its life in seconds is over"
+	}
+	switch {
+	case e.Type.GivesTask():
 		if r, ok := a.ledger.Get(tasks.Received, e.From, taskID(e)); ok && tasks.Terminal(r.State) {
-			return cmp.Or(r.Reason, "the task is "+string(r.State))
+			return EventExpired, "the task is " + string(r.State)
+		}
+	case isStep(e.Type):
+		if r, ok := a.ledger.Get(tasks.Sent, e.From, taskID(e)); ok && a.overtaken(r, e) {
+			return EventExpired, "the task has gone on: it is " + string(r.State)
 		}
 	}
-	return ""
+	return "", ""
 }
 
-// delivered notes that the bot has e: seen first, so that a crash behind it does
-// not repeat it; then told to its sender; then moved to processed.
-func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) error {
-	if err := a.opts.Seen.Add(letterKey(e.From, e.ID)); err != nil {
-		a.log.Error("a delivery is not remembered; after a restart it may be repeated", "message_id", e.ID, "err", err)
+// expired tells whether e's life in seconds is over. What was acknowledged when
+// it was noted has outlived it: nobody sends it again, and a task has a deadline.
+func (a *Agent) expired(e mailbox.Envelope) bool {
+	ends := lifeEnds(e)
+	return !ends.IsZero() && !time.Now().Before(ends)
+}
+
+func lifeEnds(e mailbox.Envelope) time.Time {
+	if ackedEarly(e.Type) {
+		return time.Time{}
 	}
-	if step := stepKey(e); step != "" {
-		_ = a.opts.Seen.Add(step) // reported above
+	return e.Expires()
+}
+
+// delivered notes that the bot has e, whose letter the caller may end: seen
+// first, so that a crash behind it does not repeat it; then told to its sender;
+// then moved to processed. It is done even when ctx ends meanwhile.
+func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) {
+	ctx = context.WithoutCancel(ctx)
+	for _, key := range []string{stepKey(e), letterKey(e.From, e.ID)} {
+		if key == "" {
+			continue
+		}
+		if err := a.opts.Seen.Add(key); err != nil {
+			a.log.Error("a delivery is not remembered; after a restart it may be repeated", "message_id", e.ID, "err", err)
+		}
 	}
-	if e.Metadata.RequiresAck && !ackedEarly(e.Type) {
-		if err := a.send(ctx, mailbox.AckFor(e, a.opts.Self, time.Now())); err != nil {
+	if !ackedEarly(e.Type) {
+		if err := a.acknowledge(ctx, e); err != nil {
 			a.log.Warn("a delivery is not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
 		}
 	}
 	a.handed.Add(e.ID, origin{e.Hops, e.Trace})
 	a.trace("settling")
-	if err := a.settle(ctx, a.ready.remove(l)...); err != nil {
-		a.log.Warn("delivered mail stays in the inbox; after a restart it is found there and not delivered again", "message_id", e.ID, "err", err)
-	}
 	a.observe(EventDelivered, e, "")
+	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
+		a.log.Warn("delivered mail stays in the inbox for now; it is not delivered again", "message_id", e.ID, "err", err)
+	}
+}
+
+// clear takes a letter out of the inbox that is done with. What the store
+// refuses to take out is looked at again later.
+func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error {
+	keys := a.ready.remove(l)
+	for _, key := range keys {
+		if err := a.opts.Store.Settle(ctx, a.opts.Self, key, how); err != nil {
+			again := letter{id: l.id, from: l.from, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires, arrived: l.arrived,
+				goal: l.goal, fails: patientTries, hold: time.Now().Add(retryMax)}
+			a.ready.add(again)
+			return err
+		}
+	}
 	return nil
 }
 
-// ackedEarly tells the types whose receipt is acknowledged when their step is
-// noted, not when the bot has them: a bot that looks for its mail once an hour
-// has accepted a task all the same.
-func ackedEarly(t mailbox.Type) bool {
-	switch t {
-	case mailbox.TypeTask, mailbox.TypeTaskAssign, mailbox.TypeTaskUpdate, mailbox.TypeTaskComplete, mailbox.TypeTaskFailed:
-		return true
+// refusedByBot is done with what the bot will not take, and whose letter the
+// caller may end. A task is rejected. None of it counts as seen: when it is sent
+// again, the bot is asked again.
+func (a *Agent) refusedByBot(ctx context.Context, l *letter, e mailbox.Envelope, no refusedWith) (err error) {
+	defer func() {
+		if err != nil {
+			a.ready.back(l)
+		}
+	}()
+	if ackedEarly(e.Type) && !e.Type.GivesTask() && no.code.Retriable() {
+		return errLater // its sender believes it delivered: who tries again is this side
 	}
-	return false
-}
-
-// refusedByBot is done with what the bot will not take. A task is rejected.
-func (a *Agent) refusedByBot(ctx context.Context, l *letter, e mailbox.Envelope, code mailbox.Code, message string) error {
-	a.observe(EventRefused, e, string(code)+": "+message)
+	a.observe(EventRefused, e, string(no.code))
 	if e.Type.GivesTask() {
-		if _, err := a.UpdateTask(ctx, TaskUpdate{TaskID: taskID(e), From: e.From, State: mailbox.Rejected, Text: message}); err != nil {
+		if _, err := a.UpdateTask(ctx, TaskUpdate{TaskID: taskID(e), From: e.From, State: mailbox.Rejected, Text: no.Error()}); err != nil {
 			if _, ok := errors.AsType[*mailbox.Error](err); !ok {
 				return err
 			}
 		}
 	}
-	if !code.Retriable() || e.Type.GivesTask() { // what is sent again is no duplicate then
-		_ = a.opts.Seen.Add(letterKey(e.From, e.ID))
-	}
-	if err := a.send(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), code, message)); err != nil {
-		return err
-	}
-	return a.settle(ctx, a.ready.remove(l)...)
-}
-
-// Inbox shows what waits for the bot, at most limit, in the order of delivery,
-// and how many there are. It delivers nothing.
-func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int, err error) {
-	letters, total := a.ready.show(min(limit, maxDrain))
-	waiting = []Mail{}
-	for i := range letters {
-		e, err := a.read(ctx, &letters[i])
-		if errors.Is(err, mailbox.ErrGone) {
-			continue
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		waiting = append(waiting, a.mail(e))
-	}
-	return waiting, total, nil
-}
-
-func (a *Agent) mail(e mailbox.Envelope) Mail {
-	return Mail{Envelope: e, Goal: cmp.Or(e.Metadata.Goal, string(a.opts.Self))}
-}
-
-// Drain hands out what waits for the bot and is not being delivered, at most
-// limit. From then on it counts as delivered.
-func (a *Agent) Drain(ctx context.Context, limit int) (Drained, error) {
-	var d Drained
-	for _, l := range a.ready.overflow(peerBuffer) {
-		e := mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self, Type: mailbox.TypeMessage}
-		if err := a.settle(ctx, a.ready.remove(l)...); err != nil {
-			return Drained{}, err
-		}
-		a.observe(EventDropped, e, "the buffer of its goal holds 64")
-		d.Dropped++
-	}
-	d.Messages = []Mail{}
-	var list []mailbox.Envelope
-	for _, l := range a.ready.takeAll(min(limit, maxDrain)) {
-		e, err := a.read(ctx, l)
-		switch {
-		case errors.Is(err, mailbox.ErrGone):
-			a.ready.remove(l)
-			continue
-		case err != nil:
-			a.ready.release(l)
-			continue // told by what waits
-		case a.tooLate(e) != "":
-			a.observe(EventExpired, e, a.tooLate(e))
-			if err := a.settle(ctx, a.ready.remove(l)...); err != nil {
-				a.log.Warn("mail that is too late stays in the inbox", "message_id", e.ID, "err", err)
-			}
-			continue
-		}
-		if err := a.delivered(ctx, l, e); err != nil {
-			return Drained{}, err
-		}
-		d.Messages = append(d.Messages, a.mail(e))
-		list = append(list, e)
-	}
-	d.Rendered = mailbox.Render(list)
-	_, d.Waiting = a.ready.show(0)
-	return d, nil
-}
-
-// Ack settles a waiting message: the bot has dealt with it. It is an error where
-// none of that id waits.
-func (a *Agent) Ack(ctx context.Context, id string) error {
-	return a.each(ctx, id, a.delivered)
-}
-
-// Nack refuses a waiting message: its sender is told, and sends it again where
-// the code is one for that.
-func (a *Agent) Nack(ctx context.Context, id string, code mailbox.Code, message string) error {
-	return a.each(ctx, id, func(ctx context.Context, l *letter, e mailbox.Envelope) error {
-		return a.refusedByBot(ctx, l, e, code, message)
-	})
-}
-
-func (a *Agent) each(ctx context.Context, id string, do func(context.Context, *letter, mailbox.Envelope) error) error {
-	if a.lines.answer(id, nil) {
-		return nil
-	}
-	found := a.ready.find(id)
-	if len(found) == 0 {
-		return mailbox.Invalid("id", "no message %.200q waits; it may have been dealt with", id)
-	}
-	for _, l := range found {
-		e, err := a.read(ctx, l)
-		if errors.Is(err, mailbox.ErrGone) {
-			a.ready.remove(l)
-			continue
-		}
-		if err == nil {
-			err = do(ctx, l, e)
-		}
-		if err != nil {
+	if e.Metadata.RequiresAck && !ackedEarly(e.Type) {
+		if err := a.answer(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)); err != nil {
 			return err
 		}
+	}
+	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
+		a.log.Warn("refused mail stays in the inbox for now", "message_id", e.ID, "err", err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -49,51 +50,57 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		return a.malformed(ctx, item, e, err)
 	}
 	a.trace("claimed")
-	key := letterKey(e.From, e.ID)
-	if a.opts.Seen.Seen(key) {
+	if a.opts.Seen.Seen(letterKey(e.From, e.ID)) {
 		a.observe(EventDuplicate, e, "")
-		if e.Metadata.RequiresAck {
-			if err := a.send(ctx, mailbox.AckFor(e, a.opts.Self, time.Now())); err != nil {
-				return err
-			}
+		if err := a.acknowledge(ctx, e); err != nil {
+			return err
 		}
 		return a.settle(ctx, item.Key)
 	}
-	if expires := e.Expires(); !expires.IsZero() && time.Now().After(expires) {
-		a.observe(EventExpired, e, "its life in seconds is over")
-		return a.settle(ctx, item.Key)
-	}
 	switch e.Type {
-	case mailbox.TypeAck:
+	case mailbox.TypeAck, mailbox.TypePong:
 		a.out.Acked(mailbox.Original(e), e.From)
 		return a.handled(ctx, item, e)
 	case mailbox.TypeNack:
 		code, message := mailbox.Refusal(e)
 		a.out.Nacked(mailbox.Original(e), e.From, code, message)
 		return a.handled(ctx, item, e)
+	}
+	switch {
+	case e.Type.GivesTask():
+		return a.takeTask(ctx, item, e)
+	case isStep(e.Type):
+		return a.takeStep(ctx, item, e)
+	case a.expired(e):
+		a.observe(EventExpired, e, "its life in seconds is over")
+		return a.settle(ctx, item.Key)
+	}
+	switch e.Type {
 	case mailbox.TypePing:
-		if err := a.send(ctx, mailbox.PongFor(e, a.opts.Self, time.Now())); err != nil {
-			return err
-		}
-		return a.handled(ctx, item, e)
-	case mailbox.TypePong:
-		a.out.Acked(mailbox.Original(e), e.From)
-		return a.handled(ctx, item, e)
-	case mailbox.TypeHeartbeat, mailbox.TypeRegister, mailbox.TypeRegistered:
+		return a.handledBy(ctx, item, e, mailbox.PongFor(e, a.opts.Self, time.Now()))
+	case mailbox.TypeRegister:
+		return a.handledBy(ctx, item, e, mailbox.RegisteredFor(e, a.opts.Self, time.Now()))
+	case mailbox.TypeHeartbeat, mailbox.TypeRegistered:
 		if err := a.acknowledge(ctx, e); err != nil {
 			return err
 		}
 		return a.handled(ctx, item, e)
-	case mailbox.TypeTask, mailbox.TypeTaskAssign:
-		return a.takeTask(ctx, item, e)
-	case mailbox.TypeTaskUpdate, mailbox.TypeTaskComplete, mailbox.TypeTaskFailed:
-		return a.takeStep(ctx, item, e)
 	}
 	if refusal := a.unwelcome(e); refusal != nil {
 		return a.refuse(ctx, item, e, refusal)
 	}
 	return a.layReady(item, e)
 }
+
+// isStep tells the types that say how it goes with a task.
+func isStep(t mailbox.Type) bool {
+	return t == mailbox.TypeTaskUpdate || t == mailbox.TypeTaskComplete || t == mailbox.TypeTaskFailed
+}
+
+// ackedEarly tells the types whose receipt is acknowledged when their step is
+// noted, not when the bot has them: a bot that looks for its mail once an hour
+// has accepted a task all the same.
+func ackedEarly(t mailbox.Type) bool { return t.GivesTask() || isStep(t) }
 
 // unwelcome is why an agent's message is not taken, whatever it says.
 func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
@@ -109,8 +116,8 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 
 // layReady lays e ready for the bot.
 func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
-	l := letter{id: e.ID, from: e.From, keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp}
-	if e.Type == mailbox.TypeMessage {
+	l := letter{id: e.ID, from: e.From, keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e)}
+	if e.Type == mailbox.TypeMessage && !e.Metadata.RequiresAck {
 		l.goal = e.Metadata.Goal
 	}
 	if !a.ready.add(l) {
@@ -129,9 +136,10 @@ func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
 func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Envelope, why error) error {
 	a.observe(EventMalformed, mailbox.Envelope{ID: e.ID, From: e.From, To: a.opts.Self, Type: e.Type}, why.Error())
 	a.log.Warn("mail that is no envelope is set aside", "key", item.Key, slog.Any("err", why))
-	if e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self && mailbox.CheckAgent(e.From) == nil {
+	nackable := e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack // or two agents could go on for ever
+	if nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self && mailbox.CheckAgent(e.From) == nil {
 		refusal := asRefusal(why)
-		if err := a.send(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), refusal.Code, refusal.Message)); err != nil {
+		if err := a.answer(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), refusal.Code, refusal.Message)); err != nil {
 			return err
 		}
 	}
@@ -142,7 +150,7 @@ func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Enve
 func (a *Agent) refuse(ctx context.Context, item mailbox.Item, e mailbox.Envelope, why *mailbox.Error) error {
 	a.observe(EventRefused, e, string(why.Code)+": "+why.Message)
 	if e.Metadata.RequiresAck {
-		if err := a.send(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), why.Code, why.Message)); err != nil {
+		if err := a.answer(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), why.Code, why.Message)); err != nil {
 			return err
 		}
 	}
@@ -155,24 +163,36 @@ func (a *Agent) handled(ctx context.Context, item mailbox.Item, e mailbox.Envelo
 	return a.settle(ctx, item.Key)
 }
 
-// acknowledge answers e where it asked for that.
-func (a *Agent) acknowledge(ctx context.Context, e mailbox.Envelope) error {
-	switch {
-	case e.Type == mailbox.TypeRegister:
-		return a.send(ctx, mailbox.RegisteredFor(e, a.opts.Self, time.Now()))
-	case e.Metadata.RequiresAck && e.Type != mailbox.TypeRegistered:
-		return a.send(ctx, mailbox.AckFor(e, a.opts.Self, time.Now()))
+// handledBy is for what an answer deals with.
+func (a *Agent) handledBy(ctx context.Context, item mailbox.Item, e, answer mailbox.Envelope) error {
+	if err := a.answer(ctx, answer); err != nil {
+		return err
 	}
-	return nil
+	return a.handled(ctx, item, e)
 }
 
-func (a *Agent) settle(ctx context.Context, keys ...string) error {
-	for _, key := range keys {
-		if err := a.opts.Store.Settle(ctx, a.opts.Self, key, mailbox.Taken); err != nil {
-			return err
-		}
+// acknowledge tells the sender of e that it arrived, where it asked for that.
+func (a *Agent) acknowledge(ctx context.Context, e mailbox.Envelope) error {
+	if !e.Metadata.RequiresAck || e.Type == mailbox.TypeRegistered {
+		return nil
 	}
-	return nil
+	return a.answer(ctx, mailbox.AckFor(e, a.opts.Self, time.Now()))
+}
+
+func (a *Agent) settle(ctx context.Context, key string) error {
+	return a.opts.Store.Settle(ctx, a.opts.Self, key, mailbox.Taken)
+}
+
+// answer tells another agent what became of its mail. Where its inbox is full,
+// or too much waits to be sent, it is not told: one agent that reads nothing
+// must not hold up the mail of all others.
+func (a *Agent) answer(ctx context.Context, e mailbox.Envelope) error {
+	err := a.send(ctx, e)
+	if _, no := errors.AsType[*mailbox.Error](err); no || errors.Is(err, mailbox.ErrFull) {
+		a.log.Warn("an agent is not told what became of its mail", "to", e.To, "type", e.Type, "err", err)
+		return nil
+	}
+	return err
 }
 
 // send is for envelopes of our own making: nothing about them can be refused.

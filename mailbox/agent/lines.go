@@ -3,12 +3,24 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"feishu-relay/mailbox"
 )
+
+// Line is the WebSocket of an agent that keeps one open.
+type Line interface {
+	// Handle takes an envelope that the agent sent, and returns what answers it
+	// on the same line, or nil.
+	Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Envelope, error)
+	// Done is closed when another line of the agent took over.
+	Done() <-chan struct{}
+	// Close ends the line: mail waits from then on.
+	Close()
+}
 
 // lines is the WebSocket of a bot that keeps one open (MAILBOX.md C): the newest
 // counts.
@@ -71,7 +83,7 @@ func (l *lines) give(ctx context.Context, d Delivery, timeout time.Duration) err
 	case err := <-answered:
 		return err
 	case <-now.done:
-		return fmt.Errorf("the line closed before the bot acknowledged")
+		return errors.New("the line closed before the bot acknowledged")
 	case <-timer.C:
 		return fmt.Errorf("the bot did not acknowledge within %s", timeout)
 	case <-ctx.Done():
@@ -92,8 +104,9 @@ func (l *lines) answer(id string, err error) bool {
 	return ok
 }
 
-// Attach makes send the bot's line; an earlier one is closed. send is not called
-// after Close.
+// Attach makes send the bot's line; an earlier one is closed. send is called by
+// one goroutine at a time. A call may still be under way when the line closes: it
+// has to return an error then.
 func (a *Agent) Attach(send func(context.Context, mailbox.Envelope) error) Line {
 	now := &line{a: a, send: send, done: make(chan struct{})}
 	a.lines.mu.Lock()
@@ -171,8 +184,17 @@ type refusedWith struct {
 	message string
 }
 
-func (r *refusedWith) Error() string        { return string(r.code) + ": " + r.message }
+func (r *refusedWith) Error() string {
+	if r.message == "" {
+		return string(r.code)
+	}
+	return string(r.code) + ": " + r.message
+}
 func (r *refusedWith) Is(target error) bool { return target == ErrRefused }
+
+// maxCard is the most bytes of a bot's card; with its goals and tasks it has to fit
+// into [mailbox.MaxCard].
+const maxCard = 16 << 10
 
 // introduce takes over what the bot says of itself. Whose messages it takes, and
 // how it is called, its operator decides.
@@ -188,6 +210,9 @@ func (a *Agent) introduce(ctx context.Context, e mailbox.Envelope) error {
 			if len(inner) > 0 && inner[0] == '{' {
 				raw = inner
 			}
+		}
+		if len(raw) > maxCard {
+			return mailbox.Invalid("content", "the card has %d bytes, at most %d: shorten its description", len(raw), maxCard)
 		}
 		c, err := mailbox.DecodeCard(e.From, raw)
 		if err != nil {
@@ -205,5 +230,5 @@ func (a *Agent) introduce(ctx context.Context, e mailbox.Envelope) error {
 		}
 		a.mu.Unlock()
 	}
-	return a.register(ctx, "")
+	return a.register(ctx)
 }

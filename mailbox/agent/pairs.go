@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 const pairWindow = 10 * time.Minute
 
 // maxPairs bounds the agents that are remembered; beyond it those without an
-// exchange in the window are forgotten.
+// exchange in the window are forgotten, and where there is none, any one.
 const maxPairs = 10_000
 
 // pairs counts what this agent and each other one have exchanged, both ways:
@@ -71,11 +72,13 @@ func (p *pairs) put(peer mailbox.AgentID, times []time.Time, now time.Time) {
 	if p.with == nil {
 		p.with = map[mailbox.AgentID][]time.Time{}
 	}
-	if len(p.with) >= maxPairs {
+	if _, known := p.with[peer]; !known && len(p.with) >= maxPairs {
+		maps.DeleteFunc(p.with, func(other mailbox.AgentID, _ []time.Time) bool { return len(p.recent(other, now)) == 0 })
 		for other := range p.with {
-			if len(p.recent(other, now)) == 0 {
-				delete(p.with, other)
+			if len(p.with) < maxPairs {
+				break
 			}
+			delete(p.with, other)
 		}
 	}
 	p.with[peer] = times

@@ -77,7 +77,7 @@ func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, erro
 	}
 	cards = slices.DeleteFunc(cards, func(c mailbox.Card) bool { return c.AgentID == a.opts.Self || m.To != "*" && c.AgentID != m.To })
 	if len(cards) == 0 && m.To != "*" {
-		out.UnreachableReasons = append(out.UnreachableReasons, fmt.Sprintf("unknown agent_id `%s`", m.To))
+		out.UnreachableReasons = append(out.UnreachableReasons, fmt.Sprintf("unknown agent_id `%.64s`", m.To))
 	}
 	reached := 0
 	for _, c := range cards {
@@ -116,13 +116,17 @@ func (a *Agent) toGoals(ctx context.Context, c mailbox.Card, m PeerMessage) (del
 	if len(goals) == 0 {
 		goals = []string{string(c.AgentID)}
 	}
-	for _, goal := range goals {
+	for i, goal := range goals {
+		if i == maxGoals {
+			reasons = append(reasons, fmt.Sprintf("agent_id `%s` has %d goals; a message reaches the first %d", c.AgentID, len(goals), maxGoals))
+			break
+		}
 		now := time.Now()
 		e := mailbox.Envelope{ID: mailbox.NewID(a.opts.Self, now), From: a.opts.Self, To: c.AgentID, Timestamp: now.UTC(),
 			Type: mailbox.TypeMessage, Priority: mailbox.TypeMessage.DefaultPriority(), Hops: defaultHops, Trace: []mailbox.AgentID{a.opts.Self},
 			Content:  mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: m.Message}}},
 			Metadata: mailbox.Metadata{CorrelationID: m.CorrelationID, Goal: goal}}
-		err := check(e)
+		err := mailbox.Validate(e)
 		if err == nil {
 			err = a.send(ctx, e)
 		}
@@ -163,7 +167,7 @@ func (a *Agent) AddGoal(ctx context.Context, goal string) (string, error) {
 		a.goals = append(slices.Clone(a.goals), goal)
 	}
 	a.mu.Unlock()
-	return goal, a.register(ctx, "")
+	return goal, a.register(ctx)
 }
 
 // RemoveGoal forgets a goal. What waits for it stays in the inbox.
@@ -175,7 +179,7 @@ func (a *Agent) RemoveGoal(ctx context.Context, goal string) error {
 	if !known {
 		return mailbox.Invalid("goal_id", "no goal %.128q is registered", goal)
 	}
-	return a.register(ctx, "")
+	return a.register(ctx)
 }
 
 // newGoal makes up a goal's id: a random UUID.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -15,7 +16,7 @@ func (a *Agent) present(ctx context.Context) error {
 	beat := time.NewTicker(a.opts.Heartbeat)
 	defer beat.Stop()
 	for {
-		if err := a.register(ctx, ""); err != nil {
+		if err := a.register(ctx); err != nil {
 			return err
 		}
 		select {
@@ -27,11 +28,14 @@ func (a *Agent) present(ctx context.Context) error {
 	}
 }
 
-// register writes the card as it is now; status "" is what the tasks make it.
-func (a *Agent) register(ctx context.Context, status mailbox.Status) error {
+// register writes the card as it is now. Of two calls the later one writes the
+// newer card; once the agent has left it stays offline.
+func (a *Agent) register(ctx context.Context) error {
+	a.registering.Lock()
+	defer a.registering.Unlock()
 	c := a.currentCard(time.Now())
-	if status != "" {
-		c.Status = status
+	if a.left {
+		c.Status = mailbox.Offline
 	}
 	err := a.opts.Store.SetCard(ctx, c)
 	a.cards.forget()
@@ -39,7 +43,12 @@ func (a *Agent) register(ctx context.Context, status mailbox.Status) error {
 }
 
 // leave says that the agent is gone for now; its mail waits.
-func (a *Agent) leave(ctx context.Context) error { return a.register(ctx, mailbox.Offline) }
+func (a *Agent) leave(ctx context.Context) error {
+	a.registering.Lock()
+	a.left = true
+	a.registering.Unlock()
+	return a.register(ctx)
+}
 
 // changed has the card written soon.
 func (a *Agent) changed() {
@@ -85,12 +94,7 @@ func (a *Agent) Agents(ctx context.Context) ([]mailbox.Card, error) {
 	}
 	if !found {
 		cards = append(cards, a.currentCard(now))
-		slices.SortFunc(cards, func(c, d mailbox.Card) int {
-			if c.AgentID < d.AgentID {
-				return -1
-			}
-			return 1
-		})
+		slices.SortFunc(cards, func(c, d mailbox.Card) int { return cmp.Compare(c.AgentID, d.AgentID) })
 	}
 	return cards, nil
 }

@@ -17,9 +17,15 @@ type letter struct {
 	keys     []string // what it lies under; its sender may have laid it down again
 	priority mailbox.Priority
 	sent     time.Time
+	expires  time.Time // zero: never
 	arrived  int
-	goal     string // of a message through send_to_peer
-	inHand   bool   // being delivered
+	goal     string // of a message through send_to_peer that may be dropped
+
+	inHand bool      // somebody is handing it over
+	ending bool      // somebody is done with it, and is just noting that
+	parked int       // no door was open for it, as doors were then (ready.doors)
+	fails  int       // how often the bot could not take it, in a row
+	hold   time.Time // it is left alone until then
 }
 
 func (l *letter) order(m *letter) int {
@@ -29,20 +35,21 @@ func (l *letter) order(m *letter) int {
 // ready is what waits for the bot, in the order of its delivery.
 type ready struct {
 	mu      sync.Mutex
-	list    []*letter          // guarded by mu, as the rest is
+	list    []*letter          // guarded by mu, as the rest is, and the letters
 	byID    map[string]*letter // from and id
 	arrived int
-	changed chan struct{} // closed when something was added or let go
+	doors   int           // goes up when a door has opened
+	changed chan struct{} // closed when a letter was added or let go
 }
 
 func newReady() *ready {
-	return &ready{byID: map[string]*letter{}, changed: make(chan struct{})}
+	return &ready{byID: map[string]*letter{}, changed: make(chan struct{}), doors: 1}
 }
 
 func letterKey(from mailbox.AgentID, id string) string { return string(from) + "/" + id }
 
-// add lays a letter ready, and reports false where it was: then its further key
-// is noted.
+// add lays a letter ready, and reports false where it was: then its further keys
+// are noted.
 func (r *ready) add(l letter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +62,7 @@ func (r *ready) add(l letter) bool {
 		return false
 	}
 	r.arrived++
-	l.arrived = r.arrived
+	l.arrived = cmp.Or(l.arrived, r.arrived)
 	i, _ := slices.BinarySearchFunc(r.list, &l, (*letter).order)
 	r.list = slices.Insert(r.list, i, &l)
 	r.byID[letterKey(l.from, l.id)] = &l
@@ -76,18 +83,31 @@ func (r *ready) Changed() <-chan struct{} {
 	return r.changed
 }
 
-// first takes the next letter in hand that is not among the parked; nil when
-// there is none.
-func (r *ready) first(parked map[*letter]bool) *letter {
+// next takes in hand the letter whose turn it is. Without one, it tells when
+// there may be one, if nothing else happens; zero: never.
+func (r *ready) next(now time.Time) (l *letter, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.list {
-		if !l.inHand && !parked[l] {
+		if l.inHand || l.ending {
+			continue
+		}
+		turn := l.hold
+		if l.parked == r.doors {
+			if l.expires.IsZero() {
+				continue
+			}
+			turn = l.expires // to be cleared away
+		}
+		if !now.Before(turn) {
 			l.inHand = true
-			return l
+			return l, time.Time{}
+		}
+		if at.IsZero() || turn.Before(at) {
+			at = turn
 		}
 	}
-	return nil
+	return nil, at
 }
 
 // takeAll takes in hand what is ready, at most n.
@@ -96,7 +116,28 @@ func (r *ready) takeAll(n int) []*letter {
 	defer r.mu.Unlock()
 	var out []*letter
 	for _, l := range r.list {
-		if len(out) < n && !l.inHand {
+		if len(out) < n && !l.inHand && !l.ending {
+			l.inHand = true
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// overflow takes in hand the oldest peer messages of each goal beyond most.
+func (r *ready) overflow(most int) []*letter {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := map[string]int{}
+	for _, l := range r.list {
+		if l.goal != "" {
+			count[l.goal]++
+		}
+	}
+	var out []*letter
+	for _, l := range slices.SortedFunc(slices.Values(r.list), func(l, m *letter) int { return cmp.Compare(l.arrived, m.arrived) }) {
+		if l.goal != "" && !l.inHand && !l.ending && count[l.goal] > most {
+			count[l.goal]--
 			l.inHand = true
 			out = append(out, l)
 		}
@@ -117,11 +158,64 @@ func (r *ready) find(id string) []*letter {
 	return out
 }
 
-// release gives a letter back: it was not delivered.
+// end reports whether it is the caller who may settle l: of several that hand it
+// over or answer for the bot, the first is. Then [ready.remove] follows, or
+// [ready.back].
+func (r *ready) end(l *letter) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.ending || r.byID[letterKey(l.from, l.id)] != l {
+		return false
+	}
+	l.ending = true
+	return true
+}
+
+// back takes back what end said: l could not be settled.
+func (r *ready) back(l *letter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.ending = false
+	r.wake()
+}
+
+// release gives a letter back: it was not handed over.
 func (r *ready) release(l *letter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.inHand = false
+	r.wake()
+}
+
+// park gives a letter back that no door is open for; it waits for the next one
+// that opens.
+func (r *ready) park(l *letter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.inHand, l.parked = false, r.doors
+	r.wake()
+}
+
+// unpark makes it the turn of all that waited for a door.
+func (r *ready) unpark() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.doors++
+	r.wake()
+}
+
+// postpone gives a letter back that could not be handed over, and leaves it
+// alone for a while: first for as long as everything waits, so that the order
+// is kept while the bot is away, then longer, so that a message it chokes on
+// does not hold up the others.
+func (r *ready) postpone(l *letter, now time.Time, pause time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.inHand = false
+	if l.fails++; l.fails >= patientTries {
+		pause *= 2
+	}
+	l.hold = now.Add(min(pause, retryMax))
 	r.wake()
 }
 
@@ -143,34 +237,9 @@ func (r *ready) keysOf(l *letter) []string {
 	return slices.Clone(l.keys)
 }
 
-// show returns copies of at most n letters, and how many there are.
-func (r *ready) show(n int) ([]letter, int) {
+// show returns at most n letters, and how many there are.
+func (r *ready) show(n int) ([]*letter, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make([]letter, 0, min(n, len(r.list)))
-	for _, l := range r.list[:min(n, len(r.list))] {
-		out = append(out, *l)
-	}
-	return out, len(r.list)
-}
-
-// overflow takes in hand the oldest peer messages of each goal beyond most.
-func (r *ready) overflow(most int) []*letter {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	count := map[string]int{}
-	for _, l := range r.list {
-		if l.goal != "" {
-			count[l.goal]++
-		}
-	}
-	var out []*letter
-	for _, l := range slices.SortedFunc(slices.Values(r.list), func(l, m *letter) int { return cmp.Compare(l.arrived, m.arrived) }) {
-		if l.goal != "" && !l.inHand && count[l.goal] > most {
-			count[l.goal]--
-			l.inHand = true
-			out = append(out, l)
-		}
-	}
-	return out
+	return slices.Clone(r.list[:min(n, len(r.list))]), len(r.list)
 }

@@ -23,8 +23,7 @@ func (a *Agent) Send(ctx context.Context, d Draft) (Sent, error) {
 	if e.From != "" && e.From != a.opts.Self {
 		return Sent{}, mailbox.Invalid("from", "this sidecar speaks for %q only", a.opts.Self)
 	}
-	now := time.Now()
-	e.From, e.Timestamp = a.opts.Self, now.UTC()
+	e.From, e.Timestamp = a.opts.Self, time.Now().UTC()
 	e.Type = cmp.Or(e.Type, mailbox.TypeMessage)
 	switch e.Type {
 	case mailbox.TypeAck:
@@ -33,36 +32,53 @@ func (a *Agent) Send(ctx context.Context, d Draft) (Sent, error) {
 		code, message := mailbox.Refusal(e)
 		return Sent{ID: mailbox.Original(e)}, a.Nack(ctx, mailbox.Original(e), code, message)
 	}
-	if e.ID != "" && a.opts.Seen.Seen("sent/"+e.ID) {
-		return Sent{ID: e.ID, TaskID: idOf(e.Task)}, nil
+	if e.ID == "" {
+		e.ID = mailbox.NewID(a.opts.Self, e.Timestamp)
+		return a.sendOnce(ctx, e, d.ForwardOf)
 	}
+	sent, err, _ := a.sends.Do(e.ID, func() (any, error) {
+		if a.opts.Seen.Seen(sentKey(e.ID)) {
+			r, _ := a.gave(e.ID)
+			return Sent{ID: e.ID, TaskID: cmp.Or(idOf(e.Task), r.ID)}, nil
+		}
+		sent, err := a.sendOnce(ctx, e, d.ForwardOf)
+		if err == nil {
+			if err := a.opts.Seen.Add(sentKey(e.ID)); err != nil {
+				a.log.Warn("a send is not remembered; a repeat of it is sent again", "message_id", e.ID, "err", err)
+			}
+		}
+		return sent, err
+	})
+	return sent.(Sent), err
+}
+
+// sentKey is what Seen knows a message of this agent by: no letter has such a key.
+func sentKey(id string) string { return ":sent/" + id }
+
+// sendOnce sends e, which has an id.
+func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf string) (Sent, error) {
 	if err := a.addressee(e.To); err != nil {
 		return Sent{}, err
 	}
-	switch e.Type {
-	case mailbox.TypeTaskUpdate, mailbox.TypeTaskComplete, mailbox.TypeTaskFailed:
+	if isStep(e.Type) {
 		return a.sendStep(ctx, e)
 	}
-	e.ID = cmp.Or(e.ID, mailbox.NewID(a.opts.Self, now))
 	e.Priority = cmp.Or(e.Priority, e.Type.DefaultPriority())
 	if e.Type.GivesTask() {
-		e.Task = giving(e.Task)
+		e.Task = a.giving(e)
 		e.Metadata.RequiresAck = true
 	}
-	if err := a.route(&e, d.ForwardOf); err != nil {
+	if err := a.route(&e, forwardOf); err != nil {
 		return Sent{}, err
 	}
-	if err := check(e); err != nil {
+	if err := mailbox.Validate(e); err != nil {
 		return Sent{}, err
 	}
-	if e.Type.GivesTask() && !e.Task.Deadline.IsZero() && !now.Before(e.Task.Deadline) {
+	if e.Type.GivesTask() && !e.Task.Deadline.IsZero() && !e.Timestamp.Before(e.Task.Deadline) {
 		return Sent{}, mailbox.Invalid("task.deadline", "has passed already")
 	}
 	if err := a.post(ctx, e); err != nil {
 		return Sent{}, err
-	}
-	if err := a.opts.Seen.Add("sent/" + e.ID); err != nil {
-		a.log.Warn("a send is not remembered; a repeat of it is sent again", "message_id", e.ID, "err", err)
 	}
 	return Sent{ID: e.ID, TaskID: idOf(e.Task), Note: a.whereabouts(ctx, e.To)}, nil
 }
@@ -74,13 +90,17 @@ func idOf(t *mailbox.Task) string {
 	return t.ID
 }
 
-// giving is a task as it is given: pending, with an id.
-func giving(t *mailbox.Task) *mailbox.Task {
+// giving is the task that e gives, as it is given: pending, with an id. Where a
+// crash came before the answer to the same e, it is the id of then.
+func (a *Agent) giving(e mailbox.Envelope) *mailbox.Task {
 	out := mailbox.Task{State: mailbox.Pending}
-	if t != nil {
-		out.ID, out.Deadline = t.ID, t.Deadline
+	if e.Task != nil {
+		out.ID, out.Deadline = e.Task.ID, e.Task.Deadline
 	}
-	out.ID = cmp.Or(out.ID, "task_"+strings.ToLower(rand.Text()[:12]))
+	if out.ID == "" {
+		r, _ := a.gave(e.ID)
+		out.ID = cmp.Or(r.ID, "task_"+strings.ToLower(rand.Text()[:12]))
+	}
 	return &out
 }
 
@@ -106,57 +126,9 @@ func (a *Agent) delegate(to mailbox.AgentID) bool {
 	return a.opts.Delegates == nil || slices.Contains(a.opts.Delegates, "*") || slices.Contains(a.opts.Delegates, to)
 }
 
-// route sets hops and trace. A message that goes on the errand of another one
-// goes on with that one's; anything but an answer may not go where it has been.
-func (a *Agent) route(e *mailbox.Envelope, forwardOf string) error {
-	was, forwards, err := a.origin(*e, forwardOf)
-	if err != nil {
-		return err
-	}
-	if forwards {
-		if was.hops <= 0 {
-			return mailbox.Invalid("ttl", "the message has no hops left: it may not be forwarded")
-		}
-		e.Hops, e.Trace = was.hops-1, slices.Clone(was.trace)
-	} else if e.Hops <= 0 {
-		return mailbox.Invalid("ttl", "no hops left: a message with a ttl of 0 goes nowhere; the default is %d", defaultHops)
-	}
-	if !e.Type.Answers() && e.ReplyTo == "" && slices.Contains(e.Trace, e.To) {
-		return mailbox.Invalid("trace", "%s had it before: it would go in a circle", e.To)
-	}
-	if len(e.Trace) == 0 || e.Trace[len(e.Trace)-1] != a.opts.Self {
-		e.Trace = append(slices.Clone(e.Trace), a.opts.Self)
-	}
-	return nil
-}
-
-// origin is what a message was that is passed on.
-type origin struct {
-	hops  int
-	trace []mailbox.AgentID
-}
-
-// origin is the task or message that e passes on: the one that is named, or the one of the
-// same id that this agent took.
-func (a *Agent) origin(e mailbox.Envelope, forwardOf string) (_ origin, found bool, err error) {
-	for _, r := range a.ledger.List() {
-		if r.Direction == tasks.Received && (forwardOf == "" && e.Task != nil && r.ID == e.Task.ID ||
-			forwardOf != "" && (r.ID == forwardOf || r.MessageID == forwardOf)) {
-			return origin{r.Hops, r.Trace}, true, nil
-		}
-	}
-	if forwardOf == "" {
-		return origin{}, false, nil
-	}
-	if was, ok := a.handed.Get(forwardOf); ok {
-		return was, true, nil
-	}
-	return origin{}, false, mailbox.Invalid("forward_of", "no message or task %q was received; name the id of one", forwardOf)
-}
-
 // sendStep is for bots that write the envelopes of their tasks' steps themselves.
 func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) {
-	u := TaskUpdate{TaskID: idOf(e.Task), From: e.To}
+	u := TaskUpdate{TaskID: idOf(e.Task), From: e.To, Parts: e.Content.Parts}
 	switch {
 	case e.Type == mailbox.TypeTaskComplete:
 		u.State = mailbox.Completed
@@ -165,12 +137,14 @@ func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) 
 	case e.Task != nil:
 		u.State = e.Task.State
 	}
-	u.Parts = e.Content.Parts
-	r, id, err := a.update(ctx, u)
+	if u.State == "" {
+		u.State = mailbox.Working // it says something, and no more
+	}
+	r, _, err := a.update(ctx, u, e.ID)
 	if err != nil {
 		return Sent{}, err
 	}
-	return Sent{ID: cmp.Or(e.ID, id), TaskID: r.ID}, nil
+	return Sent{ID: e.ID, TaskID: r.ID}, nil
 }
 
 // SendTask gives a task to another agent.
@@ -178,7 +152,7 @@ func (a *Agent) SendTask(ctx context.Context, d TaskDraft) (Sent, error) {
 	e := mailbox.Envelope{To: d.To, Type: mailbox.TypeTask, Priority: d.Priority, Hops: defaultHops, Callback: d.Callback,
 		Task: &mailbox.Task{ID: d.TaskID, Deadline: d.Deadline}}
 	if d.Text != "" {
-		e.Content.Parts = append(e.Content.Parts, mailbox.Part{Type: "text", Text: d.Text})
+		e.Content.Parts = append(e.Content.Parts, mailbox.Part{Type: mailbox.PartText, Text: d.Text})
 	}
 	e.Content.Parts = append(e.Content.Parts, d.Data...)
 	return a.Send(ctx, Draft{Envelope: e, ForwardOf: d.ForwardOf})
@@ -192,9 +166,9 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 		}
 	}
 	if e.Type.GivesTask() {
-		_, added, err := a.ledger.Add(tasks.Record{ID: e.Task.ID, Direction: tasks.Sent, Peer: e.To, Type: e.Type, State: mailbox.Pending,
+		known, added, err := a.ledger.Add(tasks.Record{ID: e.Task.ID, Direction: tasks.Sent, Peer: e.To, Type: e.Type, State: mailbox.Pending,
 			Deadline: e.Task.Deadline, Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace})
-		if err == nil && !added {
+		if err == nil && !added && (known.MessageID != e.ID || known.State != mailbox.Pending) {
 			err = mailbox.Invalid("task.id", "%s was given a task of this id before; give each task an id of its own", e.To)
 		}
 		if err != nil {
@@ -241,16 +215,6 @@ func (a *Agent) tooMany(to mailbox.AgentID, next time.Time) error {
 		"the next is possible at %s. Results of tasks always go", a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05"))}, time.Until(next)}
 }
 
-// check holds an envelope against the schema.
-func check(e mailbox.Envelope) error {
-	data, err := mailbox.Encode(e)
-	if err != nil {
-		return mailbox.Invalid("content", "cannot be written as JSON: %v", err)
-	}
-	_, err = mailbox.Decode(data)
-	return err
-}
-
 // asRefusal is err as a refusal.
 func asRefusal(err error) *mailbox.Error {
 	if no, ok := errors.AsType[*mailbox.Error](err); ok {
@@ -276,5 +240,6 @@ func (a *Agent) whereabouts(ctx context.Context, to mailbox.AgentID) string {
 // DeadLetters returns what could not be delivered, the newest first.
 func (a *Agent) DeadLetters() ([]outgoing.DeadLetter, error) { return a.out.DeadLetters() }
 
-// Replay sends a dead letter again, as if for the first time. A task of it is open again.
+// Replay sends a dead letter again, as if for the first time. A task of it stays
+// failed until its result comes.
 func (a *Agent) Replay(ctx context.Context, id string) error { return a.out.Replay(ctx, id) }

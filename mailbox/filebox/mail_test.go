@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -201,6 +202,37 @@ func TestNameUsedAgain(t *testing.T) {
 	}
 }
 
+// A folder that is listed while messages come may show the later of two and not
+// the earlier: the order holds all the same.
+func TestOrderWhileListing(t *testing.T) {
+	const n = 1200
+	dir := t.TempDir()
+	s := unclosed(t, dir, 100*time.Microsecond)
+	t.Cleanup(func() { must(t, s.Close()) })
+	filebox.Deafen(s)
+	items := receive(t, s, "b")
+	sent := make(chan []string, 1)
+	go func() {
+		var keys []string
+		for i := range n {
+			key, err := s.Put(t.Context(), mailboxtest.Envelope("a", "b", i))
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			keys = append(keys, key)
+		}
+		sent <- keys
+	}()
+	var got []string
+	for range n {
+		got = append(got, next(t, items).Key)
+	}
+	if want := <-sent; !slices.Equal(got, want) {
+		t.Error("the order is not that of putting")
+	}
+}
+
 // Folders that are removed under us are made again.
 func TestRemovedFolders(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mailboxes")
@@ -273,6 +305,39 @@ func TestPrune(t *testing.T) {
 	filebox.Prune(s, "b")
 	if got, err := s.Where(t.Context(), "b", "1_a.msg.json"); err != nil || got != mailbox.Processed {
 		t.Errorf("what was taken now is at place %d, %v", got, err)
+	}
+}
+
+// An inbox is full at mailbox.MaxInbox messages, whoever laid them there.
+func TestFull(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, "b", "inbox")
+	one := filepath.Join(in, "1_a.msg.json")
+	lay(t, one, mail(t, 1))
+	lay(t, filepath.Join(in, "readme"), nil) // is no message
+	for i := 2; i < mailbox.MaxInbox-1; i++ {
+		must(t, os.Link(one, filepath.Join(in, fmt.Sprintf("%d_a.msg.json", i)))) // made faster than files
+	}
+	s := open(t, dir)
+	put := func() (string, error) { return s.Put(t.Context(), mailboxtest.Envelope("a", "b", 0)) }
+	var keys []string
+	for range 2 {
+		key, err := put()
+		must(t, err)
+		keys = append(keys, key)
+	}
+	for range 2 {
+		if _, err := put(); !errors.Is(err, mailbox.ErrFull) {
+			t.Fatalf("with %d messages: %v, want ErrFull", len(list(t, in, ".msg.json")), err)
+		}
+	}
+	_, err := s.Again(t.Context(), keys[0], mailboxtest.Envelope("a", "b", 0))
+	must(t, err) // needs no room
+	must(t, open(t, dir).Settle(t.Context(), "b", keys[1], mailbox.Taken))
+	_, err = put()
+	must(t, err)
+	if _, err := put(); !errors.Is(err, mailbox.ErrFull) {
+		t.Errorf("full again: %v, want ErrFull", err)
 	}
 }
 

@@ -194,7 +194,8 @@ type process struct {
 func spawn(t *testing.T, role, dir string, self mailbox.AgentID) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "FILEBOX_CHILD="+role, "FILEBOX_DIR="+dir, "FILEBOX_AGENT="+string(self))
+	cmd.Env = append(os.Environ(), "FILEBOX_CHILD="+role, "FILEBOX_DIR="+dir, "FILEBOX_AGENT="+string(self),
+		"GORACE=atexit_sleep_ms=0") // else each ends a second late
 	cmd.Stderr = t.Output()
 	in, err := cmd.StdinPipe()
 	must(t, err)

@@ -1,7 +1,6 @@
 package outgoing
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/rand"
 	"encoding/json"
@@ -35,20 +34,11 @@ func newName(now time.Time, to mailbox.AgentID) string {
 
 // write replaces a file by v as JSON.
 func write(root *os.Root, name string, v any) error {
-	data, err := encode(v)
+	data, err := mailbox.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return safefile.ReplaceFast(root, name, data)
-}
-
-// encode writes v as JSON; "<" stays readable.
-func encode(v any) ([]byte, error) {
-	var data bytes.Buffer
-	enc := json.NewEncoder(&data)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return data.Bytes(), err
+	return safefile.ReplaceFast(root, name, append(data, '\n'))
 }
 
 // errBroken says that a file holds something else than it should.

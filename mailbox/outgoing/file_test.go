@@ -97,7 +97,7 @@ func FuzzRecord(f *testing.F) {
 		if r.Envelope, err = mailbox.Encode(e); err != nil {
 			t.Fatalf("read and not written: %v", err)
 		}
-		line, err := encode(r)
+		line, err := mailbox.Marshal(r)
 		if err != nil {
 			return // a time that JSON cannot hold: save says so, and memory knows
 		}

@@ -143,10 +143,10 @@ func encodeCard(c mailbox.Card, previous []byte) ([]byte, error) {
 		entry = map[string]json.RawMessage{} // what is no object has no fields
 	}
 	entry[presenceField] = mark
-	kept, _ := encode(entry) // of valid JSON: it cannot fail
+	kept, _ := mailbox.Marshal(entry) // of valid JSON: it cannot fail
 	raw, err := mailbox.EncodeCard(c, kept)
 	if err == nil && !byKey(string(raw)) {
-		kept, _ = encode(map[string]json.RawMessage{presenceField: mark})
+		kept, _ = mailbox.Marshal(map[string]json.RawMessage{presenceField: mark})
 		raw, err = mailbox.EncodeCard(c, kept)
 	}
 	return raw, err

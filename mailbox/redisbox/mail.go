@@ -177,7 +177,7 @@ func item(entry redis.XMessage) mailbox.Item {
 	}
 	raw := []byte(value)
 	if !ok {
-		raw, _ = encode(entry.Values) // strings by strings: it cannot fail
+		raw, _ = mailbox.Marshal(entry.Values) // strings by strings: it cannot fail
 	}
 	return mailbox.Item{Key: entry.ID, Raw: raw}
 }

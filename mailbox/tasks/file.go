@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,18 +87,16 @@ func (l *Ledger) read(name string) (Record, error) {
 	return r, nil
 }
 
-// encode writes r as JSON; "<" stays readable.
+// encode writes r as a line of JSON.
 func encode(r Record) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r); err != nil {
+	data, err := mailbox.Marshal(r)
+	if err != nil {
 		return nil, fmt.Errorf("encode task: %w", err)
 	}
-	if b.Len() > maxFile {
-		return nil, mailbox.Invalid("task", "what is to be kept of it has %d bytes, at most %d", b.Len(), maxFile)
+	if len(data) >= maxFile {
+		return nil, mailbox.Invalid("task", "what is to be kept of it has %d bytes, at most %d", len(data)+1, maxFile)
 	}
-	return b.Bytes(), nil
+	return append(data, '\n'), nil
 }
 
 func decode(data []byte) (Record, error) {

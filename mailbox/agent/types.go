@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"time"
 
 	"feishu-relay/mailbox"
@@ -82,15 +81,4 @@ type Drained struct {
 	Rendered string `json:"rendered"` // for a model: "# PEER MESSAGES …", escaped; "" when there are none
 	Dropped  int    `json:"dropped"`  // older peer messages that the buffer had no room for
 	Waiting  int    `json:"waiting"`  // still there
-}
-
-// Line is the WebSocket of an agent that keeps one open.
-type Line interface {
-	// Handle takes an envelope that the agent sent, and returns what answers it
-	// on the same line, or nil.
-	Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Envelope, error)
-	// Done is closed when another line of the agent took over.
-	Done() <-chan struct{}
-	// Close ends the line: mail waits from then on.
-	Close()
 }

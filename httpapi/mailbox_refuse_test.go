@@ -1,0 +1,307 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/httpapi"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/mailbox/outgoing"
+	"feishu-relay/mailbox/tasks"
+)
+
+func TestMailRequestsThatAreRefused(t *testing.T) {
+	long := strings.Repeat("x", 201)
+	tooMuch := strings.Repeat("x", 65_537)
+	for _, tt := range []struct {
+		name, method, path, body string
+		status                   int
+		code, field, says        string
+	}{
+		{"a hostile agent", "POST", "/v1/peers/..%2Fx/messages", `{"message":"hi"}`, 400, "INVALID_MESSAGE", "to", ""},
+		{"an agent called self", "POST", "/v1/peers/self/messages", `{"message":"hi"}`, 400, "INVALID_MESSAGE", "to", "self"},
+		{"an agent that is no UTF-8", "POST", "/v1/peers/%FF/messages", `{"message":"hi"}`, 400, "INVALID_MESSAGE", "to", ""},
+		{"an agent that is an option", "GET", "/v1/mailbox/agents/_registry.json", "", 400, "INVALID_MESSAGE", "agent", ""},
+		{"a hostile agent's card", "GET", "/v1/mailbox/agents/..%2F..%2Fetc", "", 400, "INVALID_MESSAGE", "agent", ""},
+		{"an unknown agent's card", "GET", "/v1/mailbox/agents/ghost", "", 404, "not_found", "", "lists them"},
+		{"a peer message that is none", "POST", "/v1/peers/agent_b/messages", `{"message":7}`, 400, "INVALID_MESSAGE", "message", "want a string, got number"},
+		{"a peer message that is torn", "POST", "/v1/peers/agent_b/messages", `{"message":`, 400, "INVALID_MESSAGE", "", "byte"},
+		{"a peer message in a list", "POST", "/v1/peers/agent_b/messages", `[]`, 400, "INVALID_MESSAGE", "", "no JSON object"},
+		{"a peer message that is no UTF-8", "POST", "/v1/peers/agent_b/messages", "{\"message\":\"\xff\"}", 400, "INVALID_MESSAGE", "", "UTF-8"},
+		{"an over-long correlation", "POST", "/v1/peers/agent_b/messages", `{"message":"hi","correlation_id":"` + long + `"}`, 400, "INVALID_MESSAGE", "correlation_id", "201 bytes"},
+		{"an over-long goal", "POST", "/v1/peers/self/goals", `{"goal_id":"` + long + `"}`, 400, "INVALID_MESSAGE", "goal_id", "201 bytes"},
+		{"a goal that is a number", "POST", "/v1/peers/self/goals", `{"goal_id":1}`, 400, "INVALID_MESSAGE", "goal_id", ""},
+		{"a goal with a control character", "DELETE", "/v1/peers/self/goals/a%00", "", 400, "INVALID_MESSAGE", "goal_id", "control"},
+		{"no limit", "GET", "/v1/mailbox/inbox?limit=0", "", 400, "INVALID_MESSAGE", "limit", "200"},
+		{"a limit of too many", "GET", "/v1/mailbox/inbox?limit=201", "", 400, "INVALID_MESSAGE", "limit", "200"},
+		{"a limit that is a word", "POST", "/v1/mailbox/inbox/drain?limit=all", "", 400, "INVALID_MESSAGE", "limit", "number"},
+		{"an id with a control character", "POST", "/v1/mailbox/messages/a%0Ab/ack", "", 400, "INVALID_MESSAGE", "id", "control"},
+		{"an id that is no UTF-8", "POST", "/v1/mailbox/messages/%C3%28/ack", "", 400, "INVALID_MESSAGE", "id", "UTF-8"},
+		{"an over-long id", "POST", "/v1/mailbox/dead-letters/" + long + "/replay", "", 400, "INVALID_MESSAGE", "id", "201 bytes"},
+		{"a task of an over-long id", "GET", "/v1/mailbox/tasks/" + long, "", 400, "INVALID_MESSAGE", "id", ""},
+		{"a nack without a code", "POST", "/v1/mailbox/messages/m/nack", ``, 400, "INVALID_MESSAGE", "code", "AGENT_BUSY, AGENT_OFFLINE, INVALID_MESSAGE"},
+		{"a nack of an unknown code", "POST", "/v1/mailbox/messages/m/nack", `{"code":"NO"}`, 400, "INVALID_MESSAGE", "code", "RATE_LIMITED"},
+		{"a nack that says too much", "POST", "/v1/mailbox/messages/m/nack", `{"code":"AGENT_BUSY","message":"` + tooMuch + `"}`, 400, "INVALID_MESSAGE", "message", "4096"},
+		{"no message", "POST", "/v1/mailbox/messages", ``, 400, "INVALID_MESSAGE", "to", ""},
+		{"null for a message", "POST", "/v1/mailbox/messages", `null`, 400, "INVALID_MESSAGE", "to", ""},
+		{"a list of messages", "POST", "/v1/mailbox/messages", `[{"to":"agent_b"}]`, 400, "INVALID_MESSAGE", "", "JSON object"},
+		{"a message to nobody", "POST", "/v1/mailbox/messages", `{"content":"hi"}`, 400, "INVALID_MESSAGE", "to", ""},
+		{"a message to a path", "POST", "/v1/mailbox/messages", `{"to":"../x","content":"hi"}`, 400, "INVALID_MESSAGE", "to", ""},
+		{"a message without content", "POST", "/v1/mailbox/messages", `{"to":"agent_b"}`, 400, "INVALID_MESSAGE", "content", ""},
+		{"a message of blanks", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":" \n"}`, 400, "INVALID_MESSAGE", "content", "empty"},
+		{"a message of too much text", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"` + tooMuch + `"}`, 400, "INVALID_MESSAGE", "content", "65536"},
+		{"a message of an unknown type", "POST", "/v1/mailbox/messages", `{"to":"agent_b","type":"gossip","content":"hi"}`, 400, "INVALID_MESSAGE", "type", "message, question"},
+		{"a message of no priority", "POST", "/v1/mailbox/messages", `{"to":"agent_b","priority":6,"content":"hi"}`, 400, "INVALID_MESSAGE", "priority", "5"},
+		{"a forwarding of a number", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"hi","forward_of":7}`, 400, "INVALID_MESSAGE", "forward_of", "string"},
+		{"a forwarding of a long id", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"hi","forward_of":"` + long + `"}`, 400, "INVALID_MESSAGE", "forward_of", ""},
+		{"a task to nobody", "POST", "/v1/mailbox/tasks", `{"text":"do it"}`, 400, "INVALID_MESSAGE", "to", ""},
+		{"a task of nothing", "POST", "/v1/mailbox/tasks", `{"to":"agent_b"}`, 400, "INVALID_MESSAGE", "text", "missing"},
+		{"a task said twice", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":"a","content":"b"}`, 400, "INVALID_MESSAGE", "content", "text"},
+		{"a task of too much text", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":"` + tooMuch + `"}`, 400, "INVALID_MESSAGE", "text", "65536"},
+		{"a task without an end", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":"a","deadline":"soon"}`, 400, "INVALID_MESSAGE", "deadline", ""},
+		{"a task of no priority", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":"a","priority":"high"}`, 400, "INVALID_MESSAGE", "priority", ""},
+		{"a task with a torn callback", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":"a","callback":{"chat_id":7}}`, 400, "INVALID_MESSAGE", "callback", ""},
+		{"a task of an odd part", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":"a","parts":[{"type":"file"}]}`, 400, "INVALID_MESSAGE", "parts.0", "path"},
+		{"a task with a long id", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":"a","task_id":"` + long + `"}`, 400, "INVALID_MESSAGE", "task_id", ""},
+		{"a task whose text is a number", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":1}`, 400, "INVALID_MESSAGE", "text", "want a string"},
+		{"tasks of an unknown state", "GET", "/v1/mailbox/tasks?state=done", "", 400, "INVALID_MESSAGE", "state", "pending, accepted, working, completed, failed, rejected"},
+		{"tasks of an unknown direction", "GET", "/v1/mailbox/tasks?direction=up", "", 400, "INVALID_MESSAGE", "direction", "received, sent"},
+		{"an unknown task", "GET", "/v1/mailbox/tasks/ghost", "", 404, "TASK_NOT_FOUND", "id", ""},
+		{"a step to nowhere", "POST", "/v1/mailbox/tasks/t1", `{}`, 400, "INVALID_MESSAGE", "state", "pending, accepted"},
+		{"a step to an unknown state", "POST", "/v1/mailbox/tasks/t1", `{"state":"done"}`, 400, "INVALID_MESSAGE", "state", "completed"},
+		{"a step of a stranger", "POST", "/v1/mailbox/tasks/t1", `{"state":"working","from":"a/b"}`, 400, "INVALID_MESSAGE", "from", ""},
+		{"a step that says too much", "POST", "/v1/mailbox/tasks/t1", `{"state":"working","text":"` + tooMuch + `"}`, 400, "INVALID_MESSAGE", "text", "65536"},
+		{"a step with an odd part", "POST", "/v1/mailbox/tasks/t1", `{"state":"working","parts":[{"type":"file","path":"/a"},7]}`, 400, "INVALID_MESSAGE", "parts.1", ""},
+		{"a body of too much", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"` + strings.Repeat("x", 1<<20+5<<10) + `"}`, 413, "too_large", "", "1052672"},
+		{"a message of a MiB", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`, 400, "INVALID_MESSAGE", "", "1048576"},
+		{"a socket without an upgrade", "GET", "/v1/mailbox/ws", "", 426, "upgrade_required", "", "WebSocket"},
+		{"the wrong method", "PUT", "/v1/mailbox/messages", "{}", 405, "method_not_allowed", "", "POST"},
+		{"no such route", "GET", "/v1/mailbox/nothing", "", 404, "not_found", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBox()
+			w := call(t, withMailbox(b), tt.method, tt.path, tt.body)
+			message := wantError(t, w, tt.status, tt.code)
+			if !strings.Contains(message, tt.says) {
+				t.Errorf("message: got %q, want something of %q", message, tt.says)
+			}
+			if field := fieldOf(t, w); tt.field != "" && field != tt.field && !strings.HasPrefix(field, tt.field+".") {
+				t.Errorf("field: got %q in %s, want %q", field, w.Body, tt.field)
+			} else if field != "" && !strings.HasPrefix(message, field+": ") {
+				t.Errorf("message: got %q, want it to begin with %q", message, field)
+			}
+			if len(b.reached) > 0 {
+				t.Errorf("it reached the mailbox: %v", b.reached)
+			}
+		})
+	}
+}
+
+func fieldOf(t *testing.T, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	var got struct{ Error struct{ Field string } }
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	return got.Error.Field
+}
+
+// broken is a mailbox that answers everything with an error.
+func broken(err error) *box {
+	b := newBox()
+	b.agents = func() ([]mailbox.Card, error) { return nil, err }
+	b.listPeers = func() (agent.Peers, error) { return agent.Peers{}, err }
+	b.sendToPeer = func(agent.PeerMessage) (agent.PeerResult, error) { return agent.PeerResult{}, err }
+	b.addGoal = func(string) (string, error) { return "", err }
+	b.removeGoal = func(string) error { return err }
+	b.send = func(agent.Draft) (agent.Sent, error) { return agent.Sent{}, err }
+	b.inbox = func(int) ([]agent.Mail, int, error) { return nil, 0, err }
+	b.drain = func(int) (agent.Drained, error) { return agent.Drained{}, err }
+	b.ack = func(string) error { return err }
+	b.nack = func(string, mailbox.Code, string) error { return err }
+	b.sendTask = func(agent.TaskDraft) (agent.Sent, error) { return agent.Sent{}, err }
+	b.updateTask = func(agent.TaskUpdate) (tasks.Record, error) { return tasks.Record{}, err }
+	b.deadLetters = func() ([]outgoing.DeadLetter, error) { return nil, err }
+	b.replay = func(string) error { return err }
+	return b
+}
+
+// infallible are the routes that ask the mailbox for nothing that could fail.
+var infallible = map[string]bool{"/v1/peers/self/goals": true, "/v1/mailbox/tasks": true, "/v1/mailbox/tasks/t3": true,
+	"/v1/mailbox/schemas": true}
+
+func TestRefusalsOfTheMailbox(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err        error
+		status     int
+		code, says string
+		silent     bool
+	}{
+		"busy":            {&mailbox.Error{Code: mailbox.AgentBusy, Message: "10,000 wait"}, 429, "AGENT_BUSY", "10,000 wait", true},
+		"offline":         {&mailbox.Error{Code: mailbox.AgentOffline, Message: "away"}, 503, "AGENT_OFFLINE", "away", true},
+		"invalid":         {fmt.Errorf("send: %w", mailbox.Invalid("content", "is empty")), 400, "INVALID_MESSAGE", "content: is empty", true},
+		"no task":         {&mailbox.Error{Code: mailbox.TaskNotFound, Message: "no task t9"}, 404, "TASK_NOT_FOUND", "t9", true},
+		"unauthorized":    {&mailbox.Error{Code: mailbox.Unauthorized, Field: "to", Message: "not a delegate"}, 403, "UNAUTHORIZED", "to: not a delegate", true},
+		"rate limited":    {&mailbox.Error{Code: mailbox.RateLimited, Message: "10 in 10 minutes"}, 429, "RATE_LIMITED", "10 minutes", true},
+		"a new code":      {&mailbox.Error{Code: "NEW", Message: "what is this"}, 500, "NEW", "what", true},
+		"a full inbox":    {fmt.Errorf("put: %w", mailbox.ErrFull), 507, "inbox_full", "10000 messages", true},
+		"the store's":     {errBehind, 503, "mailbox_unavailable", "try again", false},
+		"one of this API": {&httpapi.Error{Status: 501, Code: "other", Message: "mend it"}, 501, "other", "mend it", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			for _, c := range mailCalls {
+				if infallible[c.path] && c.method == "GET" || c.path == "/mcp" {
+					continue
+				}
+				log.Reset()
+				f := withMailbox(broken(tt.err))
+				f.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				w := call(t, f, c.method, c.path, c.body)
+				if message := wantError(t, w, tt.status, tt.code); !strings.Contains(message, tt.says) {
+					t.Errorf("%s %s: got %q, want something of %q", c.method, c.path, message, tt.says)
+				}
+				if strings.Contains(w.Body.String(), "SECRET") {
+					t.Errorf("%s: told %s", c.path, w.Body)
+				}
+				if logged := log.Len() > 0; logged == tt.silent || strings.Contains(log.String(), "do it") {
+					t.Errorf("%s: logged %q", c.path, &log)
+				}
+			}
+		})
+	}
+}
+
+// What is wrong with the path or the state has a status of its own.
+func TestUnknownIdsAndWrongSteps(t *testing.T) {
+	for _, tt := range []struct {
+		method, path, body, field string
+		status                    int
+	}{
+		{"POST", "/v1/mailbox/messages/ghost/ack", "", "id", 404},
+		{"POST", "/v1/mailbox/messages/ghost/nack", `{"code":"AGENT_BUSY"}`, "id", 404},
+		{"POST", "/v1/mailbox/dead-letters/ghost/replay", "", "id", 404},
+		{"DELETE", "/v1/peers/self/goals/ghost", "", "goal_id", 404},
+		{"POST", "/v1/mailbox/tasks/t1", `{"state":"accepted"}`, "state", 409},
+		{"POST", "/v1/mailbox/tasks/t1", `{"state":"accepted"}`, "text", 400},
+		{"POST", "/v1/mailbox/messages", `{"to":"agent_b","from":"agent_z","content":"hi"}`, "from", 400},
+		{"POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"hi","id":"msg_1"}`, "id", 400},
+	} {
+		w := call(t, withMailbox(broken(mailbox.Invalid(tt.field, "is not so"))), tt.method, tt.path, tt.body)
+		wantError(t, w, tt.status, "INVALID_MESSAGE")
+		if got := fieldOf(t, w); got != tt.field {
+			t.Errorf("%s: field %q, want %q", tt.path, got, tt.field)
+		}
+	}
+}
+
+// limited is a refusal that knows when it ends.
+type limited struct{ after time.Duration }
+
+func (l limited) Error() string             { return "limited" }
+func (l limited) RetryAfter() time.Duration { return l.after }
+func (l limited) Unwrap() error             { return &mailbox.Error{Code: mailbox.RateLimited, Message: "later"} }
+
+func TestRetryAfter(t *testing.T) {
+	for after, want := range map[time.Duration]string{time.Millisecond: "1", 90 * time.Second: "90", 90*time.Second + 1: "91", 0: "", -time.Second: ""} {
+		w := call(t, withMailbox(broken(limited{after})), "POST", "/v1/peers/agent_b/messages", `{"message":"hi"}`)
+		wantError(t, w, 429, "RATE_LIMITED")
+		if got := w.Header().Get("Retry-After"); got != want {
+			t.Errorf("%v: got %q, want %q", after, got, want)
+		}
+	}
+}
+
+func TestMailboxOff(t *testing.T) {
+	for _, c := range mailCalls {
+		if message := wantError(t, call(t, newFakes(), c.method, c.path, c.body), 404, "mailbox_off"); !strings.Contains(message, "MAILBOX=on") {
+			t.Errorf("%s: got %q", c.path, message)
+		}
+	}
+	wantError(t, ask(newFakes(), "GET", "/v1/mailbox/ws", "", header("Upgrade", "websocket")), 404, "mailbox_off")
+}
+
+func TestMailboxRoutesAreGuarded(t *testing.T) {
+	for _, r := range httpapi.Routes() {
+		method, path, _ := strings.Cut(r, " ")
+		if path == "/healthz" || path == "/readyz" {
+			continue
+		}
+		path = strings.NewReplacer("{agent}", "agent_b", "{", "", "}", "").Replace(path)
+		b := newBox()
+		f := withMailbox(b)
+		wantError(t, call(t, f, method, path, "{}", func(r *http.Request) { r.Host = "evil.example" }), 403, "forbidden_host")
+		f.Token = "t0ken"
+		wantError(t, call(t, f, method, path, "{}"), 401, "unauthorized")
+		wantError(t, call(t, f, method, path, "{}", header("Authorization", "Bearer nope")), 401, "unauthorized")
+		if method != "GET" || path == "/mcp" || path == "/v1/mailbox/ws" {
+			for name, change := range map[string]func(*http.Request){
+				"another origin": header("Origin", "https://evil.example"), "what the browser says": header("Sec-Fetch-Site", "cross-site")} {
+				f.Token = ""
+				if message := wantError(t, call(t, f, method, path, "{}", change, header("Upgrade", "websocket")), 403, "cross_origin"); message == "" {
+					t.Error(name)
+				}
+			}
+		}
+		if len(b.reached) > 0 {
+			t.Errorf("%s reached the mailbox: %v", r, b.reached)
+		}
+	}
+}
+
+func TestHeadAndOptionsDoNothing(t *testing.T) {
+	for _, c := range mailCalls {
+		b := newBox()
+		f := withMailbox(b)
+		f.MCP = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Errorf("%s reached MCP", c.path) })
+		wantError(t, ask(f, "OPTIONS", c.path, ""), 405, "method_not_allowed")
+		w := ask(f, "HEAD", c.path, "")
+		if hasGet := ask(f, "OPTIONS", c.path, "").Header().Get("Allow"); strings.Contains(hasGet, "GET") {
+			if w.Code != 200 {
+				t.Errorf("HEAD %s: got %d", c.path, w.Code)
+			}
+		} else {
+			wantError(t, w, 405, "method_not_allowed")
+		}
+		for _, r := range b.reached {
+			if _, looks := r.(int); !looks { // a limit: the inbox is shown
+				t.Errorf("%s reached the mailbox: %v", c.path, r)
+			}
+		}
+	}
+}
+
+func TestMCPBodiesAreBounded(t *testing.T) {
+	f := withMailbox(newBox())
+	var err error
+	f.MCP = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err = bytes.NewBuffer(nil).ReadFrom(r.Body)
+	})
+	ask(f, "POST", "/mcp", strings.Repeat(" ", 2<<20))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); !ok {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A caller that has gone is nobody's fault.
+func TestACallerThatHasGoneIsNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	f := withMailbox(broken(context.Canceled))
+	f.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ask(f, "POST", "/v1/mailbox/inbox/drain", "", func(r *http.Request) { *r = *r.WithContext(ctx) })
+	if log.Len() > 0 {
+		t.Errorf("logged %q", &log)
+	}
+}

@@ -1,0 +1,235 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/outgoing"
+	"feishu-relay/mailbox/tasks"
+)
+
+// metaNotice marks, in the metadata of a result, that this side made it: the
+// deadline passed, or the task could not be handed over.
+const metaNotice = "notice"
+
+// stepKey is what Seen knows a step by that ends a task: the bot is told of it
+// once, however many envelopes say it. "" for all else. No agent's name begins
+// with a colon, so it is the key of no letter.
+func stepKey(e mailbox.Envelope) string {
+	if !isStep(e.Type) || e.Task == nil || !tasks.Terminal(e.Task.State) {
+		return ""
+	}
+	return endKey(e.From, e.Task.ID, e.Task.State)
+}
+
+func endKey(peer mailbox.AgentID, id string, state mailbox.TaskState) string {
+	return fmt.Sprintf(":step/%s/%s/%s", peer, id, state)
+}
+
+// takeStep notes what another agent says of a task that it was given. The bot
+// hears of it where it ends the task or says something; the bare news that it
+// was accepted must not wake it.
+func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
+	r, ok := a.ledger.Get(tasks.Sent, e.From, taskID(e))
+	if !ok {
+		return a.refuse(ctx, item, e, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task.id",
+			Message: fmt.Sprintf("%s gave %s no such task", a.opts.Self, e.From)})
+	}
+	notice := e.Metadata.Extra[metaNotice] != nil && e.ID == noticeID(a.opts.Self, r)
+	overdue := e.Metadata.Extra[metaOverdue] != nil && e.Task.State == mailbox.Failed
+	if !notice && !overdue && e.Task.State != "" { // else it is noted already, or by our own clock
+		var err error
+		r, _, err = a.ledger.Move(tasks.Sent, e.From, r.ID, e.Task.State, reasonOf(e), time.Now())
+		if no, ok := errors.AsType[*mailbox.Error](err); ok {
+			return a.refuse(ctx, item, e, no)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	a.trace("noted")
+	if !notice {
+		a.out.Acked(r.MessageID, e.From) // who reports of a task has received it
+	}
+	if err := a.acknowledge(ctx, e); err != nil {
+		return err
+	}
+	bare := !tasks.Terminal(e.Task.State) && len(e.Content.Parts) == 0
+	if bare || overdue || a.overtaken(r, e) || a.opts.Seen.Seen(stepKey(e)) {
+		return a.handled(ctx, item, e)
+	}
+	return a.layReady(item, e)
+}
+
+// overtaken reports whether a step says nothing that the bot still needs: the
+// task ended otherwise, or the bot was told of its end. Progress that was noted
+// and not delivered yet, as before a crash, is needed.
+func (a *Agent) overtaken(r tasks.Record, e mailbox.Envelope) bool {
+	if e.Task.State == "" || r.State == e.Task.State {
+		return false
+	}
+	return tasks.Terminal(e.Task.State) || a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State))
+}
+
+func reasonOf(e mailbox.Envelope) string {
+	if e.Task.State == mailbox.Rejected || e.Task.State == mailbox.Failed {
+		return e.Text()
+	}
+	return ""
+}
+
+// conversation is where a result belongs: a conversation that this agent named
+// when it gave a task to the sender, in the words that it named it with, or a
+// group that the bot is in. Anything else would let another agent speak
+// wherever it likes.
+func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
+	if !e.Type.Result() {
+		return nil
+	}
+	var given []tasks.Record // the task that it is about, then all others
+	if r, ok := a.ledger.Get(tasks.Sent, e.From, taskID(e)); ok {
+		given = append(given, r)
+	}
+	wanted := e.Callback
+	if wanted == nil && len(given) > 0 {
+		wanted = given[0].Callback
+	}
+	if wanted == nil || wanted.Chat() == "" || wanted.Channel == "mailbox" {
+		return nil
+	}
+	for _, r := range append(given, a.ledger.List()...) {
+		if c := r.Callback; r.Direction == tasks.Sent && r.Peer == e.From && c != nil &&
+			c.Channel == wanted.Channel && c.Chat() == wanted.Chat() {
+			return c
+		}
+	}
+	if a.opts.Hears(wanted.Channel, wanted.Chat()) {
+		return &mailbox.Callback{Channel: wanted.Channel, ChatID: wanted.Chat()} // whose session it is we do not let others say
+	}
+	return nil
+}
+
+// died tells the bot of a task that could not be handed over.
+func (a *Agent) died(d outgoing.DeadLetter) {
+	e := d.Envelope
+	a.observe(EventDead, e, string(d.Code))
+	if !e.Type.GivesTask() {
+		return
+	}
+	a.trace("dead")
+	if r, ok := a.ledger.Get(tasks.Sent, e.To, taskID(e)); ok && r.State == mailbox.Pending {
+		ctx, cancel := context.WithTimeout(context.Background(), retryMax)
+		defer cancel()
+		a.giveUp(ctx, r, d)
+	}
+}
+
+// giveUp ends a task that could not be handed over. Should it arrive after all,
+// its result still counts.
+func (a *Agent) giveUp(ctx context.Context, r tasks.Record, d outgoing.DeadLetter) {
+	r, err := a.ledger.GiveUp(r.Peer, r.ID, fmt.Sprintf("%s: %s", d.Code, d.Reason), time.Now())
+	if err != nil {
+		a.log.Error("a task that came to nothing is not noted", "task_id", r.ID, "err", err)
+		return
+	}
+	if r.Overdue { // else it has gone on in between
+		a.notify(ctx, r)
+	}
+}
+
+// noticeID is the id of the notice that r, which is overdue, came to nothing.
+// Made twice, it is the same.
+func noticeID(self mailbox.AgentID, r tasks.Record) string {
+	sum := sha256.Sum256([]byte(string(r.Peer) + "\x00" + r.ID))
+	return fmt.Sprintf("msg_%d_%s_%s", r.UpdatedAt.UnixMilli(), self, hex.EncodeToString(sum[:6]))
+}
+
+// notify tells the bot that a task it gave has ended without word from the other
+// side. It goes the way of all results, so that it is not lost either.
+func (a *Agent) notify(ctx context.Context, r tasks.Record) {
+	typ := stepType(r.Type, r.State)
+	text := fmt.Sprintf("%s did not finish the task: %s", r.Peer, r.Reason)
+	e := mailbox.Envelope{ID: noticeID(a.opts.Self, r), From: r.Peer, To: a.opts.Self, Timestamp: time.Now().UTC(),
+		Type: typ, Priority: typ.DefaultPriority(), Hops: defaultHops,
+		Trace: []mailbox.AgentID{r.Peer}, Task: &mailbox.Task{ID: r.ID, State: r.State, Deadline: r.Deadline},
+		Content:  mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartText, Text: text}}},
+		Callback: r.Callback, ReplyTo: r.MessageID,
+		Metadata: mailbox.Metadata{CorrelationID: r.MessageID, TTL: new(0), Extra: map[string]json.RawMessage{metaNotice: json.RawMessage("true")}}}
+	if err := a.send(ctx, e); err != nil {
+		a.log.Error("the bot is told only after a restart that a task came to nothing", "task_id", r.ID, "err", err)
+	}
+}
+
+// resume tells what a crash kept from being told.
+func (a *Agent) resume(ctx context.Context) {
+	for _, r := range a.ledger.List() {
+		if r.Direction == tasks.Sent && r.Overdue && !a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State)) {
+			a.notify(ctx, r)
+		}
+	}
+	dead, err := a.out.DeadLetters()
+	if err != nil {
+		a.log.Warn("dead letters cannot be read", "err", err)
+	}
+	for _, d := range dead {
+		if e := d.Envelope; e.Type.GivesTask() {
+			if r, ok := a.ledger.Get(tasks.Sent, e.To, taskID(e)); ok && r.State == mailbox.Pending {
+				a.giveUp(ctx, r, d)
+			}
+		}
+	}
+}
+
+// gave finds the task that a message of this agent gave.
+func (a *Agent) gave(message string) (tasks.Record, bool) {
+	all := a.ledger.List()
+	i := slices.IndexFunc(all, func(r tasks.Record) bool { return r.Direction == tasks.Sent && r.MessageID == message })
+	if i < 0 {
+		return tasks.Record{}, false
+	}
+	return all[i], true
+}
+
+// Tasks returns the tasks taken and given, the newest first.
+func (a *Agent) Tasks() []tasks.Record { return a.ledger.List() }
+
+// Task returns the tasks of that id: it may be given by several, and taken and given.
+func (a *Agent) Task(id string) []tasks.Record { return a.ledger.Find(id) }
+
+// watchDeadlines ends what has run out of time, on both sides: who crashed in a
+// task sends nothing.
+func (a *Agent) watchDeadlines(ctx context.Context) error {
+	for {
+		hint := a.ledger.Changed()
+		due, failed := a.ledger.Expire(time.Now())
+		for _, r := range due {
+			if r.Direction == tasks.Sent {
+				a.notify(ctx, r)
+				continue
+			}
+			a.changed()
+			e := a.step(r, mailbox.Failed, r.Reason, nil, "")
+			e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: json.RawMessage("true")}
+			if err := a.send(ctx, e); err != nil {
+				a.log.Warn("a deadline that passed is not told; its sender sees it by its own clock", "task_id", r.ID, "err", err)
+			}
+		}
+		if failed != nil {
+			return failed
+		}
+		next, ok := a.ledger.NextDue()
+		if !ok {
+			next = time.Time{}
+		}
+		if err := idle(ctx, next, hint, nil, nil); err != nil {
+			return err
+		}
+	}
+}

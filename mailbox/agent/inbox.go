@@ -1,0 +1,176 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"feishu-relay/mailbox"
+)
+
+// peerBuffer is how many peer messages of a goal wait for a bot that drains them
+// itself; beyond it the oldest are dropped, and it is told how many (MAILBOX.md B).
+const peerBuffer = 64
+
+// maxDrain and drainBytes are the most messages that one drain or one look at
+// the inbox returns, and the size at which it stops; the rest waits.
+const (
+	maxDrain   = 200
+	drainBytes = 4 << 20
+)
+
+// size is about how much of an answer e is.
+func size(e mailbox.Envelope) int {
+	n := 1 << 10
+	for _, p := range e.Content.Parts {
+		n += len(p.Text) + len(p.Data) + len(p.Path)
+	}
+	return n
+}
+
+// Inbox shows what waits for the bot, at most limit, in the order of delivery,
+// and how many there are. It delivers nothing.
+func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int, err error) {
+	letters, total := a.ready.show(max(0, min(limit, maxDrain)))
+	waiting = []Mail{}
+	for room := drainBytes; len(letters) > 0 && room > 0; letters = letters[1:] {
+		e, err := a.read(ctx, letters[0])
+		_, broken := errors.AsType[*mailbox.Error](err)
+		if broken || errors.Is(err, mailbox.ErrGone) {
+			continue
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		room -= size(e)
+		waiting = append(waiting, a.mail(e))
+	}
+	return waiting, total, nil
+}
+
+func (a *Agent) mail(e mailbox.Envelope) Mail {
+	return Mail{Envelope: e, Goal: cmp.Or(e.Metadata.Goal, string(a.opts.Self))}
+}
+
+// Drain hands out what waits for the bot and is not being delivered, at most
+// limit. From then on it counts as delivered; where ctx ends before, nothing is.
+func (a *Agent) Drain(ctx context.Context, limit int) (Drained, error) {
+	d := Drained{Messages: []Mail{}}
+	for _, l := range a.ready.overflow(peerBuffer) {
+		if a.drop(ctx, l) {
+			d.Dropped++
+		}
+	}
+	type copied struct {
+		l *letter
+		e mailbox.Envelope
+	}
+	var out []copied
+	room := drainBytes
+	for _, l := range a.ready.takeAll(min(limit, maxDrain)) {
+		if room <= 0 {
+			a.ready.release(l)
+			continue
+		}
+		e, ok, err := a.fetch(ctx, l)
+		if err != nil {
+			a.log.Warn("mail cannot be read and waits", "message_id", l.id, "err", err)
+		}
+		if err != nil || !ok {
+			a.ready.release(l)
+			continue
+		}
+		room -= size(e)
+		out = append(out, copied{l, e})
+	}
+	if err := ctx.Err(); err != nil { // nobody hears the answer
+		for _, c := range out {
+			a.ready.release(c.l)
+		}
+		return Drained{}, err
+	}
+	var list []mailbox.Envelope
+	for _, c := range out {
+		if !a.ready.end(c.l) { // the bot has answered it in between
+			continue
+		}
+		a.delivered(ctx, c.l, c.e)
+		d.Messages = append(d.Messages, a.mail(c.e))
+		list = append(list, c.e)
+	}
+	d.Rendered = mailbox.Render(list)
+	_, d.Waiting = a.ready.show(0)
+	return d, nil
+}
+
+// drop forgets a peer message that the buffer has no room for, unless the bot
+// has answered it in between.
+func (a *Agent) drop(ctx context.Context, l *letter) bool {
+	if !a.ready.end(l) {
+		return false
+	}
+	a.observe(EventDropped, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self, Type: mailbox.TypeMessage}, "the buffer of its goal is full")
+	if err := a.opts.Seen.Add(letterKey(l.from, l.id)); err != nil {
+		a.log.Error("a dropped message is not remembered", "message_id", l.id, "err", err)
+	}
+	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
+		a.log.Warn("a dropped message stays in the inbox for now", "message_id", l.id, "err", err)
+	}
+	return true
+}
+
+// Ack settles a waiting message: the bot has dealt with it. It is an error where
+// none of that id waits.
+func (a *Agent) Ack(ctx context.Context, id string) error {
+	if a.lines.answer(id, nil) {
+		return nil
+	}
+	return a.each(ctx, id, func(l *letter, e mailbox.Envelope) error {
+		a.delivered(ctx, l, e)
+		return nil
+	})
+}
+
+// Nack refuses a waiting message. Its sender is told where it asked for an
+// acknowledgement, and sends it again where the code is one for that. A task is
+// rejected. A step of a task was acknowledged when it came: with such a code, it
+// goes on waiting here.
+func (a *Agent) Nack(ctx context.Context, id string, code mailbox.Code, message string) error {
+	no := refusedWith{code, message}
+	if a.lines.answer(id, &no) {
+		return nil
+	}
+	return a.each(ctx, id, func(l *letter, e mailbox.Envelope) error {
+		err := a.refusedByBot(ctx, l, e, no)
+		if errors.Is(err, errLater) {
+			return nil
+		}
+		return err
+	})
+}
+
+// each calls do, which ends them, for the letters of an id.
+func (a *Agent) each(ctx context.Context, id string, do func(*letter, mailbox.Envelope) error) error {
+	some := false
+	for _, l := range a.ready.find(id) {
+		e, err := a.read(ctx, l)
+		if errors.Is(err, mailbox.ErrGone) {
+			a.ready.remove(l)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !a.ready.end(l) {
+			continue
+		}
+		some = true
+		if err := do(l, e); err != nil {
+			return err
+		}
+	}
+	if !some {
+		return mailbox.Invalid("id", "no message %.200q waits; it may have been dealt with", id)
+	}
+	return nil
+}

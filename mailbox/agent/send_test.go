@@ -1,0 +1,177 @@
+package agent_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+)
+
+// What a caller does wrong is said to it, and nothing is sent.
+func TestSendRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		draft mailbox.Envelope
+		code  mailbox.Code
+		says  string
+	}{
+		{"an unknown type", mailbox.Envelope{To: "b", Hops: 3, Type: "shout", Content: textOf("x")}, mailbox.InvalidMessage, "type: want one of"},
+		{"nobody", mailbox.Envelope{Hops: 3, Content: textOf("x")}, mailbox.InvalidMessage, "to: required"},
+		{"itself", mailbox.Envelope{To: "a", Hops: 3, Content: textOf("x")}, mailbox.InvalidMessage, "to: is this agent itself"},
+		{"a path", mailbox.Envelope{To: "../x", Hops: 3, Content: textOf("x")}, mailbox.InvalidMessage, "to: an agent's name has none of"},
+		{"a hidden name", mailbox.Envelope{To: ".x", Hops: 3, Content: textOf("x")}, mailbox.InvalidMessage, "to: "},
+		{"no delegate", mailbox.Envelope{To: "c", Hops: 3, Content: textOf("x")}, mailbox.Unauthorized, "ALLOWED_DELEGATES"},
+		{"somebody else's name", mailbox.Envelope{From: "x", To: "b", Hops: 3, Content: textOf("x")}, mailbox.InvalidMessage, `from: this sidecar speaks for "a" only`},
+		{"no text", mailbox.Envelope{To: "b", Hops: 3, Content: textOf(" \n")}, mailbox.InvalidMessage, "content: the message is empty"},
+		{"65,537 bytes", mailbox.Envelope{To: "b", Hops: 3, Content: textOf(strings.Repeat("x", 65_537))}, mailbox.InvalidMessage, "content"},
+		{"no hops", mailbox.Envelope{To: "b", Content: textOf("x")}, mailbox.InvalidMessage, "ttl: no hops left"},
+		{"a circle", mailbox.Envelope{To: "b", Hops: 1, Trace: []mailbox.AgentID{"b", "c"}, Content: textOf("x")}, mailbox.InvalidMessage, "trace: b had it before"},
+		{"a deadline that passed", mailbox.Envelope{To: "b", Hops: 3, Type: mailbox.TypeTask, Content: textOf("x"),
+			Task: &mailbox.Task{Deadline: time.Unix(1, 0)}}, mailbox.InvalidMessage, "task.deadline: has passed"},
+		{"a step of no task", mailbox.Envelope{To: "b", Hops: 3, Type: mailbox.TypeTaskComplete, Content: textOf("x"),
+			Task: &mailbox.Task{ID: "t"}}, mailbox.TaskNotFound, "a has taken no task"},
+		{"an ack of nothing", mailbox.Envelope{To: "b", Type: mailbox.TypeAck, ReplyTo: "m"}, mailbox.InvalidMessage, `no message "m" waits`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				a, b := w.agent("a", func(o *agent.Options) { o.Delegates = []mailbox.AgentID{"b", "a", "../x", ".x"} }), w.agent("b")
+				_, err := a.Send(t.Context(), agent.Draft{Envelope: c.draft})
+				refusedAs(t, err, c.code, c.says)
+				if got := b.texts(); len(got) > 0 {
+					t.Errorf("b was given %q", got)
+				}
+				if list := a.Tasks(); len(list) > 0 {
+					t.Errorf("a task was noted: %+v", list)
+				}
+			})
+		})
+	}
+}
+
+func TestMessageArrives(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		sent := a.say(b, "hello")
+		got := b.deliveries()
+		if len(got) != 1 || got[0].ID != sent.ID || got[0].Text() != "hello" || got[0].From != "a" || got[0].Conversation != nil {
+			t.Errorf("b was given %+v", got)
+		}
+		if sent.Note != "" {
+			t.Errorf("note %q about an agent that is there", sent.Note)
+		}
+	})
+}
+
+// A message to an agent that nobody knows waits for it, and so does one to an
+// agent that is away.
+func TestMessageWaits(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.idle("b")
+		if sent := a.say(b, "one"); !strings.Contains(sent.Note, `no agent "b" has registered yet`) {
+			t.Errorf("note %q", sent.Note)
+		}
+		b.door.set(true)
+		b.start()
+		same(t, "given", b.texts(), []string{"one"})
+		b.stop()
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		if sent := a.say(b, "two"); !strings.Contains(sent.Note, "b is offline") {
+			t.Errorf("note %q", sent.Note)
+		}
+		b.restart()
+		same(t, "given", b.texts(), []string{"two"})
+	})
+}
+
+// The id that a bot gives makes a repeat safe, also while the first is under
+// way and after a restart.
+func TestSendTwice(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		give := func(e *mailbox.Envelope) { e.ID, e.Type = "mine", mailbox.TypeTask }
+		var both sync.WaitGroup
+		var sent [2]agent.Sent
+		for i := range sent {
+			both.Go(func() { sent[i] = a.say(b, "x", give) })
+		}
+		both.Wait()
+		a.restart()
+		if last := a.say(b, "x", give); sent[0].TaskID == "" || sent[0].TaskID != sent[1].TaskID || last.TaskID != sent[0].TaskID {
+			t.Errorf("answers %+v, then %+v", sent, last)
+		}
+		same(t, "given", b.texts(), []string{"x"})
+		if n := b.saw(agent.EventDuplicate); n != 0 {
+			t.Errorf("it came %d times more", n)
+		}
+	})
+}
+
+// Between the note of a task and its sending lies a moment; the caller, who had
+// no answer, asks again.
+func TestTaskNotedAndNotSent(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		a.crashes("noted")
+		lost := make(chan struct{})
+		go func() {
+			defer close(lost)
+			a.say(b, "x", func(e *mailbox.Envelope) { e.ID, e.Type = "mine", mailbox.TypeTask })
+		}()
+		<-lost
+		a.restart()
+		if got := b.texts(); len(got) != 0 {
+			t.Fatalf("b was given %q already", got)
+		}
+		sent := a.say(b, "x", func(e *mailbox.Envelope) { e.ID, e.Type = "mine", mailbox.TypeTask })
+		same(t, "given", b.texts(), []string{"x"})
+		if list := a.Tasks(); len(list) != 1 || list[0].ID != sent.TaskID || list[0].State != mailbox.Accepted {
+			t.Errorf("tasks %+v", list)
+		}
+	})
+}
+
+func TestTaskIDTwice(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		a.task(b, "t1", nil)
+		_, err := a.SendTask(t.Context(), agent.TaskDraft{To: "b", Text: "y", TaskID: "t1"})
+		refusedAs(t, err, mailbox.InvalidMessage, "task.id")
+	})
+}
+
+// The pair's messages are counted on both sides; results always go.
+func TestEndlessExchange(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		few := func(o *agent.Options) { o.MaxExchanges = 4 }
+		a, b := w.agent("a", few), w.agent("b", few)
+		a.task(b, "t1", nil)
+		for range 2 {
+			a.say(b, "ping")
+			b.texts()
+		}
+		b.say(a, "pong")
+		a.texts()
+		for from, to := range map[*actor]mailbox.AgentID{a: "b", b: "a"} {
+			_, err := from.Send(t.Context(), agent.Draft{Envelope: letterTo(to, "more")})
+			refusedAs(t, err, mailbox.RateLimited, "have exchanged 4 messages in 10m0s")
+			after, ok := err.(interface{ RetryAfter() time.Duration })
+			if !ok || after.RetryAfter() <= 9*time.Minute || after.RetryAfter() > 10*time.Minute {
+				t.Errorf("%v does not say when", err)
+			}
+			_, err = from.SendToPeer(t.Context(), agent.PeerMessage{To: to, Message: "more"})
+			refusedAs(t, err, mailbox.RateLimited, "exchanged")
+		}
+		b.update("t1", mailbox.Completed, "result")
+		same(t, "given", a.texts(), []string{"result"})
+		b.say(a, "an answer", func(e *mailbox.Envelope) { e.Type = mailbox.TypeAnswer })
+		same(t, "given", a.texts(), []string{"an answer"})
+		time.Sleep(10 * time.Minute)
+		a.say(b, "again")
+		b.texts()
+	})
+}

@@ -1,0 +1,206 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/tasks"
+)
+
+// resultLife is how long the end of a task waits for who gave it: as long as
+// that one knows the task. The usual hour is too short for a machine that is
+// shut down over night.
+const resultLife = 7 * 24 * time.Hour
+
+// metaOverdue marks, in the metadata of a task's failure, that the deadline
+// passed here and the bot said nothing: its result may still come.
+const metaOverdue = "overdue"
+
+// taskID is the id of the task that e, one of the types about tasks, is about.
+func taskID(e mailbox.Envelope) string {
+	if e.Task == nil {
+		return ""
+	}
+	return e.Task.ID
+}
+
+// takeTask decides about a task, tells who gave it, and lays it ready for the bot
+// when it is accepted.
+func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
+	id := taskID(e)
+	r, known := a.ledger.Get(tasks.Received, e.From, id)
+	if !known {
+		r = tasks.Record{ID: id, Direction: tasks.Received, Peer: e.From, Type: e.Type, State: mailbox.Pending, Deadline: e.Task.Deadline,
+			Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace}
+		if no := a.unacceptable(e); no != nil {
+			return a.reject(ctx, item, e, r, no)
+		}
+		var err error
+		if r, _, err = a.ledger.Add(r); err != nil {
+			if full, ok := errors.AsType[*mailbox.Error](err); ok {
+				return a.reject(ctx, item, e, r, full)
+			}
+			return err
+		}
+	}
+	if r.State == mailbox.Pending {
+		var err error
+		if r, _, err = a.ledger.Move(tasks.Received, e.From, id, mailbox.Accepted, "", time.Now()); err != nil {
+			return err
+		}
+		a.changed()
+	}
+	a.trace("noted")
+	again, over := r.MessageID != e.ID, tasks.Terminal(r.State)
+	if again || !over { // else the end itself was sent, with what the bot said
+		if err := a.answer(ctx, a.step(r, r.State, r.Reason, nil, "")); err != nil {
+			return err
+		}
+	}
+	if err := a.acknowledge(ctx, e); err != nil {
+		return err
+	}
+	if again || over {
+		return a.handled(ctx, item, e)
+	}
+	return a.layReady(item, e)
+}
+
+// unacceptable is why a task is not taken.
+func (a *Agent) unacceptable(e mailbox.Envelope) *mailbox.Error {
+	if no := a.unwelcome(e); no != nil {
+		return no
+	}
+	now := time.Now()
+	if deadline := e.Task.Deadline; !deadline.IsZero() && !now.Before(deadline) {
+		return mailbox.Invalid("task.deadline", "the deadline has passed")
+	}
+	if expires := e.Expires(); !expires.IsZero() && !now.Before(expires) {
+		return mailbox.Invalid("metadata.ttl", "its life in seconds is over")
+	}
+	if open := len(a.ledger.Open()); open >= a.opts.MaxTasks {
+		return &mailbox.Error{Code: mailbox.AgentBusy, Message: fmt.Sprintf("%s works on %d of %d tasks; try again when one has ended",
+			a.opts.Self, open, a.opts.MaxTasks)}
+	}
+	return nil
+}
+
+// reject answers a task that leaves no trace here.
+func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelope, r tasks.Record, no *mailbox.Error) error {
+	a.observe(EventRefused, e, string(no.Code)+": "+no.Message)
+	if err := a.answer(ctx, a.step(r, mailbox.Rejected, no.Message, nil, no.Code)); err != nil {
+		return err
+	}
+	if err := a.acknowledge(ctx, e); err != nil {
+		return err
+	}
+	return a.settle(ctx, item.Key)
+}
+
+// stepType is the type that tells of a state. Either set of types drives the
+// life cycle; a task is answered in the set that it came in.
+func stepType(gave mailbox.Type, state mailbox.TaskState) mailbox.Type {
+	switch {
+	case gave == mailbox.TypeTaskAssign && state == mailbox.Completed:
+		return mailbox.TypeTaskComplete
+	case gave == mailbox.TypeTaskAssign && state == mailbox.Failed:
+		return mailbox.TypeTaskFailed
+	}
+	return mailbox.TypeTaskUpdate
+}
+
+// step is the envelope that tells who gave r of its state.
+func (a *Agent) step(r tasks.Record, state mailbox.TaskState, text string, parts []mailbox.Part, code mailbox.Code) mailbox.Envelope {
+	now := time.Now()
+	e := mailbox.Envelope{ID: mailbox.NewID(a.opts.Self, now), From: a.opts.Self, To: r.Peer, Timestamp: now.UTC(), Type: stepType(r.Type, state),
+		Hops: defaultHops, Trace: []mailbox.AgentID{a.opts.Self}, Task: &mailbox.Task{ID: r.ID, State: state, Deadline: r.Deadline},
+		Callback: r.Callback, ReplyTo: r.MessageID, Metadata: mailbox.Metadata{CorrelationID: r.MessageID, RequiresAck: true}}
+	if tasks.Terminal(state) {
+		e.Metadata.TTL = new(int(resultLife / time.Second))
+	}
+	e.Priority = e.Type.DefaultPriority()
+	e.Content.Parts = []mailbox.Part{}
+	if code != "" {
+		text = string(code) + ": " + text
+	}
+	if text != "" {
+		e.Content.Parts = append(e.Content.Parts, mailbox.Part{Type: mailbox.PartText, Text: text})
+	}
+	if code != "" {
+		data, err := json.Marshal(map[string]mailbox.Code{"code": code})
+		if err != nil {
+			panic(err) // a string is always JSON
+		}
+		e.Content.Parts = append(e.Content.Parts, mailbox.Part{Type: mailbox.PartData, Data: data})
+	}
+	e.Content.Parts = append(e.Content.Parts, parts...)
+	return e
+}
+
+// UpdateTask moves a task that this agent took, and tells who gave it. The news
+// is safe before the step is noted: after a crash in between it is told again.
+func (a *Agent) UpdateTask(ctx context.Context, u TaskUpdate) (tasks.Record, error) {
+	r, _, err := a.update(ctx, u, "")
+	return r, err
+}
+
+// update is UpdateTask with an id for the news; it returns the one that was
+// sent, "" when there was nothing new.
+func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (_ tasks.Record, sent string, _ error) {
+	a.moving.Lock()
+	defer a.moving.Unlock()
+	r, err := a.taken(u.TaskID, u.From)
+	if err != nil {
+		return tasks.Record{}, "", err
+	}
+	late := r.Overdue && len(u.Text)+len(u.Parts) > 0
+	if r.State == u.State && u.State != mailbox.Working && !late {
+		return r, "", nil // said again
+	}
+	if !(r.Overdue && (u.State == mailbox.Completed || u.State == mailbox.Failed)) {
+		if err := tasks.Step(r.State, u.State); err != nil {
+			return tasks.Record{}, "", err
+		}
+	}
+	e := a.step(r, u.State, u.Text, u.Parts, "")
+	e.ID = cmp.Or(id, e.ID)
+	if err := mailbox.Validate(e); err != nil {
+		return tasks.Record{}, "", err
+	}
+	if err := a.send(ctx, e); err != nil {
+		return tasks.Record{}, "", err
+	}
+	a.trace("told")
+	r, _, err = a.ledger.Move(tasks.Received, r.Peer, r.ID, u.State, reasonOf(e), time.Now())
+	a.changed()
+	return r, e.ID, err
+}
+
+// taken finds a task that this agent took.
+func (a *Agent) taken(id string, from mailbox.AgentID) (tasks.Record, error) {
+	candidates := a.ledger.Open()
+	if id != "" {
+		candidates = a.ledger.Find(id)
+	}
+	candidates = slices.DeleteFunc(candidates, func(r tasks.Record) bool {
+		return r.Direction != tasks.Received || from != "" && r.Peer != from
+	})
+	switch {
+	case len(candidates) == 1:
+		return candidates[0], nil
+	case len(candidates) > 1 && id == "":
+		return tasks.Record{}, mailbox.Invalid("task_id", "%d tasks are open; name one", len(candidates))
+	case len(candidates) > 1:
+		return tasks.Record{}, mailbox.Invalid("from", "several agents gave a task of this id; name one")
+	case id == "":
+		return tasks.Record{}, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task_id", Message: "no task is open"}
+	}
+	return tasks.Record{}, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task_id",
+		Message: fmt.Sprintf("%s has taken no task %q", a.opts.Self, id)}
+}

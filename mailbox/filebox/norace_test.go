@@ -1,0 +1,5 @@
+//go:build !race
+
+package filebox_test
+
+const raceDetector = false

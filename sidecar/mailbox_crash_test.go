@@ -1,0 +1,137 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/redistest"
+	"feishu-relay/sidecar"
+)
+
+// The sidecar that waits for a result is killed while the result comes in. Its
+// bot, an SDK behind the gateway, is told once it is back, in the group that
+// asked, and can still reply there.
+func TestResultSurvivesACrashOfItsReceiver(t *testing.T) {
+	for _, backend := range backends {
+		for _, step := range []string{"claimed:2", "noted:3", "inject:1", "delivered:1", "settling:1"} { // what comes before is that the task was accepted
+			t.Run(backend+"/killed at "+step, func(t *testing.T) {
+				t.Parallel()
+				redis := ""
+				if backend == "redis" {
+					redis = redistest.Start(t).URL()
+				}
+				n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Researcher"})
+				cfg := n.withMailbox(n.config("researcher"), redis)
+				cfg.Gateway.Addr = freeAddr(t)
+				a := newProcess(t, n.dir, cfg)
+				a.start(step)
+				researcher := newWorker(t, a.url) // only its calls
+				_, err := a.url(limited(t))
+				must(t, err)
+				bot := n.bot(apps[0], "http://"+cfg.Gateway.Addr, func(b *sdkBot, h heard) {
+					if strings.Contains(h.Text, "func sort") {
+						n.reply(b, h, "", "Here it is: "+h.Text)
+					}
+				})
+				must(t, n.WaitConnected(limited(t), apps[0].ID, 1))
+				var b *running
+				coder := newWorker(t, func(context.Context) (string, error) { return "http://" + b.Addr().String(), nil })
+				cfgB := n.withMailbox(n.config("coder"), redis)
+				cfgB.Gateway, cfgB.InjectURL = sidecar.GatewayConfig{}, coder.hook.URL
+				b = n.start(cfgB)
+
+				asked := n.says("@Researcher write it", apps[0].ID)
+				n.hears(bot, "write it")
+				researcher.call(http.MethodPost, "/v1/mailbox/tasks", json.RawMessage(`{"to":"coder","text":"write a sort function","task_id":"t-1",`+
+					`"callback":{"channel":"feishu","chat_id":"`+n.chat+`"}}`), nil)
+				coder.hears("task", "sort function")
+				coder.call(http.MethodPost, "/v1/mailbox/tasks/t-1", map[string]string{"state": "completed", "text": "func sort(xs []int)"}, nil)
+				l, _ := a.current()
+				select {
+				case <-l.exited:
+				case <-limited(t).Done():
+					t.Fatalf("the researcher's sidecar never came to %s", step)
+				}
+				a.start("")
+				result := n.hears(bot, "func sort")
+				if result.Chat != n.chat || !n.mentioned(bot, result) {
+					t.Errorf("the result came as %+v, want in the group, for the bot", result)
+				}
+				if answer := n.sees("Here it is: func sort"); answer.ParentID != asked {
+					t.Errorf("the bot's reply is to %q, want to the question %q", answer.ParentID, asked)
+				}
+				n.until("the task has ended", func() bool {
+					var tasks struct{ Tasks []struct{ State string } }
+					researcher.call(http.MethodGet, "/v1/mailbox/tasks", nil, &tasks)
+					return len(tasks.Tasks) == 1 && tasks.Tasks[0].State == "completed"
+				})
+				bot.mu.Lock()
+				defer bot.mu.Unlock()
+				times, ids := 0, map[string]bool{}
+				for _, h := range bot.all {
+					if strings.Contains(h.Text, "func sort(xs []int)") {
+						times++
+						ids[h.ID] = true
+					}
+				}
+				doubtful := strings.HasPrefix(step, "inject") || strings.HasPrefix(step, "delivered")
+				if len(ids) != 1 || times > 2 || times == 2 && !doubtful {
+					t.Errorf("the bot was given the result %d times under %d ids", times, len(ids))
+				}
+			})
+		}
+	}
+}
+
+// A coder killed between telling a step and noting it says it again; who gave the
+// task hears it once.
+func TestStepSurvivesACrashOfItsTeller(t *testing.T) {
+	onEach(t, func(t *testing.T, n *tenant, redis string) {
+		var s *running
+		a := newWorker(t, func(context.Context) (string, error) { return "http://" + s.Addr().String(), nil })
+		cfg := n.withMailbox(n.config("researcher"), redis)
+		cfg.Gateway, cfg.InjectURL = sidecar.GatewayConfig{}, a.hook.URL
+		s = n.start(cfg)
+		var p *process
+		b := newWorker(t, func(ctx context.Context) (string, error) { return p.url(ctx) })
+		cfgB := n.withMailbox(n.config("coder"), redis)
+		cfgB.Gateway, cfgB.InjectURL = sidecar.GatewayConfig{}, b.hook.URL
+		p = newProcess(t, n.dir, cfgB)
+		p.start("told:1")
+		a.call(http.MethodPost, "/v1/mailbox/tasks", json.RawMessage(`{"to":"coder","text":"a job","task_id":"t-1"}`), nil)
+		b.hears("task", "a job")
+		l, _ := p.current()
+		url, err := p.url(limited(t))
+		must(t, err)
+		if _, _, err := request(limited(t), http.MethodPost, url+"/v1/mailbox/tasks/t-1", map[string]string{"state": "completed", "text": "done it"}); err == nil {
+			t.Error("the step was answered, though the sidecar was to die before")
+		}
+		<-l.exited
+		a.hears("task_update", "done it")
+		p.start("")
+		if status := b.call(http.MethodPost, "/v1/mailbox/tasks/t-1", map[string]string{"state": "completed", "text": "done it"}, nil); status != http.StatusOK {
+			t.Errorf("the repeat was answered %d", status)
+		}
+		a.call(http.MethodPost, "/v1/mailbox/messages", json.RawMessage(`{"to":"coder","type":"question","content":"anything else?"}`), nil)
+		b.hears("question", "anything else?")
+		b.call(http.MethodPost, "/v1/mailbox/messages", json.RawMessage(`{"to":"researcher","type":"answer","content":"no"}`), nil)
+		a.hears("answer", "no")
+		times := 0
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, in := range a.got {
+			if in.Content == "done it" {
+				times++
+			}
+		}
+		if times != 1 {
+			t.Errorf("the result was delivered %d times", times)
+		}
+	})
+}
