@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"feishu-relay/relay"
@@ -51,11 +52,28 @@ func StandIn(appID string, agent relay.AgentName) relay.OpenID {
 	return relay.OpenID("ou_" + hex.EncodeToString(sum[:16]))
 }
 
+// mailMark and mailDigits are what ends the id of a direct message between agents.
+const (
+	mailMark   = "mail"
+	mailDigits = 16
+)
+
 // MailID is the message id under which a direct message between agents, which is
-// none of Feishu's, is shown to a bot: the same each time.
-func MailID(id string) relay.MessageID {
-	sum := sha256.Sum256([]byte("mail\n" + id))
-	return relay.MessageID("om_" + hex.EncodeToString(sum[:16]))
+// none of Feishu's, is shown to a bot: the same each time. about is the message
+// of Feishu's that calls about it are meant for; "" where none is known.
+func MailID(id string, about relay.MessageID) relay.MessageID {
+	sum := sha256.Sum256([]byte(id))
+	return cmp.Or(about, "om_") + relay.MessageID(mailMark+hex.EncodeToString(sum[:mailDigits/2]))
+}
+
+// AboutMail is the message that a [MailID] was made with; false for any other id.
+func AboutMail(id relay.MessageID) (relay.MessageID, bool) {
+	cut := len(id) - mailDigits - len(mailMark)
+	if cut <= len("om_") || id[cut:cut+len(mailMark)] != mailMark ||
+		strings.Trim(string(id[cut+len(mailMark):]), "0123456789abcdef") != "" {
+		return "", false
+	}
+	return id[:cut], true
 }
 
 type (

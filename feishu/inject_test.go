@@ -234,3 +234,21 @@ func checkInjected(t testing.TB, in feishu.Injected) {
 		t.Fatalf("a command: %q", text)
 	}
 }
+
+func TestMailIDLeadsToWhatItIsAbout(t *testing.T) {
+	for _, about := range []relay.MessageID{"om_x100baf54d8db0ef09feeb957620344b0", "om_1", "om_mail0123456789abcdef"} {
+		id := feishu.MailID("msg_1_coder_x", about)
+		if got, ok := feishu.AboutMail(id); !ok || got != about {
+			t.Errorf("%s: leads to %q %v, want %q", id, got, ok, about)
+		}
+		if id != feishu.MailID("msg_1_coder_x", about) || id == feishu.MailID("msg_2_coder_x", about) {
+			t.Errorf("%s is not the id of one message", id)
+		}
+	}
+	for _, id := range []relay.MessageID{"", "om_", "om_dc13264520392913993dd051dba21dcf", "om_x100baf54d8db0ef09feeb957620344b0",
+		feishu.MailID("msg_1_coder_x", ""), "om_1mail0123456789abcdeg", "mail0123456789abcdef"} {
+		if got, ok := feishu.AboutMail(id); ok {
+			t.Errorf("%s leads to %q, want nowhere", id, got)
+		}
+	}
+}

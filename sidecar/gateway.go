@@ -169,15 +169,13 @@ type gatewayDoor struct {
 	s       *Sidecar
 	gateway *gateway.Gateway
 	shown   *lru.Cache[relay.MessageID, feishu.Message]
-	anchors *lru.Cache[relay.MessageID, relay.MessageID] // of mail: the person's message that its conversation is about
 	peers   *lru.Cache[relay.OpenID, feishu.Bot]
 }
 
 func newGatewayDoor(s *Sidecar) *gatewayDoor {
 	shown, _ := lru.New[relay.MessageID, feishu.Message](maxShown) // fails only for a size below 1
 	peers, _ := lru.New[relay.OpenID, feishu.Bot](maxShown)
-	anchors, _ := lru.New[relay.MessageID, relay.MessageID](maxShown)
-	return &gatewayDoor{s: s, shown: shown, peers: peers, anchors: anchors}
+	return &gatewayDoor{s: s, shown: shown, peers: peers}
 }
 
 func (d *gatewayDoor) connected() bool          { return d.gateway.Connected() }
@@ -209,16 +207,12 @@ func (d *gatewayDoor) deliverMail(ctx context.Context, m agent.Delivery, in rela
 	if known, ok := d.s.book.Agent(name, "", ""); ok {
 		peer = known
 	}
-	talk, known := d.s.talks.get(in.Channel, in.ChatID)
-	id := feishu.MailID(m.ID)
-	if known && talk.MessageID != "" {
-		d.anchors.Add(id, talk.MessageID)
-	}
+	talk, _ := d.s.talks.get(in.Channel, in.ChatID)
 	text := in.Content
 	if parts := mailParts(m.Envelope); parts != "" && parts != text {
 		text += "\n" + parts // a framework sees nothing but the text
 	}
-	return d.inject(ctx, self, feishu.Injected{Sender: peer, MentionsSelf: talk.ChatType != feishu.ChatP2P, Message: id,
+	return d.inject(ctx, self, feishu.Injected{Sender: peer, MentionsSelf: talk.ChatType != feishu.ChatP2P, Message: feishu.MailID(m.ID, talk.MessageID),
 		ChatID: in.ChatID, ChatType: talk.ChatType, Text: text})
 }
 

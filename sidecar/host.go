@@ -114,10 +114,6 @@ func (h host) Left(chat relay.ChatID, at relay.Millis) {
 // Injected is a message that the bot was given by the gateway.
 func (h host) Injected(id relay.MessageID) (feishu.Message, bool) { return h.door.shown.Get(id) }
 
-// Anchor is the message of a person that a reply belongs to, where the bot
-// replies to mail that it was given in that conversation.
-func (h host) Anchor(id relay.MessageID) (relay.MessageID, bool) { return h.door.anchors.Get(id) }
-
 // Peer is a bot under the id that this bot was shown.
 func (h host) Peer(id relay.OpenID) (feishu.Bot, bool) { return h.door.peers.Get(id) }
 

@@ -199,5 +199,4 @@ func (*waiting) Heard(context.Context, feishu.Message) error          { return n
 func (*waiting) Joined(relay.ChatID, relay.Millis)                    {}
 func (*waiting) Left(relay.ChatID, relay.Millis)                      {}
 func (*waiting) Injected(relay.MessageID) (m feishu.Message, ok bool) { return m, false }
-func (*waiting) Anchor(relay.MessageID) (m relay.MessageID, ok bool)  { return m, false }
 func (*waiting) Peer(relay.OpenID) (b feishu.Bot, ok bool)            { return b, false }

@@ -98,9 +98,6 @@ type Host interface {
 	Joined(chat relay.ChatID, at relay.Millis)
 	// Injected finds a message that was injected into the bot.
 	Injected(id relay.MessageID) (feishu.Message, bool)
-	// Anchor finds the real message that calls about an injected one are meant for,
-	// where that is none of Feishu's: a direct message of another agent.
-	Anchor(id relay.MessageID) (relay.MessageID, bool)
 	// Peer finds an injected peer by the open_id that the bot was shown.
 	Peer(id relay.OpenID) (feishu.Bot, bool)
 }

@@ -102,7 +102,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	} else if raw, ok := rawPath(in); ok && raw != out.URL.EscapedPath() && !strings.HasPrefix(raw, "//") {
 		out.URL.Opaque = raw // a spelling that net/url would tidy up
 	}
-	g.anchor(in, out)
+	lead(in, out)
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if v, ok := in.Header[name]; ok {
 			out.Header[name] = v
@@ -114,18 +114,18 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	out.Trailer = in.Trailer // filled in when the body ends
 }
 
-// anchor leads a reply or a reaction to a message that Feishu does not know, and
-// that the bot was shown by us, to the real one that it is about.
-func (g *Gateway) anchor(in, out *http.Request) {
+// lead takes a reply or a reaction to a direct message of another agent, which
+// Feishu does not know, to the message that it is about.
+func lead(in, out *http.Request) {
 	c := match(in.Method, in.URL.Path)
 	if c.op != opReply && c.op != opReact && c.op != opUnreact {
 		return
 	}
-	real, ok := g.opts.Host.Anchor(c.message)
+	about, ok := feishu.AboutMail(c.message)
 	if !ok {
 		return
 	}
-	swap := func(path string) string { return strings.Replace(path, string(c.message), string(real), 1) }
+	swap := func(path string) string { return strings.Replace(path, string(c.message), string(about), 1) }
 	out.URL.Opaque, out.URL.Path, out.URL.RawPath = swap(out.URL.Opaque), swap(out.URL.Path), swap(out.URL.RawPath)
 }
 

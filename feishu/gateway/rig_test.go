@@ -177,7 +177,6 @@ func str(v any) string { s, _ := v.(string); return s }
 
 // host is a sidecar made of functions; the zero one accepts everything.
 type host struct {
-	anchors  map[relay.MessageID]relay.MessageID
 	said     chan Sent
 	sent     func(context.Context, Sent) error
 	heard    func(feishu.Message) error
@@ -231,11 +230,6 @@ func (h *host) Injected(id relay.MessageID) (feishu.Message, bool) {
 		return h.injected(id)
 	}
 	return feishu.Message{}, false
-}
-
-func (h *host) Anchor(id relay.MessageID) (relay.MessageID, bool) {
-	real, ok := h.anchors[id]
-	return real, ok
 }
 
 func (h *host) Peer(id relay.OpenID) (feishu.Bot, bool) {

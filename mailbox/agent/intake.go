@@ -138,19 +138,27 @@ func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Enve
 	a.log.Warn("mail that is no envelope is set aside", "key", item.Key, slog.Any("err", why))
 	nackable := e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack // or two agents could go on for ever
 	if nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self && mailbox.CheckAgent(e.From) == nil {
-		refusal := asRefusal(why)
-		if err := a.answer(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), refusal.Code, refusal.Message)); err != nil {
+		if err := a.answer(ctx, a.nack(e, asRefusal(why))); err != nil {
 			return err
 		}
 	}
 	return a.opts.Store.Settle(ctx, a.opts.Self, item.Key, mailbox.Malformed)
 }
 
+// nack refuses e in words that name the field.
+func (a *Agent) nack(e mailbox.Envelope, why *mailbox.Error) mailbox.Envelope {
+	message := why.Message
+	if why.Field != "" {
+		message = why.Field + ": " + message
+	}
+	return mailbox.NackFor(e, a.opts.Self, time.Now(), why.Code, message)
+}
+
 // refuse tells the sender why e is not taken, and is done with it.
 func (a *Agent) refuse(ctx context.Context, item mailbox.Item, e mailbox.Envelope, why *mailbox.Error) error {
 	a.observe(EventRefused, e, string(why.Code)+": "+why.Message)
 	if e.Metadata.RequiresAck {
-		if err := a.answer(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), why.Code, why.Message)); err != nil {
+		if err := a.answer(ctx, a.nack(e, why)); err != nil {
 			return err
 		}
 	}

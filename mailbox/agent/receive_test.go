@@ -53,8 +53,7 @@ func TestSetAside(t *testing.T) {
 					t.Fatalf("told %d times", len(nacks))
 				}
 				code, says := mailbox.Refusal(nacks[0])
-				if field, _, _ := strings.Cut(c.nack, ": "); code != mailbox.InvalidMessage || nacks[0].ReplyTo != "m1" ||
-					!strings.Contains(says, strings.TrimPrefix(c.nack, field+": ")) && !strings.Contains(says, c.nack) {
+				if code != mailbox.InvalidMessage || nacks[0].ReplyTo != "m1" || !strings.Contains(says, c.nack) {
 					t.Errorf("told %s %q, want %q", code, says, c.nack)
 				}
 				for _, folder := range []mailbox.AgentID{"../x", "b/../x"} {

@@ -1,0 +1,247 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+)
+
+// What is urgent goes first, then what was sent first.
+func TestOrder(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.set(false)
+		for _, m := range []struct {
+			text     string
+			typ      mailbox.Type
+			priority mailbox.Priority
+		}{{"one", "", 0}, {"two", "", 0}, {"report", mailbox.TypeStatusReport, 0}, {"blocked", mailbox.TypeError, 0},
+			{"task", mailbox.TypeTask, 0}, {"three", "", 0}, {"whenever", "", 5}, {"now", "", 1}} {
+			a.say(b, m.text, func(e *mailbox.Envelope) { e.Type, e.Priority = m.typ, m.priority })
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		b.door.set(true)
+		same(t, "given", b.texts(), []string{"blocked", "now", "task", "one", "two", "three", "report", "whenever"})
+	})
+}
+
+// The same id is one message: under another key, under the same one, while it
+// waits, behind its delivery and after a restart.
+func TestOnce(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		say := func(from mailbox.AgentID) {
+			w.foreign(b, mailbox.Envelope{From: from, ID: "m1", Content: textOf("hello"), Hops: 3, Metadata: mailbox.Metadata{RequiresAck: true}})
+			synctest.Wait()
+		}
+		b.door.set(false)
+		say("x")
+		say("x")
+		b.door.set(true)
+		same(t, "given", b.texts(), []string{"hello"})
+		say("x")
+		b.restart()
+		say("x")
+		same(t, "given again", b.texts(), []string{})
+		if acks := w.mailOf("x", mailbox.TypeAck); len(acks) != 3 { // the first two are one
+			t.Errorf("%d acks", len(acks))
+		}
+		say("y") // ids are their senders'
+		same(t, "given of another", b.texts(), []string{"hello"})
+		if left := w.hub.waiting("b"); len(left) > 0 {
+			t.Errorf("%d still lie there", len(left))
+		}
+	})
+}
+
+// A copy that comes in the very moment of the delivery is none to deliver.
+func TestCopyDuringDelivery(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		hello := mailbox.Envelope{From: "x", ID: "m1", Content: textOf("hello"), Hops: 3}
+		b.opts.Seen = &slow{b.seen}
+		b.restart()
+		w.foreign(b, hello)
+		time.Sleep(time.Second / 2) // its delivery is under way
+		w.foreign(b, hello)
+		time.Sleep(time.Minute)
+		same(t, "given", b.texts(), []string{"hello"})
+	})
+}
+
+// slow answers as of a second ago.
+type slow struct{ *memory }
+
+func (s *slow) Seen(key string) bool {
+	known := s.memory.Seen(key)
+	time.Sleep(time.Second)
+	return known
+}
+
+// Mail waits for a door. What opens during a try counts for that try.
+func TestDoorOpensMeanwhile(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		a.say(b, "one")
+		b.door.doing(func(_ context.Context, d agent.Delivery) error {
+			b.door.doing(nil)
+			b.door.set(true) // behind the look that found it shut
+			return agent.ErrNoDoor
+		})
+		a.say(b, "two")
+		same(t, "given", b.texts(), []string{"one", "two"})
+	})
+}
+
+func TestDoorOpensAmongMany(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.set(false)
+		var want []string
+		for i := range 20 {
+			want = append(want, fmt.Sprint(i))
+			a.say(b, want[i])
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		tries := 0
+		b.door.doing(func(_ context.Context, d agent.Delivery) error {
+			if tries++; tries < 10 {
+				return agent.ErrNoDoor
+			}
+			if tries == 10 {
+				b.door.set(true)
+			}
+			return nil
+		})
+		b.door.set(true)
+		if got := b.texts(); len(got) != len(want) {
+			t.Errorf("given %q", got)
+		}
+	})
+}
+
+// Mail that no door is open for does not hold up what has one.
+func TestDoorForSome(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.doing(func(_ context.Context, d agent.Delivery) error {
+			if d.Text() == "shut" {
+				return agent.ErrNoDoor
+			}
+			return nil
+		})
+		a.say(b, "shut", func(e *mailbox.Envelope) { e.Priority = 1 })
+		a.say(b, "open")
+		same(t, "given", b.texts(), []string{"open"})
+		b.door.doing(nil)
+		b.door.set(true)
+		same(t, "given", b.texts(), []string{"shut"})
+	})
+}
+
+// A message that the bot chokes on holds up the others for moments, not for ever.
+func TestBotChokes(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.doing(func(_ context.Context, d agent.Delivery) error {
+			if d.Text() == "poison" {
+				return errors.New("500")
+			}
+			return nil
+		})
+		a.say(b, "poison", func(e *mailbox.Envelope) { e.Priority, e.Metadata.TTL = 1, new(0) })
+		a.say(b, "bread")
+		time.Sleep(time.Minute)
+		same(t, "given", b.texts(), []string{"bread"})
+		b.door.doing(nil)
+		time.Sleep(time.Minute)
+		same(t, "given", b.texts(), []string{"poison"})
+	})
+}
+
+// A bot that is away for a moment gets its mail in order.
+func TestOrderOverAPause(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		var back atomic.Bool
+		b.door.doing(func(context.Context, agent.Delivery) error {
+			if !back.Load() {
+				return errors.New("connection refused")
+			}
+			return nil
+		})
+		for _, text := range []string{"one", "two", "three"} {
+			a.say(b, text)
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		back.Store(true)
+		time.Sleep(time.Second)
+		same(t, "given", b.texts(), []string{"one", "two", "three"})
+	})
+}
+
+// Expired mail leaves the inbox also where no door ever opens: senders need its room.
+func TestExpiredMailLeaves(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.set(false)
+		for range 10 {
+			a.say(b, "x")
+		}
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if left := len(w.hub.waiting("b")) + b.Counts().Waiting; left > 0 {
+			t.Errorf("%d still lie there", left)
+		}
+	})
+}
+
+// What the store will not let go is not delivered again, and is let go later.
+func TestStoreKeepsDeliveredMail(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		w.hub.failing(func(op string, id mailbox.AgentID) error {
+			if op == "settle" {
+				return errors.New("read-only")
+			}
+			return nil
+		})
+		a.say(b, "hello")
+		same(t, "given", b.texts(), []string{"hello"})
+		w.hub.failing(nil)
+		time.Sleep(time.Minute)
+		same(t, "given again", b.texts(), []string{})
+		if left := len(w.hub.waiting("b")) + b.Counts().Waiting; left > 0 {
+			t.Errorf("%d still lie there", left)
+		}
+	})
+}
+
+// Mail that somebody damaged in the inbox is set aside.
+func TestDamagedInTheInbox(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.set(false)
+		a.say(b, "hello")
+		synctest.Wait()
+		w.hub.mu.Lock()
+		w.hub.box("b").items[0].Raw = []byte("{")
+		w.hub.mu.Unlock()
+		b.door.set(true)
+		same(t, "given", b.texts(), []string{})
+		if n := len(w.hub.waiting("b")); n > 0 || b.saw(agent.EventMalformed) != 1 {
+			t.Errorf("%d still lie there", n)
+		}
+	})
+}

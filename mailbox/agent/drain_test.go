@@ -1,0 +1,215 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+)
+
+func (a *actor) drain(limit int) (agent.Drained, []string) {
+	a.w.t.Helper()
+	synctest.Wait()
+	d, err := a.Drain(a.w.t.Context(), limit)
+	must(a.w.t, err)
+	texts := []string{}
+	for _, m := range d.Messages {
+		texts = append(texts, m.Text())
+	}
+	return d, texts
+}
+
+// A bot that reads its inbox itself: in order, at most so many, and once.
+func TestDrain(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.set(false)
+		for _, text := range []string{"one", "two", "<three>"} {
+			a.say(b, text, wanted)
+			time.Sleep(time.Millisecond)
+		}
+		a.say(b, "urgent", func(e *mailbox.Envelope) { e.Priority = 1 })
+		b.waits(4)
+		for _, limit := range []int{0, -1} {
+			if d, got := b.drain(limit); len(got) != 0 || d.Waiting != 4 {
+				t.Errorf("a limit of %d gave %q", limit, got)
+			}
+			if list, total, err := b.Inbox(t.Context(), limit); err != nil || len(list) != 0 || total != 4 {
+				t.Errorf("a look at %d gave %d of %d, %v", limit, len(list), total, err)
+			}
+		}
+		d, got := b.drain(2)
+		same(t, "drained", got, []string{"urgent", "one"})
+		if d.Waiting != 2 || d.Messages[0].Goal != "b" || !strings.HasPrefix(d.Rendered, "# PEER MESSAGES\n<peer-message from=\"a\"") {
+			t.Errorf("drained %+v", d)
+		}
+		d, got = b.drain(100)
+		same(t, "drained", got, []string{"two", "<three>"})
+		if !strings.Contains(d.Rendered, "&lt;three&gt;") || d.Waiting != 0 {
+			t.Errorf("drained %+v", d)
+		}
+		if d, got := b.drain(100); len(got) > 0 || d.Rendered != "" {
+			t.Errorf("drained again %+v", d)
+		}
+		b.restart()
+		b.door.set(true)
+		same(t, "given by the door", b.texts(), []string{})
+		if n := a.Counts().Unacknowledged; n > 0 {
+			t.Errorf("%d unacknowledged", n)
+		}
+	})
+}
+
+// Two drains at once share what there is.
+func TestDrainsAtOnce(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.set(false)
+		for i := range 50 {
+			a.say(b, fmt.Sprint(i))
+		}
+		b.waits(50)
+		var mu sync.Mutex
+		got := map[string]int{}
+		var work sync.WaitGroup
+		for range 4 {
+			work.Go(func() {
+				for range 10 {
+					d, err := b.Drain(context.Background(), 5)
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					for _, m := range d.Messages {
+						got[m.Text()]++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		work.Wait()
+		for text, n := range got {
+			if n != 1 {
+				t.Errorf("%s was drained %d times", text, n)
+			}
+		}
+		if len(got) != 50 {
+			t.Errorf("%d of 50 were drained", len(got))
+		}
+	})
+}
+
+// What is being handed over is not drained as well, and what was drained is not
+// handed over.
+func TestDrainBesideADoor(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		goes := make(chan struct{})
+		b.door.doing(func(context.Context, agent.Delivery) error { <-goes; return nil })
+		a.say(b, "one")
+		synctest.Wait()
+		a.say(b, "two")
+		_, got := b.drain(100)
+		same(t, "drained", got, []string{"two"})
+		close(goes)
+		same(t, "given", b.texts(), []string{"one"})
+	})
+}
+
+// A buffer holds 64 of each goal; the oldest go, and the bot is told how many.
+// What its sender wants acknowledged is not dropped.
+func TestBuffer(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		b.door.set(false)
+		for i := range 70 {
+			w.foreign(b, mailbox.Envelope{From: "x", ID: fmt.Sprint("m", i), Content: textOf(fmt.Sprint(i)), Hops: 3, Metadata: mailbox.Metadata{Goal: "g1"}})
+			time.Sleep(time.Millisecond)
+		}
+		for i := range 3 {
+			w.foreign(b, mailbox.Envelope{From: "y", ID: fmt.Sprint("n", i), Content: textOf("other"), Hops: 3, Metadata: mailbox.Metadata{Goal: "g2"}})
+			w.foreign(b, mailbox.Envelope{From: "y", ID: fmt.Sprint("o", i), Content: textOf("asked"), Hops: 3, Metadata: mailbox.Metadata{Goal: "g1", RequiresAck: true}})
+		}
+		b.waits(76)
+		d, got := b.drain(100)
+		if d.Dropped != 6 || len(got) != 70 || got[0] != "6" || b.saw(agent.EventDropped) != 6 {
+			t.Errorf("%d dropped, drained %q", d.Dropped, got)
+		}
+		b.restart()
+		b.door.set(true)
+		same(t, "given by the door", b.texts(), []string{})
+	})
+}
+
+// A store that fails in the middle of a drain keeps nothing in hand.
+func TestDrainFails(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		b.door.set(false)
+		for i := range 70 {
+			w.foreign(b, mailbox.Envelope{From: "x", ID: fmt.Sprint("m", i), Content: textOf(fmt.Sprint(i)), Hops: 3, Metadata: mailbox.Metadata{Goal: "g"}})
+		}
+		b.waits(70)
+		for _, broken := range []string{"read", "settle"} {
+			w.hub.failing(func(op string, id mailbox.AgentID) error {
+				if op == broken {
+					return errors.New("away")
+				}
+				return nil
+			})
+			_, _ = b.Drain(t.Context(), 1)
+			w.hub.failing(nil)
+		}
+		time.Sleep(time.Minute)
+		d, got := b.drain(100)
+		if len(got) != 63 || d.Waiting != 0 {
+			t.Errorf("drained %d, %d wait", len(got), d.Waiting)
+		}
+	})
+}
+
+// Nobody hears the answer of a call that has ended: nothing is handed out then.
+func TestDrainTooLate(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.set(false)
+		a.say(b, "hello")
+		b.waits(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if d, err := b.Drain(ctx, 10); err == nil {
+			t.Errorf("drained %+v", d)
+		}
+		_, got := b.drain(10)
+		same(t, "drained", got, []string{"hello"})
+	})
+}
+
+// An answer does not grow beyond all bounds.
+func TestLargeMail(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		b.door.set(false)
+		const n = 10
+		for i := range n {
+			w.foreign(b, mailbox.Envelope{From: "x", ID: fmt.Sprint("m", i), Hops: 3, Content: mailbox.Content{Parts: []mailbox.Part{
+				{Type: mailbox.PartData, Data: []byte(`"` + strings.Repeat("x", 1_000_000) + `"`)}}}})
+		}
+		synctest.Wait()
+		if list, total, err := b.Inbox(t.Context(), n); err != nil || len(list) != 5 || total != n {
+			t.Errorf("a look shows %d of %d, %v", len(list), total, err)
+		}
+		for want := n; want > 0; want -= 5 {
+			if d, _ := b.drain(n); len(d.Messages) != 5 || d.Waiting != want-5 {
+				t.Errorf("drained %d, %d wait", len(d.Messages), d.Waiting)
+			}
+		}
+	})
+}
