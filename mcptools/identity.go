@@ -59,7 +59,7 @@ func whoAmITool() *mcp.Tool {
 	return &mcp.Tool{
 		Name:  "who_am_i",
 		Title: "Who am I?",
-		Description: "Your own agent_id and name, the tasks that are open (given to you and by you), the groups you are in, " +
+		Description: "Your own agent_id and name, the tasks that are open (given to you and by you), the conversations you are in, the newest first, " +
 			"and your limits. Call it when you start, or when you do not know what you are in the middle of.",
 		Annotations: reads(false),
 		InputSchema: arguments(schema{}),
@@ -72,7 +72,7 @@ func whoAmITool() *mcp.Tool {
 			"open_tasks":   listOf(taskOf, "not yet completed, failed or rejected"),
 			"conversations": listOf(object(schema{
 				"channel":         textOf("such as feishu"),
-				"chat_id":         textOf("what read_transcript takes"),
+				"chat_id":         textOf("what read_transcript (of groups) and callback_chat_id of send_task take"),
 				"chat_type":       textOf("group or p2p"),
 				"name":            textOf("of the group"),
 				"last_message_at": textOf("when somebody last spoke there"),

@@ -21,8 +21,8 @@ func sendTaskTool() *mcp.Tool {
 	return &mcp.Tool{
 		Name:  "send_task",
 		Title: "Give an agent a task",
-		Description: "Give another agent work that you want a result of. Whether it accepts, how it goes on and the result come to " +
-			"your inbox as they happen; who_am_i lists the tasks still open. Describe the whole task: the other agent does not see " +
+		Description: "Give another agent work that you want a result of. The result, or why there is none, comes to your inbox, or into " +
+			"the conversation that you name; who_am_i lists the tasks still open. Describe the whole task: the other agent does not see " +
 			"your conversation. For a mere question or remark use send_to_peer. When you pass on a task that you were given, " +
 			"name its message in forward_of: then it cannot go round in circles.",
 		Annotations: acts(),
@@ -31,8 +31,8 @@ func sendTaskTool() *mcp.Tool {
 			"task":             textOf("what is to be done, and what the result should look like, at most 64 KiB"),
 			"deadline":         textOf("until when, as RFC 3339 with a zone, such as 2026-11-20T15:00:00Z"),
 			"deadline_minutes": numberOf("until when, in minutes from now, instead of deadline", 1, maxDeadline),
-			"callback_chat_id": textOf("the group that the result belongs in, if it belongs in one"),
-			"callback_channel": textOf("the channel of that group (default feishu)"),
+			"callback_chat_id": textOf("the chat that the result belongs in, where a person asked for it: a group or a private chat, see who_am_i"),
+			"callback_channel": textOf("the channel of that chat (default feishu)"),
 			"forward_of":       textOf("id of the message that gave you this work, as read_inbox shows it"),
 		}, "to", "task"),
 		OutputSchema: object(schema{
@@ -100,7 +100,7 @@ func (in *sendTaskArguments) deadline(now time.Time) (time.Time, error) {
 func (in *sendTaskArguments) callback() (*mailbox.Callback, error) {
 	if in.CallbackChatID == "" {
 		if in.CallbackChannel != "" {
-			return nil, badArgument("callback_channel: name the group, too, in callback_chat_id")
+			return nil, badArgument("callback_channel: name the chat, too, in callback_chat_id")
 		}
 		return nil, nil
 	}

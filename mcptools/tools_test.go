@@ -339,7 +339,7 @@ func TestWrongArguments(t *testing.T) {
 		{"send_task", object{"deadline_minutes": 1.5}, "deadline_minutes: want a whole number, got number 1.5"},
 		{"send_task", object{"deadline_minutes": "5"}, "deadline_minutes: want a whole number, got string"},
 		{"send_task", object{"deadline_minutes": 5, "deadline": "2026-11-20T15:00:00Z"}, "not both"},
-		{"send_task", object{"callback_channel": "slack"}, "callback_channel: name the group, too"},
+		{"send_task", object{"callback_channel": "slack"}, "callback_channel: name the chat, too"},
 		{"send_task", object{"callback_chat_id": long}, "callback_chat_id: at most"},
 		{"send_task", object{"forward_of": long}, "forward_of: at most"},
 		{"update_task", object{}, `state: want one of accepted, working, completed, failed, rejected, got ""`},

@@ -128,7 +128,7 @@ func (s *Sidecar) runMailbox(ctx context.Context) {
 // whoAmI is what the bot's model may know of itself.
 func (s *Sidecar) whoAmI(context.Context) mcptools.Identity {
 	self := s.self()
-	out := mcptools.Identity{BotName: self.Name, Description: s.cfg.Role, Capabilities: s.cfg.Capabilities,
+	out := mcptools.Identity{AgentID: mailbox.AgentID(s.cfg.Agent), BotName: self.Name, Description: s.cfg.Role, Capabilities: s.cfg.Capabilities,
 		Limits: mcptools.Limits{MaxMessageBytes: mailbox.MaxBody, MaxConcurrentTasks: s.cfg.Mailbox.MaxTasks, MaxExchanges: s.cfg.Mailbox.MaxExchanges}}
 	file := s.groups.Current()
 	for _, t := range s.talks.list() {

@@ -31,13 +31,13 @@ func (s *Sidecar) openAPI() error {
 	}
 	options := httpapi.Options{Token: string(s.cfg.APIToken), Send: s.Send, Hear: s.Hear, Decide: s.Decide,
 		Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.members.in, Transcripts: s.transcript,
-		Stream: s.doors.stream, Say: s.sayer(), CA: ca, Events: s.events, Metrics: s.metrics.handler(), Logger: s.log}
-	if s.mail != nil {
-		options.Mailbox = s.mail
-		options.MCP = mcptools.Handler(mcptools.New(mcptools.Options{Mailbox: s.mail, Transcripts: s.transcript, WhoAmI: s.whoAmI,
-			Visible: func(channel, chat string) bool { return s.members.in(channel, relay.ChatID(chat)) },
-			Version: s.version, Logger: s.log}))
+		Stream: s.doors.stream, Say: s.sayer(), CA: ca, Events: s.events, Metrics: s.metrics.handler(), Lines: &s.lines, Logger: s.log}
+	tools := mcptools.Options{Transcripts: s.transcript, WhoAmI: s.whoAmI, Version: s.version, Logger: s.log,
+		Visible: func(channel, chat string) bool { return s.members.in(channel, relay.ChatID(chat)) }}
+	if s.mail != nil { // a nil *Agent in an interface would be none
+		options.Mailbox, tools.Mailbox = s.mail, s.mail
 	}
+	options.MCP = mcptools.Handler(mcptools.New(tools))
 	s.server = &http.Server{
 		Handler:           httpapi.New(options),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -53,6 +53,7 @@ func (s *Sidecar) openAPI() error {
 // stopServing ends the long connections and lets short requests finish.
 func (s *Sidecar) stopServing() {
 	s.events.Close()
+	s.lines.Close()
 	if s.doors.stream != nil {
 		s.doors.stream.Stop()
 	}

@@ -103,6 +103,7 @@ type Sidecar struct {
 	doors        doors
 	mail         *agent.Agent // nil with MAILBOX=off
 	mailDoors    *mailDoors
+	lines        httpapi.Lines // of a bot at /v1/mailbox/ws
 	talks        *talks
 	book         *feishu.Book // of this bot's Feishu app
 	api          *feishu.API

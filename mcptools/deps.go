@@ -1,5 +1,0 @@
-package mcptools
-
-import (
-	_ "github.com/santhosh-tekuri/jsonschema/v6"
-)
