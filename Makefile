@@ -9,7 +9,7 @@ FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 build: ## the binary
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -o feishu-relay ./cmd/feishu-relay
 
-demo: build ## two acts: bots with a few lines of code, then unchanged bots; BACKEND=redis uses a real Redis
+demo: build ## three acts: bots with a few lines of code, unchanged bots, agents that hand work over; BACKEND=redis uses a real Redis
 	./feishu-relay demo
 
 chat: build ## the same, and you are the user

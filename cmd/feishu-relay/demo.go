@@ -16,12 +16,13 @@ import (
 // runDemo shows conversations of bots with their sidecars. Unlike the others it
 // listens to a closed terminal too: its sidecars must not outlive it.
 func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("demo", "demo [--act 1|2|all] [--backend file|redis] [--chat] [--keep]\n\n"+
-		"Plays two acts, shows what is said and what the sidecars decide, and checks it all.\n"+
+	f := flags("demo", "demo [--act 1|2|3|all] [--backend file|redis] [--chat] [--keep]\n\n"+
+		"Plays three acts, shows what is said and what the sidecars decide, and checks it all.\n"+
 		"In the first, three scripted bots speak over the local API of three sidecars. In the\n"+
 		"second, two bots on Feishu's official SDK, which know nothing of the relay, stand\n"+
-		"behind the gateways of two. Everything is in a temporary folder and on loopback.\n", stdout)
-	act := f.String("act", "all", "`1`, 2 or all")
+		"behind the gateways of two. In the third, one agent gives another a job and gets the\n"+
+		"result back into the private chat that asked. Everything is in a temporary folder and on loopback.\n", stdout)
+	act := f.String("act", "all", "`1`, 2, 3 or all")
 	backend := f.String("backend", or(os.Getenv("BACKEND"), "file"), "`file`, or redis, which starts a redis-server; the environment's BACKEND is the default")
 	chat := f.Bool("chat", false, "be the user yourself, of act 1 unless --act 2: type what to say; Ctrl-D or /quit ends")
 	keep := f.Bool("keep", false, "leave the folder with queue, transcripts and logs there")
@@ -32,10 +33,10 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		fmt.Fprintf(stderr, "feishu-relay demo: --backend: want file or redis, got %.60q\n", *backend)
 		return errUsage
 	}
-	acts := map[string]int{"all": 0, "1": 1, "2": 2}
+	acts := map[string]int{"all": 0, "1": 1, "2": 2, "3": 3}
 	number, ok := acts[*act]
 	if !ok {
-		fmt.Fprintf(stderr, "feishu-relay demo: --act: want 1, 2 or all, got %.60q\n", *act)
+		fmt.Fprintf(stderr, "feishu-relay demo: --act: want 1, 2, 3 or all, got %.60q\n", *act)
 		return errUsage
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)

@@ -18,7 +18,7 @@ func TestDemoExplainsItsFlags(t *testing.T) {
 		{"help on acts", "", []string{"--help"}, 0, "-act 1"},
 		{"no such backend", "", []string{"--backend", "kafka"}, 2, `want file or redis, got "kafka"`},
 		{"no such backend in the environment", "nats", nil, 2, `want file or redis, got "nats"`},
-		{"no such act", "", []string{"--act", "3"}, 2, `want 1, 2 or all, got "3"`},
+		{"no such act", "", []string{"--act", "4"}, 2, `want 1, 2, 3 or all, got "4"`},
 		{"too much", "", []string{"now"}, 2, `unexpected argument "now"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

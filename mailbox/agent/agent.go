@@ -146,9 +146,7 @@ type Agent struct {
 	again  chan struct{}
 	handed *lru.Cache[string, origin] // what the bot was given last: it may pass it on
 	sends  singleflight.Group         // by the id that the bot gave a message
-
-	registering sync.Mutex
-	left        bool // guarded by registering: Run is over
+	left   chan bool                  // holds one value: whether Run is over; who writes the card has taken it out
 
 	mu    sync.Mutex
 	card  mailbox.Card // guarded by mu: this agent's
@@ -157,7 +155,8 @@ type Agent struct {
 
 // New opens what is on disk. It starts nothing.
 func New(o Options) (_ *Agent, err error) {
-	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1)}
+	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1), left: make(chan bool, 1)}
+	a.left <- false
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}

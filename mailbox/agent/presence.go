@@ -31,23 +31,26 @@ func (a *Agent) present(ctx context.Context) error {
 // register writes the card as it is now. Of two calls the later one writes the
 // newer card; once the agent has left it stays offline.
 func (a *Agent) register(ctx context.Context) error {
-	a.registering.Lock()
-	defer a.registering.Unlock()
-	c := a.currentCard(time.Now())
-	if a.left {
-		c.Status = mailbox.Offline
-	}
-	err := a.opts.Store.SetCard(ctx, c)
-	a.cards.forget()
-	return err
+	return a.writeCard(ctx, false)
 }
 
 // leave says that the agent is gone for now; its mail waits.
-func (a *Agent) leave(ctx context.Context) error {
-	a.registering.Lock()
-	a.left = true
-	a.registering.Unlock()
-	return a.register(ctx)
+func (a *Agent) leave(ctx context.Context) error { return a.writeCard(ctx, true) }
+
+func (a *Agent) writeCard(ctx context.Context, last bool) error {
+	select {
+	case left := <-a.left:
+		defer func() { a.left <- left || last }()
+		c := a.currentCard(time.Now())
+		if left || last {
+			c.Status = mailbox.Offline
+		}
+		err := a.opts.Store.SetCard(ctx, c)
+		a.cards.forget()
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // changed has the card written soon.
