@@ -118,29 +118,47 @@ func NewStream(o StreamOptions) (*Stream, error) {
 // Deliver waits for a reader and writes in to it. It returns when the message
 // is written and flushed, or when ctx is done or the stream closed.
 func (s *Stream) Deliver(ctx context.Context, in relay.Inbound) error {
+	for {
+		if _, err := s.awaitReader(ctx); err != nil {
+			return err
+		}
+		err := s.Offer(ctx, in)
+		if !errors.Is(err, ErrNoReader) {
+			return err
+		}
+	}
+}
+
+// ErrNoReader says that nobody reads the stream, or not to the end of the message.
+var ErrNoReader = errors.New("nobody reads the stream")
+
+// Offer is [Stream.Deliver] to the reader that is there now; without one, or
+// where it goes meanwhile, it returns [ErrNoReader].
+func (s *Stream) Offer(ctx context.Context, in relay.Inbound) error {
 	id, _ := in.Metadata["relay_msg_id"].(relay.MessageID)
 	data, err := relay.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("encode inbound message: %w", err)
 	}
-	for {
-		r, err := s.awaitReader(ctx)
-		if err != nil {
-			return err
-		}
-		it := item{&sent{ID: id, At: relay.MillisOf(time.Now()), Data: data, by: r}, make(chan error, 1)}
-		select {
-		case r.items <- it:
-		case <-r.done:
-			s.detach(r) // its last write may take a while to fail
-			continue
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if err := <-it.written; err == nil {
-			return nil
-		}
+	s.mu.Lock()
+	r := s.reader
+	s.mu.Unlock()
+	if r == nil {
+		return ErrNoReader
 	}
+	it := item{&sent{ID: id, At: relay.MillisOf(time.Now()), Data: data, by: r}, make(chan error, 1)}
+	select {
+	case r.items <- it:
+	case <-r.done:
+		s.detach(r) // its last write may take a while to fail
+		return ErrNoReader
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if <-it.written != nil {
+		return ErrNoReader
+	}
+	return nil
 }
 
 func (s *Stream) awaitReader(ctx context.Context) (*reader, error) {

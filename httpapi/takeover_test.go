@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -105,5 +106,29 @@ func TestADeliveryDetachesAReaderThatIsGone(t *testing.T) {
 	got := map[relay.MessageID]bool{<-second.got: true, <-second.got: true}
 	if !got["m1"] || !got["m2"] {
 		t.Errorf("the second reader got %v, want both", got)
+	}
+}
+
+// What is offered reaches the reader that is there, and waits for none.
+func TestAnOfferWaitsForNoReader(t *testing.T) {
+	s := newStream(t)
+	m := relay.Inbound{Metadata: map[string]any{"relay_msg_id": relay.MessageID("m1")}}
+	if err := s.Offer(t.Context(), m); !errors.Is(err, ErrNoReader) {
+		t.Errorf("without a reader: %v", err)
+	}
+	ctx, hangUp := context.WithCancel(t.Context())
+	first := s.connect(t, ctx)
+	offered := make(chan error, 1)
+	go func() { offered <- s.Offer(t.Context(), m) }()
+	<-first.writing
+	second := s.connect(t, t.Context())
+	close(first.release)
+	if err := <-offered; !errors.Is(err, ErrNoReader) {
+		t.Errorf("to a reader that was replaced: %v", err)
+	}
+	hangUp()
+	close(second.release)
+	if err := s.Offer(t.Context(), m); err != nil || <-second.got != "m1" {
+		t.Errorf("to the next: %v", err)
 	}
 }

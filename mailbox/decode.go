@@ -12,7 +12,8 @@ var errNoJSON = Invalid("", "want one JSON object")
 // Decode reads an envelope of any of the three makes: field names in snake_case
 // and camelCase, the forms of content and of times that they write, and what
 // they leave out (MAILBOX.md). Times come out in UTC, cut to milliseconds; empty
-// lists as nil.
+// lists as nil. A file mailbox's message lives for ever: it knows hops and no
+// life in seconds, and its mail waits.
 //
 // The error is an [*Error] with INVALID_MESSAGE that names the field as the
 // sender wrote it. The envelope holds even then what a nack needs, as far as it
@@ -32,6 +33,9 @@ func decode(raw []byte, schema string) (Envelope, error) {
 		return Envelope{}, errNoJSON
 	}
 	l := normalise(in)
+	if schema == EnvelopeSchema {
+		l.received()
+	}
 	line, err := Marshal(l.out)
 	if err != nil {
 		return head(l.out), errNoJSON

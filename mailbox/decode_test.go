@@ -73,8 +73,12 @@ func TestDecode(t *testing.T) {
 			m.Hops, m.Trace, m.ReplyTo = 2, []mailbox.AgentID{"planner", "writer"}, "m0"
 			m.Content = parts(mailbox.Part{Type: "text", Text: "one"}, mailbox.Part{Type: "text", Text: "two"},
 				data(`{"type":"image","url":"x.png"}`))
-			m.Metadata.Extra = map[string]json.RawMessage{"lang": json.RawMessage(`"en"`)}
+			m.Metadata.TTL, m.Metadata.Extra = new(0), map[string]json.RawMessage{"lang": json.RawMessage(`"en"`)}
 		}},
+		{"hops without metadata", letter(`,"ttl":3`), func(m *e) { m.Metadata.TTL = new(0) }},
+		{"a trace without metadata", letter(`,"trace":["writer"],"metadata":{}`), func(m *e) { m.Metadata.TTL = new(0) }},
+		{"hops and the protocol's metadata", letter(`,"ttl":3,"metadata":{"requiresAck":false}`), nil},
+		{"hops and a life", letter(`,"ttl":3,"metadata":{"ttl":60}`), func(m *e) { m.Metadata.TTL = new(60) }},
 		{"the protocol's", protocolMail, func(m *e) {
 			m.ID, m.From, m.To, m.Trace = "msg-1745661600000-ab12", "manager", "developer", []mailbox.AgentID{"manager"}
 			m.Type, m.Priority = mailbox.TypeTaskAssign, 2
@@ -98,8 +102,10 @@ func TestDecode(t *testing.T) {
 		{"time in seconds as a text", letter(`,"timestamp":"1777197600"`), nil},
 
 		{"priority by type", letter(`,"type":"error"`), func(m *e) { m.Type, m.Priority = mailbox.TypeError, 1 }},
-		{"a whole number with a point", letter(`,"priority":4.0,"ttl":0`), func(m *e) { m.Priority, m.Hops = 4, 0 }},
-		{"an empty trace stays empty", letter(`,"trace":[]`), func(m *e) { m.Trace = nil }},
+		{"a whole number with a point", letter(`,"priority":4.0,"ttl":0`), func(m *e) {
+			m.Priority, m.Hops, m.Metadata.TTL = 4, 0, new(0)
+		}},
+		{"an empty trace stays empty", letter(`,"trace":[]`), func(m *e) { m.Trace, m.Metadata.TTL = nil, new(0) }},
 		{"camelCase", letter(`,"replyTo":"m0","callback":{"channel":"feishu","chatId":"oc_x","sessionId":"s"}`), func(m *e) {
 			m.ReplyTo, m.Callback = "m0", &mailbox.Callback{Channel: "feishu", ChatID: "oc_x", SessionID: "s"}
 		}},
@@ -125,7 +131,10 @@ func TestDecode(t *testing.T) {
 		{"data that is null", letter(`,"content":{"parts":[{"type":"data","data":null}]}`), func(m *e) { m.Content = parts(data(`null`)) }},
 		{"a huge number in data", letter(`,"content":{"n":1e999999999}`), func(m *e) { m.Content = parts(data(`{"n":1e999999999}`)) }},
 		{"no content where none is needed", letter(`,"content":null,"type":"heartbeat"`), func(m *e) {
-			m.Type, m.Priority, m.Content = mailbox.TypeHeartbeat, 5, mailbox.Content{}
+			m.Type, m.Priority, m.Content, m.Metadata.RequiresAck = mailbox.TypeHeartbeat, 5, mailbox.Content{}, true
+		}},
+		{"a heartbeat that wants no answer", letter(`,"type":"heartbeat","metadata":{"requires_ack":false}`), func(m *e) {
+			m.Type, m.Priority = mailbox.TypeHeartbeat, 5
 		}},
 		{"empty content where none is needed", letter(`,"content":{},"type":"ping"`), func(m *e) {
 			m.Type, m.Priority, m.Content = mailbox.TypePing, 5, mailbox.Content{}

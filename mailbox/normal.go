@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -166,6 +167,25 @@ func (l *level) topMetadata() {
 		l.arose("metadata.correlationId", from)
 	}
 	l.put("metadata", m)
+}
+
+// received fills in what a sender means that leaves it out: a file mailbox, which
+// writes hops and none of the protocol's metadata, that the message waits as long
+// as it has to; the protocol, that a heartbeat is answered (MAILBOX.md A, C).
+func (l *level) received() {
+	m, ok := asObject(l.out["metadata"])
+	if !ok {
+		return
+	}
+	_, hops := l.find("ttl", "trace")
+	protocol := slices.ContainsFunc(metadataNames, func(names []string) bool { return m[names[0]] != nil })
+	if hops != nil && !protocol {
+		m["ttl"] = json.RawMessage(`0`)
+	}
+	if asText(l.out["type"]) == string(TypeHeartbeat) && m["requiresAck"] == nil {
+		m["requiresAck"] = json.RawMessage(`true`)
+	}
+	l.out["metadata"] = encoded(m)
 }
 
 func (l *level) metadata() {

@@ -66,6 +66,8 @@ func (s signal) Deliver(context.Context, relay.Inbound) error {
 	return nil
 }
 
+func (s signal) Try(ctx context.Context, in relay.Inbound) error { return s.Deliver(ctx, in) }
+
 func newBenchRig(b *testing.B, backend string) *benchRig {
 	b.Helper()
 	dir := b.TempDir()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
@@ -58,22 +59,59 @@ func (d *mailDoors) watch(ctx context.Context) {
 	}
 }
 
-// Deliver hands m to the bot by the door that is open.
+// mailPatience is how long a bot at the gateway may take for one message; then
+// others have their turn, and it is given it again. Some think before they
+// acknowledge.
+const mailPatience = webhookTimeout
+
+var errAway = errors.New("the bot has left the gateway")
+
+// Deliver tries once to hand m to the bot by the door that is open: other mail,
+// which may fit another door, waits for this.
 func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery) error {
 	in := d.inbound(m)
 	var err error
 	switch door := &d.s.doors; {
 	case m.Conversation != nil && in.Channel == relay.DefaultChannel && door.gateway != nil && door.gateway.connected():
-		err = door.gateway.deliverMail(ctx, m, in)
+		err = d.show(ctx, m, in)
 	case door.webhook != nil:
-		err = door.webhook.Deliver(ctx, in)
-	case door.stream != nil && door.stream.Connected():
-		err = door.stream.Deliver(ctx, in)
+		err = door.webhook.Try(ctx, in)
+	case door.stream != nil:
+		err = door.stream.Offer(ctx, in)
 	default:
 		return agent.ErrNoDoor
 	}
-	if errors.Is(err, errRefused) {
+	switch {
+	case errors.Is(err, errRefused):
 		return fmt.Errorf("%w: %w", agent.ErrRefused, err)
+	case errors.Is(err, httpapi.ErrNoReader):
+		return agent.ErrNoDoor
+	}
+	return err
+}
+
+// show gives m to a bot at the gateway as long as it is there.
+func (d *mailDoors) show(ctx context.Context, m agent.Delivery, in relay.Inbound) error {
+	door := d.s.doors.gateway
+	ctx, cancel := context.WithTimeoutCause(ctx, mailPatience, fmt.Errorf("the bot did not acknowledge within %s", mailPatience))
+	defer cancel()
+	ctx, left := context.WithCancelCause(ctx)
+	defer left(nil)
+	go func() {
+		for ctx.Err() == nil {
+			changed := door.changed()
+			if !door.connected() {
+				left(errAway)
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	err := door.deliverMail(ctx, m, in)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return err
 }

@@ -22,6 +22,8 @@ type door interface {
 	// errRefused when it will never take it. It waits for a bot that is away until ctx is
 	// done.
 	Deliver(ctx context.Context, in relay.Inbound) error
+	// Try is Deliver for those who do not wait for a bot that is away.
+	Try(ctx context.Context, in relay.Inbound) error
 }
 
 var errRefused = errors.New("the bot refused the message")
@@ -61,26 +63,11 @@ var _ door = (*webhookDoor)(nil)
 // Deliver posts in until the bot answers 2xx (delivered) or 4xx other than 408
 // and 429 (refused for good).
 func (w *webhookDoor) Deliver(ctx context.Context, in relay.Inbound) error {
-	body, err := relay.Marshal(in)
-	if err != nil {
-		return fmt.Errorf("encode inbound message: %w", err)
-	}
-	id, _ := in.Metadata["relay_msg_id"].(relay.MessageID)
 	pause := webhookFirst
 	for {
-		err := w.post(ctx, body, id)
-		if err == nil || errors.Is(err, errRefused) {
-			if w.away.Swap(false) {
-				w.log.Info("the bot takes messages again")
-			}
+		err := w.Try(ctx, in)
+		if err == nil || errors.Is(err, errRefused) || ctx.Err() != nil {
 			return err
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-		w.failed(err)
-		if !w.away.Swap(true) { // once an outage
-			w.log.Warn("the bot does not take messages; they wait for it", keyMsg, id, keyErr, err)
 		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
@@ -89,6 +76,28 @@ func (w *webhookDoor) Deliver(ctx context.Context, in relay.Inbound) error {
 		}
 		pause = min(2*pause, webhookMax)
 	}
+}
+
+// Try posts in once.
+func (w *webhookDoor) Try(ctx context.Context, in relay.Inbound) error {
+	body, err := relay.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("%w: encode inbound message: %w", errRefused, err)
+	}
+	id, _ := in.Metadata["relay_msg_id"].(relay.MessageID)
+	err = w.post(ctx, body, id)
+	switch {
+	case err == nil || errors.Is(err, errRefused):
+		if w.away.Swap(false) {
+			w.log.Info("the bot takes messages again")
+		}
+	case ctx.Err() == nil:
+		w.failed(err)
+		if !w.away.Swap(true) { // once an outage
+			w.log.Warn("the bot does not take messages; they wait for it", keyMsg, id, keyErr, err)
+		}
+	}
+	return err
 }
 
 // post is not cut short at once when ctx ends: the bot may have taken the

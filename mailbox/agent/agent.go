@@ -132,21 +132,22 @@ const (
 // Agent is one agent's mailbox at work. Its methods may be called by any number
 // of goroutines.
 type Agent struct {
-	opts   Options
-	log    *slog.Logger
-	trace  func(string)
-	out    *outgoing.Box
-	ledger *tasks.Ledger
-	ready  *ready
-	pairs  pairs
-	lines  lines
-	cards  cardCache
-	roots  []*os.Root
-	moving sync.Mutex // steps of tasks, one at a time
-	again  chan struct{}
-	handed *lru.Cache[string, origin] // what the bot was given last: it may pass it on
-	sends  singleflight.Group         // by the id that the bot gave a message
-	left   chan bool                  // holds one value: whether Run is over; who writes the card has taken it out
+	opts       Options
+	log        *slog.Logger
+	trace      func(string)
+	out        *outgoing.Box
+	ledger     *tasks.Ledger
+	ready      *ready
+	pairs      pairs
+	lines      lines
+	cards      cardCache
+	roots      []*os.Root
+	moving     sync.Mutex // steps of tasks, one at a time
+	again      chan struct{}
+	handed     *lru.Cache[string, origin] // what the bot was given last: it may pass it on
+	sends      singleflight.Group         // by the id that the bot gave a message
+	drainBytes int                        // the const, but for tests
+	left       chan bool                  // holds one value: whether Run is over; who writes the card has taken it out
 
 	mu    sync.Mutex
 	card  mailbox.Card // guarded by mu: this agent's
@@ -155,7 +156,7 @@ type Agent struct {
 
 // New opens what is on disk. It starts nothing.
 func New(o Options) (_ *Agent, err error) {
-	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1), left: make(chan bool, 1)}
+	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1), left: make(chan bool, 1), drainBytes: drainBytes}
 	a.left <- false
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)

@@ -33,7 +33,7 @@ func size(e mailbox.Envelope) int {
 func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int, err error) {
 	letters, total := a.ready.show(max(0, min(limit, maxDrain)))
 	waiting = []Mail{}
-	for room := drainBytes; len(letters) > 0 && room > 0; letters = letters[1:] {
+	for room := a.drainBytes; len(letters) > 0 && room > 0; letters = letters[1:] {
 		e, err := a.read(ctx, letters[0])
 		_, broken := errors.AsType[*mailbox.Error](err)
 		if broken || errors.Is(err, mailbox.ErrGone) {
@@ -66,7 +66,7 @@ func (a *Agent) Drain(ctx context.Context, limit int) (Drained, error) {
 		e mailbox.Envelope
 	}
 	var out []copied
-	room := drainBytes
+	room := a.drainBytes
 	for _, l := range a.ready.takeAll(min(limit, maxDrain)) {
 		if room <= 0 {
 			a.ready.release(l)

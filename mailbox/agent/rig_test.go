@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -94,6 +95,14 @@ func (a *actor) open() {
 	a.opts.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})).With("agent", a.id)
 	a.Agent, err = agent.New(a.opts)
 	must(t, err)
+}
+
+// logTo has what is logged written to out; the agent does not run yet.
+func (a *actor) logTo(out io.Writer) {
+	a.opts.Logger = slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	var err error
+	a.Agent, err = agent.New(a.opts)
+	must(a.w.t, err)
 }
 
 func (a *actor) start() {

@@ -5,10 +5,10 @@ import "time"
 // maxPause is the longest pause before a message is sent again.
 const maxPause = time.Minute
 
-// Backoff is the pause before the retry after n retries: base·2^n, and up to a
+// backoff is the pause before the retry after n retries: base·2^n, and up to a
 // quarter more, at random (from 0 to 1), so that many senders do not come back
 // together. It is never over 60 s.
-func Backoff(n int, base time.Duration, random float64) time.Duration {
+func backoff(n int, base time.Duration, random float64) time.Duration {
 	pause := min(max(base, 0), maxPause)
 	for range n {
 		if pause == 0 || pause >= maxPause {

@@ -39,7 +39,7 @@ type Options struct {
 type Box struct {
 	unacked, dead *os.Root
 	opts          Options
-	random        func() float64 // for Backoff
+	random        func() float64 // for backoff
 	wake          chan struct{}  // tells Run to look again
 	replaying     sync.Mutex     // one Replay at a time
 
@@ -49,7 +49,7 @@ type Box struct {
 	receivers map[mailbox.AgentID]*receiver // of all entries; guarded by mu
 	graves    []grave                       // the dead letters, the oldest first; guarded by mu
 	planned   time.Time                     // when Run goes round next; zero: it waits for wake; guarded by mu
-	force     bool                          // ask for all receivers whether they are online; guarded by mu
+	named     int64                         // the time in the newest entry's name, in nanoseconds; guarded by mu
 }
 
 // ref is what an acknowledgement says of the message: its id, and from whom it
@@ -83,8 +83,9 @@ func Open(unacked, dead *os.Root, opts Options) (*Box, error) {
 }
 
 // Send hands e to the store, and returns nil as soon as it is safe: in the
-// store, or on disk, from where it is tried again until its life ends. One that
-// asks for an acknowledgement (metadata.requiresAck) stays on disk until then.
+// store, or on disk, from where it is tried again until its life ends, and before
+// what is sent to the same agent later. One that asks for an acknowledgement
+// (metadata.requiresAck) stays on disk until then.
 //
 // Errors: [mailbox.ErrFull] for a full inbox; a [*mailbox.Error] for an
 // envelope that nobody would accept, or with AGENT_BUSY when 10,000 messages
@@ -93,7 +94,7 @@ func (b *Box) Send(ctx context.Context, e mailbox.Envelope) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !e.Metadata.RequiresAck {
+	if !e.Metadata.RequiresAck && !b.waiting(e.To) {
 		_, err := b.put(ctx, e)
 		if err == nil {
 			b.through(e.To)
@@ -112,6 +113,9 @@ func (b *Box) Send(ctx context.Context, e mailbox.Envelope) error {
 	if err != nil {
 		return err
 	}
+	if b.queued(n) {
+		return nil
+	}
 	key, err := b.put(ctx, e)
 	if err != nil {
 		return b.kept(n, err)
@@ -121,6 +125,41 @@ func (b *Box) Send(ctx context.Context, e mailbox.Envelope) error {
 	n.busy = false
 	b.sent(n, key, raw)
 	return nil
+}
+
+// waiting reports whether messages to an agent wait for the store.
+func (b *Box) waiting(to mailbox.AgentID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.anyWaits(to)
+}
+
+// anyWaits is waiting with b.mu held.
+func (b *Box) anyWaits(to mailbox.AgentID) bool {
+	if b.receivers[to] == nil {
+		return false
+	}
+	for n := range b.all() {
+		if n.ref.to == to && n.Key == "" && !n.busy && n.end == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// queued leaves a new entry to Run where earlier messages to its receiver wait
+// for the store, so that it does not overtake them; the first is tried at once.
+// Without the disk it cannot wait.
+func (b *Box) queued(n *entry) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n.unsaved != nil || !b.anyWaits(n.ref.to) {
+		return false
+	}
+	n.busy = false
+	n.receiver.hold = time.Time{}
+	b.kick()
+	return true
 }
 
 // kept is what becomes of a new entry that the store did not take: it waits for
@@ -204,14 +243,6 @@ func (b *Box) Pending() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.count
-}
-
-// Wake makes Run ask at once who is online.
-func (b *Box) Wake() {
-	b.mu.Lock()
-	b.force = true
-	b.mu.Unlock()
-	b.kick()
 }
 
 func (b *Box) kick() {

@@ -53,7 +53,7 @@ func (b *Box) failed(r *receiver, err error) {
 	if r.fails == 0 && !errors.Is(err, context.Canceled) {
 		b.opts.Logger.Warn("the mailbox store fails; messages are kept and tried again", "err", err)
 	}
-	r.hold = time.Now().Add(Backoff(r.fails, b.opts.RetryBase, b.random()))
+	r.hold = time.Now().Add(backoff(r.fails, b.opts.RetryBase, b.random()))
 	r.fails++
 }
 
@@ -136,11 +136,10 @@ func (b *Box) look(ctx context.Context) {
 			continue
 		}
 		at, ok := n.at()
-		if b.force || ok && !now.Before(at) || !now.Before(n.receiver.next()) {
+		if ok && !now.Before(at) || !now.Before(n.receiver.next()) {
 			ask[n.ref.to] = n.receiver
 		}
 	}
-	b.force = false
 	b.mu.Unlock()
 	for agent, r := range ask {
 		online := b.opts.Online(ctx, agent)

@@ -57,9 +57,11 @@ func (b *Box) add(e mailbox.Envelope) (n *entry, raw []byte, err error) {
 			Message: fmt.Sprintf("%d messages wait for an acknowledgement, which is the most: try again later", maxUnacked)}
 	}
 	b.count++
+	b.named = max(b.named+1, time.Now().UnixNano())
+	at := time.Unix(0, b.named)
 	b.mu.Unlock()
 
-	n = b.newEntry(newName(time.Now(), e.To), e)
+	n = b.newEntry(newName(at, e.To), e)
 	n.busy = true
 	if n.unsaved = write(b.unacked, n.name+waits, record{Envelope: raw}); n.unsaved != nil {
 		n.Envelope = raw
@@ -130,7 +132,7 @@ func (b *Box) sent(n *entry, key string, raw []byte) {
 // pause lets n be sent again after a while.
 func (b *Box) pause(n *entry) {
 	if n.Next.IsZero() {
-		n.Next = time.Now().Add(Backoff(n.RetryCount, b.opts.RetryBase, b.random()))
+		n.Next = time.Now().Add(backoff(n.RetryCount, b.opts.RetryBase, b.random()))
 	}
 	raw, _, err := b.load(n)
 	if n.gone {

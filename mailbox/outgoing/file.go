@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,9 +28,21 @@ const (
 	buried = ".msg.json"
 )
 
-// newName makes the name of a message's files, without suffix: they sort by time.
-func newName(now time.Time, to mailbox.AgentID) string {
-	return fmt.Sprintf("%013d_%s_%s", now.UnixMilli(), safefile.Name(string(to)), strings.ToLower(rand.Text()[:8]))
+// newName makes the name of a message's files, without suffix: they sort by
+// time, those to one agent also within a millisecond.
+func newName(at time.Time, to mailbox.AgentID) string {
+	return fmt.Sprintf("%013d_%s_%06d%s", at.UnixMilli(), safefile.Name(string(to)), at.Nanosecond()%1e6, strings.ToLower(rand.Text()[:8]))
+}
+
+// timeOf is the time that a name was made of, in nanoseconds; 0 where it is none of ours.
+func timeOf(name string) int64 {
+	ms, _, _ := strings.Cut(name, "_")
+	fine := name[strings.LastIndexByte(name, '_')+1:]
+	ns, err := strconv.ParseInt(ms+fine[:min(6, len(fine))], 10, 64)
+	if err != nil || len(ms) != 13 {
+		return 0
+	}
+	return ns
 }
 
 // write replaces a file by v as JSON.
@@ -125,7 +138,11 @@ func (b *Box) loadUnacked() error {
 			n := b.newEntry(name, e)
 			n.record = r
 			n.Envelope, n.RetryCount, n.due = nil, max(r.RetryCount, 0), b.opts.AckTimeout
+			if last := time.Now().Add(maxPause); n.Next.After(last) {
+				n.Next = last // the clock was set back
+			}
 			b.count++
+			b.named = max(b.named, timeOf(name))
 			b.insert(n)
 		}
 		if err != nil {

@@ -12,7 +12,7 @@
 //
 // An acknowledgement is awaited for AckTimeout, and only while the receiver is
 // online: mail for an agent that is away just waits. Then the message is sent
-// again after a pause ([Backoff]), a few times. The receiver may also refuse it
+// again after a pause ([backoff]), a few times. The receiver may also refuse it
 // and be asked again. A message's life in seconds (metadata.ttl) runs always,
 // and ends all that.
 //

@@ -2,6 +2,8 @@ package outgoing
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -348,5 +350,32 @@ func TestRestart(t *testing.T) {
 			r.t.Error("forgotten")
 		}
 		r.wantLeft(0, 0)
+	})
+}
+
+// A pause that another clock wrote down does not hold a message up.
+func TestClockWasSetBack(t *testing.T) {
+	story(t, func(r *rig) {
+		r.send(message("m"))
+		r.Nacked("m", "coder", mailbox.AgentBusy, "")
+		r.stop()
+		name := filepath.Join(r.dir, "unacked", files(t, r.dir, "unacked")[0])
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		rec, err := parse[record](raw)
+		if err != nil || rec.Next.IsZero() {
+			r.t.Fatalf("%s: %v", raw, err)
+		}
+		rec.Next = rec.Next.Add(24 * time.Hour)
+		line, err := mailbox.Marshal(rec)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		writeFile(r.t, name, string(line))
+		r.open()
+		r.after(maxPause + lookEvery)
+		r.wantCalls("0s put m 0 k1", "60s again m 1 k1")
 	})
 }

@@ -161,10 +161,15 @@ func (r *rig) set(fn func()) {
 	r.mu.Unlock()
 }
 
-// gone makes coder go away, or come back, which the box is told.
+// gone makes coder go away, or come back, which the box sees at once.
 func (r *rig) gone(away bool) {
 	r.set(func() { r.away["coder"] = away })
-	r.Wake()
+	r.Box.mu.Lock()
+	if coder := r.receivers["coder"]; coder != nil {
+		coder.look(time.Now(), !away)
+	}
+	r.Box.mu.Unlock()
+	r.kick()
 	synctest.Wait()
 }
 

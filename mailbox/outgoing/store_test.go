@@ -3,8 +3,10 @@ package outgoing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,8 +79,44 @@ func TestStoreAway(t *testing.T) {
 				}
 			}
 			r.set(func() { r.err, r.calls = nil, nil })
-			r.send(plain("d"))
-			r.wantCalls("3600.003s put d 0 k1", "3600.003s put a 0 k2", "3600.003s put b 0 k3", "3600.003s put c 0 k4")
+			r.send(plain("d")) // behind those that came before it
+			r.wantCalls("3600.003s put a 0 k1", "3600.003s put b 0 k2", "3600.003s put c 0 k3", "3600.003s put d 0 k4")
+			r.wantLeft(0, 0)
+		})
+	})
+	t.Run("in the order of the sends", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.set(func() { r.err = errAway })
+			var want []string
+			for i := range 20 { // in one millisecond; every other one asks for an acknowledgement
+				e := message(fmt.Sprint(i))
+				e.Metadata.RequiresAck = i%2 == 0
+				r.send(e)
+				want = append(want, e.ID)
+				if i == 10 {
+					r.reopen()
+				}
+			}
+			r.set(func() { r.err, r.calls = nil, nil })
+			r.send(plain("last"))
+			var got []string
+			for _, call := range r.calls {
+				got = append(got, strings.Fields(call)[2])
+			}
+			if !slices.Equal(got, append(want, "last")) {
+				r.t.Errorf("sent as %v, want %v", got, want)
+			}
+		})
+	})
+	t.Run("others do not wait for a receiver whose mail waits", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.set(func() { r.err = errAway })
+			r.send(plain("a"))
+			r.set(func() { r.err, r.calls = nil, nil })
+			e := plain("b")
+			e.To = "tester"
+			r.send(e)
+			r.wantCalls("0s put b 0 k1")
 		})
 	})
 	t.Run("at a retry, which does not count", func(t *testing.T) {
@@ -294,7 +332,7 @@ func TestRunKeepsOffWhatIsBeingSent(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- r.Send(r.t.Context(), message("m")) }()
 		r.after(s)
-		r.Wake()
+		r.kick()
 		r.after(s)
 		if err := <-done; err != nil {
 			r.t.Error(err)

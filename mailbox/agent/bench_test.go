@@ -1,0 +1,168 @@
+package agent_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/dedup"
+	"feishu-relay/internal/redistest"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/mailbox/filebox"
+	"feishu-relay/mailbox/redisbox"
+)
+
+// BenchmarkSend measures a message from Send to the other bot's door, through
+// two agents, beside the bare thing that carries it, round by round: "ratio" is
+// how many times longer ours takes, in the median.
+func BenchmarkSend(b *testing.B) {
+	b.Run("file", func(b *testing.B) {
+		dir := b.TempDir()
+		measure(b, func(mailbox.AgentID) mailbox.Store {
+			s, err := filebox.Open(filepath.Join(dir, "boxes"), nil)
+			must(b, err)
+			return s
+		}, bareRename(b, dir))
+	})
+	b.Run("redis", func(b *testing.B) {
+		if _, err := exec.LookPath("redis-server"); err != nil {
+			b.Skip("no redis-server")
+		}
+		srv := redistest.Start(b)
+		measure(b, func(self mailbox.AgentID) mailbox.Store {
+			s, err := redisbox.Open(redisbox.Options{URL: srv.URL(), Self: self})
+			must(b, err)
+			return s
+		}, bareStream(b, srv.URL()))
+	})
+}
+
+func measure(b *testing.B, open func(mailbox.AgentID) mailbox.Store, bare func()) {
+	const size = 50 // messages of a round
+	got := make(chan struct{}, size)
+	from := running(b, "a", open("a"), nil)
+	running(b, "b", open("b"), got)
+	var ratios []float64
+	var ours time.Duration
+	for b.Loop() {
+		start := time.Now()
+		for range size {
+			_, err := from.Send(b.Context(), agent.Draft{Envelope: letterTo("b", "hello")})
+			must(b, err)
+			<-got
+		}
+		mine := time.Since(start)
+		start = time.Now()
+		for range size {
+			bare()
+		}
+		ratios = append(ratios, float64(mine)/float64(time.Since(start)))
+		ours += mine
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(ratios[len(ratios)/2], "ratio")
+	b.ReportMetric(float64(ours.Microseconds())/float64(b.N*size), "us/msg")
+}
+
+// running starts an agent on a real store, whose bot tells got of each message.
+func running(t testing.TB, id mailbox.AgentID, store mailbox.Store, got chan<- struct{}) *agent.Agent {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	seen, err := dedup.Open(root, "seen.jsonl", 0)
+	must(t, err)
+	d := newDoor()
+	d.doing(func(context.Context, agent.Delivery) error {
+		if got != nil {
+			got <- struct{}{}
+		}
+		return nil
+	})
+	a, err := agent.New(agent.Options{Self: id, MaxTasks: 3, Store: store, State: root, Seen: journal{seen}, Doors: d,
+		Hears:     func(string, string) bool { return false },
+		Heartbeat: 30 * time.Second, HeartbeatTimeout: 90 * time.Second, AckTimeout: 30 * time.Second, RetryBase: time.Second, MaxRetries: 3})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		_ = a.Close()
+		_ = seen.Close()
+		_ = root.Close()
+		_ = store.Close()
+	})
+	return a
+}
+
+// journal remembers on disk.
+type journal struct{ *dedup.Window }
+
+func (j journal) Add(key string) error {
+	if j.Claim(key) != dedup.New {
+		return nil
+	}
+	if err := j.Settle(key, true); err != nil {
+		return err
+	}
+	return j.Flush()
+}
+
+// bareRename is what no file mailbox can do without: write aside, rename, read, rename.
+func bareRename(b *testing.B, dir string) func() {
+	data, err := mailbox.Encode(letterTo("b", "hello"))
+	must(b, err)
+	aside, waits, taken := filepath.Join(dir, "m.tmp"), filepath.Join(dir, "m"), filepath.Join(dir, "taken")
+	return func() {
+		must(b, os.WriteFile(aside, data, 0o600))
+		must(b, os.Rename(aside, waits))
+		_, err := os.ReadFile(waits)
+		must(b, err)
+		must(b, os.Rename(waits, taken))
+	}
+}
+
+// bareStream is an XADD, and an XREAD that waits for it.
+func bareStream(b *testing.B, url string) func() {
+	data, err := mailbox.Encode(letterTo("b", "hello"))
+	must(b, err)
+	opts, err := redis.ParseURL(url)
+	must(b, err)
+	c := redis.NewClient(opts)
+	ctx, stop := context.WithCancel(context.Background())
+	got, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for last := "0"; ctx.Err() == nil; {
+			streams, err := c.XRead(ctx, &redis.XReadArgs{Streams: []string{"bare", last}, Block: time.Second}).Result()
+			if err != nil {
+				continue
+			}
+			for _, entry := range streams[0].Messages {
+				last = entry.ID
+				got <- struct{}{}
+			}
+		}
+	}()
+	b.Cleanup(func() {
+		stop()
+		<-done
+		_ = c.Close()
+	})
+	return func() {
+		must(b, c.XAdd(b.Context(), &redis.XAddArgs{Stream: "bare", MaxLen: 1000, Approx: true, Values: []any{"e", data}}).Err())
+		<-got
+	}
+}
