@@ -113,7 +113,7 @@ type Options struct {
 	CA          []byte                                     // of the gateway, PEM; nil: none
 	Events      *Events
 	Mailbox     Mailbox      // nil: MAILBOX=off
-	MCP         http.Handler // at /mcp; nil with Mailbox
+	MCP         http.Handler // at /mcp; nil: none
 	Lines       *Lines       // of bots at /v1/mailbox/ws; nil: nobody closes them
 	Metrics     http.Handler
 	Logger      *slog.Logger

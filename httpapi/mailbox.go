@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
@@ -122,9 +120,15 @@ func (a *api) mailboxOff(w http.ResponseWriter, _ *http.Request) {
 	writeError(w, &Error{http.StatusNotFound, "mailbox_off", "this sidecar runs without a mailbox: set MAILBOX=on"})
 }
 
-// mcp serves /mcp. Its bodies are bounded here, and a stream outlives the
+var errNoTools = &Error{http.StatusNotFound, "not_found", "this sidecar offers no tools"}
+
+// mcp serves /mcp, also without a mailbox: not all tools need one. Its bodies are bounded here, and a stream outlives the
 // server's time-out for reading a request.
 func (a *api) mcp(w http.ResponseWriter, r *http.Request) {
+	if a.MCP == nil {
+		writeError(w, errNoTools)
+		return
+	}
 	if r.Method == http.MethodGet {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // without it the client comes back sooner
 	}
@@ -170,20 +174,7 @@ func inField(field string, err error) error {
 }
 
 // checkMailID reports why id cannot be the id of a message, a task or a goal.
-// Other programs' ids may have any form, also that of a path.
-func checkMailID(field, id string) error {
-	switch {
-	case id == "":
-		return mailbox.Invalid(field, "missing")
-	case len(id) > mailbox.MaxID:
-		return mailbox.Invalid(field, "has %d bytes, at most %d are possible", len(id), mailbox.MaxID)
-	case !utf8.ValidString(id):
-		return mailbox.Invalid(field, "is not UTF-8")
-	case strings.ContainsFunc(id, unicode.IsControl):
-		return mailbox.Invalid(field, "has control characters")
-	}
-	return nil
-}
+func checkMailID(field, id string) error { return inField(field, mailbox.CheckID(id)) }
 
 // limit is the limit that the query asks for, 50 when it does not.
 func limit(r *http.Request) (int, error) {

@@ -224,10 +224,26 @@ func TestRetryAfter(t *testing.T) {
 
 func TestMailboxOff(t *testing.T) {
 	for _, c := range mailCalls {
+		if c.path == "/v1/peers" {
+			w := call(t, newFakes(), c.method, c.path, c.body)
+			if want := `{"peers":[],"note":"this agent has no PeerDirectory configured"}` + "\n"; w.Code != 200 || w.Body.String() != want {
+				t.Errorf("%s: got %d %s, want %s", c.path, w.Code, w.Body, want)
+			}
+			continue
+		}
+		if c.path == "/mcp" { // most of the tools need a mailbox, not all
+			f := newFakes()
+			f.MCP = withMailbox(newBox()).MCP
+			if w := ask(f, c.method, c.path, c.body); w.Code != 200 || w.Body.String() != c.want {
+				t.Errorf("%s: got %d %s, want %s", c.path, w.Code, w.Body, c.want)
+			}
+			continue
+		}
 		if message := wantError(t, call(t, newFakes(), c.method, c.path, c.body), 404, "mailbox_off"); !strings.Contains(message, "MAILBOX=on") {
 			t.Errorf("%s: got %q", c.path, message)
 		}
 	}
+	wantError(t, ask(newFakes(), "POST", "/mcp", "{}"), 404, "not_found")
 	wantError(t, ask(newFakes(), "GET", "/v1/mailbox/ws", "", header("Upgrade", "websocket")), 404, "mailbox_off")
 }
 

@@ -12,6 +12,10 @@ const everybody mailbox.AgentID = "*"
 
 // peers serves GET /v1/peers: what list_peers tells (MAILBOX.md B).
 func (a *api) peers(w http.ResponseWriter, r *http.Request) {
+	if a.Mailbox == nil {
+		writeJSON(w, http.StatusOK, agent.Peers{Peers: []agent.Peer{}, Note: mailbox.NoDirectory})
+		return
+	}
 	peers, err := a.Mailbox.ListPeers(r.Context())
 	if err != nil {
 		a.refuse(w, r, err)

@@ -35,7 +35,7 @@ func routes() []route {
 		{"POST", "/v1/decide", (*api).decide, 0},
 		{"POST", "/v1/send", (*api).say, 0},
 
-		{"GET", "/v1/peers", (*api).peers, needsMailbox},
+		{"GET", "/v1/peers", (*api).peers, 0},
 		{"POST", "/v1/peers/{agent}/messages", (*api).sendToPeer, needsMailbox},
 		{"GET", "/v1/peers/self/goals", (*api).goals, needsMailbox},
 		{"POST", "/v1/peers/self/goals", (*api).addGoal, needsMailbox},
@@ -57,9 +57,9 @@ func routes() []route {
 		{"GET", "/v1/mailbox/schemas", (*api).schemas, needsMailbox},
 		{"GET", "/v1/mailbox/schemas/{name}", (*api).schema, needsMailbox},
 		{"GET", "/v1/mailbox/ws", (*api).line, needsMailbox | longLived},
-		{"GET", "/mcp", (*api).mcp, needsMailbox | longLived},
-		{"POST", "/mcp", (*api).mcp, needsMailbox},
-		{"DELETE", "/mcp", (*api).mcp, needsMailbox},
+		{"GET", "/mcp", (*api).mcp, longLived},
+		{"POST", "/mcp", (*api).mcp, 0},
+		{"DELETE", "/mcp", (*api).mcp, 0},
 
 		{"GET", "/ca.pem", (*api).ca, 0},
 		{"GET", "/metrics", (*api).metrics, 0},

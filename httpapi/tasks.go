@@ -14,9 +14,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// states are a task's states, in the order in which errors list them.
-var states = []mailbox.TaskState{mailbox.Pending, mailbox.Accepted, mailbox.Working,
-	mailbox.Completed, mailbox.Failed, mailbox.Rejected}
+var states = mailbox.TaskStates()
 
 // tasks serves GET /v1/mailbox/tasks: those taken and given, the newest first.
 func (a *api) tasks(w http.ResponseWriter, r *http.Request) {
@@ -160,7 +158,7 @@ func taskEnvelope(body taskBody) (mailbox.Envelope, error) {
 // contentOf is a content of a text and further parts.
 func contentOf(text string, parts []json.RawMessage) (json.RawMessage, error) {
 	if text != "" {
-		first, err := relay.Marshal(mailbox.Part{Type: "text", Text: text})
+		first, err := relay.Marshal(mailbox.Part{Type: mailbox.PartText, Text: text})
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +170,7 @@ func contentOf(text string, parts []json.RawMessage) (json.RawMessage, error) {
 // split is the text of e, and its other parts.
 func split(e mailbox.Envelope) (text string, others []mailbox.Part) {
 	for _, p := range e.Content.Parts {
-		if p.Type != "text" {
+		if p.Type != mailbox.PartText {
 			others = append(others, p)
 		}
 	}

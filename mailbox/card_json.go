@@ -156,6 +156,3 @@ func (c *Card) At(now time.Time, timeout time.Duration) Status {
 func (c *Card) Allows(from AgentID) bool {
 	return slices.Contains(c.AllowFrom, "*") || slices.Contains(c.AllowFrom, from)
 }
-
-// HasRoom reports whether c's agent takes one more task.
-func (c *Card) HasRoom() bool { return len(c.CurrentTasks) < c.MaxTasks }

@@ -48,6 +48,16 @@ func agentMistake(id string) error {
 	return nil
 }
 
+// CheckID reports why id cannot be the id of a message, a task, a goal or a
+// correlation, as an [*Error] without a field. Other programs' ids may have any
+// form, also that of a path: 1 to 200 bytes of UTF-8 without control characters.
+func CheckID(id string) error {
+	if err := checkID(id); err != nil {
+		return Invalid("", "%v", err)
+	}
+	return nil
+}
+
 // checkID tells what is wrong with an id that another program made up.
 func checkID(id string) error {
 	switch {

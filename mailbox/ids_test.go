@@ -28,6 +28,17 @@ func TestCheckAgent(t *testing.T) {
 	}
 }
 
+func TestCheckID(t *testing.T) {
+	for _, id := range []string{"m", "../x", "任务 1", strings.Repeat("x", 200)} {
+		if err := mailbox.CheckID(id); err != nil {
+			t.Errorf("%q is refused: %v", id, err)
+		}
+	}
+	for id, says := range map[string]string{"": "empty", strings.Repeat("x", 201): "201 bytes", "a\xff": "UTF-8", "a\x00": "control"} {
+		refused(t, mailbox.CheckID(id), "", says)
+	}
+}
+
 func TestNewID(t *testing.T) {
 	form := regexp.MustCompile(`^msg_1777197600000_coder_[a-z2-7]{10}$`)
 	seen := map[string]bool{}

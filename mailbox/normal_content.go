@@ -2,7 +2,6 @@ package mailbox
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 )
 
@@ -131,7 +130,7 @@ func (l *level) contentTask(in object, typ Type) {
 	}
 	if typ == TypeTaskUpdate {
 		from, value := t.find("status", "state")
-		if s := stateOf(asText(value)); slices.Contains(states, s) {
+		if s := stateOf(asText(value)); s.Known() {
 			t.set("state", from, text(string(s)))
 		}
 	} else {
@@ -153,8 +152,6 @@ func impliedState(typ Type) TaskState {
 	}
 	return ""
 }
-
-var states = []TaskState{Pending, Accepted, Working, Completed, Failed, Rejected}
 
 // stateOf is a state as other programs write it.
 func stateOf(s string) TaskState {

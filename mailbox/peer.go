@@ -20,6 +20,9 @@ type Peer struct {
 	ID            string    `json:"id,omitempty"` // the envelope's, ours only: it comes by the stream, too
 }
 
+// NoDirectory is the note of list_peers where an agent has no mailbox.
+const NoDirectory = "this agent has no PeerDirectory configured"
+
 // fromGoal is the metadata field that keeps the goal a peer message came from.
 const fromGoal = "from_goal_id"
 

@@ -11,6 +11,15 @@ var types = []Type{
 	TypeAck, TypeNack, TypePing, TypePong, TypeRegister, TypeRegistered,
 }
 
+// taskStates lists all states, in the order of a task's life.
+var taskStates = []TaskState{Pending, Accepted, Working, Completed, Failed, Rejected}
+
+// TaskStates returns all states, in the order of a task's life.
+func TaskStates() []TaskState { return slices.Clone(taskStates) }
+
+// Known reports whether s is one of the states.
+func (s TaskState) Known() bool { return slices.Contains(taskStates, s) }
+
 // Known reports whether t is one of the types.
 func (t Type) Known() bool { return slices.Contains(types, t) }
 

@@ -90,7 +90,7 @@ func whoAmI(s *service, ctx context.Context, _ noArguments) (answer, error) {
 	me := s.WhoAmI(ctx)
 	if s.Mailbox != nil {
 		me.AgentID, me.Goals = s.Mailbox.Self(), s.Mailbox.Goals()
-		me.OpenTasks = slices.DeleteFunc(slices.Clone(s.Mailbox.Tasks()), func(t tasks.Record) bool { return ended(t.State) })
+		me.OpenTasks = slices.DeleteFunc(slices.Clone(s.Mailbox.Tasks()), func(t tasks.Record) bool { return tasks.Terminal(t.State) })
 	}
 	me.OpenTasks = atMost(me.OpenTasks, maxTasks)
 	for i, t := range me.OpenTasks {
@@ -99,10 +99,6 @@ func whoAmI(s *service, ctx context.Context, _ noArguments) (answer, error) {
 	me.Conversations = atMost(me.Conversations, maxConversations)
 	me.Capabilities, me.Goals = append([]string{}, me.Capabilities...), append([]string{}, me.Goals...)
 	return answer{value: me}, nil
-}
-
-func ended(state mailbox.TaskState) bool {
-	return state == mailbox.Completed || state == mailbox.Failed || state == mailbox.Rejected
 }
 
 // atMost is the first n of list, and no null in JSON.

@@ -104,7 +104,7 @@ func readInbox(s *service, ctx context.Context, in readInboxArguments) (answer, 
 func letterOf(m *agent.Mail) letter {
 	return letter{
 		ID: m.ID, From: m.From, Type: m.Type, SentAt: m.Timestamp, Priority: m.Priority, Text: m.Text(),
-		Parts: slices.DeleteFunc(slices.Clone(m.Content.Parts), func(p mailbox.Part) bool { return p.Type == "text" }),
+		Parts: slices.DeleteFunc(slices.Clone(m.Content.Parts), func(p mailbox.Part) bool { return p.Type == mailbox.PartText }),
 		Task:  m.Task, ReplyTo: m.ReplyTo, CorrelationID: m.Metadata.CorrelationID, Goal: m.Goal,
 	}
 }

@@ -18,9 +18,6 @@ const (
 	maxDescription = 1024
 )
 
-// noDirectory is the answer where there is no mailbox (MAILBOX.md B).
-const noDirectory = "this agent has no PeerDirectory configured"
-
 // errOff is the answer of the tools that need a mailbox where there is none.
 var errOff = badArgument("this agent's mailbox is off; who runs its sidecar can turn it on (MAILBOX=on)")
 
@@ -49,7 +46,7 @@ func listPeersTool() *mcp.Tool {
 
 func listPeers(s *service, ctx context.Context, _ noArguments) (answer, error) {
 	if s.Mailbox == nil {
-		return answer{value: agent.Peers{Peers: []agent.Peer{}, Note: noDirectory}}, nil
+		return answer{value: agent.Peers{Peers: []agent.Peer{}, Note: mailbox.NoDirectory}}, nil
 	}
 	list, err := s.Mailbox.ListPeers(ctx)
 	if err != nil {

@@ -53,7 +53,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 }
 
 // mendFolders says how to mend what keeps a sidecar's folders from being used.
-const mendFolders = "set DATA_DIR (or RELAY_DIR, TRANSCRIPT_DIR) to a folder that this user can write, on a disk with room"
+const mendFolders = "set DATA_DIR (or RELAY_DIR, TRANSCRIPT_DIR, MAILBOX_DIR) to a folder that this user can write, on a disk with room"
 
 // diskTrouble is an error that keeps a sidecar from opening and may be over when
 // the disk can be used again.

@@ -225,7 +225,8 @@ func (a *Agent) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { a.resume(ctx) })
 	for name, part := range map[string]func(context.Context) error{
-		"presence": a.present, "inbox": a.receive, "delivery": a.deliver, "deadlines": a.watchDeadlines,
+		"presence": a.present, "inbox": a.receive, "delivery": func(ctx context.Context) error { return a.deliver(ctx, false) },
+		"conversations": func(ctx context.Context) error { return a.deliver(ctx, true) }, "deadlines": a.watchDeadlines,
 		"outgoing": func(ctx context.Context) error { a.out.Run(ctx); return ctx.Err() },
 	} {
 		work.Go(func() { a.keep(ctx, name, part) })

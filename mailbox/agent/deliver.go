@@ -16,8 +16,9 @@ var errLater = errors.New("the bot wants it later")
 // patientTries is how often a message is tried before others go first.
 const patientTries = 3
 
-// deliver hands over what is ready as long as a door is open.
-func (a *Agent) deliver(ctx context.Context) error {
+// deliver hands over what is ready and belongs in a conversation (talk), or does
+// not, as long as a door is open.
+func (a *Agent) deliver(ctx context.Context, talk bool) error {
 	pause := retryFirst
 	// Kept until they are closed: a door that opens during a try counts for what
 	// that try parks.
@@ -33,7 +34,7 @@ func (a *Agent) deliver(ctx context.Context) error {
 		default:
 		}
 		more := a.ready.Changed()
-		l, at := a.ready.next(time.Now())
+		l, at := a.ready.next(time.Now(), talk)
 		if l == nil {
 			if err := idle(ctx, at, more, opened, attached); err != nil {
 				return err
@@ -113,9 +114,12 @@ func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bo
 	if what, why := a.spent(e); what != "" {
 		a.observe(what, e, why)
 		if what == EventDuplicate {
-			if err := a.acknowledge(ctx, e); err != nil {
-				return e, false, err
-			}
+			err = a.acknowledge(ctx, e)
+		} else {
+			err = a.tooLate(ctx, e)
+		}
+		if err != nil {
+			return e, false, err
 		}
 		return e, false, a.clear(ctx, l, mailbox.Taken)
 	}
@@ -201,6 +205,15 @@ func (a *Agent) expired(e mailbox.Envelope) bool {
 	return !ends.IsZero() && !time.Now().Before(ends)
 }
 
+// tooLate tells the sender that e was not delivered in time: on files it would
+// take it for delivered, as it is in the inbox no more.
+func (a *Agent) tooLate(ctx context.Context, e mailbox.Envelope) error {
+	if !e.Metadata.RequiresAck || ackedEarly(e.Type) {
+		return nil
+	}
+	return a.answer(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), mailbox.AgentOffline, "its life ended before it was taken"))
+}
+
 func lifeEnds(e mailbox.Envelope) time.Time {
 	if ackedEarly(e.Type) {
 		return time.Time{}
@@ -241,7 +254,7 @@ func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error
 	for _, key := range keys {
 		if err := a.opts.Store.Settle(ctx, a.opts.Self, key, how); err != nil {
 			again := letter{id: l.id, from: l.from, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires, arrived: l.arrived,
-				goal: l.goal, fails: patientTries, hold: time.Now().Add(retryMax)}
+				goal: l.goal, talk: l.talk, fails: patientTries, hold: time.Now().Add(retryMax)}
 			a.ready.add(again)
 			return err
 		}

@@ -245,3 +245,41 @@ func TestDamagedInTheInbox(t *testing.T) {
 		}
 	})
 }
+
+// A bot that takes long over one message still gets the results that belong in
+// its conversations.
+func TestConversationsDoNotWait(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		a.task(b, "t1", func(d *agent.TaskDraft) { d.Callback = &mailbox.Callback{Channel: "feishu", ChatID: "oc_x"} })
+		a.door.doing(func(ctx context.Context, d agent.Delivery) error {
+			if d.Conversation == nil {
+				<-ctx.Done() // it thinks
+				return ctx.Err()
+			}
+			return nil
+		})
+		synctest.Wait()
+		b.say(a, "a word")
+		b.update("t1", mailbox.Completed, "the result")
+		same(t, "given", a.texts(), []string{"the result"})
+	})
+}
+
+// A message whose life ends before the bot takes it is a dead letter of its
+// sender's, also where it left the inbox.
+func TestLifeEndsUnread(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.set(false)
+		a.say(b, "too late", func(e *mailbox.Envelope) { e.Metadata.TTL, e.Metadata.RequiresAck = new(60), true })
+		time.Sleep(10 * time.Minute)
+		b.door.set(true)
+		same(t, "given", b.texts(), nil)
+		dead, err := a.DeadLetters()
+		must(t, err)
+		if len(dead) != 1 || dead[0].Code != mailbox.AgentOffline {
+			t.Errorf("dead letters: %+v", dead)
+		}
+	})
+}

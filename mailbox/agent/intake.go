@@ -73,6 +73,9 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		return a.takeStep(ctx, item, e)
 	case a.expired(e):
 		a.observe(EventExpired, e, "its life in seconds is over")
+		if err := a.tooLate(ctx, e); err != nil {
+			return err
+		}
 		return a.settle(ctx, item.Key)
 	}
 	switch e.Type {
@@ -116,7 +119,8 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 
 // layReady lays e ready for the bot.
 func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
-	l := letter{id: e.ID, from: e.From, keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e)}
+	l := letter{id: e.ID, from: e.From, keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
+		talk: a.conversation(e) != nil}
 	if e.Type == mailbox.TypeMessage && !e.Metadata.RequiresAck {
 		l.goal = e.Metadata.Goal
 	}

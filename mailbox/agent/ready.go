@@ -20,6 +20,7 @@ type letter struct {
 	expires  time.Time // zero: never
 	arrived  int
 	goal     string // of a message through send_to_peer that may be dropped
+	talk     bool   // it belongs in a conversation: another door, and none of them waits for the other
 
 	inHand bool      // somebody is handing it over
 	ending bool      // somebody is done with it, and is just noting that
@@ -83,13 +84,14 @@ func (r *ready) Changed() <-chan struct{} {
 	return r.changed
 }
 
-// next takes in hand the letter whose turn it is. Without one, it tells when
+// next takes in hand the letter whose turn it is, of those that belong in a
+// conversation or of the others. Without one, it tells when
 // there may be one, if nothing else happens; zero: never.
-func (r *ready) next(now time.Time) (l *letter, at time.Time) {
+func (r *ready) next(now time.Time, talk bool) (l *letter, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.list {
-		if l.inHand || l.ending {
+		if l.inHand || l.ending || l.talk != talk {
 			continue
 		}
 		turn := l.hold

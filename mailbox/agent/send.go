@@ -182,7 +182,7 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 			a.pairs.takeBack(e.To)
 		}
 		if e.Type.GivesTask() {
-			_, _, _ = a.ledger.Move(tasks.Sent, e.To, e.Task.ID, mailbox.Rejected, "it could not be sent", time.Now())
+			err = errors.Join(err, a.ledger.Forget(e.To, e.Task.ID))
 		}
 		return err
 	}
@@ -225,6 +225,7 @@ func asRefusal(err error) *mailbox.Error {
 
 // whereabouts is what the sender should know of the receiver.
 func (a *Agent) whereabouts(ctx context.Context, to mailbox.AgentID) string {
+	a.cards.forget() // what the bot is told has to be true now
 	c, ok, err := a.cards.get(ctx, to)
 	switch {
 	case err != nil:

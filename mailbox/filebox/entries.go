@@ -27,13 +27,8 @@ type entry struct {
 }
 
 func newEntry(id mailbox.AgentID, raw []byte) (entry, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(id); err != nil {
-		return entry{}, err
-	}
-	return entry{id: id, key: bytes.TrimSpace(b.Bytes()), raw: raw}, nil
+	key, err := mailbox.Marshal(id)
+	return entry{id: id, key: key, raw: raw}, err
 }
 
 // entries is a registry in the order of its file.

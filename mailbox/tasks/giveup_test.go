@@ -41,3 +41,27 @@ func TestGiveUp(t *testing.T) {
 	_, err := l.GiveUp("manager", "ghost", "", start)
 	wantError(t, err, mailbox.TaskNotFound, "task.id", `"ghost"`)
 }
+
+func TestForget(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, tasks.Options{})
+	unsent, runs := task("unsent", mailbox.Pending), task("runs", mailbox.Working)
+	unsent.Direction, runs.Direction = tasks.Sent, tasks.Sent
+	add(t, l, unsent, runs, task("unsent", mailbox.Pending)) // the last one was taken, not given
+	for _, id := range []string{"unsent", "runs", "ghost"} {
+		if err := l.Forget("manager", id); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if _, ok := l.Get(tasks.Sent, "manager", "unsent"); ok {
+		t.Error("the task that was not sent is still known")
+	}
+	if _, ok := l.Get(tasks.Sent, "manager", "runs"); !ok {
+		t.Error("a task that goes on is forgotten")
+	}
+	if _, ok := l.Get(tasks.Received, "manager", "unsent"); !ok {
+		t.Error("the task taken is forgotten")
+	}
+	wantSame(t, open(t, dir, tasks.Options{}), l)
+	add(t, l, unsent) // its id is free again
+}

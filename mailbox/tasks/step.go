@@ -7,9 +7,7 @@ import (
 	"feishu-relay/mailbox"
 )
 
-// states are all there are, in the order of a task's life.
-var states = []mailbox.TaskState{mailbox.Pending, mailbox.Accepted, mailbox.Working,
-	mailbox.Completed, mailbox.Failed, mailbox.Rejected}
+var states = mailbox.TaskStates()
 
 // next tells which states may follow one. Working follows itself: that is
 // progress. An agent that ends what it had only accepted has worked in between,
