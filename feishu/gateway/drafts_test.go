@@ -240,6 +240,23 @@ func TestTypingSignTakenBackEndsEdits(t *testing.T) {
 	})
 }
 
+// A typing sign on another agent's result is one on the message that the result
+// is about: there the answer stands.
+func TestTypingSignOnMailEndsEdits(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		d.habits.edits(false, time.Now(), time.Now())
+		d.recent.stands("om_question", group)
+		on := "im/v1/messages/" + string(feishu.MailID("msg_1_coder_x", "om_question")) + "/reactions"
+		d.do("POST", on, map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}, map[string]any{"reaction_id": "re_1"})
+		id := d.text("Thinking…")
+		time.Sleep(time.Second)
+		d.edit(id, "the answer")
+		d.never(time.Second)
+		d.do("DELETE", on+"/re_1", nil, nil)
+		d.now("the answer")
+	})
+}
+
 func TestOtherReactionsEndNothing(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.habits.edits(false, time.Now(), time.Now())

@@ -118,14 +118,10 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 // Feishu does not know, to the message that it is about.
 func lead(in, out *http.Request) {
 	c := match(in.Method, in.URL.Path)
-	if c.op != opReply && c.op != opReact && c.op != opUnreact {
+	if c.mail == "" {
 		return
 	}
-	about, ok := feishu.AboutMail(c.message)
-	if !ok {
-		return
-	}
-	swap := func(path string) string { return strings.Replace(path, string(c.message), string(about), 1) }
+	swap := func(path string) string { return strings.Replace(path, string(c.mail), string(c.message), 1) }
 	out.URL.Opaque, out.URL.Path, out.URL.RawPath = swap(out.URL.Opaque), swap(out.URL.Path), swap(out.URL.RawPath)
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"feishu-relay/feishu"
 	"feishu-relay/relay"
 )
 
@@ -50,6 +51,7 @@ func (o op) readsRequest() bool { return o >= opCreate || o == opToken }
 type call struct {
 	op       op
 	message  relay.MessageID
+	mail     relay.MessageID // what stands in the path for message: a direct message of another agent, about it
 	chat     relay.ChatID
 	card     string
 	element  string
@@ -148,6 +150,11 @@ func matchMessages(method string, p []string) call {
 		c.op, c.reaction = opUnreact, p[2]
 	default:
 		return call{}
+	}
+	if c.op == opReply || c.op == opReact || c.op == opUnreact {
+		if about, ok := feishu.AboutMail(c.message); ok {
+			c.mail, c.message = c.message, about
+		}
 	}
 	return c
 }

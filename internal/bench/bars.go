@@ -22,6 +22,7 @@ var suites = []suite{
 	{pkg: "sidecar", bench: "^BenchmarkGatewaySend$", time: "20x"},
 	{pkg: "feishu/longconn", bench: "^BenchmarkPassThrough$", time: "2s"},
 	{pkg: "internal/bench", bench: "^BenchmarkGatewayMemory$", time: "1x", rounds: 1},
+	{pkg: "mailbox/agent", bench: "^BenchmarkSend$", time: "40x"},
 }
 
 // A figure names one value that a benchmark reports.
@@ -84,6 +85,8 @@ var allBars = []bar{
 	{"G2", "the same, Feishu takes 20 ms", of("sidecar", "GatewaySend/20ms", "msg/s"), of("sidecar", "GatewaySend/20ms", "bare-msg/s"), 0.8, true},
 	{"G3", "events through the long connection, against a pipe", of("feishu/longconn", "PassThrough", "events/s"), of("feishu/longconn", "PassThrough", "bare-events/s"), 0.8, true},
 	{"G4", "RSS after a minute of 1,000 events/s, against after 15 s", of("internal/bench", "GatewayMemory", "MiB"), of("internal/bench", "GatewayMemory", "early-MiB"), 1.3, false},
+	{"M1", "mail from send to the bot over files, against renames", of("mailbox/agent", "Send/file", "us"), of("mailbox/agent", "Send/file", "bare-us"), 0, false},
+	{"M2", "the same over Redis, against a bare XADD and XREAD", of("mailbox/agent", "Send/redis", "us"), of("mailbox/agent", "Send/redis", "bare-us"), 0, false},
 }
 
 // needed is the suites that the bars are made of. A package's suites are taken
