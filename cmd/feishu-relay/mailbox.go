@@ -11,7 +11,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"feishu-relay/mailbox"
@@ -38,35 +37,12 @@ standard input. ` + "`feishu-relay mailbox SUBCOMMAND --help`" + ` tells more.
 // runMailbox shows and uses the mailbox of the running sidecar.
 func runMailbox(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	m := &mailboxCall{in: os.Stdin, out: stdout, err: stderr, now: time.Now}
-	verb := ""
-	if len(args) > 0 {
-		verb, args = args[0], args[1:]
+	with := func(do func(context.Context, []string) error) func([]string) error {
+		return func(args []string) error { return do(ctx, args) }
 	}
-	var err error
-	switch verb {
-	case "agents":
-		err = m.agents(ctx, args)
-	case "send":
-		err = m.send(ctx, args)
-	case "inbox":
-		err = m.inbox(ctx, args)
-	case "tasks":
-		err = m.tasks(ctx, args)
-	case "dead-letters":
-		err = m.deadLetters(ctx, args)
-	case "-h", "-help", "--help", "help":
-		_, err = io.WriteString(stdout, mailboxUsage)
-	default:
-		if verb != "" {
-			fmt.Fprintf(stderr, "there is no mailbox %s\n", neutral(verb))
-		}
-		fmt.Fprint(stderr, mailboxUsage)
-		return errUsage
-	}
-	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
-		return nil // the reader, such as head, has seen enough
-	}
-	return err
+	return verbs("mailbox", mailboxUsage, args, stdout, stderr, map[string]func([]string) error{
+		"agents": with(m.agents), "send": with(m.send), "inbox": with(m.inbox), "tasks": with(m.tasks), "dead-letters": with(m.deadLetters),
+	})
 }
 
 // mailboxCall is one use of the mailbox.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
@@ -89,6 +90,31 @@ func usage(w io.Writer) {
 	}
 	fmt.Fprint(w, "\n`feishu-relay COMMAND --help` tells more. The sidecar is configured by the environment:\n"+
 		"AGENT_NAME is required, everything else has a default; `feishu-relay run --help` lists it all.\n")
+}
+
+// verbs runs the subcommand of a command that args begin with.
+func verbs(command, usage string, args []string, stdout, stderr io.Writer, run map[string]func(args []string) error) error {
+	verb := ""
+	if len(args) > 0 {
+		verb, args = args[0], args[1:]
+	}
+	var err error
+	switch do, known := run[verb]; {
+	case known:
+		err = do(args)
+	case slices.Contains([]string{"-h", "-help", "--help", "help"}, verb):
+		_, err = io.WriteString(stdout, usage)
+	default:
+		if verb != "" {
+			fmt.Fprintf(stderr, "there is no %s %s\n", command, neutral(verb))
+		}
+		fmt.Fprint(stderr, usage)
+		return errUsage
+	}
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
+		return nil // the reader, such as head, has seen enough
+	}
+	return err
 }
 
 // flags returns a flag set whose --help prints usage to w.

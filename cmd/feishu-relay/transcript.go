@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -44,31 +43,11 @@ DATA_DIR/transcripts; it is only read.
 // runTranscript shows the shared record to people (in colour on a terminal) and
 // to programs (--json).
 func runTranscript(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	verb := ""
-	if len(args) > 0 {
-		verb, args = args[0], args[1:]
-	}
-	var err error
-	switch verb {
-	case "list":
-		err = transcriptList(args, stdout, stderr)
-	case "show":
-		err = transcriptShow(args, stdout, stderr)
-	case "tail":
-		err = transcriptTail(ctx, args, stdout, stderr)
-	case "-h", "-help", "--help", "help":
-		_, err = io.WriteString(stdout, transcriptUsage)
-	default:
-		if verb != "" {
-			fmt.Fprintf(stderr, "there is no transcript %s\n", neutral(verb))
-		}
-		fmt.Fprint(stderr, transcriptUsage)
-		return errUsage
-	}
-	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
-		return nil // the reader, such as head, has seen enough
-	}
-	return err
+	return verbs("transcript", transcriptUsage, args, stdout, stderr, map[string]func([]string) error{
+		"list": func(args []string) error { return transcriptList(args, stdout, stderr) },
+		"show": func(args []string) error { return transcriptShow(args, stdout, stderr) },
+		"tail": func(args []string) error { return transcriptTail(ctx, args, stdout, stderr) },
+	})
 }
 
 // view is what the three verbs have in common.
