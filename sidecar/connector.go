@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,6 +106,7 @@ func (s *Sidecar) connectorEvent(data []byte) feishu.Verdict {
 func (s *Sidecar) hearPerson(ctx context.Context, p *passage) (relay.Reason, error) {
 	m := &p.msg
 	if !ofGroup(m.Metadata) {
+		s.talks.note(talk{Channel: m.Channel, ChatID: m.ChatID, ChatType: feishu.ChatP2P, MessageID: m.MessageID, At: m.TS})
 		return relay.Pass, nil
 	}
 	_, err := s.Hear(ctx, httpapi.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID), SenderID: m.SenderID,
@@ -141,7 +143,7 @@ func (s *Sidecar) say(ctx context.Context, what httpapi.Saying) (any, error) {
 		return nil, &httpapi.Error{Status: http.StatusBadGateway, Code: "feishu_unavailable",
 			Message: "Feishu did not say what kind of chat this is; send it again later: " + err.Error()}
 	}
-	_, err = s.connector.Send(ctx, connector.Send{ChatID: what.ChatID, Content: what.Content, ReplyTo: what.ReplyTo,
+	_, err = s.connector.Send(ctx, connector.Send{ChatID: what.ChatID, Content: what.Content, ReplyTo: s.answerable(what.ChatID, what.ReplyTo),
 		InThread: what.InThread, IdempotencyKey: what.IdempotencyKey, Mentions: what.Mentions}, func(m feishu.Message) error {
 		answer.MessageIDs = append(answer.MessageIDs, m.ID)
 		if kind != feishu.ChatGroup {
@@ -161,6 +163,17 @@ func (s *Sidecar) say(ctx context.Context, what httpapi.Saying) (any, error) {
 		return nil, fmt.Errorf("send: %w", err)
 	}
 	return answer, nil
+}
+
+// answerable is the message that a reply is meant for. Another agent's result is
+// no message of Feishu's: the reply goes to the person's newest one in that chat,
+// or where there is none, to no message.
+func (s *Sidecar) answerable(chat relay.ChatID, to relay.MessageID) relay.MessageID {
+	if to == "" || strings.HasPrefix(string(to), "om_") {
+		return to
+	}
+	known, _ := s.talks.get(relay.DefaultChannel, chat)
+	return known.MessageID
 }
 
 // chatKind is what kind of chat it is: as remembered, else as Feishu says.

@@ -170,12 +170,14 @@ type gatewayDoor struct {
 	gateway *gateway.Gateway
 	shown   *lru.Cache[relay.MessageID, feishu.Message]
 	peers   *lru.Cache[relay.OpenID, feishu.Bot]
+	mails   *lru.Cache[string, relay.MessageID] // by agent and its message's id: what it is shown as
 }
 
 func newGatewayDoor(s *Sidecar) *gatewayDoor {
 	shown, _ := lru.New[relay.MessageID, feishu.Message](maxShown) // fails only for a size below 1
 	peers, _ := lru.New[relay.OpenID, feishu.Bot](maxShown)
-	return &gatewayDoor{s: s, shown: shown, peers: peers}
+	mails, _ := lru.New[string, relay.MessageID](maxShown)
+	return &gatewayDoor{s: s, shown: shown, peers: peers, mails: mails}
 }
 
 func (d *gatewayDoor) connected() bool          { return d.gateway.Connected() }
@@ -207,12 +209,18 @@ func (d *gatewayDoor) deliverMail(ctx context.Context, m agent.Delivery, in rela
 	if known, ok := d.s.book.Agent(name, "", ""); ok {
 		peer = known
 	}
-	talk, _ := d.s.talks.get(in.Channel, in.ChatID)
+	talk := d.s.talkIn(in.Channel, in.ChatID)
+	key := string(m.From) + "/" + m.ID
+	id, again := d.mails.Get(key)
+	if !again { // once: what is shown again is the same message, whoever spoke in between
+		id = feishu.MailID(m.ID, talk.MessageID)
+		d.mails.Add(key, id)
+	}
 	text := in.Content
 	if parts := mailParts(m.Envelope); parts != "" && parts != text {
 		text += "\n" + parts // a framework sees nothing but the text
 	}
-	return d.inject(ctx, self, feishu.Injected{Sender: peer, MentionsSelf: talk.ChatType != feishu.ChatP2P, Message: feishu.MailID(m.ID, talk.MessageID),
+	return d.inject(ctx, self, feishu.Injected{Sender: peer, MentionsSelf: talk.ChatType != feishu.ChatP2P, Message: id,
 		ChatID: in.ChatID, ChatType: talk.ChatType, Text: text})
 }
 

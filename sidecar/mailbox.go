@@ -62,6 +62,7 @@ func (s *Sidecar) openMailbox() error {
 		Hears:     func(channel, chat string) bool { return s.hears(channel, relay.ChatID(chat)) },
 		Heartbeat: c.Heartbeat, HeartbeatTimeout: c.HeartbeatTimeout, AckTimeout: c.AckTimeout, RetryBase: c.RetryBase,
 		MaxRetries: c.MaxRetries, MaxExchanges: c.MaxExchanges, Logger: s.log, Trace: s.trace,
+		Failed:  func(part string, err error) { s.problems.set("mailbox "+part, err) },
 		Observe: func(e agent.Event) { s.metrics.mail.WithLabelValues(string(e.What), string(e.Envelope.Type)).Inc() }})
 	if err != nil {
 		return fmt.Errorf("mailbox: %w", err)
@@ -100,6 +101,16 @@ func (s *Sidecar) openStore() (mailbox.Store, error) {
 // hears reports whether a conversation is a group that this bot is known to be in.
 func (s *Sidecar) hears(channel string, chat relay.ChatID) bool {
 	return s.members.enforced() && s.members.in(orDefault(channel), chat)
+}
+
+// talkIn is what is known of a conversation. Where no person has spoken yet, its
+// kind may be known all the same.
+func (s *Sidecar) talkIn(channel string, chat relay.ChatID) talk {
+	t, ok := s.talks.get(channel, chat)
+	if !ok && channel == relay.DefaultChannel {
+		t.ChatType = s.book.Chat(chat).Kind
+	}
+	return t
 }
 
 // seenMail is the window of what was handled, as the mailbox uses it.

@@ -137,8 +137,8 @@ func (d *mailDoors) inbound(m agent.Delivery) relay.Inbound {
 	}
 	if c := m.Conversation; c != nil {
 		in.Channel, in.ChatID, in.SessionKeyOverride = c.Channel, relay.ChatID(c.Chat()), c.SessionID
-		if t, ok := d.s.talks.get(c.Channel, in.ChatID); ok {
-			meta["chat_type"] = t.ChatType
+		if kind := d.s.talkIn(c.Channel, in.ChatID).ChatType; kind != "" {
+			meta["chat_type"] = kind
 		}
 	}
 	in.Metadata = meta

@@ -173,7 +173,7 @@ func writable(dir string) error {
 	}
 	defer root.Close()
 	const probe = ".writable"
-	if err := safefile.ReplaceFast(root, probe, nil); err != nil {
+	if err := safefile.ReplaceFast(root, probe, []byte{'\n'}); err != nil { // one byte: a full disk takes empty files
 		return fmt.Errorf("folder %s cannot be written: %w", dir, err)
 	}
 	_ = root.Remove(probe) // another sidecar may have been faster

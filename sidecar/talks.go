@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/internal/safefile"
@@ -68,8 +69,9 @@ func openTalks(root *os.Root, name string, fail func(error)) (*talks, error) {
 }
 
 // note remembers that a person spoke. Events come again and in any order: the
-// newest message counts.
+// newest message counts. None is newer than now, whatever the bot says of its time.
 func (t *talks) note(c talk) {
+	c.At = min(c.At, relay.MillisOf(time.Now()))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := chatKey(c.Channel, c.ChatID)

@@ -76,7 +76,7 @@ var (
 	ErrNoDoor  = errors.New("the bot has no door open")
 )
 
-// Options is what an Agent stands on. All but the last three are required.
+// Options is what an Agent stands on. All but the last four are required.
 type Options struct {
 	Self         mailbox.AgentID
 	Description  string
@@ -101,6 +101,8 @@ type Options struct {
 	Logger *slog.Logger // nil: discard
 	// Trace is called at the steps that a crash between them matters for.
 	Trace func(step string)
+	// Failed is told of trouble with the disk, the store or the bot.
+	Failed func(part string, err error)
 	// Observe is told of everything that happens to a message.
 	Observe func(Event)
 }
@@ -163,6 +165,9 @@ func New(o Options) (_ *Agent, err error) {
 	}
 	if a.trace == nil {
 		a.trace = func(string) {}
+	}
+	if a.opts.Failed == nil {
+		a.opts.Failed = func(string, error) {}
 	}
 	if a.opts.Observe == nil {
 		a.opts.Observe = func(Event) {}
@@ -252,6 +257,7 @@ func (a *Agent) keep(ctx context.Context, name string, part func(context.Context
 			pause = retryFirst
 		}
 		a.log.Warn("a part of the mailbox is started again", "part", name, "err", err)
+		a.opts.Failed(name, err)
 		if !sleep(ctx, pause) {
 			return
 		}

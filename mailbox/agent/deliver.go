@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -53,7 +54,12 @@ func (a *Agent) deliver(ctx context.Context, talk bool) error {
 			a.ready.park(l)
 			continue
 		}
-		a.log.Warn("mail waits for the bot", "message_id", l.id, "err", err)
+		level := slog.LevelDebug
+		if l.fails == 0 { // once a message: a bot may be away for long
+			level = slog.LevelWarn
+		}
+		a.log.Log(ctx, level, "mail waits for the bot", "message_id", l.id, "err", err)
+		a.opts.Failed("delivery", err)
 		a.ready.postpone(l, time.Now(), pause)
 		if !sleep(ctx, pause) {
 			return ctx.Err()

@@ -25,6 +25,7 @@ func (a *Agent) take(ctx context.Context, item mailbox.Item) {
 			return
 		}
 		a.log.Warn("mail waits to be taken in", "err", err)
+		a.opts.Failed("inbox", err)
 		if !sleep(ctx, pause) {
 			return
 		}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,7 +132,16 @@ func (a *Agent) toGoals(ctx context.Context, c mailbox.Card, m PeerMessage) (del
 			err = a.send(ctx, e)
 		}
 		if err != nil {
-			reasons = append(reasons, fmt.Sprintf("goal `%s` of agent_id `%s`: %v", goal, c.AgentID, err))
+			says := "the mailbox cannot be reached now; try again"
+			if no, ok := errors.AsType[*mailbox.Error](err); ok {
+				says = no.Error()
+			} else if errors.Is(err, mailbox.ErrFull) {
+				says = mailbox.ErrFull.Error()
+			} else {
+				a.log.Warn("a message is not sent", "to", c.AgentID, "err", err)
+				a.opts.Failed("sending", err)
+			}
+			reasons = append(reasons, fmt.Sprintf("goal `%s` of agent_id `%s`: %s", goal, c.AgentID, says))
 			continue
 		}
 		delivered = append(delivered, goal)
