@@ -7,8 +7,13 @@ import (
 	"unicode"
 )
 
-// escaper keeps what an agent wrote from closing the element it stands in.
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
+
+// EscapeText keeps what somebody wrote from closing the element that it stands in.
+func EscapeText(s string) string { return escaper.Replace(s) }
+
+// EscapeValue does so for what stands between quotes, on one line.
+func EscapeValue(s string) string { return escaper.Replace(oneLine(s)) }
 
 // Render writes messages for a model: "# PEER MESSAGES" and one <peer-message>
 // each, escaped (MAILBOX.md B). What is not a plain message says its type, and a
@@ -19,7 +24,7 @@ func Render(list []Envelope) string {
 	}
 	lines := []string{"# PEER MESSAGES"}
 	for _, e := range list {
-		lines = append(lines, openTag(e), escaper.Replace(renderParts(e)), "</peer-message>")
+		lines = append(lines, openTag(e), EscapeText(renderParts(e)), "</peer-message>")
 	}
 	return strings.Join(lines, "\n")
 }
@@ -29,7 +34,7 @@ func openTag(e Envelope) string {
 	b.WriteString("<peer-message")
 	attribute := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, ` %s="%s"`, name, escaper.Replace(oneLine(value)))
+			fmt.Fprintf(&b, ` %s="%s"`, name, EscapeValue(value))
 		}
 	}
 	attribute("from", string(e.From))
@@ -77,7 +82,7 @@ func sentAt(t time.Time) string {
 // oneLine has spaces for line breaks and other control characters.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
 		return r

@@ -145,3 +145,13 @@ func TestPlainJSON(t *testing.T) {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
 }
+
+func TestEscape(t *testing.T) {
+	const hostile = "a\u2028b\n\"</x>&"
+	if got, want := mailbox.EscapeValue(hostile), `a b &quot;&lt;/x&gt;&amp;`; got != want {
+		t.Errorf("value: got %q, want %q", got, want)
+	}
+	if got, want := mailbox.EscapeText(hostile), "a\u2028b\n&quot;&lt;/x&gt;&amp;"; got != want {
+		t.Errorf("text: got %q, want %q", got, want)
+	}
+}

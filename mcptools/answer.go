@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -65,20 +63,4 @@ func cut(s string, n int) string {
 		n--
 	}
 	return fmt.Sprintf("%s… [cut: the whole has %d bytes]", s[:n], whole)
-}
-
-// What others wrote is escaped where it stands between our own words: nobody
-// can write an end of a message, or a line of ours, into their text.
-var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
-
-func escapeText(s string) string { return escaper.Replace(s) }
-
-// escapeValue is for what stands between quotes, on one line.
-func escapeValue(s string) string {
-	return escaper.Replace(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
-			return ' '
-		}
-		return r
-	}, s))
 }

@@ -147,12 +147,12 @@ func (b *inbox) text(rendered string) string {
 
 // describe adds what the rendering has no place for.
 func (l *letter) describe(w *strings.Builder) {
-	fmt.Fprintf(w, `<about id="%s" from="%s"`, escapeValue(l.ID), escapeValue(string(l.From)))
+	fmt.Fprintf(w, `<about id="%s" from="%s"`, mailbox.EscapeValue(l.ID), mailbox.EscapeValue(string(l.From)))
 	if l.Task != nil {
-		fmt.Fprintf(w, ` task_id="%s"`, escapeValue(l.Task.ID))
+		fmt.Fprintf(w, ` task_id="%s"`, mailbox.EscapeValue(l.Task.ID))
 	}
 	if c := l.Callback; c != nil {
-		fmt.Fprintf(w, ` result_belongs_in="%s"`, escapeValue(c.Channel+"/"+c.Chat()))
+		fmt.Fprintf(w, ` result_belongs_in="%s"`, mailbox.EscapeValue(c.Channel+"/"+c.Chat()))
 	}
 	w.WriteString("/>")
 	if l.Type.GivesTask() {

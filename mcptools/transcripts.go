@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"feishu-relay/mailbox"
 	"feishu-relay/relay"
 )
 
@@ -153,19 +154,19 @@ func unixMilli(ts int64) time.Time {
 
 func (c *conversation) text() string {
 	var w strings.Builder
-	fmt.Fprintf(&w, "# TRANSCRIPT OF %s, THE OLDEST FIRST\n", escapeValue(c.Channel+"/"+c.ChatID))
+	fmt.Fprintf(&w, "# TRANSCRIPT OF %s, THE OLDEST FIRST\n", mailbox.EscapeValue(c.Channel+"/"+c.ChatID))
 	if c.LeftOut > 0 {
 		fmt.Fprintf(&w, "%d older messages are left out for their size.\n", c.LeftOut)
 	}
 	for _, m := range c.Messages {
-		fmt.Fprintf(&w, `<message from="%s" role="%s"`, escapeValue(m.Sender), escapeValue(m.Role))
+		fmt.Fprintf(&w, `<message from="%s" role="%s"`, mailbox.EscapeValue(m.Sender), mailbox.EscapeValue(m.Role))
 		if m.SenderName != "" && m.SenderName != m.Sender {
-			fmt.Fprintf(&w, ` name="%s"`, escapeValue(m.SenderName))
+			fmt.Fprintf(&w, ` name="%s"`, mailbox.EscapeValue(m.SenderName))
 		}
 		if !m.SentAt.IsZero() {
 			fmt.Fprintf(&w, ` sent_at="%s"`, m.SentAt.Format(time.RFC3339))
 		}
-		fmt.Fprintf(&w, " id=\"%s\">\n%s\n</message>\n", escapeValue(m.MessageID), escapeText(m.Text))
+		fmt.Fprintf(&w, " id=\"%s\">\n%s\n</message>\n", mailbox.EscapeValue(m.MessageID), mailbox.EscapeText(m.Text))
 	}
 	if len(c.Messages) == 0 {
 		w.WriteString("Nothing has been said there yet.\n")

@@ -134,13 +134,14 @@ func (b *Box) waiting(to mailbox.AgentID) bool {
 	return b.anyWaits(to)
 }
 
-// anyWaits is waiting with b.mu held.
+// anyWaits is waiting with b.mu held. Nothing goes behind what a full inbox
+// refused: the caller hears of it, and it does not heap up here.
 func (b *Box) anyWaits(to mailbox.AgentID) bool {
-	if b.receivers[to] == nil {
+	if r := b.receivers[to]; r == nil || r.full {
 		return false
 	}
 	for n := range b.all() {
-		if n.ref.to == to && n.Key == "" && !n.busy && n.end == nil {
+		if n.ref.to == to && n.unstored() {
 			return true
 		}
 	}
@@ -157,7 +158,7 @@ func (b *Box) queued(n *entry) bool {
 		return false
 	}
 	n.busy = false
-	n.receiver.hold = time.Time{}
+	n.receiver.eager = true
 	b.kick()
 	return true
 }

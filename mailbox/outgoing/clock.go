@@ -23,6 +23,8 @@ type receiver struct {
 
 	fails int // how often, in a row, the store failed for it; it is left alone until
 	hold  time.Time
+	full  bool // the last failure: its inbox has no room
+	eager bool // something was sent since the last try began: hold does not count
 }
 
 // clock is the receiver's clock, as far as can be told between two looks.
@@ -53,8 +55,19 @@ func (b *Box) failed(r *receiver, err error) {
 	if r.fails == 0 && !errors.Is(err, context.Canceled) {
 		b.opts.Logger.Warn("the mailbox store fails; messages are kept and tried again", "err", err)
 	}
-	r.hold = time.Now().Add(backoff(r.fails, b.opts.RetryBase, b.random()))
-	r.fails++
+	if now := time.Now(); !now.Before(r.hold) { // else it was tried before its time
+		r.hold = now.Add(backoff(r.fails, b.opts.RetryBase, b.random()))
+		r.fails++
+	}
+	r.full = errors.Is(err, mailbox.ErrFull)
+}
+
+// until is how long r is left alone.
+func (r *receiver) until() time.Time {
+	if r.eager {
+		return time.Time{}
+	}
+	return r.hold
 }
 
 // through notes that a message reached an agent's inbox.
@@ -69,7 +82,7 @@ func (b *Box) through(to mailbox.AgentID) {
 // worked notes that the store could: what was held back goes on.
 func (b *Box) worked(r *receiver) {
 	if r.fails > 0 {
-		r.fails, r.hold = 0, time.Time{}
+		r.fails, r.hold, r.full = 0, time.Time{}, false
 		b.kick()
 	}
 }
@@ -83,13 +96,15 @@ func (n *entry) at() (at time.Time, ok bool) {
 		return time.Time{}, false
 	case n.end != nil:
 		return n.hold, true
+	case !n.hold.IsZero():
+		return later(n.hold, r.until()), true
 	case n.Key == "":
-		at, ok = r.hold, true
+		at, ok = r.until(), true
 	case !r.online:
 	case n.Next.IsZero():
-		at, ok = later(r.looked.Add(n.due-r.ran), r.hold), true
+		at, ok = later(r.looked.Add(n.due-r.ran), r.until()), true
 	default:
-		at, ok = later(n.Next, r.hold), true
+		at, ok = later(n.Next, r.until()), true
 	}
 	if !n.expires.IsZero() && (!ok || n.expires.Before(at)) {
 		return n.expires, true

@@ -28,8 +28,8 @@ type entry struct {
 	due     time.Duration // when the acknowledgement is late, on the receiver's clock
 	busy    bool          // Send is just putting it into the store
 	gone    bool          // acknowledged, dead or refused meanwhile
-	end     *DeadLetter   // it is dead; it waits for the disk until
-	hold    time.Time
+	end     *DeadLetter   // it is dead, and waits for the disk
+	hold    time.Time     // nothing is done for it until then; zero: it has not come to its end
 }
 
 // record is what a file holds. In an entry, Envelope is nil: it stays on disk.

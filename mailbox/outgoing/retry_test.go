@@ -299,6 +299,25 @@ func TestLife(t *testing.T) {
 			r.wantLeft(0, 0)
 		})
 	})
+	t.Run("cleared away at its end by who did not take it", func(t *testing.T) {
+		for _, code := range []mailbox.Code{mailbox.AgentOffline, mailbox.InvalidMessage} {
+			story(t, func(r *rig) {
+				e := message("m")
+				e.Metadata.TTL = new(10)
+				r.send(e)
+				r.set(func() { r.place = mailbox.Processed })
+				r.after(11 * s)
+				r.wantLeft(1, 0)
+				if !r.Nacked("m", "coder", code, "too late") { // which comes a little later than the file moves
+					r.t.Error("unknown")
+				}
+				r.after(lookEvery)
+				r.wantDied("m", code, 1, map[bool]string{true: "within its life", false: "too late"}[code.Retriable()])
+				r.wantLeft(0, 1)
+				r.wantCalls("0s put m 0 k1")
+			})
+		}
+	})
 	t.Run("refused and then not sent again in time", func(t *testing.T) {
 		story(t, func(r *rig) {
 			e := message("m")

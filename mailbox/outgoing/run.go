@@ -24,11 +24,16 @@ func (b *Box) Run(ctx context.Context) {
 		case <-b.wake:
 		}
 		b.look(ctx)
+		stuck := map[mailbox.AgentID]bool{} // an earlier message still waits for the store
 		for _, n := range b.dueNow() {
 			if ctx.Err() != nil {
 				return
 			}
+			if stuck[n.ref.to] && b.unstored(n) {
+				continue
+			}
 			b.act(ctx, n)
+			stuck[n.ref.to] = stuck[n.ref.to] || b.unstored(n)
 		}
 		if next, ok := b.plan(); ok {
 			timer.Reset(time.Until(next))
@@ -37,6 +42,15 @@ func (b *Box) Run(ctx context.Context) {
 		}
 	}
 }
+
+// unstored reports whether n waits for the store.
+func (b *Box) unstored(n *entry) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return n.unstored()
+}
+
+func (n *entry) unstored() bool { return n.Key == "" && !n.busy && !n.gone && n.end == nil }
 
 // all ranges over the entries; b.mu is held meanwhile.
 func (b *Box) all() iter.Seq[*entry] {
@@ -117,6 +131,8 @@ func (b *Box) act(ctx context.Context, n *entry) {
 	case !n.isDue(time.Now()):
 	case n.end != nil:
 		died = b.bury(n)
+	case place == mailbox.Processed && !n.Refused && expired && n.hold.IsZero():
+		n.hold = now.Add(lookEvery) // who cleared it away for its age says so, and that may be on its way
 	case place == mailbox.Processed && !n.Refused: // MAILBOX.md: "file moved to processed"
 		b.drop(n)
 	case expired && n.Key == "":
@@ -124,6 +140,7 @@ func (b *Box) act(ctx context.Context, n *entry) {
 	case expired:
 		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("not taken within its life of %s", n.life))
 	case err != nil:
+		n.receiver.eager = false
 		b.failed(n.receiver, err)
 	case n.Key == "" || !n.Next.IsZero():
 		again = true
@@ -149,6 +166,7 @@ func (b *Box) where(ctx context.Context, to mailbox.AgentID, key string) (mailbo
 // the earlier copy may come meanwhile, and then holds.
 func (b *Box) again(ctx context.Context, n *entry) {
 	b.mu.Lock()
+	n.receiver.eager = false
 	raw, e, err := b.load(n)
 	if err != nil {
 		if !n.gone {

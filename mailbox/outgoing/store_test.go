@@ -108,6 +108,67 @@ func TestStoreAway(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a store that is back in the middle of a round", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.set(func() { r.err = errAway })
+			for _, id := range []string{"a", "b", "c"} {
+				r.send(plain(id))
+			}
+			r.stop()
+			r.set(func() { r.err, r.calls = nil, nil })
+			r.opts.RetryBase = -1 // no pause
+			put, failed := r.opts.Store.(*store).put, false
+			r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
+				if !failed {
+					failed = true
+					return "", errAway
+				}
+				return put(ctx, e)
+			}
+			r.open()
+			r.wantCalls("0s put a 0 k1", "0s put b 0 k2", "0s put c 0 k3")
+		})
+	})
+	t.Run("a send during a try that fails has it tried again at once", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.set(func() { r.err = errAway })
+			r.send(plain("a"))
+			r.stop()
+			put, slow := r.opts.Store.(*store).put, true
+			r.opts.Store.(*store).put = func(ctx context.Context, e mailbox.Envelope) (string, error) {
+				if slow {
+					slow = false
+					time.Sleep(3 * s)
+					return "", errAway
+				}
+				return put(ctx, e)
+			}
+			r.set(func() { r.err, r.calls = nil, nil })
+			r.open()
+			r.after(s)
+			r.send(plain("b"))
+			r.after(2 * s)
+			r.wantCalls("3s put a 0 k1", "3s put b 0 k2")
+		})
+	})
+	t.Run("an inbox that is full by then", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.set(func() { r.err = errAway })
+			r.send(plain("a"))
+			r.set(func() { r.err = mailbox.ErrFull })
+			r.after(s)
+			for _, e := range []mailbox.Envelope{plain("b"), message("c")} { // they do not heap up here
+				if err := r.Send(r.t.Context(), e); !errors.Is(err, mailbox.ErrFull) {
+					r.t.Errorf("got %v", err)
+				}
+			}
+			r.wantLeft(1, 0)
+			r.set(func() { r.err, r.calls = nil, nil })
+			r.send(plain("d"))
+			r.wantCalls("1s put d 0 k1", "1s put a 0 k2")
+			r.wantLeft(0, 0)
+		})
+	})
 	t.Run("others do not wait for a receiver whose mail waits", func(t *testing.T) {
 		story(t, func(r *rig) {
 			r.set(func() { r.err = errAway })

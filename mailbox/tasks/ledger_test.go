@@ -3,7 +3,6 @@ package tasks_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -337,66 +336,6 @@ func TestBounds(t *testing.T) {
 		}
 		wantIDs(t, "kept", open(t, dir, tasks.Options{}).List(), "young", "old")
 	})
-}
-
-// Whatever steps come in whatever order: a task that has ended stays as it
-// ended, but for the late result of an overdue one, and the disk knows the same.
-func TestRandomSteps(t *testing.T) {
-	for seed := range uint64(15) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		dir := t.TempDir()
-		l := open(t, dir, tasks.Options{Silence: time.Hour})
-		now := start
-		var all []tasks.Record
-		for i := range 6 {
-			r := task(fmt.Sprint(i), mailbox.Pending)
-			if random.IntN(2) == 0 {
-				r.Direction = tasks.Sent
-			}
-			if random.IntN(2) == 0 {
-				r.Deadline = start.Add(time.Duration(random.IntN(200)) * time.Minute)
-			}
-			add(t, l, r)
-			all = append(all, r)
-		}
-		for range 60 {
-			now = now.Add(time.Duration(random.IntN(8)) * time.Minute)
-			if random.IntN(10) == 0 {
-				if _, err := l.Expire(now); err != nil {
-					t.Fatal(err)
-				}
-				continue
-			}
-			r := all[random.IntN(len(all))]
-			before, _ := l.Get(r.Direction, r.Peer, r.ID)
-			to := states[random.IntN(len(states))]
-			got, changed, err := l.Move(r.Direction, r.Peer, r.ID, to, "step", now)
-			after, _ := l.Get(r.Direction, r.Peer, r.ID)
-			what := fmt.Sprintf("seed %d: %s, overdue %t, %s to %s: changed %t, %v", seed, r.Direction, before.Overdue, before.State, to, changed, err)
-			if got.State != after.State {
-				t.Fatalf("%s: returned %s, holds %s", what, got.State, after.State)
-			}
-			if changed != (after.UpdatedAt != before.UpdatedAt || after.State != before.State || after.Reason != before.Reason) && !before.UpdatedAt.Equal(now) {
-				t.Fatal(what)
-			}
-			lateResult := before.Overdue && (to == mailbox.Completed || to == mailbox.Failed)
-			if tasks.Terminal(before.State) && changed && !lateResult {
-				t.Fatal(what)
-			}
-			if changed && (after.State != to || after.Overdue) {
-				t.Fatal(what)
-			}
-			if r.Direction == tasks.Received && !lateResult && !(before.State == to && tasks.Terminal(to)) {
-				if stepErr := tasks.Step(before.State, to); (stepErr == nil) != changed || (stepErr == nil) != (err == nil) {
-					t.Fatalf("%s, but Step says %v", what, stepErr)
-				}
-			}
-			if r.Direction == tasks.Sent && err != nil {
-				t.Fatal(what)
-			}
-		}
-		wantSame(t, open(t, dir, tasks.Options{}), l)
-	}
 }
 
 // A task whose folder is gone does not move: what Move says is on disk.
