@@ -89,6 +89,8 @@ func (s *Sidecar) openStore() (mailbox.Store, error) {
 		if err != nil {
 			return nil, &setting{fmt.Errorf("mailbox on Redis: %w", err)}
 		}
+		s.metrics.counter("feishu_relay_mailbox_foreign_dropped_total", "Messages on the peer channels of Redis that could not be taken.",
+			prometheus.Labels{}, func() float64 { return float64(store.Dropped()) })
 		return store, nil
 	}
 	if fs := safefile.NetworkFS(c.Dir); fs != "" {

@@ -219,6 +219,7 @@ func TestMailboxBesideForeignPrograms(t *testing.T) {
 	inbox := filepath.Join(boxes, "researcher", "inbox")
 	put := func(name, content string) {
 		t.Helper()
+		must(t, os.MkdirAll(inbox, 0o700))
 		must(t, os.WriteFile(filepath.Join(inbox, name+".tmp"), []byte(content), 0o600))
 		must(t, os.Rename(filepath.Join(inbox, name+".tmp"), filepath.Join(inbox, name)))
 	}

@@ -96,7 +96,11 @@ func (a *Agent) read(ctx context.Context, l *letter) (mailbox.Envelope, error) {
 		if err != nil {
 			return mailbox.Envelope{}, err
 		}
-		return mailbox.Decode(item.Raw)
+		e, err := mailbox.Decode(item.Raw)
+		if r, ok := a.ledger.Get(tasks.Received, e.From, taskID(e)); ok && err == nil && e.Type.GivesTask() && e.Task != nil {
+			e.Task.State = r.State // accepted, since it was sent
+		}
+		return e, err
 	}
 	return mailbox.Envelope{}, mailbox.ErrGone
 }

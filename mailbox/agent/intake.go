@@ -59,7 +59,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		return a.settle(ctx, item.Key)
 	}
 	switch e.Type {
-	case mailbox.TypeAck, mailbox.TypePong:
+	case mailbox.TypeAck, mailbox.TypePong, mailbox.TypeRegistered:
 		a.out.Acked(mailbox.Original(e), e.From)
 		return a.handled(ctx, item, e)
 	case mailbox.TypeNack:
@@ -84,7 +84,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		return a.handledBy(ctx, item, e, mailbox.PongFor(e, a.opts.Self, time.Now()))
 	case mailbox.TypeRegister:
 		return a.handledBy(ctx, item, e, mailbox.RegisteredFor(e, a.opts.Self, time.Now()))
-	case mailbox.TypeHeartbeat, mailbox.TypeRegistered:
+	case mailbox.TypeHeartbeat:
 		if err := a.acknowledge(ctx, e); err != nil {
 			return err
 		}

@@ -24,7 +24,8 @@ func (a *Agent) ListPeers(ctx context.Context) (Peers, error) {
 			continue
 		}
 		why := a.unreachable(c)
-		out.Peers = append(out.Peers, Peer{AgentID: c.AgentID, Description: describe(c), Reachable: why == "", Status: c.Status, Reason: why})
+		reachable := a.delegate(c.AgentID) && c.Status != mailbox.Offline
+		out.Peers = append(out.Peers, Peer{AgentID: c.AgentID, Description: describe(c), Reachable: reachable, Status: c.Status, Reason: why})
 	}
 	if len(out.Peers) == 0 {
 		out.Note = "no other agent has registered yet"

@@ -68,7 +68,7 @@ func TestUnreachable(t *testing.T) {
 		for _, peer := range p.Peers {
 			names = append(names, fmt.Sprint(peer.AgentID, " ", peer.Reachable, " ", peer.Status))
 		}
-		same(t, "peers", names, []string{"b true idle", "closed false idle", "gone false offline", "other false idle"})
+		same(t, "peers", names, []string{"b true idle", "closed true idle", "gone false offline", "other false idle"})
 	})
 }
 

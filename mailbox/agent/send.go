@@ -57,11 +57,11 @@ func sentKey(id string) string { return ":sent/" + id }
 
 // sendOnce sends e, which has an id.
 func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf string) (Sent, error) {
+	if isStep(e.Type) { // who gave the task may be told of it, whomever else this agent may write to
+		return a.sendStep(ctx, e)
+	}
 	if err := a.addressee(e.To); err != nil {
 		return Sent{}, err
-	}
-	if isStep(e.Type) {
-		return a.sendStep(ctx, e)
 	}
 	e.Priority = cmp.Or(e.Priority, e.Type.DefaultPriority())
 	if e.Type.GivesTask() {
@@ -162,6 +162,7 @@ func (a *Agent) SendTask(ctx context.Context, d TaskDraft) (Sent, error) {
 func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 	if limited(e.Type) {
 		if ok, next := a.pairs.allow(e.To, time.Now()); !ok {
+			a.observe(EventRefused, e, string(mailbox.RateLimited))
 			return a.tooMany(e.To, next)
 		}
 	}
@@ -234,6 +235,8 @@ func (a *Agent) whereabouts(ctx context.Context, to mailbox.AgentID) string {
 		return fmt.Sprintf("no agent %q has registered yet; the message waits for it", to)
 	case c.At(time.Now(), a.opts.HeartbeatTimeout) == mailbox.Offline:
 		return fmt.Sprintf("%s is offline; the message waits for it", to)
+	case !c.Allows(a.opts.Self):
+		return fmt.Sprintf("%s takes no messages from %s, and will refuse it", to, a.opts.Self)
 	}
 	return ""
 }

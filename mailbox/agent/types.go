@@ -12,7 +12,7 @@ type Peer struct {
 	Description string          `json:"description"`
 	Reachable   bool            `json:"reachable"` // allowed by ALLOWED_DELEGATES and alive
 	Status      mailbox.Status  `json:"status"`
-	Reason      string          `json:"reason,omitempty"` // why it is not reachable
+	Reason      string          `json:"reason,omitempty"` // why a message to it would not arrive
 }
 
 // Peers is the answer of list_peers.

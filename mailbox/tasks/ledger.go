@@ -151,7 +151,8 @@ func (l *Ledger) list(want func(*Record) bool) []Record {
 // one that comes late ("accepted" after "completed") changes nothing. In
 // either, the state that a task ended in may be told again, and one that is
 // Overdue may still become completed or failed, once: a late result is better
-// than a lost one.
+// than a lost one. One that was given up before its deadline goes on when the
+// other agent accepts it or works on it.
 //
 // Errors are [*mailbox.Error]: TASK_NOT_FOUND, or what Step says.
 func (l *Ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox.TaskState, reason string, now time.Time) (rec Record, changed bool, err error) {
@@ -161,7 +162,7 @@ func (l *Ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox
 	if !ok {
 		return Record{}, false, notFound(dir, peer, id)
 	}
-	if changes, err := r.takes(to); !changes {
+	if changes, err := r.takes(to, now); !changes {
 		return r, false, err
 	}
 	r.State, r.Reason, r.Overdue, r.UpdatedAt = to, reason, false, now
@@ -174,9 +175,12 @@ func (l *Ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox
 }
 
 // takes reports whether going to a state changes r, and why it is refused.
-func (r *Record) takes(to mailbox.TaskState) (bool, error) {
+func (r *Record) takes(to mailbox.TaskState, now time.Time) (bool, error) {
 	err := Step(r.State, to)
+	silent := r.Direction == Sent && r.Overdue && (r.Deadline.IsZero() || now.Before(r.Deadline))
 	switch {
+	case silent && (to == mailbox.Accepted || to == mailbox.Working):
+		return true, nil
 	case err == nil, r.Overdue && (to == mailbox.Completed || to == mailbox.Failed):
 		return true, nil
 	case r.State == to && Terminal(to):
