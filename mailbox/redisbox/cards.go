@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
 )
 
@@ -42,7 +43,7 @@ func (s *Store) cards(ctx context.Context) ([]mailbox.Card, error) {
 		return nil, err
 	}
 	if n > maxCards {
-		return nil, &fault{says: fmt.Sprintf("the key %s has %d entries, more than %d: delete those of agents that are no more (HDEL)",
+		return nil, &redislink.Fault{Says: fmt.Sprintf("the key %s has %d entries, more than %d: delete those of agents that are no more (HDEL)",
 			cardsKey, n, maxCards)}
 	}
 	entries, err := s.calls.HGetAll(ctx, cardsKey).Result()

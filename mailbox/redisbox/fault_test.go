@@ -2,14 +2,11 @@ package redisbox
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/redistest"
 	"feishu-relay/mailbox"
@@ -134,21 +131,6 @@ func TestInboxTurnsIntoAnotherType(t *testing.T) {
 func TestBadURL(t *testing.T) {
 	if _, err := Open(Options{URL: "http://hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestExplainKeepsWhatWasThere(t *testing.T) {
-	for _, err := range []error{context.Canceled, context.DeadlineExceeded, io.EOF, redis.ErrClosed, errSilent} {
-		got := explain(err, "")
-		if !errors.Is(got, err) {
-			t.Errorf("%v is no more in %v", err, got)
-		}
-		if again := explain(got, ""); again.Error() != got.Error() {
-			t.Errorf("got %q when explained again, want %q", again, got)
-		}
-	}
-	if explain(nil, "") != nil {
-		t.Error("no error became one")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
 )
 
@@ -24,7 +25,7 @@ const (
 )
 
 var (
-	errSilent = &fault{says: "redis does not answer on the connection of the peer channels"}
+	errSilent = &redislink.Fault{Says: "redis does not answer on the connection of the peer channels"}
 	errNoSub  = errors.New("unexpected reply to PSUBSCRIBE")
 )
 

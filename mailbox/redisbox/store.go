@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
 	"feishu-relay/relay/redisrelay"
 )
@@ -72,16 +72,7 @@ func Open(opts Options) (*Store, error) {
 
 // client makes a client that hides nothing: no retries, no time without limit.
 func (s *Store) client(pool int) redis.UniversalClient {
-	o := *s.conn
-	o.Protocol = 2 // all that is needed, and every server since version 5 speaks it
-	o.MaxRetries = -1
-	o.DialerRetries = 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = ioLimit, ioLimit, ioLimit
-	o.ContextTimeoutEnabled = true
-	o.PoolSize, o.PipelinePoolSize = pool, -1
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewUniversalClient(&o)
+	return redis.NewUniversalClient(redislink.Options(s.conn, pool, ioLimit, ioLimit))
 }
 
 // Dropped counts what was published on the peer channels and not taken: no

@@ -1,81 +1,12 @@
 package redisrelay
 
-import (
-	"context"
-	"errors"
-	"net"
-	"strings"
+import "feishu-relay/internal/redislink"
 
-	"github.com/redis/go-redis/v9"
-)
-
-// fault says what is wrong and how to mend it, without what the server quotes:
-// it can repeat a command's arguments, which are messages and passwords.
-type fault struct {
-	says string
-	err  error
-}
-
-func (f *fault) Error() string { return f.says }
-func (f *fault) Unwrap() error { return f.err }
-
-// hints, the first match counts.
-var hints = []struct{ sign, says string }{
-	{"unknown command", "this redis lacks a command: it must be version 5 or later, with EVALSHA and streams allowed"},
-	{"NOAUTH", "redis wants a password: give it in REDIS_URL (redis://:password@host)"},
-	{"WRONGPASS", "redis refuses the user or the password in REDIS_URL"},
-	{"invalid password", "redis refuses the password in REDIS_URL"},
-	{"without any password configured", "REDIS_URL has a password and this redis wants none: leave it out"},
-	{"DB index is out of range", "this redis does not have the database in REDIS_URL"},
-	{"SELECT is not allowed in cluster mode", "this redis is a Cluster: use redis+cluster:// and no database in REDIS_URL"},
-	{"cluster support disabled", "this redis is no Cluster: use redis:// with one host in REDIS_URL"},
-	{"NOPERM", "the redis user lacks rights: it needs the keys <RELAY_CHANNEL>:*, the channel RELAY_CHANNEL, and scripts"},
-	{"WRONGTYPE", "the key <RELAY_CHANNEL>:log is not a stream: another program uses it; rename or delete it"},
-	{"DENIED", "redis runs in protected mode: give it a password or a bind address"},
-	{"LOADING", "redis is loading its data"},
-	{"READONLY", "this redis is a read-only replica: name the master in REDIS_URL, or use redis+sentinel://"},
-	{"OOM", "redis is out of memory: raise its maxmemory"},
-	{"MISCONF", "redis cannot save to its disk and takes no writes: mend its disk or its persistence"},
-	{"CLUSTERDOWN", "the redis Cluster is down"},
-	{"MOVED", "this redis is a Cluster: use redis+cluster:// in REDIS_URL"},
-	{"max number of clients", "redis has too many clients: raise its maxclients"},
-	{"all sentinels specified", "no Sentinel in REDIS_URL knows the master of that name"},
-	{"can't parse", "what answers at REDIS_URL is not a redis"},
-	{"unexpected", "what answers at REDIS_URL is not a redis"},
-	{"first record does not look like a TLS handshake", "this redis speaks no TLS: use redis:// instead of rediss://"},
-}
-
-// explain makes err fit to be shown; errors.Is and errors.As still find what is in it.
+// explain makes err fit to be shown.
 func explain(err error) error {
-	if err == nil {
-		return nil
-	}
-	text := err.Error()
-	for _, h := range hints {
-		if strings.Contains(text, h.sign) {
-			return &fault{h.says, err}
-		}
-	}
-	if f, ok := errors.AsType[*fault](err); ok {
-		return f
-	}
-	if timedOut(err) {
-		return &fault{"redis does not answer", err}
-	}
-	if _, ok := errors.AsType[redis.Error](err); ok {
-		code, _, _ := strings.Cut(text, " ")
-		return &fault{"redis answers with the error " + code[:min(len(code), 40)], err}
-	}
-	if errors.Is(err, redis.ErrClosed) {
-		return &fault{"the queue is closed", err}
-	}
-	if e, ok := errors.AsType[*net.OpError](err); ok {
-		return &fault{"connection to redis: " + e.Error(), err}
-	}
-	return &fault{"connection to redis was lost", err}
-}
-
-func timedOut(err error) bool {
-	e, ok := errors.AsType[net.Error](err)
-	return ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded)
+	return redislink.Explain(err, redislink.Words{
+		Rights:    "the redis user lacks rights: it needs the keys <RELAY_CHANNEL>:*, the channel RELAY_CHANNEL, and scripts",
+		WrongType: "the key <RELAY_CHANNEL>:log is not a stream: another program uses it; rename or delete it",
+		Closed:    "the queue is closed",
+	})
 }

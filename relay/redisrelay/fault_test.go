@@ -1,31 +1,12 @@
 package redisrelay
 
 import (
-	"context"
-	"errors"
 	"io"
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"feishu-relay/internal/redistest"
 )
-
-func TestExplainKeepsWhatWasThereAndQuotesNothing(t *testing.T) {
-	for _, err := range []error{context.Canceled, context.DeadlineExceeded, io.EOF, redis.ErrClosed, errSilent} {
-		got := explain(err)
-		if !errors.Is(got, err) {
-			t.Errorf("%v is no more in %v", err, got)
-		}
-		if again := explain(got); again.Error() != got.Error() {
-			t.Errorf("got %q when explained again, want %q", again, got)
-		}
-	}
-	if explain(nil) != nil {
-		t.Error("no error became one")
-	}
-}
 
 func TestStatusSaysHowToMend(t *testing.T) {
 	plain, locked := redistest.Start(t), redistest.Start(t, "--requirepass", "hunter2")

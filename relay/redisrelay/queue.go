@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/relay"
 )
 
@@ -119,16 +119,7 @@ func (q *Queue) channelClient() redis.UniversalClient {
 }
 
 func (q *Queue) options(pool int, timeout time.Duration) *redis.UniversalOptions {
-	o := *q.conn
-	o.Protocol = 2 // all that is needed, and every server since version 5 speaks it
-	o.MaxRetries = -1
-	o.DialerRetries = 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = grace, timeout, timeout
-	o.ContextTimeoutEnabled = true
-	o.PoolSize, o.PipelinePoolSize = pool, -1
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return &o
+	return redislink.Options(q.conn, pool, grace, timeout)
 }
 
 // Status tells how reading goes. Error holds the fault that is waited out, or

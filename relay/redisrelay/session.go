@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/relay"
 )
 
@@ -23,7 +24,7 @@ const readCount = 64
 const connectLimit = 5 * time.Second
 
 var (
-	errSilent = &fault{says: "redis does not answer on the channel's connection"}
+	errSilent = &redislink.Fault{Says: "redis does not answer on the channel's connection"}
 	errNoSub  = errors.New("unexpected reply to SUBSCRIBE")
 )
 
@@ -51,8 +52,8 @@ func (r *reader) session(ctx context.Context) (live bool, err error) {
 	}()
 
 	if err := r.connect(ctx, client, channel); err != nil {
-		if r.q.conn.TLSConfig != nil && timedOut(err) {
-			err = &fault{"redis does not answer; perhaps it speaks no TLS: then use redis:// instead of rediss://", err}
+		if r.q.conn.TLSConfig != nil && redislink.TimedOut(err) {
+			err = &redislink.Fault{Says: "redis does not answer; perhaps it speaks no TLS: then use redis:// instead of rediss://", Err: err}
 		}
 		return false, err
 	}

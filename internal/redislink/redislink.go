@@ -1,0 +1,126 @@
+// Package redislink is what the relay and the mailbox have in common as clients
+// of Redis: how they connect, and what they say of what goes wrong.
+package redislink
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Options is conn for a client that hides nothing: no retries, and no time
+// without limit. pool is the most connections.
+func Options(conn *redis.UniversalOptions, pool int, dial, io time.Duration) *redis.UniversalOptions {
+	o := *conn
+	o.Protocol = 2 // all that is needed, and every server since version 5 speaks it
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dial, io, io
+	o.ContextTimeoutEnabled = true
+	o.PoolSize, o.PipelinePoolSize = pool, -1
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return &o
+}
+
+// Fault says what is wrong and how to mend it, without what the server quotes:
+// it can repeat a command's arguments, which are messages and passwords.
+type Fault struct {
+	Says string
+	Err  error // nil where there is nothing more to know
+}
+
+func (f *Fault) Error() string { return f.Says }
+func (f *Fault) Unwrap() error { return f.Err }
+
+// Words are what a caller says of faults that are about what it keeps in Redis.
+type Words struct {
+	Rights    string // what the user lacks
+	WrongType string // a key holds something else
+	Closed    string // the caller itself is closed
+	TLS       bool   // the connection is to speak TLS
+}
+
+// rights are signs of a user that lacks some: of a command, of a script, and of
+// a script in other versions.
+var rights = []string{"NOPERM", "ACL failure", "user executing the script"}
+
+// hints are what errors of a server mean, whatever was asked; the first match counts.
+var hints = []struct{ sign, says string }{
+	{"unknown command", "this redis lacks a command: it must be version 5 or later, with EVALSHA and streams allowed"},
+	{"NOAUTH", "redis wants a password: give it in REDIS_URL (redis://:password@host)"},
+	{"WRONGPASS", "redis refuses the user or the password in REDIS_URL"},
+	{"invalid password", "redis refuses the password in REDIS_URL"},
+	{"without any password configured", "REDIS_URL has a password and this redis wants none: leave it out"},
+	{"DB index is out of range", "this redis does not have the database in REDIS_URL"},
+	{"SELECT is not allowed in cluster mode", "this redis is a Cluster: use redis+cluster:// and no database in REDIS_URL"},
+	{"cluster support disabled", "this redis is no Cluster: use redis:// with one host in REDIS_URL"},
+	{"DENIED", "redis runs in protected mode: give it a password or a bind address"},
+	{"LOADING", "redis is loading its data"},
+	{"READONLY", "this redis is a read-only replica: name the master in REDIS_URL, or use redis+sentinel://"},
+	{"OOM", "redis is out of memory: raise its maxmemory"},
+	{"MISCONF", "redis cannot save to its disk and takes no writes: mend its disk or its persistence"},
+	{"CLUSTERDOWN", "the redis Cluster is down"},
+	{"MOVED", "this redis is a Cluster: use redis+cluster:// in REDIS_URL"},
+	{"max number of clients", "redis has too many clients: raise its maxclients"},
+	{"all sentinels specified", "no Sentinel in REDIS_URL answers, or none knows the master of that name"},
+	{"can't parse", "what answers at REDIS_URL is not a redis"},
+	{"unexpected", "what answers at REDIS_URL is not a redis"},
+	{"first record does not look like a TLS handshake", "this redis speaks no TLS: use redis:// instead of rediss://"},
+}
+
+// Explain makes err fit to be shown; errors.Is and errors.As still find what is
+// in it.
+func Explain(err error, w Words) error {
+	if err == nil {
+		return nil
+	}
+	if f, ok := errors.AsType[*Fault](err); ok {
+		return f
+	}
+	text := err.Error()
+	for _, sign := range rights {
+		if strings.Contains(text, sign) {
+			return &Fault{w.Rights, err}
+		}
+	}
+	if strings.Contains(text, "WRONGTYPE") {
+		return &Fault{w.WrongType, err}
+	}
+	for _, h := range hints {
+		if strings.Contains(text, h.sign) {
+			return &Fault{h.says, err}
+		}
+	}
+	if TimedOut(err) {
+		if w.TLS {
+			return &Fault{"redis does not answer; perhaps it speaks no TLS: then use redis:// instead of rediss://", err}
+		}
+		return &Fault{"redis does not answer", err}
+	}
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	if _, ok := errors.AsType[redis.Error](err); ok {
+		code, _, _ := strings.Cut(text, " ")
+		return &Fault{"redis answers with the error " + code[:min(len(code), 40)], err}
+	}
+	if errors.Is(err, redis.ErrClosed) {
+		return &Fault{w.Closed, err}
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return &Fault{"connection to redis: " + e.Error(), err}
+	}
+	return &Fault{"connection to redis was lost", err}
+}
+
+// TimedOut tells whether an answer did not come in time.
+func TimedOut(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout() || errors.Is(err, context.DeadlineExceeded)
+}
