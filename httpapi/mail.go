@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -97,11 +98,15 @@ func readDraft(w http.ResponseWriter, r *http.Request) (d agent.Draft, err error
 	if err := readMail(w, r, &fields); err != nil {
 		return d, err
 	}
-	if fields == nil { // null, or no body
+	if fields == nil { // null
 		fields = map[string]json.RawMessage{}
 	}
-	if d.ForwardOf, err = takeID(fields, "forward_of"); err != nil {
-		return d, err
+	for _, name := range []string{"forwardOf", "forward_of"} {
+		id, err := takeID(fields, name)
+		if err != nil {
+			return d, err
+		}
+		d.ForwardOf = cmp.Or(id, d.ForwardOf)
 	}
 	d.Envelope, err = envelope(fields)
 	return d, err
@@ -153,17 +158,19 @@ func (a *api) nack(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Code    mailbox.Code `json:"code"`
 		Message string       `json:"message"`
+		Reason  string       `json:"reason"` // the same
 	}
 	err := checkMailID("id", id)
 	if err == nil {
 		err = readMail(w, r, &body)
 	}
+	body.Message = cmp.Or(body.Message, body.Reason)
 	switch {
 	case err != nil:
 	case !slices.Contains(codes, body.Code):
 		err = mailbox.Invalid("code", "want one of %s", joined(codes))
 	case len(body.Message) > maxReason:
-		err = mailbox.Invalid("message", "has %d bytes, at most %d are possible", len(body.Message), maxReason)
+		err = mailbox.Invalid("message", "has %d bytes, at most %d", len(body.Message), maxReason)
 	}
 	if err != nil {
 		a.refuse(w, r, err)

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -122,38 +121,15 @@ func (a *api) mailboxOff(w http.ResponseWriter, _ *http.Request) {
 
 var errNoTools = &Error{http.StatusNotFound, "not_found", "this sidecar offers no tools"}
 
-// mcp serves /mcp, also without a mailbox: not all tools need one. Its bodies are bounded here, and a stream outlives the
-// server's time-out for reading a request.
+// mcp serves POST /mcp, also without a mailbox: not all tools need one. There are
+// no sessions and no messages of the server's own, so nothing to GET or DELETE.
 func (a *api) mcp(w http.ResponseWriter, r *http.Request) {
 	if a.MCP == nil {
 		writeError(w, errNoTools)
 		return
 	}
-	if r.Method == http.MethodGet {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // without it the client comes back sooner
-	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxMail)
 	a.MCP.ServeHTTP(w, r)
-}
-
-// readMail reads a request's body into v; what does not fit is INVALID_MESSAGE.
-// No body is an empty object. Unknown fields are ignored.
-func readMail(w http.ResponseWriter, r *http.Request, v any) error {
-	data, err := readBody(w, r, maxMail)
-	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusBadRequest {
-		return mailbox.Invalid("", "%s", e.Message)
-	}
-	if err != nil {
-		return err
-	}
-	if len(data) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		field, says := unfit(err)
-		return mailbox.Invalid(field, "%s", says)
-	}
-	return nil
 }
 
 // pathAgent is the agent that the path names.

@@ -55,9 +55,7 @@ var mailCalls = []struct {
 		"dead_at":"2026-04-26T12:00:00Z","envelope":` + fmt.Sprintf(mail, "d", "") + `}]}`},
 	{"POST", "/v1/mailbox/dead-letters/msg_d/replay", "", 202, `{"id":"msg_d"}`},
 	{"GET", "/v1/mailbox/schemas", "", 200, `{"schemas":["envelope","task","agent","message"]}`},
-	{"GET", "/mcp", "", 200, `{"jsonrpc":"2.0","method":"GET"}`},
 	{"POST", "/mcp", `{}`, 200, `{"jsonrpc":"2.0","method":"POST"}`},
-	{"DELETE", "/mcp", "", 200, `{"jsonrpc":"2.0","method":"DELETE"}`},
 }
 
 func TestEveryMailboxRouteAnswers(t *testing.T) {
@@ -125,7 +123,7 @@ func TestWhatReachesTheMailbox(t *testing.T) {
 		name, method, path, body string
 		want                     any
 	}{
-		{"a peer message", "POST", "/v1/peers/%E7%A0%94/messages", `{"message":"<hi>","correlation_id":"c1","to":"x"}`,
+		{"a peer message", "POST", "/v1/peers/%E7%A0%94/messages", `{"message":"<hi>","correlation_id":"c1"}`,
 			agent.PeerMessage{To: "研", Message: "<hi>", CorrelationID: "c1"}},
 		{"a broadcast", "POST", "/v1/peers/*/messages", `{"message":"hi"}`, agent.PeerMessage{To: "*", Message: "hi"}},
 		{"an escaped broadcast", "POST", "/v1/peers/%2A/messages", `{"message":"hi"}`, agent.PeerMessage{To: "*", Message: "hi"}},
@@ -146,12 +144,19 @@ func TestWhatReachesTheMailbox(t *testing.T) {
 			agent.TaskDraft{To: "agent_b", Text: "do it"}},
 		{"a task of parts", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":"do","parts":[{"type":"file","path":"/a"},{"type":"text","text":"it"}]}`,
 			agent.TaskDraft{To: "agent_b", Text: "do\nit", Data: []mailbox.Part{{Type: "file", Path: "/a"}}}},
+		{"a task of parts and a blank", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","text":" ","parts":[{"type":"text","text":"it"}]}`,
+			agent.TaskDraft{To: "agent_b", Text: "it"}},
 		{"a task of data", "POST", "/v1/mailbox/tasks", `{"to":"agent_b","content":{"job":[1]}}`,
 			agent.TaskDraft{To: "agent_b", Data: []mailbox.Part{{Type: "data", Data: json.RawMessage(`{"job":[1]}`)}}}},
 		{"a step", "POST", "/v1/mailbox/tasks/t1", `{"state":"working"}`, agent.TaskUpdate{TaskID: "t1", State: mailbox.Working}},
+		{"a step with a blank", "POST", "/v1/mailbox/tasks/t1", `{"state":"completed","text":" \n","parts":[{"type":"text","text":"it"}]}`,
+			agent.TaskUpdate{TaskID: "t1", State: mailbox.Completed, Text: "it"}},
 		{"a step with a result", "POST", "/v1/mailbox/tasks/t1", `{"state":"completed","text":"done","parts":[{"type":"data","data":{"n":1}}],"from":"agent_b"}`,
 			agent.TaskUpdate{TaskID: "t1", State: mailbox.Completed, Text: "done", From: "agent_b", Parts: []mailbox.Part{{Type: "data", Data: json.RawMessage(`{"n":1}`)}}}},
 		{"a message by its text", "POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"<hi>","forward_of":"msg_b1"}`,
+			agent.Draft{ForwardOf: "msg_b1", Envelope: mailbox.Envelope{To: "agent_b", Type: "message", Priority: 3, Hops: 3,
+				Content: mailbox.Content{Parts: []mailbox.Part{text("<hi>")}}}}},
+		{"a message by its own text", "POST", "/v1/mailbox/messages", `{"to":"agent_b","text":"<hi>","forwardOf":"msg_b1","mood":"good"}`,
 			agent.Draft{ForwardOf: "msg_b1", Envelope: mailbox.Envelope{To: "agent_b", Type: "message", Priority: 3, Hops: 3,
 				Content: mailbox.Content{Parts: []mailbox.Part{text("<hi>")}}}}},
 		{"a message by its body", "POST", "/v1/mailbox/messages", `{"to":"agent_b","type":"question","content":{"body":"hi"},"forward_of":""}`,

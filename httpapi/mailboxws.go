@@ -156,8 +156,13 @@ func (s *mailboxSocket) first(turn context.Context, frames <-chan []byte) (mailb
 		if !ok {
 			return mailbox.Envelope{}, errGone
 		}
-		return mailbox.Decode(frame)
+		return s.decode(frame)
 	}
+}
+
+// decode reads what the bot says; what it may leave out is filled in.
+func (s *mailboxSocket) decode(frame []byte) (mailbox.Envelope, error) {
+	return mailbox.DecodeLine(frame, s.api.Mailbox.Self(), time.Now())
 }
 
 // register lets the mailbox know the bot's card, and answers it.
@@ -230,7 +235,7 @@ func (c *card) names(self mailbox.AgentID) bool {
 func (s *mailboxSocket) take(turn context.Context, line agent.Line, frame []byte) {
 	ctx, cancel := context.WithTimeout(turn, handleTime)
 	defer cancel()
-	e, err := mailbox.Decode(frame)
+	e, err := s.decode(frame)
 	var answer *mailbox.Envelope
 	if err == nil {
 		answer, err = line.Handle(ctx, e)

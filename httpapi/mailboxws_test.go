@@ -210,7 +210,7 @@ func TestBadFramesAreAnsweredAndTheConnectionStays(t *testing.T) {
 		{`{"id":`, "JSON", "error", "", "INVALID_MESSAGE"},
 		{``, "JSON", "error", "", "INVALID_MESSAGE"},
 		{`[]`, "object", "error", "", "INVALID_MESSAGE"},
-		{`{"type":"message"}`, "id", "error", "", "INVALID_MESSAGE"},
+		{`{"type":"message","content":"hi"}`, "to: required", "error", "", "INVALID_MESSAGE"},
 		{frame("u", `,"type":"gossip","content":"hi"`), "type: ", "nack", "u", "INVALID_MESSAGE"},
 		{frame("e", `,"type":"message","content":" "`), "content: ", "nack", "e", "INVALID_MESSAGE"},
 		{frame("l", `,"type":"message","content":"`+strings.Repeat("x", 65_537)+`"`), "65536", "nack", "l", "INVALID_MESSAGE"},
@@ -257,7 +257,7 @@ func TestWhoHasToRegisterFirst(t *testing.T) {
 		says  string
 	}{
 		"no JSON":             {`hello`, "INVALID_MESSAGE", "JSON"},
-		"no envelope":         {`{}`, "INVALID_MESSAGE", "id"},
+		"no envelope":         {`{}`, "INVALID_MESSAGE", "to"},
 		"something else":      {frame("m", `,"type":"message","content":"hi"`), "INVALID_MESSAGE", "handshake.register"},
 		"another agent":       {strings.Replace(register, `"from":"agent_a"`, `"from":"agent_b"`, 1), "UNAUTHORIZED", "from: "},
 		"another agent's":     {strings.Replace(register, `"agent_id":"agent_a"`, `"agent_id":"agent_b"`, 1), "UNAUTHORIZED", "agent_id: "},

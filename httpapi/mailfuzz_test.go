@@ -17,7 +17,7 @@ func FuzzMailPosts(f *testing.F) {
 	for _, body := range []string{
 		`{"to":"agent_b","content":{"parts":[{"type":"text","text":"<hi>"}]},"forward_of":"m","metadata":{"ttl":5}}`,
 		`{"to":"agent_b","type":"task_assign","content":{"taskId":"t","deadline":"2026-04-26T11:00:00Z","x":[{}]},"priority":1}`,
-		`{"to":"agent_b","text":"do","parts":[{"type":"data","data":null},{"type":"file","path":"/a"}],"deadline":1777200000,"task_id":"t/1","callback":{"channel":"feishu"}}`,
+		`{"to":"agent_b","text":"do","parts":[{"type":"data","data":null},{"type":"file","path":"/a"}],"deadline":1777200000,"task_id":"t/1","callback":{"channel":"feishu","chat_id":"oc_x"}}`, `{"to":"agent_b","text":"hi","calback":{}}`, `{"to":"agent_b","type":"task","content":{"x":[]}}`,
 		`{"to":"agent_b","content":"do","deadline":null,"priority":2}`, `{"state":"completed","text":"done","parts":[{"type":"text","text":"x"}],"from":"agent_b"}`,
 		`{"message":"hi","correlation_id":"c"}`, `null`, `[]`, ``, `{"to":null}`, "{\"message\":\"\xff\"}", `{"TO":"a","to":"b\u0007","Content":" ","content":1e400}`,
 	} {
@@ -61,6 +61,9 @@ func wantSendable(t *testing.T, reached any) {
 	case agent.Draft:
 		e = r.Envelope
 		e.ID, e.From, e.Timestamp, e.Trace = "msg_1", "agent_a", noon, []mailbox.AgentID{"agent_a"}
+		if e.Task == nil { // made up for a new one; for a step it is the one that is open
+			e.Task = &mailbox.Task{ID: "t1"}
+		}
 	case agent.TaskDraft:
 		e.To, e.Type, e.Callback = r.To, mailbox.TypeTask, r.Callback
 		e.Task = &mailbox.Task{ID: "t1", State: mailbox.Pending, Deadline: r.Deadline}

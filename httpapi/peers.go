@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 
 	"feishu-relay/mailbox"
@@ -51,6 +52,7 @@ func peerMessage(w http.ResponseWriter, r *http.Request) (m agent.PeerMessage, e
 	var body struct {
 		Message       string `json:"message"`
 		CorrelationID string `json:"correlation_id"`
+		Body          string `json:"body"` // the message, as payloads of peer inboxes call it
 	}
 	if err := readMail(w, r, &body); err != nil {
 		return m, err
@@ -60,7 +62,7 @@ func peerMessage(w http.ResponseWriter, r *http.Request) (m agent.PeerMessage, e
 			return m, err
 		}
 	}
-	return agent.PeerMessage{To: to, Message: body.Message, CorrelationID: body.CorrelationID}, nil
+	return agent.PeerMessage{To: to, Message: cmp.Or(body.Message, body.Body), CorrelationID: body.CorrelationID}, nil
 }
 
 // goalsAnswer is the answer of all routes about goals.
@@ -76,8 +78,10 @@ func (a *api) goals(w http.ResponseWriter, _ *http.Request) {
 func (a *api) addGoal(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		GoalID string `json:"goal_id"`
+		Goal   string `json:"goal"` // the same
 	}
-	err := readMail(w, r, &body)
+	_, err := readMailOrNone(w, r, &body)
+	body.GoalID = cmp.Or(body.GoalID, body.Goal)
 	if err == nil && body.GoalID != "" {
 		err = checkMailID("goal_id", body.GoalID)
 	}

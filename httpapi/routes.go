@@ -57,9 +57,7 @@ func routes() []route {
 		{"GET", "/v1/mailbox/schemas", (*api).schemas, needsMailbox},
 		{"GET", "/v1/mailbox/schemas/{name}", (*api).schema, needsMailbox},
 		{"GET", "/v1/mailbox/ws", (*api).line, needsMailbox | longLived},
-		{"GET", "/mcp", (*api).mcp, longLived},
 		{"POST", "/mcp", (*api).mcp, 0},
-		{"DELETE", "/mcp", (*api).mcp, 0},
 
 		{"GET", "/ca.pem", (*api).ca, 0},
 		{"GET", "/metrics", (*api).metrics, 0},

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -14,7 +15,10 @@ import (
 	"feishu-relay/relay"
 )
 
-var states = mailbox.TaskStates()
+var (
+	states = mailbox.TaskStates()
+	steps  = states[1:] // what an agent can report; it is given a task that is pending
+)
 
 // tasks serves GET /v1/mailbox/tasks: those taken and given, the newest first.
 func (a *api) tasks(w http.ResponseWriter, r *http.Request) {
@@ -89,6 +93,9 @@ func readTask(w http.ResponseWriter, r *http.Request) (d agent.TaskDraft, err er
 	var body taskBody
 	if err := readMail(w, r, &body); err != nil {
 		return d, err
+	}
+	if strings.TrimSpace(body.Text) == "" {
+		body.Text = ""
 	}
 	inParts := body.Text != "" || len(body.Parts) > 0
 	switch {
@@ -236,12 +243,16 @@ func readUpdate(w http.ResponseWriter, r *http.Request) (u agent.TaskUpdate, err
 		Text  string            `json:"text"`
 		Parts []json.RawMessage `json:"parts"`
 		From  mailbox.AgentID   `json:"from"`
+		// What others call the text, by what it is for.
+		Result string `json:"result"`
+		Reason string `json:"reason"`
 	}
 	if err := readMail(w, r, &body); err != nil {
 		return u, err
 	}
-	if !slices.Contains(states, body.State) {
-		return u, mailbox.Invalid("state", "want one of %s", joined(states))
+	body.Text = cmp.Or(body.Text, body.Result, body.Reason)
+	if !slices.Contains(steps, body.State) {
+		return u, mailbox.Invalid("state", "want one of %s", joined(steps))
 	}
 	u.State, u.From = body.State, body.From
 	if u.From != "" {
@@ -249,7 +260,10 @@ func readUpdate(w http.ResponseWriter, r *http.Request) (u agent.TaskUpdate, err
 			return u, inField("from", err)
 		}
 	}
-	if strings.TrimSpace(body.Text) == "" && len(body.Parts) == 0 {
+	if strings.TrimSpace(body.Text) == "" {
+		body.Text = ""
+	}
+	if body.Text == "" && len(body.Parts) == 0 {
 		return u, nil
 	}
 	content, err := contentOf(body.Text, body.Parts)

@@ -18,13 +18,10 @@ var errNoJSON = Invalid("", "want one JSON object")
 // The error is an [*Error] with INVALID_MESSAGE that names the field as the
 // sender wrote it. The envelope holds even then what a nack needs, as far as it
 // was of the right form: id, from, to, type and requiresAck.
-func Decode(raw []byte) (Envelope, error) { return decode(raw, EnvelopeSchema) }
+func Decode(raw []byte) (Envelope, error) { return decode(raw, EnvelopeSchema, nil) }
 
-// DecodeDraft reads what a program gives to be sent: an envelope in any of the
-// forms of [Decode] that may lack id, from and timestamp, which are zero then.
-func DecodeDraft(raw []byte) (Envelope, error) { return decode(raw, MessageSchema) }
-
-func decode(raw []byte, schema string) (Envelope, error) {
+// decode reads an envelope as a schema wants it; look sees it before, as it was sent.
+func decode(raw []byte, schema string, look func(in object) error) (Envelope, error) {
 	if err := sane(raw, MaxEnvelope); err != nil {
 		return Envelope{}, err
 	}
@@ -32,8 +29,14 @@ func decode(raw []byte, schema string) (Envelope, error) {
 	if !ok {
 		return Envelope{}, errNoJSON
 	}
-	l := normalise(in)
-	if schema == EnvelopeSchema {
+	if look != nil {
+		if err := look(in); err != nil {
+			return head(in), err
+		}
+	}
+	draft := schema == MessageSchema
+	l := normalise(in, draft)
+	if !draft {
 		l.received()
 	}
 	line, err := Marshal(l.out)
@@ -48,7 +51,7 @@ func decode(raw []byte, schema string) (Envelope, error) {
 		return head(l.out), errNoJSON // not after the check
 	}
 	e.Trace, e.Content.Parts = orNil(e.Trace), orNil(e.Content.Parts)
-	if err := e.checkSize(); err != nil {
+	if err := e.checkSize(draft); err != nil {
 		return head(l.out), err
 	}
 	if len(raw) > MaxEnvelope/4 { // ours may be longer than theirs, by escapes and by what they left out
@@ -88,8 +91,8 @@ func head(in object) Envelope {
 }
 
 // checkSize refuses a message that says nothing, or too much: what the schema
-// cannot count.
-func (e *Envelope) checkSize() error {
+// cannot count. Others' empty tasks are taken, ours are not sent.
+func (e *Envelope) checkSize(draft bool) error {
 	if len(e.Metadata.Extra) > MaxFields {
 		return Invalid("metadata", "want at most %d fields besides ours", MaxFields)
 	}
@@ -99,9 +102,9 @@ func (e *Envelope) checkSize() error {
 		only = only && p.Type == PartText
 	}
 	if size > MaxBody {
-		return Invalid("content", "the text has %d bytes, at most %d", size, MaxBody)
+		return Invalid("content", "has %d bytes, at most %d", size, MaxBody)
 	}
-	if e.Type.talks() && only && strings.TrimSpace(e.Text()) == "" {
+	if (e.Type.talks() || draft && e.Type.GivesTask()) && only && strings.TrimSpace(e.Text()) == "" {
 		return Invalid("content", "the message is empty: want a text")
 	}
 	return nil

@@ -53,6 +53,9 @@ func compareField(a, b string) int {
 
 // mistakes lists the leaves of v.
 func mistakes(v *jsonschema.ValidationError) []mistake {
+	if _, choice := v.ErrorKind.(*kind.AnyOf); choice { // of the schemas' there is one, of fields
+		return []mistake{{slices.Clone(v.InstanceLocation), 1, "want one of " + strings.Join(missing(v), ", ")}}
+	}
 	if len(v.Causes) > 0 {
 		var all []mistake
 		for _, cause := range v.Causes {
@@ -75,6 +78,19 @@ func mistakes(v *jsonschema.ValidationError) []mistake {
 	return []mistake{m}
 }
 
+// missing lists the fields that v wants.
+func missing(v *jsonschema.ValidationError) []string {
+	var all []string
+	if k, ok := v.ErrorKind.(*kind.Required); ok {
+		all = k.Missing
+	}
+	for _, cause := range v.Causes {
+		all = append(all, missing(cause)...)
+	}
+	slices.SortFunc(all, compareField)
+	return all
+}
+
 // says puts into words what is wanted.
 func says(v *jsonschema.ValidationError) string {
 	switch k := v.ErrorKind.(type) {
@@ -91,8 +107,6 @@ func says(v *jsonschema.ValidationError) string {
 		return "want one of " + strings.Join(words, ", ")
 	case *kind.MinLength:
 		return "must not be empty"
-	case *kind.MaxLength:
-		return fmt.Sprintf("has %d characters, at most %d", k.Got, k.Want)
 	case *kind.MaxItems:
 		return fmt.Sprintf("want at most %d entries", k.Want)
 	case *kind.MaxProperties:

@@ -107,8 +107,9 @@ func (l *level) put(name string, sub *level) {
 	}
 }
 
-// normalise copies an envelope of any of the three makes into our form.
-func normalise(in object) *level {
+// normalise copies an envelope of any of the three makes into our form. A draft
+// may say what it says by a text beside the other fields, too.
+func normalise(in object, draft bool) *level {
 	l := newLevel(in, "", object{}, "", map[string]string{})
 	for _, name := range []string{"id", "from", "to", "type"} {
 		l.take(name)
@@ -139,7 +140,7 @@ func normalise(in object) *level {
 		task.task(typ)
 		l.put("task", task)
 	}
-	l.content(typ)
+	l.content(typ, draft)
 	if callback := l.sub("callback"); callback != nil {
 		callback.take("channel")
 		callback.take("chat_id", "chatId")

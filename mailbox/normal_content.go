@@ -8,8 +8,12 @@ import (
 // content copies what an envelope says: parts, a text, an object with nothing
 // but a text, or any other object, which is kept as one data part. The content
 // of the task types of MAILBOX.md C names the task.
-func (l *level) content(typ Type) {
-	from, value := l.find("content", "body")
+func (l *level) content(typ Type, draft bool) {
+	names := []string{"content", "body"}
+	if draft {
+		names = append(names, "text")
+	}
+	from, value := l.find(names...)
 	if value == nil {
 		if !typ.talks() {
 			l.setParts(nil)
@@ -22,7 +26,7 @@ func (l *level) content(typ Type) {
 		return
 	}
 	in, ok := asObject(value)
-	if !ok || from == "body" {
+	if !ok || from != "content" {
 		l.set("content", from, value)
 		return
 	}

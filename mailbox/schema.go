@@ -46,6 +46,9 @@ var compiled = sync.OnceValue(func() map[string]*jsonschema.Schema {
 	for name, check := range map[string]func(string) error{
 		"agent":     agentMistake,
 		"id":        checkID,
+		"path":      atMost(maxPath),
+		"text":      atMost(MaxBody),
+		"word":      atMost(maxWord),
 		"date-time": func(s string) error { _, err := parseTime(s); return err },
 	} {
 		c.RegisterFormat(&jsonschema.Format{Name: name, Validate: func(v any) error {
@@ -92,6 +95,24 @@ func Check(schema string, raw []byte) error {
 		return firstMistake(err)
 	}
 	return nil
+}
+
+// Bounds of texts that no [Decode] counts, in bytes: the path of a file, and an
+// entry of a list of words.
+const (
+	maxPath = 4096
+	maxWord = 200
+)
+
+// atMost is the check of a text of at most limit bytes; the maxLength of a schema
+// counts characters.
+func atMost(limit int) func(string) error {
+	return func(s string) error {
+		if len(s) > limit {
+			return fmt.Errorf("has %d bytes, at most %d", len(s), limit)
+		}
+		return nil
+	}
 }
 
 // maxList is more entries than any list of the schemas may have.

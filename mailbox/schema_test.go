@@ -88,6 +88,8 @@ func TestCheck(t *testing.T) {
 		{"a message as a text", "message", `{"to":"a","content":"hi"}`, "", ""},
 		{"a message as an object", "message", `{"to":"a","content":{"n":1}}`, "", ""},
 		{"a message as a body", "message", `{"to":"a","body":"hi"}`, "", ""},
+		{"a message as a text of its own", "message", `{"to":"a","text":"hi"}`, "", ""},
+		{"a conversation without a chat", "message", `{"to":"a","text":"hi","callback":{"channel":"feishu"}}`, "callback", "want one of chat_id, session_id"},
 		{"a message with all there is", "message", strings.Replace(ours, `"id"`, `"forward_of":"m0","id"`, 1), "", ""},
 		{"a message without content", "message", `{"to":"a"}`, "content", "required"},
 		{"a ping without content", "message", `{"to":"a","type":"ping"}`, "", ""},

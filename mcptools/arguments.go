@@ -93,7 +93,7 @@ func jsonType(t reflect.Type) string {
 func short(pairs ...string) error {
 	for pair := range slices.Chunk(pairs, 2) {
 		if len(pair[1]) > maxName {
-			return badArgument("%s: at most %d bytes, got %d", pair[0], maxName, len(pair[1]))
+			return badArgument("%s: has %d bytes, at most %d", pair[0], len(pair[1]), maxName)
 		}
 	}
 	return nil

@@ -69,6 +69,9 @@ func sendTask(s *service, ctx context.Context, in sendTaskArguments) (answer, er
 	if d.Callback, err = in.callback(); err != nil {
 		return answer{}, err
 	}
+	if strings.TrimSpace(in.Task) == "" {
+		return answer{}, badArgument("task: missing: say what is to be done")
+	}
 	sent, err := s.Mailbox.SendTask(ctx, d)
 	if err != nil {
 		return answer{}, err

@@ -70,7 +70,7 @@ func checkRegistry(c *config) (finding, []mailbox.Card) {
 		cards = append(cards, card)
 	}
 	if len(unread) > 0 {
-		return warning(name, "correct or delete them in "+path, "%d agents; left out, since they cannot be read: %s", len(cards), some(unread)), cards
+		return warning(name, "correct or delete them in "+path, "%s; left out, since they cannot be read: %s", counted(len(cards), "agent", "agents"), some(unread)), cards
 	}
 	return well(name, "%s", present(c, cards)), cards
 }
@@ -83,7 +83,7 @@ func present(c *config, cards []mailbox.Card) string {
 			there++
 		}
 	}
-	return fmt.Sprintf("%d agents are registered, %d of them are there", len(cards), there)
+	return fmt.Sprintf("%s registered, %s there", counted(len(cards), "agent is", "agents are"), counted(there, "of them is", "of them are"))
 }
 
 // checkInboxes tells what waits for this agent, and tries whether the others'
@@ -98,7 +98,10 @@ func checkInboxes(c *config, cards []mailbox.Card) []finding {
 	case n >= mailbox.MaxInbox:
 		out = append(out, warning(name, "start the bot, or let it read its inbox", "%d messages wait for %s; no more are taken", n, c.Agent))
 	default:
-		out = append(out, well(name, "%d messages wait for %s", n, c.Agent))
+		out = append(out, well(name, "%s for %s", counted(n, "message waits", "messages wait"), c.Agent))
+	}
+	if found, ok := checkMalformed(filepath.Join(c.Mailbox.Dir, string(c.Agent), "malformed")); !ok {
+		out = append(out, found)
 	}
 	agents := []string{string(c.Agent)}
 	for _, card := range cards[:min(len(cards), maxTried)] {
@@ -118,6 +121,21 @@ func checkInboxes(c *config, cards []mailbox.Card) []finding {
 			"the inboxes of these agents cannot be written: %s", some(closed)))
 	}
 	return out
+}
+
+// checkMalformed tells of what other programs put down for this agent and was no
+// message: nobody reads that again. ok means that there is none.
+func checkMalformed(folder string) (found finding, ok bool) {
+	const name = "mailbox malformed"
+	list, err := os.ReadDir(folder)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && len(list) == 0:
+		return finding{}, true
+	case err != nil:
+		return warning(name, "let this user read "+folder, "%v", err), false
+	}
+	return warning(name, "look at them, correct the program that wrote them, and delete them",
+		"%s in %s", counted(len(list), "file that is no envelope lies", "files that are no envelopes lie"), folder), false
 }
 
 // waiting counts the messages in an inbox; one that does not exist holds none.

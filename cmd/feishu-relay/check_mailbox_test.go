@@ -33,7 +33,7 @@ func TestCheckMailboxRegistry(t *testing.T) {
 		says       string
 	}{
 		{"nobody", `{}`, statusOK, "0 agents are registered, 0 of them are there"},
-		{"some", "{" + card("a", "idle", heard) + "," + card("b", "busy", "2020-01-01T00:00:00Z") + "," + card("c", "offline", heard) + "}", statusOK, "3 agents are registered, 1 of them are there"},
+		{"some", "{" + card("a", "idle", heard) + "," + card("b", "busy", "2020-01-01T00:00:00Z") + "," + card("c", "offline", heard) + "}", statusOK, "3 agents are registered, 1 of them is there"},
 		{"entries of another make", `{"a":3,"../b":{}}`, statusWarn, "cannot be read: ../b, a"},
 		{"broken", `{"a":`, statusWarn, "_registry.json.broken-"},
 		{"a list", `[]`, statusWarn, "is no JSON object"},
@@ -81,9 +81,12 @@ func TestCheckMailboxInboxes(t *testing.T) {
 	write(t, filepath.Join(own, "2_b.msg.json.tmp"), "{}")
 	write(t, filepath.Join(dir, "c", "inbox", "1_b.msg.json"), "{}")
 	_, found := checked(t)
-	wants(t, found, "mailbox inboxes", statusOK, "1 messages wait for agent_a")
+	wants(t, found, "mailbox inboxes", statusOK, "1 message waits for agent_a")
 	if len(found["mailbox inboxes"]) > 1 {
 		t.Errorf("got %+v", found["mailbox inboxes"])
+	}
+	if len(found["mailbox malformed"]) > 0 {
+		t.Errorf("without any: %+v", found["mailbox malformed"])
 	}
 	for _, inbox := range []string{own, filepath.Join(dir, "c", "inbox")} {
 		if left, err := filepath.Glob(filepath.Join(inbox, ".*")); err != nil || len(left) > 0 {
@@ -99,6 +102,24 @@ func TestCheckMailboxInboxes(t *testing.T) {
 	if code != 1 {
 		t.Errorf("status %d, want 1", code)
 	}
+}
+
+func TestCheckMailboxMalformed(t *testing.T) {
+	own := filepath.Join(configured(t), "mailboxes", "agent_a")
+	mkdir(t, filepath.Join(own, "malformed"), 0o700)
+	code, found := checked(t)
+	if code != 0 || len(found["mailbox malformed"]) > 0 {
+		t.Errorf("an empty folder: status %d, %+v", code, found["mailbox malformed"])
+	}
+	write(t, filepath.Join(own, "malformed", "1_b.msg.json"), "{")
+	code, found = checked(t)
+	wants(t, found, "mailbox malformed", statusWarn, "1 file that is no envelope lies in "+filepath.Join(own, "malformed"))
+	if code != 0 {
+		t.Errorf("status %d, want 0", code)
+	}
+	write(t, filepath.Join(own, "malformed", "2_b.msg.json"), "{")
+	_, found = checked(t)
+	wants(t, found, "mailbox malformed", statusWarn, "2 files that are no envelopes lie in ")
 }
 
 func TestCheckMailboxRedis(t *testing.T) {
@@ -146,7 +167,7 @@ func TestCheckMailboxRedis(t *testing.T) {
 		}
 	}
 	_, found = checked(t)
-	wants(t, found, "mailbox", statusOK, "1 agents are registered, 1 of them are there")
+	wants(t, found, "mailbox", statusOK, "1 agent is registered, 1 of them is there")
 
 	if err := client.Set(t.Context(), mailboxKeys+"agents", "x", 0).Err(); err != nil {
 		t.Fatal(err)

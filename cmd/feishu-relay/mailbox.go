@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"os"
 	"strconv"
@@ -20,18 +21,23 @@ import (
 
 const mailboxUsage = `Usage: feishu-relay mailbox agents
        feishu-relay mailbox send [--type TYPE] [flags] AGENT TEXT…
+       feishu-relay mailbox send [flags] '*' TEXT…
        feishu-relay mailbox inbox [--limit 50] [--drain]
        feishu-relay mailbox tasks [--state STATE] [--direction received|sent] [ID]
        feishu-relay mailbox tasks update [--from AGENT] ID STATE [TEXT…]
        feishu-relay mailbox dead-letters [list | replay ID]
 
-agents tells who there is; send gives another agent a message or a task; inbox shows
-what waits for this bot, and with --drain hands it out; tasks shows the tasks taken and
-given, and takes a step of one; dead-letters shows what could not be delivered.
+agents tells who there is; send gives another agent a message or a task, or all of
+them ('*') a message; inbox shows what waits for this bot, and with --drain hands it
+out; tasks shows the tasks taken and given, and takes a step of one; dead-letters
+shows what could not be delivered.
 
 It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN). All take
 --addr HOST:PORT and --json, which prints the sidecar's own answer. TEXT may be -, for
-standard input. ` + "`feishu-relay mailbox SUBCOMMAND --help`" + ` tells more.
+standard input. Flags may stand anywhere; a TEXT with a word that begins with a dash
+goes behind --, as in: mailbox send agent_b -- --help shows it.
+
+` + "`feishu-relay mailbox SUBCOMMAND --help`" + ` tells more.
 `
 
 // runMailbox shows and uses the mailbox of the running sidecar.
@@ -44,6 +50,9 @@ func runMailbox(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		"agents": with(m.agents), "send": with(m.send), "inbox": with(m.inbox), "tasks": with(m.tasks), "dead-letters": with(m.deadLetters),
 	})
 }
+
+// anyNumber of arguments may be given: they are the words of a text.
+const anyNumber = math.MaxInt
 
 // mailboxCall is one use of the mailbox.
 type mailboxCall struct {
@@ -67,15 +76,10 @@ func (m *mailboxCall) command(synopsis string) *flag.FlagSet {
 	return m.flags
 }
 
-// parse reads the flags, which may stand behind the arguments unless those end
-// in free text, and finds the sidecar.
-func (m *mailboxCall) parse(args []string, most int, freeText bool) (rest []string, err error) {
-	if freeText {
-		err = parse(m.flags, args, len(args))
-		rest = m.flags.Args()
-	} else {
-		rest, err = parseMixed(m.flags, args, most)
-	}
+// parse reads the flags, which may also stand behind and between the arguments
+// up to "--", and finds the sidecar.
+func (m *mailboxCall) parse(args []string, most int) (rest []string, err error) {
+	rest, err = parseMixed(m.flags, args, most)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(m.out, m.explained.String())
 		return nil, err
@@ -114,7 +118,7 @@ func (m *mailboxCall) answer(data []byte, v any) (printed bool, err error) {
 
 func (m *mailboxCall) agents(ctx context.Context, args []string) error {
 	m.command("agents [flags]\nTells which agents there are, this one too, and what each can do now.")
-	if _, err := m.parse(args, 0, false); err != nil {
+	if _, err := m.parse(args, 0); err != nil {
 		return err
 	}
 	data, err := m.api.get(ctx, "/v1/mailbox/agents")
@@ -132,7 +136,7 @@ func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
 	f := m.command("inbox [--limit 50] [--drain] [flags]\nShows what waits for the bot, in the order of delivery, and leaves it there.")
 	limit := f.Int("limit", 50, "show at most `n` messages, 200 or less")
 	drain := f.Bool("drain", false, "hand them out: they count as delivered, and the bot is not given them again")
-	if _, err := m.parse(args, 0, false); err != nil {
+	if _, err := m.parse(args, 0); err != nil {
 		return err
 	}
 	if *limit < 1 {
@@ -167,7 +171,7 @@ func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
 func (m *mailboxCall) deadLetters(ctx context.Context, args []string) error {
 	m.command("dead-letters [flags] [list | replay ID]\nShows what this agent sent and could not be delivered, the newest first.\n" +
 		"replay sends one again, as if for the first time.")
-	rest, err := m.parse(args, 2, false)
+	rest, err := m.parse(args, 2)
 	if err != nil {
 		return err
 	}

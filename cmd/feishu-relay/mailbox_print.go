@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"feishu-relay/mailbox"
@@ -15,16 +14,6 @@ import (
 
 // cellWidth is the most characters of a text in a table; the rest is cut.
 const cellWidth = 60
-
-// table writes rows whose cells are neutral already.
-func (m *mailboxCall) table(head string, rows [][]string) error {
-	t := tabwriter.NewWriter(m.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.ReplaceAll(head, "|", "\t"))
-	for _, row := range rows {
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t "))
-	}
-	return t.Flush()
-}
 
 func (m *mailboxCall) printAgents(cards []mailbox.Card) error {
 	if len(cards) == 0 {
@@ -42,7 +31,7 @@ func (m *mailboxCall) printAgents(cards []mailbox.Card) error {
 			m.ago(c.LastHeartbeat), or(cell(strings.Join(goals, ", ")), "-"), cell(c.Description),
 		}
 	}
-	return m.table("AGENT|STATUS|TASKS|HEARTBEAT|GOALS|DESCRIPTION", rows)
+	return writeTable(m.out, "AGENT|STATUS|TASKS|HEARTBEAT|GOALS|DESCRIPTION", rows)
 }
 
 func (m *mailboxCall) printWaiting(list []agent.Mail, total int) error {
@@ -52,7 +41,7 @@ func (m *mailboxCall) printWaiting(list []agent.Mail, total int) error {
 	}
 	more := ""
 	if rest := total - len(list); rest > 0 {
-		more = fmt.Sprintf("\n%d more wait; --limit shows more at once\n", rest)
+		more = fmt.Sprintf("\n%s; --limit shows more at once\n", counted(rest, "more waits", "more wait"))
 	}
 	return m.printMail(list, more)
 }
@@ -60,10 +49,10 @@ func (m *mailboxCall) printWaiting(list []agent.Mail, total int) error {
 func (m *mailboxCall) printDrained(d agent.Drained) error {
 	var more strings.Builder
 	if d.Dropped > 0 {
-		fmt.Fprintf(&more, "\n%d older ones were dropped, since the buffer was full\n", d.Dropped)
+		fmt.Fprintf(&more, "\n%s dropped, since the buffer was full\n", counted(d.Dropped, "older one was", "older ones were"))
 	}
 	if d.Waiting > 0 {
-		fmt.Fprintf(&more, "\n%d more wait\n", d.Waiting)
+		fmt.Fprintf(&more, "\n%s\n", counted(d.Waiting, "more waits", "more wait"))
 	}
 	if len(d.Messages) == 0 && more.Len() == 0 {
 		more.WriteString("Nothing waits for this bot.\n")
@@ -141,6 +130,22 @@ func (m *mailboxCall) printSent(to mailbox.AgentID, s agent.Sent) error {
 	return err
 }
 
+// printReached says whom a broadcast reached, and why it did not reach others.
+func (m *mailboxCall) printReached(r agent.PeerResult) error {
+	var b strings.Builder
+	if len(r.DeliveredTo) == 0 {
+		b.WriteString("It reached nobody.\n")
+	}
+	for _, goal := range r.DeliveredTo {
+		fmt.Fprintf(&b, "delivered to %s\n", neutral(goal))
+	}
+	for _, reason := range r.UnreachableReasons {
+		fmt.Fprintf(&b, "not delivered: %s\n", neutral(reason))
+	}
+	_, err := io.WriteString(m.out, b.String())
+	return err
+}
+
 func (m *mailboxCall) printTasks(list []tasks.Record) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(m.out, "There are no such tasks.")
@@ -150,7 +155,7 @@ func (m *mailboxCall) printTasks(list []tasks.Record) error {
 	for i, r := range list {
 		rows[i] = []string{neutral(r.ID), with(r), stateOf(r), or(moment(r.Deadline), "-"), m.ago(r.UpdatedAt), cell(r.Text)}
 	}
-	return m.table("TASK|WITH|STATE|DEADLINE|LAST STEP|WHAT", rows)
+	return writeTable(m.out, "TASK|WITH|STATE|DEADLINE|LAST STEP|WHAT", rows)
 }
 
 func (m *mailboxCall) printTaskDetails(list []tasks.Record) error {
@@ -192,7 +197,7 @@ func (m *mailboxCall) printDeadLetters(list []outgoing.DeadLetter) error {
 			fmt.Sprint(d.Attempts), neutral(string(d.Code)), cell(d.Reason),
 		}
 	}
-	return m.table("MESSAGE|TO|TYPE|DIED|SENT|CODE|REASON", rows)
+	return writeTable(m.out, "MESSAGE|TO|TYPE|DIED|SENT|CODE|REASON", rows)
 }
 
 // with names who gave a task, or was given it.
@@ -212,10 +217,14 @@ func conversation(c *mailbox.Callback) string {
 }
 
 func stateOf(r tasks.Record) string {
-	if r.Overdue {
-		return neutral(string(r.State)) + " (overdue)"
+	state := neutral(string(r.State))
+	switch {
+	case r.Overdue && r.Deadline.IsZero():
+		return state + " (no answer)"
+	case r.Overdue:
+		return state + " (overdue)"
 	}
-	return neutral(string(r.State))
+	return state
 }
 
 // cell is text in one line, cut to the width of a cell.

@@ -13,6 +13,11 @@ import (
 	"feishu-relay/mailbox/agent"
 )
 
+// everybody is the receiver of a broadcast.
+const everybody mailbox.AgentID = "*"
+
+const behindDashes = "A TEXT with a word that begins with a dash goes behind --"
+
 // letter is what `mailbox send` is given beside the text.
 type letter struct {
 	to                         mailbox.AgentID
@@ -27,14 +32,14 @@ type letter struct {
 
 func (m *mailboxCall) send(ctx context.Context, args []string) error {
 	f := m.command("send [flags] AGENT TEXT…\nSends TEXT to another agent; TEXT - reads standard input. A task is for work with a\n" +
-		"result, which comes back as a message; `feishu-relay mailbox tasks` shows how it stands.")
+		"result, which comes back as a message; `feishu-relay mailbox tasks` shows how it stands.\nAGENT '*' is all that can be reached.\n" + behindDashes)
 	var l letter
 	f.StringVar((*string)(&l.kind), "type", "message", "`type`: message, question, notification or task")
 	f.IntVar(&l.priority, "priority", 0, "from 1 (critical) to 5 (background); 0: as usual for the type")
 	f.StringVar(&l.correlation, "correlation-id", "", "`id` that an answer will carry; not for tasks, which have their own")
 	f.StringVar(&l.taskDeadline, "task-deadline", "", "when the task ends: a `time` from now, such as 30m, or one such as 2026-11-21T22:00:00Z")
 	f.StringVar(&l.conversation, "callback", "", "`conversation` that the task's result belongs in, such as feishu:oc_x")
-	rest, err := m.parse(args, 0, true)
+	rest, err := m.parse(args, anyNumber)
 	if err != nil {
 		return err
 	}
@@ -49,6 +54,9 @@ func (m *mailboxCall) send(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if l.to == everybody {
+		return m.broadcast(ctx, l.correlation, text)
+	}
 	path, body := l.request(text)
 	data, err := m.api.post(ctx, path, body)
 	if err != nil {
@@ -61,6 +69,22 @@ func (m *mailboxCall) send(ctx context.Context, args []string) error {
 	return m.printSent(l.to, sent)
 }
 
+// broadcast gives all peers a message.
+func (m *mailboxCall) broadcast(ctx context.Context, correlation, text string) error {
+	data, err := m.api.post(ctx, "/v1/peers/*/messages", struct {
+		Message       string `json:"message"`
+		CorrelationID string `json:"correlation_id,omitempty"`
+	}{text, correlation})
+	if err != nil {
+		return err
+	}
+	var result agent.PeerResult
+	if printed, err := m.answer(data, &result); printed || err != nil {
+		return err
+	}
+	return m.printReached(result)
+}
+
 // check reads the flags' values; its error says which is wrong.
 func (l *letter) check(now time.Time) (err error) {
 	isTask := l.kind == mailbox.TypeTask
@@ -70,6 +94,8 @@ func (l *letter) check(now time.Time) (err error) {
 		return fmt.Errorf("--type: want message, question, notification or task, got %q", l.kind)
 	}
 	switch {
+	case l.to == everybody && (l.kind != mailbox.TypeMessage || l.priority != 0):
+		return errors.New("--type and --priority are not for '*': all get a plain message")
 	case l.priority < 0 || l.priority > 5:
 		return fmt.Errorf("--priority: want a number from 1 to 5, got %d", l.priority)
 	case !isTask && (l.taskDeadline != "" || l.conversation != ""):

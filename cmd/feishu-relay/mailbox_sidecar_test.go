@@ -95,7 +95,7 @@ func TestMailboxOfRealSidecars(t *testing.T) {
 	if got := call("inbox", "--addr", coder); got != "Nothing waits for this bot.\n" {
 		t.Errorf("after that: %q", got)
 	}
-	call("tasks", "update", "--addr", coder, id[1], "completed", "it", "is", "written")
+	call("tasks", "update", id[1], "completed", "it", "is", "written", "--addr", coder)
 	until(id[1]+`  to coder  completed\n(?s:.*)result for feishu:oc_x\n  │ write it`, manager, "tasks", id[1])
 	until(`  │ it is written\n`, manager, "inbox")
 
@@ -105,6 +105,10 @@ func TestMailboxOfRealSidecars(t *testing.T) {
 	if code, _, stderr := program(t, "mailbox", "dead-letters", "replay", "msg_x", "--addr", coder); code != 1 || !strings.Contains(stderr, "msg_x") {
 		t.Errorf("replay of nothing: status %d, %q", code, stderr)
 	}
+	if got := call("send", "*", "well done", "--addr", manager); got != "delivered to coder\n" {
+		t.Errorf("to all: %q", got)
+	}
+	until(`  │ well done\n`, coder, "inbox")
 	if got := call("dead-letters", "--addr", manager); got != "There are no dead letters.\n" {
 		t.Errorf("dead letters: %q", got)
 	}

@@ -18,7 +18,7 @@ func (m *mailboxCall) tasks(ctx context.Context, args []string) error {
 		"or all that is known of one. `feishu-relay mailbox tasks update --help`: how to take a step.")
 	state := f.String("state", "", "only tasks in this `state`: pending, accepted, working, completed, failed or rejected")
 	direction := f.String("direction", "", "only `those` received from others, or sent to others")
-	rest, err := m.parse(args, 1, false)
+	rest, err := m.parse(args, 1)
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func (m *mailboxCall) tasks(ctx context.Context, args []string) error {
 
 func (m *mailboxCall) updateTask(ctx context.Context, args []string) error {
 	f := m.command("tasks update [flags] ID STATE [TEXT…]\nTakes a step of a task that this agent took, and tells who gave it. STATE is accepted,\n" +
-		"rejected, working, completed or failed; TEXT is the result, the reason or the\nprogress, and - reads it from standard input.")
+		"rejected, working, completed or failed; TEXT is the result, the reason or the\nprogress, and - reads it from standard input.\n" + behindDashes)
 	from := f.String("from", "", "the `agent` who gave the task, where two gave one of the same id")
-	rest, err := m.parse(args, 0, true)
+	rest, err := m.parse(args, anyNumber)
 	if err != nil {
 		return err
 	}

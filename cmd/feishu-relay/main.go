@@ -32,7 +32,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"run", "run the sidecar (the default)", runSidecar},
-		{"demo", "show a conversation of three bots, with nothing configured", runDemo},
+		{"demo", "play three acts of bots that work together, with nothing configured", runDemo},
 		{"sim", "a Feishu stand-in to try bots against, without a tenant", runSim},
 		{"check", "try everything that is configured, and say what is missing", runCheck},
 		{"transcript", "list, show or follow the groups' transcripts", runTranscript},

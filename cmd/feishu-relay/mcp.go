@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -25,25 +26,26 @@ const (
 	mcpCall = 60 * time.Second
 )
 
-const mcpUsage = `Usage: feishu-relay mcp [--addr HOST:PORT]
+const mcpUsage = `mcp [--addr HOST:PORT]
 
 Serves the tools of a running sidecar over standard input and output, for
 programs that start their MCP servers themselves. One that speaks streamable
 HTTP can use http://LISTEN_ADDR/mcp instead. LISTEN_ADDR and API_TOKEN are the
 sidecar's. The sidecar may be started later, and restarted meanwhile.
-
 `
 
 // runMCP speaks MCP on stdin and stdout until stdin ends. Everything else that
 // it has to say goes to stderr.
 func runMCP(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("mcp", "", stderr)
-	f.Usage = func() {
-		fmt.Fprint(stderr, mcpUsage)
-		f.PrintDefaults()
-	}
-	addr := f.String("addr", "", "where the sidecar listens (default LISTEN_ADDR)")
+	var explained strings.Builder
+	f := flags("mcp", mcpUsage, &explained)
+	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
 	if err := parse(f, args, 0); err != nil {
+		to := stderr
+		if errors.Is(err, flag.ErrHelp) {
+			to = stdout
+		}
+		fmt.Fprint(to, explained.String())
 		return err
 	}
 	target := or(*addr, or(os.Getenv("LISTEN_ADDR"), "127.0.0.1:8787"))
@@ -60,16 +62,13 @@ func runMCP(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	})
 	server.AddReceivingMiddleware(b.serve)
 	fmt.Fprintf(stderr, "feishu-relay mcp: serving the sidecar at %s\n", b.addr)
-	err := server.Run(ctx, finishing{&mcp.IOTransport{Reader: io.NopCloser(os.Stdin), Writer: keepOpen{stdout}}})
+	out := &oneWriter{w: stdout}
+	err := server.Run(ctx, finishing{&mcp.IOTransport{Reader: io.NopCloser(newMessages(os.Stdin, out)), Writer: out}})
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
-
-type keepOpen struct{ io.Writer }
-
-func (keepOpen) Close() error { return nil }
 
 // mcpBridge passes calls on to the sidecar. For each it connects anew, so that
 // a sidecar that was restarted, or started only now, is found.

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/kelseyhightower/envconfig"
@@ -146,16 +145,15 @@ func transcriptList(args []string, stdout, stderr io.Writer) error {
 		_, err := fmt.Fprintf(stdout, "There are no transcripts in %s yet: they begin with the first message of a group.\n", neutral(v.dir))
 		return err
 	}
-	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CHANNEL\tCHAT\tSIZE\tLAST MESSAGE")
-	for _, c := range chats {
+	rows := make([][]string, len(chats))
+	for i, c := range chats {
 		last := "-"
 		if c.LastTS != 0 {
 			last = time.UnixMilli(c.LastTS).Format("2006-01-02 15:04:05")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", neutral(c.Channel), neutral(c.ChatID), bytesText(c.Size), last)
+		rows[i] = []string{neutral(c.Channel), neutral(c.ChatID), bytesText(c.Size), last}
 	}
-	return table.Flush()
+	return writeTable(stdout, "CHANNEL|CHAT|SIZE|LAST MESSAGE", rows)
 }
 
 // spoke is when the chat's last message was sent, in Unix milliseconds; without

@@ -75,7 +75,7 @@ func (g *Gateway) cardChanged(t *tapped) {
 		}
 		if err := write(d.Card, t, &req); err != nil {
 			g.count("card_unreadable")
-			g.log.Warn("a change of a card cannot be read", "msg", d.Message.ID, "err", err)
+			g.log.Warn("a change of a card cannot be read", "message_id", d.Message.ID, "err", err)
 		}
 		d.touch(time.Now(), t.op == opCardReplace, false)
 	})

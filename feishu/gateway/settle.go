@@ -166,7 +166,7 @@ func (g *Gateway) dropped(d *draft, event, why string) {
 	g.count(event)
 	g.drafts.forget(d)
 	if why != "" && d.Message.ID != "" {
-		g.log.Warn("a message of the bot is not relayed", "chat", d.Message.ChatID, "msg", d.Message.ID, "reason", why)
+		g.log.Warn("a message of the bot is not relayed", "chat", d.Message.ChatID, "message_id", d.Message.ID, "reason", why)
 	}
 }
 
@@ -181,7 +181,7 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 	out.ChatType = feishu.ChatGroup
 	if err := g.opts.Host.Sent(ctx, out); err != nil {
 		g.count("sent_error")
-		g.log.Error("a message of the bot cannot be recorded yet", "chat", out.ChatID, "msg", out.ID, "err", err)
+		g.log.Error("a message of the bot cannot be recorded yet", "chat", out.ChatID, "message_id", out.ID, "err", err)
 		return err
 	}
 	g.recent.published(&out.Message, time.Now())

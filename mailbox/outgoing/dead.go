@@ -51,13 +51,14 @@ func (b *Box) bury(n *entry) []DeadLetter {
 		err = write(b.dead, n.name+buried, letter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, raw})
 	}
 	if err != nil {
-		b.opts.Logger.Warn("write down a dead letter; tried again soon", "to", n.ref.to, "msg", d.ID, "err", err)
+		b.opts.Logger.Warn("write down a dead letter; tried again soon", "to", n.ref.to, "message_id", d.ID, "err", err)
 		n.hold = time.Now().Add(lookEvery)
 		b.replan(n)
 		return nil
 	}
-	b.opts.Logger.Warn("a message could not be delivered; it is a dead letter now",
-		"to", n.ref.to, "msg", d.ID, "code", d.Code, "attempts", d.Attempts)
+	// Whoever gets it from here tells people.
+	b.opts.Logger.Debug("a message could not be delivered; it is a dead letter now",
+		"to", n.ref.to, "message_id", d.ID, "code", d.Code, "attempts", d.Attempts)
 	b.graves = append(b.graves, grave{n.name, n.ref, d.DeadAt})
 	b.pruneGraves()
 	b.drop(n)
@@ -82,7 +83,7 @@ func (b *Box) forget(g grave) {
 
 func (b *Box) pruneGraves() {
 	for len(b.graves) > maxDead {
-		b.opts.Logger.Warn("too many dead letters; the oldest is removed", "msg", b.graves[0].ref.id, "to", b.graves[0].ref.to, "kept", maxDead)
+		b.opts.Logger.Warn("too many dead letters; the oldest is removed", "message_id", b.graves[0].ref.id, "to", b.graves[0].ref.to, "kept", maxDead)
 		b.forget(b.graves[0])
 	}
 }

@@ -152,7 +152,7 @@ func (b *Box) save(n *entry, raw []byte) {
 	n.Envelope, n.unsaved = nil, write(b.unacked, n.name+waits, r)
 	if n.unsaved != nil {
 		n.Envelope = raw
-		b.opts.Logger.Warn("write down a message that waits", "to", n.ref.to, "msg", n.ref.id, "err", n.unsaved)
+		b.opts.Logger.Warn("write down a message that waits", "to", n.ref.to, "message_id", n.ref.id, "err", n.unsaved)
 	}
 }
 
@@ -169,7 +169,7 @@ func (b *Box) load(n *entry) (raw []byte, e mailbox.Envelope, err error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		b.opts.Logger.Error("the file of a message that waits was removed; the message is given up", "to", n.ref.to, "msg", n.ref.id)
+		b.opts.Logger.Error("the file of a message that waits was removed; the message is given up", "to", n.ref.to, "message_id", n.ref.id)
 		b.drop(n)
 	case errors.Is(err, errBroken):
 		_ = b.setAside(b.unacked, n.name+waits, err) // the next process tries that again

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTable(t *testing.T) {
+	var b strings.Builder
+	if err := writeTable(&b, "WHO|STATE|WHAT", [][]string{{"小明", "idle", "写"}, {"agent_b", "", "x"}, {"e\u0301", "ｗｉｄｅ", ""}}); err != nil {
+		t.Fatal(err)
+	}
+	want := "WHO      STATE     WHAT\n" +
+		"小明     idle      写\n" +
+		"agent_b            x\n" +
+		"e\u0301        ｗｉｄｅ\n"
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestColumns(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "abc": 3, "小明": 4, "（a）": 5, "é": 1, "e\u0301": 1, "한글": 4, "ｶﾅ": 2, "🙂": 2, "a\u200db": 2, "…": 1} {
+		if got := columns(text); got != want {
+			t.Errorf("%q: got %d, want %d", text, got, want)
+		}
+	}
+}

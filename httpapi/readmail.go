@@ -1,0 +1,73 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"feishu-relay/mailbox"
+)
+
+var errNoBody = mailbox.Invalid("", "the body is empty: send a JSON object")
+
+// readMail reads a request's body into v; what does not fit is INVALID_MESSAGE.
+// A struct is a form of our own: a field that is all but one of its is refused,
+// since what it meant would be lost. Others are ignored.
+func readMail(w http.ResponseWriter, r *http.Request, v any) error {
+	given, err := readMailOrNone(w, r, v)
+	if err == nil && !given {
+		return errNoBody
+	}
+	return err
+}
+
+// readMailOrNone is readMail where a body may be left out; v stays as it is then.
+func readMailOrNone(w http.ResponseWriter, r *http.Request, v any) (given bool, err error) {
+	data, err := readBody(w, r, maxMail)
+	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusBadRequest {
+		return false, mailbox.Invalid("", "%s", e.Message)
+	}
+	if err != nil || len(bytes.TrimSpace(data)) == 0 {
+		return false, err
+	}
+	var fields map[string]json.RawMessage
+	if err = json.Unmarshal(data, &fields); err == nil {
+		if err := slip(fields, reflect.TypeOf(v).Elem()); err != nil {
+			return true, err
+		}
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
+		field, says := unfit(err)
+		return true, mailbox.Invalid(field, "%s", says)
+	}
+	return true, nil
+}
+
+// slip reports a field that is all but one of form's, if that is a struct. Upper
+// and lower case are the same, as they are to encoding/json.
+func slip(fields map[string]json.RawMessage, form reflect.Type) error {
+	if form.Kind() != reflect.Struct {
+		return nil
+	}
+	var known []string
+	for field := range form.Fields() {
+		known = append(known, field.Tag.Get("json"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
+			continue
+		}
+		for _, meant := range known {
+			if letters := min(len(meant)/4, 2); mailbox.Slip(strings.ToLower(name), meant, letters) {
+				return mailbox.Invalid(name, "unknown field; did you mean %s?", meant)
+			}
+		}
+	}
+	return nil
+}

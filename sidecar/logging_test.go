@@ -1,0 +1,118 @@
+package sidecar_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// keysFrom is where the keys begin among the arguments of a call that logs.
+var keysFrom = map[string]int{
+	"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "With": 0,
+	"DebugContext": 2, "InfoContext": 2, "WarnContext": 2, "ErrorContext": 2, "Log": 3,
+}
+
+// attributes are the functions of slog whose first argument is a key.
+var attributes = []string{"String", "Int", "Int64", "Uint64", "Float64", "Bool", "Time", "Duration", "Any", "Group"}
+
+// reserved are slog's own keys: with one of them a JSON line has it twice, and
+// most readers see only the second.
+var reserved = []string{"msg", "level", "time"}
+
+func TestLogKeysAreNotSlogsOwn(t *testing.T) {
+	calls := 0
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != "..") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			keys := logKeys(call)
+			calls += min(len(keys), 1)
+			for _, key := range keys {
+				if slices.Contains(reserved, key) {
+					t.Errorf("%s: the log key %q is slog's own; want such as message_id", files.Position(call.Pos()), key)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if calls < 100 {
+		t.Errorf("found only %d calls that log with keys: this test no longer sees them", calls)
+	}
+}
+
+// logKeys are the keys of a call that logs, as far as they are written in it.
+func logKeys(call *ast.CallExpr) (keys []string) {
+	fun, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return nil
+	}
+	from, logs := keysFrom[fun.Sel.Name]
+	if pkg, ok := fun.X.(*ast.Ident); ok && pkg.Name == "slog" && slices.Contains(attributes, fun.Sel.Name) {
+		if key, ok := literal(call.Args[0]); ok {
+			keys = append(keys, key)
+		}
+		return keys
+	}
+	for i := from; logs && i < len(call.Args); i++ {
+		if key, ok := literal(call.Args[i]); ok {
+			keys = append(keys, key)
+			i++ // its value
+		}
+	}
+	return keys
+}
+
+func literal(e ast.Expr) (string, bool) {
+	lit, ok := e.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(lit.Value)
+	return text, err == nil
+}
+
+func TestLogKeys(t *testing.T) {
+	for source, want := range map[string][]string{
+		`log.Warn("a message", "to", to, "msg", id)`:              {"to", "msg"},
+		`g.log.Log(ctx, level, "msg", "err", "time")`:             {"err"},
+		`slog.InfoContext(ctx, "x", slog.Int("a", 1), "time", 2)`: {"time"},
+		`slog.Any("level", x)`:                                    {"level"},
+		`log.With("msg", 1)`:                                      {"msg"},
+		`err.Error()`:                                             nil,
+		`print("msg", 1)`:                                         nil,
+	} {
+		e, err := parser.ParseExpr(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := logKeys(e.(*ast.CallExpr)); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", source, got, want)
+		}
+	}
+}
