@@ -16,7 +16,7 @@ chat: build ## the same, and you are the user
 	./feishu-relay demo --chat
 
 test: tools check ## everything that must hold, as CI runs it
-	$(GO) test -race -shuffle=on -timeout 20m ./...
+	$(GO) test -race -shuffle=on -timeout 20m ./sidecar ./... # the longest first
 
 check: ## format, vet, modern idioms, module file
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these"; exit 1; }
