@@ -3,15 +3,11 @@ package sidecar_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,86 +17,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/npmtest"
 )
 
 const nodePackage = "@larksuiteoapi/node-sdk"
 
-// unreachable are npm's words for a registry that is out of reach.
-var unreachable = regexp.MustCompile(`\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|ERR_SOCKET_TIMEOUT)\b`)
-
-// nodeSDK returns the folder in which the official Node SDK is installed; the
-// test is skipped where that is not possible on this machine.
+// nodeSDK returns the folder in which the official Node SDK is installed.
 func nodeSDK(t *testing.T) string {
 	t.Helper()
-	dir, err := installNodeSDK()
-	if errors.Is(err, errNoNode) {
-		t.Skip(err)
-	}
-	must(t, err)
-	return dir
-}
-
-var errNoNode = errors.New("no Node SDK here")
-
-// installNodeSDK keeps the SDK in the user's cache for the next time.
-var installNodeSDK = sync.OnceValues(func() (dir string, err error) {
-	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return "", fmt.Errorf("%w: %s is not installed", errNoNode, tool)
-		}
-	}
-	manifest, err := os.ReadFile(filepath.Join("testdata", "node", "package.json"))
-	if err != nil {
-		return "", err
-	}
-	var wants struct{ Dependencies map[string]string }
-	if err := json.Unmarshal(manifest, &wants); err != nil {
-		return "", err
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	cache = filepath.Join(cache, "feishu-relay-test")
-	dir = filepath.Join(cache, "node-sdk-"+wants.Dependencies[nodePackage])
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		return "", err
-	}
-	fresh, err := os.MkdirTemp(cache, "installing-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(fresh)
-	if err := os.WriteFile(filepath.Join(fresh, "package.json"), manifest, 0o600); err != nil {
-		return "", err
-	}
-	if err := npmInstall(fresh); err != nil {
-		return "", err
-	}
-	// Another run may have been faster: its folder is as good.
-	if err := os.Rename(fresh, dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
-	}
-	return dir, nil
-})
-
-func npmInstall(dir string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts",
-		"--fetch-retries=1", "--fetch-retry-mintimeout=1000")
-	npm.Dir, npm.WaitDelay = dir, time.Second
-	out, err := npm.CombinedOutput()
-	if err != nil && (ctx.Err() != nil || unreachable.Match(out)) {
-		return fmt.Errorf("%w: npm cannot reach its registry: %s", errNoNode, out)
-	}
-	if err != nil {
-		return fmt.Errorf("npm install: %w: %s", err, out)
-	}
-	return nil
+	return npmtest.Installed(t, filepath.Join("testdata", "node", "package.json"), nodePackage)
 }
 
 // rule says what a bot answers to a message that mentions it and has When in it.

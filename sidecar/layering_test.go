@@ -44,6 +44,7 @@ var mayImport = map[string][]string{
 	"internal/safefile":   {},
 	"internal/groups":     {"mention", "internal/safefile"},
 	"internal/redislink":  {},
+	"internal/npmtest":    {},
 	"internal/redistest":  {},
 	"internal/bench":      {},
 	"internal/demo":       {"httpapi", "relay", "transcript", "policy", "internal/redistest", "internal/feishusim"},

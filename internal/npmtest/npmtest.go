@@ -1,0 +1,113 @@
+// Package npmtest gives tests the npm package that their programs for node need.
+package npmtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// installWait is how long an installation may take; a longer one counts as a
+// registry that is out of reach.
+const installWait = 3 * time.Minute
+
+// unreachable are npm's words for a registry that is out of reach.
+var unreachable = regexp.MustCompile(`\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|ERR_SOCKET_TIMEOUT)\b`)
+
+var (
+	errNone = errors.New("no npm package here")
+
+	installing sync.Mutex
+	failed     = map[string]error{} // by package: it is not tried twice in a run; guarded by installing
+)
+
+// Installed returns the folder in which pkg is installed, as the package.json at
+// manifest wants it; the test is skipped where that is not possible on this
+// machine. It is kept in the user's cache for the next time.
+func Installed(t *testing.T, manifest, pkg string) string {
+	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
+	dir, err := "", failed[pkg]
+	if err == nil {
+		dir, err = install(manifest, pkg)
+		failed[pkg] = err
+	}
+	if errors.Is(err, errNone) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func install(path, pkg string) (dir string, err error) {
+	for _, tool := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "", fmt.Errorf("%w: %s is not installed", errNone, tool)
+		}
+	}
+	manifest, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	var wants struct{ Dependencies map[string]string }
+	if err := json.Unmarshal(manifest, &wants); err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "feishu-relay-test")
+	dir = filepath.Join(cache, strings.ReplaceAll(strings.TrimPrefix(pkg, "@"), "/", "-")+"-"+wants.Dependencies[pkg])
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return "", err
+	}
+	fresh, err := os.MkdirTemp(cache, "installing-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(fresh)
+	if err := os.WriteFile(filepath.Join(fresh, "package.json"), manifest, 0o600); err != nil {
+		return "", err
+	}
+	if err := run(fresh); err != nil {
+		return "", err
+	}
+	// Another run may have been faster: its folder is as good.
+	if err := os.Rename(fresh, dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return dir, nil
+}
+
+func run(dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), installWait)
+	defer cancel()
+	npm := exec.CommandContext(ctx, "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts",
+		"--fetch-retries=1", "--fetch-retry-mintimeout=1000")
+	npm.Dir, npm.WaitDelay = dir, time.Second
+	out, err := npm.CombinedOutput()
+	if err != nil && (ctx.Err() != nil || unreachable.Match(out)) {
+		return fmt.Errorf("%w: npm cannot reach its registry: %s", errNone, out)
+	}
+	if err != nil {
+		return fmt.Errorf("npm install: %w: %s", err, out)
+	}
+	return nil
+}
