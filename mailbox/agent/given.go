@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -93,22 +94,21 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 	if !e.Type.Result() {
 		return nil
 	}
-	var given []tasks.Record // the task that it is about, then all others
-	if r, ok := a.ledger.Get(tasks.Sent, e.From, taskID(e)); ok {
-		given = append(given, r)
-	}
-	wanted := e.Callback
-	if wanted == nil && len(given) > 0 {
-		wanted = given[0].Callback
-	}
+	about, _ := a.ledger.Get(tasks.Sent, e.From, taskID(e))
+	wanted := cmp.Or(e.Callback, about.Callback)
 	if wanted == nil || wanted.Chat() == "" || wanted.Channel == "mailbox" {
 		return nil
 	}
-	for _, r := range append(given, a.ledger.List()...) {
-		if c := r.Callback; r.Direction == tasks.Sent && r.Peer == e.From && c != nil &&
-			c.Channel == wanted.Channel && c.Chat() == wanted.Chat() {
-			return c
-		}
+	named := func(r tasks.Record) bool {
+		c := r.Callback
+		return r.Direction == tasks.Sent && r.Peer == e.From && c != nil && c.Channel == wanted.Channel && c.Chat() == wanted.Chat()
+	}
+	if named(about) {
+		return about.Callback
+	}
+	all := a.ledger.List()
+	if i := slices.IndexFunc(all, named); i >= 0 {
+		return all[i].Callback
 	}
 	if a.opts.Hears(wanted.Channel, wanted.Chat()) {
 		return &mailbox.Callback{Channel: wanted.Channel, ChatID: wanted.Chat()} // whose session it is we do not let others say
@@ -124,16 +124,18 @@ func (a *Agent) died(d outgoing.DeadLetter) {
 		return
 	}
 	a.trace("dead")
-	if r, ok := a.ledger.Get(tasks.Sent, e.To, taskID(e)); ok && r.State == mailbox.Pending {
-		ctx, cancel := context.WithTimeout(context.Background(), retryMax)
-		defer cancel()
-		a.giveUp(ctx, r, d)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), retryMax)
+	defer cancel()
+	a.giveUp(ctx, d)
 }
 
-// giveUp ends a task that could not be handed over. Should it arrive after all,
-// its result still counts.
-func (a *Agent) giveUp(ctx context.Context, r tasks.Record, d outgoing.DeadLetter) {
+// giveUp ends the task of a dead letter that waits to be taken. Should it arrive
+// after all, its result still counts.
+func (a *Agent) giveUp(ctx context.Context, d outgoing.DeadLetter) {
+	r, ok := a.ledger.Get(tasks.Sent, d.Envelope.To, taskID(d.Envelope))
+	if !ok || r.State != mailbox.Pending {
+		return
+	}
 	r, err := a.ledger.GiveUp(r.Peer, r.ID, fmt.Sprintf("%s: %s", d.Code, d.Reason), time.Now())
 	if err != nil {
 		a.log.Error("a task that came to nothing is not noted", "task_id", r.ID, "err", err)
@@ -179,10 +181,8 @@ func (a *Agent) resume(ctx context.Context) {
 		a.log.Warn("dead letters cannot be read", "err", err)
 	}
 	for _, d := range dead {
-		if e := d.Envelope; e.Type.GivesTask() {
-			if r, ok := a.ledger.Get(tasks.Sent, e.To, taskID(e)); ok && r.State == mailbox.Pending {
-				a.giveUp(ctx, r, d)
-			}
+		if d.Envelope.Type.GivesTask() {
+			a.giveUp(ctx, d)
 		}
 	}
 }
@@ -224,10 +224,7 @@ func (a *Agent) watchDeadlines(ctx context.Context) error {
 		if failed != nil {
 			return failed
 		}
-		next, ok := a.ledger.NextDue()
-		if !ok {
-			next = time.Time{}
-		}
+		next, _ := a.ledger.NextDue() // zero: never
 		if err := idle(ctx, next, hint, nil, nil); err != nil {
 			return err
 		}

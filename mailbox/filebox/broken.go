@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 )
 
@@ -41,7 +42,7 @@ func (s *Store) keepBroken(root *os.Root, data []byte) error {
 		s.log.Warn("the registry is no JSON; kept aside, and built anew from the cards that are known", "kept", name)
 		break
 	}
-	list, err := names(root)
+	list, err := safefile.Names(root)
 	if err != nil {
 		return nil // pruned the next time
 	}

@@ -50,7 +50,7 @@ func (s *Store) Cards(ctx context.Context) ([]mailbox.Card, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	root, err := s.dir.open()
+	root, err := s.dir.Open(true)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
 // programs write meanwhile. An edit that returns the list it got writes nothing.
 // The caller holds the cards.
 func (s *Store) change(ctx context.Context, edit func(entries) (entries, error)) error {
-	root, err := s.dir.open()
+	root, err := s.dir.Open(true)
 	if err != nil {
 		return err
 	}
@@ -193,11 +193,11 @@ func (m merge) into(list entries) entries {
 
 // guardCards keeps the cards that were set in the registry until ctx is done.
 func (s *Store) guardCards(ctx context.Context) {
-	n := notices{dir: s.dir.path, deaf: s.deaf, log: s.log}
+	n := notices{dir: s.dir.Path, deaf: s.deaf, log: s.log}
 	defer n.close()
 	tick := time.NewTicker(s.recheck)
 	defer tick.Stop()
-	if root, err := s.dir.open(); err == nil {
+	if root, err := s.dir.Open(true); err == nil {
 		removeDead(root, func(name string) bool { return strings.HasPrefix(name, registry+".") && strings.HasSuffix(name, temp) })
 	}
 	g := guard{store: s}
@@ -235,7 +235,7 @@ type guard struct {
 // look puts back what is missing.
 func (g *guard) look(ctx context.Context) {
 	s := g.store
-	root, err := s.dir.open()
+	root, err := s.dir.Open(true)
 	if err != nil {
 		g.say(err)
 		return

@@ -59,7 +59,7 @@ const defaultRecheck = 2 * time.Second
 
 // Store is a mailbox.Store in a folder.
 type Store struct {
-	dir     folder
+	dir     safefile.Folder
 	log     *slog.Logger
 	recheck time.Duration
 	deaf    bool          // no notices of change: for tests of the recheck alone
@@ -89,14 +89,14 @@ func Open(dir string, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("recheck of %v: want a positive time, or 0 for %v", o.Recheck, defaultRecheck)
 	}
 	s := &Store{
-		dir:     folder{path: dir},
+		dir:     safefile.Folder{Path: dir, Closed: errClosed},
 		log:     o.Logger,
 		recheck: cmp.Or(o.Recheck, defaultRecheck),
 		patient: lockWait,
 		counts:  map[mailbox.AgentID]*count{},
 		cards:   newCards(),
 	}
-	if _, err := s.dir.open(); err != nil {
+	if _, err := s.dir.Open(true); err != nil {
 		return nil, fmt.Errorf("mailbox: %w", err)
 	}
 	if name := safefile.NetworkFS(dir); name != "" {
@@ -107,7 +107,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 }
 
 // Close frees the folder. Calls after it fail.
-func (s *Store) Close() error { return s.dir.close() }
+func (s *Store) Close() error { return s.dir.Close() }
 
 var errClosed = errors.New("the mailbox was closed")
 

@@ -109,7 +109,7 @@ func (s *Store) room(to mailbox.AgentID, box *os.Root) error {
 	defer s.mu.Unlock()
 	c := s.counts[to]
 	if c == nil || c.since >= countEvery || c.counted+c.since >= mailbox.MaxInbox {
-		list, err := names(box)
+		list, err := safefile.Names(box)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 )
 
@@ -40,7 +41,7 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 	guard.Go(func() { s.guardCards(ctx) })
 
 	r := receiver{store: s, agent: agent, take: take, shown: map[string]mark{}, open: map[string]time.Time{}, said: map[string]bool{}}
-	r.notices = notices{dir: filepath.Join(s.dir.path, string(agent), inbox), deaf: s.deaf, log: s.log}
+	r.notices = notices{dir: filepath.Join(s.dir.Path, string(agent), inbox), deaf: s.deaf, log: s.log}
 	defer r.notices.close()
 	return r.run(ctx)
 }
@@ -175,7 +176,7 @@ func (r *receiver) list(box *os.Root) ([]string, error) {
 }
 
 func mail(box *os.Root) ([]string, error) {
-	list, err := names(box)
+	list, err := safefile.Names(box)
 	list = slices.DeleteFunc(list, func(name string) bool { return !isMail(name) })
 	slices.SortFunc(list, compareNames)
 	return list, err

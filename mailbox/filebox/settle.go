@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 )
 
@@ -179,7 +180,7 @@ func (s *Store) pruneFolder(agent *os.Root, folder string, most int, life time.D
 		return
 	}
 	defer root.Close()
-	list, err := names(root)
+	list, err := safefile.Names(root)
 	if err != nil {
 		return
 	}
@@ -207,7 +208,7 @@ func (s *Store) pruneFolder(agent *os.Root, folder string, most int, life time.D
 
 // removeDead removes the temporary files of writers that were killed.
 func removeDead(root *os.Root, is func(name string) bool) {
-	list, err := names(root)
+	list, err := safefile.Names(root)
 	if err != nil {
 		return
 	}

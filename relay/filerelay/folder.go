@@ -1,15 +1,12 @@
 package filerelay
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"feishu-relay/internal/safefile"
 )
@@ -29,54 +26,6 @@ const (
 	// what lies beyond is not looked at.
 	maxCandidates = 200
 )
-
-// folder reaches the queue's folder, and reaches it again after it was removed,
-// renamed or replaced.
-type folder struct {
-	path string
-
-	mu   sync.Mutex
-	root *os.Root // nil while it is not open; guarded by mu
-	info fs.FileInfo
-}
-
-// open returns the folder that is at the path now. With create, a missing one
-// is made.
-func (d *folder) open(create bool) (*os.Root, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now, err := os.Stat(d.path)
-	if d.root != nil {
-		if err == nil && os.SameFile(now, d.info) {
-			return d.root, nil
-		}
-		_ = d.root.Close() // the folder is another one; nothing is left to save
-		d.root = nil
-	}
-	if err != nil && !create {
-		return nil, fmt.Errorf("look at folder: %w", err)
-	}
-	root, err := safefile.OpenDir(d.path)
-	if err != nil {
-		return nil, err
-	}
-	if d.info, err = root.Stat("."); err != nil {
-		return nil, errors.Join(fmt.Errorf("look at folder: %w", err), root.Close())
-	}
-	d.root = root
-	return root, nil
-}
-
-func (d *folder) close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.root == nil {
-		return nil
-	}
-	err := d.root.Close()
-	d.root = nil
-	return err
-}
 
 func liveName(queue string) string { return queue + suffix }
 
@@ -98,22 +47,9 @@ func segmentNumber(queue, name string) (uint64, bool) {
 	return n, err == nil && n > 0 && n <= maxNumber
 }
 
-func names(root *os.Root) ([]string, error) {
-	dir, err := root.Open(".")
-	if err != nil {
-		return nil, fmt.Errorf("list folder: %w", err)
-	}
-	defer dir.Close()
-	list, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("list folder: %w", err)
-	}
-	return list, nil
-}
-
 // segments lists the numbers of the rotated files, oldest first.
 func segments(root *os.Root, queue string) ([]uint64, error) {
-	list, err := names(root)
+	list, err := safefile.Names(root)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +67,7 @@ func segments(root *os.Root, queue string) ([]uint64, error) {
 // file, the segments from the newest on, and what other rotators make of the
 // queue file (outbound.jsonl.1, outbound.jsonl-20261120).
 func candidates(root *os.Root, queue string) ([]string, error) {
-	list, err := names(root)
+	list, err := safefile.Names(root)
 	if err != nil {
 		return nil, err
 	}

@@ -152,7 +152,7 @@ func New(opt Options) (*Queue, error) {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	q := &Queue{opt: opt, log: opt.Logger.With("queue", opt.Queue), turn: make(chan struct{}, 1)}
-	q.writer.dir = folder{path: opt.Dir}
+	q.writer.dir = safefile.Folder{Path: opt.Dir}
 	q.closed, q.close = context.WithCancel(context.Background())
 	return q, nil
 }

@@ -27,7 +27,7 @@ const (
 // for those that saver.go names.
 type reader struct {
 	q      *Queue
-	dir    folder
+	dir    safefile.Folder
 	wake   *waker
 	handle relay.Handler
 	saver  saver
@@ -62,7 +62,7 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 	defer cancel()
 	defer context.AfterFunc(q.closed, cancel)()
 
-	r := &reader{q: q, dir: folder{path: q.opt.Dir}, wake: newWaker(q.opt, q.log), handle: h}
+	r := &reader{q: q, dir: safefile.Folder{Path: q.opt.Dir}, wake: newWaker(q.opt, q.log), handle: h}
 	r.saver.init()
 	var saving sync.WaitGroup
 	saving.Go(func() { r.keepSaving(ctx) })
@@ -117,7 +117,7 @@ func (r *reader) step(ctx context.Context) (more bool, err error) {
 
 // begin finds the place at which this agent goes on.
 func (r *reader) begin() error {
-	root, err := r.dir.open(true)
+	root, err := r.dir.Open(true)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (r *reader) enter(src *source, offset int64, want sum, was fileID) {
 
 // advance goes on to the next file when the present one is over.
 func (r *reader) advance(ctx context.Context) (more bool, err error) {
-	root, err := r.dir.open(false)
+	root, err := r.dir.Open(false)
 	if err != nil {
 		return false, err
 	}
@@ -235,7 +235,7 @@ func (r *reader) advance(ctx context.Context) (more bool, err error) {
 func (r *reader) replaced() {
 	r.q.stats.truncated.Add(1)
 	offset, want := r.tail.offset, sumOf(r.tail.guard)
-	root, err := r.dir.open(false)
+	root, err := r.dir.Open(false)
 	if err == nil {
 		var src *source
 		src, err = locate(root, r.q.opt.Queue, checkpoint{Offset: offset, Sum: want, After: r.src.after}, r.src.id)

@@ -76,7 +76,7 @@ func (r *reader) save() error {
 	if b := r.border.Load(); b.covers(at.src, at.offset) {
 		c.History = b
 	}
-	root, err := r.dir.open(false)
+	root, err := r.dir.Open(false)
 	if err == nil {
 		err = storeCheckpoint(root, r.checkpointName(), c)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +130,7 @@ func (r *reader) end() {
 	if r.src != nil {
 		r.src.close()
 	}
-	_ = r.dir.close() // nothing is left to save
+	_ = r.dir.Close() // nothing is left to save
 	r.q.mu.Lock()
 	defer r.q.mu.Unlock()
 	r.q.view = view{}

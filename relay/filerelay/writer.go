@@ -31,7 +31,7 @@ var errClosed = errors.New("file queue is closed")
 
 // writer is the descriptor that Publish appends to, held over calls.
 type writer struct {
-	dir  folder
+	dir  safefile.Folder
 	file *os.File // nil while none is open
 	buf  []byte
 }
@@ -99,7 +99,7 @@ func (q *Queue) append(ctx context.Context, data []byte) error {
 	w := &q.writer
 	live := liveName(q.opt.Queue)
 	for range maxReopen {
-		root, err := w.dir.open(true)
+		root, err := w.dir.Open(true)
 		if err != nil {
 			return err
 		}
@@ -160,4 +160,4 @@ func (w *writer) drop() error {
 	return err
 }
 
-func (w *writer) close() error { return errors.Join(w.drop(), w.dir.close()) }
+func (w *writer) close() error { return errors.Join(w.drop(), w.dir.Close()) }

@@ -1,0 +1,78 @@
+package safefile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// Folder reaches a folder by its path, and reaches it again after it was
+// removed, renamed or replaced. Path is required. It is safe for concurrent use.
+type Folder struct {
+	Path   string
+	Closed error // what Open returns after Close; nil: it opens again
+
+	mu     sync.Mutex
+	root   *os.Root // nil while it is not open; guarded by mu, as the rest is
+	info   fs.FileInfo
+	closed bool
+}
+
+// Open returns the folder that is at the path now; the Folder closes it. With
+// create, a missing one is made.
+func (d *Folder) Open(create bool) (*os.Root, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed && d.Closed != nil {
+		return nil, d.Closed
+	}
+	now, err := os.Stat(d.Path)
+	if d.root != nil {
+		if err == nil && os.SameFile(now, d.info) {
+			return d.root, nil
+		}
+		_ = d.root.Close() // the folder is another one; nothing is left to save
+		d.root = nil
+	}
+	if err != nil && !create {
+		return nil, fmt.Errorf("look at folder: %w", err)
+	}
+	root, err := OpenDir(d.Path)
+	if err != nil {
+		return nil, err
+	}
+	if d.info, err = root.Stat("."); err != nil {
+		return nil, errors.Join(fmt.Errorf("look at folder: %w", err), root.Close())
+	}
+	d.root = root
+	return root, nil
+}
+
+// Close closes the folder where it is open.
+func (d *Folder) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.root == nil {
+		return nil
+	}
+	err := d.root.Close()
+	d.root = nil
+	return err
+}
+
+// Names lists what lies in a folder, in no order.
+func Names(root *os.Root) ([]string, error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, fmt.Errorf("list folder: %w", err)
+	}
+	defer dir.Close()
+	list, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list folder: %w", err)
+	}
+	return list, nil
+}
