@@ -15,14 +15,14 @@
 // # Who may call
 //
 // With a token set every route but /healthz and /readyz wants it as
-// `Authorization: Bearer …`. Without one the server listens on loopback only,
+// `Authorization: Bearer …`, or a browser's session that began with it (POST
+// /sign-in). Without one the server listens on loopback only,
 // and refuses requests that a web page could make a browser send: another host
 // name (DNS rebinding) or another origin.
 package httpapi
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +35,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"feishu-relay/httpapi/viewer"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -112,6 +113,7 @@ type Options struct {
 	Say         func(context.Context, Saying) (any, error) // POST /v1/send; nil: no connector
 	CA          []byte                                     // of the gateway, PEM; nil: none
 	Events      *Events
+	Outcomes    Outcomes
 	Mailbox     Mailbox      // nil: MAILBOX=off
 	MCP         http.Handler // at /mcp; nil: none
 	Lines       *Lines       // of bots at /v1/mailbox/ws; nil: nobody closes them
@@ -121,7 +123,9 @@ type Options struct {
 
 type api struct {
 	Options
-	origins http.CrossOriginProtection
+	origins  http.CrossOriginProtection
+	sessions *sessions
+	page     http.Handler
 }
 
 // New returns the handler of all routes.
@@ -132,7 +136,7 @@ func New(o Options) http.Handler {
 	if o.Lines == nil {
 		o.Lines = &Lines{}
 	}
-	a := &api{Options: o}
+	a := &api{Options: o, sessions: newSessions(o.Token), page: viewer.Handler()}
 	mux, guarded := http.NewServeMux(), http.NewServeMux()
 	a.mount(mux, guarded)
 	mux.Handle("/", a.guard(jsonErrors(guarded)))
@@ -144,7 +148,12 @@ func (a *api) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a.Token != "" {
 			given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-			if !ok || subtle.ConstantTimeCompare([]byte(given), []byte(a.Token)) != 1 {
+			switch {
+			case ok && a.sessions.isToken(given), !ok && a.sessions.valid(r):
+			case wantsPage(r):
+				signInPage(w, r, http.StatusUnauthorized, "")
+				return
+			default:
 				w.Header().Set("WWW-Authenticate", `Bearer realm="feishu-relay"`)
 				writeError(w, &Error{http.StatusUnauthorized, "unauthorized", "send the API_TOKEN as Authorization: Bearer …"})
 				return
@@ -206,8 +215,8 @@ func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
+func (a *api) viewer(w http.ResponseWriter, r *http.Request)  { a.page.ServeHTTP(w, r) }
 func (a *api) metrics(w http.ResponseWriter, r *http.Request) { a.Metrics.ServeHTTP(w, r) }
-func (a *api) events(w http.ResponseWriter, r *http.Request)  { a.Events.serve(w, r) }
 
 func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, a.Status())
@@ -257,6 +266,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -335,7 +345,7 @@ func jsonErrors(mux *http.ServeMux) http.Handler {
 		case http.StatusMethodNotAllowed:
 			writeError(w, &Error{probe.status, "method_not_allowed", "allowed here: " + w.Header().Get("Allow")})
 		default:
-			writeError(w, &Error{http.StatusNotFound, "not_found", "no such route; GET / lists them"})
+			writeError(w, &Error{http.StatusNotFound, "not_found", "no such route; GET /v1 lists them"})
 		}
 	})
 }

@@ -48,7 +48,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 			}
 		})
 	}
-	for path, want := range map[string]string{"/": "/v1/outbound", "/metrics": "sent_total"} {
+	for path, want := range map[string]string{"/": "<!doctype html>", "/v1": "/v1/outbound", "/metrics": "sent_total"} {
 		if w := ask(newFakes(), "GET", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
 		}

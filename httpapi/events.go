@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/outcome"
 	"feishu-relay/relay"
 )
 
@@ -24,9 +25,11 @@ const (
 	EventStop     = "stop"     // one was stopped, for a reason
 	EventDelivery = "delivery" // the bot was given one
 	EventReceipt  = "receipt"  // the bot acknowledged one
+	EventMail     = "mail"     // something happened to a message between agents
+	EventOutcome  = "outcome"  // of a message at some bot of the group; with ?outcomes=all only
 )
 
-// Event is what a watcher sees: a message, a decision, a delivery or a receipt.
+// Event is what a watcher sees.
 type Event struct {
 	Type       string          `json:"type"`
 	Time       relay.Millis    `json:"time"`
@@ -39,12 +42,27 @@ type Event struct {
 	Content    string          `json:"content,omitempty"`
 	ThreadID   string          `json:"thread_id,omitempty"`
 	ParentID   relay.MessageID `json:"parent_id,omitempty"`
+	RootID     relay.MessageID `json:"root_id,omitempty"`
 	TS         relay.Millis    `json:"ts,omitempty"`
 	Own        bool            `json:"own,omitempty"` // this sidecar's bot said it
 	Depth      int             `json:"depth,omitempty"`
 	Decision   any             `json:"decision,omitempty"`
 	Reason     relay.Reason    `json:"reason,omitempty"`
 	Door       string          `json:"door,omitempty"`
+	Mail       *MailEvent      `json:"mail,omitempty"`
+	Outcome    any             `json:"outcome,omitempty"`
+}
+
+// MailEvent is what happened to a message between agents, without its text.
+type MailEvent struct {
+	What   string `json:"what"` // as agent.What
+	ID     string `json:"id,omitempty"`
+	Type   string `json:"type,omitempty"`
+	From   string `json:"from,omitempty"`
+	To     string `json:"to,omitempty"`
+	TaskID string `json:"task_id,omitempty"`
+	State  string `json:"state,omitempty"` // of the task
+	Reason string `json:"reason,omitempty"`
 }
 
 // Events shows what happens to any number of watchers. It never waits for
@@ -139,22 +157,42 @@ func (s *Events) leave(w chan numbered) {
 	delete(s.watchers, w)
 }
 
-func (s *Events) serve(w http.ResponseWriter, r *http.Request) {
+// Watched reports whether anybody watches.
+func (s *Events) Watched() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.watchers) > 0
+}
+
+// events serves GET /v1/events. With ?outcomes=all it also shows what becomes
+// of messages at the other bots; those events have no id and are not replayed.
+func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	after := int64(-1)
 	if id, err := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64); err == nil && id >= 0 {
 		after = id
 	}
+	all := r.URL.Query().Get("outcomes")
+	if all != "" && all != "all" {
+		a.fail(w, r, Invalid("outcomes: want all, or nothing"))
+		return
+	}
 	out, err := newEventWriter(w)
 	if err != nil {
-		writeError(w, err)
+		a.fail(w, r, err)
 		return
 	}
-	events, missed, err := s.watch(after)
+	events, missed, err := a.Events.watch(after)
 	if err != nil {
-		writeError(w, err)
+		a.fail(w, r, err)
 		return
 	}
-	defer s.leave(events)
+	defer a.Events.leave(events)
+	var outcomes chan outcome.Outcome // nil: never any
+	if all != "" {
+		var stop func()
+		outcomes, stop = a.watchOutcomes()
+		defer stop()
+	}
 	out.start()
 	for _, n := range missed {
 		if out.event(n.kind, strconv.FormatInt(n.id, 10), n.data()) != nil {
@@ -169,6 +207,10 @@ func (s *Events) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-quiet.C:
 			if out.comment() != nil {
+				return
+			}
+		case o, ok := <-outcomes:
+			if !ok || out.event(EventOutcome, "", outcomeEvent(o)) != nil {
 				return
 			}
 		case n, ok := <-events:

@@ -36,7 +36,9 @@ var contractRoutes = sync.OnceValues(func() (routers.Router, error) {
 		return nil, err
 	}
 	openapi3filter.RegisterBodyDecoder("application/schema+json", openapi3filter.JSONBodyDecoder)
-	openapi3filter.RegisterBodyDecoder("application/x-pem-file", openapi3filter.FileBodyDecoder)
+	for _, kind := range []string{"application/x-pem-file", "text/html", "text/css", "text/javascript", "image/svg+xml"} {
+		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.FileBodyDecoder)
+	}
 	return gorillamux.NewRouter(doc)
 })
 
@@ -129,7 +131,7 @@ func httpError(t *testing.T, method, path, body string) string {
 // The same answers that the other tests look at, this time by the document.
 func TestTheOtherRoutesAreDescribed(t *testing.T) {
 	for _, tt := range []struct{ method, path, body string }{
-		{"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/", ""}, {"GET", "/metrics", ""}, {"GET", "/ca.pem", ""},
+		{"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/", ""}, {"GET", "/v1", ""}, {"GET", "/viewer/app.js", ""}, {"GET", "/viewer/x", ""}, {"POST", "/sign-out", ""}, {"GET", "/metrics", ""}, {"GET", "/ca.pem", ""},
 		{"GET", "/v1/status", ""}, {"GET", "/v1/transcripts", ""}, {"GET", "/v1/transcripts/feishu/oc_x?limit=3", ""},
 		{"GET", "/v1/transcripts/feishu/oc_secret", ""}, {"GET", "/v1/stream", ""}, {"HEAD", "/v1/events", ""},
 		{"POST", "/v1/outbound", `{"chat_id":"oc_x","content":"hi","ts":"1795211093","metadata":{"chat_type":"group"}}`},

@@ -25,11 +25,13 @@ const (
 // routes are all routes. docs/openapi.yaml describes each.
 func routes() []route {
 	return []route{
+		{"GET", "/v1", (*api).index, 0},
 		{"GET", "/v1/status", (*api).status, 0},
 		{"GET", "/v1/stream", (*api).stream, longLived},
 		{"GET", "/v1/events", (*api).events, longLived},
 		{"GET", "/v1/transcripts", (*api).transcripts, 0},
 		{"GET", "/v1/transcripts/{channel}/{chat_id}", (*api).transcript, 0},
+		{"GET", "/v1/outcomes", (*api).outcomes, 0},
 		{"POST", "/v1/outbound", (*api).outbound, 0},
 		{"POST", "/v1/inbound", (*api).inbound, 0},
 		{"POST", "/v1/decide", (*api).decide, 0},
@@ -63,7 +65,10 @@ func routes() []route {
 		{"GET", "/metrics", (*api).metrics, 0},
 		{"GET", "/healthz", (*api).healthz, forAll},
 		{"GET", "/readyz", (*api).readyz, forAll},
-		{"GET", "/{$}", (*api).index, 0},
+		{"GET", "/{$}", (*api).viewer, 0},
+		{"GET", "/viewer/{file}", (*api).viewer, 0},
+		{"POST", "/sign-in", (*api).signIn, forAll},
+		{"POST", "/sign-out", (*api).signOut, 0},
 	}
 }
 
@@ -95,6 +100,7 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 	}
 }
 
+// index serves GET /v1: the routes, one a line.
 func (a *api) index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var text strings.Builder

@@ -27,4 +27,14 @@ type Card struct {
 	Goals         []string  `json:"goals,omitempty"`
 	RegisteredAt  time.Time `json:"registered_at"`
 	LastHeartbeat time.Time `json:"last_heartbeat"`
+	Queues        *Queues   `json:"queues,omitempty"` // nil: the agent does not tell
+}
+
+// Queues is what waits at an agent's sidecar, as of its last heartbeat.
+type Queues struct {
+	Lag            int64 `json:"lag"`            // of the relay, to be read: bytes of a file, entries of a stream
+	Unsettled      int   `json:"unsettled"`      // relay messages read, and not delivered or stopped yet
+	Outbox         int64 `json:"outbox"`         // own relay messages that the backend does not have yet
+	Inbox          int   `json:"inbox"`          // direct messages that the agent has not taken
+	Unacknowledged int   `json:"unacknowledged"` // direct messages sent and not acknowledged
 }

@@ -29,6 +29,7 @@ var cardNames = [][]string{
 	{"goals"},
 	{"registered_at", "registeredAt"},
 	{"last_heartbeat", "lastHeartbeat"},
+	{"queues"},
 }
 
 func isCardName(name string) bool {
@@ -65,6 +66,9 @@ func DecodeCard(id AgentID, raw []byte) (Card, error) {
 		CurrentTasks:  asTexts(l.out["current_tasks"]),
 		RegisteredAt:  asTime(l.out["registered_at"]),
 		LastHeartbeat: asTime(l.out["last_heartbeat"]),
+	}
+	if json.Unmarshal(l.out["queues"], &c.Queues) != nil {
+		c.Queues = nil
 	}
 	if goals := asTexts(l.out["goals"]); len(goals) > 0 {
 		c.Goals = goals
@@ -123,9 +127,11 @@ func EncodeCard(c Card, previous []byte) ([]byte, error) {
 		Goals         []string  `json:"goals,omitempty"`
 		RegisteredAt  string    `json:"registered_at"`
 		LastHeartbeat string    `json:"last_heartbeat"`
+		Queues        *Queues   `json:"queues,omitempty"`
 	}{
 		c.AgentID, c.Description, orEmpty(c.Capabilities), c.Status, orEmpty(c.AllowFrom), c.MaxTasks,
 		orEmpty(c.CurrentTasks), c.Goals, formatTime(c.RegisteredAt), formatTime(c.LastHeartbeat),
+		c.Queues,
 	})
 	if err != nil {
 		return nil, err

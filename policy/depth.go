@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -38,31 +39,36 @@ func Depth(entries []Entry, m Entry, c Count) int {
 	if m.byUser() {
 		return 0
 	}
-	h := newHistory(entries, &m)
-	var t talk
-	h.collect(&t)
-	return t.count(c, h.known)
+	return newHistory(entries, &m).depth(&m, c)
 }
 
 // history is a chat's tail without repeats, ordered by topic and time, so that
 // every topic, and the chat itself, is one piece of it.
 type history struct {
-	all   []*Entry
-	known map[string]*Entry // by message id
-	m     *Entry
+	all      []*Entry
+	known    map[string]*Entry // by message id
+	openings []*Entry          // what opened topics, by time; see opened
+	room     []*Entry          // of the talk before, to be used again
 }
 
+// depth counts m, which is one of h's entries and no person's.
+func (h *history) depth(m *Entry, c Count) int {
+	t := talk{h: h, m: m, said: h.room[:0]}
+	t.collect()
+	h.room = t.said
+	return t.count(c)
+}
+
+// newHistory orders entries and m, where it is not nil, which stands as it was
+// passed.
 func newHistory(entries []Entry, m *Entry) *history {
 	type place struct {
 		entry *Entry
 		given int
 	}
 	places := make([]place, 0, len(entries)+1)
-	if !m.byUser() {
-		m.Role = RoleAssistant // whoever asks takes it for a bot's
-	}
-	h := &history{m: m, known: make(map[string]*Entry, len(entries)+1)}
-	found, newest, ts := false, m.UserTS, int64(0)
+	h := &history{known: make(map[string]*Entry, len(entries)+1)}
+	found, newest, ts := false, int64(math.MinInt64), int64(0)
 	for i := range entries {
 		e := &entries[i]
 		newest = max(newest, e.TS)
@@ -70,20 +76,22 @@ func newHistory(entries []Entry, m *Entry) *history {
 			if _, repeat := h.known[e.MessageID]; repeat {
 				continue
 			}
-			if e.MessageID == m.MessageID {
+			if m != nil && e.MessageID == m.MessageID {
 				found, ts, e = true, e.TS, m
 			}
 			h.known[e.MessageID] = e
 		}
 		places = append(places, place{e, i})
 	}
-	if !found {
-		places = append(places, place{m, len(entries)})
-		if m.MessageID != "" {
-			h.known[m.MessageID] = m
+	if m != nil {
+		if !found {
+			places = append(places, place{m, len(entries)})
+			if m.MessageID != "" {
+				h.known[m.MessageID] = m
+			}
 		}
+		m.TS = cmp.Or(m.TS, ts, max(newest, m.UserTS))
 	}
-	m.TS = cmp.Or(m.TS, ts, newest)
 	slices.SortFunc(places, func(a, b place) int {
 		return cmp.Or(
 			cmp.Compare(a.entry.ThreadID, b.entry.ThreadID),
@@ -102,32 +110,74 @@ func (h *history) thread(id string) []*Entry {
 	from, _ := slices.BinarySearchFunc(h.all, id, func(e *Entry, id string) int {
 		return cmp.Compare(e.ThreadID, id)
 	})
-	n := 0
-	for from+n < len(h.all) && h.all[from+n].ThreadID == id {
-		n++
-	}
+	n, _ := slices.BinarySearchFunc(h.all[from:], id, func(e *Entry, id string) int {
+		if e.ThreadID == id {
+			return -1 // the end is looked for
+		}
+		return 1
+	})
 	return h.all[from : from+n]
 }
 
-// isTopicGroup tells whether every message is in a topic.
-func (h *history) isTopicGroup() bool { return h.all[0].ThreadID != "" }
+// opened lists what stands outside of topics, or else, in a topic group, the
+// messages that opened topics, by time.
+func (h *history) opened(topicGroup bool) []*Entry {
+	if !topicGroup {
+		return h.thread("")
+	}
+	if h.openings == nil {
+		for i, e := range h.all {
+			starts := i == 0 || h.all[i-1].ThreadID != e.ThreadID
+			if e.ThreadID == "" || starts && (e.RootID == "" || e.RootID == e.MessageID) {
+				h.openings = append(h.openings, e)
+			}
+		}
+		slices.SortStableFunc(h.openings, func(a, b *Entry) int { return cmp.Compare(a.TS, b.TS) })
+	}
+	return h.openings
+}
 
-// collect fills t with what bots said since a person spoke, going from a topic
-// to its root's place until a person or the known history ends it.
-func (h *history) collect(t *talk) {
+// talk is what bots said since a person last spoke, up to m. What stands in the
+// history with a later time than m is not looked at.
+type talk struct {
+	h     *history
+	m     *Entry
+	said  []*Entry // newest first
+	asked string   // the id of the person's message, "" if there is none
+	// unknown says that a person spoke whose message is not in the history.
+	unknown bool
+}
+
+// known returns a message by its id, nil if it is not in the history.
+func (t *talk) known(id string) *Entry {
+	if e := t.h.known[id]; e != nil && e.TS <= t.m.TS {
+		return e
+	}
+	return nil
+}
+
+// inTopicGroup tells whether every message is in a topic.
+func (t *talk) inTopicGroup() bool {
+	first := t.h.all[0]
+	return first.ThreadID != "" || first.TS > t.m.TS
+}
+
+// collect gathers what bots said, going from a topic to its root's place until
+// a person or the known history ends it.
+func (t *talk) collect() {
 	visited := map[string]bool{} // topics; only a made-up history has more than two
-	last := h.m
+	last := t.m
 	for {
 		visited[last.ThreadID] = true
-		in := h.thread(last.ThreadID)
-		if t.back(h, in[:slices.Index(in, last)+1]) || last.ThreadID == "" {
+		in := t.h.thread(last.ThreadID)
+		if t.back(in[:slices.Index(in, last)+1]) || last.ThreadID == "" {
 			return
 		}
-		id := rootID(in, last)
-		root := h.known[id]
+		id := t.rootID(in, last)
+		root := t.known(id)
 		switch {
-		case id == "" && h.isTopicGroup():
-			t.back(h, h.chatBefore(in[0]))
+		case id == "" && t.inTopicGroup():
+			t.back(t.chatBefore(in[0]))
 			return
 		case id == "" || root == nil:
 			return
@@ -137,7 +187,7 @@ func (h *history) collect(t *talk) {
 		case root.ThreadID == last.ThreadID:
 			// The root was counted with its topic: go on with what stands
 			// before it in the chat.
-			t.back(h, h.chatBefore(root))
+			t.back(t.chatBefore(root))
 			return
 		case visited[root.ThreadID]:
 			return
@@ -148,41 +198,42 @@ func (h *history) collect(t *talk) {
 
 // rootID is the id of the message that a topic hangs on, "" if none of its
 // entries names it.
-func rootID(in []*Entry, last *Entry) string {
-	id := last.RootID
-	for i := 0; id == "" && i < len(in); i++ {
-		id = in[i].RootID
+func (t *talk) rootID(in []*Entry, last *Entry) string {
+	if last.RootID != "" {
+		return last.RootID
 	}
-	return id
+	for _, e := range in {
+		if e.TS > t.m.TS {
+			break
+		}
+		if e.RootID != "" {
+			return e.RootID
+		}
+	}
+	return ""
 }
 
 // chatBefore returns what stands in the chat before a message that opened a
 // topic: the entries outside of topics, or, in a topic group, the messages that
 // opened topics.
-func (h *history) chatBefore(opening *Entry) []*Entry {
-	var before []*Entry
-	for i, e := range h.all {
-		starts := i == 0 || h.all[i-1].ThreadID != e.ThreadID
-		opens := starts && (e.RootID == "" || e.RootID == e.MessageID)
-		if e != opening && e.TS <= opening.TS && (e.ThreadID == "" || opens && h.isTopicGroup()) {
-			before = append(before, e)
+func (t *talk) chatBefore(opening *Entry) []*Entry {
+	all := t.h.opened(t.inTopicGroup())
+	end, _ := slices.BinarySearchFunc(all, opening.TS, func(e *Entry, ts int64) int {
+		if e.TS <= ts {
+			return -1 // the end is looked for
 		}
+		return 1
+	})
+	before := all[:end]
+	if i := slices.Index(before, opening); i >= 0 {
+		return slices.Concat(before[:i], before[i+1:])
 	}
-	slices.SortStableFunc(before, func(a, b *Entry) int { return cmp.Compare(a.TS, b.TS) })
 	return before
-}
-
-// talk is what bots said since a person last spoke.
-type talk struct {
-	said  []*Entry // newest first
-	asked string   // the id of the person's message, "" if there is none
-	// unknown says that a person spoke whose message is not in the history.
-	unknown bool
 }
 
 // back adds what bots said in one place, from its last entry to its first. It
 // reports whether a person ended it.
-func (t *talk) back(h *history, in []*Entry) (ended bool) {
+func (t *talk) back(in []*Entry) (ended bool) {
 	var cut int64 // when a person spoke last, as far as the senders knew
 	for _, e := range in {
 		if e.UserTS <= e.TS {
@@ -194,23 +245,23 @@ func (t *talk) back(h *history, in []*Entry) (ended bool) {
 		case e.byUser() && e.TS >= cut:
 			t.asked = e.MessageID
 			return true
-		case cut > 0 && e.TS <= cut && e != h.m:
-			t.endAt(h, in, cut)
+		case cut > 0 && e.TS <= cut && e != t.m:
+			t.endAt(in, cut)
 			return true
-		case e.byBot():
+		case e.byBot() || e == t.m: // whoever asks takes it for a bot's
 			t.said = append(t.said, e)
 		}
 	}
 	if cut > 0 {
-		t.endAt(h, in, cut)
+		t.endAt(in, cut)
 	}
 	return cut > 0
 }
 
 // endAt notes the person's message of time cut, here or else anywhere: that of
 // a topic stands outside of it when it is the root.
-func (t *talk) endAt(h *history, in []*Entry, cut int64) {
-	for _, place := range [][]*Entry{in, h.all} {
+func (t *talk) endAt(in []*Entry, cut int64) {
+	for _, place := range [][]*Entry{in, t.h.all} {
 		for _, e := range place {
 			if e.byUser() && e.TS == cut {
 				t.asked = e.MessageID
@@ -222,22 +273,26 @@ func (t *talk) endAt(h *history, in []*Entry, cut int64) {
 }
 
 // count counts what was said, joining pieces, parallel answers and turns.
-func (t *talk) count(c Count, known map[string]*Entry) int {
+func (t *talk) count(c Count) int {
 	slices.Reverse(t.said)
 	start := t.afterPause(c.IdleReset)
-	spoke := make(map[string]struct{}, 8) // senders so far
-	joined := make(map[string]struct{}, 1)
-	n := 0
-	for i, e := range t.said {
-		_, again := spoke[e.Sender]
-		spoke[e.Sender] = struct{}{}
-		if i < start {
-			continue
+	joined := make(map[string]struct{}) // parents of counted parallel answers
+	spoke := make(map[string]struct{})  // senders of the first noted that were said
+	noted := 0
+	first := func(i int) bool { // of its sender
+		for ; noted < i; noted++ {
+			spoke[t.said[noted].Sender] = struct{}{}
 		}
+		_, again := spoke[t.said[i].Sender]
+		return !again
+	}
+	n := 0
+	for i := start; i < len(t.said); i++ {
+		e := t.said[i]
 		if i > start && continues(t.said[i-1], e, c.Turns) {
 			continue
 		}
-		if !again && t.parallel(e, known) {
+		if t.parallel(e) && first(i) {
 			if _, counted := joined[e.ParentID]; counted {
 				continue
 			}
@@ -262,13 +317,12 @@ func (t *talk) afterPause(idle time.Duration) int {
 }
 
 // parallel tells whether e, the first of its sender, answers a person directly.
-func (t *talk) parallel(e *Entry, known map[string]*Entry) bool {
+func (t *talk) parallel(e *Entry) bool {
 	if e.Sender == "" || e.ParentID == "" {
 		return false
 	}
 	if t.unknown {
-		_, ours := known[e.ParentID]
-		return !ours
+		return t.known(e.ParentID) == nil
 	}
 	return e.ParentID == t.asked
 }

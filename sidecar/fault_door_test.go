@@ -144,12 +144,12 @@ func TestFaultExpired(t *testing.T) {
 	old, content := sender.message("oc_1")
 	c.h.spare(old)
 	must(t, sender.sayThis(ctx, "oc_1", old, content, map[string]any{"ts": time.Now().Add(-2 * maxAge).UnixMilli()}))
-	eventually(ctx, t, "the old message expires", func() bool { return receiver.metric(ctx, t, `stopped_total{reason="expired"}`) == "1" })
+	eventually(ctx, t, "the old message expires", func() bool { return receiver.metric(ctx, t, `feishu_relay_stopped_total{reason="expired"}`) == 1 })
 	there()
 	late, content := sender.message("oc_1")
 	c.h.spare(late)
 	must(t, sender.sayThis(ctx, "oc_1", late, content, nil))
-	eventually(ctx, t, "the message that waits expires", func() bool { return receiver.metric(ctx, t, `stopped_total{reason="expired"}`) == "2" })
+	eventually(ctx, t, "the message that waits expires", func() bool { return receiver.metric(ctx, t, `feishu_relay_stopped_total{reason="expired"}`) == 2 })
 	receiver.connect(t)
 	c.ready(ctx)
 	_, err := sender.say(ctx, "oc_1")
@@ -157,8 +157,8 @@ func TestFaultExpired(t *testing.T) {
 	c.verify(ctx)
 }
 
-// metric is the value of a line of /metrics, "" while it is not there.
-func (b *bot) metric(ctx context.Context, t *testing.T, name string) string {
+// metric is the value of a series in /metrics (see series).
+func (b *bot) metric(ctx context.Context, t *testing.T, name string) float64 {
 	t.Helper()
 	url, err := b.side.url(ctx)
 	must(t, err)
@@ -169,12 +169,7 @@ func (b *bot) metric(ctx context.Context, t *testing.T, name string) string {
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	must(t, err)
-	for line := range strings.Lines(string(data)) {
-		if value, ok := strings.CutPrefix(line, "feishu_relay_"+name+" "); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
+	return series(string(data), name)
 }
 
 // A judge that never answers about one chat holds up no other chat.

@@ -148,7 +148,7 @@ func TestAnotherAppIsNotInTheFormersChats(t *testing.T) {
 		"content": "a secret, shall we?", "sender_bot_open_id": "ou_x", "sender_agent_name": "agent_x", "ts": time.Now().UnixMilli(),
 		"metadata": map[string]any{"chat_type": "group"}})
 	n.until("it is dealt with", func() bool {
-		return n.stops(s, "not_a_member") > 0 || strings.Contains(n.get(s, "/metrics"), "feishu_relay_delivered_total 1")
+		return n.stops(s, "not_a_member") > 0 || series(n.metrics(s), "feishu_relay_delivered_total") > 0
 	})
 	if _, ok := n.soon(fresh, time.Second, "a secret"); ok {
 		t.Error("the new app's bot heard a group of the former app's")

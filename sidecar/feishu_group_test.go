@@ -129,12 +129,7 @@ func TestPrivateChatsPass(t *testing.T) {
 // stops is how many messages a sidecar has stopped for a reason: what a bot said
 // and what a person did.
 func (n *tenant) stops(s *running, reason string) (count int) {
-	_, rest, ok := strings.Cut(n.get(s, "/metrics"), `feishu_relay_stopped_total{reason="`+reason+`"} `)
-	if ok {
-		_, err := fmt.Sscan(rest, &count)
-		must(n.t, err)
-	}
-	return count
+	return int(series(n.metrics(s), `feishu_relay_stopped_total{reason="`+reason+`"}`))
 }
 
 func (n *tenant) dirEntries(name string) (names []string) {

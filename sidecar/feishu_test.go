@@ -109,7 +109,7 @@ func converse(t *testing.T, native string, hook bool) {
 func (n *tenant) connected(s *running) {
 	n.t.Helper()
 	n.until("the bot is connected", func() bool {
-		return s.Status().Door.Name == "gateway" && strings.Contains(n.get(s, "/metrics"), `event="connected"`)
+		return s.Status().Door.Name == "gateway" && n.events(s, "connected") > 0
 	})
 }
 
@@ -185,3 +185,8 @@ func (n *tenant) recorded(want []string) {
 }
 
 func (n *tenant) metrics(s *running) string { return n.get(s, "/metrics") }
+
+// events is how often the gateway or the connector came upon something.
+func (n *tenant) events(s *running, event string) float64 {
+	return series(n.metrics(s), `feishu_relay_gateway_events_total{event="`+event+`"}`)
+}

@@ -71,9 +71,8 @@ func (n *tenant) proxied(s *running) []string {
 // succeeded.
 func (n *tenant) opened(s *running) {
 	n.t.Helper()
-	m := n.get(s, "/metrics")
-	if !strings.Contains(m, `event="opened"`) || strings.Contains(m, `event="tls_failed"`) || strings.Contains(m, `event="tunnel"`) {
-		n.t.Errorf("the bot's calls were not opened:\n%s", m)
+	if n.events(s, "opened") == 0 || n.events(s, "tls_failed") > 0 || n.events(s, "tunnel") > 0 {
+		n.t.Errorf("the bot's calls were not opened:\n%s", n.metrics(s))
 	}
 }
 

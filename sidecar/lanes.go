@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -13,8 +12,8 @@ import (
 )
 
 func (s *Sidecar) openLanes() error {
-	s.bots = lane{name: outboundQueue, way: s.botsWay()}
-	s.users = lane{name: inboundQueue, way: s.usersWay()}
+	s.bots = lane{name: outboundQueue, way: s.metrics.measured(s.botsWay())}
+	s.users = lane{name: inboundQueue, way: s.metrics.measured(s.usersWay())}
 	for _, l := range []*lane{&s.bots, &s.users} {
 		var err error
 		if l.queue, err = s.openQueue(l.name); err != nil {
@@ -44,20 +43,6 @@ func (s *Sidecar) openQueue(name string) (relay.Backend, error) {
 			Agent: string(s.cfg.Agent), Dir: s.cfg.RelayDir, Logger: s.log})
 	}
 	return filerelay.New(filerelay.Options{Dir: s.cfg.RelayDir, Queue: name, Agent: string(s.cfg.Agent), Logger: s.log})
-}
-
-// traced makes a step of what a queue has taken and the outbox does not know yet.
-type traced struct {
-	relay.Publisher
-	trace func(step string)
-}
-
-func (p traced) Publish(ctx context.Context, lines [][]byte, after relay.Receipt) (relay.Receipt, error) {
-	receipt, err := p.Publisher.Publish(ctx, lines, after)
-	if err == nil && len(lines) > 0 {
-		p.trace("published")
-	}
-	return receipt, err
 }
 
 // redisChannel is the channel of a queue: RELAY_CHANNEL for the bots' messages,

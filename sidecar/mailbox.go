@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"feishu-relay/dedup"
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
@@ -63,22 +62,34 @@ func (s *Sidecar) openMailbox() error {
 		Heartbeat: c.Heartbeat, HeartbeatTimeout: c.HeartbeatTimeout, AckTimeout: c.AckTimeout, RetryBase: c.RetryBase,
 		MaxRetries: c.MaxRetries, MaxExchanges: c.MaxExchanges, Logger: s.log, Trace: s.trace,
 		Failed:  func(part string, err error) { s.problems.set("mailbox "+part, err) },
-		Observe: func(e agent.Event) { s.metrics.mail.WithLabelValues(string(e.What), string(e.Envelope.Type)).Inc() }})
+		Observe: s.mailed, Queues: s.queues})
 	if err != nil {
 		return fmt.Errorf("mailbox: %w", err)
 	}
 	s.onClose(s.mail.Close)
-	for _, g := range []struct {
-		name, help string
-		value      func(agent.Counts) int
-	}{
-		{"waiting", "Messages in the inbox that the bot has not taken.", func(n agent.Counts) int { return n.Waiting }},
-		{"unacknowledged", "Messages sent and not acknowledged yet.", func(n agent.Counts) int { return n.Unacknowledged }},
-		{"open_tasks", "Tasks that the bot works on.", func(n agent.Counts) int { return n.OpenTasks }},
-	} {
-		s.metrics.gauge("feishu_relay_mailbox_"+g.name, g.help, prometheus.Labels{}, func() float64 { return float64(g.value(s.mail.Counts())) })
-	}
 	return nil
+}
+
+// mailed tells of what happened to a direct message.
+func (s *Sidecar) mailed(e agent.Event) {
+	s.metrics.mail.WithLabelValues(string(e.What)).Inc()
+	shown := &httpapi.MailEvent{What: string(e.What), ID: e.Envelope.ID, Type: string(e.Envelope.Type),
+		From: string(e.Envelope.From), To: string(e.Envelope.To), Reason: e.Reason}
+	if t := e.Envelope.Task; t != nil {
+		shown.TaskID, shown.State = t.ID, string(t.State)
+	}
+	s.events.Publish(httpapi.Event{Type: httpapi.EventMail, Mail: shown})
+}
+
+// queues is what waits in the relay's queues, for the agent's card.
+func (s *Sidecar) queues() (q mailbox.Queues) {
+	for _, l := range []*lane{&s.bots, &s.users} {
+		st := l.queue.Status()
+		q.Lag += st.Lag
+		q.Unsettled += st.Unsettled
+		q.Outbox += l.box.Stats().Pending
+	}
+	return q
 }
 
 func (s *Sidecar) openStore() (mailbox.Store, error) {
@@ -89,8 +100,8 @@ func (s *Sidecar) openStore() (mailbox.Store, error) {
 		if err != nil {
 			return nil, &setting{fmt.Errorf("mailbox on Redis: %w", err)}
 		}
-		s.metrics.counter("feishu_relay_mailbox_foreign_dropped_total", "Messages on the peer channels of Redis that could not be taken.",
-			prometheus.Labels{}, func() float64 { return float64(store.Dropped()) })
+		s.metrics.counter("mailbox_foreign_dropped_total", "Messages on the peer channels of Redis that could not be taken.",
+			nil, func() float64 { return float64(store.Dropped()) })
 		return store, nil
 	}
 	if fs := safefile.NetworkFS(c.Dir); fs != "" {

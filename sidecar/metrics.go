@@ -2,92 +2,156 @@ package sidecar
 
 import (
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"feishu-relay/mailbox/agent"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
 
-// metrics are what /metrics shows. Labels have few values: no chat, no message.
+// metrics are what /metrics shows; docs/metrics.md explains each. Labels have
+// few values that are known beforehand: no chat, no message, no peer. A counter
+// stands at 0 from the start, since a series that begins at 1 shows no increase.
 type metrics struct {
 	registry *prometheus.Registry
+	register prometheus.Registerer // into registry, with the label agent
 
-	received    prometheus.Counter
+	received    *prometheus.CounterVec
+	receivedAt  *prometheus.GaugeVec
+	delay       *prometheus.HistogramVec
+	stages      *prometheus.HistogramVec
+	retried     *prometheus.CounterVec
 	stopped     *prometheus.CounterVec
 	sent        *prometheus.CounterVec
 	transcript  *prometheus.CounterVec
 	decisions   *prometheus.CounterVec
-	judge       prometheus.Histogram
-	deliveries  prometheus.Counter
-	latency     prometheus.Histogram
 	depth       prometheus.Histogram
+	judgeCalls  *prometheus.CounterVec
+	judgeTime   prometheus.Histogram
+	deliveries  *prometheus.CounterVec
+	latency     *prometheus.HistogramVec
 	missing     prometheus.Counter
 	skewed      prometheus.Counter
 	quarantined prometheus.Counter
-	retried     *prometheus.CounterVec
 	gateway     *prometheus.CounterVec
 	mail        *prometheus.CounterVec
 }
 
-func newMetrics(version string) *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		received: prometheus.NewCounter(prometheus.CounterOpts{Name: "feishu_relay_received_total",
-			Help: "Lines read from the relay backend, own ones and repeats included."}),
-		stopped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_stopped_total",
-			Help: "Messages that were not delivered to the bot, by reason."}, []string{"reason"}),
-		sent: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_sent_total",
-			Help: "Messages that the bot reported as sent; relayed is false for private chats."}, []string{"relayed"}),
-		transcript: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_transcript_lines_total",
-			Help: "Messages recorded; added is false where another sidecar had written the line."}, []string{"role", "added"}),
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_decisions_total",
-			Help: "Decisions of the stop policy."}, []string{"tier", "allow"}),
-		judge: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "feishu_relay_judge_duration_seconds",
-			Help: "How long the judge took.", Buckets: []float64{.001, .01, .1, .25, .5, 1, 2, 4, 8, 16}}),
-		deliveries: prometheus.NewCounter(prometheus.CounterOpts{Name: "feishu_relay_delivered_total",
-			Help: "Messages that the bot was given."}),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "feishu_relay_delivery_seconds",
-			Help:    "From a message's time to its delivery.",
-			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 15, 60, 300, 600}}),
-		depth: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "feishu_relay_depth",
-			Help: "Depth of the messages decided on.", Buckets: []float64{1, 2, 3, 4, 5, 6, 8, 10, 20}}),
-		missing: prometheus.NewCounter(prometheus.CounterOpts{Name: "feishu_relay_seq_gaps_total",
-			Help: "Messages of peers that never arrived, by the gaps in their seq."}),
-		skewed: prometheus.NewCounter(prometheus.CounterOpts{Name: "feishu_relay_skewed_peers_total",
-			Help: "Peers whose clock is more than a minute ahead."}),
-		quarantined: prometheus.NewCounter(prometheus.CounterOpts{Name: "feishu_relay_quarantined_lines_total",
-			Help: "Malformed lines set aside."}),
-		retried: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_stage_retries_total",
-			Help: "Times a stage could not do its work and was tried again."}, []string{"stage"}),
-		gateway: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_gateway_events_total",
-			Help: "What the gateway, its entry and the connector came upon."}, []string{"event"}),
-		mail: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_mailbox_messages_total",
-			Help: "What happened to direct messages between agents."}, []string{"event", "type"}),
+// Buckets of times in seconds: from a local hop to RELAY_MAX_AGE's default.
+var (
+	latencyBuckets = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 15, 60, 300, 600}
+	stageBuckets   = []float64{.0001, .001, .01, .1, 1, 10, 60, 600}
+	judgeBuckets   = []float64{.001, .01, .1, .25, .5, 1, 2, 4, 8, 16}
+)
+
+func newMetrics(name relay.AgentName, version string) *metrics {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	m.register = prometheus.WrapRegistererWith(prometheus.Labels{"agent": string(name)}, m.registry)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return promauto.With(m.register).NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_" + name, Help: help}, labels)
 	}
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "feishu_relay_build_info",
-		Help: "Always 1; the version is in the label.", ConstLabels: prometheus.Labels{"version": version}})
-	info.Set(1)
-	m.registry.MustRegister(m.received, m.stopped, m.sent, m.transcript, m.decisions, m.judge, m.deliveries, m.latency,
-		m.depth, m.missing, m.skewed, m.quarantined, m.retried, m.gateway, m.mail, info,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return promauto.With(m.register).NewHistogramVec(
+			prometheus.HistogramOpts{Name: "feishu_relay_" + name, Help: help, Buckets: buckets}, labels)
+	}
+	m.received = counter("received_total", "Lines read from a queue, own messages and repeats included.", "queue")
+	m.receivedAt = promauto.With(m.register).NewGaugeVec(prometheus.GaugeOpts{Name: "feishu_relay_last_received_timestamp_seconds",
+		Help: "When a line was last read from a queue; 0: not since the start."}, []string{"queue"})
+	m.delay = histogram("queue_delay_seconds", "From the time of another's message until it was read here.", latencyBuckets, "queue")
+	m.stages = histogram("stage_duration_seconds", "How long one try of a stage took.", stageBuckets, "stage")
+	m.retried = counter("stage_retries_total", "Times a stage could not do its work and was tried again.", "stage")
+	m.stopped = counter("stopped_total", "Messages that were not delivered to the bot, by reason.", "reason")
+	m.sent = counter("sent_total", "Messages that the bot reported as sent; relayed is false for private chats.", "relayed")
+	m.transcript = counter("transcript_lines_total", "Messages recorded; added is false where another sidecar had written the line.", "role", "added")
+	m.decisions = counter("decisions_total", "Decisions of the stop policy.", "tier", "allow")
+	m.depth = histogram("decision_depth", "Depth of the messages decided on.", []float64{1, 2, 3, 4, 5, 6, 8, 10, 20}).WithLabelValues().(prometheus.Histogram)
+	m.judgeCalls = counter("judge_calls_total", "Questions put to the judge, by its answer.", "result")
+	m.judgeTime = histogram("judge_duration_seconds", "How long the judge took to answer or to fail.", judgeBuckets).WithLabelValues().(prometheus.Histogram)
+	m.deliveries = counter("delivered_total", "Messages that the bot was given, by door.", "door")
+	m.latency = histogram("delivery_duration_seconds", "From the time of a message to its delivery, by door.", latencyBuckets, "door")
+	m.missing = counter("seq_gaps_total", "Messages of peers that never arrived, by the gaps in their seq.").WithLabelValues()
+	m.skewed = counter("skewed_messages_total", "Messages from a clock more than a minute ahead, taken as sent on arrival.").WithLabelValues()
+	m.quarantined = counter("quarantined_lines_total", "Malformed lines set aside.").WithLabelValues()
+	m.gateway = counter("gateway_events_total", "What the gateway, its entry and the connector came upon.", "event")
+	m.mail = counter("mailbox_messages_total", "What happened to direct messages between agents.", "event")
+	m.register.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.gauge("build_info", "Always 1; version and goversion tell what runs.",
+		prometheus.Labels{"version": version, "goversion": runtime.Version()}, func() float64 { return 1 })
+
+	for _, queue := range []string{outboundQueue, inboundQueue} {
+		m.expectQueue(queue)
+	}
 	for _, why := range relay.Reasons() {
 		m.stopped.WithLabelValues(string(why))
+	}
+	for _, flag := range []string{"true", "false"} {
+		m.sent.WithLabelValues(flag)
+		m.transcript.WithLabelValues(relay.RoleUser, flag)
+		m.transcript.WithLabelValues(relay.RoleAssistant, flag)
+		m.decisions.WithLabelValues(string(policy.TierJudge), flag)
+	}
+	m.decisions.WithLabelValues(string(policy.TierHardLimit), "false")
+	m.decisions.WithLabelValues(string(policy.TierThreshold), "true")
+	m.decisions.WithLabelValues(string(policy.TierJudgeOff), "true")
+	for _, result := range judgeResults {
+		m.judgeCalls.WithLabelValues(result)
 	}
 	return m
 }
 
-// gauge shows a value that is read when it is asked for.
+// expectQueue shows a queue that nothing was read from yet.
+func (m *metrics) expectQueue(queue string) {
+	m.received.WithLabelValues(queue)
+	m.receivedAt.WithLabelValues(queue)
+	m.delay.WithLabelValues(queue)
+}
+
+// expectDoor shows a door that nothing was delivered by yet.
+func (m *metrics) expectDoor(door string) {
+	m.deliveries.WithLabelValues(door)
+	m.latency.WithLabelValues(door)
+}
+
+// expectMail shows what has not happened to direct messages yet.
+func (m *metrics) expectMail() {
+	for _, what := range []agent.What{agent.EventSent, agent.EventReceived, agent.EventDelivered, agent.EventRefused, agent.EventDuplicate,
+		agent.EventExpired, agent.EventMalformed, agent.EventDropped, agent.EventDead, agent.EventControl} {
+		m.mail.WithLabelValues(string(what))
+	}
+}
+
+// gauge shows a value that is read when it is asked for. The name stands without
+// its prefix.
 func (m *metrics) gauge(name, help string, labels prometheus.Labels, value func() float64) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
+	m.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "feishu_relay_" + name, Help: help, ConstLabels: labels}, value))
 }
 
 // counter is gauge for a value that only grows.
 func (m *metrics) counter(name, help string, labels prometheus.Labels, value func() float64) {
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value))
+	m.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "feishu_relay_" + name, Help: help, ConstLabels: labels}, value))
+}
+
+// read counts a line of a queue.
+func (m *metrics) read(queue string, at time.Time) {
+	m.received.WithLabelValues(queue).Inc()
+	m.receivedAt.WithLabelValues(queue).Set(float64(at.UnixMilli()) / 1000)
+}
+
+// arrived counts how late a message of another's was, or how far its clock is
+// ahead.
+func (m *metrics) arrived(queue string, p *passage) {
+	if !p.History {
+		m.delay.WithLabelValues(queue).Observe(max(0, p.arrived.Sub(p.final).Seconds()))
+	}
+	if p.msg.TS.Time().Sub(p.arrived) > relay.MaxAhead {
+		m.skewed.Inc()
+	}
 }
 
 func (m *metrics) recorded(role string, added bool) {
@@ -97,18 +161,16 @@ func (m *metrics) recorded(role string, added bool) {
 func (m *metrics) decided(d policy.Decision) {
 	m.decisions.WithLabelValues(string(d.Tier), boolText(d.Allow)).Inc()
 	m.depth.Observe(float64(d.Depth))
-	if d.Tier == policy.TierJudge {
-		m.judge.Observe(float64(d.JudgeMS) / 1000)
-	}
 }
 
-func (m *metrics) delivered(sent time.Time) {
-	m.deliveries.Inc()
-	m.latency.Observe(max(0, time.Since(sent).Seconds()))
+// delivered counts a message whose text was final at a time.
+func (m *metrics) delivered(door string, final time.Time) {
+	m.deliveries.WithLabelValues(door).Inc()
+	m.latency.WithLabelValues(door).Observe(max(0, time.Since(final).Seconds()))
 }
 
 func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.register})
 }
 
 func boolText(b bool) string {
@@ -117,6 +179,3 @@ func boolText(b bool) string {
 	}
 	return "false"
 }
-
-// gatewayEvent counts one of the few events that the gateway's parts name.
-func (m *metrics) gatewayEvent(event string) { m.gateway.WithLabelValues(event).Inc() }

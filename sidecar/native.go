@@ -99,7 +99,7 @@ func (s *Sidecar) openSpool() error {
 		return err
 	}
 	s.onClose(queue.Close)
-	s.native = &nativeSpool{queue: queue, bots: s.nativesWay(), people: s.peoplesWay(), wait: newChats(), copies: newCopies()}
+	s.native = &nativeSpool{queue: queue, bots: s.metrics.measured(s.nativesWay()), people: s.metrics.measured(s.peoplesWay()), wait: newChats(), copies: newCopies()}
 	return nil
 }
 

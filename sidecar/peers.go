@@ -57,7 +57,7 @@ func (p *peers) sentAt(m *relay.Message, now time.Time) time.Time {
 	p.mu.Unlock()
 	if !told {
 		p.log.Warn("a peer's clock is ahead; its messages are taken as sent on arrival",
-			keyBot, m.SenderAgentName, "ahead", ahead.Round(time.Second))
+			keySender, m.SenderAgentName, "ahead", ahead.Round(time.Second))
 		p.skew(m.SenderAgentName, ahead)
 	}
 	return now
@@ -80,7 +80,7 @@ func (p *peers) saw(queue string, m *relay.Message) {
 		missing := uint64(m.Seq - last - 1)
 		p.gone[m.SenderAgentName] += missing
 		p.gaps(missing)
-		p.log.Warn("messages of a peer are missing", keyBot, m.SenderAgentName, "missing", missing, "seq", m.Seq)
+		p.log.Warn("messages of a peer are missing", keySender, m.SenderAgentName, "missing", missing, "seq", m.Seq)
 	}
 	if !known || m.Seq > last || m.Seq == 1 {
 		p.last[key] = m.Seq

@@ -12,6 +12,7 @@ import (
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/groups"
 	"feishu-relay/mention"
+	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
@@ -20,11 +21,16 @@ import (
 const (
 	keyChat   = "chat"
 	keyMsg    = "msg_id" // not "msg": that is the log line's own text
-	keyBot    = "bot"
+	keySender = "sender" // the other bot, as it is called on the relay
+	keyAgent  = "agent"  // this one
 	keyStage  = "stage"
 	keyReason = "reason"
+	keyDoor   = "door"
 	keyErr    = "err"
 )
+
+// stagePolicy is the stage that logs its verdict itself, a pass and a stop alike.
+const stagePolicy = "policy"
 
 // passage is one message on its way, and what the stages know of it.
 type passage struct {
@@ -40,6 +46,7 @@ type passage struct {
 	mentioned bool
 	decision  policy.Decision
 	claim     claim
+	outcome   *outcome.Outcome // as far as it was told; nil: nothing yet
 }
 
 // claim is what a message holds of its key in dedup.
@@ -76,7 +83,7 @@ func (s *Sidecar) botsWay() way {
 		decide: relay.Pipeline[*passage]{
 			{Name: "age", Apply: s.stopOld},
 			{Name: "mention", Apply: s.readMentions},
-			{Name: "policy", Apply: s.askPolicy},
+			{Name: stagePolicy, Apply: s.askPolicy},
 			{Name: "inject", Apply: s.inject},
 		},
 	}
@@ -96,8 +103,8 @@ func (s *Sidecar) usersWay() way {
 
 // receive takes a line from a backend along its way.
 func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
-	s.metrics.received.Inc()
-	p := &passage{Delivery: d}
+	p := &passage{Delivery: d, arrived: time.Now()}
+	s.metrics.read(w.queue, p.arrived)
 	var err error
 	if p.msg, err = relay.Decode(d.Line); err != nil {
 		s.quarantine(d.Line)
@@ -111,13 +118,13 @@ func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
 		delete(p.msg.Metadata, metaNative) // ours, and not another's to say
 	}
 	p.key = string(p.msg.ID())
-	p.sent = s.peers.sentAt(&p.msg, time.Now())
+	p.sent = s.peers.sentAt(&p.msg, p.arrived)
 	p.final = s.finalAt(p)
 	p.group = s.groups.Current().Groups[string(p.msg.ChatID)]
-	p.arrived = time.Now()
 	stage, why, err := s.apply(ctx, w.arrive, p)
 	if why != relay.BadSignature && why != relay.OwnMessage {
 		s.peers.saw(w.queue, &p.msg)
+		s.metrics.arrived(w.queue, p)
 		if s.native != nil && w.queue == outboundQueue {
 			s.native.copies.came(p.key, p.msg.SenderAgentName)
 		}
@@ -146,6 +153,7 @@ func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
 func (s *Sidecar) end(p *passage, stage string, why relay.Reason) {
 	held := p.claim != claimNone
 	s.endClaim(p, true)
+	s.undelivered.end(p)
 	if why != relay.Pass {
 		s.stopped(p, stage, why, nil)
 	}
@@ -327,10 +335,12 @@ func (s *Sidecar) askPolicy(ctx context.Context, p *passage) (relay.Reason, erro
 		return relay.Pass, ctx.Err()
 	}
 	s.metrics.decided(p.decision)
+	s.noteDecided(p)
 	s.events.Publish(httpapi.Event{Type: httpapi.EventDecision, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
 		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Depth: p.decision.Depth, Decision: p.decision})
-	s.log.Info("decision", keyChat, p.msg.ChatID, keyMsg, p.key, keyBot, p.msg.SenderAgentName,
-		"allow", p.decision.Allow, "tier", p.decision.Tier, keyReason, p.decision.Reason, "depth", p.decision.Depth)
+	s.log.Info("decision", keyAgent, s.cfg.Agent, keyChat, p.msg.ChatID, keyMsg, p.key, keySender, p.msg.SenderAgentName,
+		"allow", p.decision.Allow, "tier", p.decision.Tier, keyReason, p.decision.Reason, "detail", p.decision.Detail,
+		"depth", p.decision.Depth, "judge_ms", p.decision.JudgeMS, "mentioned", p.mentioned)
 	if !p.decision.Allow {
 		return relay.Reason(p.decision.Reason), nil
 	}
@@ -339,6 +349,7 @@ func (s *Sidecar) askPolicy(ctx context.Context, p *passage) (relay.Reason, erro
 
 // inject hands the message to the bot, and waits for it where it is away.
 func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) {
+	s.undelivered.begin(p)
 	in, given := s.inbound(p)
 	s.trace("inject")
 	since := p.final
@@ -365,10 +376,11 @@ func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) 
 	}
 	s.trace("settling")
 	s.given.add(given...)
-	s.metrics.delivered(p.sent)
+	s.metrics.delivered(door, p.final)
+	s.noteDelivered(p, door)
 	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
 		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Door: door})
-	s.log.Info("delivered", keyChat, p.msg.ChatID, keyMsg, p.key, keyBot, p.msg.SenderAgentName, "door", door)
+	s.log.Info("delivered", keyChat, p.msg.ChatID, keyMsg, p.key, keySender, p.msg.SenderAgentName, keyDoor, door)
 	return relay.Pass, nil
 }
 

@@ -14,7 +14,7 @@ import (
 // Run works until ctx is done and then stops in order. It returns an error only
 // for a listener that failed.
 func (s *Sidecar) Run(ctx context.Context) error {
-	s.log.Info("listening", "addr", s.listener.Addr().String(), keyBot, s.cfg.Agent, "backend", s.cfg.Backend, "version", s.version)
+	s.log.Info("listening", "addr", s.listener.Addr().String(), keyAgent, s.cfg.Agent, "backend", s.cfg.Backend, "version", s.version)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx))
@@ -31,8 +31,9 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	if s.mail != nil {
 		reading.Go(func() { s.runMailbox(ctx) })
 	}
+	publishers.Go(func() { s.keep(publishing, "outcomes", s.outcomes.Run) })
 	for _, l := range []*lane{&s.bots, &s.users} {
-		publishers.Go(func() { l.box.Run(publishing, traced{l.queue, s.trace}, finishPublish) })
+		publishers.Go(func() { l.box.Run(publishing, watched{l.queue, &l.publishing, s.trace}, finishPublish) })
 		reading.Go(func() {
 			s.keep(ctx, "reading "+l.name, func(ctx context.Context) error {
 				return l.queue.Subscribe(ctx, func(ctx context.Context, d relay.Delivery) { s.receive(ctx, l.way, d) })

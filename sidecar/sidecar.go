@@ -43,6 +43,7 @@ import (
 	"feishu-relay/internal/groups"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox/agent"
+	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/policy/judge"
 	"feishu-relay/relay"
@@ -74,6 +75,8 @@ type lane struct {
 	box    *outbox.Box
 	folder string // of the box
 	way    way
+
+	publishing publishing
 }
 
 // Sidecar is one bot's relay.
@@ -116,11 +119,14 @@ type Sidecar struct {
 	connector    *connector.Connector // nil without one
 	native       *nativeSpool         // nil with neither
 	events       *httpapi.Events
+	outcomes     *outcome.Log
+	delivered    *lru.Cache[relay.MessageID, outcome.Outcome] // on the stream, where the bot may acknowledge it
 	metrics      *metrics
 	problems     *problems
 	folders      folderProbe
 	chats        *chats
 	inFlight     inFlight
+	undelivered  undelivered
 	names        atomic.Pointer[namesOf]
 	sending      chatLocks
 	recording    sync.WaitGroup // own messages on their way to the transcript
@@ -142,7 +148,7 @@ type Options struct {
 // New opens everything on disk and binds the listener. It starts nothing.
 func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	s := &Sidecar{cfg: cfg, version: opts.Version, log: opts.Logger, trace: opts.Trace, started: time.Now(),
-		events: &httpapi.Events{}, metrics: newMetrics(opts.Version), problems: newProblems(), chats: newChats(),
+		events: &httpapi.Events{}, metrics: newMetrics(cfg.Agent, opts.Version), problems: newProblems(), chats: newChats(),
 		showing: dedup.Memory(dedup.DefaultSize), asking: xrate.NewLimiter(askRate, askBurst)}
 	s.persons.names, _ = lru.New[relay.OpenID, string](maxPersons)
 	s.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
@@ -164,6 +170,9 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 		return nil, err
 	}
 	if err := opening(s.openLanes()); err != nil {
+		return nil, err
+	}
+	if err := opening(s.openOutcomes()); err != nil {
 		return nil, err
 	}
 	if err := s.openJudge(); err != nil {
@@ -274,7 +283,6 @@ func (s *Sidecar) openFiles() error {
 	}
 	s.peers = newPeers(s.log, func(n uint64) { s.metrics.missing.Add(float64(n)) },
 		func(bot relay.AgentName, ahead time.Duration) {
-			s.metrics.skewed.Inc()
 			s.problems.set("clock", fmt.Errorf("the clock of %s is %s ahead", bot, ahead.Round(time.Second)))
 		})
 	return nil
@@ -319,7 +327,7 @@ func (s *Sidecar) openJudge() error {
 	switch {
 	case !s.cfg.Limits.Check:
 	case s.cfg.Judge.APIKey == "":
-		s.judge = judge.Rules{}
+		s.judge = countedJudge{judge.Rules{}, s.metrics}
 		s.log.Info("no OPENAI_API_KEY: the built-in rules judge between threshold and hard limit")
 	default:
 		llm, err := judge.New(judge.Options{APIKey: string(s.cfg.Judge.APIKey), BaseURL: s.cfg.Judge.BaseURL,
@@ -327,7 +335,7 @@ func (s *Sidecar) openJudge() error {
 		if err != nil {
 			return fmt.Errorf("judge: %w", err)
 		}
-		s.judge, s.llm = llm, llm
+		s.judge, s.llm = countedJudge{llm, s.metrics}, llm
 	}
 	return nil
 }
@@ -347,6 +355,7 @@ func (s *Sidecar) openDoor() error {
 	s.doors.stream, err = httpapi.NewStream(httpapi.StreamOptions{Root: processed,
 		Name: safefile.Name(string(s.cfg.Agent)) + ".stream.jsonl", MaxAge: s.cfg.MaxAge, Logger: s.log,
 		Receipt: func(id relay.MessageID) {
+			s.noteAcknowledged(id)
 			s.events.Publish(httpapi.Event{Type: httpapi.EventReceipt, RelayMsgID: id, Door: doorStream})
 		}})
 	if err != nil {

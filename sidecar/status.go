@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"feishu-relay/dedup"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
@@ -36,10 +34,22 @@ type Status struct {
 	Feishu   *bool                      `json:"connector,omitempty"` // is the connector's connection up?
 	Mailbox  *MailboxStatus             `json:"mailbox,omitempty"`
 	Members  MembersStatus              `json:"membership"`
+	Limits   Limits                     `json:"limits"`
 	Judge    any                        `json:"judge"` // "off", "rules", or the state of the LLM judge
 	Missing  map[relay.AgentName]uint64 `json:"missing"`
 	Groups   string                     `json:"groups_file_error,omitempty"`
 	Errors   []Problem                  `json:"last_errors"`
+	Token    bool                       `json:"token_required"`
+}
+
+// Limits is the stop policy, where a group has none of its own.
+type Limits struct {
+	MaxDepth    int          `json:"max_bot_reply_depth"`
+	Threshold   int          `json:"bot_reply_llm_threshold"`
+	Check       bool         `json:"bot_reply_llm_check"`
+	DepthCount  string       `json:"bot_reply_depth_count"`
+	GroupPolicy string       `json:"group_policy"`
+	MaxAge      relay.Millis `json:"relay_max_age_ms"`
 }
 
 // Identity is who the bot is.
@@ -89,7 +99,7 @@ func (s *Sidecar) Status() Status {
 	st := Status{Version: s.version, Started: relay.Timestamp(s.started), Backend: s.cfg.Backend,
 		Identity: Identity{s.cfg.Agent, self.Name, self.OpenID, self.AppID},
 		Door:     DoorStatus{Name: s.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.peers.missing(),
-		Members: MembersStatus{s.cfg.MembershipCheck, s.members.enforced()}, Judge: "off", Errors: s.problems.list()}
+		Members: MembersStatus{s.cfg.MembershipCheck, s.members.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(), Token: s.cfg.APIToken != ""}
 	if err := s.Ready(); err != nil {
 		st.NotReady = err.Error()
 	}
@@ -122,6 +132,15 @@ func (s *Sidecar) Status() Status {
 		st.Groups = err.Error()
 	}
 	return st
+}
+
+func (s *Sidecar) limits() Limits {
+	l := s.cfg.Limits
+	count := "messages"
+	if l.Count.Turns {
+		count = "turns"
+	}
+	return Limits{l.MaxDepth, l.Threshold, l.Check, count, s.cfg.GroupPolicy, relay.Millis(s.cfg.MaxAge.Milliseconds())}
 }
 
 // Ready returns nil when the backend is connected and being read, and the
@@ -180,44 +199,6 @@ func writable(dir string) error {
 	return nil
 }
 
-// measure shows in /metrics what is a state and not an event.
-func (s *Sidecar) measure() {
-	for _, l := range []*lane{&s.bots, &s.users} {
-		labels := prometheus.Labels{"queue": l.name}
-		s.metrics.gauge("feishu_relay_backend_connected", "1 while the backend answers.", labels,
-			func() float64 { return zeroOne(l.queue.Status().Connected) })
-		s.metrics.gauge("feishu_relay_queue_lag", "Still to be read: bytes of the file, entries of the stream.", labels,
-			func() float64 { return float64(l.queue.Status().Lag) })
-		s.metrics.gauge("feishu_relay_queue_unsettled", "Messages read and not settled.", labels,
-			func() float64 { return float64(l.queue.Status().Unsettled) })
-		s.metrics.gauge("feishu_relay_outbox_pending", "Own messages that the backend does not have yet.", labels,
-			func() float64 { return float64(l.box.Stats().Pending) })
-		for event := range counted(l.queue) {
-			s.metrics.counter("feishu_relay_queue_events_total", "What the backend's reading side came upon; trimmed and foreign_dropped are losses.",
-				prometheus.Labels{"queue": l.name, "event": event}, func() float64 { return counted(l.queue)[event] })
-		}
-		s.metrics.counter("feishu_relay_published_total", "Own messages that the backend has taken.", labels,
-			func() float64 { return float64(l.box.Stats().Published) })
-		s.metrics.counter("feishu_relay_republished_total", "Own messages published again after the backend had lost them.", labels,
-			func() float64 { return float64(l.box.Stats().Republished) })
-		s.metrics.counter("feishu_relay_publish_errors_total", "Tries to publish that failed.", labels,
-			func() float64 { return float64(l.box.Stats().Failed) })
-	}
-	s.metrics.counter("feishu_relay_transcript_skipped_lines_total", "Lines of transcripts that are no entries.", nil,
-		func() float64 { return float64(s.transcript.Skipped()) })
-	if s.doors.stream != nil {
-		s.metrics.gauge("feishu_relay_stream_connected", "1 while the bot reads the stream.", nil,
-			func() float64 { return zeroOne(s.doors.stream.Connected()) })
-	}
-}
-
-func zeroOne(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // shown lets watchers see a message, once.
 func (s *Sidecar) shown(m *relay.Message, sent time.Time, role string, own bool) {
 	key := string(m.ID())
@@ -229,9 +210,14 @@ func (s *Sidecar) shown(m *relay.Message, sent time.Time, role string, own bool)
 	if role == relay.RoleUser {
 		entry = userEntry(m, sent)
 	}
-	s.events.Publish(httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: m.RelayMsgID,
+	e := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: m.RelayMsgID,
 		Role: role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
-		ParentID: m.ParentID, TS: relay.MillisOf(sent), Own: own})
+		ParentID: m.ParentID, RootID: m.RootID, TS: relay.MillisOf(sent), Own: own}
+	if role == relay.RoleAssistant && s.events.Watched() {
+		limits := s.cfg.limitsFor(s.groups.Current().Groups[string(m.ChatID)])
+		e.Depth, _ = s.depth(where{channel: m.Channel, chat: m.ChatID}, policyEntry(entry), limits) // 0: not known
+	}
+	s.events.Publish(e)
 }
 
 // problems keeps the newest error of each part.
@@ -262,13 +248,13 @@ func (p *problems) list() []Problem {
 func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason, err error) {
 	s.metrics.stopped.WithLabelValues(string(why)).Inc()
 	level := slog.LevelInfo
-	switch why {
-	case relay.OwnMessage, relay.Duplicate:
+	switch {
+	case why == relay.OwnMessage, why == relay.Duplicate, stage == stagePolicy: // the decision has been told
 		level = slog.LevelDebug
-	case relay.Malformed, relay.BadSignature:
+	case why == relay.Malformed, why == relay.BadSignature:
 		level = slog.LevelWarn
 	}
-	attrs := []any{keyReason, why, keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyBot, p.msg.SenderAgentName}
+	attrs := []any{keyReason, why, keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keySender, p.msg.SenderAgentName}
 	if err != nil {
 		attrs = append(attrs, keyErr, err)
 	}
@@ -276,6 +262,7 @@ func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason, err error)
 	if why == relay.OwnMessage {
 		return
 	}
+	s.noteStopped(p, why)
 	s.events.Publish(httpapi.Event{Type: httpapi.EventStop, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
 		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Reason: why, Depth: p.decision.Depth})
 }

@@ -26,6 +26,7 @@ type backward struct {
 	open  bool             // buf begins the unfinished end of the file
 	long  bool             // the end of a line that is too long was dropped
 	done  bool             // the first line was handed out
+	at    int64            // place of the line that was handed out last
 	skip  func()           // told of each line that is too long
 }
 
@@ -42,7 +43,7 @@ func (b *backward) next() ([]byte, error) {
 	for {
 		if i := bytes.LastIndexByte(b.buf, '\n'); i >= 0 {
 			line := b.buf[i+1:]
-			b.buf = b.buf[:i]
+			b.buf, b.at = b.buf[:i], b.pos+int64(i)+1
 			if b.finish() {
 				return line, nil
 			}
@@ -52,7 +53,7 @@ func (b *backward) next() ([]byte, error) {
 			if b.done {
 				return nil, io.EOF
 			}
-			b.done = true
+			b.done, b.at = true, 0
 			if b.finish() {
 				return b.buf, nil
 			}

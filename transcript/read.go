@@ -124,16 +124,49 @@ func (s *Store) openToRead(file string) (*os.File, int64, error) {
 // file is being written to. whole says that it came to the beginning: take
 // never returned false.
 func (s *Store) walk(name string, f *os.File, size int64, take func(Entry) bool) (whole bool, err error) {
+	return s.walkLines(name, f, place{offset: size}, func(_ place, line []byte) bool {
+		e, found := s.entry(line)
+		return !found || take(e)
+	})
+}
+
+// entry reads a line that may be none, which is counted.
+func (s *Store) entry(line []byte) (e Entry, found bool) {
+	e, found, whole := parse(line)
+	if !whole && !blank(line) {
+		s.skipped.Add(1)
+	}
+	return e, found
+}
+
+// place is where a line begins: in which of a chat's files, and there at which
+// byte.
+type place struct {
+	segment int // number of the rotated file; 0: the one that is being written to
+	offset  int64
+}
+
+// file is the name of the file that p is in.
+func (p place) file(name string) string {
+	if p.segment == 0 {
+		return name
+	}
+	return segmentName(name, p.segment)
+}
+
+// walkLines is walk by lines, beginning before from, which is in the open file
+// f. A line is valid during the call only.
+func (s *Store) walkLines(name string, f *os.File, from place, take func(at place, line []byte) bool) (whole bool, err error) {
 	var info os.FileInfo
 	if f != nil {
-		if more, err := s.walkFile(f, size, take); !more || err != nil {
+		if more, err := s.walkFile(f, from, take); !more || err != nil {
 			return false, err
 		}
 		if info, err = f.Stat(); err != nil {
 			return false, err
 		}
 	}
-	older, _, err := s.olderThan(name, info)
+	older, err := s.before(name, from.segment, info)
 	if err != nil {
 		return false, err
 	}
@@ -145,7 +178,7 @@ func (s *Store) walk(name string, f *os.File, size int64, take func(Entry) bool)
 		if f == nil {
 			continue // deleted meanwhile
 		}
-		more, err := s.walkFile(f, size, take)
+		more, err := s.walkFile(f, place{number, size}, take)
 		if err = errors.Join(err, f.Close()); !more || err != nil {
 			return false, err
 		}
@@ -153,9 +186,20 @@ func (s *Store) walk(name string, f *os.File, size int64, take func(Entry) bool)
 	return true, nil
 }
 
+// before lists the rotated files, newest first, that are older than the one with
+// a number, or than the one that was being written to, which info describes.
+func (s *Store) before(name string, number int, info os.FileInfo) ([]int, error) {
+	if number == 0 {
+		older, _, err := s.olderThan(name, info)
+		return older, err
+	}
+	all, err := s.segments(name)
+	return slices.DeleteFunc(all, func(n int) bool { return n >= number }), err
+}
+
 // walkFile walks one file and reports whether take wants more.
-func (s *Store) walkFile(r io.ReaderAt, size int64, take func(Entry) bool) (more bool, err error) {
-	b := newBackward(r, size, func() { s.skipped.Add(1) })
+func (s *Store) walkFile(r io.ReaderAt, from place, take func(at place, line []byte) bool) (more bool, err error) {
+	b := newBackward(r, from.offset, func() { s.skipped.Add(1) })
 	defer b.release()
 	for {
 		line, err := b.next()
@@ -165,11 +209,7 @@ func (s *Store) walkFile(r io.ReaderAt, size int64, take func(Entry) bool) (more
 		if err != nil {
 			return false, err
 		}
-		e, found, whole := parse(line)
-		if !whole && !blank(line) {
-			s.skipped.Add(1)
-		}
-		if found && !take(e) {
+		if !take(place{from.segment, b.at}, line) {
 			return false, nil
 		}
 	}
@@ -184,6 +224,20 @@ type Chat struct {
 	Size            int64     // bytes of all its files
 	Modified        time.Time // of the newest one
 	LastTS          int64     // of the newest entry, Unix milliseconds; 0: none
+	Last            *Entry    // the newest entry, its content cut to LastRunes; nil: none
+}
+
+// LastRunes is the most runes of [Chat.Last]'s content. The rest is "…".
+const LastRunes = 200
+
+// begin returns s, or its first n runes and "…".
+func begin(s string, n int) string {
+	for i := range s {
+		if n--; n < 0 {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }
 
 // Chats lists the transcripts in the folder, the one last written to first.
@@ -223,7 +277,11 @@ func (s *Store) Chats() ([]Chat, error) {
 	}
 	chats := make([]Chat, 0, len(byName))
 	for name, c := range byName {
-		err := s.back(name, func(e Entry) bool { c.LastTS = e.TS; return false })
+		err := s.back(name, func(e Entry) bool {
+			e.Content = begin(e.Content, LastRunes)
+			c.Last, c.LastTS = &e, e.TS
+			return false
+		})
 		if err != nil && !errors.Is(err, errReplaced) {
 			return nil, fmt.Errorf("read transcript %s: %w", name, err)
 		}

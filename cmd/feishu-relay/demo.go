@@ -16,7 +16,7 @@ import (
 // runDemo shows conversations of bots with their sidecars. Unlike the others it
 // listens to a closed terminal too: its sidecars must not outlive it.
 func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("demo", "demo [--act 1|2|3|all] [--backend file|redis] [--chat] [--keep]\n\n"+
+	f := flags("demo", "demo [--act 1|2|3|all] [--backend file|redis] [--chat] [--view] [--keep]\n\n"+
 		"Plays three acts, shows what is said and what the sidecars decide, and checks it all.\n"+
 		"In the first, three scripted bots speak over the local API of three sidecars. In the\n"+
 		"second, two bots on Feishu's official SDK, which know nothing of the relay, stand\n"+
@@ -25,6 +25,7 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	act := f.String("act", "all", "`1`, 2, 3 or all")
 	backend := f.String("backend", or(os.Getenv("BACKEND"), "file"), "`file`, or redis, which starts a redis-server; the environment's BACKEND is the default")
 	chat := f.Bool("chat", false, "be the user yourself, of act 1 unless --act 2: type what to say; Ctrl-D or /quit ends")
+	view := f.Bool("view", false, "play act 1 or --act, then leave the sidecars running so that the page in the browser can be looked at; Ctrl-C ends")
 	keep := f.Bool("keep", false, "leave the folder with queue, transcripts and logs there")
 	if err := parse(f, args, 0); err != nil {
 		return err
@@ -39,9 +40,13 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		fmt.Fprintf(stderr, "feishu-relay demo: --act: want 1, 2, 3 or all, got %.60q\n", *act)
 		return errUsage
 	}
+	if *chat && *view {
+		fmt.Fprintln(stderr, "feishu-relay demo: --chat or --view: a chat can be watched as well")
+		return errUsage
+	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
-	o := demo.Options{Backend: *backend, Act: number, Chat: *chat, Keep: *keep, Input: os.Stdin, Output: stdout}
+	o := demo.Options{Backend: *backend, Act: number, Chat: *chat, View: *view, Keep: *keep, Input: os.Stdin, Output: stdout}
 	if out, ok := stdout.(*os.File); ok && term.IsTerminal(int(out.Fd())) {
 		o.Color = os.Getenv("NO_COLOR") == ""
 		if term.IsTerminal(int(os.Stdin.Fd())) {

@@ -75,8 +75,9 @@ const (
 type Options struct {
 	Program string    // the feishu-relay to run; "": this one
 	Backend string    // "file" or "redis"; "": file
-	Act     int       // 1, 2 or 3; 0: all, with Chat the first
+	Act     int       // 1, 2 or 3; 0: all, with Chat or View the first
 	Chat    bool      // instead of the scenes, Input is the user; not in act 3
+	View    bool      // after the scenes, leave the sidecars running until the context is done
 	Keep    bool      // leave the folder there
 	Input   io.Reader // lines of the user, with Chat; nil: none
 	Prompt  string    // written before each line is read, with Chat
@@ -110,7 +111,7 @@ func (o *Options) acts() []func(*stage) act {
 	switch {
 	case o.Act != 0:
 		return all[o.Act-1 : o.Act]
-	case o.Chat:
+	case o.Chat, o.View:
 		return all[:1]
 	}
 	return all
@@ -133,6 +134,7 @@ type act interface {
 type stage struct {
 	Options
 	last      bool // no other act follows
+	viewed    bool // all was played and checked, and then looked at until the end
 	dir       string
 	client    *client
 	board     *board
@@ -175,6 +177,9 @@ func (s *stage) run(ctx context.Context, a act) error {
 		// A terminal's Ctrl-C may have reached the sidecars as well, so how
 		// they ended tells nothing.
 		s.out.blank()
+		if s.viewed {
+			return s.finish(nil)
+		}
 		return s.finish(errInterrupted)
 	}
 	return s.finish(errors.Join(err, stopped))
@@ -219,7 +224,13 @@ func (s *stage) play(ctx context.Context, a act) error {
 	if err != nil {
 		return err
 	}
-	return s.check(ctx)
+	if err := s.check(ctx); err != nil || !s.View {
+		return err
+	}
+	s.viewed = true
+	s.out.note("Ctrl-C ends it")
+	<-ctx.Done()
+	return nil
 }
 
 // queue starts redis where that is wanted, and returns the sidecars' settings
@@ -254,6 +265,9 @@ func (s *stage) startSidecars(ctx context.Context, number string) error {
 	}
 	s.out.title(fmt.Sprintf("%s sidecars are ready after %d ms, on a %s queue in %s",
 		number, time.Since(began).Milliseconds(), queue, s.dir))
+	if s.Chat || s.View {
+		s.out.note("watch it in a browser: " + s.sidecars[0].url() + "/")
+	}
 	return nil
 }
 

@@ -76,7 +76,7 @@ var (
 	ErrNoDoor  = errors.New("the bot has no door open")
 )
 
-// Options is what an Agent stands on. All but the last four are required.
+// Options is what an Agent stands on. All but the last five are required.
 type Options struct {
 	Self         mailbox.AgentID
 	Description  string
@@ -105,6 +105,9 @@ type Options struct {
 	Failed func(part string, err error)
 	// Observe is told of everything that happens to a message.
 	Observe func(Event)
+	// Queues tells what waits beside the mailbox, for the card. Inbox and
+	// Unacknowledged are filled in.
+	Queues func() mailbox.Queues
 }
 
 // Event is what happened to a message.

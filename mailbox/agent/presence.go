@@ -75,6 +75,12 @@ func (a *Agent) currentCard(now time.Time) mailbox.Card {
 		c.Status = mailbox.Busy
 	}
 	c.LastHeartbeat = now.UTC()
+	if a.opts.Queues != nil {
+		q := a.opts.Queues()
+		n := a.Counts()
+		q.Inbox, q.Unacknowledged = n.Waiting, n.Unacknowledged
+		c.Queues = &q
+	}
 	return c
 }
 

@@ -1,0 +1,60 @@
+// The section of the agents: who is there, what waits for whom.
+
+import * as api from './api.js'
+import { h, show } from './h.js'
+import { t } from './i18n.js'
+import { number } from './format.js'
+import { plain, cut } from './text.js'
+import { agentAvatar, hue } from './person.js'
+import { age } from './age.js'
+import { Panel, orOff } from './panel.js'
+
+export class Agents extends Panel {
+  async load() {
+    const [cards, status] = await Promise.all([orOff(api.agents()), api.status()])
+    return { cards: cards?.agents, status }
+  }
+
+  draw() {
+    const { cards, status } = this.data
+    const self = status.identity.agent_name
+    const others = (cards ?? []).filter((c) => c.agent_id !== self).sort((a, b) => (a.agent_id < b.agent_id ? -1 : 1))
+    const own = cards?.find((c) => c.agent_id === self) ?? { agent_id: self, description: status.identity.bot_name ?? '', capabilities: [], current_tasks: [] }
+    show(this.element,
+      h('header', null, h('h2', null, t('agents'))),
+      !cards && h('p', { class: 'note', 'data-testid': 'mailbox-off' }, t('mailbox.off.agents')),
+      h('div', { class: 'cards' }, ownCard(own, status), others.map((c) => card(c, c.queues))),
+      cards && !others.length && h('p', { class: 'empty' }, t('empty.agents')))
+  }
+}
+
+function ownCard(own, status) {
+  const { bots, users } = status.queues
+  const sum = (get) => [bots, users].filter(Boolean).reduce((n, q) => n + get(q), 0)
+  const queues = {
+    lag: sum((q) => q.lag), unsettled: sum((q) => q.unsettled), outbox: sum((q) => q.outbox.pending),
+    inbox: status.mailbox?.waiting ?? own.queues?.inbox, unacknowledged: status.mailbox?.unacknowledged ?? own.queues?.unacknowledged,
+  }
+  const { name, connected } = status.door
+  return card(own, queues, [
+    h('span', { class: 'state', 'data-state': 'own', 'data-testid': 'this-one' }, t('this.one')),
+    h('span', { class: 'state', 'data-state': status.ready ? 'pass' : 'stop' }, t(status.ready ? 'ready' : 'not.ready')),
+    h('span', { class: 'state', 'data-state': connected === undefined ? 'skip' : connected ? 'pass' : 'wait' },
+      t(connected === undefined ? 'door' : connected ? 'door.connected' : 'door.waits', { name })),
+  ])
+}
+
+function card(c, queues, marks) {
+  const { status = 'unknown', current_tasks: tasks = [], max_concurrent_tasks: most } = c
+  return h('article', { class: 'card agent', 'data-testid': 'agent', 'data-agent': c.agent_id, 'data-state': status },
+    h('div', { class: 'title' }, agentAvatar(c.agent_id),
+      h('div', null, h('b', { class: hue(c.agent_id) }, h('bdi', null, plain(cut(c.agent_id, 64)))),
+        h('div', { class: 'soft' }, h('span', { class: 'presence', 'data-state': status }, t('presence.' + status)), c.last_heartbeat && [' · ', t('heartbeat'), ' ', age(c.last_heartbeat)]))),
+    marks && h('div', { class: 'tags' }, marks),
+    c.description && h('p', { class: 'description', dir: 'auto' }, plain(cut(c.description, 300))),
+    c.capabilities?.length > 0 && h('div', { class: 'tags' }, c.capabilities.slice(0, 20).map((w) => h('span', { class: 'tag' }, plain(cut(w, 40))))),
+    most !== undefined && h('div', { class: 'tasks' }, h('span', null, t('tasks.now', { n: tasks.length, max: most })), h('meter', { min: 0, max: Math.max(most, 1), value: Math.min(tasks.length, most), 'aria-label': t('tasks.now', { n: tasks.length, max: most }) })),
+    queues ? h('dl', { class: 'figures' }, ['lag', 'unsettled', 'outbox', 'inbox', 'unacknowledged'].map((name) =>
+      h('div', { title: t('means.' + name), 'data-queue': name, 'data-some': queues[name] > 0 }, h('dt', null, t('queue.' + name)), h('dd', null, queues[name] === undefined ? '—' : number(queues[name])))))
+      : h('p', { class: 'soft' }, t('queues.unknown')))
+}

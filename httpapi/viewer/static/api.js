@@ -1,0 +1,53 @@
+// Calls the sidecar's API, the same that scripts use.
+
+// ApiError is an answer that is no success; its message says how to mend it.
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message)
+    this.status = status
+    this.code = code
+  }
+}
+
+async function call(path, options) {
+  let answer
+  try {
+    answer = await fetch(path, { headers: { Accept: 'application/json' }, credentials: 'same-origin', ...options })
+  } catch (error) {
+    if (error.name === 'AbortError') throw error
+    throw new ApiError(0, 'unreachable', error.message)
+  }
+  if (answer.status === 401) location.reload() // answers with the sign-in form
+  const body = await answer.json().catch(() => null)
+  if (!answer.ok) {
+    const { code = 'http_' + answer.status, message = answer.statusText } = body?.error ?? {}
+    throw new ApiError(answer.status, code, message)
+  }
+  return body ?? {}
+}
+
+function query(values) {
+  const given = Object.entries(values).filter(([, v]) => v !== undefined && v !== '')
+  return given.length ? '?' + new URLSearchParams(given) : ''
+}
+
+const part = encodeURIComponent
+
+export const status = () => call('/v1/status')
+export const transcripts = () => call('/v1/transcripts')
+
+// transcript reads a page of a conversation, oldest first. before is the
+// `earlier` of the page read before; q leaves only what contains it.
+export function transcript(channel, chat, { limit, before, q, signal } = {}) {
+  return call(`/v1/transcripts/${part(channel)}/${part(chat)}${query({ limit, before, q })}`, { signal })
+}
+
+export function outcomes(channel, chat, { limit, signal } = {}) {
+  return call('/v1/outcomes' + query({ channel, chat_id: chat, limit }), { signal })
+}
+
+export const agents = () => call('/v1/mailbox/agents')
+export const tasks = () => call('/v1/mailbox/tasks')
+export const inbox = () => call('/v1/mailbox/inbox?limit=200')
+export const deadLetters = () => call('/v1/mailbox/dead-letters')
+export const replay = (id) => call(`/v1/mailbox/dead-letters/${part(id)}/replay`, { method: 'POST' })

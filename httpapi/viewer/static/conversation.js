@@ -1,0 +1,137 @@
+// The messages of one group and what became of them, in memory.
+
+export const KEPT = 20_000 // messages; beyond, the oldest are dropped
+const DROPPED_AT_ONCE = 1000
+
+// Conversation holds entries in order of their time, each once.
+export class Conversation {
+  entries = []
+  earlier // cursor of the page before the first entry; undefined: there is none
+  dropped = false // older entries were there and are not kept
+  #byId = new Map()
+  #outcomes = new Map() // message id → agent → outcome
+  #orphans = new Map() // id of a message that is not here → those that reply to it
+
+  constructor(channel, chat) {
+    this.channel = channel
+    this.chat = chat
+  }
+
+  get(id) {
+    return this.#byId.get(id)
+  }
+
+  // add takes entries and returns those that are new here, in order, and as changed
+  // those that were known: they say more now, or what they reply to has come.
+  add(entries) {
+    const fresh = []
+    const changed = []
+    for (const entry of entries) {
+      const known = this.#byId.get(entry.message_id)
+      if (!known) {
+        this.#byId.set(entry.message_id, entry)
+        fresh.push(entry)
+        changed.push(...this.#adopt(entry))
+      } else if (says(known, entry)) {
+        changed.push(known)
+      }
+    }
+    fresh.sort((a, b) => a.ts - b.ts)
+    if (fresh.length) this.#merge(fresh)
+    return { fresh, changed }
+  }
+
+  // adopt returns the replies that waited for entry.
+  #adopt({ message_id, parent_id }) {
+    const replies = this.#orphans.get(message_id) ?? []
+    this.#orphans.delete(message_id)
+    if (parent_id && !this.#byId.has(parent_id)) {
+      const others = this.#orphans.get(parent_id)
+      if (others) others.push(this.#byId.get(message_id))
+      else this.#orphans.set(parent_id, [this.#byId.get(message_id)])
+    }
+    return replies
+  }
+
+  #merge(fresh) {
+    const { entries } = this
+    if (entries.length && fresh.at(-1).ts < entries[0].ts) this.entries = fresh.concat(entries)
+    else for (const entry of fresh) insert(entries, entry)
+  }
+
+  // trim drops the oldest entries when there are too many, and returns them.
+  trim() {
+    if (this.entries.length <= KEPT) return []
+    const gone = this.entries.splice(0, this.entries.length - KEPT + DROPPED_AT_ONCE)
+    for (const { message_id } of gone) {
+      this.#byId.delete(message_id)
+      this.#orphans.delete(message_id)
+      this.#outcomes.delete(message_id)
+    }
+    this.earlier = undefined
+    this.dropped = true
+    return gone
+  }
+
+  // note takes what became of a message at one bot, unless it knows better. It
+  // returns whether anything changed.
+  note(outcome) {
+    let agents = this.#outcomes.get(outcome.relay_msg_id)
+    if (!agents) this.#outcomes.set(outcome.relay_msg_id, (agents = new Map()))
+    const known = agents.get(outcome.agent)
+    if (known && known.at >= outcome.at) return false
+    agents.set(outcome.agent, outcome)
+    return true
+  }
+
+  // outcomes lists what became of a message, by agent.
+  outcomes(id) {
+    const agents = this.#outcomes.get(id)
+    if (!agents) return []
+    return [...agents.values()].sort((a, b) => (a.agent < b.agent ? -1 : 1))
+  }
+
+  // agents lists the bots that spoke here or decided on something, by name.
+  agents() {
+    const names = new Set(this.entries.filter(isBot).map((e) => e.sender))
+    for (const agents of this.#outcomes.values()) for (const name of agents.keys()) names.add(name)
+    return [...names].sort()
+  }
+}
+
+export const isBot = (entry) => entry.role === 'assistant'
+
+// nameOf is how a sender is called.
+export const nameOf = (entry) => entry.sender_name || entry.sender || '?'
+
+// insert puts entry behind all that are not later, and returns where: at the end
+// mostly, without looking at the others.
+export function insert(entries, entry) {
+  let low = 0
+  let high = entries.length
+  if (!high || entries[high - 1].ts <= entry.ts) return entries.push(entry) - 1
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (entries[middle].ts <= entry.ts) low = middle + 1
+    else high = middle
+  }
+  entries.splice(low, 0, entry)
+  return low
+}
+
+// says brings known up to what entry says, and returns whether that was more.
+function says(known, entry) {
+  let more = false
+  for (const [name, value] of Object.entries(entry)) {
+    if (name === 'ts' || value === undefined || known[name] === value) continue
+    known[name] = value
+    more = true
+  }
+  return more
+}
+
+// entryOf is the entry that a `message` event tells of.
+export function entryOf(e) {
+  const { role, content = '', sender = '', sender_name, thread_id, parent_id, root_id, depth } = e
+  return { role, content, sender, sender_name, thread_id, parent_id, root_id, depth, message_id: e.relay_msg_id, ts: e.ts ?? e.time }
+}

@@ -1,0 +1,107 @@
+// The small picture of how deep a conversation was, message by message: a line
+// of steps that falls to nothing where a person speaks, the limits, the stops.
+
+import { h, s, show } from './h.js'
+import { t } from './i18n.js'
+import { clock, brief } from './format.js'
+import { isBot, nameOf } from './conversation.js'
+import { overall } from './verdict.js'
+
+const STEP = 9 // px from one message to the next
+const HEIGHT = 64
+const LEFT = 28 // for the numbers
+const RIGHT = 8
+const TOP = 8
+const BOTTOM = 16 // for the times
+
+// DepthPicture draws into element; go(id) is called for the message that is chosen.
+export class DepthPicture {
+  #drawn = []
+  #chosen = -1
+
+  constructor(element, go) {
+    this.element = element
+    this.go = go
+    element.addEventListener('click', (e) => this.#choose(this.#nearest(e), true))
+    element.addEventListener('keydown', (e) => this.#key(e))
+    new ResizeObserver(() => this.again?.()).observe(element)
+  }
+
+  // draw shows the messages up to the one at index `end`, as many as fit.
+  draw(conversation, entries, end, limits) {
+    this.again = () => this.draw(conversation, entries, end, limits)
+    const width = this.element.clientWidth
+    const room = Math.max(1, Math.floor((width - LEFT - RIGHT) / STEP))
+    const list = entries.slice(Math.max(0, end + 1 - room), end + 1)
+    this.#drawn = list
+    this.#chosen = -1
+    if (!width || !list.some((e) => e.depth > 0)) {
+      show(this.element, h('p', { class: 'none' }, t('depth.none')))
+      return
+    }
+    const deepest = Math.max(limits?.max_depth ?? 0, ...list.map((e) => e.depth ?? 0))
+    const y = (depth) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - depth / deepest)
+    const x = (i) => LEFT + STEP * i + STEP / 2
+    const picture = s('svg', {
+      viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: 'img', tabindex: '0', 'data-testid': 'depth', 'aria-label': t('depth.picture', { n: list.length, deepest: Math.max(...list.map((e) => e.depth ?? 0)) }),
+    },
+    limits && [limitLine('threshold', limits.threshold, y, width), limitLine('max', limits.max_depth, y, width)],
+    s('line', { class: 'ground', x1: LEFT, x2: width - RIGHT, y1: y(0), y2: y(0) }),
+    s('path', { class: 'steps', d: steps(list, x, y) }),
+    list.map((entry, i) => dot(entry, x(i), y, conversation)),
+    times(list, x))
+    show(this.element, picture)
+  }
+
+  // show marks the dot of a message, if it is drawn.
+  mark(id) {
+    this.element.querySelector('.chosen')?.classList.remove('chosen')
+    if (id) this.element.querySelector(`[data-go="${CSS.escape(id)}"]`)?.classList.add('chosen')
+  }
+
+  #nearest(event) {
+    const { left } = this.element.getBoundingClientRect()
+    return Math.round((event.clientX - left - LEFT - STEP / 2) / STEP)
+  }
+
+  #choose(i, go) {
+    if (!this.#drawn.length) return
+    this.#chosen = Math.max(0, Math.min(i, this.#drawn.length - 1))
+    const { message_id } = this.#drawn[this.#chosen]
+    this.mark(message_id)
+    if (go) this.go(message_id)
+  }
+
+  #key(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
+    if (by) this.#choose(this.#chosen < 0 ? this.#drawn.length - 1 : this.#chosen + by, false)
+    else if (event.key === 'Enter' && this.#chosen >= 0) this.#choose(this.#chosen, true)
+    else return
+    event.preventDefault()
+    event.stopPropagation()
+  }
+}
+
+function limitLine(kind, depth, y, width) {
+  return [
+    s('line', { class: 'limit ' + kind, x1: LEFT, x2: width - RIGHT, y1: y(depth), y2: y(depth) }, s('title', null, t('limit.' + kind, { n: depth }))),
+    s('text', { class: 'limit ' + kind, x: LEFT - 6, y: y(depth) + 3.5, 'text-anchor': 'end' }, depth),
+  ]
+}
+
+function steps(list, x, y) {
+  return list.map((e, i) => `${i ? 'L' : 'M'}${x(i) - STEP / 2} ${y(e.depth ?? 0)}H${x(i) + STEP / 2}`).join('')
+}
+
+function dot(entry, x, y, conversation) {
+  const label = s('title', null, `${clock(entry.ts)} ${nameOf(entry)}` + (entry.depth ? ` · ${t('depth.n', { n: entry.depth })}` : ''))
+  if (!isBot(entry)) return s('rect', { class: 'dot person', 'data-go': entry.message_id, x: x - 2, y: y(0) - 2, width: 4, height: 4 }, label)
+  return s('circle', { class: 'dot', 'data-go': entry.message_id, 'data-state': overall(conversation.outcomes(entry.message_id)), cx: x, cy: y(entry.depth ?? 0), r: 3.2 }, label)
+}
+
+function times(list, x) {
+  const at = list.length < 12 ? [0] : [0, list.length - 1]
+  return at.map((i) => s('text', { class: 'time', x: i ? x(i) + STEP / 2 : LEFT, y: HEIGHT - 3, 'text-anchor': i ? 'end' : 'start' }, when(list[i].ts)))
+}
+
+const when = (ms) => (brief(ms) === clock(ms) ? clock(ms) : `${brief(ms)} ${clock(ms)}`)

@@ -1,0 +1,59 @@
+// Times and numbers, as the viewer's language writes them.
+
+import { language } from './i18n.js'
+
+const made = new Map()
+
+function time(options) {
+  const key = language() + JSON.stringify(options)
+  if (!made.has(key)) made.set(key, new Intl.DateTimeFormat(locale(), options))
+  return made.get(key)
+}
+
+// locale is the browser's own for the chosen language, so that an English reader
+// in Berlin sees 21:44 and one in Boston 9:44 PM.
+function locale() {
+  return navigator.languages.find((l) => l.startsWith(language())) ?? (language() === 'zh' ? 'zh-CN' : 'en-GB')
+}
+
+// valid leaves out times that are none, which a hostile clock may send.
+const valid = (ms) => Number.isFinite(ms) && Math.abs(ms) < 8.64e15
+
+const written = (ms, options) => (valid(ms) ? time(options).format(ms) : '—')
+
+export const clock = (ms) => written(ms, { hour: '2-digit', minute: '2-digit' })
+export const exact = (ms) => written(ms, { dateStyle: 'medium', timeStyle: 'medium' })
+export const day = (ms) => written(ms, { weekday: 'short', year: 'numeric', month: 'long', day: 'numeric' })
+export const dayKey = (ms) => (valid(ms) ? new Date(ms).toDateString() : '')
+
+// brief is the time if it is today's, else the date.
+export function brief(ms) {
+  return dayKey(ms) === dayKey(Date.now()) ? clock(ms) : written(ms, { month: 'short', day: 'numeric' })
+}
+
+const units = [['day', 86_400_000], ['hour', 3_600_000], ['minute', 60_000], ['second', 1000]]
+
+// ago is how long ago (or until) ms is: "3 minutes ago".
+export function ago(ms) {
+  if (!valid(ms)) return '—'
+  const left = ms - Date.now()
+  const [unit, size] = units.find(([, size]) => Math.abs(left) >= size) ?? units.at(-1)
+  return new Intl.RelativeTimeFormat(locale(), { numeric: 'auto', style: 'short' }).format(Math.trunc(left / size), unit)
+}
+
+// span is a length of time: "120 ms", "1.2 s".
+export function span(ms) {
+  if (ms < 1000) return `${Math.round(ms)} ms`
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`
+  return `${Math.round(ms / 60_000)} min`
+}
+
+export const number = (n) => new Intl.NumberFormat(locale()).format(n)
+
+export function bytes(n) {
+  if (n < 1024) return `${n} B`
+  return n < 1 << 20 ? `${(n / 1024).toFixed(1)} KiB` : `${(n / (1 << 20)).toFixed(1)} MiB`
+}
+
+// millis reads a time of the API: Unix milliseconds, or RFC 3339.
+export const millis = (t) => (typeof t === 'number' ? t : Date.parse(t))

@@ -1,0 +1,121 @@
+// The list of the groups that the bot is in.
+
+import * as api from './api.js'
+import { h, show } from './h.js'
+import { t } from './i18n.js'
+import { brief, exact, number } from './format.js'
+import { line } from './text.js'
+import { nameOf, entryOf } from './conversation.js'
+import { remembered, remember } from './memory.js'
+import { hash } from './route.js'
+import { fault } from './notice.js'
+
+const SEEN = 500 // groups of which the browser remembers what was read
+const FILTER_FROM = 8 // groups from which on there is a field to search them
+const ASK_AGAIN = 1000 // ms before the list is read again for a group not known
+
+const keyOf = (g) => g.channel + '/' + g.chat_id
+
+export class GroupList {
+  groups = [] // the newest first
+  #rows = new Map() // key → link
+  #seen = new Map(remembered('seen') ?? []) // key → ts of the newest message that was read
+  #open // key
+  #asking
+
+  constructor(element, changed) {
+    this.changed = changed
+    this.filter = h('input', { type: 'search', autocomplete: 'off', 'data-testid': 'filter-groups', oninput: () => this.draw() })
+    this.list = h('nav', { 'data-testid': 'groups' })
+    element.append(this.filter, this.list)
+  }
+
+  async load() {
+    try {
+      const { transcripts } = await api.transcripts()
+      const fresh = new Map(this.groups.map((g) => [keyOf(g), g.fresh]))
+      this.groups = transcripts.map((g) => ({ ...g, fresh: fresh.get(keyOf(g)) ?? 0 }))
+      for (const g of this.groups) if (!this.#seen.has(keyOf(g))) this.#read(g)
+      this.loaded = true
+      this.draw()
+      this.changed()
+    } catch (error) {
+      fault(error)
+    }
+  }
+
+  get(channel, chat) {
+    return this.groups.find((g) => g.channel === channel && g.chat_id === chat)
+  }
+
+  // take brings in live events.
+  take(events) {
+    const messages = events.filter((e) => e.type === 'message')
+    for (const e of messages) {
+      const group = this.get(e.channel, e.chat_id)
+      if (!group) {
+        this.#asking ??= setTimeout(() => ((this.#asking = undefined), this.load()), ASK_AGAIN)
+        continue
+      }
+      if (group.last && (e.ts ?? e.time) < group.last.ts) continue
+      group.last = entryOf(e)
+      if (this.#isOpen(group)) this.#read(group)
+      else group.fresh++
+    }
+    if (messages.length) this.draw()
+  }
+
+  // opened tells which group is on the screen, if any.
+  opened(group) {
+    this.#open = group && keyOf(group)
+    if (group) this.#read(group)
+    this.draw()
+  }
+
+  #isOpen = (g) => keyOf(g) === this.#open && !document.hidden
+
+  #read(group) {
+    group.fresh = 0
+    this.#seen.delete(keyOf(group))
+    this.#seen.set(keyOf(group), newest(group))
+    remember('seen', [...this.#seen].slice(-SEEN))
+  }
+
+  // beside is the group by so many places before or behind the open one.
+  beside(by) {
+    const i = this.groups.findIndex((g) => keyOf(g) === this.#open)
+    return this.groups[i < 0 ? 0 : i + by]
+  }
+
+  draw() {
+    this.groups.sort((a, b) => newest(b) - newest(a))
+    this.filter.hidden = this.groups.length < FILTER_FROM
+    this.filter.placeholder = t('groups.filter')
+    this.filter.setAttribute('aria-label', t('groups.filter'))
+    this.list.setAttribute('aria-label', t('groups'))
+    const wanted = this.filter.hidden ? '' : this.filter.value.trim().toLowerCase()
+    const shown = this.groups.filter((g) => `${g.name ?? ''} ${g.chat_id}`.toLowerCase().includes(wanted))
+    const rows = shown.map((g) => this.#row(g))
+    if (!rows.length) show(this.list, h('p', { class: 'empty', 'data-testid': 'empty' }, t(this.loaded ? (wanted ? 'empty.filter' : 'empty.groups') : 'loading')))
+    else if (rows.some((row, i) => this.list.children[i] !== row) || rows.length !== this.list.children.length) this.list.replaceChildren(...rows)
+  }
+
+  // row is always the same element for a group, so that it keeps the focus.
+  #row(group) {
+    const key = keyOf(group)
+    let row = this.#rows.get(key)
+    if (!row) this.#rows.set(key, (row = h('a', { class: 'group', href: hash(group.channel, group.chat_id), 'data-testid': 'group', 'data-chat-id': group.chat_id })))
+    const unread = newest(group) > (this.#seen.get(key) ?? 0)
+    row.toggleAttribute('data-unread', unread)
+    if (key === this.#open) row.setAttribute('aria-current', 'page')
+    else row.removeAttribute('aria-current')
+    const { last } = group
+    return show(row,
+      h('bdi', { class: 'name' }, group.name || group.chat_id),
+      h('time', { title: exact(newest(group)) }, brief(newest(group))),
+      h('span', { class: 'last' }, last && [h('bdi', null, line(nameOf(last), 24)), ': ', line(last.content ?? '', 80)]),
+      unread && h('span', { class: 'unread', 'aria-label': t('unread') }, group.fresh ? number(group.fresh) : ''))
+  }
+}
+
+const newest = (group) => group.last?.ts ?? group.modified ?? 0

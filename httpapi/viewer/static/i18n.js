@@ -1,0 +1,28 @@
+// The page's words in the viewer's language.
+
+import { en } from './words-en.js'
+import { zh } from './words-zh.js'
+import { remembered, remember } from './memory.js'
+
+const words = { en, zh }
+
+let chosen = remembered('language') ?? (navigator.language.toLowerCase().startsWith('zh') ? 'zh' : 'en')
+if (!words[chosen]) chosen = 'en'
+document.documentElement.lang = chosen
+
+export const language = () => chosen
+
+export function setLanguage(name) {
+  chosen = name
+  remember('language', name)
+  document.documentElement.lang = name
+}
+
+// t is the text of key, with {name} replaced from values.
+export function t(key, values = {}) {
+  const text = words[chosen][key] ?? key
+  return text.replace(/\{(\w+)\}/g, (all, name) => values[name] ?? all)
+}
+
+// explain says in words what a word of the API means; '' if there is no more to say.
+export const explain = (word) => words[chosen]['means.' + word] ?? ''

@@ -1,0 +1,70 @@
+// Watches GET /v1/events. Watching settles nothing and takes no bot's messages;
+// /v1/stream, which would, is never opened here.
+
+const KINDS = ['message', 'outcome', 'mail']
+const OWN_TRIES = 4 // by the browser, in a row; it repeats what was missed
+const LONGEST_WAIT = 30_000 // between tries of ours, in ms
+const HIDDEN_PAUSE = 500 // between batches while nobody looks, in ms
+
+// watch calls events with the batches of events, one per frame at most; state
+// with { name, at } whenever the connection changes, at being when the next try
+// is due; and again when it is back after a gap, for what was not replayed.
+export function watch({ events, state, again }) {
+  let source, timer
+  let failures = 0
+  let connectedOnce = false
+  let batch = []
+
+  function flush() {
+    const list = batch
+    batch = []
+    events(list)
+  }
+
+  function take(message) {
+    let event
+    try {
+      event = JSON.parse(message.data)
+    } catch {
+      return // not ours
+    }
+    if (batch.push(event) > 1) return
+    if (document.hidden) setTimeout(flush, HIDDEN_PAUSE)
+    else requestAnimationFrame(flush)
+  }
+
+  function open() {
+    clearTimeout(timer)
+    source?.close()
+    source = new EventSource('/v1/events?outcomes=all')
+    source.onopen = () => {
+      failures = 0
+      state({ name: 'live' })
+      if (connectedOnce) again()
+      connectedOnce = true
+    }
+    source.onerror = () => {
+      failures++
+      if (source.readyState === EventSource.CONNECTING && failures < OWN_TRIES) state({ name: 'connecting' })
+      else wait()
+    }
+    for (const kind of KINDS) source.addEventListener(kind, take)
+  }
+
+  // wait tries again later, and later each time: the browser has given up.
+  function wait() {
+    source.close()
+    const pause = Math.min(1000 * 2 ** Math.min(failures, 5), LONGEST_WAIT)
+    state({ name: navigator.onLine ? 'waiting' : 'offline', at: Date.now() + pause })
+    timer = setTimeout(open, pause)
+  }
+
+  function soon() {
+    if (source.readyState === EventSource.CLOSED && !document.hidden) open()
+  }
+
+  state({ name: 'connecting' })
+  open()
+  addEventListener('online', soon)
+  document.addEventListener('visibilitychange', soon)
+}

@@ -1,0 +1,66 @@
+// One message in the flow.
+
+import { h, icon } from './h.js'
+import { t } from './i18n.js'
+import { clock, exact, day, dayKey } from './format.js'
+import { body, line } from './text.js'
+import { avatar, nameTag } from './person.js'
+import { chips } from './chips.js'
+import { isBot, nameOf } from './conversation.js'
+import { endedBy, overall } from './verdict.js'
+
+const GROUP_WITHIN = 5 * 60_000 // ms between messages of one sender that stand together
+
+// row makes the element of a message: a slot that may hold a date before the
+// message and the end of a talk behind it. view tells { conversation, query }.
+export function row(entry, view) {
+  const article = h('article', {
+    class: 'message', role: 'article', tabindex: '-1', 'data-testid': 'message', 'data-message-id': entry.message_id, 'data-role': entry.role,
+    'data-agent': isBot(entry) ? entry.sender : null, 'data-thread': entry.thread_id || null, 'aria-label': t('message.by', { name: nameOf(entry) }),
+  },
+  avatar(entry),
+  h('div', { class: 'who' }, nameTag(entry),
+    h('time', { datetime: isoOf(entry.ts), title: exact(entry.ts) }, clock(entry.ts)),
+    entry.thread_id && h('button', { type: 'button', class: 'thread-mark', tabindex: '-1', 'data-thread-id': entry.thread_id, title: t('thread.only') }, icon('thread'), t('thread'))),
+  quote(entry, view),
+  body(entry.content ?? '', view.query),
+  h('div', { class: 'chips' }))
+  const slot = h('div', { class: entry.thread_id ? 'slot threaded' : 'slot' }, article)
+  paint(slot, entry, view)
+  return slot
+}
+
+function isoOf(ms) {
+  return Number.isFinite(ms) && Math.abs(ms) < 8.64e15 ? new Date(ms).toISOString() : null
+}
+
+// quote is a line of what the message replies to, if that is here.
+function quote(entry, { conversation }) {
+  const parent = entry.parent_id && conversation.get(entry.parent_id)
+  return parent && h('button', { type: 'button', class: 'quote', tabindex: '-1', 'data-go': entry.parent_id, 'aria-label': t('reply.go', { name: nameOf(parent) }) },
+    h('bdi', null, line(nameOf(parent), 32)), ' ', h('span', { dir: 'auto' }, line(parent.content ?? '', 160)))
+}
+
+// paint brings what became of a message up to date.
+export function paint(slot, entry, { conversation }) {
+  const outcomes = conversation.outcomes(entry.message_id)
+  const article = slot.querySelector('.message')
+  article.querySelector('.chips').replaceChildren(...chips(entry, outcomes).filter(Boolean))
+  const state = isBot(entry) ? overall(outcomes) : undefined
+  if (state) article.dataset.state = state
+  const reason = isBot(entry) ? endedBy(outcomes) : undefined
+  slot.querySelector('.ended')?.remove()
+  if (reason) slot.append(h('div', { class: 'ended', role: 'note', 'data-testid': 'ended', 'data-reason': reason }, h('span', null, t('ended.' + reason, { n: outcomes[0].decision?.depth ?? '?' }))))
+}
+
+// place fits a message to the one before it: a date where a day begins, and no
+// name again where the same sender goes on.
+export function place(slot, entry, before) {
+  const newDay = !before || dayKey(before.ts) !== dayKey(entry.ts)
+  const known = slot.querySelector('.day')
+  if (newDay && !known) slot.prepend(h('div', { class: 'day' }, h('span', null, day(entry.ts))))
+  if (!newDay && known) known.remove()
+  const goesOn = !newDay && before.sender === entry.sender && before.role === entry.role && before.thread_id === entry.thread_id &&
+    !entry.parent_id && entry.ts - before.ts < GROUP_WITHIN
+  slot.classList.toggle('goes-on', Boolean(goesOn))
+}

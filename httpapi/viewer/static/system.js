@@ -1,0 +1,90 @@
+// The section of the system: GET /v1/status for people.
+
+import * as api from './api.js'
+import { h, show, icon } from './h.js'
+import { t, explain } from './i18n.js'
+import { number, bytes, span } from './format.js'
+import { plain, cut } from './text.js'
+import { age } from './age.js'
+import { table } from './details.js'
+import { Panel } from './panel.js'
+
+const EVERY = 5000 // ms
+
+export class System extends Panel {
+  constructor(element) {
+    super(element, EVERY)
+  }
+
+  load = () => api.status()
+
+  draw() {
+    const s = this.data
+    show(this.element,
+      h('header', null, h('h2', null, t('system')),
+        h('span', { class: 'links' }, h('a', { href: '/v1/status' }, '/v1/status'), h('a', { href: '/metrics' }, '/metrics'), h('a', { href: '/v1' }, '/v1'))),
+      h('p', { class: s.ready ? 'note pass' : 'note stop', 'data-testid': 'ready', 'data-state': s.ready ? 'pass' : 'stop' }, s.ready ? t('ready.long') : [t('not.ready'), ': ', plain(s.not_ready ?? '')]),
+      s.groups_file_error && h('p', { class: 'note stop' }, t('groups.file'), ': ', plain(s.groups_file_error)),
+      h('div', { class: 'cards' },
+        card('sidecar', table([
+          [t('agent'), s.identity.agent_name], [t('bot.name'), s.identity.bot_name], ['open_id', mono(s.identity.bot_open_id)], ['app_id', mono(s.identity.app_id)],
+          [t('version'), mono(s.version)], [t('started'), s.started && age(s.started)], [t('backend'), s.backend],
+          [t('membership'), s.membership && `${s.membership.check} · ${t(s.membership.enforced ? 'enforced' : 'not.enforced')}`],
+        ])),
+        card('door.title', table([
+          [t('door.name'), h('code', null, s.door.name)], [t('door.bot'), s.door.connected === undefined ? t('unknown') : yes(s.door.connected, 'connected', 'away')],
+          [t('connector'), s.connector !== undefined && yes(s.connector, 'connected', 'away')],
+          [t('gateway.bot'), s.gateway && yes(s.gateway.connected, 'connected', 'away')], [t('gateway.drafts'), s.gateway && number(s.gateway.drafts ?? 0)],
+        ])),
+        card('limits.title', limits(s.limits)),
+        card('judge.title', judge(s.judge)),
+        Object.entries(s.queues).map(([name, q]) => queue(name, q)),
+        s.mailbox && card('mailbox', table([[t('backend'), s.mailbox.backend], [t('queue.inbox'), number(s.mailbox.waiting)], [t('queue.unacknowledged'), number(s.mailbox.unacknowledged)], [t('open.tasks'), number(s.mailbox.open_tasks)]])),
+        card('missing.title', missing(s.missing))),
+      h('h3', null, t('errors')), errors(s.last_errors),
+      s.token_required && h('form', { method: 'post', action: '/sign-out' }, h('button', { 'data-testid': 'sign-out' }, icon('out'), t('sign.out'))))
+  }
+}
+
+const card = (title, ...inside) => h('section', { class: 'card' }, h('h3', null, t(title)), inside)
+const mono = (text) => text && h('span', { class: 'mono' }, text)
+const yes = (is, good, bad) => h('span', { class: 'state', 'data-state': is ? 'pass' : 'wait' }, t(is ? good : bad))
+
+function limits(l) {
+  if (!l) return h('p', { class: 'soft' }, t('unknown'))
+  return table(Object.entries(l).map(([name, value]) => [h('code', { title: explain(name) }, name), name.endsWith('_ms') ? span(value) : typeof value === 'boolean' ? t(value ? 'on' : 'off') : String(value)]))
+}
+
+function judge(j) {
+  if (typeof j === 'string') return h('p', null, h('code', null, j), ' ', h('span', { class: 'soft' }, explain('judge.' + j)))
+  return table([
+    [t('judge.model'), mono(j.model)], [t('judge.breaker'), h('span', { class: 'state', 'data-state': j.breaker === 'closed' ? 'pass' : 'wait', title: explain('breaker.' + j.breaker) }, j.breaker)],
+    [t('judge.failures'), j.failures && number(j.failures)], [t('judge.retry'), j.retry_at && age(j.retry_at)], [t('judge.calls'), number(j.calls ?? 0)],
+  ])
+}
+
+function queue(name, q) {
+  const counted = Object.entries(q.counted ?? {}).filter(([, n]) => n > 0)
+  return h('section', { class: 'card', 'data-testid': 'queue', 'data-queue': name }, h('h3', null, t('queue.of.' + name)),
+    table([
+      [t('queue.state'), yes(q.connected && q.reading, 'queue.read', 'queue.not.read')],
+      [t('queue.lag'), number(q.lag)], [t('queue.unsettled'), number(q.unsettled)],
+      [t('queue.outbox'), q.outbox.pending ? `${number(q.outbox.pending)} · ${bytes(q.outbox.pending_bytes)}` : '0'],
+      [t('queue.published'), number(q.outbox.published)], [t('queue.republished'), q.outbox.republished && number(q.outbox.republished)],
+      [t('queue.failed'), q.outbox.failed && number(q.outbox.failed)], [t('error'), (q.error || q.outbox.error) && plain(cut(q.error || q.outbox.error, 400))],
+      ...counted.map(([event, n]) => [h('code', null, event), number(n)]),
+    ]))
+}
+
+function missing(m) {
+  const gaps = Object.entries(m ?? {})
+  if (!gaps.length) return h('p', { class: 'soft' }, t('missing.none'))
+  return table(gaps.map(([agent, n]) => [plain(cut(agent, 64)), t('missing.n', { n: number(n) })]))
+}
+
+function errors(list) {
+  if (!list?.length) return h('p', { class: 'soft', 'data-testid': 'no-errors' }, t('errors.none'))
+  return h('ul', { class: 'rows' }, list.map((e) => h('li', { 'data-testid': 'problem', 'data-part': e.part },
+    h('div', { class: 'title' }, h('code', null, e.part), h('span', { class: 'soft' }, t('times', { n: number(e.count) })), h('span', { class: 'far soft' }, age(e.at))),
+    h('p', { class: 'reason' }, plain(cut(e.error, 600))))))
+}

@@ -1,0 +1,362 @@
+// The conversation of one group: loads it, keeps it up to date, lets the operator
+// filter it and select messages.
+
+import * as api from './api.js'
+import { h, show, icon } from './h.js'
+import { t } from './i18n.js'
+import { number } from './format.js'
+import { Conversation, KEPT, entryOf, isBot, nameOf } from './conversation.js'
+import { endedBy } from './verdict.js'
+import { Flow } from './flow.js'
+import { FindBar, matcher, everything, isEverything } from './find.js'
+import { DepthPicture } from './depth.js'
+import { details } from './details.js'
+import { fault, say } from './notice.js'
+import { hash } from './route.js'
+
+const FIRST = 200 // messages read at first
+const PAGE = 500 // and at each further step back
+const FOUND = 100 // messages asked for by a search further back
+const OUTCOMES = 2000 // asked for at first
+const ALL_OUTCOMES = 5000 // the most that the API tells
+const STEPS_BACK = KEPT / PAGE // to find a message that an address names
+
+export class Talk {
+  #abort = new AbortController()
+  #loading = false
+  #unseen = 0
+  #selected // message id
+  #drawing = false
+  #allOutcomes = false
+
+  // parts are the elements { head, bar, picture, scroller, top, list, newest, aside }.
+  constructor(parts) {
+    Object.assign(this, parts)
+    this.view = { conversation: new Conversation('', ''), query: '', matches: () => true, found: [] }
+    this.flow = new Flow(this.scroller, this.list, { view: this.view, onPinned: () => this.#showNewest() })
+    this.find = new FindBar(this.bar, () => this.#filtered())
+    this.depth = new DepthPicture(this.picture, (id) => this.choose(id))
+    this.newest.addEventListener('click', () => this.flow.toEnd())
+    this.list.addEventListener('click', (e) => this.#clicked(e))
+    this.scroller.addEventListener('scroll', () => this.#soon(), { passive: true })
+    this.sentinel = new IntersectionObserver(([e]) => e.isIntersecting && isEverything(this.find.filter) && this.earlier(), { root: this.scroller, rootMargin: '1500px 0px 0px 0px' })
+  }
+
+  get conversation() {
+    return this.view.conversation
+  }
+
+  // open shows a group: { channel, chat_id, name?, limits? }.
+  async open(group) {
+    this.#abort.abort()
+    this.#abort = new AbortController()
+    this.group = group
+    this.view.conversation = new Conversation(group.channel, group.chat_id)
+    this.find.filter = everything()
+    this.find.input.value = ''
+    this.#loading = this.#allOutcomes = false
+    this.#unseen = 0
+    this.unselect()
+    this.#filtered()
+    this.flow.toEnd()
+    show(this.top, t('loading'))
+    await (this.opened = this.#read(OUTCOMES, true))
+    this.flow.toEnd()
+    this.#watchTop()
+  }
+
+  // read brings in the newest messages and outcomes. It returns whether there may be
+  // others between these and what was here.
+  async #read(outcomes, first) {
+    const { signal } = this.#abort
+    const { conversation } = this
+    const { channel, chat } = conversation
+    try {
+      const [page, became] = await Promise.all([api.transcript(channel, chat, { limit: FIRST, signal }), api.outcomes(channel, chat, { limit: outcomes, signal })])
+      const { fresh } = conversation.add(page.entries)
+      if (first) conversation.earlier = page.earlier
+      for (const o of became.outcomes) conversation.note(o)
+      this.#filtered()
+      return !first && fresh.length === page.entries.length && page.earlier !== undefined
+    } catch (error) {
+      fault(error)
+      if (first && error.name !== 'AbortError') show(this.top, error.message)
+      return false
+    }
+  }
+
+  // again fills the gap after the connection was lost.
+  async again() {
+    if (!this.group) return
+    const pinned = this.flow.pinned
+    const gap = await this.#read(this.#allOutcomes ? ALL_OUTCOMES : OUTCOMES, false)
+    if (gap) await this.open(this.group)
+    else if (pinned) this.flow.toEnd()
+  }
+
+  // earlier loads a page before what is here, and returns whether there was one.
+  async earlier() {
+    const { conversation } = this
+    if (this.#loading || !conversation.earlier || conversation.entries.length >= KEPT) return false
+    this.#loading = true
+    this.#drawTop()
+    const { signal } = this.#abort
+    try {
+      const { channel, chat } = conversation
+      const [page] = await Promise.all([api.transcript(channel, chat, { limit: PAGE, before: conversation.earlier, signal }), this.#olderOutcomes()])
+      conversation.earlier = page.earlier
+      const { fresh, changed } = conversation.add(page.entries)
+      this.flow.add(fresh)
+      for (const entry of changed) this.flow.update(entry, true)
+      return true
+    } catch (error) {
+      fault(error)
+      return false
+    } finally {
+      if (!signal.aborted) {
+        this.#loading = false
+        this.#watchTop()
+        this.#soon()
+      }
+    }
+  }
+
+  // olderOutcomes asks once for all that the API tells.
+  async #olderOutcomes() {
+    if (this.#allOutcomes) return
+    this.#allOutcomes = true
+    const { conversation } = this
+    const { outcomes } = await api.outcomes(conversation.channel, conversation.chat, { limit: ALL_OUTCOMES, signal: this.#abort.signal })
+    for (const o of outcomes) if (conversation.note(o)) this.#became(o.relay_msg_id)
+  }
+
+  // searchEarlier lets the sidecar look through what is not loaded.
+  async searchEarlier() {
+    const { conversation, find: { filter }, view } = this
+    this.#loading = true
+    this.#drawTop()
+    try {
+      const page = await api.transcript(conversation.channel, conversation.chat, { limit: FOUND, q: filter.query, before: this.searchFrom, signal: this.#abort.signal })
+      if (filter !== this.find.filter) return
+      this.searchFrom = page.earlier
+      const fresh = page.entries.filter((e) => !conversation.get(e.message_id) && !view.found.includes(e))
+      view.found = fresh.concat(view.found)
+      this.flow.prepend(fresh)
+    } catch (error) {
+      fault(error)
+    } finally {
+      this.#loading = false
+      this.#drawTop()
+    }
+  }
+
+  #watchTop() {
+    this.#drawTop()
+    this.sentinel.unobserve(this.top)
+    this.sentinel.observe(this.top) // tells anew whether it is in view
+  }
+
+  #drawTop() {
+    const { conversation, find: { filter } } = this
+    const searching = Boolean(filter.query)
+    const cursor = searching ? this.searchFrom : conversation.earlier
+    const button = (word, go) => h('button', { type: 'button', 'data-testid': 'earlier', onclick: go }, t(word))
+    const empty = !this.flow.shown.length && h('p', { class: 'empty', 'data-testid': 'empty' }, t(isEverything(filter) ? 'empty.talk' : 'empty.filter'))
+    if (this.#loading) return show(this.top, t('loading'))
+    if (conversation.dropped && !cursor) return show(this.top, t('dropped', { n: number(KEPT) }), ' ', button('reopen', () => this.open(this.group)), empty)
+    if (!searching && conversation.entries.length >= KEPT && cursor) return show(this.top, t('enough', { n: number(KEPT) }), empty)
+    if (!cursor) return show(this.top, empty || t('beginning'))
+    if (searching) return show(this.top, empty, button('search.earlier', () => this.searchEarlier()))
+    return show(this.top, empty, button('look.earlier', () => this.earlier()))
+  }
+
+  #filtered() {
+    const { filter } = this.find
+    this.view.query = filter.query
+    this.view.matches = matcher(filter, this.conversation)
+    this.view.found = []
+    this.searchFrom = this.conversation.earlier
+    this.flow.fill()
+    if (this.flow.pinned) this.flow.toEnd()
+    if (this.#selected) this.#mark(this.#selected)
+    this.drawHead()
+    this.#drawTop()
+    this.#soon()
+  }
+
+  // take brings in live events.
+  take(events) {
+    const { conversation } = this
+    const mine = (x) => x && x.channel === conversation.channel && x.chat_id === conversation.chat
+    const messages = events.filter((e) => e.type === 'message' && mine(e)).map(entryOf)
+    const became = events.filter((e) => e.type === 'outcome' && mine(e.outcome)).map((e) => e.outcome)
+    if (!messages.length && !became.length) return
+    const { fresh, changed } = conversation.add(messages)
+    const before = this.flow.shown.length
+    this.flow.add(fresh)
+    if (!this.flow.pinned) this.#unseen += Math.max(0, this.flow.shown.length - before)
+    for (const entry of changed) this.flow.update(entry, true)
+    for (const id of new Set(became.filter((o) => conversation.note(o)).map((o) => o.relay_msg_id))) this.#became(id, true)
+    const gone = conversation.trim()
+    if (gone.length) this.flow.remove(gone)
+    if (gone.length || (before === 0 && fresh.length)) this.#drawTop()
+    this.#showNewest(true)
+    this.#soon()
+  }
+
+  // became shows a new outcome, and says so when it ended the talk.
+  #became(id, live = false) {
+    const entry = this.conversation.get(id)
+    if (!entry) return
+    this.flow.update(entry)
+    if (id === this.#selected && !this.aside.hidden) this.#drawDetails(entry)
+    const reason = live && isBot(entry) && endedBy(this.conversation.outcomes(id))
+    if (reason) say(`${nameOf(entry)}: ${t('ended.' + reason, { n: entry.depth ?? '?' })}`)
+  }
+
+  #showNewest(announce = false) {
+    if (this.flow.pinned) this.#unseen = 0
+    this.newest.hidden = this.flow.pinned
+    show(this.newest, icon('down'), this.#unseen ? t('newest.n', { n: number(this.#unseen) }) : t('newest'))
+    if (announce && this.#unseen) say(t('newest.n', { n: number(this.#unseen) }))
+  }
+
+  // soon draws the picture of the depth before the next frame.
+  #soon() {
+    if (this.#drawing) return
+    this.#drawing = true
+    requestAnimationFrame(() => {
+      this.#drawing = false
+      this.depth.draw(this.conversation, this.flow.shown, this.flow.lastInView(), this.group?.limits)
+      this.depth.mark(this.#selected)
+    })
+  }
+
+  drawHead() {
+    const { group } = this
+    if (!group) return
+    const { limits } = group
+    show(this.head,
+      h('a', { class: 'icon-button back', href: '#/groups', 'aria-label': t('back'), 'data-testid': 'back' }, icon('back')),
+      h('div', null, h('h2', null, h('bdi', { title: group.name || group.chat_id }, group.name || group.chat_id)),
+        h('div', { class: 'soft' }, h('span', { class: 'mono' }, group.chat_id), limits && ' · ' + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))))
+    this.find.draw(this.conversation.agents())
+  }
+
+  // redraw shows everything in another language.
+  redraw() {
+    this.#filtered()
+    this.#showNewest()
+    if (this.#selected && !this.aside.hidden) this.#drawDetails(this.entry(this.#selected))
+  }
+
+  entry(id) {
+    return this.conversation.get(id) ?? this.view.found.find((e) => e.message_id === id)
+  }
+
+  #clicked(event) {
+    const { target } = event
+    const go = target.closest('[data-go]')
+    const thread = target.closest('[data-thread-id]')
+    const article = target.closest('.message')
+    if (go) this.choose(go.dataset.go)
+    else if (thread) this.find.set({ thread: thread.dataset.threadId })
+    else if (article && !target.closest('button, a') && getSelection().isCollapsed) this.openDetails(article.dataset.messageId)
+  }
+
+  // choose selects a message and brings it into view.
+  async choose(id) {
+    if (!this.flow.article(id)) this.find.reset()
+    for (let i = 0; !this.conversation.get(id) && i < STEPS_BACK && await this.earlier();) i++
+    if (!this.flow.article(id)) return false
+    this.flow.reveal(id)
+    this.select(id)
+    return true
+  }
+
+  // select marks a message; it becomes the one that Tab and the arrows begin at.
+  select(id) {
+    this.unmark()
+    this.#selected = id
+    this.#mark(id)
+    this.flow.article(id)?.focus({ preventScroll: true })
+    this.depth.mark(id)
+    const entry = this.entry(id)
+    if (!this.aside.hidden && entry) {
+      this.#drawDetails(entry)
+      history.replaceState(null, '', hash(this.conversation.channel, this.conversation.chat, id))
+    }
+  }
+
+  #mark(id) {
+    const article = this.flow.article(id)
+    if (!article) return
+    article.setAttribute('aria-current', 'true')
+    for (const e of [article, ...article.querySelectorAll('button')]) e.tabIndex = 0
+  }
+
+  unmark() {
+    for (const article of this.list.querySelectorAll('[aria-current]')) {
+      article.removeAttribute('aria-current')
+      for (const e of [article, ...article.querySelectorAll('button')]) e.tabIndex = -1
+    }
+  }
+
+  unselect() {
+    this.unmark()
+    this.#selected = undefined
+    this.aside.hidden = true
+  }
+
+  // step selects the next message, or the one before.
+  step(by) {
+    const { shown } = this.flow
+    const at = shown.findIndex((e) => e.message_id === this.#selected)
+    const to = at < 0 ? this.flow.lastInView() : Math.max(0, Math.min(at + by, shown.length - 1))
+    if (!shown[to]) return
+    this.select(shown[to].message_id)
+    this.flow.article(this.#selected).scrollIntoView({ block: 'nearest' })
+  }
+
+  openDetails(id = this.#selected) {
+    if (id) location.hash = hash(this.conversation.channel, this.conversation.chat, id)
+  }
+
+  // showDetails is what the address of a message leads to.
+  async showDetails(id) {
+    await this.opened
+    const article = this.flow.article(id)
+    if (article && inView(article, this.scroller)) this.select(id)
+    else if (!(await this.choose(id)) && !this.entry(id)) return fault(new Error(t('no.such.message')))
+    this.aside.hidden = false
+    this.#drawDetails(this.entry(id))
+    this.aside.scrollTop = 0
+  }
+
+  #drawDetails(entry) {
+    details(this.aside, this.conversation, entry, {
+      close: () => this.closeDetails(),
+      go: (id) => this.choose(id),
+      thread: (id) => this.find.set({ thread: id }),
+    })
+  }
+
+  // closeDetails returns whether they were open.
+  closeDetails() {
+    if (this.aside.hidden) return false
+    location.hash = hash(this.conversation.channel, this.conversation.chat)
+    return true
+  }
+
+  hideDetails() {
+    if (this.aside.hidden) return
+    this.aside.hidden = true
+    this.flow.article(this.#selected)?.focus({ preventScroll: true })
+  }
+}
+
+function inView(element, scroller) {
+  const a = element.getBoundingClientRect()
+  const b = scroller.getBoundingClientRect()
+  return a.bottom > b.top + 40 && a.top < b.bottom - 40
+}

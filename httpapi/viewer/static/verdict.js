@@ -1,0 +1,33 @@
+// What an outcome means: the words of the API, put into four states.
+
+const NO_STOP = new Set(['own_message', 'duplicate', 'not_a_member', 'not_mentioned']) // says nothing about the talk
+const ENDS = new Set(['max_depth', 'judge_no', 'judge_error'])
+
+// stateOf is 'pass' (the bot was given it), 'stop', 'wait' (it will be), or
+// 'skip' (it was not for that bot).
+export function stateOf(outcome) {
+  if (outcome.stopped) return NO_STOP.has(outcome.stopped) ? 'skip' : 'stop'
+  return outcome.delivered_at ? 'pass' : 'wait'
+}
+
+// latency is how long a bot waited for a message, in ms.
+export function latency(outcome, entry) {
+  return outcome.delivered_at ? Math.max(0, outcome.delivered_at - entry.ts) : undefined
+}
+
+// endedBy is the reason for which a talk ended with a message: it was stopped at
+// every bot that decided on it. It is undefined if the talk may go on.
+export function endedBy(outcomes) {
+  const decided = outcomes.filter((o) => stateOf(o) !== 'skip' && (o.stopped || o.decision))
+  if (!decided.length || !decided.every((o) => ENDS.has(o.stopped))) return undefined
+  return decided.some((o) => o.stopped === 'max_depth') ? 'max_depth' : decided[0].stopped
+}
+
+// overall is the state of a message among all bots: 'stop' if the talk ended with
+// it, 'wait' if a bot still waits for it, 'pass' if one has it, 'skip' if it was
+// for none, and undefined if nothing is known.
+export function overall(outcomes) {
+  if (endedBy(outcomes)) return 'stop'
+  const states = outcomes.map(stateOf)
+  return ['wait', 'pass', 'stop', 'skip'].find((state) => states.includes(state))
+}

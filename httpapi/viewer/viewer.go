@@ -1,0 +1,120 @@
+// Package viewer is the web page on which an operator sees the groups: the
+// conversations as they go on, what the policy said to each message, the agents,
+// the mailbox and how this sidecar is. The page is plain HTML, CSS and ES
+// modules, needs nothing from outside, and gets every figure from the API that
+// scripts use.
+package viewer
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed static
+var static embed.FS
+
+// policy lets the page load and call what comes from this sidecar, and nothing
+// else: a message that became a script by some mistake would not run.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// page is the file that GET / answers.
+const page = "index.html"
+
+// file is one file of the page.
+type file struct {
+	data []byte
+	kind string // its Content-Type
+	etag string
+}
+
+// Handler serves the page at GET / and its files at GET /viewer/{file}.
+func Handler() http.Handler {
+	files := load()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { files[page].serve(w, r) })
+	mux.HandleFunc("GET /viewer/{file}", func(w http.ResponseWriter, r *http.Request) {
+		f, ok := files[r.PathValue("file")]
+		if !ok {
+			notFound(w)
+			return
+		}
+		f.serve(w, r)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { notFound(w) })
+	return mux
+}
+
+// load reads what is embedded, by name.
+func load() map[string]file {
+	files := map[string]file{}
+	err := fs.WalkDir(static, "static", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := static.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(data)
+		files[path.Base(name)] = file{data, contentType(name), `"` + hex.EncodeToString(sum[:16]) + `"`}
+		return nil
+	})
+	if err != nil {
+		panic("viewer: " + err.Error()) // embedded files are always there
+	}
+	return files
+}
+
+// contentType does not ask the host's table of types, which may call a script
+// text/plain, and that does not run.
+func contentType(name string) string {
+	switch path.Ext(name) {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	}
+	return mime.TypeByExtension(path.Ext(name))
+}
+
+// serve answers with the file, or 304 to a browser that has it.
+func (f file) serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", f.etag)
+	if has(r.Header.Get("If-None-Match"), f.etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h.Set("Content-Type", f.kind)
+	_, _ = w.Write(f.data) // the caller has gone
+}
+
+// has reports whether the list of an If-None-Match names etag.
+func has(list, etag string) bool {
+	for known := range strings.SplitSeq(list, ",") {
+		if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == etag || known == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+func notFound(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write([]byte(`{"error":{"code":"not_found","message":"the viewer has no such file; the page is at /"}}` + "\n"))
+}

@@ -1,0 +1,132 @@
+package outcome
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+)
+
+// maxText is how many bytes of a reason, a detail or a door are kept; a longer
+// one is cut.
+const maxText = 200
+
+// Outcome is what became of one message at one bot, as far as is known. What a
+// later one of the same message and agent says takes the place of what an earlier
+// one said; what it leaves out stays. It holds no message text.
+type Outcome struct {
+	Agent      relay.AgentName `json:"agent"` // at whose sidecar
+	Channel    string          `json:"channel"`
+	ChatID     relay.ChatID    `json:"chat_id"`
+	RelayMsgID relay.MessageID `json:"relay_msg_id"`
+	Sender     relay.AgentName `json:"sender,omitempty"` // who said it
+
+	At           relay.Millis     `json:"at"`                 // of the newest change
+	Decision     *policy.Decision `json:"decision,omitempty"` // nil: stopped before the policy was asked, or not asked yet. Not changed any more
+	Stopped      relay.Reason     `json:"stopped,omitempty"`  // why it will not be delivered
+	Delivered    relay.Millis     `json:"delivered_at,omitempty"`
+	Door         string           `json:"door,omitempty"`            // by which it was: gateway, webhook or stream
+	Acknowledged relay.Millis     `json:"acknowledged_at,omitempty"` // by a bot that acknowledges on the stream
+}
+
+// chatKey names a chat.
+type chatKey struct {
+	channel string
+	chat    relay.ChatID
+}
+
+// key names what there is one outcome of.
+type key struct {
+	chatKey
+	msg   relay.MessageID
+	agent relay.AgentName
+}
+
+func (o *Outcome) key() key {
+	return key{chatKey{o.Channel, o.ChatID}, o.RelayMsgID, o.Agent}
+}
+
+// merge is what two outcomes of one key say together, in whatever order they
+// came: the newer one first. A repeat of the message that was stopped says
+// nothing of the message, and one that was delivered was not stopped.
+func merge(a, b Outcome) Outcome {
+	if b.At < a.At {
+		a, b = b, a
+	}
+	b.Sender = cmp.Or(b.Sender, a.Sender)
+	b.Decision = cmp.Or(b.Decision, a.Decision)
+	b.Delivered = cmp.Or(b.Delivered, a.Delivered)
+	b.Door = cmp.Or(b.Door, a.Door)
+	b.Acknowledged = cmp.Or(b.Acknowledged, a.Acknowledged)
+	if b.Stopped == "" || b.Stopped == relay.Duplicate && a.Stopped != "" {
+		b.Stopped = a.Stopped
+	}
+	if b.Delivered != 0 {
+		b.Stopped = ""
+	}
+	return b
+}
+
+// same reports whether two outcomes say the same.
+func same(a, b Outcome) bool {
+	if a.Decision != nil && b.Decision != nil && *a.Decision == *b.Decision {
+		b.Decision = a.Decision
+	}
+	return a == b
+}
+
+// bounded is o with every value within its bounds: long texts are cut, a time
+// in the future is now. An error says why o is none at all.
+func bounded(o Outcome, now time.Time) (Outcome, error) {
+	for _, f := range []struct {
+		name, value string
+		required    bool
+	}{
+		{"agent", string(o.Agent), true},
+		{"channel", o.Channel, true},
+		{"chat_id", string(o.ChatID), true},
+		{"relay_msg_id", string(o.RelayMsgID), true},
+		{"sender", string(o.Sender), false},
+	} {
+		if err := relay.CheckID(f.value); err != nil {
+			return o, fmt.Errorf("%s %w", f.name, err)
+		}
+		if f.required && f.value == "" {
+			return o, fmt.Errorf("%s is missing", f.name)
+		}
+	}
+	if o.At <= 0 {
+		return o, errors.New("at is missing")
+	}
+	for _, at := range []*relay.Millis{&o.At, &o.Delivered, &o.Acknowledged} {
+		if *at > relay.MillisOf(now.Add(relay.MaxAhead)) {
+			*at = relay.MillisOf(now)
+		}
+		*at = max(0, *at)
+	}
+	o.Stopped, o.Door = relay.Reason(cut(string(o.Stopped))), cut(o.Door)
+	if o.Decision != nil {
+		d := *o.Decision
+		d.Tier, d.Reason, d.Detail = policy.Tier(cut(string(d.Tier))), cut(d.Reason), cut(d.Detail)
+		d.Depth, d.JudgeMS = max(0, d.Depth), max(0, d.JudgeMS)
+		o.Decision = &d
+	}
+	return o, nil
+}
+
+// cut is the first maxText bytes of text, whole runes, and valid UTF-8.
+func cut(text string) string {
+	if len(text) > maxText {
+		end := maxText
+		for end > maxText-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = strings.Clone(text[:end])
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}

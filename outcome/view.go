@@ -1,0 +1,204 @@
+package outcome
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+const (
+	linger   = 2 * time.Minute // reading goes on so long after the last one who looked on
+	patience = 3 * time.Second // Recent waits so long for what stands in the store to be read
+)
+
+// view is what is read while somebody looks on.
+type view struct {
+	unneeded chan struct{} // closed when nobody looks on any more
+	caught   chan struct{} // closed when what stood in the store has been read
+	began    relay.Millis  // what came of messages later is news to who looks on
+
+	mu    sync.Mutex
+	index index // guarded by mu, as the next is
+	whole bool  // the store held all there ever was; set before caught is closed
+}
+
+// Recent returns what became of the newest messages of a chat at all bots, at
+// most limit outcomes: in the order of the messages, the newest one's last.
+// complete says that these are the newest limit, or all there are; else others
+// may be missing: the store was not read in time, or no longer holds them. An
+// error is that of ctx.
+func (l *Log) Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (list []Outcome, complete bool, err error) {
+	v := l.acquire()
+	defer l.release()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	caught := false
+	select {
+	case <-v.caught:
+		caught = true
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+	in := chatKey{channel, chat}
+	v.mu.Lock()
+	found := v.index.of(in)
+	all := caught && v.whole && !v.index.evicted
+	v.mu.Unlock()
+	l.addPending(found, in)
+	list = newest(found, max(0, limit))
+	return list, all || caught && len(found) >= limit, nil
+}
+
+// addPending adds what was noted here and is not read back yet.
+func (l *Log) addPending(found map[key]record, in chatKey) {
+	add := func(o Outcome) {
+		k := o.key()
+		if k.chatKey != in {
+			return
+		}
+		if known, ok := found[k]; ok {
+			o = merge(known.Outcome, o)
+			found[k] = record{o, min(known.since, o.At)}
+			return
+		}
+		found[k] = record{o, o.At}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.writing {
+		add(o)
+	}
+	for _, o := range l.pending {
+		add(*o)
+	}
+}
+
+// Watch calls fn with each outcome of any bot that is new or changes from now
+// on, until stop is called; one more may come while stop runs. fn is called by
+// the goroutine that reads, one outcome at a time, and does not take long. What
+// stood in the store before is for Recent: who asks that afterwards has missed
+// nothing.
+func (l *Log) Watch(fn func(Outcome)) (stop func()) {
+	l.acquire()
+	l.viewing.Lock()
+	defer l.viewing.Unlock()
+	l.watches[&fn] = struct{}{}
+	return sync.OnceFunc(func() {
+		l.viewing.Lock()
+		delete(l.watches, &fn)
+		l.viewing.Unlock()
+		l.release()
+	})
+}
+
+// acquire returns the view, which stays at least until the release that belongs
+// to it.
+func (l *Log) acquire() *view {
+	l.viewing.Lock()
+	defer l.viewing.Unlock()
+	if l.idle != nil {
+		l.idle.Stop()
+	}
+	l.users++
+	if l.view == nil {
+		l.view = &view{
+			unneeded: make(chan struct{}),
+			caught:   make(chan struct{}),
+			began:    relay.MillisOf(time.Now()),
+			index:    index{max: maxIndex, all: map[key]record{}},
+		}
+		poke(l.opened)
+	}
+	return l.view
+}
+
+func (l *Log) release() {
+	l.viewing.Lock()
+	defer l.viewing.Unlock()
+	if l.users--; l.users == 0 {
+		l.idle = time.AfterFunc(linger, l.forget)
+	}
+}
+
+// forget ends the view unless somebody came meanwhile.
+func (l *Log) forget() {
+	l.viewing.Lock()
+	defer l.viewing.Unlock()
+	if l.users == 0 && l.view != nil {
+		close(l.view.unneeded)
+		l.view = nil
+	}
+}
+
+// follow reads for each view in turn until ctx is done.
+func (l *Log) follow(ctx context.Context) error {
+	for ctx.Err() == nil {
+		l.viewing.Lock()
+		v := l.view
+		l.viewing.Unlock()
+		if v == nil {
+			select {
+			case <-l.opened:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if err := l.read(ctx, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read follows the store for v.
+func (l *Log) read(ctx context.Context, v *view) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-v.unneeded:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	defer waiting.Wait()
+	defer cancel()
+	live := false
+	return l.opts.Store.Follow(ctx, func(line []byte) {
+		o, err := decode(line, l.opts.Secret, time.Now())
+		if err != nil {
+			l.stats.skipped.Add(1)
+			return
+		}
+		v.mu.Lock()
+		o, changed := v.index.add(o)
+		v.mu.Unlock()
+		if changed && (live || o.At >= v.began) {
+			l.tell(o)
+		}
+	}, func(whole bool) {
+		live = true
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.whole = whole
+		select {
+		case <-v.caught: // by an earlier Run
+		default:
+			close(v.caught)
+		}
+	})
+}
+
+func (l *Log) tell(o Outcome) {
+	l.viewing.Lock()
+	fns := slices.Collect(maps.Keys(l.watches))
+	l.viewing.Unlock()
+	for _, fn := range fns {
+		(*fn)(o)
+	}
+}

@@ -1,0 +1,167 @@
+package sidecar
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"feishu-relay/feishu/gateway"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/relay"
+	"feishu-relay/relay/redisrelay"
+)
+
+// measure shows in /metrics what is a state and not an event: it is read when
+// somebody asks.
+func (s *Sidecar) measure() {
+	m := s.metrics
+	m.gauge("ready", "1 while the backend is connected and being read and the folders can be written, as /readyz says.", nil,
+		func() float64 { return zeroOne(s.Ready() == nil) })
+	s.measureQueue(outboundQueue, s.bots.queue)
+	s.measureQueue(inboundQueue, s.users.queue)
+	if s.native != nil {
+		m.expectQueue(nativeQueue)
+		s.measureQueue(nativeQueue, s.native.queue)
+	}
+	s.measureOutbox(&s.bots)
+	s.measureOutbox(&s.users)
+	m.gauge("chat_queue_messages", "Messages that are being decided on or delivered, or that wait behind such a one in their chat.", nil,
+		func() float64 { return float64(len(s.chats.room)) })
+	m.gauge("undelivered_messages", "Messages that may go to the bot and that it does not have yet, at most one of each chat.", nil,
+		func() float64 { n, _ := s.undelivered.waiting(time.Now()); return float64(n) })
+	m.gauge("undelivered_oldest_seconds", "How long ago the oldest of the undelivered messages was read; 0: there is none.", nil,
+		func() float64 { _, age := s.undelivered.waiting(time.Now()); return age.Seconds() })
+	m.counter("transcript_skipped_lines_total", "Lines of transcripts that are no entries.", nil,
+		func() float64 { return float64(s.transcript.Skipped()) })
+	s.measureDoors()
+	if s.mail != nil {
+		s.measureMailbox()
+	}
+}
+
+// measureQueue shows the reading side of a queue. A lag has the unit that the
+// backend has: bytes of a file, entries of a stream.
+func (s *Sidecar) measureQueue(name string, q relay.Backend) {
+	m, labels := s.metrics, prometheus.Labels{"queue": name}
+	m.gauge("backend_connected", "1 while the queue's backend answers.", labels, func() float64 { return zeroOne(q.Status().Connected) })
+	lag, unit := "queue_lag_bytes", "Bytes of the queue's files that are still to be read."
+	if _, ok := q.(*redisrelay.Queue); ok {
+		lag, unit = "queue_lag_entries", "Entries of the queue's stream that are still to be read."
+	}
+	m.gauge(lag, unit, labels, func() float64 { return float64(q.Status().Lag) })
+	m.gauge("queue_unsettled_messages", "Messages read and not settled.", labels, func() float64 { return float64(q.Status().Unsettled) })
+	for event := range counted(q) {
+		m.counter("queue_events_total", "What the backend's reading side came upon; trimmed and foreign_dropped are losses.",
+			prometheus.Labels{"queue": name, "event": event}, func() float64 { return counted(q)[event] })
+	}
+}
+
+// measureOutbox shows the writing side of a queue.
+func (s *Sidecar) measureOutbox(l *lane) {
+	m, labels := s.metrics, prometheus.Labels{"queue": l.name}
+	m.gauge("outbox_pending_messages", "Own messages that the backend does not have yet.", labels,
+		func() float64 { return float64(l.box.Stats().Pending) })
+	m.gauge("outbox_pending_bytes", "Size of the own messages that the backend does not have yet.", labels,
+		func() float64 { return float64(l.box.Stats().Bytes) })
+	m.gauge("outbox_stalled_seconds", "How long the backend has been offered the oldest pending messages and has not taken them; 0: it takes them.",
+		labels, func() float64 { return l.publishing.stalled(time.Now()).Seconds() })
+	m.gauge("last_published_timestamp_seconds", "When the backend last took own messages; 0: not since the start.", labels,
+		func() float64 { return float64(l.publishing.last.Load()) / 1e9 })
+	m.counter("published_total", "Own messages that the backend has taken.", labels, func() float64 { return float64(l.box.Stats().Published) })
+	m.counter("republished_total", "Own messages published again after the backend had lost them.", labels,
+		func() float64 { return float64(l.box.Stats().Republished) })
+	m.counter("publish_errors_total", "Tries to publish that failed.", labels, func() float64 { return float64(l.box.Stats().Failed) })
+}
+
+// measureDoors shows the ways to the bot, and what belongs to them.
+func (s *Sidecar) measureDoors() {
+	m, d := s.metrics, &s.doors
+	connected := func(door string, is func() bool) {
+		m.expectDoor(door)
+		m.gauge("door_connected", "1 while the bot is there, by door; of a webhook: while its last try found the bot.",
+			prometheus.Labels{"door": door}, func() float64 { return zeroOne(is()) })
+	}
+	if d.stream != nil {
+		connected(doorStream, d.stream.Connected)
+	}
+	if hook, ok := d.webhook.(*webhookDoor); ok {
+		connected(doorWebhook, func() bool { return !hook.away.Load() })
+	}
+	if s.front != nil {
+		status := func() gateway.Status { st, _ := s.front.gateway.Status().(gateway.Status); return st }
+		connected(doorGateway, func() bool { return status().Connected })
+		m.gauge("gateway_connections", "Long connections of bots that are open.", nil,
+			func() float64 { return float64(len(status().LongConnection.Connections)) })
+		m.gauge("gateway_drafts", "Messages of the bot that wait until their text is final.", nil,
+			func() float64 { return float64(status().Drafts) })
+		m.expectGateway(entryEvents, gatewayEvents, longconnEvents)
+		if s.cfg.BotWebhookURL != "" {
+			m.expectGateway(webhookEvents)
+		}
+	}
+	if s.connector != nil {
+		m.gauge("connector_connected", "1 while the connector's connection to Feishu is up.", nil,
+			func() float64 { return zeroOne(s.connector.Connected()) })
+		m.expectGateway(connectorEvents)
+	}
+}
+
+func (s *Sidecar) measureMailbox() {
+	s.metrics.expectMail()
+	for _, g := range []struct {
+		name, help string
+		value      func(agent.Counts) int
+	}{
+		{"waiting_messages", "Messages in the inbox that the bot has not taken.", func(n agent.Counts) int { return n.Waiting }},
+		{"unacknowledged_messages", "Messages sent and not acknowledged yet.", func(n agent.Counts) int { return n.Unacknowledged }},
+		{"open_tasks", "Tasks that the bot works on.", func(n agent.Counts) int { return n.OpenTasks }},
+	} {
+		s.metrics.gauge("mailbox_"+g.name, g.help, nil, func() float64 { return float64(g.value(s.mail.Counts())) })
+	}
+}
+
+func zeroOne(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// publishing watches one queue's publishing. Times are Unix nanoseconds; 0: none.
+type publishing struct {
+	since atomic.Int64 // when the messages that are offered now were first offered
+	last  atomic.Int64 // when some were last taken
+}
+
+func (p *publishing) stalled(now time.Time) time.Duration {
+	since := p.since.Load()
+	if since == 0 {
+		return 0
+	}
+	return now.Sub(time.Unix(0, since))
+}
+
+// watched is a queue's publisher whose progress is seen. A step is made of what
+// the queue has taken and the outbox does not know yet.
+type watched struct {
+	relay.Publisher
+	progress *publishing
+	trace    func(step string)
+}
+
+// Publish implements [relay.Publisher].
+func (w watched) Publish(ctx context.Context, lines [][]byte, after relay.Receipt) (relay.Receipt, error) {
+	if len(lines) == 0 {
+		return w.Publisher.Publish(ctx, lines, after)
+	}
+	w.progress.since.CompareAndSwap(0, time.Now().UnixNano())
+	receipt, err := w.Publisher.Publish(ctx, lines, after)
+	if err == nil {
+		w.progress.since.Store(0)
+		w.progress.last.Store(time.Now().UnixNano())
+		w.trace("published")
+	}
+	return receipt, err
+}
