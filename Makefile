@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: build demo chat test check crash bench fuzz tools clean
+.PHONY: build demo chat view test check crash bench fuzz tools clean
 
 build: ## the binary
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -o feishu-relay ./cmd/feishu-relay
@@ -14,6 +14,9 @@ demo: build ## three acts: bots with a few lines of code, unchanged bots, agents
 
 chat: build ## the same, and you are the user
 	./feishu-relay demo --chat
+
+view: build ## the first act, and the page in a browser stays until Ctrl-C
+	./feishu-relay demo --view
 
 test: tools check ## everything that must hold, as CI runs it
 	$(GO) test -race -shuffle=on -timeout 20m ./sidecar ./... # the longest first

@@ -96,7 +96,7 @@ type Sent struct {
 // Transcripts is the record that the API shows.
 type Transcripts interface {
 	Chats() ([]transcript.Chat, error)
-	Tail(channel, chatID string, n int) ([]transcript.Entry, error)
+	Page(channel, chatID string, q transcript.Query) (transcript.Page, error)
 }
 
 // Options is what the API stands on. All functions are required.
@@ -109,9 +109,11 @@ type Options struct {
 	Ready       func() error
 	Visible     func(channel string, chat relay.ChatID) bool // is the bot in it?
 	Transcripts Transcripts
-	Stream      *Stream                                    // nil: another door delivers
-	Say         func(context.Context, Saying) (any, error) // POST /v1/send; nil: no connector
-	CA          []byte                                     // of the gateway, PEM; nil: none
+	Group       func(channel string, chat relay.ChatID) Group // nil: names and limits are not shown
+	Depths      func([]transcript.Entry) []int                // of each, counted among all; nil: not shown
+	Stream      *Stream                                       // nil: another door delivers
+	Say         func(context.Context, Saying) (any, error)    // POST /v1/send; nil: no connector
+	CA          []byte                                        // of the gateway, PEM; nil: none
 	Events      *Events
 	Outcomes    Outcomes
 	Mailbox     Mailbox      // nil: MAILBOX=off

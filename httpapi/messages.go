@@ -3,11 +3,9 @@ package httpapi
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"feishu-relay/relay"
-	"feishu-relay/transcript"
 )
 
 func (a *api) outbound(w http.ResponseWriter, r *http.Request) {
@@ -137,57 +135,4 @@ func checkIDs(fields ...field) error {
 		}
 	}
 	return nil
-}
-
-func (a *api) transcripts(w http.ResponseWriter, r *http.Request) {
-	chats, err := a.Transcripts.Chats()
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	type row struct {
-		Channel string       `json:"channel"`
-		ChatID  string       `json:"chat_id"`
-		Bytes   int64        `json:"bytes"`
-		TS      relay.Millis `json:"modified"` // Unix milliseconds
-	}
-	rows := []row{}
-	for _, c := range chats {
-		if a.Visible(c.Channel, relay.ChatID(c.ChatID)) {
-			rows = append(rows, row{c.Channel, c.ChatID, c.Size, relay.MillisOf(c.Modified)})
-		}
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"transcripts": rows})
-}
-
-// transcriptLimit is the most entries of one answer.
-const transcriptLimit = 1000
-
-func (a *api) transcript(w http.ResponseWriter, r *http.Request) {
-	channel, chat := r.PathValue("channel"), r.PathValue("chat_id")
-	limit := 50
-	if text := r.URL.Query().Get("limit"); text != "" {
-		var err error
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > transcriptLimit {
-			a.fail(w, r, Invalid("limit: want a number from 1 to %d", transcriptLimit))
-			return
-		}
-	}
-	if err := checkIDs(field{"channel", channel}, field{"chat_id", chat}); err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	if !a.Visible(channel, relay.ChatID(chat)) {
-		a.fail(w, r, &Error{http.StatusNotFound, "not_found", "the bot is not in this chat, or has heard nothing of it"})
-		return
-	}
-	entries, err := a.Transcripts.Tail(channel, chat, limit)
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	if entries == nil {
-		entries = []transcript.Entry{}
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"channel": channel, "chat_id": chat, "entries": entries})
 }

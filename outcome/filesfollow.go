@@ -23,9 +23,9 @@ const (
 	// these is gone.
 	maxAgents = 64
 	// startSize is how much is read of what stood there, of all agents together;
-	// each has an equal part, and of its part the newest. It holds more lines
-	// than an index does.
-	startSize = 16 << 20
+	// each has an equal part, and of its part the newest. These are more lines
+	// than an index holds outcomes.
+	startSize = 8 << 20
 )
 
 // Follow reads the files of all agents, twice a second.

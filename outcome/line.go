@@ -10,7 +10,7 @@ import (
 )
 
 // maxLine is the most bytes a line may have, without its newline. A longer one
-// is neither written nor read. An outcome has about 400.
+// is neither written nor read. An outcome has 300 to 400.
 const maxLine = 16 << 10
 
 var errTooLong = fmt.Errorf("has more than %d bytes", maxLine)

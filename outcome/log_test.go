@@ -15,17 +15,21 @@ import (
 
 // memory is a Store whose faults and pace the test sets.
 type memory struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+	held
+	news chan struct{} // pokes one reader
+}
+
+type held struct {
 	lines    [][]byte
 	batches  []int // how many lines each had
 	calls    int
-	away     error         // what Append returns
-	hang     bool          // Append waits for its ctx
-	silent   bool          // Follow never catches up
-	part     bool          // what is kept is not all
-	readers  int           // that follow now
-	followed int           // how many began
-	news     chan struct{} // pokes one reader
+	away     error // what Append returns
+	hang     bool  // Append waits for its ctx
+	silent   bool  // Follow never catches up
+	part     bool  // what is kept is not all
+	readers  int   // that follow now
+	followed int   // how many began
 }
 
 var errAway = errors.New("away")
@@ -37,7 +41,9 @@ func (m *memory) Append(ctx context.Context, lines [][]byte) error {
 	defer m.mu.Unlock()
 	m.calls++
 	if m.hang {
+		m.mu.Unlock()
 		<-ctx.Done()
+		m.mu.Lock()
 		return ctx.Err()
 	}
 	if m.away != nil {
@@ -84,6 +90,15 @@ func (m *memory) count(n int) {
 
 func (m *memory) Close() error { return nil }
 
+// now is what the store holds and counts now.
+func (m *memory) now() held {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.held
+	h.lines, h.batches = slices.Clone(h.lines), slices.Clone(h.batches)
+	return h
+}
+
 func (m *memory) set(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,29 +128,29 @@ func TestBatches(t *testing.T) {
 		l.Note(about(1, func(o *Outcome) { o.Delivered, o.Door = relay.MillisOf(time.Now()), "stream" }))
 		l.Note(about(2, func(o *Outcome) { o.Stopped = relay.Expired }))
 		synctest.Wait()
-		if len(m.lines) != 0 {
+		if len(m.now().lines) != 0 {
 			t.Error("written too early")
 		}
 		time.Sleep(1)
 		synctest.Wait()
-		if !slices.Equal(m.batches, []int{2}) {
-			t.Fatalf("got batches of %d lines, want one of 2", m.batches)
+		if !slices.Equal(m.now().batches, []int{2}) {
+			t.Fatalf("got batches of %d lines, want one of 2", m.now().batches)
 		}
-		first, err := decode(m.lines[0], "", time.Now())
+		first, err := decode(m.now().lines[0], "", time.Now())
 		if err != nil || *first.Decision != *allow || first.Door != "stream" || first.Agent != "a" {
-			t.Errorf("a decision and its delivery became %s", m.lines[0])
+			t.Errorf("a decision and its delivery became %s", m.now().lines[0])
 		}
 		for i := range maxBatch { // a full batch does not wait
 			l.Note(about(i, nil))
 		}
 		synctest.Wait()
-		if !slices.Equal(m.batches, []int{2, maxBatch}) {
-			t.Errorf("got batches of %d lines, want 2 and %d", m.batches, maxBatch)
+		if !slices.Equal(m.now().batches, []int{2, maxBatch}) {
+			t.Errorf("got batches of %d lines, want 2 and %d", m.now().batches, maxBatch)
 		}
 		l.Note(about(3, nil))
 		stop() // what is left is written at the end
-		if got := l.Stats(); len(m.lines) != maxBatch+3 || got.Written != maxBatch+3 || got.Pending != 0 {
-			t.Errorf("wrote %d lines at the end, and %+v", len(m.lines), got)
+		if got := l.Stats(); len(m.now().lines) != maxBatch+3 || got.Written != maxBatch+3 || got.Pending != 0 {
+			t.Errorf("wrote %d lines at the end, and %+v", len(m.now().lines), got)
 		}
 	})
 }
@@ -144,8 +159,8 @@ func TestBatches(t *testing.T) {
 func TestIdle(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
 		time.Sleep(1000 * time.Hour)
-		if m.calls != 0 || m.followed != 0 {
-			t.Errorf("%d writes and %d readings while idle", m.calls, m.followed)
+		if m.now().calls != 0 || m.now().followed != 0 {
+			t.Errorf("%d writes and %d readings while idle", m.now().calls, m.now().followed)
 		}
 	})
 }
@@ -164,8 +179,8 @@ func TestStoreAway(t *testing.T) {
 		if got.Dropped != 100 || got.Pending != maxBatch+maxPending || got.Written != 0 {
 			t.Errorf("got %+v, want 100 dropped and %d pending", got, maxBatch+maxPending)
 		}
-		if calls := int64(m.calls); got.Failed != calls || calls > 1000 || calls < 200 {
-			t.Errorf("%d writes and %d faults within an hour", m.calls, got.Failed)
+		if calls := int64(m.now().calls); got.Failed != calls || calls > 1000 || calls < 200 {
+			t.Errorf("%d writes and %d faults within an hour", m.now().calls, got.Failed)
 		}
 		m.set(func() { m.away = nil })
 		time.Sleep(2 * backoffMax)
@@ -177,7 +192,7 @@ func TestStoreAway(t *testing.T) {
 		for i := range maxBatch + maxPending + 100 {
 			lost[string(about(i, nil).RelayMsgID)] = true
 		}
-		for _, line := range m.lines {
+		for _, line := range m.now().lines {
 			o, err := decode(line, "", time.Now())
 			must(t, err)
 			delete(lost, string(o.RelayMsgID))
@@ -221,7 +236,7 @@ func TestNotesThatAreNone(t *testing.T) {
 		if len(d.Detail) != 10*maxLine {
 			t.Error("the caller's decision was changed")
 		}
-		last, err := decode(m.lines[1], "", time.Now())
+		last, err := decode(m.now().lines[1], "", time.Now())
 		if err != nil || last.Agent != "a" || last.Channel != "feishu" || last.At != relay.MillisOf(time.Now()) {
 			t.Errorf("what is left out became %+v, %v", last, err)
 		}
@@ -274,7 +289,7 @@ func TestRecentIsLimitedAndInOrder(t *testing.T) {
 
 func TestIncomplete(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		m.part = true
+		m.set(func() { m.part = true })
 		l.Note(about(1, nil))
 		l.Note(about(2, nil))
 		time.Sleep(time.Second)
@@ -317,8 +332,8 @@ func TestReadingOnlyWhileSomebodyLooksOn(t *testing.T) {
 		readers := func(want, begun int) {
 			t.Helper()
 			synctest.Wait()
-			if m.readers != want || m.followed != begun {
-				t.Errorf("%d read and %d began, want %d and %d", m.readers, m.followed, want, begun)
+			if m.now().readers != want || m.now().followed != begun {
+				t.Errorf("%d read and %d began, want %d and %d", m.now().readers, m.now().followed, want, begun)
 			}
 		}
 		readers(0, 0)

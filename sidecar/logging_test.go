@@ -116,3 +116,62 @@ func TestLogKeys(t *testing.T) {
 		}
 	}
 }
+
+// keysHere are all keys that this package logs, beside slog's own: a reader of
+// logs can rely on them. A new one is entered here, where no other says the same.
+var keysHere = []string{
+	"addr", "agent", "ahead", "allow", "backend", "before", "chat", "depth", "detail", "door", "err", "filesystem", "folder", "judge_ms",
+	"mentioned", "missing", "most", "msg_id", "part", "reason", "sender", "seq", "stack", "stage", "tier", "upstream", "version",
+}
+
+func TestLogKeysAreTheKnownOnes(t *testing.T) {
+	paths, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	named := map[string]string{} // constants of keys
+	positions := token.NewFileSet()
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(positions, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 && strings.HasPrefix(spec.Names[0].Name, "key") {
+				if key, ok := literal(spec.Values[0]); ok {
+					named[spec.Names[0].Name] = key
+				}
+			}
+			return true
+		})
+	}
+	used := map[string]bool{}
+	for _, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			var keys []string
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				keys = logKeys(n)
+			case *ast.Ident: // in a call that logs, or in a list for one
+				keys = append(keys, named[n.Name])
+			}
+			for _, key := range keys {
+				used[key] = true
+				if key != "" && !slices.Contains(keysHere, key) {
+					t.Errorf("%s: the log key %q is not among keysHere", positions.Position(n.Pos()), key)
+				}
+			}
+			return true
+		})
+	}
+	for _, key := range keysHere {
+		if !used[key] {
+			t.Errorf("no line has the log key %q any more", key)
+		}
+	}
+}

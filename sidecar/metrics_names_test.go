@@ -60,7 +60,7 @@ var (
 	typeLine  = regexp.MustCompile(`(?m)^# TYPE (feishu_relay_\S+) (\S+)$`)
 	labelPair = regexp.MustCompile(`([a-z_]+)="([^"]*)"`)
 	docRow    = regexp.MustCompile("(?m)^\\| `(feishu_relay_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\|")
-	coded     = regexp.MustCompile("`([^`]+)`")
+	coded     = regexp.MustCompile("`([a-z_]+)`")
 	anyMetric = regexp.MustCompile(`\b(?:feishu_relay|process|go)_[a-z_]+\b`)
 )
 
@@ -229,6 +229,7 @@ func alertQueries(t *testing.T) (exprs []string) {
 	must(t, err)
 	var file struct {
 		Groups []struct {
+			Name  string
 			Rules []struct {
 				Alert, Expr, For    string
 				Labels, Annotations map[string]string

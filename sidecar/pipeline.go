@@ -38,6 +38,7 @@ type passage struct {
 	msg     relay.Message
 	key     string // of dedup
 	arrived time.Time
+	staged  time.Time // when the stage that it is in began
 	sent    time.Time // ts, as far as it is believed
 	final   time.Time // when its text was final; its age counts from here
 	group   groups.Group

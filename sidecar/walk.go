@@ -67,5 +67,6 @@ func (s *Sidecar) apply(ctx context.Context, stages relay.Pipeline[*passage], p 
 			stage, why, err = "panic", relay.Malformed, nil
 		}
 	}()
+	p.staged = time.Now()
 	return stages.Run(ctx, p)
 }

@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -89,9 +90,12 @@ func (s *Store) fit(name string, c cursor) (*os.File, error) {
 		return nil, err
 	}
 	if c.offset+int64(c.length) < size {
-		line := make([]byte, c.length+1)
-		_, err := f.ReadAt(line, c.offset)
-		if err == nil && line[c.length] == '\n' && sum(line[:c.length]) == c.sum {
+		around := make([]byte, 1+c.length+1)
+		around[0] = '\n' // before the file's first line
+		begin := min(c.offset, 1)
+		_, err := f.ReadAt(around[1-begin:], c.offset-begin)
+		line, ended := bytes.CutSuffix(around[1:], []byte{'\n'})
+		if err == nil && around[0] == '\n' && ended && sum(line) == c.sum {
 			return f, nil
 		}
 	}

@@ -3,6 +3,7 @@ package transcript
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 )
 
@@ -75,15 +76,7 @@ func (s *Store) Page(channel, chatID string, q Query) (Page, error) {
 
 func (s *Store) page(name string, q Query) (Page, error) {
 	p := pager{store: s, q: q, find: newFinder(q.Text), seen: map[string]struct{}{}}
-	f, size, err := s.openToRead(name)
-	from := place{offset: size}
-	if q.Before != "" {
-		c, bad := parseCursor(q.Before)
-		if bad != nil {
-			return Page{}, errors.Join(bad, err)
-		}
-		f, from, err = s.find(name, c)
-	}
+	f, from, err := s.openBefore(name, q.Before)
 	if err != nil {
 		return Page{}, err
 	}
@@ -94,6 +87,21 @@ func (s *Store) page(name string, q Query) (Page, error) {
 		return Page{}, err
 	}
 	return p.page(), nil
+}
+
+// openBefore opens the file in which the page before a cursor ends, and says
+// where; without a cursor that is the end of the file that is being written to,
+// nil if there is none.
+func (s *Store) openBefore(name, before string) (*os.File, place, error) {
+	if before == "" {
+		f, size, err := s.openToRead(name)
+		return f, place{offset: size}, err
+	}
+	c, err := parseCursor(before)
+	if err != nil {
+		return nil, place{}, err
+	}
+	return s.find(name, c)
 }
 
 // pager collects a page from lines handed to it newest first.

@@ -10,48 +10,11 @@ import (
 	"net/http"
 	"os"
 	"reflect"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 
 	"feishu-relay/sidecar"
 )
-
-// version is set by the linker in releases; else the build's own stamp tells.
-var version string
-
-func versionText() string {
-	if version != "" {
-		return version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	rev, dirty := "", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			rev = s.Value[:min(12, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "-dirty"
-		}
-	}
-	if rev == "" {
-		return "devel"
-	}
-	return "devel-" + rev + dirty
-}
-
-func runVersion(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("version", "version", stdout)
-	if err := parse(f, args, 0); err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, "feishu-relay %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return nil
-}
 
 func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("run", "run", stdout)

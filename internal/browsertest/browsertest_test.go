@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,14 +43,14 @@ func TestBrowser(t *testing.T) {
 	b := Start(t)
 	base := site(t, map[string]string{
 		"quiet":          `<p id=done>`,
-		"throws":         `<script>setTimeout(() => { document.body.id = 'done'; throw new Error('oh') })</script>`,
-		"rejects":        `<script>Promise.reject(new Error('oh')); setTimeout(() => { document.body.id = 'done' })</script>`,
+		"throws":         `<p><script>setTimeout(() => { document.body.id = 'done'; throw new Error('oh') })</script>`,
+		"rejects":        `<p><script>Promise.reject(new Error('oh')); setTimeout(() => { document.body.id = 'done' })</script>`,
 		"complains":      `<script>console.error('oh', 1)</script><p id=done>`,
 		"misses":         `<img src=/none onerror="this.id='done'">`,
 		"inline.strict":  `<p id=done><script>window.ran = 1</script>`,
 		"handler.strict": `<p id=done onclick="window.ran = 1">`,
-		"fetches":        `<script>fetch('http://127.0.0.1:9/').catch(() => { document.body.id = 'done' })</script>`,
-		"connects":       `<script>new WebSocket('ws://127.0.0.1:9/').onerror = () => { document.body.id = 'done' }</script>`,
+		"fetches":        `<p><script>fetch('http://127.0.0.1:9/').catch(() => { document.body.id = 'done' })</script>`,
+		"connects":       `<p><script>new WebSocket('ws://127.0.0.1:9/').onerror = () => { document.body.id = 'done' }</script>`,
 		"controls": `<style>body { margin: 0; height: 3000px } #far { position: absolute; top: 2500px }</style><input id=text>
 			<script>clicks = 0; scrolled = false; addEventListener('wheel', () => { scrolled = true }); addEventListener('touchstart', () => { touched = true })</script>
 			<button id=far onclick="clicks++">far</button>`,
@@ -73,9 +72,10 @@ func TestBrowser(t *testing.T) {
 			if want == "" && len(f.said) > 0 || want != "" && !told {
 				t.Errorf("got %q, want %q", f.said, want)
 			}
-			if _, err := os.Stat(filepath.Join(t.ArtifactDir())); err != nil {
-				t.Error(err)
+			if pictures, _ := filepath.Glob(filepath.Join(t.ArtifactDir(), "page-*.png")); (len(pictures) == 1) != (want != "") {
+				t.Errorf("got pictures %q, want one of a page that failed", pictures)
 			}
+			p.t = t
 			p.Expect("") // all of it was wanted
 		})
 	}

@@ -216,7 +216,10 @@ func (p *Page) Press(keys string, held ...chromedp.Modifier) {
 func (p *Page) Wheel(selector string, way float64) {
 	p.t.Helper()
 	x, y := p.Middle(selector)
-	p.Do(chromedp.MouseEvent(chromedp.MouseWheel, x, y, func(e *input.DispatchMouseEventParams) { e.DeltaY = way }))
+	turn := map[string]any{"type": chromedp.MouseWheel, "x": x, "y": y, "deltaX": 0, "deltaY": way} // chromedp's own type leaves out a 0
+	p.Do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		return target.Call(ctx, input.CommandDispatchMouseEvent, turn, nil)
+	}))
 }
 
 // Scheme sets the system's theme, light or dark.

@@ -1,7 +1,7 @@
 // The section of the agents: who is there, what waits for whom.
 
 import * as api from './api.js'
-import { h, show } from './h.js'
+import { h, s, show } from './h.js'
 import { t } from './i18n.js'
 import { number } from './format.js'
 import { plain, cut } from './text.js'
@@ -44,6 +44,11 @@ function ownCard(own, status) {
   ])
 }
 
+function bar(n, most) {
+  const part = 100 * Math.min(1, n / Math.max(most, 1))
+  return s('svg', { class: 'bar', viewBox: '0 0 100 1', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, s('rect', { width: part, height: 1 }))
+}
+
 function card(c, queues, marks) {
   const { status = 'unknown', current_tasks: tasks = [], max_concurrent_tasks: most } = c
   return h('article', { class: 'card agent', 'data-testid': 'agent', 'data-agent': c.agent_id, 'data-state': status },
@@ -53,7 +58,7 @@ function card(c, queues, marks) {
     marks && h('div', { class: 'tags' }, marks),
     c.description && h('p', { class: 'description', dir: 'auto' }, plain(cut(c.description, 300))),
     c.capabilities?.length > 0 && h('div', { class: 'tags' }, c.capabilities.slice(0, 20).map((w) => h('span', { class: 'tag' }, plain(cut(w, 40))))),
-    most !== undefined && h('div', { class: 'tasks' }, h('span', null, t('tasks.now', { n: tasks.length, max: most })), h('meter', { min: 0, max: Math.max(most, 1), value: Math.min(tasks.length, most), 'aria-label': t('tasks.now', { n: tasks.length, max: most }) })),
+    most !== undefined && h('div', { class: 'tasks' }, h('span', null, t('tasks.now', { n: tasks.length, max: most })), bar(tasks.length, most)),
     queues ? h('dl', { class: 'figures' }, ['lag', 'unsettled', 'outbox', 'inbox', 'unacknowledged'].map((name) =>
       h('div', { title: t('means.' + name), 'data-queue': name, 'data-some': queues[name] > 0 }, h('dt', null, t('queue.' + name)), h('dd', null, queues[name] === undefined ? '—' : number(queues[name])))))
       : h('p', { class: 'soft' }, t('queues.unknown')))

@@ -3,7 +3,7 @@
 import * as api from './api.js'
 import { h, show, icon } from './h.js'
 import { t, language, setLanguage } from './i18n.js'
-import { remembered, remember } from './memory.js'
+import { remember } from './memory.js'
 import { route, sections } from './route.js'
 import { watch } from './live.js'
 import { GroupList } from './groups.js'
@@ -12,13 +12,14 @@ import { Agents } from './agents.js'
 import { Mailbox } from './mailbox.js'
 import { System } from './system.js'
 import { keys, showKeys } from './keys.js'
-import { fault } from './notice.js'
+import { clean } from './text.js'
+import { fault, say } from './notice.js'
 
 const STATUS_EVERY = 15_000 // ms
 
 const the = (id) => document.getElementById(id)
 const panels = { agents: new Agents(the('agents')), mailbox: new Mailbox(the('mailbox')), system: new System(the('system')) }
-const groups = new GroupList(the('group-list'), go)
+const groups = new GroupList(the('group-list'), named)
 const talk = new Talk({
   head: the('talk-head'), bar: the('talk-find'), picture: the('talk-depth'), scroller: the('talk-scroll'), top: the('talk-top'), list: the('talk-list'), newest: the('talk-newest'), aside: the('details'),
 })
@@ -32,7 +33,7 @@ function go() {
   for (const name of sections) the(name).hidden = name !== at.section
   for (const [name, panel] of Object.entries(panels)) name === at.section ? panel.show() : panel.hide()
   if (at.section === 'groups') openGroup(at)
-  drawRail()
+  markRail()
   drawTitle(at)
 }
 
@@ -48,32 +49,47 @@ function openGroup({ channel, chat, message }) {
   }
   const { conversation } = talk
   if (!talk.group || conversation.channel !== channel || conversation.chat !== chat) talk.open(group ?? { channel, chat_id: chat })
-  else if (group) {
-    talk.group = group
-    talk.drawHead()
-  }
   if (message) talk.showDetails(message)
   else talk.hideDetails()
 }
 
+// named shows what became known of the groups.
+function named() {
+  const at = route()
+  const group = groups.get(at.channel, at.chat)
+  groups.opened(group)
+  if (group) talk.name(group)
+  drawTitle(at)
+}
+
 function drawTitle({ section, channel, chat }) {
   const place = section === 'groups' ? groups.get(channel, chat)?.name : t(section)
-  document.title = [place, status?.identity.agent_name, 'feishu-relay'].filter(Boolean).join(' · ')
+  document.title = [place && clean(place), status?.identity.agent_name, 'feishu-relay'].filter(Boolean).join(' · ')
 }
 
 function drawRail() {
-  const { section } = route()
-  const item = (name) => h('a', {
-    href: name === 'groups' ? '#/groups' : '#/' + name, 'data-testid': 'nav-' + name, 'aria-current': name === section ? 'page' : null, 'data-fault': name === 'system' && status && !status.ready,
-  }, icon(name), h('span', null, t(name)))
+  const item = (name) => h('a', { href: '#/' + name, 'data-testid': 'nav-' + name }, icon(name), h('span', null, t(name)))
+  const tool = (name, act, key, picture) => h('button', { type: 'button', class: 'icon-button', onclick: act, title: `${t(name)} (${key})`, 'aria-label': t(name), 'data-testid': name.replace('key.', '') }, picture)
   show(the('rail'),
     h('nav', { 'aria-label': t('sections') }, sections.map(item)),
     h('div', { class: 'tools' },
-      h('span', { id: 'connection', role: 'status' }),
-      h('button', { type: 'button', class: 'icon-button', onclick: toggleTheme, title: t('key.theme') + ' (t)', 'aria-label': t('key.theme'), 'data-testid': 'theme' }, icon('theme')),
-      h('button', { type: 'button', class: 'icon-button', onclick: toggleLanguage, title: t('key.language') + ' (l)', 'aria-label': t('key.language'), 'data-testid': 'language' }, language() === 'zh' ? 'EN' : '中'),
-      h('button', { type: 'button', class: 'icon-button', onclick: () => showKeys(), title: t('keys') + ' (?)', 'aria-label': t('keys'), 'data-testid': 'help' }, '?')))
+      h('span', { id: 'connection', 'data-testid': 'connection' }, h('i', null), h('span', null)),
+      tool('key.theme', toggleTheme, 't', icon('theme')),
+      tool('key.language', toggleLanguage, 'l', language() === 'zh' ? 'EN' : '中'),
+      tool('keys', () => showKeys(), '?', '?')))
+  markRail()
   drawConnection()
+}
+
+// markRail shows which section is open, and whether the system has a fault.
+function markRail() {
+  const { section } = route()
+  for (const name of sections) {
+    const item = the('rail').querySelector(`[data-testid=nav-${name}]`)
+    if (name === section) item.setAttribute('aria-current', 'page')
+    else item.removeAttribute('aria-current')
+    item.toggleAttribute('data-fault', name === 'system' && status?.ready === false)
+  }
 }
 
 function drawConnection() {
@@ -81,9 +97,8 @@ function drawConnection() {
   const seconds = at ? Math.max(0, Math.ceil((at - Date.now()) / 1000)) : 0
   const place = the('connection')
   place.dataset.state = name
-  place.title = t('live.' + name + '.means', { n: seconds })
-  place.dataset.testid = 'connection'
-  show(place, h('i', null), h('span', null, t('live.' + name, { n: seconds })))
+  place.title = t(`live.${name}.means`, { n: seconds })
+  place.lastChild.textContent = t('live.' + name, { n: seconds })
 }
 
 function redraw() {
@@ -113,7 +128,7 @@ function toggleLanguage() {
 async function readStatus() {
   try {
     status = await api.status()
-    drawRail()
+    markRail()
     drawTitle(route())
   } catch (error) {
     if (connection.name === 'live') fault(error)
@@ -143,6 +158,7 @@ keys({
   language: toggleLanguage,
 })
 
+redraw()
 watch({
   events(list) {
     groups.take(list)
@@ -150,6 +166,7 @@ watch({
     if (list.some((e) => e.type === 'mail')) for (const panel of [panels.mailbox, panels.agents]) panel.again()
   },
   state(now) {
+    if (now.name !== connection.name) say(t(`live.${now.name}.means`, { n: '' }))
     connection = now
     drawConnection()
   },
@@ -165,8 +182,6 @@ addEventListener('hashchange', go)
 document.addEventListener('visibilitychange', () => document.hidden || groups.opened(groups.get(route().channel, route().chat)))
 setInterval(() => connection.at && drawConnection(), 1000)
 setInterval(() => document.hidden || readStatus(), STATUS_EVERY)
-if (remembered('theme')) document.documentElement.dataset.theme = remembered('theme')
-redraw()
 go()
 readStatus()
 groups.load()

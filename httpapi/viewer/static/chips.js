@@ -3,8 +3,11 @@
 import { h } from './h.js'
 import { t, explain } from './i18n.js'
 import { span } from './format.js'
+import { plain, cut } from './text.js'
 import { hue } from './person.js'
 import { stateOf, latency } from './verdict.js'
+
+const LONGEST_TIP = 1000 // characters
 
 const signs = { pass: '✓', stop: '✗', wait: '…', skip: '–' }
 
@@ -23,12 +26,13 @@ function chip(entry, o) {
     class: 'chip', title: explanation(o), 'data-testid': 'outcome', 'data-state': state, 'data-agent': o.agent,
     'data-tier': o.decision?.tier, 'data-reason': o.stopped || o.decision?.reason, 'data-ack': o.acknowledged_at ? 'true' : null,
   },
-  h('b', { class: hue(o.agent) }, o.agent), ' ', h('i', { class: 'sign' }, o.acknowledged_at ? '✓✓' : signs[state]), ' ',
-  [word, judgeTime(o), state === 'wait' ? t('waits') : taken(o, entry)].filter(Boolean).join(' · '))
+  h('b', { class: hue(o.agent) }, plain(cut(o.agent, 40))), ' ', h('i', { class: 'sign' }, o.acknowledged_at ? '✓✓' : signs[state]), ' ',
+  [[cut(word ?? '', 40), judgeTime(o)].filter(Boolean).join(' '), state === 'wait' ? t('waits') : taken(o, entry)].filter(Boolean).join(' · '))
 }
 
+// judgeTime is how long the judge took, where it was asked.
 function judgeTime({ decision }) {
-  return decision?.tier === 'judge' && decision.judge_ms !== undefined ? t('judge.took', { time: span(decision.judge_ms) }) : ''
+  return decision?.tier === 'judge' && decision.judge_ms !== undefined ? span(decision.judge_ms) : ''
 }
 
 function taken(o, entry) {
@@ -45,6 +49,7 @@ export function explanation(o) {
     o.stopped && `${o.stopped}: ${explain(o.stopped)}`,
     d && [d.reason !== o.stopped && d.reason, d.detail].filter(Boolean).join(' — '),
     state === 'wait' && t('waits.means'),
+    o.delivered_at && t('delivered.means', { door: o.door ?? '?' }),
     o.acknowledged_at && t('acknowledged.means'),
-  ].filter(Boolean).join('\n')
+  ].filter(Boolean).join('\n').slice(0, LONGEST_TIP)
 }

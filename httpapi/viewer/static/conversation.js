@@ -10,6 +10,7 @@ export class Conversation {
   dropped = false // older entries were there and are not kept
   #byId = new Map()
   #outcomes = new Map() // message id → agent → outcome
+  #agents = new Set() // that spoke here or decided on something
   #orphans = new Map() // id of a message that is not here → those that reply to it
 
   constructor(channel, chat) {
@@ -30,6 +31,7 @@ export class Conversation {
       const known = this.#byId.get(entry.message_id)
       if (!known) {
         this.#byId.set(entry.message_id, entry)
+        if (isBot(entry)) this.#agents.add(entry.sender)
         fresh.push(entry)
         changed.push(...this.#adopt(entry))
       } else if (says(known, entry)) {
@@ -81,6 +83,7 @@ export class Conversation {
     const known = agents.get(outcome.agent)
     if (known && known.at >= outcome.at) return false
     agents.set(outcome.agent, outcome)
+    this.#agents.add(outcome.agent)
     return true
   }
 
@@ -93,9 +96,7 @@ export class Conversation {
 
   // agents lists the bots that spoke here or decided on something, by name.
   agents() {
-    const names = new Set(this.entries.filter(isBot).map((e) => e.sender))
-    for (const agents of this.#outcomes.values()) for (const name of agents.keys()) names.add(name)
-    return [...names].sort()
+    return [...this.#agents].sort()
   }
 }
 

@@ -4,6 +4,7 @@
 import { h, s, show } from './h.js'
 import { t } from './i18n.js'
 import { clock, brief } from './format.js'
+import { clean, cut } from './text.js'
 import { isBot, nameOf } from './conversation.js'
 import { overall } from './verdict.js'
 
@@ -94,7 +95,7 @@ function steps(list, x, y) {
 }
 
 function dot(entry, x, y, conversation) {
-  const label = s('title', null, `${clock(entry.ts)} ${nameOf(entry)}` + (entry.depth ? ` · ${t('depth.n', { n: entry.depth })}` : ''))
+  const label = s('title', null, `${clock(entry.ts)} ${clean(cut(nameOf(entry), 64))}` + (entry.depth ? ` · ${t('depth.n', { n: entry.depth })}` : ''))
   if (!isBot(entry)) return s('rect', { class: 'dot person', 'data-go': entry.message_id, x: x - 2, y: y(0) - 2, width: 4, height: 4 }, label)
   return s('circle', { class: 'dot', 'data-go': entry.message_id, 'data-state': overall(conversation.outcomes(entry.message_id)), cx: x, cy: y(entry.depth ?? 0), r: 3.2 }, label)
 }

@@ -10,7 +10,7 @@ import { stateOf, latency, endedBy } from './verdict.js'
 import { copyButton } from './copy.js'
 import { hash } from './route.js'
 
-// details shows entry in element. act has close(), go(id) and thread(id).
+// details shows entry in element. act has close(), go(id), show(id) and thread(id).
 export function details(element, conversation, entry, act) {
   const outcomes = conversation.outcomes(entry.message_id).filter((o) => o.stopped !== 'own_message')
   const reason = isBot(entry) && endedBy(outcomes)
@@ -24,7 +24,7 @@ export function details(element, conversation, entry, act) {
       h('div', { class: 'buttons' },
         copyButton(t('copy.link'), 'link', () => location.origin + location.pathname + hash(conversation.channel, conversation.chat, entry.message_id)),
         copyButton(t('copy.id'), 'copy', () => entry.message_id),
-        h('button', { type: 'button', onclick: () => act.go(entry.message_id) }, t('show.in.flow'))),
+        h('button', { type: 'button', 'data-testid': 'show-in-flow', onclick: () => act.show(entry.message_id) }, t('show.in.flow'))),
       reason && h('p', { class: 'note stop' }, t('ended.' + reason, { n: entry.depth ?? '?' })),
       isBot(entry) && h('section', null, h('h3', null, t('details.outcomes')), outcomes.length ? outcomes.map((o) => outcomeCard(o, entry)) : h('p', { class: 'soft' }, t('details.no.outcomes'))),
       h('section', null, h('h3', null, t('details.fields')), fields(conversation, entry, act))))

@@ -2,6 +2,8 @@
 
 import { h, show, icon } from './h.js'
 import { t } from './i18n.js'
+import { number } from './format.js'
+import { clean, cut } from './text.js'
 import { isBot } from './conversation.js'
 import { stateOf } from './verdict.js'
 
@@ -36,10 +38,12 @@ export class FindBar {
   constructor(element, changed) {
     Object.assign(this, { element, changed })
     this.input = h('input', { type: 'search', 'data-testid': 'search', autocomplete: 'off', spellcheck: 'false', maxlength: '200', oninput: () => this.#typed() })
+    this.buttons = kinds.map((kind) => h('button', { type: 'button', class: 'kind', 'data-kind': kind, 'data-testid': 'filter-' + kind, onclick: () => this.set({ kind }) }))
+    this.group = h('div', { class: 'kinds', role: 'group' }, this.buttons)
     this.agents = h('select', { 'data-testid': 'filter-agent', onchange: () => this.set({ agent: this.agents.value }) })
-    this.buttons = h('div', { class: 'kinds', role: 'group' })
-    this.thread = h('span')
-    element.append(h('label', { class: 'search' }, icon('search'), this.input), this.buttons, this.agents, this.thread)
+    this.thread = h('button', { type: 'button', class: 'kind on', 'data-testid': 'filter-thread', onclick: () => this.set({ thread: '' }) })
+    this.count = h('span', { class: 'soft', 'data-testid': 'found' })
+    element.append(h('label', { class: 'search' }, icon('search'), this.input), this.group, this.agents, this.thread, this.count)
   }
 
   #typed() {
@@ -47,19 +51,23 @@ export class FindBar {
     this.#typing = setTimeout(() => this.set({ query: this.input.value.trim() }), TYPING)
   }
 
-  // draw shows the filter, with the agents there are to choose from.
-  draw(agents) {
+  // draw shows the filter, the agents there are to choose from, and how many
+  // messages it leaves.
+  draw(agents, found) {
     const { filter } = this
     this.input.placeholder = t('search')
     this.input.setAttribute('aria-label', t('search'))
-    this.buttons.setAttribute('aria-label', t('filter'))
-    show(this.buttons, kinds.map((kind) => h('button', {
-      type: 'button', class: 'kind', 'data-kind': kind, 'data-testid': 'filter-' + kind, 'aria-pressed': String(filter.kind === kind), onclick: () => this.set({ kind }),
-    }, t('filter.' + kind))))
+    this.group.setAttribute('aria-label', t('filter'))
+    for (const button of this.buttons) {
+      button.textContent = t('filter.' + button.dataset.kind)
+      button.setAttribute('aria-pressed', String(filter.kind === button.dataset.kind))
+    }
     this.agents.setAttribute('aria-label', t('filter.agent'))
-    show(this.agents, h('option', { value: '' }, t('filter.agent')), agents.map((a) => h('option', { value: a }, a)))
+    show(this.agents, h('option', { value: '' }, t('filter.agent')), agents.map((a) => h('option', { value: a }, clean(cut(a, 40)))))
     this.agents.value = filter.agent
-    show(this.thread, filter.thread && h('button', { type: 'button', class: 'kind on', 'data-testid': 'filter-thread', onclick: () => this.set({ thread: '' }) }, icon('thread'), t('thread.left'), ' ×'))
+    this.thread.hidden = !filter.thread
+    show(this.thread, icon('thread'), t('thread.left'), ' ×')
+    show(this.count, !isEverything(filter) && t('found', { n: number(found) }))
   }
 
   // set changes parts of the filter.

@@ -18,18 +18,28 @@ export class Flow {
   #rows = new Map() // message id → slot
 
   constructor(scroller, list, { view, onPinned }) {
-    Object.assign(this, { scroller, list, view })
-    scroller.addEventListener('scroll', () => {
-      const was = this.pinned
-      this.pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < AT_BOTTOM
-      if (was !== this.pinned) onPinned(this.pinned)
-    }, { passive: true })
+    Object.assign(this, { scroller, list, view, onPinned })
+    scroller.addEventListener('scroll', () => this.#pin(scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < AT_BOTTOM), { passive: true })
     new ResizeObserver(() => this.pinned && this.toEnd()).observe(list)
     new ResizeObserver(() => this.pinned && this.toEnd()).observe(scroller)
   }
 
-  // fill shows everything anew, such as after another filter.
-  fill() {
+  #pin(pinned) {
+    if (this.pinned === pinned) return
+    this.pinned = pinned
+    this.onPinned()
+  }
+
+  // refill shows everything anew, such as after another filter, and stays where it
+  // was if that is still there.
+  refill() {
+    const top = this.pinned || !this.shown.length ? undefined : this.#at(this.scroller.getBoundingClientRect().top + 90)
+    this.#fill()
+    if (top && this.article(top)) this.reveal(top, 'start')
+    else this.toEnd()
+  }
+
+  #fill() {
     this.#rows.clear()
     this.shown = []
     this.list.replaceChildren()
@@ -117,13 +127,13 @@ export class Flow {
   reveal(id, where = 'center') {
     const article = this.article(id)
     if (!article) return
-    this.pinned = false
+    this.#pin(false)
     article.scrollIntoView({ block: where })
     requestAnimationFrame(() => article.scrollIntoView({ block: where })) // by now the heights around it are known
   }
 
   toEnd() {
-    this.pinned = true
+    this.#pin(true)
     this.scroller.scrollTop = this.scroller.scrollHeight
   }
 

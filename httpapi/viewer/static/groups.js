@@ -111,7 +111,7 @@ export class GroupList {
     else row.removeAttribute('aria-current')
     const { last } = group
     return show(row,
-      h('bdi', { class: 'name' }, group.name || group.chat_id),
+      h('bdi', { class: 'name' }, line(group.name || group.chat_id, 80)),
       h('time', { title: exact(newest(group)) }, brief(newest(group))),
       h('span', { class: 'last' }, last && [h('bdi', null, line(nameOf(last), 24)), ': ', line(last.content ?? '', 80)]),
       unread && h('span', { class: 'unread', 'aria-label': t('unread') }, group.fresh ? number(group.fresh) : ''))

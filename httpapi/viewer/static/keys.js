@@ -5,7 +5,7 @@ import { t } from './i18n.js'
 
 const help = [
   ['j / ↓', 'key.next'], ['k / ↑', 'key.previous'], ['Enter', 'key.details'], ['Esc', 'key.escape'], ['End', 'key.end'], ['/', 'key.search'],
-  ['[ ]', 'key.groups'], ['g g · g a · g m · g s', 'key.sections'], ['t', 'key.theme'], ['l', 'key.language'], ['?', 'key.help'],
+  ['[ ]', 'key.groups'], ['g g / a / m / s', 'key.sections'], ['t', 'key.theme'], ['l', 'key.language'], ['?', 'key.help'],
 ]
 
 // keys binds actions: next, previous, details, escape, end, search, beside(by),

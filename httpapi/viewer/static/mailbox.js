@@ -30,13 +30,11 @@ export class Mailbox extends Panel {
     const header = h('header', null, h('h2', null, t('mailbox')))
     if (off) return show(this.element, header, h('p', { class: 'note', 'data-testid': 'mailbox-off' }, t('mailbox.off')))
     const counts = { tasks: tasks.length, inbox: inbox.total, dead: dead.length }
-    const focused = this.element.contains(document.activeElement) ? document.activeElement.dataset.testid : undefined
     show(this.element, header,
       h('div', { class: 'tabs', role: 'tablist', onkeydown: (e) => this.#key(e) }, tabs.map((tab) => h('button', {
         type: 'button', role: 'tab', id: 'tab-' + tab, 'aria-controls': 'tabpanel', 'aria-selected': String(tab === this.#tab), tabindex: tab === this.#tab ? '0' : '-1', 'data-testid': 'tab-' + tab, onclick: () => this.#go(tab),
       }, t('tab.' + tab), ' ', h('span', { class: 'count' }, number(counts[tab]))))),
       h('div', { role: 'tabpanel', id: 'tabpanel', 'aria-labelledby': 'tab-' + this.#tab }, this['draw_' + this.#tab]()))
-    if (focused) this.element.querySelector(`[data-testid="${CSS.escape(focused)}"]`)?.focus()
   }
 
   #go(tab) {
@@ -82,13 +80,12 @@ export class Mailbox extends Panel {
       h('div', { class: 'title' }, h('span', { class: 'state', 'data-state': 'stop', title: explain(d.code) }, d.code), h('span', null, way(d.envelope.from, d.envelope.to)), h('span', { class: 'soft' }, d.envelope.type), h('span', { class: 'far soft' }, age(d.dead_at))),
       h('p', { dir: 'auto' }, line(textOf(d.envelope), 300)),
       h('p', { class: 'reason', dir: 'auto' }, line(d.reason, 300)),
-      h('div', { class: 'soft' }, h('span', { class: 'mono' }, cut(d.id, 100)), ' · ', t('attempts', { n: number(d.attempts) })),
-      this.#replayButtons(d.id)))
+      h('div', { class: 'foot' }, h('span', { class: 'soft' }, h('span', { class: 'mono' }, cut(d.id, 100)), ' · ', t('attempts', { n: number(d.attempts) })), this.#replayButtons(d.id))))
   }
 
   // replayButtons asks once more before a letter goes out.
   #replayButtons(id) {
-    const ask = (next) => () => ((this.#asking = next), this.draw())
+    const ask = (next) => () => ((this.#asking = next), this.redraw())
     if (this.#asking !== id) return h('div', { class: 'buttons' }, h('button', { type: 'button', 'data-testid': 'replay', onclick: ask(id) }, t('replay')))
     return h('div', { class: 'buttons', role: 'group', 'aria-label': t('replay.sure') }, h('span', null, t('replay.sure')),
       h('button', { type: 'button', class: 'primary', 'data-testid': 'replay-yes', onclick: () => this.#replay(id) }, t('replay.yes')),

@@ -3,7 +3,7 @@
 import { h, icon } from './h.js'
 import { t } from './i18n.js'
 import { clock, exact, day, dayKey } from './format.js'
-import { body, line } from './text.js'
+import { body, line, clean, cut } from './text.js'
 import { avatar, nameTag } from './person.js'
 import { chips } from './chips.js'
 import { isBot, nameOf } from './conversation.js'
@@ -16,7 +16,7 @@ const GROUP_WITHIN = 5 * 60_000 // ms between messages of one sender that stand 
 export function row(entry, view) {
   const article = h('article', {
     class: 'message', role: 'article', tabindex: '-1', 'data-testid': 'message', 'data-message-id': entry.message_id, 'data-role': entry.role,
-    'data-agent': isBot(entry) ? entry.sender : null, 'data-thread': entry.thread_id || null, 'aria-label': t('message.by', { name: nameOf(entry) }),
+    'data-agent': isBot(entry) ? entry.sender : null, 'data-thread': entry.thread_id || null, 'aria-label': t('message.by', { name: clean(cut(nameOf(entry), 64)) }),
   },
   avatar(entry),
   h('div', { class: 'who' }, nameTag(entry),
@@ -37,7 +37,7 @@ function isoOf(ms) {
 // quote is a line of what the message replies to, if that is here.
 function quote(entry, { conversation }) {
   const parent = entry.parent_id && conversation.get(entry.parent_id)
-  return parent && h('button', { type: 'button', class: 'quote', tabindex: '-1', 'data-go': entry.parent_id, 'aria-label': t('reply.go', { name: nameOf(parent) }) },
+  return parent && h('button', { type: 'button', class: 'quote', tabindex: '-1', 'data-go': entry.parent_id, 'aria-label': t('reply.go', { name: clean(cut(nameOf(parent), 64)) }) },
     h('bdi', null, line(nameOf(parent), 32)), ' ', h('span', { dir: 'auto' }, line(parent.content ?? '', 160)))
 }
 

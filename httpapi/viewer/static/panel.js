@@ -2,6 +2,7 @@
 // are shown, now and then while they are, and when something happened.
 
 import { fault } from './notice.js'
+import { keepFocus, selecting } from './focus.js'
 
 const EVERY = 15_000 // ms
 const SETTLE = 400 // ms of quiet after events
@@ -19,7 +20,7 @@ export class Panel {
 
   show() {
     this.#shown = true
-    if (this.data) this.draw()
+    this.redraw()
     this.refresh()
     clearInterval(this.#timer)
     this.#timer = setInterval(() => document.hidden || this.refresh(), this.every)
@@ -36,10 +37,10 @@ export class Panel {
     try {
       const data = await this.load()
       const text = JSON.stringify(data)
-      if (text === this.text) return
+      if (text === this.text || selecting(this.element)) return
       this.text = text
       this.data = data
-      if (this.#shown) this.draw()
+      this.redraw()
     } catch (error) {
       fault(error)
     }
@@ -52,7 +53,7 @@ export class Panel {
   }
 
   redraw() {
-    if (this.#shown && this.data) this.draw()
+    if (this.#shown && this.data) keepFocus(this.element, () => this.draw())
   }
 }
 

@@ -1,7 +1,7 @@
 // How who speaks is shown: people round, bots square, each bot in its own colour.
 
 import { h } from './h.js'
-import { plain, cut } from './text.js'
+import { plain, clean, cut } from './text.js'
 import { t } from './i18n.js'
 import { isBot, nameOf } from './conversation.js'
 
@@ -36,7 +36,7 @@ export function nameTag(entry) {
   const name = nameOf(entry)
   const full = isBot(entry) && entry.sender !== name ? `${name} (${entry.sender})` : name
   return [
-    h('bdi', { class: isBot(entry) ? 'name ' + hue(entry.sender) : 'name', title: cut(full, 400) }, plain(cut(name, LONGEST_NAME))),
+    h('bdi', { class: isBot(entry) ? 'name ' + hue(entry.sender) : 'name', title: clean(cut(full, 400)) }, plain(cut(name, LONGEST_NAME))),
     isBot(entry) && h('span', { class: 'mark' }, t('bot')),
   ]
 }

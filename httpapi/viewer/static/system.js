@@ -22,7 +22,7 @@ export class System extends Panel {
     const s = this.data
     show(this.element,
       h('header', null, h('h2', null, t('system')),
-        h('span', { class: 'links' }, h('a', { href: '/v1/status' }, '/v1/status'), h('a', { href: '/metrics' }, '/metrics'), h('a', { href: '/v1' }, '/v1'))),
+        h('span', { class: 'links' }, ['/v1/status', '/metrics', '/v1'].map((href) => h('a', { href, target: '_blank', rel: 'noopener' }, href)))),
       h('p', { class: s.ready ? 'note pass' : 'note stop', 'data-testid': 'ready', 'data-state': s.ready ? 'pass' : 'stop' }, s.ready ? t('ready.long') : [t('not.ready'), ': ', plain(s.not_ready ?? '')]),
       s.groups_file_error && h('p', { class: 'note stop' }, t('groups.file'), ': ', plain(s.groups_file_error)),
       h('div', { class: 'cards' },

@@ -1,33 +1,29 @@
 // The conversation of one group: loads it, keeps it up to date, lets the operator
 // filter it and select messages.
 
-import * as api from './api.js'
 import { h, show, icon } from './h.js'
 import { t } from './i18n.js'
 import { number } from './format.js'
 import { Conversation, KEPT, entryOf, isBot, nameOf } from './conversation.js'
 import { endedBy } from './verdict.js'
+import { Reader, STEPS_BACK } from './reader.js'
 import { Flow } from './flow.js'
 import { FindBar, matcher, everything, isEverything } from './find.js'
 import { DepthPicture } from './depth.js'
+import { line, clean } from './text.js'
+import { keepFocus } from './focus.js'
 import { details } from './details.js'
 import { fault, say } from './notice.js'
 import { hash } from './route.js'
 
-const FIRST = 200 // messages read at first
-const PAGE = 500 // and at each further step back
-const FOUND = 100 // messages asked for by a search further back
-const OUTCOMES = 2000 // asked for at first
-const ALL_OUTCOMES = 5000 // the most that the API tells
-const STEPS_BACK = KEPT / PAGE // to find a message that an address names
+const SCROLLING = 120 // ms between pictures of the depth while scrolling
 
 export class Talk {
-  #abort = new AbortController()
-  #loading = false
+  #loading // a promise while an earlier page is read
+  #searching = false
   #unseen = 0
   #selected // message id
   #drawing = false
-  #allOutcomes = false
 
   // parts are the elements { head, bar, picture, scroller, top, list, newest, aside }.
   constructor(parts) {
@@ -38,7 +34,7 @@ export class Talk {
     this.depth = new DepthPicture(this.picture, (id) => this.choose(id))
     this.newest.addEventListener('click', () => this.flow.toEnd())
     this.list.addEventListener('click', (e) => this.#clicked(e))
-    this.scroller.addEventListener('scroll', () => this.#soon(), { passive: true })
+    this.scroller.addEventListener('scroll', () => this.#soon(SCROLLING), { passive: true })
     this.sentinel = new IntersectionObserver(([e]) => e.isIntersecting && isEverything(this.find.filter) && this.earlier(), { root: this.scroller, rootMargin: '1500px 0px 0px 0px' })
   }
 
@@ -48,64 +44,60 @@ export class Talk {
 
   // open shows a group: { channel, chat_id, name?, limits? }.
   async open(group) {
-    this.#abort.abort()
-    this.#abort = new AbortController()
+    this.reader?.stop()
     this.group = group
     this.view.conversation = new Conversation(group.channel, group.chat_id)
+    this.reader = new Reader(this.conversation)
     this.find.filter = everything()
     this.find.input.value = ''
-    this.#loading = this.#allOutcomes = false
+    this.#loading = undefined
+    this.#searching = false
     this.#unseen = 0
     this.unselect()
+    this.flow.pinned = true
+    this.drawHead()
     this.#filtered()
-    this.flow.toEnd()
     show(this.top, t('loading'))
-    await (this.opened = this.#read(OUTCOMES, true))
+    await (this.opened = this.#newest())
     this.flow.toEnd()
-    this.#watchTop()
   }
 
-  // read brings in the newest messages and outcomes. It returns whether there may be
-  // others between these and what was here.
-  async #read(outcomes, first) {
-    const { signal } = this.#abort
-    const { conversation } = this
-    const { channel, chat } = conversation
+  // newest brings in the newest messages, and returns whether there is a gap before
+  // them.
+  async #newest() {
+    const { reader } = this
     try {
-      const [page, became] = await Promise.all([api.transcript(channel, chat, { limit: FIRST, signal }), api.outcomes(channel, chat, { limit: outcomes, signal })])
-      const { fresh } = conversation.add(page.entries)
-      if (first) conversation.earlier = page.earlier
-      for (const o of became.outcomes) conversation.note(o)
+      const gap = await reader.newest()
       this.#filtered()
-      return !first && fresh.length === page.entries.length && page.earlier !== undefined
+      this.#watchTop()
+      return gap
     } catch (error) {
       fault(error)
-      if (first && error.name !== 'AbortError') show(this.top, error.message)
+      if (!reader.stopped && !this.flow.shown.length) show(this.top, error.message)
       return false
     }
   }
 
   // again fills the gap after the connection was lost.
   async again() {
-    if (!this.group) return
-    const pinned = this.flow.pinned
-    const gap = await this.#read(this.#allOutcomes ? ALL_OUTCOMES : OUTCOMES, false)
-    if (gap) await this.open(this.group)
-    else if (pinned) this.flow.toEnd()
+    if (this.group && await this.#newest()) await this.open(this.group)
   }
 
   // earlier loads a page before what is here, and returns whether there was one.
-  async earlier() {
-    const { conversation } = this
-    if (this.#loading || !conversation.earlier || conversation.entries.length >= KEPT) return false
-    this.#loading = true
-    this.#drawTop()
-    const { signal } = this.#abort
+  earlier() {
+    const { reader } = this
+    if (!reader.more) return false
+    if (!this.#loading) {
+      this.#loading = this.#page(reader)
+      this.#drawTop()
+    }
+    return this.#loading
+  }
+
+  async #page(reader) {
     try {
-      const { channel, chat } = conversation
-      const [page] = await Promise.all([api.transcript(channel, chat, { limit: PAGE, before: conversation.earlier, signal }), this.#olderOutcomes()])
-      conversation.earlier = page.earlier
-      const { fresh, changed } = conversation.add(page.entries)
+      const { fresh, changed, told } = await reader.earlier()
+      for (const id of told) this.#became(id)
       this.flow.add(fresh)
       for (const entry of changed) this.flow.update(entry, true)
       return true
@@ -113,39 +105,31 @@ export class Talk {
       fault(error)
       return false
     } finally {
-      if (!signal.aborted) {
-        this.#loading = false
+      if (!reader.stopped) {
+        this.#loading = undefined
         this.#watchTop()
         this.#soon()
       }
     }
   }
 
-  // olderOutcomes asks once for all that the API tells.
-  async #olderOutcomes() {
-    if (this.#allOutcomes) return
-    this.#allOutcomes = true
-    const { conversation } = this
-    const { outcomes } = await api.outcomes(conversation.channel, conversation.chat, { limit: ALL_OUTCOMES, signal: this.#abort.signal })
-    for (const o of outcomes) if (conversation.note(o)) this.#became(o.relay_msg_id)
-  }
-
   // searchEarlier lets the sidecar look through what is not loaded.
   async searchEarlier() {
-    const { conversation, find: { filter }, view } = this
-    this.#loading = true
+    const { conversation, reader, view, find: { filter } } = this
+    this.#searching = true
     this.#drawTop()
     try {
-      const page = await api.transcript(conversation.channel, conversation.chat, { limit: FOUND, q: filter.query, before: this.searchFrom, signal: this.#abort.signal })
+      const { entries, earlier } = await reader.search(filter.query, this.searchFrom)
       if (filter !== this.find.filter) return
-      this.searchFrom = page.earlier
-      const fresh = page.entries.filter((e) => !conversation.get(e.message_id) && !view.found.includes(e))
+      this.searchFrom = earlier
+      const fresh = entries.filter((e) => !conversation.get(e.message_id))
       view.found = fresh.concat(view.found)
       this.flow.prepend(fresh)
+      this.#drawFind()
     } catch (error) {
       fault(error)
     } finally {
-      this.#loading = false
+      this.#searching = false
       this.#drawTop()
     }
   }
@@ -162,7 +146,7 @@ export class Talk {
     const cursor = searching ? this.searchFrom : conversation.earlier
     const button = (word, go) => h('button', { type: 'button', 'data-testid': 'earlier', onclick: go }, t(word))
     const empty = !this.flow.shown.length && h('p', { class: 'empty', 'data-testid': 'empty' }, t(isEverything(filter) ? 'empty.talk' : 'empty.filter'))
-    if (this.#loading) return show(this.top, t('loading'))
+    if (searching ? this.#searching : this.#loading) return show(this.top, t('loading'))
     if (conversation.dropped && !cursor) return show(this.top, t('dropped', { n: number(KEPT) }), ' ', button('reopen', () => this.open(this.group)), empty)
     if (!searching && conversation.entries.length >= KEPT && cursor) return show(this.top, t('enough', { n: number(KEPT) }), empty)
     if (!cursor) return show(this.top, empty || t('beginning'))
@@ -176,10 +160,9 @@ export class Talk {
     this.view.matches = matcher(filter, this.conversation)
     this.view.found = []
     this.searchFrom = this.conversation.earlier
-    this.flow.fill()
-    if (this.flow.pinned) this.flow.toEnd()
+    this.flow.refill()
     if (this.#selected) this.#mark(this.#selected)
-    this.drawHead()
+    this.#drawFind()
     this.#drawTop()
     this.#soon()
   }
@@ -191,12 +174,14 @@ export class Talk {
     const messages = events.filter((e) => e.type === 'message' && mine(e)).map(entryOf)
     const became = events.filter((e) => e.type === 'outcome' && mine(e.outcome)).map((e) => e.outcome)
     if (!messages.length && !became.length) return
-    const { fresh, changed } = conversation.add(messages)
+    const agents = conversation.agents().length
     const before = this.flow.shown.length
+    const { fresh, changed } = conversation.add(messages)
     this.flow.add(fresh)
     if (!this.flow.pinned) this.#unseen += Math.max(0, this.flow.shown.length - before)
     for (const entry of changed) this.flow.update(entry, true)
     for (const id of new Set(became.filter((o) => conversation.note(o)).map((o) => o.relay_msg_id))) this.#became(id, true)
+    if (conversation.agents().length !== agents || !isEverything(this.find.filter)) this.#drawFind()
     const gone = conversation.trim()
     if (gone.length) this.flow.remove(gone)
     if (gone.length || (before === 0 && fresh.length)) this.#drawTop()
@@ -221,15 +206,15 @@ export class Talk {
     if (announce && this.#unseen) say(t('newest.n', { n: number(this.#unseen) }))
   }
 
-  // soon draws the picture of the depth before the next frame.
-  #soon() {
+  // soon draws the picture of the depth, with what happens until then.
+  #soon(pause = 0) {
     if (this.#drawing) return
     this.#drawing = true
-    requestAnimationFrame(() => {
+    setTimeout(() => requestAnimationFrame(() => {
       this.#drawing = false
       this.depth.draw(this.conversation, this.flow.shown, this.flow.lastInView(), this.group?.limits)
       this.depth.mark(this.#selected)
-    })
+    }), pause)
   }
 
   drawHead() {
@@ -238,13 +223,24 @@ export class Talk {
     const { limits } = group
     show(this.head,
       h('a', { class: 'icon-button back', href: '#/groups', 'aria-label': t('back'), 'data-testid': 'back' }, icon('back')),
-      h('div', null, h('h2', null, h('bdi', { title: group.name || group.chat_id }, group.name || group.chat_id)),
+      h('div', null, h('h2', null, h('bdi', { title: clean(group.name || group.chat_id) }, line(group.name || group.chat_id))),
         h('div', { class: 'soft' }, h('span', { class: 'mono' }, group.chat_id), limits && ' · ' + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))))
-    this.find.draw(this.conversation.agents())
+  }
+
+  #drawFind() {
+    this.find.draw(this.conversation.agents(), this.flow.shown.length)
+  }
+
+  // name tells what the open group is called, and its limits.
+  name(group) {
+    this.group = group
+    this.drawHead()
+    this.#soon()
   }
 
   // redraw shows everything in another language.
   redraw() {
+    this.drawHead()
     this.#filtered()
     this.#showNewest()
     if (this.#selected && !this.aside.hidden) this.#drawDetails(this.entry(this.#selected))
@@ -334,11 +330,16 @@ export class Talk {
   }
 
   #drawDetails(entry) {
-    details(this.aside, this.conversation, entry, {
+    keepFocus(this.aside, () => details(this.aside, this.conversation, entry, {
       close: () => this.closeDetails(),
       go: (id) => this.choose(id),
+      show: (id) => {
+        this.find.reset()
+        if (covers(this.aside)) this.closeDetails()
+        this.choose(id)
+      },
       thread: (id) => this.find.set({ thread: id }),
-    })
+    }))
   }
 
   // closeDetails returns whether they were open.
@@ -354,6 +355,9 @@ export class Talk {
     this.flow.article(this.#selected)?.focus({ preventScroll: true })
   }
 }
+
+// covers reports whether the details hide the conversation, as on a phone.
+const covers = (aside) => aside.clientWidth > innerWidth / 2
 
 function inView(element, scroller) {
   const a = element.getBoundingClientRect()

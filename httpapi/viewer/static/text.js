@@ -13,12 +13,15 @@ const FOLD_LINES = 16 // and one of more lines
 const unseen = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu
 
 // A little Markdown: fenced code, code, bold; and addresses of web pages.
-const marks = /```[^\n`]*\n?([\s\S]*?)```|`([^`\n]+)`|\*\*([^*\n]+)\*\*|(https?:\/\/[^\s<>"'`，。；、（）《》】]+)/g
+const marks = /```[^\n`]*\n([\s\S]*?)\n?```\n?|`([^`\n]+)`|\*\*([^*\n]+)\*\*|(https?:\/\/[^\s<>"'`，。；、（）《》】]+)/g
 
 // plain is text as nodes, with unseen characters named and query marked.
 export function plain(text, query) {
   return pieces(text, unseen, (c) => h('span', { class: 'unseen', title: t('text.unseen') }, codeOf(c)), (rest) => marked(rest, query))
 }
+
+// clean is text without unseen characters, where only text can stand.
+export const clean = (text) => text.replace(unseen, '')
 
 // line is the beginning of a text, for one line.
 export function line(text, length = 120) {
@@ -38,7 +41,7 @@ export function rich(text, query) {
 }
 
 function markdown([all, fenced, code, bold, address], query) {
-  if (fenced !== undefined) return h('pre', { tabindex: '0' }, h('code', null, plain(fenced.replace(/\n$/, ''), query)))
+  if (fenced !== undefined) return h('pre', { tabindex: '0' }, h('code', null, plain(fenced, query)))
   if (code) return h('code', null, plain(code, query))
   if (bold) return h('strong', null, plain(bold, query))
   return link(address) ? h('a', { href: address, rel: 'noopener noreferrer', target: '_blank' }, plain(address, query)) : plain(all, query)

@@ -1,0 +1,151 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"unicode/utf8"
+
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+// Bounds of what is shown of transcripts.
+const (
+	pageDefault = 50   // entries of a page, if the caller does not say
+	maxPage     = 1000 // entries of a page; more are refused
+	maxSearch   = 200  // bytes of what is searched for; more are refused
+	// depthContext is how many entries before a shown one are read to count its
+	// depth. Where the count does not end within them, it is at least this.
+	depthContext = 64
+	// maxLast is how many chats are listed with their newest message, those
+	// that were written to last; the others without.
+	maxLast = 500
+)
+
+// Group is what is known of a group besides its record.
+type Group struct {
+	Name   string
+	Limits GroupLimits
+}
+
+// GroupLimits are a group's numbers of the stop policy: its own, else those of
+// all groups.
+type GroupLimits struct {
+	MaxDepth  int  `json:"max_depth"`
+	Threshold int  `json:"threshold"`
+	Check     bool `json:"check"`
+}
+
+// transcripts serves GET /v1/transcripts: the records of the chats that the bot
+// is in, the one last written to first.
+func (a *api) transcripts(w http.ResponseWriter, r *http.Request) {
+	chats, err := a.Transcripts.Chats()
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	type row struct {
+		Channel string            `json:"channel"`
+		ChatID  string            `json:"chat_id"`
+		Bytes   int64             `json:"bytes"`
+		TS      relay.Millis      `json:"modified"` // Unix milliseconds
+		Name    string            `json:"name,omitempty"`
+		Limits  *GroupLimits      `json:"limits,omitempty"`
+		Last    *transcript.Entry `json:"last,omitempty"`
+	}
+	rows := []row{}
+	for _, c := range chats {
+		chat := relay.ChatID(c.ChatID)
+		if !a.Visible(c.Channel, chat) {
+			continue
+		}
+		row := row{Channel: c.Channel, ChatID: c.ChatID, Bytes: c.Size, TS: relay.MillisOf(c.Modified)}
+		if a.Group != nil {
+			group := a.Group(c.Channel, chat)
+			row.Name, row.Limits = group.Name, &group.Limits
+		}
+		if len(rows) < maxLast {
+			row.Last = c.Last
+		}
+		rows = append(rows, row)
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"transcripts": rows})
+}
+
+// shownEntry is an entry of a transcript and what is known of it besides.
+type shownEntry struct {
+	transcript.Entry
+	Depth int `json:"depth,omitempty"` // of a bot's, at least 1
+}
+
+// transcript serves GET /v1/transcripts/{channel}/{chat_id}: a page of a record.
+func (a *api) transcript(w http.ResponseWriter, r *http.Request) {
+	channel, chat := r.PathValue("channel"), r.PathValue("chat_id")
+	query, err := pageQuery(r)
+	if err == nil {
+		err = checkIDs(field{"channel", channel}, field{"chat_id", chat})
+	}
+	if err == nil && !a.Visible(channel, relay.ChatID(chat)) {
+		err = errNotInChat
+	}
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	page, err := a.Transcripts.Page(channel, chat, query)
+	switch {
+	case errors.Is(err, transcript.ErrCursor):
+		err = Invalid(`before: want the "earlier" of a page that was read before`)
+	case errors.Is(err, transcript.ErrCursorGone):
+		err = &Error{http.StatusGone, "gone", "before: the record does not reach back to there any more, or was edited; begin anew without before"}
+	}
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Channel string       `json:"channel"`
+		ChatID  string       `json:"chat_id"`
+		Entries []shownEntry `json:"entries"`
+		Earlier string       `json:"earlier,omitempty"`
+	}{channel, chat, a.shown(page), page.Earlier})
+}
+
+// pageQuery reads which page is wanted.
+func pageQuery(r *http.Request) (transcript.Query, error) {
+	values := r.URL.Query()
+	q := transcript.Query{Limit: pageDefault, Before: values.Get("before"), Text: values.Get("q"), Context: depthContext}
+	if text := values.Get("limit"); text != "" {
+		var err error
+		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxPage {
+			return q, Invalid("limit: want a number from 1 to %d", maxPage)
+		}
+	}
+	if len(q.Text) > maxSearch || !utf8.ValidString(q.Text) {
+		return q, Invalid("q: want at most %d bytes of UTF-8", maxSearch)
+	}
+	return q, nil
+}
+
+// shown returns the entries of a page that were asked for, with their depths.
+// Those that stand in a row are counted together with their context.
+func (a *api) shown(p transcript.Page) []shownEntry {
+	entries := make([]shownEntry, 0, len(p.Shown))
+	for shown := p.Shown; len(shown) > 0; {
+		n := 1
+		for n < len(shown) && shown[n] == shown[0]+n {
+			n++
+		}
+		row := p.Entries[max(0, shown[0]-depthContext) : shown[0]+n]
+		depths := make([]int, len(row))
+		if a.Depths != nil {
+			depths = a.Depths(row)
+		}
+		for i := len(row) - n; i < len(row); i++ {
+			entries = append(entries, shownEntry{row[i], depths[i]})
+		}
+		shown = shown[n:]
+	}
+	return entries
+}

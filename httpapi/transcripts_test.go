@@ -1,0 +1,231 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/httpapi"
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+// Page shows all that f.tail returns.
+func (f *fakes) Page(channel, chatID string, q transcript.Query) (transcript.Page, error) {
+	entries, err := f.tail(channel, chatID, q.Limit)
+	page := transcript.Page{Entries: entries}
+	for i := range entries {
+		page.Shown = append(page.Shown, i)
+	}
+	return page, err
+}
+
+// withRecord returns fakes with a real record of oc_x, and that.
+func withRecord(tb testing.TB, dir string) (*fakes, *transcript.Store) {
+	tb.Helper()
+	store, err := transcript.Open(dir, &transcript.Options{RotateSize: 20_000})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { store.Close() })
+	f := newFakes()
+	f.Transcripts = store
+	// What stands before each entry, a person's message ends it.
+	f.Depths = func(entries []transcript.Entry) []int {
+		depths, n := make([]int, len(entries)), 0
+		for i, e := range entries {
+			if n++; e.Role == "user" {
+				n = 0
+			}
+			depths[i] = n
+		}
+		return depths
+	}
+	return f, store
+}
+
+func said(tb testing.TB, store *transcript.Store, entries ...transcript.Entry) {
+	tb.Helper()
+	for _, e := range entries {
+		if _, err := store.Append("feishu", "oc_x", e); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// shownPage is the answer of a page.
+type shownPage struct {
+	Channel string
+	ChatID  string `json:"chat_id"`
+	Entries []struct {
+		transcript.Entry
+		Depth int
+	}
+	Earlier string
+}
+
+func readPage(t *testing.T, f *fakes, query url.Values) (page shownPage) {
+	t.Helper()
+	w := call(t, f, "GET", "/v1/transcripts/feishu/oc_x?"+query.Encode(), "")
+	if err := json.Unmarshal(w.Body.Bytes(), &page); w.Code != 200 || err != nil {
+		t.Fatalf("%v: got %d %s", query, w.Code, w.Body)
+	}
+	return page
+}
+
+// readAll reads pages back to the beginning and returns what they show, as
+// "id:depth", oldest first.
+func readAll(t *testing.T, f *fakes, query url.Values) (all []string, pages int) {
+	t.Helper()
+	for {
+		page := readPage(t, f, query)
+		pages++
+		for _, e := range slices.Backward(page.Entries) {
+			all = append(all, fmt.Sprintf("%s:%d", e.MessageID, e.Depth))
+		}
+		if page.Earlier == "" {
+			slices.Reverse(all)
+			return all, pages
+		}
+		query.Set("before", page.Earlier)
+	}
+}
+
+// A conversation of 400 messages, a person's every 40th, is read page by page
+// with the depths it has as a whole; the same when it is searched.
+func TestTranscriptPages(t *testing.T) {
+	f, store := withRecord(t, t.TempDir())
+	var all, needles []string
+	depth := 0
+	for i := range 400 {
+		e := transcript.Entry{Role: "assistant", Content: "text", Sender: "agent_b", MessageID: fmt.Sprint("om_", i), TS: 1795211093522 + int64(i)}
+		if depth++; i%40 == 0 {
+			e.Role, e.Sender, depth = "user", "Ann", 0
+		}
+		name := fmt.Sprintf("%s:%d", e.MessageID, depth)
+		if i%9 == 0 || i%50 < 3 {
+			e.Content = "a Näedle"
+			needles = append(needles, name)
+		}
+		all = append(all, name)
+		said(t, store, e)
+	}
+	got, pages := readAll(t, f, url.Values{"limit": {"30"}})
+	if diff := cmp.Diff(got, all); diff != "" || pages != 14 {
+		t.Errorf("%d pages (-got +want):\n%s", pages, diff)
+	}
+	got, pages = readAll(t, f, url.Values{"limit": {"7"}, "q": {"NÄED"}})
+	if diff := cmp.Diff(got, needles); diff != "" || pages != (len(needles)+6)/7 {
+		t.Errorf("%d pages of a search (-got +want):\n%s", pages, diff)
+	}
+	if page := readPage(t, f, nil); len(page.Entries) != 50 || page.Channel != "feishu" || page.ChatID != "oc_x" {
+		t.Errorf("the newest page has %d entries of %s %s", len(page.Entries), page.Channel, page.ChatID)
+	}
+	f.Depths = nil
+	if w := call(t, f, "GET", "/v1/transcripts/feishu/oc_x", ""); strings.Contains(w.Body.String(), "depth") {
+		t.Error("depths that nobody counted are shown")
+	}
+}
+
+func TestTranscriptPageRefusals(t *testing.T) {
+	dir := t.TempDir()
+	f, store := withRecord(t, dir)
+	said(t, store, transcript.Entry{Role: "user", MessageID: "om_1"}, transcript.Entry{Role: "user", MessageID: "om_2"})
+	before := readPage(t, f, url.Values{"limit": {"1"}}).Earlier
+	ask := func(query string, status int, code string) {
+		t.Helper()
+		wantError(t, call(t, f, "GET", "/v1/transcripts/feishu/oc_x?"+query, ""), status, code)
+	}
+	ask("before=yesterday", 400, "invalid_request")
+	ask("before="+before+"0", 400, "invalid_request")
+	ask("q="+strings.Repeat("x", 201), 400, "invalid_request")
+	ask("q=%ff", 400, "invalid_request")
+	if page := readPage(t, f, url.Values{"q": {strings.Repeat("字", 66)}}); len(page.Entries) > 0 {
+		t.Error("found what nobody said")
+	}
+	if err := os.Remove(filepath.Join(dir, "feishu_oc_x.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	ask("before="+before, 410, "gone")
+}
+
+func TestTranscriptList(t *testing.T) {
+	f := newFakes()
+	f.Visible = func(_ string, chat relay.ChatID) bool { return chat != "oc_secret" }
+	f.Group = func(channel string, chat relay.ChatID) httpapi.Group {
+		return httpapi.Group{Name: fmt.Sprint(channel, " group ", chat), Limits: httpapi.GroupLimits{MaxDepth: 6, Threshold: 2}}
+	}
+	last := &transcript.Entry{Role: "user", Content: "hi", MessageID: "om_1"}
+	var chats []transcript.Chat
+	for i := range 700 {
+		chats = append(chats, transcript.Chat{Channel: "feishu", ChatID: fmt.Sprint("oc_", i), Modified: time.UnixMilli(7), Last: last},
+			transcript.Chat{Channel: "feishu", ChatID: "oc_secret", Last: last})
+	}
+	f.chats = func() ([]transcript.Chat, error) { return chats, nil }
+	w := call(t, f, "GET", "/v1/transcripts", "")
+	first, _, _ := strings.Cut(strings.TrimPrefix(w.Body.String(), `{"transcripts":[`), `,{"channel"`)
+	if want := `{"channel":"feishu","chat_id":"oc_0","bytes":0,"modified":7,"name":"feishu group oc_0","limits":{"max_depth":6,"threshold":2,"check":false},` +
+		`"last":{"role":"user","content":"hi","sender":"","message_id":"om_1","ts":0}}`; first != want {
+		t.Errorf("got %s\nwant %s", first, want)
+	}
+	if chats, with := strings.Count(w.Body.String(), `"chat_id"`), strings.Count(w.Body.String(), `"last"`); chats != 700 || with != 500 {
+		t.Errorf("%d chats, %d with their last message", chats, with)
+	}
+	if strings.Contains(w.Body.String(), "oc_secret") {
+		t.Error("a chat that is not the bot's is listed")
+	}
+}
+
+// FuzzTranscriptQuery: whatever is asked for is answered as described, or
+// refused in the API's form.
+func FuzzTranscriptQuery(f *testing.F) {
+	f.Add("limit=1&before=0-1-2-0123456789abcdef&q=x")
+	f.Add("limit=0&before=&q=%ff")
+	f.Add("limit=1000&q=%00&q=2;before=1")
+	dir := f.TempDir()
+	behind, store := withRecord(f, dir)
+	for i := range 5 {
+		said(f, store, transcript.Entry{Role: "assistant", Content: "text", MessageID: fmt.Sprint("om_", i)})
+	}
+	page, err := store.Page("feishu", "oc_x", transcript.Query{Limit: 2})
+	if err != nil || page.Earlier == "" {
+		f.Fatal(page, err)
+	}
+	f.Add("before=" + page.Earlier + "&q=T")
+	api := httpapi.New(behind.Options)
+	f.Fuzz(func(t *testing.T, query string) {
+		r := httptest.NewRequest("GET", "http://localhost/v1/transcripts/feishu/oc_x", nil)
+		r.URL.RawQuery = query
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		var answer struct {
+			Entries []struct{ Depth int }
+			Error   struct{ Code, Message string }
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+			t.Fatalf("%d %q: %v", w.Code, w.Body, err)
+		}
+		switch {
+		case w.Code == 200 && answer.Entries != nil && answer.Error.Code == "":
+		case (w.Code == 400 || w.Code == 410) && answer.Error.Code != "" && answer.Error.Message != "":
+		default:
+			t.Errorf("%q: got %d %s", query, w.Code, w.Body)
+		}
+	})
+}
+
+func TestTranscriptsThatCannotBeRead(t *testing.T) {
+	f := newFakes()
+	f.tail = func(string, string, int) ([]transcript.Entry, error) { return nil, errors.New("the disk is away") }
+	wantError(t, call(t, f, "GET", "/v1/transcripts/feishu/oc_x", ""), 500, "internal")
+}

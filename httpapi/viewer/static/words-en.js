@@ -1,0 +1,72 @@
+// The words in English. What begins with `means.` explains a word of the API.
+export const en = {
+  // the frame
+  groups: 'Groups', agents: 'Agents', mailbox: 'Mailbox', system: 'System', sections: 'Sections',
+  close: 'Close', back: 'Back', cancel: 'Cancel', loading: 'Loading…', unknown: 'not known', on: 'on', off: 'off', error: 'Error',
+  unreachable: 'The sidecar does not answer.', keys: 'Keyboard',
+  'live.live': 'Live', 'live.live.means': 'Connected: what happens is shown at once',
+  'live.connecting': 'Connecting', 'live.connecting.means': 'The connection is being made',
+  'live.waiting': 'Retry in {n} s', 'live.waiting.means': 'The sidecar does not answer; next try in {n} s',
+  'live.offline': 'Offline, {n} s', 'live.offline.means': 'This computer is offline; next try in {n} s',
+  'sign.out': 'Sign out',
+
+  // keys
+  'key.next': 'next message', 'key.previous': 'previous message', 'key.details': 'details of the message', 'key.escape': 'close, leave the filter',
+  'key.end': 'newest message', 'key.search': 'search the conversation', 'key.groups': 'previous, next group',
+  'key.sections': 'groups, agents, mailbox, system', 'key.theme': 'Light or dark', 'key.language': '中文 / English', 'key.help': 'this help',
+
+  // groups and the conversation
+  'groups.filter': 'Find a group', unread: 'unread', 'choose.group': 'Choose a group to see its conversation.',
+  'empty.groups': 'Nothing was said yet. A group appears here as soon as this sidecar hears a message in it: let somebody write in a group that the bot is in.',
+  'empty.talk': 'Nothing was said here yet. Messages appear as they come.', 'empty.filter': 'Nothing here matches.',
+  limits: 'limit {max} · threshold {threshold} · judge {judge}', messages: 'Messages', beginning: 'The beginning of the conversation',
+  found: '{n} shown', search: 'Search', filter: 'Show', 'filter.all': 'All', 'filter.people': 'People', 'filter.bots': 'Bots', 'filter.stopped': 'Stopped', 'filter.waiting': 'Waiting', 'filter.agent': 'Any agent',
+  'search.earlier': 'Search earlier messages', 'look.earlier': 'Look further back', reopen: 'Load again',
+  dropped: 'The page keeps the newest {n} messages; older ones were dropped from memory.', enough: '{n} messages are loaded, the most that the page keeps. Search looks further back.',
+  newest: 'Newest', 'newest.n': '{n} new', bot: 'bot', thread: 'thread', 'thread.only': 'Show only this thread', 'thread.left': 'Thread only',
+  'message.by': 'Message by {name}', 'reply.go': 'In reply to {name}; go there',
+  'text.all': 'Show all ({n} characters)', 'text.less': 'Show less', 'text.unseen': 'A character that cannot be seen',
+  'no.such.message': 'This message is not among those that the page can load.',
+
+  // what became of a message
+  'depth.n': 'depth {n}', 'depth.means': 'The {n}. message of bots in a row', 'depth.none': 'No message of a bot here, so no depth to show.',
+  'depth.picture': 'Depth of the last {n} messages, at most {deepest}. Arrow keys choose a message, Enter goes there.',
+  'limit.threshold': 'Threshold {n}: up to here messages pass unasked', 'limit.max': 'Hard limit {n}: from here on messages are stopped',
+  waits: 'waits', 'waits.means': 'Decided; waits for the bot', 'acknowledged.means': 'The bot has acknowledged it', 'delivered.means': 'Given to the bot ({door}); the last time is how long that took', after: 'after {time}',
+  'state.pass': 'delivered', 'state.stop': 'stopped', 'state.wait': 'waits', 'state.skip': 'not for it', 'state.acknowledged': 'acknowledged',
+  'ended.max_depth': 'The talk was stopped here: depth {n} reached the hard limit', 'ended.judge_no': 'The talk was stopped here: the judge saw nothing to answer', 'ended.judge_error': 'The talk was stopped here: the judge could not say',
+
+  // details
+  details: 'Details', 'details.outcomes': 'At each bot', 'details.no.outcomes': 'No bot has decided yet, or it was before anything was noted.', 'details.fields': 'Fields',
+  'copy.link': 'Copy link', 'copy.id': 'Copy id', copied: 'Copied.', 'copy.failed': 'The browser did not let the page copy.', 'show.in.flow': 'Show in conversation',
+  'field.tier': 'tier', 'field.stopped': 'stopped', 'field.reason': 'reason', 'field.detail': 'detail', 'field.depth': 'depth', 'field.judge': 'judge took', 'field.delivered': 'delivered', 'field.door': 'door', 'field.acknowledged': 'acknowledged',
+
+  // agents
+  'empty.agents': 'No other agent has registered yet. One appears when its sidecar starts with the same mailbox.', 'mailbox.off.agents': 'The mailbox is off (MAILBOX=off), so only this sidecar is known. What the bots say and decide is under Groups all the same.',
+  'presence.idle': 'idle', 'presence.busy': 'busy', 'presence.offline': 'offline', 'presence.unknown': 'here', heartbeat: 'heard of', 'this.one': 'this one', ready: 'ready', 'not.ready': 'Not ready',
+  door: '{name}', 'door.connected': '{name}: bot connected', 'door.waits': '{name}: bot not connected', 'tasks.now': '{n} of {max} tasks', 'queues.unknown': 'It does not tell its queues.',
+  'queue.lag': 'to read', 'queue.unsettled': 'unsettled', 'queue.outbox': 'outbox', 'queue.inbox': 'inbox', 'queue.unacknowledged': 'unacked',
+  'means.lag': 'What the backend holds and the sidecar has not read yet: bytes of the file, or entries of the stream', 'means.unsettled': 'Messages read and not yet dealt with', 'means.outbox': 'Own messages that the backend does not have yet', 'means.inbox': 'Direct messages that wait for the bot', 'means.unacknowledged': 'Direct messages sent and not yet acknowledged',
+
+  // mailbox
+  'mailbox.off': 'The mailbox of this sidecar is off. Start it with MAILBOX=on to let agents give each other tasks.',
+  'tab.tasks': 'Tasks', 'tab.inbox': 'Inbox', 'tab.dead': 'Dead letters', 'direction.sent': 'given', 'direction.received': 'received', deadline: 'deadline', overdue: 'overdue',
+  'task.pending': 'pending', 'task.accepted': 'accepted', 'task.working': 'working', 'task.completed': 'completed', 'task.failed': 'failed', 'task.rejected': 'rejected',
+  'empty.tasks': 'No tasks yet. An agent gives one with POST /v1/mailbox/tasks or the tool send_task.', 'empty.inbox': 'Nothing waits for the bot.', 'empty.dead': 'No dead letters: everything that was sent arrived or is on its way.',
+  priority: 'priority {n}', attempts: '{n} tries', replay: 'Send again', 'replay.sure': 'Send it once more, as if for the first time?', 'replay.yes': 'Yes, send', replayed: 'It is on its way again.', 'more.wait': '{n} more wait.', 'more.rows': '{n} older ones are not shown.',
+  'means.AGENT_BUSY': 'The receiver has as many tasks as it takes', 'means.AGENT_OFFLINE': 'The receiver was not there', 'means.INVALID_MESSAGE': 'The message is not as it should be', 'means.TASK_NOT_FOUND': 'The receiver knows no such task', 'means.UNAUTHORIZED': 'The receiver does not take messages of this sender', 'means.RATE_LIMITED': 'Too many messages between the two',
+
+  // system
+  'ready.long': 'Ready: the backend answers and is being read.', sidecar: 'Sidecar', agent: 'agent', 'bot.name': 'bot', version: 'version', started: 'started', backend: 'backend', membership: 'membership', enforced: 'checked', 'not.enforced': 'not checked: every group passes',
+  'door.title': 'The bot', 'door.name': 'door', 'door.bot': 'bot', connected: 'connected', away: 'not connected', connector: 'Feishu connection', 'gateway.bot': 'gateway', 'gateway.drafts': 'drafts',
+  'limits.title': 'Limits', 'judge.title': 'Judge', 'judge.model': 'model', 'judge.breaker': 'breaker', 'judge.failures': 'failures in a row', 'judge.retry': 'next try', 'judge.calls': 'calls under way',
+  'queue.of.bots': 'Queue of bots', 'queue.of.users': 'Queue of people', 'queue.state': 'state', 'queue.read': 'being read', 'queue.not.read': 'not being read', 'queue.published': 'published', 'queue.republished': 'published again', 'queue.failed': 'tries that failed', 'open.tasks': 'open tasks',
+  'missing.title': 'Gaps', 'missing.none': 'No message of another agent is missing.', 'missing.n': '{n} messages missing', errors: 'Last errors', 'errors.none': 'None since the start.', times: '{n}×', 'groups.file': 'The groups file',
+
+  // words of the API
+  'means.hard_limit': 'so many messages of bots in a row that no more pass', 'means.threshold': 'few enough messages of bots in a row to pass unasked', 'means.judge': 'the judge was asked', 'means.judge_off': 'passed, since the judge is off',
+  'means.own_message': 'its own', 'means.not_a_member': 'the bot is not in this group', 'means.duplicate': 'it had this one already', 'means.bad_signature': 'the signature is missing or wrong: compare RELAY_SECRET', 'means.malformed': 'cannot be read', 'means.expired': 'older than RELAY_MAX_AGE when it could be delivered', 'means.not_mentioned': 'the group policy is mention, and it does not address the bot',
+  'means.max_depth': 'the hard limit for bots in a row is reached', 'means.judge_no': 'the judge said that no answer is needed', 'means.judge_error': 'the judge failed or did not answer YES or NO', 'means.undeliverable': 'the bot refused it',
+  'means.judge.off': 'between threshold and limit everything passes', 'means.judge.rules': 'built-in rules: courtesies are stopped', 'means.breaker.closed': 'calls go through', 'means.breaker.open': 'too many failures: calls wait until the next try', 'means.breaker.probe': 'one call is let through to see',
+  'means.max_bot_reply_depth': 'From this depth on messages are stopped', 'means.bot_reply_llm_threshold': 'Up to this depth messages pass unasked', 'means.bot_reply_llm_check': 'Between the two the judge is asked', 'means.bot_reply_depth_count': 'What counts as one: each message, or each turn of a bot', 'means.relay_max_age_ms': 'Older messages reach the transcript only', 'means.group_policy': 'Which messages of bots concern the bot',
+}

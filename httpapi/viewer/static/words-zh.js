@@ -1,0 +1,72 @@
+// The words in Chinese. What begins with `means.` explains a word of the API.
+export const zh = {
+  // the frame
+  groups: '群聊', agents: '智能体', mailbox: '信箱', system: '系统', sections: '栏目',
+  close: '关闭', back: '返回', cancel: '取消', loading: '加载中…', unknown: '未知', on: '开', off: '关', error: '错误',
+  unreachable: 'sidecar 没有响应。', keys: '键盘操作',
+  'live.live': '实时', 'live.live.means': '已连接：发生的事立即显示',
+  'live.connecting': '连接中', 'live.connecting.means': '正在建立连接',
+  'live.waiting': '{n} 秒后重试', 'live.waiting.means': 'sidecar 没有响应，{n} 秒后重试',
+  'live.offline': '离线 {n} 秒', 'live.offline.means': '本机离线，{n} 秒后重试',
+  'sign.out': '退出登录',
+
+  // keys
+  'key.next': '下一条消息', 'key.previous': '上一条消息', 'key.details': '消息详情', 'key.escape': '关闭，退出筛选',
+  'key.end': '最新消息', 'key.search': '搜索会话', 'key.groups': '上一个、下一个群',
+  'key.sections': '群聊、智能体、信箱、系统', 'key.theme': '浅色或深色', 'key.language': '中文 / English', 'key.help': '本帮助',
+
+  // groups and the conversation
+  'groups.filter': '查找群聊', unread: '未读', 'choose.group': '选择一个群查看会话。',
+  'empty.groups': '还没有人说话。这个 sidecar 在某个群里听到消息后，该群就会出现在这里：请让人在机器人所在的群里发一条消息。',
+  'empty.talk': '这里还没有人说话，消息到达后即显示。', 'empty.filter': '没有符合条件的内容。',
+  limits: '上限 {max} · 阈值 {threshold} · 裁判{judge}', messages: '消息', beginning: '会话从这里开始',
+  found: '显示 {n} 条', search: '搜索', filter: '显示', 'filter.all': '全部', 'filter.people': '人', 'filter.bots': '机器人', 'filter.stopped': '已停止', 'filter.waiting': '等待中', 'filter.agent': '所有智能体',
+  'search.earlier': '搜索更早的消息', 'look.earlier': '继续往前查找', reopen: '重新加载',
+  dropped: '页面只保留最新的 {n} 条消息，更早的已从内存中移除。', enough: '已加载 {n} 条消息，达到页面上限。更早的可用搜索查找。',
+  newest: '最新', 'newest.n': '{n} 条新消息', bot: '机器人', thread: '话题', 'thread.only': '只看这个话题', 'thread.left': '只看话题',
+  'message.by': '{name} 的消息', 'reply.go': '回复 {name}，点击跳转',
+  'text.all': '显示全文（{n} 个字符）', 'text.less': '收起', 'text.unseen': '不可见字符',
+  'no.such.message': '页面能加载的消息里没有这一条。',
+
+  // what became of a message
+  'depth.n': '深度 {n}', 'depth.means': '机器人连续发言的第 {n} 条', 'depth.none': '这里没有机器人的消息，没有深度可显示。',
+  'depth.picture': '最近 {n} 条消息的深度，最大 {deepest}。方向键选择消息，回车跳转。',
+  'limit.threshold': '阈值 {n}：不超过它的消息直接放行', 'limit.max': '硬上限 {n}：达到后消息被停止',
+  waits: '等待', 'waits.means': '已判定，等待机器人接收', 'acknowledged.means': '机器人已确认收到', 'delivered.means': '已交给机器人（{door}）；最后的时间是所用时长', after: '{time} 后',
+  'state.pass': '已送达', 'state.stop': '已停止', 'state.wait': '等待中', 'state.skip': '与它无关', 'state.acknowledged': '已确认',
+  'ended.max_depth': '对话在此停止：深度 {n} 达到硬上限', 'ended.judge_no': '对话在此停止：裁判认为无需回复', 'ended.judge_error': '对话在此停止：裁判未能给出结论',
+
+  // details
+  details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '还没有机器人作出判定，或消息早于记录开始。', 'details.fields': '字段',
+  'copy.link': '复制链接', 'copy.id': '复制 ID', copied: '已复制。', 'copy.failed': '浏览器不允许页面复制。', 'show.in.flow': '在会话中显示',
+  'field.tier': '层级', 'field.stopped': '停止原因', 'field.reason': '理由', 'field.detail': '细节', 'field.depth': '深度', 'field.judge': '裁判用时', 'field.delivered': '送达', 'field.door': '入口', 'field.acknowledged': '确认',
+
+  // agents
+  'empty.agents': '还没有其他智能体注册。它的 sidecar 使用同一信箱启动后就会出现。', 'mailbox.off.agents': '信箱已关闭（MAILBOX=off），只知道这个 sidecar 自己。机器人说了什么、如何判定，仍可在群聊中查看。',
+  'presence.idle': '空闲', 'presence.busy': '忙碌', 'presence.offline': '离线', 'presence.unknown': '在此', heartbeat: '最近心跳', 'this.one': '本机', ready: '就绪', 'not.ready': '未就绪',
+  door: '{name}', 'door.connected': '{name}：机器人已连接', 'door.waits': '{name}：机器人未连接', 'tasks.now': '任务 {n} / {max}', 'queues.unknown': '它没有报告队列。',
+  'queue.lag': '待读', 'queue.unsettled': '未了结', 'queue.outbox': '发件', 'queue.inbox': '收件', 'queue.unacknowledged': '未确认',
+  'means.lag': '后端已有而 sidecar 尚未读取：文件的字节数，或流的条目数', 'means.unsettled': '已读取、尚未处理完的消息', 'means.outbox': '后端还没有收下的本机消息', 'means.inbox': '等待机器人的直接消息', 'means.unacknowledged': '已发出、尚未确认的直接消息',
+
+  // mailbox
+  'mailbox.off': '这个 sidecar 的信箱已关闭。以 MAILBOX=on 启动后，智能体之间可以互派任务。',
+  'tab.tasks': '任务', 'tab.inbox': '收件箱', 'tab.dead': '死信', 'direction.sent': '派出', 'direction.received': '收到', deadline: '截止', overdue: '已逾期',
+  'task.pending': '待接受', 'task.accepted': '已接受', 'task.working': '进行中', 'task.completed': '已完成', 'task.failed': '失败', 'task.rejected': '被拒绝',
+  'empty.tasks': '还没有任务。智能体用 POST /v1/mailbox/tasks 或工具 send_task 派任务。', 'empty.inbox': '没有等待机器人的消息。', 'empty.dead': '没有死信：发出的都已到达或正在途中。',
+  priority: '优先级 {n}', attempts: '尝试 {n} 次', replay: '重新发送', 'replay.sure': '再发一次，如同首次发送？', 'replay.yes': '确定发送', replayed: '已重新发出。', 'more.wait': '还有 {n} 条在等待。', 'more.rows': '另有 {n} 条更早的未显示。',
+  'means.AGENT_BUSY': '接收方的任务已满', 'means.AGENT_OFFLINE': '接收方不在线', 'means.INVALID_MESSAGE': '消息格式不对', 'means.TASK_NOT_FOUND': '接收方没有这个任务', 'means.UNAUTHORIZED': '接收方不接受这个发送方的消息', 'means.RATE_LIMITED': '两者之间消息过多',
+
+  // system
+  'ready.long': '就绪：后端有响应，并且正在读取。', sidecar: 'Sidecar', agent: '智能体', 'bot.name': '机器人', version: '版本', started: '启动于', backend: '后端', membership: '成员检查', enforced: '已检查', 'not.enforced': '未检查：所有群都放行',
+  'door.title': '机器人', 'door.name': '入口', 'door.bot': '机器人', connected: '已连接', away: '未连接', connector: '飞书连接', 'gateway.bot': '网关', 'gateway.drafts': '草稿',
+  'limits.title': '上限', 'judge.title': '裁判', 'judge.model': '模型', 'judge.breaker': '熔断器', 'judge.failures': '连续失败', 'judge.retry': '下次尝试', 'judge.calls': '进行中的调用',
+  'queue.of.bots': '机器人消息队列', 'queue.of.users': '用户消息队列', 'queue.state': '状态', 'queue.read': '正在读取', 'queue.not.read': '没有在读取', 'queue.published': '已发布', 'queue.republished': '重新发布', 'queue.failed': '失败的尝试', 'open.tasks': '未完成任务',
+  'missing.title': '缺口', 'missing.none': '没有缺少其他智能体的消息。', 'missing.n': '缺 {n} 条消息', errors: '最近的错误', 'errors.none': '启动以来没有错误。', times: '{n} 次', 'groups.file': '群配置文件',
+
+  // words of the API
+  'means.hard_limit': '机器人连续发言过多，不再放行', 'means.threshold': '机器人连续发言不多，直接放行', 'means.judge': '询问了裁判', 'means.judge_off': '裁判关闭，放行',
+  'means.own_message': '它自己的消息', 'means.not_a_member': '机器人不在这个群里', 'means.duplicate': '已经收到过', 'means.bad_signature': '签名缺失或不对：请核对 RELAY_SECRET', 'means.malformed': '无法读取', 'means.expired': '可以投递时已超过 RELAY_MAX_AGE', 'means.not_mentioned': '群策略为 mention，而消息没有提到它',
+  'means.max_depth': '机器人连续发言达到硬上限', 'means.judge_no': '裁判认为无需回复', 'means.judge_error': '裁判出错，或没有回答 YES 或 NO', 'means.undeliverable': '机器人拒收',
+  'means.judge.off': '阈值与上限之间全部放行', 'means.judge.rules': '内置规则：拦下客套话', 'means.breaker.closed': '正常调用', 'means.breaker.open': '失败过多：等待下次尝试', 'means.breaker.probe': '放行一次试探调用',
+  'means.max_bot_reply_depth': '达到这个深度的消息被停止', 'means.bot_reply_llm_threshold': '不超过这个深度的消息直接放行', 'means.bot_reply_llm_check': '两者之间询问裁判', 'means.bot_reply_depth_count': '如何计数：每条消息，或机器人的每一轮', 'means.relay_max_age_ms': '更早的消息只进入记录', 'means.group_policy': '哪些机器人消息与它有关',
+}
