@@ -2,9 +2,11 @@
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+DATE    ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
-.PHONY: build demo chat view test check crash bench fuzz tools clean
+.PHONY: build demo chat view test check crash bench fuzz image dist lint tools clean
 
 build: ## the binary
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -o feishu-relay ./cmd/feishu-relay
@@ -35,6 +37,15 @@ bench: tools ## benchmarks beside their baselines, with ratios
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	./scripts/fuzz
+
+image: ## the container image, for this machine's platform
+	docker build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) --build-arg DATE=$(DATE) -t feishu-relay:$(VERSION) -t feishu-relay .
+
+dist: ## releases for Linux, macOS and Windows, the same bytes each time from the same commit
+	VERSION=$(VERSION) GO='$(GO)' FLAGS='$(FLAGS)' ./scripts/dist
+
+lint: ## deploy/, the Dockerfile and the scripts, with public tools; it downloads some
+	./scripts/lint
 
 tools: ## what the tests need and the machine lacks
 	@command -v redis-server >/dev/null || ./scripts/install-tools

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,8 +157,12 @@ var unwanted = regexp.MustCompile(`MARKED|秘密`)
 // wrong that can, and tells which messages were decided on with which reason.
 func hostileTalk(t *testing.T, log *slog.Logger) (told map[string]string) {
 	t.Helper()
+	var cut atomic.Bool
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // a part is as good
+		if !cut.Swap(true) {
+			panic(http.ErrAbortHandler) // the client's error tells the URL
+		}
 		if bytes.Contains(body, []byte("refuse")) {
 			http.Error(w, string(body), http.StatusUnprocessableEntity)
 		}
@@ -218,6 +223,7 @@ func hostileTalk(t *testing.T, log *slog.Logger) (told map[string]string) {
 		`feishu_relay_queue_unsettled_messages`:              0,
 		`feishu_relay_stopped_total{reason="judge_error"}`:   1,
 		`feishu_relay_quarantined_lines_total`:               1,
+		`feishu_relay_stage_retries_total{stage="inject"}`:   1,
 	} {
 		eventually(ctx, t, selector, func() bool { return series(scrape(t, to), selector) == want })
 	}

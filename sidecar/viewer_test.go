@@ -20,14 +20,14 @@ import (
 func TestViewer(t *testing.T) {
 	browser := browsertest.Start(t)
 	for name, test := range map[string]func(*testing.T, *browsertest.Browser){
-		"story over files":    viewStoryOverFiles,
-		"story over Redis":    viewStoryOverRedis,
-		"hostile text":        viewHostileText,
-		"long transcript":     viewLongTranscript,
-		"token":               viewWithToken,
-		"connection":          viewLostConnection,
-		"mailbox":             viewMailbox,
-		"a lively group":      viewLivelyGroup,
+		"story over files": viewStoryOverFiles,
+		"story over Redis": viewStoryOverRedis,
+		"hostile text":     viewHostileText,
+		"long transcript":  viewLongTranscript,
+		"token":            viewWithToken,
+		"connection":       viewLostConnection,
+		"mailbox":          viewMailbox,
+		"a lively group":   viewLivelyGroup,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

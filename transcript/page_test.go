@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 )
@@ -122,7 +123,7 @@ func TestPageIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, nil)
 	var all []Entry
-	for i := range 20 {
+	for i := range 12 {
 		e := message(i)
 		e.Content = strings.Repeat("x", MaxLine-1000)
 		all = append(all, e)
@@ -140,7 +141,7 @@ func TestPageIsBounded(t *testing.T) {
 			found += len(p.Shown)
 			q.Before = p.Earlier
 		}
-		if want := map[string]int{"": 20}[text]; found != want || pages != 3 {
+		if want := map[string]int{"": 12}[text]; found != want || pages != 2 {
 			t.Errorf("text %q: %d entries on %d pages", text, found, pages)
 		}
 	}
@@ -358,44 +359,45 @@ func FuzzParseCursor(f *testing.F) {
 }
 
 // BenchmarkPage reads the first and the twentieth page, of 50 entries, of a
-// small file and of a large one, and looks through a search's worth. BENCH_LARGE
-// is as in BenchmarkTail; without it the large file has 64 MiB.
+// small file and of a large one in turn, and reports how much longer the large
+// one takes; and it searches through as much as one request does. BENCH_LARGE is
+// as in BenchmarkTail; without it the large file has 64 MiB.
 func BenchmarkPage(b *testing.B) {
-	small, large := b.TempDir(), cmp.Or(os.Getenv("BENCH_LARGE"), b.TempDir())
-	for _, f := range []struct {
-		name, dir string
-		size      int64
-	}{{"small", small, 1 << 20}, {"large", large, 64 << 20}} {
-		path := filepath.Join(f.dir, file)
-		if info, err := os.Stat(path); err != nil || info.Size() < f.size {
-			writeLarge(b, path, f.size)
+	dirs := []string{b.TempDir(), cmp.Or(os.Getenv("BENCH_LARGE"), b.TempDir())}
+	var stores []*Store
+	for i, size := range []int64{1 << 20, 64 << 20} {
+		path := filepath.Join(dirs[i], file)
+		if info, err := os.Stat(path); err != nil || info.Size() < size {
+			writeLarge(b, path, size)
 		}
-		s := open(b, f.dir, nil)
-		read := func(b *testing.B, q Query) (earlier string) {
-			p := page(b, s, q)
-			if len(p.Shown) != q.Limit && q.Text == "" {
-				b.Fatal(len(p.Shown))
+		stores = append(stores, open(b, dirs[i], nil))
+	}
+	for _, number := range []int{1, 20} {
+		queries := []Query{{Limit: 50, Context: 64}, {Limit: 50, Context: 64}}
+		for i := range queries {
+			for range number - 1 {
+				queries[i].Before = page(b, stores[i], queries[i]).Earlier
 			}
-			return p.Earlier
 		}
-		q := Query{Limit: 50, Context: 64}
-		b.Run(f.name+"/page 1", func(b *testing.B) {
+		b.Run(fmt.Sprint("page ", number), func(b *testing.B) {
+			var took [2]time.Duration
 			for b.Loop() {
-				read(b, q)
+				for i, q := range queries {
+					start := time.Now()
+					if p := page(b, stores[i], q); len(p.Shown) != 50 {
+						b.Fatal(len(p.Shown))
+					}
+					took[i] += time.Since(start)
+				}
 			}
-		})
-		for range 19 {
-			q.Before = read(b, q)
-		}
-		b.Run(f.name+"/page 20", func(b *testing.B) {
-			for b.Loop() {
-				read(b, q)
-			}
-		})
-		b.Run(f.name+"/search", func(b *testing.B) {
-			for b.Loop() {
-				read(b, Query{Limit: 50, Context: 64, Text: "nowhere"})
-			}
+			b.ReportMetric(float64(took[1].Nanoseconds())/float64(b.N), "ns/large")
+			b.ReportMetric(float64(took[1])/float64(took[0]), "large/small")
 		})
 	}
+	b.Run("search", func(b *testing.B) {
+		for b.Loop() {
+			page(b, stores[1], Query{Limit: 50, Context: 64, Text: "nowhere"})
+		}
+		b.SetBytes(maxPageBytes)
+	})
 }

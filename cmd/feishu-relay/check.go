@@ -2,17 +2,23 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
-// tryLimit bounds one try. What does not end by itself, such as a look into a
-// folder on a dead network drive, is left behind and told as a failure.
-const tryLimit = 5 * time.Second
+// tryLimit bounds one try, longLimit one of several calls to a service. The tries
+// run side by side, so that all of them end within 15 s. What does not end by
+// itself, such as a look into a folder on a dead network drive, is left behind
+// and told as a failure.
+const (
+	tryLimit  = 5 * time.Second
+	longLimit = 12 * time.Second
+)
 
 // status is how a try went.
 type status string
@@ -44,28 +50,40 @@ func failure(name, mend, format string, args ...any) finding {
 	return finding{name, statusFail, fmt.Sprintf(format, args...), mend}
 }
 
-// check is one try. run returns when ctx is done, as far as the system lets it.
-type check struct {
-	name  string
-	limit func(*config) time.Duration
-	run   func(context.Context, *config) []finding
+// subject is what a check looks at.
+type subject struct {
+	*config
+	running func() (*runningSidecar, error) // the sidecar at LISTEN_ADDR, asked once
 }
 
-// checks are the tries in their order: first what the others stand on.
-func checks() []check {
-	short := func(*config) time.Duration { return tryLimit }
+// check is one try. run returns when ctx is done, as far as the system lets it.
+type check struct {
+	name  string // of the finding where run itself finds nothing in time
+	group string // the heading above its findings
+	limit time.Duration
+	run   func(context.Context, *subject) []finding
+}
+
+// checks are the tries in the order in which they are told: first what the
+// others stand on.
+func checks(c *config) []check {
 	return []check{
-		{"relay folder", short, checkRelayDir},
-		{"transcript folder", short, checkTranscriptDir},
-		{"this agent", short, checkAgent},
-		{"groups file", short, checkGroups},
-		{"backend", short, checkBackend},
-		{"mailbox", short, checkMailbox},
-		{"Feishu", func(*config) time.Duration { return 12 * time.Second }, checkFeishu},
-		{"gateway", short, checkGateway},
-		{"bot", short, checkInject},
-		{"judge", func(c *config) time.Duration { return c.Limits.Timeout + time.Second }, checkJudge},
-		{"local API", short, checkListen},
+		{"relay folder", "Files", tryLimit, checkRelayDir},
+		{"transcript folder", "Files", tryLimit, checkTranscriptDir},
+		{"disk space", "Files", tryLimit, checkDisks},
+		{"files of others", "Files", tryLimit, checkOwners},
+		{"groups file", "Files", tryLimit, checkGroups},
+		{"backend", "Relay", tryLimit, checkBackend},
+		{"this agent", "Relay", tryLimit, checkAgent},
+		{"peers", "Relay", tryLimit, checkPeers},
+		{"mailbox", "Mailbox", tryLimit, checkMailbox},
+		{"Feishu", "Feishu", longLimit, checkFeishu},
+		{"gateway", "Bot", tryLimit, checkGateway},
+		{"bot webhook", "Bot", tryLimit, checkWebhook},
+		{"bot", "Bot", tryLimit, checkInject},
+		{"judge", "Judge", min(c.Limits.Timeout+time.Second, longLimit), checkJudge},
+		{"local API", "Sidecar", tryLimit, checkListen},
+		{"sidecar", "Sidecar", tryLimit, checkRunning},
 	}
 }
 
@@ -73,8 +91,11 @@ func checks() []check {
 // and may be run beside a running sidecar.
 func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var explained strings.Builder
-	f := flags("check", "check [--json]\n\nTries everything that is configured and says how to mend what does not work.\n"+
-		"Changes nothing, may be run beside the running sidecar. Exit status 1: something fails.\n", &explained)
+	f := flags("check", "check [--json]\n\nTries everything that is configured and says how to mend what does not work:\n"+
+		"✓ works, ! works and will surprise somebody, ✗ does not work; below it, how to mend it.\n"+
+		"Takes 15 seconds at most, changes nothing, and may be run beside the running sidecar. Feishu is\n"+
+		"asked who the bot is, the judge one question, and the bot's webhook what Feishu asks to verify\n"+
+		"it; nobody is sent a message. Exit status 1: something fails.\n", &explained)
 	asJSON := f.Bool("json", false, "print an array of {name, status, detail, mend}; status is ok, warn or fail")
 	if err := parse(f, args, 0); err != nil {
 		if errors.Is(err, errUsage) {
@@ -84,51 +105,53 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		}
 		return err
 	}
-	show := newShow(stdout)
-	if *asJSON {
-		show = func(finding) {} // all at once, below
-	}
-	all := []finding{}
-	add := func(found ...finding) {
-		for _, f := range found {
-			all = append(all, f)
-			show(f)
-		}
-	}
-
+	out := newFindings(stdout, *asJSON)
 	cfg, err := loadConfig()
 	if err != nil {
-		add(mistakes(err)...)
-	} else {
-		add(well("configuration", "AGENT_NAME is %s, RELAY_BACKEND is %s", cfg.Agent, cfg.Backend))
-		for _, c := range checks() {
-			add(c.try(ctx, &cfg)...)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
+		out.add("Configuration", append(mistakes(err), checkEnvironment(os.Environ())...)...)
+		return out.end()
+	}
+	out.add("Configuration", append([]finding{well("configuration", "AGENT_NAME is %s, RELAY_BACKEND is %s", cfg.Agent, cfg.Backend)},
+		checkEnvironment(os.Environ())...)...)
+	s := &subject{&cfg, sync.OnceValues(func() (*runningSidecar, error) { return askSidecar(ctx, &cfg) })}
+	all := checks(&cfg)
+	results := make([]chan []finding, len(all))
+	for i, c := range all {
+		results[i] = make(chan []finding, 1)
+		go func() { results[i] <- c.try(ctx, s) }() // ends within its limit
+	}
+	for i, c := range all {
+		found := out.await(c.name, results[i])
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
+		out.add(c.group, found...)
 	}
-	if *asJSON {
-		return reportJSON(stdout, all)
-	}
-	return report(stdout, all)
+	return out.end()
 }
 
 // try runs the check within its limit.
-func (c check) try(ctx context.Context, cfg *config) []finding {
-	limit := c.limit(cfg)
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (c check) try(ctx context.Context, s *subject) []finding {
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
 	found := make(chan []finding, 1)
-	go func() { found <- c.run(ctx, cfg) }()
-	late := time.NewTimer(limit + limit/10) // most checks say themselves what was too slow
+	go func() { found <- c.run(ctx, s) }()
+	late := time.NewTimer(c.limit + c.limit/10) // most checks say themselves what was too slow
 	defer late.Stop()
 	select {
 	case f := <-found:
 		return f
 	case <-late.C:
-		return []finding{failure(c.name, "look what its disk or its network is waiting for", "no result within %s", limit)}
+		return []finding{failure(c.name, "look what its disk or its network is waiting for", "no result within %s", c.limit)}
 	}
+}
+
+// plainly is what err says, in words for what took too long.
+func plainly(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer in time"
+	}
+	return err.Error()
 }
 
 // mistakes are those of the configuration, each of which begins with the name
@@ -151,56 +174,4 @@ func mistakes(err error) []finding {
 		}
 	}
 	return append(out, warning("everything else", "mend the configuration and check again", "not tried yet"))
-}
-
-// newShow returns a function that prints a finding for people.
-func newShow(w io.Writer) func(finding) {
-	p := newPaint(w)
-	marks := map[status]string{
-		statusOK: p.text(green, "✓"), statusWarn: p.text(yellow, "!"), statusFail: p.text(red, "✗"),
-	}
-	return func(f finding) {
-		fmt.Fprintf(w, "%s %s: %s\n", marks[f.Status], neutral(f.Name), neutral(f.Detail))
-		if f.Mend != "" {
-			fmt.Fprintf(w, "    %s\n", neutral(f.Mend))
-		}
-	}
-}
-
-// report ends what was shown, and decides the exit status.
-func report(w io.Writer, all []finding) error {
-	switch fails, warns := count(all, statusFail), count(all, statusWarn); {
-	case fails > 0:
-		fmt.Fprintf(w, "\n%d to mend, %d to know of\n", fails, warns)
-		return errFailed
-	case warns > 0:
-		fmt.Fprintf(w, "\nworks; %d to know of\n", warns)
-	default:
-		fmt.Fprint(w, "\nall is well\n")
-	}
-	return nil
-}
-
-func reportJSON(w io.Writer, all []finding) error {
-	data, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(append(neutralJSON(data), '\n')); err != nil {
-		return err
-	}
-	if count(all, statusFail) > 0 {
-		return errFailed
-	}
-	return nil
-}
-
-func count(all []finding, s status) int {
-	n := 0
-	for _, f := range all {
-		if f.Status == s {
-			n++
-		}
-	}
-	return n
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -25,11 +24,11 @@ import (
 // word: messages are ordered, and expire, by the clocks of their senders.
 const maxSkew = 5 * time.Second
 
-func checkBackend(ctx context.Context, c *config) []finding {
+func checkBackend(ctx context.Context, c *subject) []finding {
 	if c.Backend == "redis" {
-		return checkRedis(ctx, c)
+		return checkRedis(ctx, c.config)
 	}
-	return checkQueueFiles(c)
+	return checkQueueFiles(c.config)
 }
 
 // checkQueueFiles opens the queues of the file backend as a writer does, as far
@@ -70,7 +69,10 @@ func checkRedis(ctx context.Context, c *config) []finding {
 		return []finding{failure(name, "look at the state of the Cluster: redis-cli cluster info", "find the node of the stream: %s", redisCode(err))}
 	}
 	out := aboutRedis(ctx, node)
-	out = append(out, checkRights(ctx, c, client, node)...)
+	if !slices.ContainsFunc(out, func(f finding) bool { return f.Status == statusFail }) { // else what follows would only repeat it
+		out = append(out, checkRights(ctx, c, client, node)...)
+		out = append(out, checkStreams(ctx, c, client)...)
+	}
 	return append(out, checkClock(ctx, node))
 }
 
@@ -132,47 +134,6 @@ func redisCode(err error) string {
 	return "the connection was lost"
 }
 
-// aboutRedis tells the version, what is evicted, and what a restart keeps.
-func aboutRedis(ctx context.Context, node *redis.Client) []finding {
-	const name = "redis"
-	text, err := node.Info(ctx).Result()
-	if err != nil {
-		return []finding{well(name, "connected (this user may not ask INFO: version and memory policy are not known)")}
-	}
-	info := parseInfo(text)
-	out := []finding{well(name, "connected to version %s, %s", or(info["redis_version"], "unknown"), persistence(info))}
-	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
-		detail := "redis may throw the relay's stream away when memory is short (maxmemory-policy " + policy + ")"
-		if info["maxmemory"] == "0" {
-			detail += "; for now there is no maxmemory"
-		}
-		out = append(out, warning("redis memory", "redis-cli config set maxmemory-policy noeviction", "%s", detail))
-	}
-	return out
-}
-
-// persistence says what a restart of Redis keeps. It is for information only:
-// senders publish again what is missing.
-func persistence(info map[string]string) string {
-	switch {
-	case info["aof_enabled"] == "1":
-		return "persistence: append-only file"
-	case info["rdb_last_save_time"] != "":
-		return "persistence: snapshots at most (none is needed)"
-	}
-	return "persistence unknown (none is needed)"
-}
-
-func parseInfo(text string) map[string]string {
-	info := map[string]string{}
-	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
-		if key, value, ok := strings.Cut(s.Text(), ":"); ok {
-			info[key] = value
-		}
-	}
-	return info
-}
-
 // checkRights adds an entry to a stream of its own and deletes it again, listens
 // on the channel, and asks whether it might publish there without doing it.
 func checkRights(ctx context.Context, c *config, client redis.UniversalClient, node *redis.Client) []finding {
@@ -217,18 +178,18 @@ func checkClock(ctx context.Context, node *redis.Client) finding {
 	if err != nil {
 		return well("clock", "not compared: redis does not tell its time (%s)", redisCode(err))
 	}
-	return clockFinding(theirs.Sub(before.Add(time.Since(before) / 2)))
+	return clockFinding("clock", "redis", maxSkew, theirs.Sub(before.Add(time.Since(before)/2)))
 }
 
-// clockFinding judges how far the clock of Redis is ahead of ours.
-func clockFinding(ahead time.Duration) finding {
-	if ahead.Abs() <= maxSkew {
-		return well("clock", "agrees with that of redis")
+// clockFinding judges how far the clock of somebody is ahead of ours.
+func clockFinding(name, whose string, most, ahead time.Duration) finding {
+	if ahead.Abs() <= most {
+		return well(name, "agrees with that of %s", whose)
 	}
 	which := "behind"
 	if ahead < 0 {
 		which = "ahead of"
 	}
-	return warning("clock", "set the clocks of both hosts by NTP",
-		"this host's clock is %s %s that of redis", ahead.Abs().Round(time.Second), which)
+	return warning(name, "set the clocks of both hosts by NTP: timedatectl set-ntp true",
+		"this host's clock is %s %s that of %s", ahead.Abs().Round(time.Second), which, whose)
 }

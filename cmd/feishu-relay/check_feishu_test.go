@@ -47,7 +47,7 @@ func TestCheckOfAGateway(t *testing.T) {
 
 	t.Setenv("FEISHU_APP_SECRET", app.Secret)
 	_, found = checked(t)
-	wants(t, found, "Feishu", statusOK, "is BotA")
+	wants(t, found, "Feishu bot", statusOK, "is BotA")
 	t.Setenv("FEISHU_APP_SECRET", "")
 	t.Setenv("FEISHU_BASE_URL", "http://"+taken.Addr().String())
 	t.Setenv("GATEWAY_TLS", "off")

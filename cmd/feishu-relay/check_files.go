@@ -17,11 +17,11 @@ import (
 	"feishu-relay/internal/safefile"
 )
 
-func checkRelayDir(_ context.Context, c *config) []finding {
+func checkRelayDir(_ context.Context, c *subject) []finding {
 	return checkFolder("relay folder", "RELAY_DIR", c.RelayDir)
 }
 
-func checkTranscriptDir(_ context.Context, c *config) []finding {
+func checkTranscriptDir(_ context.Context, c *subject) []finding {
 	return checkFolder("transcript folder", "TRANSCRIPT_DIR", c.TranscriptDir)
 }
 
@@ -80,7 +80,7 @@ func tryFiles(dir string) (err error) {
 		return err
 	}
 	defer root.Close()
-	name := ".feishu-relay-check-" + rand.Text()
+	name := scratch + rand.Text()
 	var files [2]*os.File
 	defer func() {
 		for _, f := range files {
@@ -113,7 +113,7 @@ func tryFiles(dir string) (err error) {
 
 // checkAgent tells whether a sidecar of this agent runs. That is as it should
 // be, unless somebody wonders why a second one does not start.
-func checkAgent(_ context.Context, c *config) []finding {
+func checkAgent(_ context.Context, c *subject) []finding {
 	const name = "this agent"
 	path := filepath.Join(c.RelayDir, "offsets", safefile.Name(string(c.Agent))+".lock")
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -135,7 +135,7 @@ func checkAgent(_ context.Context, c *config) []finding {
 }
 
 // checkGroups reads the groups file and looks for this agent in it.
-func checkGroups(_ context.Context, c *config) []finding {
+func checkGroups(_ context.Context, c *subject) []finding {
 	const name = "groups file"
 	list := fmt.Sprintf("list the groups with their members under \"groups\" in %s", c.GroupsFile)
 	data, err := readAtMost(c.GroupsFile, groups.MaxSize)
@@ -163,7 +163,7 @@ func checkGroups(_ context.Context, c *config) []finding {
 		}
 	}
 	out := []finding{well(name, "%s: %d agents, %d groups, %s is in %d of them", c.GroupsFile, len(file.Agents), len(file.Groups), c.Agent, in)}
-	if !listed(file, c) {
+	if !listed(file, c.config) {
 		out = append(out, warning(name, fmt.Sprintf("add %q with its name in Feishu to %s", c.Agent, c.GroupsFile),
 			"%s is not among the agents: the others cannot address it by its name", c.Agent))
 	}

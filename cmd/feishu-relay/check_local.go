@@ -18,10 +18,10 @@ import (
 )
 
 // checkInject connects to where messages are posted, and posts none.
-func checkInject(ctx context.Context, c *config) []finding {
+func checkInject(ctx context.Context, c *subject) []finding {
 	const name = "bot"
 	if c.InjectURL == "" {
-		return []finding{well(name, "%s", describeDoor(c))}
+		return []finding{well(name, "%s", describeDoor(c.config))}
 	}
 	u, err := url.Parse(c.InjectURL)
 	if err != nil {
@@ -66,7 +66,7 @@ var judgeMends = []struct{ sign, mend string }{
 }
 
 // checkJudge asks one real question. Either answer is right.
-func checkJudge(ctx context.Context, c *config) []finding {
+func checkJudge(ctx context.Context, c *subject) []finding {
 	const name = "judge"
 	switch {
 	case !c.Limits.Check:
@@ -79,8 +79,12 @@ func checkJudge(ctx context.Context, c *config) []finding {
 		return []finding{failure(name, "correct OPENAI_API_KEY and OPENAI_BASE_URL", "%v", err)}
 	}
 	began := time.Now()
-	allow, err := llm.Judge(ctx, judgeQuestion(c))
+	allow, err := llm.Judge(ctx, judgeQuestion(c.config))
 	took := time.Since(began).Round(time.Millisecond)
+	if errors.Is(err, context.DeadlineExceeded) && c.Limits.Timeout > longLimit {
+		return []finding{warning(name, "set OPENAI_MODEL to a faster model: meanwhile the bots' messages of that chat wait",
+			"%s: no answer within %s; BOT_REPLY_LLM_TIMEOUT allows %s, which was not waited for", llm.State().Model, longLimit, c.Limits.Timeout)}
+	}
 	if err != nil {
 		mend := "check OPENAI_BASE_URL, and whether it is reached from here"
 		for _, m := range judgeMends {
@@ -89,7 +93,7 @@ func checkJudge(ctx context.Context, c *config) []finding {
 				break
 			}
 		}
-		return []finding{failure(name, mend, "%s: %s", llm.State().Model, strings.TrimPrefix(err.Error(), "judge: "))}
+		return []finding{failure(name, mend, "%s: %s", llm.State().Model, strings.TrimPrefix(plainly(err), "judge: "))}
 	}
 	answer := "NO"
 	if allow {
@@ -112,7 +116,7 @@ func judgeQuestion(c *config) policy.Question {
 
 // checkListen tries the address of the local API; where it is taken, it asks
 // who has it.
-func checkListen(ctx context.Context, c *config) []finding {
+func checkListen(ctx context.Context, c *subject) []finding {
 	const name = "local API"
 	another := "set LISTEN_ADDR to a free address, or end the program that uses this one"
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.ListenAddr)
@@ -144,6 +148,10 @@ func checkListen(ctx context.Context, c *config) []finding {
 	return []finding{warning(name, "look at its log", "a sidecar is alive at %s and does not say whose: %v", c.ListenAddr, err)}
 }
 
+// maxSidecarAnswer is the most bytes read of a sidecar's answer: its dead letters
+// are the longest.
+const maxSidecarAnswer = 64 << 20
+
 // getJSON asks a sidecar on this host, past any proxy.
 func getJSON(ctx context.Context, addr, path, token string, v any) (code int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
@@ -160,7 +168,7 @@ func getJSON(ctx context.Context, addr, path, token string, v any) (code int, er
 		return 0, err
 	}
 	defer resp.Body.Close()
-	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(v)
+	err = json.NewDecoder(io.LimitReader(resp.Body, maxSidecarAnswer)).Decode(v)
 	if errors.Is(err, io.EOF) {
 		err = errors.New("its answer is empty")
 	}

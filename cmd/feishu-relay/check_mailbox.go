@@ -23,12 +23,12 @@ const (
 )
 
 // checkMailbox tries what direct messages stand on.
-func checkMailbox(ctx context.Context, c *config) []finding {
+func checkMailbox(ctx context.Context, c *subject) []finding {
 	switch {
 	case !c.Mailbox.On:
 		return []finding{well("mailbox", "MAILBOX is off: no direct messages")}
 	case c.Mailbox.Backend == "redis":
-		return checkMailboxRedis(ctx, c)
+		return checkMailboxRedis(ctx, c.config)
 	}
 	out := checkFolder("mailbox folder", "MAILBOX_DIR", c.Mailbox.Dir)
 	if out[0].Status == statusFail {
@@ -37,8 +37,8 @@ func checkMailbox(ctx context.Context, c *config) []finding {
 	if _, err := os.Stat(c.Mailbox.Dir); errors.Is(err, fs.ErrNotExist) {
 		return out
 	}
-	found, cards := checkRegistry(c)
-	return append(append(out, found), checkInboxes(c, cards)...)
+	found, cards := checkRegistry(c.config)
+	return append(append(out, found), checkInboxes(c.config, cards)...)
 }
 
 // checkRegistry reads the agents' cards as a sidecar does.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
+	"strings"
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/redisbox"
@@ -34,7 +36,36 @@ func checkMailboxRedis(ctx context.Context, c *config) []finding {
 		return []finding{failure(name, "give the user in REDIS_URL the keys "+mailboxKeys+"*, the channels "+mailboxChannels+
 			"*, scripts, streams, hashes, lists, publish and subscribe", "%s", refused)}
 	}
-	return []finding{well(name, "in Redis; %s", present(c, cards))}
+	return append([]finding{well(name, "in Redis; %s", present(c, cards))}, checkMailRedis(ctx, c)...)
+}
+
+// mailboxAgent is where the keys of an agent begin. In a key, the first } ends
+// the part that a Cluster looks at.
+func mailboxAgent(agent string) string {
+	return mailboxKeys + "{" + strings.NewReplacer("}", "%7D", "%", "%25").Replace(agent) + "}:"
+}
+
+// checkMailRedis tells what waits for this agent, and of what was no message.
+func checkMailRedis(ctx context.Context, c *config) (out []finding) {
+	client, err := openRedis(c)
+	if err != nil {
+		return nil // told already
+	}
+	defer client.Close()
+	inbox, malformed := mailboxAgent(string(c.Agent))+"inbox", mailboxAgent(string(c.Agent))+"malformed"
+	switch n, err := client.XLen(ctx, inbox).Result(); {
+	case err != nil: // told with the rights
+	case n >= mailbox.MaxInbox:
+		out = append(out, warning("mailbox inboxes", "start the bot, or let it read its inbox", "%d messages wait for %s; no more are taken", n, c.Agent))
+	default:
+		out = append(out, well("mailbox inboxes", "%s for %s", counted(int(n), "message waits", "messages wait"), c.Agent))
+	}
+	if n, err := client.LLen(ctx, malformed).Result(); err == nil && n > 0 {
+		out = append(out, warning("mailbox malformed",
+			fmt.Sprintf("look at them and correct the program that wrote them: redis-cli lrange '%[1]s' 0 9; then redis-cli del '%[1]s'", malformed),
+			"%s in %s", counted(int(n), "entry that is no envelope lies", "entries that are no envelopes lie"), malformed))
+	}
+	return out
 }
 
 // missingRights tries what a mailbox does on keys of an agent that is none, on
@@ -46,7 +77,7 @@ func missingRights(ctx context.Context, c *config) string {
 		return err.Error()
 	}
 	defer client.Close()
-	agent, cards, channel := mailboxKeys+"{check-"+rand.Text()+"}:", mailboxKeys+"agents", mailboxChannels+"check"
+	agent, cards, channel := mailboxAgent("check-"+rand.Text()), mailboxKeys+"agents", mailboxChannels+"check"
 	inbox, alive, malformed := agent+"inbox", agent+"alive", agent+"malformed"
 	for _, on := range []struct {
 		key      string // of the node

@@ -6,12 +6,16 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/policy"
+	"feishu-relay/sidecar"
 )
 
 // configured gives agent_a a folder of its own and returns it.
@@ -77,21 +81,37 @@ func TestCheckOfAFreshInstallation(t *testing.T) {
 	data := configured(t)
 	code, stdout, _ := program(t, "check")
 	want := []string{
+		"Configuration",
 		"✓ configuration: AGENT_NAME is agent_a, RELAY_BACKEND is file",
+		"",
+		"Files",
 		"✓ relay folder: " + data + "/relay does not exist yet, and can be made",
 		"✓ transcript folder: " + data + "/transcripts does not exist yet, and can be made",
-		"✓ this agent: agent_a has not run in " + data + "/relay yet",
+		"✓ disk space: SPACE are left for " + data + "/relay",
 		"! groups file: there is no " + data + "/groups.json: the bot hears every chat on the relay",
 		`    list the groups with their members under "groups" in ` + data + "/groups.json",
+		"",
+		"Relay",
 		"✓ file queue: nothing has been sent in " + data + "/relay yet",
+		"✓ this agent: agent_a has not run in " + data + "/relay yet",
+		"✓ peers: no other agent has been seen yet; all sidecars share one RELAY_DIR, or one REDIS_URL",
+		"",
+		"Mailbox",
 		"✓ mailbox folder: " + data + "/mailboxes does not exist yet, and can be made",
+		"",
+		"Bot",
 		"✓ bot: reads /v1/stream (no INJECT_URL)",
+		"",
+		"Judge",
 		"✓ judge: built-in rules (no OPENAI_API_KEY)",
+		"",
+		"Sidecar",
 		"✓ local API: 127.0.0.1:0 is free",
 		"",
 		"works; 1 to know of",
 		"",
 	}
+	stdout = regexp.MustCompile(`space: \S+ [KMGT]iB`).ReplaceAllString(stdout, "space: SPACE")
 	if diff := cmp.Diff(strings.Join(want, "\n"), stdout); diff != "" || code != 0 {
 		t.Errorf("status %d (-want +got):\n%s", code, diff)
 	}
@@ -136,16 +156,25 @@ func TestCheckLeavesAHangingTryBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan struct{})
 		defer close(over)
-		c := check{"slow disk", func(*config) time.Duration { return tryLimit }, func(context.Context, *config) []finding {
+		c := check{"slow disk", "Files", tryLimit, func(context.Context, *subject) []finding {
 			<-over
 			return nil
 		}}
-		got := c.try(t.Context(), &config{})
+		got := c.try(t.Context(), &subject{})
 		want := []finding{failure("slow disk", "look what its disk or its network is waiting for", "no result within 5s")}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("findings (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// All together end in time, however long the judge may think.
+func TestCheckEndsInTime(t *testing.T) {
+	for _, c := range checks(&config{Config: sidecar.Config{Limits: policy.Limits{Timeout: 5 * time.Minute}}}) {
+		if most := c.limit + c.limit/10; most >= 15*time.Second {
+			t.Errorf("%s may take %s", c.name, most)
+		}
+	}
 }
 
 func TestCheckEndsWhenInterrupted(t *testing.T) {
@@ -161,7 +190,7 @@ func TestCheckEndsWhenInterrupted(t *testing.T) {
 // What stands in a file or comes from a server can be hostile, too.
 func TestCheckNeutralises(t *testing.T) {
 	var out bytes.Buffer
-	newShow(&out)(failure("n\x1b", "m\n✓ forged", "d\x9b"))
+	newFindings(&out, false).show(failure("n\x1b", "m\n✓ forged", "d\x9b"))
 	if want := "✗ n␛: d\ufffd\n    m␊✓ forged\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}

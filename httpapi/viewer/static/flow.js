@@ -1,27 +1,32 @@
 // The flow of a conversation's messages: in order, at any length, pinned to the
 // newest while that is in view.
 
-import { h } from './h.js'
 import { insert } from './conversation.js'
-import { row, paint, place } from './message.js'
+import { paint } from './message.js'
+import { Block } from './block.js'
 
-const BLOCK = 50 // messages whose layout the browser skips together while out of view
-const ROW_HEIGHT = 84 // of a message not yet seen, in px, about
+const BLOCK = 20 // messages
+const NEAR = '1600px 0px' // around what is in view there are rows
 const AT_BOTTOM = 48 // px from the end that count as the end
 
 // Flow fills the element `list` inside the scrolling element `scroller`. It shows
-// the entries of view.conversation that view.matches, and before them those that were
-// found further back, view.found.
+// the entries of view.conversation that view.matches, and before them those that
+// were found further back, view.found.
 export class Flow {
   shown = [] // in order
   pinned = true
-  #rows = new Map() // message id → slot
+  #holding = false
+  #blocks = new Map() // message id → block
 
   constructor(scroller, list, { view, onPinned }) {
     Object.assign(this, { scroller, list, view, onPinned })
     scroller.addEventListener('scroll', () => this.#pin(scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < AT_BOTTOM), { passive: true })
-    new ResizeObserver(() => this.pinned && this.toEnd()).observe(list)
-    new ResizeObserver(() => this.pinned && this.toEnd()).observe(scroller)
+    const resized = new ResizeObserver(() => this.pinned && this.toEnd())
+    resized.observe(list)
+    resized.observe(scroller)
+    this.near = new IntersectionObserver((seen) => this.hold(() => {
+      for (const { target, isIntersecting, boundingClientRect } of seen) isIntersecting ? target.block.build() : target.block.clear(boundingClientRect.height)
+    }), { root: scroller, rootMargin: NEAR })
   }
 
   #pin(pinned) {
@@ -30,20 +35,30 @@ export class Flow {
     this.onPinned()
   }
 
+  // hold changes something and leaves on the screen what is there. Browsers that do
+  // so by themselves do not at the very top, nor when the height of a block changes.
+  hold(change) {
+    const anchor = this.pinned || this.#holding ? undefined : this.#elementAt(0) ?? this.list.firstElementChild
+    if (!anchor) return change()
+    this.#holding = true
+    const { top } = anchor.getBoundingClientRect()
+    change()
+    if (anchor.isConnected) this.scroller.scrollTop += anchor.getBoundingClientRect().top - top
+    this.#holding = false
+  }
+
   // refill shows everything anew, such as after another filter, and stays where it
   // was if that is still there.
   refill() {
-    const top = this.pinned || !this.shown.length ? undefined : this.#at(this.scroller.getBoundingClientRect().top + 90)
-    this.#fill()
-    if (top && this.article(top)) this.reveal(top, 'start')
-    else this.toEnd()
-  }
-
-  #fill() {
-    this.#rows.clear()
+    const top = this.pinned ? undefined : this.#entryAt(0)
+    this.near.disconnect()
+    this.#blocks.clear()
     this.shown = []
     this.list.replaceChildren()
     this.prepend(this.view.found.concat(this.view.conversation.entries))
+    this.list.lastElementChild?.block.build() // not a frame late
+    if (top && this.#blocks.has(top.message_id)) this.reveal(top.message_id, 'start')
+    else this.toEnd()
   }
 
   // add shows entries: older ones all at once, others each in its place.
@@ -54,82 +69,83 @@ export class Flow {
     else for (const entry of matching) this.#insert(entry)
   }
 
-  // prepend puts entries before all others, and leaves on the screen what is there.
+  // prepend puts entries before all others.
   prepend(entries) {
     const matching = entries.filter((e) => this.view.matches(e))
     if (!matching.length) return
-    const first = this.shown[0]
-    const anchor = first && this.#topmost()
-    const top = anchor?.getBoundingClientRect().top
+    const first = this.list.firstElementChild
     this.shown = matching.concat(this.shown)
-    const blocks = []
-    for (let i = 0; i < matching.length; i += BLOCK) {
-      blocks.push(block(matching.slice(i, i + BLOCK).map((entry, j) => this.#make(entry, matching[i + j - 1]))))
-    }
-    this.scroller.style.overflowAnchor = 'none' // this is done here, also at the very top
-    this.list.prepend(...blocks)
-    if (first) place(this.#rows.get(first.message_id), first, matching.at(-1))
-    if (anchor && !this.pinned) this.scroller.scrollTop += anchor.getBoundingClientRect().top - top
-    requestAnimationFrame(() => (this.scroller.style.overflowAnchor = ''))
+    const elements = []
+    for (let i = matching.length; i > 0; i -= BLOCK) elements.unshift(this.#block(matching.slice(Math.max(0, i - BLOCK), i)).element)
+    this.hold(() => {
+      this.list.prepend(...elements)
+      first?.block.fit()
+    })
+  }
+
+  #block(entries) {
+    const block = new Block(entries, this.view)
+    for (const { message_id } of entries) this.#blocks.set(message_id, block)
+    this.near.observe(block.element)
+    return block
   }
 
   #insert(entry) {
-    const i = insert(this.shown, entry)
-    const slot = this.#make(entry, this.shown[i - 1])
-    const next = this.shown[i + 1]
-    if (next) {
-      const after = this.#rows.get(next.message_id)
-      after.before(slot)
-      place(after, next, entry)
-      split(slot.parentNode)
+    const next = this.shown[insert(this.shown, entry) + 1]
+    const block = next ? this.#blocks.get(next.message_id) : this.list.lastElementChild.block
+    if (!next && block.entries.length >= BLOCK) {
+      const last = this.#block([entry])
+      this.list.append(last.element)
+      if (this.pinned) last.build()
       return
     }
-    const last = this.list.lastElementChild
-    if (last && last.childElementCount < BLOCK) last.append(slot)
-    else this.list.append(block([slot]))
-  }
-
-  #make(entry, before) {
-    const slot = row(entry, this.view)
-    place(slot, entry, before)
-    this.#rows.set(entry.message_id, slot)
-    return slot
+    block.add(next ? block.entries.indexOf(next) : block.entries.length, entry)
+    this.#blocks.set(entry.message_id, block)
+    if (next && next === block.entries.at(-1)) block.element.nextElementSibling?.block.fit()
   }
 
   // update shows what changed of an entry, which may begin or cease to match.
   update(entry, textChanged = false) {
-    const slot = this.#rows.get(entry.message_id)
+    const block = this.#blocks.get(entry.message_id)
     const matches = this.view.matches(entry)
-    if (!slot) return matches ? this.add([entry]) : undefined
+    if (!block) return matches ? this.add([entry]) : undefined
     if (!matches) return this.remove([entry])
-    if (!textChanged) return paint(slot, entry, this.view)
-    const fresh = this.#make(entry, this.shown[this.shown.indexOf(entry) - 1])
-    slot.replaceWith(fresh)
+    if (textChanged) return block.renew(entry)
+    const slot = block.rows?.get(entry.message_id)
+    if (slot) paint(slot, entry, this.view)
   }
 
   remove(entries) {
     const gone = new Set(entries)
     this.shown = this.shown.filter((e) => !gone.has(e))
-    for (const { message_id } of entries) {
-      const slot = this.#rows.get(message_id)
-      this.#rows.delete(message_id)
-      const parent = slot?.parentNode
-      slot?.remove()
-      if (parent && !parent.childElementCount) parent.remove()
+    const blocks = new Set()
+    for (const entry of entries) {
+      const block = this.#blocks.get(entry.message_id)
+      this.#blocks.delete(entry.message_id)
+      block?.remove(entry)
+      if (block) blocks.add(block)
+    }
+    for (const { entries, element } of blocks) {
+      const after = entries.length ? element : element.nextElementSibling
+      if (!entries.length) element.remove()
+      after?.block.refit()
     }
   }
 
+  // article is the element of a message, if it is shown.
   article(id) {
-    return this.#rows.get(id)?.querySelector('.message')
+    const block = this.#blocks.get(id)
+    block?.build()
+    return block?.rows.get(id).querySelector('.message')
   }
 
   // reveal scrolls to a message.
   reveal(id, where = 'center') {
-    const article = this.article(id)
-    if (!article) return
+    const go = () => this.article(id)?.scrollIntoView({ block: where })
+    if (!this.article(id)) return
     this.#pin(false)
-    article.scrollIntoView({ block: where })
-    requestAnimationFrame(() => article.scrollIntoView({ block: where })) // by now the heights around it are known
+    go()
+    requestAnimationFrame(() => requestAnimationFrame(go)) // by now the heights around it are known
   }
 
   toEnd() {
@@ -139,34 +155,23 @@ export class Flow {
 
   // lastInView is the index in shown of the lowest message in view.
   lastInView() {
-    if (this.pinned) return this.shown.length - 1
-    const box = this.scroller.getBoundingClientRect()
-    const id = this.#at(box.bottom - 24) ?? this.#at(box.bottom - 90)
-    const i = this.shown.findIndex((e) => e.message_id === id)
+    const last = this.pinned ? undefined : this.#entryAt(1)
+    const i = last ? this.shown.indexOf(last) : -1
     return i < 0 ? this.shown.length - 1 : i
   }
 
-  #at(y) {
-    const box = this.scroller.getBoundingClientRect()
-    return document.elementFromPoint(box.left + box.width / 2, y)?.closest('.slot')?.querySelector('.message').dataset.messageId
+  // elementAt is the slot at the top (0) or the bottom (1) of what is in view, or
+  // the block if that has no rows.
+  #elementAt(end) {
+    const { left, width, top, bottom } = this.scroller.getBoundingClientRect()
+    const at = (y) => document.elementFromPoint(left + width / 2, y)?.closest('.slot, .block')
+    return end ? at(bottom - 4) ?? at(bottom - 40) : at(top + 4) ?? at(top + 80)
   }
 
-  // topmost is the first message in view, or the first at all.
-  #topmost() {
-    const box = this.scroller.getBoundingClientRect()
-    const id = this.#at(box.top + 90)
-    return this.#rows.get(id ?? this.shown[0].message_id)
+  #entryAt(end) {
+    const element = this.#elementAt(end)
+    if (!element) return undefined
+    if (element.block) return element.block.entries.at(-end)
+    return this.view.get(element.querySelector('.message').dataset.messageId)
   }
-}
-
-function block(slots) {
-  const element = h('div', { class: 'block', role: 'presentation' }, slots)
-  element.style.containIntrinsicSize = `auto ${slots.length * ROW_HEIGHT}px`
-  return element
-}
-
-// split halves a block that has grown to twice its size.
-function split(full) {
-  if (full.childElementCount < 2 * BLOCK) return
-  full.after(block([...full.children].slice(BLOCK)))
 }

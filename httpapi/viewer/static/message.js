@@ -12,7 +12,8 @@ import { endedBy, overall } from './verdict.js'
 const GROUP_WITHIN = 5 * 60_000 // ms between messages of one sender that stand together
 
 // row makes the element of a message: a slot that may hold a date before the
-// message and the end of a talk behind it. view tells { conversation, query }.
+// message and the end of a talk behind it. view tells { conversation, query,
+// selected }.
 export function row(entry, view) {
   const article = h('article', {
     class: 'message', role: 'article', tabindex: '-1', 'data-testid': 'message', 'data-message-id': entry.message_id, 'data-role': entry.role,
@@ -27,7 +28,15 @@ export function row(entry, view) {
   h('div', { class: 'chips' }))
   const slot = h('div', { class: entry.thread_id ? 'slot threaded' : 'slot' }, article)
   paint(slot, entry, view)
+  if (view.selected === entry.message_id) choose(article)
   return slot
+}
+
+// choose marks the message that is selected: Tab reaches it and what is in it.
+export function choose(article, chosen = true) {
+  if (chosen) article.setAttribute('aria-current', 'true')
+  else article.removeAttribute('aria-current')
+  for (const e of [article, ...article.querySelectorAll('button, a')]) e.tabIndex = chosen ? 0 : -1
 }
 
 function isoOf(ms) {

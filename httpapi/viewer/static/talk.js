@@ -6,6 +6,7 @@ import { t } from './i18n.js'
 import { number } from './format.js'
 import { Conversation, KEPT, entryOf, isBot, nameOf } from './conversation.js'
 import { endedBy } from './verdict.js'
+import { choose } from './message.js'
 import { Reader, STEPS_BACK } from './reader.js'
 import { Flow } from './flow.js'
 import { FindBar, matcher, everything, isEverything } from './find.js'
@@ -22,13 +23,12 @@ export class Talk {
   #loading // a promise while an earlier page is read
   #searching = false
   #unseen = 0
-  #selected // message id
   #drawing = false
 
   // parts are the elements { head, bar, picture, scroller, top, list, newest, aside }.
   constructor(parts) {
     Object.assign(this, parts)
-    this.view = { conversation: new Conversation('', ''), query: '', matches: () => true, found: [] }
+    this.view = { conversation: new Conversation('', ''), query: '', matches: () => true, found: [], selected: undefined, get: (id) => this.entry(id) }
     this.flow = new Flow(this.scroller, this.list, { view: this.view, onPinned: () => this.#showNewest() })
     this.find = new FindBar(this.bar, () => this.#filtered())
     this.depth = new DepthPicture(this.picture, (id) => this.choose(id))
@@ -97,9 +97,11 @@ export class Talk {
   async #page(reader) {
     try {
       const { fresh, changed, told } = await reader.earlier()
-      for (const id of told) this.#became(id)
-      this.flow.add(fresh)
-      for (const entry of changed) this.flow.update(entry, true)
+      this.flow.hold(() => {
+        for (const id of told) this.#became(id)
+        this.flow.add(fresh)
+        for (const entry of changed) this.flow.update(entry, true)
+      })
       return true
     } catch (error) {
       fault(error)
@@ -161,7 +163,6 @@ export class Talk {
     this.view.found = []
     this.searchFrom = this.conversation.earlier
     this.flow.refill()
-    if (this.#selected) this.#mark(this.#selected)
     this.#drawFind()
     this.#drawTop()
     this.#soon()
@@ -177,13 +178,15 @@ export class Talk {
     const agents = conversation.agents().length
     const before = this.flow.shown.length
     const { fresh, changed } = conversation.add(messages)
-    this.flow.add(fresh)
+    this.flow.hold(() => this.flow.add(fresh))
     if (!this.flow.pinned) this.#unseen += Math.max(0, this.flow.shown.length - before)
-    for (const entry of changed) this.flow.update(entry, true)
-    for (const id of new Set(became.filter((o) => conversation.note(o)).map((o) => o.relay_msg_id))) this.#became(id, true)
+    this.flow.hold(() => {
+      for (const entry of changed) this.flow.update(entry, true)
+      for (const id of new Set(became.filter((o) => conversation.note(o)).map((o) => o.relay_msg_id))) this.#became(id, true)
+    })
     if (conversation.agents().length !== agents || !isEverything(this.find.filter)) this.#drawFind()
     const gone = conversation.trim()
-    if (gone.length) this.flow.remove(gone)
+    if (gone.length) this.flow.hold(() => this.flow.remove(gone))
     if (gone.length || (before === 0 && fresh.length)) this.#drawTop()
     this.#showNewest(true)
     this.#soon()
@@ -194,7 +197,7 @@ export class Talk {
     const entry = this.conversation.get(id)
     if (!entry) return
     this.flow.update(entry)
-    if (id === this.#selected && !this.aside.hidden) this.#drawDetails(entry)
+    if (id === this.view.selected && !this.aside.hidden) this.#drawDetails(entry)
     const reason = live && isBot(entry) && endedBy(this.conversation.outcomes(id))
     if (reason) say(`${nameOf(entry)}: ${t('ended.' + reason, { n: entry.depth ?? '?' })}`)
   }
@@ -213,7 +216,7 @@ export class Talk {
     setTimeout(() => requestAnimationFrame(() => {
       this.#drawing = false
       this.depth.draw(this.conversation, this.flow.shown, this.flow.lastInView(), this.group?.limits)
-      this.depth.mark(this.#selected)
+      this.depth.mark(this.view.selected)
     }), pause)
   }
 
@@ -243,7 +246,7 @@ export class Talk {
     this.drawHead()
     this.#filtered()
     this.#showNewest()
-    if (this.#selected && !this.aside.hidden) this.#drawDetails(this.entry(this.#selected))
+    if (this.view.selected && !this.aside.hidden) this.#drawDetails(this.entry(this.view.selected))
   }
 
   entry(id) {
@@ -273,9 +276,10 @@ export class Talk {
   // select marks a message; it becomes the one that Tab and the arrows begin at.
   select(id) {
     this.unmark()
-    this.#selected = id
-    this.#mark(id)
-    this.flow.article(id)?.focus({ preventScroll: true })
+    this.view.selected = id
+    const article = this.flow.article(id)
+    if (article) choose(article)
+    article?.focus({ preventScroll: true })
     this.depth.mark(id)
     const entry = this.entry(id)
     if (!this.aside.hidden && entry) {
@@ -284,37 +288,27 @@ export class Talk {
     }
   }
 
-  #mark(id) {
-    const article = this.flow.article(id)
-    if (!article) return
-    article.setAttribute('aria-current', 'true')
-    for (const e of [article, ...article.querySelectorAll('button')]) e.tabIndex = 0
-  }
-
   unmark() {
-    for (const article of this.list.querySelectorAll('[aria-current]')) {
-      article.removeAttribute('aria-current')
-      for (const e of [article, ...article.querySelectorAll('button')]) e.tabIndex = -1
-    }
+    for (const article of this.list.querySelectorAll('[aria-current]')) choose(article, false)
   }
 
   unselect() {
     this.unmark()
-    this.#selected = undefined
+    this.view.selected = undefined
     this.aside.hidden = true
   }
 
   // step selects the next message, or the one before.
   step(by) {
     const { shown } = this.flow
-    const at = shown.findIndex((e) => e.message_id === this.#selected)
+    const at = shown.findIndex((e) => e.message_id === this.view.selected)
     const to = at < 0 ? this.flow.lastInView() : Math.max(0, Math.min(at + by, shown.length - 1))
     if (!shown[to]) return
     this.select(shown[to].message_id)
-    this.flow.article(this.#selected).scrollIntoView({ block: 'nearest' })
+    this.flow.article(this.view.selected).scrollIntoView({ block: 'nearest' })
   }
 
-  openDetails(id = this.#selected) {
+  openDetails(id = this.view.selected) {
     if (id) location.hash = hash(this.conversation.channel, this.conversation.chat, id)
   }
 
@@ -352,7 +346,7 @@ export class Talk {
   hideDetails() {
     if (this.aside.hidden) return
     this.aside.hidden = true
-    this.flow.article(this.#selected)?.focus({ preventScroll: true })
+    this.flow.article(this.view.selected)?.focus({ preventScroll: true })
   }
 }
 

@@ -41,10 +41,10 @@ export function rich(text, query) {
 }
 
 function markdown([all, fenced, code, bold, address], query) {
-  if (fenced !== undefined) return h('pre', { tabindex: '0' }, h('code', null, plain(fenced, query)))
+  if (fenced !== undefined) return h('pre', null, h('code', null, plain(fenced, query)))
   if (code) return h('code', null, plain(code, query))
   if (bold) return h('strong', null, plain(bold, query))
-  return link(address) ? h('a', { href: address, rel: 'noopener noreferrer', target: '_blank' }, plain(address, query)) : plain(all, query)
+  return link(address) ? h('a', { href: address, rel: 'noopener noreferrer', target: '_blank', tabindex: '-1' }, plain(address, query)) : plain(all, query)
 }
 
 // link reports whether address is one of a web page that can be followed.

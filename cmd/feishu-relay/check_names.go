@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// ourPrefixes begin no variable of anybody else's.
+var ourPrefixes = []string{"GATEWAY_", "RELAY_", "INJECT_", "BOT_REPLY_"}
+
+// ofKubernetes are variables that Kubernetes sets for a Service, of whatever name:
+// one named "gateway" gives GATEWAY_SERVICE_HOST and GATEWAY_PORT_8788_TCP_ADDR.
+var ofKubernetes = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// slips is how many slips of the hand a name is recognised in: two in a long one,
+// since HOST_NAME is two from BOT_NAME. A name of somebody else's may be as near
+// to one of ours; where that one is set, it is left alone.
+func slips(name string) int {
+	if len(name) < 12 {
+		return 1
+	}
+	return 2
+}
+
+// checkEnvironment looks for variables that were meant for us and are not read.
+// Their values are not looked at.
+func checkEnvironment(environ []string) []finding {
+	set := map[string]bool{}
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		set[name] = value != ""
+	}
+	var known []string
+	for _, v := range variables() {
+		known = append(known, v.name)
+	}
+	var out []finding
+	for _, entry := range slices.Sorted(slices.Values(environ)) {
+		name, _, _ := strings.Cut(entry, "=")
+		if name == "" || slices.Contains(known, name) || ofKubernetes.MatchString(name) {
+			continue
+		}
+		meant, edits := nearest(name, known)
+		switch prefixed := prefixOf(name) != ""; {
+		case edits <= slips(name) && (prefixed || !set[meant]):
+			out = append(out, warning("environment", "rename it to "+meant, "%s is not read; %s is", name, meant))
+		case prefixed:
+			out = append(out, warning("environment", "rename it to "+meant+" if that is meant, else remove it; `feishu-relay run --help` lists all variables",
+				"%s is no variable of ours", name))
+		}
+	}
+	return out
+}
+
+func prefixOf(name string) string {
+	for _, prefix := range ourPrefixes {
+		if strings.HasPrefix(name, prefix) {
+			return prefix
+		}
+	}
+	return ""
+}
+
+// nearest is the known name that is fewest edits away, whatever the case; of one
+// with a prefix of ours, among those with the same.
+func nearest(name string, known []string) (meant string, edits int) {
+	upper := strings.ToUpper(name)
+	distance := func(to string) int {
+		if prefix := prefixOf(upper); prefix != "" && !strings.HasPrefix(to, prefix) {
+			return len(upper) + len(to) // further than any
+		}
+		return distanceOf(upper, to)
+	}
+	meant = slices.MinFunc(known, func(a, b string) int { return cmp.Compare(distance(a), distance(b)) })
+	return meant, distance(meant)
+}
+
+// distanceOf counts the letters to add, leave out, change or swap with their
+// neighbour (optimal string alignment).
+func distanceOf(a, b string) int {
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			change := 1
+			if a[i] == b[j] {
+				change = 0
+			}
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+change)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}

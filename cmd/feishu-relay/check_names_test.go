@@ -1,0 +1,69 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCheckEnvironment(t *testing.T) {
+	for _, tt := range []struct {
+		name, environ string // with spaces between
+		says          string // "": nothing
+	}{
+		{"all known", "AGENT_NAME=a BOT_REPLY_LLM_THRESHOLD=2", ""},
+		{"a letter is missing", "BOT_REPLY_LLM_TRESHOLD=hidden", "BOT_REPLY_LLM_TRESHOLD is not read; BOT_REPLY_LLM_THRESHOLD is"},
+		{"two letters are swapped", "REDIS_ULR=hidden", "rename it to REDIS_URL"},
+		{"no underscore", "AGENTNAME=a", "rename it to AGENT_NAME"},
+		{"small letters", "agent_name=a", "rename it to AGENT_NAME"},
+		{"a wrong word behind our prefix", "GATEWAY_ADDRESS=hidden", "rename it to GATEWAY_ADDR if that is meant"},
+		{"anything behind our prefix", "RELAY_TURBO=hidden", "RELAY_TURBO is no variable of ours"},
+		{"set to nothing", "GATEWAY_ADRR=", "rename it to GATEWAY_ADDR"},
+		{"near to one that is set", "API_TOKEN=x APP_TOKEN=y", ""},
+		{"near to one that is not", "APP_TOKEN=y", "rename it to API_TOKEN"},
+		{"somebody else's", "HOST_NAME=h HOSTNAME=h PATH=/ OPENAI_ORG_ID=o FEISHU_DOMAIN=lark LOGNAME=l DATA=d", ""},
+		{"of Kubernetes", "GATEWAY_SERVICE_HOST=h GATEWAY_SERVICE_PORT=1 GATEWAY_SERVICE_PORT_HTTP=1 GATEWAY_PORT=tcp://h:1 GATEWAY_PORT_8788_TCP=x GATEWAY_PORT_8788_TCP_ADDR=x RELAY_PORT_1_UDP_PROTO=udp", ""},
+		{"of Windows", "=C:=C:\\", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			found := checkEnvironment(strings.Fields(tt.environ))
+			switch {
+			case tt.says == "" && len(found) > 0:
+				t.Errorf("got %+v, want nothing", found)
+			case tt.says != "":
+				wants(t, map[string][]finding{"environment": found}, "environment", statusWarn, tt.says)
+			}
+			for _, f := range found {
+				if strings.Contains(f.Detail+f.Mend, "hidden") {
+					t.Errorf("a value is shown: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+// A misspelt variable is often why the configuration has a mistake.
+func TestCheckTellsOfNamesBesideMistakes(t *testing.T) {
+	configured(t)
+	t.Setenv("AGENT_NAME", "")
+	t.Setenv("AGENT_NAM", "agent_a")
+	code, found := checked(t)
+	wants(t, found, "AGENT_NAME", statusFail, "required")
+	wants(t, found, "environment", statusWarn, "AGENT_NAM is not read; AGENT_NAME is")
+	if code != 1 {
+		t.Errorf("status %d, want 1", code)
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"", "AB", 2}, {"AB", "", 2}, {"AB", "AB", 0}, {"AB", "BA", 1}, {"ABC", "AC", 1}, {"AC", "ABC", 1},
+		{"ABC", "AXC", 1}, {"GATEWAY_ADDRESS", "GATEWAY_ADDR", 3}, {"CA", "ABC", 3},
+	} {
+		if got := distanceOf(tt.a, tt.b); got != tt.want {
+			t.Errorf("%q, %q: got %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}

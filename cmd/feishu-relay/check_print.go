@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+)
+
+// patience is how long a terminal's reader waits before being told for what.
+const patience = 300 * time.Millisecond
+
+// findings are told as they come: to people under headings, or all at once as
+// JSON.
+type findings struct {
+	w      io.Writer
+	paint  *paint
+	asJSON bool
+	group  string // the last heading
+	all    []finding
+}
+
+func newFindings(w io.Writer, asJSON bool) *findings {
+	return &findings{w: w, paint: newPaint(w), asJSON: asJSON, all: []finding{}}
+}
+
+// await waits for what a check finds, and says so on a terminal.
+func (f *findings) await(name string, result <-chan []finding) []finding {
+	if f.asJSON || !f.paint.on {
+		return <-result
+	}
+	slow := time.NewTimer(patience)
+	defer slow.Stop()
+	select {
+	case found := <-result:
+		return found
+	case <-slow.C:
+	}
+	fmt.Fprint(f.w, f.paint.text(dim, "… "+name))
+	defer fmt.Fprint(f.w, "\r\x1b[K") // the line is taken back
+	return <-result
+}
+
+func (f *findings) add(group string, found ...finding) {
+	for _, one := range found {
+		f.all = append(f.all, one)
+		if f.asJSON {
+			continue
+		}
+		if group != f.group {
+			if f.group != "" {
+				fmt.Fprintln(f.w)
+			}
+			fmt.Fprintln(f.w, f.paint.text(bold, group))
+			f.group = group
+		}
+		f.show(one)
+	}
+}
+
+func (f *findings) show(one finding) {
+	mark := map[status]string{
+		statusOK: f.paint.text(green, "✓"), statusWarn: f.paint.text(yellow, "!"), statusFail: f.paint.text(red, "✗"),
+	}[one.Status]
+	fmt.Fprintf(f.w, "%s %s: %s\n", mark, neutral(one.Name), neutral(one.Detail))
+	if one.Mend != "" {
+		fmt.Fprintf(f.w, "    %s\n", neutral(one.Mend))
+	}
+}
+
+// end ends what was shown, and decides the exit status.
+func (f *findings) end() error {
+	fails, warns := f.count(statusFail), f.count(statusWarn)
+	switch {
+	case f.asJSON:
+		data, err := json.MarshalIndent(f.all, "", "  ")
+		if err != nil {
+			return err
+		}
+		if _, err := f.w.Write(append(neutralJSON(data), '\n')); err != nil {
+			return err
+		}
+	case fails > 0:
+		fmt.Fprintf(f.w, "\n%d to mend, %d to know of\n", fails, warns)
+	case warns > 0:
+		fmt.Fprintf(f.w, "\nworks; %d to know of\n", warns)
+	default:
+		fmt.Fprint(f.w, "\nall is well\n")
+	}
+	if fails > 0 {
+		return errFailed
+	}
+	return nil
+}
+
+func (f *findings) count(s status) int {
+	n := 0
+	for _, one := range f.all {
+		if one.Status == s {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"feishu-relay/sidecar"
+)
+
+// beside runs the sidecar of the environment, points LISTEN_ADDR at it, and
+// returns the function that ends it.
+func beside(t *testing.T, version string) (stop func()) {
+	t.Helper()
+	cfg, err := loadConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sidecar.New(cfg.Config, sidecar.Options{Version: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	t.Setenv("LISTEN_ADDR", s.Addr().String())
+	return stop
+}
+
+func TestCheckRunningSidecar(t *testing.T) {
+	configured(t)
+	_, found := checked(t)
+	if len(found["sidecar"]) > 0 {
+		t.Errorf("without one: %+v", found["sidecar"])
+	}
+	stop := beside(t, versionText())
+	code, found := checked(t)
+	wants(t, found, "sidecar", statusOK, "ready, version "+versionText())
+	if code != 0 || len(found["sidecar version"])+len(found["sidecar errors"])+len(found["outbox"])+len(found["dead letters"]) > 0 {
+		t.Errorf("status %d: %+v", code, found)
+	}
+	stop()
+	beside(t, "v0.0.1")
+	_, found = checked(t)
+	wants(t, found, "sidecar version", statusWarn, "the running sidecar is v0.0.1, this program is "+versionText())
+}
+
+// What only happens by and by is played by a server that answers like a sidecar.
+func TestCheckKnowsWhatTheSidecarKnows(t *testing.T) {
+	now := time.Now()
+	hour, before := now.Add(-2*time.Hour).UTC().Format(time.RFC3339), now.Add(-5*time.Minute).UTC().Format(time.RFC3339)
+	status := func(pending string) string {
+		return `{"version":"` + versionText() + `","identity":{"agent_name":"agent_a"},"ready":false,"not_ready":"outbound queue is not being read","queues":{
+			"outbound":{"outbox":{"pending":` + pending + `,"error":"no answer"}},"inbound":{"outbox":{"pending":0}}},
+			"last_errors":[{"part":"judge","error":"no quota","at":"` + before + `","count":3},{"part":"old","error":"long ago","at":"` + hour + `","count":1}]}`
+	}
+	for _, tt := range []struct {
+		name          string
+		first, second string // what waits
+		says          string // "": nothing
+	}{
+		{"grows", "2", "5", "the outbound queue has 5 messages that the backend has not taken, and they grow: no answer"},
+		{"stays", "1", "1", "the outbound queue has 1 message that the backend has not taken: no answer"},
+		{"is being sent", "5", "2", ""},
+		{"empty", "0", "0", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			configured(t)
+			var asked atomic.Int32
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			mux := http.NewServeMux()
+			mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"status":"alive"}`)) })
+			mux.HandleFunc("/v1/status", func(w http.ResponseWriter, _ *http.Request) {
+				text := status(tt.first)
+				if asked.Add(1) > 2 { // the local API's own check asks, too
+					text = status(tt.second)
+				}
+				_, _ = w.Write([]byte(text))
+			})
+			mux.HandleFunc("/v1/mailbox/dead-letters", func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte(`{"dead_letters":[{"id":"msg_1","envelope":{"content":"hidden"}}]}`))
+			})
+			srv := &http.Server{Handler: mux}
+			go srv.Serve(l)
+			defer srv.Close()
+			t.Setenv("LISTEN_ADDR", l.Addr().String())
+			_, found := checked(t)
+			wants(t, found, "sidecar", statusFail, "not ready: outbound queue is not being read")
+			wants(t, found, "sidecar errors", statusWarn, "judge: no quota (3 times, last 5 minutes ago)")
+			wants(t, found, "dead letters", statusWarn, "1 direct message could not be delivered")
+			if len(found["sidecar errors"]) != 1 || len(found["outbox"]) > 0 != (tt.says != "") {
+				t.Errorf("got %+v", found)
+			}
+			if tt.says != "" {
+				wants(t, found, "outbox", statusWarn, tt.says)
+			}
+			for _, f := range found["dead letters"] {
+				if strings.Contains(f.Detail, "hidden") {
+					t.Errorf("text is shown: %+v", f)
+				}
+			}
+		})
+	}
+}

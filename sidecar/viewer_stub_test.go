@@ -1,8 +1,0 @@
-package sidecar_test
-
-import (
-	"feishu-relay/internal/browsertest"
-	"testing"
-)
-
-func viewLivelyGroup(t *testing.T, browser *browsertest.Browser) { t.Skip() }
