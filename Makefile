@@ -48,7 +48,7 @@ lint: ## deploy/, the Dockerfile and the scripts, with public tools; it download
 	./scripts/lint
 
 tools: ## what the tests need and the machine lacks
-	@command -v redis-server >/dev/null || ./scripts/install-tools
+	@./scripts/install-tools
 
 clean:
 	rm -rf feishu-relay dist

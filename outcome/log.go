@@ -247,13 +247,10 @@ func (l *Log) batch() [][]byte {
 	return l.lines
 }
 
-// wrote forgets the batch that was written.
+// wrote says that the batch was written; the next call of batch forgets it.
 func (l *Log) wrote() {
 	l.stats.written.Add(int64(len(l.lines)))
 	l.lines = nil
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.writing = nil
 }
 
 func poke(c chan struct{}) {

@@ -206,6 +206,9 @@ func hostileTalk(t *testing.T, log *slog.Logger) (told map[string]string) {
 	say("oc_2", "break the judge "+hostile, "judge_error")
 	_, err := to.Hear(ctx, httpapi.Heard{ChatID: "oc_1", Content: hostile, Sender: "Tom 秘密", MessageID: "om_user", TS: relay.MillisOf(ts)})
 	must(t, err)
+	eventually(ctx, t, "all is published", func() bool {
+		return series(scrape(t, from), `feishu_relay_published_total{queue="outbound"}`) == float64(len(told))
+	})
 	queue, err := os.OpenFile(filepath.Join(dir, "relay", "outbound.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
 	_, err = fmt.Fprintf(queue, "%s\n%s\n", strings.ReplaceAll(hostile, "\n", " "),

@@ -19,16 +19,16 @@ import (
 
 // watchFrames notes how long frames take, and tasks that block the page.
 const watchFrames = `(() => {
-	window.frames_ = []
+	window.frameTimes = []
 	window.blocked = []
 	let last
 	const frame = (now) => {
-		if (last) window.frames_.push(now - last)
+		if (last) frameTimes.push(now - last)
 		last = now
 		requestAnimationFrame(frame)
 	}
 	requestAnimationFrame(frame)
-	new PerformanceObserver((list) => { for (const e of list.getEntries()) window.blocked.push(Math.round(e.duration)) }).observe({ type: 'longtask' })
+	new PerformanceObserver((list) => { for (const e of list.getEntries()) blocked.push(Math.round(e.duration)) }).observe({ type: 'longtask' })
 	return true
 })()`
 
@@ -44,16 +44,19 @@ const settle = `(async () => {
 	}
 	const box = scroller.getBoundingClientRect()
 	const first = document.elementsFromPoint(box.left + box.width / 2, box.top + 120).map((e) => e.closest('[data-message-id]')).find(Boolean)
-	return { Top: scroller.scrollTop, ID: first?.dataset.messageId ?? '', At: first ? first.getBoundingClientRect().top : 0 }
+	const pages = performance.getEntriesByType('resource').filter((e) => e.name.includes('before=')).length
+	return { Pages: pages, Top: scroller.scrollTop, ID: first?.dataset.messageId ?? '', At: first ? first.getBoundingClientRect().top : 0 }
 })()`
 
 // topOf is where on the screen a message is.
-const topOf = `document.querySelector('[data-message-id="%s"]').getBoundingClientRect().top`
+const topOf = `document.querySelector('[data-message-id="%s"]')?.getBoundingClientRect().top`
 
 type scrolled struct {
 	Top float64
 	ID  string // of the first message in view
 	At  float64
+
+	Pages int // of older messages that were asked for
 }
 
 // A conversation of 10,000 messages opens at its end, and can be read to its
@@ -67,49 +70,82 @@ func viewLongTranscript(t *testing.T, browser *browsertest.Browser) {
 	want := writeTranscript(t, c.folders[0], "oc_long", messages)
 	c.listening(ctx)
 	p := view(t, browser, c.bots[0], "#/groups/feishu/oc_long", browsertest.Options{})
-	p.Wait("the newest message, in view", `(() => {
-		const last = document.querySelector('[data-message-id="`+want[messages-1]+`"]')?.getBoundingClientRect()
-		return last && last.bottom <= document.querySelector('#talk-scroll').getBoundingClientRect().bottom + 1
-	})()`)
-	shown := `[...document.querySelectorAll('[data-testid="message"]')].map((m) => m.dataset.messageId)`
-	if got := browsertest.Eval[[]string](p, shown); !slices.Equal(got, want[messages-len(got):]) || len(got) == messages {
-		t.Errorf("the page begins with %d messages, want the newest ones alone", len(got))
-	}
-
+	p.Wait("the newest message, in view", fmt.Sprintf(`%s > 0 && %[1]s < innerHeight`, fmt.Sprintf(topOf, want[messages-1])))
 	browsertest.Eval[bool](p, watchFrames)
-	began := time.Now()
-	for before := browsertest.Eval[scrolled](p, settle); before.Top > 0 || count(p, is("message")) < messages; {
-		step := 12_000.
-		if before.Top < step+2_000 { // older messages are about to come: look closely
-			step = 400
+
+	// Slowly at first, with an eye on what happens when older messages come.
+	const step, far = 400., 4_000.
+	for before := browsertest.Eval[scrolled](p, settle); before.Pages < 2; {
+		way := step
+		if before.Top > far+2_500 {
+			way = far
 		}
-		p.Wheel("#talk-scroll", -step)
+		p.Wheel("#talk-scroll", -way)
 		after := browsertest.Eval[scrolled](p, settle)
-		if moved := browsertest.Eval[float64](p, fmt.Sprintf(topOf, before.ID)) - before.At; step == 400 && (moved < -3 || moved > step+3) {
-			t.Fatalf("at %+v a turn of %.0f px moved the screen by %.0f", before, step, moved)
-		}
-		if after.ID == before.ID && after.At == before.At && before.Top > 0 {
-			t.Fatalf("at %+v the wheel moves nothing", before)
+		if way == step {
+			moved := browsertest.Eval[float64](p, fmt.Sprintf(topOf, before.ID)) - before.At
+			if moved < -3 || moved > step+3 || moved == 0 && after.Pages == before.Pages {
+				t.Fatalf("at %+v a turn of %.0f px moved what was on the screen by %.0f", before, step, moved)
+			}
 		}
 		before = after
 	}
-	took := time.Since(began)
-	if got := browsertest.Eval[[]string](p, shown); !slices.Equal(got, want) {
-		t.Errorf("the page has %d messages that are not the transcript's %d in their order", len(got), messages)
+	inOrder := func() {
+		t.Helper()
+		ids := browsertest.Eval[[]string](p, `[...document.querySelectorAll('[data-testid="message"]')].map((m) => m.dataset.messageId)`)
+		if !slices.IsSorted(ids) || len(slices.Compact(ids)) != len(ids) {
+			t.Errorf("messages are out of order or doubled: %v", ids)
+		}
+		if drawn := browsertest.Eval[int](p, drawnMessages); drawn == 0 || drawn > 1000 {
+			t.Errorf("%d messages are drawn, want those near the screen alone", drawn)
+		}
 	}
-	drawn := browsertest.Eval[int](p, `[...document.querySelectorAll('[data-testid="message"]')].filter((m) => m.checkVisibility({ contentVisibilityAuto: true })).length`)
-	if drawn == 0 || drawn > 500 {
-		t.Errorf("%d messages are drawn, want those near the screen alone", drawn)
-	}
-	frames := browsertest.Eval[[]float64](p, `frames_`)
+	inOrder()
+
+	browsertest.Eval[bool](p, `(frameTimes.length = blocked.length = 0, true)`)
+	p.Scroll("#talk-scroll", -40_000, 12_000)
+	inOrder()
+	frames := browsertest.Eval[[]float64](p, `frameTimes`)
 	slices.Sort(frames)
 	at := func(part float64) float64 { return frames[int(part*float64(len(frames)-1))] }
-	t.Logf("scrolled through %d messages in %s: %d frames, median %.1f ms, 95%% %.1f ms, 99%% %.1f ms, longest %.0f ms; tasks over 50 ms: %v; drawn at the end: %d",
-		messages, took.Round(time.Millisecond), len(frames), at(.5), at(.95), at(.99), at(1), browsertest.Eval[[]int](p, `blocked`), drawn)
+	t.Logf("the wheel at 12,000 px/s: %d frames, median %.1f ms, 95%% %.1f ms, 99%% %.1f ms, longest %.0f ms; tasks over 50 ms: %v",
+		len(frames), at(.5), at(.95), at(.99), at(1), browsertest.Eval[[]int](p, `blocked`))
 
 	p.Click(is("newest"))
-	p.Wait("the end again", `(({ scrollTop, clientHeight, scrollHeight }) => scrollTop + clientHeight > scrollHeight - 50)(document.querySelector('#talk-scroll'))`)
+	p.Wait("the end again", fmt.Sprintf(`%s > 0 && %[1]s < innerHeight`, fmt.Sprintf(topOf, want[messages-1])))
+	began := time.Now()
+	for browsertest.Eval[bool](p, fmt.Sprintf(sweep, want[0])) {
+		if ctx.Err() != nil {
+			t.Fatalf("the page does not come to the first message: %+v", browsertest.Eval[scrolled](p, settle))
+		}
+	}
+	had := browsertest.Eval[[]string](p, `[...had].sort()`)
+	t.Logf("to the first of %d messages in %s", messages, time.Since(began).Round(time.Millisecond))
+	if !slices.Equal(had, want) {
+		t.Errorf("on the way the page had %d messages, want all %d", len(had), messages)
+	}
+	inOrder()
 }
+
+// sweep goes up through the conversation a while, in steps that pass over
+// nothing, and notes the messages that were there at any. It returns whether the
+// first one is still to come.
+const sweep = `(async () => {
+	const scroller = document.querySelector('#talk-scroll')
+	const frame = () => new Promise((done) => requestAnimationFrame(done))
+	const more = () => !had.has('%s') || scroller.scrollTop > 0
+	window.had ??= new Set()
+	for (let step = 0; step < 50 && more(); step++) {
+		scroller.scrollTop -= 2500
+		await frame()
+		await frame()
+		for (const m of document.querySelectorAll('[data-message-id]')) had.add(m.dataset.messageId)
+	}
+	return more()
+})()`
+
+// drawnMessages is how many messages the browser has a layout of.
+const drawnMessages = `[...document.querySelectorAll('[data-testid="message"]')].filter((m) => m.checkVisibility({ contentVisibilityAuto: true })).length`
 
 // writeTranscript writes a conversation in which every fourth message is a
 // person's, and returns the ids.
@@ -120,7 +156,7 @@ func writeTranscript(t *testing.T, dir, chat string, n int) (ids []string) {
 	start := time.Now().Add(-time.Duration(n) * time.Minute)
 	for i := range n {
 		e := transcript.Entry{Role: transcript.RoleAssistant, Sender: fmt.Sprintf("agent_%c", 'a'+i%3), MessageID: fmt.Sprintf("om_%05d", i),
-			TS: start.Add(time.Duration(i) * time.Minute).UnixMilli(), Content: fmt.Sprintf("Message %d. ", i) + strings.Repeat("说了一些话 and some words. ", i*7%23)}
+			TS: start.Add(time.Duration(i) * time.Minute).UnixMilli(), Content: fmt.Sprintf("Message %d. ", i) + strings.Repeat("说了一些话 and some words. ", i*7%11)}
 		if i%4 == 0 {
 			e.Role, e.Sender = transcript.RoleUser, "Tom"
 		}

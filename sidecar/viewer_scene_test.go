@@ -176,7 +176,7 @@ func viewPictures(t *testing.T, browser *browsertest.Browser, a *bot) {
 		take("7-dead-letters", "#/mailbox", is("dead-letter"))
 		take("8-system", "#/system", is("ready"))
 		if !o.Touch {
-			p.Click(is("help"))
+			p.Click("button" + is("keys"))
 			take("9-keys", "#/groups", "dialog[open]")
 		}
 	}

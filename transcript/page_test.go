@@ -177,18 +177,14 @@ func TestPageReadsTheSameOfAnySize(t *testing.T) {
 
 func TestPageOfRepeats(t *testing.T) {
 	dir := t.TempDir()
-	var lines string
-	for _, i := range []int{0, 1, 2, 1, 3, 3, 3, 4} {
+	var all []Entry
+	for line, i := range []int{0, 1, 2, 1, 3, 3, 3, 4} {
 		e := message(i)
-		e.Content = fmt.Sprint("line ", strings.Count(lines, "\n"))
-		line, err := encode(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines += string(line)
+		e.Content = fmt.Sprint("line ", line)
+		all = append(all, e)
 	}
 	nameless := `{"role":"user","content":"no id"}` + "\n"
-	writeFile(t, filepath.Join(dir, file), nameless+lines+nameless+nameless)
+	writeFile(t, filepath.Join(dir, file), nameless+lines(t, all...)+nameless+nameless)
 	s := open(t, dir, nil)
 	texts := func(p Page) (list []string) {
 		for _, e := range p.shown() {
@@ -210,102 +206,29 @@ func TestPageOfRepeats(t *testing.T) {
 	}
 }
 
-func TestCursors(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir, nil)
-	all := messages(0, 50)
-	add(t, s, true, all...)
-	path := filepath.Join(dir, file)
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := page(t, s, Query{Limit: 10}).Earlier
-	// try asks for the page before, and puts everything back.
-	try := func(name, chat, before string, want error) {
-		t.Helper()
-		p, err := s.Page("feishu", chat, Query{Limit: 10, Before: before})
-		if !errors.Is(err, want) {
-			t.Errorf("%s: got %v, want %v", name, err, want)
+func TestLastOfAChat(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	for content, want := range map[string]string{"": "", strings.Repeat("字", 200): strings.Repeat("字", 200),
+		strings.Repeat("字", 201): strings.Repeat("字", 200) + "…", strings.Repeat("x\n", 5000): strings.Repeat("x\n", 100) + "…"} {
+		e := message(len(content))
+		e.Content = content
+		add(t, s, true, e)
+		chats, err := s.Chats()
+		if err != nil || len(chats) != 1 {
+			t.Fatal(chats, err)
 		}
-		if want == nil && !slices.Equal(p.shown(), all[30:40]) {
-			t.Errorf("%s: got %s", name, ids(p.shown()))
+		e.Content = want
+		if last := chats[0].Last; last == nil || *last != e {
+			t.Errorf("got %+v, want %+v", last, e)
 		}
-		for _, f := range []string{file, file + ".1", file + ".7"} {
-			if err := os.RemoveAll(filepath.Join(dir, f)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		writeFile(t, path, string(content))
-	}
-	try("as it was", "oc_x", before, nil)
-	try("another chat", "oc_y", before, ErrCursorGone)
-	add(t, s, true, message(99))
-	try("appended to", "oc_x", before, nil)
-	rename(t, path, path+".1")
-	try("rotated", "oc_x", before, nil)
-	rename(t, path, path+".1")
-	writeFile(t, path, string(content[:len(content)/2])+strings.Repeat("x\n", 1000))
-	try("rotated, another file in its place", "oc_x", before, nil)
-	rename(t, path, path+".7")
-	inSeven := page(t, s, Query{Limit: 10}).Earlier
-	rename(t, path+".7", path+".1")
-	try("renamed by hand", "oc_x", inSeven, nil)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	try("deleted", "oc_x", before, ErrCursorGone)
-	writeFile(t, path, string(content[:len(content)/2]))
-	try("cut", "oc_x", before, ErrCursorGone)
-	writeFile(t, path, strings.Replace(string(content), "text 1\"", "text one\"", 1))
-	try("edited before it", "oc_x", before, ErrCursorGone)
-	writeFile(t, path, strings.Replace(string(content), "text 40\"", "text 04\"", 1))
-	try("edited there", "oc_x", before, ErrCursorGone)
-	for _, bad := range []string{"x", "0", "0-1-2", "-1-1-1-0000000000000000", "0-00-1-" + strings.Repeat("0", 16), before + "0", " " + before,
-		"0-9223372036854775807-1-0000000000000000", "0-1-99999999-0000000000000000", strings.ToUpper(before) + "-", "0-1-1-+000000000000001"} {
-		try("malformed "+bad, "oc_x", bad, ErrCursor)
-	}
-	if p := page(t, s, Query{Before: "no matter"}); len(p.Entries) > 0 {
-		t.Error("a limit of 0 shows something")
-	}
-	if p, err := s.Page("feishu", "oc_none", Query{Limit: 5}); err != nil || len(p.Entries) > 0 || p.Earlier != "" {
-		t.Errorf("a chat without a transcript: %+v, %v", p, err)
-	}
-	s.Close()
-	if _, err := s.Page("feishu", "oc_x", Query{Limit: 5}); !errors.Is(err, ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
-}
-
-func rename(tb testing.TB, from, to string) {
-	tb.Helper()
-	if err := os.Rename(from, to); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// A blank line is alike everywhere: a page that ends at one is not looked for
-// where another line ends.
-func TestCursorAtABlankLine(t *testing.T) {
-	dir := t.TempDir()
-	line, _ := encode(message(1))
-	before := cursorOf(place{offset: int64(len(line))}, nil).String()
-	writeFile(t, filepath.Join(dir, file+".1"), string(line)+"\n")
-	writeFile(t, filepath.Join(dir, file), strings.Repeat("x", len(line))+"\n"+string(line)+"\n")
-	if p := page(t, open(t, dir, nil), Query{Limit: 5, Before: before}); ids(p.shown()) != ids(messages(1, 2)) || p.Earlier != "" {
-		t.Errorf("got %s, earlier %q", ids(p.shown()), p.Earlier)
 	}
 }
 
 // FuzzPage lets anything stand in the file and in the cursor.
 func FuzzPage(f *testing.F) {
-	var lines []byte
-	for i := range 10 {
-		line, _ := encode(message(i))
-		lines = append(lines, line...)
-	}
-	f.Add(lines, "", "T")
-	f.Add(lines, cursorOf(place{}, lines[:slices.Index(lines, '\n')]).String(), "")
+	ten := []byte(lines(f, messages(0, 10)...))
+	f.Add(ten, "", "T")
+	f.Add(ten, cursorOf(place{}, ten[:slices.Index(ten, '\n')]).String(), "")
 	f.Add([]byte("\n\n{"), "0-0-0-e3b0c44298fc1c14", "")
 	f.Fuzz(func(t *testing.T, data []byte, before, text string) {
 		dir := t.TempDir()
@@ -343,17 +266,6 @@ func FuzzPage(f *testing.F) {
 			if q.Before = p.Earlier; q.Before == "" {
 				return
 			}
-		}
-	})
-}
-
-func FuzzParseCursor(f *testing.F) {
-	f.Add("0-1-2-0123456789abcdef")
-	f.Add("9223372036854775807-9223372036854775807-9223372036854775807-ffffffffffffffff")
-	f.Fuzz(func(t *testing.T, text string) {
-		c, err := parseCursor(text)
-		if err == nil && (c.String() != text || c.segment < 0 || c.offset < 0 || c.length < 0 || c.offset+int64(c.length)+1 < 0) {
-			t.Errorf("%q is taken for %+v", text, c)
 		}
 	})
 }

@@ -4,9 +4,10 @@
 // # Use
 //
 // [Open] a folder, [Store.Append] what was said, read the end of a chat with
-// [Store.Tail], walk further back with [Store.Back], watch it with
-// [Store.Follow]. A Store is safe for concurrent use; chats do not wait for
-// each other, and readers do not wait for writers.
+// [Store.Tail], walk further back with [Store.Back], show and search it page by
+// page with [Store.Page], watch it with [Store.Follow]. A Store is safe for
+// concurrent use; chats do not wait for each other, and readers do not wait for
+// writers.
 //
 // # Each message stands once
 //

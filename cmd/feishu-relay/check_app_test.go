@@ -334,6 +334,7 @@ func TestCheckFeishuUnreached(t *testing.T) {
 		{"no such host", "http://feishu.invalid", "DNS", nil},
 		{"nobody", "http://127.0.0.1:1", "HTTPS_PROXY", nil},
 		{"another program", "", "a proxy on the way may ask for a sign-in", http.NotFound},
+		{"another API", "", "what answers is not Feishu (HTTP 200)", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"status":"ok"}`) }},
 		{"a redirect", "", "what answers is not Feishu (HTTP 302)", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/sign-in", http.StatusFound) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -81,25 +81,32 @@ func checkJudge(ctx context.Context, c *subject) []finding {
 	began := time.Now()
 	allow, err := llm.Judge(ctx, judgeQuestion(c.config))
 	took := time.Since(began).Round(time.Millisecond)
-	if errors.Is(err, context.DeadlineExceeded) && c.Limits.Timeout > longLimit {
-		return []finding{warning(name, "set OPENAI_MODEL to a faster model: meanwhile the bots' messages of that chat wait",
-			"%s: no answer within %s; BOT_REPLY_LLM_TIMEOUT allows %s, which was not waited for", llm.State().Model, longLimit, c.Limits.Timeout)}
-	}
 	if err != nil {
-		mend := "check OPENAI_BASE_URL, and whether it is reached from here"
-		for _, m := range judgeMends {
-			if strings.Contains(err.Error(), m.sign) {
-				mend = m.mend
-				break
-			}
-		}
-		return []finding{failure(name, mend, "%s: %s", llm.State().Model, strings.TrimPrefix(plainly(err), "judge: "))}
+		return []finding{judgeFailure(llm.State().Model, err, c.Limits.Timeout)}
 	}
 	answer := "NO"
 	if allow {
 		answer = "YES"
 	}
 	return []finding{well(name, "%s answered %s in %s", llm.State().Model, answer, took)}
+}
+
+// judgeFailure is the finding of a judge that failed. One that is given more time
+// than the check has may have answered later.
+func judgeFailure(model string, err error, allowed time.Duration) finding {
+	const name = "judge"
+	if errors.Is(err, context.DeadlineExceeded) && allowed > longLimit {
+		return warning(name, "set OPENAI_MODEL to a faster model: meanwhile the bots' messages of that chat wait",
+			"%s: no answer within %s; the %s of BOT_REPLY_LLM_TIMEOUT were not waited for", model, longLimit, allowed)
+	}
+	mend := "check OPENAI_BASE_URL, and whether it is reached from here"
+	for _, m := range judgeMends {
+		if strings.Contains(plainly(err), m.sign) {
+			mend = m.mend
+			break
+		}
+	}
+	return failure(name, mend, "%s: %s", model, strings.TrimPrefix(plainly(err), "judge: "))
 }
 
 // judgeQuestion is one that a judge should say YES to.

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"feishu-relay/sidecar"
 )
@@ -128,6 +129,13 @@ func TestCheckJudge(t *testing.T) {
 		t.Setenv("BOT_REPLY_LLM_TIMEOUT", "100ms")
 		_, found := checked(t)
 		wants(t, found, "judge", statusFail, "raise BOT_REPLY_LLM_TIMEOUT")
+	})
+	t.Run("given more time than the check has", func(t *testing.T) {
+		for allowed, want := range map[time.Duration]status{longLimit: statusFail, time.Minute: statusWarn} {
+			if got := judgeFailure("tiny", fmt.Errorf("judge: %w", context.DeadlineExceeded), allowed); got.Status != want || !strings.Contains(got.Mend, "a faster model") {
+				t.Errorf("%s: got %+v, want %s", allowed, got, want)
+			}
+		}
 	})
 	t.Run("off", func(t *testing.T) {
 		configured(t)

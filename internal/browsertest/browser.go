@@ -40,8 +40,9 @@ const (
 	endLimit   = 10 * time.Second // for it to end in order; then it is killed
 )
 
-// names of the program, on Debian, elsewhere, and Google's own.
-var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+// names of the program: on Debian, elsewhere, Google's own, and on a Mac.
+var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable",
+	"/Applications/Chromium.app/Contents/MacOS/Chromium", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"}
 
 // flags beside those that chromedp sets: nothing is fetched that a page did not ask for.
 var flags = []string{"disable-gpu", "disable-quic", "disable-component-update", "disable-domain-reliability",
@@ -96,5 +97,5 @@ func find(wanted string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("a browser is needed; install the package chromium, or set CHROME to a Chrome: %w", exec.ErrNotFound)
+	return "", fmt.Errorf("a browser is needed; install the package chromium (make tools), or set CHROME to a Chrome: %w", exec.ErrNotFound)
 }

@@ -44,6 +44,7 @@ type Page struct {
 	ctx    context.Context
 	touch  bool
 	faults *faults
+	dir    string // for a picture
 }
 
 // pictures numbers those of pages that failed.
@@ -56,7 +57,7 @@ func (b *Browser) Open(t testing.TB, address string, o Options) *Page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Page{t: t, touch: o.Touch, faults: &faults{origin: originOf(u)}}
+	p := &Page{t: t, touch: o.Touch, faults: &faults{origin: originOf(u)}, dir: t.ArtifactDir()} // made now, it is there until the end
 	ctx, end := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(p.faults.take))
 	p.ctx = ctx
 	t.Cleanup(func() {
@@ -99,7 +100,7 @@ func (p *Page) report() {
 	if !p.t.Failed() {
 		return
 	}
-	file := filepath.Join(p.t.ArtifactDir(), fmt.Sprintf("page-%d.png", pictures.Add(1)))
+	file := filepath.Join(p.dir, fmt.Sprintf("page-%d.png", pictures.Add(1)))
 	if err := p.capture(file); err != nil {
 		p.t.Logf("no picture of the page: %v", err)
 	}
@@ -219,6 +220,18 @@ func (p *Page) Wheel(selector string, way float64) {
 	turn := map[string]any{"type": chromedp.MouseWheel, "x": x, "y": y, "deltaX": 0, "deltaY": way} // chromedp's own type leaves out a 0
 	p.Do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		return target.Call(ctx, input.CommandDispatchMouseEvent, turn, nil)
+	}))
+}
+
+// Scroll scrolls over an element by the mouse's wheel, without a stop, so many px
+// a second; a negative way scrolls up.
+func (p *Page) Scroll(selector string, way float64, speed int64) {
+	p.t.Helper()
+	x, y := p.Middle(selector)
+	gesture := input.SynthesizeScrollGestureParams{X: x, Y: y, YDistance: -way, Speed: speed, GestureSourceType: input.GestureSourceTypeMouse}
+	p.Do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, input.SynthesizeScrollGesture, gesture)
+		return err
 	}))
 }
 

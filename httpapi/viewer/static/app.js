@@ -69,7 +69,7 @@ function drawTitle({ section, channel, chat }) {
 
 function drawRail() {
   const item = (name) => h('a', { href: '#/' + name, 'data-testid': 'nav-' + name }, icon(name), h('span', null, t(name)))
-  const tool = (name, act, key, picture) => h('button', { type: 'button', class: 'icon-button', onclick: act, title: `${t(name)} (${key})`, 'aria-label': t(name), 'data-testid': name.replace('key.', '') }, picture)
+  const tool = (name, act, key, picture) => h('button', { type: 'button', class: 'icon-button', onclick: act, title: `${t(name)} (${key})`, 'aria-label': t(name), 'data-testid': 'tool-' + name.replace('key.', '') }, picture)
   show(the('rail'),
     h('nav', { 'aria-label': t('sections') }, sections.map(item)),
     h('div', { class: 'tools' },

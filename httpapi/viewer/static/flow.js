@@ -38,13 +38,23 @@ export class Flow {
   // hold changes something and leaves on the screen what is there. Browsers that do
   // so by themselves do not at the very top, nor when the height of a block changes.
   hold(change) {
-    const anchor = this.pinned || this.#holding ? undefined : this.#elementAt(0) ?? this.list.firstElementChild
+    const anchor = this.pinned || this.#holding ? undefined : this.#anchor()
     if (!anchor) return change()
+    const top = () => (anchor.id ? this.article(anchor.id) : anchor.element)?.getBoundingClientRect().top
+    const before = top()
     this.#holding = true
-    const { top } = anchor.getBoundingClientRect()
     change()
-    if (anchor.isConnected) this.scroller.scrollTop += anchor.getBoundingClientRect().top - top
     this.#holding = false
+    this.scroller.scrollTop += (top() ?? before) - before
+  }
+
+  // anchor is what the eye is on: a message in view, by its id, or else a block.
+  #anchor() {
+    const elements = [0, 0.25, 0.5, 0.75, 1].map((part) => this.#elementAt(part))
+    const slot = elements.find((e) => e && !e.block)
+    if (slot) return { id: idOf(slot) }
+    const element = elements.find((e) => e) ?? this.list.firstElementChild
+    return element && { element }
   }
 
   // refill shows everything anew, such as after another filter, and stays where it
@@ -160,18 +170,19 @@ export class Flow {
     return i < 0 ? this.shown.length - 1 : i
   }
 
-  // elementAt is the slot at the top (0) or the bottom (1) of what is in view, or
-  // the block if that has no rows.
-  #elementAt(end) {
-    const { left, width, top, bottom } = this.scroller.getBoundingClientRect()
-    const at = (y) => document.elementFromPoint(left + width / 2, y)?.closest('.slot, .block')
-    return end ? at(bottom - 4) ?? at(bottom - 40) : at(top + 4) ?? at(top + 80)
+  // elementAt is the slot at a height of what is in view, from 0 at the top to 1 at
+  // the bottom, or the block if that has no rows.
+  #elementAt(part) {
+    const { left, width, top, height } = this.scroller.getBoundingClientRect()
+    return document.elementFromPoint(left + width / 2, top + 4 + (height - 8) * part)?.closest('.slot, .block') ?? undefined
   }
 
+  // entryAt is the first (0) or the last (1) entry in view.
   #entryAt(end) {
-    const element = this.#elementAt(end)
+    const element = this.#elementAt(end) ?? this.#elementAt(end ? 0.9 : 0.1)
     if (!element) return undefined
-    if (element.block) return element.block.entries.at(-end)
-    return this.view.get(element.querySelector('.message').dataset.messageId)
+    return element.block ? element.block.entries.at(-end) : this.view.get(idOf(element))
   }
 }
+
+const idOf = (slot) => slot.querySelector('.message').dataset.messageId

@@ -41,11 +41,12 @@ export function ago(ms) {
   return new Intl.RelativeTimeFormat(locale(), { numeric: 'auto', style: 'short' }).format(Math.trunc(left / size), unit)
 }
 
-// span is a length of time: "120 ms", "1.2 s".
+// span is a length of time: "120 ms", "1.2 s", "3 h".
 export function span(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`
-  return `${Math.round(ms / 60_000)} min`
+  if (ms < 3_600_000) return `${Math.round(ms / 60_000)} min`
+  return ms < 172_800_000 ? `${Math.round(ms / 3_600_000)} h` : `${Math.round(ms / 86_400_000)} d`
 }
 
 export const number = (n) => new Intl.NumberFormat(locale()).format(n)

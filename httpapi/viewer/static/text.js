@@ -13,7 +13,7 @@ const FOLD_LINES = 16 // and one of more lines
 const unseen = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu
 
 // A little Markdown: fenced code, code, bold; and addresses of web pages.
-const marks = /```[^\n`]*\n([\s\S]*?)\n?```\n?|`([^`\n]+)`|\*\*([^*\n]+)\*\*|(https?:\/\/[^\s<>"'`，。；、（）《》】]+)/g
+const marks = /```[^\n`]*\n([\s\S]*?)(?:\n?```\n?|$)|`([^`\n]+)`|\*\*([^*\n]+)\*\*|(https?:\/\/[^\s<>"'`，。；、（）《》】]+)/g
 
 // plain is text as nodes, with unseen characters named and query marked.
 export function plain(text, query) {
