@@ -391,6 +391,32 @@ func TestStartIsBounded(t *testing.T) {
 	})
 }
 
+// What is passed over at the start is not all; a file that was rotated away at
+// that moment is read from its beginning.
+func TestPassedOver(t *testing.T) {
+	inFolder(t, func(t *testing.T, f *folder) {
+		f.append(f.open("a"), lines("a", 1, 9)...)
+		reader := f.open("reader")
+		reader.start = 30
+		e := follow(t, reader)
+		e.want(lines("a", 9, 1))
+		if e.caughtUp() {
+			t.Error("the end of a file was said to be all")
+		}
+		root, err := os.OpenRoot(f.dir)
+		must(t, err)
+		defer root.Close()
+		short, err := openTail(root, "a.jsonl", 1<<20)
+		must(t, err)
+		defer short.file.Close()
+		n := 0
+		must(t, short.read(t.Context(), make([]byte, chunkSize), func([]byte) { n++ }))
+		if n != 9 {
+			t.Errorf("read %d lines, want 9", n)
+		}
+	})
+}
+
 // all reports whether size is all there is of an agent.
 func all(f *folder, agent string, size int64) bool {
 	for _, end := range []string{fileEnd, olderEnd} {

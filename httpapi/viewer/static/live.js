@@ -3,7 +3,7 @@
 
 const KINDS = ['message', 'outcome', 'mail']
 const OWN_TRIES = 4 // by the browser, in a row; it repeats what was missed
-const LONGEST_WAIT = 30_000 // between tries of ours, in ms
+const LONGEST_WAIT = 15_000 // between tries of ours, in ms
 const HIDDEN_PAUSE = 500 // between batches while nobody looks, in ms
 
 // watch calls events with the batches of events, one per frame at most; state
@@ -54,7 +54,7 @@ export function watch({ events, state, again }) {
   // wait tries again later, and later each time: the browser has given up.
   function wait() {
     source.close()
-    const pause = Math.min(1000 * 2 ** Math.min(failures, 5), LONGEST_WAIT)
+    const pause = Math.min(1000 * 2 ** Math.max(1, failures - OWN_TRIES + 1), LONGEST_WAIT)
     state({ name: navigator.onLine ? 'waiting' : 'offline', at: Date.now() + pause })
     timer = setTimeout(open, pause)
   }
@@ -66,5 +66,6 @@ export function watch({ events, state, again }) {
   state({ name: 'connecting' })
   open()
   addEventListener('online', soon)
+  addEventListener('focus', soon)
   document.addEventListener('visibilitychange', soon)
 }
