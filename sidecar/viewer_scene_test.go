@@ -23,6 +23,10 @@ const devChat = "oc_dev"
 // many ways.
 func viewLivelyGroup(t *testing.T, browser *browsertest.Browser) {
 	c := lively(t)
+	t.Run("figures", func(t *testing.T) {
+		t.Parallel()
+		viewFigures(t, browser, c.bots[2])
+	})
 	for name, test := range map[string]func(*testing.T, *browsertest.Browser, *bot){
 		"keyboard":      viewByKeyboard,
 		"phone":         viewOnPhone,
@@ -144,6 +148,22 @@ func (b *bot) decided(ctx context.Context, chat string, id relay.MessageID) bool
 	return false
 }
 
+// viewFigures looks at agent_c, whose bot is away, for what waits for it.
+func viewFigures(t *testing.T, browser *browsertest.Browser, d *bot) {
+	st, err := d.status(limited(t))
+	must(t, err)
+	waits := st.Queues["outbound"].Unsettled + st.Queues["inbound"].Unsettled
+	if waits == 0 {
+		t.Fatalf("nothing waits for the bot that is away: %+v", st.Queues)
+	}
+	p := view(t, browser, d, "#/agents", browsertest.Options{})
+	figure := is("agent", "agent", d.name) + " [data-queue=unsettled] dd"
+	shows(p, figure)
+	if got, want := words(p, figure), fmt.Sprint(waits); got != want {
+		t.Errorf("the page says that %s messages are unsettled, want %s", got, want)
+	}
+}
+
 // viewPictures keeps pictures of everything in the folder VIEWER_SHOTS, for
 // people: `VIEWER_SHOTS=/tmp/shots go test -run 'TestViewer/a_lively_group/pictures' ./sidecar`.
 func viewPictures(t *testing.T, browser *browsertest.Browser, a *bot) {
@@ -176,7 +196,7 @@ func viewPictures(t *testing.T, browser *browsertest.Browser, a *bot) {
 		take("7-dead-letters", "#/mailbox", is("dead-letter"))
 		take("8-system", "#/system", is("ready"))
 		if !o.Touch {
-			p.Click("button" + is("keys"))
+			p.Click(is("tool-keys"))
 			take("9-keys", "#/groups", "dialog[open]")
 		}
 	}

@@ -51,7 +51,7 @@ func TestBrowser(t *testing.T) {
 		"handler.strict": `<p id=done onclick="window.ran = 1">`,
 		"fetches":        `<p><script>fetch('http://127.0.0.1:9/').catch(() => { document.body.id = 'done' })</script>`,
 		"connects":       `<p><script>new WebSocket('ws://127.0.0.1:9/').onerror = () => { document.body.id = 'done' }</script>`,
-		"controls": `<style>body { margin: 0; height: 3000px } #far { position: absolute; top: 2500px }</style><input id=text>
+		"controls": `<style>body { margin: 0; height: 3000px } #far { position: absolute; top: 2500px }</style><input id=text onkeydown="if (event.key === 'x') event.preventDefault()">
 			<script>clicks = 0; scrolled = false; addEventListener('wheel', () => { scrolled = true }); addEventListener('touchstart', () => { touched = true })</script>
 			<button id=far onclick="clicks++">far</button>`,
 	})
@@ -93,7 +93,7 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("got clicks and scrolled %v, want one of each", got)
 		}
 		p.Click("#text")
-		p.Press("abc")
+		p.Press("axbc")
 		p.Wheel("#text", 300)
 		p.Wait("the wheel", `scrolled`)
 		want := "abc zh-CN true 1280"

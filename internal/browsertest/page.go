@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 const (
@@ -207,10 +208,36 @@ func (p *Page) Click(selector string) {
 	p.Do(chromedp.MouseEvent(chromedp.MouseMoved, x, y), chromedp.MouseClickXY(x, y))
 }
 
-// Press presses keys one after another: letters, or those of the package kb.
+// Press presses keys one after another: letters, or those of the package kb. A
+// key comes with its text in one event, as a keyboard's does: what the page
+// prevents is not typed.
 func (p *Page) Press(keys string, held ...chromedp.Modifier) {
 	p.t.Helper()
-	p.Do(chromedp.KeyEvent(keys, chromedp.KeyModifiers(held...)))
+	p.Do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		for _, key := range keys {
+			for _, e := range events(key, held) {
+				if _, err := cdp.Call(ctx, target, input.DispatchKeyEvent, *e); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}))
+}
+
+// events are those of one key: down with the text that it types, and up.
+func events(key rune, held []chromedp.Modifier) []*input.DispatchKeyEventParams {
+	all := kb.Encode(key)
+	down, up := all[0], all[len(all)-1]
+	for _, e := range all {
+		if e.Type == kb.KeyChar {
+			down.Text, down.UnmodifiedText = e.Text, e.UnmodifiedText
+		}
+		for _, m := range held {
+			e.Modifiers |= int64(m)
+		}
+	}
+	return []*input.DispatchKeyEventParams{down, up}
 }
 
 // Wheel turns the mouse's wheel over an element; a negative way scrolls up.

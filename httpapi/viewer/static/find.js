@@ -8,6 +8,7 @@ import { isBot } from './conversation.js'
 import { stateOf } from './verdict.js'
 
 const kinds = ['all', 'people', 'bots', 'stopped', 'waiting']
+const LONGEST = '66' // characters of a search: the API takes 200 bytes
 const TYPING = 200 // ms of quiet before a search
 
 export const everything = () => ({ kind: 'all', agent: '', query: '', thread: '' })
@@ -37,7 +38,7 @@ export class FindBar {
 
   constructor(element, changed) {
     Object.assign(this, { element, changed })
-    this.input = h('input', { type: 'search', 'data-testid': 'search', autocomplete: 'off', spellcheck: 'false', maxlength: '200', oninput: () => this.#typed() })
+    this.input = h('input', { type: 'search', 'data-testid': 'search', autocomplete: 'off', spellcheck: 'false', maxlength: LONGEST, oninput: () => this.#typed() })
     this.buttons = kinds.map((kind) => h('button', { type: 'button', class: 'kind', 'data-kind': kind, 'data-testid': 'filter-' + kind, onclick: () => this.set({ kind }) }))
     this.group = h('div', { class: 'kinds', role: 'group' }, this.buttons)
     this.agents = h('select', { 'data-testid': 'filter-agent', onchange: () => this.set({ agent: this.agents.value }) })

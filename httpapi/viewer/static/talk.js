@@ -17,6 +17,7 @@ import { details } from './details.js'
 import { fault, say } from './notice.js'
 import { hash } from './route.js'
 
+const GONE = 410 // the record does not reach back to there any more
 const SCROLLING = 120 // ms between pictures of the depth while scrolling
 
 export class Talk {
@@ -102,17 +103,22 @@ export class Talk {
         this.flow.add(fresh)
         for (const entry of changed) this.flow.update(entry, true)
       })
+      this.#pageDone(reader, true)
       return true
     } catch (error) {
       fault(error)
+      if (error.status === GONE) Object.assign(reader.conversation, { earlier: undefined, dropped: true })
+      this.#pageDone(reader, false) // not again by itself
       return false
-    } finally {
-      if (!reader.stopped) {
-        this.#loading = undefined
-        this.#watchTop()
-        this.#soon()
-      }
     }
+  }
+
+  #pageDone(reader, more) {
+    if (reader.stopped) return
+    this.#loading = undefined
+    if (more) this.#watchTop()
+    else this.#drawTop()
+    this.#soon()
   }
 
   // searchEarlier lets the sidecar look through what is not loaded.

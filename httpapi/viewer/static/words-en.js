@@ -22,7 +22,7 @@ export const en = {
   limits: 'limit {max} · threshold {threshold} · judge {judge}', messages: 'Messages', beginning: 'The beginning of the conversation',
   found: '{n} shown', search: 'Search', filter: 'Show', 'filter.all': 'All', 'filter.people': 'People', 'filter.bots': 'Bots', 'filter.stopped': 'Stopped', 'filter.waiting': 'Waiting', 'filter.agent': 'Any agent',
   'search.earlier': 'Search earlier messages', 'look.earlier': 'Look further back', reopen: 'Load again',
-  dropped: 'The page keeps the newest {n} messages; older ones were dropped from memory.', enough: '{n} messages are loaded, the most that the page keeps. Search looks further back.',
+  dropped: 'Older messages are no longer in memory; the page keeps {n} at most.', enough: '{n} messages are loaded, the most that the page keeps. Search looks further back.',
   newest: 'Newest', 'newest.n': '{n} new', bot: 'bot', thread: 'thread', 'thread.only': 'Show only this thread', 'thread.left': 'Thread only',
   'message.by': 'Message by {name}', 'reply.go': 'In reply to {name}; go there',
   'text.all': 'Show all ({n} characters)', 'text.less': 'Show less', 'text.unseen': 'A character that cannot be seen',

@@ -22,7 +22,7 @@ export const zh = {
   limits: '上限 {max} · 阈值 {threshold} · 裁判{judge}', messages: '消息', beginning: '会话从这里开始',
   found: '显示 {n} 条', search: '搜索', filter: '显示', 'filter.all': '全部', 'filter.people': '人', 'filter.bots': '机器人', 'filter.stopped': '已停止', 'filter.waiting': '等待中', 'filter.agent': '所有智能体',
   'search.earlier': '搜索更早的消息', 'look.earlier': '继续往前查找', reopen: '重新加载',
-  dropped: '页面只保留最新的 {n} 条消息，更早的已从内存中移除。', enough: '已加载 {n} 条消息，达到页面上限。更早的可用搜索查找。',
+  dropped: '更早的消息已不在内存中，页面最多保留 {n} 条。', enough: '已加载 {n} 条消息，达到页面上限。更早的可用搜索查找。',
   newest: '最新', 'newest.n': '{n} 条新消息', bot: '机器人', thread: '话题', 'thread.only': '只看这个话题', 'thread.left': '只看话题',
   'message.by': '{name} 的消息', 'reply.go': '回复 {name}，点击跳转',
   'text.all': '显示全文（{n} 个字符）', 'text.less': '收起', 'text.unseen': '不可见字符',
