@@ -58,8 +58,8 @@ const (
 	mailDigits = 16
 )
 
-// MailID is the message id under which a direct message between agents, which is
-// none of Feishu's, is shown to a bot: the same each time. about is the message
+// MailID is the message id under which a message that Feishu does not have, such
+// as a direct one between agents, is shown to a bot: the same each time. about is the message
 // of Feishu's that calls about it are meant for; "" where none is known.
 func MailID(id string, about relay.MessageID) relay.MessageID {
 	sum := sha256.Sum256([]byte(id))

@@ -212,18 +212,15 @@ func (t *trail) begin(root *os.Root) error {
 }
 
 // advance goes on from a file that is not the current one any more, which was
-// read to its end.
+// read to its end: to the current one, or where the file was replaced, removed,
+// or rotated twice meanwhile, to the beginning.
 func (t *trail) advance(root *os.Root, take func([]byte)) (moved bool, err error) {
-	if !t.tail.is(root, t.name+olderEnd) { // replaced, removed, or rotated twice meanwhile
-		t.close()
-		return size(root, t.name+olderEnd) >= 0 || size(root, t.name+fileEnd) >= 0, nil
-	}
 	next, err := openTail(root, t.name+fileEnd, 0)
 	if err != nil || next == nil {
 		return false, err
 	}
-	if !t.tail.is(root, t.name+olderEnd) { // rotated again before next was opened
-		_ = next.file.Close()
+	if !t.tail.is(root, t.name+olderEnd) { // looked at now, since next may have been rotated away as it was opened
+		_ = next.file.Close() // only read from
 		t.close()
 		return true, nil
 	}

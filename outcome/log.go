@@ -56,6 +56,8 @@ type Log struct {
 	opened  chan struct{}
 	watches map[*func(Outcome)]struct{}
 
+	showing sync.Mutex // held while an outcome is shown: one at a time, in order
+
 	stats counters
 }
 
@@ -251,6 +253,7 @@ func (l *Log) batch() [][]byte {
 func (l *Log) wrote() {
 	l.stats.written.Add(int64(len(l.lines)))
 	l.lines = nil
+	l.showWritten(l.writing)
 }
 
 func poke(c chan struct{}) {

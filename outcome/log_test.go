@@ -26,6 +26,7 @@ type held struct {
 	calls    int
 	away     error // what Append returns
 	hang     bool  // Append waits for its ctx
+	deaf     bool  // Follow hands nothing over
 	silent   bool  // Follow never catches up
 	part     bool  // what is kept is not all
 	readers  int   // that follow now
@@ -64,6 +65,9 @@ func (m *memory) Follow(ctx context.Context, take func([]byte), caughtUp func(bo
 		m.mu.Lock()
 		fresh := m.lines[read:]
 		silent, part := m.silent, m.part
+		if m.deaf {
+			fresh = nil
+		}
 		m.mu.Unlock()
 		for _, line := range fresh {
 			take(line)
@@ -416,15 +420,40 @@ func TestWatch(t *testing.T) {
 	})
 }
 
+// What this bot's sidecar wrote is shown before it is read back, once.
+func TestOwnOutcomesAreShownAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
+		recent(t, l, 1)
+		m.set(func() { m.deaf = true })
+		var seen []Outcome
+		defer l.Watch(func(o Outcome) { seen = append(seen, o) })()
+		l.Note(about(1, nil))
+		time.Sleep(batchAfter)
+		synctest.Wait()
+		if list, complete := recent(t, l, 5); len(list) != 1 || !complete || len(seen) != 1 {
+			t.Errorf("got %+v, %v, and saw %+v", list, complete, seen)
+		}
+		m.set(func() { m.deaf = false })
+		poke(m.news)
+		synctest.Wait()
+		if len(seen) != 1 {
+			t.Errorf("saw %+v", seen)
+		}
+	})
+}
+
 // A store that is read late is told of too, as far as it is new.
 func TestWatchWhileTheStoreIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
 		m.set(func() { m.silent = true })
 		var seen []Outcome
 		defer l.Watch(func(o Outcome) { seen = append(seen, o) })()
-		l.Note(about(1, func(o *Outcome) { o.At = 5 }))
-		l.Note(about(2, nil))
-		time.Sleep(time.Second)
+		for i, at := range []relay.Millis{5, relay.MillisOf(time.Now())} {
+			o := about(i+1, func(o *Outcome) { o.Agent, o.At = "b", at })
+			line, err := encode(&o, "")
+			must(t, err)
+			must(t, m.Append(t.Context(), [][]byte{line}))
+		}
 		synctest.Wait()
 		if len(seen) != 1 || seen[0].RelayMsgID != "om_00002" {
 			t.Errorf("saw %+v, want what is newer than the watcher", seen)

@@ -79,10 +79,10 @@ func (l *Log) addPending(found map[key]record, in chatKey) {
 }
 
 // Watch calls fn with each outcome of any bot that is new or changes from now
-// on, until stop is called; one more may come while stop runs. fn is called by
-// the goroutine that reads, one outcome at a time, and does not take long. What
-// stood in the store before is for Recent: who asks that afterwards has missed
-// nothing.
+// on, until stop is called; one more may come while stop runs. fn is called with
+// one outcome at a time and does not take long, since reading and writing wait
+// for it. What stood in the store before is for Recent: who asks that afterwards
+// has missed nothing.
 func (l *Log) Watch(fn func(Outcome)) (stop func()) {
 	l.acquire()
 	l.viewing.Lock()
@@ -175,12 +175,7 @@ func (l *Log) read(ctx context.Context, v *view) error {
 			l.stats.skipped.Add(1)
 			return
 		}
-		v.mu.Lock()
-		o, changed := v.index.add(o)
-		v.mu.Unlock()
-		if changed && (live || o.At >= v.began) {
-			l.tell(o)
-		}
+		l.show(v, o, live || o.At >= v.began)
 	}, func(whole bool) {
 		live = true
 		v.mu.Lock()
@@ -194,7 +189,30 @@ func (l *Log) read(ctx context.Context, v *view) error {
 	})
 }
 
-func (l *Log) tell(o Outcome) {
+// showWritten shows this bot's outcomes that were written, which need not be
+// read back for that.
+func (l *Log) showWritten(list []Outcome) {
+	l.viewing.Lock()
+	v := l.view
+	l.viewing.Unlock()
+	if v == nil {
+		return
+	}
+	for _, o := range list {
+		l.show(v, o, true)
+	}
+}
+
+// show adds o to v, and tells the watchers if it is news and changes something.
+func (l *Log) show(v *view, o Outcome, news bool) {
+	l.showing.Lock()
+	defer l.showing.Unlock()
+	v.mu.Lock()
+	o, changed := v.index.add(o)
+	v.mu.Unlock()
+	if !changed || !news {
+		return
+	}
 	l.viewing.Lock()
 	fns := slices.Collect(maps.Keys(l.watches))
 	l.viewing.Unlock()

@@ -170,3 +170,31 @@ func TestGatewayBeforeTheDisk(t *testing.T) {
 	n.hears(botB, "said without a disk")
 	n.eachOnce(botB)
 }
+
+// What a bot without an app in Feishu says is no message there. A reply to it
+// goes to the message that it answers itself, or to the person's newest.
+func TestReplyToABotWithoutAnApp(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
+	cfg := n.config("agent_a")
+	cfg.Limits.MaxDepth, cfg.Limits.Threshold = 9, 9 // what is said within a millisecond has no order
+	a := n.start(cfg)
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	n.connected(a)
+	asked := n.says("who reviews this?", apps[0].ID)
+	n.hears(botA, "who reviews")
+	n.says("and when?", apps[0].ID)
+	n.hears(botA, "and when")
+	replied := func(said map[string]any, about string) {
+		said["relay_msg_id"], said["chat_id"], said["sender_agent_name"] = fmt.Sprint("reviewer:", said["content"]), n.chat, "reviewer"
+		n.publishes(said)
+		text := fmt.Sprint(said["content"])
+		n.reply(botA, n.hears(botA, text), "", "thanks for "+text)
+		if got := n.sees("thanks for " + text); got.ParentID != about {
+			t.Errorf("the reply to %q went to %s, want %s", text, got.ParentID, about)
+		}
+	}
+	replied(map[string]any{"content": "me", "parent_id": asked}, asked)
+	newest := n.says("good, and the tests?", apps[0].ID)
+	n.hears(botA, "the tests")
+	replied(map[string]any{"content": "tomorrow"}, newest)
+}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -170,7 +171,7 @@ type gatewayDoor struct {
 	gateway *gateway.Gateway
 	shown   *lru.Cache[relay.MessageID, feishu.Message]
 	peers   *lru.Cache[relay.OpenID, feishu.Bot]
-	mails   *lru.Cache[string, relay.MessageID] // by agent and its message's id: what it is shown as
+	mails   *lru.Cache[string, relay.MessageID] // of messages that Feishu does not have: what they are shown as
 }
 
 func newGatewayDoor(s *Sidecar) *gatewayDoor {
@@ -192,9 +193,39 @@ func (d *gatewayDoor) Deliver(ctx context.Context, in relay.Inbound) error {
 	m := in.Source
 	return d.inject(ctx, self, feishu.Injected{
 		Sender: peer, MentionsSelf: in.Mentioned || d.s.cfg.MentionAlways, Mentions: d.othersIn(m),
-		Message: m.ID(), ChatID: m.ChatID, ThreadID: m.ThreadID, RootID: m.RootID, ParentID: m.ParentID,
+		Message: d.idOf(m), ChatID: m.ChatID, ThreadID: m.ThreadID, RootID: m.RootID, ParentID: m.ParentID,
 		Text: in.Content, CreateTime: in.Final, // frameworks drop what is old
 	})
+}
+
+// idOf is the message id under which the bot is shown m. Of a bot without an app
+// in Feishu m has none there, and a reply to it would fail: it goes to the
+// message of Feishu's that m answers, else to the person's newest.
+func (d *gatewayDoor) idOf(m *relay.Message) relay.MessageID {
+	if isFeishus(m.ID()) {
+		return m.ID()
+	}
+	about := m.ParentID
+	if !isFeishus(about) {
+		about = d.s.talkIn(m.Channel, m.ChatID).MessageID
+	}
+	if !isFeishus(about) {
+		about = ""
+	}
+	return d.standIn(string(m.ID()), string(m.ID()), about)
+}
+
+func isFeishus(id relay.MessageID) bool { return strings.HasPrefix(string(id), "om_") }
+
+// standIn is the id under which what key names is shown, the same each time,
+// whoever spoke in between.
+func (d *gatewayDoor) standIn(key, id string, about relay.MessageID) relay.MessageID {
+	shown, again := d.mails.Get(key)
+	if !again {
+		shown = feishu.MailID(id, about)
+		d.mails.Add(key, shown)
+	}
+	return shown
 }
 
 // deliverMail shows the bot a result in the conversation that it belongs in, as
@@ -210,12 +241,7 @@ func (d *gatewayDoor) deliverMail(ctx context.Context, m agent.Delivery, in rela
 		peer = known
 	}
 	talk := d.s.talkIn(in.Channel, in.ChatID)
-	key := string(m.From) + "/" + m.ID
-	id, again := d.mails.Get(key)
-	if !again { // once: what is shown again is the same message, whoever spoke in between
-		id = feishu.MailID(m.ID, talk.MessageID)
-		d.mails.Add(key, id)
-	}
+	id := d.standIn(string(m.From)+"/"+m.ID, m.ID, talk.MessageID)
 	text := in.Content
 	if parts := mailParts(m.Envelope); parts != "" && parts != text {
 		text += "\n" + parts // a framework sees nothing but the text

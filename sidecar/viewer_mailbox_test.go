@@ -45,6 +45,7 @@ func viewMailbox(t *testing.T, browser *browsertest.Browser) {
 	shows(p, is("dead-letter"))
 	p.Click(is("replay"))
 	p.Click(is("replay-yes"))
+	p.Wait("that it is sent again", `performance.getEntriesByType('resource').some((e) => e.name.endsWith('/replay') && e.responseStatus === 202)`)
 	shows(p, is("notice", "kind", "plain"))
 	b.connect(t) // now there is somebody who takes it
 	p.Wait("no dead letter", `document.querySelector('#tabpanel [data-testid=empty]')`)

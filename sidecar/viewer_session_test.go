@@ -76,9 +76,8 @@ func viewLostConnection(t *testing.T, browser *browsertest.Browser) {
 	sameLoad := stays(t, p)
 	var want []string
 	say := func(b *bot, n int) {
-		id := fmt.Sprintf("om_%d", len(want))
 		for range n {
-			id = fmt.Sprintf("om_%d", len(want))
+			id := fmt.Sprintf("om_%d", len(want))
 			b.hears(ctx, t, chat, relay.MessageID(id), "Tom", "message "+id)
 			want = append(want, id)
 		}
@@ -90,9 +89,12 @@ func viewLostConnection(t *testing.T, browser *browsertest.Browser) {
 		a.side.kill()
 		p.Wait("that the connection is lost", `document.querySelector('[data-testid=connection]').dataset.state !== 'live'`)
 		say(b, 3)
+		task := relay.MessageID(fmt.Sprintf("om_%d", len(want)))
+		b.says(ctx, t, chat, task, "@agent_a please write a test for main.go", nil)
+		want = append(want, string(task))
 		a.side.start("")
 		shows(p, is("connection", "state", "live"))
-		shows(p, message(relay.MessageID(want[len(want)-1])))
+		shows(p, message(task)+" "+is("outcome", "agent", a.name, "state", "pass")) // nobody tells that again
 		say(a, 2)
 		shows(p, message(relay.MessageID(want[len(want)-1])))
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,11 +63,11 @@ func view(t *testing.T, browser *browsertest.Browser, b *bot, place string, o br
 
 // is the element that has a test id and, in pairs, further data attributes.
 func is(testID string, data ...string) string {
-	selector := fmt.Sprintf("[data-testid=%q]", testID)
-	for i := 0; i < len(data); i += 2 {
-		selector += fmt.Sprintf("[data-%s=%q]", data[i], data[i+1])
+	parts := []string{fmt.Sprintf("[data-testid=%q]", testID)}
+	for pair := range slices.Chunk(data, 2) {
+		parts = append(parts, fmt.Sprintf("[data-%s=%q]", pair[0], pair[1]))
 	}
-	return selector
+	return strings.Join(parts, "")
 }
 
 // message is a message's element.

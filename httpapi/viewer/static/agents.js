@@ -29,8 +29,7 @@ export class Agents extends Panel {
 }
 
 function ownCard(own, status) {
-  const { bots, users } = status.queues
-  const sum = (get) => [bots, users].filter(Boolean).reduce((n, q) => n + get(q), 0)
+  const sum = (get) => Object.values(status.queues).reduce((n, q) => n + get(q), 0)
   const queues = {
     lag: sum((q) => q.lag), unsettled: sum((q) => q.unsettled), outbox: sum((q) => q.outbox.pending),
     inbox: status.mailbox?.waiting ?? own.queues?.inbox, unacknowledged: status.mailbox?.unacknowledged ?? own.queues?.unacknowledged,

@@ -43,7 +43,7 @@ export const en = {
 
   // agents
   'empty.agents': 'No other agent has registered yet. One appears when its sidecar starts with the same mailbox.', 'mailbox.off.agents': 'The mailbox is off (MAILBOX=off), so only this sidecar is known. What the bots say and decide is under Groups all the same.',
-  'presence.idle': 'idle', 'presence.busy': 'busy', 'presence.offline': 'offline', 'presence.unknown': 'here', heartbeat: 'heard of', 'this.one': 'this one', ready: 'ready', 'not.ready': 'Not ready',
+  'presence.idle': 'idle', 'presence.busy': 'busy', 'presence.offline': 'offline', 'presence.unknown': 'here', heartbeat: 'heartbeat', 'this.one': 'this one', ready: 'ready', 'not.ready': 'Not ready',
   door: '{name}', 'door.connected': '{name}: bot connected', 'door.waits': '{name}: bot not connected', 'tasks.now': '{n} of {max} tasks', 'queues.unknown': 'It does not tell its queues.',
   'queue.lag': 'to read', 'queue.unsettled': 'unsettled', 'queue.outbox': 'outbox', 'queue.inbox': 'inbox', 'queue.unacknowledged': 'unacked',
   'means.lag': 'What the backend holds and the sidecar has not read yet: bytes of the file, or entries of the stream', 'means.unsettled': 'Messages read and not yet dealt with', 'means.outbox': 'Own messages that the backend does not have yet', 'means.inbox': 'Direct messages that wait for the bot', 'means.unacknowledged': 'Direct messages sent and not yet acknowledged',
@@ -60,7 +60,7 @@ export const en = {
   'ready.long': 'Ready: the backend answers and is being read.', sidecar: 'Sidecar', agent: 'agent', 'bot.name': 'bot', version: 'version', started: 'started', backend: 'backend', membership: 'membership', enforced: 'checked', 'not.enforced': 'not checked: every group passes',
   'door.title': 'The bot', 'door.name': 'door', 'door.bot': 'bot', connected: 'connected', away: 'not connected', connector: 'Feishu connection', 'gateway.bot': 'gateway', 'gateway.drafts': 'drafts',
   'limits.title': 'Limits', 'judge.title': 'Judge', 'judge.model': 'model', 'judge.breaker': 'breaker', 'judge.failures': 'failures in a row', 'judge.retry': 'next try', 'judge.calls': 'calls under way',
-  'queue.of.bots': 'Queue of bots', 'queue.of.users': 'Queue of people', 'queue.state': 'state', 'queue.read': 'being read', 'queue.not.read': 'not being read', 'queue.published': 'published', 'queue.republished': 'published again', 'queue.failed': 'tries that failed', 'open.tasks': 'open tasks',
+  'queue.of.outbound': 'Queue of bots (outbound)', 'queue.of.inbound': 'Queue of people (inbound)', 'queue.state': 'state', 'queue.read': 'being read', 'queue.not.read': 'not being read', 'queue.published': 'published', 'queue.republished': 'published again', 'queue.failed': 'tries that failed', 'open.tasks': 'open tasks',
   'missing.title': 'Gaps', 'missing.none': 'No message of another agent is missing.', 'missing.n': '{n} messages missing', errors: 'Last errors', 'errors.none': 'None since the start.', times: '{n}×', 'groups.file': 'The groups file',
 
   // words of the API

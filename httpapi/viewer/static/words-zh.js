@@ -60,7 +60,7 @@ export const zh = {
   'ready.long': '就绪：后端有响应，并且正在读取。', sidecar: 'Sidecar', agent: '智能体', 'bot.name': '机器人', version: '版本', started: '启动于', backend: '后端', membership: '成员检查', enforced: '已检查', 'not.enforced': '未检查：所有群都放行',
   'door.title': '机器人', 'door.name': '入口', 'door.bot': '机器人', connected: '已连接', away: '未连接', connector: '飞书连接', 'gateway.bot': '网关', 'gateway.drafts': '草稿',
   'limits.title': '上限', 'judge.title': '裁判', 'judge.model': '模型', 'judge.breaker': '熔断器', 'judge.failures': '连续失败', 'judge.retry': '下次尝试', 'judge.calls': '进行中的调用',
-  'queue.of.bots': '机器人消息队列', 'queue.of.users': '用户消息队列', 'queue.state': '状态', 'queue.read': '正在读取', 'queue.not.read': '没有在读取', 'queue.published': '已发布', 'queue.republished': '重新发布', 'queue.failed': '失败的尝试', 'open.tasks': '未完成任务',
+  'queue.of.outbound': '机器人消息队列（outbound）', 'queue.of.inbound': '用户消息队列（inbound）', 'queue.state': '状态', 'queue.read': '正在读取', 'queue.not.read': '没有在读取', 'queue.published': '已发布', 'queue.republished': '重新发布', 'queue.failed': '失败的尝试', 'open.tasks': '未完成任务',
   'missing.title': '缺口', 'missing.none': '没有缺少其他智能体的消息。', 'missing.n': '缺 {n} 条消息', errors: '最近的错误', 'errors.none': '启动以来没有错误。', times: '{n} 次', 'groups.file': '群配置文件',
 
   // words of the API
