@@ -12,7 +12,7 @@
 // # Writing
 //
 // [Log.Note] only remembers: no message waits for this. [Log.Run] writes what
-// was noted 200 ms after the first of it, one line of JSON for each message:
+// was noted 50 ms after the first of it, one line of JSON for each message:
 // what became of a message meanwhile is one line. While the store is away the
 // newest 5,000 are kept, and older ones dropped and counted. Outcomes are for
 // people who look on: nothing is decided by them, and losing some costs a

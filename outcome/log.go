@@ -19,7 +19,7 @@ const (
 	maxPending = 5000
 	// A batch is written when it is full, or batchAfter after the first of it.
 	maxBatch   = 500
-	batchAfter = 200 * time.Millisecond
+	batchAfter = 50 * time.Millisecond
 	lastWrites = 2 * time.Second // for all of them when Run ends; what is left then is dropped
 
 	backoffFirst = 200 * time.Millisecond // before a failed batch is tried again, doubled up to
