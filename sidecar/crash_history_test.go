@@ -134,12 +134,25 @@ func (h *history) await(ctx context.Context, cond func() bool) error {
 	}
 }
 
+// awaitSends is awaitEvents while nothing is delivered: then the bots stop at
+// window, and it is enough that they have reached it.
+func (h *history) awaitSends(ctx context.Context, n int) error {
+	return h.awaitSome(ctx, n, func() bool { return h.open >= window })
+}
+
 // awaitEvents waits until n more things have happened.
 func (h *history) awaitEvents(ctx context.Context, n int) error {
+	return h.awaitSome(ctx, n, func() bool { return false })
+}
+
+func (h *history) awaitSome(ctx context.Context, n int, enough func() bool) error {
 	start := -1
 	return h.await(ctx, func() bool {
 		if start < 0 {
 			start = h.events
+		}
+		if enough() {
+			return true
 		}
 		return h.events >= start+n
 	})

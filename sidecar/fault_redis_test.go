@@ -65,7 +65,7 @@ func TestFaultRedisKilled(t *testing.T) {
 		for round := range 3 {
 			failed = c.h.awaitEvents(ctx, 25)
 			srv.Kill()
-			failed = errors.Join(failed, c.h.awaitEvents(ctx, 5)) // sends are accepted
+			failed = errors.Join(failed, c.h.awaitSends(ctx, 5)) // they are accepted
 			if round > 0 {
 				side := c.bots[round-1].side
 				side.kill()
