@@ -66,6 +66,12 @@ func TestCheckRedis(t *testing.T) {
 	_, found = checked(t)
 	wants(t, found, "redis memory", statusWarn, "maxmemory-policy noeviction")
 
+	if err := client.Set(t.Context(), "nanobot:feishu:outbound:outcomes", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, found = checked(t)
+	wants(t, found, "redis outcomes", statusWarn, "redis-cli del 'nanobot:feishu:outbound:outcomes'")
+
 	if err := client.Set(t.Context(), "nanobot:feishu:outbound:log", "x", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +84,8 @@ func TestCheckRedis(t *testing.T) {
 	srv.Kill()
 	code, found = checked(t)
 	wants(t, found, "redis", statusFail, "connection refused")
-	if code != 1 {
-		t.Errorf("dead redis: status %d, want 1", code)
+	if code != 1 || len(found["mailbox"])+len(found["peers"]) > 0 {
+		t.Errorf("dead redis: status %d, want 1, and one finding that says so: %v", code, found)
 	}
 }
 
@@ -97,6 +103,9 @@ func TestCheckRedisRights(t *testing.T) {
 		{"other keys", "on >pw ~other &* +@all", "redis", statusFail, "lacks rights"},
 		{"no scripts", all + "-@scripting", "redis", statusFail, "lacks rights"},
 		{"no writing", all + "-xadd", "redis rights", statusFail, "write to a stream: "},
+		{"no reading", all + "-xread", "redis rights", statusFail, "XREAD: NOPERM"},
+		{"nothing for presence", "on >pw resetkeys ~nanobot:feishu:outbound:log ~nanobot:feishu:outbound:check:* ~nanobot:feishu:outbound:outcomes ~nanobot:mailbox:* &* +@all", "redis rights", statusFail, "SET: NOPERM"},
+		{"no outcomes", "on >pw resetkeys ~nanobot:feishu:outbound:log ~nanobot:feishu:outbound:check:* ~nanobot:feishu:outbound:agent:* ~nanobot:mailbox:* &* +@all", "redis outcomes", statusWarn, "XADD: NOPERM"},
 		{"no deleting", all + "-del", "redis rights", statusWarn, "redis-cli del 'nanobot:feishu:outbound:check:"},
 		{"no more than needed", "on >pw ~nanobot:feishu:* &nanobot:feishu:* -@all +@connection +@scripting +@stream +@pubsub +@read +@write +@transaction", "redis rights", statusOK, "can be written and read"},
 	}

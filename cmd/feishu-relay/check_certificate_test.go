@@ -1,17 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,6 +132,36 @@ func TestCheckCertificateAuto(t *testing.T) {
 	}
 	_, found = checked(t)
 	wants(t, found, "gateway certificate", statusFail, "or rm "+ca+" "+key)
+}
+
+// The running gateway does not take the check for a bot that refuses the certificate.
+func TestCheckCertificateLeavesNoTraceInTheLog(t *testing.T) {
+	data := withTLS(t, "auto")
+	cfg, err := loadConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	asked := 0
+	e, err := entry.New(entry.Options{Mode: entry.ModeAuto, DataDir: data, Names: names(&cfg), Loopback: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ })})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- e.Serve(l) }()
+	found := shake(t.Context(), &cfg, l.Addr().String(), filepath.Join(data, "ca.pem"), time.Now())
+	if err := e.Shutdown(t.Context()); err != nil { // waits for the connections
+		t.Error(err)
+	}
+	<-ended
+	if strings.Contains(log.String(), "WARN") || asked > 0 || len(found) != 1 || found[0].Status != statusOK {
+		t.Errorf("%d requests went to Feishu, %v, and the log says:\n%s", asked, found, &log)
+	}
 }
 
 func chmod(t *testing.T, path string, mode os.FileMode) {

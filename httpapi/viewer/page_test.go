@@ -1,0 +1,285 @@
+package viewer_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/heapprofiler"
+	"github.com/chromedp/chromedp"
+
+	"feishu-relay/internal/browsertest"
+)
+
+// What seldom happens to a page that is open for days, before a stand-in for the
+// sidecar. How it works with a real one, TestViewer of package sidecar tells.
+func TestPage(t *testing.T) {
+	browser := browsertest.Start(t)
+	for name, test := range map[string]func(*testing.T, *browsertest.Browser){
+		"a gap larger than what is repeated": pageAfterAGap,
+		"messages while it connects":         pageWhileItConnects,
+		"a sidecar that is away at first":    pageOfASidecarAway,
+		"a first page that fails":            pageThatFails,
+		"another group meanwhile":            pageOfAnotherGroup,
+		"a find that is chosen":              pageWithAFind,
+		"what ended a talk":                  pageOfAnEnd,
+		"thousands of groups":                pageOfManyGroups,
+		"nobody looks":                       pageNobodyLooksAt,
+		"states":                             pageStates,
+		"memory":                             pageMemory,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, browser)
+		})
+	}
+}
+
+// shown are the ids of all messages of the open conversation, drawn or not.
+const shown = `[...document.querySelectorAll('.block')].flatMap((e) => e.block.entries.map((m) => m.message_id))`
+
+// wantShown waits until the messages om_<from> … om_<to> are shown, and checks
+// that there are no others.
+func wantShown(t *testing.T, p *browsertest.Page, from, to int) {
+	t.Helper()
+	p.Wait(fmt.Sprintf("message %d", to), fmt.Sprintf(`%s.at(-1) === 'om_%d'`, shown, to))
+	got := browsertest.Eval[[]string](p, shown)
+	for i, id := range got {
+		if want := fmt.Sprintf("om_%d", to+1-len(got)+i); id != want {
+			t.Fatalf("message %d of %d that are shown is %s, want %s", i, len(got), id, want)
+		}
+	}
+	if len(got) < to+1-from {
+		t.Errorf("%d messages are shown, want at least %d", len(got), to+1-from)
+	}
+}
+
+const isLive = `document.querySelector('[data-testid=connection]').dataset.state === 'live'`
+
+// hash goes to a place of the page.
+func hash(p *browsertest.Page, place string) {
+	browsertest.Eval[string](p, "location.hash = "+browsertest.JS(place))
+}
+
+func pageAfterAGap(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.say("oc_x", 0, 10)
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	p.Expect("503")
+	p.Expect("ERR_")
+	p.Wait("the connection", isLive)
+	s.say("oc_x", 10, 1)
+	wantShown(t, p, 0, 10)
+	s.goAway("/v1/events")
+	p.Wait("that it is lost", "!("+isLive+")")
+	s.say("oc_x", 11, 600)
+	s.change(func() { s.kept1st = 511 }) // the last hundred are repeated
+	s.comeBack()
+	p.Wait("the connection again", isLive)
+	p.Wait("the newest", shown+`.at(-1) === 'om_610' && `+shown+`.length > 190`)
+	wantShown(t, p, 411, 610)
+}
+
+func pageWhileItConnects(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 10)
+	release := s.hold("/v1/events")
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	wantShown(t, p, 0, 9)
+	s.record("oc_x", 10, 1) // nobody watches yet
+	release()
+	p.Wait("the connection", isLive)
+	wantShown(t, p, 0, 10)
+}
+
+func pageOfASidecarAway(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 10)
+	s.goAway("/v1")
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	p.Expect("503")
+	p.Wait("that it is away", `document.querySelector('[data-testid=connection]').dataset.state === 'waiting'`)
+	s.comeBack()
+	p.Wait("the group", `document.querySelector('[data-testid=group]')`)
+	wantShown(t, p, 0, 9)
+}
+
+func pageThatFails(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 10)
+	s.goAway("/v1/transcripts/")
+	p := browser.Open(t, s.url+"/", browsertest.Options{})
+	p.Expect("503")
+	p.Wait("the connection", isLive)
+	hash(p, "#/groups/feishu/oc_x")
+	top := `document.querySelector('#talk-top').innerText`
+	p.Wait("why there is nothing", top+`.includes('try later')`)
+	s.say("oc_x", 10, 1)
+	wantShown(t, p, 10, 10)
+	if got := browsertest.Eval[string](p, top); !strings.Contains(got, "try later") {
+		t.Errorf("above the only message stands %q, want what failed", got)
+	}
+	s.comeBack()
+	p.Click("#talk-top button")
+	p.Wait("all", shown+`.length === 11`)
+	wantShown(t, p, 0, 10)
+}
+
+func pageOfAnotherGroup(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x", "oc_y")
+	s.record("oc_x", 0, 10)
+	s.record("oc_y", 1000, 2000)
+	p := browser.Open(t, s.url+"/", browsertest.Options{})
+	p.Wait("the connection", isLive)
+	defer s.hold("/v1/transcripts/feishu/oc_x")()
+	hash(p, "#/groups/feishu/oc_x/om_5")
+	p.Wait("that it is loading", `document.querySelector('#talk-top').innerText.includes('Loading')`)
+	hash(p, "#/groups/feishu/oc_y")
+	wantShown(t, p, 2800, 2999)
+	browsertest.Eval[bool](p, `new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(true), 100)))`)
+	if asked := s.calls("before="); len(asked) > 2 {
+		t.Errorf("looking for a message of the group that was left, it asked for %v", asked)
+	}
+	if browsertest.Eval[bool](p, `!document.querySelector('#details').hidden || document.querySelector('[data-testid=notice]') !== null`) {
+		t.Error("something is told of the message of the group that was left")
+	}
+}
+
+func pageWithAFind(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 1000)
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	wantShown(t, p, 800, 999)
+	p.Click("[data-testid=search]")
+	p.Press("message 7")
+	p.Wait("the search", `document.querySelector('#talk-top button') && `+shown+`.length === 0`)
+	for range 3 {
+		p.Wait("quiet", `document.querySelector('#talk-top button')`)
+		browsertest.Eval[bool](p, `(document.querySelector('#talk-top button').click(), true)`)
+	}
+	p.Wait("a find", `document.querySelector('[data-go=om_799]')`)
+	before := len(s.calls("before="))
+	p.Click("[data-go=om_799]")
+	p.Wait("the message", `document.activeElement?.dataset.messageId === 'om_799'`)
+	if got := browsertest.Eval[bool](p, `(([...ids]) => new Set(ids).size === ids.length)(`+shown+`)`); !got {
+		t.Error("messages are shown twice")
+	}
+	if after := s.calls("before="); len(after) > before {
+		t.Errorf("for a message that is shown it asked for %v", after[before:])
+	}
+}
+
+func pageOfAnEnd(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 2)
+	outcome := func(agent string, more object) object {
+		o := object{"agent": agent, "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": "om_1", "at": began}
+		for name, value := range more {
+			o[name] = value
+		}
+		return o
+	}
+	s.change(func() {
+		s.outcomes["oc_x"] = []object{
+			outcome("agent_a", object{"stopped": "not_mentioned"}),
+			outcome("agent_c", object{"stopped": "max_depth", "decision": object{"allow": false, "tier": "hard_limit", "reason": "max_depth", "depth": 3}}),
+		}
+	})
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	p.Wait("the end", `document.querySelector('[data-testid=ended]')`)
+	end := `document.querySelector('%s').innerText.match(/depth (\S+) reached/)[1]`
+	if got := browsertest.Eval[string](p, fmt.Sprintf(end, "[data-testid=ended]")); got != "3" {
+		t.Errorf("the talk ended at depth %s, want 3, as agent_c says", got)
+	}
+	hash(p, "#/groups/feishu/oc_x/om_1")
+	p.Wait("details", `document.querySelector('#details .note.stop')`)
+	if got := browsertest.Eval[string](p, fmt.Sprintf(end, "#details .note.stop")); got != "3" {
+		t.Errorf("by the details the talk ended at depth %s, want 3", got)
+	}
+}
+
+func pageOfManyGroups(t *testing.T, browser *browsertest.Browser) {
+	chats := make([]string, 3000)
+	for i := range chats {
+		chats[i] = fmt.Sprintf("oc_%d", i)
+	}
+	s := newStandIn(t, chats...)
+	release := s.hold("/v1/transcripts")
+	p := browser.Open(t, s.url+"/", browsertest.Options{})
+	p.Wait("the connection", isLive)
+	browsertest.Eval[bool](p, `(window.writes = 0, Storage.prototype.setItem = () => { writes++ }, true)`)
+	release()
+	p.Wait("the groups", `document.querySelectorAll('[data-testid=group]').length === 3000`)
+	if n := browsertest.Eval[int](p, `writes`); n > 10 {
+		t.Errorf("the storage was written to %d times for %d groups", n, len(chats))
+	}
+	browsertest.Eval[bool](p, `(window.drawn = 0, new MutationObserver((list) => { drawn += new Set(list.map((m) => m.target).filter((e) => e.dataset.testid === 'group')).size }).observe(document.querySelector('[data-testid=groups]'), { childList: true, subtree: true }), true)`)
+	s.say("oc_2000", 0, 1)
+	p.Wait("the group at the top", `document.querySelector('[data-testid=group]').dataset.chatId === 'oc_2000'`)
+	if n := browsertest.Eval[int](p, `drawn`); n == 0 || n > 2 {
+		t.Errorf("%d rows were drawn anew for a message in one group", n)
+	}
+}
+
+func pageNobodyLooksAt(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 1)
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	p.Wait("the connection", isLive)
+	wantShown(t, p, 0, 0)
+	browsertest.Eval[bool](p, `(window.frames_ = 0, window.requestAnimationFrame = () => ++frames_, true)`) // a page that is hidden has no frames
+	s.say("oc_x", 1, 1)
+	p.Wait("an event", `frames_ > 0`)
+	browsertest.Eval[bool](p, `(Object.defineProperty(document, 'hidden', { get: () => true }), document.dispatchEvent(new Event('visibilitychange')))`)
+	s.say("oc_x", 2, 100)
+	wantShown(t, p, 0, 102)
+}
+
+func pageStates(t *testing.T, browser *browsertest.Browser) {
+	p := browser.Open(t, newStandIn(t).url, browsertest.Options{})
+	for outcome, want := range map[string]string{
+		`{}`:                             "skip", // nothing is known
+		`{decision: {allow: true}}`:      "wait",
+		`{decision: {allow: false}}`:     "stop",
+		`{stopped: 'not_mentioned'}`:     "skip",
+		`{stopped: 'expired'}`:           "stop",
+		`{delivered_at: 5, decision: {}}`: "pass",
+	} {
+		if got := browsertest.Eval[string](p, `import('/viewer/verdict.js').then((v) => v.stateOf(`+outcome+`))`); got != want {
+			t.Errorf("%s is shown as %s, want %s", outcome, got, want)
+		}
+	}
+	// What says more of the same moment counts, in whatever order it comes.
+	for _, order := range []string{`[decided, given]`, `[given, decided]`} {
+		got := browsertest.Eval[bool](p, `import('/viewer/conversation.js').then(({ Conversation }) => {
+			const c = new Conversation('feishu', 'oc_x')
+			const decided = { agent: 'agent_b', relay_msg_id: 'om_1', at: 5, decision: { allow: true } }
+			const given = { ...decided, delivered_at: 5, door: 'stream' }
+			for (const o of `+order+`) c.note(o)
+			return c.outcomes('om_1')[0].delivered_at === 5
+		})`)
+		if !got {
+			t.Errorf("%s: the delivery is not known", order)
+		}
+	}
+}
+
+func pageMemory(t *testing.T, browser *browsertest.Browser) {
+	p := browser.Open(t, newStandIn(t).url, browsertest.Options{})
+	browsertest.Eval[bool](p, `import('/viewer/conversation.js').then(({ Conversation, KEPT }) => {
+		window.conversation = new Conversation('feishu', 'oc_x')
+		const entry = (i) => ({ message_id: 'om_' + i, role: 'user', sender: 'Tom', ts: i, parent_id: 'om_root' })
+		const first = entry(0)
+		window.oldest = new WeakRef(first)
+		conversation.add([first])
+		conversation.add(Array.from({ length: KEPT }, (_, i) => entry(i + 1)))
+		return conversation.trim().length > 0
+	})`)
+	p.Do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, heapprofiler.CollectGarbage, cdp.Empty{})
+		return err
+	}))
+	p.Wait("that a message that was dropped is forgotten", `oldest.deref() === undefined`)
+}
