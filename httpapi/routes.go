@@ -68,7 +68,7 @@ func routes() []route {
 		{"GET", "/{$}", (*api).viewer, 0},
 		{"GET", "/viewer/{file}", (*api).viewer, 0},
 		{"POST", "/sign-in", (*api).signIn, forAll},
-		{"POST", "/sign-out", (*api).signOut, 0},
+		{"POST", "/sign-out", (*api).signOut, forAll},
 	}
 }
 

@@ -95,9 +95,16 @@ func (a *api) signIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// signOut serves POST /sign-out: this browser's session ends.
+// signOut serves POST /sign-out: this browser's session ends, if it has not yet.
+// (To others not even the name of the cookie is told, which is made of the token.)
 func (a *api) signOut(w http.ResponseWriter, r *http.Request) {
-	a.sessions.set(w, r, "", -time.Second)
+	if a.origins.Check(r) != nil {
+		writeError(w, errCrossOrigin)
+		return
+	}
+	if a.Token != "" && a.sessions.valid(r) {
+		a.sessions.set(w, r, "", -time.Second)
+	}
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 

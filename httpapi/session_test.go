@@ -127,6 +127,18 @@ func TestOtherPagesCannotUseASession(t *testing.T) {
 	}
 }
 
+func TestSigningOutTwiceLeadsToTheForm(t *testing.T) {
+	f := newFakes()
+	f.Token = "s3cret"
+	for name, cookie := range map[string]string{"no session": "", "one that has ended": "feishu_relay_0=1.x"} {
+		w := ask(f, "POST", "/sign-out", "", header("Cookie", cookie))
+		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/" || len(w.Result().Cookies()) > 0 {
+			t.Errorf("%s: got %d %v, want the way to the form", name, w.Code, w.Header())
+		}
+	}
+	wantError(t, ask(f, "POST", "/sign-out", "", header("Sec-Fetch-Site", "cross-site")), 403, "cross_origin")
+}
+
 func TestGuessingTheTokenIsSlow(t *testing.T) {
 	f := newFakes()
 	f.Token = "s3cret"

@@ -3,6 +3,7 @@
 package sidecar_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,5 +39,25 @@ func TestPlaceholderOfABotWithoutSidecar(t *testing.T) {
 	n.stream(stranger, heard{ID: n.says("go")}, "the build is red")
 	if h, ok := n.soon(botA, 4*time.Second, "Thinking"); ok {
 		t.Errorf("a placeholder was delivered: %+v", h)
+	}
+}
+
+// A bot may answer before the person's message is recorded, which waits for
+// Feishu to tell the person's name. The answer counts from that message all the same.
+func TestAnswerBeforeTheQuestionIsRecorded(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	a, b := n.start(n.config("agent_a")), n.start(n.config("agent_b"))
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	botB := n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	n.connected(a)
+	n.connected(b)
+	n.says("hello")
+	n.hears(botA, "hello")
+	n.hears(botB, "hello")
+	for i := range 3 { // without the person's messages the last would be the third in a row
+		n.Fault(feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "GET /open-apis/contact/v3/users/*", Delay: time.Second, Status: 500})
+		n.says(fmt.Sprint("question ", i))
+		n.reply(botA, n.hears(botA, fmt.Sprint("question ", i)), "", fmt.Sprint("answer ", i))
+		n.hears(botB, fmt.Sprint("answer ", i))
 	}
 }

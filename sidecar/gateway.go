@@ -200,19 +200,18 @@ func (d *gatewayDoor) Deliver(ctx context.Context, in relay.Inbound) error {
 
 // idOf is the message id under which the bot is shown m. Of a bot without an app
 // in Feishu m has none there, and a reply to it would fail: it goes to the
-// message of Feishu's that m answers, else to the person's newest.
+// message of Feishu's that m answers, else to the first of m's topic, else to the
+// person's newest.
 func (d *gatewayDoor) idOf(m *relay.Message) relay.MessageID {
 	if isFeishus(m.ID()) {
 		return m.ID()
 	}
-	about := m.ParentID
-	if !isFeishus(about) {
-		about = d.s.talkIn(m.Channel, m.ChatID).MessageID
+	for _, about := range []relay.MessageID{m.ParentID, m.RootID, d.s.talkIn(m.Channel, m.ChatID).MessageID} {
+		if isFeishus(about) {
+			return d.standIn(string(m.ID()), string(m.ID()), about)
+		}
 	}
-	if !isFeishus(about) {
-		about = ""
-	}
-	return d.standIn(string(m.ID()), string(m.ID()), about)
+	return d.standIn(string(m.ID()), string(m.ID()), "")
 }
 
 func isFeishus(id relay.MessageID) bool { return strings.HasPrefix(string(id), "om_") }

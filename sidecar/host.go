@@ -79,6 +79,15 @@ func (s *Sidecar) mentionsOf(mentions []feishu.Mention) []relay.Mention {
 	return out
 }
 
+// Hearing notes when a person spoke, so that an answer which comes before the
+// message stands in the transcript is counted from it.
+func (h host) Hearing(m feishu.Message) {
+	key := chatKey(relay.DefaultChannel, m.ChatID) + "/" + m.ThreadID
+	if known, ok := h.hearing.Get(key); !ok || known < int64(m.CreateTime) {
+		h.hearing.Add(key, int64(m.CreateTime))
+	}
+}
+
 // Heard records a person's message in a group. It went to the bot already.
 func (h host) Heard(ctx context.Context, m feishu.Message) error {
 	m.Sender.Name = h.person(ctx, &m)

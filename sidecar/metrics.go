@@ -3,6 +3,7 @@ package sidecar
 import (
 	"net/http"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,6 +44,10 @@ type metrics struct {
 	mail        *prometheus.CounterVec
 }
 
+// maxScrapes is how many may ask for the metrics at once; one more is answered
+// 503. Where the disk hangs, so does the gauge ready.
+const maxScrapes = 4
+
 // Buckets of times in seconds: from a local hop to RELAY_MAX_AGE's default.
 var (
 	latencyBuckets = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 15, 60, 300, 600}
@@ -52,7 +57,7 @@ var (
 
 func newMetrics(name relay.AgentName, version string) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
-	m.register = prometheus.WrapRegistererWith(prometheus.Labels{"agent": string(name)}, m.registry)
+	m.register = prometheus.WrapRegistererWith(prometheus.Labels{"agent": strings.ToValidUTF8(string(name), "\uFFFD")}, m.registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return promauto.With(m.register).NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_" + name, Help: help}, labels)
 	}
@@ -170,7 +175,7 @@ func (m *metrics) delivered(door string, final time.Time) {
 }
 
 func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.register})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.register, MaxRequestsInFlight: maxScrapes})
 }
 
 func boolText(b bool) string {

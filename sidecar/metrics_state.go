@@ -35,6 +35,7 @@ func (s *Sidecar) measure() {
 		func() float64 { _, age := s.undelivered.waiting(time.Now()); return age.Seconds() })
 	m.counter("transcript_skipped_lines_total", "Lines of transcripts that are no entries.", nil,
 		func() float64 { return float64(s.transcript.Skipped()) })
+	s.measureOutcomes()
 	s.measureDoors()
 	if s.mail != nil {
 		s.measureMailbox()
@@ -73,6 +74,19 @@ func (s *Sidecar) measureOutbox(l *lane) {
 	m.counter("republished_total", "Own messages published again after the backend had lost them.", labels,
 		func() float64 { return float64(l.box.Stats().Republished) })
 	m.counter("publish_errors_total", "Tries to publish that failed.", labels, func() float64 { return float64(l.box.Stats().Failed) })
+}
+
+// measureOutcomes shows how well this bot's outcomes are shared.
+func (s *Sidecar) measureOutcomes() {
+	m := s.metrics
+	m.gauge("outcomes_pending", "Outcomes of messages that the other sidecars cannot read yet.", nil,
+		func() float64 { return float64(s.outcomes.Stats().Pending) })
+	m.counter("outcomes_dropped_total", "Outcomes that were never shared, since too many waited.", nil,
+		func() float64 { return float64(s.outcomes.Stats().Dropped) })
+	m.counter("outcomes_write_errors_total", "Tries to share outcomes that failed.", nil,
+		func() float64 { return float64(s.outcomes.Stats().Failed) })
+	m.counter("outcomes_skipped_lines_total", "Lines of other sidecars that are no outcomes, or not signed.", nil,
+		func() float64 { return float64(s.outcomes.Stats().Skipped) })
 }
 
 // measureDoors shows the ways to the bot, and what belongs to them.
@@ -129,18 +143,44 @@ func zeroOne(b bool) float64 {
 	return 0
 }
 
+// offeredAgain is within what time the outbox offers again what was not taken.
+// Later it has given it up: what the backend lost is too old by now.
+const offeredAgain = 2 * time.Minute
+
 // publishing watches one queue's publishing. Times are Unix nanoseconds; 0: none.
 type publishing struct {
 	since atomic.Int64 // when the messages that are offered now were first offered
+	ended atomic.Int64 // when the last try did; 0 while there is one
 	last  atomic.Int64 // when some were last taken
 }
 
 func (p *publishing) stalled(now time.Time) time.Duration {
 	since := p.since.Load()
-	if since == 0 {
+	if since == 0 || p.over(now) {
 		return 0
 	}
 	return now.Sub(time.Unix(0, since))
+}
+
+func (p *publishing) over(now time.Time) bool {
+	ended := p.ended.Load()
+	return ended != 0 && now.Sub(time.Unix(0, ended)) > offeredAgain
+}
+
+func (p *publishing) begin(now time.Time) {
+	if p.over(now) {
+		p.since.Store(0)
+	}
+	p.since.CompareAndSwap(0, now.UnixNano())
+	p.ended.Store(0)
+}
+
+func (p *publishing) end(now time.Time, taken bool) {
+	if taken {
+		p.since.Store(0)
+		p.last.Store(now.UnixNano())
+	}
+	p.ended.Store(now.UnixNano())
 }
 
 // watched is a queue's publisher whose progress is seen. A step is made of what
@@ -156,11 +196,10 @@ func (w watched) Publish(ctx context.Context, lines [][]byte, after relay.Receip
 	if len(lines) == 0 {
 		return w.Publisher.Publish(ctx, lines, after)
 	}
-	w.progress.since.CompareAndSwap(0, time.Now().UnixNano())
+	w.progress.begin(time.Now())
 	receipt, err := w.Publisher.Publish(ctx, lines, after)
+	w.progress.end(time.Now(), err == nil)
 	if err == nil {
-		w.progress.since.Store(0)
-		w.progress.last.Store(time.Now().UnixNano())
 		w.trace("published")
 	}
 	return receipt, err

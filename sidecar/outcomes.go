@@ -34,8 +34,12 @@ func (s *Sidecar) openOutcomes() error {
 	return nil
 }
 
-// note tells what became of p so far.
+// note tells what became of p so far, where the bot is in its group: others read
+// it, whom a private chat is nothing to.
 func (s *Sidecar) note(p *passage, change func(*outcome.Outcome)) {
+	if !ofGroup(p.msg.Metadata) || !s.members.in(p.msg.Channel, p.msg.ChatID) {
+		return
+	}
 	if p.outcome == nil {
 		p.outcome = &outcome.Outcome{Agent: s.cfg.Agent, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
 			RelayMsgID: relay.MessageID(p.key), Sender: p.msg.SenderAgentName}
@@ -63,7 +67,7 @@ func (s *Sidecar) noteDecided(p *passage) {
 
 func (s *Sidecar) noteDelivered(p *passage, door string) {
 	s.note(p, func(o *outcome.Outcome) { o.Delivered, o.Door = o.At, door })
-	if door != doorStream {
+	if door != doorStream || p.outcome == nil {
 		return
 	}
 	if early, ok, _ := s.delivered.PeekOrAdd(p.msg.RelayMsgID, *p.outcome); ok {

@@ -195,6 +195,7 @@ var errNoDisk = errors.New("the disk cannot be used")
 // Native refuses: Feishu keeps the event and delivers it again.
 func (*waiting) Native(context.Context, feishu.Message, bool) error { return errNoDisk }
 
+func (*waiting) Hearing(feishu.Message)                               {}
 func (*waiting) Heard(context.Context, feishu.Message) error          { return nil }
 func (*waiting) Joined(relay.ChatID, relay.Millis)                    {}
 func (*waiting) Left(relay.ChatID, relay.Millis)                      {}

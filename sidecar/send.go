@@ -212,6 +212,9 @@ func (s *Sidecar) lastUser(channel string, chat relay.ChatID, thread string, bef
 	if known > int64(before) {
 		newest, looked = 0, false
 	}
+	if passing, ok := s.hearing.Get(key); ok && passing <= int64(before) {
+		newest = max(newest, passing)
+	}
 	for n := nearTail; n <= farTail; n *= 8 {
 		entries, err := s.transcript.TailTo(channel, string(chat), n, int64(before))
 		for _, e := range entries {

@@ -99,6 +99,7 @@ type Sidecar struct {
 	showing      *dedup.Window // messages that watchers were shown
 	given        *givenLines
 	userTimes    *lru.Cache[string, int64] // of a chat's topic: when a person spoke last, as far as was seen
+	hearing      *lru.Cache[string, int64] // the same, of messages that passed to the bot and may not be recorded yet
 	members      *members
 	peers        *peers
 	judge        policy.Judge
@@ -129,7 +130,7 @@ type Sidecar struct {
 	undelivered  undelivered
 	names        atomic.Pointer[namesOf]
 	sending      chatLocks
-	recording    sync.WaitGroup // own messages on their way to the transcript
+	recording    sync.WaitGroup // own messages on their way to the transcript and to watchers
 	bad          quarantined
 	started      time.Time
 }
@@ -152,6 +153,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 		showing: dedup.Memory(dedup.DefaultSize), asking: xrate.NewLimiter(askRate, askBurst)}
 	s.persons.names, _ = lru.New[relay.OpenID, string](maxPersons)
 	s.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
+	s.hearing, _ = lru.New[string, int64](maxChats)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -213,11 +213,20 @@ func (s *Sidecar) shown(m *relay.Message, sent time.Time, role string, own bool)
 	e := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: m.RelayMsgID,
 		Role: role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
 		ParentID: m.ParentID, RootID: m.RootID, TS: relay.MillisOf(sent), Own: own}
-	if role == relay.RoleAssistant && s.events.Watched() {
+	if role != relay.RoleAssistant || !s.events.Watched() {
+		s.events.Publish(e)
+		return
+	}
+	counted := func() {
 		limits := s.cfg.limitsFor(s.groups.Current().Groups[string(m.ChatID)])
 		e.Depth, _ = s.depth(where{channel: m.Channel, chat: m.ChatID}, policyEntry(entry), limits) // 0: not known
+		s.events.Publish(e)
 	}
-	s.events.Publish(e)
+	if own { // the bot waits for the answer to its send, and not for the transcript
+		s.recording.Go(counted)
+		return
+	}
+	counted()
 }
 
 // problems keeps the newest error of each part.

@@ -54,6 +54,7 @@ func failure(name, mend, format string, args ...any) finding {
 type subject struct {
 	*config
 	running func() (*runningSidecar, error) // the sidecar at LISTEN_ADDR, asked once
+	redis   func() error                    // why the Redis that the sidecars meet in is not reached, tried once
 }
 
 // check is one try. run returns when ctx is done, as far as the system lets it.
@@ -113,7 +114,8 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	out.add("Configuration", append([]finding{well("configuration", "AGENT_NAME is %s, RELAY_BACKEND is %s", cfg.Agent, cfg.Backend)},
 		checkEnvironment(os.Environ())...)...)
-	s := &subject{&cfg, sync.OnceValues(func() (*runningSidecar, error) { return askSidecar(ctx, &cfg) })}
+	s := &subject{&cfg, sync.OnceValues(func() (*runningSidecar, error) { return askSidecar(ctx, &cfg) }),
+		sync.OnceValue(func() error { return reachRedis(ctx, &cfg) })}
 	all := checks(&cfg)
 	results := make([]chan []finding, len(all))
 	for i, c := range all {

@@ -26,7 +26,7 @@ const maxSkew = 5 * time.Second
 
 func checkBackend(ctx context.Context, c *subject) []finding {
 	if c.Backend == "redis" {
-		return checkRedis(ctx, c.config)
+		return checkRedis(ctx, c)
 	}
 	return checkQueueFiles(c.config)
 }
@@ -43,7 +43,7 @@ func checkQueueFiles(c *config) []finding {
 			made++
 			_ = f.Close() // nothing was written
 		case !errors.Is(err, fs.ErrNotExist):
-			return []finding{failure(name, "run all sidecars that share RELAY_DIR as one user, or make the folder writable by their group", "%v", err)}
+			return []finding{failure(name, denied(err, "run all sidecars that share RELAY_DIR as one user, or make the folder writable by their group"), "%v", err)}
 		}
 	}
 	if made == 0 {
@@ -54,9 +54,10 @@ func checkQueueFiles(c *config) []finding {
 
 // checkRedis goes from the connection to the rights. What fails ends it, since
 // the rest would only repeat it.
-func checkRedis(ctx context.Context, c *config) []finding {
+func checkRedis(ctx context.Context, s *subject) []finding {
 	const name = "redis"
-	if err := reachRedis(ctx, c); err != nil {
+	c := s.config
+	if err := s.redis(); err != nil {
 		return []finding{failure(name, "check REDIS_URL, and whether that Redis runs and is reached from here: redis-cli -u \"$REDIS_URL\" ping", "%v", err)}
 	}
 	client, err := openRedis(c)
@@ -80,6 +81,8 @@ func checkRedis(ctx context.Context, c *config) []finding {
 // password, script, the stream's type) without writing anything. Its errors say
 // what is wrong in the words of the backend.
 func reachRedis(ctx context.Context, c *config) error {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
 	return publishOn(ctx, c, c.RelayChannel, nil, "1-0/0")
 }
 
@@ -138,7 +141,8 @@ func redisCode(err error) string {
 // on the channel, and asks whether it might publish there without doing it.
 func checkRights(ctx context.Context, c *config, client redis.UniversalClient, node *redis.Client) []finding {
 	const name = "redis rights"
-	mend := fmt.Sprintf("give the user in REDIS_URL the keys %[1]s:*, the channel %[1]s, scripts, streams, publish and subscribe", c.RelayChannel)
+	users := userChannel(c.RelayChannel)
+	mend := fmt.Sprintf("give the user in REDIS_URL the keys %[1]s:* and %[2]s:*, the channels %[1]s and %[2]s, scripts, streams, publish and subscribe", c.RelayChannel, users)
 	scratch := c.RelayChannel + ":check:" + rand.Text()
 	if err := publishOn(ctx, c, scratch, [][]byte{[]byte("{}")}, ""); err != nil {
 		return []finding{failure(name, mend, "write to a stream: %v", err)}
@@ -147,16 +151,59 @@ func checkRights(ctx context.Context, c *config, client redis.UniversalClient, n
 	if err := client.Del(ctx, scratch+":log").Err(); err != nil {
 		out = append(out, warning(name, fmt.Sprintf("redis-cli del '%s:log'", scratch), "the stream that was tried could not be deleted: %s", redisCode(err)))
 	}
-	listen := node.Subscribe(ctx, c.RelayChannel)
+	listen := node.Subscribe(ctx, c.RelayChannel, users)
 	_, err := listen.Receive(ctx)
 	_ = listen.Close()
 	if err != nil {
-		return append(out, failure(name, mend, "subscribe to the channel: %s", redisCode(err)))
+		return append(out, failure(name, mend, "subscribe to the channels: %s", redisCode(err)))
 	}
-	if _, err := mayDo(ctx, node, []any{"PUBLISH", c.RelayChannel, ""}); err != nil {
-		return append(out, failure(name, mend, "publish on the channel: %s", redisCode(err)))
+	for _, channel := range []string{c.RelayChannel, users} {
+		stream, agent := channel+":log", channel+":agent:"+string(c.Agent)
+		refused := cmp.Or(
+			mayUse(ctx, client, stream, []any{"EVAL", "return 1", 1, stream}, []any{"XADD", stream, "*", "payload", ""}, []any{"PUBLISH", channel, ""},
+				[]any{"XREAD", "STREAMS", stream, "0"}, []any{"XRANGE", stream, "-", "+"}, []any{"XINFO", "STREAM", stream}),
+			mayUse(ctx, client, agent, []any{"EVAL", "return 1", 1, agent}, []any{"GET", agent}, []any{"SET", agent, "", "PX", 1}, []any{"PTTL", agent}))
+		if refused != "" {
+			return append(out, failure(name, mend, "%s: %s", channel, refused))
+		}
 	}
-	return append(out, well(name, "streams and the channel %s can be written and read", c.RelayChannel))
+	out = append(out, well(name, "streams and the channels %s and %s can be written and read", c.RelayChannel, users))
+	return append(out, checkOutcomes(ctx, c, client, mend)...)
+}
+
+// userChannel is where users' messages go, as the sidecar names it.
+func userChannel(channel string) string {
+	return strings.TrimSuffix(channel, ":outbound") + ":inbound"
+}
+
+// checkOutcomes looks at the stream in which sidecars tell each other what became
+// of messages. Only viewers live on it.
+func checkOutcomes(ctx context.Context, c *config, client redis.UniversalClient, mend string) []finding {
+	const name = "redis outcomes"
+	const effect = "a viewer shows only what became of messages at its own bot"
+	key := c.RelayChannel + ":outcomes"
+	refused := mayUse(ctx, client, key, []any{"XADD", key, "*", "payload", ""}, []any{"XREAD", "STREAMS", key, "0"}, []any{"XINFO", "STREAM", key})
+	if refused != "" {
+		return []finding{warning(name, mend, "%s: %s", refused, effect)}
+	}
+	if err := client.XLen(ctx, key).Err(); redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return []finding{warning(name, fmt.Sprintf("redis-cli del '%s', unless another program needs it: then set another RELAY_CHANNEL", key),
+			"%s is not a stream: %s", key, effect)}
+	}
+	return nil
+}
+
+// mayUse tries commands on key, as mayDo does, and says which is refused; "" is
+// none.
+func mayUse(ctx context.Context, client redis.UniversalClient, key string, commands ...[]any) string {
+	node, err := nodeOf(ctx, client, key)
+	if err != nil {
+		return "find the node of " + key + ": " + redisCode(err)
+	}
+	if refused, err := mayDo(ctx, node, commands...); err != nil {
+		return refused + ": " + redisCode(err)
+	}
+	return ""
 }
 
 // mayDo queues commands in a transaction and takes it back: rights are looked at

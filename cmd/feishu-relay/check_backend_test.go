@@ -98,14 +98,15 @@ func TestCheckRedisRights(t *testing.T) {
 	}{
 		{"no INFO, no TIME", all + "-info -time", "redis", statusOK, "may not ask INFO"},
 		{"no TIME", all + "-time", "clock", statusOK, "NOPERM"},
-		{"no publishing", all + "-publish", "redis rights", statusFail, "publish on the channel: NOPERM"},
-		{"another channel", "on >pw ~* &other +@all", "redis rights", statusFail, "subscribe to the channel: NOPERM"},
+		{"no publishing", all + "-publish", "redis rights", statusFail, "PUBLISH: NOPERM"},
+		{"another channel", "on >pw ~* &other +@all", "redis rights", statusFail, "subscribe to the channels: NOPERM"},
 		{"other keys", "on >pw ~other &* +@all", "redis", statusFail, "lacks rights"},
 		{"no scripts", all + "-@scripting", "redis", statusFail, "lacks rights"},
 		{"no writing", all + "-xadd", "redis rights", statusFail, "write to a stream: "},
 		{"no reading", all + "-xread", "redis rights", statusFail, "XREAD: NOPERM"},
-		{"nothing for presence", "on >pw resetkeys ~nanobot:feishu:outbound:log ~nanobot:feishu:outbound:check:* ~nanobot:feishu:outbound:outcomes ~nanobot:mailbox:* &* +@all", "redis rights", statusFail, "SET: NOPERM"},
-		{"no outcomes", "on >pw resetkeys ~nanobot:feishu:outbound:log ~nanobot:feishu:outbound:check:* ~nanobot:feishu:outbound:agent:* ~nanobot:mailbox:* &* +@all", "redis outcomes", statusWarn, "XADD: NOPERM"},
+		{"nothing for presence", "on >pw resetkeys ~nanobot:feishu:outbound:log ~nanobot:feishu:outbound:check:* ~nanobot:feishu:outbound:outcomes ~nanobot:feishu:inbound:* ~nanobot:mailbox:* &* +@all", "redis rights", statusFail, "EVAL: NOPERM"},
+		{"no outcomes", "on >pw resetkeys ~nanobot:feishu:outbound:log ~nanobot:feishu:outbound:check:* ~nanobot:feishu:outbound:agent:* ~nanobot:feishu:inbound:* ~nanobot:mailbox:* &* +@all", "redis outcomes", statusWarn, "XADD: NOPERM"},
+		{"not the users' messages", "on >pw ~nanobot:feishu:outbound:* ~nanobot:mailbox:* &nanobot:feishu:outbound &agent.inbox.* +@all", "redis rights", statusFail, "nanobot:feishu:inbound:*"},
 		{"no deleting", all + "-del", "redis rights", statusWarn, "redis-cli del 'nanobot:feishu:outbound:check:"},
 		{"no more than needed", "on >pw ~nanobot:feishu:* &nanobot:feishu:* -@all +@connection +@scripting +@stream +@pubsub +@read +@write +@transaction", "redis rights", statusOK, "can be written and read"},
 	}
@@ -127,6 +128,39 @@ func TestCheckRedisRights(t *testing.T) {
 			_, found := checked(t)
 			wants(t, found, tt.check, tt.status, tt.says)
 		})
+	}
+}
+
+// With the rights that the mend names, and no others, the check is content, and
+// so is a sidecar.
+func TestRightsThatTheMendNamesAreEnough(t *testing.T) {
+	for _, channel := range []string{"nanobot:feishu:outbound", "team"} {
+		configured(t)
+		srv := redistest.Start(t)
+		client := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+		defer client.Close()
+		users := map[string]string{"nanobot:feishu:outbound": "nanobot:feishu:inbound", "team": "team:inbound"}[channel]
+		if err := client.Do(t.Context(), "ACL", "SETUSER", "joe", "on", ">pw", "+@all", "~"+channel+":*", "~"+users+":*", "~nanobot:mailbox:*",
+			"resetchannels", "&"+channel, "&"+users, "&agent.inbox.*").Err(); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("REDIS_URL", "redis://joe:pw@"+srv.Addr())
+		t.Setenv("RELAY_CHANNEL", channel)
+		code, found := checked(t)
+		wants(t, found, "redis rights", statusOK, "")
+		if code != 0 {
+			t.Errorf("status %d: %v", code, found)
+		}
+		stop := beside(t, versionText())
+		for deadline := time.Now().Add(20 * time.Second); ; {
+			if _, found = checked(t); len(found["sidecar"]) > 0 && found["sidecar"][0].Status == statusOK {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %+v", channel, found["sidecar"])
+			}
+		}
+		stop()
 	}
 }
 

@@ -45,6 +45,8 @@ func checkCertificate(ctx context.Context, c *config, running bool) []finding {
 	out := openFiles(certFile, keyFile)
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	switch auto := c.Gateway.TLS == entry.ModeAuto; {
+	case errors.Is(err, fs.ErrPermission):
+		return append(out, failure(name, denied(err, "let this user read "+certFile+" and "+keyFile), "%v", err))
 	case err != nil && auto:
 		return append(out, failure(name, fmt.Sprintf("restore them, or rm %s %s and let the bots load the new one", certFile, keyFile), "%v", err))
 	case err != nil:
@@ -147,7 +149,7 @@ func shake(ctx context.Context, c *config, addr, certFile string, ends time.Time
 	unknown := !auto && !knownIssuer(certFile)
 	data, err := readAtMost(certFile, maxCertificate)
 	if err != nil {
-		return []finding{failure(name, "let this user read "+certFile, "%v", err)}
+		return []finding{failure(name, denied(err, "let this user read "+certFile), "%v", err)}
 	}
 	roots.AppendCertsFromPEM(data)
 	var valid, invalid []string
@@ -164,7 +166,7 @@ func shake(ctx context.Context, c *config, addr, certFile string, ends time.Time
 			}
 			continue
 		}
-		_ = conn.Close()
+		askNothing(ctx, conn)
 		valid = append(valid, host)
 	}
 	public := c.Gateway.PublicURL
@@ -180,6 +182,18 @@ func shake(ctx context.Context, c *config, addr, certFile string, ends time.Time
 		detail += "; " + trustHint + certFile
 	}
 	return []finding{well(name, "%s", detail)}
+}
+
+// askNothing ends a connection with an empty line, which the gateway's server
+// answers by itself: one that leaves without a word is taken for a bot that
+// refuses the certificate.
+func askNothing(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline)
+	}
+	_, _ = conn.Write([]byte("\r\n"))
+	_, _ = conn.Read(make([]byte, 1)) // by then it was read
 }
 
 // shakeMend is what to do about a certificate that a bot does not accept.

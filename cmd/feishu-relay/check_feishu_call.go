@@ -65,11 +65,15 @@ func (r *refused) scopes() []string {
 func (f *feishuCaller) call(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, feishuCallLimit)
 	defer cancel()
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
+	var body io.Reader
+	if in != nil {
+		data, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(data)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, f.base+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, f.base+path, body)
 	if err != nil {
 		return errors.New("the base URL is none")
 	}

@@ -32,13 +32,16 @@ func checkFolder(name, variable, dir string) []finding {
 	elsewhere := fmt.Sprintf("set %s (or DATA_DIR) to a folder that this user can write", variable)
 	at, err := existing(dir)
 	if err != nil {
-		return []finding{failure(name, elsewhere, "%v", err)}
+		return []finding{failure(name, denied(err, elsewhere), "%v", err)}
 	}
 	if err := tryFiles(at); err != nil {
 		if errors.Is(err, errNoLock) {
 			return []finding{failure(name, "put it on a local disk; sidecars on several hosts meet over Redis: set REDIS_URL", "%s: %v", at, err)}
 		}
-		return []finding{failure(name, elsewhere+", or let this user write there", "%v", err)}
+		if e, ok := errors.AsType[*fs.PathError](err); ok {
+			err = e.Err // without the name of the file that was tried
+		}
+		return []finding{failure(name, denied(err, elsewhere+", or let this user write there"), "%s: %v", at, err)}
 	}
 	out := []finding{well(name, "%s can be written, locks work", dir)}
 	if at != dir {
@@ -121,7 +124,7 @@ func checkAgent(_ context.Context, c *subject) []finding {
 		return []finding{well(name, "%s has not run in %s yet", c.Agent, c.RelayDir)}
 	}
 	if err != nil {
-		return []finding{failure(name, "run this check, and all sidecars that share RELAY_DIR, as one user or in one group", "%v", err)}
+		return []finding{failure(name, denied(err, "run all sidecars that share RELAY_DIR as one user or in one group"), "%v", err)}
 	}
 	defer f.Close() // which frees the lock
 	free, err := safefile.TryLock(f)
@@ -137,7 +140,7 @@ func checkAgent(_ context.Context, c *subject) []finding {
 // checkGroups reads the groups file and looks for this agent in it.
 func checkGroups(_ context.Context, c *subject) []finding {
 	const name = "groups file"
-	list := fmt.Sprintf("list the groups with their members under \"groups\" in %s", c.GroupsFile)
+	list := fmt.Sprintf("list the groups with their members under \"groups\" in %s, or set MEMBERSHIP_CHECK=off if that is meant", c.GroupsFile)
 	data, err := readAtMost(c.GroupsFile, groups.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		if c.MembershipCheck != "auto" || c.KnowsFeishu() {
@@ -146,7 +149,7 @@ func checkGroups(_ context.Context, c *subject) []finding {
 		return []finding{warning(name, list, "there is no %s: the bot hears every chat on the relay", c.GroupsFile)}
 	}
 	if err != nil {
-		return []finding{failure(name, "let this user read it, or set GROUPS_FILE to another", "%v", err)}
+		return []finding{failure(name, denied(err, "let this user read it, or set GROUPS_FILE to another"), "%v", err)}
 	}
 	file, err := groups.Parse(data)
 	if err != nil {
@@ -200,4 +203,11 @@ func listed(file *groups.File, c *config) bool {
 	return false
 }
 
-func denied(err error, mend string) string { return mend }
+// denied is the mend where err may say that this user may not: most often the
+// check runs as another one than the sidecar, and nothing is wrong.
+func denied(err error, mend string) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "run this check as the sidecar's user; if it is: " + mend
+	}
+	return mend
+}

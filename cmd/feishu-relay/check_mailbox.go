@@ -27,6 +27,8 @@ func checkMailbox(ctx context.Context, c *subject) []finding {
 	switch {
 	case !c.Mailbox.On:
 		return []finding{well("mailbox", "MAILBOX is off: no direct messages")}
+	case c.Mailbox.Backend == "redis" && c.Backend == "redis" && c.redis() != nil:
+		return nil // told already
 	case c.Mailbox.Backend == "redis":
 		return checkMailboxRedis(ctx, c.config)
 	}

@@ -80,7 +80,7 @@ func missingRights(ctx context.Context, c *config) string {
 	agent, cards, channel := mailboxAgent("check-"+rand.Text()), mailboxKeys+"agents", mailboxChannels+"check"
 	inbox, alive, malformed := agent+"inbox", agent+"alive", agent+"malformed"
 	for _, on := range []struct {
-		key      string // of the node
+		key      string
 		commands [][]any
 	}{
 		{inbox, [][]any{
@@ -91,12 +91,8 @@ func missingRights(ctx context.Context, c *config) string {
 		}},
 		{cards, [][]any{{"HSET", cards, "", ""}, {"HGET", cards, ""}, {"HGETALL", cards}, {"HLEN", cards}}},
 	} {
-		node, err := nodeOf(ctx, client, on.key)
-		if err != nil {
-			return "find the node of " + on.key + ": " + redisCode(err)
-		}
-		if refused, err := mayDo(ctx, node, on.commands...); err != nil {
-			return refused + ": " + redisCode(err)
+		if refused := mayUse(ctx, client, on.key, on.commands...); refused != "" {
+			return refused
 		}
 	}
 	listen := client.PSubscribe(ctx, mailboxChannels+"*")

@@ -33,15 +33,17 @@ func checkPeers(ctx context.Context, c *subject) []finding {
 	}
 	delete(seen, string(c.Agent))
 	var out []finding
-	if len(seen) == 0 {
-		out = append(out, well(name, "no other agent has been seen yet; all sidecars share one RELAY_DIR, or one REDIS_URL"))
-	} else {
+	switch {
+	case len(seen) > 0:
 		agents := slices.Collect(maps.Keys(seen))
 		slices.SortFunc(agents, func(a, b string) int { return seen[b].Compare(seen[a]) }) // the last seen first
 		for i, agent := range agents {
 			agents[i] = fmt.Sprintf("%s (%s ago)", agent, age(time.Since(seen[agent])))
 		}
 		out = append(out, well(name, "%s seen: %s", counted(len(agents), "other agent was", "other agents were"), some(agents)))
+	case c.Backend == "redis" && c.redis() != nil: // who is there, is not known; told already
+	default:
+		out = append(out, well(name, "no other agent has been seen yet; all sidecars share one RELAY_DIR, or one REDIS_URL"))
 	}
 	return append(out, namesakes(c.config)...)
 }

@@ -89,7 +89,7 @@ func TestCheckOfAFreshInstallation(t *testing.T) {
 		"✓ transcript folder: " + data + "/transcripts does not exist yet, and can be made",
 		"✓ disk space: SPACE are left for " + data + "/relay",
 		"! groups file: there is no " + data + "/groups.json: the bot hears every chat on the relay",
-		`    list the groups with their members under "groups" in ` + data + "/groups.json",
+		`    list the groups with their members under "groups" in ` + data + "/groups.json, or set MEMBERSHIP_CHECK=off if that is meant",
 		"",
 		"Relay",
 		"✓ file queue: nothing has been sent in " + data + "/relay yet",

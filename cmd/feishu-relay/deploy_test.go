@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,6 +30,14 @@ type (
 			ExtraHosts []string       `json:"extra_hosts"`
 			Profiles   []string       `json:"profiles"`
 		} `json:"services"`
+		Networks map[string]struct {
+			IPAM struct {
+				Config []struct {
+					Subnet  netip.Prefix `json:"subnet"`
+					IPRange netip.Prefix `json:"ip_range"`
+				} `json:"config"`
+			} `json:"ipam"`
+		} `json:"networks"`
 	}
 	kubeObject struct {
 		Kind     string            `json:"kind"`
@@ -268,7 +277,8 @@ func TestDeployedProbes(t *testing.T) {
 // The bots of compose.yaml are pointed at where their sidecars are, and the port
 // of an alias is the one that https:// means.
 func TestDeployedBotsFindTheirSidecar(t *testing.T) {
-	services, profiles := compose(t).Services, map[string]int{}
+	file, profiles := compose(t), map[string]int{}
+	services := file.Services
 	for name, s := range services {
 		if len(s.Profiles) == 0 {
 			continue
@@ -282,6 +292,11 @@ func TestDeployedBotsFindTheirSidecar(t *testing.T) {
 		pair, _ := relay.Networks.(map[string]any)["pair-"+letter].(map[string]any)
 		if networks := fmt.Sprint(s.Networks); networks != "[pair-"+letter+"]" {
 			t.Errorf("%s is in the networks %s", name, networks)
+		}
+		// A bot that starts first is not given the sidecar's address.
+		ipam := file.Networks["pair-"+letter].IPAM.Config[0]
+		if at, err := netip.ParseAddr(fmt.Sprint(pair["ipv4_address"])); err != nil || !ipam.Subnet.Contains(at) || !ipam.IPRange.IsValid() || ipam.IPRange.Contains(at) {
+			t.Errorf("relay-%s at %s, bots in %s of %s (%v)", letter, at, ipam.IPRange, ipam.Subnet, err)
 		}
 		env := composeEnv(t, s.Environment)
 		host, ip := "relay-"+letter, fmt.Sprint(pair["ipv4_address"])

@@ -44,6 +44,9 @@ func (g *Gateway) heard(ev feishu.Event) (feishu.Verdict, func()) {
 	g.recent.stands(m.ID, m.ChatID)
 	g.learnMentions(m.Mentions)
 	if !m.Sender.IsBot() {
+		if m.ChatType == feishu.ChatGroup {
+			g.opts.Host.Hearing(m)
+		}
 		return feishu.Pass, func() { g.hear(m) }
 	}
 	g.opts.Book.LearnBot(feishu.Bot{OpenID: m.Sender.OpenID, AppID: m.Sender.AppID, Name: m.Sender.Name})

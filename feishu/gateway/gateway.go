@@ -86,6 +86,9 @@ type Host interface {
 	// returns nil. It is called once for a message id, and again after an error,
 	// a crash or a repeat of the send with the same uuid.
 	Sent(ctx context.Context, m Sent) error
+	// Hearing is a person's message in a group that the bot is about to be given:
+	// it may answer before Heard is called. It returns at once.
+	Hearing(m feishu.Message)
 	// Heard is a person's message in a chat of the bot (any chat type).
 	Heard(ctx context.Context, m feishu.Message) error
 	// Native stores another bot's message that Feishu delivered itself; on disk

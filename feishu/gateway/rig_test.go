@@ -199,6 +199,8 @@ func (h *host) Sent(ctx context.Context, m Sent) error {
 	return nil
 }
 
+func (h *host) Hearing(feishu.Message) {}
+
 func (h *host) Heard(_ context.Context, m feishu.Message) error {
 	if h.heard != nil {
 		return h.heard(m)

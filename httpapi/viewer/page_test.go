@@ -3,6 +3,7 @@ package viewer_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -22,6 +23,9 @@ func TestPage(t *testing.T) {
 		"messages while it connects":         pageWhileItConnects,
 		"a sidecar that is away at first":    pageOfASidecarAway,
 		"a first page that fails":            pageThatFails,
+		"a page that is left often":          pageLeftOften,
+		"a record that was cut":              pageOfACutRecord,
+		"outcomes of older messages":         pageOfOlderOutcomes,
 		"another group meanwhile":            pageOfAnotherGroup,
 		"a find that is chosen":              pageWithAFind,
 		"what ended a talk":                  pageOfAnEnd,
@@ -35,6 +39,23 @@ func TestPage(t *testing.T) {
 			test(t, browser)
 		})
 	}
+}
+
+// A browser has six connections to a host, and keeps pages for going back.
+func pageLeftOften(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 1)
+	p := browser.Open(t, s.url, browsertest.Options{})
+	for range 8 {
+		p.Wait("the connection", isLive)
+		p.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(s.url))
+	}
+	p.Wait("the connection", isLive)
+	p.Do(chromedp.Navigate("about:blank"))
+	browsertest.Eval[bool](p, `(setTimeout(() => history.back()), true)`)
+	p.Wait("the connection again", isLive)
+	s.say("oc_x", 1, 1)
+	p.Wait("what is said now", `document.querySelector('[data-testid=group]').innerText.includes('message 1')`)
 }
 
 // shown are the ids of all messages of the open conversation, drawn or not.
@@ -70,6 +91,7 @@ func pageAfterAGap(t *testing.T, browser *browsertest.Browser) {
 	p.Expect("503")
 	p.Expect("ERR_")
 	p.Wait("the connection", isLive)
+	wantShown(t, p, 0, 9)
 	s.say("oc_x", 10, 1)
 	wantShown(t, p, 0, 10)
 	s.goAway("/v1/events")
@@ -127,6 +149,49 @@ func pageThatFails(t *testing.T, browser *browsertest.Browser) {
 	wantShown(t, p, 0, 10)
 }
 
+func pageOfACutRecord(t *testing.T, browser *browsertest.Browser) {
+	for _, search := range []bool{false, true} {
+		s := newStandIn(t, "oc_x")
+		s.record("oc_x", 0, 1000)
+		p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+		p.Expect("410")
+		wantShown(t, p, 800, 999)
+		p.Wait("the connection", isLive)
+		s.change(func() { s.gone = true })
+		if search {
+			p.Click("[data-testid=search]")
+			p.Press("message 7")
+			p.Wait("the search", `document.querySelector('#talk-top').innerText.includes('Search earlier')`)
+			p.Click("[data-testid=earlier]")
+		} else {
+			p.Wait("older messages to be asked for", `(document.querySelector('#talk-scroll').scrollTop = 0, document.querySelector('[data-testid=notice]'))`)
+		}
+		p.Wait("what happened", `document.querySelector('#talk-top').innerText.includes('begin anew')`)
+		if got := browsertest.Eval[string](p, `document.querySelector('#talk-top').innerText`); strings.Contains(got, "20,000") {
+			t.Errorf("above the messages stands %q, but the page has not as many", got)
+		}
+		s.change(func() { s.gone = false })
+		p.Click("#talk-top button")
+		wantShown(t, p, 800, 999)
+	}
+}
+
+func pageOfOlderOutcomes(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 600)
+	s.change(func() {
+		for i := range 4500 { // more than are read at first, on bots' messages
+			s.outcomes["oc_x"] = append(s.outcomes["oc_x"], object{"agent": fmt.Sprintf("agent_%d", i%15), "channel": "feishu", "chat_id": "oc_x",
+				"relay_msg_id": fmt.Sprintf("om_%d", i/15*2+1), "at": began, "stopped": "expired"})
+		}
+	})
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	wantShown(t, p, 400, 599)
+	hash(p, "#/groups/feishu/oc_x/om_101")
+	p.Wait("what became of an older message", `document.querySelectorAll('[data-message-id=om_101] [data-testid=outcome]').length === 15`)
+	wantShown(t, p, 0, 599)
+}
+
 func pageOfAnotherGroup(t *testing.T, browser *browsertest.Browser) {
 	s := newStandIn(t, "oc_x", "oc_y")
 	s.record("oc_x", 0, 10)
@@ -176,9 +241,7 @@ func pageOfAnEnd(t *testing.T, browser *browsertest.Browser) {
 	s.record("oc_x", 0, 2)
 	outcome := func(agent string, more object) object {
 		o := object{"agent": agent, "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": "om_1", "at": began}
-		for name, value := range more {
-			o[name] = value
-		}
+		maps.Copy(o, more)
 		return o
 	}
 	s.change(func() {
@@ -215,11 +278,15 @@ func pageOfManyGroups(t *testing.T, browser *browsertest.Browser) {
 	if n := browsertest.Eval[int](p, `writes`); n > 10 {
 		t.Errorf("the storage was written to %d times for %d groups", n, len(chats))
 	}
+	browsertest.Eval[bool](p, `(document.querySelector('[data-chat-id=oc_1000]').focus(), true)`)
 	browsertest.Eval[bool](p, `(window.drawn = 0, new MutationObserver((list) => { drawn += new Set(list.map((m) => m.target).filter((e) => e.dataset.testid === 'group')).size }).observe(document.querySelector('[data-testid=groups]'), { childList: true, subtree: true }), true)`)
-	s.say("oc_2000", 0, 1)
+	s.say("oc_2000", 5, 1)
 	p.Wait("the group at the top", `document.querySelector('[data-testid=group]').dataset.chatId === 'oc_2000'`)
 	if n := browsertest.Eval[int](p, `drawn`); n == 0 || n > 2 {
 		t.Errorf("%d rows were drawn anew for a message in one group", n)
+	}
+	if got := browsertest.Eval[string](p, `document.activeElement.dataset.chatId ?? ''`); got != "oc_1000" {
+		t.Errorf("the focus went from a group to %q", got)
 	}
 }
 
@@ -234,17 +301,17 @@ func pageNobodyLooksAt(t *testing.T, browser *browsertest.Browser) {
 	p.Wait("an event", `frames_ > 0`)
 	browsertest.Eval[bool](p, `(Object.defineProperty(document, 'hidden', { get: () => true }), document.dispatchEvent(new Event('visibilitychange')))`)
 	s.say("oc_x", 2, 100)
-	wantShown(t, p, 0, 102)
+	wantShown(t, p, 0, 101)
 }
 
 func pageStates(t *testing.T, browser *browsertest.Browser) {
 	p := browser.Open(t, newStandIn(t).url, browsertest.Options{})
 	for outcome, want := range map[string]string{
-		`{}`:                             "skip", // nothing is known
-		`{decision: {allow: true}}`:      "wait",
-		`{decision: {allow: false}}`:     "stop",
-		`{stopped: 'not_mentioned'}`:     "skip",
-		`{stopped: 'expired'}`:           "stop",
+		`{}`:                              "skip", // nothing is known
+		`{decision: {allow: true}}`:       "wait",
+		`{decision: {allow: false}}`:      "stop",
+		`{stopped: 'not_mentioned'}`:      "skip",
+		`{stopped: 'expired'}`:            "stop",
 		`{delivered_at: 5, decision: {}}`: "pass",
 	} {
 		if got := browsertest.Eval[string](p, `import('/viewer/verdict.js').then((v) => v.stateOf(`+outcome+`))`); got != want {

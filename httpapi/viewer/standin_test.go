@@ -26,6 +26,7 @@ type standIn struct {
 	asked    []string            // paths with their queries
 	away     string              // calls whose path begins so get 503; "": none
 	held     map[string]chan struct{}
+	gone     bool     // records were cut: no cursor fits any more
 	kept     []object // events
 	kept1st  int      // number of the first of kept that is repeated
 	changed  chan struct{}
@@ -46,6 +47,11 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			w.Header().Set("Content-Type", "application/json")
+			if s.gone && r.FormValue("before") != "" {
+				w.WriteHeader(http.StatusGone)
+				_, _ = w.Write([]byte(`{"error":{"code":"gone","message":"begin anew"}}`))
+				return
+			}
 			_ = json.NewEncoder(w).Encode(make(r))
 		})
 	}
@@ -53,7 +59,9 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 	answer("/v1/transcripts", func(*http.Request) any { return object{"transcripts": s.list()} })
 	answer("/v1/transcripts/feishu/{chat}", s.page)
 	answer("/v1/outcomes", func(r *http.Request) any {
-		return object{"outcomes": s.outcomes[r.FormValue("chat_id")], "complete": true}
+		all := s.outcomes[r.FormValue("chat_id")]
+		limit, _ := strconv.Atoi(r.FormValue("limit"))
+		return object{"outcomes": append([]object{}, all[max(0, len(all)-limit):]...), "complete": true}
 	})
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.Handle("/", viewer.Handler())

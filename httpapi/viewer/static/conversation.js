@@ -67,8 +67,12 @@ export class Conversation {
     const gone = this.entries.splice(0, this.entries.length - KEPT + DROPPED_AT_ONCE)
     for (const { message_id } of gone) {
       this.#byId.delete(message_id)
-      this.#orphans.delete(message_id)
       this.#outcomes.delete(message_id)
+    }
+    for (const [id, replies] of this.#orphans) {
+      const left = replies.filter((e) => this.#byId.has(e.message_id))
+      if (left.length) this.#orphans.set(id, left)
+      else this.#orphans.delete(id)
     }
     this.earlier = undefined
     this.dropped = true
@@ -81,7 +85,7 @@ export class Conversation {
     let agents = this.#outcomes.get(outcome.relay_msg_id)
     if (!agents) this.#outcomes.set(outcome.relay_msg_id, (agents = new Map()))
     const known = agents.get(outcome.agent)
-    if (known && known.at >= outcome.at) return false
+    if (known && (known.at > outcome.at || (known.at === outcome.at && fields(known) >= fields(outcome)))) return false
     agents.set(outcome.agent, outcome)
     this.#agents.add(outcome.agent)
     return true
@@ -99,6 +103,9 @@ export class Conversation {
     return [...this.#agents].sort()
   }
 }
+
+// fields is how much an outcome says: of one moment the fuller one is the later.
+const fields = (outcome) => Object.values(outcome).filter(Boolean).length
 
 export const isBot = (entry) => entry.role === 'assistant'
 

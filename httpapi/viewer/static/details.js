@@ -13,7 +13,7 @@ import { hash } from './route.js'
 // details shows entry in element. act has close(), go(id), show(id) and thread(id).
 export function details(element, conversation, entry, act) {
   const outcomes = conversation.outcomes(entry.message_id).filter((o) => o.stopped !== 'own_message')
-  const reason = isBot(entry) && endedBy(outcomes)
+  const end = isBot(entry) && endedBy(outcomes)
   show(element,
     h('header', null,
       h('button', { type: 'button', class: 'icon-button', onclick: act.close, 'aria-label': t('close'), title: t('close') + ' (Esc)', 'data-testid': 'details-close' }, icon('close')),
@@ -25,7 +25,7 @@ export function details(element, conversation, entry, act) {
         copyButton(t('copy.link'), 'link', () => location.origin + location.pathname + hash(conversation.channel, conversation.chat, entry.message_id)),
         copyButton(t('copy.id'), 'copy', () => entry.message_id),
         h('button', { type: 'button', 'data-testid': 'show-in-flow', onclick: () => act.show(entry.message_id) }, t('show.in.flow'))),
-      reason && h('p', { class: 'note stop' }, t('ended.' + reason, { n: entry.depth ?? '?' })),
+      end && h('p', { class: 'note stop' }, t('ended.' + end.reason, { n: end.depth })),
       isBot(entry) && h('section', null, h('h3', null, t('details.outcomes')), outcomes.length ? outcomes.map((o) => outcomeCard(o, entry)) : h('p', { class: 'soft' }, t('details.no.outcomes'))),
       h('section', null, h('h3', null, t('details.fields')), fields(conversation, entry, act))))
 }

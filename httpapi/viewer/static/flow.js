@@ -106,7 +106,7 @@ export class Flow {
     if (!next && block.entries.length >= BLOCK) {
       const last = this.#block([entry])
       this.list.append(last.element)
-      if (this.pinned) last.build()
+      if (this.pinned && !document.hidden) last.build() // else it is built when it comes into view
       return
     }
     block.add(next ? block.entries.indexOf(next) : block.entries.length, entry)

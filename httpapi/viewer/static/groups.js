@@ -2,8 +2,8 @@
 
 import * as api from './api.js'
 import { h, show } from './h.js'
-import { t } from './i18n.js'
-import { brief, exact, number } from './format.js'
+import { t, language } from './i18n.js'
+import { brief, dayKey, exact, number } from './format.js'
 import { line } from './text.js'
 import { nameOf, entryOf } from './conversation.js'
 import { remembered, remember } from './memory.js'
@@ -36,6 +36,7 @@ export class GroupList {
       const fresh = new Map(this.groups.map((g) => [keyOf(g), g.fresh]))
       this.groups = transcripts.map((g) => ({ ...g, fresh: fresh.get(keyOf(g)) ?? 0 }))
       for (const g of this.groups) if (!this.#seen.has(keyOf(g))) this.#read(g)
+      this.#remember()
       this.loaded = true
       this.draw()
       this.changed()
@@ -62,13 +63,18 @@ export class GroupList {
       if (this.#isOpen(group)) this.#read(group)
       else group.fresh++
     }
-    if (messages.length) this.draw()
+    if (!messages.length) return
+    this.#remember()
+    this.draw()
   }
 
   // opened tells which group is on the screen, if any.
   opened(group) {
     this.#open = group && keyOf(group)
-    if (group) this.#read(group)
+    if (group) {
+      this.#read(group)
+      this.#remember()
+    }
     this.draw()
   }
 
@@ -78,6 +84,9 @@ export class GroupList {
     group.fresh = 0
     this.#seen.delete(keyOf(group))
     this.#seen.set(keyOf(group), newest(group))
+  }
+
+  #remember() {
     remember('seen', [...this.#seen].slice(-SEEN))
   }
 
@@ -97,10 +106,20 @@ export class GroupList {
     const shown = this.groups.filter((g) => `${g.name ?? ''} ${g.chat_id}`.toLowerCase().includes(wanted))
     const rows = shown.map((g) => this.#row(g))
     if (!rows.length) show(this.list, h('p', { class: 'empty', 'data-testid': 'empty' }, t(this.loaded ? (wanted ? 'empty.filter' : 'empty.groups') : 'loading')))
-    else if (rows.some((row, i) => this.list.children[i] !== row) || rows.length !== this.list.children.length) this.list.replaceChildren(...rows)
+    else this.#order(rows)
   }
 
-  // row is always the same element for a group, so that it keeps the focus.
+  // order puts rows into the list, and moves those alone that stand elsewhere.
+  #order(rows) {
+    const { list } = this
+    const focused = document.activeElement
+    rows.forEach((row, i) => list.children[i] === row || list.insertBefore(row, list.children[i] ?? null))
+    while (list.childElementCount > rows.length) list.lastElementChild.remove()
+    if (focused !== document.activeElement && list.contains(focused)) focused.focus({ preventScroll: true })
+  }
+
+  // row is always the same element for a group, so that it keeps the focus. It is
+  // drawn anew only if it says something else: there may be thousands.
   #row(group) {
     const key = keyOf(group)
     let row = this.#rows.get(key)
@@ -110,6 +129,9 @@ export class GroupList {
     if (key === this.#open) row.setAttribute('aria-current', 'page')
     else row.removeAttribute('aria-current')
     const { last } = group
+    const says = JSON.stringify([language(), dayKey(Date.now()), group.name, newest(group), last?.message_id, unread, group.fresh])
+    if (row.says === says) return row
+    row.says = says
     return show(row,
       h('bdi', { class: 'name' }, line(group.name || group.chat_id, 80)),
       h('time', { title: exact(newest(group)) }, brief(newest(group))),

@@ -8,11 +8,10 @@ const HIDDEN_PAUSE = 500 // between batches while nobody looks, in ms
 
 // watch calls events with the batches of events, one per frame at most; state
 // with { name, at } whenever the connection changes, at being when the next try
-// is due; and again when it is back after a gap, for what was not replayed.
+// is due; and again whenever it is there, for what was not told before or meanwhile.
 export function watch({ events, state, again }) {
   let source, timer
   let failures = 0
-  let connectedOnce = false
   let batch = []
 
   function flush() {
@@ -40,8 +39,7 @@ export function watch({ events, state, again }) {
     source.onopen = () => {
       failures = 0
       state({ name: 'live' })
-      if (connectedOnce) again()
-      connectedOnce = true
+      again()
     }
     source.onerror = () => {
       failures++
@@ -65,7 +63,10 @@ export function watch({ events, state, again }) {
 
   state({ name: 'connecting' })
   open()
+  addEventListener('pagehide', () => source.close()) // a page kept for going back would hold one of the browser's few connections
+  addEventListener('pageshow', soon)
   addEventListener('online', soon)
   addEventListener('focus', soon)
   document.addEventListener('visibilitychange', soon)
+  document.addEventListener('visibilitychange', () => document.hidden && flush()) // there is no next frame
 }

@@ -57,9 +57,9 @@ export function paint(slot, entry, { conversation }) {
   article.querySelector('.chips').replaceChildren(...chips(entry, outcomes).filter(Boolean))
   const state = isBot(entry) ? overall(outcomes) : undefined
   if (state) article.dataset.state = state
-  const reason = isBot(entry) ? endedBy(outcomes) : undefined
+  const end = isBot(entry) ? endedBy(outcomes) : undefined
   slot.querySelector('.ended')?.remove()
-  if (reason) slot.append(h('div', { class: 'ended', role: 'note', 'data-testid': 'ended', 'data-reason': reason }, h('span', null, t('ended.' + reason, { n: outcomes[0].decision?.depth ?? '?' }))))
+  if (end) slot.append(h('div', { class: 'ended', role: 'note', 'data-testid': 'ended', 'data-reason': end.reason }, h('span', null, t('ended.' + end.reason, { n: end.depth }))))
 }
 
 // place fits a message to the one before it: a date where a day begins, and no

@@ -17,6 +17,7 @@ export class Reader {
   #abort = new AbortController()
   #begun = false
   #all = false // outcomes were asked for
+  #known // ids of the messages that were here before what newest reads; undefined: it does not
 
   constructor(conversation) {
     this.conversation = conversation
@@ -30,17 +31,24 @@ export class Reader {
     return this.#abort.signal.aborted
   }
 
-  // newest brings in the newest messages and outcomes. It returns whether there may
-  // be others between these and what was here.
+  // begun reports whether the newest messages were read once.
+  get begun() {
+    return this.#begun
+  }
+
+  // newest brings in the newest messages and outcomes. It returns what earlier does,
+  // whether it is the first time, and whether there is a gap: others may be between these and what was here.
   async newest() {
     const { conversation } = this
+    this.#known ??= new Set(conversation.entries.map((e) => e.message_id)) // live ones that come meanwhile do not close a gap
     const [page, became] = await Promise.all([this.#read({ limit: FIRST }), this.#outcomes(this.#all ? ALL_OUTCOMES : SOME_OUTCOMES)])
-    const { fresh } = conversation.add(page.entries)
-    for (const o of became) conversation.note(o)
-    if (this.#begun) return fresh.length === page.entries.length && page.earlier !== undefined
-    conversation.earlier = page.earlier
+    const known = this.#known // undefined: it was read twice at once
+    this.#known = undefined
+    const gap = this.#begun && known && page.earlier !== undefined && !page.entries.some((e) => known.has(e.message_id))
+    const first = !this.#begun
+    if (first) conversation.earlier = page.earlier
     this.#begun = true
-    return false
+    return { ...this.#bring(page, became), first, gap }
   }
 
   // more reports whether there is an earlier page and room for it.
@@ -56,6 +64,11 @@ export class Reader {
     this.#all = true
     const [page, became] = await Promise.all([this.#read({ limit: PAGE, before: conversation.earlier }), asked ? [] : this.#outcomes(ALL_OUTCOMES)])
     conversation.earlier = page.earlier
+    return this.#bring(page, became)
+  }
+
+  #bring(page, became) {
+    const { conversation } = this
     const told = new Set(became.filter((o) => conversation.note(o)).map((o) => o.relay_msg_id))
     return { ...conversation.add(page.entries), told }
   }

@@ -23,6 +23,7 @@ const SCROLLING = 120 // ms between pictures of the depth while scrolling
 export class Talk {
   #loading // a promise while an earlier page is read
   #searching = false
+  #fault // why the newest messages, or older ones, cannot be read
   #unseen = 0
   #drawing = false
 
@@ -53,6 +54,7 @@ export class Talk {
     this.find.input.value = ''
     this.#loading = undefined
     this.#searching = false
+    this.#fault = undefined
     this.#unseen = 0
     this.unselect()
     this.flow.pinned = true
@@ -68,15 +70,30 @@ export class Talk {
   async #newest() {
     const { reader } = this
     try {
-      const gap = await reader.newest()
-      this.#filtered()
+      const news = await reader.newest()
+      if (news.first) {
+        this.#fault = undefined
+        this.#filtered()
+      } else this.#bring(news)
       this.#watchTop()
-      return gap
+      return news.gap
     } catch (error) {
       fault(error)
-      if (!reader.stopped && !this.flow.shown.length) show(this.top, error.message)
+      if (reader.stopped || reader.begun) return false
+      this.#fault = error.message
+      this.#drawTop()
       return false
     }
+  }
+
+  // bring shows what was read besides what is here.
+  #bring({ fresh, changed, told }) {
+    this.flow.hold(() => {
+      this.flow.add(fresh)
+      for (const id of told) this.#became(id)
+      for (const entry of changed) this.flow.update(entry, true)
+    })
+    this.#soon()
   }
 
   // again fills the gap after the connection was lost.
@@ -97,20 +114,22 @@ export class Talk {
 
   async #page(reader) {
     try {
-      const { fresh, changed, told } = await reader.earlier()
-      this.flow.hold(() => {
-        for (const id of told) this.#became(id)
-        this.flow.add(fresh)
-        for (const entry of changed) this.flow.update(entry, true)
-      })
+      this.#bring(await reader.earlier())
       this.#pageDone(reader, true)
       return true
     } catch (error) {
       fault(error)
-      if (error.status === GONE) Object.assign(reader.conversation, { earlier: undefined, dropped: true })
+      this.#gone(reader, error)
       this.#pageDone(reader, false) // not again by itself
       return false
     }
+  }
+
+  // gone takes note of a record that was cut or edited: only anew can it be read on.
+  #gone(reader, error) {
+    if (error.status !== GONE || reader.stopped) return
+    reader.conversation.earlier = this.searchFrom = undefined
+    this.#fault = error.message
   }
 
   #pageDone(reader, more) {
@@ -136,6 +155,7 @@ export class Talk {
       this.#drawFind()
     } catch (error) {
       fault(error)
+      this.#gone(reader, error)
     } finally {
       this.#searching = false
       this.#drawTop()
@@ -154,6 +174,7 @@ export class Talk {
     const cursor = searching ? this.searchFrom : conversation.earlier
     const button = (word, go) => h('button', { type: 'button', 'data-testid': 'earlier', onclick: go }, t(word))
     const empty = !this.flow.shown.length && h('p', { class: 'empty', 'data-testid': 'empty' }, t(isEverything(filter) ? 'empty.talk' : 'empty.filter'))
+    if (this.#fault) return show(this.top, this.#fault, ' ', button('reopen', () => this.open(this.group)))
     if (searching ? this.#searching : this.#loading) return show(this.top, t('loading'))
     if (conversation.dropped && !cursor) return show(this.top, t('dropped', { n: number(KEPT) }), ' ', button('reopen', () => this.open(this.group)), empty)
     if (!searching && conversation.entries.length >= KEPT && cursor) return show(this.top, t('enough', { n: number(KEPT) }), empty)
@@ -204,8 +225,8 @@ export class Talk {
     if (!entry) return
     this.flow.update(entry)
     if (id === this.view.selected && !this.aside.hidden) this.#drawDetails(entry)
-    const reason = live && isBot(entry) && endedBy(this.conversation.outcomes(id))
-    if (reason) say(`${nameOf(entry)}: ${t('ended.' + reason, { n: entry.depth ?? '?' })}`)
+    const end = live && isBot(entry) && endedBy(this.conversation.outcomes(id))
+    if (end) say(`${nameOf(entry)}: ${t('ended.' + end.reason, { n: end.depth })}`)
   }
 
   #showNewest(announce = false) {
@@ -271,9 +292,12 @@ export class Talk {
 
   // choose selects a message and brings it into view.
   async choose(id) {
-    if (!this.flow.article(id)) this.find.reset()
-    for (let i = 0; !this.conversation.get(id) && i < STEPS_BACK && await this.earlier();) i++
-    if (!this.flow.article(id)) return false
+    const { conversation } = this
+    if (!this.flow.article(id)) {
+      this.find.reset()
+      for (let i = 0; this.conversation === conversation && !conversation.get(id) && i < STEPS_BACK && await this.earlier();) i++
+    }
+    if (this.conversation !== conversation || !this.flow.article(id)) return false
     this.flow.reveal(id)
     this.select(id)
     return true
@@ -320,10 +344,16 @@ export class Talk {
 
   // showDetails is what the address of a message leads to.
   async showDetails(id) {
+    const { href } = location
     await this.opened
+    if (location.href !== href) return // one went on meanwhile
     const article = this.flow.article(id)
     if (article && inView(article, this.scroller)) this.select(id)
-    else if (!(await this.choose(id)) && !this.entry(id)) return fault(new Error(t('no.such.message')))
+    else {
+      const found = await this.choose(id)
+      if (location.href !== href) return
+      if (!found && !this.entry(id)) return fault(new Error(t('no.such.message')))
+    }
     this.aside.hidden = false
     this.#drawDetails(this.entry(id))
     this.aside.scrollTop = 0

@@ -7,7 +7,9 @@ const ENDS = new Set(['max_depth', 'judge_no', 'judge_error'])
 // 'skip' (it was not for that bot).
 export function stateOf(outcome) {
   if (outcome.stopped) return NO_STOP.has(outcome.stopped) ? 'skip' : 'stop'
-  return outcome.delivered_at ? 'pass' : 'wait'
+  if (outcome.delivered_at) return 'pass'
+  if (!outcome.decision) return 'skip' // nothing is known
+  return outcome.decision.allow === false ? 'stop' : 'wait'
 }
 
 // latency is how long a bot waited for a message, in ms.
@@ -15,12 +17,13 @@ export function latency(outcome, entry) {
   return outcome.delivered_at ? Math.max(0, outcome.delivered_at - entry.ts) : undefined
 }
 
-// endedBy is the reason for which a talk ended with a message: it was stopped at
-// every bot that decided on it. It is undefined if the talk may go on.
+// endedBy is what ended a talk with a message, as { reason, depth }: it was stopped
+// at every bot that decided on it. It is undefined if the talk may go on.
 export function endedBy(outcomes) {
   const decided = outcomes.filter((o) => stateOf(o) !== 'skip' && (o.stopped || o.decision))
   if (!decided.length || !decided.every((o) => ENDS.has(o.stopped))) return undefined
-  return decided.some((o) => o.stopped === 'max_depth') ? 'max_depth' : decided[0].stopped
+  const { stopped, decision } = decided.find((o) => o.stopped === 'max_depth') ?? decided[0]
+  return { reason: stopped, depth: decision?.depth ?? '?' }
 }
 
 // overall is the state of a message among all bots: 'stop' if the talk ended with

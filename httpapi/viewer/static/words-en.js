@@ -37,7 +37,7 @@ export const en = {
   'ended.max_depth': 'The talk was stopped here: depth {n} reached the hard limit', 'ended.judge_no': 'The talk was stopped here: the judge saw nothing to answer', 'ended.judge_error': 'The talk was stopped here: the judge could not say',
 
   // details
-  details: 'Details', 'details.outcomes': 'At each bot', 'details.no.outcomes': 'No bot has decided yet, or it was before anything was noted.', 'details.fields': 'Fields',
+  details: 'Details', 'details.outcomes': 'At each bot', 'details.no.outcomes': 'Nothing is known here: no bot has decided yet, or it is too long ago.', 'details.fields': 'Fields',
   'copy.link': 'Copy link', 'copy.id': 'Copy id', copied: 'Copied.', 'copy.failed': 'The browser did not let the page copy.', 'show.in.flow': 'Show in conversation',
   'field.tier': 'tier', 'field.stopped': 'stopped', 'field.reason': 'reason', 'field.detail': 'detail', 'field.depth': 'depth', 'field.judge': 'judge took', 'field.delivered': 'delivered', 'field.door': 'door', 'field.acknowledged': 'acknowledged',
 

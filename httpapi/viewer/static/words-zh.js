@@ -37,7 +37,7 @@ export const zh = {
   'ended.max_depth': '对话在此停止：深度 {n} 达到硬上限', 'ended.judge_no': '对话在此停止：裁判认为无需回复', 'ended.judge_error': '对话在此停止：裁判未能给出结论',
 
   // details
-  details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '还没有机器人作出判定，或消息早于记录开始。', 'details.fields': '字段',
+  details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'details.fields': '字段',
   'copy.link': '复制链接', 'copy.id': '复制 ID', copied: '已复制。', 'copy.failed': '浏览器不允许页面复制。', 'show.in.flow': '在会话中显示',
   'field.tier': '层级', 'field.stopped': '停止原因', 'field.reason': '理由', 'field.detail': '细节', 'field.depth': '深度', 'field.judge': '裁判用时', 'field.delivered': '送达', 'field.door': '入口', 'field.acknowledged': '确认',
 

@@ -1,0 +1,37 @@
+package sidecar
+
+import (
+	"testing"
+
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+)
+
+// Only what happens in a group that the bot is in is told to the other sidecars:
+// a private chat never leaves its bot, and of a group that it may not be in, as
+// when Feishu did not say in time, it has nothing to tell.
+func TestOutcomesAreOfTheBotsGroupsOnly(t *testing.T) {
+	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
+	s.cfg.MembershipCheck, s.members.check = "on", "on"
+	s.members.saw(relay.DefaultChannel, "oc_in", 1)
+	s.members.saw(relay.DefaultChannel, "oc_private", 1)
+	for _, tt := range []struct {
+		name, kind string
+		chat       relay.ChatID
+		tell       func(*passage)
+		want       int
+	}{
+		{"a private message is delivered", "p2p", "oc_private", func(p *passage) { s.noteDelivered(p, doorWebhook) }, 0},
+		{"one on the stream", "p2p", "oc_private", func(p *passage) { s.noteDelivered(p, doorStream) }, 0},
+		{"it came too late", "p2p", "oc_private", func(p *passage) { s.noteStopped(p, relay.Expired) }, 0},
+		{"nobody knows whether the bot is there", "group", "oc_unknown", func(p *passage) { s.noteStopped(p, relay.Expired) }, 0},
+		{"a group's message is delivered", "group", "oc_in", func(p *passage) { s.noteDelivered(p, doorStream) }, 1},
+	} {
+		before := s.outcomes.Stats().Pending
+		tt.tell(&passage{key: "om_" + tt.name, msg: relay.Message{Channel: relay.DefaultChannel, ChatID: tt.chat, RelayMsgID: relay.MessageID("om_" + tt.name),
+			Metadata: relay.Metadata{"chat_type": quote(tt.kind)}}})
+		if got := s.outcomes.Stats().Pending - before; got != tt.want {
+			t.Errorf("%s: %d outcomes are told, want %d", tt.name, got, tt.want)
+		}
+	}
+}
