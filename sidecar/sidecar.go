@@ -279,7 +279,7 @@ func (s *Sidecar) openFiles() error {
 	if s.talks, err = openTalks(chats, name+".talks.json", func(err error) { s.problems.set("talks", err) }); err != nil {
 		return err
 	}
-	if !s.members.enforced() {
+	if !s.members.enforced() && s.cfg.MembershipCheck != "off" {
 		s.log.Warn("every chat on the relay reaches this bot: no groups are known. " +
 			"Name them with their members under \"groups\" in GROUPS_FILE, or set MEMBERSHIP_CHECK=off to say that this is meant")
 	}

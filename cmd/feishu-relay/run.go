@@ -34,7 +34,13 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		fmt.Fprint(stderr, "`feishu-relay run --help` lists all variables; `feishu-relay check` tries them.\n")
 		return errFailed
 	}
-	return sidecar.Run(ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: cfg.logger(stderr)})
+	logger := cfg.logger(stderr)
+	for _, f := range checkEnvironment(os.Environ()) {
+		if f.Status != statusOK {
+			logger.Warn("a variable of the environment has no effect", "detail", f.Detail, "mend", f.Mend)
+		}
+	}
+	return sidecar.Run(ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: logger})
 }
 
 func (c *config) logger(w io.Writer) *slog.Logger {

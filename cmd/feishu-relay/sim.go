@@ -117,6 +117,7 @@ func simInput(ctx context.Context, stdin *os.File) <-chan string {
 	if !term.IsTerminal(int(stdin.Fd())) {
 		return nil
 	}
+	readInBackground()
 	lines := make(chan string)
 	go func() {
 		for in := bufio.NewScanner(stdin); in.Scan(); {

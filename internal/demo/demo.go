@@ -228,7 +228,7 @@ func (s *stage) play(ctx context.Context, a act) error {
 		return err
 	}
 	s.viewed = true
-	s.out.note("Ctrl-C ends it")
+	s.out.note("watch it in a browser: " + s.sidecars[0].url() + "/ — Ctrl-C ends it")
 	<-ctx.Done()
 	return nil
 }

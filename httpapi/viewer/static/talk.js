@@ -37,7 +37,7 @@ export class Talk {
     this.newest.addEventListener('click', () => this.flow.toEnd())
     this.list.addEventListener('click', (e) => this.#clicked(e))
     this.scroller.addEventListener('scroll', () => this.#soon(SCROLLING), { passive: true })
-    this.sentinel = new IntersectionObserver(([e]) => e.isIntersecting && isEverything(this.find.filter) && this.earlier(), { root: this.scroller, rootMargin: '1500px 0px 0px 0px' })
+    this.sentinel = new IntersectionObserver((seen) => seen.at(-1).isIntersecting && isEverything(this.find.filter) && this.earlier(), { root: this.scroller, rootMargin: '1500px 0px 0px 0px' })
   }
 
   get conversation() {
