@@ -33,8 +33,11 @@ export class GroupList {
   async load() {
     try {
       const { transcripts } = await api.transcripts()
-      const fresh = new Map(this.groups.map((g) => [keyOf(g), g.fresh]))
-      this.groups = transcripts.map((g) => ({ ...g, fresh: fresh.get(keyOf(g)) ?? 0 }))
+      const known = new Map(this.groups.map((g) => [keyOf(g), g]))
+      this.groups = transcripts.map((g) => {
+        const { fresh = 0, last } = known.get(keyOf(g)) ?? {}
+        return { ...g, fresh, last: last?.ts > newest(g) ? last : g.last } // an event may have been quicker
+      })
       for (const g of this.groups) if (!this.#seen.has(keyOf(g))) this.#read(g)
       this.#remember()
       this.loaded = true
