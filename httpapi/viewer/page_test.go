@@ -26,6 +26,7 @@ func TestPage(t *testing.T) {
 		"a page that is left often":          pageLeftOften,
 		"a record that was cut":              pageOfACutRecord,
 		"outcomes of older messages":         pageOfOlderOutcomes,
+		"outcomes that come late":            pageOfLateOutcomes,
 		"another group meanwhile":            pageOfAnotherGroup,
 		"a find that is chosen":              pageWithAFind,
 		"what ended a talk":                  pageOfAnEnd,
@@ -190,6 +191,20 @@ func pageOfOlderOutcomes(t *testing.T, browser *browsertest.Browser) {
 	hash(p, "#/groups/feishu/oc_x/om_101")
 	p.Wait("what became of an older message", `document.querySelectorAll('[data-message-id=om_101] [data-testid=outcome]').length === 15`)
 	wantShown(t, p, 0, 599)
+}
+
+// Where Redis is away, a sidecar waits for it before it tells outcomes.
+func pageOfLateOutcomes(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 2)
+	s.change(func() {
+		s.outcomes["oc_x"] = []object{{"agent": "agent_a", "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": "om_1", "at": began, "stopped": "expired"}}
+	})
+	release := s.hold("/v1/outcomes")
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	wantShown(t, p, 0, 1)
+	release()
+	p.Wait("what became of it", `document.querySelector('[data-message-id=om_1] [data-testid=outcome]')`)
 }
 
 func pageOfAnotherGroup(t *testing.T, browser *browsertest.Browser) {

@@ -9,6 +9,7 @@ const PAGE = 500 // and at each further step back
 const FOUND = 100 // messages asked for by a search further back
 const SOME_OUTCOMES = 2000 // asked for at first
 const ALL_OUTCOMES = 5000 // the most that the API tells
+const PATIENCE = 400 // ms that messages wait for their outcomes, which a lost Redis delays
 
 export const STEPS_BACK = KEPT / PAGE // until no more is kept
 
@@ -19,8 +20,10 @@ export class Reader {
   #all = false // outcomes were asked for
   #known // ids of the messages that were here before what newest reads; undefined: it does not
 
-  constructor(conversation) {
+  // late is told the ids of messages whose outcomes came after the messages.
+  constructor(conversation, late) {
     this.conversation = conversation
+    this.late = late
   }
 
   stop() {
@@ -68,9 +71,13 @@ export class Reader {
   }
 
   #bring(page, became) {
-    const { conversation } = this
-    const told = new Set(became.filter((o) => conversation.note(o)).map((o) => o.relay_msg_id))
-    return { ...conversation.add(page.entries), told }
+    const told = this.#note(became)
+    return { ...this.conversation.add(page.entries), told }
+  }
+
+  // note takes outcomes in, and returns the ids of the messages that they changed.
+  #note(became) {
+    return new Set(became.filter((o) => this.conversation.note(o)).map((o) => o.relay_msg_id))
   }
 
   // search returns messages that contain q, from before a cursor on back, and the
@@ -85,9 +92,17 @@ export class Reader {
     return api.transcript(channel, chat, { ...options, signal: this.#abort.signal })
   }
 
-  // outcomes asks what became of the newest messages. Without an answer the
-  // conversation is shown all the same.
+  // outcomes returns what became of the newest messages, or nothing yet.
   async #outcomes(limit) {
+    const asked = this.#ask(limit)
+    const soon = await Promise.race([asked, new Promise((done) => setTimeout(done, PATIENCE))])
+    if (!soon) asked.then((became) => this.stopped || this.late(this.#note(became)))
+    return soon ?? []
+  }
+
+  // ask returns no outcomes where they cannot be read: the conversation is shown
+  // all the same.
+  async #ask(limit) {
     const { channel, chat } = this.conversation
     try {
       return (await api.outcomes(channel, chat, { limit, signal: this.#abort.signal })).outcomes

@@ -49,7 +49,7 @@ export class Talk {
     this.reader?.stop()
     this.group = group
     this.view.conversation = new Conversation(group.channel, group.chat_id)
-    this.reader = new Reader(this.conversation)
+    this.reader = new Reader(this.conversation, (told) => this.#bring({ fresh: [], changed: [], told }))
     this.find.filter = everything()
     this.find.input.value = ''
     this.#loading = undefined
