@@ -1,15 +1,15 @@
 package outcome
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redislink"
 )
 
 const (
@@ -52,12 +52,12 @@ type streamReader struct {
 	caughtUp func(bool)
 	client   redis.UniversalClient
 
-	at     entryID // the last entry that was read
-	last   entryID // the last that was ever added, when that was looked at
-	caught bool    // caughtUp was called
-	whole  bool    // the stream held all that was ever added when it was first seen
-	seen   bool    // it was seen
-	live   bool    // a read of this session was answered
+	at     redislink.EntryID // the last entry that was read
+	last   redislink.EntryID // the last that was ever added, when that was looked at
+	caught bool              // caughtUp was called
+	whole  bool              // the stream held all that was ever added when it was first seen
+	seen   bool              // it was seen
+	live   bool              // a read of this session was answered
 }
 
 // session reads until something fails.
@@ -84,14 +84,14 @@ func (s *streamReader) session(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			id, ok := parseEntry(e.ID)
+			id, ok := redislink.ParseEntry(e.ID)
 			if !ok {
 				return errors.New("unexpected id of an entry")
 			}
 			s.at = id
 			s.hand(e)
 		}
-		if idle = len(entries) == 0; len(entries) < readCount || s.at.compare(s.last) >= 0 {
+		if idle = len(entries) == 0; len(entries) < readCount || s.at.Compare(s.last) >= 0 {
 			s.catchUp()
 		}
 	}
@@ -140,16 +140,16 @@ func (s *streamReader) look(ctx context.Context) error {
 	if err != nil && !gone {
 		return err
 	}
-	s.last = entryID{}
+	s.last = redislink.EntryID{}
 	if !gone {
 		var ok bool
-		if s.last, ok = parseEntry(info.LastGeneratedID); !ok {
+		if s.last, ok = redislink.ParseEntry(info.LastGeneratedID); !ok {
 			return errors.New("unexpected id of an entry")
 		}
 	}
-	if s.last.compare(s.at) < 0 {
+	if s.last.Compare(s.at) < 0 {
 		s.store.log.Warn("the outcomes on redis are not those that were read before; reading them from their beginning")
-		s.at = entryID{}
+		s.at = redislink.EntryID{}
 	}
 	if !s.seen { // a server before version 7 does not count what was added
 		s.seen, s.whole = true, gone || info.EntriesAdded == info.Length
@@ -158,24 +158,4 @@ func (s *streamReader) look(ctx context.Context) error {
 		s.catchUp()
 	}
 	return nil
-}
-
-// entryID is the id of a stream's entry; the zero value lies before all.
-type entryID struct{ ms, seq uint64 }
-
-// parseEntry reads an id in the one form that Redis writes it in.
-func parseEntry(text string) (entryID, bool) {
-	ms, seq, ok := strings.Cut(text, "-")
-	a, errA := strconv.ParseUint(ms, 10, 64)
-	b, errB := strconv.ParseUint(seq, 10, 64)
-	id := entryID{a, b}
-	return id, ok && errA == nil && errB == nil && id.String() == text
-}
-
-func (id entryID) String() string {
-	return strconv.FormatUint(id.ms, 10) + "-" + strconv.FormatUint(id.seq, 10)
-}
-
-func (id entryID) compare(other entryID) int {
-	return cmp.Or(cmp.Compare(id.ms, other.ms), cmp.Compare(id.seq, other.seq))
 }

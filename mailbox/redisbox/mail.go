@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
 )
 
@@ -79,7 +80,7 @@ func (s *Store) put(ctx context.Context, e mailbox.Envelope, old, channel string
 	if err != nil {
 		return "", err
 	}
-	if _, ok := parseEntry(old); !ok {
+	if _, ok := redislink.ParseEntry(old); !ok {
 		old = "" // another store's: it is not here
 	}
 	ctx, cancel := within(ctx)
@@ -102,7 +103,7 @@ func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mail
 	if err := mailbox.CheckAgent(to); err != nil {
 		return mailbox.Gone, err
 	}
-	if _, ok := parseEntry(key); !ok {
+	if _, ok := redislink.ParseEntry(key); !ok {
 		return mailbox.Gone, nil
 	}
 	ctx, cancel := within(ctx)
@@ -123,7 +124,7 @@ func (s *Store) Read(ctx context.Context, agent mailbox.AgentID, key string) (ma
 	if err := mailbox.CheckAgent(agent); err != nil {
 		return mailbox.Item{}, err
 	}
-	if _, ok := parseEntry(key); !ok {
+	if _, ok := redislink.ParseEntry(key); !ok {
 		return mailbox.Item{}, mailbox.ErrGone
 	}
 	ctx, cancel := within(ctx)
@@ -145,7 +146,7 @@ func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, h
 	if err := mailbox.CheckAgent(agent); err != nil {
 		return err
 	}
-	if _, ok := parseEntry(key); !ok {
+	if _, ok := redislink.ParseEntry(key); !ok {
 		return nil // nothing of that name can be here
 	}
 	ctx, cancel := within(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
 )
 
@@ -33,7 +34,7 @@ type reader struct {
 	take  func(mailbox.Item)
 
 	client redis.UniversalClient
-	cursor entryID
+	cursor redislink.EntryID
 	before sight
 	looked time.Time
 
@@ -106,7 +107,7 @@ func (r *reader) read(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			id, ok := parseEntry(entry.ID)
+			id, ok := redislink.ParseEntry(entry.ID)
 			if !ok {
 				return errors.New("unexpected id of an entry")
 			}
@@ -141,7 +142,7 @@ func (r *reader) look(ctx context.Context) error {
 	}
 	if now.replaces(r.before, r.cursor) {
 		r.store.log.Warn("the inbox on redis is not the one that was read before; reading it from its beginning")
-		r.cursor = entryID{}
+		r.cursor = redislink.EntryID{}
 	}
 	r.before, r.looked = now, time.Now()
 	return nil

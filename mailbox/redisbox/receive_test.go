@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/redistest"
 	"feishu-relay/mailbox"
 )
@@ -129,24 +130,24 @@ func encoded(t *testing.T, e mailbox.Envelope) string {
 }
 
 func TestSightReplaces(t *testing.T) {
-	id := func(ms uint64) entryID { return entryID{ms: ms} }
-	after := func(s sight, read ...entryID) sight {
+	id := func(ms uint64) redislink.EntryID { return redislink.EntryID{MS: ms} }
+	after := func(s sight, read ...redislink.EntryID) sight {
 		for _, id := range read {
 			s.read(id)
 		}
 		return s
 	}
 	full := sight{true, 9, 2, id(50), id(90)}
-	empty := sight{true, 9, 0, entryID{}, id(90)}
+	empty := sight{true, 9, 0, redislink.EntryID{}, id(90)}
 	tests := []struct {
 		name        string
 		before, now sight
-		cursor      entryID
+		cursor      redislink.EntryID
 		want        bool
 	}{
-		{"nothing, as before", sight{}, sight{}, entryID{}, false},
+		{"nothing, as before", sight{}, sight{}, redislink.EntryID{}, false},
 		{"gone", full, sight{}, id(90), true},
-		{"the first look", sight{}, full, entryID{}, false},
+		{"the first look", sight{}, full, redislink.EntryID{}, false},
 		{"the same", full, full, id(90), false},
 		{"more came", full, sight{true, 11, 4, id(50), id(99)}, id(90), false},
 		{"the first was settled", full, sight{true, 9, 1, id(90), id(90)}, id(90), false},
@@ -185,9 +186,9 @@ func TestLook(t *testing.T) {
 	see(sight{})
 	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "5-1", Values: []any{"a", "1"}})
 	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "7-0", Values: []any{"a", "1"}})
-	see(sight{true, 2, 2, entryID{5, 1}, entryID{7, 0}})
+	see(sight{true, 2, 2, redislink.EntryID{MS: 5, Seq: 1}, redislink.EntryID{MS: 7, Seq: 0}})
 	raw.XDel(ctx, "s", "5-1", "7-0")
-	see(sight{true, 2, 0, entryID{}, entryID{7, 0}})
+	see(sight{true, 2, 0, redislink.EntryID{}, redislink.EntryID{MS: 7, Seq: 0}})
 	for _, reply := range [][]any{{"1-0"}, {"x", int64(1), int64(1), "1-0"}, {"1-0", "1", int64(1), "1-0"}, {"1-0", int64(1), int64(1), ""}} {
 		if s, err := parseSight(reply); err == nil {
 			t.Errorf("%q was taken for %+v", reply, s)
@@ -200,7 +201,7 @@ func FuzzParseEntry(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if id, ok := parseEntry(text); ok && id.String() != text {
+		if id, ok := redislink.ParseEntry(text); ok && id.String() != text {
 			t.Errorf("%q was taken for %s", text, id)
 		}
 	})

@@ -1,34 +1,13 @@
 package redisbox
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redislink"
 )
-
-// entryID is the id of a stream's entry; the zero value lies before all.
-type entryID struct{ ms, seq uint64 }
-
-// parseEntry reads an id in the one form that Redis writes it in.
-func parseEntry(text string) (entryID, bool) {
-	ms, seq, ok := strings.Cut(text, "-")
-	a, errA := strconv.ParseUint(ms, 10, 64)
-	b, errB := strconv.ParseUint(seq, 10, 64)
-	id := entryID{a, b}
-	return id, ok && errA == nil && errB == nil && id.String() == text
-}
-
-func (id entryID) String() string {
-	return strconv.FormatUint(id.ms, 10) + "-" + strconv.FormatUint(id.seq, 10)
-}
-
-func (id entryID) compare(other entryID) int {
-	return cmp.Or(cmp.Compare(id.ms, other.ms), cmp.Compare(id.seq, other.seq))
-}
 
 // uncounted is the number of entries added where the server does not tell,
 // before Redis 7.
@@ -39,32 +18,32 @@ type sight struct {
 	exists      bool
 	added       int64 // entries ever added, or uncounted
 	length      int64
-	first, last entryID // of the entries there, if any; ever given out
+	first, last redislink.EntryID // of the entries there, if any; ever given out
 }
 
 // replaces reports whether the stream is another than the one that was seen
 // before and read up to cursor, or an older state of it: then there may be
 // entries before the cursor that were not shown. In one stream the last id and
 // the count only rise, and what is added comes behind all that was there.
-func (s sight) replaces(before sight, cursor entryID) bool {
+func (s sight) replaces(before sight, cursor redislink.EntryID) bool {
 	switch {
 	case !s.exists:
 		return before.exists
-	case s.last.compare(cursor) < 0:
+	case s.last.Compare(cursor) < 0:
 		return true
 	case s.added != uncounted && s.added < before.added:
 		return true
 	case s.length == 0 || !before.exists:
 		return false
 	case before.length == 0:
-		return s.first.compare(before.last) <= 0
+		return s.first.Compare(before.last) <= 0
 	}
-	return s.first.compare(before.first) < 0
+	return s.first.Compare(before.first) < 0
 }
 
 // read notes that the entry id was read, the first behind all that was seen
 // before: of a stream that had none, it is the first.
-func (s *sight) read(id entryID) {
+func (s *sight) read(id redislink.EntryID) {
 	if s.length == 0 {
 		s.length, s.first = 1, id
 	}
@@ -100,12 +79,12 @@ func parseSight(reply []any) (sight, error) {
 	last, _ := reply[0].(string)
 	first, _ := reply[3].(string)
 	var okLast, okLength, okAdded bool
-	s.last, okLast = parseEntry(last)
+	s.last, okLast = redislink.ParseEntry(last)
 	s.length, okLength = reply[1].(int64)
 	s.added, okAdded = reply[2].(int64)
 	okFirst := s.length == 0
 	if !okFirst {
-		s.first, okFirst = parseEntry(first)
+		s.first, okFirst = redislink.ParseEntry(first)
 	}
 	if !okLast || !okLength || !okAdded || !okFirst {
 		return sight{}, errors.New("unexpected reply about a stream")
