@@ -239,6 +239,7 @@ func pageWithAFind(t *testing.T, browser *browsertest.Browser) {
 		p.Wait("quiet", `document.querySelector('#talk-top button')`)
 		browsertest.Eval[bool](p, `(document.querySelector('#talk-top button').click(), true)`)
 	}
+	p.Wait("the last search", `!document.querySelector('#talk-top').textContent.includes('Loading')`)
 	p.Wait("a find", `document.querySelector('[data-go=om_799]')`)
 	before := len(s.calls("before="))
 	p.Click("[data-go=om_799]")
