@@ -82,7 +82,7 @@ func (s *Sidecar) mentionsOf(mentions []feishu.Mention) []relay.Mention {
 // Hearing notes when a person spoke, so that an answer which comes before the
 // message stands in the transcript is counted from it.
 func (h host) Hearing(m feishu.Message) {
-	key := chatKey(relay.DefaultChannel, m.ChatID) + "/" + m.ThreadID
+	key := topicKey(relay.DefaultChannel, m.ChatID, m.ThreadID)
 	if known, ok := h.hearing.Get(key); !ok || known < int64(m.CreateTime) {
 		h.hearing.Add(key, int64(m.CreateTime))
 	}

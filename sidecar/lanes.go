@@ -57,6 +57,12 @@ func redisChannel(channel, queue string) string {
 	return channel + ":" + queue
 }
 
+// UsersChannel is where on Redis users' messages go, beside RELAY_CHANNEL.
+func UsersChannel(relayChannel string) string { return redisChannel(relayChannel, inboundQueue) }
+
+// OutcomesKey is the stream on Redis in which sidecars tell what became of messages.
+func OutcomesKey(relayChannel string) string { return relayChannel + ":outcomes" }
+
 // counted is what a queue has counted since start, by its name in metrics and
 // status.
 func counted(q relay.Backend) map[string]float64 {

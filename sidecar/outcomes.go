@@ -21,7 +21,7 @@ func (s *Sidecar) openOutcomes() error {
 	var store outcome.Store
 	var err error
 	if s.cfg.Backend == "redis" {
-		store, err = outcome.OpenRedis(string(s.cfg.RedisURL), s.cfg.RelayChannel+":outcomes", s.log)
+		store, err = outcome.OpenRedis(string(s.cfg.RedisURL), OutcomesKey(s.cfg.RelayChannel), s.log)
 	} else {
 		store, err = outcome.OpenFiles(filepath.Join(s.cfg.RelayDir, "outcomes"), string(s.cfg.Agent), s.log)
 	}

@@ -403,3 +403,8 @@ func isGroup(chatType string) bool {
 }
 
 func chatKey(channel string, chat relay.ChatID) string { return channel + "/" + string(chat) }
+
+// topicKey is chatKey of a chat's topic; "" is the chat itself.
+func topicKey(channel string, chat relay.ChatID, thread string) string {
+	return chatKey(channel, chat) + "/" + thread
+}

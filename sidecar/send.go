@@ -206,7 +206,7 @@ func (s *Sidecar) share(m *relay.Message) bool {
 // topic of it: one that stands here, or one that another bot knew of. Far back
 // is looked only once: where bots talk among themselves there is none near.
 func (s *Sidecar) lastUser(channel string, chat relay.ChatID, thread string, before relay.Millis) (relay.Millis, error) {
-	key := chatKey(channel, chat) + "/" + thread
+	key := topicKey(channel, chat, thread)
 	known, looked := s.userTimes.Get(key)
 	newest := known
 	if known > int64(before) {
@@ -239,7 +239,7 @@ func (s *Sidecar) spoke(m *relay.Message, sent time.Time) {
 	if m.Role == relay.RoleUser {
 		at = sent.UnixMilli()
 	}
-	key := chatKey(m.Channel, m.ChatID) + "/" + m.ThreadID
+	key := topicKey(m.Channel, m.ChatID, m.ThreadID)
 	if known, ok := s.userTimes.Get(key); ok && known < at {
 		s.userTimes.Add(key, at)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"feishu-relay/relay"
 	"feishu-relay/relay/redisrelay"
+	"feishu-relay/sidecar"
 )
 
 // maxSkew is how far our clock may be from that of Redis before it is worth a
@@ -141,7 +142,7 @@ func redisCode(err error) string {
 // on the channel, and asks whether it might publish there without doing it.
 func checkRights(ctx context.Context, c *config, client redis.UniversalClient, node *redis.Client) []finding {
 	const name = "redis rights"
-	users := userChannel(c.RelayChannel)
+	users := sidecar.UsersChannel(c.RelayChannel)
 	mend := fmt.Sprintf("give the user in REDIS_URL the keys %[1]s:* and %[2]s:*, the channels %[1]s and %[2]s, scripts, streams, publish and subscribe", c.RelayChannel, users)
 	scratch := c.RelayChannel + ":check:" + rand.Text()
 	if err := publishOn(ctx, c, scratch, [][]byte{[]byte("{}")}, ""); err != nil {
@@ -171,17 +172,12 @@ func checkRights(ctx context.Context, c *config, client redis.UniversalClient, n
 	return append(out, checkOutcomes(ctx, c, client, mend)...)
 }
 
-// userChannel is where users' messages go, as the sidecar names it.
-func userChannel(channel string) string {
-	return strings.TrimSuffix(channel, ":outbound") + ":inbound"
-}
-
 // checkOutcomes looks at the stream in which sidecars tell each other what became
 // of messages. Only viewers live on it.
 func checkOutcomes(ctx context.Context, c *config, client redis.UniversalClient, mend string) []finding {
 	const name = "redis outcomes"
 	const effect = "a viewer shows only what became of messages at its own bot"
-	key := c.RelayChannel + ":outcomes"
+	key := sidecar.OutcomesKey(c.RelayChannel)
 	refused := mayUse(ctx, client, key, []any{"XADD", key, "*", "payload", ""}, []any{"XREAD", "STREAMS", key, "0"}, []any{"XINFO", "STREAM", key})
 	if refused != "" {
 		return []finding{warning(name, mend, "%s: %s", refused, effect)}
