@@ -20,8 +20,13 @@ import (
 // People. user_ts ends the count like a person's message of that time: entries
 // up to it are not counted, except m. A value later than its entry's own ts is
 // ignored. When no known message of a person has that very ts, it is not known
-// which message the bots answer: then first entries that share a parent which
-// nobody here knows are taken for parallel answers.
+// which message the bots answer: then entries that share a parent which nobody
+// here knows are taken for answers to it.
+//
+// Direct answers. A message whose parent is the last message of a person has
+// depth 1 if it is its sender's first such message, whatever the bots said since;
+// so have the pieces that follow it. Each bot has one such answer for each message of a
+// person, so bots still stop. For what comes after, the direct answers count once.
 //
 // Senders. An entry without a sender is never taken for a piece, a turn or a
 // parallel answer.
@@ -272,33 +277,42 @@ func (t *talk) endAt(in []*Entry, cut int64) {
 	t.unknown = true
 }
 
-// count counts what was said, joining pieces, parallel answers and turns.
+// count counts what was said, joining pieces, parallel answers and turns. The
+// first direct answer of a sender to the person, and what continues it, is 1.
 func (t *talk) count(c Count) int {
 	slices.Reverse(t.said)
 	start := t.afterPause(c.IdleReset)
-	joined := make(map[string]struct{}) // parents of counted parallel answers
-	spoke := make(map[string]struct{})  // senders of the first noted that were said
-	noted := 0
-	first := func(i int) bool { // of its sender
-		for ; noted < i; noted++ {
-			spoke[t.said[noted].Sender] = struct{}{}
+	answered := make(map[string]struct{}) // senders that answered the person directly
+	joined := make(map[string]struct{})   // parents of counted parallel answers
+	asked, n, direct := t.asked, 0, false
+	for i, e := range t.said {
+		first := false
+		if t.answers(e) {
+			_, again := answered[e.Sender]
+			first = !again
+			answered[e.Sender] = struct{}{}
+			if t.unknown {
+				asked = cmp.Or(asked, e.ParentID)
+			}
 		}
-		_, again := spoke[t.said[i].Sender]
-		return !again
-	}
-	n := 0
-	for i := start; i < len(t.said); i++ {
-		e := t.said[i]
-		if i > start && continues(t.said[i-1], e, c.Turns) {
+		if i < start {
 			continue
 		}
-		if t.parallel(e) && first(i) {
+		follows := i > start && continues(t.said[i-1], e, c.Turns)
+		direct = follows && direct || first && e.ParentID == asked
+		if follows {
+			continue
+		}
+		if first {
 			if _, counted := joined[e.ParentID]; counted {
 				continue
 			}
 			joined[e.ParentID] = struct{}{}
 		}
 		n++
+	}
+	if direct {
+		return 1
 	}
 	return n
 }
@@ -316,8 +330,8 @@ func (t *talk) afterPause(idle time.Duration) int {
 	return 0
 }
 
-// parallel tells whether e, the first of its sender, answers a person directly.
-func (t *talk) parallel(e *Entry) bool {
+// answers reports whether e answers the person's message directly.
+func (t *talk) answers(e *Entry) bool {
 	if e.Sender == "" || e.ParentID == "" {
 		return false
 	}

@@ -128,14 +128,31 @@ func TestDepth(t *testing.T) {
 		// Parallel answers.
 		{name: "parallel answers to a person are one", say: "u@1 id=u|A@2 p=u|B@3 p=u|C@4 p=u", want: 1},
 		{name: "an answer to parallel answers is 2", say: "u@1 id=u|A@2 p=u|B@3 p=u|C@4 p=u|A@5 p=b3", want: 2},
-		{name: "parallel answers count once also when not adjacent", say: "u@1 id=u|A@2 p=u|B@3 p=a2|C@4 p=u", want: 2},
+		{name: "parallel answers count once also when not adjacent", say: "u@1 id=u|A@2 p=u|B@3 p=a2|C@4 p=u|A@5 p=c4", want: 3},
 		{name: "a second answer of one bot is no parallel one", say: "u@1 id=u|A@2 p=u|B@3 p=u|A@60 p=u", want: 2},
-		{name: "only a bot's first entry can be parallel", say: "u@1 id=u|A@2|B@3 p=u|A@4 p=u", want: 3},
+		{name: "a bot that spoke before may answer in parallel", say: "u@1 id=u|A@2|B@3 p=u|A@4 p=u|C@5", want: 3},
 		{name: "pieces of a parallel answer count with it", say: "u@1 id=u|A@2 p=u|B@3 p=u|B@4 p=u|B@5 p=u|C@6 p=u", want: 1},
 		{name: "pieces behind another bot's parallel answer are new", say: "u@1 id=u|A@2 p=u|B@3 p=u|A@4 p=u|B@5 p=u", want: 3},
 		{name: "answers to an earlier person's message are not parallel", say: "u@1 id=u|u@2 id=v|A@3 p=u|B@4 p=u", want: 2},
 		{name: "answers to a bot are not parallel", say: "u@1|A@2|B@3 p=a2|C@4 p=a2", want: 3},
 		{name: "bots without name are not parallel", say: "u@1 id=u|A@2 p=u from=-|B@3 p=u from=-", want: 2},
+
+		// Direct answers to a person.
+		{name: "a direct answer behind late replies is 1", say: "u0@1 id=v|A@2 p=v id=a|u@3 id=u|B@4 p=a|C@5 p=a|A@6 p=u", want: 1},
+		{name: "a direct answer of a bot that replied late before is 1", say: "u0@1 id=v|A@2 p=v id=a|u@3 id=u|B@4 p=a|C@5 p=a|B@6 p=u", want: 1},
+		{name: "a direct answer behind any talk of bots is 1", say: "u@1 id=u|A@2|B@3|A@4|B@5|C@6 p=u", want: 1},
+		{name: "pieces of a direct answer are 1 with it", say: "u@1 id=u|A@2|B@3|A@4|C@6 p=u|C@7 p=u|C@17 p=u", want: 1},
+		{name: "a second direct answer counts all that bots said", say: "u@1 id=u|A@2|B@3|C@4 p=u|C@60 p=u", want: 4},
+		{name: "a direct answer that goes on behind another bot counts all", say: "u@1 id=u|A@2|B@3|C@4 p=u|B@5|C@6 p=u", want: 5},
+		{name: "what answers a direct answer counts all that bots said", say: "u@1 id=u|A@2|B@3|C@4 p=u|A@5 p=c4", want: 4},
+		{name: "direct answers count once for others", say: "u@1 id=u|A@2 p=x|A@3 p=u|B@4 p=u|C@5 p=a3", want: 3},
+		{name: "a direct answer to an older message of a person is not 1", say: "u@1 id=u|u2@2 id=v|A@3|B@4|C@5 p=u", want: 3},
+		{name: "a direct answer in a topic on the person's message", say: "u@1 id=u|A@2 t=T r=u|B@3 t=T r=u|C@4 t=T r=u p=u", want: 1},
+		{name: "a direct answer in a bot's topic does not start anew", say: "u@1 id=u|A@2|B@3 t=T r=a2|C@4 t=T r=a2 p=b3", want: 3},
+		{name: "a direct answer without a sender counts all", say: "u@1 id=u|A@2|B@3|C@4 p=u from=-", want: 3},
+		{name: "a direct answer to a person nobody here heard", say: "A@1|B@5 p=a1 u=4|C@6 p=x u=4", want: 1},
+		{name: "turns: a direct answer in a row of its sender is 1", say: "u@1 id=u|A@2|B@3|A@4 p=x|A@5 p=u", count: turns, want: 1},
+		{name: "turns: so is what its sender goes on to say", say: "u@1 id=u|A@2|B@3|A@4 p=u|A@300", count: turns, want: 1},
 
 		// user_ts.
 		{name: "user_ts ends the count", say: "A@1|B@2|A@5 u=4", want: 1},

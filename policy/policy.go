@@ -12,8 +12,11 @@
 //   - repeats of a message_id;
 //   - pieces of one answer: neighbours of one sender with the same parent_id,
 //     each at most [PieceGap] after the one before;
-//   - parallel answers: the first entries of several bots that answer the last
-//     message of a person, with the pieces that follow each.
+//   - parallel answers: the first direct answer of each bot to the last message of
+//     a person, with the pieces that follow each.
+//
+// A bot's first direct answer to the last message of a person has depth 1 itself,
+// also where late replies to older messages were written before it.
 //
 // A topic is counted on its own, but a bot's new topic does not start from
 // zero: at its beginning the count goes on at its root message, and before it.

@@ -159,6 +159,65 @@ func TestDepthGrowsWithMessages(t *testing.T) {
 	})
 }
 
+// Whatever the bots say after a person, the first direct answer of each has depth 1.
+func TestDepthOfTheFirstDirectAnswer(t *testing.T) {
+	eachHistory(t, func(t *testing.T, r *rand.Rand, h []policy.Entry, c policy.Count) {
+		m := h[len(h)-1]
+		h = append(h, policy.Entry{Role: policy.RoleUser, Sender: "u", MessageID: "asked", ThreadID: m.ThreadID, TS: m.TS + 1})
+		ts := m.TS + 1
+		say := func(sender, id, parent string) policy.Entry {
+			ts += 1 + r.Int64N(15_000)
+			return policy.Entry{Role: policy.RoleAssistant, Sender: sender, MessageID: id, ParentID: parent, ThreadID: m.ThreadID, TS: ts}
+		}
+		for i := range r.IntN(20) {
+			parent := []string{"", h[r.IntN(len(h)-1)].MessageID, "asked"}[r.IntN(3)]
+			sender := string(rune('A' + r.IntN(4)))
+			if sender == "A" && parent == "asked" {
+				sender = "B"
+			}
+			h = append(h, say(sender, fmt.Sprintf("late%d", i), parent))
+		}
+		h = append(h, say("A", "answer", "asked"))
+		if got := policy.Depth(h, h[len(h)-1], c); got != 1 {
+			t.Errorf("Depth = %d of the first direct answer", got)
+		}
+	})
+}
+
+// However bots choose their parents, what passes after a person's message is bounded: in a
+// chat, the first direct answers of n bots and limit-1 other rows of one sender.
+func TestDepthBoundsWhatPasses(t *testing.T) {
+	eachHistory(t, func(t *testing.T, r *rand.Rand, h []policy.Entry, c policy.Count) {
+		c.IdleReset = 0
+		person := 0
+		for i := range h {
+			h[i].ThreadID, h[i].RootID, h[i].UserTS = "", "", 0
+			if h[i].Role == policy.RoleUser {
+				person = i
+			}
+		}
+		for i := range h { // most answers go to the last person, as of a bot that wants to be heard
+			if r.IntN(4) > 0 {
+				h[i].ParentID = h[person].MessageID
+			}
+		}
+		limit := 2 + r.IntN(4)
+		passed, senders := 0, map[string]bool{}
+		for i := person; i < len(h); i++ {
+			if h[i].Role == policy.RoleUser || policy.Depth(h, h[i], c) >= limit {
+				continue
+			}
+			senders[h[i].Sender] = true
+			if i == person || h[i-1].Sender != h[i].Sender || policy.Depth(h, h[i-1], c) >= limit {
+				passed++
+			}
+		}
+		if most := len(senders) + limit - 1; passed > most {
+			t.Errorf("%d rows passed at a limit of %d, at most %d may", passed, limit, most)
+		}
+	})
+}
+
 func FuzzDepth(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09"), false, int64(0))
 	f.Add([]byte("AAAAAAAAAABBBBBBBBBBCCCCCCCCCC"), true, int64(time.Second))

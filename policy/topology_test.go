@@ -18,11 +18,12 @@ const (
 	replies    = "answers with a parent"
 	toPerson   = "always the person's message as parent"
 	inTopics   = "in a topic on what it answers"
+	topicsToo  = "in a topic on what it answers, with the person's message as parent"
 	ownTopics  = "each in a topic of its own"
 	openMinded = "any of these"
 )
 
-var styles = []string{plain, replies, toPerson, inTopics, ownTopics}
+var styles = []string{plain, replies, toPerson, inTopics, topicsToo, ownTopics}
 
 // group is an in-memory chat of bots that answer everything they are given.
 type group struct {
@@ -100,8 +101,11 @@ func (g *group) form(bot int, m policy.Entry) policy.Entry {
 		e.ParentID = m.MessageID
 	case toPerson:
 		e.ParentID = g.person
-	case inTopics:
+	case inTopics, topicsToo:
 		e.ParentID = m.MessageID
+		if style == topicsToo {
+			e.ParentID = g.person
+		}
 		e.ThreadID, e.RootID = m.ThreadID, m.RootID
 		if m.ThreadID == "" && m.Role == policy.RoleAssistant {
 			e.ThreadID, e.RootID = "t-"+m.MessageID, m.MessageID
@@ -132,10 +136,12 @@ func (g *group) hear(bot int, m policy.Entry) {
 // plain chat passed = limit-1. Parallel answers make n messages of what counts once:
 // passed = n + limit-2. A bot that gives the person's message as parent of all
 // it says may answer several messages in a row as pieces of one answer; then
-// the passed messages are at most r = n + limit-2 rows of one sender each, a row has
-// at most one answer to each message before it and one to the person, and so
-// passed = 2^r - 1: large, but fixed. In topics the count of the chat goes on:
-// the n answers to the person pass, and in the topic on each of them limit-2 more.
+// the passed messages are at most r rows of one sender each, a row has at most one
+// answer to each message before it and one to the person, and so passed = 2^r - 1:
+// large, but fixed. Of these rows n are first direct answers to the person and
+// limit-1 are others, one fewer where all answers are direct. In topics the count of
+// the chat goes on: the n answers to the person pass, and in the topic on each of them
+// limit-2 more, or with the person's message as parent as many as in a chat.
 func most(style string, n, limit int) int {
 	if limit <= 1 {
 		return n
@@ -148,8 +154,12 @@ func most(style string, n, limit int) int {
 		return answers(n + limit - 2)
 	case inTopics:
 		return answers(n * (limit - 1))
-	default:
+	case topicsToo:
+		return answers(n * (1<<(n+limit-2) - 1))
+	case toPerson:
 		return answers(1<<(n+limit-2) - 1)
+	default:
+		return answers(1<<(n+limit-1) - 1)
 	}
 }
 
@@ -227,6 +237,28 @@ func TestAPairStopsAtTheLimit(t *testing.T) {
 			g.wg.Go(func() { g.answer(0, u) }) // only one of them heard the person
 			g.wg.Wait()
 			if got, want := g.said, 3; got != want {
+				t.Errorf("with a pause of %v: %d messages, want %d", pause, got, want)
+			}
+		})
+	}
+}
+
+// A pair that gives the person's message as parent of all it says stops at the limit: only
+// the first such answer of each is a direct one.
+func TestAPairThatAnswersOnlyThePersonStops(t *testing.T) {
+	for _, pause := range []time.Duration{policy.PieceGap + time.Second, time.Minute, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &group{limits: policy.Limits{MaxDepth: 3, Threshold: 1, Check: true}, style: toPerson, bound: 100,
+				think: func(*rand.Rand) time.Duration { return pause }, rand: rand.New(rand.NewPCG(1, 2)),
+				hears: [][]int{{1}, {0}}}
+			g.mu.Lock()
+			u := g.appendLocked(policy.Entry{Role: policy.RoleUser, Sender: "u"})
+			g.person = u.MessageID
+			g.mu.Unlock()
+			time.Sleep(time.Millisecond)
+			g.wg.Go(func() { g.answer(0, u) }) // only one of them heard the person
+			g.wg.Wait()
+			if got, want := g.said, 4; got != want { // depths 1, 1, 2 and 3
 				t.Errorf("with a pause of %v: %d messages, want %d", pause, got, want)
 			}
 		})

@@ -54,3 +54,41 @@ func TestDepthOfAMessageThatIsReadLate(t *testing.T) {
 		}
 	}
 }
+
+// The person's message is looked for further back than the time at which the bots
+// knew of it, so that a direct answer behind many late replies is recognised.
+func TestDepthOfADirectAnswerBehindManyReplies(t *testing.T) {
+	dir := t.TempDir()
+	s, err := New(Config{Agent: "agent_b", ListenAddr: "127.0.0.1:0", Backend: "file", RelayDir: dir + "/relay",
+		TranscriptDir: dir + "/transcripts", MaxAge: time.Minute, Limits: policy.Limits{MaxDepth: 3, Threshold: 1}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	start := time.Now().Add(-time.Minute).UnixMilli()
+	say := func(e transcript.Entry) {
+		t.Helper()
+		if _, err := s.transcript.Append("feishu", "oc_x", e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(transcript.Entry{Role: relay.RoleAssistant, Sender: "agent_a", MessageID: "om_old", TS: start})
+	say(transcript.Entry{Role: relay.RoleUser, Sender: "Tom", MessageID: "om_asked", TS: start + 1})
+	for i := range 30 {
+		say(transcript.Entry{Role: relay.RoleAssistant, Sender: fmt.Sprint("agent_", i%3), MessageID: fmt.Sprint("om_late_", i),
+			ParentID: fmt.Sprint("om_before_", i), TS: start + 2 + int64(i), UserTS: start + 1})
+	}
+	for _, tt := range []struct {
+		parent relay.MessageID
+		want   int
+	}{{"om_asked", 1}, {"om_old", 31}, {"om_gone", 31}} {
+		got, err := s.Decide(t.Context(), httpapi.Question{SenderAgentName: "agent_a", Outbound: httpapi.Outbound{ChatID: "oc_x",
+			MessageID: "om_answer", ParentID: tt.parent, TS: relay.Millis(start + 100)}, UserTS: relay.Millis(start + 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := got.(policy.Decision); d.Depth != tt.want || d.Allow != (tt.want < 3) {
+			t.Errorf("an answer to %s: depth %d, allowed %t, want depth %d", tt.parent, d.Depth, d.Allow, tt.want)
+		}
+	}
+}
