@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
@@ -36,9 +37,10 @@ func (a *api) outboundMail(w http.ResponseWriter, r *http.Request, out Outbound)
 	}
 	writeJSON(w, http.StatusAccepted, struct {
 		Sent
-		TaskID string `json:"task_id,omitempty"`
-		Note   string `json:"note,omitempty"`
-	}{Sent{RelayMsgID: relay.MessageID(sent.ID), Relayed: true}, sent.TaskID, sent.Note})
+		TaskID    string    `json:"task_id,omitempty"`
+		ExpiresAt time.Time `json:"expires_at,omitzero"`
+		Note      string    `json:"note,omitempty"`
+	}{Sent{RelayMsgID: relay.MessageID(sent.ID), Relayed: true}, sent.TaskID, sent.ExpiresAt, sent.Note})
 }
 
 // mailOf is out as an envelope. The content is its first part; further ones

@@ -28,7 +28,14 @@ type Card struct {
 	RegisteredAt  time.Time `json:"registered_at"`
 	LastHeartbeat time.Time `json:"last_heartbeat"`
 	Queues        *Queues   `json:"queues,omitempty"` // nil: the agent does not tell
+	// Protocol is the version of the mailbox protocol that the agent's mailbox
+	// speaks: it handles acks, nacks and bare steps of tasks itself. An agent
+	// without it may hand everything in its inbox to its model.
+	Protocol string `json:"protocol,omitempty"`
 }
+
+// Protocol is the version of the mailbox protocol that this program speaks.
+const Protocol = "1.1"
 
 // Queues is what waits at an agent's sidecar, as of its last heartbeat.
 type Queues struct {

@@ -30,6 +30,7 @@ var cardNames = [][]string{
 	{"registered_at", "registeredAt"},
 	{"last_heartbeat", "lastHeartbeat"},
 	{"queues"},
+	{"protocol"},
 }
 
 func isCardName(name string) bool {
@@ -66,6 +67,7 @@ func DecodeCard(id AgentID, raw []byte) (Card, error) {
 		CurrentTasks:  asTexts(l.out["current_tasks"]),
 		RegisteredAt:  asTime(l.out["registered_at"]),
 		LastHeartbeat: asTime(l.out["last_heartbeat"]),
+		Protocol:      asText(l.out["protocol"]),
 	}
 	if json.Unmarshal(l.out["queues"], &c.Queues) != nil {
 		c.Queues = nil
@@ -128,10 +130,11 @@ func EncodeCard(c Card, previous []byte) ([]byte, error) {
 		RegisteredAt  string    `json:"registered_at"`
 		LastHeartbeat string    `json:"last_heartbeat"`
 		Queues        *Queues   `json:"queues,omitempty"`
+		Protocol      string    `json:"protocol,omitempty"`
 	}{
 		c.AgentID, c.Description, orEmpty(c.Capabilities), c.Status, orEmpty(c.AllowFrom), c.MaxTasks,
 		orEmpty(c.CurrentTasks), c.Goals, formatTime(c.RegisteredAt), formatTime(c.LastHeartbeat),
-		c.Queues,
+		c.Queues, c.Protocol,
 	})
 	if err != nil {
 		return nil, err

@@ -106,7 +106,7 @@ type Callback struct {
 // Metadata is the rest. Fields of other programs are kept in Extra.
 type Metadata struct {
 	CorrelationID string
-	TTL           *int // life in seconds; 0: for ever; nil: DefaultTTL
+	TTL           *int // life in seconds; 0: for ever; nil: until a task's deadline, else DefaultTTL
 	RequiresAck   bool
 	RetryCount    int
 	MaxRetries    *int // nil: MAX_RETRIES of the sender
@@ -126,8 +126,12 @@ func (e *Envelope) Text() string {
 	return strings.Join(texts, "\n")
 }
 
-// Expires is when e's life in seconds ends; zero: never.
+// Expires is when e's life ends; zero: never. A task that names a deadline and no
+// life lives until its deadline.
 func (e *Envelope) Expires() time.Time {
+	if e.Metadata.TTL == nil && e.Type.GivesTask() && e.Task != nil && !e.Task.Deadline.IsZero() {
+		return e.Task.Deadline
+	}
 	life := DefaultTTL
 	if e.Metadata.TTL != nil {
 		life = *e.Metadata.TTL

@@ -57,6 +57,16 @@ func (t Type) Answers() bool {
 	return t.Result()
 }
 
+// Control reports whether t is dealt with by mailboxes themselves, whose bots and
+// models do not see it.
+func (t Type) Control() bool {
+	switch t {
+	case TypeHeartbeat, TypeAck, TypeNack, TypePing, TypePong, TypeRegister, TypeRegistered:
+		return true
+	}
+	return false
+}
+
 // GivesTask reports whether t gives a task.
 func (t Type) GivesTask() bool { return t == TypeTask || t == TypeTaskAssign }
 

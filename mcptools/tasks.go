@@ -36,9 +36,10 @@ func sendTaskTool() *mcp.Tool {
 			"forward_of":       textOf("id of the message that gave you this work, as read_inbox shows it"),
 		}, "to", "task"),
 		OutputSchema: object(schema{
-			"id":      textOf("of the message"),
-			"task_id": textOf("of the task: updates on it carry it"),
-			"note":    textOf("such as: the receiver is offline, the task waits for it"),
+			"id":         textOf("of the message"),
+			"task_id":    textOf("of the task: updates on it carry it"),
+			"expires_at": textOf("until when it can be taken"),
+			"note":       textOf("such as: the receiver is offline, and until when the task waits for it"),
 		}, "id"),
 	}
 }

@@ -211,7 +211,7 @@ func New(o Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	a.card = mailbox.Card{AgentID: o.Self, Description: o.Description, Capabilities: o.Capabilities,
-		AllowFrom: o.AllowFrom, MaxTasks: o.MaxTasks, RegisteredAt: time.Now().UTC()}
+		AllowFrom: o.AllowFrom, MaxTasks: o.MaxTasks, RegisteredAt: time.Now().UTC(), Protocol: mailbox.Protocol}
 	if o.AllowFrom == nil {
 		a.card.AllowFrom = []mailbox.AgentID{"*"}
 	}

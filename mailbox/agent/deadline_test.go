@@ -115,7 +115,9 @@ func TestTaskNobodyTakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(t *testing.T, w *world) {
 				a := w.agent("a")
-				sent, err := a.SendTask(t.Context(), agent.TaskDraft{To: "ghost", Text: "do it", TaskID: "t1"})
+				sent, err := a.Send(t.Context(), agent.Draft{Envelope: letterTo("ghost", "do it", func(e *mailbox.Envelope) {
+					e.Type, e.Task, e.Metadata.TTL = mailbox.TypeTask, &mailbox.Task{ID: "t1"}, new(3600)
+				})})
 				must(t, err)
 				meanwhile(a)
 				if got := a.texts(); len(got) != 1 || !strings.Contains(got[0], "ghost did not finish the task: AGENT_OFFLINE: not taken within its life") {

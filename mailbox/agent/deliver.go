@@ -215,10 +215,14 @@ func (a *Agent) expired(e mailbox.Envelope) bool {
 	return !ends.IsZero() && !time.Now().Before(ends)
 }
 
-// tooLate tells the sender that e was not delivered in time: on files it would
-// take it for delivered, as it is in the inbox no more.
+// tooLate tells the sender that e was not delivered in time: it would take it for
+// delivered, as it is in the inbox no more. A sender that asked for no
+// acknowledgement is told where its mailbox knows what to do with that.
 func (a *Agent) tooLate(ctx context.Context, e mailbox.Envelope) error {
-	if !e.Metadata.RequiresAck || ackedEarly(e.Type) {
+	if ackedEarly(e.Type) || e.Type.Control() {
+		return nil
+	}
+	if sender, ok, err := a.cards.get(ctx, e.From); !e.Metadata.RequiresAck && (err != nil || !ok || sender.Protocol == "") {
 		return nil
 	}
 	return a.answer(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), mailbox.AgentOffline, "its life ended before it was taken"))

@@ -16,8 +16,8 @@ import (
 	"feishu-relay/mailbox/tasks"
 )
 
-// metaNotice marks, in the metadata of a result, that this side made it: the
-// deadline passed, or the task could not be handed over.
+// metaNotice marks, in the metadata of a result or a nack, that this side made it:
+// the deadline passed, or the task or message could not be handed over.
 const metaNotice = "notice"
 
 // stepKey is what Seen knows a step by that ends a task: the bot is told of it
@@ -116,17 +116,38 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 	return nil
 }
 
-// died tells the bot of a task that could not be handed over.
+// died tells the bot of a task that could not be handed over, and of a message
+// that expired.
 func (a *Agent) died(d outgoing.DeadLetter) {
 	e := d.Envelope
 	a.observe(EventDead, e, string(d.Code))
-	if !e.Type.GivesTask() {
-		return
-	}
-	a.trace("dead")
 	ctx, cancel := context.WithTimeout(context.Background(), retryMax)
 	defer cancel()
-	a.giveUp(ctx, d)
+	switch {
+	case e.Type.GivesTask():
+		a.trace("dead")
+		a.giveUp(ctx, d)
+	case d.Expired && !e.Type.Control():
+		if err := a.send(ctx, expiryNotice(d)); err != nil {
+			a.log.Error("the bot is not told that a message expired; it is among the dead letters", "message_id", d.ID, "err", err)
+		}
+	}
+}
+
+// expiryNotice tells the bot that a message it sent was not taken: a nack in the
+// name of its receiver.
+func expiryNotice(d outgoing.DeadLetter) mailbox.Envelope {
+	says := fmt.Sprintf("%s did not take your message %s: %s. It is among the dead letters, from which it can be sent again.", d.Envelope.To, d.ID, d.Reason)
+	e := mailbox.NackFor(d.Envelope, d.Envelope.To, time.Now(), d.Code, d.Reason)
+	e.Content.Parts = slices.Insert(e.Content.Parts, 0, mailbox.Part{Type: mailbox.PartText, Text: says})
+	e.Metadata.TTL = new(0)
+	e.Metadata.Extra = map[string]json.RawMessage{metaNotice: json.RawMessage("true")}
+	return e
+}
+
+// isExpiryNotice reports whether e is one that this side made.
+func (a *Agent) isExpiryNotice(e mailbox.Envelope) bool {
+	return e.Type == mailbox.TypeNack && e.Metadata.Extra[metaNotice] != nil && a.out.IsDead(mailbox.Original(e), e.From)
 }
 
 // giveUp ends the task of a dead letter that waits to be taken. Should it arrive

@@ -58,6 +58,9 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		}
 		return a.settle(ctx, item.Key)
 	}
+	if a.isExpiryNotice(e) {
+		return a.layReady(item, e)
+	}
 	switch e.Type {
 	case mailbox.TypeAck, mailbox.TypePong, mailbox.TypeRegistered:
 		a.out.Acked(mailbox.Original(e), e.From)

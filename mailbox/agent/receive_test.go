@@ -120,7 +120,9 @@ func TestExpiredMail(t *testing.T) {
 		a.say(b, "old", func(e *mailbox.Envelope) { e.Metadata.TTL = new(60) })
 		a.say(b, "for ever", func(e *mailbox.Envelope) { e.Metadata.TTL = new(0) })
 		a.say(b, "an hour")
-		a.task(b, "t1", nil)
+		a.say(b, "a task", func(e *mailbox.Envelope) {
+			e.Type, e.Task, e.Metadata.TTL = mailbox.TypeTask, &mailbox.Task{ID: "t1"}, new(60)
+		})
 		time.Sleep(time.Hour)
 		b.door.set(true)
 		b.start()

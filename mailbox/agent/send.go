@@ -77,10 +77,24 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	if e.Type.GivesTask() && !e.Task.Deadline.IsZero() && !e.Timestamp.Before(e.Task.Deadline) {
 		return Sent{}, mailbox.Invalid("task.deadline", "has passed already")
 	}
+	if e.Type.GivesTask() && e.Metadata.TTL == nil {
+		e.Metadata.TTL = new(taskLife(e))
+	}
 	if err := a.post(ctx, e); err != nil {
 		return Sent{}, err
 	}
-	return Sent{ID: e.ID, TaskID: idOf(e.Task), Note: a.whereabouts(ctx, e.To)}, nil
+	return Sent{ID: e.ID, TaskID: idOf(e.Task), ExpiresAt: e.Expires(), Note: a.whereabouts(ctx, e.To, e.Expires())}, nil
+}
+
+// taskLife is how many seconds a task waits to be taken: until its deadline, and
+// without one as long as its sender waits for news of it. The deadline passes
+// first, so that it is what both sides report.
+func taskLife(e mailbox.Envelope) int {
+	wait := tasks.DefaultSilence
+	if !e.Task.Deadline.IsZero() {
+		wait = e.Task.Deadline.Sub(e.Timestamp)
+	}
+	return min(int(wait/time.Second)+1, mailbox.MaxLife)
 }
 
 func idOf(t *mailbox.Task) string {
@@ -224,17 +238,22 @@ func asRefusal(err error) *mailbox.Error {
 	return mailbox.Invalid("", "%v", err)
 }
 
-// whereabouts is what the sender should know of the receiver.
-func (a *Agent) whereabouts(ctx context.Context, to mailbox.AgentID) string {
+// whereabouts is what the sender of a message that expires then should know of
+// the receiver.
+func (a *Agent) whereabouts(ctx context.Context, to mailbox.AgentID, expires time.Time) string {
+	until := ""
+	if !expires.IsZero() {
+		until = " until " + expires.UTC().Format(time.RFC3339)
+	}
 	a.cards.forget() // what the bot is told has to be true now
 	c, ok, err := a.cards.get(ctx, to)
 	switch {
 	case err != nil:
 		return ""
 	case !ok:
-		return fmt.Sprintf("no agent %q has registered yet; the message waits for it", to)
+		return fmt.Sprintf("no agent %q has registered yet; the message waits for it%s", to, until)
 	case c.At(time.Now(), a.opts.HeartbeatTimeout) == mailbox.Offline:
-		return fmt.Sprintf("%s is offline; the message waits for it", to)
+		return fmt.Sprintf("%s is offline; the message waits for it%s", to, until)
 	case !c.Allows(a.opts.Self):
 		return fmt.Sprintf("%s takes no messages from %s, and will refuse it", to, a.opts.Self)
 	}

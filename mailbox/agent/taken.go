@@ -13,10 +13,10 @@ import (
 	"feishu-relay/mailbox/tasks"
 )
 
-// resultLife is how long the end of a task waits for who gave it: as long as
-// that one knows the task. The usual hour is too short for a machine that is
-// shut down over night.
-const resultLife = 7 * 24 * time.Hour
+// stepLife is how long a step of a task waits for who gave it: as long as that
+// one knows the task. The usual hour is too short for a machine that is shut down
+// over night.
+const stepLife = 7 * 24 * time.Hour
 
 // metaOverdue marks, in the metadata of a task's failure, that the deadline
 // passed here and the bot said nothing: its result may still come.
@@ -120,10 +120,8 @@ func (a *Agent) step(r tasks.Record, state mailbox.TaskState, text string, parts
 	now := time.Now()
 	e := mailbox.Envelope{ID: mailbox.NewID(a.opts.Self, now), From: a.opts.Self, To: r.Peer, Timestamp: now.UTC(), Type: stepType(r.Type, state),
 		Hops: defaultHops, Trace: []mailbox.AgentID{a.opts.Self}, Task: &mailbox.Task{ID: r.ID, State: state, Deadline: r.Deadline},
-		Callback: r.Callback, ReplyTo: r.MessageID, Metadata: mailbox.Metadata{CorrelationID: r.MessageID, RequiresAck: true}}
-	if tasks.Terminal(state) {
-		e.Metadata.TTL = new(int(resultLife / time.Second))
-	}
+		Callback: r.Callback, ReplyTo: r.MessageID,
+		Metadata: mailbox.Metadata{CorrelationID: r.MessageID, RequiresAck: true, TTL: new(int(stepLife / time.Second))}}
 	e.Priority = e.Type.DefaultPriority()
 	e.Content.Parts = []mailbox.Part{}
 	if code != "" {

@@ -43,9 +43,10 @@ type Draft struct {
 
 // Sent is the answer to what was accepted for sending.
 type Sent struct {
-	ID     string `json:"id"`
-	TaskID string `json:"task_id,omitempty"`
-	Note   string `json:"note,omitempty"` // such as: the receiver is offline, it waits
+	ID        string    `json:"id"`
+	TaskID    string    `json:"task_id,omitempty"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // until when it can be taken; zero: for ever
+	Note      string    `json:"note,omitempty"`      // such as: the receiver is offline, it waits until then
 }
 
 // TaskDraft is a task to give to another agent.

@@ -18,6 +18,7 @@ import (
 // Bounds.
 const (
 	maxUnacked = 10_000           // messages that wait; the next is refused with AGENT_BUSY
+	maxWatched = 1_000            // messages that wait, when one more without an acknowledgement is not watched
 	maxRetries = 10               // most retries that a message may ask for in its metadata
 	storeLimit = 10 * time.Second // for one call of the store
 )
@@ -95,21 +96,22 @@ func (b *Box) Send(ctx context.Context, e mailbox.Envelope) error {
 		return err
 	}
 	if !e.Metadata.RequiresAck && !b.waiting(e.To) {
-		_, err := b.put(ctx, e)
+		key, err := b.put(ctx, e)
 		if err == nil {
 			b.through(e.To)
+			b.watch(e, key)
 			return nil
 		}
 		if refused(err) || ctx.Err() != nil {
 			return err
 		}
-		n, _, err2 := b.add(e)
+		n, _, err2 := b.add(e, "")
 		if err2 != nil {
 			return errors.Join(err, err2)
 		}
 		return b.kept(n, err)
 	}
-	n, raw, err := b.add(e)
+	n, raw, err := b.add(e, "")
 	if err != nil {
 		return err
 	}
@@ -223,11 +225,11 @@ func (b *Box) Nacked(id string, from mailbox.AgentID, code mailbox.Code, message
 	known := false
 	var died []DeadLetter
 	for _, n := range slices.Clone(b.entries[ref{id, from}]) {
-		if !n.ack || n.end != nil {
+		if !n.ack && !n.watch || n.end != nil {
 			continue
 		}
 		known = true
-		if !code.Retriable() || n.RetryCount >= n.retries {
+		if n.watch || !code.Retriable() || n.RetryCount >= n.retries {
 			died = append(died, b.die(n, code, fmt.Sprintf("%s refused it: %s", from, brief(message)))...)
 			continue
 		}
@@ -243,7 +245,13 @@ func (b *Box) Nacked(id string, from mailbox.AgentID, code mailbox.Code, message
 func (b *Box) Pending() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.count
+	pending := b.count
+	for n := range b.all() {
+		if n.watch && n.Key != "" {
+			pending--
+		}
+	}
+	return pending
 }
 
 func (b *Box) kick() {

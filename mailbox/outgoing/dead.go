@@ -29,13 +29,15 @@ type letter struct {
 	Reason   string          `json:"reason"`
 	Attempts int             `json:"attempts"`
 	DeadAt   time.Time       `json:"dead_at"`
+	Expired  bool            `json:"expired,omitempty"`
 	Envelope json.RawMessage `json:"envelope"`
 }
 
 // die ends n, and returns what became of it when that is on disk; else Run goes
 // on trying. b.mu is held.
 func (b *Box) die(n *entry, code mailbox.Code, reason string) []DeadLetter {
-	n.end = &DeadLetter{ID: n.ref.id, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: time.Now().Round(0).UTC()}
+	now := time.Now().Round(0).UTC()
+	n.end = &DeadLetter{ID: n.ref.id, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now, Expired: n.expired(now)}
 	return b.bury(n)
 }
 
@@ -48,7 +50,7 @@ func (b *Box) bury(n *entry) []DeadLetter {
 	}
 	if err == nil {
 		d.Envelope = e
-		err = write(b.dead, n.name+buried, letter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, raw})
+		err = write(b.dead, n.name+buried, letter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, d.Expired, raw})
 	}
 	if err != nil {
 		b.opts.Logger.Warn("write down a dead letter; tried again soon", "to", n.ref.to, "message_id", d.ID, "err", err)
@@ -72,7 +74,14 @@ func (b *Box) exhume(name string) (DeadLetter, error) {
 		return DeadLetter{}, err
 	}
 	e, err := decode(l.Envelope)
-	return DeadLetter{e.ID, l.Code, l.Reason, l.Attempts, l.DeadAt, e}, err
+	return DeadLetter{e.ID, l.Code, l.Reason, l.Attempts, l.DeadAt, l.Expired, e}, err
+}
+
+// IsDead reports whether a message to an agent is among the dead letters.
+func (b *Box) IsDead(id string, to mailbox.AgentID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.graves, func(g grave) bool { return g.ref == ref{id, to} })
 }
 
 // forget removes a dead letter. b.mu is held, here and below.

@@ -18,7 +18,8 @@ type entry struct {
 	name     string // of its file, without suffix
 	ref      ref
 	receiver *receiver
-	ack      bool      // an acknowledgement is awaited; else only that the store takes it
+	ack      bool      // an acknowledgement is awaited
+	watch    bool      // it is watched until the receiver has taken it; with neither, only the store has to take it
 	expires  time.Time // zero: never
 	life     time.Duration
 	retries  int // at most
@@ -42,8 +43,8 @@ type record struct {
 }
 
 // add makes an entry for e, on disk if possible (see entry.unsaved), and marks
-// it busy. raw is e encoded.
-func (b *Box) add(e mailbox.Envelope) (n *entry, raw []byte, err error) {
+// it busy. key is what it has in the store, "" before it is there; raw is e encoded.
+func (b *Box) add(e mailbox.Envelope, key string) (n *entry, raw []byte, err error) {
 	if raw, err = mailbox.Encode(e); err != nil {
 		return nil, nil, err
 	}
@@ -62,8 +63,8 @@ func (b *Box) add(e mailbox.Envelope) (n *entry, raw []byte, err error) {
 	b.mu.Unlock()
 
 	n = b.newEntry(newName(at, e.To), e)
-	n.busy = true
-	if n.unsaved = write(b.unacked, n.name+waits, record{Envelope: raw}); n.unsaved != nil {
+	n.busy, n.Key = true, key
+	if n.unsaved = write(b.unacked, n.name+waits, record{Envelope: raw, Key: key}); n.unsaved != nil {
 		n.Envelope = raw
 	}
 	b.mu.Lock()
@@ -75,12 +76,46 @@ func (b *Box) add(e mailbox.Envelope) (n *entry, raw []byte, err error) {
 func (b *Box) newEntry(name string, e mailbox.Envelope) *entry {
 	n := &entry{name: name, ref: ref{e.ID, e.To}, ack: e.Metadata.RequiresAck, expires: e.Expires(), retries: b.opts.MaxRetries}
 	n.life = n.expires.Sub(e.Timestamp)
+	n.watch = !n.ack && watchable(e)
 	if e.Metadata.MaxRetries != nil {
 		n.retries = *e.Metadata.MaxRetries
 	}
 	n.retries = min(n.retries, maxRetries)
 	return n
 }
+
+// watchable reports whether the sender of e wants to know that it expired.
+func watchable(e mailbox.Envelope) bool { return !e.Type.Control() && !e.Expires().IsZero() }
+
+// watch keeps an eye on e, which asks for no acknowledgement and has that key in
+// the store, until the receiver has taken it or it expires.
+func (b *Box) watch(e mailbox.Envelope, key string) {
+	b.mu.Lock()
+	full := b.count >= maxWatched
+	b.mu.Unlock()
+	if full || !watchable(e) {
+		return
+	}
+	n, _, err := b.add(e, key)
+	if err != nil {
+		b.opts.Logger.Warn("a message that was sent is not watched; nobody is told should it expire", "to", e.To, "message_id", e.ID, "err", err)
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n.busy = false
+	b.await(n)
+}
+
+// await begins to wait for what the receiver of n, which is in the store, does.
+func (b *Box) await(n *entry) {
+	now := time.Now()
+	n.receiver.settle(now)
+	n.due = n.receiver.clock(now) + b.opts.AckTimeout
+	b.replan(n)
+}
+
+func (n *entry) expired(now time.Time) bool { return !n.expires.IsZero() && !now.Before(n.expires) }
 
 // insert makes n known. b.mu is held, here and in all that follows.
 func (b *Box) insert(n *entry) {
@@ -117,15 +152,12 @@ func (b *Box) sent(n *entry, key string, raw []byte) {
 	b.worked(n.receiver)
 	switch {
 	case n.gone: // an acknowledgement can be faster than the store's answer
-	case !n.ack:
+	case !n.ack && !n.watch:
 		b.drop(n)
 	default:
 		n.Key = key
-		now := time.Now()
-		n.receiver.settle(now)
-		n.due = n.receiver.clock(now) + b.opts.AckTimeout
 		b.save(n, raw)
-		b.replan(n)
+		b.await(n)
 	}
 }
 

@@ -16,6 +16,9 @@
 // and be asked again. A message's life in seconds (metadata.ttl) runs always,
 // and ends all that.
 //
+// A message without an acknowledgement is watched: when it expires in the
+// receiver's inbox, it becomes a dead letter, too. At most [maxWatched] are.
+//
 // # Disk
 //
 // Two folders, both the box's own: one file for each message that is not
@@ -37,5 +40,6 @@ type DeadLetter struct {
 	Reason   string           `json:"reason"`
 	Attempts int              `json:"attempts"` // how often it was sent
 	DeadAt   time.Time        `json:"dead_at"`
+	Expired  bool             `json:"expired,omitempty"` // its life ended before it was taken
 	Envelope mailbox.Envelope `json:"envelope"`
 }

@@ -113,8 +113,8 @@ func (b *Box) act(ctx context.Context, n *entry) {
 		b.mu.Unlock()
 		return
 	}
-	expired := !n.expires.IsZero() && !now.Before(n.expires)
-	ask := n.ack && n.Key != "" && !n.Refused && n.end == nil
+	expired := n.expired(now)
+	ask := n.Key != "" && !n.Refused && n.end == nil
 	key := n.Key
 	b.mu.Unlock()
 
@@ -127,13 +127,15 @@ func (b *Box) act(ctx context.Context, n *entry) {
 	b.mu.Lock()
 	var died []DeadLetter
 	again := false
+	// A message that is watched and gone was taken: not every store keeps what was.
+	taken := ask && err == nil && !n.Refused && (place == mailbox.Processed || n.watch && place == mailbox.Gone)
 	switch {
 	case !n.isDue(time.Now()):
 	case n.end != nil:
 		died = b.bury(n)
-	case place == mailbox.Processed && !n.Refused && expired && n.hold.IsZero():
+	case taken && expired && n.hold.IsZero():
 		n.hold = now.Add(lookEvery) // who cleared it away for its age says so, and that may be on its way
-	case place == mailbox.Processed && !n.Refused: // MAILBOX.md: "file moved to processed"
+	case taken: // MAILBOX.md: "file moved to processed"
 		b.drop(n)
 	case expired && n.Key == "":
 		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("the store could not take it within its life of %s", n.life))
@@ -144,6 +146,8 @@ func (b *Box) act(ctx context.Context, n *entry) {
 		b.failed(n.receiver, err)
 	case n.Key == "" || !n.Next.IsZero():
 		again = true
+	case n.watch:
+		b.await(n)
 	case n.RetryCount >= n.retries:
 		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("no acknowledgement after %d attempts", n.attempts()))
 	default:

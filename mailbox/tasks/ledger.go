@@ -17,12 +17,15 @@ import (
 const (
 	keepEnded = 7 * 24 * time.Hour // how long a task is kept after its end
 	maxEnded  = 1000               // ended tasks kept; beyond it the one that ended first goes
+
+	// DefaultSilence is the usual Options.Silence.
+	DefaultSilence = 24 * time.Hour
 )
 
 // Options of a ledger. The zero value of each field is usable.
 type Options struct {
 	Logger  *slog.Logger  // nil: discard
-	Silence time.Duration // a task without a deadline is due when it took no step for so long; 0: 24 hours
+	Silence time.Duration // a task without a deadline is due when it took no step for so long; 0: DefaultSilence
 	Max     int           // tasks that have not ended, taken and given together; then Add refuses; 0: 10,000
 }
 
@@ -52,7 +55,7 @@ func (r *Record) key() key { return key{r.Direction, r.Peer, r.ID} }
 // it. A file that holds no task is renamed to *.broken, with a warning.
 func Open(root *os.Root, opts Options) (*Ledger, error) {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	opts.Silence = cmp.Or(opts.Silence, 24*time.Hour)
+	opts.Silence = cmp.Or(opts.Silence, DefaultSilence)
 	opts.Max = cmp.Or(opts.Max, 10_000)
 	l := &Ledger{root: root, opts: opts, changed: make(chan struct{}, 1), records: map[key]Record{}}
 	if err := l.load(); err != nil {
