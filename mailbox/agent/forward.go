@@ -13,6 +13,9 @@ const defaultHops = mailbox.DefaultHops
 // route sets hops and trace. A message that goes on the errand of another one
 // goes on with that one's; anything but an answer may not go where it has been.
 func (a *Agent) route(e *mailbox.Envelope, forwardOf string) error {
+	if forwardOf == "" && a.asksGiver(*e) { // also where the bot repeats the hops and trace that the task came with
+		e.Hops, e.Trace = defaultHops, nil
+	}
 	was, forwards, err := a.origin(*e, forwardOf)
 	if err != nil {
 		return err
@@ -40,10 +43,19 @@ type origin struct {
 	trace []mailbox.AgentID
 }
 
-// origin is the task or message that e passes on: the one that is named, or the one of the
-// same id that this agent took.
+// asksGiver reports whether e is a message about a task to the agent that gave it.
+func (a *Agent) asksGiver(e mailbox.Envelope) bool {
+	if e.Task == nil || e.Type.GivesTask() {
+		return false
+	}
+	_, took := a.ledger.Get(tasks.Received, e.To, e.Task.ID)
+	return took
+}
+
+// origin is the task or message that e passes on: the one that is named, or where
+// e gives a task the one of the same id that this agent took.
 func (a *Agent) origin(e mailbox.Envelope, forwardOf string) (_ origin, found bool, err error) {
-	if forwardOf == "" && e.Task == nil {
+	if forwardOf == "" && (e.Task == nil || !e.Type.GivesTask()) {
 		return origin{}, false, nil
 	}
 	for _, r := range a.ledger.List() {

@@ -42,6 +42,38 @@ func TestForward(t *testing.T) {
 	})
 }
 
+// Who was given a task may ask its giver about it: that passes nothing on.
+func TestQuestionBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*mailbox.Envelope)
+		to     mailbox.AgentID
+	}{
+		"a question":             {func(e *mailbox.Envelope) { e.Type = mailbox.TypeQuestion }, "a"},
+		"a message":              {func(*mailbox.Envelope) {}, "a"},
+		"with the task's trace":  {func(e *mailbox.Envelope) { e.Trace, e.Hops = []mailbox.AgentID{"a"}, 1 }, "a"},
+		"with no hops left":      {func(e *mailbox.Envelope) { e.Trace, e.Hops = []mailbox.AgentID{"a"}, 0 }, "a"},
+		"as a reply to the task": {func(e *mailbox.Envelope) { e.ReplyTo = "m1" }, "a"},
+		"to somebody else":       {func(*mailbox.Envelope) {}, "c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				actors := map[mailbox.AgentID]*actor{"a": w.agent("a"), "b": w.agent("b"), "c": w.agent("c")}
+				actors["a"].task(actors["b"], "t1", nil)
+				actors["b"].texts()
+				_, err := actors["b"].Send(t.Context(), agent.Draft{Envelope: letterTo(c.to, "which one?", func(e *mailbox.Envelope) {
+					e.Task = &mailbox.Task{ID: "t1"}
+					c.change(e)
+				})})
+				must(t, err)
+				got := actors[c.to].deliveries()
+				if len(got) != 1 || got[0].Task == nil || got[0].Task.ID != "t1" || !slices.Equal(got[0].Trace, []mailbox.AgentID{"b"}) || got[0].Hops < 1 {
+					t.Errorf("given %+v", got)
+				}
+			})
+		})
+	}
+}
+
 func TestHopsEnd(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		var chain []*actor

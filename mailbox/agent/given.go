@@ -62,8 +62,7 @@ func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	if err := a.acknowledge(ctx, e); err != nil {
 		return err
 	}
-	bare := !tasks.Terminal(e.Task.State) && len(e.Content.Parts) == 0
-	if bare || overdue || a.overtaken(r, e) || a.opts.Seen.Seen(stepKey(e)) {
+	if silent(e) || overdue || a.overtaken(r, e) || a.opts.Seen.Seen(stepKey(e)) {
 		return a.handled(ctx, item, e)
 	}
 	return a.layReady(item, e)
@@ -193,6 +192,11 @@ func (a *Agent) notify(ctx context.Context, r tasks.Record) {
 // resume tells what a crash kept from being told.
 func (a *Agent) resume(ctx context.Context) {
 	for _, r := range a.ledger.List() {
+		if r.Direction == tasks.Received && a.rejectedBefore(r) {
+			if _, err := a.UpdateTask(ctx, TaskUpdate{TaskID: r.ID, From: r.Peer, State: mailbox.Rejected, Text: rejectedBefore}); err != nil {
+				a.log.Error("a task that was rejected before a restart is still open", "task_id", r.ID, "err", err)
+			}
+		}
 		if r.Direction == tasks.Sent && r.Overdue && !a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State)) {
 			a.notify(ctx, r)
 		}

@@ -31,7 +31,7 @@ func TestStepsOfAnother(t *testing.T) {
 	}{
 		{"bare news", func(w *world, a *actor) {
 			w.tell(a, "x", mailbox.Accepted, "")
-			w.tell(a, "x", mailbox.Working, "")
+			w.tell(a, "x", mailbox.Working, " ")
 		}, []string{}, mailbox.Working},
 		{"an end without words", func(w *world, a *actor) { w.tell(a, "x", mailbox.Completed, "") }, []string{""}, mailbox.Completed},
 		{"words without a state", func(w *world, a *actor) {
@@ -98,6 +98,41 @@ func TestStepsOfAnother(t *testing.T) {
 				}
 				a.restart()
 				same(t, "given after a restart", a.texts(), []string{})
+			})
+		})
+	}
+}
+
+// A mailbox that hands everything in its inbox to its model gets no step without a
+// text.
+func TestStepsForAnotherMake(t *testing.T) {
+	for name, c := range map[string]struct {
+		protocol string
+		want     []string
+	}{
+		"another make": {"", []string{"half", "b: task t1 is working.", "b: task t1 is completed."}},
+		"ours":         {mailbox.Protocol, []string{"", "", "half", "", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				b := w.agent("b")
+				must(t, b.opts.Store.SetCard(t.Context(), mailbox.Card{AgentID: "x", Status: mailbox.Idle, LastHeartbeat: time.Now(), Protocol: c.protocol}))
+				w.foreign(b, mailbox.Envelope{From: "x", Type: mailbox.TypeTask, Task: &mailbox.Task{ID: "t1"}, Content: textOf("do it"), Hops: 3})
+				b.texts()
+				b.update("t1", mailbox.Working, "")
+				b.update("t1", mailbox.Working, "half")
+				_, err := b.UpdateTask(t.Context(), agent.TaskUpdate{TaskID: "t1", State: mailbox.Working,
+					Parts: []mailbox.Part{{Type: mailbox.PartData, Data: []byte(`{"done":50}`)}}})
+				must(t, err)
+				b.update("t1", mailbox.Completed, "")
+				texts := []string{}
+				for _, e := range w.mailOf("x", mailbox.TypeTaskUpdate) {
+					texts = append(texts, e.Text())
+				}
+				same(t, "steps", texts, c.want)
+				if got := b.state("t1"); got != mailbox.Completed {
+					t.Errorf("it is %s", got)
+				}
 			})
 		})
 	}

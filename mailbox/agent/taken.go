@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"feishu-relay/mailbox"
@@ -35,17 +36,26 @@ func taskID(e mailbox.Envelope) string {
 func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
 	id := taskID(e)
 	r, known := a.ledger.Get(tasks.Received, e.From, id)
-	if !known {
+	switch {
+	case !known:
 		r = tasks.Record{ID: id, Direction: tasks.Received, Peer: e.From, Type: e.Type, State: mailbox.Pending, Deadline: e.Task.Deadline,
 			Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace}
 		if no := a.unacceptable(e); no != nil {
 			return a.reject(ctx, item, e, r, no)
+		}
+		if a.opts.Seen.Seen(rejectedItem(item)) {
+			return a.reject(ctx, item, e, r, &mailbox.Error{Code: mailbox.AgentBusy, Message: rejectedBefore})
 		}
 		var err error
 		if r, _, err = a.ledger.Add(r); err != nil {
 			if full, ok := errors.AsType[*mailbox.Error](err); ok {
 				return a.reject(ctx, item, e, r, full)
 			}
+			return err
+		}
+	case a.rejectedBefore(r):
+		var err error
+		if r, err = a.UpdateTask(ctx, TaskUpdate{TaskID: id, From: e.From, State: mailbox.Rejected, Text: rejectedBefore}); err != nil {
 			return err
 		}
 	}
@@ -59,7 +69,7 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	a.trace("noted")
 	again, over := r.MessageID != e.ID, tasks.Terminal(r.State)
 	if again || !over { // else the end itself was sent, with what the bot said
-		if err := a.answer(ctx, a.step(r, r.State, r.Reason, nil, "")); err != nil {
+		if err := a.report(ctx, a.step(r, r.State, r.Reason, nil, ""), a.answer); err != nil {
 			return err
 		}
 	}
@@ -91,12 +101,40 @@ func (a *Agent) unacceptable(e mailbox.Envelope) *mailbox.Error {
 	return nil
 }
 
-// reject answers a task that leaves no trace here.
+// rejectedKey is what Seen knows a task by that is being rejected, and
+// rejectedItem the mail that gives one that the ledger does not keep. It is noted
+// before the giver is told, so that a crash cannot turn the answer round.
+func rejectedKey(r tasks.Record) string {
+	return fmt.Sprintf(":rejected/%s/%s/%s", r.Peer, r.ID, r.MessageID)
+}
+
+func rejectedItem(item mailbox.Item) string { return ":rejected-mail/" + item.Key }
+
+// rejectedBefore is the reason that the giver of a task gets where a crash lost
+// the one that it was rejected for.
+const rejectedBefore = "it was rejected before a restart"
+
+// rejectedBefore reports whether a crash kept the rejection of r from being noted.
+func (a *Agent) rejectedBefore(r tasks.Record) bool {
+	return r.State == mailbox.Accepted && a.opts.Seen.Seen(rejectedKey(r))
+}
+
+// noteRejection is called with one of these keys before the giver is told.
+func (a *Agent) noteRejection(key string) {
+	if err := a.opts.Seen.Add(key); err != nil {
+		a.log.Error("a rejection is not remembered; after a crash the task may be accepted", "err", err)
+	}
+	a.trace("rejecting")
+}
+
+// reject answers a task that the ledger does not keep.
 func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelope, r tasks.Record, no *mailbox.Error) error {
 	a.observe(EventRefused, e, string(no.Code)+": "+no.Message)
+	a.noteRejection(rejectedItem(item))
 	if err := a.answer(ctx, a.step(r, mailbox.Rejected, no.Message, nil, no.Code)); err != nil {
 		return err
 	}
+	a.trace("told")
 	if err := a.acknowledge(ctx, e); err != nil {
 		return err
 	}
@@ -141,6 +179,26 @@ func (a *Agent) step(r tasks.Record, state mailbox.TaskState, text string, parts
 	return e
 }
 
+// report tells who gave a task of a step. A mailbox of another make hands all its
+// mail to its model: it gets no step that says nothing, and each other one with a text.
+func (a *Agent) report(ctx context.Context, e mailbox.Envelope, send func(context.Context, mailbox.Envelope) error) error {
+	card, ok, err := a.cards.get(ctx, e.To)
+	if err == nil && ok && card.Protocol == "" && strings.TrimSpace(e.Text()) == "" {
+		if silent(e) {
+			return nil
+		}
+		says := fmt.Sprintf("%s: task %s is %s.", e.From, e.Task.ID, e.Task.State)
+		e.Content.Parts = slices.Insert(slices.Clone(e.Content.Parts), 0, mailbox.Part{Type: mailbox.PartText, Text: says})
+	}
+	return send(ctx, e)
+}
+
+// silent reports whether a step says nothing but that the task goes on.
+func silent(e mailbox.Envelope) bool {
+	said := slices.ContainsFunc(e.Content.Parts, func(p mailbox.Part) bool { return p.Type != mailbox.PartText })
+	return !said && !tasks.Terminal(e.Task.State) && strings.TrimSpace(e.Text()) == ""
+}
+
 // UpdateTask moves a task that this agent took, and tells who gave it. The news
 // is safe before the step is noted: after a crash in between it is told again.
 func (a *Agent) UpdateTask(ctx context.Context, u TaskUpdate) (tasks.Record, error) {
@@ -171,7 +229,10 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (_ tasks.Re
 	if err := mailbox.Validate(e); err != nil {
 		return tasks.Record{}, "", err
 	}
-	if err := a.send(ctx, e); err != nil {
+	if u.State == mailbox.Rejected {
+		a.noteRejection(rejectedKey(r))
+	}
+	if err := a.report(ctx, e, a.send); err != nil {
 		return tasks.Record{}, "", err
 	}
 	a.trace("told")
