@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"feishu-relay/internal/safefile"
 )
 
 // recheck is how often a follower looks without having been told to: hints get
@@ -90,7 +90,7 @@ func (f *follower) run(ctx context.Context, n int) error {
 				hinted = true
 			case event := <-hints.Events:
 				hinted = filepath.Base(event.Name) == f.name
-			case <-hints.Errors: // events were lost
+			case <-hints.Lost: // events were lost
 				hinted = true
 			}
 		}
@@ -98,8 +98,8 @@ func (f *follower) run(ctx context.Context, n int) error {
 }
 
 // watch asks for hints about the folder. Without them the ticker has to do.
-func (f *follower) watch() (hints *fsnotify.Watcher, stop func()) {
-	w, err := fsnotify.NewWatcher()
+func (f *follower) watch() (hints *safefile.Watcher, stop func()) {
+	w, err := safefile.NewWatcher()
 	if err == nil {
 		if err = w.Add(f.store.root.Name()); err == nil {
 			return w, func() { _ = w.Close() }
@@ -107,7 +107,7 @@ func (f *follower) watch() (hints *fsnotify.Watcher, stop func()) {
 		_ = w.Close()
 	}
 	f.store.log.Warn("no change events for the transcripts: looking once a second", "err", err)
-	return &fsnotify.Watcher{}, func() {}
+	return &safefile.Watcher{}, func() {}
 }
 
 // begin yields the last n messages and stands behind the newest one.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"feishu-relay/internal/safefile"
 )
 
 const (
@@ -84,13 +86,13 @@ func (w *Watcher) Err() error {
 // logged once, with what is wrong and where.
 func (w *Watcher) Run(ctx context.Context) {
 	var events <-chan fsnotify.Event
-	var overflows <-chan error
-	hints, err := fsnotify.NewWatcher()
+	var overflows <-chan struct{}
+	hints, err := safefile.NewWatcher()
 	if err != nil {
 		w.log.Warn("no change events for the groups file, it is looked at every 2 s", "err", err)
 	} else {
 		defer hints.Close()
-		events, overflows = hints.Events, hints.Errors
+		events, overflows = hints.Events, hints.Lost
 	}
 	listen := func() {
 		if hints != nil {

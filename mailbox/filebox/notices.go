@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"github.com/fsnotify/fsnotify"
+
+	"feishu-relay/internal/safefile"
 )
 
 // notices are the changes in one folder, as far as the system tells. They are
@@ -15,7 +17,7 @@ type notices struct {
 	deaf bool // ask for none
 	log  *slog.Logger
 
-	watch   *fsnotify.Watcher // nil while there is none
+	watch   *safefile.Watcher // nil while there is none
 	watched fs.FileInfo       // the folder that watch watches
 	failed  bool              // said so already
 }
@@ -34,7 +36,7 @@ func (n *notices) arm() (anew bool) {
 	if err != nil {
 		return false // who reads the folder sees the same fault and shows it
 	}
-	watch, err := fsnotify.NewWatcher()
+	watch, err := safefile.NewWatcher()
 	if err == nil {
 		if err = watch.Add(n.dir); err == nil {
 			n.watch, n.watched, n.failed = watch, now, false
@@ -50,11 +52,11 @@ func (n *notices) arm() (anew bool) {
 }
 
 // channels returns the changes and the losses of changes; nil while there are none.
-func (n *notices) channels() (<-chan fsnotify.Event, <-chan error) {
+func (n *notices) channels() (<-chan fsnotify.Event, <-chan struct{}) {
 	if n.watch == nil {
 		return nil, nil
 	}
-	return n.watch.Events, n.watch.Errors
+	return n.watch.Events, n.watch.Lost
 }
 
 func (n *notices) close() {

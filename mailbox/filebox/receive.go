@@ -96,7 +96,9 @@ func (r *receiver) run(ctx context.Context) error {
 				r.notices.close() // the folder was removed or renamed
 				err = r.scan(ctx, true)
 			case isMail(event.Name) && event.Op != fsnotify.Chmod:
-				err = r.noticed(filepath.Base(event.Name))
+				if err = r.noticed(filepath.Base(event.Name)); vanished(err) {
+					err = r.scan(ctx, true)
+				}
 			}
 		}
 		if err != nil {
@@ -116,12 +118,18 @@ func (r *receiver) noticed(name string) error {
 	return nil
 }
 
-// scan looks at all that lies in the inbox, unless the folder is as it was.
+// scan looks at everything in the inbox, unless the folder is as it was. A folder
+// that is removed or replaced while it is read is looked at again.
 func (r *receiver) scan(ctx context.Context, force bool) error {
-	box, err := r.store.inbox(r.agent)
-	if vanished(err) {
-		box, err = r.store.inbox(r.agent)
+	err := r.scanOnce(ctx, force)
+	for try := 1; try < maxTries && vanished(err) && ctx.Err() == nil; try++ {
+		err = r.scanOnce(ctx, true)
 	}
+	return err
+}
+
+func (r *receiver) scanOnce(ctx context.Context, force bool) error {
+	box, err := r.store.inbox(r.agent)
 	if err != nil {
 		return fmt.Errorf("inbox of %s: %w", r.agent, err)
 	}

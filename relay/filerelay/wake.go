@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"feishu-relay/internal/safefile"
 )
 
 // waker says when it is worth looking at the queue: at each notice of a change
@@ -22,7 +24,7 @@ type waker struct {
 	log    *slog.Logger
 
 	tick    *time.Ticker
-	watch   *fsnotify.Watcher // nil while there is none
+	watch   *safefile.Watcher // nil while there is none
 	watched fs.FileInfo       // the folder that watch watches
 	failed  bool              // said so already
 }
@@ -44,7 +46,7 @@ func (w *waker) arm() {
 	if err != nil {
 		return // the reader sees the same fault and shows it
 	}
-	watch, err := fsnotify.NewWatcher()
+	watch, err := safefile.NewWatcher()
 	if err == nil {
 		if err = watch.Add(w.dir); err == nil {
 			w.watch, w.watched, w.failed = watch, now, false
@@ -69,10 +71,10 @@ func (w *waker) disarm() {
 // It fails only when ctx is done.
 func (w *waker) wait(ctx context.Context) (ticked bool, err error) {
 	for {
-		var events chan fsnotify.Event
-		var lost chan error
+		var events <-chan fsnotify.Event
+		var lost <-chan struct{}
 		if w.watch != nil {
-			events, lost = w.watch.Events, w.watch.Errors
+			events, lost = w.watch.Events, w.watch.Lost
 		}
 		select {
 		case <-ctx.Done():
