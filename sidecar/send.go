@@ -24,8 +24,8 @@ import (
 	"feishu-relay/transcript"
 )
 
-// Send takes what the bot says that it sent: recorded, written to the outbox,
-// and from then on sure to reach the other bots. Only group messages are
+// Send takes what the bot says that it sent: written to the outbox, from where it
+// is sure to reach the other bots, and then recorded. Only group messages are
 // relayed; anything else is accepted and stays here.
 func (s *Sidecar) Send(_ context.Context, out httpapi.Outbound) (httpapi.Sent, error) {
 	return s.accept(out, s.recordOwn)
@@ -108,19 +108,19 @@ func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out 
 		Mentions: s.resolve(out.Content, out.MsgType, out.Mentions), MsgType: cmp.Or(out.MsgType, "text"),
 		ParentID: out.ParentID, RootID: out.RootID, ThreadID: out.ThreadID, UserTS: userTS,
 	}
-	record(m)
 	put, err := s.bots.box.Write(*m)
 	if err != nil {
-		return nil, err
+		return nil, err // and no transcript has it
 	}
-	runtime.Gosched() // to the publisher: the others are waiting, the bot has time
 	s.trace("accepted")
+	record(&put)
+	runtime.Gosched() // to the publisher: the others are waiting, the bot has time
 	return &put, nil
 }
 
 // recordOwn notes the bot's own message. Its ts goes out as the bot reports it,
-// but is believed here as far as another's. A full disk must not keep the
-// message from the others; stopOwn tries again.
+// but is believed here as far as another's. The others get it whatever comes of
+// this; stopOwn tries again.
 func (s *Sidecar) recordOwn(m *relay.Message) {
 	if _, err := s.transcript.Append(m.Channel, string(m.ChatID), botEntry(m, s.peers.sentAt(m, time.Now()))); err != nil {
 		s.problems.set("transcript", err)
