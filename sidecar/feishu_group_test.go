@@ -3,10 +3,12 @@
 package sidecar_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -155,6 +157,8 @@ func TestGatewayBeforeTheDisk(t *testing.T) {
 	cfg.Gateway.Addr, cfg.ListenAddr = freeAddr(t), freeAddr(t)
 	cfg.TranscriptDir = filepath.Join(n.dir, "of-a")
 	must(t, os.WriteFile(cfg.TranscriptDir, []byte("in the way"), 0o600))
+	outbox := filepath.Join(cfg.RelayDir, "outbox", "agent_a", "outbound", fmt.Sprintf("%020d.jsonl", 1))
+	must(t, os.MkdirAll(outbox, 0o700)) // refuses what is handed over first
 	stop := n.runGuarded(cfg)
 	defer stop()
 	n.until("the gateway answers", func() bool { return dials(cfg.Gateway.Addr) })
@@ -170,6 +174,17 @@ func TestGatewayBeforeTheDisk(t *testing.T) {
 		t.Errorf("it does not say that it is not ready: %v %v", resp, err)
 	}
 	must(t, os.Remove(cfg.TranscriptDir))
+	n.until("the sidecar runs, with an outbox that cannot be written", func() bool {
+		resp, err := http.Get("http://" + cfg.ListenAddr + "/v1/status")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		var status sidecar.Status
+		return json.NewDecoder(resp.Body).Decode(&status) == nil &&
+			slices.ContainsFunc(status.Errors, func(p sidecar.Problem) bool { return p.Part == "outbox" })
+	})
+	must(t, os.Remove(outbox))
 	n.hears(botB, "said without a disk")
 	n.eachOnce(botB)
 }

@@ -34,8 +34,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	for {
 		s, err := New(cfg, opts)
 		if err == nil {
-			before.relay(s)
-			return s.Run(ctx)
+			return s.runAfter(ctx, &before)
 		}
 		if _, ok := errors.AsType[*diskTrouble](err); !ok || cfg.Gateway.Addr == "" {
 			return err
@@ -50,6 +49,17 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		}
 		opts.Logger.Info("the disk can be used again")
 	}
+}
+
+// runAfter runs s, and hands it what the bot said before there was a sidecar.
+func (s *Sidecar) runAfter(ctx context.Context, before *waiting) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var handing sync.WaitGroup
+	handing.Go(func() { before.handOver(ctx, s) })
+	err := s.Run(ctx)
+	cancel()
+	handing.Wait()
+	return err
 }
 
 // mendFolders says how to mend what keeps a sidecar's folders from being used.
@@ -164,19 +174,29 @@ type waiting struct {
 
 var _ gateway.Host = (*waiting)(nil)
 
-// relay hands s what was said meanwhile, and keeps what s cannot take for the
-// next time.
-func (w *waiting) relay(s *Sidecar) {
+// handOver gives s what was said meanwhile, in its order. What s cannot take yet is
+// tried again until ctx is done.
+func (w *waiting) handOver(ctx context.Context, s *Sidecar) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	var left []gateway.Sent
-	for _, m := range w.sent {
-		if err := s.sent(m.Message, m.Text, m.Keys); err != nil {
-			s.problems.set("outbox", err)
-			left = append(left, m)
+	sent := w.sent
+	w.sent = nil
+	w.mu.Unlock()
+	for pause := retryFirst; len(sent) > 0; {
+		m := sent[0]
+		err := s.sent(m.Message, m.Text, m.Keys)
+		refused, _ := errors.AsType[*httpapi.Error](err)
+		if err == nil || refused != nil && refused.Status == http.StatusRequestEntityTooLarge { // which is logged
+			sent, pause = sent[1:], retryFirst
+			continue
+		}
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, retryMax)
+		case <-ctx.Done():
+			w.log.Error("messages of the bot are lost: the disk could not be used before the sidecar stopped", "messages", len(sent))
+			return
 		}
 	}
-	w.sent = left
 }
 
 func (w *waiting) Sent(_ context.Context, m gateway.Sent) error {
