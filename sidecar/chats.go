@@ -101,6 +101,35 @@ func (l *chatLocks) lock(chat string) (unlock func()) {
 	}
 }
 
+// chatCounts counts something for each chat. The zero value is usable.
+type chatCounts struct {
+	mu     sync.Mutex
+	counts map[string]int // only those above 0; guarded by mu
+}
+
+func (c *chatCounts) add(chat string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.counts[chat]++
+}
+
+func (c *chatCounts) remove(chat string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts[chat]--; c.counts[chat] <= 0 {
+		delete(c.counts, chat)
+	}
+}
+
+func (c *chatCounts) any(chat string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[chat] > 0
+}
+
 // inFlight knows what to settle together with a message that is on its way: its
 // repeats. Settled earlier, a repeat could be the only copy left, and a crash
 // would lose the message.

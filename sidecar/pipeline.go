@@ -15,6 +15,7 @@ import (
 	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
+	"feishu-relay/transcript"
 )
 
 // Keys of log attributes.
@@ -44,6 +45,7 @@ type passage struct {
 	group   groups.Group
 
 	inChat    bool // it is in its chat's own order now, where a stage may take its time
+	unwritten bool // it is counted among those of its chat that the transcript lacks
 	mentioned bool
 	decision  policy.Decision
 	claim     claim
@@ -135,12 +137,14 @@ func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
 	case err != nil:
 		s.retrying(stage, p, err)
 		rest = slices.Concat(from(w.arrive, stage), w.decide)
+		p.unwritten = true
+		s.unwritten.add(p.chat())
 	case why != relay.Pass, len(rest) == 0:
 		s.end(p, stage, why)
 		return
 	}
 	p.inChat = true
-	s.chats.do(ctx, chatKey(p.msg.Channel, p.msg.ChatID), func(ctx context.Context) {
+	s.chats.do(ctx, p.chat(), func(ctx context.Context) {
 		stage, why, err := s.walk(ctx, rest, p)
 		if err != nil { // we are stopping; the line is read again after the restart
 			s.endClaim(p, false)
@@ -150,8 +154,11 @@ func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
 	})
 }
 
+func (p *passage) chat() string { return chatKey(p.msg.Channel, p.msg.ChatID) }
+
 // end settles p, which came to the end of its way or was stopped.
 func (s *Sidecar) end(p *passage, stage string, why relay.Reason) {
+	s.written(p)
 	held := p.claim != claimNone
 	s.endClaim(p, true)
 	s.undelivered.end(p)
@@ -205,8 +212,8 @@ func (s *Sidecar) stopOwn(_ context.Context, p *passage) (relay.Reason, error) {
 	if m.Role == relay.RoleUser {
 		entry = userEntry(m, p.sent)
 	}
-	if _, err := s.transcript.Append(m.Channel, string(m.ChatID), entry); err != nil {
-		return relay.Pass, err
+	if _, why, err := s.write(p, entry); why != relay.Pass || err != nil {
+		return why, err
 	}
 	return relay.OwnMessage, nil
 }
@@ -254,10 +261,47 @@ func (s *Sidecar) endClaim(p *passage, handled bool) {
 	}
 }
 
+// unwrittenError is the error of a stage that could not write the transcript. The
+// message is kept until it can, however long that takes.
+type unwrittenError struct{ error }
+
+func (u *unwrittenError) Unwrap() error { return u.error }
+
+// write writes p's entry into the transcript. In the order of the queue it waits
+// neither for a process that is paused with the transcript's lock nor for p's
+// elders in the chat: both are for the chat's own order.
+func (s *Sidecar) write(p *passage, e transcript.Entry) (added bool, why relay.Reason, err error) {
+	add := s.transcript.Append
+	if !p.inChat {
+		add = s.transcript.TryAppend
+		if s.unwritten.any(p.chat()) {
+			return false, relay.Pass, &unwrittenError{transcript.ErrBusy}
+		}
+	}
+	added, err = add(p.msg.Channel, string(p.msg.ChatID), e)
+	switch {
+	case errors.Is(err, transcript.ErrEntry):
+		s.quarantine(p.Line)
+		return false, relay.Malformed, nil
+	case err != nil:
+		return false, relay.Pass, &unwrittenError{err}
+	}
+	s.written(p)
+	return added, relay.Pass, nil
+}
+
+// written counts p no more among the messages that the transcript lacks.
+func (s *Sidecar) written(p *passage) {
+	if p.unwritten {
+		p.unwritten = false
+		s.unwritten.remove(p.chat())
+	}
+}
+
 func (s *Sidecar) record(_ context.Context, p *passage) (relay.Reason, error) {
-	added, err := s.transcript.Append(p.msg.Channel, string(p.msg.ChatID), botEntry(&p.msg, p.sent))
-	if err != nil {
-		return relay.Pass, err
+	added, why, err := s.write(p, botEntry(&p.msg, p.sent))
+	if why != relay.Pass || err != nil {
+		return why, err
 	}
 	s.met(&p.msg)
 	s.spoke(&p.msg, p.sent)
@@ -268,9 +312,9 @@ func (s *Sidecar) record(_ context.Context, p *passage) (relay.Reason, error) {
 }
 
 func (s *Sidecar) recordUser(_ context.Context, p *passage) (relay.Reason, error) {
-	added, err := s.transcript.Append(p.msg.Channel, string(p.msg.ChatID), userEntry(&p.msg, p.sent))
-	if err != nil {
-		return relay.Pass, err
+	added, why, err := s.write(p, userEntry(&p.msg, p.sent))
+	if why != relay.Pass || err != nil {
+		return why, err
 	}
 	s.spoke(&p.msg, p.sent)
 	s.shown(&p.msg, p.sent, relay.RoleUser, false)

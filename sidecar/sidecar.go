@@ -126,6 +126,7 @@ type Sidecar struct {
 	problems     *problems
 	folders      folderProbe
 	chats        *chats
+	unwritten    chatCounts // messages that wait for their transcript
 	inFlight     inFlight
 	undelivered  undelivered
 	names        atomic.Pointer[namesOf]
@@ -140,8 +141,8 @@ type Options struct {
 	Version string
 	Logger  *slog.Logger // nil: discard
 	// Trace is called at the steps of a message's way that a crash between
-	// them matters for; tests end the process there. Of a send: recorded,
-	// accepted, answering, published; of a user's message: shared, heard; of
+	// them matters for; tests end the process there. Of a send: accepted,
+	// recorded, answering, published; of a user's message: shared, heard; of
 	// another bot's: claimed, noted, inject, delivered, settling.
 	Trace func(step string)
 }

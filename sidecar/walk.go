@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"feishu-relay/relay"
+	"feishu-relay/transcript"
 )
 
 // Pauses between tries of a stage that could not do its work.
@@ -19,8 +20,8 @@ const (
 
 // walk runs the stages until they come to a verdict: a stage that cannot do its
 // work now (a full disk, a bot that is away) is tried again with growing pauses,
-// for at most RELAY_MAX_AGE since the message arrived. It fails only when ctx is
-// done.
+// for at most RELAY_MAX_AGE since the message arrived, and without end until it is
+// in the transcript. It fails only when ctx is done.
 func (s *Sidecar) walk(ctx context.Context, stages relay.Pipeline[*passage], p *passage) (stage string, why relay.Reason, err error) {
 	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
 		stage, why, err = s.apply(ctx, stages, p)
@@ -28,7 +29,7 @@ func (s *Sidecar) walk(ctx context.Context, stages relay.Pipeline[*passage], p *
 			return stage, why, err
 		}
 		s.retrying(stage, p, err)
-		if time.Since(p.arrived) > s.cfg.MaxAge {
+		if _, lost := errors.AsType[*unwrittenError](err); !lost && time.Since(p.arrived) > s.cfg.MaxAge {
 			s.log.Error("given up after RELAY_MAX_AGE", keyStage, stage, keyMsg, p.key, keyErr, err)
 			return stage, relay.Expired, nil
 		}
@@ -48,8 +49,8 @@ func from(stages relay.Pipeline[*passage], name string) relay.Pipeline[*passage]
 }
 
 func (s *Sidecar) retrying(stage string, p *passage, err error) {
-	if errors.Is(err, errUndecided) { // no fault: the question is under way
-		s.log.Debug("waiting for an answer", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr, err)
+	if errors.Is(err, errUndecided) || errors.Is(err, transcript.ErrBusy) && !p.inChat { // no fault
+		s.log.Debug("waiting in the order of the chat", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr, err)
 		return
 	}
 	s.problems.set(stage, err)

@@ -17,9 +17,19 @@ import (
 
 // Bounds of one append.
 const (
-	// lockWait is how long the lock is waited for before ErrBusy. It is held
+	// lockWait is how long Append waits for the lock before ErrBusy. It is held
 	// for microseconds, unless its holder is stopped.
 	lockWait = 10 * time.Second
+	// tryWait is how long TryAppend does.
+	tryWait = 20 * time.Millisecond
+	// The lock is asked for again after lockPause, doubled up to lockPauseMax.
+	lockPause    = 20 * time.Microsecond
+	lockPauseMax = time.Millisecond
+	// turnAfter is how long a writer waits among the others before it asks for the
+	// next turn, and turnRespected how long it leaves the lock to who has the turn:
+	// that one may be paused as well.
+	turnAfter     = 20 * time.Millisecond
+	turnRespected = time.Second
 	// maxRetries is how often a file may be rotated or replaced between opening
 	// and locking it before an append gives up.
 	maxRetries = 100
@@ -38,6 +48,7 @@ type chatLog struct {
 
 	mu     sync.Mutex // guards the rest
 	file   *os.File   // nil: not open
+	turn   bool       // file has the next turn at the lock
 	info   os.FileInfo
 	place  forward
 	loaded bool // ids and recent hold what stands before place
@@ -72,25 +83,27 @@ func (l *chatLog) closeRetired() {
 
 func (l *chatLog) closeFile() {
 	if l.file != nil {
-		_ = l.file.Close() // nothing is buffered in it; closing also unlocks
-		l.file = nil
+		_ = l.file.Close() // nothing is buffered in it; closing also unlocks and ends the turn
+		l.file, l.turn = nil, false
 	}
 	l.loaded = false
 }
 
 func (l *chatLog) hash(id string) uint64 { return maphash.String(l.store.seed, id) }
 
-// append is Store.Append; the caller holds mu.
-func (l *chatLog) append(e Entry) (added bool, err error) {
-	if e.MessageID != "" && l.known(e.MessageID) {
+// append tries once to be Store.Append; the caller holds mu. errLocked: another
+// process has the file's lock.
+func (l *chatLog) append(a *addition) (added bool, err error) {
+	if a.MessageID != "" && l.known(a.MessageID) {
 		return false, nil
 	}
-	line, err := encode(e) // not under the file's lock
-	if err != nil {
-		return false, err
+	if a.line == nil {
+		if a.line, err = encode(a.Entry); err != nil { // not under the file's lock
+			return false, err
+		}
 	}
 	for range maxRetries {
-		added, err = l.try(&e, line)
+		added, err = l.try(a)
 		if !errors.Is(err, errMoved) {
 			return added, err
 		}
@@ -129,7 +142,7 @@ var errMoved = errors.New("the file was moved or replaced meanwhile")
 // stat looks at the chat's file by its name, and returns errMoved where that is
 // not the open one.
 func (l *chatLog) stat() (os.FileInfo, error) {
-	info, err := l.store.root.Stat(l.name)
+	info, err := l.store.stat(l.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, errMoved
@@ -142,11 +155,11 @@ func (l *chatLog) stat() (os.FileInfo, error) {
 }
 
 // try appends once, under the file's lock.
-func (l *chatLog) try(e *Entry, line []byte) (added bool, err error) {
+func (l *chatLog) try(a *addition) (added bool, err error) {
 	if err := l.open(); err != nil {
 		return false, err
 	}
-	if err := l.lock(); err != nil {
+	if err := l.lock(a); err != nil {
 		return false, err
 	}
 	defer func() {
@@ -161,7 +174,7 @@ func (l *chatLog) try(e *Entry, line []byte) (added bool, err error) {
 	if err := l.takeIn(info.Size()); err != nil {
 		return false, err
 	}
-	if known, err := l.stands(e); known || err != nil {
+	if known, err := l.stands(&a.Entry); known || err != nil {
 		return false, err
 	}
 	if l.place.offset >= l.rotateAt {
@@ -169,7 +182,7 @@ func (l *chatLog) try(e *Entry, line []byte) (added bool, err error) {
 			return false, errMoved
 		}
 	}
-	if err := l.write(line); err != nil {
+	if err := l.write(a.line); err != nil {
 		return false, err
 	}
 	return true, nil
@@ -179,7 +192,11 @@ func (l *chatLog) open() error {
 	if l.file != nil {
 		return nil
 	}
-	f, err := safefile.Open(l.store.root, l.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	root, err := l.store.dir.Open(true)
+	if err != nil {
+		return err
+	}
+	f, err := safefile.Open(root, l.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return err
 	}
@@ -203,26 +220,37 @@ func (l *chatLog) leave() {
 	l.closeFile()
 }
 
-// lock waits for the file's lock. It asks again and again rather than wait in
-// the kernel, which could not be ended: a sidecar that is paused while it holds
-// the lock must not stop all the others.
-func (l *chatLog) lock() error {
-	ok, err := safefile.TryLock(l.file)
-	if ok || err != nil {
-		return err
+// errLocked says that another process has the lock, or the next turn at it.
+var errLocked = errors.New("the file is locked")
+
+// lock takes the file's lock for a, or returns errLocked. Where many processes
+// write at once, chance may favour the same ones again and again; so one that
+// has waited for long takes the next turn, and the others leave the lock to it.
+func (l *chatLog) lock(a *addition) error {
+	waited := a.waited()
+	if waited >= turnAfter && !l.turn {
+		l.turn = safefile.TryTurn(l.file)
 	}
-	end := time.Now().Add(lockWait)
-	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
-		time.Sleep(pause)
-		if ok, err := safefile.TryLock(l.file); ok || err != nil {
+	if l.turn || waited >= turnRespected || !safefile.TurnTaken(l.file) {
+		ok, err := safefile.TryLock(l.file)
+		if ok {
+			l.endTurn()
+		}
+		if ok || err != nil {
 			return err
 		}
-		if l.store.closed() {
-			return ErrClosed
-		}
-		if time.Now().After(end) {
-			return ErrBusy
-		}
+	}
+	if a.since.IsZero() {
+		a.since = time.Now()
+	}
+	return errLocked
+}
+
+// endTurn leaves the next turn at the lock to others.
+func (l *chatLog) endTurn() {
+	if l.turn {
+		safefile.EndTurn(l.file)
+		l.turn = false
 	}
 }
 
@@ -342,8 +370,12 @@ func (l *chatLog) rotate() bool {
 	if len(numbers) > 0 && numbers[0] < math.MaxInt {
 		next = numbers[0] + 1
 	}
+	var root *os.Root
 	if err == nil {
-		err = l.store.root.Rename(l.name, segmentName(l.name, next))
+		root, err = l.store.dir.Open(false)
+	}
+	if err == nil {
+		err = root.Rename(l.name, segmentName(l.name, next))
 	}
 	if err != nil {
 		l.rotateAt = l.place.offset + 1<<20
@@ -354,7 +386,7 @@ func (l *chatLog) rotate() bool {
 		if number > next-l.store.opts.Keep {
 			continue
 		}
-		if err := l.store.root.Remove(segmentName(l.name, number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := root.Remove(segmentName(l.name, number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			l.store.log.Warn("old transcript not deleted", "file", segmentName(l.name, number), "err", err)
 		}
 	}

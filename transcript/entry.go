@@ -3,7 +3,6 @@ package transcript
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -40,7 +39,7 @@ type Entry struct {
 
 func (e *Entry) check() error {
 	if e.Role != RoleUser && e.Role != RoleAssistant {
-		return errors.New("role is neither user nor assistant")
+		return fmt.Errorf("%w: role is neither user nor assistant", ErrEntry)
 	}
 	return nil
 }
@@ -70,7 +69,7 @@ func encode(e Entry) ([]byte, error) {
 			return line, nil
 		}
 		if keep == 0 {
-			return nil, fmt.Errorf("encode entry: %d bytes besides its content, at most %d", len(line), MaxLine)
+			return nil, fmt.Errorf("%w: %d bytes besides its content, at most %d", ErrEntry, len(line), MaxLine)
 		}
 		// An escape makes six bytes of one at most, so this cuts too little
 		// rather than too much, and the tenth ends the loop soon.

@@ -6,12 +6,16 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"feishu-relay/internal/safefile"
 )
 
 func TestRotation(t *testing.T) {
@@ -155,7 +159,7 @@ func TestLockThatIsNeverFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // ten seconds pass at once
 		dir := t.TempDir()
 		stuck := open(t, dir, nil).chat(chatKey{"feishu", "oc_x"})
-		if err := errors.Join(stuck.open(), stuck.lock()); err != nil {
+		if err := errors.Join(stuck.open(), stuck.lock(&addition{})); err != nil {
 			t.Fatal(err)
 		}
 		s := open(t, dir, nil)
@@ -164,5 +168,62 @@ func TestLockThatIsNeverFreed(t *testing.T) {
 		}
 		stuck.closeFile()
 		add(t, s, true, message(1))
+	})
+}
+
+// Who waits for the lock of a file is not passed by those who come later, however
+// often they write.
+func TestLockIsTakenInTurn(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("turns are taken on Linux alone")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		busy, waiting := open(t, dir, nil), open(t, dir, nil)
+		holder := busy.chat(chatKey{"feishu", "oc_x"})
+		must(t, errors.Join(holder.open(), holder.lock(&addition{})))
+		added := appending(waiting, message(1))
+		time.Sleep(time.Second)
+		must(t, safefile.Unlock(holder.file))
+		add(t, busy, true, messages(2, 10)...)
+		must(t, <-added)
+		expectTail(t, busy, 10, messages(1, 10))
+	})
+}
+
+// appending appends e on another goroutine.
+func appending(s *Store, e Entry) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Append("feishu", "oc_x", e)
+		done <- err
+	}()
+	return done
+}
+
+// TryAppend leaves a chat whose file another process holds, also while a call of
+// Append waits for it.
+func TestTryAppendDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		stuck := open(t, dir, nil).chat(chatKey{"feishu", "oc_x"})
+		must(t, errors.Join(stuck.open(), stuck.lock(&addition{})))
+		s := open(t, dir, nil)
+		added := appending(s, message(1))
+		time.Sleep(time.Second)
+		began := time.Now()
+		if added, err := s.TryAppend("feishu", "oc_x", message(2)); added || !errors.Is(err, ErrBusy) {
+			t.Errorf("append: %t, %v, want ErrBusy", added, err)
+		}
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		if added, err := s.TryAppend("feishu", "oc_y", message(2)); !added || err != nil {
+			t.Errorf("append to another chat: %t, %v", added, err)
+		}
+		stuck.closeFile()
+		must(t, <-added)
+		add(t, s, true, message(2))
+		expectTail(t, s, 10, messages(1, 3))
 	})
 }

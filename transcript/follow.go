@@ -101,7 +101,7 @@ func (f *follower) run(ctx context.Context, n int) error {
 func (f *follower) watch() (hints *safefile.Watcher, stop func()) {
 	w, err := safefile.NewWatcher()
 	if err == nil {
-		if err = w.Add(f.store.root.Name()); err == nil {
+		if err = w.Add(f.store.dir.Path); err == nil {
 			return w, func() { _ = w.Close() }
 		}
 		_ = w.Close()
@@ -173,7 +173,7 @@ func (f *follower) step() (moved bool, err error) {
 	}
 	// The name is looked at first: once it is another file's, nobody writes to
 	// this one any more, and what is read now is all there will be.
-	named, err := f.store.root.Stat(f.name)
+	named, err := f.store.stat(f.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
@@ -233,7 +233,7 @@ func (f *follower) after() (string, error) {
 		next := f.name
 		for _, number := range numbers {
 			segment := segmentName(f.name, number)
-			if named, err := f.store.root.Stat(segment); err == nil && os.SameFile(named, f.info) {
+			if f.store.is(segment, f.info) {
 				return next, nil
 			}
 			next = segment
@@ -260,7 +260,7 @@ func (f *follower) advance() (moved bool, err error) {
 		if next, err = f.after(); err != nil {
 			return false, errors.Join(err, opened.Close())
 		}
-		if named, err := f.store.root.Stat(next); err == nil && os.SameFile(named, info) {
+		if f.store.is(next, info) {
 			f.file, f.info, f.place = opened, info, forward{}
 			return true, old.Close()
 		}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"slices"
@@ -77,14 +79,16 @@ func splitSegment(file string) (name string, number int, ok bool) {
 	return file[:dot], number, true
 }
 
-// files lists the names in the folder.
+// files lists the names in the folder, none where it is missing.
 func (s *Store) files() ([]string, error) {
-	dir, err := s.root.Open(".")
-	if err != nil {
-		return nil, fmt.Errorf("list transcripts: %w", err)
+	root, err := s.dir.Open(false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	var names []string
+	if err == nil {
+		names, err = safefile.Names(root)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list transcripts: %w", err)
 	}
@@ -118,7 +122,7 @@ func (s *Store) olderThan(name string, info os.FileInfo) (older []int, rotated b
 		return numbers, false, err
 	}
 	for i, number := range numbers {
-		if named, err := s.root.Stat(segmentName(name, number)); err == nil && os.SameFile(named, info) {
+		if s.is(segmentName(name, number), info) {
 			return numbers[i+1:], true, nil
 		}
 	}

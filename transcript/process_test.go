@@ -4,7 +4,6 @@ package transcript
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -103,9 +102,6 @@ func playRole(role string, args []string) error {
 		for i := 0; ; i++ {
 			id := fmt.Sprintf("%s-%d", args[2], i)
 			_, err := s.Append("feishu", chat, Entry{Role: RoleAssistant, Content: content, MessageID: id, TS: int64(i)})
-			for errors.Is(err, ErrBusy) { // on a busy machine the other writers were luckier: as a sidecar does, again
-				_, err = s.Append("feishu", chat, Entry{Role: RoleAssistant, Content: content, MessageID: id, TS: int64(i)})
-			}
 			if err != nil {
 				return err
 			}
@@ -120,7 +116,7 @@ func playRole(role string, args []string) error {
 		if err := l.open(); err != nil {
 			return err
 		}
-		if err := l.lock(); err != nil {
+		if err := l.lock(&addition{}); err != nil {
 			return err
 		}
 		waitForGo()

@@ -102,7 +102,11 @@ func (s *Store) back(name string, take func(Entry) bool) error {
 
 // openToRead opens a file below the folder; nil: there is no such file.
 func (s *Store) openToRead(file string) (*os.File, int64, error) {
-	f, err := s.root.Open(file)
+	root, err := s.dir.Open(false)
+	var f *os.File
+	if err == nil {
+		f, err = root.Open(file)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, nil
 	}
@@ -251,6 +255,13 @@ func (s *Store) Chats() ([]Chat, error) {
 	if err != nil {
 		return nil, err
 	}
+	root, err := s.dir.Open(false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list transcripts: %w", err)
+	}
 	byName := make(map[string]*Chat)
 	for _, file := range files {
 		name, _, ok := splitSegment(file)
@@ -261,7 +272,7 @@ func (s *Store) Chats() ([]Chat, error) {
 		if !ok {
 			continue
 		}
-		info, err := s.root.Stat(file)
+		info, err := root.Stat(file)
 		if err != nil || !info.Mode().IsRegular() {
 			continue // moved away meanwhile, or not ours
 		}

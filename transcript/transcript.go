@@ -22,8 +22,8 @@
 //
 // A process that is killed while it writes leaves a part of a line. It is ended
 // before the next line is written, so that it costs no other message. Files may
-// also be edited, cut, replaced or moved away at any time: that is noticed at
-// the next call, and the file is read anew. A line that is no entry is skipped
+// also be edited, cut, replaced or moved away at any time, and so may the folder:
+// the next call reads and writes what is at the path then. A line that is no entry is skipped
 // and counted in [Store.Skipped]; a whole entry that a careless writer glued
 // behind a part of another is still found. Line ends may be CRLF, bytes that are
 // no UTF-8 are read as U+FFFD, and a ts may be a string, a fraction or seconds.
@@ -45,8 +45,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -60,8 +62,12 @@ var (
 	// ErrReadOnly is returned by Append where the store was opened read-only.
 	ErrReadOnly = errors.New("transcript was opened read-only")
 	// ErrBusy is returned by Append where another process held the lock of the
-	// chat's file for ten seconds: it is stopped or paused. Nothing was written.
+	// chat's file for ten seconds: it is stopped or paused. TryAppend does not wait
+	// that long. Nothing was written.
 	ErrBusy = errors.New("transcript is locked by another process")
+	// ErrEntry is returned by Append for an entry that can never be written: of
+	// an unknown role, or too long without its content.
+	ErrEntry = errors.New("entry cannot be written")
 )
 
 // Options of a [Store]; nil and zero fields mean the defaults.
@@ -85,7 +91,7 @@ type Options struct {
 type Store struct {
 	opts    Options
 	log     *slog.Logger
-	root    *os.Root
+	dir     safefile.Folder
 	chats   *lru.Cache[chatKey, *chatLog] // those appended to
 	seed    maphash.Seed
 	skipped atomic.Int64
@@ -112,36 +118,37 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	root, err := openRoot(dir, o.ReadOnly)
-	if err != nil {
-		return nil, fmt.Errorf("open transcripts: %w", err)
-	}
 	if kind := safefile.NetworkFS(dir); kind != "" && !o.ReadOnly {
 		o.Logger.Warn("transcripts lie on a network file system: locks and appends of several hosts are unreliable there",
 			"dir", dir, "kind", kind)
 	}
-	s := &Store{opts: o, log: o.Logger, root: root, seed: maphash.MakeSeed(), done: make(chan struct{})}
-	s.chats, err = lru.NewWithEvict(o.MaxOpen, func(_ chatKey, l *chatLog) { l.retire() })
+	s := &Store{opts: o, log: o.Logger, dir: safefile.Folder{Path: dir, Closed: ErrClosed},
+		seed: maphash.MakeSeed(), done: make(chan struct{})}
+	_, err := s.dir.Open(!o.ReadOnly)
+	if err == nil {
+		s.chats, err = lru.NewWithEvict(o.MaxOpen, func(_ chatKey, l *chatLog) { l.retire() })
+	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open transcripts: %w", err), root.Close())
+		return nil, errors.Join(fmt.Errorf("open transcripts: %w", err), s.dir.Close())
 	}
 	s.close = sync.OnceValue(func() error {
 		close(s.done)
 		s.chats.Purge()
-		return s.root.Close()
+		return s.dir.Close()
 	})
 	return s, nil
 }
 
-func openRoot(dir string, readOnly bool) (*os.Root, error) {
-	if !readOnly {
-		return safefile.OpenDir(dir)
-	}
-	root, err := os.OpenRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no folder %s: %w", dir, fs.ErrNotExist)
-	}
-	return root, err
+// stat returns what a name in the folder refers to. It looks by the path, so that
+// a folder that was replaced is noticed as a file that was.
+func (s *Store) stat(file string) (fs.FileInfo, error) {
+	return os.Stat(filepath.Join(s.dir.Path, file))
+}
+
+// is reports whether a name in the folder refers to the file that info describes.
+func (s *Store) is(file string, info fs.FileInfo) bool {
+	named, err := s.stat(file)
+	return err == nil && os.SameFile(named, info)
 }
 
 // Close closes the files and ends every [Store.Follow]. It waits for no call
@@ -169,32 +176,71 @@ func (s *Store) Skipped() int64 { return s.skipped.Load() }
 // an error it may stand there or not; calling again is right. Entries of one
 // goroutine stand in the order of its calls.
 func (s *Store) Append(channel, chatID string, e Entry) (added bool, err error) {
+	return s.append(channel, chatID, e, lockWait)
+}
+
+// TryAppend is [Store.Append] for a caller that has other chats to serve: it waits
+// for the lock only while other processes write, some milliseconds, and then
+// returns [ErrBusy].
+func (s *Store) TryAppend(channel, chatID string, e Entry) (added bool, err error) {
+	return s.append(channel, chatID, e, tryWait)
+}
+
+func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (added bool, err error) {
 	if s.opts.ReadOnly {
 		return false, ErrReadOnly
 	}
 	if err := e.check(); err != nil {
 		return false, fmt.Errorf("append to transcript: %w", err)
 	}
-	for {
+	a := addition{Entry: e}
+	for pause := lockPause; ; pause = min(2*pause, lockPauseMax) {
 		if s.closed() {
 			return false, ErrClosed
 		}
 		l := s.chat(chatKey{channel, chatID})
 		l.mu.Lock()
-		if l.retired.Load() { // pushed out between the two lines above: get it anew
+		for l.retired.Load() { // pushed out between the two lines above: get it again
 			l.unlock()
-			continue
+			l = s.chat(chatKey{channel, chatID})
+			l.mu.Lock()
 		}
-		added, err = l.append(e)
+		added, err = l.append(&a)
+		locked := errors.Is(err, errLocked)
+		if locked && a.waited() >= longest {
+			locked, err = false, ErrBusy
+			l.endTurn()
+		}
 		l.unlock()
-		if err != nil && s.closed() {
+		switch {
+		case locked:
+			// The chat's mutex is free meanwhile, and the kernel is asked again and
+			// again: a wait there could not be ended, and a sidecar that is paused
+			// while it holds the lock must not stop all the others.
+			time.Sleep(pause)
+		case err == nil:
+			return added, nil
+		case s.closed():
 			return false, ErrClosed
-		}
-		if err != nil {
+		default:
 			return added, fmt.Errorf("append to transcript %s: %w", l.name, err)
 		}
-		return added, nil
 	}
+}
+
+// addition is an entry on its way into a file.
+type addition struct {
+	Entry
+	line  []byte    // the entry encoded, once that was needed
+	since time.Time // when another process was first found to hold the lock
+}
+
+// waited is how long a has been waiting for the lock.
+func (a *addition) waited() time.Duration {
+	if a.since.IsZero() {
+		return 0
+	}
+	return time.Since(a.since)
 }
 
 type chatKey struct{ channel, chatID string }

@@ -57,7 +57,7 @@ func add(tb testing.TB, s *Store, want bool, entries ...Entry) {
 // and of one that has none.
 func expectTail(tb testing.TB, s *Store, n int, want []Entry) {
 	tb.Helper()
-	for _, r := range []*Store{s, open(tb, s.root.Name(), &Options{ReadOnly: true})} {
+	for _, r := range []*Store{s, open(tb, s.dir.Path, &Options{ReadOnly: true})} {
 		got, err := r.Tail("feishu", "oc_x", n)
 		if err != nil {
 			tb.Fatal(err)

@@ -1,0 +1,123 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+// relayed hands s a message as its backend does, and reports when it is settled.
+func relayed(ctx context.Context, t *testing.T, s *Sidecar, w way, m relay.Message) *atomic.Bool {
+	t.Helper()
+	m.Channel, m.Content, m.Metadata = "feishu", string(m.RelayMsgID), relay.Metadata{"chat_type": quote("group")}
+	m.TS = relay.MillisOf(time.Now())
+	line, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.members.saw(m.Channel, m.ChatID, m.TS)
+	settled := &atomic.Bool{}
+	s.receive(ctx, w, relay.Delivery{Line: line, Settle: func() { settled.Store(true) }})
+	return settled
+}
+
+func (s *Sidecar) transcriptOf(t *testing.T, chat string) (entries []transcript.Entry) {
+	t.Helper()
+	entries, err := s.transcript.Tail("feishu", chat, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+// A message whose transcript cannot be written is kept for longer than
+// RELAY_MAX_AGE: it is settled when its line is written.
+func TestMessageWaitsForItsTranscript(t *testing.T) {
+	for name, tt := range map[string]struct {
+		way func(*Sidecar) way
+		msg relay.Message
+	}{
+		"another bot's": {(*Sidecar).botsWay, relay.Message{RelayMsgID: "om_1", ChatID: "oc_x", SenderAgentName: "agent_a"}},
+		"a person's":    {(*Sidecar).usersWay, relay.Message{RelayMsgID: "om_1", ChatID: "oc_x", SenderAgentName: "agent_a", Role: relay.RoleUser, SenderID: "ou_1"}},
+		"its own":       {(*Sidecar).botsWay, relay.Message{RelayMsgID: "om_1", ChatID: "oc_x", SenderAgentName: "agent_b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := shownSidecar(t, policy.Limits{MaxDepth: 3, Threshold: 1})
+				ctx, cancel := context.WithCancel(t.Context())
+				file := filepath.Join(s.cfg.TranscriptDir, "feishu_oc_x.jsonl")
+				if err := os.Mkdir(file, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				settled := relayed(ctx, t, s, tt.way(s), tt.msg)
+				time.Sleep(10 * s.cfg.MaxAge)
+				if settled.Load() {
+					t.Error("it is settled, and its line is lost")
+				}
+				if err := os.Remove(file); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * retryMax)
+				if got := s.transcriptOf(t, "oc_x"); len(got) != 1 || got[0].MessageID != "om_1" || !settled.Load() {
+					t.Errorf("with the disk back the transcript has %v, settled: %t", got, settled.Load())
+				}
+				cancel()
+				s.chats.wait()
+			})
+		})
+	}
+}
+
+// A process that is paused with the lock of a chat's transcript holds up that
+// chat and no other. Its messages keep their order.
+func TestLockedTranscriptHoldsUpItsChatAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shownSidecar(t, policy.Limits{MaxDepth: 3, Threshold: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		f, err := os.OpenFile(filepath.Join(s.cfg.TranscriptDir, "feishu_oc_x.jsonl"), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := safefile.Lock(f); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for i := range 20 {
+			relayed(ctx, t, s, s.botsWay(), relay.Message{RelayMsgID: relay.MessageID(fmt.Sprint("om_x", i)), ChatID: "oc_x", SenderAgentName: "agent_a"})
+			relayed(ctx, t, s, s.botsWay(), relay.Message{RelayMsgID: relay.MessageID(fmt.Sprint("om_y", i)), ChatID: "oc_y", SenderAgentName: "agent_a"})
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("reading the queue took %v", took)
+		}
+		if got := s.transcriptOf(t, "oc_y"); len(got) != 20 {
+			t.Errorf("the other chat has %d messages, want 20", len(got))
+		}
+		time.Sleep(15 * time.Second)
+		if err := safefile.Unlock(f); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		got := s.transcriptOf(t, "oc_x")
+		if len(got) != 20 {
+			t.Errorf("with the lock free the chat has %d messages, want 20", len(got))
+		}
+		for i, e := range got {
+			if e.MessageID != fmt.Sprint("om_x", i) {
+				t.Errorf("message %d is %s", i, e.MessageID)
+			}
+		}
+		cancel()
+		s.chats.wait()
+	})
+}
