@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,7 +20,7 @@ import (
 const (
 	// maxChatBots is how many bots of a chat are read.
 	maxChatBots = 500
-	botPageSize = 100 // Feishu's most
+	pageSize    = 100 // Feishu's most
 )
 
 // ErrNoToken says that there is nothing to call Feishu with: no app secret, and no
@@ -172,35 +173,72 @@ func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
 // GET im/v1/chats/{id}/members/bots (FEISHU.md 4).
 func (a *API) ChatBots(ctx context.Context, id relay.ChatID) ([]Bot, error) {
 	var bots []Bot
-	query := url.Values{"page_size": {strconv.Itoa(botPageSize)}}
-	for range 2 * maxChatBots / botPageSize { // pages may be shorter than asked for
-		var out struct {
-			Data struct {
-				Items []struct {
-					BotID   string `json:"bot_id"`
-					OpenID  string `json:"open_id"`
-					BotName string `json:"bot_name"`
-					Name    string `json:"name"`
-				} `json:"items"`
-				HasMore   bool   `json:"has_more"`
-				PageToken string `json:"page_token"`
-			} `json:"data"`
-		}
-		if err := a.get(ctx, "im/v1/chats/"+url.PathEscape(string(id))+"/members/bots", query, &out); err != nil {
+	for item, err := range pages[struct {
+		BotID   string `json:"bot_id"`
+		OpenID  string `json:"open_id"`
+		BotName string `json:"bot_name"`
+		Name    string `json:"name"`
+	}](ctx, a, "im/v1/chats/"+url.PathEscape(string(id))+"/members/bots", url.Values{}, maxChatBots) {
+		if err != nil {
 			return nil, err
 		}
-		for _, item := range out.Data.Items {
-			bot := Bot{OpenID: relay.OpenID(cmp.Or(item.BotID, item.OpenID)), Name: cmp.Or(item.BotName, item.Name)}
-			if bot.OpenID != "" && relay.CheckID(string(bot.OpenID)) == nil {
-				bots = append(bots, bot)
-			}
+		bot := Bot{OpenID: relay.OpenID(cmp.Or(item.BotID, item.OpenID)), Name: cmp.Or(item.BotName, item.Name)}
+		if bot.OpenID != "" && relay.CheckID(string(bot.OpenID)) == nil {
+			bots = append(bots, bot)
 		}
-		if len(bots) >= maxChatBots || !out.Data.HasMore || out.Data.PageToken == "" || out.Data.PageToken == query.Get("page_token") {
-			break
-		}
-		query.Set("page_token", out.Data.PageToken)
 	}
-	return bots[:min(len(bots), maxChatBots)], nil
+	return bots, nil
+}
+
+// maxMembers is how many people of a chat are read.
+const maxMembers = 500
+
+// ChatMembers returns the names of a chat's people by their ids, at most 500:
+// GET im/v1/chats/{id}/members (FEISHU.md 4). idType is open_id, union_id or user_id.
+func (a *API) ChatMembers(ctx context.Context, id relay.ChatID, idType string) (map[string]string, error) {
+	names := map[string]string{}
+	query := url.Values{"member_id_type": {idType}}
+	for item, err := range pages[struct {
+		ID   string `json:"member_id"`
+		Name string `json:"name"`
+	}](ctx, a, "im/v1/chats/"+url.PathEscape(string(id))+"/members", query, maxMembers) {
+		if err != nil {
+			return nil, err
+		}
+		names[item.ID] = item.Name
+	}
+	return names, nil
+}
+
+// pages yields the items of a call that answers by pages, at most limit of them. An
+// error ends it.
+func pages[T any](ctx context.Context, a *API, path string, query url.Values, limit int) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		query.Set("page_size", strconv.Itoa(pageSize))
+		items := 0
+		for range 2 * limit / pageSize { // pages may be shorter than asked for
+			var out struct {
+				Data struct {
+					Items     []T    `json:"items"`
+					HasMore   bool   `json:"has_more"`
+					PageToken string `json:"page_token"`
+				} `json:"data"`
+			}
+			if err := a.get(ctx, path, query, &out); err != nil {
+				yield(*new(T), err)
+				return
+			}
+			for _, item := range out.Data.Items {
+				if items++; items > limit || !yield(item, nil) {
+					return
+				}
+			}
+			if items >= limit || !out.Data.HasMore || out.Data.PageToken == "" || out.Data.PageToken == query.Get("page_token") {
+				return
+			}
+			query.Set("page_token", out.Data.PageToken)
+		}
+	}
 }
 
 // InChat reports whether the bot is in a chat:

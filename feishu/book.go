@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"feishu-relay/relay"
 )
 
@@ -17,6 +19,7 @@ import (
 const (
 	maxBookBots  = 1_000
 	maxBookChats = 10_000
+	maxBookNames = 10_000
 )
 
 // Self is what the app knows of its own bot.
@@ -46,24 +49,27 @@ type Chat struct {
 	Asked time.Time    `json:"asked,omitzero"` // when Feishu was last asked
 }
 
-// Book is what this app knows of itself, of the bots beside it and of its chats,
-// kept in one file over restarts. It is safe for concurrent use. Make one with
+// Book is what this app knows of itself, of the bots beside it, of the names behind
+// ids, and of its chats, kept in one file over restarts. It is safe for concurrent use. Make one with
 // [OpenBook].
 type Book struct {
 	file bookFile
 
 	mu      sync.Mutex
-	self    Self        // guarded by mu
-	bots    []Bot       // guarded by mu; oldest first
-	chats   recentChats // guarded by mu
-	version uint64      // guarded by mu
+	self    Self                         // guarded by mu
+	bots    []Bot                        // guarded by mu; oldest first
+	chats   *lru.LRU[relay.ChatID, Chat] // guarded by mu
+	names   *lru.LRU[string, Who]        // by open_id, union_id, user_id or app_id; guarded by mu
+	version uint64                       // guarded by mu
 }
 
 // OpenBook opens the book in the file name below root. It never fails: a file
 // that is unreadable or broken is kept aside as name.broken and said, and what
 // was in it is learned again. Without a root the book is kept in memory only.
 func OpenBook(root *os.Root, name string, log *slog.Logger) *Book {
-	b := &Book{chats: newRecentChats(), file: bookFile{root: root, name: name, log: log}}
+	b := &Book{file: bookFile{root: root, name: name, log: log}}
+	b.chats, _ = lru.NewLRU[relay.ChatID, Chat](maxBookChats, nil) // fails only for a size below 1
+	b.names, _ = lru.NewLRU[string, Who](maxBookNames, nil)
 	if log == nil {
 		b.file.log = slog.New(slog.DiscardHandler)
 	}
@@ -251,7 +257,7 @@ func (b *Book) Bots() []Bot {
 	return slices.Clone(b.bots)
 }
 
-// Version grows with every change.
+// Version grows with every change but those of names alone.
 func (b *Book) Version() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

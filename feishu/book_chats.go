@@ -2,7 +2,6 @@ package feishu
 
 import (
 	"cmp"
-	"container/list"
 
 	"feishu-relay/relay"
 )
@@ -11,7 +10,7 @@ import (
 func (b *Book) Chat(id relay.ChatID) Chat {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.chats.get(id)
+	c, _ := b.chats.Peek(id)
 	c.ID = id
 	return c
 }
@@ -53,51 +52,12 @@ func (b *Book) update(id relay.ChatID, change func(*Chat)) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	old := b.chats.get(id)
+	old, _ := b.chats.Peek(id)
 	now := old
 	now.ID = id
 	change(&now)
-	b.chats.put(now)
+	b.chats.Add(id, now)
 	if now != old {
 		b.changed()
 	}
-}
-
-// recentChats holds chats in the order in which they were last put.
-type recentChats struct {
-	at    map[relay.ChatID]*list.Element // of Chat
-	order *list.List                     // oldest first
-}
-
-func newRecentChats() recentChats {
-	return recentChats{at: map[relay.ChatID]*list.Element{}, order: list.New()}
-}
-
-func (r *recentChats) get(id relay.ChatID) Chat {
-	if e := r.at[id]; e != nil {
-		return e.Value.(Chat)
-	}
-	return Chat{}
-}
-
-// put forgets the oldest chat beyond the bound.
-func (r *recentChats) put(c Chat) {
-	if e := r.at[c.ID]; e != nil {
-		e.Value = c
-		r.order.MoveToBack(e)
-		return
-	}
-	r.at[c.ID] = r.order.PushBack(c)
-	if r.order.Len() > maxBookChats {
-		oldest := r.order.Remove(r.order.Front()).(Chat)
-		delete(r.at, oldest.ID)
-	}
-}
-
-func (r *recentChats) all() []Chat {
-	all := make([]Chat, 0, r.order.Len())
-	for e := r.order.Front(); e != nil; e = e.Next() {
-		all = append(all, e.Value.(Chat))
-	}
-	return all
 }

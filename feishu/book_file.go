@@ -25,9 +25,15 @@ const (
 
 // bookOnDisk is the file's content.
 type bookOnDisk struct {
-	Self  Self   `json:"self"`
-	Bots  []Bot  `json:"bots"`
-	Chats []Chat `json:"chats"`
+	Self  Self         `json:"self"`
+	Bots  []Bot        `json:"bots"`
+	Chats []Chat       `json:"chats"`
+	Names []nameOnDisk `json:"names,omitempty"` // the newest last
+}
+
+type nameOnDisk struct {
+	ID string `json:"id"`
+	Who
 }
 
 // load reads the file, if there is one.
@@ -49,13 +55,21 @@ func (b *Book) load() {
 	for _, chat := range disk.Chats {
 		b.SetChat(chat)
 	}
+	for _, n := range disk.Names {
+		b.LearnName(n.ID, n.Who)
+	}
 	b.file.written() // what was just read need not be written
 }
 
 func (b *Book) snapshot() ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return json.Marshal(bookOnDisk{Self: b.self, Bots: b.bots, Chats: b.chats.all()})
+	names := make([]nameOnDisk, 0, b.names.Len())
+	for _, id := range b.names.Keys() {
+		who, _ := b.names.Peek(id)
+		names = append(names, nameOnDisk{id, who})
+	}
+	return json.Marshal(bookOnDisk{Self: b.self, Bots: b.bots, Chats: b.chats.Values(), Names: names})
 }
 
 // Flush writes the book if it changed since it was last written.

@@ -79,6 +79,7 @@ type block struct {
 type writer struct {
 	blocks []block
 	line   strings.Builder // inline nodes of an older card's paragraph
+	at     bool            // line ends in a mention
 	images int
 }
 
@@ -89,9 +90,18 @@ func (w *writer) block(text string) {
 	}
 }
 
+func (w *writer) inline(text string) {
+	if w.at && goesOn(text) {
+		w.line.WriteByte(' ')
+	}
+	w.line.WriteString(text)
+	w.at = false
+}
+
 func (w *writer) flush() {
 	text := w.line.String()
 	w.line.Reset()
+	w.at = false
 	if strings.TrimSpace(text) != "" {
 		w.blocks = append(w.blocks, block{text: text})
 	}
@@ -141,11 +151,12 @@ func (w *writer) node(v map[string]any, depth int) {
 	case "markdown", "lark_md", "md", "plain_text":
 		w.block(translated(v))
 	case "text":
-		w.line.WriteString(field(v, "text", "content"))
+		w.inline(field(v, "text", "content"))
 	case "a":
-		w.line.WriteString(link(field(v, "text", "content"), field(v, "href")))
+		w.inline(link(field(v, "text", "content"), field(v, "href")))
 	case "at":
 		w.line.WriteString(atNode(v))
+		w.at = true
 	case "person":
 		w.block(atNode(v))
 	case "person_list":

@@ -116,10 +116,11 @@ func shows(text, name string) bool {
 	if !ok {
 		return false
 	}
-	last, _ := utf8.DecodeLastRuneInString(name)
-	first, _ := utf8.DecodeRuneInString(rest)
-	return !wordRune(last) || !wordRune(first)
+	return !wordRune(lastRune(name)) || !wordRune(firstRune(rest))
 }
+
+func firstRune(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
+func lastRune(s string) rune  { r, _ := utf8.DecodeLastRuneInString(s); return r }
 
 // wordRune reports whether r is one of the signs that make words with borders.
 func wordRune(r rune) bool {
@@ -136,7 +137,7 @@ var (
 // harmless writes what would be a key or a tag so that it is none, with the
 // full-width form of its first sign: it is still read, but names nobody.
 func harmless(text string) string {
-	return replaceAll(poseRE, strings.ToValidUTF8(text, "\uFFFD"), func(m []string) string {
+	return replaceAll(poseRE, strings.ToValidUTF8(text, "\uFFFD"), func(m []string, _ string) string {
 		if m[1] != "" {
 			return "＠" + m[1]
 		}

@@ -1,6 +1,10 @@
 package feishu
 
-import "feishu-relay/relay"
+import (
+	"slices"
+
+	"feishu-relay/relay"
+)
 
 // Sender types. Events say "bot" where the REST API says "app".
 const (
@@ -55,6 +59,17 @@ type Mention struct {
 	AppID   string // where the REST API names a bot by it
 	Name    string
 	Type    string // user, bot; "" on older tenants
+}
+
+// IDs returns the ids that m names its bot or person by.
+func (m *Mention) IDs() []string {
+	return slices.DeleteFunc([]string{string(m.OpenID), m.UnionID, m.UserID, m.AppID}, func(id string) bool { return id == "" })
+}
+
+// Same reports whether m and other share an id.
+func (m *Mention) Same(other *Mention) bool {
+	ids := other.IDs()
+	return slices.ContainsFunc(m.IDs(), func(id string) bool { return slices.Contains(ids, id) })
 }
 
 // Bot is another app's bot as this app sees it. Any field but one of the ids

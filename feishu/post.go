@@ -3,6 +3,7 @@ package feishu
 import (
 	"html"
 	"strings"
+	"unicode"
 )
 
 // postText writes a post's title and paragraphs, a line each; mentions stay tags
@@ -42,19 +43,30 @@ func paragraph(p any) string {
 		nodes = []any{p}
 	}
 	var b strings.Builder
-	block := false // the text so far ends in a block
+	block, at := false, false // what the text so far ends in
 	for _, n := range nodes {
 		node, _ := n.(map[string]any)
 		text, isBlock := postNode(node)
-		if b.Len() > 0 && text != "" && (block || isBlock) {
+		if text == "" {
+			continue
+		}
+		switch {
+		case b.Len() > 0 && (block || isBlock):
 			b.WriteByte('\n')
+		case at && goesOn(text):
+			b.WriteByte(' ')
 		}
-		if text != "" {
-			b.WriteString(text)
-			block = isBlock
-		}
+		b.WriteString(text)
+		block, at = isBlock, node["tag"] == "at"
 	}
 	return b.String()
+}
+
+// goesOn reports whether text begins with a letter or a digit, which behind a
+// mention would read as a part of the name, or of its key.
+func goesOn(text string) bool {
+	r := firstRune(text)
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_'
 }
 
 func postNode(v map[string]any) (text string, isBlock bool) {

@@ -64,14 +64,17 @@ func WithNames(text string, mentions []Mention) string {
 		return text
 	}
 	names := nameTable(mentions)
-	return replaceAll(mentionRE, text, func(m []string) string {
-		if m[0][0] == '@' {
-			if name, ok := names[m[0]]; ok {
-				return "@" + name
-			}
-			return m[0]
+	return replaceAll(mentionRE, text, func(m []string, rest string) string {
+		named := m[0]
+		if named[0] != '@' {
+			named = newTag(m[1], m[2]).text(m[0], names)
+		} else if name, ok := names[named]; ok {
+			named = "@" + name
 		}
-		return newTag(m[1], m[2]).text(m[0], names)
+		if named != m[0] && named != "" && rest != "" && wordRune(lastRune(named)) && wordRune(firstRune(rest)) {
+			named += " " // "@Bertlooks" would be another name
+		}
+		return named
 	})
 }
 
@@ -83,10 +86,11 @@ func nameTable(mentions []Mention) map[string]string {
 		if name == "" {
 			continue
 		}
-		for _, key := range []string{m.Key, string(m.OpenID), m.UnionID, m.UserID, m.AppID} {
-			if key != "" {
-				names[key] = name
-			}
+		for _, id := range m.IDs() {
+			names[id] = name
+		}
+		if m.Key != "" {
+			names[m.Key] = name
 		}
 	}
 	return names
@@ -136,10 +140,7 @@ func tagged(text string) []Mention {
 			if one.AppID != "" {
 				one.Type = SenderBot
 			}
-			same := func(m Mention) bool {
-				return m.OpenID == one.OpenID && m.UnionID == one.UnionID && m.UserID == one.UserID && m.AppID == one.AppID
-			}
-			if !slices.ContainsFunc(list, same) {
+			if !slices.ContainsFunc(list, func(m Mention) bool { return m.Same(&one) }) {
 				list = append(list, one)
 			}
 		}
@@ -147,8 +148,8 @@ func tagged(text string) []Mention {
 	return list
 }
 
-// replaceAll is re.ReplaceAllStringFunc with the groups of each match.
-func replaceAll(re *regexp.Regexp, text string, with func(match []string) string) string {
+// replaceAll is re.ReplaceAllStringFunc with the groups of each match and the text behind it.
+func replaceAll(re *regexp.Regexp, text string, with func(match []string, rest string) string) string {
 	var b strings.Builder
 	end := 0
 	for _, at := range re.FindAllStringSubmatchIndex(text, -1) {
@@ -159,8 +160,8 @@ func replaceAll(re *regexp.Regexp, text string, with func(match []string) string
 			}
 		}
 		b.WriteString(text[end:at[0]])
-		b.WriteString(with(match))
 		end = at[1]
+		b.WriteString(with(match, text[end:]))
 	}
 	b.WriteString(text[end:])
 	return b.String()

@@ -42,6 +42,26 @@ func Text(msgType, content string, mentions []Mention) string {
 	return word
 }
 
+// Mentioned returns whom the at-tags and at-nodes of a content mention by their ids,
+// in order and each once: those of a text, a post or a card as its sender writes it.
+func Mentioned(msgType, content string) []Mention {
+	v, err := object([]byte(content), maxContent)
+	if err != nil {
+		return nil
+	}
+	switch msgType {
+	case "text":
+		return tagged(field(v, "text"))
+	case "post":
+		return tagged(postText(v))
+	case "interactive":
+		if card, err := newCard(v); err == nil {
+			return card.Mentions()
+		}
+	}
+	return nil
+}
+
 // words stand for what has none.
 var words = map[string]string{
 	"text":                 "[文本]",

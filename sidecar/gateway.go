@@ -25,8 +25,8 @@ import (
 	"feishu-relay/relay"
 )
 
-// maxShown is how many injected messages, and how many peers, are remembered
-// for look-ups that the bot makes of them.
+// maxShown is how many injected messages are remembered for look-ups that the bot
+// makes of them.
 const maxShown = 1000
 
 // front is what the bot's Feishu SDK talks to, and where it listens.
@@ -170,15 +170,13 @@ type gatewayDoor struct {
 	s       *Sidecar
 	gateway *gateway.Gateway
 	shown   *lru.Cache[relay.MessageID, feishu.Message]
-	peers   *lru.Cache[relay.OpenID, feishu.Bot]
 	mails   *lru.Cache[string, relay.MessageID] // of messages that Feishu does not have: what they are shown as
 }
 
 func newGatewayDoor(s *Sidecar) *gatewayDoor {
 	shown, _ := lru.New[relay.MessageID, feishu.Message](maxShown) // fails only for a size below 1
-	peers, _ := lru.New[relay.OpenID, feishu.Bot](maxShown)
 	mails, _ := lru.New[string, relay.MessageID](maxShown)
-	return &gatewayDoor{s: s, shown: shown, peers: peers, mails: mails}
+	return &gatewayDoor{s: s, shown: shown, mails: mails}
 }
 
 func (d *gatewayDoor) connected() bool          { return d.gateway.Connected() }
@@ -266,8 +264,7 @@ func (d *gatewayDoor) inject(ctx context.Context, self feishu.Self, event feishu
 		shown := *sent.Message
 		shown.Sender.AppID, shown.Sender.Name = peer.AppID, peer.Name
 		d.shown.Add(shown.ID, shown)
-		peer.OpenID = shown.Sender.OpenID
-		d.peers.Add(peer.OpenID, peer)
+		d.s.book.LearnName(string(shown.Sender.OpenID), feishu.Who{Name: peer.Name, Agent: peer.Agent})
 	}
 	ctx, cancel := withGrace(ctx, ackGrace)
 	defer cancel()

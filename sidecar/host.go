@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -66,13 +67,9 @@ func (s *Sidecar) mentionsOf(mentions []feishu.Mention) []relay.Mention {
 	var out []relay.Mention
 	for _, m := range mentions {
 		r := relay.Mention{Key: m.Key, Name: m.Name, OpenID: m.OpenID}
-		for _, id := range []relay.OpenID{m.OpenID, relay.OpenID(m.AppID)} {
-			if bot, ok := s.book.Bot(id); ok && id != "" && r.AgentName == "" {
-				r.AgentName = bot.Agent
-				if r.Name == "" {
-					r.Name = bot.Name
-				}
-			}
+		for _, id := range m.IDs() {
+			who, _ := s.book.Name(id)
+			r.AgentName, r.Name = cmp.Or(r.AgentName, who.Agent), cmp.Or(r.Name, who.Name)
 		}
 		out = append(out, r)
 	}
@@ -123,8 +120,12 @@ func (h host) Left(chat relay.ChatID, at relay.Millis) {
 // Injected is a message that the bot was given by the gateway.
 func (h host) Injected(id relay.MessageID) (feishu.Message, bool) { return h.door.shown.Get(id) }
 
-// Peer is a bot under the id that this bot was shown.
-func (h host) Peer(id relay.OpenID) (feishu.Bot, bool) { return h.door.peers.Get(id) }
+// Peer returns the bot that this one was shown under an id.
+func (h host) Peer(id relay.OpenID) (feishu.Bot, bool) {
+	who, _ := h.book.Name(string(id))
+	_, isBot := h.book.Bot(id)
+	return feishu.Bot{OpenID: id, Agent: who.Agent, Name: who.Name}, isBot || who.Agent != ""
+}
 
 // spool keeps an event's message on disk until the pipeline has dealt with it:
 // Feishu forgets it with our acknowledgement.

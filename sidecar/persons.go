@@ -1,50 +1,40 @@
 package sidecar
 
 import (
-	"cmp"
 	"context"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"feishu-relay/feishu"
-	"feishu-relay/relay"
 )
 
 const (
-	maxPersons = 10_000           // whose names are remembered
 	personWait = time.Second      // for Feishu to tell a name; without one the open_id stands in the transcript
 	personNext = 10 * time.Minute // before the next question about somebody that Feishu did not name
+	personDay  = 24 * time.Hour   // before the next question about somebody whose name is known: people rename themselves
 )
 
-// persons knows what people are called: events have their ids only, and those
-// are different for each bot's app.
-type persons struct {
-	names *lru.Cache[relay.OpenID, string]
-	asked asked
-}
-
-// person is the name of who sent m, "" where nobody tells. Names are learned from mentions
-// and asked for with the bot's own token.
+// person returns the name of who sent m, "" where it is unknown: events have ids only. The
+// book has names from mentions; Feishu is asked with the bot's own token.
 func (s *Sidecar) person(ctx context.Context, m *feishu.Message) string {
-	for _, mention := range m.Mentions {
-		if mention.Type == feishu.SenderUser && mention.OpenID != "" && mention.Name != "" {
-			s.persons.names.Add(mention.OpenID, mention.Name)
-		}
-	}
+	s.book.LearnMentions(m.Mentions)
 	id := m.Sender.OpenID
-	if name, ok := s.persons.names.Get(id); ok || m.Sender.Name != "" || id == "" {
-		return cmp.Or(m.Sender.Name, name)
+	known, _ := s.book.Name(string(id))
+	if m.Sender.Name != "" || id == "" {
+		return m.Sender.Name
 	}
-	if m.ChatType != feishu.ChatGroup || !s.api.Ready() || !s.persons.asked.due(string(id), personNext) {
-		return ""
+	pause := personNext
+	if known.Name != "" {
+		pause = personDay
+	}
+	if m.ChatType != feishu.ChatGroup || !s.api.Ready() || !s.personsAsked.due(string(id), pause) {
+		return known.Name
 	}
 	ctx, cancel := context.WithTimeout(ctx, personWait)
 	defer cancel()
 	name, err := s.api.User(ctx, id)
 	if err != nil || name == "" {
-		return "" // no scope for it, most often
+		return known.Name // no scope for it, most often
 	}
-	s.persons.names.Add(id, name)
+	s.book.LearnName(string(id), feishu.Who{Name: name})
 	return name
 }

@@ -115,7 +115,7 @@ type Sidecar struct {
 	membersAsked asked
 	asking       *xrate.Limiter // of questions about memberships
 	selfDue      asked          // for the bot's own identity
-	persons      persons
+	personsAsked asked
 	front        *front               // nil without a gateway
 	connector    *connector.Connector // nil without one
 	native       *nativeSpool         // nil with neither
@@ -152,7 +152,6 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	s := &Sidecar{cfg: cfg, version: opts.Version, log: opts.Logger, trace: opts.Trace, started: time.Now(),
 		events: &httpapi.Events{}, metrics: newMetrics(cfg.Agent, opts.Version), problems: newProblems(), chats: newChats(),
 		showing: dedup.Memory(dedup.DefaultSize), asking: xrate.NewLimiter(askRate, askBurst)}
-	s.persons.names, _ = lru.New[relay.OpenID, string](maxPersons)
 	s.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
 	s.hearing, _ = lru.New[string, int64](maxChats)
 	if s.log == nil {

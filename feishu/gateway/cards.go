@@ -73,6 +73,7 @@ func (g *Gateway) cardChanged(t *tapped) {
 		if !d.newer(t.part(), req.Sequence) {
 			return
 		}
+		d.Message.Mentions = nil // they were those of the card as it was sent
 		if err := write(d.Card, t, &req); err != nil {
 			g.count("card_unreadable")
 			g.log.Warn("a change of a card cannot be read", "message_id", d.Message.ID, "err", err)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"feishu-relay/feishu"
@@ -145,6 +146,11 @@ func (d *draft) finished() Sent {
 		return out
 	}
 	out.Mentions = d.Card.Mentions()
+	for _, m := range d.Message.Mentions {
+		if !slices.ContainsFunc(out.Mentions, func(o feishu.Mention) bool { return o.Same(&m) }) {
+			out.Mentions = append(out.Mentions, m) // of a template, say, whose text is not known here
+		}
+	}
 	if card, err := json.Marshal(d.Card); err == nil {
 		out.Keys = feishu.Keys(typeCard, string(card))
 	}

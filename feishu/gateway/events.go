@@ -42,7 +42,7 @@ func (g *Gateway) heard(ev feishu.Event) (feishu.Verdict, func()) {
 		g.joined(m.ChatID, m.CreateTime)
 	}
 	g.recent.stands(m.ID, m.ChatID)
-	g.learnMentions(m.Mentions)
+	g.opts.Book.LearnMentions(m.Mentions)
 	if !m.Sender.IsBot() {
 		if m.ChatType == feishu.ChatGroup {
 			g.opts.Host.Hearing(m)

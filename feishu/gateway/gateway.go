@@ -44,6 +44,7 @@
 //	native_refused     … and was not; Feishu is to deliver it again
 //	heard_error        a person's message could not be recorded
 //	chat_asked         Feishu was asked what kind a chat is
+//	names_asked        … or who its bots and people are
 //	lookup_answered    a look-up got an answer of ours
 //	foreign_app        a call of another app passed unread
 //	foreign_user       … of a user

@@ -262,16 +262,6 @@ func (g *Gateway) knowSelf() {
 	})
 }
 
-// learnMentions keeps the bots among mentions, with the ids our app sees.
-func (g *Gateway) learnMentions(mentions []feishu.Mention) {
-	for _, m := range mentions {
-		_, known := g.opts.Book.Bot(m.OpenID)
-		if m.Type == feishu.SenderBot || m.AppID != "" || known {
-			g.opts.Book.LearnBot(feishu.Bot{OpenID: m.OpenID, AppID: m.AppID, Name: m.Name})
-		}
-	}
-}
-
 // chatAnswer reads what kind a chat is (FEISHU.md 3.1).
 func (g *Gateway) chatAnswer(t *tapped) {
 	var ans struct {

@@ -276,7 +276,7 @@ func (g *Gateway) learnAnswer(t *tapped) {
 	case opMessage, opMessages:
 		if items, err := feishu.ParseHistory(t.answer); err == nil {
 			for _, m := range items {
-				g.learnMentions(m.Mentions)
+				g.opts.Book.LearnMentions(m.Mentions)
 			}
 		}
 	}

@@ -51,6 +51,7 @@ type recents struct {
 	chats  *bounded[relay.MessageID, relay.ChatID] // where a message stands. guarded by mu
 	sent   *bounded[relay.MessageID, published]    // own messages that went out. guarded by mu
 	typing *bounded[string, relay.MessageID]       // reaction id: the message it is on. guarded by mu
+	asked  *bounded[string, time.Time]             // "chat/id": when that chat was last asked who the id is. guarded by mu
 }
 
 // published is an own message that is beyond change here.
@@ -64,6 +65,7 @@ func newRecents() *recents {
 		chats:  newBounded[relay.MessageID, relay.ChatID](maxRecent),
 		sent:   newBounded[relay.MessageID, published](maxRecent),
 		typing: newBounded[string, relay.MessageID](maxRecent),
+		asked:  newBounded[string, time.Time](maxRecent),
 	}
 }
 
@@ -102,4 +104,18 @@ func (r *recents) typed(reaction string) (relay.MessageID, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.typing.take(reaction)
+}
+
+// askedFor returns when the chat was last asked who one of its ids is.
+func (r *recents) askedFor(chat relay.ChatID, id string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, _ := r.asked.get(string(chat) + "/" + id)
+	return at
+}
+
+func (r *recents) askFor(chat relay.ChatID, id string, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked.put(string(chat)+"/"+id, at)
 }

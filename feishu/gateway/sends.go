@@ -59,7 +59,7 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	if !g.ours(t, m.Sender) {
 		return
 	}
-	g.learnMentions(m.Mentions)
+	g.opts.Book.LearnMentions(m.Mentions)
 	g.recent.stands(m.ID, m.ChatID)
 	kind := g.kindOf(t, m.ChatID)
 	g.opts.Book.SawChat(m.ChatID, kind)
@@ -75,6 +75,8 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 		req := t.sendRequest()
 		m.Type = cmp.Or(m.Type, req.MsgType)
 		m.Content = cmp.Or(req.Content, m.Content)
+	} else {
+		g.asWritten(&m, t.sendRequest().Content)
 	}
 	g.take(ctx, m, kind)
 }
@@ -103,7 +105,7 @@ func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
 		switch {
 		case feishu.Placeholder(out.Text):
 			d.Wait = waitEdit
-		case kind != feishu.ChatGroup, g.drafts.ahead(d):
+		case kind != feishu.ChatGroup, g.drafts.ahead(d), g.mustAsk(&out):
 		case g.publish(ctx, out) == nil:
 			return
 		default:
@@ -160,7 +162,8 @@ func (g *Gateway) edited(t *tapped) {
 		if m, err = feishu.ParseSent(t.answer); err == nil && m.Sender.AppID != "" && !g.ours(t, m.Sender) {
 			return
 		}
-		g.learnMentions(m.Mentions)
+		g.opts.Book.LearnMentions(m.Mentions)
+		g.asWritten(&m, req.Content)
 	}
 	now := time.Now()
 	_, patches := g.habits.current()
@@ -170,11 +173,12 @@ func (g *Gateway) edited(t *tapped) {
 		case d.Card != nil:
 			if card, err := feishu.NewCard([]byte(req.Content)); err == nil {
 				d.Card, d.Patched, d.Message.Content = card, true, req.Content
+				d.Message.Mentions = nil // they were those of the card before
 			}
 		case m.Content != "":
 			d.Message.Content, d.Message.Mentions = m.Content, m.Mentions
 		default:
-			d.Message.Content = req.Content
+			d.Message.Content, d.Message.Mentions = req.Content, feishu.Mentioned(d.Message.Type, req.Content)
 		}
 		d.touch(now, false, patches)
 	})

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -70,7 +69,10 @@ func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
 	}
 	expires := d.expires(g.opts.MaxAge)
 	switch {
-	case d.forced, last && !d.saved && d.ready():
+	case last && !d.saved && d.ready():
+		d.forced = true
+		return now
+	case d.forced:
 		return now
 	case !d.ready():
 		return expires
@@ -141,6 +143,8 @@ func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 	case g.opts.Book.Chat(out.ChatID).Kind != feishu.ChatGroup:
 		g.askChat(out.ChatID)
 		err = errUnknownChat
+	case !forced && g.mustAsk(&out):
+		return g.askNames(d, &out)
 	default:
 		err = g.publish(ctx, out)
 	}
@@ -187,20 +191,6 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 	g.recent.published(&out.Message, time.Now())
 	g.count("sent")
 	return nil
-}
-
-// named fills in what is known of the bots among mentions.
-func (g *Gateway) named(mentions []feishu.Mention) []feishu.Mention {
-	out := slices.Clone(mentions)
-	for i := range out {
-		m := &out[i]
-		bot, ok := g.opts.Book.Bot(m.OpenID)
-		if m.OpenID == "" || !ok {
-			continue
-		}
-		m.Name, m.AppID, m.Type = cmp.Or(m.Name, bot.Name), cmp.Or(m.AppID, bot.AppID), cmp.Or(m.Type, feishu.SenderBot)
-	}
-	return out
 }
 
 // askChat asks Feishu, in the background, what kind a chat is. One question per

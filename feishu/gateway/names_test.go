@@ -1,0 +1,166 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+// A card mentions by id alone. The chat's bots and members are asked for the
+// names before it goes out.
+func TestCardMentionsOfUnknownIDsAreNamedByTheChat(t *testing.T) {
+	l := newLab(t, nil)
+	l.connect() // the bootstrap shows whose gateway this is
+	a := l.bot(l.a, l.url)
+	idB, idAnn := l.sim.OpenID(l.a.ID, l.b.ID), l.sim.OpenID(l.a.ID, l.ann.ID)
+	card := func(text string) string {
+		return js(map[string]any{"schema": "2.0", "config": map[string]any{"update_multi": true},
+			"body": map[string]any{"elements": []any{map[string]any{"tag": "markdown", "content": text}}}})
+	}
+	id := l.create(a, "interactive", card("Thinking…"))
+	resp, err := a.Im.V1.Message.Patch(t.Context(), larkim.NewPatchMessageReqBuilder().MessageId(id).Body(
+		larkim.NewPatchMessageReqBodyBuilder().Content(card("<at id="+idB+"></at> and <at id="+idAnn+"></at> please look")).Build()).Build())
+	if err != nil || !resp.Success() {
+		t.Fatal(err, resp)
+	}
+	m := l.said()
+	if m.Text != "@BotB and @Ann please look" {
+		t.Errorf("published %q", m.Text)
+	}
+	if len(m.Mentions) != 2 || m.Mentions[0].Name != "BotB" || m.Mentions[0].Type != feishu.SenderBot ||
+		m.Mentions[1].Name != "Ann" || m.Mentions[1].Type == feishu.SenderBot {
+		t.Errorf("mentions %+v", m.Mentions)
+	}
+}
+
+// Nobody names the id: the chat is asked once, and what was said goes out.
+func TestUnknownIDIsAskedForOnce(t *testing.T) {
+	var asked atomic.Int32
+	r := newRig(t, nil).knowGroup()
+	r.up.on("GET /open-apis/im/v1/chats/"+group+"/members/bots", func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		answer(w, 200, `{"code":0,"data":{"items":[{"bot_id":"ou_other","bot_name":"Other"}]}}`)
+	})
+	r.call("GET", "/open-apis/bot/v3/info", "")
+	for range 2 {
+		r.send("interactive", `{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"<at id=ou_nobody></at> look"}]}}`)
+		if m := r.said(); m.Text != "<at id=ou_nobody></at> look" {
+			t.Errorf("published %q", m.Text)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the chat's bots were asked for %d times", n)
+	}
+}
+
+// What a text said before is not overtaken by one that follows it while names
+// are asked for.
+func TestUnknownIDKeepsTheOrder(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	asked, release := make(chan bool, 1), make(chan bool)
+	r.up.on("GET /open-apis/im/v1/chats/"+group+"/members/bots", func(w http.ResponseWriter, _ *http.Request) {
+		asked <- true
+		<-release
+		answer(w, 200, `{"code":0,"data":{"items":[{"bot_id":"ou_b","bot_name":"BotB"}]}}`)
+	})
+	r.call("GET", "/open-apis/bot/v3/info", "")
+	r.send("interactive", `{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"<at id=ou_b></at> first"}]}}`)
+	select {
+	case <-asked:
+	case m := <-r.host.said:
+		t.Fatalf("published %q without asking", m.Text)
+	}
+	r.text("second")
+	r.silent()
+	close(release)
+	if m := r.said(); m.Text != "@BotB first" {
+		t.Errorf("published %q", m.Text)
+	}
+	if m := r.said(); m.Text != "second" {
+		t.Errorf("then %q", m.Text)
+	}
+}
+
+// Feishu's answers name those they mention, mostly without their type. A name
+// seen once names the id everywhere, also over a restart.
+func TestNamesOfAnswersAreRemembered(t *testing.T) {
+	dir, up := t.TempDir(), newUpstream(t)
+	r := newRigIn(t, dir, up, nil).knowGroup()
+	say := func(content, mentions string) {
+		r.up.say("POST /open-apis/im/v1/messages", 200, fmt.Sprintf(`{"code":0,"data":{"message_id":"om_m","chat_id":"%s","msg_type":"text",
+			"sender":{"id":"%s","id_type":"app_id","sender_type":"app"},"body":{"content":%s},"mentions":%s}}`, group, r.app, js(content), mentions))
+		r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"oc_group","msg_type":"text","content":"{}"}`)
+		r.said()
+		r.up.on("POST /open-apis/im/v1/messages", nil)
+	}
+	say(`{"text":"@_user_1 look"}`, `[{"key":"@_user_1","id":"ou_b","id_type":"open_id","name":"BotB"}]`)
+	card := `{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"<at id=ou_b></at> look"}]}}`
+	r.send("interactive", card)
+	if m := r.said(); m.Text != "@BotB look" || len(m.Mentions) != 1 || m.Mentions[0].Name != "BotB" {
+		t.Errorf("published %q, %+v", m.Text, m.Mentions)
+	}
+	r.stop()
+	_ = r.book.Close()
+	r = newRigIn(t, dir, up, func(o *Options) { o.Root = nil }).knowGroup()
+	r.send("interactive", card)
+	if m := r.said(); m.Text != "@BotB look" {
+		t.Errorf("after a restart, published %q", m.Text)
+	}
+}
+
+// The answer to a card may name whom the card mentions; a template shows its
+// mentions nowhere else.
+func TestMentionsOfTheAnswerToACard(t *testing.T) {
+	for name, content := range map[string]string{
+		"inline":   `{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"<at id=ou_b></at> look"}]}}`,
+		"template": `{"type":"template","data":{"template_id":"x","template_variable":{"title":"Tpl"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil).knowGroup()
+			r.up.say("POST /open-apis/im/v1/messages", 200, fmt.Sprintf(`{"code":0,"data":{"message_id":"om_m","chat_id":"%s","msg_type":"interactive",
+				"sender":{"id":"%s","id_type":"app_id","sender_type":"app"},"body":{"content":"{}"},
+				"mentions":[{"key":"@_user_1","id":"ou_b","id_type":"open_id","name":"BotB"}]}}`, group, r.app))
+			r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", js(map[string]any{"receive_id": group, "msg_type": "interactive", "content": content}))
+			m := r.said()
+			if len(m.Mentions) != 1 || m.Mentions[0].OpenID != "ou_b" || m.Mentions[0].Name != "BotB" {
+				t.Errorf("mentions %+v", m.Mentions)
+			}
+			if strings.Contains(m.Text, "<at") {
+				t.Errorf("published %q", m.Text)
+			}
+		})
+	}
+}
+
+// Feishu does not know an id that the sidecar made up for a bot, so that its answer
+// leaves the mention out.
+func TestMentionsOfStandIns(t *testing.T) {
+	const id = "ou_0123456789abcdef0123456789abcdef"
+	for msgType, content := range map[string]string{
+		"text":        js(map[string]any{"text": `<at user_id="` + id + `"></at> look`}),
+		"post":        js(map[string]any{"zh_cn": map[string]any{"content": []any{[]any{map[string]any{"tag": "at", "user_id": id}, map[string]any{"tag": "text", "text": " look"}}}}}),
+		"post md":     js(map[string]any{"zh_cn": map[string]any{"content": []any{[]any{map[string]any{"tag": "md", "text": `<at user_id="` + id + `"></at> look`}}}}}),
+		"interactive": js(map[string]any{"elements": []any{map[string]any{"tag": "markdown", "content": "<at id=" + id + "></at> look"}}}),
+	} {
+		t.Run(msgType, func(t *testing.T) {
+			r := newRig(t, nil).knowGroup()
+			r.book.LearnName(id, feishu.Who{Name: "BotB", Agent: "agent_b"})
+			msgType, _, _ := strings.Cut(msgType, " ")
+			shown := map[string]string{"text": `{"text":"@ look"}`, "post": `{"title":"","content":[[{"tag":"at","user_id":"@","user_name":""},{"tag":"text","text":" look"}]]}`, "interactive": "{}"}
+			r.up.say("POST /open-apis/im/v1/messages", 200, fmt.Sprintf(`{"code":0,"data":{"message_id":"om_m","chat_id":"%s","msg_type":"%s",
+				"sender":{"id":"%s","id_type":"app_id","sender_type":"app"},"body":{"content":%s}}}`, group, msgType, r.app, js(shown[msgType])))
+			r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", js(map[string]any{"receive_id": group, "msg_type": msgType, "content": content}))
+			m := r.said()
+			if m.Text != "@BotB look" || len(m.Mentions) != 1 || m.Mentions[0].OpenID != relay.OpenID(id) || m.Mentions[0].Name != "BotB" {
+				t.Errorf("published %q, mentions %+v", m.Text, m.Mentions)
+			}
+		})
+	}
+}
