@@ -17,9 +17,9 @@ import (
 	"feishu-relay/relay"
 )
 
-// mailKeys is how many keys the mailbox remembers for each message: that it was
-// sent, or that it was delivered, and the step of a task that it told.
-const mailKeys = 3
+// mailKeys is how many keys the mailbox remembers at most for each message: that it
+// was delivered, under which id, the step of a task that it told, and a rejection.
+const mailKeys = 4
 
 // openMailbox opens the agent's mailbox; with MAILBOX=off there is none.
 func (s *Sidecar) openMailbox() error {

@@ -150,7 +150,8 @@ type Agent struct {
 	moving     sync.Mutex // steps of tasks, one at a time
 	again      chan struct{}
 	handed     *lru.Cache[string, origin] // what the bot was given last: it may pass it on
-	sends      singleflight.Group         // by the id that the bot gave a message
+	sends      singleflight.Group         // by the id that the bot gave a message, and its fingerprint
+	sending    sync.Map                   // ids that the bot gave of messages being sent
 	drainBytes int                        // the const, but for tests
 	left       chan bool                  // holds one value: whether Run is over; who writes the card has taken it out
 

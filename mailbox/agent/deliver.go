@@ -97,6 +97,9 @@ func (a *Agent) read(ctx context.Context, l *letter) (mailbox.Envelope, error) {
 			return mailbox.Envelope{}, err
 		}
 		e, err := mailbox.Decode(item.Raw)
+		if err == nil && messageKey(e) != l.key {
+			continue // another message has taken its place, and comes as one of its own
+		}
 		if r, ok := a.ledger.Get(tasks.Received, e.From, taskID(e)); ok && err == nil && e.Type.GivesTask() && e.Task != nil {
 			e.Task.State = r.State // accepted, since it was sent
 		}
@@ -121,7 +124,7 @@ func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bo
 	if err != nil {
 		return e, false, err
 	}
-	if what, why := a.spent(e); what != "" {
+	if what, why := a.spent(e, l.key); what != "" {
 		a.observe(what, e, why)
 		if what == EventDuplicate {
 			err = a.acknowledge(ctx, e)
@@ -150,6 +153,7 @@ func (a *Agent) handOver(ctx context.Context, l *letter) error {
 		defer cancel()
 	}
 	d := Delivery{Envelope: e, Conversation: a.conversation(e)}
+	d.ID = l.name
 	a.trace("inject")
 	err = a.give(giving, d)
 	if err != nil && !errors.Is(err, ErrRefused) {
@@ -187,9 +191,9 @@ func (a *Agent) give(ctx context.Context, d Delivery) error {
 	return err
 }
 
-// spent is why e is not given to the bot any more; "": it is.
-func (a *Agent) spent(e mailbox.Envelope) (what What, why string) {
-	if a.opts.Seen.Seen(letterKey(e.From, e.ID)) || a.opts.Seen.Seen(stepKey(e)) {
+// spent is why e, which Seen knows by key, is not given to the bot any more; "": it is.
+func (a *Agent) spent(e mailbox.Envelope, key string) (what What, why string) {
+	if a.opts.Seen.Seen(key) || a.opts.Seen.Seen(stepKey(e)) {
 		return EventDuplicate, ""
 	}
 	if a.expired(e) {
@@ -240,7 +244,7 @@ func lifeEnds(e mailbox.Envelope) time.Time {
 // then moved to processed. It is done even when ctx ends meanwhile.
 func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) {
 	ctx = context.WithoutCancel(ctx)
-	for _, key := range []string{stepKey(e), letterKey(e.From, e.ID)} {
+	for _, key := range []string{stepKey(e), l.key, givenKey(l.name)} { // the name last: a repeat keeps its own
 		if key == "" {
 			continue
 		}
@@ -253,7 +257,7 @@ func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) {
 			a.log.Warn("a delivery is not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
 		}
 	}
-	a.handed.Add(e.ID, origin{e.Hops, e.Trace})
+	a.handed.Add(l.name, origin{e.Hops, e.Trace, e.ID})
 	a.trace("settling")
 	a.observe(EventDelivered, e, "")
 	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
@@ -267,9 +271,9 @@ func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error
 	keys := a.ready.remove(l)
 	for _, key := range keys {
 		if err := a.opts.Store.Settle(ctx, a.opts.Self, key, how); err != nil {
-			again := letter{id: l.id, from: l.from, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires, arrived: l.arrived,
+			again := letter{id: l.id, key: l.key, name: l.name, from: l.from, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires, arrived: l.arrived,
 				goal: l.goal, talk: l.talk, fails: patientTries, hold: time.Now().Add(retryMax)}
-			a.ready.add(again)
+			a.ready.add(again, l.name)
 			return err
 		}
 	}

@@ -41,6 +41,7 @@ func (a *Agent) route(e *mailbox.Envelope, forwardOf string) error {
 type origin struct {
 	hops  int
 	trace []mailbox.AgentID
+	id    string // of the envelope; the bot may know it by another
 }
 
 // asksGiver reports whether e is a message about a task to the agent that gave it.
@@ -60,8 +61,8 @@ func (a *Agent) origin(e mailbox.Envelope, forwardOf string) (_ origin, found bo
 	}
 	for _, r := range a.ledger.List() {
 		if r.Direction == tasks.Received && (forwardOf == "" && r.ID == e.Task.ID ||
-			forwardOf != "" && (r.ID == forwardOf || r.MessageID == forwardOf)) {
-			return origin{r.Hops, r.Trace}, true, nil
+			forwardOf != "" && (r.ID == forwardOf || mailbox.Names(forwardOf, r.MessageID))) {
+			return origin{r.Hops, r.Trace, r.MessageID}, true, nil
 		}
 	}
 	if forwardOf == "" {

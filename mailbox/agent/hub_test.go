@@ -20,7 +20,9 @@ type hub struct {
 	boxes   map[mailbox.AgentID]*box
 	cards   map[mailbox.AgentID]mailbox.Card
 	changed chan struct{}
-	fails   func(op string, id mailbox.AgentID) error // nil: nothing does
+	// replaced counts how often what lies under an agent's key became another message.
+	replaced map[mailbox.AgentID]int
+	fails    func(op string, id mailbox.AgentID) error // nil: nothing does
 }
 
 type box struct {
@@ -29,7 +31,7 @@ type box struct {
 }
 
 func newHub() *hub {
-	return &hub{boxes: map[mailbox.AgentID]*box{}, cards: map[mailbox.AgentID]mailbox.Card{}, changed: make(chan struct{})}
+	return &hub{boxes: map[mailbox.AgentID]*box{}, cards: map[mailbox.AgentID]mailbox.Card{}, changed: make(chan struct{}), replaced: map[mailbox.AgentID]int{}}
 }
 
 // box is called with mu held.
@@ -50,6 +52,17 @@ func (h *hub) put(to mailbox.AgentID, raw []byte) string {
 	close(h.changed)
 	h.changed = make(chan struct{})
 	return key
+}
+
+// replace writes another message in the place of one that waits.
+func (h *hub) replace(to mailbox.AgentID, key string, raw []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	items := h.box(to).items
+	items[slices.IndexFunc(items, func(item mailbox.Item) bool { return item.Key == key })] = mailbox.Item{Key: key, Raw: raw}
+	h.replaced[to+"/"+mailbox.AgentID(key)]++
+	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
 func (h *hub) waiting(id mailbox.AgentID) []mailbox.Item {
@@ -146,17 +159,18 @@ func (h *handle) Where(ctx context.Context, to mailbox.AgentID, key string) (mai
 }
 
 func (h *handle) Receive(ctx context.Context, id mailbox.AgentID, take func(mailbox.Item)) error {
-	shown := map[string]bool{}
+	shown := map[string]int{}
 	for {
 		if err := h.may(ctx, "receive", id); err != nil {
 			return err
 		}
 		h.mu.Lock()
-		items, changed := slices.Clone(h.box(id).items), h.changed
+		items, changed, replaced := slices.Clone(h.box(id).items), h.changed, maps.Clone(h.replaced)
 		h.mu.Unlock()
 		for _, item := range items {
-			if ctx.Err() == nil && !shown[item.Key] {
-				shown[item.Key] = true
+			version := 1 + replaced[id+"/"+mailbox.AgentID(item.Key)]
+			if ctx.Err() == nil && shown[item.Key] < version {
+				shown[item.Key] = version
 				take(item)
 			}
 		}

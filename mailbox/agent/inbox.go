@@ -43,12 +43,13 @@ func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int
 			return nil, 0, err
 		}
 		room -= size(e)
-		waiting = append(waiting, a.mail(e))
+		waiting = append(waiting, a.mail(letters[0], e))
 	}
 	return waiting, total, nil
 }
 
-func (a *Agent) mail(e mailbox.Envelope) Mail {
+func (a *Agent) mail(l *letter, e mailbox.Envelope) Mail {
+	e.ID = l.name
 	return Mail{Envelope: e, Goal: cmp.Or(e.Metadata.Goal, string(a.opts.Self))}
 }
 
@@ -95,7 +96,7 @@ func (a *Agent) Drain(ctx context.Context, limit int) (Drained, error) {
 			continue
 		}
 		a.delivered(ctx, c.l, c.e)
-		d.Messages = append(d.Messages, a.mail(c.e))
+		d.Messages = append(d.Messages, a.mail(c.l, c.e))
 		list = append(list, c.e)
 	}
 	d.Rendered = mailbox.Render(list)
@@ -110,7 +111,7 @@ func (a *Agent) drop(ctx context.Context, l *letter) bool {
 		return false
 	}
 	a.observe(EventDropped, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self, Type: mailbox.TypeMessage}, "the buffer of its goal is full")
-	if err := a.opts.Seen.Add(letterKey(l.from, l.id)); err != nil {
+	if err := a.opts.Seen.Add(l.key); err != nil {
 		a.log.Error("a dropped message is not remembered", "message_id", l.id, "err", err)
 	}
 	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
@@ -125,7 +126,7 @@ func (a *Agent) Ack(ctx context.Context, id string) error {
 	if a.lines.answer(id, nil) {
 		return nil
 	}
-	return a.each(ctx, id, func(l *letter, e mailbox.Envelope) error {
+	return a.settleOne(ctx, id, func(l *letter, e mailbox.Envelope) error {
 		a.delivered(ctx, l, e)
 		return nil
 	})
@@ -140,7 +141,7 @@ func (a *Agent) Nack(ctx context.Context, id string, code mailbox.Code, message 
 	if a.lines.answer(id, &no) {
 		return nil
 	}
-	return a.each(ctx, id, func(l *letter, e mailbox.Envelope) error {
+	return a.settleOne(ctx, id, func(l *letter, e mailbox.Envelope) error {
 		err := a.refusedByBot(ctx, l, e, no)
 		if errors.Is(err, errLater) {
 			return nil
@@ -149,28 +150,23 @@ func (a *Agent) Nack(ctx context.Context, id string, code mailbox.Code, message 
 	})
 }
 
-// each calls do, which ends them, for the letters of an id.
-func (a *Agent) each(ctx context.Context, id string, do func(*letter, mailbox.Envelope) error) error {
-	some := false
-	for _, l := range a.ready.find(id) {
-		e, err := a.read(ctx, l)
-		if errors.Is(err, mailbox.ErrGone) {
-			a.ready.remove(l)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if !a.ready.end(l) {
-			continue
-		}
-		some = true
-		if err := do(l, e); err != nil {
-			return err
-		}
+// settleOne calls do, which ends it, for the letter that the bot knows by id.
+func (a *Agent) settleOne(ctx context.Context, id string, do func(*letter, mailbox.Envelope) error) error {
+	gone := mailbox.Invalid("id", "no message %.200q waits; it may have been dealt with", id)
+	l := a.ready.find(id)
+	if l == nil {
+		return gone
 	}
-	if !some {
-		return mailbox.Invalid("id", "no message %.200q waits; it may have been dealt with", id)
+	e, err := a.read(ctx, l)
+	if errors.Is(err, mailbox.ErrGone) {
+		a.ready.remove(l)
+		return gone
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	if !a.ready.end(l) {
+		return gone
+	}
+	return do(l, e)
 }

@@ -51,7 +51,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		return a.malformed(ctx, item, e, err)
 	}
 	a.trace("claimed")
-	if a.opts.Seen.Seen(letterKey(e.From, e.ID)) {
+	if a.opts.Seen.Seen(messageKey(e)) {
 		a.observe(EventDuplicate, e, "")
 		if err := a.acknowledge(ctx, e); err != nil {
 			return err
@@ -121,14 +121,20 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 	return nil
 }
 
+// givenKey is what Seen knows an id by under which the bot was given a message.
+func givenKey(id string) string { return ":given/" + id }
+
 // layReady lays e ready for the bot.
 func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
-	l := letter{id: e.ID, from: e.From, keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
+	l := letter{id: e.ID, key: messageKey(e), name: e.ID, from: e.From, keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
 		talk: a.conversation(e) != nil}
 	if e.Type == mailbox.TypeMessage && !e.Metadata.RequiresAck {
 		l.goal = e.Metadata.Goal
 	}
-	if !a.ready.add(l) {
+	if e.SharedID() || a.opts.Seen.Seen(givenKey(e.ID)) {
+		l.name = e.UniqueID()
+	}
+	if !a.ready.add(l, e.UniqueID()) {
 		a.observe(EventDuplicate, e, "")
 		return nil
 	}

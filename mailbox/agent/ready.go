@@ -12,7 +12,9 @@ import (
 // letter is a message that is ready for the bot. Its text stays in the store:
 // an inbox may hold [mailbox.MaxInbox] of them.
 type letter struct {
-	id       string // of the envelope
+	id       string // of the envelope; other programs' messages may share one
+	key      string // what Seen and ready know the message by (messageKey)
+	name     string // the id that the bot gets: no other message has it
 	from     mailbox.AgentID
 	keys     []string // what it lies under; its sender may have laid it down again
 	priority mailbox.Priority
@@ -36,37 +38,49 @@ func (l *letter) order(m *letter) int {
 // ready is what waits for the bot, in the order of its delivery.
 type ready struct {
 	mu      sync.Mutex
-	list    []*letter          // guarded by mu, as the rest is, and the letters
-	byID    map[string]*letter // from and id
+	list    []*letter // guarded by mu, as the rest is, and the letters
+	byKey   map[string]*letter
+	byName  map[string]*letter
+	byItem  map[string]*letter // what lies under a key of the store: the last message that did
 	arrived int
 	doors   int           // goes up when a door has opened
 	changed chan struct{} // closed when a letter was added or let go
 }
 
 func newReady() *ready {
-	return &ready{byID: map[string]*letter{}, changed: make(chan struct{}), doors: 1}
+	return &ready{byKey: map[string]*letter{}, byName: map[string]*letter{}, byItem: map[string]*letter{}, changed: make(chan struct{}), doors: 1}
 }
 
-func letterKey(from mailbox.AgentID, id string) string { return string(from) + "/" + id }
+// messageKey names a message: different content under one id is a different message.
+func messageKey(e mailbox.Envelope) string {
+	return string(e.From) + "/" + e.ID + "#" + e.Fingerprint()
+}
 
 // add lays a letter ready, and reports false where it was: then its further keys
-// are noted.
-func (r *ready) add(l letter) bool {
+// are noted. unique is the name that it gets where another one has its name.
+func (r *ready) add(l letter, unique string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, ok := r.byID[letterKey(l.from, l.id)]; ok {
+	if known, ok := r.byKey[l.key]; ok {
 		for _, key := range l.keys {
 			if !slices.Contains(known.keys, key) {
 				known.keys = append(known.keys, key)
 			}
+			r.byItem[key] = known
 		}
 		return false
+	}
+	if r.byName[l.name] != nil {
+		l.name = unique
 	}
 	r.arrived++
 	l.arrived = cmp.Or(l.arrived, r.arrived)
 	i, _ := slices.BinarySearchFunc(r.list, &l, (*letter).order)
 	r.list = slices.Insert(r.list, i, &l)
-	r.byID[letterKey(l.from, l.id)] = &l
+	r.byKey[l.key], r.byName[l.name] = &l, &l
+	for _, key := range l.keys {
+		r.byItem[key] = &l
+	}
 	r.wake()
 	return true
 }
@@ -147,17 +161,12 @@ func (r *ready) overflow(most int) []*letter {
 	return out
 }
 
-// find returns the letters of an id, whoever has them in hand.
-func (r *ready) find(id string) []*letter {
+// find returns the letter that the bot was given under an id, whoever has it in
+// hand; nil: none.
+func (r *ready) find(id string) *letter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []*letter
-	for _, l := range r.list {
-		if l.id == id {
-			out = append(out, l)
-		}
-	}
-	return out
+	return r.byName[id]
 }
 
 // end reports whether it is the caller who may settle l: of several that hand it
@@ -166,7 +175,7 @@ func (r *ready) find(id string) []*letter {
 func (r *ready) end(l *letter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.ending || r.byID[letterKey(l.from, l.id)] != l {
+	if l.ending || r.byKey[l.key] != l {
 		return false
 	}
 	l.ending = true
@@ -221,15 +230,23 @@ func (r *ready) postpone(l *letter, now time.Time, pause time.Duration) {
 	r.wake()
 }
 
-// remove forgets a letter, and returns its keys.
-func (r *ready) remove(l *letter) []string {
+// remove forgets a letter, and returns the keys that it lies under and no other
+// message has taken.
+func (r *ready) remove(l *letter) (keys []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.byID[letterKey(l.from, l.id)] == l {
-		delete(r.byID, letterKey(l.from, l.id))
+	if r.byKey[l.key] == l {
+		delete(r.byKey, l.key)
+		delete(r.byName, l.name)
 		r.list = slices.DeleteFunc(r.list, func(m *letter) bool { return m == l })
 	}
-	return l.keys
+	for _, key := range l.keys {
+		if r.byItem[key] == l {
+			delete(r.byItem, key)
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // keysOf returns the keys that a letter lies under by now.

@@ -15,8 +15,9 @@ import (
 	"feishu-relay/mailbox/tasks"
 )
 
-// Send sends an envelope. What is left out is filled in; a repeat of an id that
-// was sent is answered the same and sent once. A step of a task that this agent took
+// Send sends an envelope. What is left out is filled in; a repeat of a message
+// that was sent under its id is answered the same and sent once, and another
+// message under that id gets one of its own. A step of a task that this agent took
 // moves that task ([Agent.UpdateTask]); an ack or nack settles waiting mail.
 func (a *Agent) Send(ctx context.Context, d Draft) (Sent, error) {
 	e := d.Envelope
@@ -36,15 +37,25 @@ func (a *Agent) Send(ctx context.Context, d Draft) (Sent, error) {
 		e.ID = mailbox.NewID(a.opts.Self, e.Timestamp)
 		return a.sendOnce(ctx, e, d.ForwardOf)
 	}
-	sent, err, _ := a.sends.Do(e.ID, func() (any, error) {
-		if a.opts.Seen.Seen(sentKey(e.ID)) {
-			r, _ := a.gave(e.ID)
-			return Sent{ID: e.ID, TaskID: cmp.Or(idOf(e.Task), r.ID)}, nil
+	key := sentKey(e.ID) + "#" + e.Fingerprint()
+	sent, err, _ := a.sends.Do(key, func() (any, error) {
+		if sent, ok := a.wasSent(e); ok {
+			return sent, nil
+		}
+		if _, taken := a.sending.LoadOrStore(e.ID, true); taken || a.opts.Seen.Seen(sentKey(e.ID)) {
+			if !taken {
+				a.sending.Delete(e.ID)
+			}
+			e.ID = e.UniqueID() // the bot gave another message this id
+		} else {
+			defer a.sending.Delete(e.ID)
 		}
 		sent, err := a.sendOnce(ctx, e, d.ForwardOf)
 		if err == nil {
-			if err := a.opts.Seen.Add(sentKey(e.ID)); err != nil {
-				a.log.Warn("a send is not remembered; a repeat of it is sent again", "message_id", e.ID, "err", err)
+			for _, key := range []string{key, sentKey(e.ID)} {
+				if err := a.opts.Seen.Add(key); err != nil {
+					a.log.Warn("a send is not remembered; a repeat of it is sent again", "message_id", e.ID, "err", err)
+				}
 			}
 		}
 		return sent, err
@@ -52,11 +63,33 @@ func (a *Agent) Send(ctx context.Context, d Draft) (Sent, error) {
 	return sent.(Sent), err
 }
 
-// sentKey is what Seen knows a message of this agent by: no letter has such a key.
+// sentKey is what Seen knows an id by that a message of this agent has; behind it
+// stands the fingerprint of the message that the bot gave the id. No letter has
+// such a key.
 func sentKey(id string) string { return ":sent/" + id }
+
+// wasSent is the answer to a repeat of e.
+func (a *Agent) wasSent(e mailbox.Envelope) (Sent, bool) {
+	if !a.opts.Seen.Seen(sentKey(e.ID) + "#" + e.Fingerprint()) {
+		return Sent{}, false
+	}
+	id := e.ID
+	if a.opts.Seen.Seen(sentKey(e.UniqueID())) {
+		id = e.UniqueID()
+	}
+	r, _ := a.gave(id)
+	return Sent{ID: id, TaskID: cmp.Or(idOf(e.Task), r.ID)}, true
+}
+
+// theirs is the id that a message has for its sender, which the bot was given as id.
+func (a *Agent) theirs(id string) string {
+	was, _ := a.handed.Get(id)
+	return cmp.Or(was.id, id)
+}
 
 // sendOnce sends e, which has an id.
 func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf string) (Sent, error) {
+	e.ReplyTo, e.Metadata.CorrelationID = a.theirs(e.ReplyTo), a.theirs(e.Metadata.CorrelationID)
 	if isStep(e.Type) { // who gave the task may be told of it, whomever else this agent may write to
 		return a.sendStep(ctx, e)
 	}

@@ -202,6 +202,28 @@ func TestNameUsedAgain(t *testing.T) {
 	}
 }
 
+// Another message under the same name and the same id is new mail, too; one that is
+// sent again is not.
+func TestNameAndIDUsedAgain(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	items := receive(t, s, "b")
+	path := filepath.Join(dir, "b", "inbox", "1745659200_a.msg.json")
+	write := func(text string, retries int) (raw []byte) {
+		raw = fmt.Appendf(nil, `{"id":"msg_1_a","from":"a","to":"b","type":"message","content":{"parts":[{"type":"text","text":%q}]},"metadata":{"retryCount":%d}}`, text, retries)
+		lay(t, path+".tmp", raw)
+		must(t, os.Rename(path+".tmp", path))
+		return raw
+	}
+	for _, text := range []string{"one", "two", "three"} {
+		if raw, item := write(text, 0), next(t, items); !bytes.Equal(item.Raw, raw) {
+			t.Fatalf("got %q, want %q", item.Raw, raw)
+		}
+		write(text, 1)
+	}
+	nothing(t, items)
+}
+
 // A folder that is listed while messages come may show the later of two and not
 // the earlier: the order holds all the same.
 func TestOrderWhileListing(t *testing.T) {

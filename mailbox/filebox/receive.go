@@ -2,10 +2,12 @@ package filebox
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,7 +50,7 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 
 // mark is what is remembered of a message that was shown.
 type mark struct {
-	id   string // of the envelope: another one in a file of the same name is new
+	sum  [sha256.Size]byte // of what it says: another message in a file of the same name is new
 	mod  time.Time
 	size int64
 }
@@ -220,20 +222,30 @@ func (r *receiver) look(box *os.Root, name string, changed bool) {
 		r.say(name, "mail that cannot be read; it stays where it is", err)
 		return
 	}
-	var head struct {
-		ID json.RawMessage `json:"id"`
-	}
-	if err := json.Unmarshal(raw, &head); err != nil {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
 		if _, syntax := errors.AsType[*json.SyntaxError](err); syntax && r.fresh(name, info) {
 			return
 		}
 	}
 	delete(r.open, name)
-	now := mark{id: string(head.ID[:min(len(head.ID), mailbox.MaxID)]), mod: info.ModTime(), size: info.Size()}
+	now := mark{sum: content(fields), mod: info.ModTime(), size: info.Size()}
 	r.shown[name] = now
-	if !shown || now.id != before.id {
+	if !shown || now.sum != before.sum {
 		r.take(mailbox.Item{Key: name, Raw: raw})
 	}
+}
+
+// content hashes the fields of a message but for the metadata, which change when
+// it is sent again.
+func content(fields map[string]json.RawMessage) [sha256.Size]byte {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name != "metadata" {
+			fmt.Fprintf(h, "%q %q ", name, fields[name])
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // fresh reports whether a file that is no JSON may still become one.
