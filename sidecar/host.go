@@ -107,6 +107,9 @@ func (h host) Native(ctx context.Context, m feishu.Message, streaming bool) erro
 	return h.spool(ctx, m, nativeKind(m, streaming))
 }
 
+// Passed notes a message that the bot has from Feishu.
+func (h host) Passed(id relay.MessageID) { h.native.passed.Add(string(id), struct{}{}) }
+
 // Joined notes that the bot is in a chat.
 func (h host) Joined(chat relay.ChatID, at relay.Millis) {
 	h.members.saw(relay.DefaultChannel, chat, at)

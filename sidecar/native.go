@@ -52,6 +52,7 @@ type nativeSpool struct {
 	people way
 	wait   *chats // per chat and sender, so that a card that is awaited holds up nobody else
 	copies *copies
+	passed *lru.Cache[string, struct{}] // messages that the bot has from Feishu, though they are stored here
 }
 
 // nativesWay is the way of another bot's message that Feishu delivered itself.
@@ -100,6 +101,7 @@ func (s *Sidecar) openSpool() error {
 	}
 	s.onClose(queue.Close)
 	s.native = &nativeSpool{queue: queue, bots: s.metrics.measured(s.nativesWay()), people: s.metrics.measured(s.peoplesWay()), wait: newChats(), copies: newCopies()}
+	s.native.passed, _ = lru.New[string, struct{}](maxCopies)
 	return nil
 }
 

@@ -218,6 +218,7 @@ func (*waiting) Native(context.Context, feishu.Message, bool) error { return err
 func (*waiting) Hearing(feishu.Message)                               {}
 func (*waiting) Heard(context.Context, feishu.Message) error          { return nil }
 func (*waiting) Joined(relay.ChatID, relay.Millis)                    {}
+func (*waiting) Passed(relay.MessageID)                               {}
 func (*waiting) Left(relay.ChatID, relay.Millis)                      {}
 func (*waiting) Injected(relay.MessageID) (m feishu.Message, ok bool) { return m, false }
 func (*waiting) Peer(relay.OpenID) (b feishu.Bot, ok bool)            { return b, false }

@@ -165,7 +165,7 @@ func (s *Sidecar) end(p *passage, stage string, why relay.Reason) {
 	if why != relay.Pass {
 		s.stopped(p, stage, why, nil)
 	}
-	if why == relay.Duplicate && s.inFlight.follow(p.key, p.Settle) {
+	if why == relay.Duplicate && !held && s.inFlight.follow(p.key, p.Settle) {
 		return
 	}
 	p.Settle()
@@ -394,6 +394,9 @@ func (s *Sidecar) askPolicy(ctx context.Context, p *passage) (relay.Reason, erro
 
 // inject hands the message to the bot, and waits for it where it is away.
 func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) {
+	if s.native != nil && s.native.passed.Contains(p.key) {
+		return relay.Duplicate, nil
+	}
 	s.undelivered.begin(p)
 	in, given := s.inbound(p)
 	s.trace("inject")

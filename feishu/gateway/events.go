@@ -64,6 +64,15 @@ func (g *Gateway) heard(ev feishu.Event) (feishu.Verdict, func()) {
 	return feishu.Keep, nil
 }
 
+// passedUnseen notes an event that the bot was given though [Gateway.tapEvent] has
+// not decided on it.
+func (g *Gateway) passedUnseen(data []byte) {
+	ev, err := feishu.ParseEvent(data)
+	if err == nil && g.own.is(ev.AppID) && ev.Message != nil && ev.Message.Sender.IsBot() {
+		g.opts.Host.Passed(ev.Message.ID)
+	}
+}
+
 // ownMessage reports whether m is the bot's own, also while its open_id is not
 // known yet.
 func (g *Gateway) ownMessage(m *feishu.Message) bool {

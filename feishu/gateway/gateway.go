@@ -95,6 +95,9 @@ type Host interface {
 	// Native stores another bot's message that Feishu delivered itself; on disk
 	// when it returns nil. streaming: its card is still being written.
 	Native(ctx context.Context, m feishu.Message, streaming bool) error
+	// Passed tells of another bot's message that Feishu's event has brought to the bot
+	// before Native was done: it is not to be injected.
+	Passed(id relay.MessageID)
 	// Left tells that the bot was no longer in a chat at a time. Events come again
 	// and in any order: only the newest word counts.
 	Left(chat relay.ChatID, at relay.Millis)
@@ -131,7 +134,7 @@ type Options struct {
 	EditSettle time.Duration // quiet behind an edit; 0: 8 s
 	MaxAge     time.Duration // how long a draft may wait; 0: 10 min
 
-	Webhook *webhook.Options // nil: no webhook. Tap, Own, Verified, Logger and Counter are set here
+	Webhook *webhook.Options // nil: no webhook. Tap, Passed, Own, Verified, Logger and Counter are set here
 	Logger  *slog.Logger     // nil: silent
 	Counter func(event string)
 }
@@ -198,11 +201,11 @@ func New(o Options) (*Gateway, error) {
 	g.conn = longconn.New(longconn.Options{
 		Upstream: o.Upstream, Client: g.client,
 		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback,
-		Tap: g.tapEvent, Bootstrapped: g.bootstrapped, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
+		Tap: g.tapEvent, Passed: g.passedUnseen, Bootstrapped: g.bootstrapped, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
 	})
 	if o.Webhook != nil {
 		w := *o.Webhook
-		w.Tap, w.Own, w.Verified, w.Logger, w.Counter = g.tapEvent, g.own.is, g.identified, o.Logger, o.Counter
+		w.Tap, w.Passed, w.Own, w.Verified, w.Logger, w.Counter = g.tapEvent, g.passedUnseen, g.own.is, g.identified, o.Logger, o.Counter
 		hook, err := webhook.New(w)
 		if err != nil {
 			g.cancel()

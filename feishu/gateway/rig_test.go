@@ -187,6 +187,7 @@ type host struct {
 	mu          sync.Mutex
 	leftChats   []relay.ChatID
 	joinedChats []relay.ChatID
+	passed      []relay.MessageID
 }
 
 func (h *host) Sent(ctx context.Context, m Sent) error {
@@ -213,6 +214,12 @@ func (h *host) Native(_ context.Context, m feishu.Message, streaming bool) error
 		return h.native(m, streaming)
 	}
 	return nil
+}
+
+func (h *host) Passed(id relay.MessageID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.passed = append(h.passed, id)
 }
 
 func (h *host) Left(c relay.ChatID, _ relay.Millis) {

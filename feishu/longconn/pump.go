@@ -69,7 +69,7 @@ func (l *link) event(f *frame) (goOn bool) {
 	}
 	if l.s.stuck.Load() >= maxStuck {
 		l.s.Counter("untapped")
-		l.toBot(websocket.MessageBinary, frames...)
+		l.passUnseen(event, frames)
 		return true
 	}
 	deadline := time.Now().Add(feishu.AckHold) // for the tap and what it wants done together
@@ -82,7 +82,7 @@ func (l *link) event(f *frame) (goOn bool) {
 		l.s.stuck.Add(1)
 		l.s.Counter("tap_slow")
 		l.s.log.Warn("the tap is slow: an event goes to the bot unseen", "app", l.app)
-		l.toBot(websocket.MessageBinary, frames...)
+		l.passUnseen(event, frames)
 		l.pumps.Go(l.fromUpstream) // in place of the one that waits for the tap
 		close(replaced)
 	})
@@ -98,6 +98,13 @@ func (l *link) event(f *frame) (goOn bool) {
 	}
 	l.settle(f, frames, v, do, deadline)
 	return true
+}
+
+// passUnseen writes an event to the bot that the tap has not decided on.
+func (l *link) passUnseen(event []byte, frames [][]byte) {
+	if l.toBot(websocket.MessageBinary, frames...) && l.s.Passed != nil {
+		l.s.guard(func() { l.s.Passed(event) })
+	}
 }
 
 // ask asks the tap. A panic is a Pass.

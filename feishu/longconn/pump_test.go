@@ -261,6 +261,38 @@ func TestAStuckTapDoesNotHoldUpTheBot(t *testing.T) {
 	})
 }
 
+// What goes to the bot since the tap is slow is told, so that what the tap stores of
+// it later is not delivered again.
+func TestEventsThatPassASlowTapAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		finish, passed := make(chan struct{}), make(chan string, 9)
+		r := newRig(t, pipes(), func(o *longconn.Options) {
+			o.Tap = func(e []byte) (feishu.Verdict, func()) {
+				if strings.Contains(string(e), "slow") {
+					<-finish
+				}
+				return feishu.Keep, nil
+			}
+			o.Passed = func(e []byte) { passed <- string(e) }
+		})
+		bot, up := r.ready()
+		fast := eventFrame("m1", event("e1"))
+		up.write(fast)
+		up.frame() // its acknowledgement
+		slow := eventFrame("m2", event("slow"))
+		up.write(slow)
+		bot.want(slow)
+		if e := <-passed; e != event("slow") {
+			t.Errorf("told of %s", e)
+		}
+		close(finish)
+		synctest.Wait()
+		if len(passed) > 0 {
+			t.Errorf("told of %s, too", <-passed)
+		}
+	})
+}
+
 func TestAcksOfFramesThatAreNotOursPass(t *testing.T) {
 	r := newRig(t, tcp(t), nil)
 	bot, feishu := r.ready()

@@ -47,6 +47,10 @@ type Options struct {
 	// Tap sees the events on their way to the bot; nil: nobody does. A panic in
 	// it, or taking longer than [feishu.AckHold], is as good as [feishu.Pass].
 	Tap feishu.EventTap
+	// Passed is given an event that was written to the bot unseen, since Tap was slow or
+	// too many of its calls are under way. What Tap stores of it all the same is
+	// not to be delivered to the bot. nil: nobody is told.
+	Passed func(event []byte)
 	// Bootstrapped is told the app of a bootstrap call that Feishu accepted, and
 	// its secret, which must not go further than memory; "" where it has none.
 	Bootstrapped func(appID, appSecret string)

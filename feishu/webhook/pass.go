@@ -18,8 +18,8 @@ const maxChallenge = 64 << 10 // the bot's answer to one; a longer one is cut
 
 // pass posts an event to the bot as it came, and gives Feishu the bot's answer.
 // What the tap wants done begins when the bot has the event; the answer waits for
-// it until deadline.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, do func(), deadline time.Time) {
+// it until deadline. pass reports whether the bot took the event.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, do func(), deadline time.Time) (took bool) {
 	ctx, cancel := detached(r.Context(), botTimeout)
 	defer cancel()
 	task := &task{s: s, do: do, done: make(chan struct{})}
@@ -33,7 +33,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, do fu
 	if err != nil {
 		s.Counter("bot_away")
 		answer(w, http.StatusBadGateway, "the bot cannot be reached")
-		return
+		return false
 	}
 	defer resp.Body.Close()
 	s.Counter("passed")
@@ -41,6 +41,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, do fu
 	copyHeader(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, resp.Body) // Feishu posts again where it does not get all
+	return resp.StatusCode == http.StatusOK
 }
 
 // challenge lets the bot answer Feishu's question, and answers it where the bot

@@ -40,6 +40,10 @@ type Options struct {
 	// Tap sees the events on their way to the bot; nil: nobody does. A panic in
 	// it, or taking longer than [feishu.AckHold], is as good as [feishu.Pass].
 	Tap feishu.EventTap
+	// Passed is given an event that the bot took unseen, since Tap was slow or too
+	// many of its calls are under way. What Tap stores of it all the same is not to be
+	// delivered to the bot. nil: nobody is told.
+	Passed func(event []byte)
 	// Own reports whether an app is the sidecar's own; the events of others pass
 	// untapped. nil: all are.
 	Own func(appID string) bool
@@ -86,6 +90,9 @@ func New(o Options) (*Server, error) {
 	s.client = &client
 	if s.Own == nil {
 		s.Own = func(string) bool { return true }
+	}
+	if s.Passed == nil {
+		s.Passed = func([]byte) {}
 	}
 	if s.Verified == nil {
 		s.Verified = func(string) {}
@@ -137,9 +144,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	app := e.app()
 	s.Verified(app)
 	var do func()
+	seen := true
 	if s.Own(app) {
 		var v feishu.Verdict
-		switch v, do = s.verdict(plain); v {
+		switch v, do, seen = s.verdict(plain); v {
 		case feishu.Keep:
 			s.Counter("kept")
 			answer(w, http.StatusOK, "success")
@@ -150,7 +158,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.pass(w, r, body, do, deadline)
+	if s.pass(w, r, body, do, deadline) && !seen {
+		s.guard(func() { s.Passed(plain) })
+	}
 }
 
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
@@ -177,10 +187,10 @@ func answer(w http.ResponseWriter, status int, msg string) {
 	_, _ = fmt.Fprintf(w, `{"msg":%q}`, msg)
 }
 
-// verdict asks the tap about an event.
-func (s *Server) verdict(event []byte) (feishu.Verdict, func()) {
+// verdict asks the tap about an event. seen is false where the tap has not decided.
+func (s *Server) verdict(event []byte) (v feishu.Verdict, do func(), seen bool) {
 	if s.Tap == nil {
-		return feishu.Pass, nil
+		return feishu.Pass, nil, true
 	}
 	type reply struct {
 		v  feishu.Verdict
@@ -193,13 +203,13 @@ func (s *Server) verdict(event []byte) (feishu.Verdict, func()) {
 		a.v, a.do = s.Tap(event)
 	}) {
 		s.Counter("untapped")
-		return feishu.Pass, nil
+		return feishu.Pass, nil, false
 	}
 	patience := time.NewTimer(feishu.AckHold)
 	defer patience.Stop()
 	select {
 	case a := <-said:
-		return a.v, a.do
+		return a.v, a.do, true
 	case <-patience.C:
 	}
 	s.Counter("tap_slow")
@@ -208,7 +218,7 @@ func (s *Server) verdict(event []byte) (feishu.Verdict, func()) {
 		if a := <-said; a.v == feishu.Pass && a.do != nil {
 			a.do()
 		}
-	}
+	}, false
 }
 
 // start runs a task of the tap's in the background, unless too many run.
@@ -221,14 +231,21 @@ func (s *Server) start(task func()) bool {
 	go func() {
 		defer func() {
 			<-s.tasks
-			if p := recover(); p != nil {
-				s.Counter("panic")
-				s.log.Error("a panic was caught; the bot's traffic goes on", "kind", fmt.Sprintf("%T", p))
-			}
 		}()
-		task()
+		s.guard(task)
 	}()
 	return true
+}
+
+// guard runs what the tap's side gave us.
+func (s *Server) guard(do func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Counter("panic")
+			s.log.Error("a panic was caught; the bot's traffic goes on", "kind", fmt.Sprintf("%T", p))
+		}
+	}()
+	do()
 }
 
 // reached notes how a post to the bot went.

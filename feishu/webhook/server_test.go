@@ -311,6 +311,31 @@ func TestTheAnswerWaitsForWhatTheTapWantsDone(t *testing.T) {
 	}
 }
 
+// What goes to the bot since the tap is slow is told, unless the bot did not take it.
+func TestEventsThatPassASlowTapAreTold(t *testing.T) {
+	for status, want := range map[int]string{200: event("e2"), 500: "", 503: ""} {
+		synctest.Test(t, func(t *testing.T) {
+			told := ""
+			r := newRig(t, "http://bot/", via(func(*http.Request) (*http.Response, error) { return says(status, "ok"), nil }, func(o *webhook.Options) {
+				o.Tap = func(e []byte) (feishu.Verdict, func()) {
+					if string(e) == event("e2") {
+						time.Sleep(time.Minute)
+					}
+					return feishu.Keep, nil
+				}
+				o.Passed = func(e []byte) { told += string(e) }
+			}))
+			r.take(signed(t, event("e1")))
+			r.take(signed(t, event("e2")))
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if told != want {
+				t.Errorf("a bot that answers %d: told of %q, want %q", status, told, want)
+			}
+		})
+	}
+}
+
 func TestABotThatIsAway(t *testing.T) {
 	var err error = errors.New("connection refused")
 	status := 200
