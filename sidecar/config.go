@@ -97,6 +97,7 @@ type GatewayConfig struct {
 	PublicURL  *url.URL // nil: as the bot asked
 	Settle     time.Duration
 	EditSettle time.Duration
+	StreamLife time.Duration
 }
 
 // KnowsFeishu reports whether Feishu itself can be asked, or be listened to.

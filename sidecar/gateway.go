@@ -70,7 +70,7 @@ func (s *Sidecar) openGateway() error {
 // gatewayOptions is what the environment says of a gateway.
 func gatewayOptions(cfg *Config, log *slog.Logger, counter func(string)) gateway.Options {
 	o := gateway.Options{Upstream: cfg.BaseURL, AppID: cfg.AppID, PublicURL: cfg.Gateway.PublicURL, Address: entry.Address,
-		Loopback: IsLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle, EditSettle: cfg.Gateway.EditSettle,
+		Loopback: IsLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle, EditSettle: cfg.Gateway.EditSettle, StreamLife: cfg.Gateway.StreamLife,
 		MaxAge: cfg.MaxAge, Logger: log, Counter: counter}
 	if cfg.BotWebhookURL != "" {
 		o.Webhook = &webhook.Options{BotURL: cfg.BotWebhookURL, EncryptKey: string(cfg.EncryptKey),

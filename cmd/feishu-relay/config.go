@@ -43,6 +43,7 @@ type env struct {
 	GatewayKeyFile    string `envconfig:"GATEWAY_KEY_FILE" desc:"its key"`
 	GatewayPublicURL  string `envconfig:"GATEWAY_PUBLIC_URL" desc:"how the bot reaches the gateway, for the WebSocket URL handed to it; default: as it asked"`
 	GatewaySettle     string `envconfig:"GATEWAY_SETTLE" default:"1500ms" desc:"the quiet after a streamed card's end sign"`
+	GatewayStreamLife string `envconfig:"GATEWAY_STREAM_LIFE" default:"10m" desc:"how long a streamed card without an end sign is waited for"`
 	GatewayEditSettle string `envconfig:"GATEWAY_EDIT_SETTLE" default:"8s" desc:"the quiet after an edit that has no end sign"`
 	WebhookAddr       string `envconfig:"WEBHOOK_ADDR" desc:"where /webhook/event is served; default: GATEWAY_ADDR if that is loopback"`
 	BotWebhookURL     string `envconfig:"BOT_WEBHOOK_URL" desc:"webhook mode: where the bot listens for Feishu's events"`

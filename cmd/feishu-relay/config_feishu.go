@@ -29,6 +29,7 @@ func (p *problems) feishu(e env, c *sidecar.Config) {
 		PublicURL:  p.baseURL("GATEWAY_PUBLIC_URL", e.GatewayPublicURL),
 		Settle:     p.duration("GATEWAY_SETTLE", e.GatewaySettle, 0, time.Minute),
 		EditSettle: p.duration("GATEWAY_EDIT_SETTLE", e.GatewayEditSettle, 0, 10*time.Minute),
+		StreamLife: p.duration("GATEWAY_STREAM_LIFE", e.GatewayStreamLife, 0, 24*time.Hour),
 	}
 	if e.GatewayAddr != "" {
 		c.Gateway.Addr = p.address("GATEWAY_ADDR", e.GatewayAddr)

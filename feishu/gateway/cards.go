@@ -78,6 +78,9 @@ func (g *Gateway) cardChanged(t *tapped) {
 			g.count("card_unreadable")
 			g.log.Warn("a change of a card cannot be read", "message_id", d.Message.ID, "err", err)
 		}
+		if switchesOn(t, &req) {
+			d.Streams = relay.MillisOf(time.Now())
+		}
 		d.touch(time.Now(), t.op == opCardReplace, false)
 	})
 }
@@ -93,6 +96,15 @@ func (t *tapped) part() string {
 		return "/settings"
 	}
 	return "/elements"
+}
+
+// switchesOn reports whether a call says that the card streams from then on.
+func switchesOn(t *tapped, req *cardRequest) bool {
+	if t.op != opCardReplace && t.op != opCardSettings && t.op != opCardBatch {
+		return false
+	}
+	var alone feishu.Card
+	return write(&alone, t, req) == nil && alone.Streaming()
 }
 
 func write(card *feishu.Card, t *tapped, req *cardRequest) error {

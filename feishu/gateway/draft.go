@@ -19,17 +19,13 @@ const (
 	waitNone   wait = ""       // nothing of its own
 	waitSettle wait = "settle" // Options.Settle of quiet
 	waitEdit   wait = "edit"   // Options.EditSettle of quiet: no end sign will come
-	waitEnd    wait = "end"    // a card's end sign; without one, idleEnd of quiet
+	waitEnd    wait = "end"    // a card's end sign; without one, Options.StreamLife after streaming was switched on
 )
 
 const (
-	// idleEnd ends a streamed card whose end sign never comes.
-	idleEnd = 2 * time.Minute
 	// maxHeld is how long a message is held back by one before it that is about to
 	// go out; then it overtakes it.
 	maxHeld = 10 * time.Second
-	// streamLife is how long Feishu itself lets a card stream (FEISHU.md 5.2).
-	streamLife = 10 * time.Minute
 )
 
 // draft is a message that was sent but is not final, or a card that was made
@@ -41,7 +37,8 @@ type draft struct {
 	Wait    wait           `json:"wait,omitempty"`
 	Patched bool           `json:"patched,omitempty"` // the whole card was replaced by PATCH
 	Created relay.Millis   `json:"created"`
-	Touched relay.Millis   `json:"touched"` // the last write
+	Touched relay.Millis   `json:"touched"`           // the last write
+	Streams relay.Millis   `json:"streams,omitempty"` // when streaming was last switched on
 	// Seq is the sequence of the last write by element id, "" for the whole card:
 	// answers that come in late must not undo later writes.
 	Seq map[string]int `json:"seq,omitempty"`
@@ -82,6 +79,9 @@ func (d *draft) leads() bool {
 // touch notes a write at now and what it leaves to wait for. whole: all of a
 // CardKit card was replaced, which many bots do at the end.
 func (d *draft) touch(now time.Time, whole, patches bool) {
+	if d.Card != nil && d.Card.Streaming() && d.Streams == 0 {
+		d.Streams = relay.MillisOf(now)
+	}
 	d.Touched, d.saved, d.tries, d.retryAt = relay.MillisOf(now), false, 0, time.Time{}
 	switch {
 	case d.Card == nil:
@@ -96,25 +96,22 @@ func (d *draft) touch(now time.Time, whole, patches bool) {
 }
 
 // due is when d is final, if nothing more is written.
-func (d *draft) due(settle, edit time.Duration) time.Time {
+func (d *draft) due(o *Options) time.Time {
 	at := d.Touched.Time()
 	switch d.Wait {
 	case waitSettle:
-		at = at.Add(settle)
+		at = at.Add(o.Settle)
 	case waitEdit:
-		at = at.Add(edit)
+		at = at.Add(o.EditSettle)
 	case waitEnd:
-		at = at.Add(idleEnd)
+		at = cmp.Or(d.Streams, d.Created).Time().Add(o.StreamLife)
 	}
 	return at
 }
 
-// expires is when d is given up.
-func (d *draft) expires(maxAge time.Duration) time.Time {
-	if d.Card != nil {
-		maxAge += streamLife
-	}
-	return d.Touched.Time().Add(maxAge)
+// expires is when d is given up. Bots think for minutes behind a placeholder.
+func (d *draft) expires(o *Options) time.Time {
+	return d.Touched.Time().Add(o.MaxAge + o.StreamLife)
 }
 
 // newer reports whether a write of that sequence is the last one to element,

@@ -163,6 +163,8 @@ func (d *desk) now(text string) {
 const (
 	settle = 1500 * time.Millisecond
 	quiet  = 8 * time.Second
+
+	streamLife = 10 * time.Minute
 )
 
 func TestTextGoesOutAtOnce(t *testing.T) {
@@ -366,7 +368,42 @@ func TestCardKitWithoutAnEnd(t *testing.T) {
 		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
 		d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
 		d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "half", "sequence": 2}, nil)
-		d.after(idleEnd, "half")
+		d.after(streamLife, "half")
+	})
+}
+
+// An agent's tools take minutes. What it wrote before is not published half.
+func TestCardKitPausedByATool(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
+		d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
+		put := func(text string, seq int) {
+			d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": text, "sequence": seq}, nil)
+		}
+		settings := func(text string, seq int) {
+			d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": text, "sequence": seq}, nil)
+		}
+		put("I look", 1)
+		d.never(3 * time.Minute)
+		put("I look it up", 2)
+		d.never(6 * time.Minute)
+		settings(`{"config":{"streaming_mode":true}}`, 3) // again, since Feishu ends it after 10 minutes
+		d.never(4 * time.Minute)
+		settings(`{"config":{"summary":{"content":"nearly"}}}`, 4)
+		put("I look it up: 42", 5)
+		d.never(5 * time.Minute)
+		settings(`{"config":{"streaming_mode":false}}`, 6)
+		d.after(settle, "I look it up: 42")
+	})
+}
+
+// A bot thinks for a quarter of an hour behind its placeholder.
+func TestTextThatIsWrittenAfterALongThought(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		id := d.text("Thinking…")
+		d.never(15 * time.Minute)
+		d.edit(id, "42")
+		d.after(quiet, "42")
 	})
 }
 
@@ -592,7 +629,7 @@ func FuzzReadDraft(f *testing.F) {
 			return
 		}
 		d.finished()
-		d.due(time.Second, time.Second)
+		d.due(&Options{})
 		d.touch(time.Now(), true, true)
 		out, err := json.Marshal(d)
 		if err != nil {

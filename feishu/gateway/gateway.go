@@ -132,7 +132,8 @@ type Options struct {
 
 	Settle     time.Duration // quiet behind the end of a card; 0: 1.5 s
 	EditSettle time.Duration // quiet behind an edit; 0: 8 s
-	MaxAge     time.Duration // how long a draft may wait; 0: 10 min
+	StreamLife time.Duration // how long a card may stream without an end sign; 0: 10 min, as at Feishu (FEISHU.md 5.2)
+	MaxAge     time.Duration // how long a draft may wait beyond that; 0: 10 min
 
 	Webhook *webhook.Options // nil: no webhook. Tap, Passed, Own, Verified, Logger and Counter are set here
 	Logger  *slog.Logger     // nil: silent
@@ -174,6 +175,9 @@ func New(o Options) (*Gateway, error) {
 	}
 	if o.EditSettle <= 0 {
 		o.EditSettle = 8 * time.Second
+	}
+	if o.StreamLife <= 0 {
+		o.StreamLife = 10 * time.Minute
 	}
 	if o.MaxAge <= 0 {
 		o.MaxAge = 10 * time.Minute

@@ -172,7 +172,7 @@ func (g *Gateway) edited(t *tapped) {
 		switch {
 		case d.Card != nil:
 			if card, err := feishu.NewCard([]byte(req.Content)); err == nil {
-				d.Card, d.Patched, d.Message.Content = card, true, req.Content
+				d.Card, d.Patched, d.Message.Content, d.Streams = card, true, req.Content, 0
 				d.Message.Mentions = nil // they were those of the card before
 			}
 		case m.Content != "":

@@ -67,7 +67,7 @@ func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
 	if d.Touched.Time().After(now) {
 		d.Touched = relay.MillisOf(now) // the clock was put back
 	}
-	expires := d.expires(g.opts.MaxAge)
+	expires := d.expires(&g.opts)
 	switch {
 	case last && !d.saved && d.ready():
 		d.forced = true
@@ -77,7 +77,7 @@ func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
 	case !d.ready():
 		return expires
 	}
-	at := d.due(g.opts.Settle, g.opts.EditSettle)
+	at := d.due(&g.opts)
 	if longest := d.Created.Time().Add(maxHeld); held.After(longest) {
 		held = longest
 	}
@@ -129,7 +129,7 @@ var errUnknownChat = errors.New("it is not known whether the chat is a group")
 func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 	g.drafts.mu.Lock()
 	out, ready, forced := d.finished(), d.ready(), d.forced
-	expired := !time.Now().Before(d.expires(g.opts.MaxAge))
+	expired := !time.Now().Before(d.expires(&g.opts))
 	g.drafts.mu.Unlock()
 
 	var err error
