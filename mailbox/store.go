@@ -62,8 +62,10 @@ type Store interface {
 	// as long as it runs: first for those that lie there, oldest first, then for
 	// those that come. It returns when ctx is done (with ctx's error), or with
 	// another error when it cannot go on; the caller starts it again then.
-	// take is called by one goroutine at a time and must not wait for long.
-	Receive(ctx context.Context, agent AgentID, take func(Item)) error
+	// looked is called once, when all that lay there at the start has been shown;
+	// nil: nobody asks. Both are called by one goroutine at a time and must not wait
+	// for long.
+	Receive(ctx context.Context, agent AgentID, take func(Item), looked func()) error
 
 	// Read returns a piece of mail that Receive has shown, or [ErrGone].
 	Read(ctx context.Context, agent AgentID, key string) (Item, error)

@@ -40,11 +40,12 @@ import (
 const (
 	retryFirst   = 100 * time.Millisecond // of what the disk, the store or the bot refused; doubled up to
 	retryMax     = 10 * time.Second
-	cardsFresh   = time.Second // how long the registry is taken from memory when it decides about retries
-	lastWords    = time.Second // for going offline when the process stops
-	maxGoals     = 64          // live goals of one agent; the next is refused, and gets no messages
-	maxHanded    = 1000        // messages that may still be passed on; an older one is refused
-	maxBroadcast = 20          // agents that a message to "*" reaches; the others are named as unreachable
+	cardsFresh   = time.Second      // how long the registry is taken from memory when it decides about retries
+	lastWords    = time.Second      // for going offline when the process stops
+	maxGoals     = 64               // live goals of one agent; the next is refused, and gets no messages
+	maxHanded    = 1000             // messages that may still be passed on; an older one is refused
+	maxFirstLook = 30 * time.Second // how long hand-over waits at a start until all that lies in the inbox was seen
+	maxBroadcast = 20               // agents that a message to "*" reaches; the others are named as unreachable
 )
 
 // Seen remembers what was delivered, over restarts.
@@ -153,6 +154,8 @@ type Agent struct {
 	sends      singleflight.Group         // by the id that the bot gave a message, and its fingerprint
 	sending    sync.Map                   // ids that the bot gave of messages being sent
 	drainBytes int                        // the const, but for tests
+	looked     chan struct{}              // closed when all that lay in the inbox at the start was seen: the order counts from then
+	lookedOnce func()                     // closes it
 	left       chan bool                  // holds one value: whether Run is over; who writes the card has taken it out
 
 	mu    sync.Mutex
@@ -164,6 +167,8 @@ type Agent struct {
 func New(o Options) (_ *Agent, err error) {
 	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1), left: make(chan bool, 1), drainBytes: drainBytes}
 	a.left <- false
+	a.looked = make(chan struct{})
+	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -231,6 +236,8 @@ func (a *Agent) Close() error {
 
 // Run works until ctx is done; then the agent goes offline.
 func (a *Agent) Run(ctx context.Context) {
+	impatient := time.AfterFunc(maxFirstLook, a.lookedOnce)
+	defer impatient.Stop()
 	var work sync.WaitGroup
 	work.Go(func() { a.resume(ctx) })
 	for name, part := range map[string]func(context.Context) error{
@@ -266,6 +273,17 @@ func (a *Agent) keep(ctx context.Context, name string, part func(context.Context
 			return
 		}
 		pause = min(2*pause, retryMax)
+	}
+}
+
+// awaitFirstLook waits until all that lay in the inbox at the start was seen, so
+// that the most urgent goes first, but for at most maxFirstLook.
+func (a *Agent) awaitFirstLook(ctx context.Context) error {
+	select {
+	case <-a.looked:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

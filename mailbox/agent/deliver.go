@@ -20,6 +20,9 @@ const patientTries = 3
 // deliver hands over what is ready and belongs in a conversation (talk), or does
 // not, as long as a door is open.
 func (a *Agent) deliver(ctx context.Context, talk bool) error {
+	if err := a.awaitFirstLook(ctx); err != nil {
+		return err
+	}
 	pause := retryFirst
 	// Kept until they are closed: a door that opens during a try counts for what
 	// that try parks.

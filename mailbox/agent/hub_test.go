@@ -158,7 +158,7 @@ func (h *handle) Where(ctx context.Context, to mailbox.AgentID, key string) (mai
 	return mailbox.Gone, nil
 }
 
-func (h *handle) Receive(ctx context.Context, id mailbox.AgentID, take func(mailbox.Item)) error {
+func (h *handle) Receive(ctx context.Context, id mailbox.AgentID, take func(mailbox.Item), looked func()) error {
 	shown := map[string]int{}
 	for {
 		if err := h.may(ctx, "receive", id); err != nil {
@@ -173,6 +173,10 @@ func (h *handle) Receive(ctx context.Context, id mailbox.AgentID, take func(mail
 				shown[item.Key] = version
 				take(item)
 			}
+		}
+		if looked != nil {
+			looked()
+			looked = nil
 		}
 		select {
 		case <-changed:

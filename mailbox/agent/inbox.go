@@ -56,6 +56,9 @@ func (a *Agent) mail(l *letter, e mailbox.Envelope) Mail {
 // Drain hands out what waits for the bot and is not being delivered, at most
 // limit. From then on it counts as delivered; where ctx ends before, nothing is.
 func (a *Agent) Drain(ctx context.Context, limit int) (Drained, error) {
+	if err := a.awaitFirstLook(ctx); err != nil {
+		return Drained{}, err
+	}
 	d := Drained{Messages: []Mail{}}
 	for _, l := range a.ready.overflow(peerBuffer) {
 		if a.drop(ctx, l) {

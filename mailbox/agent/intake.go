@@ -13,7 +13,7 @@ import (
 )
 
 func (a *Agent) receive(ctx context.Context) error {
-	return a.opts.Store.Receive(ctx, a.opts.Self, func(item mailbox.Item) { a.take(ctx, item) })
+	return a.opts.Store.Receive(ctx, a.opts.Self, func(item mailbox.Item) { a.take(ctx, item) }, a.lookedOnce)
 }
 
 // take deals with a piece of mail until it is ready for the bot or done with:

@@ -28,7 +28,7 @@ func BenchmarkMail(b *testing.B) {
 	shown := make(chan string, 1)
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Receive(ctx, "b", func(item mailbox.Item) { shown <- item.Key })
+		done <- s.Receive(ctx, "b", func(item mailbox.Item) { shown <- item.Key }, nil)
 	}()
 	var ours, theirs time.Duration
 	for b.Loop() {
@@ -79,7 +79,7 @@ func BenchmarkBacklog(b *testing.B) {
 			if n++; n == waiting {
 				cancel()
 			}
-		})
+		}, nil)
 		ours += time.Since(start)
 		start = time.Now()
 		for range waiting {

@@ -163,7 +163,7 @@ func TestLinkedFolder(t *testing.T) {
 	if key, err := s.Put(t.Context(), mailboxtest.Envelope("a", "b", 1)); err == nil {
 		t.Errorf("put as %s outside of the mailbox", key)
 	}
-	if err := s.Receive(t.Context(), "b", func(mailbox.Item) {}); err == nil {
+	if err := s.Receive(t.Context(), "b", func(mailbox.Item) {}, nil); err == nil {
 		t.Error("received from outside of the mailbox")
 	}
 }
@@ -380,7 +380,7 @@ func TestFaults(t *testing.T) {
 		if _, err := s.Put(t.Context(), mailboxtest.Envelope("a", to, 1)); err == nil || errors.Is(err, mailbox.ErrFull) || !strings.Contains(err.Error(), "inbox of "+string(to)) {
 			t.Errorf("put where a file is in the way: %v", err)
 		}
-		if err := s.Receive(t.Context(), to, func(mailbox.Item) {}); err == nil || errors.Is(err, context.Canceled) {
+		if err := s.Receive(t.Context(), to, func(mailbox.Item) {}, nil); err == nil || errors.Is(err, context.Canceled) {
 			t.Errorf("receive where a file is in the way: %v", err)
 		}
 	}

@@ -73,7 +73,7 @@ func child(role, dir string, self mailbox.AgentID) error {
 		return onFullDisk(s, self)
 	case beat:
 		go func() {
-			err := s.Receive(ctx, self, func(mailbox.Item) {})
+			err := s.Receive(ctx, self, func(mailbox.Item) {}, nil)
 			fmt.Fprintln(os.Stderr, self, err)
 			os.Exit(1)
 		}()

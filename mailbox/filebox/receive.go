@@ -32,7 +32,7 @@ const (
 // Receive implements [mailbox.Store]. What cannot be a message (a link, a folder,
 // more than 1 MiB) is moved to malformed, with a warning, and not shown. While
 // it runs, the cards that were set are kept in the registry.
-func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(mailbox.Item)) error {
+func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(mailbox.Item), looked func()) error {
 	if err := check("the", agent); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 	defer cancel()
 	guard.Go(func() { s.guardCards(ctx) })
 
-	r := receiver{store: s, agent: agent, take: take, shown: map[string]mark{}, open: map[string]time.Time{}, said: map[string]bool{}}
+	r := receiver{store: s, agent: agent, take: take, looked: looked, shown: map[string]mark{}, open: map[string]time.Time{}, said: map[string]bool{}}
 	r.notices = notices{dir: filepath.Join(s.dir.Path, string(agent), inbox), deaf: s.deaf, log: s.log}
 	defer r.notices.close()
 	return r.run(ctx)
@@ -61,6 +61,7 @@ type receiver struct {
 	store   *Store
 	agent   mailbox.AgentID
 	take    func(mailbox.Item)
+	looked  func() // may be nil
 	notices notices
 
 	shown   map[string]mark
@@ -77,6 +78,9 @@ func (r *receiver) run(ctx context.Context) error {
 	pruned := time.Now()
 	if err := r.scan(ctx, true); err != nil {
 		return err
+	}
+	if r.looked != nil {
+		r.looked()
 	}
 	for {
 		events, losses := r.notices.channels()

@@ -52,7 +52,7 @@ func receive(t testing.TB, s *filebox.Store, agent mailbox.AgentID) <-chan mailb
 			case items <- item:
 			case <-ctx.Done():
 			}
-		})
+		}, nil)
 		if ctx.Err() == nil {
 			t.Errorf("Receive returned %v", err)
 		}

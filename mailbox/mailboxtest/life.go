@@ -84,7 +84,7 @@ func testCancel(t *testing.T, open Open) {
 	r.stop() // in the middle
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Receive(ctx, "b", func(mailbox.Item) {}); !errors.Is(err, context.Canceled) {
+	if err := s.Receive(ctx, "b", func(mailbox.Item) {}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("under a done context Receive returned %v", err)
 	}
 }

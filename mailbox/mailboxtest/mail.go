@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"feishu-relay/mailbox"
 )
@@ -101,6 +102,35 @@ func testReceivers(t *testing.T, open Open) {
 	second.want(Envelopes("a", "b", 1, 5)...)
 }
 
+// testLooked checks that a receiver hears when all that lay there has been shown,
+// and not before.
+func testLooked(t *testing.T, open Open) {
+	s := open(t)
+	for _, n := range []int{0, 1, 100} { // more than one read
+		list := Envelopes("a", "b", 1, n)
+		put(t, s, list...)
+		r := receive(t, s, "b")
+		var items []mailbox.Item
+		for _, e := range list {
+			select {
+			case <-r.looked:
+				t.Fatalf("the look at %d messages ends before %s", n, e.ID)
+			default:
+			}
+			items = append(items, r.want(e)...)
+		}
+		select {
+		case <-r.looked:
+		case <-time.After(patience):
+			t.Fatalf("the look at %d messages does not end", n)
+		}
+		r.stop()
+		for _, item := range items {
+			settle(t, s, "b", mailbox.Taken, item.Key)
+		}
+	}
+}
+
 func testApart(t *testing.T, open Open) {
 	s := opened(t, open)
 	b, c := receive(t, s, "b"), receive(t, s, "c")
@@ -124,7 +154,7 @@ func testOneAtATime(t *testing.T, open Open) {
 			}
 			items <- item
 			inside.Add(-1)
-		})
+		}, nil)
 	}()
 	var sending sync.WaitGroup
 	for i := range 5 {

@@ -60,6 +60,7 @@ func Run(t *testing.T, open func(t *testing.T) mailbox.Store) {
 		{"mail comes as it was written", testContents},
 		{"two receivers see the same mail", testReceivers},
 		{"mail of another agent does not come", testApart},
+		{"the first look ends", testLooked},
 		{"take is called by one goroutine", testOneAtATime},
 		{"the same id twice is two messages", testSameID},
 		{"again replaces what waits", testAgain},

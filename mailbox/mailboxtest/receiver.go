@@ -16,6 +16,7 @@ import (
 type receiver struct {
 	t      *testing.T
 	items  chan mailbox.Item
+	looked chan struct{} // closed when all that lay there first was shown
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -24,14 +25,14 @@ type receiver struct {
 func receive(t *testing.T, s mailbox.Store, agent mailbox.AgentID) *receiver {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &receiver{t: t, items: make(chan mailbox.Item), cancel: cancel, done: make(chan error, 1)}
+	r := &receiver{t: t, items: make(chan mailbox.Item), looked: make(chan struct{}), cancel: cancel, done: make(chan error, 1)}
 	go func() {
 		r.done <- s.Receive(ctx, agent, func(item mailbox.Item) {
 			select {
 			case r.items <- item:
 			case <-ctx.Done():
 			}
-		})
+		}, func() { close(r.looked) })
 	}()
 	t.Cleanup(func() {
 		if r.cancel != nil {

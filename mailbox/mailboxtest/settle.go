@@ -188,7 +188,7 @@ func testHostile(t *testing.T, open Open) {
 			"Read":      errRead,
 			"Settle":    s.Settle(ctx, bad, "key", mailbox.Taken),
 			"SetCard":   s.SetCard(ctx, card),
-			"Receive":   s.Receive(ctx, bad, func(mailbox.Item) {}),
+			"Receive":   s.Receive(ctx, bad, func(mailbox.Item) {}, nil),
 			"Where":     whereError(s, t, bad),
 			"Malformed": s.Settle(ctx, bad, "key", mailbox.Malformed),
 		} {

@@ -140,7 +140,7 @@ func inbox(t *testing.T, w world, n int) (all []mailbox.Envelope, keys []string)
 			return
 		}
 		all, keys = append(all, e), append(keys, i.Key)
-	})
+	}, nil)
 	if len(all) < n {
 		t.Fatalf("%d messages lie in the inbox, want %d", len(all), n)
 	}

@@ -25,7 +25,7 @@ func calls(s *Store) map[string]func(context.Context) error {
 		"Read":      func(ctx context.Context) error { _, err := s.Read(ctx, "bob", "1-1"); return err },
 		"Settle":    func(ctx context.Context) error { return s.Settle(ctx, "bob", "1-1", mailbox.Taken) },
 		"Malformed": func(ctx context.Context) error { return s.Settle(ctx, "bob", "1-1", mailbox.Malformed) },
-		"Receive":   func(ctx context.Context) error { return s.Receive(ctx, "bob", func(mailbox.Item) {}) },
+		"Receive":   func(ctx context.Context) error { return s.Receive(ctx, "bob", func(mailbox.Item) {}, nil) },
 		"Cards":     func(ctx context.Context) error { _, err := s.Cards(ctx); return err },
 		"SetCard":   func(ctx context.Context) error { return s.SetCard(ctx, mailboxtest.Card("bob", 1)) },
 	}
@@ -155,12 +155,12 @@ func TestRights(t *testing.T) {
 		if tt.puts && err != nil || !tt.puts && (err == nil || !strings.Contains(err.Error(), "lacks rights")) {
 			t.Errorf("Put with %v: got %v", tt.right, err)
 		}
-		if err := s.Receive(t.Context(), "bob", func(mailbox.Item) {}); err == nil || !strings.Contains(err.Error(), "lacks rights") {
+		if err := s.Receive(t.Context(), "bob", func(mailbox.Item) {}, nil); err == nil || !strings.Contains(err.Error(), "lacks rights") {
 			t.Errorf("Receive with %v: got %v, want the rights it needs", tt.right, err)
 		}
 	}
 	user("~nanobot:mailbox:*", "&agent.inbox.*", "-xinfo")
-	err := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil).Receive(t.Context(), "bob", func(mailbox.Item) {})
+	err := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil).Receive(t.Context(), "bob", func(mailbox.Item) {}, nil)
 	if err == nil || !strings.Contains(err.Error(), "lacks rights") {
 		t.Errorf("Receive without XINFO: got %v, want the rights it needs", err)
 	}

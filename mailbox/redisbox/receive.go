@@ -32,6 +32,8 @@ type reader struct {
 	agent mailbox.AgentID
 	inbox string
 	take  func(mailbox.Item)
+	// caughtUp is called, and then nil, when all that lay there at the start was shown.
+	caughtUp func()
 
 	client redis.UniversalClient
 	cursor redislink.EntryID
@@ -45,12 +47,12 @@ type reader struct {
 // Receive shows the inbox over connections of its own, and puts into it what
 // foreign programs publish for the agent; see [mailbox.Store]. It returns at
 // the first fault. Two Receives for one agent would each put a foreign message in.
-func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(mailbox.Item)) error {
+func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(mailbox.Item), looked func()) error {
 	if err := mailbox.CheckAgent(agent); err != nil {
 		return err
 	}
 	r := &reader{
-		store: s, agent: agent, inbox: inboxKey(agent), take: take,
+		store: s, agent: agent, inbox: inboxKey(agent), take: take, caughtUp: looked,
 		client: s.client(readPool), began: time.Now(),
 	}
 	err := r.run(ctx)
@@ -103,6 +105,10 @@ func (r *reader) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if len(entries) == 0 && r.caughtUp != nil {
+			r.caughtUp()
+			r.caughtUp = nil
+		}
 		for _, entry := range entries {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -118,12 +124,17 @@ func (r *reader) read(ctx context.Context) error {
 	}
 }
 
-// readSome waits for entries, up to block; none is no error.
+// readSome waits for entries, up to block; none is no error. It does not wait
+// before all that lay there at the start was shown.
 func (r *reader) readSome(ctx context.Context) ([]redis.XMessage, error) {
+	wait := block
+	if r.caughtUp != nil {
+		wait = -1
+	}
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	streams, err := r.client.XRead(ctx, &redis.XReadArgs{
-		Streams: []string{r.inbox, r.cursor.String()}, Count: readCount, Block: block,
+		Streams: []string{r.inbox, r.cursor.String()}, Count: readCount, Block: wait,
 	}).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil

@@ -69,7 +69,7 @@ func hearing(t testing.TB, s *Store, agent mailbox.AgentID) *ear {
 func (e *ear) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel, e.ended = cancel, make(chan error, 1)
-	go func() { e.ended <- e.s.Receive(ctx, e.agent, func(i mailbox.Item) { e.items <- i }) }()
+	go func() { e.ended <- e.s.Receive(ctx, e.agent, func(i mailbox.Item) { e.items <- i }, nil) }()
 }
 
 func (e *ear) stop() {
