@@ -28,7 +28,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -222,11 +221,20 @@ func (s *Sidecar) close() error {
 
 // folder opens a folder below RELAY_DIR for the time of the sidecar.
 func (s *Sidecar) folder(path ...string) (*os.Root, error) {
-	root, err := safefile.OpenDir(filepath.Join(append([]string{s.cfg.RelayDir}, path...)...))
-	if err == nil {
-		s.onClose(root.Close)
+	root, err := safefile.OpenDir(s.cfg.RelayDir)
+	for _, name := range path {
+		if err != nil {
+			return nil, err
+		}
+		above := root
+		root, err = safefile.OpenSub(above, name)
+		err = errors.Join(err, above.Close())
 	}
-	return root, err
+	if err != nil {
+		return nil, err
+	}
+	s.onClose(root.Close)
+	return root, nil
 }
 
 func (s *Sidecar) openFiles() error {

@@ -28,7 +28,7 @@ const (
 	// turnAfter is how long a writer waits among the others before it asks for the
 	// next turn, and turnRespected how long it leaves the lock to who has the turn:
 	// that one may be paused as well.
-	turnAfter     = 20 * time.Millisecond
+	turnAfter     = 100 * time.Millisecond
 	turnRespected = time.Second
 	// maxRetries is how often a file may be rotated or replaced between opening
 	// and locking it before an append gives up.

@@ -82,9 +82,33 @@ func makeDir(path string) error {
 	return nil
 }
 
-// OpenSub opens the folder name below root, making it when it is missing.
+// OpenSub opens the folder name below root, making it when it is missing. A
+// symbolic link is refused, wherever it leads: what is written below root stays there.
 func OpenSub(root *os.Root, name string) (*os.Root, error) {
-	return OpenDir(filepath.Join(root.Name(), name))
+	sub, err := openSub(root, name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return sub, err
+	}
+	if err := makeDir(filepath.Join(root.Name(), name)); err != nil {
+		return nil, err
+	}
+	return openSub(root, name)
+}
+
+func openSub(root *os.Root, name string) (*os.Root, error) {
+	path := filepath.Join(root.Name(), name)
+	info, err := root.Lstat(name)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("look at folder %s: %w", path, err)
+	case info.Mode()&fs.ModeSymlink != 0:
+		return nil, fmt.Errorf("%s is a symbolic link; make it a folder", path)
+	}
+	sub, err := root.OpenRoot(name)
+	if err != nil {
+		return nil, fmt.Errorf("open folder %s: %w", path, err)
+	}
+	return sub, nil
 }
 
 // Open opens name below root with the given flags. A file that this call
