@@ -109,6 +109,20 @@ func (m *Message) ID() MessageID {
 	return m.RelayMsgID
 }
 
+// MetaFinal is the key of [Metadata] that says when a message's text was final, in
+// Unix milliseconds, where that was long after its ts: a card is written for minutes.
+const MetaFinal = "final_ts"
+
+// Final is when the text of m was final, in its sender's time: its ts, unless
+// [MetaFinal] names a later one.
+func (m *Message) Final() Millis {
+	var at Millis
+	if json.Unmarshal(m.Metadata[MetaFinal], &at) != nil {
+		return m.TS
+	}
+	return max(at, m.TS)
+}
+
 // ErrTime is the error of a time that is none.
 var ErrTime = errors.New("want a time in Unix milliseconds")
 

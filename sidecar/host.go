@@ -46,7 +46,7 @@ func (s *Sidecar) sent(m feishu.Message, text string, keys []string) error {
 		meta["media_keys"] = list
 	}
 	if now := relay.MillisOf(time.Now()); m.CreateTime > 0 && now-m.CreateTime > finalAfter {
-		meta[metaFinal] = fmt.Appendf(nil, "%d", now)
+		meta[relay.MetaFinal] = fmt.Appendf(nil, "%d", now)
 	}
 	_, err := s.accept(httpapi.Outbound{ChatID: m.ChatID, Content: text, MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.mentionsOf(m.Mentions), Metadata: meta}, s.recordLater)

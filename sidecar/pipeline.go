@@ -329,17 +329,10 @@ func (s *Sidecar) stopOld(_ context.Context, p *passage) (relay.Reason, error) {
 	return relay.Pass, nil
 }
 
-// metaFinal says in a relayed message when its text was final, in Unix
-// milliseconds: a card is written for minutes after its ts.
-const metaFinal = "final_ts"
-
 // finalAt is when p's text was final, believed as far as a ts.
 func (s *Sidecar) finalAt(p *passage) time.Time {
-	if p.msg.Role == relay.RoleUser {
-		return p.sent
-	}
-	var at relay.Millis
-	if json.Unmarshal(p.msg.Metadata[metaFinal], &at) != nil || at <= p.msg.TS {
+	at := p.msg.Final()
+	if p.msg.Role == relay.RoleUser || at == p.msg.TS {
 		return p.sent
 	}
 	return s.peers.sentAt(&relay.Message{TS: at, SenderAgentName: p.msg.SenderAgentName}, time.Now())

@@ -121,7 +121,7 @@ func (b *Box) verify(ctx context.Context, to relay.Publisher) error {
 }
 
 // again publishes all that is kept and was published before, in its order. Messages
-// older than KeepFor are left out: nobody would act on them any more.
+// whose text was final more than KeepFor ago are left out: nobody would act on them.
 func (b *Box) again(ctx context.Context, to relay.Publisher) error {
 	b.opts.Logger.Warn("the backend has lost messages; publishing the recent ones again", "folder", b.root.Name())
 	end := b.place()
@@ -143,7 +143,7 @@ func (b *Box) again(ctx context.Context, to relay.Publisher) error {
 		}
 		recent := lines[:0]
 		for _, line := range lines {
-			if m, err := relay.Decode(line); err == nil && m.TS >= oldest {
+			if m, err := relay.Decode(line); err == nil && m.Final() >= oldest {
 				recent = append(recent, line)
 			}
 		}

@@ -133,6 +133,7 @@ func TestAForgetfulBackendThatFailsIsGivenAllInTheEnd(t *testing.T) {
 	})
 }
 
+// What is old is left out. A card's age counts from when its text was final.
 func TestWhatNobodyWouldActOnIsNotGivenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &backend{}
@@ -141,11 +142,17 @@ func TestWhatNobodyWouldActOnIsNotGivenAgain(t *testing.T) {
 		put(t, b, "old")
 		time.Sleep(2 * time.Minute)
 		put(t, b, "new")
+		card := message("card")
+		card.Metadata = relay.Metadata{"final_ts": fmt.Appendf(nil, "%d", card.TS)}
+		card.TS -= relay.Millis((9 * time.Minute).Milliseconds()) // when it was made
+		if _, err := b.Put(card); err != nil {
+			t.Fatal(err)
+		}
 		synctest.Wait()
 		q.forget()
 		time.Sleep(verifyEvery + time.Millisecond)
 		stop()
-		wantIDs(t, "held", q.holds(t), []string{"new"})
+		wantIDs(t, "held", q.holds(t), []string{"new", "card"})
 	})
 }
 
