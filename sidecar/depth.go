@@ -13,10 +13,11 @@ import (
 	"feishu-relay/transcript"
 )
 
-// How far back a chat is read for a decision: first the near tail, which the
-// transcript has in memory, then eight times as much again and again while the
-// count has no end within it. A count that is over the limit is exact up to
-// enoughTail, and one that is not up to farTail; beyond nothing is counted.
+// How far back a chat is read for a decision: first the near tail, then eight
+// times as much again and again while the count has no end within it. A count that is
+// over the limit is exact up to enoughTail, and one that is not up to farTail; beyond
+// nothing is counted. The message that is answered is looked for up to enoughTail: one
+// that nobody here knows may be a person's.
 const (
 	nearTail   = 8
 	enoughTail = 512
@@ -35,7 +36,7 @@ const (
 // would be all that is read, and nothing be counted.
 func (s *Sidecar) depth(w where, m policy.Entry, limits policy.Limits) (depth int, err error) {
 	for n := nearTail; n <= farTail; n *= 8 {
-		entries, err := s.transcript.TailTo(w.channel, string(w.chat), n, m.TS)
+		entries, err := s.transcript.Outline(w.channel, string(w.chat), n, m.TS)
 		if err != nil {
 			return 0, err
 		}
@@ -44,7 +45,8 @@ func (s *Sidecar) depth(w where, m policy.Entry, limits policy.Limits) (depth in
 			tail[i] = policyEntry(e)
 		}
 		depth = policy.Depth(tail, m, limits.Count)
-		if len(entries) < n || anchored(entries) || depth >= limits.MaxDepth && n >= enoughTail {
+		ended := anchored(entries) && (n >= enoughTail || m.ParentID == "" || holds(entries, m.ParentID))
+		if len(entries) < n || ended || depth >= limits.MaxDepth && n >= enoughTail {
 			break
 		}
 	}
@@ -77,6 +79,10 @@ func anchored(entries []transcript.Entry) bool {
 		}
 	}
 	return true
+}
+
+func holds(entries []transcript.Entry, id string) bool {
+	return slices.ContainsFunc(entries, func(e transcript.Entry) bool { return e.MessageID == id })
 }
 
 // decideBot says whether m, a bot's message, goes to this bot. What the judge

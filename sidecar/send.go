@@ -216,7 +216,7 @@ func (s *Sidecar) lastUser(channel string, chat relay.ChatID, thread string, bef
 		newest = max(newest, passing)
 	}
 	for n := nearTail; n <= farTail; n *= 8 {
-		entries, err := s.transcript.TailTo(channel, string(chat), n, int64(before))
+		entries, err := s.transcript.Outline(channel, string(chat), n, int64(before))
 		for _, e := range entries {
 			if e.ThreadID == thread && userTime(e) <= int64(before) {
 				newest = max(newest, userTime(e))

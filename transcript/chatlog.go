@@ -286,7 +286,7 @@ func (l *chatLog) readOn(size int64) error {
 	}
 	var skips int64
 	err := l.place.read(l.file, size, func(line []byte) bool {
-		if !l.remember(line) && !blank(line) {
+		if !l.remember(line, place{offset: l.place.at}) && !blank(line) {
 			skips++
 		}
 		return true
@@ -299,13 +299,13 @@ func (l *chatLog) readOn(size int64) error {
 }
 
 // remember takes in one line and reports whether it is an entry and no more.
-func (l *chatLog) remember(line []byte) bool {
+func (l *chatLog) remember(line []byte, at place) bool {
 	if v, ok := scan(line); ok {
 		if id, ok := v.id(); ok {
 			if len(id) > 0 {
 				l.noteID(maphash.Bytes(l.store.seed, id))
 			}
-			l.recent.add(bytes.Clone(line))
+			l.recent.add(bytes.Clone(line), v.ts, at)
 			return true
 		}
 	}
@@ -314,7 +314,7 @@ func (l *chatLog) remember(line []byte) bool {
 		if e.MessageID != "" {
 			l.noteID(l.hash(e.MessageID))
 		}
-		l.recent.addEntry(e)
+		l.recent.push(lineOf(e, at))
 	}
 	return whole
 }
@@ -358,7 +358,7 @@ func (l *chatLog) write(line []byte) error {
 		return nil // a program without locks wrote too: the next call reads both
 	}
 	l.place.moveTo(at+int64(len(line)), line)
-	l.remember(line[:len(line)-1]) // as every reader will see it
+	l.remember(line[:len(line)-1], place{offset: at}) // as every reader will see it
 	return nil
 }
 

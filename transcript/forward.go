@@ -20,6 +20,7 @@ type forward struct {
 	offset int64
 	guard  []byte // the bytes before offset, at most guardSize
 	long   bool   // offset stands inside a line that is too long
+	at     int64  // offset of the line that was handed out last
 }
 
 // partial reports whether a line without an end stands before size.
@@ -88,6 +89,7 @@ func (p *forward) lines(data []byte, take func(line []byte) bool, skip func()) (
 			return used, true
 		}
 		line := data[used : used+i]
+		p.at = p.offset + int64(used)
 		used += i + 1
 		switch {
 		case p.long || len(line) >= MaxLine:

@@ -37,13 +37,17 @@ func (l *chatLog) load(size int64, w window) error {
 	var (
 		ids   []uint64
 		times []int64
-		last  []Entry // newest first, as ids and times
+		last  []recentLine // newest first, as ids and times
 		bytes int64
 	)
-	whole, err := l.store.walk(l.name, l.file, size, func(e Entry) bool {
+	whole, err := l.store.walkLines(l.name, l.file, place{offset: size}, func(at place, line []byte) bool {
+		e, found := l.store.entry(line)
+		if !found {
+			return true
+		}
 		bytes += int64(e.size())
 		if len(last) < maxRecent {
-			last = append(last, e)
+			last = append(last, lineOf(e, at))
 		}
 		if e.MessageID != "" {
 			ids = append(ids, l.hash(e.MessageID))
@@ -55,9 +59,9 @@ func (l *chatLog) load(size int64, w window) error {
 		return err
 	}
 	l.ids.addNewer(ids)
-	l.recent = recent{whole: whole && len(last) < maxRecent, repeats: repeats(ids)}
-	for _, e := range slices.Backward(last) {
-		l.recent.addEntry(e)
+	l.recent = recent{whole: whole && len(last) < maxRecent, repeats: repeats(ids), wanted: l.recent.wanted}
+	for _, line := range slices.Backward(last) {
+		l.recent.push(line)
 	}
 	l.reach = math.MinInt64
 	if !whole && w != fullWindow {
@@ -67,6 +71,52 @@ func (l *chatLog) load(size int64, w window) error {
 	l.place.moveTo(size, guard)
 	l.loaded = true
 	return nil
+}
+
+// extend reads entries from before those that l.recent holds, until they are n more
+// that are not later than at. It reports whether that may have changed what it holds.
+func (l *chatLog) extend(n int, at int64) bool {
+	r := &l.recent
+	room := maxOutlineBytes - r.outlineBytes
+	from := place{offset: l.place.offset}
+	if len(r.lines) > 0 {
+		from = r.lines[0].at
+	}
+	var older []recentLine // newest first
+	whole, err := l.readBack(from, func(begin place, line []byte) bool {
+		e, found := l.store.entry(line)
+		if !found {
+			return true
+		}
+		e.Content = ""
+		if e.TS <= at {
+			n--
+		}
+		older = append(older, lineOf(e, begin))
+		room -= e.size()
+		return n > 0 && room > 0
+	})
+	if err != nil || len(older) == 0 && !whole {
+		return false
+	}
+	slices.Reverse(older)
+	r.prepend(older)
+	r.whole = whole
+	return whole || room > 0
+}
+
+// readBack hands the lines before from to take, newest first.
+func (l *chatLog) readBack(from place, take func(at place, line []byte) bool) (whole bool, err error) {
+	f := l.file
+	if from.segment != 0 {
+		if f, _, err = l.store.openToRead(from.file(l.name)); err != nil {
+			return false, err
+		}
+		if f != nil {
+			defer f.Close()
+		}
+	}
+	return l.store.walkLines(l.name, f, from, take)
 }
 
 // endOf returns the last bytes before size, after it ended an unfinished line

@@ -56,19 +56,25 @@ func (s *idSet) addNewer(ids []uint64) {
 	}
 }
 
-// What is kept decoded of each open chat; the oldest goes first.
+// What is kept in memory of the end of each open chat; the oldest goes first.
 const (
-	maxRecent      = 256
-	maxRecentBytes = 1 << 20
-	recentCost     = 250 // bytes of an entry besides its texts
+	maxRecent       = 256 // entries with their contents, of at most
+	maxRecentBytes  = 1 << 20
+	maxOutlineBytes = 2 << 20 // of entries without their contents, some 7,000
+	outlineSlack    = 1024    // at most so many entries more than were wanted last
+	recentCost      = 250     // bytes of an entry besides its texts
 )
 
-// recent holds the last lines of a chat, repeats included. Most are pushed out
+// recent holds the last lines of a chat, repeats included: the newest ones whole and,
+// as far back as they are asked for, others without their contents. Most are pushed out
 // again unread, so a line is decoded when it is first asked for.
 type recent struct {
-	lines []recentLine
-	bytes int
-	whole bool // nothing stands before lines
+	lines        []recentLine // oldest first
+	outlines     int          // how many of lines, the oldest, are without content
+	bytes        int          // of the whole lines
+	outlineBytes int          // of the others
+	wanted       int          // how many of the newest lines the last readers needed
+	whole        bool         // nothing stands before lines
 	// repeats: a message may stand twice in lines. Only other hands write so.
 	repeats bool
 }
@@ -76,44 +82,133 @@ type recent struct {
 type recentLine struct {
 	raw   []byte
 	entry *Entry // nil: raw is not decoded yet
+	ts    int64  // of the entry
 	size  int
+	at    place // where the line begins
+}
+
+// decoded returns the line's entry, which is without content in an outline.
+func (l *recentLine) decoded() *Entry {
+	if l.entry == nil {
+		e, _ := decode(l.raw)
+		l.entry, l.raw = &e, nil
+	}
+	return l.entry
+}
+
+// outline returns the line without its content.
+func (l *recentLine) outline() recentLine {
+	var e Entry
+	if l.entry != nil {
+		e = *l.entry
+	} else if v, ok := scan(l.raw); ok {
+		v.content = text{}
+		e, _ = v.entry()
+	}
+	e.Content = ""
+	return lineOf(e, l.at)
+}
+
+func lineOf(e Entry, at place) recentLine {
+	return recentLine{entry: &e, ts: e.TS, size: e.size(), at: at}
 }
 
 // add takes a line of an entry that is known to be good, and owns it.
-func (r *recent) add(raw []byte) { r.push(recentLine{raw: raw, size: recentCost + len(raw)}) }
-
-func (r *recent) addEntry(e Entry) { r.push(recentLine{entry: &e, size: e.size()}) }
+func (r *recent) add(raw []byte, ts int64, at place) {
+	r.push(recentLine{raw: raw, ts: ts, size: recentCost + len(raw), at: at})
+}
 
 func (r *recent) push(l recentLine) {
 	r.lines = append(r.lines, l)
 	r.bytes += l.size
-	drop := 0
-	for len(r.lines)-drop > maxRecent || r.bytes > maxRecentBytes && drop < len(r.lines) {
-		r.bytes -= r.lines[drop].size
-		r.lines[drop] = recentLine{}
-		drop++
+	r.drop(len(r.lines) - max(maxRecent, r.wanted+min(r.wanted, outlineSlack)))
+	for len(r.lines)-r.outlines > maxRecent || r.bytes > maxRecentBytes && r.outlines < len(r.lines) {
+		l := &r.lines[r.outlines]
+		r.bytes -= l.size
+		*l = l.outline()
+		r.outlineBytes += l.size
+		r.outlines++
 	}
-	if drop > 0 {
-		r.whole = false
-		r.lines = r.lines[drop:] // append moves it to a new array now and then
+	over := 0
+	for bytes := r.outlineBytes; bytes > maxOutlineBytes; over++ {
+		bytes -= r.lines[over].size
 	}
+	r.drop(over)
+}
+
+// drop forgets the n oldest lines.
+func (r *recent) drop(n int) {
+	if n <= 0 {
+		return
+	}
+	for i := range n {
+		if i < r.outlines {
+			r.outlineBytes -= r.lines[i].size
+		} else {
+			r.bytes -= r.lines[i].size
+		}
+		r.lines[i] = recentLine{}
+	}
+	r.outlines = max(0, r.outlines-n)
+	r.whole = false
+	r.lines = r.lines[n:] // append moves it to a new array now and then
+}
+
+// prepend adds outlines of what stands before lines. Their ids need not be known, so
+// they may be repeated unnoticed.
+func (r *recent) prepend(older []recentLine) {
+	for i := range older {
+		r.outlineBytes += older[i].size
+	}
+	r.lines = slices.Concat(older, r.lines)
+	r.outlines += len(older)
+	r.repeats = true
 }
 
 // tail gathers the last n messages that are not later than at, each once; false:
 // it does not hold enough.
 func (r *recent) tail(n int, at int64) ([]Entry, bool) {
 	g := gatherer{n: n, at: at, unique: !r.repeats}
-	for i := len(r.lines) - 1; i >= 0; i-- {
-		l := &r.lines[i]
-		if l.entry == nil {
-			e, _ := decode(l.raw)
-			l.entry, l.raw = &e, nil
-		}
-		if !g.take(*l.entry) {
+	for i := len(r.lines) - 1; i >= r.outlines; i-- {
+		if r.lines[i].ts <= at && !g.take(*r.lines[i].decoded()) {
 			return g.inOrder(), true
 		}
 	}
-	return g.inOrder(), r.whole
+	return g.inOrder(), r.whole && r.outlines == 0
+}
+
+// outline is tail without the contents, from all lines.
+func (r *recent) outline(n int, at int64) ([]Entry, bool) {
+	g := gatherer{n: n, at: at, unique: !r.repeats}
+	used, enough := 0, r.whole
+	for i := len(r.lines) - 1; i >= 0; i-- {
+		used++
+		if r.lines[i].ts > at {
+			continue
+		}
+		e := *r.lines[i].decoded()
+		e.Content = ""
+		if !g.take(e) {
+			enough = true
+			break
+		}
+	}
+	// What was wanted once is wanted again soon: a decision looks far back after it
+	// has looked near, and the next one does the same.
+	r.wanted = max(used, r.wanted-r.wanted/32-1)
+	return g.inOrder(), enough
+}
+
+// upTo returns the place before which every message stands that is not later than
+// at; end is the end of the chat.
+func (r *recent) upTo(at int64, end place) place {
+	for i := len(r.lines) - 1; i >= 0; i-- {
+		if r.lines[i].ts <= at {
+			break
+		}
+		end = r.lines[i].at
+	}
+	return end
 }
 
 // gatherer collects the last n messages from entries handed to it newest first.

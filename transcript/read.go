@@ -29,14 +29,33 @@ func (s *Store) Tail(channel, chatID string, n int) ([]Entry, error) {
 // a later ts are passed over, however many they are. Who is behind and looks at
 // an old message sees what stood before it.
 func (s *Store) TailTo(channel, chatID string, n int, at int64) ([]Entry, error) {
+	return s.tailTo(channel, chatID, n, at, (*chatLog).tail)
+}
+
+// Outline is [Store.TailTo] without the contents of the messages. For a chat that
+// this store appended to, up to some thousand messages are answered from memory, however
+// many later ones there are: who works off a backlog asks for each message of it.
+func (s *Store) Outline(channel, chatID string, n int, at int64) ([]Entry, error) {
+	entries, err := s.tailTo(channel, chatID, n, at, (*chatLog).outline)
+	for i := range entries {
+		entries[i].Content = ""
+	}
+	return entries, err
+}
+
+// tailTo answers with warm where the chat is open for appending, unless that
+// returns false; else from the files.
+func (s *Store) tailTo(channel, chatID string, n int, at int64, warm func(*chatLog, int, int64) ([]Entry, bool)) ([]Entry, error) {
 	if s.closed() {
 		return nil, ErrClosed
 	}
 	if n <= 0 {
 		return nil, nil
 	}
-	if entries, ok := s.warmTail(chatKey{channel, chatID}, n, at); ok {
-		return entries, nil
+	if l, ok := s.chats.Get(chatKey{channel, chatID}); ok {
+		if entries, ok := l.read(n, at, warm); ok {
+			return entries, nil
+		}
 	}
 	name := fileName(channel, chatID)
 	for range 3 { // a file that was cut meanwhile is read anew
@@ -53,13 +72,10 @@ func (s *Store) TailTo(channel, chatID string, n int, at int64) ([]Entry, error)
 	return nil, fmt.Errorf("read the end of transcript %s: %w", name, errReplaced)
 }
 
-// warmTail answers from memory, if the chat is open for appending and its
-// memory holds enough. It waits for no append under way.
-func (s *Store) warmTail(key chatKey, n int, at int64) ([]Entry, bool) {
-	l, ok := s.chats.Get(key)
-	if !ok || !l.mu.TryLock() {
-		return nil, false
-	}
+// read answers with warm after it took in what others appended. False: it is not
+// known what the file holds.
+func (l *chatLog) read(n int, at int64, warm func(*chatLog, int, int64) ([]Entry, bool)) ([]Entry, bool) {
+	l.mu.Lock() // an append that waits for the file's lock does not hold it
 	defer l.unlock()
 	if !l.loaded {
 		return nil, false
@@ -67,7 +83,34 @@ func (s *Store) warmTail(key chatKey, n int, at int64) ([]Entry, bool) {
 	if info, err := l.stat(); err != nil || !l.readAhead(info.Size()) {
 		return nil, false
 	}
-	return l.recent.tail(n, at)
+	return warm(l, n, at)
+}
+
+// tail is Store.TailTo; the caller holds mu. What memory does not hold is read from the
+// file, beginning at the last message that is not later than at.
+func (l *chatLog) tail(n int, at int64) ([]Entry, bool) {
+	if entries, ok := l.recent.tail(n, at); ok {
+		return entries, true
+	}
+	g := gatherer{n: n, at: at}
+	_, err := l.readBack(l.recent.upTo(at, place{offset: l.place.offset}), func(_ place, line []byte) bool {
+		e, found := l.store.entry(line)
+		return !found || g.take(e)
+	})
+	return g.inOrder(), err == nil
+}
+
+// outline is Store.Outline; the caller holds mu.
+func (l *chatLog) outline(n int, at int64) ([]Entry, bool) {
+	for {
+		entries, ok := l.recent.outline(n, at)
+		if ok {
+			return entries, true
+		}
+		if !l.extend(n-len(entries), at) {
+			return nil, false
+		}
+	}
 }
 
 // Back returns the entries of a chat from the newest to the oldest, read lazily
