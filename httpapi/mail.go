@@ -46,7 +46,15 @@ func (a *api) drain(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, r, err)
 		return
 	}
-	drained, err := a.Mailbox.Drain(r.Context(), n)
+	goal := r.URL.Query().Get("goal")
+	if goal != "" {
+		err = checkMailID("goal", goal)
+	}
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	drained, err := a.Mailbox.Drain(r.Context(), n, goal)
 	if err != nil {
 		a.refuse(w, r, err)
 		return

@@ -30,7 +30,7 @@ type Mailbox interface {
 	RemoveGoal(ctx context.Context, goal string) error
 	Send(ctx context.Context, d agent.Draft) (agent.Sent, error)
 	Inbox(ctx context.Context, limit int) (waiting []agent.Mail, total int, err error)
-	Drain(ctx context.Context, limit int) (agent.Drained, error)
+	Drain(ctx context.Context, limit int, goal string) (agent.Drained, error)
 	Ack(ctx context.Context, id string) error
 	Nack(ctx context.Context, id string, code mailbox.Code, message string) error
 	SendTask(ctx context.Context, d agent.TaskDraft) (agent.Sent, error)

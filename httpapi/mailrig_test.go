@@ -70,8 +70,14 @@ func (b *box) Inbox(_ context.Context, limit int) ([]agent.Mail, int, error) {
 	return b.inbox(limit)
 }
 
-func (b *box) Drain(_ context.Context, limit int) (agent.Drained, error) {
-	b.reached = append(b.reached, limit)
+// drained is what a drain was asked for.
+type drained struct {
+	Limit int
+	Goal  string
+}
+
+func (b *box) Drain(_ context.Context, limit int, goal string) (agent.Drained, error) {
+	b.reached = append(b.reached, drained{limit, goal})
 	return b.drain(limit)
 }
 

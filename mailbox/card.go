@@ -21,7 +21,7 @@ type Card struct {
 	Description   string    `json:"description"`
 	Capabilities  []string  `json:"capabilities"`
 	Status        Status    `json:"status"`
-	AllowFrom     []AgentID `json:"allow_from"` // "*": everybody
+	AllowFrom     []AgentID `json:"allow_from"` // see InList
 	MaxTasks      int       `json:"max_concurrent_tasks"`
 	CurrentTasks  []string  `json:"current_tasks"` // ids
 	Goals         []string  `json:"goals,omitempty"`

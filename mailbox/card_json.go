@@ -163,5 +163,16 @@ func (c *Card) At(now time.Time, timeout time.Duration) Status {
 
 // Allows reports whether c's agent accepts messages from an agent.
 func (c *Card) Allows(from AgentID) bool {
-	return slices.Contains(c.AllowFrom, "*") || slices.Contains(c.AllowFrom, from)
+	return InList(c.AllowFrom, from)
+}
+
+// InList reports whether a list of agents has id. An entry that ends with * stands
+// for every agent whose name begins so, * alone for everybody.
+func InList(list []AgentID, id AgentID) bool {
+	return slices.ContainsFunc(list, func(entry AgentID) bool {
+		if begin, ok := strings.CutSuffix(string(entry), "*"); ok {
+			return strings.HasPrefix(string(id), begin)
+		}
+		return entry == id
+	})
 }

@@ -122,6 +122,22 @@ func (p Peer) Envelope(goal string) Envelope {
 
 var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
+// UUID is the UUID that s is, in its usual form; "" where s is none. It may have no
+// hyphens, braces around it or urn:uuid: before it.
+func UUID(s string) string {
+	s = strings.TrimPrefix(s, "urn:uuid:")
+	if inner, ok := strings.CutPrefix(s, "{"); ok && strings.HasSuffix(inner, "}") {
+		s = strings.TrimSuffix(inner, "}")
+	}
+	if len(s) == 32 {
+		s = s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
+	}
+	if !isUUID(s) {
+		return ""
+	}
+	return strings.ToLower(s)
+}
+
 func isUUID(s string) bool { return uuidForm.MatchString(s) }
 
 // uuidOf makes a UUID of a name (version 5, RFC 9562, without a namespace).

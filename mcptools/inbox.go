@@ -31,6 +31,7 @@ func readInboxTool() *mcp.Tool {
 		Annotations: acts(),
 		InputSchema: arguments(schema{
 			"limit": numberOf(fmt.Sprintf("at most so many messages (default %d)", usualMail), 1, maxMail),
+			"goal":  textOf("only what is for this session (goal_id) of yours; left out: everything, each message once"),
 		}),
 		OutputSchema: object(schema{
 			"messages": listOf(object(schema{
@@ -54,7 +55,8 @@ func readInboxTool() *mcp.Tool {
 }
 
 type readInboxArguments struct {
-	Limit int `json:"limit"`
+	Limit int    `json:"limit"`
+	Goal  string `json:"goal"`
 }
 
 // letter is a message as a model needs it.
@@ -83,11 +85,14 @@ func readInbox(s *service, ctx context.Context, in readInboxArguments) (answer, 
 	if s.Mailbox == nil {
 		return answer{}, errOff
 	}
+	if err := short("goal", in.Goal); err != nil {
+		return answer{}, err
+	}
 	limit, err := limited(in.Limit, usualMail, maxMail)
 	if err != nil {
 		return answer{}, err
 	}
-	d, err := s.Mailbox.Drain(ctx, limit)
+	d, err := s.Mailbox.Drain(ctx, limit, in.Goal)
 	if err != nil {
 		return answer{}, err
 	}

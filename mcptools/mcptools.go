@@ -35,7 +35,7 @@ type Mailbox interface {
 	SendToPeer(context.Context, agent.PeerMessage) (agent.PeerResult, error)
 	SendTask(context.Context, agent.TaskDraft) (agent.Sent, error)
 	UpdateTask(context.Context, agent.TaskUpdate) (tasks.Record, error)
-	Drain(ctx context.Context, limit int) (agent.Drained, error)
+	Drain(ctx context.Context, limit int, goal string) (agent.Drained, error)
 }
 
 var _ Mailbox = (*agent.Agent)(nil)

@@ -144,7 +144,7 @@ func TestNodeClient(t *testing.T) {
 		updateTask: func(u agent.TaskUpdate) (tasks.Record, error) {
 			return tasks.Record{ID: u.TaskID, Peer: "lead", State: u.State}, nil
 		},
-		drain: func(int) (agent.Drained, error) {
+		drain: func(int, string) (agent.Drained, error) {
 			return agent.Drained{Messages: []agent.Mail{word}, Rendered: "(rendered)"}, nil
 		},
 	}

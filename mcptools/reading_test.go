@@ -38,9 +38,9 @@ func TestReadInbox(t *testing.T) {
 	question := mail("tester", "msg_4", mailbox.TypeQuestion, text("which?")) // no result: no callback
 	question.Task = &mailbox.Task{ID: "t3"}
 	drained := agent.Drained{Messages: []agent.Mail{word, task, result, question}, Rendered: "# PEER MESSAGES\n<peer-message …>…", Dropped: 4, Waiting: 5}
-	limit := 0
+	limit, goal := 0, ""
 	c := serve(t, options(&fakeMailbox{
-		drain: func(n int) (agent.Drained, error) { limit = n; return drained, nil },
+		drain: func(n int, g string) (agent.Drained, error) { limit, goal = n, g; return drained, nil },
 		tasks: []tasks.Record{
 			{ID: "t3", Direction: tasks.Received, Peer: "tester", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_a"}},
 			{ID: "t3", Direction: tasks.Sent, Peer: "another", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_b"}},
@@ -83,8 +83,12 @@ func TestReadInbox(t *testing.T) {
 	}
 
 	c.ok("read_inbox", nil, &got)
-	if limit != 20 {
-		t.Errorf("asked for %d, want 20", limit)
+	if limit != 20 || goal != "" {
+		t.Errorf("asked for %d of %q, want 20 of any goal", limit, goal)
+	}
+	c.ok("read_inbox", object{"goal": "g 1"}, &got)
+	if goal != "g 1" {
+		t.Errorf("asked for goal %q", goal)
 	}
 	drained = agent.Drained{}
 	if text, want := c.ok("read_inbox", nil, &got), "No messages wait for you.\n"; text != want {
@@ -96,7 +100,7 @@ func TestReadInbox(t *testing.T) {
 func TestReadInboxKeepsHostileNamesInTheirPlace(t *testing.T) {
 	m := mail(hostile, hostile, mailbox.Type(hostile), text(hostile))
 	m.Task = &mailbox.Task{ID: hostile, State: mailbox.TaskState(hostile)}
-	c := serve(t, options(&fakeMailbox{drain: func(int) (agent.Drained, error) {
+	c := serve(t, options(&fakeMailbox{drain: func(int, string) (agent.Drained, error) {
 		return agent.Drained{Messages: []agent.Mail{m}, Rendered: "# PEER MESSAGES\n(rendered)\n"}, nil
 	}}))
 	var got struct{ Messages []struct{ ID, Text string } }

@@ -32,7 +32,7 @@ type fakeMailbox struct {
 	sendToPeer func(agent.PeerMessage) (agent.PeerResult, error)
 	sendTask   func(agent.TaskDraft) (agent.Sent, error)
 	updateTask func(agent.TaskUpdate) (tasks.Record, error)
-	drain      func(limit int) (agent.Drained, error)
+	drain      func(limit int, goal string) (agent.Drained, error)
 	tasks      []tasks.Record
 }
 
@@ -61,11 +61,11 @@ func (f *fakeMailbox) UpdateTask(_ context.Context, u agent.TaskUpdate) (tasks.R
 	return f.updateTask(u)
 }
 
-func (f *fakeMailbox) Drain(_ context.Context, limit int) (agent.Drained, error) {
+func (f *fakeMailbox) Drain(_ context.Context, limit int, goal string) (agent.Drained, error) {
 	if f.drain == nil {
 		return agent.Drained{}, nil
 	}
-	return f.drain(limit)
+	return f.drain(limit, goal)
 }
 
 // fakeTranscripts holds the entries of chats, by channel/chat_id.

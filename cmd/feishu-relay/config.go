@@ -90,8 +90,8 @@ type env struct {
 
 	Mailbox            string `envconfig:"MAILBOX" default:"on" desc:"direct messages and tasks between agents: on or off"`
 	MailboxBackend     string `envconfig:"MAILBOX_BACKEND" desc:"file or redis; default: as RELAY_BACKEND"`
-	AllowFrom          string `envconfig:"ALLOW_FROM" default:"*" desc:"comma list of agents whose direct messages are accepted; *: all, none: nobody's"`
-	AllowedDelegates   string `envconfig:"ALLOWED_DELEGATES" default:"*" desc:"comma list of agents this one may send to; *: all, none: nobody"`
+	AllowFrom          string `envconfig:"ALLOW_FROM" default:"*" desc:"comma list of agents whose direct messages are accepted; res*: all whose name begins so, *: all, none: nobody's"`
+	AllowedDelegates   string `envconfig:"ALLOWED_DELEGATES" default:"*" desc:"comma list of agents this one may send to; res*: all whose name begins so, *: all, none: nobody"`
 	MaxConcurrentTasks string `envconfig:"MAX_CONCURRENT_TASKS" default:"3" desc:"tasks of others accepted at once; 0: none"`
 	HeartbeatInterval  string `envconfig:"HEARTBEAT_INTERVAL" default:"30s" desc:"how often the agent tells that it is there"`
 	HeartbeatTimeout   string `envconfig:"HEARTBEAT_TIMEOUT" default:"90s" desc:"an agent not heard of for so long counts as offline"`

@@ -46,14 +46,15 @@ func (p *problems) mailbox(e env, c *sidecar.Config) {
 	}
 }
 
-// agents reads a list of agents: nil is everybody, an empty one nobody.
+// agents reads a list of agents, of which one that ends with * is all whose name
+// begins so (mailbox.InList): nil is everybody, an empty one nobody.
 func (p *problems) agents(name, value string) []mailbox.AgentID {
 	if strings.TrimSpace(value) == "none" {
 		return []mailbox.AgentID{}
 	}
 	names := list(value)
 	if len(names) == 0 {
-		p.add(name, value, "names of agents with commas between them, * for all, or none for nobody")
+		p.add(name, value, "names of agents with commas between them, res* for all whose name begins so, * for all, or none for nobody")
 	}
 	everybody := false
 	out := make([]mailbox.AgentID, 0, len(names))
@@ -64,7 +65,7 @@ func (p *problems) agents(name, value string) []mailbox.AgentID {
 		}
 		if agent == "none" {
 			p.add(name, value, "none alone, or names of agents without it")
-		} else if err := mailbox.CheckAgent(mailbox.AgentID(agent)); err != nil {
+		} else if err := mailbox.CheckAgent(mailbox.AgentID(strings.TrimSuffix(agent, "*"))); err != nil {
 			*p = append(*p, fmt.Errorf("%s: %s; got %.60q", name, sentence(err), agent))
 		}
 		out = append(out, mailbox.AgentID(agent))

@@ -52,6 +52,7 @@ func TestMailboxAgents(t *testing.T) {
 		"none":      {},
 		" none ":    {},
 		"a":         {"a"},
+		"res*, a":   {"res*", "a"},
 		" a ,, 小明 ": {"a", "小明"},
 	} {
 		clearEnvironment(t, map[string]string{"AGENT_NAME": "a", "ALLOW_FROM": value, "ALLOWED_DELEGATES": value})
@@ -72,6 +73,9 @@ func TestMailboxMistakes(t *testing.T) {
 		"no name at all":             {map[string]string{"ALLOWED_DELEGATES": " , "}, "ALLOWED_DELEGATES: want names"},
 		"a name that is none":        {map[string]string{"ALLOW_FROM": "*,a/b"}, "ALLOW_FROM: an agent's name"},
 		"a path":                     {map[string]string{"ALLOWED_DELEGATES": ".."}, "ALLOWED_DELEGATES: "},
+		"a star in the middle":       {map[string]string{"ALLOWED_DELEGATES": "r*s"}, "ALLOWED_DELEGATES: an agent's name"},
+		"two stars":                  {map[string]string{"ALLOW_FROM": "r**"}, "ALLOW_FROM: an agent's name"},
+		"a star behind no name":      {map[string]string{"ALLOW_FROM": "../*"}, "ALLOW_FROM: an agent's name"},
 		"tasks below none":           {map[string]string{"MAX_CONCURRENT_TASKS": "-1"}, "MAX_CONCURRENT_TASKS: want a whole number"},
 		"no tasks":                   {map[string]string{"MAX_CONCURRENT_TASKS": "0"}, ""},
 		"no heartbeat":               {map[string]string{"HEARTBEAT_INTERVAL": "0"}, "HEARTBEAT_INTERVAL: want a duration"},

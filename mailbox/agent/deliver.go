@@ -274,7 +274,7 @@ func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error
 	keys := a.ready.remove(l)
 	for _, key := range keys {
 		if err := a.opts.Store.Settle(ctx, a.opts.Self, key, how); err != nil {
-			again := letter{id: l.id, key: l.key, name: l.name, from: l.from, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires, arrived: l.arrived,
+			again := letter{id: l.id, key: l.key, sum: l.sum, name: l.name, session: l.session, from: l.from, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires, arrived: l.arrived,
 				goal: l.goal, talk: l.talk, fails: patientTries, hold: time.Now().Add(retryMax)}
 			a.ready.add(again, l.name)
 			return err

@@ -17,7 +17,7 @@ import (
 func (a *actor) drain(limit int) (agent.Drained, []string) {
 	a.w.t.Helper()
 	synctest.Wait()
-	d, err := a.Drain(a.w.t.Context(), limit)
+	d, err := a.Drain(a.w.t.Context(), limit, "")
 	must(a.w.t, err)
 	texts := []string{}
 	for _, m := range d.Messages {
@@ -67,6 +67,64 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// A message that was sent to each goal is drained once, or by each goal for itself.
+func TestDrainByGoal(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.set(false)
+		for _, goal := range []string{"g1", "g2", "g3"} {
+			_, err := b.AddGoal(t.Context(), goal)
+			must(t, err)
+		}
+		texts := func(d agent.Drained) (all []string) {
+			for _, m := range d.Messages {
+				all = append(all, m.Text())
+			}
+			return all
+		}
+		drain := func(limit int, goal string) agent.Drained {
+			synctest.Wait()
+			d, err := b.Drain(t.Context(), limit, goal)
+			must(t, err)
+			return d
+		}
+		peer := func(text string) {
+			_, err := a.SendToPeer(t.Context(), agent.PeerMessage{To: "b", Message: text})
+			must(t, err)
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+		}
+		peer("one")
+		peer("two")
+		d := drain(1, "")
+		same(t, "drained", texts(d), []string{"one"})
+		if d.Waiting != 1 || d.Messages[0].Goal != "g1" || strings.Count(d.Rendered, "one") != 1 {
+			t.Errorf("drained %+v", d)
+		}
+		same(t, "drained", texts(drain(10, "")), []string{"two"})
+		b.waits(0)
+
+		peer("again")
+		peer("again") // said twice
+		same(t, "drained", texts(drain(10, "")), []string{"again", "again"})
+
+		peer("three")
+		a.say(b, "no goal")
+		d = drain(10, "g2")
+		same(t, "drained by g2", texts(d), []string{"three"})
+		if d.Waiting != 0 || d.Messages[0].Goal != "g2" {
+			t.Errorf("drained %+v", d)
+		}
+		same(t, "drained by g4", texts(drain(10, "g4")), nil)
+		same(t, "drained by the standing goal", texts(drain(10, "b")), []string{"no goal"})
+		same(t, "drained by g1", texts(drain(10, "g1")), []string{"three"})
+		same(t, "drained by all", texts(drain(10, "")), []string{"three"})
+		b.restart()
+		synctest.Wait()
+		b.waits(0)
+	})
+}
+
 // Two drains at once share what there is.
 func TestDrainsAtOnce(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
@@ -82,7 +140,7 @@ func TestDrainsAtOnce(t *testing.T) {
 		for range 4 {
 			work.Go(func() {
 				for range 10 {
-					d, err := b.Drain(context.Background(), 5)
+					d, err := b.Drain(context.Background(), 5, "")
 					if err != nil {
 						t.Error(err)
 					}
@@ -164,7 +222,7 @@ func TestDrainFails(t *testing.T) {
 				}
 				return nil
 			})
-			_, _ = b.Drain(t.Context(), 1)
+			_, _ = b.Drain(t.Context(), 1, "")
 			w.hub.failing(nil)
 		}
 		time.Sleep(time.Minute)
@@ -184,7 +242,7 @@ func TestDrainTooLate(t *testing.T) {
 		b.waits(1)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if d, err := b.Drain(ctx, 10); err == nil {
+		if d, err := b.Drain(ctx, 10, ""); err == nil {
 			t.Errorf("drained %+v", d)
 		}
 		_, got := b.drain(10)

@@ -50,12 +50,19 @@ func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int
 
 func (a *Agent) mail(l *letter, e mailbox.Envelope) Mail {
 	e.ID = l.name
-	return Mail{Envelope: e, Goal: cmp.Or(e.Metadata.Goal, string(a.opts.Self))}
+	return Mail{Envelope: e, Goal: a.session(e)}
 }
 
-// Drain hands out what waits for the bot and is not being delivered, at most
-// limit. From then on it counts as delivered; where ctx ends before, nothing is.
-func (a *Agent) Drain(ctx context.Context, limit int) (Drained, error) {
+// session is the goal that e is for: the standing one where it names none.
+func (a *Agent) session(e mailbox.Envelope) string {
+	return cmp.Or(e.Metadata.Goal, string(a.opts.Self))
+}
+
+// Drain hands out what waits for the bot, for one of its goals or with "" for all,
+// and is not being delivered, at most limit. A message that was sent to several
+// goals is handed out once. From then on it counts as delivered; where ctx ends
+// before, nothing is.
+func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, error) {
 	if err := a.awaitFirstLook(ctx); err != nil {
 		return Drained{}, err
 	}
@@ -66,26 +73,30 @@ func (a *Agent) Drain(ctx context.Context, limit int) (Drained, error) {
 		}
 	}
 	type copied struct {
-		l *letter
-		e mailbox.Envelope
+		l       *letter
+		e       mailbox.Envelope
+		message int // which one it is a copy of
 	}
 	var out []copied
 	room := a.drainBytes
-	for _, l := range a.ready.takeAll(min(limit, maxDrain)) {
-		if room <= 0 {
-			a.ready.release(l)
-			continue
+	for message, copies := range a.ready.takeAll(min(limit, maxDrain), goal) {
+		full := room <= 0
+		for _, l := range copies {
+			if full {
+				a.ready.release(l)
+				continue
+			}
+			e, ok, err := a.fetch(ctx, l)
+			if err != nil {
+				a.log.Warn("mail cannot be read and waits", "message_id", l.id, "err", err)
+			}
+			if err != nil || !ok {
+				a.ready.release(l)
+				continue
+			}
+			room -= size(e)
+			out = append(out, copied{l, e, message})
 		}
-		e, ok, err := a.fetch(ctx, l)
-		if err != nil {
-			a.log.Warn("mail cannot be read and waits", "message_id", l.id, "err", err)
-		}
-		if err != nil || !ok {
-			a.ready.release(l)
-			continue
-		}
-		room -= size(e)
-		out = append(out, copied{l, e})
 	}
 	if err := ctx.Err(); err != nil { // nobody hears the answer
 		for _, c := range out {
@@ -94,16 +105,22 @@ func (a *Agent) Drain(ctx context.Context, limit int) (Drained, error) {
 		return Drained{}, err
 	}
 	var list []mailbox.Envelope
+	shown := -1
 	for _, c := range out {
 		if !a.ready.end(c.l) { // the bot has answered it in between
+			shown = c.message
 			continue
 		}
 		a.delivered(ctx, c.l, c.e)
+		if shown == c.message {
+			continue
+		}
+		shown = c.message
 		d.Messages = append(d.Messages, a.mail(c.l, c.e))
 		list = append(list, c.e)
 	}
 	d.Rendered = mailbox.Render(list)
-	_, d.Waiting = a.ready.show(0)
+	d.Waiting = a.ready.count(goal)
 	return d, nil
 }
 

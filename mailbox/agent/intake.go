@@ -126,7 +126,7 @@ func givenKey(id string) string { return ":given/" + id }
 
 // layReady lays e ready for the bot.
 func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
-	l := letter{id: e.ID, key: messageKey(e), name: e.ID, from: e.From, keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
+	l := letter{id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID, session: a.session(e), from: e.From, keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
 		talk: a.conversation(e) != nil}
 	if e.Type == mailbox.TypeMessage && !e.Metadata.RequiresAck {
 		l.goal = e.Metadata.Goal

@@ -104,6 +104,61 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
+const correlation = "7a3b2f00-0c1d-4e2f-8a9b-0c1d2e3f4a5b"
+
+// A model writes names with spaces around them, and correlations that are none.
+func TestSendToPeerReadsLeniently(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		for given, want := range map[string]string{correlation: correlation, strings.ToUpper(correlation): correlation,
+			"{" + correlation + "}": correlation, strings.ReplaceAll(correlation, "-", ""): correlation, "c1": "", "": "", correlation + "0": ""} {
+			r, err := a.SendToPeer(t.Context(), agent.PeerMessage{To: " b\n", Message: "hi", CorrelationID: given})
+			must(t, err)
+			same(t, "delivered", r.DeliveredTo, []string{"b"})
+			if got := b.deliveries(); len(got) != 1 || got[0].Metadata.CorrelationID != want {
+				t.Errorf("%q: given %+v, want %q", given, got, want)
+			}
+		}
+		_, err := a.SendToPeer(t.Context(), agent.PeerMessage{To: " a ", Message: "hi"})
+		refusedAs(t, err, mailbox.InvalidMessage, "oneself")
+		_, err = a.SendToPeer(t.Context(), agent.PeerMessage{To: " \t", Message: "hi"})
+		refusedAs(t, err, mailbox.InvalidMessage, "to: must not be empty")
+		_, err = a.SendTask(t.Context(), agent.TaskDraft{To: " b ", Text: "do it"})
+		must(t, err)
+		same(t, "given", b.texts(), []string{"do it"})
+	})
+}
+
+// An entry such as res* is every agent whose name begins so.
+func TestPrefixes(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a := w.agent("a", func(o *agent.Options) { o.Delegates = []mailbox.AgentID{"res*", "c"} })
+		var open []*actor
+		for _, id := range []mailbox.AgentID{"res", "researcher", "c", "re", "coder"} {
+			open = append(open, w.agent(id))
+		}
+		closed := w.agent("rest", func(o *agent.Options) { o.AllowFrom = []mailbox.AgentID{"b*"} })
+		p, err := a.ListPeers(t.Context())
+		must(t, err)
+		var reachable []string
+		for _, peer := range p.Peers {
+			if peer.Reachable {
+				reachable = append(reachable, string(peer.AgentID))
+			}
+		}
+		same(t, "reachable", reachable, []string{"c", "res", "researcher", "rest"})
+		for _, to := range open[:3] {
+			a.say(to, "hi")
+			same(t, string(to.id), to.texts(), []string{"hi"})
+		}
+		_, err = a.Send(t.Context(), agent.Draft{Envelope: letterTo("coder", "hi")})
+		refusedAs(t, err, mailbox.Unauthorized, "ALLOWED_DELEGATES")
+		w.foreign(closed, mailbox.Envelope{From: "bob", Content: textOf("from bob"), Hops: 3})
+		w.foreign(closed, mailbox.Envelope{From: "carl", Content: textOf("from carl"), Hops: 3})
+		same(t, "given", closed.texts(), []string{"from bob"})
+	})
+}
+
 // Each goal gets it; one that fails does not stop the others.
 func TestGoals(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
@@ -125,14 +180,14 @@ func TestGoals(t *testing.T) {
 			}
 			return nil
 		})
-		r, err := a.SendToPeer(t.Context(), agent.PeerMessage{To: "b", Message: "hi", CorrelationID: "c1"})
+		r, err := a.SendToPeer(t.Context(), agent.PeerMessage{To: "b", Message: "hi", CorrelationID: correlation})
 		must(t, err)
 		same(t, "delivered", r.DeliveredTo, []string{g2})
 		if len(r.UnreachableReasons) != 1 || !strings.Contains(r.UnreachableReasons[0], "goal `g1`") {
 			t.Errorf("reasons %q", r.UnreachableReasons)
 		}
 		got := b.deliveries()
-		if len(got) != 1 || got[0].Metadata.Goal != g2 || got[0].Metadata.CorrelationID != "c1" {
+		if len(got) != 1 || got[0].Metadata.Goal != g2 || got[0].Metadata.CorrelationID != correlation {
 			t.Errorf("given %+v", got)
 		}
 		w.hub.failing(nil)

@@ -110,7 +110,7 @@ func (x *traffic) step() {
 		a.crashes(steps[x.rnd.IntN(len(steps))])
 	case what == 8:
 		a.crashes("") // what a drain hands out counts as delivered
-		if d, err := a.Drain(x.w.t.Context(), x.rnd.IntN(5)); err == nil {
+		if d, err := a.Drain(x.w.t.Context(), x.rnd.IntN(5), ""); err == nil {
 			for _, m := range d.Messages {
 				x.given[m.ID]++
 			}

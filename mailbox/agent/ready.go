@@ -14,6 +14,7 @@ import (
 type letter struct {
 	id       string // of the envelope; other programs' messages may share one
 	key      string // what Seen and ready know the message by (messageKey)
+	sum      string // its fingerprint
 	name     string // the id that the bot gets: no other message has it
 	from     mailbox.AgentID
 	keys     []string // what it lies under; its sender may have laid it down again
@@ -22,6 +23,7 @@ type letter struct {
 	expires  time.Time // zero: never
 	arrived  int
 	goal     string // of a message through send_to_peer that may be dropped
+	session  string // the goal that it is for, the agent's name where it names none
 	talk     bool   // it belongs in a conversation: another door, and none of them waits for the other
 
 	inHand bool      // somebody is handing it over
@@ -126,18 +128,57 @@ func (r *ready) next(now time.Time, talk bool) (l *letter, at time.Time) {
 	return nil, at
 }
 
-// takeAll takes in hand what is ready, at most n.
-func (r *ready) takeAll(n int) []*letter {
+// copyWindow is how far apart the copies of one message for several goals are sent.
+const copyWindow = 5 * time.Second
+
+// copies returns the letters for a goal, "" for any, those together that are one
+// message sent to several goals: the same words of one sender within a moment.
+// It is called with mu held.
+func (r *ready) copies(goal string) (groups [][]*letter) {
+	last := map[string]int{} // sender and fingerprint → the group
+	for _, l := range r.list {
+		if goal != "" && l.session != goal {
+			continue
+		}
+		if l.goal == "" {
+			groups = append(groups, []*letter{l})
+			continue
+		}
+		same := string(l.from) + "/" + l.sum
+		if at, ok := last[same]; ok && l.sent.Sub(groups[at][0].sent) <= copyWindow &&
+			!slices.ContainsFunc(groups[at], func(m *letter) bool { return m.goal == l.goal }) {
+			groups[at] = append(groups[at], l)
+			continue
+		}
+		last[same] = len(groups)
+		groups = append(groups, []*letter{l})
+	}
+	return groups
+}
+
+// takeAll takes in hand what is ready for a goal, "" for any: at most n messages,
+// each with its copies for other goals.
+func (r *ready) takeAll(n int, goal string) (out [][]*letter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []*letter
-	for _, l := range r.list {
-		if len(out) < n && !l.inHand && !l.ending {
-			l.inHand = true
-			out = append(out, l)
+	for _, group := range r.copies(goal) {
+		group = slices.DeleteFunc(group, func(l *letter) bool { return l.inHand || l.ending })
+		if len(out) >= n || len(group) == 0 {
+			continue
 		}
+		for _, l := range group {
+			l.inHand = true
+		}
+		out = append(out, group)
 	}
 	return out
+}
+
+// count is how many messages wait for a goal, "" for any.
+func (r *ready) count(goal string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.copies(goal))
 }
 
 // overflow takes in hand the oldest peer messages of each goal beyond most.

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -170,7 +169,7 @@ func (a *Agent) addressee(to mailbox.AgentID) error {
 }
 
 func (a *Agent) delegate(to mailbox.AgentID) bool {
-	return a.opts.Delegates == nil || slices.Contains(a.opts.Delegates, "*") || slices.Contains(a.opts.Delegates, to)
+	return a.opts.Delegates == nil || mailbox.InList(a.opts.Delegates, to)
 }
 
 // sendStep is for bots that write the envelopes of their tasks' steps themselves.
@@ -196,7 +195,7 @@ func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) 
 
 // SendTask gives a task to another agent.
 func (a *Agent) SendTask(ctx context.Context, d TaskDraft) (Sent, error) {
-	e := mailbox.Envelope{To: d.To, Type: mailbox.TypeTask, Priority: d.Priority, Hops: defaultHops, Callback: d.Callback,
+	e := mailbox.Envelope{To: trimmed(d.To), Type: mailbox.TypeTask, Priority: d.Priority, Hops: defaultHops, Callback: d.Callback,
 		Task: &mailbox.Task{ID: d.TaskID, Deadline: d.Deadline}}
 	if d.Text != "" {
 		e.Content.Parts = append(e.Content.Parts, mailbox.Part{Type: mailbox.PartText, Text: d.Text})

@@ -25,7 +25,7 @@ type Peers struct {
 type PeerMessage struct {
 	To            mailbox.AgentID `json:"to"`
 	Message       string          `json:"message"`
-	CorrelationID string          `json:"correlation_id,omitempty"`
+	CorrelationID string          `json:"correlation_id,omitempty"` // a UUID; anything else is left out
 }
 
 // PeerResult is the answer of send_to_peer: the goals that got it, and why others did not.
@@ -81,5 +81,5 @@ type Drained struct {
 	Messages []Mail `json:"messages"`
 	Rendered string `json:"rendered"` // for a model: "# PEER MESSAGES …", escaped; "" when there are none
 	Dropped  int    `json:"dropped"`  // older peer messages that the buffer had no room for
-	Waiting  int    `json:"waiting"`  // still there
+	Waiting  int    `json:"waiting"`  // still there, of those that were asked for
 }
