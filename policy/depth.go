@@ -346,7 +346,9 @@ func continues(prev, e *Entry, turns bool) bool {
 	if e.Sender == "" || e.Sender != prev.Sender {
 		return false
 	}
-	return turns || e.ParentID != "" && e.ParentID == prev.ParentID && between(prev, e) <= PieceGap
+	sameParent := e.ParentID != "" && e.ParentID == prev.ParentID
+	sameSend := e.PartOf != "" && e.PartOf == cmp.Or(prev.PartOf, prev.MessageID)
+	return turns || (sameParent || sameSend) && between(prev, e) <= PieceGap
 }
 
 // between is the time from a to b. Times far out of any calendar make it long

@@ -38,6 +38,8 @@ func say(t testing.TB, text string) []policy.Entry {
 				e.MessageID = strings.TrimPrefix(value, "-")
 			case "p":
 				e.ParentID = value
+			case "part":
+				e.PartOf = value
 			case "t":
 				e.ThreadID = value
 			case "r":
@@ -124,6 +126,17 @@ func TestDepth(t *testing.T) {
 		{name: "another sender, no piece", say: "A@2 p=a0|B@3 p=a0", want: 2},
 		{name: "a piece behind another bot's message is new", say: "A@2 p=x|B@3|A@4 p=x", want: 3},
 		{name: "senders without name are no pieces", say: "A@2 p=x from=-|A@3 p=x from=-", want: 2},
+
+		{name: "pieces of one send are one without a parent", say: "u@1|A@2|A@3 part=a2|A@4 part=a2|A@5 part=a2", want: 1},
+		{name: "pieces of one send are one whatever they reply to", say: "u@1 id=u|B@1.5|A@2 p=u|A@3 part=a2|A@4 p=x part=a2", want: 1},
+		{name: "pieces of a later send are one", say: "u@1|A@2|B@3|B@4 part=b3|B@5 part=b3", want: 2},
+		{name: "the beginning of another send is new", say: "u@1|A@2|A@3 part=a2|A@4|A@5 part=a4", want: 2},
+		{name: "a piece of another send is new", say: "u@1|A@2|A@3 part=zz", want: 2},
+		{name: "a piece of a send whose beginning is unknown belongs to the one before", say: "A@3 part=zz|A@4 part=zz", want: 1},
+		{name: "a piece of another sender's send is new", say: "u@1|A@2|B@3 part=a2", want: 2},
+		{name: "a piece of a send behind another bot's message is new", say: "u@1|A@2|B@3|A@4 part=a2", want: 3},
+		{name: "a piece of a send more than 10 s later is new", say: "u@1|A@2|A@12.001 part=a2", want: 2},
+		{name: "pieces of a send without a sender are new", say: "u@1|A@2 from=-|A@3 part=a2 from=-", want: 2},
 
 		// Parallel answers.
 		{name: "parallel answers to a person are one", say: "u@1 id=u|A@2 p=u|B@3 p=u|C@4 p=u", want: 1},

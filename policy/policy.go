@@ -10,8 +10,8 @@
 // at the newest user_ts that a counted sender knew of. What counts as one:
 //
 //   - repeats of a message_id;
-//   - pieces of one answer: neighbours of one sender with the same parent_id,
-//     each at most [PieceGap] after the one before;
+//   - pieces of one answer: neighbours of one sender with the same parent_id or
+//     of one send, each at most [PieceGap] after the one before;
 //   - parallel answers: the first direct answer of each bot to the last message of
 //     a person, with the pieces that follow each.
 //
@@ -65,6 +65,7 @@ type Entry struct {
 	ParentID   string // message that this one answers
 	RootID     string // first message of its topic
 	ThreadID   string // topic; empty in the chat itself
+	PartOf     string // first message of the send that this one is a further piece of
 	Content    string
 	TS         int64
 	UserTS     int64 // ts of the newest user message that the sender knew of

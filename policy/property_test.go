@@ -30,6 +30,9 @@ func randomHistory(r *rand.Rand) []policy.Entry {
 		if e.ThreadID != "" && r.IntN(3) > 0 {
 			e.RootID = fmt.Sprintf("m%d", r.IntN(n+3))
 		}
+		if r.IntN(4) == 0 {
+			e.PartOf = fmt.Sprintf("m%d", r.IntN(n+3))
+		}
 		if r.IntN(8) == 0 {
 			e.UserTS = ts - 5000 + r.Int64N(10_000)
 		}
@@ -200,6 +203,9 @@ func TestDepthBoundsWhatPasses(t *testing.T) {
 			if r.IntN(4) > 0 {
 				h[i].ParentID = h[person].MessageID
 			}
+			if r.IntN(4) > 0 { // and claims to be a piece of one before
+				h[i].PartOf = h[r.IntN(i+1)].MessageID
+			}
 		}
 		limit := 2 + r.IntN(4)
 		passed, senders := 0, map[string]bool{}
@@ -235,7 +241,7 @@ func FuzzDepth(f *testing.F) {
 			e := policy.Entry{
 				Role:   []string{policy.RoleUser, policy.RoleAssistant, policy.RoleAssistant, "", "other"}[data[0]%5],
 				Sender: id(data[0] / 5), MessageID: id(data[1]), ParentID: id(data[1] / 8),
-				ThreadID: id(data[2]), RootID: id(data[2] / 8),
+				ThreadID: id(data[2]), RootID: id(data[2] / 8), PartOf: id(data[0] / 32),
 				TS: (int64(data[3]) - 8) << (data[4] % 57), UserTS: int64(data[4]) << (data[3] % 57),
 			}
 			h = append(h, e)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,11 +20,12 @@ const (
 	toPerson   = "always the person's message as parent"
 	inTopics   = "in a topic on what it answers"
 	topicsToo  = "in a topic on what it answers, with the person's message as parent"
+	onePiece   = "as a piece of its first message"
 	ownTopics  = "each in a topic of its own"
 	openMinded = "any of these"
 )
 
-var styles = []string{plain, replies, toPerson, inTopics, topicsToo, ownTopics}
+var styles = []string{plain, replies, toPerson, inTopics, topicsToo, ownTopics, onePiece}
 
 // group is an in-memory chat of bots that answer everything they are given.
 type group struct {
@@ -101,6 +103,10 @@ func (g *group) form(bot int, m policy.Entry) policy.Entry {
 		e.ParentID = m.MessageID
 	case toPerson:
 		e.ParentID = g.person
+	case onePiece:
+		if i := slices.IndexFunc(g.chat, func(said policy.Entry) bool { return said.Sender == e.Sender }); i >= 0 {
+			e.PartOf = g.chat[i].MessageID
+		}
 	case inTopics, topicsToo:
 		e.ParentID = m.MessageID
 		if style == topicsToo {
@@ -135,7 +141,8 @@ func (g *group) hear(bot int, m policy.Entry) {
 // Passed are those of depth 1 to limit-1. Depth grows by one for each message, so in a
 // plain chat passed = limit-1. Parallel answers make n messages of what counts once:
 // passed = n + limit-2. A bot that gives the person's message as parent of all
-// it says may answer several messages in a row as pieces of one answer; then
+// it says, or calls all of it pieces of one send, may answer several messages in a row as
+// pieces of one answer; then
 // the passed messages are at most r rows of one sender each, a row has at most one
 // answer to each message before it and one to the person, and so passed = 2^r - 1:
 // large, but fixed. Of these rows n are first direct answers to the person and
@@ -156,7 +163,7 @@ func most(style string, n, limit int) int {
 		return answers(n * (limit - 1))
 	case topicsToo:
 		return answers(n * (1<<(n+limit-2) - 1))
-	case toPerson:
+	case toPerson, onePiece:
 		return answers(1<<(n+limit-2) - 1)
 	default:
 		return answers(1<<(n+limit-1) - 1)

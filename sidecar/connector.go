@@ -150,7 +150,7 @@ func (s *Sidecar) say(ctx context.Context, what httpapi.Saying) (any, error) {
 			return nil
 		}
 		answer.Relayed = true
-		return s.sent(m, m.Text(), nil)
+		return s.sent(m, m.Text(), nil, answer.MessageIDs[0])
 	})
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
 		if e.Code == feishu.CodeNotInChat {

@@ -151,7 +151,7 @@ func (s *Sidecar) Decide(ctx context.Context, q httpapi.Question) (any, error) {
 // more of it than the caller, else as it would stand there if it came now.
 func (s *Sidecar) asked(w where, q httpapi.Question) (policy.Entry, error) {
 	m := policy.Entry{Role: policy.RoleAssistant, Sender: string(q.SenderAgentName), SenderName: q.SenderName,
-		MessageID: string(q.MessageID), ParentID: string(q.ParentID), RootID: string(q.RootID), ThreadID: q.ThreadID,
+		MessageID: string(q.MessageID), ParentID: string(q.ParentID), RootID: string(q.RootID), ThreadID: q.ThreadID, PartOf: partOf(q.Metadata),
 		Content: q.Content, TS: int64(q.TS), UserTS: int64(q.UserTS)}
 	entries, err := s.transcript.Tail(w.channel, string(w.chat), contextTail)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Sidecar) asked(w where, q httpapi.Question) (policy.Entry, error) {
 
 func policyEntry(e transcript.Entry) policy.Entry {
 	return policy.Entry{Role: e.Role, Sender: e.Sender, SenderName: e.SenderName, MessageID: e.MessageID,
-		ParentID: e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID, Content: e.Content, TS: e.TS, UserTS: e.UserTS}
+		ParentID: e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID, PartOf: e.PartOf, Content: e.Content, TS: e.TS, UserTS: e.UserTS}
 }
 
 func botEntry(m *relay.Message, sent time.Time) transcript.Entry {
@@ -190,7 +190,18 @@ func userEntry(m *relay.Message, sent time.Time) transcript.Entry {
 func entryOf(m *relay.Message, sent time.Time, role, sender string) transcript.Entry {
 	return transcript.Entry{Role: role, Content: m.Content, Sender: sender, MessageID: string(m.ID()), TS: sent.UnixMilli(),
 		SenderName: m.SenderName, ThreadID: m.ThreadID, ParentID: string(m.ParentID), RootID: string(m.RootID),
-		UserTS: int64(m.UserTS), MsgType: m.MsgType}
+		UserTS: int64(m.UserTS), MsgType: m.MsgType, PartOf: partOf(m.Metadata)}
+}
+
+// metaPartOf names, in the metadata of each further message of one send, the first one.
+const metaPartOf = "part_of"
+
+func partOf(meta relay.Metadata) string {
+	id := meta.Text(metaPartOf)
+	if relay.CheckID(id) != nil {
+		return ""
+	}
+	return id
 }
 
 func orDefault(channel string) string {

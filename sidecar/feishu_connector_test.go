@@ -4,6 +4,7 @@ package sidecar_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -104,6 +105,55 @@ func TestConnectorBesideAGateway(t *testing.T) {
 		t.Errorf("BotA was given %+v, which does not mention it or is another message", h)
 	}
 	n.recorded([]string{"who can", "count the words", "42"})
+}
+
+// An answer that is cut into several messages counts once, whether or not it replies to
+// one, so that the others hear all of it.
+func TestConnectorLongAnswerCountsOnce(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotC"})
+	a := n.start(n.config("agent_a"))
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), func(*sdkBot, heard) {})
+	n.connected(a)
+	cfg := n.config("agent_c")
+	cfg.Gateway, cfg.Connector = sidecar.GatewayConfig{}, true
+	cfg.AppID, cfg.AppSecret = apps[1].ID, sidecar.Secret(apps[1].Secret)
+	c := n.start(cfg)
+	n.until("the connector is connected", func() bool {
+		st := c.Status()
+		return st.Feishu != nil && *st.Feishu && st.Identity.OpenID != ""
+	})
+	for _, replies := range []bool{false, true} {
+		asked := n.says("please write it all down")
+		n.hears(botA, "write it all down")
+		const parts = 6
+		var text strings.Builder
+		for i := range parts {
+			fmt.Fprintf(&text, "part %d %s\n\n", i, strings.Repeat("word ", 700))
+		}
+		send := map[string]any{"chat_id": n.chat, "content": text.String()}
+		if replies {
+			send["reply_to"] = asked
+		}
+		body, err := json.Marshal(send)
+		must(t, err)
+		status, answer := n.posts(c, "/v1/send", string(body))
+		var said struct {
+			IDs []string `json:"message_ids"`
+		}
+		if err := json.Unmarshal([]byte(answer), &said); err != nil || status != http.StatusOK || len(said.IDs) != parts {
+			t.Fatalf("status %d, %s", status, answer)
+		}
+		for i := range parts {
+			n.hears(botA, fmt.Sprintf("part %d ", i))
+		}
+		for _, id := range said.IDs {
+			var decision struct{ Depth int }
+			status, answer := n.posts(a, "/v1/decide", `{"chat_id":"`+n.chat+`","sender_agent_name":"agent_c","message_id":"`+id+`"}`)
+			if err := json.Unmarshal([]byte(answer), &decision); err != nil || status != http.StatusOK || decision.Depth != 1 {
+				t.Errorf("a piece has status %d, %s, want depth 1", status, answer)
+			}
+		}
+	}
 }
 
 // A private chat reaches the program and nobody else, and leaves no transcript.

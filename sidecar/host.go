@@ -33,11 +33,15 @@ func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 	asking, cancel := context.WithTimeout(ctx, selfWait)
 	h.selfAsked(asking)
 	cancel()
-	return h.sent(m.Message, m.Text, m.Keys)
+	return h.sent(m.Message, m.Text, m.Keys, m.Message.ID)
 }
 
-func (s *Sidecar) sent(m feishu.Message, text string, keys []string) error {
+// sent relays a message of the bot. first is the first one of the same send.
+func (s *Sidecar) sent(m feishu.Message, text string, keys []string, first relay.MessageID) error {
 	meta := relay.Metadata{"chat_type": quote("group")}
+	if first != m.ID {
+		meta[metaPartOf] = quote(string(first))
+	}
 	if len(keys) > 0 {
 		list, err := json.Marshal(keys)
 		if err != nil {

@@ -35,6 +35,7 @@ type Entry struct {
 	RootID     string `json:"root_id,omitempty"`
 	UserTS     int64  `json:"user_ts,omitempty"` // ts of the newest user message the sender knew
 	MsgType    string `json:"msg_type,omitempty"`
+	PartOf     string `json:"part_of,omitempty"` // first message of the send that this one is a further piece of
 }
 
 func (e *Entry) check() error {
@@ -47,7 +48,7 @@ func (e *Entry) check() error {
 // size is about what e holds in memory.
 func (e *Entry) size() int {
 	return recentCost + len(e.Content) + len(e.Sender) + len(e.MessageID) + len(e.SenderName) +
-		len(e.ThreadID) + len(e.ParentID) + len(e.RootID) + len(e.MsgType)
+		len(e.ThreadID) + len(e.ParentID) + len(e.RootID) + len(e.MsgType) + len(e.PartOf)
 }
 
 // encode returns e as one line with its newline, at most MaxLine bytes. It

@@ -36,7 +36,7 @@ func TestMemoryAgreesWithTheFiles(t *testing.T) {
 			case 1:
 				e.TS += r.Int64N(5000)
 			case 2:
-				e.ThreadID, e.RootID, e.ParentID, e.UserTS = "omt_1", "om_1", `om_"2`, e.TS-1
+				e.ThreadID, e.RootID, e.ParentID, e.PartOf, e.UserTS = "omt_1", "om_1", `om_"2`, "om_3", e.TS-1
 			case 3:
 				e.MessageID = ""
 			}
