@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -155,6 +156,29 @@ func TestLine(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An ack that comes in the moment in which the bot's time is over counts: the
+// message is not written again.
+func TestAckAsTheTimeIsOver(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		line := b.attach()
+		for i := range 50 {
+			sent := a.say(b, fmt.Sprint(i), wanted)
+			synctest.Wait()
+			time.Sleep(b.opts.AckTimeout)
+			if _, err := line.handle(t, mailbox.Envelope{ID: fmt.Sprint("a", i), From: "b", To: "b", Type: mailbox.TypeAck, ReplyTo: sent.ID, Timestamp: time.Now()}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			same(t, "written", line.texts(), []string{fmt.Sprint(i)})
+			line.forget(1)
+			if t.Failed() {
+				return
+			}
+		}
+	})
 }
 
 // A bot that never acknowledges is asked again, and other mail gets its turn.

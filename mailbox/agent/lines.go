@@ -65,30 +65,39 @@ func (l *lines) give(ctx context.Context, d Delivery, timeout time.Duration) err
 	if now == nil {
 		return ErrNoDoor
 	}
-	if answered != nil {
-		defer func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if l.answers[d.ID] == answered {
-				delete(l.answers, d.ID)
-			}
-		}()
-	}
-	if err := now.send(ctx, d.Envelope); err != nil || answered == nil {
+	err := now.send(ctx, d.Envelope)
+	if answered == nil {
 		return err
 	}
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case err := <-answered:
-		return err
-	case <-now.done:
-		return errors.New("the line closed before the bot acknowledged")
-	case <-timer.C:
-		return fmt.Errorf("the bot did not acknowledge within %s", timeout)
-	case <-ctx.Done():
-		return ctx.Err()
+	if err == nil {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		select {
+		case err := <-answered:
+			return err
+		case <-now.done:
+			err = errors.New("the line closed before the bot acknowledged")
+		case <-timer.C:
+			err = fmt.Errorf("the bot did not acknowledge within %s", timeout)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
+	if !l.withdraw(d.ID, answered) {
+		return <-answered // the bot answered just now
+	}
+	return err
+}
+
+// withdraw ends a wait without an answer, and reports false where one is there.
+func (l *lines) withdraw(id string, answered chan error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answers[id] != answered {
+		return false
+	}
+	delete(l.answers, id)
+	return true
 }
 
 // answer ends the wait for the bot's ack (nil) or nack, and reports whether
