@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"feishu-relay/mailbox"
 )
@@ -11,6 +12,10 @@ import (
 // peerBuffer is how many peer messages of a goal wait for a bot that drains them
 // itself; beyond it the oldest are dropped, and it is told how many (MAILBOX.md B).
 const peerBuffer = 64
+
+// drainPatience is how long a drain waits for what is just being handed over: a
+// door that is closed gives it back at once.
+const drainPatience = 200 * time.Millisecond
 
 // maxDrain and drainBytes are the most messages that one drain or one look at
 // the inbox returns, and the size at which it stops; the rest waits.
@@ -66,6 +71,7 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 	if err := a.awaitFirstLook(ctx); err != nil {
 		return Drained{}, err
 	}
+	a.awaitDoors(ctx)
 	d := Drained{Messages: []Mail{}}
 	for _, l := range a.ready.overflow(peerBuffer) {
 		if a.drop(ctx, l) {
@@ -122,6 +128,25 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 	d.Rendered = mailbox.Render(list)
 	d.Waiting = a.ready.count(goal)
 	return d, nil
+}
+
+// awaitDoors waits until nothing is in hand, but for at most drainPatience.
+func (a *Agent) awaitDoors(ctx context.Context) {
+	over := time.NewTimer(drainPatience)
+	defer over.Stop()
+	for {
+		busy, changed := a.ready.busy()
+		if !busy {
+			return
+		}
+		select {
+		case <-changed:
+		case <-over.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // drop forgets a peer message that the buffer has no room for, unless the bot

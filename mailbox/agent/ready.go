@@ -174,6 +174,14 @@ func (r *ready) takeAll(n int, goal string) (out [][]*letter) {
 	return out
 }
 
+// busy reports whether somebody has a letter in hand, and returns a channel that is
+// closed at the next change.
+func (r *ready) busy() (yes bool, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.list, func(l *letter) bool { return l.inHand && !l.ending }), r.changed
+}
+
 // count is how many messages wait for a goal, "" for any.
 func (r *ready) count(goal string) int {
 	r.mu.Lock()
