@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -45,9 +46,11 @@ func onBackend(t *testing.T, backend string, s setup) setup {
 // kill, while bots talk and drop their connections. Nothing that was accepted is
 // lost, torn, out of order or repeated beyond what a kill excuses.
 func TestCrashAtRandom(t *testing.T) {
+	t.Parallel()
 	for _, backend := range backends {
 		for _, folders := range []string{"shared", "separate"} {
 			t.Run(backend+"/"+folders, func(t *testing.T) {
+				t.Parallel()
 				if backend == "file" {
 					naiveFileMustLose(t)
 				}
@@ -82,13 +85,14 @@ func TestCrashAtRandom(t *testing.T) {
 	}
 }
 
-// Each step between two that must not be parted by a crash, and the door of the
-// sidecar that is killed there.
-var crashPoints = []struct {
+// crashStep is a step between two that must not be parted by a crash.
+type crashStep struct {
 	name   string
-	victim int      // 0 delivers by stream, 1 by webhook
+	victim int      // the sidecar that is killed: 0 delivers by stream, 1 by webhook
 	lives  []string // the points at which successive lives end
-}{
+}
+
+var crashPoints = []crashStep{
 	{"send recorded", 0, []string{"recorded:2"}},
 	{"send accepted", 0, []string{"accepted:2"}},
 	{"send to be answered", 1, []string{"answering:2"}},
@@ -108,44 +112,52 @@ var crashPoints = []struct {
 
 // A sidecar is killed at every step of a message's way, and in its recovery.
 func TestCrashAtNamedPoints(t *testing.T) {
+	t.Parallel()
 	for _, backend := range backends {
-		t.Run(backend, func(t *testing.T) {
-			c := newCluster(t, onBackend(t, backend, setup{separate: true, bots: 2, webhooks: []int{1}}))
-			for i, point := range crashPoints {
-				ok := t.Run(point.name, func(t *testing.T) {
-					c := c.in(t)
-					ctx := limited(t)
-					victim := c.bots[point.victim].side
-					victim.stop()
-					var failed error
-					up := make(chan struct{})
-					go func() {
-						defer close(up)
-						for _, at := range point.lives {
-							if failed = victim.crash(ctx, at); failed != nil {
-								break
-							}
-						}
-						victim.start("")
-					}()
-					c.talkUntil(ctx, up, 2, fmt.Sprintf("oc_%d", i), "oc_all")
-					must(t, failed)
-					c.settle(ctx)
-				})
-				if !ok {
-					return
+		for points := range slices.Chunk(crashPoints, 4) { // each with sidecars of its own
+			t.Run(backend+"/from "+points[0].name, func(t *testing.T) {
+				t.Parallel()
+				c := newCluster(t, onBackend(t, backend, setup{separate: true, bots: 2, webhooks: []int{1}}))
+				for i, point := range points {
+					ok := t.Run(point.name, func(t *testing.T) { crashAt(c.in(t), point, fmt.Sprintf("oc_%d", i)) })
+					if !ok {
+						return
+					}
 				}
-			}
-			c.verify(limited(t))
-		})
+				c.verify(limited(t))
+			})
+		}
 	}
+}
+
+// crashAt lets bots talk while one sidecar goes through the lives of a point.
+func crashAt(c *cluster, point crashStep, chat string) {
+	ctx := limited(c.t)
+	victim := c.bots[point.victim].side
+	victim.stop()
+	var failed error
+	up := make(chan struct{})
+	go func() {
+		defer close(up)
+		for _, at := range point.lives {
+			if failed = victim.crash(ctx, at); failed != nil {
+				break
+			}
+		}
+		victim.start("")
+	}()
+	c.talkUntil(ctx, up, 2, chat, "oc_all")
+	must(c.t, failed)
+	c.settle(ctx)
 }
 
 // A sidecar is killed while it takes in a user's message that no other bot
 // hears: reported again, the message reaches the other transcript all the same.
 func TestCrashWhileHearing(t *testing.T) {
+	t.Parallel()
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t, onBackend(t, backend, setup{separate: true, bots: 2}))
 			ctx := limited(t)
 			b := c.bots[0]
@@ -168,8 +180,10 @@ func TestCrashWhileHearing(t *testing.T) {
 // Sidecars that are asked to stop, again and again under load, repeat nothing
 // and lose nothing.
 func TestFaultOrderlyRestarts(t *testing.T) {
+	t.Parallel()
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t, onBackend(t, backend, setup{separate: true, webhooks: []int{1}}))
 			for _, b := range c.bots {
 				b.flaky.Store(true)

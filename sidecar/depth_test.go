@@ -16,6 +16,7 @@ import (
 // looked at the newest lines alone, found nothing before the message there, and
 // passed it as the first answer to a person.
 func TestDepthOfAMessageThatIsReadLate(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := New(Config{Agent: "agent_b", ListenAddr: "127.0.0.1:0", Backend: "file", RelayDir: dir + "/relay",
 		TranscriptDir: dir + "/transcripts", MaxAge: time.Minute, Limits: policy.Limits{MaxDepth: 3, Threshold: 1}}, Options{})
@@ -58,6 +59,7 @@ func TestDepthOfAMessageThatIsReadLate(t *testing.T) {
 // The person's message is looked for further back than the time at which the bots
 // knew of it, so that a direct answer behind many late replies is recognised.
 func TestDepthOfADirectAnswerBehindManyReplies(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, err := New(Config{Agent: "agent_b", ListenAddr: "127.0.0.1:0", Backend: "file", RelayDir: dir + "/relay",
 		TranscriptDir: dir + "/transcripts", MaxAge: time.Minute, Limits: policy.Limits{MaxDepth: 3, Threshold: 1}}, Options{})

@@ -86,8 +86,10 @@ func naiveDiskMustLose(t *testing.T, dir string, empty func()) {
 // The disk of the relay folder is full: a send is refused with a clear answer,
 // nothing that was accepted is lost, and it works again when there is room.
 func TestFaultFullDisk(t *testing.T) {
+	t.Parallel()
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			disk := filepath.Join(dir, "disk")
 			smallDisk(t, disk)
@@ -119,6 +121,7 @@ const rounds = 5
 // The disk of the transcripts is full: the bot's message goes out all the same,
 // the others' wait, and in the end the transcript is complete.
 func TestFaultFullTranscripts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	disk := filepath.Join(dir, "disk")
 	smallDisk(t, disk)
@@ -155,6 +158,7 @@ func TestFaultFullTranscripts(t *testing.T) {
 // No file of a sidecar may grow: the same as a full disk where nothing can be
 // mounted.
 func TestFaultFileSize(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, setup{bots: 2, separate: true})
 	c.torn = 2 * rounds
 	ctx := limited(t)

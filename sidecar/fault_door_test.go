@@ -131,7 +131,7 @@ func TestFaultWebhookRefuses(t *testing.T) {
 // bot, stands in the transcript and is not delivered.
 func TestFaultExpired(t *testing.T) {
 	t.Parallel()
-	const maxAge = 2 * time.Second
+	const maxAge = 8 * time.Second // what is to be delivered has as long
 	c := prepare(t, setup{bots: 2, change: func(_ int, cfg *sidecar.Config) { cfg.MaxAge = maxAge }})
 	for _, b := range c.bots {
 		b.side.start("")

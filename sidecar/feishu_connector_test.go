@@ -18,6 +18,7 @@ import (
 // A program that knows no Feishu takes part through the connector: it is posted
 // what people and bots say, and says things by POST /v1/send.
 func TestConnectorBesideAGateway(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotC"})
 	a := n.start(n.config("agent_a"))
 	botA := n.bot(apps[0], "http://"+a.Gateway().String(), func(b *sdkBot, h heard) {
@@ -158,6 +159,7 @@ func TestConnectorLongAnswerCountsOnce(t *testing.T) {
 
 // A private chat reaches the program and nobody else, and leaves no transcript.
 func TestConnectorKeepsPrivateChatsPrivate(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC"})
 	got := make(chan string, 10)
 	listens := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -4,23 +4,22 @@ package sidecar_test
 
 import (
 	"context"
-	"net"
 	"strings"
 	"testing"
 
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/loopback"
 )
 
-// freeAddr is an address that nobody listens on now: a bot's SDK is pointed at
-// it through several lives of its sidecar.
+// freeAddr returns an address that stays one sidecar's through all its lives: a
+// bot's SDK is pointed at it.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := loopback.Addr()
 	must(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 // A sidecar that is killed while it passes a message to its bot is started

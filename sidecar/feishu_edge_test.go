@@ -65,22 +65,22 @@ var hearsBots = append(feishusim.DefaultScopes(), feishusim.ScopeGroupBots)
 // The wait for a copy that never comes ends before the message is too old, and
 // a bot without a sidecar is not waited for as one with.
 func TestStreamedCardOfABotWithoutSidecar(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA", Scopes: hearsBots}, feishusim.App{Name: "Stranger"})
 	cfg := n.config("agent_a")
-	cfg.MaxAge = 4 * time.Second
+	cfg.MaxAge = 16 * time.Second // half of it is the longest wait for a copy
 	a := n.start(cfg)
 	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
 	stranger := n.bot(apps[1], n.url.String(), nil)
 	n.connected(a)
 	n.stream(stranger, heard{ID: n.says("go")}, "the build is red")
 	n.reply(stranger, heard{ID: n.says("and?")}, apps[0].ID, "can you look?")
-	if _, ok := n.soon(botA, 10*time.Second, "can you look?"); !ok {
-		t.Errorf("a text behind a streamed card was not delivered; expired: %d", n.stops(a, "expired"))
-	}
+	n.hears(botA, "can you look?")
 }
 
 // What marks a native message is not believed of a relayed one.
 func TestRelayedMessageIsNotNative(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
 	cfg := n.config("agent_a")
 	cfg.InjectSenderType = "user"
@@ -100,6 +100,7 @@ func TestRelayedMessageIsNotNative(t *testing.T) {
 
 // A message that addresses the bot before its own open_id is known waits for it.
 func TestAddressedBeforeTheIdentityIsKnown(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotB"})
 	b := n.start(n.config("agent_b"))
 	base := "http://" + b.Gateway().String()
@@ -122,13 +123,12 @@ func TestAddressedBeforeTheIdentityIsKnown(t *testing.T) {
 	}
 	n.ClearFaults()
 	botB.introduce(t)
-	if _, ok := n.soon(botB, 10*time.Second, "are you there"); !ok {
-		t.Errorf("it never came; undeliverable: %d", n.stops(b, "undeliverable"))
-	}
+	n.hears(botB, "are you there")
 }
 
 // The chats of another app are not this one's.
 func TestAnotherAppIsNotInTheFormersChats(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Old"}, feishusim.App{Name: "New"})
 	secret := n.AddGroup("Secret", n.user.ID, apps[0].ID)
 	cfg := n.config("agent_a")
@@ -144,7 +144,7 @@ func TestAnotherAppIsNotInTheFormersChats(t *testing.T) {
 
 	cfg.AppID, cfg.AppSecret = apps[1].ID, sidecar.Secret(apps[1].Secret)
 	s = n.start(cfg)
-	fresh := n.bot(apps[1], "http://"+s.Gateway().String(), nil)
+	n.bot(apps[1], "http://"+s.Gateway().String(), nil)
 	n.connected(s)
 	n.publishes(map[string]any{"relay_msg_id": "om_secret", "message_id": "om_secret", "channel": "feishu", "chat_id": secret.ID,
 		"content": "a secret, shall we?", "sender_bot_open_id": "ou_x", "sender_agent_name": "agent_x", "ts": time.Now().UnixMilli(),
@@ -152,13 +152,14 @@ func TestAnotherAppIsNotInTheFormersChats(t *testing.T) {
 	n.until("it is dealt with", func() bool {
 		return n.stops(s, "not_a_member") > 0 || series(n.metrics(s), "feishu_relay_delivered_total") > 0
 	})
-	if _, ok := n.soon(fresh, time.Second, "a secret"); ok {
+	if series(n.metrics(s), "feishu_relay_delivered_total") > 0 {
 		t.Error("the new app's bot heard a group of the former app's")
 	}
 }
 
 // A chat that the bot left stays left over a restart, whatever is said late.
 func TestLeftChatStaysLeftOverARestart(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
 	secret := n.AddGroup("Secret", n.user.ID, apps[0].ID)
 	cfg := n.config("agent_a")
@@ -188,6 +189,7 @@ func TestLeftChatStaysLeftOverARestart(t *testing.T) {
 // What a person says while a bot writes its answer does not undo the answer's
 // knowledge of what was said before.
 func TestUserTSIsOfBeforeTheSend(t *testing.T) {
+	t.Parallel()
 	n, _ := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
 	s := n.start(n.config("agent_a"))
 	now := time.Now().UnixMilli()
@@ -214,6 +216,7 @@ func TestUserTSIsOfBeforeTheSend(t *testing.T) {
 
 // A native bot whose name nobody told is still marked as one.
 func TestNamelessBotIsNoPerson(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA", Scopes: hearsBots}, feishusim.App{Name: "Stranger"})
 	cfg := n.config("agent_a")
 	cfg.InjectSenderType = "user"
@@ -247,6 +250,7 @@ func (n *tenant) connectorFor(app feishusim.App, maxAge time.Duration) (*running
 
 // A private chat is answered also where the app may not ask about chats.
 func TestConnectorAnswersPrivatelyWithoutChatScope(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC",
 		Scopes: []string{"im:message", "im:message:send_as_bot", feishusim.ScopeP2P, feishusim.ScopeGroup}})
 	c, got := n.connectorFor(apps[0], 10*time.Minute)
@@ -268,6 +272,7 @@ func TestConnectorAnswersPrivatelyWithoutChatScope(t *testing.T) {
 
 // 230002 ends a membership.
 func TestConnectorLearnsFromARefusedSend(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC"})
 	c, got := n.connectorFor(apps[0], 10*time.Minute)
 	n.says("hello")
@@ -287,6 +292,7 @@ func TestConnectorLearnsFromARefusedSend(t *testing.T) {
 
 // That Feishu shows the basics of a group is no answer to whether the bot is in it.
 func TestBasicsOfAGroupAreNoMembership(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotB"})
 	b := n.start(n.config("agent_b"))
 	botB := n.bot(apps[0], "http://"+b.Gateway().String(), nil)

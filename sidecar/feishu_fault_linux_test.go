@@ -62,6 +62,7 @@ func TestGatewayUpstreamFaults(t *testing.T) {
 // A bot that dies with a message in its hands, unacknowledged, is given it again
 // when it is back.
 func TestBotKilledMidDelivery(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	a, b := n.start(n.config("agent_a")), n.start(n.config("agent_b"))
 	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
@@ -99,6 +100,7 @@ func TestBotKilledMidDelivery(t *testing.T) {
 // For frameworks that drop bots at the door the event is a person's, and shows
 // who really speaks; for those that answer only when named it names them always.
 func TestInjectedSenderAndMention(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	a := n.start(n.config("agent_a"))
 	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
@@ -121,6 +123,7 @@ func TestInjectedSenderAndMention(t *testing.T) {
 // A disk that is full while a bot speaks costs it nothing; what it said is
 // relayed when there is room again.
 func TestGatewayFullDisk(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	smallDisk(t, n.dir)
 	_, _, botA, botB := n.pair(apps)

@@ -20,6 +20,7 @@ import (
 // A bot that has no sidecar is heard where Feishu delivers it natively: through
 // the same policy, once, as a bot.
 func TestNativeBotWithoutSidecar(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{},
 		feishusim.App{Name: "BotA", Scopes: append(feishusim.DefaultScopes(), feishusim.ScopeGroupBots)}, feishusim.App{Name: "Stranger"})
 	a := n.start(n.config("agent_a"))
@@ -44,6 +45,7 @@ func TestNativeBotWithoutSidecar(t *testing.T) {
 // A group that a bot is not in reaches neither it nor its transcripts; one that
 // it joins does from then on, and one that it leaves no longer.
 func TestGroupsFollowMembership(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	cfgA, cfgB := n.config("agent_a"), n.config("agent_b")
 	cfgA.TranscriptDir, cfgB.TranscriptDir = filepath.Join(n.dir, "a"), filepath.Join(n.dir, "b")
@@ -85,6 +87,7 @@ func TestGroupsFollowMembership(t *testing.T) {
 // While Redis is gone the bot's calls are answered as ever; what it said
 // arrives when Redis is back.
 func TestGatewayWithoutRedis(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	config := func(agent string) sidecar.Config {
@@ -108,6 +111,7 @@ func TestGatewayWithoutRedis(t *testing.T) {
 
 // A private chat passes and leaves no trace.
 func TestPrivateChatsPass(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
 	a := n.start(n.config("agent_a"))
 	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
@@ -149,6 +153,7 @@ func (n *tenant) dirEntries(name string) (names []string) {
 // A disk that cannot be used at the start costs the bot nothing; what it said
 // meanwhile is relayed when the disk can be used.
 func TestGatewayBeforeTheDisk(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	b := n.start(n.config("agent_b"))
 	botB := n.bot(apps[1], "http://"+b.Gateway().String(), nil)
@@ -192,6 +197,7 @@ func TestGatewayBeforeTheDisk(t *testing.T) {
 // What a bot without an app in Feishu says is no message there. A reply to it
 // goes to the message that it answers itself, or to the person's newest.
 func TestReplyToABotWithoutAnApp(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
 	cfg := n.config("agent_a")
 	cfg.Limits.MaxDepth, cfg.Limits.Threshold = 9, 9 // what is said within a millisecond has no order
@@ -214,5 +220,8 @@ func TestReplyToABotWithoutAnApp(t *testing.T) {
 	replied(map[string]any{"content": "me", "parent_id": asked}, asked)
 	newest := n.says("good, and the tests?", apps[0].ID)
 	n.hears(botA, "the tests")
+	n.until("it is recorded, which the bot does not wait for", func() bool {
+		return strings.Contains(n.get(a, "/v1/transcripts/feishu/"+n.chat), "the tests")
+	})
 	replied(map[string]any{"content": "tomorrow"}, newest)
 }

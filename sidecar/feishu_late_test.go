@@ -13,6 +13,7 @@ import (
 
 // A person's message that Feishu delivers late is not stopped for its age.
 func TestConnectorGivesALatePersonsMessage(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC"})
 	c, got := n.connectorFor(apps[0], 2*time.Second)
 	n.Fault(feishusim.Fault{Kind: feishusim.FaultDelay, Delay: 3 * time.Second, Count: 1})
@@ -22,13 +23,14 @@ func TestConnectorGivesALatePersonsMessage(t *testing.T) {
 		if !strings.Contains(body, "late but mine") {
 			t.Error(body)
 		}
-	case <-time.After(8 * time.Second):
+	case <-limited(t).Done():
 		t.Errorf("it was not given to the bot; expired: %d", n.stops(c, "expired"))
 	}
 }
 
 // What only says that an answer is coming is nothing to hand over.
 func TestPlaceholderOfABotWithoutSidecar(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA", Scopes: hearsBots}, feishusim.App{Name: "Stranger"})
 	cfg := n.config("agent_a")
 	cfg.MaxAge = 4 * time.Second
@@ -45,6 +47,7 @@ func TestPlaceholderOfABotWithoutSidecar(t *testing.T) {
 // A bot may answer before the person's message is recorded, which waits for
 // Feishu to tell the person's name. The answer counts from that message all the same.
 func TestAnswerBeforeTheQuestionIsRecorded(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	a, b := n.start(n.config("agent_a")), n.start(n.config("agent_b"))
 	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)

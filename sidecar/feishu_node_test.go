@@ -130,9 +130,13 @@ func (n *tenant) program(app feishusim.App, cmd *exec.Cmd) *program {
 // card, and lose nothing while the Node bot's sidecar is being restarted,
 // whether or not Feishu delivers bots' messages itself.
 func TestNodeSDK(t *testing.T) {
+	t.Parallel()
 	nodeSDK(t)
 	for _, native := range []string{"off", "on"} {
-		t.Run("native "+native, func(t *testing.T) { converseWithNode(t, native) })
+		t.Run("native "+native, func(t *testing.T) {
+			t.Parallel()
+			converseWithNode(t, native)
+		})
 	}
 }
 

@@ -29,9 +29,13 @@ import (
 // It comes out the same whichever way Feishu delivers bots' messages itself, and
 // however B gets its events.
 func TestConversationOfUnchangedBots(t *testing.T) {
+	t.Parallel()
 	for _, native := range []string{"off", "on", "first", "last"} {
 		for _, transport := range []string{"long connection", "webhook"} {
-			t.Run(native+" over "+transport, func(t *testing.T) { converse(t, native, transport == "webhook") })
+			t.Run(native+" over "+transport, func(t *testing.T) {
+				t.Parallel()
+				converse(t, native, transport == "webhook")
+			})
 		}
 	}
 }

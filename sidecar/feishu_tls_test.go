@@ -80,6 +80,7 @@ func (n *tenant) opened(s *running) {
 
 // The Node SDK, pointed at https://localhost, keeps to TLS for its WebSocket.
 func TestNodeSDKOverTLS(t *testing.T) {
+	t.Parallel()
 	nodeSDK(t)
 	n, botA, appB, cfg := overTLS(t)
 	b := n.start(cfg)
@@ -93,6 +94,7 @@ func TestNodeSDKOverTLS(t *testing.T) {
 
 // The Node SDK, not told of any gateway, reaches it by HTTPS_PROXY and a CA.
 func TestNodeSDKBehindProxy(t *testing.T) {
+	t.Parallel()
 	nodeSDK(t)
 	n, botA, appB, cfg := overTLS(t)
 	b := n.start(cfg)
@@ -105,6 +107,7 @@ func TestNodeSDKBehindProxy(t *testing.T) {
 
 // A bot that nobody configured reaches its sidecar by HTTPS_PROXY and a CA.
 func TestGoSDKBehindProxy(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
 		t.Skip("Go takes no SSL_CERT_FILE here")
 	}
@@ -121,6 +124,7 @@ func TestGoSDKBehindProxy(t *testing.T) {
 // TestProgram is the bot that TestGoSDKBehindProxy starts: on the official Go
 // SDK, with nothing overridden.
 func TestProgram(t *testing.T) {
+	t.Parallel()
 	b := &sdkBot{app: feishusim.App{ID: os.Getenv(programAppEnv), Secret: os.Getenv(programSecretEnv)}, heard: make(chan heard, 1000)}
 	if b.app.ID == "" {
 		t.Skip("another test starts it")
@@ -166,6 +170,7 @@ print(sent['data']['message_id'])
 // A program with no SDK at all says something to Feishu, and the other bots hear
 // it.
 func TestPythonBehindProxy(t *testing.T) {
+	t.Parallel()
 	path, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("python3 is not installed")

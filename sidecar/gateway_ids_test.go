@@ -12,6 +12,7 @@ import (
 // A reply to a message that Feishu does not have stays in the topic where it was
 // said, whatever a person said elsewhere.
 func TestWhatAMessageThatFeishuLacksIsAbout(t *testing.T) {
+	t.Parallel()
 	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
 	s.talks.note(talk{Channel: "feishu", ChatID: "oc_x", ChatType: feishu.ChatGroup, MessageID: "om_newest", At: relay.MillisOf(time.Now())})
 	for _, tt := range []struct {

@@ -104,6 +104,7 @@ func (l logLine) add(key, value string) error {
 // Whatever is said in a group, and whatever goes wrong, the log has one line for
 // each decision, in the format asked for, with neither the text nor a secret.
 func TestLogLines(t *testing.T) {
+	t.Parallel()
 	for format, f := range map[string]struct {
 		handler func(io.Writer, *slog.HandlerOptions) slog.Handler
 		parse   func(string) (logLine, error)
@@ -112,6 +113,7 @@ func TestLogLines(t *testing.T) {
 		"text": {func(w io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(w, o) }, parseText},
 	} {
 		t.Run(format, func(t *testing.T) {
+			t.Parallel()
 			var log logBuffer
 			told := hostileTalk(t, slog.New(f.handler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
 			decided := map[string]logLine{}

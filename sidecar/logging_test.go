@@ -26,6 +26,7 @@ var attributes = []string{"String", "Int", "Int64", "Uint64", "Float64", "Bool",
 var reserved = []string{"msg", "level", "time"}
 
 func TestLogKeysAreNotSlogsOwn(t *testing.T) {
+	t.Parallel()
 	calls := 0
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -98,6 +99,7 @@ func literal(e ast.Expr) (string, bool) {
 }
 
 func TestLogKeys(t *testing.T) {
+	t.Parallel()
 	for source, want := range map[string][]string{
 		`log.Warn("a message", "to", to, "msg", id)`:              {"to", "msg"},
 		`g.log.Log(ctx, level, "msg", "err", "time")`:             {"err"},
@@ -121,10 +123,11 @@ func TestLogKeys(t *testing.T) {
 // logs can rely on them. A new one is entered here, where no other says the same.
 var keysHere = []string{
 	"addr", "agent", "ahead", "allow", "backend", "before", "chat", "depth", "detail", "door", "err", "filesystem", "folder", "judge_ms",
-	"mentioned", "missing", "most", "msg_id", "part", "reason", "sender", "seq", "stack", "stage", "tier", "upstream", "version",
+	"mentioned", "messages", "missing", "most", "msg_id", "part", "reason", "sender", "seq", "stack", "stage", "tier", "upstream", "version",
 }
 
 func TestLogKeysAreTheKnownOnes(t *testing.T) {
+	t.Parallel()
 	paths, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)

@@ -107,6 +107,7 @@ func (b *sdkBot) try(to, text string) error {
 // A coder killed between telling a step and noting it says it again; who gave the
 // task hears it once.
 func TestStepSurvivesACrashOfItsTeller(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, n *tenant, redis string) {
 		var s *running
 		a := newWorker(t, func(context.Context) (string, error) { return "http://" + s.Addr().String(), nil })

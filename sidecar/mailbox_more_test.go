@@ -65,6 +65,7 @@ type refusal struct {
 // What a caller does wrong is told with the code and the sentence of the
 // contract; nothing is sent, and nothing breaks.
 func TestMailboxRefusals(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, n *tenant, redis string) {
 		a, b := n.agents(t, redis, nil)
 		for _, tt := range []struct {
@@ -123,6 +124,7 @@ func (w *worker) raw(route, body string, out any) int {
 // Two agents that answer each other at once, for ever, are stopped; what they
 // owe each other of a task still goes.
 func TestPairCannotTalkForEver(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, n *tenant, redis string) {
 		a, b := n.agents(t, redis, nil)
 		var job struct {
@@ -163,6 +165,7 @@ func TestPairCannotTalkForEver(t *testing.T) {
 // A conversation that the agent never offered is none that another agent may
 // speak in.
 func TestResultsSpeakOnlyWhereTheyWereAsked(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, n *tenant, redis string) {
 		a, b := n.agents(t, redis, nil)
 		for _, tt := range []struct {
@@ -193,6 +196,7 @@ func TestResultsSpeakOnlyWhereTheyWereAsked(t *testing.T) {
 // Programs of other makes use the same folder: their plain files are delivered,
 // their registry entries kept, and a half-written or broken one harms nobody.
 func TestMailboxBesideForeignPrograms(t *testing.T) {
+	t.Parallel()
 	n, _ := newTenant(t, feishusim.Options{})
 	boxes := filepath.Join(n.dir, "mailboxes")
 	must(t, os.MkdirAll(boxes, 0o700))
@@ -275,6 +279,7 @@ func (n *tenant) agentAlone(t *testing.T) (*worker, *running) {
 
 // A bot that was never changed sends mail as it sends to a chat.
 func TestOutboundChannelMailbox(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, n *tenant, redis string) {
 		a, b := n.agents(t, redis, nil)
 		var sent struct {

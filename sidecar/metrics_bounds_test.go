@@ -84,6 +84,7 @@ func (p publisherOf) Publish(_ context.Context, lines [][]byte, after relay.Rece
 
 // Where a value does not come, as from a disk that hangs, questions do not pile up.
 func TestScrapesThatHangAreBounded(t *testing.T) {
+	t.Parallel()
 	m := newMetrics("agent_b", "1.2.3")
 	hangs, asked := make(chan struct{}), make(chan struct{}, 100)
 	m.gauge("hanging", "Hangs.", nil, func() float64 { asked <- struct{}{}; <-hangs; return 0 })
@@ -112,11 +113,13 @@ func TestScrapesThatHangAreBounded(t *testing.T) {
 
 // A name that is no UTF-8 is no reason not to start.
 func TestMetricsOfAnyName(t *testing.T) {
+	t.Parallel()
 	newMetrics("\xd0\xb4\xca\xd6", "1.2.3")
 }
 
 // Outcomes that wait or are no outcomes are seen: their queue is bounded.
 func TestOutcomesAreMeasured(t *testing.T) {
+	t.Parallel()
 	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
 	s.outcomes.Note(outcome.Outcome{ChatID: "oc_x", RelayMsgID: "om_1"})
 	s.outcomes.Note(outcome.Outcome{}) // is none

@@ -37,6 +37,7 @@ func promtool(t *testing.T, stdin string, args ...string) {
 }
 
 func TestMetricsFollowPrometheusConventions(t *testing.T) {
+	t.Parallel()
 	for _, text := range allMetrics(t) {
 		problems, err := promlint.New(strings.NewReader(text)).Lint()
 		must(t, err)
@@ -48,6 +49,7 @@ func TestMetricsFollowPrometheusConventions(t *testing.T) {
 }
 
 func TestAlertsFireWhenTheyShould(t *testing.T) {
+	t.Parallel()
 	promtool(t, "", "check", "rules", "alerts.yml")
 	promtool(t, "", "test", "rules", "alerts_test.yml")
 }
@@ -117,6 +119,7 @@ func family(series string, known map[string]described) string {
 // Every metric stands in docs/metrics.md with its type, its labels and their
 // values, and nothing else does.
 func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile(filepath.Join("..", "docs", "metrics.md"))
 	must(t, err)
 	told := map[string]described{}
@@ -154,6 +157,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 // The dashboard and the alerts ask for nothing that is not there.
 func TestDashboardAndAlertsNameRealMetrics(t *testing.T) {
+	t.Parallel()
 	all := strings.Join(allMetrics(t), "\n")
 	real := map[string]bool{}
 	for line := range strings.Lines(all) {
@@ -258,6 +262,7 @@ func alertQueries(t *testing.T) (exprs []string) {
 // The words that the gateway's parts count are listed, so that each stands at 0
 // from the start: those of their package comments, and those in their calls.
 func TestGatewayEventsAreListed(t *testing.T) {
+	t.Parallel()
 	listed := eventLists(t)
 	word := regexp.MustCompile(`(?m)^//\t([a-z_]+) {2,}`)
 	call := regexp.MustCompile(`(?:\.Counter|\bcount)\("([a-z_]+)"\)`)

@@ -64,6 +64,7 @@ func TestOutboxStalls(t *testing.T) {
 }
 
 func TestUndelivered(t *testing.T) {
+	t.Parallel()
 	var u undelivered
 	now := time.Now()
 	old, young := &passage{arrived: now.Add(-time.Minute)}, &passage{arrived: now.Add(-time.Second)}
@@ -91,6 +92,7 @@ type judgeOf func() (bool, error)
 func (j judgeOf) Judge(context.Context, policy.Question) (bool, error) { return j() }
 
 func TestJudgeIsCountedByResult(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		allow  bool
 		err    error
@@ -123,6 +125,7 @@ func TestJudgeIsCountedByResult(t *testing.T) {
 
 // A clock that is ahead is counted for each message, and history has no delay.
 func TestArrivals(t *testing.T) {
+	t.Parallel()
 	m := newMetrics("agent_b", "1.2.3")
 	now := time.Now()
 	for _, p := range []*passage{

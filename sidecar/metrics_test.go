@@ -118,6 +118,7 @@ func allMetrics(t *testing.T) []string {
 // What happens to messages is told by the metrics: what was said, read, decided,
 // asked and delivered, and what waits for a bot that is away.
 func TestMetricsTellWhatHappens(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	away := make(chan struct{})
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -14,6 +14,7 @@ import (
 
 // A user of Redis that may not touch the outcomes lacks them and nothing else.
 func TestOutcomesRefusedByRedis(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: srv.Addr()})
 	defer client.Close()

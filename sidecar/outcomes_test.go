@@ -11,6 +11,7 @@ import (
 // a private chat never leaves its bot, and of a group that it may not be in, as
 // when Feishu did not say in time, it has nothing to tell.
 func TestOutcomesAreOfTheBotsGroupsOnly(t *testing.T) {
+	t.Parallel()
 	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
 	s.cfg.MembershipCheck, s.members.check = "on", "on"
 	s.members.saw(relay.DefaultChannel, "oc_in", 1)

@@ -258,7 +258,7 @@ func untold(list []*sighting, id, kind string) *sighting {
 	return nil
 }
 
-// call makes a request and returns the answer's JSON, nil where it is none.
+// call makes a request and returns the JSON of the answer, or its text as "text".
 func (a *actor) call(ctx context.Context, method, route string, body []byte) (int, document, error) {
 	req, err := a.request(ctx, method, route, body)
 	if err != nil {
@@ -282,7 +282,7 @@ func (a *actor) answerTo(req *http.Request) (int, document, error) {
 	}
 	doc, err := decodeDocument(data)
 	if err != nil {
-		doc = nil // /metrics and / are texts
+		doc = document{"text": string(data)} // /metrics and / are texts
 	}
 	return resp.StatusCode, doc, nil
 }

@@ -33,7 +33,7 @@ var (
 
 // storyLimit is how long one line of a script waits for what it awaits. It is no
 // measurement: only a script that fails waits so long.
-const storyLimit = 30 * time.Second
+const storyLimit = 5 * time.Minute
 
 // TestScripts tells each story of testdata/script with real sidecars in this
 // process, driven through their local API alone. A script is a txtar archive:

@@ -12,6 +12,7 @@ import (
 
 // A send that is refused is not in the transcript, however often it is tried.
 func TestRefusedSendLeavesNoLine(t *testing.T) {
+	t.Parallel()
 	s := shownSidecar(t, policy.Limits{MaxDepth: 3, Threshold: 1})
 	segment := filepath.Join(s.bots.folder, fmt.Sprintf("%020d.jsonl", 1))
 	if err := os.Mkdir(segment, 0o700); err != nil {

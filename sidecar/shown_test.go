@@ -34,6 +34,7 @@ func shownSidecar(t *testing.T, limits policy.Limits) *Sidecar {
 }
 
 func TestWhatIsShownOfAGroup(t *testing.T) {
+	t.Parallel()
 	s := shownSidecar(t, policy.Limits{MaxDepth: 3, Threshold: 1, Check: true})
 	for _, id := range []relay.ChatID{"oc_own", "oc_half"} {
 		s.book.SetChat(feishu.Chat{ID: id, Name: "Feishu's name"})
@@ -56,6 +57,7 @@ func TestWhatIsShownOfAGroup(t *testing.T) {
 
 // A page shows the depths that decisions on its messages go by.
 func TestDepthsShownAreThoseDecidedBy(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		s := shownSidecar(t, policy.Limits{MaxDepth: 1000, Threshold: 1000,

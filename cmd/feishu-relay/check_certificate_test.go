@@ -21,17 +21,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/feishu/entry"
+	"feishu-relay/internal/loopback"
 )
 
 // freePort is an address on which nobody listens now.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := loopback.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 // withTLS configures a gateway with TLS of the mode.

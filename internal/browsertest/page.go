@@ -25,7 +25,7 @@ import (
 const (
 	// patience is how long anything is waited for. It is no measurement: only a
 	// test that fails waits so long.
-	patience = 60 * time.Second
+	patience = 5 * time.Minute
 	pollWait = 15 * time.Millisecond // between two looks
 )
 

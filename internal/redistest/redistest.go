@@ -1,6 +1,6 @@
 // Package redistest runs a real redis-server for tests, benchmarks and the
-// demo: in a folder of its own, on a port of 127.0.0.1 that the kernel picked or
-// on a Unix socket, without persistence unless asked for.
+// demo: in a folder of its own, on a port of the loopback that nobody else gets
+// ([loopback.Addr]) or on a Unix socket, without persistence unless asked for.
 //
 //	srv := redistest.Start(t)
 //	queue, err := redisrelay.New(redisrelay.Options{URL: srv.URL(), …})
@@ -21,6 +21,7 @@ package redistest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -28,10 +29,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"feishu-relay/internal/loopback"
 )
 
 const (
@@ -53,7 +55,8 @@ type Server struct {
 	dir     string
 	args    []string
 	socket  string // "" on TCP
-	port    int
+	host    string
+	port    string
 	cluster bool
 	cmd     *exec.Cmd
 	exited  chan struct{}
@@ -103,7 +106,7 @@ func launch(dir string, unix bool, args []string) (*Server, error) {
 	}
 	var err error
 	for range portTries {
-		if s.port, err = freePort(); err != nil {
+		if s.host, s.port, err = freePort(); err != nil {
 			return nil, err
 		}
 		if err = s.run(); err == nil {
@@ -116,13 +119,12 @@ func launch(dir string, unix bool, args []string) (*Server, error) {
 	return nil, err
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort() (host, port string, err error) {
+	addr, err := loopback.Addr()
 	if err != nil {
-		return 0, fmt.Errorf("pick a port: %w", err)
+		return "", "", err
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return net.SplitHostPort(addr)
 }
 
 // Addr is host:port, or the path of the socket.
@@ -130,7 +132,7 @@ func (s *Server) Addr() string {
 	if s.socket != "" {
 		return s.socket
 	}
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
+	return net.JoinHostPort(s.host, s.port)
 }
 
 // URL is the address as REDIS_URL has it, without a password.
@@ -174,18 +176,18 @@ func (s *Server) run() error {
 		return fmt.Errorf("the program redis-server is needed; install the package redis-server (or redis): %w", err)
 	}
 	args := []string{
-		"--dir", s.dir, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1",
+		"--dir", s.dir, "--port", cmp.Or(s.port, "0"), "--bind", cmp.Or(s.host, "127.0.0.1"),
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", "",
 	}
 	if s.socket != "" {
 		args = append(args, "--unixsocket", s.socket)
 	}
 	if s.cluster {
-		bus, err := freePort() // the default, port+10000, may not exist
+		_, bus, err := freePort() // the default, port+10000, may not exist
 		if err != nil {
 			return err
 		}
-		args = append(args, "--cluster-port", strconv.Itoa(bus))
+		args = append(args, "--cluster-port", bus, "--cluster-announce-ip", s.host)
 	}
 	return s.start(exec.Command(program, append(args, s.args...)...))
 }

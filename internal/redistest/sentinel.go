@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 )
 
 // StartSentinel runs a Sentinel until the test ends; it watches master, which
@@ -30,17 +29,17 @@ func launchSentinel(dir string, master *Server, name string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the program redis-server is needed: %w", err)
 	}
-	port, err := freePort()
+	host, port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
 	// A Sentinel keeps its state in its configuration file and refuses to run without one.
 	conf := filepath.Join(dir, "sentinel.conf")
-	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %d 1\n",
-		strconv.Itoa(port), dir, name, master.port)
+	text := fmt.Sprintf("port %s\nbind %s\ndir %s\nsentinel monitor %s %s %s 1\n",
+		port, host, dir, name, master.host, master.port)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, port: port}
+	s := &Server{dir: dir, host: host, port: port}
 	return s, s.start(exec.Command(program, conf, "--sentinel"))
 }
