@@ -305,7 +305,7 @@ func (l *chatLog) remember(line []byte, at place) bool {
 			if len(id) > 0 {
 				l.noteID(maphash.Bytes(l.store.seed, id))
 			}
-			l.recent.add(bytes.Clone(line), v.ts, at)
+			l.recent.push(recentLine{raw: bytes.Clone(line), ts: v.ts, size: recentCost + len(line), at: at, without: len(id) == 0})
 			return true
 		}
 	}
@@ -335,7 +335,7 @@ func (l *chatLog) endLine(size int64) (int64, error) {
 // stands reports whether e is in the transcript already.
 func (l *chatLog) stands(e *Entry) (bool, error) {
 	if e.MessageID == "" {
-		return false, nil
+		return l.recent.has(e), nil
 	}
 	id := l.hash(e.MessageID)
 	if l.ids.has(id) {

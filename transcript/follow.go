@@ -52,6 +52,8 @@ type follower struct {
 	info   os.FileInfo
 	place  forward
 	seen   idSet
+	last   []trace // of the entries yielded last; a ring once it is full
+	next   int     // the place in the full ring of the oldest one
 	enough bool
 }
 
@@ -135,13 +137,14 @@ func (f *follower) begin(n int) error {
 		if e.MessageID != "" {
 			ids = append(ids, f.hash(e.MessageID))
 		}
-		return g.take(e) || len(ids) < quickWindow.ids
+		return g.takeEntry(e) || len(ids) < quickWindow.ids
 	})
 	if err != nil {
 		return err
 	}
 	f.seen.addNewer(ids)
 	for _, e := range g.inOrder() {
+		f.known(&e)
 		if !f.yield(e, nil) {
 			return errEnough
 		}
@@ -159,6 +162,9 @@ func (f *follower) give(e Entry) bool {
 			return true
 		}
 		f.seen.add(id)
+	}
+	if f.known(&e) {
+		return true
 	}
 	f.enough = !f.yield(e, nil)
 	return !f.enough

@@ -73,6 +73,9 @@ func (l *chatLog) load(size int64, w window) error {
 	return nil
 }
 
+// extendBy is how many entries memory is extended by at least.
+const extendBy = 64
+
 // extend reads entries from before those that l.recent holds, until they are n more
 // that are not later than at. It reports whether that may have changed what it holds.
 func (l *chatLog) extend(n int, at int64) bool {
@@ -88,11 +91,13 @@ func (l *chatLog) extend(n int, at int64) bool {
 		if !found {
 			return true
 		}
+		sum := traceOf(&e).sum
 		e.Content = ""
 		if e.TS <= at {
 			n--
 		}
 		older = append(older, lineOf(e, begin))
+		older[len(older)-1].sum = sum
 		room -= e.size()
 		return n > 0 && room > 0
 	})

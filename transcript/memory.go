@@ -85,6 +85,22 @@ type recentLine struct {
 	ts    int64  // of the entry
 	size  int
 	at    place // where the line begins
+
+	without bool   // it has no id
+	sum     uint64 // of the trace; 0: not known yet
+}
+
+// trace returns the trace of the line's entry.
+func (l *recentLine) trace() trace {
+	if l.sum == 0 {
+		l.sum = traceOf(l.decoded()).sum
+	}
+	return trace{l.sum, l.ts, l.without}
+}
+
+// same reports whether l and other, of which one has no id, are one message.
+func (l *recentLine) same(other *recentLine) bool {
+	return (l.without || other.without) && near(l.ts, other.ts) && l.trace().same(other.trace())
 }
 
 // decoded returns the line's entry, which is without content in an outline.
@@ -98,24 +114,16 @@ func (l *recentLine) decoded() *Entry {
 
 // outline returns the line without its content.
 func (l *recentLine) outline() recentLine {
-	var e Entry
-	if l.entry != nil {
-		e = *l.entry
-	} else if v, ok := scan(l.raw); ok {
-		v.content = text{}
-		e, _ = v.entry()
-	}
+	l.trace()
+	e := *l.decoded()
 	e.Content = ""
-	return lineOf(e, l.at)
+	short := lineOf(e, l.at)
+	short.sum = l.sum
+	return short
 }
 
 func lineOf(e Entry, at place) recentLine {
-	return recentLine{entry: &e, ts: e.TS, size: e.size(), at: at}
-}
-
-// add takes a line of an entry that is known to be good, and owns it.
-func (r *recent) add(raw []byte, ts int64, at place) {
-	r.push(recentLine{raw: raw, ts: ts, size: recentCost + len(raw), at: at})
+	return recentLine{entry: &e, ts: e.TS, size: e.size(), at: at, without: e.MessageID == ""}
 }
 
 func (r *recent) push(l recentLine) {
@@ -134,6 +142,16 @@ func (r *recent) push(l recentLine) {
 		bytes -= r.lines[over].size
 	}
 	r.drop(over)
+}
+
+// has reports whether e, which has no id, is the same message as one of the lines.
+func (r *recent) has(e *Entry) bool {
+	for i := len(r.lines) - 1; i >= r.outlines && len(r.lines)-i <= sameReach; i-- {
+		if l := &r.lines[i]; near(l.ts, e.TS) && l.trace().same(traceOf(e)) {
+			return true
+		}
+	}
+	return false
 }
 
 // drop forgets the n oldest lines.
@@ -170,7 +188,7 @@ func (r *recent) prepend(older []recentLine) {
 func (r *recent) tail(n int, at int64) ([]Entry, bool) {
 	g := gatherer{n: n, at: at, unique: !r.repeats}
 	for i := len(r.lines) - 1; i >= r.outlines; i-- {
-		if r.lines[i].ts <= at && !g.take(*r.lines[i].decoded()) {
+		if !g.take(&r.lines[i]) {
 			return g.inOrder(), true
 		}
 	}
@@ -183,12 +201,7 @@ func (r *recent) outline(n int, at int64) ([]Entry, bool) {
 	used, enough := 0, r.whole
 	for i := len(r.lines) - 1; i >= 0; i-- {
 		used++
-		if r.lines[i].ts > at {
-			continue
-		}
-		e := *r.lines[i].decoded()
-		e.Content = ""
-		if !g.take(e) {
+		if !g.take(&r.lines[i]) {
 			enough = true
 			break
 		}
@@ -211,26 +224,35 @@ func (r *recent) upTo(at int64, end place) place {
 	return end
 }
 
-// gatherer collects the last n messages from entries handed to it newest first.
+// gatherer collects the last n messages from lines handed to it newest first.
 // Of one that stands several times it keeps the oldest it has met; those later
 // than at it passes over.
 type gatherer struct {
 	n       int
 	at      int64
-	unique  bool    // none stands twice, so that it need not be looked for
-	entries []Entry // newest first, repeats included
+	unique  bool          // no id stands twice, so that it need not be looked for
+	entries []Entry       // newest first, repeats included
+	lines   []*recentLine // beside entries
 	seen    map[string]struct{}
 	repeats bool
+	without int // entries without an id
+	beyond  int // lines looked at for the id of the last entry
 	found   int
 }
 
+// takeEntry is take for an entry that is in no memory.
+func (g *gatherer) takeEntry(e Entry) bool {
+	l := lineOf(e, place{})
+	return g.take(&l)
+}
+
 // take reports whether more are wanted.
-func (g *gatherer) take(e Entry) bool {
-	if g.found >= g.n {
-		return false
-	}
-	if e.TS > g.at {
+func (g *gatherer) take(l *recentLine) bool {
+	if l.ts > g.at {
 		return true
+	}
+	if g.found >= g.n {
+		return g.lastID(l)
 	}
 	if g.entries == nil {
 		g.entries = make([]Entry, 0, min(g.n, maxRecent))
@@ -238,7 +260,11 @@ func (g *gatherer) take(e Entry) bool {
 			g.seen = make(map[string]struct{}, min(g.n, maxRecent))
 		}
 	}
-	g.entries = append(g.entries, e)
+	if g.merge(l) {
+		return true
+	}
+	e := l.decoded()
+	g.add(l)
 	if e.MessageID != "" && !g.unique {
 		if _, ok := g.seen[e.MessageID]; ok {
 			g.repeats = true
@@ -247,7 +273,55 @@ func (g *gatherer) take(e Entry) bool {
 		g.seen[e.MessageID] = struct{}{}
 	}
 	g.found++
-	return g.found < g.n
+	return g.found < g.n || l.without
+}
+
+func (g *gatherer) add(l *recentLine) {
+	g.entries, g.lines = append(g.entries, *l.decoded()), append(g.lines, l)
+}
+
+// lastID looks in l for the id of the last entry that was wanted, and reports
+// whether it may still be found.
+func (g *gatherer) lastID(l *recentLine) bool {
+	if g.found == 0 {
+		return false
+	}
+	last := len(g.lines) - 1
+	if !g.lines[last].without || !near(g.lines[last].ts, l.ts) {
+		return false
+	}
+	if !l.without && l.same(g.lines[last]) {
+		g.entries[last], g.lines[last] = *l.decoded(), l
+		return false
+	}
+	g.beyond++
+	return g.beyond < sameReach
+}
+
+// merge reports whether l is the same message as one that was gathered before, in
+// which case the one of them that has an id is kept.
+func (g *gatherer) merge(l *recentLine) bool {
+	if !l.without && g.without == 0 {
+		return false
+	}
+	for i := len(g.lines) - 1; i >= 0 && len(g.lines)-i <= sameReach; i-- {
+		if !l.same(g.lines[i]) {
+			continue
+		}
+		if !l.without {
+			g.entries, g.lines = slices.Delete(g.entries, i, i+1), slices.Delete(g.lines, i, i+1)
+			g.without--
+			g.add(l)
+			if !g.unique {
+				g.seen[l.decoded().MessageID] = struct{}{}
+			}
+		}
+		return true
+	}
+	if l.without {
+		g.without++
+	}
+	return false
 }
 
 // inOrder returns what was gathered, oldest first.

@@ -111,6 +111,7 @@ type pager struct {
 	find  finder
 
 	entries []Entry             // newest first, repeats included
+	traces  []trace             // beside entries
 	shown   []bool              // beside entries
 	seen    map[string]struct{} // ids of those shown
 	found   int                 // messages shown
@@ -145,6 +146,15 @@ func (p *pager) take(at place, line []byte) bool {
 }
 
 func (p *pager) add(e Entry, shown bool) {
+	t := traceOf(&e)
+	if i := slices.IndexFunc(p.traces, t.same); i >= 0 {
+		if !t.without { // the one with an id is kept
+			p.append(e, t, p.shown[i])
+			p.entries, p.traces, p.shown = slices.Delete(p.entries, i, i+1), slices.Delete(p.traces, i, i+1), slices.Delete(p.shown, i, i+1)
+			p.seen[e.MessageID] = struct{}{}
+		}
+		return
+	}
 	switch {
 	case shown:
 		p.context = p.q.Context
@@ -157,8 +167,11 @@ func (p *pager) add(e Entry, shown bool) {
 	default:
 		return
 	}
-	p.entries = append(p.entries, e)
-	p.shown = append(p.shown, shown)
+	p.append(e, t, shown)
+}
+
+func (p *pager) append(e Entry, t trace, shown bool) {
+	p.entries, p.traces, p.shown = append(p.entries, e), append(p.traces, t), append(p.shown, shown)
 }
 
 // page returns what was collected, of each message shown its oldest copy.

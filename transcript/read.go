@@ -60,7 +60,7 @@ func (s *Store) tailTo(channel, chatID string, n int, at int64, warm func(*chatL
 	name := fileName(channel, chatID)
 	for range 3 { // a file that was cut meanwhile is read anew
 		g := gatherer{n: n, at: at}
-		err := s.back(name, g.take)
+		err := s.back(name, g.takeEntry)
 		if errors.Is(err, errReplaced) {
 			continue
 		}
@@ -95,7 +95,7 @@ func (l *chatLog) tail(n int, at int64) ([]Entry, bool) {
 	g := gatherer{n: n, at: at}
 	_, err := l.readBack(l.recent.upTo(at, place{offset: l.place.offset}), func(_ place, line []byte) bool {
 		e, found := l.store.entry(line)
-		return !found || g.take(e)
+		return !found || g.takeEntry(e)
 	})
 	return g.inOrder(), err == nil
 }
@@ -107,7 +107,7 @@ func (l *chatLog) outline(n int, at int64) ([]Entry, bool) {
 		if ok {
 			return entries, true
 		}
-		if !l.extend(n-len(entries), at) {
+		if !l.extend(max(n-len(entries), extendBy), at) {
 			return nil, false
 		}
 	}

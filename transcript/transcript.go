@@ -18,6 +18,11 @@
 // [MaxIDs] messages a chat; at first it reads only the end of the file, and
 // the rest when a message turns up that is older than that end.
 //
+// Other programs may write the same messages without a message_id. A line without
+// one is the same message as a line of the same role, sender and content near it,
+// whose time is at most five seconds away: readers get one of them, the one with an
+// id where both are read.
+//
 // # Torn lines, foreign hands
 //
 // A process that is killed while it writes leaves a part of a line. It is ended
@@ -168,9 +173,9 @@ func (s *Store) closed() bool {
 func (s *Store) Skipped() int64 { return s.skipped.Load() }
 
 // Append adds e at the end of the chat's transcript, unless a message with its
-// message_id stands there already; added tells. An entry without message_id is
-// always added. A content that does not fit a line of [MaxLine] bytes is cut and
-// ends in [CutMark].
+// message_id is there already, or, for an entry without message_id, the same
+// message; added reports it. A content that does not fit a line of [MaxLine] bytes is
+// cut and ends in [CutMark].
 //
 // A nil error means that the message stands in the file, whoever wrote it. After
 // an error it may stand there or not; calling again is right. Entries of one

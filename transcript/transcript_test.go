@@ -164,12 +164,14 @@ func TestAppend(t *testing.T) {
 		add(t, a, false, messages(0, 10)...)
 		expectTail(t, a, 100, messages(0, 10))
 	})
-	t.Run("entries without id always", func(t *testing.T) {
+	t.Run("entries without id, at another time", func(t *testing.T) {
 		s := open(t, t.TempDir(), nil)
 		e := message(1)
 		e.MessageID = ""
-		add(t, s, true, e, e)
-		expectTail(t, s, 10, []Entry{e, e})
+		later := e
+		later.TS += sameWithin + 1
+		add(t, s, true, e, later)
+		expectTail(t, s, 10, []Entry{e, later})
 	})
 	t.Run("chats apart", func(t *testing.T) {
 		s := open(t, t.TempDir(), nil)

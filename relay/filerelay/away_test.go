@@ -306,6 +306,33 @@ func age(t *testing.T, dir string, by time.Duration) {
 }
 
 // A program that opened the file before its rotation and goes on writing to it.
+// A program that keeps byte offsets knows nothing of segments. While it is alive
+// the queue stays one file.
+func TestNoRotationUnderAReaderOfOffsets(t *testing.T) {
+	dir := t.TempDir()
+	w := queue(t, dir, "w", filerelay.Options{RotateSize: 1000})
+	note := filepath.Join(dir, "offsets", "agent_x.txt")
+	must(t, os.MkdirAll(filepath.Dir(note), 0o700))
+	must(t, os.WriteFile(note, []byte("0"), 0o600))
+	for i := range 50 {
+		publish(t, w, relaytest.Line("w", i))
+	}
+	if n := w.Stats().Rotated; n != 0 {
+		t.Errorf("rotated %d times while it reads", n)
+	}
+	gone := time.Now().Add(-11 * time.Minute)
+	must(t, os.Chtimes(note, gone, gone))
+	for i := range 5 {
+		publish(t, w, relaytest.Line("w", 50+i))
+	}
+	if n := w.Stats().Rotated; n == 0 {
+		t.Error("not rotated although it is gone")
+	}
+	if got := len(allLines(t, dir)); got != 55 {
+		t.Errorf("%d lines, want 55", got)
+	}
+}
+
 func TestLateWriter(t *testing.T) {
 	dir := t.TempDir()
 	q := queue(t, dir, "a", filerelay.Options{RotateSize: 2000, Recheck: 5 * time.Millisecond})

@@ -18,7 +18,9 @@
 // outbox above publishes again what a power cut took. When the file grew
 // beyond Options.RotateSize the writer renames it to a segment, still under the
 // lock, and removes segments that every known reader has passed, or that are
-// older than Options.KeepFor.
+// older than Options.KeepFor. It waits with that while a program that keeps a byte
+// offset in offsets/<name>.txt is alive, that is for 10 minutes after it wrote it:
+// such a program would not hear what is in a new file.
 //
 // # Reading
 //

@@ -17,13 +17,21 @@ import (
 // that starts just now has not stored its position yet. KeepFor may be shorter.
 const minAge = time.Minute
 
+// followedFor is how long after it noted its offset a reader that knows no segments
+// counts as alive.
+const followedFor = 10 * time.Minute
+
 // rotate renames the queue file to a segment when it has grown too large, makes
 // a new one, and removes what nobody needs. The caller holds the lock; after a
 // rotation the descriptor is closed.
 func (q *Queue) rotate(root *os.Root) error {
 	info, err := q.writer.file.Stat()
-	if err != nil || info.Size() < q.opt.RotateSize {
+	if err != nil || info.Size() < max(q.opt.RotateSize, q.writer.rotateAt) {
 		return err
+	}
+	if q.followedByOffset(root) {
+		q.writer.rotateAt = info.Size() + q.opt.RotateSize/64
+		return nil
 	}
 	numbers, err := segments(root, q.opt.Queue)
 	if err != nil {
@@ -44,12 +52,35 @@ func (q *Queue) rotate(root *os.Root) error {
 		return err
 	}
 	q.stats.rotated.Add(1)
+	q.writer.rotateAt = 0
 	dropErr := q.writer.drop()
 	f, err := safefile.Open(root, live, os.O_RDWR|os.O_CREATE|os.O_APPEND)
 	if err == nil {
 		err = f.Close()
 	}
 	return errors.Join(dropErr, err, q.clean(root, append(numbers, number)))
+}
+
+// followedByOffset reports whether a program that knows no segments follows the
+// queue file: it notes its byte offset in offsets/<name>.txt, and would wait at that
+// offset of a new file until that is as long.
+func (q *Queue) followedByOffset(root *os.Root) bool {
+	dir, err := root.Open(offsetsDir)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	list, _ := dir.ReadDir(-1) // what can be listed tells
+	for _, entry := range list {
+		if !strings.HasSuffix(entry.Name(), ".txt") {
+			continue
+		}
+		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) < followedFor {
+			q.log.Debug("queue file is not rotated while a program follows it by offset", "file", entry.Name())
+			return true
+		}
+	}
+	return false
 }
 
 // clean removes the segments that every known reader has passed or that are

@@ -33,7 +33,9 @@ var errClosed = errors.New("file queue is closed")
 type writer struct {
 	dir  safefile.Folder
 	file *os.File // nil while none is open
-	buf  []byte
+	// rotateAt is the size at which a rotation that had to wait is tried again.
+	rotateAt int64
+	buf      []byte
 }
 
 // Publish appends lines to the queue file. A file queue does not forget what it

@@ -1,0 +1,58 @@
+package transcript
+
+import (
+	"hash/maphash"
+	"slices"
+)
+
+// What is the same message without an id that says so.
+const (
+	// sameWithin is how many milliseconds two lines of it are apart at most.
+	sameWithin = 5000
+	// sameReach is how many lines they are apart at most.
+	sameReach = 256
+)
+
+func near(a, b int64) bool { return a != 0 && b != 0 && a-b <= sameWithin && b-a <= sameWithin }
+
+// trace is what is remembered of an entry instead of its text.
+type trace struct {
+	sum     uint64 // of role, sender and content
+	ts      int64
+	without bool // it has no id
+}
+
+// traceSeed is one for all, since what has it is compared in this process only.
+var traceSeed = maphash.MakeSeed()
+
+func traceOf(e *Entry) trace {
+	var h maphash.Hash
+	h.SetSeed(traceSeed)
+	for _, text := range [...]string{e.Role, e.Sender, e.Content} {
+		_, _ = h.WriteString(text) // never fails
+		_ = h.WriteByte(0)
+	}
+	return trace{h.Sum64(), e.TS, e.MessageID == ""}
+}
+
+// same reports whether two traces, of which one has no id, are those of one message.
+// A line without a time is nobody's repeat.
+func (t trace) same(other trace) bool {
+	return (t.without || other.without) && t.sum == other.sum && near(t.ts, other.ts)
+}
+
+// known reports whether e is the same message as one that was yielded before, and
+// remembers it.
+func (f *follower) known(e *Entry) bool {
+	now := traceOf(e)
+	if slices.ContainsFunc(f.last, now.same) {
+		return true
+	}
+	if len(f.last) < sameReach {
+		f.last = append(f.last, now)
+		return false
+	}
+	f.last[f.next] = now
+	f.next = (f.next + 1) % sameReach
+	return false
+}

@@ -1,0 +1,135 @@
+//go:build unix
+
+package transcript
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// A program that writes no ids writes the same messages into the same files: its
+// lines are the same messages, be they written before ours or after.
+func TestLinesWithoutIDsAreTheSameMessages(t *testing.T) {
+	bare := func(i int, later int64) Entry {
+		e := message(i)
+		e.MessageID, e.TS = "", e.TS+later
+		return e
+	}
+	another := bare(0, 9000)
+	for name, tt := range map[string]struct{ lines, want []Entry }{
+		"after ours":        {[]Entry{message(0), bare(0, 800), message(1), bare(1, -800)}, messages(0, 2)},
+		"before ours":       {[]Entry{bare(0, -2000), message(0), bare(1, 2000), message(1)}, messages(0, 2)},
+		"several of them":   {[]Entry{bare(0, 1), bare(0, 900), message(0), bare(0, 2), message(1), bare(1, 1), bare(1, 2)}, messages(0, 2)},
+		"some lines later":  {[]Entry{message(0), message(1), message(2), bare(0, 3000), bare(2, 1)}, messages(0, 3)},
+		"none of ours":      {[]Entry{bare(0, 0), bare(0, 900), bare(1, 0)}, []Entry{bare(0, 0), bare(1, 0)}},
+		"said again":        {[]Entry{message(0), bare(0, 0), another}, []Entry{message(0), another}},
+		"two that have ids": {[]Entry{message(0), {Role: RoleAssistant, Sender: "agent_a", Content: "text 0", MessageID: "om_x", TS: message(0).TS + 1}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.want == nil {
+				tt.want = tt.lines
+			}
+			dir := t.TempDir()
+			path := filepath.Join(dir, file)
+			ours, cold := open(t, dir, nil), open(t, dir, &Options{ReadOnly: true})
+			follower := follow(t, cold, 100)
+			for _, e := range tt.lines {
+				if e.MessageID != "" {
+					add(t, ours, true, e)
+					continue
+				}
+				line, err := encode(e)
+				must(t, err)
+				addFile(t, path, string(line))
+			}
+			ids := func(entries []Entry) (all []Entry) {
+				for _, e := range entries { // of lines without ids it does not matter which is shown
+					if e.MessageID == "" {
+						e.TS = 0
+					}
+					all = append(all, e)
+				}
+				return all
+			}
+			for who, s := range map[string]*Store{"from memory": ours, "from the file": cold} {
+				got, err := s.Tail("feishu", "oc_x", 10)
+				must(t, err)
+				if diff := gocmp.Diff(ids(got), ids(tt.want)); diff != "" {
+					t.Errorf("tail %s (-got +want):\n%s", who, diff)
+				}
+				got, err = s.Tail("feishu", "oc_x", len(tt.want))
+				must(t, err)
+				if len(got) != len(tt.want) {
+					t.Errorf("tail of that length %s: got %v, want %v", who, got, tt.want)
+				}
+			}
+			for _, s := range []*Store{ours, cold} {
+				if got, err := s.Outline("feishu", "oc_x", 10, math.MaxInt64); err != nil || len(got) != len(tt.want) {
+					t.Errorf("outline: got %v, %v, want %v", got, err, tt.want)
+				}
+			}
+			if got := page(t, ours, Query{Limit: 10}).shown(); !slices.Equal(ids(got), ids(tt.want)) {
+				t.Errorf("page: got %v, want %v", got, tt.want)
+			}
+			for _, want := range tt.want {
+				if got := <-follower.entries; got.Content != want.Content {
+					t.Errorf("followed: got %v, want %v", got, want)
+				}
+			}
+			last := message(9)
+			add(t, ours, true, last)
+			follower.expect(last)
+		})
+	}
+}
+
+// Without an id the same words a moment later are no new message.
+func TestAppendWithoutID(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	e := message(0)
+	add(t, s, true, e)
+	e.MessageID, e.TS = "", e.TS+1000
+	add(t, s, false, e)
+	e.TS += sameWithin
+	add(t, s, true, e)
+}
+
+// That holds however far back is read.
+func TestLinesWithoutIDsFarBack(t *testing.T) {
+	dir := t.TempDir()
+	var lines strings.Builder
+	all := messages(0, 1000)
+	for i := range all {
+		all[i].TS += int64(i) * 10_000
+		line, err := encode(all[i])
+		must(t, err)
+		lines.Write(line)
+		twin := all[i]
+		twin.MessageID, twin.TS = "", twin.TS+1000
+		line, err = encode(twin)
+		must(t, err)
+		lines.Write(line)
+	}
+	writeFile(t, filepath.Join(dir, file), lines.String())
+	s := open(t, dir, nil)
+	last := message(2000)
+	last.TS = all[999].TS + 1_000_000
+	add(t, s, true, last)
+	for _, n := range []int{8, 64, 512, 1001} {
+		want := append(all[len(all)-n+1:len(all):len(all)], last)
+		expectTail(t, s, n, want)
+		got, err := s.Outline("feishu", "oc_x", n, math.MaxInt64)
+		must(t, err)
+		for i := range got {
+			got[i].Content = want[i].Content
+		}
+		if diff := gocmp.Diff(got[1:], want[1:]); diff != "" || len(got) != n { // the line with the id of the first may not have been read
+			t.Errorf("outline of %d (-got +want):\n%s", n, diff)
+		}
+	}
+}
