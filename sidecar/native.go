@@ -109,32 +109,42 @@ func (s *Sidecar) openSpool() error {
 // has come first or has been waited for.
 func (s *Sidecar) receiveNative(ctx context.Context, d relay.Delivery) {
 	d.History = false // nobody else writes here
-	m, err := relay.Decode(d.Line)
+	p := newPassage(d)
+	s.guard(p, func() { s.awaitCopy(ctx, p) })
+}
+
+func (s *Sidecar) awaitCopy(ctx context.Context, p *passage) {
+	m, err := relay.Decode(p.Line)
 	if err != nil || m.Role == relay.RoleUser {
-		s.receive(ctx, s.native.people, d)
+		s.receive(ctx, s.native.people, p.Delivery)
 		return
 	}
 	came, forget := s.native.copies.expect(string(m.ID()))
-	arrived := time.Now()
 	key := chatKey(m.Channel, m.ChatID) + "/" + string(m.SenderBotOpenID)
 	s.native.wait.do(ctx, key, func(ctx context.Context) {
 		defer forget()
-		if !s.here(string(m.ID())) {
-			select {
-			case <-time.After(time.Until(arrived.Add(s.waitForCopy(&m)))):
-			case <-came:
-			case <-ctx.Done():
-				return
-			}
-		}
-		if feishu.Placeholder(m.Content) {
-			d.Line = s.readAgain(ctx, m, d.Line)
-		}
-		if agent, ok := s.native.copies.sender(string(m.ID())); ok {
-			s.matched(&m, agent)
-		}
-		s.receive(ctx, s.native.bots, d)
+		s.guard(p, func() { s.afterCopy(ctx, p.Delivery, &m, p.arrived, came) })
 	})
+}
+
+// afterCopy takes d, which holds a bot's native message m, along its way once came is
+// closed or the copy has been waited for.
+func (s *Sidecar) afterCopy(ctx context.Context, d relay.Delivery, m *relay.Message, arrived time.Time, came <-chan struct{}) {
+	if !s.here(string(m.ID())) {
+		select {
+		case <-time.After(time.Until(arrived.Add(s.waitForCopy(m)))):
+		case <-came:
+		case <-ctx.Done():
+			return
+		}
+	}
+	if feishu.Placeholder(m.Content) {
+		d.Line = s.readAgain(ctx, *m, d.Line)
+	}
+	if agent, ok := s.native.copies.sender(string(m.ID())); ok {
+		s.matched(m, agent)
+	}
+	s.receive(ctx, s.native.bots, d)
 }
 
 // readAgain asks Feishu for what stands by now in place of a placeholder. A card

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"feishu-relay/dedup"
@@ -106,11 +107,20 @@ func (s *Sidecar) usersWay() way {
 
 // receive takes a line from a backend along its way.
 func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
-	p := &passage{Delivery: d, arrived: time.Now()}
+	p := newPassage(d)
+	s.guard(p, func() { s.handle(ctx, w, p) })
+}
+
+func newPassage(d relay.Delivery) *passage {
+	d.Settle = sync.OnceFunc(d.Settle)
+	return &passage{Delivery: d, arrived: time.Now()}
+}
+
+func (s *Sidecar) handle(ctx context.Context, w way, p *passage) {
 	s.metrics.read(w.queue, p.arrived)
 	var err error
-	if p.msg, err = relay.Decode(d.Line); err != nil {
-		s.quarantine(d.Line)
+	if p.msg, err = relay.Decode(p.Line); err != nil {
+		s.quarantine(p.Line)
 		s.stopped(p, "decode", relay.Malformed, err)
 		p.Settle()
 		return
@@ -145,12 +155,14 @@ func (s *Sidecar) receive(ctx context.Context, w way, d relay.Delivery) {
 	}
 	p.inChat = true
 	s.chats.do(ctx, p.chat(), func(ctx context.Context) {
-		stage, why, err := s.walk(ctx, rest, p)
-		if err != nil { // we are stopping; the line is read again after the restart
-			s.endClaim(p, false)
-			return
-		}
-		s.end(p, stage, why)
+		s.guard(p, func() {
+			stage, why, err := s.walk(ctx, rest, p)
+			if err != nil { // we are stopping; the line is read again after the restart
+				s.endClaim(p, false)
+				return
+			}
+			s.end(p, stage, why)
+		})
 	})
 }
 

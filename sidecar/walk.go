@@ -58,16 +58,28 @@ func (s *Sidecar) retrying(stage string, p *passage, err error) {
 	s.log.Warn("waiting to try again", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr, err)
 }
 
-// apply runs the stages once. A message that makes one of them panic is set
-// aside: read again after a restart, it would end every sidecar again.
+// apply runs the stages once.
 func (s *Sidecar) apply(ctx context.Context, stages relay.Pipeline[*passage], p *passage) (stage string, why relay.Reason, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.quarantine(p.Line)
-			s.log.Error("a message made a stage panic and is set aside", keyMsg, p.key, "stack", string(debug.Stack()))
-			stage, why, err = "panic", relay.Malformed, nil
-		}
-	}()
 	p.staged = time.Now()
 	return stages.Run(ctx, p)
+}
+
+// guard runs handle, which handles p or a part of it. If handle panics, the line is
+// quarantined and settled: read again after a restart, it would end every sidecar again.
+func (s *Sidecar) guard(p *passage, handle func()) {
+	defer func() {
+		if recover() == nil {
+			return
+		}
+		stack := string(debug.Stack())
+		defer func() { // the panic may be in what ends p
+			if recover() != nil {
+				p.Settle()
+			}
+		}()
+		s.quarantine(p.Line)
+		s.log.Error("a message made its handling panic and is quarantined", keyMsg, p.key, "stack", stack)
+		s.end(p, "panic", relay.Malformed)
+	}()
+	handle()
 }

@@ -14,7 +14,7 @@ import (
 // What a store that appends answers from its memory is what another one reads from the
 // files, whoever writes, cuts and rotates them.
 func TestMemoryAgreesWithTheFiles(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		dir := t.TempDir()
 		opts := &Options{Keep: 4}
@@ -60,7 +60,7 @@ func TestMemoryAgreesWithTheFiles(t *testing.T) {
 			}
 			writeLines(t, path, many)
 		}
-		for range 25 {
+		for range 15 {
 			switch k := r.IntN(12); {
 			case k < 7:
 				writer := s
@@ -92,7 +92,7 @@ func TestMemoryAgreesWithTheFiles(t *testing.T) {
 				}
 			}
 			cold := open(t, dir, &Options{ReadOnly: true})
-			for range 4 {
+			for range 3 {
 				n, at := 1+r.IntN(1+r.IntN(3000)), int64(math.MaxInt64)
 				if r.IntN(4) > 0 {
 					at = newest - r.Int64N(1+r.Int64N(newest))
