@@ -19,6 +19,8 @@ import (
 const (
 	maxUnacked = 10_000           // messages that wait; the next is refused with AGENT_BUSY
 	maxWatched = 1_000            // messages that wait, when one more without an acknowledgement is not watched
+	maxUnsaved = 64 << 10         // bytes of a message that is watched and not written down yet
+	watchAfter = 2 * time.Second  // when a message that is watched is looked at first
 	maxRetries = 10               // most retries that a message may ask for in its metadata
 	storeLimit = 10 * time.Second // for one call of the store
 )
@@ -105,13 +107,13 @@ func (b *Box) Send(ctx context.Context, e mailbox.Envelope) error {
 		if refused(err) || ctx.Err() != nil {
 			return err
 		}
-		n, _, err2 := b.add(e, "")
+		n, _, err2 := b.add(e)
 		if err2 != nil {
 			return errors.Join(err, err2)
 		}
 		return b.kept(n, err)
 	}
-	n, raw, err := b.add(e, "")
+	n, raw, err := b.add(e)
 	if err != nil {
 		return err
 	}

@@ -98,6 +98,8 @@ func (n *entry) at() (at time.Time, ok bool) {
 		return n.hold, true
 	case !n.hold.IsZero():
 		return later(n.hold, r.until()), true
+	case !n.first.IsZero():
+		return later(n.first, r.until()), true
 	case n.Key == "":
 		at, ok = r.until(), true
 	case !r.online:
@@ -113,7 +115,7 @@ func (n *entry) at() (at time.Time, ok bool) {
 }
 
 // watched reports whether n needs to know whether its receiver is online.
-func (n *entry) watched() bool { return n.Key != "" && n.end == nil && !n.busy }
+func (n *entry) watched() bool { return n.Key != "" && n.end == nil && !n.busy && n.first.IsZero() }
 
 // goes tells when Run has to go round for n; false: not at all.
 func (n *entry) goes() (at time.Time, ok bool) {

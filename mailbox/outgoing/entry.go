@@ -31,6 +31,7 @@ type entry struct {
 	gone    bool          // acknowledged, dead or refused meanwhile
 	end     *DeadLetter   // it is dead, and waits for the disk
 	hold    time.Time     // nothing is done for it until then; zero: it has not come to its end
+	first   time.Time     // of one that is watched: when it is looked at first; zero: it was
 }
 
 // record is what a file holds. In an entry, Envelope is nil: it stays on disk.
@@ -43,34 +44,42 @@ type record struct {
 }
 
 // add makes an entry for e, on disk if possible (see entry.unsaved), and marks
-// it busy. key is what it has in the store, "" before it is there; raw is e encoded.
-func (b *Box) add(e mailbox.Envelope, key string) (n *entry, raw []byte, err error) {
-	if raw, err = mailbox.Encode(e); err != nil {
+// it busy. raw is e encoded.
+func (b *Box) add(e mailbox.Envelope) (n *entry, raw []byte, err error) {
+	n, raw, err = b.name(e)
+	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := mailbox.Decode(raw); err != nil {
-		return nil, nil, err // it could not be read again either
+	if _, err := mailbox.Decode(raw); err != nil { // it could not be read again either
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.count--
+		return nil, nil, err
 	}
-	b.mu.Lock()
-	if b.count >= maxUnacked {
-		b.mu.Unlock()
-		return nil, nil, &mailbox.Error{Code: mailbox.AgentBusy,
-			Message: fmt.Sprintf("%d messages wait for an acknowledgement, which is the most: try again later", maxUnacked)}
-	}
-	b.count++
-	b.named = max(b.named+1, time.Now().UnixNano())
-	at := time.Unix(0, b.named)
-	b.mu.Unlock()
-
-	n = b.newEntry(newName(at, e.To), e)
-	n.busy, n.Key = true, key
-	if n.unsaved = write(b.unacked, n.name+waits, record{Envelope: raw, Key: key}); n.unsaved != nil {
+	n.busy = true
+	if n.unsaved = write(b.unacked, n.name+waits, record{Envelope: raw}); n.unsaved != nil {
 		n.Envelope = raw
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.insert(n)
 	return n, raw, nil
+}
+
+// name makes an entry for e, counts it and gives it a name.
+func (b *Box) name(e mailbox.Envelope) (n *entry, raw []byte, err error) {
+	if raw, err = mailbox.Encode(e); err != nil {
+		return nil, nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.count >= maxUnacked {
+		return nil, nil, &mailbox.Error{Code: mailbox.AgentBusy,
+			Message: fmt.Sprintf("%d messages wait for an acknowledgement, which is the most: try again later", maxUnacked)}
+	}
+	b.count++
+	b.named = max(b.named+1, time.Now().UnixNano())
+	return b.newEntry(newName(time.Unix(0, b.named), e.To), e), raw, nil
 }
 
 func (b *Box) newEntry(name string, e mailbox.Envelope) *entry {
@@ -88,7 +97,9 @@ func (b *Box) newEntry(name string, e mailbox.Envelope) *entry {
 func watchable(e mailbox.Envelope) bool { return !e.Type.Control() && !e.Expires().IsZero() }
 
 // watch keeps an eye on e, which asks for no acknowledgement and has that key in
-// the store, until the receiver has taken it or it expires.
+// the store, until the receiver has taken it or it expires. Most messages are taken
+// at once, so it is written down only when it still waits after watchAfter, or when
+// Run ends: a crash before that costs the notice, not the message.
 func (b *Box) watch(e mailbox.Envelope, key string) {
 	b.mu.Lock()
 	full := b.count >= maxWatched
@@ -96,15 +107,37 @@ func (b *Box) watch(e mailbox.Envelope, key string) {
 	if full || !watchable(e) {
 		return
 	}
-	n, _, err := b.add(e, key)
+	n, raw, err := b.name(e)
 	if err != nil {
 		b.opts.Logger.Warn("a message that was sent is not watched; nobody is told should it expire", "to", e.To, "message_id", e.ID, "err", err)
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n.busy = false
+	n.Key, n.Envelope, n.first = key, raw, time.Now().Add(watchAfter)
+	b.insert(n)
+	if len(raw) > maxUnsaved {
+		b.keep(n)
+	}
+	b.replan(n)
+}
+
+// keep writes down a message that is watched and still waits.
+func (b *Box) keep(n *entry) {
+	n.first = time.Time{}
+	b.save(n, n.Envelope)
 	b.await(n)
+}
+
+// keepAll writes down what is only in memory yet.
+func (b *Box) keepAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for n := range b.all() {
+		if !n.first.IsZero() && n.end == nil {
+			b.keep(n)
+		}
+	}
 }
 
 // await begins to wait for what the receiver of n, which is in the store, does.

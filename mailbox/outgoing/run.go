@@ -14,6 +14,7 @@ import (
 
 // Run sends again what is due, until ctx is done. It is called once at a time.
 func (b *Box) Run(ctx context.Context) {
+	defer b.keepAll()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -146,6 +147,8 @@ func (b *Box) act(ctx context.Context, n *entry) {
 		b.failed(n.receiver, err)
 	case n.Key == "" || !n.Next.IsZero():
 		again = true
+	case !n.first.IsZero():
+		b.keep(n)
 	case n.watch:
 		b.await(n)
 	case n.RetryCount >= n.retries:

@@ -1,0 +1,98 @@
+package outgoing
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"feishu-relay/mailbox"
+)
+
+// hourly is a message that asks for no acknowledgement and lives for an hour.
+func hourly(id string) mailbox.Envelope {
+	e := message(id)
+	e.Metadata = mailbox.Metadata{}
+	return e
+}
+
+func (r *rig) deaths() []DeadLetter {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.died)
+}
+
+// A message without an acknowledgement becomes a dead letter when it expires in
+// the inbox, over a restart, whether its receiver is online or not.
+func TestWatchedMessageExpires(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		t.Run(fmt.Sprint("away ", away), func(t *testing.T) {
+			story(t, func(r *rig) {
+				r.set(func() { r.away["coder"] = away })
+				r.send(hourly("m"))
+				r.reopen()
+				r.after(time.Hour - s)
+				if n := r.Pending(); n != 0 || len(files(t, r.dir, "unacked")) != 1 || len(r.deaths()) != 0 {
+					t.Errorf("%d pending, %d files, died %+v", n, len(files(t, r.dir, "unacked")), r.deaths())
+				}
+				r.after(s)
+				r.wantDied("m", mailbox.AgentOffline, 1, "not taken within its life of 1h0m0s")
+				if !r.deaths()[0].Expired || !r.IsDead("m", "coder") || r.IsDead("m", "other") {
+					t.Errorf("died %+v", r.deaths()[0])
+				}
+				r.wantCalls("0s put m 0 k1")
+				r.wantLeft(0, 1)
+			})
+		})
+	}
+}
+
+// One that was taken, and one that a store keeps nothing of, is forgotten, without
+// a file where that was at once.
+func TestWatchedMessageIsTaken(t *testing.T) {
+	for _, place := range []mailbox.Place{mailbox.Processed, mailbox.Gone} {
+		for _, after := range []time.Duration{0, 10 * time.Minute} {
+			t.Run(fmt.Sprint(place, " after ", after), func(t *testing.T) {
+				story(t, func(r *rig) {
+					r.send(hourly("m"))
+					r.after(after)
+					r.set(func() { r.place = place })
+					if n := len(files(t, r.dir, "unacked")); (n == 0) != (after == 0) {
+						t.Errorf("%d files", n)
+					}
+					r.after(time.Minute)
+					r.wantLeft(0, 0)
+					r.after(2 * time.Hour)
+					if len(r.deaths()) != 0 {
+						t.Errorf("died %+v", r.deaths())
+					}
+				})
+			})
+		}
+	}
+}
+
+// A receiver that clears an expired message away says so, if only afterwards.
+func TestWatchedMessageIsRefused(t *testing.T) {
+	story(t, func(r *rig) {
+		r.send(hourly("m"))
+		r.after(time.Hour - s)
+		r.set(func() { r.place = mailbox.Processed })
+		r.after(2 * s)
+		r.Nacked("m", "coder", mailbox.AgentOffline, "its life ended before it was taken")
+		r.wantDied("m", mailbox.AgentOffline, 1, "its life ended")
+		r.wantLeft(0, 1)
+	})
+}
+
+// A store that fails is not a message that was taken.
+func TestWatchOverAFault(t *testing.T) {
+	story(t, func(r *rig) {
+		r.set(func() { r.wheres = errAway })
+		r.send(hourly("m"))
+		r.after(30 * time.Minute)
+		r.set(func() { r.wheres = nil })
+		r.after(time.Hour)
+		r.wantDied("m", mailbox.AgentOffline, 1, "not taken")
+	})
+}
