@@ -22,6 +22,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,7 +112,8 @@ type Options struct {
 	Transcripts Transcripts
 	Group       func(channel string, chat relay.ChatID) Group // nil: names and limits are not shown
 	Depths      func([]transcript.Entry) []int                // of each, counted among all; nil: not shown
-	Stream      *Stream                                       // nil: another door delivers
+	Stream      *Stream                                       // nil: INJECT_URL delivers
+	Deliveries  Deliveries                                    // nil: no bot is delivered to
 	Say         func(context.Context, Saying) (any, error)    // POST /v1/send; nil: no connector
 	CA          []byte                                        // of the gateway, PEM; nil: none
 	Events      *Events
@@ -281,6 +283,9 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	if err != nil {
 		return err
 	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return errEmpty
+	}
 	if err := json.Unmarshal(data, v); err != nil {
 		if errors.Is(err, relay.ErrTime) {
 			return Invalid("ts: %v", err)
@@ -293,6 +298,8 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	}
 	return nil
 }
+
+var errEmpty = Invalid("the body is empty; it must be a JSON object")
 
 // readBody reads a request's body of at most limit bytes of UTF-8.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {

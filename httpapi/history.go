@@ -25,6 +25,11 @@ const (
 	journalBytes = 4 * historyBytes
 )
 
+// journalMark is the journal's line which says that the bot acknowledges.
+type journalMark struct {
+	Acking bool `json:"acking,omitempty"`
+}
+
 // load takes the end of the journal into the history. What is no message (a
 // torn line, the first of a part) is passed over.
 func (s *Stream) load() error {
@@ -40,9 +45,16 @@ func (s *Stream) load() error {
 	}
 	for line := range bytes.Lines(data[:n]) {
 		s.lines++
-		m := new(sent)
+		var l struct {
+			sent
+			journalMark
+		}
+		err := json.Unmarshal(line, &l)
+		m := &l.sent
 		switch {
-		case json.Unmarshal(line, m) != nil || m.ID == "":
+		case err == nil && l.Acking:
+			s.acking = true
+		case err != nil || m.ID == "":
 		case len(m.Data) > 0:
 			s.remember(m)
 		default:
@@ -85,22 +97,26 @@ func (s *Stream) forget(m *sent) {
 	s.note(&sent{ID: m.ID, At: m.At})
 }
 
-// note enters m into the journal. A fault costs only the replay after a restart.
-func (s *Stream) note(m *sent) {
+// note enters m into the journal.
+func (s *Stream) note(m *sent) { s.noteLine(m) }
+
+// noteLine enters a line into the journal. An error costs only the replay after a
+// restart.
+func (s *Stream) noteLine(line any) {
 	if s.journal == nil {
 		return
 	}
-	if err := s.record(m); err != nil {
+	if err := s.record(line); err != nil {
 		s.logger.Warn("stream journal cannot be written; a restart may not replay", "err", err)
 	}
 }
 
-// record appends m to the journal, or writes that anew when it is long.
-func (s *Stream) record(m *sent) error {
+// record appends a line to the journal, or writes that anew when it is long.
+func (s *Stream) record(v any) error {
 	if s.lines >= journalLines || s.size >= journalBytes {
 		return s.rewrite()
 	}
-	line, err := relay.Marshal(m)
+	line, err := relay.Marshal(v)
 	if err != nil {
 		return err
 	}
@@ -114,8 +130,15 @@ func (s *Stream) record(m *sent) error {
 
 func (s *Stream) rewrite() error {
 	var all bytes.Buffer
+	lines := make([]any, 0, len(s.history)+1)
+	if s.acking {
+		lines = append(lines, journalMark{Acking: true})
+	}
 	for _, m := range s.history {
-		line, err := relay.Marshal(m)
+		lines = append(lines, m)
+	}
+	for _, v := range lines {
+		line, err := relay.Marshal(v)
 		if err != nil {
 			return err
 		}
@@ -130,6 +153,6 @@ func (s *Stream) rewrite() error {
 		return err
 	}
 	_ = s.journal.Close()
-	s.journal, s.lines, s.size = f, len(s.history), int64(all.Len())
+	s.journal, s.lines, s.size = f, len(lines), int64(all.Len())
 	return nil
 }

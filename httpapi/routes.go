@@ -36,6 +36,8 @@ func routes() []route {
 		{"POST", "/v1/inbound", (*api).inbound, 0},
 		{"POST", "/v1/decide", (*api).decide, 0},
 		{"POST", "/v1/send", (*api).say, 0},
+		{"GET", "/v1/deliveries", (*api).deliveries, 0},
+		{"POST", "/v1/deliveries/{relay_msg_id}", (*api).settleDelivery, 0},
 
 		{"GET", "/v1/peers", (*api).peers, 0},
 		{"POST", "/v1/peers/{agent}/messages", (*api).sendToPeer, needsMailbox},

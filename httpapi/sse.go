@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,8 +28,17 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	if lastID == "" { // what cannot set a header
 		lastID = r.URL.Query().Get("last_event_id")
 	}
+	says := connection{lastID: relay.MessageID(lastID)}
+	if ack := r.URL.Query().Get("ack"); ack != "" {
+		does, err := strconv.ParseBool(ack)
+		if err != nil {
+			a.fail(w, r, Invalid("ack: want true or false, got %.20q", ack))
+			return
+		}
+		says.ack = &does
+	}
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		a.streamWebSocket(w, r, relay.MessageID(lastID))
+		a.streamWebSocket(w, r, says)
 		return
 	}
 	out, err := newEventWriter(w)
@@ -36,7 +46,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	ctx, reader, again, err := a.Stream.attach(r.Context(), relay.MessageID(lastID), false)
+	ctx, reader, again, err := a.Stream.attach(r.Context(), says)
 	if err != nil {
 		a.fail(w, r, err)
 		return
@@ -61,7 +71,7 @@ func closeWord(err error) string {
 // codes from 4000 on are for applications.
 const statusReplaced websocket.StatusCode = 4001
 
-func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, lastID relay.MessageID) {
+func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, says connection) {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin was checked by live
 	if err != nil {
 		return // Accept has answered
@@ -71,7 +81,7 @@ func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, lastID rel
 	// A cancelled read or write cuts the connection, and the close code could
 	// not be sent any more. So these end with the connection, not with the turn.
 	alive := context.WithoutCancel(r.Context())
-	turn, reader, again, err := a.Stream.attach(alive, lastID, true)
+	turn, reader, again, err := a.Stream.attach(alive, says)
 	if err != nil {
 		_ = conn.Close(websocket.StatusGoingAway, errStopping.Error())
 		return
@@ -109,7 +119,7 @@ func (a *api) readAcks(ctx context.Context, conn *websocket.Conn, reader *reader
 			Ack relay.MessageID `json:"ack"`
 		}
 		if json.Unmarshal(data, &msg) == nil && msg.Ack != "" && relay.CheckID(string(msg.Ack)) == nil {
-			a.Stream.ack(reader, msg.Ack)
+			a.Stream.ack(msg.Ack)
 		}
 	}
 }

@@ -21,6 +21,14 @@ const (
 	writeTimeout = 10 * time.Second // for one message; then the reader counts as gone
 )
 
+// Errors of Offer.
+var (
+	// ErrNoReader says that nobody reads the stream, or not to the end of the message.
+	ErrNoReader = errors.New("nobody reads the stream")
+	// ErrReaderGone says that the reader's connection ended before it acknowledged.
+	ErrReaderGone = errors.New("the reader left before it acknowledged")
+)
+
 var (
 	errReplaced = errors.New("a newer reader has taken over")
 	errStopping = errors.New("the sidecar stops")
@@ -31,9 +39,13 @@ var (
 // closed. Written and flushed counts as delivered.
 //
 // A reader that names the last message it got (`Last-Event-ID`) is given again
-// what was written after it. Over a WebSocket the bot may acknowledge; then
-// what was written to that connection and not acknowledged when it ended comes
-// again on the next, until it is acknowledged.
+// what was written after it.
+//
+// A reader acknowledges if it says so when it connects (`?ack=true`), or if this
+// bot ever acknowledged anything, also before a restart. Then a message is
+// delivered when it is acknowledged, over the WebSocket or through the API. What
+// was not acknowledged when the connection ended comes again on the next one,
+// never on the same. For all others, written and flushed counts as delivered.
 //
 // A message stands in the history and the journal before it is written: were it
 // the other way round, a crash between the two would leave a bot that names a
@@ -54,6 +66,7 @@ type Stream struct {
 	history []*sent       // oldest first; guarded by mu
 	bytes   int           // of history; guarded by mu
 	closed  bool          // guarded by mu
+	acking  bool          // this bot acknowledges; guarded by mu
 
 	journal *os.File // of delivered messages, so that a restart of ours can replay; nil: closed; guarded by mu
 	lines   int      // in the journal; guarded by mu
@@ -74,12 +87,12 @@ type sent struct {
 
 // reader is one connection.
 type reader struct {
-	items  chan item
-	gone   context.CancelCauseFunc
-	done   <-chan struct{}
-	canAck bool                         // a WebSocket
-	acks   bool                         // it has acknowledged something; guarded by Stream.mu
-	has    map[relay.MessageID]struct{} // of the history, what it has or is given again
+	items chan item
+	gone  context.CancelCauseFunc
+	done  <-chan struct{}
+	never bool                         // it said that it does not acknowledge
+	acks  bool                         // it acknowledges; guarded by Stream.mu
+	has   map[relay.MessageID]struct{} // of the history, what it has or is given again
 }
 
 type item struct {
@@ -115,27 +128,12 @@ func NewStream(o StreamOptions) (*Stream, error) {
 	return s, nil
 }
 
-// Deliver waits for a reader and writes in to it. It returns when the message
-// is written and flushed, or when ctx is done or the stream closed.
-func (s *Stream) Deliver(ctx context.Context, in relay.Inbound) error {
-	for {
-		if _, err := s.awaitReader(ctx); err != nil {
-			return err
-		}
-		err := s.Offer(ctx, in)
-		if !errors.Is(err, ErrNoReader) {
-			return err
-		}
-	}
-}
-
-// ErrNoReader says that nobody reads the stream, or not to the end of the message.
-var ErrNoReader = errors.New("nobody reads the stream")
-
-// Offer is [Stream.Deliver] to the reader that is there now; without one, or
-// where it goes meanwhile, it returns [ErrNoReader].
-func (s *Stream) Offer(ctx context.Context, in relay.Inbound) error {
-	id, _ := in.Metadata["relay_msg_id"].(relay.MessageID)
+// Offer writes a message to the reader that is there now and returns nil when it
+// is delivered: written and flushed or, where the reader acknowledges,
+// acknowledged. written is called before it waits for that; its channel is closed
+// with the connection. Offer returns [ErrNoReader], [ErrReaderGone] or the error
+// of ctx.
+func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound, written func(ended <-chan struct{})) error {
 	data, err := relay.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("encode inbound message: %w", err)
@@ -158,26 +156,31 @@ func (s *Stream) Offer(ctx context.Context, in relay.Inbound) error {
 	if <-it.written != nil {
 		return ErrNoReader
 	}
-	return nil
+	if s.isDelivered(r, id) {
+		return nil
+	}
+	written(r.done)
+	select {
+	case <-r.done:
+		return ErrReaderGone
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
-func (s *Stream) awaitReader(ctx context.Context) (*reader, error) {
-	for {
-		s.mu.Lock()
-		r, arrived, closed := s.reader, s.arrived, s.closed
-		s.mu.Unlock()
-		switch {
-		case closed:
-			return nil, errStopping
-		case r != nil:
-			return r, nil
-		}
-		select {
-		case <-arrived:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+// isDelivered reports whether a message that was written to r counts as delivered.
+func (s *Stream) isDelivered(r *reader, id relay.MessageID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !r.acks {
+		return true
+	}
+	for _, m := range slices.Backward(s.history) {
+		if m.ID == id {
+			return m.acked
 		}
 	}
+	return false
 }
 
 // Connected reports whether a reader is there.
@@ -194,17 +197,25 @@ func (s *Stream) Arrived() <-chan struct{} {
 	return s.arrived
 }
 
+// connection is what a reader says when it connects.
+type connection struct {
+	lastID relay.MessageID // the last message it got; "": it does not say
+	ack    *bool           // whether it acknowledges; nil: as the bot did before
+}
+
 // attach makes the caller the reader until the returned context ends, and
-// returns what it has to be given again first. lastID is the last message it
-// got, "" if it does not say.
-func (s *Stream) attach(ctx context.Context, lastID relay.MessageID, canAck bool) (context.Context, *reader, []*sent, error) {
+// returns what it has to be given again first.
+func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *reader, []*sent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, nil, nil, &Error{http.StatusServiceUnavailable, "stopping", errStopping.Error()}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	r := &reader{items: make(chan item), gone: cancel, done: ctx.Done(), canAck: canAck, has: map[relay.MessageID]struct{}{}}
+	r := &reader{items: make(chan item), gone: cancel, done: ctx.Done(), has: map[relay.MessageID]struct{}{}}
+	if r.acks = s.acking; c.ack != nil {
+		r.acks, r.never = *c.ack, !*c.ack
+	}
 	if s.reader != nil {
 		s.reader.gone(errReplaced)
 		s.owe(s.reader)
@@ -212,7 +223,7 @@ func (s *Stream) attach(ctx context.Context, lastID relay.MessageID, canAck bool
 	s.reader = r
 	close(s.arrived)
 	s.arrived = make(chan struct{})
-	return ctx, r, s.replay(r, lastID), nil
+	return ctx, r, s.replay(r, c.lastID), nil
 }
 
 // replay picks what a new reader has to be given again. A last id that is not
@@ -263,16 +274,38 @@ func (s *Stream) detach(r *reader) {
 	}
 }
 
-// ack notes that the bot has taken the message.
-func (s *Stream) ack(r *reader, id relay.MessageID) {
+// Acknowledge notes that the bot has taken the message, and that it acknowledges.
+func (s *Stream) Acknowledge(id relay.MessageID) {
 	s.mu.Lock()
-	r.acks = true
+	defer s.mu.Unlock()
+	if !s.acking {
+		s.acking = true
+		s.noteLine(journalMark{Acking: true})
+	}
+	if s.reader != nil && !s.reader.never {
+		s.reader.acks = true
+	}
 	for _, m := range s.history {
 		if m.ID == id {
 			m.by, m.owed, m.acked = nil, false, true
 		}
 	}
-	s.mu.Unlock()
+}
+
+// Withdraw keeps a message that ended otherwise from being written again.
+func (s *Stream) Withdraw(id relay.MessageID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.history {
+		if m.ID == id {
+			m.by, m.owed = nil, false
+		}
+	}
+}
+
+// ack is Acknowledge by the reader itself.
+func (s *Stream) ack(id relay.MessageID) {
+	s.Acknowledge(id)
 	s.receipt(id)
 }
 
@@ -303,12 +336,12 @@ func (s *Stream) wrote(r *reader, m *sent) error {
 }
 
 // wroteAgain notes that m was written again, which settles it with a reader
-// that cannot acknowledge.
+// that does not acknowledge.
 func (s *Stream) wroteAgain(r *reader, m *sent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.doubt = false
-	m.owed = m.owed && r.canAck
+	m.owed = m.owed && r.acks
 }
 
 // Stop tells the reader that the sidecar stops, and ends what waits for one.

@@ -38,7 +38,7 @@ type bot struct {
 func (s *Stream) connect(t *testing.T, ctx context.Context) bot {
 	t.Helper()
 	b := bot{make(chan struct{}, 10), make(chan struct{}), make(chan relay.MessageID, 10)}
-	turn, r, again, err := s.attach(ctx, "", false)
+	turn, r, again, err := s.attach(ctx, connection{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,13 +113,13 @@ func TestADeliveryDetachesAReaderThatIsGone(t *testing.T) {
 func TestAnOfferWaitsForNoReader(t *testing.T) {
 	s := newStream(t)
 	m := relay.Inbound{Metadata: map[string]any{"relay_msg_id": relay.MessageID("m1")}}
-	if err := s.Offer(t.Context(), m); !errors.Is(err, ErrNoReader) {
+	if err := s.Offer(t.Context(), "m1", m, nil); !errors.Is(err, ErrNoReader) {
 		t.Errorf("without a reader: %v", err)
 	}
 	ctx, hangUp := context.WithCancel(t.Context())
 	first := s.connect(t, ctx)
 	offered := make(chan error, 1)
-	go func() { offered <- s.Offer(t.Context(), m) }()
+	go func() { offered <- s.Offer(t.Context(), "m1", m, nil) }()
 	<-first.writing
 	second := s.connect(t, t.Context())
 	close(first.release)
@@ -128,7 +128,7 @@ func TestAnOfferWaitsForNoReader(t *testing.T) {
 	}
 	hangUp()
 	close(second.release)
-	if err := s.Offer(t.Context(), m); err != nil || <-second.got != "m1" {
+	if err := s.Offer(t.Context(), "m1", m, nil); err != nil || <-second.got != "m1" {
 		t.Errorf("to the next: %v", err)
 	}
 }

@@ -149,14 +149,14 @@ func TestFastAcknowledgements(t *testing.T) {
 	s.want("next")
 }
 
-func TestWhatIsOwedIsDeliveredOnceToAReaderThatCannotAcknowledge(t *testing.T) {
+func TestWhatIsOwedIsDeliveredOnceToAReaderThatDoesNotAcknowledge(t *testing.T) {
 	r := newRig(t)
 	s := r.dial("")
 	r.deliver("m1", "m2")
 	s.want("m1", "m2")
 	s.ack("m1")
 	s.leave()
-	first := r.listen(messages)
+	first := r.listen(messages + "?ack=false")
 	first.want("m2")
 	r.deliver("m3") // behind the replay
 	first.want("m3")
@@ -164,6 +164,67 @@ func TestWhatIsOwedIsDeliveredOnceToAReaderThatCannotAcknowledge(t *testing.T) {
 	second := r.listen(messages)
 	r.deliver("m4")
 	second.want("m4")
+}
+
+// Connect, acknowledge 3, reconnect, get 3 more, die, reconnect: those come again,
+// also over a restart, and to a reader of server-sent events.
+func TestABotThatEverAcknowledgedAcknowledges(t *testing.T) {
+	r := newRig(t)
+	s := r.dial("")
+	r.deliver(names(1, 3)...)
+	s.want(names(1, 3)...)
+	s.ack(names(1, 3)...)
+	s.leave()
+	s = r.dial("")
+	r.deliver(names(4, 6)...)
+	s.want(names(4, 6)...)
+	s.leave()
+	s = r.dial("")
+	s.want(names(4, 6)...)
+	s.leave()
+	events := r.listen(messages)
+	events.want(names(4, 6)...)
+	r.stream.Acknowledge("m5")
+	r.leave(events)
+	events = r.listen(messages)
+	events.want("m4", "m6")
+
+	r.restart() // what is not acknowledged is offered again by who delivers
+	s = r.dial("").connected()
+	if written, err := r.offer("m7"); !written || err == nil {
+		t.Errorf("m7 counts as delivered before it is acknowledged: %v, %v", written, err)
+	}
+	s.want("m7")
+}
+
+func TestAReaderMaySayThatItAcknowledges(t *testing.T) {
+	r := newRig(t)
+	s := r.listen(messages + "?ack=true")
+	if written, err := r.offer("m1"); !written || err == nil {
+		t.Errorf("m1 counts as delivered before it is acknowledged: %v, %v", written, err)
+	}
+	s.want("m1")
+	r.leave(s)
+	s = r.listen(messages)
+	s.want("m1")
+	r.stream.Withdraw("m1") // it timed out
+	r.leave(s)
+	s = r.listen(messages)
+	r.deliver("m2")
+	s.want("m2")
+	wantError(t, ask(r.fakes, "GET", messages+"?ack=perhaps", ""), 400, "invalid_request")
+}
+
+// offer offers a message, and ends the wait for its acknowledgement.
+func (r *rig) offer(id string) (written bool, err error) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	err = r.stream.Offer(ctx, relay.MessageID(id), inbound(id), func(<-chan struct{}) {
+		written = true
+		cancel()
+	})
+	return written, err
 }
 
 func TestTakeoverOfAWebSocket(t *testing.T) {

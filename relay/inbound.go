@@ -12,10 +12,12 @@ type Inbound struct {
 	SessionKeyOverride string         `json:"session_key_override"`
 	Metadata           map[string]any `json:"metadata"`
 
-	// For doors that make something else of it; not part of the API.
-	Source    *Message `json:"-"` // what it was made from
-	Mentioned bool     `json:"-"` // it addresses the bot
-	Final     Millis   `json:"-"` // when its text was final
+	// For channels that make something else of it; not part of the API.
+	Source    *Message  `json:"-"` // what it was made from; nil: mail
+	Mentioned bool      `json:"-"` // it addresses the bot
+	Final     Millis    `json:"-"` // when its text was final
+	ShownAs   MessageID `json:"-"` // the message_id of its event behind the gateway
+	Plain     string    `json:"-"` // mail's text with its other parts, for channels that show only text
 }
 
 // Timestamp writes t as the API does.

@@ -61,7 +61,7 @@ func (r *backlogRig) run(b *testing.B, f func(decided)) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.doors.webhook = signal(make(chan struct{}, 1<<16))
+	s.deliverTo(b, signal(make(chan struct{}, 1<<16)))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/delivery"
 	"feishu-relay/internal/redistest"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
@@ -58,15 +59,20 @@ type carrier struct {
 	arrived <-chan struct{}
 }
 
-// signal is a door that tells of a delivery and does nothing else.
+// signal is a delivery channel that reports each delivery and does nothing else.
 type signal chan struct{}
 
-func (s signal) Deliver(context.Context, relay.Inbound) error {
+func (signal) Name() string             { return doorWebhook }
+func (signal) Open() bool               { return true }
+func (signal) Present() bool            { return true }
+func (signal) Changed() <-chan struct{} { return nil }
+func (signal) Serial() bool             { return true }
+func (signal) Pauses() delivery.Pauses  { return delivery.Pauses{First: webhookFirst, Most: webhookMax} }
+
+func (s signal) Write(context.Context, *delivery.Message, func(<-chan struct{})) error {
 	s <- struct{}{}
 	return nil
 }
-
-func (s signal) Try(ctx context.Context, in relay.Inbound) error { return s.Deliver(ctx, in) }
 
 func newBenchRig(b *testing.B, backend string) *benchRig {
 	b.Helper()
@@ -89,6 +95,19 @@ func newBenchRig(b *testing.B, backend string) *benchRig {
 	return r
 }
 
+// deliverTo replaces the delivery channels by one of the benchmark's.
+func (s *Sidecar) deliverTo(b *testing.B, ch delivery.Channel) {
+	b.Helper()
+	root, err := os.OpenRoot(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = root.Close() })
+	if err := s.newDeliveries(root, ch); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // start runs a sidecar until the benchmark ends, logging as the program does.
 func (r *benchRig) start(b *testing.B, cfg Config, agent relay.AgentName, name string) *Sidecar {
 	b.Helper()
@@ -101,7 +120,7 @@ func (r *benchRig) start(b *testing.B, cfg Config, agent relay.AgentName, name s
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.doors.webhook = signal(r.arrived)
+	s.deliverTo(b, signal(r.arrived))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

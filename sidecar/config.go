@@ -52,8 +52,9 @@ type Config struct {
 	ListenAddr string
 	APIToken   Secret
 
-	InjectURL     string
-	InjectContext int
+	InjectURL       string
+	InjectContext   int
+	DeliveryTimeout time.Duration
 
 	Backend      string // "file" or "redis"
 	RedisURL     Secret

@@ -3,7 +3,8 @@ package sidecar
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,8 +21,8 @@ import (
 	"feishu-relay/feishu/entry"
 	"feishu-relay/feishu/gateway"
 	"feishu-relay/feishu/webhook"
+	"feishu-relay/internal/delivery"
 	"feishu-relay/internal/safefile"
-	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 )
 
@@ -179,21 +180,50 @@ func newGatewayDoor(s *Sidecar) *gatewayDoor {
 	return &gatewayDoor{s: s, shown: shown, mails: mails}
 }
 
-func (d *gatewayDoor) connected() bool          { return d.gateway.Connected() }
-func (d *gatewayDoor) changed() <-chan struct{} { return d.gateway.Changed() }
+var _ delivery.Channel = (*gatewayDoor)(nil)
 
-// Deliver returns when the bot's SDK has acknowledged the event.
-func (d *gatewayDoor) Deliver(ctx context.Context, in relay.Inbound) error {
-	self, peer := d.s.selfAsked(ctx), d.s.peer(ctx, in.Source)
+func (*gatewayDoor) Name() string               { return doorGateway }
+func (d *gatewayDoor) Open() bool               { return d.gateway.Connected() }
+func (d *gatewayDoor) Present() bool            { return d.gateway.Present() }
+func (d *gatewayDoor) Changed() <-chan struct{} { return d.gateway.Changed() }
+func (*gatewayDoor) Serial() bool               { return false } // as Feishu's own events
+func (*gatewayDoor) Pauses() delivery.Pauses {
+	return delivery.Pauses{First: 15 * time.Second, Most: 5 * time.Minute} // as Feishu's own (FEISHU.md 2.4)
+}
+
+// Write writes m to the bot as an event and returns when the bot has acknowledged it.
+func (d *gatewayDoor) Write(ctx context.Context, m *delivery.Message, written func(<-chan struct{})) error {
+	self := d.s.selfAsked(ctx)
 	if self.OpenID == "" || self.AppID == "" {
 		return errNobody
 	}
+	var event feishu.Injected
+	if m.Mail {
+		event = d.mailEvent(m)
+	} else {
+		event = d.messageEvent(ctx, m)
+	}
+	body, err := d.complete(event, self, m.Key)
+	if err != nil {
+		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
+	}
+	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: m.Again, Written: written,
+		Late: func() { d.s.deliveries.Acknowledge(m.ID) }}))
+}
+
+// newEvent is how old a message may be whose event keeps its time. Frameworks drop
+// what is older than their own start, so one that waited is as new as its writing.
+const newEvent = time.Second
+
+func (d *gatewayDoor) messageEvent(ctx context.Context, in *delivery.Message) feishu.Injected {
 	m := in.Source
-	return d.inject(ctx, self, feishu.Injected{
-		Sender: peer, MentionsSelf: in.Mentioned || d.s.cfg.MentionAlways, Mentions: d.othersIn(m),
-		Message: d.idOf(m), ChatID: m.ChatID, ThreadID: m.ThreadID, RootID: m.RootID, ParentID: m.ParentID,
-		Text: in.Content, CreateTime: in.Final, // frameworks drop what is old
-	})
+	created := in.Final
+	if time.Since(created.Time()) > newEvent {
+		created = relay.MillisOf(time.Now())
+	}
+	return feishu.Injected{Sender: d.s.peer(ctx, m), MentionsSelf: in.Mentioned || d.s.cfg.MentionAlways,
+		Mentions: d.othersIn(m), Message: in.ShownAs, ChatID: m.ChatID, ThreadID: m.ThreadID, RootID: m.RootID,
+		ParentID: m.ParentID, Text: in.Content, CreateTime: created}
 }
 
 // idOf is the message id under which the bot is shown m. Of a bot without an app
@@ -225,32 +255,28 @@ func (d *gatewayDoor) standIn(key, id string, about relay.MessageID) relay.Messa
 	return shown
 }
 
-// deliverMail shows the bot a result in the conversation that it belongs in, as
-// if the other agent had said it there. The message is none of Feishu's: a reply
-// to it goes to the person's message that the conversation is about.
-func (d *gatewayDoor) deliverMail(ctx context.Context, m agent.Delivery, in relay.Inbound) error {
-	name := relay.AgentName(m.From)
-	self, peer := d.s.selfAsked(ctx), feishu.Bot{Agent: name, Name: string(name)}
-	if self.OpenID == "" || self.AppID == "" {
-		return errNobody
-	}
+// mailEvent shows the bot a result in the conversation that it belongs in, as if
+// the other agent had said it there. Feishu does not know the message: a reply to
+// it goes to the person's message that the conversation is about.
+func (d *gatewayDoor) mailEvent(in *delivery.Message) feishu.Injected {
+	name := in.Sender
+	peer := feishu.Bot{Agent: name, Name: string(name)}
 	if known, ok := d.s.book.Agent(name, "", ""); ok {
 		peer = known
 	}
-	talk := d.s.talkIn(in.Channel, in.ChatID)
-	id := d.standIn(string(m.From)+"/"+m.ID, m.ID, talk.MessageID)
-	text := in.Content
-	if parts := mailParts(m.Envelope); parts != "" && parts != text {
-		text += "\n" + parts // a framework sees nothing but the text
-	}
-	return d.inject(ctx, self, feishu.Injected{Sender: peer, MentionsSelf: talk.ChatType != feishu.ChatP2P, Message: id,
-		ChatID: in.ChatID, ChatType: talk.ChatType, Text: text})
+	talk := d.s.talkIn(in.Inbound.Channel, in.ChatID)
+	id := d.standIn(string(name)+"/"+string(in.ID), string(in.ID), talk.MessageID)
+	return feishu.Injected{Sender: peer, MentionsSelf: talk.ChatType != feishu.ChatP2P, Message: id,
+		ChatID: in.ChatID, ChatType: talk.ChatType, Text: in.Plain}
 }
 
-// inject completes event and returns when the bot's SDK has acknowledged it.
-func (d *gatewayDoor) inject(ctx context.Context, self feishu.Self, event feishu.Injected) error {
+// complete fills in what every event has and returns it as JSON. Its event_id is
+// the same each time the message of this key is written.
+func (d *gatewayDoor) complete(event feishu.Injected, self feishu.Self, key string) ([]byte, error) {
 	peer := event.Sender
-	event.EventID, event.AppID, event.Token = "relay-"+rand.Text(), self.AppID, string(d.s.cfg.VerificationToken)
+	sum := sha256.Sum256([]byte(string(self.AppID) + "\n" + key))
+	event.EventID = "relay-" + hex.EncodeToString(sum[:16])
+	event.AppID, event.Token = self.AppID, string(d.s.cfg.VerificationToken)
 	event.SenderType = cmp.Or(d.s.cfg.InjectSenderType, feishu.SenderBot)
 	event.Self = feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.s.cfg.Agent))}
 	if event.SenderType == feishu.SenderUser {
@@ -258,7 +284,7 @@ func (d *gatewayDoor) inject(ctx context.Context, self feishu.Self, event feishu
 	}
 	body, err := event.JSON()
 	if err != nil {
-		return fmt.Errorf("%w: %w", errRefused, err)
+		return nil, err
 	}
 	if sent, err := feishu.ParseEvent(body); err == nil && sent.Message != nil {
 		shown := *sent.Message
@@ -266,17 +292,11 @@ func (d *gatewayDoor) inject(ctx context.Context, self feishu.Self, event feishu
 		d.shown.Add(shown.ID, shown)
 		d.s.book.LearnName(string(shown.Sender.OpenID), feishu.Who{Name: peer.Name, Agent: peer.Agent})
 	}
-	ctx, cancel := withGrace(ctx, ackGrace)
-	defer cancel()
-	return d.gateway.Inject(ctx, body)
+	return body, nil
 }
 
 // errNobody says that the message has to wait: frameworks find out by it whether they are meant.
-var errNobody = errors.New("the bot's own open_id is not known yet")
-
-// ackGrace is how long an acknowledgement that is on its way is waited for when
-// the sidecar stops: without it the bot would be given the message again.
-const ackGrace = time.Second
+var errNobody = fmt.Errorf("%w: the bot's own open_id is not known yet", delivery.ErrNotWritten)
 
 // othersIn is whom a message mentions besides this bot, as this bot's app sees
 // them; who is not known here stays a name in the text.

@@ -51,9 +51,13 @@ func (s *Sidecar) inbound(p *passage) (in relay.Inbound, given []string) {
 		content = before + content
 		given = append(given, ids...)
 	}
-	return relay.Inbound{Source: m, Mentioned: p.mentioned, Final: relay.MillisOf(p.final), Channel: m.Channel,
+	in = relay.Inbound{Source: m, Mentioned: p.mentioned, Final: relay.MillisOf(p.final), Channel: m.Channel,
 		SenderID: cmp.Or(string(m.SenderID), string(m.SenderBotOpenID), string(m.SenderAgentName)),
-		ChatID:   m.ChatID, Content: content, Timestamp: relay.Timestamp(p.sent), Metadata: meta}, given
+		ChatID:   m.ChatID, Content: content, Timestamp: relay.Timestamp(p.sent), Metadata: meta}
+	if s.doors.gateway != nil {
+		in.ShownAs = s.doors.gateway.idOf(m) // the same on each write, also after a restart
+	}
+	return in, given
 }
 
 // contextTail is how far back lines for INJECT_CONTEXT are looked for.

@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 	"internal/browsertest": {},
 	"internal/feishusim":   {"feishu", "relay"},
 	"internal/safefile":    {},
+	"internal/delivery":    {"relay", "internal/safefile"},
 	"internal/groups":      {"mention", "internal/safefile"},
 	"internal/redislink":   {},
 	"internal/loopback":    {},

@@ -61,6 +61,7 @@ func (s *Sidecar) openMailbox() error {
 		Hears:     func(channel, chat string) bool { return s.hears(channel, relay.ChatID(chat)) },
 		Heartbeat: c.Heartbeat, HeartbeatTimeout: c.HeartbeatTimeout, AckTimeout: c.AckTimeout, RetryBase: c.RetryBase,
 		MaxRetries: c.MaxRetries, MaxExchanges: c.MaxExchanges, Logger: s.log, Trace: s.trace,
+		DeliveryTimeout: s.cfg.DeliveryTimeout, MaxAge: s.cfg.MaxAge,
 		Failed:  func(part string, err error) { s.problems.set("mailbox "+part, err) },
 		Observe: s.mailed, Queues: s.queues})
 	if err != nil {

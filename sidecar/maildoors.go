@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"feishu-relay/httpapi"
+	"feishu-relay/internal/delivery"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
@@ -42,7 +42,7 @@ func (d *mailDoors) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		var gateway, stream <-chan struct{}
 		if d.s.doors.gateway != nil {
-			gateway = d.s.doors.gateway.changed()
+			gateway = d.s.doors.gateway.Changed()
 		}
 		if d.s.doors.stream != nil {
 			stream = d.s.doors.stream.Arrived()
@@ -59,67 +59,63 @@ func (d *mailDoors) watch(ctx context.Context) {
 	}
 }
 
-// mailPatience is how long a bot at the gateway may take for one message; then
-// others have their turn, and it is given it again. Some think before they
-// acknowledge.
-const mailPatience = webhookTimeout
-
-var errAway = errors.New("the bot has left the gateway")
-
-// Deliver tries once to hand m to the bot by the door that is open: other mail,
-// which may fit another door, waits for this.
-func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery) error {
+// Deliver writes m once to the channel that is open for it, and returns when the
+// bot has answered: other mail, which may fit another channel, goes on.
+func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery, on agent.Progress) error {
 	in := d.inbound(m)
-	var err error
-	switch door := &d.s.doors; {
-	case m.Conversation != nil && in.Channel == relay.DefaultChannel && door.gateway != nil && door.gateway.connected():
-		err = d.show(ctx, m, in)
-	case door.webhook != nil:
-		err = door.webhook.Try(ctx, in)
-	case door.stream != nil:
-		err = door.stream.Offer(ctx, in)
-	default:
+	ch := d.channel(m, in)
+	if ch == nil {
 		return agent.ErrNoDoor
 	}
+	giving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { cancel(settledCause(ctx)) })()
+	err := d.s.deliveries.Attempt(giving, delivery.Message{Inbound: in, Ref: delivery.Ref{ID: relay.MessageID(m.ID),
+		Key: mailKey(m), Channel: in.Channel, Chat: in.ChatID, Sender: relay.AgentName(m.From), Sent: m.Timestamp, Mail: true}},
+		ch, delivery.Hooks{Written: on.Written, Next: on.Next})
 	switch {
-	case errors.Is(err, errRefused):
+	case errors.Is(err, delivery.ErrRefused):
 		return fmt.Errorf("%w: %w", agent.ErrRefused, err)
-	case errors.Is(err, httpapi.ErrNoReader):
+	case errors.Is(err, delivery.ErrTimedOut):
+		return fmt.Errorf("%w: %w", agent.ErrTimedOut, err)
+	case (errors.Is(err, delivery.ErrNotWritten) || errors.Is(err, delivery.ErrEnded)) && !ch.Open():
 		return agent.ErrNoDoor
 	}
 	return err
 }
 
-// show gives m to a bot at the gateway as long as it is there.
-func (d *mailDoors) show(ctx context.Context, m agent.Delivery, in relay.Inbound) error {
-	door := d.s.doors.gateway
-	ctx, cancel := context.WithTimeoutCause(ctx, mailPatience, fmt.Errorf("the bot did not acknowledge within %s", mailPatience))
-	defer cancel()
-	ctx, left := context.WithCancelCause(ctx)
-	defer left(nil)
-	go func() {
-		for ctx.Err() == nil {
-			changed := door.changed()
-			if !door.connected() {
-				left(errAway)
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			}
+// settledCause is why ctx was cancelled, as [delivery.Deliveries.Attempt] reads it.
+func settledCause(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if s, ok := errors.AsType[*agent.Settled](cause); ok {
+		if s.Refused {
+			return &delivery.Settled{State: delivery.Refused}
 		}
-	}()
-	err := door.deliverMail(ctx, m, in)
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+		return &delivery.Settled{State: delivery.Delivered}
 	}
-	return err
+	return cause
+}
+
+// mailKey is what a piece of mail is known by among the deliveries.
+func mailKey(m agent.Delivery) string { return mailChannel + "/" + string(m.From) + "/" + m.ID }
+
+// channel is the one that is open for m; nil: none.
+func (d *mailDoors) channel(m agent.Delivery, in relay.Inbound) delivery.Channel {
+	switch doors := &d.s.doors; {
+	case m.Conversation != nil && in.Channel == relay.DefaultChannel && doors.gateway != nil && doors.gateway.Open():
+		return doors.gateway
+	case doors.webhook != nil:
+		return doors.webhook
+	case doors.stream != nil && doors.stream.Connected():
+		return streamDoor{doors.stream}
+	}
+	return nil
 }
 
 // inbound is m as the bot gets it (DESIGN 5.2, MAILBOX.md A).
 func (d *mailDoors) inbound(m agent.Delivery) relay.Inbound {
 	e := m.Envelope
-	in := relay.Inbound{Channel: mailChannel, SenderID: string(e.From), ChatID: relay.ChatID(e.From), Content: mailText(e),
+	in := relay.Inbound{Channel: mailChannel, Plain: plainMail(e), SenderID: string(e.From), ChatID: relay.ChatID(e.From), Content: mailText(e),
 		Timestamp: relay.Timestamp(e.Timestamp), SessionKeyOverride: mailChannel + ":" + string(e.From)}
 	meta := map[string]any{"from_bot": true, "is_mentioned": true, "sender_agent_name": e.From, "message_id": e.ID,
 		"relay_msg_id": relay.MessageID(e.ID), "mailbox_type": e.Type, "mailbox_parts": e.Content.Parts, "mailbox_ttl": e.Hops,
@@ -155,6 +151,15 @@ func mailText(e mailbox.Envelope) string {
 		return fmt.Sprintf("%s: task %s is %s.", e.From, e.Task.ID, e.Task.State)
 	}
 	return mailParts(e)
+}
+
+// plainMail is what e says to a bot that is shown only text.
+func plainMail(e mailbox.Envelope) string {
+	text := mailText(e)
+	if parts := mailParts(e); parts != "" && parts != text {
+		text += "\n" + parts
+	}
+	return text
 }
 
 // mailParts is what e holds beside text, for those who see only text.

@@ -100,8 +100,8 @@ func (s *Sidecar) measureDoors() {
 	if d.stream != nil {
 		connected(doorStream, d.stream.Connected)
 	}
-	if hook, ok := d.webhook.(*webhookDoor); ok {
-		connected(doorWebhook, func() bool { return !hook.away.Load() })
+	if d.webhook != nil {
+		connected(doorWebhook, func() bool { return !d.webhook.away() })
 	}
 	if s.front != nil {
 		status := func() gateway.Status { st, _ := s.front.gateway.Status().(gateway.Status); return st }

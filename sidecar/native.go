@@ -177,7 +177,9 @@ func (s *Sidecar) stopUnfinished(_ context.Context, p *passage) (relay.Reason, e
 }
 
 // here reports whether a message was handled already, or is on its way.
-func (s *Sidecar) here(key string) bool { return s.dedup.Seen(key) || s.inFlight.has(key) }
+func (s *Sidecar) here(key string) bool {
+	return s.dedup.Seen(key) || s.inFlight.has(key) || s.deliveries.Has(key)
+}
 
 func (s *Sidecar) waitForCopy(m *relay.Message) time.Duration {
 	kind := m.Metadata.Text(metaNative)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -51,6 +50,8 @@ type passage struct {
 	decision  policy.Decision
 	claim     claim
 	outcome   *outcome.Outcome // as far as it was told; nil: nothing yet
+	handed    bool             // its delivery has begun, and ends it
+	kept      bool             // its delivery has put it on disk: the queue may forget it
 }
 
 // claim is what a message holds of its key in dedup.
@@ -161,7 +162,9 @@ func (s *Sidecar) handle(ctx context.Context, w way, p *passage) {
 				s.endClaim(p, false)
 				return
 			}
-			s.end(p, stage, why)
+			if !p.handed {
+				s.end(p, stage, why)
+			}
 		})
 	})
 }
@@ -177,7 +180,7 @@ func (s *Sidecar) end(p *passage, stage string, why relay.Reason) {
 	if why != relay.Pass {
 		s.stopped(p, stage, why, nil)
 	}
-	if why == relay.Duplicate && !held && s.inFlight.follow(p.key, p.Settle) {
+	if why == relay.Duplicate && !held && s.inFlight.follow(p.key, p.Settle) || p.kept {
 		return
 	}
 	p.Settle()
@@ -253,7 +256,7 @@ func (s *Sidecar) stopOtherChats(ctx context.Context, p *passage) (relay.Reason,
 }
 
 func (s *Sidecar) stopRepeats(_ context.Context, p *passage) (relay.Reason, error) {
-	if s.dedup.Claim(p.key) != dedup.New {
+	if s.deliveries.Has(p.key) || s.dedup.Claim(p.key) != dedup.New {
 		return relay.Duplicate, nil
 	}
 	p.claim = claimHeld
@@ -334,8 +337,11 @@ func (s *Sidecar) recordUser(_ context.Context, p *passage) (relay.Reason, error
 	return relay.Pass, nil
 }
 
+// stopOld stops what was older than RELAY_MAX_AGE when it came, and what no
+// delivery channel was open for that long. Time spent behind earlier messages of
+// the chat does not count.
 func (s *Sidecar) stopOld(_ context.Context, p *passage) (relay.Reason, error) {
-	if p.History || time.Since(p.final) > s.cfg.MaxAge {
+	if p.History || p.arrived.Sub(p.final) > s.cfg.MaxAge || s.deliveries.Expired(p.final) {
 		return relay.Expired, nil
 	}
 	return relay.Pass, nil
@@ -396,48 +402,6 @@ func (s *Sidecar) askPolicy(ctx context.Context, p *passage) (relay.Reason, erro
 	}
 	return relay.Pass, nil
 }
-
-// inject hands the message to the bot, and waits for it where it is away.
-func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) {
-	if s.native != nil && s.native.passed.Contains(p.key) {
-		return relay.Duplicate, nil
-	}
-	s.undelivered.begin(p)
-	in, given := s.inbound(p)
-	s.trace("inject")
-	since := p.final
-	if p.msg.Role == relay.RoleUser {
-		since = p.arrived // Feishu delivers again for hours, and a person's message is never stopped for its age
-	}
-	ctx, cancel := context.WithDeadlineCause(ctx, since.Add(s.cfg.MaxAge), errTooOld)
-	defer cancel()
-	door, err := s.doors.Deliver(ctx, in)
-	switch {
-	case err == nil:
-	case errors.Is(err, errRefused):
-		s.problems.set("inject", err)
-		return relay.Undeliverable, nil
-	case errors.Is(context.Cause(ctx), errTooOld):
-		return relay.Expired, nil
-	default:
-		return relay.Pass, fmt.Errorf("deliver: %w", err)
-	}
-	s.trace("delivered")
-	s.endClaim(p, true)
-	if err := s.dedup.Flush(); err != nil {
-		s.problems.set("dedup", err)
-	}
-	s.trace("settling")
-	s.given.add(given...)
-	s.metrics.delivered(door, p.final)
-	s.noteDelivered(p, door)
-	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
-		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Door: door})
-	s.log.Info("delivered", keyChat, p.msg.ChatID, keyMsg, p.key, keySender, p.msg.SenderAgentName, keyDoor, door)
-	return relay.Pass, nil
-}
-
-var errTooOld = errors.New("older than RELAY_MAX_AGE")
 
 // ofGroup reports whether metadata says, or does not deny, that a message is a
 // group's.

@@ -27,6 +27,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 		}
 	})
 	reading.Go(func() { s.groups.Run(ctx) })
+	reading.Go(func() { s.deliveries.Run(ctx) })
 	s.runFeishu(ctx, &serving, &reading, fail)
 	if s.mail != nil {
 		reading.Go(func() { s.runMailbox(ctx) })
@@ -50,6 +51,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 			s.native.wait.wait()
 		}
 		s.chats.wait()
+		s.delivering.Wait()
 	})
 	if s.front != nil { // only now: the bot's calls pass, and its acknowledgements count, to the last
 		ctx, cancel := context.WithTimeout(context.Background(), finishGateway)

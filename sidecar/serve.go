@@ -32,7 +32,7 @@ func (s *Sidecar) openAPI() error {
 	options := httpapi.Options{Token: string(s.cfg.APIToken), Send: s.Send, Hear: s.Hear, Decide: s.Decide,
 		Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.members.in, Transcripts: s.transcript,
 		Group: s.groupShown, Depths: s.depthsShown,
-		Stream: s.doors.stream, Say: s.sayer(), CA: ca, Events: s.events, Outcomes: s.outcomes, Metrics: s.metrics.handler(), Lines: &s.lines, Logger: s.log}
+		Stream: s.doors.stream, Deliveries: deliveriesAPI{s}, Say: s.sayer(), CA: ca, Events: s.events, Outcomes: s.outcomes, Metrics: s.metrics.handler(), Lines: &s.lines, Logger: s.log}
 	tools := mcptools.Options{Transcripts: s.transcript, WhoAmI: s.whoAmI, Version: s.version, Logger: s.log,
 		Visible: func(channel, chat string) bool { return s.members.in(channel, relay.ChatID(chat)) }}
 	if s.mail != nil { // a nil *Agent in an interface would be none

@@ -39,6 +39,7 @@ import (
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/connector"
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/delivery"
 	"feishu-relay/internal/groups"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox/agent"
@@ -104,7 +105,11 @@ type Sidecar struct {
 	judge        policy.Judge
 	llm          *judge.LLM // nil where the rules judge, or nobody
 	doors        doors
-	mail         *agent.Agent // nil with MAILBOX=off
+	deliveries   *delivery.Deliveries
+	delivering   sync.WaitGroup                        // deliveries that a chat does not wait for
+	stoppedIDs   *lru.Cache[relay.MessageID, struct{}] // messages that the bot was not given
+	botAway      atomic.Bool                           // the last delivery of all failed
+	mail         *agent.Agent                          // nil with MAILBOX=off
 	mailDoors    *mailDoors
 	lines        httpapi.Lines // of a bot at /v1/mailbox/ws
 	talks        *talks
@@ -153,6 +158,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 		showing: dedup.Memory(dedup.DefaultSize), asking: xrate.NewLimiter(askRate, askBurst)}
 	s.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
 	s.hearing, _ = lru.New[string, int64](maxChats)
+	s.stoppedIDs, _ = lru.New[relay.MessageID, struct{}](dedup.DefaultSize)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -189,6 +195,9 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 		return nil, err
 	}
 	if err := s.openGateway(); err != nil {
+		return nil, err
+	}
+	if err := opening(s.openDeliveries()); err != nil {
 		return nil, err
 	}
 	if err := s.openConnector(); err != nil {
@@ -352,10 +361,7 @@ func (s *Sidecar) openJudge() error {
 
 func (s *Sidecar) openDoor() error {
 	if s.cfg.InjectURL != "" {
-		s.doors.webhook = newWebhook(s.cfg.InjectURL, s.log, func(err error) {
-			s.problems.set("inject", err)
-			s.metrics.retried.WithLabelValues("inject").Inc()
-		})
+		s.doors.webhook = newWebhook(s.cfg.InjectURL)
 		return nil
 	}
 	processed, err := s.folder("processed")
@@ -366,6 +372,7 @@ func (s *Sidecar) openDoor() error {
 		Name: safefile.Name(string(s.cfg.Agent)) + ".stream.jsonl", MaxAge: s.cfg.MaxAge, Logger: s.log,
 		Receipt: func(id relay.MessageID) {
 			s.noteAcknowledged(id)
+			s.deliveries.Acknowledge(id)
 			s.events.Publish(httpapi.Event{Type: httpapi.EventReceipt, RelayMsgID: id, Door: doorStream})
 		}})
 	if err != nil {

@@ -113,7 +113,7 @@ func (s *Sidecar) Status() Status {
 	if s.front != nil {
 		st.Gateway = s.front.gateway.Status()
 		if st.Door.Name == doorGateway {
-			st.Door.Connected = new(s.doors.gateway.connected())
+			st.Door.Connected = new(s.doors.gateway.Open())
 		}
 	}
 	if s.mail != nil {
@@ -256,6 +256,9 @@ func (p *problems) list() []Problem {
 // stopped tells everybody why p ended.
 func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason, err error) {
 	s.metrics.stopped.WithLabelValues(string(why)).Inc()
+	if stage != stageInject {
+		s.stoppedIDs.Add(p.msg.RelayMsgID, struct{}{})
+	}
 	level := slog.LevelInfo
 	switch {
 	case why == relay.OwnMessage, why == relay.Duplicate, stage == stagePolicy: // the decision has been told

@@ -3,150 +3,113 @@ package sidecar
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
 	"sync/atomic"
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/delivery"
 	"feishu-relay/relay"
 )
 
-// door hands messages to the bot.
-type door interface {
-	// Deliver returns nil when the bot has in, and an error that wraps
-	// errRefused when it will never take it. It waits for a bot that is away until ctx is
-	// done.
-	Deliver(ctx context.Context, in relay.Inbound) error
-	// Try is Deliver for those who do not wait for a bot that is away.
-	Try(ctx context.Context, in relay.Inbound) error
-}
-
-var errRefused = errors.New("the bot refused the message")
-
-// Bounds of a webhook delivery.
+// Bounds of a post to INJECT_URL.
 const (
-	webhookTimeout  = 2 * time.Minute        // for one answer: some bots think before they answer
-	webhookLast     = finishDelivery * 4 / 5 // for an answer under way when the sidecar stops or the message gets too old
-	webhookFirst    = 250 * time.Millisecond // pause before the next try, doubled up to
+	webhookFirst    = 250 * time.Millisecond // pause before the next post, doubled up to
 	webhookMax      = 15 * time.Second
 	webhookMaxReply = 64 << 10 // bytes of an answer that are read, so that the connection stays usable
 )
 
 // webhookDoor posts inbound messages to INJECT_URL.
 type webhookDoor struct {
-	url    string
-	client *http.Client
-	log    *slog.Logger
-	failed func(error)
-	away   atomic.Bool // the last try of all found no bot
+	url     string
+	client  *http.Client
+	reached atomic.Bool // the last post reached the bot
+	tried   atomic.Bool
 }
 
-func newWebhook(target string, log *slog.Logger, failed func(error)) *webhookDoor {
+func newWebhook(target string) *webhookDoor {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 16
 	transport.Proxy = nil // the bot is a neighbour; its messages are no proxy's business
-	return &webhookDoor{url: target, log: log, failed: failed, client: &http.Client{
+	return &webhookDoor{url: target, client: &http.Client{
 		Transport: transport,
-		Timeout:   webhookTimeout,
 		// A redirected POST turns into a GET without the message.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-var _ door = (*webhookDoor)(nil)
+var _ delivery.Channel = (*webhookDoor)(nil)
 
-// Deliver posts in until the bot answers 2xx (delivered) or 4xx other than 408
-// and 429 (refused for good).
-func (w *webhookDoor) Deliver(ctx context.Context, in relay.Inbound) error {
-	pause := webhookFirst
-	for {
-		err := w.Try(ctx, in)
-		if err == nil || errors.Is(err, errRefused) || ctx.Err() != nil {
-			return err
-		}
-		select {
-		case <-time.After(pause/2 + rand.N(pause)):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		pause = min(2*pause, webhookMax)
-	}
+func (*webhookDoor) Name() string             { return doorWebhook }
+func (*webhookDoor) Open() bool               { return true } // only a post tells
+func (*webhookDoor) Changed() <-chan struct{} { return nil }
+func (w *webhookDoor) Present() bool          { return w.reached.Load() }
+func (*webhookDoor) Serial() bool             { return true }
+func (*webhookDoor) Pauses() delivery.Pauses {
+	return delivery.Pauses{First: webhookFirst, Most: webhookMax}
 }
 
-// Try posts in once.
-func (w *webhookDoor) Try(ctx context.Context, in relay.Inbound) error {
-	body, err := relay.Marshal(in)
+// Write posts m once. The bot has it with 2xx, settles it later with 202, and
+// refuses it with 4xx other than 408 and 429.
+func (w *webhookDoor) Write(ctx context.Context, m *delivery.Message, written func(<-chan struct{})) error {
+	body, err := relay.Marshal(m.Inbound)
 	if err != nil {
-		return fmt.Errorf("%w: encode inbound message: %w", errRefused, err)
+		return fmt.Errorf("%w: encode inbound message: %w", delivery.ErrRefused, err)
 	}
-	id, _ := in.Metadata["relay_msg_id"].(relay.MessageID)
-	err = w.post(ctx, body, id)
-	switch {
-	case err == nil || errors.Is(err, errRefused):
-		if w.away.Swap(false) {
-			w.log.Info("the bot takes messages again")
-		}
-	case ctx.Err() == nil:
-		w.failed(err)
-		if !w.away.Swap(true) { // once an outage
-			w.log.Warn("the bot does not take messages; they wait for it", keyMsg, id, keyErr, err)
-		}
-	}
-	return err
-}
-
-// post is not cut short at once when ctx ends: the bot may have taken the
-// message, and it would be given it again.
-func (w *webhookDoor) post(ctx context.Context, body []byte, id relay.MessageID) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	ctx, cancel := withGrace(ctx, webhookLast)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	var wrote atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(i httptrace.WroteRequestInfo) {
+			if i.Err == nil {
+				wrote.Store(true)
+				w.note(true)
+				written(nil)
+			}
+		},
+	})
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("%w: INJECT_URL cannot be requested", errRefused)
+		return fmt.Errorf("%w: INJECT_URL cannot be requested", delivery.ErrRefused)
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
-	req.Header.Set("Idempotency-Key", headerSafe(string(id)))
+	req.Header.Set("Idempotency-Key", headerSafe(string(m.ID)))
+	req.GetBody = nil // net/http would post a second time at once when the connection ends
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("post to INJECT_URL: %w", feishu.WithoutURL(err))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		w.note(false)
+		state := delivery.ErrNotWritten
+		if wrote.Load() {
+			state = delivery.ErrEnded
+		}
+		return fmt.Errorf("%w: post to INJECT_URL: %w", state, feishu.WithoutURL(err))
 	}
 	defer resp.Body.Close()
+	w.note(true)
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, webhookMaxReply)) // the answer's text does not matter
 	switch code := resp.StatusCode; {
+	case code == http.StatusAccepted:
+		return delivery.ErrAccepted
 	case code >= 200 && code < 300:
 		return nil
-	case code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests:
-		return fmt.Errorf("%w: INJECT_URL answered %d", errRefused, code)
+	case feishu.IsRefusal(code):
+		return fmt.Errorf("%w: INJECT_URL answered %d", delivery.ErrRefused, code)
 	default:
 		return fmt.Errorf("INJECT_URL answered %d", code)
 	}
 }
 
-// withGrace returns a context that ends a while after ctx does.
-func withGrace(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
-	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		last := time.NewTimer(grace)
-		defer last.Stop()
-		select {
-		case <-last.C:
-			cancel()
-		case <-later.Done():
-		}
-	})
-	return later, func() {
-		stop()
-		cancel()
-	}
+func (w *webhookDoor) note(reached bool) {
+	w.tried.Store(true)
+	w.reached.Store(reached)
 }
+
+// away reports whether the last post found no bot.
+func (w *webhookDoor) away() bool { return w.tried.Load() && !w.reached.Load() }
 
 // headerSafe keeps visible ASCII.
 func headerSafe(text string) string {

@@ -57,6 +57,8 @@ type env struct {
 	InjectURL     string `envconfig:"INJECT_URL" desc:"where inbound messages are posted; without it the bot reads /v1/stream"`
 	InjectContext string `envconfig:"INJECT_CONTEXT" default:"0" desc:"so many lines that the bot was not given stand before an injected text"`
 
+	DeliveryTimeout string `envconfig:"DELIVERY_TIMEOUT" default:"15m" desc:"how long the bot may take to answer a message that it was given; then the message is undeliverable"`
+
 	RelayBackend  string `envconfig:"RELAY_BACKEND" desc:"file or redis; default: redis if REDIS_URL is set, else file"`
 	RedisURL      string `envconfig:"REDIS_URL" desc:"redis://[user:password@]host:6379/0; Sentinel and Cluster: docs/architecture.md"`
 	RelayChannel  string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" desc:"Pub/Sub channel; the stream is <channel>:log"`
@@ -148,6 +150,7 @@ func loadConfig() (config, error) {
 		RelayDir:        p.dir("RELAY_DIR", or(e.RelayDir, filepath.Join(data, "relay"))),
 		TranscriptDir:   p.dir("TRANSCRIPT_DIR", or(e.TranscriptDir, filepath.Join(data, "transcripts"))),
 		RelaySecret:     sidecar.Secret(e.RelaySecret),
+		DeliveryTimeout: p.duration("DELIVERY_TIMEOUT", e.DeliveryTimeout, time.Second, 7*24*time.Hour),
 		MaxAge:          p.duration("RELAY_MAX_AGE", e.RelayMaxAge, time.Second, 24*time.Hour),
 		UserMessages:    p.boolean("RELAY_USER_MESSAGES", e.RelayUserMessages),
 		OutboxSync:      p.boolean("RELAY_FSYNC", e.RelayFsync),

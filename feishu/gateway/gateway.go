@@ -254,15 +254,19 @@ func (g *Gateway) WebhookHandler() http.Handler {
 	return g.hook
 }
 
-// Inject hands an event of ours to the bot: over its long connection when it has
-// one, else to its webhook. nil means that the bot acknowledged it. Without
-// either it waits for a connection until ctx is done.
-func (g *Gateway) Inject(ctx context.Context, event []byte) error {
+// Inject writes an event to the bot once: over its long connection when it has
+// one, else to its webhook. It returns nil when the bot acknowledged it, and the
+// errors of [longconn.Server.Inject] and [webhook.Server.Inject].
+func (g *Gateway) Inject(ctx context.Context, in feishu.Injection) error {
 	if g.hook != nil && !g.conn.Connected() {
-		return g.hook.Inject(ctx, event)
+		return g.hook.Inject(ctx, in)
 	}
-	return g.conn.Inject(ctx, event)
+	return g.conn.Inject(ctx, in)
 }
+
+// Present reports whether the bot is known to be there: connected, or reached by
+// the last post to its webhook.
+func (g *Gateway) Present() bool { return g.conn.Connected() || g.hook != nil && g.hook.Reached() }
 
 // Connected reports whether Inject is the way to the bot. With a webhook it always
 // is: it is Inject that finds a bot that was away, and nothing else tells of it.

@@ -128,7 +128,7 @@ func TestAWebhooksBotThatIsAwayIsStillInjectedInto(t *testing.T) {
 		t.Error("nothing would be injected any more")
 	}
 	up = true
-	if err := r.Inject(t.Context(), []byte(event)); err != nil || !r.Status().(Status).Connected {
+	if err := r.Inject(t.Context(), feishu.Injection{Event: []byte(event)}); err != nil || !r.Status().(Status).Connected {
 		t.Errorf("%v", err)
 	}
 }

@@ -209,7 +209,7 @@ func TestStory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Inject(l.soon(), event); err != nil {
+	if err := l.Inject(l.soon(), feishu.Injection{Event: event}); err != nil {
 		t.Fatal(err)
 	}
 	e := l.hears()
@@ -257,7 +257,7 @@ func TestWebhookStory(t *testing.T) {
 	if l.own.app() != l.a.ID {
 		t.Errorf("the webhook taught %q", l.own.app())
 	}
-	if err := l.Inject(l.soon(), []byte(event)); err != nil {
+	if err := l.Inject(l.soon(), feishu.Injection{Event: []byte(event)}); err != nil {
 		t.Error(err)
 	}
 	if !l.Connected() {

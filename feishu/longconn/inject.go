@@ -4,114 +4,139 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"feishu-relay/feishu"
 )
 
-// How long an acknowledgement is waited for. A bot that never acknowledged
-// anything may have lost the frame (FEISHU.md 11.1); one that did is slow.
 const (
-	firstWait = 3 * time.Second
-	slowWait  = 15 * time.Second
-	longWait  = 5 * time.Minute
-	probeWait = 5 * time.Second // for a WebSocket pong, where there is another connection to turn to
+	firstWait = 3 * time.Second // for a bot that has acknowledged nothing; then the frame may be lost (FEISHU.md 11.1)
+	probeWait = 5 * time.Second // for a WebSocket pong
 )
 
-// injection is an event of ours on its way to the bot.
+// injection is an event of ours that the bot has not acknowledged.
 type injection struct {
-	once      sync.Once
-	delivered chan struct{} // closed when the bot has acknowledged it with 200
-	failed    chan struct{} // has an element after another code
+	codes chan int // of acknowledgements, the first one
+	late  func()   // called instead when Inject has returned; guarded by Server.mu
 }
 
-// Inject writes an event, the JSON of its 2.0 envelope, to the bot and returns
-// nil once the bot has acknowledged it with 200, and else not before ctx is done.
-// It waits for a connection, and for the next one where this one ends; what is
-// not acknowledged is written again, under the same message_id. Calls run side
-// by side, without an order among them. It keeps event until it returns.
-func (s *Server) Inject(ctx context.Context, event []byte) error {
+// Inject writes an event to the bot once and returns nil when the bot
+// acknowledged it with 200. It returns [feishu.AnswerError] for another code,
+// [feishu.ErrNotInjected] without a connection, [feishu.ErrInjectionEnded] when
+// that ended first, ErrBusy, ErrClosed, or the error of ctx.
+//
+// A bot that has acknowledged nothing on its connection may have lost the frame
+// (FEISHU.md 0.2). It is written to that connection a second time after 3 s,
+// unless the bot has pinged and answers WebSocket pings. A connection whose bot
+// does not answer those is ended when the bot opens another one.
+//
+// Calls run side by side, without an order among them.
+func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	id := ourPrefix + rand.Text()
-	in := &injection{delivered: make(chan struct{}), failed: make(chan struct{}, 1)}
-	s.mu.Lock()
-	full := len(s.pending) >= maxInjecting
-	if !full {
-		s.pending[id] = in
+	l, p, err := s.expect(id)
+	if err != nil {
+		return err
 	}
-	s.mu.Unlock()
-	if full {
-		return ErrBusy
+	defer s.forget(ctx, id, in.Late)
+	frame, err := newEvent(id, l.service, in.Event, time.Now())
+	if err != nil {
+		return fmt.Errorf("encode an event's frame: %w", err)
 	}
-	defer func() {
-		s.mu.Lock()
-		delete(s.pending, id)
-		s.mu.Unlock()
-	}()
+	if !l.toBot(websocket.MessageBinary, frame) {
+		return feishu.ErrInjectionEnded // it may have been written
+	}
+	if in.Again {
+		s.Counter("redelivered")
+	} else {
+		s.Counter("injected")
+	}
+	in.Wrote(l.ended)
 
-	var l *link
-	var wait time.Duration
-	for word := "injected"; ; word = "redelivered" {
-		next, err := s.next(ctx, in, l)
-		if next == nil {
-			return err
-		}
-		switch {
-		case next != l && next.acked.Load():
-			wait = slowWait
-		case next != l:
-			wait = firstWait
-		case wait == firstWait:
-			wait = slowWait
-		default:
-			wait = longWait
-		}
-		l = next
-		frame, err := newEvent(id, l.service, event, time.Now())
-		if err != nil {
-			return fmt.Errorf("encode an event's frame: %w", err)
-		}
-		if !l.toBot(websocket.MessageBinary, frame) {
-			continue
-		}
-		s.Counter(word)
-		if again, err := s.receipt(ctx, in, l, &wait); !again {
-			return err
-		}
+	var lost <-chan time.Time
+	if !l.acked.Load() {
+		timer := time.NewTimer(firstWait)
+		defer timer.Stop()
+		lost = timer.C
 	}
-}
-
-// next returns the connection for an injection: the one it was written to, l,
-// as long as the bot behind it lives, else the best of the others. It waits
-// for one. Where it returns none, the injection has ended with err.
-func (s *Server) next(ctx context.Context, in *injection, l *link) (*link, error) {
 	for {
 		s.mu.Lock()
-		arrived, other := s.arrived, s.pick(l)
+		arrived := s.arrived
 		s.mu.Unlock()
-		stays := l != nil && !l.isEnded() && (other == nil || l.lives(ctx))
-		select { // what has ended goes first
-		case <-in.delivered:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-s.closing:
-			return nil, ErrClosed
-		default:
-		}
-		switch {
-		case stays:
-			return l, nil
-		case other != nil:
-			return other, nil
-		}
 		select {
+		case code := <-p.codes:
+			if code == ackOK {
+				return nil
+			}
+			return &feishu.AnswerError{Code: code}
+		case <-lost:
+			lost = nil
+			if l.acked.Load() || l.pinged.Load() && l.lives(ctx) {
+				continue
+			}
+			s.Counter("redelivered")
+			if !l.toBot(websocket.MessageBinary, frame) {
+				return feishu.ErrInjectionEnded
+			}
 		case <-arrived:
-		case <-in.delivered:
+			s.mu.Lock()
+			other := s.pick(l)
+			s.mu.Unlock()
+			if other != nil && !l.lives(ctx) && ctx.Err() == nil {
+				l.end(ending{"bot_silent", websocket.StatusGoingAway, "no answer to a ping"})
+			}
+		case <-l.ended:
+			return s.endedOr(p)
 		case <-ctx.Done():
+			return ctx.Err()
 		case <-s.closing:
+			return ErrClosed
 		}
 	}
+}
+
+// expect registers an injection and returns the connection for it.
+func (s *Server) expect(id string) (*link, *injection, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, ErrClosed
+	}
+	if len(s.pending) >= maxInjecting {
+		return nil, nil, ErrBusy
+	}
+	l := s.pick(nil)
+	if l == nil {
+		return nil, nil, feishu.ErrNotInjected
+	}
+	p := &injection{codes: make(chan int, 1)}
+	s.pending[id] = p
+	return l, p, nil
+}
+
+// forget ends an injection. Where its context ended it, a later acknowledgement
+// still counts.
+func (s *Server) forget(ctx context.Context, id string, late func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pending, id)
+	if ctx.Err() != nil && late != nil {
+		s.late.Add(id, late)
+	}
+}
+
+// endedOr is the error of an injection whose connection has ended, unless the
+// bot acknowledged it before.
+func (s *Server) endedOr(p *injection) error {
+	select {
+	case code := <-p.codes:
+		if code == ackOK {
+			return nil
+		}
+	default:
+	}
+	return feishu.ErrInjectionEnded
 }
 
 // lives reports whether the bot's side of the WebSocket answers.
@@ -121,56 +146,34 @@ func (l *link) lives(ctx context.Context) bool {
 	return l.bot.Ping(ctx) == nil
 }
 
-// receipt waits for the acknowledgement of what was written to l. again says
-// that it is to be written once more. A bot that says that it failed is
-// treated as one that says nothing, except that the frame has not been lost.
-func (s *Server) receipt(ctx context.Context, in *injection, l *link, wait *time.Duration) (again bool, err error) {
-	patience := time.NewTimer(*wait)
-	defer patience.Stop()
-	for {
-		select {
-		case <-in.delivered:
-			return false, nil
-		case <-in.failed:
-			if *wait == firstWait {
-				*wait = slowWait
-				patience.Reset(*wait)
-			}
-		case <-patience.C:
-			l.owes.Store(true)
-			return true, nil
-		case <-l.ended:
-			return true, nil
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-s.closing:
-			return false, ErrClosed
-		}
-	}
-}
-
-// acknowledged takes the bot's word for a frame of ours.
+// acknowledged takes the bot's acknowledgement of a frame of ours.
 func (s *Server) acknowledged(l *link, f *frame) {
 	code := f.ackCode()
 	s.mu.Lock()
-	in := s.pending[f.id]
+	p := s.pending[f.id]
+	late, _ := s.late.Get(f.id)
 	s.mu.Unlock()
-	if in == nil {
-		s.Counter("late_ack")
-		return
-	}
-	if code != ackOK {
+	if code == ackOK {
+		l.accepts.Store(true)
+	} else {
 		s.Counter("ack_error")
-		s.log.Warn("the bot could not handle an event of ours; it gets it again", "app", l.app, "code", code)
-		select {
-		case in.failed <- struct{}{}:
-		default:
-		}
-		return
+		s.log.Warn("the bot could not handle an event of ours", "app", l.app, "code", code)
 	}
-	l.accepts.Store(true)
-	in.once.Do(func() {
-		s.Counter("delivered")
-		close(in.delivered)
-	})
+	switch {
+	case p != nil:
+		select {
+		case p.codes <- code:
+			if code == ackOK {
+				s.Counter("delivered")
+			}
+		default: // of the second write
+		}
+	case code != ackOK:
+	default:
+		s.Counter("late_ack")
+		if late != nil {
+			s.late.Remove(f.id)
+			late()
+		}
+	}
 }

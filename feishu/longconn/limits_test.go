@@ -168,14 +168,19 @@ func TestCloseWaitsForWhatIsToBeDoneButNotForEver(t *testing.T) {
 
 func TestInjectionsAreBounded(t *testing.T) {
 	r := newRig(t, tcp(t), nil)
+	bot, _ := r.ready()
+	go func() {
+		for range bot.got { // and acknowledges nothing
+		}
+	}()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 4096)
 	for range 4096 {
-		go func() { ended <- r.s.Inject(ctx, nil) }()
+		go func() { ended <- r.s.Inject(ctx, feishu.Injection{}) }()
 	}
 	until(t, "all wait", func() bool { return r.s.Status().Waiting == 4096 })
-	if err := r.s.Inject(ctx, nil); !errors.Is(err, longconn.ErrBusy) {
+	if err := r.s.Inject(ctx, feishu.Injection{}); !errors.Is(err, longconn.ErrBusy) {
 		t.Errorf("got %v", err)
 	}
 	cancel()

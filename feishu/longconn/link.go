@@ -37,9 +37,9 @@ type link struct {
 	listens sync.Once
 	ready   chan struct{} // closed when the bot is taken to listen
 	ping    atomic.Int64  // the interval in seconds, as the bot was told
+	pinged  atomic.Bool   // the bot has sent a ping of Feishu's protocol
 	acked   atomic.Bool   // the bot has acknowledged something
-	accepts atomic.Bool   // … of ours
-	owes    atomic.Bool   // … but not the last in time
+	accepts atomic.Bool   // the bot has acknowledged an event of ours
 
 	botAt, upAt atomic.Int64 // last word, Unix nanoseconds
 	idle        *time.Timer  // ends the link of a silent bot

@@ -171,7 +171,6 @@ func (l *link) fromBot() {
 		switch {
 		case ok && f.isOurs():
 			l.acked.Store(true)
-			l.owes.Store(false)
 			l.s.acknowledged(l, &f)
 			continue
 		case ok && f.isData():
@@ -180,6 +179,7 @@ func (l *link) fromBot() {
 				continue
 			}
 		case ok && f.isPing():
+			l.pinged.Store(true)
 			l.awaitUpstream()
 		}
 		l.toUpstream(typ, data)

@@ -2,6 +2,7 @@ package longconn_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -69,25 +70,25 @@ func TestPongsTellShortReconnectTimes(t *testing.T) {
 func TestNothingReachesABotBeforeItsFirstWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), nil)
-		bot, feishu := r.connect()
+		bot, upstream := r.connect()
 		first := eventFrame("m1", event("e1"))
-		feishu.write(first)
-		done := r.inject(t.Context(), event("ours"))
+		upstream.write(first)
+		if err := <-r.inject(t.Context(), event("ours")); !errors.Is(err, feishu.ErrNotInjected) {
+			t.Errorf("injected before the ping: %v", err)
+		}
 		time.Sleep(1900 * time.Millisecond)
-		if n := len(bot.got); n != 0 || r.s.Connected() || r.s.Status().Waiting != 1 {
+		if n := len(bot.got); n != 0 || r.s.Connected() {
 			t.Fatalf("%d messages came before the ping", n)
 		}
 		bot.ping()
-		feishu.want(pingFrame())
-		got := map[string]bool{}
-		for range 2 {
-			f := bot.frame()
-			got[string(f.Payload)] = true
-			bot.write(ackOf(f, 200))
+		upstream.want(pingFrame())
+		bot.want(first)
+		done := r.inject(t.Context(), event("ours"))
+		f := bot.frame()
+		if string(f.Payload) != event("ours") {
+			t.Errorf("got %s", f.Payload)
 		}
-		if !got[event("e1")] || !got[event("ours")] {
-			t.Errorf("got %v", got)
-		}
+		bot.write(ackOf(f, 200))
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

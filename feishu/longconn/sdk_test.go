@@ -83,7 +83,7 @@ func TestSDKReceivesAndAcknowledges(t *testing.T) {
 		t.Errorf("acknowledged with %v", ack)
 	}
 
-	if err := r.s.Inject(t.Context(), []byte(event("ours"))); err != nil {
+	if err := <-r.inject(t.Context(), event("ours")); err != nil {
 		t.Error(err)
 	}
 	if got := <-bot.events; got != event("ours") {

@@ -11,12 +11,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"feishu-relay/feishu"
 )
 
 const (
 	maxLinks     = 64              // connections side by side; one more is refused with 503. Feishu itself allows 50 (FEISHU.md 1.8)
 	maxInjecting = 4096            // calls of Inject that wait; one more fails with ErrBusy
+	maxLate      = 1000            // injections that timed out and may still be acknowledged
 	maxStuck     = 8               // calls of the tap that take longer than feishu.AckHold; while there are as many, events pass unseen
 	closeTimeout = 5 * time.Second // for both sides to say goodbye; then they are cut off
 )
@@ -77,13 +80,14 @@ type Server struct {
 	links   sync.WaitGroup // and what is still to be done after their events
 
 	mu        sync.Mutex
-	closed    bool                  // guarded by mu
-	reserved  int                   // connections, also those still being made; guarded by mu
-	open      []*link               // oldest first; guarded by mu
-	pending   map[string]*injection // by message_id; guarded by mu
-	connected bool                  // as last told; guarded by mu
-	changed   chan struct{}         // guarded by mu
-	arrived   chan struct{}         // closed when an injection may find a connection; guarded by mu
+	closed    bool                       // guarded by mu
+	reserved  int                        // connections, also those still being made; guarded by mu
+	open      []*link                    // oldest first; guarded by mu
+	pending   map[string]*injection      // by message_id; guarded by mu
+	late      *lru.Cache[string, func()] // injections that timed out, by message_id
+	connected bool                       // as last told; guarded by mu
+	changed   chan struct{}              // guarded by mu
+	arrived   chan struct{}              // closed when an injection may find a connection; guarded by mu
 }
 
 // New makes a server. It starts nothing.
@@ -109,6 +113,7 @@ func New(o Options) *Server {
 		changed: make(chan struct{}),
 		arrived: make(chan struct{}),
 	}
+	s.late, _ = lru.New[string, func()](maxLate) // fails only for a size below 1
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -249,20 +254,16 @@ func (s *Server) refresh() {
 	}
 }
 
-// pick chooses the connection for an injection, other than not: one whose bot
-// has acknowledged such before rather than one that has not, the newest among
-// equals, and one that owes us an acknowledgement last. nil: there is none. The
-// caller holds mu.
+// pick returns the connection for an injection, other than not: one whose bot
+// has acknowledged an injection before rather than one that has not, and the
+// newest among equals; nil if no bot listens. The caller holds mu.
 func (s *Server) pick(not *link) *link {
 	var best *link
 	rank := func(l *link) int {
-		switch {
-		case l.owes.Load():
-			return 0
-		case !l.accepts.Load():
+		if l.accepts.Load() {
 			return 1
 		}
-		return 2
+		return 0
 	}
 	for _, l := range s.open {
 		if l == not || l.isEnded() || !l.isReady() || !s.Own(l.app) {

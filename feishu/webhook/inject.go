@@ -16,74 +16,40 @@ import (
 	"feishu-relay/feishu"
 )
 
-const (
-	injectTimeout = time.Minute      // for the bot's answer: many think inside their handler
-	awayWait      = time.Second      // until a bot that is away is tried again; doubled each time,
-	maxAwayWait   = 15 * time.Second // up to this
-	slowWait      = 15 * time.Second // until a bot that failed is; then
-	longWait      = 5 * time.Minute
-)
-
-// Inject posts an event, the JSON of its 2.0 envelope, to the bot as Feishu
-// would: encrypted and signed where there is a key. It returns nil once the bot
-// has answered 200, and else not before ctx is done. A bot that is away is tried
-// again soon, one that failed after 15 s and then every 5 minutes, each time
-// with the same event.
-func (s *Server) Inject(ctx context.Context, event []byte) error {
+// Inject posts an event to the bot once, as Feishu would: encrypted and signed
+// where there is a key. It returns nil when the bot answered 200,
+// [feishu.AnswerError] for another status, [feishu.ErrNotInjected] when nothing
+// was posted whole, [feishu.ErrInjectionEnded] when the connection ended without
+// an answer, or the error of ctx, with which the post is closed.
+func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	var compact bytes.Buffer
-	if err := json.Compact(&compact, event); err != nil { // Node signs what it serialises itself (FEISHU.md 2.3)
+	if err := json.Compact(&compact, in.Event); err != nil { // Node signs what it serialises itself (FEISHU.md 2.3)
 		return fmt.Errorf("encode an event: %w", err)
 	}
-	away, failed := awayWait, slowWait
-	for word := "injected"; ; word = "redelivered" {
-		status, written, err := s.deliver(ctx, compact.Bytes())
-		if err != nil {
-			return err
-		}
-		if written {
-			s.Counter(word)
-		}
-		var wait time.Duration
-		switch {
-		case status == http.StatusOK:
-			s.Counter("delivered")
-			return nil
-		case written:
-			s.Counter("ack_error")
-			s.log.Warn("the bot could not handle an event of ours; it gets it again", "status", status)
-			wait, failed = failed, longWait
-			away = awayWait
-		default:
-			wait, away = away, min(2*away, maxAwayWait)
-		}
-		pause := time.NewTimer(wait)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return ctx.Err()
-		}
-	}
-}
-
-// deliver posts an event once. written says that the bot may have it, be it that it
-// did not answer and the status is 0.
-func (s *Server) deliver(ctx context.Context, event []byte) (status int, written bool, err error) {
+	event := compact.Bytes()
 	body := event
 	if s.EncryptKey != "" {
+		var err error
 		if body, err = feishu.Encrypt(s.EncryptKey, event); err != nil {
-			return 0, false, fmt.Errorf("encrypt an event: %w", err)
+			return fmt.Errorf("encrypt an event: %w", err)
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, injectTimeout)
-	defer cancel()
 	var wrote atomic.Bool
-	limited = httptrace.WithClientTrace(limited, &httptrace.ClientTrace{
-		WroteRequest: func(i httptrace.WroteRequestInfo) { wrote.Store(i.Err == nil) },
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(i httptrace.WroteRequestInfo) {
+			if i.Err == nil && !wrote.Swap(true) {
+				if in.Again {
+					s.Counter("redelivered")
+				} else {
+					s.Counter("injected")
+				}
+				in.Wrote(nil)
+			}
+		},
 	})
-	req, err := http.NewRequestWithContext(limited, http.MethodPost, s.bot.String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, s.bot.String(), bytes.NewReader(body))
 	if err != nil {
-		return 0, false, fmt.Errorf("post an event: %w", err)
+		return fmt.Errorf("post an event: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
 	req.Header.Set("X-Request-Id", rand.Text())
@@ -93,16 +59,29 @@ func (s *Server) deliver(ctx context.Context, event []byte) (status int, written
 		req.Header.Set("X-Lark-Request-Nonce", nonce)
 		req.Header.Set("X-Lark-Signature", feishu.Sign(timestamp, nonce, s.EncryptKey, body))
 	}
+	req.GetBody = nil // a connection that ends is not a reason to post again at once
 	resp, err := s.client.Do(req)
 	if ctx.Err() != nil && err != nil {
-		return 0, false, ctx.Err()
+		return ctx.Err()
 	}
 	if err != nil {
 		s.reached(0, err)
-		return 0, wrote.Load(), nil
+		if wrote.Load() {
+			return feishu.ErrInjectionEnded
+		}
+		return feishu.ErrNotInjected
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxChallenge)) // so that the connection can be used again
 	s.reached(resp.StatusCode, nil)
-	return resp.StatusCode, !isAway(resp.StatusCode), nil
+	switch {
+	case resp.StatusCode == http.StatusOK:
+		s.Counter("delivered")
+		return nil
+	case isAway(resp.StatusCode): // a proxy in front of the bot says so
+		return feishu.ErrNotInjected
+	}
+	s.Counter("ack_error")
+	s.log.Warn("the bot could not handle an event of ours", "status", resp.StatusCode)
+	return &feishu.AnswerError{Code: resp.StatusCode}
 }

@@ -5,83 +5,105 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"feishu-relay/feishu"
 )
 
-func TestInjectionsComeAgainUntilTheBotHasThem(t *testing.T) {
-	refused := errors.New("connection refused")
+func inject(r *rig, ctx context.Context, event string) error {
+	return r.s.Inject(ctx, feishu.Injection{Event: []byte(event)})
+}
+
+func TestWhatTheBotAnswersToAnInjection(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		bot  []int // its answers: a status, 0 for none
-		want []time.Duration
+		name   string
+		status int // 0: none
+		want   error
+		code   int
 	}{
-		{"at once", []int{200}, nil},
-		{"away", []int{0, 0, 0, 0, 0, 0, 200}, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 15 * time.Second, 15 * time.Second}},
-		{"away behind a proxy", []int{502, 503, 200}, []time.Duration{time.Second, 2 * time.Second}},
-		{"failing", []int{500, 404, 302, 200}, []time.Duration{15 * time.Second, 5 * time.Minute, 5 * time.Minute}},
-		{"restarting after a failure", []int{0, 0, 500, 0, 200}, []time.Duration{time.Second, 2 * time.Second, 15 * time.Second, time.Second}},
+		{"handled", 200, nil, 0},
+		{"failed", 500, nil, 500},
+		{"refused", 404, nil, 404},
+		{"redirected", 302, nil, 302},
+		{"accepted is no answer here", 202, nil, 202},
+		{"away behind a proxy", 502, feishu.ErrNotInjected, 0},
+		{"away", 0, feishu.ErrNotInjected, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var at []time.Time
-				r := newRig(t, "http://bot/hook", via(func(req *http.Request) (*http.Response, error) {
-					at = append(at, time.Now())
-					if status := c.bot[len(at)-1]; status != 0 {
-						return says(status, ""), nil
-					}
-					return nil, refused
-				}))
-				if err := r.s.Inject(t.Context(), []byte(event("e1"))); err != nil {
-					t.Error(err)
+			r := newRig(t, "http://bot/hook", via(func(*http.Request) (*http.Response, error) {
+				if c.status == 0 {
+					return nil, errors.New("connection refused")
 				}
-				if len(at) != len(c.bot) {
-					t.Fatalf("posted %d times, want %d", len(at), len(c.bot))
-				}
-				for i, want := range c.want {
-					if got := at[i+1].Sub(at[i]); got != want {
-						t.Errorf("wait %d: got %v, want %v", i, got, want)
-					}
-				}
-			})
+				return says(c.status, ""), nil
+			}))
+			err := inject(r, t.Context(), event("e1"))
+			a, _ := errors.AsType[*feishu.AnswerError](err)
+			switch {
+			case c.code != 0 && (a == nil || a.Code != c.code):
+				t.Errorf("got %v, want %d", err, c.code)
+			case c.code == 0 && !errors.Is(err, c.want):
+				t.Errorf("got %v, want %v", err, c.want)
+			}
 		})
 	}
 }
 
-func TestAnInjectionEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, bot := range []transport{
-			func(*http.Request) (*http.Response, error) { return nil, errors.New("refused") },
-			func(r *http.Request) (*http.Response, error) { return nil, wait(r.Context(), nil) },
-		} {
-			r := newRig(t, "http://bot/", via(bot))
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-			if err := r.s.Inject(ctx, []byte(event("e1"))); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("got %v", err)
-			}
-			cancel()
-		}
+// A bot that thinks inside its handler is posted to once.
+func TestAnInjectionWaitsForTheAnswer(t *testing.T) {
+	bot := httptest.NewServer(nil)
+	defer bot.Close()
+	finish, posts := make(chan struct{}), make(chan struct{}, 9)
+	bot.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		posts <- struct{}{}
+		<-finish
 	})
+	r := newRig(t, bot.URL, nil)
+	written, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- r.s.Inject(t.Context(), feishu.Injection{Event: []byte(event("e1")), Written: func(<-chan struct{}) { close(written) }})
+	}()
+	<-posts
+	<-written
+	close(finish)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if len(posts) != 0 {
+		t.Error("posted again")
+	}
+}
+
+func TestAnInjectionWhoseConnectionEnds(t *testing.T) {
+	bot := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer bot.Close()
+	r := newRig(t, bot.URL, nil)
+	for range 2 {
+		if err := inject(r, t.Context(), event("e1")); !errors.Is(err, feishu.ErrInjectionEnded) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestAnInjectionEndsWithItsContext(t *testing.T) {
+	r := newRig(t, "http://bot/", via(func(r *http.Request) (*http.Response, error) { return nil, wait(r.Context(), nil) }))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := inject(r, ctx, event("e1")); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestAnInjectionIsAsFeishuWouldSendIt(t *testing.T) {
 	var got *http.Request
-	r := newRig(t, "http://bot/hook?own=1", via(func(req *http.Request) (*http.Response, error) {
+	var body []byte
+	bot := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		got = req
-		return says(200, ""), nil
+		body, _ = io.ReadAll(req.Body)
 	}))
-	if err := r.s.Inject(t.Context(), []byte("{\"a\" : \"你<&>\"}\n")); err != nil {
-		t.Fatal(err)
-	}
-	rc, err := got.GetBody()
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(rc)
-	if err != nil {
+	defer bot.Close()
+	r := newRig(t, bot.URL+"/hook?own=1", nil)
+	if err := inject(r, t.Context(), "{\"a\" : \"你<&>\"}\n"); err != nil {
 		t.Fatal(err)
 	}
 	h := got.Header
@@ -91,10 +113,10 @@ func TestAnInjectionIsAsFeishuWouldSendIt(t *testing.T) {
 	if clear, err := feishu.Decrypt(key, body); err != nil || string(clear) != `{"a":"你<&>"}` {
 		t.Errorf("got %s, %v", clear, err)
 	}
-	if got.URL.String() != "http://bot/hook?own=1" || h.Get("Content-Type") != "application/json; charset=utf-8" {
+	if got.URL.String() != "/hook?own=1" || h.Get("Content-Type") != "application/json; charset=utf-8" {
 		t.Errorf("got %s %v", got.URL, h)
 	}
-	if err := r.s.Inject(t.Context(), []byte("no JSON")); err == nil {
+	if err := inject(r, t.Context(), "no JSON"); err == nil {
 		t.Error("what is no JSON was posted")
 	}
 }

@@ -64,7 +64,7 @@ func TestSDK(t *testing.T) {
 			if err := json.Indent(&spaced, []byte(event("ours")), "", "  "); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.s.Inject(t.Context(), spaced.Bytes()); err != nil {
+			if err := inject(r, t.Context(), spaced.String()); err != nil {
 				t.Error(err)
 			}
 			got := <-events

@@ -64,6 +64,7 @@ type Server struct {
 	posts  chan struct{} // one element for each post under way
 	tasks  chan struct{} // one element for each task under way
 	away   atomic.Bool   // the last post to the bot failed
+	known  atomic.Bool   // a post has reached the bot
 }
 
 // New makes a server. It starts nothing.
@@ -109,6 +110,9 @@ func New(o Options) (*Server, error) {
 // Connected reports whether the last post to the bot reached it, or none was
 // tried yet.
 func (s *Server) Connected() bool { return !s.away.Load() }
+
+// Reached reports whether a post has reached the bot, the last one among them.
+func (s *Server) Reached() bool { return s.known.Load() && !s.away.Load() }
 
 // ServeHTTP takes POST /webhook/event and /webhook/card; everything else is 404.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -251,6 +255,9 @@ func (s *Server) guard(do func()) {
 // reached notes how a post to the bot went.
 func (s *Server) reached(status int, err error) {
 	away := err != nil || isAway(status)
+	if !away {
+		s.known.Store(true)
+	}
 	if s.away.Swap(away) != away {
 		s.log.Info("the bot's webhook", "reached", !away)
 	}

@@ -20,6 +20,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -61,12 +62,27 @@ type Delivery struct {
 	Conversation *mailbox.Callback
 }
 
+// Progress is called while a letter is handed over. Both may be called at any
+// time until that ends, and more than once.
+type Progress struct {
+	Written func() // the bot has the whole letter, and has not answered
+	Next    func() // the next letter of the same conversation may follow
+}
+
+// Settled is why a letter is not handed over any further: the bot acknowledged or
+// refused it through the API.
+type Settled struct{ Refused bool }
+
+func (s *Settled) Error() string { return "the letter was settled" }
+
 // Doors hand mail to the bot.
 type Doors interface {
-	// Deliver returns nil when the bot has it, an error that wraps [ErrRefused]
-	// when it will never take it, [ErrNoDoor] when no door is open now, and any
-	// other when it may be tried again.
-	Deliver(ctx context.Context, d Delivery) error
+	// Deliver writes d once and returns when the bot has answered: nil when it has
+	// d, an error that wraps [ErrRefused] when it will never take it, [ErrTimedOut]
+	// when it did not answer, [ErrNoDoor] when no door is open now, and any other
+	// when it may be tried again. When ctx is cancelled with a [Settled], d was
+	// settled elsewhere.
+	Deliver(ctx context.Context, d Delivery, on Progress) error
 	// Changed is closed when a door has opened since.
 	Changed() <-chan struct{}
 }
@@ -75,6 +91,9 @@ type Doors interface {
 var (
 	ErrRefused = errors.New("the bot refused the message")
 	ErrNoDoor  = errors.New("the bot has no door open")
+	// ErrTimedOut says that the bot has a letter and did not answer in time. It is
+	// not written again, and waits in the inbox for an acknowledgement.
+	ErrTimedOut = errors.New("the bot did not answer in time")
 )
 
 // Options is what an Agent stands on. All but the last five are required.
@@ -96,6 +115,8 @@ type Options struct {
 
 	Heartbeat, HeartbeatTimeout time.Duration
 	AckTimeout, RetryBase       time.Duration
+	DeliveryTimeout             time.Duration // for the bot's answer to a letter; 0: 15 min
+	MaxAge                      time.Duration // how long a letter is tried again that the bot fails on; 0: 10 min
 	MaxRetries                  int
 	MaxExchanges                int // 0: no limit
 
@@ -132,7 +153,9 @@ const (
 	EventMalformed What = "malformed"
 	EventDropped   What = "dropped"
 	EventDead      What = "dead"
-	EventControl   What = "control" // dealt with here: acknowledgements, pings, bare steps of tasks
+	// EventUndeliverable: the bot did not answer, or only with errors.
+	EventUndeliverable What = "undeliverable"
+	EventControl       What = "control" // dealt with here: acknowledgements, pings, bare steps of tasks
 )
 
 // Agent is one agent's mailbox at work. Its methods may be called by any number
@@ -181,6 +204,8 @@ func New(o Options) (_ *Agent, err error) {
 	if a.opts.Observe == nil {
 		a.opts.Observe = func(Event) {}
 	}
+	a.opts.DeliveryTimeout = cmp.Or(a.opts.DeliveryTimeout, 15*time.Minute)
+	a.opts.MaxAge = cmp.Or(a.opts.MaxAge, 10*time.Minute)
 	a.handed, _ = lru.New[string, origin](maxHanded) // fails only for a size below 1
 	a.pairs.most = o.MaxExchanges
 	a.cards.read = o.Store.Cards
@@ -309,7 +334,7 @@ func (a *Agent) observe(what What, e mailbox.Envelope, reason string) {
 	switch what {
 	case EventSent, EventDelivered, EventReceived:
 		level = slog.LevelInfo
-	case EventRefused, EventExpired, EventMalformed, EventDropped, EventDead:
+	case EventRefused, EventExpired, EventMalformed, EventDropped, EventDead, EventUndeliverable:
 		level = slog.LevelWarn
 	}
 	attrs := []slog.Attr{slog.String("event", string(what)), slog.String("message_id", e.ID), slog.String("type", string(e.Type)),

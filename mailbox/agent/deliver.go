@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"feishu-relay/mailbox"
@@ -17,13 +18,22 @@ var errLater = errors.New("the bot wants it later")
 // patientTries is how often a message is tried before others go first.
 const patientTries = 3
 
+// maxHanding is how many letters the bot may have without an answer, in
+// conversations and otherwise; the next waits for one of these to end.
+const maxHanding = 256
+
 // deliver hands over what is ready and belongs in a conversation (talk), or does
-// not, as long as a door is open.
+// not, as long as a door is open. Letters are written one after the other, by
+// priority; the answers may take minutes and hold up only what has to wait for
+// them (see [Progress]).
 func (a *Agent) deliver(ctx context.Context, talk bool) error {
 	if err := a.awaitFirstLook(ctx); err != nil {
 		return err
 	}
 	pause := retryFirst
+	var handing sync.WaitGroup
+	defer handing.Wait()
+	room := make(chan struct{}, maxHanding)
 	// Kept until they are closed: a door that opens during a try counts for what
 	// that try parks.
 	opened, attached := a.opts.Doors.Changed(), a.lines.Changed()
@@ -37,38 +47,72 @@ func (a *Agent) deliver(ctx context.Context, talk bool) error {
 			a.ready.unpark()
 		default:
 		}
+		select {
+		case room <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		more := a.ready.Changed()
 		l, at := a.ready.next(time.Now(), talk)
 		if l == nil {
+			<-room
 			if err := idle(ctx, at, more, opened, attached); err != nil {
 				return err
 			}
 			continue
 		}
-		err := a.handOver(ctx, l)
-		switch {
-		case err == nil:
+		written, failed := make(chan struct{}), make(chan error, 1)
+		handing.Go(func() {
+			var err error
+			defer func() {
+				failed <- err
+				<-room
+			}()
+			close := sync.OnceFunc(func() { close(written) })
+			on := Progress{Written: func() { a.ready.written(l); close() }, Next: func() { a.ready.free(l) }}
+			err = a.handOver(ctx, l, on)
+			a.ready.free(l)
+			a.ended(ctx, l, err)
+		})
+		select {
+		case <-written:
 			pause = retryFirst
-			continue
-		case ctx.Err() != nil:
-			a.ready.release(l)
-			return ctx.Err()
-		case errors.Is(err, ErrNoDoor):
-			a.ready.park(l)
-			continue
+		case err := <-failed:
+			if err == nil || errors.Is(err, ErrNoDoor) || errors.Is(err, ErrTimedOut) {
+				pause = retryFirst
+				continue
+			}
+			if !sleep(ctx, pause) {
+				return ctx.Err()
+			}
+			pause = min(2*pause, retryMax)
 		}
-		level := slog.LevelDebug
-		if l.fails == 0 { // once a message: a bot may be away for long
-			level = slog.LevelWarn
-		}
-		a.log.Log(ctx, level, "mail waits for the bot", "message_id", l.id, "err", err)
-		a.opts.Failed("delivery", err)
-		a.ready.postpone(l, time.Now(), pause)
-		if !sleep(ctx, pause) {
-			return ctx.Err()
-		}
-		pause = min(2*pause, retryMax)
 	}
+}
+
+// ended gives a letter back that was not handed over.
+func (a *Agent) ended(ctx context.Context, l *letter, err error) {
+	switch {
+	case err == nil:
+		return
+	case ctx.Err() != nil:
+		a.ready.release(l)
+		return
+	case errors.Is(err, ErrNoDoor):
+		a.ready.park(l)
+		return
+	case errors.Is(err, ErrTimedOut), a.ready.failing(l) > a.opts.MaxAge:
+		a.ready.close(l)
+		a.observe(EventUndeliverable, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self}, "the bot did not answer")
+		return
+	}
+	level := slog.LevelDebug
+	if l.fails == 0 { // once a message: a bot may be away for long
+		level = slog.LevelWarn
+	}
+	a.log.Log(ctx, level, "mail waits for the bot", "message_id", l.id, "err", err)
+	a.opts.Failed("delivery", err)
+	a.ready.postpone(l, time.Now())
 }
 
 // idle waits until one of the channels is closed or it is at; zero: never.
@@ -142,30 +186,28 @@ func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bo
 	return e, true, nil
 }
 
-// handOver gives one letter to the bot, and is done with it. An error means that
-// it has to be tried again.
-func (a *Agent) handOver(ctx context.Context, l *letter) error {
+// handOver gives one letter to the bot and settles it. It returns when the bot has
+// answered; an error means that it has to be tried again.
+func (a *Agent) handOver(ctx context.Context, l *letter, on Progress) error {
 	e, ok, err := a.fetch(ctx, l)
 	if err != nil || !ok {
 		return err
 	}
-	giving := ctx
-	if !l.expires.IsZero() {
-		var cancel context.CancelFunc
-		giving, cancel = context.WithDeadline(ctx, l.expires)
-		defer cancel()
-	}
+	giving, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a.ready.begin(l, cancel)
 	d := Delivery{Envelope: e, Conversation: a.conversation(e)}
 	d.ID = l.name
 	a.trace("inject")
-	err = a.give(giving, d)
-	if err != nil && !errors.Is(err, ErrRefused) {
+	err = a.give(giving, d, on)
+	refused := errors.Is(err, ErrRefused)
+	if err != nil && !refused && !a.ready.settled(l) {
 		return err
 	}
 	if !a.ready.end(l) { // the bot acknowledged it, or refused it, in between
 		return nil
 	}
-	if err != nil {
+	if refused {
 		no := refusedWith{mailbox.InvalidMessage, "the bot refused it"}
 		if said, ok := errors.AsType[*refusedWith](err); ok {
 			no = *said
@@ -179,17 +221,17 @@ func (a *Agent) handOver(ctx context.Context, l *letter) error {
 
 // give hands d to the bot: a result that belongs in a conversation by the door
 // that conversations come through, all else by the bot's own line first.
-func (a *Agent) give(ctx context.Context, d Delivery) error {
-	ways := []func() error{
-		func() error { return a.lines.give(ctx, d, a.opts.AckTimeout) },
-		func() error { return a.opts.Doors.Deliver(ctx, d) },
+func (a *Agent) give(ctx context.Context, d Delivery, on Progress) error {
+	paths := []func() error{
+		func() error { return a.lines.give(ctx, d, a.opts.DeliveryTimeout, on) },
+		func() error { return a.opts.Doors.Deliver(ctx, d, on) },
 	}
 	if d.Conversation != nil {
-		slices.Reverse(ways)
+		slices.Reverse(paths)
 	}
-	err := ways[0]()
+	err := paths[0]()
 	if errors.Is(err, ErrNoDoor) {
-		err = ways[1]()
+		err = paths[1]()
 	}
 	return err
 }
@@ -274,7 +316,8 @@ func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error
 	keys := a.ready.remove(l)
 	for _, key := range keys {
 		if err := a.opts.Store.Settle(ctx, a.opts.Self, key, how); err != nil {
-			again := letter{id: l.id, key: l.key, sum: l.sum, name: l.name, session: l.session, from: l.from, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires, arrived: l.arrived,
+			again := letter{id: l.id, key: l.key, sum: l.sum, name: l.name, session: l.session, from: l.from,
+				conversation: l.conversation, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires, arrived: l.arrived,
 				goal: l.goal, talk: l.talk, fails: patientTries, hold: time.Now().Add(retryMax)}
 			a.ready.add(again, l.name)
 			return err

@@ -159,8 +159,8 @@ func TestAckOfASharedID(t *testing.T) {
 			b := w.agent("b")
 			line := b.attach()
 			lay(w, b)
-			for i, text := range []string{"one", "two", "three"} {
-				same(t, "given", line.texts(), []string{text})
+			same(t, "given", line.texts(), []string{"one", "two", "three"})
+			for i := range 3 {
 				got := line.forget(1)
 				if _, err := line.handle(t, mailbox.Envelope{ID: fmt.Sprint("a", i), From: "b", To: "b", Type: mailbox.TypeAck, ReplyTo: got.ID, Timestamp: time.Now()}); err != nil {
 					t.Error(err)

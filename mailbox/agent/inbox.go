@@ -173,6 +173,7 @@ func (a *Agent) Ack(ctx context.Context, id string) error {
 	}
 	return a.settleOne(ctx, id, func(l *letter, e mailbox.Envelope) error {
 		a.delivered(ctx, l, e)
+		a.ready.settling(l, &Settled{})
 		return nil
 	})
 }
@@ -188,12 +189,19 @@ func (a *Agent) Nack(ctx context.Context, id string, code mailbox.Code, message 
 	}
 	return a.settleOne(ctx, id, func(l *letter, e mailbox.Envelope) error {
 		err := a.refusedByBot(ctx, l, e, no)
+		a.ready.settling(l, &Settled{Refused: true})
 		if errors.Is(err, errLater) {
 			return nil
 		}
 		return err
 	})
 }
+
+// Waits reports whether a letter of this id waits for the bot, or for its answer.
+func (a *Agent) Waits(id string) bool { return a.ready.find(id) != nil }
+
+// Handled reports whether a letter of this id was delivered, among the newest.
+func (a *Agent) Handled(id string) bool { return a.handed.Contains(id) }
 
 // settleOne calls do, which ends it, for the letter that the bot knows by id.
 func (a *Agent) settleOne(ctx context.Context, id string, do func(*letter, mailbox.Envelope) error) error {

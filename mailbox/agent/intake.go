@@ -126,8 +126,11 @@ func givenKey(id string) string { return ":given/" + id }
 
 // layReady lays e ready for the bot.
 func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
-	l := letter{id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID, session: a.session(e), from: e.From, keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
-		talk: a.conversation(e) != nil}
+	l := letter{id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID, session: a.session(e), from: e.From,
+		keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From)}
+	if c := a.conversation(e); c != nil {
+		l.talk, l.conversation = true, c.Channel+"/"+c.Chat()
+	}
 	if e.Type == mailbox.TypeMessage && !e.Metadata.RequiresAck {
 		l.goal = e.Metadata.Goal
 	}

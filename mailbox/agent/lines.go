@@ -50,7 +50,7 @@ func (l *lines) Changed() <-chan struct{} {
 
 // give writes d on the line. Where its sender asked for an acknowledgement, it
 // counts as delivered when the bot has given one; else when it is written.
-func (l *lines) give(ctx context.Context, d Delivery, timeout time.Duration) error {
+func (l *lines) give(ctx context.Context, d Delivery, timeout time.Duration, on Progress) error {
 	l.mu.Lock()
 	now := l.current
 	var answered chan error
@@ -70,6 +70,8 @@ func (l *lines) give(ctx context.Context, d Delivery, timeout time.Duration) err
 		return err
 	}
 	if err == nil {
+		on.Written()
+		on.Next()
 		timer := time.NewTimer(timeout)
 		defer timer.Stop()
 		select {
@@ -78,7 +80,7 @@ func (l *lines) give(ctx context.Context, d Delivery, timeout time.Duration) err
 		case <-now.done:
 			err = errors.New("the line closed before the bot acknowledged")
 		case <-timer.C:
-			err = fmt.Errorf("the bot did not acknowledge within %s", timeout)
+			err = fmt.Errorf("%w: no acknowledgement within %s", ErrTimedOut, timeout)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -169,7 +171,7 @@ func (l *line) Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Envelop
 	case mailbox.TypePong:
 		return nil, nil
 	case mailbox.TypeAck:
-		if a.lines.answer(mailbox.Original(e), nil) {
+		if id := mailbox.Original(e); a.lines.answer(id, nil) || a.ackLate(ctx, id) {
 			return nil, nil
 		}
 	case mailbox.TypeNack:
@@ -185,6 +187,12 @@ func (l *line) Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Envelop
 		return nil, nil
 	}
 	return new(mailbox.AckFor(e, a.opts.Self, now)), nil
+}
+
+// ackLate settles a letter that the bot acknowledges after the time-out, and
+// reports whether it waited.
+func (a *Agent) ackLate(ctx context.Context, id string) bool {
+	return a.Waits(id) && a.Ack(ctx, id) == nil
 }
 
 // refusedWith is a bot's nack.

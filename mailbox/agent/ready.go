@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -26,7 +27,12 @@ type letter struct {
 	session  string // the goal that it is for, the agent's name where it names none
 	talk     bool   // it belongs in a conversation: another door, and none of them waits for the other
 
+	conversation string // the next letter of it waits until this one is written, or answered
+
 	inHand bool      // somebody is handing it over
+	turn   time.Time // the bot was given it first; zero: never
+	cancel context.CancelCauseFunc
+	closed bool      // the bot did not answer: it is not handed over again
 	ending bool      // somebody is done with it, and is just noting that
 	parked int       // no door was open for it, as doors were then (ready.doors)
 	fails  int       // how often the bot could not take it, in a row
@@ -39,18 +45,20 @@ func (l *letter) order(m *letter) int {
 
 // ready is what waits for the bot, in the order of its delivery.
 type ready struct {
-	mu      sync.Mutex
-	list    []*letter // guarded by mu, as the rest is, and the letters
-	byKey   map[string]*letter
-	byName  map[string]*letter
-	byItem  map[string]*letter // what lies under a key of the store: the last message that did
-	arrived int
-	doors   int           // goes up when a door has opened
-	changed chan struct{} // closed when a letter was added or let go
+	mu       sync.Mutex
+	list     []*letter // guarded by mu, as the rest is, and the letters
+	byKey    map[string]*letter
+	byName   map[string]*letter
+	byItem   map[string]*letter // what lies under a key of the store: the last message that did
+	arrived  int
+	doors    int                // goes up when a door has opened
+	occupied map[string]*letter // by conversation, what its other letters wait for
+	changed  chan struct{}      // closed when a letter was added or let go
 }
 
 func newReady() *ready {
-	return &ready{byKey: map[string]*letter{}, byName: map[string]*letter{}, byItem: map[string]*letter{}, changed: make(chan struct{}), doors: 1}
+	return &ready{byKey: map[string]*letter{}, byName: map[string]*letter{}, byItem: map[string]*letter{},
+		occupied: map[string]*letter{}, changed: make(chan struct{}), doors: 1}
 }
 
 // messageKey names a message: different content under one id is a different message.
@@ -107,11 +115,11 @@ func (r *ready) next(now time.Time, talk bool) (l *letter, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.list {
-		if l.inHand || l.ending || l.talk != talk {
+		if l.inHand || l.ending || l.talk != talk || r.occupied[l.conversation] != nil {
 			continue
 		}
 		turn := l.hold
-		if l.parked == r.doors {
+		if l.parked == r.doors || l.closed {
 			if l.expires.IsZero() {
 				continue
 			}
@@ -119,6 +127,7 @@ func (r *ready) next(now time.Time, talk bool) (l *letter, at time.Time) {
 		}
 		if !now.Before(turn) {
 			l.inHand = true
+			r.occupied[l.conversation] = l
 			return l, time.Time{}
 		}
 		if at.IsZero() || turn.Before(at) {
@@ -174,12 +183,12 @@ func (r *ready) takeAll(n int, goal string) (out [][]*letter) {
 	return out
 }
 
-// busy reports whether somebody has a letter in hand, and returns a channel that is
-// closed at the next change.
+// busy reports whether a letter is being handed over that the bot does not have
+// yet, and returns a channel that is closed at the next change.
 func (r *ready) busy() (yes bool, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.list, func(l *letter) bool { return l.inHand && !l.ending }), r.changed
+	return slices.ContainsFunc(r.list, func(l *letter) bool { return l.inHand && !l.ending && l.turn.IsZero() }), r.changed
 }
 
 // count is how many messages wait for a goal, "" for any.
@@ -264,19 +273,79 @@ func (r *ready) unpark() {
 	r.wake()
 }
 
-// postpone gives a letter back that could not be handed over, and leaves it
-// alone for a while: first for as long as everything waits, so that the order
-// is kept while the bot is away, then longer, so that a message it chokes on
-// does not hold up the others.
-func (r *ready) postpone(l *letter, now time.Time, pause time.Duration) {
+// postpone gives a letter back that could not be handed over, and leaves it alone
+// for a pause that doubles with each failure.
+func (r *ready) postpone(l *letter, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.inHand = false
+	pause := retryFirst << min(l.fails, 10)
 	if l.fails++; l.fails >= patientTries {
 		pause *= 2
 	}
 	l.hold = now.Add(min(pause, retryMax))
 	r.wake()
+}
+
+// begin notes that l is handed over; cancel ends that.
+func (r *ready) begin(l *letter, cancel context.CancelCauseFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.cancel = cancel
+}
+
+// written notes that the bot was given l.
+func (r *ready) written(l *letter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.turn.IsZero() {
+		l.turn = time.Now()
+		r.wake()
+	}
+}
+
+// free lets the next letter of l's conversation follow.
+func (r *ready) free(l *letter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.occupied[l.conversation] == l {
+		delete(r.occupied, l.conversation)
+		r.wake()
+	}
+}
+
+// failing is how long ago the bot was given l first.
+func (r *ready) failing(l *letter) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.turn.IsZero() {
+		return 0
+	}
+	return time.Since(l.turn)
+}
+
+// close gives a letter back that is not handed over again.
+func (r *ready) close(l *letter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.inHand, l.closed = false, true
+	r.wake()
+}
+
+// settled reports whether l was settled while it was handed over.
+func (r *ready) settled(l *letter) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return l.ending || r.byKey[l.key] != l
+}
+
+// settling ends the handing over of l, which was settled otherwise.
+func (r *ready) settling(l *letter, how *Settled) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.cancel != nil {
+		l.cancel(how)
+	}
 }
 
 // remove forgets a letter, and returns the keys that it lies under and no other

@@ -307,7 +307,9 @@ type door struct {
 	changed chan struct{}
 	list    []agent.Delivery
 	// does decides about a delivery, instead of the door's being open.
-	does func(context.Context, agent.Delivery) error
+	does   func(context.Context, agent.Delivery) error
+	slow   bool // the bot takes its time to answer
+	serial bool // and its other mail of the conversation waits for that
 }
 
 func newDoor() *door { return &door{changed: make(chan struct{})} }
@@ -328,10 +330,16 @@ func (d *door) doing(does func(context.Context, agent.Delivery) error) {
 	d.does = does
 }
 
-func (d *door) Deliver(ctx context.Context, m agent.Delivery) error {
+func (d *door) Deliver(ctx context.Context, m agent.Delivery, on agent.Progress) error {
 	d.mu.Lock()
-	does, open := d.does, d.open
+	does, open, slow, serial := d.does, d.open, d.slow, d.serial
 	d.mu.Unlock()
+	if slow {
+		on.Written()
+		if !serial {
+			on.Next()
+		}
+	}
 	if does != nil {
 		if err := does(ctx, m); err != nil {
 			return err

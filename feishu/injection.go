@@ -1,0 +1,45 @@
+package feishu
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Injection is an event of ours that is written to the bot once.
+type Injection struct {
+	Event []byte // the JSON of its 2.0 envelope; kept until Inject returns
+	Again bool   // it was written before, under the same ids
+	// Written is called when the event is written whole. ended is closed with the
+	// connection; nil for a post, which ends with its answer. May be nil.
+	Written func(ended <-chan struct{})
+	// Late is called when the bot acknowledges the event with 200 after Inject
+	// returned because its context was done. May be nil.
+	Late func()
+}
+
+// Wrote calls Written, if there is one.
+func (in *Injection) Wrote(ended <-chan struct{}) {
+	if in.Written != nil {
+		in.Written(ended)
+	}
+}
+
+// Errors of an injection.
+var (
+	// ErrNotInjected says that the bot was not reached.
+	ErrNotInjected = errors.New("the bot was not reached")
+	// ErrInjectionEnded says that the connection ended before the bot acknowledged.
+	ErrInjectionEnded = errors.New("the connection ended before the bot acknowledged the event")
+)
+
+// AnswerError is an acknowledgement with a code other than 200.
+type AnswerError struct{ Code int }
+
+func (e *AnswerError) Error() string { return fmt.Sprintf("the bot answered %d", e.Code) }
+
+// IsRefusal reports whether a code, of an acknowledgement or of HTTP, says that
+// the bot will never take the message: 4xx other than 408 and 429.
+func IsRefusal(code int) bool {
+	return code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests
+}

@@ -1,0 +1,606 @@
+// Package delivery brings messages to the bot by whichever channel to it is
+// open: the gateway, INJECT_URL or the stream. One rule holds for all of them,
+// and for chat messages and mail alike.
+//
+// # The rule
+//
+// A message that was written whole and not answered is in progress. It is not
+// written again, on any channel, while its connection lives. It ends with
+//
+//   - an answer: the bot has it ([Delivered]);
+//   - a refusal: the bot will never take it ([Refused]);
+//   - an error or the end of the connection: it is written again after a pause,
+//     until [Options].MaxAge has passed since its turn came ([Expired]);
+//   - [Options].Timeout without an answer: it is not written again ([TimedOut]).
+//
+// A channel may report that the bot has accepted a message and settles it later
+// ([ErrAccepted]). The bot settles it, or any other message in progress, through
+// [Deliveries.Settle]; so does an answer that comes after the time-out, which
+// turns TimedOut into Delivered.
+//
+// # Order
+//
+// The messages of a chat are written in the order in which [Deliveries.Deliver]
+// was called, also when several of them are written again on a new connection.
+// On a serial channel the next message of a chat waits until the one before it
+// has ended or was accepted. A message that the bot failed on does not hold up
+// the later ones of other channels.
+//
+// # On disk
+//
+// A message that stays in progress for over a second, or that was accepted, is
+// kept in a file of its own until it ends. After a restart an accepted one stays
+// in progress, and any other is written again.
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"feishu-relay/relay"
+)
+
+// Bounds.
+const (
+	writeWithin = 30 * time.Second       // for writing a message whole; then the write counts as failed
+	keepAfter   = time.Second            // in progress, until the message is put on disk
+	pauseFirst  = 250 * time.Millisecond // before a write that did not reach the bot is repeated, doubled up to
+	pauseMax    = 15 * time.Second
+	maxEnded    = 5000     // ended messages that a repeated or late settlement may name
+	maxAccepted = 1000     // accepted messages; beyond it a chat waits for the settlement of its own
+	maxBytes    = 64 << 20 // of the texts of accepted messages; likewise
+)
+
+// Errors of a channel's Write.
+var (
+	// ErrRefused says that the bot will never take the message.
+	ErrRefused = errors.New("the bot refused the message")
+	// ErrAccepted says that the bot has the message and settles it later.
+	ErrAccepted = errors.New("the bot accepted the message and settles it later")
+	// ErrNotWritten says that nothing of the message has reached the bot.
+	ErrNotWritten = errors.New("the bot was not reached")
+	// ErrEnded says that the connection ended before the bot answered.
+	ErrEnded = errors.New("the connection ended before the bot answered")
+)
+
+// ErrTimedOut is returned by Attempt when the bot did not answer in time, and is
+// the cause with which the context of the channel's Write is cancelled then.
+var ErrTimedOut = errors.New("the bot did not answer within DELIVERY_TIMEOUT")
+
+var (
+	errExpired = errors.New("no answer within RELAY_MAX_AGE")
+	errRetry   = errors.New("the bot asked for the message again")
+)
+
+// Message is what the bot is to get.
+type Message struct {
+	Ref
+	relay.Inbound
+	Given []string // ids of the transcript lines that its text shows
+	Again bool     // it was written before
+}
+
+// Ref names a message, without its text.
+type Ref struct {
+	ID      relay.MessageID // relay_msg_id: what the bot calls it
+	Key     string          // what it is known by here, unique
+	Channel string
+	Chat    relay.ChatID
+	Sender  relay.AgentName
+	Sent    time.Time // when its text was final
+	Mail    bool      // direct mail between agents: not kept on disk, the inbox has it
+}
+
+// State is what became of a message.
+type State string
+
+// The states. The first three are also what a bot may say in a settlement.
+const (
+	Delivered  State = "delivered"
+	Refused    State = "refused"
+	Retry      State = "retry"
+	TimedOut   State = "timed_out"
+	Expired    State = "expired"
+	InProgress State = "in_progress"
+)
+
+// Result is how a delivery ended.
+type Result struct {
+	State   State
+	Channel string // that wrote it last; "" if none did
+	Err     error  // why it was not delivered
+}
+
+// Hooks are called by [Deliveries.Deliver], one at a time. Each may be nil.
+type Hooks struct {
+	Written func()       // written whole, and not answered; called on each write
+	Next    func()       // the next message of the chat may follow
+	Kept    func()       // the message is on disk here: whoever else keeps it may forget it
+	Ended   func(Result) // the delivery has ended; the copy on disk is removed afterwards
+}
+
+// Channel is one path to the bot. Its methods are safe for concurrent use.
+type Channel interface {
+	Name() string
+	// Open reports whether a write may reach the bot now.
+	Open() bool
+	// Changed is closed at the next change of Open; nil if it never changes.
+	Changed() <-chan struct{}
+	// Present reports whether the bot is known to be there.
+	Present() bool
+	// Serial reports whether the next message of a chat waits for the answer.
+	Serial() bool
+	Pauses() Pauses
+	// Write writes m once and returns when the bot has answered: nil, an error
+	// that wraps one of the errors above, or any other for an answer that was an
+	// error. It calls written once m is written whole; ended is closed when the
+	// connection is, nil where Write itself reports that. When ctx is done it
+	// returns soon.
+	Write(ctx context.Context, m *Message, written func(ended <-chan struct{})) error
+}
+
+// Pauses bound the pause after an answer that was an error: it doubles from First
+// up to Most.
+type Pauses struct{ First, Most time.Duration }
+
+// Options configure [New]. Root and MaxAge are required.
+type Options struct {
+	Root    *os.Root      // the folder of the messages kept on disk, one file each
+	MaxAge  time.Duration // RELAY_MAX_AGE
+	Timeout time.Duration // DELIVERY_TIMEOUT; 0: 15 min
+	Grace   time.Duration // how long an answer is waited for when ctx ends
+	Logger  *slog.Logger  // nil: discard
+	// Resumed returns the hooks of a message that an earlier process left.
+	Resumed func(*Message) Hooks
+	// Late is called when a message that had timed out or expired was answered.
+	Late func(Ref, Result)
+	// Failed is called with each error that a message is written again for.
+	Failed func(Ref, error)
+}
+
+// Deliveries are the messages on their way to one bot. Its methods are safe for
+// concurrent use.
+type Deliveries struct {
+	opts     Options
+	log      *slog.Logger
+	channels []Channel
+	done     sync.WaitGroup // resumed deliveries
+
+	mu      sync.Mutex
+	lines   map[string]*line                   // by chat, of those with messages; guarded by mu
+	entries map[string]*entry                  // by key, not ended; guarded by mu
+	ended   *lru.Cache[relay.MessageID, *past] // guarded by mu
+	present presence                           // guarded by mu
+	changed chan struct{}                      // closed when a channel has changed; guarded by mu
+	count   int                                // of accepted messages; guarded by mu
+	bytes   int                                // of their texts; guarded by mu
+	last    time.Time                          // the newest entry's begun; guarded by mu
+	left    []*entry                           // read from disk, until Run; guarded by mu
+}
+
+// line is the messages of one chat that have not ended, in order.
+type line struct {
+	entries []*entry
+	changed chan struct{}
+}
+
+// entry is a message that has not ended. Its fields are guarded by Deliveries.mu,
+// except those that never change.
+type entry struct {
+	m     Message
+	hooks Hooks
+	next  sync.Once
+	begun time.Time // unique: the order of the chat
+	turn  time.Time // its turn came: no earlier message of the chat holds it up
+	line  *line     // nil: mail
+
+	phase   phase
+	channel Channel         // that writes it
+	named   string          // the channel's name, also after a restart
+	since   time.Time       // it was written whole; zero: never
+	tried   bool            // a write has begun
+	gone    <-chan struct{} // closed with the connection it was written to
+	kept    bool            // on disk
+	told    chan settlement // of capacity 1
+	over    chan struct{}   // closed when it has ended
+}
+
+type settlement struct {
+	state  State
+	reason string
+}
+
+// past is an ended message.
+type past struct {
+	Ref
+	Result
+}
+
+// phase is where an entry is.
+type phase int
+
+const (
+	waiting  phase = iota // for a channel, or for its turn in the chat
+	writing               // not known to be whole yet
+	written               // whole, not answered
+	accepted              // the bot settles it later
+	pausing               // the bot answered with an error
+)
+
+// New returns deliveries by these channels, the first open one of which is used.
+// It reads what an earlier process left and starts nothing.
+func New(o Options, channels ...Channel) (*Deliveries, error) {
+	d := &Deliveries{opts: o, log: o.Logger, channels: channels, lines: map[string]*line{}, entries: map[string]*entry{},
+		changed: make(chan struct{})}
+	d.ended, _ = lru.New[relay.MessageID, *past](maxEnded) // fails only for a size below 1
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	d.opts.Timeout = cmp.Or(d.opts.Timeout, 15*time.Minute)
+	if d.opts.Resumed == nil {
+		d.opts.Resumed = func(*Message) Hooks { return Hooks{} }
+	}
+	if d.opts.Late == nil {
+		d.opts.Late = func(Ref, Result) {}
+	}
+	if d.opts.Failed == nil {
+		d.opts.Failed = func(Ref, error) {}
+	}
+	return d, d.load()
+}
+
+// Run follows the channels and goes on with what an earlier process left, until
+// ctx is done and that has stopped.
+func (d *Deliveries) Run(ctx context.Context) {
+	for _, ch := range d.channels {
+		if ch.Changed() != nil {
+			d.done.Go(func() { d.follow(ctx, ch) })
+		}
+	}
+	d.mu.Lock()
+	left := d.left
+	d.left = nil
+	d.mu.Unlock()
+	for _, e := range left {
+		e.hooks = d.opts.Resumed(&e.m)
+		d.done.Go(func() { _, _ = d.run(ctx, e) })
+	}
+	<-ctx.Done()
+	d.done.Wait()
+}
+
+func (d *Deliveries) follow(ctx context.Context, ch Channel) {
+	for ctx.Err() == nil {
+		changed := ch.Changed()
+		d.mu.Lock()
+		d.look()
+		close(d.changed)
+		d.changed = make(chan struct{})
+		d.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// look notes whether the bot is there. The caller holds mu.
+func (d *Deliveries) look() {
+	there := false
+	for _, ch := range d.channels {
+		there = there || ch.Present()
+	}
+	d.present.note(time.Now(), there)
+}
+
+// Deliver brings m to the bot and returns how that ended; it is an error only
+// when ctx ended first. Messages of one chat are begun one at a time, each after
+// Next of the one before.
+func (d *Deliveries) Deliver(ctx context.Context, m Message, hooks Hooks) (Result, error) {
+	return d.run(ctx, d.begin(m, hooks))
+}
+
+func (d *Deliveries) begin(m Message, hooks Hooks) *entry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	d.last = later(now, d.last.Add(1))
+	e := &entry{m: m, hooks: hooks, begun: d.last, turn: now, told: make(chan settlement, 1), over: make(chan struct{})}
+	d.enter(e)
+	return e
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// enter makes e known. The caller holds mu.
+func (d *Deliveries) enter(e *entry) {
+	d.entries[e.m.Key] = e
+	if e.m.Mail {
+		return
+	}
+	chat := e.m.Ref.Channel + "/" + string(e.m.Chat)
+	if d.lines[chat] == nil {
+		d.lines[chat] = &line{changed: make(chan struct{})}
+	}
+	e.line = d.lines[chat]
+	e.line.entries = append(e.line.entries, e)
+}
+
+// Has reports whether a message of this key has not ended.
+func (d *Deliveries) Has(key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.entries[key]
+	return ok
+}
+
+// Expired reports whether no channel was open for MaxAge after a message was sent.
+func (d *Deliveries) Expired(sent time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.look()
+	until := sent.Add(d.opts.MaxAge)
+	return time.Now().After(until) && !d.present.between(sent, until)
+}
+
+func (d *Deliveries) run(ctx context.Context, e *entry) (Result, error) {
+	missed, failed := 0, 0 // writes in a row that did not reach the bot; answers that were errors
+	err := d.attemptInTurn(ctx, e)
+	for {
+		switch {
+		case err == nil:
+			return d.end(e, Delivered, nil), nil
+		case errors.Is(err, ErrRefused):
+			return d.end(e, Refused, err), nil
+		case errors.Is(err, ErrTimedOut):
+			return d.end(e, TimedOut, err), nil
+		case errors.Is(err, errExpired):
+			return d.end(e, Expired, err), nil
+		case ctx.Err() != nil:
+			return Result{}, ctx.Err()
+		}
+		d.opts.Failed(e.m.Ref, err)
+		pauses, to, n := Pauses{pauseFirst, pauseMax}, waiting, &missed
+		if !errors.Is(err, ErrNotWritten) && !errors.Is(err, ErrEnded) && e.channel != nil {
+			pauses, to, n, missed = e.channel.Pauses(), pausing, &failed, 0
+		}
+		pause := min(pauses.First<<min(*n, 16), pauses.Most)
+		*n++
+		d.move(e, to)
+		if e.kept {
+			d.keep(e, InProgress) // a restart writes it again
+		}
+		var settled bool
+		if settled, err = d.rest(ctx, e, pause/2+rand.N(pause)); !settled && err == nil {
+			d.move(e, waiting)
+			err = d.attemptInTurn(ctx, e)
+		}
+	}
+}
+
+// rest waits for a pause, but not beyond the message's deadline, or until the bot
+// settles the message: then it returns true and how.
+func (d *Deliveries) rest(ctx context.Context, e *entry, pause time.Duration) (settled bool, err error) {
+	d.mu.Lock()
+	timer := time.NewTimer(min(pause, time.Until(d.deadline(e))))
+	d.mu.Unlock()
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return false, nil
+	case s := <-e.told:
+		return true, errorOf(s)
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// attemptInTurn writes e once when its turn has come, or goes on to wait for the
+// settlement of one that was accepted.
+func (d *Deliveries) attemptInTurn(ctx context.Context, e *entry) error {
+	if e.phase == accepted { // before a restart
+		return d.await(ctx, e, nil, nil, nil)
+	}
+	ch, err := d.turn(ctx, e)
+	if t, ok := errors.AsType[*told](err); ok {
+		return errorOf(t.settlement)
+	}
+	if err != nil {
+		return err
+	}
+	return d.attempt(ctx, e, ch)
+}
+
+// turn waits until a channel is open and the earlier messages of the chat are
+// written, and returns that channel.
+func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
+	blocked := false
+	for {
+		d.mu.Lock()
+		d.look()
+		changed, moved := d.changed, e.line.changed
+		ch := d.open()
+		if blocked {
+			e.turn = time.Now()
+		}
+		blocked = ch != nil && e.blocked(ch)
+		left := d.opts.MaxAge
+		if !blocked {
+			left = time.Until(d.deadline(e))
+		}
+		if ch != nil && left > 0 && len(e.told) == 0 && !blocked {
+			e.start(ch)
+			d.mu.Unlock()
+			return ch, nil
+		}
+		d.mu.Unlock()
+		if left <= 0 {
+			return nil, errExpired
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-changed:
+		case <-moved:
+		case <-timer.C:
+		case s := <-e.told: // it was written before, and settled only now
+			timer.Stop()
+			return nil, &told{s}
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+		timer.Stop()
+	}
+}
+
+// told is the error of a turn that a settlement ended.
+type told struct{ settlement }
+
+func (t *told) Error() string { return "settled as " + string(t.state) }
+
+// start begins a write of e to ch. The caller holds mu.
+func (e *entry) start(ch Channel) {
+	e.m.Again = e.tried
+	e.phase, e.channel, e.named, e.tried = writing, ch, ch.Name(), true
+	e.since, e.gone = time.Time{}, nil
+}
+
+// open is the channel to use now; nil: none. The caller holds mu.
+func (d *Deliveries) open() Channel {
+	for _, ch := range d.channels {
+		if ch.Open() {
+			return ch
+		}
+	}
+	return nil
+}
+
+// blocked reports whether an earlier message of the chat has to be written to
+// ch, or answered there, first. The caller holds mu.
+func (e *entry) blocked(ch Channel) bool {
+	for _, x := range e.line.entries {
+		switch {
+		case x == e:
+			return false
+		case x.phase == waiting, x.phase == writing:
+			return true
+		case x.phase == written && (isClosed(x.gone) || ch.Serial() && x.channel == ch):
+			return true
+		}
+	}
+	return false
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// deadline is when e expires unless it is in progress: MaxAge after it was sent
+// where no channel was open meanwhile, else MaxAge after its turn came. The caller
+// holds mu.
+func (d *Deliveries) deadline(e *entry) time.Time {
+	until := e.m.Sent.Add(d.opts.MaxAge)
+	if d.present.between(e.m.Sent, until) {
+		return later(until, e.turn.Add(d.opts.MaxAge))
+	}
+	return until
+}
+
+func (d *Deliveries) move(e *entry, to phase) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.leaveAccepted(e)
+	e.phase = to
+	e.wake()
+}
+
+// leaveAccepted ends the count of an accepted message. The caller holds mu.
+func (d *Deliveries) leaveAccepted(e *entry) {
+	if e.phase == accepted {
+		d.count--
+		d.bytes -= len(e.m.Content)
+	}
+}
+
+// wake wakes the other messages of the chat. The caller holds mu.
+func (e *entry) wake() {
+	if e.line != nil {
+		close(e.line.changed)
+		e.line.changed = make(chan struct{})
+	}
+}
+
+// Attempt writes a piece of mail to ch once and returns how that ended: nil,
+// ErrTimedOut or an error of Write. Mail that was accepted, or timed out, before is not
+// written again. When ctx is cancelled with a [Settled], that is how it ended.
+func (d *Deliveries) Attempt(ctx context.Context, m Message, ch Channel, hooks Hooks) error {
+	d.mu.Lock()
+	e := d.entries[m.Key]
+	resumed := e != nil && e.phase == accepted
+	if e == nil {
+		e = &entry{m: m, begun: time.Now(), told: make(chan settlement, 1), over: make(chan struct{})}
+		d.enter(e)
+	}
+	e.hooks = hooks
+	p, _ := d.ended.Get(m.ID)
+	if !resumed {
+		e.start(ch)
+	}
+	d.mu.Unlock()
+	var err error
+	switch {
+	case p != nil && p.Key == m.Key && p.State == TimedOut:
+		err = ErrTimedOut
+	case resumed:
+		err = d.await(ctx, e, nil, nil, nil)
+	default:
+		err = d.attempt(ctx, e, ch)
+	}
+	s, settled := errors.AsType[*Settled](context.Cause(ctx))
+	switch {
+	case err == nil:
+		d.end(e, Delivered, nil)
+	case errors.Is(err, ErrRefused):
+		d.end(e, Refused, err)
+	case errors.Is(err, ErrTimedOut):
+		d.end(e, TimedOut, err)
+	case settled:
+		d.end(e, s.State, nil)
+	case ctx.Err() == nil:
+		d.forget(e)
+	}
+	return err
+}
+
+// Settled is the cause with which the context of an Attempt is cancelled when the
+// mail was settled elsewhere.
+type Settled struct{ State State }
+
+func (s *Settled) Error() string { return "the mail was settled as " + string(s.State) }
+
+func without(list []*entry, e *entry) []*entry {
+	for i := range list {
+		if list[i] == e {
+			return append(list[:i:i], list[i+1:]...)
+		}
+	}
+	return list
+}

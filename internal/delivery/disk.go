@@ -1,0 +1,147 @@
+package delivery
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+)
+
+// maxFile is the most bytes of a file that is read; a larger one is passed over.
+const maxFile = 16 << 20
+
+// forgetTimedOut is how long mail that timed out is not written again.
+const forgetTimedOut = 30 * 24 * time.Hour
+
+const suffix = ".json"
+
+// accepted202 is the state on disk of a message that the bot settles later.
+const accepted202 State = "accepted"
+
+// document is a message on disk.
+type document struct {
+	Ref       Ref             `json:"message"`
+	State     State           `json:"state"` // in_progress, accepted or timed_out
+	Door      string          `json:"door"`
+	Since     time.Time       `json:"since"`
+	Begun     time.Time       `json:"begun"`
+	Turn      time.Time       `json:"turn"`
+	Inbound   *relay.Inbound  `json:"inbound,omitempty"` // not of mail
+	Source    *relay.Message  `json:"source,omitempty"`
+	Mentioned bool            `json:"mentioned,omitempty"`
+	Final     relay.Millis    `json:"final,omitempty"`
+	ShownAs   relay.MessageID `json:"shown_as,omitempty"`
+	Given     []string        `json:"given,omitempty"`
+}
+
+// keep puts e on disk, or notes its new state there. Where that fails, whoever
+// else keeps the message goes on doing so.
+func (d *Deliveries) keep(e *entry, state State) {
+	if e.m.Mail && state == InProgress {
+		return // the inbox has it
+	}
+	doc := document{Ref: e.m.Ref, State: state, Door: e.named, Since: e.since, Begun: e.begun, Turn: e.turn}
+	if !e.m.Mail {
+		doc.Inbound, doc.Source, doc.Mentioned = &e.m.Inbound, e.m.Source, e.m.Mentioned
+		doc.Final, doc.ShownAs, doc.Given = e.m.Final, e.m.ShownAs, e.m.Given
+	}
+	data, err := relay.Marshal(doc)
+	if err == nil {
+		err = safefile.ReplaceFast(d.opts.Root, safefile.Name(e.m.Key)+suffix, data)
+	}
+	if err != nil {
+		d.log.Warn("a message in progress cannot be put on disk; a restart may write it again", "msg_id", e.m.Key, "err", err)
+		return
+	}
+	if !e.kept {
+		e.kept = true
+		if e.hooks.Kept != nil {
+			e.hooks.Kept()
+		}
+	}
+}
+
+func (d *Deliveries) unkeep(e *entry) {
+	if e.kept {
+		d.remove(e.m.Key)
+	}
+}
+
+func (d *Deliveries) remove(key string) {
+	if err := d.opts.Root.Remove(safefile.Name(key) + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.log.Warn("an ended message stays on disk; a restart may write it again", "msg_id", key, "err", err)
+	}
+}
+
+// load reads what an earlier process left. A file that is not a message is
+// passed over and stays.
+func (d *Deliveries) load() error {
+	names, err := safefile.Names(d.opts.Root)
+	if err != nil {
+		return fmt.Errorf("read the messages in progress: %w", err)
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, suffix) {
+			continue
+		}
+		if err := d.read(name); err != nil {
+			d.log.Warn("a file among the messages in progress is passed over", "file", name, "err", err)
+		}
+	}
+	slices.SortFunc(d.left, func(a, b *entry) int { return a.begun.Compare(b.begun) })
+	for _, e := range d.left {
+		d.last = later(d.last, e.begun)
+		d.enter(e)
+	}
+	d.left = slices.DeleteFunc(d.left, func(e *entry) bool { return e.m.Mail }) // that Attempt goes on with
+	return nil
+}
+
+func (d *Deliveries) read(name string) error {
+	info, err := d.opts.Root.Stat(name)
+	if err != nil {
+		return err
+	}
+	if info.Size() > maxFile {
+		return fmt.Errorf("%d bytes, at most %d", info.Size(), maxFile)
+	}
+	data, err := d.opts.Root.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var doc document
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return err
+	}
+	if doc.Ref.Key == "" || safefile.Name(doc.Ref.Key)+suffix != name || !doc.Ref.Mail && doc.Inbound == nil {
+		return errors.New("not a message in progress")
+	}
+	if doc.State == TimedOut {
+		if time.Since(doc.Since) > forgetTimedOut {
+			d.remove(doc.Ref.Key)
+			return nil
+		}
+		d.ended.Add(doc.Ref.ID, &past{doc.Ref, Result{State: TimedOut, Channel: doc.Door, Err: ErrTimedOut}})
+		return nil
+	}
+	e := &entry{m: Message{Ref: doc.Ref}, begun: doc.Begun, turn: doc.Turn, since: doc.Since, named: doc.Door, tried: true, kept: true,
+		told: make(chan settlement, 1), over: make(chan struct{})}
+	if doc.Inbound != nil {
+		e.m.Inbound = *doc.Inbound
+		e.m.Source, e.m.Mentioned, e.m.Final, e.m.ShownAs = doc.Source, doc.Mentioned, doc.Final, doc.ShownAs
+		e.m.Given = doc.Given
+	}
+	if doc.State == accepted202 {
+		e.phase = accepted
+		d.count++
+		d.bytes += len(e.m.Content)
+	}
+	d.left = append(d.left, e)
+	return nil
+}

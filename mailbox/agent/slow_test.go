@@ -1,0 +1,152 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+)
+
+// slowBot answers each letter when the test says so.
+type slowBot struct {
+	answers map[string]chan error
+	got     chan string
+}
+
+func (d *door) thinks(serial bool, ids ...string) slowBot {
+	s := slowBot{answers: map[string]chan error{}, got: make(chan string, 100)}
+	for _, id := range ids {
+		s.answers[id] = make(chan error)
+	}
+	d.mu.Lock()
+	d.slow, d.serial = true, serial
+	d.mu.Unlock()
+	d.doing(func(ctx context.Context, m agent.Delivery) error {
+		s.got <- m.ID
+		select {
+		case err := <-s.answers[m.ID]:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	return s
+}
+
+func (s slowBot) wants(t *testing.T, ids ...string) {
+	t.Helper()
+	synctest.Wait()
+	var got []string
+	for len(s.got) > 0 {
+		got = append(got, <-s.got)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, ids) {
+		t.Errorf("the bot was given %v, want %v", got, ids)
+	}
+}
+
+func (w *world) mail(to *actor, from mailbox.AgentID, id string) {
+	w.foreign(to, mailbox.Envelope{From: from, ID: id, Content: textOf("text of " + id), Hops: 3, Metadata: mailbox.Metadata{TTL: new(0)}})
+}
+
+// A bot that thinks for minutes about one letter is given it once, and the letters
+// of other agents meanwhile; of the same agent only where that need not wait.
+func TestSlowBot(t *testing.T) {
+	for name, serial := range map[string]bool{"INJECT_URL": true, "stream": false} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				b := w.agent("b")
+				bot := b.door.thinks(serial, "m1", "m2", "m3")
+				w.mail(b, "x", "m1")
+				synctest.Wait()
+				w.mail(b, "x", "m2")
+				w.mail(b, "y", "m3")
+				if serial {
+					bot.wants(t, "m1", "m3")
+				} else {
+					bot.wants(t, "m1", "m2", "m3")
+				}
+				time.Sleep(14 * time.Minute)
+				bot.wants(t)
+				bot.answers["m1"] <- nil
+				if serial {
+					bot.wants(t, "m2")
+				}
+				bot.answers["m2"] <- nil
+				bot.answers["m3"] <- nil
+				synctest.Wait()
+				if left := w.hub.waiting("b"); len(left) != 0 {
+					t.Errorf("%d letters wait", len(left))
+				}
+			})
+		})
+	}
+}
+
+// Mail that the bot did not answer is not given to it again. An acknowledgement
+// that comes late takes it out of the inbox.
+func TestMailThatTimedOut(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		bot := b.door.thinks(true, "m1")
+		w.mail(b, "x", "m1")
+		bot.wants(t, "m1")
+		bot.answers["m1"] <- agent.ErrTimedOut
+		time.Sleep(time.Hour)
+		bot.wants(t)
+		if n := b.saw(agent.EventUndeliverable); n != 1 {
+			t.Errorf("counted as undeliverable %d times", n)
+		}
+		must(t, b.Ack(t.Context(), "m1"))
+		if left := w.hub.waiting("b"); len(left) != 0 || b.saw(agent.EventDelivered) != 1 {
+			t.Errorf("%d letters wait, %d delivered", len(left), b.saw(agent.EventDelivered))
+		}
+	})
+}
+
+// Mail that the bot keeps failing on is not given to it for ever.
+func TestMailThatTheBotFailsOn(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		tries := 0
+		b.door.thinks(true)
+		b.door.doing(func(context.Context, agent.Delivery) error {
+			tries++
+			return errors.New("answered 500")
+		})
+		w.mail(b, "x", "m1")
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		before := tries
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if tries != before || b.saw(agent.EventUndeliverable) != 1 {
+			t.Errorf("tried %d times in 11 minutes and %d times later", before, tries-before)
+		}
+	})
+}
+
+// What the bot acknowledges through the API while it is given it ends there.
+func TestMailSettledWhileItIsHandedOver(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		bot := b.door.thinks(true, "m1", "m2")
+		w.mail(b, "x", "m1")
+		bot.wants(t, "m1")
+		must(t, b.Ack(t.Context(), "m1"))
+		w.mail(b, "x", "m2")
+		bot.wants(t, "m2") // nobody waits for m1
+		must(t, b.Nack(t.Context(), "m2", mailbox.InvalidMessage, "no"))
+		time.Sleep(time.Hour)
+		bot.wants(t)
+		if b.saw(agent.EventDelivered) != 1 || b.saw(agent.EventRefused) != 1 {
+			t.Errorf("%d delivered, %d refused", b.saw(agent.EventDelivered), b.saw(agent.EventRefused))
+		}
+	})
+}

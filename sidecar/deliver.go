@@ -1,0 +1,214 @@
+package sidecar
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+
+	"feishu-relay/dedup"
+	"feishu-relay/httpapi"
+	"feishu-relay/internal/delivery"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
+	"feishu-relay/relay"
+)
+
+// deliveryGrace is how long an answer is waited for when the sidecar stops;
+// without it the bot would be given the message again.
+const deliveryGrace = finishDelivery * 4 / 5
+
+func (s *Sidecar) openDeliveries() error {
+	root, err := s.folder("deliveries", safefile.Name(string(s.cfg.Agent)))
+	if err != nil {
+		return err
+	}
+	return s.newDeliveries(root, s.doors.channels()...)
+}
+
+func (s *Sidecar) newDeliveries(root *os.Root, channels ...delivery.Channel) (err error) {
+	s.deliveries, err = delivery.New(delivery.Options{Root: root, MaxAge: s.cfg.MaxAge, Timeout: s.cfg.DeliveryTimeout,
+		Grace: deliveryGrace, Logger: s.log, Resumed: s.resumed, Late: s.answeredLate, Failed: s.deliveryFailed},
+		channels...)
+	return err
+}
+
+// inject begins the delivery of the message to the bot and returns when the next
+// message of the chat may follow. The delivery goes on and ends the message.
+func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) {
+	if s.native != nil && s.native.passed.Contains(p.key) {
+		return relay.Duplicate, nil // the bot has it from Feishu
+	}
+	s.undelivered.begin(p)
+	in, given := s.inbound(p)
+	s.trace("inject")
+	m := delivery.Message{Inbound: in, Given: given, Ref: delivery.Ref{ID: p.msg.RelayMsgID, Key: p.key,
+		Channel: p.msg.Channel, Chat: p.msg.ChatID, Sender: p.msg.SenderAgentName, Sent: p.final}}
+	if p.msg.Role == relay.RoleUser {
+		m.Sent = p.arrived // Feishu delivers again for hours, and a person's message is never stopped for its age
+	}
+	next := make(chan struct{})
+	hooks := s.hooks(p, &m)
+	hooks.Next = sync.OnceFunc(func() { close(next) })
+	hooks.Kept = func() { s.kept(p) }
+	p.handed = true
+	s.delivering.Go(func() {
+		if _, err := s.deliveries.Deliver(ctx, m, hooks); err != nil { // we are stopping; a restart goes on
+			s.undelivered.end(p)
+			s.endClaim(p, false)
+			hooks.Next()
+		}
+	})
+	<-next
+	return relay.Pass, nil
+}
+
+// kept lets go of a message that its delivery has put on disk.
+func (s *Sidecar) kept(p *passage) {
+	held := p.claim != claimNone
+	s.endClaim(p, true)
+	if err := s.dedup.Flush(); err != nil {
+		s.problems.set("dedup", err)
+		return // the queue keeps it, too
+	}
+	p.kept = true
+	p.Settle()
+	if held {
+		s.inFlight.end(p.key)
+	}
+}
+
+// resumed goes on with a message that an earlier process was delivering.
+func (s *Sidecar) resumed(m *delivery.Message) delivery.Hooks {
+	p := &passage{Delivery: relay.Delivery{Settle: func() {}}, arrived: m.Sent, key: m.Key, sent: m.Sent, final: m.Sent,
+		handed: true, kept: true}
+	if m.Source != nil {
+		p.msg = *m.Source
+	}
+	if data, err := json.Marshal(m.Metadata["decision"]); err == nil {
+		_ = json.Unmarshal(data, &p.decision) // without it only the depth in an event is missing
+	}
+	if s.dedup.Claim(p.key) == dedup.New { // it died before it was noted
+		p.claim = claimHeld
+		s.endClaim(p, true)
+	}
+	s.undelivered.begin(p)
+	return s.hooks(p, m)
+}
+
+func (s *Sidecar) hooks(p *passage, m *delivery.Message) delivery.Hooks {
+	return delivery.Hooks{Ended: func(r delivery.Result) {
+		switch r.State {
+		case delivery.Delivered:
+			s.received(p, m, r)
+		case delivery.Expired:
+			s.end(p, stageInject, relay.Expired)
+		default:
+			s.problems.set(stageInject, r.Err)
+			if s.doors.stream != nil {
+				s.doors.stream.Withdraw(m.ID)
+			}
+			s.end(p, stageInject, relay.Undeliverable)
+		}
+	}}
+}
+
+// stageInject is the stage that delivers.
+const stageInject = "inject"
+
+// received notes that the bot has the message.
+func (s *Sidecar) received(p *passage, m *delivery.Message, r delivery.Result) {
+	s.trace("delivered")
+	s.endClaim(p, true)
+	if err := s.dedup.Flush(); err != nil {
+		s.problems.set("dedup", err)
+	}
+	s.trace("settling")
+	s.given.add(m.Given...)
+	s.metrics.delivered(r.Channel, p.final)
+	s.botAway.Store(false)
+	s.noteDelivered(p, r.Channel)
+	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
+		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Door: r.Channel})
+	s.log.Info("delivered", keyChat, p.msg.ChatID, keyMsg, p.key, keySender, p.msg.SenderAgentName, keyDoor, r.Channel)
+	s.end(p, stageInject, relay.Pass)
+}
+
+// answeredLate notes that the bot answered a message after its time-out.
+func (s *Sidecar) answeredLate(m delivery.Ref, r delivery.Result) {
+	s.log.Info("the bot answered after the time-out", keyChat, m.Chat, keyMsg, m.Key, keySender, m.Sender, keyDoor, r.Channel)
+	if m.Mail {
+		if err := s.mail.Ack(context.Background(), string(m.ID)); err != nil {
+			s.log.Debug("mail was settled otherwise before its late answer", keyMsg, m.Key, keyErr, err)
+		}
+		return
+	}
+	p := &passage{key: m.Key, msg: relay.Message{RelayMsgID: m.ID, Channel: m.Channel, ChatID: m.Chat, SenderAgentName: m.Sender}}
+	s.metrics.delivered(r.Channel, m.Sent)
+	s.noteDelivered(p, r.Channel)
+	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: m.Channel, ChatID: m.Chat,
+		RelayMsgID: m.ID, Sender: string(m.Sender), Door: r.Channel})
+}
+
+// deliveryFailed notes why a message is written again.
+func (s *Sidecar) deliveryFailed(m delivery.Ref, err error) {
+	s.problems.set(stageInject, err)
+	s.metrics.retried.WithLabelValues(stageInject).Inc()
+	if !s.botAway.Swap(true) { // once an outage
+		s.log.Warn("the bot does not take messages; they wait for it", keyChat, m.Chat, keyMsg, m.Key, keyErr, err)
+	}
+}
+
+// deliveriesAPI is the deliveries as the local API shows them.
+type deliveriesAPI struct{ s *Sidecar }
+
+func (a deliveriesAPI) InProgress() any { return a.s.deliveries.InProgress() }
+
+// Settle notes what the bot says of a message that it was given, or of mail.
+func (a deliveriesAPI) Settle(ctx context.Context, id relay.MessageID, state, reason string) error {
+	s := a.s
+	err := s.deliveries.Settle(ctx, id, delivery.State(state), reason)
+	if errors.Is(err, delivery.ErrUnknown) {
+		err = s.settleUnknown(ctx, id, state, reason)
+	}
+	if s.doors.stream != nil && err == nil {
+		switch delivery.State(state) {
+		case delivery.Delivered:
+			s.doors.stream.Acknowledge(id)
+		case delivery.Refused:
+			s.doors.stream.Withdraw(id)
+		}
+	}
+	if conflict, ok := errors.AsType[*delivery.ConflictError](err); ok {
+		return &httpapi.Error{Status: http.StatusConflict, Code: "settled", Message: conflict.Error()}
+	}
+	if errors.Is(err, delivery.ErrUnknown) {
+		return &httpapi.Error{Status: http.StatusNotFound, Code: "unknown_message",
+			Message: fmt.Sprintf("this bot was not given a message %.200q; GET /v1/deliveries lists what is in progress", id)}
+	}
+	return err
+}
+
+// settleUnknown settles what is not a delivery known since the start: mail that
+// waits in the inbox, or a message that was handled before a restart.
+func (s *Sidecar) settleUnknown(ctx context.Context, id relay.MessageID, state, reason string) error {
+	if s.mail != nil && s.mail.Waits(string(id)) {
+		switch delivery.State(state) {
+		case delivery.Delivered:
+			return s.mail.Ack(ctx, string(id))
+		case delivery.Refused:
+			return s.mail.Nack(ctx, string(id), mailbox.InvalidMessage, reason)
+		}
+		return nil // it waits, and is handed over again
+	}
+	if !s.stoppedIDs.Contains(id) && s.dedup.Seen(string(id)) || s.mail != nil && s.mail.Handled(string(id)) {
+		if delivery.State(state) != delivery.Delivered {
+			return &delivery.ConflictError{State: delivery.Delivered}
+		}
+		return nil
+	}
+	return delivery.ErrUnknown
+}
