@@ -46,7 +46,7 @@ type record struct {
 // add makes an entry for e, on disk if possible (see entry.unsaved), and marks
 // it busy. raw is e encoded.
 func (b *Box) add(e mailbox.Envelope) (n *entry, raw []byte, err error) {
-	n, raw, err = b.name(e)
+	n, raw, err = b.prepare(e)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -66,8 +66,8 @@ func (b *Box) add(e mailbox.Envelope) (n *entry, raw []byte, err error) {
 	return n, raw, nil
 }
 
-// name makes an entry for e, counts it and gives it a name.
-func (b *Box) name(e mailbox.Envelope) (n *entry, raw []byte, err error) {
+// prepare makes an entry for e, counts it and gives it a name.
+func (b *Box) prepare(e mailbox.Envelope) (n *entry, raw []byte, err error) {
 	if raw, err = mailbox.Encode(e); err != nil {
 		return nil, nil, err
 	}
@@ -107,7 +107,7 @@ func (b *Box) watch(e mailbox.Envelope, key string) {
 	if full || !watchable(e) {
 		return
 	}
-	n, raw, err := b.name(e)
+	n, raw, err := b.prepare(e)
 	if err != nil {
 		b.opts.Logger.Warn("a message that was sent is not watched; nobody is told should it expire", "to", e.To, "message_id", e.ID, "err", err)
 		return
