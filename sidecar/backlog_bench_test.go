@@ -27,7 +27,13 @@ func (d decided) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// backlogRig is the folder of a sidecar and the queue that it reads.
+func (d decided) await(n int) {
+	for range n {
+		<-d
+	}
+}
+
+// backlogRig is the folder of two sidecars and the queue that they read.
 type backlogRig struct {
 	cfg    Config
 	queue  *os.File
@@ -40,10 +46,12 @@ func newBacklogRig(b *testing.B, limits policy.Limits, person int) *backlogRig {
 	b.Helper()
 	dir := b.TempDir()
 	r := &backlogRig{ts: time.Now().Add(-time.Minute).UnixMilli(), person: person, cfg: Config{
-		Agent: "agent_b", BotName: "BotB", BotOpenID: "ou_b", ListenAddr: "127.0.0.1:0", Backend: "file",
+		ListenAddr: "127.0.0.1:0", Backend: "file",
 		RelayDir: filepath.Join(dir, "relay"), TranscriptDir: filepath.Join(dir, "transcripts"), MaxAge: time.Hour,
 		GroupPolicy: "auto", MembershipCheck: "auto", Limits: limits}}
-	r.run(b, func(decided) {}) // a first start takes what is in the queue as history
+	for _, agent := range []relay.AgentName{"agent_b", "agent_d"} {
+		r.run(b, agent, func(decided) {}) // a first start takes what is in the queue as history
+	}
 	var err error
 	r.queue, err = os.OpenFile(filepath.Join(r.cfg.RelayDir, "outbound.jsonl"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
@@ -53,11 +61,13 @@ func newBacklogRig(b *testing.B, limits policy.Limits, person int) *backlogRig {
 	return r
 }
 
-// run runs the sidecar while f waits for its decisions.
-func (r *backlogRig) run(b *testing.B, f func(decided)) {
+// run runs a sidecar while f waits for its decisions.
+func (r *backlogRig) run(b *testing.B, agent relay.AgentName, f func(decided)) {
 	b.Helper()
 	decisions := make(decided, 1<<16)
-	s, err := New(r.cfg, Options{Logger: slog.New(decisions)})
+	cfg := r.cfg
+	cfg.Agent, cfg.BotName, cfg.BotOpenID = agent, string(agent), relay.OpenID("ou_"+agent)
+	s, err := New(cfg, Options{Logger: slog.New(decisions)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -103,34 +113,41 @@ func (r *backlogRig) say(b *testing.B, n int) {
 
 // BenchmarkBacklog has a sidecar decide on n messages that waited for it in one chat, and
 // on as many that come one after the other, each after the decision on the one before. It
-// reports both rates and their ratio, for talk with a person and for one long round of bots.
+// reports both rates and their ratio, for talk with a person, for one long round of bots, and
+// where another sidecar has written all of it to the transcript before.
 func BenchmarkBacklog(b *testing.B) {
 	stop := policy.Limits{MaxDepth: 3, Threshold: 1}
 	pass := policy.Limits{MaxDepth: 1 << 20, Threshold: 1 << 20}
 	for _, kind := range []struct {
-		name   string
-		limits policy.Limits
-		person int
-	}{{"with a person", pass, 20}, {"long round that is stopped", stop, 0}, {"long round that passes", pass, 0}} {
+		name    string
+		limits  policy.Limits
+		person  int
+		written bool
+	}{
+		{"with a person", pass, 20, false},
+		{"with a person, written by another", pass, 20, true},
+		{"long round that is stopped", stop, 0, false},
+		{"long round that is stopped, written by another", stop, 0, true},
+		{"long round that passes", pass, 0, false},
+	} {
 		for _, n := range []int{200, 800, 3200} {
 			b.Run(fmt.Sprintf("%s/%d", kind.name, n), func(b *testing.B) {
 				var backlog, live []float64
 				for b.Loop() {
 					r := newBacklogRig(b, kind.limits, kind.person)
 					r.say(b, n)
-					r.run(b, func(d decided) {
-						backlog = append(backlog, rate(n, func() {
-							for range n {
-								<-d
-							}
-						}))
+					if kind.written {
+						r.run(b, "agent_d", func(d decided) { d.await(n) })
+					}
+					r.run(b, "agent_b", func(d decided) {
+						backlog = append(backlog, rate(n, func() { d.await(n) }))
 					})
 					r = newBacklogRig(b, kind.limits, kind.person)
-					r.run(b, func(d decided) {
+					r.run(b, "agent_b", func(d decided) {
 						live = append(live, rate(n, func() {
 							for range n {
 								r.say(b, 1)
-								<-d
+								d.await(1)
 							}
 						}))
 					})
