@@ -128,7 +128,8 @@ func viewLongTranscript(t *testing.T, browser *browsertest.Browser) {
 }
 
 // sweep goes up through the conversation a while, in steps that pass over
-// nothing, and notes the messages that were there at any. It returns whether the
+// nothing, to the first message that is there, and notes the messages that were
+// there at any. It returns whether the
 // first one is still to come.
 const sweep = `(async () => {
 	const scroller = document.querySelector('#talk-scroll')
@@ -136,7 +137,8 @@ const sweep = `(async () => {
 	const more = () => !had.has('%s') || scroller.scrollTop > 0
 	window.had ??= new Set()
 	for (let step = 0; step < 50 && more(); step++) {
-		scroller.scrollTop -= 2500
+		const first = document.querySelector('[data-message-id]')
+		scroller.scrollTop -= Math.max(2500, scroller.getBoundingClientRect().top - first.getBoundingClientRect().top)
 		await frame()
 		await frame()
 		for (const m of document.querySelectorAll('[data-message-id]')) had.add(m.dataset.messageId)
