@@ -56,11 +56,13 @@ func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) 
 	hooks.Kept = func() { s.kept(p) }
 	p.handed = true
 	s.delivering.Go(func() {
-		if _, err := s.deliveries.Deliver(ctx, m, hooks); err != nil { // we are stopping; a restart goes on
-			s.undelivered.end(p)
-			s.endClaim(p, false)
-			hooks.Next()
-		}
+		defer hooks.Next()
+		s.guard(p, func() {
+			if _, err := s.deliveries.Deliver(ctx, m, hooks); err != nil { // we are stopping; a restart goes on
+				s.undelivered.end(p)
+				s.endClaim(p, false)
+			}
+		})
 	})
 	<-next
 	return relay.Pass, nil

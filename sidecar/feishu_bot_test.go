@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,6 +122,7 @@ type sdkBot struct {
 	app    feishusim.App
 	client *lark.Client
 	heard  chan heard
+	thinks atomic.Pointer[func(heard)] // inside the event handler; nil: not at all
 
 	mu  sync.Mutex
 	all []heard // guarded by mu
@@ -166,6 +168,9 @@ func (b *sdkBot) dispatcher(answer func(*sdkBot, heard)) *dispatcher.EventDispat
 		b.all = append(b.all, h)
 		b.mu.Unlock()
 		b.heard <- h
+		if think := b.thinks.Load(); think != nil {
+			(*think)(h)
+		}
 		if answer != nil {
 			go answer(b, h) // a framework thinks elsewhere
 		}

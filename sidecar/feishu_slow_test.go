@@ -1,0 +1,83 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"feishu-relay/internal/feishusim"
+)
+
+// A bot on the official SDK that thinks inside its event handler is given each
+// message once. The chat's next message does not wait. An answer after
+// DELIVERY_TIMEOUT counts.
+func TestSlowBotAtTheGateway(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	a := n.start(n.config("agent_a"))
+	cfg := n.config("agent_b")
+	cfg.DeliveryTimeout = 2 * time.Second
+	b := n.start(cfg)
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	botB := n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	release := thinkAbout(botB, "slow")
+	n.connected(a)
+	n.connected(b)
+	n.says("go")
+	question := n.hears(botA, "go")
+	n.reply(botA, question, apps[1].ID, "a slow one")
+	n.hears(botB, "a slow one")
+	n.reply(botA, question, apps[1].ID, "the next one")
+	n.hears(botB, "the next one")
+	n.until("the slow one is undeliverable", func() bool { return n.stops(b, "undeliverable") == 1 })
+	if list := n.get(b, "/v1/deliveries"); strings.Contains(list, "om_") {
+		t.Errorf("still in progress: %s", list)
+	}
+	release()
+	n.until("its late answer counts", func() bool {
+		return strings.Count(n.get(b, "/v1/outcomes?channel=feishu&chat_id="+n.chat), `"delivered_at"`) == 2
+	})
+	n.eachOnce(botB)
+}
+
+// A sidecar that stops while the bot thinks gives it the message again on its next
+// connection, under the same id.
+func TestSlowBotAndItsSidecarsRestart(t *testing.T) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	a := n.start(n.config("agent_a"))
+	cfg := n.config("agent_b")
+	b := n.start(cfg)
+	cfg.Gateway.Addr = b.Gateway().String()
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	botB := n.bot(apps[1], "http://"+cfg.Gateway.Addr, nil)
+	release := thinkAbout(botB, "slow")
+	defer release()
+	n.connected(a)
+	n.connected(b)
+	n.says("go")
+	n.reply(botA, n.hears(botA, "go"), apps[1].ID, "a slow one")
+	first := n.hears(botB, "a slow one")
+	b.stop()
+	b = n.start(cfg)
+	if again := n.hears(botB, "a slow one"); again.ID != first.ID {
+		t.Errorf("given again as %s, first as %s", again.ID, first.ID)
+	}
+	release()
+	n.until("it is delivered", func() bool {
+		return strings.Contains(n.get(b, "/v1/outcomes?channel=feishu&chat_id="+n.chat), `"delivered_at"`)
+	})
+}
+
+// thinkAbout lets the bot think inside its handler about messages with a text,
+// until release is called.
+func thinkAbout(b *sdkBot, text string) (release func()) {
+	over := make(chan struct{})
+	b.thinks.Store(new(func(h heard) {
+		if strings.Contains(h.Text, text) {
+			<-over
+		}
+	}))
+	return sync.OnceFunc(func() { close(over) })
+}
