@@ -90,6 +90,7 @@ func (f *follower) run(ctx context.Context, n int) error {
 				return ErrClosed
 			case <-tick.C:
 				hinted = true
+				_ = hints.Add(f.store.dir.Path) // the folder may be another one
 			case event := <-hints.Events:
 				hinted = filepath.Base(event.Name) == f.name
 			case <-hints.Lost: // events were lost

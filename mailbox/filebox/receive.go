@@ -96,9 +96,9 @@ func (r *receiver) run(ctx context.Context) error {
 			}
 		case <-losses:
 			err = r.scan(ctx, true)
-		case event, ok := <-events:
+		case event := <-events:
 			switch {
-			case !ok || event.Name == r.notices.dir:
+			case event.Name == r.notices.dir:
 				r.notices.close() // the folder was removed or renamed
 				err = r.scan(ctx, true)
 			case isMail(event.Name) && event.Op != fsnotify.Chmod:

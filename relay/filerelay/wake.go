@@ -82,8 +82,8 @@ func (w *waker) wait(ctx context.Context) (ticked bool, err error) {
 		case <-w.tick.C:
 			w.arm()
 			return true, nil
-		case event, ok := <-events:
-			if !ok || event.Name == w.dir {
+		case event := <-events:
+			if event.Name == w.dir {
 				w.disarm() // the folder was removed or renamed; the next tick looks for it
 				continue
 			}
