@@ -102,6 +102,9 @@ func (a *Agent) ended(ctx context.Context, l *letter, err error) {
 		a.ready.park(l)
 		return
 	case errors.Is(err, ErrTimedOut), a.ready.failing(l) > a.opts.MaxAge:
+		if err := a.opts.Seen.Add(closedKey(l.key, l.sent)); err != nil {
+			a.log.Error("mail that the bot did not answer is given to it again after a restart", "message_id", l.id, "err", err)
+		}
 		a.ready.close(l)
 		a.observe(EventUndeliverable, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self}, "the bot did not answer")
 		return

@@ -124,6 +124,12 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 // givenKey is what Seen knows an id by under which the bot was given a message.
 func givenKey(id string) string { return ":given/" + id }
 
+// closedKey is what Seen knows a message by that is not handed over again, since
+// the bot did not answer. One that its sender sends again later is.
+func closedKey(key string, sent time.Time) string {
+	return fmt.Sprintf(":closed/%d/%s", sent.UnixMilli(), key)
+}
+
 // layReady lays e ready for the bot.
 func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
 	l := letter{id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID, session: a.session(e), from: e.From,
@@ -137,6 +143,7 @@ func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
 	if e.SharedID() || a.opts.Seen.Seen(givenKey(e.ID)) {
 		l.name = e.UniqueID()
 	}
+	l.closed = a.opts.Seen.Seen(closedKey(l.key, l.sent))
 	if !a.ready.add(l, e.UniqueID()) {
 		a.observe(EventDuplicate, e, "")
 		return nil

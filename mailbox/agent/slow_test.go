@@ -110,6 +110,26 @@ func TestMailThatTimedOut(t *testing.T) {
 	})
 }
 
+// It is not given to it after a restart either, unless its sender sends it again.
+func TestMailThatTimedOutOverARestart(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.doing(func(context.Context, agent.Delivery) error { return agent.ErrTimedOut })
+		task := a.task(b, "t1", nil)
+		sent := a.say(b, "hello", func(e *mailbox.Envelope) { e.ID, e.Metadata.TTL = "m1", new(120) })
+		synctest.Wait()
+		b.door.doing(nil)
+		b.restart()
+		same(t, "given after a restart", b.texts(), []string{})
+		must(t, b.Ack(t.Context(), task.ID)) // late
+		b.waits(1)
+		time.Sleep(5 * time.Minute)
+		a.texts()
+		must(t, a.Replay(t.Context(), sent.ID))
+		same(t, "given when it is sent again", b.texts(), []string{"hello"})
+	})
+}
+
 // Mail that the bot keeps failing on is not given to it for ever.
 func TestMailThatTheBotFailsOn(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
