@@ -11,6 +11,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/connector"
+	"feishu-relay/feishu/gateway"
 	"feishu-relay/httpapi"
 	"feishu-relay/relay"
 )
@@ -150,7 +151,7 @@ func (s *Sidecar) say(ctx context.Context, what httpapi.Saying) (any, error) {
 			return nil
 		}
 		answer.Relayed = true
-		return s.sent(m, m.Text(), nil, answer.MessageIDs[0])
+		return s.sent(gateway.Sent{Message: m, Text: m.Text()}, answer.MessageIDs[0])
 	})
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
 		if e.Code == feishu.CodeNotInChat {

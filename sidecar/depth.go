@@ -171,7 +171,7 @@ func (s *Sidecar) asked(w where, q httpapi.Question) (policy.Entry, error) {
 }
 
 func policyEntry(e transcript.Entry) policy.Entry {
-	return policy.Entry{Role: e.Role, Sender: e.Sender, SenderName: e.SenderName, MessageID: e.MessageID,
+	return policy.Entry{Role: e.Role, Sender: e.Sender, SenderName: e.SenderName, MessageID: cmp.Or(e.EditOf, e.MessageID),
 		ParentID: e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID, PartOf: e.PartOf, Content: e.Content, TS: e.TS, UserTS: e.UserTS}
 }
 
@@ -190,7 +190,7 @@ func userEntry(m *relay.Message, sent time.Time) transcript.Entry {
 func entryOf(m *relay.Message, sent time.Time, role, sender string) transcript.Entry {
 	return transcript.Entry{Role: role, Content: m.Content, Sender: sender, MessageID: string(m.ID()), TS: sent.UnixMilli(),
 		SenderName: m.SenderName, ThreadID: m.ThreadID, ParentID: string(m.ParentID), RootID: string(m.RootID),
-		UserTS: int64(m.UserTS), MsgType: m.MsgType, PartOf: partOf(m.Metadata)}
+		UserTS: int64(m.UserTS), MsgType: m.MsgType, PartOf: partOf(m.Metadata), EditOf: string(editOf(m))}
 }
 
 // metaPartOf names, in the metadata of each further message of one send, the first one.

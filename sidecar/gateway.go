@@ -228,13 +228,13 @@ func (d *gatewayDoor) messageEvent(ctx context.Context, in *delivery.Message) fe
 
 // idOf is the message id under which the bot is shown m. Of a bot without an app
 // in Feishu m has none there, and a reply to it would fail: it goes to the
-// message of Feishu's that m answers, else to the first of m's topic, else to the
+// message of Feishu's that m edits or answers, else to the first of m's topic, else to the
 // person's newest.
 func (d *gatewayDoor) idOf(m *relay.Message) relay.MessageID {
 	if isFeishus(m.ID()) {
 		return m.ID()
 	}
-	for _, about := range []relay.MessageID{m.ParentID, m.RootID, d.s.talkIn(m.Channel, m.ChatID).MessageID} {
+	for _, about := range []relay.MessageID{editOf(m), m.ParentID, m.RootID, d.s.talkIn(m.Channel, m.ChatID).MessageID} {
 		if isFeishus(about) {
 			return d.standIn(string(m.ID()), string(m.ID()), about)
 		}

@@ -33,17 +33,17 @@ func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 	asking, cancel := context.WithTimeout(ctx, selfWait)
 	h.selfAsked(asking)
 	cancel()
-	return h.sent(m.Message, m.Text, m.Keys, m.Message.ID)
+	return h.sent(m, m.ID)
 }
 
 // sent relays a message of the bot. first is the first one of the same send.
-func (s *Sidecar) sent(m feishu.Message, text string, keys []string, first relay.MessageID) error {
+func (s *Sidecar) sent(m gateway.Sent, first relay.MessageID) error {
 	meta := relay.Metadata{"chat_type": quote("group")}
 	if first != m.ID {
 		meta[metaPartOf] = quote(string(first))
 	}
-	if len(keys) > 0 {
-		list, err := json.Marshal(keys)
+	if len(m.Keys) > 0 {
+		list, err := json.Marshal(m.Keys)
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,10 @@ func (s *Sidecar) sent(m feishu.Message, text string, keys []string, first relay
 	if now := relay.MillisOf(time.Now()); m.CreateTime > 0 && now-m.CreateTime > finalAfter {
 		meta[relay.MetaFinal] = fmt.Appendf(nil, "%d", now)
 	}
-	_, err := s.accept(httpapi.Outbound{ChatID: m.ChatID, Content: text, MessageID: m.ID, TS: m.CreateTime,
+	if m.EditOf != "" {
+		meta[metaEditOf] = quote(string(m.EditOf))
+	}
+	_, err := s.accept(httpapi.Outbound{ChatID: m.ChatID, Content: m.Text, MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.mentionsOf(m.Mentions), Metadata: meta}, s.recordLater)
 	return err
 }

@@ -45,11 +45,11 @@ func (s *Sidecar) inbound(p *passage) (in relay.Inbound, given []string) {
 	delete(meta, metaNative)
 
 	content := m.Content
-	given = []string{p.key}
+	given = []string{givenBy(m.SenderAgentName, p.key)}
 	if s.cfg.InjectContext > 0 {
 		before, ids := s.context(p)
 		content = before + content
-		given = append(given, ids...)
+		given = append(append(given, p.key), ids...)
 	}
 	in = relay.Inbound{Source: m, Mentioned: p.mentioned, Final: relay.MillisOf(p.final), Channel: m.Channel,
 		SenderID: cmp.Or(string(m.SenderID), string(m.SenderBotOpenID), string(m.SenderAgentName)),
@@ -107,14 +107,15 @@ func oneLine(text string) string {
 	return string(runes)
 }
 
-// givenLines remembers which lines of transcripts the bot was given, as far
-// back as a window of message ids reaches. Without INJECT_CONTEXT it is nil.
+// givenLines remembers which lines of transcripts the bot was given, and which messages
+// by whom, as far back as a window reaches.
 type givenLines struct{ window *dedup.Window }
 
+// givenBy is what is remembered of a message that was delivered: an edit counts only
+// if its sender is that of the message.
+func givenBy(sender relay.AgentName, key string) string { return string(sender) + "/" + key }
+
 func (g *givenLines) add(ids ...string) {
-	if g == nil {
-		return
-	}
 	for _, id := range ids {
 		if g.window.Claim(id) == dedup.New {
 			_ = g.window.Settle(id, true) // lost with a full disk, a line is given twice

@@ -183,7 +183,7 @@ func (w *waiting) handOver(ctx context.Context, s *Sidecar) {
 	w.mu.Unlock()
 	for pause := retryFirst; len(sent) > 0; {
 		m := sent[0]
-		err := s.sent(m.Message, m.Text, m.Keys, m.Message.ID)
+		err := s.sent(m, m.ID)
 		refused, _ := errors.AsType[*httpapi.Error](err)
 		if err == nil || refused != nil && refused.Status == http.StatusRequestEntityTooLarge { // which is logged
 			sent, pause = sent[1:], retryFirst

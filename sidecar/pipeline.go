@@ -314,7 +314,15 @@ func (s *Sidecar) written(p *passage) {
 }
 
 func (s *Sidecar) record(_ context.Context, p *passage) (relay.Reason, error) {
-	added, why, err := s.write(p, botEntry(&p.msg, p.sent))
+	entry := botEntry(&p.msg, p.sent)
+	if entry.EditOf != "" { // of a message that may be missing here, as what came before the first start
+		first := entry
+		first.MessageID, first.EditOf = entry.EditOf, ""
+		if _, why, err := s.write(p, first); why != relay.Pass || err != nil {
+			return why, err
+		}
+	}
+	added, why, err := s.write(p, entry)
 	if why != relay.Pass || err != nil {
 		return why, err
 	}
@@ -361,7 +369,7 @@ func (s *Sidecar) finalAt(p *passage) time.Time {
 func (s *Sidecar) readMentions(ctx context.Context, p *passage) (relay.Reason, error) {
 	s.selfAsked(ctx)
 	p.mentioned = s.addressed(p.msg.Content, p.msg.MsgType, p.msg.Mentions)
-	if !p.mentioned && s.cfg.groupPolicyFor(p.group) == "mention" {
+	if !p.mentioned && editOf(&p.msg) == "" && s.cfg.groupPolicyFor(p.group) == "mention" {
 		return relay.NotMentioned, nil
 	}
 	return relay.Pass, nil
@@ -383,6 +391,9 @@ func (s *Sidecar) addressed(content, msgType string, mentions []relay.Mention) b
 
 func (s *Sidecar) askPolicy(ctx context.Context, p *passage) (relay.Reason, error) {
 	w := where{p.msg.Channel, p.msg.ChatID, p.group, p.mentioned}
+	if editOf(&p.msg) != "" {
+		return s.decideEdit(w, p)
+	}
 	var err error
 	if p.decision, err = s.decideBot(ctx, w, policyEntry(botEntry(&p.msg, p.sent))); err != nil {
 		return relay.Pass, err

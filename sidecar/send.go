@@ -162,7 +162,9 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 		m.SenderID = relay.OpenID(h.Sender)
 	}
 	defer s.sending.lock(chatKey(channel, h.ChatID))()
-	s.given.add(string(id))
+	if s.cfg.InjectContext > 0 {
+		s.given.add(string(id))
+	}
 	// Shared first: a crash behind the transcript would leave it recorded here, and a repeat
 	// could not tell that nobody has shared it.
 	relayed := s.share(m)

@@ -275,14 +275,12 @@ func (s *Sidecar) openFiles() error {
 		}
 		s.onClose((*w.to).Close)
 	}
-	if s.cfg.InjectContext > 0 {
-		window, err := dedup.Open(processed, name+".given.jsonl", s.cfg.DedupSize)
-		if err != nil {
-			return err
-		}
-		s.given = &givenLines{window}
-		s.onClose(window.Close)
+	given, err := dedup.Open(processed, name+".given.jsonl", s.cfg.DedupSize)
+	if err != nil {
+		return err
 	}
+	s.given = &givenLines{given}
+	s.onClose(given.Close)
 	s.bad = quarantined{root: processed, name: name + ".malformed.jsonl"}
 
 	chats, err := s.folder("chats")

@@ -210,7 +210,7 @@ func (s *Sidecar) shown(m *relay.Message, sent time.Time, role string, own bool)
 	if role == relay.RoleUser {
 		entry = userEntry(m, sent)
 	}
-	e := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: m.RelayMsgID,
+	e := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: cmp.Or(editOf(m), m.RelayMsgID),
 		Role: role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
 		ParentID: m.ParentID, RootID: m.RootID, TS: relay.MillisOf(sent), Own: own}
 	if role != relay.RoleAssistant || !s.events.Watched() {

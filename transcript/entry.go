@@ -36,6 +36,9 @@ type Entry struct {
 	UserTS     int64  `json:"user_ts,omitempty"` // ts of the newest user message the sender knew
 	MsgType    string `json:"msg_type,omitempty"`
 	PartOf     string `json:"part_of,omitempty"` // first message of the send that this one is a further piece of
+	// EditOf is the message, of the same sender, whose content this line replaces. Its ts is that
+	// of the message. Only [Store.Follow] and [Store.Back] return such lines.
+	EditOf string `json:"edit_of,omitempty"`
 }
 
 func (e *Entry) check() error {
@@ -48,7 +51,7 @@ func (e *Entry) check() error {
 // size is about what e holds in memory.
 func (e *Entry) size() int {
 	return recentCost + len(e.Content) + len(e.Sender) + len(e.MessageID) + len(e.SenderName) +
-		len(e.ThreadID) + len(e.ParentID) + len(e.RootID) + len(e.MsgType) + len(e.PartOf)
+		len(e.ThreadID) + len(e.ParentID) + len(e.RootID) + len(e.MsgType) + len(e.PartOf) + len(e.EditOf)
 }
 
 // encode returns e as one line with its newline, at most MaxLine bytes. It

@@ -238,6 +238,7 @@ type gatherer struct {
 	without int // entries without an id
 	beyond  int // lines looked at for the id of the last entry
 	found   int
+	edits   edits
 }
 
 // takeEntry is take for an entry that is in no memory.
@@ -248,7 +249,7 @@ func (g *gatherer) takeEntry(e Entry) bool {
 
 // take reports whether more are wanted.
 func (g *gatherer) take(l *recentLine) bool {
-	if l.ts > g.at {
+	if l.ts > g.at || g.edits.take(l.decoded()) {
 		return true
 	}
 	if g.found >= g.n {
@@ -277,7 +278,7 @@ func (g *gatherer) take(l *recentLine) bool {
 }
 
 func (g *gatherer) add(l *recentLine) {
-	g.entries, g.lines = append(g.entries, *l.decoded()), append(g.lines, l)
+	g.entries, g.lines = append(g.entries, g.edits.shown(*l.decoded())), append(g.lines, l)
 }
 
 // lastID looks in l for the id of the last entry that was wanted, and reports
@@ -291,7 +292,7 @@ func (g *gatherer) lastID(l *recentLine) bool {
 		return false
 	}
 	if !l.without && l.same(g.lines[last]) {
-		g.entries[last], g.lines[last] = *l.decoded(), l
+		g.entries[last], g.lines[last] = g.edits.shown(*l.decoded()), l
 		return false
 	}
 	g.beyond++

@@ -50,7 +50,8 @@ type Page struct {
 //
 // Of a message that stands several times in what is read for a page the oldest
 // copy is shown. One that stands on two pages is shown on both: who joins pages
-// joins them by message_id.
+// joins them by message_id. An edit shows as the content of its message; behind a page
+// with a Before it is looked for within 256 KiB of the same file.
 //
 // The error is [ErrCursor] or [ErrCursorGone] where Before does not fit.
 func (s *Store) Page(channel, chatID string, q Query) (Page, error) {
@@ -82,6 +83,11 @@ func (s *Store) page(name string, q Query) (Page, error) {
 	}
 	if f != nil {
 		defer f.Close()
+		if q.Before != "" {
+			if err := p.edits.takeAfter(f, from); err != nil {
+				return Page{}, err
+			}
+		}
 	}
 	if _, err := s.walkLines(name, f, from, p.take); err != nil {
 		return Page{}, err
@@ -114,8 +120,9 @@ type pager struct {
 	traces  []trace             // beside entries
 	shown   []bool              // beside entries
 	seen    map[string]struct{} // ids of those shown
-	found   int                 // messages shown
-	context int                 // entries that the last shown one still wants
+	edits   edits
+	found   int // messages shown
+	context int // entries that the last shown one still wants
 
 	read   int64  // bytes, up to and with oldest
 	oldest place  // of the last line that was looked at for being shown
@@ -134,8 +141,9 @@ func (p *pager) take(at place, line []byte) bool {
 		p.read += int64(len(line)) + 1
 		p.oldest, p.line = at, append(p.line[:0], line...)
 	}
-	if e, ok := p.store.entry(line); ok {
-		p.add(e, !full && p.find.in(&e))
+	if e, ok := p.store.entry(line); ok && !p.edits.take(&e) {
+		now := p.edits.shown(e)
+		p.add(e, !full && p.find.in(&now))
 		p.more = full
 	}
 	if p.behind >= maxContextBytes {
@@ -171,7 +179,7 @@ func (p *pager) add(e Entry, shown bool) {
 }
 
 func (p *pager) append(e Entry, t trace, shown bool) {
-	p.entries, p.traces, p.shown = append(p.entries, e), append(p.traces, t), append(p.shown, shown)
+	p.entries, p.traces, p.shown = append(p.entries, p.edits.shown(e)), append(p.traces, t), append(p.shown, shown)
 }
 
 // page returns what was collected, of each message shown its oldest copy.

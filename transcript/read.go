@@ -331,7 +331,12 @@ func (s *Store) Chats() ([]Chat, error) {
 	}
 	chats := make([]Chat, 0, len(byName))
 	for name, c := range byName {
+		var edits edits
 		err := s.back(name, func(e Entry) bool {
+			if edits.take(&e) {
+				return true
+			}
+			e = edits.shown(e)
 			e.Content = begin(e.Content, LastRunes)
 			c.Last, c.LastTS = &e, e.TS
 			return false

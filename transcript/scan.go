@@ -11,7 +11,7 @@ import (
 type view struct {
 	role, content, sender, messageID text
 	senderName, threadID, parentID   text
-	rootID, msgType, partOf          text
+	rootID, msgType, partOf, editOf  text
 	ts, userTS                       int64
 }
 
@@ -60,6 +60,8 @@ func scan(line []byte) (v view, ok bool) {
 			v.msgType, ok = s.text()
 		case "part_of":
 			v.partOf, ok = s.text()
+		case "edit_of":
+			v.editOf, ok = s.text()
 		default:
 			ok = false
 		}
@@ -82,7 +84,7 @@ func (v *view) entry() (e Entry, ok bool) {
 	}{
 		{&v.role, &e.Role}, {&v.content, &e.Content}, {&v.sender, &e.Sender}, {&v.messageID, &e.MessageID},
 		{&v.senderName, &e.SenderName}, {&v.threadID, &e.ThreadID}, {&v.parentID, &e.ParentID},
-		{&v.rootID, &e.RootID}, {&v.msgType, &e.MsgType}, {&v.partOf, &e.PartOf},
+		{&v.rootID, &e.RootID}, {&v.msgType, &e.MsgType}, {&v.partOf, &e.PartOf}, {&v.editOf, &e.EditOf},
 	} {
 		if *f.to, ok = f.from.string(); !ok {
 			return Entry{}, false

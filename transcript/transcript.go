@@ -23,6 +23,12 @@
 // whose time is at most five seconds away: readers get one of them, the one with an
 // id where both are read.
 //
+// # Edits
+//
+// A message that changed after it was recorded gets a line of its own that names it in
+// edit_of: the file is only appended to. Tails and pages return the message once, with
+// the newest content.
+//
 // # Torn lines, foreign hands
 //
 // A process that is killed while it writes leaves a part of a line. It is ended

@@ -35,6 +35,9 @@ func (p *printer) print(c transcript.Chat, e transcript.Entry) error {
 	case p.json:
 		return writeLine(p.w, e)
 	}
+	if e.EditOf != "" {
+		e.Content = "(edited) " + e.Content
+	}
 	var b strings.Builder
 	at := "--:--:--"
 	if e.TS != 0 {

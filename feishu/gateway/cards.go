@@ -73,6 +73,7 @@ func (g *Gateway) cardChanged(t *tapped) {
 		if !d.newer(t.part(), req.Sequence) {
 			return
 		}
+		streamed := d.Card.Streaming()
 		d.Message.Mentions = nil // they were those of the card as it was sent
 		if err := write(d.Card, t, &req); err != nil {
 			g.count("card_unreadable")
@@ -82,6 +83,9 @@ func (g *Gateway) cardChanged(t *tapped) {
 			d.Streams = relay.MillisOf(time.Now())
 		}
 		d.touch(time.Now(), t.op == opCardReplace, false)
+		if d.Published != "" && d.Wait == waitSettle && !streamed {
+			d.Wait = waitEdit // no end sign: it had ended before
+		}
 	})
 }
 

@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"time"
@@ -19,6 +21,7 @@ const (
 	waitNone   wait = ""       // nothing of its own
 	waitSettle wait = "settle" // Options.Settle of quiet
 	waitEdit   wait = "edit"   // Options.EditSettle of quiet: no end sign will come
+	waitMore   wait = "more"   // a change of what was published
 	waitEnd    wait = "end"    // a card's end sign; without one, Options.StreamLife after streaming was switched on
 )
 
@@ -26,10 +29,16 @@ const (
 	// maxHeld is how long a message is held back by one before it that is about to
 	// go out; then it overtakes it.
 	maxHeld = 10 * time.Second
+	// editQuiet is the least quiet behind a change of a published message that has no
+	// end sign. The others are given its text a second time, so it is to be the last.
+	editQuiet = time.Minute
+	// maxPublished bounds the drafts that are kept once they are published.
+	maxPublished = 200
 )
 
 // draft is a message that was sent but is not final, or a card that was made
-// and not sent yet (Message.ID is empty then). It is one file on disk.
+// and not sent yet (Message.ID is empty then). It is one file on disk. It is kept
+// for a while after it was published: what the bot goes on to write follows as an edit.
 type draft struct {
 	Message feishu.Message `json:"message"`
 	CardID  string         `json:"card_id,omitempty"` // of CardKit
@@ -39,6 +48,8 @@ type draft struct {
 	Created relay.Millis   `json:"created"`
 	Touched relay.Millis   `json:"touched"`           // the last write
 	Streams relay.Millis   `json:"streams,omitempty"` // when streaming was last switched on
+	// Published is a digest of the text that went out last; "": none did.
+	Published string `json:"published,omitempty"`
 	// Seq is the sequence of the last write by element id, "" for the whole card:
 	// answers that come in late must not undo later writes.
 	Seq map[string]int `json:"seq,omitempty"`
@@ -73,7 +84,7 @@ func (d *draft) place() place { return place{d.Message.ChatID, d.Message.ThreadI
 // leads reports whether d is about to go out, so that what is said behind it in
 // the same place is not to overtake it.
 func (d *draft) leads() bool {
-	return (d.Wait == waitNone || d.Wait == waitSettle) && d.tries == 0 && d.ready()
+	return d.Published == "" && (d.Wait == waitNone || d.Wait == waitSettle) && d.tries == 0 && d.ready()
 }
 
 // touch notes a write at now and what it leaves to wait for. whole: all of a
@@ -105,8 +116,23 @@ func (d *draft) due(o *Options) time.Time {
 		at = at.Add(o.EditSettle)
 	case waitEnd:
 		at = cmp.Or(d.Streams, d.Created).Time().Add(o.StreamLife)
+	case waitMore:
+		return d.expires(o)
+	}
+	if quiet := d.Touched.Time().Add(editQuiet); d.Published != "" && (d.Wait == waitEdit || d.Wait == waitEnd) && at.Before(quiet) {
+		return quiet
 	}
 	return at
+}
+
+// goesOn reports whether a bot that wrote d may well write on: d is a card, or was
+// or may be edited.
+func (d *draft) goesOn() bool { return d.Card != nil || d.Wait == waitEdit || d.Touched != d.Created }
+
+// digest tells texts apart.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
 }
 
 // expires is when d is given up. Bots think for minutes behind a placeholder.
@@ -138,6 +164,10 @@ const maxElements = 256
 // finished is d in the form that goes out.
 func (d *draft) finished() Sent {
 	out := Sent{Message: d.Message, Text: d.text()}
+	if d.Published != "" {
+		out.EditOf = d.Message.ID
+		out.ID = relay.MessageID("edit:" + string(d.Message.ID) + ":" + digest(out.Text))
+	}
 	if d.Card == nil {
 		out.Keys = feishu.Keys(d.Message.Type, d.Message.Content)
 		return out

@@ -161,6 +161,12 @@ func (s *drafts) makeRoom() {
 	if len(s.all) < maxDrafts {
 		return
 	}
+	for d := range s.all {
+		if d.Wait == waitMore {
+			s.remove(d)
+			return
+		}
+	}
 	oldest := slices.MinFunc(slices.Collect(maps.Keys(s.all)), byOrder)
 	if len(s.all) >= maxDrafts+maxStuck {
 		s.count("draft_lost")
@@ -216,7 +222,8 @@ func (s *drafts) each(which func(*draft) bool, change func(*draft)) {
 	}
 }
 
-// drop forgets the draft of a message; false when there is none.
+// drop forgets the draft of a message; false when there is none that would have been
+// published.
 func (s *drafts) drop(id relay.MessageID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +232,7 @@ func (s *drafts) drop(id relay.MessageID) bool {
 		return false
 	}
 	s.remove(d)
-	return true
+	return d.Published == ""
 }
 
 // forget removes d, which was published or given up.
@@ -233,6 +240,36 @@ func (s *drafts) forget(d *draft) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(d)
+}
+
+// published notes that d went out with a text, as it was when it was touched last, and
+// keeps it where the bot may go on writing.
+func (s *drafts) published(d *draft, text string, touched relay.Millis) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, there := s.all[d]; !there {
+		return // it was recalled meanwhile
+	}
+	if !d.goesOn() {
+		s.remove(d)
+		return
+	}
+	d.Published, d.tries, d.forced = text, 0, false
+	if d.Touched == touched {
+		d.Wait = waitMore
+	}
+	var kept []*draft
+	for other := range s.all {
+		if other.Wait == waitMore {
+			kept = append(kept, other)
+		}
+	}
+	if len(kept) > maxPublished {
+		s.remove(slices.MinFunc(kept, byOrder))
+	}
+	if _, there := s.all[d]; there {
+		s.save(d)
+	}
 }
 
 func byOrder(a, b *draft) int { return cmp.Compare(a.order, b.order) }
@@ -292,16 +329,20 @@ func (s *drafts) saveRest() {
 	}
 }
 
-// sizes are how many drafts wait, and how many of them are not on disk.
+// sizes are how many drafts wait to be published, and how many of them are not on disk.
 func (s *drafts) sizes() (n, unsaved int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for d := range s.all {
+		if d.Wait == waitMore {
+			continue
+		}
+		n++
 		if !d.saved {
 			unsaved++
 		}
 	}
-	return len(s.all), unsaved
+	return n, unsaved
 }
 
 // poke wakes Run, which looks at all of them again.

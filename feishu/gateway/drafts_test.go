@@ -337,8 +337,100 @@ func TestCardKitOpenClaw(t *testing.T) {
 		d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":false}}`, "sequence": 7}, nil)
 		d.after(settle, "a b c")
 		d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "later", "sequence": 9}, nil)
+		d.afterEdit(editQuiet, "later", id)
+	})
+}
+
+// afterEdit expects silence for a time, and then text as an edit of a message.
+func (d *desk) afterEdit(quiet time.Duration, text, of string) {
+	d.t.Helper()
+	d.never(quiet - time.Millisecond)
+	time.Sleep(2 * time.Millisecond)
+	synctest.Wait()
+	select {
+	case m := <-d.host.said:
+		if m.Text != text || string(m.EditOf) != of || string(m.ID) == of {
+			d.t.Errorf("published %s %q, an edit of %q; want %q, an edit of %s", m.ID, m.Text, m.EditOf, text, of)
+		}
+	default:
+		d.t.Errorf("nothing was published, want %q", text)
+	}
+}
+
+// A card that goes on after its time to stream is over is published as it is then,
+// and its final text as an edit, also over a restart.
+func TestCardThatGoesOnAfterItWasPublished(t *testing.T) {
+	dir := t.TempDir()
+	put := func(d *desk, text string, seq int) {
+		d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": text, "sequence": seq}, nil)
+	}
+	var id string
+	synctest.Test(t, func(t *testing.T) {
+		withDesk(t, dir, func(d *desk) {
+			d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
+			id = d.send(group, "interactive", `{"type":"card","data":{"card_id":"77"}}`)
+			put(d, "half", 1)
+			d.after(streamLife, "half")
+			time.Sleep(3 * time.Minute)
+			put(d, "half of", 2)
+			put(d, "half", 3)
+			d.never(5 * time.Minute) // nothing new
+		})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		withDesk(t, dir, func(d *desk) {
+			put(d, "half and more", 4)
+			time.Sleep(30 * time.Second)
+			d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":true}}`, "sequence": 5}, nil)
+			d.never(5 * time.Minute)
+			put(d, "the whole", 6)
+			d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":false}}`, "sequence": 7}, nil)
+			d.afterEdit(settle, "the whole", id)
+			d.never(time.Hour)
+		})
+	})
+	if files := draftFiles(t, dir); len(files) != 0 {
+		t.Errorf("left on disk: %v", files)
+	}
+}
+
+// So does a text that was edited, and quiet for a while.
+func TestTextThatGoesOnAfterItWasPublished(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		d.habits.edits(false, time.Now(), time.Now())
+		id := d.text("I look it up")
+		d.after(quiet, "I look it up")
+		time.Sleep(3 * time.Minute)
+		for _, text := range []string{"I look it up:", "I look it up: 4", "I look it up: 42"} {
+			time.Sleep(20 * time.Second)
+			d.edit(id, text)
+		}
+		d.afterEdit(editQuiet, "I look it up: 42", id)
+		d.do("DELETE", "im/v1/messages/"+id, nil, map[string]any{})
 		d.never(time.Hour)
-		_ = id
+		if d.counts.of("draft_recalled") != 0 {
+			t.Error("what is published is counted as recalled")
+		}
+	})
+}
+
+func TestPublishedDraftsAreBounded(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		for range 2 * maxPublished {
+			d.send(group, "interactive", d.card("done", false))
+			d.after(settle, "done")
+		}
+		if kept := len(d.drafts.all); kept != maxPublished {
+			t.Errorf("%d drafts are kept", kept)
+		}
+		if n, _ := d.drafts.sizes(); n != 0 {
+			t.Errorf("%d wait", n)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if kept := len(d.drafts.all); kept != 0 {
+			t.Errorf("%d drafts are kept for ever", kept)
+		}
 	})
 }
 
@@ -532,6 +624,7 @@ func TestRestart(t *testing.T) {
 			d.after(settle, "a b")
 			d.text("more")
 			d.after(quiet, "more")
+			d.never(time.Hour) // for which they are kept, since the bot may go on
 		})
 	})
 	if files := draftFiles(t, dir); len(files) != 0 {

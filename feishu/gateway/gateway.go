@@ -33,7 +33,7 @@
 //	sent               a message went to the host
 //	sent_error         … which failed or panicked; it is tried again
 //	draft              a message waits until it is final
-//	draft_published    … and went to the host
+//	draft_published    … and went to the host, also as an edit of what went there before
 //	draft_expired      … and was given up: no text came, or nobody took it
 //	draft_private      … and turned out to be in a private chat
 //	draft_recalled     … and was deleted by the bot
@@ -114,6 +114,9 @@ type Sent struct {
 	feishu.Message
 	Text string   // what a person reads
 	Keys []string // image and file keys in it, in order
+	// EditOf is the message whose text changed after it was given to the host: ID is one of
+	// ours then, the same for the same text. "": a message of its own.
+	EditOf relay.MessageID
 }
 
 // Options configure a [Gateway]. Upstream, Book, API and Host are required.

@@ -74,7 +74,7 @@ func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
 		return now
 	case d.forced:
 		return now
-	case !d.ready():
+	case !d.ready() && d.Published == "":
 		return expires
 	}
 	at := d.due(&g.opts)
@@ -129,11 +129,22 @@ var errUnknownChat = errors.New("it is not known whether the chat is a group")
 func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 	g.drafts.mu.Lock()
 	out, ready, forced := d.finished(), d.ready(), d.forced
+	text, touched := digest(out.Text), d.Touched
+	if d.Published != "" && d.Wait != waitMore && (!ready || text == d.Published) {
+		d.Wait = waitMore // the change is undone, or none of the text
+		g.drafts.save(d)
+		g.drafts.mu.Unlock()
+		return lookAgain
+	}
+	over := d.Wait == waitMore
 	expired := !time.Now().Before(d.expires(&g.opts))
 	g.drafts.mu.Unlock()
 
 	var err error
 	switch {
+	case over:
+		g.drafts.forget(d)
+		return lookAgain
 	case !ready:
 		g.dropped(d, "draft_expired", "it never got a text")
 		return lookAgain
@@ -150,7 +161,7 @@ func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 	}
 	if err == nil {
 		g.count("draft_published")
-		g.drafts.forget(d)
+		g.drafts.published(d, text, touched)
 		return lookAgain
 	}
 	if expired || forced && errors.Is(err, errUnknownChat) {
@@ -188,7 +199,9 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 		g.log.Error("a message of the bot cannot be recorded yet", "chat", out.ChatID, "message_id", out.ID, "err", err)
 		return err
 	}
-	g.recent.published(&out.Message, time.Now())
+	if out.EditOf == "" {
+		g.recent.published(&out.Message, time.Now())
+	}
 	g.count("sent")
 	return nil
 }

@@ -1,0 +1,63 @@
+package transcript
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+)
+
+// edits are the newest contents of messages that were edited after they were recorded, by
+// the message and its sender. A reader goes from the newest line back: it meets an
+// edit before the message.
+type edits map[[2]string]string
+
+// take notes e where it is an edit, and reports that.
+func (d *edits) take(e *Entry) bool {
+	if e.EditOf == "" {
+		return false
+	}
+	key := [2]string{e.EditOf, e.Sender}
+	if _, newer := (*d)[key]; !newer {
+		d.set(key, e.Content)
+	}
+	return true
+}
+
+// shown returns e with its newest content.
+func (d *edits) shown(e Entry) Entry {
+	if content, ok := (*d)[[2]string{e.MessageID, e.Sender}]; ok {
+		e.Content = content
+	}
+	return e
+}
+
+func (d *edits) set(key [2]string, content string) {
+	if *d == nil {
+		*d = edits{}
+	}
+	(*d)[key] = content
+}
+
+// maxAfterBytes is how far behind a page edits of its messages are looked for.
+const maxAfterBytes = 256 << 10
+
+// takeAfter notes the edits in f, from a place on.
+func (d *edits) takeAfter(f *os.File, from place) error {
+	r := bufio.NewReader(io.NewSectionReader(f, from.offset, maxAfterBytes))
+	for {
+		line, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains(line, []byte(`"edit_of":`)) {
+			continue
+		}
+		if e, found, _ := parse(line); found && e.EditOf != "" {
+			d.set([2]string{e.EditOf, e.Sender}, e.Content)
+		}
+	}
+}
