@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
@@ -120,4 +121,40 @@ func TestLockedTranscriptHoldsUpItsChatAlone(t *testing.T) {
 		cancel()
 		s.chats.wait()
 	})
+}
+
+// A program in the same transcript folder that writes no ids does not raise the depth.
+func TestLinesWithoutIDsDoNotRaiseTheDepth(t *testing.T) {
+	s := shownSidecar(t, policy.Limits{MaxDepth: 5, Threshold: 5})
+	ts := time.Now().UnixMilli()
+	file, err := os.OpenFile(filepath.Join(s.cfg.TranscriptDir, "feishu_oc_x.jsonl"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for i, e := range []transcript.Entry{
+		{Role: relay.RoleUser, Sender: "Ann", Content: "who?", MessageID: "om_0"},
+		{Role: relay.RoleAssistant, Sender: "agent_a", Content: "I", MessageID: "om_1"},
+		{Role: relay.RoleAssistant, Sender: "agent_c", Content: "and I", MessageID: "om_2"},
+		{Role: relay.RoleAssistant, Sender: "agent_a", Content: "good", MessageID: "om_3"},
+	} {
+		e.TS = ts + int64(i)*10_000
+		if _, err := fmt.Fprintf(file, `{"role": %q, "content": %q, "sender": %q, "ts": %d}`+"\n", e.Role, e.Content, e.Sender, e.TS+900); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.transcript.Append("feishu", "oc_x", e); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			continue
+		}
+		decision, err := s.Decide(t.Context(), httpapi.Question{SenderAgentName: relay.AgentName(e.Sender), Outbound: httpapi.Outbound{
+			ChatID: "oc_x", Content: e.Content, MessageID: relay.MessageID(e.MessageID), TS: relay.Millis(e.TS)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := decision.(policy.Decision).Depth; got != i {
+			t.Errorf("the depth of %q is %d, want %d", e.Content, got, i)
+		}
+	}
 }
