@@ -42,7 +42,6 @@ func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) 
 	if s.native != nil && s.native.passed.Contains(p.key) {
 		return relay.Duplicate, nil // the bot has it from Feishu
 	}
-	s.undelivered.begin(p)
 	in, given := s.inbound(p)
 	s.trace("inject")
 	m := delivery.Message{Inbound: in, Given: given, Ref: delivery.Ref{ID: p.msg.RelayMsgID, Key: p.key,
@@ -59,7 +58,6 @@ func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) 
 		defer hooks.Next()
 		s.guard(p, func() {
 			if _, err := s.deliveries.Deliver(ctx, m, hooks); err != nil { // we are stopping; a restart goes on
-				s.undelivered.end(p)
 				s.endClaim(p, false)
 			}
 		})
@@ -97,7 +95,6 @@ func (s *Sidecar) resumed(m *delivery.Message) delivery.Hooks {
 		p.claim = claimHeld
 		s.endClaim(p, true)
 	}
-	s.undelivered.begin(p)
 	return s.hooks(p, m)
 }
 

@@ -25,13 +25,11 @@ func BenchmarkMetrics(b *testing.B) {
 	count := func(w way) {
 		m.read(outboundQueue, now)
 		m.arrived(outboundQueue, p)
-		s.undelivered.begin(p)
 		_, _, _ = s.apply(b.Context(), w.arrive, p)
 		_, _, _ = s.apply(b.Context(), w.decide, p)
 		m.recorded(relay.RoleAssistant, true)
 		m.decided(policy.Decision{Tier: policy.TierThreshold, Allow: true, Depth: 1})
 		m.delivered(doorStream, now)
-		s.undelivered.end(p)
 	}
 	for name, w := range map[string]way{"stages measured": m.measured(w), "stages bare": w} {
 		b.Run(name, func(b *testing.B) {

@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"feishu-relay/relay"
@@ -29,36 +28,4 @@ func (m *metrics) timed(stages relay.Pipeline[*passage]) relay.Pipeline[*passage
 		}}
 	}
 	return out
-}
-
-// undelivered are the messages that may go to the bot and that it does not have
-// yet, at most one of each chat. The zero value is usable.
-type undelivered struct {
-	mu       sync.Mutex
-	messages map[*passage]struct{} // guarded by mu
-}
-
-func (u *undelivered) begin(p *passage) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.messages == nil {
-		u.messages = map[*passage]struct{}{}
-	}
-	u.messages[p] = struct{}{}
-}
-
-func (u *undelivered) end(p *passage) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.messages, p)
-}
-
-// waiting tells how many there are and since when the oldest is here.
-func (u *undelivered) waiting(now time.Time) (count int, oldest time.Duration) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for p := range u.messages {
-		oldest = max(oldest, now.Sub(p.arrived))
-	}
-	return len(u.messages), oldest
 }

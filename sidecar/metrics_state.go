@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"feishu-relay/feishu/gateway"
+	"feishu-relay/internal/delivery"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 	"feishu-relay/relay/redisrelay"
@@ -29,10 +30,16 @@ func (s *Sidecar) measure() {
 	s.measureOutbox(&s.users)
 	m.gauge("chat_queue_messages", "Messages that are being decided on or delivered, or that wait behind such a one in their chat.", nil,
 		func() float64 { return float64(len(s.chats.room)) })
-	m.gauge("undelivered_messages", "Messages that may go to the bot and that it does not have yet, at most one of each chat.", nil,
-		func() float64 { n, _ := s.undelivered.waiting(time.Now()); return float64(n) })
-	m.gauge("undelivered_oldest_seconds", "How long ago the oldest of the undelivered messages was read; 0: there is none.", nil,
-		func() float64 { _, age := s.undelivered.waiting(time.Now()); return age.Seconds() })
+	undelivered := func() delivery.Count { c, _ := s.deliveries.Counts(); return c }
+	inProgress := func() delivery.Count { _, c := s.deliveries.Counts(); return c }
+	m.gauge("undelivered_messages", "Messages that may go to the bot and that it was not given yet, at most one of each chat.", nil,
+		func() float64 { return float64(undelivered().Messages) })
+	m.gauge("undelivered_oldest_seconds", "How long the oldest of the undelivered messages has waited for the bot; 0: no message does.", nil,
+		func() float64 { return undelivered().Oldest.Seconds() })
+	m.gauge("in_progress_messages", "Messages and mail that the bot was given and has not answered.", nil,
+		func() float64 { return float64(inProgress().Messages) })
+	m.gauge("in_progress_oldest_seconds", "How long the bot has had the oldest of them; 0: it has none.", nil,
+		func() float64 { return inProgress().Oldest.Seconds() })
 	m.counter("transcript_skipped_lines_total", "Lines of transcripts that are no entries.", nil,
 		func() float64 { return float64(s.transcript.Skipped()) })
 	s.measureOutcomes()

@@ -63,29 +63,6 @@ func TestOutboxStalls(t *testing.T) {
 	})
 }
 
-func TestUndelivered(t *testing.T) {
-	t.Parallel()
-	var u undelivered
-	now := time.Now()
-	old, young := &passage{arrived: now.Add(-time.Minute)}, &passage{arrived: now.Add(-time.Second)}
-	check := func(what string, count int, oldest time.Duration) {
-		t.Helper()
-		if n, age := u.waiting(now); n != count || age != oldest {
-			t.Errorf("%s: %d messages, the oldest for %s; want %d, %s", what, n, age, count, oldest)
-		}
-	}
-	check("none", 0, 0)
-	u.end(old) // stopped before it was to be delivered
-	u.begin(young)
-	u.begin(old)
-	u.begin(old) // tried again
-	check("two", 2, time.Minute)
-	u.end(old)
-	check("the younger", 1, time.Second)
-	u.end(young)
-	check("none again", 0, 0)
-}
-
 // judgeOf is a judge with one answer.
 type judgeOf func() (bool, error)
 

@@ -120,10 +120,15 @@ func allMetrics(t *testing.T) []string {
 func TestMetricsTellWhatHappens(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	away := make(chan struct{})
-	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	away, thinks := make(chan struct{}), make(chan struct{})
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		<-away
+		select {
+		case <-away:
+			<-thinks
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
 	}))
 	defer hook.Close()
 	b := aloneIn(dir, "agent_b")
@@ -149,7 +154,14 @@ func TestMetricsTellWhatHappens(t *testing.T) {
 	is(to, `feishu_relay_queue_unsettled_messages{queue="outbound"}`, 1)
 	is(to, `feishu_relay_delivered_total{door="webhook"}`, 0)
 	close(away)
+	is(to, `feishu_relay_in_progress_messages`, 1)
+	is(to, `feishu_relay_undelivered_messages`, 0)
+	if age := series(scrape(t, to), "feishu_relay_in_progress_oldest_seconds"); age <= 0 || age > 60 {
+		t.Errorf("the bot has had the message for %v s", age)
+	}
+	close(thinks)
 	is(to, `feishu_relay_delivered_total{door="webhook"}`, 1)
+	is(to, `feishu_relay_in_progress_messages`, 0)
 	is(to, `feishu_relay_undelivered_messages`, 0)
 	is(to, `feishu_relay_undelivered_oldest_seconds`, 0)
 	is(to, `feishu_relay_door_connected{door="webhook"}`, 1)

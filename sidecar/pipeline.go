@@ -176,7 +176,6 @@ func (s *Sidecar) end(p *passage, stage string, why relay.Reason) {
 	s.written(p)
 	held := p.claim != claimNone
 	s.endClaim(p, true)
-	s.undelivered.end(p)
 	if why != relay.Pass {
 		s.stopped(p, stage, why, nil)
 	}

@@ -132,7 +132,6 @@ type Sidecar struct {
 	chats        *chats
 	unwritten    chatCounts // messages that wait for their transcript
 	inFlight     inFlight
-	undelivered  undelivered
 	names        atomic.Pointer[namesOf]
 	sending      chatLocks
 	recording    sync.WaitGroup // own messages on their way to the transcript and to watchers

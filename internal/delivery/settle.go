@@ -138,6 +138,30 @@ func (d *Deliveries) InProgress() []Pending {
 	return out
 }
 
+// Count is how many messages there are, and since when the oldest is one of them.
+type Count struct {
+	Messages int
+	Oldest   time.Duration
+}
+
+// Counts returns the messages that the bot was not given yet, or is to be given
+// again, and those in progress. Mail is among the latter only.
+func (d *Deliveries) Counts() (undelivered, inProgress Count) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range d.entries {
+		count, since := &undelivered, e.turn
+		if e.phase == written || e.phase == accepted {
+			count, since = &inProgress, e.since
+		} else if e.m.Mail {
+			continue
+		}
+		count.Messages++
+		count.Oldest = max(count.Oldest, time.Since(since))
+	}
+	return undelivered, inProgress
+}
+
 // maxSpans is how many times at which the bot was there are remembered.
 const maxSpans = 64
 
