@@ -60,7 +60,7 @@ func (s *Sidecar) nativesWay() way {
 	return way{queue: nativeQueue,
 		arrive: relay.Pipeline[*passage]{
 			{Name: "final", Apply: s.stopUnfinished},
-			{Name: "own", Apply: s.stopOwn},
+			{Name: ownStage, Apply: s.stopOwn},
 			{Name: "member", Apply: s.stopOtherChats},
 			{Name: "dedup", Apply: s.stopRepeats},
 			{Name: "transcript", Apply: s.record},

@@ -80,7 +80,7 @@ func (s *Sidecar) botsWay() way {
 		arrive: relay.Pipeline[*passage]{
 			{Name: "signature", Apply: s.checkSignature},
 			{Name: "role", Apply: s.stopRole(isPerson)},
-			{Name: "own", Apply: s.stopOwn},
+			{Name: ownStage, Apply: s.stopOwn},
 			{Name: "member", Apply: s.stopOtherChats},
 			{Name: "dedup", Apply: s.stopRepeats},
 			{Name: "transcript", Apply: s.record},
@@ -100,7 +100,7 @@ func (s *Sidecar) usersWay() way {
 	return way{queue: inboundQueue, arrive: relay.Pipeline[*passage]{
 		{Name: "signature", Apply: s.checkSignature},
 		{Name: "role", Apply: s.stopRole(isBot)},
-		{Name: "own", Apply: s.stopOwn},
+		{Name: ownStage, Apply: s.stopOwn},
 		{Name: "member", Apply: s.stopOtherChats},
 		{Name: "transcript", Apply: s.recordUser},
 	}}
@@ -136,7 +136,8 @@ func (s *Sidecar) handle(ctx context.Context, w way, p *passage) {
 	p.final = s.finalAt(p)
 	p.group = s.groups.Current().Groups[string(p.msg.ChatID)]
 	stage, why, err := s.apply(ctx, w.arrive, p)
-	if why != relay.BadSignature && why != relay.OwnMessage {
+	own := why == relay.OwnMessage || err != nil && stage == ownStage
+	if why != relay.BadSignature && !own {
 		s.peers.saw(w.queue, &p.msg)
 		s.metrics.arrived(w.queue, p)
 		if s.native != nil && w.queue == outboundQueue {
@@ -209,6 +210,9 @@ func (s *Sidecar) stopRole(is func(role string) bool) func(context.Context, *pas
 
 func isPerson(role string) bool { return role == relay.RoleUser }
 func isBot(role string) bool    { return role != relay.RoleUser }
+
+// ownStage is the name of [Sidecar.stopOwn], which fails only for own messages.
+const ownStage = "own"
 
 // stopOwn stops what this sidecar sent itself, once it is sure that it stands in
 // the transcript: the disk may have been full when it was sent.
