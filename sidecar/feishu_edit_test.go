@@ -23,6 +23,7 @@ import (
 // it says in the end reaches those that were given the beginning, once, and the record
 // has one message.
 func TestCardThatGoesOnIsEdited(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"}, feishusim.App{Name: "BotC"})
 	cfgA := n.config("agent_a")
 	cfgA.Gateway.StreamLife = 500 * time.Millisecond

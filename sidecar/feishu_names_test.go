@@ -18,6 +18,7 @@ import (
 // its sidecar made up. What it mentions so in a text, a post and a card reaches the
 // other, also after a restart of the sidecar.
 func TestMentionsByMadeUpIDsReachTheBot(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	n.Fault(feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "GET /open-apis/im/v1/chats/*/members/bots", Code: 99991672, Msg: "Access denied."})
 	a := n.start(n.config("agent_a"))

@@ -15,6 +15,7 @@ import (
 // message once. The chat's next message does not wait. An answer after
 // DELIVERY_TIMEOUT counts.
 func TestSlowBotAtTheGateway(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	a := n.start(n.config("agent_a"))
 	cfg := n.config("agent_b")
@@ -45,6 +46,7 @@ func TestSlowBotAtTheGateway(t *testing.T) {
 // A sidecar that stops while the bot thinks gives it the message again on its next
 // connection, under the same id.
 func TestSlowBotAndItsSidecarsRestart(t *testing.T) {
+	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 	a := n.start(n.config("agent_a"))
 	cfg := n.config("agent_b")

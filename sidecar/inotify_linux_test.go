@@ -14,6 +14,7 @@ import (
 // A sidecar watches its queues, mailbox and groups file with one of the few inotify
 // instances that a user has.
 func TestOneInotifyInstance(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := newCluster(t, setup{bots: 2, change: func(i int, cfg *sidecar.Config) {
 		cfg.GroupsFile = filepath.Join(dir, "groups.json")

@@ -13,6 +13,7 @@ import (
 // A link in the place of one of a sidecar's folders leads nowhere: it is refused,
 // and nothing is written through it.
 func TestLinkedFoldersAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"offsets", "outbox", "outbox/agent_a", "outbox/agent_a/outbound", "processed", "chats", "gateway", "gateway/agent_a", "native/agent_a"} {
 		for _, target := range []string{t.TempDir(), "../elsewhere"} {
 			t.Run(name+" to "+filepath.Base(target), func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 // A line whose handling panics, wherever that is, is quarantined and settled, and the next
 // one is handled: read again after a restart, it would end every sidecar again.
 func TestALineThatPanicsIsQuarantined(t *testing.T) {
+	t.Parallel()
 	boom := func(context.Context, *passage) (relay.Reason, error) { panic("boom") }
 	pass := func(context.Context, *passage) (relay.Reason, error) { return relay.Pass, nil }
 	stop := func(context.Context, *passage) (relay.Reason, error) { return relay.Expired, nil }

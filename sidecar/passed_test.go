@@ -16,6 +16,7 @@ import (
 // A message that went to the bot while it was still being stored is recorded, and
 // not delivered again.
 func TestWhatTheBotHasFromFeishuIsNotDeliveredAgain(t *testing.T) {
+	t.Parallel()
 	posted := make(chan string, 9)
 	bot := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var in relay.Inbound

@@ -145,6 +145,7 @@ func TestLockedTranscriptHoldsUpItsChatAlone(t *testing.T) {
 
 // A program in the same transcript folder that writes no ids does not raise the depth.
 func TestLinesWithoutIDsDoNotRaiseTheDepth(t *testing.T) {
+	t.Parallel()
 	s := shownSidecar(t, policy.Limits{MaxDepth: 5, Threshold: 5})
 	ts := time.Now().UnixMilli()
 	file, err := os.OpenFile(filepath.Join(s.cfg.TranscriptDir, "feishu_oc_x.jsonl"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
