@@ -17,10 +17,6 @@ func (l *Lines) Open() int {
 // Deliver waits for a reader and writes in to it. It returns when it is delivered
 // or, to a reader that acknowledges, written.
 func (s *Stream) Deliver(ctx context.Context, in relay.Inbound) error {
-	id, _ := in.Metadata["relay_msg_id"].(relay.MessageID)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	written := false
 	for {
 		s.mu.Lock()
 		arrived, closed := s.arrived, s.closed
@@ -28,15 +24,14 @@ func (s *Stream) Deliver(ctx context.Context, in relay.Inbound) error {
 		if closed {
 			return errStopping
 		}
-		err := s.Offer(ctx, id, in, func(<-chan struct{}) {
-			written = true
-			cancel()
-		})
-		if written {
+		written, ended := s.Start(ctx, in)
+		select {
+		case <-written:
 			return nil
-		}
-		if !errors.Is(err, ErrNoReader) {
-			return err
+		case err := <-ended:
+			if !errors.Is(err, ErrNoReader) {
+				return err
+			}
 		}
 		if s.Connected() {
 			continue
@@ -47,4 +42,21 @@ func (s *Stream) Deliver(ctx context.Context, in relay.Inbound) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// Start offers in. written is closed when the reader has it and has to acknowledge
+// it; then the offer goes on, whatever becomes of ctx.
+func (s *Stream) Start(ctx context.Context, in relay.Inbound) (written <-chan struct{}, ended <-chan error) {
+	id, _ := in.Metadata["relay_msg_id"].(relay.MessageID)
+	wrote, end := make(chan struct{}), make(chan error, 1)
+	offering, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	go func() {
+		defer cancel()
+		end <- s.Offer(offering, id, in, func(<-chan struct{}) {
+			stop()
+			close(wrote)
+		})
+	}()
+	return wrote, end
 }

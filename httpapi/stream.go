@@ -79,10 +79,11 @@ type sent struct {
 	At   relay.Millis    `json:"at"`
 	Data json.RawMessage `json:"data,omitempty"` // empty: the journal takes the message back
 
-	by    *reader // who was given it and has not acknowledged it; nil after a restart; guarded by Stream.mu
-	owed  bool    // comes again on the next connection; guarded by Stream.mu
-	acked bool    // guarded by Stream.mu
-	doubt bool    // nobody knows whether it was written; only the newest can be; guarded by Stream.mu
+	by        *reader // who was given it and has not acknowledged it; nil after a restart; guarded by Stream.mu
+	owed      bool    // comes again on the next connection; guarded by Stream.mu
+	withdrawn bool    // does not come again; guarded by Stream.mu
+	acked     bool    // guarded by Stream.mu
+	doubt     bool    // the result of the write is unknown; only the newest can be; guarded by Stream.mu
 }
 
 // reader is one connection.
@@ -163,7 +164,8 @@ func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound
 	select {
 	case <-r.done:
 		return ErrReaderGone
-	case <-ctx.Done():
+	case <-ctx.Done(): // it has ended otherwise, or the sidecar stops
+		s.Withdraw(id)
 		return ctx.Err()
 	}
 }
@@ -237,7 +239,7 @@ func (s *Stream) replay(r *reader, lastID relay.MessageID) []*sent {
 	var again []*sent
 	for i, m := range slices.Clone(s.history) {
 		switch {
-		case m.At >= oldest && (m.owed || i >= after):
+		case m.At >= oldest && !m.withdrawn && (m.owed || i >= after):
 			m.by = r
 			again = append(again, m)
 		case m.ID == lastID:
@@ -245,8 +247,8 @@ func (s *Stream) replay(r *reader, lastID relay.MessageID) []*sent {
 		case m.doubt:
 			s.forget(m)
 			continue
-		case !m.acked && (lastID == "" || i >= after):
-			continue
+		case !m.acked && (r.acks || lastID == "" || i >= after):
+			continue // it is offered again if it is in progress
 		}
 		r.has[m.ID] = struct{}{}
 	}
@@ -274,10 +276,18 @@ func (s *Stream) detach(r *reader) {
 	}
 }
 
-// Acknowledge notes that the bot has taken the message, and that it acknowledges.
+// Acknowledge notes that the bot has a message of this stream, and that it
+// acknowledges.
 func (s *Stream) Acknowledge(id relay.MessageID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if slices.ContainsFunc(s.history, func(m *sent) bool { return m.ID == id }) {
+		s.acknowledge(id)
+	}
+}
+
+// acknowledge is called with mu held.
+func (s *Stream) acknowledge(id relay.MessageID) {
 	if !s.acking {
 		s.acking = true
 		s.noteLine(journalMark{Acking: true})
@@ -298,14 +308,16 @@ func (s *Stream) Withdraw(id relay.MessageID) {
 	defer s.mu.Unlock()
 	for _, m := range s.history {
 		if m.ID == id {
-			m.by, m.owed = nil, false
+			m.by, m.owed, m.withdrawn = nil, false, true
 		}
 	}
 }
 
-// ack is Acknowledge by the reader itself.
+// ack is Acknowledge by the reader itself, of whatever message.
 func (s *Stream) ack(id relay.MessageID) {
-	s.Acknowledge(id)
+	s.mu.Lock()
+	s.acknowledge(id)
+	s.mu.Unlock()
 	s.receipt(id)
 }
 
@@ -413,6 +425,7 @@ func (s *Stream) give(ctx context.Context, r *reader, m *sent, write func(*sent)
 		return context.Cause(ctx)
 	}
 	if _, ok := r.has[m.ID]; ok {
+		delete(r.has, m.ID) // offered once more, the bot has asked for it
 		return nil
 	}
 	if err := s.begin(r, m); err != nil {

@@ -191,18 +191,14 @@ func TestABotThatEverAcknowledgedAcknowledges(t *testing.T) {
 
 	r.restart() // what is not acknowledged is offered again by who delivers
 	s = r.dial("").connected()
-	if written, err := r.offer("m7"); !written || err == nil {
-		t.Errorf("m7 counts as delivered before it is acknowledged: %v, %v", written, err)
-	}
+	r.unanswered("m7")
 	s.want("m7")
 }
 
 func TestAReaderMaySayThatItAcknowledges(t *testing.T) {
 	r := newRig(t)
 	s := r.listen(messages + "?ack=true")
-	if written, err := r.offer("m1"); !written || err == nil {
-		t.Errorf("m1 counts as delivered before it is acknowledged: %v, %v", written, err)
-	}
+	r.unanswered("m1")
 	s.want("m1")
 	r.leave(s)
 	s = r.listen(messages)
@@ -215,16 +211,15 @@ func TestAReaderMaySayThatItAcknowledges(t *testing.T) {
 	wantError(t, ask(r.fakes, "GET", messages+"?ack=perhaps", ""), 400, "invalid_request")
 }
 
-// offer offers a message, and ends the wait for its acknowledgement.
-func (r *rig) offer(id string) (written bool, err error) {
+// unanswered offers a message to a reader that has to acknowledge it.
+func (r *rig) unanswered(id string) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
-	defer cancel()
-	err = r.stream.Offer(ctx, relay.MessageID(id), inbound(id), func(<-chan struct{}) {
-		written = true
-		cancel()
-	})
-	return written, err
+	written, ended := r.stream.Start(r.t.Context(), inbound(id))
+	select {
+	case <-written:
+	case err := <-ended:
+		r.t.Fatalf("%s counts as delivered before it is acknowledged: %v", id, err)
+	}
 }
 
 func TestTakeoverOfAWebSocket(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"time"
 
 	"feishu-relay/dedup"
 	"feishu-relay/httpapi"
@@ -49,6 +50,7 @@ func (s *Sidecar) inject(ctx context.Context, p *passage) (relay.Reason, error) 
 	if p.msg.Role == relay.RoleUser {
 		m.Sent = p.arrived // Feishu delivers again for hours, and a person's message is never stopped for its age
 	}
+	m.Waited = p.behind
 	next := make(chan struct{})
 	hooks := s.hooks(p, &m)
 	hooks.Next = sync.OnceFunc(func() { close(next) })
@@ -99,19 +101,22 @@ func (s *Sidecar) resumed(m *delivery.Message) delivery.Hooks {
 }
 
 func (s *Sidecar) hooks(p *passage, m *delivery.Message) delivery.Hooks {
-	return delivery.Hooks{Ended: func(r delivery.Result) {
-		switch r.State {
-		case delivery.Delivered:
+	given := func() { s.given.add(m.Given...) } // what it goes on to hear does not show it again
+	return delivery.Hooks{Written: given, Ended: func(r delivery.Result) {
+		if r.State == delivery.Delivered {
+			given()
 			s.received(p, m, r)
-		case delivery.Expired:
-			s.end(p, stageInject, relay.Expired)
-		default:
-			s.problems.set(stageInject, r.Err)
-			if s.doors.stream != nil {
-				s.doors.stream.Withdraw(m.ID)
-			}
-			s.end(p, stageInject, relay.Undeliverable)
+			return
 		}
+		if s.doors.stream != nil {
+			s.doors.stream.Withdraw(m.ID)
+		}
+		if r.State == delivery.Expired {
+			s.end(p, stageInject, relay.Expired)
+			return
+		}
+		s.problems.set(stageInject, r.Err)
+		s.end(p, stageInject, relay.Undeliverable)
 	}}
 }
 
@@ -126,7 +131,6 @@ func (s *Sidecar) received(p *passage, m *delivery.Message, r delivery.Result) {
 		s.problems.set("dedup", err)
 	}
 	s.trace("settling")
-	s.given.add(m.Given...)
 	s.metrics.delivered(r.Channel, p.final)
 	s.botAway.Store(false)
 	s.noteDelivered(p, r.Channel)
@@ -140,9 +144,7 @@ func (s *Sidecar) received(p *passage, m *delivery.Message, r delivery.Result) {
 func (s *Sidecar) answeredLate(m delivery.Ref, r delivery.Result) {
 	s.log.Info("the bot answered after the time-out", keyChat, m.Chat, keyMsg, m.Key, keySender, m.Sender, keyDoor, r.Channel)
 	if m.Mail {
-		if err := s.mail.Ack(context.Background(), string(m.ID)); err != nil {
-			s.log.Debug("mail was settled otherwise before its late answer", keyMsg, m.Key, keyErr, err)
-		}
+		go s.ackLate(m)
 		return
 	}
 	p := &passage{key: m.Key, msg: relay.Message{RelayMsgID: m.ID, Channel: m.Channel, ChatID: m.Chat, SenderAgentName: m.Sender}}
@@ -150,6 +152,19 @@ func (s *Sidecar) answeredLate(m delivery.Ref, r delivery.Result) {
 	s.noteDelivered(p, r.Channel)
 	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: m.Channel, ChatID: m.Chat,
 		RelayMsgID: m.ID, Sender: string(m.Sender), Door: r.Channel})
+}
+
+// ackLateWithin bounds the work for a late answer to mail, whose store may be away.
+const ackLateWithin = 30 * time.Second
+
+// ackLate takes mail out of the inbox whose answer came late. Where that fails the
+// mail stays there and is not handed over again.
+func (s *Sidecar) ackLate(m delivery.Ref) {
+	ctx, cancel := context.WithTimeout(context.Background(), ackLateWithin)
+	defer cancel()
+	if err := s.mail.Ack(ctx, string(m.ID)); err != nil {
+		s.log.Warn("mail that was answered late stays in the inbox", keyMsg, m.Key, keyErr, err)
+	}
 }
 
 // deliveryFailed notes why a message is written again.

@@ -52,6 +52,7 @@ type passage struct {
 	outcome   *outcome.Outcome // as far as it was told; nil: nothing yet
 	handed    bool             // its delivery has begun, and ends it
 	kept      bool             // its delivery has put it on disk: the queue may forget it
+	behind    bool             // it waited, before a restart, behind a message that the bot still has
 }
 
 // claim is what a message holds of its key in dedup.
@@ -155,7 +156,7 @@ func (s *Sidecar) handle(ctx context.Context, w way, p *passage) {
 		s.end(p, stage, why)
 		return
 	}
-	p.inChat = true
+	p.inChat, p.behind = true, s.deliveries.Holds(p.msg.Channel, p.msg.ChatID)
 	s.chats.do(ctx, p.chat(), func(ctx context.Context) {
 		s.guard(p, func() {
 			stage, why, err := s.walk(ctx, rest, p)
@@ -352,7 +353,7 @@ func (s *Sidecar) recordUser(_ context.Context, p *passage) (relay.Reason, error
 // delivery channel was open for that long. Time spent behind earlier messages of
 // the chat does not count.
 func (s *Sidecar) stopOld(_ context.Context, p *passage) (relay.Reason, error) {
-	if p.History || p.arrived.Sub(p.final) > s.cfg.MaxAge || s.deliveries.Expired(p.final) {
+	if p.History || !p.behind && (p.arrived.Sub(p.final) > s.cfg.MaxAge || s.deliveries.Expired(p.final)) {
 		return relay.Expired, nil
 	}
 	return relay.Pass, nil

@@ -19,7 +19,8 @@ import (
 const (
 	webhookFirst    = 250 * time.Millisecond // pause before the next post, doubled up to
 	webhookMax      = 15 * time.Second
-	webhookMaxReply = 64 << 10 // bytes of an answer that are read, so that the connection stays usable
+	webhookReply    = time.Second // for the rest of an answer behind its status
+	webhookMaxReply = 64 << 10    // bytes of an answer that are read, so that the connection stays usable
 )
 
 // webhookDoor posts inbound messages to INJECT_URL.
@@ -88,9 +89,8 @@ func (w *webhookDoor) Write(ctx context.Context, m *delivery.Message, written fu
 		}
 		return fmt.Errorf("%w: post to INJECT_URL: %w", state, feishu.WithoutURL(err))
 	}
-	defer resp.Body.Close()
 	w.note(true)
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, webhookMaxReply)) // the answer's text does not matter
+	drain(resp.Body) // the answer's text does not matter
 	switch code := resp.StatusCode; {
 	case code == http.StatusAccepted:
 		return delivery.ErrAccepted
@@ -101,6 +101,15 @@ func (w *webhookDoor) Write(ctx context.Context, m *delivery.Message, written fu
 	default:
 		return fmt.Errorf("INJECT_URL answered %d", code)
 	}
+}
+
+// drain reads what is there of an answer, so that its connection can be used again.
+// A bot may send its status and work on with the body open.
+func drain(body io.ReadCloser) {
+	late := time.AfterFunc(webhookReply, func() { _ = body.Close() })
+	defer late.Stop()
+	_, _ = io.Copy(io.Discard, io.LimitReader(body, webhookMaxReply))
+	_ = body.Close()
 }
 
 func (w *webhookDoor) note(reached bool) {

@@ -19,7 +19,6 @@ const (
 // injection is an event of ours that the bot has not acknowledged.
 type injection struct {
 	codes chan int // of acknowledgements, the first one
-	late  func()   // called instead when Inject has returned; guarded by Server.mu
 }
 
 // Inject writes an event to the bot once and returns nil when the bot
@@ -87,9 +86,9 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 				l.end(ending{"bot_silent", websocket.StatusGoingAway, "no answer to a ping"})
 			}
 		case <-l.ended:
-			return s.endedOr(p)
+			return p.otherwise(feishu.ErrInjectionEnded)
 		case <-ctx.Done():
-			return ctx.Err()
+			return p.otherwise(ctx.Err())
 		case <-s.closing:
 			return ErrClosed
 		}
@@ -126,9 +125,8 @@ func (s *Server) forget(ctx context.Context, id string, late func()) {
 	}
 }
 
-// endedOr is the error of an injection whose connection has ended, unless the
-// bot acknowledged it before.
-func (s *Server) endedOr(p *injection) error {
+// otherwise is err, unless the bot acknowledged the event in that moment.
+func (p *injection) otherwise(err error) error {
 	select {
 	case code := <-p.codes:
 		if code == ackOK {
@@ -136,7 +134,7 @@ func (s *Server) endedOr(p *injection) error {
 		}
 	default:
 	}
-	return feishu.ErrInjectionEnded
+	return err
 }
 
 // lives reports whether the bot's side of the WebSocket answers.

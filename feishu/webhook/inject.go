@@ -16,6 +16,11 @@ import (
 	"feishu-relay/feishu"
 )
 
+const (
+	maxInjecting = 256         // posts of ours that the bot has not answered; one more is refused
+	replyWait    = time.Second // for the rest of an answer behind its status
+)
+
 // Inject posts an event to the bot once, as Feishu would: encrypted and signed
 // where there is a key. It returns nil when the bot answered 200,
 // [feishu.AnswerError] for another status, [feishu.ErrNotInjected] when nothing
@@ -27,6 +32,12 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 		return fmt.Errorf("encode an event: %w", err)
 	}
 	event := compact.Bytes()
+	select {
+	case s.injecting <- struct{}{}:
+		defer func() { <-s.injecting }()
+	default:
+		return fmt.Errorf("%w: %d posts are not answered yet", feishu.ErrNotInjected, maxInjecting)
+	}
 	body := event
 	if s.EncryptKey != "" {
 		var err error
@@ -71,8 +82,10 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 		}
 		return feishu.ErrNotInjected
 	}
-	defer resp.Body.Close()
+	late := time.AfterFunc(replyWait, func() { _ = resp.Body.Close() }) // the bot may work on with the body open
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxChallenge)) // so that the connection can be used again
+	late.Stop()
+	_ = resp.Body.Close()
 	s.reached(resp.StatusCode, nil)
 	switch {
 	case resp.StatusCode == http.StatusOK:

@@ -65,6 +65,8 @@ type Server struct {
 	tasks  chan struct{} // one element for each task under way
 	away   atomic.Bool   // the last post to the bot failed
 	known  atomic.Bool   // a post has reached the bot
+
+	injecting chan struct{} // one element for each post of ours under way
 }
 
 // New makes a server. It starts nothing.
@@ -79,7 +81,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		Options: o, bot: bot, log: o.Logger,
 		posts: make(chan struct{}, maxPosts),
-		tasks: make(chan struct{}, maxTasks),
+		tasks: make(chan struct{}, maxTasks), injecting: make(chan struct{}, maxInjecting),
 	}
 	if o.Client == nil {
 		o.Client = &http.Client{Transport: &http.Transport{

@@ -8,6 +8,11 @@ import (
 	"time"
 )
 
+const (
+	keepAgain  = 10 * time.Second // until a message that could not be put on disk is tried again
+	maxWritten = 1000             // messages in progress; beyond it a chat waits for the answer to its own
+)
+
 // attempt writes e to ch once and returns how that ended.
 func (d *Deliveries) attempt(ctx context.Context, e *entry, ch Channel) error {
 	write, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -61,7 +66,7 @@ func (d *Deliveries) await(ctx context.Context, e *entry, wrote <-chan (<-chan s
 			}
 			d.accept(e)
 			result = nil
-			patience.Reset(time.Until(e.since.Add(d.opts.Timeout)))
+			patience.Reset(e.nextLook(time.Until(e.since.Add(d.opts.Timeout))))
 		case s := <-e.told:
 			if result != nil && e.channel.Serial() && s.state != Retry {
 				go linger(result, cancel, d.opts.Timeout) // the bot may still be answering
@@ -75,11 +80,20 @@ func (d *Deliveries) await(ctx context.Context, e *entry, wrote <-chan (<-chan s
 				return fmt.Errorf("%w: not written within %s", ErrNotWritten, writeWithin)
 			}
 			if left := time.Until(e.since.Add(d.opts.Timeout)); left > 0 {
-				d.keep(e, InProgress)
-				patience.Reset(left)
+				d.keepInProgress(e)
+				patience.Reset(e.nextLook(left))
 				continue
 			}
 			cancel(ErrTimedOut)
+			select { // an answer of this very moment counts
+			case err := <-result:
+				if err == nil || errors.Is(err, ErrRefused) {
+					return err
+				}
+			case s := <-e.told:
+				return errorOf(s)
+			default:
+			}
 			return ErrTimedOut
 		case <-stop:
 			if _, settled := errors.AsType[*Settled](context.Cause(ctx)); settled || result == nil {
@@ -87,7 +101,7 @@ func (d *Deliveries) await(ctx context.Context, e *entry, wrote <-chan (<-chan s
 				return ctx.Err()
 			}
 			if !e.since.IsZero() {
-				d.keep(e, InProgress)
+				d.keepInProgress(e)
 			}
 			stop, grace = nil, time.After(d.opts.Grace)
 		case <-grace:
@@ -95,6 +109,15 @@ func (d *Deliveries) await(ctx context.Context, e *entry, wrote <-chan (<-chan s
 			return ctx.Err()
 		}
 	}
+}
+
+// nextLook is when a message in progress is looked at again, of which left is left
+// until its time-out.
+func (e *entry) nextLook(left time.Duration) time.Duration {
+	if e.kept || e.m.Mail && e.phase != accepted {
+		return left
+	}
+	return min(left, keepAgain)
 }
 
 // linger lets a post end by itself whose message is settled already.
@@ -124,15 +147,15 @@ func errorOf(s settlement) error {
 // written notes that e was written whole.
 func (d *Deliveries) written(e *entry, ended <-chan struct{}) {
 	d.mu.Lock()
-	e.phase, e.since, e.gone = written, time.Now(), ended
+	e.phase, e.since, e.gone, e.had = written, time.Now(), ended, true
 	d.present.note(e.since, true)
 	e.wake()
-	serial := e.channel.Serial()
+	waits := e.channel.Serial() || len(d.entries) > maxWritten
 	d.mu.Unlock()
 	if e.hooks.Written != nil {
 		e.hooks.Written()
 	}
-	if !serial {
+	if !waits {
 		e.proceed()
 	}
 }
@@ -150,9 +173,7 @@ func (d *Deliveries) accept(e *entry) {
 	if e.since.IsZero() {
 		e.since = time.Now()
 	}
-	e.phase = accepted
-	d.count++
-	d.bytes += len(e.m.Content)
+	d.enterAccepted(e)
 	room := d.count <= maxAccepted && d.bytes <= maxBytes
 	e.wake()
 	d.mu.Unlock()
@@ -162,22 +183,26 @@ func (d *Deliveries) accept(e *entry) {
 	}
 }
 
-// end notes how e ended and tells its owner.
+// end notes how e ended and calls its hooks.
 func (d *Deliveries) end(e *entry, state State, err error) Result {
 	r := Result{State: state, Channel: e.named, Err: err}
-	e.proceed()
 	if e.hooks.Ended != nil {
 		e.hooks.Ended(r)
 	}
-	d.mu.Lock()
-	d.ended.Add(e.m.ID, &past{e.m.Ref, r})
-	d.mu.Unlock()
-	if e.m.Mail && state == TimedOut {
-		d.keep(e, TimedOut) // it stays in the inbox, and is not written again after a restart
-	} else {
-		d.unkeep(e)
+	e.proceed()
+	p := &past{e.m.Ref, r}
+	if e.tried { // else the bot was not given it
+		d.mu.Lock()
+		d.ended.Add(e.m.ID, p)
+		d.mu.Unlock()
 	}
+	d.unkeep(e)
 	d.forget(e)
+	select {
+	case s := <-e.told: // it came in the moment of the time-out
+		_ = d.settleEnded(p, s.state)
+	default:
+	}
 	return r
 }
 

@@ -40,6 +40,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,8 +86,9 @@ var (
 type Message struct {
 	Ref
 	relay.Inbound
-	Given []string // ids of the transcript lines that its text shows
-	Again bool     // it was written before
+	Given  []string // ids of the transcript lines that its text shows
+	Waited bool     // it has waited behind an earlier message of the chat: its age does not expire it
+	Again  bool     // it was written before
 }
 
 // Ref names a message, without its text.
@@ -183,7 +186,8 @@ type Deliveries struct {
 	count   int                                // of accepted messages; guarded by mu
 	bytes   int                                // of their texts; guarded by mu
 	last    time.Time                          // the newest entry's begun; guarded by mu
-	left    []*entry                           // read from disk, until Run; guarded by mu
+	left    []*entry                           // messages read from disk, until Run; guarded by mu
+	mail    map[string]document                // accepted mail read from disk, until Attempt; guarded by mu
 }
 
 // line is the messages of one chat that have not ended, in order.
@@ -207,6 +211,8 @@ type entry struct {
 	named   string          // the channel's name, also after a restart
 	since   time.Time       // it was written whole; zero: never
 	tried   bool            // a write has begun
+	had     bool            // it was written whole once: the bot was there since it was sent
+	resumed bool            // read from disk
 	gone    <-chan struct{} // closed with the connection it was written to
 	kept    bool            // on disk
 	told    chan settlement // of capacity 1
@@ -239,7 +245,7 @@ const (
 // It reads what an earlier process left and starts nothing.
 func New(o Options, channels ...Channel) (*Deliveries, error) {
 	d := &Deliveries{opts: o, log: o.Logger, channels: channels, lines: map[string]*line{}, entries: map[string]*entry{},
-		changed: make(chan struct{})}
+		mail: map[string]document{}, changed: make(chan struct{})}
 	d.ended, _ = lru.New[relay.MessageID, *past](maxEnded) // fails only for a size below 1
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -271,7 +277,10 @@ func (d *Deliveries) Run(ctx context.Context) {
 	d.mu.Unlock()
 	for _, e := range left {
 		e.hooks = d.opts.Resumed(&e.m)
-		d.done.Go(func() { _, _ = d.run(ctx, e) })
+		d.done.Go(func() {
+			defer func() { _ = recover() }() // run has logged it and ended e
+			_, _ = d.run(ctx, e)
+		})
 	}
 	<-ctx.Done()
 	d.done.Wait()
@@ -339,6 +348,15 @@ func (d *Deliveries) enter(e *entry) {
 	e.line.entries = append(e.line.entries, e)
 }
 
+// Holds reports whether a message of the chat that an earlier process left has not
+// ended. What comes behind it waited for it.
+func (d *Deliveries) Holds(channel string, chat relay.ChatID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.lines[channel+"/"+string(chat)]
+	return l != nil && slices.ContainsFunc(l.entries, func(e *entry) bool { return e.resumed })
+}
+
 // Has reports whether a message of this key has not ended.
 func (d *Deliveries) Has(key string) bool {
 	d.mu.Lock()
@@ -357,6 +375,14 @@ func (d *Deliveries) Expired(sent time.Time) bool {
 }
 
 func (d *Deliveries) run(ctx context.Context, e *entry) (Result, error) {
+	defer func() {
+		if v := recover(); v != nil { // in a hook: the chat goes on without it
+			d.log.Error("the end of a delivery panicked", "msg_id", e.m.Key, "stack", string(debug.Stack()))
+			d.unkeep(e)
+			d.forget(e)
+			panic(v)
+		}
+	}()
 	missed, failed := 0, 0 // writes in a row that did not reach the bot; answers that were errors
 	err := d.attemptInTurn(ctx, e)
 	for {
@@ -491,13 +517,17 @@ func (d *Deliveries) open() Channel {
 // blocked reports whether an earlier message of the chat has to be written to
 // ch, or answered there, first. The caller holds mu.
 func (e *entry) blocked(ch Channel) bool {
+	earlier := true
 	for _, x := range e.line.entries {
 		switch {
 		case x == e:
-			return false
-		case x.phase == waiting, x.phase == writing:
+			earlier = false
+		case ch.Serial() && (x.phase == writing || x.phase == written) && x.channel == ch:
+			return true // also a later one, where the bot asked for e again
+		case !earlier:
+		case x.phase == waiting, x.phase == writing, x.phase == pausing && ch.Serial():
 			return true
-		case x.phase == written && (isClosed(x.gone) || ch.Serial() && x.channel == ch):
+		case x.phase == written && isClosed(x.gone):
 			return true
 		}
 	}
@@ -518,7 +548,7 @@ func isClosed(c <-chan struct{}) bool {
 // holds mu.
 func (d *Deliveries) deadline(e *entry) time.Time {
 	until := e.m.Sent.Add(d.opts.MaxAge)
-	if d.present.between(e.m.Sent, until) {
+	if e.had || e.m.Waited || d.present.between(e.m.Sent, until) {
 		return later(until, e.turn.Add(d.opts.MaxAge))
 	}
 	return until
@@ -530,6 +560,13 @@ func (d *Deliveries) move(e *entry, to phase) {
 	d.leaveAccepted(e)
 	e.phase = to
 	e.wake()
+}
+
+// enterAccepted notes that the bot settles e later. The caller holds mu.
+func (d *Deliveries) enterAccepted(e *entry) {
+	e.phase = accepted
+	d.count++
+	d.bytes += len(e.m.Content)
 }
 
 // leaveAccepted ends the count of an accepted message. The caller holds mu.
@@ -549,29 +586,29 @@ func (e *entry) wake() {
 }
 
 // Attempt writes a piece of mail to ch once and returns how that ended: nil,
-// ErrTimedOut or an error of Write. Mail that was accepted, or timed out, before is not
+// ErrTimedOut or an error of Write. Mail that was accepted before a restart is not
 // written again. When ctx is cancelled with a [Settled], that is how it ended.
 func (d *Deliveries) Attempt(ctx context.Context, m Message, ch Channel, hooks Hooks) error {
+	e := &entry{m: m, hooks: hooks, begun: time.Now(), told: make(chan settlement, 1), over: make(chan struct{})}
 	d.mu.Lock()
-	e := d.entries[m.Key]
-	resumed := e != nil && e.phase == accepted
-	if e == nil {
-		e = &entry{m: m, begun: time.Now(), told: make(chan settlement, 1), over: make(chan struct{})}
-		d.enter(e)
-	}
-	e.hooks = hooks
-	p, _ := d.ended.Get(m.ID)
-	if !resumed {
+	doc, resumed := d.mail[m.Key]
+	delete(d.mail, m.Key)
+	if resumed {
+		e.named, e.since, e.tried, e.kept = doc.Door, doc.Since, true, true
+		d.enterAccepted(e)
+	} else {
 		e.start(ch)
 	}
+	d.enter(e)
 	d.mu.Unlock()
 	var err error
-	switch {
-	case p != nil && p.Key == m.Key && p.State == TimedOut:
-		err = ErrTimedOut
-	case resumed:
+	if resumed {
+		if hooks.Written != nil {
+			hooks.Written()
+		}
+		e.proceed()
 		err = d.await(ctx, e, nil, nil, nil)
-	default:
+	} else {
 		err = d.attempt(ctx, e, ch)
 	}
 	s, settled := errors.AsType[*Settled](context.Cause(ctx))
@@ -584,7 +621,8 @@ func (d *Deliveries) Attempt(ctx context.Context, m Message, ch Channel, hooks H
 		d.end(e, TimedOut, err)
 	case settled:
 		d.end(e, s.State, nil)
-	case ctx.Err() == nil:
+	case ctx.Err() == nil: // the mailbox tries again
+		d.unkeep(e)
 		d.forget(e)
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/delivery"
+	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 )
 
@@ -514,14 +515,150 @@ func TestMail(t *testing.T) {
 		}
 		r.stop()
 
-		r = open(t, root, b)
-		if err := r.Attempt(r.ctx, m, b, delivery.Hooks{}); !errors.Is(err, delivery.ErrTimedOut) {
-			t.Errorf("mail that timed out is handed over again: %v", err)
-		}
-		wrote(t, b, "msg_1")
 		if err := r.settle("msg_1", delivery.Delivered); err != nil || len(r.late) != 1 {
 			t.Errorf("a late answer: %v, %v", err, r.late)
 		}
+		onDisk(t, root)
+
+		r = open(t, root, b) // and mail that the bot wants again
+		go attempt(r)
+		b.answer("msg_1", delivery.ErrAccepted)
+		synctest.Wait()
+		onDisk(t, root, "msg_1.json")
+		if err := r.settle("msg_1", delivery.Retry); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err == nil {
+			t.Error("it counts as delivered")
+		}
+		onDisk(t, root)
 		r.stop()
+	})
+}
+
+func onDisk(t *testing.T, root *os.Root, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	names, err := safefile.Names(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("on disk: %v, want %v", names, want)
+	}
+}
+
+// Accepted mail of before a restart holds up no other: its hooks are called at once.
+func TestAcceptedMailAfterARestart(t *testing.T) {
+	in(t, func(t *testing.T, root *os.Root) {
+		b := newBot("webhook", true, true)
+		m := message("msg_1", "coder")
+		m.Mail = true
+		r := open(t, root, b)
+		go func() { _ = r.Attempt(r.ctx, m, b, delivery.Hooks{}) }()
+		b.answer("msg_1", delivery.ErrAccepted)
+		synctest.Wait()
+		r.stop()
+		r = open(t, root, b)
+		called := make(chan string, 2)
+		go func() {
+			_ = r.Attempt(r.ctx, m, b, delivery.Hooks{Written: func() { called <- "written" }, Next: func() { called <- "next" }})
+		}()
+		synctest.Wait()
+		if len(called) != 2 || len(r.InProgress()) != 1 {
+			t.Errorf("%d hooks were called, in progress %v", len(called), r.InProgress())
+		}
+		r.stop()
+
+		time.Sleep(timeout + time.Second) // its letter is gone
+		r = open(t, root, b)
+		r.stop()
+		onDisk(t, root)
+	})
+}
+
+// What the bot was given before a restart, and what waited behind it, does not
+// expire for the time that this took.
+func TestNothingExpiresForARestart(t *testing.T) {
+	in(t, func(t *testing.T, root *os.Root) {
+		b := newBot("webhook", true, true)
+		r := open(t, root, b)
+		m := message("om_1", "oc_x")
+		time.Sleep(maxAge - time.Minute)
+		go func() { _, _ = r.Deliver(r.ctx, m, r.hooks("om_1")) }()
+		wrote(t, b, "om_1")
+		time.Sleep(2 * time.Minute)
+		r.stop()
+		r = open(t, root, b)
+		wrote(t, b, "om_1", "om_1")
+		if !r.Holds("feishu", "oc_x") || r.Holds("feishu", "oc_y") {
+			t.Error("the chat does not hold what came before the restart")
+		}
+		behind := message("om_2", "oc_x")
+		behind.Sent, behind.Waited = m.Sent, true
+		go func() { _, _ = r.Deliver(r.ctx, behind, r.hooks("om_2")) }()
+		b.answer("om_1", nil)
+		r.want("om_1", delivery.Delivered)
+		wrote(t, b, "om_1", "om_1", "om_2")
+		b.answer("om_2", nil)
+		r.want("om_2", delivery.Delivered)
+		if r.Holds("feishu", "oc_x") {
+			t.Error("the chat still holds what came before the restart")
+		}
+	})
+}
+
+func TestAnAnswerInTheMomentOfTheTimeOutCounts(t *testing.T) {
+	for range 50 {
+		in(t, func(t *testing.T, root *os.Root) {
+			b := newBot("gateway", true, false)
+			r := open(t, root, b)
+			r.deliver("om_1", "oc_x")
+			go func() {
+				time.Sleep(timeout)
+				r.Acknowledge("om_1")
+			}()
+			time.Sleep(timeout)
+			synctest.Wait()
+			if state := r.state("om_1"); state != delivery.Delivered && !slices.Equal(r.late, []string{"om_1 delivered"}) {
+				t.Errorf("it is %s", state)
+			}
+		})
+	}
+}
+
+// The next message of a chat on a serial channel does not overtake one that the bot
+// failed on after a restart.
+func TestOrderAfterAnErrorOnASerialChannel(t *testing.T) {
+	in(t, func(t *testing.T, root *os.Root) {
+		b := newBot("webhook", true, true)
+		r := open(t, root, b)
+		r.deliver("om_1", "oc_x")
+		time.Sleep(2 * time.Second)
+		r.stop()
+		r = open(t, root, b)
+		wrote(t, b, "om_1", "om_1")
+		r.deliver("om_2", "oc_x")
+		b.answer("om_1", errors.New("answered 503"))
+		time.Sleep(10 * time.Second)
+		wrote(t, b, "om_1", "om_1", "om_1")
+		b.answer("om_1", nil)
+		wrote(t, b, "om_1", "om_1", "om_1", "om_2")
+	})
+}
+
+// A panic in a hook ends that message, and not its chat.
+func TestAPanicInAHook(t *testing.T) {
+	in(t, func(t *testing.T, root *os.Root) {
+		b := newBot("webhook", true, true)
+		r := open(t, root, b)
+		m := message("om_1", "oc_x")
+		go func() {
+			defer func() { _ = recover() }()
+			_, _ = r.Deliver(r.ctx, m, delivery.Hooks{Ended: func(delivery.Result) { panic("hook") }})
+		}()
+		b.answer("om_1", nil)
+		r.deliver("om_2", "oc_x")
+		wrote(t, b, "om_1", "om_2")
 	})
 }

@@ -16,9 +16,6 @@ import (
 // maxFile is the most bytes of a file that is read; a larger one is passed over.
 const maxFile = 16 << 20
 
-// forgetTimedOut is how long mail that timed out is not written again.
-const forgetTimedOut = 30 * 24 * time.Hour
-
 const suffix = ".json"
 
 // accepted202 is the state on disk of a message that the bot settles later.
@@ -27,7 +24,7 @@ const accepted202 State = "accepted"
 // document is a message on disk.
 type document struct {
 	Ref       Ref             `json:"message"`
-	State     State           `json:"state"` // in_progress, accepted or timed_out
+	State     State           `json:"state"` // in_progress or accepted
 	Door      string          `json:"door"`
 	Since     time.Time       `json:"since"`
 	Begun     time.Time       `json:"begun"`
@@ -40,12 +37,21 @@ type document struct {
 	Given     []string        `json:"given,omitempty"`
 }
 
+// keepInProgress puts e on disk in the state that it is in.
+func (d *Deliveries) keepInProgress(e *entry) {
+	switch {
+	case e.phase == accepted:
+		if !e.kept {
+			d.keep(e, accepted202)
+		}
+	case !e.m.Mail: // the inbox has it
+		d.keep(e, InProgress)
+	}
+}
+
 // keep puts e on disk, or notes its new state there. Where that fails, whoever
 // else keeps the message goes on doing so.
 func (d *Deliveries) keep(e *entry, state State) {
-	if e.m.Mail && state == InProgress {
-		return // the inbox has it
-	}
 	doc := document{Ref: e.m.Ref, State: state, Door: e.named, Since: e.since, Begun: e.begun, Turn: e.turn}
 	if !e.m.Mail {
 		doc.Inbound, doc.Source, doc.Mentioned = &e.m.Inbound, e.m.Source, e.m.Mentioned
@@ -87,6 +93,9 @@ func (d *Deliveries) load() error {
 		return fmt.Errorf("read the messages in progress: %w", err)
 	}
 	for _, name := range names {
+		if strings.HasSuffix(name, ".tmp") {
+			_ = d.opts.Root.Remove(name) // a killed process was writing it
+		}
 		if !strings.HasSuffix(name, suffix) {
 			continue
 		}
@@ -99,7 +108,6 @@ func (d *Deliveries) load() error {
 		d.last = later(d.last, e.begun)
 		d.enter(e)
 	}
-	d.left = slices.DeleteFunc(d.left, func(e *entry) bool { return e.m.Mail }) // that Attempt goes on with
 	return nil
 }
 
@@ -122,15 +130,16 @@ func (d *Deliveries) read(name string) error {
 	if doc.Ref.Key == "" || safefile.Name(doc.Ref.Key)+suffix != name || !doc.Ref.Mail && doc.Inbound == nil {
 		return errors.New("not a message in progress")
 	}
-	if doc.State == TimedOut {
-		if time.Since(doc.Since) > forgetTimedOut {
+	if doc.Ref.Mail {
+		if time.Since(doc.Since) > d.opts.Timeout { // settled, or timed out meanwhile
 			d.remove(doc.Ref.Key)
-			return nil
+		} else {
+			d.mail[doc.Ref.Key] = doc
 		}
-		d.ended.Add(doc.Ref.ID, &past{doc.Ref, Result{State: TimedOut, Channel: doc.Door, Err: ErrTimedOut}})
 		return nil
 	}
 	e := &entry{m: Message{Ref: doc.Ref}, begun: doc.Begun, turn: doc.Turn, since: doc.Since, named: doc.Door, tried: true, kept: true,
+		had: true, resumed: true,
 		told: make(chan settlement, 1), over: make(chan struct{})}
 	if doc.Inbound != nil {
 		e.m.Inbound = *doc.Inbound
@@ -138,9 +147,7 @@ func (d *Deliveries) read(name string) error {
 		e.m.Given = doc.Given
 	}
 	if doc.State == accepted202 {
-		e.phase = accepted
-		d.count++
-		d.bytes += len(e.m.Content)
+		d.enterAccepted(e)
 	}
 	d.left = append(d.left, e)
 	return nil

@@ -18,7 +18,11 @@ var ErrUnknown = errors.New("this bot was not given a message of that id")
 type ConflictError struct{ State State }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("the message was settled before: it is %s", e.State)
+	state := e.State
+	if state == TimedOut {
+		state = "undeliverable" // the word of the API
+	}
+	return fmt.Sprintf("the message was settled before: it is %s", state)
 }
 
 // Settle notes what the bot says of a message that it was given: Delivered,
@@ -38,10 +42,10 @@ func (d *Deliveries) Settle(ctx context.Context, id relay.MessageID, to State, r
 	d.mu.Lock()
 	p, ok := d.ended.Get(id)
 	d.mu.Unlock()
-	if ok && p.State != to {
-		return &ConflictError{p.State}
+	if !ok {
+		return nil
 	}
-	return nil
+	return d.settleEnded(p, to)
 }
 
 // Acknowledge is Settle as Delivered, without waiting.
@@ -91,7 +95,6 @@ func (d *Deliveries) settleEnded(p *past, to State) error {
 	switch {
 	case late:
 		d.opts.Late(p.Ref, r)
-		d.remove(p.Key)
 		return nil
 	case was == to, to == Refused && was == TimedOut: // both are undeliverable
 		return nil

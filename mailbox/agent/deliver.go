@@ -68,8 +68,8 @@ func (a *Agent) deliver(ctx context.Context, talk bool) error {
 				failed <- err
 				<-room
 			}()
-			close := sync.OnceFunc(func() { close(written) })
-			on := Progress{Written: func() { a.ready.written(l); close() }, Next: func() { a.ready.free(l) }}
+			begun := sync.OnceFunc(func() { close(written) })
+			on := Progress{Written: func() { a.ready.written(l); begun() }, Next: func() { a.ready.free(l) }}
 			err = a.handOver(ctx, l, on)
 			a.ready.free(l)
 			a.ended(ctx, l, err)
