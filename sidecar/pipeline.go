@@ -156,7 +156,7 @@ func (s *Sidecar) handle(ctx context.Context, w way, p *passage) {
 		s.end(p, stage, why)
 		return
 	}
-	p.inChat, p.behind = true, s.deliveries.Holds(p.msg.Channel, p.msg.ChatID)
+	p.inChat, p.behind = true, s.deliveries.Waited(p.msg.Channel, p.msg.ChatID, p.final)
 	s.chats.do(ctx, p.chat(), func(ctx context.Context) {
 		s.guard(p, func() {
 			stage, why, err := s.walk(ctx, rest, p)

@@ -172,6 +172,34 @@ func TestSlowWebhookAndAKilledSidecar(t *testing.T) {
 	c.quiet(ctx)
 }
 
+// What waits behind a message that the bot thinks about does not expire when the
+// sidecar is killed meanwhile.
+func TestWaitingBehindASlowBotOverAKill(t *testing.T) {
+	t.Parallel()
+	const maxAge = time.Second
+	c, ctx, say := slow(t, func(cfg *sidecar.Config) { cfg.MaxAge = maxAge })
+	b := c.bots[1]
+	bot := b.thinks(t)
+	first := say("oc_1")
+	bot.posted(ctx, t, first)
+	second, third := say("oc_1"), say("oc_1")
+	eventually(ctx, t, "the first message is in progress for long", func() bool {
+		list := b.inProgress(ctx, t)
+		since, err := time.Parse(time.RFC3339, list[0].Since)
+		return err == nil && time.Since(since) > 3*maxAge
+	})
+	b.side.kill()
+	b.side.start("")
+	bot.posted(ctx, t, first, second) // RELAY_MAX_AGE has passed since the turn of the first
+	bot.says(second, http.StatusOK)
+	bot.posted(ctx, t, first, second, third)
+	bot.says(third, http.StatusOK)
+	if n := b.metric(ctx, t, `feishu_relay_stopped_total{reason="expired"}`); n != 1 {
+		t.Errorf("%v messages expired, want the first", n)
+	}
+	c.quiet(ctx)
+}
+
 // A bot that answers 202 has the message and settles it later, over restarts of
 // its sidecar.
 func TestAcceptedByTheWebhook(t *testing.T) {

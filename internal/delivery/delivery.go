@@ -41,7 +41,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -187,7 +186,9 @@ type Deliveries struct {
 	bytes   int                                // of their texts; guarded by mu
 	last    time.Time                          // the newest entry's begun; guarded by mu
 	left    []*entry                           // messages read from disk, until Run; guarded by mu
-	mail    map[string]document                // accepted mail read from disk, until Attempt; guarded by mu
+	opened  time.Time
+	held    map[string]time.Time // by chat: when the oldest message that was read from disk was sent
+	mail    map[string]document  // accepted mail read from disk, until Attempt; guarded by mu
 }
 
 // line is the messages of one chat that have not ended, in order.
@@ -212,7 +213,6 @@ type entry struct {
 	since   time.Time       // it was written whole; zero: never
 	tried   bool            // a write has begun
 	had     bool            // it was written whole once: the bot was there since it was sent
-	resumed bool            // read from disk
 	gone    <-chan struct{} // closed with the connection it was written to
 	kept    bool            // on disk
 	told    chan settlement // of capacity 1
@@ -245,7 +245,7 @@ const (
 // It reads what an earlier process left and starts nothing.
 func New(o Options, channels ...Channel) (*Deliveries, error) {
 	d := &Deliveries{opts: o, log: o.Logger, channels: channels, lines: map[string]*line{}, entries: map[string]*entry{},
-		mail: map[string]document{}, changed: make(chan struct{})}
+		mail: map[string]document{}, held: map[string]time.Time{}, opened: time.Now(), changed: make(chan struct{})}
 	d.ended, _ = lru.New[relay.MessageID, *past](maxEnded) // fails only for a size below 1
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -348,13 +348,13 @@ func (d *Deliveries) enter(e *entry) {
 	e.line.entries = append(e.line.entries, e)
 }
 
-// Holds reports whether a message of the chat that an earlier process left has not
-// ended. What comes behind it waited for it.
-func (d *Deliveries) Holds(channel string, chat relay.ChatID) bool {
+// Waited reports whether a message of this chat and age waited, in an earlier
+// process, behind one that the bot had and had not answered.
+func (d *Deliveries) Waited(channel string, chat relay.ChatID, sent time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lines[channel+"/"+string(chat)]
-	return l != nil && slices.ContainsFunc(l.entries, func(e *entry) bool { return e.resumed })
+	since, held := d.held[channel+"/"+string(chat)]
+	return held && !sent.Before(since) && sent.Before(d.opened)
 }
 
 // Has reports whether a message of this key has not ended.

@@ -107,6 +107,10 @@ func (d *Deliveries) load() error {
 	for _, e := range d.left {
 		d.last = later(d.last, e.begun)
 		d.enter(e)
+		chat := e.m.Ref.Channel + "/" + string(e.m.Chat)
+		if since, ok := d.held[chat]; !ok || e.m.Sent.Before(since) {
+			d.held[chat] = e.m.Sent
+		}
 	}
 	return nil
 }
@@ -139,7 +143,7 @@ func (d *Deliveries) read(name string) error {
 		return nil
 	}
 	e := &entry{m: Message{Ref: doc.Ref}, begun: doc.Begun, turn: doc.Turn, since: doc.Since, named: doc.Door, tried: true, kept: true,
-		had: true, resumed: true,
+		had:  true,
 		told: make(chan settlement, 1), over: make(chan struct{})}
 	if doc.Inbound != nil {
 		e.m.Inbound = *doc.Inbound
