@@ -111,7 +111,7 @@ func (s *Stream) noteLine(line any) {
 	}
 }
 
-// record appends a line to the journal, or writes that anew when it is long.
+// record appends a line to the journal, or rewrites the journal when it is long.
 func (s *Stream) record(v any) error {
 	if s.lines >= journalLines || s.size >= journalBytes {
 		return s.rewrite()

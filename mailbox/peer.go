@@ -122,7 +122,7 @@ func (p Peer) Envelope(goal string) Envelope {
 
 var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
-// UUID is the UUID that s is, in its usual form; "" where s is none. It may have no
+// UUID is the UUID that s is, in its usual form; "" if s is not a UUID. It may have no
 // hyphens, braces around it or urn:uuid: before it.
 func UUID(s string) string {
 	s = strings.TrimPrefix(s, "urn:uuid:")

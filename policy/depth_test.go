@@ -161,7 +161,7 @@ func TestDepth(t *testing.T) {
 		{name: "direct answers count once for others", say: "u@1 id=u|A@2 p=x|A@3 p=u|B@4 p=u|C@5 p=a3", want: 3},
 		{name: "a direct answer to an older message of a person is not 1", say: "u@1 id=u|u2@2 id=v|A@3|B@4|C@5 p=u", want: 3},
 		{name: "a direct answer in a topic on the person's message", say: "u@1 id=u|A@2 t=T r=u|B@3 t=T r=u|C@4 t=T r=u p=u", want: 1},
-		{name: "a direct answer in a bot's topic does not start anew", say: "u@1 id=u|A@2|B@3 t=T r=a2|C@4 t=T r=a2 p=b3", want: 3},
+		{name: "a direct answer in a bot's topic does not restart the count", say: "u@1 id=u|A@2|B@3 t=T r=a2|C@4 t=T r=a2 p=b3", want: 3},
 		{name: "a direct answer without a sender counts all", say: "u@1 id=u|A@2|B@3|C@4 p=u from=-", want: 3},
 		{name: "a direct answer to a person nobody here heard", say: "A@1|B@5 p=a1 u=4|C@6 p=x u=4", want: 1},
 		{name: "turns: a direct answer in a row of its sender is 1", say: "u@1 id=u|A@2|B@3|A@4 p=x|A@5 p=u", count: turns, want: 1},

@@ -142,12 +142,14 @@ func (s *Sidecar) received(p *passage, m *delivery.Message, r delivery.Result) {
 
 // answeredLate notes that the bot answered a message after its time-out.
 func (s *Sidecar) answeredLate(m delivery.Ref, r delivery.Result) {
-	s.log.Info("the bot answered after the time-out", keyChat, m.Chat, keyMsg, m.Key, keySender, m.Sender, keyDoor, r.Channel)
+	s.log.Info("the bot answered after the time-out", keyChat, m.Chat, keyMsg, m.Key, keySender, m.Sender,
+		keyDoor, r.Channel)
 	if m.Mail {
 		go s.ackLate(m)
 		return
 	}
-	p := &passage{key: m.Key, msg: relay.Message{RelayMsgID: m.ID, Channel: m.Channel, ChatID: m.Chat, SenderAgentName: m.Sender}}
+	p := &passage{key: m.Key, msg: relay.Message{RelayMsgID: m.ID, Channel: m.Channel, ChatID: m.Chat,
+		SenderAgentName: m.Sender}}
 	s.metrics.delivered(r.Channel, m.Sent)
 	s.noteDelivered(p, r.Channel)
 	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: m.Channel, ChatID: m.Chat,

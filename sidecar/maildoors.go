@@ -71,7 +71,8 @@ func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery, on agent.Prog
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(settledCause(ctx)) })()
 	err := d.s.deliveries.Attempt(giving, delivery.Message{Inbound: in, Ref: delivery.Ref{ID: relay.MessageID(m.ID),
-		Key: mailKey(m), Channel: in.Channel, Chat: in.ChatID, Sender: relay.AgentName(m.From), Sent: m.Timestamp, Mail: true}},
+		Key: mailKey(m), Channel: in.Channel, Chat: in.ChatID, Sender: relay.AgentName(m.From), Sent: m.Timestamp,
+		Mail: true}},
 		ch, delivery.Hooks{Written: on.Written, Next: on.Next})
 	switch {
 	case errors.Is(err, delivery.ErrRefused):

@@ -28,7 +28,7 @@ func TestALineThatPanicsIsQuarantined(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		way    way
-		broken func(*Sidecar) (mended func())
+		broken func(*Sidecar) (repair func())
 		native bool
 	}{
 		{name: "in a stage before the transcript", way: stages(boom, pass)},
@@ -67,13 +67,13 @@ func TestALineThatPanicsIsQuarantined(t *testing.T) {
 				s.native = nil
 				s.receiveNative(t.Context(), delivery("om_panics"))
 			} else {
-				mended := func() {}
+				repair := func() {}
 				if tt.broken != nil {
-					mended = tt.broken(s)
+					repair = tt.broken(s)
 				}
 				s.receive(t.Context(), tt.way, delivery("om_panics"))
 				s.chats.wait()
-				mended()
+				repair()
 			}
 			if got := settled.Load(); got == 0 {
 				t.Error("the line is not settled")

@@ -222,7 +222,7 @@ func (s *drafts) each(which func(*draft) bool, change func(*draft)) {
 	}
 }
 
-// drop forgets the draft of a message; false when there is none that would have been
+// drop forgets the draft of a message and reports whether it would have been
 // published.
 func (s *drafts) drop(id relay.MessageID) bool {
 	s.mu.Lock()

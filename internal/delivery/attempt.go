@@ -21,7 +21,8 @@ func (d *Deliveries) attempt(ctx context.Context, e *entry, ch Channel) error {
 	go func() {
 		defer func() {
 			if v := recover(); v != nil {
-				d.log.Error("a message made its delivery panic and is not delivered", "msg_id", m.Key, "stack", string(debug.Stack()))
+				d.log.Error("a message made its delivery panic and is not delivered",
+					"msg_id", m.Key, "stack", string(debug.Stack()))
 				result <- fmt.Errorf("%w: its delivery panicked", ErrRefused)
 			}
 		}()

@@ -95,7 +95,7 @@ func (w *Watcher) Add(path string) error {
 		if !old.gone.Load() && os.SameFile(old.info, info) {
 			f.gone = old.gone
 		} else {
-			_ = shared.watcher.Remove(name) // of a folder that is gone there is nothing to remove
+			_ = shared.watcher.Remove(name) // fails when the folder is gone
 		}
 	}
 	if err := shared.watcher.Add(name); err != nil { // twice does nothing

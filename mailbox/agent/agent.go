@@ -45,7 +45,7 @@ const (
 	lastWords    = time.Second      // for going offline when the process stops
 	maxGoals     = 64               // live goals of one agent; the next is refused, and gets no messages
 	maxHanded    = 1000             // messages that may still be passed on; an older one is refused
-	maxFirstLook = 30 * time.Second // how long hand-over waits at a start until all that lies in the inbox was seen
+	maxFirstLook = 30 * time.Second // how long hand-over waits after a start for the first listing of the inbox
 	maxBroadcast = 20               // agents that a message to "*" reaches; the others are named as unreachable
 )
 

@@ -134,7 +134,7 @@ func TestTakenIsNotExpired(t *testing.T) {
 	})
 }
 
-// A nack that claims to be such a notice is none.
+// A nack that only claims to be such a notice has no effect.
 func TestForgedNotice(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		a := w.agent("a")

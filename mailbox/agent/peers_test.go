@@ -106,7 +106,7 @@ func TestHeartbeat(t *testing.T) {
 
 const correlation = "7a3b2f00-0c1d-4e2f-8a9b-0c1d2e3f4a5b"
 
-// A model writes names with spaces around them, and correlations that are none.
+// A model writes names with spaces around them, and correlation ids that are not UUIDs.
 func TestSendToPeerReadsLeniently(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		a, b := w.agent("a"), w.agent("b")

@@ -17,7 +17,7 @@ type notices struct {
 	deaf bool // ask for none
 	log  *slog.Logger
 
-	watch   *safefile.Watcher // nil while there is none
+	watch   *safefile.Watcher // nil: not watching
 	watched fs.FileInfo       // the folder that watch watches
 	failed  bool              // said so already
 }

@@ -24,7 +24,7 @@ type waker struct {
 	log    *slog.Logger
 
 	tick    *time.Ticker
-	watch   *safefile.Watcher // nil while there is none
+	watch   *safefile.Watcher // nil: not watching
 	watched fs.FileInfo       // the folder that watch watches
 	failed  bool              // said so already
 }
