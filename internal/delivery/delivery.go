@@ -398,7 +398,9 @@ func (d *Deliveries) run(ctx context.Context, e *entry) (Result, error) {
 		case ctx.Err() != nil:
 			return Result{}, ctx.Err()
 		}
-		d.opts.Failed(e.m.Ref, err)
+		if !errors.Is(err, errRetry) {
+			d.opts.Failed(e.m.Ref, err)
+		}
 		pauses, to, n := Pauses{pauseFirst, pauseMax}, waiting, &missed
 		if !errors.Is(err, ErrNotWritten) && !errors.Is(err, ErrEnded) && e.channel != nil {
 			pauses, to, n, missed = e.channel.Pauses(), pausing, &failed, 0
