@@ -165,7 +165,7 @@ func pageOfACutRecord(t *testing.T, browser *browsertest.Browser) {
 			p.Wait("the search", `document.querySelector('#talk-top').innerText.includes('Search earlier')`)
 			p.Click("[data-testid=earlier]")
 		} else {
-			p.Wait("older messages to be asked for", `(document.querySelector('#talk-scroll').scrollTop = 0, !document.querySelector('#talk-top').innerText.includes('Look further'))`)
+			p.Wait("older messages to be asked for", `(document.querySelector('#talk-scroll').scrollTop = 0, document.querySelector('#talk-top').innerText.includes('begin anew'))`)
 		}
 		p.Wait("what happened", `document.querySelector('#talk-top').innerText.includes('begin anew')`)
 		if got := browsertest.Eval[string](p, `document.querySelector('#talk-top').innerText`); strings.Contains(got, "20,000") {
