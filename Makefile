@@ -4,6 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE    ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+CRASH_KILLS ?= 200
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
 .PHONY: build demo chat view test check crash bench fuzz image dist lint tools clean
@@ -30,8 +31,8 @@ check: ## format, vet, modern idioms, module file
 	$(GO) fix -race -diff ./...
 	$(GO) mod tidy -diff
 
-crash: tools ## the long crash tests: hundreds of SIGKILLs, on files and on Redis
-	CRASH_KILLS=200 $(GO) test -race -count=1 -timeout 60m -run 'Crash' -v ./...
+crash: tools ## the long crash tests: hundreds of SIGKILLs, on files and on Redis; CRASH_KILLS=1000 for more
+	CRASH_KILLS=$(CRASH_KILLS) $(GO) test -race -count=1 -timeout 4h -run 'Crash' -v ./...
 
 bench: tools ## benchmarks beside their baselines, with ratios
 	./scripts/bench

@@ -28,19 +28,16 @@
 package dedup
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/jsonl"
 )
 
 // Bounds.
@@ -67,13 +64,10 @@ type Window struct {
 	done    *lru.Cache[string, struct{}] // guarded by mu
 	pending map[string]struct{}          // guarded by mu; as many as are being handled
 
-	root    *os.Root // nil: memory only
-	name    string
-	file    *os.File      // guarded by mu
-	lines   int           // in the journal; guarded by mu
-	unsaved bytes.Buffer  // settled and not written; guarded by mu
-	line    *json.Encoder // writes a key to unsaved
-	waiting int           // keys settled and not written; guarded by mu
+	journal *jsonl.Journal // nil: memory only; guarded by mu
+	unsaved bytes.Buffer   // settled and not written; guarded by mu
+	line    *json.Encoder  // writes a key to unsaved
+	waiting int            // keys settled and not written; guarded by mu
 }
 
 // Memory returns a window of size keys (0: DefaultSize) that a restart forgets.
@@ -93,50 +87,19 @@ func Memory(size int) *Window {
 // hand's edit) are passed over.
 func Open(root *os.Root, name string, size int) (*Window, error) {
 	w := Memory(size)
-	w.root, w.name, w.line = root, name, json.NewEncoder(&w.unsaved)
-	f, err := root.Open(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open dedup journal: %w", err)
-	}
-	if err == nil {
-		err = w.read(f)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return nil, fmt.Errorf("read dedup journal %s: %w", name, err)
-		}
-	}
-	if w.file, err = safefile.Open(root, name, os.O_RDWR|os.O_APPEND|os.O_CREATE); err != nil {
-		return nil, fmt.Errorf("open dedup journal: %w", err)
-	}
-	return w, nil
-}
-
-func (w *Window) read(f *os.File) error {
-	r := bufio.NewReaderSize(f, maxKey)
-	long := false // inside a line longer than the buffer
-	for {
-		line, err := r.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			long = true
-			w.lines++ // by its size, since lines are what bounds the file
-			continue
-		}
-		if key, ok := parseKey(line); ok && !long {
+	w.line = json.NewEncoder(&w.unsaved)
+	var err error
+	w.journal, err = jsonl.OpenJournal(root, name, maxKey, func(line []byte) {
+		if key, ok := parseKey(line); ok {
 			w.done.Add(key, struct{}{})
 		}
-		if len(line) > 0 {
-			w.lines++
-		}
-		long = false
-		if err != nil {
-			return ignoreEOF(err)
-		}
-	}
+	})
+	return w, err
 }
 
 // parseKey reads a line of the journal. Nearly all keys are plain ASCII, for
 // which this is several times as fast as the decoder: a restart waits for it.
 func parseKey(line []byte) (key string, ok bool) {
-	line = bytes.TrimSuffix(line, []byte{'\n'})
 	if n := len(line); n > 2 && line[0] == '"' && line[n-1] == '"' && plain(line[1:n-1]) {
 		return string(line[1 : n-1]), true
 	}
@@ -177,7 +140,7 @@ func (w *Window) Settle(key string, handled bool) error {
 		return nil
 	}
 	w.done.Add(key, struct{}{})
-	if w.file == nil {
+	if w.journal == nil {
 		return nil
 	}
 	if err := w.line.Encode(key); err != nil {
@@ -205,19 +168,19 @@ func (w *Window) Flush() error {
 }
 
 func (w *Window) flush() error {
-	if w.waiting == 0 || w.file == nil {
+	if w.waiting == 0 || w.journal == nil {
 		return nil
 	}
 	if w.waiting > maxUnsaved {
 		w.unsaved.Reset() // the rewrite takes them from memory, when the disk is back
 	}
-	if w.waiting > maxUnsaved || w.lines+w.waiting > 3*max(w.done.Len(), 1000) {
+	most := 3 * max(w.done.Len(), 1000) // lines
+	if w.waiting > maxUnsaved || w.journal.Lines()+w.waiting > most || w.journal.Size() > int64(most*maxKey) {
 		return w.rewrite()
 	}
-	if _, err := safefile.Append(w.file, w.unsaved.Bytes()); err != nil {
-		return fmt.Errorf("write dedup journal: %w", err)
+	if err := w.journal.Append(w.unsaved.Bytes()); err != nil {
+		return err
 	}
-	w.lines += w.waiting
 	w.forgetUnsaved()
 	return nil
 }
@@ -237,15 +200,9 @@ func (w *Window) rewrite() error {
 			return fmt.Errorf("write dedup journal: %w", err)
 		}
 	}
-	if err := safefile.ReplaceFast(w.root, w.name, all.Bytes()); err != nil {
-		return fmt.Errorf("rewrite dedup journal: %w", err)
+	if err := w.journal.Replace(all.Bytes()); err != nil {
+		return err
 	}
-	f, err := safefile.Open(w.root, w.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
-	if err != nil {
-		return fmt.Errorf("reopen dedup journal: %w", err)
-	}
-	_ = w.file.Close()
-	w.file, w.lines = f, len(keys)
 	w.forgetUnsaved()
 	return nil
 }
@@ -254,17 +211,10 @@ func (w *Window) rewrite() error {
 func (w *Window) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.file == nil {
+	if w.journal == nil {
 		return nil
 	}
-	err := errors.Join(w.flush(), w.file.Close())
-	w.file = nil
-	return err
-}
-
-func ignoreEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
+	err := errors.Join(w.flush(), w.journal.Close())
+	w.journal = nil
 	return err
 }

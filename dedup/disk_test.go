@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 )
 
@@ -22,16 +23,11 @@ func broken(t *testing.T) (w *Window, root *os.Root, mend func()) {
 	if w, err = Open(root, "seen.jsonl", 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.file.Close(); err != nil {
+	if err := w.journal.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if w.root, err = os.OpenRoot(dir); err != nil {
-		t.Fatal(err)
-	}
-	w.root.Close() // nothing can be made in the folder either
 	return w, root, func() {
-		w.root = root
-		if w.file, err = safefile.Open(root, "seen.jsonl", os.O_RDWR|os.O_APPEND); err != nil {
+		if w.journal, err = jsonl.OpenJournal(root, "seen.jsonl", maxKey, func([]byte) {}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = w.Close() })

@@ -27,7 +27,7 @@ const (
 // token of the bot's was seen that is still good.
 var ErrNoToken = errors.New("no tenant access token is known")
 
-// Codes of a chat that the bot is not in, or that is none (FEISHU.md 6, and the
+// Codes of a chat that the bot is not in, or that is none (docs/feishu.md 6.2, and the
 // error list of GET im/v1/chats/{id}).
 var notInChat = []int{
 	CodeNotInChat, 232011, // the bot is not in it
@@ -99,6 +99,15 @@ func (a *API) SawCredentials(appID, appSecret string) {
 	a.appID, a.appSecret = appID, appSecret
 }
 
+// Authenticate reports whether Feishu gives a tenant token for the app's credentials:
+// nil if it does.
+func (a *API) Authenticate(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := a.fetch(ctx)
+	return err
+}
+
 // Ready reports whether there is anything to call Feishu with.
 func (a *API) Ready() bool {
 	a.mu.Lock()
@@ -118,7 +127,7 @@ func (a *API) Probe(ctx context.Context) (code int, err error) {
 	return 0, err
 }
 
-// BotInfo returns the app's own bot: GET bot/v3/info (FEISHU.md 4).
+// BotInfo returns the app's own bot: GET bot/v3/info (docs/feishu.md 4.2).
 func (a *API) BotInfo(ctx context.Context) (Self, error) {
 	var out struct {
 		Bot struct {
@@ -170,7 +179,7 @@ func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
 }
 
 // ChatBots returns the bots in a chat as this app sees them, at most 500:
-// GET im/v1/chats/{id}/members/bots (FEISHU.md 4).
+// GET im/v1/chats/{id}/members/bots (docs/feishu.md 4.2).
 func (a *API) ChatBots(ctx context.Context, id relay.ChatID) ([]Bot, error) {
 	var bots []Bot
 	for item, err := range pages[struct {
@@ -194,7 +203,7 @@ func (a *API) ChatBots(ctx context.Context, id relay.ChatID) ([]Bot, error) {
 const maxMembers = 500
 
 // ChatMembers returns the names of a chat's people by their ids, at most 500:
-// GET im/v1/chats/{id}/members (FEISHU.md 4). idType is open_id, union_id or user_id.
+// GET im/v1/chats/{id}/members (docs/feishu.md 4.2). idType is open_id, union_id or user_id.
 func (a *API) ChatMembers(ctx context.Context, id relay.ChatID, idType string) (map[string]string, error) {
 	names := map[string]string{}
 	query := url.Values{"member_id_type": {idType}}
@@ -256,7 +265,7 @@ func (a *API) InChat(ctx context.Context, id relay.ChatID) (bool, error) {
 	return out.Data.In && err == nil, err
 }
 
-// User returns a person's display name: GET contact/v3/users/{id} (FEISHU.md 4).
+// User returns a person's display name: GET contact/v3/users/{id} (docs/feishu.md 4.2).
 // It wants the scope contact:user.base:readonly.
 func (a *API) User(ctx context.Context, id relay.OpenID) (name string, err error) {
 	var out struct {
@@ -274,7 +283,7 @@ func (a *API) User(ctx context.Context, id relay.OpenID) (name string, err error
 }
 
 // Message returns a message as this app sees it: GET im/v1/messages/{id}
-// (FEISHU.md 9), with the open_ids of those it mentions.
+// (docs/feishu.md 5.3), with the open_ids of those it mentions.
 func (a *API) Message(ctx context.Context, id relay.MessageID) (Message, error) {
 	path := "im/v1/messages/" + url.PathEscape(string(id))
 	body, err := a.body(ctx, path, nil)

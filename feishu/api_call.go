@@ -19,7 +19,7 @@ const (
 	tokenMargin = 3 * time.Minute
 )
 
-// Codes of a token that is no longer good, or never was (FEISHU.md 6).
+// Codes of a token that is no longer good, or never was (docs/feishu.md 6.2).
 var badToken = []int{99991663, 99991671, 99991668}
 
 // get calls path below /open-apis and reads the answer into out.
@@ -133,7 +133,7 @@ func (a *API) forget(token string) {
 	}
 }
 
-// fetch gets a token for the app's credentials (FEISHU.md 6): one that has at
+// fetch gets a token for the app's credentials (docs/feishu.md 6.1): one that has at
 // least half an hour left.
 func (a *API) fetch(ctx context.Context) (string, error) {
 	a.mu.Lock()

@@ -103,7 +103,7 @@ func (f *bookFile) read() ([]byte, error) {
 	if f.root == nil {
 		return nil, nil
 	}
-	file, err := f.root.Open(f.name)
+	file, err := safefile.Open(f.root, f.name, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

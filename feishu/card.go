@@ -8,13 +8,13 @@ import (
 
 // maxCard is the most bytes of text a card may hold, about; an edit beyond it is
 // refused. Feishu itself takes 30 KB and 100,000 characters of streamed text
-// (FEISHU.md 5.2).
+// (docs/feishu.md 5.2).
 const maxCard = 1 << 20
 
 var errCardFull = errors.New("the card would be too large or too deep")
 
 // Card is a card as the bot builds it up, by inline JSON of either schema, by
-// CardKit's calls, or as others receive it (FEISHU.md 3.2, 5.1, 5.2). Its JSON is
+// CardKit's calls, or as others receive it (docs/feishu.md 3.2, 5.1, 5.2). Its JSON is
 // the card's. The zero Card is an empty one. A Card is not safe for concurrent
 // use.
 //

@@ -153,7 +153,7 @@ func (s spot) list() []any {
 }
 
 // Settings is PATCH settings, with {"config":{…}} or only what stands in it
-// (FEISHU.md 13.1).
+// (docs/feishu.md 5.2).
 func (c *Card) Settings(data []byte) error {
 	settings, err := object(data, maxContent)
 	if err != nil {

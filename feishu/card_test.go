@@ -116,7 +116,7 @@ func TestCardMentions(t *testing.T) {
 	}
 }
 
-// The calls of FEISHU.md 13.1, as OpenClaw makes them.
+// The calls as OpenClaw makes them (docs/feishu.md 7.2).
 func TestCardAsOpenClawStreamsIt(t *testing.T) {
 	c := newCard(t, `{"schema":"2.0","config":{"streaming_mode":true,"summary":{"content":"[Generating...]"}},"body":{"elements":[{"tag":"markdown","content":"⏳ Thinking...","element_id":"content"},{"tag":"hr","element_id":"hr"},{"tag":"markdown","content":"<font color='grey'>Agent: main</font>","element_id":"note"}]}}`)
 	if !c.Streaming() || !feishu.Placeholder(c.Text()) {

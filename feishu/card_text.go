@@ -20,7 +20,7 @@ var (
 )
 
 // Text returns the words of the card in the order in which they are shown, its
-// header first; without its footer (FEISHU.md 13.3): notes, the grey line about
+// header first; without its footer (docs/feishu.md 5.2): notes, the grey line about
 // agent and model, a rule at the end. Mentions stay tags ([WithNames] names
 // them). A card without words but with images gives "[图片]" for each. A template
 // shows the titles among its variables, else "[卡片]"; a reference by card_id "".

@@ -6,5 +6,5 @@ package feishu
 import "time"
 
 // AckHold is how long the acknowledgement of an event may wait for what the
-// sidecar does with it. Feishu delivers again after 3 s (FEISHU.md 2.4).
+// sidecar does with it. Feishu delivers again after 3 s (docs/feishu.md 2.4).
 const AckHold = 2 * time.Second

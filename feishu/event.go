@@ -13,7 +13,7 @@ const MessageReceived = "im.message.receive_v1"
 // ErrNotEvent is wrapped by every error of [ParseEvent].
 var ErrNotEvent = errors.New("not a Feishu event")
 
-// Event is what the sidecar reads of an event (FEISHU.md 2.2, 3.1).
+// Event is what the sidecar reads of an event (docs/feishu.md 2.2, 3.1).
 type Event struct {
 	ID, Type                string // event_id, event_type
 	AppID, TenantKey, Token string // the receiver's; Token is the verification token

@@ -13,7 +13,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// received is the event of FEISHU.md 3.1.
+// received is the event of docs/feishu.md 3.1.
 const received = `{"schema":"2.0",
  "header":{"event_id":"ev1","event_type":"im.message.receive_v1","create_time":"1608725989000","token":"tok","app_id":"cli_receiver","tenant_key":"ten"},
  "event":{
@@ -147,7 +147,7 @@ func TestParseEventKnowsAStreamingCard(t *testing.T) {
 	}
 }
 
-// sentAnswer is the answer of FEISHU.md 5.
+// sentAnswer is the answer of docs/feishu.md 5.
 const sentAnswer = `{"code":0,"msg":"success","data":{"message_id":"om_1","root_id":"om_r","parent_id":"om_p","thread_id":"omt_1","msg_type":"text","create_time":"1615380573411","update_time":"1615380573411","deleted":false,"updated":false,"chat_id":"oc_1",
  "sender":{"id":"cli_a","id_type":"app_id","sender_type":"app","tenant_key":"ten"},
  "body":{"content":"{\"text\":\"@_user_1 test\"}"},
@@ -181,7 +181,7 @@ func TestParseSent(t *testing.T) {
 	}
 }
 
-// A bot is named by its app_id where user_id_type is given (FEISHU.md 4).
+// A bot is named by its app_id where user_id_type is given (docs/feishu.md 4.1).
 func TestParseSentFilesIDsUnderWhatTheyAre(t *testing.T) {
 	for id, want := range map[string]feishu.Mention{
 		`"id":"ou_1","id_type":"open_id"`:                  {OpenID: "ou_1"},

@@ -15,7 +15,7 @@ const (
 	EventDisbanded  = "im.chat.disbanded_v1"
 )
 
-// CodeNotInChat is the code of a call about a chat that the bot is not in (FEISHU.md 6).
+// CodeNotInChat is the code of a call about a chat that the bot is not in (docs/feishu.md 6.2).
 const CodeNotInChat = 230002
 
 // Once is a string of a JSON object that must not stand there twice, be it in

@@ -13,7 +13,7 @@ import (
 )
 
 // Injected is a receive event of our own: what another bot said, as Feishu would
-// deliver it (FEISHU.md 3.5, 13.2, 13.3).
+// deliver it (docs/feishu.md 3.5).
 type Injected struct {
 	EventID, AppID, TenantKey, Token string // of the header; AppID is the receiver's
 
@@ -30,11 +30,11 @@ type Injected struct {
 	// whose "@Name" the text shows become keys; keys given here are not used.
 	Mentions []Mention
 
-	Message          relay.MessageID // the real om_… (FEISHU.md 0.4)
+	Message          relay.MessageID // the real om_… (docs/feishu.md 3.5)
 	ChatID           relay.ChatID
 	ChatType         string // "": group
 	ThreadID         string
-	RootID, ParentID relay.MessageID // written only together with ThreadID (FEISHU.md 13.3)
+	RootID, ParentID relay.MessageID // written only together with ThreadID (docs/feishu.md 3.5)
 
 	// Text is plain text. It goes out as message_type text; what looks like a key
 	// or a tag in it is written so that it is none.
@@ -125,7 +125,7 @@ type (
 	}
 )
 
-// JSON returns the event as one line of compact JSON (FEISHU.md 2.3). It is an
+// JSON returns the event as one line of compact JSON (docs/feishu.md 2.3). It is an
 // error where the event lacks an id, or where the receiver is to be mentioned
 // and its own open_id is unknown: frameworks would drop the event unseen.
 func (in *Injected) JSON() ([]byte, error) {

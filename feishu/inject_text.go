@@ -54,7 +54,7 @@ type addressee struct {
 	at   int
 }
 
-// withKeys writes a key, with spaces around it as Koishi needs (FEISHU.md 13.3),
+// withKeys writes a key, with spaces around it as Koishi needs (docs/feishu.md 3.5),
 // for each "@Name" in text, longest name first; not in code and not in e-mail
 // addresses. It returns the key of each of n mentions, "" for those that the text
 // does not show; the first fixed ones are numbered in their order, the others as
@@ -110,7 +110,7 @@ func withKeys(text string, named []addressee, n, fixed int) (string, []string) {
 }
 
 // shows reports whether text begins with name and the name ends there: "@Ann" is
-// not "@Anna", while Chinese names need no border (DESIGN.md 8.5).
+// not "@Anna", while Chinese names need no border.
 func shows(text, name string) bool {
 	rest, ok := strings.CutPrefix(text, name)
 	if !ok {

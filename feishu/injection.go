@@ -3,8 +3,25 @@ package feishu
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"time"
 )
+
+// Bounds of what is read of the answer to a post behind its status.
+const (
+	drainWait  = time.Second
+	drainBytes = 64 << 10
+)
+
+// Drain reads what is there of an answer's body and closes it, so that its connection
+// can be used again. A bot may send its status and work on with the body open.
+func Drain(body io.ReadCloser) {
+	late := time.AfterFunc(drainWait, func() { _ = body.Close() })
+	defer late.Stop()
+	_, _ = io.Copy(io.Discard, io.LimitReader(body, drainBytes))
+	_ = body.Close()
+}
 
 // Injection is an event of ours that is written to the bot once.
 type Injection struct {

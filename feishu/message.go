@@ -20,7 +20,7 @@ const (
 )
 
 // Message is a message as Feishu shows it to one app: in an event, in the
-// answer to a send, in a chat's history (FEISHU.md 3.1 and 5).
+// answer to a send, in a chat's history (docs/feishu.md 3.1 and 5).
 type Message struct {
 	ID         relay.MessageID
 	RootID     relay.MessageID

@@ -7,7 +7,7 @@ import (
 )
 
 // postText writes a post's title and paragraphs, a line each; mentions stay tags
-// and keys. content_v2 keeps the markdown that content lost (FEISHU.md 3.2).
+// and keys. content_v2 keeps the markdown that content lost (docs/feishu.md 3.2).
 func postText(v map[string]any) string {
 	if inner, ok := v["post"].(map[string]any); ok {
 		v = inner

@@ -13,7 +13,7 @@ import (
 var ErrNotAccepted = errors.New("Feishu did not accept the call")
 
 // CodeError is an answer {"code":…,"msg":…} with a code other than 0 (the codes:
-// FEISHU.md 6).
+// docs/feishu.md 6.2).
 type CodeError struct {
 	Code int
 	Msg  string
@@ -51,7 +51,7 @@ func readAnswer[T any](body []byte) (data T, err error) {
 }
 
 // ParseSent reads Feishu's answer to a create, reply, edit or forward of a message
-// (FEISHU.md 5), of at most 4 MiB. An accepted call whose answer carries no
+// (docs/feishu.md 5), of at most 4 MiB. An accepted call whose answer carries no
 // message (a card's PATCH) gives the zero Message. Errors wrap [ErrNotAccepted].
 func ParseSent(body []byte) (Message, error) {
 	data, err := readAnswer[struct {
@@ -73,7 +73,7 @@ func ParseSent(body []byte) (Message, error) {
 }
 
 // ParseHistory reads Feishu's answer to GET im/v1/messages and to
-// GET im/v1/messages/{id} (FEISHU.md 9), of at most 4 MiB. Items without usable
+// GET im/v1/messages/{id} (docs/feishu.md 5.3), of at most 4 MiB. Items without usable
 // ids are left out. Errors wrap [ErrNotAccepted].
 func ParseHistory(body []byte) ([]Message, error) {
 	data, err := readAnswer[struct {

@@ -14,7 +14,7 @@ import (
 )
 
 // Sign returns the signature of a webhook call with an Encrypt Key: 64 hex
-// digits over the body as it is sent (FEISHU.md 2.3).
+// digits over the body as it is sent (docs/feishu.md 2.3).
 func Sign(timestamp, nonce, key string, body []byte) string {
 	h := sha256.New()
 	h.Write([]byte(timestamp + nonce + key))
@@ -28,7 +28,7 @@ type encrypted struct {
 }
 
 // Encrypt returns the body {"encrypt":"…"} that carries plain: AES-256-CBC under
-// the SHA-256 of key, a random IV in front, PKCS7 padding (FEISHU.md 2.3).
+// the SHA-256 of key, a random IV in front, PKCS7 padding (docs/feishu.md 2.3).
 func Encrypt(key string, plain []byte) (body []byte, err error) {
 	block, err := newCipher(key)
 	if err != nil {

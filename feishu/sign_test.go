@@ -14,7 +14,7 @@ import (
 	"feishu-relay/feishu"
 )
 
-// FEISHU.md 2.3 has these two vectors.
+// docs/feishu.md 2.3 has these two vectors.
 func TestSignVector(t *testing.T) {
 	got := feishu.Sign("1608725989", "nonce", "test key", []byte(`{"encrypt":"x"}`))
 	if want := "86dbe362761c79f565027e3f08ee0882612a0680cba441907e7429415091b70d"; got != want {

@@ -12,7 +12,7 @@ import (
 // everyone is how a mention of the whole chat is shown to people.
 const everyone = "所有人"
 
-// An at-tag in the spellings of text, post and card (FEISHU.md 3.2, 5.1), with
+// An at-tag in the spellings of text, post and card (docs/feishu.md 3.2, 5.1), with
 // its name and closing tag where they follow, or a key of the mentions list.
 const atTagPattern = `<at((?:\s+[a-z_-]+\s*=\s*(?:\\?"[^"<>\n]*"|\\?'[^'<>\n]*'|[^\s"'<>]+))*)\s*/?>(?:([^<\n]*)</at>)?`
 
@@ -99,7 +99,7 @@ func nameTable(mentions []Mention) map[string]string {
 // text is how a person reads the tag; whole where nothing names it.
 func (t tag) text(whole string, names map[string]string) string {
 	if name, ok := names[t.key]; ok && t.key != "" {
-		return "@" + name // the id is none that the reader's app knows (FEISHU.md 3.2)
+		return "@" + name // the id is none that the reader's app knows (docs/feishu.md 3.2)
 	}
 	var found []string
 	for _, id := range t.ids {

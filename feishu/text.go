@@ -5,7 +5,7 @@ import "strings"
 // Text returns what a person reads of m; see [Text].
 func (m *Message) Text() string { return Text(m.Type, m.Content, m.Mentions) }
 
-// Text returns what a person reads of a content (FEISHU.md 3.2, 5.1): the words of
+// Text returns what a person reads of a content (docs/feishu.md 3.2, 5.1): the words of
 // texts, posts and cards with "@Name" for mentions, and a word in brackets, such
 // as "[图片]", for what has no words. A card that is sent by its card_id gives "":
 // its words are in CardKit's calls. A content of more than 1 MiB is shown by its

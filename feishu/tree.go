@@ -18,7 +18,7 @@ const (
 	// read; a longer one is an error (and passes the gateway unread).
 	maxAnswer = 4 << 20
 	// maxContent is the most bytes a message's content or a card may have to be
-	// read. Feishu takes 150 KB of text and 30 KB of card (FEISHU.md 6); a longer
+	// read. Feishu takes 150 KB of text and 30 KB of card (docs/feishu.md 6.3); a longer
 	// one is shown by its type only.
 	maxContent = 1 << 20
 	// maxDepth is how deep JSON may be nested; deeper content is not read.
@@ -162,7 +162,7 @@ func field(m map[string]any, names ...string) string {
 
 // compact encodes v as one line of JSON the way JSON.stringify does: nothing
 // escaped that need not be. Node's SDK verifies signatures over its own encoding
-// (FEISHU.md 2.3).
+// (docs/feishu.md 2.3).
 func compact(v any) ([]byte, error) {
 	line, err := relay.Marshal(v)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // wireMessage is a message in both of its spellings: events say message_type
-// and content, REST answers msg_type and body.content (FEISHU.md 3.1, 5).
+// and content, REST answers msg_type and body.content (docs/feishu.md 3.1, 5).
 type wireMessage struct {
 	MessageID   string        `json:"message_id"`
 	RootID      string        `json:"root_id"`
@@ -107,7 +107,7 @@ func (w *wireIDs) UnmarshalJSON(data []byte) error {
 }
 
 // set files id under what it is: by the prefix where it has one, since REST
-// names a bot by its app_id also where open_ids were asked for (FEISHU.md 4).
+// names a bot by its app_id also where open_ids were asked for (docs/feishu.md 4.1).
 func (w *wireIDs) set(id, idType string) {
 	switch {
 	case strings.HasPrefix(id, "cli_"):

@@ -29,14 +29,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"reflect"
 	"strings"
 	"unicode/utf8"
 
+	"feishu-relay/dedup"
 	"feishu-relay/httpapi/viewer"
+	"feishu-relay/internal/attempts"
+	"feishu-relay/internal/weborigin"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -102,7 +103,9 @@ type Transcripts interface {
 
 // Options is what the API stands on. All functions are required.
 type Options struct {
-	Token       string // "" on loopback only
+	Token       string        // "" on loopback only
+	Name        string        // of the sidecar; the session cookie is named after it
+	Ended       *dedup.Window // sessions that were signed out, [MaxEnded] at least; nil: a restart forgets them
 	Send        func(context.Context, Outbound) (Sent, error)
 	Hear        func(context.Context, Heard) (Sent, error)
 	Decide      func(context.Context, Question) (any, error)
@@ -122,12 +125,13 @@ type Options struct {
 	MCP         http.Handler // at /mcp; nil: none
 	Lines       *Lines       // of bots at /v1/mailbox/ws; nil: nobody closes them
 	Metrics     http.Handler
+	Failures    *attempts.Failures  // counts wrong tokens; nil: those of this API alone
+	Admitted    func(*http.Request) // is called for each request of who may call, before it is served; nil: nothing
 	Logger      *slog.Logger
 }
 
 type api struct {
 	Options
-	origins  http.CrossOriginProtection
 	sessions *sessions
 	page     http.Handler
 }
@@ -140,7 +144,10 @@ func New(o Options) http.Handler {
 	if o.Lines == nil {
 		o.Lines = &Lines{}
 	}
-	a := &api{Options: o, sessions: newSessions(o.Token), page: viewer.Handler()}
+	if o.Failures == nil {
+		o.Failures = attempts.New()
+	}
+	a := &api{Options: o, sessions: newSessions(o.Token, o.Name, o.Ended), page: viewer.Handler()}
 	mux, guarded := http.NewServeMux(), http.NewServeMux()
 	a.mount(mux, guarded)
 	mux.Handle("/", a.guard(jsonErrors(guarded)))
@@ -150,10 +157,21 @@ func New(o Options) http.Handler {
 // guard lets in who may call.
 func (a *api) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		session, forged := "", false
 		if a.Token != "" {
 			given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			if !ok {
+				session, forged = a.sessions.of(r)
+			}
 			switch {
-			case ok && a.sessions.isToken(given), !ok && a.sessions.valid(r):
+			case ok && a.sessions.isToken(given), session != "":
+			case (ok || forged) && a.tooMany(w, r):
+				if forged && wantsPage(r) {
+					signInPage(w, r, http.StatusTooManyRequests, "")
+					return
+				}
+				writeError(w, errTooMany)
+				return
 			case wantsPage(r):
 				signInPage(w, r, http.StatusUnauthorized, "")
 				return
@@ -166,8 +184,16 @@ func (a *api) guard(next http.Handler) http.Handler {
 			writeError(w, &Error{http.StatusForbidden, "forbidden_host", "without API_TOKEN only requests to localhost are answered"})
 			return
 		}
-		if err := a.origins.Check(r); err != nil {
+		link := r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" // another page's link to the viewer
+		if !link && weborigin.Foreign(nil, r) {
 			writeError(w, errCrossOrigin)
+			return
+		}
+		if a.Admitted != nil {
+			a.Admitted(r)
+		}
+		if session != "" {
+			a.sessions.serve(next, w, r, session)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -175,16 +201,15 @@ func (a *api) guard(next http.Handler) http.Handler {
 }
 
 // live keeps from the streams what may look but must not hold one: a HEAD
-// request, which would take the bot's messages and throw them away, and other
-// web pages, which the check of guard lets read and a WebSocket lets listen.
+// request, which would take the bot's messages and throw them away, and every
+// foreign web page, which guard lets follow a link.
 func (a *api) live(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			w.Header().Set("Content-Type", "text/event-stream")
 			return
 		}
-		asWrite := &http.Request{Method: http.MethodPost, URL: r.URL, Host: r.Host, Header: r.Header}
-		if a.origins.Check(asWrite) != nil {
+		if weborigin.Foreign(nil, r) {
 			writeError(w, errCrossOrigin)
 			return
 		}
@@ -194,17 +219,9 @@ func (a *api) live(next http.HandlerFunc) http.HandlerFunc {
 
 var errCrossOrigin = &Error{http.StatusForbidden, "cross_origin", "requests from other web pages are not answered"}
 
+// localHost reports whether a Host header names this machine.
 func localHost(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	host = strings.Trim(strings.ToLower(host), "[]")
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
+	return weborigin.Loopback(hostport) || strings.HasSuffix(weborigin.Name(hostport), ".localhost")
 }
 
 func (a *api) healthz(w http.ResponseWriter, _ *http.Request) {

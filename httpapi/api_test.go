@@ -284,8 +284,17 @@ func TestOtherWebPagesAreRefused(t *testing.T) {
 			wantError(t, ask(f, "GET", "/v1/stream", "", change), 403, "cross_origin")
 			wantError(t, ask(f, "GET", "/v1/stream", "", change, header("Upgrade", "websocket"), header("Connection", "Upgrade")), 403, "cross_origin")
 			wantError(t, ask(f, "GET", "/v1/events", "", change), 403, "cross_origin")
+			wantError(t, ask(f, "GET", "/v1/transcripts", "", change), 403, "cross_origin")
 		})
 	}
+	link := func(r *http.Request) {
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		r.Header.Set("Sec-Fetch-Mode", "navigate")
+	}
+	if w := ask(newFakes(), "GET", "/", "", link); w.Code != 200 {
+		t.Errorf("a link to the viewer: got %d %s", w.Code, w.Body)
+	}
+	wantError(t, ask(newFakes(), "POST", "/v1/outbound", body, link), 403, "cross_origin")
 	for name, change := range map[string]func(*http.Request){
 		"the own page": header("Origin", "http://127.0.0.1:8787"),
 		"the same":     header("Sec-Fetch-Site", "same-origin"),

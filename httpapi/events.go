@@ -83,8 +83,14 @@ type numbered struct {
 	data func() []byte // the event in JSON, made when it is first asked for: mostly nobody watches
 }
 
-// eventCost is about what an event takes besides its content.
+// eventCost is about what an event takes besides its texts.
 const eventCost = 512
+
+// size is about what e takes in memory.
+func (e *Event) size() int {
+	return eventCost + len(e.Content) + len(e.Channel) + len(e.ChatID) + len(e.RelayMsgID) + len(e.Sender) + len(e.SenderName) +
+		len(e.ThreadID) + len(e.ParentID) + len(e.RootID)
+}
 
 // Publish shows e to the watchers there are, and keeps it for a while. What its
 // Decision points to must not change any more.
@@ -96,7 +102,7 @@ func (s *Events) Publish(e Event) {
 		s.last = time.Now().UnixMicro()
 	}
 	s.last++
-	n := numbered{s.last, e.Type, eventCost + len(e.Content), sync.OnceValue(func() []byte {
+	n := numbered{s.last, e.Type, e.size(), sync.OnceValue(func() []byte {
 		data, _ := relay.Marshal(e) // a value that is no JSON cannot be in an Event
 		return data
 	})}

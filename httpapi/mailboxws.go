@@ -32,7 +32,7 @@ type mailboxSocket struct {
 	reads atomic.Int64    // frames read
 }
 
-// line serves GET /v1/mailbox/ws (MAILBOX.md C): one envelope a text frame,
+// line serves GET /v1/mailbox/ws (docs/protocol.md 6.9): one envelope a text frame,
 // either way, after the bot has registered.
 func (a *api) line(w http.ResponseWriter, r *http.Request) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {

@@ -11,7 +11,7 @@ import (
 )
 
 // mailChannel is the channel of direct messages between agents: there the chat
-// is the other agent (MAILBOX.md A).
+// is the other agent (docs/protocol.md 6.10).
 const mailChannel = "mailbox"
 
 // mailFields is what an envelope's fields are called in the metadata of a

@@ -10,7 +10,7 @@ import (
 	"feishu-relay/mailbox/agent"
 )
 
-// What a bot says to the channel "mailbox" is a direct message (MAILBOX.md A).
+// What a bot says to the channel "mailbox" is a direct message (docs/protocol.md 6.10).
 func TestOutboundToTheMailbox(t *testing.T) {
 	text := []mailbox.Part{{Type: "text", Text: "do <it>"}}
 	for _, tt := range []struct {

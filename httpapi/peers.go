@@ -11,7 +11,7 @@ import (
 // everybody is the receiver of a broadcast.
 const everybody mailbox.AgentID = "*"
 
-// peers serves GET /v1/peers: what list_peers tells (MAILBOX.md B).
+// peers serves GET /v1/peers: what list_peers tells (docs/protocol.md 6.7).
 func (a *api) peers(w http.ResponseWriter, r *http.Request) {
 	if a.Mailbox == nil {
 		writeJSON(w, http.StatusOK, agent.Peers{Peers: []agent.Peer{}, Note: mailbox.NoDirectory})

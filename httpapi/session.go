@@ -1,46 +1,57 @@
 package httpapi
 
 import (
+	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/text/language"
-	"golang.org/x/time/rate"
+
+	"feishu-relay/dedup"
+	"feishu-relay/internal/weborigin"
 )
 
 // sessionLife is how long a browser stays signed in. Another API_TOKEN ends
 // every session at once.
 const sessionLife = 30 * 24 * time.Hour
 
-// Tries to sign in, of all browsers together: beyond these it is 429.
-const (
-	signInRate  = rate.Limit(1) // a second
-	signInBurst = 10
-)
+// MaxEnded is how many sessions that were signed out are remembered; only who
+// knows the token can begin and end more.
+const MaxEnded = 1000
 
 // sessions lets a browser in that has shown the token once. A session is a
-// cookie that holds its end and, as a proof, the HMAC of that by the token:
-// nothing is kept here, and the token itself is not in the browser.
+// cookie that holds its end and a random id and, as a proof, the HMAC of both by
+// the token. Only sessions that were signed out are kept here.
 type sessions struct {
-	token string // "": everybody on this host may call
-	tries *rate.Limiter
-	now   func() time.Time
+	token  string // "": everybody on this host may call
+	cookie string // its name
+	ended  *dedup.Window
+	now    func() time.Time
+
+	mu   sync.Mutex
+	live map[string]map[*http.Request]context.CancelFunc // requests under way by the session's id; guarded by mu
 }
 
-func newSessions(token string) *sessions {
-	return &sessions{token, rate.NewLimiter(signInRate, signInBurst), time.Now}
+// newSessions names the cookie after the sidecar: browsers share cookies among all
+// ports of a host.
+func newSessions(token, name string, ended *dedup.Window) *sessions {
+	if ended == nil {
+		ended = dedup.Memory(MaxEnded)
+	}
+	sum := sha256.Sum256([]byte(name))
+	return &sessions{token: token, cookie: "feishu_relay_" + hex.EncodeToString(sum[:4]), ended: ended, now: time.Now,
+		live: map[string]map[*http.Request]context.CancelFunc{}}
 }
-
-// cookie is the name of the cookie. Browsers share cookies among all ports of a
-// host, so sidecars with several tokens have several names.
-func (s *sessions) cookie() string { return "feishu_relay_" + s.mac("cookie")[:8] }
 
 func (s *sessions) mac(text string) string {
 	h := hmac.New(sha256.New, []byte(s.token))
@@ -48,15 +59,67 @@ func (s *sessions) mac(text string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// valid reports whether r brings a session that has not ended.
-func (s *sessions) valid(r *http.Request) bool {
-	c, err := r.Cookie(s.cookie())
-	if err != nil {
-		return false
+// begin returns the value of a new session's cookie.
+func (s *sessions) begin() string {
+	claims := strconv.FormatInt(s.now().Add(sessionLife).Unix(), 10) + "." + rand.Text()
+	return claims + "." + s.mac(claims)
+}
+
+// of returns the id of the session that r brings, "" where it brings none that has
+// not ended. forged: it brings one that the token did not make, or another one did.
+func (s *sessions) of(r *http.Request) (id string, forged bool) {
+	c, err := r.Cookie(s.cookie)
+	if err != nil || c.Value == "" {
+		return "", false
 	}
-	end, proof, _ := strings.Cut(c.Value, ".")
+	dot := strings.LastIndexByte(c.Value, '.')
+	claims, proof := c.Value[:max(0, dot)], c.Value[dot+1:]
+	end, id, _ := strings.Cut(claims, ".")
+	if !hmac.Equal([]byte(proof), []byte(s.mac(claims))) {
+		return "", true
+	}
 	seconds, err := strconv.ParseInt(end, 10, 64)
-	return err == nil && s.now().Unix() < seconds && hmac.Equal([]byte(proof), []byte(s.mac(end)))
+	if err != nil || s.now().Unix() >= seconds || s.ended.Seen(id) {
+		return "", false
+	}
+	return id, false
+}
+
+// serve serves r, which brings the session id, until that is signed out.
+func (s *sessions) serve(next http.Handler, w http.ResponseWriter, r *http.Request, id string) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	s.mu.Lock()
+	if s.ended.Seen(id) { // since the request came
+		cancel()
+	}
+	if s.live[id] == nil {
+		s.live[id] = map[*http.Request]context.CancelFunc{}
+	}
+	s.live[id][r] = cancel
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if delete(s.live[id], r); len(s.live[id]) == 0 {
+			delete(s.live, id)
+		}
+	}()
+	next.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// end ends a session, now and after a restart.
+func (s *sessions) end(id string) error {
+	if s.ended.Claim(id) != dedup.New {
+		return nil
+	}
+	err := s.ended.Settle(id, true)
+	s.mu.Lock()
+	for _, cancel := range s.live[id] {
+		cancel()
+	}
+	s.mu.Unlock()
+	return errors.Join(err, s.ended.Flush())
 }
 
 // isToken reports whether given is the token, in a time that does not tell how
@@ -66,8 +129,21 @@ func (s *sessions) isToken(given string) bool {
 }
 
 func (s *sessions) set(w http.ResponseWriter, r *http.Request, value string, life time.Duration) {
-	http.SetCookie(w, &http.Cookie{Name: s.cookie(), Value: value, Path: "/", MaxAge: int(life.Seconds()), HttpOnly: true,
+	http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: value, Path: "/", MaxAge: int(life.Seconds()), HttpOnly: true,
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https", SameSite: http.SameSiteStrictMode})
+}
+
+var errTooMany = &Error{http.StatusTooManyRequests, "too_many_failures",
+	"too many wrong tokens or sessions from this address; wait a minute"}
+
+// tooMany reports whether r, which brought a wrong token or a forged session, is one of too many from its
+// address. Then it sets Retry-After.
+func (a *api) tooMany(w http.ResponseWriter, r *http.Request) bool {
+	wait := a.Failures.Count(r.RemoteAddr)
+	if wait > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(wait))
+	}
+	return wait > 0
 }
 
 // signIn serves POST /sign-in: the form field token, answered with a session
@@ -77,32 +153,38 @@ func (a *api) signIn(w http.ResponseWriter, r *http.Request) {
 	case a.Token == "":
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
-	case a.origins.Check(r) != nil:
+	case weborigin.Foreign(nil, r):
 		writeError(w, errCrossOrigin)
-		return
-	case !a.sessions.tries.Allow():
-		w.Header().Set("Retry-After", "1")
-		signInPage(w, r, http.StatusTooManyRequests, "busy")
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 8<<10)
 	if !a.sessions.isToken(r.PostFormValue("token")) {
-		signInPage(w, r, http.StatusUnauthorized, "wrong")
+		status, fault := http.StatusUnauthorized, "wrong"
+		if a.tooMany(w, r) {
+			status, fault = http.StatusTooManyRequests, "busy"
+		}
+		signInPage(w, r, status, fault)
 		return
 	}
-	end := strconv.FormatInt(a.sessions.now().Add(sessionLife).Unix(), 10)
-	a.sessions.set(w, r, end+"."+a.sessions.mac(end), sessionLife)
+	a.sessions.set(w, r, a.sessions.begin(), sessionLife)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
 // signOut serves POST /sign-out: this browser's session ends, if it has not yet.
-// (To others not even the name of the cookie is told, which is made of the token.)
 func (a *api) signOut(w http.ResponseWriter, r *http.Request) {
-	if a.origins.Check(r) != nil {
+	if weborigin.Foreign(nil, r) {
 		writeError(w, errCrossOrigin)
 		return
 	}
-	if a.Token != "" && a.sessions.valid(r) {
+	id, forged := a.sessions.of(r)
+	if a.Token != "" && forged && a.tooMany(w, r) {
+		writeError(w, errTooMany)
+		return
+	}
+	if a.Token != "" && id != "" {
+		if err := a.sessions.end(id); err != nil {
+			a.Logger.Error("a session that was signed out is not written down; it comes back with a restart", "err", err)
+		}
 		a.sessions.set(w, r, "", -time.Second)
 	}
 	http.Redirect(w, r, "/", http.StatusSeeOther)

@@ -1,14 +1,20 @@
 package httpapi_test
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
+	"feishu-relay/dedup"
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/attempts"
 )
 
 // browser is a client that keeps cookies and goes where it is sent.
@@ -139,22 +145,127 @@ func TestSigningOutTwiceLeadsToTheForm(t *testing.T) {
 	wantError(t, ask(f, "POST", "/sign-out", "", header("Sec-Fetch-Site", "cross-site")), 403, "cross_origin")
 }
 
-func TestGuessingTheTokenIsSlow(t *testing.T) {
-	f := newFakes()
-	f.Token = "s3cret"
-	server := httptest.NewServer(httpapi.New(f.Options))
-	defer server.Close()
-	for range 100 {
-		resp, err := http.PostForm(server.URL+"/sign-in", url.Values{"token": {"guess"}})
+// Programs on one host share an address, so the right token is let in whatever the others tried.
+func TestGuessesOfTheTokenAreLimitedByAddress(t *testing.T) {
+	const token = "s3cret"
+	for name, request := range map[string]func(token string) *http.Request{
+		"bearer": func(token string) *http.Request {
+			r := httptest.NewRequest("GET", "/v1/status", nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			return r
+		},
+		"sign-in": func(token string) *http.Request {
+			r := httptest.NewRequest("POST", "/sign-in", strings.NewReader("token="+token))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			return r
+		},
+		"session": func(token string) *http.Request { // what it proves depends on the token alone
+			r := httptest.NewRequest("GET", "/v1/status", nil)
+			f := newFakes()
+			f.Token = token
+			form := header("Content-Type", "application/x-www-form-urlencoded")
+			r.AddCookie(ask(f, "POST", "/sign-in", "token="+token, form).Result().Cookies()[0])
+			return r
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakes()
+			f.Token = token
+			handler := httpapi.New(f.Options)
+			try := func(token, from string) *httptest.ResponseRecorder {
+				r, w := request(token), httptest.NewRecorder()
+				r.RemoteAddr = from
+				handler.ServeHTTP(w, r)
+				return w
+			}
+			got := map[int]int{}
+			for i := range 100 {
+				w := try("guess", fmt.Sprintf("192.0.2.1:%d", 1000+i))
+				got[w.Code]++
+				retry, err := strconv.Atoi(w.Header().Get("Retry-After"))
+				if (w.Code == 429) != (err == nil && retry > 0) {
+					t.Fatalf("guess %d: got %d with Retry-After %q", i, w.Code, w.Header().Get("Retry-After"))
+				}
+			}
+			if got[401] != attempts.PerMinute || got[429] == 0 || got[401]+got[429] != 100 {
+				t.Errorf("a hundred guesses: got %v, want %d times 401 and then 429", got, attempts.PerMinute)
+			}
+			if w := try(token, "192.0.2.1:1"); w.Code >= 400 {
+				t.Errorf("the right token from that address: got %d", w.Code)
+			}
+			if w := try("guess", "192.0.2.2:1"); w.Code != 401 {
+				t.Errorf("a guess from another address: got %d, want 401", w.Code)
+			}
+		})
+	}
+}
+
+// A copy of the cookie is worth nothing when its session was signed out, also in another process.
+func TestASessionThatWasSignedOutIsOver(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	start := func() (*fakes, *dedup.Window) {
+		ended, err := dedup.Open(root, "sessions.jsonl", httpapi.MaxEnded)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp.Body.Close()
-		if resp.StatusCode == http.StatusTooManyRequests {
-			return
+		f := newFakes()
+		f.Token, f.Ended = "s3cret", ended
+		return f, ended
+	}
+	f, ended := start()
+	server := httptest.NewServer(httpapi.New(f.Options))
+	defer server.Close()
+	b, other := browser(t), browser(t)
+	for _, b := range []*http.Client{b, other} {
+		if resp, err := b.PostForm(server.URL+"/sign-in", url.Values{"token": {"s3cret"}}); err != nil || resp.StatusCode != 200 {
+			t.Fatalf("sign in: %v %v", resp, err)
 		}
 	}
-	t.Error("a hundred guesses were answered")
+	here, _ := url.Parse(server.URL)
+	copied := b.Jar.Cookies(here)[0]
+	stream, err := b.Get(server.URL + "/v1/events")
+	if err != nil || stream.StatusCode != 200 {
+		t.Fatalf("the stream: %v %v", stream, err)
+	}
+	defer stream.Body.Close()
+	if _, err := b.PostForm(server.URL+"/sign-out", nil); err != nil {
+		t.Fatal(err)
+	}
+	with := func(f *fakes) int { return ask(f, "GET", "/v1/status", "", header("Cookie", copied.String())).Code }
+	if got := with(f); got != 401 {
+		t.Errorf("a copy of the cookie: got %d, want 401", got)
+	}
+	_, _ = io.Copy(io.Discard, stream.Body) // ends: the session is over
+	if status, _ := open(t, other, server.URL+"/v1/status"); status != 200 {
+		t.Errorf("another browser: got %d, want 200", status)
+	}
+	if err := ended.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, ended := start()
+	defer ended.Close()
+	if got := with(again); got != 401 {
+		t.Errorf("a copy of the cookie after a restart: got %d, want 401", got)
+	}
+}
+
+// Whoever sees the name must not learn anything of the token.
+func TestTheCookieIsNotNamedAfterTheToken(t *testing.T) {
+	name := func(agent, token string) string {
+		f := newFakes()
+		f.Name, f.Token = agent, token
+		return ask(f, "POST", "/sign-in", "token="+token, header("Content-Type", "application/x-www-form-urlencoded")).Result().Cookies()[0].Name
+	}
+	if a, b := name("agent_a", "one token"), name("agent_a", "another token"); a != b {
+		t.Errorf("another token gives another name: %s, %s", a, b)
+	}
+	if a, b := name("agent_a", "one token"), name("agent_b", "one token"); a == b {
+		t.Errorf("two sidecars on a host overwrite each other's cookie %s", a)
+	}
 }
 
 func TestWithoutATokenThereIsNothingToSignInto(t *testing.T) {
@@ -162,4 +273,57 @@ func TestWithoutATokenThereIsNothingToSignInto(t *testing.T) {
 	if w := ask(f, "POST", "/sign-in", "token=x", header("Content-Type", "application/x-www-form-urlencoded")); w.Code != 303 || len(w.Result().Cookies()) > 0 {
 		t.Errorf("got %d %v, want the way to the viewer", w.Code, w.Result().Cookies())
 	}
+}
+
+// A request is let in, the session is signed out, and only then the request is served.
+func TestSigningOutEndsAStreamThatIsJustBeginning(t *testing.T) {
+	f := newFakes()
+	f.Token = "s3cret"
+	form := header("Content-Type", "application/x-www-form-urlencoded")
+	cookie := ask(f, "POST", "/sign-in", "token=s3cret", form).Result().Cookies()[0]
+	var handler http.Handler
+	f.Admitted = func(*http.Request) {
+		r := httptest.NewRequest("POST", "/sign-out", nil)
+		r.AddCookie(cookie)
+		handler.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	handler = httpapi.New(f.Options)
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddCookie(cookie)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body) // ends: the session is over
+}
+
+// A browser that kept its session while the API_TOKEN changed is always shown the form.
+func TestABrowserWithAnOldSessionIsShownTheForm(t *testing.T) {
+	f := newFakes()
+	f.Token = "s3cret"
+	handler := httpapi.New(f.Options)
+	for i := range 2 * attempts.PerMinute {
+		r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+		r.Header.Set("Accept", "text/html")
+		r.AddCookie(&http.Cookie{Name: sessionCookie(t), Value: "1.x.00"})
+		handler.ServeHTTP(w, r)
+		if w.Code != 401 && w.Code != 429 || !strings.Contains(w.Body.String(), "<form") {
+			t.Fatalf("time %d: got %d %.100s, want the form", i, w.Code, w.Body)
+		}
+	}
+}
+
+// sessionCookie is the name of the cookie of a sidecar of newFakes.
+func sessionCookie(t *testing.T) string {
+	t.Helper()
+	f := newFakes()
+	f.Token = "s3cret"
+	form := header("Content-Type", "application/x-www-form-urlencoded")
+	return ask(f, "POST", "/sign-in", "token=s3cret", form).Result().Cookies()[0].Name
 }

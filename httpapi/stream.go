@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/relay"
 )
 
@@ -55,8 +55,6 @@ var (
 // So a reader that says what it got last is given nothing twice.
 type Stream struct {
 	maxAge  time.Duration
-	root    *os.Root
-	name    string
 	logger  *slog.Logger
 	receipt func(relay.MessageID) // an acknowledgement came
 
@@ -68,9 +66,7 @@ type Stream struct {
 	closed  bool          // guarded by mu
 	acking  bool          // this bot acknowledges; guarded by mu
 
-	journal *os.File // of delivered messages, so that a restart of ours can replay; nil: closed; guarded by mu
-	lines   int      // in the journal; guarded by mu
-	size    int64    // of the journal in bytes; guarded by mu
+	journal *jsonl.Journal // of delivered messages, so that a restart of ours can replay; guarded by mu
 }
 
 // sent is a delivered message.
@@ -112,7 +108,7 @@ type StreamOptions struct {
 
 // NewStream opens a stream with the journal an earlier process left.
 func NewStream(o StreamOptions) (*Stream, error) {
-	s := &Stream{maxAge: o.MaxAge, root: o.Root, name: o.Name, logger: o.Logger, receipt: o.Receipt, arrived: make(chan struct{})}
+	s := &Stream{maxAge: o.MaxAge, logger: o.Logger, receipt: o.Receipt, arrived: make(chan struct{})}
 	if s.receipt == nil {
 		s.receipt = func(relay.MessageID) {}
 	}
@@ -120,11 +116,11 @@ func NewStream(o StreamOptions) (*Stream, error) {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if s.journal, err = safefile.Open(o.Root, o.Name, os.O_RDWR|os.O_APPEND|os.O_CREATE); err != nil {
-		return nil, fmt.Errorf("open stream journal: %w", err)
+	if s.journal, err = jsonl.OpenJournal(o.Root, o.Name, journalBytes, s.take); err != nil {
+		return nil, fmt.Errorf("stream: %w", err)
 	}
-	if err := s.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("read stream journal: %w", err), s.journal.Close())
+	if n := len(s.history); n > 0 {
+		s.history[n-1].doubt = true // the earlier process may have died before it wrote it
 	}
 	return s, nil
 }
@@ -378,12 +374,7 @@ func (s *Stream) Close() error {
 	s.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.journal == nil {
-		return nil
-	}
-	err := s.journal.Close()
-	s.journal = nil
-	return err
+	return s.journal.Close()
 }
 
 // serve gives r its messages through write until its connection ends, and

@@ -11,7 +11,7 @@ var errNoJSON = Invalid("", "want one JSON object")
 
 // Decode reads an envelope of any of the three makes: field names in snake_case
 // and camelCase, the forms of content and of times that they write, and what
-// they leave out (MAILBOX.md). Times come out in UTC, cut to milliseconds; empty
+// they leave out (docs/protocol.md 6.3). Times come out in UTC, cut to milliseconds; empty
 // lists as nil. A file mailbox's message lives for ever: it knows hops and no
 // life in seconds, and its mail waits.
 //

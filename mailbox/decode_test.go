@@ -13,7 +13,7 @@ import (
 	"feishu-relay/mailbox"
 )
 
-// ours is the example of DESIGN 6.
+// ours is an envelope with every field (docs/protocol.md 6.1).
 const ours = `{"id":"msg_1745659200000_researcher_x7f","from":"researcher","to":"coder",
  "timestamp":"2026-04-26T10:00:00Z","type":"task","priority":2,
  "ttl":3,"trace":["researcher"],
@@ -23,7 +23,7 @@ const ours = `{"id":"msg_1745659200000_researcher_x7f","from":"researcher","to":
  "reply_to":null,
  "metadata":{"correlationId":null,"ttl":3600,"requiresAck":true,"retryCount":0,"maxRetries":3,"tags":[]}}`
 
-// What a file mailbox (MAILBOX.md A) and a program of the protocol 1.1 (C) write.
+// What a file mailbox and a program of the protocol 1.1 write (docs/protocol.md 6.3).
 const (
 	fileMail = `{"id": "m1", "from": "writer", "to": "coder", "timestamp": "2026-04-26T12:00:00.123456+02:00", "type": "message",
 		"ttl": 2, "trace": ["planner", "writer"], "task": null, "content": {"parts": [{"type": "text", "text": "one"},

@@ -3,7 +3,7 @@
 // is refused with which code.
 //
 // The envelope is the superset of what three known agent mailboxes write
-// (MAILBOX.md A, B and C); [Decode] reads all of them and [Encode] writes ours.
+// (docs/protocol.md 6); [Decode] reads all of them and [Encode] writes ours.
 //
 // # Around it
 //

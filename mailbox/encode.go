@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// written is an envelope as we write it, in the order of DESIGN 6.
+// written is an envelope as we write it, in the order of docs/protocol.md 6.1.
 type written struct {
 	ID        string    `json:"id"`
 	From      AgentID   `json:"from"`

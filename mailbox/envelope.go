@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Type says what an envelope is for (DESIGN 6).
+// Type says what an envelope is for (docs/protocol.md 6.2).
 type Type string
 
 // The types.
@@ -143,7 +143,7 @@ func (e *Envelope) Expires() time.Time {
 }
 
 // Chat is the chat that c names: ChatID, else the part of SessionID behind the
-// channel, else "" (DESIGN 6). c may be nil.
+// channel, else "" (docs/protocol.md 6.1). c may be nil.
 func (c *Callback) Chat() string {
 	if c == nil {
 		return ""

@@ -2,7 +2,7 @@ package mailbox
 
 import "fmt"
 
-// Code says why something was refused (MAILBOX.md C).
+// Code says why something was refused (docs/protocol.md 6.8).
 type Code string
 
 // The codes.
@@ -13,6 +13,9 @@ const (
 	TaskNotFound   Code = "TASK_NOT_FOUND"
 	Unauthorized   Code = "UNAUTHORIZED"
 	RateLimited    Code = "RATE_LIMITED"
+
+	// BadSignature is never told to another agent: who did not sign is not answered.
+	BadSignature Code = "BAD_SIGNATURE"
 )
 
 // Retriable reports whether a message refused with c is sent again.

@@ -33,7 +33,7 @@ func isMetadataName(name string) bool {
 	return slices.ContainsFunc(metadataNames, func(names []string) bool { return slices.Contains(names, name) })
 }
 
-// MarshalJSON writes our fields in the order of DESIGN 6, then those of other
+// MarshalJSON writes our fields in the order of docs/protocol.md 6.1, then those of other
 // programs in order of their names.
 func (m Metadata) MarshalJSON() ([]byte, error) {
 	line, err := Marshal(knownMetadata{

@@ -172,7 +172,7 @@ func (l *level) topMetadata() {
 
 // received fills in what a sender means that leaves it out: a file mailbox, which
 // writes hops and none of the protocol's metadata, that the message waits as long
-// as it has to; the protocol, that a heartbeat is answered (MAILBOX.md A, C).
+// as it has to; the protocol, that a heartbeat is answered (docs/protocol.md 6.3).
 func (l *level) received() {
 	m, ok := asObject(l.out["metadata"])
 	if !ok {

@@ -7,7 +7,7 @@ import (
 
 // content copies what an envelope says: parts, a text, an object with nothing
 // but a text, or any other object, which is kept as one data part. The content
-// of the task types of MAILBOX.md C names the task.
+// of types about tasks may name the task (docs/protocol.md 6.3).
 func (l *level) content(typ Type, draft bool) {
 	names := []string{"content", "body"}
 	if draft {
@@ -30,7 +30,7 @@ func (l *level) content(typ Type, draft bool) {
 		l.set("content", from, value)
 		return
 	}
-	if l.out["task"] == nil && typ.aboutTask() {
+	if l.out["task"] == nil && typ.AboutTask() {
 		l.contentTask(in, typ)
 	}
 	if parts, ok := in["parts"]; ok {

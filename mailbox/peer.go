@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Peer is the payload of a peer inbox (MAILBOX.md B).
+// Peer is the payload of a peer inbox (docs/protocol.md 6.7).
 type Peer struct {
 	FromAgentID   AgentID   `json:"from_agent_id"`
 	FromGoalID    string    `json:"from_goal_id"`
@@ -88,7 +88,7 @@ func checkBody(body string) error {
 func EncodePeer(p Peer) ([]byte, error) { return Marshal(p) }
 
 // PeerOf is what a reader that knows only peer inboxes is told of e. Such a reader
-// may drop what has no UUID where MAILBOX.md B wants one: so a correlation that is
+// may drop what has no UUID where docs/protocol.md 6.7 wants one: so a correlation that is
 // none is left out, and a sender without a goal of such a name has one made of
 // its own name, always the same. Data and files are told in the body, as [Render]
 // does; what is over [MaxBody] then is cut.

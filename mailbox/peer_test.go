@@ -15,7 +15,7 @@ import (
 
 const uuid = "0b6f9a52-5a0c-4e5e-9c6e-0f8a4f2f7f11"
 
-// peerMail is what a program with peer inboxes publishes (MAILBOX.md B).
+// peerMail is what a program with peer inboxes publishes (docs/protocol.md 6.7).
 const peerMail = `{"from_agent_id":"researcher","from_goal_id":"` + uuid + `","to_agent_id":"coder",` +
 	`"body":"task #1 ready for handoff","sent_at":"2026-04-30T14:00:00+00:00","correlation_id":"` + uuid + `"}`
 

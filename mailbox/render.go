@@ -16,7 +16,7 @@ func EscapeText(s string) string { return escaper.Replace(s) }
 func EscapeValue(s string) string { return escaper.Replace(oneLine(s)) }
 
 // Render writes messages for a model: "# PEER MESSAGES" and one <peer-message>
-// each, escaped (MAILBOX.md B). What is not a plain message says its type, and a
+// each, escaped (docs/protocol.md 6.7). What is not a plain message says its type, and a
 // task its id, state and deadline. No messages are "".
 func Render(list []Envelope) string {
 	if len(list) == 0 {

@@ -10,7 +10,7 @@ import (
 // what is over is cut.
 const maxRefusal = 1000
 
-// about is the content of ack, nack and pong (MAILBOX.md C).
+// about is the content of ack, nack and pong (docs/protocol.md 6.8).
 type about struct {
 	OriginalMessageID string   `json:"originalMessageId"`
 	Success           *bool    `json:"success,omitempty"`

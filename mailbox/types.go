@@ -23,7 +23,7 @@ func (s TaskState) Known() bool { return slices.Contains(taskStates, s) }
 // Known reports whether t is one of the types.
 func (t Type) Known() bool { return slices.Contains(types, t) }
 
-// DefaultPriority is the priority of a type that names none (MAILBOX.md C).
+// DefaultPriority is the priority of a type that names none (docs/protocol.md 6.2).
 func (t Type) DefaultPriority() Priority {
 	switch t {
 	case TypeError:
@@ -38,8 +38,7 @@ func (t Type) DefaultPriority() Priority {
 	return 3
 }
 
-// Result reports whether a callback is honoured on t, and t is exempt from the
-// limit on exchanges (DESIGN 6).
+// Result reports whether a callback is honoured on t (docs/protocol.md 6.2).
 func (t Type) Result() bool {
 	switch t {
 	case TypeTaskUpdate, TypeTaskComplete, TypeTaskFailed, TypeAnswer:
@@ -70,8 +69,9 @@ func (t Type) Control() bool {
 // GivesTask reports whether t gives a task.
 func (t Type) GivesTask() bool { return t == TypeTask || t == TypeTaskAssign }
 
-// aboutTask reports whether an envelope of t is nothing without its task.
-func (t Type) aboutTask() bool {
+// AboutTask reports whether t gives a task or is a step of one. Such an envelope is
+// acknowledged when the receiver's mailbox has noted it, any other when the bot has it.
+func (t Type) AboutTask() bool {
 	switch t {
 	case TypeTaskUpdate, TypeTaskComplete, TypeTaskFailed:
 		return true

@@ -44,7 +44,7 @@ type Conversation struct {
 type Limits struct {
 	MaxMessageBytes    int `json:"max_message_bytes"`
 	MaxConcurrentTasks int `json:"max_concurrent_tasks"`
-	MaxExchanges       int `json:"max_exchanges_per_peer"` // in ten minutes, results exempt; 0: no limit
+	MaxExchanges       int `json:"max_exchanges_per_peer"` // in ten minutes; 0: no limit
 }
 
 func whoAmITool() *mcp.Tool {
@@ -78,9 +78,10 @@ func whoAmITool() *mcp.Tool {
 				"last_message_at": textOf("when somebody last spoke there"),
 			}, "channel", "chat_id"), "where you are"),
 			"limits": object(schema{
-				"max_message_bytes":      countOf("of one message"),
-				"max_concurrent_tasks":   countOf("that you are given at once"),
-				"max_exchanges_per_peer": countOf("messages between you and one agent in ten minutes, results exempt; 0: no limit"),
+				"max_message_bytes":    countOf("of one message"),
+				"max_concurrent_tasks": countOf("that you are given at once"),
+				"max_exchanges_per_peer": countOf("messages between you and one agent in ten minutes; " +
+					"one result for each task or question is exempt; 0: no limit"),
 			}),
 		}, "agent_id"),
 	}

@@ -115,7 +115,7 @@ func letterOf(m *agent.Mail) letter {
 }
 
 // belongs is the conversation that this agent itself named when it gave the task
-// that l is a result of. What the sender names is not believed (DESIGN 6).
+// that l is a result of. What the sender names is not believed (docs/mailbox.md, Rules).
 func belongs(l *letter, given []tasks.Record) *mailbox.Callback {
 	if l.Task == nil || !l.Type.Result() {
 		return nil

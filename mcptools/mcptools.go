@@ -1,6 +1,6 @@
 // Package mcptools is the mailbox as tools that a bot's model calls over MCP:
 // who else is there, a word to another agent, a task and its steps, what waits
-// in the inbox, and what was said in the groups (DESIGN 6, MAILBOX.md B).
+// in the inbox, and what was said in the groups (docs/mailbox.md; docs/protocol.md 6.7).
 //
 // [New] makes the server and [Handler] serves it over HTTP; [Tools] lists what
 // it offers for a program that only passes calls on.

@@ -106,7 +106,7 @@ type sendToPeerArguments struct {
 	CorrelationID string `json:"correlation_id"`
 }
 
-// sendToPeer leaves the gates to the mailbox, which has them in the order of MAILBOX.md B.
+// sendToPeer leaves the gates to the mailbox, which has them in the order of docs/protocol.md 6.7.
 func sendToPeer(s *service, ctx context.Context, in sendToPeerArguments) (answer, error) {
 	if s.Mailbox == nil {
 		return answer{}, errOff

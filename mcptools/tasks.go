@@ -167,7 +167,7 @@ func updateTask(s *service, ctx context.Context, in updateTaskArguments) (answer
 }
 
 // shown is t without the conversation that another agent wants the result in:
-// that is the other's to use, and would be an invitation to speak there (DESIGN 6).
+// that is the other's to use, and would be an invitation to speak there (docs/mailbox.md, Rules).
 func shown(t tasks.Record) tasks.Record {
 	if t.Direction == tasks.Received {
 		t.Callback = nil

@@ -165,7 +165,7 @@ func TestSendToPeer(t *testing.T) {
 	}
 }
 
-// The gates are the mailbox's (MAILBOX.md B): what lacks or is too large gets there.
+// The gates are the mailbox's (docs/protocol.md 6.7): what lacks or is too large gets there.
 func TestSendToPeerLeavesGatesToTheMailbox(t *testing.T) {
 	c := serve(t, options(&fakeMailbox{sendToPeer: func(m agent.PeerMessage) (agent.PeerResult, error) {
 		switch {

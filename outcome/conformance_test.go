@@ -130,7 +130,7 @@ func TestTooLongLinesAreNil(t *testing.T) {
 		good := lines("stranger", 1, 2)
 		longest := []byte(strings.Repeat("x", maxLine))
 		long := []byte(strings.Repeat("x", maxLine+1))
-		longer := []byte(strings.Repeat("x", 5*chunkSize))
+		longer := []byte(strings.Repeat("x", 5*chunk))
 		history := [][]byte{good[0], longest, long, longer, good[1]}
 		want := [][]byte{good[0], longest, nil, nil, good[1]}
 		p.junk(t, history...)

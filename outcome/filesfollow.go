@@ -30,7 +30,7 @@ const (
 
 // Follow reads the files of all agents, twice a second.
 func (f *Files) Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error {
-	r := &filesReader{store: f, take: take, buf: make([]byte, chunkSize), agents: map[string]*trail{}, whole: true}
+	r := &filesReader{store: f, take: take, agents: map[string]*trail{}, whole: true}
 	defer r.close()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -56,7 +56,6 @@ func (f *Files) Follow(ctx context.Context, take func(line []byte), caughtUp fun
 type filesReader struct {
 	store  *Files
 	take   func([]byte)
-	buf    []byte
 	agents map[string]*trail // by the name of the file, without its end
 	begun  bool              // the folder was seen
 	whole  bool              // all that was ever added has been handed over
@@ -79,7 +78,7 @@ func (r *filesReader) pass(ctx context.Context) (seen bool, err error) {
 	var wrong error
 	for _, name := range slices.Sorted(maps.Keys(r.agents)) {
 		t := r.agents[name]
-		err := t.step(ctx, root, r.buf, r.take)
+		err := t.step(ctx, root, r.take)
 		r.whole = r.whole && err == nil && !t.passed
 		wrong = cmp.Or(wrong, err)
 	}
@@ -161,7 +160,7 @@ func (t *trail) close() {
 }
 
 // step reads what is new.
-func (t *trail) step(ctx context.Context, root *os.Root, buf []byte, take func([]byte)) error {
+func (t *trail) step(ctx context.Context, root *os.Root, take func([]byte)) error {
 	for ctx.Err() == nil {
 		if t.tail == nil {
 			if err := t.begin(root); err != nil || t.tail == nil {
@@ -178,7 +177,7 @@ func (t *trail) step(ctx context.Context, root *os.Root, buf []byte, take func([
 		if current && t.read != nil && named.Size() == t.read.Size() && named.ModTime().Equal(t.read.ModTime()) {
 			return nil
 		}
-		if err := t.tail.read(ctx, buf, take); err != nil {
+		if err := t.tail.read(ctx, take); err != nil {
 			return err
 		}
 		if current {

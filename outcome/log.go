@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -115,9 +115,9 @@ func (l *Log) Note(o Outcome) {
 	l.pending = append(l.pending, &o)
 	switch len(l.pending) {
 	case 1:
-		poke(l.some)
+		wait.Wake(l.some)
 	case maxBatch:
-		poke(l.many)
+		wait.Wake(l.many)
 	}
 }
 
@@ -193,7 +193,7 @@ func gather(ctx context.Context, full <-chan struct{}) {
 // tried again and again, with ever longer pauses.
 func (l *Log) drain(ctx context.Context) {
 	failed := false
-	for pause := backoffFirst; ctx.Err() == nil; {
+	for pauses := wait.NewBackoff(backoffFirst, backoffMax); ctx.Err() == nil; {
 		batch := l.batch()
 		if len(batch) == 0 {
 			return
@@ -204,7 +204,8 @@ func (l *Log) drain(ctx context.Context) {
 			if failed {
 				l.log.Info("outcomes are shared again")
 			}
-			failed, pause = false, backoffFirst
+			failed = false
+			pauses.Reset()
 			continue
 		}
 		if ctx.Err() != nil {
@@ -215,8 +216,7 @@ func (l *Log) drain(ctx context.Context) {
 			l.log.Warn("outcomes cannot be shared; trying again", "err", err)
 		}
 		failed = true
-		sleep(ctx, pause/2+rand.N(pause))
-		pause = min(2*pause, backoffMax)
+		_ = pauses.Sleep(ctx)
 	}
 }
 
@@ -254,20 +254,4 @@ func (l *Log) wrote() {
 	l.stats.written.Add(int64(len(l.lines)))
 	l.lines = nil
 	l.showWritten(l.writing)
-}
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

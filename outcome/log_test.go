@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
@@ -54,7 +55,7 @@ func (m *memory) Append(ctx context.Context, lines [][]byte) error {
 		m.lines = append(m.lines, slices.Clone(line))
 	}
 	m.batches = append(m.batches, len(lines))
-	poke(m.news)
+	wait.Wake(m.news)
 	return nil
 }
 
@@ -434,7 +435,7 @@ func TestOwnOutcomesAreShownAtOnce(t *testing.T) {
 			t.Errorf("got %+v, %v, and saw %+v", list, complete, seen)
 		}
 		m.set(func() { m.deaf = false })
-		poke(m.news)
+		wait.Wake(m.news)
 		synctest.Wait()
 		if len(seen) != 1 {
 			t.Errorf("saw %+v", seen)

@@ -3,13 +3,13 @@ package outcome
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"feishu-relay/internal/redislink"
+	"feishu-relay/internal/wait"
 )
 
 const (
@@ -28,20 +28,21 @@ const (
 func (r *Redis) Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error {
 	s := &streamReader{store: r, take: take, caughtUp: caughtUp}
 	failed := false
-	for pause := againFirst; ; pause = min(2*pause, againMax) {
+	for pauses := wait.NewBackoff(againFirst, againMax); ; {
 		s.live = false
 		err := s.session(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if s.live {
-			failed, pause = false, againFirst
+			failed = false
+			pauses.Reset()
 		}
 		if !failed {
 			r.log.Warn("outcomes of others cannot be read; trying again", "err", r.explain(err))
 		}
 		failed = true
-		sleep(ctx, pause/2+rand.N(pause))
+		_ = pauses.Sleep(ctx)
 	}
 }
 

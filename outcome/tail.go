@@ -1,32 +1,23 @@
 package outcome
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
-)
-
-const (
-	chunkSize = 64 << 10 // read at once; more than the longest line
-	// guardSize is how many bytes before the place of reading are remembered, to
-	// notice a file whose content was exchanged beneath it.
-	guardSize = 32
 )
 
 // tail takes whole lines from a file that grows.
 type tail struct {
-	file   *os.File
-	info   fs.FileInfo // when it was opened: which file it is
-	offset int64       // everything before it was read
-	guard  []byte      // the bytes before offset, at most guardSize
-	inside bool        // offset stands inside a line that is passed over
-	torn   bool        // something without an end stood behind offset
+	file  *os.File
+	info  fs.FileInfo // when it was opened: which file it is
+	place jsonl.Tail
+	begin int64 // the first line that counts begins here or later
+	torn  bool  // something without an end was behind place
 }
 
 // openTail opens a file to be read from its beginning, or where from is more
@@ -46,9 +37,10 @@ func openTail(root *os.Root, name string, from int64) (*tail, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read outcomes: %w", err), file.Close())
 	}
-	t := &tail{file: file, info: info}
+	t := &tail{file: file, info: info, place: jsonl.NewTail(maxLine + 1)}
 	if from > 0 && from <= info.Size() {
-		t.offset, t.inside = from-1, true
+		t.begin = from
+		t.place.Set(from-1, nil)
 	}
 	return t, nil
 }
@@ -70,54 +62,29 @@ func size(root *os.Root, name string) int64 {
 
 // read hands over the finished lines that were not read yet; take gets nil for
 // one that is too long. A file that was cut, or cut and filled again, is read
-// from its beginning. buf holds chunkSize bytes.
-func (t *tail) read(ctx context.Context, buf []byte, take func([]byte)) error {
+// from its beginning.
+func (t *tail) read(ctx context.Context, take func([]byte)) error {
 	for ctx.Err() == nil {
-		n, err := t.file.ReadAt(buf, t.offset-int64(len(t.guard)))
-		if err != nil && !errors.Is(err, io.EOF) {
+		info, err := t.file.Stat()
+		if err != nil {
 			return fmt.Errorf("read outcomes: %w", err)
 		}
-		fresh, same := bytes.CutPrefix(buf[:n], t.guard)
-		if !same {
-			*t = tail{file: t.file, info: t.info}
+		_, err = t.place.Read(t.file, info.Size(), func(l jsonl.Line) bool {
+			if l.Start >= t.begin && (l.Text == nil || len(l.Text) > 0) {
+				take(l.Text)
+			}
+			return ctx.Err() == nil
+		})
+		if errors.Is(err, jsonl.ErrReplaced) {
+			t.place.Reset()
+			t.begin = 0
 			continue
 		}
-		used := t.lines(fresh, take)
-		t.torn = used < len(fresh)
-		if used == 0 {
-			return nil
+		t.torn = t.place.Offset() < info.Size() || t.place.Inside()
+		if err != nil {
+			return fmt.Errorf("read outcomes: %w", err)
 		}
-		t.offset += int64(used)
-		end := n - len(fresh) + used
-		t.guard = append(t.guard[:0], buf[max(0, end-guardSize):end]...)
+		return nil
 	}
 	return nil
-}
-
-// lines hands over the finished lines of data and returns how much it is done with.
-func (t *tail) lines(data []byte, take func([]byte)) (used int) {
-	for {
-		length := bytes.IndexByte(data[used:], '\n')
-		if length < 0 {
-			break
-		}
-		line := data[used : used+length]
-		used += length + 1
-		switch {
-		case t.inside:
-			t.inside = false
-		case length > maxLine:
-			take(nil)
-		case length > 0:
-			take(line)
-		}
-	}
-	if !t.inside && len(data)-used > maxLine {
-		take(nil)
-		t.inside = true
-	}
-	if t.inside {
-		return len(data)
-	}
-	return used
 }

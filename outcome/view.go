@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -112,7 +113,7 @@ func (l *Log) acquire() *view {
 			began:    relay.MillisOf(time.Now()),
 			index:    index{max: maxIndex, all: map[key]record{}},
 		}
-		poke(l.opened)
+		wait.Wake(l.opened)
 	}
 	return l.view
 }

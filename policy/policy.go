@@ -79,23 +79,23 @@ func (e *Entry) byBot() bool { return e.Role == RoleAssistant || e.Role == "" }
 // pause.
 type Count struct {
 	// Turns counts neighbouring messages of one sender once.
-	Turns bool
+	Turns bool `envconfig:"BOT_REPLY_DEPTH_COUNT" default:"messages" oneof:"messages|turns" desc:"messages or turns"`
 	// IdleReset is a pause that ends the count as a person's message does; 0: none does.
-	IdleReset time.Duration
+	IdleReset time.Duration `envconfig:"BOT_REPLY_IDLE_RESET" default:"0" range:"0s..8760h" desc:"a pause this long ends the count; 0: never"`
 }
 
 // Limits are the numbers of the three tiers.
 type Limits struct {
 	// MaxDepth stops every message at least this deep; 1 or less stops all of them.
-	MaxDepth int
+	MaxDepth int `envconfig:"MAX_BOT_REPLY_DEPTH" default:"3" range:"0..1000" desc:"hard limit: at this depth a bot's message stops"`
 	// Threshold passes messages at most this deep without a judge.
-	Threshold int
+	Threshold int `envconfig:"BOT_REPLY_LLM_THRESHOLD" default:"1" range:"0..1000" desc:"up to this depth it passes without the judge"`
 	// Check asks the judge about what lies between; without it that passes.
-	Check bool
+	Check bool `envconfig:"BOT_REPLY_LLM_CHECK" default:"true" desc:"ask the judge between the two"`
 	// OnErrorAllow passes a message that the judge gave no verdict on.
-	OnErrorAllow bool
+	OnErrorAllow bool `envconfig:"BOT_REPLY_LLM_ON_ERROR" default:"deny" oneof:"deny|allow" desc:"deny or allow when the judge fails"`
 	// Timeout bounds the wait for the judge; 0 or less means DefaultTimeout.
-	Timeout time.Duration
+	Timeout time.Duration `envconfig:"BOT_REPLY_LLM_TIMEOUT" default:"10s" range:"100ms..5m" desc:"the judge's time"`
 	// Count is what the caller hands to Depth; Decide does not read it.
 	Count Count
 }

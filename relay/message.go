@@ -40,6 +40,10 @@ const (
 	MaxLine = 1 << 20
 	// MaxID is the most bytes an identifier may have; a longer one is malformed.
 	MaxID = 512
+	// MaxName is the most bytes of a name that is shown; a longer one is cut.
+	MaxName = 512
+	// MaxMentions is the most mentions of a message; further ones are dropped.
+	MaxMentions = 1000
 	// MaxAhead is how far a sender's clock may be ahead before its messages are
 	// taken as sent on arrival.
 	MaxAhead = 60 * time.Second
@@ -97,7 +101,6 @@ type Message struct {
 	UserTS      Millis    `json:"user_ts,omitempty"` // newest user message the sender knew here
 	Role        string    `json:"role,omitempty"`    // "user" on the users' queue
 	SenderID    OpenID    `json:"sender_id,omitempty"`
-	Sig         string    `json:"sig,omitempty"`
 }
 
 // ID is the identifier under which a native event, a relay copy and a repeat
@@ -189,7 +192,8 @@ func lenientNumber(data []byte) (int64, float64, error) {
 
 // Decode reads one encoded message, with or without its newline. Unknown
 // fields are ignored, unknown metadata is kept, invalid UTF-8 is replaced.
-// Errors wrap [ErrMalformed] and never quote the message.
+// Errors wrap [ErrMalformed] and never quote the message. With an error, the
+// message has only its ids, as far as these are valid.
 func Decode(line []byte) (Message, error) {
 	var m Message
 	if len(line) > MaxLine {
@@ -198,7 +202,7 @@ func Decode(line []byte) (Message, error) {
 	if err := json.Unmarshal(line, &m); err != nil {
 		var ok bool
 		if m, ok = decodeLeniently(line); !ok {
-			return m, fmt.Errorf("%w: %w", ErrMalformed, withoutText(err))
+			return m.ids(), fmt.Errorf("%w: %w", ErrMalformed, withoutText(err))
 		}
 	}
 	if m.RelayMsgID == "" {
@@ -207,30 +211,87 @@ func Decode(line []byte) (Message, error) {
 	if m.Channel == "" {
 		m.Channel = DefaultChannel
 	}
-	return m, m.validate()
+	if err := m.validate(); err != nil {
+		return m.ids(), err
+	}
+	m.cutNames()
+	return m, nil
+}
+
+// ids returns a message that has only the valid ones among m's ids.
+func (m *Message) ids() Message {
+	return Message{RelayMsgID: validID(m.RelayMsgID), MessageID: validID(m.MessageID), Channel: validID(m.Channel),
+		ChatID: validID(m.ChatID), SenderAgentName: validID(m.SenderAgentName)}
+}
+
+func validID[ID ~string](id ID) ID {
+	if CheckID(string(id)) != nil {
+		return ""
+	}
+	return id
+}
+
+// cutNames bounds what [CheckID] does not. A mention whose ids are too long names nobody.
+func (m *Message) cutNames() {
+	m.SenderName, m.MsgType = cutName(m.SenderName), cutName(m.MsgType)
+	if len(m.Mentions) > MaxMentions {
+		m.Mentions = slices.Clone(m.Mentions[:MaxMentions])
+	}
+	m.Mentions = slices.DeleteFunc(m.Mentions, func(n Mention) bool {
+		return max(len(n.AgentName), len(n.OpenID), len(n.Key)) > MaxID
+	})
+	for i := range m.Mentions {
+		m.Mentions[i].Name = cutName(m.Mentions[i].Name)
+	}
+}
+
+func cutName(name string) string {
+	if len(name) <= MaxName {
+		return name
+	}
+	return strings.ToValidUTF8(strings.Clone(name[:MaxName]), "")
 }
 
 // The fields without which a message is none.
 var essential = []string{"relay_msg_id", "channel", "chat_id", "content", "sender_bot_open_id", "sender_agent_name",
 	"metadata", "message_id", "role"}
 
+// maxFields is the most fields of a line that is decoded one by one.
+const maxFields = 200
+
 // decodeLeniently leaves out the fields that are not of the expected form,
 // unless one of them is essential: a good message is not lost for an odd ts.
 func decodeLeniently(line []byte) (m Message, ok bool) {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(line, &fields) != nil {
+	if !json.Valid(line) {
 		return m, false
 	}
-	for name, value := range fields {
-		one, err := json.Marshal(map[string]json.RawMessage{name: value})
+	dec := json.NewDecoder(bytes.NewReader(line))
+	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+		return m, false
+	}
+	ok = true
+	for range maxFields {
+		if !dec.More() {
+			return m, ok
+		}
+		name, err := dec.Token()
+		if err != nil {
+			return m, false
+		}
+		key := fmt.Sprint(name) // always a string here
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return m, false
+		}
+		one, err := json.Marshal(map[string]json.RawMessage{key: value})
 		next := m
 		if err == nil && json.Unmarshal(one, &next) == nil {
 			m = next
-		} else if slices.Contains(essential, strings.ToLower(name)) {
-			return m, false
+		} else if slices.Contains(essential, strings.ToLower(key)) {
+			ok = false
 		}
 	}
-	return m, true
+	return m, ok && !dec.More()
 }
 
 // DefaultChannel is the channel of a message that names none.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -392,4 +393,63 @@ func FuzzSalvage(f *testing.F) {
 			t.Errorf("salvaged %q", whole)
 		}
 	})
+}
+
+// The strings of a message go into logs, events and caches, also those of a refused one.
+func TestDecodeBoundsEveryString(t *testing.T) {
+	huge := strings.Repeat("好", 50<<10)
+	fields := map[string]any{"relay_msg_id": "r1", "channel": "feishu", "chat_id": "oc_x", "content": "hi",
+		"sender_bot_open_id": "ou_a", "sender_agent_name": "agent_a", "metadata": map[string]any{}, "role": "", "message_id": "",
+		"sender_app_id": "", "sender_name": "", "mentions": nil, "msg_type": "", "parent_id": "", "root_id": "", "thread_id": "",
+		"sender_id": "", "ts": 1, "user_ts": 1, "seq": 1, "sig": ""}
+	for name := range fields {
+		if name == "content" {
+			continue
+		}
+		for kind, value := range map[string]any{"a text": huge, "a list": []any{huge}, "an object": map[string]any{huge: huge},
+			"mentions": []any{map[string]any{"agent_name": huge}, map[string]any{"name": huge}, map[string]any{huge: huge}}} {
+			if name == "metadata" && kind == "an object" {
+				continue // kept as it came
+			}
+			line := map[string]any{}
+			maps.Copy(line, fields)
+			line[name] = value
+			data, err := json.Marshal(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := relay.Decode(data)
+			if size := len(fmt.Sprint(m, err)); size > 8<<10 {
+				t.Errorf("%s is %s: %d bytes leave the decoder, error %.200v", name, kind, size, err)
+			}
+			if err != nil && (m.Content != "" || m.RelayMsgID != "r1" && name != "relay_msg_id") {
+				t.Errorf("%s is %s: refused with %.200v, got the id %.50s; want only its ids", name, kind, err, m.RelayMsgID)
+			}
+		}
+	}
+	many, err := json.Marshal(relay.Message{RelayMsgID: "r1", ChatID: "oc_x", SenderAgentName: "a",
+		Mentions: make([]relay.Mention, 5*relay.MaxMentions)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := relay.Decode(many); err != nil || len(m.Mentions) != relay.MaxMentions {
+		t.Errorf("got %d mentions and %v, want the first %d", len(m.Mentions), err, relay.MaxMentions)
+	}
+}
+
+// Whoever writes a line of odd fields must not make its readers work for each of them.
+func TestLinesOfManyOddFieldsAreMalformedAtLittleCost(t *testing.T) {
+	var line strings.Builder
+	line.WriteString(`{"ts":"zz"`)
+	for i := 0; line.Len() < relay.MaxLine-1000; i++ {
+		fmt.Fprintf(&line, `,"%d":1`, i)
+	}
+	line.WriteString(strings.Replace(sevenFields, "{", ",", 1))
+	data := []byte(line.String())
+	if _, err := relay.Decode(data); !errors.Is(err, relay.ErrMalformed) {
+		t.Errorf("got %v, want ErrMalformed", err)
+	}
+	if n := testing.AllocsPerRun(1, func() { _, _ = relay.Decode(data) }); n > 10_000 {
+		t.Errorf("%.0f allocations", n)
+	}
 }

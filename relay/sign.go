@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/gowebpki/jcs"
@@ -17,13 +19,16 @@ import (
 // ErrBadSignature is wrapped by every error of [Verify].
 var ErrBadSignature = errors.New("bad signature")
 
+// ErrUnsignable is wrapped by every error of [Sign].
+var ErrUnsignable = errors.New("the message cannot be signed")
+
 // Sign returns line, an encoded message without a signature, with its `sig`
 // field: the HMAC-SHA256 of the message in the canonical form of RFC 8785, in
 // lower-case hex.
 func Sign(line []byte, secret string) ([]byte, error) {
 	mac, err := mac(line, secret)
 	if err != nil {
-		return nil, fmt.Errorf("sign message: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrUnsignable, err)
 	}
 	signed := make([]byte, 0, len(line)+80)
 	signed = append(signed, line[:len(line)-1]...) // without the closing brace
@@ -97,7 +102,69 @@ func mac(message []byte, secret string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkNumbers(message); err != nil {
+		return nil, err
+	}
 	h := hmac.New(sha256.New, []byte(secret))
 	h.Write(canonical)
 	return h.Sum(nil), nil
+}
+
+// checkNumbers refuses a number that the canonical form of message, which has one, rounds
+// to the nearest double: messages with other digits in its place have the same signature.
+func checkNumbers(message []byte) error {
+	const inNumber = "+-.0123456789Ee"
+	for i := 0; i < len(message); i++ {
+		switch c := message[i]; {
+		case c == '"':
+			for i++; message[i] != '"'; i++ {
+				if message[i] == '\\' {
+					i++
+				}
+			}
+		case c == '-' || '0' <= c && c <= '9':
+			end := i + 1
+			for end < len(message) && strings.IndexByte(inNumber, message[end]) >= 0 {
+				end++
+			}
+			if !exact(string(message[i:end])) {
+				return errors.New("a number has more digits than a double keeps; write it as a text")
+			}
+			i = end - 1
+		}
+	}
+	return nil
+}
+
+// exact reports whether a JSON number and its canonical form are equal.
+func exact(number string) bool {
+	if len(number) < 16 && !strings.ContainsAny(number, "Ee") {
+		return true // a double keeps 15 digits
+	}
+	double, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return false
+	}
+	digits, exponent, ok := decimal(number)
+	canonDigits, canonExponent, _ := decimal(strconv.FormatFloat(double, 'e', -1, 64))
+	return ok && digits == canonDigits && exponent == canonExponent
+}
+
+// decimal is a number without its sign as digits, without zeros at either end, times a
+// power of ten.
+func decimal(number string) (digits string, exponent int, ok bool) {
+	mantissa, power, given := strings.Cut(strings.ToLower(strings.TrimPrefix(number, "-")), "e")
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits = strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return "", 0, true
+	}
+	if given {
+		var err error
+		if exponent, err = strconv.Atoi(power); err != nil {
+			return "", 0, false
+		}
+	}
+	short := strings.TrimRight(digits, "0")
+	return short, exponent - len(fraction) + len(digits) - len(short), true
 }

@@ -14,6 +14,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,7 +37,7 @@ type bot struct {
 	http *http.Client
 
 	flaky   atomic.Bool                              // it drops its stream now and then
-	sent    map[string]int                           // messages by chat; each chat belongs to one goroutine
+	sent    map[string]int                           // messages by chat
 	mu      sync.Mutex                               // guards sent
 	last    string                                   // Last-Event-ID; of the goroutine that reads
 	answers atomic.Pointer[func(*relay.Inbound) int] // of the webhook: the status; nil: 200
@@ -54,7 +56,7 @@ func (b *bot) readStream(ctx context.Context) {
 	var abandoned io.Closer // not read any more, and still open
 	defer func() { closeIf(abandoned) }()
 	for ctx.Err() == nil {
-		url, err := b.side.url(ctx)
+		url, life, err := b.side.present(ctx)
 		if err != nil {
 			return
 		}
@@ -65,7 +67,7 @@ func (b *bot) readStream(ctx context.Context) {
 			breathe(ctx)
 			continue
 		}
-		if b.consume(body) {
+		if b.consume(body, life) {
 			abandoned = body
 			continue
 		}
@@ -108,7 +110,7 @@ func (b *bot) open(ctx context.Context, url string) (io.ReadCloser, error) {
 
 // consume reads events until the stream ends, or until the bot has had enough
 // of it: then it reports true, and whatever else is in the connection is lost.
-func (b *bot) consume(body io.Reader) (enough bool) {
+func (b *bot) consume(body io.Reader, life int) (enough bool) {
 	r := bufio.NewReader(body)
 	id, kind := "", ""
 	for {
@@ -127,7 +129,7 @@ func (b *bot) consume(body io.Reader) (enough bool) {
 			if kind != "message" || json.Unmarshal([]byte(value), &in) != nil {
 				continue
 			}
-			b.h.got(b.name, &in)
+			b.h.got(b.name, life, &in)
 			b.last = id
 			if b.flaky.Load() && rand.IntN(25) == 0 {
 				return true
@@ -136,7 +138,8 @@ func (b *bot) consume(body io.Reader) (enough bool) {
 	}
 }
 
-// listen starts the bot's webhook and returns its INJECT_URL.
+// listen starts the bot's webhook and returns its INJECT_URL. Each life of the
+// sidecar appends its number to that.
 func (b *bot) listen() string {
 	b.hook = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in relay.Inbound
@@ -150,7 +153,12 @@ func (b *bot) listen() string {
 				return
 			}
 		}
-		b.h.got(b.name, &in)
+		life, err := strconv.Atoi(path.Base(r.URL.Path))
+		if err != nil {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		b.h.got(b.name, life, &in)
 	}))
 	return b.hook.URL
 }
@@ -199,10 +207,11 @@ func (b *bot) sayThis(ctx context.Context, chat string, id relay.MessageID, cont
 	body := map[string]any{"chat_id": chat, "content": content, "message_id": id, "ts": time.Now().UnixMilli(),
 		"metadata": map[string]string{"chat_type": "group"}}
 	maps.Copy(body, more)
+	b.h.sending(id, b.name, chat, content)
 	if err := b.insist(ctx, "/v1/outbound", body); err != nil {
 		return err
 	}
-	b.h.sent(id, b.name, chat, content)
+	b.h.accepted(id)
 	return nil
 }
 

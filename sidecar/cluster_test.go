@@ -5,6 +5,7 @@ package sidecar_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
@@ -25,6 +27,7 @@ type setup struct {
 	separate bool   // each sidecar has folders of its own, as containers have
 	webhooks []int  // the bots that are given their messages by webhook
 	bots     int    // 0: three
+	callers  int    // of each bot in each chat at once; 0: one
 	// change may alter the configuration of the i-th sidecar.
 	change func(i int, cfg *sidecar.Config)
 }
@@ -37,6 +40,7 @@ type cluster struct {
 	folders []string // of transcripts
 	relays  []string // RELAY_DIRs
 	torn    int      // lines that a fault other than a kill may have torn in a file
+	callers int      // of each bot in each chat
 }
 
 // in is c for a subtest.
@@ -71,7 +75,7 @@ func prepare(t *testing.T, s setup) *cluster {
 	for i := range n {
 		names = append(names, fmt.Sprintf("agent_%c", 'a'+i))
 	}
-	c := &cluster{t: t, h: newHistory(names)}
+	c := &cluster{t: t, h: newHistory(names), callers: cmp.Or(s.callers, 1)}
 	for i, name := range names {
 		home := dir
 		if s.separate {
@@ -106,6 +110,7 @@ func prepare(t *testing.T, s setup) *cluster {
 		}
 		c.relays = append(c.relays, cfg.RelayDir)
 		b.side = newProcess(t, dir, cfg)
+		b.side.hooked = b.hook != nil
 		c.bots = append(c.bots, b)
 	}
 	return c
@@ -173,7 +178,7 @@ func idle(q sidecar.QueueStatus) bool {
 	return q.Outbox.Pending == 0 && q.Outbox.Bytes == 0 && q.Unsettled == 0 && q.Lag == 0
 }
 
-// talk lets every bot say n messages in each chat, the chats side by side, and
+// talk lets every caller of a bot say n messages in each chat, side by side, and
 // report a user's message before each tenth. No more than window deliveries
 // are due at any time. It returns when all is accepted.
 func (c *cluster) talk(ctx context.Context, n int, chats ...string) {
@@ -193,11 +198,13 @@ func (c *cluster) talkUntil(ctx context.Context, until <-chan struct{}, n int, c
 	var failed sync.Map
 	for i, b := range c.bots {
 		for _, chat := range chats {
-			talking.Go(func() {
-				if err := c.converse(ctx, b, c.bots[(i+1)%len(c.bots)], chat, until, n); err != nil {
-					failed.Store(b.name+" in "+chat, err)
-				}
-			})
+			for range c.callers {
+				talking.Go(func() {
+					if err := c.converse(ctx, b, c.bots[(i+1)%len(c.bots)], chat, until, n); err != nil {
+						failed.Store(b.name+" in "+chat, err)
+					}
+				})
+			}
 		}
 	}
 	talking.Wait()
@@ -210,7 +217,7 @@ func (c *cluster) talkUntil(ctx context.Context, until <-chan struct{}, n int, c
 	}
 }
 
-// converse is one bot's part in one chat. Half of the user's messages are heard
+// converse is the part of one caller of a bot in one chat. Half of the user's messages are heard
 // by neighbour as well.
 func (c *cluster) converse(ctx context.Context, b, neighbour *bot, chat string, until <-chan struct{}, n int) error {
 	for said := 0; said < n || !closed(until); said++ {
@@ -252,46 +259,101 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// verify waits for the end of everything and proves the promises.
+// verify waits for the end of everything and compares the history with the promises.
 func (c *cluster) verify(ctx context.Context) {
 	c.t.Helper()
-	repeats := c.settle(ctx)
-	kills := 0
-	for _, b := range c.bots {
-		kills += b.side.killed()
-	}
-	c.h.checkTranscripts(c.t, kills+c.torn, c.folders...)
+	c.finish(ctx)
+	r := &c.h.record
+	r.readTranscripts(c.t, c.folders...)
+	c.report()
 	fragments := 0
 	for _, dir := range slices.Compact(slices.Clone(c.relays)) {
 		if _, err := os.Stat(filepath.Join(dir, "outbound.jsonl")); err == nil {
-			fragments += c.h.checkQueue(c.t, kills+c.torn, dir)
+			fragments += c.h.checkQueue(c.t, r.kills()+c.torn, dir)
 		}
 	}
 	c.h.mu.Lock()
 	defer c.h.mu.Unlock()
-	c.t.Logf("%d messages and %d users' accepted, %d kills, repeated deliveries %v, fragments in the queue %d",
-		len(c.h.accepted), len(c.h.heard), kills, repeats, fragments)
+	c.t.Logf("%d messages accepted, %d deliveries, %d kills, repeated deliveries %v, fragments in the queue %d",
+		len(r.Messages), len(r.Deliveries), r.kills(), r.repeats(), fragments)
 }
 
-// settle is verify without a look at the files. It returns how many deliveries
-// to each bot were repeats: none to one that says what it got last, and to a
-// webhook at most one for each kill and chat.
-func (c *cluster) settle(ctx context.Context) map[string]int {
+// settle is verify without a look at the files.
+func (c *cluster) settle(ctx context.Context) {
+	c.t.Helper()
+	c.finish(ctx)
+	c.report()
+}
+
+// finish waits until all is delivered and nothing is under way, and completes the record.
+func (c *cluster) finish(ctx context.Context) {
 	c.t.Helper()
 	c.h.complete(ctx, c.t)
 	c.quiet(ctx)
-	kills := map[string]int{}
+	c.stopReasons(ctx)
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
+	r := &c.h.record
+	r.Torn = c.torn
 	for _, b := range c.bots {
-		kills[b.name] = b.side.killed()
+		r.Killed[b.name] = b.side.killedLives()
+		r.Resumes[b.name] = b.hook == nil
 	}
-	repeats := c.h.check(c.t, func(bot string) int { return kills[bot] })
+}
+
+// stopReasons waits until each sidecar shows why it stopped what it had to stop.
+// One that was killed may have lost the reasons that it had not written yet.
+func (c *cluster) stopReasons(ctx context.Context) {
+	c.t.Helper()
 	for _, b := range c.bots {
-		switch n := repeats[b.name]; {
-		case b.hook == nil && n > 0:
-			c.t.Errorf("%s resumed its stream and was given %d messages twice", b.name, n)
-		case b.hook != nil && n > len(b.sent)*kills[b.name]:
-			c.t.Errorf("%s was given %d messages twice, with %d kills and %d chats", b.name, n, kills[b.name], len(b.sent))
+		due := map[string]map[relay.MessageID]relay.Reason{} // by chat
+		c.h.mu.Lock()
+		for id, m := range c.h.record.Messages {
+			if reason := m.Stopped[b.name]; reason != "" && m.Accepted > 0 && m.Sender != b.name {
+				if due[m.Chat] == nil {
+					due[m.Chat] = map[relay.MessageID]relay.Reason{}
+				}
+				due[m.Chat][id] = reason
+			}
+		}
+		c.h.mu.Unlock()
+		for chat, want := range due {
+			var shown map[relay.MessageID]relay.Reason
+			read := func() bool {
+				var answer struct{ Outcomes []outcome.Outcome }
+				if b.get(ctx, "/v1/outcomes?limit=5000&chat_id="+chat, &answer) != nil {
+					return false
+				}
+				shown = map[relay.MessageID]relay.Reason{}
+				for _, o := range answer.Outcomes {
+					if string(o.Agent) == b.name && want[o.RelayMsgID] != "" && o.Stopped != "" {
+						shown[o.RelayMsgID] = o.Stopped
+					}
+				}
+				return len(shown) == len(want) || len(b.side.killedLives()) > 0
+			}
+			eventually(ctx, c.t, fmt.Sprintf("%s shows why it stopped %d messages in %s", b.name, len(want), chat), read)
+			for id, reason := range shown {
+				if reason != want[id] {
+					c.t.Errorf("%s shows %q for %s, want %q", b.name, reason, id, want[id])
+				}
+			}
 		}
 	}
-	return repeats
+}
+
+// report fails the test for each violation in the record, and keeps that then.
+func (c *cluster) report() {
+	c.t.Helper()
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
+	found := c.h.record.check()
+	for _, v := range found[:min(len(found), 20)] {
+		c.t.Error(v)
+	}
+	if len(found) > 0 {
+		data, err := json.Marshal(&c.h.record)
+		must(c.t, err)
+		_ = os.WriteFile(filepath.Join(c.t.ArtifactDir(), "history.json"), data, 0o600)
+	}
 }

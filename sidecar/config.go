@@ -27,78 +27,86 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // GoString hides the value from %#v.
 func (s Secret) GoString() string { return s.String() }
 
-// Config is what a sidecar is to do. The program reads it from the environment
-// (DESIGN 5.6) and validates it; here it is taken as valid.
+// Config is what a sidecar is to do. Here it is taken as valid: the program reads it
+// from the environment and checks it.
+//
+// The tags are all that the program and the READMEs know of a setting: envconfig is
+// its variable, default its value where that is missing or empty, desc its
+// description. oneof are the words allowed, of which a bool is true for the second;
+// range is "lowest..highest" of a number or a duration; is names what else a text
+// has to be (the program's config.go has the list).
 type Config struct {
-	Agent        relay.AgentName
-	Role         string
-	Capabilities []string
-	BotName      string
-	BotOpenID    relay.OpenID
-	AppID        string
+	Agent        relay.AgentName `envconfig:"AGENT_NAME" is:"agent" desc:"this bot's name on the relay (required)"`
+	Role         string          `envconfig:"AGENT_ROLE" desc:"one paragraph on what the bot is for; the judge and the other agents read it"`
+	Capabilities []string        `envconfig:"AGENT_CAPABILITIES" desc:"comma list of what the bot can do, for the other agents"`
+	BotName      string          `envconfig:"BOT_NAME" is:"word" desc:"the bot's display name in Feishu"`
+	BotOpenID    relay.OpenID    `envconfig:"BOT_OPEN_ID" is:"id" desc:"the bot's own open_id"`
+	AppID        string          `envconfig:"FEISHU_APP_ID" is:"id" desc:"the bot's app; required if GATEWAY_ADDR is not loopback, else learned from the bot's first connection"`
+	AppSecret    Secret          `envconfig:"FEISHU_APP_SECRET" is:"word" desc:"needed by the connector; else optional"`
 
-	AppSecret         Secret
-	BaseURL           *url.URL // FEISHU_BASE_URL; nil: https://open.feishu.cn
-	EncryptKey        Secret
-	VerificationToken Secret
+	// BaseURL is nil for https://open.feishu.cn.
+	BaseURL           *url.URL `envconfig:"FEISHU_BASE_URL" default:"https://open.feishu.cn" desc:"Feishu's API; https://open.larksuite.com for Lark"`
+	EncryptKey        Secret   `envconfig:"FEISHU_ENCRYPT_KEY" desc:"webhook mode: the app's Encrypt Key"`
+	VerificationToken Secret   `envconfig:"FEISHU_VERIFICATION_TOKEN" desc:"webhook mode: the app's Verification Token"`
 
 	Gateway          GatewayConfig
-	WebhookAddr      string // "" with a BotWebhookURL: on the gateway's address
-	BotWebhookURL    string
-	Connector        bool
-	InjectSenderType string // "bot", "app" or "user"
-	MentionAlways    bool   // INJECT_MENTION
+	WebhookAddr      string `envconfig:"WEBHOOK_ADDR" is:"address" desc:"where /webhook/event is served; default: GATEWAY_ADDR if that is loopback"`
+	BotWebhookURL    string `envconfig:"BOT_WEBHOOK_URL" is:"url" desc:"webhook mode: where the bot listens for Feishu's events"`
+	Connector        bool   `envconfig:"CONNECTOR" default:"false" desc:"the sidecar holds the Feishu connection itself, for a bot that knows no Feishu"`
+	InjectSenderType string `envconfig:"INJECT_SENDER_TYPE" default:"bot" oneof:"bot|app|user" desc:"sender_type of an injected Feishu event: bot, app or user"`
+	MentionAlways    bool   `envconfig:"INJECT_MENTION" default:"addressed" oneof:"addressed|always" desc:"when the injected event names this bot: addressed or always"`
 
-	ListenAddr string
-	APIToken   Secret
+	ListenAddr string `envconfig:"LISTEN_ADDR" default:"127.0.0.1:8787" is:"port" desc:"local API, viewer, MCP, health, metrics"`
+	APIToken   Secret `envconfig:"API_TOKEN" desc:"bearer token; required when LISTEN_ADDR is not loopback, at least 16 characters beyond it"`
 
-	InjectURL       string
-	InjectContext   int
-	DeliveryTimeout time.Duration
+	InjectURL       string        `envconfig:"INJECT_URL" is:"url" desc:"where inbound messages are posted; without it the bot reads /v1/stream"`
+	InjectSecret    Secret        `envconfig:"INJECT_SECRET" is:"secret" desc:"signs the posts to INJECT_URL, at least 16 characters: docs/api.md"`
+	InjectContext   int           `envconfig:"INJECT_CONTEXT" default:"0" range:"0..200" desc:"so many lines that the bot was not given stand before an injected text"`
+	DeliveryTimeout time.Duration `envconfig:"DELIVERY_TIMEOUT" default:"15m" range:"1s..168h" desc:"how long the bot may take to answer a message that it was given; then the message is undeliverable"`
 
-	Backend      string // "file" or "redis"
-	RedisURL     Secret
-	RelayChannel string
+	Backend      string `envconfig:"RELAY_BACKEND" oneof:"file|redis" desc:"file or redis; default: redis if REDIS_URL is set, else file"`
+	RedisURL     Secret `envconfig:"REDIS_URL" is:"redis" desc:"redis://[user:password@]host:6379/0; Sentinel and Cluster: docs/architecture.md"`
+	RelayChannel string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"Pub/Sub channel; the stream is <channel>:log"`
 
-	DataDir       string // of the gateway's CA
-	RelayDir      string
-	TranscriptDir string
+	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" is:"path" desc:"parent of the other folders"`
+	RelayDir      string `envconfig:"RELAY_DIR" is:"path" desc:"file queue and this agent's state; default: $DATA_DIR/relay"`
+	TranscriptDir string `envconfig:"TRANSCRIPT_DIR" is:"path" desc:"the groups' transcripts; default: $DATA_DIR/transcripts"`
 
-	RelaySecret  Secret
-	MaxAge       time.Duration
-	UserMessages bool
-	DedupSize    int
-	OutboxSync   bool
+	RelaySecret  Secret        `envconfig:"RELAY_SECRET" desc:"signs relay messages and mail; the same for all sidecars"`
+	MaxAge       time.Duration `envconfig:"RELAY_MAX_AGE" default:"10m" range:"1s..24h" desc:"older relayed messages reach the transcript, not the bot"`
+	UserMessages bool          `envconfig:"RELAY_USER_MESSAGES" default:"true" desc:"share users' messages for the transcript"`
+	OutboxSync   bool          `envconfig:"RELAY_FSYNC" default:"false" desc:"a send is accepted only when the disk has it: survives a power cut, costs milliseconds"`
+	DedupSize    int           `envconfig:"DEDUP_SIZE" default:"5000" range:"1..1000000" desc:"message ids remembered"`
 
-	GroupsFile      string
-	GroupPolicy     string // "auto", "mention" or "open"
-	MentionAll      bool
-	MembershipCheck string // "auto", "on" or "off"
+	GroupsFile      string `envconfig:"GROUPS_FILE" is:"path" desc:"names, members and limits; default: $DATA_DIR/groups.json; optional"`
+	GroupPolicy     string `envconfig:"GROUP_POLICY" default:"auto" oneof:"auto|mention|open" desc:"auto, mention or open"`
+	MentionAll      bool   `envconfig:"MENTION_ALL" default:"false" desc:"@all addresses this bot"`
+	MembershipCheck string `envconfig:"MEMBERSHIP_CHECK" default:"auto" oneof:"auto|on|off" desc:"auto, on or off: hear only groups the bot is in"`
 
-	Limits policy.Limits
-	Judge  JudgeConfig
-
+	Limits  policy.Limits
+	Judge   JudgeConfig
 	Mailbox MailboxConfig
 }
 
 // JudgeConfig is the LLM judge's; without a key the built-in rules answer.
 type JudgeConfig struct {
-	APIKey  Secret
-	BaseURL string
-	Model   string
+	APIKey  Secret `envconfig:"OPENAI_API_KEY" desc:"the judge's; without it built-in rules answer"`
+	BaseURL string `envconfig:"OPENAI_BASE_URL" is:"url" desc:"an OpenAI-compatible endpoint"`
+	Model   string `envconfig:"OPENAI_MODEL" desc:"the judge's model"`
 }
 
-// GatewayConfig is the front door for a bot's own Feishu SDK. Without an address
-// there is none.
+// GatewayConfig configures the gateway that a bot's own Feishu SDK is pointed at.
+// Without an address there is no gateway.
 type GatewayConfig struct {
-	Addr       string
-	TLS        string // "off", "auto" or "file"
-	CertFile   string
-	KeyFile    string
-	PublicURL  *url.URL // nil: as the bot asked
-	Settle     time.Duration
-	EditSettle time.Duration
-	StreamLife time.Duration
+	Addr       string        `envconfig:"GATEWAY_ADDR" is:"address" desc:"where the bot's Feishu SDK is pointed at, such as 127.0.0.1:8788; default: off"`
+	TLS        string        `envconfig:"GATEWAY_TLS" default:"off" oneof:"off|auto|file" desc:"off, auto (own CA, written to $DATA_DIR/ca.pem) or file"`
+	CertFile   string        `envconfig:"GATEWAY_CERT_FILE" desc:"certificate for GATEWAY_TLS=file"`
+	KeyFile    string        `envconfig:"GATEWAY_KEY_FILE" desc:"its key"`
+	PublicURL  *url.URL      `envconfig:"GATEWAY_PUBLIC_URL" desc:"how the bot reaches the gateway: needed for a name with a dot; also for the WebSocket URL handed to it; default: as it asked"`
+	Allow      []string      `envconfig:"GATEWAY_CONNECT_ALLOW" is:"targets" desc:"comma list of host:port on this machine or its link that a bot may reach through the gateway as its proxy"`
+	Settle     time.Duration `envconfig:"GATEWAY_SETTLE" default:"1500ms" range:"0s..1m" desc:"the quiet after a streamed card's end sign"`
+	StreamLife time.Duration `envconfig:"GATEWAY_STREAM_LIFE" default:"10m" range:"0s..24h" desc:"how long a streamed card without an end sign is waited for"`
+	EditSettle time.Duration `envconfig:"GATEWAY_EDIT_SETTLE" default:"8s" range:"0s..10m" desc:"the quiet after an edit that has no end sign"`
 }
 
 // KnowsFeishu reports whether Feishu itself can be asked, or be listened to.

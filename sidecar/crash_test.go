@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"feishu-relay/internal/redistest"
+	"feishu-relay/relay"
+	"feishu-relay/sidecar"
 )
 
 // defaultKills keeps the tests fast; `make crash` wants hundreds.
@@ -43,8 +46,9 @@ func onBackend(t *testing.T, backend string, s setup) setup {
 }
 
 // Sidecars are killed at random instants, also while they recover from the last
-// kill, while bots talk and drop their connections. Nothing that was accepted is
-// lost, torn, out of order or repeated beyond what a kill excuses.
+// kill, while bots talk, each with several callers in a chat, and drop their
+// connections. Nothing that was accepted is lost, torn, out of order or repeated
+// beyond what a kill excuses.
 func TestCrashAtRandom(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends {
@@ -55,11 +59,19 @@ func TestCrashAtRandom(t *testing.T) {
 					naiveFileMustLose(t)
 				}
 				kills := max(1, killsWanted(t)/2)
-				c := newCluster(t, onBackend(t, backend, setup{separate: folders == "separate", webhooks: []int{1}}))
+				s := setup{separate: folders == "separate", webhooks: []int{1}, callers: 2}
+				s.change = wantsMentions(t, 2, "oc_3")
+				c := newCluster(t, onBackend(t, backend, s))
+				c.h.stops = func(bot, chat string) relay.Reason {
+					if bot == c.bots[2].name && chat == "oc_3" {
+						return relay.NotMentioned
+					}
+					return relay.Pass
+				}
 				for _, b := range c.bots {
 					b.flaky.Store(true)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(kills)*2*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(kills)*10*time.Second)
 				defer cancel()
 				done := make(chan struct{})
 				var killing sync.WaitGroup
@@ -80,7 +92,22 @@ func TestCrashAtRandom(t *testing.T) {
 				killing.Wait()
 				c.talk(ctx, 2, "oc_1", "oc_2", "oc_3") // all are up: what waits behind is pushed out
 				c.verify(ctx)
+				if left := c.h.record.plant(t); len(left) > 0 {
+					t.Logf("too few kills to plant %v", left)
+				}
 			})
+		}
+	}
+}
+
+// wantsMentions lets the i-th bot hear in a chat only what addresses it.
+func wantsMentions(t *testing.T, i int, chat string) func(int, *sidecar.Config) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "groups.json")
+	must(t, os.WriteFile(file, fmt.Appendf(nil, `{"groups":{%q:{"group_policy":"mention"}}}`, chat), 0o600))
+	return func(j int, cfg *sidecar.Config) {
+		if j == i {
+			cfg.GroupsFile, cfg.MembershipCheck = file, "off"
 		}
 	}
 }

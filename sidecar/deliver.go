@@ -131,11 +131,8 @@ func (s *Sidecar) received(p *passage, m *delivery.Message, r delivery.Result) {
 		s.problems.set("dedup", err)
 	}
 	s.trace("settling")
-	s.metrics.delivered(r.Channel, p.final)
 	s.botAway.Store(false)
-	s.noteDelivered(p, r.Channel)
-	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
-		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Door: r.Channel})
+	s.tellDelivered(p, r)
 	s.log.Info("delivered", keyChat, p.msg.ChatID, keyMsg, p.key, keySender, p.msg.SenderAgentName, keyDoor, r.Channel)
 	s.end(p, stageInject, relay.Pass)
 }
@@ -148,12 +145,16 @@ func (s *Sidecar) answeredLate(m delivery.Ref, r delivery.Result) {
 		go s.ackLate(m)
 		return
 	}
-	p := &passage{key: m.Key, msg: relay.Message{RelayMsgID: m.ID, Channel: m.Channel, ChatID: m.Chat,
-		SenderAgentName: m.Sender}}
-	s.metrics.delivered(r.Channel, m.Sent)
+	s.tellDelivered(&passage{key: m.Key, final: m.Sent, msg: relay.Message{RelayMsgID: m.ID, Channel: m.Channel,
+		ChatID: m.Chat, SenderAgentName: m.Sender}}, r)
+}
+
+// tellDelivered tells metrics and watchers that the bot has the message.
+func (s *Sidecar) tellDelivered(p *passage, r delivery.Result) {
+	s.metrics.delivered(r.Channel, p.final)
 	s.noteDelivered(p, r.Channel)
-	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: m.Channel, ChatID: m.Chat,
-		RelayMsgID: m.ID, Sender: string(m.Sender), Door: r.Channel})
+	s.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
+		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Door: r.Channel})
 }
 
 // ackLateWithin bounds the work for a late answer to mail, whose store may be away.

@@ -137,7 +137,7 @@ func TestFaultFullTranscripts(t *testing.T) {
 	empty := fill(t, disk)
 	own, content := c.bots[0].long("oc_1")
 	must(t, c.bots[0].sayThis(ctx, "oc_1", own, content, nil))
-	must(t, c.h.await(ctx, func() bool { return c.h.delivered["agent_b"][own] == 1 }))
+	must(t, c.h.await(ctx, func() bool { return c.h.times["agent_b"][own] == 1 }))
 	other, content := c.bots[1].long("oc_1")
 	must(t, c.bots[1].sayThis(ctx, "oc_1", other, content, nil))
 	heard := map[string]any{"chat_id": "oc_1", "content": content, "sender": "u", "message_id": "om_u"}
@@ -145,7 +145,7 @@ func TestFaultFullTranscripts(t *testing.T) {
 		status != http.StatusServiceUnavailable || code != "transcript_unavailable" {
 		t.Errorf("a user's message is answered with %d %s (%v), want %d", status, code, err, http.StatusServiceUnavailable)
 	}
-	if c.h.times("agent_a", other) != 0 {
+	if c.h.received("agent_a", other) != 0 {
 		t.Error("a message was delivered before it stood in the transcript")
 	}
 	empty()

@@ -101,7 +101,7 @@ func TestFaultWebhookRefuses(t *testing.T) {
 	c := newCluster(t, setup{bots: 2, webhooks: []int{1}})
 	ctx := limited(t)
 	bad, content := c.bots[0].message("oc_1")
-	c.h.spare(bad)
+	c.h.spare(bad, relay.Undeliverable)
 	var mu sync.Mutex
 	tries := 0
 	c.bots[1].answer(func(in *relay.Inbound) int {
@@ -142,12 +142,15 @@ func TestFaultExpired(t *testing.T) {
 	sender.connect(t)
 	c.ready(ctx)
 	old, content := sender.message("oc_1")
-	c.h.spare(old)
+	c.h.spare(old, relay.Expired)
 	must(t, sender.sayThis(ctx, "oc_1", old, content, map[string]any{"ts": time.Now().Add(-2 * maxAge).UnixMilli()}))
 	eventually(ctx, t, "the old message expires", func() bool { return receiver.metric(ctx, t, `feishu_relay_stopped_total{reason="expired"}`) == 1 })
 	there()
+	eventually(ctx, t, "the sidecar sees that its bot is away", func() bool {
+		return receiver.metric(ctx, t, `feishu_relay_door_connected{door="stream"}`) == 0
+	})
 	late, content := sender.message("oc_1")
-	c.h.spare(late)
+	c.h.spare(late, relay.Expired)
 	must(t, sender.sayThis(ctx, "oc_1", late, content, nil))
 	eventually(ctx, t, "the message that waits expires", func() bool { return receiver.metric(ctx, t, `feishu_relay_stopped_total{reason="expired"}`) == 2 })
 	receiver.connect(t)
@@ -206,9 +209,9 @@ func TestFaultJudgeHangs(t *testing.T) {
 	for i := range 30 {
 		id, err := c.bots[0].say(ctx, fmt.Sprintf("oc_%d", i%3+1))
 		must(t, err)
-		must(t, c.h.await(ctx, func() bool { return c.h.delivered["agent_b"][id] == 1 }))
+		must(t, c.h.await(ctx, func() bool { return c.h.times["agent_b"][id] == 1 }))
 	}
-	if n := c.h.times("agent_b", hanging); n != 0 {
+	if n := c.h.received("agent_b", hanging); n != 0 {
 		t.Errorf("the message that hangs was delivered %d times: the judge did not hang", n)
 	}
 	close(answer)

@@ -132,6 +132,7 @@ type sdkBot struct {
 type heard struct {
 	ID, Chat, ChatType, Type, Text, SenderType, SenderID string
 	Mentions                                             []string // open ids
+	Created                                              string   // create_time of the event and of the message
 }
 
 // bot starts one whose SDK is pointed at base, with a long connection; answer is
@@ -188,6 +189,7 @@ func heardOf(e *larkim.P2MessageReceiveV1) heard {
 	m := e.Event.Message
 	h := heard{ID: text(m.MessageId), Chat: text(m.ChatId), ChatType: text(m.ChatType), Type: text(m.MessageType),
 		SenderType: text(e.Event.Sender.SenderType), SenderID: text(e.Event.Sender.SenderId.OpenId)}
+	h.Created = e.EventV2Base.Header.CreateTime + " " + text(m.CreateTime)
 	var content struct{ Text string }
 	if json.Unmarshal([]byte(text(m.Content)), &content) == nil {
 		h.Text = content.Text

@@ -210,7 +210,7 @@ func (n *tenant) hearsFrom(b *sdkBot, from feishusim.App, text string) {
 	n.t.Helper()
 	said := n.sees(text)
 	got := n.hears(b, text)
-	want := heard{ID: said.ID, Chat: n.chat, ChatType: "group", Type: "text", Text: got.Text,
+	want := heard{ID: said.ID, Chat: n.chat, ChatType: "group", Type: "text", Text: got.Text, Created: got.Created,
 		SenderType: "bot", SenderID: n.OpenID(b.app.ID, from.ID), Mentions: []string{n.OpenID(b.app.ID, b.app.ID)}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		n.t.Errorf("%s was given another message than %s said (-want +got):\n%s", b.app.Name, from.Name, diff)

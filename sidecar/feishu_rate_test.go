@@ -17,7 +17,7 @@ import (
 )
 
 // Questions about chats that the bot is not in are made with its own token and
-// count against its own limits, 50 a second and 1000 a minute (FEISHU.md 6).
+// count against its own limits, 50 a second and 1000 a minute (docs/feishu.md 6.3).
 func TestQuestionsToFeishuAreFew(t *testing.T) {
 	t.Parallel()
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotB"})

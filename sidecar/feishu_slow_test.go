@@ -3,12 +3,16 @@
 package sidecar_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/relay"
 )
 
 // A bot on the official SDK that thinks inside its event handler is given each
@@ -70,6 +74,29 @@ func TestSlowBotAndItsSidecarsRestart(t *testing.T) {
 	n.until("it is delivered", func() bool {
 		return strings.Contains(n.get(b, "/v1/outcomes?channel=feishu&chat_id="+n.chat), `"delivered_at"`)
 	})
+}
+
+// What waited for the bot is as new as its writing: frameworks drop events that are
+// older than their own start. The transcript keeps the time at which it was sent.
+func TestWhatWaitedForTheBotIsNewToIt(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	a, b := n.start(n.config("agent_a")), n.start(n.config("agent_b"))
+	sent := relay.MillisOf(time.Now().Add(-time.Minute))
+	n.posts(a, "/v1/outbound", fmt.Sprintf(`{"chat_id":%q,"content":"it waits","message_id":"om_1","ts":%d}`, n.chat, sent))
+	started := relay.MillisOf(time.Now())
+	botB := n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	var event, message relay.Millis
+	if _, err := fmt.Sscan(n.hears(botB, "it waits").Created, &event, &message); err != nil {
+		t.Fatal(err)
+	}
+	if event < started || message < started {
+		t.Errorf("the event is of %d, the message of %d; the bot started at %d", event, message, started)
+	}
+	transcript, err := os.ReadFile(filepath.Join(n.dir, "transcripts", "feishu_"+n.chat+".jsonl"))
+	if err != nil || !strings.Contains(string(transcript), fmt.Sprintf(`"ts":%d`, sent)) {
+		t.Errorf("the transcript lacks the time of sending: %s %v", transcript, err)
+	}
 }
 
 // thinkAbout lets the bot think inside its handler about messages with a text,

@@ -3,11 +3,13 @@
 package sidecar_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,6 +77,30 @@ func (n *tenant) opened(s *running) {
 	n.t.Helper()
 	if n.events(s, "opened") == 0 || n.events(s, "tls_failed") > 0 || n.events(s, "tunnel") > 0 {
 		n.t.Errorf("the bot's calls were not opened:\n%s", n.metrics(s))
+	}
+}
+
+// Through the gateway as a proxy nobody reaches what trusts its own machine, such as the local API.
+func TestTheGatewayLeadsToNothingOnItsMachine(t *testing.T) {
+	t.Parallel()
+	n, _ := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
+	cfg := n.config("agent_a")
+	listed, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listed.Close()
+	cfg.Gateway.Allow = []string{listed.Addr().String()}
+	s := n.start(cfg)
+	for addr, want := range map[string]int{s.Addr().String(): 403, listed.Addr().String(): 200} {
+		c, err := net.Dial("tcp", s.Gateway().String())
+		must(t, err)
+		defer c.Close()
+		_, err = fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", addr, addr)
+		must(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect})
+		must(t, err)
+		if resp.StatusCode != want {
+			t.Errorf("CONNECT %s: got %s, want %d", addr, resp.Status, want)
+		}
 	}
 }
 

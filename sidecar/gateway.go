@@ -13,10 +13,12 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/entry"
 	"feishu-relay/feishu/gateway"
@@ -37,6 +39,7 @@ type front struct {
 	listen  net.Listener
 	webhook *http.Server // nil where it shares the gateway's address
 	hook    net.Listener
+	conns   connections // to hook; those with a post of Feishu's do not wait
 }
 
 func (s *Sidecar) openGateway() error {
@@ -51,16 +54,24 @@ func (s *Sidecar) openGateway() error {
 	f := &front{}
 	opts := gatewayOptions(&s.cfg, s.log, s.metrics.gatewayEvent)
 	opts.Root, opts.Book, opts.API, opts.Host = root, s.book, s.api, host{s, door}
+	if opts.Webhook != nil {
+		if opts.Webhook.Answered, err = dedup.Open(root, "answered.jsonl", s.cfg.DedupSize); err != nil {
+			return fmt.Errorf("the webhook's answered events: %w", err)
+		}
+		s.onClose(opts.Webhook.Answered.Close)
+	}
 	s.onClose(f.close)
-	if err := f.bind(&s.cfg); err != nil {
+	if err := f.bind(&s.cfg, opts.Webhook, s.log); err != nil {
 		return err
 	}
-	opts.Listens = f.listen.Addr()
+	opts.Listens, opts.Certified = f.listen.Addr(), f.certified
 	if f.gateway, err = gateway.New(opts); err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	s.onClose(f.gateway.Close)
-	if f.entry, err = entry.New(entryOptions(&s.cfg, f.gateway.Handler(), s.log, s.metrics.gatewayEvent)); err != nil {
+	bots := entryOptions(&s.cfg, f.gateway.Handler(), s.log, s.metrics.gatewayEvent)
+	bots.Failures = s.failures
+	if f.entry, err = entry.New(bots); err != nil {
 		return fmt.Errorf("GATEWAY_TLS: %w", err)
 	}
 	door.gateway = f.gateway
@@ -75,7 +86,7 @@ func gatewayOptions(cfg *Config, log *slog.Logger, counter func(string)) gateway
 		MaxAge: cfg.MaxAge, Logger: log, Counter: counter}
 	if cfg.BotWebhookURL != "" {
 		o.Webhook = &webhook.Options{BotURL: cfg.BotWebhookURL, EncryptKey: string(cfg.EncryptKey),
-			VerificationToken: string(cfg.VerificationToken)}
+			VerificationToken: string(cfg.VerificationToken), Timeout: cfg.DeliveryTimeout}
 	}
 	return o
 }
@@ -89,29 +100,34 @@ func entryOptions(cfg *Config, handler http.Handler, log *slog.Logger, counter f
 	}
 	return entry.Options{Mode: cmp.Or(cfg.Gateway.TLS, "off"), CertFile: cfg.Gateway.CertFile, KeyFile: cfg.Gateway.KeyFile,
 		DataDir: cfg.DataDir, Names: names, Token: string(cfg.APIToken), Loopback: IsLoopback(cfg.Gateway.Addr),
+		Allow:   cfg.Gateway.Allow,
 		Handler: handler, Logger: log, Counter: counter}
 }
 
 // bind listens for the bot, and for Feishu where that is another address.
-func (f *front) bind(cfg *Config) (err error) {
+func (f *front) bind(cfg *Config, hook *webhook.Options, log *slog.Logger) (err error) {
 	if f.listen, err = net.Listen("tcp", cfg.Gateway.Addr); err != nil {
 		return bindError("GATEWAY_ADDR", err)
 	}
-	if cfg.WebhookAddr == "" || cfg.BotWebhookURL == "" {
+	if cfg.WebhookAddr == "" || hook == nil {
 		return nil
 	}
 	if f.hook, err = net.Listen("tcp", cfg.WebhookAddr); err != nil {
 		return errors.Join(bindError("WEBHOOK_ADDR", err), f.listen.Close())
 	}
-	f.webhook = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	hook.Admitted = f.conns.admitted
+	f.webhook = f.conns.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.gateway.WebhookHandler().ServeHTTP(w, r) // which is made once we know where we listen
-	}), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	}), log)
 	return nil
 }
 
 func bindError(variable string, err error) error {
 	return fmt.Errorf("%s: %w; set it to a free address of this host, or end the program that uses it", variable, err)
 }
+
+// certified is [entry.Entry.Certified] of the entry, which is made after the gateway.
+func (f *front) certified(host string) bool { return f.entry.Certified(host) }
 
 // close closes what stop left open.
 func (f *front) close() error {
@@ -141,10 +157,13 @@ func (f *front) serve(fail func(error)) {
 // connects again as soon as somebody listens.
 func (f *front) stop(ctx context.Context) {
 	_ = f.gateway.Close() // the connections first: Shutdown waits for no hijacked one
+	var posts sync.WaitGroup
 	if f.webhook != nil {
-		_ = f.webhook.Shutdown(ctx)
+		f.conns.close()
+		posts.Go(func() { _ = f.webhook.Shutdown(ctx) }) // a bot that thinks about an event takes all the time there is
 	}
 	_ = f.entry.Shutdown(ctx) // what is left is closed with the listener
+	posts.Wait()
 }
 
 // Gateway is where the bot's SDK is pointed at; nil without a gateway.
@@ -188,7 +207,7 @@ func (d *gatewayDoor) Present() bool            { return d.gateway.Present() }
 func (d *gatewayDoor) Changed() <-chan struct{} { return d.gateway.Changed() }
 func (*gatewayDoor) Serial() bool               { return false } // as Feishu's own events
 func (*gatewayDoor) Pauses() delivery.Pauses {
-	return delivery.Pauses{First: 15 * time.Second, Most: 5 * time.Minute} // as Feishu's own (FEISHU.md 2.4)
+	return delivery.Pauses{First: 15 * time.Second, Most: 5 * time.Minute} // as Feishu's own (docs/feishu.md 2.4)
 }
 
 // Write writes m to the bot as an event and returns when the bot has acknowledged it.

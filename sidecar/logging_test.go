@@ -123,7 +123,8 @@ func TestLogKeys(t *testing.T) {
 // logs can rely on them. A new one is entered here, where no other says the same.
 var keysHere = []string{
 	"addr", "agent", "ahead", "allow", "backend", "before", "chat", "depth", "detail", "door", "err", "filesystem", "folder", "judge_ms",
-	"mentioned", "messages", "missing", "most", "msg_id", "part", "reason", "sender", "seq", "stack", "stage", "tier", "upstream", "version",
+	"mentioned", "messages", "missing", "most", "msg_id", "part", "reason", "sender", "seq", "stack", "stage", "suppressed",
+	"tier", "upstream", "version",
 }
 
 func TestLogKeysAreTheKnownOnes(t *testing.T) {

@@ -18,8 +18,17 @@ import (
 )
 
 // mailKeys is how many keys the mailbox remembers at most for each message: that it
-// was delivered, under which id, the step of a task that it told, and a rejection.
-const mailKeys = 4
+// was delivered, under which id, that it asked for a result and has got it, and a rejection.
+const mailKeys = 5
+
+// maxSigned is how many signatures of mail are remembered, so that a copy is a
+// duplicate; beyond it the oldest is forgotten.
+const maxSigned = 50_000
+
+// signing is how mail is signed and verified.
+func (s *Sidecar) signing() mailbox.Signing {
+	return mailbox.Signing{Secret: string(s.cfg.RelaySecret), Unsigned: s.cfg.Mailbox.Unsigned}
+}
 
 // openMailbox opens the agent's mailbox; with MAILBOX=off there is none.
 func (s *Sidecar) openMailbox() error {
@@ -55,9 +64,17 @@ func (s *Sidecar) openMailbox() error {
 		return err
 	}
 	s.onClose(seen.Close)
+	var signed *dedup.Window
+	if s.cfg.RelaySecret != "" {
+		if signed, err = dedup.Open(processed, safefile.Name(string(self))+".mail-signed.jsonl", maxSigned); err != nil {
+			return err
+		}
+		s.onClose(signed.Close)
+	}
 	s.mailDoors = newMailDoors(s)
 	s.mail, err = agent.New(agent.Options{Self: self, Description: s.cfg.Role, Capabilities: s.cfg.Capabilities, AllowFrom: c.AllowFrom,
 		Delegates: c.Delegates, MaxTasks: c.MaxTasks, Store: store, State: own, Seen: seenMail{seen}, Doors: s.mailDoors,
+		Signing: s.signing(), Signed: seenMail{signed},
 		Hears:     func(channel, chat string) bool { return s.hears(channel, relay.ChatID(chat)) },
 		Heartbeat: c.Heartbeat, HeartbeatTimeout: c.HeartbeatTimeout, AckTimeout: c.AckTimeout, RetryBase: c.RetryBase,
 		MaxRetries: c.MaxRetries, MaxExchanges: c.MaxExchanges, Logger: s.log, Trace: s.trace,
@@ -97,7 +114,7 @@ func (s *Sidecar) openStore() (mailbox.Store, error) {
 	c := s.cfg.Mailbox
 	if c.Backend == "redis" {
 		store, err := redisbox.Open(redisbox.Options{URL: string(s.cfg.RedisURL), Logger: s.log, HeartbeatTimeout: c.HeartbeatTimeout,
-			Self: mailbox.AgentID(s.cfg.Agent)})
+			Self: mailbox.AgentID(s.cfg.Agent), Signing: s.signing()})
 		if err != nil {
 			return nil, &setting{fmt.Errorf("mailbox on Redis: %w", err)}
 		}
@@ -109,7 +126,7 @@ func (s *Sidecar) openStore() (mailbox.Store, error) {
 		s.log.Warn("the mailbox folder is on a network file system, where locks and change events are not reliable; set MAILBOX_BACKEND=redis instead",
 			"folder", c.Dir, "filesystem", fs)
 	}
-	return filebox.Open(c.Dir, &filebox.Options{Logger: s.log})
+	return filebox.Open(c.Dir, &filebox.Options{Logger: s.log, Signing: s.signing()})
 }
 
 // hears reports whether a conversation is a group that this bot is known to be in.

@@ -113,7 +113,7 @@ func (d *mailDoors) channel(m agent.Delivery, in relay.Inbound) delivery.Channel
 	return nil
 }
 
-// inbound is m as the bot gets it (DESIGN 5.2, MAILBOX.md A).
+// inbound is m as the bot gets it (docs/protocol.md 6.10).
 func (d *mailDoors) inbound(m agent.Delivery) relay.Inbound {
 	e := m.Envelope
 	in := relay.Inbound{Channel: mailChannel, Plain: plainMail(e), SenderID: string(e.From), ChatID: relay.ChatID(e.From), Content: mailText(e),

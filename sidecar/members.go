@@ -38,7 +38,7 @@ type members struct {
 func openMembers(root *os.Root, name string, cfg *Config, file func() *groups.File, fail func(error)) (*members, error) {
 	m := &members{agent: string(cfg.Agent), check: cfg.MembershipCheck, feishu: cfg.KnowsFeishu(), file: file, root: root, name: name, fail: fail,
 		seen: map[string]struct{}{}, gone: map[string]relay.Millis{}}
-	data, err := root.ReadFile(name)
+	data, err := safefile.ReadFile(root, name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read known chats: %w", err)
 	}

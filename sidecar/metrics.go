@@ -125,8 +125,9 @@ func (m *metrics) expectDoor(door string) {
 
 // expectMail shows what has not happened to direct messages yet.
 func (m *metrics) expectMail() {
-	for _, what := range []agent.What{agent.EventSent, agent.EventReceived, agent.EventDelivered, agent.EventRefused, agent.EventUndeliverable, agent.EventDuplicate,
-		agent.EventExpired, agent.EventMalformed, agent.EventDropped, agent.EventDead, agent.EventControl} {
+	for _, what := range []agent.What{agent.EventSent, agent.EventReceived, agent.EventDelivered, agent.EventRefused,
+		agent.EventUndeliverable, agent.EventDuplicate, agent.EventExpired, agent.EventMalformed, agent.EventBadSignature,
+		agent.EventDropped, agent.EventDead, agent.EventControl} {
 		m.mail.WithLabelValues(string(what))
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // How long a bot's message that Feishu delivered itself waits for the relay's
 // copy of it, which has the final text where the native event may hold a
-// placeholder or a card's first draft (DESIGN 5.9).
+// placeholder or a card's first draft (docs/feishu.md 3.4).
 const (
 	waitHeard     = time.Minute      // from a bot that the relay was heard of before
 	waitStreaming = 10 * time.Minute // its card is still being written; Feishu ends that after as long

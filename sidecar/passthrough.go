@@ -92,11 +92,11 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, 
 	opts := gatewayOptions(&cfg, log, func(string) {})
 	opts.Host, opts.Book, opts.API = w, feishu.OpenBook(nil, "", log), feishu.NewAPI(cfg.BaseURL.String(), "", "")
 	f := &front{}
-	if err := f.bind(&cfg); err != nil {
+	if err := f.bind(&cfg, opts.Webhook, log); err != nil {
 		return err
 	}
 	defer f.close()
-	opts.Listens = f.listen.Addr()
+	opts.Listens, opts.Certified = f.listen.Addr(), f.certified
 	g, err := gateway.New(opts)
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
@@ -113,8 +113,8 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, 
 	if err != nil {
 		return bindError("LISTEN_ADDR", err)
 	}
-	unready := &http.Server{Handler: httpapi.Unready(fmt.Sprintf("the disk cannot be used: %v; %s", why, mendFolders)),
-		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	conns := connections{}
+	unready := conns.server(httpapi.Unready(fmt.Sprintf("the disk cannot be used: %v; %s", why, mendFolders)), log)
 	defer unready.Close()
 	go func() {
 		if err := unready.Serve(api); !errors.Is(err, http.ErrServerClosed) {

@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,28 +112,32 @@ type process struct {
 	agent  string
 	config string // path
 	log    string // path
+	cfg    sidecar.Config
+	hooked bool // each life appends its number to INJECT_URL
+	// program starts another program than this binary, which listens at
+	// cfg.ListenAddr. Nil: this binary.
+	program func(cfg sidecar.Config) *exec.Cmd
 
-	mu    sync.Mutex
-	life  *life         // guarded by mu
-	next  chan struct{} // closed when the next life begins; guarded by mu
-	kills int           // guarded by mu
+	mu     sync.Mutex
+	life   *life         // guarded by mu
+	next   chan struct{} // closed when the next life begins; guarded by mu
+	lives  int           // guarded by mu
+	killed []int         // the lives that ended with SIGKILL; guarded by mu
 }
 
 type life struct {
+	number int // 1 is the first
 	cmd    *exec.Cmd
 	addr   string        // set when ready is closed
 	ready  chan struct{} // it listens
 	exited chan struct{}
 }
 
-// newProcess writes the configuration; nothing runs yet.
+// newProcess starts nothing yet.
 func newProcess(t *testing.T, dir string, cfg sidecar.Config) *process {
 	t.Helper()
 	p := &process{t: t, agent: string(cfg.Agent), config: filepath.Join(dir, string(cfg.Agent)+".config.json"),
-		log: filepath.Join(dir, string(cfg.Agent)+".log"), next: make(chan struct{})}
-	data, err := json.Marshal(cfg)
-	must(t, err)
-	must(t, os.WriteFile(p.config, data, 0o600))
+		log: filepath.Join(dir, string(cfg.Agent)+".log"), cfg: cfg, next: make(chan struct{})}
 	t.Cleanup(func() {
 		p.kill()
 		p.examineLog()
@@ -142,18 +148,31 @@ func newProcess(t *testing.T, dir string, cfg sidecar.Config) *process {
 // start begins a life; crashAt may name the point of its end. It may be called
 // from any goroutine.
 func (p *process) start(crashAt string) {
-	l, err := p.spawn(crashAt)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lives++
+	l, err := p.spawn(p.lives, crashAt)
 	if err != nil {
 		panic(err) // this binary cannot be started: no test makes sense any more
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.life = l
 	close(p.next)
 	p.next = make(chan struct{})
 }
 
-func (p *process) spawn(crashAt string) (*life, error) {
+// spawn writes the configuration and starts a process.
+func (p *process) spawn(number int, crashAt string) (*life, error) {
+	cfg := p.cfg
+	if p.hooked {
+		cfg.InjectURL += "/" + strconv.Itoa(number)
+	}
+	data, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(p.config, data, 0o600); err != nil {
+		return nil, err
+	}
 	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -162,6 +181,9 @@ func (p *process) spawn(crashAt string) (*life, error) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), sidecarEnv+"="+p.config, crashEnv+"="+crashAt,
 		"GORACE=atexit_sleep_ms=0") // else the race detector adds a second to every orderly end
+	if p.program != nil {
+		cmd = p.program(cfg)
+	}
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -173,7 +195,11 @@ func (p *process) spawn(crashAt string) (*life, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	l := &life{cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{})}
+	l := &life{number: number, cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{})}
+	if p.program != nil {
+		l.addr = cfg.ListenAddr
+		go l.dial()
+	}
 	go func() {
 		defer close(l.exited)
 		if r := bufio.NewScanner(out); r.Scan() {
@@ -186,6 +212,23 @@ func (p *process) spawn(crashAt string) (*life, error) {
 	return l, nil
 }
 
+// dial closes ready when somebody listens at addr, for a program that does not
+// print its address.
+func (l *life) dial() {
+	for {
+		if conn, err := net.Dial("tcp", l.addr); err == nil {
+			_ = conn.Close() // nothing was sent
+			close(l.ready)
+			return
+		}
+		select {
+		case <-l.exited:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
 func (p *process) current() (l *life, next <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,21 +237,27 @@ func (p *process) current() (l *life, next <-chan struct{}) {
 
 // url is where the present life listens, or the next one if that has ended.
 func (p *process) url(ctx context.Context) (string, error) {
+	url, _, err := p.present(ctx)
+	return url, err
+}
+
+// present is url with the number of the life.
+func (p *process) present(ctx context.Context) (url string, number int, err error) {
 	for {
 		l, next := p.current()
 		if l != nil {
 			select {
 			case <-l.exited:
 			case <-l.ready:
-				return "http://" + l.addr, nil
+				return "http://" + l.addr, l.number, nil
 			case <-ctx.Done():
-				return "", ctx.Err()
+				return "", 0, ctx.Err()
 			}
 		}
 		select {
 		case <-next:
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return "", 0, ctx.Err()
 		}
 	}
 }
@@ -227,13 +276,14 @@ func (p *process) kill() {
 func (p *process) countKill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.kills++
+	p.killed = append(p.killed, p.life.number)
 }
 
-func (p *process) killed() int {
+// killedLives are the numbers of the lives that ended so.
+func (p *process) killedLives() []int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.kills
+	return slices.Clone(p.killed)
 }
 
 // crash begins a life that ends at a point, and waits for its end.

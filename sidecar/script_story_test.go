@@ -122,7 +122,7 @@ func (s *story) config(agent, bot string, settings []string) (sidecar.Config, er
 	return c, nil
 }
 
-// set changes one setting of DESIGN 5.6. INJECT_URL=bot is the bot's own
+// set changes one variable of the environment. INJECT_URL=bot is the bot's own
 // webhook, OPENAI_BASE_URL=fake the judge of this story.
 func (s *story) set(c *sidecar.Config, setting string) (err error) {
 	name, v, _ := strings.Cut(setting, "=")

@@ -274,6 +274,9 @@ func sendError(err error) error {
 	if errors.Is(err, relay.ErrTooLarge) {
 		return &httpapi.Error{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: err.Error()}
 	}
+	if errors.Is(err, relay.ErrUnsignable) {
+		return &httpapi.Error{Status: http.StatusBadRequest, Code: "invalid_request", Message: err.Error()}
+	}
 	if errors.Is(err, outbox.ErrFull) {
 		return &httpapi.Error{Status: http.StatusInsufficientStorage, Code: "outbox_full", Message: err.Error()}
 	}

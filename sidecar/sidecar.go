@@ -39,6 +39,7 @@ import (
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/connector"
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/attempts"
 	"feishu-relay/internal/delivery"
 	"feishu-relay/internal/groups"
 	"feishu-relay/internal/safefile"
@@ -88,8 +89,9 @@ type Sidecar struct {
 
 	listener net.Listener
 	server   *http.Server
-	unused   unusedConns
-	closers  []func() error // last opened first
+	conns    connections
+	failures *attempts.Failures // wrong tokens, of the API and of tunnels
+	closers  []func() error     // last opened first
 
 	bots, users  lane
 	transcript   *transcript.Store
@@ -98,6 +100,7 @@ type Sidecar struct {
 	sentIDs      *dedup.Window // own messages
 	showing      *dedup.Window // messages that watchers were shown
 	given        *givenLines
+	signedOut    *dedup.Window             // sessions of browsers
 	userTimes    *lru.Cache[string, int64] // of a chat's topic: when a person spoke last, as far as was seen
 	hearing      *lru.Cache[string, int64] // the same, of messages that passed to the bot and may not be recorded yet
 	members      *members
@@ -154,13 +157,14 @@ type Options struct {
 func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	s := &Sidecar{cfg: cfg, version: opts.Version, log: opts.Logger, trace: opts.Trace, started: time.Now(),
 		events: &httpapi.Events{}, metrics: newMetrics(cfg.Agent, opts.Version), problems: newProblems(), chats: newChats(),
-		showing: dedup.Memory(dedup.DefaultSize), asking: xrate.NewLimiter(askRate, askBurst)}
+		showing: dedup.Memory(dedup.DefaultSize), failures: attempts.New(), asking: xrate.NewLimiter(askRate, askBurst)}
 	s.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
 	s.hearing, _ = lru.New[string, int64](maxChats)
 	s.stoppedIDs, _ = lru.New[relay.MessageID, struct{}](dedup.DefaultSize)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.log = newLimitedLog(s.log.Handler())
 	if s.trace == nil {
 		s.trace = func(string) {}
 	}
@@ -280,6 +284,10 @@ func (s *Sidecar) openFiles() error {
 	}
 	s.given = &givenLines{given}
 	s.onClose(given.Close)
+	if s.signedOut, err = dedup.Open(processed, name+".sessions.jsonl", httpapi.MaxEnded); err != nil {
+		return err
+	}
+	s.onClose(s.signedOut.Close)
 	s.bad = quarantined{root: processed, name: name + ".malformed.jsonl"}
 
 	chats, err := s.folder("chats")
@@ -358,7 +366,7 @@ func (s *Sidecar) openJudge() error {
 
 func (s *Sidecar) openDoor() error {
 	if s.cfg.InjectURL != "" {
-		s.doors.webhook = newWebhook(s.cfg.InjectURL)
+		s.doors.webhook = newWebhook(s.cfg.InjectURL, s.cfg.InjectSecret)
 		return nil
 	}
 	processed, err := s.folder("processed")

@@ -50,7 +50,7 @@ type talks struct {
 
 func openTalks(root *os.Root, name string, fail func(error)) (*talks, error) {
 	t := &talks{root: root, name: name, fail: fail, chats: map[string]talk{}}
-	data, err := root.ReadFile(name)
+	data, err := safefile.ReadFile(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
 	}

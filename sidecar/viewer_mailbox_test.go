@@ -40,7 +40,9 @@ func viewMailbox(t *testing.T, browser *browsertest.Browser) {
 		t.Errorf("%d tasks are shown, want one", got)
 	}
 
-	post(a, "/v1/mailbox/messages", map[string]any{"to": "agent_b", "text": "anybody there?", "metadata": map[string]any{"requiresAck": true}})
+	// Long enough for somebody to take it when it is sent again.
+	post(a, "/v1/mailbox/messages", map[string]any{"to": "agent_b", "text": "anybody there?",
+		"metadata": map[string]any{"requiresAck": true, "ttl": 15}})
 	p.Click(is("tab-dead"))
 	shows(p, is("dead-letter"))
 	p.Click(is("replay"))

@@ -120,7 +120,8 @@ func mailTalk(ctx context.Context, t *testing.T, a, b, d *bot) {
 		}
 	}
 	post(b, "/v1/mailbox/tasks", map[string]any{"to": "agent_a", "text": "please decide: merge sort or quicksort?"})
-	post(a, "/v1/mailbox/messages", map[string]any{"to": "agent_c", "text": "are you there?", "metadata": map[string]any{"requiresAck": true}})
+	post(a, "/v1/mailbox/messages", map[string]any{"to": "agent_c", "text": "are you there?",
+		"metadata": map[string]any{"requiresAck": true, "ttl": 1}})
 	eventually(ctx, t, "a dead letter", func() bool {
 		var mail struct {
 			Dead []any `json:"dead_letters"`

@@ -88,13 +88,6 @@ func viewStory(t *testing.T, browser *browsertest.Browser, s setup) {
 	}
 }
 
-// given is how often a bot was given each message.
-func (h *history) given(bot string) map[relay.MessageID]int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return maps.Clone(h.delivered[bot])
-}
-
 // shownMessage is a message as the page shows it, or as it should.
 type shownMessage struct {
 	ID, Role, Text string

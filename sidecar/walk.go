@@ -3,11 +3,11 @@ package sidecar
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"runtime/debug"
 	"slices"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -23,7 +23,7 @@ const (
 // for at most RELAY_MAX_AGE since the message arrived, and without end until it is
 // in the transcript. It fails only when ctx is done.
 func (s *Sidecar) walk(ctx context.Context, stages relay.Pipeline[*passage], p *passage) (stage string, why relay.Reason, err error) {
-	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
+	for pauses := wait.NewBackoff(retryFirst, retryMax); ; {
 		stage, why, err = s.apply(ctx, stages, p)
 		if err == nil || ctx.Err() != nil {
 			return stage, why, err
@@ -33,10 +33,8 @@ func (s *Sidecar) walk(ctx context.Context, stages relay.Pipeline[*passage], p *
 			s.log.Error("given up after RELAY_MAX_AGE", keyStage, stage, keyMsg, p.key, keyErr, err)
 			return stage, relay.Expired, nil
 		}
-		select {
-		case <-time.After(pause/2 + rand.N(pause)):
-		case <-ctx.Done():
-			return stage, relay.Pass, ctx.Err()
+		if err := pauses.Sleep(ctx); err != nil {
+			return stage, relay.Pass, err
 		}
 		stages = from(stages, stage) // what was done needs no second time
 	}

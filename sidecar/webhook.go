@@ -3,10 +3,13 @@ package sidecar
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -17,25 +20,24 @@ import (
 
 // Bounds of a post to INJECT_URL.
 const (
-	webhookFirst    = 250 * time.Millisecond // pause before the next post, doubled up to
-	webhookMax      = 15 * time.Second
-	webhookReply    = time.Second // for the rest of an answer behind its status
-	webhookMaxReply = 64 << 10    // bytes of an answer that are read, so that the connection stays usable
+	webhookFirst = 250 * time.Millisecond // pause before the next post, doubled up to
+	webhookMax   = 15 * time.Second
 )
 
 // webhookDoor posts inbound messages to INJECT_URL.
 type webhookDoor struct {
 	url     string
+	secret  Secret // INJECT_SECRET; "": posts are not signed
 	client  *http.Client
 	reached atomic.Bool // the last post reached the bot
 	tried   atomic.Bool
 }
 
-func newWebhook(target string) *webhookDoor {
+func newWebhook(target string, secret Secret) *webhookDoor {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 16
 	transport.Proxy = nil // the bot is a neighbour; its messages are no proxy's business
-	return &webhookDoor{url: target, client: &http.Client{
+	return &webhookDoor{url: target, secret: secret, client: &http.Client{
 		Transport: transport,
 		// A redirected POST turns into a GET without the message.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -76,6 +78,11 @@ func (w *webhookDoor) Write(ctx context.Context, m *delivery.Message, written fu
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
 	req.Header.Set("Idempotency-Key", headerSafe(string(m.ID)))
+	if w.secret != "" {
+		timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+		req.Header.Set("X-Relay-Timestamp", timestamp)
+		req.Header.Set("X-Relay-Signature", postSignature(w.secret, timestamp, body))
+	}
 	req.GetBody = nil // net/http would post a second time at once when the connection ends
 	resp, err := w.client.Do(req)
 	if err != nil {
@@ -90,7 +97,7 @@ func (w *webhookDoor) Write(ctx context.Context, m *delivery.Message, written fu
 		return fmt.Errorf("%w: post to INJECT_URL: %w", state, feishu.WithoutURL(err))
 	}
 	w.note(true)
-	drain(resp.Body) // the answer's text does not matter
+	feishu.Drain(resp.Body) // the answer's text does not matter
 	switch code := resp.StatusCode; {
 	case code == http.StatusAccepted:
 		return delivery.ErrAccepted
@@ -103,13 +110,12 @@ func (w *webhookDoor) Write(ctx context.Context, m *delivery.Message, written fu
 	}
 }
 
-// drain reads what is there of an answer, so that its connection can be used again.
-// A bot may send its status and work on with the body open.
-func drain(body io.ReadCloser) {
-	late := time.AfterFunc(webhookReply, func() { _ = body.Close() })
-	defer late.Stop()
-	_, _ = io.Copy(io.Discard, io.LimitReader(body, webhookMaxReply))
-	_ = body.Close()
+// postSignature proves to the bot that a post is its sidecar's.
+func postSignature(secret Secret, timestamp string, body []byte) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(timestamp + "."))
+	mac.Write(body)
+	return "v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
 func (w *webhookDoor) note(reached bool) {

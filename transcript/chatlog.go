@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 )
 
@@ -50,10 +51,11 @@ type chatLog struct {
 	file   *os.File   // nil: not open
 	turn   bool       // file has the next turn at the lock
 	info   os.FileInfo
-	place  forward
+	place  jsonl.Tail
 	loaded bool // ids and recent hold what stands before place
 	ids    idSet
 	recent recent
+	memory int64 // of ids and recent, as counted in store.memory
 	// What stands before the part that was loaded is not among ids. Messages
 	// not newer than reach may be repeats of it; MinInt64: there is no such part.
 	reach int64
@@ -68,17 +70,31 @@ func (l *chatLog) retire() {
 }
 
 func (l *chatLog) unlock() {
+	l.countMemory()
 	l.mu.Unlock()
 	if l.retired.Load() || l.store.closed() {
 		l.closeRetired()
+		return
+	}
+	for l.store.memory.Load() > l.store.opts.Memory && l.store.chats.Len() > 1 {
+		l.store.chats.RemoveOldest()
 	}
 }
 
 func (l *chatLog) closeRetired() {
 	if l.mu.TryLock() {
 		l.closeFile()
+		l.ids, l.recent = idSet{}, recent{}
+		l.countMemory()
 		l.mu.Unlock()
 	}
+}
+
+// countMemory counts what l holds in memory; the caller holds mu.
+func (l *chatLog) countMemory() {
+	now := int64(l.recent.bytes + l.recent.outlineBytes + idCost*len(l.ids.queue))
+	l.store.memory.Add(now - l.memory)
+	l.memory = now
 }
 
 func (l *chatLog) closeFile() {
@@ -126,13 +142,13 @@ func (l *chatLog) known(id string) bool {
 		}
 	}
 	info, err := l.stat()
-	return err == nil && info.Size() >= l.place.offset
+	return err == nil && info.Size() >= l.place.Offset()
 }
 
 // readAhead reads to size without the lock, unless that is too far or the file
 // is not as it was; then it is false, and for an append to put right.
 func (l *chatLog) readAhead(size int64) bool {
-	behind := size - l.place.offset
+	behind := size - l.place.Offset()
 	return behind >= 0 && behind <= maxBehind && l.readOn(size) == nil
 }
 
@@ -177,7 +193,7 @@ func (l *chatLog) try(a *addition) (added bool, err error) {
 	if known, err := l.stands(&a.Entry); known || err != nil {
 		return false, err
 	}
-	if l.place.offset >= l.rotateAt {
+	if l.place.Offset() >= l.rotateAt {
 		if rotated := l.rotate(); rotated {
 			return false, errMoved
 		}
@@ -205,7 +221,7 @@ func (l *chatLog) open() error {
 		return errors.Join(err, f.Close())
 	}
 	l.file, l.info, l.loaded = f, info, false
-	l.rotateAt = l.store.opts.RotateSize
+	l.place, l.rotateAt = jsonl.NewTail(MaxLine), l.store.opts.RotateSize
 	return nil
 }
 
@@ -257,23 +273,23 @@ func (l *chatLog) endTurn() {
 // takeIn reads what others appended. The file is locked and has size bytes.
 func (l *chatLog) takeIn(size int64) error {
 	switch {
-	case !l.loaded || size-l.place.offset > maxBehind:
-		return l.load(size, quickWindow)
-	case size < l.place.offset:
+	case !l.loaded || size-l.place.Offset() > maxBehind:
+		return l.load(quickWindow)
+	case size < l.place.Offset():
 		l.ids = idSet{} // cut by hand
-		return l.load(size, quickWindow)
+		return l.load(quickWindow)
 	}
 	err := l.readOn(size)
-	if errors.Is(err, errReplaced) {
+	if errors.Is(err, jsonl.ErrReplaced) {
 		l.ids = idSet{}
-		return l.load(size, quickWindow)
+		return l.load(quickWindow)
 	}
-	if err != nil || !l.place.partial(size) {
+	if err != nil || l.place.Offset() == size && !l.place.Inside() {
 		return err
 	}
 	// A writer was killed, maybe right before its newline: with the line
 	// ended, it shows whether that is a whole message.
-	if size, err = l.endLine(size); err != nil {
+	if size, err = safefile.Append(l.file, nil); err != nil {
 		return err
 	}
 	return l.readOn(size)
@@ -281,16 +297,16 @@ func (l *chatLog) takeIn(size int64) error {
 
 // readOn reads from place to size, be the file locked or not.
 func (l *chatLog) readOn(size int64) error {
-	if size == l.place.offset {
+	if size == l.place.Offset() {
 		return nil
 	}
 	var skips int64
-	err := l.place.read(l.file, size, func(line []byte) bool {
-		if !l.remember(line, place{offset: l.place.at}) && !blank(line) {
+	_, err := l.place.Read(l.file, size, func(line jsonl.Line) bool {
+		if line.Text == nil || !l.remember(line.Text, place{offset: line.Start}) && !blank(line.Text) {
 			skips++
 		}
 		return true
-	}, func() { skips++ })
+	})
 	if skips > 0 {
 		l.store.skipped.Add(skips)
 		l.store.log.Warn("skipped lines that are no entry", "file", l.name, "lines", skips)
@@ -324,14 +340,6 @@ func (l *chatLog) noteID(id uint64) {
 	l.ids.add(id)
 }
 
-// endLine ends the line that stands unfinished at the end of the file.
-func (l *chatLog) endLine(size int64) (int64, error) {
-	if _, err := l.file.Write([]byte{'\n'}); err != nil {
-		return size, fmt.Errorf("end a torn line: %w", err)
-	}
-	return size + 1, nil
-}
-
 // stands reports whether e is in the transcript already.
 func (l *chatLog) stands(e *Entry) (bool, error) {
 	if e.MessageID == "" {
@@ -344,7 +352,7 @@ func (l *chatLog) stands(e *Entry) (bool, error) {
 	if e.TS > l.reach {
 		return false, nil
 	}
-	err := l.load(l.place.offset, fullWindow)
+	err := l.load(fullWindow)
 	return err == nil && l.ids.has(id), err
 }
 
@@ -354,10 +362,10 @@ func (l *chatLog) write(line []byte) error {
 	if err != nil {
 		return err
 	}
-	if at != l.place.offset {
+	if at != l.place.Offset() {
 		return nil // a program without locks wrote too: the next call reads both
 	}
-	l.place.moveTo(at+int64(len(line)), line)
+	l.place.Skip(line)
 	l.remember(line[:len(line)-1], place{offset: at}) // as every reader will see it
 	return nil
 }
@@ -365,7 +373,7 @@ func (l *chatLog) write(line []byte) error {
 // rotate moves the file aside and deletes the oldest. Where that is not
 // possible the file grows on, and it is tried again a mebibyte later.
 func (l *chatLog) rotate() bool {
-	numbers, err := l.store.segments(l.name)
+	numbers, err := l.store.segmentsNow(l.name) // the next number must be free
 	next := 1
 	if len(numbers) > 0 && numbers[0] < math.MaxInt {
 		next = numbers[0] + 1
@@ -378,7 +386,7 @@ func (l *chatLog) rotate() bool {
 		err = root.Rename(l.name, segmentName(l.name, next))
 	}
 	if err != nil {
-		l.rotateAt = l.place.offset + 1<<20
+		l.rotateAt = l.place.Offset() + 1<<20
 		l.store.log.Warn("transcript not rotated", "file", l.name, "err", err)
 		return false
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 )
 
@@ -50,7 +51,7 @@ type follower struct {
 	yield  func(Entry, error) bool
 	file   *os.File // nil: there is none yet
 	info   os.FileInfo
-	place  forward
+	place  jsonl.Tail
 	seen   idSet
 	last   []trace // of the entries yielded last; a ring once it is full
 	next   int     // the place in the full ring of the oldest one
@@ -121,14 +122,12 @@ func (f *follower) begin(n int) error {
 	var size int64
 	if f.file != nil {
 		var err error
-		if size, err = lastLineEnd(f.file, f.info.Size()); err != nil {
+		if size, err = jsonl.LastLineEnd(f.file, f.info.Size()); err != nil {
 			return err
 		}
-		guard := make([]byte, min(size, guardSize))
-		if _, err := f.file.ReadAt(guard, size-int64(len(guard))); err != nil {
-			return fmt.Errorf("read transcript: %w", err)
+		if f.place, err = jsonl.At(f.file, MaxLine, size); err != nil {
+			return err
 		}
-		f.place.moveTo(size, guard)
 	}
 	// More ids are read than are shown, so that what is only moved about in the
 	// file afterwards is not taken for new.
@@ -195,21 +194,18 @@ func (f *follower) step() (moved bool, err error) {
 }
 
 func (f *follower) readOn() error {
-	info, err := f.file.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() < f.place.offset {
-		f.place = forward{} // cut; what it held before is known
-	}
 	for {
-		err := f.place.read(f.file, info.Size(), f.take, func() { f.store.skipped.Add(1) })
+		info, err := f.file.Stat()
+		if err != nil {
+			return err
+		}
+		_, err = f.place.Read(f.file, info.Size(), f.take)
 		switch {
 		case f.enough:
 			return errEnough
-		case errors.Is(err, errReplaced) && f.place.offset > 0:
-			f.place = forward{}
-		case errors.Is(err, errReplaced):
+		case errors.Is(err, jsonl.ErrReplaced) && f.place.Offset() > 0:
+			f.place.Reset() // what it held before is known
+		case errors.Is(err, jsonl.ErrReplaced):
 			return nil // cut while it was read: the next step sees its size
 		default:
 			return err
@@ -217,9 +213,9 @@ func (f *follower) readOn() error {
 	}
 }
 
-func (f *follower) take(line []byte) bool {
-	e, found, whole := parse(line)
-	if !whole && !blank(line) {
+func (f *follower) take(line jsonl.Line) bool {
+	e, found, whole := parse(line.Text)
+	if line.Text == nil || !whole && !blank(line.Text) {
 		f.store.skipped.Add(1)
 	}
 	return !found || f.give(e)
@@ -268,7 +264,7 @@ func (f *follower) advance() (moved bool, err error) {
 			return false, errors.Join(err, opened.Close())
 		}
 		if f.store.is(next, info) {
-			f.file, f.info, f.place = opened, info, forward{}
+			f.file, f.info, f.place = opened, info, jsonl.NewTail(MaxLine)
 			return true, old.Close()
 		}
 		if err := opened.Close(); err != nil {
@@ -288,6 +284,6 @@ func (f *follower) openNext(file string) error {
 	if err != nil {
 		return errors.Join(err, opened.Close())
 	}
-	f.file, f.info, f.place = opened, info, forward{}
+	f.file, f.info, f.place = opened, info, jsonl.NewTail(MaxLine)
 	return nil
 }

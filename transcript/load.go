@@ -1,9 +1,11 @@
 package transcript
 
 import (
-	"fmt"
 	"math"
 	"slices"
+
+	"feishu-relay/internal/jsonl"
+	"feishu-relay/internal/safefile"
 )
 
 // window is how far back an appender reads a transcript that it opens.
@@ -25,12 +27,11 @@ var (
 // order in which they were written.
 const reachMargin = 10 * 60 * 1000 // milliseconds
 
-// load reads the end of the transcript anew, from the newest line before size
-// back through the rotated files, as far as w says. Ids known before stay known.
-// The file is locked.
-func (l *chatLog) load(size int64, w window) error {
+// load reads the end of the transcript again, from the newest line back through the
+// rotated files, as far as w says. Ids known before stay known. The file is locked.
+func (l *chatLog) load(w window) error {
 	l.loaded = false
-	guard, err := l.endOf(&size)
+	size, err := safefile.Append(l.file, nil) // ends a torn line
 	if err != nil {
 		return err
 	}
@@ -39,6 +40,7 @@ func (l *chatLog) load(size int64, w window) error {
 		times []int64
 		last  []recentLine // newest first, as ids and times
 		bytes int64
+		full  bool // last holds as much as is kept
 	)
 	whole, err := l.store.walkLines(l.name, l.file, place{offset: size}, func(at place, line []byte) bool {
 		e, found := l.store.entry(line)
@@ -46,7 +48,7 @@ func (l *chatLog) load(size int64, w window) error {
 			return true
 		}
 		bytes += int64(e.size())
-		if len(last) < maxRecent {
+		if full = full || len(last) == maxRecent || bytes > maxRecentBytes; !full {
 			last = append(last, lineOf(e, at))
 		}
 		if e.MessageID != "" {
@@ -59,7 +61,7 @@ func (l *chatLog) load(size int64, w window) error {
 		return err
 	}
 	l.ids.addNewer(ids)
-	l.recent = recent{whole: whole && len(last) < maxRecent, repeats: repeats(ids), wanted: l.recent.wanted}
+	l.recent = recent{whole: whole && !full, repeats: repeats(ids), wanted: l.recent.wanted}
 	for _, line := range slices.Backward(last) {
 		l.recent.push(line)
 	}
@@ -68,9 +70,9 @@ func (l *chatLog) load(size int64, w window) error {
 		// The older quarter shows how new the messages before it may be.
 		l.reach = reachMargin + slices.Max(append(times[len(times)*3/4:], 0))
 	}
-	l.place.moveTo(size, guard)
-	l.loaded = true
-	return nil
+	l.place, err = jsonl.At(l.file, MaxLine, size)
+	l.loaded = err == nil
+	return err
 }
 
 // extendBy is how many entries memory is extended by at least.
@@ -81,7 +83,7 @@ const extendBy = 64
 func (l *chatLog) extend(n int, at int64) bool {
 	r := &l.recent
 	room := maxOutlineBytes - r.outlineBytes
-	from := place{offset: l.place.offset}
+	from := place{offset: l.place.Offset()}
 	if len(r.lines) > 0 {
 		from = r.lines[0].at
 	}
@@ -122,23 +124,6 @@ func (l *chatLog) readBack(from place, take func(at place, line []byte) bool) (w
 		}
 	}
 	return l.store.walkLines(l.name, f, from, take)
-}
-
-// endOf returns the last bytes before size, after it ended an unfinished line
-// there, which moves size.
-func (l *chatLog) endOf(size *int64) (guard []byte, err error) {
-	if *size == 0 {
-		return nil, nil
-	}
-	guard = make([]byte, min(*size, guardSize))
-	if _, err := l.file.ReadAt(guard, *size-int64(len(guard))); err != nil {
-		return nil, fmt.Errorf("read the end of the transcript: %w", err)
-	}
-	if guard[len(guard)-1] == '\n' {
-		return guard, nil
-	}
-	*size, err = l.endLine(*size)
-	return append(guard, '\n'), err
 }
 
 func repeats(ids []uint64) bool {

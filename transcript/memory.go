@@ -19,6 +19,9 @@ func (s *idSet) has(id uint64) bool {
 	return ok
 }
 
+// idCost is about how many bytes one id takes.
+const idCost = 40
+
 // add enters id, pushing out the oldest where the set is full.
 func (s *idSet) add(id uint64) {
 	if s.has(id) {

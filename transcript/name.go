@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"feishu-relay/internal/safefile"
 )
@@ -95,23 +97,61 @@ func (s *Store) files() ([]string, error) {
 	return names, nil
 }
 
-// segments lists the numbers of a chat's rotated files, newest first.
-func (s *Store) segments(name string) ([]int, error) {
+// segmentsNow lists the numbers of a chat's rotated files, newest first.
+func (s *Store) segmentsNow(name string) ([]int, error) {
+	all, err := s.allSegments()
+	return all[name], err
+}
+
+// allSegments lists the numbers of the rotated files of each chat that has some,
+// newest first.
+func (s *Store) allSegments() (map[string][]int, error) {
 	files, err := s.files()
 	if err != nil {
 		return nil, err
 	}
-	var numbers []int
+	all := map[string][]int{}
 	for _, file := range files {
-		if !strings.HasPrefix(file, name) {
-			continue
-		}
-		if of, number, ok := splitSegment(file); ok && of == name && number > 0 {
-			numbers = append(numbers, number)
+		if name, number, ok := splitSegment(file); ok && number > 0 {
+			all[name] = append(all[name], number)
 		}
 	}
-	slices.SortFunc(numbers, func(a, b int) int { return cmp.Compare(b, a) })
-	return numbers, nil
+	for _, numbers := range all {
+		slices.SortFunc(numbers, func(a, b int) int { return cmp.Compare(b, a) })
+	}
+	return all, nil
+}
+
+// listing is the rotated files as of the folder's last change. To list the folder
+// for each reading would take the longer the more chats there are.
+type listing struct {
+	mu       sync.Mutex
+	folder   os.FileInfo // as it was before the listing; nil: list it
+	at       time.Time   // of the listing
+	segments map[string][]int
+}
+
+// racy is how long after a change another one may leave the folder's time as it is.
+const racy = 100 * time.Millisecond
+
+// segments is segmentsNow for readers, from memory where the folder has not changed.
+func (s *Store) segments(name string) ([]int, error) {
+	now, err := s.stat(".")
+	if err != nil {
+		return s.segmentsNow(name) // it is missing, or the error is a better one
+	}
+	l := &s.listed
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.folder == nil || !os.SameFile(l.folder, now) || !l.folder.ModTime().Equal(now.ModTime()) || l.at.Sub(now.ModTime()) < racy {
+		at := time.Now()
+		all, err := s.allSegments()
+		if err != nil {
+			return nil, err
+		}
+		l.folder, l.at, l.segments = now, at, all
+	}
+	return slices.Clone(l.segments[name]), nil
 }
 
 // olderThan lists the rotated files that are older than the open file that

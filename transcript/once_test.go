@@ -411,7 +411,7 @@ func TestTailReadsTheSameOfAnySize(t *testing.T) {
 		}
 		read = append(read, bytesRead(t)-before)
 	}
-	if slices.Max(read) > 2*blockSize {
+	if slices.Max(read) > 2*block {
 		t.Errorf("bytes read of 1 KiB, 1 MiB and 64 MiB: %d, want at most two blocks", read)
 	}
 }

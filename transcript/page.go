@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+
+	"feishu-relay/internal/jsonl"
 )
 
 // Bounds of reading a page.
@@ -64,7 +66,7 @@ func (s *Store) Page(channel, chatID string, q Query) (Page, error) {
 	name := fileName(channel, chatID)
 	for range 3 { // a file that was cut meanwhile is read anew
 		page, err := s.page(name, q)
-		if errors.Is(err, errReplaced) {
+		if errors.Is(err, jsonl.ErrReplaced) {
 			continue
 		}
 		if err != nil {
@@ -72,7 +74,7 @@ func (s *Store) Page(channel, chatID string, q Query) (Page, error) {
 		}
 		return page, nil
 	}
-	return Page{}, fmt.Errorf("read a page of transcript %s: %w", name, errReplaced)
+	return Page{}, fmt.Errorf("read a page of transcript %s: %w", name, jsonl.ErrReplaced)
 }
 
 func (s *Store) page(name string, q Query) (Page, error) {

@@ -172,7 +172,7 @@ func TestPageReadsTheSameOfAnySize(t *testing.T) {
 		}
 		read = append(read, bytesRead(t)-before)
 	}
-	if slices.Max(read) > 3*blockSize+maxAfterBytes {
+	if slices.Max(read) > 3*block+maxAfterBytes {
 		t.Errorf("bytes read of 1 MiB and 64 MiB: %d, want at most three blocks, and what follows that may be edits", read)
 	}
 }

@@ -4,6 +4,7 @@ package transcript
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -101,7 +102,11 @@ func playRole(role string, args []string) error {
 		content := strings.Repeat("x", 64<<10)
 		for i := 0; ; i++ {
 			id := fmt.Sprintf("%s-%d", args[2], i)
-			_, err := s.Append("feishu", chat, Entry{Role: RoleAssistant, Content: content, MessageID: id, TS: int64(i)})
+			e := Entry{Role: RoleAssistant, Content: content, MessageID: id, TS: int64(i)}
+			err := ErrBusy
+			for errors.Is(err, ErrBusy) { // on a busy machine another writer may stop with the lock in its hand
+				_, err = s.Append("feishu", chat, e)
+			}
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"feishu-relay/internal/jsonl"
+	"feishu-relay/internal/safefile"
 )
 
 // Tail returns the last n messages of a chat in the order of the file, oldest
@@ -61,7 +64,7 @@ func (s *Store) tailTo(channel, chatID string, n int, at int64, warm func(*chatL
 	for range 3 { // a file that was cut meanwhile is read anew
 		g := gatherer{n: n, at: at}
 		err := s.back(name, g.takeEntry)
-		if errors.Is(err, errReplaced) {
+		if errors.Is(err, jsonl.ErrReplaced) {
 			continue
 		}
 		if err != nil {
@@ -69,7 +72,7 @@ func (s *Store) tailTo(channel, chatID string, n int, at int64, warm func(*chatL
 		}
 		return g.inOrder(), nil
 	}
-	return nil, fmt.Errorf("read the end of transcript %s: %w", name, errReplaced)
+	return nil, fmt.Errorf("read the end of transcript %s: %w", name, jsonl.ErrReplaced)
 }
 
 // read answers with warm after it took in what others appended. False: it is not
@@ -93,7 +96,7 @@ func (l *chatLog) tail(n int, at int64) ([]Entry, bool) {
 		return entries, true
 	}
 	g := gatherer{n: n, at: at}
-	_, err := l.readBack(l.recent.upTo(at, place{offset: l.place.offset}), func(_ place, line []byte) bool {
+	_, err := l.readBack(l.recent.upTo(at, place{offset: l.place.Offset()}), func(_ place, line []byte) bool {
 		e, found := l.store.entry(line)
 		return !found || g.takeEntry(e)
 	})
@@ -143,14 +146,14 @@ func (s *Store) back(name string, take func(Entry) bool) error {
 	return err
 }
 
-// openToRead opens a file below the folder; nil: there is no such file.
+// openToRead opens a regular file below the folder; nil: there is no such file.
 func (s *Store) openToRead(file string) (*os.File, int64, error) {
 	root, err := s.dir.Open(false)
 	var f *os.File
 	if err == nil {
-		f, err = root.Open(file)
+		f, err = safefile.Open(root, file, os.O_RDONLY)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, safefile.ErrNotRegular) {
 		return nil, 0, nil
 	}
 	if err != nil {
@@ -159,9 +162,6 @@ func (s *Store) openToRead(file string) (*os.File, int64, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
-	}
-	if info.IsDir() {
-		return nil, 0, f.Close()
 	}
 	return f, info.Size(), nil
 }
@@ -246,17 +246,17 @@ func (s *Store) before(name string, number int, info os.FileInfo) ([]int, error)
 
 // walkFile walks one file and reports whether take wants more.
 func (s *Store) walkFile(r io.ReaderAt, from place, take func(at place, line []byte) bool) (more bool, err error) {
-	b := newBackward(r, from.offset, func() { s.skipped.Add(1) })
-	defer b.release()
+	b := jsonl.NewBackward(r, from.offset, MaxLine, func() { s.skipped.Add(1) })
+	defer b.Release()
 	for {
-		line, err := b.next()
+		line, err := b.Next()
 		if err == io.EOF {
 			return true, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		if !take(place{from.segment, b.at}, line) {
+		if !take(place{from.segment, b.At()}, line) {
 			return false, nil
 		}
 	}
@@ -341,7 +341,7 @@ func (s *Store) Chats() ([]Chat, error) {
 			c.Last, c.LastTS = &e, e.TS
 			return false
 		})
-		if err != nil && !errors.Is(err, errReplaced) {
+		if err != nil && !errors.Is(err, jsonl.ErrReplaced) {
 			return nil, fmt.Errorf("read transcript %s: %w", name, err)
 		}
 		chats = append(chats, *c)

@@ -2,16 +2,15 @@ package transcript
 
 import (
 	"bytes"
-	"errors"
-	"io"
-	"math/rand/v2"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// block is about what is read at once.
+const block = 64 << 10
 
 func TestReadingBackwards(t *testing.T) {
 	line := func(id, content string) string {
@@ -21,7 +20,7 @@ func TestReadingBackwards(t *testing.T) {
 		}
 		return string(b)
 	}
-	long := strings.Repeat("x", 3*blockSize)
+	long := strings.Repeat("x", 3*block)
 	for _, c := range []struct {
 		name, content string
 		n             int
@@ -38,7 +37,7 @@ func TestReadingBackwards(t *testing.T) {
 		{"unfinished line beyond the limit", line("a", "") + strings.Repeat("x", 2*MaxLine), 5, "a", 0},
 		{"line longer than a block", line("a", "") + line("b", long) + line("c", ""), 5, "a b c", 0},
 		{"first line longer than a block", line("a", long) + line("b", ""), 5, "a b", 0},
-		{"line of exactly a block", line("a", "") + line("b", long)[:0] + line("b", strings.Repeat("x", blockSize-len(line("b", "")))) + line("c", ""), 5, "a b c", 0},
+		{"line of exactly a block", line("a", "") + line("b", long)[:0] + line("b", strings.Repeat("x", block-len(line("b", "")))) + line("c", ""), 5, "a b c", 0},
 		{"line beyond the limit", line("a", "") + strings.Repeat("x", 2*MaxLine) + "\n" + line("b", ""), 5, "a b", 1},
 		{"first line beyond the limit", strings.Repeat("x", 2*MaxLine) + "\n" + line("b", ""), 5, "b", 1},
 		{"line a little beyond the limit", line("a", "") + strings.Repeat("x", MaxLine) + "\n" + line("b", ""), 5, "a b", 1},
@@ -160,61 +159,6 @@ func benchLike(i int) Entry {
 	return e
 }
 
-// readAll reads data backwards, in file order.
-func readAll(t *testing.T, data []byte) (lines []string, skips int) {
-	b := newBackward(bytes.NewReader(data), int64(len(data)), func() { skips++ })
-	defer b.release()
-	for {
-		line, err := b.next()
-		if err == io.EOF {
-			slices.Reverse(lines)
-			return lines, skips
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, string(line))
-	}
-}
-
-// plainly splits data as both readers should.
-func plainly(data []byte) (lines []string) {
-	end := bytes.LastIndexByte(data, '\n')
-	if end < 0 {
-		return nil
-	}
-	return strings.Split(string(data[:end]), "\n")
-}
-
-func FuzzReaders(f *testing.F) {
-	f.Add([]byte("a\nb\n\nc"), uint16(3), uint32(0))
-	f.Add([]byte("\n"), uint16(0), uint32(70_000))
-	f.Fuzz(func(t *testing.T, data []byte, split uint16, stretch uint32) {
-		if i := int(split) % (len(data) + 1); stretch > 0 { // a long line somewhere
-			data = slices.Concat(data[:i], bytes.Repeat([]byte("x"), int(stretch%400_000)), data[i:])
-		}
-		want := plainly(data)
-		if got, skips := readAll(t, data); !slices.Equal(got, want) || skips != 0 {
-			t.Fatalf("backwards: %d lines, want %d", len(got), len(want))
-		}
-		// Forward, in two steps, as a file grows.
-		var got []string
-		var p forward
-		for _, size := range []int64{int64(int(split) % (len(data) + 1)), int64(len(data))} {
-			err := p.read(bytes.NewReader(data), size, func(line []byte) bool {
-				got = append(got, string(line))
-				return true
-			}, func() { t.Fatal("a line was skipped") })
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("forward: %d lines, want %d", len(got), len(want))
-		}
-	})
-}
-
 // FuzzBack lets anything stand in the file.
 func FuzzBack(f *testing.F) {
 	line, _ := encode(message(1))
@@ -250,42 +194,4 @@ func FuzzBack(f *testing.F) {
 		}
 		expectTail(t, s, 10, warm)
 	})
-}
-
-func TestForwardOverTooLongLines(t *testing.T) {
-	data := []byte("a\n" + strings.Repeat("x", 3*MaxLine) + "\nb\n")
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 5 {
-		var p forward
-		var got []string
-		skips := 0
-		for size := int64(0); size < int64(len(data)); {
-			size = min(int64(len(data)), size+1+r.Int64N(MaxLine))
-			err := p.read(bytes.NewReader(data), size, func(line []byte) bool {
-				got = append(got, string(line))
-				return true
-			}, func() { skips++ })
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		if !slices.Equal(got, []string{"a", "b"}) || skips != 1 {
-			t.Errorf("%d lines, %d skipped, want 2 and 1", len(got), skips)
-		}
-	}
-}
-
-func TestForwardNoticesOtherContent(t *testing.T) {
-	var p forward
-	nothing := func() {}
-	if err := p.read(strings.NewReader("one\ntwo\n"), 8, func([]byte) bool { return true }, nothing); err != nil {
-		t.Fatal(err)
-	}
-	for _, other := range []string{"one\nTWO\nthree\n", "one\n"} {
-		q := p
-		q.guard = bytes.Clone(p.guard)
-		if err := q.read(strings.NewReader(other), 14, func([]byte) bool { return true }, nothing); !errors.Is(err, errReplaced) {
-			t.Errorf("%q: %v, want errReplaced", other, err)
-		}
-	}
 }

@@ -92,6 +92,10 @@ type Options struct {
 	// MaxOpen is how many chats' files are kept open between appends; 0 means
 	// 256. The one least recently appended to is closed.
 	MaxOpen int
+	// Memory is about how many bytes of all chats are kept in memory; 0 means
+	// 32 MiB. Beyond, the chat least recently used is forgotten and read again
+	// when it is needed.
+	Memory int64
 	// ReadOnly opens a folder that must exist and makes no file in it.
 	ReadOnly bool
 	// Logger gets what was skipped and what could not be rotated; nil discards.
@@ -104,9 +108,11 @@ type Store struct {
 	log     *slog.Logger
 	dir     safefile.Folder
 	chats   *lru.Cache[chatKey, *chatLog] // those appended to
+	memory  atomic.Int64                  // what they hold in memory, in bytes
 	seed    maphash.Seed
 	skipped atomic.Int64
 	done    chan struct{} // closed by Close
+	listed  listing
 	close   func() error
 }
 
@@ -125,6 +131,9 @@ func Open(dir string, opts *Options) (*Store, error) {
 	}
 	if o.MaxOpen <= 0 {
 		o.MaxOpen = 256
+	}
+	if o.Memory <= 0 {
+		o.Memory = 32 << 20
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -6,21 +6,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/mailbox"
 )
 
-// tryLimit bounds one try, longLimit one of several calls to a service. The tries
-// run side by side, so that all of them end within 15 s. What does not end by
-// itself, such as a look into a folder on a dead network drive, is left behind
-// and told as a failure.
+// tryLimit bounds a probe, longLimit one that waits for a service which may take its
+// time, and all probes together. A probe that does not end by itself, such as a look
+// into a folder on a dead network drive, is left behind and reported as a failure.
 const (
 	tryLimit  = 5 * time.Second
 	longLimit = 12 * time.Second
 )
 
-// status is how a try went.
+// status says how a probe went.
 type status string
 
 const (
@@ -29,8 +33,8 @@ const (
 	statusFail status = "fail" // does not work
 )
 
-// finding is what one try found out; Mend says what to do about it, and is
-// empty where all is well.
+// finding is one result of a probe. Name is the probe's, filled in by the runner.
+// Mend says how to fix it, and is empty where nothing is to be fixed.
 type finding struct {
 	Name   string `json:"name"`
 	Status status `json:"status"`
@@ -38,117 +42,223 @@ type finding struct {
 	Mend   string `json:"mend"`
 }
 
-func well(name, format string, args ...any) finding {
-	return finding{name, statusOK, fmt.Sprintf(format, args...), ""}
+// judged is warning or failure.
+type judged = func(mend, format string, args ...any) []finding
+
+func well(format string, args ...any) []finding {
+	return []finding{{Status: statusOK, Detail: fmt.Sprintf(format, args...)}}
 }
 
-func warning(name, mend, format string, args ...any) finding {
-	return finding{name, statusWarn, fmt.Sprintf(format, args...), mend}
+func warning(mend, format string, args ...any) []finding {
+	return []finding{{Status: statusWarn, Detail: fmt.Sprintf(format, args...), Mend: mend}}
 }
 
-func failure(name, mend, format string, args ...any) finding {
-	return finding{name, statusFail, fmt.Sprintf(format, args...), mend}
+func failure(mend, format string, args ...any) []finding {
+	return []finding{{Status: statusFail, Detail: fmt.Sprintf(format, args...), Mend: mend}}
 }
 
-// subject is what a check looks at.
+// nameAll gives findings the name of their probe.
+func nameAll(name string, found []finding) []finding {
+	for i := range found {
+		found[i].Name = name
+	}
+	return found
+}
+
+func failed(found []finding) bool {
+	return slices.ContainsFunc(found, func(f finding) bool { return f.Status == statusFail })
+}
+
+// subject is what probes look at: the configuration, and what several of them need,
+// which is found out once. A function that returns findings returns nil for success.
 type subject struct {
 	*config
-	running func() (*runningSidecar, error) // the sidecar at LISTEN_ADDR, asked once
-	redis   func() error                    // why the Redis that the sidecars meet in is not reached, tried once
+	client  redis.UniversalClient              // of REDIS_URL, connected at its first call; nil without one
+	sidecar func() (*runningSidecar, error)    // that listens at LISTEN_ADDR
+	redis   func() (*redisServer, []finding)   // of REDIS_URL
+	feishu  func() (*feishuCaller, []finding)  // with the app's token, if there is an app
+	cards   func() ([]mailbox.Card, []finding) // of the mailbox
 }
 
-// check is one try. run returns when ctx is done, as far as the system lets it.
-type check struct {
-	name  string // of the finding where run itself finds nothing in time
-	group string // the heading above its findings
+func newSubject(ctx context.Context, c *config) *subject {
+	s := &subject{config: c, client: openRedis(ctx, c)}
+	s.sidecar = sync.OnceValues(func() (*runningSidecar, error) { return askSidecar(ctx, c) })
+	s.redis = sync.OnceValues(func() (*redisServer, []finding) { return reachRedis(ctx, s) })
+	s.feishu = sync.OnceValues(func() (*feishuCaller, []finding) { return reachFeishu(ctx, c) })
+	s.cards = sync.OnceValues(func() ([]mailbox.Card, []finding) { return readCards(ctx, c) })
+	return s
+}
+
+// probe tries one thing, if when holds (nil: always). It is left out if one of the
+// probes that it needs failed or was left out: it would only repeat what that reports.
+// run returns when ctx is done, as far as the system lets it.
+type probe struct {
+	area  string // the heading above its findings
+	name  string
 	limit time.Duration
-	run   func(context.Context, *subject) []finding
+	when  func(*subject) bool
+	needs []string
+	run   probing
 }
 
-// checks are the tries in the order in which they are told: first what the
-// others stand on.
-func checks(c *config) []check {
-	return []check{
-		{"relay folder", "Files", tryLimit, checkRelayDir},
-		{"transcript folder", "Files", tryLimit, checkTranscriptDir},
-		{"disk space", "Files", tryLimit, checkDisks},
-		{"files of others", "Files", tryLimit, checkOwners},
-		{"groups file", "Files", tryLimit, checkGroups},
-		{"backend", "Relay", tryLimit, checkBackend},
-		{"this agent", "Relay", tryLimit, checkAgent},
-		{"peers", "Relay", tryLimit, checkPeers},
-		{"mailbox", "Mailbox", tryLimit, checkMailbox},
-		{"Feishu", "Feishu", longLimit, checkFeishu},
-		{"gateway", "Bot", tryLimit, checkGateway},
-		{"bot webhook", "Bot", tryLimit, checkWebhook},
-		{"bot", "Bot", tryLimit, checkInject},
-		{"judge", "Judge", min(c.Limits.Timeout+time.Second, longLimit), checkJudge},
-		{"local API", "Sidecar", tryLimit, checkListen},
-		{"sidecar", "Sidecar", tryLimit, checkRunning},
+type probing = func(context.Context, *subject) []finding
+
+func onFiles(s *subject) bool    { return s.Backend != "redis" }
+func onRedis(s *subject) bool    { return s.Backend == "redis" }
+func mailOff(s *subject) bool    { return !s.Mailbox.On }
+func mailFiles(s *subject) bool  { return s.Mailbox.On && s.Mailbox.Backend != "redis" }
+func mailRedis(s *subject) bool  { return s.Mailbox.On && s.Mailbox.Backend == "redis" }
+func mailSigned(s *subject) bool { return s.Mailbox.On && s.RelaySecret != "" }
+func onFeishu(s *subject) bool   { return s.KnowsFeishu() }
+func hasApp(s *subject) bool     { return s.KnowsFeishu() && s.AppID != "" && s.AppSecret != "" }
+func hasGateway(s *subject) bool { return s.Gateway.Addr != "" }
+func hasWebhook(s *subject) bool { return s.BotWebhookURL != "" }
+
+// probes are in the order in which their findings are printed.
+func probes(c *config) []probe {
+	judging := min(c.Limits.Timeout+time.Second, longLimit)
+	relayable, mail := []string{"redis", "redis role", "redis memory"}, []string{"mailbox", "mailbox folder"}
+	bot := []string{"Feishu bot"}
+	return []probe{
+		{"Files", "relay folder", tryLimit, nil, nil, checkRelayDir},
+		{"Files", "transcript folder", tryLimit, nil, nil, checkTranscriptDir},
+		{"Files", "disk space", tryLimit, nil, nil, checkDisks},
+		{"Files", "files of others", tryLimit, nil, nil, checkOwners},
+		{"Files", "groups file", tryLimit, nil, nil, checkGroups},
+		{"Relay", "file queue", tryLimit, onFiles, nil, checkQueueFiles},
+		{"Relay", "redis", tryLimit, onRedis, nil, checkRedis},
+		{"Relay", "redis role", tryLimit, onRedis, []string{"redis"}, checkRedisRole},
+		{"Relay", "redis memory", tryLimit, onRedis, []string{"redis"}, checkRedisMemory},
+		{"Relay", "redis rights", tryLimit, onRedis, relayable, checkRedisRights},
+		{"Relay", "redis outcomes", tryLimit, onRedis, []string{"redis rights"}, checkOutcomes},
+		{"Relay", "redis stream", tryLimit, onRedis, relayable, checkStream},
+		{"Relay", "clock", tryLimit, onRedis, []string{"redis"}, checkClock},
+		{"Relay", "this agent", tryLimit, nil, nil, checkAgent},
+		{"Relay", "peers", tryLimit, nil, nil, checkPeers},
+		{"Mailbox", "mailbox", tryLimit, mailOff, nil, checkMailboxOff},
+		{"Mailbox", "mailbox", tryLimit, mailRedis, []string{"redis"}, checkMailboxRedis},
+		{"Mailbox", "mailbox folder", tryLimit, mailFiles, nil, checkMailboxDir},
+		{"Mailbox", "mailbox registry", tryLimit, mailFiles, mail, checkRegistry},
+		{"Mailbox", "mailbox signatures", tryLimit, mailSigned, mail, checkSignatures},
+		{"Mailbox", "mailbox inboxes", tryLimit, mailRedis, mail, checkInboxRedis},
+		{"Mailbox", "mailbox malformed", tryLimit, mailRedis, mail, checkMalformedRedis},
+		{"Mailbox", "mailbox inboxes", tryLimit, mailFiles, mail, checkInboxes},
+		{"Mailbox", "mailbox malformed", tryLimit, mailFiles, mail, checkMalformed},
+		{"Feishu", "Feishu clock", longLimit, onFeishu, nil, checkFeishuClock},
+		{"Feishu", "Feishu", longLimit, onFeishu, nil, checkFeishu},
+		{"Feishu", "Feishu bot", tryLimit, hasApp, []string{"Feishu"}, checkFeishuBot},
+		{"Feishu", "Feishu scopes", tryLimit, hasApp, bot, checkScopes},
+		{"Feishu", "Feishu events", tryLimit, hasApp, bot, checkEvents},
+		{"Feishu", "Feishu groups", longLimit, hasApp, bot, checkFeishuGroups},
+		{"Bot", "gateway", tryLimit, hasGateway, nil, checkGateway},
+		{"Bot", "webhook address", tryLimit, hasWebhook, []string{"gateway"}, checkWebhookAddress},
+		{"Bot", "gateway certificate", tryLimit, hasGateway, []string{"gateway"}, checkCertificate},
+		{"Bot", "bot webhook", tryLimit, hasWebhook, nil, checkWebhook},
+		{"Bot", "bot", tryLimit, nil, nil, checkInject},
+		{"Judge", "judge", judging, nil, nil, checkJudge},
+		{"Sidecar", "local API", tryLimit, nil, nil, checkListen},
+		{"Sidecar", "sidecar", tryLimit, nil, nil, ofRunning(checkReady)},
+		{"Sidecar", "sidecar version", tryLimit, nil, nil, ofRunning(checkVersion)},
+		{"Sidecar", "outbox", tryLimit, nil, nil, ofRunning(checkOutbox)},
+		{"Sidecar", "sidecar errors", tryLimit, nil, nil, ofRunning(checkErrors)},
+		{"Sidecar", "dead letters", tryLimit, nil, nil, ofRunning(checkDeadLetters)},
 	}
 }
 
-// runCheck tries everything that is configured. It changes nothing that lasts,
-// and may be run beside a running sidecar.
+// runCheck probes everything that is configured. It changes nothing that lasts, and
+// may be run beside a running sidecar.
 func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var explained strings.Builder
-	f := flags("check", "check [--json]\n\nTries everything that is configured and says how to mend what does not work:\n"+
+	f := flags("check", "check [--json]\n\n"+
+		"Tries everything that is configured and says how to mend what does not work:\n"+
 		"✓ works, ! works and will surprise somebody, ✗ does not work; below it, how to mend it.\n"+
 		"Takes 15 seconds at most, changes nothing, and may be run beside the running sidecar. Feishu is\n"+
 		"asked who the bot is, the judge one question, and the bot's webhook what Feishu asks to verify\n"+
 		"it; nobody is sent a message. Exit status 1: something fails.\n", &explained)
 	asJSON := f.Bool("json", false, "print an array of {name, status, detail, mend}; status is ok, warn or fail")
 	if err := parse(f, args, 0); err != nil {
-		if errors.Is(err, errUsage) {
-			fmt.Fprint(stderr, explained.String())
-		} else {
-			fmt.Fprint(stdout, explained.String())
-		}
+		explain(err, &explained, stdout, stderr)
 		return err
 	}
 	out := newFindings(stdout, *asJSON)
 	cfg, err := loadConfig()
 	if err != nil {
-		out.add("Configuration", append(mistakes(err), checkEnvironment(os.Environ())...)...)
+		out.add("Configuration", mistakes(err)...)
+	} else {
+		set := well("AGENT_NAME is %s, RELAY_BACKEND is %s", cfg.Agent, cfg.Backend)
+		out.add("Configuration", nameAll("configuration", set)...)
+	}
+	out.add("Configuration", checkEnvironment(os.Environ())...)
+	if err != nil {
 		return out.end()
 	}
-	out.add("Configuration", append([]finding{well("configuration", "AGENT_NAME is %s, RELAY_BACKEND is %s", cfg.Agent, cfg.Backend)},
-		checkEnvironment(os.Environ())...)...)
-	s := &subject{&cfg, sync.OnceValues(func() (*runningSidecar, error) { return askSidecar(ctx, &cfg) }),
-		sync.OnceValue(func() error { return reachRedis(ctx, &cfg) })}
-	all := checks(&cfg)
-	results := make([]chan []finding, len(all))
-	for i, c := range all {
-		results[i] = make(chan []finding, 1)
-		go func() { results[i] <- c.try(ctx, s) }() // ends within its limit
-	}
-	for i, c := range all {
-		found := out.await(c.name, results[i])
-		if ctx.Err() != nil {
-			return ctx.Err()
+	within, end := context.WithTimeout(ctx, longLimit)
+	defer end()
+	s := newSubject(within, &cfg)
+	all := slices.DeleteFunc(probes(&cfg), func(p probe) bool { return p.when != nil && !p.when(s) })
+	for i, result := range start(within, all, s) {
+		found := out.await(all[i].name, result) // also after an interruption: what was tried is cleaned up
+		if ctx.Err() == nil {
+			out.add(all[i].area, found...)
 		}
-		out.add(c.group, found...)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	return out.end()
 }
 
-// try runs the check within its limit.
-func (c check) try(ctx context.Context, s *subject) []finding {
-	ctx, cancel := context.WithTimeout(ctx, c.limit)
+// start runs the probes side by side, each after those that it needs.
+func start(ctx context.Context, all []probe, s *subject) []chan []finding {
+	type outcome struct {
+		known chan struct{}
+		ok    bool // valid when known is closed
+	}
+	outcomes, results := map[string]*outcome{}, make([]chan []finding, len(all))
+	for _, p := range all {
+		outcomes[p.name] = &outcome{make(chan struct{}), true}
+	}
+	for i, p := range all {
+		results[i] = make(chan []finding, 1)
+		go func() {
+			own := outcomes[p.name]
+			defer close(own.known)
+			for _, name := range p.needs {
+				if need := outcomes[name]; need != nil {
+					<-need.known
+					own.ok = own.ok && need.ok
+				}
+			}
+			var found []finding
+			if own.ok {
+				found = p.try(ctx, s)
+				own.ok = !failed(found)
+			}
+			results[i] <- found
+		}()
+	}
+	return results
+}
+
+// try runs the probe within its limit, and what ctx leaves of it.
+func (p probe) try(ctx context.Context, s *subject) []finding {
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	found := make(chan []finding, 1)
-	go func() { found <- c.run(ctx, s) }()
-	late := time.NewTimer(c.limit + c.limit/10) // most checks say themselves what was too slow
+	go func() { found <- p.run(ctx, s) }()
+	end, _ := ctx.Deadline()
+	late := time.NewTimer(time.Until(end) + p.limit/10) // most probes report by themselves what was too slow
 	defer late.Stop()
 	select {
 	case f := <-found:
-		return f
+		return nameAll(p.name, f)
 	case <-late.C:
-		return []finding{failure(c.name, "look what its disk or its network is waiting for", "no result within %s", c.limit)}
+		return nameAll(p.name, failure("look what its disk or its network is waiting for",
+			"no result within %s", p.limit))
 	}
 }
 
-// plainly is what err says, in words for what took too long.
+// plainly is the text of err, in words for what took too long.
 func plainly(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer in time"
@@ -156,24 +266,22 @@ func plainly(err error) string {
 	return err.Error()
 }
 
-// mistakes are those of the configuration, each of which begins with the name
-// of its variable.
+// mistakes are those of the configuration, each of which begins with the name of its
+// variable.
 func mistakes(err error) []finding {
-	desc := map[string]string{}
-	for _, v := range variables() {
-		desc[v.name] = v.desc
-	}
 	var out []finding
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		name, detail, ok := strings.Cut(line, ": ")
+		name, detail, _ := strings.Cut(line, ": ")
 		first, _, _ := strings.Cut(name, ",")
-		what, known := desc[first]
-		switch {
-		case !ok || !known:
-			out = append(out, failure("configuration", "`feishu-relay run --help` lists all variables", "%s", line))
-		default:
-			out = append(out, failure(name, fmt.Sprintf("set %s: %s", name, what), "%s", detail))
+		known := slices.IndexFunc(variables(), func(v setting) bool { return v.name == first })
+		if known < 0 {
+			found := failure("`feishu-relay run --help` lists all variables", "%s", line)
+			out = append(out, nameAll("configuration", found)...)
+			continue
 		}
+		mend := fmt.Sprintf("set %s: %s", name, variables()[known].desc)
+		out = append(out, nameAll(name, failure(mend, "%s", detail))...)
 	}
-	return append(out, warning("everything else", "mend the configuration and check again", "not tried yet"))
+	rest := warning("mend the configuration and check again", "not tried yet")
+	return append(out, nameAll("everything else", rest)...)
 }

@@ -201,7 +201,7 @@ func TestCheckClock(t *testing.T) {
 		{maxSkew + time.Second, statusWarn, "this host's clock is 6s behind that of redis"},
 		{-time.Hour, statusWarn, "this host's clock is 1h0m0s ahead of that of redis"},
 	} {
-		got := clockFinding("clock", "redis", maxSkew, tt.ahead)
+		got := clockFinding("redis", maxSkew, tt.ahead)[0]
 		if got.Status != tt.status || !strings.Contains(got.Detail, tt.says) {
 			t.Errorf("%s: got %+v, want %s with %q", tt.ahead, got, tt.status, tt.says)
 		}

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -27,53 +26,58 @@ const (
 	trustHint      = "the bot needs NODE_EXTRA_CA_CERTS (Node) or SSL_CERT_FILE and REQUESTS_CA_BUNDLE (Python) set to "
 )
 
-// checkCertificate looks at the files, and then at what a bot is shown: by the
-// running sidecar, else by a gateway of our own on another port.
-func checkCertificate(ctx context.Context, c *config, running bool) []finding {
-	const name = "gateway certificate"
-	certFile, keyFile := c.Gateway.CertFile, c.Gateway.KeyFile
-	switch c.Gateway.TLS {
-	case entry.ModeFile:
-	case entry.ModeAuto:
-		certFile, keyFile = filepath.Join(c.DataDir, "ca.pem"), filepath.Join(c.DataDir, "private", "ca-key.pem")
+// checkCertificate looks at the files, and then at what a bot is shown: by the running
+// sidecar, else by a gateway of our own on another port.
+func checkCertificate(ctx context.Context, s *subject) []finding {
+	auto, certFile, keyFile := s.Gateway.TLS == entry.ModeAuto, s.Gateway.CertFile, s.Gateway.KeyFile
+	if auto {
+		certFile, keyFile = filepath.Join(s.DataDir, "ca.pem"), filepath.Join(s.DataDir, "private", "ca-key.pem")
 		if _, err := os.Stat(certFile); errors.Is(err, fs.ErrNotExist) {
-			return []finding{well(name, "%s will be made at the first start; then %sit", certFile, trustHint)}
+			return well("%s will be made at the first start; then %sit", certFile, trustHint)
 		}
-	default:
+	} else if s.Gateway.TLS != entry.ModeFile {
 		return nil
 	}
 	out := openFiles(certFile, keyFile)
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-	switch auto := c.Gateway.TLS == entry.ModeAuto; {
+	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return append(out, failure(name, denied(err, "let this user read "+certFile+" and "+keyFile), "%v", err))
+		return append(out, failure(denied(err, "let this user read "+certFile+" and "+keyFile), "%v", err)...)
 	case err != nil && auto:
-		return append(out, failure(name, fmt.Sprintf("restore them, or rm %s %s and let the bots load the new one", certFile, keyFile), "%v", err))
+		return append(out, failure(fmt.Sprintf("restore them, or rm %s %s and let the bots load the new one",
+			certFile, keyFile), "%v", err)...)
 	case err != nil:
-		return append(out, failure(name, "set GATEWAY_CERT_FILE and GATEWAY_KEY_FILE to a certificate and its key, in PEM", "%v", err))
-	case auto && pair.Leaf.NotAfter.Before(time.Now().Add(endsSoon)):
-		return append(out, warning(name, "restart the sidecar, and then the bots, which have to read the new "+certFile,
-			"the CA ends on %s and is made anew at the next start", pair.Leaf.NotAfter.Format(time.DateOnly)))
-	case auto && lacking(pair.Leaf, names(c)) != "":
-		return append(out, warning(name, "restart the sidecar, and then the bots, which have to read the new "+certFile,
-			"the CA may not sign for %s yet; it is made anew at the next start", lacking(pair.Leaf, names(c))))
-	case !auto && pair.Leaf.NotAfter.Before(time.Now()):
-		return append(out, failure(name, "renew it: "+certFile, "it ended on %s, and bots refuse it", pair.Leaf.NotAfter.Format(time.DateOnly)))
-	case !auto && pair.Leaf.NotAfter.Before(time.Now().Add(endsSoon)):
-		out = append(out, warning(name, "renew it: "+certFile+"; the gateway reads it again by itself", "it ends on %s", pair.Leaf.NotAfter.Format(time.DateOnly)))
+		return append(out, failure("set GATEWAY_CERT_FILE and GATEWAY_KEY_FILE to a certificate and its key, in PEM",
+			"%v", err)...)
 	}
-	addr := reachable(c.Gateway.Addr)
-	if !running {
-		var end func()
-		if addr, end, err = serveCertificate(c); err != nil {
-			return append(out, failure(name, "correct GATEWAY_TLS and its files", "%v", err))
+	const restart = "restart the sidecar, and then the bots, which have to read the new "
+	left, ends := time.Until(pair.Leaf.NotAfter), pair.Leaf.NotAfter.Format(time.DateOnly)
+	forbidden := func(name string) bool { return !entry.Permits(pair.Leaf, name) }
+	switch lacks := slices.IndexFunc(names(s.config), forbidden); {
+	case auto && left < endsSoon:
+		return append(out, warning(restart+certFile, "the CA ends on %s and is made anew at the next start", ends)...)
+	case auto && lacks >= 0:
+		return append(out, warning(restart+certFile,
+			"the CA may not sign for %s yet; it is made anew at the next start", names(s.config)[lacks])...)
+	case !auto && left < 0:
+		return append(out, failure("renew it: "+certFile, "it ended on %s, and bots refuse it", ends)...)
+	case !auto && left < endsSoon:
+		out = append(out, warning("renew it: "+certFile+"; the gateway reads it again by itself",
+			"it ends on %s", ends)...)
+	}
+	addr := reachable(s.Gateway.Addr)
+	if bound(ctx, s.Gateway.Addr) == nil {
+		own, end, err := serveCertificate(s.config)
+		if err != nil {
+			return append(out, failure("correct GATEWAY_TLS and its files", "%v", err)...)
 		}
 		defer end()
+		addr = own
 	}
-	return append(out, shake(ctx, c, addr, certFile, pair.Leaf.NotAfter)...)
+	return append(out, shake(ctx, s.config, addr, certFile, pair.Leaf.NotAfter)...)
 }
 
-// names are those under which a bot may know the gateway.
+// names are those by which a bot may know the gateway.
 func names(c *config) []string {
 	out := []string{"localhost", "127.0.0.1", "::1", "open.feishu.cn", "open.larksuite.com"}
 	for _, u := range []*url.URL{c.BaseURL, c.Gateway.PublicURL} {
@@ -84,31 +88,14 @@ func names(c *config) []string {
 	return out
 }
 
-// lacking is a name that the CA may not sign for, or "".
-func lacking(ca *x509.Certificate, names []string) string {
-	for _, name := range names {
-		ip := net.ParseIP(name)
-		ofIP := func(n *net.IPNet) bool { return n.Contains(ip) }
-		ofName := func(domain string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }
-		if ip != nil && len(ca.PermittedIPRanges) > 0 && !slices.ContainsFunc(ca.PermittedIPRanges, ofIP) ||
-			ip == nil && len(ca.PermittedDNSDomains) > 0 && !slices.ContainsFunc(ca.PermittedDNSDomains, ofName) {
-			return name
-		}
-	}
-	return ""
-}
-
-// openFiles tells who may read what: bots the certificate, nobody else the key.
+// openFiles looks at who may read what: bots the certificate, nobody else the key.
 func openFiles(certFile, keyFile string) (out []finding) {
-	const name = "gateway certificate"
-	if runtime.GOOS == "windows" {
-		return nil // other rights
+	if mode := permissions(certFile); mode != 0 && mode&0o004 == 0 {
+		out = warning("chmod 644 "+certFile, "a bot of another user cannot read %s (mode %04o)", certFile, mode)
 	}
-	if info, err := os.Stat(certFile); err == nil && info.Mode().Perm()&0o004 == 0 {
-		out = append(out, warning(name, "chmod 644 "+certFile, "a bot of another user cannot read %s (mode %04o)", certFile, info.Mode().Perm()))
-	}
-	if info, err := os.Stat(keyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
-		out = append(out, warning(name, "chmod 600 "+keyFile, "every user of this host can use the key %s (mode %04o)", keyFile, info.Mode().Perm()))
+	if mode := permissions(keyFile); mode&0o007 != 0 {
+		out = append(out, warning("chmod 600 "+keyFile,
+			"every user of this host can use the key %s (mode %04o)", keyFile, mode)...)
 	}
 	return out
 }
@@ -116,8 +103,8 @@ func openFiles(certFile, keyFile string) (out []finding) {
 // serveCertificate shows the certificate on a port of the kernel's choice, as a
 // gateway does. The files are there and in order, so nothing is made.
 func serveCertificate(c *config) (addr string, end func(), err error) {
-	e, err := entry.New(entry.Options{Mode: c.Gateway.TLS, CertFile: c.Gateway.CertFile, KeyFile: c.Gateway.KeyFile, DataDir: c.DataDir,
-		Names: names(c), Loopback: true, Handler: http.NotFoundHandler()})
+	e, err := entry.New(entry.Options{Mode: c.Gateway.TLS, CertFile: c.Gateway.CertFile, KeyFile: c.Gateway.KeyFile,
+		DataDir: c.DataDir, Names: names(c), Loopback: true, Handler: http.NotFoundHandler()})
 	if err != nil {
 		return "", nil, err
 	}
@@ -138,18 +125,16 @@ func serveCertificate(c *config) (addr string, end func(), err error) {
 // shake connects as a bot does that knows the gateway by each of its names, and
 // trusts the CA, or in mode file the certificate itself.
 func shake(ctx context.Context, c *config, addr, certFile string, ends time.Time) []finding {
-	const name = "gateway certificate"
 	auto := c.Gateway.TLS == entry.ModeAuto
-	roots := x509.NewCertPool()
+	roots, known := x509.NewCertPool(), false
 	if !auto {
 		if system, err := x509.SystemCertPool(); err == nil {
 			roots = system
 		}
 	}
-	unknown := !auto && !knownIssuer(certFile)
 	data, err := readAtMost(certFile, maxCertificate)
 	if err != nil {
-		return []finding{failure(name, denied(err, "let this user read "+certFile), "%v", err)}
+		return failure(denied(err, "let this user read "+certFile), "%v", err)
 	}
 	roots.AppendCertsFromPEM(data)
 	var valid, invalid []string
@@ -161,27 +146,37 @@ func shake(ctx context.Context, c *config, addr, certFile string, ends time.Time
 		d := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: host}}
 		conn, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {
-			if invalid = append(invalid, host); first == nil {
-				first = err
-			}
+			invalid, first = append(invalid, host), cmp.Or(first, err)
 			continue
 		}
+		known = !auto && trusted(conn.(*tls.Conn).ConnectionState().PeerCertificates)
 		askNothing(ctx, conn)
 		valid = append(valid, host)
 	}
 	public := c.Gateway.PublicURL
-	_, wrongName := errors.AsType[x509.HostnameError](first)
 	switch {
-	case first != nil && (auto || !wrongName || len(valid) == 0):
-		return []finding{failure(name, shakeMend(c, certFile, first), "a bot that calls it %s is refused: %v", invalid[0], first)}
+	case first != nil && (auto || !isA[x509.HostnameError](first) || len(valid) == 0):
+		return failure(shakeMend(c, certFile, first), "a bot that calls it %s is refused: %v", invalid[0], first)
 	case public != nil && slices.Contains(invalid, public.Hostname()):
-		return []finding{failure(name, "get a certificate for that name, or correct GATEWAY_PUBLIC_URL", "it is not valid for %s: %v", public.Hostname(), first)}
+		return failure("get a certificate for that name, or correct GATEWAY_PUBLIC_URL",
+			"it is not valid for %s: %v", public.Hostname(), first)
 	}
-	detail := fmt.Sprintf("valid for %s until %s", strings.Join(valid, ", "), ends.Format(time.DateOnly))
-	if auto || unknown {
-		detail += "; " + trustHint + certFile
+	hint := "; " + trustHint + certFile
+	if known {
+		hint = ""
 	}
-	return []finding{well(name, "%s", detail)}
+	return well("valid for %s until %s%s", strings.Join(valid, ", "), ends.Format(time.DateOnly), hint)
+}
+
+// trusted reports whether this host trusts the first of the certificates without being
+// told to.
+func trusted(chain []*x509.Certificate) bool {
+	between := x509.NewCertPool()
+	for _, certificate := range chain[1:] {
+		between.AddCert(certificate)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Intermediates: between})
+	return err == nil
 }
 
 // askNothing ends a connection with an empty line, which the gateway's server
@@ -198,39 +193,14 @@ func askNothing(ctx context.Context, conn net.Conn) {
 
 // shakeMend is what to do about a certificate that a bot does not accept.
 func shakeMend(c *config, certFile string, err error) string {
-	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
-	_, host := errors.AsType[x509.HostnameError](err)
+	authority := isA[x509.UnknownAuthorityError](err)
 	switch {
 	case authority && c.Gateway.TLS == entry.ModeAuto:
 		return "restart the sidecar, which has another " + certFile + " in mind, and then the bot"
 	case authority:
 		return "put the certificates of its issuers behind it in " + certFile
-	case host:
+	case isA[x509.HostnameError](err):
 		return "set GATEWAY_PUBLIC_URL to how the bot reaches the gateway, or get a certificate for that name"
 	}
 	return "restart the sidecar, which may run without GATEWAY_TLS=" + c.Gateway.TLS + "; its log tells more"
-}
-
-// knownIssuer reports whether this host trusts the certificate without being told
-// to.
-func knownIssuer(certFile string) bool {
-	data, err := readAtMost(certFile, maxCertificate)
-	if err != nil {
-		return false
-	}
-	var chain []*x509.Certificate
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
-			chain = append(chain, cert)
-		}
-	}
-	if len(chain) == 0 {
-		return false
-	}
-	between := x509.NewCertPool()
-	for _, cert := range chain[1:] {
-		between.AddCert(cert)
-	}
-	_, err = chain[0].Verify(x509.VerifyOptions{Intermediates: between})
-	return err == nil
 }

@@ -19,7 +19,7 @@ func TestSpace(t *testing.T) {
 		littleSpace - 1: {statusWarn, "make room there"},
 		littleSpace:     {statusOK, "200 MiB are left"},
 	} {
-		found := map[string][]finding{"disk space": {spaceFinding("/data", free)}}
+		found := map[string][]finding{"disk space": spaceFinding("/data", free)}
 		wants(t, found, "disk space", want.status, want.says)
 	}
 }

@@ -17,44 +17,61 @@ import (
 	"feishu-relay/internal/safefile"
 )
 
-func checkRelayDir(_ context.Context, c *subject) []finding {
-	return checkFolder("relay folder", "RELAY_DIR", c.RelayDir)
+// scratch begins the names of the files that a probe makes and removes.
+const scratch = ".feishu-relay-check-"
+
+func checkRelayDir(_ context.Context, s *subject) []finding {
+	return checkFolder("RELAY_DIR", s.RelayDir)
 }
 
-func checkTranscriptDir(_ context.Context, c *subject) []finding {
-	return checkFolder("transcript folder", "TRANSCRIPT_DIR", c.TranscriptDir)
+func checkTranscriptDir(_ context.Context, s *subject) []finding {
+	return checkFolder("TRANSCRIPT_DIR", s.TranscriptDir)
 }
 
-// checkFolder writes, locks and removes a file in the folder. One that does not
-// exist is not made, since the sidecar's user may be another one: the folder
-// that it would be made in is tried.
-func checkFolder(name, variable, dir string) []finding {
+func checkMailboxDir(_ context.Context, s *subject) []finding {
+	return checkFolder("MAILBOX_DIR", s.Mailbox.Dir)
+}
+
+// checkFolder writes, locks and removes a file in the folder. A missing folder is not
+// made, since the sidecar's user may be another one: the folder that it would be made
+// in is tried.
+func checkFolder(variable, dir string) []finding {
 	elsewhere := fmt.Sprintf("set %s (or DATA_DIR) to a folder that this user can write", variable)
 	at, err := existing(dir)
 	if err != nil {
-		return []finding{failure(name, denied(err, elsewhere), "%v", err)}
+		return failure(denied(err, elsewhere), "%v", err)
 	}
-	if err := tryFiles(at); err != nil {
-		if errors.Is(err, errNoLock) {
-			return []finding{failure(name, "put it on a local disk; sidecars on several hosts meet over Redis: set REDIS_URL", "%s: %v", at, err)}
-		}
+	switch err := tryFiles(at); {
+	case errors.Is(err, errNoLock):
+		return failure("put it on a local disk; sidecars on several hosts meet over Redis: set REDIS_URL",
+			"%s: %v", at, err)
+	case err != nil:
 		if e, ok := errors.AsType[*fs.PathError](err); ok {
 			err = e.Err // without the name of the file that was tried
 		}
-		return []finding{failure(name, denied(err, elsewhere+", or let this user write there"), "%s: %v", at, err)}
+		return failure(denied(err, elsewhere+", or let this user write there"), "%s: %v", at, err)
 	}
-	out := []finding{well(name, "%s can be written, locks work", dir)}
+	out := well("%s can be written, locks work", dir)
 	if at != dir {
-		out[0] = well(name, "%s does not exist yet, and can be made", dir)
-	}
-	if info, err := os.Stat(at); at == dir && err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
-		out[0] = warning(name, "chmod o-rwx "+dir, "every user of this host can look into %s (mode %04o): it holds conversations", dir, info.Mode().Perm())
+		out = well("%s does not exist yet, and can be made", dir)
+	} else if mode := permissions(dir); mode&0o007 != 0 {
+		out = warning("chmod o-rwx "+dir,
+			"every user of this host can look into %s (mode %04o): it holds conversations", dir, mode)
 	}
 	if kind := safefile.NetworkFS(at); kind != "" {
-		out = append(out, warning(name, "use a local disk, or Redis: set REDIS_URL",
-			"%s is on a network file system (%s), where locks, appends and change events of several hosts are not reliable", at, kind))
+		out = append(out, warning("use a local disk, or Redis: set REDIS_URL", "%s is on a network file system (%s), "+
+			"where locks, appends and change events of several hosts are not reliable", at, kind)...)
 	}
 	return out
+}
+
+// permissions are those of a file; 0 where that is missing, or there are others.
+func permissions(path string) fs.FileMode {
+	info, err := os.Stat(path)
+	if err != nil || runtime.GOOS == "windows" {
+		return 0
+	}
+	return info.Mode().Perm()
 }
 
 // existing returns dir, or the nearest folder above it that exists.
@@ -75,8 +92,8 @@ func existing(dir string) (string, error) {
 
 var errNoLock = errors.New("locks do not keep a second holder out")
 
-// tryFiles makes a file in dir, locks it twice, which must not succeed, and
-// removes it.
+// tryFiles makes a file in dir, appends to it, locks it twice, which must not
+// succeed, and removes it.
 func tryFiles(dir string) (err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -84,98 +101,109 @@ func tryFiles(dir string) (err error) {
 	}
 	defer root.Close()
 	name := scratch + rand.Text()
-	var files [2]*os.File
-	defer func() {
-		for _, f := range files {
-			if f != nil {
-				err = errors.Join(err, f.Close())
-			}
-		}
-		if files[0] != nil {
-			err = errors.Join(err, root.Remove(name))
-		}
-	}()
-	for i, flag := range []int{os.O_RDWR | os.O_CREATE | os.O_EXCL, os.O_RDWR} {
-		if files[i], err = safefile.Open(root, name, flag); err != nil {
-			return err
-		}
-	}
-	if _, err := safefile.Append(files[0], []byte("check\n")); err != nil {
-		return err
-	}
-	first, err := safefile.TryLock(files[0])
+	first, err := safefile.Open(root, name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
-	second, err := safefile.TryLock(files[1])
-	if err == nil && (!first || second) {
+	defer func() { err = errors.Join(err, first.Close(), root.Remove(name)) }()
+	second, err := safefile.Open(root, name, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, second.Close()) }()
+	if _, err := safefile.Append(first, []byte("check\n")); err != nil {
+		return err
+	}
+	locked, err := safefile.TryLock(first)
+	if err != nil {
+		return err
+	}
+	again, err := safefile.TryLock(second)
+	if err == nil && (!locked || again) {
 		err = errNoLock
 	}
 	return err
 }
 
-// checkAgent tells whether a sidecar of this agent runs. That is as it should
-// be, unless somebody wonders why a second one does not start.
-func checkAgent(_ context.Context, c *subject) []finding {
-	const name = "this agent"
-	path := filepath.Join(c.RelayDir, "offsets", safefile.Name(string(c.Agent))+".lock")
+// checkQueueFiles opens the queues as a writer does, as far as they exist; that they
+// can be made is seen by the probe of the folder.
+func checkQueueFiles(_ context.Context, s *subject) []finding {
+	found := well("nothing has been sent in %s yet", s.RelayDir)
+	for _, queue := range []string{"outbound.jsonl", "inbound.jsonl"} {
+		f, err := os.OpenFile(filepath.Join(s.RelayDir, queue), os.O_RDWR|os.O_APPEND, 0)
+		if err == nil {
+			found = well("%s can be appended to", s.RelayDir)
+			_ = f.Close() // nothing was written
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return failure(denied(err, "run all sidecars that share RELAY_DIR as one user, "+
+				"or make the folder writable by their group"), "%v", err)
+		}
+	}
+	return found
+}
+
+// checkAgent reports whether a sidecar of this agent runs. That is as it should be,
+// unless somebody wonders why a second one does not start.
+func checkAgent(_ context.Context, s *subject) []finding {
+	path := filepath.Join(s.RelayDir, "offsets", safefile.Name(string(s.Agent))+".lock")
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return []finding{well(name, "%s has not run in %s yet", c.Agent, c.RelayDir)}
+		return well("%s has not run in %s yet", s.Agent, s.RelayDir)
 	}
 	if err != nil {
-		return []finding{failure(name, denied(err, "run all sidecars that share RELAY_DIR as one user or in one group"), "%v", err)}
+		return failure(denied(err, "run all sidecars that share RELAY_DIR as one user or in one group"), "%v", err)
 	}
 	defer f.Close() // which frees the lock
 	free, err := safefile.TryLock(f)
 	switch {
 	case err != nil:
-		return []finding{failure(name, "put RELAY_DIR on a file system with locks", "%v", err)}
+		return failure("put RELAY_DIR on a file system with locks", "%v", err)
 	case free:
-		return []finding{well(name, "no sidecar of %s is running in %s", c.Agent, c.RelayDir)}
+		return well("no sidecar of %s is running in %s", s.Agent, s.RelayDir)
 	}
-	return []finding{well(name, "a sidecar of %s is running in %s; a second one would refuse to start", c.Agent, c.RelayDir)}
+	return well("a sidecar of %s is running in %s; a second one would refuse to start", s.Agent, s.RelayDir)
 }
 
 // checkGroups reads the groups file and looks for this agent in it.
-func checkGroups(_ context.Context, c *subject) []finding {
-	const name = "groups file"
-	list := fmt.Sprintf("list the groups with their members under \"groups\" in %s, or set MEMBERSHIP_CHECK=off if that is meant", c.GroupsFile)
-	data, err := readAtMost(c.GroupsFile, groups.MaxSize)
-	if errors.Is(err, fs.ErrNotExist) {
-		if c.MembershipCheck != "auto" || c.KnowsFeishu() {
-			return []finding{well(name, "there is no %s (it is optional)", c.GroupsFile)}
-		}
-		return []finding{warning(name, list, "there is no %s: the bot hears every chat on the relay", c.GroupsFile)}
+func checkGroups(_ context.Context, s *subject) []finding {
+	path, agent := s.GroupsFile, string(s.Agent)
+	everywhere := s.MembershipCheck == "auto" && !s.KnowsFeishu() // without a list of groups
+	list := fmt.Sprintf("list the groups with their members under \"groups\" in %s, "+
+		"or set MEMBERSHIP_CHECK=off if that is meant", path)
+	data, err := readAtMost(path, groups.MaxSize)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && everywhere:
+		return warning(list, "there is no %s: the bot hears every chat on the relay", path)
+	case errors.Is(err, fs.ErrNotExist):
+		return well("there is no %s (it is optional)", path)
+	case err != nil:
+		return failure(denied(err, "let this user read it, or set GROUPS_FILE to another"), "%v", err)
 	}
-	if err != nil {
-		return []finding{failure(name, denied(err, "let this user read it, or set GROUPS_FILE to another"), "%v", err)}
-	}
+	var out []finding
 	file, err := groups.Parse(data)
 	if err != nil {
-		var out []finding
 		for line := range strings.SplitSeq(err.Error(), "\n") {
-			out = append(out, failure(name, "correct it in "+c.GroupsFile, "%s", line))
+			out = append(out, failure("correct it in "+path, "%s", line)...)
 		}
 		return out
 	}
 	in := 0
 	for chat := range file.Groups {
-		if member, _ := file.Member(chat, string(c.Agent)); member {
+		if member, _ := file.Member(chat, agent); member {
 			in++
 		}
 	}
-	out := []finding{well(name, "%s: %d agents, %d groups, %s is in %d of them", c.GroupsFile, len(file.Agents), len(file.Groups), c.Agent, in)}
-	if !listed(file, c.config) {
-		out = append(out, warning(name, fmt.Sprintf("add %q with its name in Feishu to %s", c.Agent, c.GroupsFile),
-			"%s is not among the agents: the others cannot address it by its name", c.Agent))
+	out = well("%s: %d agents, %d groups, %s is in %d of them", path, len(file.Agents), len(file.Groups), agent, in)
+	if !listed(file, s.config) {
+		out = append(out, warning(fmt.Sprintf("add %q with its name in Feishu to %s", agent, path),
+			"%s is not among the agents: the others cannot address it by its name", agent)...)
 	}
-	switch {
-	case c.MembershipCheck == "auto" && !file.HasGroups && !c.KnowsFeishu():
-		out = append(out, warning(name, list, "it lists no groups: the bot hears every chat on the relay"))
-	case c.MembershipCheck != "off" && file.HasGroups && in == 0 && !c.KnowsFeishu():
-		out = append(out, warning(name, fmt.Sprintf("add %q to the members of its groups", c.Agent),
-			"%s is in none of the groups: it hears only those in which it has been seen", c.Agent))
+	if !file.HasGroups && everywhere {
+		out = append(out, warning(list, "it lists no groups: the bot hears every chat on the relay")...)
+	}
+	if file.HasGroups && in == 0 && s.MembershipCheck != "off" && !s.KnowsFeishu() {
+		out = append(out, warning(fmt.Sprintf("add %q to the members of its groups", agent),
+			"%s is in none of the groups: it hears only those in which it has been seen", agent)...)
 	}
 	return out
 }
@@ -189,22 +217,38 @@ func readAtMost(path string, most int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, int64(most)+1)) // one more, so that too long is seen
 }
 
-// listed reports whether the file has this agent: by AGENT_NAME, by the bot's
-// name, or by one of its ids.
+// readGroups returns nil for a file that is missing or broken, which the probe of the
+// groups file reports.
+func readGroups(path string) *groups.File {
+	data, err := readAtMost(path, groups.MaxSize)
+	if err != nil {
+		return nil
+	}
+	file, err := groups.Parse(data)
+	if err != nil {
+		return nil
+	}
+	return file
+}
+
+// listed reports whether the file has this agent: by AGENT_NAME, by the bot's name, or
+// by one of its ids.
 func listed(file *groups.File, c *config) bool {
 	for _, a := range file.Agents {
-		if a.ID == string(c.Agent) ||
-			c.BotName != "" && (a.Name == c.BotName || slices.Contains(a.Aliases, c.BotName)) ||
-			c.BotOpenID != "" && a.FeishuOpenID == string(c.BotOpenID) ||
-			c.AppID != "" && a.AppID == c.AppID {
+		if a.ID == string(c.Agent) || called(a, c.BotName) ||
+			c.BotOpenID != "" && a.FeishuOpenID == string(c.BotOpenID) || c.AppID != "" && a.AppID == c.AppID {
 			return true
 		}
 	}
 	return false
 }
 
-// denied is the mend where err may say that this user may not: most often the
-// check runs as another one than the sidecar, and nothing is wrong.
+func called(a groups.Agent, name string) bool {
+	return name != "" && (a.Name == name || slices.Contains(a.Aliases, name))
+}
+
+// denied is the fix where err may say that this user may not: most often the check
+// runs as another one than the sidecar, and nothing is wrong.
 func denied(err error, mend string) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return "run this check as the sidecar's user; if it is: " + mend

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,53 +14,72 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/redisbox"
 )
 
 const (
-	registryFile = "_registry.json" // of the file mailbox (MAILBOX.md A)
+	registryFile = "_registry.json" // of the file mailbox
 	maxRegistry  = 8 << 20          // bytes; a sidecar reads no more of it
 	maxTried     = 200              // agents whose inboxes are tried; the rest is left out
+
+	mailboxKeys     = "nanobot:mailbox:" // begins what package redisbox uses
+	mailboxChannels = "agent.inbox."
 )
 
-// checkMailbox tries what direct messages stand on.
-func checkMailbox(ctx context.Context, c *subject) []finding {
-	switch {
-	case !c.Mailbox.On:
-		return []finding{well("mailbox", "MAILBOX is off: no direct messages")}
-	case c.Mailbox.Backend == "redis" && c.Backend == "redis" && c.redis() != nil:
-		return nil // told already
-	case c.Mailbox.Backend == "redis":
-		return checkMailboxRedis(ctx, c.config)
-	}
-	out := checkFolder("mailbox folder", "MAILBOX_DIR", c.Mailbox.Dir)
-	if out[0].Status == statusFail {
-		return out
-	}
-	if _, err := os.Stat(c.Mailbox.Dir); errors.Is(err, fs.ErrNotExist) {
-		return out
-	}
-	found, cards := checkRegistry(c.config)
-	return append(append(out, found), checkInboxes(c.config, cards)...)
+func checkMailboxOff(context.Context, *subject) []finding {
+	return well("MAILBOX is off: no direct messages")
 }
 
-// checkRegistry reads the agents' cards as a sidecar does.
-func checkRegistry(c *config) (finding, []mailbox.Card) {
-	const name = "mailbox registry"
+// readCards reads the agents' cards as a sidecar does. Its findings are those of the
+// registry on files; in Redis, only failures.
+func readCards(ctx context.Context, c *config) ([]mailbox.Card, []finding) {
+	switch {
+	case !c.Mailbox.On:
+		return nil, nil
+	case c.Mailbox.Backend == "file":
+		return readRegistry(c)
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	store, err := redisbox.Open(redisbox.Options{URL: string(c.RedisURL), Self: mailbox.AgentID(c.Agent)})
+	if err != nil {
+		return nil, failure("correct REDIS_URL", "%v", err)
+	}
+	defer store.Close()
+	cards, err := store.Cards(ctx)
+	if err == nil {
+		_, err = store.Where(ctx, mailbox.AgentID(c.Agent), "0-1") // nothing is there; the inbox can be read
+	}
+	if err != nil {
+		return nil, failure("check REDIS_URL and what else uses that Redis, or set MAILBOX_BACKEND=file", "%v", err)
+	}
+	return cards, nil
+}
+
+func readRegistry(c *config) ([]mailbox.Card, []finding) {
 	path := filepath.Join(c.Mailbox.Dir, registryFile)
 	data, err := readAtMost(path, maxRegistry)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return well(name, "no agent has registered in %s yet", c.Mailbox.Dir), nil
+		if _, err := os.Stat(c.Mailbox.Dir); err != nil {
+			return nil, nil // reported with the folder
+		}
+		return nil, well("no agent has registered in %s yet", c.Mailbox.Dir)
 	case err != nil:
-		return failure(name, "run all agents that share MAILBOX_DIR as one user, or let their group read and write it", "%v", err), nil
+		return nil, failure("run all agents that share MAILBOX_DIR as one user, "+
+			"or let their group read and write it", "%v", err)
 	case len(data) > maxRegistry:
-		return failure(name, "delete the agents that are no more from "+path, "%s is longer than %d bytes", path, maxRegistry), nil
+		return nil, failure("delete the agents that are no more from "+path,
+			"%s is longer than %d bytes", path, maxRegistry)
 	}
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal(data, &entries); err != nil {
-		return warning(name, "correct it, if somebody edits it by hand; else nothing needs to be done",
-			"%s is no JSON object: a running sidecar keeps it as %s.broken-… and begins a new one, in which each agent enters itself again", path, registryFile), nil
+		return nil, warning("correct it, if somebody edits it by hand; else nothing needs to be done",
+			"%s is no JSON object: a running sidecar keeps it as %s.broken-… and begins a new one, "+
+				"in which each agent enters itself again", path, registryFile)
 	}
 	var cards []mailbox.Card
 	var unread []string
@@ -72,9 +92,10 @@ func checkRegistry(c *config) (finding, []mailbox.Card) {
 		cards = append(cards, card)
 	}
 	if len(unread) > 0 {
-		return warning(name, "correct or delete them in "+path, "%s; left out, since they cannot be read: %s", counted(len(cards), "agent", "agents"), some(unread)), cards
+		return cards, warning("correct or delete them in "+path, "%s; left out, since they cannot be read: %s",
+			counted(len(cards), "agent", "agents"), some(unread))
 	}
-	return well(name, "%s", present(c, cards)), cards
+	return cards, well("%s", present(c, cards))
 }
 
 // present counts the agents, and those that are there.
@@ -85,79 +106,156 @@ func present(c *config, cards []mailbox.Card) string {
 			there++
 		}
 	}
-	return fmt.Sprintf("%s registered, %s there", counted(len(cards), "agent is", "agents are"), counted(there, "of them is", "of them are"))
+	return fmt.Sprintf("%s registered, %s there",
+		counted(len(cards), "agent is", "agents are"), counted(there, "of them is", "of them are"))
 }
 
-// checkInboxes tells what waits for this agent, and tries whether the others'
-// inboxes can be written: a folder of another user's is a common surprise.
-func checkInboxes(c *config, cards []mailbox.Card) []finding {
-	const name = "mailbox inboxes"
-	var out []finding
-	own := filepath.Join(c.Mailbox.Dir, string(c.Agent), "inbox")
-	switch n, err := waiting(own); {
-	case err != nil:
-		return []finding{failure(name, "let this user read and write "+own, "%v", err)}
-	case n >= mailbox.MaxInbox:
-		out = append(out, warning(name, "start the bot, or let it read its inbox", "%d messages wait for %s; no more are taken", n, c.Agent))
-	default:
-		out = append(out, well(name, "%s for %s", counted(n, "message waits", "messages wait"), c.Agent))
+func checkRegistry(_ context.Context, s *subject) []finding {
+	_, found := s.cards()
+	return found
+}
+
+// checkSignatures reports what becomes of mail from agents whose programs do not sign it.
+func checkSignatures(_ context.Context, s *subject) []finding {
+	cards, registry := s.cards()
+	if mailFiles(s) && registry == nil {
+		return nil // no agent has run yet
 	}
-	if found, ok := checkMalformed(filepath.Join(c.Mailbox.Dir, string(c.Agent), "malformed")); !ok {
-		out = append(out, found)
+	var foreign []string
+	for _, card := range cards {
+		if card.Protocol == "" && string(card.AgentID) != string(s.Agent) {
+			foreign = append(foreign, string(card.AgentID))
+		}
 	}
-	agents := []string{string(c.Agent)}
+	switch {
+	case s.Mailbox.Unsigned:
+		return warning("set MAILBOX_UNSIGNED=refuse, unless you need mail from programs of other makes",
+			"MAILBOX_UNSIGNED=allow: mail without a signature is taken, so whoever can write to the mailbox can send "+
+				"as an agent that does not sign; registered agents of other makes: %s", or(some(foreign), "none"))
+	case len(foreign) > 0:
+		return warning("set MAILBOX_UNSIGNED=allow to take their mail; anybody who can write to the mailbox can then "+
+			"send as one of them", "MAILBOX_UNSIGNED=refuse: mail without a signature is refused; "+
+			"these agents are of other makes and may not sign: %s", some(foreign))
+	}
+	return well("mail is signed, and mail without a signature is refused")
+}
+
+// inboxFinding reports what waits for this agent.
+func inboxFinding(s *subject, n int) []finding {
+	if n >= mailbox.MaxInbox {
+		return warning("start the bot, or let it read its inbox",
+			"%d messages wait for %s; no more are taken", n, s.Agent)
+	}
+	return well("%s for %s", counted(n, "message waits", "messages wait"), s.Agent)
+}
+
+// checkInboxes also tries whether the others' inboxes can be written: a folder of
+// another user's is a common surprise.
+func checkInboxes(_ context.Context, s *subject) []finding {
+	dir := s.Mailbox.Dir
+	if _, err := os.Stat(dir); err != nil {
+		return nil // no agent has run yet
+	}
+	own := filepath.Join(dir, string(s.Agent), "inbox")
+	list, err := os.ReadDir(own)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return failure("let this user read and write "+own, "%v", err)
+	}
+	list = slices.DeleteFunc(list, func(e os.DirEntry) bool { return !strings.HasSuffix(e.Name(), ".msg.json") })
+	out := inboxFinding(s, len(list))
+	cards, _ := s.cards()
+	var closed []string
+	agents := []string{string(s.Agent)}
 	for _, card := range cards[:min(len(cards), maxTried)] {
-		if id := string(card.AgentID); id != string(c.Agent) {
+		if id := string(card.AgentID); id != agents[0] {
 			agents = append(agents, id)
 		}
 	}
-	var closed []string
 	for _, id := range agents {
-		inbox := filepath.Join(c.Mailbox.Dir, id, "inbox")
-		if at, err := existing(inbox); err != nil || tryFiles(at) != nil {
+		if at, err := existing(filepath.Join(dir, id, "inbox")); err != nil || tryFiles(at) != nil {
 			closed = append(closed, id)
 		}
 	}
 	if len(closed) > 0 {
-		out = append(out, failure(name, "run all agents that share MAILBOX_DIR as one user, or let their group write these folders",
-			"the inboxes of these agents cannot be written: %s", some(closed)))
+		out = append(out, failure("run all agents that share MAILBOX_DIR as one user, or let their group write "+
+			"these folders", "the inboxes of these agents cannot be written: %s", some(closed))...)
 	}
 	return out
 }
 
-// checkMalformed tells of what other programs put down for this agent and was no
-// message: nobody reads that again. ok means that there is none.
-func checkMalformed(folder string) (found finding, ok bool) {
-	const name = "mailbox malformed"
+// checkMalformed reports what other programs put down for this agent and was not a
+// message: nobody reads that again.
+func checkMalformed(_ context.Context, s *subject) []finding {
+	folder := filepath.Join(s.Mailbox.Dir, string(s.Agent), "malformed")
 	list, err := os.ReadDir(folder)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && len(list) == 0:
-		return finding{}, true
+		return nil
 	case err != nil:
-		return warning(name, "let this user read "+folder, "%v", err), false
+		return warning("let this user read "+folder, "%v", err)
 	}
-	return warning(name, "look at them, correct the program that wrote them, and delete them",
-		"%s in %s", counted(len(list), "file that is no envelope lies", "files that are no envelopes lie"), folder), false
+	return warning("look at them, correct the program that wrote them, and delete them", "%s in %s",
+		counted(len(list), "file that is no envelope lies", "files that are no envelopes lie"), folder)
 }
 
-// waiting counts the messages in an inbox; one that does not exist holds none.
-func waiting(inbox string) (n int, err error) {
-	list, err := os.ReadDir(inbox)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+// checkMailboxRedis reads the cards and an inbox, as the sidecar does, and asks for the
+// right to everything else without doing it.
+func checkMailboxRedis(ctx context.Context, s *subject) []finding {
+	cards, problem := s.cards()
+	if problem != nil {
+		return problem
 	}
-	for _, entry := range list {
-		if strings.HasSuffix(entry.Name(), ".msg.json") {
-			n++
-		}
+	if refused := missingRights(ctx, s.client); refused != "" {
+		return failure("give the user in REDIS_URL the keys "+mailboxKeys+"*, the channels "+mailboxChannels+
+			"*, scripts, streams, hashes, lists, publish and subscribe", "%s", refused)
 	}
-	return n, err
+	return well("in Redis; %s", present(s.config, cards))
 }
 
-// some names at most maxNamed of a list.
-func some(names []string) string {
-	if more := len(names) - maxNamed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
+// mailboxAgent begins the keys of an agent. In a key, the first } ends the part that a
+// Cluster looks at.
+func mailboxAgent(agent string) string {
+	return mailboxKeys + "{" + strings.NewReplacer("}", "%7D", "%", "%25").Replace(agent) + "}:"
+}
+
+func checkInboxRedis(ctx context.Context, s *subject) []finding {
+	n, err := s.client.XLen(ctx, mailboxAgent(string(s.Agent))+"inbox").Result()
+	if err != nil {
+		return nil // reported with the rights
 	}
-	return strings.Join(names, ", ")
+	return inboxFinding(s, int(n))
+}
+
+func checkMalformedRedis(ctx context.Context, s *subject) []finding {
+	key := mailboxAgent(string(s.Agent)) + "malformed"
+	n, err := s.client.LLen(ctx, key).Result()
+	if err != nil || n == 0 {
+		return nil
+	}
+	return warning(fmt.Sprintf("look at them and correct the program that wrote them: "+
+		"redis-cli lrange '%[1]s' 0 9; then redis-cli del '%[1]s'", key), "%s in %s",
+		counted(int(n), "entry that is no envelope lies", "entries that are no envelopes lie"), key)
+}
+
+// missingRights tries what a mailbox does on keys of an agent that does not exist, on
+// the cards and on a channel, and returns what is refused. Nothing of it is done but
+// the subscription, which leaves nothing.
+func missingRights(ctx context.Context, client redis.UniversalClient) string {
+	agent := mailboxAgent("check-" + rand.Text())
+	if refused := mayUse(ctx, client, agent+"inbox", "EVAL return(1) 1 KEY", "EVALSHA - 1 KEY", "EXISTS KEY",
+		"XINFO STREAM KEY", "XLEN KEY", "XADD KEY * envelope -", "XRANGE KEY - +", "XREAD STREAMS KEY 0",
+		"XDEL KEY 0-1", "PEXPIRE KEY 1", "LPUSH "+agent+"malformed -", "LTRIM "+agent+"malformed 0 1",
+		"SET "+agent+"alive - PX 1", "DEL "+agent+"alive", "PUBLISH "+mailboxChannels+"check -"); refused != "" {
+		return refused
+	}
+	cards := []string{"HSET KEY - -", "HGET KEY -", "HGETALL KEY", "HLEN KEY"}
+	if refused := mayUse(ctx, client, mailboxKeys+"agents", cards...); refused != "" {
+		return refused
+	}
+	listen := client.PSubscribe(ctx, mailboxChannels+"*")
+	defer listen.Close()
+	if _, err := listen.Receive(ctx); err != nil {
+		return "PSUBSCRIBE " + mailboxChannels + "*: " + redisCode(err)
+	}
+	return ""
 }

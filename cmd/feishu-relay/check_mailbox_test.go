@@ -63,6 +63,32 @@ func TestCheckMailboxRegistry(t *testing.T) {
 	})
 }
 
+func TestCheckMailboxSignatures(t *testing.T) {
+	const foreign = `{"nano":{"agent_id":"nano"},"agent_a":{"agent_id":"agent_a"},"b":{"agent_id":"b","protocol":"1.1"}}`
+	for _, tt := range []struct {
+		name, secret, unsigned, registry string
+		status                           status
+		says                             string
+	}{
+		{"all sign", "s", "", `{"b":{"agent_id":"b","protocol":"1.1"}}`, statusOK, "without a signature is refused"},
+		{"others are refused", "s", "refuse", foreign, statusWarn, "may not sign: nano"},
+		{"others are taken", "s", "allow", foreign, statusWarn, "agents of other makes: nano"},
+		{"taken for nobody", "s", "allow", `{}`, statusWarn, "agents of other makes: none"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			write(t, filepath.Join(configured(t), "mailboxes", "_registry.json"), tt.registry)
+			t.Setenv("RELAY_SECRET", tt.secret)
+			t.Setenv("MAILBOX_UNSIGNED", tt.unsigned)
+			_, found := checked(t)
+			wants(t, found, "mailbox signatures", tt.status, tt.says)
+		})
+	}
+	write(t, filepath.Join(configured(t), "mailboxes", "_registry.json"), foreign)
+	if _, found := checked(t); len(found["mailbox signatures"]) > 0 {
+		t.Errorf("without RELAY_SECRET: %v", found["mailbox signatures"])
+	}
+}
+
 func TestCheckMailboxFolder(t *testing.T) {
 	dir := filepath.Join(configured(t), "mailboxes")
 	write(t, dir, "")

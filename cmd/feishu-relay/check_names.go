@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,7 +13,8 @@ var ourPrefixes = []string{"GATEWAY_", "RELAY_", "INJECT_", "BOT_REPLY_"}
 
 // ofKubernetes are variables that Kubernetes sets for a Service, of whatever name:
 // one named "gateway" gives GATEWAY_SERVICE_HOST and GATEWAY_PORT_8788_TCP_ADDR.
-var ofKubernetes = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+var ofKubernetes = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|` +
+	`PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // slips is how many slips of the hand a name is recognised in: two in a long one,
 // since HOST_NAME is two from BOT_NAME. A name of somebody else's may be as near
@@ -24,9 +26,9 @@ func slips(name string) int {
 	return 2
 }
 
-// checkEnvironment looks for variables that were meant for us and are not read.
-// Their values are not looked at.
-func checkEnvironment(environ []string) []finding {
+// checkEnvironment looks for variables that were meant for us and are not read. Their
+// values are not looked at.
+func checkEnvironment(environ []string) (out []finding) {
 	set := map[string]bool{}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
@@ -36,31 +38,29 @@ func checkEnvironment(environ []string) []finding {
 	for _, v := range variables() {
 		known = append(known, v.name)
 	}
-	var out []finding
-	for _, entry := range slices.Sorted(slices.Values(environ)) {
-		name, _, _ := strings.Cut(entry, "=")
+	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if name == "" || slices.Contains(known, name) || ofKubernetes.MatchString(name) {
 			continue
 		}
 		meant, edits := nearest(name, known)
 		switch prefixed := prefixOf(name) != ""; {
 		case edits <= slips(name) && (prefixed || !set[meant]):
-			out = append(out, warning("environment", "rename it to "+meant, "%s is not read; %s is", name, meant))
+			out = append(out, warning("rename it to "+meant, "%s is not read; %s is", name, meant)...)
 		case prefixed:
-			out = append(out, warning("environment", "rename it to "+meant+" if that is meant, else remove it; `feishu-relay run --help` lists all variables",
-				"%s is no variable of ours", name))
+			out = append(out, warning("rename it to "+meant+" if that is meant, else remove it; "+
+				"`feishu-relay run --help` lists all variables", "%s is no variable of ours", name)...)
 		}
 	}
-	return out
+	return nameAll("environment", out)
 }
 
+// prefixOf is the prefix of ours that the name begins with, or "".
 func prefixOf(name string) string {
-	for _, prefix := range ourPrefixes {
-		if strings.HasPrefix(name, prefix) {
-			return prefix
-		}
+	at := slices.IndexFunc(ourPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	if at < 0 {
+		return ""
 	}
-	return ""
+	return ourPrefixes[at]
 }
 
 // nearest is the known name that is fewest edits away, whatever the case; of one

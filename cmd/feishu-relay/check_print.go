@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -59,9 +60,8 @@ func (f *findings) add(group string, found ...finding) {
 }
 
 func (f *findings) show(one finding) {
-	mark := map[status]string{
-		statusOK: f.paint.text(green, "✓"), statusWarn: f.paint.text(yellow, "!"), statusFail: f.paint.text(red, "✗"),
-	}[one.Status]
+	mark := map[status]string{statusOK: f.paint.text(green, "✓"), statusWarn: f.paint.text(yellow, "!"),
+		statusFail: f.paint.text(red, "✗")}[one.Status]
 	fmt.Fprintf(f.w, "%s %s: %s\n", mark, neutral(one.Name), neutral(one.Detail))
 	if one.Mend != "" {
 		fmt.Fprintf(f.w, "    %s\n", neutral(one.Mend))
@@ -101,4 +101,38 @@ func (f *findings) count(s status) int {
 		}
 	}
 	return n
+}
+
+// some names at most maxNamed of a list.
+func some(names []string) string {
+	if more := len(names) - maxNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// age is a span of time as people say it.
+func age(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return counted(int(d/time.Second), "second", "seconds")
+	case d < time.Hour:
+		return counted(int(d/time.Minute), "minute", "minutes")
+	case d < 48*time.Hour:
+		return counted(int(d/time.Hour), "hour", "hours")
+	}
+	return counted(int(d/(24*time.Hour)), "day", "days")
+}
+
+// size is a number of bytes as people say it.
+func size(bytes uint64) string {
+	const unit = 1024
+	value, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	for value >= unit && len(units) > 1 {
+		value, units = value/unit, units[1:]
+	}
+	if value < 10 && value != float64(int(value)) {
+		return fmt.Sprintf("%.1f %s", value, units[0])
+	}
+	return fmt.Sprintf("%.0f %s", value, units[0])
 }

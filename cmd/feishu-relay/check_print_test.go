@@ -58,9 +58,9 @@ Feishu
 			var b bytes.Buffer
 			out := newFindings(&b, tt.asJSON)
 			out.paint.on = tt.terminal
-			out.add("Files", well("relay folder", "locks work"), warning("disk space", "df -h /data", "150 MiB are left"))
+			out.add("Files", finding{"relay folder", statusOK, "locks work", ""}, finding{"disk space", statusWarn, "150 MiB are left", "df -h /data"})
 			out.add("Empty")
-			out.add("Feishu", failure("Feishu", "copy the \"secret\"", "code %d", 10014))
+			out.add("Feishu", finding{"Feishu", statusFail, "code 10014", "copy the \"secret\""})
 			if err := out.end(); !errors.Is(err, errFailed) {
 				t.Errorf("got %v, want that something fails", err)
 			}
@@ -99,7 +99,7 @@ func TestCheckShowsWhatItWaitsFor(t *testing.T) {
 				out := newFindings(&b, tt.asJSON)
 				out.paint.on = tt.terminal
 				result := make(chan []finding, 1)
-				time.AfterFunc(tt.took, func() { result <- []finding{well("judge", "answered")} })
+				time.AfterFunc(tt.took, func() { result <- well("answered") })
 				if found := out.await("judge", result); len(found) != 1 || b.String() != tt.want {
 					t.Errorf("got %v and %q, want %q", found, b.String(), tt.want)
 				}

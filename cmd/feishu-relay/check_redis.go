@@ -2,74 +2,140 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"feishu-relay/relay"
+	"feishu-relay/relay/redisrelay"
+	"feishu-relay/sidecar"
 )
 
 const (
-	oldestRedis = 6  // major version; with an older one some of what is used is missing
-	fullRedis   = 90 // per cent of maxmemory, from which on it is worth a word
+	oldestRedis = 6               // major version; an older one lacks some of what is used
+	fullRedis   = 90              // per cent of maxmemory, from which on the probe warns
+	maxSkew     = 5 * time.Second // of our clock: messages are ordered, and expire, by their senders' clocks
 )
 
-// aboutRedis tells what INFO says: version, role, memory, and what a restart
-// keeps.
-func aboutRedis(ctx context.Context, node *redis.Client) []finding {
-	text, err := node.Info(ctx).Result()
-	if err != nil {
-		return []finding{well("redis", "connected (this user may not ask INFO: version, role and memory are not known)")}
-	}
-	info := parseInfo(text)
-	out := []finding{connected(info)}
-	if info["role"] == "slave" {
-		out = append(out, failure("redis role", "set REDIS_URL to its primary, or to the Sentinels (docs/architecture.md)",
-			"this is a replica of %s:%s, which takes no writes for good", info["master_host"], info["master_port"]))
-	}
-	return append(out, redisMemory(info)...)
+// redisServer is the Redis that holds the relay's stream, after it was reached.
+type redisServer struct {
+	*redis.Client
+	info map[string]string // what INFO says; nil if this user may not ask
 }
 
-func connected(info map[string]string) finding {
-	const name = "redis"
+// noRedis reports that the sidecars meet in a Redis which was not reached.
+func (s *subject) noRedis() bool {
+	if !onRedis(s) {
+		return false
+	}
+	_, problem := s.redis()
+	return problem != nil
+}
+
+// reachRedis asks for what was never published: the whole path of a publish (link,
+// password, script, the stream's type) without writing anything. Its errors are in
+// the words of the backend.
+func reachRedis(ctx context.Context, s *subject) (*redisServer, []finding) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	if err := publishOn(ctx, s.config, s.RelayChannel, nil, "1-0/0"); err != nil {
+		return nil, failure("check REDIS_URL, and whether that Redis runs and is reached from here: "+
+			"redis-cli -u \"$REDIS_URL\" ping", "%v", err)
+	}
+	node, err := nodeOf(ctx, s.client, s.RelayChannel+":log")
+	if err != nil {
+		return nil, failure("look at the state of the Cluster: redis-cli cluster info",
+			"find the node of the stream: %s", redisCode(err))
+	}
+	server := &redisServer{Client: node}
+	if text, err := node.Info(ctx).Result(); err == nil {
+		server.info = parseInfo(text)
+	}
+	return server, nil
+}
+
+func publishOn(ctx context.Context, c *config, channel string, lines [][]byte, after relay.Receipt) error {
+	queue, err := redisrelay.New(redisrelay.Options{URL: string(c.RedisURL), Channel: channel})
+	if err != nil {
+		return err
+	}
+	defer queue.Close()
+	_, err = queue.Publish(ctx, lines, after)
+	if err == nil || errors.Is(err, relay.ErrForgotten) {
+		return nil
+	}
+	return cmp.Or(errors.Unwrap(err), err) // without "publish to redis"
+}
+
+// openRedis makes a client for what the backend has no call for. Like the backend's it
+// hides nothing and waits for nothing long. It is closed when ctx is done.
+func openRedis(ctx context.Context, c *config) redis.UniversalClient {
+	o, err := redisrelay.ParseURL(string(c.RedisURL))
+	if err != nil {
+		return nil // there is none: a wrong one is a mistake in the configuration
+	}
+	o.Protocol, o.MaxRetries, o.DialerRetries, o.DisableIdentity = 2, -1, 1, true
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = tryLimit/2, tryLimit/2, tryLimit/2
+	o.ContextTimeoutEnabled = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	client := redis.NewUniversalClient(o)
+	context.AfterFunc(ctx, func() { _ = client.Close() })
+	return client
+}
+
+// nodeOf is the server that holds key.
+func nodeOf(ctx context.Context, client redis.UniversalClient, key string) (*redis.Client, error) {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c, nil
+	case *redis.ClusterClient:
+		return c.MasterForKey(ctx, key)
+	}
+	return nil, fmt.Errorf("a client of type %T", client)
+}
+
+// redisCode is the first word of a server's error; the rest may quote what was sent.
+func redisCode(err error) string {
+	if _, ok := errors.AsType[redis.Error](err); ok {
+		code, _, _ := strings.Cut(err.Error(), " ")
+		return code[:min(len(code), 40)]
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer in time"
+	}
+	return "the connection was lost"
+}
+
+func checkRedis(_ context.Context, s *subject) []finding {
+	server, problem := s.redis()
+	if problem != nil {
+		return problem
+	}
+	return connected(server.info)
+}
+
+// connected reports the version, and what a restart of Redis keeps.
+func connected(info map[string]string) []finding {
+	if info == nil {
+		return well("connected (this user may not ask INFO: version, role and memory are not known)")
+	}
 	version := or(info["redis_version"], "unknown")
 	if major, _, _ := strings.Cut(version, "."); version != "unknown" && number(major) < oldestRedis {
-		return warning(name, fmt.Sprintf("use Redis %d or later, or Valkey", oldestRedis), "connected to version %s, which is older than what is tested", version)
+		return warning(fmt.Sprintf("use Redis %d or later, or Valkey", oldestRedis),
+			"connected to version %s, which is older than what is tested", version)
 	}
-	return well(name, "connected to version %s, %s", version, persistence(info))
+	return well("connected to version %s, %s", version, persistence(info))
 }
 
-// redisMemory tells of memory that is short, or will be thrown away.
-func redisMemory(info map[string]string) (out []finding) {
-	const name = "redis memory"
-	policy, used, most := info["maxmemory_policy"], number(info["used_memory"]), number(info["maxmemory"])
-	if policy != "" && policy != "noeviction" {
-		detail := "redis may throw the relay's stream away when memory is short (maxmemory-policy " + policy + ")"
-		if most == 0 {
-			detail += "; for now there is no maxmemory"
-		}
-		out = append(out, warning(name, "redis-cli config set maxmemory-policy noeviction", "%s", detail))
-	}
-	if most > 0 && used > most/100*fullRedis {
-		found, effect := warning, "soon"
-		if used >= most && policy == "noeviction" {
-			found, effect = failure, "now"
-		}
-		out = append(out, found(name, fmt.Sprintf("redis-cli config set maxmemory %d, or remove what other programs keep there: redis-cli --bigkeys", 2*most),
-			"%s of %s are used; writes are refused, or keys thrown away, %s", size(uint64(used)), size(uint64(most)), effect))
-	}
-	return out
-}
-
-func number(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64) // 0: not told
-	return n
-}
-
-// persistence says what a restart of Redis keeps. It is for information only:
-// senders publish again what is missing.
+// persistence is for information only: senders publish again what is missing.
 func persistence(info map[string]string) string {
 	switch {
 	case info["aof_enabled"] == "1":
@@ -80,6 +146,174 @@ func persistence(info map[string]string) string {
 	return "persistence unknown (none is needed)"
 }
 
+func checkRedisRole(_ context.Context, s *subject) []finding {
+	server, _ := s.redis()
+	info := server.info
+	if info["role"] != "slave" {
+		return nil
+	}
+	return failure("set REDIS_URL to its primary, or to the Sentinels (docs/architecture.md)",
+		"this is a replica of %s:%s, which takes no writes for good", info["master_host"], info["master_port"])
+}
+
+func checkRedisMemory(_ context.Context, s *subject) []finding {
+	server, _ := s.redis()
+	return redisMemory(server.info)
+}
+
+// redisMemory reports memory that is short, or will be thrown away.
+func redisMemory(info map[string]string) (out []finding) {
+	policy, used, most := info["maxmemory_policy"], number(info["used_memory"]), number(info["maxmemory"])
+	if policy != "" && policy != "noeviction" {
+		fornow := ""
+		if most == 0 {
+			fornow = "; for now there is no maxmemory"
+		}
+		out = warning("redis-cli config set maxmemory-policy noeviction", "redis may throw the relay's stream away "+
+			"when memory is short (maxmemory-policy %s)%s", policy, fornow)
+	}
+	if most > 0 && used > most/100*fullRedis {
+		found, effect := warning, "soon"
+		if used >= most && policy == "noeviction" {
+			found, effect = failure, "now"
+		}
+		mend := fmt.Sprintf("redis-cli config set maxmemory %d, "+
+			"or remove what other programs keep there: redis-cli --bigkeys", 2*most)
+		out = append(out, found(mend, "%s of %s are used; writes are refused, or keys thrown away, %s",
+			size(uint64(used)), size(uint64(most)), effect)...)
+	}
+	return out
+}
+
+// checkRedisRights adds an entry to a stream of its own and deletes it again, listens
+// on the channels, and asks whether it might publish there without doing it.
+func checkRedisRights(ctx context.Context, s *subject) (out []finding) {
+	server, _ := s.redis()
+	ours, users := s.RelayChannel, sidecar.UsersChannel(s.RelayChannel)
+	mend := rightsMend(s.config)
+	own := ours + ":check:" + rand.Text()
+	if err := publishOn(ctx, s.config, own, [][]byte{[]byte("{}")}, ""); err != nil {
+		return failure(mend, "write to a stream: %v", err)
+	}
+	if err := s.client.Del(ctx, own+":log").Err(); err != nil {
+		out = warning(fmt.Sprintf("redis-cli del '%s:log'", own),
+			"the stream that was tried could not be deleted: %s", redisCode(err))
+	}
+	listen := server.Subscribe(ctx, ours, users)
+	_, err := listen.Receive(ctx)
+	_ = listen.Close()
+	if err != nil {
+		return append(out, failure(mend, "subscribe to the channels: %s", redisCode(err))...)
+	}
+	for _, channel := range []string{ours, users} {
+		refused := mayUse(ctx, s.client, channel+":log", "EVAL return(1) 1 KEY", "XADD KEY * payload -",
+			"PUBLISH CHANNEL -", "XREAD STREAMS KEY 0", "XRANGE KEY - +", "XINFO STREAM KEY")
+		refused = cmp.Or(refused, mayUse(ctx, s.client, channel+":agent:"+string(s.Agent),
+			"EVAL return(1) 1 KEY", "GET KEY", "SET KEY - PX 1", "PTTL KEY"))
+		if refused != "" {
+			return append(out, failure(mend, "%s: %s", channel, refused)...)
+		}
+	}
+	return append(out, well("streams and the channels %s and %s can be written and read", ours, users)...)
+}
+
+func rightsMend(c *config) string {
+	return fmt.Sprintf("give the user in REDIS_URL the keys %[1]s:* and %[2]s:*, the channels %[1]s and %[2]s, "+
+		"scripts, streams, publish and subscribe", c.RelayChannel, sidecar.UsersChannel(c.RelayChannel))
+}
+
+// checkOutcomes looks at the stream in which sidecars report to each other what became
+// of messages. Only viewers need it.
+func checkOutcomes(ctx context.Context, s *subject) []finding {
+	const effect = "a viewer shows only what became of messages at its own bot"
+	key := sidecar.OutcomesKey(s.RelayChannel)
+	refused := mayUse(ctx, s.client, key, "XADD KEY * payload -", "XREAD STREAMS KEY 0", "XINFO STREAM KEY")
+	if refused != "" {
+		return warning(rightsMend(s.config), "%s: %s", refused, effect)
+	}
+	if err := s.client.XLen(ctx, key).Err(); redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return warning(fmt.Sprintf("redis-cli del '%s', unless another program needs it: "+
+			"then set another RELAY_CHANNEL", key), "%s is not a stream: %s", key, effect)
+	}
+	return nil
+}
+
+// mayUse tries commands on key, which stands in them as KEY, and returns the one that
+// is refused, or "". They are queued in a transaction that is taken back: rights are
+// looked at when a command is queued, and nothing is done.
+func mayUse(ctx context.Context, client redis.UniversalClient, key string, commands ...string) string {
+	node, err := nodeOf(ctx, client, key)
+	if err != nil {
+		return "find the node of " + key + ": " + redisCode(err)
+	}
+	conn := node.EphemeralConn()
+	defer conn.Close() // ends the transaction, whatever its state
+	for _, command := range append(append([]string{"MULTI"}, commands...), "DISCARD") {
+		var args []any
+		for word := range strings.FieldsSeq(command) {
+			switch word {
+			case "KEY":
+				word = key
+			case "CHANNEL":
+				word = strings.TrimSuffix(key, ":log")
+			}
+			args = append(args, word)
+		}
+		if err := conn.Do(ctx, args...).Err(); err != nil {
+			return fmt.Sprint(args[0], ": ", redisCode(err))
+		}
+	}
+	return ""
+}
+
+// checkStream reports how many messages the relay's stream holds, and the age of the
+// newest.
+func checkStream(ctx context.Context, s *subject) []finding {
+	key := s.RelayChannel + ":log"
+	length, err := s.client.XLen(ctx, key).Result()
+	if err != nil {
+		return nil // reported with the rights
+	}
+	last, err := s.client.XRevRangeN(ctx, key, "+", "-", 1).Result()
+	if err != nil || len(last) == 0 {
+		return well("%s holds nothing yet", key)
+	}
+	ms, _, _ := strings.Cut(last[0].ID, "-")
+	return well("%s holds %s, the newest is %s old", key, counted(int(length), "message", "messages"),
+		age(time.Since(time.UnixMilli(number(ms)))))
+}
+
+func checkClock(ctx context.Context, s *subject) []finding {
+	server, _ := s.redis()
+	asked := time.Now()
+	theirs, err := server.Time(ctx).Result()
+	if err != nil {
+		return well("not compared: redis does not tell its time (%s)", redisCode(err))
+	}
+	return clockFinding("redis", maxSkew, theirs.Sub(middle(asked)))
+}
+
+// middle is the time between a question and its answer, which came now.
+func middle(asked time.Time) time.Time { return asked.Add(time.Since(asked) / 2) }
+
+// clockFinding judges how far the clock of somebody is ahead of ours.
+func clockFinding(whose string, most, ahead time.Duration) []finding {
+	if ahead.Abs() <= most {
+		return well("agrees with that of %s", whose)
+	}
+	which := "behind"
+	if ahead < 0 {
+		which = "ahead of"
+	}
+	return warning("set the clocks of both hosts by NTP: timedatectl set-ntp true",
+		"this host's clock is %s %s that of %s", ahead.Abs().Round(time.Second), which, whose)
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64) // 0 if missing
+	return n
+}
+
 func parseInfo(text string) map[string]string {
 	info := map[string]string{}
 	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
@@ -88,48 +322,4 @@ func parseInfo(text string) map[string]string {
 		}
 	}
 	return info
-}
-
-// checkStreams tells how many messages the relay's stream holds, and how old the
-// newest is.
-func checkStreams(ctx context.Context, c *config, client redis.UniversalClient) []finding {
-	const name = "redis stream"
-	key := c.RelayChannel + ":log"
-	length, err := client.XLen(ctx, key).Result()
-	if err != nil {
-		return nil // told with the rights
-	}
-	last, err := client.XRevRangeN(ctx, key, "+", "-", 1).Result()
-	if err != nil || len(last) == 0 {
-		return []finding{well(name, "%s holds nothing yet", key)}
-	}
-	ms, _, _ := strings.Cut(last[0].ID, "-")
-	return []finding{well(name, "%s holds %s, the newest is %s old", key, counted(int(length), "message", "messages"),
-		age(time.Since(time.UnixMilli(number(ms)))))}
-}
-
-// age is a span of time as people say it.
-func age(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < time.Minute:
-		return counted(int(d/time.Second), "second", "seconds")
-	case d < time.Hour:
-		return counted(int(d/time.Minute), "minute", "minutes")
-	case d < 48*time.Hour:
-		return counted(int(d/time.Hour), "hour", "hours")
-	}
-	return counted(int(d/(24*time.Hour)), "day", "days")
-}
-
-// size is a number of bytes as people say it.
-func size(bytes uint64) string {
-	const unit = 1024
-	value, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	for value >= unit && len(units) > 1 {
-		value, units = value/unit, units[1:]
-	}
-	if value < 10 && value != float64(int(value)) {
-		return fmt.Sprintf("%.1f %s", value, units[0])
-	}
-	return fmt.Sprintf("%.0f %s", value, units[0])
 }

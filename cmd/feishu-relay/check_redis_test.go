@@ -77,7 +77,7 @@ func TestCheckRedisStream(t *testing.T) {
 // Versions that no server at hand has.
 func TestAboutOldRedis(t *testing.T) {
 	for version, want := range map[string]status{"5.0.14": statusWarn, "6.2.0": statusOK, "7.2.4": statusOK, "10.0.0": statusOK, "": statusOK} {
-		if got := connected(map[string]string{"redis_version": version}); got.Status != want {
+		if got := connected(map[string]string{"redis_version": version})[0]; got.Status != want {
 			t.Errorf("%s: got %+v, want %s", version, got, want)
 		}
 	}

@@ -14,10 +14,10 @@ import (
 
 const (
 	outboxPause = time.Second // between two looks at the outbox, to see whether it grows
-	freshError  = time.Hour   // an error is told for so long; it may be mended since
+	freshError  = time.Hour   // how long an error is reported; it may be mended since
 )
 
-// runningSidecar is what a running sidecar says of itself.
+// runningSidecar is what a running sidecar reports of itself.
 type runningSidecar struct {
 	Version  string
 	Identity struct {
@@ -40,48 +40,48 @@ type runningSidecar struct {
 	} `json:"last_errors"`
 }
 
-var errNotOurs = errors.New("no sidecar of this agent answers")
-
 // askSidecar asks the sidecar at LISTEN_ADDR, if it is this agent's.
 func askSidecar(ctx context.Context, c *config) (*runningSidecar, error) {
-	ctx, cancel := context.WithTimeout(ctx, tryLimit/2)
-	defer cancel()
-	var st runningSidecar
-	code, err := getJSON(ctx, reachable(c.ListenAddr), "/v1/status", string(c.APIToken), &st)
-	switch {
-	case err != nil:
-		return nil, err
-	case code != http.StatusOK || st.Identity.Agent != c.Agent:
-		return nil, errNotOurs
+	var running runningSidecar
+	code, err := askLocal(ctx, c, "/v1/status", &running)
+	if err == nil && (code != http.StatusOK || running.Identity.Agent != c.Agent) {
+		err = errors.New("no sidecar of this agent answers")
 	}
-	return &st, nil
+	return &running, err
 }
 
-// checkRunning tells what the running sidecar knows of itself; without one,
-// nothing.
-func checkRunning(ctx context.Context, c *subject) []finding {
-	const name = "sidecar"
-	st, err := c.running()
-	if err != nil {
-		return nil // told with the local API
+// ofRunning makes a probe of one that needs the running sidecar. Without one it finds
+// nothing: that is reported with the local API.
+func ofRunning(run func(context.Context, *subject, *runningSidecar) []finding) probing {
+	return func(ctx context.Context, s *subject) []finding {
+		running, err := s.sidecar()
+		if err != nil {
+			return nil
+		}
+		return run(ctx, s, running)
 	}
-	var out []finding
-	if st.Ready {
-		out = append(out, well(name, "ready, version %s", or(st.Version, "unknown")))
-	} else {
-		out = append(out, failure(name, "mend what else is found here; a queue that is not read stands in its log", "not ready: %s", st.NotReady))
+}
+
+func checkReady(_ context.Context, _ *subject, running *runningSidecar) []finding {
+	if !running.Ready {
+		return failure("mend what else is found here; a queue that is not read stands in its log",
+			"not ready: %s", running.NotReady)
 	}
-	if st.Version != versionText() {
-		out = append(out, warning("sidecar version", "restart the sidecar, or check with the program that it runs", "the running sidecar is %s, this program is %s", or(st.Version, "unknown"), versionText()))
+	return well("ready, version %s", or(running.Version, "unknown"))
+}
+
+func checkVersion(_ context.Context, _ *subject, running *runningSidecar) []finding {
+	if running.Version == versionText() {
+		return nil
 	}
-	out = append(out, checkOutbox(ctx, c.config, st)...)
-	out = append(out, checkErrors(st, time.Now())...)
-	return append(out, checkDeadLetters(ctx, c.config)...)
+	return warning("restart the sidecar, or check with the program that it runs",
+		"the running sidecar is %s, this program is %s", or(running.Version, "unknown"), versionText())
 }
 
 // checkOutbox looks a second time at what waits there.
-func checkOutbox(ctx context.Context, c *config, st *runningSidecar) (out []finding) {
-	waits := slices.DeleteFunc(slices.Sorted(maps.Keys(st.Queues)), func(q string) bool { return st.Queues[q].Outbox.Pending == 0 })
+func checkOutbox(ctx context.Context, s *subject, running *runningSidecar) (out []finding) {
+	pending := func(queue string) int64 { return running.Queues[queue].Outbox.Pending }
+	waits := slices.DeleteFunc(slices.Sorted(maps.Keys(running.Queues)), func(q string) bool { return pending(q) == 0 })
 	if len(waits) == 0 {
 		return nil
 	}
@@ -92,48 +92,50 @@ func checkOutbox(ctx context.Context, c *config, st *runningSidecar) (out []find
 	case <-ctx.Done():
 		return nil
 	}
-	later, err := askSidecar(ctx, c)
+	later, err := askSidecar(ctx, s.config)
 	if err != nil {
 		return nil // it was ended meanwhile
 	}
 	for _, q := range waits {
-		before, now := st.Queues[q].Outbox, later.Queues[q].Outbox
-		if now.Pending < before.Pending {
+		now := later.Queues[q].Outbox
+		if now.Pending < pending(q) {
 			continue // it is being sent
 		}
 		more := ""
-		if now.Pending > before.Pending {
+		if now.Pending > pending(q) {
 			more = ", and they grow"
 		}
 		if now.Error != "" {
 			more += ": " + now.Error
 		}
-		out = append(out, warning("outbox", "nothing is lost, and it is sent when the backend answers: mend what is found there",
-			"the %s queue has %s that the backend has not taken%s", q, counted(int(now.Pending), "message", "messages"), more))
+		out = append(out, warning("nothing is lost, and it is sent when the backend answers: mend what is found there",
+			"the %s queue has %s that the backend has not taken%s",
+			q, counted(int(now.Pending), "message", "messages"), more)...)
 	}
 	return out
 }
 
-// checkErrors tells of the errors of the last hour.
-func checkErrors(st *runningSidecar, now time.Time) (out []finding) {
-	for _, e := range st.Errors {
-		if since := now.Sub(e.At); since < freshError {
-			out = append(out, warning("sidecar errors", "if it goes on: look at its log, near "+e.At.UTC().Format(time.RFC3339),
-				"%s: %s (%s, last %s ago)", e.Part, strings.TrimSpace(e.Error), counted(e.Count, "time", "times"), age(since)))
+// checkErrors reports the errors of the last hour.
+func checkErrors(_ context.Context, _ *subject, running *runningSidecar) (out []finding) {
+	for _, e := range running.Errors {
+		if since := time.Since(e.At); since < freshError {
+			out = append(out, warning("if it goes on: look at its log, near "+e.At.UTC().Format(time.RFC3339),
+				"%s: %s (%s, last %s ago)", e.Part, strings.TrimSpace(e.Error),
+				counted(e.Count, "time", "times"), age(since))...)
 		}
 	}
 	return out
 }
 
 // checkDeadLetters counts the direct messages that could not be delivered.
-func checkDeadLetters(ctx context.Context, c *config) []finding {
+func checkDeadLetters(ctx context.Context, s *subject, _ *runningSidecar) []finding {
 	var dead struct {
 		Letters []struct{} `json:"dead_letters"`
 	}
-	code, err := getJSON(ctx, reachable(c.ListenAddr), "/v1/mailbox/dead-letters", string(c.APIToken), &dead)
+	code, err := askLocal(ctx, s.config, "/v1/mailbox/dead-letters", &dead)
 	if err != nil || code != http.StatusOK || len(dead.Letters) == 0 {
 		return nil // without a mailbox there is no such route
 	}
-	return []finding{warning("dead letters", "feishu-relay mailbox dead-letters; then: feishu-relay mailbox dead-letters replay ID",
-		"%s could not be delivered", counted(len(dead.Letters), "direct message", "direct messages"))}
+	return warning("feishu-relay mailbox dead-letters; then: feishu-relay mailbox dead-letters replay ID",
+		"%s could not be delivered", counted(len(dead.Letters), "direct message", "direct messages"))
 }

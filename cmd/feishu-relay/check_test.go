@@ -156,12 +156,12 @@ func TestCheckLeavesAHangingTryBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan struct{})
 		defer close(over)
-		c := check{"slow disk", "Files", tryLimit, func(context.Context, *subject) []finding {
+		c := probe{name: "slow disk", limit: tryLimit, run: func(context.Context, *subject) []finding {
 			<-over
 			return nil
 		}}
 		got := c.try(t.Context(), &subject{})
-		want := []finding{failure("slow disk", "look what its disk or its network is waiting for", "no result within 5s")}
+		want := []finding{{"slow disk", statusFail, "no result within 5s", "look what its disk or its network is waiting for"}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("findings (-want +got):\n%s", diff)
 		}
@@ -170,7 +170,7 @@ func TestCheckLeavesAHangingTryBehind(t *testing.T) {
 
 // All together end in time, however long the judge may think.
 func TestCheckEndsInTime(t *testing.T) {
-	for _, c := range checks(&config{Config: sidecar.Config{Limits: policy.Limits{Timeout: 5 * time.Minute}}}) {
+	for _, c := range probes(&config{Config: sidecar.Config{Limits: policy.Limits{Timeout: 5 * time.Minute}}}) {
 		if most := c.limit + c.limit/10; most >= 15*time.Second {
 			t.Errorf("%s may take %s", c.name, most)
 		}
@@ -190,7 +190,7 @@ func TestCheckEndsWhenInterrupted(t *testing.T) {
 // What stands in a file or comes from a server can be hostile, too.
 func TestCheckNeutralises(t *testing.T) {
 	var out bytes.Buffer
-	newFindings(&out, false).show(failure("n\x1b", "m\n✓ forged", "d\x9b"))
+	newFindings(&out, false).show(finding{"n\x1b", statusFail, "d\x9b", "m\n✓ forged"})
 	if want := "✗ n␛: d\ufffd\n    m␊✓ forged\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
@@ -223,4 +223,41 @@ func TestCheckShowsNoSecret(t *testing.T) {
 			t.Setenv(name, secrets[name])
 		}
 	}
+}
+
+// However slow what a probe needs is, all of them end within the 15 seconds that the
+// usage names.
+func TestCheckEndsInTimeBehindSlowProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		defer close(over)
+		slow := func(context.Context, *subject) []finding {
+			time.Sleep(tryLimit - 1)
+			return nil
+		}
+		hangs := func(context.Context, *subject) []finding {
+			<-over
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), longLimit)
+		defer cancel()
+		began := time.Now()
+		results := start(ctx, []probe{
+			{name: "a", limit: tryLimit, run: slow}, {name: "b", limit: tryLimit, run: slow, needs: []string{"a"}},
+			{name: "c", limit: longLimit, run: hangs, needs: []string{"b"}},
+			{name: "d", limit: tryLimit, run: slow, needs: []string{"c"}},
+			{name: "e", limit: tryLimit, run: slow, needs: []string{"not in the table"}},
+		}, &subject{})
+		var got [][]finding
+		for _, result := range results {
+			got = append(got, <-result)
+		}
+		late := finding{"c", statusFail, "no result within 12s", "look what its disk or its network is waiting for"}
+		if diff := cmp.Diff([][]finding{nil, nil, {late}, nil, nil}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if took := time.Since(began); took >= 15*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
 }

@@ -13,310 +13,378 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kelseyhightower/envconfig"
 
-	"feishu-relay/policy"
+	"feishu-relay/mailbox"
 	"feishu-relay/relay"
 	"feishu-relay/relay/redisrelay"
 	"feishu-relay/sidecar"
 )
 
-// env is the environment as it stands: strings only, since envconfig stops at
-// the first value that does not fit its type, and an operator wants to read of
-// all mistakes at once. The README's table is checked against the tags.
-type env struct {
-	AgentName         string `envconfig:"AGENT_NAME" desc:"this bot's name on the relay (required)"`
-	AgentRole         string `envconfig:"AGENT_ROLE" desc:"one paragraph on what the bot is for; the judge and the other agents read it"`
-	AgentCapabilities string `envconfig:"AGENT_CAPABILITIES" desc:"comma list of what the bot can do, for the other agents"`
-	BotName           string `envconfig:"BOT_NAME" desc:"the bot's display name in Feishu"`
-	BotOpenID         string `envconfig:"BOT_OPEN_ID" desc:"the bot's own open_id"`
-	FeishuAppID       string `envconfig:"FEISHU_APP_ID" desc:"the bot's app; default: learned from the bot's first connection"`
-	FeishuAppSecret   string `envconfig:"FEISHU_APP_SECRET" desc:"needed by the connector; else optional"`
-	FeishuBaseURL     string `envconfig:"FEISHU_BASE_URL" default:"https://open.feishu.cn" desc:"Feishu's API; https://open.larksuite.com for Lark"`
-	FeishuEncryptKey  string `envconfig:"FEISHU_ENCRYPT_KEY" desc:"webhook mode: the app's Encrypt Key"`
-	FeishuToken       string `envconfig:"FEISHU_VERIFICATION_TOKEN" desc:"webhook mode: the app's Verification Token"`
-
-	GatewayAddr       string `envconfig:"GATEWAY_ADDR" desc:"where the bot's Feishu SDK is pointed at, such as 127.0.0.1:8788; default: off"`
-	GatewayTLS        string `envconfig:"GATEWAY_TLS" default:"off" desc:"off, auto (own CA, written to $DATA_DIR/ca.pem) or file"`
-	GatewayCertFile   string `envconfig:"GATEWAY_CERT_FILE" desc:"certificate for GATEWAY_TLS=file"`
-	GatewayKeyFile    string `envconfig:"GATEWAY_KEY_FILE" desc:"its key"`
-	GatewayPublicURL  string `envconfig:"GATEWAY_PUBLIC_URL" desc:"how the bot reaches the gateway, for the WebSocket URL handed to it; default: as it asked"`
-	GatewaySettle     string `envconfig:"GATEWAY_SETTLE" default:"1500ms" desc:"the quiet after a streamed card's end sign"`
-	GatewayStreamLife string `envconfig:"GATEWAY_STREAM_LIFE" default:"10m" desc:"how long a streamed card without an end sign is waited for"`
-	GatewayEditSettle string `envconfig:"GATEWAY_EDIT_SETTLE" default:"8s" desc:"the quiet after an edit that has no end sign"`
-	WebhookAddr       string `envconfig:"WEBHOOK_ADDR" desc:"where /webhook/event is served; default: GATEWAY_ADDR if that is loopback"`
-	BotWebhookURL     string `envconfig:"BOT_WEBHOOK_URL" desc:"webhook mode: where the bot listens for Feishu's events"`
-	Connector         string `envconfig:"CONNECTOR" default:"false" desc:"the sidecar holds the Feishu connection itself, for a bot that knows no Feishu"`
-	InjectSenderType  string `envconfig:"INJECT_SENDER_TYPE" default:"bot" desc:"sender_type of an injected Feishu event: bot, app or user"`
-	InjectMention     string `envconfig:"INJECT_MENTION" default:"addressed" desc:"when the injected event names this bot: addressed or always"`
-
-	ListenAddr string `envconfig:"LISTEN_ADDR" default:"127.0.0.1:8787" desc:"local API, health, metrics"`
-	APIToken   string `envconfig:"API_TOKEN" desc:"bearer token; required when LISTEN_ADDR is not loopback"`
-
-	InjectURL     string `envconfig:"INJECT_URL" desc:"where inbound messages are posted; without it the bot reads /v1/stream"`
-	InjectContext string `envconfig:"INJECT_CONTEXT" default:"0" desc:"so many lines that the bot was not given stand before an injected text"`
-
-	DeliveryTimeout string `envconfig:"DELIVERY_TIMEOUT" default:"15m" desc:"how long the bot may take to answer a message that it was given; then the message is undeliverable"`
-
-	RelayBackend  string `envconfig:"RELAY_BACKEND" desc:"file or redis; default: redis if REDIS_URL is set, else file"`
-	RedisURL      string `envconfig:"REDIS_URL" desc:"redis://[user:password@]host:6379/0; Sentinel and Cluster: docs/architecture.md"`
-	RelayChannel  string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" desc:"Pub/Sub channel; the stream is <channel>:log"`
-	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" desc:"parent of the next folders"`
-	RelayDir      string `envconfig:"RELAY_DIR" desc:"file queue and this agent's state; default: $DATA_DIR/relay"`
-	TranscriptDir string `envconfig:"TRANSCRIPT_DIR" desc:"the groups' transcripts; default: $DATA_DIR/transcripts"`
-	MailboxDir    string `envconfig:"MAILBOX_DIR" desc:"the agents' mailboxes, shared by all; default: $DATA_DIR/mailboxes"`
-
-	RelaySecret       string `envconfig:"RELAY_SECRET" desc:"signs relay messages; the same for all sidecars"`
-	RelayMaxAge       string `envconfig:"RELAY_MAX_AGE" default:"10m" desc:"older relayed messages reach the transcript, not the bot"`
-	RelayUserMessages string `envconfig:"RELAY_USER_MESSAGES" default:"true" desc:"share users' messages for the transcript"`
-	RelayFsync        string `envconfig:"RELAY_FSYNC" default:"false" desc:"a send is accepted only when the disk has it: survives a power cut, costs milliseconds"`
-	DedupSize         string `envconfig:"DEDUP_SIZE" default:"5000" desc:"message ids remembered"`
-
-	GroupsFile      string `envconfig:"GROUPS_FILE" desc:"names, members and limits; default: $DATA_DIR/groups.json; optional"`
-	GroupPolicy     string `envconfig:"GROUP_POLICY" default:"auto" desc:"auto, mention or open"`
-	MentionAll      string `envconfig:"MENTION_ALL" default:"false" desc:"@all addresses this bot"`
-	MembershipCheck string `envconfig:"MEMBERSHIP_CHECK" default:"auto" desc:"auto, on or off: hear only groups the bot is in"`
-
-	MaxBotReplyDepth     string `envconfig:"MAX_BOT_REPLY_DEPTH" default:"3" desc:"hard limit: at this depth a bot's message stops"`
-	BotReplyLLMThreshold string `envconfig:"BOT_REPLY_LLM_THRESHOLD" default:"1" desc:"up to this depth it passes without the judge"`
-	BotReplyLLMCheck     string `envconfig:"BOT_REPLY_LLM_CHECK" default:"true" desc:"ask the judge between the two"`
-	BotReplyLLMTimeout   string `envconfig:"BOT_REPLY_LLM_TIMEOUT" default:"10s" desc:"the judge's time"`
-	BotReplyLLMOnError   string `envconfig:"BOT_REPLY_LLM_ON_ERROR" default:"deny" desc:"deny or allow when the judge fails"`
-	BotReplyDepthCount   string `envconfig:"BOT_REPLY_DEPTH_COUNT" default:"messages" desc:"messages or turns"`
-	BotReplyIdleReset    string `envconfig:"BOT_REPLY_IDLE_RESET" default:"0" desc:"a pause this long ends the count; 0: never"`
-
-	OpenAIAPIKey  string `envconfig:"OPENAI_API_KEY" desc:"the judge's; without it built-in rules answer"`
-	OpenAIBaseURL string `envconfig:"OPENAI_BASE_URL" desc:"an OpenAI-compatible endpoint"`
-	OpenAIModel   string `envconfig:"OPENAI_MODEL" desc:"the judge's model"`
-
-	Mailbox            string `envconfig:"MAILBOX" default:"on" desc:"direct messages and tasks between agents: on or off"`
-	MailboxBackend     string `envconfig:"MAILBOX_BACKEND" desc:"file or redis; default: as RELAY_BACKEND"`
-	AllowFrom          string `envconfig:"ALLOW_FROM" default:"*" desc:"comma list of agents whose direct messages are accepted; res*: all whose name begins so, *: all, none: nobody's"`
-	AllowedDelegates   string `envconfig:"ALLOWED_DELEGATES" default:"*" desc:"comma list of agents this one may send to; res*: all whose name begins so, *: all, none: nobody"`
-	MaxConcurrentTasks string `envconfig:"MAX_CONCURRENT_TASKS" default:"3" desc:"tasks of others accepted at once; 0: none"`
-	HeartbeatInterval  string `envconfig:"HEARTBEAT_INTERVAL" default:"30s" desc:"how often the agent tells that it is there"`
-	HeartbeatTimeout   string `envconfig:"HEARTBEAT_TIMEOUT" default:"90s" desc:"an agent not heard of for so long counts as offline"`
-	AckTimeout         string `envconfig:"ACK_TIMEOUT" default:"30s" desc:"a direct message not acknowledged for so long is sent again"`
-	RetryBase          string `envconfig:"RETRY_BASE" default:"1s" desc:"the pause before it is; doubles each time, at most 60s"`
-	MaxRetries         string `envconfig:"MAX_RETRIES" default:"3" desc:"how often it is, before it becomes a dead letter"`
-	PeerMaxExchanges   string `envconfig:"PEER_MAX_EXCHANGES" default:"10" desc:"messages between two agents in 10 minutes, results exempt; 0: no limit"`
-
-	LogLevel  string `envconfig:"LOG_LEVEL" default:"info" desc:"debug, info, warn or error"`
-	LogFormat string `envconfig:"LOG_FORMAT" default:"json" desc:"json or text"`
-}
-
-// fillIn gives a variable that is set to nothing its default, as one that is
-// not set: compose files pass ${X:-} on.
-func (e *env) fillIn() {
-	v := reflect.ValueOf(e).Elem()
-	for field := range v.Type().Fields() {
-		if f := v.FieldByIndex(field.Index); f.String() == "" {
-			f.SetString(field.Tag.Get("default"))
-		}
-	}
-}
-
-// config is a validated environment.
+// config is the whole configuration. A field with an envconfig tag, at any depth, is
+// a setting: that line is all that a new one needs, and `go test -run Readme -update
+// ./cmd/feishu-relay` writes it into the READMEs.
 type config struct {
 	sidecar.Config
-	logLevel  slog.Level
-	logFormat string
+	LogLevel  slog.Level `envconfig:"LOG_LEVEL" default:"info" desc:"debug, info, warn or error"`
+	LogFormat string     `envconfig:"LOG_FORMAT" default:"json" oneof:"json|text" desc:"json or text"`
 }
 
-// loadConfig reads the environment. Its error names every mistake, one a line, each with
-// its mend.
+// setting is one variable of the environment and the field that it sets;
+// [sidecar.Config] explains the tags.
+type setting struct {
+	name, def, desc string
+	tag             reflect.StructTag
+	field           reflect.Value
+}
+
+// variables are the settings of a configuration that nobody reads.
+func variables() []setting { return settings(reflect.ValueOf(&config{}).Elem()) }
+
+func settings(v reflect.Value) (out []setting) {
+	for f := range v.Type().Fields() {
+		field, tag := v.FieldByIndex(f.Index), f.Tag
+		if name, ok := tag.Lookup("envconfig"); ok {
+			out = append(out, setting{name, tag.Get("default"), tag.Get("desc"), tag, field})
+		} else if field.Kind() == reflect.Struct {
+			out = append(out, settings(field)...)
+		}
+	}
+	return out
+}
+
+// loadConfig reads the environment. Its error names all mistakes, one a line, each with
+// its fix.
 func loadConfig() (config, error) {
-	var e env
-	if err := envconfig.Process("", &e); err != nil {
-		return config{}, err // cannot happen: every field is an optional string
+	var c config
+	all := settings(reflect.ValueOf(&c).Elem())
+	texts, err := readEnvironment(all)
+	if err != nil {
+		return c, err
 	}
-	e.fillIn()
-	var p problems
-	data := p.dir("DATA_DIR", e.DataDir)
-	c := config{Config: sidecar.Config{
-		Agent:           p.agent(e.AgentName),
-		Role:            e.AgentRole,
-		Capabilities:    list(e.AgentCapabilities),
-		BotName:         strings.TrimSpace(e.BotName),
-		BotOpenID:       relay.OpenID(p.id("BOT_OPEN_ID", e.BotOpenID)),
-		AppID:           p.id("FEISHU_APP_ID", e.FeishuAppID),
-		ListenAddr:      p.listen("LISTEN_ADDR", e.ListenAddr, e.APIToken),
-		APIToken:        sidecar.Secret(e.APIToken),
-		InjectURL:       p.httpURL("INJECT_URL", e.InjectURL),
-		InjectContext:   p.number("INJECT_CONTEXT", e.InjectContext, 0, 200),
-		RedisURL:        sidecar.Secret(e.RedisURL),
-		RelayChannel:    e.RelayChannel,
-		RelayDir:        p.dir("RELAY_DIR", or(e.RelayDir, filepath.Join(data, "relay"))),
-		TranscriptDir:   p.dir("TRANSCRIPT_DIR", or(e.TranscriptDir, filepath.Join(data, "transcripts"))),
-		RelaySecret:     sidecar.Secret(e.RelaySecret),
-		DeliveryTimeout: p.duration("DELIVERY_TIMEOUT", e.DeliveryTimeout, time.Second, 7*24*time.Hour),
-		MaxAge:          p.duration("RELAY_MAX_AGE", e.RelayMaxAge, time.Second, 24*time.Hour),
-		UserMessages:    p.boolean("RELAY_USER_MESSAGES", e.RelayUserMessages),
-		OutboxSync:      p.boolean("RELAY_FSYNC", e.RelayFsync),
-		DedupSize:       p.number("DEDUP_SIZE", e.DedupSize, 1, 1_000_000),
-		GroupsFile:      p.dir("GROUPS_FILE", or(e.GroupsFile, filepath.Join(data, "groups.json"))),
-		GroupPolicy:     p.oneOf("GROUP_POLICY", e.GroupPolicy, "auto", "mention", "open"),
-		MentionAll:      p.boolean("MENTION_ALL", e.MentionAll),
-		MembershipCheck: p.oneOf("MEMBERSHIP_CHECK", e.MembershipCheck, "auto", "on", "off"),
-		Limits: policy.Limits{
-			MaxDepth:     p.number("MAX_BOT_REPLY_DEPTH", e.MaxBotReplyDepth, 0, 1000),
-			Threshold:    p.number("BOT_REPLY_LLM_THRESHOLD", e.BotReplyLLMThreshold, 0, 1000),
-			Check:        p.boolean("BOT_REPLY_LLM_CHECK", e.BotReplyLLMCheck),
-			Timeout:      p.duration("BOT_REPLY_LLM_TIMEOUT", e.BotReplyLLMTimeout, 100*time.Millisecond, 5*time.Minute),
-			OnErrorAllow: p.oneOf("BOT_REPLY_LLM_ON_ERROR", e.BotReplyLLMOnError, "deny", "allow") == "allow",
-			Count: policy.Count{
-				Turns:     p.oneOf("BOT_REPLY_DEPTH_COUNT", e.BotReplyDepthCount, "messages", "turns") == "turns",
-				IdleReset: p.duration("BOT_REPLY_IDLE_RESET", e.BotReplyIdleReset, 0, 365*24*time.Hour),
-			},
-		},
-		Judge: sidecar.JudgeConfig{
-			APIKey:  sidecar.Secret(e.OpenAIAPIKey),
-			BaseURL: p.httpURL("OPENAI_BASE_URL", e.OpenAIBaseURL),
-			Model:   e.OpenAIModel,
-		},
-	}}
-	c.Backend = p.backend(e)
-	c.logFormat = p.oneOf("LOG_FORMAT", e.LogFormat, "json", "text")
-	if err := c.logLevel.UnmarshalText([]byte(e.LogLevel)); err != nil {
-		p.add("LOG_LEVEL", e.LogLevel, "one of debug, info, warn, error")
+	var mistakes []error
+	for i, s := range all {
+		if err := s.parse(texts[i]); err != nil {
+			mistakes = append(mistakes, fmt.Errorf("%s: %w", s.name, err))
+		}
 	}
-	c.DataDir = data
-	p.feishu(e, &c.Config)
-	p.mailbox(e, &c.Config)
-	return c, errors.Join(p...)
+	c.derive()
+	return c, errors.Join(append(mistakes, c.conflicts()...)...)
 }
 
-// problems collects mistakes. Its methods return a usable value all the same.
-type problems []error
-
-func (p *problems) add(name, got, want string) {
-	*p = append(*p, fmt.Errorf("%s: want %s, got %.60q", name, want, got))
+// readEnvironment returns the text of each setting: that of the environment, or the
+// default. A variable that is set to nothing counts as missing, since compose files
+// pass ${X:-} on. envconfig fills in strings, and not the fields themselves, since it
+// stops at the first value that does not fit, and operators want to read of all
+// mistakes at once.
+func readEnvironment(all []setting) ([]string, error) {
+	var fields []reflect.StructField
+	for _, s := range all {
+		fields = append(fields, reflect.StructField{Name: s.name, Type: reflect.TypeFor[string](), Tag: s.tag})
+	}
+	env := reflect.New(reflect.StructOf(fields))
+	if err := envconfig.Process("", env.Interface()); err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(all))
+	for i, s := range all {
+		texts[i] = or(env.Elem().Field(i).String(), s.def)
+	}
+	return texts, nil
 }
 
-func (p *problems) agent(name string) relay.AgentName {
-	name = strings.TrimSpace(name)
+// parse sets the field from its text. After a mistake the field has a usable value
+// all the same.
+func (s setting) parse(text string) error {
+	trimmed := strings.TrimSpace(text)
+	switch field := s.field.Addr().Interface().(type) {
+	case *int:
+		return inRange(s, field, trimmed, strconv.Atoi, "a whole number from %s to %s")
+	case *time.Duration:
+		return inRange(s, field, trimmed, time.ParseDuration, "a duration from %s to %s, such as 90s or 10m")
+	case *bool:
+		no, yes := []string{"false", "0", "no", "off"}, []string{"true", "1", "yes", "on"}
+		want := "true or false, or on or off"
+		if words := s.words(); words != nil {
+			no, yes, want = words[:1], words[1:], "one of "+strings.Join(words, ", ")
+		}
+		*field = slices.Contains(yes, strings.ToLower(trimmed))
+		if !*field && !slices.Contains(no, strings.ToLower(trimmed)) {
+			return wanted(want, text)
+		}
+	case *slog.Level:
+		if field.UnmarshalText([]byte(text)) != nil {
+			return wanted("one of debug, info, warn, error", text)
+		}
+	case *[]string:
+		*field = list(text)
+		if i := slices.IndexFunc(*field, isNoTarget); s.tag.Get("is") == "targets" && i >= 0 {
+			return wanted("a comma list of host:port, such as 127.0.0.1:11434", (*field)[i])
+		}
+	case *[]mailbox.AgentID:
+		var err error
+		*field, err = agentList(text)
+		return err
+	case **url.URL:
+		var err error
+		*field, err = baseURL(trimmed)
+		return err
+	default: // a string, of whatever type
+		value, err := s.parseString(text)
+		s.field.SetString(value)
+		return err
+	}
+	return nil
+}
+
+func (s setting) words() []string {
+	if oneOf := s.tag.Get("oneof"); oneOf != "" {
+		return strings.Split(oneOf, "|")
+	}
+	return nil
+}
+
+// minSecret is the number of characters that a secret has at least.
+const minSecret = 16
+
+// parseString checks a text for what its setting wants, as the tags oneof and is
+// say.
+func (s setting) parseString(text string) (string, error) {
+	trimmed := strings.TrimSpace(text)
+	if words := s.words(); words != nil && text != "" {
+		if word := strings.ToLower(trimmed); slices.Contains(words, word) {
+			return word, nil
+		}
+		return s.def, wanted("one of "+strings.Join(words, ", "), text)
+	}
+	switch is := s.tag.Get("is"); {
+	case is == "agent":
+		return trimmed, checkAgentName(trimmed)
+	case is == "word":
+		return trimmed, nil
+	case is == "id":
+		return trimmed, relay.CheckID(trimmed)
+	case is == "url" && trimmed != "":
+		_, err := httpURL(trimmed)
+		return trimmed, err
+	case text == "" || is == "url": // optional
+		return trimmed, nil
+	case is == "secret" && utf8.RuneCountInString(text) < minSecret:
+		return text, fmt.Errorf("want at least %d characters, got %d; `openssl rand -hex 32` makes a good one",
+			minSecret, utf8.RuneCountInString(text))
+	case is == "channel" && relay.CheckID(text) != nil:
+		return text, wanted("a channel name", text)
+	case is == "address", is == "port":
+		_, port, err := net.SplitHostPort(text)
+		if n, notNumber := strconv.Atoi(port); err != nil || is == "port" && (notNumber != nil || n < 0 || n > 65535) {
+			return text, wanted("host:port, such as 127.0.0.1:8787", text)
+		}
+	case is == "redis":
+		_, err := redisrelay.ParseURL(text)
+		return text, err
+	case is == "path":
+		return fullPath(text)
+	}
+	return text, nil
+}
+
+func wanted(want, got string) error { return fmt.Errorf("want %s, got %.60q", want, got) }
+
+// inRange parses text into field, and wants it to be in the range of the tag.
+func inRange[T int | time.Duration](
+	s setting, field *T, text string, parse func(string) (T, error), want string,
+) error {
+	from, to, _ := strings.Cut(s.tag.Get("range"), "..")
+	lowest, err := parse(from)
+	highest, err2 := parse(to)
+	if err := errors.Join(err, err2); err != nil {
+		return fmt.Errorf("its range: %w", err) // a mistake in the tag
+	}
+	if *field, err = parse(text); err != nil || *field < lowest || *field > highest {
+		return wanted(fmt.Sprintf(want, fmt.Sprint(lowest), fmt.Sprint(highest)), text)
+	}
+	return nil
+}
+
+func checkAgentName(name string) error {
 	switch {
 	case name == "":
-		*p = append(*p, errors.New("AGENT_NAME: required: a name of this bot's own, such as agent_a"))
+		return errors.New("required: a name of this bot's own, such as agent_a")
 	case !isAgentName(name):
-		p.add("AGENT_NAME", name, "at most 64 bytes without spaces, slashes, quotes, @ or angle brackets")
+		return wanted("at most 64 bytes without spaces, slashes, quotes, @ or angle brackets", name)
 	}
-	return relay.AgentName(name)
+	return nil
 }
 
-// isAgentName reports whether name can stand on the relay. The mailbox wants
-// more of it.
+// isAgentName reports whether name is valid on the relay. The mailbox wants more of it.
 func isAgentName(name string) bool {
-	return name != "" && len(name) <= 64 && relay.CheckID(name) == nil && !strings.ContainsAny(name, "/\\ @<>\"'") && name != "*"
+	return name != "" && name != "*" && len(name) <= 64 && relay.CheckID(name) == nil &&
+		!strings.ContainsAny(name, "/\\ @<>\"'")
 }
 
-func (p *problems) id(name, value string) string {
-	value = strings.TrimSpace(value)
-	if err := relay.CheckID(value); err != nil {
-		*p = append(*p, fmt.Errorf("%s: %w", name, err))
+// agentList reads a list of agents, of which one that ends with * is all whose name
+// begins so (mailbox.InList): nil is everybody, an empty one nobody.
+func agentList(text string) ([]mailbox.AgentID, error) {
+	names := list(text)
+	if slices.Equal(names, []string{"none"}) {
+		return []mailbox.AgentID{}, nil
 	}
-	return value
-}
-
-func (p *problems) number(name, value string, lowest, highest int) int {
-	n, err := strconv.Atoi(strings.TrimSpace(value))
-	if err != nil || n < lowest || n > highest {
-		p.add(name, value, fmt.Sprintf("a whole number from %d to %d", lowest, highest))
+	if len(names) == 0 {
+		return nil, wanted("names of agents with commas between them, res* for all whose name begins so, "+
+			"* for all, or none for nobody", text)
 	}
-	return n
-}
-
-func (p *problems) boolean(name, value string) bool {
-	switch strings.ToLower(strings.TrimSpace(value)) {
-	case "true", "1", "yes", "on":
-		return true
-	case "false", "0", "no", "off":
-		return false
+	var agents []mailbox.AgentID
+	for _, name := range names {
+		if name == "*" {
+			continue
+		}
+		if name == "none" {
+			return nil, wanted("none alone, or names of agents without it", text)
+		}
+		if err := mailbox.CheckAgent(mailbox.AgentID(strings.TrimSuffix(name, "*"))); err != nil {
+			return nil, fmt.Errorf("%s; got %.60q", sentence(err), name)
+		}
+		agents = append(agents, mailbox.AgentID(name))
 	}
-	p.add(name, value, "true or false, or on or off")
-	return false
-}
-
-func (p *problems) duration(name, value string, lowest, highest time.Duration) time.Duration {
-	d, err := time.ParseDuration(strings.TrimSpace(value))
-	if err != nil || d < lowest || d > highest {
-		p.add(name, value, fmt.Sprintf("a duration from %s to %s, such as 90s or 10m", lowest, highest))
+	if slices.Contains(names, "*") {
+		return nil, nil
 	}
-	return d
+	return agents, nil
 }
 
-func (p *problems) oneOf(name, value string, allowed ...string) string {
-	value = strings.ToLower(strings.TrimSpace(value))
-	if slices.Contains(allowed, value) {
-		return value
+// sentence is what an error of the mailbox says, without its code.
+func sentence(err error) string {
+	if e, ok := errors.AsType[*mailbox.Error](err); ok {
+		return e.Message
 	}
-	p.add(name, value, "one of "+strings.Join(allowed, ", "))
-	return allowed[0]
+	return err.Error()
 }
 
-func (p *problems) dir(name, value string) string {
-	if rest, ok := strings.CutPrefix(value, "~"); ok && (rest == "" || rest[0] == '/') {
+// httpURL does not show the text in its error: it may hold a password.
+func httpURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("want an http:// or https:// URL")
+	}
+	return u, nil
+}
+
+// baseURL wants a URL without a path of its own; an empty text gives nil.
+func baseURL(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, nil
+	}
+	u, err := httpURL(strings.TrimRight(text, "/"))
+	if err == nil && (u.RawQuery != "" || u.User != nil || u.Path != "") {
+		return nil, errors.New("want scheme and host only, such as https://open.feishu.cn")
+	}
+	return u, err
+}
+
+func fullPath(text string) (string, error) {
+	path := text
+	if rest, ok := strings.CutPrefix(text, "~"); ok && (rest == "" || rest[0] == '/') {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			*p = append(*p, fmt.Errorf("%s: %q needs a home folder: %w; give a full path", name, value, err))
-			return value
+			return text, fmt.Errorf("%q needs a home folder: %w; give a full path", text, err)
 		}
-		value = home + rest
+		path = home + rest
 	}
-	path, err := filepath.Abs(value)
-	if err != nil || strings.ContainsRune(value, 0) {
-		p.add(name, value, "a path")
-		return value
+	path, err := filepath.Abs(path)
+	if err != nil || strings.ContainsRune(path, 0) {
+		return text, wanted("a path", text)
 	}
-	return path
+	return path, nil
 }
 
-func (p *problems) httpURL(name, value string) string {
-	value = strings.TrimSpace(value)
-	if value == "" {
-		return ""
+// derive fills in the defaults that depend on other settings.
+func (c *config) derive() {
+	for field, name := range map[*string]string{
+		&c.RelayDir: "relay", &c.TranscriptDir: "transcripts",
+		&c.Mailbox.Dir: "mailboxes", &c.GroupsFile: "groups.json",
+	} {
+		*field = or(*field, filepath.Join(c.DataDir, name))
 	}
-	u, err := url.Parse(value)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		// The value is left out: it may hold a password.
-		*p = append(*p, fmt.Errorf("%s: want an http:// or https:// URL", name))
-	}
-	return value
-}
-
-func (p *problems) listen(name, addr, token string) string {
-	_, port, err := net.SplitHostPort(addr)
-	if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 0 || n > 65535 {
-		p.add(name, addr, "host:port, such as 127.0.0.1:8787")
-		return addr
-	}
-	if !sidecar.IsLoopback(addr) && token == "" {
-		*p = append(*p, fmt.Errorf("API_TOKEN: required since %s=%s is reached from other hosts; set a long random one, or listen on 127.0.0.1", name, addr))
-	}
-	return addr
-}
-
-func (p *problems) backend(e env) string {
-	if e.RelayBackend == "" {
-		e.RelayBackend = "file"
-		if e.RedisURL != "" {
-			e.RelayBackend = "redis"
+	if c.Backend == "" {
+		c.Backend = "file"
+		if c.RedisURL != "" {
+			c.Backend = "redis"
 		}
 	}
-	backend := p.oneOf("RELAY_BACKEND", e.RelayBackend, "file", "redis")
-	if backend == "redis" && e.RedisURL == "" {
-		*p = append(*p, errors.New("REDIS_URL: required by RELAY_BACKEND=redis, such as redis://127.0.0.1:6379/0"))
-	}
-	if e.RedisURL != "" {
-		if _, err := redisrelay.ParseURL(e.RedisURL); err != nil {
-			*p = append(*p, fmt.Errorf("REDIS_URL: %w", err))
+	c.Mailbox.Backend = or(c.Mailbox.Backend, c.Backend)
+}
+
+// conflicts are the mistakes that lie in no setting alone.
+func (c *config) conflicts() (found []error) {
+	conflict := func(is bool, format string, args ...any) {
+		if is {
+			found = append(found, fmt.Errorf(format, args...))
 		}
 	}
-	if relay.CheckID(e.RelayChannel) != nil {
-		p.add("RELAY_CHANNEL", e.RelayChannel, "a channel name")
+	const redisURL = "REDIS_URL: required by %s=redis, such as redis://127.0.0.1:6379/0"
+	gateway, webhook, m := c.Gateway, c.BotWebhookURL != "", c.Mailbox
+	conflict(strings.TrimSpace(string(c.APIToken)) != string(c.APIToken),
+		"API_TOKEN: has a space or a line end at its beginning or end; remove it")
+	conflict(beyondLoopback(c.ListenAddr) && c.APIToken == "", "API_TOKEN: required since LISTEN_ADDR=%s "+
+		"is reached from other hosts; set a long random one, or listen on 127.0.0.1", c.ListenAddr)
+	letters := utf8.RuneCountInString(string(c.APIToken))
+	conflict((beyondLoopback(c.ListenAddr) || beyondLoopback(gateway.Addr)) && 0 < letters && letters < minSecret,
+		"API_TOKEN: want at least %d characters beyond loopback, got %d; `openssl rand -hex 32` makes a good one",
+		minSecret, letters)
+	conflict(c.InjectSecret != "" && c.InjectURL == "",
+		"INJECT_URL: required by INJECT_SECRET, which signs the posts to it and nothing else")
+	conflict(c.Backend == "redis" && c.RedisURL == "", redisURL, "RELAY_BACKEND")
+	conflict(m.On && m.Backend == "redis" && c.Backend != "redis" && c.RedisURL == "", redisURL, "MAILBOX_BACKEND")
+
+	conflict(gateway.TLS == "file" && (gateway.CertFile == "" || gateway.KeyFile == ""),
+		"GATEWAY_CERT_FILE, GATEWAY_KEY_FILE: both required by GATEWAY_TLS=file")
+	conflict(gateway.Addr != "" && gateway.Addr == c.ListenAddr && !strings.HasSuffix(c.ListenAddr, ":0"),
+		"GATEWAY_ADDR: is the same as LISTEN_ADDR; the bot's SDK and the local API need addresses of their own")
+	conflict(beyondLoopback(gateway.Addr) && c.AppID == "", "FEISHU_APP_ID: required since GATEWAY_ADDR=%s is "+
+		"reached from other hosts, where the first app that calls would be taken as the bot's; set it to the bot's "+
+		"app id, such as cli_0123456789abcdef, or listen on 127.0.0.1", gateway.Addr)
+	conflict(!webhook && c.WebhookAddr != "",
+		"BOT_WEBHOOK_URL: required by WEBHOOK_ADDR: where the bot listens for Feishu's events")
+	switch {
+	case !webhook:
+	case gateway.Addr == "":
+		conflict(true, "GATEWAY_ADDR: required by BOT_WEBHOOK_URL: the bot's own calls go through it")
+	case c.EncryptKey == "" && c.VerificationToken == "":
+		conflict(true, "FEISHU_ENCRYPT_KEY, FEISHU_VERIFICATION_TOKEN: at least one is required by BOT_WEBHOOK_URL, "+
+			"else anybody could post events")
+	case c.WebhookAddr == "":
+		conflict(!sidecar.IsLoopback(gateway.Addr), "WEBHOOK_ADDR: required since GATEWAY_ADDR=%s is not loopback: "+
+			"Feishu should reach the webhook and nothing else", gateway.Addr)
 	}
-	return backend
+	conflict(c.Connector && gateway.Addr != "", "CONNECTOR, GATEWAY_ADDR: either the sidecar holds the Feishu "+
+		"connection or the bot does; two connections of one app steal each other's events: set one of them")
+	conflict(c.Connector && gateway.Addr == "" && (c.AppID == "" || c.AppSecret == ""),
+		"FEISHU_APP_ID, FEISHU_APP_SECRET: both required by CONNECTOR=true")
+
+	if err := mailbox.CheckAgent(mailbox.AgentID(c.Agent)); m.On && err != nil {
+		conflict(isAgentName(string(c.Agent)), "AGENT_NAME: %s; choose another, or set MAILBOX=off; got %.60q",
+			sentence(err), c.Agent)
+	}
+	conflict(m.Heartbeat >= m.HeartbeatTimeout, "HEARTBEAT_TIMEOUT: want more than HEARTBEAT_INTERVAL=%s, "+
+		"such as %s; else the agent counts as offline between two heartbeats; got %s",
+		m.Heartbeat, 3*m.Heartbeat, m.HeartbeatTimeout)
+	return found
+}
+
+// beyondLoopback reports whether other hosts reach addr; one that is missing or
+// malformed is not reached.
+func beyondLoopback(addr string) bool {
+	_, _, err := net.SplitHostPort(addr)
+	return err == nil && !sidecar.IsLoopback(addr)
+}
+
+// isNoTarget reports whether addr is not a host:port to connect to.
+func isNoTarget(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	n, notNumber := strconv.ParseUint(port, 10, 16)
+	return err != nil || host == "" || notNumber != nil || n == 0
 }
 
 func list(value string) []string {

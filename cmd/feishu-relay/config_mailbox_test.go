@@ -84,6 +84,8 @@ func TestMailboxMistakes(t *testing.T) {
 		"no pause":                   {map[string]string{"RETRY_BASE": "0s"}, "RETRY_BASE: want a duration"},
 		"too often":                  {map[string]string{"MAX_RETRIES": "11"}, "MAX_RETRIES: want a whole number from 0 to 10"},
 		"no limit of exchanges":      {map[string]string{"PEER_MAX_EXCHANGES": "0"}, ""},
+		"unsigned mail taken":        {map[string]string{"MAILBOX_UNSIGNED": "Allow"}, ""},
+		"unsigned mail perhaps":      {map[string]string{"MAILBOX_UNSIGNED": "maybe"}, "MAILBOX_UNSIGNED: want one of refuse, allow"},
 		"a negative limit":           {map[string]string{"PEER_MAX_EXCHANGES": "-1"}, "PEER_MAX_EXCHANGES: want"},
 		"another store":              {map[string]string{"MAILBOX_BACKEND": "kafka"}, "MAILBOX_BACKEND: want one of file, redis"},
 		"redis without a URL":        {map[string]string{"MAILBOX_BACKEND": "redis"}, "REDIS_URL: required by MAILBOX_BACKEND=redis"},

@@ -125,8 +125,9 @@ func kubernetes(t *testing.T) (objects []kubeObject) {
 	return objects
 }
 
-// secrets are what a person fills in; each is the same everywhere.
-var secrets = map[string]string{"API_TOKEN": "0123456789abcdef", "RELAY_SECRET": "fedcba9876543210", "REDIS_PASSWORD": "pass"}
+// secrets are what a person fills in; each is the same everywhere. So are the ids of the apps.
+var secrets = map[string]string{"API_TOKEN": "0123456789abcdef", "RELAY_SECRET": "fedcba9876543210", "REDIS_PASSWORD": "pass",
+	"APP_A": "cli_0123456789abcdef", "APP_B": "cli_0123456789abcdea"}
 
 var composeVariable = regexp.MustCompile(`\$\{(\w+)(?::[?-][^}]*)?\}`)
 

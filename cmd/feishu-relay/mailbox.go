@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -80,12 +79,8 @@ func (m *mailboxCall) command(synopsis string) *flag.FlagSet {
 // up to "--", and finds the sidecar.
 func (m *mailboxCall) parse(args []string, most int) (rest []string, err error) {
 	rest, err = parseMixed(m.flags, args, most)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(m.out, m.explained.String())
-		return nil, err
-	}
 	if err != nil {
-		fmt.Fprint(m.err, m.explained.String())
+		explain(err, &m.explained, m.out, m.err)
 		return nil, err
 	}
 	m.api, err = newLocalAPI(m.addr)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -24,7 +23,6 @@ const (
 // localAPI is the local API of the sidecar of this environment.
 type localAPI struct {
 	addr, token string
-	http        *http.Client
 }
 
 func newLocalAPI(addr string) (*localAPI, error) {
@@ -32,10 +30,7 @@ func newLocalAPI(addr string) (*localAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &localAPI{target, os.Getenv("API_TOKEN"), &http.Client{
-		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for this address
-	}}, nil
+	return &localAPI{target, os.Getenv("API_TOKEN")}, nil
 }
 
 // get asks for path, whose parts are escaped.
@@ -53,30 +48,15 @@ func (a *localAPI) post(ctx context.Context, path string, in any) ([]byte, error
 			return nil, err
 		}
 	}
-	return a.call(ctx, http.MethodPost, path, &body)
+	return a.call(ctx, http.MethodPost, path, body.Bytes())
 }
 
 // call returns the body of an answer that is a success, and any other answer
 // as the sentence that the sidecar gave.
-func (a *localAPI) call(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
+func (a *localAPI) call(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, apiWithin)
 	defer cancel()
-	req, err := http.NewRequestWithContext(limited, method, "http://"+a.addr+path, body)
-	if err != nil {
-		return nil, err
-	}
-	if method == http.MethodPost {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if a.token != "" {
-		req.Header.Set("Authorization", "Bearer "+a.token)
-	}
-	resp, err := a.http.Do(req)
-	if err != nil {
-		return nil, a.unanswered(ctx, err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAPIAnswer+1))
+	resp, data, err := fetch(limited, direct, method, "http://"+a.addr+path, a.token, body, maxAPIAnswer+1)
 	if err != nil {
 		return nil, a.unanswered(ctx, err)
 	}
@@ -84,7 +64,8 @@ func (a *localAPI) call(ctx context.Context, method, path string, body io.Reader
 		return nil, refusal(resp.StatusCode, data)
 	}
 	if len(data) > maxAPIAnswer || !json.Valid(data) {
-		return nil, fmt.Errorf("what answers at %s is no sidecar of this version: %s %s gave no JSON of at most %d bytes", a.addr, method, path, maxAPIAnswer)
+		return nil, fmt.Errorf("what answers at %s is no sidecar of this version: %s %s gave no JSON of at most %d bytes",
+			a.addr, method, path, maxAPIAnswer)
 	}
 	return data, nil
 }

@@ -128,6 +128,14 @@ func flags(name, synopsis string, w io.Writer) *flag.FlagSet {
 	return f
 }
 
+// explain prints the usage that parse wrote: to those who asked for it, or as an error.
+func explain(err error, usage fmt.Stringer, stdout, stderr io.Writer) {
+	if errors.Is(err, flag.ErrHelp) {
+		stderr = stdout
+	}
+	fmt.Fprint(stderr, usage)
+}
+
 // parse parses flags, and wants no more than most arguments behind them.
 func parse(f *flag.FlagSet, args []string, most int) error {
 	if err := f.Parse(args); err != nil {

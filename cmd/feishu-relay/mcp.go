@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -41,11 +40,7 @@ func runMCP(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	f := flags("mcp", mcpUsage, &explained)
 	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
 	if err := parse(f, args, 0); err != nil {
-		to := stderr
-		if errors.Is(err, flag.ErrHelp) {
-			to = stdout
-		}
-		fmt.Fprint(to, explained.String())
+		explain(err, &explained, stdout, stderr)
 		return err
 	}
 	target := or(*addr, or(os.Getenv("LISTEN_ADDR"), "127.0.0.1:8787"))

@@ -65,22 +65,37 @@ func (p page) code() []string {
 	return append(out, codeSpan.FindAllString(fence.ReplaceAllString(p.text, ""), -1)...)
 }
 
-// The READMEs list every variable with its default, in the order of env.
+// environmentRows are the rows of the READMEs' table of variables.
+var environmentRows = regexp.MustCompile("(?m)(?:^\\| `[A-Z_]+` \\|.*\n)+")
+
+// The READMEs list every variable with its default, in the order of the fields. With
+// -update the rows are written from the tags; those of README.zh.md keep their
+// description, which is translated by hand.
 func TestReadmeListsTheEnvironment(t *testing.T) {
 	for _, name := range []string{"README.md", "README.zh.md"} {
-		rest := read(t, name).text
+		text := read(t, name).text
+		translated := map[string]string{}
+		if name != "README.md" {
+			for row := range strings.Lines(environmentRows.FindString(text)) {
+				cells := strings.SplitN(strings.TrimSuffix(row, " |\n"), " | ", 3)
+				translated[strings.Trim(cells[0], "| `")] = cells[2]
+			}
+		}
+		var rows strings.Builder
 		for _, v := range variables() {
 			def := "–"
 			if v.def != "" {
 				def = "`" + v.def + "`"
 			}
-			row := fmt.Sprintf("| `%s` | %s | ", v.name, def)
-			_, after, ok := strings.Cut(rest, row)
-			if !ok {
-				t.Errorf("%s: no row %q behind the rows before it", name, row)
-				continue
+			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", v.name, def, or(translated[v.name], v.desc))
+		}
+		want := environmentRows.ReplaceAllLiteralString(text, rows.String())
+		if *update {
+			if err := os.WriteFile(filepath.Join(root, name), []byte(want), 0o600); err != nil {
+				t.Fatal(err)
 			}
-			rest = after
+		} else if diff := cmp.Diff(want, text); diff != "" {
+			t.Errorf("the table of %s, which -update writes (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -220,7 +235,7 @@ func TestDocsExplainStopReasons(t *testing.T) {
 }
 
 // findingName is the name of a finding in the source of check.
-var findingName = regexp.MustCompile(`(?:const name = |(?:well|warning|failure)\()"([^"]+)"`)
+var findingName = regexp.MustCompile(`nameAll\("([^"]+)"`)
 
 func TestTroubleshootingExplainsWhatCheckFinds(t *testing.T) {
 	text := read(t, "docs/troubleshooting.md").text
@@ -229,7 +244,7 @@ func TestTroubleshootingExplainsWhatCheckFinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
-	for _, c := range checks(&config{}) {
+	for _, c := range probes(&config{}) {
 		names[c.name] = true
 	}
 	for _, source := range sources {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"reflect"
 	"strings"
 	"time"
 
@@ -44,14 +43,14 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 }
 
 func (c *config) logger(w io.Writer) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: c.logLevel}
-	if c.logFormat == "text" {
+	opts := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "text" {
 		return slog.New(slog.NewTextHandler(w, opts))
 	}
 	return slog.New(slog.NewJSONHandler(w, opts))
 }
 
-// printEnvironment lists the variables from the tags of env.
+// printEnvironment lists the variables with their descriptions.
 func printEnvironment(w io.Writer) {
 	for _, v := range variables() {
 		text := v.desc
@@ -60,16 +59,6 @@ func printEnvironment(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  %-24s %s\n", v.name, text)
 	}
-}
-
-type variable struct{ name, def, desc string }
-
-func variables() []variable {
-	var out []variable
-	for field := range reflect.TypeFor[env]().Fields() {
-		out = append(out, variable{field.Tag.Get("envconfig"), field.Tag.Get("default"), field.Tag.Get("desc")})
-	}
-	return out
 }
 
 // reachable is how a program on this host calls one that listens at addr: every
@@ -117,21 +106,15 @@ func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+path, nil)
-	if err != nil {
-		return err
-	}
-	client := &http.Client{Transport: &http.Transport{Proxy: nil}}
-	resp, err := client.Do(req)
+	resp, data, err := fetch(ctx, direct, http.MethodGet, "http://"+target+path, "", nil, 1<<20)
 	if err != nil {
 		return fmt.Errorf("no sidecar answers: %w", err)
 	}
-	defer resp.Body.Close()
 	var answer struct {
 		Status string
 		Error  struct{ Message string }
 	}
-	_ = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&answer) // the status code decides
+	_ = json.Unmarshal(data, &answer) // the status code decides
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answered %d: %s", path, resp.StatusCode, answer.Error.Message)
 	}

@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/kelseyhightower/envconfig"
 
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
@@ -63,12 +59,8 @@ func (v *view) open(f *flag.FlagSet, explained fmt.Stringer, args []string, most
 	given := f.String("dir", "", "`folder` of the transcripts (default TRANSCRIPT_DIR, else DATA_DIR/transcripts)")
 	f.BoolVar(&v.json, "json", false, "one JSON object a line")
 	rest, err := parseMixed(f, args, most)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(v.out, explained)
-		return "", err
-	}
 	if err != nil {
-		fmt.Fprint(v.err, explained)
+		explain(err, explained, v.out, v.err)
 		return "", err
 	}
 	if v.dir, err = transcriptDir(*given); err != nil {
@@ -107,22 +99,18 @@ func parseMixed(f *flag.FlagSet, args []string, most int) (rest []string, err er
 	return rest, nil
 }
 
-// transcriptDir finds the folder as the sidecar does, without the rest of its
-// configuration.
+// transcriptDir finds the folder as the sidecar does. Mistakes in the rest of its
+// configuration do not matter.
 func transcriptDir(given string) (string, error) {
-	var e env
-	if err := envconfig.Process("", &e); err != nil {
-		return "", err // cannot happen: every field is an optional string
-	}
-	var p problems
 	if given == "" {
-		given = e.TranscriptDir
+		c, _ := loadConfig()
+		given = c.TranscriptDir
 	}
-	if given == "" {
-		given = filepath.Join(p.dir("DATA_DIR", e.DataDir), "transcripts")
+	dir, err := fullPath(given)
+	if err != nil {
+		return "", fmt.Errorf("TRANSCRIPT_DIR: %w", err)
 	}
-	dir := p.dir("TRANSCRIPT_DIR", given)
-	return dir, errors.Join(p...)
+	return dir, nil
 }
 
 func transcriptList(args []string, stdout, stderr io.Writer) error {
@@ -281,16 +269,13 @@ func (v *view) find(text string) (transcript.Chat, error) {
 	return transcript.Chat{}, fmt.Errorf("there is no chat %q in %s; known: %s", text, v.dir, named(chats))
 }
 
-// named lists chats for an error, at most maxNamed of them.
+// named lists chats for an error.
 func named(chats []transcript.Chat) string {
-	names := make([]string, 0, maxNamed+1)
-	for _, c := range chats[:min(len(chats), maxNamed)] {
+	var names []string
+	for _, c := range chats {
 		names = append(names, chatName(c))
 	}
-	if more := len(chats) - maxNamed; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
+	return some(names)
 }
 
 // chatName is how a chat is called here: by its id, with its channel where that

@@ -69,7 +69,7 @@ func (l sdkLog) Info(ctx context.Context, args ...any)  { l.say(ctx, args) }
 func (l sdkLog) Warn(ctx context.Context, args ...any)  { l.say(ctx, args) }
 func (l sdkLog) Error(ctx context.Context, args ...any) { l.say(ctx, args) }
 
-// Codes of answers to a send (FEISHU.md 6).
+// Codes of answers to a send (docs/feishu.md 6.2).
 const (
 	codeRecalled   = 230011
 	codeFrequency  = 230020

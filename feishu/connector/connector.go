@@ -1,5 +1,5 @@
 // Package connector holds a bot's Feishu connection for it: the third way to
-// join a bot to its sidecar, for bots that know no Feishu (DESIGN.md 4).
+// join a bot to its sidecar, for bots that know no Feishu.
 //
 // [Connector.Run] keeps the long connection up and hands each event to a tap,
 // which stores it; Feishu gets its acknowledgement for what the tap took, of
@@ -26,7 +26,6 @@
 package connector
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -125,7 +124,7 @@ func New(opts Options) (*Connector, error) {
 }
 
 // newClient follows no redirects, since clients of Feishu cannot rely on them
-// for a POST (FEISHU.md 11).
+// for a POST (docs/feishu.md 7.1).
 func newClient() *http.Client {
 	return &http.Client{
 		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
@@ -136,16 +135,6 @@ func newClient() *http.Client {
 // Connected reports whether the long connection is up. Without one it is
 // always true.
 func (c *Connector) Connected() bool { return c.opts.WebhookOnly || c.connected.Load() }
-
-// sleep waits for d or until ctx is done, and reports whether d has passed.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
 
 // RefusedError is an answer of Feishu to the app's attempt to connect that no
 // further attempt changes: somebody has to mend it.

@@ -10,7 +10,7 @@ import (
 )
 
 // Sizes of a message. Feishu takes 30 KB of a post's request and 150 KB of a
-// text's (FEISHU.md 6); what people read well is less.
+// text's (docs/feishu.md 6.3); what people read well is less.
 const (
 	maxRunes  = 4000
 	minRunes  = 125      // which fit however many mentions there are

@@ -10,7 +10,7 @@ import (
 )
 
 // Feishu takes 5 messages a second in a group, from all of its bots together,
-// and 50 a second from an app (FEISHU.md 6).
+// and 50 a second from an app (docs/feishu.md 6.3).
 const (
 	chatRate = 5
 	appRate  = 50

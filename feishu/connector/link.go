@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -19,9 +18,10 @@ import (
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/wait"
 )
 
-// Codes of the bootstrap's answer (FEISHU.md 1.1).
+// Codes of the bootstrap's answer (docs/feishu.md 1.1).
 const (
 	codeAuthFailed   = larkws.AuthFailed
 	codeConnLimit    = larkws.ExceedConnLimit
@@ -33,8 +33,8 @@ const (
 // wait for their second delivery; a link that keeps breaking is tried again
 // ever more slowly.
 const (
-	reconnectFirst = 2 * time.Second // at most, at random, after a link that lasted
-	reconnectMost  = 30 * time.Second
+	reconnectFirst = 1500 * time.Millisecond // about, after a link that lasted
+	reconnectMost  = 20 * time.Second
 	lasted         = time.Minute
 )
 
@@ -44,10 +44,11 @@ const (
 // The frames are the SDK's, its client is not used: it answers every event of a
 // type it has no handler for with 500, so that Feishu delivers it for 7 hours,
 // handles events side by side, in any order, and can lose a fragment by it
-// (FEISHU.md 1.5, 1.6).
+// (docs/feishu.md 1.5, 1.6).
 func (c *Connector) Run(ctx context.Context) error {
-	wait := time.Duration(0)
-	for ; ctx.Err() == nil && !c.opts.WebhookOnly; sleep(ctx, jitter(wait)) {
+	pauses := wait.NewBackoff(reconnectFirst, reconnectMost)
+	pause := time.Duration(0)
+	for ; ctx.Err() == nil && !c.opts.WebhookOnly; _ = wait.Sleep(ctx, pause) {
 		start := time.Now()
 		err := c.connect(ctx)
 		if ctx.Err() != nil {
@@ -56,20 +57,18 @@ func (c *Connector) Run(ctx context.Context) error {
 		if refused, ok := errors.AsType[*RefusedError](err); ok {
 			c.opts.Counter("refused")
 			c.log.Error("Feishu refuses the long connection", "err", err, "mend", refused.Mend(), "again_in", c.times.refused)
-			wait = c.times.refused
+			pause = c.times.refused
 			continue
 		}
-		if wait = min(2*wait, reconnectMost); wait == 0 || time.Since(start) >= lasted {
-			wait = reconnectFirst
+		if time.Since(start) >= lasted {
+			pauses.Reset()
 		}
-		c.log.Warn("the long connection ended", "err", err, "again_within", wait)
+		pause = pauses.Next()
+		c.log.Warn("the long connection ended", "err", err, "again_in", pause)
 	}
 	<-ctx.Done()
 	return ctx.Err()
 }
-
-// jitter keeps the sidecars of a fleet from coming back all at once.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // connect opens one connection and serves it until it ends.
 func (c *Connector) connect(ctx context.Context) error {
@@ -96,7 +95,7 @@ func (c *Connector) connect(ctx context.Context) error {
 	return s.serve(ctx)
 }
 
-// bootstrap asks where to connect (FEISHU.md 1.1).
+// bootstrap asks where to connect (docs/feishu.md 1.1).
 func (c *Connector) bootstrap(ctx context.Context) (*url.URL, larkws.ClientConfig, error) {
 	var conf larkws.ClientConfig
 	body, err := json.Marshal(larkws.BootstrapRequest{AppID: c.opts.AppID, AppSecret: c.opts.AppSecret})
@@ -145,7 +144,7 @@ func (c *Connector) bootstrap(ctx context.Context) (*url.URL, larkws.ClientConfi
 	return endpoint, conf, nil
 }
 
-// dial opens the WebSocket; a refusal is read from its headers (FEISHU.md 1.2).
+// dial opens the WebSocket; a refusal is read from its headers (docs/feishu.md 1.2).
 func (c *Connector) dial(ctx context.Context, endpoint *url.URL) (*websocket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

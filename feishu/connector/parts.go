@@ -20,7 +20,7 @@ const (
 )
 
 // parts puts events together that come in several frames, in any order
-// (FEISHU.md 1.5). The zero value is empty.
+// (docs/feishu.md 1.5). The zero value is empty.
 type parts struct {
 	sets  []*partial // oldest first
 	bytes int

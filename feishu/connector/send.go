@@ -13,6 +13,7 @@ import (
 	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -113,7 +114,7 @@ func (c *Connector) Send(ctx context.Context, s Send, sent func(feishu.Message) 
 }
 
 // pieceID is the uuid of the piece number i: the same for a repeat, at most 50
-// characters (FEISHU.md 5).
+// characters (docs/feishu.md 5).
 func pieceID(key string, chat relay.ChatID, i int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", key, chat, i))
 	return hex.EncodeToString(sum[:20])
@@ -154,7 +155,7 @@ func gone(err error) bool {
 	return ok && (code.Code == codeRecalled || code.Code == codeTargetGone || code.Code == codeDeleted)
 }
 
-// The two calls of FEISHU.md 5.
+// The two calls of docs/feishu.md 5.
 func create(s *Send, b content, uuid string) *larkcore.ApiReq {
 	return &larkcore.ApiReq{
 		ApiPath:     "/open-apis/im/v1/messages",
@@ -186,17 +187,17 @@ func (c *Connector) deliver(ctx context.Context, ch *chat, req *larkcore.ApiReq)
 			return m, errors.Join(err, late)
 		}
 		m, err = c.call(ctx, req)
-		wait := backoff
+		pause := backoff
 		if limited, ok := errors.AsType[*limitedError](err); ok {
 			c.opts.Counter("rate_limited")
-			wait = cmp.Or(limited.after, backoff)
+			pause = cmp.Or(limited.after, backoff)
 		} else if _, ok := errors.AsType[*passingError](err); ok && again < maxAgain && ctx.Err() == nil {
 			c.opts.Counter("retried")
 			again++
 		} else {
 			return m, err
 		}
-		if !sleep(ctx, wait) {
+		if wait.Sleep(ctx, pause) != nil {
 			return m, fmt.Errorf("%w, and no time is left to try again", err)
 		}
 		backoff = min(2*backoff, pieceTime/6)

@@ -14,6 +14,7 @@ import (
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/wait"
 )
 
 // Bounds of a connection.
@@ -101,7 +102,7 @@ func (s *session) read(ctx context.Context, frames chan<- larkws.Frame) error {
 	}
 }
 
-// control takes the settings out of a pong (FEISHU.md 1.4).
+// control takes the settings out of a pong (docs/feishu.md 1.4).
 func (s *session) control(frame larkws.Frame) {
 	var conf larkws.ClientConfig
 	kind := larkws.Headers(frame.Headers).GetString(larkws.HeaderType)
@@ -116,8 +117,8 @@ func (s *session) pings(ctx context.Context) error {
 		if err := s.write(ctx, *larkws.NewPingFrame(s.service)); err != nil {
 			return err
 		}
-		if !sleep(ctx, time.Duration(s.ping.Load())) {
-			return ctx.Err()
+		if err := wait.Sleep(ctx, time.Duration(s.ping.Load())); err != nil {
+			return err
 		}
 	}
 }
@@ -150,7 +151,7 @@ func (s *session) events(ctx context.Context, frames <-chan larkws.Frame) error 
 	}
 }
 
-// ack is the answer to an event (FEISHU.md 1.6): its frame with another payload.
+// ack is the answer to an event (docs/feishu.md 1.6): its frame with another payload.
 func ack(frame larkws.Frame, code int, took time.Duration) larkws.Frame {
 	headers := larkws.Headers(frame.Headers)
 	headers.Add(larkws.HeaderBizRt, strconv.FormatInt(took.Milliseconds(), 10))

@@ -169,7 +169,7 @@ func loadAuthority(root *os.Root) (*authority, error) {
 }
 
 func readFile(root *os.Root, name string) ([]byte, error) {
-	f, err := root.Open(name)
+	f, err := safefile.Open(root, name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -247,20 +247,21 @@ func (a *authority) lacks(names []string) string {
 		return "ends on " + a.cert.NotAfter.Format(time.DateOnly)
 	}
 	for _, name := range names {
-		if !a.permits(name) {
+		if !Permits(a.cert, name) {
 			return "may not sign for " + name
 		}
 	}
 	return ""
 }
 
-func (a *authority) permits(name string) bool {
+// Permits reports whether the CA of mode auto may sign for a name or an address.
+func Permits(ca *x509.Certificate, name string) bool {
 	if ip, err := netip.ParseAddr(name); err == nil {
-		return len(a.cert.PermittedIPRanges) == 0 || slices.ContainsFunc(a.cert.PermittedIPRanges, func(n *net.IPNet) bool {
+		return len(ca.PermittedIPRanges) == 0 || slices.ContainsFunc(ca.PermittedIPRanges, func(n *net.IPNet) bool {
 			return n.Contains(ip.AsSlice())
 		})
 	}
-	return len(a.cert.PermittedDNSDomains) == 0 || slices.ContainsFunc(a.cert.PermittedDNSDomains, func(domain string) bool {
+	return len(ca.PermittedDNSDomains) == 0 || slices.ContainsFunc(ca.PermittedDNSDomains, func(domain string) bool {
 		return name == domain || strings.HasSuffix(name, "."+domain)
 	})
 }
@@ -309,9 +310,9 @@ func permit(t *x509.Certificate, names []string) {
 	for _, name := range names {
 		ip, err := netip.ParseAddr(name)
 		switch {
-		case err != nil && (len(t.PermittedDNSDomains) == 0 || !asked.permits(name)):
+		case err != nil && (len(t.PermittedDNSDomains) == 0 || !Permits(asked.cert, name)):
 			t.PermittedDNSDomains = append(t.PermittedDNSDomains, name)
-		case err == nil && (len(t.PermittedIPRanges) == 0 || !asked.permits(name)):
+		case err == nil && (len(t.PermittedIPRanges) == 0 || !Permits(asked.cert, name)):
 			bits := ip.BitLen()
 			if name == "127.0.0.1" {
 				bits = 8 // all of the loopback network

@@ -5,17 +5,20 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"sync/atomic"
 )
 
 // conn is a connection whose first bytes may have been read already: one that
 // was accepted, or one that was opened under CONNECT inside of such a one.
 type conn struct {
 	net.Conn
-	ahead   []byte // read, and not yet given out
-	door    *door
-	target  string // under CONNECT: the host that was asked for
-	release func() // gives the door's token back; nil for an inner connection
-	asked   bool   // a request came
+	ahead  []byte // read, and not yet given out
+	door   *door
+	place  *place
+	outer  bool        // it was accepted, and has the place to give back
+	target string      // under CONNECT: the host that was asked for
+	asked  bool        // a request came
+	served atomic.Bool // the HTTP server has it, and what is written are its answers
 }
 
 // Read gives out what was read ahead first.
@@ -28,14 +31,22 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
+// Write writes an answer as slowly as its client may take it, and all else as it is.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.served.Load() {
+		return c.place.write(c.Conn, p)
+	}
+	return c.Conn.Write(p)
+}
+
 // CloseWrite says that nothing more follows, where the connection knows how to.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // Close closes the connection.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
-	if c.release != nil {
-		c.release()
+	if c.outer {
+		c.door.release(c.place)
 	}
 	return err
 }

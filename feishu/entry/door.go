@@ -14,9 +14,18 @@ import (
 )
 
 const (
-	// maxConns is the most connections at a time; a further one waits in the
-	// kernel's queue until another ends.
-	maxConns = 2048
+	// maxConns and maxPerAddr are the most connections at a time, of all clients
+	// and of one address. A further one takes the place of one whose client keeps us
+	// waiting, and is closed where none does.
+	maxConns   = 768
+	maxPerAddr = 512
+	// minRate is how many bytes a second of a body are no waiting.
+	minRate = 1 << 10
+	// stallTimeout is how long a client may pause within a request's body.
+	stallTimeout = 30 * time.Second
+	// writeTimeout is how long a client may take for maxWrite bytes of an answer.
+	writeTimeout = time.Minute
+	maxWrite     = 32 << 10
 	// greetTimeout is how long a connection may take to say its first byte
 	// and, in TLS, to shake hands; then it is closed.
 	greetTimeout = 10 * time.Second
@@ -37,10 +46,12 @@ type door struct {
 	entry *Entry
 	outer net.Listener
 	ready chan accepted
-	slots chan struct{} // one token for each open connection
 	work  sync.WaitGroup
 	done  chan struct{}
 	close func() error
+
+	mu     sync.Mutex
+	places map[*place]struct{} // guarded by mu
 }
 
 type accepted struct {
@@ -49,7 +60,7 @@ type accepted struct {
 }
 
 func newDoor(e *Entry, l net.Listener) *door {
-	d := &door{entry: e, outer: l, ready: make(chan accepted), slots: make(chan struct{}, maxConns), done: make(chan struct{})}
+	d := &door{entry: e, outer: l, ready: make(chan accepted), done: make(chan struct{}), places: map[*place]struct{}{}}
 	d.close = sync.OnceValue(func() error {
 		close(d.done)
 		return l.Close()
@@ -75,14 +86,8 @@ func (d *door) Addr() net.Addr { return d.outer.Addr() }
 
 func (d *door) listen() {
 	for {
-		select {
-		case d.slots <- struct{}{}:
-		case <-d.done:
-			return
-		}
 		c, err := d.outer.Accept()
 		if err != nil {
-			<-d.slots
 			select {
 			case d.ready <- accepted{err: err}: // the server pauses, or gives up and closes us
 				continue
@@ -90,9 +95,11 @@ func (d *door) listen() {
 				return
 			}
 		}
-		d.work.Go(func() {
-			d.greet(&conn{Conn: c, door: d, release: sync.OnceFunc(func() { <-d.slots })})
-		})
+		if p := d.admit(c); p != nil {
+			d.work.Go(func() { d.greet(&conn{Conn: c, door: d, place: p, outer: true}) })
+		} else {
+			_ = c.Close()
+		}
 	}
 }
 
@@ -174,22 +181,30 @@ func (e *Entry) handshakeFailed(err error) {
 	e.once("TLS handshake failed", "err", err)
 }
 
-// connState notices a client that agreed on TLS and left without asking
-// anything: Node looks at the certificate only then, and says nothing.
+// connState notes when a client is waited for. It notices one that agreed on TLS
+// and left without asking anything: Node looks at the certificate only then, and
+// says nothing.
 func (e *Entry) connState(nc net.Conn, state http.ConnState) {
-	t, ok := nc.(*tls.Conn)
-	if !ok {
-		return
+	t, overTLS := nc.(*tls.Conn)
+	if overTLS {
+		nc = t.NetConn()
 	}
-	c, ok := t.NetConn().(*conn)
+	c, ok := nc.(*conn)
 	if !ok {
 		return
 	}
 	switch state {
+	case http.StateNew:
+		c.served.Store(true)
 	case http.StateActive:
 		c.asked = true
+		c.place.begin(false)
+	case http.StateIdle:
+		c.place.begin(true)
+	case http.StateHijacked:
+		c.served.Store(false)
 	case http.StateClosed:
-		if !c.asked && e.greeting.Err() == nil {
+		if overTLS && !c.asked && e.greeting.Err() == nil {
 			e.once("a client left after the TLS handshake without a request; if it complains about the certificate, " + mend)
 		}
 	}

@@ -1,5 +1,5 @@
 // Package entry is how a bot reaches the gateway. One port serves all three
-// ways that a bot can be pointed at it (DESIGN.md 4):
+// ways that a bot can be pointed at it (docs/frameworks.md, The three ways in):
 //
 //   - base URL: requests go to the [Options] Handler as they came, also
 //     `//callback/…`, which no router has tidied up;
@@ -28,7 +28,8 @@
 //
 // On loopback everybody. Beyond it, tunnels to hosts other than Feishu's want
 // the API token as Proxy-Authorization, since they would make the sidecar an
-// open proxy.
+// open proxy. No tunnel leads to loopback, link-local or unspecified addresses,
+// where the local API and others trust their callers, unless Options.Allow lists it.
 package entry
 
 import (
@@ -47,6 +48,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/attempts"
 )
 
 // Modes of GATEWAY_TLS.
@@ -58,12 +60,15 @@ const (
 
 const (
 	// headerTimeout is how long a request's header may take. Bodies have no
-	// limit in time: a file of 100 MB goes as fast as its link.
+	// limit in time as long as bytes come: a file of 100 MB goes as fast as its link.
 	headerTimeout = 10 * time.Second
 	// idleTimeout closes a kept-alive connection that asks nothing.
 	idleTimeout = 2 * time.Minute
-	// maxHeader is the most bytes of a request's header; more is answered 431.
-	maxHeader = 64 << 10
+	// maxHeader is the most bytes of a request's header, to which [http.Server] adds
+	// 4 KiB; more is answered 431. Many short fields take 20 times as much memory.
+	maxHeader = 4 << 10
+	// maxAnswerHeader is the same of the answer of the sidecar's own proxy.
+	maxAnswerHeader = 64 << 10
 )
 
 // Options is what an entry is made of.
@@ -75,13 +80,16 @@ type Options struct {
 	Names    []string               // further host names or IPs for the certificate and the CA
 	Open     func(host string) bool // is the host opened? Lower case, its port only where it is not 80 or 443. nil: feishu.IsOpenHost
 	Token    string                 // API_TOKEN, for tunnels beyond loopback; "": none is given
+	Failures *attempts.Failures     // counts wrong tokens; nil: those of this entry alone
 	Loopback bool                   // the listener is reached from this machine only
+	Allow    []string               // host:port of this machine or its link that a proxied request may reach
 	Handler  http.Handler           // the gateway; required
 	Logger   *slog.Logger           // nil discards
 	// Counter counts tls_refused (TLS to mode off), tls_failed (a handshake
 	// that did not succeed), opened, tunnel, forward (proxied requests that were
-	// taken), proxy_denied (no token), proxy_failed (far side not reached) and
-	// tunnel_full. nil: not counted.
+	// taken), proxy_denied (no token), proxy_refused (to this machine or its link),
+	// proxy_failed (far side not reached), tunnel_full and crowded (a connection was
+	// closed to make room). nil: not counted.
 	Counter func(event string)
 }
 
@@ -97,6 +105,9 @@ type Entry struct {
 	forwarder *httputil.ReverseProxy
 	viaProxy  func(*url.URL) (*url.URL, error) // of the sidecar's own environment
 	tunnels   chan struct{}                    // one token for each open tunnel
+	allow     []string                         // Options.Allow in the form in which addresses are compared
+	resolver  *net.Resolver                    // of names that tunnels lead to; nil: the system's
+	closeIdle func()                           // closes the forwarder's idle connections
 
 	greeting  context.Context // ends when Shutdown begins
 	stopGreet context.CancelFunc
@@ -120,6 +131,9 @@ func New(o Options) (*Entry, error) {
 	if o.Handler == nil {
 		return nil, errors.New("entry: a handler is required")
 	}
+	if o.Failures == nil {
+		o.Failures = attempts.New()
+	}
 	if o.Open == nil {
 		o.Open = feishu.IsOpenHost
 	}
@@ -127,6 +141,10 @@ func New(o Options) (*Entry, error) {
 	var err error
 	if e.names, err = certNames(o.Names); err != nil {
 		return nil, err
+	}
+	for _, addr := range o.Allow {
+		host, port := split(addr, "")
+		e.allow = append(e.allow, net.JoinHostPort(host, port))
 	}
 	switch o.Mode {
 	case ModeOff, "":
@@ -176,6 +194,12 @@ func New(o Options) (*Entry, error) {
 // mode is auto.
 func (e *Entry) CA() []byte { return e.ca }
 
+// Certified reports whether there is a certificate for host. Where names are looked
+// up by a stranger, a browser refuses the answer of a host that has none.
+func (e *Entry) Certified(host string) bool {
+	return e.certs != nil && e.certs.covers(canonicalHost(host))
+}
+
 // Serve takes connections from l until Shutdown is called, which makes it
 // return nil, or l fails. It closes l.
 func (e *Entry) Serve(l net.Listener) error {
@@ -203,7 +227,7 @@ func (e *Entry) Shutdown(ctx context.Context) (err error) {
 		for range maxTunnels { // each is closed by now and gives its token back
 			e.tunnels <- struct{}{}
 		}
-		e.closeForwarder()
+		e.closeIdle()
 	})
 	return err
 }

@@ -17,6 +17,20 @@ import (
 
 // newForwarder is the plain proxy for http:// to hosts that are not Feishu's.
 func (e *Entry) newForwarder() *httputil.ReverseProxy {
+	direct := &http.Transport{
+		DialContext:         e.dialChecked,
+		DisableCompression:  true,
+		MaxIdleConns:        64,
+		MaxIdleConnsPerHost: 8,
+		IdleConnTimeout:     idleTimeout,
+	}
+	proxied := direct.Clone() // connects to the proxy, which may be on this machine
+	proxied.DialContext = dialer.DialContext
+	proxied.Proxy = func(r *http.Request) (*url.URL, error) { return e.proxyFor(r.Context(), r.URL) }
+	e.closeIdle = func() {
+		direct.CloseIdleConnections()
+		proxied.CloseIdleConnections()
+	}
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			// A proxy that was asked for changes nothing, where a gateway in
@@ -28,16 +42,18 @@ func (e *Entry) newForwarder() *httputil.ReverseProxy {
 				}
 			}
 		},
-		Transport: &http.Transport{
-			Proxy:               func(r *http.Request) (*url.URL, error) { return e.proxyFor(r.Context(), r.URL) },
-			DialContext:         dialer.DialContext,
-			DisableCompression:  true,
-			MaxIdleConns:        64,
-			MaxIdleConnsPerHost: 8,
-			IdleConnTimeout:     idleTimeout,
-		},
+		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if proxy, err := e.proxyFor(r.Context(), r.URL); proxy != nil || err != nil {
+				return proxied.RoundTrip(r)
+			}
+			return direct.RoundTrip(r)
+		}),
 		FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, errForbidden) {
+				e.forbid(w, r.URL.Host)
+				return
+			}
 			e.count("proxy_failed")
 			e.log.Debug("forward", "host", r.URL.Host, "err", err)
 			refuse(w, http.StatusBadGateway, "cannot reach "+r.URL.Host)
@@ -46,11 +62,9 @@ func (e *Entry) newForwarder() *httputil.ReverseProxy {
 	}
 }
 
-func (e *Entry) closeForwarder() {
-	if t, ok := e.forwarder.Transport.(*http.Transport); ok {
-		t.CloseIdleConnections()
-	}
-}
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // proxyFor is the proxy that the sidecar's own environment names for u, or
 // nil. In a container that sets HTTPS_PROXY for the bot and the sidecar alike
@@ -68,8 +82,12 @@ func (e *Entry) proxyFor(ctx context.Context, u *url.URL) (*url.URL, error) {
 	return proxy, nil
 }
 
-// dial connects to addr, through the environment's proxy where there is one.
+// dial connects to addr, through the environment's proxy where there is one, which
+// then resolves names by its own rules.
 func (e *Entry) dial(ctx context.Context, addr string) (net.Conn, error) {
+	if !e.mayReach(addr) {
+		return nil, errForbidden
+	}
 	u := &url.URL{Scheme: "https", Host: addr}
 	if _, port := split(addr, ""); port == "80" {
 		u.Scheme = "http"
@@ -79,7 +97,7 @@ func (e *Entry) dial(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, err
 	}
 	if proxy == nil {
-		return dialer.DialContext(ctx, "tcp", addr)
+		return e.dialChecked(ctx, "tcp", addr)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -120,7 +138,7 @@ func askProxy(ctx context.Context, c net.Conn, proxy *url.URL, addr string) (net
 	if err := r.Write(c); err != nil {
 		return nil, err
 	}
-	in := bufio.NewReader(io.LimitReader(c, maxHeader))
+	in := bufio.NewReader(io.LimitReader(c, maxAnswerHeader))
 	answer, err := http.ReadResponse(in, r)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,16 @@ const established = "HTTP/1.1 200 Connection established\r\n\r\n"
 
 // route tells the three forms of a request apart (RFC 9112 3.2).
 func (e *Entry) route(w http.ResponseWriter, r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+		if !c.place.work() {
+			panic(http.ErrAbortHandler) // it was closed to make room, and the client tries again
+		}
+		if r.Body != nil && r.Body != http.NoBody {
+			in := &incoming{ReadCloser: r.Body, place: c.place}
+			r.Body = in
+			defer in.leave(w)
+		}
+	}
 	switch {
 	case r.Method == http.MethodConnect:
 		e.connect(w, r)
@@ -46,8 +56,7 @@ func (e *Entry) connect(w http.ResponseWriter, r *http.Request) {
 	case open:
 		e.once("a tunnel to Feishu passes unseen, since there is no certificate for its host: set GATEWAY_TLS=auto and let the bot trust the CA", "host", host)
 		e.tunnel(w, r, net.JoinHostPort(host, port), true)
-	case !e.mayTunnel(r):
-		e.deny(w)
+	case !e.mayTunnel(w, r):
 	default:
 		e.tunnel(w, r, net.JoinHostPort(host, port), false)
 	}
@@ -61,7 +70,8 @@ func (e *Entry) enter(w http.ResponseWriter, c *conn, host string) {
 		return
 	}
 	e.count("opened")
-	near.door, near.target = c.door, host
+	near.door, near.place, near.target = c.door, c.place, host
+	near.place.begin(false)
 	if _, err := near.Conn.Write([]byte(established)); err != nil {
 		_ = near.Close()
 		return
@@ -91,8 +101,9 @@ func (e *Entry) absolute(w http.ResponseWriter, r *http.Request) {
 	case e.opts.Open(openName(host, port)) || local != nil && e.isOurs(local, host, port):
 		e.count("opened")
 		e.opts.Handler.ServeHTTP(w, originForm(r))
-	case !e.mayTunnel(r):
-		e.deny(w)
+	case !e.mayTunnel(w, r):
+	case !e.mayReach(net.JoinHostPort(host, port)):
+		e.forbid(w, r.URL.Host)
 	case r.URL.Scheme == "https":
 		refuse(w, http.StatusNotImplemented, "https:// to this host is served by CONNECT only")
 	default:
@@ -126,31 +137,44 @@ func originForm(r *http.Request) *http.Request {
 	return out
 }
 
-// mayTunnel reports whether r may reach a host that is not Feishu's.
-func (e *Entry) mayTunnel(r *http.Request) bool {
+// mayTunnel reports whether r may reach a host that is not Feishu's. Where it may not
+// it is answered.
+func (e *Entry) mayTunnel(w http.ResponseWriter, r *http.Request) bool {
 	if e.opts.Loopback {
 		return true
 	}
-	scheme, given, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " ")
-	switch {
+	given, header := "", r.Header.Get("Proxy-Authorization")
+	switch scheme, rest, _ := strings.Cut(header, " "); {
 	case strings.EqualFold(scheme, "Bearer"):
+		given = rest
 	case strings.EqualFold(scheme, "Basic"):
-		pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(given))
-		if err != nil {
-			return false
-		}
-		_, given, _ = strings.Cut(string(pair), ":") // any user name will do
-	default:
-		return false
+		pair, _ := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)) // what is none has no colon before the token
+		_, given, _ = strings.Cut(string(pair), ":")                        // any user name will do
 	}
-	return e.opts.Token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(e.opts.Token)) == 1
-}
-
-func (e *Entry) deny(w http.ResponseWriter) {
+	if e.opts.Token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(e.opts.Token)) == 1 {
+		return true
+	}
 	e.count("proxy_denied")
 	e.once("a tunnel without the API token was refused: use HTTPS_PROXY=http://relay:<API_TOKEN>@…, or NO_PROXY for hosts that need none")
+	if header != "" {
+		if wait := e.opts.Failures.Count(r.RemoteAddr); wait > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(wait))
+			refuse(w, http.StatusTooManyRequests, "too many wrong tokens from this address; wait a minute")
+			return false
+		}
+	}
 	w.Header().Set("Proxy-Authenticate", `Basic realm="feishu-relay"`)
 	refuse(w, http.StatusProxyAuthRequired, "hosts other than Feishu's want the API_TOKEN: http://relay:<API_TOKEN>@… as the proxy")
+	return false
+}
+
+// forbid refuses a request whose address is, or leads to, one of this machine or of its link.
+func (e *Entry) forbid(w http.ResponseWriter, addr string) {
+	e.count("proxy_refused")
+	e.once("a proxied request to this machine or its link was refused: list the address in GATEWAY_CONNECT_ALLOW, "+
+		"or in the bot's NO_PROXY", "addr", fmt.Sprintf("%.100s", addr))
+	refuse(w, http.StatusForbidden, "this address is, or leads to, one of the gateway's own machine or link: "+
+		"list host:port in GATEWAY_CONNECT_ALLOW, or the host in the bot's NO_PROXY")
 }
 
 // refuse answers a request that is not passed on.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"feishu-relay/internal/attempts"
 )
 
 func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
@@ -33,7 +35,7 @@ func TestBaseURL(t *testing.T) {
 	}
 }
 
-// Node's SDK doubles the slash of a base URL that ends in one (FEISHU.md 7.1),
+// Node's SDK doubles the slash of a base URL that ends in one (docs/feishu.md 7.1),
 // and no path is tidied up on its way.
 func TestPathsPassAsTheyAre(t *testing.T) {
 	r := start(t, Options{Mode: ModeOff, Loopback: true})
@@ -134,8 +136,8 @@ func TestAbsoluteForm(t *testing.T) {
 }
 
 func TestOtherHostsAreTunnelledUnseen(t *testing.T) {
-	r := start(t, Options{Mode: ModeAuto, DataDir: t.TempDir(), Loopback: true})
-	other, _ := origin(t)
+	other, addr := origin(t)
+	r := start(t, Options{Mode: ModeAuto, DataDir: t.TempDir(), Loopback: true, Allow: []string{addr}})
 	c := client(t, "http://"+r.addr, other.Client().Transport.(*http.Transport).TLSClientConfig)
 	res, err := c.Get(other.URL)
 	if err != nil {
@@ -152,9 +154,9 @@ func TestOtherHostsAreTunnelledUnseen(t *testing.T) {
 
 func TestBeyondLoopbackTunnelsWantTheToken(t *testing.T) {
 	const token = "s3cret:with/colon"
-	r := start(t, Options{Mode: ModeAuto, DataDir: t.TempDir(), Token: token})
-	noToken := start(t, Options{Mode: ModeOff})
 	_, addr := origin(t)
+	r := start(t, Options{Mode: ModeAuto, DataDir: t.TempDir(), Token: token, Allow: []string{addr}})
+	noToken := start(t, Options{Mode: ModeOff, Allow: []string{addr}})
 	basic := func(pair string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(pair)) }
 	for _, tt := range []struct {
 		name, header string
@@ -191,13 +193,39 @@ func TestBeyondLoopbackTunnelsWantTheToken(t *testing.T) {
 	}
 }
 
+// Guesses at the token are answered 429 in the end, and the right one is let in.
+func TestWrongTokensOfTunnelsAreCounted(t *testing.T) {
+	_, addr := origin(t)
+	r := start(t, Options{Mode: ModeOff, Token: "token", Allow: []string{addr}})
+	ask := func(header string) *http.Response {
+		res, _ := raw(t, r.addr, "CONNECT "+addr+" HTTP/1.1\r\nHost: x\r\n"+header+"\r\n")
+		return res
+	}
+	got := map[int]int{}
+	for range 2 * attempts.PerMinute {
+		got[ask("").StatusCode]++ // as clients ask first
+	}
+	for i := range 100 {
+		res := ask(fmt.Sprintf("Proxy-Authorization: Bearer guess%d\r\n", i))
+		if got[res.StatusCode]++; (res.StatusCode == http.StatusTooManyRequests) != (res.Header.Get("Retry-After") != "") {
+			t.Fatalf("got %s with %v", res.Status, res.Header)
+		}
+	}
+	if got[407] < 3*attempts.PerMinute || got[429] == 0 || got[407]+got[429] != 100+2*attempts.PerMinute {
+		t.Errorf("got %v", got)
+	}
+	if res := ask("Proxy-Authorization: Bearer token\r\n"); res.StatusCode != http.StatusOK {
+		t.Errorf("the right one: got %s", res.Status)
+	}
+}
+
 func TestPlainRequestsToOtherHostsAreForwarded(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s|%s|%s|%v", r.RequestURI, r.Host, r.Header.Get("X-Forwarded-For")+r.Header.Get("Proxy-Authorization"), r.Header["User-Agent"])
 	}))
 	defer other.Close()
 	addr := other.Listener.Addr().String()
-	r := start(t, Options{Mode: ModeOff, Token: "token"})
+	r := start(t, Options{Mode: ModeOff, Token: "token", Allow: []string{addr}})
 	request := "POST http://" + addr + "/a%2Fb?c;d&&e=%zz HTTP/1.1\r\nHost: " + addr + "\r\nX-Forwarded-For: 9.9.9.9\r\nContent-Length: 0\r\n"
 	if res, _ := raw(t, r.addr, request+"\r\n"); res.StatusCode != http.StatusProxyAuthRequired {
 		t.Errorf("without the token: got %s", res.Status)
@@ -234,7 +262,7 @@ func TestOurOwnAddressIsOpenedToo(t *testing.T) {
 
 func TestWithoutCertificatesFeishuPassesUnseen(t *testing.T) {
 	other, addr := origin(t)
-	r := start(t, Options{Mode: ModeOff, Open: func(host string) bool { return host == addr }})
+	r := start(t, Options{Mode: ModeOff, Allow: []string{addr}, Open: func(host string) bool { return host == addr }})
 	c := client(t, "http://"+r.addr, other.Client().Transport.(*http.Transport).TLSClientConfig)
 	for range 2 {
 		wantBody(t, c, other.URL, "origin")
@@ -249,6 +277,7 @@ func TestWithoutCertificatesFeishuPassesUnseen(t *testing.T) {
 // itself for ever.
 func TestAnUnseenTunnelDoesNotLeadBack(t *testing.T) {
 	r := start(t, Options{Mode: ModeOff, Open: func(string) bool { return true }})
+	r.allow = []string{"0.0.0.0:" + r.port()}
 	c := dialTCP(t, r.addr)
 	// This address is recognised as our own only once it is connected.
 	fmt.Fprintf(c, "CONNECT 0.0.0.0:%s HTTP/1.1\r\nHost: x\r\n\r\n", r.port())

@@ -12,7 +12,7 @@ import (
 
 const (
 	// maxTunnels is the most tunnels at a time; a further one is answered 503.
-	maxTunnels = 512
+	maxTunnels = 256
 	// tunnelIdle closes a tunnel in which nothing moved, either way.
 	tunnelIdle = 10 * time.Minute
 	// dialTimeout is how long the far side may take to be connected, and a
@@ -38,6 +38,10 @@ func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string, feis
 		return
 	}
 	far, err := e.dial(r.Context(), addr)
+	if errors.Is(err, errForbidden) {
+		e.forbid(w, addr)
+		return
+	}
 	if err != nil {
 		e.count("proxy_failed")
 		e.log.Debug("tunnel", "addr", addr, "err", err)

@@ -59,7 +59,14 @@ func TestATunnelClosesHalfAtATime(t *testing.T) {
 		question, _ := io.ReadAll(c)
 		fmt.Fprintf(c, "you said %s", question)
 	})
-	r := start(t, Options{Mode: ModeOff, Loopback: true})
+	received := make(chan string, 1)
+	reverse := peer(t, func(c *net.TCPConn) {
+		fmt.Fprint(c, "first me")
+		_ = c.CloseWrite()
+		rest, _ := io.ReadAll(c)
+		received <- string(rest)
+	})
+	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr, reverse}})
 	c, in := connect(t, r, addr)
 	fmt.Fprint(c, "hello")
 	if err := c.CloseWrite(); err != nil {
@@ -68,15 +75,7 @@ func TestATunnelClosesHalfAtATime(t *testing.T) {
 	if got, err := io.ReadAll(in); string(got) != "you said hello" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
-	// And the other way round.
-	received := make(chan string, 1)
-	addr = peer(t, func(c *net.TCPConn) {
-		fmt.Fprint(c, "first me")
-		_ = c.CloseWrite()
-		rest, _ := io.ReadAll(c)
-		received <- string(rest)
-	})
-	c, in = connect(t, r, addr)
+	c, in = connect(t, r, reverse) // the other way round
 	if got, err := io.ReadAll(in); string(got) != "first me" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -90,7 +89,7 @@ func TestATunnelClosesHalfAtATime(t *testing.T) {
 // A client may send its first bytes together with the CONNECT.
 func TestWhatFollowsConnectAtOnceIsNotLost(t *testing.T) {
 	addr := peer(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
-	r := start(t, Options{Mode: ModeOff, Loopback: true})
+	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}})
 	c := dialTCP(t, r.addr)
 	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\nearly", addr)
 	in := bufio.NewReader(c)
@@ -106,7 +105,7 @@ func TestWhatFollowsConnectAtOnceIsNotLost(t *testing.T) {
 func TestMuchPassesThroughATunnel(t *testing.T) {
 	const size = 32 << 20
 	addr := peer(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
-	r := start(t, Options{Mode: ModeOff, Loopback: true})
+	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}})
 	c, in := connect(t, r, addr)
 	go func() {
 		_, _ = io.CopyN(c, zeros{}, size)
@@ -122,12 +121,12 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestAnUnreachableHostIsSaid(t *testing.T) {
-	r := start(t, Options{Mode: ModeOff, Loopback: true})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
+	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{l.Addr().String()}})
 	c := dialTCP(t, r.addr)
 	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n", l.Addr())
 	if res, body := answer(t, bufio.NewReader(c), true); res.StatusCode != http.StatusBadGateway {
@@ -137,7 +136,7 @@ func TestAnUnreachableHostIsSaid(t *testing.T) {
 
 func TestTunnelsAreBounded(t *testing.T) {
 	addr := peer(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
-	r := start(t, Options{Mode: ModeOff, Loopback: true})
+	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}})
 	for range maxTunnels {
 		r.tunnels <- struct{}{}
 	}
@@ -210,7 +209,8 @@ func TestASilentConnectionHoldsNobodyUp(t *testing.T) {
 
 func TestShutdown(t *testing.T) {
 	entered, finish := make(chan struct{}), make(chan struct{})
-	r := newRig(t, Options{Mode: ModeOff, Loopback: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	addr := peer(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	r := newRig(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			close(entered)
 			<-finish
@@ -225,7 +225,6 @@ func TestShutdown(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(l) }()
 
-	addr := peer(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
 	_, tunnel := connect(t, r, addr)
 	silent := dialTCP(t, r.addr)
 	idle := client(t, "", nil)
@@ -397,13 +396,13 @@ func TestTheSidecarsOwnProxy(t *testing.T) {
 }
 
 func TestTheGatewayIsNotItsOwnProxy(t *testing.T) {
-	r := start(t, Options{Mode: ModeOff, Loopback: true})
+	other, addr := origin(t)
+	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}})
 	own, err := url.Parse("http://" + r.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.viaProxy = func(*url.URL) (*url.URL, error) { return own, nil } // as the environment says, which New reads
-	other, addr := origin(t)
 	c := client(t, "http://"+r.addr, other.Client().Transport.(*http.Transport).TLSClientConfig)
 	wantBody(t, c, "https://"+addr, "origin")
 	if !strings.Contains(r.log.String(), "names its gateway") {

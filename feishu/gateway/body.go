@@ -19,15 +19,51 @@ type body struct {
 	io.Closer
 }
 
-// readUpTo reads at most limit bytes of r, which is size bytes long (-1:
-// unknown). whole is false when there is more.
-func readUpTo(r io.Reader, size int64, limit int) (data []byte, whole bool, err error) {
-	var b bytes.Buffer
-	if size > 0 && size <= int64(limit) {
-		b.Grow(int(size) + bytes.MinRead)
+// errNoRoom says that the budget has no room for more of a body.
+var errNoRoom = errors.New("too much is held of other calls")
+
+// incoming is the body of a request; its errors are *senderError.
+type incoming struct{ io.ReadCloser }
+
+// senderError is an error of who sends a request, and not of Feishu.
+type senderError struct{ error }
+
+func (b incoming) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &senderError{err}
 	}
-	_, err = b.ReadFrom(io.LimitReader(r, int64(limit)+1))
-	return b.Bytes(), err == nil && b.Len() <= limit, err
+	return n, err
+}
+
+// readUpTo reads at most limit bytes of r, which is size bytes long (-1: unknown),
+// and holds them. whole is false when there is more, which then is not read: the
+// error is errNoRoom where h has no room for it.
+func (h *holding) readUpTo(r io.Reader, size int64, limit int) (data []byte, whole bool, err error) {
+	first := freeBytes
+	if size >= 0 && size < freeBytes {
+		first = int(size) + 1 // its end is seen without another piece
+	}
+	data = make([]byte, 0, min(first, limit+1))
+	for {
+		n, err := r.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return data, len(data) <= limit, nil
+		case err != nil:
+			return data, false, err
+		case len(data) > limit:
+			return data, false, nil
+		case len(data) == cap(data):
+			// Not what the sender announced: memory is for what has come.
+			more := min(cap(data), limit+1-cap(data))
+			if !h.take(more) {
+				return data, false, errNoRoom
+			}
+			data = append(make([]byte, 0, cap(data)+more), data...)
+		}
+	}
 }
 
 // again is a body of which readUpTo has read data: followed by nothing, by the
@@ -35,7 +71,7 @@ func readUpTo(r io.Reader, size int64, limit int) (data []byte, whole bool, err 
 func again(source io.ReadCloser, data []byte, whole bool, err error) io.ReadCloser {
 	first := bytes.NewReader(data)
 	switch {
-	case err != nil:
+	case err != nil && !errors.Is(err, errNoRoom):
 		return &body{io.MultiReader(first, failing{err}), source}
 	case whole:
 		return &body{first, source}
@@ -59,7 +95,7 @@ func readable(encoding string) bool {
 }
 
 // unpack undoes a Content-Encoding; at most maxAnswer bytes come out.
-func unpack(encoding string, data []byte) ([]byte, error) {
+func (h *holding) unpack(encoding string, data []byte) ([]byte, error) {
 	var r io.Reader = bytes.NewReader(data)
 	var err error
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
@@ -80,7 +116,7 @@ func unpack(encoding string, data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unpack %s: %w", encoding, err)
 	}
-	out, whole, err := readUpTo(r, -1, maxAnswer)
+	out, whole, err := h.readUpTo(r, -1, maxAnswer)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("unpack %s: %w", encoding, err)

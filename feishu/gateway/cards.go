@@ -9,7 +9,7 @@ import (
 )
 
 // cardRequest is what the CardKit calls carry, JSON within JSON strings
-// (FEISHU.md 5.2).
+// (docs/feishu.md 5.2).
 type cardRequest struct {
 	Type     string `json:"type"`
 	Data     string `json:"data"`

@@ -158,7 +158,7 @@ func (d *draft) newer(element string, seq int) bool {
 	return true
 }
 
-// maxElements bounds Seq; a card has at most 200 elements (FEISHU.md 5.2).
+// maxElements bounds Seq; a card has at most 200 elements (docs/feishu.md 5.2).
 const maxElements = 256
 
 // finished is d in the form that goes out.

@@ -104,7 +104,7 @@ func readDraft(root *os.Root, name string) (*draft, error) {
 	if info.Size() > maxFile {
 		return nil, fmt.Errorf("it has %d bytes", info.Size())
 	}
-	data, err := root.ReadFile(name)
+	data, err := safefile.ReadFile(root, name)
 	if err != nil {
 		return nil, err
 	}

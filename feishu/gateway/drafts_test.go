@@ -321,7 +321,7 @@ func TestRecalledDraft(t *testing.T) {
 	})
 }
 
-// The calls of OpenClaw's streaming, FEISHU.md 13.1.
+// The calls of OpenClaw's streaming (docs/feishu.md 7.2).
 func TestCardKitOpenClaw(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": js(map[string]any{"schema": "2.0", "config": map[string]any{"streaming_mode": true},
@@ -434,7 +434,7 @@ func TestPublishedDraftsAreBounded(t *testing.T) {
 	})
 }
 
-// openclaw-lark ends the stream first and sends the words after, FEISHU.md 13.3.
+// openclaw-lark ends the stream first and sends the words after, docs/feishu.md 5.2.
 func TestCardKitFullCardAfterTheEnd(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.do("POST", "cardkit/v1/cards", map[string]any{"type": "card_json", "data": d.card("", true)}, map[string]any{"card_id": "77"})
@@ -761,7 +761,7 @@ func TestCrashAfterPublishing(t *testing.T) {
 	})
 }
 
-// OpenClaw edits posts by PATCH, FEISHU.md 5.
+// OpenClaw edits posts by PATCH, docs/feishu.md 5.
 func TestPostEditedByPatch(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.habits.edits(false, time.Now(), time.Now())

@@ -7,7 +7,7 @@
 // [Gateway.Handler] serves the bot's REST calls, its long connection and, when
 // configured, Feishu's webhook. Of the REST calls only those that send or change
 // a message or a card, that tell an identity, and a few look-ups are copied
-// (FEISHU.md 4 to 6); uploads, downloads and all the rest stream through unread.
+// (docs/feishu.md 4 to 6); uploads, downloads and all the rest stream through unread.
 // A copied call offers Feishu only those encodings of the bot's that can be read.
 // A send is on disk before the bot sees Feishu's answer; a [Host] that is slow,
 // fails or panics does not change that answer.
@@ -48,9 +48,11 @@
 //	lookup_answered    a look-up got an answer of ours
 //	foreign_app        a call of another app passed unread
 //	foreign_user       … of a user
+//	foreign_host       a request named a host that is not the gateway's own
+//	cross_origin       a request was made by somebody else's web page
 //	untapped_large     a watched call was too large to read
 //	untapped_encoding  … or its answer was packed in an unknown way
-//	untapped_busy      … or too many were being recorded
+//	untapped_busy      … or too much was held of other calls, or too many were being recorded
 //	unreadable         the answer to a send has no message in it
 //	card_unreadable    a change of a card makes no sense
 //	answer_cut         an answer of Feishu ended early
@@ -122,11 +124,12 @@ type Sent struct {
 // Options configure a [Gateway]. Upstream, Book, API and Host are required.
 type Options struct {
 	Upstream  *url.URL // FEISHU_BASE_URL
-	AppID     string   // FEISHU_APP_ID; "": the app of the first bootstrap, token or send
+	AppID     string   // FEISHU_APP_ID; "": the first whose secret or token Feishu accepts
 	PublicURL *url.URL // GATEWAY_PUBLIC_URL; nil: from the request
 	Address   func(*http.Request) (scheme, host string)
-	Loopback  bool     // the listener is loopback only
-	Listens   net.Addr // where the gateway itself listens; nil: not known, and a loop is not noticed
+	Certified func(host string) bool // does the listener have a certificate for the host? nil: for none
+	Loopback  bool                   // the listener is loopback only
+	Listens   net.Addr               // where the gateway itself listens; nil: not known, and a loop is not noticed
 
 	Root *os.Root // this agent's own folder for drafts; nil: drafts live in memory
 	Book *feishu.Book
@@ -135,7 +138,8 @@ type Options struct {
 
 	Settle     time.Duration // quiet behind the end of a card; 0: 1.5 s
 	EditSettle time.Duration // quiet behind an edit; 0: 8 s
-	StreamLife time.Duration // how long a card may stream without an end sign; 0: 10 min, as at Feishu (FEISHU.md 5.2)
+	// how long a card may stream without an end sign; 0: 10 min, as at Feishu (docs/feishu.md 5.2)
+	StreamLife time.Duration
 	MaxAge     time.Duration // how long a draft may wait beyond that; 0: 10 min
 
 	Webhook *webhook.Options // nil: no webhook. Tap, Passed, Own, Verified, Logger and Counter are set here
@@ -154,14 +158,17 @@ type Gateway struct {
 	conn   *longconn.Server
 	hook   *webhook.Server // nil: none
 	own    *owner
-	drafts *drafts
-	habits *habits
-	recent *recents
-	asking sync.Map // relay.ChatID: a question to Feishu is under way
-	slots  chan struct{}
-	crew   *crew           // taps, and questions to Feishu
-	ctx    context.Context // of the questions; ended by Close
-	cancel context.CancelFunc
+	guard  guard
+	// budgets bound what is held of calls; slots, how many are being recorded.
+	budgets budgets
+	drafts  *drafts
+	habits  *habits
+	recent  *recents
+	asking  sync.Map // relay.ChatID: a question to Feishu is under way
+	slots   chan struct{}
+	crew    *crew           // taps, and questions to Feishu
+	ctx     context.Context // of the questions; ended by Close
+	cancel  context.CancelFunc
 }
 
 // New makes a gateway. It reads the drafts and habits of an earlier run, and
@@ -191,9 +198,17 @@ func New(o Options) (*Gateway, error) {
 	if o.Counter == nil {
 		o.Counter = func(string) {}
 	}
-	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, slots: make(chan struct{}, maxTaps), recent: newRecents(), crew: newCrew()}
+	if o.Certified == nil {
+		o.Certified = func(string) bool { return false }
+	}
+	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, budgets: newBudgets(), slots: make(chan struct{}, maxTaps), recent: newRecents(), crew: newCrew()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(o.AppID, o.Book, o.API, o.Logger, o.Counter)
+	var err error
+	if g.guard, err = newGuard(o); err != nil {
+		g.cancel()
+		return nil, err
+	}
 	g.habits = loadHabits(o.Root, o.Logger)
 	g.drafts = loadDrafts(o.Root, o.Logger, o.Counter)
 
@@ -224,7 +239,7 @@ func New(o Options) (*Gateway, error) {
 }
 
 // bootstrapWait bounds the bootstrap call of the long connection; the Node SDK
-// itself gives up after 15 s (FEISHU.md 1.1).
+// itself gives up after 15 s (docs/feishu.md 1.1).
 const bootstrapWait = 30 * time.Second
 
 // Handler serves everything of GATEWAY_ADDR: REST calls, the long connection,
@@ -232,15 +247,18 @@ const bootstrapWait = 30 * time.Second
 func (g *Gateway) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := squash(r.URL.Path)
+		hook := g.hook != nil && strings.HasPrefix(path, "/webhook/")
+		post := hook && r.Method == http.MethodPost && (r.URL.Path == webhook.EventPath || r.URL.Path == webhook.CardPath)
 		switch {
 		case r.Method == http.MethodConnect:
 			fail(w, http.StatusMethodNotAllowed, "CONNECT is not served here")
+		case !g.admits(w, r, post):
+		case hook:
+			g.hook.ServeHTTP(w, r)
 		case g.conn.Handles(r):
 			g.conn.WebSocket(w, r)
 		case r.Method == http.MethodPost && path == "/callback/ws/endpoint":
 			g.conn.Bootstrap(w, r)
-		case g.hook != nil && strings.HasPrefix(path, "/webhook/"):
-			g.hook.ServeHTTP(w, r)
 		default:
 			g.serve(w, r)
 		}
@@ -254,7 +272,11 @@ func (g *Gateway) WebhookHandler() http.Handler {
 			fail(w, http.StatusNotFound, "the webhook is not configured")
 		})
 	}
-	return g.hook
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.admits(w, r, true) {
+			g.hook.ServeHTTP(w, r)
+		}
+	})
 }
 
 // Inject writes an event to the bot once: over its long connection when it has
@@ -329,9 +351,18 @@ func (g *Gateway) identified(app string) {
 }
 
 // bootstrapped learns the app, and keeps its credentials in memory: a bot that
-// calls nothing else has shown no token yet when the sidecar needs one.
+// calls nothing else has shown no token yet when the sidecar needs one. An app that
+// is not known yet is believed if Feishu gives a token for its secret; the bot waits
+// for that, since its first events may follow the answer at once.
 func (g *Gateway) bootstrapped(app, secret string) {
 	defer g.caught("identity")
+	if g.own.app() == "" {
+		api := feishu.NewAPI(g.opts.Upstream.String(), app, secret, feishu.WithHTTPClient(g.client))
+		if err := api.Authenticate(g.ctx); err != nil {
+			g.log.Warn("Feishu gives no token for the app of a bootstrap call, and the app is not taken as the bot's", "app", app, "err", err)
+			return
+		}
+	}
 	g.own.learn(app)
 	if g.own.is(app) {
 		g.opts.API.SawCredentials(app, secret)

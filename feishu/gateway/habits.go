@@ -36,7 +36,7 @@ func loadHabits(root *os.Root, log *slog.Logger) *habits {
 	if root == nil {
 		return h
 	}
-	data, err := root.ReadFile(habitsFile)
+	data, err := safefile.ReadFile(root, habitsFile)
 	if err == nil {
 		err = json.Unmarshal(data, &h.known)
 	}

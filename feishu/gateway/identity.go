@@ -155,7 +155,7 @@ func (g *Gateway) ours(t *tapped, s feishu.Sender) bool {
 	return true
 }
 
-// tokenAnswer reads a token call: which app it is, and its token (FEISHU.md 6).
+// tokenAnswer reads a token call: which app it is, and its token (docs/feishu.md 6.1).
 func (g *Gateway) tokenAnswer(t *tapped) {
 	var req struct {
 		AppID feishu.Once `json:"app_id"`
@@ -177,7 +177,7 @@ func (g *Gateway) tokenAnswer(t *tapped) {
 	}
 }
 
-// selfAnswer reads the bot's own identity (FEISHU.md 4 and 13.3).
+// selfAnswer reads the bot's own identity (docs/feishu.md 4.2).
 func (g *Gateway) selfAnswer(t *tapped) {
 	var ans struct {
 		Code int `json:"code"`
@@ -192,21 +192,22 @@ func (g *Gateway) selfAnswer(t *tapped) {
 			} `json:"pingBotInfo"`
 		} `json:"data"`
 	}
-	if !g.own.trusts(t.token) || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 {
+	first := g.opts.Loopback && g.opts.Book.Self().OpenID == "" && g.own.trusts(t.token) // beyond loopback it may be a stranger's
+	if !first && !g.own.knows(t.token) || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 {
 		return
 	}
 	self := feishu.Self{Name: ans.Bot.Name, OpenID: ans.Bot.OpenID}
 	if t.op == opBotPing {
 		self = feishu.Self{Name: ans.Data.Ping.Name, OpenID: ans.Data.Ping.ID}
 	}
-	if known := g.opts.Book.Self().OpenID; self.OpenID != "" && (known == "" || g.own.knows(t.token)) {
+	if self.OpenID != "" {
 		g.opts.Book.LearnSelf(self)
 	}
 }
 
 // proven reports whether token is our app's: by what was seen of it, or, after a
 // restart of ours, by what Feishu says. Whose bot a token calls is told by its
-// open_id, which no other app's bot has under it (FEISHU.md 4).
+// open_id, which no other app's bot has under it (docs/feishu.md 4.1).
 func (g *Gateway) proven(ctx context.Context, token string) bool {
 	self := g.opts.Book.Self()
 	switch {
@@ -262,7 +263,7 @@ func (g *Gateway) knowSelf() {
 	})
 }
 
-// chatAnswer reads what kind a chat is (FEISHU.md 3.1).
+// chatAnswer reads what kind a chat is (docs/feishu.md 3.1).
 func (g *Gateway) chatAnswer(t *tapped) {
 	var ans struct {
 		Code int `json:"code"`
@@ -284,7 +285,7 @@ func (g *Gateway) chatAnswer(t *tapped) {
 	g.drafts.poke()
 }
 
-// chatBotsAnswer reads a chat's bots (FEISHU.md 4).
+// chatBotsAnswer reads a chat's bots (docs/feishu.md 4.2).
 func (g *Gateway) chatBotsAnswer(t *tapped) {
 	var ans struct {
 		Code int `json:"code"`

@@ -13,11 +13,11 @@ import (
 	"feishu-relay/relay"
 )
 
-// codeBotNotFound is the code of a failed bot in basic_batch (FEISHU.md 4).
+// codeBotNotFound is the code of a failed bot in basic_batch (docs/feishu.md 4.2).
 const codeBotNotFound = 20002
 
 // Codes that mean "not found" or "no scope", and nothing else goes wrong: only
-// they may be replaced (FEISHU.md 6; contact codes as Feishu documents them).
+// they may be replaced (docs/feishu.md 6.2; contact codes as Feishu documents them).
 var missing = []int{
 	99991672, 99991679, // a scope is missing
 	99992351, 99992352, 99992354, // open_id, user_id, message id not found
@@ -225,9 +225,9 @@ type shownMention struct {
 	Name   string `json:"name"`
 }
 
-// shown is a message as the REST API shows it (FEISHU.md 5). byApp: bots among
+// shown is a message as the REST API shows it (docs/feishu.md 5). byApp: bots among
 // the mentions are named by app id, as Feishu does when the caller says which
-// user_id_type it wants (FEISHU.md 4).
+// user_id_type it wants (docs/feishu.md 4.1).
 func (g *Gateway) shown(m *feishu.Message, byApp bool) shownMessage {
 	at := strconv.FormatInt(int64(m.CreateTime), 10)
 	out := shownMessage{ID: m.ID, RootID: m.RootID, ParentID: m.ParentID, ThreadID: m.ThreadID, Type: m.Type,

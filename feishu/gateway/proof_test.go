@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -78,7 +79,7 @@ func TestARefusalOfAnotherAppIsNotOurs(t *testing.T) {
 	}
 }
 
-// A token whose app is not known may tell who we are, but not anew.
+// On loopback a token whose app is not known may tell who we are, but not anew.
 func TestAnUnknownTokenDoesNotRenameUs(t *testing.T) {
 	r := newRig(t, nil)
 	r.call("GET", "/open-apis/bot/v3/info", "")
@@ -88,6 +89,20 @@ func TestAnUnknownTokenDoesNotRenameUs(t *testing.T) {
 	}
 	r.as("t-cli_other", "GET", "/open-apis/bot/v3/info", "")
 	if self := r.book.Self(); self.OpenID != want {
+		t.Errorf("learned %+v", self)
+	}
+}
+
+// Beyond loopback a stranger may call with a token of his own before the bot does.
+func TestAnUnknownTokenTeachesNothingBeyondLoopback(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Loopback = false })
+	r.as("t-cli_other", "GET", "/open-apis/bot/v3/info", "")
+	if self := r.book.Self(); self.OpenID != "" {
+		t.Errorf("learned %+v", self)
+	}
+	r.call("POST", "/open-apis/auth/v3/tenant_access_token/internal", fmt.Sprintf(`{"app_id":%q,"app_secret":"s"}`, r.app))
+	r.call("GET", "/open-apis/bot/v3/info", "")
+	if self := r.book.Self(); self.OpenID != relay.OpenID("ou_self_"+r.app) {
 		t.Errorf("learned %+v", self)
 	}
 }

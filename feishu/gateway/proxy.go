@@ -158,10 +158,15 @@ func rawPath(r *http.Request) (string, bool) {
 const codeUnreachable = 99990502
 
 // unreachable answers as Feishu would, so that SDKs show the reason. data is
-// there for the Node SDK, which reads it before the code (FEISHU.md 1.1).
+// there for the Node SDK, which reads it before the code (docs/feishu.md 1.1).
 func (g *Gateway) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) {
 		g.count("aborted") // the bot has gone, nobody reads an answer
+		return
+	}
+	if _, ok := errors.AsType[*senderError](err); ok {
+		g.count("aborted")
+		fail(w, http.StatusBadRequest, "the body of the request did not come whole")
 		return
 	}
 	g.count("upstream_error")

@@ -8,7 +8,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// op is what a watched call does (FEISHU.md 4, 5, 6).
+// op is what a watched call does (docs/feishu.md 4, 5, 6).
 type op int
 
 const (
@@ -60,7 +60,7 @@ type call struct {
 }
 
 // match finds what a call is, by method and path; opNone for all that passes
-// unread. Doubled slashes are tolerated, the Node SDK makes them (FEISHU.md 7.1),
+// unread. Doubled slashes are tolerated, the Node SDK makes them (docs/feishu.md 7.1),
 // and so is one at the end: Feishu decides whether it takes the call.
 func match(method, path string) call {
 	path, ok := strings.CutPrefix(strings.TrimSuffix(squash(path), "/"), "/open-apis/")
@@ -159,7 +159,7 @@ func matchMessages(method string, p []string) call {
 	return c
 }
 
-// matchCard knows the calls of CardKit (FEISHU.md 5.2).
+// matchCard knows the calls of CardKit (docs/feishu.md 5.2).
 func matchCard(method string, p []string) call {
 	if len(p) < 2 || p[0] != "v1" || p[1] != "cards" {
 		return call{}

@@ -119,7 +119,7 @@ func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
 	}
 }
 
-// editable reports whether messages of that type can be edited (FEISHU.md 5).
+// editable reports whether messages of that type can be edited (docs/feishu.md 5).
 func editable(msgType string) bool { return msgType == "text" || msgType == "post" }
 
 // kindOf is what is known of the chat that a send went to.

@@ -239,8 +239,9 @@ func TestWebhookStory(t *testing.T) {
 	})
 	heard := make(chan feishu.Message, 8)
 	l.host.heard = func(m feishu.Message) error { heard <- m; return nil }
-	event := strings.Replace(eventOf(l.a.ID, "user", "ou_ann", "om_q", l.group.ID, "group", "hi"), `"header":{`, `"header":{"token":"token",`, 1)
-	for _, h := range []*httptest.Server{httptest.NewServer(l.Handler()), httptest.NewServer(l.WebhookHandler())} {
+	var event string
+	for id, h := range map[relay.MessageID]*httptest.Server{"om_q": httptest.NewServer(l.Handler()), "om_r": httptest.NewServer(l.WebhookHandler())} {
+		event = strings.Replace(eventOf(l.a.ID, "user", "ou_ann", string(id), l.group.ID, "group", "hi"), `"header":{`, `"header":{"token":"token",`, 1)
 		resp, err := h.Client().Post(h.URL+"/webhook/event", "application/json", strings.NewReader(event))
 		if err != nil {
 			t.Fatal(err)
@@ -249,7 +250,7 @@ func TestWebhookStory(t *testing.T) {
 		if resp.StatusCode != 200 {
 			t.Errorf("Feishu got %d", resp.StatusCode)
 		}
-		if m := <-heard; m.ID != "om_q" {
+		if m := <-heard; m.ID != id {
 			t.Errorf("heard %+v", m)
 		}
 		h.Close()

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,6 +43,7 @@ type tapped struct {
 	request []byte // up to maxRequest
 	status  int
 	answer  []byte // unpacked
+	held    *holding
 }
 
 type tappedKey struct{}
@@ -49,7 +51,15 @@ type tappedKey struct{}
 // serve passes a REST call on, and keeps a copy where it is one to watch.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	t := &tapped{call: match(r.Method, r.URL.Path), http: r, token: bearer(r)}
+	t.held = newHolding(g.budgets.strange)
+	if g.own.knows(t.token) {
+		t.held = newHolding(g.budgets.bot)
+	}
+	defer t.held.release()
 	watched := t.op == opToken || t.op != opNone && g.own.watches(t.token)
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = incoming{r.Body}
+	}
 	limit := smallBody
 	if watched && t.op.readsRequest() {
 		limit = maxRequest
@@ -62,15 +72,21 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		out = r.WithContext(context.WithValue(ctx, tappedKey{}, t))
 	}
 	if watched && t.op.readsRequest() || r.ContentLength > 0 && r.ContentLength <= smallBody {
-		data, whole, err := readUpTo(r.Body, r.ContentLength, limit)
-		if err != nil {
+		data, whole, err := t.held.readUpTo(r.Body, r.ContentLength, limit)
+		switch {
+		case errors.Is(err, errNoRoom):
+			if watched {
+				g.count("untapped_busy")
+			}
+		case err != nil:
 			g.count("aborted") // the bot gave up; Feishu has seen nothing of it
 			panic(http.ErrAbortHandler)
+		case !whole:
+			g.count("untapped_large")
 		}
 		t.request = data
 		out = hold(out, data, whole)
 		if !whole {
-			g.count("untapped_large")
 			out = out.WithContext(r.Context())
 		}
 	}
@@ -96,9 +112,12 @@ func (g *Gateway) answered(resp *http.Response) error {
 	if !ok {
 		return nil
 	}
-	raw, whole, err := readUpTo(resp.Body, resp.ContentLength, maxAnswer)
+	raw, whole, err := t.held.readUpTo(resp.Body, resp.ContentLength, maxAnswer)
 	resp.Body = again(resp.Body, raw, whole, err)
 	switch {
+	case errors.Is(err, errNoRoom):
+		g.count("untapped_busy")
+		return nil
 	case err != nil:
 		g.count("answer_cut")
 		return nil
@@ -107,7 +126,11 @@ func (g *Gateway) answered(resp *http.Response) error {
 		return nil
 	}
 	t.status = resp.StatusCode
-	t.answer, err = unpack(resp.Header.Get("Content-Encoding"), raw)
+	t.answer, err = t.held.unpack(resp.Header.Get("Content-Encoding"), raw)
+	if errors.Is(err, errNoRoom) {
+		g.count("untapped_busy")
+		return nil
+	}
 	if err != nil {
 		g.count("untapped_encoding")
 		g.log.Warn("an answer of Feishu cannot be read", "encoding", resp.Header.Get("Content-Encoding"), "err", err)
@@ -130,7 +153,9 @@ func (g *Gateway) observeInTime(t *tapped) []byte {
 		return nil
 	}
 	done := make(chan []byte, 1)
+	t.held.use()
 	work := func() {
+		defer t.held.release()
 		defer g.caught("tap")
 		defer func() { <-g.slots }()
 		defer close(done)

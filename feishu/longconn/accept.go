@@ -44,14 +44,19 @@ func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "the bootstrap call comes first")
 		return
 	}
-	if !s.reserve() {
+	foreign := !s.Own(t.app)
+	if !s.reserve(foreign) {
 		s.Counter("too_many")
 		fail(w, http.StatusServiceUnavailable, "no more long connections are accepted")
 		return
 	}
-	defer s.leave()
+	defer s.leave(foreign)
+	limit := int64(maxMessage)
+	if foreign {
+		limit = maxForeignMessage
+	}
 	var l *link // once it is there, WebSocket pings count as life
-	up, resp, err := s.dial(r.Context(), t, func() { l.upstreamSpoke() })
+	up, resp, err := s.dial(r.Context(), t, limit, func() { l.upstreamSpoke() })
 	if err != nil {
 		s.refused(w, r, resp, err)
 		return
@@ -69,14 +74,14 @@ func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 		_ = up.Close(websocket.StatusGoingAway, "")
 		return
 	}
-	l.bot.SetReadLimit(maxMessage)
+	l.bot.SetReadLimit(limit)
 	if !s.add(l) {
 		l.end(stopped)
 	}
 	l.run()
 }
 
-func (s *Server) dial(ctx context.Context, t ticket, spoke func()) (*websocket.Conn, *http.Response, error) {
+func (s *Server) dial(ctx context.Context, t ticket, limit int64, spoke func()) (*websocket.Conn, *http.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	go func() {
@@ -95,13 +100,13 @@ func (s *Server) dial(ctx context.Context, t ticket, spoke func()) (*websocket.C
 		},
 	})
 	if err == nil {
-		up.SetReadLimit(maxMessage)
+		up.SetReadLimit(limit)
 	}
 	return up, resp, err
 }
 
 // refused answers a bot behind whose WebSocket there is none at Feishu, with the
-// status and the Handshake headers that the SDKs go by (FEISHU.md 1.2).
+// status and the Handshake headers that the SDKs go by (docs/feishu.md 1.2).
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Response, err error) {
 	if r.Context().Err() != nil {
 		return

@@ -21,10 +21,12 @@ import (
 )
 
 const (
-	bootstrapPath    = "/callback/ws/endpoint"
-	maxBootstrap     = 64 << 10         // the request's body; a larger one is refused with 413
-	maxAnswer        = 1 << 20          // Feishu's answer; what does not fit goes to the bot as it came
-	bootstrapTimeout = 15 * time.Second // for its body to come, and for Feishu's answer; as long as the SDKs wait (FEISHU.md 1.1)
+	bootstrapPath = "/callback/ws/endpoint"
+	maxBootstrap  = 8 << 10 // the request's body; a larger one is refused with 413
+	maxAnswer     = 1 << 20 // Feishu's answer; what does not fit goes to the bot as it came
+	// for its body to come, and for Feishu's answer; as long as the Node SDK waits
+	// (docs/feishu.md 1.1)
+	bootstrapTimeout = 15 * time.Second
 )
 
 // Bootstrap passes a bootstrap call to Feishu, and Feishu's answer to the bot
@@ -218,7 +220,7 @@ func decompress(encoding string, data []byte) ([]byte, error) {
 }
 
 // fail answers as Feishu would, with a code on which every SDK tries again and
-// the data object that Node's needs (FEISHU.md 1.1).
+// the data object that Node's needs (docs/feishu.md 1.1).
 func fail(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)

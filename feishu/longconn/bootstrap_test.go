@@ -188,7 +188,7 @@ func TestAFeishuThatIsAway(t *testing.T) {
 
 func TestTooLargeABootstrapCall(t *testing.T) {
 	r := newRig(t, tcp(t), nil)
-	if resp, _ := r.post("/callback/ws/endpoint", strings.Repeat("x", 65<<10), nil); resp.StatusCode != http.StatusRequestEntityTooLarge {
+	if resp, _ := r.post("/callback/ws/endpoint", strings.Repeat("x", 9<<10), nil); resp.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("got %d", resp.StatusCode)
 	}
 }

@@ -1,5 +1,5 @@
 // Package longconn stands between a bot's Feishu SDK and Feishu's long
-// connection (FEISHU.md 1), and can put events of its own into it.
+// connection (docs/feishu.md 1), and can put events of its own into it.
 //
 // The bot's bootstrap call passes through [Server.Bootstrap], which replaces the
 // URL in Feishu's answer by one of ours. The bot then opens its WebSocket with

@@ -8,10 +8,11 @@ import (
 
 // Beyond these an event's pieces go to the bot one by one, unseen by the tap.
 const (
-	maxSets       = 64               // events in pieces side by side: the oldest goes
-	maxSetBytes   = 16 << 20         // of all pieces together: the oldest go
-	maxPieces     = 1024             // of one event
-	fragmentsWait = 10 * time.Second // for the last piece, from the first; as long as the most patient SDK (FEISHU.md 1.5)
+	maxSets     = 64       // events in pieces side by side: the oldest goes
+	maxSetBytes = 16 << 20 // of all pieces together: the oldest go
+	maxPieces   = 1024     // of one event
+	// for the last piece, from the first; as long as the most patient SDK (docs/feishu.md 1.5)
+	fragmentsWait = 10 * time.Second
 )
 
 // fragments collects the pieces of events that Feishu sends in several.

@@ -20,7 +20,7 @@ const ourPrefix = "relay-"
 const ackOK = http.StatusOK
 
 // frame is what of a message of the long connection has to be known for passing
-// it on (FEISHU.md 1.3); the message is read no further than that.
+// it on (docs/feishu.md 1.3); the message is read no further than that.
 type frame struct {
 	raw     []byte // all of it
 	payload []byte // part of raw
@@ -177,7 +177,7 @@ func (f *frame) change(payload []byte, headers ...larkws.Header) ([]byte, error)
 	return full.Marshal()
 }
 
-// ack is what a bot would answer (FEISHU.md 1.6): the frame again, with a code.
+// ack is what a bot would answer (docs/feishu.md 1.6): the frame again, with a code.
 func (f *frame) ack() ([]byte, error) {
 	return f.change([]byte(`{"code":200}`), larkws.Header{Key: larkws.HeaderBizRt, Value: "0"})
 }
@@ -194,7 +194,7 @@ func (f *frame) ackCode() int {
 }
 
 // newEvent makes the frame of an event of ours, in one piece, since the SDKs may lose
-// one in several (FEISHU.md 1.5).
+// one in several (docs/feishu.md 1.5).
 func newEvent(id string, service int32, event []byte, now time.Time) ([]byte, error) {
 	var h larkws.Headers
 	h.Add(larkws.HeaderType, string(larkws.MessageTypeEvent))

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	firstWait = 3 * time.Second // for a bot that has acknowledged nothing; then the frame may be lost (FEISHU.md 11.1)
+	// for a bot that has acknowledged nothing; then the frame may be lost (docs/feishu.md 1.7)
+	firstWait = 3 * time.Second
 	probeWait = 5 * time.Second // for a WebSocket pong
 )
 
@@ -27,7 +28,7 @@ type injection struct {
 // that ended first, ErrBusy, ErrClosed, or the error of ctx.
 //
 // A bot that has acknowledged nothing on its connection may have lost the frame
-// (FEISHU.md 0.2). It is written to that connection a second time after 3 s,
+// (docs/feishu.md 1.7). It is written to that connection a second time after 3 s,
 // unless the bot has pinged and answers WebSocket pings. A connection whose bot
 // does not answer those is ended when the bot opens another one.
 //

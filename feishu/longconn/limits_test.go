@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -95,6 +96,24 @@ func TestAHangingHostDoesNotLockTheBotOut(t *testing.T) {
 	if n := r.counted("too_many"); n != 0 {
 		t.Errorf("the bot was refused %d times", n)
 	}
+}
+
+// A stranger's app may have connections, and the bot has room whatever it does.
+func TestForeignAppsLeaveRoomForTheBot(t *testing.T) {
+	r := newRig(t, tcp(t), func(o *longconn.Options) { o.Own = func(id string) bool { return id == app } })
+	if resp, _ := r.post("/callback/ws/endpoint", `{"AppID":"cli_other","AppSecret":"s"}`, nil); resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	url := "ws://" + r.front + "/ws/v2?" + query
+	for range 8 {
+		r.dial(url)
+		r.feishu.next()
+	}
+	if _, resp, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPClient: r.client}); err == nil ||
+		resp == nil || resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one more of a stranger's: got %v, %v", resp, err)
+	}
+	r.ready()
 }
 
 func TestTooMuchToBeDoneIsLeftOut(t *testing.T) {

@@ -10,14 +10,16 @@ import (
 )
 
 const (
-	maxMessage   = 16 << 20         // a WebSocket message; a larger one ends the connection with 1009
-	writeTimeout = 10 * time.Second // for one message; then the connection is ended
-	firstWord    = 2 * time.Second  // for the bot's first ping; until then nothing is written to it (FEISHU.md 0.2)
-	silence      = 30 * time.Second // after the bot's ping without a word from Feishu; then the connection is ended
-	idlePings    = 3                // pings that a bot may leave out, and
-	idleGrace    = 30 * time.Second // this; then the connection is ended
-	maxPing      = 3600             // seconds between pings that are believed
-	maxAfters    = 4096             // events after which the tap still wants something done, on all links; one more is dropped
+	maxMessage        = 16 << 20         // a WebSocket message; a larger one ends the connection with 1009
+	maxForeignMessage = 1 << 20          // of another app
+	writeTimeout      = 10 * time.Second // for one message; then the connection is ended
+	// for the bot's first ping; until then nothing is written to it (docs/feishu.md 1.7)
+	firstWord = 2 * time.Second
+	silence   = 30 * time.Second // after the bot's ping without a word from Feishu; then the connection is ended
+	idlePings = 3                // pings that a bot may leave out, and
+	idleGrace = 30 * time.Second // this; then the connection is ended
+	maxPing   = 3600             // seconds between pings that are believed
+	maxAfters = 4096             // events after which the tap still wants something done, on all links; one more is dropped
 
 	pieceGap = 5 * time.Millisecond   // between the pieces of an event, see toBot; without it 1 of 10 was lost
 	maxGaps  = 200 * time.Millisecond // all gaps of an event: those of many pieces are shorter
@@ -188,7 +190,7 @@ func (l *link) idleTime() time.Duration {
 
 // toBot writes messages to the bot, and ends the link where that fails. Between
 // the pieces of an event it leaves a gap: the Go SDK reads each in a goroutine of
-// its own, and where two of them meet the event is lost (FEISHU.md 1.5).
+// its own, and where two of them meet the event is lost (docs/feishu.md 1.5).
 func (l *link) toBot(typ websocket.MessageType, messages ...[]byte) bool {
 	for i, m := range messages {
 		if i > 0 {

@@ -219,7 +219,7 @@ func closeError(err error) (websocket.CloseError, bool) {
 	return websocket.CloseError{}, false
 }
 
-// serviceID is what a bot puts into its pings (FEISHU.md 1.2).
+// serviceID is what a bot puts into its pings (docs/feishu.md 1.2).
 func serviceID(upstream string) int32 {
 	u, err := url.Parse(upstream)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestPongsTellShortReconnectTimes(t *testing.T) {
 }
 
 // Node's SDK loses what comes before it listens, and pings when it does
-// (FEISHU.md 0.2).
+// (docs/feishu.md 1.7).
 func TestNothingReachesABotBeforeItsFirstWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), nil)

@@ -10,7 +10,7 @@ import (
 )
 
 // What we tell a bot about coming back, in seconds: with Feishu's own numbers
-// (30 and 120) a restart of ours would leave it deaf for minutes (FEISHU.md 1.7).
+// (30 and 120) a restart of ours would leave it deaf for minutes (docs/feishu.md 1.7).
 const (
 	reconnectNonce    = 2
 	reconnectInterval = 3
@@ -21,7 +21,7 @@ var errNotConfig = errors.New("not a client config")
 
 // shorten makes the reconnect settings of a ClientConfig short, and says its
 // PingInterval. All four numbers stand in what it returns, since the SDKs take
-// a missing one for 0 (FEISHU.md 1.4); ping is for where that one is missing. The rest stays as it
+// a missing one for 0 (docs/feishu.md 1.4); ping is for where that one is missing. The rest stays as it
 // was. Settings that are shorter already stay, and so does the interval where
 // the bot gives up after a number of retries, which would be over sooner.
 func shorten(config []byte, ping int) (out []byte, told int, err error) {

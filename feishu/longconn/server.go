@@ -17,7 +17,10 @@ import (
 )
 
 const (
-	maxLinks     = 64              // connections side by side; one more is refused with 503. Feishu itself allows 50 (FEISHU.md 1.8)
+	// connections side by side; one more is refused with 503. Feishu itself allows 50
+	// (docs/feishu.md 1.8)
+	maxLinks     = 64
+	maxForeign   = 8               // of them of other apps than the own, and of nobody knows whom
 	maxInjecting = 4096            // calls of Inject that wait; one more fails with ErrBusy
 	maxLate      = 1000            // injections that timed out and may still be acknowledged
 	maxStuck     = 8               // calls of the tap that take longer than feishu.AckHold; while there are as many, events pass unseen
@@ -82,6 +85,7 @@ type Server struct {
 	mu        sync.Mutex
 	closed    bool                       // guarded by mu
 	reserved  int                        // connections, also those still being made; guarded by mu
+	foreign   int                        // of them not of our own app; guarded by mu
 	open      []*link                    // oldest first; guarded by mu
 	pending   map[string]*injection      // by message_id; guarded by mu
 	late      *lru.Cache[string, func()] // injections that timed out, by message_id
@@ -201,21 +205,27 @@ func (s *Server) Close() error {
 	return errors.New("a connection did not end in time and was cut off")
 }
 
-// reserve makes room for a connection. Where ok, the caller calls leave.
-func (s *Server) reserve() (ok bool) {
+// reserve makes room for a connection. Where ok, the caller calls leave with the same.
+func (s *Server) reserve(foreign bool) (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.reserved == maxLinks {
+	if s.closed || s.reserved == maxLinks || foreign && s.foreign == maxForeign {
 		return false
 	}
 	s.reserved++
+	if foreign {
+		s.foreign++
+	}
 	s.links.Add(1)
 	return true
 }
 
-func (s *Server) leave() {
+func (s *Server) leave(foreign bool) {
 	s.mu.Lock()
 	s.reserved--
+	if foreign {
+		s.foreign--
+	}
 	s.mu.Unlock()
 	s.links.Done()
 }

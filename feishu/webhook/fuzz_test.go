@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/webhook"
@@ -43,7 +45,7 @@ func FuzzWebhookBody(f *testing.F) {
 			t.Fatal(err)
 		}
 		p := plain(body)
-		p.header.Set("X-Lark-Request-Timestamp", "1608725989")
+		p.header.Set("X-Lark-Request-Timestamp", strconv.FormatInt(time.Now().Unix(), 10))
 		p.header.Set("X-Lark-Request-Nonce", "nonce")
 		if signature != "" {
 			p.header["X-Lark-Signature"] = []string{signature}

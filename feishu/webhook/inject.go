@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
@@ -17,8 +16,7 @@ import (
 )
 
 const (
-	maxInjecting = 256         // posts of ours that the bot has not answered; one more is refused
-	replyWait    = time.Second // for the rest of an answer behind its status
+	maxInjecting = 256 // posts of ours that the bot has not answered; one more is refused
 )
 
 // Inject posts an event to the bot once, as Feishu would: encrypted and signed
@@ -28,7 +26,8 @@ const (
 // an answer, or the error of ctx, with which the post is closed.
 func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	var compact bytes.Buffer
-	if err := json.Compact(&compact, in.Event); err != nil { // Node signs what it serialises itself (FEISHU.md 2.3)
+	// Node signs what it serialises itself (docs/feishu.md 2.3)
+	if err := json.Compact(&compact, in.Event); err != nil {
 		return fmt.Errorf("encode an event: %w", err)
 	}
 	event := compact.Bytes()
@@ -82,10 +81,7 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 		}
 		return feishu.ErrNotInjected
 	}
-	late := time.AfterFunc(replyWait, func() { _ = resp.Body.Close() }) // the bot may work on with the body open
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxChallenge)) // so that the connection can be used again
-	late.Stop()
-	_ = resp.Body.Close()
+	feishu.Drain(resp.Body)
 	s.reached(resp.StatusCode, nil)
 	switch {
 	case resp.StatusCode == http.StatusOK:

@@ -18,9 +18,11 @@ const maxChallenge = 64 << 10 // the bot's answer to one; a longer one is cut
 
 // pass posts an event to the bot as it came, and gives Feishu the bot's answer.
 // What the tap wants done begins when the bot has the event; the answer waits for
-// it until deadline. pass reports whether the bot took the event.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, do func(), deadline time.Time) (took bool) {
-	ctx, cancel := detached(r.Context(), botTimeout)
+// it until deadline. pass reports whether the bot answered 200, and settles the
+// event by it at once.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, do func(), deadline time.Time,
+	settle func(handled bool)) (took bool) {
+	ctx, cancel := detached(r.Context(), s.Timeout)
 	defer cancel()
 	task := &task{s: s, do: do, done: make(chan struct{})}
 	resp, err := s.post(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -36,16 +38,18 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, do fu
 		return false
 	}
 	defer resp.Body.Close()
+	took = resp.StatusCode == http.StatusOK
+	settle(took)
 	s.Counter("passed")
 	task.wait(deadline)
 	copyHeader(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, resp.Body) // Feishu posts again where it does not get all
-	return resp.StatusCode == http.StatusOK
+	return took
 }
 
 // challenge lets the bot answer Feishu's question, and answers it where the bot
-// does not: Feishu waits no longer than 1 s (FEISHU.md 2.1).
+// does not: Feishu waits no longer than 1 s (docs/feishu.md 2.1).
 func (s *Server) challenge(w http.ResponseWriter, r *http.Request, body []byte, challenge string) {
 	ctx, cancel := context.WithTimeout(r.Context(), verifyWithin)
 	defer cancel()

@@ -10,9 +10,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/webhook"
@@ -118,9 +120,7 @@ func signed(t testing.TB, body string) post {
 	if p.body, err = feishu.Encrypt(key, []byte(body)); err != nil {
 		t.Fatal(err)
 	}
-	p.header.Set("X-Lark-Request-Timestamp", "1608725989")
-	p.header.Set("X-Lark-Request-Nonce", "nonce")
-	p.header.Set("X-Lark-Signature", feishu.Sign("1608725989", "nonce", key, p.body))
+	p.sign(strconv.FormatInt(time.Now().Unix(), 10))
 	return p
 }
 
@@ -128,10 +128,19 @@ func signed(t testing.TB, body string) post {
 func oldCard(body string) post {
 	p := plain(body)
 	p.path = webhook.CardPath
-	p.header.Set("X-Lark-Request-Timestamp", "1608725989")
-	p.header.Set("X-Lark-Request-Nonce", "nonce")
-	p.header.Set("X-Lark-Signature", fmt.Sprintf("%x", sha1.Sum([]byte("1608725989"+"nonce"+token+body))))
+	p.sign(strconv.FormatInt(time.Now().Unix(), 10))
 	return p
+}
+
+// sign signs p as Feishu does at a time: an event or, of an old card, a callback.
+func (p *post) sign(timestamp string) {
+	signature := feishu.Sign(timestamp, "nonce", key, p.body)
+	if p.path == webhook.CardPath {
+		signature = fmt.Sprintf("%x", sha1.Sum([]byte(timestamp+"nonce"+token+string(p.body))))
+	}
+	p.header.Set("X-Lark-Request-Timestamp", timestamp)
+	p.header.Set("X-Lark-Request-Nonce", "nonce")
+	p.header.Set("X-Lark-Signature", signature)
 }
 
 // transport is a bot without a network.

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 )
 
@@ -19,12 +23,11 @@ const (
 	EventPath = "/webhook/event"
 	CardPath  = "/webhook/card"
 
-	maxBody      = 20 << 20         // a post's body; a larger one is refused with 413
-	maxPosts     = 64               // side by side; one more is refused with 503, and Feishu posts it again
-	maxTasks     = 64               // calls of the tap, and of what it wants done; an event beyond passes unseen, or without that
-	readTimeout  = 10 * time.Second // for the body; Feishu itself gives up after 3 s
-	botTimeout   = 30 * time.Second // for the bot's answer; Feishu is gone by then, but the bot may finish
+	maxPosts     = 256 // that the bot works on; one more is refused with 503, and Feishu posts it again
+	maxTasks     = 64  // calls of the tap, and of what it wants done; an event beyond passes unseen, or without that
 	verifyWithin = 800 * time.Millisecond
+	warnFirst    = 10               // posts that are refused as forged and logged one by one; later
+	warnEvery    = 10 * time.Second // one in this time is
 )
 
 // Options configures a server. BotURL and one of the two secrets are required.
@@ -34,6 +37,12 @@ type Options struct {
 	// EncryptKey and VerificationToken are the app's (FEISHU_ENCRYPT_KEY,
 	// FEISHU_VERIFICATION_TOKEN). What is set is demanded of every post.
 	EncryptKey, VerificationToken string
+	// Timeout is how long the bot may take to answer; 0: 15 minutes. Feishu does not
+	// wait for it: it repeats the event, which the bot is not given again meanwhile.
+	Timeout time.Duration
+	// Answered are the events that the bot has answered with 200, which it is not given again;
+	// nil: those since New. The caller closes it.
+	Answered *dedup.Window
 	// Client posts to the bot; nil: one that uses no proxy. Redirects are not
 	// followed.
 	Client *http.Client
@@ -49,6 +58,8 @@ type Options struct {
 	Own func(appID string) bool
 	// Verified is told the app of every event that was proven to be Feishu's.
 	Verified func(appID string)
+	// Admitted is called for each post that was proven to be Feishu's; nil: nothing.
+	Admitted func(*http.Request)
 	// Logger is told of what goes wrong, never of contents; nil: nobody is.
 	Logger *slog.Logger
 	// Counter counts for metrics; the package comment has its words.
@@ -61,11 +72,14 @@ type Server struct {
 	bot    *url.URL
 	client *http.Client
 	log    *slog.Logger
-	posts  chan struct{} // one element for each post under way
+	bodies budget
+	warned rate.Sometimes
 	tasks  chan struct{} // one element for each task under way
 	away   atomic.Bool   // the last post to the bot failed
 	known  atomic.Bool   // a post has reached the bot
 
+	verifying chan struct{} // one element for each body that is being verified
+	posts     chan struct{} // one element for each of Feishu's posts that the bot works on
 	injecting chan struct{} // one element for each post of ours under way
 }
 
@@ -80,8 +94,16 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options: o, bot: bot, log: o.Logger,
-		posts: make(chan struct{}, maxPosts),
-		tasks: make(chan struct{}, maxTasks), injecting: make(chan struct{}, maxInjecting),
+		bodies: budget{left: maxBodies, verified: maxVerified}, verifying: make(chan struct{}, maxVerify),
+		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
+		posts:  make(chan struct{}, maxPosts),
+		tasks:  make(chan struct{}, maxTasks), injecting: make(chan struct{}, maxInjecting),
+	}
+	if s.Timeout <= 0 {
+		s.Timeout = 15 * time.Minute
+	}
+	if s.Answered == nil {
+		s.Answered = dedup.Memory(0)
 	}
 	if o.Client == nil {
 		o.Client = &http.Client{Transport: &http.Transport{
@@ -99,6 +121,9 @@ func New(o Options) (*Server, error) {
 	}
 	if s.Verified == nil {
 		s.Verified = func(string) {}
+	}
+	if s.Admitted == nil {
+		s.Admitted = func(*http.Request) {}
 	}
 	if s.Counter == nil {
 		s.Counter = func(string) {}
@@ -122,6 +147,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, "only Feishu's posts are taken here")
 		return
 	}
+	reading := http.NewResponseController(w)
+	p := s.bodies.begin(func() { _ = reading.SetReadDeadline(time.Unix(1, 0)) }) // a writer in a test has no deadlines
+	defer p.release()
+	_ = reading.SetReadDeadline(time.Now().Add(readTimeout))
+	plain, e, err := s.receive(r, p)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	_ = reading.SetReadDeadline(time.Time{})
+	s.Admitted(r)
 	select {
 	case s.posts <- struct{}{}:
 		defer func() { <-s.posts }()
@@ -130,25 +166,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusServiceUnavailable, "too many posts at once")
 		return
 	}
-	body, ok := s.read(w, r)
-	if !ok {
-		return
-	}
-	plain, e, err := s.verify(r, body)
-	if err != nil {
-		s.Counter("forged")
-		s.log.Warn("a post to the webhook is refused", "err", err)
-		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // why is nothing for strangers
-		return
-	}
 	if e.Type == typeChallenge {
 		s.Counter("challenge")
-		s.challenge(w, r, body, e.Challenge)
+		s.challenge(w, r, p.data, e.Challenge)
 		return
 	}
 	deadline := time.Now().Add(feishu.AckHold)
 	app := e.app()
 	s.Verified(app)
+	settle, ok := s.claim(w, e.key())
+	if !ok {
+		return
+	}
+	defer settle(false) // unless it was settled before
 	var do func()
 	seen := true
 	if s.Own(app) {
@@ -164,26 +194,81 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if s.pass(w, r, body, do, deadline) && !seen {
+	if s.pass(w, r, p.data, do, deadline, settle) && !seen {
 		s.guard(func() { s.Passed(plain) })
 	}
 }
 
-func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
-	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(readTimeout)) // a writer in a test has none
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		s.Counter("too_large")
-		answer(w, http.StatusRequestEntityTooLarge, "the body is too large")
-		return nil, false
-	}
+// receive reads the body of r into p and verifies it. Without an error p is kept until it is released.
+func (s *Server) receive(r *http.Request, p *body) (plain []byte, e envelope, err error) {
+	most, err := s.admit(r)
 	if err != nil {
+		return nil, e, err
+	}
+	if err := p.read(r.Body, most); err != nil {
+		return nil, e, err
+	}
+	select {
+	case s.verifying <- struct{}{}:
+		defer func() { <-s.verifying }()
+	case <-p.dropped:
+	}
+	if !p.keep() {
+		return nil, e, errNoRoom
+	}
+	return s.verify(r, p.data)
+}
+
+// refuse answers a post that was not received, and closes its connection: the rest of its body does not matter.
+func (s *Server) refuse(w http.ResponseWriter, err error) {
+	w.Header().Set("Connection", "close")
+	switch {
+	case errors.Is(err, errTooLarge):
+		s.Counter("too_large")
+		answer(w, http.StatusRequestEntityTooLarge, err.Error())
+	case errors.Is(err, errNoRoom):
+		s.Counter("too_many")
+		answer(w, http.StatusServiceUnavailable, err.Error())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.Counter("too_slow")
+		answer(w, http.StatusRequestTimeout, "the body came too slowly")
+	case errors.Is(err, errForged):
+		s.Counter("forged")
+		s.warned.Do(func() { s.log.Warn("a post to the webhook is refused", "err", err) })
+		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // why does not concern strangers
+	default:
 		answer(w, http.StatusBadRequest, "the body cannot be read")
+	}
+}
+
+// claim takes an event for this post, so that the bot works on it once. settle is called with whether
+// the bot has answered it with 200; only the first call counts. Where ok is false claim has answered the post.
+func (s *Server) claim(w http.ResponseWriter, key string) (settle func(handled bool), ok bool) {
+	if key == "" {
+		return func(bool) {}, true
+	}
+	switch s.Answered.Claim(key) {
+	case dedup.Done:
+		s.Counter("repeated")
+		answer(w, http.StatusOK, "success")
+		return nil, false
+	case dedup.Pending:
+		s.Counter("in_progress")
+		answer(w, http.StatusServiceUnavailable, "the bot works on this event")
 		return nil, false
 	}
-	_ = deadline.SetReadDeadline(time.Time{})
-	return body, true
+	var once sync.Once
+	return func(handled bool) {
+		once.Do(func() {
+			err := s.Answered.Settle(key, handled)
+			if handled {
+				err = errors.Join(err, s.Answered.Flush())
+			}
+			if err != nil {
+				s.log.Warn("an answered event may be given to the bot again after a restart", "err", err)
+			}
+		})
+	}, true
 }
 
 // answer speaks as the SDKs do: {"msg":"…"}.

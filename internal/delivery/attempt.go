@@ -192,12 +192,14 @@ func (d *Deliveries) end(e *entry, state State, err error) Result {
 	}
 	e.proceed()
 	p := &past{e.m.Ref, r}
+	if !e.tried || !p.mayCome() || !d.keep(e, state) {
+		d.unkeep(e) // what is not kept as ended must not be written again
+	}
 	if e.tried { // else the bot was not given it
 		d.mu.Lock()
 		d.ended.Add(e.m.ID, p)
 		d.mu.Unlock()
 	}
-	d.unkeep(e)
 	d.forget(e)
 	select {
 	case s := <-e.told: // it came in the moment of the time-out
@@ -223,6 +225,6 @@ func (d *Deliveries) forget(e *entry) {
 	e.line.entries = without(e.line.entries, e)
 	e.wake()
 	if len(e.line.entries) == 0 {
-		delete(d.lines, e.m.Ref.Channel+"/"+string(e.m.Chat))
+		delete(d.lines, e.m.Ref.chat())
 	}
 }

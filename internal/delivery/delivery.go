@@ -30,7 +30,8 @@
 //
 // A message that stays in progress for over a second, or that was accepted, is
 // kept in a file of its own until it ends. After a restart an accepted one stays
-// in progress, and any other is written again.
+// in progress, and any other is written again. Of one that timed out its name
+// stays for a day, for a late answer.
 package delivery
 
 import (
@@ -55,9 +56,10 @@ const (
 	keepAfter   = time.Second            // in progress, until the message is put on disk
 	pauseFirst  = 250 * time.Millisecond // before a write that did not reach the bot is repeated, doubled up to
 	pauseMax    = 15 * time.Second
-	maxEnded    = 5000     // ended messages that a repeated or late settlement may name
-	maxAccepted = 1000     // accepted messages; beyond it a chat waits for the settlement of its own
-	maxBytes    = 64 << 20 // of the texts of accepted messages; likewise
+	maxEnded    = 5000           // ended messages that a repeated or late settlement may name
+	lateFor     = 24 * time.Hour // over a restart, messages that timed out are known so long
+	maxAccepted = 1000           // accepted messages; beyond it a chat waits for the settlement of its own
+	maxBytes    = 64 << 20       // of the texts of accepted messages; likewise
 )
 
 // Errors of a channel's Write.
@@ -100,6 +102,9 @@ type Ref struct {
 	Sent    time.Time // when its text was final
 	Mail    bool      // direct mail between agents: not kept on disk, the inbox has it
 }
+
+// chat is the key of the message's chat.
+func (r Ref) chat() string { return r.Channel + "/" + string(r.Chat) }
 
 // State is what became of a message.
 type State string
@@ -230,6 +235,9 @@ type past struct {
 	Result
 }
 
+// mayCome reports whether an answer may still come, and count.
+func (p *past) mayCome() bool { return !p.Mail && (p.State == TimedOut || p.State == Expired) }
+
 // phase is where an entry is.
 type phase int
 
@@ -246,7 +254,11 @@ const (
 func New(o Options, channels ...Channel) (*Deliveries, error) {
 	d := &Deliveries{opts: o, log: o.Logger, channels: channels, lines: map[string]*line{}, entries: map[string]*entry{},
 		mail: map[string]document{}, held: map[string]time.Time{}, opened: time.Now(), changed: make(chan struct{})}
-	d.ended, _ = lru.New[relay.MessageID, *past](maxEnded) // fails only for a size below 1
+	d.ended, _ = lru.NewWithEvict(maxEnded, func(_ relay.MessageID, p *past) { // fails only for a size below 1
+		if p.mayCome() {
+			d.remove(p.Key)
+		}
+	})
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -340,7 +352,7 @@ func (d *Deliveries) enter(e *entry) {
 	if e.m.Mail {
 		return
 	}
-	chat := e.m.Ref.Channel + "/" + string(e.m.Chat)
+	chat := e.m.Ref.chat()
 	if d.lines[chat] == nil {
 		d.lines[chat] = &line{changed: make(chan struct{})}
 	}
@@ -353,7 +365,7 @@ func (d *Deliveries) enter(e *entry) {
 func (d *Deliveries) Waited(channel string, chat relay.ChatID, sent time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	since, held := d.held[channel+"/"+string(chat)]
+	since, held := d.held[Ref{Channel: channel, Chat: chat}.chat()]
 	return held && !sent.Before(since) && sent.Before(d.opened)
 }
 
@@ -443,17 +455,15 @@ func (d *Deliveries) attemptInTurn(ctx context.Context, e *entry) error {
 		return d.await(ctx, e, nil, nil, nil)
 	}
 	ch, err := d.turn(ctx, e)
-	if t, ok := errors.AsType[*told](err); ok {
-		return errorOf(t.settlement)
-	}
-	if err != nil {
+	if ch == nil {
 		return err
 	}
 	return d.attempt(ctx, e, ch)
 }
 
 // turn waits until a channel is open and the earlier messages of the chat are
-// written, and returns that channel.
+// written, and returns that channel. Without a channel the delivery is over: the
+// error tells how, nil that the bot has the message.
 func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
 	blocked := false
 	for {
@@ -485,7 +495,7 @@ func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
 		case <-timer.C:
 		case s := <-e.told: // it was written before, and settled only now
 			timer.Stop()
-			return nil, &told{s}
+			return nil, errorOf(s)
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, ctx.Err()
@@ -493,11 +503,6 @@ func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
 		timer.Stop()
 	}
 }
-
-// told is the error of a turn that a settlement ended.
-type told struct{ settlement }
-
-func (t *told) Error() string { return "settled as " + string(t.state) }
 
 // start begins a write of e to ch. The caller holds mu.
 func (e *entry) start(ch Channel) {

@@ -313,6 +313,53 @@ func TestTheTimeOut(t *testing.T) {
 	})
 }
 
+func TestALateAnswerAfterARestart(t *testing.T) {
+	in(t, func(t *testing.T, root *os.Root) {
+		b := newBot("webhook", true, true)
+		r := open(t, root, b)
+		r.deliver("om_1", "oc_x")
+		r.deliver("om_2", "oc_y")
+		time.Sleep(timeout)
+		r.want("om_1", delivery.TimedOut)
+		r.want("om_2", delivery.TimedOut)
+		onDisk(t, root, "om_1.json", "om_2.json")
+		r.stop()
+		r = open(t, root, b)
+		if err := r.settle("om_1", delivery.Delivered); err != nil || !slices.Equal(r.late, []string{"om_1 delivered"}) {
+			t.Errorf("a late answer: %v, %v", err, r.late)
+		}
+		onDisk(t, root, "om_2.json")
+		r.stop()
+		time.Sleep(24 * time.Hour)
+		r = open(t, root, b)
+		if err := r.settle("om_2", delivery.Delivered); !errors.Is(err, delivery.ErrUnknown) {
+			t.Errorf("an answer after a day: %v", err)
+		}
+		onDisk(t, root)
+		wrote(t, b, "om_1", "om_2")
+		r.stop()
+	})
+}
+
+// What timed out is not written again after a restart, also where the disk did not
+// take that it had.
+func TestATimeOutThatIsNotKept(t *testing.T) {
+	in(t, func(t *testing.T, root *os.Root) {
+		b := newBot("webhook", true, true)
+		r := open(t, root, b)
+		r.deliver("om_1", "oc_x")
+		time.Sleep(timeout - time.Second)
+		onDisk(t, root, "om_1.json")
+		if err := errors.Join(root.Remove("om_1.json"), root.Mkdir("om_1.json", 0o700)); err != nil { // no file can take its place
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		r.want("om_1", delivery.TimedOut)
+		onDisk(t, root)
+		r.stop()
+	})
+}
+
 func TestTheEndOfTheConnection(t *testing.T) {
 	in(t, func(t *testing.T, root *os.Root) {
 		b := newBot("gateway", true, false)
@@ -543,6 +590,7 @@ func onDisk(t *testing.T, root *os.Root, want ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	slices.Sort(names)
 	if !slices.Equal(names, want) {
 		t.Errorf("on disk: %v, want %v", names, want)
 	}

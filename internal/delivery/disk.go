@@ -24,9 +24,9 @@ const accepted202 State = "accepted"
 // document is a message on disk.
 type document struct {
 	Ref       Ref             `json:"message"`
-	State     State           `json:"state"` // in_progress or accepted
+	State     State           `json:"state"` // in_progress or accepted; timed_out or expired where an answer may still come
 	Door      string          `json:"door"`
-	Since     time.Time       `json:"since"`
+	Since     time.Time       `json:"since"` // it was written to the bot; of one that ended: since it has
 	Begun     time.Time       `json:"begun"`
 	Turn      time.Time       `json:"turn"`
 	Inbound   *relay.Inbound  `json:"inbound,omitempty"` // not of mail
@@ -49,11 +49,15 @@ func (d *Deliveries) keepInProgress(e *entry) {
 	}
 }
 
-// keep puts e on disk, or notes its new state there. Where that fails, whoever
-// else keeps the message goes on doing so.
-func (d *Deliveries) keep(e *entry, state State) {
+// keep puts e on disk, or notes its new state there, and reports whether it could.
+// Else whoever else keeps the message goes on doing so.
+func (d *Deliveries) keep(e *entry, state State) bool {
 	doc := document{Ref: e.m.Ref, State: state, Door: e.named, Since: e.since, Begun: e.begun, Turn: e.turn}
-	if !e.m.Mail {
+	ended := state != InProgress && state != accepted202
+	switch {
+	case ended:
+		doc.Since = time.Now()
+	case !e.m.Mail:
 		doc.Inbound, doc.Source, doc.Mentioned = &e.m.Inbound, e.m.Source, e.m.Mentioned
 		doc.Final, doc.ShownAs, doc.Given = e.m.Final, e.m.ShownAs, e.m.Given
 	}
@@ -63,14 +67,14 @@ func (d *Deliveries) keep(e *entry, state State) {
 	}
 	if err != nil {
 		d.log.Warn("a message in progress cannot be put on disk; a restart may write it again", "msg_id", e.m.Key, "err", err)
-		return
+		return false
 	}
-	if !e.kept {
+	if !e.kept && !ended && e.hooks.Kept != nil {
 		e.kept = true
-		if e.hooks.Kept != nil {
-			e.hooks.Kept()
-		}
+		e.hooks.Kept()
 	}
+	e.kept = true
+	return true
 }
 
 func (d *Deliveries) unkeep(e *entry) {
@@ -107,7 +111,7 @@ func (d *Deliveries) load() error {
 	for _, e := range d.left {
 		d.last = later(d.last, e.begun)
 		d.enter(e)
-		chat := e.m.Ref.Channel + "/" + string(e.m.Chat)
+		chat := e.m.Ref.chat()
 		if since, ok := d.held[chat]; !ok || e.m.Sent.Before(since) {
 			d.held[chat] = e.m.Sent
 		}
@@ -123,13 +127,22 @@ func (d *Deliveries) read(name string) error {
 	if info.Size() > maxFile {
 		return fmt.Errorf("%d bytes, at most %d", info.Size(), maxFile)
 	}
-	data, err := d.opts.Root.ReadFile(name)
+	data, err := safefile.ReadFile(d.opts.Root, name)
 	if err != nil {
 		return err
 	}
 	var doc document
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return err
+	}
+	old := &past{doc.Ref, Result{State: doc.State, Channel: doc.Door}}
+	if old.mayCome() && safefile.Name(doc.Ref.Key)+suffix == name {
+		if time.Since(doc.Since) >= lateFor {
+			d.remove(doc.Ref.Key)
+		} else {
+			d.ended.Add(doc.Ref.ID, old)
+		}
+		return nil
 	}
 	if doc.Ref.Key == "" || safefile.Name(doc.Ref.Key)+suffix != name || !doc.Ref.Mail && doc.Inbound == nil {
 		return errors.New("not a message in progress")
@@ -142,9 +155,8 @@ func (d *Deliveries) read(name string) error {
 		}
 		return nil
 	}
-	e := &entry{m: Message{Ref: doc.Ref}, begun: doc.Begun, turn: doc.Turn, since: doc.Since, named: doc.Door, tried: true, kept: true,
-		had:  true,
-		told: make(chan settlement, 1), over: make(chan struct{})}
+	e := &entry{m: Message{Ref: doc.Ref}, begun: doc.Begun, turn: doc.Turn, since: doc.Since, named: doc.Door,
+		tried: true, kept: true, had: true, told: make(chan settlement, 1), over: make(chan struct{})}
 	if doc.Inbound != nil {
 		e.m.Inbound = *doc.Inbound
 		e.m.Source, e.m.Mentioned, e.m.Final, e.m.ShownAs = doc.Source, doc.Mentioned, doc.Final, doc.ShownAs

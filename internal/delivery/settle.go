@@ -88,6 +88,9 @@ func (d *Deliveries) settleEnded(p *past, to State) error {
 	was := p.State
 	late := to == Delivered && (was == TimedOut || was == Expired)
 	if late {
+		if p.mayCome() {
+			d.remove(p.Key)
+		}
 		p.State, p.Err = Delivered, nil
 	}
 	r := p.Result

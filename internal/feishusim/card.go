@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Bounds of a card (FEISHU.md 5.2).
+// Bounds of a card (docs/feishu.md 5.2).
 const (
 	maxCardBytes    = 30 << 10
 	maxCardElements = 200
@@ -223,7 +223,7 @@ func depth(v any) int {
 	return deepest + 1
 }
 
-// Contents of a card message, by what the reader asks for (FEISHU.md 3.2 and 9).
+// Contents of a card message, by what the reader asks for (docs/feishu.md 3.2 and 5.3).
 const upgrade = "请升级至最新版本客户端，以查看内容"
 
 // received is the content in an event: a placeholder or the simplified card,

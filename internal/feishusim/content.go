@@ -13,7 +13,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// converter turns what is sent into what is received (FEISHU.md 3.2 and 5.1),
+// converter turns what is sent into what is received (docs/feishu.md 3.2 and 5.1),
 // and collects the mentions on its way.
 type converter struct {
 	s        *Server

@@ -92,7 +92,7 @@ func (s *Server) deliverMessage(c *chat, m *message) {
 	}
 }
 
-// receiveEvent is a message as a sees it (FEISHU.md 3.1).
+// receiveEvent is a message as a sees it (docs/feishu.md 3.1).
 func (s *Server) receiveEvent(a *app, c *chat, m *message) map[string]any {
 	sender := senderUser
 	if m.SenderType == senderApp {

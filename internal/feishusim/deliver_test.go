@@ -12,7 +12,7 @@ import (
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 )
 
-// TestScopesDecideWhatIsHeard is the table of FEISHU.md 3.3.
+// TestScopesDecideWhatIsHeard is the table of docs/feishu.md 3.3.
 func TestScopesDecideWhatIsHeard(t *testing.T) {
 	const userPlain, userAt, userAll, botPlain, botAt, private = "user", "user at", "user at all", "bot", "bot at", "private"
 	kinds := []string{userPlain, userAt, userAll, botPlain, botAt, private}
@@ -238,7 +238,7 @@ func TestFaultsOfDelivery(t *testing.T) {
 		check func(t *testing.T, r *room, a *bot)
 	}{
 		{"fragments arrive whole", Fault{Kind: FaultFragment, Parts: 3}, func(t *testing.T, r *room, a *bot) {
-			// The SDK may lose pieces that come at once (FEISHU.md 1.5); then the schedule helps.
+			// The SDK may lose pieces that come at once (docs/feishu.md 1.5); then the schedule helps.
 			id := r.say(strings.Repeat("long ", 1000))
 			if _, err := r.WaitDelivery(r.soon(), func(d Delivery) bool { return d.MessageID == id && d.Acked == 200 }); err != nil {
 				t.Error(err)

@@ -2,7 +2,7 @@
 // the REST API that bots use, the long connection and webhooks. Tests use it in
 // process, the demo and bot developers through `feishu-relay sim`.
 //
-// It follows what is known of the platform (FEISHU.md), and is not the platform:
+// It follows what is known of the platform (docs/feishu.md), and is not the platform:
 // where Feishu's own behaviour is not known, the simplest one was taken. Nothing
 // is kept after [Server.Close].
 //

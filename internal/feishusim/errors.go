@@ -7,7 +7,7 @@ import (
 )
 
 // apiError is an answer with a code. Feishu gives most of them HTTP 400
-// (FEISHU.md 5 and 6).
+// (docs/feishu.md 5 and 6).
 type apiError struct {
 	status int
 	code   int
@@ -21,7 +21,7 @@ func failure(code int, msg string) *apiError {
 	return &apiError{status: http.StatusBadRequest, code: code, msg: msg}
 }
 
-// Codes and texts of FEISHU.md 6.
+// Codes and texts of docs/feishu.md 6.2.
 var (
 	errNoToken     = failure(99991661, "Missing access token for authorization. Please make a request with token attached.")
 	errBadToken    = failure(99991663, "Invalid access token for authorization. Please make a request with token attached.")

@@ -9,7 +9,7 @@ import (
 )
 
 // post converts a rich text: the locale goes, mentions become keys, and a md
-// paragraph is flattened, with its markdown kept in content_v2 (FEISHU.md 3.2).
+// paragraph is flattened, with its markdown kept in content_v2 (docs/feishu.md 3.2).
 func (c *converter) post(content string) (received, text string, err error) {
 	title, paragraphs, err := parsePost(content)
 	if err != nil {

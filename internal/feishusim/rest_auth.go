@@ -20,7 +20,7 @@ type token struct {
 }
 
 // tokenFor gives out the app's token: the same one until less than a quarter of
-// its life is left (30 min of 2 h), then a new one; both are valid (FEISHU.md 6).
+// its life is left (30 min of 2 h), then a new one; both are valid (docs/feishu.md 6.1).
 func tokenFor(field string) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		var in struct {

@@ -25,7 +25,7 @@ var cardRoutes = []route{
 	{pattern: "PUT " + cardsPath + "/{card}/elements/{element}/content", scopes: cardScopes, run: change(setContent)},
 }
 
-// maxContent is the most characters of one element's text (FEISHU.md 5.2).
+// maxContent is the most characters of one element's text (docs/feishu.md 5.2).
 const maxContent = 100_000
 
 // cardChange is the body of all calls that change a card.
@@ -159,7 +159,7 @@ func replaceCard(k *card, in *cardChange) error {
 	return nil
 }
 
-// setCard takes the settings with and without their "config" (FEISHU.md 13.1).
+// setCard takes the settings with and without their "config" (docs/feishu.md 5.2).
 func setCard(k *card, in *cardChange) error {
 	var settings map[string]any
 	if json.Unmarshal([]byte(in.Settings), &settings) != nil || settings == nil {

@@ -82,7 +82,7 @@ func listChats(c *call) (any, error) {
 	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
 }
 
-// listMembers never shows bots (FEISHU.md 4).
+// listMembers never shows bots (docs/feishu.md 4.2).
 func listMembers(c *call) (any, error) {
 	in, err := c.chat()
 	if err != nil {

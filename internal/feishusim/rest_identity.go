@@ -19,7 +19,7 @@ const (
 	maxUserLookup = 50
 )
 
-// botInfo has its fields at the top (FEISHU.md 4).
+// botInfo has its fields at the top (docs/feishu.md 4.2).
 func botInfo(c *call) (any, error) {
 	return top{"bot": map[string]any{
 		"activate_status": 2, "app_name": c.app.Name, "avatar_url": "", "ip_white_list": []string{},

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bounds of messages (FEISHU.md 5 and 6).
+// Bounds of messages (docs/feishu.md 5 and 6).
 const (
 	maxTextBytes = 150 << 10
 	maxPostBytes = 30 << 10

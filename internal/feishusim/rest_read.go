@@ -22,7 +22,7 @@ func (c *call) asked() read {
 	return read{c.query("card_msg_content_type"), c.query("user_id_type"), c.query("with_sender_name") == "true"}
 }
 
-// restMessage is m as the REST API shows it to a (FEISHU.md 5).
+// restMessage is m as the REST API shows it to a (docs/feishu.md 5).
 func (s *Server) restMessage(a *app, m *message, how read) map[string]any {
 	out := map[string]any{
 		"message_id": m.ID, "msg_type": m.Type, "chat_id": m.ChatID,
@@ -54,7 +54,7 @@ func (s *Server) restMessage(a *app, m *message, how read) map[string]any {
 	for _, n := range m.mentions {
 		id, idType := s.userID(a, n.entity, how.idType)
 		if s.apps[n.entity] != nil && how.idType != "" {
-			id, idType = n.entity, "app_id" // FEISHU.md 4
+			id, idType = n.entity, "app_id" // docs/feishu.md 4.1
 		}
 		mentions = append(mentions, map[string]any{
 			"key": n.key, "id": id, "id_type": idType, "name": s.name(n.entity), "tenant_key": s.opts.Tenant,
@@ -114,7 +114,7 @@ func readMessages(c *call) (any, error) {
 	return map[string]any{"items": items}, nil
 }
 
-// listMessages is a chat's history, or a thread's (FEISHU.md 9).
+// listMessages is a chat's history, or a thread's (docs/feishu.md 5.3).
 func listMessages(c *call) (any, error) {
 	id := c.query("container_id")
 	var in *chat

@@ -1,6 +1,6 @@
 package feishusim
 
-// Scopes that decide which messages an app receives (FEISHU.md 3.3).
+// Scopes that decide which messages an app receives (docs/feishu.md 3.3).
 const (
 	ScopeP2P          = "im:message.p2p_msg:readonly"
 	ScopeAt           = "im:message.group_at_msg:readonly"             // a user @s the bot

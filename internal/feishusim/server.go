@@ -32,23 +32,23 @@ const (
 type Options struct {
 	Logger *slog.Logger // nil: discard. No message texts, no secrets
 	// Redeliver are the waits before an event is delivered again. nil: 15 s,
-	// 5 min, 1 h, 6 h (FEISHU.md 2.4); empty: never again. Beside them, an event
+	// 5 min, 1 h, 6 h (docs/feishu.md 2.4); empty: never again. Beside them, an event
 	// that is not acknowledged comes again when the app connects anew.
 	Redeliver  []time.Duration
 	AckTimeout time.Duration // of an event; 0: 3 s
 	// GroupQPS is how many messages a second all bots together may send to one
-	// chat. 0: no limit; Feishu's own is 5 (FEISHU.md 6).
+	// chat. 0: no limit; Feishu's own is 5 (docs/feishu.md 6.3).
 	GroupQPS int
 	TokenTTL time.Duration // of a tenant token; 0: 2 h
 	// PushAfter is when a connection that has not pinged gets events all the same;
 	// 0: 500 ms, negative: never. The Node SDK loses what comes before its ping
-	// (FEISHU.md 0.2); the Go SDK sends none at once after a reconnect.
+	// (docs/feishu.md 1.7); the Go SDK sends none at once after a reconnect.
 	PushAfter time.Duration
 	Client    ClientConfig // told to the long connections; zero: Feishu's own
 	Tenant    string       // the tenant key; "": "feishusim"
 }
 
-// ClientConfig is how a long connection shall behave, in seconds (FEISHU.md 1.1).
+// ClientConfig is how a long connection shall behave, in seconds (docs/feishu.md 1.1).
 type ClientConfig struct {
 	ReconnectCount    int
 	ReconnectInterval int

@@ -75,7 +75,7 @@ type thread struct{ id, chat, root string }
 var appID = regexp.MustCompile(`^cli_[0-9a-f]{16}$`)
 
 // AddApp adds an app and returns it with its empty fields filled in. It panics
-// where the id is none that the SDKs take (FEISHU.md 1.7) or is there already.
+// where the id is none that the SDKs take (docs/feishu.md 1.7) or is there already.
 func (s *Server) AddApp(a App) App {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,7 +360,7 @@ func (s *Server) name(entity string) string {
 }
 
 // OpenID is how an app sees a bot or a person: the same one has another id for
-// each app (FEISHU.md 4).
+// each app (docs/feishu.md 4.1).
 func (s *Server) OpenID(app, entity string) string { return openID(app, entity) }
 
 func openID(app, entity string) string { return "ou_" + digest(app, entity) }

@@ -14,7 +14,7 @@ import (
 	"feishu-relay/feishu"
 )
 
-// Times that a webhook has (FEISHU.md 2).
+// Times that a webhook has (docs/feishu.md 2).
 const (
 	challengeWithin = time.Second
 	connectWithin   = 2 * time.Second

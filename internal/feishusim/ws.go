@@ -20,7 +20,7 @@ const (
 	bootstrapPath = "/callback/ws/endpoint"
 	socketPath    = "/ws/v2"
 
-	maxConns     = 50              // of one app (FEISHU.md 1.8)
+	maxConns     = 50              // of one app (docs/feishu.md 1.8)
 	ticketFor    = 2 * time.Minute // a URL that was given out; it is good for one connection
 	maxTickets   = 1_000           // more: all are forgotten
 	queueFrames  = 4096            // to one connection; a frame beyond it is lost, as on a broken link
@@ -57,7 +57,7 @@ func (c *conn) close(code int, reason string) {
 	})
 }
 
-// bootstrap gives out the URL of a WebSocket (FEISHU.md 1.1).
+// bootstrap gives out the URL of a WebSocket (docs/feishu.md 1.1).
 func bootstrap(c *call) (any, error) {
 	var in struct {
 		AppID     string
@@ -95,7 +95,7 @@ func bootstrap(c *call) (any, error) {
 	if c.r.TLS != nil {
 		scheme = "wss"
 	}
-	// The Node SDK cannot read the first parameter (FEISHU.md 1.2).
+	// The Node SDK cannot read the first parameter (docs/feishu.md 1.2).
 	query := "fpid=493&aid=552564&device_id=" + device + "&access_key=" + newID("", 16) +
 		"&service_id=" + strconv.Itoa(serviceID) + "&ticket=" + key
 	u := url.URL{Scheme: scheme, Host: c.r.Host, Path: socketPath, RawQuery: query}
@@ -278,7 +278,7 @@ func (s *Server) opened(c *conn) {
 }
 
 // acknowledged takes the answer to an event: matched by message_id only, since
-// of a fragmented one any piece's headers come back (FEISHU.md 1.6).
+// of a fragmented one any piece's headers come back (docs/feishu.md 1.6).
 func (s *Server) acknowledged(c *conn, f *larkws.Frame) {
 	var answer struct {
 		Code int `json:"code"`

@@ -8,6 +8,10 @@ import (
 	"syscall"
 )
 
+// nonblock makes the opening of a FIFO return at once. It changes nothing for
+// regular files.
+const nonblock = syscall.O_NONBLOCK
+
 // Lock waits for the exclusive lock on the open file f. The kernel frees it
 // when the process dies.
 //

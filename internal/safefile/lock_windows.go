@@ -11,6 +11,9 @@ import (
 // readers away from the range it covers.
 var lockRange = windows.Overlapped{OffsetHigh: 0x40000000}
 
+// nonblock is for FIFOs, which folders have none of here.
+const nonblock = 0
+
 // Lock waits for the exclusive lock on the open file f. The system frees it
 // when the process dies.
 func Lock(f *os.File) error {

@@ -111,13 +111,21 @@ func openSub(root *os.Root, name string) (*os.Root, error) {
 	return sub, nil
 }
 
+// ErrNotRegular is returned for a folder, a FIFO or a device where a file is wanted.
+var ErrNotRegular = errors.New("not a regular file")
+
 // Open opens name below root with the given flags. A file that this call
-// creates gets the rights of its folder.
+// creates gets the rights of its folder. It never waits: what is no regular file
+// gives [ErrNotRegular], or the error of opening it.
 func Open(root *os.Root, name string, flag int) (*os.File, error) {
+	flag |= nonblock // the opening of a FIFO would wait for its other end
 	if flag&os.O_EXCL == 0 {
 		f, err := root.OpenFile(name, flag&^os.O_CREATE, 0)
-		if err == nil || flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist) {
-			return f, err
+		if err == nil {
+			return regular(f)
+		}
+		if flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
 		}
 	}
 	mode := fileMode(root)
@@ -128,7 +136,36 @@ func Open(root *os.Root, name string, flag int) (*os.File, error) {
 	if mode != 0o600 {
 		_ = f.Chmod(mode) // another process's file: its owner has set the rights
 	}
+	return regular(f)
+}
+
+// regular returns f, or closes it where it is no regular file.
+func regular(f *os.File) (*os.File, error) {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: f.Name(), Err: ErrNotRegular}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	return f, nil
+}
+
+// maxWhole is the most bytes that ReadFile reads; all that we write is far smaller.
+const maxWhole = 64 << 20
+
+// ReadFile reads all of name below root, opened as by [Open].
+func ReadFile(root *os.Root, name string) ([]byte, error) {
+	f, err := Open(root, name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxWhole+1))
+	if err == nil && len(data) > maxWhole {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxWhole)
+	}
+	return data, err
 }
 
 func fileMode(root *os.Root) fs.FileMode {

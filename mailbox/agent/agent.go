@@ -30,8 +30,10 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/outgoing"
 	"feishu-relay/mailbox/tasks"
@@ -46,6 +48,8 @@ const (
 	maxGoals     = 64               // live goals of one agent; the next is refused, and gets no messages
 	maxHanded    = 1000             // messages that may still be passed on; an older one is refused
 	maxFirstLook = 30 * time.Second // how long hand-over waits after a start for the first listing of the inbox
+	warnFirst    = 20               // malformed messages that are logged as warnings one by one; later
+	warnEvery    = 10 * time.Second // one in this time is
 	maxBroadcast = 20               // agents that a message to "*" reaches; the others are named as unreachable
 )
 
@@ -108,9 +112,13 @@ type Options struct {
 	Store mailbox.Store
 	State *os.Root // the agent's own folder, for what only it needs
 	Seen  Seen
-	Doors Doors
+	// Signing verifies the mail that comes; the store signs. Signed remembers which
+	// signatures came: required with a secret.
+	Signing mailbox.Signing
+	Signed  Seen
+	Doors   Doors
 	// Hears reports whether a conversation is a group whose messages this bot
-	// gets anyway (DESIGN 5.5): results may arrive there.
+	// gets anyway: results may arrive there.
 	Hears func(channel, chat string) bool
 
 	Heartbeat, HeartbeatTimeout time.Duration
@@ -151,8 +159,10 @@ const (
 	EventDuplicate What = "duplicate"
 	EventExpired   What = "expired"
 	EventMalformed What = "malformed"
-	EventDropped   What = "dropped"
-	EventDead      What = "dead"
+	// EventBadSignature: not signed with this secret, and set aside.
+	EventBadSignature What = "bad_signature"
+	EventDropped      What = "dropped"
+	EventDead         What = "dead"
 	// EventUndeliverable: the bot did not answer, or only with errors.
 	EventUndeliverable What = "undeliverable"
 	EventControl       What = "control" // dealt with here: acknowledgements, pings, bare steps of tasks
@@ -168,10 +178,12 @@ type Agent struct {
 	ledger     *tasks.Ledger
 	ready      *ready
 	pairs      pairs
+	signatures signatures
+	warned     rate.Sometimes // of malformed mail
 	lines      lines
 	cards      cardCache
 	roots      []*os.Root
-	moving     sync.Mutex // steps of tasks, one at a time
+	moving     sync.Mutex // steps and results of tasks, one at a time
 	again      chan struct{}
 	handed     *lru.Cache[string, origin] // what the bot was given last: it may pass it on
 	sends      singleflight.Group         // by the id that the bot gave a message, and its fingerprint
@@ -208,6 +220,7 @@ func New(o Options) (_ *Agent, err error) {
 	a.opts.MaxAge = cmp.Or(a.opts.MaxAge, 10*time.Minute)
 	a.handed, _ = lru.New[string, origin](maxHanded) // fails only for a size below 1
 	a.pairs.most = o.MaxExchanges
+	a.warned = rate.Sometimes{First: warnFirst, Interval: warnEvery}
 	a.cards.read = o.Store.Cards
 	defer func() {
 		if err != nil {
@@ -236,8 +249,9 @@ func New(o Options) (_ *Agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.out, err = outgoing.Open(unacked, dead, outgoing.Options{Store: o.Store, Online: a.online, AckTimeout: o.AckTimeout,
-		RetryBase: o.RetryBase, MaxRetries: o.MaxRetries, Logger: a.log, Died: a.died})
+	a.out, err = outgoing.Open(unacked, dead, outgoing.Options{Store: o.Store, Online: a.online,
+		Acknowledges: a.acknowledges, AckTimeout: o.AckTimeout, RetryBase: o.RetryBase, MaxRetries: o.MaxRetries, Logger: a.log, Died: a.died,
+		Signing: o.Signing})
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +308,7 @@ func (a *Agent) keep(ctx context.Context, name string, part func(context.Context
 		}
 		a.log.Warn("a part of the mailbox is started again", "part", name, "err", err)
 		a.opts.Failed(name, err)
-		if !sleep(ctx, pause) {
+		if wait.Sleep(ctx, pause) != nil {
 			return
 		}
 		pause = min(2*pause, retryMax)
@@ -312,18 +326,6 @@ func (a *Agent) awaitFirstLook(ctx context.Context) error {
 	}
 }
 
-// sleep reports whether ctx is still alive after d.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // Self is the agent whose mailbox this is.
 func (a *Agent) Self() mailbox.AgentID { return a.opts.Self }
 
@@ -334,7 +336,9 @@ func (a *Agent) observe(what What, e mailbox.Envelope, reason string) {
 	switch what {
 	case EventSent, EventDelivered, EventReceived:
 		level = slog.LevelInfo
-	case EventRefused, EventExpired, EventMalformed, EventDropped, EventDead, EventUndeliverable:
+	case EventMalformed, EventBadSignature: // anybody who can write to the inbox can make any number of these
+		a.warned.Do(func() { level = slog.LevelWarn })
+	case EventRefused, EventExpired, EventDropped, EventDead, EventUndeliverable:
 		level = slog.LevelWarn
 	}
 	attrs := []slog.Attr{slog.String("event", string(what)), slog.String("message_id", e.ID), slog.String("type", string(e.Type)),

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/tasks"
 )
@@ -82,7 +83,7 @@ func (a *Agent) deliver(ctx context.Context, talk bool) error {
 				pause = retryFirst
 				continue
 			}
-			if !sleep(ctx, pause) {
+			if wait.Sleep(ctx, pause) != nil {
 				return ctx.Err()
 			}
 			pause = min(2*pause, retryMax)
@@ -102,10 +103,12 @@ func (a *Agent) ended(ctx context.Context, l *letter, err error) {
 		a.ready.park(l)
 		return
 	case errors.Is(err, ErrTimedOut), a.ready.failing(l) > a.opts.MaxAge:
+		if !a.ready.close(l) { // the bot ended its task and did not answer
+			return
+		}
 		if err := a.opts.Seen.Add(closedKey(l.key, l.sent)); err != nil {
 			a.log.Error("mail that the bot did not answer is given to it again after a restart", "message_id", l.id, "err", err)
 		}
-		a.ready.close(l)
 		a.observe(EventUndeliverable, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self}, "the bot did not answer")
 		return
 	}
@@ -146,7 +149,7 @@ func (a *Agent) read(ctx context.Context, l *letter) (mailbox.Envelope, error) {
 		if err != nil {
 			return mailbox.Envelope{}, err
 		}
-		e, err := mailbox.Decode(item.Raw)
+		e, _, err := a.opts.Signing.Decode(item.Raw)
 		if err == nil && messageKey(e) != l.key {
 			continue // another message has taken its place, and comes as one of its own
 		}
@@ -163,12 +166,11 @@ func (a *Agent) read(ctx context.Context, l *letter) (mailbox.Envelope, error) {
 func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bool, err error) {
 	e, err = a.read(ctx, l)
 	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
-		a.ready.remove(l)
+		a.signatures.forget(a.ready.remove(l)...)
 		return e, false, nil
 	}
 	if _, broken := errors.AsType[*mailbox.Error](err); broken {
-		e = mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self}
-		a.observe(EventMalformed, e, "changed in the inbox")
+		a.observeBroken(mailbox.Envelope{ID: l.id, From: l.from}, err) // it was changed in the inbox
 		return e, false, a.clear(ctx, l, mailbox.Malformed)
 	}
 	if err != nil {
@@ -292,7 +294,11 @@ func lifeEnds(e mailbox.Envelope) time.Time {
 // then moved to processed. It is done even when ctx ends meanwhile.
 func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) {
 	ctx = context.WithoutCancel(ctx)
-	for _, key := range []string{stepKey(e), l.key, givenKey(l.name)} { // the name last: a repeat keeps its own
+	asked := ""
+	if asks(e.Type) {
+		asked = askedKey(e.From, e.ID)
+	}
+	for _, key := range []string{stepKey(e), asked, l.key, givenKey(l.name)} { // the name last: a repeat keeps its own
 		if key == "" {
 			continue
 		}
@@ -318,10 +324,10 @@ func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) {
 func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error {
 	keys := a.ready.remove(l)
 	for _, key := range keys {
-		if err := a.opts.Store.Settle(ctx, a.opts.Self, key, how); err != nil {
+		if err := a.settle(ctx, key, how); err != nil {
 			again := letter{id: l.id, key: l.key, sum: l.sum, name: l.name, session: l.session, from: l.from,
 				conversation: l.conversation, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires, arrived: l.arrived,
-				goal: l.goal, talk: l.talk, fails: patientTries, hold: time.Now().Add(retryMax)}
+				goal: l.goal, asks: l.asks, talk: l.talk, fails: patientTries, hold: time.Now().Add(retryMax)}
 			a.ready.add(again, l.name)
 			return err
 		}

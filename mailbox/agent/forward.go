@@ -7,7 +7,7 @@ import (
 	"feishu-relay/mailbox/tasks"
 )
 
-// defaultHops is how often a message may be forwarded (DESIGN 6).
+// defaultHops is how often a message may be forwarded (docs/protocol.md 6.1).
 const defaultHops = mailbox.DefaultHops
 
 // route sets hops and trace. A message that goes on the errand of another one

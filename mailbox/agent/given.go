@@ -126,9 +126,10 @@ func (a *Agent) died(d outgoing.DeadLetter) {
 	case e.Type.GivesTask():
 		a.trace("dead")
 		a.giveUp(ctx, d)
-	case d.Expired && !e.Type.Control():
+	case (d.Expired || d.Code == mailbox.BadSignature || !e.Metadata.RequiresAck) && !e.Type.Control():
 		if err := a.send(ctx, expiryNotice(d)); err != nil {
-			a.log.Error("the bot is not told that a message expired; it is among the dead letters", "message_id", d.ID, "err", err)
+			a.log.Error("the bot is not told of a message that was not taken; it is among the dead letters",
+				"message_id", d.ID, "err", err)
 		}
 	}
 }
@@ -136,7 +137,12 @@ func (a *Agent) died(d outgoing.DeadLetter) {
 // expiryNotice tells the bot that a message it sent was not taken: a nack in the
 // name of its receiver.
 func expiryNotice(d outgoing.DeadLetter) mailbox.Envelope {
-	says := fmt.Sprintf("%s did not take your message %s: %s. It is among the dead letters, from which it can be sent again.", d.Envelope.To, d.ID, d.Reason)
+	says := fmt.Sprintf("%s did not take your message %s: %s. It is among the dead letters", d.Envelope.To, d.ID, d.Reason)
+	if d.Code == mailbox.BadSignature {
+		says += "; send it anew."
+	} else {
+		says += ", from which it can be sent again."
+	}
 	e := mailbox.NackFor(d.Envelope, d.Envelope.To, time.Now(), d.Code, d.Reason)
 	e.Content.Parts = slices.Insert(e.Content.Parts, 0, mailbox.Part{Type: mailbox.PartText, Text: says})
 	e.Metadata.TTL = new(0)
@@ -240,6 +246,7 @@ func (a *Agent) watchDeadlines(ctx context.Context) error {
 				continue
 			}
 			a.changed()
+			a.ready.reopen(r.Peer, r.MessageID)
 			e := a.step(r, mailbox.Failed, r.Reason, nil, "")
 			e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: json.RawMessage("true")}
 			if err := a.send(ctx, e); err != nil {

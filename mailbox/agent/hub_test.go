@@ -22,6 +22,7 @@ type hub struct {
 	changed chan struct{}
 	// replaced counts how often what lies under an agent's key became another message.
 	replaced map[mailbox.AgentID]int
+	signing  mailbox.Signing
 	fails    func(op string, id mailbox.AgentID) error // nil: nothing does
 }
 
@@ -115,7 +116,7 @@ func (h *handle) Put(ctx context.Context, e mailbox.Envelope) (string, error) {
 	if err := h.may(ctx, "put", e.To); err != nil {
 		return "", err
 	}
-	raw, err := mailbox.Encode(e)
+	raw, err := h.signing.Encode(e)
 	if err != nil {
 		return "", err
 	}
@@ -126,7 +127,7 @@ func (h *handle) Again(ctx context.Context, key string, e mailbox.Envelope) (str
 	if err := h.may(ctx, "again", e.To); err != nil {
 		return "", err
 	}
-	raw, err := mailbox.Encode(e)
+	raw, err := h.signing.Encode(e)
 	if err != nil {
 		return "", err
 	}
@@ -149,7 +150,10 @@ func (h *handle) Where(ctx context.Context, to mailbox.AgentID, key string) (mai
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if how, ok := h.box(to).settled[key]; ok && how == mailbox.Taken {
+	if how, ok := h.box(to).settled[key]; ok {
+		if how == mailbox.Malformed {
+			return mailbox.Aside, nil
+		}
 		return mailbox.Processed, nil
 	}
 	if slices.ContainsFunc(h.box(to).items, func(item mailbox.Item) bool { return item.Key == key }) {

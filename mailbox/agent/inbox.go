@@ -10,7 +10,7 @@ import (
 )
 
 // peerBuffer is how many peer messages of a goal wait for a bot that drains them
-// itself; beyond it the oldest are dropped, and it is told how many (MAILBOX.md B).
+// itself; beyond it the oldest are dropped, and it is told how many (docs/protocol.md 6.7).
 const peerBuffer = 64
 
 // drainPatience is how long a drain waits for what is just being handed over: a
@@ -212,7 +212,7 @@ func (a *Agent) settleOne(ctx context.Context, id string, do func(*letter, mailb
 	}
 	e, err := a.read(ctx, l)
 	if errors.Is(err, mailbox.ErrGone) {
-		a.ready.remove(l)
+		a.signatures.forget(a.ready.remove(l)...)
 		return gone
 	}
 	if err != nil {

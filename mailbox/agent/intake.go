@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"slices"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -26,7 +26,7 @@ func (a *Agent) take(ctx context.Context, item mailbox.Item) {
 		}
 		a.log.Warn("mail waits to be taken in", "err", err)
 		a.opts.Failed("inbox", err)
-		if !sleep(ctx, pause) {
+		if wait.Sleep(ctx, pause) != nil {
 			return
 		}
 	}
@@ -37,10 +37,13 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 	defer func() {
 		if v := recover(); v != nil { // read again after a restart, it would end every process again
 			a.log.Error("a message made the mailbox panic and is set aside", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-			err = a.opts.Store.Settle(ctx, a.opts.Self, item.Key, mailbox.Malformed)
+			err = a.settle(ctx, item.Key, mailbox.Malformed)
 		}
 	}()
-	e, err := mailbox.Decode(item.Raw)
+	e, sig, err := a.opts.Signing.Decode(item.Raw)
+	if err == nil {
+		err = a.checkSigner(e, sig)
+	}
 	if err == nil && e.To != a.opts.Self {
 		err = mailbox.Invalid("to", "is %q, and this is the mailbox of %q", e.To, a.opts.Self)
 	}
@@ -51,12 +54,16 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		return a.malformed(ctx, item, e, err)
 	}
 	a.trace("claimed")
+	if a.copied(item.Key, sig) {
+		a.observe(EventDuplicate, e, "")
+		return a.settle(ctx, item.Key, mailbox.Taken)
+	}
 	if a.opts.Seen.Seen(messageKey(e)) {
 		a.observe(EventDuplicate, e, "")
 		if err := a.acknowledge(ctx, e); err != nil {
 			return err
 		}
-		return a.settle(ctx, item.Key)
+		return a.settle(ctx, item.Key, mailbox.Taken)
 	}
 	if a.isExpiryNotice(e) {
 		return a.layReady(item, e)
@@ -80,7 +87,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		if err := a.tooLate(ctx, e); err != nil {
 			return err
 		}
-		return a.settle(ctx, item.Key)
+		return a.settle(ctx, item.Key, mailbox.Taken)
 	}
 	switch e.Type {
 	case mailbox.TypePing:
@@ -107,7 +114,7 @@ func isStep(t mailbox.Type) bool {
 // ackedEarly tells the types whose receipt is acknowledged when their step is
 // noted, not when the bot has them: a bot that looks for its mail once an hour
 // has accepted a task all the same.
-func ackedEarly(t mailbox.Type) bool { return t.GivesTask() || isStep(t) }
+func ackedEarly(t mailbox.Type) bool { return t.AboutTask() }
 
 // unwelcome is why an agent's message is not taken, whatever it says.
 func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
@@ -133,7 +140,8 @@ func closedKey(key string, sent time.Time) string {
 // layReady lays e ready for the bot.
 func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
 	l := letter{id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID, session: a.session(e), from: e.From,
-		keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From)}
+		keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From),
+		asks: asks(e.Type)}
 	if c := a.conversation(e); c != nil {
 		l.talk, l.conversation = true, c.Channel+"/"+c.Chat()
 	}
@@ -144,29 +152,43 @@ func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
 		l.name = e.UniqueID()
 	}
 	l.closed = a.opts.Seen.Seen(closedKey(l.key, l.sent))
+	if limited(e.Type) && !a.ready.knows(l.key) { // counted before the bot can answer it
+		a.pairs.took(e.From, time.Now())
+	}
 	if !a.ready.add(l, e.UniqueID()) {
 		a.observe(EventDuplicate, e, "")
 		return nil
-	}
-	if limited(e.Type) {
-		a.pairs.took(e.From, time.Now())
 	}
 	a.observe(EventReceived, e, "")
 	return nil
 }
 
-// malformed sets aside what is no envelope, and tells its sender where it says
-// who that is and that it wants to know.
+// malformed sets aside what is not an envelope, and answers its sender where it says
+// who that is and asks for an acknowledgement. Mail with a bad signature is not answered.
 func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Envelope, why error) error {
-	a.observe(EventMalformed, mailbox.Envelope{ID: e.ID, From: e.From, To: a.opts.Self, Type: e.Type}, why.Error())
-	a.log.Warn("mail that is no envelope is set aside", "key", item.Key, slog.Any("err", why))
+	a.log.Debug("mail is set aside", "key", item.Key)
+	if a.observeBroken(e, why) {
+		return a.settle(ctx, item.Key, mailbox.Malformed)
+	}
 	nackable := e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack // or two agents could go on for ever
 	if nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self && mailbox.CheckAgent(e.From) == nil {
 		if err := a.answer(ctx, a.nack(e, asRefusal(why))); err != nil {
 			return err
 		}
 	}
-	return a.opts.Store.Settle(ctx, a.opts.Self, item.Key, mailbox.Malformed)
+	return a.settle(ctx, item.Key, mailbox.Malformed)
+}
+
+// observeBroken reports mail that is not an envelope, or has a bad signature, which
+// it returns.
+func (a *Agent) observeBroken(e mailbox.Envelope, why error) (badSignature bool) {
+	what := EventMalformed
+	if badSignature = asRefusal(why).Code == mailbox.BadSignature; badSignature {
+		what = EventBadSignature
+		a.opts.Failed(string(what), fmt.Errorf("mail that claims to be from %q: %w", e.From, why))
+	}
+	a.observe(what, mailbox.Envelope{ID: e.ID, From: e.From, To: a.opts.Self, Type: e.Type}, why.Error())
+	return badSignature
 }
 
 // nack refuses e in words that name the field.
@@ -186,13 +208,13 @@ func (a *Agent) refuse(ctx context.Context, item mailbox.Item, e mailbox.Envelop
 			return err
 		}
 	}
-	return a.settle(ctx, item.Key)
+	return a.settle(ctx, item.Key, mailbox.Taken)
 }
 
 // handled is for what the bot is not told of.
 func (a *Agent) handled(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
 	a.observe(EventControl, e, "")
-	return a.settle(ctx, item.Key)
+	return a.settle(ctx, item.Key, mailbox.Taken)
 }
 
 // handledBy is for what an answer deals with.
@@ -211,8 +233,17 @@ func (a *Agent) acknowledge(ctx context.Context, e mailbox.Envelope) error {
 	return a.answer(ctx, mailbox.AckFor(e, a.opts.Self, time.Now()))
 }
 
-func (a *Agent) settle(ctx context.Context, key string) error {
-	return a.opts.Store.Settle(ctx, a.opts.Self, key, mailbox.Taken)
+// settle takes mail out of the inbox that is dealt with; a copy of it is a duplicate
+// from then on.
+func (a *Agent) settle(ctx context.Context, key string, how mailbox.Outcome) error {
+	if how == mailbox.Taken {
+		a.dealtWith(key)
+	}
+	err := a.opts.Store.Settle(ctx, a.opts.Self, key, how)
+	if err == nil {
+		a.signatures.forget(key)
+	}
+	return err
 }
 
 // answer tells another agent what became of its mail. Where its inbox is full,

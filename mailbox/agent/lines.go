@@ -22,7 +22,7 @@ type Line interface {
 	Close()
 }
 
-// lines is the WebSocket of a bot that keeps one open (MAILBOX.md C): the newest
+// lines is the WebSocket of a bot that keeps one open (docs/protocol.md 6.9): the newest
 // counts.
 type lines struct {
 	mu      sync.Mutex

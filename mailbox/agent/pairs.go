@@ -8,7 +8,7 @@ import (
 	"feishu-relay/mailbox"
 )
 
-// pairWindow is the time that a pair's exchanges are counted in (DESIGN 6).
+// pairWindow is the time that a pair's exchanges are counted in (docs/mailbox.md, Rules).
 const pairWindow = 10 * time.Minute
 
 // maxPairs bounds the agents that are remembered; beyond it those without an

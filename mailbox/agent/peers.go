@@ -12,7 +12,7 @@ import (
 	"feishu-relay/mailbox"
 )
 
-// ListPeers tells who else is there (MAILBOX.md B).
+// ListPeers tells who else is there (docs/protocol.md 6.7).
 func (a *Agent) ListPeers(ctx context.Context) (Peers, error) {
 	cards, err := a.Agents(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func trimmed(id mailbox.AgentID) mailbox.AgentID {
 
 // SendToPeer sends a message to each live goal of an agent, or of all with "*".
 // It fails for what is wrong with the call; who cannot be reached stands in the
-// answer (MAILBOX.md B). A correlation that is no UUID is left out: other programs
+// answer (docs/protocol.md 6.7). A correlation that is no UUID is left out: other programs
 // drop a message with one.
 func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, error) {
 	out := PeerResult{DeliveredTo: []string{}, UnreachableReasons: []string{}}

@@ -115,6 +115,12 @@ func (a *Agent) online(ctx context.Context, id mailbox.AgentID) bool {
 	return err == nil && ok && c.At(time.Now(), a.opts.HeartbeatTimeout) != mailbox.Offline
 }
 
+// acknowledges reports whether an agent's mailbox acknowledges what its bot has.
+func (a *Agent) acknowledges(ctx context.Context, id mailbox.AgentID) bool {
+	c, ok, err := a.cards.get(ctx, id)
+	return err == nil && ok && c.Protocol != ""
+}
+
 // cardCache spares the registry the many questions of retries.
 type cardCache struct {
 	read func(context.Context) ([]mailbox.Card, error)

@@ -25,6 +25,7 @@ type letter struct {
 	arrived  int
 	goal     string // of a message through send_to_peer that may be dropped
 	session  string // the goal that it is for, the agent's name where it names none
+	asks     bool   // a result is due for it
 	talk     bool   // it belongs in a conversation: another door, and none of them waits for the other
 
 	conversation string // the next letter of it waits until this one is written, or answered
@@ -33,6 +34,7 @@ type letter struct {
 	turn   time.Time // the bot was given it first; zero: never
 	cancel context.CancelCauseFunc
 	closed bool      // the bot did not answer: it is not handed over again
+	over   bool      // the task that it gave has ended since it was taken in hand
 	ending bool      // somebody is done with it, and is just noting that
 	parked int       // no door was open for it, as doors were then (ready.doors)
 	fails  int       // how often the bot could not take it, in a row
@@ -95,6 +97,13 @@ func (r *ready) add(l letter, unique string) bool {
 	return true
 }
 
+// knows reports whether a message of that key waits.
+func (r *ready) knows(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byKey[key] != nil
+}
+
 // wake is called with mu held.
 func (r *ready) wake() {
 	close(r.changed)
@@ -126,7 +135,7 @@ func (r *ready) next(now time.Time, talk bool) (l *letter, at time.Time) {
 			turn = l.expires // to be cleared away
 		}
 		if !now.Before(turn) {
-			l.inHand = true
+			l.inHand, l.over = true, false
 			r.occupied[l.conversation] = l
 			return l, time.Time{}
 		}
@@ -227,6 +236,14 @@ func (r *ready) find(id string) *letter {
 	return r.byName[id]
 }
 
+// asked reports whether an agent's question or task of that id waits for the bot, or
+// for its answer.
+func (r *ready) asked(from mailbox.AgentID, id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.list, func(l *letter) bool { return l.asks && l.from == from && l.id == id })
+}
+
 // end reports whether it is the caller who may settle l: of several that hand it
 // over or answer for the bot, the first is. Then [ready.remove] follows, or
 // [ready.back].
@@ -257,11 +274,14 @@ func (r *ready) release(l *letter) {
 }
 
 // park gives a letter back that no door is open for; it waits for the next one
-// that opens.
+// that opens, unless the task that it gave has ended.
 func (r *ready) park(l *letter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.inHand, l.parked = false, r.doors
+	l.inHand = false
+	if !l.over {
+		l.parked = r.doors
+	}
 	r.wake()
 }
 
@@ -324,11 +344,26 @@ func (r *ready) failing(l *letter) time.Duration {
 	return time.Since(l.turn)
 }
 
-// close gives a letter back that is not handed over again.
-func (r *ready) close(l *letter) {
+// close gives a letter back that is not handed over again. It reports false where the
+// task that it gave has ended, and it is to be cleared away.
+func (r *ready) close(l *letter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.inHand, l.closed = false, true
+	l.inHand, l.closed = false, !l.over
+	r.wake()
+	return l.closed
+}
+
+// reopen makes it the turn of an agent's message of that id that waits, so that it is
+// cleared away: the task that it gave has ended.
+func (r *ready) reopen(from mailbox.AgentID, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.list {
+		if l.from == from && l.id == id {
+			l.closed, l.parked, l.over = false, 0, true
+		}
+	}
 	r.wake()
 }
 

@@ -82,6 +82,9 @@ func (a *Agent) wasSent(e mailbox.Envelope) (Sent, bool) {
 
 // theirs is the id that a message has for its sender, which the bot was given as id.
 func (a *Agent) theirs(id string) string {
+	if l := a.ready.find(id); l != nil {
+		return l.id
+	}
 	was, _ := a.handed.Get(id)
 	return cmp.Or(was.id, id)
 }
@@ -206,7 +209,14 @@ func (a *Agent) SendTask(ctx context.Context, d TaskDraft) (Sent, error) {
 
 // post counts e and lets it go; a task is noted before.
 func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
-	if limited(e.Type) {
+	counts, answered := limited(e.Type), ""
+	if answers(e.Type) {
+		a.moving.Lock()
+		defer a.moving.Unlock()
+		answered = a.due(e)
+		counts = answered == ""
+	}
+	if counts {
 		if ok, next := a.pairs.allow(e.To, time.Now()); !ok {
 			a.observe(EventRefused, e, string(mailbox.RateLimited))
 			return a.tooMany(e.To, next)
@@ -225,7 +235,7 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 		a.trace("noted")
 	}
 	if err := a.send(ctx, e); err != nil {
-		if limited(e.Type) {
+		if counts {
 			a.pairs.takeBack(e.To)
 		}
 		if e.Type.GivesTask() {
@@ -233,10 +243,17 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 		}
 		return err
 	}
+	if answered == "" {
+		return nil
+	}
+	if err := a.opts.Seen.Add(answered); err != nil {
+		a.log.Warn("a result is not remembered; after a restart one more goes beyond the limit", "message_id", e.ID, "err", err)
+	}
 	return nil
 }
 
-// limited tells the types that count as an exchange of a pair.
+// limited reports whether messages of type t count as exchanges of a pair. Results
+// count for their sender where they are not due.
 func limited(t mailbox.Type) bool {
 	switch t {
 	case mailbox.TypePing, mailbox.TypeHeartbeat, mailbox.TypeRegister, mailbox.TypeCodeReviewResult, mailbox.TypeTestResult:
@@ -258,8 +275,10 @@ func (e *limitError) Unwrap() error { return e.refusal }
 func (e *limitError) RetryAfter() time.Duration { return e.after }
 
 func (a *Agent) tooMany(to mailbox.AgentID, next time.Time) error {
-	return &limitError{&mailbox.Error{Code: mailbox.RateLimited, Message: fmt.Sprintf("%s and %s have exchanged %d messages in %s, the most that is allowed (PEER_MAX_EXCHANGES); "+
-		"the next is possible at %s. Results of tasks always go", a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05"))}, time.Until(next)}
+	message := fmt.Sprintf("%s and %s have exchanged %d messages in %s, the most that is allowed (PEER_MAX_EXCHANGES); "+
+		"the next is possible at %s. The steps of a task, and one result for each task or question, always go",
+		a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05"))
+	return &limitError{&mailbox.Error{Code: mailbox.RateLimited, Message: message}, time.Until(next)}
 }
 
 // asRefusal is err as a refusal.
@@ -288,6 +307,8 @@ func (a *Agent) whereabouts(ctx context.Context, to mailbox.AgentID, expires tim
 		return fmt.Sprintf("%s is offline; the message waits for it%s", to, until)
 	case !c.Allows(a.opts.Self):
 		return fmt.Sprintf("%s takes no messages from %s, and will refuse it", to, a.opts.Self)
+	case c.Protocol == "" && a.opts.Signing.Secret != "" && !a.opts.Signing.Unsigned:
+		return fmt.Sprintf("%s is of another make: without a signature its answer is refused (MAILBOX_UNSIGNED)", to)
 	}
 	return ""
 }

@@ -144,14 +144,15 @@ func TestTaskIDTwice(t *testing.T) {
 	})
 }
 
-// The pair's messages are counted on both sides; results always go.
+// The pair's messages are counted on both sides; the result of a task and the answer
+// to a question always go.
 func TestEndlessExchange(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		few := func(o *agent.Options) { o.MaxExchanges = 4 }
 		a, b := w.agent("a", few), w.agent("b", few)
 		a.task(b, "t1", nil)
-		for range 2 {
-			a.say(b, "ping")
+		for _, typ := range []mailbox.Type{mailbox.TypeMessage, mailbox.TypeQuestion} {
+			a.say(b, "ping", func(e *mailbox.Envelope) { e.ID, e.Type = "ping-"+string(typ), typ })
 			b.texts()
 		}
 		b.say(a, "pong")
@@ -168,7 +169,7 @@ func TestEndlessExchange(t *testing.T) {
 		}
 		b.update("t1", mailbox.Completed, "result")
 		same(t, "given", a.texts(), []string{"result"})
-		b.say(a, "an answer", func(e *mailbox.Envelope) { e.Type = mailbox.TypeAnswer })
+		b.say(a, "an answer", func(e *mailbox.Envelope) { e.Type, e.ReplyTo = mailbox.TypeAnswer, "ping-question" })
 		same(t, "given", a.texts(), []string{"an answer"})
 		time.Sleep(10 * time.Minute)
 		a.say(b, "again")

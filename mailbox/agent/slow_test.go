@@ -170,3 +170,160 @@ func TestMailSettledWhileItIsHandedOver(t *testing.T) {
 		}
 	})
 }
+
+// A letter that asks for an acknowledgement is not given up while the bot works on
+// it: nobody hears of a dead letter, and the bot has it once.
+func TestLetterInProgressIsNotGivenUp(t *testing.T) {
+	for _, asked := range []string{"message", "question"} {
+		t.Run(asked, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				a, b := w.agent("a"), w.agent("b")
+				bot := b.door.thinks(true, "m1")
+				a.say(b, "think", wanted, func(e *mailbox.Envelope) { e.ID, e.Type = "m1", mailbox.Type(asked) })
+				bot.wants(t, "m1")
+				time.Sleep(14 * time.Minute)
+				bot.wants(t)
+				dead, err := a.DeadLetters()
+				must(t, err)
+				if len(dead) != 0 || a.saw(agent.EventDead) != 0 {
+					t.Errorf("given up while the bot works on it: %+v", dead)
+				}
+				bot.answers["m1"] <- nil
+				synctest.Wait()
+				if n := a.Counts().Unacknowledged; n != 0 {
+					t.Errorf("%d unacknowledged at the end", n)
+				}
+			})
+		})
+	}
+}
+
+// What the receiver has not dealt with when its life ends is given up then.
+func TestLetterInProgressExpires(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.doing(func(context.Context, agent.Delivery) error { return agent.ErrTimedOut })
+		a.say(b, "think", wanted, func(e *mailbox.Envelope) { e.Metadata.TTL = new(1200) })
+		time.Sleep(19 * time.Minute)
+		synctest.Wait()
+		if n := a.saw(agent.EventDead); n != 0 {
+			t.Errorf("%d given up before the end of its life", n)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := a.saw(agent.EventDead); n != 1 {
+			t.Errorf("%d given up at the end of its life, want 1", n)
+		}
+	})
+}
+
+// A mailbox of another make that leaves a letter where it is has not taken it: it
+// is sent again, and given up, as ever.
+func TestLetterThatAnotherMakeLeavesIsGivenUp(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a := w.agent("a")
+		b := w.idle("b")
+		must(t, b.opts.Store.SetCard(t.Context(), mailbox.Card{AgentID: "b", Status: mailbox.Idle, AllowFrom: []mailbox.AgentID{"*"},
+			LastHeartbeat: time.Now().Add(time.Hour)}))
+		a.say(b, "hello", wanted)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if n := a.saw(agent.EventDead); n != 1 {
+			t.Errorf("%d given up, want 1", n)
+		}
+	})
+}
+
+// A task that ended leaves the inbox, also where the bot never answered the letter that
+// gave it: it ended the task while it had the letter, or after the time-out.
+func TestEndedTaskLeavesTheInbox(t *testing.T) {
+	for _, state := range []mailbox.TaskState{mailbox.Completed, mailbox.Failed, mailbox.Rejected} {
+		for _, when := range []string{"before the time-out", "after the time-out"} {
+			t.Run(string(state)+" "+when, func(t *testing.T) {
+				in(t, func(t *testing.T, w *world) {
+					a, b := w.agent("a"), w.agent("b")
+					timeOut := make(chan struct{})
+					b.door.doing(func(context.Context, agent.Delivery) error {
+						<-timeOut
+						return agent.ErrTimedOut
+					})
+					a.task(b, "t1", nil)
+					synctest.Wait()
+					if when == "after the time-out" {
+						close(timeOut)
+						synctest.Wait()
+					}
+					b.update("t1", state, "the end")
+					if when == "before the time-out" {
+						close(timeOut)
+					}
+					synctest.Wait()
+					if left := w.hub.waiting("b"); len(left) != 0 {
+						t.Errorf("%d letters wait", len(left))
+					}
+					if n := b.Counts().Waiting; n != 0 {
+						t.Errorf("%d wait for the bot", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A task whose deadline passes leaves the inbox too.
+func TestOverdueTaskLeavesTheInbox(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.doing(func(context.Context, agent.Delivery) error { return agent.ErrTimedOut })
+		a.task(b, "t1", func(d *agent.TaskDraft) { d.Deadline = time.Now().Add(time.Hour) })
+		synctest.Wait()
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if left := w.hub.waiting("b"); len(left) != 0 {
+			t.Errorf("%d letters wait", len(left))
+		}
+	})
+}
+
+// The letter of a task leaves the inbox when the task ends, also where that was while the
+// letter found no door open.
+func TestTaskEndsWhileNoDoorIsOpen(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		b.door.doing(func(context.Context, agent.Delivery) error {
+			b.update("t1", mailbox.Completed, "done")
+			return agent.ErrNoDoor
+		})
+		a.task(b, "t1", nil)
+		same(t, "result", a.texts(), []string{"done"})
+		if left := w.mailOf("b", mailbox.TypeTask); len(left) != 0 {
+			t.Errorf("%d letters of ended tasks are left", len(left))
+		}
+	})
+}
+
+// A message that shares its id with the letter of an ended task is given once, too.
+func TestMessageWithTheIdOfAnEndedTask(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		given := 0
+		b.door.doing(func(_ context.Context, d agent.Delivery) error {
+			if d.Type == mailbox.TypeTask {
+				return nil
+			}
+			if given++; given > 3 {
+				return nil
+			}
+			return agent.ErrTimedOut
+		})
+		w.foreign(b, mailbox.Envelope{ID: "msg_1_x", From: "x", Type: mailbox.TypeTask, Hops: 3,
+			Task: &mailbox.Task{ID: "t1"}, Content: textOf("do it")})
+		synctest.Wait()
+		b.update("t1", mailbox.Completed, "done")
+		w.foreign(b, mailbox.Envelope{ID: "msg_1_x", From: "x", Content: textOf("hello"), Hops: 3})
+		synctest.Wait()
+		if given != 1 {
+			t.Errorf("given %d times", given)
+		}
+	})
+}

@@ -138,7 +138,7 @@ func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelop
 	if err := a.acknowledge(ctx, e); err != nil {
 		return err
 	}
-	return a.settle(ctx, item.Key)
+	return a.settle(ctx, item.Key, mailbox.Taken)
 }
 
 // stepType is the type that tells of a state. Either set of types drives the
@@ -238,6 +238,9 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (_ tasks.Re
 	a.trace("told")
 	r, _, err = a.ledger.Move(tasks.Received, r.Peer, r.ID, u.State, reasonOf(e), time.Now())
 	a.changed()
+	if tasks.Terminal(r.State) {
+		a.ready.reopen(r.Peer, r.MessageID)
+	}
 	return r, e.ID, err
 }
 

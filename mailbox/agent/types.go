@@ -6,7 +6,7 @@ import (
 	"feishu-relay/mailbox"
 )
 
-// Peer is another agent as list_peers shows it (MAILBOX.md B).
+// Peer is another agent as list_peers shows it (docs/protocol.md 6.7).
 type Peer struct {
 	AgentID     mailbox.AgentID `json:"agent_id"`
 	Description string          `json:"description"`

@@ -39,12 +39,36 @@ func (s *Store) keepBroken(root *os.Root, data []byte) error {
 		if err != nil {
 			return fmt.Errorf("keep the broken registry: %w", err)
 		}
-		s.log.Warn("the registry is no JSON; kept aside, and built anew from the cards that are known", "kept", name)
+		s.log.Warn("the registry is broken; kept aside, and built anew from the cards that are known", "kept", name)
 		break
 	}
+	s.pruneBroken(root)
+	return nil
+}
+
+// moveBroken gives a registry that is too large to be read the name of a broken one.
+func (s *Store) moveBroken(root *os.Root, was snapshot) error {
+	now, err := root.Lstat(registry)
+	if err == nil && !same(now, was.info) {
+		return errOvertaken
+	}
+	name := fmt.Sprintf("%s%d", brokenPrefix, time.Now().UnixMilli())
+	if err == nil {
+		err = root.Rename(registry, name)
+	}
+	if err != nil {
+		return overtaken(err)
+	}
+	s.log.Warn("the registry is too large; moved aside, and built anew from the cards that are known", "bytes", now.Size(), "most", maxRegistry, "kept", name)
+	s.pruneBroken(root)
+	return nil
+}
+
+// pruneBroken removes the oldest of the broken registries.
+func (s *Store) pruneBroken(root *os.Root) {
 	list, err := safefile.Names(root)
 	if err != nil {
-		return nil // pruned the next time
+		return // pruned the next time
 	}
 	list = slices.DeleteFunc(list, func(name string) bool { return !strings.HasPrefix(name, brokenPrefix) })
 	slices.Sort(list) // the times have the same number of digits
@@ -53,7 +77,6 @@ func (s *Store) keepBroken(root *os.Root, data []byte) error {
 			s.log.Warn("removed the oldest of the broken registries", "file", name, "kept", maxBroken)
 		}
 	}
-	return nil
 }
 
 // remembered is a registry from memory: our cards, and those of the last good

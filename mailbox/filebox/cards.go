@@ -121,10 +121,17 @@ func (s *Store) change(ctx context.Context, edit func(entries) (entries, error))
 		if broken, ok := errors.AsType[*brokenError](err); ok {
 			was = broken.at
 			list, err = s.cards.remembered(time.Now())
-			if err == nil && (kept == nil || !bytes.Equal(kept, was.data)) {
+			switch {
+			case err != nil:
+			case was.data == nil:
+				was, err = snapshot{}, s.moveBroken(root, was)
+			case kept == nil || !bytes.Equal(kept, was.data):
 				kept = was.data
 				err = s.keepBroken(root, kept)
 			}
+		}
+		if errors.Is(err, errOvertaken) {
+			continue
 		}
 		if err != nil {
 			return err

@@ -1,5 +1,5 @@
 // Package filebox keeps mail and cards in a folder that several processes
-// share, ours and those of other makes (MAILBOX.md A, DESIGN 6):
+// share, ours and those of other makes (docs/protocol.md 6.4, 6.5):
 //
 //	_registry.json                                   all agents' cards
 //	_registry.json.lock                              held while one of ours rewrites them
@@ -53,6 +53,7 @@ type Options struct {
 	// Recheck is how often the folders are looked at without a notice of a
 	// change (0: 2 s): notices get lost, on network file systems always.
 	Recheck time.Duration
+	Signing mailbox.Signing // of what is put
 }
 
 const defaultRecheck = 2 * time.Second
@@ -62,6 +63,7 @@ type Store struct {
 	dir     safefile.Folder
 	log     *slog.Logger
 	recheck time.Duration
+	signing mailbox.Signing
 	deaf    bool          // no notices of change: for tests of the recheck alone
 	patient time.Duration // lockWait
 	clock   clock
@@ -92,6 +94,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		dir:     safefile.Folder{Path: dir, Closed: errClosed},
 		log:     o.Logger,
 		recheck: cmp.Or(o.Recheck, defaultRecheck),
+		signing: o.Signing,
 		patient: lockWait,
 		counts:  map[mailbox.AgentID]*count{},
 		cards:   newCards(),

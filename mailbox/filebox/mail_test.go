@@ -17,7 +17,7 @@ import (
 	"feishu-relay/mailbox/mailboxtest"
 )
 
-// Mail of other makes (MAILBOX.md A): any name counts, the oldest comes first,
+// Mail of other makes (docs/protocol.md 6.4): any name counts, the oldest comes first,
 // whatever unit its time is in.
 func TestForeignNames(t *testing.T) {
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func TestForeignNames(t *testing.T) {
 	}
 }
 
-// What we write is what MAILBOX.md A describes.
+// What we write is what docs/protocol.md 6.4 describes.
 func TestOurNames(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -330,6 +330,17 @@ func TestPrune(t *testing.T) {
 	filebox.Prune(s, "b")
 	if got, err := s.Where(t.Context(), "b", "1_a.msg.json"); err != nil || got != mailbox.Processed {
 		t.Errorf("what was taken now is at place %d, %v", got, err)
+	}
+}
+
+// The sender of a message that the receiver set aside can see that.
+func TestWhereMalformedMailIs(t *testing.T) {
+	s := open(t, t.TempDir())
+	key, err := s.Put(t.Context(), mailboxtest.Envelope("a", "b", 0))
+	must(t, err)
+	must(t, s.Settle(t.Context(), "b", key, mailbox.Malformed))
+	if got, err := s.Where(t.Context(), "b", key); err != nil || got != mailbox.Aside {
+		t.Errorf("it is at place %d, %v", got, err)
 	}
 }
 

@@ -149,7 +149,7 @@ func untilTold(do func(n int) error) error {
 }
 
 // foreign is a program of another make: it reads the whole registry, changes its
-// own entry and writes the whole, with no lock (MAILBOX.md A).
+// own entry and writes the whole, with no lock (docs/protocol.md 6.5).
 func foreign(dir string, self mailbox.AgentID, inPlace bool) error {
 	path := filepath.Join(dir, "_registry.json")
 	return untilTold(func(n int) error {

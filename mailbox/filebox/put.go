@@ -48,7 +48,7 @@ func (s *Store) prepare(ctx context.Context, e mailbox.Envelope) ([]byte, error)
 	if err := check("from", e.From); err != nil {
 		return nil, err
 	}
-	return mailbox.Encode(e)
+	return s.signing.Encode(e)
 }
 
 func (s *Store) put(e mailbox.Envelope, data []byte) (string, error) {
@@ -176,7 +176,7 @@ func (s *Store) replace(to mailbox.AgentID, key string, data []byte) error {
 }
 
 // Where implements [mailbox.Store]. A message in processed is known there until
-// it is pruned ([maxProcessed], [maxAge]).
+// it is pruned ([maxProcessed], [maxAge]), and one in malformed likewise ([maxMalformed]).
 func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {
 	if err := ctx.Err(); err != nil {
 		return mailbox.Gone, err
@@ -198,7 +198,7 @@ func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mail
 	for _, at := range []struct {
 		folder string
 		place  mailbox.Place
-	}{{inbox, mailbox.Waiting}, {processed, mailbox.Processed}} { // the way that mail goes
+	}{{inbox, mailbox.Waiting}, {processed, mailbox.Processed}, {malformed, mailbox.Aside}} { // the way that mail goes
 		switch _, err := root.Lstat(at.folder + "/" + key); {
 		case err == nil:
 			return at.place, nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/wait"
 )
 
 const (
@@ -39,11 +40,14 @@ type snapshot struct {
 	info fs.FileInfo // nil: there was none
 }
 
-// brokenError says that the registry is no JSON.
-type brokenError struct{ at snapshot }
+// brokenError says that the registry is no JSON, or too large to be read.
+type brokenError struct {
+	at  snapshot // without data where it is too large
+	why error
+}
 
 func (e *brokenError) Error() string {
-	return fmt.Sprintf("the registry %s is broken: %v; the next heartbeat of a sidecar mends it", registry, errNoRegistry)
+	return fmt.Sprintf("the registry %s is broken: %v; the next heartbeat of a sidecar repairs it", registry, e.why)
 }
 
 // readFile reads a registry's file; a missing one is an empty snapshot.
@@ -57,9 +61,9 @@ func readFile(root *os.Root, name string) (snapshot, error) {
 	case !info.Mode().IsRegular():
 		return snapshot{}, fmt.Errorf("the registry %s is no regular file: move it away", name)
 	case info.Size() > maxRegistry:
-		return snapshot{}, errTooBig
+		return snapshot{info: info}, errTooBig
 	}
-	f, err := root.Open(name)
+	f, err := safefile.Open(root, name, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return snapshot{}, nil
 	}
@@ -80,7 +84,7 @@ func readOpen(f *os.File) (snapshot, error) {
 		return snapshot{}, err
 	}
 	if len(data) > maxRegistry {
-		return snapshot{}, errTooBig
+		return snapshot{info: info}, errTooBig
 	}
 	return snapshot{data: data, info: info}, nil
 }
@@ -92,17 +96,23 @@ func load(ctx context.Context, read func() (snapshot, error)) (snapshot, entries
 	end := time.Now().Add(wholeWait)
 	for {
 		snap, err := read()
+		if errors.Is(err, errTooBig) {
+			return snap, nil, &brokenError{snap, errTooBig}
+		}
 		if err != nil {
 			return snapshot{}, nil, err
 		}
 		list, err := parseRegistry(snap.data)
-		cut := err != nil && !errors.Is(err, errTooMany) || snap.info != nil && len(snap.data) == 0
+		if errors.Is(err, errTooMany) {
+			return snap, nil, &brokenError{snap, errTooMany}
+		}
+		cut := err != nil || snap.info != nil && len(snap.data) == 0
 		if !cut {
 			return snap, list, err
 		}
 		now := time.Now()
 		if now.After(end) || now.Sub(snap.info.ModTime()) > written {
-			return snap, nil, &brokenError{at: snap}
+			return snap, nil, &brokenError{snap, errNoRegistry}
 		}
 		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			return snapshot{}, nil, err
@@ -112,19 +122,12 @@ func load(ctx context.Context, read func() (snapshot, error)) (snapshot, entries
 
 // pause waits for up to d.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d/2 + mrand.N(d/2+1))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return wait.Sleep(ctx, d/2+mrand.N(d/2+1))
 }
 
 // lock takes the lock that our processes change the registry under.
-func lock(ctx context.Context, root *os.Root, wait time.Duration) (*os.File, error) {
-	end := time.Now().Add(wait)
+func lock(ctx context.Context, root *os.Root, patience time.Duration) (*os.File, error) {
+	end := time.Now().Add(patience)
 	for {
 		f, err := safefile.Open(root, registryLock, os.O_RDWR|os.O_CREATE)
 		if err != nil {
@@ -139,7 +142,7 @@ func lock(ctx context.Context, root *os.Root, wait time.Duration) (*os.File, err
 			return nil, err
 		}
 		if time.Now().After(end) {
-			return nil, fmt.Errorf("the registry's lock %s is held by another process for more than %v: does one hang?", registryLock, wait)
+			return nil, fmt.Errorf("the registry's lock %s is held by another process for more than %v: does one hang?", registryLock, patience)
 		}
 		if err := pause(ctx, 2*time.Millisecond); err != nil {
 			return nil, err
@@ -173,7 +176,7 @@ func commit(ctx context.Context, root *os.Root, was snapshot, data []byte) (newe
 	case was.info == nil || !same(now, was.info):
 		return nil, errOvertaken
 	}
-	f, err := root.Open(registry) // for where two files cannot change places
+	f, err := safefile.Open(root, registry, os.O_RDONLY) // for where two files cannot change places
 	if err != nil {
 		return nil, overtaken(err)
 	}

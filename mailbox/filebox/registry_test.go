@@ -219,10 +219,6 @@ func TestRegistryBounds(t *testing.T) {
 		cards   string // the error of Cards; "" none
 		set     string
 	}{
-		"too many bytes": {func(t *testing.T) {
-			rewrite(t, dir, `{"x":"`+strings.Repeat("x", filebox.MaxRegistry)+`"}`)
-		}, "more than 8388608 bytes", "more than 8388608 bytes"},
-		"too many entries":           {func(t *testing.T) { rewrite(t, dir, "{"+many.String()[1:]+`,"y":{}}`) }, "more than 10000 entries", "more than 10000 entries"},
 		"too many entries with ours": {func(t *testing.T) { rewrite(t, dir, "{"+many.String()[1:]+"}") }, "", "more than 10000 entries"},
 		"a link":                     {link, "no regular file", "no regular file"},
 	} {
@@ -240,6 +236,45 @@ func TestRegistryBounds(t *testing.T) {
 			}
 			if got := list(t, dir, ".tmp"); len(got) > 0 {
 				t.Errorf("%q is left", got)
+			}
+		})
+	}
+}
+
+// Anybody who may write into the folder may make the registry too large to be read.
+// The agents go on with what they know.
+func TestARegistryThatIsTooLargeIsBuiltAnew(t *testing.T) {
+	var many strings.Builder
+	for i := range filebox.MaxEntries + 1 {
+		fmt.Fprintf(&many, `,"a%d":{}`, i)
+	}
+	for name, tt := range map[string]struct{ registry, says string }{
+		"too many bytes":   {`{"x":"` + strings.Repeat("x", filebox.MaxRegistry) + `"}`, "more than 8388608 bytes"},
+		"too many entries": {"{" + many.String()[1:] + "}", "more than 10000 entries"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, other := open(t, dir), open(t, dir)
+			alive := mailboxtest.Card("other", 1)
+			alive.LastHeartbeat = time.Now().UTC()
+			must(t, other.SetCard(t.Context(), alive))
+			must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 1)))
+			rewrite(t, dir, tt.registry)
+			if _, err := s.Cards(t.Context()); err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v, want %q", err, tt.says)
+			}
+			must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 2)))
+			if cards, err := s.Cards(t.Context()); err != nil || len(cards) != 2 {
+				t.Errorf("got %d cards and %v, want the two that were known", len(cards), err)
+			}
+			kept := 0
+			for _, name := range list(t, dir, "") {
+				if strings.HasPrefix(name, "_registry.json.broken-") {
+					kept++
+				}
+			}
+			if kept != 1 {
+				t.Errorf("%d registries are kept aside, want 1: %q", kept, list(t, dir, ""))
 			}
 		})
 	}

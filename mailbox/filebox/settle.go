@@ -77,7 +77,7 @@ func read(root *os.Root, name string) ([]byte, fs.FileInfo, error) {
 	case info.Size() > mailbox.MaxEnvelope:
 		return nil, info, errTooLong
 	}
-	f, err := root.Open(name)
+	f, err := safefile.Open(root, name, os.O_RDONLY)
 	if err != nil {
 		return nil, info, err
 	}

@@ -29,8 +29,16 @@ const (
 type Options struct {
 	Store  mailbox.Store
 	Online func(context.Context, mailbox.AgentID) bool // nil: all are
-	Died   func(DeadLetter)                            // called by Run or Nacked once a dead letter is on disk; nil: nobody asks
-	Logger *slog.Logger                                // nil: discard
+	// Acknowledges reports whether an agent's mailbox acknowledges a message when its
+	// bot has it: one in its inbox, other than a task or its step, is in progress.
+	// nil: no mailbox does.
+	Acknowledges func(context.Context, mailbox.AgentID) bool
+	Died         func(DeadLetter) // called by Run or Nacked once a dead letter is on disk; nil: nobody asks
+	Logger       *slog.Logger     // nil: discard
+
+	// Signing is of the envelopes on disk. What is not signed with its secret, since it is
+	// older or somebody else put it there, is a dead letter in place of being sent.
+	Signing mailbox.Signing
 
 	AckTimeout time.Duration // 0: 30 s
 	RetryBase  time.Duration // pause before the first retry, doubled for each further one; 0: 1 s
@@ -70,6 +78,9 @@ func Open(unacked, dead *os.Root, opts Options) (*Box, error) {
 	opts.RetryBase = cmp.Or(opts.RetryBase, time.Second)
 	if opts.Online == nil {
 		opts.Online = func(context.Context, mailbox.AgentID) bool { return true }
+	}
+	if opts.Acknowledges == nil {
+		opts.Acknowledges = func(context.Context, mailbox.AgentID) bool { return false }
 	}
 	if opts.Died == nil {
 		opts.Died = func(DeadLetter) {}

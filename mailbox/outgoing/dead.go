@@ -48,7 +48,7 @@ func (b *Box) bury(n *entry) []DeadLetter {
 	if n.gone {
 		return nil
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, errUnsigned) {
 		d.Envelope = e
 		err = write(b.dead, n.name+buried, letter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, d.Expired, raw})
 	}
@@ -73,7 +73,7 @@ func (b *Box) exhume(name string) (DeadLetter, error) {
 	if err != nil {
 		return DeadLetter{}, err
 	}
-	e, err := decode(l.Envelope)
+	e, err := b.decode(l.Envelope)
 	return DeadLetter{e.ID, l.Code, l.Reason, l.Attempts, l.DeadAt, l.Expired, e}, err
 }
 
@@ -110,7 +110,7 @@ func (b *Box) DeadLetters() (all []DeadLetter, err error) {
 	for _, g := range slices.Backward(graves) {
 		d, e := b.exhume(g.name)
 		switch {
-		case e == nil:
+		case e == nil, errors.Is(e, errUnsigned):
 			all = append(all, d)
 		case !errors.Is(e, fs.ErrNotExist): // acknowledged late, just now, or removed by somebody
 			err = errors.Join(err, fmt.Errorf("read dead letter %s: %w", g.name, e))
@@ -139,6 +139,9 @@ func (b *Box) Replay(ctx context.Context, id string) error {
 		return mailbox.Invalid("id", "there is no dead letter %.200q", id)
 	}
 	d, err := b.exhume(found.name)
+	if errors.Is(err, errUnsigned) {
+		return mailbox.Invalid("id", "dead letter %.200q is not signed with the RELAY_SECRET of now; send its text anew", id)
+	}
 	if err != nil {
 		return fmt.Errorf("read dead letter: %w", err)
 	}

@@ -22,7 +22,8 @@ type entry struct {
 	watch    bool      // it is watched until the receiver has taken it; with neither, only the store has to take it
 	expires  time.Time // zero: never
 	life     time.Duration
-	retries  int // at most
+	retries  int  // at most
+	noted    bool // it is acknowledged when the receiver has noted it, before its bot has it
 
 	record
 	unsaved error         // why the disk does not hold it as it is; then Envelope does
@@ -68,7 +69,7 @@ func (b *Box) add(e mailbox.Envelope) (n *entry, raw []byte, err error) {
 
 // prepare makes an entry for e, counts it and gives it a name.
 func (b *Box) prepare(e mailbox.Envelope) (n *entry, raw []byte, err error) {
-	if raw, err = mailbox.Encode(e); err != nil {
+	if raw, err = b.opts.Signing.Encode(e); err != nil {
 		return nil, nil, err
 	}
 	b.mu.Lock()
@@ -83,7 +84,8 @@ func (b *Box) prepare(e mailbox.Envelope) (n *entry, raw []byte, err error) {
 }
 
 func (b *Box) newEntry(name string, e mailbox.Envelope) *entry {
-	n := &entry{name: name, ref: ref{e.ID, e.To}, ack: e.Metadata.RequiresAck, expires: e.Expires(), retries: b.opts.MaxRetries}
+	n := &entry{name: name, ref: ref{e.ID, e.To}, ack: e.Metadata.RequiresAck, expires: e.Expires(), retries: b.opts.MaxRetries,
+		noted: e.Type.AboutTask()}
 	n.life = n.expires.Sub(e.Timestamp)
 	n.watch = !n.ack && watchable(e)
 	if e.Metadata.MaxRetries != nil {
@@ -222,7 +224,7 @@ func (b *Box) save(n *entry, raw []byte) {
 }
 
 // load returns n's envelope as it was sent last, encoded and decoded. One whose
-// file is gone or damaged is given up.
+// file is gone or damaged is given up; with errUnsigned, only sending it is.
 func (b *Box) load(n *entry) (raw []byte, e mailbox.Envelope, err error) {
 	if raw = n.Envelope; raw == nil {
 		var r record
@@ -230,7 +232,7 @@ func (b *Box) load(n *entry) (raw []byte, e mailbox.Envelope, err error) {
 		raw = r.Envelope
 	}
 	if err == nil {
-		e, err = decode(raw)
+		e, err = b.decode(raw)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -243,15 +245,25 @@ func (b *Box) load(n *entry) (raw []byte, e mailbox.Envelope, err error) {
 	return raw, e, err
 }
 
-func decode(raw []byte) (mailbox.Envelope, error) {
-	e, err := mailbox.Decode(raw)
+// errUnsigned says that an envelope on disk is not signed with the secret of now.
+var errUnsigned = &mailbox.Error{Code: mailbox.BadSignature, Field: "sig",
+	Message: "what waited here is not signed with the RELAY_SECRET of now, and is not sent"}
+
+// decode reads an envelope on disk, also one with errUnsigned.
+func (b *Box) decode(raw []byte) (mailbox.Envelope, error) {
+	var unsigned error
+	e, _, err := b.opts.Signing.Decode(raw)
+	if no, ok := errors.AsType[*mailbox.Error](err); ok && no.Code == mailbox.BadSignature {
+		unsigned = errUnsigned
+		e, err = mailbox.Decode(raw)
+	}
 	if err == nil {
 		err = mailbox.CheckAgent(e.To)
 	}
 	if err != nil {
 		return e, fmt.Errorf("%w: %w", errBroken, err)
 	}
-	return e, nil
+	return e, unsigned
 }
 
 // brief cuts what another agent said of a refusal.

@@ -58,7 +58,7 @@ func write(root *os.Root, name string, v any) error {
 var errBroken = errors.New("broken")
 
 func read[T any](root *os.Root, name string) (v T, err error) {
-	f, err := root.Open(name)
+	f, err := safefile.Open(root, name, os.O_RDONLY)
 	if err != nil {
 		return v, err
 	}
@@ -129,12 +129,13 @@ func (b *Box) loadUnacked() error {
 		r, err := read[record](b.unacked, file)
 		var e mailbox.Envelope
 		if err == nil {
-			e, err = decode(r.Envelope)
+			e, err = b.decode(r.Envelope)
 		}
 		switch {
 		case errors.Is(err, errBroken):
 			err = b.setAside(b.unacked, file, err)
-		case err == nil:
+		case err == nil, errors.Is(err, errUnsigned):
+			err = nil
 			n := b.newEntry(name, e)
 			n.record = r
 			n.Envelope, n.RetryCount, n.due = nil, max(r.RetryCount, 0), b.opts.AckTimeout
@@ -163,7 +164,8 @@ func (b *Box) loadDead() error {
 		switch {
 		case errors.Is(err, errBroken):
 			err = b.setAside(b.dead, name+buried, err)
-		case err == nil:
+		case err == nil, errors.Is(err, errUnsigned):
+			err = nil
 			b.graves = append(b.graves, grave{name, ref{d.ID, d.Envelope.To}, d.DeadAt})
 		}
 		if err != nil {

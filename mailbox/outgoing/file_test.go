@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -71,6 +72,66 @@ func writeFile(tb testing.TB, path, content string) {
 	}
 }
 
+// What waited without a signature of the secret of now, since the secret is new or another,
+// or since somebody else put it there, is a dead letter when it would be sent, and is never
+// sent; what the receiver has is watched on.
+func TestMailOfAnotherSecret(t *testing.T) {
+	for _, before := range []string{"", "0ld"} {
+		for _, key := range []string{"", "k"} {
+			t.Run(before+" "+key, func(t *testing.T) {
+				story(t, func(r *rig) {
+					r.set(func() { r.place = mailbox.Gone })
+					waits := hourly("w")
+					waits.Metadata.RequiresAck = key == "k"
+					for _, e := range []mailbox.Envelope{waits, message("d")} {
+						raw, err := mailbox.Signing{Secret: before}.Encode(e)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if e.ID == "w" {
+							err = write(r.unacked, "1.json", record{Envelope: raw, Key: key})
+						} else {
+							err = write(r.dead, "2.msg.json", letter{ID: "d", Envelope: raw})
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+					}
+					r.opts.Signing = mailbox.Signing{Secret: "s3cret"}
+					r.reopen()
+					r.after(time.Minute)
+					r.wantDied("w", mailbox.BadSignature, len(key), "not signed")
+					r.reopen()
+					r.wantCalls()
+					r.wantLeft(0, 2)
+					for _, id := range []string{"w", "d"} {
+						err := r.Replay(t.Context(), id)
+						if no, ok := errors.AsType[*mailbox.Error](err); !ok || no.Field != "id" {
+							t.Errorf("sent again: %v", err)
+						}
+					}
+					r.wantCalls()
+					r.wantLeft(0, 2)
+				})
+			})
+		}
+	}
+	t.Run("taken meanwhile", func(t *testing.T) {
+		story(t, func(r *rig) {
+			r.send(hourly("a"))
+			r.send(message("b"))
+			r.opts.Signing = mailbox.Signing{Secret: "s3cret"}
+			r.set(func() { r.place = mailbox.Processed })
+			r.reopen()
+			r.after(time.Minute)
+			r.wantLeft(0, 0)
+			if n := len(r.deaths()); n != 0 {
+				t.Errorf("%d died", n)
+			}
+		})
+	})
+}
+
 // What a file holds is a message or broken, and what was read is what is
 // written when the message is sent again.
 func FuzzRecord(f *testing.F) {
@@ -83,7 +144,7 @@ func FuzzRecord(f *testing.F) {
 		r, err := parse[record](data)
 		var e mailbox.Envelope
 		if err == nil {
-			e, err = decode(r.Envelope)
+			e, err = b.decode(r.Envelope)
 		}
 		if err != nil {
 			if !errors.Is(err, errBroken) {

@@ -1,6 +1,5 @@
 // Package outgoing keeps what an agent sent until it was acknowledged: it is
-// sent again, and becomes a dead letter when that does not help (MAILBOX.md C,
-// "Retry").
+// sent again, and becomes a dead letter when that does not help (docs/protocol.md 6.8).
 //
 // # Promise
 //
@@ -12,8 +11,10 @@
 //
 // An acknowledgement is awaited for AckTimeout, and only while the receiver is
 // online: mail for an agent that is away just waits. Then the message is sent
-// again after a pause ([backoff]), a few times. The receiver may also refuse it
-// and be asked again. A message's life in seconds (metadata.ttl) runs always,
+// again after a pause ([backoff]), a few times. A message that is in the inbox of an
+// agent whose mailbox acknowledges is in progress: it is not sent again, and waits until
+// its life ends, since a bot may think for minutes. The receiver may also refuse a
+// message and be asked again. A message's life in seconds (metadata.ttl) runs always,
 // and ends all that.
 //
 // A message without an acknowledgement is watched: when it expires in the

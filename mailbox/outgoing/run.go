@@ -121,8 +121,10 @@ func (b *Box) act(ctx context.Context, n *entry) {
 
 	var place mailbox.Place
 	var err error
+	inProgress := false
 	if ask {
 		place, err = b.where(ctx, n.ref.to, key)
+		inProgress = err == nil && place == mailbox.Waiting && !n.noted && b.opts.Acknowledges(ctx, n.ref.to)
 	}
 
 	b.mu.Lock()
@@ -136,8 +138,11 @@ func (b *Box) act(ctx context.Context, n *entry) {
 		died = b.bury(n)
 	case taken && expired && n.hold.IsZero():
 		n.hold = now.Add(lookEvery) // who cleared it away for its age says so, and that may be on its way
-	case taken: // MAILBOX.md: "file moved to processed"
+	case taken: // a file that was moved to processed is one that the receiver has (docs/protocol.md 6.4)
 		b.drop(n)
+	case err == nil && place == mailbox.Aside:
+		died = b.die(n, mailbox.InvalidMessage,
+			fmt.Sprintf("%s set it aside: it could not read it, or has another RELAY_SECRET", n.ref.to))
 	case expired && n.Key == "":
 		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("the store could not take it within its life of %s", n.life))
 	case expired:
@@ -149,7 +154,7 @@ func (b *Box) act(ctx context.Context, n *entry) {
 		again = true
 	case !n.first.IsZero():
 		b.keep(n)
-	case n.watch:
+	case n.watch, inProgress:
 		b.await(n)
 	case n.RetryCount >= n.retries:
 		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("no acknowledgement after %d attempts", n.attempts()))
@@ -176,10 +181,16 @@ func (b *Box) again(ctx context.Context, n *entry) {
 	n.receiver.eager = false
 	raw, e, err := b.load(n)
 	if err != nil {
-		if !n.gone {
+		var died []DeadLetter
+		switch {
+		case n.gone:
+		case errors.Is(err, errUnsigned):
+			died = b.die(n, errUnsigned.Code, errUnsigned.Message)
+		default:
 			b.failed(n.receiver, err)
 		}
 		b.mu.Unlock()
+		b.tell(died)
 		return
 	}
 	was := n.record
@@ -192,7 +203,7 @@ func (b *Box) again(ctx context.Context, n *entry) {
 
 	key, err := b.resend(ctx, was.Key, e)
 	if err == nil {
-		raw, err = mailbox.Encode(e)
+		raw, err = b.opts.Signing.Encode(e)
 	}
 
 	b.mu.Lock()

@@ -85,6 +85,20 @@ func TestWatchedMessageIsRefused(t *testing.T) {
 	})
 }
 
+// What the receiver set aside is dead, and is not sent again.
+func TestMessageIsSetAside(t *testing.T) {
+	for _, e := range []func(string) mailbox.Envelope{hourly, message} {
+		story(t, func(r *rig) {
+			r.set(func() { r.place = mailbox.Aside })
+			r.send(e("m"))
+			r.after(time.Minute)
+			r.wantDied("m", mailbox.InvalidMessage, 1, "coder set it aside")
+			r.wantCalls("0s put m 0 k1")
+			r.wantLeft(0, 1)
+		})
+	}
+}
+
 // A store that fails is not a message that was taken.
 func TestWatchOverAFault(t *testing.T) {
 	story(t, func(r *rig) {

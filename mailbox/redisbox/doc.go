@@ -1,6 +1,6 @@
 // Package redisbox is the mailbox's store on Redis: a stream for each inbox, a
 // hash of all agents' cards, and a channel for each goal, on which programs that know
-// only peer inboxes publish and listen (MAILBOX.md B).
+// only peer inboxes publish and listen (docs/protocol.md 6.7).
 //
 // # Keys
 //

@@ -56,29 +56,34 @@ return redis.call('XDEL', KEYS[1], ARGV[1])
 // Put adds e to the inbox of e.To. A message for a goal is also published on
 // the goal's channel.
 func (s *Store) Put(ctx context.Context, e mailbox.Envelope) (string, error) {
-	channel, payload, err := announcement(e)
+	channel, payload, err := s.announcement(e)
 	if err != nil {
 		return "", err
 	}
-	return s.put(ctx, e, "", channel, payload)
+	raw, err := s.signing.Encode(e)
+	if err != nil {
+		return "", err
+	}
+	return s.put(ctx, e, raw, "", channel, payload)
 }
 
 // Again adds e anew and deletes the earlier copy, in one step. It publishes
 // nothing: who listens on a channel only has heard the first one, and cannot
 // tell a repeat.
 func (s *Store) Again(ctx context.Context, key string, e mailbox.Envelope) (string, error) {
-	return s.put(ctx, e, key, "", nil)
+	raw, err := s.signing.Encode(e)
+	if err != nil {
+		return "", err
+	}
+	return s.put(ctx, e, raw, key, "", nil)
 }
 
-func (s *Store) put(ctx context.Context, e mailbox.Envelope, old, channel string, payload []byte) (string, error) {
+// put adds e, which is encoded as raw.
+func (s *Store) put(ctx context.Context, e mailbox.Envelope, raw []byte, old, channel string, payload []byte) (string, error) {
 	for _, id := range []mailbox.AgentID{e.To, e.From} {
 		if err := mailbox.CheckAgent(id); err != nil {
 			return "", err
 		}
-	}
-	raw, err := mailbox.Encode(e)
-	if err != nil {
-		return "", err
 	}
 	if _, ok := redislink.ParseEntry(old); !ok {
 		old = "" // another store's: it is not here

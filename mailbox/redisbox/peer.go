@@ -31,7 +31,7 @@ var (
 
 // announcement is what readers of peer inboxes are told of e, or nothing: they
 // know messages with a text for a goal.
-func announcement(e mailbox.Envelope) (channel string, payload []byte, err error) {
+func (s *Store) announcement(e mailbox.Envelope) (channel string, payload []byte, err error) {
 	if e.Type != mailbox.TypeMessage || !goodGoal(e.Metadata.Goal) {
 		return "", nil, nil
 	}
@@ -39,7 +39,7 @@ func announcement(e mailbox.Envelope) (channel string, payload []byte, err error
 	if strings.TrimSpace(p.Body) == "" {
 		return "", nil, nil
 	}
-	if payload, err = mailbox.EncodePeer(p); err != nil {
+	if payload, err = s.signing.EncodePeer(p); err != nil {
 		return "", nil, fmt.Errorf("encode peer message: %w", err)
 	}
 	return peerPrefix + e.Metadata.Goal, payload, nil
@@ -81,8 +81,18 @@ func (r *reader) listen(ctx context.Context, channels *redis.PubSub) error {
 	}
 }
 
+// keep puts a peer message into the agent's inbox.
+func (r *reader) keep(ctx context.Context, payload []byte, p mailbox.Peer, goal string) error {
+	e, raw, err := r.store.signing.FromPeer(payload, p, goal)
+	if err != nil {
+		return err
+	}
+	_, err = r.store.put(ctx, e, raw, "", "", nil)
+	return err
+}
+
 // hear puts a foreign program's message to the agent into its inbox: there it
-// waits, and is shown like any other.
+// waits, and is shown like any other. Who takes it from there judges its signature.
 func (r *reader) hear(ctx context.Context, m *redis.Message) {
 	goal := strings.TrimPrefix(m.Channel, peerPrefix)
 	err := errors.New("longer than any peer message")
@@ -96,7 +106,7 @@ func (r *reader) hear(ctx context.Context, m *redis.Message) {
 	case err == nil && !goodGoal(goal):
 		err = errors.New("no goal in the channel's name")
 	case err == nil:
-		_, err = r.store.put(ctx, p.Envelope(goal), "", "", nil)
+		err = r.keep(ctx, []byte(m.Payload), p, goal)
 	}
 	if err != nil && ctx.Err() == nil {
 		r.store.dropped.Add(1)

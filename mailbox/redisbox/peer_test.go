@@ -12,7 +12,7 @@ import (
 	"feishu-relay/mailbox"
 )
 
-// peerText is what a program publishes that knows peer inboxes only (MAILBOX.md B).
+// peerText is what a program publishes that knows peer inboxes only (docs/protocol.md 6.7).
 func peerText(from, to, body string) string {
 	text, _ := json.Marshal(body)
 	return fmt.Sprintf(`{"from_agent_id":%q,"from_goal_id":"0d5cb1b6-6a8e-4c8f-9d38-3b1a3c0c9a01","to_agent_id":%q,"body":%s,`+

@@ -22,7 +22,7 @@ const (
 	ioLimit   = 2 * time.Second         // for one step of it: to connect, to write, to read
 	callPool  = 8                       // connections for calls; a further call waits, within its limit
 
-	defaultHeartbeatTimeout = 90 * time.Second // MAILBOX.md C
+	defaultHeartbeatTimeout = 90 * time.Second // docs/protocol.md 6.5
 )
 
 // Options says which Redis, and for whom.
@@ -33,7 +33,8 @@ type Options struct {
 	HeartbeatTimeout time.Duration
 	// Self is who uses the store; it stands in the alive keys that it sets, for
 	// a person who looks at them, and in the log.
-	Self mailbox.AgentID
+	Self    mailbox.AgentID
+	Signing mailbox.Signing // of what is put and published
 }
 
 // Store is a [mailbox.Store] on Redis.
@@ -42,6 +43,7 @@ type Store struct {
 	log     *slog.Logger
 	life    time.Duration // of an alive key
 	self    mailbox.AgentID
+	signing mailbox.Signing
 	calls   redis.UniversalClient
 	dropped atomic.Int64
 }
@@ -63,7 +65,7 @@ func Open(opts Options) (*Store, error) {
 	}
 	quiet.Do(logging.Disable)
 	s := &Store{
-		conn: conn, log: opts.Logger.With("agent", string(opts.Self)), self: opts.Self,
+		conn: conn, log: opts.Logger.With("agent", string(opts.Self)), self: opts.Self, signing: opts.Signing,
 		life: max(time.Millisecond, cmp.Or(opts.HeartbeatTimeout, defaultHeartbeatTimeout)),
 	}
 	s.calls = s.client(callPool)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +70,7 @@ func (l *Ledger) load() error {
 var errBroken = errors.New("broken")
 
 func (l *Ledger) read(name string) (Record, error) {
-	f, err := l.root.Open(name)
+	f, err := safefile.Open(l.root, name, os.O_RDONLY)
 	if err != nil {
 		return Record{}, err
 	}

@@ -18,7 +18,7 @@ var next = map[mailbox.TaskState][]mailbox.TaskState{
 	mailbox.Working:  {mailbox.Working, mailbox.Completed, mailbox.Failed},
 }
 
-// Step reports why a task cannot go from one state to another (DESIGN 6), as a
+// Step reports why a task cannot go from one state to another (docs/mailbox.md, Rules), as a
 // [*mailbox.Error] about the field "state". It knows nothing of tasks that are
 // overdue: see [Ledger.Move].
 func Step(from, to mailbox.TaskState) error {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	openai "github.com/sashabaranov/go-openai"
+
+	"feishu-relay/internal/wait"
 )
 
 const (
@@ -106,7 +108,7 @@ func (c *client) ask(ctx context.Context, prompt string) (string, error) {
 			c.wants.Or(more)
 			continue // at most once for each bit
 		}
-		if retried || !passing(err) || !wait(ctx, retryWait, minBudget) {
+		if retried || !passing(err) || !waitWithin(ctx, retryWait, minBudget) {
 			return "", c.explain(ctx, err)
 		}
 		retried = true
@@ -183,17 +185,12 @@ func passing(err error) bool {
 	return s == http.StatusTooManyRequests || s >= 500
 }
 
-// wait sleeps for d unless less than rest would be left of ctx afterwards.
-func wait(ctx context.Context, d, rest time.Duration) bool {
+// waitWithin sleeps for d unless less than rest would be left of ctx afterwards.
+func waitWithin(ctx context.Context, d, rest time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < d+rest {
 		return false
 	}
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return wait.Sleep(ctx, d) == nil
 }
 
 // callError is a call that brought no verdict.

@@ -1,31 +1,30 @@
 package judge
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
 )
 
-// dictionary says of which classes a word or phrase can be.
+// dictionary holds the words and phrases of the lexicon.
 type dictionary struct {
-	classes map[string][]class
-	longest map[rune]int // the most bytes of those that begin so
+	classes map[string]classes // the classes that a word or phrase can have
+	longest map[rune]int       // the length in bytes of the longest one with this first rune
 }
 
-// lexicon is built when the rules are first asked: a sidecar with a language model
-// never needs it.
+// lexicon is built when the rules are first used, which never happens in a sidecar with a
+// language model.
 var lexicon = sync.OnceValue(func() dictionary {
-	d := dictionary{map[string][]class{}, map[rune]int{}}
+	d := dictionary{map[string]classes{}, map[rune]int{}}
 	for _, words := range [2]*[classCount]string{&zhWords, &enWords} {
 		for c, list := range words {
 			for pattern := range strings.FieldsSeq(list) {
 				for _, text := range expand(pattern) {
 					text = strings.TrimSpace(strings.ReplaceAll(text, "_", " "))
-					if text == "" || slices.Contains(d.classes[text], class(c)) {
+					if text == "" {
 						continue
 					}
-					d.classes[text] = append(d.classes[text], class(c))
+					d.classes[text] |= setOf(class(c))
 					first, _ := utf8.DecodeRuneInString(text)
 					d.longest[first] = max(d.longest[first], len(text))
 				}

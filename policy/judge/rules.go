@@ -10,31 +10,33 @@ import (
 	"feishu-relay/policy"
 )
 
-// Rules is the judge that needs no model. Its zero value is ready, safe for
+// Rules is the judge that needs no model. Its zero value is ready to use, safe for
 // concurrent use, and never fails.
 //
-// A bot's message is refused when it is empty, or when each of its clauses is
-// wholly made of courtesies: thanks, assent, praise, wishes, farewells, offers of
-// further help, the end of a talk. One word that is not known as such, or that
-// has nothing polite to depend on, lets it pass. Assent that directly follows a real question of this agent passes as
-// well: it is the answer.
+// It refuses a bot's message that is empty or consists of courtesies only: thanks, assent,
+// praise, wishes, farewells, offers of further help, the end of a conversation. One unknown word
+// lets the message pass. What looks like a courtesy also passes when it may be an answer: assent to
+// a question or an open request of this agent, agreement with or praise of what it said, and "all good"
+// after it gave a task.
 //
 // A person's message that addresses nobody passes when it holds a question or a
-// request. What falls into an agent's role the rules cannot tell; the language model can.
+// request. The rules do not know which of them fall into an agent's role; the language model does.
 type Rules struct{}
 
 // Judge implements [policy.Judge]; the error is always nil.
 func (Rules) Judge(_ context.Context, q policy.Question) (allow bool, err error) {
 	t := read(q.Message.Content, namesIn(q))
-	switch {
-	case q.FromUser && q.Mentioned:
-		return true, nil
-	case q.FromUser:
-		return !t.isCourtesy() && !t.mentions && t.asks(), nil
-	case t.isCourtesy():
-		return answersOurQuestion(q) && t.assents(), nil
+	if q.FromUser {
+		return q.Mentioned || !t.isCourtesy(text{}) && !t.mentions && t.asks(), nil
 	}
-	return true, nil
+	ours := answered(q)
+	var last text
+	if len(ours) > 0 {
+		last = ours[0]
+	}
+	return !t.isCourtesy(last) || last.informs() && (agreement.MatchString(t.bare) || t.onlyPraises()) ||
+		slices.ContainsFunc(ours, text.wantsAnswer) && t.assents() ||
+		slices.ContainsFunc(ours, text.givesTask) && t.reports(), nil
 }
 
 // maxCourtesy is the most bytes of a courtesy; what is longer passes unread.
@@ -70,6 +72,11 @@ func read(content string, names []string) text {
 	if len(content) > maxCourtesy {
 		return text{unread: true, bare: fold(content[:maxCourtesy])}
 	}
+	return readAll(content, names)
+}
+
+// readAll is [read] for text of any length.
+func readAll(content string, names []string) text {
 	s := fold(content)
 	t := text{bare: s, names: entries(names), unread: strings.ContainsAny(s, "`{}") || strings.Contains(s, "://")}
 	if strings.ContainsAny(s, "@<") {
@@ -88,8 +95,8 @@ func read(content string, names []string) text {
 	return t
 }
 
-// split makes clauses: what stands between punctuation marks, emoji or, in Chinese,
-// spaces.
+// split makes clauses of what is between punctuation marks, emoji or, in Chinese, spaces. A
+// space between Chinese and Latin script is dropped.
 func (t *text) split(s string) {
 	var b strings.Builder
 	soft := false
@@ -122,10 +129,11 @@ func (t *text) split(s string) {
 			continue
 		default:
 			if space && b.Len() > 0 {
-				if unicode.Is(unicode.Han, r) || unicode.Is(unicode.Han, last) {
+				switch han := unicode.Is(unicode.Han, last); {
+				case han && unicode.Is(unicode.Han, r):
 					end(false)
 					soft = true
-				} else {
+				case !han && !unicode.Is(unicode.Han, r):
 					b.WriteByte(' ')
 				}
 			}
@@ -136,13 +144,15 @@ func (t *text) split(s string) {
 	end(false)
 }
 
-// inWord tells whether the byte at i stands between parts of a word.
+// inWord reports whether the byte at i is between two parts of a word.
 func inWord(s string, i int) bool {
 	return i > 0 && i+1 < len(s) && isLatin(rune(s[i-1])) && isLatin(rune(s[i+1]))
 }
 
-// isCourtesy tells whether nothing in the message needs an answer.
-func (t *text) isCourtesy() bool {
+// isCourtesy reports whether nothing in the message needs an answer, given what this agent said
+// before it: "no" is a courtesy after an offer of help, and "anything else?" unless it asks for more
+// of what was said.
+func (t *text) isCourtesy(ours text) bool {
 	if t.unread || t.loneMark {
 		return false
 	}
@@ -150,7 +160,14 @@ func (t *text) isCourtesy() bool {
 	for i := 0; i < len(t.clauses); i++ {
 		c := t.clauses[i]
 		wished = wished || strings.Contains(c.words, "祝")
+		if no := declined.FindString(c.words); no != "" && !c.asked && ours.offersHelp() {
+			c.words = c.words[len(no):]
+		}
 		switch {
+		case c.words == "":
+			said = true
+		case c.asked && bareOffer.MatchString(c.words) && !ours.informs():
+			said = true
 		case c.asked && !politeQuestion().MatchString(c.words):
 			return false
 		case c.asked || polite(c.words, t.names):
@@ -161,10 +178,8 @@ func (t *text) isCourtesy() bool {
 			i++ // "if you need anything," "call me"
 		case i > 0 && c.continues() && polite(t.clauses[i-1].words+" "+c.words, t.names):
 			said = true
-		case wished && polite("祝"+c.words, t.names):
+		case wished && readings("祝"+c.words, t.names, classes.polite):
 			// "祝工作顺利，身体健康".
-		case said && strings.HasPrefix(c.words, "for ") && polite("thanks "+c.words, t.names):
-			// "Thanks, everyone, for the help."
 		default:
 			return false
 		}
@@ -172,12 +187,12 @@ func (t *text) isCourtesy() bool {
 	return said
 }
 
-// continues tells whether the space before a clause may stand within one.
+// continues reports whether the clause may be the rest of the one before the space.
 func (c clause) continues() bool {
 	return c.soft && (strings.HasPrefix(c.words, "的") || nickname(c.words) == len(c.words))
 }
 
-// asks tells whether the message holds a question or a request.
+// asks reports whether the message holds a question or a request.
 func (t *text) asks() bool {
 	if t.loneMark || request.MatchString(t.bare) {
 		return true
@@ -190,32 +205,94 @@ func (t *text) asks() bool {
 	return false
 }
 
-// assents tells whether a courtesy can be taken for a yes or a no.
+// assents reports whether a courtesy can be a yes, a no or a choice.
 func (t *text) assents() bool {
 	return assent.MatchString(t.bare) || slices.ContainsFunc(t.clauses, func(c clause) bool {
-		return readings(c.words, t.names, func(s classes) bool { return s&setOf(nod, agree, praise) != 0 })
+		yes, closing := false, false
+		readings(c.words, t.names, func(s classes) bool {
+			yes = yes || s&setOf(nod, agree, praise, joy, kind, here) != 0
+			closing = closing || s.complete() && s&setOf(wish, bye) != 0
+			return closing
+		})
+		return yes && !closing
 	})
 }
 
-// answersOurQuestion tells whether the message follows directly on a question of
-// this agent that was more than an offer of help.
-func answersOurQuestion(q policy.Question) bool {
-	before := window(q)
-	if q.AgentName == "" || len(before) == 0 {
-		return false
-	}
-	last := before[len(before)-1]
-	if last.Sender != q.AgentName || q.Message.ParentID != "" && q.Message.ParentID != last.MessageID {
-		return false
-	}
-	t := read(last.Content[max(0, len(last.Content)-maxCourtesy):], nil) // a question stands at the end
+// reports reports whether a courtesy can say how a task went: "all good", 没事了. Assent and thanks cannot.
+func (t *text) reports() bool {
+	return slices.ContainsFunc(t.clauses, func(c clause) bool {
+		return readings(c.words, t.names, func(s classes) bool { return s&setOf(praise, joy, bye, kind) != 0 })
+	})
+}
+
+// onlyPraises reports whether a courtesy praises or is glad, and neither thanks nor wishes nor takes its leave.
+func (t *text) onlyPraises() bool {
+	var all classes
 	for _, c := range t.clauses {
-		isQuestion := c.asked || questionWord.MatchString(c.words)
-		if isQuestion && !politeQuestion().MatchString(c.words) {
-			return true
-		}
+		readings(c.words, t.names, func(s classes) bool { all |= s; return false })
 	}
-	return false
+	return all&setOf(praise, joy) != 0 && all&setOf(thank, wish, bye, iff, hope) == 0
+}
+
+const (
+	maxOurs = 8    // the most messages of this agent that one message may answer
+	oursTop = 500  // the bytes of each that are read at its beginning
+	oursEnd = 1000 // and at its end
+)
+
+// answered returns the messages of this agent that q.Message answers, the last one first: the one it
+// replies to, or else those since another sender wrote.
+func answered(q policy.Question) (ours []text) {
+	before := window(q)
+	if id := q.Message.ParentID; id != "" {
+		before = slices.DeleteFunc(before, func(e policy.Entry) bool { return e.MessageID != id })
+	}
+	for _, e := range slices.Backward(before) {
+		if q.AgentName == "" || e.Sender != q.AgentName || len(ours) == maxOurs {
+			break
+		}
+		s := e.Content
+		if len(s) > oursTop+oursEnd {
+			s = strings.ToValidUTF8(s[:oursTop], "") + "\n" + strings.ToValidUTF8(s[len(s)-oursEnd:], "")
+		}
+		ours = append(ours, readAll(s, nil))
+	}
+	return ours
+}
+
+// wantsAnswer reports whether the message asks a question, or for a confirmation, an approval, a
+// choice or leave, with more than an offer of help.
+func (t text) wantsAnswer() bool {
+	if n := len(t.clauses); n > 1 && finalQuestion.MatchString(t.clauses[n-1].words) && t.informs() ||
+		strings.Contains(t.bare, "yes/no") || strings.Contains(t.bare, "y/n") {
+		return true
+	}
+	return slices.ContainsFunc(t.clauses, func(c clause) bool {
+		return (c.asked || questionWord.MatchString(c.words) || openRequest().MatchString(c.words)) &&
+			!offersHelp(c) && (c.asked || !polite(c.words, t.names))
+	})
+}
+
+// givesTask reports whether the message tells someone to do something.
+func (t text) givesTask() bool {
+	return slices.ContainsFunc(t.clauses, func(c clause) bool {
+		return task.MatchString(c.words) && !strings.ContainsAny(c.words, "了已") && !offersHelp(c) &&
+			!polite(c.words, t.names)
+	})
+}
+
+// offersHelp reports whether the message asks if help is needed.
+func (t *text) offersHelp() bool {
+	return slices.ContainsFunc(t.clauses, offersHelp)
+}
+
+// informs reports whether the message has content.
+func (t *text) informs() bool {
+	return !t.isCourtesy(text{})
+}
+
+func offersHelp(c clause) bool {
+	return politeQuestion().MatchString(c.words) || moreOffer.MatchString(c.words)
 }
 
 // namesIn lists how the speakers may be called, longest first where one is part
@@ -234,7 +311,9 @@ func entries(names []string) []entry {
 	var list []entry
 	for _, n := range names {
 		c := plainName
-		if strings.ContainsFunc(n, func(r rune) bool { return unicode.IsUpper(r) || unicode.IsDigit(r) || r == '_' || r == '-' }) {
+		if strings.ContainsFunc(n, func(r rune) bool {
+			return unicode.IsUpper(r) || unicode.IsDigit(r) || r == '_' || r == '-'
+		}) {
 			c = name
 		}
 		if low := strings.TrimSpace(fold(n)); len(low) > 1 {

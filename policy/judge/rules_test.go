@@ -198,7 +198,7 @@ func TestRulesOnCombinations(t *testing.T) {
 				t.Errorf("passed %q", text)
 			}
 		}
-		for _, content := range []string{"缓存", "42", "deploy", "为什么？", "但是", "not yet", "失败"} {
+		for _, content := range []string{"缓存", "42", "deploy now", "为什么？", "但是", "not yet", "失败"} {
 			for _, text := range []string{a + "，" + content, content + "。" + a, a + " " + content} {
 				if !says(text) {
 					t.Errorf("refused %q", text)

@@ -7,21 +7,17 @@ import (
 	"io"
 	"os"
 	"path"
-	"strconv"
 
-	"github.com/cespare/xxhash/v2"
-
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 )
 
-const (
-	// guardSize is how many bytes before a place tell whether it still is the
-	// same place.
-	guardSize = 256
-	// maxCheckpoint is the most bytes a checkpoint file may have; a larger one
-	// is broken.
-	maxCheckpoint = 4096
-)
+// maxCheckpoint is the most bytes a checkpoint file may have; a larger one is
+// broken.
+const maxCheckpoint = 4096
+
+// noSum is of the beginning of a file.
+var noSum = new(jsonl.Tail).Sum()
 
 // errBroken is wrapped when a checkpoint can be read and makes no sense.
 var errBroken = errors.New("broken checkpoint")
@@ -34,10 +30,10 @@ type fileID struct {
 
 // checkpoint is a reader's position on disk.
 type checkpoint struct {
-	File   fileID `json:"file"`
-	Offset int64  `json:"offset"` // everything before it in the file is settled
-	Sum    sum    `json:"sum"`    // of the bytes before Offset
-	After  uint64 `json:"after"`  // all segments up to this number are settled
+	File   fileID    `json:"file"`
+	Offset int64     `json:"offset"` // everything before it in the file is settled
+	Sum    jsonl.Sum `json:"sum"`    // of the bytes before Offset
+	After  uint64    `json:"after"`  // all segments up to this number are settled
 	// History is where this sidecar's history ends, while Offset lies before it.
 	History *border `json:"history,omitempty"`
 }
@@ -61,26 +57,6 @@ func (b *border) covers(src *source, offset int64) bool {
 		return true // nothing was read yet
 	}
 	return src.number != 0 && src.number <= b.After
-}
-
-// sum tells one place from another by what stands before it; 16 hex digits in
-// the checkpoint, since numbers of this size do not survive every JSON tool.
-type sum uint64
-
-// sumOf hashes what stands before a place; only the last guardSize bytes count.
-func sumOf(before []byte) sum {
-	return sum(xxhash.Sum64(before[max(0, len(before)-guardSize):]))
-}
-
-func (s sum) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%016x", uint64(s)), nil }
-
-func (s *sum) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 16, 64)
-	if err != nil || len(text) != 16 {
-		return errors.New("sum is not 16 hex digits")
-	}
-	*s = sum(n)
-	return nil
 }
 
 // parseCheckpoint reads a stored position. Errors wrap errBroken.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+
+	"feishu-relay/internal/jsonl"
 )
 
 // leave puts the present file aside. Its last line is handed over if it is
@@ -12,14 +14,13 @@ func (r *reader) leave(ctx context.Context) error {
 	if r.tail == nil {
 		return nil
 	}
-	if rest, err := r.tail.rest(); err == nil && len(rest) > 0 && !r.tail.skipping && json.Valid(rest) {
-		r.tail.consume(len(r.tail.guard) + len(rest))
-		at := place{r.src, r.tail.offset, sumOf(r.tail.guard)}
+	if rest, err := r.src.rest(r.tail); err == nil && len(rest) > 0 && !r.tail.Inside() && json.Valid(rest) {
+		r.tail.Skip(rest)
+		at := place{r.src, r.tail.Offset(), r.tail.Sum()}
 		if err := r.deliver(ctx, rest, at, r.border.Load().covers(r.src, at.offset-int64(len(rest)))); err != nil {
 			return err
 		}
 	}
-	r.tail.buf = nil
 	r.left = append(r.left, leftFile{src: r.src, tail: r.tail})
 	if len(r.left) > maxLeft {
 		r.forget(r.left[0])
@@ -29,7 +30,7 @@ func (r *reader) leave(ctx context.Context) error {
 }
 
 // tailLeft returns the tail of the file that was left last.
-func (r *reader) tailLeft() *tail {
+func (r *reader) tailLeft() *jsonl.Tail {
 	if len(r.left) == 0 {
 		return nil
 	}
@@ -42,9 +43,9 @@ func (r *reader) tailLeft() *tail {
 func (r *reader) late(ctx context.Context) error {
 	for i := range r.left {
 		l := &r.left[i]
-		for n := 1; n > 0; {
+		for n := int64(1); n > 0; {
 			var err error
-			n, err = l.tail.read(func(got line) error {
+			n, err = r.read(l.src, l.tail, func(got jsonl.Line) error {
 				text := r.usable(got)
 				if text == nil {
 					return nil
@@ -63,7 +64,6 @@ func (r *reader) late(ctx context.Context) error {
 				n = 0
 			}
 		}
-		l.tail.buf = nil
 	}
 	r.left = slices.DeleteFunc(r.left, func(l leftFile) bool {
 		gone := !linked(l.src.file)
@@ -78,16 +78,16 @@ func (r *reader) late(ctx context.Context) error {
 // here is the place up to which the present file was read.
 func (r *reader) here() place {
 	if r.tail == nil {
-		return place{r.src, 0, sumOf(nil)}
+		return place{r.src, 0, noSum}
 	}
-	return place{r.src, r.tail.offset, sumOf(r.tail.guard)}
+	return place{r.src, r.tail.Offset(), r.tail.Sum()}
 }
 
 // forget closes a left file for good; a torn line at its end is counted.
 func (r *reader) forget(l leftFile) {
-	if rest, err := l.tail.rest(); err == nil && len(rest) > 0 {
+	if rest, err := l.src.rest(l.tail); err == nil && len(rest) > 0 {
 		r.q.stats.skipped.Add(1)
-		r.q.log.Warn("a torn line at the end of a left file is passed over", "offset", l.tail.offset, "bytes", len(rest))
+		r.q.log.Warn("a torn line at the end of a left file is passed over", "offset", l.tail.Offset(), "bytes", len(rest))
 	}
 	l.src.close()
 }

@@ -57,8 +57,8 @@ func child(role, dir, name string) error {
 }
 
 // spawn starts this binary in a role and returns what it prints, line by line,
-// and a function that kills it.
-func spawn(t *testing.T, role, dir, name string) (out *bufio.Scanner, kill func()) {
+// and a function that kills it and returns what was printed and not read.
+func spawn(t *testing.T, role, dir, name string) (out *bufio.Scanner, kill func() (unread []string)) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "FILERELAY_CHILD="+role, "FILERELAY_DIR="+dir, "FILERELAY_NAME="+name)
@@ -66,9 +66,14 @@ func spawn(t *testing.T, role, dir, name string) (out *bufio.Scanner, kill func(
 	pipe, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	return bufio.NewScanner(pipe), func() {
+	out = bufio.NewScanner(pipe)
+	return out, func() (unread []string) {
 		_ = cmd.Process.Kill() // SIGKILL; it may have ended by itself
-		_ = cmd.Wait()         // says that it was killed
+		for out.Scan() {
+			unread = append(unread, out.Text())
+		}
+		_ = cmd.Wait() // says that it was killed
+		return unread
 	}
 }
 
@@ -90,7 +95,7 @@ func TestKilledWriters(t *testing.T) {
 					name string
 					last int
 					out  *bufio.Scanner
-					kill func()
+					kill func() []string
 				}
 				var writers []*writer
 				for i := range atOnce {
@@ -214,17 +219,22 @@ func TestKilledReader(t *testing.T) {
 		if round == kills-1 {
 			stopAt = kills * each
 		}
+		printed := func(line string) {
+			n, err := strconv.Atoi(strings.TrimPrefix(line, "om_w_"))
+			if err != nil || n > next {
+				t.Fatalf("%q came where message %d was due", line, next)
+			}
+			next = max(next, n+1)
+		}
 		for next <= stopAt {
 			if !out.Scan() {
 				t.Fatalf("the reader stopped by itself before message %d", next)
 			}
-			n, err := strconv.Atoi(strings.TrimPrefix(out.Text(), "om_w_"))
-			if err != nil || n > next {
-				t.Fatalf("%q came where message %d was due", out.Text(), next)
-			}
-			next = max(next, n+1)
+			printed(out.Text())
 		}
-		kill()
+		for _, line := range kill() {
+			printed(line)
+		}
 		if round < kills-1 {
 			out, kill = spawn(t, "read", dir, "victim")
 		}
@@ -235,7 +245,7 @@ func TestKilledReader(t *testing.T) {
 func TestManyProcessesRotate(t *testing.T) {
 	dir := t.TempDir()
 	h := listen(t, queue(t, dir, "a", filerelay.Options{}))
-	var kills []func()
+	var kills []func() []string
 	for i := range 3 {
 		out, kill := spawn(t, "read", dir, fmt.Sprint("r", i))
 		kills = append(kills, kill)

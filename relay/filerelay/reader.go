@@ -2,6 +2,7 @@ package filerelay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 )
@@ -32,9 +34,9 @@ type reader struct {
 	handle relay.Handler
 	saver  saver
 
-	src    *source // nil before begin
-	tail   *tail   // nil while src has no file
-	final  bool    // src is left when it is read to its end: no writer of ours is in it
+	src    *source     // nil before begin
+	tail   *jsonl.Tail // nil while src has no file
+	final  bool        // src is left when it is read to its end: no writer of ours is in it
 	left   []leftFile
 	border atomic.Pointer[border] // nil: nothing is history; read by the saver too
 	window *relay.Window[place]
@@ -44,7 +46,7 @@ type reader struct {
 // leftFile is one that was left, and may still be written to by a program that takes no lock.
 type leftFile struct {
 	src  *source
-	tail *tail
+	tail *jsonl.Tail
 	said bool
 }
 
@@ -102,8 +104,8 @@ func (r *reader) step(ctx context.Context) (more bool, err error) {
 		}
 	}
 	if r.tail != nil {
-		n, err := r.tail.read(func(l line) error { return r.take(ctx, l) })
-		if errors.Is(err, errReplaced) {
+		n, err := r.read(r.src, r.tail, func(l jsonl.Line) error { return r.take(ctx, l) })
+		if errors.Is(err, jsonl.ErrReplaced) {
 			r.replaced()
 			return true, nil
 		}
@@ -113,6 +115,25 @@ func (r *reader) step(ctx context.Context) (more bool, err error) {
 		}
 	}
 	return r.advance(ctx)
+}
+
+// readAtOnce is how much of a file is handed over before the reader looks around.
+const readAtOnce = 256 << 10
+
+// read hands over what is new in a file, at most about readAtOnce. An error of take
+// ends it and is returned.
+func (r *reader) read(src *source, tail *jsonl.Tail, take func(jsonl.Line) error) (int64, error) {
+	size, err := src.size()
+	if err != nil {
+		return 0, err
+	}
+	from := tail.Offset()
+	var wrong error
+	n, err := tail.Read(src.file, size, func(l jsonl.Line) bool {
+		wrong = take(l)
+		return wrong == nil && l.End-from < readAtOnce
+	})
+	return n, cmp.Or(wrong, err)
 }
 
 // begin finds the place at which this agent goes on.
@@ -151,7 +172,7 @@ func (r *reader) begin() error {
 		if c.Offset > 0 {
 			r.q.log.Warn("the stored position is in no file any more; reading goes on with the next file", "offset", c.Offset)
 		}
-		src, c.Offset, c.Sum = &source{after: c.After}, 0, sumOf(nil)
+		src, c.Offset, c.Sum = &source{after: c.After}, 0, noSum
 	}
 	r.window = relay.NewWindow(place{src, c.Offset, c.Sum})
 	r.q.mu.Lock()
@@ -164,7 +185,7 @@ func (r *reader) begin() error {
 
 // enter makes src the file that is read, from a place in it. was is the file
 // whose content src goes on with, src's own when it does not.
-func (r *reader) enter(src *source, offset int64, want sum, was fileID) {
+func (r *reader) enter(src *source, offset int64, want jsonl.Sum, was fileID) {
 	if b := r.border.Load(); b != nil && b.File == was && was != src.id && src.file != nil && offset > 0 {
 		moved := *b
 		moved.File = src.id
@@ -172,12 +193,12 @@ func (r *reader) enter(src *source, offset int64, want sum, was fileID) {
 	}
 	r.src, r.tail, r.final = src, nil, false
 	if src.file != nil {
-		t, err := newTail(src.file, offset, want)
-		if err != nil { // it changed since it was found; another look at the beginning
-			t = &tail{file: src.file}
+		t, found := src.at(offset, want)
+		if !found { // it changed since it was found; another look at the beginning
+			t.Reset()
 		}
-		r.tail = t
-		offset, want = t.offset, sumOf(t.guard)
+		r.tail = &t
+		offset, want = t.Offset(), t.Sum()
 	}
 	r.window.Skip(place{src, offset, want})
 	r.saver.note()
@@ -221,12 +242,14 @@ func (r *reader) advance(ctx context.Context) (more bool, err error) {
 		next.close()
 		return false, err
 	}
-	if t := r.tailLeft(); next.number == 0 && t != nil && t.offset > 0 && next.holds(t.offset, sumOf(t.guard)) {
-		// The queue was written anew with the same content, as editors do.
-		r.enter(next, t.offset, sumOf(t.guard), cur.id)
-	} else {
-		r.enter(next, 0, sumOf(nil), next.id)
+	offset, sum, was := int64(0), noSum, next.id
+	if t := r.tailLeft(); next.number == 0 && t != nil {
+		if _, found := next.at(t.Offset(), t.Sum()); found && t.Offset() > 0 {
+			// The queue was written again with the same content, as editors do.
+			offset, sum, was = t.Offset(), t.Sum(), cur.id
+		}
 	}
+	r.enter(next, offset, sum, was)
 	return true, nil
 }
 
@@ -234,7 +257,7 @@ func (r *reader) advance(ctx context.Context) (more bool, err error) {
 // that was made before (logrotate's copytruncate), else at its beginning.
 func (r *reader) replaced() {
 	r.q.stats.truncated.Add(1)
-	offset, want := r.tail.offset, sumOf(r.tail.guard)
+	offset, want := r.tail.Offset(), r.tail.Sum()
 	root, err := r.dir.Open(false)
 	if err == nil {
 		var src *source
@@ -251,40 +274,40 @@ func (r *reader) replaced() {
 	if b := r.border.Load(); b != nil && b.File == r.src.id {
 		r.border.Store(nil)
 	}
-	r.enter(r.src, 0, sumOf(nil), r.src.id)
+	r.enter(r.src, 0, noSum, r.src.id)
 }
 
 // take deals with one line of the present file.
-func (r *reader) take(ctx context.Context, l line) error {
-	at := place{r.src, l.end, l.sum}
+func (r *reader) take(ctx context.Context, l jsonl.Line) error {
+	at := place{r.src, l.End, l.Sum()}
 	text := r.usable(l)
 	if text == nil {
 		r.window.Skip(at)
 		r.saver.note()
 		return nil
 	}
-	return r.deliver(ctx, text, at, r.border.Load().covers(r.src, l.start))
+	return r.deliver(ctx, text, at, r.border.Load().covers(r.src, l.Start))
 }
 
 // usable returns the line to hand over, nil if there is none.
-func (r *reader) usable(l line) []byte {
-	if l.text == nil {
+func (r *reader) usable(l jsonl.Line) []byte {
+	if l.Text == nil {
 		r.q.stats.skipped.Add(1)
-		r.q.log.Warn("a line is too long and passed over", "offset", l.start, "limit", relay.MaxLine)
+		r.q.log.Warn("a line is too long and passed over", "offset", l.Start, "limit", relay.MaxLine)
 		return nil
 	}
-	if blank(l.text) {
+	if blank(l.Text) {
 		return nil
 	}
-	if n := bytes.Count(l.text, recordStart); n == 0 || n > maxGlued || n == 1 && bytes.HasPrefix(l.text, recordStart) {
-		return l.text
+	if n := bytes.Count(l.Text, recordStart); n == 0 || n > maxGlued || n == 1 && bytes.HasPrefix(l.Text, recordStart) {
+		return l.Text
 	}
-	if whole, ok := relay.Salvage(l.text); ok && !json.Valid(l.text) {
+	if whole, ok := relay.Salvage(l.Text); ok && !json.Valid(l.Text) {
 		r.q.stats.salvaged.Add(1)
-		r.q.log.Warn("a message was found behind a torn one", "offset", l.start)
+		r.q.log.Warn("a message was found behind a torn one", "offset", l.Start)
 		return whole
 	}
-	return l.text
+	return l.Text
 }
 
 // blank reports whether a line has nothing to say.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"feishu-relay/internal/wait"
 )
 
 const (
@@ -32,16 +34,9 @@ func (s *saver) init() {
 func (s *saver) note() {
 	switch s.unsaved.Add(1) {
 	case 1:
-		poke(s.some)
+		wait.Wake(s.some)
 	case saveEvery:
-		poke(s.many)
-	}
-}
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		wait.Wake(s.many)
 	}
 }
 
@@ -154,10 +149,7 @@ func endOf(root *os.Root, queue string) (*border, error) {
 		return nil, err
 	}
 	defer src.close()
-	info, err := src.file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	b.File, b.Offset = src.id, info.Size()
-	return b, nil
+	b.File = src.id
+	b.Offset, err = src.size()
+	return b, err
 }

@@ -7,7 +7,9 @@ import (
 	"os"
 	"slices"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
 )
 
 // source is a file that the reader reads or has read.
@@ -22,7 +24,7 @@ type source struct {
 type place struct {
 	src    *source
 	offset int64
-	sum    sum // of what stands before it
+	sum    jsonl.Sum // of what stands before it
 }
 
 func openSource(root *os.Root, name string, number, after uint64) (*source, error) {
@@ -43,11 +45,28 @@ func (s *source) close() {
 	}
 }
 
-// holds reports whether offset is a place in s with the sum want before it.
-func (s *source) holds(offset int64, want sum) bool {
-	guard := make([]byte, min(offset, guardSize))
-	_, err := s.file.ReadAt(guard, offset-int64(len(guard)))
-	return err == nil && sumOf(guard) == want
+// at is the place at offset of s; false where want is not the sum before it.
+func (s *source) at(offset int64, want jsonl.Sum) (jsonl.Tail, bool) {
+	t, err := jsonl.At(s.file, relay.MaxLine, offset)
+	return t, err == nil && t.Sum() == want
+}
+
+// size is how long the file is now.
+func (s *source) size() (int64, error) {
+	info, err := s.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// rest returns what is behind t, at most a line.
+func (s *source) rest(t *jsonl.Tail) ([]byte, error) {
+	size, err := s.size()
+	if err != nil {
+		return nil, err
+	}
+	return t.Rest(s.file, size)
 }
 
 // locate finds the file in which a stored position still holds: by its
@@ -69,8 +88,10 @@ func locate(root *os.Root, queue string, c checkpoint, not fileID) (*source, err
 			if err != nil {
 				continue // removed meanwhile, a folder, or not ours to read
 			}
-			if src.id != not && (!byID || src.id == c.File) && src.holds(c.Offset, c.Sum) {
-				return src, nil
+			if src.id != not && (!byID || src.id == c.File) {
+				if _, found := src.at(c.Offset, c.Sum); found {
+					return src, nil
+				}
 			}
 			src.close()
 		}

@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -137,7 +138,7 @@ func (b *Box) load() error {
 	}
 	slices.SortFunc(b.segments, func(x, y *segment) int { return cmp.Compare(x.first, y.first) })
 
-	data, err := b.root.ReadFile(stateFile)
+	data, err := safefile.ReadFile(b.root, stateFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -201,7 +202,7 @@ func (b *Box) countPending() error {
 			from = b.at.Offset
 		}
 		b.pending += s.size - from
-		f, err := b.root.Open(s.name())
+		f, err := safefile.Open(b.root, s.name(), os.O_RDONLY)
 		if err != nil {
 			return err
 		}
@@ -233,10 +234,7 @@ func (b *Box) Write(m relay.Message) (relay.Message, error) {
 	if err != nil {
 		return m, err
 	}
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	wait.Wake(b.wake)
 	return m, nil
 }
 
@@ -259,7 +257,7 @@ func (b *Box) put(m relay.Message) (relay.Message, error) {
 	if b.pending >= maxPending {
 		return m, ErrFull
 	}
-	m.Seq, m.Sig = b.seq+1, ""
+	m.Seq = b.seq + 1
 	line, err := m.Encode()
 	if err != nil {
 		return m, err

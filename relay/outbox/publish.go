@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"time"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -33,16 +33,15 @@ func (b *Box) Run(ctx context.Context, to relay.Publisher, grace time.Duration) 
 	save := time.NewTimer(saveEvery)
 	defer save.Stop()
 	armed := true
-	pause := retryFirst
+	pauses := wait.NewBackoff(retryFirst, retryMax)
 	for ctx.Err() == nil {
 		more, err := b.step(ctx, to)
 		b.note(err)
 		if err != nil && ctx.Err() == nil {
-			wait(ctx, pause/2+rand.N(pause))
-			pause = min(2*pause, retryMax)
+			_ = pauses.Sleep(ctx)
 			continue
 		}
-		pause = retryFirst
+		pauses.Reset()
 		if more {
 			if !armed {
 				save.Reset(saveEvery)
@@ -247,7 +246,7 @@ func (b *Box) segmentAt(at place) (segment, place, bool) {
 }
 
 func (b *Box) read(s segment, from int64) ([]byte, error) {
-	f, err := b.root.Open(s.name())
+	f, err := safefile.Open(b.root, s.name(), os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -342,15 +341,6 @@ func (b *Box) note(err error) {
 func (b *Box) logErr(step string, err error) {
 	if err != nil {
 		b.opts.Logger.Error(step, "err", err)
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -45,7 +46,7 @@ func (f *foreign) push(line []byte) (dropped int) {
 		dropped++
 	}
 	f.mu.Unlock()
-	poke(f.wake)
+	wait.Wake(f.wake)
 	return dropped
 }
 

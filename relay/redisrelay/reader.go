@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -132,7 +132,7 @@ func fileName(agent, channel string) string {
 
 // sessions reads until ctx is done, and waits out the faults between.
 func (r *reader) sessions(ctx context.Context) {
-	for pause := backoffFirst; ; {
+	for pauses := wait.NewBackoff(backoffFirst, backoffMax); ; {
 		live, err := r.session(ctx)
 		if ctx.Err() != nil {
 			r.note(false, "")
@@ -140,18 +140,13 @@ func (r *reader) sessions(ctx context.Context) {
 		}
 		r.tried = true
 		if live {
-			pause = backoffFirst
+			pauses.Reset()
 			r.q.stats.reconnects.Add(1)
 		}
 		r.down(err)
-		wait := time.NewTimer(pause/2 + rand.N(pause))
-		select {
-		case <-ctx.Done():
-			wait.Stop()
+		if pauses.Sleep(ctx) != nil {
 			return
-		case <-wait.C:
 		}
-		pause = min(2*pause, backoffMax)
 	}
 }
 
@@ -215,7 +210,7 @@ func (r *reader) hand(ctx context.Context, d relay.Delivery) {
 // load reads the stored position. A file that cannot be understood means the
 // stream's beginning: what was handled already is a repeat, nothing is lost.
 func (r *reader) load() error {
-	data, err := r.root.ReadFile(r.file)
+	data, err := safefile.ReadFile(r.root, r.file)
 	c := cursor{}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -238,16 +233,9 @@ func (r *reader) load() error {
 // noteSettled wakes the goroutine that saves.
 func (r *reader) noteSettled() {
 	if r.unsaved.Add(1) == saveCount {
-		poke(r.many)
+		wait.Wake(r.many)
 	}
-	poke(r.settled)
-}
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	wait.Wake(r.settled)
 }
 
 // save stores the position soon after it moved.

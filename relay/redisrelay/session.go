@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -198,17 +199,35 @@ func (r *reader) look(ctx context.Context, client redis.UniversalClient) error {
 	return nil
 }
 
+// serverTime is a time of this machine by the server's clock: not later than that, so
+// that what was sent afterwards counts as news, and earlier by what the quickest of
+// three answers took.
+func serverTime(ctx context.Context, client redis.UniversalClient, local time.Time) (at time.Time, err error) {
+	quickest := time.Duration(math.MaxInt64)
+	for range 3 {
+		asked := time.Now()
+		now, err := client.Time(ctx).Result()
+		if err != nil {
+			return at, err
+		}
+		if took := time.Since(asked); took < quickest {
+			quickest, at = took, now.Add(local.Sub(asked)-took)
+		}
+	}
+	return at, nil
+}
+
 // firstSight sets the border of history: all that the stream holds. If this
 // reader had waited for Redis, then what was added since it began to wait was
 // sent while it was up, and is news.
 func (r *reader) firstSight(ctx context.Context, client redis.UniversalClient, s sight) error {
 	border := s.last
 	if r.tried {
-		now, err := client.Time(ctx).Result()
+		at, err := serverTime(ctx, client, r.began)
 		if err != nil {
 			return fmt.Errorf("ask for the time: %w", err)
 		}
-		began := streamID{ms: uint64(max(0, now.Add(-time.Since(r.began)).UnixMilli()))}
+		began := streamID{ms: uint64(max(0, at.UnixMilli()))}
 		if began.compare(border) < 0 {
 			border = began
 		}

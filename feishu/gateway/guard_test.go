@@ -1,0 +1,213 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"feishu-relay/feishu/webhook"
+)
+
+// ask makes a request of the gateway with a Host header of its own and further headers.
+func (r *rig) ask(method, path, host string, header http.Header) (status int, body string) {
+	r.t.Helper()
+	req, err := http.NewRequest(method, r.url+path, strings.NewReader(`{"app_id":"cli_evil","app_secret":"s","AppID":"cli_evil","AppSecret":"s"}`))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Host = host
+	req.Header = header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+// gatewayRoutes are one request of each kind that the gateway serves.
+var gatewayRoutes = []struct {
+	method, path string
+	header       http.Header
+}{
+	{"POST", "/open-apis/auth/v3/tenant_access_token/internal", nil},
+	{"POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", nil},
+	{"GET", "/open-apis/im/v1/messages/om_1", nil},
+	{"OPTIONS", "/open-apis/im/v1/messages", nil},
+	{"POST", "/callback/ws/endpoint", nil},
+	{"POST", "//callback//ws/endpoint", nil},
+	{"GET", "/ws?device_id=d", http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"},
+		"Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}},
+	{"GET", "/webhook/event?device_id=d", http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"},
+		"Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}},
+	{"POST", "/webhook/other", nil},
+	{"GET", "/anything", nil},
+}
+
+// A page of somebody else, or one whose name was made to resolve to the gateway, must neither
+// reach Feishu through it nor decide which app it serves.
+func TestWebPagesAreRefused(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.AppID = ""
+		o.Certified = func(host string) bool { return host == "gateway.example.com" }
+		o.Webhook = &webhook.Options{BotURL: "http://127.0.0.1:1", VerificationToken: "token"}
+	})
+	ours := strings.TrimPrefix(r.url, "http://")
+	foreign := map[string]struct {
+		host   string
+		header http.Header
+	}{
+		"a rebound name":                          {"evil.example", nil},
+		"the same with the port":                  {"evil.example:" + mustURL(r.url).Port(), http.Header{"Origin": {"http://evil.example"}, "Sec-Fetch-Site": {"same-origin"}}},
+		"a name below localhost":                  {"localhost.evil.example", nil},
+		"an address in a name":                    {"127.0.0.1.evil.example", nil},
+		"another address":                         {"192.0.2.1:80", nil},
+		"another origin":                          {ours, http.Header{"Origin": {"https://evil.example"}}},
+		"another port":                            {ours, http.Header{"Origin": {"http://127.0.0.1:1"}}},
+		"a page without origin":                   {ours, http.Header{"Origin": {"null"}}},
+		"a page elsewhere":                        {ours, http.Header{"Sec-Fetch-Site": {"cross-site"}}},
+		"a page at a sibling":                     {ours, http.Header{"Sec-Fetch-Site": {"same-site"}}},
+		"another origin that says it is the same": {ours, http.Header{"Origin": {"http://evil.example"}, "Sec-Fetch-Site": {"same-origin"}}},
+		"another origin that says it is none":     {ours, http.Header{"Origin": {"http://evil.example"}, "Sec-Fetch-Site": {"none"}}},
+		"two origins":                             {ours, http.Header{"Origin": {r.url, "http://evil.example"}}},
+		"two ports":                               {"evil:1:2", nil},
+		"two hosts":                               {"localhost,evil", nil},
+		"a certificate's name without TLS":        {"gateway.example.com", nil},
+	}
+	for name, f := range foreign {
+		for _, route := range gatewayRoutes {
+			header := route.header.Clone()
+			for k, v := range f.header {
+				if header == nil {
+					header = http.Header{}
+				}
+				header[k] = v
+			}
+			if status, body := r.ask(route.method, route.path, f.host, header); status != http.StatusForbidden {
+				t.Errorf("%s, %s %s: got %d %s, want 403", name, route.method, route.path, status, body)
+			}
+		}
+	}
+	if got := r.up.seen(); len(got) > 0 {
+		t.Errorf("Feishu was asked %s %s", got[0].Method, got[0].URI)
+	}
+	if app := r.own.app(); app != "" {
+		t.Errorf("the gateway serves %s now", app)
+	}
+	if _, body := r.ask("GET", "/x", "relay.ns.svc.cluster.local:8788", nil); !strings.Contains(body, "GATEWAY_PUBLIC_URL=http://relay.ns.svc.cluster.local:8788") {
+		t.Errorf("the answer to a name with dots does not say what to set: %s", body)
+	}
+}
+
+// What SDKs, other clients and reverse proxies send to the gateway.
+func TestOwnNamesAreServed(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.PublicURL = mustURL("https://Relay.example.com:8443")
+	})
+	r.up.say("GET /x", 200, "{}")
+	ours := strings.TrimPrefix(r.url, "http://")
+	for _, host := range []string{"localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]:8788", "[::ffff:127.0.0.1]:1", "relay", "relay-a:443", "my_relay.:80",
+		"host.docker.internal:8788", "relay.example.com", "relay.example.com:8443", "relay.example.com.:1", "open.feishu.cn", "open.larksuite.com:443",
+		"open.feishu.cn:8788"} {
+		if status, body := r.ask("GET", "/x", host, nil); status != http.StatusOK {
+			t.Errorf("%s: got %d %s", host, status, body)
+		}
+	}
+	for name, header := range map[string]http.Header{
+		"a client that names its own origin":    {"Origin": {r.url}},
+		"one behind a proxy that names another": {"Origin": {"https://relay.example.com:8443"}},
+		"a browser's address bar":               {"Sec-Fetch-Site": {"none"}},
+		"Node's fetch":                          {"Sec-Fetch-Mode": {"cors"}},
+	} {
+		if status, body := r.ask("GET", "/x", ours, header); status != http.StatusOK {
+			t.Errorf("%s: got %d %s", name, status, body)
+		}
+	}
+}
+
+// An address is the gateway's own where a connection reached it there.
+func TestTheAddressThatWasReachedIsServed(t *testing.T) {
+	r := newRig(t, nil)
+	for addr, want := range map[string]bool{"198.51.100.7": true, "198.51.100.8": false, "2001:db8::1": false} {
+		req := newRequest("GET", "/x", "")
+		req.Host = net.JoinHostPort(addr, "8788")
+		if got := r.ownHost(req, &net.TCPAddr{IP: net.ParseIP("198.51.100.7"), Port: 8788}); got != want {
+			t.Errorf("%s: got %v", addr, got)
+		}
+	}
+}
+
+// Over TLS a certificate's name is the gateway's own; HTTP/1.0 has no Host.
+func TestNamesOfOtherConnections(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Certified = func(host string) bool { return host == "gateway.example.com" } })
+	for name, c := range map[string]struct {
+		host  string
+		tls   *tls.ConnectionState
+		minor int
+		want  bool
+	}{
+		"a certificate's":  {"gateway.example.com:8788", &tls.ConnectionState{}, 1, true},
+		"another's":        {"evil.example", &tls.ConnectionState{}, 1, false},
+		"none in HTTP/1.0": {"", nil, 0, true},
+		"none in HTTP/1.1": {"", nil, 1, false},
+	} {
+		req := newRequest("GET", "/x", "")
+		req.Host, req.TLS, req.ProtoMajor, req.ProtoMinor = c.host, c.tls, 1, c.minor
+		if got := r.ownHost(req, nil); got != c.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+// Feishu calls the webhook by its public name, which is not the gateway's to know; pages are
+// refused there, too.
+func TestTheWebhookIsServedUnderAnyName(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Webhook = &webhook.Options{BotURL: "http://127.0.0.1:1", VerificationToken: "token"}
+	})
+	post := func(handler string, header http.Header) int {
+		if handler == "the gateway" {
+			status, body := r.ask("POST", "/webhook/event", "hooks.example.com", header)
+			if status == http.StatusForbidden && strings.Contains(body, "not proven") {
+				return http.StatusUnauthorized // the webhook's own refusal of this body
+			}
+			return status
+		}
+		w := &recorder{header: http.Header{}}
+		r.WebhookHandler().ServeHTTP(w, &http.Request{Method: "POST", Host: "hooks.example.com", Header: header, URL: &url.URL{Path: "/webhook/event"},
+			Body: io.NopCloser(strings.NewReader("{}"))})
+		if w.status == http.StatusForbidden && strings.Contains(w.body.String(), "not proven") {
+			return http.StatusUnauthorized
+		}
+		return w.status
+	}
+	for _, handler := range []string{"the gateway", "an address of its own"} {
+		if status := post(handler, http.Header{}); status != http.StatusUnauthorized {
+			t.Errorf("%s: Feishu's post was answered %d", handler, status)
+		}
+		if status := post(handler, http.Header{"Origin": {"https://evil.example"}}); status != http.StatusForbidden {
+			t.Errorf("%s: a page's post was answered %d", handler, status)
+		}
+	}
+}
+
+type recorder struct {
+	header http.Header
+	status int
+	body   strings.Builder
+}
+
+func (w *recorder) Header() http.Header         { return w.header }
+func (w *recorder) WriteHeader(status int)      { w.status = status }
+func (w *recorder) Write(b []byte) (int, error) { return w.body.Write(b) }

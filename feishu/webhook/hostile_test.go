@@ -1,0 +1,473 @@
+package webhook_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/dedup"
+	"feishu-relay/feishu/webhook"
+)
+
+// pipes is a listener without a network, so that a bubble of synctest settles.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.done); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial() net.Conn {
+	near, far := net.Pipe()
+	p.conns <- far
+	return near
+}
+
+// listen serves r on connections without a network. The caller calls stop.
+func (r *rig) listen() (p *pipes, stop func()) {
+	p = &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	server := &http.Server{Handler: r.s}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = server.Serve(p) }()
+	return p, func() { _ = server.Close(); <-ended }
+}
+
+// begin writes the head of a post and returns its connection.
+func (p *pipes) begin(t *testing.T, header http.Header, length int) net.Conn {
+	t.Helper()
+	var head bytes.Buffer
+	fmt.Fprintf(&head, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", webhook.EventPath, length)
+	_ = header.Write(&head)
+	head.WriteString("\r\n")
+	c := p.dial()
+	t.Cleanup(func() { c.Close() })
+	if _, err := c.Write(head.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// status reads an answer and reports whether its connection ends behind it.
+func status(t *testing.T, c net.Conn) (code int, closed bool) {
+	t.Helper()
+	in := bufio.NewReader(c)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Error("no answer:", err)
+		return 0, false
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	if !resp.Close {
+		return resp.StatusCode, false
+	}
+	_, err = in.ReadByte()
+	return resp.StatusCode, errors.Is(err, io.EOF)
+}
+
+// send posts p whole.
+func (p *pipes) send(t *testing.T, what post) int {
+	t.Helper()
+	c := p.begin(t, what.header, len(what.body))
+	defer c.Close()
+	go func() { _, _ = c.Write(what.body) }() // it may be answered before its end
+	code, _ := status(t, c)
+	return code
+}
+
+// forgery is the head of a post that seems signed until its body is read.
+func forgery() http.Header {
+	return http.Header{
+		"X-Lark-Request-Timestamp": {strconv.FormatInt(time.Now().Unix(), 10)},
+		"X-Lark-Signature":         {strings.Repeat("0", 64)},
+	}
+}
+
+func botThatTakes(more ...func(*webhook.Options)) func(*webhook.Options) {
+	return via(func(*http.Request) (*http.Response, error) { return says(200, "ok"), nil }, more...)
+}
+
+func TestSlowSendersBlockNobodyAndAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "http://bot/", botThatTakes())
+		p, stop := r.listen()
+		defer stop()
+		var slow []net.Conn
+		for range 300 {
+			c := p.begin(t, forgery(), 1000)
+			if _, err := c.Write([]byte("{")); err != nil {
+				t.Fatal(err)
+			}
+			slow = append(slow, c)
+		}
+		synctest.Wait()
+		begin := time.Now()
+		if code := p.send(t, signed(t, event("e1"))); code != 200 || time.Since(begin) != 0 {
+			t.Errorf("Feishu's post among slow senders: got %d after %s", code, time.Since(begin))
+		}
+		for _, c := range slow {
+			if code, closed := status(t, c); code != http.StatusRequestTimeout || !closed {
+				t.Fatalf("a slow sender: got %d, closed %v", code, closed)
+			}
+		}
+		if n := r.counted("too_slow"); n != len(slow) {
+			t.Errorf("counted %d slow senders, want %d", n, len(slow))
+		}
+	})
+}
+
+// All bodies together have a bound. The largest that is not verified makes room.
+func TestBodiesThatNeverEndMakeRoomForFeishus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "http://bot/", botThatTakes())
+		p, stop := r.listen()
+		defer stop()
+		most := bytes.Repeat([]byte("a"), 1<<20-1)
+		codes := make(chan int, 100)
+		for range cap(codes) {
+			c := p.begin(t, forgery(), len(most)+1)
+			go func() { _, _ = c.Write(most) }()
+			go func() {
+				code, _ := status(t, c)
+				codes <- code
+			}()
+			synctest.Wait()
+		}
+		if held := cap(codes) - len(codes); held > 8 {
+			t.Errorf("%d bodies of 1 MiB are held, want at most 8", held)
+		}
+		// One that is small, and slow, is not what makes room.
+		small := signed(t, event("e3"))
+		slow := p.begin(t, small.header, len(small.body))
+		if _, err := slow.Write(small.body[:1]); err != nil {
+			t.Fatal(err)
+		}
+		another := p.begin(t, forgery(), len(most)+1)
+		go func() { _, _ = another.Write(most) }()
+		synctest.Wait()
+		if _, err := slow.Write(small.body[1:]); err != nil {
+			t.Fatal(err)
+		}
+		if code, _ := status(t, slow); code != 200 {
+			t.Errorf("Feishu's slow post: got %d", code)
+		}
+		if code := p.send(t, signed(t, event("e1"))); code != 200 {
+			t.Errorf("Feishu's post: got %d", code)
+		}
+		for range cap(codes) {
+			if code := <-codes; code != http.StatusRequestTimeout {
+				t.Errorf("got %d", code)
+			}
+		}
+		if code := p.send(t, signed(t, event("e2"))); code != 200 {
+			t.Errorf("afterwards: got %d", code)
+		}
+	})
+}
+
+// What the head of a post gives away is answered before its body is read.
+func TestPostsAreRefusedByTheirHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "http://bot/", botThatTakes())
+		p, stop := r.listen()
+		defer stop()
+		with := func(name, value string) http.Header {
+			h := forgery()
+			h.Set(name, value)
+			return h
+		}
+		old := strconv.FormatInt(time.Now().Add(-2*time.Hour).Unix(), 10)
+		for _, c := range []struct {
+			name   string
+			header http.Header
+			length int
+			want   int
+		}{
+			{"large", forgery(), 1<<20 + 1, http.StatusRequestEntityTooLarge},
+			{"large and unsigned", http.Header{}, 19 << 20, http.StatusRequestEntityTooLarge},
+			{"unsigned, and no challenge by its size", http.Header{}, 5 << 10, http.StatusRequestEntityTooLarge},
+			{"old", with("X-Lark-Request-Timestamp", old), 1000, http.StatusForbidden},
+			{"no signature by its length", with("X-Lark-Signature", "00"), 1000, http.StatusForbidden},
+		} {
+			conn := p.begin(t, c.header, c.length)
+			if code, closed := status(t, conn); code != c.want || !closed {
+				t.Errorf("%s: got %d, closed %v; want %d", c.name, code, closed, c.want)
+			}
+		}
+	})
+}
+
+func TestBodiesUpToOneMiBPass(t *testing.T) {
+	r := newRig(t, "http://bot/", botThatTakes(func(o *webhook.Options) { o.EncryptKey = "" }))
+	frame := len(event("e1"))
+	for id, c := range map[string]struct{ size, want int }{"e1": {1 << 20, 200}, "e2": {1<<20 + 1, 413}} {
+		body := event(id)
+		body = strings.Replace(body, "hello", "hello"+strings.Repeat("a", c.size-frame), 1)
+		if w := r.take(plain(body)); w.Code != c.want {
+			t.Errorf("%d bytes: got %d, want %d", len(body), w.Code, c.want)
+		}
+	}
+}
+
+func TestSignedTimestamps(t *testing.T) {
+	now := time.Now()
+	at := func(d time.Duration) string { return strconv.FormatInt(now.Add(d).Unix(), 10) }
+	for timestamp, want := range map[string]int{
+		at(0): 200, at(-59 * time.Minute): 200, at(59 * time.Minute): 200,
+		at(-61 * time.Minute): 403, at(61 * time.Minute): 403, "0": 403, "": 403, "now": 403,
+		"9223372036854775807": 403, "-9223372036854775808": 403,
+	} {
+		for name, p := range map[string]post{"signed": signed(t, event("e1")), "old card": oldCard(`{"token":"c-1"}`)} {
+			r := newRig(t, "http://bot/", botThatTakes())
+			p.sign(timestamp)
+			if w := r.take(p); w.Code != want {
+				t.Errorf("%s, %q: got %d, want %d", name, timestamp, w.Code, want)
+			}
+		}
+	}
+}
+
+// The bot gets an event again only when it has failed on it.
+func TestRepeatsOfAnEvent(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		bot   []int // what it answers; 0: nothing
+		feish []int // what Feishu is answered
+	}{
+		{"answered", []int{200}, []int{200, 200, 200}},
+		{"failed first", []int{500, 200}, []int{500, 200, 200}},
+		{"away first", []int{0, 0, 200}, []int{502, 502, 200, 200}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			posts := 0
+			r := newRig(t, "http://bot/", via(func(*http.Request) (*http.Response, error) {
+				if posts++; posts > len(c.bot) {
+					t.Error("the bot got it again")
+					return says(200, ""), nil
+				}
+				if code := c.bot[posts-1]; code != 0 {
+					return says(code, ""), nil
+				}
+				return nil, errors.New("connection refused")
+			}))
+			for i, want := range c.feish {
+				if w := r.take(signed(t, event("e1"))); w.Code != want {
+					t.Errorf("post %d: got %d, want %d", i+1, w.Code, want)
+				}
+			}
+		})
+	}
+	t.Run("another event", func(t *testing.T) {
+		posts := 0
+		r := newRig(t, "http://bot/", via(func(*http.Request) (*http.Response, error) { posts++; return says(200, ""), nil }))
+		noID := strings.ReplaceAll(event("e1"), `"event_id":"e1",`, "")
+		for _, p := range []post{signed(t, event("e1")), signed(t, event("e2")), signed(t, strings.ReplaceAll(event("e1"), app, "cli_2")),
+			signed(t, noID), signed(t, noID), oldCard(`{"a":1}`), oldCard(`{"a":1}`)} {
+			r.take(p)
+		}
+		if posts != 7 {
+			t.Errorf("the bot got %d of 7", posts)
+		}
+	})
+	t.Run("of the 1.0 schema", func(t *testing.T) {
+		posts := 0
+		r := newRig(t, "http://bot/", via(func(*http.Request) (*http.Response, error) { posts++; return says(200, ""), nil }))
+		for range 2 {
+			r.take(signed(t, `{"uuid":"u1","token":"`+token+`","type":"event_callback","event":{"app_id":"x"}}`))
+		}
+		if posts != 1 {
+			t.Errorf("the bot got it %d times", posts)
+		}
+	})
+}
+
+func TestRepeatsAfterARestart(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	posts := 0
+	for range 2 {
+		answered, err := dedup.Open(root, "events.jsonl", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRig(t, "http://bot/", via(func(*http.Request) (*http.Response, error) { posts++; return says(200, ""), nil },
+			func(o *webhook.Options) { o.Answered = answered }))
+		r.take(signed(t, event("e1")))
+		// Not closed: the sidecar was killed.
+	}
+	if posts != 1 {
+		t.Errorf("the bot got it %d times", posts)
+	}
+}
+
+// Feishu stops waiting after 3 s and repeats the event after 15 s, 5 min and 1 h.
+// A bot that thinks in its handler gets it once, and is not cut off.
+func TestABotThatThinksForMinutesGetsAnEventOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		posts, finished := 0, error(nil)
+		r := newRig(t, "http://bot/", via(func(req *http.Request) (*http.Response, error) {
+			posts++
+			thought := time.NewTimer(10 * time.Minute)
+			select {
+			case <-thought.C:
+			case <-req.Context().Done():
+				finished = req.Context().Err()
+				return nil, finished
+			}
+			return says(200, ""), nil
+		}))
+		p, stop := r.listen()
+		defer stop()
+		feishu := func() int {
+			what := signed(t, event("e1"))
+			c := p.begin(t, what.header, len(what.body))
+			defer c.Close()
+			if _, err := c.Write(what.body); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.SetReadDeadline(time.Now().Add(3 * time.Second))
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				return 0
+			}
+			return resp.StatusCode
+		}
+		for _, try := range []struct {
+			after time.Duration
+			want  int
+		}{{0, 0}, {15 * time.Second, 503}, {5 * time.Minute, 503}, {time.Hour, 200}} {
+			time.Sleep(try.after)
+			if got := feishu(); got != try.want {
+				t.Errorf("after another %s: got %d, want %d", try.after, got, try.want)
+			}
+		}
+		if posts != 1 || finished != nil {
+			t.Errorf("the bot got it %d times; it was cut: %v", posts, finished)
+		}
+		if r.counted("in_progress") != 2 || r.counted("repeated") != 1 {
+			t.Errorf("counted %v", r.counts)
+		}
+	})
+}
+
+// A bot that never answers has failed on the event after the delivery timeout.
+func TestABotThatNeverAnswersGetsAnEventAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		posts := 0
+		r := newRig(t, "http://bot/", via(func(req *http.Request) (*http.Response, error) {
+			if posts++; posts == 1 {
+				return nil, wait(req.Context(), nil)
+			}
+			return says(200, ""), nil
+		}, func(o *webhook.Options) { o.Timeout = 20 * time.Minute }))
+		begin := time.Now()
+		if w := r.take(signed(t, event("e1"))); w.Code != http.StatusBadGateway || time.Since(begin) != 20*time.Minute {
+			t.Errorf("got %d after %s", w.Code, time.Since(begin))
+		}
+		if w := r.take(signed(t, event("e1"))); w.Code != 200 || posts != 2 {
+			t.Errorf("the repeat: got %d; the bot got it %d times", w.Code, posts)
+		}
+	})
+}
+
+func TestForgeriesFillNoLog(t *testing.T) {
+	r := newRig(t, "http://bot/", botThatTakes())
+	for range 1000 {
+		r.take(plain(event("e1")))
+	}
+	if n := strings.Count(r.log.String(), "\n"); n > 50 {
+		t.Errorf("%d lines for 1000 forged posts", n)
+	}
+	if r.counted("forged") != 1000 {
+		t.Errorf("counted %d", r.counted("forged"))
+	}
+}
+
+// However many bodies there are, small or large, unsigned or seemingly signed: Feishu's larger posts pass, too.
+func TestFeishusLargePostsPassAmongManySmallBodies(t *testing.T) {
+	for name, c := range map[string]struct {
+		header http.Header
+		size   int
+	}{
+		"unsigned, one byte":  {http.Header{}, 1},
+		"signed, one byte":    {forgery(), 1},
+		"unsigned, 4 KiB - 1": {http.Header{}, 4<<10 - 1},
+		"signed, 4 KiB":       {forgery(), 4 << 10},
+		"signed, 16 KiB":      {forgery(), 16 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, "http://bot/", botThatTakes())
+				p, stop := r.listen()
+				defer stop()
+				begun := bytes.Repeat([]byte("a"), c.size)
+				for range 2100 {
+					stalled := p.begin(t, c.header, c.size+1)
+					go func() { _, _ = stalled.Write(begun) }()
+					go func() { _, _ = io.Copy(io.Discard, stalled) }()
+				}
+				synctest.Wait()
+				for i, size := range []int{0, 40 << 10, 300 << 10} {
+					large := strings.Replace(event(strconv.Itoa(i)), "hello", "hello"+strings.Repeat("a", size), 1)
+					if code := p.send(t, signed(t, large)); code != 200 {
+						t.Errorf("an event with %d bytes of text: got %d", size, code)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A bot that thinks about some events keeps nobody from posting others.
+func TestEventsThatTheBotWorksOnLeaveRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "http://bot/", via(func(req *http.Request) (*http.Response, error) {
+			if req.Header.Get("X-Slow") != "" {
+				time.Sleep(time.Minute)
+			}
+			return says(200, ""), nil
+		}))
+		p, stop := r.listen()
+		defer stop()
+		large := func(id string) post {
+			return signed(t, strings.Replace(event(id), "hello", "hello"+strings.Repeat("a", 200<<10), 1))
+		}
+		codes := make(chan int, 50)
+		for i := range cap(codes) {
+			what := large("slow" + strconv.Itoa(i))
+			what.header.Set("X-Slow", "1")
+			go func() { codes <- p.send(t, what) }()
+			synctest.Wait()
+		}
+		if code := p.send(t, large("another")); code != 200 {
+			t.Errorf("another event: got %d", code)
+		}
+		for range cap(codes) {
+			if code := <-codes; code != 200 {
+				t.Errorf("an event that the bot works on: got %d", code)
+			}
+		}
+	})
+}

@@ -1,0 +1,192 @@
+// Package jsonl reads files of lines that grow while they are read, and that any
+// program may cut, replace or rotate meanwhile.
+package jsonl
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+const (
+	// guardSize is how many bytes before a place tell whether it still is the same
+	// place.
+	guardSize = 256
+	blockSize = 64 << 10 // read at once; more for a longer line
+)
+
+// blocks spares the allocation of a block at each call.
+var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
+
+// ErrReplaced says that the bytes before a place are not those that were read: the
+// file was cut, or cut and filled again.
+var ErrReplaced = errors.New("the file was replaced in place")
+
+// Sum tells one place from another by the bytes before it. As text it is 16 hex
+// digits, since numbers of this size do not survive every JSON tool.
+type Sum uint64
+
+func sumOf(before []byte) Sum {
+	return Sum(xxhash.Sum64(before[max(0, len(before)-guardSize):]))
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (s Sum) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%016x", uint64(s)), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Sum) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 16, 64)
+	if err != nil || len(text) != 16 {
+		return errors.New("sum is not 16 hex digits")
+	}
+	*s = Sum(n)
+	return nil
+}
+
+// Line is a finished line of a file.
+type Line struct {
+	Text       []byte // without its newline; valid during the call; nil: too long
+	Start, End int64  // End is behind the newline
+	before     []byte // what stands before End, at least guardSize bytes where there are so many
+}
+
+// Sum is of the place behind l. Like Text it is for the time of the call.
+func (l Line) Sum() Sum { return sumOf(l.before) }
+
+// Tail is a place in a growing file: everything before it was read. It holds no
+// buffer between calls. Make one with [NewTail].
+type Tail struct {
+	max    int
+	offset int64
+	guard  []byte // the bytes before offset, at most guardSize
+	inside bool   // offset is inside a line that is too long
+}
+
+// NewTail is the beginning of a file whose lines have fewer than limit bytes.
+func NewTail(limit int) Tail { return Tail{max: limit} }
+
+// At is the place at offset of f, or [ErrReplaced] where f is shorter.
+func At(f io.ReaderAt, limit int, offset int64) (Tail, error) {
+	t := NewTail(limit)
+	guard := make([]byte, min(offset, guardSize))
+	_, err := f.ReadAt(guard, offset-int64(len(guard)))
+	if errors.Is(err, io.EOF) {
+		err = ErrReplaced
+	}
+	if err == nil {
+		t.Set(offset, guard)
+	}
+	return t, err
+}
+
+// Offset is of the first byte that was not read.
+func (t *Tail) Offset() int64 { return t.offset }
+
+// Sum is of what stands before t.
+func (t *Tail) Sum() Sum { return sumOf(t.guard) }
+
+// Inside reports whether t is inside a line that is too long.
+func (t *Tail) Inside() bool { return t.inside }
+
+// Reset makes t the beginning of the file.
+func (t *Tail) Reset() { *t = NewTail(t.max) }
+
+// Set takes everything before offset as read; before is what stands there, or the
+// end of it.
+func (t *Tail) Set(offset int64, before []byte) {
+	t.offset, t.inside = offset, false
+	t.guard = append(t.guard[:0], before[max(0, len(before)-guardSize):]...)
+}
+
+// Skip takes text, which stands behind t, as read.
+func (t *Tail) Skip(text []byte) {
+	t.Set(t.offset+int64(len(text)), append(bytes.Clone(t.guard), text...))
+}
+
+// Read hands each finished line before size to take, until that returns false, and
+// returns how many bytes were read. What stands behind the last newline stays
+// unread. Memory is bounded by the longest line and a block.
+func (t *Tail) Read(f io.ReaderAt, size int64, take func(Line) bool) (read int64, err error) {
+	block := blocks.Get().(*[blockSize]byte)
+	defer blocks.Put(block)
+	buf := block[:]
+	for {
+		if size < t.offset {
+			return read, ErrReplaced
+		}
+		from := t.offset - int64(len(t.guard))
+		data := buf[:min(size-from, int64(len(buf)))]
+		if n, err := f.ReadAt(data, from); n < len(data) {
+			if errors.Is(err, io.EOF) {
+				err = ErrReplaced // it was longer a moment ago
+			}
+			return read, err
+		}
+		fresh, same := bytes.CutPrefix(data, t.guard)
+		if !same {
+			return read, ErrReplaced
+		}
+		used, more := t.lines(data, len(t.guard), take)
+		switch {
+		case used > 0 || len(fresh) == 0:
+		case len(fresh) >= t.max:
+			t.inside, used = true, len(fresh)
+		case from+int64(len(data)) == size:
+			return read, nil // unfinished
+		default:
+			buf = make([]byte, min(2*len(buf), guardSize+t.max+blockSize))
+			continue
+		}
+		read += int64(used)
+		end := len(t.guard) + used
+		t.offset += int64(used)
+		t.guard = append(t.guard[:0], data[max(0, end-guardSize):end]...)
+		if !more || t.offset == size {
+			return read, nil
+		}
+	}
+}
+
+// lines hands out the finished lines of data behind at and returns how many bytes
+// they are.
+func (t *Tail) lines(data []byte, at int, take func(Line) bool) (used int, more bool) {
+	begin := at
+	for {
+		length := bytes.IndexByte(data[at:], '\n')
+		if length < 0 {
+			if t.inside {
+				at = len(data)
+			}
+			return at - begin, true
+		}
+		end := at + length + 1
+		l := Line{Text: data[at : end-1 : end-1], Start: t.offset + int64(at-begin), End: t.offset + int64(end-begin),
+			before: data[:end]}
+		if t.inside || length >= t.max {
+			l.Text, t.inside = nil, false
+		}
+		at = end
+		if !take(l) {
+			return at - begin, false
+		}
+	}
+}
+
+// Rest returns what is behind t and before size, at most a line.
+func (t *Tail) Rest(f io.ReaderAt, size int64) ([]byte, error) {
+	from := t.offset - int64(len(t.guard))
+	data := make([]byte, max(0, min(size-from, int64(len(t.guard)+t.max))))
+	if _, err := f.ReadAt(data, from); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	rest, same := bytes.CutPrefix(data, t.guard)
+	if !same {
+		return nil, ErrReplaced
+	}
+	return rest, nil
+}

@@ -1,0 +1,36 @@
+package wait
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		start := time.Now()
+		if err := Sleep(ctx, time.Hour); err != nil || time.Since(start) != time.Hour {
+			t.Errorf("slept %v: %v", time.Since(start), err)
+		}
+		time.AfterFunc(time.Minute, cancel)
+		if err := Sleep(ctx, time.Hour); !errors.Is(err, context.Canceled) || time.Since(start) != time.Hour+time.Minute {
+			t.Errorf("slept %v in all: %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	b := NewBackoff(time.Second, 5*time.Second)
+	for range 3 {
+		for i, want := range []time.Duration{1, 2, 4, 5, 5} {
+			want *= time.Second
+			if got := b.Next(); got < want/2 || got > want*3/2 {
+				t.Errorf("pause %d is %v, want about %v", i, got, want)
+			}
+		}
+		b.Reset()
+	}
+}

@@ -1,0 +1,244 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+)
+
+// signing has the agents of a world sign their mail.
+func (w *world) signing(unsigned bool) func(*agent.Options) {
+	w.hub.signing = mailbox.Signing{Secret: "s3cret", Unsigned: unsigned}
+	return func(o *agent.Options) {
+		o.Signing, o.Signed = w.hub.signing, &memory{keys: map[string]bool{}}
+	}
+}
+
+// captured are the envelopes that wait for an agent, as somebody may copy them.
+func (w *world) captured(id mailbox.AgentID) (all [][]byte) {
+	for _, item := range w.hub.waiting(id) {
+		all = append(all, bytes.Clone(item.Raw))
+	}
+	return all
+}
+
+// A copy of mail that the bot refused is not given to it, though the same message is
+// when its sender sends it again.
+func TestCopyOfRefusedMail(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a", w.signing(false)), w.agent("b", w.signing(false))
+		b.door.set(false)
+		a.say(b, "hello", wanted, func(e *mailbox.Envelope) { e.ID = "m1" })
+		synctest.Wait()
+		copies := w.captured("b")
+		given := 0
+		b.door.doing(func(context.Context, agent.Delivery) error { given++; return agent.ErrRefused })
+		b.door.set(true)
+		for range 2 {
+			synctest.Wait()
+			for _, raw := range copies {
+				w.hub.put("b", raw)
+			}
+			synctest.Wait()
+			b.restart()
+		}
+		if given != 1 || b.saw(agent.EventDuplicate) != 2*len(copies) {
+			t.Errorf("given %d times, %d duplicates", given, b.saw(agent.EventDuplicate))
+		}
+		time.Sleep(time.Minute)
+		must(t, a.Replay(t.Context(), "m1"))
+		synctest.Wait()
+		if given != 2 {
+			t.Errorf("sent again by its sender, it was given %d times in all, want 2", given)
+		}
+	})
+}
+
+// A copy of a peer message that the bot refused is not given to it, also for another goal:
+// the channel that it comes on is not signed.
+func TestCopyOfRefusedPeerMessage(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b", w.signing(false))
+		given := 0
+		b.door.doing(func(context.Context, agent.Delivery) error { given++; return agent.ErrRefused })
+		publish := func(sent mailbox.Peer, goals ...string) {
+			t.Helper()
+			payload, err := w.hub.signing.EncodePeer(sent)
+			must(t, err)
+			p, err := mailbox.DecodePeer(payload)
+			must(t, err)
+			for _, goal := range goals {
+				_, raw, err := w.hub.signing.FromPeer(payload, p, goal)
+				must(t, err)
+				w.hub.put("b", raw)
+				synctest.Wait()
+			}
+		}
+		p := mailbox.Peer{FromAgentID: "nano", ToAgentID: "b", Body: "pay 5", SentAt: time.Now()}
+		publish(p, "g1", "g1", "g2", "g3")
+		b.restart()
+		publish(p, "g4")
+		if given != 1 || b.saw(agent.EventDuplicate) != 4 {
+			t.Errorf("given %d times, %d duplicates", given, b.saw(agent.EventDuplicate))
+		}
+		p.SentAt = p.SentAt.Add(time.Second)
+		publish(p, "g1")
+		if given != 2 {
+			t.Errorf("sent again by its sender, it was given %d times in all, want 2", given)
+		}
+	})
+}
+
+// A copy of a task that was rejected is not accepted later.
+func TestCopyOfRejectedTask(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		one := func(o *agent.Options) { o.MaxTasks = 1 }
+		a, b := w.agent("a", w.signing(false)), w.agent("b", w.signing(false), one)
+		a.task(b, "t1", nil)
+		b.texts()
+		b.stop()
+		a.task(b, "t2", nil)
+		copies := w.captured("b")
+		b.restart()
+		if got := a.state("t2"); got != mailbox.Rejected {
+			t.Fatalf("a second task is %s", got)
+		}
+		b.update("t1", mailbox.Completed, "done")
+		for _, raw := range copies {
+			w.hub.put("b", raw)
+		}
+		same(t, "given", b.texts(), []string{})
+		if got := b.Counts().OpenTasks; got != 0 {
+			t.Errorf("%d tasks are open", got)
+		}
+	})
+}
+
+// What is changed while it waits in the inbox is not delivered.
+func TestChangedWhileItWaits(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a", w.signing(false)), w.agent("b", w.signing(false))
+		b.door.set(false)
+		a.say(b, "hello", wanted)
+		synctest.Wait()
+		item := w.hub.waiting("b")[0]
+		w.hub.mu.Lock()
+		w.hub.box("b").items[0].Raw = bytes.Replace(item.Raw, []byte(`"tags":[]`), []byte(`"tags":["urgent"]`), 1)
+		w.hub.mu.Unlock()
+		b.door.set(true)
+		same(t, "given", b.texts(), []string{})
+		if how, ok := w.hub.outcome("b", item.Key); !ok || how != mailbox.Malformed {
+			t.Errorf("it became %d, %t", how, ok)
+		}
+	})
+}
+
+// Who writes to an agent of another make is told that its answer will not be taken.
+func TestNoteAboutUnsignedAnswers(t *testing.T) {
+	for unsigned, want := range map[bool]string{false: "its answer is refused", true: ""} {
+		in(t, func(t *testing.T, w *world) {
+			a := w.agent("a", w.signing(unsigned))
+			w.agent("b", w.signing(unsigned))
+			must(t, a.opts.Store.SetCard(t.Context(), mailbox.Card{AgentID: "nano", Status: mailbox.Idle,
+				AllowFrom: []mailbox.AgentID{"*"}, LastHeartbeat: time.Now()}))
+			for to, want := range map[mailbox.AgentID]string{"nano": want, "b": ""} {
+				sent := a.say(&actor{id: to}, "hello")
+				if want == "" && sent.Note != "" || !strings.Contains(sent.Note, want) {
+					t.Errorf("unsigned mail allowed: %t: note on %s: %q", unsigned, to, sent.Note)
+				}
+			}
+		})
+	}
+}
+
+// Where unsigned mail is allowed, it is of agents that have never signed. A notice that
+// this agent makes in the name of another does not count.
+func TestUnsignedMailOfASigner(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a", w.signing(true)), w.agent("b", w.signing(true))
+		unsigned := func(from mailbox.AgentID, text string) {
+			w.foreign(b, mailbox.Envelope{From: from, Content: textOf(text), Hops: 3,
+				Metadata: mailbox.Metadata{RequiresAck: true}})
+		}
+		unsigned("a", "before")
+		same(t, "given", b.texts(), []string{"before"})
+		a.say(b, "signed")
+		same(t, "given", b.texts(), []string{"signed"})
+		unsigned("a", "forged")
+		same(t, "given", b.texts(), []string{})
+		if n := b.saw(agent.EventBadSignature); n != 1 {
+			t.Errorf("%d bad signatures", n)
+		}
+
+		nano := &actor{id: "nano"}
+		b.say(nano, "are you there?", func(e *mailbox.Envelope) { e.Metadata.TTL = new(60) })
+		time.Sleep(2 * time.Minute)
+		if got := b.texts(); len(got) != 1 {
+			t.Errorf("told %q, want that the message expired", got)
+		}
+		unsigned("nano", "here I am")
+		same(t, "given", b.texts(), []string{"here I am"})
+	})
+}
+
+// Mail that waits to be sent when the secret is set or changed is not sent, and the bot is
+// told of it; a task that it gave comes to nothing.
+func TestNewSecretWhileMailWaits(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		w.hub.failing(func(op string, id mailbox.AgentID) error {
+			if op == "put" && id == "b" {
+				return errors.New("no store")
+			}
+			return nil
+		})
+		a.task(b, "t1", nil)
+		a.say(b, "hello", func(e *mailbox.Envelope) { e.ID = "m1" })
+		a.stop()
+		w.hub.failing(nil)
+		w.signing(false)(&a.opts)
+		b.stop()
+		w.signing(false)(&b.opts)
+		b.restart()
+		a.restart()
+		time.Sleep(time.Minute)
+		same(t, "given to the other", b.texts(), []string{})
+		if got := a.state("t1"); got != mailbox.Failed {
+			t.Errorf("the task is %s", got)
+		}
+		told := strings.Join(a.texts(), "\n")
+		for _, want := range []string{"b did not finish the task: BAD_SIGNATURE", "your message m1: ", "send it anew"} {
+			if !strings.Contains(told, want) {
+				t.Errorf("the bot is told %q, want %q", told, want)
+			}
+		}
+		if n := a.saw(agent.EventDead); n != 2 {
+			t.Errorf("%d dead letters", n)
+		}
+	})
+}
+
+// Who writes to an agent with another secret hears that its message was not taken, also
+// where it asked for no acknowledgement.
+func TestReceiverWithAnotherSecret(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		other := func(o *agent.Options) { o.Signing.Secret = "another" }
+		a, b := w.agent("a", w.signing(false)), w.agent("b", w.signing(false), other)
+		a.say(b, "hello", func(e *mailbox.Envelope) { e.ID = "m1" })
+		time.Sleep(time.Minute)
+		same(t, "given", b.texts(), []string{})
+		if told := strings.Join(a.texts(), "\n"); !strings.Contains(told, "your message m1: b set it aside") {
+			t.Errorf("the bot is told %q", told)
+		}
+		if dead, err := a.DeadLetters(); err != nil || len(dead) != 1 {
+			t.Errorf("dead letters %+v, %v", dead, err)
+		}
+	})
+}

@@ -1,0 +1,648 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+// record is what happened to the bots of a cluster. All that is in it was seen from
+// outside of the sidecars; check compares it with the promises.
+type record struct {
+	Bots       []string
+	Messages   map[relay.MessageID]*sentMessage
+	Deliveries []delivered // in the order in which the bots received them
+
+	// Killed are the lives of each bot's sidecar that ended with SIGKILL, and
+	// Resumes the bots whose sidecar knows what they received last: they read
+	// the stream with Last-Event-ID.
+	Killed  map[string][]int
+	Resumes map[string]bool
+
+	Transcripts []transcriptFolder
+	Torn        int // lines that another fault than a kill may have torn in a folder
+}
+
+// sentMessage is a message that a bot gave to its sidecar.
+type sentMessage struct {
+	conversation
+	Sum              uint64 // of the content
+	Person           bool   // heard from a person: it is in the transcripts only
+	Called, Accepted int64  // moments of the first call and of the 202; Accepted is 0 without one
+	// Stopped are the bots that must not receive it, with the stop reason.
+	Stopped map[string]relay.Reason
+}
+
+type conversation struct{ Sender, Chat string }
+
+// delivered is a message that a bot received and answered.
+type delivered struct {
+	Bot string
+	ID  relay.MessageID
+	conversation
+	Sum  uint64
+	Life int   // of the bot's sidecar: 1 is the first
+	At   int64 // moment
+}
+
+type transcriptFolder struct {
+	Path      string
+	Entries   []transcriptEntry
+	Fragments int // lines that are not entries
+}
+
+type transcriptEntry struct {
+	ID relay.MessageID
+	conversation
+	Sum uint64
+}
+
+// fault names a promise that was not kept.
+type fault string
+
+const (
+	faultLost       fault = "lost"       // an accepted message did not come, or is missing in a transcript
+	faultOrder      fault = "order"      // messages came in another order than they were sent, or before
+	faultRepeat     fault = "repeat"     // a message came again although no process died
+	faultInvented   fault = "invented"   // nobody sent it, or not to this bot
+	faultAltered    fault = "altered"    // sender, chat or content is another one
+	faultDoubleLine fault = "doubleLine" // a message is in a transcript more than once
+)
+
+type violation struct {
+	fault fault
+	text  string
+}
+
+func (v violation) String() string { return fmt.Sprintf("%s: %s", v.fault, v.text) }
+
+type violations []violation
+
+func (v *violations) add(f fault, format string, args ...any) {
+	*v = append(*v, violation{f, fmt.Sprintf(format, args...)})
+}
+
+// check compares the record with the promises:
+//
+//   - every accepted message reaches every other bot, unless a stop reason says why not;
+//   - the messages of a sender in a chat reach a bot in the order of the sends;
+//   - a message comes again only where the sidecar was killed between the delivery
+//     and its note: from the next life, one message of a chat, and never to a bot
+//     whose sidecar knows what it received last;
+//   - every accepted message is in each transcript once, in its chat and unchanged;
+//   - nothing comes that was not sent.
+//
+// Order is Porcupine's part, see queueModel. The others are statements about single
+// messages, for which any order of the operations is as good: no search can find more
+// than counting does.
+func (r *record) check() violations {
+	return slices.Concat(r.lost(), r.checkDeliveries(), r.checkRepeats(), r.checkOrder(), r.checkTranscripts())
+}
+
+// receivers are the bots that must receive a message.
+func (r *record) receivers(id relay.MessageID) []string {
+	m := r.Messages[id]
+	return slices.DeleteFunc(slices.Clone(r.Bots), func(bot string) bool {
+		return bot == m.Sender || m.Stopped[bot] != "" || m.Person
+	})
+}
+
+// kills is how many lives of all sidecars ended with SIGKILL.
+func (r *record) kills() (n int) {
+	for _, lives := range r.Killed {
+		n += len(lives)
+	}
+	return n
+}
+
+// given is a message as a bot received it.
+type given struct {
+	bot string
+	id  relay.MessageID
+}
+
+// lives are the lives of the sidecar that delivered each message, in their order.
+func (r *record) lives() map[given][]int {
+	out := map[given][]int{}
+	for _, d := range r.Deliveries {
+		out[given{d.Bot, d.ID}] = append(out[given{d.Bot, d.ID}], d.Life)
+	}
+	for _, lives := range out {
+		slices.Sort(lives)
+	}
+	return out
+}
+
+// repeats is how many deliveries to each bot were not the first of their message.
+func (r *record) repeats() map[string]int {
+	out := map[string]int{}
+	for g, lives := range r.lives() {
+		out[g.bot] += len(lives) - 1
+	}
+	return out
+}
+
+// lost finds the accepted messages that a bot did not receive.
+func (r *record) lost() (found violations) {
+	lives := r.lives()
+	for _, id := range slices.Sorted(maps.Keys(r.Messages)) {
+		for _, bot := range r.receivers(id) {
+			if r.Messages[id].Accepted > 0 && len(lives[given{bot, id}]) == 0 {
+				found.add(faultLost, "%s did not receive %s", bot, id)
+			}
+		}
+	}
+	return found
+}
+
+// checkDeliveries compares each delivery with what was sent.
+func (r *record) checkDeliveries() (found violations) {
+	for _, d := range r.Deliveries {
+		switch m := r.Messages[d.ID]; {
+		case m == nil || m.Person:
+			found.add(faultInvented, "%s received %s, which no bot sent", d.Bot, d.ID)
+		case m.Sender == d.Bot:
+			found.add(faultInvented, "%s received its own %s", d.Bot, d.ID)
+		case m.Stopped[d.Bot] != "":
+			found.add(faultInvented, "%s received %s, which had to stop: %s", d.Bot, d.ID, m.Stopped[d.Bot])
+		case m.conversation != d.conversation || m.Sum != d.Sum:
+			found.add(faultAltered, "%s received %s of %+v as of %+v, same content: %t",
+				d.Bot, d.ID, m.conversation, d.conversation, m.Sum == d.Sum)
+		}
+	}
+	return found
+}
+
+// checkRepeats finds the deliveries of a message after its first one that no kill explains.
+func (r *record) checkRepeats() (found violations) {
+	type ended struct {
+		bot  string
+		life int
+		chat string
+	}
+	unnoted := map[ended]relay.MessageID{} // the message that a life delivered and did not note
+	for g, lives := range r.lives() {
+		for i, life := range lives[:len(lives)-1] {
+			text := fmt.Sprintf("%s received %s from life %d of its sidecar and again from life %d",
+				g.bot, g.id, life, lives[i+1])
+			if lives[i+1] == life || !slices.Contains(r.Killed[g.bot], life) {
+				found.add(faultRepeat, "%s, and it was not killed between", text)
+			}
+			if r.Resumes[g.bot] {
+				found.add(faultRepeat, "%s, which knew that the bot had it", text)
+			}
+			if m := r.Messages[g.id]; m != nil {
+				at := ended{g.bot, life, m.Chat}
+				if other, ok := unnoted[at]; ok {
+					found.add(faultRepeat, "%s, as it did %s of the same chat", text, other)
+				}
+				unnoted[at] = g.id
+			}
+		}
+	}
+	return found
+}
+
+// checkTranscripts compares the transcripts with what was sent.
+func (r *record) checkTranscripts() (found violations) {
+	for _, folder := range r.Transcripts {
+		times := map[relay.MessageID]int{}
+		for _, e := range folder.Entries {
+			times[e.ID]++
+			switch m := r.Messages[e.ID]; {
+			case m == nil:
+				found.add(faultInvented, "%s has %s, which nobody sent", folder.Path, e.ID)
+			case m.conversation != e.conversation || m.Sum != e.Sum:
+				found.add(faultAltered, "%s has %s of %+v as of %+v, same content: %t",
+					folder.Path, e.ID, m.conversation, e.conversation, m.Sum == e.Sum)
+			case times[e.ID] == 2:
+				found.add(faultDoubleLine, "%s has %s more than once", folder.Path, e.ID)
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(r.Messages)) {
+			if r.Messages[id].Accepted > 0 && times[id] == 0 {
+				found.add(faultLost, "%s is not in %s", id, folder.Path)
+			}
+		}
+		if n := r.kills() + r.Torn; folder.Fragments > n {
+			found.add(faultAltered, "%s has %d fragments, at most %d are explained", folder.Path, folder.Fragments, n)
+		}
+	}
+	return found
+}
+
+// queueOp is a send, or the first delivery of a message.
+type queueOp struct {
+	id   relay.MessageID
+	send bool
+	// rank is the place of the message among those that the receiver got: 1 is
+	// the first, 0 a message that it did not get.
+	rank int
+}
+
+// queueModel is the queue from one sender to one receiver in one chat, first in
+// first out. A send takes effect somewhere between its first call and its 202, also
+// when several callers send at once or a killed sidecar was called again. A delivery
+// takes effect when the bot receives it.
+//
+// The state counts what was sent and what was received. It could be the list of the
+// messages in between; but the order in which concurrent sends took effect would show
+// only at their deliveries, dozens of operations later, and Porcupine would try all
+// orders until then. As each message is unique, the order of the deliveries is the
+// only one in which the sends can have taken effect; so each send carries its rank.
+// TestQueueModel compares this with the list.
+var queueModel = porcupine.Model{
+	Init: func() any { return queueState{} },
+	Step: func(state, input, _ any) (bool, any) {
+		s, op := state.(queueState), input.(queueOp)
+		switch {
+		case op.rank == 0: // lost decides whether that may be
+			return true, s
+		case op.send:
+			return op.rank == s.sent+1, queueState{op.rank, s.received}
+		}
+		return op.rank == s.received+1 && op.rank <= s.sent, queueState{s.sent, op.rank}
+	},
+}
+
+type queueState struct{ sent, received int }
+
+// queueOps are the operations on the queues to a receiver.
+func (r *record) queueOps(receiver string) map[conversation][]porcupine.Operation {
+	ops, rank := map[conversation][]porcupine.Operation{}, map[relay.MessageID]int{}
+	last := map[conversation]int{}
+	for _, d := range r.Deliveries {
+		m := r.Messages[d.ID]
+		if d.Bot != receiver || m == nil || rank[d.ID] > 0 {
+			continue
+		}
+		last[m.conversation]++
+		rank[d.ID] = last[m.conversation]
+		ops[m.conversation] = append(ops[m.conversation], porcupine.Operation{Input: queueOp{d.ID, false, rank[d.ID]},
+			Call: d.At, Return: d.At})
+	}
+	for id, m := range r.Messages {
+		if !m.Person && m.Sender != receiver {
+			ops[m.conversation] = append(ops[m.conversation], porcupine.Operation{Input: queueOp{id, true, rank[id]},
+				Call: m.Called, Return: cmp.Or(m.Accepted, math.MaxInt64)})
+		}
+	}
+	return ops
+}
+
+// checkOrder holds the queues of all senders to all receivers against queueModel.
+func (r *record) checkOrder() (found violations) {
+	for _, receiver := range r.Bots {
+		for from, ops := range r.queueOps(receiver) {
+			if porcupine.CheckOperations(queueModel, ops) {
+				continue
+			}
+			_, info := porcupine.CheckOperationsVerbose(queueModel, ops, 0)
+			explained := map[queueOp]bool{}
+			for _, partial := range info.PartialLinearizationsOperations()[0] {
+				for _, op := range partial {
+					explained[op.Input.(queueOp)] = true
+				}
+			}
+			at := slices.IndexFunc(ops, func(op porcupine.Operation) bool { return !explained[op.Input.(queueOp)] })
+			found.add(faultOrder, "%s received the messages of %+v in another order than they were sent, from %s on",
+				receiver, from, ops[max(0, at)].Input.(queueOp).id)
+		}
+	}
+	return found
+}
+
+// readTranscripts adds the transcripts of folders to the record.
+func (r *record) readTranscripts(t *testing.T, folders ...string) {
+	t.Helper()
+	r.Transcripts = nil
+	for _, folder := range folders {
+		read := transcriptFolder{Path: folder}
+		files, err := filepath.Glob(filepath.Join(folder, "*.jsonl*"))
+		must(t, err)
+		for _, file := range files {
+			name := strings.TrimPrefix(filepath.Base(file), "feishu_")
+			chat, _, _ := strings.Cut(name, ".jsonl")
+			for line := range linesOf(t, file) {
+				var e transcript.Entry
+				if json.Unmarshal(line, &e) != nil {
+					read.Fragments++
+					continue
+				}
+				read.Entries = append(read.Entries, transcriptEntry{ID: relay.MessageID(e.MessageID),
+					conversation: conversation{e.Sender, chat}, Sum: sumOf(e.Content)})
+			}
+		}
+		r.Transcripts = append(r.Transcripts, read)
+	}
+}
+
+// plantedFault alters a record so that it breaks one promise.
+type plantedFault struct {
+	name  string
+	fault fault
+	// plant reports false if the record has nothing that it could alter.
+	plant func(*record) bool
+}
+
+// some returns the index of a random element that suits, or -1.
+func some[T any](list []T, suits func(T) bool) int {
+	var at []int
+	for i, x := range list {
+		if suits(x) {
+			at = append(at, i)
+		}
+	}
+	if len(at) == 0 {
+		return -1
+	}
+	return at[rand.IntN(len(at))]
+}
+
+func anyDelivery(r *record) int { return some(r.Deliveries, func(delivered) bool { return true }) }
+
+// again adds a delivery with another life and moment.
+func (r *record) again(d delivered, life int) {
+	d.Life, d.At = life, r.Deliveries[len(r.Deliveries)-1].At+1
+	r.Deliveries = append(r.Deliveries, d)
+}
+
+// line returns a random line of a transcript.
+func (r *record) line() (folder *transcriptFolder, entry int) {
+	folder = &r.Transcripts[rand.IntN(len(r.Transcripts))]
+	return folder, rand.IntN(len(folder.Entries))
+}
+
+var plantedFaults = []plantedFault{
+	{"a message that a bot did not receive", faultLost, func(r *record) bool {
+		lost := r.Deliveries[anyDelivery(r)]
+		r.Deliveries = slices.DeleteFunc(r.Deliveries, func(d delivered) bool {
+			return d.Bot == lost.Bot && d.ID == lost.ID
+		})
+		return true
+	}},
+	{"a message that is missing in a transcript", faultLost, func(r *record) bool {
+		folder, i := r.line()
+		folder.Entries = slices.Delete(folder.Entries, i, i+1)
+		return true
+	}},
+	{"a swapped pair", faultOrder, func(r *record) bool {
+		lives := r.lives()
+		after := func(d, next delivered) bool { // next was sent when d had been accepted
+			return next.Bot == d.Bot && next.conversation == d.conversation &&
+				r.Messages[next.ID].Called > r.Messages[d.ID].Accepted &&
+				len(lives[given{d.Bot, d.ID}]) == 1 && len(lives[given{next.Bot, next.ID}]) == 1
+		}
+		i := some(r.Deliveries, func(d delivered) bool {
+			return slices.ContainsFunc(r.Deliveries, func(next delivered) bool { return after(d, next) })
+		})
+		if i < 0 {
+			return false
+		}
+		j := some(r.Deliveries, func(next delivered) bool { return after(r.Deliveries[i], next) })
+		d, next := &r.Deliveries[i], &r.Deliveries[j]
+		d.ID, d.Sum, next.ID, next.Sum = next.ID, next.Sum, d.ID, d.Sum
+		return true
+	}},
+	{"a delivery before the send", faultOrder, func(r *record) bool {
+		lives := r.lives()
+		d := &r.Deliveries[some(r.Deliveries, func(d delivered) bool { return len(lives[given{d.Bot, d.ID}]) == 1 })]
+		d.At = r.Messages[d.ID].Called - 1
+		return true
+	}},
+	{"a doubled transcript line", faultDoubleLine, func(r *record) bool {
+		folder, i := r.line()
+		folder.Entries = append(folder.Entries, folder.Entries[i])
+		return true
+	}},
+	{"a delivery of a message that nobody sent", faultInvented, func(r *record) bool {
+		d := r.Deliveries[anyDelivery(r)]
+		d.ID = "om_invented"
+		r.again(d, d.Life)
+		return true
+	}},
+	{"a line of a message that nobody sent", faultInvented, func(r *record) bool {
+		folder, i := r.line()
+		e := folder.Entries[i]
+		e.ID = "om_invented"
+		folder.Entries = append(folder.Entries, e)
+		return true
+	}},
+	{"a delivery to the sender", faultInvented, func(r *record) bool {
+		d := r.Deliveries[anyDelivery(r)]
+		d.Bot = d.Sender
+		r.again(d, d.Life)
+		return true
+	}},
+	{"a delivery that a stop reason forbids", faultInvented, func(r *record) bool {
+		d := r.Deliveries[anyDelivery(r)]
+		r.Messages[d.ID].Stopped = map[string]relay.Reason{d.Bot: relay.MaxDepth}
+		return true
+	}},
+	{"another content", faultAltered, func(r *record) bool {
+		r.Deliveries[anyDelivery(r)].Sum++
+		return true
+	}},
+	{"another chat in a transcript", faultAltered, func(r *record) bool {
+		folder, i := r.line()
+		folder.Entries[i].Chat += "x"
+		return true
+	}},
+	{"a repeat of the same life", faultRepeat, func(r *record) bool {
+		d := r.Deliveries[anyDelivery(r)]
+		r.again(d, d.Life)
+		return true
+	}},
+	{"a repeat after an orderly end", faultRepeat, func(r *record) bool {
+		i := some(r.Deliveries, func(d delivered) bool { return !slices.Contains(r.Killed[d.Bot], d.Life) })
+		if i < 0 {
+			return false
+		}
+		r.again(r.Deliveries[i], r.Deliveries[i].Life+1)
+		return true
+	}},
+	{"two repeats of one chat after one kill", faultRepeat, func(r *record) bool {
+		lives := r.lives()
+		pair := func(d, other delivered) bool {
+			return d.Bot == other.Bot && d.Life == other.Life && d.Chat == other.Chat && d.ID != other.ID &&
+				!r.Resumes[d.Bot] && slices.Contains(r.Killed[d.Bot], d.Life) && len(lives[given{d.Bot, d.ID}]) == 1
+		}
+		i := some(r.Deliveries, func(d delivered) bool {
+			return slices.ContainsFunc(r.Deliveries, func(o delivered) bool { return pair(d, o) && pair(o, d) })
+		})
+		if i < 0 {
+			return false
+		}
+		d := r.Deliveries[i]
+		other := r.Deliveries[some(r.Deliveries, func(o delivered) bool { return pair(d, o) && pair(o, d) })]
+		r.again(d, d.Life+1)
+		r.again(other, d.Life+1)
+		return true
+	}},
+	{"a repeat to a bot that resumes its stream", faultRepeat, func(r *record) bool {
+		i := some(r.Deliveries, func(d delivered) bool {
+			return r.Resumes[d.Bot] && slices.Contains(r.Killed[d.Bot], d.Life)
+		})
+		if i < 0 {
+			return false
+		}
+		r.again(r.Deliveries[i], r.Deliveries[i].Life+1)
+		return true
+	}},
+}
+
+// plant proves that the checker finds faults in copies of r, in which it found none.
+// It returns the faults for which r has no place.
+func (r *record) plant(t *testing.T) (left []string) {
+	t.Helper()
+	for _, p := range plantedFaults {
+		altered := r.copied(t)
+		if !p.plant(altered) {
+			left = append(left, p.name)
+			continue
+		}
+		found := altered.check()
+		if !slices.ContainsFunc(found, func(v violation) bool { return v.fault == p.fault }) {
+			t.Errorf("the checker does not find %s: it found %v", p.name, found)
+		}
+	}
+	return left
+}
+
+// copied is a copy of r that may be altered.
+func (r *record) copied(t *testing.T) *record {
+	t.Helper()
+	data, err := json.Marshal(r)
+	must(t, err)
+	out := new(record)
+	must(t, json.Unmarshal(data, out))
+	return out
+}
+
+// smallRecord is a record without faults that has a place for every planted one.
+func smallRecord() *record {
+	h := newHistory([]string{"agent_a", "agent_b", "agent_c"})
+	h.stops = func(bot, chat string) relay.Reason {
+		if bot == "agent_c" && chat == "oc_2" {
+			return relay.NotMentioned
+		}
+		return relay.Pass
+	}
+	r := &h.record
+	r.Resumes["agent_c"] = true
+	r.Killed = map[string][]int{"agent_b": {1, 2}, "agent_c": {1}}
+	send := func(ids ...relay.MessageID) {
+		for _, id := range ids {
+			chat, _, _ := strings.Cut(string(id), "/")
+			h.sending(id, "agent_a", chat, "text of "+string(id))
+		}
+		for _, id := range slices.Backward(ids) { // an order of the answers proves nothing
+			h.accepted(id)
+		}
+	}
+	give := func(bot string, life int, ids ...relay.MessageID) {
+		for _, id := range ids {
+			h.got(bot, life, &relay.Inbound{ChatID: relay.ChatID(r.Messages[id].Chat), Content: "text of " + string(id),
+				Metadata: map[string]any{"relay_msg_id": string(id), "sender_agent_name": "agent_a"}})
+		}
+	}
+	send("oc_1/1", "oc_1/2") // by two callers at once
+	send("oc_2/1")
+	send("oc_1/3")
+	give("agent_b", 1, "oc_1/2", "oc_2/1", "oc_1/1", "oc_1/3")
+	give("agent_c", 1, "oc_1/2", "oc_1/1")
+	send("oc_1/4")
+	send("oc_1/5")
+	h.sending("oc_1/6", "agent_a", "oc_1", "text of oc_1/6") // never answered; nobody has it
+	give("agent_b", 2, "oc_1/3", "oc_1/4")                   // oc_1/3 was not noted when the sidecar was killed
+	give("agent_b", 3, "oc_1/4", "oc_1/5")
+	give("agent_c", 2, "oc_1/3", "oc_1/4", "oc_1/5")
+	h.reported("om_person", "Ann", "oc_1", "hello")
+	all := transcriptFolder{Path: "transcripts"}
+	for id, m := range r.Messages {
+		if m.Accepted > 0 {
+			all.Entries = append(all.Entries, transcriptEntry{id, m.conversation, m.Sum})
+		}
+	}
+	r.Transcripts = []transcriptFolder{all}
+	return r
+}
+
+// The checker of histories accepts what the promises allow, and finds each of their
+// breaches.
+func TestHistoryChecker(t *testing.T) {
+	t.Parallel()
+	r := smallRecord()
+	if found := r.check(); len(found) > 0 {
+		t.Fatalf("the record keeps the promises, and the checker found %v", found)
+	}
+	for range 20 { // each plants them elsewhere
+		if left := r.plant(t); len(left) > 0 {
+			t.Fatalf("the record has no place for %v", left)
+		}
+	}
+}
+
+// The model with ranks accepts the same histories as a list of the messages that were
+// sent and not received.
+func TestQueueModel(t *testing.T) {
+	t.Parallel()
+	list := porcupine.Model{
+		Init: func() any { return "" },
+		Step: func(state, input, _ any) (bool, any) {
+			s, op := state.(string), input.(queueOp)
+			if op.send {
+				return true, s + string(op.id)
+			}
+			rest, ok := strings.CutPrefix(s, string(op.id))
+			return ok, rest
+		},
+	}
+	legal := 0
+	for range 1000 {
+		const ids = "abcde"
+		r := &record{Bots: []string{"to"}, Messages: map[relay.MessageID]*sentMessage{}}
+		moments := rand.Perm(3 * len(ids))
+		var received []int64
+		for i, id := range ids {
+			a, b := int64(moments[2*i]), int64(moments[2*i+1])
+			r.Messages[relay.MessageID(id)] = &sentMessage{Called: min(a, b) + 1, Accepted: max(a, b) + 1}
+			received = append(received, int64(moments[2*len(ids)+i])+8)
+		}
+		slices.Sort(received)
+		order := slices.SortedFunc(maps.Keys(r.Messages), func(a, b relay.MessageID) int {
+			return cmp.Compare(r.Messages[a].Accepted, r.Messages[b].Accepted)
+		})
+		if i := rand.IntN(len(ids) - 1); rand.IntN(2) == 0 {
+			order[i], order[i+1] = order[i+1], order[i]
+		}
+		for i, id := range order {
+			r.Deliveries = append(r.Deliveries, delivered{Bot: "to", ID: id, At: received[i]})
+		}
+		ops := r.queueOps("to")[conversation{}]
+		want := porcupine.CheckOperations(list, ops)
+		if got := len(r.checkOrder()) == 0; got != want {
+			t.Fatalf("with ranks: %t, with a list: %t, of %+v", got, want, ops)
+		}
+		if want {
+			legal++
+		}
+	}
+	if legal < 50 || legal > 950 {
+		t.Errorf("%d of 1000 histories are legal: too few of one kind", legal)
+	}
+}

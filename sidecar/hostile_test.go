@@ -1,0 +1,129 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"feishu-relay/relay"
+	"feishu-relay/sidecar"
+)
+
+// peakMemory is the most memory that the process had so far, as the kernel counts it.
+func peakMemory(t *testing.T, p *process) string {
+	t.Helper()
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid())) // on Linux only
+	_, rest, _ := strings.Cut(string(data), "VmHWM:")
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(line)
+}
+
+// Nobody's signature is needed to write a line into the queue.
+func TestHugeIdsOfMalformedLinesFillNeitherLogNorMemory(t *testing.T) {
+	t.Parallel()
+	const lines = 520
+	ctx := limited(t)
+	c := newCluster(t, setup{bots: 1, change: func(_ int, cfg *sidecar.Config) { cfg.RelaySecret = "a secret of sixteen" }})
+	b := c.bots[0]
+	queue, err := os.OpenFile(filepath.Join(c.relays[0], "outbound.jsonl"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	must(t, err)
+	defer queue.Close()
+	huge := strings.Repeat("x", 500<<10)
+	for i := range lines {
+		_, err := fmt.Fprintf(queue, `{"relay_msg_id":"%d%s","channel":"feishu","chat_id":"oc_%d%s","content":"",`+
+			`"sender_bot_open_id":"","sender_agent_name":"mallory","metadata":{}}`+"\n", i, huge, i, huge)
+		must(t, err)
+	}
+	eventually(ctx, t, "every line is counted", func() bool {
+		return b.metric(ctx, t, `feishu_relay_stopped_total{reason="malformed"}`) == lines
+	})
+	info, err := os.Stat(b.side.log)
+	must(t, err)
+	t.Logf("%d lines: %d bytes of log, peak memory %s", lines, info.Size(), peakMemory(t, b.side))
+	if info.Size() > 256<<10 {
+		t.Errorf("%d malformed lines made %d bytes of log", lines, info.Size())
+	}
+}
+
+// A bot that sends what cannot be signed is told so, and does not try it again for ever.
+func TestSignedNumberWithTooManyDigitsIsRefused(t *testing.T) {
+	t.Parallel()
+	ctx := limited(t)
+	c := newCluster(t, setup{bots: 1, change: func(_ int, cfg *sidecar.Config) {
+		cfg.RelaySecret = "a secret of sixteen"
+	}})
+	for number, want := range map[string]int{
+		"12345678901234567891": http.StatusBadRequest, "9007199254740991": http.StatusAccepted,
+	} {
+		status, code, err := c.bots[0].post(ctx, "/v1/outbound", map[string]any{"channel": "feishu", "chat_id": "oc_x",
+			"content": "hello", "message_id": "om_" + number,
+			"metadata": map[string]any{"chat_type": "group", "n": json.Number(number)}})
+		if status != want {
+			t.Errorf("with the number %s: %d %s %v, want %d", number, status, code, err, want)
+		}
+	}
+}
+
+// A transcript that is no regular file is an error of that chat alone.
+func TestASendInAChatWhoseTranscriptIsAFIFOIsAnswered(t *testing.T) {
+	t.Parallel()
+	ctx := limited(t)
+	c := newCluster(t, setup{bots: 2})
+	a, b := c.bots[0], c.bots[1]
+	for _, chat := range []string{"oc_fifo", "oc_other"} {
+		if chat == "oc_fifo" {
+			must(t, syscall.Mkfifo(filepath.Join(c.folders[0], "feishu_"+chat+".jsonl"), 0o600))
+		}
+		a.says(ctx, t, chat, relay.MessageID("om_"+chat), "hello", nil)
+	}
+	eventually(ctx, t, "the other chat goes on", func() bool { return b.metric(ctx, t, "feishu_relay_delivered_total") == 1 })
+	eventually(ctx, t, "the fault is shown", func() bool {
+		st, err := a.status(ctx)
+		return err == nil && strings.Contains(fmt.Sprint(st.Errors), "regular file")
+	})
+}
+
+// A sidecar bounds its connections; those that ask for nothing make room for those that do.
+func TestIdleConnectionsToTheLocalAPIMakeRoom(t *testing.T) {
+	t.Parallel()
+	const many = 1200
+	ctx := limited(t)
+	c := newCluster(t, setup{bots: 1})
+	b := c.bots[0]
+	url, err := b.side.url(ctx)
+	must(t, err)
+	watching, err := http.Get(url + "/v1/events")
+	must(t, err)
+	defer watching.Body.Close()
+	for range many {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		must(t, err)
+		defer conn.Close()
+		_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		must(t, err)
+		_, err = conn.Read(make([]byte, 1)) // it is answered, and then idle
+		must(t, err)
+	}
+	if open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.side.pid())); err == nil && len(open) > 700 { // on Linux only
+		t.Errorf("the sidecar holds %d files open", len(open))
+	}
+	t.Logf("peak memory %s", peakMemory(t, b.side))
+	if status, code, err := b.post(ctx, "/v1/outbound", map[string]any{"chat_id": "oc_x", "content": "hello"}); status != http.StatusAccepted && status != http.StatusOK {
+		t.Errorf("the bot's own call: got %d %s %v", status, code, err)
+	}
+	if st, err := b.status(ctx); err != nil || st.Door.Connected == nil || !*st.Door.Connected {
+		t.Errorf("the bot's stream was closed: %v", err)
+	}
+	if _, err := watching.Body.Read(make([]byte, 1)); err != nil {
+		t.Errorf("a viewer's event stream was closed: %v", err)
+	}
+}
