@@ -71,13 +71,8 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 	if err := a.awaitFirstLook(ctx); err != nil {
 		return Drained{}, err
 	}
-	a.awaitDoors(ctx)
 	d := Drained{Messages: []Mail{}}
-	for _, l := range a.ready.overflow(peerBuffer) {
-		if a.drop(ctx, l) {
-			d.Dropped++
-		}
-	}
+	taken := a.takeAll(ctx, min(limit, maxDrain), goal, &d)
 	type copied struct {
 		l       *letter
 		e       mailbox.Envelope
@@ -85,7 +80,7 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 	}
 	var out []copied
 	room := a.drainBytes
-	for message, copies := range a.ready.takeAll(min(limit, maxDrain), goal) {
+	for message, copies := range taken {
 		full := room <= 0
 		for _, l := range copies {
 			if full {
@@ -128,6 +123,20 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 	d.Rendered = mailbox.Render(list)
 	d.Waiting = a.ready.count(goal)
 	return d, nil
+}
+
+// takeAll takes in hand what is ready for a goal, and drops what its buffer has no
+// room for. No door is given anything meanwhile: what it gave back would be missing.
+func (a *Agent) takeAll(ctx context.Context, n int, goal string, d *Drained) [][]*letter {
+	a.ready.beginDrain()
+	defer a.ready.endDrain()
+	a.awaitDoors(ctx)
+	for _, l := range a.ready.overflow(peerBuffer) {
+		if a.drop(ctx, l) {
+			d.Dropped++
+		}
+	}
+	return a.ready.takeAll(n, goal)
 }
 
 // awaitDoors waits until nothing is in hand, but for at most drainPatience.

@@ -55,6 +55,7 @@ type ready struct {
 	arrived  int
 	doors    int                // goes up when a door has opened
 	occupied map[string]*letter // by conversation, what its other letters wait for
+	drains   int                // drains that are taking what is ready: no door is given anything meanwhile
 	changed  chan struct{}      // closed when a letter was added or let go
 }
 
@@ -123,6 +124,9 @@ func (r *ready) Changed() <-chan struct{} {
 func (r *ready) next(now time.Time, talk bool) (l *letter, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.drains > 0 {
+		return nil, time.Time{}
+	}
 	for _, l := range r.list {
 		if l.inHand || l.ending || l.talk != talk || r.occupied[l.conversation] != nil {
 			continue
@@ -172,6 +176,20 @@ func (r *ready) copies(goal string) (groups [][]*letter) {
 		groups = append(groups, []*letter{l})
 	}
 	return groups
+}
+
+// beginDrain keeps what is ready from the doors until [ready.endDrain].
+func (r *ready) beginDrain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drains++
+}
+
+func (r *ready) endDrain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drains--
+	r.wake()
 }
 
 // takeAll takes in hand what is ready for a goal, "" for any: at most n messages,
