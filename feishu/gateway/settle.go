@@ -206,8 +206,8 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 	return nil
 }
 
-// askChat asks Feishu, in the background, what kind a chat is. One question per
-// chat is under way at a time.
+// askChat asks Feishu, in the background, what kind a chat is, unless an answer has
+// just come. One question per chat is under way at a time.
 func (g *Gateway) askChat(id relay.ChatID) {
 	if _, busy := g.asking.LoadOrStore(id, true); busy {
 		return
@@ -215,6 +215,9 @@ func (g *Gateway) askChat(id relay.ChatID) {
 	g.crew.start(func() {
 		defer g.caught("chat")
 		defer g.asking.Delete(id)
+		if kind := g.opts.Book.Chat(id).Kind; kind == feishu.ChatGroup || kind == feishu.ChatP2P {
+			return
+		}
 		ctx, cancel := context.WithTimeout(g.ctx, askWait)
 		defer cancel()
 		g.count("chat_asked")
