@@ -41,7 +41,7 @@ func heap() int64 {
 
 // A sidecar has as much memory for a hundred groups as for one.
 func TestAllChatsShareOneMemory(t *testing.T) {
-	const chats, each, budget = 60, 5, 4 << 20
+	const chats, each, budget = 30, 3, 2 << 20
 	s := openMany(t, t.TempDir(), transcript.Options{Memory: budget})
 	content := strings.Repeat("x", 150<<10)
 	before := heap()
