@@ -18,7 +18,9 @@ import (
 // program builds feishu-relay, once for all tests.
 var program = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(buildDir, "feishu-relay.exe")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "feishu-relay/cmd/feishu-relay") // as `make build`, which need not compile again
+	// As `make build`, which need not compile again.
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", path,
+		"feishu-relay/cmd/feishu-relay")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", errors.New(string(out))
