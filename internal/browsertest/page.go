@@ -196,16 +196,35 @@ func (p *Page) Middle(selector string) (x, y float64) {
 	}
 }
 
+// watchClick notes whether the next click reaches what a selector finds.
+const watchClick = `((selector) => {
+	window.clickMissed = true
+	addEventListener('click', (e) => { if (e.target.closest(selector)) window.clickMissed = false },
+		{ capture: true, once: true })
+})(%s)`
+
 // Click clicks, or taps on a phone, the first element that selector finds, as
-// soon as that is possible.
+// soon as that is possible. Where the page is redrawn under the mouse it
+// clicks again, as people do.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
-	x, y := p.Middle(selector)
 	if p.touch {
+		x, y := p.Middle(selector)
 		p.Do(chromedp.TapXY(x, y))
 		return
 	}
-	p.Do(chromedp.MouseEvent(chromedp.MouseMoved, x, y), chromedp.MouseClickXY(x, y))
+	for late := time.Now().Add(patience); ; {
+		Eval[any](p, fmt.Sprintf(watchClick, JS(selector)))
+		x, y := p.Middle(selector)
+		p.Do(chromedp.MouseEvent(chromedp.MouseMoved, x, y), chromedp.MouseClickXY(x, y))
+		missed, err := evaluate[bool](p, `window.clickMissed === true`)
+		if err != nil || !missed { // the click has led to another page, or has come
+			return
+		}
+		if time.Now().After(late) {
+			p.t.Fatalf("no click reaches %s", selector)
+		}
+	}
 }
 
 // Press presses keys one after another: letters, or those of the package kb. A
