@@ -221,7 +221,7 @@ func (s *Sidecar) settleUnknown(ctx context.Context, id relay.MessageID, state, 
 		}
 		return nil // it waits, and is handed over again
 	}
-	if !s.stoppedIDs.Contains(id) && s.dedup.Seen(string(id)) || s.mail != nil && s.mail.Handled(string(id)) {
+	if s.given.has(givenAs(id)) || s.mail != nil && s.mail.Handled(string(id)) {
 		if delivery.State(state) != delivery.Delivered {
 			return &delivery.ConflictError{State: delivery.Delivered}
 		}

@@ -45,7 +45,7 @@ func (s *Sidecar) inbound(p *passage) (in relay.Inbound, given []string) {
 	delete(meta, metaNative)
 
 	content := m.Content
-	given = []string{givenBy(m.SenderAgentName, p.key)}
+	given = []string{givenBy(m.SenderAgentName, p.key), givenAs(m.RelayMsgID)}
 	if s.cfg.InjectContext > 0 {
 		before, ids := s.context(p)
 		content = before + content
@@ -114,6 +114,10 @@ type givenLines struct{ window *dedup.Window }
 // givenBy is what is remembered of a message that was delivered: an edit counts only
 // if its sender is that of the message.
 func givenBy(sender relay.AgentName, key string) string { return string(sender) + "/" + key }
+
+// givenAs is what is remembered of a message that was delivered, by the id that the
+// bot settles it with.
+func givenAs(id relay.MessageID) string { return ":id/" + string(id) }
 
 func (g *givenLines) add(ids ...string) {
 	for _, id := range ids {

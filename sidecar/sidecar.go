@@ -109,10 +109,9 @@ type Sidecar struct {
 	llm          *judge.LLM // nil where the rules judge, or nobody
 	doors        doors
 	deliveries   *delivery.Deliveries
-	delivering   sync.WaitGroup                        // deliveries that a chat does not wait for
-	stoppedIDs   *lru.Cache[relay.MessageID, struct{}] // messages that the bot was not given
-	botAway      atomic.Bool                           // the last delivery of all failed
-	mail         *agent.Agent                          // nil with MAILBOX=off
+	delivering   sync.WaitGroup // deliveries that a chat does not wait for
+	botAway      atomic.Bool    // the last delivery of all failed
+	mail         *agent.Agent   // nil with MAILBOX=off
 	mailDoors    *mailDoors
 	lines        httpapi.Lines // of a bot at /v1/mailbox/ws
 	talks        *talks
@@ -160,7 +159,6 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 		showing: dedup.Memory(dedup.DefaultSize), failures: attempts.New(), asking: xrate.NewLimiter(askRate, askBurst)}
 	s.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
 	s.hearing, _ = lru.New[string, int64](maxChats)
-	s.stoppedIDs, _ = lru.New[relay.MessageID, struct{}](dedup.DefaultSize)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -244,6 +244,29 @@ func TestAcceptedByTheWebhook(t *testing.T) {
 	c.quiet(ctx)
 }
 
+// A message that the policy stopped is unknown to who settles it, also after a restart.
+func TestWhatTheBotWasNotGivenCannotBeSettled(t *testing.T) {
+	t.Parallel()
+	c, ctx, say := slow(t, func(cfg *sidecar.Config) { cfg.Limits.MaxDepth, cfg.Limits.Threshold = 2, 2 })
+	b := c.bots[1]
+	bot := b.thinks(t)
+	given := say("oc_1")
+	bot.posted(ctx, t, given)
+	bot.says(given, http.StatusOK)
+	stopped := say("oc_1")
+	eventually(ctx, t, "the second is stopped", func() bool {
+		return b.metric(ctx, t, `feishu_relay_stopped_total{reason="max_depth"}`) == 1 && len(b.inProgress(ctx, t)) == 0
+	})
+	for range 2 {
+		b.settles(ctx, t, given, "", http.StatusOK)
+		b.settles(ctx, t, given, `{"state":"refused"}`, http.StatusConflict)
+		b.settles(ctx, t, stopped, "", http.StatusNotFound)
+		b.side.stop()
+		b.side.start("")
+	}
+	bot.posted(ctx, t, given)
+}
+
 // A bot that does not answer within DELIVERY_TIMEOUT gets the message no more, and
 // its chat goes on. A late answer counts.
 func TestDeliveryTimeout(t *testing.T) {

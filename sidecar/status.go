@@ -256,9 +256,6 @@ func (p *problems) list() []Problem {
 // stopped tells everybody why p ended.
 func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason, err error) {
 	s.metrics.stopped.WithLabelValues(string(why)).Inc()
-	if stage != stageInject && why != relay.Duplicate {
-		s.stoppedIDs.Add(p.msg.RelayMsgID, struct{}{})
-	}
 	level := slog.LevelInfo
 	switch {
 	case why == relay.OwnMessage, why == relay.Duplicate, stage == stagePolicy: // the decision has been told
