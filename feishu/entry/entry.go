@@ -104,10 +104,10 @@ type Entry struct {
 	server    *http.Server
 	forwarder *httputil.ReverseProxy
 	viaProxy  func(*url.URL) (*url.URL, error) // of the sidecar's own environment
-	tunnels   chan struct{}                    // one token for each open tunnel
-	allow     []string                         // Options.Allow in the form in which addresses are compared
-	resolver  *net.Resolver                    // of names that tunnels lead to; nil: the system's
-	closeIdle func()                           // closes the forwarder's idle connections
+	tunnels   *tunnels
+	allow     []string      // Options.Allow in the form in which addresses are compared
+	resolver  *net.Resolver // of names that tunnels lead to; nil: the system's
+	closeIdle func()        // closes the forwarder's idle connections
 
 	greeting  context.Context // ends when Shutdown begins
 	stopGreet context.CancelFunc
@@ -137,7 +137,7 @@ func New(o Options) (*Entry, error) {
 	if o.Open == nil {
 		o.Open = feishu.IsOpenHost
 	}
-	e := &Entry{opts: o, notices: newNotices(o.Logger, o.Counter), tunnels: make(chan struct{}, maxTunnels)}
+	e := &Entry{opts: o, notices: newNotices(o.Logger, o.Counter), tunnels: newTunnels(maxTunnels)}
 	var err error
 	if e.names, err = certNames(o.Names); err != nil {
 		return nil, err
@@ -224,9 +224,7 @@ func (e *Entry) Shutdown(ctx context.Context) (err error) {
 			_ = e.server.Close()
 		}
 		e.stopLive()
-		for range maxTunnels { // each is closed by now and gives its token back
-			e.tunnels <- struct{}{}
-		}
+		e.tunnels.stop() // each is closed by now
 		e.closeIdle()
 	})
 	return err

@@ -7,11 +7,13 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	// maxTunnels is the most tunnels at a time; a further one is answered 503.
+	// maxTunnels is the most tunnels at a time. A further one takes the place of the
+	// one in which nothing moved for longest, stallTimeout at least; else it is answered 503.
 	maxTunnels = 256
 	// tunnelIdle closes a tunnel in which nothing moved, either way.
 	tunnelIdle = 10 * time.Minute
@@ -28,15 +30,14 @@ var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // Feishu's hosts (feishu) it does not lead back to ourselves, which a host
 // alias on this machine would make it do.
 func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string, feishu bool) {
-	select {
-	case e.tunnels <- struct{}{}:
-		defer func() { <-e.tunnels }()
-	default:
+	place := e.tunnels.admit(r.Context())
+	if place == nil {
 		e.count("tunnel_full")
 		e.once("too many tunnels at a time", "max", maxTunnels)
 		refuse(w, http.StatusServiceUnavailable, "too many tunnels at a time")
 		return
 	}
+	defer e.tunnels.release(place)
 	far, err := e.dial(r.Context(), addr)
 	if errors.Is(err, errForbidden) {
 		e.forbid(w, addr)
@@ -65,7 +66,72 @@ func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string, feis
 		return
 	}
 	e.count("tunnel")
-	join(r.Context(), near, far)
+	join(place.ctx, near, far, place.move)
+}
+
+// tunnels bounds how many are open.
+type tunnels struct {
+	open sync.WaitGroup
+
+	mu     sync.Mutex
+	max    int                       // guarded by mu
+	places map[*tunnelPlace]struct{} // guarded by mu
+}
+
+func newTunnels(most int) *tunnels {
+	return &tunnels{max: most, places: map[*tunnelPlace]struct{}{}}
+}
+
+// tunnelPlace is that of one tunnel.
+type tunnelPlace struct {
+	ctx   context.Context // ends when another tunnel takes the place
+	end   context.CancelFunc
+	moved atomic.Int64 // when something moved last, in Unix milliseconds
+}
+
+func (p *tunnelPlace) move() { p.moved.Store(time.Now().UnixMilli()) }
+
+// admit takes a place, where need be that of another tunnel; nil: there is no room.
+func (t *tunnels) admit(ctx context.Context) *tunnelPlace {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.max > 0 && len(t.places) >= t.max {
+		var stillest *tunnelPlace
+		for p := range t.places {
+			if stillest == nil || p.moved.Load() < stillest.moved.Load() {
+				stillest = p
+			}
+		}
+		if time.Since(time.UnixMilli(stillest.moved.Load())) >= stallTimeout {
+			delete(t.places, stillest)
+			stillest.end()
+		}
+	}
+	if len(t.places) >= t.max {
+		return nil
+	}
+	p := &tunnelPlace{}
+	p.ctx, p.end = context.WithCancel(ctx)
+	p.move()
+	t.places[p] = struct{}{}
+	t.open.Add(1)
+	return p
+}
+
+func (t *tunnels) release(p *tunnelPlace) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.places, p)
+	p.end()
+	t.open.Done()
+}
+
+// stop admits no more tunnels and waits until all are closed.
+func (t *tunnels) stop() {
+	t.mu.Lock()
+	t.max = 0
+	t.mu.Unlock()
+	t.open.Wait()
 }
 
 // isOurselves reports whether far was connected to the listener on which the
@@ -82,7 +148,7 @@ func (e *Entry) isOurselves(ctx context.Context, far net.Conn) bool {
 
 // join copies both ways until both sides have said all they had, one of them
 // fails, nothing moved for tunnelIdle, or ctx ends. It closes both.
-func join(ctx context.Context, a, b net.Conn) {
+func join(ctx context.Context, a, b net.Conn, noteMove func()) {
 	hangUp := func() {
 		_ = a.Close()
 		_ = b.Close()
@@ -91,7 +157,10 @@ func join(ctx context.Context, a, b net.Conn) {
 	defer context.AfterFunc(ctx, hangUp)()
 	idle := time.AfterFunc(tunnelIdle, hangUp)
 	defer idle.Stop()
-	moved := func() { idle.Reset(tunnelIdle) }
+	moved := func() {
+		idle.Reset(tunnelIdle)
+		noteMove()
+	}
 	var back sync.WaitGroup
 	back.Go(func() { oneWay(a, b, moved, hangUp) })
 	oneWay(b, a, moved, hangUp)

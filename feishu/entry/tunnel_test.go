@@ -137,19 +137,58 @@ func TestAnUnreachableHostIsSaid(t *testing.T) {
 func TestTunnelsAreBounded(t *testing.T) {
 	addr := peer(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	r := start(t, Options{Mode: ModeOff, Loopback: true, Allow: []string{addr}})
-	for range maxTunnels {
-		r.tunnels <- struct{}{}
-	}
+	r.tunnels.max = 0
 	res, _ := raw(t, r.addr, fmt.Sprintf("CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n", addr))
 	if res.StatusCode != http.StatusServiceUnavailable || r.counted("tunnel_full") != 1 {
 		t.Errorf("got %s", res.Status)
 	}
-	for range maxTunnels {
-		<-r.tunnels
-	}
+	r.tunnels.max = 1
 	c, in := connect(t, r, addr)
 	_ = c.CloseWrite()
 	_, _ = io.ReadAll(in)
+}
+
+// A tunnel in which nothing moves makes room for another, one in which something does
+// not: who opens as many as there are places does not keep the bot out.
+func TestAStillTunnelMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newTunnels(2)
+		opened := func() (host net.Conn, joined chan struct{}) {
+			place := all.admit(t.Context())
+			if place == nil {
+				return nil, nil
+			}
+			near, bot := net.Pipe()
+			far, host := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, bot) }()
+			joined = make(chan struct{})
+			go func() {
+				defer close(joined)
+				defer all.release(place)
+				join(place.ctx, near, far, place.move)
+			}()
+			return host, joined
+		}
+		busy, first := opened()
+		_, still := opened()
+		time.Sleep(stallTimeout - time.Second)
+		if host, _ := opened(); host != nil {
+			t.Error("a tunnel made room that was not still for long")
+		}
+		_, _ = io.WriteString(busy, "x")
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if host, _ := opened(); host == nil {
+			t.Error("no tunnel made room")
+		}
+		<-still
+		select {
+		case <-first:
+			t.Error("the tunnel made room in which something moved")
+		default:
+		}
+		_ = busy.Close()
+	})
 }
 
 func TestAnIdleTunnelIsClosed(t *testing.T) {
@@ -157,7 +196,7 @@ func TestAnIdleTunnelIsClosed(t *testing.T) {
 		near, bot := net.Pipe()
 		far, host := net.Pipe()
 		joined := make(chan struct{})
-		go func() { defer close(joined); join(t.Context(), near, far) }()
+		go func() { defer close(joined); join(t.Context(), near, far, func() {}) }()
 		begin := time.Now()
 		say := func(from, to net.Conn) {
 			t.Helper()
@@ -376,7 +415,7 @@ func TestTheSidecarsOwnProxy(t *testing.T) {
 			return
 		}
 		fmt.Fprint(c, "HTTP/1.1 200 OK\r\n\r\n")
-		join(context.Background(), c, far)
+		join(context.Background(), c, far, func() {})
 	})
 	t.Setenv("HTTPS_PROXY", "http://user:pass@"+proxy)
 	r := start(t, Options{Mode: ModeOff, Loopback: true})
