@@ -19,7 +19,7 @@ const (
 	Gone      Place = iota // nowhere to be seen
 	Waiting                // in the receiver's inbox
 	Processed              // the receiver has taken it
-	Aside                  // the receiver has set it aside as malformed; some stores say Gone
+	Aside                  // the receiver has set it aside as malformed
 )
 
 // Outcome is what became of a piece of mail that leaves an inbox.

@@ -245,6 +245,7 @@ func missingRights(ctx context.Context, client redis.UniversalClient) string {
 	if refused := mayUse(ctx, client, agent+"inbox", "EVAL return(1) 1 KEY", "EVALSHA - 1 KEY", "EXISTS KEY",
 		"XINFO STREAM KEY", "XLEN KEY", "XADD KEY * envelope -", "XRANGE KEY - +", "XREAD STREAMS KEY 0",
 		"XDEL KEY 0-1", "PEXPIRE KEY 1", "LPUSH "+agent+"malformed -", "LTRIM "+agent+"malformed 0 1",
+		"ZADD "+agent+"aside 1 -", "ZSCORE "+agent+"aside -", "ZREMRANGEBYRANK "+agent+"aside 0 1",
 		"SET "+agent+"alive - PX 1", "DEL "+agent+"alive", "PUBLISH "+mailboxChannels+"check -"); refused != "" {
 		return refused
 	}

@@ -6,6 +6,7 @@
 //
 //	nanobot:mailbox:{<agent>}:inbox      stream, an envelope in the field "envelope"
 //	nanobot:mailbox:{<agent>}:malformed  list, what was no envelope, the newest first, at most 1000
+//	nanobot:mailbox:{<agent>}:aside      sorted set, the inbox entries that these were, by the time in ms
 //	nanobot:mailbox:{<agent>}:alive      string, gone when the agent's heartbeat stopped
 //	nanobot:mailbox:agents               hash, agent id → card
 //
@@ -19,7 +20,7 @@
 // message to a goal, publishes it on "agent.inbox.<goal>" with the field "id",
 // by which readers of the stream know that they need not listen. A script,
 // because a MULTI cannot count first, and because in a Cluster a script may
-// publish on a channel of any slot. Mail that was dealt with is deleted: nothing here tells
+// publish on a channel of any slot. Mail that was taken is deleted: nothing here tells
 // it from mail that was lost.
 //
 // [Store.Receive] reads the stream with a cursor of its own and looks, once a

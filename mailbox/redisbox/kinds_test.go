@@ -32,12 +32,16 @@ func passes(t *testing.T, url string, raw *redis.Client) {
 	e.want(toGoal(1, "g").ID)
 	publish(t, raw, "agent.inbox.g", peerText("carol", "bob", "x"))
 	foreign := e.next()
-	for key, how := range map[string]mailbox.Outcome{key: mailbox.Taken, foreign.Key: mailbox.Malformed} {
-		if err := s.Settle(t.Context(), "bob", key, how); err != nil {
+	for _, mail := range []struct {
+		key   string
+		how   mailbox.Outcome
+		place mailbox.Place
+	}{{key, mailbox.Taken, mailbox.Gone}, {foreign.Key, mailbox.Malformed, mailbox.Aside}} {
+		if err := s.Settle(t.Context(), "bob", mail.key, mail.how); err != nil {
 			t.Fatal(err)
 		}
-		if place, err := s.Where(t.Context(), "bob", key); err != nil || place != mailbox.Gone {
-			t.Errorf("got the place %d, %v", place, err)
+		if place, err := s.Where(t.Context(), "bob", mail.key); err != nil || place != mail.place {
+			t.Errorf("got the place %d, %v, want %d", place, err, mail.place)
 		}
 	}
 	for _, agent := range []mailbox.AgentID{"alice", "bob", "}c"} {

@@ -37,11 +37,16 @@ if ARGV[5] ~= '' then redis.pcall('PUBLISH', ARGV[5], ARGV[6]) end
 return entry
 `)
 
-// whereScript counts the entry ARGV[1]; XRANGE alone would send it.
-var whereScript = redis.NewScript(`return #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])`)
+// whereScript returns 1 where the entry ARGV[1] waits, 2 where it was set aside, else 0.
+// XRANGE alone would send it.
+var whereScript = redis.NewScript(`
+if redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1] then return 1 end
+return redis.call('ZSCORE', KEYS[2], ARGV[1]) and 2 or 0
+`)
 
 // malformedScript moves the entry ARGV[1] to the list KEYS[2], of at most
 // ARGV[2] and with a life of ARGV[3] ms: its only value, or all fields and values.
+// KEYS[3] keeps the ids of those entries, for their senders.
 var malformedScript = redis.NewScript(`
 local entry = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
 if not entry then return 0 end
@@ -50,6 +55,9 @@ local raw = #fields == 2 and fields[2] or cjson.encode(fields)
 redis.call('LPUSH', KEYS[2], raw)
 redis.call('LTRIM', KEYS[2], 0, ARGV[2] - 1)
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
+redis.call('ZADD', KEYS[3], ARGV[4], ARGV[1])
+redis.call('ZREMRANGEBYRANK', KEYS[3], 0, -1 - ARGV[2])
+redis.call('PEXPIRE', KEYS[3], ARGV[3])
 return redis.call('XDEL', KEYS[1], ARGV[1])
 `)
 
@@ -102,8 +110,8 @@ func (s *Store) put(ctx context.Context, e mailbox.Envelope, raw []byte, old, ch
 	return key, nil
 }
 
-// Where tells whether the mail still waits. Mail that was dealt with is [mailbox.Gone],
-// as is mail that Redis lost: neither leaves anything behind.
+// Where tells whether the mail still waits or was set aside. Mail that was taken is
+// [mailbox.Gone], as is mail that Redis lost: neither leaves anything behind.
 func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {
 	if err := mailbox.CheckAgent(to); err != nil {
 		return mailbox.Gone, err
@@ -114,14 +122,11 @@ func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mail
 	ctx, cancel := within(ctx)
 	defer cancel()
 	inbox := inboxKey(to)
-	n, err := whereScript.Run(ctx, s.calls, []string{inbox}, key).Int()
+	n, err := whereScript.Run(ctx, s.calls, []string{inbox, asideKey(to)}, key).Int()
 	if err != nil {
 		return mailbox.Gone, fmt.Errorf("look into the inbox of %s: %w", to, s.explain(err, usesStream(inbox)))
 	}
-	if n == 0 {
-		return mailbox.Gone, nil
-	}
-	return mailbox.Waiting, nil
+	return [...]mailbox.Place{mailbox.Gone, mailbox.Waiting, mailbox.Aside}[n], nil
 }
 
 // Read returns the entry key.
@@ -160,8 +165,10 @@ func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, h
 	var err error
 	uses := usesStream(inbox)
 	if how == mailbox.Malformed {
-		uses = "one of the keys " + inbox + " (a stream) and " + aside + " (a list)"
-		err = malformedScript.Run(ctx, s.calls, []string{inbox, aside}, key, maxMalformed, mailLife.Milliseconds()).Err()
+		ids := asideKey(agent)
+		uses = "one of the keys " + inbox + " (a stream), " + aside + " (a list) and " + ids + " (a sorted set)"
+		err = malformedScript.Run(ctx, s.calls, []string{inbox, aside, ids}, key, maxMalformed, mailLife.Milliseconds(),
+			time.Now().UnixMilli()).Err()
 	} else {
 		err = s.calls.XDel(ctx, inbox, key).Err()
 	}

@@ -103,4 +103,5 @@ func key(agent mailbox.AgentID, what string) string {
 
 func inboxKey(agent mailbox.AgentID) string     { return key(agent, "inbox") }
 func malformedKey(agent mailbox.AgentID) string { return key(agent, "malformed") }
+func asideKey(agent mailbox.AgentID) string     { return key(agent, "aside") }
 func aliveKey(agent mailbox.AgentID) string     { return key(agent, "alive") }
