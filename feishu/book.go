@@ -177,7 +177,8 @@ func same[T ~string](a, b T) bool { return a != "" && a == b }
 // agree reports whether a and b can be one bot: no id of theirs differs.
 func agree(a, b Bot) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
-	return !differ(string(a.OpenID), string(b.OpenID)) && !differ(a.AppID, b.AppID) && !differ(string(a.Agent), string(b.Agent))
+	return !differ(string(a.OpenID), string(b.OpenID)) && !differ(a.AppID, b.AppID) &&
+		!differ(string(a.Agent), string(b.Agent))
 }
 
 // overlay is old with what bot says.

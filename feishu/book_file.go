@@ -121,10 +121,12 @@ func (f *bookFile) read() ([]byte, error) {
 func (f *bookFile) setAside(why error) {
 	aside := f.name + ".broken"
 	if err := f.root.Rename(f.name, aside); err != nil {
-		f.log.Warn("the book of bots and chats cannot be read; all in it is learned again", "file", f.name, "error", why, "kept", false)
+		f.log.Warn("the book of bots and chats cannot be read; all in it is learned again", "file", f.name, "error", why,
+			"kept", false)
 		return
 	}
-	f.log.Warn("the book of bots and chats is broken; all in it is learned again", "file", f.name, "error", why, "kept", aside)
+	f.log.Warn("the book of bots and chats is broken; all in it is learned again", "file", f.name, "error", why,
+		"kept", aside)
 }
 
 // schedule has the book written soon.
@@ -188,7 +190,8 @@ func (f *bookFile) flush() error {
 	f.arm(bookRetry)
 	if !f.failed {
 		f.failed = true
-		f.log.Warn("the book of bots and chats cannot be written; it is kept in memory and tried again", "file", f.name, "error", err)
+		f.log.Warn("the book of bots and chats cannot be written; it is kept in memory and tried again", "file", f.name,
+			"error", err)
 	}
 	return fmt.Errorf("write %s: %w", f.name, err)
 }

@@ -116,7 +116,8 @@ func (c *Card) begin() {
 }
 
 // The fields that elements stand in, in the order in which they are shown.
-var containers = []string{"i18n_elements", "header", "title", "text", "fields", "columns", "actions", "elements", "extra", "body"}
+var containers = []string{"i18n_elements", "header", "title", "text", "fields", "columns", "actions", "elements",
+	"extra", "body"}
 
 var locales = []string{"zh_cn", "en_us", "zh_hk", "zh_tw", "ja_jp"}
 

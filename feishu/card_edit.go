@@ -18,7 +18,8 @@ func (c *Card) SetContent(element, text string) {
 	element, text = strings.ToValidUTF8(element, ""), strings.ToValidUTF8(text[:min(len(text), maxStreamed)], "")
 	s, ok := c.find(element)
 	if !ok {
-		_ = c.add(map[string]any{"tag": "markdown", "element_id": element, "content": text}) // beyond the bounds: Feishu refuses it too
+		// beyond the bounds: Feishu refuses it too
+		_ = c.add(map[string]any{"tag": "markdown", "element_id": element, "content": text})
 		return
 	}
 	node := s.node

@@ -76,7 +76,8 @@ func ParseEvent(data []byte) (Event, error) {
 	}
 	m, err := w.Event.Message.message()
 	ids := w.Event.Sender.SenderID
-	m.Sender = Sender{Type: w.Event.Sender.SenderType, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID, AppID: ids.AppID}
+	m.Sender = Sender{Type: w.Event.Sender.SenderType, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID,
+		AppID: ids.AppID}
 	switch {
 	case err != nil:
 	case m.ID == "":

@@ -63,7 +63,8 @@ type Mention struct {
 
 // IDs returns the ids that m names its bot or person by.
 func (m *Mention) IDs() []string {
-	return slices.DeleteFunc([]string{string(m.OpenID), m.UnionID, m.UserID, m.AppID}, func(id string) bool { return id == "" })
+	return slices.DeleteFunc([]string{string(m.OpenID), m.UnionID, m.UserID, m.AppID},
+		func(id string) bool { return id == "" })
 }
 
 // Same reports whether m and other share an id.

@@ -51,7 +51,8 @@ func Placeholder(text string) bool {
 // of their own (?, !, 👍, ✅) are not.
 func spinner(r rune) bool {
 	switch {
-	case r <= ' ' || r == 0x7f || r == 0xa0 || r == 0x3000 || 0x2000 <= r && r <= 0x200f || r == 0x2060 || r == 0xfeff || 0xfe00 <= r && r <= 0xfe0f:
+	case r <= ' ' || r == 0x7f || r == 0xa0 || r == 0x3000 || 0x2000 <= r && r <= 0x200f || r == 0x2060 || r == 0xfeff ||
+		0xfe00 <= r && r <= 0xfe0f:
 		return true // space, and what joins or colours an emoji
 	case 0x2800 <= r && r <= 0x28ff, 0x2580 <= r && r <= 0x259f: // braille and block spinners
 		return true

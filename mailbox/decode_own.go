@@ -41,7 +41,8 @@ func DecodeLine(raw []byte, self AgentID, now time.Time) (Envelope, error) {
 
 // draftNames are the fields that a draft may lack and a slip would lose, with how
 // many letters may be wrong: the shorter a name, the more others are like it.
-var draftNames = map[string]int{"type": 1, "task": 1, "priority": 2, "callback": 2, "reply_to": 2, "replyTo": 2, "metadata": 2,
+var draftNames = map[string]int{"type": 1, "task": 1, "priority": 2, "callback": 2, "reply_to": 2, "replyTo": 2,
+	"metadata":   2,
 	"forward_of": 2, "forwardOf": 2, "correlation_id": 2, "correlationId": 2}
 
 // slip reports a field whose name is all but one of ours.

@@ -55,7 +55,8 @@ func Encode(e Envelope) ([]byte, error) {
 }
 
 func tooLarge(size int) *Error {
-	return Invalid("", "the message has %d bytes, at most %d: send a file's path instead of what it holds", size, MaxEnvelope)
+	return Invalid("", "the message has %d bytes, at most %d: send a file's path instead of what it holds", size,
+		MaxEnvelope)
 }
 
 // Validate reports why e would be refused by who gets it: with the [*Error] that

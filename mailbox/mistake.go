@@ -15,7 +15,8 @@ import (
 // fieldOrder is the order in which mistakes are told. Other fields follow.
 var fieldOrder = []string{
 	"id", "agent_id", "from", "to", "timestamp", "type", "priority", "ttl", "trace", "task", "state", "deadline",
-	"content", "body", "parts", "text", "data", "path", "callback", "channel", "chat_id", "session_id", "reply_to", "metadata",
+	"content", "body", "parts", "text", "data", "path", "callback", "channel", "chat_id", "session_id", "reply_to",
+	"metadata",
 }
 
 // mistake is one of those that a validation found.

@@ -42,7 +42,8 @@ func PongFor(of Envelope, self AgentID, now time.Time) Envelope {
 
 // RegisteredFor answers a handshake.register.
 func RegisteredFor(of Envelope, self AgentID, now time.Time) Envelope {
-	return reply(of, self, now, TypeRegistered, about{OriginalMessageID: of.ID, Success: new(true), Timestamp: formatTime(now)})
+	return reply(of, self, now, TypeRegistered, about{OriginalMessageID: of.ID, Success: new(true),
+		Timestamp: formatTime(now)})
 }
 
 func reply(of Envelope, self AgentID, now time.Time, typ Type, content about) Envelope {

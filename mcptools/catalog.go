@@ -5,7 +5,8 @@ import "github.com/modelcontextprotocol/go-sdk/mcp"
 // reads is what a host is told of a tool that changes nothing. open: it shows
 // what people and other agents wrote.
 func reads(open bool) *mcp.ToolAnnotations {
-	return &mcp.ToolAnnotations{ReadOnlyHint: true, DestructiveHint: new(false), IdempotentHint: true, OpenWorldHint: &open}
+	return &mcp.ToolAnnotations{ReadOnlyHint: true, DestructiveHint: new(false), IdempotentHint: true,
+		OpenWorldHint: &open}
 }
 
 // acts is what a host is told of a tool that reaches other agents. None takes

@@ -91,7 +91,8 @@ func whoAmI(s *service, ctx context.Context, _ noArguments) (answer, error) {
 	me := s.WhoAmI(ctx)
 	if s.Mailbox != nil {
 		me.AgentID, me.Goals = s.Mailbox.Self(), s.Mailbox.Goals()
-		me.OpenTasks = slices.DeleteFunc(slices.Clone(s.Mailbox.Tasks()), func(t tasks.Record) bool { return tasks.Terminal(t.State) })
+		me.OpenTasks = slices.DeleteFunc(slices.Clone(s.Mailbox.Tasks()),
+			func(t tasks.Record) bool { return tasks.Terminal(t.State) })
 	}
 	me.OpenTasks = atMost(me.OpenTasks, maxTasks)
 	for i, t := range me.OpenTasks {

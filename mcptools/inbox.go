@@ -35,15 +35,17 @@ func readInboxTool() *mcp.Tool {
 		}),
 		OutputSchema: object(schema{
 			"messages": listOf(object(schema{
-				"id":             textOf("of the message; forward_of takes it"),
-				"from":           textOf("agent_id of the sender"),
-				"type":           textOf("such as message, task, task_update"),
-				"sent_at":        textOf("when"),
-				"priority":       countOf("1 (critical) to 5 (background)"),
-				"text":           textOf("what it says"),
-				"parts":          listOf(object(schema{"type": textOf("data or file")}, "type"), "what it has besides text"),
-				"task":           object(schema{"id": textOf("task_id"), "state": textOf("where it stands"), "deadline": textOf("until when")}),
-				"callback":       object(schema{"channel": textOf("such as feishu"), "chat_id": textOf("the group that you said the result belongs in")}),
+				"id":       textOf("of the message; forward_of takes it"),
+				"from":     textOf("agent_id of the sender"),
+				"type":     textOf("such as message, task, task_update"),
+				"sent_at":  textOf("when"),
+				"priority": countOf("1 (critical) to 5 (background)"),
+				"text":     textOf("what it says"),
+				"parts":    listOf(object(schema{"type": textOf("data or file")}, "type"), "what it has besides text"),
+				"task": object(schema{"id": textOf("task_id"), "state": textOf("where it stands"),
+					"deadline": textOf("until when")}),
+				"callback": object(schema{"channel": textOf("such as feishu"),
+					"chat_id": textOf("the group that you said the result belongs in")}),
 				"reply_to":       textOf("id of the message that it answers"),
 				"correlation_id": textOf("give it back in an answer"),
 				"goal_id":        textOf("the session of yours that it is for"),
@@ -109,8 +111,9 @@ func readInbox(s *service, ctx context.Context, in readInboxArguments) (answer, 
 func letterOf(m *agent.Mail) letter {
 	return letter{
 		ID: m.ID, From: m.From, Type: m.Type, SentAt: m.Timestamp, Priority: m.Priority, Text: m.Text(),
-		Parts: slices.DeleteFunc(slices.Clone(m.Content.Parts), func(p mailbox.Part) bool { return p.Type == mailbox.PartText }),
-		Task:  m.Task, ReplyTo: m.ReplyTo, CorrelationID: m.Metadata.CorrelationID, Goal: m.Goal,
+		Parts: slices.DeleteFunc(slices.Clone(m.Content.Parts),
+			func(p mailbox.Part) bool { return p.Type == mailbox.PartText }),
+		Task: m.Task, ReplyTo: m.ReplyTo, CorrelationID: m.Metadata.CorrelationID, Goal: m.Goal,
 	}
 }
 

@@ -89,9 +89,10 @@ func sendToPeerTool() *mcp.Tool {
 			"expensive, use it only for what truly concerns everybody.",
 		Annotations: acts(),
 		InputSchema: arguments(schema{
-			"to":             textOf("agent_id of the receiver, as list_peers shows it; \"*\": all"),
-			"message":        textOf("what to tell it, at most 64 KiB"),
-			"correlation_id": textOf("when you answer a message that has a correlation_id: the same; else a UUID of your own, if you want one on the answer. What is no UUID is left out"),
+			"to":      textOf("agent_id of the receiver, as list_peers shows it; \"*\": all"),
+			"message": textOf("what to tell it, at most 64 KiB"),
+			"correlation_id": textOf(
+				"when you answer a message that has a correlation_id: the same; else a UUID of your own, if you want one on the answer. What is no UUID is left out"),
 		}, "to", "message"),
 		OutputSchema: object(schema{
 			"delivered_to":        listOf(textOf("a goal (session) of a receiver"), "who got it"),

@@ -31,7 +31,8 @@ func sendTaskTool() *mcp.Tool {
 			"task":             textOf("what is to be done, and what the result should look like, at most 64 KiB"),
 			"deadline":         textOf("until when, as RFC 3339 with a zone, such as 2026-11-20T15:00:00Z"),
 			"deadline_minutes": numberOf("until when, in minutes from now, instead of deadline", 1, maxDeadline),
-			"callback_chat_id": textOf("the chat that the result belongs in, where a person asked for it: a group or a private chat, see who_am_i"),
+			"callback_chat_id": textOf(
+				"the chat that the result belongs in, where a person asked for it: a group or a private chat, see who_am_i"),
 			"callback_channel": textOf("the channel of that chat (default feishu)"),
 			"forward_of":       textOf("id of the message that gave you this work, as read_inbox shows it"),
 		}, "to", "task"),
@@ -87,13 +88,15 @@ func (in *sendTaskArguments) deadline(now time.Time) (time.Time, error) {
 		return time.Time{}, badArgument("give deadline or deadline_minutes, not both")
 	case in.DeadlineMinutes != nil:
 		if *in.DeadlineMinutes < 1 || *in.DeadlineMinutes > maxDeadline {
-			return time.Time{}, badArgument("deadline_minutes: want a number from 1 to %d, got %d", maxDeadline, *in.DeadlineMinutes)
+			return time.Time{}, badArgument("deadline_minutes: want a number from 1 to %d, got %d", maxDeadline,
+				*in.DeadlineMinutes)
 		}
 		return now.Add(time.Duration(*in.DeadlineMinutes) * time.Minute), nil
 	case in.Deadline != "":
 		at, err := time.Parse(time.RFC3339, in.Deadline)
 		if err != nil {
-			return time.Time{}, badArgument("deadline: want RFC 3339 with a zone, such as 2026-11-20T15:00:00Z; or give deadline_minutes")
+			return time.Time{}, badArgument(
+				"deadline: want RFC 3339 with a zone, such as 2026-11-20T15:00:00Z; or give deadline_minutes")
 		}
 		return at, nil
 	}

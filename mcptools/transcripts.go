@@ -122,7 +122,8 @@ func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (
 			c.LeftOut = i + 1
 			break
 		}
-		c.Messages = append(c.Messages, said{e.Role, e.Sender, e.SenderName, e.Content, e.MessageID, e.ParentID, unixMilli(e.TS)})
+		c.Messages = append(c.Messages, said{e.Role, e.Sender, e.SenderName, e.Content, e.MessageID, e.ParentID,
+			unixMilli(e.TS)})
 	}
 	slices.Reverse(c.Messages)
 	return answer{c, c.text()}, nil

@@ -104,7 +104,8 @@ func (c *Connector) bootstrap(ctx context.Context) (*url.URL, larkws.ClientConfi
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.opts.BaseURL+larkws.GenEndpointUri, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.opts.BaseURL+larkws.GenEndpointUri,
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, conf, err
 	}

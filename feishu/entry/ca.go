@@ -290,7 +290,8 @@ func (a *authority) sign(names []string) error {
 	}
 	permit(t, names)
 	if len(t.PermittedDNSDomains)+len(t.PermittedIPRanges) > maxNames {
-		return fmt.Errorf("%s has had more than %d names: remove it and the folder %s, and let the bots load the new one", caFile, maxNames, keyFolder)
+		return fmt.Errorf("%s has had more than %d names: remove it and the folder %s, and let the bots load the new one",
+			caFile, maxNames, keyFolder)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, a.key.Public(), a.key)
 	if err != nil {
@@ -318,7 +319,8 @@ func permit(t *x509.Certificate, names []string) {
 				bits = 8 // all of the loopback network
 			}
 			n := netip.PrefixFrom(ip, bits).Masked()
-			t.PermittedIPRanges = append(t.PermittedIPRanges, &net.IPNet{IP: n.Addr().AsSlice(), Mask: net.CIDRMask(bits, ip.BitLen())})
+			t.PermittedIPRanges = append(t.PermittedIPRanges, &net.IPNet{IP: n.Addr().AsSlice(),
+				Mask: net.CIDRMask(bits, ip.BitLen())})
 		}
 	}
 }

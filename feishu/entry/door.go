@@ -154,7 +154,8 @@ func (e *Entry) agree(c *conn) (net.Conn, error) {
 
 func (e *Entry) refuseTLS(c *conn) {
 	e.count("tls_refused")
-	e.once("the bot speaks TLS to a plain port: give it an http:// address, or set GATEWAY_TLS=auto", "addr", c.LocalAddr().String())
+	e.once("the bot speaks TLS to a plain port: give it an http:// address, or set GATEWAY_TLS=auto",
+		"addr", c.LocalAddr().String())
 	_, _ = c.Write(handshakeFailure)
 	_ = c.CloseWrite()
 	// Closing on unread bytes would reset the connection and lose the alert.

@@ -73,18 +73,19 @@ const (
 
 // Options is what an entry is made of.
 type Options struct {
-	Mode     string                 // off (also ""), auto, file: GATEWAY_TLS
-	CertFile string                 // file: PEM, leaf first; read again when it changes
-	KeyFile  string                 // file: its key
-	DataDir  string                 // auto: ca.pem and private/ca-key.pem, shared by sidecars
-	Names    []string               // further host names or IPs for the certificate and the CA
-	Open     func(host string) bool // is the host opened? Lower case, its port only where it is not 80 or 443. nil: feishu.IsOpenHost
-	Token    string                 // API_TOKEN, for tunnels beyond loopback; "": none is given
-	Failures *attempts.Failures     // counts wrong tokens; nil: those of this entry alone
-	Loopback bool                   // the listener is reached from this machine only
-	Allow    []string               // host:port of this machine or its link that a proxied request may reach
-	Handler  http.Handler           // the gateway; required
-	Logger   *slog.Logger           // nil discards
+	Mode     string   // off (also ""), auto, file: GATEWAY_TLS
+	CertFile string   // file: PEM, leaf first; read again when it changes
+	KeyFile  string   // file: its key
+	DataDir  string   // auto: ca.pem and private/ca-key.pem, shared by sidecars
+	Names    []string // further host names or IPs for the certificate and the CA
+	// is the host opened? Lower case, its port only where it is not 80 or 443. nil: feishu.IsOpenHost
+	Open     func(host string) bool
+	Token    string             // API_TOKEN, for tunnels beyond loopback; "": none is given
+	Failures *attempts.Failures // counts wrong tokens; nil: those of this entry alone
+	Loopback bool               // the listener is reached from this machine only
+	Allow    []string           // host:port of this machine or its link that a proxied request may reach
+	Handler  http.Handler       // the gateway; required
+	Logger   *slog.Logger       // nil discards
 	// Counter counts tls_refused (TLS to mode off), tls_failed (a handshake
 	// that did not succeed), opened, tunnel, forward (proxied requests that were
 	// taken), proxy_denied (no token), proxy_refused (to this machine or its link),

@@ -130,7 +130,8 @@ func dialProxy(ctx context.Context, proxy *url.URL) (net.Conn, error) {
 func askProxy(ctx context.Context, c net.Conn, proxy *url.URL, addr string) (net.Conn, error) {
 	// A deadline in the past unblocks what is read when ctx ends.
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr, Header: http.Header{"User-Agent": {""}}}
+	r := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr,
+		Header: http.Header{"User-Agent": {""}}}
 	if u := proxy.User; u != nil {
 		password, _ := u.Password()
 		r.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+password)))

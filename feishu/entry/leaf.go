@@ -37,7 +37,8 @@ func (i *issuer) covers(name string) bool { return slices.Contains(i.names, name
 // client's error tells what it would have been valid for.
 func (i *issuer) certificate(name string) (*tls.Certificate, error) {
 	if name != "" && !i.covers(name) {
-		i.once("a client asked for a certificate of another name: say in GATEWAY_PUBLIC_URL how the bot reaches the gateway", "name", name)
+		i.once("a client asked for a certificate of another name: say in GATEWAY_PUBLIC_URL how the bot reaches the gateway",
+			"name", name)
 		name = ""
 	}
 	i.mu.Lock()

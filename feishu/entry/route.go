@@ -164,7 +164,8 @@ func (e *Entry) mayTunnel(w http.ResponseWriter, r *http.Request) bool {
 		}
 	}
 	w.Header().Set("Proxy-Authenticate", `Basic realm="feishu-relay"`)
-	refuse(w, http.StatusProxyAuthRequired, "hosts other than Feishu's want the API_TOKEN: http://relay:<API_TOKEN>@… as the proxy")
+	refuse(w, http.StatusProxyAuthRequired,
+		"hosts other than Feishu's want the API_TOKEN: http://relay:<API_TOKEN>@… as the proxy")
 	return false
 }
 

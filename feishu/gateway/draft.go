@@ -119,7 +119,8 @@ func (d *draft) due(o *Options) time.Time {
 	case waitMore:
 		return d.expires(o)
 	}
-	if quiet := d.Touched.Time().Add(editQuiet); d.Published != "" && (d.Wait == waitEdit || d.Wait == waitEnd) && at.Before(quiet) {
+	if quiet := d.Touched.Time().Add(editQuiet); d.Published != "" && (d.Wait == waitEdit || d.Wait == waitEnd) &&
+		at.Before(quiet) {
 		return quiet
 	}
 	return at

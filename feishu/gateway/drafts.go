@@ -170,7 +170,8 @@ func (s *drafts) makeRoom() {
 	oldest := slices.MinFunc(slices.Collect(maps.Keys(s.all)), byOrder)
 	if len(s.all) >= maxDrafts+maxStuck {
 		s.count("draft_lost")
-		s.log.Error("too many drafts cannot be published; the oldest is dropped", "message_id", oldest.Message.ID, "chat", oldest.Message.ChatID)
+		s.log.Error("too many drafts cannot be published; the oldest is dropped", "message_id", oldest.Message.ID,
+			"chat", oldest.Message.ChatID)
 		s.remove(oldest)
 		return
 	}

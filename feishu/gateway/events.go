@@ -57,7 +57,8 @@ func (g *Gateway) heard(ev feishu.Event) (feishu.Verdict, func()) {
 	defer cancel()
 	if err := g.opts.Host.Native(ctx, m, ev.Streaming); err != nil {
 		g.count("native_refused")
-		g.log.Warn("another bot's message cannot be stored; Feishu is to deliver it again", "chat", m.ChatID, "message_id", m.ID, "err", err)
+		g.log.Warn("another bot's message cannot be stored; Feishu is to deliver it again", "chat", m.ChatID,
+			"message_id", m.ID, "err", err)
 		return feishu.Refuse, nil
 	}
 	g.count("native")

@@ -201,7 +201,8 @@ func New(o Options) (*Gateway, error) {
 	if o.Certified == nil {
 		o.Certified = func(string) bool { return false }
 	}
-	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, budgets: newBudgets(), slots: make(chan struct{}, maxTaps), recent: newRecents(), crew: newCrew()}
+	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, budgets: newBudgets(), slots: make(chan struct{}, maxTaps),
+		recent: newRecents(), crew: newCrew()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(o.AppID, o.Book, o.API, o.Logger, o.Counter)
 	var err error
@@ -223,11 +224,13 @@ func New(o Options) (*Gateway, error) {
 	g.conn = longconn.New(longconn.Options{
 		Upstream: o.Upstream, Client: g.client,
 		PublicURL: o.PublicURL, Address: o.Address, Loopback: o.Loopback,
-		Tap: g.tapEvent, Passed: g.passedUnseen, Bootstrapped: g.bootstrapped, Own: g.own.is, Logger: o.Logger, Counter: o.Counter,
+		Tap: g.tapEvent, Passed: g.passedUnseen, Bootstrapped: g.bootstrapped, Own: g.own.is, Logger: o.Logger,
+		Counter: o.Counter,
 	})
 	if o.Webhook != nil {
 		w := *o.Webhook
-		w.Tap, w.Passed, w.Own, w.Verified, w.Logger, w.Counter = g.tapEvent, g.passedUnseen, g.own.is, g.identified, o.Logger, o.Counter
+		w.Tap, w.Passed, w.Own, w.Verified, w.Logger, w.Counter = g.tapEvent, g.passedUnseen, g.own.is, g.identified,
+			o.Logger, o.Counter
 		hook, err := webhook.New(w)
 		if err != nil {
 			g.cancel()
@@ -359,7 +362,8 @@ func (g *Gateway) bootstrapped(app, secret string) {
 	if g.own.app() == "" {
 		api := feishu.NewAPI(g.opts.Upstream.String(), app, secret, feishu.WithHTTPClient(g.client))
 		if err := api.Authenticate(g.ctx); err != nil {
-			g.log.Warn("Feishu gives no token for the app of a bootstrap call, and the app is not taken as the bot's", "app", app, "err", err)
+			g.log.Warn("Feishu gives no token for the app of a bootstrap call, and the app is not taken as the bot's",
+				"app", app, "err", err)
 			return
 		}
 	}
@@ -374,6 +378,7 @@ func (g *Gateway) bootstrapped(app, secret string) {
 func (g *Gateway) caught(where string) {
 	if p := recover(); p != nil {
 		g.count("panic")
-		g.log.Error("a panic was caught in the gateway", "where", where, "panic", panicText(p), "stack", string(debug.Stack()))
+		g.log.Error("a panic was caught in the gateway", "where", where, "panic", panicText(p),
+			"stack", string(debug.Stack()))
 	}
 }

@@ -192,7 +192,8 @@ func (g *Gateway) selfAnswer(t *tapped) {
 			} `json:"pingBotInfo"`
 		} `json:"data"`
 	}
-	first := g.opts.Loopback && g.opts.Book.Self().OpenID == "" && g.own.trusts(t.token) // beyond loopback it may be a stranger's
+	// beyond loopback it may be a stranger's
+	first := g.opts.Loopback && g.opts.Book.Self().OpenID == "" && g.own.trusts(t.token)
 	if !first && !g.own.knows(t.token) || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 {
 		return
 	}
@@ -272,7 +273,8 @@ func (g *Gateway) chatAnswer(t *tapped) {
 			Name string `json:"name"`
 		} `json:"data"`
 	}
-	if !g.own.trusts(t.token) || t.status != http.StatusOK || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 || ans.Data.Mode == "" {
+	if !g.own.trusts(t.token) || t.status != http.StatusOK || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 ||
+		ans.Data.Mode == "" {
 		return
 	}
 	chat := g.opts.Book.Chat(t.chat)

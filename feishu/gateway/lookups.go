@@ -137,7 +137,8 @@ func (g *Gateway) completeBots(t *tapped, data map[string]json.RawMessage) bool 
 			}
 			continue
 		}
-		bots[id], _ = relay.Marshal(knownBot{relay.OpenID(id), peer.Name, map[string]string{"zh_cn": peer.Name, "en_us": peer.Name}})
+		bots[id], _ = relay.Marshal(knownBot{relay.OpenID(id), peer.Name, map[string]string{"zh_cn": peer.Name,
+			"en_us": peer.Name}})
 		delete(failed, id)
 		ours = true
 	}

@@ -42,7 +42,8 @@ func (c *fragments) add(f *frame) (frames [][]byte, event []byte, ok bool) {
 	s := c.find(f.id)
 	var out [][]byte // of sets that are given up
 	switch {
-	case f.id == "" || sum > maxPieces || seq < 0 || seq >= sum || s != nil && sum != len(s.payloads) || len(f.raw) > maxSetBytes:
+	case f.id == "" || sum > maxPieces || seq < 0 || seq >= sum || s != nil && sum != len(s.payloads) ||
+		len(f.raw) > maxSetBytes:
 		if s != nil {
 			out = c.drop(s)
 		}

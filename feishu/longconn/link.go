@@ -19,7 +19,8 @@ const (
 	idlePings = 3                // pings that a bot may leave out, and
 	idleGrace = 30 * time.Second // this; then the connection is ended
 	maxPing   = 3600             // seconds between pings that are believed
-	maxAfters = 4096             // events after which the tap still wants something done, on all links; one more is dropped
+	// events after which the tap still wants something done, on all links; one more is dropped
+	maxAfters = 4096
 
 	pieceGap = 5 * time.Millisecond   // between the pieces of an event, see toBot; without it 1 of 10 was lost
 	maxGaps  = 200 * time.Millisecond // all gaps of an event: those of many pieces are shorter

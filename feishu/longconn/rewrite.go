@@ -29,7 +29,8 @@ func shorten(config []byte, ping int) (out []byte, told int, err error) {
 		key   string
 		value int // where it is missing
 	}{
-		{"ReconnectCount", -1}, {"ReconnectInterval", reconnectInterval}, {"ReconnectNonce", reconnectNonce}, {"PingInterval", ping},
+		{"ReconnectCount", -1}, {"ReconnectInterval", reconnectInterval}, {"ReconnectNonce", reconnectNonce},
+		{"PingInterval", ping},
 	}
 	out, found := config, false
 	for i := range numbers {

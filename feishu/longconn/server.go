@@ -20,10 +20,11 @@ const (
 	// connections side by side; one more is refused with 503. Feishu itself allows 50
 	// (docs/feishu.md 1.8)
 	maxLinks     = 64
-	maxForeign   = 8               // of them of other apps than the own, and of nobody knows whom
-	maxInjecting = 4096            // calls of Inject that wait; one more fails with ErrBusy
-	maxLate      = 1000            // injections that timed out and may still be acknowledged
-	maxStuck     = 8               // calls of the tap that take longer than feishu.AckHold; while there are as many, events pass unseen
+	maxForeign   = 8    // of them of other apps than the own, and of nobody knows whom
+	maxInjecting = 4096 // calls of Inject that wait; one more fails with ErrBusy
+	maxLate      = 1000 // injections that timed out and may still be acknowledged
+	// calls of the tap that take longer than feishu.AckHold; while there are as many, events pass unseen
+	maxStuck     = 8
 	closeTimeout = 5 * time.Second // for both sides to say goodbye; then they are cut off
 )
 

@@ -90,7 +90,8 @@ func New(o Options) (*Server, error) {
 		return nil, errors.New("BOT_WEBHOOK_URL must be the http or https address of the bot's webhook")
 	}
 	if o.EncryptKey == "" && o.VerificationToken == "" {
-		return nil, errors.New("a webhook needs FEISHU_ENCRYPT_KEY or FEISHU_VERIFICATION_TOKEN, or anybody could post events")
+		return nil, errors.New(
+			"a webhook needs FEISHU_ENCRYPT_KEY or FEISHU_VERIFICATION_TOKEN, or anybody could post events")
 	}
 	s := &Server{
 		Options: o, bot: bot, log: o.Logger,
@@ -352,7 +353,8 @@ func (s *Server) reached(status int, err error) {
 
 // isAway tells what a proxy in front of the bot says when the bot is not there.
 func isAway(status int) bool {
-	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
+	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable ||
+		status == http.StatusGatewayTimeout
 }
 
 // detached outlives the request that ctx belongs to: what has reached the bot is

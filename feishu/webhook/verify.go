@@ -112,7 +112,8 @@ func (s *Server) verify(r *http.Request, body []byte) (plain []byte, e envelope,
 	}
 	signature := r.Header.Get("X-Lark-Signature")
 	if s.EncryptKey != "" && signature != "" && !old {
-		want := feishu.Sign(r.Header.Get("X-Lark-Request-Timestamp"), r.Header.Get("X-Lark-Request-Nonce"), s.EncryptKey, body)
+		want := feishu.Sign(r.Header.Get("X-Lark-Request-Timestamp"), r.Header.Get("X-Lark-Request-Nonce"), s.EncryptKey,
+			body)
 		if !same(signature, want) {
 			return nil, e, errSignature
 		}

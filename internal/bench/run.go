@@ -41,7 +41,8 @@ func (r *runner) run(ctx context.Context, suites []suite, rounds int) error {
 		}
 		binaries[s.pkg] = filepath.Join(r.dir, strings.ReplaceAll(s.pkg, "/", "_")+".test")
 		fmt.Fprintf(r.log, "compiling ./%s\n", s.pkg)
-		if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", binaries[s.pkg], "./"+s.pkg).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", binaries[s.pkg],
+			"./"+s.pkg).CombinedOutput(); err != nil {
 			return fmt.Errorf("compile %s: %w\n%s", s.pkg, err, out)
 		}
 	}

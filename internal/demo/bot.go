@@ -127,9 +127,10 @@ func (b *bot) say(ctx context.Context, chat relay.ChatID, parent relay.MessageID
 // awaitAway waits until the sidecar has noticed that the bot is not there: what
 // it writes to a connection that is just ending counts as delivered.
 func (b *bot) awaitAway(ctx context.Context) error {
-	return until(ctx, settledWithin, "the sidecar of "+b.name+" notices that its bot left", func(ctx context.Context) (bool, error) {
-		var status struct{ Door struct{ Connected bool } }
-		err := b.stage.client.get(ctx, b.sidecar.url()+"/v1/status", &status)
-		return err == nil && !status.Door.Connected, nil
-	})
+	return until(ctx, settledWithin, "the sidecar of "+b.name+" notices that its bot left",
+		func(ctx context.Context) (bool, error) {
+			var status struct{ Door struct{ Connected bool } }
+			err := b.stage.client.get(ctx, b.sidecar.url()+"/v1/status", &status)
+			return err == nil && !status.Door.Connected, nil
+		})
 }

@@ -64,7 +64,8 @@ func (a *gatewayAct) start(ctx context.Context, env []string) error {
 
 func (a *gatewayAct) lobby() (relay.ChatID, []string) {
 	return a.group, []string{
-		"you are the user in " + a.board.chats[a.group].name + ". BotA plans, BotB writes code; they answer when they are mentioned.",
+		"you are the user in " + a.board.chats[a.group].name +
+			". BotA plans, BotB writes code; they answer when they are mentioned.",
 		"try: @BotA 帮我写个排序函数 — @BotA 替我谢谢 BotB — /quit ends",
 	}
 }

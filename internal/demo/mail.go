@@ -140,7 +140,8 @@ func (a *mailAct) nothingLeft(ctx context.Context) error {
 			return err
 		}
 		if len(left.Dead)+len(left.Transcripts) > 0 {
-			return fmt.Errorf("%s's sidecar has %d dead letters and %d transcripts, want none", sc.name, len(left.Dead), len(left.Transcripts))
+			return fmt.Errorf("%s's sidecar has %d dead letters and %d transcripts, want none", sc.name, len(left.Dead),
+				len(left.Transcripts))
 		}
 	}
 	a.board.note("no mail waits, everything was acknowledged; both sidecars say the same of the tasks; none of it is in a transcript")

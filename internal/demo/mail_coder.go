@@ -106,7 +106,8 @@ func (c *coder) step(ctx context.Context, task, state, text string) error {
 func (c *coder) tell(ctx context.Context, text string) (*message, error) {
 	m := c.stage.board.mail(messageKind, &mailCast[1], &mailCast[0], text)
 	var result peerResult
-	if err := c.stage.client.post(ctx, c.sidecar.url()+"/v1/peers/"+mailCast[0].agent+"/messages", map[string]string{"message": text}, &result); err != nil {
+	if err := c.stage.client.post(ctx, c.sidecar.url()+"/v1/peers/"+mailCast[0].agent+"/messages",
+		map[string]string{"message": text}, &result); err != nil {
 		return nil, fmt.Errorf("the Coder writes to the Researcher: %w", err)
 	}
 	return m, result.err()
@@ -120,7 +121,8 @@ type peerResult struct {
 
 func (r *peerResult) err() error {
 	if len(r.DeliveredTo) != 1 || len(r.UnreachableReasons) > 0 {
-		return fmt.Errorf("a message for another agent: delivered to %q, not reached: %q", r.DeliveredTo, r.UnreachableReasons)
+		return fmt.Errorf("a message for another agent: delivered to %q, not reached: %q", r.DeliveredTo,
+			r.UnreachableReasons)
 	}
 	return nil
 }

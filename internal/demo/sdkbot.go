@@ -49,7 +49,8 @@ func newSDKBot(appID, secret, baseURL string) *sdkBot {
 	b := &sdkBot{client: lark.NewClient(appID, secret, lark.WithOpenBaseUrl(baseURL), lark.WithLogger(quiet{}))}
 	handler := dispatcher.NewEventDispatcher("", "").OnP2MessageReceiveV1(b.receive)
 	handler.InitConfig(larkevent.WithLogger(quiet{}))
-	b.events = larkws.NewClient(appID, secret, larkws.WithDomain(baseURL), larkws.WithEventHandler(handler), larkws.WithLogger(quiet{}))
+	b.events = larkws.NewClient(appID, secret, larkws.WithDomain(baseURL), larkws.WithEventHandler(handler),
+		larkws.WithLogger(quiet{}))
 	return b
 }
 

@@ -89,7 +89,8 @@ func (t *tenant) startBot(ctx context.Context, i int, gate string,
 			t.fail(fmt.Errorf("the SDK of %s: %w", name, err))
 		}
 	})
-	connecting, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("start %s: no long connection within %s", name, readyWithin))
+	connecting, cancel := context.WithTimeoutCause(ctx, readyWithin,
+		fmt.Errorf("start %s: no long connection within %s", name, readyWithin))
 	defer cancel()
 	return t.feishu.WaitConnected(connecting, app.ID, 1)
 }
@@ -122,7 +123,8 @@ func (t *tenant) post(ctx context.Context, u feishusim.Utterance) error {
 
 // said waits until a message stands on the board.
 func (t *tenant) said(ctx context.Context, id string) error {
-	return t.board.await(ctx, "a message that Feishu accepted", func() bool { return t.board.byID[relay.MessageID(id)] != nil })
+	return t.board.await(ctx, "a message that Feishu accepted",
+		func() bool { return t.board.byID[relay.MessageID(id)] != nil })
 }
 
 // follow enters on the board what happens in Feishu's chats.

@@ -99,7 +99,8 @@ func (k *card) configured() {
 }
 
 // parts are the keys that hold further elements or texts, in reading order.
-var parts = []string{"header", "title", "subtitle", "body", "i18n_elements", "zh_cn", "en_us", "text", "fields", "extra", "elements", "columns", "actions"}
+var parts = []string{"header", "title", "subtitle", "body", "i18n_elements", "zh_cn", "en_us", "text", "fields",
+	"extra", "elements", "columns", "actions"}
 
 // walk visits v and what it holds, in reading order.
 func walk(v any, visit func(map[string]any)) {

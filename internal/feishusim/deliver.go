@@ -121,7 +121,8 @@ func (s *Server) receiveEvent(a *app, c *chat, m *message) map[string]any {
 			kind = "bot"
 		}
 		mentions = append(mentions, map[string]any{
-			"key": n.key, "id": s.ids(a, n.entity), "mentioned_type": kind, "name": s.name(n.entity), "tenant_key": s.opts.Tenant,
+			"key": n.key, "id": s.ids(a, n.entity), "mentioned_type": kind, "name": s.name(n.entity),
+			"tenant_key": s.opts.Tenant,
 		})
 	}
 	if mentions != nil {
@@ -160,7 +161,8 @@ func (s *Server) memberEvent(c *chat, entity string, came bool) {
 			if a == nil {
 				continue
 			}
-			event["users"] = []any{map[string]any{"name": s.name(entity), "tenant_key": s.opts.Tenant, "user_id": s.ids(a, entity)}}
+			event["users"] = []any{map[string]any{"name": s.name(entity), "tenant_key": s.opts.Tenant,
+				"user_id": s.ids(a, entity)}}
 			s.emit(a, "im.chat.member.user."+verb+"_v1", "", event)
 		}
 	}

@@ -23,14 +23,18 @@ func failure(code int, msg string) *apiError {
 
 // Codes and texts of docs/feishu.md 6.2.
 var (
-	errNoToken     = failure(99991661, "Missing access token for authorization. Please make a request with token attached.")
-	errBadToken    = failure(99991663, "Invalid access token for authorization. Please make a request with token attached.")
-	errUserToken   = failure(99991668, "Invalid access token for authorization. Please make a request with token attached.")
-	errTokenShape  = failure(99991671, "Invalid access token for authorization. Token must start with t- or u-.")
-	errField       = failure(99992402, "field validation failed")
-	errNoMessages  = failure(99992354, "message id not found")
-	errNotFound    = &apiError{status: http.StatusNotFound, code: 99991201, msg: "resource not find"}
-	errContent     = failure(230001, "Your request contains an invalid request parameter, ext=content is not a string in json format or does not fit msg_type.")
+	errNoToken = failure(99991661,
+		"Missing access token for authorization. Please make a request with token attached.")
+	errBadToken = failure(99991663,
+		"Invalid access token for authorization. Please make a request with token attached.")
+	errUserToken = failure(99991668,
+		"Invalid access token for authorization. Please make a request with token attached.")
+	errTokenShape = failure(99991671, "Invalid access token for authorization. Token must start with t- or u-.")
+	errField      = failure(99992402, "field validation failed")
+	errNoMessages = failure(99992354, "message id not found")
+	errNotFound   = &apiError{status: http.StatusNotFound, code: 99991201, msg: "resource not find"}
+	errContent    = failure(230001,
+		"Your request contains an invalid request parameter, ext=content is not a string in json format or does not fit msg_type.")
 	errMessageID   = failure(230001, "Your request contains an invalid request parameter, ext=invalid message_id")
 	errReceiveType = failure(230001, "Your request contains an invalid request parameter, ext=invalid receive_id_type")
 	errReceiver    = failure(230001, "Your request contains an invalid request parameter, ext=invalid receive_id")
@@ -80,7 +84,8 @@ func scopeError(app string, scopes []string) *apiError {
 }
 
 func authURL(app string, scopes []string) string {
-	return "https://open.feishu.cn/app/" + app + "/auth?q=" + strings.Join(scopes, ",") + "&op_from=openapi&token_type=tenant"
+	return "https://open.feishu.cn/app/" + app + "/auth?q=" + strings.Join(scopes, ",") +
+		"&op_from=openapi&token_type=tenant"
 }
 
 // body is the JSON of the answer.
@@ -89,7 +94,8 @@ func (e *apiError) body(app, logID string) map[string]any {
 	if e.scopes != nil {
 		var violations []map[string]string
 		for _, scope := range e.scopes {
-			violations = append(violations, map[string]string{"type": "action_privilege_required", "subject": scope, "description": ""})
+			violations = append(violations, map[string]string{"type": "action_privilege_required", "subject": scope,
+				"description": ""})
 		}
 		detail["permission_violations"] = violations
 		detail["helps"] = []map[string]string{{"url": authURL(app, e.scopes), "description": "apply for the scopes"}}

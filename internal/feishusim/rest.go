@@ -41,7 +41,8 @@ type route struct {
 // routes is everything the server answers. Unknown paths get Feishu's own 404.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	for _, table := range [][]route{authRoutes, identityRoutes, messageRoutes, readRoutes, chatRoutes, mediaRoutes, cardRoutes} {
+	for _, table := range [][]route{authRoutes, identityRoutes, messageRoutes, readRoutes, chatRoutes, mediaRoutes,
+		cardRoutes} {
 		for _, rt := range table {
 			mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, rt) })
 		}

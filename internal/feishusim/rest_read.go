@@ -29,7 +29,8 @@ func (s *Server) restMessage(a *app, m *message, how read) map[string]any {
 		"create_time": strconv.FormatInt(m.CreateTime, 10), "update_time": strconv.FormatInt(m.UpdateTime, 10),
 		"deleted": m.Deleted, "updated": m.Edits > 0,
 	}
-	for key, value := range map[string]string{"root_id": m.RootID, "parent_id": m.ParentID, "thread_id": m.ThreadID, "upper_message_id": m.upper} {
+	for key, value := range map[string]string{"root_id": m.RootID, "parent_id": m.ParentID, "thread_id": m.ThreadID,
+		"upper_message_id": m.upper} {
 		if value != "" {
 			out[key] = value
 		}

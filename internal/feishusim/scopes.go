@@ -31,10 +31,11 @@ var (
 	downloadScopes = []string{"im:message", "im:message:readonly", "im:resource"}
 	chatScopes     = []string{"im:chat", "im:chat:readonly", "im:chat:read"}
 	memberScopes   = []string{"im:chat.members:read", "im:chat", "im:chat:readonly"}
-	contactScopes  = []string{"contact:user.base:readonly", "contact:contact.base:readonly", "contact:contact:readonly_as_app"}
-	botInfoScopes  = []string{"bot:basic_info"}
-	cardScopes     = []string{"cardkit:card:write"}
-	appScopes      = []string{"application:application:self_manage", "admin:app.info:readonly"}
+	contactScopes  = []string{"contact:user.base:readonly", "contact:contact.base:readonly",
+		"contact:contact:readonly_as_app"}
+	botInfoScopes = []string{"bot:basic_info"}
+	cardScopes    = []string{"cardkit:card:write"}
+	appScopes     = []string{"application:application:self_manage", "admin:app.info:readonly"}
 )
 
 const scopeUserID = "contact:user.employee_id:readonly" // shows user_id

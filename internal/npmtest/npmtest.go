@@ -22,7 +22,8 @@ import (
 const installWait = 3 * time.Minute
 
 // unreachable are npm's words for a registry that is out of reach.
-var unreachable = regexp.MustCompile(`\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|ERR_SOCKET_TIMEOUT)\b`)
+var unreachable = regexp.MustCompile(
+	`\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|ERR_SOCKET_TIMEOUT)\b`)
 
 var (
 	errNone = errors.New("no npm package here")

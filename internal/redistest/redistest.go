@@ -238,7 +238,8 @@ func (o *output) follow(r io.Reader) {
 	isReady := false
 	for scan := bufio.NewScanner(r); scan.Scan(); {
 		line := scan.Bytes()
-		if !isReady && (bytes.Contains(line, []byte("eady to accept connections")) || bytes.Contains(line, []byte("Sentinel ID is"))) {
+		if !isReady && (bytes.Contains(line, []byte("eady to accept connections")) ||
+			bytes.Contains(line, []byte("Sentinel ID is"))) {
 			isReady = true
 			close(o.ready)
 		}

@@ -276,10 +276,12 @@ func (a *Agent) tooLate(ctx context.Context, e mailbox.Envelope) error {
 	if ackedEarly(e.Type) || e.Type.Control() {
 		return nil
 	}
-	if sender, ok, err := a.cards.get(ctx, e.From); !e.Metadata.RequiresAck && (err != nil || !ok || sender.Protocol == "") {
+	if sender, ok, err := a.cards.get(ctx, e.From); !e.Metadata.RequiresAck &&
+		(err != nil || !ok || sender.Protocol == "") {
 		return nil
 	}
-	return a.answer(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), mailbox.AgentOffline, "its life ended before it was taken"))
+	return a.answer(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), mailbox.AgentOffline,
+		"its life ended before it was taken"))
 }
 
 func lifeEnds(e mailbox.Envelope) time.Time {
@@ -326,8 +328,9 @@ func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error
 	for _, key := range keys {
 		if err := a.settle(ctx, key, how); err != nil {
 			again := letter{id: l.id, key: l.key, sum: l.sum, name: l.name, session: l.session, from: l.from,
-				conversation: l.conversation, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires, arrived: l.arrived,
-				goal: l.goal, asks: l.asks, talk: l.talk, fails: patientTries, hold: time.Now().Add(retryMax)}
+				conversation: l.conversation, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires,
+				arrived: l.arrived,
+				goal:    l.goal, asks: l.asks, talk: l.talk, fails: patientTries, hold: time.Now().Add(retryMax)}
 			a.ready.add(again, l.name)
 			return err
 		}
@@ -349,7 +352,8 @@ func (a *Agent) refusedByBot(ctx context.Context, l *letter, e mailbox.Envelope,
 	}
 	a.observe(EventRefused, e, string(no.code))
 	if e.Type.GivesTask() {
-		if _, err := a.UpdateTask(ctx, TaskUpdate{TaskID: taskID(e), From: e.From, State: mailbox.Rejected, Text: no.Error()}); err != nil {
+		if _, err := a.UpdateTask(ctx, TaskUpdate{TaskID: taskID(e), From: e.From, State: mailbox.Rejected,
+			Text: no.Error()}); err != nil {
 			if _, ok := errors.AsType[*mailbox.Error](err); !ok {
 				return err
 			}

@@ -71,5 +71,6 @@ func (a *Agent) origin(e mailbox.Envelope, forwardOf string) (_ origin, found bo
 	if was, ok := a.handed.Get(forwardOf); ok {
 		return was, true, nil
 	}
-	return origin{}, false, mailbox.Invalid("forward_of", "no message or task %q was received; name the id of one", forwardOf)
+	return origin{}, false, mailbox.Invalid("forward_of", "no message or task %q was received; name the id of one",
+		forwardOf)
 }

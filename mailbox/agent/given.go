@@ -100,7 +100,8 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 	}
 	named := func(r tasks.Record) bool {
 		c := r.Callback
-		return r.Direction == tasks.Sent && r.Peer == e.From && c != nil && c.Channel == wanted.Channel && c.Chat() == wanted.Chat()
+		return r.Direction == tasks.Sent && r.Peer == e.From && c != nil && c.Channel == wanted.Channel &&
+			c.Chat() == wanted.Chat()
 	}
 	if named(about) {
 		return about.Callback
@@ -110,7 +111,8 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 		return all[i].Callback
 	}
 	if a.opts.Hears(wanted.Channel, wanted.Chat()) {
-		return &mailbox.Callback{Channel: wanted.Channel, ChatID: wanted.Chat()} // whose session it is we do not let others say
+		// whose session it is we do not let others say
+		return &mailbox.Callback{Channel: wanted.Channel, ChatID: wanted.Chat()}
 	}
 	return nil
 }
@@ -189,7 +191,8 @@ func (a *Agent) notify(ctx context.Context, r tasks.Record) {
 		Trace: []mailbox.AgentID{r.Peer}, Task: &mailbox.Task{ID: r.ID, State: r.State, Deadline: r.Deadline},
 		Content:  mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartText, Text: text}}},
 		Callback: r.Callback, ReplyTo: r.MessageID,
-		Metadata: mailbox.Metadata{CorrelationID: r.MessageID, TTL: new(0), Extra: map[string]json.RawMessage{metaNotice: json.RawMessage("true")}}}
+		Metadata: mailbox.Metadata{CorrelationID: r.MessageID, TTL: new(0),
+			Extra: map[string]json.RawMessage{metaNotice: json.RawMessage("true")}}}
 	if err := a.send(ctx, e); err != nil {
 		a.log.Error("the bot is told only after a restart that a task came to nothing", "task_id", r.ID, "err", err)
 	}
@@ -199,7 +202,8 @@ func (a *Agent) notify(ctx context.Context, r tasks.Record) {
 func (a *Agent) resume(ctx context.Context) {
 	for _, r := range a.ledger.List() {
 		if r.Direction == tasks.Received && a.rejectedBefore(r) {
-			if _, err := a.UpdateTask(ctx, TaskUpdate{TaskID: r.ID, From: r.Peer, State: mailbox.Rejected, Text: rejectedBefore}); err != nil {
+			if _, err := a.UpdateTask(ctx, TaskUpdate{TaskID: r.ID, From: r.Peer, State: mailbox.Rejected,
+				Text: rejectedBefore}); err != nil {
 				a.log.Error("a task that was rejected before a restart is still open", "task_id", r.ID, "err", err)
 			}
 		}

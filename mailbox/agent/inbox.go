@@ -164,7 +164,8 @@ func (a *Agent) drop(ctx context.Context, l *letter) bool {
 	if !a.ready.end(l) {
 		return false
 	}
-	a.observe(EventDropped, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self, Type: mailbox.TypeMessage}, "the buffer of its goal is full")
+	a.observe(EventDropped, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self, Type: mailbox.TypeMessage},
+		"the buffer of its goal is full")
 	if err := a.opts.Seen.Add(l.key); err != nil {
 		a.log.Error("a dropped message is not remembered", "message_id", l.id, "err", err)
 	}

@@ -36,7 +36,8 @@ func (a *Agent) take(ctx context.Context, item mailbox.Item) {
 func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 	defer func() {
 		if v := recover(); v != nil { // read again after a restart, it would end every process again
-			a.log.Error("a message made the mailbox panic and is set aside", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			a.log.Error("a message made the mailbox panic and is set aside", "panic", fmt.Sprint(v),
+				"stack", string(debug.Stack()))
 			err = a.settle(ctx, item.Key, mailbox.Malformed)
 		}
 	}()
@@ -121,7 +122,8 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 	me := a.currentCard(time.Now())
 	switch {
 	case !me.Allows(e.From):
-		return &mailbox.Error{Code: mailbox.Unauthorized, Field: "from", Message: "unauthorized: " + string(a.opts.Self) + " takes no messages from " + string(e.From)}
+		return &mailbox.Error{Code: mailbox.Unauthorized, Field: "from", Message: "unauthorized: " + string(a.opts.Self) +
+			" takes no messages from " + string(e.From)}
 	case !e.Type.Answers() && e.ReplyTo == "" && slices.Contains(e.Trace, a.opts.Self):
 		return mailbox.Invalid("trace", "%s had it before: it would go in a circle", a.opts.Self)
 	}

@@ -166,7 +166,8 @@ func (a *Agent) addressee(to mailbox.AgentID) error {
 		return mailbox.Invalid("to", "is this agent itself")
 	}
 	if !a.delegate(to) {
-		return &mailbox.Error{Code: mailbox.Unauthorized, Field: "to", Message: fmt.Sprintf("%q is not among ALLOWED_DELEGATES", to)}
+		return &mailbox.Error{Code: mailbox.Unauthorized,
+			Field: "to", Message: fmt.Sprintf("%q is not among ALLOWED_DELEGATES", to)}
 	}
 	return nil
 }
@@ -198,8 +199,9 @@ func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) 
 
 // SendTask gives a task to another agent.
 func (a *Agent) SendTask(ctx context.Context, d TaskDraft) (Sent, error) {
-	e := mailbox.Envelope{To: trimmed(d.To), Type: mailbox.TypeTask, Priority: d.Priority, Hops: defaultHops, Callback: d.Callback,
-		Task: &mailbox.Task{ID: d.TaskID, Deadline: d.Deadline}}
+	e := mailbox.Envelope{To: trimmed(d.To), Type: mailbox.TypeTask, Priority: d.Priority, Hops: defaultHops,
+		Callback: d.Callback,
+		Task:     &mailbox.Task{ID: d.TaskID, Deadline: d.Deadline}}
 	if d.Text != "" {
 		e.Content.Parts = append(e.Content.Parts, mailbox.Part{Type: mailbox.PartText, Text: d.Text})
 	}
@@ -223,7 +225,8 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 		}
 	}
 	if e.Type.GivesTask() {
-		known, added, err := a.ledger.Add(tasks.Record{ID: e.Task.ID, Direction: tasks.Sent, Peer: e.To, Type: e.Type, State: mailbox.Pending,
+		known, added, err := a.ledger.Add(tasks.Record{ID: e.Task.ID, Direction: tasks.Sent, Peer: e.To, Type: e.Type,
+			State:    mailbox.Pending,
 			Deadline: e.Task.Deadline, Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace})
 		if err == nil && !added && (known.MessageID != e.ID || known.State != mailbox.Pending) {
 			err = mailbox.Invalid("task.id", "%s was given a task of this id before; give each task an id of its own", e.To)
@@ -247,7 +250,8 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 		return nil
 	}
 	if err := a.opts.Seen.Add(answered); err != nil {
-		a.log.Warn("a result is not remembered; after a restart one more goes beyond the limit", "message_id", e.ID, "err", err)
+		a.log.Warn("a result is not remembered; after a restart one more goes beyond the limit", "message_id", e.ID,
+			"err", err)
 	}
 	return nil
 }
@@ -256,7 +260,8 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 // count for their sender where they are not due.
 func limited(t mailbox.Type) bool {
 	switch t {
-	case mailbox.TypePing, mailbox.TypeHeartbeat, mailbox.TypeRegister, mailbox.TypeCodeReviewResult, mailbox.TypeTestResult:
+	case mailbox.TypePing, mailbox.TypeHeartbeat, mailbox.TypeRegister, mailbox.TypeCodeReviewResult,
+		mailbox.TypeTestResult:
 		return false
 	}
 	return !t.Result() && !t.Answers()

@@ -59,7 +59,8 @@ func (s *Store) moveBroken(root *os.Root, was snapshot) error {
 	if err != nil {
 		return overtaken(err)
 	}
-	s.log.Warn("the registry is too large; moved aside, and built anew from the cards that are known", "bytes", now.Size(), "most", maxRegistry, "kept", name)
+	s.log.Warn("the registry is too large; moved aside, and built anew from the cards that are known", "bytes", now.Size(),
+		"most", maxRegistry, "kept", name)
 	s.pruneBroken(root)
 	return nil
 }

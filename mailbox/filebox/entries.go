@@ -79,7 +79,8 @@ func parseRegistry(data []byte) (entries, error) {
 	return list, nil
 }
 
-var errTooMany = fmt.Errorf("the registry has more than %d entries: remove those of agents that are no more", maxEntries)
+var errTooMany = fmt.Errorf("the registry has more than %d entries: remove those of agents that are no more",
+	maxEntries)
 
 // format writes a registry, one entry after the other.
 func (l entries) format() ([]byte, error) {
@@ -104,7 +105,8 @@ func (l entries) format() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-var errTooBig = fmt.Errorf("the registry has more than %d bytes: remove the entries of agents that are no more", maxRegistry)
+var errTooBig = fmt.Errorf("the registry has more than %d bytes: remove the entries of agents that are no more",
+	maxRegistry)
 
 // get returns an agent's entry, nil where there is none.
 func (l entries) get(id mailbox.AgentID) json.RawMessage {

@@ -42,7 +42,8 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 	defer cancel()
 	guard.Go(func() { s.guardCards(ctx) })
 
-	r := receiver{store: s, agent: agent, take: take, looked: looked, shown: map[string]mark{}, open: map[string]time.Time{}, said: map[string]bool{}}
+	r := receiver{store: s, agent: agent, take: take, looked: looked, shown: map[string]mark{},
+		open: map[string]time.Time{}, said: map[string]bool{}}
 	r.notices = notices{dir: filepath.Join(s.dir.Path, string(agent), inbox), deaf: s.deaf, log: s.log}
 	defer r.notices.close()
 	return r.run(ctx)
@@ -272,7 +273,8 @@ func (r *receiver) setAside(name string, why error) {
 		r.say(name, "what is no message could not be set aside", err)
 		return
 	}
-	r.store.log.Warn("set aside what is no message", "agent", r.agent, "file", name, "folder", malformed, "reason", why.Error())
+	r.store.log.Warn("set aside what is no message", "agent", r.agent, "file", name, "folder", malformed,
+		"reason", why.Error())
 }
 
 // say warns about a file, once.

@@ -142,7 +142,8 @@ func lock(ctx context.Context, root *os.Root, patience time.Duration) (*os.File,
 			return nil, err
 		}
 		if time.Now().After(end) {
-			return nil, fmt.Errorf("the registry's lock %s is held by another process for more than %v: does one hang?", registryLock, patience)
+			return nil, fmt.Errorf("the registry's lock %s is held by another process for more than %v: does one hang?",
+				registryLock, patience)
 		}
 		if err := pause(ctx, 2*time.Millisecond); err != nil {
 			return nil, err

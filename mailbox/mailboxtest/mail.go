@@ -15,7 +15,8 @@ func testBacklog(t *testing.T, open Open) {
 	put(t, opened(t, open), Envelopes("c", "b", 31, 60)...)
 	put(t, s, Envelopes("a", "b", 61, 90)...)
 	r := receive(t, opened(t, open), "b")
-	for _, e := range [][]mailbox.Envelope{Envelopes("a", "b", 1, 30), Envelopes("c", "b", 31, 60), Envelopes("a", "b", 61, 90)} {
+	for _, e := range [][]mailbox.Envelope{Envelopes("a", "b", 1, 30), Envelopes("c", "b", 31, 60),
+		Envelopes("a", "b", 61, 90)} {
 		r.want(e...)
 	}
 	put(t, s, Envelope("a", "b", 91))
@@ -75,7 +76,8 @@ func testSenders(t *testing.T, open Open) {
 func testContents(t *testing.T, open Open) {
 	s := opened(t, open)
 	r := receive(t, opened(t, open), "b")
-	for i, text := range []string{"<b> & \"x\" </b>", "line\nline\r\n\ttab", "你好 🙂 \u2028", `{"id":"forged"}`, "%s ${x} $(y)", "*3\r\n$3\r\nSET"} {
+	for i, text := range []string{"<b> & \"x\" </b>", "line\nline\r\n\ttab", "你好 🙂 \u2028", `{"id":"forged"}`,
+		"%s ${x} $(y)", "*3\r\n$3\r\nSET"} {
 		e := Envelope("a", "b", i)
 		e.Content.Parts[0].Text = text
 		e.Task = &mailbox.Task{ID: "t/../1", State: mailbox.Pending}

@@ -25,7 +25,8 @@ type receiver struct {
 func receive(t *testing.T, s mailbox.Store, agent mailbox.AgentID) *receiver {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &receiver{t: t, items: make(chan mailbox.Item), looked: make(chan struct{}), cancel: cancel, done: make(chan error, 1)}
+	r := &receiver{t: t, items: make(chan mailbox.Item), looked: make(chan struct{}), cancel: cancel,
+		done: make(chan error, 1)}
 	go func() {
 		r.done <- s.Receive(ctx, agent, func(item mailbox.Item) {
 			select {

@@ -141,7 +141,8 @@ func testNoKey(t *testing.T, open Open) {
 	s := opened(t, open)
 	e := Envelope("a", "b", 1)
 	key := put(t, s, e)[0]
-	for _, bad := range []string{"", ".", "..", "../inbox/" + key, "../../b/inbox/" + key, "/etc/passwd", "x\x00y", "no such key"} {
+	for _, bad := range []string{"", ".", "..", "../inbox/" + key, "../../b/inbox/" + key, "/etc/passwd", "x\x00y",
+		"no such key"} {
 		if item, err := s.Read(t.Context(), "b", bad); err == nil {
 			t.Errorf("read of %q gave %.40q", bad, item.Raw)
 		}
@@ -175,7 +176,8 @@ func testOwnership(t *testing.T, open Open) {
 func testHostile(t *testing.T, open Open) {
 	s := opened(t, open)
 	ctx := t.Context()
-	for _, bad := range []mailbox.AgentID{"", ".", "..", "../b", "a/b", `a\b`, "a\x00b", "a\nb", "_registry.json", ".hidden", "a*", "a:b"} {
+	for _, bad := range []mailbox.AgentID{"", ".", "..", "../b", "a/b", `a\b`, "a\x00b", "a\nb", "_registry.json",
+		".hidden", "a*", "a:b"} {
 		to, from, card := Envelope("a", bad, 1), Envelope(bad, "b", 1), Card(bad, 1)
 		_, errTo := s.Put(ctx, to)
 		_, errFrom := s.Put(ctx, from)

@@ -37,7 +37,8 @@ type letter struct {
 // on trying. b.mu is held.
 func (b *Box) die(n *entry, code mailbox.Code, reason string) []DeadLetter {
 	now := time.Now().Round(0).UTC()
-	n.end = &DeadLetter{ID: n.ref.id, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now, Expired: n.expired(now)}
+	n.end = &DeadLetter{ID: n.ref.id, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now,
+		Expired: n.expired(now)}
 	return b.bury(n)
 }
 
@@ -92,7 +93,8 @@ func (b *Box) forget(g grave) {
 
 func (b *Box) pruneGraves() {
 	for len(b.graves) > maxDead {
-		b.opts.Logger.Warn("too many dead letters; the oldest is removed", "message_id", b.graves[0].ref.id, "to", b.graves[0].ref.to, "kept", maxDead)
+		b.opts.Logger.Warn("too many dead letters; the oldest is removed", "message_id", b.graves[0].ref.id,
+			"to", b.graves[0].ref.to, "kept", maxDead)
 		b.forget(b.graves[0])
 	}
 }

@@ -84,8 +84,9 @@ func (b *Box) prepare(e mailbox.Envelope) (n *entry, raw []byte, err error) {
 }
 
 func (b *Box) newEntry(name string, e mailbox.Envelope) *entry {
-	n := &entry{name: name, ref: ref{e.ID, e.To}, ack: e.Metadata.RequiresAck, expires: e.Expires(), retries: b.opts.MaxRetries,
-		noted: e.Type.AboutTask()}
+	n := &entry{name: name, ref: ref{e.ID, e.To}, ack: e.Metadata.RequiresAck, expires: e.Expires(),
+		retries: b.opts.MaxRetries,
+		noted:   e.Type.AboutTask()}
 	n.life = n.expires.Sub(e.Timestamp)
 	n.watch = !n.ack && watchable(e)
 	if e.Metadata.MaxRetries != nil {
@@ -111,7 +112,8 @@ func (b *Box) watch(e mailbox.Envelope, key string) {
 	}
 	n, raw, err := b.prepare(e)
 	if err != nil {
-		b.opts.Logger.Warn("a message that was sent is not watched; nobody is told should it expire", "to", e.To, "message_id", e.ID, "err", err)
+		b.opts.Logger.Warn("a message that was sent is not watched; nobody is told should it expire", "to", e.To,
+			"message_id", e.ID, "err", err)
 		return
 	}
 	b.mu.Lock()
@@ -236,7 +238,8 @@ func (b *Box) load(n *entry) (raw []byte, e mailbox.Envelope, err error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		b.opts.Logger.Error("the file of a message that waits was removed; the message is given up", "to", n.ref.to, "message_id", n.ref.id)
+		b.opts.Logger.Error("the file of a message that waits was removed; the message is given up", "to", n.ref.to,
+			"message_id", n.ref.id)
 		b.drop(n)
 	case errors.Is(err, errBroken):
 		_ = b.setAside(b.unacked, n.name+waits, err) // the next process tries that again

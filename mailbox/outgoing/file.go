@@ -31,7 +31,8 @@ const (
 // newName makes the name of a message's files, without suffix: they sort by
 // time, those to one agent also within a millisecond.
 func newName(at time.Time, to mailbox.AgentID) string {
-	return fmt.Sprintf("%013d_%s_%06d%s", at.UnixMilli(), safefile.Name(string(to)), at.Nanosecond()%1e6, strings.ToLower(rand.Text()[:8]))
+	return fmt.Sprintf("%013d_%s_%06d%s", at.UnixMilli(), safefile.Name(string(to)), at.Nanosecond()%1e6,
+		strings.ToLower(rand.Text()[:8]))
 }
 
 // timeOf is the time that a name was made of, in nanoseconds; 0 where it is none of ours.
@@ -101,7 +102,8 @@ func names(root *os.Root, suffix string) (all []string, err error) {
 
 // setAside renames a file that cannot be read, for a person to look at.
 func (b *Box) setAside(root *os.Root, name string, why error) error {
-	b.opts.Logger.Warn("a file that cannot be read is set aside as *.broken", "folder", root.Name(), "file", name, "err", why)
+	b.opts.Logger.Warn("a file that cannot be read is set aside as *.broken", "folder", root.Name(), "file", name,
+		"err", why)
 	return root.Rename(name, name+".broken")
 }
 

@@ -6,7 +6,8 @@ import "feishu-relay/internal/redislink"
 // they are.
 func (s *Store) explain(err error, uses string) error {
 	return redislink.Explain(err, redislink.Words{
-		Rights:    "the redis user lacks rights: it needs the keys " + prefix + "*, the channels " + peerChannels + ", and scripts",
+		Rights: "the redis user lacks rights: it needs the keys " + prefix + "*, the channels " + peerChannels +
+			", and scripts",
 		WrongType: uses + " has another type: another program uses it; rename or delete it",
 		Closed:    "the mailbox's store is closed",
 		TLS:       s.conn.TLSConfig != nil,

@@ -87,7 +87,8 @@ func (s *Store) Again(ctx context.Context, key string, e mailbox.Envelope) (stri
 }
 
 // put adds e, which is encoded as raw.
-func (s *Store) put(ctx context.Context, e mailbox.Envelope, raw []byte, old, channel string, payload []byte) (string, error) {
+func (s *Store) put(ctx context.Context, e mailbox.Envelope, raw []byte, old, channel string,
+	payload []byte) (string, error) {
 	for _, id := range []mailbox.AgentID{e.To, e.From} {
 		if err := mailbox.CheckAgent(id); err != nil {
 			return "", err

@@ -46,7 +46,8 @@ func (s *Store) announcement(e mailbox.Envelope) (channel string, payload []byte
 }
 
 func goodGoal(goal string) bool {
-	return goal != "" && len(goal) <= mailbox.MaxID && utf8.ValidString(goal) && !strings.ContainsFunc(goal, unicode.IsControl)
+	return goal != "" && len(goal) <= mailbox.MaxID && utf8.ValidString(goal) &&
+		!strings.ContainsFunc(goal, unicode.IsControl)
 }
 
 func subscribe(ctx context.Context, channels *redis.PubSub) error {

@@ -158,7 +158,8 @@ func (l *Ledger) list(want func(*Record) bool) []Record {
 // other agent accepts it or works on it.
 //
 // Errors are [*mailbox.Error]: TASK_NOT_FOUND, or what Step says.
-func (l *Ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox.TaskState, reason string, now time.Time) (rec Record, changed bool, err error) {
+func (l *Ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox.TaskState, reason string,
+	now time.Time) (rec Record, changed bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r, ok := l.records[key{dir, peer, id}]
