@@ -29,6 +29,7 @@ type Outcome struct {
 	At           relay.Millis     `json:"at"`                 // of the newest change
 	Decision     *policy.Decision `json:"decision,omitempty"` // nil: stopped before the policy was asked, or not asked yet. Not changed any more
 	Stopped      relay.Reason     `json:"stopped,omitempty"`  // why it will not be delivered
+	Detail       string           `json:"detail,omitempty"`   // the error behind Stopped
 	Delivered    relay.Millis     `json:"delivered_at,omitempty"`
 	Door         string           `json:"door,omitempty"`            // by which it was: gateway, webhook or stream
 	Acknowledged relay.Millis     `json:"acknowledged_at,omitempty"` // by a bot that acknowledges on the stream
@@ -64,10 +65,10 @@ func merge(a, b Outcome) Outcome {
 	b.Door = cmp.Or(b.Door, a.Door)
 	b.Acknowledged = cmp.Or(b.Acknowledged, a.Acknowledged)
 	if b.Stopped == "" || b.Stopped == relay.Duplicate && a.Stopped != "" {
-		b.Stopped = a.Stopped
+		b.Stopped, b.Detail = a.Stopped, a.Detail
 	}
 	if b.Delivered != 0 {
-		b.Stopped = ""
+		b.Stopped, b.Detail = "", ""
 	}
 	return b
 }
@@ -109,7 +110,7 @@ func bounded(o Outcome, now time.Time) (Outcome, error) {
 		}
 		*at = max(0, *at)
 	}
-	o.Stopped, o.Door = relay.Reason(cut(string(o.Stopped))), cut(o.Door)
+	o.Stopped, o.Detail, o.Door = relay.Reason(cut(string(o.Stopped))), cut(o.Detail), cut(o.Door)
 	if o.Decision != nil {
 		d := *o.Decision
 		d.Tier, d.Reason, d.Detail = policy.Tier(cut(string(d.Tier))), cut(d.Reason), cut(d.Detail)

@@ -111,6 +111,7 @@ func (s *Sidecar) hooks(p *passage, m *delivery.Message) delivery.Hooks {
 		if s.doors.stream != nil {
 			s.doors.stream.Withdraw(m.ID)
 		}
+		p.cause = r.Err
 		if r.State == delivery.Expired {
 			s.end(p, stageInject, relay.Expired)
 			return

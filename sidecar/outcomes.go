@@ -58,7 +58,12 @@ func (s *Sidecar) noteStopped(p *passage, why relay.Reason) {
 	if p.History || !slices.Contains(told, why) { // of what was there before this sidecar there is nothing to tell
 		return
 	}
-	s.note(p, func(o *outcome.Outcome) { o.Stopped = why })
+	s.note(p, func(o *outcome.Outcome) {
+		o.Stopped = why
+		if p.cause != nil {
+			o.Detail = p.cause.Error()
+		}
+	})
 }
 
 func (s *Sidecar) noteDecided(p *passage) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,9 @@ const (
 	keyErr    = "err"
 )
 
+// stageSignature verifies signatures.
+const stageSignature = "signature"
+
 // stagePolicy is the stage that logs its verdict itself, a pass and a stop alike.
 const stagePolicy = "policy"
 
@@ -49,6 +53,7 @@ type passage struct {
 	mentioned bool
 	decision  policy.Decision
 	claim     claim
+	cause     error            // why it was stopped, where the reason does not say all
 	outcome   *outcome.Outcome // as far as it was told; nil: nothing yet
 	handed    bool             // its delivery has begun, and ends it
 	kept      bool             // its delivery has put it on disk: the queue may forget it
@@ -79,7 +84,7 @@ func (s *Sidecar) botsWay() way {
 	return way{
 		queue: outboundQueue,
 		arrive: relay.Pipeline[*passage]{
-			{Name: "signature", Apply: s.checkSignature},
+			{Name: stageSignature, Apply: s.checkSignature},
 			{Name: "role", Apply: s.stopRole(isPerson)},
 			{Name: ownStage, Apply: s.stopOwn},
 			{Name: "member", Apply: s.stopOtherChats},
@@ -99,7 +104,7 @@ func (s *Sidecar) botsWay() way {
 // the transcript alone.
 func (s *Sidecar) usersWay() way {
 	return way{queue: inboundQueue, arrive: relay.Pipeline[*passage]{
-		{Name: "signature", Apply: s.checkSignature},
+		{Name: stageSignature, Apply: s.checkSignature},
 		{Name: "role", Apply: s.stopRole(isBot)},
 		{Name: ownStage, Apply: s.stopOwn},
 		{Name: "member", Apply: s.stopOtherChats},
@@ -123,7 +128,8 @@ func (s *Sidecar) handle(ctx context.Context, w way, p *passage) {
 	var err error
 	if p.msg, err = relay.Decode(p.Line); err != nil {
 		s.quarantine(p.Line)
-		s.stopped(p, "decode", relay.Malformed, err)
+		p.cause = err
+		s.stopped(p, "decode", relay.Malformed)
 		p.Settle()
 		return
 	}
@@ -179,7 +185,7 @@ func (s *Sidecar) end(p *passage, stage string, why relay.Reason) {
 	held := p.claim != claimNone
 	s.endClaim(p, true)
 	if why != relay.Pass {
-		s.stopped(p, stage, why, nil)
+		s.stopped(p, stage, why)
 	}
 	if why == relay.Duplicate && !held && s.inFlight.follow(p.key, p.Settle) || p.kept {
 		return
@@ -191,9 +197,14 @@ func (s *Sidecar) end(p *passage, stage string, why relay.Reason) {
 }
 
 func (s *Sidecar) checkSignature(_ context.Context, p *passage) (relay.Reason, error) {
-	if s.cfg.RelaySecret == "" || relay.Verify(p.Line, string(s.cfg.RelaySecret)) == nil {
+	if s.cfg.RelaySecret == "" {
 		return relay.Pass, nil
 	}
+	if p.cause = relay.Verify(p.Line, string(s.cfg.RelaySecret)); p.cause == nil {
+		return relay.Pass, nil
+	}
+	s.problems.set(stageSignature, fmt.Errorf("message from %.100q: %w; set the same RELAY_SECRET at all sidecars, "+
+		"or find out who else writes to the relay", p.msg.SenderAgentName, p.cause))
 	return relay.BadSignature, nil
 }
 

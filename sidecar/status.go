@@ -253,8 +253,8 @@ func (p *problems) list() []Problem {
 	return append([]Problem{}, slices.SortedFunc(maps.Values(p.parts), newestFirst)...)
 }
 
-// stopped tells everybody why p ended.
-func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason, err error) {
+// stopped reports why p ended.
+func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason) {
 	s.metrics.stopped.WithLabelValues(string(why)).Inc()
 	level := slog.LevelInfo
 	switch {
@@ -264,8 +264,8 @@ func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason, err error)
 		level = slog.LevelWarn
 	}
 	attrs := []any{keyReason, why, keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keySender, p.msg.SenderAgentName}
-	if err != nil {
-		attrs = append(attrs, keyErr, err)
+	if p.cause != nil {
+		attrs = append(attrs, keyErr, p.cause)
 	}
 	s.log.Log(context.Background(), level, "stopped", attrs...)
 	if why == relay.OwnMessage {

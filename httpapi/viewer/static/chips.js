@@ -47,6 +47,7 @@ export function explanation(o) {
   return [
     d && `${d.tier}: ${explain(d.tier)}`,
     o.stopped && `${o.stopped}: ${explain(o.stopped)}`,
+    o.detail,
     d && [d.reason !== o.stopped && d.reason, d.detail].filter(Boolean).join(' — '),
     state === 'wait' && t('waits.means'),
     o.delivered_at && t('delivered.means', { door: o.door ?? '?' }),

@@ -60,7 +60,7 @@ function outcomeCard(o, entry) {
       [t('field.tier'), word(d?.tier)],
       [t('field.stopped'), word(o.stopped)],
       [t('field.reason'), d && d.reason !== o.stopped && plain(cut(d.reason ?? '', 400))],
-      [t('field.detail'), d?.detail && plain(cut(d.detail, 600))],
+      [t('field.detail'), (o.detail || d?.detail) && plain(cut(o.detail || d.detail, 600))],
       [t('field.depth'), d?.depth],
       [t('field.judge'), d?.judge_ms !== undefined && d.tier === 'judge' && span(d.judge_ms)],
       [t('field.delivered'), o.delivered_at && h('time', { title: exact(o.delivered_at) }, `${clock(o.delivered_at)} · ${t('after', { time: span(ms) })}`)],

@@ -66,7 +66,7 @@ export const zh = {
   // words of the API
   'means.hard_limit': '机器人连续发言过多，不再放行', 'means.threshold': '机器人连续发言不多，直接放行', 'means.judge': '询问了裁判', 'means.judge_off': '裁判关闭，放行',
   'means.own_message': '它自己的消息', 'means.not_a_member': '机器人不在这个群里', 'means.duplicate': '已经收到过', 'means.bad_signature': '签名缺失或不对：请核对 RELAY_SECRET', 'means.malformed': '无法读取', 'means.expired': '可以投递时已超过 RELAY_MAX_AGE', 'means.not_mentioned': '群策略为 mention，而消息没有提到它',
-  'means.max_depth': '机器人连续发言达到硬上限', 'means.judge_no': '裁判认为无需回复', 'means.judge_error': '裁判出错，或没有回答 YES 或 NO', 'means.undeliverable': '机器人拒收',
+  'means.max_depth': '机器人连续发言达到硬上限', 'means.judge_no': '裁判认为无需回复', 'means.judge_error': '裁判出错，或没有回答 YES 或 NO', 'means.undeliverable': '机器人拒收，或没有及时回答',
   'means.judge.off': '阈值与上限之间全部放行', 'means.judge.rules': '内置规则：拦下客套话', 'means.breaker.closed': '正常调用', 'means.breaker.open': '失败过多：等待下次尝试', 'means.breaker.probe': '放行一次试探调用',
   'means.max_bot_reply_depth': '达到这个深度的消息被停止', 'means.bot_reply_llm_threshold': '不超过这个深度的消息直接放行', 'means.bot_reply_llm_check': '两者之间询问裁判', 'means.bot_reply_depth_count': '如何计数：每条消息，或机器人的每一轮', 'means.relay_max_age_ms': '更早的消息只进入记录', 'means.group_policy': '哪些机器人消息与它有关',
 }
