@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"feishu-relay/internal/spelling"
 	"feishu-relay/mailbox"
 )
 
@@ -64,7 +65,7 @@ func slip(fields map[string]json.RawMessage, form reflect.Type) error {
 			continue
 		}
 		for _, meant := range known {
-			if letters := min(len(meant)/4, 2); mailbox.Slip(strings.ToLower(name), meant, letters) {
+			if letters := min(len(meant)/4, 2); spelling.Near(strings.ToLower(name), meant, letters) {
 				return mailbox.Invalid(name, "unknown field; did you mean %s?", meant)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"feishu-relay/internal/spelling"
 )
 
 // DecodeDraft reads what a program gives to be sent: an envelope in any of the
@@ -52,38 +54,10 @@ func slip(in object) error {
 			continue
 		}
 		for _, meant := range slices.Sorted(maps.Keys(draftNames)) {
-			if Slip(name, meant, draftNames[meant]) {
+			if spelling.Near(name, meant, draftNames[meant]) {
 				return Invalid(name, "unknown field; did you mean %s?", meant)
 			}
 		}
 	}
 	return nil
-}
-
-// Slip tells whether a name is another one with at most so many letters wrong.
-func Slip(name, meant string, letters int) bool {
-	return len(name) <= len(meant)+letters && distance(name, meant) <= letters
-}
-
-// distance is how many letters are to be put in, left out, replaced or swapped
-// with the next to make b of a.
-func distance(a, b string) int {
-	before, last, row := []int(nil), []int(nil), []int(nil)
-	for i := range len(a) + 1 {
-		before, last, row = last, row, make([]int, len(b)+1)
-		for j := range row {
-			if i == 0 || j == 0 {
-				row[j] = i + j
-				continue
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+1)
-			if a[i-1] == b[j-1] {
-				row[j] = min(row[j], last[j-1])
-			}
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-	}
-	return row[len(b)]
 }

@@ -194,6 +194,9 @@ func checkGroups(_ context.Context, s *subject) []finding {
 		}
 	}
 	out = well("%s: %d agents, %d groups, %s is in %d of them", path, len(file.Agents), len(file.Groups), agent, in)
+	for _, key := range file.Unread() {
+		out = append(out, warning("correct the key in "+path, "%s", key)...)
+	}
 	if !listed(file, s.config) {
 		out = append(out, warning(fmt.Sprintf("add %q with its name in Feishu to %s", agent, path),
 			"%s is not among the agents: the others cannot address it by its name", agent)...)

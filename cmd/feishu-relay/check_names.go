@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"feishu-relay/internal/spelling"
 )
 
 // ourPrefixes begin no variable of anybody else's.
@@ -71,33 +73,8 @@ func nearest(name string, known []string) (meant string, edits int) {
 		if prefix := prefixOf(upper); prefix != "" && !strings.HasPrefix(to, prefix) {
 			return len(upper) + len(to) // further than any
 		}
-		return distanceOf(upper, to)
+		return spelling.Distance(upper, to)
 	}
 	meant = slices.MinFunc(known, func(a, b string) int { return cmp.Compare(distance(a), distance(b)) })
 	return meant, distance(meant)
-}
-
-// distanceOf counts the letters to add, leave out, change or swap with their
-// neighbour (optimal string alignment).
-func distanceOf(a, b string) int {
-	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			change := 1
-			if a[i] == b[j] {
-				change = 0
-			}
-			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+change)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
 }

@@ -53,17 +53,3 @@ func TestCheckTellsOfNamesBesideMistakes(t *testing.T) {
 		t.Errorf("status %d, want 1", code)
 	}
 }
-
-func TestDistance(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"", "AB", 2}, {"AB", "", 2}, {"AB", "AB", 0}, {"AB", "BA", 1}, {"ABC", "AC", 1}, {"AC", "ABC", 1},
-		{"ABC", "AXC", 1}, {"GATEWAY_ADDRESS", "GATEWAY_ADDR", 3}, {"CA", "ABC", 3},
-	} {
-		if got := distanceOf(tt.a, tt.b); got != tt.want {
-			t.Errorf("%q, %q: got %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-	}
-}

@@ -15,7 +15,8 @@
 //	 "groups":{"oc_x":{"name":"研发群","members":["agent_a","agent_b"],
 //	   "group_policy":"auto","max_bot_reply_depth":6}}}
 //
-// Keys may be written in snake_case or camelCase; unknown ones are ignored. In
+// Keys may be written in snake_case or camelCase; unknown ones are ignored, and
+// [File.Unread] lists those that look like mistakes. In
 // a list, an agent's id is its id (agent_name) where it has one, else its name.
 // An entry whose type is not "bot", a person's, is no agent.
 //
@@ -63,8 +64,13 @@ type File struct {
 	Groups    map[string]Group // by chat id
 	HasGroups bool             // the file has a groups section, if an empty one
 
+	unread    []string
 	directory *mention.Directory
 }
+
+// Unread describes the keys of the file, at most 50, that are not read and were
+// probably meant to be, one a text.
+func (f *File) Unread() []string { return f.unread }
 
 // Member reports whether agent, by its id, is in chat, and whether the file
 // says anything about chat at all. In a group listed without members every

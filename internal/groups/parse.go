@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"feishu-relay/internal/spelling"
 	"feishu-relay/mention"
 )
 
@@ -17,6 +18,14 @@ const MaxSize = 1 << 20
 
 // maxMistakes is how many mistakes are told in full; of more only the number.
 const maxMistakes = 50
+
+// The keys that are read.
+var (
+	agentKeys = []string{"name", "aliases", "feishu_open_id", "app_id", "open_ids", "description", "type", "id",
+		"agent_name"}
+	groupKeys = []string{"name", "members", "group_policy", "max_bot_reply_depth", "bot_reply_llm_threshold",
+		"bot_reply_llm_check"}
+)
 
 var policies = []string{"auto", "mention", "open"}
 
@@ -40,6 +49,7 @@ func Parse(data []byte) (*File, error) {
 		p.list("", data)
 	case '{':
 		top := p.object("", data)
+		p.unread("", data, "agents", "groups")
 		p.agents(top["agents"])
 		p.groups(top["groups"])
 	default:
@@ -85,6 +95,25 @@ func (p *parser) mistake(where, format string, args ...any) {
 	p.mistakes = append(p.mistakes, errors.New(text))
 }
 
+// unread notes the keys of an object that are not read and were probably meant to be:
+// those that are nearly a known one, and of a group all, since a limit that is lost
+// surprises most. Other programs may have keys of their own in an agent's entry.
+func (p *parser) unread(where string, data json.RawMessage, known ...string) {
+	for _, key := range slices.Sorted(maps.Keys(p.section(where, data))) {
+		same := func(k string) bool { return fold(k) == fold(key) }
+		near := func(k string) bool { return spelling.Near(fold(key), fold(k), min((len(k)+1)/4, 2)) }
+		place := fmt.Sprintf("%.100q", join(where, key))
+		switch i := slices.IndexFunc(known, near); {
+		case slices.ContainsFunc(known, same) || len(p.file.unread) == maxMistakes:
+		case i >= 0:
+			p.file.unread = append(p.file.unread, fmt.Sprintf("%s is not read; %s is", place, known[i]))
+		case strings.HasPrefix(where, "groups."):
+			p.file.unread = append(p.file.unread,
+				fmt.Sprintf("%s is not read; a group has %s", place, strings.Join(known, ", ")))
+		}
+	}
+}
+
 func (p *parser) err() error {
 	if p.more > 0 {
 		return errors.Join(append(p.mistakes, fmt.Errorf("and %d more mistakes", p.more))...)
@@ -109,6 +138,7 @@ func (p *parser) agents(data json.RawMessage) {
 			continue
 		}
 		if f := p.object(where, section[id]); f != nil && isBot(f) {
+			p.unread(where, section[id], agentKeys...)
 			p.enter(id, p.agent(where, f))
 		}
 	}
@@ -125,6 +155,7 @@ func (p *parser) list(where string, data json.RawMessage) {
 		if f == nil || !isBot(f) {
 			continue
 		}
+		p.unread(where, data, agentKeys...)
 		key := "name"
 		for _, k := range []string{"agent_name", "id"} {
 			if !absent(f[fold(k)]) {
@@ -214,6 +245,7 @@ func (p *parser) groups(data json.RawMessage) {
 		if f == nil {
 			continue
 		}
+		p.unread(where, section[chat], groupKeys...)
 		g := Group{
 			Name:                 p.text(where, f, "name"),
 			Members:              p.texts(where, f, "members"),

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -270,4 +271,47 @@ func FuzzParse(f *testing.F) {
 		}
 		file.Directory().Find(mention.Text{Content: "@x @BotB"})
 	})
+}
+
+// A key that is not read and was probably meant to be is named, and breaks nothing.
+func TestUnread(t *testing.T) {
+	for _, tt := range []struct {
+		name, data string
+		want       []string
+	}{
+		{"all known", `{"agents":{"a":{"type":"bot","feishuOpenId":"ou_a","agent_name":"x"}},
+			"groups":{"oc_x":{"groupPolicy":"open"}}}`, nil},
+		{"sections", `{"agent":{},"group":{}}`, []string{`"agent" is not read; agents is`, `"group" is not read; groups is`}},
+		{"an agent's", `{"agents":{"a":{"alias":["x"],"color":1}}}`, []string{`"agents.a.alias" is not read; aliases is`}},
+		{"in a list", `[{"name":"a","feishu_openid":"ou_a","feishu_opn_id":"x"},{"type":"user","nam":"x"}]`,
+			[]string{`"[0].feishu_opn_id" is not read; feishu_open_id is`}},
+		{"a limit", `{"groups":{"oc_x":{"members":[],"maxBotReplyDeph":1,"max_depth":2}}}`, []string{
+			`"groups.oc_x.maxBotReplyDeph" is not read; max_bot_reply_depth is`,
+			`"groups.oc_x.max_depth" is not read; a group has name, members, group_policy, max_bot_reply_depth, ` +
+				`bot_reply_llm_threshold, bot_reply_llm_check`}},
+		{"control characters", `{"groups":{"oc_x":{"m\nember":1}}}`,
+			[]string{`"groups.oc_x.m\nember" is not read; members is`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file, err := Parse([]byte(tt.data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, file.Unread()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	many, err := Parse([]byte(`{"groups":{"oc_x":{` + manyKeys(100) + `}}}`))
+	if err != nil || len(many.Unread()) != maxMistakes {
+		t.Errorf("%d of 100 keys are named (%v), want %d", len(many.Unread()), err, maxMistakes)
+	}
+}
+
+func manyKeys(n int) string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf(`"key%d":1`, i)
+	}
+	return strings.Join(keys, ",")
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -184,6 +185,9 @@ func (w *Watcher) look(force bool) (changed bool) {
 	}
 	w.err = nil
 	w.current.Store(f)
+	if keys := f.Unread(); len(keys) > 0 {
+		w.log.Warn("groups file has keys that are not read", "path", w.path, "keys", strings.Join(keys, "; "))
+	}
 	return true
 }
 

@@ -263,3 +263,24 @@ func TestLookReadsOnlyWhatChanged(t *testing.T) {
 		t.Error("a touched file was taken over")
 	}
 }
+
+// A key that is not read is logged when the file is loaded, and the file is in force.
+func TestWatcherNamesKeysThatAreNotRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "groups.json")
+	write(t, path, `{"groups":{"oc_x":{"member":["a"]}}}`)
+	w, l := running(t, path, time.Hour)
+	r := <-l.records
+	var keys string
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "keys" {
+			keys = a.Value.String()
+		}
+		return true
+	})
+	if r.Level != slog.LevelWarn || !strings.Contains(keys, "members is") {
+		t.Errorf("logged %s %q with keys %q", r.Level, r.Message, keys)
+	}
+	if len(w.Current().Groups) != 1 {
+		t.Error("the file is not in force")
+	}
+}
