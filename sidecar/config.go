@@ -1,11 +1,14 @@
 package sidecar
 
 import (
+	"fmt"
 	"log/slog"
 	"net/url"
 	"time"
+	"unicode/utf8"
 
 	"feishu-relay/internal/groups"
+	"feishu-relay/internal/weborigin"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
@@ -134,4 +137,34 @@ func (c *Config) groupPolicyFor(g groups.Group) string {
 		return g.GroupPolicy
 	}
 	return c.GroupPolicy
+}
+
+// ConfigWarning is about a setting that works and will surprise somebody.
+type ConfigWarning struct{ Setting, Detail, Fix string }
+
+// minRelaySecret is the number of characters that RELAY_SECRET should have at least.
+// Running groups have shorter ones, so it is no condition.
+const minRelaySecret = 16
+
+// Warnings are logged at the start, and reported by the check.
+func (c *Config) Warnings() (out []ConfigWarning) {
+	if n := utf8.RuneCountInString(string(c.RelaySecret)); 0 < n && n < minRelaySecret {
+		out = append(out, ConfigWarning{"RELAY_SECRET",
+			fmt.Sprintf("it has %d characters: whoever reads signed messages can guess it", n),
+			fmt.Sprintf("set one of at least %d characters at all sidecars at once; `openssl rand -hex 32` makes a good one",
+				minRelaySecret)})
+	}
+	u, err := url.Parse(c.InjectURL)
+	if err == nil && u.Scheme == "http" && c.InjectSecret == "" && !weborigin.Loopback(u.Host) {
+		out = append(out, ConfigWarning{"INJECT_SECRET",
+			"INJECT_URL is http:// to another host, and posts are not signed: whoever reaches the bot can post as this sidecar",
+			"set INJECT_SECRET, and let the bot verify it: docs/api.md has the lines"})
+	}
+	if l := c.Limits; l.Check && l.MaxDepth > 1 && l.Threshold > l.MaxDepth {
+		out = append(out, ConfigWarning{"BOT_REPLY_LLM_THRESHOLD",
+			fmt.Sprintf("%d is more than MAX_BOT_REPLY_DEPTH=%d: messages stop before the judge is asked",
+				l.Threshold, l.MaxDepth),
+			"set it below MAX_BOT_REPLY_DEPTH, or raise that"})
+	}
+	return out
 }

@@ -122,9 +122,9 @@ func TestLogKeys(t *testing.T) {
 // keysHere are all keys that this package logs, beside slog's own: a reader of
 // logs can rely on them. A new one is entered here, where no other says the same.
 var keysHere = []string{
-	"addr", "agent", "ahead", "allow", "backend", "before", "chat", "depth", "detail", "door", "err", "filesystem", "folder", "judge_ms",
-	"mentioned", "messages", "missing", "most", "msg_id", "part", "reason", "sender", "seq", "stack", "stage", "suppressed",
-	"tier", "upstream", "version",
+	"addr", "agent", "ahead", "allow", "backend", "before", "chat", "depth", "detail", "door", "err", "filesystem", "fix", "folder",
+	"judge_ms", "mentioned", "messages", "missing", "most", "msg_id", "part", "reason", "sender", "seq", "setting", "stack", "stage",
+	"suppressed", "tier", "upstream", "version",
 }
 
 func TestLogKeysAreTheKnownOnes(t *testing.T) {

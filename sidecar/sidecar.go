@@ -163,6 +163,9 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.log = newLimitedLog(s.log.Handler())
+	for _, w := range cfg.Warnings() {
+		s.log.Warn("a setting may surprise", "setting", w.Setting, "detail", w.Detail, "fix", w.Fix)
+	}
 	if s.trace == nil {
 		s.trace = func(string) {}
 	}

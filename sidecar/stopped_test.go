@@ -80,6 +80,19 @@ func TestUndeliverableSaysWhy(t *testing.T) {
 	}
 }
 
+// A setting that works and surprises is logged at the start, without its value.
+func TestShortSecretIsLogged(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	cfg := aloneIn(t.TempDir(), "agent_b")
+	cfg.RelaySecret = "hidden"
+	alone(t, cfg, slog.New(slog.NewJSONHandler(&log, nil)))
+	text := strings.Join(log.lines(), "\n")
+	if !strings.Contains(text, `"setting":"RELAY_SECRET"`) || strings.Contains(text, "hidden") {
+		t.Errorf("the log is\n%s", text)
+	}
+}
+
 // A message that is not signed with this sidecar's secret is among the last errors,
 // with what to do.
 func TestBadSignatureIsAmongTheLastErrors(t *testing.T) {

@@ -133,6 +133,7 @@ func probes(c *config) []probe {
 		{"Relay", "redis outcomes", tryLimit, onRedis, []string{"redis rights"}, checkOutcomes},
 		{"Relay", "redis stream", tryLimit, onRedis, relayable, checkStream},
 		{"Relay", "clock", tryLimit, onRedis, []string{"redis"}, checkClock},
+		{"Relay", "signatures", tryLimit, nil, []string{"redis"}, checkLineSignatures},
 		{"Relay", "this agent", tryLimit, nil, nil, checkAgent},
 		{"Relay", "peers", tryLimit, nil, nil, checkPeers},
 		{"Mailbox", "mailbox", tryLimit, mailOff, nil, checkMailboxOff},
@@ -187,6 +188,9 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	} else {
 		set := well("AGENT_NAME is %s, RELAY_BACKEND is %s", cfg.Agent, cfg.Backend)
 		out.add("Configuration", nameAll("configuration", set)...)
+		for _, w := range cfg.Warnings() {
+			out.add("Configuration", nameAll(w.Setting, warning(w.Fix, "%s", w.Detail))...)
+		}
 	}
 	out.add("Configuration", checkEnvironment(os.Environ())...)
 	if err != nil {
@@ -280,8 +284,24 @@ func mistakes(err error) []finding {
 			continue
 		}
 		mend := fmt.Sprintf("set %s: %s", name, variables()[known].desc)
+		if first != name { // the detail says which of them to set
+			mend = described(name)
+		}
 		out = append(out, nameAll(name, failure(mend, "%s", detail))...)
 	}
-	rest := warning("mend the configuration and check again", "not tried yet")
+	rest := warning("correct the configuration and check again", "not tried yet")
 	return append(out, nameAll("everything else", rest)...)
+}
+
+// described explains the variables of a list.
+func described(names string) string {
+	var out []string
+	for name := range strings.SplitSeq(names, ", ") {
+		for _, v := range variables() {
+			if v.name == name {
+				out = append(out, name+": "+v.desc)
+			}
+		}
+	}
+	return strings.Join(out, "; ")
 }

@@ -183,8 +183,8 @@ func checkInboxes(_ context.Context, s *subject) []finding {
 	return out
 }
 
-// checkMalformed reports what other programs put down for this agent and was not a
-// message: nobody reads that again.
+// checkMalformed reports what was put down for this agent and was not an envelope, or
+// not signed: nobody reads that again.
 func checkMalformed(_ context.Context, s *subject) []finding {
 	folder := filepath.Join(s.Mailbox.Dir, string(s.Agent), "malformed")
 	list, err := os.ReadDir(folder)
@@ -194,8 +194,15 @@ func checkMalformed(_ context.Context, s *subject) []finding {
 	case err != nil:
 		return warning("let this user read "+folder, "%v", err)
 	}
-	return warning("look at them, correct the program that wrote them, and delete them", "%s in %s",
-		counted(len(list), "file that is no envelope lies", "files that are no envelopes lie"), folder)
+	var read [][]byte
+	for _, entry := range list[max(0, len(list)-maxVerified):] { // their names begin with the time
+		raw, _ := readAtMost(filepath.Join(folder, entry.Name()), mailbox.MaxEnvelope)
+		read = append(read, raw)
+	}
+	const broken = "look at them, correct the program that wrote them, and delete them"
+	return setAsideFindings(s, folder, len(list), read, broken,
+		fmt.Sprintf("mv '%s'/FILE '%s'", folder,
+			filepath.Join(s.Mailbox.Dir, string(s.Agent), "inbox")))
 }
 
 // checkMailboxRedis reads the cards and an inbox, as the sidecar does, and asks for the
@@ -232,9 +239,18 @@ func checkMalformedRedis(ctx context.Context, s *subject) []finding {
 	if err != nil || n == 0 {
 		return nil
 	}
-	return warning(fmt.Sprintf("look at them and correct the program that wrote them: "+
-		"redis-cli lrange '%[1]s' 0 9; then redis-cli del '%[1]s'", key), "%s in %s",
-		counted(int(n), "entry that is no envelope lies", "entries that are no envelopes lie"), key)
+	newest, err := s.client.LRange(ctx, key, 0, maxVerified-1).Result()
+	if err != nil {
+		return nil // reported with the rights
+	}
+	var read [][]byte
+	for _, raw := range newest {
+		read = append(read, []byte(raw))
+	}
+	return setAsideFindings(s, key, int(n), read, fmt.Sprintf("look at them and correct the program that wrote them: "+
+		"redis-cli lrange '%[1]s' 0 9; then redis-cli del '%[1]s'", key),
+		fmt.Sprintf("redis-cli --raw lindex '%s' INDEX | redis-cli -x xadd '%sinbox' '*' envelope", key,
+			mailboxAgent(string(s.Agent))))
 }
 
 // missingRights tries what a mailbox does on keys of an agent that does not exist, on

@@ -139,13 +139,13 @@ func TestCheckMailboxMalformed(t *testing.T) {
 	}
 	write(t, filepath.Join(own, "malformed", "1_b.msg.json"), "{")
 	code, found = checked(t)
-	wants(t, found, "mailbox malformed", statusWarn, "1 file that is no envelope lies in "+filepath.Join(own, "malformed"))
+	wants(t, found, "mailbox malformed", statusWarn, "1 message is not an envelope: "+filepath.Join(own, "malformed"))
 	if code != 0 {
 		t.Errorf("status %d, want 0", code)
 	}
 	write(t, filepath.Join(own, "malformed", "2_b.msg.json"), "{")
 	_, found = checked(t)
-	wants(t, found, "mailbox malformed", statusWarn, "2 files that are no envelopes lie in ")
+	wants(t, found, "mailbox malformed", statusWarn, "2 messages are not envelopes: ")
 }
 
 func TestCheckMailboxRedis(t *testing.T) {

@@ -134,7 +134,7 @@ func TestCheckOutput(t *testing.T) {
 			write(t, data+"/relay/offsets/agent_a.lock", "")
 			write(t, data+"/relay/offsets/agent_b.lock", "")
 			write(t, data+"/groups.json", `{"agents":{"agent_a":{"name":"BotA"},"agent_b":{"name":"BotB","aliases":["BotA"]}},`+
-				`"groups":{"oc_x":{"members":["agent_a"]}}}`)
+				`"groups":{"oc_x":{"members":["agent_a"],"max_bot_reply_deph":6}}}`)
 			write(t, data+"/mailboxes/_registry.json", `{"agent_b":{"agent_id":"agent_b","status":"idle"},"no/agent":3}`)
 			write(t, data+"/mailboxes/agent_a/inbox/1_b.msg.json", "{}")
 			write(t, data+"/mailboxes/agent_a/malformed/1_b.msg.json", "{")

@@ -98,7 +98,7 @@ func TestCheckMailboxOfRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, found := checked(t)
-	wants(t, found, "mailbox malformed", statusWarn, "2 entries that are no envelopes lie in nanobot:mailbox:{agent_a}:malformed")
+	wants(t, found, "mailbox malformed", statusWarn, "2 messages are not envelopes: nanobot:mailbox:{agent_a}:malformed")
 	wants(t, found, "mailbox malformed", statusWarn, "redis-cli del 'nanobot:mailbox:{agent_a}:malformed'")
 	if code != 0 {
 		t.Errorf("status %d, want 0", code)

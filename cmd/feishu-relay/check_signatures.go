@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"feishu-relay/internal/jsonl"
+	"feishu-relay/mailbox"
+	"feishu-relay/relay"
+)
+
+// maxVerified is how many of the newest messages, and of the files or entries set aside,
+// are looked at.
+const maxVerified = 100
+
+// checkLineSignatures verifies the newest message of each other bot: sidecars whose
+// RELAY_SECRETs differ do not hear each other.
+func checkLineSignatures(ctx context.Context, s *subject) []finding {
+	var wrong, signed, right []string
+	seen := map[relay.AgentName]bool{s.Agent: true}
+	for _, line := range newestLines(ctx, s) {
+		m, err := relay.Decode(line)
+		if err != nil || seen[m.SenderAgentName] {
+			continue
+		}
+		seen[m.SenderAgentName] = true
+		name := fmt.Sprintf("%s (%s ago)", m.SenderAgentName, age(time.Since(m.TS.Time())))
+		var sig struct{ Sig string }
+		_ = json.Unmarshal(line, &sig) // a sig that is no text is not one
+		switch {
+		case s.RelaySecret != "" && relay.Verify(line, string(s.RelaySecret)) != nil:
+			wrong = append(wrong, name)
+		case s.RelaySecret != "":
+			right = append(right, name)
+		case sig.Sig != "":
+			signed = append(signed, name)
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		return warning("set the same RELAY_SECRET at all sidecars and restart them; nothing needs to be done if it was set "+
+			"or changed after these messages", "the newest messages of these bots are not signed with this RELAY_SECRET, "+
+			"and such messages are not delivered here: %s", some(wrong))
+	case len(signed) > 0:
+		return warning("set RELAY_SECRET to that of the other sidecars", "these bots sign their messages, and RELAY_SECRET "+
+			"is not set here: their sidecars do not deliver what this bot says: %s", some(signed))
+	case len(right) > 0:
+		return well("the newest messages of these bots are signed with this RELAY_SECRET: %s", some(right))
+	}
+	return nil
+}
+
+// newestLines returns the newest lines of the bots' queue, the newest first. What cannot
+// be read is reported with the queue.
+func newestLines(ctx context.Context, s *subject) (lines [][]byte) {
+	if onRedis(s) {
+		entries, _ := s.client.XRevRangeN(ctx, s.RelayChannel+":log", "+", "-", maxVerified).Result()
+		for _, entry := range entries {
+			text, _ := entry.Values["payload"].(string)
+			lines = append(lines, []byte(text))
+		}
+		return lines
+	}
+	f, err := os.Open(filepath.Join(s.RelayDir, "outbound.jsonl"))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil
+	}
+	back := jsonl.NewBackward(f, size, relay.MaxLine, func() {})
+	defer back.Release()
+	for len(lines) < maxVerified && ctx.Err() == nil {
+		line, err := back.Next()
+		if err != nil {
+			break
+		}
+		lines = append(lines, append([]byte(nil), line...))
+	}
+	return lines
+}
+
+// setAsideFindings describes n messages that the mailbox has set aside in a place. Those of
+// read, the newest, were read. broken is the fix for those that are not envelopes; again
+// says how one is given to the bot after all.
+func setAsideFindings(s *subject, place string, n int, read [][]byte, broken, again string) (out []finding) {
+	unsigned, fine := 0, 0
+	for _, raw := range read {
+		_, _, err := mailbox.Signing{Secret: string(s.RelaySecret)}.Decode(raw)
+		if e, ok := errors.AsType[*mailbox.Error](err); ok && e.Code == mailbox.BadSignature {
+			unsigned++
+		} else if err == nil {
+			fine++
+		}
+	}
+	if n > len(read) {
+		place += fmt.Sprintf(" (%d in all; the newest %d were looked at)", n, len(read))
+	}
+	if unsigned > 0 {
+		out = append(out, warning("set the same RELAY_SECRET at the sender's sidecar, or find out who else writes to the "+
+			"mailbox; then delete them, or have those read that you trust: docs/mailbox.md, Signed mail",
+			"%s not signed with this RELAY_SECRET: %s", counted(unsigned, "message is", "messages are"), place)...)
+	}
+	if fine > 0 {
+		out = append(out, warning(again+"; or delete them",
+			"%s set aside and can be read now: %s", counted(fine, "message was", "messages were"), place)...)
+	}
+	if rest := len(read) - unsigned - fine; rest > 0 {
+		out = append(out, warning(broken, "%s: %s", counted(rest, "message is not an envelope", "messages are not envelopes"),
+			place)...)
+	}
+	return out
+}
