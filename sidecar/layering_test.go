@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"internal/delivery":    {"relay", "internal/safefile"},
 	"internal/groups":      {"mention", "internal/safefile", "internal/spelling"},
 	"internal/redislink":   {},
-	"internal/jsonl":       {"internal/safefile"},
+	"internal/jsonl":       {"internal/safefile", "internal/wait"},
 	"internal/loopback":    {},
 	"internal/npmtest":     {},
 	"internal/redistest":   {"internal/loopback"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 )
 
@@ -49,6 +50,9 @@ func (d *Folder) Open(create bool) (*os.Root, error) {
 	d.root = root
 	return root, nil
 }
+
+// Stat describes what a name in the folder that is at the path now refers to.
+func (d *Folder) Stat(name string) (fs.FileInfo, error) { return os.Stat(filepath.Join(d.Path, name)) }
 
 // Close closes the folder where it is open.
 func (d *Folder) Close() error {

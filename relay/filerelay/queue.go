@@ -58,6 +58,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 )
@@ -154,7 +155,8 @@ func New(opt Options) (*Queue, error) {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	q := &Queue{opt: opt, log: opt.Logger.With("queue", opt.Queue), turn: make(chan struct{}, 1)}
-	q.writer.dir = safefile.Folder{Path: opt.Dir}
+	q.writer.dir.Path = opt.Dir
+	q.writer.log = jsonl.Log{Folder: &q.writer.dir, Name: liveName(opt.Queue), Max: opt.RotateSize}
 	q.closed, q.close = context.WithCancel(context.Background())
 	return q, nil
 }

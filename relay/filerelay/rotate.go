@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/jsonl"
 )
 
 // minAge is how long a segment stays that all known readers have passed: one
@@ -23,14 +23,18 @@ const followedFor = 10 * time.Minute
 
 // rotate renames the queue file to a segment when it has grown too large, makes
 // a new one, and removes what nobody needs. The caller holds the lock; after a
-// rotation the descriptor is closed.
-func (q *Queue) rotate(root *os.Root) error {
-	info, err := q.writer.file.Stat()
-	if err != nil || info.Size() < max(q.opt.RotateSize, q.writer.rotateAt) {
+// rotation the file is closed.
+func (q *Queue) rotate(size int64) error {
+	log := &q.writer.log
+	if !log.Full(size) {
+		return nil
+	}
+	root, err := q.writer.dir.Open(false)
+	if err != nil {
 		return err
 	}
 	if q.followedByOffset(root) {
-		q.writer.rotateAt = info.Size() + q.opt.RotateSize/64
+		log.Later(size)
 		return nil
 	}
 	numbers, err := segments(root, q.opt.Queue)
@@ -47,18 +51,12 @@ func (q *Queue) rotate(root *os.Root) error {
 		}
 		number = max(number, last+1)
 	}
-	live := liveName(q.opt.Queue)
-	if err := root.Rename(live, segmentName(q.opt.Queue, number)); err != nil {
+	if err := log.Rotate(segmentName(q.opt.Queue, number), size); err != nil {
 		return err
 	}
 	q.stats.rotated.Add(1)
-	q.writer.rotateAt = 0
-	dropErr := q.writer.drop()
-	f, err := safefile.Open(root, live, os.O_RDWR|os.O_CREATE|os.O_APPEND)
-	if err == nil {
-		err = f.Close()
-	}
-	return errors.Join(dropErr, err, q.clean(root, append(numbers, number)))
+	log.Close()
+	return q.clean(root, append(numbers, number))
 }
 
 // followedByOffset reports whether a program that knows no segments follows the
@@ -91,28 +89,24 @@ func (q *Queue) clean(root *os.Root, numbers []uint64) error {
 	if err != nil {
 		return err
 	}
-	var wrong []error
-	for i, n := range numbers[:len(numbers)-1] {
-		name := segmentName(q.opt.Queue, n)
-		info, err := root.Stat(name)
-		if err != nil {
-			continue // another writer removed it
+	left := len(numbers)
+	segments := func(yield func(string) bool) {
+		for ; left > 1 && yield(segmentName(q.opt.Queue, numbers[len(numbers)-left])); left-- {
 		}
+	}
+	removed, err := jsonl.Prune(root, segments, func(name string, info fs.FileInfo) bool {
+		unread := numbers[len(numbers)-left] >= needed
 		age := time.Since(info.ModTime())
-		passed := n < needed && age > minAge
-		if !passed && age <= q.opt.KeepFor && len(numbers)-i <= maxSegments {
-			break // the later ones are needed as well
+		if (unread || age <= minAge) && age <= q.opt.KeepFor && left <= maxSegments {
+			return false // the later ones are needed as well
 		}
-		if n >= needed {
+		if unread {
 			q.log.Error("segment is removed though a reader has not passed it", "file", name, "bytes", info.Size())
 		}
-		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			wrong = append(wrong, err)
-			continue
-		}
-		q.stats.removed.Add(1)
-	}
-	return errors.Join(wrong...)
+		return true
+	})
+	q.stats.removed.Add(uint64(removed))
+	return err
 }
 
 // needed returns the lowest segment number that a known reader may still need:

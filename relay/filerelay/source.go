@@ -12,6 +12,9 @@ import (
 	"feishu-relay/relay"
 )
 
+// maxLooks is how often a call lists the segments when they change meanwhile.
+const maxLooks = 20
+
 // source is a file that the reader reads or has read.
 type source struct {
 	file   *os.File // nil: none was found yet
@@ -102,7 +105,7 @@ func locate(root *os.Root, queue string, c checkpoint, not fileID) (*source, err
 // successor opens what comes after cur: the next segment, else the queue
 // file. It returns nil when that is cur itself or does not exist now.
 func successor(root *os.Root, queue string, cur *source) (*source, error) {
-	for range maxReopen {
+	for range maxLooks {
 		numbers, err := segments(root, queue)
 		if err != nil {
 			return nil, err
@@ -138,7 +141,7 @@ func successor(root *os.Root, queue string, cur *source) (*source, error) {
 		}
 		return src, listErr
 	}
-	return nil, fmt.Errorf("segments changed %d times in a row", maxReopen)
+	return nil, fmt.Errorf("segments changed %d times in a row", maxLooks)
 }
 
 // rotatedTo finds the segment that cur has become.

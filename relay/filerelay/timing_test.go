@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"feishu-relay/internal/jsonl"
+	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 	"feishu-relay/relay/relaytest"
 )
@@ -110,7 +112,7 @@ func TestLockIsNotAwaitedForEver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := lock(t.Context(), holder); err != nil {
+		if err := safefile.Lock(holder); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
@@ -138,7 +140,7 @@ func TestLockIsNotAwaitedForEver(t *testing.T) {
 			t.Error(err)
 		}
 		waiting.Wait()
-		if got := time.Since(start); got > 2*maxLockWait {
+		if got := time.Since(start); got > 2*jsonl.MaxLockPause {
 			t.Errorf("Close took %v beside a Publish that waits", got)
 		}
 		if err := holder.Close(); err != nil {

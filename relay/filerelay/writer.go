@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 )
@@ -18,24 +18,16 @@ const (
 	publishTimeout = 10 * time.Second
 	// maxWrite is the size beyond which a batch is divided into several writes.
 	maxWrite = 4 << 20
-	// maxReopen bounds how often in one call the file may be replaced under us;
-	// then the call fails.
-	maxReopen = 20
-	// Waiting for the lock begins with lockWait and doubles up to maxLockWait.
-	lockWait    = 50 * time.Microsecond
-	maxLockWait = 10 * time.Millisecond
 )
 
 // errClosed is what Publish and Subscribe return after Close.
 var errClosed = errors.New("file queue is closed")
 
-// writer is the descriptor that Publish appends to, held over calls.
+// writer is the file that Publish appends to, held open over calls.
 type writer struct {
-	dir  safefile.Folder
-	file *os.File // nil while none is open
-	// rotateAt is the size at which a rotation that had to wait is tried again.
-	rotateAt int64
-	buf      []byte
+	dir safefile.Folder
+	log jsonl.Log // in dir
+	buf []byte
 }
 
 // Publish appends lines to the queue file. A file queue does not forget what it
@@ -99,67 +91,26 @@ func (w *writer) encode(lines [][]byte) (data []byte, n int) {
 // append writes data to the file that is the queue while its lock is held.
 func (q *Queue) append(ctx context.Context, data []byte) error {
 	w := &q.writer
-	live := liveName(q.opt.Queue)
-	for range maxReopen {
-		root, err := w.dir.Open(true)
-		if err != nil {
-			return err
-		}
-		if w.file == nil {
-			if w.file, err = safefile.Open(root, live, os.O_RDWR|os.O_CREATE|os.O_APPEND); err != nil {
-				return fmt.Errorf("open queue file: %w", err)
+	err := jsonl.Retry(ctx, func(waited time.Duration) error {
+		return w.log.Do(waited, func(int64) error {
+			at, err := w.log.Append(data)
+			if err != nil {
+				return err
 			}
-		}
-		if err := lock(ctx, w.file); err != nil {
-			return errors.Join(fmt.Errorf("lock queue file: %w", err), w.drop())
-		}
-		if !safefile.Same(root, live, w.file) {
-			_ = w.drop() // rotated away or replaced: nothing of ours is in it
-			continue
-		}
-		if _, err := safefile.Append(w.file, data); err != nil {
-			return errors.Join(err, w.drop())
-		}
-		if err := q.rotate(root); err != nil {
-			q.log.Error("queue file is not rotated", "err", err)
-		}
-		if w.file == nil {
+			if err := q.rotate(at + int64(len(data))); err != nil {
+				q.log.Error("queue file is not rotated", "err", err)
+			}
 			return nil
-		}
-		if err := safefile.Unlock(w.file); err != nil {
-			return w.drop() // closing frees the lock, and the lines are written
-		}
-		return nil
+		})
+	})
+	if err != nil {
+		w.log.Close() // which ends a turn at the lock
+		return fmt.Errorf("append to queue file: %w", err)
 	}
-	return fmt.Errorf("queue file was replaced %d times in a row", maxReopen)
+	return nil
 }
 
-// lock waits for the lock on f. It asks again and again instead of blocking in
-// the kernel, where a context could not end the wait.
-func lock(ctx context.Context, f *os.File) error {
-	for wait := lockWait; ; wait = min(2*wait, maxLockWait) {
-		ok, err := safefile.TryLock(f)
-		if ok || err != nil {
-			return err
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		}
-	}
+func (w *writer) close() error {
+	w.log.Close()
+	return w.dir.Close()
 }
-
-// drop closes the descriptor, which frees its lock.
-func (w *writer) drop() error {
-	if w.file == nil {
-		return nil
-	}
-	err := w.file.Close()
-	w.file = nil
-	return err
-}
-
-func (w *writer) close() error { return errors.Join(w.drop(), w.dir.Close()) }

@@ -1,0 +1,347 @@
+package jsonl
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"feishu-relay/internal/safefile"
+)
+
+// newLog is a log named "log" in the folder dir; each use is another process to the others.
+func newLog(t testing.TB, dir string) *Log {
+	l := &Log{Folder: &safefile.Folder{Path: dir}, Name: "log"}
+	t.Cleanup(func() {
+		l.Close()
+		_ = l.Folder.Close()
+	})
+	return l
+}
+
+func add(ctx context.Context, l *Log, line string) error {
+	return Retry(ctx, func(waited time.Duration) error {
+		return l.Do(waited, func(size int64) error {
+			_, err := l.Append([]byte(line + "\n"))
+			return err
+		})
+	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(t testing.TB, l *Log, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		must(t, add(t.Context(), l, line))
+	}
+}
+
+func wantFile(t testing.TB, path, want string) {
+	t.Helper()
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("%s holds %q, want %q: %v", filepath.Base(path), got, want, err)
+	}
+}
+
+func scribble(t testing.TB, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	must(t, err)
+	_, err = f.WriteString(text)
+	must(t, errors.Join(err, f.Close()))
+}
+
+// Whatever others do to the file or its folder, the next line is whole and in the file
+// that has the name then.
+func TestLogBesideOthers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		strike func(t *testing.T, dir, path string)
+		want   string
+	}{
+		"nothing":            {func(*testing.T, string, string) {}, "a\nb\n"},
+		"a torn line":        {func(t *testing.T, _, path string) { scribble(t, path, "tor") }, "a\ntor\nb\n"},
+		"a foreign appender": {func(t *testing.T, _, path string) { scribble(t, path, "x\n") }, "a\nx\nb\n"},
+		"cut":                {func(t *testing.T, _, path string) { must(t, os.Truncate(path, 0)) }, "b\n"},
+		"cut within a line":  {func(t *testing.T, _, path string) { must(t, os.Truncate(path, 1)) }, "a\nb\n"},
+		"renamed":            {func(t *testing.T, _, path string) { must(t, os.Rename(path, path+".1")) }, "b\n"},
+		"removed":            {func(t *testing.T, _, path string) { must(t, os.Remove(path)) }, "b\n"},
+		"folder removed":     {func(t *testing.T, dir, _ string) { must(t, os.RemoveAll(dir)) }, "b\n"},
+		"folder moved":       {func(t *testing.T, dir, _ string) { must(t, os.Rename(dir, dir+".old")) }, "b\n"},
+		"folder removed and made": {func(t *testing.T, dir, _ string) {
+			must(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)))
+		}, "b\n"},
+		"replaced": {func(t *testing.T, _, path string) {
+			scribble(t, path+".new", "other\n")
+			must(t, os.Rename(path+".new", path))
+		}, "other\nb\n"},
+		"replaced by a torn file": {func(t *testing.T, _, path string) {
+			scribble(t, path+".new", "oth")
+			must(t, os.Rename(path+".new", path))
+		}, "oth\nb\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "folder")
+			l := newLog(t, dir)
+			put(t, l, "a")
+			tt.strike(t, dir, filepath.Join(dir, "log"))
+			put(t, l, "b")
+			wantFile(t, filepath.Join(dir, "log"), tt.want)
+		})
+	}
+}
+
+// What no line can be appended to gives an error; when the cause is gone, so is the error.
+func TestLogWithoutItsFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "folder")
+	path := filepath.Join(dir, "log")
+	l := newLog(t, dir)
+	must(t, os.MkdirAll(path, 0o700))
+	if err := add(t.Context(), l, "a"); err == nil {
+		t.Error("a folder has the name: no error")
+	}
+	must(t, os.Remove(path))
+	put(t, l, "a")
+	must(t, os.RemoveAll(dir))
+	scribble(t, dir, "")
+	if err := add(t.Context(), l, "b"); err == nil {
+		t.Error("the folder is a file: no error")
+	}
+	must(t, os.Remove(dir))
+	put(t, l, "b")
+	wantFile(t, path, "b\n")
+}
+
+// Left reports whether the file lost its name, while the file is open.
+func TestLogLeavesAFile(t *testing.T) {
+	dir := t.TempDir()
+	l := newLog(t, dir)
+	var left []bool
+	l.Left = func(moved bool) {
+		left = append(left, moved)
+		if _, err := l.File().Stat(); err != nil || l.Info() == nil {
+			t.Errorf("the file is not open: %v", err)
+		}
+	}
+	put(t, l, "a")
+	l.Close()
+	l.Close()
+	put(t, l, "b")
+	must(t, os.Remove(filepath.Join(dir, "log")))
+	if _, err := l.Stat(); !errors.Is(err, ErrMoved) {
+		t.Errorf("stat of a removed file: %v, want %v", err, ErrMoved)
+	}
+	put(t, l, "c")
+	if want := []bool{false, true}; !slices.Equal(left, want) {
+		t.Errorf("left %v, want %v", left, want)
+	}
+}
+
+// A file that never keeps its name does not occupy the caller for ever.
+func TestLogThatMovesAgainAndAgain(t *testing.T) {
+	l, n := newLog(t, t.TempDir()), 0
+	err := l.Do(0, func(int64) error { n++; return ErrMoved })
+	if !errors.Is(err, ErrMoved) || n != maxReopen {
+		t.Errorf("%d tries: %v", n, err)
+	}
+}
+
+// Writers rotate while others write and a reader is behind: no line is lost, torn or
+// doubled, and each writer's lines stay in order.
+func TestLogRotation(t *testing.T) {
+	const writers, lines = 4, 200
+	dir := t.TempDir()
+	var working sync.WaitGroup
+	for w := range writers {
+		l := newLog(t, dir)
+		l.Max = 300
+		working.Go(func() {
+			for i := range lines {
+				line := fmt.Sprintf("%d %d\n", w, i)
+				if err := Retry(t.Context(), func(waited time.Duration) error {
+					return l.Do(waited, func(size int64) error {
+						if l.Full(size) {
+							names, _ := filepath.Glob(filepath.Join(dir, "log.*"))
+							return cmp.Or(l.Rotate(fmt.Sprintf("log.%06d", len(names)), size), ErrMoved)
+						}
+						_, err := l.Append([]byte(line))
+						return err
+					})
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	files, err := filepath.Glob(filepath.Join(dir, "log.*"))
+	must(t, err)
+	if len(files) < writers*lines*4/400 {
+		t.Errorf("rotated %d times", len(files))
+	}
+	next := [writers]int{}
+	for _, path := range append(files, filepath.Join(dir, "log")) {
+		data, err := os.ReadFile(path)
+		must(t, err)
+		tail := NewTail(limit)
+		_, err = tail.Read(bytes.NewReader(data), int64(len(data)), func(l Line) bool {
+			var w, i int
+			if _, err := fmt.Sscanf(string(l.Text), "%d %d", &w, &i); err != nil || i != next[w] {
+				t.Errorf("%s: line %q, want number %d", filepath.Base(path), l.Text, next[w])
+			}
+			next[w] = i + 1
+			return true
+		})
+		must(t, err)
+	}
+	for w, n := range next {
+		if n != lines {
+			t.Errorf("%d lines of writer %d, want %d", n, w, lines)
+		}
+	}
+}
+
+// A reader that is behind reads what is left of a rotated file, then the new one.
+func TestRotationWhileAReaderIsBehind(t *testing.T) {
+	dir := t.TempDir()
+	l := newLog(t, dir)
+	put(t, l, "a", "b")
+	f, err := os.Open(filepath.Join(dir, "log"))
+	must(t, err)
+	defer f.Close()
+	tail, got := NewTail(limit), ""
+	read := func(f *os.File, more bool) {
+		info, err := f.Stat()
+		must(t, err)
+		_, err = tail.Read(f, info.Size(), func(l Line) bool { got += string(l.Text); return more })
+		must(t, err)
+	}
+	read(f, false)
+	must(t, l.Do(0, func(size int64) error { return l.Rotate("log.1", size) }))
+	scribble(t, filepath.Join(dir, "log.1"), "late\n") // a program that keeps the file open
+	put(t, l, "c")
+	read(f, true)
+	tail.Reset()
+	next, err := os.Open(filepath.Join(dir, "log"))
+	must(t, err)
+	defer next.Close()
+	read(next, true)
+	if got != "ablatec" {
+		t.Errorf("read %q", got)
+	}
+}
+
+// A rotation that fails leaves the file as it is, which grows on before the next try.
+func TestRotationThatFails(t *testing.T) {
+	dir := t.TempDir()
+	l := newLog(t, dir)
+	l.Max = 64
+	must(t, os.Mkdir(filepath.Join(dir, "log.1"), 0o700))
+	must(t, l.Do(0, func(int64) error {
+		if !l.Full(64) || l.Full(63) {
+			t.Error("not full at 64 bytes alone")
+		}
+		if err := l.Rotate("log.1", 64); err == nil {
+			t.Error("renamed over a folder")
+		}
+		if l.Full(64) || !l.Full(65) {
+			t.Error("the next try is not at 65 bytes")
+		}
+		_, err := l.Append([]byte("a\n"))
+		return err
+	}))
+	put(t, l, "b")
+	wantFile(t, filepath.Join(dir, "log"), "a\nb\n")
+}
+
+func TestPrune(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	defer root.Close()
+	for _, name := range []string{"1", "3", "4", "5"} {
+		scribble(t, filepath.Join(dir, name), name)
+	}
+	must(t, os.MkdirAll(filepath.Join(dir, "2", "full"), 0o700))
+	var seen []string
+	names := slices.Values([]string{"0", "1", "2", "3", "4", "5"})
+	removed, err := Prune(root, names, func(name string, info fs.FileInfo) bool {
+		seen = append(seen, name+info.Name())
+		return name < "4"
+	})
+	if removed != 2 || err == nil || !slices.Equal(seen, []string{"11", "22", "33", "44"}) {
+		t.Errorf("removed %d, looked at %v: %v", removed, seen, err)
+	}
+	if left, _ := safefile.Names(root); len(left) != 3 {
+		t.Errorf("left %v", left)
+	}
+}
+
+// TestHelper is the other process of the tests below.
+func TestHelper(t *testing.T) {
+	role, dir := os.Getenv("JSONL_TEST_ROLE"), os.Getenv("JSONL_TEST_DIR")
+	if role == "" {
+		t.Skip("for other tests")
+	}
+	l := newLog(t, dir)
+	switch role {
+	case "holder":
+		must(t, l.Do(0, func(int64) error {
+			fmt.Println("locked")
+			select {}
+		}))
+	case "full disk":
+		fillDisk(t, l)
+	case "writer":
+		for i := 0; ; i++ {
+			put(t, l, fmt.Sprintf("%d %s", i, strings.Repeat("x", 100_000)))
+		}
+	}
+}
+
+func helper(t *testing.T, role, dir string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelper$")
+	cmd.Env = append(os.Environ(), "JSONL_TEST_ROLE="+role, "JSONL_TEST_DIR="+dir)
+	return cmd
+}
+
+func TestAWriterIsKilled(t *testing.T) {
+	dir := t.TempDir()
+	l, path := newLog(t, dir), filepath.Join(dir, "log")
+	for range 5 {
+		cmd := helper(t, "writer", dir)
+		must(t, cmd.Start())
+		var before int64
+		if info, err := os.Stat(path); err == nil {
+			before = info.Size()
+		}
+		for size := before; size < before+1<<20; time.Sleep(time.Millisecond) {
+			if info, err := os.Stat(path); err == nil {
+				size = info.Size()
+			}
+		}
+		must(t, cmd.Process.Kill())
+		_ = cmd.Wait() // it was killed
+		put(t, l, "own")
+	}
+	data, err := os.ReadFile(path)
+	must(t, err)
+	if n := strings.Count("\n"+string(data), "\nown\n"); n != 5 {
+		t.Errorf("%d whole lines of ours, want 5", n)
+	}
+}
