@@ -3,17 +3,14 @@ package transcript
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"io/fs"
 	"math"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"feishu-relay/internal/jsonl"
-	"feishu-relay/internal/safefile"
 )
 
 // Bounds of one append.
@@ -23,17 +20,6 @@ const (
 	lockWait = 10 * time.Second
 	// tryWait is how long TryAppend does.
 	tryWait = 20 * time.Millisecond
-	// The lock is asked for again after lockPause, doubled up to lockPauseMax.
-	lockPause    = 20 * time.Microsecond
-	lockPauseMax = time.Millisecond
-	// turnAfter is how long a writer waits among the others before it asks for the
-	// next turn, and turnRespected how long it leaves the lock to who has the turn:
-	// that one may be paused as well.
-	turnAfter     = 100 * time.Millisecond
-	turnRespected = time.Second
-	// maxRetries is how often a file may be rotated or replaced between opening
-	// and locking it before an append gives up.
-	maxRetries = 100
 	// maxBehind is how many bytes that others appended are read on; with more,
 	// the end of the file is read anew.
 	maxBehind = 4 << 20
@@ -48,9 +34,7 @@ type chatLog struct {
 	retired atomic.Bool // set once, by retire
 
 	mu     sync.Mutex // guards the rest
-	file   *os.File   // nil: not open
-	turn   bool       // file has the next turn at the lock
-	info   os.FileInfo
+	log    jsonl.Log
 	place  jsonl.Tail
 	loaded bool // ids and recent hold what stands before place
 	ids    idSet
@@ -59,8 +43,6 @@ type chatLog struct {
 	// What stands before the part that was loaded is not among ids. Messages
 	// not newer than reach may be repeats of it; MinInt64: there is no such part.
 	reach int64
-	// rotateAt is the size at which the file is rotated.
-	rotateAt int64
 }
 
 // retire closes l now, or leaves that to who holds it.
@@ -83,7 +65,7 @@ func (l *chatLog) unlock() {
 
 func (l *chatLog) closeRetired() {
 	if l.mu.TryLock() {
-		l.closeFile()
+		l.log.Close()
 		l.ids, l.recent = idSet{}, recent{}
 		l.countMemory()
 		l.mu.Unlock()
@@ -97,19 +79,10 @@ func (l *chatLog) countMemory() {
 	l.memory = now
 }
 
-func (l *chatLog) closeFile() {
-	if l.file != nil {
-		_ = l.file.Close() // nothing is buffered in it; closing also unlocks and ends the turn
-		l.file, l.turn = nil, false
-	}
-	l.loaded = false
-}
-
 func (l *chatLog) hash(id string) uint64 { return maphash.String(l.store.seed, id) }
 
-// append tries once to be Store.Append; the caller holds mu. errLocked: another
-// process has the file's lock.
-func (l *chatLog) append(a *addition) (added bool, err error) {
+// append tries once to be Store.Append; the caller holds mu.
+func (l *chatLog) append(a *addition, waited time.Duration) (added bool, err error) {
 	if a.MessageID != "" && l.known(a.MessageID) {
 		return false, nil
 	}
@@ -118,14 +91,21 @@ func (l *chatLog) append(a *addition) (added bool, err error) {
 			return false, err
 		}
 	}
-	for range maxRetries {
-		added, err = l.try(a)
-		if !errors.Is(err, errMoved) {
-			return added, err
+	err = l.log.Do(waited, func(size int64) error {
+		if err := l.takeIn(size); err != nil {
+			return err
 		}
-		l.leave()
-	}
-	return false, fmt.Errorf("gave up after %d tries: %w", maxRetries, err)
+		if known, err := l.stands(&a.Entry); known || err != nil {
+			return err
+		}
+		if l.log.Full(l.place.Offset()) && l.rotate() {
+			return jsonl.ErrMoved
+		}
+		err := l.write(a.line)
+		added = err == nil
+		return err
+	})
+	return added, err
 }
 
 // known tells without the lock, after reading on, that a message stands in the
@@ -136,12 +116,12 @@ func (l *chatLog) known(id string) bool {
 	}
 	hash := l.hash(id)
 	if !l.ids.has(hash) {
-		info, err := l.file.Stat()
+		info, err := l.log.File().Stat()
 		if err != nil || !l.readAhead(info.Size()) || !l.ids.has(hash) {
 			return false
 		}
 	}
-	info, err := l.stat()
+	info, err := l.log.Stat()
 	return err == nil && info.Size() >= l.place.Offset()
 }
 
@@ -152,121 +132,16 @@ func (l *chatLog) readAhead(size int64) bool {
 	return behind >= 0 && behind <= maxBehind && l.readOn(size) == nil
 }
 
-// errMoved says that the open file is not the chat's any more.
-var errMoved = errors.New("the file was moved or replaced meanwhile")
-
-// stat looks at the chat's file by its name, and returns errMoved where that is
-// not the open one.
-func (l *chatLog) stat() (os.FileInfo, error) {
-	info, err := l.store.stat(l.name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, errMoved
-	case err != nil:
-		return nil, err
-	case !os.SameFile(info, l.info):
-		return nil, errMoved
-	}
-	return info, nil
-}
-
-// try appends once, under the file's lock.
-func (l *chatLog) try(a *addition) (added bool, err error) {
-	if err := l.open(); err != nil {
-		return false, err
-	}
-	if err := l.lock(a); err != nil {
-		return false, err
-	}
-	defer func() {
-		if unlock := safefile.Unlock(l.file); err == nil {
-			err = unlock
+// left is called before the file is closed. After a rotation what is known still
+// holds; after anything else that moved the file a person has made up their mind about
+// what the record holds. The number of a deleted file that nobody holds is given to the
+// next one, so it is asked while the file is open.
+func (l *chatLog) left(moved bool) {
+	l.loaded = false
+	if moved {
+		if _, rotated, err := l.store.olderThan(l.name, l.log.Info()); err != nil || !rotated {
+			l.ids = idSet{}
 		}
-	}()
-	info, err := l.stat()
-	if err != nil {
-		return false, err
-	}
-	if err := l.takeIn(info.Size()); err != nil {
-		return false, err
-	}
-	if known, err := l.stands(&a.Entry); known || err != nil {
-		return false, err
-	}
-	if l.place.Offset() >= l.rotateAt {
-		if rotated := l.rotate(); rotated {
-			return false, errMoved
-		}
-	}
-	if err := l.write(a.line); err != nil {
-		return false, err
-	}
-	return true, nil
-}
-
-func (l *chatLog) open() error {
-	if l.file != nil {
-		return nil
-	}
-	root, err := l.store.dir.Open(true)
-	if err != nil {
-		return err
-	}
-	f, err := safefile.Open(root, l.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
-	if err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
-	l.file, l.info, l.loaded = f, info, false
-	l.place, l.rotateAt = jsonl.NewTail(MaxLine), l.store.opts.RotateSize
-	return nil
-}
-
-// leave closes a file that is not the chat's any more. After a rotation what is
-// known still holds; after anything else a person has made up their mind about
-// what the record holds. It is asked before closing, since the number of a
-// deleted file that nobody holds is given to the next one.
-func (l *chatLog) leave() {
-	if _, rotated, err := l.store.olderThan(l.name, l.info); err != nil || !rotated {
-		l.ids = idSet{}
-	}
-	l.closeFile()
-}
-
-// errLocked says that another process has the lock, or the next turn at it.
-var errLocked = errors.New("the file is locked")
-
-// lock takes the file's lock for a, or returns errLocked. Where many processes
-// write at once, chance may favour the same ones again and again; so one that
-// has waited for long takes the next turn, and the others leave the lock to it.
-func (l *chatLog) lock(a *addition) error {
-	waited := a.waited()
-	if waited >= turnAfter && !l.turn {
-		l.turn = safefile.TryTurn(l.file)
-	}
-	if l.turn || waited >= turnRespected || !safefile.TurnTaken(l.file) {
-		ok, err := safefile.TryLock(l.file)
-		if ok {
-			l.endTurn()
-		}
-		if ok || err != nil {
-			return err
-		}
-	}
-	if a.since.IsZero() {
-		a.since = time.Now()
-	}
-	return errLocked
-}
-
-// endTurn leaves the next turn at the lock to others.
-func (l *chatLog) endTurn() {
-	if l.turn {
-		safefile.EndTurn(l.file)
-		l.turn = false
 	}
 }
 
@@ -289,7 +164,7 @@ func (l *chatLog) takeIn(size int64) error {
 	}
 	// A writer was killed, maybe right before its newline: with the line
 	// ended, it shows whether that is a whole message.
-	if size, err = safefile.Append(l.file, nil); err != nil {
+	if size, err = l.log.Append(nil); err != nil {
 		return err
 	}
 	return l.readOn(size)
@@ -301,7 +176,7 @@ func (l *chatLog) readOn(size int64) error {
 		return nil
 	}
 	var skips int64
-	_, err := l.place.Read(l.file, size, func(line jsonl.Line) bool {
+	_, err := l.place.Read(l.log.File(), size, func(line jsonl.Line) bool {
 		if line.Text == nil || !l.remember(line.Text, place{offset: line.Start}) && !blank(line.Text) {
 			skips++
 		}
@@ -358,7 +233,7 @@ func (l *chatLog) stands(e *Entry) (bool, error) {
 
 // write appends line. Whatever it returns, place says what has been read.
 func (l *chatLog) write(line []byte) error {
-	at, err := safefile.Append(l.file, line)
+	at, err := l.log.Append(line)
 	if err != nil {
 		return err
 	}
@@ -371,32 +246,34 @@ func (l *chatLog) write(line []byte) error {
 }
 
 // rotate moves the file aside and deletes the oldest. Where that is not
-// possible the file grows on, and it is tried again a mebibyte later.
+// possible the file grows on, and it is tried again later.
 func (l *chatLog) rotate() bool {
 	numbers, err := l.store.segmentsNow(l.name) // the next number must be free
 	next := 1
 	if len(numbers) > 0 && numbers[0] < math.MaxInt {
 		next = numbers[0] + 1
 	}
-	var root *os.Root
 	if err == nil {
-		root, err = l.store.dir.Open(false)
-	}
-	if err == nil {
-		err = root.Rename(l.name, segmentName(l.name, next))
+		err = l.log.Rotate(segmentName(l.name, next), l.place.Offset())
 	}
 	if err != nil {
-		l.rotateAt = l.place.Offset() + 1<<20
+		l.log.Later(l.place.Offset())
 		l.store.log.Warn("transcript not rotated", "file", l.name, "err", err)
 		return false
 	}
-	for _, number := range numbers {
-		if number > next-l.store.opts.Keep {
-			continue
+	old := func(yield func(string) bool) {
+		for _, number := range numbers {
+			if number <= next-l.store.opts.Keep && !yield(segmentName(l.name, number)) {
+				return
+			}
 		}
-		if err := root.Remove(segmentName(l.name, number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			l.store.log.Warn("old transcript not deleted", "file", segmentName(l.name, number), "err", err)
-		}
+	}
+	root, err := l.store.dir.Open(false)
+	if err == nil {
+		_, err = jsonl.Prune(root, old, func(string, fs.FileInfo) bool { return true })
+	}
+	if err != nil {
+		l.store.log.Warn("old transcript not deleted", "file", l.name, "err", err)
 	}
 	return true
 }

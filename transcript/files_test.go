@@ -163,14 +163,12 @@ func TestLockThatIsNeverFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // ten seconds pass at once
 		dir := t.TempDir()
 		stuck := open(t, dir, nil).chat(chatKey{"feishu", "oc_x"})
-		if err := errors.Join(stuck.open(), stuck.lock(&addition{})); err != nil {
-			t.Fatal(err)
-		}
+		unlock := locked(t, stuck)
 		s := open(t, dir, nil)
 		if added, err := s.Append("feishu", "oc_x", message(1)); added || !errors.Is(err, ErrBusy) {
 			t.Errorf("append: %t, %v, want ErrBusy", added, err)
 		}
-		stuck.closeFile()
+		unlock()
 		add(t, s, true, message(1))
 	})
 }
@@ -185,14 +183,28 @@ func TestLockIsTakenInTurn(t *testing.T) {
 		dir := t.TempDir()
 		busy, waiting := open(t, dir, nil), open(t, dir, nil)
 		holder := busy.chat(chatKey{"feishu", "oc_x"})
-		must(t, errors.Join(holder.open(), holder.lock(&addition{})))
+		unlock := locked(t, holder)
 		added := appending(waiting, message(1))
 		time.Sleep(time.Second)
-		must(t, safefile.Unlock(holder.file))
+		unlock()
 		add(t, busy, true, messages(2, 10)...)
 		must(t, <-added)
 		expectTail(t, busy, 10, messages(1, 10))
 	})
+}
+
+// locked takes the lock of a chat's file, as a process does that is paused then.
+func locked(t *testing.T, l *chatLog) (unlock func()) {
+	t.Helper()
+	root, err := l.store.dir.Open(true)
+	must(t, err)
+	f, err := safefile.Open(root, l.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	must(t, err)
+	ok, err := safefile.TryLock(f)
+	if !ok || err != nil {
+		t.Fatalf("no lock: %v", err)
+	}
+	return func() { must(t, f.Close()) }
 }
 
 // appending appends e on another goroutine.
@@ -211,7 +223,7 @@ func TestTryAppendDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		stuck := open(t, dir, nil).chat(chatKey{"feishu", "oc_x"})
-		must(t, errors.Join(stuck.open(), stuck.lock(&addition{})))
+		unlock := locked(t, stuck)
 		s := open(t, dir, nil)
 		added := appending(s, message(1))
 		time.Sleep(time.Second)
@@ -225,7 +237,7 @@ func TestTryAppendDoesNotWait(t *testing.T) {
 		if added, err := s.TryAppend("feishu", "oc_y", message(2)); !added || err != nil {
 			t.Errorf("append to another chat: %t, %v", added, err)
 		}
-		stuck.closeFile()
+		unlock()
 		must(t, <-added)
 		add(t, s, true, message(2))
 		expectTail(t, s, 10, messages(1, 3))

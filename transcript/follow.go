@@ -179,7 +179,7 @@ func (f *follower) step() (moved bool, err error) {
 	}
 	// The name is looked at first: once it is another file's, nobody writes to
 	// this one any more, and what is read now is all there will be.
-	named, err := f.store.stat(f.name)
+	named, err := f.store.dir.Stat(f.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"feishu-relay/internal/jsonl"
-	"feishu-relay/internal/safefile"
 )
 
 // window is how far back an appender reads a transcript that it opens.
@@ -31,7 +30,7 @@ const reachMargin = 10 * 60 * 1000 // milliseconds
 // rotated files, as far as w says. Ids known before stay known. The file is locked.
 func (l *chatLog) load(w window) error {
 	l.loaded = false
-	size, err := safefile.Append(l.file, nil) // ends a torn line
+	size, err := l.log.Append(nil) // ends a torn line
 	if err != nil {
 		return err
 	}
@@ -42,7 +41,7 @@ func (l *chatLog) load(w window) error {
 		bytes int64
 		full  bool // last holds as much as is kept
 	)
-	whole, err := l.store.walkLines(l.name, l.file, place{offset: size}, func(at place, line []byte) bool {
+	whole, err := l.store.walkLines(l.name, l.log.File(), place{offset: size}, func(at place, line []byte) bool {
 		e, found := l.store.entry(line)
 		if !found {
 			return true
@@ -70,7 +69,7 @@ func (l *chatLog) load(w window) error {
 		// The older quarter shows how new the messages before it may be.
 		l.reach = reachMargin + slices.Max(append(times[len(times)*3/4:], 0))
 	}
-	l.place, err = jsonl.At(l.file, MaxLine, size)
+	l.place, err = jsonl.At(l.log.File(), MaxLine, size)
 	l.loaded = err == nil
 	return err
 }
@@ -114,7 +113,7 @@ func (l *chatLog) extend(n int, at int64) bool {
 
 // readBack hands the lines before from to take, newest first.
 func (l *chatLog) readBack(from place, take func(at place, line []byte) bool) (whole bool, err error) {
-	f := l.file
+	f := l.log.File()
 	if from.segment != 0 {
 		if f, _, err = l.store.openToRead(from.file(l.name)); err != nil {
 			return false, err

@@ -136,7 +136,7 @@ const racy = 100 * time.Millisecond
 
 // segments is segmentsNow for readers, from memory where the folder has not changed.
 func (s *Store) segments(name string) ([]int, error) {
-	now, err := s.stat(".")
+	now, err := s.dir.Stat(".")
 	if err != nil {
 		return s.segmentsNow(name) // it is missing, or the error is a better one
 	}

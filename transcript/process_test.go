@@ -118,14 +118,10 @@ func playRole(role string, args []string) error {
 			return err
 		}
 		l := s.chat(chatKey{"feishu", chat})
-		if err := l.open(); err != nil {
-			return err
-		}
-		if err := l.lock(&addition{}); err != nil {
-			return err
-		}
-		waitForGo()
-		return nil
+		return l.log.Do(0, func(int64) error {
+			waitForGo()
+			return nil
+		})
 	case "full-disk":
 		return onFullDisk(dir, chat)
 	}

@@ -83,7 +83,7 @@ func (l *chatLog) read(n int, at int64, warm func(*chatLog, int, int64) ([]Entry
 	if !l.loaded {
 		return nil, false
 	}
-	if info, err := l.stat(); err != nil || !l.readAhead(info.Size()) {
+	if info, err := l.log.Stat(); err != nil || !l.readAhead(info.Size()) {
 		return nil, false
 	}
 	return warm(l, n, at)

@@ -50,19 +50,20 @@
 package transcript
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 )
 
@@ -159,15 +160,9 @@ func Open(dir string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// stat returns what a name in the folder refers to. It looks by the path, so that
-// a folder that was replaced is noticed as a file that was.
-func (s *Store) stat(file string) (fs.FileInfo, error) {
-	return os.Stat(filepath.Join(s.dir.Path, file))
-}
-
 // is reports whether a name in the folder refers to the file that info describes.
 func (s *Store) is(file string, info fs.FileInfo) bool {
-	named, err := s.stat(file)
+	named, err := s.dir.Stat(file)
 	return err == nil && os.SameFile(named, info)
 }
 
@@ -214,9 +209,11 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 		return false, fmt.Errorf("append to transcript: %w", err)
 	}
 	a := addition{Entry: e}
-	for pause := lockPause; ; pause = min(2*pause, lockPauseMax) {
+	name := ""
+	// The chat's mutex is free between the tries.
+	err = jsonl.Retry(context.Background(), func(waited time.Duration) error {
 		if s.closed() {
-			return false, ErrClosed
+			return ErrClosed
 		}
 		l := s.chat(chatKey{channel, chatID})
 		l.mu.Lock()
@@ -225,42 +222,28 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 			l = s.chat(chatKey{channel, chatID})
 			l.mu.Lock()
 		}
-		added, err = l.append(&a)
-		locked := errors.Is(err, errLocked)
-		if locked && a.waited() >= longest {
-			locked, err = false, ErrBusy
-			l.endTurn()
+		defer l.unlock()
+		name = l.name
+		var err error
+		if added, err = l.append(&a, waited); errors.Is(err, jsonl.ErrLocked) && waited >= longest {
+			l.log.EndTurn()
+			return ErrBusy
 		}
-		l.unlock()
-		switch {
-		case locked:
-			// The chat's mutex is free meanwhile, and the kernel is asked again and
-			// again: a wait there could not be ended, and a sidecar that is paused
-			// while it holds the lock must not stop all the others.
-			time.Sleep(pause)
-		case err == nil:
-			return added, nil
-		case s.closed():
-			return false, ErrClosed
-		default:
-			return added, fmt.Errorf("append to transcript %s: %w", l.name, err)
-		}
+		return err
+	})
+	switch {
+	case err == nil:
+		return added, nil
+	case s.closed():
+		return false, ErrClosed
 	}
+	return added, fmt.Errorf("append to transcript %s: %w", name, err)
 }
 
 // addition is an entry on its way into a file.
 type addition struct {
 	Entry
-	line  []byte    // the entry encoded, once that was needed
-	since time.Time // when another process was first found to hold the lock
-}
-
-// waited is how long a has been waiting for the lock.
-func (a *addition) waited() time.Duration {
-	if a.since.IsZero() {
-		return 0
-	}
-	return time.Since(a.since)
+	line []byte // the entry encoded, once that was needed
 }
 
 type chatKey struct{ channel, chatID string }
@@ -270,6 +253,7 @@ func (s *Store) chat(key chatKey) *chatLog {
 		return l
 	}
 	l := &chatLog{store: s, name: fileName(key.channel, key.chatID)}
+	l.log = jsonl.Log{Folder: &s.dir, Name: l.name, Max: s.opts.RotateSize, Fair: true, Left: l.left}
 	if other, ok, _ := s.chats.PeekOrAdd(key, l); ok {
 		return other
 	}
