@@ -6,11 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"sync"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 )
 
@@ -32,8 +31,9 @@ type Files struct {
 	log    *slog.Logger
 
 	appending sync.Mutex
-	rotate    int64 // rotateSize
-	start     int64 // startSize
+	file      jsonl.Log // in folder; guarded by appending
+	rotate    int64     // rotateSize
+	start     int64     // startSize
 }
 
 var _ Store = (*Files)(nil)
@@ -44,13 +44,15 @@ func OpenFiles(dir, agent string, logger *slog.Logger) (*Files, error) {
 	if dir == "" || agent == "" {
 		return nil, errors.New("outcomes: wants a folder and an agent's name")
 	}
-	return &Files{
+	f := &Files{
 		folder: safefile.Folder{Path: dir, Closed: errClosed},
 		name:   safefile.Name(agent),
 		log:    cmp.Or(logger, slog.New(slog.DiscardHandler)),
 		rotate: rotateSize,
 		start:  startSize,
-	}, nil
+	}
+	f.file = jsonl.Log{Folder: &f.folder, Name: f.name + fileEnd, Alone: true}
+	return f, nil
 }
 
 // Append adds lines to the agent's file, in one write.
@@ -61,36 +63,24 @@ func (f *Files) Append(ctx context.Context, lines [][]byte) error {
 	f.appending.Lock()
 	defer f.appending.Unlock()
 	data := append(bytes.Join(lines, []byte{'\n'}), '\n')
-	root, err := f.folder.Open(true)
+	err := f.file.Do(0, func(size int64) error {
+		if size > 0 && size+int64(len(data)) > f.rotate {
+			return cmp.Or(f.file.Rotate(f.name+olderEnd, size), jsonl.ErrMoved)
+		}
+		_, err := f.file.Append(data)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("share outcomes: %w", err)
-	}
-	if err := f.makeRoom(root, int64(len(data))); err != nil {
-		return fmt.Errorf("share outcomes: %w", err)
-	}
-	file, err := safefile.Open(root, f.name+fileEnd, os.O_RDWR|os.O_CREATE|os.O_APPEND)
-	if err != nil {
-		return fmt.Errorf("share outcomes: %w", err)
-	}
-	_, err = safefile.Append(file, data)
-	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("share outcomes: %w", err)
 	}
 	return nil
 }
 
-// makeRoom rotates the file that size more bytes would make too long.
-func (f *Files) makeRoom(root *os.Root, size int64) error {
-	info, err := root.Stat(f.name + fileEnd)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil || info.Size() == 0 || info.Size()+size <= f.rotate {
-		return err
-	}
-	return root.Rename(f.name+fileEnd, f.name+olderEnd)
-}
-
 // Close closes the folder. A Follow that goes on finds it closed, and waits for
 // the end of its ctx.
-func (f *Files) Close() error { return f.folder.Close() }
+func (f *Files) Close() error {
+	f.appending.Lock()
+	defer f.appending.Unlock()
+	f.file.Close()
+	return f.folder.Close()
+}
