@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"relay/filerelay":      {"relay", "internal/safefile", "internal/jsonl", "internal/wait"},
 	"relay/redisrelay":     {"relay", "internal/redislink", "internal/safefile", "internal/wait"},
 	"relay/relaytest":      {"relay"},
-	"relay/outbox":         {"relay", "internal/safefile", "internal/wait"},
+	"relay/outbox":         {"relay", "internal/safefile", "internal/jsonl", "internal/wait"},
 	"dedup":                {"internal/jsonl"},
 	"transcript":           {"internal/safefile", "internal/jsonl"},
 	"mention":              {},

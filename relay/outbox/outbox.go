@@ -35,6 +35,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
@@ -206,11 +207,13 @@ func (b *Box) countPending() error {
 		if err != nil {
 			return err
 		}
-		n, err := countLines(f, from)
+		t, err := jsonl.At(f, relay.MaxLine, from)
+		if err == nil {
+			_, err = t.Read(f, s.size, func(jsonl.Line) bool { b.count++; return true })
+		}
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
-		b.count += n
 	}
 	return nil
 }

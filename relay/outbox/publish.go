@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"time"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
@@ -207,20 +207,16 @@ func (b *Box) next(at, end place) (lines [][]byte, behind place, err error) {
 			return nil, at, nil
 		}
 		at.Segment, at.Offset = from.Segment, from.Offset
-		chunk, err := b.read(s, at.Offset)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, at, fmt.Errorf("read outbox: %w", err)
-		}
-		if len(chunk) == 0 {
+		lines, behind, err := b.read(s, at.Offset)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, jsonl.ErrReplaced):
 			b.opts.Logger.Error("an outbox file was removed or cut; its messages are lost", "file", s.name())
 			at.Offset = s.size
-			continue
+		case err != nil:
+			return nil, at, fmt.Errorf("read outbox: %w", err)
+		default:
+			at.Offset = behind
 		}
-		lines, taken := batch(chunk)
-		if taken == 0 {
-			taken = int64(len(chunk)) // no line is as long: what a killed process left of one
-		}
-		at.Offset += taken
 		if len(lines) > 0 {
 			return lines, at, nil
 		}
@@ -245,36 +241,37 @@ func (b *Box) segmentAt(at place) (segment, place, bool) {
 	return segment{}, at, false
 }
 
-func (b *Box) read(s segment, from int64) ([]byte, error) {
+// read returns the lines of s from an offset on, as many as make a batch, and the offset
+// behind them. A torn line, whose Put had failed, is passed over. A file that ends at the
+// offset was cut.
+func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err error) {
 	f, err := safefile.Open(b.root, s.name(), os.O_RDONLY)
 	if err != nil {
-		return nil, err
+		return nil, from, err
 	}
 	defer f.Close()
-	chunk := make([]byte, min(s.size-from, batchBytes+relay.MaxLine))
-	n, err := f.ReadAt(chunk, from)
-	if errors.Is(err, io.EOF) {
-		err = nil
+	info, err := f.Stat()
+	if err != nil {
+		return nil, from, err
 	}
-	return chunk[:n], err
-}
-
-// batch takes whole lines off the front of chunk and tells how many bytes they
-// are. A torn line, whose Put had failed, is passed over.
-func batch(chunk []byte) (lines [][]byte, taken int64) {
-	for line := range bytes.Lines(chunk) {
-		if line[len(line)-1] != '\n' {
-			break // cut by the chunk's end
-		}
-		taken += int64(len(line))
-		if line = bytes.TrimRight(line, "\r\n"); json.Valid(line) {
-			lines = append(lines, line)
-		}
-		if len(lines) >= batchLines || taken >= batchBytes {
-			break
-		}
+	size := min(s.size, info.Size())
+	if size <= from {
+		return nil, from, jsonl.ErrReplaced
 	}
-	return lines, taken
+	t, err := jsonl.At(f, relay.MaxLine, from)
+	if err != nil {
+		return nil, from, err
+	}
+	n, err := t.Read(f, size, func(l jsonl.Line) bool {
+		if line := bytes.TrimRight(l.Text, "\r\n"); json.Valid(line) {
+			lines = append(lines, bytes.Clone(line))
+		}
+		return len(lines) < batchLines && l.End-from < batchBytes
+	})
+	if n == 0 && err == nil {
+		return nil, size, nil // a line without an end
+	}
+	return lines, t.Offset(), err
 }
 
 // prune removes segments that nobody needs any more.
@@ -350,21 +347,4 @@ func seqOf(line []byte) relay.Seq {
 	}
 	_ = json.Unmarshal(line, &m) // a torn line has none
 	return m.Seq
-}
-
-func countLines(f *os.File, from int64) (n int64, err error) {
-	if _, err := f.Seek(from, io.SeekStart); err != nil {
-		return 0, err
-	}
-	buf := make([]byte, 64<<10)
-	for {
-		k, err := f.Read(buf)
-		n += int64(bytes.Count(buf[:k], []byte{'\n'}))
-		if errors.Is(err, io.EOF) {
-			return n, nil
-		}
-		if err != nil {
-			return n, err
-		}
-	}
 }
