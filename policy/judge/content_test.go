@@ -256,6 +256,60 @@ Two of us are needed on site tomorrow. => 我去 / 乐意 / 乐意效劳
  => I accept, thanks / Accepted, thank you / 接受，感谢 / Thanks, I decline / 谢谢，不接受 / 婉拒，谢谢 / Sorry, no / 抱歉，不行
  => 不好意思，不行 / Thanks, approved / 通过，辛苦了 / 批准，谢谢 / Good morning, server is down / 早，挂了 / 大家好，我是新来的小周
  => Hello, I am the new billing agent / Welcome, your key is ready`,
+
+	// Words of the families in forms.go and of the phrases that came with them.
+	"families": `
+ => You have a special appointment / We have a great event / I have a safe flight / They have a fun party
+ => You have a nice reservation / We have a happy day / Please have a look / Please have a call with Bob
+ => Have a great meeting with Acme at three / Have a good flight to Berlin / Have a safe trip, Bob leads now
+ => Have fun with the migration / Have a nice one, deploy it / Enjoy the release notes / Enjoy your new role
+ => Enjoy your refund / Please enjoy the failure / Enjoy your rental, due Friday / Enjoy the event, code 4711
+ => I wish you a good exit / Wishing you a speedy verdict / All I need is your approval / All I need is your help
+ => All I need is a yes / That's all I need to deploy / That's all I need from Bob / That is all I need you to do
+ => That's the only thing I need fixed / That's everything the customer wanted / That's it, it crashed
+ => That's all we need to launch / That's all the information the auditor needs / That covers the refund
+ => That should cover it, invoice follows / That will do damage / I have everything we need
+ => I've got everything I need to start / I have what I wanted, closing the ticket / I have to go live
+ => I need to run the tests / I need to run it / I have to go over it / I must go offline / I need to be off tomorrow
+ => I'll be going to Berlin / I will get going on the fix / I'll see you next time at court / I no longer need you
+ => I don't need the table / I don't need any backup / We won't need any help from Bob / We don't need you anymore
+ => There is nothing else I need fixed / Nothing else we need before launch / I'll talk to you about the leak
+ => You helped me find the bug / You helped us win / You saved us 400 EUR / You help me / You did help me break it
+ => You made it slower / You made things easier to break / That was easy to break / It is easy to fix
+ => That was super easy, merged / Your help is needed / Your assistance is requested / You are the help desk
+ => You're the best man for the migration / You are my legend, restart / Thanks for booking us into Berlin
+ => Thanks for calling us back at five / Thanks for helping us out with payroll / Thanks for doing that wrong
+ => Thanks for setting that up, it fails / Thanks for using our service, your plan expired
+ => Thanks for letting me help Bob / I hope I was able to help Bob / I hope we were paid / I hope I have access
+ => Your help is appreciated / Your assistance is appreciated
+ => I enjoy helping customers / Glad I could help Bob / Happy I could deploy it / My pleasure to host
+ => It is my duty to help the customer / Thanks, services are down / Perfect service outage
+ => Thanks for the booking number
+ => Thanks for the details, Bob is out / Thanks for the search warrant / In that case deploy / In that case no
+ => OK for now, but stop tomorrow / At the moment no service / Feel better soon, Bob covers / Let's wrap it up and ship
+ => That concludes the audit with two findings / Everything is clear to Bob / Thanks for closing the loop with Legal
+ => 问完了王总 / 我的问题还没问完 / 问题问完了但还是报错 / 我的问题问完了，你开始吧 / 客户很满意 / 老板满意了
+ => 我很满意，续约 / 都还不错，选甲 / 都是不错的方案，选乙 / 时间合理 / 价格合理，成交 / 太遗憾了，没中标 / 可惜失败了
+ => 住得开心，退房 / 吃得开心，打包 / 服务很好，上线了 / 谢谢你的推荐，选它 / 感谢你的配合，停机了 / 谢谢 您查收 / 谢谢 你处理
+ => 沟通得很顺畅，签了 / 思路清晰了，改成乙 / 整理得很清楚，已归档 / 今天先聊到这里，周四交稿
+Please confirm the booking. => No problem / My pleasure / For now yes / You're welcome to book it
+请确认：会议定在周四 => 不用 / 不用了 / 不用谢，同意 / 好的，不客气 / 不客气，可以 / 很满意 / 都不错 / 太可惜了
+Approve the payment of 500 EUR? => That will do / That's it / That's about it / You're welcome, yes / For now yes
+I could take the Berlin trip. => That will do / That's it / Perfect service
+Fix the login bug. => That was easy / That does it / That covers it / I have everything I need / I got what I needed
+Test the form on phones. => That was super easy / It has been painless / That should do it
+把新版页面测一下 => 还不错 / 我很满意 / 挺不错的 / 服务很好
+The retro is on Friday at ten. => My pleasure to help / I'd love helping / Glad to help
+Yes, please play it. => Enjoy the music / Have fun with your song / Enjoy! / Okay, enjoy it / I hope you like it
+That's right. => Have a good time listening to the song / Please enjoy your song / Alright, enjoy!
+Bob is away tomorrow, so the night shift is open. => It's my pleasure to help / My pleasure to serve
+No, thanks. I deploy tonight. => Great / Agreed / Sounds good / Happy to help
+No, we should use Postgres. => Agreed / Great / Perfect
+No. Thanks, that is a bug. => Agreed / Exactly
+Thanks, bye. I quit. => Great / Agreed
+I need the report today, thanks. => My pleasure / Happy to help
+不用了，谢谢，我自己部署。 => 赞 / 同意 / 很好
+谢谢，明天缺人值班。 => 乐意效劳 / 很高兴能帮忙 / 不用客气，我来`,
 }
 
 // Nothing with content is stopped.

@@ -12,8 +12,9 @@
 // A message is split into clauses, and a clause into words of a lexicon, each of a class: assent,
 // thanks, praise, wishes, what one gives thanks for, what is done together. A clause is a courtesy if
 // all its words are known, one of them is polite by itself, and every other has in the same clause
-// what its class depends on. So "feedback" is polite after "thanks" and content after "ok", and "it
-// worked" is news unless one is glad that it did. Polite requests (辛苦跟进, "your review is appreciated")
+// what its class depends on. Phrases of a regular build, such as wishes for a day or a trip, are words as well.
+// So "feedback" is polite after "thanks" and content after "ok", and "it worked" is news unless one is glad that
+// it did. Polite requests (辛苦跟进, "your review is appreciated")
 // and acceptances ("happy to join") are content.
 //
 // What looks like a courtesy passes where it may be an answer to this agent: to the message it replies
@@ -21,31 +22,34 @@
 // them asks something, with a question mark or with words that ask for a confirmation, an approval, a choice
 // or leave (请确认, 是否, 等你, please confirm, shall I, let me know). "Agreed" and "that works" pass after
 // anything with content, and so does praise without thanks or a farewell. Praise, "all good" and 没事了 pass when
-// one of them gives a task, since they may report on it. After an offer of help "no, that's all" is a courtesy.
+// one of them gives a task, since they may report on it, and so does "enjoy the song" after a yes. After an offer of
+// help "no, that's all" is a courtesy, and an answer to thanks (不客气, "you're welcome") is never a yes.
 //
 // Aims: yes or no to an own request stopped in at most 4 %, requests in at most 0.1 %, courtesies in at
-// least 92 %. The last is missed. Figures, before the open requests were known and now:
+// least 92 %. They are met on public dialogues; between agents the last is missed. Figures of halves that the rules
+// were not tuned on, before the families of forms.go and now:
 //
-//	                                          before        now
-//	exchanges between agents, half held out (testdata/exchanges.jsonl)
-//	  courtesies stopped, of 116              29 %          62 % (English 65 %, Chinese 61 %, mixed 5 of 9)
-//	  yes or no to an own request stopped     25 of 48      0 of 48
-//	  other messages stopped                  1 of 110      0 of 110
-//	public English dialogues (Schema-Guided Dialogue, test files)
-//	  courtesies stopped, of 5,965            65 %          88 %
-//	  yes or no to any confirmation stopped   60 % of 1,053 1.5 %
-//	  requests stopped, of 19,486             0.05 %        0.01 %
-//	  facts stopped, of 16,426                0.4 %         0.07 %
-//	public Chinese dialogues (CrossWOZ, test file)
-//	  courtesies stopped, of 961              82 %          91.8 %
-//	  requests stopped, of 3,543              0             0
-//	  facts stopped, of 3,855                 0.1 %         0.1 %
+//	                                          before         now
+//	exchanges between agents (testdata/exchanges.jsonl)
+//	  courtesies stopped, of 116              61 %           62 % (English 67 %, Chinese 59 %, mixed 5 of 9)
+//	  yes or no to an own request stopped     0 of 48        0 of 48
+//	  other messages stopped                  0 of 110       0 of 110
+//	public English dialogues (Schema-Guided Dialogue)
+//	  courtesies stopped, of 8,083            91.6 %         94.6 % (test files alone: 89.1 %, now 93.4 %)
+//	  yes or no to any confirmation stopped   16 of 2,597    12 of 2,597
+//	  requests stopped, of 31,131             0.02 %         0.02 %
+//	  facts stopped, of 25,247                0.08 %         0.08 %
+//	public Chinese dialogues (CrossWOZ, test and validation files)
+//	  courtesies stopped, of 994              91.1 %         93.3 %
+//	  requests stopped, of 3,448              0              0
+//	  facts stopped, of 4,236                 0              0
 //
-// The public dialogues are not in the repository: TestRulesOnPublicData reads them from a folder. None of these
-// sets is unseen any more: the held-out half was measured several times, and words were taken out because of
-// the public facts. Of 161 further messages with content that read like courtesies the rules stopped 31 when they
-// first saw them, before the last change, and 4 after it, which was made with them at hand: expect some to be
-// stopped, such as "see you there" as an acceptance. A courtesy that passes costs one turn, and the hard limit ends the conversation.
+// The public dialogues are not in the repository: TestRulesOnPublicData reads them from a folder. Their dialogues
+// were split by a hash; earlier changes had seen some of either half, and these figures were taken more than once.
+// Of 411 further messages that have the words of the new families and mostly content, the rules stopped 43 when they
+// first saw them, and 22 after a change that was made with them at hand, which say little ("you saved me"); most of
+// the rest are in content_test.go. Expect some to be stopped, such as "see you there" as an acceptance. A courtesy that passes costs one turn, and the hard limit ends the
+// conversation.
 //
 // # Language model
 //

@@ -8,10 +8,11 @@ package judge
 var enWords = [classCount]string{
 	filler: `
 		oh ooh oooh ah ahh aw aww hmm hm ha hah heh yo well so then mwah xoxo indeed there and gosh gee dang damn
+		in_that_case at_{the,this}_{moment,time} for_{now,the_moment} then_again
 		whew yeehaw woo fr ngl tbh honestly btw man mmm uh um yknow anyway anyways really all_in_all overall
 		in_short wowza aha though hmmm`,
 	title: `
-		everyone everybody all {,the_whole_,the_,this_,whole_,you_}{team,crew,gang,squad} {you_,}guys
+		everyones everybodys everyone everybody all {,the_whole_,the_,this_,whole_,you_}{team,crew,gang,squad} {you_,}guys
 		{,my_,dear_,kind_}{folks,friend,friends,fam,buddy,mate,mates,sir,madam,bro,bros,dude}
 		{,my_,dear_,kind_}{man,pal,boss,colleagues,teammates,teammate,fellow,fellas,legends,champ,ladies,gentlemen}
 		yall you_all you_both people dear bud buds chief homie homies king queen queens kings star stars rockstar
@@ -80,6 +81,7 @@ var enWords = [classCount]string{
 		been_{extremely_,really_,such_a_,a_,}{big_,huge_,great_,real_,}{helpful,kind,patient,help}
 		been_{extremely_,really_,such_a_,a_,}{big_,huge_,great_,real_,}{wonderful,amazing,great,awesome}
 		saved_{me_,us_,}{a_lot_of_time,so_much_time,hours,my_day,the_day,a_ton_of_time} gratefully
+		{thank,than}_{you_,}{so,very}_much thanks_alot thank_a_lot than_you
 		but_{thanks,thank_you} {thank,thanks}_{a_bunch,you_ever_so_much,mucho} thank_for
 		{youve,you_have}_{done,helped}_{more_than_enough,enough,so_much,a_lot,plenty}
 		been_{a_lot,a_great_deal,lots}_of_help thanks_{anyway,anyways,though}
@@ -96,7 +98,10 @@ var enWords = [classCount]string{
 		professionalism expertise knowledge trusting encouragement encouraging compliment compliments recognition
 		acknowledgement acknowledgment turnaround following_up coordination coordinating jumping_in pitching_in
 		stepping_in chiming_in weighing_in hosting organizing organising leading leadership listening
-		taking_{the,your}_time trouble flagging noticing spotting answering answers summarizing summarising teaching
+		taking_{the,your}_time{,_to_{explain,clarify,share,help,answer,respond,walk_{me,us}_through}{,_this,_that,_it}}
+		closing_the_loop{,_on_{this,that}} wrapping_{this,it,that,everything}_up{,_so_quickly} double_checking clearly
+		getting_to_the_bottom_of_{this,it,that}
+		trouble flagging noticing spotting answering answers summarizing summarising teaching
 		consideration considerate warm warmth caring courtesy diligence diligent enthusiasm energy positivity
 		welcoming involved concerned
 		making_{this,it}_{happen,possible,work,easy,easier,fun,smooth,so_easy,a_success,such_a_success} attitude
@@ -116,6 +121,7 @@ var enWords = [classCount]string{
 	noun: `
 		help support update updates note notes message offer trust care invite answer reply response welcome wishes
 		time moment input follow_up followup summary recap discussion feedback confirmation explanation share guide
+		search research detail details tidbit assist business service services booking confidence
 		everything anything today recommendation recommendations tip advice info information clarification
 		assistance immediate fast quick role`,
 	praise: `
@@ -139,10 +145,12 @@ var enWords = [classCount]string{
 		high_five high_fives thumbs_up two_thumbs_up {couldnt,could_not}_have_{said,put}_it_better to_my_ears what_a
 		what_an how_{kind,nice,sweet,thoughtful,lovely,wonderful,cool,awesome}{,_of_you,_is_that}
 		couldnt_be_{happier,better,prouder} go_team go_us bueno first_class top_notch world_class a_plus chefs_kiss
+		{that,this,it}_{was,is,has_been}_{so_,super_,very_,really_,pretty_,quite_,extremely_,}{easy,painless}
 		kinda_love_it good_stuff mad_respect hell_yeah heck_yeah_team impeccable insane insanely
 		goated gg ggs wp slay banger elite top_tier clutch smooth smoothly stress_free crisp on_fire unreal
 		unbelievable mind_blowing lets_goo stellar_work
 		what_a_{relief,team,crew,ride,day,session,win,legend,journey,star,way_to_end_the_day} a_gem gem
+		{captures,covers,summarizes,sums_up}_{it_all,everything}{,_perfectly,_so_well,_really_well,_nicely}
 		{captured,covered,summarized}_{it,this}{,_perfectly,_so_well,_really_well,_nicely}
 		{explained,summed_up}_{it,this}{,_perfectly,_so_well,_really_well,_nicely}
 		{captured,covered,summarized}_everything{,_perfectly,_so_well,_really_well,_nicely}
@@ -254,7 +262,7 @@ var enWords = [classCount]string{
 		sure_{it,youll,theyll,everything}_{will_,}{go,be,do,turn_out}_{great,well,fine,smoothly}
 		{youll,you_will,itll,it_will}_{do,be,go}_{great,fine,amazing,awesome,well}
 		{ill_be_,i_will_be_,well_be_,}{cheering,rooting}{_you_on,_for_you,_for_you_all} get_home_safe{ly,}
-		drive_safe{ly,} take_it_slow get_well{_soon,} have_it_{great,good} all_the_luck
+		drive_safe{ly,} take_it_slow {get_well,feel_better}{_soon,} have_it_{great,good} all_the_luck
 		happy_{trails,travels,building,shipping,hacking,fridays,hump_day,new_week,coding,anniversary}
 		heres_to_{the_next_one,more,many_more,us,you,the_team,success,great_teamwork} onward onwards upward
 		keep_{rocking,shining,being_awesome,being_you,on_rocking} god_bless bless_you break_a_leg
@@ -274,30 +282,6 @@ var enWords = [classCount]string{
 		nothing_{else,more}{,_from_me,_from_my_side,_from_my_end,_on_my_side,_on_my_end}
 		no_{further,more,other}_questions{,_from_me,_from_my_side} keep_in_touch stay_in_touch peace peace_out
 		have_a_good_one {dont,do_not}_be_a_stranger welcome_{aboard,to_the_team,back}
-		{thats,that_is,that_was}_{all,it,everything,enough}{,_from_{me,my_side,my_end},_folks}
-		{thatll_be,that_will_be,that_would_be}_{all,it,everything,enough}{,_from_{me,my_side,my_end},_folks}
-		{thatd_be,that_should_be,its}_{all,it,everything,enough}{,_from_{me,my_side,my_end},_folks}
-		{it_is,this_is,itll_be}_{all,it,everything,enough}{,_from_{me,my_side,my_end},_folks}
-		{thats,that_is,that_was}_{all,it,everything,enough}_{that_,}{i,we}_{need,needed,want,wanted,was_looking_for}
-		{thatll_be,that_will_be,that_would_be}_{all,it,everything,enough}_{that_,}{i,we}_{need,needed}
-		thatll_be_{all,it,everything,enough}_{that_,}{i,we}_{want,wanted,was_looking_for}
-		{that_will_be,that_would_be}_{all,it,everything,enough}_{that_,}{i,we}_{want,wanted,was_looking_for}
-		{thats,that_is,that_was}_{all,it,everything,enough}_i_{need,needed,wanted}_to_know
-		{thatll_be,that_will_be,that_would_be}_{all,it,everything,enough}_i_{need,needed,wanted}_to_know
-		{thatd_be,that_should_be,its}_{all,it,everything,enough}_{that_,}{i,we}_{need,needed}
-		{thatd_be,that_should_be,its}_{all,it,everything,enough}_{that_,}{i,we}_{want,wanted,was_looking_for}
-		{it_is,this_is,itll_be}_{all,it,everything,enough}_{that_,}{i,we}_{need,needed,want,wanted,was_looking_for}
-		{thatd_be,that_should_be,its}_{all,it,everything,enough}_i_{need,needed,wanted}_to_know
-		{it_is,this_is,itll_be}_{all,it,everything,enough}_i_{need,needed,wanted}_to_know
-		{thats,that_is,that_was}_{all,it,everything,enough}_i_need_{for_now,today,for_today}
-		{thatll_be,that_will_be,that_would_be}_{all,it,everything,enough}_i_need_{for_now,today,for_today}
-		{thats,that_is,that_was}_{all,it,everything,enough}_the_{help,info,information,details}_i_{need,needed}
-		thatll_be_{all,it,everything,enough}_the_{help,info,information,details}_i_{need,needed}
-		{that_will_be,that_would_be}_{all,it,everything,enough}_the_{help,info,information,details}_i_{need,needed}
-		{thatd_be,that_should_be,its}_{all,it,everything,enough}_i_need_{for_now,today,for_today}
-		{it_is,this_is,itll_be}_{all,it,everything,enough}_i_need_{for_now,today,for_today}
-		{thatd_be,that_should_be,its}_{all,it,everything,enough}_the_{help,info,information,details}_i_{need,needed}
-		{it_is,this_is,itll_be}_{all,it,everything,enough}_the_{help,info,information,details}_i_{need,needed}
 		is_all thats_all_folks thatll_do{,_it} that_will_do{,_it} that_should_do{_it,}
 		{all,everything}_i_{need,needed,wanted,want}{,_for_now,_today,_to_know}
 		{i_think_,looks_like_,}{im,i_am,iam}_{all_,totally_,now_,}{set,done_here}
@@ -310,7 +294,9 @@ var enWords = [classCount]string{
 		{thats,its,and_thats,that_is,lets_call_it}_a_{wrap,day} call_it_a_{day,night} wrapping_up{,_here,_then}
 		{looks,seems}_like_{were,we_are}_{all_,}{done,finished,set,good}{_here,_for_today,_then,}
 		{were,we_are}_{all_,}done_here {that,this,which}_{covers,wraps,concludes}_{everything,it_up,up,this_up}
-		{that,this,which}_{covers,wraps,concludes}_{things_up,it_all,our_session,the_discussion}
+		{that,this,which}_{covers,wraps,concludes}_{things_up,it_all,our_session,the_discussion}{,_for_today}
+		{that,this,which}_{concludes,wraps_up}_{our,the,todays}_{discussion,session,meeting,chat}{,_for_today}
+		lets_wrap_{it,this,things}_up{,_here,_for_today} {it,this,everything}_is_{all_,}clear_{to_me,on_my_{end,side}}
 		{i_have_,ive_,ive_got_,theres_,}nothing_{to_add,to_say}{,_from_{me,my_side,my_end},_here}
 		{i_have_,ive_,ive_got_,theres_,}nothing_{more,else,further}_{to_add,to_say}
 		{i_have_,ive_,ive_got_,theres_,}nothing_{more,else,further}_{to_add,to_say}{_from_{me,my_side,my_end},_here}
@@ -450,10 +436,11 @@ var enWords = [classCount]string{
 		deeply especially particularly most too quite pretty simply just genuinely sincerely greatly immensely a_lot
 		a_ton a_bunch loads tons lots a_million a_whole_lot heaps big huge massive real true utterly massively
 		hugely wholeheartedly infinitely insanely beyond damn hella freaking mad crazy wildly wonderfully so_so
-		super_duper such_an that_much ever_so terribly awfully mighty every always absolute total pure sheer even`,
+		super_duper immense alot
+		such_an that_much ever_so terribly awfully mighty every always absolute total pure sheer even`,
 	quality: `
 		clear detailed thorough concise timely helpful kind thoughtful valuable informative quick fast smooth
-		productive generous insightful useful patient sweet professional calm organized organised responsive
+		productive generous insightful useful patient sweet professional calm organized organised responsive collaborative
 		efficient effective accurate precise actionable readable clean lovely welcoming inspiring fun well_written
 		well_organized transparent`,
 	adverb: `
@@ -462,7 +449,7 @@ var enWords = [classCount]string{
 		every_time each_time throughout in_some_small_way from_the_bottom_of_{my,our}_heart on_behalf_of
 		{i_,we_,}{just_,}{wanted,want,would_like,id_like}_to_{say,express,thank,add} {just_,}{want,wanted}_to_say
 		every_step_of_the_way coming_from_you to_all to_you lots_of one_more_time all_the_way on_this_one today
-		for_me for_us in_the_end in_some_way wherever_i_can i_am_thankful as_usual as_planned by_far yet_again
+		for_me for_us to_me to_us in_the_end in_some_way wherever_i_can i_am_thankful as_usual as_planned by_far yet_again
 		from_now_on for_sure in_no_time with_ease at_your_best nicely everything_is
 		agent being_so being`,
 	person: `
@@ -532,7 +519,7 @@ var enWords = [classCount]string{
 		could_{get,make,sort,resolve,solve,figure}_{this,it,that,everything,things}_{happen,together,solved,work}
 		{got,sorted,resolved}_{this,it,that,everything}_{sorted,resolved,done,out,}`,
 	boon: `
-		have has had having be been being stay enjoy helps helped help_you find found useful helpful continue again
+		continued have has had having be been being stay enjoy helps helped help_you find found useful helpful continue again
 		safe healthy happy happiness health success successful well joy peace prosperous prosperity luck fun filled
 		full best productive restful relaxing bright keep keeping soon cross paths meet next work_together_again
 		chance opportunity everyone_well better more come dreams sweet hear_from_you collaborating success_in
@@ -541,6 +528,7 @@ var enWords = [classCount]string{
 		everyone the_team movie ride flight meal visit appointment event concert dinner holiday
 		holidays`,
 	glue: `
+		has_been have_been
 		a an the of to for with in at by as from am be been being had have and or that this it than into over
 		through across between while because since lot bit like way ways`,
 	copula: `

@@ -136,8 +136,15 @@ var (
 		`|\bin advance\b|\bhear (?:back|from)\b|\btake care of (?:it|this|that|everything|things)\b` +
 		`|\b(?:id|i would|we would|wed|would) (?:\w+ )?(?:appreciate|be (?:\w+ )?(?:grateful|thankful))\b` +
 		`|\b(?:appreciate|grateful for|thankful for)\b.*\b` + wanted + `\b|\b` + wanted + `\b.*\bappreciated$` +
-		`|\bfor .*\b(?:tomorrow|by)\b` +
+		`|\bfor .*\b(?:tomorrow|by)\b|\byour (?:help|assistance) (?:is|would be) appreciated$` +
 		`|\bbe so kind\b|\bhope to (?:get|have|receive)\b|\bid be (?:honou?red|delighted|glad|happy)\b`)
+	// statement matches news and requests that read like wishes and farewells: "we have a great event", "that's all
+	// I need to deploy", "easy to break".
+	statement = regexp.MustCompile(`\b(?:i|we|they|everyone) have an? ` +
+		`|\byou have an? .*(?:appointment|reservation|rental|flight|visit|event)$` +
+		`|\b(?:all|everything|thing|what) (?:that )?(?:i|we) (?:need|want)(?:ed)? (?:is|are|was)\b` +
+		`|\b(?:easy|easier|simple|simpler|painless) to\b|\bbe off (?:today|tomorrow|this|next)\b` +
+		`|\b(?:go|run|off) (?:it|this|that|over|on|in|at|to|by|with)\b`)
 	// gladTo matches an acceptance or offer, "happy to join", unless its verb is one of courtesyTo.
 	gladTo = regexp.MustCompile(`\b(?:happy|glad|delighted|pleased|honou?red|thrilled|excited|love|ready|willing)` +
 		` to (\w+(?: (?:of|here|with))?)`)
@@ -149,7 +156,8 @@ var (
 	assent = regexp.MustCompile(`好|可以|行|是|对|同意|没问题|没错|不用|不需要|不必|没有|[嗯恩]|乐意|收到` +
 		`|确认|\b(?:ok|okay|yes|yep|yeah|yup|no|nope|nah|sure|agreed|right|correct|confirmed|definitely` +
 		`|absolutely|of course|certainly|please|received|all good|id (?:appreciate|love|like)|not at all` +
-		`|no problem|fine|true|what i (?:want|need))\b|[👍✅🆗👌👎❌🙆🙅]|\[(?:ok|赞)\]`)
+		`|no problem|fine|true|what i (?:want|need)(?:ed)?|that(?:'?ll| will| should| would) do|that(?:'?s| is) (?:about )?it)\b` +
+		`|[👍✅🆗👌👎❌🙆🙅]|\[(?:ok|赞)\]`)
 	// agreement matches what decides on anything that was said, where an OK may only acknowledge it.
 	agreement = regexp.MustCompile(`同意|赞成|赞同|认同|支持你|可以|没意见|没异议|^行[的吧啊]?$|一言为定|说定|就这么[定办]` +
 		`|\b(?:i|we|fully|totally|completely) (?:\w+ )?agree\b|\bagreed\b|\bworks for (?:me|us)\b|\bthat works\b` +
@@ -157,6 +165,12 @@ var (
 		`|\bthat(?:'?s| is) (?:right|fine)\b|\bsounds \w+` +
 		`|\b(?:exactly|absolutely|definitely|same here|likewise|ditto|fair enough|deal)\b` +
 		`|\+1|没问题|这么想|附议|^(?:是的|对的?|没错)`)
+	goAhead = regexp.MustCompile(`^\W*(?:(?:yes|yea|yeah|yep|yup|sure|right|correct|ok|okay|perfect|fantastic` +
+		`|great|alright|that(?:'?s| is| would| will|'?ll| sounds)|this is|sounds|you got it|got it|please|exactly|of course)\b` +
+		`|好|是|对|可以|行|[嗯恩]|没错|同意|没问题)`)
+	delivery = regexp.MustCompile(`\benjoy\b|\bfun\b|\btime (?:listening|watching|with|at)\b|\blike it\b`)
+	goodDay  = regexp.MustCompile(`\benjoy (?:your|the) (?:(?:rest|remainder)\b|(?:\w+ )?(?:day|evening|night` +
+		`|weekend|afternoon|morning|week|holidays?)\b)`)
 	// declined matches the beginning of an answer to an offer of help.
 	declined = regexp.MustCompile(`^(?:(?:no|nope|nah|none|nothing|not)(?: (?:really|at all|right now` +
 		`|at the moment|at this time|for now|now|today|else|more|other|i dont|i do not|i think|but` +
@@ -164,6 +178,12 @@ var (
 		`(?:im|i am|were|we are) (?:all )?(?:good|fine|ok|okay|done|set|alright` +
 		`|great)(?: to go)?(?: for)?(?: now| today)?$|` +
 		`(?:暂时|目前|现在|都|已经)*(?:没有|没|不用|不需要|无需|不必)(?:了|啦|别的|其他的?|什么)*)`)
+
+	// continuing matches the rest of a courtesy that a space parts from it: 谢谢 你了.
+	continuing = regexp.MustCompile(`^(?:的|[了啦]$|[你您]们?[了啦]?$)`)
+	// welcome matches answers to thanks, which are no yes or no.
+	welcome = regexp.MustCompile(`(?:不用?|不必|无需|别|甭)(?:这么|那么|太|跟我)?(?:客气|谢)` +
+		`|\byou(?:'?re| are|r) (?:(?:very|most|so|always|more than) )?welcome\b|\bdon'?t mention it\b`)
 
 	// finalQuestion matches the end of "transfer 500 EUR. Correct".
 	finalQuestion = regexp.MustCompile(`^(?:correct|right|ok|okay)$`)

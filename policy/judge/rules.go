@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"feishu-relay/policy"
@@ -36,7 +37,7 @@ func (Rules) Judge(_ context.Context, q policy.Question) (allow bool, err error)
 	}
 	return !t.isCourtesy(last) || last.informs() && (agreement.MatchString(t.bare) || t.onlyPraises()) ||
 		slices.ContainsFunc(ours, text.wantsAnswer) && t.assents() ||
-		slices.ContainsFunc(ours, text.givesTask) && t.reports(), nil
+		slices.ContainsFunc(ours, text.givesTask) && t.reports() || last.goesAhead() && t.delivers(), nil
 }
 
 // maxCourtesy is the most bytes of a courtesy; what is longer passes unread.
@@ -176,7 +177,7 @@ func (t *text) isCourtesy(ours text) bool {
 		case i+1 < len(t.clauses) && !t.clauses[i+1].asked && politeOffer(c.words+" "+t.clauses[i+1].words, t.names):
 			said = true
 			i++ // "if you need anything," "call me"
-		case i > 0 && c.continues() && polite(t.clauses[i-1].words+" "+c.words, t.names):
+		case i > 0 && c.continues() && polite(t.clauses[i-1].words+c.words, t.names):
 			said = true
 		case wished && readings("祝"+c.words, t.names, classes.polite):
 			// "祝工作顺利，身体健康".
@@ -189,7 +190,7 @@ func (t *text) isCourtesy(ours text) bool {
 
 // continues reports whether the clause may be the rest of the one before the space.
 func (c clause) continues() bool {
-	return c.soft && (strings.HasPrefix(c.words, "的") || nickname(c.words) == len(c.words))
+	return c.soft && (continuing.MatchString(c.words) || nickname(c.words) == len(c.words))
 }
 
 // asks reports whether the message holds a question or a request.
@@ -207,7 +208,10 @@ func (t *text) asks() bool {
 
 // assents reports whether a courtesy can be a yes, a no or a choice.
 func (t *text) assents() bool {
-	return assent.MatchString(t.bare) || slices.ContainsFunc(t.clauses, func(c clause) bool {
+	return assent.MatchString(welcome.ReplaceAllString(t.bare, "")) || slices.ContainsFunc(t.clauses, func(c clause) bool {
+		if welcome.MatchString(c.words) {
+			return false
+		}
 		yes, closing := false, false
 		readings(c.words, t.names, func(s classes) bool {
 			yes = yes || s&setOf(nod, agree, praise, joy, kind, here) != 0
@@ -222,6 +226,20 @@ func (t *text) assents() bool {
 func (t *text) reports() bool {
 	return slices.ContainsFunc(t.clauses, func(c clause) bool {
 		return readings(c.words, t.names, func(s classes) bool { return s&setOf(praise, joy, bye, kind) != 0 })
+	})
+}
+
+// goesAhead reports whether the message begins with a yes and takes no leave.
+func (t *text) goesAhead() bool {
+	return goAhead.MatchString(t.bare) && !slices.ContainsFunc(t.clauses, func(c clause) bool {
+		return readings(c.words, t.names, func(s classes) bool { return s.complete() && s.has(bye) })
+	})
+}
+
+// delivers reports whether a courtesy can say that something is ready: "enjoy the song".
+func (t *text) delivers() bool {
+	return slices.ContainsFunc(t.clauses, func(c clause) bool {
+		return delivery.MatchString(c.words) && !goodDay.MatchString(c.words)
 	})
 }
 
@@ -286,10 +304,20 @@ func (t *text) offersHelp() bool {
 	return slices.ContainsFunc(t.clauses, offersHelp)
 }
 
-// informs reports whether the message has content.
+// informs reports whether the message has content, if only a no. "No, thanks" after an offer of help has none.
 func (t *text) informs() bool {
-	return !t.isCourtesy(text{})
+	return !t.isCourtesy(text{}) && !t.closes()
 }
+
+// closes reports whether the message reads like thanks or a farewell after an offer of help.
+func (t *text) closes() bool {
+	return slices.ContainsFunc(t.clauses, func(c clause) bool {
+		words := c.words[len(declined.FindString(c.words)):]
+		return readings(words, t.names, func(s classes) bool { return s.complete() && s&setOf(thank, bye) != 0 })
+	}) && t.isCourtesy(anOffer())
+}
+
+var anOffer = sync.OnceValue(func() text { return read("Anything else?", nil) })
 
 func offersHelp(c clause) bool {
 	return politeQuestion().MatchString(c.words) || moreOffer.MatchString(c.words)
