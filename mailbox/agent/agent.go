@@ -12,6 +12,21 @@
 // noted as seen, acknowledged where that was asked for, and moved to processed.
 // A crash in between repeats a delivery, with the same id.
 //
+// Mail that no open door fits is passed over, so that a result for a chat does not wait
+// behind a task for a stream that nobody reads. In memory are ids; the text of what
+// waits stays in the store.
+//
+// # Acknowledgement
+//
+// It means that the bot has the message; of tasks and their steps, that they are noted:
+// a bot that looks for its mail once an hour has accepted a task all the same. On
+// files, another program's processed folder counts as its acknowledgement. A message in
+// the inbox of an agent whose card has a protocol is in progress and is not sent again
+// before its life ends. A task given up for silence still takes a result that comes
+// late, and its dead letter goes by itself then. Plain messages without requiresAck are
+// not acknowledged or repeated: their sender watches them in the receiver's inbox (up to
+// 1,000), and one that is there when it expires, or is set aside, becomes a dead letter.
+//
 // # Two kinds of refusal
 //
 // What a caller on this side did wrong is a [mailbox.Error] returned to it. What
