@@ -9,7 +9,6 @@ import (
 	"iter"
 	"math"
 	"os"
-	"path/filepath"
 	"time"
 
 	"feishu-relay/internal/jsonl"
@@ -66,13 +65,15 @@ func (f *follower) close() {
 }
 
 func (f *follower) run(ctx context.Context, n int) error {
-	hints, stop := f.watch()
-	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.store.done, cancel)()
+	hints := safefile.Notices{Dir: f.store.dir.Path, Recheck: recheck, Log: f.store.log}
+	defer hints.Close()
+	hints.Arm()
 	if err := f.begin(n); err != nil {
 		return err
 	}
-	tick := time.NewTicker(recheck)
-	defer tick.Stop()
 	for {
 		for moved := true; moved; {
 			var err error
@@ -80,38 +81,20 @@ func (f *follower) run(ctx context.Context, n int) error {
 				return err
 			}
 			if ctx.Err() != nil {
-				return nil
+				return ctx.Err()
 			}
 		}
 		for hinted := false; !hinted; {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-f.store.done:
-				return ErrClosed
-			case <-tick.C:
-				hinted = true
-				_ = hints.Add(f.store.dir.Path) // the folder may be another one
-			case event := <-hints.Events:
-				hinted = filepath.Base(event.Name) == f.name
-			case <-hints.Lost: // events were lost
-				hinted = true
+			why, err := hints.Next(ctx)
+			if err != nil {
+				return err
 			}
+			if why.Ticked {
+				hints.Arm()
+			}
+			hinted = why.Ticked || why.Lost || why.Name == f.name
 		}
 	}
-}
-
-// watch asks for hints about the folder. Without them the ticker has to do.
-func (f *follower) watch() (hints *safefile.Watcher, stop func()) {
-	w, err := safefile.NewWatcher()
-	if err == nil {
-		if err = w.Add(f.store.dir.Path); err == nil {
-			return w, func() { _ = w.Close() }
-		}
-		_ = w.Close()
-	}
-	f.store.log.Warn("no change events for the transcripts: looking once a second", "err", err)
-	return &safefile.Watcher{}, func() {}
 }
 
 // begin yields the last n messages and stands behind the newest one.

@@ -112,7 +112,7 @@ type Store struct {
 	memory  atomic.Int64                  // what they hold in memory, in bytes
 	seed    maphash.Seed
 	skipped atomic.Int64
-	done    chan struct{} // closed by Close
+	done    context.Context // ended by Close
 	listed  listing
 	close   func() error
 }
@@ -144,16 +144,19 @@ func Open(dir string, opts *Options) (*Store, error) {
 			"dir", dir, "kind", kind)
 	}
 	s := &Store{opts: o, log: o.Logger, dir: safefile.Folder{Path: dir, Closed: ErrClosed},
-		seed: maphash.MakeSeed(), done: make(chan struct{})}
+		seed: maphash.MakeSeed()}
+	var end context.CancelFunc
+	s.done, end = context.WithCancel(context.Background())
 	_, err := s.dir.Open(!o.ReadOnly)
 	if err == nil {
 		s.chats, err = lru.NewWithEvict(o.MaxOpen, func(_ chatKey, l *chatLog) { l.retire() })
 	}
 	if err != nil {
+		end()
 		return nil, errors.Join(fmt.Errorf("open transcripts: %w", err), s.dir.Close())
 	}
 	s.close = sync.OnceValue(func() error {
-		close(s.done)
+		end()
 		s.chats.Purge()
 		return s.dir.Close()
 	})
@@ -170,14 +173,7 @@ func (s *Store) is(file string, info fs.FileInfo) bool {
 // under way, which finishes or returns an error, and may be called again.
 func (s *Store) Close() error { return s.close() }
 
-func (s *Store) closed() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Store) closed() bool { return s.done.Err() != nil }
 
 // Skipped counts the lines that were no entry, each time one was met.
 func (s *Store) Skipped() int64 { return s.skipped.Load() }

@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"feishu-relay/internal/safefile"
 )
 
@@ -86,58 +84,29 @@ func (w *Watcher) Err() error {
 // Run takes over each change of the file until ctx is done. A broken one is
 // logged once, with what is wrong and where.
 func (w *Watcher) Run(ctx context.Context) {
-	var events <-chan fsnotify.Event
-	var overflows <-chan struct{}
-	hints, err := safefile.NewWatcher()
-	if err != nil {
-		w.log.Warn("no change events for the groups file, it is looked at every 2 s", "err", err)
-	} else {
-		defer hints.Close()
-		events, overflows = hints.Events, hints.Lost
-	}
-	listen := func() {
-		if hints != nil {
-			// The folder, since editors replace the file. It may appear later or
-			// be replaced, too, hence again and again; twice does nothing.
-			_ = hints.Add(filepath.Dir(w.path))
-		}
-	}
-	tick := time.NewTicker(w.recheck)
-	defer tick.Stop()
-	listen()
+	// The folder is watched, since editors replace the file. It may appear later or be
+	// replaced, too.
+	n := safefile.Notices{Dir: filepath.Dir(w.path), Recheck: w.recheck, Log: w.log}
+	defer n.Close()
+	n.Arm()
 	w.reload(true) // what changed between Load and here
 	for {
-		force := false
-		select {
-		case <-ctx.Done():
+		why, err := n.Next(ctx)
+		switch {
+		case err != nil:
 			return
-		case <-tick.C:
-			listen()
-		case <-overflows:
-			force = true
-		case e := <-events:
-			if filepath.Base(e.Name) != filepath.Base(w.path) {
-				continue
+		case why.Ticked:
+			n.Arm()
+		case why.Name == filepath.Base(w.path):
+			resting, cancel := context.WithTimeout(ctx, settle)
+			for err == nil {
+				_, err = n.Next(resting)
 			}
-			force = true
-			rest(ctx, events)
+			cancel()
+		case !why.Lost:
+			continue
 		}
-		w.reload(force)
-	}
-}
-
-// rest waits for settle and takes the hints of the time.
-func rest(ctx context.Context, events <-chan fsnotify.Event) {
-	timer := time.NewTimer(settle)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-			return
-		case <-events:
-		}
+		w.reload(!why.Ticked)
 	}
 }
 

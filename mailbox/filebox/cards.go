@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 )
 
@@ -200,33 +200,21 @@ func (m merge) into(list entries) entries {
 
 // guardCards keeps the cards that were set in the registry until ctx is done.
 func (s *Store) guardCards(ctx context.Context) {
-	n := notices{dir: s.dir.Path, deaf: s.deaf, log: s.log}
-	defer n.close()
-	tick := time.NewTicker(s.recheck)
-	defer tick.Stop()
+	n := safefile.Notices{Dir: s.dir.Path, Recheck: s.recheck, Off: s.deaf, Log: s.log}
+	defer n.Close()
 	if root, err := s.dir.Open(true); err == nil {
 		removeDead(root, func(name string) bool { return strings.HasPrefix(name, registry+".") && strings.HasSuffix(name, temp) })
 	}
 	g := guard{store: s}
 	for {
-		n.arm()
+		n.Arm()
 		g.look(ctx)
-		events, losses := n.channels()
 		for again := false; !again; {
-			select {
-			case <-ctx.Done():
+			why, err := n.Next(ctx)
+			if err != nil {
 				return
-			case <-tick.C:
-				again = true
-			case <-losses:
-				again = true
-			case event, ok := <-events:
-				if !ok || event.Name == n.dir {
-					n.close()
-					again = true
-				}
-				again = again || filepath.Base(event.Name) == registry
 			}
+			again = why.Ticked || why.Lost || why.Gone || why.Name == registry
 		}
 	}
 }

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 )
@@ -44,8 +42,9 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 
 	r := receiver{store: s, agent: agent, take: take, looked: looked, shown: map[string]mark{},
 		open: map[string]time.Time{}, said: map[string]bool{}}
-	r.notices = notices{dir: filepath.Join(s.dir.Path, string(agent), inbox), deaf: s.deaf, log: s.log}
-	defer r.notices.close()
+	folder := filepath.Join(s.dir.Path, string(agent), inbox)
+	r.notices = safefile.Notices{Dir: folder, Recheck: s.recheck, Off: s.deaf, Log: s.log}
+	defer r.notices.Close()
 	return r.run(ctx)
 }
 
@@ -63,7 +62,7 @@ type receiver struct {
 	agent   mailbox.AgentID
 	take    func(mailbox.Item)
 	looked  func() // may be nil
-	notices notices
+	notices safefile.Notices
 
 	shown   map[string]mark
 	open    map[string]time.Time // no JSON yet: when it was first seen
@@ -73,8 +72,6 @@ type receiver struct {
 }
 
 func (r *receiver) run(ctx context.Context) error {
-	tick := time.NewTicker(r.store.recheck)
-	defer tick.Stop()
 	r.store.prune(r.agent)
 	pruned := time.Now()
 	if err := r.scan(ctx, true); err != nil {
@@ -84,28 +81,21 @@ func (r *receiver) run(ctx context.Context) error {
 		r.looked()
 	}
 	for {
-		events, losses := r.notices.channels()
-		var err error
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+		why, err := r.notices.Next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case why.Ticked:
 			err = r.scan(ctx, false)
 			if time.Since(pruned) > pruneAfter {
 				r.store.prune(r.agent)
 				pruned = time.Now()
 			}
-		case <-losses:
+		case why.Lost, why.Gone:
 			err = r.scan(ctx, true)
-		case event := <-events:
-			switch {
-			case event.Name == r.notices.dir:
-				r.notices.close() // the folder was removed or renamed
+		case isMail(why.Name) && !why.Chmod:
+			if err = r.noticed(why.Name); vanished(err) {
 				err = r.scan(ctx, true)
-			case isMail(event.Name) && event.Op != fsnotify.Chmod:
-				if err = r.noticed(filepath.Base(event.Name)); vanished(err) {
-					err = r.scan(ctx, true)
-				}
 			}
 		}
 		if err != nil {
@@ -141,7 +131,7 @@ func (r *receiver) scanOnce(ctx context.Context, force bool) error {
 		return fmt.Errorf("inbox of %s: %w", r.agent, err)
 	}
 	defer box.Close()
-	anew := r.notices.arm() // before the look: what comes behind it is noticed
+	anew := r.notices.Arm() // before the look: what comes behind it is noticed
 	now, err := box.Stat(".")
 	if err != nil {
 		return fmt.Errorf("inbox of %s: %w", r.agent, err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -30,7 +31,7 @@ const (
 type reader struct {
 	q      *Queue
 	dir    safefile.Folder
-	wake   *waker
+	wake   safefile.Notices
 	handle relay.Handler
 	saver  saver
 
@@ -64,7 +65,8 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 	defer cancel()
 	defer context.AfterFunc(q.closed, cancel)()
 
-	r := &reader{q: q, dir: safefile.Folder{Path: q.opt.Dir}, wake: newWaker(q.opt, q.log), handle: h}
+	r := &reader{q: q, dir: safefile.Folder{Path: q.opt.Dir}, handle: h}
+	r.wake = safefile.Notices{Dir: q.opt.Dir, Recheck: q.opt.Recheck, Off: q.opt.NoNotify, Log: q.log}
 	r.saver.init()
 	var saving sync.WaitGroup
 	saving.Go(func() { r.keepSaving(ctx) })
@@ -89,8 +91,25 @@ func (r *reader) run(ctx context.Context) {
 		if more && err == nil {
 			continue
 		}
-		if ticked, err = r.wake.wait(ctx); err != nil {
+		if ticked, err = r.wait(ctx); err != nil {
 			return
+		}
+	}
+}
+
+// wait returns at the next reason to look; ticked reports that it was the clock.
+// It fails only when ctx is done.
+func (r *reader) wait(ctx context.Context) (ticked bool, err error) {
+	for {
+		why, err := r.wake.Next(ctx)
+		switch {
+		case err != nil:
+			return false, err
+		case why.Ticked:
+			r.wake.Arm()
+			return true, nil
+		case why.Lost, !why.Chmod && strings.HasPrefix(why.Name, r.q.opt.Queue+"."):
+			return false, nil
 		}
 	}
 }
@@ -142,7 +161,7 @@ func (r *reader) begin() error {
 	if err != nil {
 		return err
 	}
-	r.wake.arm() // the folder exists now, and nothing is read yet: no change falls between
+	r.wake.Arm() // the folder exists now, and nothing is read yet: no change falls between
 	queue := r.q.opt.Queue
 	c, err := loadCheckpoint(root, r.checkpointName())
 	switch {

@@ -118,7 +118,7 @@ func (r *reader) end() {
 	if r.window != nil {
 		_ = r.save() // shown and logged; the lines are read again
 	}
-	r.wake.close()
+	r.wake.Close()
 	for _, l := range r.left {
 		l.src.close()
 	}
