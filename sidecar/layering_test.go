@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"policy":               {},
 	"policy/judge":         {"policy", "internal/wait"},
 	"mailbox":              {"relay", "internal/spelling"},
-	"mailbox/filebox":      {"mailbox", "internal/safefile", "internal/wait"},
+	"mailbox/filebox":      {"mailbox", "internal/jsonl", "internal/safefile", "internal/wait"},
 	"mailbox/redisbox":     {"mailbox", "relay/redisrelay", "internal/redislink"},
 	"mailbox/mailboxtest":  {"mailbox"},
 	"mailbox/tasks":        {"mailbox", "internal/safefile"},

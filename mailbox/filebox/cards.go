@@ -104,16 +104,14 @@ func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
 // programs write meanwhile. An edit that returns the list it got writes nothing.
 // The caller holds the cards.
 func (s *Store) change(ctx context.Context, edit func(entries) (entries, error)) error {
+	return s.locked(ctx, func() error { return s.rewrite(ctx, edit) })
+}
+
+func (s *Store) rewrite(ctx context.Context, edit func(entries) (entries, error)) error {
 	root, err := s.dir.Open(true)
 	if err != nil {
 		return err
 	}
-	f, err := lock(ctx, root, s.patient)
-	if err != nil {
-		return err
-	}
-	defer f.Close() // and with it the lock
-
 	var newer []merge // what other programs wrote and we replaced
 	var kept []byte   // the broken registry that was kept aside
 	for range maxTries {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
 )
@@ -125,30 +126,16 @@ func pause(ctx context.Context, d time.Duration) error {
 	return wait.Sleep(ctx, d/2+mrand.N(d/2+1))
 }
 
-// lock takes the lock that our processes change the registry under.
-func lock(ctx context.Context, root *os.Root, patience time.Duration) (*os.File, error) {
-	end := time.Now().Add(patience)
-	for {
-		f, err := safefile.Open(root, registryLock, os.O_RDWR|os.O_CREATE)
-		if err != nil {
-			return nil, err
-		}
-		held, err := safefile.TryLock(f)
-		if err == nil && held && safefile.Same(root, registryLock, f) {
-			return f, nil
-		}
-		_ = f.Close() // held: it is another file's lock by now
-		if err != nil {
-			return nil, err
-		}
-		if time.Now().After(end) {
-			return nil, fmt.Errorf("the registry's lock %s is held by another process for more than %v: does one hang?",
-				registryLock, patience)
-		}
-		if err := pause(ctx, 2*time.Millisecond); err != nil {
-			return nil, err
-		}
-	}
+// locked calls work under the lock that our processes change the registry under.
+func (s *Store) locked(ctx context.Context, work func() error) error {
+	lock := jsonl.Log{Folder: &s.dir, Name: registryLock, Fair: true}
+	defer lock.Close()
+	waiting, cancel := context.WithTimeoutCause(ctx, s.patient,
+		fmt.Errorf("the registry's lock %s is held by another process for more than %v: does one hang?", registryLock, s.patient))
+	defer cancel()
+	return jsonl.Retry(waiting, func(waited time.Duration) error {
+		return lock.Do(waited, func(int64) error { return work() })
+	})
 }
 
 // errOvertaken says that another program wrote the registry since it was read.
