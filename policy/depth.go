@@ -323,7 +323,7 @@ func (t *talk) afterPause(idle time.Duration) int {
 		return 0
 	}
 	for i := len(t.said) - 1; i > 0; i-- {
-		if between(t.said[i-1], t.said[i]) >= idle {
+		if between(t.said[i-1].TS, t.said[i].TS) >= idle {
 			return i
 		}
 	}
@@ -348,13 +348,13 @@ func continues(prev, e *Entry, turns bool) bool {
 	}
 	sameParent := e.ParentID != "" && e.ParentID == prev.ParentID
 	sameSend := e.PartOf != "" && e.PartOf == cmp.Or(prev.PartOf, prev.MessageID)
-	return turns || (sameParent || sameSend) && between(prev, e) <= PieceGap
+	return turns || (sameParent || sameSend) && between(prev.TS, e.TS) <= PieceGap
 }
 
-// between is the time from a to b. Times far out of any calendar make it long
-// rather than wrap around.
-func between(a, b *Entry) time.Duration {
+// between is the time from one ts to another. Times far out of any calendar make it
+// long rather than wrap around.
+func between(from, to int64) time.Duration {
 	const long = int64(1) << 43 // milliseconds, some 280 years: fits a Duration
-	from, to := max(min(a.TS, long), -long), max(min(b.TS, long), -long)
+	from, to = max(min(from, long), -long), max(min(to, long), -long)
 	return time.Duration(max(min(to-from, long), -long)) * time.Millisecond
 }

@@ -70,7 +70,7 @@ type Metadata map[string]json.RawMessage
 // Text returns the string value of key, or "".
 func (m Metadata) Text(key string) string {
 	var s string
-	if json.Unmarshal(m[key], &s) != nil {
+	if raw, ok := m[key]; !ok || json.Unmarshal(raw, &s) != nil {
 		return ""
 	}
 	return s

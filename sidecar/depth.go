@@ -35,6 +35,13 @@ const (
 // left out by the transcript rather than here: for a sidecar that is behind it
 // would be all that is read, and nothing be counted.
 func (s *Sidecar) depth(w where, m policy.Entry, limits policy.Limits) (depth int, err error) {
+	known := false
+	s.transcript.Index(w.channel, string(w.chat), func(index transcript.Index) {
+		depth, known = index.(conversations).Depth(&m, limits.Count, nearTail, farTail)
+	})
+	if known {
+		return depth, nil
+	}
 	for n := nearTail; n <= farTail; n *= 8 {
 		entries, err := s.transcript.Outline(w.channel, string(w.chat), n, m.TS)
 		if err != nil {
@@ -51,6 +58,21 @@ func (s *Sidecar) depth(w where, m policy.Entry, limits policy.Limits) (depth in
 		}
 	}
 	return depth, nil
+}
+
+// conversations is what the transcript keeps of a chat, so that a depth is not counted
+// from its lines each time.
+type conversations struct{ *policy.Conversations }
+
+func newConversations(whole bool) transcript.Index {
+	return conversations{policy.NewConversations(whole)}
+}
+
+func (c conversations) Add(e *transcript.Entry, again bool) {
+	if e.EditOf == "" {
+		entry := policyEntry(*e)
+		c.Conversations.Add(&entry, again)
+	}
 }
 
 // inTime orders the end of a transcript by ts. The file has the order of

@@ -436,6 +436,9 @@ func ofGroup(meta relay.Metadata) bool {
 	if !ok {
 		return true
 	}
+	if string(raw) == `"group"` {
+		return true // as every sidecar writes it
+	}
 	var chatType string
 	return json.Unmarshal(raw, &chatType) == nil && isGroup(chatType)
 }

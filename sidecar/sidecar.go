@@ -256,7 +256,7 @@ func (s *Sidecar) openFiles() error {
 	}
 	name := safefile.Name(string(s.cfg.Agent))
 	var err error
-	if s.transcript, err = transcript.Open(s.cfg.TranscriptDir, &transcript.Options{Logger: s.log}); err != nil {
+	if s.transcript, err = transcript.Open(s.cfg.TranscriptDir, &transcript.Options{Logger: s.log, Index: newConversations}); err != nil {
 		return err
 	}
 	s.onClose(s.transcript.Close)

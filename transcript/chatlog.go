@@ -39,7 +39,10 @@ type chatLog struct {
 	loaded bool // ids and recent hold what stands before place
 	ids    idSet
 	recent recent
-	memory int64 // of ids and recent, as counted in store.memory
+	index  Index // nil: none is kept
+	// indexed is how many lines index has.
+	indexed int
+	memory  int64 // of ids, recent and index, as counted in store.memory
 	// What stands before the part that was loaded is not among ids. Messages
 	// not newer than reach may be repeats of it; MinInt64: there is no such part.
 	reach int64
@@ -66,7 +69,7 @@ func (l *chatLog) unlock() {
 func (l *chatLog) closeRetired() {
 	if l.mu.TryLock() {
 		l.log.Close()
-		l.ids, l.recent = idSet{}, recent{}
+		l.ids, l.recent, l.index = idSet{}, recent{}, nil
 		l.countMemory()
 		l.mu.Unlock()
 	}
@@ -75,6 +78,9 @@ func (l *chatLog) closeRetired() {
 // countMemory counts what l holds in memory; the caller holds mu.
 func (l *chatLog) countMemory() {
 	now := int64(l.recent.bytes + l.recent.outlineBytes + idCost*len(l.ids.queue))
+	if l.index != nil {
+		now += int64(l.index.Bytes())
+	}
 	l.store.memory.Add(now - l.memory)
 	l.memory = now
 }
@@ -193,26 +199,35 @@ func (l *chatLog) readOn(size int64) error {
 func (l *chatLog) remember(line []byte, at place) bool {
 	if v, ok := scan(line); ok {
 		if id, ok := v.id(); ok {
-			if len(id) > 0 {
-				l.noteID(maphash.Bytes(l.store.seed, id))
-			}
-			l.recent.push(recentLine{raw: bytes.Clone(line), ts: v.ts, size: recentCost + len(line), at: at, without: len(id) == 0})
+			l.push(recentLine{raw: bytes.Clone(line), ts: v.ts, size: recentCost + len(line), at: at, without: len(id) == 0,
+				again: len(id) > 0 && l.noteID(maphash.Bytes(l.store.seed, id))})
 			return true
 		}
 	}
 	e, found, whole := parse(line)
 	if found {
-		if e.MessageID != "" {
-			l.noteID(l.hash(e.MessageID))
-		}
-		l.recent.push(lineOf(e, at))
+		last := lineOf(e, at)
+		last.again = e.MessageID != "" && l.noteID(l.hash(e.MessageID))
+		l.push(last)
 	}
 	return whole
 }
 
-func (l *chatLog) noteID(id uint64) {
-	l.recent.repeats = l.recent.repeats || l.ids.has(id)
+// noteID notes the id of a new line and reports whether a line before had it.
+func (l *chatLog) noteID(id uint64) (again bool) {
+	again = l.ids.has(id)
+	l.recent.repeats = l.recent.repeats || again
 	l.ids.add(id)
+	return again
+}
+
+// push takes in a new line.
+func (l *chatLog) push(line recentLine) {
+	if l.index != nil {
+		l.index.Add(line.decoded(), line.again)
+		l.indexed++
+	}
+	l.recent.push(line)
 }
 
 // stands reports whether e is in the transcript already.

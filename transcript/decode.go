@@ -77,5 +77,5 @@ func decodeOwn(line []byte) (Entry, bool) {
 	if !ok {
 		return Entry{}, false
 	}
-	return v.entry()
+	return v.entry(line)
 }

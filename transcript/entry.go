@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -52,6 +53,18 @@ func (e *Entry) check() error {
 func (e *Entry) size() int {
 	return recentCost + len(e.Content) + len(e.Sender) + len(e.MessageID) + len(e.SenderName) +
 		len(e.ThreadID) + len(e.ParentID) + len(e.RootID) + len(e.MsgType) + len(e.PartOf) + len(e.EditOf)
+}
+
+// outline returns e without its content, and without the line that it was read from,
+// which its texts share.
+func (e *Entry) outline() Entry {
+	short := *e
+	short.Content = ""
+	for _, text := range []*string{&short.Role, &short.Sender, &short.MessageID, &short.SenderName, &short.ThreadID,
+		&short.ParentID, &short.RootID, &short.MsgType, &short.PartOf, &short.EditOf} {
+		*text = strings.Clone(*text)
+	}
+	return short
 }
 
 // encode returns e as one line with its newline, at most MaxLine bytes. It

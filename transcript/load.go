@@ -60,10 +60,14 @@ func (l *chatLog) load(w window) error {
 		return err
 	}
 	l.ids.addNewer(ids)
-	l.recent = recent{whole: whole && !full, repeats: repeats(ids), wanted: l.recent.wanted}
+	repeated := repeats(ids)
+	l.recent = recent{whole: whole && !full, repeats: len(repeated) > 0, wanted: l.recent.wanted}
 	for _, line := range slices.Backward(last) {
+		line.again = !line.without && slices.Contains(repeated, l.hash(line.entry.MessageID))
 		l.recent.push(line)
 	}
+	l.index = nil
+	l.reindex()
 	l.reach = math.MinInt64
 	if !whole && w != fullWindow {
 		// The older quarter shows how new the messages before it may be.
@@ -93,7 +97,7 @@ func (l *chatLog) extend(n int, at int64) bool {
 			return true
 		}
 		sum := traceOf(&e).sum
-		e.Content = ""
+		e = e.outline()
 		if e.TS <= at {
 			n--
 		}
@@ -108,6 +112,7 @@ func (l *chatLog) extend(n int, at int64) bool {
 	slices.Reverse(older)
 	r.prepend(older)
 	r.whole = whole
+	l.reindex()
 	return whole || room > 0
 }
 
@@ -125,7 +130,13 @@ func (l *chatLog) readBack(from place, take func(at place, line []byte) bool) (w
 	return l.store.walkLines(l.name, f, from, take)
 }
 
-func repeats(ids []uint64) bool {
+// repeats returns the ids that are there more than once.
+func repeats(ids []uint64) (repeated []uint64) {
 	sorted := slices.Sorted(slices.Values(ids))
-	return len(slices.Compact(sorted)) < len(ids)
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i] == sorted[i-1] {
+			repeated = append(repeated, sorted[i])
+		}
+	}
+	return slices.Compact(repeated)
 }

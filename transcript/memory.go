@@ -90,6 +90,7 @@ type recentLine struct {
 	at    place // where the line begins
 
 	without bool   // it has no id
+	again   bool   // a line before has its id, as far as is known
 	sum     uint64 // of the trace; 0: not known yet
 }
 
@@ -118,10 +119,8 @@ func (l *recentLine) decoded() *Entry {
 // outline returns the line without its content.
 func (l *recentLine) outline() recentLine {
 	l.trace()
-	e := *l.decoded()
-	e.Content = ""
-	short := lineOf(e, l.at)
-	short.sum = l.sum
+	short := lineOf(l.decoded().outline(), l.at)
+	short.sum, short.again = l.sum, l.again
 	return short
 }
 

@@ -80,13 +80,20 @@ func (s *Store) tailTo(channel, chatID string, n int, at int64, warm func(*chatL
 func (l *chatLog) read(n int, at int64, warm func(*chatLog, int, int64) ([]Entry, bool)) ([]Entry, bool) {
 	l.mu.Lock() // an append that waits for the file's lock does not hold it
 	defer l.unlock()
-	if !l.loaded {
-		return nil, false
-	}
-	if info, err := l.log.Stat(); err != nil || !l.readAhead(info.Size()) {
+	if !l.current() {
 		return nil, false
 	}
 	return warm(l, n, at)
+}
+
+// current takes in what others appended; false: it is not known what the file holds. The
+// caller holds mu.
+func (l *chatLog) current() bool {
+	if !l.loaded {
+		return false
+	}
+	info, err := l.log.Stat()
+	return err == nil && l.readAhead(info.Size())
 }
 
 // tail is Store.TailTo; the caller holds mu. What memory does not hold is read from the

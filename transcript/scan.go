@@ -18,6 +18,7 @@ type view struct {
 // text is a JSON string.
 type text struct {
 	raw   []byte // between the quotes
+	at    int    // where it begins in the line
 	plain bool   // it stands for itself: no escapes
 }
 
@@ -75,9 +76,10 @@ func scan(line []byte) (v view, ok bool) {
 	}
 }
 
-// entry copies the fields.
-func (v *view) entry() (e Entry, ok bool) {
+// entry copies the line, once: the fields are parts of that copy.
+func (v *view) entry(line []byte) (e Entry, ok bool) {
 	e.TS, e.UserTS = v.ts, v.userTS
+	whole := string(line)
 	for _, f := range [...]struct {
 		from *text
 		to   *string
@@ -86,7 +88,9 @@ func (v *view) entry() (e Entry, ok bool) {
 		{&v.senderName, &e.SenderName}, {&v.threadID, &e.ThreadID}, {&v.parentID, &e.ParentID},
 		{&v.rootID, &e.RootID}, {&v.msgType, &e.MsgType}, {&v.partOf, &e.PartOf}, {&v.editOf, &e.EditOf},
 	} {
-		if *f.to, ok = f.from.string(); !ok {
+		if f.from.plain {
+			*f.to = whole[f.from.at : f.from.at+len(f.from.raw)]
+		} else if *f.to, ok = f.from.string(); !ok {
 			return Entry{}, false
 		}
 	}
@@ -95,8 +99,8 @@ func (v *view) entry() (e Entry, ok bool) {
 
 // string fails on an escape that JSON does not know.
 func (t *text) string() (s string, ok bool) {
-	if t.plain || len(t.raw) == 0 {
-		return string(t.raw), true
+	if len(t.raw) == 0 {
+		return "", true
 	}
 	quoted := t.raw[:len(t.raw)+1] // its closing quote stands behind it
 	err := json.Unmarshal(append([]byte{'"'}, quoted...), &s)
@@ -132,7 +136,7 @@ func (s *scanner) text() (t text, ok bool) {
 	if end < 0 {
 		return t, false
 	}
-	t.raw = s.b[s.i : s.i+end]
+	t.raw, t.at = s.b[s.i:s.i+end], s.i
 	s.i += end + 1
 	var bits byte
 	for _, c := range t.raw {

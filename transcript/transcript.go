@@ -97,6 +97,9 @@ type Options struct {
 	// 32 MiB. Beyond, the chat least recently used is forgotten and read again
 	// when it is needed.
 	Memory int64
+	// Index makes the [Index] of a chat whose lines are about to be added to it; whole
+	// says that the first of them is the first of the chat. nil: none is kept.
+	Index func(whole bool) Index
 	// ReadOnly opens a folder that must exist and makes no file in it.
 	ReadOnly bool
 	// Logger gets what was skipped and what could not be rotated; nil discards.

@@ -1,0 +1,322 @@
+package policy
+
+import (
+	"hash/maphash"
+	"slices"
+	"time"
+)
+
+// Conversations keeps the depth of a chat's messages up to date as they are appended to
+// its transcript: each topic, and the chat itself, is a conversation. Where it knows a
+// depth, that is the one [Depth] counts from the end of the transcript; where lines are
+// missing, late, repeated or contradict each other it knows none, until the next message
+// of a person begins a new count. A Conversations is not safe for concurrent use.
+type Conversations struct {
+	seed     maphash.Seed
+	whole    bool // the first line added is the first of the chat
+	count    Count
+	byThread map[uint64]*conversation
+	held     int   // entries in all conversations
+	line     int64 // number of the last line, from 1
+	began    int64 // number of the line before the first one held
+	floor    int64 // where lines before are missing: the ts up to which they may go
+	newest   int64 // the newest ts
+	late     int64 // how many lines were not newer than the newest before them
+	odd      int64 // the last line that no count can rely on
+	oddTS    int64 // the newest ts of such lines
+}
+
+const (
+	// maxHeld is how many entries are kept; with more, all are forgotten.
+	maxHeld = 5000
+	// maxPast is how many entries of a conversation are kept from before the last
+	// message of a person, and slackPast how many more until they are dropped.
+	maxPast, slackPast = 512, 128
+	// floorLines is how many lines show how new the missing ones before them may be.
+	floorLines = 16
+	// oddMargin is how far from each other the ts of two copies of a message may be.
+	oddMargin = 5000
+	// heldCost and conversationCost are about how many bytes they take.
+	heldCost, conversationCost = 112, 400
+)
+
+// NewConversations returns an empty Conversations. whole says that the first line it is
+// given is the first one of the chat.
+func NewConversations(whole bool) *Conversations {
+	return &Conversations{seed: maphash.MakeSeed(), whole: whole, byThread: map[uint64]*conversation{}}
+}
+
+// Bytes is about how much memory c takes.
+func (c *Conversations) Bytes() int { return heldCost*c.held + conversationCost*len(c.byThread) }
+
+// heldEntry is what is kept of an entry, with hashes for its texts; 0 is an empty one.
+type heldEntry struct {
+	id, sender, parent, partOf uint64
+	ts, userTS                 int64
+	line                       int64
+	late                       int64 // Conversations.late when the line was added
+	user                       bool
+
+	// Counted; all are 0 where the depth is not known.
+	depth  int
+	border int64 // the line behind which all that was counted stands
+	start  int64 // the time after which it was written
+}
+
+func (c *Conversations) hash(text string) uint64 {
+	if text == "" {
+		return 0
+	}
+	return maphash.String(c.seed, text)
+}
+
+func (c *Conversations) hold(e *Entry) heldEntry {
+	return heldEntry{id: c.hash(e.MessageID), sender: c.hash(e.Sender),
+		parent: c.hash(e.ParentID), partOf: c.hash(e.PartOf), ts: e.TS, userTS: e.UserTS, user: e.byUser()}
+}
+
+// Add takes in the next line of the transcript, which is not an edit. again says that its
+// message_id was in an earlier line.
+func (c *Conversations) Add(e *Entry, again bool) {
+	if c.held >= maxHeld {
+		*c = Conversations{seed: c.seed, count: c.count, byThread: map[uint64]*conversation{}, line: c.line, began: c.line,
+			newest: c.newest, late: c.late, odd: c.odd, oddTS: c.oddTS}
+	}
+	c.line++
+	if !c.whole && c.line-c.began <= floorLines {
+		c.floor = max(c.floor, e.TS)
+	}
+	if e.TS <= c.newest {
+		c.late++
+	}
+	c.newest = max(c.newest, e.TS)
+	if again || e.MessageID == "" || e.TS <= 0 || !e.byUser() && !e.byBot() {
+		c.odd, c.oddTS = c.line, max(c.oddTS, e.TS)
+		return
+	}
+	added := c.hold(e)
+	added.line, added.late = c.line, c.late
+	key := c.hash(e.ThreadID)
+	v := c.byThread[key]
+	if v == nil {
+		v = &conversation{first: counting{known: c.whole && key == 0, empty: c.whole}}
+		v.state = v.first
+		c.byThread[key] = v
+	}
+	c.held += v.add(added)
+}
+
+// Depth returns the depth of m, if it is known. near and far are how many lines of the
+// end of the transcript the recount reads at first and at most: m has to be among the
+// first, and all that is counted among the others.
+func (c *Conversations) Depth(m *Entry, count Count, near, far int64) (depth int, known bool) {
+	v := c.byThread[c.hash(m.ThreadID)]
+	if v == nil || m.MessageID == "" || !m.byBot() {
+		return 0, false
+	}
+	if c.count != count {
+		c.count = count
+		for _, v := range c.byThread {
+			v.counted, v.state = 0, v.first
+		}
+	}
+	e := v.find(c.hold(m), count)
+	if e == nil || e.depth == 0 {
+		return 0, false
+	}
+	behind := c.late - e.late // lines behind m that are not newer than it, at most
+	if behind >= near || e.line-e.border+behind >= far {
+		return 0, false
+	}
+	if !c.whole && e.start <= c.floor {
+		return 0, false
+	}
+	if c.odd > 0 && (c.odd >= e.border || c.oddTS+oddMargin >= e.start) {
+		return 0, false
+	}
+	return e.depth, true
+}
+
+// conversation is one topic, or what is in none.
+type conversation struct {
+	said    []heldEntry // by ts; equal ones by line
+	counted int         // how many of said are counted
+	state   counting    // behind those
+	first   counting    // before said
+}
+
+// add takes in a line and returns by how many entries v has grown.
+func (v *conversation) add(e heldEntry) int {
+	at := len(v.said)
+	for at > 0 && v.said[at-1].ts > e.ts {
+		at--
+	}
+	v.said = slices.Insert(v.said, at, e)
+	if at < v.counted {
+		v.counted, v.state = 0, v.first
+	}
+	return 1 - v.forget()
+}
+
+// forget drops what is long over and returns how many entries that were.
+func (v *conversation) forget() int {
+	if len(v.said) < maxPast+slackPast || len(v.said)%slackPast > 0 {
+		return 0
+	}
+	end := len(v.said) - maxPast
+	for end > 0 && !v.said[end].user {
+		end--
+	}
+	if end < slackPast {
+		return 0
+	}
+	for i := range v.said[:end] {
+		v.first.note(&v.said[i])
+	}
+	v.first.known, v.first.empty = false, false
+	if v.counted >= end {
+		v.counted -= end
+	} else {
+		v.counted, v.state = 0, v.first
+	}
+	v.said = slices.Delete(v.said, 0, end)
+	return end
+}
+
+// find returns the entry that m is, its depth counted; nil: there is none, or m differs.
+func (v *conversation) find(m heldEntry, count Count) *heldEntry {
+	at, _ := slices.BinarySearchFunc(v.said, m.ts, func(e heldEntry, ts int64) int {
+		if e.ts < ts {
+			return -1
+		}
+		return 1
+	})
+	for at < len(v.said) && v.said[at].ts == m.ts && v.said[at].id != m.id {
+		at++
+	}
+	if at == len(v.said) || v.said[at].ts != m.ts {
+		return nil
+	}
+	for ; v.counted <= at; v.counted++ {
+		v.state.take(v.said, v.counted, count)
+	}
+	e := &v.said[at]
+	if e.userTS != m.userTS || e.user || e.sender != m.sender || e.parent != m.parent || e.partOf != m.partOf {
+		return nil
+	}
+	for i := at + 1; i < len(v.said) && v.said[i].ts == m.ts; i++ {
+		if next := &v.said[i]; next.user || next.userTS <= next.ts && next.userTS > e.start {
+			return nil // at the same time a person spoke
+		}
+	}
+	return e
+}
+
+// counting is the state of a count that goes forward in time.
+type counting struct {
+	known  bool  // where the count begins
+	empty  bool  // nothing came before
+	top    int64 // the last line so far
+	border int64 // the line behind which all that is counted stands
+	start  int64 // the time after which it was written: a person's message
+	person bool  // that message is here, and is
+	asked  uint64
+	cut    int64 // when a person spoke last, as far as the senders knew
+
+	n        int // depth so far, where no answer is direct
+	direct   bool
+	last     heldEntry // counted last, if n > 0
+	answered []uint64  // senders that answered the person directly
+	joined   bool      // a direct answer is counted
+}
+
+// take counts said[i], which follows what was taken before it.
+func (s *counting) take(said []heldEntry, i int, count Count) {
+	e := &said[i]
+	e.depth, e.border, e.start = 0, 0, 0
+	before := s.top
+	s.note(e)
+	if e.user {
+		s.begin(e.ts, e.line)
+		s.known, s.person, s.asked, s.empty = s.top == e.line, true, e.id, false
+		return
+	}
+	if s.cut > s.start {
+		// The person's message is not here, but a bot knew of it. Nothing that
+		// was said may be newer, or it has been counted on the wrong side.
+		s.begin(s.cut, before)
+		s.known = i > 0 && said[i-1].ts <= s.cut || i == 0 && s.empty
+	}
+	s.empty = false
+	if !s.known || e.line <= s.border || !s.person && s.start > 0 && e.parent != 0 {
+		s.known = false // until a person speaks
+		return
+	}
+	e.border, e.start = s.border, s.start
+	if s.start > 0 && e.ts <= s.start {
+		// It bears the very time of the person's message: only a bot that knew of
+		// that one wrote after it, and the others leave that bot's message out.
+		if s.cut < s.start {
+			s.known = false
+			return
+		}
+		e.depth, s.border, s.person = 1, max(s.border, e.line), false
+		return
+	}
+	e.depth = s.depth(e, count)
+}
+
+func (s *counting) begin(start, border int64) {
+	*s = counting{top: s.top, cut: s.cut, empty: s.empty, start: start, border: border, answered: s.answered[:0]}
+}
+
+// note takes from e what holds across all counts.
+func (s *counting) note(e *heldEntry) {
+	s.top = max(s.top, e.line)
+	if e.userTS <= e.ts {
+		s.cut = max(s.cut, e.userTS)
+	}
+}
+
+// depth counts e, as talk.count does.
+func (s *counting) depth(e *heldEntry, count Count) int {
+	first := false
+	if s.person && e.sender != 0 && e.parent == s.asked {
+		if first = !slices.Contains(s.answered, e.sender); first {
+			s.answered = append(s.answered, e.sender)
+		}
+	}
+	follows := false
+	if s.n > 0 {
+		pause := between(s.last.ts, e.ts)
+		if count.IdleReset > 0 && pause >= count.IdleReset {
+			s.n, s.joined = 0, false
+		} else {
+			follows = s.last.continuedBy(e, pause, count.Turns)
+		}
+	}
+	s.last = *e
+	s.direct = follows && s.direct || first
+	if !follows && !(first && s.joined) {
+		s.n++
+	}
+	s.joined = s.joined || first && !follows
+	if s.direct {
+		return 1
+	}
+	return s.n
+}
+
+// continuedBy is continues for held entries.
+func (e *heldEntry) continuedBy(next *heldEntry, pause time.Duration, turns bool) bool {
+	if next.sender == 0 || next.sender != e.sender {
+		return false
+	}
+	sameParent := next.parent != 0 && next.parent == e.parent
+	firstPart := e.partOf
+	if firstPart == 0 {
+		firstPart = e.id
+	}
+	sameSend := next.partOf != 0 && next.partOf == firstPart
+	return turns || (sameParent || sameSend) && pause <= PieceGap
+}
