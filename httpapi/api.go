@@ -177,7 +177,11 @@ func (a *api) guard(next http.Handler) http.Handler {
 				return
 			default:
 				w.Header().Set("WWW-Authenticate", `Bearer realm="feishu-relay"`)
-				writeError(w, &Error{http.StatusUnauthorized, "unauthorized", "send the API_TOKEN as Authorization: Bearer …"})
+				why := "send this sidecar's API_TOKEN in the header Authorization: Bearer <API_TOKEN>"
+				if ok || forged {
+					why = "the token is wrong; " + why
+				}
+				writeError(w, &Error{http.StatusUnauthorized, "unauthorized", why})
 				return
 			}
 		} else if !localHost(r.Host) {

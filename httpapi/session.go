@@ -134,12 +134,13 @@ func (s *sessions) set(w http.ResponseWriter, r *http.Request, value string, lif
 }
 
 var errTooMany = &Error{http.StatusTooManyRequests, "too_many_failures",
-	"too many wrong tokens or sessions from this address; wait a minute"}
+	"too many wrong tokens or sessions from this address; the right API_TOKEN is let in at any time"}
 
 // tooMany reports whether r, which brought a wrong token or a forged session, is one of too many from its
 // address. Then it sets Retry-After.
 func (a *api) tooMany(w http.ResponseWriter, r *http.Request) bool {
 	wait := a.Failures.Count(r.RemoteAddr)
+	a.Logger.Warn("a wrong API token or session was refused", "addr", r.RemoteAddr, "too_many", wait > 0)
 	if wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(wait))
 	}
@@ -205,9 +206,9 @@ var languages = language.NewMatcher([]language.Tag{language.English, language.Ch
 // linker then keeps every method there is.)
 var signInWords = []map[string]string{
 	{"lang": "en", "ask": "Enter this sidecar's API_TOKEN.", "button": "Sign in",
-		"wrong": "That is not the token.", "busy": "Too many tries. Wait a moment."},
+		"wrong": "That is not the token.", "busy": "Too many wrong tokens. The right one is let in at any time."},
 	{"lang": "zh", "ask": "请输入这个 sidecar 的 API_TOKEN。", "button": "登录",
-		"wrong": "令牌不对。", "busy": "尝试次数过多，请稍候再试。"},
+		"wrong": "令牌不对。", "busy": "错误的令牌过多；正确的令牌随时可以登录。"},
 }
 
 // signInPage asks a person for the token, in the browser's language; fault is

@@ -42,6 +42,13 @@ func (s *Sidecar) measure() {
 		func() float64 { return inProgress().Oldest.Seconds() })
 	m.counter("transcript_skipped_lines_total", "Lines of transcripts that are no entries.", nil,
 		func() float64 { return float64(s.transcript.Skipped()) })
+	for answer, total := range map[string]func() int64{
+		"refused":  func() int64 { n, _ := s.failures.Totals(); return n },
+		"too_many": func() int64 { _, n := s.failures.Totals(); return n },
+	} {
+		m.counter("wrong_tokens_total", "Wrong tokens and sessions at the local API and of tunnels; too_many were answered 429.",
+			prometheus.Labels{"answer": answer}, func() float64 { return float64(total()) })
+	}
 	s.measureOutcomes()
 	s.measureDoors()
 	if s.mail != nil {

@@ -2,6 +2,7 @@ package sidecar_test
 
 import (
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/attempts"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
@@ -129,5 +131,56 @@ func TestBadSignatureIsAmongTheLastErrors(t *testing.T) {
 		if entry["reason"] == "bad_signature" && !strings.Contains(entry["err"], "bad signature: ") {
 			t.Errorf("the log does not say what is wrong: %s", line)
 		}
+	}
+}
+
+// A wrong token leaves a line in the log, which does not show it, and a count; its
+// answer says where the right one goes.
+func TestWrongTokensAreLoggedAndCounted(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	cfg := aloneIn(t.TempDir(), "agent_b")
+	cfg.APIToken = "the right token"
+	s := alone(t, cfg, slog.New(slog.NewJSONHandler(&log, nil)))
+	call := func(token string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(limited(t), http.MethodGet, "http://"+s.Addr().String()+"/metrics", nil)
+		must(t, err)
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := http.DefaultClient.Do(req)
+		must(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		must(t, err)
+		return resp.StatusCode, string(body)
+	}
+	for i := range attempts.PerMinute + 2 {
+		want, says := http.StatusUnauthorized, "the token is wrong; send this sidecar's API_TOKEN in the header "+
+			"Authorization: Bearer"
+		if i >= attempts.PerMinute {
+			want, says = http.StatusTooManyRequests, "let in at any time"
+		}
+		status, body := call("hidden")
+		if status != want || !strings.Contains(body, says) {
+			t.Errorf("wrong token %d: %d %s, want %d with %q", i, status, body, want, says)
+		}
+	}
+	_, metrics := call("the right token")
+	for answer, want := range map[string]float64{"refused": attempts.PerMinute, "too_many": 2} {
+		if got := series(metrics, `feishu_relay_wrong_tokens_total{answer="`+answer+`"}`); got != want {
+			t.Errorf("%s: counted %v, want %v", answer, got, want)
+		}
+	}
+	logged := 0
+	for _, line := range log.lines() {
+		if strings.Contains(line, "hidden") {
+			t.Errorf("the token is in the log: %s", line)
+		}
+		if entry, _ := parseJSON(line); entry["msg"] == "a wrong API token or session was refused" && entry["addr"] != "" {
+			logged++
+		}
+	}
+	if logged == 0 || logged > attempts.PerMinute+2 {
+		t.Errorf("%d lines are logged", logged)
 	}
 }

@@ -91,7 +91,7 @@ func refusal(status int, body []byte) error {
 	_ = json.Unmarshal(body, &e) // without a sentence the status tells
 	switch {
 	case status == http.StatusUnauthorized:
-		return errors.New("the sidecar wants its API_TOKEN: set it here, too")
+		return errors.New("the sidecar wants its API_TOKEN: set the variable API_TOKEN to the same here")
 	case e.Error.Message == "":
 		return fmt.Errorf("the sidecar answered %d %s; is it one of this version?", status, http.StatusText(status))
 	}

@@ -130,17 +130,17 @@ func (m *mailboxCall) printSent(to mailbox.AgentID, s agent.Sent) error {
 	return err
 }
 
-// printReached says whom a broadcast reached, and why it did not reach others.
+// printReached says into whose inboxes a broadcast was put, and why not into others.
 func (m *mailboxCall) printReached(r agent.PeerResult) error {
 	var b strings.Builder
 	if len(r.DeliveredTo) == 0 {
 		b.WriteString("It reached nobody.\n")
 	}
 	for _, goal := range r.DeliveredTo {
-		fmt.Fprintf(&b, "delivered to %s\n", neutral(goal))
+		fmt.Fprintf(&b, "put into the inbox of %s; the bot has it when it takes it from there\n", neutral(goal))
 	}
 	for _, reason := range r.UnreachableReasons {
-		fmt.Fprintf(&b, "not delivered: %s\n", neutral(reason))
+		fmt.Fprintf(&b, "not sent: %s\n", neutral(reason))
 	}
 	_, err := io.WriteString(m.out, b.String())
 	return err

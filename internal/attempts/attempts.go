@@ -26,6 +26,15 @@ const (
 type Failures struct {
 	mu        sync.Mutex
 	byAddress *lru.LRU[netip.Prefix, []time.Time] // when the latest were answered, oldest first; guarded by mu
+	refused   int64                               // counted, up to PerMinute of an address; guarded by mu
+	tooMany   int64                               // counted beyond that; guarded by mu
+}
+
+// Totals returns how many failures were counted: within [PerMinute], and beyond.
+func (f *Failures) Totals() (refused, tooMany int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refused, f.tooMany
 }
 
 // New returns an empty Failures.
@@ -44,8 +53,10 @@ func (f *Failures) Count(remoteAddr string) (retryAfter int) {
 	times = slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) >= time.Minute })
 	if len(times) < PerMinute {
 		f.byAddress.Add(address, append(times, now))
+		f.refused++
 		return 0
 	}
+	f.tooMany++
 	return int(math.Ceil((time.Minute - now.Sub(times[0])).Seconds()))
 }
 
