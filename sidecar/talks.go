@@ -59,7 +59,7 @@ func openTalks(root *os.Root, name string, fail func(error)) (*talks, error) {
 	}
 	var list []talk
 	if err := json.Unmarshal(data, &list); err != nil {
-		fail(fmt.Errorf("%s is not readable, and begun anew: %w", name, err))
+		fail(fmt.Errorf("%s is not readable, and started again empty: %w", name, err))
 		return t, nil
 	}
 	for _, c := range list {

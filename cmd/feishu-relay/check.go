@@ -171,8 +171,8 @@ func probes(c *config) []probe {
 func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var explained strings.Builder
 	f := flags("check", "check [--json]\n\n"+
-		"Tries everything that is configured and says how to mend what does not work:\n"+
-		"✓ works, ! works and will surprise somebody, ✗ does not work; below it, how to mend it.\n"+
+		"Tries everything that is configured and says how to fix what does not work:\n"+
+		"✓ works, ! works and will surprise somebody, ✗ does not work; below it, how to fix it.\n"+
 		"Takes 15 seconds at most, changes nothing, and may be run beside the running sidecar. Feishu is\n"+
 		"asked who the bot is, the judge one question, and the bot's webhook what Feishu asks to verify\n"+
 		"it; nobody is sent a message. Exit status 1: something fails.\n", &explained)

@@ -116,7 +116,7 @@ func TestCheckFeishuCredentials(t *testing.T) {
 		msg  string
 		says string
 	}{
-		{"wrong secret", map[string]string{"FEISHU_APP_SECRET": "hidden"}, 0, "", "copy the App Secret anew into FEISHU_APP_SECRET: https://open.feishu.cn/app/cli_"},
+		{"wrong secret", map[string]string{"FEISHU_APP_SECRET": "hidden"}, 0, "", "copy the App Secret again into FEISHU_APP_SECRET: https://open.feishu.cn/app/cli_"},
 		{"another app", map[string]string{"FEISHU_APP_ID": "cli_0123456789abcdef"}, 0, "", "FEISHU_BASE_URL=https://open.larksuite.com"},
 		{"no app id", nil, 10003, "invalid param", "copy the App ID"},
 		{"disabled", nil, 99991662, "the app is not in use", "publish a version and have the tenant's administrator approve and enable the app"},

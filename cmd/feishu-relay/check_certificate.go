@@ -55,10 +55,10 @@ func checkCertificate(ctx context.Context, s *subject) []finding {
 	forbidden := func(name string) bool { return !entry.Permits(pair.Leaf, name) }
 	switch lacks := slices.IndexFunc(names(s.config), forbidden); {
 	case auto && left < endsSoon:
-		return append(out, warning(restart+certFile, "the CA ends on %s and is made anew at the next start", ends)...)
+		return append(out, warning(restart+certFile, "the CA ends on %s and is made again at the next start", ends)...)
 	case auto && lacks >= 0:
 		return append(out, warning(restart+certFile,
-			"the CA may not sign for %s yet; it is made anew at the next start", names(s.config)[lacks])...)
+			"the CA may not sign for %s yet; it is made again at the next start", names(s.config)[lacks])...)
 	case !auto && left < 0:
 		return append(out, failure("renew it: "+certFile, "it ended on %s, and bots refuse it", ends)...)
 	case !auto && left < endsSoon:

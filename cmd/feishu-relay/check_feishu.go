@@ -187,7 +187,7 @@ func credentialsMend(c *config, r *refused) string {
 	}
 	switch msg := strings.ToLower(r.Msg); {
 	case strings.Contains(msg, "secret") || r.Code == 99991543:
-		return "copy the App Secret anew into FEISHU_APP_SECRET: " + console(c, "/baseinfo")
+		return "copy the App Secret again into FEISHU_APP_SECRET: " + console(c, "/baseinfo")
 	case r.Code == 10003:
 		return "copy the App ID (cli_ and 16 digits or letters a to f) into FEISHU_APP_ID: " + console(c, "")
 	case strings.Contains(msg, "not exist"):

@@ -81,7 +81,7 @@ func (f *findings) end() error {
 			return err
 		}
 	case fails > 0:
-		fmt.Fprintf(f.w, "\n%d to mend, %d to know of\n", fails, warns)
+		fmt.Fprintf(f.w, "\n%d to fix, %d to know of\n", fails, warns)
 	case warns > 0:
 		fmt.Fprintf(f.w, "\nworks; %d to know of\n", warns)
 	default:

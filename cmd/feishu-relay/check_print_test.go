@@ -25,13 +25,13 @@ Feishu
 ✗ Feishu: code 10014
     copy the "secret"
 
-1 to mend, 1 to know of
+1 to fix, 1 to know of
 `},
 		{"terminal", true, false, "\x1b[1mFiles\x1b[0m\n" +
 			"\x1b[32m✓\x1b[0m relay folder: locks work\n" +
 			"\x1b[33m!\x1b[0m disk space: 150 MiB are left\n    df -h /data\n\n" +
 			"\x1b[1mFeishu\x1b[0m\n" +
-			"\x1b[31m✗\x1b[0m Feishu: code 10014\n    copy the \"secret\"\n\n1 to mend, 1 to know of\n"},
+			"\x1b[31m✗\x1b[0m Feishu: code 10014\n    copy the \"secret\"\n\n1 to fix, 1 to know of\n"},
 		{"JSON", false, true, `[
   {
     "name": "relay folder",

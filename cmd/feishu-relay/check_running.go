@@ -64,7 +64,7 @@ func ofRunning(run func(context.Context, *subject, *runningSidecar) []finding) p
 
 func checkReady(_ context.Context, _ *subject, running *runningSidecar) []finding {
 	if !running.Ready {
-		return failure("mend what else is found here; a queue that is not read stands in its log",
+		return failure("fix what else is found here; its log names a queue that is not read",
 			"not ready: %s", running.NotReady)
 	}
 	return well("ready, version %s", or(running.Version, "unknown"))
@@ -108,7 +108,7 @@ func checkOutbox(ctx context.Context, s *subject, running *runningSidecar) (out 
 		if now.Error != "" {
 			more += ": " + now.Error
 		}
-		out = append(out, warning("nothing is lost, and it is sent when the backend answers: mend what is found there",
+		out = append(out, warning("nothing is lost, and it is sent when the backend answers: fix what is found there",
 			"the %s queue has %s that the backend has not taken%s",
 			q, counted(int(now.Pending), "message", "messages"), more)...)
 	}
