@@ -194,26 +194,36 @@ func TestAllAttacksAtOnce(t *testing.T) {
 		c.tasks.Wait()
 		close(over)
 	}()
-	rounds := 0
+	rounds, again := 0, 0
+	passes := func(what string, want int, call func() int) {
+		code := call()
+		if code == 0 { // its connection made room before the call was read: clients repeat that
+			again++
+			code = call()
+		}
+		if code != want {
+			t.Errorf("%s in round %d: got %d", what, rounds, code)
+		}
+	}
 	for attacked := true; attacked || rounds < 20; rounds++ {
 		select {
 		case <-over:
 			attacked = false
 		default:
 		}
-		i := rounds
-		if code := n.postsEventTo(hook, app, fmt.Sprintf("e%d", i)); code != http.StatusOK {
-			t.Errorf("Feishu's event %d: got %d", i, code)
-		}
-		if code := c.request("POST", "http://"+gateway+"/open-apis/auth/v3/tenant_access_token/internal",
-			strings.NewReader(fmt.Sprintf(`{"app_id":%q,"app_secret":%q}`, app.ID, app.Secret))); code != http.StatusOK {
-			t.Errorf("the bot's token call %d: got %d", i, code)
-		}
-		said := fmt.Sprintf(`{"chat_id":"oc_x","message_id":"om_%d","content":"hello"}`, i)
-		if code := c.request("POST", "http://"+api+"/v1/outbound", strings.NewReader(said), "Authorization", "Bearer "+token,
-			"Content-Type", "application/json"); code != http.StatusAccepted {
-			t.Errorf("the bot's message %d: got %d", i, code)
-		}
+		passes("Feishu's event", http.StatusOK, func() int { return n.postsEventTo(hook, app, fmt.Sprintf("e%d", rounds)) })
+		passes("the bot's token call", http.StatusOK, func() int {
+			return c.request("POST", "http://"+gateway+"/open-apis/auth/v3/tenant_access_token/internal",
+				strings.NewReader(fmt.Sprintf(`{"app_id":%q,"app_secret":%q}`, app.ID, app.Secret)))
+		})
+		passes("the bot's message", http.StatusAccepted, func() int {
+			said := fmt.Sprintf(`{"chat_id":"oc_x","message_id":"om_%d","content":"hello"}`, rounds)
+			return c.request("POST", "http://"+api+"/v1/outbound", strings.NewReader(said), "Authorization", "Bearer "+token,
+				"Content-Type", "application/json")
+		})
+	}
+	if again > 2 {
+		t.Errorf("%d calls had no answer", again)
 	}
 	if events.Load() != int64(rounds) {
 		t.Errorf("the bot was given %d of Feishu's events, want %d", events.Load(), rounds)
@@ -248,7 +258,8 @@ func TestAllAttacksAtOnce(t *testing.T) {
 	peak := memory("VmHWM")
 	info, err := log.Stat()
 	must(t, err)
-	t.Logf("peak memory %d KiB, %d before the attacks; %d rounds of the bot's traffic; %d bytes of log", peak, before, rounds, info.Size())
+	t.Logf("peak memory %d KiB, %d before the attacks; %d rounds of the bot's traffic, %d calls repeated; %d bytes of log",
+		peak, before, rounds, again, info.Size())
 	if peak > most {
 		t.Errorf("the sidecar took %d KiB, want at most %d", peak, most)
 	}

@@ -32,7 +32,7 @@ func (n *tenant) webhookBot(app feishusim.App, answer http.HandlerFunc) sidecar.
 	return cfg
 }
 
-// postsEvent posts an event as Feishu does and returns the answer's status.
+// postsEvent posts an event as Feishu does and returns the answer's status; 0: there was none.
 func (n *tenant) postsEvent(s *running, app feishusim.App, id string) int {
 	n.t.Helper()
 	return n.postsEventTo(s.Gateway().String(), app, id)
@@ -49,7 +49,10 @@ func (n *tenant) postsEventTo(addr string, app feishusim.App, id string) int {
 	req.Header.Set("X-Lark-Request-Timestamp", now)
 	req.Header.Set("X-Lark-Signature", feishu.Sign(now, "", eventKey, body))
 	resp, err := http.DefaultClient.Do(req)
-	must(n.t, err)
+	if err != nil {
+		n.t.Log(err)
+		return 0
+	}
 	resp.Body.Close()
 	return resp.StatusCode
 }

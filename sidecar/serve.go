@@ -77,7 +77,8 @@ type connections struct {
 	mu      sync.Mutex
 	open    int // guarded by mu, as the rest is
 	waiting map[net.Conn]waitingConn
-	last    int // turn of the newest of waiting
+	known   map[net.Conn]struct{} // those on which somebody has called who may
+	last    int                   // turn of the newest of waiting
 	closed  bool
 }
 
@@ -101,6 +102,7 @@ func (c *connections) server(handler http.Handler, log *slog.Logger) *http.Serve
 type waitingConn struct {
 	turn  int // in the order in which they began to wait
 	state http.ConnState
+	known bool // somebody who may call has called on it
 }
 
 // connKey is the key of the context value that holds a request's connection.
@@ -111,7 +113,10 @@ func (c *connections) admitted(r *http.Request) {
 	conn, _ := r.Context().Value(connKey{}).(net.Conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.waiting, conn)
+	if _, ok := c.waiting[conn]; ok {
+		delete(c.waiting, conn)
+		c.known[conn] = struct{}{}
+	}
 }
 
 func (c *connections) note(conn net.Conn, state http.ConnState) {
@@ -120,10 +125,11 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew, http.StateIdle:
 		if c.waiting == nil {
-			c.waiting = map[net.Conn]waitingConn{}
+			c.waiting, c.known = map[net.Conn]waitingConn{}, map[net.Conn]struct{}{}
 		}
 		c.last++
-		c.waiting[conn] = waitingConn{c.last, state}
+		_, known := c.known[conn]
+		c.waiting[conn] = waitingConn{c.last, state, known}
 		if state == http.StateIdle {
 			return
 		}
@@ -135,20 +141,23 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 		}
 	case http.StateActive:
 		if w, ok := c.waiting[conn]; ok {
-			c.waiting[conn] = waitingConn{w.turn, state}
+			w.state = state
+			c.waiting[conn] = w
 		}
 	case http.StateHijacked, http.StateClosed:
 		delete(c.waiting, conn)
+		delete(c.known, conn)
 		c.open--
 	}
 }
 
-// makeRoom closes the connection that has been waiting for longest: the newest
-// itself where all others are in use. The caller holds mu.
+// makeRoom closes the connection that has been waiting for longest, first of those on
+// which nobody has called who may: the newest itself where all others are in use. The
+// caller holds mu.
 func (c *connections) makeRoom() {
 	var longest net.Conn
 	for conn, w := range c.waiting {
-		if longest == nil || w.turn < c.waiting[longest].turn {
+		if l := c.waiting[longest]; longest == nil || l.known && !w.known || l.known == w.known && w.turn < l.turn {
 			longest = conn
 		}
 	}
