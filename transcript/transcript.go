@@ -224,10 +224,14 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 		defer l.unlock()
 		name = l.name
 		var err error
-		if added, err = l.append(&a, waited); errors.Is(err, jsonl.ErrLocked) && waited >= longest {
-			l.log.EndTurn()
-			return ErrBusy
+		added, err = l.append(&a, waited)
+		if errors.Is(err, jsonl.ErrLocked) {
+			if waited < longest {
+				return err
+			}
+			err = ErrBusy
 		}
+		l.log.EndTurn() // also where another process has written the message meanwhile
 		return err
 	})
 	switch {

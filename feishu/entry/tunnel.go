@@ -13,8 +13,10 @@ import (
 
 const (
 	// maxTunnels is the most tunnels at a time. A further one takes the place of the
-	// one in which nothing moved for longest, stallTimeout at least; else it is answered 503.
+	// one in which nothing moved for longest, tunnelStill at least; else it is answered 503.
 	maxTunnels = 256
+	// tunnelStill is longer than the pause between the pings of a WebSocket.
+	tunnelStill = 5 * time.Minute
 	// tunnelIdle closes a tunnel in which nothing moved, either way.
 	tunnelIdle = 10 * time.Minute
 	// dialTimeout is how long the far side may take to be connected, and a
@@ -102,7 +104,7 @@ func (t *tunnels) admit(ctx context.Context) *tunnelPlace {
 				stillest = p
 			}
 		}
-		if time.Since(time.UnixMilli(stillest.moved.Load())) >= stallTimeout {
+		if time.Since(time.UnixMilli(stillest.moved.Load())) >= tunnelStill {
 			delete(t.places, stillest)
 			stillest.end()
 		}

@@ -171,7 +171,7 @@ func TestAStillTunnelMakesRoom(t *testing.T) {
 		}
 		busy, first := opened()
 		_, still := opened()
-		time.Sleep(stallTimeout - time.Second)
+		time.Sleep(tunnelStill - time.Second)
 		if host, _ := opened(); host != nil {
 			t.Error("a tunnel made room that was not still for long")
 		}

@@ -80,6 +80,11 @@ func Retry(ctx context.Context, try func(waited time.Duration) error) error {
 func (l *Log) Do(waited time.Duration, work func(size int64) error) error {
 	for range maxReopen {
 		err := l.once(waited, work)
+		if errors.Is(err, ErrLocked) { // the file that has the name now may be free
+			if _, named := l.Stat(); errors.Is(named, ErrMoved) {
+				err = named
+			}
+		}
 		if !errors.Is(err, ErrMoved) {
 			return err
 		}

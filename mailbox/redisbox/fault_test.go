@@ -134,6 +134,30 @@ func TestBadURL(t *testing.T) {
 	}
 }
 
+// A user of Redis whose rights are from before mail that is set aside was noted.
+func TestMailIsSetAsideWithoutTheRightToNoteIt(t *testing.T) {
+	srv := redistest.Start(t)
+	raw := rawClient(t, srv.URL())
+	if err := raw.Do(t.Context(), "ACL", "SETUSER", "nano", "reset", "on", ">pw", "+@all", "~nanobot:mailbox:*", "&agent.inbox.*",
+		"-zadd", "-zscore", "-zremrangebyrank").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil)
+	key, err := s.Put(t.Context(), toGoal(1, "g"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(t.Context(), "bob", key, mailbox.Malformed); err != nil {
+		t.Fatal(err)
+	}
+	if n := raw.LLen(t.Context(), malformedKey("bob")).Val(); n != 1 {
+		t.Errorf("%d are set aside, want 1", n)
+	}
+	if place, err := s.Where(t.Context(), "bob", key); err != nil || place != mailbox.Gone {
+		t.Errorf("it is at place %d, %v", place, err)
+	}
+}
+
 // A user of Redis with no more rights than the hint names.
 func TestRights(t *testing.T) {
 	srv := redistest.Start(t)

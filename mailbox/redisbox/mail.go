@@ -38,15 +38,17 @@ return entry
 `)
 
 // whereScript returns 1 where the entry ARGV[1] waits, 2 where it was set aside, else 0.
-// XRANGE alone would send it.
+// XRANGE alone would send it. Without the right to see it was set aside, 0.
 var whereScript = redis.NewScript(`
 if redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1] then return 1 end
-return redis.call('ZSCORE', KEYS[2], ARGV[1]) and 2 or 0
+local aside = redis.pcall('ZSCORE', KEYS[2], ARGV[1])
+return type(aside) == 'string' and 2 or 0
 `)
 
 // malformedScript moves the entry ARGV[1] to the list KEYS[2], of at most
 // ARGV[2] and with a life of ARGV[3] ms: its only value, or all fields and values.
-// KEYS[3] keeps the ids of those entries, for their senders.
+// KEYS[3] keeps the ids of those entries, for their senders; a user without the right
+// to that sets mail aside all the same.
 var malformedScript = redis.NewScript(`
 local entry = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
 if not entry then return 0 end
@@ -55,9 +57,9 @@ local raw = #fields == 2 and fields[2] or cjson.encode(fields)
 redis.call('LPUSH', KEYS[2], raw)
 redis.call('LTRIM', KEYS[2], 0, ARGV[2] - 1)
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
-redis.call('ZADD', KEYS[3], ARGV[4], ARGV[1])
-redis.call('ZREMRANGEBYRANK', KEYS[3], 0, -1 - ARGV[2])
-redis.call('PEXPIRE', KEYS[3], ARGV[3])
+redis.pcall('ZADD', KEYS[3], ARGV[4], ARGV[1])
+redis.pcall('ZREMRANGEBYRANK', KEYS[3], 0, -1 - ARGV[2])
+redis.pcall('PEXPIRE', KEYS[3], ARGV[3])
 return redis.call('XDEL', KEYS[1], ARGV[1])
 `)
 
@@ -166,9 +168,8 @@ func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, h
 	var err error
 	uses := usesStream(inbox)
 	if how == mailbox.Malformed {
-		ids := asideKey(agent)
-		uses = "one of the keys " + inbox + " (a stream), " + aside + " (a list) and " + ids + " (a sorted set)"
-		err = malformedScript.Run(ctx, s.calls, []string{inbox, aside, ids}, key, maxMalformed, mailLife.Milliseconds(),
+		uses = "one of the keys " + inbox + " (a stream) and " + aside + " (a list)"
+		err = malformedScript.Run(ctx, s.calls, []string{inbox, aside, asideKey(agent)}, key, maxMalformed, mailLife.Milliseconds(),
 			time.Now().UnixMilli()).Err()
 	} else {
 		err = s.calls.XDel(ctx, inbox, key).Err()
