@@ -279,7 +279,8 @@ func (s *Sidecar) openFiles() error {
 		}
 		s.onClose((*w.to).Close)
 	}
-	given, err := dedup.Open(processed, name+".given.jsonl", s.cfg.DedupSize)
+	// Each message takes three entries, and as many more as it brings lines of context.
+	given, err := dedup.Open(processed, name+".given.jsonl", s.cfg.DedupSize*(3+min(s.cfg.InjectContext, 5)))
 	if err != nil {
 		return err
 	}

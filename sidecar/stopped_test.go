@@ -73,10 +73,16 @@ func TestUndeliverableSaysWhy(t *testing.T) {
 				return len(found.Outcomes) == 1 && found.Outcomes[0].Stopped == relay.Undeliverable &&
 					found.Outcomes[0].Detail == tt.want
 			})
+			said := 0
 			for _, line := range log.lines() {
-				if entry, _ := parseJSON(line); entry["msg"] == "stopped" && entry["err"] != tt.want {
-					t.Errorf("the log says %s, want %q", line, tt.want)
+				if entry, _ := parseJSON(line); entry["msg"] == "stopped" {
+					if said++; entry["err"] != tt.want {
+						t.Errorf("the log says %s, want %q", line, tt.want)
+					}
 				}
+			}
+			if said != 1 {
+				t.Errorf("the log has %d such lines, want 1", said)
 			}
 		})
 	}
@@ -126,11 +132,16 @@ func TestBadSignatureIsAmongTheLastErrors(t *testing.T) {
 			}
 		}
 	}
+	said := 0
 	for _, line := range log.lines() {
-		entry, _ := parseJSON(line)
-		if entry["reason"] == "bad_signature" && !strings.Contains(entry["err"], "bad signature: ") {
-			t.Errorf("the log does not say what is wrong: %s", line)
+		if entry, _ := parseJSON(line); entry["reason"] == "bad_signature" {
+			if said++; !strings.Contains(entry["err"], "bad signature: ") {
+				t.Errorf("the log does not say what is wrong: %s", line)
+			}
 		}
+	}
+	if said != 2 {
+		t.Errorf("the log has %d such lines, want 2", said)
 	}
 }
 

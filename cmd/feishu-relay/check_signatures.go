@@ -94,10 +94,10 @@ func newestLines(ctx context.Context, s *subject) (lines [][]byte) {
 func setAsideFindings(s *subject, place string, n int, read [][]byte, broken, again string) (out []finding) {
 	unsigned, fine := 0, 0
 	for _, raw := range read {
-		_, _, err := mailbox.Signing{Secret: string(s.RelaySecret)}.Decode(raw)
-		if e, ok := errors.AsType[*mailbox.Error](err); ok && e.Code == mailbox.BadSignature {
+		e, _, err := mailbox.Signing{Secret: string(s.RelaySecret), Unsigned: s.Mailbox.Unsigned}.Decode(raw)
+		if why, ok := errors.AsType[*mailbox.Error](err); ok && why.Code == mailbox.BadSignature {
 			unsigned++
-		} else if err == nil {
+		} else if err == nil && e.To == mailbox.AgentID(s.Agent) && e.From != e.To {
 			fine++
 		}
 	}
@@ -111,7 +111,7 @@ func setAsideFindings(s *subject, place string, n int, read [][]byte, broken, ag
 	}
 	if fine > 0 {
 		out = append(out, warning(again+"; or delete them",
-			"%s set aside and can be read now: %s", counted(fine, "message was", "messages were"), place)...)
+			"%s set aside, for a reason that the log has, and may be readable now: %s", counted(fine, "message was", "messages were"), place)...)
 	}
 	if rest := len(read) - unsigned - fine; rest > 0 {
 		out = append(out, warning(broken, "%s: %s", counted(rest, "message is not an envelope", "messages are not envelopes"),

@@ -107,7 +107,7 @@ func TestCheckMailSetAside(t *testing.T) {
 		t.Setenv("REDIS_URL", url)
 		_, found := checked(t)
 		wants(t, found, "mailbox malformed", statusWarn, "2 messages are not signed with this RELAY_SECRET: ")
-		wants(t, found, "mailbox malformed", statusWarn, "1 message was set aside and can be read now: ")
+		wants(t, found, "mailbox malformed", statusWarn, "1 message was set aside, for a reason that the log has, and may be readable now: ")
 		wants(t, found, "mailbox malformed", statusWarn, again)
 		wants(t, found, "mailbox malformed", statusWarn, "1 message is not an envelope: ")
 	}

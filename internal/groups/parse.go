@@ -101,7 +101,12 @@ func (p *parser) mistake(where, format string, args ...any) {
 func (p *parser) unread(where string, data json.RawMessage, known ...string) {
 	for _, key := range slices.Sorted(maps.Keys(p.section(where, data))) {
 		same := func(k string) bool { return fold(k) == fold(key) }
-		near := func(k string) bool { return spelling.Near(fold(key), fold(k), min((len(k)+1)/4, 2)) }
+		near := func(k string) bool {
+			if fold(key) == fold("open_id") { // open_ids is an object
+				return k == "feishu_open_id"
+			}
+			return spelling.Near(fold(key), fold(k), min((len(k)+1)/4, 2))
+		}
 		place := fmt.Sprintf("%.100q", join(where, key))
 		switch i := slices.IndexFunc(known, near); {
 		case slices.ContainsFunc(known, same) || len(p.file.unread) == maxMistakes:

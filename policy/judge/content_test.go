@@ -259,6 +259,24 @@ Two of us are needed on site tomorrow. => 我去 / 乐意 / 乐意效劳
 
 	// Words of the families in forms.go and of the phrases that came with them.
 	"families": `
+Shall I send more samples? => I don't need any / I won't need any more
+How many more licences do you need? => I don't need any
+Shall I join the call with the customer? => I don't need your help
+I will send you 20 more samples tomorrow. => I no longer need any
+Any other permissions for the service account? => Nothing else we need
+Does the patch fix the crash? => That does it
+Is the travel budget enough? => That covers it
+Does the scope cover the mobile app? => That should cover it for now
+Can you take over the on-call now? => I have to go
+Who visits the customer in Berlin? => I'll be going / I must go
+要我回滚吗？ => 不用谢谢 / 不用谢谢你 / 不用，谢谢
+要加服务器吗？ => 不用谢谢
+和客户聊得怎么样？ => 聊得愉快
+新系统用得怎么样？ => 用得满意
+酒店住得怎么样？ => 住得舒服
+会议结束了吗？ => 会议到此结束
+How did my refactoring change the parser? => You made it simpler
+ => 会议到此结束
  => You have a special appointment / We have a great event / I have a safe flight / They have a fun party
  => You have a nice reservation / We have a happy day / Please have a look / Please have a call with Bob
  => Have a great meeting with Acme at three / Have a good flight to Berlin / Have a safe trip, Bob leads now

@@ -37,6 +37,8 @@ func TestRulesStopFamilies(t *testing.T) {
 		{"就去这家吧，谢谢", "不用客气！"},
 		{"I think that will do, thank you.", "You're welcome!"},
 		{"No, thanks.", "Enjoy your day!"},
+		{"OK, enjoy!", "OK, enjoy!"},
+		{"Great, have fun!", "Great, have fun!"},
 	} {
 		q := labelled{Text: tt.text}.question()
 		if tt.ours != "" {

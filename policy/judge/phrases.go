@@ -156,7 +156,10 @@ var (
 	assent = regexp.MustCompile(`好|可以|行|是|对|同意|没问题|没错|不用|不需要|不必|没有|[嗯恩]|乐意|收到` +
 		`|确认|\b(?:ok|okay|yes|yep|yeah|yup|no|nope|nah|sure|agreed|right|correct|confirmed|definitely` +
 		`|absolutely|of course|certainly|please|received|all good|id (?:appreciate|love|like)|not at all` +
-		`|no problem|fine|true|what i (?:want|need)(?:ed)?|that(?:'?ll| will| should| would) do|that(?:'?s| is) (?:about )?it)\b` +
+		`|no problem|fine|true|what i (?:want|need)(?:ed)?|that(?:'?ll| will| should| would) do|that(?:'?s| is) (?:about )?it|that does|that (?:\w+ )?covers?` +
+		`|(?:don'?t|do not|won'?t|will not|no longer|wouldn'?t|shouldn'?t) (?:\w+ ){0,3}(?:need|requir)|nothing else` +
+		`|no (?:more|further|other)|(?:have|need|got) to (?:go|run|be)|must (?:go|run|be)|gotta|i'?ll (?:get|be)|i will (?:get|be)` +
+		`|made (?:it|this|that|things|everything))\b|[住玩用聊吃谈过]得|结束|到此` +
 		`|[👍✅🆗👌👎❌🙆🙅]|\[(?:ok|赞)\]`)
 	// agreement matches what decides on anything that was said, where an OK may only acknowledge it.
 	agreement = regexp.MustCompile(`同意|赞成|赞同|认同|支持你|可以|没意见|没异议|^行[的吧啊]?$|一言为定|说定|就这么[定办]` +
@@ -164,6 +167,7 @@ var (
 		`|\bfine (?:by|with) (?:me|us)\b|\bapproved\b|\bi (?:second|concur)|\b(?:yes|yeah|yep|correct)\b` +
 		`|\bthat(?:'?s| is) (?:right|fine)\b|\bsounds \w+` +
 		`|\b(?:exactly|absolutely|definitely|same here|likewise|ditto|fair enough|deal)\b` +
+		`|\b(?:don'?t|do not|won'?t|will not|no longer) (?:\w+ ){0,3}(?:need|requir)` +
 		`|\+1|没问题|这么想|附议|^(?:是的|对的?|没错)`)
 	goAhead = regexp.MustCompile(`^\W*(?:(?:yes|yea|yeah|yep|yup|sure|right|correct|ok|okay|perfect|fantastic` +
 		`|great|alright|that(?:'?s| is| would| will|'?ll| sounds)|this is|sounds|you got it|got it|please|exactly|of course)\b` +
@@ -182,7 +186,7 @@ var (
 	// continuing matches the rest of a courtesy that a space parts from it: 谢谢 你了.
 	continuing = regexp.MustCompile(`^(?:的|[了啦]$|[你您]们?[了啦]?$)`)
 	// welcome matches answers to thanks, which are no yes or no.
-	welcome = regexp.MustCompile(`(?:不用?|不必|无需|别|甭)(?:这么|那么|太|跟我)?(?:客气|谢)` +
+	welcome = regexp.MustCompile(`(?:不用?|不必|无需|别|甭)(?:这么|那么|太|跟我)?(?:客气|谢(?:[^谢]|$))` +
 		`|\byou(?:'?re| are|r) (?:(?:very|most|so|always|more than) )?welcome\b|\bdon'?t mention it\b`)
 
 	// finalQuestion matches the end of "transfer 500 EUR. Correct".

@@ -37,7 +37,7 @@ func (Rules) Judge(_ context.Context, q policy.Question) (allow bool, err error)
 	}
 	return !t.isCourtesy(last) || last.informs() && (agreement.MatchString(t.bare) || t.onlyPraises()) ||
 		slices.ContainsFunc(ours, text.wantsAnswer) && t.assents() ||
-		slices.ContainsFunc(ours, text.givesTask) && t.reports() || last.goesAhead() && t.delivers(), nil
+		slices.ContainsFunc(ours, text.givesTask) && t.reports() || last.goesAhead() && !last.delivers() && t.delivers(), nil
 }
 
 // maxCourtesy is the most bytes of a courtesy; what is longer passes unread.
