@@ -46,55 +46,6 @@ import (
 // 413. A text that is longer than a relay line holds is cut there.
 const maxBody = 4 << 20
 
-// Outbound is what a bot reports that it sent.
-type Outbound struct {
-	ChatID    relay.ChatID    `json:"chat_id"`
-	Content   string          `json:"content"`
-	MessageID relay.MessageID `json:"message_id"`
-	TS        relay.Millis    `json:"ts"`
-	ParentID  relay.MessageID `json:"parent_id"`
-	RootID    relay.MessageID `json:"root_id"`
-	ThreadID  string          `json:"thread_id"`
-	MsgType   string          `json:"msg_type"`
-	Mentions  []relay.Mention `json:"mentions"`
-	Channel   string          `json:"channel"`
-	ChatType  string          `json:"chat_type"` // also taken from metadata
-	Metadata  relay.Metadata  `json:"metadata"`
-}
-
-// Heard is what a bot reports that it heard from a person.
-type Heard struct {
-	Channel    string          `json:"channel"`
-	ChatID     relay.ChatID    `json:"chat_id"`
-	ChatType   string          `json:"chat_type"`
-	Content    string          `json:"content"`
-	Sender     string          `json:"sender"`
-	SenderID   relay.OpenID    `json:"sender_id"`
-	SenderName string          `json:"sender_name"`
-	MessageID  relay.MessageID `json:"message_id"`
-	TS         relay.Millis    `json:"ts"`
-	ParentID   relay.MessageID `json:"parent_id"`
-	RootID     relay.MessageID `json:"root_id"`
-	ThreadID   string          `json:"thread_id"`
-	Metadata   relay.Metadata  `json:"metadata"` // only its chat_type is looked at
-}
-
-// Question is what POST /v1/decide asks.
-type Question struct {
-	Outbound
-	SenderAgentName relay.AgentName `json:"sender_agent_name"`
-	SenderName      string          `json:"sender_name"`
-	Sender          string          `json:"sender"`
-	Role            string          `json:"role"`
-	UserTS          relay.Millis    `json:"user_ts"`
-}
-
-// Sent is the answer to an outbound message.
-type Sent struct {
-	RelayMsgID relay.MessageID `json:"relay_msg_id"`
-	Relayed    bool            `json:"relayed"`
-}
-
 // Transcripts is the record that the API shows.
 type Transcripts interface {
 	Chats() ([]transcript.Chat, error)
@@ -106,9 +57,9 @@ type Options struct {
 	Token       string        // "" on loopback only
 	Name        string        // of the sidecar; the session cookie is named after it
 	Ended       *dedup.Window // sessions that were signed out, [MaxEnded] at least; nil: a restart forgets them
-	Send        func(context.Context, Outbound) (Sent, error)
-	Hear        func(context.Context, Heard) (Sent, error)
-	Decide      func(context.Context, Question) (any, error)
+	Send        func(context.Context, relay.Outbound) (relay.Sent, error)
+	Hear        func(context.Context, relay.Heard) (relay.Sent, error)
+	Decide      func(context.Context, relay.Question) (any, error)
 	Status      func() any
 	Ready       func() error
 	Visible     func(channel string, chat relay.ChatID) bool // is the bot in it?
@@ -181,11 +132,11 @@ func (a *api) guard(next http.Handler) http.Handler {
 				if ok || forged {
 					why = "the token is wrong; " + why
 				}
-				writeError(w, &Error{http.StatusUnauthorized, "unauthorized", why})
+				writeError(w, &relay.Error{Code: codeUnauthorized, Message: why})
 				return
 			}
 		} else if !localHost(r.Host) {
-			writeError(w, &Error{http.StatusForbidden, "forbidden_host", "without API_TOKEN only requests to localhost are answered"})
+			writeError(w, relay.Errorf(codeForbiddenHost, "without API_TOKEN only requests to localhost are answered"))
 			return
 		}
 		link := r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" // another page's link to the viewer
@@ -221,7 +172,7 @@ func (a *api) live(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-var errCrossOrigin = &Error{http.StatusForbidden, "cross_origin", "requests from other web pages are not answered"}
+var errCrossOrigin = relay.Errorf(codeCrossOrigin, "requests from other web pages are not answered")
 
 // localHost reports whether a Host header names this machine.
 func localHost(hostport string) bool {
@@ -234,7 +185,7 @@ func (a *api) healthz(w http.ResponseWriter, _ *http.Request) {
 
 func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 	if err := a.Ready(); err != nil {
-		writeError(w, &Error{http.StatusServiceUnavailable, "not_ready", err.Error()})
+		writeError(w, &relay.Error{Code: codeNotReady, Message: err.Error()})
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
@@ -245,47 +196,6 @@ func (a *api) metrics(w http.ResponseWriter, r *http.Request) { a.Metrics.ServeH
 
 func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, a.Status())
-}
-
-// Error is an answer that is no success.
-type Error struct {
-	Status  int
-	Code    string
-	Message string
-}
-
-func (e *Error) Error() string { return e.Code + ": " + e.Message }
-
-// Invalid is the answer to a request that is not as it should be.
-func Invalid(format string, args ...any) *Error {
-	return &Error{http.StatusBadRequest, "invalid_request", fmt.Sprintf(format, args...)}
-}
-
-func writeError(w http.ResponseWriter, err error) {
-	e, ok := errors.AsType[*Error](err)
-	if !ok {
-		e = &Error{http.StatusInternalServerError, "internal", "see the sidecar's log"}
-	}
-	writeJSON(w, e.Status, errorBody{errorDetail{Code: e.Code, Message: e.Message}})
-}
-
-// errorBody is the form of every answer that is no success.
-type errorBody struct {
-	Error errorDetail `json:"error"`
-}
-
-type errorDetail struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Field   string `json:"field,omitempty"` // of the request; mailbox routes only
-}
-
-// fail answers err, and logs what the caller is not told.
-func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if _, ok := errors.AsType[*Error](err); !ok && r.Context().Err() == nil {
-		a.Logger.Error("request failed", "route", r.Pattern, "err", err)
-	}
-	writeError(w, err)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
@@ -309,30 +219,30 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	}
 	if err := json.Unmarshal(data, v); err != nil {
 		if errors.Is(err, relay.ErrTime) {
-			return Invalid("ts: %v", err)
+			return invalid("ts: %v", err)
 		}
 		field, says := unfit(err)
 		if field != "" {
-			return Invalid("field %q: %s", field, says)
+			return invalid("field %q: %s", field, says)
 		}
-		return Invalid("%s", says)
+		return invalid("%s", says)
 	}
 	return nil
 }
 
-var errEmpty = Invalid("the body is empty; it must be a JSON object")
+var errEmpty = invalid("the body is empty; it must be a JSON object")
 
 // readBody reads a request's body of at most limit bytes of UTF-8.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, &Error{http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body has more than %d bytes", limit)}
+		return nil, relay.Errorf(relay.CodeTooLarge, "the body has more than %d bytes", limit)
 	}
 	if err != nil {
-		return nil, Invalid("the body could not be read to its end")
+		return nil, invalid("the body could not be read to its end")
 	}
 	if !utf8.Valid(data) {
-		return nil, Invalid("the body is not UTF-8")
+		return nil, invalid("the body is not UTF-8")
 	}
 	return data, nil
 }
@@ -373,9 +283,9 @@ func jsonErrors(mux *http.ServeMux) http.Handler {
 		mux.ServeHTTP(probe, r)
 		switch probe.status {
 		case http.StatusMethodNotAllowed:
-			writeError(w, &Error{probe.status, "method_not_allowed", "allowed here: " + w.Header().Get("Allow")})
+			writeError(w, relay.Errorf(codeMethodNotAllowed, "allowed here: %s", w.Header().Get("Allow")))
 		default:
-			writeError(w, &Error{http.StatusNotFound, "not_found", "no such route; GET /v1 lists them"})
+			writeError(w, relay.Errorf(codeNotFound, "no such route; GET /v1 lists them"))
 		}
 	})
 }

@@ -59,14 +59,14 @@ func TestBodiesReachTheirFunctions(t *testing.T) {
 	f := newFakes()
 	ask(f, "POST", "/v1/outbound", `{"chat_id":"oc_x","content":"<hi>","message_id":"om_1","ts":"1795211093","parent_id":"om_0",
 		"mentions":[{"agent_name":"b"}],"metadata":{"chat_type":"group","x":[1]},"unknown":{"chat_id":"oc_other"}}`)
-	wantSent := httpapi.Outbound{ChatID: "oc_x", Content: "<hi>", MessageID: "om_1", TS: 1795211093000, ParentID: "om_0",
+	wantSent := relay.Outbound{ChatID: "oc_x", Content: "<hi>", MessageID: "om_1", TS: 1795211093000, ParentID: "om_0",
 		Mentions: []relay.Mention{{AgentName: "b"}}, Metadata: relay.Metadata{"chat_type": json.RawMessage(`"group"`), "x": json.RawMessage(`[1]`)}}
-	if diff := cmp.Diff(f.sent, []httpapi.Outbound{wantSent}); diff != "" {
+	if diff := cmp.Diff(f.sent, []relay.Outbound{wantSent}); diff != "" {
 		t.Errorf("outbound (-got +want):\n%s", diff)
 	}
 	ask(f, "POST", "/v1/inbound", `{"chat_id":"oc_x","content":"hi","sender":"Ann","sender_id":"ou_p","ts":1795211093522,"chat_type":"group"}`)
-	wantHeard := httpapi.Heard{ChatID: "oc_x", Content: "hi", Sender: "Ann", SenderID: "ou_p", TS: 1795211093522, ChatType: "group"}
-	if diff := cmp.Diff(f.heard, []httpapi.Heard{wantHeard}); diff != "" {
+	wantHeard := relay.Heard{ChatID: "oc_x", Content: "hi", Sender: "Ann", SenderID: "ou_p", TS: 1795211093522, ChatType: "group"}
+	if diff := cmp.Diff(f.heard, []relay.Heard{wantHeard}); diff != "" {
 		t.Errorf("inbound (-got +want):\n%s", diff)
 	}
 	ask(f, "POST", "/v1/decide", `{"chat_id":"oc_x","content":"hi","sender_agent_name":"b","thread_id":"omt","user_ts":5}`)
@@ -140,14 +140,14 @@ func TestErrorsFromBehind(t *testing.T) {
 			status, code := 500, "internal"
 			if own {
 				status, code = 507, "outbox_full"
-				behind = &httpapi.Error{Status: status, Code: code, Message: "mend it"}
+				behind = relay.Errorf(relay.CodeOutboxFull, "fix it")
 			}
 			var log bytes.Buffer
 			f := newFakes()
 			f.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			f.Send = func(context.Context, httpapi.Outbound) (httpapi.Sent, error) { return httpapi.Sent{}, behind }
-			f.Hear = func(context.Context, httpapi.Heard) (httpapi.Sent, error) { return httpapi.Sent{}, behind }
-			f.Decide = func(context.Context, httpapi.Question) (any, error) { return nil, behind }
+			f.Send = func(context.Context, relay.Outbound) (relay.Sent, error) { return relay.Sent{}, behind }
+			f.Hear = func(context.Context, relay.Heard) (relay.Sent, error) { return relay.Sent{}, behind }
+			f.Decide = func(context.Context, relay.Question) (any, error) { return nil, behind }
 			f.chats = func() ([]transcript.Chat, error) { return nil, behind }
 			f.tail = func(string, string, int) ([]transcript.Entry, error) { return nil, behind }
 			body := `{"chat_id":"oc_x","content":"TEXT","sender_agent_name":"b"}`
@@ -173,7 +173,7 @@ func TestErrorsFromBehind(t *testing.T) {
 	if w := ask(f, "GET", "/v1/transcripts/feishu/oc_x", ""); !strings.Contains(w.Body.String(), `"entries":[]`) {
 		t.Errorf("an empty transcript: got %s", w.Body)
 	}
-	f.Send = func(context.Context, httpapi.Outbound) (httpapi.Sent, error) { return httpapi.Sent{}, errBehind }
+	f.Send = func(context.Context, relay.Outbound) (relay.Sent, error) { return relay.Sent{}, errBehind }
 	wantError(t, ask(f, "POST", "/v1/outbound", `{"chat_id":"oc_x","content":"hi"}`), 500, "internal")
 }
 

@@ -13,7 +13,7 @@ type Deliveries interface {
 	// InProgress lists those that it has not answered, to be encoded as JSON.
 	InProgress() any
 	// Settle notes what the bot says of one: state is delivered, refused or retry.
-	// Its error is an [Error] where the caller is to be told why.
+	// Its error is an [*relay.Error] where the caller is to be told why.
 	Settle(ctx context.Context, id relay.MessageID, state, reason string) error
 }
 
@@ -36,11 +36,11 @@ func (a *api) settleDelivery(w http.ResponseWriter, r *http.Request) {
 	switch body.State {
 	case "delivered", "refused", "retry":
 	default:
-		a.fail(w, r, Invalid("field \"state\": want delivered, refused or retry, got %.40q", body.State))
+		a.fail(w, r, invalid("field \"state\": want delivered, refused or retry, got %.40q", body.State))
 		return
 	}
 	if len(body.Reason) > maxReason {
-		a.fail(w, r, Invalid("field \"reason\": %d bytes, at most %d", len(body.Reason), maxReason))
+		a.fail(w, r, invalid("field \"reason\": %d bytes, at most %d", len(body.Reason), maxReason))
 		return
 	}
 	if err := a.Deliveries.Settle(r.Context(), id, body.State, body.Reason); err != nil {

@@ -138,10 +138,10 @@ func (s *Events) watch(after int64) (chan numbered, []numbered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, &Error{http.StatusServiceUnavailable, "stopping", errStopping.Error()}
+		return nil, nil, &relay.Error{Code: codeStopping, Message: errStopping.Error()}
 	}
 	if len(s.watchers) >= maxWatchers {
-		return nil, nil, &Error{http.StatusServiceUnavailable, "too_many_watchers", "close one of the " + strconv.Itoa(maxWatchers) + " others"}
+		return nil, nil, relay.Errorf(codeTooManyWatchers, "close one of the %d others", maxWatchers)
 	}
 	if s.watchers == nil {
 		s.watchers = map[chan numbered]struct{}{}
@@ -179,7 +179,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	}
 	all := r.URL.Query().Get("outcomes")
 	if all != "" && all != "all" {
-		a.fail(w, r, Invalid("outcomes: want all, or nothing"))
+		a.fail(w, r, invalid("outcomes: want all, or nothing"))
 		return
 	}
 	out, err := newEventWriter(w)

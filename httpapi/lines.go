@@ -2,10 +2,10 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
-	"strconv"
 	"sync"
 	"time"
+
+	"feishu-relay/relay"
 )
 
 const (
@@ -27,10 +27,10 @@ func (l *Lines) join(ctx context.Context) (turn context.Context, leave func(), e
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, nil, &Error{http.StatusServiceUnavailable, "stopping", errStopping.Error()}
+		return nil, nil, &relay.Error{Code: codeStopping, Message: errStopping.Error()}
 	}
 	if len(l.open) >= maxLines {
-		return nil, nil, &Error{http.StatusServiceUnavailable, "too_many_lines", "close one of the " + strconv.Itoa(maxLines) + " others"}
+		return nil, nil, relay.Errorf(codeTooManyLines, "close one of the %d others", maxLines)
 	}
 	turn, end := context.WithCancelCause(ctx)
 	if l.open == nil {

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/mailbox/outgoing"
 	"feishu-relay/mailbox/tasks"
+	"feishu-relay/relay"
 )
 
 // Mailbox is the agent's mailbox: [*agent.Agent] says what each method does. A
@@ -50,16 +50,6 @@ const (
 	mailLimit = 200                         // the most messages of one answer
 )
 
-// statuses is what each refusal of the mailbox is in HTTP.
-var statuses = map[mailbox.Code]int{
-	mailbox.AgentBusy:      http.StatusTooManyRequests,
-	mailbox.AgentOffline:   http.StatusServiceUnavailable,
-	mailbox.InvalidMessage: http.StatusBadRequest,
-	mailbox.TaskNotFound:   http.StatusNotFound,
-	mailbox.Unauthorized:   http.StatusForbidden,
-	mailbox.RateLimited:    http.StatusTooManyRequests,
-}
-
 // about says that an INVALID_MESSAGE for a field means something else than 400:
 // the id in the path is not known, or the state is not possible now.
 type about struct {
@@ -74,10 +64,8 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error, special 
 		a.fail(w, r, a.storeError(r, err))
 		return
 	}
-	status, known := statuses[refusal.Code]
-	if !known {
-		status = http.StatusInternalServerError
-	}
+	code := relay.Code(refusal.Code)
+	status := statusOf(code)
 	if refusal.Code == mailbox.InvalidMessage {
 		for _, s := range special {
 			if s.field == refusal.Field {
@@ -96,30 +84,28 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error, special 
 	if refusal.Field != "" {
 		message = refusal.Field + ": " + message
 	}
-	writeJSON(w, status, errorBody{errorDetail{string(refusal.Code), message, refusal.Field}})
+	writeJSON(w, status, errorBody{errorDetail{code, message, refusal.Field}})
 }
 
 // storeError is the answer to an error that is no refusal.
 func (a *api) storeError(r *http.Request, err error) error {
-	if own, ok := errors.AsType[*Error](err); ok {
+	if own, ok := errors.AsType[*relay.Error](err); ok {
 		return own
 	}
 	if errors.Is(err, mailbox.ErrFull) {
-		return &Error{http.StatusInsufficientStorage, "inbox_full",
-			fmt.Sprintf("%d messages wait in the receiver's inbox; send again when it has taken some", mailbox.MaxInbox)}
+		return relay.Errorf(codeInboxFull, "%d messages wait in the receiver's inbox; send again when it has taken some", mailbox.MaxInbox)
 	}
 	if r.Context().Err() == nil {
 		a.Logger.Error("mailbox request failed", "route", r.Pattern, "err", err)
 	}
-	return &Error{http.StatusServiceUnavailable, "mailbox_unavailable",
-		"the mailbox cannot be reached now; try again, and see the sidecar's log if it stays so"}
+	return relay.Errorf(codeMailboxUnavailable, "the mailbox cannot be reached now; try again, and see the sidecar's log if it stays so")
 }
 
 func (a *api) mailboxOff(w http.ResponseWriter, _ *http.Request) {
-	writeError(w, &Error{http.StatusNotFound, "mailbox_off", "this sidecar runs without a mailbox: set MAILBOX=on"})
+	writeError(w, relay.Errorf(codeMailboxOff, "this sidecar runs without a mailbox: set MAILBOX=on"))
 }
 
-var errNoTools = &Error{http.StatusNotFound, "not_found", "this sidecar offers no tools"}
+var errNoTools = relay.Errorf(codeNotFound, "this sidecar offers no tools")
 
 // mcp serves POST /mcp, also without a mailbox: not all tools need one. There are
 // no sessions and no messages of the server's own, so nothing to GET or DELETE.

@@ -18,6 +18,7 @@ import (
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/mailbox/outgoing"
 	"feishu-relay/mailbox/tasks"
+	"feishu-relay/relay"
 )
 
 func TestMailRequestsThatAreRefused(t *testing.T) {
@@ -176,7 +177,7 @@ func TestRefusalsOfTheMailbox(t *testing.T) {
 		"a new code":      {&mailbox.Error{Code: "NEW", Message: "what is this"}, 500, "NEW", "what", true},
 		"a full inbox":    {fmt.Errorf("put: %w", mailbox.ErrFull), 507, "inbox_full", "10000 messages", true},
 		"the store's":     {errBehind, 503, "mailbox_unavailable", "try again", false},
-		"one of this API": {&httpapi.Error{Status: 501, Code: "other", Message: "mend it"}, 501, "other", "mend it", true},
+		"one of this API": {relay.Errorf(relay.CodeSettled, "fix it"), 409, "settled", "fix it", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer

@@ -14,6 +14,7 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
+	"feishu-relay/relay"
 )
 
 const (
@@ -38,7 +39,7 @@ func (a *api) line(w http.ResponseWriter, r *http.Request) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "websocket")
-		writeError(w, &Error{http.StatusUpgradeRequired, "upgrade_required", "open this route as a WebSocket"})
+		writeError(w, relay.Errorf(codeUpgradeRequired, "open this route as a WebSocket"))
 		return
 	}
 	alive := context.WithoutCancel(r.Context())

@@ -20,7 +20,7 @@ var mailFields = map[string]string{"mailbox_type": "type", "mailbox_ttl": "ttl",
 	"mailbox_callback": "callback", "mailbox_priority": "priority", "reply_to": "reply_to"}
 
 // outboundMail sends what a bot says to the mailbox channel.
-func (a *api) outboundMail(w http.ResponseWriter, r *http.Request, out Outbound) {
+func (a *api) outboundMail(w http.ResponseWriter, r *http.Request, out relay.Outbound) {
 	if a.Mailbox == nil {
 		a.mailboxOff(w, r)
 		return
@@ -36,16 +36,16 @@ func (a *api) outboundMail(w http.ResponseWriter, r *http.Request, out Outbound)
 		return
 	}
 	writeJSON(w, http.StatusAccepted, struct {
-		Sent
+		relay.Sent
 		TaskID    string    `json:"task_id,omitempty"`
 		ExpiresAt time.Time `json:"expires_at,omitzero"`
 		Note      string    `json:"note,omitempty"`
-	}{Sent{RelayMsgID: relay.MessageID(sent.ID), Relayed: true}, sent.TaskID, sent.ExpiresAt, sent.Note})
+	}{relay.Sent{RelayMsgID: relay.MessageID(sent.ID), Relayed: true}, sent.TaskID, sent.ExpiresAt, sent.Note})
 }
 
 // mailOf is out as an envelope. The content is its first part; further ones
 // stand in mailbox_parts.
-func (a *api) mailOf(out Outbound) (d agent.Draft, err error) {
+func (a *api) mailOf(out relay.Outbound) (d agent.Draft, err error) {
 	parts := []any{}
 	if out.Content != "" {
 		parts = append(parts, mailbox.Part{Type: mailbox.PartText, Text: out.Content})

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
@@ -25,7 +26,7 @@ const (
 	maxOutcomes   = 5000 // in an answer
 )
 
-var errNotInChat = &Error{http.StatusNotFound, "not_found", "the bot is not in this chat, or has heard nothing of it"}
+var errNotInChat = relay.Errorf(codeNotFound, "the bot is not in this chat, or has heard nothing of it")
 
 // outcomes serves GET /v1/outcomes: what became of a chat's newest messages.
 func (a *api) outcomes(w http.ResponseWriter, r *http.Request) {
@@ -38,15 +39,15 @@ func (a *api) outcomes(w http.ResponseWriter, r *http.Request) {
 	if text := q.Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxOutcomes {
-			a.fail(w, r, Invalid("limit: want a number from 1 to %d", maxOutcomes))
+			a.fail(w, r, invalid("limit: want a number from 1 to %d", maxOutcomes))
 			return
 		}
 	}
 	if chat == "" {
-		a.fail(w, r, Invalid("chat_id is missing"))
+		a.fail(w, r, invalid("chat_id is missing"))
 		return
 	}
-	if err := checkIDs(field{"channel", channel}, field{"chat_id", string(chat)}); err != nil {
+	if err := cmp.Or(relay.CheckField("channel", channel), relay.CheckField("chat_id", chat)); err != nil {
 		a.fail(w, r, err)
 		return
 	}

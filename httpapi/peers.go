@@ -6,6 +6,7 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
+	"feishu-relay/relay"
 )
 
 // everybody is the receiver of a broadcast.
@@ -130,7 +131,7 @@ func whole(c mailbox.Card) mailbox.Card {
 	return c
 }
 
-var errNoAgent = &Error{http.StatusNotFound, "not_found", "no agent of that name is registered; GET /v1/mailbox/agents lists them"}
+var errNoAgent = relay.Errorf(codeNotFound, "no agent of that name is registered; GET /v1/mailbox/agents lists them")
 
 func (a *api) agent(w http.ResponseWriter, r *http.Request) {
 	id, err := pathAgent(r, "agent")

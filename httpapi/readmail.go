@@ -12,6 +12,7 @@ import (
 
 	"feishu-relay/internal/spelling"
 	"feishu-relay/mailbox"
+	"feishu-relay/relay"
 )
 
 var errNoBody = mailbox.Invalid("", "the body is empty: send a JSON object")
@@ -30,7 +31,7 @@ func readMail(w http.ResponseWriter, r *http.Request, v any) error {
 // readMailOrNone is readMail where a body may be left out; v stays as it is then.
 func readMailOrNone(w http.ResponseWriter, r *http.Request, v any) (given bool, err error) {
 	data, err := readBody(w, r, maxMail)
-	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusBadRequest {
+	if e, ok := errors.AsType[*relay.Error](err); ok && e.Code == relay.CodeInvalidRequest {
 		return false, mailbox.Invalid("", "%s", e.Message)
 	}
 	if err != nil || len(bytes.TrimSpace(data)) == 0 {

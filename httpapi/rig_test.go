@@ -30,9 +30,9 @@ type fakes struct {
 	httpapi.Options
 	chats   func() ([]transcript.Chat, error)
 	tail    func(channel, chatID string, n int) ([]transcript.Entry, error)
-	sent    []httpapi.Outbound
-	heard   []httpapi.Heard
-	decided []httpapi.Question
+	sent    []relay.Outbound
+	heard   []relay.Heard
+	decided []relay.Question
 }
 
 func (f *fakes) Chats() ([]transcript.Chat, error) { return f.chats() }
@@ -43,15 +43,15 @@ func (f *fakes) Tail(channel, chatID string, n int) ([]transcript.Entry, error) 
 func newFakes() *fakes {
 	f := &fakes{}
 	f.Options = httpapi.Options{
-		Send: func(_ context.Context, out httpapi.Outbound) (httpapi.Sent, error) {
+		Send: func(_ context.Context, out relay.Outbound) (relay.Sent, error) {
 			f.sent = append(f.sent, out)
-			return httpapi.Sent{RelayMsgID: "r1", Relayed: true}, nil
+			return relay.Sent{RelayMsgID: "r1", Relayed: true}, nil
 		},
-		Hear: func(_ context.Context, h httpapi.Heard) (httpapi.Sent, error) {
+		Hear: func(_ context.Context, h relay.Heard) (relay.Sent, error) {
 			f.heard = append(f.heard, h)
-			return httpapi.Sent{RelayMsgID: "u1"}, nil
+			return relay.Sent{RelayMsgID: "u1"}, nil
 		},
-		Decide: func(_ context.Context, q httpapi.Question) (any, error) {
+		Decide: func(_ context.Context, q relay.Question) (any, error) {
 			f.decided = append(f.decided, q)
 			return map[string]any{"allow": true, "tier": "threshold", "depth": 1}, nil
 		},

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -19,8 +20,7 @@ type Saying struct {
 
 func (a *api) say(w http.ResponseWriter, r *http.Request) {
 	if a.Say == nil {
-		a.fail(w, r, &Error{http.StatusConflict, "no_connector",
-			"the sidecar holds no Feishu connection: set CONNECTOR=true, or let the bot send by itself"})
+		a.fail(w, r, relay.Errorf(codeNoConnector, "the sidecar holds no Feishu connection: set CONNECTOR=true, or let the bot send by itself"))
 		return
 	}
 	var s Saying
@@ -45,19 +45,19 @@ func (a *api) say(w http.ResponseWriter, r *http.Request) {
 
 func (s *Saying) check() error {
 	if s.ChatID == "" {
-		return Invalid("chat_id is missing")
+		return invalid("chat_id is missing")
 	}
 	if strings.TrimSpace(s.Content) == "" {
-		return Invalid("content is missing or empty")
+		return invalid("content is missing or empty")
 	}
-	return checkIDs(field{"chat_id", string(s.ChatID)}, field{"reply_to", string(s.ReplyTo)},
-		field{"idempotency_key", s.IdempotencyKey})
+	return cmp.Or(relay.CheckField("chat_id", s.ChatID), relay.CheckField("reply_to", s.ReplyTo),
+		relay.CheckField("idempotency_key", s.IdempotencyKey))
 }
 
 // ca hands out what a bot's SDK has to trust to speak TLS with the gateway.
 func (a *api) ca(w http.ResponseWriter, r *http.Request) {
 	if len(a.CA) == 0 {
-		a.fail(w, r, &Error{http.StatusNotFound, "no_ca", "the gateway makes certificates of its own only with GATEWAY_TLS=auto"})
+		a.fail(w, r, relay.Errorf(codeNoCA, "the gateway makes certificates of its own only with GATEWAY_TLS=auto"))
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-pem-file")

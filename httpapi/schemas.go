@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"feishu-relay/mailbox"
+	"feishu-relay/relay"
 )
 
 // schemas serves GET /v1/mailbox/schemas: the names of the JSON Schemas.
@@ -16,7 +17,7 @@ func (a *api) schemas(w http.ResponseWriter, _ *http.Request) {
 func (a *api) schema(w http.ResponseWriter, r *http.Request) {
 	text, ok := mailbox.Schema(strings.TrimSuffix(r.PathValue("name"), ".json"))
 	if !ok {
-		writeError(w, &Error{http.StatusNotFound, "not_found", "there are " + strings.Join(mailbox.SchemaNames(), ", ")})
+		writeError(w, relay.Errorf(codeNotFound, "there are %s", strings.Join(mailbox.SchemaNames(), ", ")))
 		return
 	}
 	w.Header().Set("Content-Type", "application/schema+json")

@@ -19,6 +19,7 @@ import (
 
 	"feishu-relay/dedup"
 	"feishu-relay/internal/weborigin"
+	"feishu-relay/relay"
 )
 
 // sessionLife is how long a browser stays signed in. Another API_TOKEN ends
@@ -133,8 +134,7 @@ func (s *sessions) set(w http.ResponseWriter, r *http.Request, value string, lif
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https", SameSite: http.SameSiteStrictMode})
 }
 
-var errTooMany = &Error{http.StatusTooManyRequests, "too_many_failures",
-	"too many wrong tokens or sessions from this address; the right API_TOKEN is let in at any time"}
+var errTooMany = relay.Errorf(codeTooManyFailures, "too many wrong tokens or sessions from this address; the right API_TOKEN is let in at any time")
 
 // tooMany reports whether r, which brought a wrong token or a forged session, is one of too many from its
 // address. Then it sets Retry-After.

@@ -20,8 +20,7 @@ import (
 // request asks for an upgrade.
 func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	if a.Stream == nil {
-		a.fail(w, r, &Error{http.StatusConflict, "other_door",
-			"messages are delivered to INJECT_URL; unset it to read them here, or watch /v1/events"})
+		a.fail(w, r, relay.Errorf(codeOtherDoor, "messages are delivered to INJECT_URL; unset it to read them here, or watch /v1/events"))
 		return
 	}
 	lastID := r.Header.Get("Last-Event-ID")
@@ -32,7 +31,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	if ack := r.URL.Query().Get("ack"); ack != "" {
 		does, err := strconv.ParseBool(ack)
 		if err != nil {
-			a.fail(w, r, Invalid("ack: want true or false, got %.20q", ack))
+			a.fail(w, r, invalid("ack: want true or false, got %.20q", ack))
 			return
 		}
 		says.ack = &does

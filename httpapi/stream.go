@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -207,7 +206,7 @@ func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *re
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, nil, &Error{http.StatusServiceUnavailable, "stopping", errStopping.Error()}
+		return nil, nil, nil, &relay.Error{Code: codeStopping, Message: errStopping.Error()}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &reader{items: make(chan item), gone: cancel, done: ctx.Done(), has: map[relay.MessageID]struct{}{}}

@@ -108,7 +108,7 @@ func readTask(w http.ResponseWriter, r *http.Request) (d agent.TaskDraft, err er
 	case !given(body.Content):
 		return d, mailbox.Invalid("text", "missing: say what is to be done")
 	}
-	for _, f := range []field{{"task_id", body.TaskID}, {"forward_of", body.ForwardOf}} {
+	for _, f := range []struct{ name, value string }{{"task_id", body.TaskID}, {"forward_of", body.ForwardOf}} {
 		if f.value != "" {
 			if err := checkMailID(f.name, f.value); err != nil {
 				return d, err

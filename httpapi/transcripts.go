@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -84,7 +85,7 @@ func (a *api) transcript(w http.ResponseWriter, r *http.Request) {
 	channel, chat := r.PathValue("channel"), r.PathValue("chat_id")
 	query, err := pageQuery(r)
 	if err == nil {
-		err = checkIDs(field{"channel", channel}, field{"chat_id", chat})
+		err = cmp.Or(relay.CheckField("channel", channel), relay.CheckField("chat_id", chat))
 	}
 	if err == nil && !a.Visible(channel, relay.ChatID(chat)) {
 		err = errNotInChat
@@ -96,9 +97,9 @@ func (a *api) transcript(w http.ResponseWriter, r *http.Request) {
 	page, err := a.Transcripts.Page(channel, chat, query)
 	switch {
 	case errors.Is(err, transcript.ErrCursor):
-		err = Invalid(`before: want the "earlier" of a page that was read before`)
+		err = invalid(`before: want the "earlier" of a page that was read before`)
 	case errors.Is(err, transcript.ErrCursorGone):
-		err = &Error{http.StatusGone, "gone", "before: the record does not reach back to there any more, or was edited; begin anew without before"}
+		err = relay.Errorf(codeGone, "before: the record does not reach back to there any more, or was edited; begin anew without before")
 	}
 	if err != nil {
 		a.fail(w, r, err)
@@ -119,11 +120,11 @@ func pageQuery(r *http.Request) (transcript.Query, error) {
 	if text := values.Get("limit"); text != "" {
 		var err error
 		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxPage {
-			return q, Invalid("limit: want a number from 1 to %d", maxPage)
+			return q, invalid("limit: want a number from 1 to %d", maxPage)
 		}
 	}
 	if len(q.Text) > maxSearch || !utf8.ValidString(q.Text) {
-		return q, Invalid("q: want at most %d bytes of UTF-8", maxSearch)
+		return q, invalid("q: want at most %d bytes of UTF-8", maxSearch)
 	}
 	return q, nil
 }

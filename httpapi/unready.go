@@ -1,6 +1,10 @@
 package httpapi
 
-import "net/http"
+import (
+	"net/http"
+
+	"feishu-relay/relay"
+)
 
 // Unready is the API of a sidecar that cannot be opened yet: it is alive, and
 // says to everything else why it is not ready.
@@ -10,6 +14,6 @@ func Unready(reason string) http.Handler {
 			writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
 			return
 		}
-		writeError(w, &Error{http.StatusServiceUnavailable, "not_ready", reason})
+		writeError(w, &relay.Error{Code: codeNotReady, Message: reason})
 	})
 }

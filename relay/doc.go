@@ -8,6 +8,11 @@
 // [Message.Encode] keep to the contract with programs that know only its first
 // seven fields; [Sign] and [Verify] add a shared secret to it.
 //
+// # Requests
+//
+// [Outbound], [Heard] and [Question] are what a bot reports or asks; [Sent] is the
+// answer. A refusal whose reason the bot is told is an [Error].
+//
 // # Backends
 //
 // A [Backend] connects the sidecars: package filerelay does it through a folder,

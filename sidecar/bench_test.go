@@ -16,7 +16,6 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/internal/delivery"
 	"feishu-relay/internal/redistest"
 	"feishu-relay/policy"
@@ -223,16 +222,16 @@ func bareInotify(b *testing.B) carrier {
 var benchText = strings.Repeat("请看一下 this, please. ", 9)
 
 // message makes the next one of a chat.
-func (r *benchRig) message(chat int) httpapi.Outbound {
+func (r *benchRig) message(chat int) relay.Outbound {
 	n := r.seq.Add(1)
-	return httpapi.Outbound{ChatID: relay.ChatID(fmt.Sprintf("oc_84d1a7e5b9f94c4ea0a5%04d", chat)), Content: benchText,
+	return relay.Outbound{ChatID: relay.ChatID(fmt.Sprintf("oc_84d1a7e5b9f94c4ea0a5%04d", chat)), Content: benchText,
 		MessageID: relay.MessageID(fmt.Sprintf("om_dc13264520392913993dd051%08d", n)), TS: relay.MillisOf(time.Now())}
 }
 
 // hear has a person speak in a chat.
 func (r *benchRig) hear(b *testing.B, chat int) {
 	m := r.message(chat)
-	if _, err := r.from.Hear(context.Background(), httpapi.Heard{ChatID: m.ChatID, Content: "请开始", Sender: "ou_person",
+	if _, err := r.from.Hear(context.Background(), relay.Heard{ChatID: m.ChatID, Content: "请开始", Sender: "ou_person",
 		MessageID: m.MessageID, TS: m.TS}); err != nil {
 		b.Error(err)
 	}

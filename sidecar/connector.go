@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -110,7 +109,7 @@ func (s *Sidecar) hearPerson(ctx context.Context, p *passage) (relay.Reason, err
 		s.talks.note(talk{Channel: m.Channel, ChatID: m.ChatID, ChatType: feishu.ChatP2P, MessageID: m.MessageID, At: m.TS})
 		return relay.Pass, nil
 	}
-	_, err := s.Hear(ctx, httpapi.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID), SenderID: m.SenderID,
+	_, err := s.Hear(ctx, relay.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID), SenderID: m.SenderID,
 		SenderName: m.SenderName, MessageID: m.MessageID, TS: m.TS, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
 	return relay.Pass, err
 }
@@ -141,7 +140,7 @@ func (s *Sidecar) say(ctx context.Context, what httpapi.Saying) (any, error) {
 	answer := said{MessageIDs: []relay.MessageID{}}
 	kind, err := s.chatKind(ctx, what.ChatID)
 	if err != nil {
-		return nil, &httpapi.Error{Status: http.StatusBadGateway, Code: "feishu_unavailable",
+		return nil, &relay.Error{Code: relay.CodeFeishuUnavailable,
 			Message: "Feishu did not say what kind of chat this is; send it again later: " + err.Error()}
 	}
 	_, err = s.connector.Send(ctx, connector.Send{ChatID: what.ChatID, Content: what.Content, ReplyTo: s.answerable(what.ChatID, what.ReplyTo),
@@ -157,8 +156,7 @@ func (s *Sidecar) say(ctx context.Context, what httpapi.Saying) (any, error) {
 		if e.Code == feishu.CodeNotInChat {
 			s.members.left(relay.DefaultChannel, what.ChatID, relay.MillisOf(time.Now()))
 		}
-		return nil, &httpapi.Error{Status: http.StatusBadGateway, Code: "feishu_refused",
-			Message: fmt.Sprintf("%v (%d pieces were sent before)", e, len(answer.MessageIDs))}
+		return nil, relay.Errorf(relay.CodeFeishuRefused, "%v (%d pieces were sent before)", e, len(answer.MessageIDs))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("send: %w", err)

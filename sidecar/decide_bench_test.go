@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/policy"
+	"feishu-relay/relay"
 )
 
 // POST /v1/decide about one group, beside 3,000 other groups' transcripts and beside
@@ -41,8 +41,8 @@ func BenchmarkDecideAmongManyTranscripts(b *testing.B) {
 	few, many := open(0), open(3000)
 	decide := func(s *Sidecar) time.Duration {
 		start := time.Now()
-		if _, err := s.Decide(b.Context(), httpapi.Question{SenderAgentName: "agent_b",
-			Outbound: httpapi.Outbound{ChatID: "oc_0", Content: "hello"}}); err != nil {
+		if _, err := s.Decide(b.Context(), relay.Question{SenderAgentName: "agent_b",
+			Outbound: relay.Outbound{ChatID: "oc_0", Content: "hello"}}); err != nil {
 			b.Fatal(err)
 		}
 		return time.Since(start)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -201,11 +199,11 @@ func (a deliveriesAPI) Settle(ctx context.Context, id relay.MessageID, state, re
 		}
 	}
 	if conflict, ok := errors.AsType[*delivery.ConflictError](err); ok {
-		return &httpapi.Error{Status: http.StatusConflict, Code: "settled", Message: conflict.Error()}
+		return &relay.Error{Code: relay.CodeSettled, Message: conflict.Error()}
 	}
 	if errors.Is(err, delivery.ErrUnknown) {
-		return &httpapi.Error{Status: http.StatusNotFound, Code: "unknown_message",
-			Message: fmt.Sprintf("this bot was not given a message %.200q; GET /v1/deliveries lists what is in progress", id)}
+		return relay.Errorf(relay.CodeUnknownMessage,
+			"this bot was not given a message %.200q; GET /v1/deliveries lists what is in progress", id)
 	}
 	return err
 }

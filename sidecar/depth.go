@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/internal/groups"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
@@ -152,7 +151,7 @@ func (s *Sidecar) question(w where, m policy.Entry) (policy.Question, error) {
 
 // Decide answers POST /v1/decide: what the policy says of a message. Nothing is
 // written or injected.
-func (s *Sidecar) Decide(ctx context.Context, q httpapi.Question) (any, error) {
+func (s *Sidecar) Decide(ctx context.Context, q relay.Question) (any, error) {
 	w := where{orDefault(q.Channel), q.ChatID, s.groups.Current().Groups[string(q.ChatID)], s.addressed(q.Content, q.MsgType, q.Mentions)}
 	m, err := s.asked(w, q)
 	if err != nil {
@@ -171,7 +170,7 @@ func (s *Sidecar) Decide(ctx context.Context, q httpapi.Question) (any, error) {
 
 // asked is the message that q is about: as the transcript has it, which knows
 // more of it than the caller, else as it would stand there if it came now.
-func (s *Sidecar) asked(w where, q httpapi.Question) (policy.Entry, error) {
+func (s *Sidecar) asked(w where, q relay.Question) (policy.Entry, error) {
 	m := policy.Entry{Role: policy.RoleAssistant, Sender: string(q.SenderAgentName), SenderName: q.SenderName,
 		MessageID: string(q.MessageID), ParentID: string(q.ParentID), RootID: string(q.RootID), ThreadID: q.ThreadID, PartOf: partOf(q.Metadata),
 		Content: q.Content, TS: int64(q.TS), UserTS: int64(q.UserTS)}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
@@ -45,7 +44,7 @@ func TestDepthOfAMessageThatIsReadLate(t *testing.T) {
 		say(relay.RoleAssistant, fmt.Sprint("om_later_", i+1))
 	}
 	for _, want := range []int{1, 2, 30, answers} {
-		got, err := s.Decide(t.Context(), httpapi.Question{SenderAgentName: "agent_a", Outbound: httpapi.Outbound{
+		got, err := s.Decide(t.Context(), relay.Question{SenderAgentName: "agent_a", Outbound: relay.Outbound{
 			ChatID: "oc_x", MessageID: relay.MessageID(fmt.Sprint("om_", want)), TS: relay.Millis(times[want])}})
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +83,7 @@ func TestDepthOfADirectAnswerBehindManyReplies(t *testing.T) {
 		parent relay.MessageID
 		want   int
 	}{{"om_asked", 1}, {"om_old", 31}, {"om_gone", 31}} {
-		got, err := s.Decide(t.Context(), httpapi.Question{SenderAgentName: "agent_a", Outbound: httpapi.Outbound{ChatID: "oc_x",
+		got, err := s.Decide(t.Context(), relay.Question{SenderAgentName: "agent_a", Outbound: relay.Outbound{ChatID: "oc_x",
 			MessageID: "om_answer", ParentID: tt.parent, TS: relay.Millis(start + 100)}, UserTS: relay.Millis(start + 1)})
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/gateway"
-	"feishu-relay/httpapi"
 	"feishu-relay/relay"
 )
 
@@ -55,7 +54,7 @@ func (s *Sidecar) sent(m gateway.Sent, first relay.MessageID) error {
 	if m.EditOf != "" {
 		meta[metaEditOf] = quote(string(m.EditOf))
 	}
-	_, err := s.accept(httpapi.Outbound{ChatID: m.ChatID, Content: m.Text, MessageID: m.ID, TS: m.CreateTime,
+	_, err := s.accept(relay.Outbound{ChatID: m.ChatID, Content: m.Text, MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.mentionsOf(m.Mentions), Metadata: meta}, s.recordLater)
 	return err
 }
@@ -103,7 +102,7 @@ func (s *Sidecar) heard(ctx context.Context, m feishu.Message) error {
 	if m.ChatType != feishu.ChatGroup {
 		return nil // a private chat never leaves its bot
 	}
-	_, err := s.Hear(ctx, httpapi.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(), Sender: string(m.Sender.OpenID),
+	_, err := s.Hear(ctx, relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(), Sender: string(m.Sender.OpenID),
 		SenderID: m.Sender.OpenID, SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
 	return err

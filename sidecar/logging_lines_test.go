@@ -21,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
@@ -198,7 +197,7 @@ func hostileTalk(t *testing.T, log *slog.Logger) (told map[string]string) {
 		t.Helper()
 		ts = ts.Add(time.Millisecond)
 		id := fmt.Sprintf("om_%s_%d", chat, len(told))
-		_, err := from.Send(ctx, httpapi.Outbound{ChatID: relay.ChatID(chat), Content: text, MessageID: relay.MessageID(id), TS: relay.MillisOf(ts)})
+		_, err := from.Send(ctx, relay.Outbound{ChatID: relay.ChatID(chat), Content: text, MessageID: relay.MessageID(id), TS: relay.MillisOf(ts)})
 		must(t, err)
 		told[id] = reason
 	}
@@ -208,7 +207,7 @@ func hostileTalk(t *testing.T, log *slog.Logger) (told map[string]string) {
 	say("oc_1", hostile, "max_depth")
 	say("oc_2", "refuse "+hostile, "threshold")
 	say("oc_2", "break the judge "+hostile, "judge_error")
-	_, err := to.Hear(ctx, httpapi.Heard{ChatID: "oc_1", Content: hostile, Sender: "Tom 秘密", MessageID: "om_user", TS: relay.MillisOf(ts)})
+	_, err := to.Hear(ctx, relay.Heard{ChatID: "oc_1", Content: hostile, Sender: "Tom 秘密", MessageID: "om_user", TS: relay.MillisOf(ts)})
 	must(t, err)
 	eventually(ctx, t, "all is published", func() bool {
 		return series(scrape(t, from), `feishu_relay_published_total{queue="outbound"}`) == float64(len(told))

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/internal/redistest"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
@@ -137,7 +136,7 @@ func TestMetricsTellWhatHappens(t *testing.T) {
 	ctx := limited(t)
 	say := func(text string) {
 		t.Helper()
-		_, err := from.Send(ctx, httpapi.Outbound{ChatID: "oc_1", Content: text, TS: relay.MillisOf(time.Now())})
+		_, err := from.Send(ctx, relay.Outbound{ChatID: "oc_1", Content: text, TS: relay.MillisOf(time.Now())})
 		must(t, err)
 	}
 	is := func(s *sidecar.Sidecar, selector string, want float64) {

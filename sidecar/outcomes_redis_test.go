@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/internal/redistest"
+	"feishu-relay/relay"
 	"feishu-relay/sidecar"
 )
 
@@ -25,7 +25,7 @@ func TestOutcomesRefusedByRedis(t *testing.T) {
 		return alone(t, cfg, nil)
 	}
 	a, b := sidecarOf("agent_a"), sidecarOf("agent_b")
-	_, err := a.Send(t.Context(), httpapi.Outbound{ChatID: "oc_1", Content: "Please look at the parser."})
+	_, err := a.Send(t.Context(), relay.Outbound{ChatID: "oc_1", Content: "Please look at the parser."})
 	must(t, err)
 	ctx := limited(t)
 	for _, selector := range []string{"feishu_relay_outcomes_write_errors_total", "feishu_relay_decisions_total", "feishu_relay_undelivered_messages"} {

@@ -184,8 +184,8 @@ func (w *waiting) handOver(ctx context.Context, s *Sidecar) {
 	for pause := retryFirst; len(sent) > 0; {
 		m := sent[0]
 		err := s.sent(m, m.ID)
-		refused, _ := errors.AsType[*httpapi.Error](err)
-		if err == nil || refused != nil && refused.Status == http.StatusRequestEntityTooLarge { // which is logged
+		refused, _ := errors.AsType[*relay.Error](err)
+		if err == nil || refused != nil && refused.Code == relay.CodeTooLarge { // which is logged
 			sent, pause = sent[1:], retryFirst
 			continue
 		}

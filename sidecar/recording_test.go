@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
@@ -169,7 +168,7 @@ func TestLinesWithoutIDsDoNotRaiseTheDepth(t *testing.T) {
 		if i == 0 {
 			continue
 		}
-		decision, err := s.Decide(t.Context(), httpapi.Question{SenderAgentName: relay.AgentName(e.Sender), Outbound: httpapi.Outbound{
+		decision, err := s.Decide(t.Context(), relay.Question{SenderAgentName: relay.AgentName(e.Sender), Outbound: relay.Outbound{
 			ChatID: "oc_x", Content: e.Content, MessageID: relay.MessageID(e.MessageID), TS: relay.Millis(e.TS)}})
 		if err != nil {
 			t.Fatal(err)

@@ -10,14 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"feishu-relay/dedup"
-	"feishu-relay/httpapi"
 	"feishu-relay/mention"
 	"feishu-relay/relay"
 	"feishu-relay/relay/outbox"
@@ -27,12 +25,12 @@ import (
 // Send takes what the bot says that it sent: written to the outbox, from where it
 // is sure to reach the other bots, and then recorded. Only group messages are
 // relayed; anything else is accepted and stays here.
-func (s *Sidecar) Send(_ context.Context, out httpapi.Outbound) (httpapi.Sent, error) {
+func (s *Sidecar) Send(_ context.Context, out relay.Outbound) (relay.Sent, error) {
 	return s.accept(out, s.recordOwn)
 }
 
 // accept sends out, and has record note it in the transcript.
-func (s *Sidecar) accept(out httpapi.Outbound, record func(*relay.Message)) (httpapi.Sent, error) {
+func (s *Sidecar) accept(out relay.Outbound, record func(*relay.Message)) (relay.Sent, error) {
 	channel := orDefault(out.Channel)
 	now := relay.MillisOf(time.Now())
 	ts := now
@@ -45,7 +43,7 @@ func (s *Sidecar) accept(out httpapi.Outbound, record func(*relay.Message)) (htt
 	}
 	if !isGroup(out.ChatType) || !ofGroup(out.Metadata) {
 		s.metrics.sent.WithLabelValues("false").Inc()
-		return httpapi.Sent{RelayMsgID: id}, nil
+		return relay.Sent{RelayMsgID: id}, nil
 	}
 	m, err := s.sendOnce(channel, id, ts, out, record)
 	if err == nil {
@@ -54,21 +52,21 @@ func (s *Sidecar) accept(out httpapi.Outbound, record func(*relay.Message)) (htt
 	if err != nil {
 		s.problems.set("outbox", err)
 		s.log.Error("a send is refused", keyMsg, id, keyErr, err)
-		return httpapi.Sent{}, sendError(err)
+		return relay.Sent{}, sendError(err)
 	}
 	if m == nil {
-		return httpapi.Sent{RelayMsgID: id, Relayed: true}, nil
+		return relay.Sent{RelayMsgID: id, Relayed: true}, nil
 	}
 	s.trace("answering")
 	s.shown(m, s.peers.sentAt(m, now.Time()), relay.RoleAssistant, true)
 	s.metrics.sent.WithLabelValues("true").Inc()
 	s.log.Info("sent", keyChat, m.ChatID, keyMsg, id, "seq", m.Seq)
-	return httpapi.Sent{RelayMsgID: id, Relayed: true}, nil
+	return relay.Sent{RelayMsgID: id, Relayed: true}, nil
 }
 
 // sendOnce sends what was not sent under this id before; else m is nil. In one
 // chat one call runs at a time, so that its order is the same everywhere.
-func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound, record func(*relay.Message)) (*relay.Message, error) {
+func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound, record func(*relay.Message)) (*relay.Message, error) {
 	defer s.sending.lock(chatKey(channel, out.ChatID))()
 	if s.sentIDs.Claim(string(id)) != dedup.New {
 		return nil, nil
@@ -85,7 +83,7 @@ func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, 
 	return m, nil
 }
 
-func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out httpapi.Outbound, record func(*relay.Message)) (*relay.Message, error) {
+func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound, record func(*relay.Message)) (*relay.Message, error) {
 	s.members.saw(channel, out.ChatID, ts)
 	userTS, err := s.lastUser(channel, out.ChatID, out.ThreadID, ts)
 	if err != nil {
@@ -131,7 +129,7 @@ func (s *Sidecar) recordOwn(m *relay.Message) {
 
 // Hear takes what the bot says that it heard from a person: for the transcript,
 // and for the transcripts of those who could not hear it.
-func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error) {
+func (s *Sidecar) Hear(_ context.Context, h relay.Heard) (relay.Sent, error) {
 	channel := orDefault(h.Channel)
 	ts := h.TS
 	if ts <= 0 {
@@ -149,7 +147,7 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 	group := isGroup(h.ChatType) && ofGroup(h.Metadata)
 	s.talks.note(talk{Channel: channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID, At: ts})
 	if !group {
-		return httpapi.Sent{RelayMsgID: id}, nil
+		return relay.Sent{RelayMsgID: id}, nil
 	}
 	s.members.saw(channel, h.ChatID, ts)
 	m := &relay.Message{
@@ -172,14 +170,14 @@ func (s *Sidecar) Hear(_ context.Context, h httpapi.Heard) (httpapi.Sent, error)
 	added, err := s.transcript.Append(channel, string(h.ChatID), userEntry(m, sent))
 	if err != nil {
 		s.problems.set("transcript", err)
-		return httpapi.Sent{}, &httpapi.Error{Status: http.StatusServiceUnavailable, Code: "transcript_unavailable",
+		return relay.Sent{}, &relay.Error{Code: relay.CodeTranscriptUnavailable,
 			Message: "the transcript cannot be written (see /v1/status); send it again later"}
 	}
 	s.spoke(m, sent)
 	s.shown(m, sent, relay.RoleUser, false)
 	s.metrics.recorded(relay.RoleUser, added)
 	s.trace("heard")
-	return httpapi.Sent{RelayMsgID: id, Relayed: relayed}, nil
+	return relay.Sent{RelayMsgID: id, Relayed: relayed}, nil
 }
 
 // share hands a user's message to the others, unless it stands in the transcript: then whoever
@@ -272,16 +270,16 @@ func (s *Sidecar) resolve(content, msgType string, given []relay.Mention) []rela
 
 func sendError(err error) error {
 	if errors.Is(err, relay.ErrTooLarge) {
-		return &httpapi.Error{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: err.Error()}
+		return &relay.Error{Code: relay.CodeTooLarge, Message: err.Error()}
 	}
 	if errors.Is(err, relay.ErrUnsignable) {
-		return &httpapi.Error{Status: http.StatusBadRequest, Code: "invalid_request", Message: err.Error()}
+		return &relay.Error{Code: relay.CodeInvalidRequest, Message: err.Error()}
 	}
 	if errors.Is(err, outbox.ErrFull) {
-		return &httpapi.Error{Status: http.StatusInsufficientStorage, Code: "outbox_full", Message: err.Error()}
+		return &relay.Error{Code: relay.CodeOutboxFull, Message: err.Error()}
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		return &httpapi.Error{Status: http.StatusServiceUnavailable, Code: "outbox_unavailable",
+		return &relay.Error{Code: relay.CodeOutboxUnavailable,
 			Message: "the message cannot be written down (see /v1/status); send it again later, with the same message_id"}
 	}
 	return fmt.Errorf("send: %w", err)

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/policy"
+	"feishu-relay/relay"
 )
 
 // A send that is refused is not in the transcript, however often it is tried.
@@ -19,7 +19,7 @@ func TestRefusedSendLeavesNoLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if sent, err := s.Send(t.Context(), httpapi.Outbound{ChatID: "oc_x", Content: "hello"}); err == nil {
+		if sent, err := s.Send(t.Context(), relay.Outbound{ChatID: "oc_x", Content: "hello"}); err == nil {
 			t.Errorf("a send that cannot be written down is accepted: %+v", sent)
 		}
 	}
@@ -29,7 +29,7 @@ func TestRefusedSendLeavesNoLine(t *testing.T) {
 	if err := os.Remove(segment); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Send(t.Context(), httpapi.Outbound{ChatID: "oc_x", Content: "hello"}); err != nil {
+	if _, err := s.Send(t.Context(), relay.Outbound{ChatID: "oc_x", Content: "hello"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.transcriptOf(t, "oc_x"); len(got) != 1 {

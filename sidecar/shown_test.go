@@ -86,7 +86,7 @@ func TestDepthsShownAreThoseDecidedBy(t *testing.T) {
 		for i, e := range given {
 			want := 0
 			if e.Role == relay.RoleAssistant {
-				decision, err := s.Decide(t.Context(), httpapi.Question{SenderAgentName: relay.AgentName(e.Sender), Outbound: httpapi.Outbound{
+				decision, err := s.Decide(t.Context(), relay.Question{SenderAgentName: relay.AgentName(e.Sender), Outbound: relay.Outbound{
 					ChatID: "oc_x", MessageID: relay.MessageID(e.MessageID), TS: relay.Millis(e.TS)}})
 				if err != nil {
 					t.Fatal(err)

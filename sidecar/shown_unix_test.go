@@ -37,7 +37,7 @@ func TestNobodyWaitsForWhatWatchersAreShown(t *testing.T) {
 	}
 	answered := make(chan error, 1)
 	go func() {
-		_, err := s.accept(httpapi.Outbound{ChatID: "oc_x", Content: "hello"}, hang)
+		_, err := s.accept(relay.Outbound{ChatID: "oc_x", Content: "hello"}, hang)
 		answered <- err
 	}()
 	hung := false

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/internal/attempts"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
@@ -54,7 +53,7 @@ func TestUndeliverableSaysWhy(t *testing.T) {
 			from := alone(t, aloneIn(dir, "agent_a"), slog.New(slog.DiscardHandler))
 			to := alone(t, cfg, slog.New(slog.NewJSONHandler(&log, nil)))
 			ctx := limited(t)
-			_, err := from.Send(ctx, httpapi.Outbound{ChatID: "oc_1", Content: "hello", MessageID: "om_1",
+			_, err := from.Send(ctx, relay.Outbound{ChatID: "oc_1", Content: "hello", MessageID: "om_1",
 				TS: relay.MillisOf(time.Now())})
 			must(t, err)
 			if url := "http://" + to.Addr().String() + "/v1/deliveries/om_1"; tt.settled != "" {

@@ -1,0 +1,33 @@
+package relay
+
+import "fmt"
+
+// Error is a refusal whose reason the caller is told. The HTTP API answers its
+// code and its message; any other error is only logged.
+type Error struct {
+	Code    Code
+	Message string // what is wrong and how to fix it
+}
+
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Errorf returns an [*Error] with a formatted message.
+func Errorf(code Code, format string, args ...any) error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Code says what kind of refusal an [Error] is. Programs compare it.
+type Code string
+
+// Why a message is not accepted, recorded, sent or settled.
+const (
+	CodeInvalidRequest        Code = "invalid_request"
+	CodeTooLarge              Code = "too_large"
+	CodeTranscriptUnavailable Code = "transcript_unavailable"
+	CodeOutboxFull            Code = "outbox_full"
+	CodeOutboxUnavailable     Code = "outbox_unavailable"
+	CodeFeishuUnavailable     Code = "feishu_unavailable"
+	CodeFeishuRefused         Code = "feishu_refused"
+	CodeUnknownMessage        Code = "unknown_message"
+	CodeSettled               Code = "settled"
+)

@@ -1,0 +1,127 @@
+package relay
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+)
+
+// Outbound is what a bot reports that it sent.
+type Outbound struct {
+	ChatID    ChatID    `json:"chat_id"`
+	Content   string    `json:"content"`
+	MessageID MessageID `json:"message_id"`
+	TS        Millis    `json:"ts"`
+	ParentID  MessageID `json:"parent_id"`
+	RootID    MessageID `json:"root_id"`
+	ThreadID  string    `json:"thread_id"`
+	MsgType   string    `json:"msg_type"`
+	Mentions  []Mention `json:"mentions"`
+	Channel   string    `json:"channel"`
+	ChatType  string    `json:"chat_type"` // also taken from metadata
+	Metadata  Metadata  `json:"metadata"`
+}
+
+// Heard is what a bot reports that it heard from a person.
+type Heard struct {
+	Channel    string    `json:"channel"`
+	ChatID     ChatID    `json:"chat_id"`
+	ChatType   string    `json:"chat_type"`
+	Content    string    `json:"content"`
+	Sender     string    `json:"sender"`
+	SenderID   OpenID    `json:"sender_id"`
+	SenderName string    `json:"sender_name"`
+	MessageID  MessageID `json:"message_id"`
+	TS         Millis    `json:"ts"`
+	ParentID   MessageID `json:"parent_id"`
+	RootID     MessageID `json:"root_id"`
+	ThreadID   string    `json:"thread_id"`
+	Metadata   Metadata  `json:"metadata"` // only its chat_type is looked at
+}
+
+// Question is what POST /v1/decide asks.
+type Question struct {
+	Outbound
+	SenderAgentName AgentName `json:"sender_agent_name"`
+	SenderName      string    `json:"sender_name"`
+	Sender          string    `json:"sender"`
+	Role            string    `json:"role"`
+	UserTS          Millis    `json:"user_ts"`
+}
+
+// Sent is the answer to an outbound message.
+type Sent struct {
+	RelayMsgID MessageID `json:"relay_msg_id"`
+	Relayed    bool      `json:"relayed"`
+}
+
+// Check returns an [*Error] that says what is missing or wrong.
+func (o *Outbound) Check() error {
+	if o.ChatID == "" {
+		return Errorf(CodeInvalidRequest, "chat_id is missing")
+	}
+	if strings.TrimSpace(o.Content) == "" {
+		return Errorf(CodeInvalidRequest, "content is missing or empty")
+	}
+	if err := checkChatType(o.Metadata); err != nil {
+		return err
+	}
+	return cmp.Or(CheckField("chat_id", o.ChatID), CheckField("message_id", o.MessageID),
+		CheckField("channel", o.Channel), CheckField("parent_id", o.ParentID),
+		CheckField("root_id", o.RootID), CheckField("thread_id", o.ThreadID), CheckField("msg_type", o.MsgType))
+}
+
+// Check returns an [*Error] that says what is missing or wrong.
+func (h *Heard) Check() error {
+	if h.ChatID == "" {
+		return Errorf(CodeInvalidRequest, "chat_id is missing")
+	}
+	if strings.TrimSpace(h.Content) == "" {
+		return Errorf(CodeInvalidRequest, "content is missing or empty")
+	}
+	if err := checkChatType(h.Metadata); err != nil {
+		return err
+	}
+	return cmp.Or(CheckField("chat_id", h.ChatID), CheckField("message_id", h.MessageID),
+		CheckField("channel", h.Channel), CheckField("sender", h.Sender), CheckField("sender_id", h.SenderID),
+		CheckField("parent_id", h.ParentID), CheckField("root_id", h.RootID), CheckField("thread_id", h.ThreadID))
+}
+
+// Check returns an [*Error] that says what is missing or wrong. The content may be
+// empty: the policy has an answer to that too.
+func (q *Question) Check() error {
+	if q.ChatID == "" {
+		return Errorf(CodeInvalidRequest, "chat_id is missing")
+	}
+	switch q.Role {
+	case "", RoleAssistant:
+		if q.SenderAgentName == "" {
+			return Errorf(CodeInvalidRequest, "sender_agent_name is missing (for a person's message say \"role\":\"user\")")
+		}
+	case RoleUser:
+	default:
+		return Errorf(CodeInvalidRequest, "role: want user or assistant")
+	}
+	return cmp.Or(CheckField("chat_id", q.ChatID), CheckField("message_id", q.MessageID),
+		CheckField("channel", q.Channel), CheckField("parent_id", q.ParentID), CheckField("root_id", q.RootID),
+		CheckField("thread_id", q.ThreadID), CheckField("sender_agent_name", q.SenderAgentName))
+}
+
+// checkChatType refuses a chat type that cannot be read: taken for none, it
+// would make a group's message of a private one.
+func checkChatType(meta Metadata) error {
+	raw, ok := meta["chat_type"]
+	var chatType *string
+	if ok && (json.Unmarshal(raw, &chatType) != nil || chatType == nil) {
+		return Errorf(CodeInvalidRequest, `metadata.chat_type: want a string such as "group"`)
+	}
+	return nil
+}
+
+// CheckField is [CheckID] for a field of a request, which its error names.
+func CheckField[ID ~string](name string, id ID) error {
+	if err := CheckID(string(id)); err != nil {
+		return Errorf(CodeInvalidRequest, "%s %v", name, err)
+	}
+	return nil
+}
