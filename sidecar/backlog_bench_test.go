@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/internal/delivery"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
@@ -67,11 +68,10 @@ func (r *backlogRig) run(b *testing.B, agent relay.AgentName, f func(decided)) {
 	decisions := make(decided, 1<<16)
 	cfg := r.cfg
 	cfg.Agent, cfg.BotName, cfg.BotOpenID = agent, string(agent), relay.OpenID("ou_"+agent)
-	s, err := New(cfg, Options{Logger: slog.New(decisions)})
+	s, err := New(cfg, Options{Logger: slog.New(decisions), channels: []delivery.Channel{signal(make(chan struct{}, 1<<16))}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.deliverTo(b, signal(make(chan struct{}, 1<<16)))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

@@ -94,19 +94,6 @@ func newBenchRig(b *testing.B, backend string) *benchRig {
 	return r
 }
 
-// deliverTo replaces the delivery channels by one of the benchmark's.
-func (s *Sidecar) deliverTo(b *testing.B, ch delivery.Channel) {
-	b.Helper()
-	root, err := os.OpenRoot(b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = root.Close() })
-	if err := s.newDeliveries(root, ch); err != nil {
-		b.Fatal(err)
-	}
-}
-
 // start runs a sidecar until the benchmark ends, logging as the program does.
 func (r *benchRig) start(b *testing.B, cfg Config, agent relay.AgentName, name string) *Sidecar {
 	b.Helper()
@@ -115,11 +102,10 @@ func (r *benchRig) start(b *testing.B, cfg Config, agent relay.AgentName, name s
 		b.Fatal(err)
 	}
 	cfg.Agent, cfg.BotName, cfg.BotOpenID = agent, name, relay.OpenID("ou_"+agent)
-	s, err := New(cfg, Options{Logger: slog.New(slog.NewJSONHandler(null, nil))})
+	s, err := New(cfg, Options{Logger: slog.New(slog.NewJSONHandler(null, nil)), channels: []delivery.Channel{signal(r.arrived)}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.deliverTo(b, signal(r.arrived))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -231,14 +217,14 @@ func (r *benchRig) message(chat int) relay.Outbound {
 // hear has a person speak in a chat.
 func (r *benchRig) hear(b *testing.B, chat int) {
 	m := r.message(chat)
-	if _, err := r.from.Hear(context.Background(), relay.Heard{ChatID: m.ChatID, Content: "请开始", Sender: "ou_person",
+	if _, err := r.from.send.Hear(context.Background(), relay.Heard{ChatID: m.ChatID, Content: "请开始", Sender: "ou_person",
 		MessageID: m.MessageID, TS: m.TS}); err != nil {
 		b.Error(err)
 	}
 }
 
 func (r *benchRig) send(b *testing.B, chat int) {
-	if _, err := r.from.Send(context.Background(), r.message(chat)); err != nil {
+	if _, err := r.from.send.Send(context.Background(), r.message(chat)); err != nil {
 		b.Error(err)
 	}
 }

@@ -91,7 +91,7 @@ func compareDepths(t *testing.T, seed uint64) (known, asked int) {
 			continue
 		}
 		limits := policy.Limits{MaxDepth: 1 << 20, Count: count}
-		want, err := (&Sidecar{transcript: files}).depth(w, policyEntry(m), limits)
+		want, err := (&chats{transcript: files}).depth(w, policyEntry(m), limits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func compareDepths(t *testing.T, seed uint64) (known, asked int) {
 				known++
 			}
 		})
-		if got, err := (&Sidecar{transcript: kept}).depth(w, policyEntry(m), limits); err != nil || got != want {
+		if got, err := (&chats{transcript: kept}).depth(w, policyEntry(m), limits); err != nil || got != want {
 			t.Fatalf("seed %d, line %d: depth %d, %v, the files have %d of %+v", seed, i, got, err, want, m)
 		}
 	}

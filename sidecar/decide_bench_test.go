@@ -41,7 +41,7 @@ func BenchmarkDecideAmongManyTranscripts(b *testing.B) {
 	few, many := open(0), open(3000)
 	decide := func(s *Sidecar) time.Duration {
 		start := time.Now()
-		if _, err := s.Decide(b.Context(), relay.Question{SenderAgentName: "agent_b",
+		if _, err := s.decide.Decide(b.Context(), relay.Question{SenderAgentName: "agent_b",
 			Outbound: relay.Outbound{ChatID: "oc_0", Content: "hello"}}); err != nil {
 			b.Fatal(err)
 		}

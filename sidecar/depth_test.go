@@ -28,7 +28,7 @@ func TestDepthOfAMessageThatIsReadLate(t *testing.T) {
 	say := func(role, id string) {
 		t.Helper()
 		ts++
-		if _, err := s.transcript.Append("feishu", "oc_x",
+		if _, err := s.chats.transcript.Append("feishu", "oc_x",
 			transcript.Entry{Role: role, Sender: role, MessageID: id, TS: ts}); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestDepthOfAMessageThatIsReadLate(t *testing.T) {
 		say(relay.RoleAssistant, fmt.Sprint("om_later_", i+1))
 	}
 	for _, want := range []int{1, 2, 30, answers} {
-		got, err := s.Decide(t.Context(), relay.Question{SenderAgentName: "agent_a", Outbound: relay.Outbound{
+		got, err := s.decide.Decide(t.Context(), relay.Question{SenderAgentName: "agent_a", Outbound: relay.Outbound{
 			ChatID: "oc_x", MessageID: relay.MessageID(fmt.Sprint("om_", want)), TS: relay.Millis(times[want])}})
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestDepthOfADirectAnswerBehindManyReplies(t *testing.T) {
 	start := time.Now().Add(-time.Minute).UnixMilli()
 	say := func(e transcript.Entry) {
 		t.Helper()
-		if _, err := s.transcript.Append("feishu", "oc_x", e); err != nil {
+		if _, err := s.chats.transcript.Append("feishu", "oc_x", e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestDepthOfADirectAnswerBehindManyReplies(t *testing.T) {
 		parent relay.MessageID
 		want   int
 	}{{"om_asked", 1}, {"om_old", 31}, {"om_gone", 31}} {
-		got, err := s.Decide(t.Context(), relay.Question{SenderAgentName: "agent_a", Outbound: relay.Outbound{ChatID: "oc_x",
+		got, err := s.decide.Decide(t.Context(), relay.Question{SenderAgentName: "agent_a", Outbound: relay.Outbound{ChatID: "oc_x",
 			MessageID: "om_answer", ParentID: tt.parent, TS: relay.Millis(start + 100)}, UserTS: relay.Millis(start + 1)})
 		if err != nil {
 			t.Fatal(err)

@@ -87,7 +87,7 @@ func benchmarkSend(b *testing.B, takes time.Duration) {
 		_ = resp.Body.Close()
 	}
 	ours := "http://" + s.Gateway().String()
-	s.book.SawChat(chat, "group")
+	s.app.book.SawChat(chat, "group")
 	send(ours)
 
 	took := map[string][]time.Duration{}
@@ -125,7 +125,7 @@ func benchmarkSend(b *testing.B, takes time.Duration) {
 	b.ReportMetric(n/spent[ours].Seconds(), "msg/s")
 	b.ReportMetric(n/spent[bare.URL].Seconds(), "bare-msg/s")
 	b.ReportMetric(0, "ns/op")
-	if st := s.bots.box.Stats(); st.Failed > 0 {
+	if st := s.lanes.bots.box.Stats(); st.Failed > 0 {
 		b.Errorf("the outbox failed %d times", st.Failed)
 	}
 }

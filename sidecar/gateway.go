@@ -23,8 +23,8 @@ import (
 	"feishu-relay/feishu/entry"
 	"feishu-relay/feishu/gateway"
 	"feishu-relay/feishu/webhook"
+	"feishu-relay/internal/attempts"
 	"feishu-relay/internal/delivery"
-	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 )
 
@@ -42,41 +42,42 @@ type front struct {
 	conns   connections // to hook; those with a post of Feishu's do not wait
 }
 
-func (s *Sidecar) openGateway() error {
-	if s.cfg.Gateway.Addr == "" {
-		return nil
+// openFront listens for the bot; it returns nil without a gateway.
+func openFront(b *base, h host, failures *attempts.Failures) (*front, error) {
+	if b.cfg.Gateway.Addr == "" {
+		return nil, nil
 	}
-	root, err := s.folder("gateway", safefile.Name(string(s.cfg.Agent)))
+	root, err := b.folder("gateway", b.name())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	door := newGatewayDoor(s)
+	h.door = newGatewayDoor(h.app, h.deliver)
 	f := &front{}
-	opts := gatewayOptions(&s.cfg, s.log, s.metrics.gatewayEvent)
-	opts.Root, opts.Book, opts.API, opts.Host = root, s.book, s.api, host{s, door}
+	opts := gatewayOptions(&b.cfg, b.log, b.metrics.gatewayEvent)
+	opts.Root, opts.Book, opts.API, opts.Host = root, h.app.book, h.app.api, h
 	if opts.Webhook != nil {
-		if opts.Webhook.Answered, err = dedup.Open(root, "answered.jsonl", s.cfg.DedupSize); err != nil {
-			return fmt.Errorf("the webhook's answered events: %w", err)
+		if opts.Webhook.Answered, err = dedup.Open(root, "answered.jsonl", b.cfg.DedupSize); err != nil {
+			return nil, fmt.Errorf("the webhook's answered events: %w", err)
 		}
-		s.onClose(opts.Webhook.Answered.Close)
+		b.onClose(opts.Webhook.Answered.Close)
 	}
-	s.onClose(f.close)
-	if err := f.bind(&s.cfg, opts.Webhook, s.log); err != nil {
-		return err
+	b.onClose(f.close)
+	if err := f.bind(&b.cfg, opts.Webhook, b.log); err != nil {
+		return nil, err
 	}
 	opts.Listens, opts.Certified = f.listen.Addr(), f.certified
 	if f.gateway, err = gateway.New(opts); err != nil {
-		return fmt.Errorf("gateway: %w", err)
+		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	s.onClose(f.gateway.Close)
-	bots := entryOptions(&s.cfg, f.gateway.Handler(), s.log, s.metrics.gatewayEvent)
-	bots.Failures = s.failures
+	b.onClose(f.gateway.Close)
+	bots := entryOptions(&b.cfg, f.gateway.Handler(), b.log, b.metrics.gatewayEvent)
+	bots.Failures = failures
 	if f.entry, err = entry.New(bots); err != nil {
-		return fmt.Errorf("GATEWAY_TLS: %w", err)
+		return nil, fmt.Errorf("GATEWAY_TLS: %w", err)
 	}
-	door.gateway = f.gateway
-	s.front, s.doors.gateway = f, door
-	return nil
+	h.door.gateway = f.gateway
+	h.deliver.doors.gateway = h.door
+	return f, nil
 }
 
 // gatewayOptions is what the environment says of a gateway.
@@ -166,14 +167,6 @@ func (f *front) stop(ctx context.Context) {
 	posts.Wait()
 }
 
-// Gateway is where the bot's SDK is pointed at; nil without a gateway.
-func (s *Sidecar) Gateway() net.Addr {
-	if s.front == nil {
-		return nil
-	}
-	return s.front.listen.Addr()
-}
-
 // IsLoopback reports whether an address (host:port) to listen on is reached from
 // this host only.
 func IsLoopback(addr string) bool {
@@ -187,16 +180,17 @@ func IsLoopback(addr string) bool {
 
 // gatewayDoor gives the bot messages as events of Feishu.
 type gatewayDoor struct {
-	s       *Sidecar
+	app     *app
+	deliver *deliverer
 	gateway *gateway.Gateway
 	shown   *lru.Cache[relay.MessageID, feishu.Message]
 	mails   *lru.Cache[string, relay.MessageID] // of messages that Feishu does not have: what they are shown as
 }
 
-func newGatewayDoor(s *Sidecar) *gatewayDoor {
+func newGatewayDoor(a *app, d *deliverer) *gatewayDoor {
 	shown, _ := lru.New[relay.MessageID, feishu.Message](maxShown) // fails only for a size below 1
 	mails, _ := lru.New[string, relay.MessageID](maxShown)
-	return &gatewayDoor{s: s, shown: shown, mails: mails}
+	return &gatewayDoor{app: a, deliver: d, shown: shown, mails: mails}
 }
 
 var _ delivery.Channel = (*gatewayDoor)(nil)
@@ -212,7 +206,7 @@ func (*gatewayDoor) Pauses() delivery.Pauses {
 
 // Write writes m to the bot as an event and returns when the bot has acknowledged it.
 func (d *gatewayDoor) Write(ctx context.Context, m *delivery.Message, written func(<-chan struct{})) error {
-	self := d.s.selfAsked(ctx)
+	self := d.app.selfAsked(ctx)
 	if self.OpenID == "" || self.AppID == "" {
 		return errNobody
 	}
@@ -227,7 +221,7 @@ func (d *gatewayDoor) Write(ctx context.Context, m *delivery.Message, written fu
 		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
 	}
 	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: m.Again, Written: written,
-		Late: func() { d.s.deliveries.Acknowledge(m.ID) }}))
+		Late: func() { d.deliver.deliveries.Acknowledge(m.ID) }}))
 }
 
 // newEvent is how old a message may be whose event keeps its time. Frameworks drop
@@ -240,7 +234,7 @@ func (d *gatewayDoor) messageEvent(ctx context.Context, in *delivery.Message) fe
 	if time.Since(created.Time()) > newEvent {
 		created = relay.MillisOf(time.Now())
 	}
-	return feishu.Injected{Sender: d.s.peer(ctx, m), MentionsSelf: in.Mentioned || d.s.cfg.MentionAlways,
+	return feishu.Injected{Sender: d.app.peer(ctx, m), MentionsSelf: in.Mentioned || d.app.cfg.MentionAlways,
 		Mentions: d.othersIn(m), Message: in.ShownAs, ChatID: m.ChatID, ThreadID: m.ThreadID, RootID: m.RootID,
 		ParentID: m.ParentID, Text: in.Content, CreateTime: created}
 }
@@ -253,7 +247,7 @@ func (d *gatewayDoor) idOf(m *relay.Message) relay.MessageID {
 	if isFeishus(m.ID()) {
 		return m.ID()
 	}
-	for _, about := range []relay.MessageID{editOf(m), m.ParentID, m.RootID, d.s.talkIn(m.Channel, m.ChatID).MessageID} {
+	for _, about := range []relay.MessageID{editOf(m), m.ParentID, m.RootID, d.app.talkIn(m.Channel, m.ChatID).MessageID} {
 		if isFeishus(about) {
 			return d.standIn(string(m.ID()), string(m.ID()), about)
 		}
@@ -280,10 +274,10 @@ func (d *gatewayDoor) standIn(key, id string, about relay.MessageID) relay.Messa
 func (d *gatewayDoor) mailEvent(in *delivery.Message) feishu.Injected {
 	name := in.Sender
 	peer := feishu.Bot{Agent: name, Name: string(name)}
-	if known, ok := d.s.book.Agent(name, "", ""); ok {
+	if known, ok := d.app.book.Agent(name, "", ""); ok {
 		peer = known
 	}
-	talk := d.s.talkIn(in.Inbound.Channel, in.ChatID)
+	talk := d.app.talkIn(in.Inbound.Channel, in.ChatID)
 	id := d.standIn(string(name)+"/"+string(in.ID), string(in.ID), talk.MessageID)
 	return feishu.Injected{Sender: peer, MentionsSelf: talk.ChatType != feishu.ChatP2P, Message: id,
 		ChatID: in.ChatID, ChatType: talk.ChatType, Text: in.Plain}
@@ -295,9 +289,9 @@ func (d *gatewayDoor) complete(event feishu.Injected, self feishu.Self, key stri
 	peer := event.Sender
 	sum := sha256.Sum256([]byte(string(self.AppID) + "\n" + key))
 	event.EventID = "relay-" + hex.EncodeToString(sum[:16])
-	event.AppID, event.Token = self.AppID, string(d.s.cfg.VerificationToken)
-	event.SenderType = cmp.Or(d.s.cfg.InjectSenderType, feishu.SenderBot)
-	event.Self = feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.s.cfg.Agent))}
+	event.AppID, event.Token = self.AppID, string(d.app.cfg.VerificationToken)
+	event.SenderType = cmp.Or(d.app.cfg.InjectSenderType, feishu.SenderBot)
+	event.Self = feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.app.cfg.Agent))}
 	if event.SenderType == feishu.SenderUser {
 		event.Prefix = "[" + oneLine(cmp.Or(peer.Name, "bot")) + "] "
 	}
@@ -309,7 +303,7 @@ func (d *gatewayDoor) complete(event feishu.Injected, self feishu.Self, key stri
 		shown := *sent.Message
 		shown.Sender.AppID, shown.Sender.Name = peer.AppID, peer.Name
 		d.shown.Add(shown.ID, shown)
-		d.s.book.LearnName(string(shown.Sender.OpenID), feishu.Who{Name: peer.Name, Agent: peer.Agent})
+		d.app.book.LearnName(string(shown.Sender.OpenID), feishu.Who{Name: peer.Name, Agent: peer.Agent})
 	}
 	return body, nil
 }
@@ -322,10 +316,10 @@ var errNobody = fmt.Errorf("%w: the bot's own open_id is not known yet", deliver
 func (d *gatewayDoor) othersIn(m *relay.Message) []feishu.Mention {
 	var out []feishu.Mention
 	for _, other := range m.Mentions {
-		if other.AgentName == "" || other.AgentName == d.s.cfg.Agent {
+		if other.AgentName == "" || other.AgentName == d.app.cfg.Agent {
 			continue
 		}
-		if bot, ok := d.s.book.Agent(other.AgentName, "", other.Name); ok && bot.OpenID != "" {
+		if bot, ok := d.app.book.Agent(other.AgentName, "", other.Name); ok && bot.OpenID != "" {
 			out = append(out, feishu.Mention{Key: other.Key, OpenID: bot.OpenID, Name: cmp.Or(other.Name, bot.Name), Type: feishu.SenderBot})
 		}
 	}

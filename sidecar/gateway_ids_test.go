@@ -14,7 +14,7 @@ import (
 func TestWhatAMessageThatFeishuLacksIsAbout(t *testing.T) {
 	t.Parallel()
 	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
-	s.talks.note(talk{Channel: "feishu", ChatID: "oc_x", ChatType: feishu.ChatGroup, MessageID: "om_newest", At: relay.MillisOf(time.Now())})
+	s.chats.noteTalk(talk{Channel: "feishu", ChatID: "oc_x", ChatType: feishu.ChatGroup, MessageID: "om_newest", At: relay.MillisOf(time.Now())})
 	for _, tt := range []struct {
 		name  string
 		m     relay.Message
@@ -26,7 +26,7 @@ func TestWhatAMessageThatFeishuLacksIsAbout(t *testing.T) {
 		{"in the chat", relay.Message{ParentID: "api:1"}, "om_newest"},
 	} {
 		tt.m.Channel, tt.m.ChatID, tt.m.RelayMsgID = "feishu", "oc_x", "api:2"
-		shown := newGatewayDoor(s).idOf(&tt.m)
+		shown := newGatewayDoor(s.app, s.deliver).idOf(&tt.m)
 		if about, ok := feishu.AboutMail(shown); !ok || about != tt.about {
 			t.Errorf("%s: it is shown as %s, about %s; want about %s", tt.name, shown, about, tt.about)
 		}

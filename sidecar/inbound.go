@@ -12,7 +12,7 @@ import (
 
 // inbound makes of p what the bot gets, and tells which lines of the transcript
 // it is thereby given.
-func (s *Sidecar) inbound(p *passage) (in relay.Inbound, given []string) {
+func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 	m := &p.msg
 	meta := make(map[string]any, len(m.Metadata)+16)
 	for k, v := range m.Metadata {
@@ -34,7 +34,7 @@ func (s *Sidecar) inbound(p *passage) (in relay.Inbound, given []string) {
 	meta["from_bot"] = fromBot
 	meta["is_mentioned"] = p.mentioned
 	meta["relay_msg_id"] = m.RelayMsgID
-	meta["group_policy"] = s.cfg.groupPolicyFor(p.group)
+	meta["group_policy"] = d.cfg.groupPolicyFor(p.group)
 	meta["mentions"] = mentions
 	if fromBot {
 		meta["sender_agent_name"] = m.SenderAgentName
@@ -46,16 +46,16 @@ func (s *Sidecar) inbound(p *passage) (in relay.Inbound, given []string) {
 
 	content := m.Content
 	given = []string{givenBy(m.SenderAgentName, p.key), givenAs(m.RelayMsgID)}
-	if s.cfg.InjectContext > 0 {
-		before, ids := s.context(p)
+	if d.cfg.InjectContext > 0 {
+		before, ids := d.context(p)
 		content = before + content
 		given = append(append(given, p.key), ids...)
 	}
 	in = relay.Inbound{Source: m, Mentioned: p.mentioned, Final: relay.MillisOf(p.final), Channel: m.Channel,
 		SenderID: cmp.Or(string(m.SenderID), string(m.SenderBotOpenID), string(m.SenderAgentName)),
 		ChatID:   m.ChatID, Content: content, Timestamp: relay.Timestamp(p.sent), Metadata: meta}
-	if s.doors.gateway != nil {
-		in.ShownAs = s.doors.gateway.idOf(m) // the same on each write, also after a restart
+	if d.doors.gateway != nil {
+		in.ShownAs = d.doors.gateway.idOf(m) // the same on each write, also after a restart
 	}
 	return in, given
 }
@@ -67,18 +67,18 @@ const contextTail = 200
 const maxContextLine = 1000
 
 // context is the last INJECT_CONTEXT lines before p that the bot was not given.
-func (s *Sidecar) context(p *passage) (text string, ids []string) {
-	entries, err := s.transcript.Tail(p.msg.Channel, string(p.msg.ChatID), contextTail)
+func (d *deliverer) context(p *arrival) (text string, ids []string) {
+	entries, err := d.chats.transcript.Tail(p.msg.Channel, string(p.msg.ChatID), contextTail)
 	if err != nil {
-		s.problems.set("context", err) // the message itself goes on
+		d.problems.set("context", err) // the message itself goes on
 		return "", nil
 	}
 	inTime(entries)
 	var lines []transcript.Entry
-	for i := len(entries) - 1; i >= 0 && len(lines) < s.cfg.InjectContext; i-- {
+	for i := len(entries) - 1; i >= 0 && len(lines) < d.cfg.InjectContext; i-- {
 		e := entries[i]
 		if e.MessageID == p.key || e.TS > p.sent.UnixMilli() || e.ThreadID != p.msg.ThreadID ||
-			e.Sender == string(s.cfg.Agent) || s.given.has(e.MessageID) {
+			e.Sender == string(d.cfg.Agent) || d.given.has(e.MessageID) {
 			continue
 		}
 		lines = append(lines, e)

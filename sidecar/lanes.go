@@ -2,47 +2,72 @@ package sidecar
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 
-	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
 	"feishu-relay/relay"
 	"feishu-relay/relay/filerelay"
 	"feishu-relay/relay/outbox"
 	"feishu-relay/relay/redisrelay"
 )
 
-func (s *Sidecar) openLanes() error {
-	s.bots = lane{name: outboundQueue, way: s.metrics.measured(s.botsWay())}
-	s.users = lane{name: inboundQueue, way: s.metrics.measured(s.usersWay())}
-	for _, l := range []*lane{&s.bots, &s.users} {
-		var err error
-		if l.queue, err = s.openQueue(l.name); err != nil {
-			return err
-		}
-		s.onClose(l.queue.Close)
-		root, err := s.folder("outbox", safefile.Name(string(s.cfg.Agent)), l.name)
-		if err != nil {
-			return err
-		}
-		l.folder = root.Name()
-		if l.box, err = outbox.Open(root, outbox.Options{Secret: string(s.cfg.RelaySecret), KeepFor: s.cfg.MaxAge,
-			Sync: s.cfg.OutboxSync, Logger: s.log}); err != nil {
-			return err
-		}
-		s.onClose(l.box.Close)
-	}
-	return nil
+// The two queues.
+const (
+	outboundQueue = "outbound" // bots' messages
+	inboundQueue  = "inbound"  // users' messages, for transcripts only
+)
+
+// lanes are the two queues, each with the outbox in which own messages wait for it.
+type lanes struct {
+	*base
+	bots, users lane
 }
 
-func (s *Sidecar) openQueue(name string) (relay.Backend, error) {
-	if s.cfg.Backend == "redis" {
-		if _, err := redisrelay.ParseURL(string(s.cfg.RedisURL)); err != nil {
+// lane is one queue in both directions.
+type lane struct {
+	name       string
+	queue      relay.Backend
+	box        *outbox.Box
+	folder     string // of the box
+	publishing publishing
+}
+
+func openLanes(b *base) (*lanes, error) {
+	ls := &lanes{base: b, bots: lane{name: outboundQueue}, users: lane{name: inboundQueue}}
+	for l := range ls.all() {
+		var err error
+		if l.queue, err = ls.openQueue(l.name); err != nil {
+			return nil, err
+		}
+		b.onClose(l.queue.Close)
+		root, err := b.folder("outbox", b.name(), l.name)
+		if err != nil {
+			return nil, err
+		}
+		l.folder = root.Name()
+		if l.box, err = outbox.Open(root, outbox.Options{Secret: string(b.cfg.RelaySecret), KeepFor: b.cfg.MaxAge,
+			Sync: b.cfg.OutboxSync, Logger: b.log}); err != nil {
+			return nil, err
+		}
+		b.onClose(l.box.Close)
+	}
+	return ls, nil
+}
+
+// all lists the lanes.
+func (ls *lanes) all() iter.Seq[*lane] { return slices.Values([]*lane{&ls.bots, &ls.users}) }
+
+func (ls *lanes) openQueue(name string) (relay.Backend, error) {
+	if ls.cfg.Backend == "redis" {
+		if _, err := redisrelay.ParseURL(string(ls.cfg.RedisURL)); err != nil {
 			return nil, &setting{fmt.Errorf("REDIS_URL: %w", err)}
 		}
-		return redisrelay.New(redisrelay.Options{URL: string(s.cfg.RedisURL), Channel: redisChannel(s.cfg.RelayChannel, name),
-			Agent: string(s.cfg.Agent), Dir: s.cfg.RelayDir, Logger: s.log})
+		return redisrelay.New(redisrelay.Options{URL: string(ls.cfg.RedisURL), Channel: redisChannel(ls.cfg.RelayChannel, name),
+			Agent: string(ls.cfg.Agent), Dir: ls.cfg.RelayDir, Logger: ls.log})
 	}
-	return filerelay.New(filerelay.Options{Dir: s.cfg.RelayDir, Queue: name, Agent: string(s.cfg.Agent), Logger: s.log})
+	return filerelay.New(filerelay.Options{Dir: ls.cfg.RelayDir, Queue: name, Agent: string(ls.cfg.Agent), Logger: ls.log})
 }
 
 // redisChannel is the channel of a queue: RELAY_CHANNEL for the bots' messages,
@@ -77,4 +102,15 @@ func counted(q relay.Backend) map[string]float64 {
 			"junk": float64(st.Junk), "reconnects": float64(st.Reconnects), "restarts": float64(st.Restarts)}
 	}
 	return nil
+}
+
+// queues is what waits in the relay's queues, for the agent's card.
+func (ls *lanes) queues() (q mailbox.Queues) {
+	for l := range ls.all() {
+		st := l.queue.Status()
+		q.Lag += st.Lag
+		q.Unsettled += st.Unsettled
+		q.Outbox += l.box.Stats().Pending
+	}
+	return q
 }

@@ -20,7 +20,8 @@ const mailChannel = "mailbox"
 // the gateway where the bot is there, all else by INJECT_URL, or by the stream
 // when somebody reads it. A bot with none of these reads its inbox itself.
 type mailDoors struct {
-	s *Sidecar
+	app     *app
+	deliver *deliverer
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when a door has opened; guarded by mu
@@ -28,7 +29,9 @@ type mailDoors struct {
 
 var _ agent.Doors = (*mailDoors)(nil)
 
-func newMailDoors(s *Sidecar) *mailDoors { return &mailDoors{s: s, changed: make(chan struct{})} }
+func newMailDoors(a *app, d *deliverer) *mailDoors {
+	return &mailDoors{app: a, deliver: d, changed: make(chan struct{})}
+}
 
 // Changed is closed when a door has opened since.
 func (d *mailDoors) Changed() <-chan struct{} {
@@ -41,11 +44,11 @@ func (d *mailDoors) Changed() <-chan struct{} {
 func (d *mailDoors) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		var gateway, stream <-chan struct{}
-		if d.s.doors.gateway != nil {
-			gateway = d.s.doors.gateway.Changed()
+		if d.deliver.doors.gateway != nil {
+			gateway = d.deliver.doors.gateway.Changed()
 		}
-		if d.s.doors.stream != nil {
-			stream = d.s.doors.stream.Arrived()
+		if d.deliver.doors.stream != nil {
+			stream = d.deliver.doors.stream.Arrived()
 		}
 		d.mu.Lock()
 		close(d.changed) // also once at the start: it may have opened before we looked
@@ -70,7 +73,7 @@ func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery, on agent.Prog
 	giving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(settledCause(ctx)) })()
-	err := d.s.deliveries.Attempt(giving, delivery.Message{Inbound: in, Ref: delivery.Ref{ID: relay.MessageID(m.ID),
+	err := d.deliver.deliveries.Attempt(giving, delivery.Message{Inbound: in, Ref: delivery.Ref{ID: relay.MessageID(m.ID),
 		Key: mailKey(m), Channel: in.Channel, Chat: in.ChatID, Sender: relay.AgentName(m.From), Sent: m.Timestamp,
 		Mail: true}},
 		ch, delivery.Hooks{Written: on.Written, Next: on.Next})
@@ -102,7 +105,7 @@ func mailKey(m agent.Delivery) string { return mailChannel + "/" + string(m.From
 
 // channel is the one that is open for m; nil: none.
 func (d *mailDoors) channel(m agent.Delivery, in relay.Inbound) delivery.Channel {
-	switch doors := &d.s.doors; {
+	switch doors := &d.deliver.doors; {
 	case m.Conversation != nil && in.Channel == relay.DefaultChannel && doors.gateway != nil && doors.gateway.Open():
 		return doors.gateway
 	case doors.webhook != nil:
@@ -134,7 +137,7 @@ func (d *mailDoors) inbound(m agent.Delivery) relay.Inbound {
 	}
 	if c := m.Conversation; c != nil {
 		in.Channel, in.ChatID, in.SessionKeyOverride = c.Channel, relay.ChatID(c.Chat()), c.SessionID
-		if kind := d.s.talkIn(c.Channel, in.ChatID).ChatType; kind != "" {
+		if kind := d.app.talkIn(c.Channel, in.ChatID).ChatType; kind != "" {
 			meta["chat_type"] = kind
 		}
 	}

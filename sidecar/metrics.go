@@ -151,7 +151,7 @@ func (m *metrics) read(queue string, at time.Time) {
 
 // arrived counts how late a message of another's was, or how far its clock is
 // ahead.
-func (m *metrics) arrived(queue string, p *passage) {
+func (m *metrics) arrived(queue string, p *arrival) {
 	if !p.History {
 		m.delay.WithLabelValues(queue).Observe(max(0, p.arrived.Sub(p.final).Seconds()))
 	}

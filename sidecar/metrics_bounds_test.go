@@ -121,8 +121,8 @@ func TestMetricsOfAnyName(t *testing.T) {
 func TestOutcomesAreMeasured(t *testing.T) {
 	t.Parallel()
 	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
-	s.outcomes.Note(outcome.Outcome{ChatID: "oc_x", RelayMsgID: "om_1"})
-	s.outcomes.Note(outcome.Outcome{}) // is none
+	s.watch.outcomes.Note(outcome.Outcome{ChatID: "oc_x", RelayMsgID: "om_1"})
+	s.watch.outcomes.Note(outcome.Outcome{}) // is none
 	w := httptest.NewRecorder()
 	s.metrics.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, want := range []string{"outcomes_pending", "outcomes_dropped_total"} {

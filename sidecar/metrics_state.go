@@ -20,18 +20,18 @@ func (s *Sidecar) measure() {
 	m := s.metrics
 	m.gauge("ready", "1 while the backend is connected and being read and the folders can be written, as /readyz says.", nil,
 		func() float64 { return zeroOne(s.Ready() == nil) })
-	s.measureQueue(outboundQueue, s.bots.queue)
-	s.measureQueue(inboundQueue, s.users.queue)
+	m.measureQueue(outboundQueue, s.lanes.bots.queue)
+	m.measureQueue(inboundQueue, s.lanes.users.queue)
 	if s.native != nil {
 		m.expectQueue(nativeQueue)
-		s.measureQueue(nativeQueue, s.native.queue)
+		m.measureQueue(nativeQueue, s.native.queue)
 	}
-	s.measureOutbox(&s.bots)
-	s.measureOutbox(&s.users)
+	m.measureOutbox(&s.lanes.bots)
+	m.measureOutbox(&s.lanes.users)
 	m.gauge("chat_queue_messages", "Messages that are being decided on or delivered, or that wait behind such a one in their chat.", nil,
-		func() float64 { return float64(len(s.chats.room)) })
-	undelivered := func() delivery.Count { c, _ := s.deliveries.Counts(); return c }
-	inProgress := func() delivery.Count { _, c := s.deliveries.Counts(); return c }
+		func() float64 { return float64(len(s.receive.workers.room)) })
+	undelivered := func() delivery.Count { c, _ := s.deliver.deliveries.Counts(); return c }
+	inProgress := func() delivery.Count { _, c := s.deliver.deliveries.Counts(); return c }
 	m.gauge("undelivered_messages", "Messages that may go to the bot and that it was not given yet, at most one of each chat.", nil,
 		func() float64 { return float64(undelivered().Messages) })
 	m.gauge("undelivered_oldest_seconds", "How long the oldest of the undelivered messages has waited for the bot; 0: no message does.", nil,
@@ -41,10 +41,10 @@ func (s *Sidecar) measure() {
 	m.gauge("in_progress_oldest_seconds", "How long the bot has had the oldest of them; 0: it has none.", nil,
 		func() float64 { return inProgress().Oldest.Seconds() })
 	m.counter("transcript_skipped_lines_total", "Lines of transcripts that are no entries.", nil,
-		func() float64 { return float64(s.transcript.Skipped()) })
+		func() float64 { return float64(s.chats.transcript.Skipped()) })
 	for answer, total := range map[string]func() int64{
-		"refused":  func() int64 { n, _ := s.failures.Totals(); return n },
-		"too_many": func() int64 { _, n := s.failures.Totals(); return n },
+		"refused":  func() int64 { n, _ := s.api.failures.Totals(); return n },
+		"too_many": func() int64 { _, n := s.api.failures.Totals(); return n },
 	} {
 		m.counter("wrong_tokens_total", "Wrong tokens and sessions at the local API and of tunnels; too_many were answered 429.",
 			prometheus.Labels{"answer": answer}, func() float64 { return float64(total()) })
@@ -56,56 +56,22 @@ func (s *Sidecar) measure() {
 	}
 }
 
-// measureQueue shows the reading side of a queue. A lag has the unit that the
-// backend has: bytes of a file, entries of a stream.
-func (s *Sidecar) measureQueue(name string, q relay.Backend) {
-	m, labels := s.metrics, prometheus.Labels{"queue": name}
-	m.gauge("backend_connected", "1 while the queue's backend answers.", labels, func() float64 { return zeroOne(q.Status().Connected) })
-	lag, unit := "queue_lag_bytes", "Bytes of the queue's files that are still to be read."
-	if _, ok := q.(*redisrelay.Queue); ok {
-		lag, unit = "queue_lag_entries", "Entries of the queue's stream that are still to be read."
-	}
-	m.gauge(lag, unit, labels, func() float64 { return float64(q.Status().Lag) })
-	m.gauge("queue_unsettled_messages", "Messages read and not settled.", labels, func() float64 { return float64(q.Status().Unsettled) })
-	for event := range counted(q) {
-		m.counter("queue_events_total", "What the backend's reading side came upon; trimmed and foreign_dropped are losses.",
-			prometheus.Labels{"queue": name, "event": event}, func() float64 { return counted(q)[event] })
-	}
-}
-
-// measureOutbox shows the writing side of a queue.
-func (s *Sidecar) measureOutbox(l *lane) {
-	m, labels := s.metrics, prometheus.Labels{"queue": l.name}
-	m.gauge("outbox_pending_messages", "Own messages that the backend does not have yet.", labels,
-		func() float64 { return float64(l.box.Stats().Pending) })
-	m.gauge("outbox_pending_bytes", "Size of the own messages that the backend does not have yet.", labels,
-		func() float64 { return float64(l.box.Stats().Bytes) })
-	m.gauge("outbox_stalled_seconds", "How long the backend has been offered the oldest pending messages and has not taken them; 0: it takes them.",
-		labels, func() float64 { return l.publishing.stalled(time.Now()).Seconds() })
-	m.gauge("last_published_timestamp_seconds", "When the backend last took own messages; 0: not since the start.", labels,
-		func() float64 { return float64(l.publishing.last.Load()) / 1e9 })
-	m.counter("published_total", "Own messages that the backend has taken.", labels, func() float64 { return float64(l.box.Stats().Published) })
-	m.counter("republished_total", "Own messages published again after the backend had lost them.", labels,
-		func() float64 { return float64(l.box.Stats().Republished) })
-	m.counter("publish_errors_total", "Tries to publish that failed.", labels, func() float64 { return float64(l.box.Stats().Failed) })
-}
-
 // measureOutcomes shows how well this bot's outcomes are shared.
 func (s *Sidecar) measureOutcomes() {
 	m := s.metrics
 	m.gauge("outcomes_pending", "Outcomes of messages that the other sidecars cannot read yet.", nil,
-		func() float64 { return float64(s.outcomes.Stats().Pending) })
+		func() float64 { return float64(s.watch.outcomes.Stats().Pending) })
 	m.counter("outcomes_dropped_total", "Outcomes that were never shared, since too many waited.", nil,
-		func() float64 { return float64(s.outcomes.Stats().Dropped) })
+		func() float64 { return float64(s.watch.outcomes.Stats().Dropped) })
 	m.counter("outcomes_write_errors_total", "Tries to share outcomes that failed.", nil,
-		func() float64 { return float64(s.outcomes.Stats().Failed) })
+		func() float64 { return float64(s.watch.outcomes.Stats().Failed) })
 	m.counter("outcomes_skipped_lines_total", "Lines of other sidecars that are no outcomes, or not signed.", nil,
-		func() float64 { return float64(s.outcomes.Stats().Skipped) })
+		func() float64 { return float64(s.watch.outcomes.Stats().Skipped) })
 }
 
 // measureDoors shows the ways to the bot, and what belongs to them.
 func (s *Sidecar) measureDoors() {
-	m, d := s.metrics, &s.doors
+	m, d := s.metrics, &s.deliver.doors
 	connected := func(door string, is func() bool) {
 		m.expectDoor(door)
 		m.gauge("door_connected", "1 while the bot is there, by door; of a webhook: while its last try found the bot.",
@@ -129,9 +95,9 @@ func (s *Sidecar) measureDoors() {
 			m.expectGateway(webhookEvents)
 		}
 	}
-	if s.connector != nil {
+	if s.speak != nil {
 		m.gauge("connector_connected", "1 while the connector's connection to Feishu is up.", nil,
-			func() float64 { return zeroOne(s.connector.Connected()) })
+			func() float64 { return zeroOne(s.speak.connector.Connected()) })
 		m.expectGateway(connectorEvents)
 	}
 }
@@ -146,7 +112,7 @@ func (s *Sidecar) measureMailbox() {
 		{"unacknowledged_messages", "Messages sent and not acknowledged yet.", func(n agent.Counts) int { return n.Unacknowledged }},
 		{"open_tasks", "Tasks that the bot works on.", func(n agent.Counts) int { return n.OpenTasks }},
 	} {
-		s.metrics.gauge("mailbox_"+g.name, g.help, nil, func() float64 { return float64(g.value(s.mail.Counts())) })
+		s.metrics.gauge("mailbox_"+g.name, g.help, nil, func() float64 { return float64(g.value(s.mail.agent.Counts())) })
 	}
 }
 
@@ -217,4 +183,38 @@ func (w watched) Publish(ctx context.Context, lines [][]byte, after relay.Receip
 		w.trace("published")
 	}
 	return receipt, err
+}
+
+// measureQueue shows the reading side of a queue. A lag has the unit that the
+// backend has: bytes of a file, entries of a stream.
+func (m *metrics) measureQueue(name string, q relay.Backend) {
+	labels := prometheus.Labels{"queue": name}
+	m.gauge("backend_connected", "1 while the queue's backend answers.", labels, func() float64 { return zeroOne(q.Status().Connected) })
+	lag, unit := "queue_lag_bytes", "Bytes of the queue's files that are still to be read."
+	if _, ok := q.(*redisrelay.Queue); ok {
+		lag, unit = "queue_lag_entries", "Entries of the queue's stream that are still to be read."
+	}
+	m.gauge(lag, unit, labels, func() float64 { return float64(q.Status().Lag) })
+	m.gauge("queue_unsettled_messages", "Messages read and not settled.", labels, func() float64 { return float64(q.Status().Unsettled) })
+	for event := range counted(q) {
+		m.counter("queue_events_total", "What the backend's reading side came upon; trimmed and foreign_dropped are losses.",
+			prometheus.Labels{"queue": name, "event": event}, func() float64 { return counted(q)[event] })
+	}
+}
+
+// measureOutbox shows the writing side of a queue.
+func (m *metrics) measureOutbox(l *lane) {
+	labels := prometheus.Labels{"queue": l.name}
+	m.gauge("outbox_pending_messages", "Own messages that the backend does not have yet.", labels,
+		func() float64 { return float64(l.box.Stats().Pending) })
+	m.gauge("outbox_pending_bytes", "Size of the own messages that the backend does not have yet.", labels,
+		func() float64 { return float64(l.box.Stats().Bytes) })
+	m.gauge("outbox_stalled_seconds", "How long the backend has been offered the oldest pending messages and has not taken them; 0: it takes them.",
+		labels, func() float64 { return l.publishing.stalled(time.Now()).Seconds() })
+	m.gauge("last_published_timestamp_seconds", "When the backend last took own messages; 0: not since the start.", labels,
+		func() float64 { return float64(l.publishing.last.Load()) / 1e9 })
+	m.counter("published_total", "Own messages that the backend has taken.", labels, func() float64 { return float64(l.box.Stats().Published) })
+	m.counter("republished_total", "Own messages published again after the backend had lost them.", labels,
+		func() float64 { return float64(l.box.Stats().Republished) })
+	m.counter("publish_errors_total", "Tries to publish that failed.", labels, func() float64 { return float64(l.box.Stats().Failed) })
 }

@@ -105,7 +105,7 @@ func TestArrivals(t *testing.T) {
 	t.Parallel()
 	m := newMetrics("agent_b", "1.2.3")
 	now := time.Now()
-	for _, p := range []*passage{
+	for _, p := range []*arrival{
 		{msg: relay.Message{TS: relay.MillisOf(now)}, final: now},
 		{msg: relay.Message{TS: relay.MillisOf(now.Add(2 * relay.MaxAhead))}, final: now},
 		{msg: relay.Message{TS: relay.MillisOf(now.Add(2 * relay.MaxAhead))}, final: now},

@@ -2,13 +2,13 @@ package sidecar
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/feishu"
-	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 	"feishu-relay/relay/filerelay"
 )
@@ -44,120 +44,93 @@ func nativeKind(m feishu.Message, streaming bool) string {
 	return nativeText
 }
 
-// nativeSpool is the queue of what Feishu's events brought: acknowledged to
-// Feishu, on disk here, and not dealt with yet.
-type nativeSpool struct {
-	queue  *filerelay.Queue
-	bots   way
-	people way
-	wait   *chats // per chat and sender, so that a card that is awaited holds up nobody else
-	copies *copies
-	passed *lru.Cache[string, struct{}] // messages that the bot has from Feishu, though they are stored here
+// native is what Feishu's events brought: acknowledged to Feishu, on disk here in a queue,
+// and not dealt with yet.
+type native struct {
+	*base
+	chats   *chats
+	app     *app
+	send    *sender
+	receive *receiver
+	queue   *filerelay.Queue
+	bots    path
+	people  path
+	wait    *workers // per chat and sender, so that a card that is awaited holds up nobody else
 }
 
-// nativesWay is the way of another bot's message that Feishu delivered itself.
-func (s *Sidecar) nativesWay() way {
-	return way{queue: nativeQueue,
-		arrive: relay.Pipeline[*passage]{
-			{Name: "final", Apply: s.stopUnfinished},
-			{Name: ownStage, Apply: s.stopOwn},
-			{Name: "member", Apply: s.stopOtherChats},
-			{Name: "dedup", Apply: s.stopRepeats},
-			{Name: "transcript", Apply: s.record},
-		},
-		decide: s.botsWay().decide,
-	}
-}
-
-// peoplesWay is the way of a person's message that the connector received: the
-// policy is for bots, and a private chat leaves no trace.
-func (s *Sidecar) peoplesWay() way {
-	return way{queue: nativeQueue,
-		arrive: relay.Pipeline[*passage]{
-			{Name: "dedup", Apply: s.stopRepeats},
-			{Name: "transcript", Apply: s.hearPerson},
-		},
-		decide: relay.Pipeline[*passage]{
-			{Name: "mention", Apply: s.noteMentions},
-			{Name: "inject", Apply: s.inject},
-		},
-	}
-}
-
-// nativeQueue is the spool's name in its folder, in logs and in metrics.
+// nativeQueue is the queue's name in its folder, in logs and in metrics.
 const nativeQueue = "native"
 
-func (s *Sidecar) openSpool() error {
-	if s.cfg.Gateway.Addr == "" && !s.cfg.Connector {
-		return nil
+// openNative returns nil where nothing listens to Feishu.
+func openNative(b *base, c *chats, a *app, s *sender, r *receiver) (*native, error) {
+	if b.cfg.Gateway.Addr == "" && !b.cfg.Connector {
+		return nil, nil
 	}
-	root, err := s.folder(nativeQueue, safefile.Name(string(s.cfg.Agent)))
+	root, err := b.folder(nativeQueue, b.name())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	queue, err := filerelay.New(filerelay.Options{Dir: root.Name(), Queue: nativeQueue, Agent: string(s.cfg.Agent), Logger: s.log})
+	queue, err := filerelay.New(filerelay.Options{Dir: root.Name(), Queue: nativeQueue, Agent: string(b.cfg.Agent), Logger: b.log})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.onClose(queue.Close)
-	s.native = &nativeSpool{queue: queue, bots: s.metrics.measured(s.nativesWay()), people: s.metrics.measured(s.peoplesWay()), wait: newChats(), copies: newCopies()}
-	s.native.passed, _ = lru.New[string, struct{}](maxCopies)
-	return nil
+	b.onClose(queue.Close)
+	return &native{base: b, chats: c, app: a, send: s, receive: r, queue: queue, wait: newWorkers()}, nil
 }
 
-// receiveNative takes a spooled line to its way, a bot's once the relay's copy
+// receiveNative takes a stored line through the stages, a bot's once the relay's copy
 // has come first or has been waited for.
-func (s *Sidecar) receiveNative(ctx context.Context, d relay.Delivery) {
+func (n *native) receiveNative(ctx context.Context, d relay.Delivery) {
 	d.History = false // nobody else writes here
-	p := newPassage(d)
-	s.guard(p, func() { s.awaitCopy(ctx, p) })
+	p := newArrival(d)
+	n.receive.guard(p, func() { n.awaitCopy(ctx, p) })
 }
 
-func (s *Sidecar) awaitCopy(ctx context.Context, p *passage) {
+func (n *native) awaitCopy(ctx context.Context, p *arrival) {
 	m, err := relay.Decode(p.Line)
 	if err != nil || m.Role == relay.RoleUser {
-		s.receive(ctx, s.native.people, p.Delivery)
+		n.receive.take(ctx, n.people, p.Delivery)
 		return
 	}
-	came, forget := s.native.copies.expect(string(m.ID()))
+	came, forget := n.receive.copies.expect(string(m.ID()))
 	key := chatKey(m.Channel, m.ChatID) + "/" + string(m.SenderBotOpenID)
-	s.native.wait.do(ctx, key, func(ctx context.Context) {
+	n.wait.do(ctx, key, func(ctx context.Context) {
 		defer forget()
-		s.guard(p, func() { s.afterCopy(ctx, p.Delivery, &m, p.arrived, came) })
+		n.receive.guard(p, func() { n.afterCopy(ctx, p.Delivery, &m, p.arrived, came) })
 	})
 }
 
-// afterCopy takes d, which holds a bot's native message m, along its way once came is
+// afterCopy takes d, which holds a bot's native message m, through the stages once came is
 // closed or the copy has been waited for.
-func (s *Sidecar) afterCopy(ctx context.Context, d relay.Delivery, m *relay.Message, arrived time.Time, came <-chan struct{}) {
-	if !s.here(string(m.ID())) {
+func (n *native) afterCopy(ctx context.Context, d relay.Delivery, m *relay.Message, arrived time.Time, came <-chan struct{}) {
+	if !n.receive.here(string(m.ID())) {
 		select {
-		case <-time.After(time.Until(arrived.Add(s.waitForCopy(m)))):
+		case <-time.After(time.Until(arrived.Add(n.waitForCopy(m)))):
 		case <-came:
 		case <-ctx.Done():
 			return
 		}
 	}
 	if feishu.Placeholder(m.Content) {
-		d.Line = s.readAgain(ctx, *m, d.Line)
+		d.Line = n.readAgain(ctx, *m, d.Line)
 	}
-	if agent, ok := s.native.copies.sender(string(m.ID())); ok {
-		s.matched(m, agent)
+	if agent, ok := n.receive.copies.sender(string(m.ID())); ok {
+		n.app.matched(m, agent)
 	}
-	s.receive(ctx, s.native.bots, d)
+	n.receive.take(ctx, n.bots, d)
 }
 
 // readAgain asks Feishu for what stands by now in place of a placeholder. A card
 // that was streamed it does not show.
-func (s *Sidecar) readAgain(ctx context.Context, m relay.Message, line []byte) []byte {
-	if m.Metadata.Text(metaNative) != nativeText || !s.api.Ready() || s.here(string(m.ID())) {
+func (n *native) readAgain(ctx context.Context, m relay.Message, line []byte) []byte {
+	if m.Metadata.Text(metaNative) != nativeText || !n.app.api.Ready() || n.receive.here(string(m.ID())) {
 		return line
 	}
 	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
 	defer cancel()
-	now, err := s.api.Message(ctx, m.MessageID)
+	now, err := n.app.api.Message(ctx, m.MessageID)
 	if err != nil {
-		s.problems.set("native message", err)
+		n.problems.set("native message", err)
 		return line
 	}
 	m.Content = now.Text()
@@ -169,21 +142,16 @@ func (s *Sidecar) readAgain(ctx context.Context, m relay.Message, line []byte) [
 
 // stopUnfinished stops what only says that an answer is coming, of a bot whose
 // finished text nobody told. Where the relay told it, this is a repeat.
-func (s *Sidecar) stopUnfinished(_ context.Context, p *passage) (relay.Reason, error) {
-	if feishu.Placeholder(p.msg.Content) && !s.here(p.key) {
+func (n *native) stopUnfinished(_ context.Context, p *arrival) (relay.Reason, error) {
+	if feishu.Placeholder(p.msg.Content) && !n.receive.here(p.key) {
 		return relay.Expired, nil
 	}
 	return relay.Pass, nil
 }
 
-// here reports whether a message was handled already, or is on its way.
-func (s *Sidecar) here(key string) bool {
-	return s.dedup.Seen(key) || s.inFlight.has(key) || s.deliveries.Has(key)
-}
-
-func (s *Sidecar) waitForCopy(m *relay.Message) time.Duration {
+func (n *native) waitForCopy(m *relay.Message) time.Duration {
 	kind := m.Metadata.Text(metaNative)
-	bot, _ := s.book.Bot(m.SenderBotOpenID)
+	bot, _ := n.app.book.Bot(m.SenderBotOpenID)
 	heard, wait := bot.Agent != "", waitText
 	switch {
 	case heard && kind == nativeStreaming:
@@ -193,37 +161,7 @@ func (s *Sidecar) waitForCopy(m *relay.Message) time.Duration {
 	case kind != nativeText:
 		wait = waitCard
 	}
-	return min(wait, s.cfg.MaxAge/2) // beyond MaxAge it would be too old for the bot
-}
-
-// matched learns from one message seen in both ways which bot an id of this
-// app's is.
-func (s *Sidecar) matched(m *relay.Message, agent relay.AgentName) {
-	if agent == "" || m.SenderBotOpenID == "" {
-		return
-	}
-	bot := feishu.Bot{OpenID: m.SenderBotOpenID, Agent: agent}
-	if known, ok := s.book.Agent(agent, "", ""); ok {
-		bot.AppID, bot.Name = known.AppID, known.Name
-	}
-	s.book.LearnBot(bot)
-}
-
-// named gives a message that Feishu delivered the name under which its sender
-// is known on the relay.
-func (s *Sidecar) named(m *relay.Message) {
-	if m.SenderAgentName != "" {
-		return
-	}
-	if bot, ok := s.book.Bot(m.SenderBotOpenID); ok {
-		m.SenderAgentName = bot.Agent
-		if m.SenderName == "" {
-			m.SenderName = bot.Name
-		}
-		if m.SenderAppID == "" {
-			m.SenderAppID = bot.AppID
-		}
-	}
+	return min(wait, n.cfg.MaxAge/2) // beyond MaxAge it would be too old for the bot
 }
 
 // maxCopies is how many relayed messages are remembered with their senders, so
@@ -273,4 +211,81 @@ func (c *copies) came(key string, agent relay.AgentName) {
 		close(ch)
 		delete(c.waiting, key)
 	}
+}
+
+// connectorEvent stores what Feishu tells the connector, before Feishu gets its
+// acknowledgement.
+func (n *native) connectorEvent(data []byte) feishu.Verdict {
+	e, err := feishu.ParseEvent(data)
+	if err != nil {
+		n.log.Warn("an event cannot be read", keyErr, err)
+		return feishu.Pass
+	}
+	switch e.Type {
+	case feishu.EventBotAdded:
+		n.app.book.SawChat(e.ChatID, feishu.ChatGroup)
+		n.chats.saw(relay.DefaultChannel, e.ChatID, e.CreateTime)
+	case feishu.EventBotDeleted, feishu.EventDisbanded:
+		n.app.book.LeftChat(e.ChatID)
+		n.chats.left(relay.DefaultChannel, e.ChatID, e.CreateTime)
+	}
+	m := e.Message
+	if m == nil || m.Sender.OpenID != "" && m.Sender.OpenID == n.app.self().OpenID {
+		return feishu.Pass
+	}
+	kind := nativePerson
+	if m.Sender.IsBot() {
+		kind = nativeKind(*m, e.Streaming)
+	}
+	n.app.book.SawChat(m.ChatID, m.ChatType)
+	if m.ChatType == feishu.ChatGroup {
+		n.chats.saw(relay.DefaultChannel, m.ChatID, m.CreateTime)
+	} else if kind != nativePerson {
+		return feishu.Pass
+	}
+	if kind == nativePerson && m.ChatType == feishu.ChatGroup {
+		m.Sender.Name = n.app.person(context.Background(), m)
+	}
+	if err := n.spool(context.Background(), *m, kind); err != nil {
+		n.problems.set("spool", err)
+		return feishu.Refuse
+	}
+	return feishu.Keep
+}
+
+// spool keeps an event's message on disk until the pipeline has dealt with it:
+// Feishu forgets it with our acknowledgement.
+func (n *native) spool(ctx context.Context, m feishu.Message, kind string) error {
+	chatType := m.ChatType
+	if chatType == "" {
+		chatType = feishu.ChatGroup
+	}
+	r := relay.Message{RelayMsgID: m.ID, Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: m.Text(),
+		SenderBotOpenID: m.Sender.OpenID, SenderAppID: m.Sender.AppID, SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime,
+		MsgType: m.Type, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, Mentions: n.app.mentionsOf(m.Mentions),
+		Metadata: relay.Metadata{"chat_type": quote(chatType), metaNative: quote(kind)}}
+	if kind == nativePerson {
+		r.Role, r.SenderID, r.SenderBotOpenID = relay.RoleUser, m.Sender.OpenID, ""
+	}
+	line, err := r.Encode()
+	if err != nil {
+		return err
+	}
+	if _, err := n.queue.Publish(ctx, [][]byte{line}, ""); err != nil {
+		return fmt.Errorf("store an event: %w", err)
+	}
+	return nil
+}
+
+// hearPerson records a person's message in a group, for this bot and for those
+// that could not hear it.
+func (n *native) hearPerson(ctx context.Context, p *arrival) (relay.Reason, error) {
+	m := &p.msg
+	if !ofGroup(m.Metadata) {
+		n.chats.noteTalk(talk{Channel: m.Channel, ChatID: m.ChatID, ChatType: feishu.ChatP2P, MessageID: m.MessageID, At: m.TS})
+		return relay.Pass, nil
+	}
+	_, err := n.send.Hear(ctx, relay.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID), SenderID: m.SenderID,
+		SenderName: m.SenderName, MessageID: m.MessageID, TS: m.TS, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
+	return relay.Pass, err
 }

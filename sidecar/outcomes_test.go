@@ -13,25 +13,25 @@ import (
 func TestOutcomesAreOfTheBotsGroupsOnly(t *testing.T) {
 	t.Parallel()
 	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
-	s.cfg.MembershipCheck, s.members.check = "on", "on"
-	s.members.saw(relay.DefaultChannel, "oc_in", 1)
-	s.members.saw(relay.DefaultChannel, "oc_private", 1)
+	s.cfg.MembershipCheck = "on"
+	s.chats.saw(relay.DefaultChannel, "oc_in", 1)
+	s.chats.saw(relay.DefaultChannel, "oc_private", 1)
 	for _, tt := range []struct {
 		name, kind string
 		chat       relay.ChatID
-		tell       func(*passage)
+		tell       func(*arrival)
 		want       int
 	}{
-		{"a private message is delivered", "p2p", "oc_private", func(p *passage) { s.noteDelivered(p, doorWebhook) }, 0},
-		{"one on the stream", "p2p", "oc_private", func(p *passage) { s.noteDelivered(p, doorStream) }, 0},
-		{"it came too late", "p2p", "oc_private", func(p *passage) { s.noteStopped(p, relay.Expired) }, 0},
-		{"nobody knows whether the bot is there", "group", "oc_unknown", func(p *passage) { s.noteStopped(p, relay.Expired) }, 0},
-		{"a group's message is delivered", "group", "oc_in", func(p *passage) { s.noteDelivered(p, doorStream) }, 1},
+		{"a private message is delivered", "p2p", "oc_private", func(p *arrival) { s.watch.noteDelivered(p, doorWebhook) }, 0},
+		{"one on the stream", "p2p", "oc_private", func(p *arrival) { s.watch.noteDelivered(p, doorStream) }, 0},
+		{"it came too late", "p2p", "oc_private", func(p *arrival) { s.watch.noteStopped(p, relay.Expired) }, 0},
+		{"nobody knows whether the bot is there", "group", "oc_unknown", func(p *arrival) { s.watch.noteStopped(p, relay.Expired) }, 0},
+		{"a group's message is delivered", "group", "oc_in", func(p *arrival) { s.watch.noteDelivered(p, doorStream) }, 1},
 	} {
-		before := s.outcomes.Stats().Pending
-		tt.tell(&passage{key: "om_" + tt.name, msg: relay.Message{Channel: relay.DefaultChannel, ChatID: tt.chat, RelayMsgID: relay.MessageID("om_" + tt.name),
+		before := s.watch.outcomes.Stats().Pending
+		tt.tell(&arrival{key: "om_" + tt.name, msg: relay.Message{Channel: relay.DefaultChannel, ChatID: tt.chat, RelayMsgID: relay.MessageID("om_" + tt.name),
 			Metadata: relay.Metadata{"chat_type": quote(tt.kind)}}})
-		if got := s.outcomes.Stats().Pending - before; got != tt.want {
+		if got := s.watch.outcomes.Stats().Pending - before; got != tt.want {
 			t.Errorf("%s: %d outcomes are told, want %d", tt.name, got, tt.want)
 		}
 	}

@@ -18,35 +18,35 @@ import (
 // one is handled: read again after a restart, it would end every sidecar again.
 func TestALineThatPanicsIsQuarantined(t *testing.T) {
 	t.Parallel()
-	boom := func(context.Context, *passage) (relay.Reason, error) { panic("boom") }
-	pass := func(context.Context, *passage) (relay.Reason, error) { return relay.Pass, nil }
-	stop := func(context.Context, *passage) (relay.Reason, error) { return relay.Expired, nil }
-	stages := func(arrive, decide func(context.Context, *passage) (relay.Reason, error)) way {
-		return way{queue: outboundQueue, arrive: relay.Pipeline[*passage]{{Name: "arrive", Apply: arrive}},
-			decide: relay.Pipeline[*passage]{{Name: "decide", Apply: decide}}}
+	boom := func(context.Context, *arrival) (relay.Reason, error) { panic("boom") }
+	pass := func(context.Context, *arrival) (relay.Reason, error) { return relay.Pass, nil }
+	stop := func(context.Context, *arrival) (relay.Reason, error) { return relay.Expired, nil }
+	stages := func(arrive, decide func(context.Context, *arrival) (relay.Reason, error)) path {
+		return path{queue: outboundQueue, arrive: relay.Pipeline[*arrival]{{Name: "arrive", Apply: arrive}},
+			decide: relay.Pipeline[*arrival]{{Name: "decide", Apply: decide}}}
 	}
 	for _, tt := range []struct {
 		name   string
-		way    way
+		path   path
 		broken func(*Sidecar) (repair func())
 		native bool
 	}{
-		{name: "in a stage before the transcript", way: stages(boom, pass)},
-		{name: "in a stage of the chat", way: stages(pass, boom)},
-		{name: "while its time is read", way: stages(pass, pass), broken: func(s *Sidecar) func() {
-			p := s.peers
-			s.peers = nil
-			return func() { s.peers = p }
+		{name: "in a stage before the transcript", path: stages(boom, pass)},
+		{name: "in a stage of the chat", path: stages(pass, boom)},
+		{name: "while its time is read", path: stages(pass, pass), broken: func(s *Sidecar) func() {
+			p := s.chats.peers
+			s.chats.peers = nil
+			return func() { s.chats.peers = p }
 		}},
-		{name: "while its group is looked up", way: stages(pass, pass), broken: func(s *Sidecar) func() {
-			g := s.groups
-			s.groups = nil
-			return func() { s.groups = g }
+		{name: "while its group is looked up", path: stages(pass, pass), broken: func(s *Sidecar) func() {
+			g := s.chats.groups
+			s.chats.groups = nil
+			return func() { s.chats.groups = g }
 		}},
-		{name: "while its end is reported", way: stages(stop, pass), broken: func(s *Sidecar) func() {
-			e := s.events
-			s.events = nil
-			return func() { s.events = e }
+		{name: "while its end is reported", path: stages(stop, pass), broken: func(s *Sidecar) func() {
+			e := s.watch.events
+			s.watch.events = nil
+			return func() { s.watch.events = e }
 		}},
 		{name: "while a native message waits for its copy", native: true},
 	} {
@@ -64,15 +64,15 @@ func TestALineThatPanicsIsQuarantined(t *testing.T) {
 					Settle: func() { settled.Add(1) }}
 			}
 			if tt.native {
-				s.native = nil
-				s.receiveNative(t.Context(), delivery("om_panics"))
+				broken := &native{base: s.base, receive: s.receive}
+				broken.receiveNative(t.Context(), delivery("om_panics"))
 			} else {
 				repair := func() {}
 				if tt.broken != nil {
 					repair = tt.broken(s)
 				}
-				s.receive(t.Context(), tt.way, delivery("om_panics"))
-				s.chats.wait()
+				s.receive.take(t.Context(), tt.path, delivery("om_panics"))
+				s.receive.workers.wait()
 				repair()
 			}
 			if got := settled.Load(); got == 0 {
@@ -82,8 +82,8 @@ func TestALineThatPanicsIsQuarantined(t *testing.T) {
 			if err != nil || strings.Count(string(kept), "om_panics") != 1 {
 				t.Errorf("quarantined: %q, %v", kept, err)
 			}
-			s.receive(t.Context(), stages(pass, pass), delivery("om_next"))
-			s.chats.wait()
+			s.receive.take(t.Context(), stages(pass, pass), delivery("om_next"))
+			s.receive.workers.wait()
 			if got := settled.Load(); got < 2 {
 				t.Error("the next line is not handled")
 			}

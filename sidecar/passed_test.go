@@ -38,7 +38,7 @@ func TestWhatTheBotHasFromFeishuIsNotDeliveredAgain(t *testing.T) {
 	go func() { done <- s.Run(ctx) }()
 	defer func() { cancel(); <-done }()
 
-	h := host{s, s.doors.gateway}
+	h := host{s.app, s.chats, s.send, s.native, s.deliver, s.deliver.doors.gateway}
 	store := func(id, text string) {
 		m := feishu.Message{ID: relay.MessageID(id), ChatID: "oc_x", ChatType: feishu.ChatGroup, Type: "text",
 			Content: `{"text":"` + text + `"}`, CreateTime: relay.MillisOf(time.Now()),
@@ -53,7 +53,7 @@ func TestWhatTheBotHasFromFeishuIsNotDeliveredAgain(t *testing.T) {
 	if got := <-posted; got != "not seen" {
 		t.Errorf("the bot was given %q", got)
 	}
-	entries, err := s.transcript.Tail("feishu", "oc_x", 9)
+	entries, err := s.chats.transcript.Tail("feishu", "oc_x", 9)
 	if err != nil || len(entries) != 2 || entries[0].Content != "seen" {
 		t.Errorf("the transcript has %+v, %v", entries, err)
 	}

@@ -71,8 +71,8 @@ type diskTrouble struct{ error }
 
 func (d *diskTrouble) Unwrap() error { return d.error }
 
-// opening marks the error of a step of New that has to do with files only.
-func opening(err error) error {
+// onDisk marks the error of a step of New that has to do with files only.
+func onDisk(err error) error {
 	if _, ok := errors.AsType[*setting](err); err == nil || ok {
 		return err
 	}
@@ -183,7 +183,7 @@ func (w *waiting) handOver(ctx context.Context, s *Sidecar) {
 	w.mu.Unlock()
 	for pause := retryFirst; len(sent) > 0; {
 		m := sent[0]
-		err := s.sent(m, m.ID)
+		err := s.send.sent(m, m.ID)
 		refused, _ := errors.AsType[*relay.Error](err)
 		if err == nil || refused != nil && refused.Code == relay.CodeTooLarge { // which is logged
 			sent, pause = sent[1:], retryFirst

@@ -1,7 +1,7 @@
 package sidecar
 
 import (
-	"log/slog"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -19,9 +19,7 @@ const skewReported = relay.MaxAhead
 
 // peers watches the other senders: gaps in their `seq` and clocks ahead of ours.
 type peers struct {
-	log  *slog.Logger
-	gaps func(missing uint64)
-	skew func(bot relay.AgentName, ahead time.Duration)
+	*base
 
 	mu   sync.Mutex
 	last map[peerQueue]relay.Seq    // guarded by mu
@@ -34,9 +32,8 @@ type peerQueue struct {
 	queue string
 }
 
-func newPeers(log *slog.Logger, gaps func(uint64), skew func(relay.AgentName, time.Duration)) *peers {
-	return &peers{log: log, gaps: gaps, skew: skew, last: map[peerQueue]relay.Seq{},
-		told: map[relay.AgentName]bool{}, gone: map[relay.AgentName]uint64{}}
+func newPeers(b *base) *peers {
+	return &peers{base: b, last: map[peerQueue]relay.Seq{}, told: map[relay.AgentName]bool{}, gone: map[relay.AgentName]uint64{}}
 }
 
 // sentAt is when m was sent, as far as its sender is believed: on arrival where
@@ -58,7 +55,7 @@ func (p *peers) sentAt(m *relay.Message, now time.Time) time.Time {
 	if !told {
 		p.log.Warn("a peer's clock is ahead; its messages are taken as sent on arrival",
 			keySender, m.SenderAgentName, "ahead", ahead.Round(time.Second))
-		p.skew(m.SenderAgentName, ahead)
+		p.problems.set("clock", fmt.Errorf("the clock of %s is %s ahead", m.SenderAgentName, ahead.Round(time.Second)))
 	}
 	return now
 }
@@ -79,7 +76,7 @@ func (p *peers) saw(queue string, m *relay.Message) {
 	if known && m.Seq > last+1 {
 		missing := uint64(m.Seq - last - 1)
 		p.gone[m.SenderAgentName] += missing
-		p.gaps(missing)
+		p.metrics.missing.Add(float64(missing))
 		p.log.Warn("messages of a peer are missing", keySender, m.SenderAgentName, "missing", missing, "seq", m.Seq)
 	}
 	if !known || m.Seq > last || m.Seq == 1 {

@@ -33,9 +33,10 @@ type quarantined struct {
 	size int64
 }
 
-func (s *Sidecar) quarantine(line []byte) {
-	s.metrics.quarantined.Inc()
-	q := &s.bad
+// quarantine keeps a malformed line for a look by hand.
+func (b *base) quarantine(line []byte) {
+	b.metrics.quarantined.Inc()
+	q := &b.bad
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.size > quarantineMax {
@@ -43,7 +44,7 @@ func (s *Sidecar) quarantine(line []byte) {
 	}
 	f, err := safefile.Open(q.root, q.name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	if err != nil {
-		s.problems.set("quarantine", err)
+		b.problems.set("quarantine", err)
 		return
 	}
 	defer f.Close()
@@ -53,6 +54,6 @@ func (s *Sidecar) quarantine(line []byte) {
 		q.size = at.Size()
 	}
 	if err != nil {
-		s.problems.set("quarantine", err)
+		b.problems.set("quarantine", err)
 	}
 }

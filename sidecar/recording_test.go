@@ -17,7 +17,7 @@ import (
 )
 
 // relayed hands s a message as its backend does, and reports when it is settled.
-func relayed(ctx context.Context, t *testing.T, s *Sidecar, w way, m relay.Message) *atomic.Bool {
+func relayed(ctx context.Context, t *testing.T, s *Sidecar, along path, m relay.Message) *atomic.Bool {
 	t.Helper()
 	m.Channel, m.Content, m.Metadata = "feishu", string(m.RelayMsgID), relay.Metadata{"chat_type": quote("group")}
 	m.TS = relay.MillisOf(time.Now())
@@ -25,15 +25,15 @@ func relayed(ctx context.Context, t *testing.T, s *Sidecar, w way, m relay.Messa
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.members.saw(m.Channel, m.ChatID, m.TS)
+	s.chats.saw(m.Channel, m.ChatID, m.TS)
 	settled := &atomic.Bool{}
-	s.receive(ctx, w, relay.Delivery{Line: line, Settle: func() { settled.Store(true) }})
+	s.receive.take(ctx, along, relay.Delivery{Line: line, Settle: func() { settled.Store(true) }})
 	return settled
 }
 
 func (s *Sidecar) transcriptOf(t *testing.T, chat string) (entries []transcript.Entry) {
 	t.Helper()
-	entries, err := s.transcript.Tail("feishu", chat, 100)
+	entries, err := s.chats.transcript.Tail("feishu", chat, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +50,13 @@ func TestOwnMessagesThatWaitLeaveNoGap(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, seq := range []relay.Seq{1, 3} {
-			relayed(ctx, t, s, s.botsWay(), relay.Message{RelayMsgID: relay.MessageID(fmt.Sprint("om_", seq)), Seq: seq, ChatID: "oc_x", SenderAgentName: "agent_b"})
+			relayed(ctx, t, s, s.botsPath(), relay.Message{RelayMsgID: relay.MessageID(fmt.Sprint("om_", seq)), Seq: seq, ChatID: "oc_x", SenderAgentName: "agent_b"})
 		}
-		if missing := s.peers.missing(); len(missing) > 0 {
+		if missing := s.chats.peers.missing(); len(missing) > 0 {
 			t.Errorf("missing: %v", missing)
 		}
 		cancel()
-		s.chats.wait()
+		s.receive.workers.wait()
 	})
 }
 
@@ -64,12 +64,12 @@ func TestOwnMessagesThatWaitLeaveNoGap(t *testing.T) {
 // RELAY_MAX_AGE: it is settled when its line is written.
 func TestMessageWaitsForItsTranscript(t *testing.T) {
 	for name, tt := range map[string]struct {
-		way func(*Sidecar) way
-		msg relay.Message
+		path func(*Sidecar) path
+		msg  relay.Message
 	}{
-		"another bot's": {(*Sidecar).botsWay, relay.Message{RelayMsgID: "om_1", ChatID: "oc_x", SenderAgentName: "agent_a"}},
-		"a person's":    {(*Sidecar).usersWay, relay.Message{RelayMsgID: "om_1", ChatID: "oc_x", SenderAgentName: "agent_a", Role: relay.RoleUser, SenderID: "ou_1"}},
-		"its own":       {(*Sidecar).botsWay, relay.Message{RelayMsgID: "om_1", ChatID: "oc_x", SenderAgentName: "agent_b"}},
+		"another bot's": {(*Sidecar).botsPath, relay.Message{RelayMsgID: "om_1", ChatID: "oc_x", SenderAgentName: "agent_a"}},
+		"a person's":    {(*Sidecar).usersPath, relay.Message{RelayMsgID: "om_1", ChatID: "oc_x", SenderAgentName: "agent_a", Role: relay.RoleUser, SenderID: "ou_1"}},
+		"its own":       {(*Sidecar).botsPath, relay.Message{RelayMsgID: "om_1", ChatID: "oc_x", SenderAgentName: "agent_b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestMessageWaitsForItsTranscript(t *testing.T) {
 				if err := os.Mkdir(file, 0o700); err != nil {
 					t.Fatal(err)
 				}
-				settled := relayed(ctx, t, s, tt.way(s), tt.msg)
+				settled := relayed(ctx, t, s, tt.path(s), tt.msg)
 				time.Sleep(10 * s.cfg.MaxAge)
 				if settled.Load() {
 					t.Error("it is settled, and its line is lost")
@@ -92,7 +92,7 @@ func TestMessageWaitsForItsTranscript(t *testing.T) {
 					t.Errorf("with the disk back the transcript has %v, settled: %t", got, settled.Load())
 				}
 				cancel()
-				s.chats.wait()
+				s.receive.workers.wait()
 			})
 		})
 	}
@@ -114,8 +114,8 @@ func TestLockedTranscriptHoldsUpItsChatAlone(t *testing.T) {
 		}
 		began := time.Now()
 		for i := range 20 {
-			relayed(ctx, t, s, s.botsWay(), relay.Message{RelayMsgID: relay.MessageID(fmt.Sprint("om_x", i)), ChatID: "oc_x", SenderAgentName: "agent_a"})
-			relayed(ctx, t, s, s.botsWay(), relay.Message{RelayMsgID: relay.MessageID(fmt.Sprint("om_y", i)), ChatID: "oc_y", SenderAgentName: "agent_a"})
+			relayed(ctx, t, s, s.botsPath(), relay.Message{RelayMsgID: relay.MessageID(fmt.Sprint("om_x", i)), ChatID: "oc_x", SenderAgentName: "agent_a"})
+			relayed(ctx, t, s, s.botsPath(), relay.Message{RelayMsgID: relay.MessageID(fmt.Sprint("om_y", i)), ChatID: "oc_y", SenderAgentName: "agent_a"})
 		}
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("reading the queue took %v", took)
@@ -138,7 +138,7 @@ func TestLockedTranscriptHoldsUpItsChatAlone(t *testing.T) {
 			}
 		}
 		cancel()
-		s.chats.wait()
+		s.receive.workers.wait()
 	})
 }
 
@@ -162,13 +162,13 @@ func TestLinesWithoutIDsDoNotRaiseTheDepth(t *testing.T) {
 		if _, err := fmt.Fprintf(file, `{"role": %q, "content": %q, "sender": %q, "ts": %d}`+"\n", e.Role, e.Content, e.Sender, e.TS+900); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.transcript.Append("feishu", "oc_x", e); err != nil {
+		if _, err := s.chats.transcript.Append("feishu", "oc_x", e); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
 			continue
 		}
-		decision, err := s.Decide(t.Context(), relay.Question{SenderAgentName: relay.AgentName(e.Sender), Outbound: relay.Outbound{
+		decision, err := s.decide.Decide(t.Context(), relay.Question{SenderAgentName: relay.AgentName(e.Sender), Outbound: relay.Outbound{
 			ChatID: "oc_x", Content: e.Content, MessageID: relay.MessageID(e.MessageID), TS: relay.Millis(e.TS)}})
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 // Run works until ctx is done and then stops in order. It returns an error only
 // for a listener that failed.
 func (s *Sidecar) Run(ctx context.Context) error {
-	s.log.Info("listening", "addr", s.listener.Addr().String(), keyAgent, s.cfg.Agent, "backend", s.cfg.Backend, "version", s.version)
+	s.log.Info("listening", "addr", s.api.listener.Addr().String(), keyAgent, s.cfg.Agent, "backend", s.cfg.Backend, "version", s.version)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx))
@@ -22,43 +22,51 @@ func (s *Sidecar) Run(ctx context.Context) error {
 
 	var serving, reading, publishers sync.WaitGroup
 	serving.Go(func() {
-		if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.api.server.Serve(s.api.listener); !errors.Is(err, http.ErrServerClosed) {
 			fail(fmt.Errorf("%w: local API: %w", errListener, err))
 		}
 	})
-	reading.Go(func() { s.groups.Run(ctx) })
-	reading.Go(func() { s.deliveries.Run(ctx) })
+	reading.Go(func() { s.chats.groups.Run(ctx) })
+	reading.Go(func() { s.deliver.deliveries.Run(ctx) })
 	s.runFeishu(ctx, &serving, &reading, fail)
 	if s.mail != nil {
-		reading.Go(func() { s.runMailbox(ctx) })
+		reading.Go(func() { s.mail.run(ctx) })
 	}
-	publishers.Go(func() { s.keep(publishing, "outcomes", s.outcomes.Run) })
-	for _, l := range []*lane{&s.bots, &s.users} {
+	publishers.Go(func() { s.keep(publishing, "outcomes", s.watch.outcomes.Run) })
+	paths := map[*lane]path{&s.lanes.bots: s.receive.bots, &s.lanes.users: s.receive.users}
+	for l := range s.lanes.all() {
 		publishers.Go(func() { l.box.Run(publishing, watched{l.queue, &l.publishing, s.trace}, finishPublish) })
 		reading.Go(func() {
 			s.keep(ctx, "reading "+l.name, func(ctx context.Context) error {
-				return l.queue.Subscribe(ctx, func(ctx context.Context, d relay.Delivery) { s.receive(ctx, l.way, d) })
+				return l.queue.Subscribe(ctx, func(ctx context.Context, d relay.Delivery) { s.receive.take(ctx, paths[l], d) })
 			})
 		})
 	}
 
 	<-ctx.Done()
 	s.log.Info("stopping")
-	s.stopServing()
+	s.watch.events.Close()
+	if s.deliver.doors.stream != nil {
+		s.deliver.doors.stream.Stop()
+	}
+	s.api.stop()
 	waitAtMost(finishDelivery, func() {
 		reading.Wait()
 		if s.native != nil {
 			s.native.wait.wait()
 		}
-		s.chats.wait()
-		s.delivering.Wait()
+		s.receive.workers.wait()
+		s.deliver.delivering.Wait()
 	})
 	if s.front != nil { // only now: the bot's calls pass, and its acknowledgements count, to the last
 		ctx, cancel := context.WithTimeout(context.Background(), finishGateway)
 		s.front.stop(ctx)
 		cancel()
 	}
-	waitAtMost(finishPublish, s.recording.Wait) // what hangs is mended by stopOwn
+	waitAtMost(finishPublish, func() { // what hangs is recorded when it comes back from the queue
+		s.send.recording.Wait()
+		s.watch.counting.Wait()
+	})
 	stopPublishing()
 	publishers.Wait()
 	serving.Wait()
@@ -75,24 +83,6 @@ func (s *Sidecar) Run(ctx context.Context) error {
 
 var errListener = errors.New("listener failed")
 
-// keep runs a part until ctx is done, and starts it again when it ends early.
-func (s *Sidecar) keep(ctx context.Context, part string, run func(context.Context) error) {
-	pause := restartPause
-	for ctx.Err() == nil {
-		err := run(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		s.problems.set(part, err)
-		s.log.Error("a part ended early and is started again", "part", part, keyErr, err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-		pause = min(2*pause, restartPauseMax)
-	}
-}
-
 func waitAtMost(limit time.Duration, wait func()) {
 	done := make(chan struct{})
 	go func() {
@@ -102,5 +92,27 @@ func waitAtMost(limit time.Duration, wait func()) {
 	select {
 	case <-done:
 	case <-time.After(limit):
+	}
+}
+
+// runFeishu starts what listens to Feishu, and to the bot's SDK.
+func (s *Sidecar) runFeishu(ctx context.Context, serving, reading *sync.WaitGroup, fail func(error)) {
+	if s.native != nil {
+		reading.Go(func() {
+			s.keep(ctx, "reading "+nativeQueue, func(ctx context.Context) error {
+				return s.native.queue.Subscribe(ctx, s.native.receiveNative)
+			})
+		})
+	}
+	if s.front != nil {
+		s.log.Info("the gateway listens", "addr", s.Gateway().String(), "upstream", s.cfg.BaseURL.Host)
+		serving.Go(func() { s.front.serve(fail) })
+		reading.Go(func() { s.front.gateway.Run(ctx) })
+	}
+	if s.speak != nil {
+		reading.Go(func() { s.keep(ctx, "connector", s.speak.connector.Run) })
+	}
+	if s.app.api.Ready() { // with the app's own credentials
+		reading.Go(func() { s.app.introduce(ctx) })
 	}
 }

@@ -13,24 +13,46 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"feishu-relay/dedup"
-	"feishu-relay/mention"
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/gateway"
 	"feishu-relay/relay"
 	"feishu-relay/relay/outbox"
 	"feishu-relay/transcript"
 )
 
+// sender takes what the bot says, and what it heard from people, to the queue and the
+// transcript.
+type sender struct {
+	*base
+	chats     *chats
+	app       *app
+	watch     *watch
+	lanes     *lanes
+	given     *givenLines
+	sentIDs   *dedup.Window // own messages
+	sending   chatLocks
+	recording sync.WaitGroup // own messages that are recorded after the bot has its answer
+}
+
+func openSender(b *base, c *chats, a *app, w *watch, l *lanes, given *givenLines) (_ *sender, err error) {
+	s := &sender{base: b, chats: c, app: a, watch: w, lanes: l, given: given}
+	s.sentIDs, err = b.window(".sent.jsonl", b.cfg.DedupSize)
+	return s, err
+}
+
 // Send takes what the bot says that it sent: written to the outbox, from where it
 // is sure to reach the other bots, and then recorded. Only group messages are
 // relayed; anything else is accepted and stays here.
-func (s *Sidecar) Send(_ context.Context, out relay.Outbound) (relay.Sent, error) {
+func (s *sender) Send(_ context.Context, out relay.Outbound) (relay.Sent, error) {
 	return s.accept(out, s.recordOwn)
 }
 
 // accept sends out, and has record note it in the transcript.
-func (s *Sidecar) accept(out relay.Outbound, record func(*relay.Message)) (relay.Sent, error) {
+func (s *sender) accept(out relay.Outbound, record func(*relay.Message)) (relay.Sent, error) {
 	channel := orDefault(out.Channel)
 	now := relay.MillisOf(time.Now())
 	ts := now
@@ -47,7 +69,7 @@ func (s *Sidecar) accept(out relay.Outbound, record func(*relay.Message)) (relay
 	}
 	m, err := s.sendOnce(channel, id, ts, out, record)
 	if err == nil {
-		err = s.bots.box.Await() // also of a repeat
+		err = s.lanes.bots.box.Await() // also of a repeat
 	}
 	if err != nil {
 		s.problems.set("outbox", err)
@@ -58,7 +80,7 @@ func (s *Sidecar) accept(out relay.Outbound, record func(*relay.Message)) (relay
 		return relay.Sent{RelayMsgID: id, Relayed: true}, nil
 	}
 	s.trace("answering")
-	s.shown(m, s.peers.sentAt(m, now.Time()), relay.RoleAssistant, true)
+	s.watch.shown(m, s.chats.peers.sentAt(m, now.Time()), relay.RoleAssistant, true)
 	s.metrics.sent.WithLabelValues("true").Inc()
 	s.log.Info("sent", keyChat, m.ChatID, keyMsg, id, "seq", m.Seq)
 	return relay.Sent{RelayMsgID: id, Relayed: true}, nil
@@ -66,12 +88,12 @@ func (s *Sidecar) accept(out relay.Outbound, record func(*relay.Message)) (relay
 
 // sendOnce sends what was not sent under this id before; else m is nil. In one
 // chat one call runs at a time, so that its order is the same everywhere.
-func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound, record func(*relay.Message)) (*relay.Message, error) {
+func (s *sender) sendOnce(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound, record func(*relay.Message)) (*relay.Message, error) {
 	defer s.sending.lock(chatKey(channel, out.ChatID))()
 	if s.sentIDs.Claim(string(id)) != dedup.New {
 		return nil, nil
 	}
-	m, err := s.send(channel, id, ts, out, record)
+	m, err := s.write(channel, id, ts, out, record)
 	if err != nil {
 		_ = s.sentIDs.Settle(string(id), false) // forgetting a claim does no I/O
 		return nil, err
@@ -83,9 +105,9 @@ func (s *Sidecar) sendOnce(channel string, id relay.MessageID, ts relay.Millis, 
 	return m, nil
 }
 
-func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound, record func(*relay.Message)) (*relay.Message, error) {
-	s.members.saw(channel, out.ChatID, ts)
-	userTS, err := s.lastUser(channel, out.ChatID, out.ThreadID, ts)
+func (s *sender) write(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound, record func(*relay.Message)) (*relay.Message, error) {
+	s.chats.saw(channel, out.ChatID, ts)
+	userTS, err := s.chats.lastUser(channel, out.ChatID, out.ThreadID, ts)
 	if err != nil {
 		s.problems.set("transcript", err) // the message goes out without it
 	}
@@ -95,18 +117,18 @@ func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out 
 			meta[k] = v
 		}
 	}
-	group := s.groups.Current().Groups[string(out.ChatID)]
+	group := s.chats.group(out.ChatID)
 	meta["chat_type"] = quote("group")
 	meta["group_policy"] = quote(s.cfg.groupPolicyFor(group))
-	self := s.self()
+	self := s.app.self()
 	m := &relay.Message{
 		RelayMsgID: id, Channel: channel, ChatID: out.ChatID, Content: out.Content,
 		SenderBotOpenID: self.OpenID, SenderAgentName: s.cfg.Agent, Metadata: meta,
 		MessageID: out.MessageID, TS: ts, SenderAppID: self.AppID, SenderName: self.Name,
-		Mentions: s.resolve(out.Content, out.MsgType, out.Mentions), MsgType: cmp.Or(out.MsgType, "text"),
+		Mentions: s.app.resolve(out.Content, out.MsgType, out.Mentions), MsgType: cmp.Or(out.MsgType, "text"),
 		ParentID: out.ParentID, RootID: out.RootID, ThreadID: out.ThreadID, UserTS: userTS,
 	}
-	put, err := s.bots.box.Write(*m)
+	put, err := s.lanes.bots.box.Write(*m)
 	if err != nil {
 		return nil, err // and no transcript has it
 	}
@@ -119,8 +141,8 @@ func (s *Sidecar) send(channel string, id relay.MessageID, ts relay.Millis, out 
 // recordOwn notes the bot's own message. Its ts goes out as the bot reports it,
 // but is believed here as far as another's. The others get it whatever comes of
 // this; stopOwn tries again.
-func (s *Sidecar) recordOwn(m *relay.Message) {
-	if _, err := s.transcript.Append(m.Channel, string(m.ChatID), botEntry(m, s.peers.sentAt(m, time.Now()))); err != nil {
+func (s *sender) recordOwn(m *relay.Message) {
+	if _, err := s.chats.transcript.Append(m.Channel, string(m.ChatID), botEntry(m, s.chats.peers.sentAt(m, time.Now()))); err != nil {
 		s.problems.set("transcript", err)
 		s.log.Error("own message is not in the transcript", keyMsg, m.ID(), keyErr, err)
 	}
@@ -129,7 +151,7 @@ func (s *Sidecar) recordOwn(m *relay.Message) {
 
 // Hear takes what the bot says that it heard from a person: for the transcript,
 // and for the transcripts of those who could not hear it.
-func (s *Sidecar) Hear(_ context.Context, h relay.Heard) (relay.Sent, error) {
+func (s *sender) Hear(_ context.Context, h relay.Heard) (relay.Sent, error) {
 	channel := orDefault(h.Channel)
 	ts := h.TS
 	if ts <= 0 {
@@ -145,14 +167,14 @@ func (s *Sidecar) Hear(_ context.Context, h relay.Heard) (relay.Sent, error) {
 		id = relay.MessageID("user:" + hex.EncodeToString(sum[:12]))
 	}
 	group := isGroup(h.ChatType) && ofGroup(h.Metadata)
-	s.talks.note(talk{Channel: channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID, At: ts})
+	s.chats.noteTalk(talk{Channel: channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID, At: ts})
 	if !group {
 		return relay.Sent{RelayMsgID: id}, nil
 	}
-	s.members.saw(channel, h.ChatID, ts)
+	s.chats.saw(channel, h.ChatID, ts)
 	m := &relay.Message{
 		RelayMsgID: id, Channel: channel, ChatID: h.ChatID, Content: h.Content, SenderAgentName: s.cfg.Agent,
-		SenderBotOpenID: s.self().OpenID, Metadata: relay.Metadata{"chat_type": quote("group")}, MessageID: id, TS: ts,
+		SenderBotOpenID: s.app.self().OpenID, Metadata: relay.Metadata{"chat_type": quote("group")}, MessageID: id, TS: ts,
 		SenderName: cmp.Or(h.SenderName, h.Sender), MsgType: "text", ParentID: h.ParentID, RootID: h.RootID,
 		ThreadID: h.ThreadID, Role: relay.RoleUser, SenderID: h.SenderID,
 	}
@@ -166,15 +188,15 @@ func (s *Sidecar) Hear(_ context.Context, h relay.Heard) (relay.Sent, error) {
 	// Shared first: a crash behind the transcript would leave it recorded here, and a repeat
 	// could not tell that nobody has shared it.
 	relayed := s.share(m)
-	sent := s.peers.sentAt(m, time.Now())
-	added, err := s.transcript.Append(channel, string(h.ChatID), userEntry(m, sent))
+	sent := s.chats.peers.sentAt(m, time.Now())
+	added, err := s.chats.transcript.Append(channel, string(h.ChatID), userEntry(m, sent))
 	if err != nil {
 		s.problems.set("transcript", err)
 		return relay.Sent{}, &relay.Error{Code: relay.CodeTranscriptUnavailable,
 			Message: "the transcript cannot be written (see /v1/status); send it again later"}
 	}
-	s.spoke(m, sent)
-	s.shown(m, sent, relay.RoleUser, false)
+	s.chats.spoke(m, sent)
+	s.watch.shown(m, sent, relay.RoleUser, false)
 	s.metrics.recorded(relay.RoleUser, added)
 	s.trace("heard")
 	return relay.Sent{RelayMsgID: id, Relayed: relayed}, nil
@@ -182,90 +204,24 @@ func (s *Sidecar) Hear(_ context.Context, h relay.Heard) (relay.Sent, error) {
 
 // share hands a user's message to the others, unless it stands in the transcript: then whoever
 // recorded it has shared it. Shared twice, it is still recorded once.
-func (s *Sidecar) share(m *relay.Message) bool {
+func (s *sender) share(m *relay.Message) bool {
 	if !s.cfg.UserMessages {
 		return false
 	}
-	entries, err := s.transcript.Tail(m.Channel, string(m.ChatID), nearTail)
+	entries, err := s.chats.transcript.Tail(m.Channel, string(m.ChatID), nearTail)
 	if err != nil {
 		s.problems.set("transcript", err)
 	}
 	if slices.ContainsFunc(entries, func(e transcript.Entry) bool { return e.MessageID == string(m.ID()) }) {
 		return false
 	}
-	if _, err := s.users.box.Put(*m); err != nil {
+	if _, err := s.lanes.users.box.Put(*m); err != nil {
 		s.problems.set("outbox", err)
 		s.log.Error("user's message is not shared", keyMsg, m.ID(), keyErr, err)
 		return false
 	}
 	s.trace("shared")
 	return true
-}
-
-// lastUser is the ts of the newest user's message known in a chat, or in a
-// topic of it: one that stands here, or one that another bot knew of. Far back
-// is looked only once: where bots talk among themselves there is none near.
-func (s *Sidecar) lastUser(channel string, chat relay.ChatID, thread string, before relay.Millis) (relay.Millis, error) {
-	key := topicKey(channel, chat, thread)
-	known, looked := s.userTimes.Get(key)
-	newest := known
-	if known > int64(before) {
-		newest, looked = 0, false
-	}
-	if passing, ok := s.hearing.Get(key); ok && passing <= int64(before) {
-		newest = max(newest, passing)
-	}
-	for n := nearTail; n <= farTail; n *= 8 {
-		entries, err := s.transcript.Outline(channel, string(chat), n, int64(before))
-		for _, e := range entries {
-			if e.ThreadID == thread && userTime(e) <= int64(before) {
-				newest = max(newest, userTime(e))
-			}
-		}
-		if err != nil {
-			return relay.Millis(newest), err
-		}
-		if looked || newest > 0 || len(entries) < n {
-			break
-		}
-	}
-	s.userTimes.Add(key, max(known, newest))
-	return relay.Millis(newest), nil
-}
-
-// spoke notes when a person spoke, or when a bot knew that one had.
-func (s *Sidecar) spoke(m *relay.Message, sent time.Time) {
-	at := userTime(botEntry(m, sent))
-	if m.Role == relay.RoleUser {
-		at = sent.UnixMilli()
-	}
-	key := topicKey(m.Channel, m.ChatID, m.ThreadID)
-	if known, ok := s.userTimes.Get(key); ok && known < at {
-		s.userTimes.Add(key, at)
-	}
-}
-
-func userTime(e transcript.Entry) int64 {
-	switch {
-	case e.Role == relay.RoleUser:
-		return e.TS
-	case e.UserTS <= e.TS:
-		return e.UserTS
-	}
-	return 0
-}
-
-// resolve completes what the bot says of its mentions by what the text shows.
-func (s *Sidecar) resolve(content, msgType string, given []relay.Mention) []relay.Mention {
-	refs := make([]mention.Ref, len(given))
-	for i, m := range given {
-		refs[i] = mention.Ref{Key: m.Key, Name: m.Name, OpenID: string(m.OpenID), AgentName: string(m.AgentName)}
-	}
-	var out []relay.Mention
-	for _, r := range s.directory().Resolve(mention.Text{Content: content, MsgType: msgType, Refs: refs}) {
-		out = append(out, relay.Mention{Key: r.Key, Name: r.Name, OpenID: relay.OpenID(r.OpenID), AgentName: relay.AgentName(r.AgentName)})
-	}
-	return out
 }
 
 func sendError(err error) error {
@@ -292,4 +248,47 @@ func quote(text string) json.RawMessage {
 		panic(err) // a string is always JSON
 	}
 	return data
+}
+
+// sent relays a message of the bot. first is the first one of the same send.
+func (s *sender) sent(m gateway.Sent, first relay.MessageID) error {
+	meta := relay.Metadata{"chat_type": quote("group")}
+	if first != m.ID {
+		meta[metaPartOf] = quote(string(first))
+	}
+	if len(m.Keys) > 0 {
+		list, err := json.Marshal(m.Keys)
+		if err != nil {
+			return err
+		}
+		meta["media_keys"] = list
+	}
+	if now := relay.MillisOf(time.Now()); m.CreateTime > 0 && now-m.CreateTime > finalAfter {
+		meta[relay.MetaFinal] = fmt.Appendf(nil, "%d", now)
+	}
+	if m.EditOf != "" {
+		meta[metaEditOf] = quote(string(m.EditOf))
+	}
+	_, err := s.accept(relay.Outbound{ChatID: m.ChatID, Content: m.Text, MessageID: m.ID, TS: m.CreateTime,
+		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), Metadata: meta}, s.recordLater)
+	return err
+}
+
+// recordLater notes the bot's own message while the bot already has Feishu's
+// answer: what has to be on disk by then is the outbox. A crash in between is
+// mended by stopOwn, when the message comes back from the queue.
+func (s *sender) recordLater(m *relay.Message) {
+	own := *m
+	s.recording.Go(func() { s.recordOwn(&own) })
+}
+
+func (s *sender) heard(ctx context.Context, m feishu.Message) error {
+	s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID, At: m.CreateTime})
+	if m.ChatType != feishu.ChatGroup {
+		return nil // a private chat never leaves its bot
+	}
+	_, err := s.Hear(ctx, relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(), Sender: string(m.Sender.OpenID),
+		SenderID: m.Sender.OpenID, SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime,
+		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
+	return err
 }

@@ -9,54 +9,56 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/dedup"
 	"feishu-relay/httpapi"
-	"feishu-relay/mcptools"
-	"feishu-relay/relay"
+	"feishu-relay/internal/attempts"
 )
 
-func (s *Sidecar) openAPI() error {
+// localAPI is the server of the local API.
+type localAPI struct {
+	*base
+	listener  net.Listener
+	server    *http.Server
+	conns     connections
+	failures  *attempts.Failures // wrong tokens, of the API and of tunnels
+	lines     httpapi.Lines      // of a bot at /v1/mailbox/ws
+	signedOut *dedup.Window      // sessions of browsers
+}
+
+func openAPI(b *base) (*localAPI, error) {
+	a := &localAPI{base: b, failures: attempts.New()}
 	var err error
-	if s.listener, err = net.Listen("tcp", s.cfg.ListenAddr); err != nil {
+	a.signedOut, err = b.window(".sessions.jsonl", httpapi.MaxEnded)
+	return a, err
+}
+
+// listen binds the listener for what options serve.
+func (a *localAPI) listen(options httpapi.Options) error {
+	var err error
+	if a.listener, err = net.Listen("tcp", a.cfg.ListenAddr); err != nil {
 		return bindError("LISTEN_ADDR", err)
 	}
-	s.onClose(func() error {
-		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+	a.onClose(func() error {
+		if err := a.listener.Close(); !errors.Is(err, net.ErrClosed) {
 			return err
 		}
 		return nil
 	})
-	var ca []byte
-	if s.front != nil {
-		ca = s.front.entry.CA()
-	}
-	options := httpapi.Options{Token: string(s.cfg.APIToken), Name: string(s.cfg.Agent) + " " + s.cfg.ListenAddr,
-		Ended: s.signedOut, Send: s.Send, Hear: s.Hear, Decide: s.Decide,
-		Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.members.in, Transcripts: s.transcript,
-		Group: s.groupShown, Depths: s.depthsShown,
-		Stream: s.doors.stream, Deliveries: deliveriesAPI{s}, Say: s.sayer(), CA: ca, Events: s.events, Outcomes: s.outcomes, Metrics: s.metrics.handler(), Lines: &s.lines,
-		Admitted: s.conns.admitted, Failures: s.failures, Logger: s.log}
-	tools := mcptools.Options{Transcripts: s.transcript, WhoAmI: s.whoAmI, Version: s.version, Logger: s.log,
-		Visible: func(channel, chat string) bool { return s.members.in(channel, relay.ChatID(chat)) }}
-	if s.mail != nil { // a nil *Agent in an interface would be none
-		options.Mailbox, tools.Mailbox = s.mail, s.mail
-	}
-	options.MCP = mcptools.Handler(mcptools.New(tools))
-	s.server = s.conns.server(httpapi.New(options), s.log)
+	options.Token, options.Name = string(a.cfg.APIToken), string(a.cfg.Agent)+" "+a.cfg.ListenAddr
+	options.Ended, options.Lines, options.Admitted, options.Failures = a.signedOut, &a.lines, a.conns.admitted, a.failures
+	options.Metrics, options.Logger = a.metrics.handler(), a.log
+	a.server = a.conns.server(httpapi.New(options), a.log)
 	return nil
 }
 
-// stopServing ends the long connections and lets short requests finish.
-func (s *Sidecar) stopServing() {
-	s.events.Close()
-	s.lines.Close()
-	if s.doors.stream != nil {
-		s.doors.stream.Stop()
-	}
-	s.conns.close()
+// stop ends the long connections and lets short requests finish.
+func (a *localAPI) stop() {
+	a.lines.Close()
+	a.conns.close()
 	ctx, cancel := context.WithTimeout(context.Background(), finishRequests)
 	defer cancel()
-	if err := s.server.Shutdown(ctx); err != nil {
-		_ = s.server.Close()
+	if err := a.server.Shutdown(ctx); err != nil {
+		_ = a.server.Close()
 	}
 }
 

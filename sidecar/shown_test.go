@@ -37,7 +37,7 @@ func TestWhatIsShownOfAGroup(t *testing.T) {
 	t.Parallel()
 	s := shownSidecar(t, policy.Limits{MaxDepth: 3, Threshold: 1, Check: true})
 	for _, id := range []relay.ChatID{"oc_own", "oc_half"} {
-		s.book.SetChat(feishu.Chat{ID: id, Name: "Feishu's name"})
+		s.app.book.SetChat(feishu.Chat{ID: id, Name: "Feishu's name"})
 	}
 	for _, tt := range []struct {
 		channel string
@@ -49,7 +49,7 @@ func TestWhatIsShownOfAGroup(t *testing.T) {
 		{"slack", "oc_half", httpapi.Group{Limits: httpapi.GroupLimits{MaxDepth: 3, Threshold: 2, Check: true}}},
 		{"feishu", "oc_none", httpapi.Group{Limits: httpapi.GroupLimits{MaxDepth: 3, Threshold: 1, Check: true}}},
 	} {
-		if got := s.groupShown(tt.channel, tt.chat); got != tt.want {
+		if got := s.watch.groupShown(tt.channel, tt.chat); got != tt.want {
 			t.Errorf("%s %s: got %+v, want %+v", tt.channel, tt.chat, got, tt.want)
 		}
 	}
@@ -77,16 +77,16 @@ func TestDepthsShownAreThoseDecidedBy(t *testing.T) {
 				e.UserTS = ts - r.Int64N(60_000)
 			}
 			entries = append(entries, e)
-			if _, err := s.transcript.Append("feishu", "oc_x", e); err != nil {
+			if _, err := s.chats.transcript.Append("feishu", "oc_x", e); err != nil {
 				t.Fatal(err)
 			}
 		}
 		given := slices.Clone(entries)
-		got := s.depthsShown(entries)
+		got := s.decide.depthsShown(entries)
 		for i, e := range given {
 			want := 0
 			if e.Role == relay.RoleAssistant {
-				decision, err := s.Decide(t.Context(), relay.Question{SenderAgentName: relay.AgentName(e.Sender), Outbound: relay.Outbound{
+				decision, err := s.decide.Decide(t.Context(), relay.Question{SenderAgentName: relay.AgentName(e.Sender), Outbound: relay.Outbound{
 					ChatID: "oc_x", MessageID: relay.MessageID(e.MessageID), TS: relay.Millis(e.TS)}})
 				if err != nil {
 					t.Fatal(err)

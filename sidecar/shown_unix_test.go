@@ -22,7 +22,7 @@ import (
 func TestNobodyWaitsForWhatWatchersAreShown(t *testing.T) {
 	t.Parallel()
 	s := shownSidecar(t, policy.Limits{MaxDepth: 3, Threshold: 1})
-	server := httptest.NewServer(httpapi.New(httpapi.Options{Events: s.events, Ready: s.Ready}))
+	server := httptest.NewServer(httpapi.New(httpapi.Options{Events: s.watch.events, Ready: s.Ready}))
 	defer server.Close()
 	resp, err := server.Client().Get(server.URL + "/v1/events")
 	if err != nil {
@@ -37,7 +37,7 @@ func TestNobodyWaitsForWhatWatchersAreShown(t *testing.T) {
 	}
 	answered := make(chan error, 1)
 	go func() {
-		_, err := s.accept(relay.Outbound{ChatID: "oc_x", Content: "hello"}, hang)
+		_, err := s.send.accept(relay.Outbound{ChatID: "oc_x", Content: "hello"}, hang)
 		answered <- err
 	}()
 	hung := false
@@ -52,7 +52,7 @@ func TestNobodyWaitsForWhatWatchersAreShown(t *testing.T) {
 	}
 	_ = os.Remove(file)
 	_ = end.Close()
-	s.recording.Wait()
+	s.watch.counting.Wait()
 	shown := make([]byte, 4096)
 	for text := ""; !strings.Contains(text, `"content":"hello"`); {
 		n, err := resp.Body.Read(shown)

@@ -2,18 +2,14 @@ package sidecar
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
 	"sync"
 	"time"
 
-	"feishu-relay/dedup"
-	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
@@ -95,40 +91,40 @@ type Problem struct {
 
 // Status tells how the sidecar is.
 func (s *Sidecar) Status() Status {
-	self := s.self()
+	self := s.app.self()
 	st := Status{Version: s.version, Started: relay.Timestamp(s.started), Backend: s.cfg.Backend,
 		Identity: Identity{s.cfg.Agent, self.Name, self.OpenID, self.AppID},
-		Door:     DoorStatus{Name: s.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.peers.missing(),
-		Members: MembersStatus{s.cfg.MembershipCheck, s.members.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(), Token: s.cfg.APIToken != ""}
+		Door:     DoorStatus{Name: s.deliver.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.chats.peers.missing(),
+		Members: MembersStatus{s.cfg.MembershipCheck, s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(), Token: s.cfg.APIToken != ""}
 	if err := s.Ready(); err != nil {
 		st.NotReady = err.Error()
 	}
 	st.Ready = st.NotReady == ""
-	if s.doors.stream != nil {
-		st.Door.Connected = new(s.doors.stream.Connected())
+	if s.deliver.doors.stream != nil {
+		st.Door.Connected = new(s.deliver.doors.stream.Connected())
 	}
-	for _, l := range []*lane{&s.bots, &s.users} {
+	for l := range s.lanes.all() {
 		st.Queues[l.name] = QueueStatus{l.queue.Status(), l.box.Stats(), counted(l.queue)}
 	}
 	if s.front != nil {
 		st.Gateway = s.front.gateway.Status()
 		if st.Door.Name == doorGateway {
-			st.Door.Connected = new(s.doors.gateway.Open())
+			st.Door.Connected = new(s.deliver.doors.gateway.Open())
 		}
 	}
 	if s.mail != nil {
-		st.Mailbox = &MailboxStatus{s.cfg.Mailbox.Backend, s.mail.Counts()}
+		st.Mailbox = &MailboxStatus{s.cfg.Mailbox.Backend, s.mail.agent.Counts()}
 	}
-	if s.connector != nil {
-		st.Feishu = new(s.connector.Connected())
+	if s.speak != nil {
+		st.Feishu = new(s.speak.connector.Connected())
 	}
 	switch {
-	case s.llm != nil:
-		st.Judge = s.llm.State()
-	case s.judge != nil:
+	case s.decide.llm != nil:
+		st.Judge = s.decide.llm.State()
+	case s.decide.judge != nil:
 		st.Judge = "rules"
 	}
-	if err := s.groups.Err(); err != nil {
+	if err := s.chats.groups.Err(); err != nil {
 		st.Groups = err.Error()
 	}
 	return st
@@ -147,7 +143,7 @@ func (s *Sidecar) limits() Limits {
 // folders can be written.
 func (s *Sidecar) Ready() error {
 	var errs []error
-	for _, l := range []*lane{&s.bots, &s.users} {
+	for l := range s.lanes.all() {
 		switch st := l.queue.Status(); {
 		case !st.Connected:
 			errs = append(errs, fmt.Errorf("%s queue: the %s backend does not answer: %s", l.name, s.cfg.Backend, cmp.Or(st.Error, "not yet connected")))
@@ -155,7 +151,7 @@ func (s *Sidecar) Ready() error {
 			errs = append(errs, fmt.Errorf("%s queue is not being read", l.name))
 		}
 	}
-	return errors.Join(append(errs, s.folders.check())...)
+	return errors.Join(append(errs, s.probe.check())...)
 }
 
 // probeEvery is how long the answer of a write probe holds: each one makes a
@@ -199,36 +195,6 @@ func writable(dir string) error {
 	return nil
 }
 
-// shown lets watchers see a message, once.
-func (s *Sidecar) shown(m *relay.Message, sent time.Time, role string, own bool) {
-	key := string(m.ID())
-	if s.showing.Claim(key) != dedup.New {
-		return
-	}
-	_ = s.showing.Settle(key, true) // in memory only
-	entry := botEntry(m, sent)
-	if role == relay.RoleUser {
-		entry = userEntry(m, sent)
-	}
-	e := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: cmp.Or(editOf(m), m.RelayMsgID),
-		Role: role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
-		ParentID: m.ParentID, RootID: m.RootID, TS: relay.MillisOf(sent), Own: own}
-	if role != relay.RoleAssistant || !s.events.Watched() {
-		s.events.Publish(e)
-		return
-	}
-	counted := func() {
-		limits := s.cfg.limitsFor(s.groups.Current().Groups[string(m.ChatID)])
-		e.Depth, _ = s.depth(where{channel: m.Channel, chat: m.ChatID}, policyEntry(entry), limits) // 0: not known
-		s.events.Publish(e)
-	}
-	if own { // the bot waits for the answer to its send, and not for the transcript
-		s.recording.Go(counted)
-		return
-	}
-	counted()
-}
-
 // problems keeps the newest error of each part.
 type problems struct {
 	mu    sync.Mutex
@@ -251,27 +217,4 @@ func (p *problems) list() []Problem {
 	defer p.mu.Unlock()
 	newestFirst := func(a, b Problem) int { return cmp.Compare(b.At, a.At) }
 	return append([]Problem{}, slices.SortedFunc(maps.Values(p.parts), newestFirst)...)
-}
-
-// stopped reports why p ended.
-func (s *Sidecar) stopped(p *passage, stage string, why relay.Reason) {
-	s.metrics.stopped.WithLabelValues(string(why)).Inc()
-	level := slog.LevelInfo
-	switch {
-	case why == relay.OwnMessage, why == relay.Duplicate, stage == stagePolicy: // the decision has been told
-		level = slog.LevelDebug
-	case why == relay.Malformed, why == relay.BadSignature:
-		level = slog.LevelWarn
-	}
-	attrs := []any{keyReason, why, keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keySender, p.msg.SenderAgentName}
-	if p.cause != nil {
-		attrs = append(attrs, keyErr, p.cause)
-	}
-	s.log.Log(context.Background(), level, "stopped", attrs...)
-	if why == relay.OwnMessage {
-		return
-	}
-	s.noteStopped(p, why)
-	s.events.Publish(httpapi.Event{Type: httpapi.EventStop, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
-		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Reason: why, Depth: p.decision.Depth})
 }

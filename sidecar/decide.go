@@ -3,11 +3,14 @@ package sidecar
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/groups"
 	"feishu-relay/policy"
+	"feishu-relay/policy/judge"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -30,19 +33,37 @@ const (
 	judgeTail  = 64
 )
 
+// decider is the stages of the policy: who is addressed, how deep a conversation is, and
+// what the judge says.
+type decider struct {
+	*base
+	chats   *chats
+	app     *app
+	watch   *watch
+	deliver *deliverer
+	receive *receiver
+	judge   policy.Judge
+	llm     *judge.LLM // nil where the rules judge, or nobody
+}
+
+func newDecider(b *base, c *chats, a *app, w *watch, dl *deliverer, r *receiver) (*decider, error) {
+	d := &decider{base: b, chats: c, app: a, watch: w, deliver: dl, receive: r}
+	return d, d.openJudge()
+}
+
 // depth counts m's depth in the chat as it was at m's time. What came later is
 // left out by the transcript rather than here: for a sidecar that is behind it
 // would be all that is read, and nothing be counted.
-func (s *Sidecar) depth(w where, m policy.Entry, limits policy.Limits) (depth int, err error) {
+func (c *chats) depth(w where, m policy.Entry, limits policy.Limits) (depth int, err error) {
 	known := false
-	s.transcript.Index(w.channel, string(w.chat), func(index transcript.Index) {
+	c.transcript.Index(w.channel, string(w.chat), func(index transcript.Index) {
 		depth, known = index.(conversations).Depth(&m, limits.Count, nearTail, farTail)
 	})
 	if known {
 		return depth, nil
 	}
 	for n := nearTail; n <= farTail; n *= 8 {
-		entries, err := s.transcript.Outline(w.channel, string(w.chat), n, m.TS)
+		entries, err := c.transcript.Outline(w.channel, string(w.chat), n, m.TS)
 		if err != nil {
 			return 0, err
 		}
@@ -108,19 +129,19 @@ func holds(entries []transcript.Entry, id string) bool {
 
 // decideBot says whether m, a bot's message, goes to this bot. What the judge
 // reads is only gathered where it is asked.
-func (s *Sidecar) decideBot(ctx context.Context, w where, m policy.Entry) (policy.Decision, error) {
-	limits := s.cfg.limitsFor(w.group)
-	depth, err := s.depth(w, m, limits)
+func (d *decider) decideBot(ctx context.Context, w where, m policy.Entry) (policy.Decision, error) {
+	limits := d.cfg.limitsFor(w.group)
+	depth, err := d.chats.depth(w, m, limits)
 	if err != nil {
 		return policy.Decision{}, err
 	}
 	var q policy.Question
 	if limits.Check && depth > limits.Threshold && depth < limits.MaxDepth {
-		if q, err = s.question(w, m); err != nil {
+		if q, err = d.question(w, m); err != nil {
 			return policy.Decision{}, err
 		}
 	}
-	return policy.Decide(ctx, limits, depth, q, s.judge), nil
+	return policy.Decide(ctx, limits, depth, q, d.judge), nil
 }
 
 // where is the place of a message that is decided on.
@@ -133,8 +154,8 @@ type where struct {
 
 // question is what the judge is asked about m, with the lines before it in its
 // conversation.
-func (s *Sidecar) question(w where, m policy.Entry) (policy.Question, error) {
-	entries, err := s.transcript.TailTo(w.channel, string(w.chat), judgeTail, m.TS)
+func (d *decider) question(w where, m policy.Entry) (policy.Question, error) {
+	entries, err := d.chats.transcript.TailTo(w.channel, string(w.chat), judgeTail, m.TS)
 	if err != nil {
 		return policy.Question{}, err
 	}
@@ -145,36 +166,36 @@ func (s *Sidecar) question(w where, m policy.Entry) (policy.Question, error) {
 			before = append(before, policyEntry(e))
 		}
 	}
-	return policy.Question{Transcript: before[max(0, len(before)-judgeLines):], Message: m, AgentName: string(s.cfg.Agent),
-		AgentRole: s.cfg.Role, BotName: s.self().Name, Mentioned: w.mentioned}, nil
+	return policy.Question{Transcript: before[max(0, len(before)-judgeLines):], Message: m, AgentName: string(d.cfg.Agent),
+		AgentRole: d.cfg.Role, BotName: d.app.self().Name, Mentioned: w.mentioned}, nil
 }
 
 // Decide answers POST /v1/decide: what the policy says of a message. Nothing is
 // written or injected.
-func (s *Sidecar) Decide(ctx context.Context, q relay.Question) (any, error) {
-	w := where{orDefault(q.Channel), q.ChatID, s.groups.Current().Groups[string(q.ChatID)], s.addressed(q.Content, q.MsgType, q.Mentions)}
-	m, err := s.asked(w, q)
+func (d *decider) Decide(ctx context.Context, q relay.Question) (any, error) {
+	w := where{orDefault(q.Channel), q.ChatID, d.chats.group(q.ChatID), d.app.addressed(q.Content, q.MsgType, q.Mentions)}
+	m, err := d.asked(w, q)
 	if err != nil {
 		return nil, err
 	}
 	if q.Role == relay.RoleUser {
 		m.Role, m.Sender = policy.RoleUser, cmp.Or(q.Sender, q.SenderName)
-		question, err := s.question(w, m)
+		question, err := d.question(w, m)
 		if err != nil {
 			return nil, err
 		}
-		return policy.DecideUser(ctx, s.cfg.groupPolicyFor(w.group), w.mentioned, s.cfg.limitsFor(w.group), question, s.judge), nil
+		return policy.DecideUser(ctx, d.cfg.groupPolicyFor(w.group), w.mentioned, d.cfg.limitsFor(w.group), question, d.judge), nil
 	}
-	return s.decideBot(ctx, w, m)
+	return d.decideBot(ctx, w, m)
 }
 
 // asked is the message that q is about: as the transcript has it, which knows
 // more of it than the caller, else as it would stand there if it came now.
-func (s *Sidecar) asked(w where, q relay.Question) (policy.Entry, error) {
+func (d *decider) asked(w where, q relay.Question) (policy.Entry, error) {
 	m := policy.Entry{Role: policy.RoleAssistant, Sender: string(q.SenderAgentName), SenderName: q.SenderName,
 		MessageID: string(q.MessageID), ParentID: string(q.ParentID), RootID: string(q.RootID), ThreadID: q.ThreadID, PartOf: partOf(q.Metadata),
 		Content: q.Content, TS: int64(q.TS), UserTS: int64(q.UserTS)}
-	entries, err := s.transcript.Tail(w.channel, string(w.chat), contextTail)
+	entries, err := d.chats.transcript.Tail(w.channel, string(w.chat), contextTail)
 	if err != nil {
 		return m, err
 	}
@@ -230,4 +251,102 @@ func orDefault(channel string) string {
 		return relay.DefaultChannel
 	}
 	return channel
+}
+
+// noteMentions finds out whether a person addresses this bot; it gets the
+// message either way.
+func (d *decider) noteMentions(ctx context.Context, p *arrival) (relay.Reason, error) {
+	d.app.selfAsked(ctx)
+	p.mentioned = d.app.addressed(p.msg.Content, p.msg.MsgType, p.msg.Mentions)
+	return relay.Pass, nil
+}
+
+// decideEdit lets an edit through to a bot that was given the message: the policy has
+// decided on that, and the depth is the same. For other bots it is only recorded.
+func (d *decider) decideEdit(w where, p *arrival) (relay.Reason, error) {
+	of := string(editOf(&p.msg))
+	if !d.deliver.given.has(givenBy(p.msg.SenderAgentName, of)) && !d.deliver.given.has(givenBy("", of)) && !d.receive.inFlight.has(of) {
+		return relay.Duplicate, nil
+	}
+	depth, err := d.chats.depth(w, policyEntry(botEntry(&p.msg, p.sent)), d.cfg.limitsFor(p.group))
+	if err != nil {
+		return relay.Pass, err
+	}
+	p.decision = policy.Decision{Allow: true, Depth: depth, Tier: policy.TierThreshold,
+		Reason: "an edit of a message that this bot was given"}
+	return relay.Pass, nil
+}
+
+// stopOld stops what was older than RELAY_MAX_AGE when it came, and what no
+// delivery channel was open for that long. Time spent behind earlier messages of
+// the chat does not count.
+func (d *decider) stopOld(_ context.Context, p *arrival) (relay.Reason, error) {
+	if p.History || !p.behind && (p.arrived.Sub(p.final) > d.cfg.MaxAge || d.deliver.deliveries.Expired(p.final)) {
+		return relay.Expired, nil
+	}
+	return relay.Pass, nil
+}
+
+// readMentions finds out whether the message addresses this bot. What the
+// sender's metadata says of that is not believed.
+func (d *decider) readMentions(ctx context.Context, p *arrival) (relay.Reason, error) {
+	d.app.selfAsked(ctx)
+	p.mentioned = d.app.addressed(p.msg.Content, p.msg.MsgType, p.msg.Mentions)
+	if !p.mentioned && editOf(&p.msg) == "" && d.cfg.groupPolicyFor(p.group) == "mention" {
+		return relay.NotMentioned, nil
+	}
+	return relay.Pass, nil
+}
+
+func (d *decider) askPolicy(ctx context.Context, p *arrival) (relay.Reason, error) {
+	w := where{p.msg.Channel, p.msg.ChatID, p.group, p.mentioned}
+	if editOf(&p.msg) != "" {
+		return d.decideEdit(w, p)
+	}
+	var err error
+	if p.decision, err = d.decideBot(ctx, w, policyEntry(botEntry(&p.msg, p.sent))); err != nil {
+		return relay.Pass, err
+	}
+	if ctx.Err() != nil {
+		return relay.Pass, ctx.Err()
+	}
+	d.metrics.decided(p.decision)
+	d.watch.noteDecided(p)
+	d.watch.events.Publish(httpapi.Event{Type: httpapi.EventDecision, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
+		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Depth: p.decision.Depth, Decision: p.decision})
+	d.log.Info("decision", keyAgent, d.cfg.Agent, keyChat, p.msg.ChatID, keyMsg, p.key, keySender, p.msg.SenderAgentName,
+		"allow", p.decision.Allow, "tier", p.decision.Tier, keyReason, p.decision.Reason, "detail", p.decision.Detail,
+		"depth", p.decision.Depth, "judge_ms", p.decision.JudgeMS, "mentioned", p.mentioned)
+	if !p.decision.Allow {
+		return relay.Reason(p.decision.Reason), nil
+	}
+	return relay.Pass, nil
+}
+
+// depthsShown counts each of some entries of a chat, 0 for a person's, as a
+// decision counts it that knows of the chat what they tell. No group counts
+// otherwise than the others.
+func (d *decider) depthsShown(entries []transcript.Entry) []int {
+	tail := make([]policy.Entry, len(entries))
+	for i, e := range entries {
+		tail[i] = policyEntry(e)
+	}
+	return policy.Depths(tail, d.cfg.Limits.Count)
+}
+
+func (d *decider) openJudge() error {
+	switch {
+	case !d.cfg.Limits.Check:
+	case d.cfg.Judge.APIKey == "":
+		d.judge = countedJudge{judge.Rules{}, d.metrics}
+		d.log.Info("no OPENAI_API_KEY: the built-in rules judge between threshold and hard limit")
+	default:
+		llm, err := judge.New(judge.Options{APIKey: string(d.cfg.Judge.APIKey), BaseURL: d.cfg.Judge.BaseURL,
+			Model: d.cfg.Judge.Model, Timeout: d.cfg.Limits.Timeout, Logger: d.log})
+		if err != nil {
+			return fmt.Errorf("judge: %w", err)
+		}
+		d.judge, d.llm = countedJudge{llm, d.metrics}, llm
+	}
+	return nil
 }

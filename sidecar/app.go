@@ -1,0 +1,424 @@
+package sidecar
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	xrate "golang.org/x/time/rate"
+
+	"feishu-relay/feishu"
+	"feishu-relay/internal/groups"
+	"feishu-relay/mailbox"
+	"feishu-relay/mcptools"
+	"feishu-relay/mention"
+	"feishu-relay/relay"
+)
+
+// Pauses between questions to Feishu about the same thing.
+const (
+	askAgain    = 10 * time.Minute // who else is in a chat; whether the bot is, after a no
+	maxAsked    = 1000             // chats whose last question is remembered
+	feishuAsked = 10 * time.Second // for one question, and between those about a chat that got no answer
+	askRate     = 2                // questions about memberships a second, of three calls at most: they count against the bot's own limits
+	askBurst    = 10
+)
+
+const (
+	personWait = time.Second      // for Feishu to tell a name; without one the open_id stands in the transcript
+	personNext = 10 * time.Minute // before the next question about somebody that Feishu did not name
+	personDay  = 24 * time.Hour   // before the next question about somebody whose name is known: people rename themselves
+)
+
+// defaultBase is FEISHU_BASE_URL's default.
+var defaultBase = url.URL{Scheme: "https", Host: "open.feishu.cn"}
+
+// app is the bot's app in Feishu: who it is, who the others are as it sees them, and what
+// the sidecar asks Feishu for itself.
+type app struct {
+	*base
+	chats        *chats
+	book         *feishu.Book // of this bot's Feishu app
+	api          *feishu.API
+	botsAsked    asked
+	membersAsked asked
+	asking       *xrate.Limiter // of questions about memberships
+	selfDue      asked          // for the bot's own identity
+	personsAsked asked
+	names        atomic.Pointer[namesOf]
+}
+
+func openApp(b *base, c *chats) (*app, error) {
+	a := &app{base: b, chats: c, asking: xrate.NewLimiter(askRate, askBurst),
+		api: feishu.NewAPI(b.cfg.BaseURL.String(), b.cfg.AppID, string(b.cfg.AppSecret))}
+	root, err := b.folder("chats")
+	if err != nil {
+		return nil, err
+	}
+	name := b.name() + ".feishu.json"
+	a.book = feishu.OpenBook(root, name, b.log)
+	if known := a.book.Self().AppID; b.cfg.AppID != "" && known != "" && known != b.cfg.AppID {
+		// Another app: every open_id in the book is another one's.
+		b.log.Warn("FEISHU_APP_ID is not the app of before; what was known of its chats and bots is set aside", "before", known)
+		if err := errors.Join(a.book.Close(), root.Rename(name, name+".other-app")); err != nil {
+			return nil, fmt.Errorf("set the former app's book aside: %w", err)
+		}
+		a.book = feishu.OpenBook(root, name, b.log)
+		c.forgetMembers()
+	}
+	a.book.LearnSelf(feishu.Self{AppID: b.cfg.AppID, Name: b.cfg.BotName, OpenID: b.cfg.BotOpenID})
+	b.onClose(a.book.Close)
+	return a, nil
+}
+
+// self is who the bot is: as configured, else as Feishu says.
+func (a *app) self() feishu.Self {
+	known := a.book.Self()
+	return feishu.Self{AppID: cmp.Or(a.cfg.AppID, known.AppID), Name: cmp.Or(a.cfg.BotName, known.Name),
+		OpenID: cmp.Or(a.cfg.BotOpenID, known.OpenID)}
+}
+
+// selfAsked is self, after Feishu was asked for what is missing and can be; not
+// for each message, where Feishu does not answer.
+func (a *app) selfAsked(ctx context.Context) feishu.Self {
+	self := a.self()
+	if self.OpenID != "" && self.Name != "" || !a.api.Ready() || !a.selfDue.due("", feishuAsked) {
+		return self
+	}
+	return a.askSelf(ctx)
+}
+
+func (a *app) askSelf(ctx context.Context) feishu.Self {
+	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
+	defer cancel()
+	info, err := a.api.BotInfo(ctx)
+	if err != nil {
+		a.problems.set("identity", err)
+		return a.self()
+	}
+	a.book.LearnSelf(info)
+	return a.self()
+}
+
+// namesOf is the directory of names made from one state of the groups file and
+// the book.
+type namesOf struct {
+	file *groups.File
+	book uint64
+	dir  *mention.Directory
+}
+
+// directory is who can be addressed: the agents of the groups file, the bots
+// that were met, and this bot under its own names.
+func (a *app) directory() *mention.Directory {
+	file, version := a.chats.groups.Current(), a.book.Version()
+	if n := a.names.Load(); n != nil && n.file == file && n.book == version {
+		return n.dir
+	}
+	self := a.self()
+	var others []mention.Agent
+	for _, b := range a.book.Bots() {
+		if b.Agent == "" || b.Agent == a.cfg.Agent {
+			continue
+		}
+		if seen, ok := a.book.Agent(b.Agent, b.AppID, b.Name); ok { // with the id that this app sees
+			b.OpenID = cmp.Or(b.OpenID, seen.OpenID)
+		}
+		others = append(others, mention.Agent{ID: string(b.Agent), Names: []string{b.Name}, IDs: []string{b.AppID, string(b.OpenID)}})
+	}
+	dir := file.DirectoryFor(mention.Agent{ID: string(a.cfg.Agent), Names: []string{self.Name},
+		IDs: []string{string(self.OpenID), self.AppID}}, others...)
+	a.names.Store(&namesOf{file, version, dir})
+	return dir
+}
+
+// met learns from a relayed message who its sender is.
+func (a *app) met(m *relay.Message) {
+	if m.SenderAgentName == "" || m.SenderAgentName == a.cfg.Agent || m.SenderName == "" && m.SenderAppID == "" {
+		return
+	}
+	a.book.LearnBot(feishu.Bot{Agent: m.SenderAgentName, AppID: m.SenderAppID, Name: m.SenderName})
+}
+
+// peer is the sender of m as this bot's app sees it. Its OpenID is empty where
+// neither an event nor Feishu's list of a chat's bots told it.
+func (a *app) peer(ctx context.Context, m *relay.Message) feishu.Bot {
+	bot := a.seenAs(m)
+	if bot.OpenID != "" && bot.Name != "" || !a.api.Ready() || !a.botsAsked.due(string(m.ChatID), askAgain) {
+		return bot
+	}
+	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
+	defer cancel()
+	bots, err := a.api.ChatBots(ctx, m.ChatID)
+	if err != nil {
+		a.botsAsked.again(string(m.ChatID), feishuAsked)
+		a.problems.set("chat bots", err)
+		return bot
+	}
+	for _, b := range bots {
+		a.book.LearnBot(b)
+	}
+	if bot = a.seenAs(m); bot.OpenID == "" {
+		a.botsAsked.again(string(m.ChatID), feishuAsked) // its name may be known by then
+	}
+	return bot
+}
+
+func (a *app) seenAs(m *relay.Message) feishu.Bot {
+	bot := feishu.Bot{AppID: m.SenderAppID, Name: m.SenderName, Agent: m.SenderAgentName}
+	if _, native := m.Metadata[metaNative]; native {
+		known, _ := a.book.Bot(m.SenderBotOpenID)
+		bot.OpenID = m.SenderBotOpenID // Feishu told this app
+		bot.Name = cmp.Or(bot.Name, known.Name, string(bot.Agent))
+		return bot
+	}
+	if known, ok := a.book.Agent(m.SenderAgentName, m.SenderAppID, m.SenderName); ok {
+		bot.OpenID = known.OpenID
+		bot.Name = cmp.Or(bot.Name, known.Name)
+		bot.AppID = cmp.Or(bot.AppID, known.AppID)
+	}
+	bot.Name = cmp.Or(bot.Name, string(m.SenderAgentName))
+	return bot
+}
+
+// errUndecided says that Feishu has to be asked first, and was not yet.
+var errUndecided = errors.New("it is not known yet whether the bot is in this chat")
+
+// askMembership asks Feishu whether the bot is in a chat. An error is no answer.
+func (a *app) askMembership(ctx context.Context, chat relay.ChatID) (bool, error) {
+	if known := a.book.Chat(chat); known.In == feishu.No && time.Since(known.Asked) < askAgain {
+		return false, nil
+	}
+	if !a.api.Ready() {
+		return false, fmt.Errorf("%w: the bot has made no call to Feishu since the start", errUndecided)
+	}
+	if !a.asking.Allow() || !a.membersAsked.due(string(chat), feishuAsked) {
+		return false, errUndecided
+	}
+	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
+	defer cancel()
+	asked := relay.MillisOf(time.Now()) // what is heard meanwhile is newer than the answer
+	in, err := a.inChat(ctx, chat)
+	if err != nil {
+		a.problems.set("membership", err)
+		return false, fmt.Errorf("%w: %w", errUndecided, err)
+	}
+	a.membersAsked.again(string(chat), 0)
+	answer := a.book.Chat(chat)
+	answer.ID, answer.In, answer.Asked = chat, feishu.No, time.Now()
+	if in {
+		answer.In = feishu.Yes
+		a.chats.saw(relay.DefaultChannel, chat, asked)
+	}
+	a.book.SetChat(answer)
+	return in, nil
+}
+
+// inChat asks in the three ways there are, since each wants another scope.
+func (a *app) inChat(ctx context.Context, chat relay.ChatID) (bool, error) {
+	in, err := a.api.InChat(ctx, chat)
+	if err == nil || ctx.Err() != nil {
+		return in, err
+	}
+	self := a.selfAsked(ctx)
+	if bots, berr := a.api.ChatBots(ctx, chat); berr == nil && self.OpenID != "" {
+		return slices.ContainsFunc(bots, func(b feishu.Bot) bool { return b.OpenID == self.OpenID }), nil
+	}
+	answer, cerr := a.api.Chat(ctx, chat)
+	if cerr == nil && answer.In == feishu.No {
+		return false, nil
+	}
+	return false, errors.Join(err, cerr) // that Feishu shows a chat's basics says nothing
+}
+
+// asked remembers when something may be asked again, about a chat or a person.
+type asked struct {
+	mu   sync.Mutex
+	next map[string]time.Time // guarded by mu
+}
+
+// due reports whether it may be asked now, and if so, not again for a pause.
+func (a *asked) due(about string, pause time.Duration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Now().Before(a.next[about]) {
+		return false
+	}
+	if a.next == nil || len(a.next) >= maxAsked {
+		a.next = map[string]time.Time{}
+	}
+	a.next[about] = time.Now().Add(pause)
+	return true
+}
+
+// again allows the next question after another pause.
+func (a *asked) again(about string, pause time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.next[about] = time.Now().Add(pause)
+}
+
+// introduce asks Feishu until it says who the bot is.
+func (a *app) introduce(ctx context.Context) {
+	for pause := time.Second; a.askSelf(ctx).OpenID == ""; pause = min(2*pause, time.Minute) {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// answerable is the message that a reply is meant for. Another agent's result is
+// no message of Feishu's: the reply goes to the person's newest one in that chat,
+// or where there is none, to no message.
+func (a *app) answerable(chat relay.ChatID, to relay.MessageID) relay.MessageID {
+	if to == "" || strings.HasPrefix(string(to), "om_") {
+		return to
+	}
+	known, _ := a.chats.talk(relay.DefaultChannel, chat)
+	return known.MessageID
+}
+
+// chatKind is what kind of chat it is: as remembered, else as Feishu says.
+func (a *app) chatKind(ctx context.Context, chat relay.ChatID) (string, error) {
+	if known := a.book.Chat(chat); known.Kind != "" {
+		return known.Kind, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
+	defer cancel()
+	answer, err := a.api.Chat(ctx, chat)
+	if err != nil {
+		return "", err
+	}
+	a.book.SetChat(answer)
+	return answer.Kind, nil
+}
+
+// mentionsOf is what a message's mentions say, in the relay's words: an id of
+// this app's is the agent that it is known to be.
+func (a *app) mentionsOf(mentions []feishu.Mention) []relay.Mention {
+	var out []relay.Mention
+	for _, m := range mentions {
+		r := relay.Mention{Key: m.Key, Name: m.Name, OpenID: m.OpenID}
+		for _, id := range m.IDs() {
+			who, _ := a.book.Name(id)
+			r.AgentName, r.Name = cmp.Or(r.AgentName, who.Agent), cmp.Or(r.Name, who.Name)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// talkIn is what is known of a conversation. Where no person has spoken yet, its
+// kind may be known all the same.
+func (a *app) talkIn(channel string, chat relay.ChatID) talk {
+	t, ok := a.chats.talk(channel, chat)
+	if !ok && channel == relay.DefaultChannel {
+		t.ChatType = a.book.Chat(chat).Kind
+	}
+	return t
+}
+
+// matched learns from one message seen in both ways which bot an id of this
+// app's is.
+func (a *app) matched(m *relay.Message, agent relay.AgentName) {
+	if agent == "" || m.SenderBotOpenID == "" {
+		return
+	}
+	bot := feishu.Bot{OpenID: m.SenderBotOpenID, Agent: agent}
+	if known, ok := a.book.Agent(agent, "", ""); ok {
+		bot.AppID, bot.Name = known.AppID, known.Name
+	}
+	a.book.LearnBot(bot)
+}
+
+// named gives a message that Feishu delivered the name under which its sender
+// is known on the relay.
+func (a *app) named(m *relay.Message) {
+	if m.SenderAgentName != "" {
+		return
+	}
+	if bot, ok := a.book.Bot(m.SenderBotOpenID); ok {
+		m.SenderAgentName = bot.Agent
+		if m.SenderName == "" {
+			m.SenderName = bot.Name
+		}
+		if m.SenderAppID == "" {
+			m.SenderAppID = bot.AppID
+		}
+	}
+}
+
+// person returns the name of who sent m, "" where it is unknown: events have ids only. The
+// book has names from mentions; Feishu is asked with the bot's own token.
+func (a *app) person(ctx context.Context, m *feishu.Message) string {
+	a.book.LearnMentions(m.Mentions)
+	id := m.Sender.OpenID
+	known, _ := a.book.Name(string(id))
+	if m.Sender.Name != "" || id == "" {
+		return m.Sender.Name
+	}
+	pause := personNext
+	if known.Name != "" {
+		pause = personDay
+	}
+	if m.ChatType != feishu.ChatGroup || !a.api.Ready() || !a.personsAsked.due(string(id), pause) {
+		return known.Name
+	}
+	ctx, cancel := context.WithTimeout(ctx, personWait)
+	defer cancel()
+	name, err := a.api.User(ctx, id)
+	if err != nil || name == "" {
+		return known.Name // no scope for it, most often
+	}
+	a.book.LearnName(string(id), feishu.Who{Name: name})
+	return name
+}
+
+// addressed reports whether a text, or what its sender resolved in it, names
+// this bot.
+func (a *app) addressed(content, msgType string, mentions []relay.Mention) bool {
+	refs := make([]mention.Ref, len(mentions))
+	for i, m := range mentions {
+		refs[i] = mention.Ref{Key: m.Key, Name: m.Name, OpenID: string(m.OpenID), AgentName: string(m.AgentName)}
+	}
+	found := a.directory().Find(mention.Text{Content: content, MsgType: msgType, Refs: refs})
+	if found.All && a.cfg.MentionAll {
+		return true
+	}
+	return slices.Contains(found.Agents, string(a.cfg.Agent))
+}
+
+// resolve completes what the bot says of its mentions by what the text shows.
+func (a *app) resolve(content, msgType string, given []relay.Mention) []relay.Mention {
+	refs := make([]mention.Ref, len(given))
+	for i, m := range given {
+		refs[i] = mention.Ref{Key: m.Key, Name: m.Name, OpenID: string(m.OpenID), AgentName: string(m.AgentName)}
+	}
+	var out []relay.Mention
+	for _, r := range a.directory().Resolve(mention.Text{Content: content, MsgType: msgType, Refs: refs}) {
+		out = append(out, relay.Mention{Key: r.Key, Name: r.Name, OpenID: relay.OpenID(r.OpenID), AgentName: relay.AgentName(r.AgentName)})
+	}
+	return out
+}
+
+// whoAmI is what the bot's model may know of itself.
+func (a *app) whoAmI(context.Context) mcptools.Identity {
+	self := a.self()
+	out := mcptools.Identity{AgentID: mailbox.AgentID(a.cfg.Agent), BotName: self.Name, Description: a.cfg.Role, Capabilities: a.cfg.Capabilities,
+		Limits: mcptools.Limits{MaxMessageBytes: mailbox.MaxBody, MaxConcurrentTasks: a.cfg.Mailbox.MaxTasks, MaxExchanges: a.cfg.Mailbox.MaxExchanges}}
+	file := a.chats.groups.Current()
+	for _, t := range a.chats.listTalks() {
+		out.Conversations = append(out.Conversations, mcptools.Conversation{Channel: t.Channel, ChatID: string(t.ChatID), ChatType: t.ChatType,
+			Name: file.Groups[string(t.ChatID)].Name, LastMessageAt: time.UnixMilli(int64(t.At)).UTC()})
+	}
+	return out
+}

@@ -1,0 +1,148 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"feishu-relay/dedup"
+	"feishu-relay/internal/jsonl"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/wait"
+)
+
+// base is what every part of a sidecar has: its settings, its log, its counters and
+// what it has opened.
+type base struct {
+	cfg      Config
+	version  string
+	log      *slog.Logger
+	trace    func(step string)
+	metrics  *metrics
+	problems *problems
+	bad      quarantined
+	closers  []func() error // last opened first
+}
+
+func newBase(cfg Config, opts Options) *base {
+	if cfg.BaseURL == nil {
+		cfg.BaseURL = &defaultBase
+	}
+	b := &base{cfg: cfg, version: opts.Version, log: opts.Logger, trace: opts.Trace, metrics: newMetrics(cfg.Agent, opts.Version),
+		problems: newProblems()}
+	if b.log == nil {
+		b.log = slog.New(slog.DiscardHandler)
+	}
+	b.log = newLimitedLog(b.log.Handler())
+	if b.trace == nil {
+		b.trace = func(string) {}
+	}
+	return b
+}
+
+// name is the agent's name as files are named for it.
+func (b *base) name() string { return safefile.Name(string(b.cfg.Agent)) }
+
+func (b *base) onClose(f func() error) { b.closers = append(b.closers, f) }
+
+func (b *base) close() error {
+	var errs []error
+	for i := len(b.closers) - 1; i >= 0; i-- {
+		errs = append(errs, b.closers[i]())
+	}
+	b.closers = nil
+	return errors.Join(errs...)
+}
+
+// folder opens a folder below RELAY_DIR until the sidecar closes.
+func (b *base) folder(path ...string) (*os.Root, error) {
+	root, err := safefile.OpenDir(b.cfg.RelayDir)
+	for _, name := range path {
+		if err != nil {
+			return nil, err
+		}
+		above := root
+		root, err = safefile.OpenSub(above, name)
+		err = errors.Join(err, above.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.onClose(root.Close)
+	return root, nil
+}
+
+// openFolders opens what every part needs.
+func (b *base) openFolders() error {
+	if err := b.lockAgent(); err != nil {
+		return err
+	}
+	processed, err := b.folder("processed")
+	b.bad.root, b.bad.name = processed, b.name()+".malformed.jsonl"
+	return err
+}
+
+// window opens a window of ids below the folder processed.
+func (b *base) window(name string, size int) (*dedup.Window, error) {
+	w, err := dedup.Open(b.bad.root, b.name()+name, size)
+	if err == nil {
+		b.onClose(w.Close)
+	}
+	return w, err
+}
+
+// lockAgent keeps a second sidecar of the same name off the same folder: they
+// would share one position and one outbox, and each lose what the other takes.
+func (b *base) lockAgent() error {
+	root, err := b.folder("offsets")
+	if err != nil {
+		return err
+	}
+	if fs := safefile.NetworkFS(root.Name()); fs != "" {
+		b.log.Warn("the relay folder is on a network file system, where appends, locks and change events are not reliable; use Redis instead",
+			"folder", b.cfg.RelayDir, "filesystem", fs)
+	}
+	return b.lock(root, b.name()+".lock", b.cfg.RelayDir)
+}
+
+// lockWithin is how long a predecessor may take to end.
+const lockWithin = 2 * time.Second
+
+// lock keeps a second process off a folder of the agent's; where is the name by which
+// the operator knows the folder.
+func (b *base) lock(root *os.Root, name, where string) error {
+	f, err := safefile.Open(root, name, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return fmt.Errorf("lock the agent's state: %w", err)
+	}
+	b.onClose(f.Close)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), lockWithin, &setting{fmt.Errorf(
+		"another sidecar with AGENT_NAME=%s runs on %s; give each bot an AGENT_NAME of its own", b.cfg.Agent, where)})
+	defer cancel()
+	return jsonl.Retry(ctx, func(time.Duration) error {
+		ok, err := safefile.TryLock(f)
+		if err != nil {
+			return fmt.Errorf("lock the agent's state: %w", err)
+		}
+		if !ok {
+			return jsonl.ErrLocked
+		}
+		return nil
+	})
+}
+
+// keep runs a part until ctx is done, and starts it again when it ends early.
+func (b *base) keep(ctx context.Context, part string, run func(context.Context) error) {
+	for pauses := wait.NewBackoff(restartPause, restartPauseMax); ctx.Err() == nil; {
+		err := run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		b.problems.set(part, err)
+		b.log.Error("a part ended early and is started again", "part", part, keyErr, err)
+		_ = pauses.Sleep(ctx)
+	}
+}
