@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // ErrForgotten says that a backend no longer holds what it accepted earlier: it
@@ -63,11 +64,33 @@ type Subscriber interface {
 	Subscribe(ctx context.Context, h Handler) error
 }
 
+// Follower reads the queue without a position of its own.
+type Follower interface {
+	// Follow hands over all lines, first those that are kept, the oldest first, then
+	// each new one, until ctx is done, and then returns nil. take is called by one
+	// goroutine at a time and must not keep line; it may be anything, and may come
+	// again. caughtUp is called once, by the same goroutine, when what was there has been
+	// handed over; whole says that this was all that was ever published. Faults are
+	// waited out. It may be called several times at once, and beside Subscribe.
+	Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error
+}
+
+// Claimer lets one of several processes do what must be done once.
+type Claimer interface {
+	// Claim reports whether the caller is the first to claim key, of any process that
+	// uses the same backend. The claim is forgotten after life, which is at least a
+	// second: then the key can be claimed again. After an error nobody knows whether the
+	// key was claimed.
+	Claim(ctx context.Context, key string, life time.Duration) (first bool, err error)
+}
+
 // Backend is a queue that connects the sidecars: a folder of JSONL files or a
 // Redis. Close may be called more than once and ends what waits.
 type Backend interface {
 	Publisher
 	Subscriber
+	Follower
+	Claimer
 	Status() Status
 	Close() error
 }

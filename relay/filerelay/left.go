@@ -17,7 +17,7 @@ func (r *reader) leave(ctx context.Context) error {
 	if rest, err := r.src.rest(r.tail); err == nil && len(rest) > 0 && !r.tail.Inside() && json.Valid(rest) {
 		r.tail.Skip(rest)
 		at := place{r.src, r.tail.Offset(), r.tail.Sum()}
-		if err := r.deliver(ctx, rest, at, r.border.Load().covers(r.src, at.offset-int64(len(rest)))); err != nil {
+		if err := r.hand(ctx, rest, at, at.offset-int64(len(rest))); err != nil {
 			return err
 		}
 	}
@@ -55,7 +55,7 @@ func (r *reader) late(ctx context.Context) error {
 					r.q.log.Warn("a program still writes to a file that was rotated away; it should open the queue file for each line")
 				}
 				r.q.stats.late.Add(1)
-				return r.deliver(ctx, text, r.here(), false)
+				return r.hand(ctx, text, r.here(), noPlace)
 			})
 			if ctx.Err() != nil {
 				return ctx.Err()

@@ -8,6 +8,7 @@
 //	$RELAY_DIR/outbound.jsonl                        the queue
 //	$RELAY_DIR/outbound.01795211093522000000.jsonl   a rotated segment of it
 //	$RELAY_DIR/offsets/agent_a.outbound.json         how far agent_a has read
+//	$RELAY_DIR/claims/<key>                          who claims a key first does what it stands for
 //
 // # Writing
 //
@@ -34,6 +35,9 @@
 // is left, its lock is taken once, so that no writer of ours is still inside,
 // and it is read to its end. Since programs that take no lock may hold it open
 // longer, it is looked at now and then afterwards.
+//
+// [Queue.Follow] reads in the same way from the oldest line that is kept, and stores
+// nothing.
 //
 // # Waking up
 //
@@ -75,6 +79,9 @@ type Options struct {
 	// still needs it, and at which a reader that stored no position counts as
 	// gone; 0 is 24 h.
 	KeepFor time.Duration
+	// Capped: only the newest lines are kept, and the queue is read with Follow alone. A
+	// rotation removes all segments but the newest.
+	Capped bool
 	// Recheck is how often the reader looks without a notice; 0 is 1 s.
 	Recheck time.Duration
 	// NoNotify leaves the change notices out: only Recheck wakes the reader.
@@ -101,6 +108,7 @@ type Queue struct {
 	turn   chan struct{} // held by the one Publish that writes; guards writer
 	writer writer
 
+	pruned     atomic.Int64 // when expired claims were last removed, in Unix nanoseconds
 	subscribed atomic.Bool
 	closed     context.Context // done after Close
 	close      context.CancelFunc

@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
@@ -26,21 +24,22 @@ const (
 	maxGlued = 16
 )
 
-// reader is one run of Subscribe. Its fields belong to that goroutine, except
-// for those that saver.go names.
+// reader reads the queue, for Subscribe from the stored position, for Follow from the
+// oldest line. Its fields belong to one goroutine.
 type reader struct {
-	q      *Queue
-	dir    safefile.Folder
-	wake   safefile.Notices
-	handle relay.Handler
-	saver  saver
+	q    *Queue
+	dir  safefile.Folder
+	wake safefile.Notices
+
+	sub      *subscription     // of Subscribe; nil: Follow runs, with the next two
+	take     func(line []byte) // gets each line
+	caughtUp func(whole bool)  // nil: it was called
+	whole    bool              // no file had been rotated before reading began
 
 	src    *source     // nil before begin
 	tail   *jsonl.Tail // nil while src has no file
 	final  bool        // src is left when it is read to its end: no writer of ours is in it
 	left   []leftFile
-	border atomic.Pointer[border] // nil: nothing is history; read by the saver too
-	window *relay.Window[place]
 	failed bool // said so already
 }
 
@@ -61,19 +60,46 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 		return errors.New("subscribe: the queue is being read already")
 	}
 	defer q.subscribed.Store(false)
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := q.untilClosed(ctx)
 	defer cancel()
-	defer context.AfterFunc(q.closed, cancel)()
-
-	r := &reader{q: q, dir: safefile.Folder{Path: q.opt.Dir}, handle: h}
-	r.wake = safefile.Notices{Dir: q.opt.Dir, Recheck: q.opt.Recheck, Off: q.opt.NoNotify, Log: q.log}
-	r.saver.init()
+	r := q.newReader()
+	r.sub = newSubscription(q, &r.dir, h)
 	var saving sync.WaitGroup
-	saving.Go(func() { r.keepSaving(ctx) })
+	saving.Go(func() { r.sub.keepSaving(ctx) })
 	r.run(ctx)
 	saving.Wait()
-	r.end()
+	r.sub.end()
+	r.close()
 	return nil
+}
+
+// Follow reads the queue as [relay.Follower] says. It fails only after Close.
+func (q *Queue) Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error {
+	if q.closed.Err() != nil {
+		return fmt.Errorf("follow: %w", errClosed)
+	}
+	ctx, cancel := q.untilClosed(ctx)
+	defer cancel()
+	r := q.newReader()
+	r.take, r.caughtUp = take, caughtUp
+	r.run(ctx)
+	r.close()
+	return nil
+}
+
+// untilClosed is ctx, which also ends with Close.
+func (q *Queue) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(q.closed, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+func (q *Queue) newReader() *reader {
+	return &reader{q: q, dir: safefile.Folder{Path: q.opt.Dir},
+		wake: safefile.Notices{Dir: q.opt.Dir, Recheck: q.opt.Recheck, Off: q.opt.NoNotify, Log: q.log}}
 }
 
 // run reads until ctx is done.
@@ -81,6 +107,10 @@ func (r *reader) run(ctx context.Context) {
 	ticked := false
 	for ctx.Err() == nil {
 		more, err := r.step(ctx)
+		if err == nil && !more && r.caughtUp != nil && r.atEnd() {
+			r.caughtUp(r.whole)
+			r.caughtUp = nil
+		}
 		if err == nil && !more && ticked {
 			err = r.late(ctx)
 		}
@@ -123,7 +153,7 @@ func (r *reader) step(ctx context.Context) (more bool, err error) {
 		}
 	}
 	if r.tail != nil {
-		n, err := r.read(r.src, r.tail, func(l jsonl.Line) error { return r.take(ctx, l) })
+		n, err := r.read(r.src, r.tail, func(l jsonl.Line) error { return r.line(ctx, l) })
 		if errors.Is(err, jsonl.ErrReplaced) {
 			r.replaced()
 			return true, nil
@@ -155,7 +185,7 @@ func (r *reader) read(src *source, tail *jsonl.Tail, take func(jsonl.Line) error
 	return n, cmp.Or(wrong, err)
 }
 
-// begin finds the place at which this agent goes on.
+// begin finds the place at which reading begins or goes on.
 func (r *reader) begin() error {
 	root, err := r.dir.Open(true)
 	if err != nil {
@@ -163,21 +193,16 @@ func (r *reader) begin() error {
 	}
 	r.wake.Arm() // the folder exists now, and nothing is read yet: no change falls between
 	queue := r.q.opt.Queue
-	c, err := loadCheckpoint(root, r.checkpointName())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		b, err := endOf(root, queue)
-		if err != nil {
-			return err
-		}
-		r.border.Store(b)
-	case errors.Is(err, errBroken):
-		r.q.log.Warn("the stored position is broken; the queue is read from its beginning", "err", err)
-		c = checkpoint{}
-	case err != nil:
+	var c checkpoint // of the oldest line
+	if r.sub != nil {
+		c, err = r.sub.load(root)
+	} else {
+		var rotated []uint64
+		rotated, err = segments(root, queue)
+		r.whole = len(rotated) == 0 // else there may have been older ones
+	}
+	if err != nil {
 		return err
-	default:
-		r.border.Store(c.History)
 	}
 	if fsName := safefile.NetworkFS(r.q.opt.Dir); fsName != "" {
 		r.q.log.Warn("the queue lies on a network file system, where locks and change notices between hosts cannot be relied on; use Redis there",
@@ -193,22 +218,30 @@ func (r *reader) begin() error {
 		}
 		src, c.Offset, c.Sum = &source{after: c.After}, 0, noSum
 	}
-	r.window = relay.NewWindow(place{src, c.Offset, c.Sum})
-	r.q.mu.Lock()
-	r.q.window = r.window
-	r.q.mu.Unlock()
+	if r.sub != nil {
+		r.sub.start(place{src, c.Offset, c.Sum})
+	}
 	r.enter(src, c.Offset, c.Sum, c.File)
-	_ = r.save() // a crash must find the border of the first start; a fault is shown, and tried again
+	if r.sub != nil {
+		_ = r.sub.save() // a crash must find the border of the first start; a fault is shown, and tried again
+	}
 	return nil
+}
+
+// atEnd reports whether all that is in the queue was read.
+func (r *reader) atEnd() bool {
+	if r.tail == nil {
+		return true
+	}
+	root, err := r.dir.Open(false)
+	return err == nil && safefile.Same(root, liveName(r.q.opt.Queue), r.src.file)
 }
 
 // enter makes src the file that is read, from a place in it. was is the file
 // whose content src goes on with, src's own when it does not.
 func (r *reader) enter(src *source, offset int64, want jsonl.Sum, was fileID) {
-	if b := r.border.Load(); b != nil && b.File == was && was != src.id && src.file != nil && offset > 0 {
-		moved := *b
-		moved.File = src.id
-		r.border.Store(&moved)
+	if r.sub != nil && was != src.id && src.file != nil && offset > 0 {
+		r.sub.moved(was, src.id)
 	}
 	r.src, r.tail, r.final = src, nil, false
 	if src.file != nil {
@@ -219,9 +252,15 @@ func (r *reader) enter(src *source, offset int64, want jsonl.Sum, was fileID) {
 		r.tail = &t
 		offset, want = t.Offset(), t.Sum()
 	}
-	r.window.Skip(place{src, offset, want})
-	r.saver.note()
+	r.pass(place{src, offset, want})
 	r.show()
+}
+
+// pass goes on to a place, with nothing to hand over before it.
+func (r *reader) pass(at place) {
+	if r.sub != nil {
+		r.sub.pass(at)
+	}
 }
 
 // advance goes on to the next file when the present one is over.
@@ -290,22 +329,31 @@ func (r *reader) replaced() {
 		}
 	}
 	r.q.log.Warn("the queue file was cut; what stood behind the place is gone", "offset", offset, "err", err)
-	if b := r.border.Load(); b != nil && b.File == r.src.id {
-		r.border.Store(nil)
+	if r.sub != nil {
+		r.sub.cut(r.src.id)
 	}
 	r.enter(r.src, 0, noSum, r.src.id)
 }
 
-// take deals with one line of the present file.
-func (r *reader) take(ctx context.Context, l jsonl.Line) error {
+// line deals with one line of the present file.
+func (r *reader) line(ctx context.Context, l jsonl.Line) error {
 	at := place{r.src, l.End, l.Sum()}
 	text := r.usable(l)
 	if text == nil {
-		r.window.Skip(at)
-		r.saver.note()
+		r.pass(at)
 		return nil
 	}
-	return r.deliver(ctx, text, at, r.border.Load().covers(r.src, l.Start))
+	return r.hand(ctx, text, at, l.Start)
+}
+
+// hand hands over a line that begins at start of the present file, or that has no place
+// there where start is negative.
+func (r *reader) hand(ctx context.Context, text []byte, at place, start int64) error {
+	if r.sub != nil {
+		return r.sub.deliver(ctx, text, at, start)
+	}
+	r.take(text)
+	return ctx.Err()
 }
 
 // usable returns the line to hand over, nil if there is none.
@@ -335,14 +383,48 @@ func blank(text []byte) bool { return len(bytes.Trim(text, " \t\r\v\f")) == 0 }
 // recordStart begins each record that [relay.Salvage] can find.
 var recordStart = []byte(`{"relay_msg_id":`)
 
-func (r *reader) deliver(ctx context.Context, text []byte, at place, history bool) error {
-	settle, err := r.window.Begin(ctx, at, len(text))
-	if err != nil {
-		return err
+// show tells Status where the reader is.
+func (r *reader) show() {
+	if r.sub == nil {
+		return
 	}
-	r.handle(ctx, relay.Delivery{Line: bytes.Clone(text), History: history, Settle: func() {
-		settle()
-		r.saver.note()
-	}})
-	return ctx.Err()
+	at := r.here()
+	r.q.mu.Lock()
+	defer r.q.mu.Unlock()
+	r.q.view.source, r.q.view.offset = at.src, at.offset
+}
+
+// report tells Status how the last step went, and the log once.
+func (r *reader) report(err error) {
+	if err != nil && !r.failed {
+		r.q.log.Warn("the queue cannot be read; waiting", "err", err)
+	}
+	if err == nil && r.failed {
+		r.q.log.Info("the queue is read again")
+	}
+	r.failed = err != nil
+	if r.sub == nil {
+		return
+	}
+	r.q.mu.Lock()
+	defer r.q.mu.Unlock()
+	r.q.view.connected, r.q.view.reading, r.q.view.readErr = err == nil, err == nil, err
+}
+
+// close closes everything.
+func (r *reader) close() {
+	r.wake.Close()
+	for _, l := range r.left {
+		l.src.close()
+	}
+	if r.src != nil {
+		r.src.close()
+	}
+	_ = r.dir.Close() // nothing is left to save
+	if r.sub == nil {
+		return
+	}
+	r.q.mu.Lock()
+	defer r.q.mu.Unlock()
+	r.q.view = view{}
 }

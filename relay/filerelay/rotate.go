@@ -33,7 +33,7 @@ func (q *Queue) rotate(size int64) error {
 	if err != nil {
 		return err
 	}
-	if q.followedByOffset(root) {
+	if !q.opt.Capped && q.followedByOffset(root) {
 		log.Later(size)
 		return nil
 	}
@@ -82,7 +82,7 @@ func (q *Queue) followedByOffset(root *os.Root) bool {
 }
 
 // clean removes the segments that every known reader has passed or that are
-// older than KeepFor, and the oldest beyond maxSegments. The newest one stays:
+// older than KeepFor, and the oldest beyond maxSegments; of a capped queue all. The newest one stays:
 // it keeps the numbers rising and serves programs that follow it by name.
 func (q *Queue) clean(root *os.Root, numbers []uint64) error {
 	needed, err := q.needed(root)
@@ -97,7 +97,7 @@ func (q *Queue) clean(root *os.Root, numbers []uint64) error {
 	removed, err := jsonl.Prune(root, segments, func(name string, info fs.FileInfo) bool {
 		unread := numbers[len(numbers)-left] >= needed
 		age := time.Since(info.ModTime())
-		if (unread || age <= minAge) && age <= q.opt.KeepFor && left <= maxSegments {
+		if (unread || age <= minAge) && age <= q.opt.KeepFor && left <= maxSegments && !q.opt.Capped {
 			return false // the later ones are needed as well
 		}
 		if unread {

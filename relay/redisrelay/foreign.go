@@ -92,7 +92,7 @@ func (r *reader) listen(ctx context.Context, channel *redis.PubSub, heard *atomi
 		r.q.stats.foreign.Add(1)
 		dropped := 1
 		if len(line) < relay.MaxLine {
-			dropped = r.foreign.push(line)
+			dropped = r.sub.foreign.push(line)
 		}
 		if dropped > 0 && r.q.stats.foreignDropped.Add(int64(dropped)) == int64(dropped) {
 			r.q.log.Error("messages of foreign programs come faster than they are handled, or are too long; some are dropped (logged once, counted on)")
@@ -127,16 +127,16 @@ func (r *reader) watch(ctx context.Context, channel *redis.PubSub, heard *atomic
 }
 
 // handForeign hands over what foreign programs published.
-func (r *reader) handForeign(ctx context.Context) {
+func (s *subscription) handForeign(ctx context.Context) {
 	for {
-		line, ok := r.foreign.pop(ctx)
+		line, ok := s.foreign.pop(ctx)
 		if !ok {
 			return
 		}
-		settle, err := r.foreign.window.Begin(ctx, struct{}{}, len(line))
+		settle, err := s.foreign.window.Begin(ctx, struct{}{}, len(line))
 		if err != nil {
 			return
 		}
-		r.hand(ctx, relay.Delivery{Line: line, Settle: settle})
+		s.hand(ctx, relay.Delivery{Line: line, Settle: settle})
 	}
 }

@@ -1,41 +1,12 @@
 package redisrelay
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+
+	"feishu-relay/internal/redislink"
 )
-
-// streamID is the id of a stream's entry; the zero value lies before all.
-type streamID struct{ ms, seq uint64 }
-
-func parseID(text string) (streamID, error) {
-	ms, seq, ok := strings.Cut(text, "-")
-	a, errA := strconv.ParseUint(ms, 10, 64)
-	b, errB := strconv.ParseUint(seq, 10, 64)
-	if !ok || errA != nil || errB != nil {
-		return streamID{}, errors.New("no stream id of the form 0-0")
-	}
-	return streamID{a, b}, nil
-}
-
-func (id streamID) String() string {
-	return strconv.FormatUint(id.ms, 10) + "-" + strconv.FormatUint(id.seq, 10)
-}
-
-func (id streamID) compare(other streamID) int {
-	return cmp.Or(cmp.Compare(id.ms, other.ms), cmp.Compare(id.seq, other.seq))
-}
-
-func (id streamID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
-func (id *streamID) UnmarshalText(text []byte) (err error) {
-	*id, err = parseID(string(text))
-	return err
-}
 
 // unknown is the number of an entry that nobody has counted.
 const unknown = -1
@@ -43,15 +14,15 @@ const unknown = -1
 // place is a position in a stream: behind the entry id, which is the n-th that
 // was ever added to it.
 type place struct {
-	ID streamID `json:"id"`
-	N  int64    `json:"n"`
+	ID redislink.EntryID `json:"id"`
+	N  int64             `json:"n"`
 }
 
 // cursor is what a reader keeps on disk.
 type cursor struct {
 	place
 	// History is the last entry that was there before this agent's first start.
-	History streamID `json:"history,omitzero"`
+	History redislink.EntryID `json:"history,omitzero"`
 }
 
 func parseCursor(data []byte) (cursor, error) {
@@ -70,8 +41,8 @@ type sight struct {
 	exists      bool
 	added       int64 // entries ever added; unknown before Redis 7
 	length      int64
-	first, last streamID // of the entries there; ever given out
-	holds       bool     // the entry at the cursor is there
+	first, last redislink.EntryID // of the entries there; ever given out
+	holds       bool              // the entry at the cursor is there
 }
 
 // gone counts the entries that have left the stream, which happens only at its
@@ -84,13 +55,13 @@ func (s sight) gone() int64 { return s.added - s.length }
 // and as many as it counted have left.
 func (s sight) replaces(at place) bool {
 	switch {
-	case at.ID == (streamID{}):
+	case at.ID == (redislink.EntryID{}):
 		return false
-	case !s.exists || s.last.compare(at.ID) < 0:
+	case !s.exists || s.last.Compare(at.ID) < 0:
 		return true
 	case s.holds:
 		return s.added != unknown && at.N > s.added
-	case s.length > 0 && s.first.compare(at.ID) < 0:
+	case s.length > 0 && s.first.Compare(at.ID) < 0:
 		return true
 	}
 	return s.added != unknown && at.N > s.gone()

@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"testing"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/relay"
 )
 
-func id(ms uint64) streamID { return streamID{ms: ms} }
+func id(ms uint64) redislink.EntryID { return redislink.EntryID{MS: ms} }
 
 func TestSightReplaces(t *testing.T) {
 	at := place{id(50), 5}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/relay"
 )
 
@@ -120,7 +121,7 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	args := make([]any, 6, 6+len(lines))
 	announced := bytes.Repeat([]byte{'1'}, len(lines))
 	for i, line := range lines {
-		if !numbered(unsafe.String(unsafe.SliceData(line), len(line))) { // only looked at; a copy would cost as much
+		if q.opts.Stream != "" || !numbered(unsafe.String(unsafe.SliceData(line), len(line))) { // only looked at; a copy would cost as much
 			announced[i] = '0'
 		}
 		args = append(args, line)
@@ -134,7 +135,7 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	reply, err := publishScript.Run(ctx, q.publish, []string{q.stream}, args...).StringSlice()
 	switch {
 	case err != nil:
-		return "", explain(err)
+		return "", q.explain(err)
 	case len(reply) != 2:
 		return "", relay.ErrForgotten
 	case len(lines) == 0:
@@ -151,8 +152,8 @@ type receipt struct {
 
 func parseReceipt(text relay.Receipt) (receipt, error) {
 	id, number, _ := strings.Cut(string(text), "/")
-	if _, err := parseID(id); err != nil {
-		return receipt{}, err
+	if _, ok := redislink.ParseEntry(id); !ok {
+		return receipt{}, errNoID
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 {

@@ -34,6 +34,7 @@ type Options struct {
 	Channel string // such as nanobot:feishu:outbound; the stream is <Channel>:log
 	Agent   string // whose cursor it is; needed by Subscribe
 	Dir     string // RELAY_DIR: the cursor is a file in its folder offsets; needed by Subscribe
+	Stream  string // another stream than <Channel>:log; then nothing is published on the channel
 	MaxLen  int64  // entries the stream keeps, about; 0 means 10,000. What is older is trimmed
 	// Block is how long a read waits for something new before the link and
 	// the stream are looked at; 0 means 1 s. It is the heartbeat: a dead link is
@@ -53,11 +54,13 @@ type Queue struct {
 	counted  pacer
 	presence presence
 
-	mu     sync.Mutex
-	closed bool               // guarded by mu
-	cancel context.CancelFunc // ends the running Subscribe, nil without one; guarded by mu
-	ended  chan struct{}      // closed when it has returned; guarded by mu
-	reader *reader            // the last one; guarded by mu
+	closed context.Context // done after Close
+	close  context.CancelFunc
+
+	mu         sync.Mutex
+	running    sync.WaitGroup // Subscribe and Follow; added to with mu held, until closed is done
+	subscribed bool           // Subscribe is running; guarded by mu
+	reader     *reader        // the last one of Subscribe; guarded by mu
 
 	stats counters
 }
@@ -100,7 +103,11 @@ func New(opts Options) (*Queue, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	quiet.Do(logging.Disable)
-	q := &Queue{opts: opts, conn: conn, stream: opts.Channel + ":log", log: opts.Logger.With("channel", opts.Channel)}
+	q := &Queue{opts: opts, conn: conn, stream: cmp.Or(opts.Stream, opts.Channel+":log"), log: opts.Logger.With("channel", opts.Channel)}
+	if opts.Stream != "" {
+		q.log = opts.Logger.With("stream", opts.Stream)
+	}
+	q.closed, q.close = context.WithCancel(context.Background())
 	q.publish = q.client(publishPool, publishTimeout)
 	q.presence.life, q.presence.every = presenceLife, presenceEvery
 	return q, nil
@@ -148,18 +155,42 @@ func (q *Queue) Stats() Stats {
 	}
 }
 
-// Close ends Subscribe and Publish, waits for the former and frees the connections.
+// Close ends Subscribe, Follow and Publish, waits for the first two and frees the connections.
 func (q *Queue) Close() error {
 	q.mu.Lock()
-	first, cancel, ended := !q.closed, q.cancel, q.ended
-	q.closed = true
+	first := q.closed.Err() == nil
+	q.close()
 	q.mu.Unlock()
-	if cancel != nil {
-		cancel()
-		<-ended
-	}
+	q.running.Wait()
 	if first {
 		return q.publish.Close()
 	}
 	return nil
+}
+
+// Claim sets a key, as [relay.Claimer] says.
+func (q *Queue) Claim(ctx context.Context, key string, life time.Duration) (first bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	err = q.publish.SetArgs(ctx, q.opts.Channel+":claim:"+key, q.opts.Agent, redis.SetArgs{Mode: "NX", TTL: life}).Err()
+	if errors.Is(err, redis.Nil) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("claim on redis: %w", q.explain(err))
+	}
+	return true, nil
+}
+
+// explain makes err fit to be shown.
+func (q *Queue) explain(err error) error { return redislink.Explain(err, q.words(false)) }
+
+func (q *Queue) words(tls bool) redislink.Words {
+	return redislink.Words{
+		Rights: "the redis user lacks rights: it needs the keys <RELAY_CHANNEL>:*, the channel RELAY_CHANNEL, and scripts",
+		WrongType: "the key " + cmp.Or(q.opts.Stream, "<RELAY_CHANNEL>:log") +
+			" is not a stream: another program uses it; rename or delete it",
+		Closed: "the queue is closed",
+		TLS:    tls,
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ const connectLimit = 5 * time.Second
 var (
 	errSilent = &redislink.Fault{Says: "redis does not answer on the channel's connection"}
 	errNoSub  = errors.New("unexpected reply to SUBSCRIBE")
+	errNoID   = errors.New("unexpected id of a stream's entry")
 )
 
 // session reads over connections of its own until something fails, and says
@@ -35,14 +37,20 @@ var (
 func (r *reader) session(ctx context.Context) (live bool, err error) {
 	outer := ctx
 	ctx, fail := context.WithCancelCause(ctx)
-	client, channelClient := r.q.client(readPool, grace), r.q.channelClient()
-	channel := channelClient.Subscribe(ctx) // to nothing yet: no I/O
+	client := r.q.client(readPool, grace)
+	var channel *redis.PubSub // nil: Follow does not hear the channel
+	closing := []io.Closer{client}
+	if r.sub != nil {
+		channelClient := r.q.channelClient()
+		channel = channelClient.Subscribe(ctx) // to nothing yet: no I/O
+		closing = []io.Closer{channel, channelClient, client}
+	}
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		<-ctx.Done() // a blocked read ends only with its connection
-		_ = channel.Close()
-		_ = channelClient.Close()
-		_ = client.Close()
+		for _, c := range closing {
+			_ = c.Close()
+		}
 	})
 	defer func() {
 		if cause := context.Cause(ctx); cause != nil && outer.Err() == nil {
@@ -53,15 +61,14 @@ func (r *reader) session(ctx context.Context) (live bool, err error) {
 	}()
 
 	if err := r.connect(ctx, client, channel); err != nil {
-		if r.q.conn.TLSConfig != nil && redislink.TimedOut(err) {
-			err = &redislink.Fault{Says: "redis does not answer; perhaps it speaks no TLS: then use redis:// instead of rediss://", Err: err}
-		}
-		return false, err
+		return false, redislink.Explain(err, r.q.words(r.q.conn.TLSConfig != nil))
 	}
-	var heard atomic.Int64 // nanoseconds since began
-	heard.Store(int64(time.Since(r.began)))
-	parts.Go(func() { fail(r.listen(ctx, channel, &heard)) })
-	parts.Go(func() { fail(r.watch(ctx, channel, &heard)) })
+	if channel != nil {
+		var heard atomic.Int64 // nanoseconds since began
+		heard.Store(int64(time.Since(r.began)))
+		parts.Go(func() { fail(r.listen(ctx, channel, &heard)) })
+		parts.Go(func() { fail(r.watch(ctx, channel, &heard)) })
+	}
 	r.up()
 	return true, r.read(outer, ctx, client)
 }
@@ -69,7 +76,7 @@ func (r *reader) session(ctx context.Context) (live bool, err error) {
 func (r *reader) connect(ctx context.Context, client redis.UniversalClient, channel *redis.PubSub) error {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
-	if err := r.look(ctx, client); err != nil {
+	if err := r.look(ctx, client); err != nil || channel == nil {
 		return err
 	}
 	if err := channel.Subscribe(ctx, r.q.opts.Channel); err != nil {
@@ -101,9 +108,12 @@ func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) 
 			return err
 		}
 		for _, entry := range entries {
-			if err := r.take(outer, ctx, entry); err != nil {
+			if err := r.hand(outer, ctx, entry); err != nil {
 				return err
 			}
+		}
+		if len(entries) < readCount {
+			r.noteEnd()
 		}
 		if gather.due(len(entries), readCount, time.Now()) {
 			time.Sleep(gatherFor)
@@ -127,39 +137,44 @@ func (r *reader) readSome(ctx context.Context, client redis.UniversalClient) ([]
 	return streams[0].Messages, nil
 }
 
-// take hands one entry over. outer is what the handler gets; ctx ends with the
-// session, and with it the wait for room.
-func (r *reader) take(outer, ctx context.Context, entry redis.XMessage) error {
-	id, err := parseID(entry.ID)
-	if err != nil {
-		return fmt.Errorf("read stream: %w", err)
+// hand hands one entry over. outer is what the handler gets; ctx ends with the session.
+func (r *reader) hand(outer, ctx context.Context, entry redis.XMessage) error {
+	id, ok := redislink.ParseEntry(entry.ID)
+	if !ok {
+		return fmt.Errorf("read stream: %w", errNoID)
 	}
 	behind := place{ID: id, N: unknown}
 	if r.at.N != unknown {
 		behind.N = r.at.N + 1
 	}
 	text, ok := entry.Values["payload"].(string)
-	settle, err := r.window.Begin(ctx, behind, len(text))
-	if err != nil {
-		return err
+	settled := func() {}
+	if r.sub != nil {
+		var err error
+		if settled, err = r.sub.begin(ctx, behind, len(text)); err != nil {
+			return err
+		}
 	}
 	r.at = behind
 	r.noteRead()
-	if !ok || len(text) >= relay.MaxLine {
+	switch {
+	case !ok || len(text) >= relay.MaxLine:
 		r.q.stats.junk.Add(1)
-		settle()
-		r.noteSettled()
-		return nil
+		settled()
+	case r.sub != nil:
+		r.sub.hand(outer, relay.Delivery{Line: []byte(text), History: r.sub.isHistory(id), Settle: settled})
+	case outer.Err() == nil:
+		r.take([]byte(text))
 	}
-	r.hand(outer, relay.Delivery{
-		Line:    []byte(text),
-		History: id.compare(*r.history.Load()) <= 0,
-		Settle: func() {
-			settle()
-			r.noteSettled()
-		},
-	})
 	return nil
+}
+
+// noteEnd tells Follow's caller, once, that all that was there has been handed over.
+func (r *reader) noteEnd() {
+	if r.caughtUp != nil {
+		r.caughtUp(r.whole)
+		r.caughtUp = nil
+	}
 }
 
 func (r *reader) lookWithin(ctx context.Context, client redis.UniversalClient) error {
@@ -185,17 +200,25 @@ func (r *reader) look(ctx context.Context, client redis.UniversalClient) error {
 		r.q.stats.restarts.Add(1)
 		r.q.log.Warn("the stream is not the one that was read before; reading it from its beginning")
 		r.at = place{}
-		r.history.Store(&streamID{})
-		r.window.Skip(r.at)
+		if r.sub != nil {
+			r.sub.history.Store(&redislink.EntryID{})
+			r.sub.window.Skip(r.at)
+		}
 	}
 	at, missed := s.adjust(r.at)
-	if r.at = at; missed > 0 {
+	if r.at = at; missed > 0 && r.sub != nil {
 		r.q.stats.trimmed.Add(missed)
 		r.q.log.Error("entries were trimmed from the stream before they were read; they are lost here: raise the cap", "entries", missed)
 	}
-	r.window.Skip(r.at)
+	if r.sub != nil {
+		r.sub.window.Skip(r.at)
+	}
 	r.looked = time.Now()
-	r.noteLag(s.lag(r.at))
+	lag := s.lag(r.at)
+	r.noteLag(lag)
+	if lag == 0 {
+		r.noteEnd()
+	}
 	return nil
 }
 
@@ -217,28 +240,30 @@ func serverTime(ctx context.Context, client redis.UniversalClient, local time.Ti
 	return at, nil
 }
 
-// firstSight sets the border of history: all that the stream holds. If this
-// reader had waited for Redis, then what was added since it began to wait was
-// sent while it was up, and is news.
+// firstSight counts what has left the stream already, and sets the border of history: all
+// that the stream holds. If this reader had waited for Redis, then what was added
+// since it began to wait was sent while it was up, and is news.
 func (r *reader) firstSight(ctx context.Context, client redis.UniversalClient, s sight) error {
 	border := s.last
-	if r.tried {
+	if r.sub != nil && r.tried {
 		at, err := serverTime(ctx, client, r.began)
 		if err != nil {
 			return fmt.Errorf("ask for the time: %w", err)
 		}
-		began := streamID{ms: uint64(max(0, at.UnixMilli()))}
-		if began.compare(border) < 0 {
+		began := redislink.EntryID{MS: uint64(max(0, at.UnixMilli()))}
+		if began.Compare(border) < 0 {
 			border = began
 		}
 	}
-	r.history.Store(&border)
 	if s.exists && s.added != unknown {
 		r.at.N = s.gone()
 	}
-	r.fresh = false
-	r.window.Skip(r.at)
-	r.store() // the goroutine that saves has had nothing to do yet
+	r.fresh, r.whole = false, !s.exists || s.added == s.length
+	if r.sub != nil {
+		r.sub.history.Store(&border)
+		r.sub.window.Skip(r.at)
+		r.sub.store() // the goroutine that saves has had nothing to do yet
+	}
 	return nil
 }
 
@@ -263,13 +288,10 @@ func (r *reader) see(ctx context.Context, client redis.UniversalClient) (sight, 
 	if s.added < s.length || s.added == 0 && v.LastGeneratedID != "0-0" {
 		s.added = unknown
 	}
-	if s.last, err = parseID(v.LastGeneratedID); err != nil {
-		return sight{}, err
-	}
-	if v.Length > 0 {
-		if s.first, err = parseID(v.FirstEntry.ID); err != nil {
-			return sight{}, err
-		}
+	var okLast, okFirst bool
+	s.last, okLast = redislink.ParseEntry(v.LastGeneratedID)
+	if s.first, okFirst = redislink.ParseEntry(v.FirstEntry.ID); !okLast || !okFirst && v.Length > 0 {
+		return sight{}, errNoID
 	}
 	return s, nil
 }

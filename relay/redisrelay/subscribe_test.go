@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/redistest"
 	"feishu-relay/relay"
 )
@@ -168,7 +169,7 @@ func TestStreamReplacedUnderTheReader(t *testing.T) {
 	// Ids before the cursor, as from a server whose clock is behind.
 	for i, line := range lines("b", 1, 3) {
 		if err := raw.XAdd(t.Context(), &redis.XAddArgs{
-			Stream: q.stream, ID: streamID{ms: uint64(i + 1)}.String(), Values: []any{"payload", line},
+			Stream: q.stream, ID: redislink.EntryID{MS: uint64(i + 1)}.String(), Values: []any{"payload", line},
 		}).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -90,6 +90,14 @@ func Run(t *testing.T, f Features, open func(t *testing.T, agent string) relay.B
 		{"receipt of another queue", testForeignReceipt},
 		{"lines belong to their owners", testOwnership},
 		{"status follows the reader", testStatus},
+		{"follow hands over what is kept, then what is new", testFollow},
+		{"follow before anything was published", testFollowEmpty},
+		{"follow beside other readers", testFollowBesideOthers},
+		{"follow carries hostile lines", testFollowHostile},
+		{"close ends a follower", testFollowClosed},
+		{"one of many claims a key", testClaim},
+		{"a claim ends with its life", testClaimExpires},
+		{"claim fails after close", testClaimFails},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) { c.test(t, f, open) })

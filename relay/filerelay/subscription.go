@@ -1,0 +1,211 @@
+package filerelay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/wait"
+	"feishu-relay/relay"
+)
+
+// noPlace is where a line begins that a file got after it had been left.
+const noPlace = -1
+
+// subscription is what Subscribe adds to reading: the stored position, the window of
+// unsettled lines, and the border of history. Its methods belong to the goroutine
+// that reads, except for keepSaving and save.
+type subscription struct {
+	q      *Queue
+	dir    *safefile.Folder
+	handle relay.Handler
+	saver  saver
+	window *relay.Window[place]   // nil before start
+	border atomic.Pointer[border] // nil: nothing is history
+}
+
+func newSubscription(q *Queue, dir *safefile.Folder, h relay.Handler) *subscription {
+	s := &subscription{q: q, dir: dir, handle: h}
+	s.saver.init()
+	return s
+}
+
+// load returns the stored position.
+func (s *subscription) load(root *os.Root) (checkpoint, error) {
+	c, err := loadCheckpoint(root, s.checkpointName())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		b, err := endOf(root, s.q.opt.Queue)
+		if err != nil {
+			return c, err
+		}
+		s.border.Store(b)
+	case errors.Is(err, errBroken):
+		s.q.log.Warn("the stored position is broken; the queue is read from its beginning", "err", err)
+		c = checkpoint{}
+	case err != nil:
+		return c, err
+	default:
+		s.border.Store(c.History)
+	}
+	return c, nil
+}
+
+// start makes at the position.
+func (s *subscription) start(at place) {
+	s.window = relay.NewWindow(at)
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	s.q.window = s.window
+}
+
+// pass moves the position to at, with nothing to hand over before it.
+func (s *subscription) pass(at place) {
+	s.window.Skip(at)
+	s.saver.note()
+}
+
+// moved notes that the content of a file goes on in another one.
+func (s *subscription) moved(from, to fileID) {
+	if b := s.border.Load(); b != nil && b.File == from {
+		moved := *b
+		moved.File = to
+		s.border.Store(&moved)
+	}
+}
+
+// cut notes that a file was cut: what it holds now is no history.
+func (s *subscription) cut(id fileID) {
+	if b := s.border.Load(); b != nil && b.File == id {
+		s.border.Store(nil)
+	}
+}
+
+// deliver hands a line to the handler when there is room for it.
+func (s *subscription) deliver(ctx context.Context, text []byte, at place, start int64) error {
+	settle, err := s.window.Begin(ctx, at, len(text))
+	if err != nil {
+		return err
+	}
+	history := start != noPlace && s.border.Load().covers(at.src, start)
+	s.handle(ctx, relay.Delivery{Line: bytes.Clone(text), History: history, Settle: func() {
+		settle()
+		s.saver.note()
+	}})
+	return ctx.Err()
+}
+
+// keepSaving stores the position until ctx is done. A fault is waited out.
+func (s *subscription) keepSaving(ctx context.Context) {
+	for {
+		select {
+		case <-s.saver.some:
+		case <-ctx.Done():
+			return
+		}
+		for wait, err := saveAfter, errors.New("not yet"); err != nil; wait = s.q.opt.Recheck {
+			timer := time.NewTimer(wait)
+			select {
+			case <-timer.C:
+			case <-s.saver.many:
+				timer.Stop()
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			}
+			err = s.save()
+		}
+	}
+}
+
+// save stores the position and shows what is wrong with that.
+func (s *subscription) save() error {
+	s.saver.unsaved.Store(0)
+	at, _ := s.window.Position()
+	c := checkpoint{File: at.src.id, Offset: at.offset, Sum: at.sum, After: at.src.after}
+	if b := s.border.Load(); b.covers(at.src, at.offset) {
+		c.History = b
+	}
+	root, err := s.dir.Open(false)
+	if err == nil {
+		err = storeCheckpoint(root, s.checkpointName(), c)
+		if errors.Is(err, fs.ErrNotExist) {
+			if err = makeOffsets(root); err == nil {
+				err = storeCheckpoint(root, s.checkpointName(), c)
+			}
+		}
+	}
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	if err != nil && s.q.view.saveErr == nil {
+		s.q.log.Warn("the position is not stored; after a restart lines are read again", "err", err)
+	}
+	s.q.view.saveErr = err
+	return err
+}
+
+func (s *subscription) checkpointName() string { return checkpointName(s.q.opt.Queue, s.q.opt.Agent) }
+
+// end stores the last position.
+func (s *subscription) end() {
+	if s.window != nil {
+		_ = s.save() // shown and logged; the lines are read again
+	}
+}
+
+const (
+	// A position is stored when saveEvery lines were settled, or saveAfter
+	// after the first of fewer.
+	saveEvery = 1000
+	saveAfter = 200 * time.Millisecond
+)
+
+// saver says when the position is to be stored. note may be called from any
+// goroutine and does not block.
+type saver struct {
+	unsaved atomic.Int64
+	some    chan struct{} // unsaved has left 0
+	many    chan struct{} // unsaved has reached saveEvery
+}
+
+func (s *saver) init() {
+	s.some, s.many = make(chan struct{}, 1), make(chan struct{}, 1)
+}
+
+// note counts one step of the position.
+func (s *saver) note() {
+	switch s.unsaved.Add(1) {
+	case 1:
+		wait.Wake(s.some)
+	case saveEvery:
+		wait.Wake(s.many)
+	}
+}
+
+// endOf is the place at which the queue ends now.
+func endOf(root *os.Root, queue string) (*border, error) {
+	numbers, err := segments(root, queue)
+	if err != nil {
+		return nil, err
+	}
+	b := &border{}
+	if len(numbers) > 0 {
+		b.After = numbers[len(numbers)-1]
+	}
+	src, err := openSource(root, liveName(queue), 0, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer src.close()
+	b.File = src.id
+	b.Offset, err = src.size()
+	return b, err
+}
