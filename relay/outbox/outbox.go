@@ -15,8 +15,12 @@
 // A box is a folder of segments, JSONL files named for the first `seq` they
 // hold, whose lines are the encoded messages themselves, and `state.json`, the
 // place up to which they are published. A segment is removed when all of it is
-// published and KeepFor has passed (or [maxKept] bytes stand behind it). At
-// [maxPending] bytes that wait for a backend, Put refuses with [ErrFull].
+// published and KeepFor has passed (or too many bytes are kept). When Options.Size bytes wait
+// for a backend, Put refuses with [ErrFull], or with Options.Drop the oldest are removed.
+//
+// # Other lines
+//
+// [Box.Append] takes any JSON objects that hold their `seq`, several in one write.
 package outbox
 
 import (
@@ -43,11 +47,13 @@ import (
 
 // Bounds.
 const (
-	segmentSize = 8 << 20   // bytes after which a new segment begins
-	maxKept     = 64 << 20  // bytes of published messages kept at most
-	maxPending  = 256 << 20 // bytes waiting for the backend; then Put returns ErrFull
-	batchLines  = 200       // lines handed to the backend at once
-	batchBytes  = 1 << 20   // or this many bytes
+	maxPending  = 256 << 20 // default of Options.Size
+	keptPart    = 4         // a Size / keptPart of published messages are kept at most
+	maxKept     = maxPending / keptPart
+	segmentPart = 32 // after a Size / segmentPart a new segment begins
+	segmentSize = maxPending / segmentPart
+	batchLines  = 200     // lines handed to the backend at once
+	batchBytes  = 1 << 20 // or this many bytes
 )
 
 // ErrFull says that the backend has been away for so long that no more
@@ -59,7 +65,13 @@ type Options struct {
 	Secret  string        // RELAY_SECRET: messages are signed with it
 	KeepFor time.Duration // how long published messages stay; 0: 10 minutes
 	Sync    bool          // Put returns only when the disk has the message (fsync)
-	Logger  *slog.Logger  // nil: discard
+	Size    int64         // bytes that wait for the backend at most; 0: 256 MiB
+	Drop    bool          // where more would wait, the oldest are removed; else Put returns ErrFull
+	Gather  time.Duration // what is put within this time goes to the backend at once; 0: no waiting
+	// At is when what a line tells of happened: what is older than KeepFor is not published
+	// again. Nil: when the message's text was final.
+	At     func(line []byte) (relay.Millis, error)
+	Logger *slog.Logger // nil: discard
 }
 
 // Box is one agent's outbox for one queue. Its methods are safe for concurrent use.
@@ -81,8 +93,8 @@ type Box struct {
 	syncing sync.Mutex
 	synced  atomic.Uint64 // the newest seq that fsync covers
 
-	published, republished, failed atomic.Int64
-	lastErr                        atomic.Pointer[error]
+	published, republished, dropped, failed atomic.Int64
+	lastErr                                 atomic.Pointer[error]
 }
 
 type segment struct {
@@ -106,6 +118,10 @@ const stateFile = "state.json"
 // Open opens the box in folder root, with what an earlier process left in it.
 func Open(root *os.Root, opts Options) (*Box, error) {
 	opts.KeepFor = cmp.Or(opts.KeepFor, 10*time.Minute)
+	opts.Size = cmp.Or(opts.Size, maxPending)
+	if opts.At == nil {
+		opts.At = finalAt
+	}
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	b := &Box{root: root, opts: opts, wake: make(chan struct{}, 1)}
 	if err := b.load(); err != nil {
@@ -203,19 +219,26 @@ func (b *Box) countPending() error {
 			from = b.at.Offset
 		}
 		b.pending += s.size - from
-		f, err := safefile.Open(b.root, s.name(), os.O_RDONLY)
+		n, err := b.linesOf(s, from)
 		if err != nil {
 			return err
 		}
-		t, err := jsonl.At(f, relay.MaxLine, from)
-		if err == nil {
-			_, err = t.Read(f, s.size, func(jsonl.Line) bool { b.count++; return true })
-		}
-		if err = errors.Join(err, f.Close()); err != nil {
-			return err
-		}
+		b.count += n
 	}
 	return nil
+}
+
+// linesOf counts the lines of s behind an offset.
+func (b *Box) linesOf(s *segment, from int64) (n int64, err error) {
+	f, err := safefile.Open(b.root, s.name(), os.O_RDONLY)
+	if err != nil {
+		return 0, err
+	}
+	t, err := jsonl.At(f, relay.MaxLine, from)
+	if err == nil {
+		_, err = t.Read(f, s.size, func(jsonl.Line) bool { n++; return true })
+	}
+	return n, errors.Join(err, f.Close())
 }
 
 // Put is [Box.Write] and [Box.Await].
@@ -231,14 +254,23 @@ func (b *Box) Put(m relay.Message) (relay.Message, error) {
 // returns, the message will be published even if this process dies; a power
 // cut is another matter, see [Box.Await]. The returned message is m with its seq.
 func (b *Box) Write(m relay.Message) (relay.Message, error) {
+	err := b.Append(1, func(_ int, seq relay.Seq) ([]byte, error) {
+		m.Seq = seq
+		return m.Encode()
+	})
+	return m, err
+}
+
+// Append is Write of n lines, which are written together: all of them or, after an error,
+// none. encode returns the i-th of them, from 0, as a JSON object that holds its seq.
+func (b *Box) Append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) error {
 	b.mu.Lock()
-	m, err := b.put(m)
+	err := b.append(n, encode)
 	b.mu.Unlock()
-	if err != nil {
-		return m, err
+	if err == nil {
+		wait.Wake(b.wake)
 	}
-	wait.Wake(b.wake)
-	return m, nil
+	return err
 }
 
 // Await returns when the disk has all messages written so far. Without
@@ -253,41 +285,71 @@ func (b *Box) Await() error {
 	return b.sync(seq)
 }
 
-func (b *Box) put(m relay.Message) (relay.Message, error) {
+func (b *Box) append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) error {
 	if b.closed {
-		return m, fmt.Errorf("write outbox: %w", os.ErrClosed)
+		return fmt.Errorf("write outbox: %w", os.ErrClosed)
 	}
-	if b.pending >= maxPending {
-		return m, ErrFull
+	if b.pending >= b.opts.Size {
+		if !b.opts.Drop {
+			return ErrFull
+		}
+		b.drop()
 	}
-	m.Seq = b.seq + 1
-	line, err := m.Encode()
-	if err != nil {
-		return m, err
-	}
-	if b.opts.Secret != "" {
-		if line, err = relay.Sign(line, b.opts.Secret); err != nil {
-			return m, err
+	var lines []byte
+	for i := range n {
+		line, err := encode(i, b.seq+1+relay.Seq(i))
+		if err == nil && b.opts.Secret != "" {
+			line, err = relay.Sign(line, b.opts.Secret)
+		}
+		if err != nil {
+			return err
+		}
+		if line = append(line, '\n'); i == 0 {
+			lines = line
+		} else {
+			lines = append(lines, line...)
 		}
 	}
-	if err := b.segmentFor(m.Seq); err != nil {
-		return m, fmt.Errorf("write outbox: %w", err)
+	if err := b.segmentFor(b.seq + 1); err != nil {
+		return fmt.Errorf("write outbox: %w", err)
 	}
 	s := b.segments[len(b.segments)-1]
-	at, err := safefile.Append(b.file, append(line, '\n'))
+	at, err := safefile.Append(b.file, lines)
 	if err != nil {
-		return m, fmt.Errorf("write outbox: %w", err)
+		return fmt.Errorf("write outbox: %w", err)
 	}
-	size := at + int64(len(line)) + 1
+	size := at + int64(len(lines))
 	b.pending += size - s.size
-	b.count++
-	s.size, b.seq = size, m.Seq
-	return m, nil
+	b.count += int64(n)
+	s.size, b.seq = size, b.seq+relay.Seq(n)
+	return nil
+}
+
+// drop removes the oldest segments until there is room. The last one stays.
+func (b *Box) drop() {
+	for b.pending >= b.opts.Size && len(b.segments) > 1 {
+		s, from := b.segments[0], int64(0)
+		if s.first == b.at.Segment {
+			from = b.at.Offset
+		}
+		if s.first >= b.at.Segment { // else all of it is published
+			n, err := b.linesOf(s, from)
+			b.logErr("count what is dropped from the outbox", err)
+			b.dropped.Add(n)
+			b.count -= n
+			b.pending -= s.size - from
+			b.at.Segment, b.at.Offset = b.segments[1].first, 0
+		}
+		if err := b.root.Remove(s.name()); !errors.Is(err, fs.ErrNotExist) {
+			b.logErr("remove old outbox file", err)
+		}
+		b.segments = b.segments[1:]
+	}
 }
 
 // segmentFor begins a new segment when the last one is full or removed.
 func (b *Box) segmentFor(seq relay.Seq) error {
-	if n := len(b.segments); n > 0 && b.segments[n-1].size < segmentSize {
+	if n := len(b.segments); n > 0 && b.segments[n-1].size < b.opts.Size/segmentPart {
 		if safefile.Same(b.root, b.segments[n-1].name(), b.file) {
 			return nil
 		}
@@ -356,6 +418,7 @@ type Stats struct {
 	Bytes       int64  `json:"pending_bytes"` // their size
 	Published   int64  `json:"published"`     // since start, repeats not counted
 	Republished int64  `json:"republished"`   // published again after the backend had lost them
+	Dropped     int64  `json:"-"`             // removed before they were published, with Options.Drop
 	Failed      int64  `json:"failed"`        // publish attempts
 	Error       string `json:"error,omitempty"`
 }
@@ -366,6 +429,7 @@ func (b *Box) Stats() Stats {
 	s := Stats{Pending: b.count, Bytes: b.pending}
 	b.mu.Unlock()
 	s.Published, s.Republished, s.Failed = b.published.Load(), b.republished.Load(), b.failed.Load()
+	s.Dropped = b.dropped.Load()
 	if err := b.lastErr.Load(); err != nil {
 		s.Error = (*err).Error()
 	}

@@ -58,6 +58,9 @@ func (b *Box) Run(ctx context.Context, to relay.Publisher, grace time.Duration) 
 		select {
 		case <-ctx.Done():
 		case <-b.wake:
+			if b.opts.Gather > 0 {
+				_ = wait.Sleep(ctx, b.opts.Gather)
+			}
 		case <-save.C:
 			armed = false
 			b.logErr("save outbox state", b.Save())
@@ -121,6 +124,7 @@ func (b *Box) verify(ctx context.Context, to relay.Publisher) error {
 
 // again publishes all that is kept and was published before, in its order. Messages
 // whose text was final more than KeepFor ago are left out: nobody would act on them.
+// Options.At says so of other lines.
 func (b *Box) again(ctx context.Context, to relay.Publisher) error {
 	b.opts.Logger.Warn("the backend has lost messages; publishing the recent ones again", "folder", b.root.Name())
 	end := b.place()
@@ -142,7 +146,7 @@ func (b *Box) again(ctx context.Context, to relay.Publisher) error {
 		}
 		recent := lines[:0]
 		for _, line := range lines {
-			if m, err := relay.Decode(line); err == nil && m.Final() >= oldest {
+			if at, err := b.opts.At(line); err == nil && at >= oldest {
 				recent = append(recent, line)
 			}
 		}
@@ -162,6 +166,27 @@ func (b *Box) again(ctx context.Context, to relay.Publisher) error {
 	return nil
 }
 
+// finalAt is when the text of a message was final.
+func finalAt(line []byte) (relay.Millis, error) {
+	m, err := relay.Decode(line)
+	return m.Final(), err
+}
+
+// Unpublished calls take for each line that the backend does not have yet, the oldest
+// first.
+func (b *Box) Unpublished(take func(line []byte)) error {
+	for at := b.place(); ; {
+		lines, behind, err := b.next(at, place{Segment: 1<<64 - 1})
+		if err != nil || len(lines) == 0 {
+			return err
+		}
+		for _, line := range lines {
+			take(line)
+		}
+		at = behind
+	}
+}
+
 func before(x, y place) bool {
 	return x.Segment < y.Segment || x.Segment == y.Segment && x.Offset < y.Offset
 }
@@ -175,6 +200,9 @@ func (b *Box) place() place {
 func (b *Box) advance(to place, receipt relay.Receipt, lines int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.at.Receipt = receipt; before(to, b.at) {
+		return // it was dropped meanwhile
+	}
 	for _, s := range b.segments {
 		if s.first < b.at.Segment || s.first > to.Segment {
 			continue
@@ -192,7 +220,7 @@ func (b *Box) advance(to place, receipt relay.Receipt, lines int) {
 	if b.pending == 0 {
 		b.count = 0 // torn lines of an earlier process were counted as messages
 	}
-	b.at.Segment, b.at.Offset, b.at.Receipt = to.Segment, to.Offset, receipt
+	b.at.Segment, b.at.Offset = to.Segment, to.Offset
 }
 
 // next reads the lines between at and end, as many as make a batch, and the
@@ -285,7 +313,7 @@ func (b *Box) prune(now time.Time) {
 	for len(b.segments) > 1 && b.segments[0].first < b.at.Segment {
 		s := b.segments[0]
 		info, err := b.root.Stat(s.name())
-		if err == nil && now.Sub(info.ModTime()) < b.opts.KeepFor && kept-b.pending <= maxKept {
+		if err == nil && now.Sub(info.ModTime()) < b.opts.KeepFor && kept-b.pending <= b.opts.Size/keptPart {
 			return
 		}
 		if err := b.root.Remove(s.name()); err != nil && !errors.Is(err, fs.ErrNotExist) {

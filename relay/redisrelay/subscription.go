@@ -141,7 +141,9 @@ func (s *subscription) begin(ctx context.Context, behind place, size int) (settl
 	}, err
 }
 
-func (s *subscription) isHistory(id redislink.EntryID) bool { return id.Compare(*s.history.Load()) <= 0 }
+func (s *subscription) isHistory(id redislink.EntryID) bool {
+	return id.Compare(*s.history.Load()) <= 0
+}
 
 // noteSettled wakes the goroutine that saves.
 func (s *subscription) noteSettled() {
