@@ -1,14 +1,13 @@
 // Package httpapi is the local API: what the bot, watchers and operators reach
 // over HTTP. Every answer is JSON; an error is
-// {"error":{"code":"…","message":"…"}} with a message that says how to mend it,
-// and the code of a refusal by the mailbox in capitals.
+// {"error":{"code":"…","message":"…"}} with a message that says how to fix it.
 //
-// # Doors
+// # Streams
 //
 // [Stream] is the one reader of inbound messages (server-sent events or a
 // WebSocket); [Events] shows everything to any number of watchers and settles
-// nothing. Direct messages between agents come and go by the routes of
-// [Mailbox], one of them a WebSocket of its own ([Lines]).
+// nothing. The routes for direct messages between agents are those of package
+// mailapi, served here behind the same checks.
 //
 // docs/openapi.yaml describes every route.
 //
@@ -26,17 +25,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"reflect"
 	"strings"
-	"unicode/utf8"
 
 	"feishu-relay/dedup"
-	"feishu-relay/httpapi/viewer"
 	"feishu-relay/internal/attempts"
+	"feishu-relay/internal/web"
 	"feishu-relay/internal/weborigin"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
@@ -50,6 +45,14 @@ const maxBody = 4 << 20
 type Transcripts interface {
 	Chats() ([]transcript.Chat, error)
 	Page(channel, chatID string, q transcript.Query) (transcript.Page, error)
+}
+
+// Mail is the API of direct messages between agents.
+type Mail interface {
+	Routes() []web.Route
+	// Outbound sends what a bot reports on the channel [relay.MailChannel]. Its error
+	// is a [*relay.Error].
+	Outbound(r *http.Request, out relay.Outbound) (answer any, err error)
 }
 
 // Options is what the API stands on. All functions are required.
@@ -72,9 +75,7 @@ type Options struct {
 	CA          []byte                                        // of the gateway, PEM; nil: none
 	Events      *Events
 	Outcomes    Outcomes
-	Mailbox     Mailbox      // nil: MAILBOX=off
-	MCP         http.Handler // at /mcp; nil: none
-	Lines       *Lines       // of bots at /v1/mailbox/ws; nil: nobody closes them
+	Mail        Mail // nil: no routes for mail
 	Metrics     http.Handler
 	Failures    *attempts.Failures  // counts wrong tokens; nil: those of this API alone
 	Admitted    func(*http.Request) // is called for each request of who may call, before it is served; nil: nothing
@@ -84,7 +85,7 @@ type Options struct {
 type api struct {
 	Options
 	sessions *sessions
-	page     http.Handler
+	routes   []web.Route
 }
 
 // New returns the handler of all routes.
@@ -92,13 +93,10 @@ func New(o Options) http.Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Lines == nil {
-		o.Lines = &Lines{}
-	}
 	if o.Failures == nil {
 		o.Failures = attempts.New()
 	}
-	a := &api{Options: o, sessions: newSessions(o.Token, o.Name, o.Ended), page: viewer.Handler()}
+	a := &api{Options: o, sessions: newSessions(o.Token, o.Name, o.Ended)}
 	mux, guarded := http.NewServeMux(), http.NewServeMux()
 	a.mount(mux, guarded)
 	mux.Handle("/", a.guard(jsonErrors(guarded)))
@@ -121,7 +119,7 @@ func (a *api) guard(next http.Handler) http.Handler {
 					signInPage(w, r, http.StatusTooManyRequests, "")
 					return
 				}
-				writeError(w, errTooMany)
+				web.WriteError(w, errTooMany)
 				return
 			case wantsPage(r):
 				signInPage(w, r, http.StatusUnauthorized, "")
@@ -132,16 +130,17 @@ func (a *api) guard(next http.Handler) http.Handler {
 				if ok || forged {
 					why = "the token is wrong; " + why
 				}
-				writeError(w, &relay.Error{Code: codeUnauthorized, Message: why})
+				web.WriteError(w, &relay.Error{Code: web.CodeUnauthorized, Message: why})
 				return
 			}
 		} else if !localHost(r.Host) {
-			writeError(w, relay.Errorf(codeForbiddenHost, "without API_TOKEN only requests to localhost are answered"))
+			web.WriteError(w, relay.Errorf(web.CodeForbiddenHost, "without API_TOKEN only requests to localhost are answered"))
 			return
 		}
-		link := r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" // another page's link to the viewer
+		// another page's link to the viewer
+		link := r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate"
 		if !link && weborigin.Foreign(nil, r) {
-			writeError(w, errCrossOrigin)
+			web.WriteError(w, errCrossOrigin)
 			return
 		}
 		if a.Admitted != nil {
@@ -165,52 +164,51 @@ func (a *api) live(next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		if weborigin.Foreign(nil, r) {
-			writeError(w, errCrossOrigin)
+			web.WriteError(w, errCrossOrigin)
 			return
 		}
 		next(w, r)
 	}
 }
 
-var errCrossOrigin = relay.Errorf(codeCrossOrigin, "requests from other web pages are not answered")
+var errCrossOrigin = relay.Errorf(web.CodeCrossOrigin, "requests from other web pages are not answered")
 
 // localHost reports whether a Host header names this machine.
 func localHost(hostport string) bool {
 	return weborigin.Loopback(hostport) || strings.HasSuffix(weborigin.Name(hostport), ".localhost")
 }
 
-func (a *api) healthz(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
-}
+func (a *api) healthz(*http.Request) (any, error) { return alive, nil }
 
-func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
+var alive = map[string]string{"status": "alive"}
+
+func (a *api) readyz(*http.Request) (any, error) {
 	if err := a.Ready(); err != nil {
-		writeError(w, &relay.Error{Code: codeNotReady, Message: err.Error()})
-		return
+		return nil, &relay.Error{Code: web.CodeNotReady, Message: err.Error()}
 	}
-	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+	return map[string]string{"status": "ready"}, nil
 }
 
-func (a *api) viewer(w http.ResponseWriter, r *http.Request)  { a.page.ServeHTTP(w, r) }
 func (a *api) metrics(w http.ResponseWriter, r *http.Request) { a.Metrics.ServeHTTP(w, r) }
 
-func (a *api) status(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, a.Status())
+func (a *api) status(*http.Request) (any, error) { return a.Status(), nil }
+
+// json serves what handle returns.
+func (a *api) json(status int, handle web.Handler) http.HandlerFunc {
+	return web.Serve(status, maxBody, handle, a.fail)
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // the caller has gone
+// fail answers err, and logs what the caller is not told.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if _, ok := errors.AsType[*relay.Error](err); !ok && r.Context().Err() == nil {
+		a.Logger.Error("request failed", "route", r.Pattern, "err", err)
+	}
+	web.WriteError(w, err)
 }
 
 // readJSON reads a request's body into v. Unknown fields are ignored.
-func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
-	data, err := readBody(w, r, maxBody)
+func readJSON(r *http.Request, v any) error {
+	data, err := web.ReadBody(r)
 	if err != nil {
 		return err
 	}
@@ -219,57 +217,18 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	}
 	if err := json.Unmarshal(data, v); err != nil {
 		if errors.Is(err, relay.ErrTime) {
-			return invalid("ts: %v", err)
+			return web.Invalid("ts: %v", err)
 		}
-		field, says := unfit(err)
+		field, reason := web.Unfit(err)
 		if field != "" {
-			return invalid("field %q: %s", field, says)
+			return web.Invalid("field %q: %s", field, reason)
 		}
-		return invalid("%s", says)
+		return web.Invalid("%s", reason)
 	}
 	return nil
 }
 
-var errEmpty = invalid("the body is empty; it must be a JSON object")
-
-// readBody reads a request's body of at most limit bytes of UTF-8.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, relay.Errorf(relay.CodeTooLarge, "the body has more than %d bytes", limit)
-	}
-	if err != nil {
-		return nil, invalid("the body could not be read to its end")
-	}
-	if !utf8.Valid(data) {
-		return nil, invalid("the body is not UTF-8")
-	}
-	return data, nil
-}
-
-// unfit says why a body did not fit, and which field of it if that is known.
-func unfit(err error) (field, says string) {
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
-		return e.Field, fmt.Sprintf("want %s, got %s", jsonType(e.Type), e.Value)
-	}
-	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return "", fmt.Sprintf("the body is no JSON: error at byte %d", e.Offset)
-	}
-	return "", "the body is no JSON object of the expected form"
-}
-
-// jsonType says what t is in JSON.
-func jsonType(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Slice:
-		return "an array"
-	case reflect.Map, reflect.Struct:
-		return "an object"
-	}
-	return "a number"
-}
+var errEmpty = web.Invalid("the body is empty; it must be a JSON object")
 
 // jsonErrors turns the mux's own plain answers (no such route, wrong method)
 // into the API's form.
@@ -283,9 +242,9 @@ func jsonErrors(mux *http.ServeMux) http.Handler {
 		mux.ServeHTTP(probe, r)
 		switch probe.status {
 		case http.StatusMethodNotAllowed:
-			writeError(w, relay.Errorf(codeMethodNotAllowed, "allowed here: %s", w.Header().Get("Allow")))
+			web.WriteError(w, relay.Errorf(web.CodeMethodNotAllowed, "allowed here: %s", w.Header().Get("Allow")))
 		default:
-			writeError(w, relay.Errorf(codeNotFound, "no such route; GET /v1 lists them"))
+			web.WriteError(w, relay.Errorf(web.CodeNotFound, "no such route; GET /v1 lists them"))
 		}
 	})
 }

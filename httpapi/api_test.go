@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/apitest"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -40,7 +41,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 			if w.Code != tt.status {
 				t.Fatalf("got %d %s, want %d", w.Code, w.Body, tt.status)
 			}
-			if diff := cmp.Diff(asJSON(t, w.Body.Bytes()), asJSON(t, []byte(tt.want))); diff != "" {
+			if diff := cmp.Diff(apitest.Object(t, w.Body.Bytes()), apitest.Object(t, []byte(tt.want))); diff != "" {
 				t.Errorf("answer (-got +want):\n%s", diff)
 			}
 			if got := w.Header().Get("Cache-Control"); got != "no-store" {
@@ -119,7 +120,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFakes()
-			message := wantError(t, ask(f, tt.method, tt.path, tt.body), tt.status, tt.code)
+			message := apitest.WantError(t, ask(f, tt.method, tt.path, tt.body), tt.status, tt.code)
 			if !strings.Contains(message, tt.says) {
 				t.Errorf("message: got %q, want something of %q", message, tt.says)
 			}
@@ -136,7 +137,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 func TestErrorsFromBehind(t *testing.T) {
 	for name, own := range map[string]bool{"named errors are passed on": true, "others are logged and hidden": false} {
 		t.Run(name, func(t *testing.T) {
-			var behind error = errBehind
+			var behind error = apitest.ErrBehind
 			status, code := 500, "internal"
 			if own {
 				status, code = 507, "outbox_full"
@@ -155,7 +156,7 @@ func TestErrorsFromBehind(t *testing.T) {
 				"/v1/transcripts": "GET", "/v1/transcripts/feishu/oc_x": "GET"} {
 				log.Reset()
 				w := ask(f, method, path, body)
-				wantError(t, w, status, code)
+				apitest.WantError(t, w, status, code)
 				if strings.Contains(w.Body.String(), "SECRET") || strings.Contains(log.String(), "TEXT") {
 					t.Errorf("%s: answer %s, log %s", path, w.Body, &log)
 				}
@@ -167,14 +168,14 @@ func TestErrorsFromBehind(t *testing.T) {
 	}
 	f := newFakes()
 	f.Logger = nil // as the zero Options have it
-	f.Ready = func() error { return errBehind }
-	wantError(t, ask(f, "GET", "/readyz", ""), 503, "not_ready")
+	f.Ready = func() error { return apitest.ErrBehind }
+	apitest.WantError(t, ask(f, "GET", "/readyz", ""), 503, "not_ready")
 	f.tail = func(string, string, int) ([]transcript.Entry, error) { return nil, nil }
 	if w := ask(f, "GET", "/v1/transcripts/feishu/oc_x", ""); !strings.Contains(w.Body.String(), `"entries":[]`) {
 		t.Errorf("an empty transcript: got %s", w.Body)
 	}
-	f.Send = func(context.Context, relay.Outbound) (relay.Sent, error) { return relay.Sent{}, errBehind }
-	wantError(t, ask(f, "POST", "/v1/outbound", `{"chat_id":"oc_x","content":"hi"}`), 500, "internal")
+	f.Send = func(context.Context, relay.Outbound) (relay.Sent, error) { return relay.Sent{}, apitest.ErrBehind }
+	apitest.WantError(t, ask(f, "POST", "/v1/outbound", `{"chat_id":"oc_x","content":"hi"}`), 500, "internal")
 }
 
 // endless is a body of a hundred megabytes that counts what is read of it.
@@ -197,7 +198,7 @@ func TestAHugeBodyIsRefusedUnread(t *testing.T) {
 		body := &endless{left: 100 << 20}
 		w := httptest.NewRecorder()
 		httpapi.New(newFakes().Options).ServeHTTP(w, httptest.NewRequest("POST", "http://localhost"+path, body))
-		wantError(t, w, http.StatusRequestEntityTooLarge, "too_large")
+		apitest.WantError(t, w, http.StatusRequestEntityTooLarge, "too_large")
 		if body.read > 5<<20 {
 			t.Errorf("%s: %d bytes were read", path, body.read)
 		}
@@ -225,19 +226,19 @@ func TestToken(t *testing.T) {
 	for name, authorization := range map[string]string{"none": "", "another": "Bearer nope", "another scheme": "Basic t0ken",
 		"a longer one": "Bearer t0kenx", "only the word": "Bearer ", "bare": "t0ken"} {
 		for _, path := range paths {
-			w := ask(f, "GET", path, "", header("Authorization", authorization))
-			wantError(t, w, 401, "unauthorized")
+			w := ask(f, "GET", path, "", apitest.Header("Authorization", authorization))
+			apitest.WantError(t, w, 401, "unauthorized")
 			if got := w.Header().Get("WWW-Authenticate"); !strings.HasPrefix(got, "Bearer") {
 				t.Errorf("%s: asks for %q", name, got)
 			}
 		}
-		wantError(t, ask(f, "POST", "/v1/outbound", `{"chat_id":"oc_x","content":"hi"}`, header("Authorization", authorization)), 401, "unauthorized")
+		apitest.WantError(t, ask(f, "POST", "/v1/outbound", `{"chat_id":"oc_x","content":"hi"}`, apitest.Header("Authorization", authorization)), 401, "unauthorized")
 	}
 	if len(f.sent) > 0 {
 		t.Error("a request without the token reached what stands behind")
 	}
 	for _, path := range []string{"/v1/status", "/v1/transcripts", "/metrics", "/"} {
-		if w := ask(f, "GET", path, "", header("Authorization", "Bearer t0ken"), remote); w.Code != 200 {
+		if w := ask(f, "GET", path, "", apitest.Header("Authorization", "Bearer t0ken"), remote); w.Code != 200 {
 			t.Errorf("%s with the token: got %d", path, w.Code)
 		}
 	}
@@ -260,7 +261,7 @@ func TestHostsWithoutAToken(t *testing.T) {
 			t.Errorf("%q: got %d, want it answered", host, w.Code)
 		}
 		if !allowed {
-			wantError(t, w, 403, "forbidden_host")
+			apitest.WantError(t, w, 403, "forbidden_host")
 		}
 	}
 }
@@ -268,23 +269,23 @@ func TestHostsWithoutAToken(t *testing.T) {
 func TestOtherWebPagesAreRefused(t *testing.T) {
 	body := `{"chat_id":"oc_x","content":"hi"}`
 	for name, change := range map[string]func(*http.Request){
-		"another origin":        header("Origin", "https://evil.example"),
-		"another port":          header("Origin", "http://127.0.0.1:9999"),
-		"a page without one":    header("Origin", "null"),
-		"what the browser says": header("Sec-Fetch-Site", "cross-site"),
-		"a sibling":             header("Sec-Fetch-Site", "same-site"),
+		"another origin":        apitest.Header("Origin", "https://evil.example"),
+		"another port":          apitest.Header("Origin", "http://127.0.0.1:9999"),
+		"a page without one":    apitest.Header("Origin", "null"),
+		"what the browser says": apitest.Header("Sec-Fetch-Site", "cross-site"),
+		"a sibling":             apitest.Header("Sec-Fetch-Site", "same-site"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakes()
-			wantError(t, ask(f, "POST", "/v1/outbound", body, change), 403, "cross_origin")
+			apitest.WantError(t, ask(f, "POST", "/v1/outbound", body, change), 403, "cross_origin")
 			if len(f.sent) > 0 {
 				t.Error("it was sent")
 			}
 			// A stream is read by GET, and still takes the bot's place.
-			wantError(t, ask(f, "GET", "/v1/stream", "", change), 403, "cross_origin")
-			wantError(t, ask(f, "GET", "/v1/stream", "", change, header("Upgrade", "websocket"), header("Connection", "Upgrade")), 403, "cross_origin")
-			wantError(t, ask(f, "GET", "/v1/events", "", change), 403, "cross_origin")
-			wantError(t, ask(f, "GET", "/v1/transcripts", "", change), 403, "cross_origin")
+			apitest.WantError(t, ask(f, "GET", "/v1/stream", "", change), 403, "cross_origin")
+			apitest.WantError(t, ask(f, "GET", "/v1/stream", "", change, apitest.Header("Upgrade", "websocket"), apitest.Header("Connection", "Upgrade")), 403, "cross_origin")
+			apitest.WantError(t, ask(f, "GET", "/v1/events", "", change), 403, "cross_origin")
+			apitest.WantError(t, ask(f, "GET", "/v1/transcripts", "", change), 403, "cross_origin")
 		})
 	}
 	link := func(r *http.Request) {
@@ -294,17 +295,17 @@ func TestOtherWebPagesAreRefused(t *testing.T) {
 	if w := ask(newFakes(), "GET", "/", "", link); w.Code != 200 {
 		t.Errorf("a link to the viewer: got %d %s", w.Code, w.Body)
 	}
-	wantError(t, ask(newFakes(), "POST", "/v1/outbound", body, link), 403, "cross_origin")
+	apitest.WantError(t, ask(newFakes(), "POST", "/v1/outbound", body, link), 403, "cross_origin")
 	for name, change := range map[string]func(*http.Request){
-		"the own page": header("Origin", "http://127.0.0.1:8787"),
-		"the same":     header("Sec-Fetch-Site", "same-origin"),
-		"typed in":     header("Sec-Fetch-Site", "none"),
+		"the own page": apitest.Header("Origin", "http://127.0.0.1:8787"),
+		"the same":     apitest.Header("Sec-Fetch-Site", "same-origin"),
+		"typed in":     apitest.Header("Sec-Fetch-Site", "none"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if w := ask(newFakes(), "POST", "/v1/outbound", body, change); w.Code != 202 {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}
-			wantError(t, ask(newFakes(), "GET", "/v1/stream", "", change), 409, "other_door")
+			apitest.WantError(t, ask(newFakes(), "GET", "/v1/stream", "", change), 409, "other_door")
 		})
 	}
 }

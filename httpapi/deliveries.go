@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 )
 
@@ -17,35 +18,34 @@ type Deliveries interface {
 	Settle(ctx context.Context, id relay.MessageID, state, reason string) error
 }
 
+// maxReason is the most bytes of a delivery's reason; more is refused.
+const maxReason = 4 << 10
+
 // deliveries serves GET /v1/deliveries.
-func (a *api) deliveries(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"deliveries": a.Deliveries.InProgress()})
+func (a *api) deliveries(*http.Request) (any, error) {
+	return map[string]any{"deliveries": a.Deliveries.InProgress()}, nil
 }
 
 // settleDelivery serves POST /v1/deliveries/{relay_msg_id}.
-func (a *api) settleDelivery(w http.ResponseWriter, r *http.Request) {
+func (a *api) settleDelivery(r *http.Request) (any, error) {
 	id := relay.MessageID(r.PathValue("relay_msg_id"))
 	body := struct {
 		State  string `json:"state"`
 		Reason string `json:"reason"`
 	}{State: "delivered"}
-	if err := readJSON(w, r, &body); err != nil && !errors.Is(err, errEmpty) {
-		a.fail(w, r, err)
-		return
+	if err := readJSON(r, &body); err != nil && !errors.Is(err, errEmpty) {
+		return nil, err
 	}
 	switch body.State {
 	case "delivered", "refused", "retry":
 	default:
-		a.fail(w, r, invalid("field \"state\": want delivered, refused or retry, got %.40q", body.State))
-		return
+		return nil, web.Invalid("field \"state\": want delivered, refused or retry, got %.40q", body.State)
 	}
 	if len(body.Reason) > maxReason {
-		a.fail(w, r, invalid("field \"reason\": %d bytes, at most %d", len(body.Reason), maxReason))
-		return
+		return nil, web.Invalid("field \"reason\": %d bytes, at most %d", len(body.Reason), maxReason)
 	}
 	if err := a.Deliveries.Settle(r.Context(), id, body.State, body.Reason); err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"relay_msg_id": id, "state": body.State})
+	return map[string]any{"relay_msg_id": id, "state": body.State}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 )
@@ -88,8 +89,8 @@ const eventCost = 512
 
 // size is about what e takes in memory.
 func (e *Event) size() int {
-	return eventCost + len(e.Content) + len(e.Channel) + len(e.ChatID) + len(e.RelayMsgID) + len(e.Sender) + len(e.SenderName) +
-		len(e.ThreadID) + len(e.ParentID) + len(e.RootID)
+	return eventCost + len(e.Content) + len(e.Channel) + len(e.ChatID) + len(e.RelayMsgID) + len(e.Sender) +
+		len(e.SenderName) + len(e.ThreadID) + len(e.ParentID) + len(e.RootID)
 }
 
 // Publish shows e to the watchers there are, and keeps it for a while. What its
@@ -138,10 +139,10 @@ func (s *Events) watch(after int64) (chan numbered, []numbered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, &relay.Error{Code: codeStopping, Message: errStopping.Error()}
+		return nil, nil, &relay.Error{Code: web.CodeStopping, Message: web.ErrStopping.Error()}
 	}
 	if len(s.watchers) >= maxWatchers {
-		return nil, nil, relay.Errorf(codeTooManyWatchers, "close one of the %d others", maxWatchers)
+		return nil, nil, relay.Errorf(web.CodeTooManyWatchers, "close one of the %d others", maxWatchers)
 	}
 	if s.watchers == nil {
 		s.watchers = map[chan numbered]struct{}{}
@@ -179,7 +180,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	}
 	all := r.URL.Query().Get("outcomes")
 	if all != "" && all != "all" {
-		a.fail(w, r, invalid("outcomes: want all, or nothing"))
+		a.fail(w, r, web.Invalid("outcomes: want all, or nothing"))
 		return
 	}
 	out, err := newEventWriter(w)
@@ -205,7 +206,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	quiet := time.NewTicker(keepAlive)
+	quiet := time.NewTicker(web.KeepAlive)
 	defer quiet.Stop()
 	for {
 		select {

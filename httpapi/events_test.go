@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/apitest"
 	"feishu-relay/relay"
 )
 
@@ -23,7 +24,7 @@ func (s *sse) wantEvents(from, to int) (last string) {
 	s.t.Helper()
 	for i := from; i <= to; i++ {
 		e, ok := s.next()
-		if !ok || e.kind != httpapi.EventMessage || asJSON(s.t, []byte(e.data))["content"] != fmt.Sprint(i) {
+		if !ok || e.kind != httpapi.EventMessage || apitest.Object(s.t, []byte(e.data))["content"] != fmt.Sprint(i) {
 			s.t.Fatalf("got %+v (open: %v), want event %d", e, ok, i)
 		}
 		last = e.id

@@ -4,15 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 )
-
-// Open is how many connections there are.
-func (l *Lines) Open() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.open)
-}
 
 // Deliver waits for a reader and writes in to it. It returns when it is delivered
 // or, to a reader that acknowledges, written.
@@ -22,7 +16,7 @@ func (s *Stream) Deliver(ctx context.Context, in relay.Inbound) error {
 		arrived, closed := s.arrived, s.closed
 		s.mu.Unlock()
 		if closed {
-			return errStopping
+			return web.ErrStopping
 		}
 		written, ended := s.Start(ctx, in)
 		select {

@@ -6,60 +6,40 @@ import (
 	"feishu-relay/relay"
 )
 
-func (a *api) outbound(w http.ResponseWriter, r *http.Request) {
+func (a *api) outbound(r *http.Request) (any, error) {
 	var out relay.Outbound
-	err := readJSON(w, r, &out)
-	if err == nil && out.Channel == mailChannel {
-		a.outboundMail(w, r, out)
-		return
+	if err := readJSON(r, &out); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = out.Check()
+	if out.Channel == relay.MailChannel && a.Mail != nil {
+		return a.Mail.Outbound(r, out)
 	}
-	if err != nil {
-		a.fail(w, r, err)
-		return
+	if err := out.Check(); err != nil {
+		return nil, err
 	}
-	sent, err := a.Send(r.Context(), out)
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusAccepted, sent)
+	return a.Send(r.Context(), out)
 }
 
-func (a *api) inbound(w http.ResponseWriter, r *http.Request) {
+func (a *api) inbound(r *http.Request) (any, error) {
 	var heard relay.Heard
-	err := readJSON(w, r, &heard)
-	if err == nil {
-		err = heard.Check()
+	if err := readChecked(r, &heard); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	sent, err := a.Hear(r.Context(), heard)
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusAccepted, sent)
+	return a.Hear(r.Context(), heard)
 }
 
-func (a *api) decide(w http.ResponseWriter, r *http.Request) {
+func (a *api) decide(r *http.Request) (any, error) {
 	var q relay.Question
-	err := readJSON(w, r, &q)
-	if err == nil {
-		err = q.Check()
+	if err := readChecked(r, &q); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		a.fail(w, r, err)
-		return
+	return a.Decide(r.Context(), q)
+}
+
+// readChecked is readJSON of what checks itself.
+func readChecked(r *http.Request, v interface{ Check() error }) error {
+	if err := readJSON(r, v); err != nil {
+		return err
 	}
-	decision, err := a.Decide(r.Context(), q)
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, decision)
+	return v.Check()
 }

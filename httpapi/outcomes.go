@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 )
@@ -15,7 +15,8 @@ import (
 // Outcomes tells what became of messages at all bots. [*outcome.Log] says what
 // each method does.
 type Outcomes interface {
-	Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (list []outcome.Outcome, complete bool, err error)
+	Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (
+		list []outcome.Outcome, complete bool, err error)
 	Watch(func(outcome.Outcome)) (stop func())
 }
 
@@ -26,41 +27,30 @@ const (
 	maxOutcomes   = 5000 // in an answer
 )
 
-var errNotInChat = relay.Errorf(codeNotFound, "the bot is not in this chat, or has heard nothing of it")
+var errNotInChat = relay.Errorf(web.CodeNotFound, "the bot is not in this chat, or has heard nothing of it")
 
 // outcomes serves GET /v1/outcomes: what became of a chat's newest messages.
-func (a *api) outcomes(w http.ResponseWriter, r *http.Request) {
+func (a *api) outcomes(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	channel, chat := q.Get("channel"), relay.ChatID(q.Get("chat_id"))
-	if channel == "" {
-		channel = relay.DefaultChannel
-	}
-	limit := outcomesShown
-	if text := q.Get("limit"); text != "" {
-		var err error
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxOutcomes {
-			a.fail(w, r, invalid("limit: want a number from 1 to %d", maxOutcomes))
-			return
-		}
+	channel, chat := cmp.Or(q.Get("channel"), relay.DefaultChannel), relay.ChatID(q.Get("chat_id"))
+	limit, ok := web.Limit(r, outcomesShown, maxOutcomes)
+	if !ok {
+		return nil, web.Invalid("limit: want a number from 1 to %d", maxOutcomes)
 	}
 	if chat == "" {
-		a.fail(w, r, invalid("chat_id is missing"))
-		return
+		return nil, web.Invalid("chat_id is missing")
 	}
 	if err := cmp.Or(relay.CheckField("channel", channel), relay.CheckField("chat_id", chat)); err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
 	if !a.Visible(channel, chat) {
-		writeError(w, errNotInChat)
-		return
+		return nil, errNotInChat
 	}
 	found, complete, err := a.Outcomes.Recent(r.Context(), channel, chat, limit)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"channel": channel, "chat_id": chat, "outcomes": list(found), "complete": complete})
+	return map[string]any{"channel": channel, "chat_id": chat, "outcomes": web.List(found), "complete": complete}, nil
 }
 
 // watchOutcomes returns the outcomes from now on, of chats that the bot is in.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/apitest"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 )
@@ -50,7 +51,7 @@ func TestOutcomesOfAChat(t *testing.T) {
 		}
 	}
 	o.err = errors.New("the store is away")
-	wantError(t, call(t, f, "GET", "/v1/outcomes?chat_id=oc_x", ""), 500, "internal")
+	apitest.WantError(t, call(t, f, "GET", "/v1/outcomes?chat_id=oc_x", ""), 500, "internal")
 }
 
 func TestOutcomesOfOtherBotsAreShownWhenAskedFor(t *testing.T) {
@@ -78,5 +79,5 @@ func TestOutcomesOfOtherBotsAreShownWhenAskedFor(t *testing.T) {
 
 func TestAnUnknownWishForEventsIsRefused(t *testing.T) {
 	w := call(t, newFakes(), "GET", "/v1/events?outcomes=some", "")
-	wantError(t, w, 400, "invalid_request")
+	apitest.WantError(t, w, 400, "invalid_request")
 }

@@ -2,10 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,13 +14,11 @@ import (
 	"time"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/apitest"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
-
-// patience is how long a test waits for what must come; then it fails.
-const patience = 30 * time.Second
 
 // fakes is what stands behind the API: functions that a test may replace.
 type fakes struct {
@@ -71,37 +66,13 @@ func newFakes() *fakes {
 	return f
 }
 
-// ask sends one request to the API without a network in between.
 func ask(f *fakes, method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, "http://127.0.0.1:8787"+path, strings.NewReader(body))
-	for _, c := range change {
-		c(r)
-	}
-	w := httptest.NewRecorder()
-	httpapi.New(f.Options).ServeHTTP(w, r)
-	return w
+	return apitest.Ask(httpapi.New(f.Options), method, path, body, change...)
 }
 
-func header(key, value string) func(*http.Request) {
-	return func(r *http.Request) { r.Header.Set(key, value) }
-}
-
-// wantError checks that an answer is an error in the API's form.
-func wantError(t *testing.T, w *httptest.ResponseRecorder, status int, code string) (message string) {
+func call(t *testing.T, f *fakes, method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
-	var got struct {
-		Error struct{ Code, Message string }
-	}
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-		t.Fatalf("got %d %q: %v", w.Code, w.Body, err)
-	}
-	if w.Code != status || got.Error.Code != code || got.Error.Message == "" {
-		t.Errorf("got %d %s, want %d %s", w.Code, w.Body, status, code)
-	}
-	if got := w.Header().Get("Content-Type"); got != "application/json; charset=utf-8" {
-		t.Errorf("content type: got %q", got)
-	}
-	return got.Error.Message
+	return apitest.Call(t, httpapi.New(f.Options), method, path, body, change...)
 }
 
 // rig is an API on a real server, with a stream.
@@ -164,10 +135,10 @@ func inbound(id string) relay.Inbound {
 		Metadata: map[string]any{"relay_msg_id": relay.MessageID(id)}}
 }
 
-// deliver gives the bot messages and waits until they are delivered.
+// deliver gives the bot messages and waits apitest.Until they are delivered.
 func (r *rig) deliver(ids ...string) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.t.Context(), apitest.Patience)
 	defer cancel()
 	for _, id := range ids {
 		if err := r.stream.Deliver(ctx, inbound(id)); err != nil {
@@ -241,7 +212,7 @@ func (s *sse) next() (e event, ok bool) {
 	select {
 	case e, ok = <-s.events:
 		return e, ok
-	case <-time.After(patience):
+	case <-time.After(apitest.Patience):
 		s.t.Fatal("nothing comes")
 		return e, false
 	}
@@ -270,27 +241,4 @@ func (s *sse) wantEnd(kind string) {
 	if ok {
 		s.t.Fatalf("got %+v, want the end", e)
 	}
-}
-
-// until waits for what another goroutine does; each look is cheap.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !done(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("still not: %s", what)
-		}
-	}
-}
-
-var errBehind = errors.New("SECRET cause")
-
-func asJSON(t *testing.T, data []byte) map[string]any {
-	t.Helper()
-	var v map[string]any
-	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&v); err != nil {
-		t.Fatalf("%q: %v", data, err)
-	}
-	return v
 }

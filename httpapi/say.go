@@ -5,50 +5,43 @@ import (
 	"net/http"
 	"strings"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 )
 
 // Saying is what a bot without a Feishu client of its own wants said.
 type Saying struct {
-	ChatID         relay.ChatID    `json:"chat_id"`
-	Content        string          `json:"content"` // plain text or Markdown; "@Name" becomes a mention where the name is known
-	ReplyTo        relay.MessageID `json:"reply_to"`
-	InThread       bool            `json:"reply_in_thread"`
-	Mentions       []relay.Mention `json:"mentions"`
-	IdempotencyKey string          `json:"idempotency_key"` // also the header Idempotency-Key; the same one within an hour says nothing twice
+	ChatID   relay.ChatID    `json:"chat_id"`
+	Content  string          `json:"content"` // plain text or Markdown; "@Name" mentions who is known by it
+	ReplyTo  relay.MessageID `json:"reply_to"`
+	InThread bool            `json:"reply_in_thread"`
+	Mentions []relay.Mention `json:"mentions"`
+	// IdempotencyKey is also the header Idempotency-Key. The same one within an hour sends nothing twice.
+	IdempotencyKey string `json:"idempotency_key"`
 }
 
-func (a *api) say(w http.ResponseWriter, r *http.Request) {
+func (a *api) say(r *http.Request) (any, error) {
 	if a.Say == nil {
-		a.fail(w, r, relay.Errorf(codeNoConnector, "the sidecar holds no Feishu connection: set CONNECTOR=true, or let the bot send by itself"))
-		return
+		return nil, relay.Errorf(web.CodeNoConnector,
+			"the sidecar holds no Feishu connection: set CONNECTOR=true, or let the bot send by itself")
 	}
 	var s Saying
-	err := readJSON(w, r, &s)
-	if err == nil {
-		err = s.check()
-	}
-	if err != nil {
-		a.fail(w, r, err)
-		return
+	if err := readChecked(r, &s); err != nil {
+		return nil, err
 	}
 	if s.IdempotencyKey == "" {
 		s.IdempotencyKey = r.Header.Get("Idempotency-Key")
 	}
-	sent, err := a.Say(r.Context(), s)
-	if err != nil {
-		a.fail(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, sent)
+	return a.Say(r.Context(), s)
 }
 
-func (s *Saying) check() error {
+// Check returns a [*relay.Error] that says what is missing or wrong.
+func (s *Saying) Check() error {
 	if s.ChatID == "" {
-		return invalid("chat_id is missing")
+		return web.Invalid("chat_id is missing")
 	}
 	if strings.TrimSpace(s.Content) == "" {
-		return invalid("content is missing or empty")
+		return web.Invalid("content is missing or empty")
 	}
 	return cmp.Or(relay.CheckField("chat_id", s.ChatID), relay.CheckField("reply_to", s.ReplyTo),
 		relay.CheckField("idempotency_key", s.IdempotencyKey))
@@ -57,7 +50,8 @@ func (s *Saying) check() error {
 // ca hands out what a bot's SDK has to trust to speak TLS with the gateway.
 func (a *api) ca(w http.ResponseWriter, r *http.Request) {
 	if len(a.CA) == 0 {
-		a.fail(w, r, relay.Errorf(codeNoCA, "the gateway makes certificates of its own only with GATEWAY_TLS=auto"))
+		web.WriteError(w, relay.Errorf(web.CodeNoCA,
+			"the gateway makes certificates of its own only with GATEWAY_TLS=auto"))
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-pem-file")

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/text/language"
 
 	"feishu-relay/dedup"
+	"feishu-relay/internal/web"
 	"feishu-relay/internal/weborigin"
 	"feishu-relay/relay"
 )
@@ -134,7 +135,8 @@ func (s *sessions) set(w http.ResponseWriter, r *http.Request, value string, lif
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https", SameSite: http.SameSiteStrictMode})
 }
 
-var errTooMany = relay.Errorf(codeTooManyFailures, "too many wrong tokens or sessions from this address; the right API_TOKEN is let in at any time")
+var errTooMany = relay.Errorf(web.CodeTooManyFailures,
+	"too many wrong tokens or sessions from this address; the right API_TOKEN is let in at any time")
 
 // tooMany reports whether r, which brought a wrong token or a forged session, is one of too many from its
 // address. Then it sets Retry-After.
@@ -155,7 +157,7 @@ func (a *api) signIn(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	case weborigin.Foreign(nil, r):
-		writeError(w, errCrossOrigin)
+		web.WriteError(w, errCrossOrigin)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 8<<10)
@@ -174,12 +176,12 @@ func (a *api) signIn(w http.ResponseWriter, r *http.Request) {
 // signOut serves POST /sign-out: this browser's session ends, if it has not yet.
 func (a *api) signOut(w http.ResponseWriter, r *http.Request) {
 	if weborigin.Foreign(nil, r) {
-		writeError(w, errCrossOrigin)
+		web.WriteError(w, errCrossOrigin)
 		return
 	}
 	id, forged := a.sessions.of(r)
 	if a.Token != "" && forged && a.tooMany(w, r) {
-		writeError(w, errTooMany)
+		web.WriteError(w, errTooMany)
 		return
 	}
 	if a.Token != "" && id != "" {
@@ -219,7 +221,8 @@ func signInPage(w http.ResponseWriter, r *http.Request, status int, fault string
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; "+
+		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = strings.NewReplacer("{{lang}}", words["lang"], "{{ask}}", words["ask"], "{{fault}}", words[fault],

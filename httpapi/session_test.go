@@ -14,6 +14,7 @@ import (
 
 	"feishu-relay/dedup"
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/apitest"
 	"feishu-relay/internal/attempts"
 )
 
@@ -83,12 +84,12 @@ func TestABrowserSignsInOnce(t *testing.T) {
 func TestSessionsAreNotMadeUp(t *testing.T) {
 	f := newFakes()
 	f.Token = "s3cret"
-	w := ask(f, "POST", "/sign-in", "token=s3cret", header("Content-Type", "application/x-www-form-urlencoded"))
+	w := ask(f, "POST", "/sign-in", "token=s3cret", apitest.Header("Content-Type", "application/x-www-form-urlencoded"))
 	cookie := w.Result().Cookies()[0]
 	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode {
 		t.Errorf("cookie %v: want HttpOnly and SameSite=Strict", cookie)
 	}
-	get := func(f *fakes, c string) int { return ask(f, "GET", "/v1/status", "", header("Cookie", c)).Code }
+	get := func(f *fakes, c string) int { return ask(f, "GET", "/v1/status", "", apitest.Header("Cookie", c)).Code }
 	whole := cookie.Name + "=" + cookie.Value
 	if got := get(f, whole); got != 200 {
 		t.Fatalf("the session: got %d", got)
@@ -112,7 +113,7 @@ func TestSessionsAreNotMadeUp(t *testing.T) {
 		}
 	}
 	// A wrong token is not made good by a session.
-	if got := ask(f, "GET", "/v1/status", "", header("Cookie", whole), header("Authorization", "Bearer wrong")).Code; got != 401 {
+	if got := ask(f, "GET", "/v1/status", "", apitest.Header("Cookie", whole), apitest.Header("Authorization", "Bearer wrong")).Code; got != 401 {
 		t.Errorf("a wrong bearer token beside a session: got %d", got)
 	}
 }
@@ -120,13 +121,13 @@ func TestSessionsAreNotMadeUp(t *testing.T) {
 func TestOtherPagesCannotUseASession(t *testing.T) {
 	f := newFakes()
 	f.Token = "s3cret"
-	form := header("Content-Type", "application/x-www-form-urlencoded")
+	form := apitest.Header("Content-Type", "application/x-www-form-urlencoded")
 	cookie := ask(f, "POST", "/sign-in", "token=s3cret", form).Result().Cookies()[0]
-	session, foreign := header("Cookie", cookie.Name+"="+cookie.Value), header("Sec-Fetch-Site", "cross-site")
+	session, foreign := apitest.Header("Cookie", cookie.Name+"="+cookie.Value), apitest.Header("Sec-Fetch-Site", "cross-site")
 	for _, tt := range []struct{ method, path, body string }{
 		{"POST", "/v1/outbound", `{"chat_id":"oc_x","content":"hi"}`}, {"POST", "/sign-in", "token=s3cret"}, {"GET", "/v1/events", ""},
 	} {
-		wantError(t, ask(f, tt.method, tt.path, tt.body, form, session, foreign), 403, "cross_origin")
+		apitest.WantError(t, ask(f, tt.method, tt.path, tt.body, form, session, foreign), 403, "cross_origin")
 	}
 	if len(f.sent) > 0 {
 		t.Error("a message was sent")
@@ -137,12 +138,12 @@ func TestSigningOutTwiceLeadsToTheForm(t *testing.T) {
 	f := newFakes()
 	f.Token = "s3cret"
 	for name, cookie := range map[string]string{"no session": "", "one that has ended": "feishu_relay_0=1.x"} {
-		w := ask(f, "POST", "/sign-out", "", header("Cookie", cookie))
+		w := ask(f, "POST", "/sign-out", "", apitest.Header("Cookie", cookie))
 		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/" || len(w.Result().Cookies()) > 0 {
 			t.Errorf("%s: got %d %v, want the way to the form", name, w.Code, w.Header())
 		}
 	}
-	wantError(t, ask(f, "POST", "/sign-out", "", header("Sec-Fetch-Site", "cross-site")), 403, "cross_origin")
+	apitest.WantError(t, ask(f, "POST", "/sign-out", "", apitest.Header("Sec-Fetch-Site", "cross-site")), 403, "cross_origin")
 }
 
 // Programs on one host share an address, so the right token is let in whatever the others tried.
@@ -163,7 +164,7 @@ func TestGuessesOfTheTokenAreLimitedByAddress(t *testing.T) {
 			r := httptest.NewRequest("GET", "/v1/status", nil)
 			f := newFakes()
 			f.Token = token
-			form := header("Content-Type", "application/x-www-form-urlencoded")
+			form := apitest.Header("Content-Type", "application/x-www-form-urlencoded")
 			r.AddCookie(ask(f, "POST", "/sign-in", "token="+token, form).Result().Cookies()[0])
 			return r
 		},
@@ -235,7 +236,9 @@ func TestASessionThatWasSignedOutIsOver(t *testing.T) {
 	if _, err := b.PostForm(server.URL+"/sign-out", nil); err != nil {
 		t.Fatal(err)
 	}
-	with := func(f *fakes) int { return ask(f, "GET", "/v1/status", "", header("Cookie", copied.String())).Code }
+	with := func(f *fakes) int {
+		return ask(f, "GET", "/v1/status", "", apitest.Header("Cookie", copied.String())).Code
+	}
 	if got := with(f); got != 401 {
 		t.Errorf("a copy of the cookie: got %d, want 401", got)
 	}
@@ -258,7 +261,7 @@ func TestTheCookieIsNotNamedAfterTheToken(t *testing.T) {
 	name := func(agent, token string) string {
 		f := newFakes()
 		f.Name, f.Token = agent, token
-		return ask(f, "POST", "/sign-in", "token="+token, header("Content-Type", "application/x-www-form-urlencoded")).Result().Cookies()[0].Name
+		return ask(f, "POST", "/sign-in", "token="+token, apitest.Header("Content-Type", "application/x-www-form-urlencoded")).Result().Cookies()[0].Name
 	}
 	if a, b := name("agent_a", "one token"), name("agent_a", "another token"); a != b {
 		t.Errorf("another token gives another name: %s, %s", a, b)
@@ -270,7 +273,7 @@ func TestTheCookieIsNotNamedAfterTheToken(t *testing.T) {
 
 func TestWithoutATokenThereIsNothingToSignInto(t *testing.T) {
 	f := newFakes()
-	if w := ask(f, "POST", "/sign-in", "token=x", header("Content-Type", "application/x-www-form-urlencoded")); w.Code != 303 || len(w.Result().Cookies()) > 0 {
+	if w := ask(f, "POST", "/sign-in", "token=x", apitest.Header("Content-Type", "application/x-www-form-urlencoded")); w.Code != 303 || len(w.Result().Cookies()) > 0 {
 		t.Errorf("got %d %v, want the way to the viewer", w.Code, w.Result().Cookies())
 	}
 }
@@ -279,7 +282,7 @@ func TestWithoutATokenThereIsNothingToSignInto(t *testing.T) {
 func TestSigningOutEndsAStreamThatIsJustBeginning(t *testing.T) {
 	f := newFakes()
 	f.Token = "s3cret"
-	form := header("Content-Type", "application/x-www-form-urlencoded")
+	form := apitest.Header("Content-Type", "application/x-www-form-urlencoded")
 	cookie := ask(f, "POST", "/sign-in", "token=s3cret", form).Result().Cookies()[0]
 	var handler http.Handler
 	f.Admitted = func(*http.Request) {
@@ -324,6 +327,6 @@ func sessionCookie(t *testing.T) string {
 	t.Helper()
 	f := newFakes()
 	f.Token = "s3cret"
-	form := header("Content-Type", "application/x-www-form-urlencoded")
+	form := apitest.Header("Content-Type", "application/x-www-form-urlencoded")
 	return ask(f, "POST", "/sign-in", "token=s3cret", form).Result().Cookies()[0].Name
 }

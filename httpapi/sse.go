@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 )
 
@@ -20,7 +21,8 @@ import (
 // request asks for an upgrade.
 func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	if a.Stream == nil {
-		a.fail(w, r, relay.Errorf(codeOtherDoor, "messages are delivered to INJECT_URL; unset it to read them here, or watch /v1/events"))
+		a.fail(w, r, relay.Errorf(web.CodeOtherDoor,
+			"messages are delivered to INJECT_URL; unset it to read them here, or watch /v1/events"))
 		return
 	}
 	lastID := r.Header.Get("Last-Event-ID")
@@ -31,12 +33,12 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	if ack := r.URL.Query().Get("ack"); ack != "" {
 		does, err := strconv.ParseBool(ack)
 		if err != nil {
-			a.fail(w, r, invalid("ack: want true or false, got %.20q", ack))
+			a.fail(w, r, web.Invalid("ack: want true or false, got %.20q", ack))
 			return
 		}
 		says.ack = &does
 	}
-	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+	if web.IsUpgrade(r) {
 		a.streamWebSocket(w, r, says)
 		return
 	}
@@ -54,26 +56,22 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	err = a.Stream.serve(ctx, reader, again, func(m *sent) error {
 		return out.event("message", string(m.ID), m.Data)
 	}, out.comment)
-	if errors.Is(err, errReplaced) || errors.Is(err, errStopping) {
+	if errors.Is(err, web.ErrReplaced) || errors.Is(err, web.ErrStopping) {
 		_ = out.event(closeWord(err), "", fmt.Appendf(nil, `{"message":%q}`, err.Error()))
 	}
 }
 
 func closeWord(err error) string {
-	if errors.Is(err, errReplaced) {
+	if errors.Is(err, web.ErrReplaced) {
 		return "replaced"
 	}
 	return "stopping"
 }
 
-// statusReplaced closes the WebSocket of a reader whose place was taken. The
-// codes from 4000 on are for applications.
-const statusReplaced websocket.StatusCode = 4001
-
 func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, says connection) {
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin was checked by live
+	conn, err := web.Accept(w, r)
 	if err != nil {
-		return // Accept has answered
+		return
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(64 << 10) // acknowledgements
@@ -82,7 +80,7 @@ func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, says conne
 	alive := context.WithoutCancel(r.Context())
 	turn, reader, again, err := a.Stream.attach(alive, says)
 	if err != nil {
-		_ = conn.Close(websocket.StatusGoingAway, errStopping.Error())
+		_ = conn.Close(websocket.StatusGoingAway, web.ErrStopping.Error())
 		return
 	}
 	var acks sync.WaitGroup
@@ -90,19 +88,19 @@ func (a *api) streamWebSocket(w http.ResponseWriter, r *http.Request, says conne
 	defer acks.Wait()
 	defer conn.CloseNow()
 	err = a.Stream.serve(turn, reader, again, func(m *sent) error {
-		ctx, cancel := context.WithTimeout(alive, writeTimeout)
+		ctx, cancel := context.WithTimeout(alive, web.WriteTimeout)
 		defer cancel()
 		return conn.Write(ctx, websocket.MessageText, m.Data)
 	}, func() error {
-		ctx, cancel := context.WithTimeout(alive, writeTimeout)
+		ctx, cancel := context.WithTimeout(alive, web.WriteTimeout)
 		defer cancel()
 		return conn.Ping(ctx)
 	})
 	switch {
-	case errors.Is(err, errReplaced):
-		_ = conn.Close(statusReplaced, errReplaced.Error())
-	case errors.Is(err, errStopping):
-		_ = conn.Close(websocket.StatusGoingAway, errStopping.Error())
+	case errors.Is(err, web.ErrReplaced):
+		_ = conn.Close(web.StatusReplaced, web.ErrReplaced.Error())
+	case errors.Is(err, web.ErrStopping):
+		_ = conn.Close(websocket.StatusGoingAway, web.ErrStopping.Error())
 	}
 }
 
@@ -163,7 +161,7 @@ func (e *eventWriter) event(kind, id string, data []byte) error {
 func (e *eventWriter) comment() error { return e.write(": still here\n\n") }
 
 func (e *eventWriter) write(text string) error {
-	if err := e.ctl.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if err := e.ctl.SetWriteDeadline(time.Now().Add(web.WriteTimeout)); err != nil {
 		return err
 	}
 	if _, err := e.w.Write([]byte(text)); err != nil {

@@ -12,12 +12,8 @@ import (
 	"time"
 
 	"feishu-relay/internal/jsonl"
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
-)
-
-const (
-	keepAlive    = 15 * time.Second // silence after which a comment or a ping is sent
-	writeTimeout = 10 * time.Second // for one message; then the reader counts as gone
 )
 
 // Errors of Offer.
@@ -26,11 +22,6 @@ var (
 	ErrNoReader = errors.New("nobody reads the stream")
 	// ErrReaderGone says that the reader's connection ended before it acknowledged.
 	ErrReaderGone = errors.New("the reader left before it acknowledged")
-)
-
-var (
-	errReplaced = errors.New("a newer reader has taken over")
-	errStopping = errors.New("the sidecar stops")
 )
 
 // Stream delivers inbound messages to the bot that reads GET /v1/stream. It
@@ -129,7 +120,8 @@ func NewStream(o StreamOptions) (*Stream, error) {
 // acknowledged. written is called before it waits for that; its channel is closed
 // with the connection. Offer returns [ErrNoReader], [ErrReaderGone] or the error
 // of ctx.
-func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound, written func(ended <-chan struct{})) error {
+func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound,
+	written func(ended <-chan struct{})) error {
 	data, err := relay.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("encode inbound message: %w", err)
@@ -206,7 +198,7 @@ func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *re
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, nil, &relay.Error{Code: codeStopping, Message: errStopping.Error()}
+		return nil, nil, nil, &relay.Error{Code: web.CodeStopping, Message: web.ErrStopping.Error()}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &reader{items: make(chan item), gone: cancel, done: ctx.Done(), has: map[relay.MessageID]struct{}{}}
@@ -214,7 +206,7 @@ func (s *Stream) attach(ctx context.Context, c connection) (context.Context, *re
 		r.acks, r.never = *c.ack, !*c.ack
 	}
 	if s.reader != nil {
-		s.reader.gone(errReplaced)
+		s.reader.gone(web.ErrReplaced)
 		s.owe(s.reader)
 	}
 	s.reader = r
@@ -322,7 +314,7 @@ func (s *Stream) begin(r *reader, m *sent) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reader != r {
-		return errReplaced
+		return web.ErrReplaced
 	}
 	m.doubt = true
 	s.remember(m)
@@ -336,7 +328,7 @@ func (s *Stream) wrote(r *reader, m *sent) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reader != r && !m.acked {
-		return errReplaced
+		return web.ErrReplaced
 	}
 	m.doubt = false
 	return nil
@@ -361,7 +353,7 @@ func (s *Stream) Stop() {
 	}
 	s.closed = true
 	if s.reader != nil {
-		s.reader.gone(errStopping)
+		s.reader.gone(web.ErrStopping)
 	}
 	close(s.arrived)
 	s.arrived = make(chan struct{})
@@ -378,7 +370,8 @@ func (s *Stream) Close() error {
 
 // serve gives r its messages through write until its connection ends, and
 // returns why it ended.
-func (s *Stream) serve(ctx context.Context, r *reader, again []*sent, write func(*sent) error, beat func() error) error {
+func (s *Stream) serve(ctx context.Context, r *reader, again []*sent,
+	write func(*sent) error, beat func() error) error {
 	defer s.detach(r)
 	for _, m := range again {
 		if ctx.Err() != nil {
@@ -389,7 +382,7 @@ func (s *Stream) serve(ctx context.Context, r *reader, again []*sent, write func
 		}
 		s.wroteAgain(r, m)
 	}
-	quiet := time.NewTicker(keepAlive)
+	quiet := time.NewTicker(web.KeepAlive)
 	defer quiet.Stop()
 	for {
 		select {

@@ -16,17 +16,18 @@ import (
 	"time"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/apitest"
 )
 
 const messages = "/v1/stream"
 
-func lastEventID(id string) func(*http.Request) { return header("Last-Event-ID", id) }
+func lastEventID(id string) func(*http.Request) { return apitest.Header("Last-Event-ID", id) }
 
-// leave hangs up and waits until the server has noticed.
+// leave hangs up and waits apitest.Until the server has noticed.
 func (r *rig) leave(s *sse) {
 	r.t.Helper()
 	s.hangUp()
-	until(r.t, "the reader is gone", func() bool { return !r.stream.Connected() })
+	apitest.Until(r.t, "the reader is gone", func() bool { return !r.stream.Connected() })
 }
 
 func names(from, to int) (ids []string) {
@@ -42,7 +43,7 @@ func TestStreamDeliversInOrder(t *testing.T) {
 	r.deliver(names(1, 50)...)
 	s.want(names(1, 49)...)
 	e, _ := s.next()
-	got := asJSON(t, []byte(e.data))
+	got := apitest.Object(t, []byte(e.data))
 	if e.id != "m50" || got["content"] != "text of m50\n<at>" || got["chat_id"] != "oc_x" || !strings.Contains(e.data, "<at>") {
 		t.Errorf("got %+v", e)
 	}
@@ -285,9 +286,9 @@ func TestAReaderThatDiesMidway(t *testing.T) {
 			delivered.Add(1)
 		}
 	}()
-	until(t, "the first is delivered", func() bool { return delivered.Load() > 0 })
+	apitest.Until(t, "the first is delivered", func() bool { return delivered.Load() > 0 })
 	conn.Close()
-	until(t, "the reader is gone", func() bool { return !r.stream.Connected() })
+	apitest.Until(t, "the reader is gone", func() bool { return !r.stream.Connected() })
 	taken := int(delivered.Load())
 	if taken == count {
 		t.Fatal("everything was delivered to a reader that read nothing")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 )
 
@@ -52,7 +53,7 @@ func (s *Stream) connect(t *testing.T, ctx context.Context) bot {
 			return nil
 		}, func() error { return nil })
 	}()
-	t.Cleanup(func() { r.gone(errStopping); <-done })
+	t.Cleanup(func() { r.gone(web.ErrStopping); <-done })
 	return b
 }
 

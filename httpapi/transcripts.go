@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
-	"strconv"
 	"unicode/utf8"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -40,11 +40,10 @@ type GroupLimits struct {
 
 // transcripts serves GET /v1/transcripts: the records of the chats that the bot
 // is in, the one last written to first.
-func (a *api) transcripts(w http.ResponseWriter, r *http.Request) {
+func (a *api) transcripts(*http.Request) (any, error) {
 	chats, err := a.Transcripts.Chats()
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
 	type row struct {
 		Channel string            `json:"channel"`
@@ -71,7 +70,7 @@ func (a *api) transcripts(w http.ResponseWriter, r *http.Request) {
 		}
 		rows = append(rows, row)
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"transcripts": rows})
+	return map[string]any{"transcripts": rows}, nil
 }
 
 // shownEntry is an entry of a transcript and what is known of it besides.
@@ -81,7 +80,7 @@ type shownEntry struct {
 }
 
 // transcript serves GET /v1/transcripts/{channel}/{chat_id}: a page of a record.
-func (a *api) transcript(w http.ResponseWriter, r *http.Request) {
+func (a *api) transcript(r *http.Request) (any, error) {
 	channel, chat := r.PathValue("channel"), r.PathValue("chat_id")
 	query, err := pageQuery(r)
 	if err == nil {
@@ -91,40 +90,37 @@ func (a *api) transcript(w http.ResponseWriter, r *http.Request) {
 		err = errNotInChat
 	}
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
 	page, err := a.Transcripts.Page(channel, chat, query)
 	switch {
 	case errors.Is(err, transcript.ErrCursor):
-		err = invalid(`before: want the "earlier" of a page that was read before`)
+		err = web.Invalid(`before: want the "earlier" of a page that was read before`)
 	case errors.Is(err, transcript.ErrCursorGone):
-		err = relay.Errorf(codeGone, "before: the record does not reach back to there any more, or was edited; begin anew without before")
+		err = relay.Errorf(web.CodeGone,
+			"before: the record does not reach back to there any more, or was edited; begin anew without before")
 	}
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	writeJSON(w, http.StatusOK, struct {
+	return struct {
 		Channel string       `json:"channel"`
 		ChatID  string       `json:"chat_id"`
 		Entries []shownEntry `json:"entries"`
 		Earlier string       `json:"earlier,omitempty"`
-	}{channel, chat, a.shown(page), page.Earlier})
+	}{channel, chat, a.shown(page), page.Earlier}, nil
 }
 
 // pageQuery reads which page is wanted.
 func pageQuery(r *http.Request) (transcript.Query, error) {
 	values := r.URL.Query()
-	q := transcript.Query{Limit: pageDefault, Before: values.Get("before"), Text: values.Get("q"), Context: depthContext}
-	if text := values.Get("limit"); text != "" {
-		var err error
-		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxPage {
-			return q, invalid("limit: want a number from 1 to %d", maxPage)
-		}
+	q := transcript.Query{Before: values.Get("before"), Text: values.Get("q"), Context: depthContext}
+	var ok bool
+	if q.Limit, ok = web.Limit(r, pageDefault, maxPage); !ok {
+		return q, web.Invalid("limit: want a number from 1 to %d", maxPage)
 	}
 	if len(q.Text) > maxSearch || !utf8.ValidString(q.Text) {
-		return q, invalid("q: want at most %d bytes of UTF-8", maxSearch)
+		return q, web.Invalid("q: want at most %d bytes of UTF-8", maxSearch)
 	}
 	return q, nil
 }

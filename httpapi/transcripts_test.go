@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/apitest"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -144,7 +145,7 @@ func TestTranscriptPageRefusals(t *testing.T) {
 	before := readPage(t, f, url.Values{"limit": {"1"}}).Earlier
 	ask := func(query string, status int, code string) {
 		t.Helper()
-		wantError(t, call(t, f, "GET", "/v1/transcripts/feishu/oc_x?"+query, ""), status, code)
+		apitest.WantError(t, call(t, f, "GET", "/v1/transcripts/feishu/oc_x?"+query, ""), status, code)
 	}
 	ask("before=yesterday", 400, "invalid_request")
 	ask("before="+before+"0", 400, "invalid_request")
@@ -227,5 +228,5 @@ func FuzzTranscriptQuery(f *testing.F) {
 func TestTranscriptsThatCannotBeRead(t *testing.T) {
 	f := newFakes()
 	f.tail = func(string, string, int) ([]transcript.Entry, error) { return nil, errors.New("the disk is away") }
-	wantError(t, call(t, f, "GET", "/v1/transcripts/feishu/oc_x", ""), 500, "internal")
+	apitest.WantError(t, call(t, f, "GET", "/v1/transcripts/feishu/oc_x", ""), 500, "internal")
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 )
 
@@ -11,9 +12,9 @@ import (
 func Unready(reason string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && r.URL.Path == "/healthz" {
-			writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
+			web.WriteJSON(w, http.StatusOK, alive)
 			return
 		}
-		writeError(w, &relay.Error{Code: codeNotReady, Message: reason})
+		web.WriteError(w, &relay.Error{Code: web.CodeNotReady, Message: reason})
 	})
 }

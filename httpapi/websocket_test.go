@@ -8,6 +8,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"feishu-relay/internal/apitest"
 	"feishu-relay/relay"
 )
 
@@ -19,7 +20,7 @@ type socket struct {
 
 func (r *rig) dial(query string) *socket {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.t.Context(), apitest.Patience)
 	defer cancel()
 	conn, _, err := websocket.Dial(ctx, r.url+messages+query, nil)
 	if err != nil {
@@ -31,7 +32,7 @@ func (r *rig) dial(query string) *socket {
 }
 
 func (s *socket) read() (id string, err error) {
-	ctx, cancel := context.WithTimeout(s.r.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.r.t.Context(), apitest.Patience)
 	defer cancel()
 	_, data, err := s.conn.Read(ctx)
 	if err != nil {
@@ -74,14 +75,14 @@ func (s *socket) ack(ids ...string) {
 func (s *socket) leave() {
 	s.r.t.Helper()
 	s.conn.CloseNow()
-	until(s.r.t, "the reader is gone", func() bool { return !s.r.stream.Connected() })
+	apitest.Until(s.r.t, "the reader is gone", func() bool { return !s.r.stream.Connected() })
 }
 
-// connected waits until the server has made s the reader: a WebSocket is
+// connected waits apitest.Until the server has made s the reader: a WebSocket is
 // accepted first.
 func (s *socket) connected() *socket {
 	s.r.t.Helper()
-	until(s.r.t, "the reader is there", s.r.stream.Connected)
+	apitest.Until(s.r.t, "the reader is there", s.r.stream.Connected)
 	return s
 }
 
@@ -208,7 +209,7 @@ func TestAReaderMaySayThatItAcknowledges(t *testing.T) {
 	s = r.listen(messages)
 	r.deliver("m2")
 	s.want("m2")
-	wantError(t, ask(r.fakes, "GET", messages+"?ack=perhaps", ""), 400, "invalid_request")
+	apitest.WantError(t, ask(r.fakes, "GET", messages+"?ack=perhaps", ""), 400, "invalid_request")
 }
 
 // unanswered offers a message to a reader that has to acknowledge it.

@@ -1,12 +1,18 @@
 package relay
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Error is a refusal whose reason the caller is told. The HTTP API answers its
 // code and its message; any other error is only logged.
 type Error struct {
 	Code    Code
 	Message string // what is wrong and how to fix it
+
+	Field      string        // of the request, that it is about; "": of none
+	RetryAfter time.Duration // 0: unknown
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }

@@ -297,6 +297,10 @@ func decodeLeniently(line []byte) (m Message, ok bool) {
 // DefaultChannel is the channel of a message that names none.
 const DefaultChannel = "feishu"
 
+// MailChannel is the channel of direct messages between agents: there the chat is
+// the other agent (docs/protocol.md 6.10).
+const MailChannel = "mailbox"
+
 func (m *Message) validate() error {
 	for _, f := range []struct {
 		name, value string

@@ -12,6 +12,7 @@ import (
 	"feishu-relay/dedup"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/attempts"
+	"feishu-relay/mailapi"
 )
 
 // localAPI is the server of the local API.
@@ -21,7 +22,7 @@ type localAPI struct {
 	server    *http.Server
 	conns     connections
 	failures  *attempts.Failures // wrong tokens, of the API and of tunnels
-	lines     httpapi.Lines      // of a bot at /v1/mailbox/ws
+	lines     mailapi.Lines      // of a bot at /v1/mailbox/ws
 	signedOut *dedup.Window      // sessions of browsers
 }
 
@@ -45,7 +46,7 @@ func (a *localAPI) listen(options httpapi.Options) error {
 		return nil
 	})
 	options.Token, options.Name = string(a.cfg.APIToken), string(a.cfg.Agent)+" "+a.cfg.ListenAddr
-	options.Ended, options.Lines, options.Admitted, options.Failures = a.signedOut, &a.lines, a.conns.admitted, a.failures
+	options.Ended, options.Admitted, options.Failures = a.signedOut, a.conns.admitted, a.failures
 	options.Metrics, options.Logger = a.metrics.handler(), a.log
 	a.server = a.conns.server(httpapi.New(options), a.log)
 	return nil

@@ -31,6 +31,7 @@ import (
 
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/delivery"
+	"feishu-relay/mailapi"
 	"feishu-relay/mcptools"
 	"feishu-relay/relay"
 )
@@ -173,12 +174,14 @@ func (s *Sidecar) served() httpapi.Options {
 		Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.chats.in, Transcripts: s.chats.transcript,
 		Group: s.watch.groupShown, Depths: s.decide.depthsShown, Stream: s.deliver.doors.stream,
 		Deliveries: settlements{s.deliver, s.mail}, Events: s.watch.events, Outcomes: s.watch.outcomes}
+	mail := mailapi.Options{Lines: &s.api.lines, Logger: s.log}
 	tools := mcptools.Options{Transcripts: s.chats.transcript, WhoAmI: s.app.whoAmI, Version: s.version, Logger: s.log,
 		Visible: func(channel, chat string) bool { return s.chats.in(channel, relay.ChatID(chat)) }}
 	if s.mail != nil { // a nil *Agent in an interface would not be nil
-		o.Mailbox, tools.Mailbox = s.mail.agent, s.mail.agent
+		mail.Mailbox, tools.Mailbox = s.mail.agent, s.mail.agent
 	}
-	o.MCP = mcptools.Handler(mcptools.New(tools))
+	mail.MCP = mcptools.Handler(mcptools.New(tools))
+	o.Mail = mailapi.New(mail)
 	if s.front != nil {
 		o.CA = s.front.entry.CA()
 	}

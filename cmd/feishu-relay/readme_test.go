@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/apitest"
+	"feishu-relay/mailapi"
 	"feishu-relay/relay"
 )
 
@@ -195,7 +197,7 @@ var (
 func TestDocsNameTheRoutes(t *testing.T) {
 	var known []string
 	var paths []*regexp.Regexp
-	for _, r := range httpapi.Routes() {
+	for _, r := range apitest.Routes(t, httpapi.New(httpapi.Options{Mail: mailapi.New(mailapi.Options{})})) {
 		known = append(known, r)
 		_, path, _ := strings.Cut(r, " ")
 		paths = append(paths, regexp.MustCompile("^"+inBraces.ReplaceAllString(path, "[^/]+")+"$"))

@@ -1,4 +1,4 @@
-package httpapi_test
+package mailapi_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"feishu-relay/internal/apitest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/mailbox/outgoing"
@@ -69,7 +70,7 @@ func TestEveryMailboxRouteAnswers(t *testing.T) {
 			if w.Code != tt.status {
 				t.Fatalf("got %d %s, want %d", w.Code, w.Body, tt.status)
 			}
-			if diff := cmp.Diff(asJSON(t, w.Body.Bytes()), asJSON(t, []byte(tt.want))); diff != "" {
+			if diff := cmp.Diff(apitest.Object(t, w.Body.Bytes()), apitest.Object(t, []byte(tt.want))); diff != "" {
 				t.Errorf("answer (-got +want):\n%s", diff)
 			}
 			if strings.Contains(w.Body.String(), `\u003c`) {
@@ -95,7 +96,7 @@ func TestAnswersOfAnEmptyMailbox(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(path, " ")
 		w := call(t, withMailbox(b), method, path, "")
-		if diff := cmp.Diff(asJSON(t, w.Body.Bytes()), asJSON(t, []byte(want))); w.Code != 200 || diff != "" {
+		if diff := cmp.Diff(apitest.Object(t, w.Body.Bytes()), apitest.Object(t, []byte(want))); w.Code != 200 || diff != "" {
 			t.Errorf("%s: %d (-got +want):\n%s", path, w.Code, diff)
 		}
 	}
@@ -112,7 +113,7 @@ func TestSchemasAreServed(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"none", "..%2Fschema.go", ".json", "task.json.json"} {
-		wantError(t, call(t, withMailbox(newBox()), "GET", "/v1/mailbox/schemas/"+name, ""), 404, "not_found")
+		apitest.WantError(t, call(t, withMailbox(newBox()), "GET", "/v1/mailbox/schemas/"+name, ""), 404, "not_found")
 	}
 }
 

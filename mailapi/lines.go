@@ -1,10 +1,11 @@
-package httpapi
+package mailapi
 
 import (
 	"context"
 	"sync"
 	"time"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 )
 
@@ -21,16 +22,16 @@ type Lines struct {
 	left   sync.WaitGroup
 }
 
-// join enters a connection. Its context ends, with errStopping as the cause,
+// join enters a connection. Its context ends, with web.ErrStopping as the cause,
 // when the lines are closed; leave is called when it has ended.
 func (l *Lines) join(ctx context.Context) (turn context.Context, leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, nil, &relay.Error{Code: codeStopping, Message: errStopping.Error()}
+		return nil, nil, &relay.Error{Code: web.CodeStopping, Message: web.ErrStopping.Error()}
 	}
 	if len(l.open) >= maxLines {
-		return nil, nil, relay.Errorf(codeTooManyLines, "close one of the %d others", maxLines)
+		return nil, nil, relay.Errorf(web.CodeTooManyLines, "close one of the %d others", maxLines)
 	}
 	turn, end := context.WithCancelCause(ctx)
 	if l.open == nil {
@@ -54,7 +55,7 @@ func (l *Lines) Close() {
 	l.mu.Lock()
 	l.closed = true
 	for end := range l.open {
-		(*end)(errStopping)
+		(*end)(web.ErrStopping)
 	}
 	l.mu.Unlock()
 	gone := make(chan struct{})

@@ -1,4 +1,4 @@
-package httpapi_test
+package mailapi_test
 
 import (
 	"bytes"
@@ -13,7 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"feishu-relay/httpapi"
+	"feishu-relay/internal/apitest"
+	"feishu-relay/mailapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 )
@@ -53,7 +54,7 @@ func (l *fakeLine) Close()                { l.close() }
 type switchboard struct {
 	t        *testing.T
 	url      string
-	lines    *httpapi.Lines
+	lines    *mailapi.Lines
 	attached chan *fakeLine
 	handle   func(mailbox.Envelope) (*mailbox.Envelope, error)
 	register func(mailbox.Envelope) (*mailbox.Envelope, error)
@@ -62,7 +63,7 @@ type switchboard struct {
 
 func newSwitchboard(t *testing.T) *switchboard {
 	t.Helper()
-	s := &switchboard{t: t, lines: &httpapi.Lines{}, attached: make(chan *fakeLine, 100),
+	s := &switchboard{t: t, lines: &mailapi.Lines{}, attached: make(chan *fakeLine, 100),
 		handle: func(mailbox.Envelope) (*mailbox.Envelope, error) { return nil, nil }}
 	b := newBox()
 	b.attach = func(send func(context.Context, mailbox.Envelope) error) agent.Line {
@@ -74,7 +75,7 @@ func newSwitchboard(t *testing.T) *switchboard {
 	f := withMailbox(b)
 	f.Lines = s.lines
 	f.Logger = slog.New(slog.NewTextHandler(&s.log, nil))
-	server := httptest.NewServer(httpapi.New(f.Options))
+	server := httptest.NewServer(f.handler())
 	s.url = server.URL + "/v1/mailbox/ws"
 	t.Cleanup(func() {
 		s.lines.Close()
@@ -91,7 +92,7 @@ type phone struct {
 
 func (s *switchboard) dial() *phone {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), apitest.Patience)
 	defer cancel()
 	conn, _, err := websocket.Dial(ctx, s.url, nil)
 	if err != nil {
@@ -109,7 +110,7 @@ func (p *phone) say(frame string) {
 }
 
 func (p *phone) read() (e mailbox.Envelope, err error) {
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), apitest.Patience)
 	defer cancel()
 	kind, frame, err := p.conn.Read(ctx)
 	if err != nil {
@@ -197,7 +198,7 @@ func TestBadFramesAreAnsweredAndTheConnectionStays(t *testing.T) {
 		"refused": &mailbox.Error{Code: mailbox.RateLimited, Message: "10 in 10 minutes"},
 		"forged":  mailbox.Invalid("from", "is not this agent"),
 		"full":    mailbox.ErrFull,
-		"broken":  errBehind,
+		"broken":  apitest.ErrBehind,
 	}
 	s.handle = func(e mailbox.Envelope) (*mailbox.Envelope, error) { return nil, refuse[e.ID] }
 	p, line := s.connected()
@@ -286,7 +287,7 @@ func TestWhoHasToRegisterFirst(t *testing.T) {
 
 // The mailbox has the last word on a bot's card.
 func TestARegistrationThatTheMailboxRefuses(t *testing.T) {
-	for err, want := range map[error]mailbox.Code{mailbox.Invalid("content.status", "is none"): mailbox.InvalidMessage, errBehind: mailbox.AgentBusy} {
+	for err, want := range map[error]mailbox.Code{mailbox.Invalid("content.status", "is none"): mailbox.InvalidMessage, apitest.ErrBehind: mailbox.AgentBusy} {
 		s := newSwitchboard(t)
 		s.register = func(mailbox.Envelope) (*mailbox.Envelope, error) { return nil, err }
 		p := s.dial()
@@ -322,7 +323,7 @@ func TestClosingTheLines(t *testing.T) {
 	s := newSwitchboard(t)
 	p, line := s.connected()
 	waits := s.dial() // has not registered
-	until(t, "the server has it", func() bool { return s.lines.Open() == 2 })
+	apitest.Until(t, "the server has it", func() bool { return s.lines.Open() == 2 })
 	heard := make(chan error, 2)
 	for _, p := range []*phone{p, waits} {
 		go func() {
@@ -363,7 +364,7 @@ func TestMailboxSocketsAreBounded(t *testing.T) {
 		t.Errorf("got %+v, %v", body, err)
 	}
 	all[0].conn.CloseNow()
-	until(t, "there is room", func() bool {
+	apitest.Until(t, "there is room", func() bool {
 		conn, _, err := websocket.Dial(t.Context(), s.url, nil)
 		if err == nil {
 			conn.CloseNow()
@@ -382,5 +383,5 @@ func TestABotThatHangsUp(t *testing.T) {
 	if err := line.send(t.Context(), letter("m1")); err == nil {
 		t.Error("it was sent to nobody")
 	}
-	until(t, "it has left", func() bool { return s.lines.Open() == 0 })
+	apitest.Until(t, "it has left", func() bool { return s.lines.Open() == 0 })
 }

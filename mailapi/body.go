@@ -1,4 +1,4 @@
-package httpapi
+package mailapi
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"feishu-relay/internal/spelling"
+	"feishu-relay/internal/web"
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
 )
@@ -20,8 +21,8 @@ var errNoBody = mailbox.Invalid("", "the body is empty: send a JSON object")
 // readMail reads a request's body into v; what does not fit is INVALID_MESSAGE.
 // A struct is a form of our own: a field that is all but one of its is refused,
 // since what it meant would be lost. Others are ignored.
-func readMail(w http.ResponseWriter, r *http.Request, v any) error {
-	given, err := readMailOrNone(w, r, v)
+func readMail(r *http.Request, v any) error {
+	given, err := readMailOrNone(r, v)
 	if err == nil && !given {
 		return errNoBody
 	}
@@ -29,8 +30,8 @@ func readMail(w http.ResponseWriter, r *http.Request, v any) error {
 }
 
 // readMailOrNone is readMail where a body may be left out; v stays as it is then.
-func readMailOrNone(w http.ResponseWriter, r *http.Request, v any) (given bool, err error) {
-	data, err := readBody(w, r, maxMail)
+func readMailOrNone(r *http.Request, v any) (given bool, err error) {
+	data, err := web.ReadBody(r)
 	if e, ok := errors.AsType[*relay.Error](err); ok && e.Code == relay.CodeInvalidRequest {
 		return false, mailbox.Invalid("", "%s", e.Message)
 	}
@@ -45,8 +46,8 @@ func readMailOrNone(w http.ResponseWriter, r *http.Request, v any) (given bool, 
 		err = json.Unmarshal(data, v)
 	}
 	if err != nil {
-		field, says := unfit(err)
-		return true, mailbox.Invalid(field, "%s", says)
+		field, reason := web.Unfit(err)
+		return true, mailbox.Invalid(field, "%s", reason)
 	}
 	return true, nil
 }

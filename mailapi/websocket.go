@@ -1,17 +1,17 @@
-package httpapi
+package mailapi
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
@@ -20,14 +20,14 @@ import (
 const (
 	registerTime = 10 * time.Second // for the first frame
 	handleTime   = 10 * time.Second // for one envelope of the bot's
-	pongTime     = 20 * time.Second // for the answer to a ping; one is sent after keepAlive
+	pongTime     = 20 * time.Second // for the answer to a ping; one is sent after web.KeepAlive
 )
 
 var errDead = errors.New("the bot answers no ping")
 
 // mailboxSocket is the connection of a bot at /v1/mailbox/ws.
 type mailboxSocket struct {
-	api   *api
+	api   *API
 	conn  *websocket.Conn
 	alive context.Context // ends with nothing: a cancelled read or write would cut the connection without a close code
 	reads atomic.Int64    // frames read
@@ -35,23 +35,23 @@ type mailboxSocket struct {
 
 // line serves GET /v1/mailbox/ws (docs/protocol.md 6.9): one envelope a text frame,
 // either way, after the bot has registered.
-func (a *api) line(w http.ResponseWriter, r *http.Request) {
-	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+func (a *API) line(w http.ResponseWriter, r *http.Request) {
+	if !web.IsUpgrade(r) {
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "websocket")
-		writeError(w, relay.Errorf(codeUpgradeRequired, "open this route as a WebSocket"))
+		web.WriteError(w, relay.Errorf(web.CodeUpgradeRequired, "open this route as a WebSocket"))
 		return
 	}
 	alive := context.WithoutCancel(r.Context())
 	turn, leave, err := a.Lines.join(alive)
 	if err != nil {
-		writeError(w, err)
+		web.WriteError(w, err)
 		return
 	}
 	defer leave()
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin was checked by live
+	conn, err := web.Accept(w, r)
 	if err != nil {
-		return // Accept has answered
+		return
 	}
 	conn.SetReadLimit(mailbox.MaxEnvelope) // a larger frame ends the connection
 	s := &mailboxSocket{api: a, conn: conn, alive: alive}
@@ -112,7 +112,8 @@ func (s *mailboxSocket) serve(turn context.Context, frames <-chan []byte) (webso
 }
 
 // talk is the life of a connection that has registered.
-func (s *mailboxSocket) talk(turn context.Context, line agent.Line, frames <-chan []byte) (websocket.StatusCode, string) {
+func (s *mailboxSocket) talk(turn context.Context, line agent.Line, frames <-chan []byte) (
+	code websocket.StatusCode, reason string) {
 	turn, dead := context.WithCancelCause(turn)
 	var pings sync.WaitGroup
 	pings.Go(func() { s.ping(turn, dead) })
@@ -123,7 +124,7 @@ func (s *mailboxSocket) talk(turn context.Context, line agent.Line, frames <-cha
 		case <-turn.Done():
 			return closing(context.Cause(turn))
 		case <-line.Done():
-			return statusReplaced, errReplaced.Error()
+			return web.StatusReplaced, web.ErrReplaced.Error()
 		case frame, ok := <-frames:
 			if !ok {
 				return 0, ""
@@ -135,8 +136,8 @@ func (s *mailboxSocket) talk(turn context.Context, line agent.Line, frames <-cha
 
 // closing is how a connection is closed that ended for a cause.
 func closing(cause error) (websocket.StatusCode, string) {
-	if errors.Is(cause, errStopping) {
-		return websocket.StatusGoingAway, errStopping.Error()
+	if errors.Is(cause, web.ErrStopping) {
+		return websocket.StatusGoingAway, web.ErrStopping.Error()
 	}
 	return 0, ""
 }
@@ -152,7 +153,8 @@ func (s *mailboxSocket) first(turn context.Context, frames <-chan []byte) (mailb
 	case <-turn.Done():
 		return mailbox.Envelope{}, context.Cause(turn)
 	case <-late.C:
-		return mailbox.Envelope{}, &mailbox.Error{Code: mailbox.Unauthorized, Message: "register first: nothing came within " + registerTime.String()}
+		return mailbox.Envelope{}, &mailbox.Error{Code: mailbox.Unauthorized,
+			Message: "register first: nothing came within " + registerTime.String()}
 	case frame, ok := <-frames:
 		if !ok {
 			return mailbox.Envelope{}, errGone
@@ -260,7 +262,7 @@ func (s *mailboxSocket) send(ctx context.Context, e mailbox.Envelope) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(s.alive, writeTimeout)
+	ctx, cancel := context.WithTimeout(s.alive, web.WriteTimeout)
 	defer cancel()
 	return s.conn.Write(ctx, websocket.MessageText, frame)
 }
@@ -268,7 +270,7 @@ func (s *mailboxSocket) send(ctx context.Context, e mailbox.Envelope) error {
 // ping ends the turn of a bot that answers no ping, unless frames come: the pong
 // may stand behind them.
 func (s *mailboxSocket) ping(turn context.Context, dead context.CancelCauseFunc) {
-	tick := time.NewTicker(keepAlive)
+	tick := time.NewTicker(web.KeepAlive)
 	defer tick.Stop()
 	for {
 		select {

@@ -1,4 +1,4 @@
-package httpapi
+package mailapi
 
 import (
 	"encoding/json"
@@ -10,42 +10,35 @@ import (
 	"feishu-relay/relay"
 )
 
-// mailChannel is the channel of direct messages between agents: there the chat
-// is the other agent (docs/protocol.md 6.10).
-const mailChannel = "mailbox"
-
 // mailFields is what an envelope's fields are called in the metadata of a
 // message to that channel.
-var mailFields = map[string]string{"mailbox_type": "type", "mailbox_ttl": "ttl", "mailbox_trace": "trace", "mailbox_task": "task",
-	"mailbox_callback": "callback", "mailbox_priority": "priority", "reply_to": "reply_to"}
+var mailFields = map[string]string{"mailbox_type": "type", "mailbox_ttl": "ttl", "mailbox_trace": "trace",
+	"mailbox_task": "task", "mailbox_callback": "callback", "mailbox_priority": "priority", "reply_to": "reply_to"}
 
-// outboundMail sends what a bot says to the mailbox channel.
-func (a *api) outboundMail(w http.ResponseWriter, r *http.Request, out relay.Outbound) {
+// Outbound sends what a bot reports on the mailbox channel.
+func (a *API) Outbound(r *http.Request, out relay.Outbound) (any, error) {
 	if a.Mailbox == nil {
-		a.mailboxOff(w, r)
-		return
+		return nil, errOff
 	}
-	draft, err := a.mailOf(out)
+	draft, err := mailOf(out)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, a.refusal(r, err)
 	}
 	sent, err := a.Mailbox.Send(r.Context(), draft)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, a.refusal(r, err)
 	}
-	writeJSON(w, http.StatusAccepted, struct {
+	return struct {
 		relay.Sent
 		TaskID    string    `json:"task_id,omitempty"`
 		ExpiresAt time.Time `json:"expires_at,omitzero"`
 		Note      string    `json:"note,omitempty"`
-	}{relay.Sent{RelayMsgID: relay.MessageID(sent.ID), Relayed: true}, sent.TaskID, sent.ExpiresAt, sent.Note})
+	}{relay.Sent{RelayMsgID: relay.MessageID(sent.ID), Relayed: true}, sent.TaskID, sent.ExpiresAt, sent.Note}, nil
 }
 
 // mailOf is out as an envelope. The content is its first part; further ones
 // stand in mailbox_parts.
-func (a *api) mailOf(out relay.Outbound) (d agent.Draft, err error) {
+func mailOf(out relay.Outbound) (d agent.Draft, err error) {
 	parts := []any{}
 	if out.Content != "" {
 		parts = append(parts, mailbox.Part{Type: mailbox.PartText, Text: out.Content})

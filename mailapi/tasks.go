@@ -1,4 +1,4 @@
-package httpapi
+package mailapi
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/mailbox/tasks"
@@ -21,44 +22,41 @@ var (
 )
 
 // tasks serves GET /v1/mailbox/tasks: those taken and given, the newest first.
-func (a *api) tasks(w http.ResponseWriter, r *http.Request) {
+func (a *API) tasks(r *http.Request) (any, error) {
 	state, err := oneOf(r, "state", states...)
 	var direction tasks.Direction
 	if err == nil {
 		direction, err = oneOf(r, "direction", tasks.Received, tasks.Sent)
 	}
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	rows := slices.DeleteFunc(slices.Clone(a.Mailbox.Tasks()), func(t tasks.Record) bool {
 		return state != "" && t.State != state || direction != "" && t.Direction != direction
 	})
-	writeTasks(w, rows)
+	return taskRows(rows), nil
 }
 
 // task serves GET /v1/mailbox/tasks/{id}: several agents may have given tasks of
 // one id.
-func (a *api) task(w http.ResponseWriter, r *http.Request) {
+func (a *API) task(r *http.Request) (any, error) {
 	id := r.PathValue("id")
 	if err := checkMailID("id", id); err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	rows := a.Mailbox.Task(id)
 	if len(rows) == 0 {
-		a.refuse(w, r, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "id",
-			Message: "no such task; GET /v1/mailbox/tasks lists them"})
-		return
+		return nil, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "id",
+			Message: "no such task; GET /v1/mailbox/tasks lists them"}
 	}
-	writeTasks(w, slices.Clone(rows))
+	return taskRows(slices.Clone(rows)), nil
 }
 
-func writeTasks(w http.ResponseWriter, rows []tasks.Record) {
+func taskRows(rows []tasks.Record) any {
 	for i := range rows {
-		rows[i].Trace = list(rows[i].Trace)
+		rows[i].Trace = web.List(rows[i].Trace)
 	}
-	writeJSON(w, http.StatusOK, map[string][]tasks.Record{"tasks": list(rows)})
+	return map[string][]tasks.Record{"tasks": web.List(rows)}
 }
 
 // taskBody is what POST /v1/mailbox/tasks takes. It says what is to be done by
@@ -75,23 +73,21 @@ type taskBody struct {
 	ForwardOf string            `json:"forward_of"`
 }
 
-func (a *api) sendTask(w http.ResponseWriter, r *http.Request) {
-	draft, err := readTask(w, r)
+func (a *API) sendTask(r *http.Request) (any, error) {
+	draft, err := readTask(r)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	sent, err := a.Mailbox.SendTask(r.Context(), draft)
 	if err != nil {
-		a.refuse(w, r, taskField(err))
-		return
+		return nil, taskField(err)
 	}
-	writeJSON(w, http.StatusAccepted, sent)
+	return sent, nil
 }
 
-func readTask(w http.ResponseWriter, r *http.Request) (d agent.TaskDraft, err error) {
+func readTask(r *http.Request) (d agent.TaskDraft, err error) {
 	var body taskBody
-	if err := readMail(w, r, &body); err != nil {
+	if err := readMail(r, &body); err != nil {
 		return d, err
 	}
 	if strings.TrimSpace(body.Text) == "" {
@@ -218,22 +214,20 @@ func partField(err error, text string) error {
 
 // updateTask serves POST /v1/mailbox/tasks/{id}: a step of a task that this
 // agent took.
-func (a *api) updateTask(w http.ResponseWriter, r *http.Request) {
-	update, err := readUpdate(w, r)
+func (a *API) updateTask(r *http.Request) (any, error) {
+	update, err := readUpdate(r)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	record, err := a.Mailbox.UpdateTask(r.Context(), update)
 	if err != nil {
-		a.refuse(w, r, err, about{"state", http.StatusConflict})
-		return
+		return nil, about("state", http.StatusConflict, err)
 	}
-	record.Trace = list(record.Trace)
-	writeJSON(w, http.StatusOK, record)
+	record.Trace = web.List(record.Trace)
+	return record, nil
 }
 
-func readUpdate(w http.ResponseWriter, r *http.Request) (u agent.TaskUpdate, err error) {
+func readUpdate(r *http.Request) (u agent.TaskUpdate, err error) {
 	u.TaskID = r.PathValue("id")
 	if err := checkMailID("id", u.TaskID); err != nil {
 		return u, err
@@ -247,7 +241,7 @@ func readUpdate(w http.ResponseWriter, r *http.Request) (u agent.TaskUpdate, err
 		Result string `json:"result"`
 		Reason string `json:"reason"`
 	}
-	if err := readMail(w, r, &body); err != nil {
+	if err := readMail(r, &body); err != nil {
 		return u, err
 	}
 	body.Text = cmp.Or(body.Text, body.Result, body.Reason)

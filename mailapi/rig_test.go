@@ -1,4 +1,4 @@
-package httpapi_test
+package mailapi_test
 
 import (
 	"context"
@@ -8,15 +8,18 @@ import (
 	"time"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/apitest"
+	"feishu-relay/mailapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/mailbox/outgoing"
 	"feishu-relay/mailbox/tasks"
+	"feishu-relay/relay"
 )
 
 // box is a mailbox of functions that a test may replace. It notes what reaches it.
 type box struct {
-	httpapi.Mailbox // what a test does not set must not be called
+	mailapi.Mailbox // what a test does not set must not be called
 	agents          func() ([]mailbox.Card, error)
 	listPeers       func() (agent.Peers, error)
 	sendToPeer      func(agent.PeerMessage) (agent.PeerResult, error)
@@ -182,6 +185,15 @@ func newBox() *box {
 	}
 }
 
+// fakes is what is behind the API: a mailbox, and what a test may replace.
+type fakes struct {
+	mailapi.Options
+	Token string
+	sent  []relay.Outbound
+}
+
+func newFakes() *fakes { return &fakes{} }
+
 func withMailbox(b *box) *fakes {
 	f := newFakes()
 	f.Mailbox = b
@@ -192,11 +204,27 @@ func withMailbox(b *box) *fakes {
 	return f
 }
 
-// call asks the API and checks that docs/openapi.yaml describes the answer, and
-// the request where it was taken.
+// handler is the whole local API.
+func (f *fakes) handler() http.Handler {
+	return httpapi.New(httpapi.Options{
+		Token: f.Token,
+		Mail:  mailapi.New(f.Options),
+		Send: func(_ context.Context, out relay.Outbound) (relay.Sent, error) {
+			f.sent = append(f.sent, out)
+			return relay.Sent{RelayMsgID: "r1", Relayed: true}, nil
+		},
+		Events: &httpapi.Events{},
+		Logger: f.Logger,
+	})
+}
+
+func routes(t *testing.T) []string { return apitest.Routes(t, newFakes().handler()) }
+
+func ask(f *fakes, method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	return apitest.Ask(f.handler(), method, path, body, change...)
+}
+
 func call(t *testing.T, f *fakes, method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
-	w := ask(f, method, path, body, change...)
-	described(t, method, path, body, w)
-	return w
+	return apitest.Call(t, f.handler(), method, path, body, change...)
 }

@@ -1,4 +1,4 @@
-package httpapi_test
+package mailapi_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package httpapi
+package mailapi
 
 import (
 	"cmp"
@@ -20,52 +20,45 @@ var codes = []mailbox.Code{mailbox.AgentBusy, mailbox.AgentOffline, mailbox.Inva
 	mailbox.TaskNotFound, mailbox.Unauthorized, mailbox.RateLimited}
 
 // inbox serves GET /v1/mailbox/inbox: what waits for the bot. It delivers nothing.
-func (a *api) inbox(w http.ResponseWriter, r *http.Request) {
+func (a *API) inbox(r *http.Request) (any, error) {
 	n, err := limit(r)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	waiting, total, err := a.Mailbox.Inbox(r.Context(), n)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	messages, err := asJSON(waiting)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"messages": messages, "total": total})
+	return map[string]any{"messages": messages, "total": total}, nil
 }
 
 // drain serves POST /v1/mailbox/inbox/drain: what it hands out counts as delivered.
-func (a *api) drain(w http.ResponseWriter, r *http.Request) {
+func (a *API) drain(r *http.Request) (any, error) {
 	n, err := limit(r)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	goal := r.URL.Query().Get("goal")
 	if goal != "" {
 		err = checkMailID("goal", goal)
 	}
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	drained, err := a.Mailbox.Drain(r.Context(), n, goal)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	messages, err := asJSON(drained.Messages)
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return nil, err
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"messages": messages, "rendered": drained.Rendered,
-		"dropped": drained.Dropped, "waiting": drained.Waiting})
+	return map[string]any{"messages": messages, "rendered": drained.Rendered,
+		"dropped": drained.Dropped, "waiting": drained.Waiting}, nil
 }
 
 // asJSON is messages as the stores hold them, with the goal of each.
@@ -87,23 +80,21 @@ func asJSON(mail []agent.Mail) ([]json.RawMessage, error) {
 
 // sendMail serves POST /v1/mailbox/messages: an envelope of any make, of which
 // most may be left out.
-func (a *api) sendMail(w http.ResponseWriter, r *http.Request) {
-	draft, err := readDraft(w, r)
+func (a *API) sendMail(r *http.Request) (any, error) {
+	draft, err := readDraft(r)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	sent, err := a.Mailbox.Send(r.Context(), draft)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
-	writeJSON(w, http.StatusAccepted, sent)
+	return sent, nil
 }
 
-func readDraft(w http.ResponseWriter, r *http.Request) (d agent.Draft, err error) {
+func readDraft(r *http.Request) (d agent.Draft, err error) {
 	var fields map[string]json.RawMessage
-	if err := readMail(w, r, &fields); err != nil {
+	if err := readMail(r, &fields); err != nil {
 		return d, err
 	}
 	if fields == nil { // null
@@ -146,22 +137,20 @@ func envelope(fields map[string]json.RawMessage) (mailbox.Envelope, error) {
 }
 
 // ack serves POST /v1/mailbox/messages/{id}/ack: the bot has dealt with it.
-func (a *api) ack(w http.ResponseWriter, r *http.Request) {
+func (a *API) ack(r *http.Request) (any, error) {
 	id := r.PathValue("id")
 	err := checkMailID("id", id)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	if err := a.Mailbox.Ack(r.Context(), id); err != nil {
-		a.refuse(w, r, err, about{"id", http.StatusNotFound})
-		return
+		return nil, about("id", http.StatusNotFound, err)
 	}
-	writeJSON(w, http.StatusOK, map[string]string{"id": id})
+	return map[string]string{"id": id}, nil
 }
 
 // nack serves POST /v1/mailbox/messages/{id}/nack: the bot refuses it.
-func (a *api) nack(w http.ResponseWriter, r *http.Request) {
+func (a *API) nack(r *http.Request) (any, error) {
 	id := r.PathValue("id")
 	var body struct {
 		Code    mailbox.Code `json:"code"`
@@ -170,7 +159,7 @@ func (a *api) nack(w http.ResponseWriter, r *http.Request) {
 	}
 	err := checkMailID("id", id)
 	if err == nil {
-		err = readMail(w, r, &body)
+		err = readMail(r, &body)
 	}
 	body.Message = cmp.Or(body.Message, body.Reason)
 	switch {
@@ -181,14 +170,12 @@ func (a *api) nack(w http.ResponseWriter, r *http.Request) {
 		err = mailbox.Invalid("message", "has %d bytes, at most %d", len(body.Message), maxReason)
 	}
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	if err := a.Mailbox.Nack(r.Context(), id, body.Code, body.Message); err != nil {
-		a.refuse(w, r, err, about{"id", http.StatusNotFound})
-		return
+		return nil, about("id", http.StatusNotFound, err)
 	}
-	writeJSON(w, http.StatusOK, map[string]string{"id": id, "code": string(body.Code)})
+	return map[string]string{"id": id, "code": string(body.Code)}, nil
 }
 
 // deadLetter is a dead letter with its envelope as the stores hold it.
@@ -201,33 +188,29 @@ type deadLetter struct {
 	Envelope json.RawMessage `json:"envelope"`
 }
 
-func (a *api) deadLetters(w http.ResponseWriter, r *http.Request) {
+func (a *API) deadLetters(r *http.Request) (any, error) {
 	dead, err := a.Mailbox.DeadLetters()
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	rows := []deadLetter{}
 	for _, d := range dead {
 		envelope, err := mailbox.Encode(d.Envelope)
 		if err != nil {
-			a.fail(w, r, err)
-			return
+			return nil, err
 		}
 		rows = append(rows, deadLetter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, envelope})
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"dead_letters": rows})
+	return map[string]any{"dead_letters": rows}, nil
 }
 
-func (a *api) replay(w http.ResponseWriter, r *http.Request) {
+func (a *API) replay(r *http.Request) (any, error) {
 	id := r.PathValue("id")
 	if err := checkMailID("id", id); err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	if err := a.Mailbox.Replay(r.Context(), id); err != nil {
-		a.refuse(w, r, err, about{"id", http.StatusNotFound})
-		return
+		return nil, about("id", http.StatusNotFound, err)
 	}
-	writeJSON(w, http.StatusAccepted, map[string]string{"id": id})
+	return map[string]string{"id": id}, nil
 }

@@ -1,9 +1,10 @@
-package httpapi
+package mailapi
 
 import (
 	"cmp"
 	"net/http"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
@@ -13,37 +14,33 @@ import (
 const everybody mailbox.AgentID = "*"
 
 // peers serves GET /v1/peers: what list_peers tells (docs/protocol.md 6.7).
-func (a *api) peers(w http.ResponseWriter, r *http.Request) {
+func (a *API) peers(r *http.Request) (any, error) {
 	if a.Mailbox == nil {
-		writeJSON(w, http.StatusOK, agent.Peers{Peers: []agent.Peer{}, Note: mailbox.NoDirectory})
-		return
+		return agent.Peers{Peers: []agent.Peer{}, Note: mailbox.NoDirectory}, nil
 	}
 	peers, err := a.Mailbox.ListPeers(r.Context())
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
-	peers.Peers = list(peers.Peers)
-	writeJSON(w, http.StatusOK, peers)
+	peers.Peers = web.List(peers.Peers)
+	return peers, nil
 }
 
 // sendToPeer serves POST /v1/peers/{agent}/messages. The gates are the mailbox's.
-func (a *api) sendToPeer(w http.ResponseWriter, r *http.Request) {
-	m, err := peerMessage(w, r)
+func (a *API) sendToPeer(r *http.Request) (any, error) {
+	m, err := peerMessage(r)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	result, err := a.Mailbox.SendToPeer(r.Context(), m)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
-	result.DeliveredTo, result.UnreachableReasons = list(result.DeliveredTo), list(result.UnreachableReasons)
-	writeJSON(w, http.StatusOK, result)
+	result.DeliveredTo, result.UnreachableReasons = web.List(result.DeliveredTo), web.List(result.UnreachableReasons)
+	return result, nil
 }
 
-func peerMessage(w http.ResponseWriter, r *http.Request) (m agent.PeerMessage, err error) {
+func peerMessage(r *http.Request) (m agent.PeerMessage, err error) {
 	to := everybody
 	if r.PathValue("agent") != string(everybody) {
 		if to, err = pathAgent(r, "to"); err != nil {
@@ -55,7 +52,7 @@ func peerMessage(w http.ResponseWriter, r *http.Request) (m agent.PeerMessage, e
 		CorrelationID string `json:"correlation_id"`
 		Body          string `json:"body"` // the message, as payloads of peer inboxes call it
 	}
-	if err := readMail(w, r, &body); err != nil {
+	if err := readMail(r, &body); err != nil {
 		return m, err
 	}
 	if body.CorrelationID != "" {
@@ -72,83 +69,76 @@ type goalsAnswer struct {
 	Goals  []string `json:"goals"`             // all live ones
 }
 
-func (a *api) goals(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, goalsAnswer{Goals: list(a.Mailbox.Goals())})
+func (a *API) goals(r *http.Request) (any, error) {
+	return goalsAnswer{Goals: web.List(a.Mailbox.Goals())}, nil
 }
 
-func (a *api) addGoal(w http.ResponseWriter, r *http.Request) {
+func (a *API) addGoal(r *http.Request) (any, error) {
 	var body struct {
 		GoalID string `json:"goal_id"`
 		Goal   string `json:"goal"` // the same
 	}
-	_, err := readMailOrNone(w, r, &body)
+	_, err := readMailOrNone(r, &body)
 	body.GoalID = cmp.Or(body.GoalID, body.Goal)
 	if err == nil && body.GoalID != "" {
 		err = checkMailID("goal_id", body.GoalID)
 	}
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	goal, err := a.Mailbox.AddGoal(r.Context(), body.GoalID)
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
-	writeJSON(w, http.StatusCreated, goalsAnswer{goal, list(a.Mailbox.Goals())})
+	return goalsAnswer{goal, web.List(a.Mailbox.Goals())}, nil
 }
 
-func (a *api) removeGoal(w http.ResponseWriter, r *http.Request) {
+func (a *API) removeGoal(r *http.Request) (any, error) {
 	goal := r.PathValue("goal")
 	if err := checkMailID("goal_id", goal); err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	if err := a.Mailbox.RemoveGoal(r.Context(), goal); err != nil {
-		a.refuse(w, r, err, about{"goal_id", http.StatusNotFound})
-		return
+		return nil, about("goal_id", http.StatusNotFound, err)
 	}
-	writeJSON(w, http.StatusOK, goalsAnswer{Goals: list(a.Mailbox.Goals())})
+	return goalsAnswer{Goals: web.List(a.Mailbox.Goals())}, nil
 }
 
 // agents serves GET /v1/mailbox/agents: everybody's card, with the status as of now.
-func (a *api) agents(w http.ResponseWriter, r *http.Request) {
+func (a *API) agents(r *http.Request) (any, error) {
 	cards, err := a.Mailbox.Agents(r.Context())
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	all := []mailbox.Card{}
 	for _, c := range cards {
 		all = append(all, whole(c))
 	}
-	writeJSON(w, http.StatusOK, map[string][]mailbox.Card{"agents": all})
+	return map[string][]mailbox.Card{"agents": all}, nil
 }
 
 // whole is c without lists that are null.
 func whole(c mailbox.Card) mailbox.Card {
-	c.Capabilities, c.AllowFrom, c.CurrentTasks = list(c.Capabilities), list(c.AllowFrom), list(c.CurrentTasks)
+	c.Capabilities, c.AllowFrom, c.CurrentTasks = web.List(c.Capabilities), web.List(c.AllowFrom), web.List(c.CurrentTasks)
 	return c
 }
 
-var errNoAgent = relay.Errorf(codeNotFound, "no agent of that name is registered; GET /v1/mailbox/agents lists them")
+var errNoAgent = relay.Errorf(web.CodeNotFound,
+	"no agent of that name is registered; GET /v1/mailbox/agents lists them")
 
-func (a *api) agent(w http.ResponseWriter, r *http.Request) {
+func (a *API) agent(r *http.Request) (any, error) {
 	id, err := pathAgent(r, "agent")
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	cards, err := a.Mailbox.Agents(r.Context())
 	if err != nil {
-		a.refuse(w, r, err)
-		return
+		return nil, err
 	}
 	for _, c := range cards {
 		if c.AgentID == id {
-			writeJSON(w, http.StatusOK, whole(c))
-			return
+			return whole(c), nil
 		}
 	}
-	writeError(w, errNoAgent)
+	return nil, errNoAgent
 }

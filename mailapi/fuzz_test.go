@@ -1,4 +1,4 @@
-package httpapi_test
+package mailapi_test
 
 import (
 	"encoding/json"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"feishu-relay/httpapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 )
@@ -29,7 +28,7 @@ func FuzzMailPosts(f *testing.F) {
 		b := newBox()
 		path := []string{"/v1/mailbox/messages", "/v1/mailbox/tasks", "/v1/mailbox/tasks/t1", "/v1/peers/agent_b/messages"}[route%4]
 		w := httptest.NewRecorder()
-		httpapi.New(withMailbox(b).Options).ServeHTTP(w, httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(string(body))))
+		withMailbox(b).handler().ServeHTTP(w, httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(string(body))))
 		var answer struct {
 			Error *struct{ Code, Message string }
 		}

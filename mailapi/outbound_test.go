@@ -1,4 +1,4 @@
-package httpapi_test
+package mailapi_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"feishu-relay/internal/apitest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 )
@@ -36,7 +37,7 @@ func TestOutboundToTheMailbox(t *testing.T) {
 			f := withMailbox(b)
 			w := call(t, f, "POST", "/v1/outbound", tt.body)
 			want := `{"relay_msg_id":"msg_1","relayed":true,"task_id":"t1","note":"it waits"}`
-			if w.Code != 202 || !cmp.Equal(asJSON(t, w.Body.Bytes()), asJSON(t, []byte(want))) {
+			if w.Code != 202 || !cmp.Equal(apitest.Object(t, w.Body.Bytes()), apitest.Object(t, []byte(want))) {
 				t.Fatalf("got %d %s", w.Code, w.Body)
 			}
 			if diff := cmp.Diff(b.reached, []any{tt.want}); diff != "" {
@@ -61,13 +62,13 @@ func TestOutboundToTheMailboxThatIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBox()
 			w := call(t, withMailbox(b), "POST", "/v1/outbound", tt.body)
-			wantError(t, w, 400, "INVALID_MESSAGE")
+			apitest.WantError(t, w, 400, "INVALID_MESSAGE")
 			if got := fieldOf(t, w); got != tt.field || len(b.reached) > 0 {
 				t.Errorf("got field %q in %s, reached %v; want %q", got, w.Body, b.reached, tt.field)
 			}
 		})
 	}
 	body := `{"channel":"mailbox","chat_id":"coder","content":"hi"}`
-	wantError(t, call(t, newFakes(), "POST", "/v1/outbound", body), 404, "mailbox_off")
-	wantError(t, call(t, withMailbox(broken(mailbox.ErrFull)), "POST", "/v1/outbound", body), 507, "inbox_full")
+	apitest.WantError(t, call(t, newFakes(), "POST", "/v1/outbound", body), 404, "mailbox_off")
+	apitest.WantError(t, call(t, withMailbox(broken(mailbox.ErrFull)), "POST", "/v1/outbound", body), 507, "inbox_full")
 }

@@ -1,4 +1,4 @@
-package httpapi_test
+package mailapi_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"feishu-relay/httpapi"
+	"feishu-relay/internal/apitest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/mailbox/outgoing"
@@ -112,7 +112,7 @@ func TestMailRequestsThatAreRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBox()
 			w := call(t, withMailbox(b), tt.method, tt.path, tt.body)
-			message := wantError(t, w, tt.status, tt.code)
+			message := apitest.WantError(t, w, tt.status, tt.code)
 			if !strings.Contains(message, tt.says) {
 				t.Errorf("message: got %q, want something of %q", message, tt.says)
 			}
@@ -176,7 +176,7 @@ func TestRefusalsOfTheMailbox(t *testing.T) {
 		"rate limited":    {&mailbox.Error{Code: mailbox.RateLimited, Message: "10 in 10 minutes"}, 429, "RATE_LIMITED", "10 minutes", true},
 		"a new code":      {&mailbox.Error{Code: "NEW", Message: "what is this"}, 500, "NEW", "what", true},
 		"a full inbox":    {fmt.Errorf("put: %w", mailbox.ErrFull), 507, "inbox_full", "10000 messages", true},
-		"the store's":     {errBehind, 503, "mailbox_unavailable", "try again", false},
+		"the store's":     {apitest.ErrBehind, 503, "mailbox_unavailable", "try again", false},
 		"one of this API": {relay.Errorf(relay.CodeSettled, "fix it"), 409, "settled", "fix it", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestRefusalsOfTheMailbox(t *testing.T) {
 				f := withMailbox(broken(tt.err))
 				f.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				w := call(t, f, c.method, c.path, c.body)
-				if message := wantError(t, w, tt.status, tt.code); !strings.Contains(message, tt.says) {
+				if message := apitest.WantError(t, w, tt.status, tt.code); !strings.Contains(message, tt.says) {
 					t.Errorf("%s %s: got %q, want something of %q", c.method, c.path, message, tt.says)
 				}
 				if strings.Contains(w.Body.String(), "SECRET") {
@@ -219,7 +219,7 @@ func TestUnknownIdsAndWrongSteps(t *testing.T) {
 		{"POST", "/v1/mailbox/messages", `{"to":"agent_b","content":"hi","id":"msg_1"}`, "id", 400},
 	} {
 		w := call(t, withMailbox(broken(mailbox.Invalid(tt.field, "is not so"))), tt.method, tt.path, tt.body)
-		wantError(t, w, tt.status, "INVALID_MESSAGE")
+		apitest.WantError(t, w, tt.status, "INVALID_MESSAGE")
 		if got := fieldOf(t, w); got != tt.field {
 			t.Errorf("%s: field %q, want %q", tt.path, got, tt.field)
 		}
@@ -236,7 +236,7 @@ func (l limited) Unwrap() error             { return &mailbox.Error{Code: mailbo
 func TestRetryAfter(t *testing.T) {
 	for after, want := range map[time.Duration]string{time.Millisecond: "1", 90 * time.Second: "90", 90*time.Second + 1: "91", 0: "", -time.Second: ""} {
 		w := call(t, withMailbox(broken(limited{after})), "POST", "/v1/peers/agent_b/messages", `{"message":"hi"}`)
-		wantError(t, w, 429, "RATE_LIMITED")
+		apitest.WantError(t, w, 429, "RATE_LIMITED")
 		if got := w.Header().Get("Retry-After"); got != want {
 			t.Errorf("%v: got %q, want %q", after, got, want)
 		}
@@ -260,16 +260,16 @@ func TestMailboxOff(t *testing.T) {
 			}
 			continue
 		}
-		if message := wantError(t, call(t, newFakes(), c.method, c.path, c.body), 404, "mailbox_off"); !strings.Contains(message, "MAILBOX=on") {
+		if message := apitest.WantError(t, call(t, newFakes(), c.method, c.path, c.body), 404, "mailbox_off"); !strings.Contains(message, "MAILBOX=on") {
 			t.Errorf("%s: got %q", c.path, message)
 		}
 	}
-	wantError(t, ask(newFakes(), "POST", "/mcp", "{}"), 404, "not_found")
-	wantError(t, ask(newFakes(), "GET", "/v1/mailbox/ws", "", header("Upgrade", "websocket")), 404, "mailbox_off")
+	apitest.WantError(t, ask(newFakes(), "POST", "/mcp", "{}"), 404, "not_found")
+	apitest.WantError(t, ask(newFakes(), "GET", "/v1/mailbox/ws", "", apitest.Header("Upgrade", "websocket")), 404, "mailbox_off")
 }
 
 func TestMailboxRoutesAreGuarded(t *testing.T) {
-	for _, r := range httpapi.Routes() {
+	for _, r := range routes(t) {
 		method, path, _ := strings.Cut(r, " ")
 		if path == "/healthz" || path == "/readyz" || path == "/sign-in" || path == "/sign-out" {
 			continue
@@ -277,15 +277,15 @@ func TestMailboxRoutesAreGuarded(t *testing.T) {
 		path = strings.NewReplacer("{agent}", "agent_b", "{", "", "}", "").Replace(path)
 		b := newBox()
 		f := withMailbox(b)
-		wantError(t, call(t, f, method, path, "{}", func(r *http.Request) { r.Host = "evil.example" }), 403, "forbidden_host")
+		apitest.WantError(t, call(t, f, method, path, "{}", func(r *http.Request) { r.Host = "evil.example" }), 403, "forbidden_host")
 		f.Token = "t0ken"
-		wantError(t, call(t, f, method, path, "{}"), 401, "unauthorized")
-		wantError(t, call(t, f, method, path, "{}", header("Authorization", "Bearer nope")), 401, "unauthorized")
+		apitest.WantError(t, call(t, f, method, path, "{}"), 401, "unauthorized")
+		apitest.WantError(t, call(t, f, method, path, "{}", apitest.Header("Authorization", "Bearer nope")), 401, "unauthorized")
 		if method != "GET" || path == "/mcp" || path == "/v1/mailbox/ws" {
 			for name, change := range map[string]func(*http.Request){
-				"another origin": header("Origin", "https://evil.example"), "what the browser says": header("Sec-Fetch-Site", "cross-site")} {
+				"another origin": apitest.Header("Origin", "https://evil.example"), "what the browser says": apitest.Header("Sec-Fetch-Site", "cross-site")} {
 				f.Token = ""
-				if message := wantError(t, call(t, f, method, path, "{}", change, header("Upgrade", "websocket")), 403, "cross_origin"); message == "" {
+				if message := apitest.WantError(t, call(t, f, method, path, "{}", change, apitest.Header("Upgrade", "websocket")), 403, "cross_origin"); message == "" {
 					t.Error(name)
 				}
 			}
@@ -301,14 +301,14 @@ func TestHeadAndOptionsDoNothing(t *testing.T) {
 		b := newBox()
 		f := withMailbox(b)
 		f.MCP = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Errorf("%s reached MCP", c.path) })
-		wantError(t, ask(f, "OPTIONS", c.path, ""), 405, "method_not_allowed")
+		apitest.WantError(t, ask(f, "OPTIONS", c.path, ""), 405, "method_not_allowed")
 		w := ask(f, "HEAD", c.path, "")
 		if hasGet := ask(f, "OPTIONS", c.path, "").Header().Get("Allow"); strings.Contains(hasGet, "GET") {
 			if w.Code != 200 {
 				t.Errorf("HEAD %s: got %d", c.path, w.Code)
 			}
 		} else {
-			wantError(t, w, 405, "method_not_allowed")
+			apitest.WantError(t, w, 405, "method_not_allowed")
 		}
 		for _, r := range b.reached {
 			if _, looks := r.(int); !looks { // a limit: the inbox is shown

@@ -1,4 +1,4 @@
-package httpapi_test
+package mailapi_test
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"feishu-relay/httpapi"
 )
 
 // A client needs POST alone.
@@ -20,7 +18,7 @@ func TestAnMCPClient(t *testing.T) {
 	f := withMailbox(newBox())
 	f.MCP = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return tools },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
-	api := httpapi.New(f.Options)
+	api := f.handler()
 	server := httptest.NewServer(api)
 	defer server.Close()
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).

@@ -1,23 +1,24 @@
-package httpapi
+package mailapi
 
 import (
 	"net/http"
 	"strings"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
 )
 
 // schemas serves GET /v1/mailbox/schemas: the names of the JSON Schemas.
-func (a *api) schemas(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string][]string{"schemas": list(mailbox.SchemaNames())})
+func (a *API) schemas(*http.Request) (any, error) {
+	return map[string][]string{"schemas": web.List(mailbox.SchemaNames())}, nil
 }
 
 // schema serves one, by its name with or without ".json".
-func (a *api) schema(w http.ResponseWriter, r *http.Request) {
+func (*API) schema(w http.ResponseWriter, r *http.Request) {
 	text, ok := mailbox.Schema(strings.TrimSuffix(r.PathValue("name"), ".json"))
 	if !ok {
-		writeError(w, relay.Errorf(codeNotFound, "there are %s", strings.Join(mailbox.SchemaNames(), ", ")))
+		web.WriteError(w, relay.Errorf(web.CodeNotFound, "there are %s", strings.Join(mailbox.SchemaNames(), ", ")))
 		return
 	}
 	w.Header().Set("Content-Type", "application/schema+json")

@@ -1,4 +1,4 @@
-package httpapi_test
+package mailapi_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"feishu-relay/httpapi"
+	"feishu-relay/mailapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 )
@@ -36,13 +36,13 @@ type wire struct {
 	*phone
 	raw   net.Conn // the bot's end of the pipe
 	line  *fakeLine
-	lines *httpapi.Lines
+	lines *mailapi.Lines
 }
 
 // piped dials the mailbox's socket over a pipe.
 func piped(t *testing.T) *wire {
 	t.Helper()
-	b, wire := newBox(), &wire{lines: &httpapi.Lines{}}
+	b, wire := newBox(), &wire{lines: &mailapi.Lines{}}
 	line := &fakeLine{taken: make(chan mailbox.Envelope, 100), done: make(chan struct{}), closed: make(chan struct{})}
 	line.close = func() { close(line.closed) }
 	line.handle = func(mailbox.Envelope) (*mailbox.Envelope, error) { return nil, nil }
@@ -55,7 +55,7 @@ func piped(t *testing.T) *wire {
 	f.Lines = wire.lines
 	network := make(pipes)
 	// As the sidecar has it: none of these may end a WebSocket.
-	server := &http.Server{Handler: httpapi.New(f.Options), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: f.handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
 	go func() { _ = server.Serve(network) }()
 	t.Cleanup(func() { _ = server.Close() })
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {

@@ -1,0 +1,103 @@
+package web
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/relay"
+)
+
+// Codes of what the APIs refuse by themselves.
+const (
+	CodeUnauthorized       relay.Code = "unauthorized"
+	CodeTooManyFailures    relay.Code = "too_many_failures"
+	CodeForbiddenHost      relay.Code = "forbidden_host"
+	CodeCrossOrigin        relay.Code = "cross_origin"
+	CodeNotFound           relay.Code = "not_found"
+	CodeMethodNotAllowed   relay.Code = "method_not_allowed"
+	CodeUpgradeRequired    relay.Code = "upgrade_required"
+	CodeGone               relay.Code = "gone"
+	CodeNotReady           relay.Code = "not_ready"
+	CodeStopping           relay.Code = "stopping"
+	CodeTooManyWatchers    relay.Code = "too_many_watchers"
+	CodeTooManyLines       relay.Code = "too_many_lines"
+	CodeOtherDoor          relay.Code = "other_door"
+	CodeNoConnector        relay.Code = "no_connector"
+	CodeNoCA               relay.Code = "no_ca"
+	CodeMailboxOff         relay.Code = "mailbox_off"
+	CodeMailboxUnavailable relay.Code = "mailbox_unavailable"
+	CodeInboxFull          relay.Code = "inbox_full"
+	CodeInternal           relay.Code = "internal"
+)
+
+// statuses is the HTTP status of each code.
+var statuses = map[relay.Code]int{
+	relay.CodeInvalidRequest:        http.StatusBadRequest,
+	relay.CodeTooLarge:              http.StatusRequestEntityTooLarge,
+	relay.CodeTranscriptUnavailable: http.StatusServiceUnavailable,
+	relay.CodeOutboxFull:            http.StatusInsufficientStorage,
+	relay.CodeOutboxUnavailable:     http.StatusServiceUnavailable,
+	relay.CodeFeishuUnavailable:     http.StatusBadGateway,
+	relay.CodeFeishuRefused:         http.StatusBadGateway,
+	relay.CodeUnknownMessage:        http.StatusNotFound,
+	relay.CodeSettled:               http.StatusConflict,
+
+	CodeUnauthorized:       http.StatusUnauthorized,
+	CodeTooManyFailures:    http.StatusTooManyRequests,
+	CodeForbiddenHost:      http.StatusForbidden,
+	CodeCrossOrigin:        http.StatusForbidden,
+	CodeNotFound:           http.StatusNotFound,
+	CodeMethodNotAllowed:   http.StatusMethodNotAllowed,
+	CodeUpgradeRequired:    http.StatusUpgradeRequired,
+	CodeGone:               http.StatusGone,
+	CodeNotReady:           http.StatusServiceUnavailable,
+	CodeStopping:           http.StatusServiceUnavailable,
+	CodeTooManyWatchers:    http.StatusServiceUnavailable,
+	CodeTooManyLines:       http.StatusServiceUnavailable,
+	CodeOtherDoor:          http.StatusConflict,
+	CodeNoConnector:        http.StatusConflict,
+	CodeNoCA:               http.StatusNotFound,
+	CodeMailboxOff:         http.StatusNotFound,
+	CodeMailboxUnavailable: http.StatusServiceUnavailable,
+	CodeInboxFull:          http.StatusInsufficientStorage,
+	CodeInternal:           http.StatusInternalServerError,
+
+	relay.Code(mailbox.AgentBusy):      http.StatusTooManyRequests,
+	relay.Code(mailbox.AgentOffline):   http.StatusServiceUnavailable,
+	relay.Code(mailbox.InvalidMessage): http.StatusBadRequest,
+	relay.Code(mailbox.TaskNotFound):   http.StatusNotFound,
+	relay.Code(mailbox.Unauthorized):   http.StatusForbidden,
+	relay.Code(mailbox.RateLimited):    http.StatusTooManyRequests,
+}
+
+// Invalid is the refusal of a request that is not as it should be.
+func Invalid(format string, args ...any) error {
+	return relay.Errorf(relay.CodeInvalidRequest, format, args...)
+}
+
+// WriteError answers a [*relay.Error] as it is; of any other error the caller
+// learns only that there was one.
+func WriteError(w http.ResponseWriter, err error) {
+	e, ok := errors.AsType[*relay.Error](err)
+	if !ok {
+		e = &relay.Error{Code: CodeInternal, Message: "see the sidecar's log"}
+	}
+	Refuse(w, cmp.Or(statuses[e.Code], http.StatusInternalServerError), e)
+}
+
+// Refuse answers e with a status that is not its code's.
+func Refuse(w http.ResponseWriter, status int, e *relay.Error) {
+	type detail struct {
+		Code    relay.Code `json:"code"`
+		Message string     `json:"message"`
+		Field   string     `json:"field,omitempty"` // mailbox routes only
+	}
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+	}
+	WriteJSON(w, status, map[string]detail{"error": {e.Code, e.Message, e.Field}})
+}
