@@ -14,7 +14,6 @@ import (
 
 	"feishu-relay/internal/redislink"
 	"feishu-relay/relay"
-	"feishu-relay/relay/redisrelay"
 )
 
 const (
@@ -39,11 +38,11 @@ var _ Store = (*Redis)(nil)
 var quiet sync.Once
 
 // OpenRedis shares outcomes in the stream key, such as <RELAY_CHANNEL>:outcomes,
-// of the Redis at url, see [redisrelay.ParseURL]. It does no I/O: Redis need not
+// of the Redis at url, see [redislink.ParseURL]. It does no I/O: Redis need not
 // be there. The library's own log is switched off for the whole process: every
 // fault it tells is also an error here.
 func OpenRedis(url, key string, logger *slog.Logger) (*Redis, error) {
-	conn, err := redisrelay.ParseURL(url)
+	conn, err := redislink.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
 	"feishu-relay/relay/filerelay"
@@ -61,7 +62,7 @@ func (ls *lanes) all() iter.Seq[*lane] { return slices.Values([]*lane{&ls.bots, 
 
 func (ls *lanes) openQueue(name string) (relay.Backend, error) {
 	if ls.cfg.Backend == "redis" {
-		if _, err := redisrelay.ParseURL(string(ls.cfg.RedisURL)); err != nil {
+		if _, err := redislink.ParseURL(string(ls.cfg.RedisURL)); err != nil {
 			return nil, &setting{fmt.Errorf("REDIS_URL: %w", err)}
 		}
 		return redisrelay.New(redisrelay.Options{URL: string(ls.cfg.RedisURL), Channel: redisChannel(ls.cfg.RelayChannel, name),

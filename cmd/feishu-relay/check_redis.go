@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/relay"
 	"feishu-relay/relay/redisrelay"
 	"feishu-relay/sidecar"
@@ -78,7 +79,7 @@ func publishOn(ctx context.Context, c *config, channel string, lines [][]byte, a
 // openRedis makes a client for what the backend has no call for. Like the backend's it
 // hides nothing and waits for nothing long. It is closed when ctx is done.
 func openRedis(ctx context.Context, c *config) redis.UniversalClient {
-	o, err := redisrelay.ParseURL(string(c.RedisURL))
+	o, err := redislink.ParseURL(string(c.RedisURL))
 	if err != nil {
 		return nil // there is none: a wrong one is a mistake in the configuration
 	}

@@ -17,9 +17,9 @@ import (
 
 	"github.com/kelseyhightower/envconfig"
 
+	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
-	"feishu-relay/relay/redisrelay"
 	"feishu-relay/sidecar"
 )
 
@@ -182,7 +182,7 @@ func (s setting) parseString(text string) (string, error) {
 			return text, wanted("host:port, such as 127.0.0.1:8787", text)
 		}
 	case is == "redis":
-		_, err := redisrelay.ParseURL(text)
+		_, err := redislink.ParseURL(text)
 		return text, err
 	case is == "path":
 		return fullPath(text)

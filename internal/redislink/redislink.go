@@ -1,5 +1,5 @@
 // Package redislink is what the relay and the mailbox have in common as clients
-// of Redis: how they connect, and what they say of what goes wrong.
+// of Redis: how they read REDIS_URL, connect, and report what goes wrong.
 package redislink
 
 import (

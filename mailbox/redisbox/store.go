@@ -14,7 +14,6 @@ import (
 
 	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
-	"feishu-relay/relay/redisrelay"
 )
 
 const (
@@ -27,7 +26,7 @@ const (
 
 // Options says which Redis, and for whom.
 type Options struct {
-	URL    string       // see [redisrelay.ParseURL]
+	URL    string       // see [redislink.ParseURL]
 	Logger *slog.Logger // nil discards
 	// HeartbeatTimeout is how long an agent counts as there after SetCard; 0 means 90 s.
 	HeartbeatTimeout time.Duration
@@ -56,7 +55,7 @@ var quiet sync.Once
 // library's own log is switched off for the whole process: every fault it
 // tells is also an error here.
 func Open(opts Options) (*Store, error) {
-	conn, err := redisrelay.ParseURL(opts.URL)
+	conn, err := redislink.ParseURL(opts.URL)
 	if err != nil {
 		return nil, err
 	}

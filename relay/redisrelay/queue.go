@@ -30,7 +30,7 @@ const (
 
 // Options says which queue, and for whom.
 type Options struct {
-	URL     string // see [ParseURL]
+	URL     string // see [redislink.ParseURL]
 	Channel string // such as nanobot:feishu:outbound; the stream is <Channel>:log
 	Agent   string // whose cursor it is; needed by Subscribe
 	Dir     string // RELAY_DIR: the cursor is a file in its folder offsets; needed by Subscribe
@@ -87,7 +87,7 @@ var quiet sync.Once
 // to stderr and knows no levels, is switched off for the whole process: every
 // fault it tells is also an error here.
 func New(opts Options) (*Queue, error) {
-	conn, err := ParseURL(opts.URL)
+	conn, err := redislink.ParseURL(opts.URL)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package redisrelay
+package redislink
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package redisrelay
+package redislink
 
 import (
 	"crypto/tls"
@@ -13,10 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const (
-	redisPort    = "6379"
-	sentinelPort = "26379"
-)
+var schemes = []string{"redis", "rediss", "unix",
+	"redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
 
 // ParseURL reads a REDIS_URL, in one of these forms:
 //
@@ -33,35 +31,28 @@ const (
 //
 // An error never quotes the URL, since any part of it may belong to a password.
 func ParseURL(text string) (*redis.UniversalOptions, error) {
-	scheme, rest, ok := strings.Cut(text, "://")
-	form, secure := strings.CutPrefix(strings.ToLower(scheme), "rediss")
-	if !secure {
-		form, ok = strings.CutPrefix(strings.ToLower(scheme), "redis")
-		ok = ok && strings.Contains(text, "://")
-		if strings.EqualFold(scheme, "unix") {
-			form, ok = "unix", rest != ""
-		}
-	}
-	if !ok || !slices.Contains([]string{"", "unix", "+sentinel", "+cluster"}, form) {
+	scheme, rest, _ := strings.Cut(text, "://")
+	scheme = strings.ToLower(scheme)
+	if len(scheme) == len(text) || !slices.Contains(schemes, scheme) {
 		return nil, errors.New("redis URL: begins with none of redis://, rediss://, unix://, redis+sentinel://, redis+cluster://")
 	}
 	if strings.Contains(rest, "#") {
 		return nil, errors.New("redis URL: a # in a password is written %23")
 	}
 	rest, query, _ := strings.Cut(rest, "?")
-	authority, path := rest, ""
-	if i := strings.IndexByte(rest, '/'); i >= 0 {
-		authority, path = rest[:i], rest[i:]
-	}
+	authority, path, _ := strings.Cut(rest, "/")
 	opts := &redis.UniversalOptions{}
-	if secure {
+	if strings.HasPrefix(scheme, "rediss") {
 		opts.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	hosts, err := parseUser(opts, authority)
 	if err == nil {
 		err = parseQuery(opts, query)
 	}
-	if err == nil {
+	if err == nil && scheme == "unix" {
+		err = parseSocket(opts, hosts, path)
+	} else if err == nil {
+		_, form, _ := strings.Cut(scheme, "+")
 		err = parsePlace(opts, form, hosts, path)
 	}
 	if err != nil {
@@ -122,22 +113,24 @@ func parseQuery(opts *redis.UniversalOptions, query string) error {
 	return nil
 }
 
-// parsePlace reads the servers and the path, whose meaning hangs on the form.
-func parsePlace(opts *redis.UniversalOptions, form, hosts, path string) error {
-	if form == "unix" {
-		if hosts != "" || len(path) < 2 {
-			return errors.New("a socket's path is absolute: unix:///path/to/redis.sock")
-		}
-		socket, err := url.PathUnescape(path)
-		if err != nil {
-			return errors.New("a % in the socket's path is written %25")
-		}
-		opts.Addrs = []string{socket}
-		return nil
+// parseSocket reads the path of a socket; a host makes it relative.
+func parseSocket(opts *redis.UniversalOptions, host, path string) error {
+	if host != "" || path == "" {
+		return errors.New("a socket's path is absolute: unix:///path/to/redis.sock")
 	}
-	port := redisPort
-	if form == "+sentinel" {
-		port = sentinelPort
+	socket, err := url.PathUnescape("/" + path)
+	if err != nil {
+		return errors.New("a % in the socket's path is written %25")
+	}
+	opts.Addrs = []string{socket}
+	return nil
+}
+
+// parsePlace reads the servers and the path, whose meaning depends on the form.
+func parsePlace(opts *redis.UniversalOptions, form, hosts, path string) error {
+	port := "6379"
+	if form == "sentinel" {
+		port = "26379"
 	}
 	if hosts == "" {
 		hosts = "localhost"
@@ -149,9 +142,8 @@ func parsePlace(opts *redis.UniversalOptions, form, hosts, path string) error {
 		}
 		opts.Addrs = append(opts.Addrs, addr)
 	}
-	path = strings.TrimPrefix(path, "/")
 	switch {
-	case form == "+sentinel":
+	case form == "sentinel":
 		name, db, _ := strings.Cut(path, "/")
 		name, err := url.PathUnescape(name)
 		if err != nil || name == "" {
@@ -160,7 +152,7 @@ func parsePlace(opts *redis.UniversalOptions, form, hosts, path string) error {
 		opts.MasterName, path = name, db
 	case opts.SentinelUsername != "" || opts.SentinelPassword != "":
 		return errors.New("sentinel_username and sentinel_password need redis+sentinel://")
-	case form == "+cluster" || len(opts.Addrs) > 1:
+	case form == "cluster" || len(opts.Addrs) > 1:
 		opts.IsClusterMode = true
 	}
 	if path != "" {
@@ -175,17 +167,13 @@ func parsePlace(opts *redis.UniversalOptions, form, hosts, path string) error {
 	return nil
 }
 
-func parseAddr(host, port string) (string, error) {
-	switch i := strings.LastIndexByte(host, ':'); {
-	case strings.HasSuffix(host, "]") && strings.HasPrefix(host, "["):
-		host = host[1 : len(host)-1]
-	case i >= 0:
-		host, port = host[:i], host[i+1:]
-		if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
-			host = host[1 : len(host)-1]
-		} else if strings.Contains(host, ":") {
-			return "", errors.New("an IPv6 address is written in brackets: [::1]:6379")
-		}
+func parseAddr(addr, defaultPort string) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil { // without a port
+		host, port, err = net.SplitHostPort(addr + ":" + defaultPort)
+	}
+	if err != nil {
+		return "", errors.New("an IPv6 address is written in brackets: [::1]:6379")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return "", errors.New("a port is not a number from 1 to 65535, or a / : @ in a password is not percent-encoded")
