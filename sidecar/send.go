@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -134,7 +133,6 @@ func (s *sender) write(channel string, id relay.MessageID, ts relay.Millis, out 
 	}
 	s.trace("accepted")
 	record(&put)
-	runtime.Gosched() // to the publisher: the others are waiting, the bot has time
 	return &put, nil
 }
 

@@ -120,15 +120,12 @@ func (l *chatLog) known(id string) bool {
 	if !l.loaded {
 		return false
 	}
-	hash := l.hash(id)
-	if !l.ids.has(hash) {
-		info, err := l.log.File().Stat()
-		if err != nil || !l.readAhead(info.Size()) || !l.ids.has(hash) {
-			return false
-		}
-	}
 	info, err := l.log.Stat()
-	return err == nil && info.Size() >= l.place.Offset()
+	if err != nil || info.Size() < l.place.Offset() {
+		return false
+	}
+	hash := l.hash(id)
+	return l.ids.has(hash) || l.readAhead(info.Size()) && l.ids.has(hash)
 }
 
 // readAhead reads to size without the lock, unless that is too far or the file
@@ -165,7 +162,11 @@ func (l *chatLog) takeIn(size int64) error {
 		l.ids = idSet{}
 		return l.load(quickWindow)
 	}
-	if err != nil || l.place.Offset() == size && !l.place.Inside() {
+	if err == nil && l.place.Offset() == size && !l.place.Inside() {
+		l.log.Ended(size)
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	// A writer was killed, maybe right before its newline: with the line

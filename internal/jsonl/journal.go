@@ -17,6 +17,7 @@ type Journal struct {
 	file  *os.File // nil: closed
 	lines int
 	size  int64
+	ended bool // the file has only whole lines, as nobody else writes to it
 }
 
 // OpenJournal opens name below root, which is made when it is missing, and hands
@@ -72,8 +73,12 @@ func (j *Journal) Append(lines []byte) error {
 	if j.file == nil {
 		return fmt.Errorf("write journal: %w", os.ErrClosed)
 	}
-	at, err := safefile.Append(j.file, lines)
-	if err != nil {
+	write := safefile.Append
+	if j.ended {
+		write = safefile.AppendLines
+	}
+	at, err := write(j.file, lines)
+	if j.ended = err == nil; err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}
 	j.lines += bytes.Count(lines, []byte{'\n'})
@@ -95,6 +100,7 @@ func (j *Journal) Replace(lines []byte) error {
 		return fmt.Errorf("reopen journal: %w", err)
 	}
 	_ = old.Close() // all of it is in the new file
+	j.ended = false
 	j.lines, j.size = bytes.Count(lines, []byte{'\n'}), int64(len(lines))
 	return nil
 }

@@ -50,6 +50,8 @@ type Log struct {
 
 	file  *os.File // nil: not open
 	info  fs.FileInfo
+	size  int64 // of file, as Do found it
+	ended int64 // file up to here is known to be whole lines
 	turn  bool  // file has the next turn at the lock
 	later int64 // size at which a rotation that failed is tried again
 }
@@ -107,7 +109,8 @@ func (l *Log) once(waited time.Duration, work func(size int64) error) error {
 	if err != nil {
 		return err
 	}
-	return work(info.Size())
+	l.size = info.Size()
+	return work(l.size)
 }
 
 func (l *Log) open() error {
@@ -125,7 +128,7 @@ func (l *Log) open() error {
 	if l.info, err = f.Stat(); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	l.file, l.later = f, 0
+	l.file, l.ended, l.later = f, 0, 0
 	return nil
 }
 
@@ -183,7 +186,28 @@ func (l *Log) Info() fs.FileInfo { return l.info }
 
 // Append adds whole lines, behind a newline where a killed writer left a torn line, and
 // returns where they begin. It is called by the work of Do.
-func (l *Log) Append(lines []byte) (at int64, err error) { return safefile.Append(l.file, lines) }
+func (l *Log) Append(lines []byte) (at int64, err error) {
+	if l.ended != l.size {
+		if l.size, err = safefile.EndLine(l.file); err != nil {
+			return 0, err
+		}
+		l.ended = l.size
+	}
+	if len(lines) == 0 {
+		return l.size, nil
+	}
+	if at, err = safefile.AppendLines(l.file, lines); err != nil {
+		l.ended = -1
+		return 0, err
+	}
+	l.size = at + int64(len(lines))
+	l.ended = l.size
+	return at, nil
+}
+
+// Ended says that the open file has only whole lines before at. Append does not look
+// for a torn line where the file ends there.
+func (l *Log) Ended(at int64) { l.ended = at }
 
 // Full reports whether a file of this size is to be rotated.
 func (l *Log) Full(size int64) bool { return size >= max(l.Max, l.later) }

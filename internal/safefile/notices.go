@@ -18,6 +18,7 @@ type Notices struct {
 	Dir     string
 	Recheck time.Duration // how often the clock gives a reason to look
 	Off     bool          // the clock alone does
+	Prefix  string        // files whose names begin otherwise do not count
 	Log     *slog.Logger
 
 	tick    *time.Ticker
@@ -51,6 +52,7 @@ func (n *Notices) Arm() (anew bool) {
 	}
 	watch, err := NewWatcher()
 	if err == nil {
+		watch.Prefix = n.Prefix
 		if err = watch.Add(n.Dir); err == nil {
 			n.watch, n.watched, n.failed = watch, now, false
 			return true

@@ -74,3 +74,26 @@ func TestNoticesByTheClock(t *testing.T) {
 		_, err = n.Next(ctx)
 	}
 }
+
+// Files whose names begin otherwise give no reason to look, and the folder itself does.
+func TestNoticesOfSomeFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "folder")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n := safefile.Notices{Dir: dir, Recheck: time.Hour, Prefix: "x.", Log: slog.New(slog.DiscardHandler)}
+	defer n.Close()
+	n.Arm()
+	touch(t, filepath.Join(dir, "y.jsonl"))
+	touch(t, filepath.Join(dir, "x.jsonl"))
+	until(t, &n, func(why safefile.Notice) bool {
+		if why.Name != "x.jsonl" {
+			t.Errorf("got %+v", why)
+		}
+		return true
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	until(t, &n, func(why safefile.Notice) bool { return why.Gone })
+}

@@ -222,35 +222,54 @@ func replace(root *os.Root, name string, data []byte, sync bool) (err error) {
 
 // Append writes data, whole lines that end in a newline, at the end of f,
 // which was opened with O_APPEND and O_RDWR and is locked by the caller. A torn
-// line that a killed writer left is ended first; a write that the disk cut
-// short is ended likewise and returned as an error, so that the caller's next
-// try starts a line of its own. It returns the offset at which data begins.
+// line that a killed writer left is ended first ([EndLine], then [AppendLines]).
+// It returns the offset at which data begins.
 func Append(f *os.File, data []byte) (at int64, err error) {
+	if at, err = EndLine(f); err != nil {
+		return 0, err
+	}
+	return AppendLines(f, data)
+}
+
+// EndLine writes a newline where the last line of f has none, and returns the size of f.
+func EndLine(f *os.File) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
 	}
-	at = info.Size()
-	if at > 0 {
-		var last [1]byte
-		if _, err := f.ReadAt(last[:], at-1); err != nil && !errors.Is(err, io.EOF) {
-			return 0, fmt.Errorf("read the end of %s: %w", f.Name(), err)
-		}
-		if last[0] != '\n' {
-			if _, err := f.Write([]byte{'\n'}); err != nil {
-				return 0, fmt.Errorf("end a torn line of %s: %w", f.Name(), err)
-			}
-			at++
-		}
+	size = info.Size()
+	if size == 0 {
+		return 0, nil
 	}
+	var last [1]byte
+	if _, err := f.ReadAt(last[:], size-1); err != nil && !errors.Is(err, io.EOF) {
+		return 0, fmt.Errorf("read the end of %s: %w", f.Name(), err)
+	}
+	if last[0] == '\n' {
+		return size, nil
+	}
+	if _, err := f.Write([]byte{'\n'}); err != nil {
+		return 0, fmt.Errorf("end a torn line of %s: %w", f.Name(), err)
+	}
+	return size + 1, nil
+}
+
+// AppendLines is [Append] for a file that is known to be empty or to end in a newline. A
+// write that the disk cut short is ended by a newline and returned as an error; where
+// that newline does not fit either, [EndLine] has to come before the next AppendLines.
+func AppendLines(f *os.File, data []byte) (at int64, err error) {
 	n, err := f.Write(data)
 	if err != nil {
 		if n > 0 && data[n-1] != '\n' {
-			_, _ = f.Write([]byte{'\n'}) // no room for it either: the next Append does it
+			_, _ = f.Write([]byte{'\n'}) // may fail as well
 		}
-		return at, fmt.Errorf("append to %s (%d of %d bytes written): %w", f.Name(), n, len(data), err)
+		return 0, fmt.Errorf("append to %s (%d of %d bytes written): %w", f.Name(), n, len(data), err)
 	}
-	return at, nil
+	end, err := f.Seek(0, io.SeekCurrent) // a write that appends ends there, whoever else has written
+	if err != nil {
+		return 0, fmt.Errorf("append to %s: %w", f.Name(), err)
+	}
+	return end - int64(len(data)), nil
 }
 
 // Same reports whether f is still the file that name below root names: false

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -22,6 +23,7 @@ const maxEvents = 128
 type Watcher struct {
 	Events <-chan fsnotify.Event // of a folder itself: only that it was removed or renamed
 	Lost   <-chan struct{}       // has a value when events were lost
+	Prefix string                // only files whose names begin with it are reported; set it before Add
 
 	events chan fsnotify.Event
 	lost   chan struct{}
@@ -151,7 +153,9 @@ func handOut(events <-chan fsnotify.Event) {
 		folders := *shared.folders.Load()
 		if f := folders[filepath.Dir(e.Name)]; f != nil {
 			for _, l := range f.hears {
-				l.watcher.give(fsnotify.Event{Name: filepath.Join(l.path, filepath.Base(e.Name)), Op: e.Op})
+				if name := filepath.Base(e.Name); strings.HasPrefix(name, l.watcher.Prefix) {
+					l.watcher.give(fsnotify.Event{Name: filepath.Join(l.path, name), Op: e.Op})
+				}
 			}
 		}
 		if f := folders[e.Name]; f != nil && e.Has(fsnotify.Remove|fsnotify.Rename) {

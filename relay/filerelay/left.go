@@ -45,7 +45,7 @@ func (r *reader) late(ctx context.Context) error {
 		l := &r.left[i]
 		for n := int64(1); n > 0; {
 			var err error
-			n, err = r.read(l.src, l.tail, func(got jsonl.Line) error {
+			n, _, err = r.read(l.src, l.tail, func(got jsonl.Line) error {
 				text := r.usable(got)
 				if text == nil {
 					return nil

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"feishu-relay/internal/jsonl"
@@ -41,6 +40,7 @@ type reader struct {
 	final  bool        // src is left when it is read to its end: no writer of ours is in it
 	left   []leftFile
 	failed bool // said so already
+	hinted bool // the reason to look is a change that was reported: the next change is reported too
 }
 
 // leftFile is one that was left, and may still be written to by a program that takes no lock.
@@ -99,7 +99,8 @@ func (q *Queue) untilClosed(ctx context.Context) (context.Context, context.Cance
 
 func (q *Queue) newReader() *reader {
 	return &reader{q: q, dir: safefile.Folder{Path: q.opt.Dir},
-		wake: safefile.Notices{Dir: q.opt.Dir, Recheck: q.opt.Recheck, Off: q.opt.NoNotify, Log: q.log}}
+		wake: safefile.Notices{Dir: q.opt.Dir, Recheck: q.opt.Recheck, Off: q.opt.NoNotify, Prefix: q.opt.Queue + ".",
+			Log: q.log}}
 }
 
 // run reads until ctx is done.
@@ -132,13 +133,14 @@ func (r *reader) run(ctx context.Context) {
 func (r *reader) wait(ctx context.Context) (ticked bool, err error) {
 	for {
 		why, err := r.wake.Next(ctx)
+		r.hinted = why.Name != ""
 		switch {
 		case err != nil:
 			return false, err
 		case why.Ticked:
 			r.wake.Arm()
 			return true, nil
-		case why.Lost, !why.Chmod && strings.HasPrefix(why.Name, r.q.opt.Queue+"."):
+		case why.Lost, r.hinted && !why.Chmod:
 			return false, nil
 		}
 	}
@@ -153,14 +155,14 @@ func (r *reader) step(ctx context.Context) (more bool, err error) {
 		}
 	}
 	if r.tail != nil {
-		n, err := r.read(r.src, r.tail, func(l jsonl.Line) error { return r.line(ctx, l) })
+		n, whole, err := r.read(r.src, r.tail, func(l jsonl.Line) error { return r.line(ctx, l) })
 		if errors.Is(err, jsonl.ErrReplaced) {
 			r.replaced()
 			return true, nil
 		}
 		if err != nil || n > 0 {
 			r.show()
-			return true, err
+			return !whole || !r.hinted, err
 		}
 	}
 	return r.advance(ctx)
@@ -169,20 +171,20 @@ func (r *reader) step(ctx context.Context) (more bool, err error) {
 // readAtOnce is how much of a file is handed over before the reader looks around.
 const readAtOnce = 256 << 10
 
-// read hands over what is new in a file, at most about readAtOnce. An error of take
-// ends it and is returned.
-func (r *reader) read(src *source, tail *jsonl.Tail, take func(jsonl.Line) error) (int64, error) {
+// read hands over what is new in a file, at most about readAtOnce; whole says that this
+// was all. An error of take ends it and is returned.
+func (r *reader) read(src *source, tail *jsonl.Tail, take func(jsonl.Line) error) (n int64, whole bool, err error) {
 	size, err := src.size()
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	from := tail.Offset()
 	var wrong error
-	n, err := tail.Read(src.file, size, func(l jsonl.Line) bool {
+	n, err = tail.Read(src.file, size, func(l jsonl.Line) bool {
 		wrong = take(l)
 		return wrong == nil && l.End-from < readAtOnce
 	})
-	return n, cmp.Or(wrong, err)
+	return n, tail.Offset() == size, cmp.Or(wrong, err)
 }
 
 // begin finds the place at which reading begins or goes on.

@@ -20,6 +20,9 @@ const (
 	maxWrite = 4 << 20
 )
 
+// errLocked is the error of a Publish that did not get the lock in time.
+var errLocked = fmt.Errorf("the queue file was locked by another process for %v", publishTimeout)
+
 // errClosed is what Publish and Subscribe return after Close.
 var errClosed = errors.New("file queue is closed")
 
@@ -36,8 +39,7 @@ func (q *Queue) Publish(ctx context.Context, lines [][]byte, _ relay.Receipt) (r
 	if err := checkLines(lines); err != nil {
 		return "", fmt.Errorf("publish: %w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, publishTimeout,
-		fmt.Errorf("the queue file was locked by another process for %v", publishTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, publishTimeout, errLocked)
 	defer cancel()
 	defer context.AfterFunc(q.closed, cancel)()
 	select {

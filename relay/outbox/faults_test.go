@@ -144,7 +144,7 @@ func TestASegmentRemovedUnderIt(t *testing.T) {
 func TestAnEmptySegmentRemovedUnderIt(t *testing.T) {
 	dir, q := t.TempDir(), &backend{}
 	b := openBox(t, dir, Options{})
-	if err := b.segmentFor(1); err != nil {
+	if _, err := b.segmentFor(1); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(segmentFiles(t, dir)[0]); err != nil {

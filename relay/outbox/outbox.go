@@ -32,6 +32,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,7 @@ const (
 	segmentSize = maxPending / segmentPart
 	batchLines  = 200     // lines handed to the backend at once
 	batchBytes  = 1 << 20 // or this many bytes
+	maxFresh    = 1 << 20 // bytes of unpublished lines kept in memory; what is more is read from the disk
 )
 
 // ErrFull says that the backend has been away for so long that no more
@@ -84,6 +86,8 @@ type Box struct {
 	segments []*segment // oldest first; the last one is written to; guarded by mu
 	seq      relay.Seq  // of the newest message; guarded by mu
 	file     *os.File   // the last segment; guarded by mu
+	fresh    []fresh    // the newest lines of the last segment, oldest first; guarded by mu
+	held     int        // bytes of fresh; guarded by mu
 	pending  int64      // bytes not published; guarded by mu
 	at       place      // published up to here; guarded by mu
 	saved    place      // as it stands in the state file; guarded by mu
@@ -100,6 +104,13 @@ type Box struct {
 type segment struct {
 	first relay.Seq
 	size  int64
+	info  fs.FileInfo // of the file while this process writes to it; nil before
+}
+
+// fresh is a line of the last segment that the publisher need not read back.
+type fresh struct {
+	line       []byte // without its newline
+	start, end int64  // in the segment
 }
 
 func (s *segment) name() string { return fmt.Sprintf("%020d.jsonl", s.first) }
@@ -181,7 +192,10 @@ func (b *Box) reopen(s *segment) (err error) {
 	if b.file, err = safefile.Open(b.root, s.name(), os.O_RDWR|os.O_APPEND); err != nil {
 		return err
 	}
-	if size, err := safefile.Append(b.file, nil); err == nil {
+	if s.info, err = b.file.Stat(); err != nil {
+		return err
+	}
+	if size, err := safefile.EndLine(b.file); err == nil {
 		s.size = size
 	} else { // the next Put does it
 		b.opts.Logger.Warn("a torn line of the outbox is not ended", "err", err)
@@ -253,6 +267,7 @@ func (b *Box) Put(m relay.Message) (relay.Message, error) {
 // Write gives m its `seq`, encodes and signs it and writes it down. When it
 // returns, the message will be published even if this process dies; a power
 // cut is another matter, see [Box.Await]. The returned message is m with its seq.
+// Without Options.Gather the publisher may run before Write returns: the others wait.
 func (b *Box) Write(m relay.Message) (relay.Message, error) {
 	err := b.Append(1, func(_ int, seq relay.Seq) ([]byte, error) {
 		m.Seq = seq
@@ -267,10 +282,14 @@ func (b *Box) Append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) e
 	b.mu.Lock()
 	err := b.append(n, encode)
 	b.mu.Unlock()
-	if err == nil {
-		wait.Wake(b.wake)
+	if err != nil {
+		return err
 	}
-	return err
+	wait.Wake(b.wake)
+	if b.opts.Gather == 0 {
+		runtime.Gosched() // a goroutine that was woken would else start only when the caller waits
+	}
+	return nil
 }
 
 // Await returns when the disk has all messages written so far. Without
@@ -310,11 +329,16 @@ func (b *Box) append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) e
 			lines = append(lines, line...)
 		}
 	}
-	if err := b.segmentFor(b.seq + 1); err != nil {
+	whole, err := b.segmentFor(b.seq + 1)
+	if err != nil {
 		return fmt.Errorf("write outbox: %w", err)
 	}
 	s := b.segments[len(b.segments)-1]
-	at, err := safefile.Append(b.file, lines)
+	write := safefile.Append
+	if whole {
+		write = safefile.AppendLines
+	}
+	at, err := write(b.file, lines)
 	if err != nil {
 		return fmt.Errorf("write outbox: %w", err)
 	}
@@ -322,8 +346,25 @@ func (b *Box) append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) e
 	b.pending += size - s.size
 	b.count += int64(n)
 	s.size, b.seq = size, b.seq+relay.Seq(n)
+	for line := range bytes.Lines(lines) {
+		end := at + int64(len(line))
+		b.keepFresh(fresh{line[:len(line)-1], at, end})
+		at = end
+	}
 	return nil
 }
+
+// keepFresh keeps the newest line in memory for the publisher. When that is full, all is
+// dropped: the publisher is behind and reads the file.
+func (b *Box) keepFresh(l fresh) {
+	if n := len(b.fresh); b.held+len(l.line) > maxFresh || n > 0 && b.fresh[n-1].end != l.start {
+		b.dropFresh()
+	}
+	b.fresh = append(b.fresh, l)
+	b.held += len(l.line)
+}
+
+func (b *Box) dropFresh() { b.fresh, b.held = nil, 0 }
 
 // drop removes the oldest segments until there is room. The last one stays.
 func (b *Box) drop() {
@@ -347,14 +388,32 @@ func (b *Box) drop() {
 	}
 }
 
-// segmentFor begins a new segment when the last one is full or removed.
-func (b *Box) segmentFor(seq relay.Seq) error {
+// segmentFor begins a new segment when the last one is full or removed. whole says that
+// the last segment has only whole lines.
+func (b *Box) segmentFor(seq relay.Seq) (whole bool, err error) {
 	if n := len(b.segments); n > 0 && b.segments[n-1].size < b.opts.Size/segmentPart {
-		if safefile.Same(b.root, b.segments[n-1].name(), b.file) {
-			return nil
+		s := b.segments[n-1]
+		if size, ok := b.sizeOf(s); ok {
+			return size == s.size, nil // another size: a write had failed
 		}
 		b.opts.Logger.Warn("an outbox file was removed while in use", "folder", b.root.Name())
 	}
+	if err = b.newSegment(seq); err != nil {
+		return false, err
+	}
+	return b.segments[len(b.segments)-1].info.Size() == 0, nil
+}
+
+// sizeOf is how long the file of s is; false where its name names another file, or none.
+func (b *Box) sizeOf(s *segment) (size int64, ok bool) {
+	info, err := b.root.Stat(s.name())
+	if err != nil || !os.SameFile(info, s.info) {
+		return 0, false
+	}
+	return info.Size(), true
+}
+
+func (b *Box) newSegment(seq relay.Seq) error {
 	if n := len(b.segments); n > 0 && b.segments[n-1].first == seq && b.segments[n-1].size == 0 {
 		b.segments = b.segments[:n-1] // it was removed before it held anything
 	}
@@ -363,16 +422,18 @@ func (b *Box) segmentFor(seq relay.Seq) error {
 	if err != nil {
 		return err
 	}
-	if b.opts.Sync {
-		if err := b.syncBoth(); err != nil {
-			return errors.Join(err, f.Close())
-		}
+	if s.info, err = f.Stat(); err == nil && b.opts.Sync {
+		err = b.syncBoth()
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
 	}
 	if b.file != nil {
 		_ = b.file.Close()
 	}
 	b.file = f
 	b.segments = append(b.segments, s)
+	b.dropFresh()
 	return nil
 }
 

@@ -203,6 +203,7 @@ func (b *Box) advance(to place, receipt relay.Receipt, lines int) {
 	if b.at.Receipt = receipt; before(to, b.at) {
 		return // it was dropped meanwhile
 	}
+	b.dropPublished(to)
 	for _, s := range b.segments {
 		if s.first < b.at.Segment || s.first > to.Segment {
 			continue
@@ -223,6 +224,43 @@ func (b *Box) advance(to place, receipt relay.Receipt, lines int) {
 	b.at.Segment, b.at.Offset = to.Segment, to.Offset
 }
 
+// dropPublished drops the lines before a place from memory.
+func (b *Box) dropPublished(to place) {
+	n := len(b.segments)
+	if len(b.fresh) == 0 || to.Segment != b.segments[n-1].first {
+		return
+	}
+	i := 0
+	for ; i < len(b.fresh) && b.fresh[i].start < to.Offset; i++ {
+		b.held -= len(b.fresh[i].line)
+		b.fresh[i] = fresh{}
+	}
+	if b.fresh = b.fresh[i:]; len(b.fresh) == 0 {
+		b.dropFresh()
+	}
+}
+
+// freshAt returns the lines from an offset of s on, as many as make a batch, and the
+// offset behind them, without reading the file; none where memory does not have them or
+// the file is not what it was.
+func (b *Box) freshAt(s segment, from int64) (lines [][]byte, behind int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.fresh) == 0 || b.fresh[0].start != from || b.segments[len(b.segments)-1].first != s.first {
+		return nil, from
+	}
+	if size, ok := b.sizeOf(&s); !ok || size < s.size {
+		return nil, from
+	}
+	for _, l := range b.fresh {
+		if len(lines) == batchLines || l.end > s.size || l.end-from > batchBytes && len(lines) > 0 {
+			break
+		}
+		lines, behind = append(lines, l.line), l.end
+	}
+	return lines, behind
+}
+
 // next reads the lines between at and end, as many as make a batch, and the
 // place behind them. No lines: there is nothing more.
 func (b *Box) next(at, end place) (lines [][]byte, behind place, err error) {
@@ -235,6 +273,10 @@ func (b *Box) next(at, end place) (lines [][]byte, behind place, err error) {
 			return nil, at, nil
 		}
 		at.Segment, at.Offset = from.Segment, from.Offset
+		lines, behind := b.freshAt(s, at.Offset)
+		if len(lines) > 0 {
+			return lines, place{Segment: at.Segment, Offset: behind}, nil
+		}
 		lines, behind, err := b.read(s, at.Offset)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, jsonl.ErrReplaced):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -253,4 +254,33 @@ func TestBatchesAreBounded(t *testing.T) {
 		t.Errorf("%d calls of at most %d lines", len(q.calls), most)
 	}
 	wantEmpty(t, b)
+}
+
+// A backlog that is longer than what is kept in memory comes from the disk, and what is put
+// meanwhile behind it, each line once.
+func TestABacklogThatMemoryDoesNotHold(t *testing.T) {
+	b, q := openBox(t, t.TempDir(), Options{}), &backend{}
+	const half = 40
+	long := strings.Repeat("x", maxFresh/half*3/2)
+	for i := range 2 * half {
+		m := message(strconv.Itoa(i + 1))
+		m.Content = long
+		if _, err := b.Put(m); err != nil {
+			t.Fatal(err)
+		}
+		if b.held > maxFresh {
+			t.Fatalf("%d bytes are kept in memory", b.held)
+		}
+		if i%16 == 15 {
+			if _, err := b.step(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	drain(t, b, q)
+	wantIDs(t, "published", q.saw(t), numbers(1, 2*half))
+	wantEmpty(t, b)
+	if len(b.fresh) != 0 || b.held != 0 {
+		t.Errorf("%d lines of %d bytes are still in memory", len(b.fresh), b.held)
+	}
 }
