@@ -120,7 +120,7 @@ const MetaFinal = "final_ts"
 // [MetaFinal] names a later one.
 func (m *Message) Final() Millis {
 	var at Millis
-	if json.Unmarshal(m.Metadata[MetaFinal], &at) != nil {
+	if raw, ok := m.Metadata[MetaFinal]; !ok || json.Unmarshal(raw, &at) != nil {
 		return m.TS
 	}
 	return max(at, m.TS)
@@ -199,10 +199,13 @@ func Decode(line []byte) (Message, error) {
 	if len(line) > MaxLine {
 		return m, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(line), MaxLine)
 	}
-	if err := json.Unmarshal(line, &m); err != nil {
-		var ok bool
-		if m, ok = decodeLeniently(line); !ok {
-			return m.ids(), fmt.Errorf("%w: %w", ErrMalformed, withoutText(err))
+	var ok bool
+	if m, ok = decodePlain(line); !ok {
+		m = Message{}
+		if err := json.Unmarshal(line, &m); err != nil {
+			if m, ok = decodeLeniently(line); !ok {
+				return m.ids(), fmt.Errorf("%w: %w", ErrMalformed, withoutText(err))
+			}
 		}
 	}
 	if m.RelayMsgID == "" {
@@ -337,8 +340,10 @@ func CheckID(id string) error {
 	if len(id) > MaxID {
 		return fmt.Errorf("has %d bytes, at most %d", len(id), MaxID)
 	}
-	if strings.ContainsFunc(id, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		return errors.New("has control characters")
+	for i := range len(id) {
+		if id[i] < 0x20 || id[i] == 0x7f {
+			return errors.New("has control characters")
+		}
 	}
 	return nil
 }
@@ -366,7 +371,7 @@ func (m *Message) Encode() ([]byte, error) {
 	if out.Metadata == nil {
 		out.Metadata = Metadata{}
 	}
-	line, err := Marshal(&out)
+	line, err := out.marshal()
 	if err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
@@ -374,7 +379,7 @@ func (m *Message) Encode() ([]byte, error) {
 		return line, nil
 	}
 	out.Content = cut(m.Content, 0)
-	if line, err = Marshal(&out); err != nil {
+	if line, err = out.marshal(); err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
 	left := room - len(line)
@@ -383,7 +388,7 @@ func (m *Message) Encode() ([]byte, error) {
 	}
 	for keep := min(len(m.Content), left); keep > 0; {
 		out.Content = cut(m.Content, keep)
-		longer, err := Marshal(&out)
+		longer, err := out.marshal()
 		if err != nil {
 			return nil, fmt.Errorf("encode message: %w", err)
 		}
