@@ -77,7 +77,7 @@ func (l *chatLog) closeRetired() {
 
 // countMemory counts what l holds in memory; the caller holds mu.
 func (l *chatLog) countMemory() {
-	now := int64(l.recent.bytes + l.recent.outlineBytes + idCost*len(l.ids.queue))
+	now := int64(l.recent.bytes + l.recent.outlineBytes + idCost*len(l.ids.ring))
 	if l.index != nil {
 		now += int64(l.index.Bytes())
 	}

@@ -150,7 +150,7 @@ func TestOldMessageIsLookedForFurtherBack(t *testing.T) {
 	next.TS = all[5999].TS + 1
 	add(t, s, true, next)
 	l, _ := s.chats.Peek(chatKey{"feishu", "oc_x"})
-	if n := len(l.ids.queue); n > 5000 {
+	if n := len(l.ids.ring); n > 5000 {
 		t.Errorf("%d ids read for a new message, want only those of the end of the file", n)
 	}
 	add(t, s, false, all...)

@@ -2,63 +2,6 @@ package transcript
 
 import "slices"
 
-// MaxIDs is how many messages of a chat an appender remembers the ids of. A
-// repeat that comes after more others than that is not recognised as one.
-const MaxIDs = 1 << 13
-
-// idSet holds the hashes of the last MaxIDs ids. Hashes take a quarter of the
-// room of the ids; that two of a set are equal by chance is one in 10^14.
-type idSet struct {
-	known map[uint64]struct{}
-	queue []uint64 // in order of arrival; a ring once it is full
-	next  int      // the place in the full ring of the oldest one
-}
-
-func (s *idSet) has(id uint64) bool {
-	_, ok := s.known[id]
-	return ok
-}
-
-// idCost is about how many bytes one id takes.
-const idCost = 40
-
-// add enters id, pushing out the oldest where the set is full.
-func (s *idSet) add(id uint64) {
-	if s.has(id) {
-		return
-	}
-	if s.known == nil {
-		s.known = make(map[uint64]struct{})
-	}
-	s.known[id] = struct{}{}
-	if len(s.queue) < MaxIDs {
-		s.queue = append(s.queue, id)
-		return
-	}
-	delete(s.known, s.queue[s.next])
-	s.queue[s.next] = id
-	s.next = (s.next + 1) % MaxIDs
-}
-
-// addNewer enters ids, given newest first, as newer than all it holds.
-func (s *idSet) addNewer(ids []uint64) {
-	newer := make(map[uint64]struct{}, len(ids))
-	for _, id := range ids {
-		newer[id] = struct{}{}
-	}
-	old := *s
-	*s = idSet{}
-	for i := range old.queue {
-		id := old.queue[(old.next+i)%len(old.queue)]
-		if _, ok := newer[id]; !ok {
-			s.add(id)
-		}
-	}
-	for _, id := range slices.Backward(ids) {
-		s.add(id)
-	}
-}
-
 // What is kept in memory of the end of each open chat; the oldest goes first.
 const (
 	maxRecent       = 256 // entries with their contents, of at most

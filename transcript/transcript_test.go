@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -402,8 +403,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		s.add(i)
 		s.add(i)
 	}
-	if len(s.known) != MaxIDs || len(s.queue) != MaxIDs {
-		t.Errorf("%d ids, %d in order, want %d", len(s.known), len(s.queue), MaxIDs)
+	if len(s.ring) != MaxIDs || len(s.table) != 2*MaxIDs {
+		t.Errorf("%d ids in a table of %d, want %d in %d", len(s.ring), len(s.table), MaxIDs, 2*MaxIDs)
 	}
 	if s.has(99) || !s.has(100) || !s.has(MaxIDs+99) {
 		t.Error("not the oldest were pushed out")
@@ -414,5 +415,39 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	if !s.has(MaxIDs+99) || !s.has(1<<40) || s.has(MaxIDs+98) {
 		t.Error("ids entered as newer were pushed out before older ones")
+	}
+}
+
+// TestIDSet compares the set with a map, where many ids belong at the same index of the table.
+func TestIDSet(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var s idSet
+	var order []uint64
+	known := map[uint64]bool{}
+	check := func(id uint64) {
+		if s.has(id) != known[id] {
+			t.Fatalf("%x: got %v, want %v", id, s.has(id), known[id])
+		}
+	}
+	for i := range 4 * MaxIDs {
+		id := rnd.Uint64N(8*MaxIDs)<<32 | rnd.Uint64N(64)*251
+		check(id)
+		s.add(id)
+		if !known[id] {
+			known[id] = true
+			order = append(order, id)
+		}
+		if len(order) > MaxIDs {
+			delete(known, order[0])
+			order = order[1:]
+		}
+		if i%5000 == 0 {
+			for _, id := range order {
+				check(id)
+			}
+		}
+	}
+	for _, id := range order {
+		check(id)
 	}
 }
