@@ -136,9 +136,11 @@ func TestGather(t *testing.T) {
 			time.Sleep(3 * time.Millisecond)
 		}
 		synctest.Wait()
+		q.mu.Lock()
 		if len(q.seen) != 0 {
 			t.Errorf("published %d lines too early", len(q.seen))
 		}
+		q.mu.Unlock()
 		time.Sleep(5 * time.Millisecond)
 		synctest.Wait()
 		if len(q.calls) != 1 || len(q.seen) != 5 {
