@@ -169,16 +169,14 @@ func probes(c *config) []probe {
 // runCheck probes everything that is configured. It changes nothing that lasts, and
 // may be run beside a running sidecar.
 func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	var explained strings.Builder
 	f := flags("check", "check [--json]\n\n"+
 		"Tries everything that is configured and says how to fix what does not work:\n"+
 		"✓ works, ! works and will surprise somebody, ✗ does not work; below it, how to fix it.\n"+
 		"Takes 15 seconds at most, changes nothing, and may be run beside the running sidecar. Feishu is\n"+
 		"asked who the bot is, the judge one question, and the bot's webhook what Feishu asks to verify\n"+
-		"it; nobody is sent a message. Exit status 1: something fails.\n", &explained)
+		"it; nobody is sent a message. Exit status 1: something fails.\n", stdout, stderr)
 	asJSON := f.Bool("json", false, "print an array of {name, status, detail, mend}; status is ok, warn or fail")
-	if err := parse(f, args, 0); err != nil {
-		explain(err, &explained, stdout, stderr)
+	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
 	out := newFindings(stdout, *asJSON)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -276,7 +277,7 @@ func checkFeishuBot(ctx context.Context, s *subject) []finding {
 			found = warning
 		}
 		return found(refusalMend(s.config, &refused{Code: 99991662}), "%s is %s (activate_status %d)",
-			bot.Name, or(appStates[*bot.State], "not enabled"), *bot.State)
+			bot.Name, cmp.Or(appStates[*bot.State], "not enabled"), *bot.State)
 	}
 	out := well("%s is %s (%s)", s.AppID, bot.Name, bot.OpenID)
 	if s.BotName != "" && s.BotName != bot.Name {
@@ -455,7 +456,7 @@ func checkFeishuGroups(ctx context.Context, s *subject) []finding {
 	}
 	var names []string
 	for _, g := range in {
-		names = append(names, or(g.Name, g.ID))
+		names = append(names, cmp.Or(g.Name, g.ID))
 	}
 	more := ""
 	if !all {
@@ -496,7 +497,7 @@ func disagreements(file *groups.File, agent string, in []chat, all bool, path st
 	var absent, unlisted []string
 	for _, id := range slices.Sorted(maps.Keys(file.Groups)) {
 		isIn := slices.ContainsFunc(in, func(g chat) bool { return g.ID == id })
-		label := or(file.Groups[id].Name, id)
+		label := cmp.Or(file.Groups[id].Name, id)
 		switch member, _ := file.Member(id, agent); {
 		case member && !isIn && all:
 			absent = append(absent, label)

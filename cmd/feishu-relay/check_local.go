@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,7 +45,7 @@ func checkInject(ctx context.Context, s *subject) []finding {
 // hostPort leaves out what of a URL may be secret.
 func hostPort(u *url.URL) string {
 	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	return net.JoinHostPort(u.Hostname(), or(u.Port(), port))
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
 }
 
 // judgeMends are the fixes for what the judge's error says; the first match counts.
@@ -126,7 +127,7 @@ func checkListen(ctx context.Context, s *subject) []finding {
 		return well("the running sidecar of %s answers at %s", s.Agent, s.ListenAddr)
 	case err == nil && code == http.StatusOK:
 		return failure(another, "the sidecar of %s listens at %s already",
-			or(string(agent), "another agent"), s.ListenAddr)
+			cmp.Or(string(agent), "another agent"), s.ListenAddr)
 	case code == http.StatusUnauthorized:
 		return warning("set API_TOKEN to that of the running sidecar",
 			"the sidecar at %s has another API_TOKEN", s.ListenAddr)

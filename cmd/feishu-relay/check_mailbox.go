@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -131,7 +132,7 @@ func checkSignatures(_ context.Context, s *subject) []finding {
 	case s.Mailbox.Unsigned:
 		return warning("set MAILBOX_UNSIGNED=refuse, unless you need mail from programs of other makes",
 			"MAILBOX_UNSIGNED=allow: mail without a signature is taken, so whoever can write to the mailbox can send "+
-				"as an agent that does not sign; registered agents of other makes: %s", or(some(foreign), "none"))
+				"as an agent that does not sign; registered agents of other makes: %s", cmp.Or(some(foreign), "none"))
 	case len(foreign) > 0:
 		return warning("set MAILBOX_UNSIGNED=allow to take their mail; anybody who can write to the mailbox can then "+
 			"send as one of them", "MAILBOX_UNSIGNED=refuse: mail without a signature is refused; "+

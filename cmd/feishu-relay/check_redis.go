@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"feishu-relay/internal/redislink"
 	"feishu-relay/relay"
@@ -23,6 +22,7 @@ import (
 const (
 	oldestRedis = 6               // major version; an older one lacks some of what is used
 	fullRedis   = 90              // per cent of maxmemory, from which on the probe warns
+	redisConns  = 10              // of the check
 	maxSkew     = 5 * time.Second // of our clock: messages are ordered, and expire, by their senders' clocks
 )
 
@@ -83,11 +83,7 @@ func openRedis(ctx context.Context, c *config) redis.UniversalClient {
 	if err != nil {
 		return nil // there is none: a wrong one is a mistake in the configuration
 	}
-	o.Protocol, o.MaxRetries, o.DialerRetries, o.DisableIdentity = 2, -1, 1, true
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = tryLimit/2, tryLimit/2, tryLimit/2
-	o.ContextTimeoutEnabled = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	client := redis.NewUniversalClient(o)
+	client := redis.NewUniversalClient(redislink.Options(o, redisConns, tryLimit/2, tryLimit/2))
 	context.AfterFunc(ctx, func() { _ = client.Close() })
 	return client
 }
@@ -128,7 +124,7 @@ func connected(info map[string]string) []finding {
 	if info == nil {
 		return well("connected (this user may not ask INFO: version, role and memory are not known)")
 	}
-	version := or(info["redis_version"], "unknown")
+	version := cmp.Or(info["redis_version"], "unknown")
 	if major, _, _ := strings.Cut(version, "."); version != "unknown" && number(major) < oldestRedis {
 		return warning(fmt.Sprintf("use Redis %d or later, or Valkey", oldestRedis),
 			"connected to version %s, which is older than what is tested", version)

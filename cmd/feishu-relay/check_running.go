@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -67,7 +68,7 @@ func checkReady(_ context.Context, _ *subject, running *runningSidecar) []findin
 		return failure("fix what else is found here; its log names a queue that is not read",
 			"not ready: %s", running.NotReady)
 	}
-	return well("ready, version %s", or(running.Version, "unknown"))
+	return well("ready, version %s", cmp.Or(running.Version, "unknown"))
 }
 
 func checkVersion(_ context.Context, _ *subject, running *runningSidecar) []finding {
@@ -75,7 +76,7 @@ func checkVersion(_ context.Context, _ *subject, running *runningSidecar) []find
 		return nil
 	}
 	return warning("restart the sidecar, or check with the program that it runs",
-		"the running sidecar is %s, this program is %s", or(running.Version, "unknown"), versionText())
+		"the running sidecar is %s, this program is %s", cmp.Or(running.Version, "unknown"), versionText())
 }
 
 // checkOutbox looks a second time at what waits there.

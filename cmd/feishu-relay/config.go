@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -90,7 +91,7 @@ func readEnvironment(all []setting) ([]string, error) {
 	}
 	texts := make([]string, len(all))
 	for i, s := range all {
-		texts[i] = or(env.Elem().Field(i).String(), s.def)
+		texts[i] = cmp.Or(env.Elem().Field(i).String(), s.def)
 	}
 	return texts, nil
 }
@@ -305,7 +306,7 @@ func (c *config) derive() {
 		&c.RelayDir: "relay", &c.TranscriptDir: "transcripts",
 		&c.Mailbox.Dir: "mailboxes", &c.GroupsFile: "groups.json",
 	} {
-		*field = or(*field, filepath.Join(c.DataDir, name))
+		*field = cmp.Or(*field, filepath.Join(c.DataDir, name))
 	}
 	if c.Backend == "" {
 		c.Backend = "file"
@@ -313,7 +314,7 @@ func (c *config) derive() {
 			c.Backend = "redis"
 		}
 	}
-	c.Mailbox.Backend = or(c.Mailbox.Backend, c.Backend)
+	c.Mailbox.Backend = cmp.Or(c.Mailbox.Backend, c.Backend)
 }
 
 // conflicts are the mistakes that lie in no setting alone.
@@ -395,11 +396,4 @@ func list(value string) []string {
 		}
 	}
 	return out
-}
-
-func or(value, otherwise string) string {
-	if value != "" {
-		return value
-	}
-	return otherwise
 }

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"net/url"
 	"os"
 	"strconv"
@@ -55,32 +56,29 @@ const anyNumber = math.MaxInt
 
 // mailboxCall is one use of the mailbox.
 type mailboxCall struct {
-	in        io.Reader
-	out, err  io.Writer
-	now       func() time.Time
-	flags     *flag.FlagSet
-	explained strings.Builder // what flags says
-	addr      string
-	json      bool
-	api       *localAPI
+	in       io.Reader
+	out, err io.Writer
+	now      func() time.Time
+	flags    *commandLine
+	addr     string
+	json     bool
+	api      *localAPI
 }
 
 // command begins a subcommand. Its synopsis names its own flags and arguments,
 // and text behind a newline explains them.
-func (m *mailboxCall) command(synopsis string) *flag.FlagSet {
+func (m *mailboxCall) command(synopsis string) *commandLine {
 	usage, more, _ := strings.Cut(synopsis, "\n")
-	m.flags = flags("mailbox", "mailbox "+usage+"\n\n"+more+"\n", &m.explained)
+	m.flags = flags("mailbox", "mailbox "+usage+"\n\n"+more+"\n", m.out, m.err)
 	m.flags.StringVar(&m.addr, "addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
 	m.flags.BoolVar(&m.json, "json", false, "print the sidecar's answer as it is")
 	return m.flags
 }
 
-// parse reads the flags, which may also stand behind and between the arguments
-// up to "--", and finds the sidecar.
+// parse reads the flags and finds the sidecar.
 func (m *mailboxCall) parse(args []string, most int) (rest []string, err error) {
-	rest, err = parseMixed(m.flags, args, most)
+	rest, err = m.flags.parse(args, most)
 	if err != nil {
-		explain(err, &m.explained, m.out, m.err)
 		return nil, err
 	}
 	m.api, err = newLocalAPI(m.addr)
@@ -93,22 +91,23 @@ func (m *mailboxCall) misused(format string, args ...any) error {
 	return errUsage
 }
 
-// answer reads the sidecar's answer into v, or prints it and reports true if
-// --json asks for that.
-func (m *mailboxCall) answer(data []byte, v any) (printed bool, err error) {
+// ask makes a call and prints the answer: by show, or as it is with --json. A body of
+// nil sends nothing.
+func ask[T any](ctx context.Context, m *mailboxCall, method, path string, body any, show func(T) error) error {
+	data, err := m.api.call(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
 	if m.json {
-		var b strings.Builder
-		b.Write(neutralJSON(data))
-		if len(data) == 0 || data[len(data)-1] != '\n' {
-			b.WriteByte('\n')
-		}
-		_, err := io.WriteString(m.out, b.String())
-		return true, err
+		_, err := m.out.Write(append(bytes.TrimSuffix(neutralJSON(data), []byte{'\n'}), '\n'))
+		return err
 	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return false, fmt.Errorf("the sidecar's answer has an unknown form (is it one of this version? --json shows it): %w", err)
+	var answer T
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return fmt.Errorf("the sidecar's answer has an unknown form "+
+			"(is it one of this version? --json shows it): %w", err)
 	}
-	return false, nil
+	return show(answer)
 }
 
 func (m *mailboxCall) agents(ctx context.Context, args []string) error {
@@ -116,15 +115,9 @@ func (m *mailboxCall) agents(ctx context.Context, args []string) error {
 	if _, err := m.parse(args, 0); err != nil {
 		return err
 	}
-	data, err := m.api.get(ctx, "/v1/mailbox/agents")
-	if err != nil {
-		return err
-	}
-	var a struct{ Agents []mailbox.Card }
-	if printed, err := m.answer(data, &a); printed || err != nil {
-		return err
-	}
-	return m.printAgents(a.Agents)
+	type answer struct{ Agents []mailbox.Card }
+	return ask(ctx, m, http.MethodGet, "/v1/mailbox/agents", nil,
+		func(a answer) error { return m.printAgents(a.Agents) })
 }
 
 func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
@@ -139,28 +132,14 @@ func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
 	}
 	query := "?limit=" + strconv.Itoa(*limit)
 	if *drain {
-		data, err := m.api.post(ctx, "/v1/mailbox/inbox/drain"+query, nil)
-		if err != nil {
-			return err
-		}
-		var d agent.Drained
-		if printed, err := m.answer(data, &d); printed || err != nil {
-			return err
-		}
-		return m.printDrained(d)
+		return ask(ctx, m, http.MethodPost, "/v1/mailbox/inbox/drain"+query, nil, m.printDrained)
 	}
-	data, err := m.api.get(ctx, "/v1/mailbox/inbox"+query)
-	if err != nil {
-		return err
-	}
-	var waiting struct {
+	type waiting struct {
 		Messages []agent.Mail
 		Total    int
 	}
-	if printed, err := m.answer(data, &waiting); printed || err != nil {
-		return err
-	}
-	return m.printWaiting(waiting.Messages, waiting.Total)
+	return ask(ctx, m, http.MethodGet, "/v1/mailbox/inbox"+query, nil,
+		func(w waiting) error { return m.printWaiting(w.Messages, w.Total) })
 }
 
 func (m *mailboxCall) deadLetters(ctx context.Context, args []string) error {
@@ -172,27 +151,17 @@ func (m *mailboxCall) deadLetters(ctx context.Context, args []string) error {
 	}
 	switch {
 	case len(rest) == 0, len(rest) == 1 && rest[0] == "list":
-		data, err := m.api.get(ctx, "/v1/mailbox/dead-letters")
-		if err != nil {
-			return err
-		}
-		var d struct {
+		type answer struct {
 			DeadLetters []outgoing.DeadLetter `json:"dead_letters"`
 		}
-		if printed, err := m.answer(data, &d); printed || err != nil {
-			return err
-		}
-		return m.printDeadLetters(d.DeadLetters)
+		return ask(ctx, m, http.MethodGet, "/v1/mailbox/dead-letters", nil,
+			func(a answer) error { return m.printDeadLetters(a.DeadLetters) })
 	case rest[0] == "replay" && len(rest) == 2 && rest[1] != "":
-		data, err := m.api.post(ctx, "/v1/mailbox/dead-letters/"+url.PathEscape(rest[1])+"/replay", nil)
-		if err != nil {
+		path := "/v1/mailbox/dead-letters/" + url.PathEscape(rest[1]) + "/replay"
+		return ask(ctx, m, http.MethodPost, path, nil, func(struct{}) error {
+			_, err := fmt.Fprintf(m.out, "%s is on its way again\n", neutral(rest[1]))
 			return err
-		}
-		if printed, err := m.answer(data, new(struct{})); printed || err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(m.out, "%s is on its way again\n", neutral(rest[1]))
-		return err
+		})
 	case rest[0] == "replay":
 		return m.misused("which ID? `feishu-relay mailbox dead-letters` names them")
 	}

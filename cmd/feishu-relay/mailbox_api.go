@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"feishu-relay/relay"
 )
 
 const (
@@ -33,27 +34,17 @@ func newLocalAPI(addr string) (*localAPI, error) {
 	return &localAPI{target, os.Getenv("API_TOKEN")}, nil
 }
 
-// get asks for path, whose parts are escaped.
-func (a *localAPI) get(ctx context.Context, path string) ([]byte, error) {
-	return a.call(ctx, http.MethodGet, path, nil)
-}
-
-// post sends in as JSON; nil sends nothing.
-func (a *localAPI) post(ctx context.Context, path string, in any) ([]byte, error) {
-	var body bytes.Buffer
+// call returns the body of an answer that is a success, and any other answer
+// as the sentence that the sidecar gave. The parts of path are escaped; in is sent as
+// JSON, unless it is nil.
+func (a *localAPI) call(ctx context.Context, method, path string, in any) (data []byte, err error) {
+	var body []byte
 	if in != nil {
-		enc := json.NewEncoder(&body)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(in); err != nil {
+		if body, err = relay.Marshal(in); err != nil {
 			return nil, err
 		}
+		body = append(body, '\n')
 	}
-	return a.call(ctx, http.MethodPost, path, body.Bytes())
-}
-
-// call returns the body of an answer that is a success, and any other answer
-// as the sentence that the sidecar gave.
-func (a *localAPI) call(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, apiWithin)
 	defer cancel()
 	resp, data, err := fetch(limited, direct, method, "http://"+a.addr+path, a.token, body, maxAPIAnswer+1)

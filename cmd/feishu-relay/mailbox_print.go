@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -28,7 +29,7 @@ func (m *mailboxCall) printAgents(cards []mailbox.Card) error {
 		}
 		rows[i] = []string{
 			neutral(string(c.AgentID)), neutral(string(c.Status)), fmt.Sprintf("%d/%d", len(c.CurrentTasks), c.MaxTasks),
-			m.ago(c.LastHeartbeat), or(cell(strings.Join(goals, ", ")), "-"), cell(c.Description),
+			m.ago(c.LastHeartbeat), cmp.Or(cell(strings.Join(goals, ", ")), "-"), cell(c.Description),
 		}
 	}
 	return writeTable(m.out, "AGENT|STATUS|TASKS|HEARTBEAT|GOALS|DESCRIPTION", rows)
@@ -153,7 +154,7 @@ func (m *mailboxCall) printTasks(list []tasks.Record) error {
 	}
 	rows := make([][]string, len(list))
 	for i, r := range list {
-		rows[i] = []string{neutral(r.ID), with(r), stateOf(r), or(moment(r.Deadline), "-"), m.ago(r.UpdatedAt), cell(r.Text)}
+		rows[i] = []string{neutral(r.ID), with(r), stateOf(r), cmp.Or(moment(r.Deadline), "-"), m.ago(r.UpdatedAt), cell(r.Text)}
 	}
 	return writeTable(m.out, "TASK|WITH|STATE|DEADLINE|LAST STEP|WHAT", rows)
 }
@@ -237,7 +238,7 @@ func cell(text string) string {
 }
 
 // clock is a time as people read it; "-" where none is known.
-func clock(t time.Time) string { return or(moment(t), "-") }
+func clock(t time.Time) string { return cmp.Or(moment(t), "-") }
 
 func moment(t time.Time) string {
 	if t.IsZero() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -58,31 +59,15 @@ func (m *mailboxCall) send(ctx context.Context, args []string) error {
 		return m.broadcast(ctx, l.correlation, text)
 	}
 	path, body := l.request(text)
-	data, err := m.api.post(ctx, path, body)
-	if err != nil {
-		return err
-	}
-	var sent agent.Sent
-	if printed, err := m.answer(data, &sent); printed || err != nil {
-		return err
-	}
-	return m.printSent(l.to, sent)
+	return ask(ctx, m, http.MethodPost, path, body, func(sent agent.Sent) error { return m.printSent(l.to, sent) })
 }
 
 // broadcast gives all peers a message.
 func (m *mailboxCall) broadcast(ctx context.Context, correlation, text string) error {
-	data, err := m.api.post(ctx, "/v1/peers/*/messages", struct {
+	return ask(ctx, m, http.MethodPost, "/v1/peers/*/messages", struct {
 		Message       string `json:"message"`
 		CorrelationID string `json:"correlation_id,omitempty"`
-	}{text, correlation})
-	if err != nil {
-		return err
-	}
-	var result agent.PeerResult
-	if printed, err := m.answer(data, &result); printed || err != nil {
-		return err
-	}
-	return m.printReached(result)
+	}{text, correlation}, m.printReached)
 }
 
 // check reads the flags' values; its error says which is wrong.

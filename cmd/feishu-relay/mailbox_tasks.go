@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -42,18 +43,13 @@ func (m *mailboxCall) tasks(ctx context.Context, args []string) error {
 			path += "?" + query.Encode()
 		}
 	}
-	data, err := m.api.get(ctx, path)
-	if err != nil {
-		return err
-	}
-	var list struct{ Tasks []tasks.Record }
-	if printed, err := m.answer(data, &list); printed || err != nil {
-		return err
-	}
-	if one {
-		return m.printTaskDetails(list.Tasks)
-	}
-	return m.printTasks(list.Tasks)
+	type answer struct{ Tasks []tasks.Record }
+	return ask(ctx, m, http.MethodGet, path, nil, func(a answer) error {
+		if one {
+			return m.printTaskDetails(a.Tasks)
+		}
+		return m.printTasks(a.Tasks)
+	})
 }
 
 func (m *mailboxCall) updateTask(ctx context.Context, args []string) error {
@@ -77,13 +73,5 @@ func (m *mailboxCall) updateTask(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	data, err := m.api.post(ctx, "/v1/mailbox/tasks/"+url.PathEscape(rest[0]), update)
-	if err != nil {
-		return err
-	}
-	var r tasks.Record
-	if printed, err := m.answer(data, &r); printed || err != nil {
-		return err
-	}
-	return m.printStep(r)
+	return ask(ctx, m, http.MethodPost, "/v1/mailbox/tasks/"+url.PathEscape(rest[0]), update, m.printStep)
 }

@@ -81,7 +81,7 @@ func TestMailboxCallInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := api.get(ctx, "/v1/mailbox/agents"); !errors.Is(err, context.Canceled) {
+	if _, err := api.call(ctx, http.MethodGet, "/v1/mailbox/agents", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
@@ -97,7 +97,7 @@ func TestMailboxCallFollowsNoRedirect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := api.get(t.Context(), "/v1/mailbox/agents"); err == nil || !strings.Contains(err.Error(), "answered 307") {
+	if _, err := api.call(t.Context(), http.MethodGet, "/v1/mailbox/agents", nil); err == nil || !strings.Contains(err.Error(), "answered 307") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -113,7 +113,7 @@ func TestMailboxCallBrokenOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := api.get(t.Context(), "/v1/mailbox/agents"); err == nil || !strings.Contains(err.Error(), "broke off") {
+	if _, err := api.call(t.Context(), http.MethodGet, "/v1/mailbox/agents", nil); err == nil || !strings.Contains(err.Error(), "broke off") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -117,37 +118,45 @@ func verbs(command, usage string, args []string, stdout, stderr io.Writer, run m
 	return err
 }
 
-// flags returns a flag set whose --help prints usage to w.
-func flags(name, synopsis string, w io.Writer) *flag.FlagSet {
-	f := flag.NewFlagSet(name, flag.ContinueOnError)
-	f.SetOutput(w)
-	f.Usage = func() {
-		fmt.Fprintf(w, "Usage: feishu-relay %s\n", synopsis)
-		f.PrintDefaults()
-	}
-	return f
+// commandLine is the flags of a command. What it explains goes to help for who asks
+// for help, and to mistake else.
+type commandLine struct {
+	*flag.FlagSet
+	help, mistake io.Writer
+	explained     strings.Builder
 }
 
-// explain prints the usage that parse wrote: to those who asked for it, or as an error.
-func explain(err error, usage fmt.Stringer, stdout, stderr io.Writer) {
-	if errors.Is(err, flag.ErrHelp) {
-		stderr = stdout
+// flags returns the flags of a command, without any yet. Its --help prints synopsis.
+func flags(name, synopsis string, help, mistake io.Writer) *commandLine {
+	c := &commandLine{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), help: help, mistake: mistake}
+	c.SetOutput(&c.explained)
+	c.Usage = func() {
+		fmt.Fprintf(&c.explained, "Usage: feishu-relay %s\n", synopsis)
+		c.PrintDefaults()
 	}
-	fmt.Fprint(stderr, usage)
+	return c
 }
 
-// parse parses flags, and wants no more than most arguments behind them.
-func parse(f *flag.FlagSet, args []string, most int) error {
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
+// parse reads flags and returns the arguments, of which there may be most. Flags may
+// also follow arguments; what follows "--" is an argument.
+func (c *commandLine) parse(args []string, most int) (rest []string, err error) {
+	for err = c.Parse(args); err == nil && c.NArg() > 0; err = c.Parse(args) {
+		if parsed := len(args) - c.NArg(); parsed > 0 && args[parsed-1] == "--" {
+			rest = append(rest, c.Args()...)
+			break
 		}
-		return errUsage
+		rest, args = append(rest, c.Arg(0)), c.Args()[1:]
 	}
-	if f.NArg() > most {
-		fmt.Fprintf(f.Output(), "unexpected argument %q\n", f.Arg(most))
-		f.Usage()
-		return errUsage
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(c.help, &c.explained)
+		return nil, err
+	case err == nil && len(rest) > most:
+		fmt.Fprintf(&c.explained, "unexpected argument %q\n", rest[most])
+		c.Usage()
+	case err == nil:
+		return rest, nil
 	}
-	return nil
+	fmt.Fprint(c.mistake, &c.explained)
+	return nil, errUsage
 }

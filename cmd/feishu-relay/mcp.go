@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,18 +37,16 @@ sidecar's. The sidecar may be started later, and restarted meanwhile.
 // runMCP speaks MCP on stdin and stdout until stdin ends. Everything else that
 // it has to say goes to stderr.
 func runMCP(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	var explained strings.Builder
-	f := flags("mcp", mcpUsage, &explained)
+	f := flags("mcp", mcpUsage, stdout, stderr)
 	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
-	if err := parse(f, args, 0); err != nil {
-		explain(err, &explained, stdout, stderr)
+	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
-	target := or(*addr, or(os.Getenv("LISTEN_ADDR"), "127.0.0.1:8787"))
-	if _, _, err := net.SplitHostPort(target); err != nil {
-		return fmt.Errorf("LISTEN_ADDR: %w", err)
+	target, err := sidecarAddr(*addr)
+	if err != nil {
+		return err
 	}
-	b := &mcpBridge{addr: reachable(target), http: &http.Client{Transport: &mcpAuth{
+	b := &mcpBridge{addr: target, http: &http.Client{Transport: &mcpAuth{
 		token: os.Getenv("API_TOKEN"),
 		next:  &http.Transport{Proxy: nil, DialContext: (&net.Dialer{Timeout: mcpHello}).DialContext},
 	}}}
@@ -58,7 +57,7 @@ func runMCP(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	server.AddReceivingMiddleware(b.serve)
 	fmt.Fprintf(stderr, "feishu-relay mcp: serving the sidecar at %s\n", b.addr)
 	out := &oneWriter{w: stdout}
-	err := server.Run(ctx, finishing{&mcp.IOTransport{Reader: io.NopCloser(newMessages(os.Stdin, out)), Writer: out}})
+	err = server.Run(ctx, finishing{&mcp.IOTransport{Reader: io.NopCloser(newMessages(os.Stdin, out)), Writer: out}})
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -191,5 +190,5 @@ func reasonOf(resp *http.Response) string {
 	if json.Unmarshal(data, &answer) == nil && answer.Error.Message != "" {
 		return answer.Error.Message
 	}
-	return or(strings.TrimSpace(string(data)), resp.Status)
+	return cmp.Or(strings.TrimSpace(string(data)), resp.Status)
 }

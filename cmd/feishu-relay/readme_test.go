@@ -89,7 +89,11 @@ func TestReadmeListsTheEnvironment(t *testing.T) {
 			if v.def != "" {
 				def = "`" + v.def + "`"
 			}
-			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", v.name, def, or(translated[v.name], v.desc))
+			desc := translated[v.name]
+			if desc == "" {
+				desc = v.desc
+			}
+			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", v.name, def, desc)
 		}
 		want := environmentRows.ReplaceAllLiteralString(text, rows.String())
 		if *update {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,12 +17,12 @@ import (
 )
 
 func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("run", "run", stdout)
+	f := flags("run", "run", stdout, stdout)
 	f.Usage = func() {
-		fmt.Fprint(stdout, "Usage: feishu-relay run\n\nRuns the sidecar until SIGTERM or Ctrl-C. Environment:\n\n")
-		printEnvironment(stdout)
+		fmt.Fprint(f.Output(), "Usage: feishu-relay run\n\nRuns the sidecar until SIGTERM or Ctrl-C. Environment:\n\n")
+		printEnvironment(f.Output())
 	}
-	if err := parse(f, args, 0); err != nil {
+	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
 	cfg, err := loadConfig()
@@ -79,7 +80,7 @@ func reachable(addr string) string {
 func sidecarAddr(given string) (string, error) {
 	name := "--addr"
 	if given == "" {
-		name, given = "LISTEN_ADDR", or(os.Getenv("LISTEN_ADDR"), "127.0.0.1:8787")
+		name, given = "LISTEN_ADDR", cmp.Or(os.Getenv("LISTEN_ADDR"), "127.0.0.1:8787")
 	}
 	if _, _, err := net.SplitHostPort(given); err != nil {
 		return "", fmt.Errorf("%s: want host:port, such as 127.0.0.1:8787: %w", name, err)
@@ -90,10 +91,10 @@ func sidecarAddr(given string) (string, error) {
 // runHealth asks the sidecar of the same environment, for images without a
 // shell and without curl.
 func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("health", "health [--ready] [--addr HOST:PORT]", stdout)
+	f := flags("health", "health [--ready] [--addr HOST:PORT]", stdout, stdout)
 	addr := f.String("addr", "", "where the sidecar listens (default LISTEN_ADDR)")
 	ready := f.Bool("ready", false, "ask whether it is ready (backend and folders), not only alive")
-	if err := parse(f, args, 0); err != nil {
+	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
 	target, err := sidecarAddr(*addr)

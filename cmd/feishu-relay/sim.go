@@ -26,11 +26,11 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	f := flags("sim", "sim [--listen HOST:PORT] [--apps N] [--scenario FILE]\n\n"+
 		"Plays Feishu on this machine: for trying a bot or a sidecar without an account.\n"+
 		"Prints apps with secrets, a group, and what to paste; then what is said, as it\n"+
-		"happens. On a terminal, each line typed is said by the user in the group.\n", stdout)
+		"happens. On a terminal, each line typed is said by the user in the group.\n", stdout, stdout)
 	listen := f.String("listen", "127.0.0.1:0", "`address` to listen on; with port 0 the system chooses one")
 	apps := f.Int("apps", 2, "how many bots the group has, besides one user")
 	file := f.String("scenario", "", "JSON `file` with apps, users, groups and steps, in place of --apps; go doc feishu-relay/internal/feishusim.Scenario shows one")
-	if err := parse(f, args, 0); err != nil {
+	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
 	sc, err := simScenario(*file, *apps)
@@ -86,12 +86,7 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 // simScenario is the file's, or a group with n bots and a user.
 func simScenario(file string, n int) (feishusim.Scenario, error) {
 	if file != "" {
-		in, err := os.Open(file)
-		if err != nil {
-			return feishusim.Scenario{}, err
-		}
-		defer in.Close()
-		data, err := io.ReadAll(io.LimitReader(in, maxScenario))
+		data, err := readAtMost(file, maxScenario)
 		if err != nil {
 			return feishusim.Scenario{}, err
 		}

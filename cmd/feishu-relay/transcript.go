@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
@@ -53,14 +51,12 @@ type view struct {
 	out, err io.Writer
 }
 
-// open parses the flags, which may also stand behind the chat, and opens the
-// folder. It returns the chat, "" without one.
-func (v *view) open(f *flag.FlagSet, explained fmt.Stringer, args []string, most int) (chat string, err error) {
+// open parses the flags and opens the folder. It returns the chat, "" without one.
+func (v *view) open(f *commandLine, args []string, most int) (chat string, err error) {
 	given := f.String("dir", "", "`folder` of the transcripts (default TRANSCRIPT_DIR, else DATA_DIR/transcripts)")
 	f.BoolVar(&v.json, "json", false, "one JSON object a line")
-	rest, err := parseMixed(f, args, most)
+	rest, err := f.parse(args, most)
 	if err != nil {
-		explain(err, explained, v.out, v.err)
 		return "", err
 	}
 	if v.dir, err = transcriptDir(*given); err != nil {
@@ -73,30 +69,6 @@ func (v *view) open(f *flag.FlagSet, explained fmt.Stringer, args []string, most
 		chat = rest[0]
 	}
 	return chat, nil
-}
-
-// parseMixed is parse for flags that may also follow the arguments. What stands
-// behind "--" is no flag.
-func parseMixed(f *flag.FlagSet, args []string, most int) (rest []string, err error) {
-	for {
-		if err := parse(f, args, len(args)); err != nil {
-			return nil, err
-		}
-		if f.NArg() == 0 {
-			break
-		}
-		if parsed := len(args) - f.NArg(); parsed > 0 && args[parsed-1] == "--" {
-			rest = append(rest, f.Args()...)
-			break
-		}
-		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
-	}
-	if len(rest) > most {
-		fmt.Fprintf(f.Output(), "unexpected argument %q\n", rest[most])
-		f.Usage()
-		return nil, errUsage
-	}
-	return rest, nil
 }
 
 // transcriptDir finds the folder as the sidecar does. Mistakes in the rest of its
@@ -114,10 +86,9 @@ func transcriptDir(given string) (string, error) {
 }
 
 func transcriptList(args []string, stdout, stderr io.Writer) error {
-	var explained strings.Builder
 	v := view{out: stdout, err: stderr}
-	f := flags("transcript list", "transcript list [--json] [--dir DIR]", &explained)
-	if _, err := v.open(f, &explained, args, 0); err != nil {
+	f := flags("transcript list", "transcript list [--json] [--dir DIR]", stdout, stderr)
+	if _, err := v.open(f, args, 0); err != nil {
 		return err
 	}
 	defer v.store.Close()
@@ -165,13 +136,11 @@ func listJSON(w io.Writer, chats []transcript.Chat) error {
 
 // writeLine writes v as one line of JSON, with one Write.
 func writeLine(w io.Writer, v any) error {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // <at> tags stay readable
-	if err := enc.Encode(v); err != nil {
+	line, err := relay.Marshal(v)
+	if err != nil {
 		return err
 	}
-	_, err := w.Write(neutralJSON([]byte(b.String())))
+	_, err = w.Write(append(neutralJSON(line), '\n'))
 	return err
 }
 
@@ -188,11 +157,10 @@ func bytesText(n int64) string {
 }
 
 func transcriptShow(args []string, stdout, stderr io.Writer) error {
-	var explained strings.Builder
 	v := view{out: stdout, err: stderr}
-	f := flags("transcript show", "transcript show [--json] [-n 50] [--dir DIR] CHAT", &explained)
+	f := flags("transcript show", "transcript show [--json] [-n 50] [--dir DIR] CHAT", stdout, stderr)
 	n := f.Int("n", 50, "print the last `n` messages")
-	chat, err := v.open(f, &explained, args, 1)
+	chat, err := v.open(f, args, 1)
 	if err != nil {
 		return err
 	}

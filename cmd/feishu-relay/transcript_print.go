@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -71,13 +72,13 @@ func (p *printer) print(c transcript.Chat, e transcript.Entry) error {
 func (p *printer) who(e transcript.Entry) string {
 	sender, name := neutral(e.Sender), neutral(e.SenderName)
 	if e.Role == transcript.RoleUser {
-		return p.paint.text(bold, or(name, or(sender, "?")))
+		return p.paint.text(bold, cmp.Or(name, cmp.Or(sender, "?")))
 	}
 	switch {
 	case name == "" || name == sender:
-		name = or(sender, "?") + " (bot)"
+		name = cmp.Or(sender, "?") + " (bot)"
 	default:
-		name += " (" + or(sender, "bot") + ")"
+		name += " (" + cmp.Or(sender, "bot") + ")"
 	}
 	return p.paint.text(p.paint.bot(e.Sender), name)
 }
@@ -96,7 +97,7 @@ func (p *printer) thread(e transcript.Entry) string {
 func contentLines(e transcript.Entry) []string {
 	text := strings.TrimRight(strings.ReplaceAll(e.Content, "\r\n", "\n"), "\n")
 	if text == "" {
-		return []string{"[" + or(neutral(e.MsgType), "no text") + "]"}
+		return []string{"[" + cmp.Or(neutral(e.MsgType), "no text") + "]"}
 	}
 	lines := strings.Split(strings.ReplaceAll(text, "\t", "    "), "\n")
 	for i, line := range lines {

@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,12 +27,11 @@ const (
 )
 
 func transcriptTail(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	var explained strings.Builder
 	v := view{out: stdout, err: stderr}
-	f := flags("transcript tail", "transcript tail [-f] [-n 10] [--json] [--dir DIR] [CHAT]", &explained)
+	f := flags("transcript tail", "transcript tail [-f] [-n 10] [--json] [--dir DIR] [CHAT]", stdout, stderr)
 	n := f.Int("n", 10, "begin with the last `n` messages")
 	follow := f.Bool("f", false, "go on with what is said from now on, until Ctrl-C")
-	chat, err := v.open(f, &explained, args, 1)
+	chat, err := v.open(f, args, 1)
 	if err != nil {
 		return err
 	}

@@ -64,9 +64,9 @@ func (b build) String() string {
 func versionText() string { return thisBuild().Version }
 
 func runVersion(_ context.Context, args []string, stdout, _ io.Writer) error {
-	f := flags("version", "version [--json]", stdout)
+	f := flags("version", "version [--json]", stdout, stdout)
 	asJSON := f.Bool("json", false, "print {version, commit, date, dirty, go, platform}")
-	if err := parse(f, args, 0); err != nil {
+	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
 	if *asJSON {
