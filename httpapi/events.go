@@ -80,8 +80,20 @@ type Events struct {
 type numbered struct {
 	id   int64
 	kind string
-	size int           // about
-	data func() []byte // the event in JSON, made when it is first asked for: mostly nobody watches
+	size int // about
+	kept *keptEvent
+}
+
+// keptEvent makes JSON of an event when that is first asked for: mostly nobody watches.
+type keptEvent struct {
+	Event
+	once sync.Once
+	json []byte
+}
+
+func (n *numbered) data() []byte {
+	n.kept.once.Do(func() { n.kept.json, _ = relay.Marshal(n.kept.Event) }) // a value that is no JSON cannot be in an Event
+	return n.kept.json
 }
 
 // eventCost is about what an event takes besides its texts.
@@ -103,10 +115,7 @@ func (s *Events) Publish(e Event) {
 		s.last = time.Now().UnixMicro()
 	}
 	s.last++
-	n := numbered{s.last, e.Type, e.size(), sync.OnceValue(func() []byte {
-		data, _ := relay.Marshal(e) // a value that is no JSON cannot be in an Event
-		return data
-	})}
+	n := numbered{s.last, e.Type, e.size(), &keptEvent{Event: e}}
 	s.kept = append(s.kept, n)
 	s.bytes += n.size
 	for len(s.kept) > eventsKept || s.bytes > eventBytes && len(s.kept) > 1 {

@@ -137,6 +137,33 @@ func (c *Conversations) Depth(m *Entry, count Count, near, far int64) (depth int
 	return e.depth, true
 }
 
+// LastUser returns when a person spoke last in a topic ("": in none), up to a ts, as far as
+// the lines added tell: by a person's line, or by one of a bot that knew of one. It looks at
+// the newest near of them, and further back only where those tell nothing. 0: not known.
+func (c *Conversations) LastUser(thread string, before int64, near int) (ts int64) {
+	v := c.byThread[c.hash(thread)]
+	if v == nil {
+		return 0
+	}
+	for i := len(v.said) - 1; i >= 0 && (near > 0 || ts == 0); i-- {
+		e := &v.said[i]
+		spoke := e.userTS
+		switch {
+		case e.user:
+			spoke = e.ts
+		case spoke > e.ts:
+			spoke = 0 // not possible
+		}
+		if spoke <= before {
+			ts = max(ts, spoke)
+		}
+		if e.ts <= before {
+			near--
+		}
+	}
+	return ts
+}
+
 // conversation is one topic, or what is in none.
 type conversation struct {
 	said    []heldEntry // by ts; equal ones by line

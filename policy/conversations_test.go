@@ -253,3 +253,30 @@ func BenchmarkConversations(b *testing.B) {
 		})
 	}
 }
+
+// When a person spoke last is what the lines tell, whatever their order.
+func TestConversationsKnowWhenAPersonSpokeLast(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		c := newChatter(rand.New(rand.NewPCG(seed, 3)))
+		kept := policy.NewConversations(true)
+		for range 200 {
+			c.next()
+			kept.Add(&c.lines[len(c.lines)-1], false)
+			asked := c.lines[max(0, len(c.lines)-1-c.r.IntN(9))]
+			want := int64(0)
+			for _, e := range c.lines {
+				spoke := e.UserTS
+				if e.Role == policy.RoleUser {
+					spoke = e.TS
+				}
+				if e.ThreadID == asked.ThreadID && spoke <= asked.TS && spoke <= e.TS && e.MessageID != "" {
+					want = max(want, spoke)
+				}
+			}
+			if got := kept.LastUser(asked.ThreadID, asked.TS, 1000); got != want {
+				t.Fatalf("seed %d: before %d a person spoke at %d, want %d", seed, asked.TS, got, want)
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -30,7 +31,8 @@ import (
 //
 //	BenchmarkSequential  one call a message, until all have arrived; msg/s
 //	BenchmarkPingPong    one message after the other has arrived; msg/s
-//	BenchmarkBurst       eight callers at once; bare is a pipeline of 100; msg/s
+//	BenchmarkBurst       eight callers at once; bare is a pipeline of 100; durable are eight that
+//	                     append to an outbox, XADD, append to a transcript and to a journal; msg/s
 //	BenchmarkHop         a message every 5 ms; us
 //
 // In each chat a person speaks before every twenty messages of the bots, heard by
@@ -49,6 +51,7 @@ type benchRig struct {
 	from, to *Sidecar
 	arrived  chan struct{} // one for each delivery
 	bare     carrier
+	redis    string // its URL; "": none
 	seq      atomic.Int64
 }
 
@@ -84,7 +87,7 @@ func newBenchRig(b *testing.B, backend string) *benchRig {
 	r := &benchRig{arrived: make(chan struct{}, 1<<16)}
 	if backend == "redis" {
 		srv := redistest.Start(b)
-		cfg.RedisURL = Secret(srv.URL())
+		cfg.RedisURL, r.redis = Secret(srv.URL()), srv.URL()
 		r.bare = barePubSub(b, srv.URL())
 	} else {
 		r.bare = bareInotify(b)
@@ -267,12 +270,15 @@ func medianOf(values []float64) float64 {
 }
 
 // takeTurns runs rounds of n messages both ways.
-func takeTurns(b *testing.B, n int, ours, bare func(r *benchRig)) {
+func takeTurns(b *testing.B, n int, ours, bare func(r *benchRig), others ...func(r *benchRig)) {
 	r := newBenchRig(b, "redis")
 	var oursRates, bareRates []float64
 	for b.Loop() {
 		bareRates = append(bareRates, rate(n, func() { bare(r) }))
 		oursRates = append(oursRates, rate(n, func() { ours(r) }))
+		for _, f := range others {
+			f(r)
+		}
 	}
 	b.ReportMetric(medianOf(oursRates), "msg/s")
 	b.ReportMetric(medianOf(bareRates), "bare-msg/s")
@@ -315,6 +321,8 @@ func BenchmarkPingPong(b *testing.B) {
 func BenchmarkBurst(b *testing.B) {
 	const n, batch, callers = 8000, 100, 8
 	lines := slices.Repeat([]string{benchLine}, batch)
+	var durable *durableLoop
+	var rates []float64
 	takeTurns(b, n, func(r *benchRig) {
 		var calling sync.WaitGroup
 		for i := range callers {
@@ -327,7 +335,57 @@ func BenchmarkBurst(b *testing.B) {
 			r.bare.send(lines...)
 		}
 		r.bare.await(n)
+	}, func(r *benchRig) {
+		if durable == nil {
+			durable = newDurableLoop(b, r.redis)
+		}
+		rates = append(rates, rate(n, func() {
+			var calling sync.WaitGroup
+			for range callers {
+				calling.Go(func() { durable.run(b, n/callers) })
+			}
+			calling.Wait()
+		}))
 	})
+	b.ReportMetric(medianOf(rates), "durable-msg/s")
+}
+
+// durableLoop does what has to be done for a message that survives a crash, and nothing else.
+type durableLoop struct {
+	client                      *redis.Client
+	outbox, transcript, journal *os.File
+}
+
+func newDurableLoop(b *testing.B, url string) *durableLoop {
+	b.Helper()
+	opts, err := redis.ParseURL(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := &durableLoop{client: redis.NewClient(opts)}
+	b.Cleanup(func() { _ = d.client.Close() })
+	dir := b.TempDir()
+	for name, file := range map[string]**os.File{"outbox": &d.outbox, "transcript": &d.transcript, "journal": &d.journal} {
+		if *file, err = os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = (*file).Close() })
+	}
+	return d
+}
+
+func (d *durableLoop) run(b *testing.B, n int) {
+	line, id := []byte(benchLine+"\n"), []byte("om_dc13264520392913993dd05100000000\n")
+	for range n {
+		_, err1 := d.outbox.Write(line)
+		err2 := d.client.XAdd(context.Background(), &redis.XAddArgs{Stream: "durable", MaxLen: 10_000, Approx: true,
+			Values: []string{"payload", benchLine}}).Err()
+		_, err3 := d.transcript.Write(line)
+		_, err4 := d.journal.Write(id)
+		if err := errors.Join(err1, err2, err3, err4); err != nil {
+			b.Error(err)
+		}
+	}
 }
 
 func BenchmarkHop(b *testing.B) {

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/internal/groups"
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
@@ -39,19 +41,29 @@ type chats struct {
 	userTimes  *lru.Cache[string, int64] // of a chat's topic: when a person spoke last, as far as was seen
 	hearing    *lru.Cache[string, int64] // the same, of messages that passed to the bot and may not be recorded yet
 
-	root  *os.Root // of the two files: memberships change seldom, talks with each message of a person
-	mu    sync.Mutex
-	seen  map[string]struct{}     // chats in which the bot was seen; guarded by mu, as the rest is
-	gone  map[string]relay.Millis // when the bot left, since the start
-	order []string                // of seen, oldest first
-	talks map[string]talk
+	mu      sync.Mutex
+	journal *jsonl.Journal          // of what follows; guarded by mu, as the rest is
+	unsaved bool                    // the journal lacks something
+	seen    map[string]struct{}     // chats in which the bot was seen
+	gone    map[string]relay.Millis // when the bot left
+	order   []string                // of seen, oldest first
+	talks   map[string]talk
 }
 
-// membersOnDisk is the content of <agent>.json; a list alone is In.
-type membersOnDisk struct {
-	In   []string                `json:"in"`
-	Left map[string]relay.Millis `json:"left,omitempty"` // when the bot left
+// chatChange is a line of the journal. It has one of the three.
+type chatChange struct {
+	In   string       `json:"in,omitempty"`   // the chat in which the bot was seen
+	Left string       `json:"left,omitempty"` // the chat which it left, at At
+	At   relay.Millis `json:"at,omitempty"`
+	Talk *talk        `json:"talk,omitempty"`
 }
+
+const (
+	// maxChange is the most bytes of a line of the journal; a longer one is not read.
+	maxChange = 16 << 10
+	// slackChanges is how many outdated lines the journal may have at least.
+	slackChanges = 1000
+)
 
 // talk is a conversation in which a person spoke to the bot, private ones too. It stays on
 // this machine: the bot names one when it gives a task away, and the result comes back there.
@@ -77,15 +89,18 @@ func openChats(b *base) (*chats, error) {
 	if err := c.groups.Load(); err != nil {
 		return nil, &setting{fmt.Errorf("GROUPS_FILE: %w", err)}
 	}
-	if c.root, err = b.folder("chats"); err != nil {
+	root, err := b.folder("chats")
+	if err != nil {
 		return nil, err
 	}
-	if err := c.loadMembers(); err != nil {
+	if err := c.load(root); err != nil {
 		return nil, err
 	}
-	if err := c.loadTalks(); err != nil {
-		return nil, err
-	}
+	b.onClose(func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.journal.Close()
+	})
 	if !c.enforced() && b.cfg.MembershipCheck != "off" {
 		b.log.Warn("every chat on the relay reaches this bot: no groups are known. " +
 			"Name them with their members under \"groups\" in GROUPS_FILE, or set MEMBERSHIP_CHECK=off to say that this is meant")
@@ -93,45 +108,42 @@ func openChats(b *base) (*chats, error) {
 	return c, nil
 }
 
-// load reads a state file into known; one that is broken counts as missing.
-func (c *chats) load(part, name string, known any) error {
-	data, err := safefile.ReadFile(c.root, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// load reads the journal, or where there is none yet what an earlier version left.
+func (c *chats) load(root *os.Root) (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.journal, err = jsonl.OpenJournal(root, c.name()+".jsonl", maxChange, func(line []byte) {
+		var change chatChange
+		if json.Unmarshal(line, &change) == nil { // else it is torn, or was edited
+			c.apply(change)
+		}
+	})
 	if err != nil {
 		return fmt.Errorf("read known chats: %w", err)
 	}
-	if err := json.Unmarshal(data, known); err != nil {
-		c.problems.set(part, fmt.Errorf("%s is broken, and what was in it is learned again: %w", name, err))
-	}
-	return nil
-}
-
-// save writes a state file. What could not be written is known until the next start.
-func (c *chats) save(part, name string, known any) {
-	data, err := json.Marshal(known)
-	if err == nil {
-		err = safefile.ReplaceFast(c.root, name, append(data, '\n'))
-	}
-	if err != nil {
-		c.problems.set(part, fmt.Errorf("remember known chats: %w", err))
-	}
-}
-
-// UnmarshalJSON takes a list alone as In.
-func (m *membersOnDisk) UnmarshalJSON(data []byte) error {
-	type plain membersOnDisk
-	if json.Unmarshal(data, &m.In) == nil {
+	if c.journal.Lines() > 0 {
 		return nil
 	}
-	return json.Unmarshal(data, (*plain)(m))
+	err = errors.Join(c.loadMembers(root), c.loadTalks(root))
+	if err == nil && len(c.seen)+len(c.gone)+len(c.talks) > 0 {
+		c.unsaved = true
+		c.save()
+	}
+	return err
 }
 
-func (c *chats) loadMembers() error {
-	var known membersOnDisk
-	if err := c.load("members", c.name()+".json", &known); err != nil {
+// loadMembers reads the file of version 1 and before: an object, or a list alone.
+func (c *chats) loadMembers(root *os.Root) error {
+	var known struct {
+		In   []string                `json:"in"`
+		Left map[string]relay.Millis `json:"left"`
+	}
+	data, err := readEarlier(root, c.name()+".json")
+	if data == nil {
 		return err
+	}
+	if json.Unmarshal(data, &known.In) != nil && json.Unmarshal(data, &known) != nil {
+		c.problems.set("members", fmt.Errorf("%s.json is broken; the chats in it are learned again", c.name()))
 	}
 	for _, key := range known.In[max(0, len(known.In)-maxChats):] {
 		c.remember(key)
@@ -142,15 +154,103 @@ func (c *chats) loadMembers() error {
 	return nil
 }
 
-func (c *chats) saveMembers() { c.save("members", c.name()+".json", membersOnDisk{c.order, c.gone}) }
-
-func (c *chats) loadTalks() error {
+// loadTalks reads the file of version 1 and before.
+func (c *chats) loadTalks(root *os.Root) error {
 	var list []talk
-	err := c.load("talks", c.name()+".talks.json", &list)
+	data, err := readEarlier(root, c.name()+".talks.json")
+	if data == nil {
+		return err
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		c.problems.set("talks", fmt.Errorf("%s.talks.json is not readable, and started again empty: %w", c.name(), err))
+	}
 	for _, t := range list {
 		c.talks[chatKey(t.Channel, t.ChatID)] = t
 	}
-	return err
+	return nil
+}
+
+// readEarlier reads a file of an earlier version; nil: it is missing.
+func readEarlier(root *os.Root, name string) ([]byte, error) {
+	data, err := safefile.ReadFile(root, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read known chats: %w", err)
+	}
+	return data, nil
+}
+
+// apply takes in a change and reports whether it is one. It is called with mu held.
+func (c *chats) apply(change chatChange) bool {
+	switch {
+	case change.In != "":
+		delete(c.gone, change.In)
+		return c.remember(change.In)
+	case change.Left != "":
+		if len(c.gone) >= maxChats {
+			clear(c.gone)
+		}
+		c.gone[change.Left] = max(c.gone[change.Left], change.At)
+		delete(c.seen, change.Left)
+		c.order = slices.DeleteFunc(c.order, func(k string) bool { return k == change.Left })
+		return true
+	case change.Talk != nil && change.Talk.ChatID != "":
+		t := *change.Talk
+		key := chatKey(t.Channel, t.ChatID)
+		if known, ok := c.talks[key]; ok && known.At >= t.At {
+			return false
+		}
+		c.talks[key] = t
+		if len(c.talks) > maxTalks {
+			oldest := c.sortedTalks()[maxTalks]
+			delete(c.talks, chatKey(oldest.Channel, oldest.ChatID))
+		}
+		return true
+	}
+	return false
+}
+
+// note takes in a change and writes it. It is called with mu held.
+func (c *chats) note(change chatChange) {
+	if !c.apply(change) {
+		return
+	}
+	if c.unsaved || c.journal.Lines() > 2*(len(c.seen)+len(c.gone)+len(c.talks))+slackChanges {
+		c.save()
+		return
+	}
+	line, err := relay.Marshal(change)
+	if err == nil {
+		err = c.journal.Append(append(line, '\n'))
+	}
+	c.saved(err)
+}
+
+// save replaces the journal by all that is known. It is called with mu held.
+func (c *chats) save() {
+	var all bytes.Buffer
+	lines := json.NewEncoder(&all)
+	lines.SetEscapeHTML(false)
+	var err error
+	for key, at := range c.gone {
+		err = errors.Join(err, lines.Encode(chatChange{Left: key, At: at}))
+	}
+	for _, key := range c.order {
+		err = errors.Join(err, lines.Encode(chatChange{In: key}))
+	}
+	for _, t := range c.talks {
+		err = errors.Join(err, lines.Encode(chatChange{Talk: &t}))
+	}
+	c.saved(errors.Join(err, c.journal.Replace(all.Bytes())))
+}
+
+// saved notes whether the journal has everything. What it lacks is written with the next change.
+func (c *chats) saved(err error) {
+	if c.unsaved = err != nil; c.unsaved {
+		c.problems.set("chats", fmt.Errorf("remember known chats: %w", err))
+	}
 }
 
 // group is what the groups file says of a chat.
@@ -163,7 +263,7 @@ func (c *chats) forgetMembers() {
 	clear(c.seen)
 	clear(c.gone)
 	c.order = nil
-	c.saveMembers()
+	c.save()
 }
 
 // enforced reports whether there is a source to go by, or the operator says so.
@@ -209,14 +309,7 @@ func (c *chats) settled(channel string, chat relay.ChatID) bool {
 func (c *chats) left(channel string, chat relay.ChatID, at relay.Millis) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := chatKey(channel, chat)
-	if len(c.gone) >= maxChats {
-		clear(c.gone)
-	}
-	c.gone[key] = max(c.gone[key], at)
-	delete(c.seen, key)
-	c.order = slices.DeleteFunc(c.order, func(k string) bool { return k == key })
-	c.saveMembers()
+	c.note(chatChange{Left: chatKey(channel, chat), At: at})
 }
 
 // saw notes that the bot was heard, or heard something, in the chat at a time.
@@ -228,11 +321,9 @@ func (c *chats) saw(channel string, chat relay.ChatID, at relay.Millis) {
 	if gone, ok := c.gone[key]; ok && at <= gone {
 		return
 	}
-	if !c.remember(key) {
-		return
+	if _, ok := c.seen[key]; !ok {
+		c.note(chatChange{In: key})
 	}
-	delete(c.gone, key)
-	c.saveMembers()
 }
 
 // remember is called with mu held.
@@ -255,16 +346,7 @@ func (c *chats) noteTalk(t talk) {
 	t.At = min(t.At, relay.MillisOf(time.Now()))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := chatKey(t.Channel, t.ChatID)
-	if known, ok := c.talks[key]; t.ChatID == "" || ok && known.At >= t.At {
-		return
-	}
-	c.talks[key] = t
-	list := c.sortedTalks()
-	for _, old := range list[min(len(list), maxTalks):] {
-		delete(c.talks, chatKey(old.Channel, old.ChatID))
-	}
-	c.save("talks", c.name()+".talks.json", list[:min(len(list), maxTalks)])
+	c.note(chatChange{Talk: &t})
 }
 
 // sortedTalks is called with mu held. The newest comes first.
@@ -310,7 +392,10 @@ func (c *chats) lastUser(channel string, chat relay.ChatID, thread string, befor
 	if passing, ok := c.hearing.Get(key); ok && passing <= int64(before) {
 		newest = max(newest, passing)
 	}
-	for n := nearTail; n <= farTail; n *= 8 {
+	indexed := c.transcript.Index(channel, string(chat), func(index transcript.Index) {
+		newest = max(newest, index.(conversations).LastUser(thread, int64(before), nearTail))
+	})
+	for n := nearTail; n <= farTail && !(indexed && (looked || newest > 0)); n *= 8 {
 		entries, err := c.transcript.Outline(channel, string(chat), n, int64(before))
 		for _, e := range entries {
 			if e.ThreadID == thread && userTime(e) <= int64(before) {

@@ -28,6 +28,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	})
 	reading.Go(func() { s.chats.groups.Run(ctx) })
 	reading.Go(func() { s.deliver.deliveries.Run(ctx) })
+	reading.Go(func() { s.send.run(ctx) })
 	s.runFeishu(ctx, &serving, &reading, fail)
 	if s.mail != nil {
 		reading.Go(func() { s.mail.run(ctx) })

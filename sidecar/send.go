@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/gateway"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 	"feishu-relay/relay/outbox"
 	"feishu-relay/transcript"
@@ -41,6 +43,19 @@ func openSender(b *base, c *chats, a *app, w *watch, l *lanes, given *givenLines
 	s := &sender{base: b, chats: c, app: a, watch: w, lanes: l, given: given}
 	s.sentIDs, err = b.window(".sent.jsonl", b.cfg.DedupSize)
 	return s, err
+}
+
+// flushEvery is how often the ids of own messages are written. Of one that a crash takes, a
+// repeat is published again, and every reader drops it.
+const flushEvery = time.Second
+
+// run writes the ids of own messages until ctx is done.
+func (s *sender) run(ctx context.Context) {
+	for wait.Sleep(ctx, flushEvery) == nil {
+		if err := s.sentIDs.Flush(); err != nil {
+			s.problems.set("dedup", err)
+		}
+	}
 }
 
 // Send takes what the bot says that it sent: written to the outbox, from where it
@@ -97,8 +112,7 @@ func (s *sender) sendOnce(channel string, id relay.MessageID, ts relay.Millis, o
 		_ = s.sentIDs.Settle(string(id), false) // forgetting a claim does no I/O
 		return nil, err
 	}
-	err = s.sentIDs.Settle(string(id), true)
-	if err = errors.Join(err, s.sentIDs.Flush()); err != nil {
+	if err := s.sentIDs.Settle(string(id), true); err != nil {
 		s.problems.set("dedup", err)
 	}
 	return m, nil
@@ -132,6 +146,7 @@ func (s *sender) write(channel string, id relay.MessageID, ts relay.Millis, out 
 		return nil, err // and no transcript has it
 	}
 	s.trace("accepted")
+	runtime.Gosched() // to the publisher: the others wait for it, and it mostly waits for its backend
 	record(&put)
 	return &put, nil
 }
