@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
@@ -264,7 +265,7 @@ func (c *cluster) verify(ctx context.Context) {
 	c.t.Helper()
 	c.finish(ctx)
 	r := &c.h.record
-	r.readTranscripts(c.t, c.folders...)
+	c.recorded(ctx)
 	c.report()
 	fragments := 0
 	for _, dir := range slices.Compact(slices.Clone(c.relays)) {
@@ -277,6 +278,27 @@ func (c *cluster) verify(ctx context.Context) {
 	c.t.Logf("%d messages accepted, %d deliveries, %d kills, repeated deliveries %v, fragments in the queue %d",
 		len(r.Messages), len(r.Deliveries), r.kills(), r.repeats(), fragments)
 }
+
+// recorded reads the transcripts until they have all that was accepted: who was quiet before
+// the last sender was may still have to read a person's message, which no bot is given.
+func (c *cluster) recorded(ctx context.Context) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, recordedWithin)
+	defer cancel()
+	for {
+		c.h.mu.Lock()
+		r := &c.h.record
+		r.readTranscripts(c.t, c.folders...)
+		lost := slices.ContainsFunc(r.checkTranscripts(), func(v violation) bool { return v.fault == faultLost })
+		c.h.mu.Unlock()
+		if !lost || wait.Sleep(ctx, 100*time.Millisecond) != nil {
+			return // else it is reported
+		}
+	}
+}
+
+// recordedWithin bounds the wait of a test that fails.
+const recordedWithin = time.Minute
 
 // settle is verify without a look at the files.
 func (c *cluster) settle(ctx context.Context) {
