@@ -9,23 +9,28 @@ import (
 	"feishu-relay/relay"
 )
 
-// maxLine is the most bytes a line may have, without its newline. A longer one
-// is neither written nor read. An outcome has 300 to 400.
+// maxLine is the most bytes a line may have, without its newline; a longer one is not
+// read. An outcome has 300 to 400.
 const maxLine = 16 << 10
 
 var errTooLong = fmt.Errorf("has more than %d bytes", maxLine)
 
-// encode is o, which is bounded, as a line without its newline, signed where
-// there is a secret.
-func encode(o *Outcome, secret string) ([]byte, error) {
-	line, err := relay.Marshal(o)
-	if err == nil && secret != "" {
-		line, err = relay.Sign(line, secret)
+// shared is an outcome as it is shared.
+type shared struct {
+	*Outcome
+	Seq relay.Seq `json:"seq"` // of the agent's outcomes, each one more than the one before
+}
+
+// encode is o, which is bounded, as a line without its newline and its signature.
+func encode(o *Outcome, seq relay.Seq) ([]byte, error) { return relay.Marshal(shared{o, seq}) }
+
+// noted is when the outcome in a line was noted.
+func noted(line []byte) (relay.Millis, error) {
+	var o struct {
+		At relay.Millis `json:"at"`
 	}
-	if err == nil && len(line) > maxLine {
-		err = errTooLong
-	}
-	return line, err
+	err := json.Unmarshal(line, &o)
+	return o.At, err
 }
 
 // decode reads a line. Fields that we do not know are left out. An error does
@@ -40,7 +45,7 @@ func decode(line []byte, secret string, now time.Time) (o Outcome, err error) {
 		}
 	}
 	if json.Unmarshal(line, &o) != nil {
-		return o, errors.New("no outcome in JSON")
+		return o, errors.New("not an outcome in JSON")
 	}
 	return bounded(o, now)
 }

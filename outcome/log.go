@@ -3,6 +3,7 @@ package outcome
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -11,27 +12,42 @@ import (
 
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
+	"feishu-relay/relay/outbox"
 )
 
 const (
-	// maxPending is how many outcomes wait to be written, beside the batch that
-	// is being written; then the oldest is dropped for a new one.
+	// maxPending is how many outcomes wait to be written down; then the oldest is
+	// dropped for a new one. More wait only while the disk takes nothing.
 	maxPending = 5000
-	// A batch is written when it is full, or batchAfter after the first of it.
-	maxBatch   = 500
-	batchAfter = 50 * time.Millisecond
-	lastWrites = 2 * time.Second // for all of them when Run ends; what is left then is dropped
+	// What is not settled is written noteAfter after the first of it.
+	noteAfter  = 50 * time.Millisecond
+	lastWrites = 2 * time.Second // for what is not shared yet when Run ends
 
-	backoffFirst = 200 * time.Millisecond // before a failed batch is tried again, doubled up to
+	backoffFirst = 200 * time.Millisecond // before a failed write is tried again, doubled up to
 	backoffMax   = 10 * time.Second
 )
 
-// Options says what a [Log] shares, and where.
+// BoxOptions are of the outbox that a [Log] writes to: it keeps about 8 MiB, or 20,000
+// outcomes, while the queue is away, and then drops the oldest; those of the last keepFor
+// are shared again where the queue lost them.
+func BoxOptions(secret string, keepFor time.Duration, logger *slog.Logger) outbox.Options {
+	return outbox.Options{Secret: secret, KeepFor: keepFor, Size: 8 << 20, Drop: true, Gather: 20 * time.Millisecond,
+		At: noted, Logger: logger}
+}
+
+// Options says what a [Log] shares, and where. Box and Queue are required.
 type Options struct {
-	Store  Store
+	Box    *outbox.Box // see [BoxOptions]
+	Queue  Queue
 	Agent  relay.AgentName // whose outcomes are noted
-	Secret string          // signs the lines; "" leaves them unsigned and takes unsigned ones
+	Secret string          // lines that are not signed with it are skipped; "" takes all
 	Logger *slog.Logger    // nil discards
+}
+
+// Queue is where the sidecars share their outcomes.
+type Queue interface {
+	relay.Publisher
+	relay.Follower
 }
 
 // Log notes the outcomes at one bot, and reads those at all bots. It is safe
@@ -40,17 +56,18 @@ type Log struct {
 	opts Options
 	log  *slog.Logger
 	some chan struct{} // something is pending
-	many chan struct{} // a full batch is
+
+	writing sync.Mutex // held while outcomes are written down, one batch at a time
 
 	mu      sync.Mutex
-	pending []*Outcome // oldest first; guarded by mu, as the next two are
+	pending []*Outcome // not written yet, oldest first; guarded by mu, as the rest is
 	byKey   map[key]*Outcome
-	writing []Outcome // the batch that was taken from pending and is not written yet
-
-	lines [][]byte // of writing; of the goroutine that writes
+	due     []*Outcome // taken from pending, for the next batch
+	batch   []*Outcome // being written
+	failing bool       // the last write failed
 
 	viewing sync.Mutex
-	view    *view       // nil: nobody looks on; guarded by viewing, as the rest is
+	view    *view       // nil: nobody watches; guarded by viewing, as the rest is
 	users   int         // how many need view now
 	idle    *time.Timer // ends view when nobody needed it for linger
 	opened  chan struct{}
@@ -64,10 +81,10 @@ type Log struct {
 // Stats counts since the start of the process.
 type Stats struct {
 	Written int64 `json:"written"` // outcomes
-	Dropped int64 `json:"dropped"` // outcomes that were never written: too many waited, or one was none
-	Failed  int64 `json:"failed"`  // writes of a batch; it is tried again
+	Dropped int64 `json:"dropped"` // outcomes that were never shared: too many waited, or one was invalid
+	Failed  int64 `json:"failed"`  // tries to write or to share outcomes; each is made again
 	Skipped int64 `json:"skipped"` // lines read that are no outcomes, or not signed; each time one is read
-	Pending int   `json:"pending"` // outcomes that wait to be written
+	Pending int   `json:"pending"` // outcomes that wait to be shared
 }
 
 type counters struct{ written, dropped, failed, skipped atomic.Int64 }
@@ -78,16 +95,15 @@ func New(opts Options) *Log {
 		opts:    opts,
 		log:     cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
 		some:    make(chan struct{}, 1),
-		many:    make(chan struct{}, 1),
 		opened:  make(chan struct{}, 1),
 		byKey:   map[key]*Outcome{},
 		watches: map[*func(Outcome)]struct{}{},
 	}
 }
 
-// Note tells what became of a message at this agent's bot. It does not wait and
-// does not fail: an outcome that cannot be shared is counted. Agent is this
-// agent's, and At is now, where they are not given.
+// Note remembers what became of a message at this agent's bot; [Log.Settle] or [Log.Run]
+// writes it down. It does not wait and does not fail: an outcome that cannot be shared is
+// counted. Agent is this agent's, and At is now, where they are not given.
 func (l *Log) Note(o Outcome) {
 	now := time.Now()
 	o.Agent = cmp.Or(o.Agent, l.opts.Agent)
@@ -96,14 +112,22 @@ func (l *Log) Note(o Outcome) {
 	o, err := bounded(o, now)
 	if err != nil {
 		l.stats.dropped.Add(1)
-		l.log.Debug("an outcome is none", "err", err)
+		l.log.Debug("an outcome is invalid", "err", err)
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.add(&o)
+	if len(l.pending) == 1 {
+		wait.Wake(l.some)
+	}
+}
+
+// add adds o to what is pending. The caller holds mu.
+func (l *Log) add(o *Outcome) {
 	k := o.key()
 	if known, ok := l.byKey[k]; ok {
-		*known = merge(*known, o)
+		*known = merge(*known, *o)
 		return
 	}
 	if len(l.pending) == maxPending {
@@ -111,147 +135,127 @@ func (l *Log) Note(o Outcome) {
 		delete(l.byKey, l.pending[0].key())
 		l.pending = slices.Delete(l.pending, 0, 1)
 	}
-	l.byKey[k] = &o
-	l.pending = append(l.pending, &o)
-	switch len(l.pending) {
-	case 1:
-		wait.Wake(l.some)
-	case maxBatch:
-		wait.Wake(l.many)
+	l.byKey[k] = o
+	l.pending = append(l.pending, o)
+}
+
+// Settle writes down at once what was noted of a message at this agent's bot: when it
+// returns, that will be shared even if this process dies. Calls that come together share
+// a write. Where nothing can be written, as on a full disk, it does not wait: the outcome
+// stays noted, and Run tries again.
+func (l *Log) Settle(channel string, chat relay.ChatID, msg relay.MessageID) {
+	k := key{chatKey{cmp.Or(channel, relay.DefaultChannel), chat}, msg, l.opts.Agent}
+	l.mu.Lock()
+	failing := l.failing
+	if o, ok := l.byKey[k]; ok && !failing {
+		delete(l.byKey, k)
+		for i, p := range slices.Backward(l.pending) { // it is one of the newest
+			if p == o {
+				l.pending = slices.Delete(l.pending, i, i+1)
+				break
+			}
+		}
+		l.due = append(l.due, o)
+	}
+	l.mu.Unlock()
+	if !failing {
+		_ = l.write() // or what Run has taken is not written yet; an error is counted and logged
 	}
 }
 
 // Stats returns the counters.
 func (l *Log) Stats() Stats {
-	c := &l.stats
+	c, box := &l.stats, l.opts.Box.Stats()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Stats{
-		Written: c.written.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), Skipped: c.skipped.Load(),
-		Pending: len(l.pending) + len(l.writing),
+		Written: c.written.Load(), Dropped: c.dropped.Load() + box.Dropped, Failed: c.failed.Load() + box.Failed,
+		Skipped: c.skipped.Load(), Pending: len(l.pending) + len(l.due) + len(l.batch) + int(box.Pending),
 	}
 }
 
-// Run writes what is noted, and reads while somebody looks on, until ctx is
-// done. The last writes get 2 s. It may be run again afterwards.
+// Run writes what is noted, shares what is written, and reads while somebody watches,
+// until ctx is done. The last outcomes get 2 s. It may be run again afterwards.
 func (l *Log) Run(ctx context.Context) error {
 	outer := ctx
 	ctx, fail := context.WithCancelCause(ctx)
-	var reading sync.WaitGroup
-	reading.Go(func() { fail(l.follow(ctx)) })
-	l.write(ctx)
-	reading.Wait()
+	sharing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var parts sync.WaitGroup
+	parts.Go(func() { fail(l.follow(ctx)) })
+	parts.Go(func() { l.opts.Box.Run(sharing, l.opts.Queue, lastWrites) })
+	l.writeNoted(ctx)
+	stop()
+	parts.Wait()
 	if outer.Err() != nil {
 		return nil
 	}
-	return context.Cause(ctx)
+	return errors.Join(errors.New("reading outcomes ended early"), context.Cause(ctx))
 }
 
-// write writes batches until ctx is done, and then what is left.
-func (l *Log) write(ctx context.Context) {
+// writeNoted writes what is noted and not settled until ctx is done, and then what is left.
+func (l *Log) writeNoted(ctx context.Context) {
+	pauses := wait.NewBackoff(backoffFirst, backoffMax)
 	for ctx.Err() == nil {
 		select {
 		case <-l.some:
-			gather(ctx, l.many)
+			_ = wait.Sleep(ctx, noteAfter)
 		case <-ctx.Done():
 		}
-		l.drain(ctx)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrites)
-	defer cancel()
-	var err error
-	for batch := l.batch(); len(batch) > 0 && err == nil; batch = l.batch() {
-		if err = l.opts.Store.Append(ctx, batch); err == nil {
-			l.wrote()
+		for ctx.Err() == nil && l.writeAll() != nil {
+			_ = pauses.Sleep(ctx)
 		}
+		pauses.Reset()
 	}
-	if err == nil {
-		return
-	}
+	_ = l.writeAll() // counted and logged
+}
+
+func (l *Log) writeAll() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	left := len(l.writing) + len(l.pending)
-	l.log.Warn("the last outcomes are not shared", "outcomes", left, "err", err)
-	l.stats.failed.Add(1)
-	l.stats.dropped.Add(int64(left))
-	l.writing, l.lines, l.pending = nil, nil, nil
+	l.due = append(l.due, l.pending...)
+	l.pending = nil
 	clear(l.byKey)
+	l.mu.Unlock()
+	return l.write()
 }
 
-// gather waits until a batch is worth writing.
-func gather(ctx context.Context, full <-chan struct{}) {
-	timer := time.NewTimer(batchAfter)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-full:
-	case <-ctx.Done():
+// write writes what is due, unless another call just did, and shows it. What cannot be
+// written is noted again.
+func (l *Log) write() error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	batch := l.due
+	l.batch, l.due = batch, nil
+	l.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
 	}
-}
-
-// drain writes until nothing is pending or ctx is done. A store that is away is
-// tried again and again, with ever longer pauses.
-func (l *Log) drain(ctx context.Context) {
-	failed := false
-	for pauses := wait.NewBackoff(backoffFirst, backoffMax); ctx.Err() == nil; {
-		batch := l.batch()
-		if len(batch) == 0 {
-			return
+	err := l.opts.Box.Append(len(batch), func(i int, seq relay.Seq) ([]byte, error) { return encode(batch[i], seq) })
+	l.mu.Lock()
+	l.batch = nil
+	failed := l.failing
+	l.failing = err != nil
+	if err != nil {
+		again := slices.Concat(batch, l.pending)
+		l.pending = nil
+		clear(l.byKey)
+		for _, o := range again {
+			l.add(o)
 		}
-		err := l.opts.Store.Append(ctx, batch)
-		if err == nil {
-			l.wrote()
-			if failed {
-				l.log.Info("outcomes are shared again")
-			}
-			failed = false
-			pauses.Reset()
-			continue
-		}
-		if ctx.Err() != nil {
-			return
-		}
+		wait.Wake(l.some)
+	}
+	l.mu.Unlock()
+	if err != nil {
 		l.stats.failed.Add(1)
 		if !failed {
-			l.log.Warn("outcomes cannot be shared; trying again", "err", err)
+			l.log.Warn("outcomes cannot be written; trying again", "err", err)
 		}
-		failed = true
-		_ = pauses.Sleep(ctx)
+		return err
 	}
-}
-
-// batch returns the lines of the batch that is to be written: the one that was
-// not written, or the oldest that are pending.
-func (l *Log) batch() [][]byte {
-	for len(l.lines) == 0 {
-		l.mu.Lock()
-		n := min(len(l.pending), maxBatch)
-		l.writing = make([]Outcome, n)
-		for i, o := range l.pending[:n] {
-			l.writing[i] = *o
-			delete(l.byKey, o.key())
-		}
-		l.pending = slices.Delete(l.pending, 0, n)
-		batch := l.writing // not changed any more
-		l.mu.Unlock()
-		if n == 0 {
-			break
-		}
-		for i := range batch {
-			line, err := encode(&batch[i], l.opts.Secret)
-			if err != nil {
-				l.stats.dropped.Add(1)
-				continue
-			}
-			l.lines = append(l.lines, line)
-		}
+	if failed {
+		l.log.Info("outcomes are written again")
 	}
-	return l.lines
-}
-
-// wrote says that the batch was written; the next call of batch forgets it.
-func (l *Log) wrote() {
-	l.stats.written.Add(int64(len(l.lines)))
-	l.lines = nil
-	l.showWritten(l.writing)
+	l.stats.written.Add(int64(len(batch)))
+	l.showWritten(batch)
+	return nil
 }

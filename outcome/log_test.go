@@ -3,6 +3,9 @@ package outcome
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -14,19 +17,19 @@ import (
 	"feishu-relay/relay"
 )
 
-// memory is a Store whose faults and pace the test sets.
+// memory is a Queue whose faults and pace the test sets.
 type memory struct {
 	mu sync.Mutex
 	held
-	news chan struct{} // pokes one reader
+	news chan struct{} // wakes one reader
 }
 
 type held struct {
 	lines    [][]byte
 	batches  []int // how many lines each had
-	calls    int
-	away     error // what Append returns
-	hang     bool  // Append waits for its ctx
+	calls    int   // of Publish
+	away     error // what Publish returns
+	hang     bool  // Publish waits for its ctx
 	deaf     bool  // Follow hands nothing over
 	silent   bool  // Follow never catches up
 	part     bool  // what is kept is not all
@@ -38,7 +41,7 @@ var errAway = errors.New("away")
 
 func newMemory() *memory { return &memory{news: make(chan struct{}, 1)} }
 
-func (m *memory) Append(ctx context.Context, lines [][]byte) error {
+func (m *memory) Publish(ctx context.Context, lines [][]byte, _ relay.Receipt) (relay.Receipt, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls++
@@ -46,17 +49,26 @@ func (m *memory) Append(ctx context.Context, lines [][]byte) error {
 		m.mu.Unlock()
 		<-ctx.Done()
 		m.mu.Lock()
-		return ctx.Err()
+		return "", ctx.Err()
 	}
 	if m.away != nil {
-		return m.away
+		return "", m.away
 	}
 	for _, line := range lines {
 		m.lines = append(m.lines, slices.Clone(line))
 	}
 	m.batches = append(m.batches, len(lines))
 	wait.Wake(m.news)
-	return nil
+	return "", nil
+}
+
+// add adds an outcome of another bot.
+func (m *memory) add(t *testing.T, o Outcome) {
+	t.Helper()
+	line, err := encode(&o, 1)
+	must(t, err)
+	_, err = m.Publish(t.Context(), [][]byte{line}, "")
+	must(t, err)
 }
 
 func (m *memory) Follow(ctx context.Context, take func([]byte), caughtUp func(bool)) error {
@@ -93,9 +105,7 @@ func (m *memory) count(n int) {
 	m.followed += max(0, n)
 }
 
-func (m *memory) Close() error { return nil }
-
-// now is what the store holds and counts now.
+// now is what the queue holds and counts now.
 func (m *memory) now() held {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,14 +120,18 @@ func (m *memory) set(change func()) {
 	change()
 }
 
-// bubble runs a test with a Log over a store, in synthetic time.
+// bubble runs a test with a Log over a queue, in synthetic time.
 func bubble(t *testing.T, test func(t *testing.T, m *memory, l *Log, stop func())) {
+	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		l := New(Options{Store: m, Agent: "a", Logger: logger(t)})
+		l := New(Options{Box: openBox(t, dir, "", logger(t)), Queue: m, Agent: "a", Logger: logger(t)})
 		test(t, m, l, running(t, l))
 	})
 }
+
+// shareAfter is when what was noted is in the queue.
+const shareAfter = noteAfter + 20*time.Millisecond
 
 func recent(t *testing.T, l *Log, limit int) ([]Outcome, bool) {
 	t.Helper()
@@ -126,36 +140,134 @@ func recent(t *testing.T, l *Log, limit int) ([]Outcome, bool) {
 	return list, complete
 }
 
-func TestBatches(t *testing.T) {
+func TestNotesAreGathered(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
 		l.Note(about(1, func(o *Outcome) { o.Decision = allow }))
-		time.Sleep(batchAfter - 1)
+		time.Sleep(noteAfter - 1)
 		l.Note(about(1, func(o *Outcome) { o.Delivered, o.Door = relay.MillisOf(time.Now()), "stream" }))
 		l.Note(about(2, func(o *Outcome) { o.Stopped = relay.Expired }))
 		synctest.Wait()
-		if len(m.now().lines) != 0 {
-			t.Error("written too early")
+		if got := l.Stats(); got.Written != 0 || got.Pending != 2 {
+			t.Errorf("too early: %+v", got)
 		}
 		time.Sleep(1)
 		synctest.Wait()
-		if !slices.Equal(m.now().batches, []int{2}) {
-			t.Fatalf("got batches of %d lines, want one of 2", m.now().batches)
+		if got := l.Stats(); got.Written != 2 || len(m.now().lines) != 0 {
+			t.Errorf("after %v: %+v, and %d are shared", noteAfter, got, len(m.now().lines))
+		}
+		time.Sleep(shareAfter - noteAfter)
+		synctest.Wait()
+		if !slices.Equal(m.now().batches, []int{2}) || l.Stats().Pending != 0 {
+			t.Fatalf("got batches of %d lines, want one of 2; and %+v", m.now().batches, l.Stats())
 		}
 		first, err := decode(m.now().lines[0], "", time.Now())
 		if err != nil || *first.Decision != *allow || first.Door != "stream" || first.Agent != "a" {
 			t.Errorf("a decision and its delivery became %s", m.now().lines[0])
 		}
-		for i := range maxBatch { // a full batch does not wait
-			l.Note(about(i, nil))
-		}
-		synctest.Wait()
-		if !slices.Equal(m.now().batches, []int{2, maxBatch}) {
-			t.Errorf("got batches of %d lines, want 2 and %d", m.now().batches, maxBatch)
-		}
 		l.Note(about(3, nil))
-		stop() // what is left is written at the end
-		if got := l.Stats(); len(m.now().lines) != maxBatch+3 || got.Written != maxBatch+3 || got.Pending != 0 {
-			t.Errorf("wrote %d lines at the end, and %+v", len(m.now().lines), got)
+		stop() // what is left is shared at the end
+		if got := l.Stats(); len(m.now().lines) != 3 || got.Written != 3 || got.Pending != 0 {
+			t.Errorf("%d lines are shared at the end, and %+v", len(m.now().lines), got)
+		}
+	})
+}
+
+// What is settled is on disk when Settle returns, and a process that is killed then
+// shares it after its restart; a viewer sees it before.
+func TestSettledOutcomesSurvive(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.away = errAway
+		l := New(Options{Box: openBox(t, dir, "", logger(t)), Queue: m, Agent: "a", Logger: logger(t)})
+		l.Note(about(1, func(o *Outcome) { o.Decision = allow }))
+		l.Note(about(1, func(o *Outcome) { o.Delivered, o.Door = relay.MillisOf(time.Now()), "webhook" }))
+		l.Note(about(2, nil)) // is not settled
+		l.Settle("", "oc_1", about(1, nil).RelayMsgID)
+		l.Settle("", "oc_1", about(1, nil).RelayMsgID) // has nothing more to write
+		l.Settle("", "oc_1", "om_unknown")
+		if got := l.Stats(); got.Written != 1 || got.Pending != 2 {
+			t.Errorf("got %+v, want one written and both pending", got)
+		}
+
+		l = New(Options{Box: openBox(t, dir, "", logger(t)), Queue: m, Agent: "a", Logger: logger(t)}) // after a SIGKILL
+		m.silent = true
+		stop := running(t, l)
+		defer stop()
+		list, complete := recent(t, l, 10)
+		if len(list) != 1 || complete || list[0].Door != "webhook" || *list[0].Decision != *allow {
+			t.Errorf("after the restart, with the queue away: %+v, %v", list, complete)
+		}
+		m.set(func() { m.away = nil })
+		time.Sleep(10 * time.Second)
+		if got := m.now(); len(got.lines) != 1 {
+			t.Errorf("%d lines are shared, want 1", len(got.lines))
+		}
+	})
+}
+
+// Settlements of many goroutines share writes, and each is written when Settle returns.
+func TestManySettleAtOnce(t *testing.T) {
+	box := openBox(t, t.TempDir(), "", nil)
+	l := New(Options{Box: box, Queue: newMemory(), Agent: "a"})
+	var settling sync.WaitGroup
+	for i := range 200 {
+		settling.Go(func() {
+			l.Note(about(i, nil))
+			l.Settle("feishu", "oc_1", about(i, nil).RelayMsgID)
+			found := false
+			must(t, box.Unpublished(func(line []byte) {
+				o, err := decode(line, "", time.Now())
+				must(t, err)
+				found = found || o.RelayMsgID == about(i, nil).RelayMsgID
+			}))
+			if !found {
+				t.Errorf("outcome %d is not written", i)
+			}
+		})
+	}
+	settling.Wait()
+	if got := l.Stats(); got.Written != 200 || got.Pending != 200 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// While the disk takes nothing, no settlement waits; the newest outcomes are written when
+// it takes something again.
+func TestDiskAway(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		l := New(Options{Box: openBox(t, dir, "", logger(t)), Queue: m, Agent: "a", Logger: logger(t)})
+		stop := running(t, l)
+		defer stop()
+		inTheWay := filepath.Join(dir, fmt.Sprintf("%020d.jsonl", 1)) // of the first segment
+		must(t, os.Mkdir(inTheWay, 0o700))
+		for i := range maxPending + 100 {
+			l.Note(about(i, nil))
+			l.Settle("", "oc_1", about(i, nil).RelayMsgID)
+		}
+		time.Sleep(10 * time.Minute)
+		got := l.Stats()
+		if got.Dropped != 100 || got.Pending != maxPending || got.Written != 0 || got.Failed < 30 || got.Failed > 200 {
+			t.Errorf("got %+v, want 100 dropped, %d pending, and 30 to 200 faults within 10 minutes", got, maxPending)
+		}
+		must(t, os.Remove(inTheWay))
+		time.Sleep(2*backoffMax + time.Second)
+		synctest.Wait()
+		lines := m.now().lines
+		if got := l.Stats(); got.Pending != 0 || got.Written != maxPending || len(lines) != maxPending {
+			t.Fatalf("%d are shared, and %+v afterwards", len(lines), got)
+		}
+		first, err := decode(lines[0], "", time.Now())
+		must(t, err)
+		if first.RelayMsgID != about(100, nil).RelayMsgID {
+			t.Errorf("the oldest that was kept is %s", first.RelayMsgID)
+		}
+		l.Note(about(1, nil)) // a settlement writes again
+		l.Settle("", "oc_1", about(1, nil).RelayMsgID)
+		if got := l.Stats(); got.Written != maxPending+1 {
+			t.Errorf("got %+v", got)
 		}
 	})
 }
@@ -163,55 +275,38 @@ func TestBatches(t *testing.T) {
 // Nothing ticks while there is nothing to do.
 func TestIdle(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
-		time.Sleep(1000 * time.Hour)
+		time.Sleep(10 * time.Hour)
 		if m.now().calls != 0 || m.now().followed != 0 {
 			t.Errorf("%d writes and %d readings while idle", m.now().calls, m.now().followed)
 		}
 	})
 }
 
-func TestStoreAway(t *testing.T) {
+func TestQueueAway(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
+		const n = maxPending + 600
 		m.set(func() { m.away = errAway })
-		for i := range maxBatch + maxPending + 100 {
+		for i := range n {
 			l.Note(about(i, nil))
-			if i == maxBatch {
-				synctest.Wait() // the first batch is being written
+			if i%1000 == 0 {
+				time.Sleep(noteAfter)
+				synctest.Wait()
 			}
 		}
 		time.Sleep(time.Hour)
-		got := l.Stats()
-		if got.Dropped != 100 || got.Pending != maxBatch+maxPending || got.Written != 0 {
-			t.Errorf("got %+v, want 100 dropped and %d pending", got, maxBatch+maxPending)
+		if got := l.Stats(); got.Dropped != 0 || got.Pending != n || got.Failed == 0 {
+			t.Errorf("got %+v, want %d pending", got, n)
 		}
-		if calls := int64(m.now().calls); got.Failed != calls || calls > 1000 || calls < 200 {
-			t.Errorf("%d writes and %d faults within an hour", m.now().calls, got.Failed)
-		}
-		l.Note(about(maxBatch, nil)) // one that was dropped, for one more
 		m.set(func() { m.away = nil })
 		time.Sleep(2 * backoffMax)
 		synctest.Wait()
-		if got := l.Stats(); got.Pending != 0 || got.Written != maxBatch+maxPending {
-			t.Errorf("got %+v afterwards", got)
-		}
-		lost := map[string]bool{}
-		for i := range maxBatch + maxPending + 100 {
-			lost[string(about(i, nil).RelayMsgID)] = true
-		}
-		for _, line := range m.now().lines {
-			o, err := decode(line, "", time.Now())
-			must(t, err)
-			delete(lost, string(o.RelayMsgID))
-		}
-		for i := range 101 { // the oldest beside the batch that was being written
-			id := string(about(maxBatch+i, nil).RelayMsgID)
-			if again := i == 0; lost[id] == again {
-				t.Errorf("%s: lost %v, noted again %v", id, lost[id], again)
-			}
+		if got := l.Stats(); got.Pending != 0 || got.Written != n || len(m.now().lines) != n {
+			t.Errorf("%d are shared, and %+v afterwards", len(m.now().lines), got)
 		}
 	})
 }
 
+// What cannot be shared at the end is shared by the next run.
 func TestLastWritesAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
 		for i := range 700 {
@@ -223,8 +318,14 @@ func TestLastWritesAreBounded(t *testing.T) {
 		if took := time.Since(began); took > lastWrites {
 			t.Errorf("the end took %v", took)
 		}
-		if got := l.Stats(); got.Pending != 0 || got.Dropped+got.Written != 700 {
+		if got := l.Stats(); got.Pending != 700 || got.Dropped != 0 || got.Written != 700 {
 			t.Errorf("got %+v", got)
+		}
+		m.set(func() { m.hang = false })
+		running(t, l)
+		synctest.Wait()
+		if got := l.Stats(); got.Pending != 0 || len(m.now().lines) != 700 {
+			t.Errorf("%d are shared, and %+v", len(m.now().lines), got)
 		}
 	})
 }
@@ -315,7 +416,7 @@ func TestEviction(t *testing.T) {
 		n := maxIndex + maxIndex/8 + 1
 		for i := range n { // the newest first, as when agents' files are read one by one
 			o := about(i, func(o *Outcome) { o.Agent, o.At = "z", now-relay.Millis(i) })
-			line, err := encode(&o, "")
+			line, err := encode(&o, 1)
 			must(t, err)
 			m.lines = append(m.lines, line)
 		}
@@ -396,9 +497,7 @@ func TestWatch(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
 		add := func(o Outcome) {
 			o.Agent = "b"
-			line, err := encode(&o, "")
-			must(t, err)
-			must(t, m.Append(t.Context(), [][]byte{line}))
+			m.add(t, o)
 			synctest.Wait()
 		}
 		old := about(1, func(o *Outcome) { o.At = 5; o.Decision = allow })
@@ -429,7 +528,7 @@ func TestOwnOutcomesAreShownAtOnce(t *testing.T) {
 		var seen []Outcome
 		defer l.Watch(func(o Outcome) { seen = append(seen, o) })()
 		l.Note(about(1, nil))
-		time.Sleep(batchAfter)
+		time.Sleep(noteAfter)
 		synctest.Wait()
 		if list, complete := recent(t, l, 5); len(list) != 1 || !complete || len(seen) != 1 {
 			t.Errorf("got %+v, %v, and saw %+v", list, complete, seen)
@@ -451,9 +550,7 @@ func TestWatchWhileTheStoreIsAway(t *testing.T) {
 		defer l.Watch(func(o Outcome) { seen = append(seen, o) })()
 		for i, at := range []relay.Millis{5, relay.MillisOf(time.Now())} {
 			o := about(i+1, func(o *Outcome) { o.Agent, o.At = "b", at })
-			line, err := encode(&o, "")
-			must(t, err)
-			must(t, m.Append(t.Context(), [][]byte{line}))
+			m.add(t, o)
 		}
 		synctest.Wait()
 		if len(seen) != 1 || seen[0].RelayMsgID != "om_00002" {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"feishu-relay/relay"
+	"feishu-relay/relay/outbox"
 )
 
 // enough is how long a test waits for what must come; then it fails.
@@ -25,84 +27,16 @@ func logger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// lines makes n lines of an agent, numbered from first.
-func lines(agent string, first, n int) [][]byte {
-	list := make([][]byte, n)
-	for i := range list {
-		list[i] = fmt.Appendf(nil, `{"agent":%q,"n":%d}`, agent, first+i)
-	}
-	return list
-}
-
-// ear runs one Follow.
-type ear struct {
-	t      *testing.T
-	lines  chan string
-	caught chan bool
-	stop   func()
-}
-
-func follow(t *testing.T, s Store) *ear {
+// openBox opens the outbox of a sidecar's outcomes in a folder.
+func openBox(t testing.TB, dir, secret string, log *slog.Logger) *outbox.Box {
 	t.Helper()
-	e := &ear{t: t, lines: make(chan string, 1<<17), caught: make(chan bool, 10)}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- s.Follow(ctx, func(line []byte) { e.lines <- string(line) }, func(whole bool) { e.caught <- whole })
-	}()
-	e.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Follow returned %v", err)
-		}
-	})
-	t.Cleanup(e.stop)
-	return e
-}
-
-func (e *ear) next() string {
-	e.t.Helper()
-	select {
-	case line := <-e.lines:
-		return line
-	case <-time.After(enough):
-		e.t.Fatal("no line came")
-		panic("not reached")
-	}
-}
-
-// until takes lines until one is last, and returns all.
-func (e *ear) until(last []byte) []string {
-	e.t.Helper()
-	for all := []string{}; ; {
-		line := e.next()
-		all = append(all, line)
-		if line == string(last) {
-			return all
-		}
-	}
-}
-
-// want takes exactly these lines.
-func (e *ear) want(list [][]byte) {
-	e.t.Helper()
-	for _, want := range list {
-		if got := e.next(); got != string(want) {
-			e.t.Fatalf("got the line %s, want %s", got, want)
-		}
-	}
-}
-
-// caughtUp waits for caughtUp and returns what it says.
-func (e *ear) caughtUp() (whole bool) {
-	e.t.Helper()
-	select {
-	case whole := <-e.caught:
-		return whole
-	case <-time.After(enough):
-		e.t.Fatal("never caught up")
-		panic("not reached")
-	}
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	t.Cleanup(func() { _ = root.Close() })
+	b, err := outbox.Open(root, BoxOptions(secret, time.Minute, log))
+	must(t, err)
+	t.Cleanup(func() { must(t, b.Close()) })
+	return b
 }
 
 func eventually(t testing.TB, what string, ok func() bool) {
@@ -119,10 +53,10 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// run runs a Log of an agent over s until the test ends.
-func run(t *testing.T, s Store, agent relay.AgentName, secret string) *Log {
+// run runs a Log of an agent over q until the test ends.
+func run(t *testing.T, q Queue, agent relay.AgentName, secret string) *Log {
 	t.Helper()
-	l := New(Options{Store: s, Agent: agent, Secret: secret, Logger: logger(t)})
+	l := New(Options{Box: openBox(t, t.TempDir(), secret, logger(t)), Queue: q, Agent: agent, Secret: secret, Logger: logger(t)})
 	running(t, l)
 	return l
 }

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	linger   = 2 * time.Minute // reading goes on so long after the last one who looked on
-	patience = 3 * time.Second // Recent waits so long for what stands in the store to be read
+	linger   = 2 * time.Minute // reading goes on for this long after the last viewer
+	patience = 3 * time.Second // Recent waits this long for what is in the queue to be read
 )
 
-// view is what is read while somebody looks on.
+// view is what is read while somebody watches.
 type view struct {
-	unneeded chan struct{} // closed when nobody looks on any more
-	caught   chan struct{} // closed when what stood in the store has been read
-	began    relay.Millis  // what came of messages later is news to who looks on
+	unneeded chan struct{} // closed when nobody watches any more
+	caught   chan struct{} // closed when what was in the queue has been read
+	began    relay.Millis  // what became of messages later is news to watchers
 
 	mu    sync.Mutex
 	index index // guarded by mu, as the next is
-	whole bool  // the store held all there ever was; set before caught is closed
+	whole bool  // the queue held all there ever was; set before caught is closed
 }
 
 // Recent returns what became of the newest messages of a chat at all bots, at
 // most limit outcomes: in the order of the messages, the newest one's last.
 // complete says that these are the newest limit, or all there are; else others
-// may be missing: the store was not read in time, or no longer holds them. An
+// may be missing: the queue was not read in time, or no longer holds them. An
 // error is that of ctx.
 func (l *Log) Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (list []Outcome, complete bool, err error) {
 	v := l.acquire()
@@ -71,18 +71,17 @@ func (l *Log) addPending(found map[key]record, in chatKey) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, o := range l.writing {
-		add(o)
-	}
-	for _, o := range l.pending {
-		add(*o)
+	for _, list := range [][]*Outcome{l.batch, l.due, l.pending} {
+		for _, o := range list {
+			add(*o)
+		}
 	}
 }
 
 // Watch calls fn with each outcome of any bot that is new or changes from now
 // on, until stop is called; one more may come while stop runs. fn is called with
 // one outcome at a time and does not take long, since reading and writing wait
-// for it. What stood in the store before is for Recent: who asks that afterwards
+// for it. What was in the queue before is for Recent: who asks that afterwards
 // has missed nothing.
 func (l *Log) Watch(fn func(Outcome)) (stop func()) {
 	l.acquire()
@@ -156,7 +155,7 @@ func (l *Log) follow(ctx context.Context) error {
 	return nil
 }
 
-// read follows the store for v.
+// read follows the queue for v.
 func (l *Log) read(ctx context.Context, v *view) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
@@ -170,14 +169,18 @@ func (l *Log) read(ctx context.Context, v *view) error {
 	defer waiting.Wait()
 	defer cancel()
 	live := false
-	return l.opts.Store.Follow(ctx, func(line []byte) {
+	take := func(line []byte) {
 		o, err := decode(line, l.opts.Secret, time.Now())
 		if err != nil {
 			l.stats.skipped.Add(1)
 			return
 		}
 		l.show(v, o, live || o.At >= v.began)
-	}, func(whole bool) {
+	}
+	if err := l.opts.Box.Unpublished(take); err != nil { // what the queue has not taken yet, perhaps since before a restart
+		l.log.Warn("outcomes of this bot that are not shared yet cannot be read", "err", err)
+	}
+	return l.opts.Queue.Follow(ctx, take, func(whole bool) {
 		live = true
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -192,7 +195,7 @@ func (l *Log) read(ctx context.Context, v *view) error {
 
 // showWritten shows this bot's outcomes that were written, which need not be
 // read back for that.
-func (l *Log) showWritten(list []Outcome) {
+func (l *Log) showWritten(list []*Outcome) {
 	l.viewing.Lock()
 	v := l.view
 	l.viewing.Unlock()
@@ -200,7 +203,7 @@ func (l *Log) showWritten(list []Outcome) {
 		return
 	}
 	for _, o := range list {
-		l.show(v, o, true)
+		l.show(v, *o, true)
 	}
 }
 

@@ -163,6 +163,7 @@ const stageInject = "inject"
 // received notes that the bot has the message.
 func (d *deliverer) received(p *arrival, m *delivery.Message, r delivery.Result) {
 	d.trace("delivered")
+	d.watch.noteDelivered(p, r.Channel)
 	_ = d.receive.handled(p) // it is reported
 	d.trace("settling")
 	d.botAway.Store(false)
@@ -179,14 +180,16 @@ func (d *deliverer) answeredLate(m delivery.Ref, r delivery.Result) {
 		go d.lateMail(m)
 		return
 	}
-	d.tellDelivered(&arrival{key: m.Key, final: m.Sent, msg: relay.Message{RelayMsgID: m.ID, Channel: m.Channel,
-		ChatID: m.Chat, SenderAgentName: m.Sender}}, r)
+	p := &arrival{key: m.Key, final: m.Sent, msg: relay.Message{RelayMsgID: m.ID, Channel: m.Channel,
+		ChatID: m.Chat, SenderAgentName: m.Sender}}
+	d.watch.noteDelivered(p, r.Channel)
+	d.watch.settled(p)
+	d.tellDelivered(p, r)
 }
 
 // tellDelivered tells metrics and watchers that the bot has the message.
 func (d *deliverer) tellDelivered(p *arrival, r delivery.Result) {
 	d.metrics.delivered(r.Channel, p.final)
-	d.watch.noteDelivered(p, r.Channel)
 	d.watch.events.Publish(httpapi.Event{Type: httpapi.EventDelivery, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
 		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Door: r.Channel})
 }

@@ -8,22 +8,28 @@ import (
 
 	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
+	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/relay/filerelay"
 	"feishu-relay/relay/outbox"
 	"feishu-relay/relay/redisrelay"
 )
 
-// The two queues.
+// The queues.
 const (
 	outboundQueue = "outbound" // bots' messages
 	inboundQueue  = "inbound"  // users' messages, for transcripts only
+	outcomesQueue = "outcomes" // what became of bots' messages at each bot, for watchers only
+
+	// How much of the outcomes is kept: lines on Redis, and bytes in each of two files.
+	maxOutcomes     = 20_000
+	maxOutcomesFile = 4 << 20
 )
 
-// lanes are the two queues, each with the outbox in which own messages wait for it.
+// lanes are the queues, each with the outbox in which own lines wait for it.
 type lanes struct {
 	*base
-	bots, users lane
+	bots, users, outcomes lane
 }
 
 // lane is one queue in both directions.
@@ -36,28 +42,34 @@ type lane struct {
 }
 
 func openLanes(b *base) (*lanes, error) {
-	ls := &lanes{base: b, bots: lane{name: outboundQueue}, users: lane{name: inboundQueue}}
+	ls := &lanes{base: b, bots: lane{name: outboundQueue}, users: lane{name: inboundQueue}, outcomes: lane{name: outcomesQueue}}
 	for l := range ls.all() {
-		var err error
-		if l.queue, err = ls.openQueue(l.name); err != nil {
+		if err := ls.open(l, outbox.Options{Secret: string(b.cfg.RelaySecret), KeepFor: b.cfg.MaxAge, Sync: b.cfg.OutboxSync,
+			Logger: b.log}); err != nil {
 			return nil, err
 		}
-		b.onClose(l.queue.Close)
-		root, err := b.folder("outbox", b.name(), l.name)
-		if err != nil {
-			return nil, err
-		}
-		l.folder = root.Name()
-		if l.box, err = outbox.Open(root, outbox.Options{Secret: string(b.cfg.RelaySecret), KeepFor: b.cfg.MaxAge,
-			Sync: b.cfg.OutboxSync, Logger: b.log}); err != nil {
-			return nil, err
-		}
-		b.onClose(l.box.Close)
 	}
-	return ls, nil
+	return ls, ls.open(&ls.outcomes, outcome.BoxOptions(string(b.cfg.RelaySecret), b.cfg.MaxAge, b.log))
 }
 
-// all lists the lanes.
+func (ls *lanes) open(l *lane, o outbox.Options) (err error) {
+	if l.queue, err = ls.openQueue(l.name); err != nil {
+		return err
+	}
+	ls.onClose(l.queue.Close)
+	root, err := ls.folder("outbox", ls.name(), l.name)
+	if err != nil {
+		return err
+	}
+	l.folder = root.Name()
+	if l.box, err = outbox.Open(root, o); err != nil {
+		return err
+	}
+	ls.onClose(l.box.Close)
+	return nil
+}
+
+// all lists the lanes of messages.
 func (ls *lanes) all() iter.Seq[*lane] { return slices.Values([]*lane{&ls.bots, &ls.users}) }
 
 func (ls *lanes) openQueue(name string) (relay.Backend, error) {
@@ -65,10 +77,18 @@ func (ls *lanes) openQueue(name string) (relay.Backend, error) {
 		if _, err := redislink.ParseURL(string(ls.cfg.RedisURL)); err != nil {
 			return nil, &setting{fmt.Errorf("REDIS_URL: %w", err)}
 		}
-		return redisrelay.New(redisrelay.Options{URL: string(ls.cfg.RedisURL), Channel: redisChannel(ls.cfg.RelayChannel, name),
-			Agent: string(ls.cfg.Agent), Dir: ls.cfg.RelayDir, Logger: ls.log})
+		o := redisrelay.Options{URL: string(ls.cfg.RedisURL), Channel: redisChannel(ls.cfg.RelayChannel, name),
+			Agent: string(ls.cfg.Agent), Dir: ls.cfg.RelayDir, Logger: ls.log}
+		if name == outcomesQueue {
+			o.Channel, o.Stream, o.MaxLen = ls.cfg.RelayChannel, OutcomesKey(ls.cfg.RelayChannel), maxOutcomes
+		}
+		return redisrelay.New(o)
 	}
-	return filerelay.New(filerelay.Options{Dir: ls.cfg.RelayDir, Queue: name, Agent: string(ls.cfg.Agent), Logger: ls.log})
+	o := filerelay.Options{Dir: ls.cfg.RelayDir, Queue: name, Agent: string(ls.cfg.Agent), Logger: ls.log}
+	if name == outcomesQueue {
+		o.Capped, o.RotateSize = true, maxOutcomesFile
+	}
+	return filerelay.New(o)
 }
 
 // redisChannel is the channel of a queue: RELAY_CHANNEL for the bots' messages,

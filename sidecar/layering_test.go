@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"mailbox/outgoing":     {"mailbox", "internal/safefile"},
 	"mailbox/agent":        {"mailbox", "mailbox/tasks", "mailbox/outgoing", "internal/safefile", "internal/wait"},
 	"mcptools":             {"mailbox", "mailbox/agent", "mailbox/tasks", "relay", "transcript"},
-	"outcome":              {"relay", "policy", "internal/redislink", "internal/safefile", "internal/jsonl", "internal/wait"},
+	"outcome":              {"relay", "policy", "relay/outbox", "internal/wait"},
 	"httpapi/viewer":       {},
 	"httpapi":              {"httpapi/viewer", "outcome", "relay", "transcript", "internal/safefile", "internal/web", "internal/weborigin", "dedup", "internal/attempts", "internal/jsonl"},
 	"mailapi":              {"relay", "mailbox", "mailbox/agent", "mailbox/tasks", "mailbox/outgoing", "internal/spelling", "internal/web"},

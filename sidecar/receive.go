@@ -178,6 +178,8 @@ func (p *arrival) chat() string { return chatKey(p.msg.Channel, p.msg.ChatID) }
 func (r *receiver) end(p *arrival, stage string, why relay.Reason) {
 	p.written()
 	held := p.claim != claimNone
+	r.watch.noteStopped(p, why)
+	r.watch.settled(p)
 	r.endClaim(p, true)
 	if why != relay.Pass {
 		r.watch.stopped(p, stage, why)
@@ -206,6 +208,7 @@ func (r *receiver) stopRepeats(_ context.Context, p *arrival) (relay.Reason, err
 
 // handled notes on disk that p needs no handling by anybody else; an error is reported.
 func (r *receiver) handled(p *arrival) error {
+	r.watch.settled(p)
 	r.endClaim(p, true)
 	err := r.dedup.Flush()
 	if err != nil {

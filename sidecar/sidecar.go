@@ -107,9 +107,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if s.lanes, err = openLanes(b); err != nil {
 		return nil, onDisk(err)
 	}
-	if s.watch, err = openWatch(b, s.chats, s.app); err != nil {
-		return nil, onDisk(err)
-	}
+	s.watch = openWatch(b, s.chats, s.app, s.lanes)
 	if s.deliver, err = openDeliverer(b, s.chats, s.app, s.watch); err != nil {
 		return nil, onDisk(err)
 	}

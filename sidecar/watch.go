@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -35,22 +34,12 @@ type watch struct {
 	counting  sync.WaitGroup                               // own messages whose depth is counted
 }
 
-func openWatch(b *base, c *chats, a *app) (*watch, error) {
+func openWatch(b *base, c *chats, a *app, ls *lanes) *watch {
 	w := &watch{base: b, chats: c, app: a, events: &httpapi.Events{}, showing: dedup.Memory(dedup.DefaultSize)}
-	var store outcome.Store
-	var err error
-	if b.cfg.Backend == "redis" {
-		store, err = outcome.OpenRedis(string(b.cfg.RedisURL), OutcomesKey(b.cfg.RelayChannel), b.log)
-	} else {
-		store, err = outcome.OpenFiles(filepath.Join(b.cfg.RelayDir, "outcomes"), string(b.cfg.Agent), b.log)
-	}
-	if err != nil {
-		return nil, err
-	}
-	b.onClose(store.Close)
-	w.outcomes = outcome.New(outcome.Options{Store: store, Agent: b.cfg.Agent, Secret: string(b.cfg.RelaySecret), Logger: b.log})
+	w.outcomes = outcome.New(outcome.Options{Box: ls.outcomes.box, Queue: ls.outcomes.queue, Agent: b.cfg.Agent,
+		Secret: string(b.cfg.RelaySecret), Logger: b.log})
 	w.delivered, _ = lru.New[relay.MessageID, outcome.Outcome](maxAwaited) // fails only for a size below 1
-	return w, nil
+	return w
 }
 
 // note tells what became of p so far, where the bot is in its group: others read
@@ -66,6 +55,14 @@ func (w *watch) note(p *arrival, change func(*outcome.Outcome)) {
 	p.outcome.At = relay.MillisOf(time.Now())
 	change(p.outcome)
 	w.outcomes.Note(*p.outcome)
+}
+
+// settled makes sure that what was noted of p is told even if this process dies. It is
+// called before p counts as handled.
+func (w *watch) settled(p *arrival) {
+	if p.outcome != nil {
+		w.outcomes.Settle(p.outcome.Channel, p.outcome.ChatID, p.outcome.RelayMsgID)
+	}
 }
 
 // told are the reasons of a stop that a watcher of the group wants to know of.
@@ -183,7 +180,6 @@ func (w *watch) stopped(p *arrival, stage string, why relay.Reason) {
 	if why == relay.OwnMessage {
 		return
 	}
-	w.noteStopped(p, why)
 	w.events.Publish(httpapi.Event{Type: httpapi.EventStop, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
 		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Reason: why, Depth: p.decision.Depth})
 }
