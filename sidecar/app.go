@@ -16,6 +16,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/internal/groups"
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 	"feishu-relay/mcptools"
 	"feishu-relay/mention"
@@ -267,10 +268,8 @@ func (a *asked) again(about string, pause time.Duration) {
 
 // introduce asks Feishu until it says who the bot is.
 func (a *app) introduce(ctx context.Context) {
-	for pause := time.Second; a.askSelf(ctx).OpenID == ""; pause = min(2*pause, time.Minute) {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+	for pauses := wait.NewBackoff(time.Second, time.Minute); a.askSelf(ctx).OpenID == ""; {
+		if pauses.Sleep(ctx) != nil {
 			return
 		}
 	}

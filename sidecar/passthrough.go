@@ -15,6 +15,7 @@ import (
 	"feishu-relay/feishu/gateway"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -123,11 +124,7 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, 
 	}()
 	go f.serve(fail)
 	settling.Go(func() { g.Run(ctx) })
-	for ctx.Err() == nil && !usable(&cfg) {
-		select {
-		case <-time.After(foldersAgain):
-		case <-ctx.Done():
-		}
+	for !usable(&cfg) && wait.Sleep(ctx, foldersAgain) == nil {
 	}
 	stopping, cancel := context.WithTimeout(context.Background(), finishGateway)
 	defer cancel()
@@ -181,18 +178,16 @@ func (w *waiting) handOver(ctx context.Context, s *Sidecar) {
 	sent := w.sent
 	w.sent = nil
 	w.mu.Unlock()
-	for pause := retryFirst; len(sent) > 0; {
+	for pauses := wait.NewBackoff(retryFirst, retryMax); len(sent) > 0; {
 		m := sent[0]
 		err := s.send.sent(m, m.ID)
 		refused, _ := errors.AsType[*relay.Error](err)
 		if err == nil || refused != nil && refused.Code == relay.CodeTooLarge { // which is logged
-			sent, pause = sent[1:], retryFirst
+			sent = sent[1:]
+			pauses.Reset()
 			continue
 		}
-		select {
-		case <-time.After(pause):
-			pause = min(2*pause, retryMax)
-		case <-ctx.Done():
+		if pauses.Sleep(ctx) != nil {
 			w.log.Error("messages of the bot are lost: the disk could not be used before the sidecar stopped", "messages", len(sent))
 			return
 		}
