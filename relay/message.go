@@ -120,7 +120,7 @@ const MetaFinal = "final_ts"
 // [MetaFinal] names a later one.
 func (m *Message) Final() Millis {
 	var at Millis
-	if raw, ok := m.Metadata[MetaFinal]; !ok || json.Unmarshal(raw, &at) != nil {
+	if json.Unmarshal(m.Metadata[MetaFinal], &at) != nil {
 		return m.TS
 	}
 	return max(at, m.TS)
@@ -199,13 +199,10 @@ func Decode(line []byte) (Message, error) {
 	if len(line) > MaxLine {
 		return m, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(line), MaxLine)
 	}
-	var ok bool
-	if m, ok = decodePlain(line); !ok {
-		m = Message{}
-		if err := json.Unmarshal(line, &m); err != nil {
-			if m, ok = decodeLeniently(line); !ok {
-				return m.ids(), fmt.Errorf("%w: %w", ErrMalformed, withoutText(err))
-			}
+	if err := json.Unmarshal(line, &m); err != nil {
+		var ok bool
+		if m, ok = decodeLeniently(line); !ok {
+			return m.ids(), fmt.Errorf("%w: %w", ErrMalformed, withoutText(err))
 		}
 	}
 	if m.RelayMsgID == "" {
@@ -340,10 +337,8 @@ func CheckID(id string) error {
 	if len(id) > MaxID {
 		return fmt.Errorf("has %d bytes, at most %d", len(id), MaxID)
 	}
-	for i := range len(id) {
-		if id[i] < 0x20 || id[i] == 0x7f {
-			return errors.New("has control characters")
-		}
+	if strings.ContainsFunc(id, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+		return errors.New("has control characters")
 	}
 	return nil
 }
@@ -371,7 +366,7 @@ func (m *Message) Encode() ([]byte, error) {
 	if out.Metadata == nil {
 		out.Metadata = Metadata{}
 	}
-	line, err := out.marshal()
+	line, err := Marshal(&out)
 	if err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
@@ -379,7 +374,7 @@ func (m *Message) Encode() ([]byte, error) {
 		return line, nil
 	}
 	out.Content = cut(m.Content, 0)
-	if line, err = out.marshal(); err != nil {
+	if line, err = Marshal(&out); err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
 	left := room - len(line)
@@ -388,7 +383,7 @@ func (m *Message) Encode() ([]byte, error) {
 	}
 	for keep := min(len(m.Content), left); keep > 0; {
 		out.Content = cut(m.Content, keep)
-		longer, err := out.marshal()
+		longer, err := Marshal(&out)
 		if err != nil {
 			return nil, fmt.Errorf("encode message: %w", err)
 		}

@@ -16,13 +16,13 @@ import (
 // of it its code (not its tests) may import. internal/safefile, which is about
 // files and nothing else, is allowed to all but the pure ones.
 var mayImport = map[string][]string{
-	"relay":                {"internal/plainjson"},
+	"relay":                {},
 	"relay/filerelay":      {"relay", "internal/safefile", "internal/jsonl", "internal/wait"},
 	"relay/redisrelay":     {"relay", "internal/redislink", "internal/safefile", "internal/wait"},
 	"relay/relaytest":      {"relay"},
 	"relay/outbox":         {"relay", "internal/safefile", "internal/jsonl", "internal/wait"},
 	"dedup":                {"internal/jsonl"},
-	"transcript":           {"internal/safefile", "internal/jsonl", "internal/plainjson"},
+	"transcript":           {"internal/safefile", "internal/jsonl"},
 	"mention":              {},
 	"policy":               {},
 	"policy/judge":         {"policy", "internal/wait"},
@@ -55,7 +55,6 @@ var mayImport = map[string][]string{
 	"internal/jsonl":       {"internal/safefile", "internal/wait"},
 	"internal/loopback":    {},
 	"internal/npmtest":     {},
-	"internal/plainjson":   {},
 	"internal/redistest":   {"internal/loopback"},
 	"internal/spelling":    {},
 	"internal/wait":        {},

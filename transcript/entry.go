@@ -1,11 +1,11 @@
 package transcript
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"feishu-relay/internal/plainjson"
 )
 
 // Roles of an entry.
@@ -77,7 +77,10 @@ func encode(e Entry) ([]byte, error) {
 		e.Content = cut(whole, keep)
 	}
 	for {
-		line := marshal(&e)
+		line, err := marshal(&e)
+		if err != nil {
+			return nil, fmt.Errorf("encode entry: %w", err)
+		}
 		over := len(line) - MaxLine
 		if over <= 0 {
 			return line, nil
@@ -100,22 +103,11 @@ func cut(s string, keep int) string {
 	return s[:keep] + fmt.Sprintf(CutMark, len(s))
 }
 
-// marshal writes e as encoding/json does, but leaves <at> tags readable.
-func marshal(e *Entry) []byte {
-	line := make(plainjson.Line, 0, e.size()+len(e.Content)/8)
-	line.Text(`{"role":`, e.Role)
-	line.Text(`,"content":`, e.Content)
-	line.Text(`,"sender":`, e.Sender)
-	line.Text(`,"message_id":`, e.MessageID)
-	line.Number(`,"ts":`, e.TS)
-	line.Some(`,"sender_name":`, e.SenderName)
-	line.Some(`,"thread_id":`, e.ThreadID)
-	line.Some(`,"parent_id":`, e.ParentID)
-	line.Some(`,"root_id":`, e.RootID)
-	line.SomeNumber(`,"user_ts":`, e.UserTS)
-	line.Some(`,"msg_type":`, e.MsgType)
-	line.Some(`,"part_of":`, e.PartOf)
-	line.Some(`,"edit_of":`, e.EditOf)
-	line.Raw("}\n")
-	return line
+func marshal(e *Entry) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(e.size() + 64)
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // <at> tags stay readable
+	err := enc.Encode(e)
+	return b.Bytes(), err
 }

@@ -2,7 +2,6 @@ package transcript
 
 import (
 	"bytes"
-	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -194,28 +193,5 @@ func FuzzBack(f *testing.F) {
 			t.Fatalf("the last of %d is not what was appended (%d before)", len(warm), len(cold))
 		}
 		expectTail(t, s, 10, warm)
-	})
-}
-
-// FuzzMarshal checks that entries are written as encoding/json writes them.
-func FuzzMarshal(f *testing.F) {
-	f.Add("user", "一段话\n\"<at>\"\u2028\xff", "om_1", "", int64(0))
-	f.Add("assistant", "", "", "x", int64(1795211093000))
-	f.Fuzz(func(t *testing.T, role, content, id, other string, n int64) {
-		for _, e := range []Entry{
-			{Role: role, Content: content, Sender: other, MessageID: id, TS: n},
-			{Role: role, Content: content, Sender: id, MessageID: id, TS: n, SenderName: other, ThreadID: other, ParentID: id,
-				RootID: other, UserTS: n, MsgType: id, PartOf: other, EditOf: content},
-		} {
-			var want bytes.Buffer
-			enc := json.NewEncoder(&want)
-			enc.SetEscapeHTML(false)
-			if err := enc.Encode(e); err != nil {
-				t.Fatal(err)
-			}
-			if got := marshal(&e); !bytes.Equal(got, want.Bytes()) {
-				t.Fatalf("got  %swant %s", got, want.Bytes())
-			}
-		}
 	})
 }
