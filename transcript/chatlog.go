@@ -120,12 +120,12 @@ func (l *chatLog) known(id string) bool {
 	if !l.loaded {
 		return false
 	}
-	info, err := l.log.Stat()
-	if err != nil || info.Size() < l.place.Offset() {
+	size, err := l.log.Size()
+	if err != nil || size < l.place.Offset() {
 		return false
 	}
 	hash := l.hash(id)
-	return l.ids.has(hash) || l.readAhead(info.Size()) && l.ids.has(hash)
+	return l.ids.has(hash) || l.readAhead(size) && l.ids.has(hash)
 }
 
 // readAhead reads to size without the lock, unless that is too far or the file
@@ -200,8 +200,15 @@ func (l *chatLog) readOn(size int64) error {
 func (l *chatLog) remember(line []byte, at place) bool {
 	if v, ok := scan(line); ok {
 		if id, ok := v.id(); ok {
-			l.push(recentLine{raw: bytes.Clone(line), ts: v.ts, size: recentCost + len(line), at: at, without: len(id) == 0,
-				again: len(id) > 0 && l.noteID(maphash.Bytes(l.store.seed, id))})
+			last := recentLine{ts: v.ts, size: recentCost + len(line), at: at, without: len(id) == 0,
+				again: len(id) > 0 && l.noteID(maphash.Bytes(l.store.seed, id))}
+			if l.index == nil {
+				last.raw = bytes.Clone(line)
+			} else { // it is asked for at once
+				e, _ := v.entry(line)
+				last.entry = &e
+			}
+			l.push(last)
 			return true
 		}
 	}

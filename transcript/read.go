@@ -92,8 +92,8 @@ func (l *chatLog) current() bool {
 	if !l.loaded {
 		return false
 	}
-	info, err := l.log.Stat()
-	return err == nil && l.readAhead(info.Size())
+	size, err := l.log.Size()
+	return err == nil && l.readAhead(size)
 }
 
 // tail is Store.TailTo; the caller holds mu. What memory does not hold is read from the

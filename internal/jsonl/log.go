@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"path/filepath"
 	"time"
 
 	"feishu-relay/internal/safefile"
@@ -50,10 +51,11 @@ type Log struct {
 
 	file  *os.File // nil: not open
 	info  fs.FileInfo
-	size  int64 // of file, as Do found it
-	ended int64 // file up to here is known to be whole lines
-	turn  bool  // file has the next turn at the lock
-	later int64 // size at which a rotation that failed is tried again
+	path  string // of file
+	size  int64  // of file, as Do found it
+	ended int64  // file up to here is known to be whole lines
+	turn  bool   // file has the next turn at the lock
+	later int64  // size at which a rotation that failed is tried again
 }
 
 // Retry calls try until it returns something else than [ErrLocked], or ctx ends, whose
@@ -83,7 +85,7 @@ func (l *Log) Do(waited time.Duration, work func(size int64) error) error {
 	for range maxReopen {
 		err := l.once(waited, work)
 		if errors.Is(err, ErrLocked) { // the file that has the name now may be free
-			if _, named := l.Stat(); errors.Is(named, ErrMoved) {
+			if _, named := l.Size(); errors.Is(named, ErrMoved) {
 				err = named
 			}
 		}
@@ -105,11 +107,10 @@ func (l *Log) once(waited time.Duration, work func(size int64) error) error {
 		}
 		defer l.unlock()
 	}
-	info, err := l.Stat()
-	if err != nil {
+	var err error
+	if l.size, err = l.Size(); err != nil {
 		return err
 	}
-	l.size = info.Size()
 	return work(l.size)
 }
 
@@ -128,7 +129,7 @@ func (l *Log) open() error {
 	if l.info, err = f.Stat(); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	l.file, l.ended, l.later = f, 0, 0
+	l.file, l.path, l.ended, l.later = f, filepath.Join(l.Folder.Path, l.Name), 0, 0
 	return nil
 }
 
@@ -168,14 +169,17 @@ func (l *Log) EndTurn() {
 	}
 }
 
-// Stat describes the file that has the name now, or returns [ErrMoved] where that is not
+// Size is the size of the file that has the name now; [ErrMoved] says that this is not
 // the open one. It needs no lock.
-func (l *Log) Stat() (fs.FileInfo, error) {
-	info, err := l.Folder.Stat(l.Name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (l.file == nil || !os.SameFile(info, l.info)) {
-		return nil, ErrMoved
+func (l *Log) Size() (int64, error) {
+	if l.file == nil {
+		return 0, ErrMoved
 	}
-	return info, err
+	size, same, err := safefile.SizeOf(l.path, l.info)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !same {
+		return 0, ErrMoved
+	}
+	return size, err
 }
 
 // File is the open file, to read from; nil: none is open.

@@ -107,7 +107,10 @@ func (t *Tail) Set(offset int64, before []byte) {
 
 // Skip takes text, which stands behind t, as read.
 func (t *Tail) Skip(text []byte) {
-	t.Set(t.offset+int64(len(text)), append(bytes.Clone(t.guard), text...))
+	t.offset, t.inside = t.offset+int64(len(text)), false
+	text = text[max(0, len(text)-guardSize):]
+	kept := copy(t.guard, t.guard[max(0, len(t.guard)+len(text)-guardSize):])
+	t.guard = append(t.guard[:kept], text...)
 }
 
 // Read hands each finished line before size to take, until that returns false, and
