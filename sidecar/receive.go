@@ -105,6 +105,15 @@ func (r *receiver) take(ctx context.Context, along path, d relay.Delivery) {
 	r.guard(p, func() { r.handle(ctx, along, p) })
 }
 
+// finished takes a line that this sidecar sent, and that is in the transcript already. It
+// ends as in [recorder.stopOwn], and is not decoded.
+func (r *receiver) finished(along path, d relay.Delivery, seq relay.Seq) {
+	r.metrics.read(along.queue, time.Now())
+	r.metrics.stopped.WithLabelValues(string(relay.OwnMessage)).Inc()
+	r.log.Debug("stopped", keyReason, relay.OwnMessage, keyStage, ownStage, "seq", seq)
+	d.Settle()
+}
+
 func newArrival(d relay.Delivery) *arrival {
 	d.Settle = sync.OnceFunc(d.Settle)
 	return &arrival{Delivery: d, arrived: time.Now()}

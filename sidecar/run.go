@@ -39,7 +39,13 @@ func (s *Sidecar) Run(ctx context.Context) error {
 		publishers.Go(func() { l.box.Run(publishing, watched{l.queue, &l.publishing, s.trace}, finishPublish) })
 		reading.Go(func() {
 			s.keep(ctx, "reading "+l.name, func(ctx context.Context) error {
-				return l.queue.Subscribe(ctx, func(ctx context.Context, d relay.Delivery) { s.receive.take(ctx, paths[l], d) })
+				return l.queue.Subscribe(ctx, func(ctx context.Context, d relay.Delivery) {
+					if seq, ok := l.box.Finished(d.Line); ok {
+						s.receive.finished(paths[l], d, seq)
+						return
+					}
+					s.receive.take(ctx, paths[l], d)
+				})
 			})
 		})
 	}

@@ -158,6 +158,8 @@ func (s *sender) recordOwn(m *relay.Message) {
 	if _, err := s.chats.transcript.Append(m.Channel, string(m.ChatID), botEntry(m, s.chats.peers.sentAt(m, time.Now()))); err != nil {
 		s.problems.set("transcript", err)
 		s.log.Error("own message is not in the transcript", keyMsg, m.ID(), keyErr, err)
+	} else {
+		s.lanes.bots.box.Finish(m.Seq)
 	}
 	s.trace("recorded")
 }

@@ -82,6 +82,8 @@ type Box struct {
 	opts Options
 	wake chan struct{}
 
+	returned *returned
+
 	mu       sync.Mutex
 	segments []*segment // oldest first; the last one is written to; guarded by mu
 	seq      relay.Seq  // of the newest message; guarded by mu
@@ -134,7 +136,7 @@ func Open(root *os.Root, opts Options) (*Box, error) {
 		opts.At = finalAt
 	}
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	b := &Box{root: root, opts: opts, wake: make(chan struct{}, 1)}
+	b := &Box{root: root, opts: opts, wake: make(chan struct{}, 1), returned: newReturned()}
 	if err := b.load(); err != nil {
 		return nil, fmt.Errorf("open outbox %s: %w", root.Name(), err)
 	}
@@ -345,10 +347,13 @@ func (b *Box) append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) e
 	size := at + int64(len(lines))
 	b.pending += size - s.size
 	b.count += int64(n)
-	s.size, b.seq = size, b.seq+relay.Seq(n)
+	s.size = size
 	for line := range bytes.Lines(lines) {
+		b.seq++
 		end := at + int64(len(line))
-		b.keepFresh(fresh{line[:len(line)-1], at, end})
+		line = line[:len(line)-1]
+		b.returned.add(b.seq, line)
+		b.keepFresh(fresh{line, at, end})
 		at = end
 	}
 	return nil
