@@ -1,6 +1,6 @@
 // Package jsonl writes and reads files of lines that grow while they are read, and that
 // any program may append to, cut, replace or rotate meanwhile. [Log] appends and rotates,
-// [Tail] follows, [Backward] reads from the end, and [Journal] is a file with one writer
+// [Tail] follows, [Backward] reads from the end, [Replace] gives a line another text, and [Journal] is a file with one writer
 // that is replaced now and then by what still counts.
 package jsonl
 
@@ -132,7 +132,7 @@ func (t *Tail) Read(f io.ReaderAt, size int64, take func(Line) bool) (read int64
 			}
 			return read, err
 		}
-		fresh, same := bytes.CutPrefix(data, t.guard)
+		fresh, same := t.behindGuard(data)
 		if !same {
 			return read, ErrReplaced
 		}
@@ -189,9 +189,23 @@ func (t *Tail) Rest(f io.ReaderAt, size int64) ([]byte, error) {
 	if _, err := f.ReadAt(data, from); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	rest, same := bytes.CutPrefix(data, t.guard)
+	rest, same := t.behindGuard(data)
 	if !same {
 		return nil, ErrReplaced
 	}
 	return rest, nil
+}
+
+// behindGuard cuts off data what stands before t, and reports whether that is what was read,
+// but for lines that [Replace] gave another text.
+func (t *Tail) behindGuard(data []byte) (fresh []byte, same bool) {
+	if fresh, same = bytes.CutPrefix(data, t.guard); same {
+		return fresh, true
+	}
+	n := len(t.guard)
+	if len(data) < n || !replacedLines(data[:n], t.guard) {
+		return nil, false
+	}
+	copy(t.guard, data)
+	return data[n:], true
 }
