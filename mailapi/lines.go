@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 )
@@ -58,13 +59,5 @@ func (l *Lines) Close() {
 		(*end)(web.ErrStopping)
 	}
 	l.mu.Unlock()
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		l.left.Wait()
-	}()
-	select {
-	case <-gone:
-	case <-time.After(linesStop):
-	}
+	wait.Group(&l.left, linesStop)
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"feishu-relay/relay"
 )
 
 const (
@@ -118,7 +120,7 @@ func asTime(raw json.RawMessage) time.Time {
 // not ours are kept, unless the entry became longer than [MaxCard] by them.
 // previous may be nil, or anything: what is no entry has no fields.
 func EncodeCard(c Card, previous []byte) ([]byte, error) {
-	line, err := Marshal(struct {
+	line, err := relay.Marshal(struct {
 		AgentID       AgentID   `json:"agent_id"`
 		Description   string    `json:"description"`
 		Capabilities  []string  `json:"capabilities"`

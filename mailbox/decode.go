@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"unicode/utf8"
+
+	"feishu-relay/relay"
 )
 
 var errNoJSON = Invalid("", "want one JSON object")
@@ -39,7 +41,7 @@ func decode(raw []byte, schema string, look func(in object) error) (Envelope, er
 	if !draft {
 		l.received()
 	}
-	line, err := Marshal(l.out)
+	line, err := relay.Marshal(l.out)
 	if err != nil {
 		return head(l.out), errNoJSON
 	}

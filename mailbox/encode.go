@@ -1,9 +1,10 @@
 package mailbox
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"feishu-relay/relay"
 )
 
 // written is an envelope as we write it, in the order of docs/protocol.md 6.1.
@@ -44,7 +45,7 @@ func Encode(e Envelope) ([]byte, error) {
 			w.Task.Deadline = formatTime(e.Task.Deadline)
 		}
 	}
-	line, err := Marshal(w)
+	line, err := relay.Marshal(w)
 	if err != nil {
 		return nil, fmt.Errorf("encode envelope: %w", err)
 	}
@@ -72,7 +73,7 @@ func Validate(e Envelope) error {
 
 // MarshalJSON writes the parts, also where there are none.
 func (c Content) MarshalJSON() ([]byte, error) {
-	return Marshal(struct {
+	return relay.Marshal(struct {
 		Parts []Part `json:"parts"`
 	}{orEmpty(c.Parts)})
 }
@@ -81,32 +82,20 @@ func (c Content) MarshalJSON() ([]byte, error) {
 func (p Part) MarshalJSON() ([]byte, error) {
 	switch p.Type {
 	case PartText:
-		return Marshal(struct {
+		return relay.Marshal(struct {
 			Type string `json:"type"`
 			Text string `json:"text"`
 		}{p.Type, p.Text})
 	case PartFile:
-		return Marshal(struct {
+		return relay.Marshal(struct {
 			Type string `json:"type"`
 			Path string `json:"path"`
 		}{p.Type, p.Path})
 	}
-	return Marshal(struct {
+	return relay.Marshal(struct {
 		Type string          `json:"type"`
 		Data json.RawMessage `json:"data"`
 	}{p.Type, p.Data})
-}
-
-// Marshal encodes v as one line of JSON without a newline; <, > and & stand for
-// themselves.
-func Marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
 }
 
 func orEmpty[T any](list []T) []T {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+
+	"feishu-relay/relay"
 )
 
 // knownMetadata is the part of the metadata that is ours.
@@ -36,7 +38,7 @@ func isMetadataName(name string) bool {
 // MarshalJSON writes our fields in the order of docs/protocol.md 6.1, then those of other
 // programs in order of their names.
 func (m Metadata) MarshalJSON() ([]byte, error) {
-	line, err := Marshal(knownMetadata{
+	line, err := relay.Marshal(knownMetadata{
 		orNull(m.CorrelationID), m.TTL, m.RequiresAck, m.RetryCount, m.MaxRetries, orEmpty(m.Tags), m.Goal,
 	})
 	if err != nil {
@@ -61,7 +63,7 @@ func (m *Metadata) UnmarshalJSON(raw []byte) error {
 			extra[name] = value
 		}
 	}
-	line, err := Marshal(ours)
+	line, err := relay.Marshal(ours)
 	if err != nil {
 		return err
 	}
@@ -90,11 +92,11 @@ func appendFields(line []byte, more object, skip func(string) bool) ([]byte, err
 		if skip(name) {
 			continue
 		}
-		key, err := Marshal(name)
+		key, err := relay.Marshal(name)
 		if err != nil {
 			return nil, err
 		}
-		value, err := Marshal(more[name])
+		value, err := relay.Marshal(more[name])
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"feishu-relay/relay"
 )
 
 // object is a JSON object whose values are not looked into yet.
@@ -242,7 +244,7 @@ func text(s string) json.RawMessage { return encoded(s) }
 
 // encoded is v as JSON; v is made of texts, numbers and JSON that was read.
 func encoded(v any) json.RawMessage {
-	raw, err := Marshal(v)
+	raw, err := relay.Marshal(v)
 	if err != nil {
 		panic("mailbox: " + err.Error())
 	}

@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"feishu-relay/internal/runes"
+	"feishu-relay/relay"
 )
 
 // Peer is the payload of a peer inbox (docs/protocol.md 6.7).
@@ -85,7 +88,7 @@ func checkBody(body string) error {
 }
 
 // EncodePeer writes p as one line of JSON without a newline.
-func EncodePeer(p Peer) ([]byte, error) { return Marshal(p) }
+func EncodePeer(p Peer) ([]byte, error) { return relay.Marshal(p) }
 
 // PeerOf is what a reader that knows only peer inboxes is told of e. Such a reader
 // may drop what has no UUID where docs/protocol.md 6.7 wants one: so a correlation that is
@@ -93,7 +96,7 @@ func EncodePeer(p Peer) ([]byte, error) { return Marshal(p) }
 // its own name, always the same. Data and files are told in the body, as [Render]
 // does; what is over [MaxBody] then is cut.
 func PeerOf(e Envelope) Peer {
-	p := Peer{FromAgentID: e.From, ToAgentID: e.To, Body: cut(renderParts(e), MaxBody), SentAt: e.Timestamp, ID: e.ID}
+	p := Peer{FromAgentID: e.From, ToAgentID: e.To, Body: runes.Cut(renderParts(e), MaxBody), SentAt: e.Timestamp, ID: e.ID}
 	if p.FromGoalID = asText(e.Metadata.Extra[fromGoal]); !isUUID(p.FromGoalID) {
 		p.FromGoalID = uuidOf(string(e.From))
 	}

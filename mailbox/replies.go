@@ -3,7 +3,8 @@ package mailbox
 import (
 	"encoding/json"
 	"time"
-	"unicode/utf8"
+
+	"feishu-relay/internal/runes"
 )
 
 // maxRefusal is the most bytes that are kept of why somebody refused a message;
@@ -31,7 +32,7 @@ func AckFor(of Envelope, self AgentID, now time.Time) Envelope {
 // NackFor is what tells the sender of an envelope that it was refused.
 func NackFor(of Envelope, self AgentID, now time.Time, code Code, message string) Envelope {
 	return reply(of, self, now, TypeNack, about{
-		OriginalMessageID: of.ID, Success: new(false), Error: &refusal{code, cut(message, maxRefusal)},
+		OriginalMessageID: of.ID, Success: new(false), Error: &refusal{code, runes.Cut(message, maxRefusal)},
 	})
 }
 
@@ -86,7 +87,7 @@ func Refusal(e Envelope) (code Code, message string) {
 	if code == "" {
 		code = InvalidMessage
 	}
-	return code, cut(message, maxRefusal)
+	return code, runes.Cut(message, maxRefusal)
 }
 
 // dataFields yields the fields of those names in the data parts of e.
@@ -101,15 +102,4 @@ func dataFields(e Envelope, names ...string) func(func(json.RawMessage) bool) {
 			}
 		}
 	}
-}
-
-// cut keeps at most the first size bytes of s, whole characters.
-func cut(s string, size int) string {
-	if len(s) <= size {
-		return s
-	}
-	for size > 0 && !utf8.RuneStart(s[size]) {
-		size--
-	}
-	return s[:size]
 }

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"feishu-relay/internal/runes"
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
 )
@@ -58,9 +58,5 @@ func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	whole := len(s)
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return fmt.Sprintf("%s… [cut: the whole has %d bytes]", s[:n], whole)
+	return fmt.Sprintf("%s… [cut: the whole has %d bytes]", runes.Cut(s, n), len(s))
 }

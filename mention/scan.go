@@ -2,7 +2,8 @@ package mention
 
 import (
 	"strings"
-	"unicode/utf8"
+
+	"feishu-relay/internal/runes"
 )
 
 // hit is an agent that was found, with the record that names it.
@@ -183,8 +184,5 @@ func clip(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return strings.TrimRightFunc(s[:limit], wordRune)
+	return strings.TrimRightFunc(runes.Cut(s, limit), wordRune)
 }

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
+
+	"feishu-relay/internal/runes"
 )
 
 // Question is what a [Judge] is asked: does Message need an answer of this agent?
@@ -138,9 +139,5 @@ func explain(err error, timeout time.Duration) string {
 	if len(text) <= maxDetail {
 		return text
 	}
-	cut := maxDetail
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
+	return runes.Cut(text, maxDetail) + "…"
 }

@@ -10,7 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"feishu-relay/internal/runes"
 )
 
 // Identifiers. Each is opaque here; only package feishu knows how one looks.
@@ -400,10 +401,7 @@ func (m *Message) Encode() ([]byte, error) {
 
 // cut keeps about the first keep bytes of text, whole runes, and says so.
 func cut(text string, keep int) string {
-	for i := 1; i < utf8.UTFMax && 0 < keep && keep < len(text) && !utf8.RuneStart(text[keep]); i++ {
-		keep-- // no further: what is no UTF-8 may hold no start at all
-	}
-	return text[:keep] + fmt.Sprintf(CutMark, len(text))
+	return runes.Cut(text, keep) + fmt.Sprintf(CutMark, len(text))
 }
 
 // Marshal encodes v as one line of JSON without a newline; <, > and & stand for

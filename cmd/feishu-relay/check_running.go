@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -86,11 +87,7 @@ func checkOutbox(ctx context.Context, s *subject, running *runningSidecar) (out 
 	if len(waits) == 0 {
 		return nil
 	}
-	pause := time.NewTimer(outboxPause)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-ctx.Done():
+	if wait.Sleep(ctx, outboxPause) != nil {
 		return nil
 	}
 	later, err := askSidecar(ctx, s.config)

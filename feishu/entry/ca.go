@@ -2,6 +2,7 @@ package entry
 
 import (
 	"bytes"
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -22,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 )
 
@@ -119,18 +121,22 @@ func lock(folder *os.Root) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(lockWait); ; time.Sleep(20 * time.Millisecond) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
+	defer cancel()
+	err = jsonl.Retry(ctx, func(time.Duration) error {
 		free, err := safefile.TryLock(f)
-		if err == nil && !free && time.Now().After(end) {
-			err = fmt.Errorf("another process holds %s for %s: stop it", f.Name(), lockWait)
+		if err == nil && !free {
+			return jsonl.ErrLocked
 		}
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		if free {
-			return func() { _ = f.Close() }, nil // which frees it
-		}
+		return err
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("another process holds %s for %s: stop it", f.Name(), lockWait)
 	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil // which frees it
 }
 
 // loadAuthority reads what is there: nothing, a key alone (its maker was

@@ -3,6 +3,8 @@ package gateway
 import (
 	"sync"
 	"time"
+
+	"feishu-relay/internal/wait"
 )
 
 // idleHand is how long a goroutine without work is kept.
@@ -57,23 +59,14 @@ func (c *crew) hand(f func()) {
 	}
 }
 
-// close takes no more work and waits for what is under way, at most wait; it
+// close takes no more work and waits for what is under way, for at most most; it
 // reports whether all was done. It may be called twice.
-func (c *crew) close(wait time.Duration) bool {
+func (c *crew) close(most time.Duration) bool {
 	c.mu.Lock()
 	if !c.closed {
 		c.closed = true
 		close(c.home)
 	}
 	c.mu.Unlock()
-	done := make(chan struct{})
-	go func() { c.busy.Wait(); close(done) }()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
+	return wait.Group(&c.busy, most)
 }

@@ -14,15 +14,15 @@ import (
 
 const typeCard = "interactive"
 
-// wait is what a draft waits for before it is final.
-type wait string
+// waitsFor is what a draft waits for before it is final.
+type waitsFor string
 
 const (
-	waitNone   wait = ""       // nothing of its own
-	waitSettle wait = "settle" // Options.Settle of quiet
-	waitEdit   wait = "edit"   // Options.EditSettle of quiet: no end sign will come
-	waitMore   wait = "more"   // a change of what was published
-	waitEnd    wait = "end"    // a card's end sign; without one, Options.StreamLife after streaming was switched on
+	waitNone   waitsFor = ""       // nothing of its own
+	waitSettle waitsFor = "settle" // Options.Settle of quiet
+	waitEdit   waitsFor = "edit"   // Options.EditSettle of quiet: no end sign will come
+	waitMore   waitsFor = "more"   // a change of what was published
+	waitEnd    waitsFor = "end"    // a card's end sign; without one, Options.StreamLife after streaming was switched on
 )
 
 const (
@@ -43,7 +43,7 @@ type draft struct {
 	Message feishu.Message `json:"message"`
 	CardID  string         `json:"card_id,omitempty"` // of CardKit
 	Card    *feishu.Card   `json:"card,omitempty"`    // nil: not a card
-	Wait    wait           `json:"wait,omitempty"`
+	Wait    waitsFor       `json:"wait,omitempty"`
 	Patched bool           `json:"patched,omitempty"` // the whole card was replaced by PATCH
 	Created relay.Millis   `json:"created"`
 	Touched relay.Millis   `json:"touched"`           // the last write

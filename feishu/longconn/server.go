@@ -14,6 +14,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/wait"
 )
 
 const (
@@ -188,17 +189,8 @@ func (s *Server) Close() error {
 	for _, l := range open {
 		l.end(stopped)
 	}
-	done := make(chan struct{})
-	go func() {
-		s.links.Wait()
-		close(done)
-	}()
-	patience := time.NewTimer(closeTimeout)
-	defer patience.Stop()
-	select {
-	case <-done:
+	if wait.Group(&s.links, closeTimeout) {
 		return nil
-	case <-patience.C:
 	}
 	for _, l := range open {
 		l.cut()

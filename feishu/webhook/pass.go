@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/wait"
 )
 
 const maxChallenge = 64 << 10 // the bot's answer to one; a longer one is cut
@@ -127,11 +128,7 @@ func (t *task) begin() {
 // wait waits until it is done, or the deadline is over.
 func (t *task) wait(deadline time.Time) {
 	t.begin() // an answer came, so the bot has the event
-	late := time.NewTimer(time.Until(deadline))
-	defer late.Stop()
-	select {
-	case <-t.done:
-	case <-late.C:
+	if !wait.Closed(t.done, time.Until(deadline)) {
 		t.s.Counter("after_late")
 	}
 }

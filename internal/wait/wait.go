@@ -3,6 +3,7 @@ package wait
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -18,6 +19,28 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Closed waits until c is closed, but for at most d, and reports whether it was.
+func Closed(c <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Group waits for all of g, but for at most d, and reports whether they have ended.
+func Group(g *sync.WaitGroup, d time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.Wait()
+	}()
+	return Closed(done, d)
 }
 
 // Backoff is the pauses between tries of something that fails: they double from

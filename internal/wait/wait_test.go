@@ -3,6 +3,7 @@ package wait
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,4 +34,23 @@ func TestBackoff(t *testing.T) {
 		}
 		b.Reset()
 	}
+}
+
+func TestBoundedWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var g sync.WaitGroup
+		g.Go(func() { time.Sleep(time.Minute) })
+		if Group(&g, time.Second) || time.Since(start) != time.Second {
+			t.Errorf("too short a wait ended after %v", time.Since(start))
+		}
+		if !Group(&g, time.Hour) || time.Since(start) != time.Minute {
+			t.Errorf("the group was done after %v", time.Since(start))
+		}
+		never, closed := make(chan struct{}), make(chan struct{})
+		close(closed)
+		if !Closed(closed, time.Hour) || Closed(never, time.Second) || time.Since(start) != time.Minute+time.Second {
+			t.Errorf("the channels were waited for until %v", time.Since(start))
+		}
+	})
 }

@@ -311,7 +311,7 @@ func (a *Agent) Run(ctx context.Context) {
 
 // keep starts a part again that ended early.
 func (a *Agent) keep(ctx context.Context, name string, part func(context.Context) error) {
-	pause := retryFirst
+	again := wait.NewBackoff(retryFirst, retryMax)
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := part(ctx)
@@ -319,14 +319,13 @@ func (a *Agent) keep(ctx context.Context, name string, part func(context.Context
 			return
 		}
 		if time.Since(began) > retryMax {
-			pause = retryFirst
+			again.Reset()
 		}
 		a.log.Warn("a part of the mailbox is started again", "part", name, "err", err)
 		a.opts.Failed(name, err)
-		if wait.Sleep(ctx, pause) != nil {
+		if again.Sleep(ctx) != nil {
 			return
 		}
-		pause = min(2*pause, retryMax)
 	}
 }
 

@@ -19,14 +19,14 @@ func (a *Agent) receive(ctx context.Context) error {
 // take deals with a piece of mail until it is ready for the bot or done with:
 // what the disk or the store refuses is tried again.
 func (a *Agent) take(ctx context.Context, item mailbox.Item) {
-	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
+	for again := wait.NewBackoff(retryFirst, retryMax); ; {
 		err := a.sort(ctx, item)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		a.log.Warn("mail waits to be taken in", "err", err)
 		a.opts.Failed("inbox", err)
-		if wait.Sleep(ctx, pause) != nil {
+		if again.Sleep(ctx) != nil {
 			return
 		}
 	}

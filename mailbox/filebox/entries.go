@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"feishu-relay/mailbox"
+	"feishu-relay/relay"
 )
 
 const (
@@ -27,7 +28,7 @@ type entry struct {
 }
 
 func newEntry(id mailbox.AgentID, raw []byte) (entry, error) {
-	key, err := mailbox.Marshal(id)
+	key, err := relay.Marshal(id)
 	return entry{id: id, key: key, raw: raw}, err
 }
 

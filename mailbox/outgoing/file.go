@@ -16,6 +16,7 @@ import (
 
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
+	"feishu-relay/relay"
 )
 
 // maxFile is the most bytes of a file that is read: an envelope and what is
@@ -48,7 +49,7 @@ func timeOf(name string) int64 {
 
 // write replaces a file by v as JSON.
 func write(root *os.Root, name string, v any) error {
-	data, err := mailbox.Marshal(v)
+	data, err := relay.Marshal(v)
 	if err != nil {
 		return err
 	}

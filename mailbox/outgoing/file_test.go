@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/mailbox"
+	"feishu-relay/relay"
 )
 
 func TestBrokenFilesAreSetAside(t *testing.T) {
@@ -158,7 +159,7 @@ func FuzzRecord(f *testing.F) {
 		if r.Envelope, err = mailbox.Encode(e); err != nil {
 			t.Fatalf("read and not written: %v", err)
 		}
-		line, err := mailbox.Marshal(r)
+		line, err := relay.Marshal(r)
 		if err != nil {
 			return // a time that JSON cannot hold: save says so, and memory knows
 		}

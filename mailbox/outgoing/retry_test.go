@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"feishu-relay/mailbox"
+	"feishu-relay/relay"
 )
 
 const s = time.Second
@@ -388,7 +389,7 @@ func TestClockWasSetBack(t *testing.T) {
 			r.t.Fatalf("%s: %v", raw, err)
 		}
 		rec.Next = rec.Next.Add(24 * time.Hour)
-		line, err := mailbox.Marshal(rec)
+		line, err := relay.Marshal(rec)
 		if err != nil {
 			r.t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
+	"feishu-relay/relay"
 )
 
 // maxCards is the most entries of the hash of cards; Cards fails on more.
@@ -144,10 +145,10 @@ func encodeCard(c mailbox.Card, previous []byte) ([]byte, error) {
 		entry = map[string]json.RawMessage{} // what is no object has no fields
 	}
 	entry[presenceField] = mark
-	kept, _ := mailbox.Marshal(entry) // of valid JSON: it cannot fail
+	kept, _ := relay.Marshal(entry) // of valid JSON: it cannot fail
 	raw, err := mailbox.EncodeCard(c, kept)
 	if err == nil && !byKey(string(raw)) {
-		kept, _ = mailbox.Marshal(map[string]json.RawMessage{presenceField: mark})
+		kept, _ = relay.Marshal(map[string]json.RawMessage{presenceField: mark})
 		raw, err = mailbox.EncodeCard(c, kept)
 	}
 	return raw, err

@@ -10,6 +10,7 @@ import (
 
 	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
+	"feishu-relay/relay"
 )
 
 const (
@@ -192,7 +193,7 @@ func item(entry redis.XMessage) mailbox.Item {
 	}
 	raw := []byte(value)
 	if !ok {
-		raw, _ = mailbox.Marshal(entry.Values) // strings by strings: it cannot fail
+		raw, _ = relay.Marshal(entry.Values) // strings by strings: it cannot fail
 	}
 	return mailbox.Item{Key: entry.ID, Raw: raw}
 }

@@ -12,8 +12,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"feishu-relay/internal/runes"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
+	"feishu-relay/relay"
 )
 
 // Bounds of a record.
@@ -90,7 +92,7 @@ func (l *Ledger) read(name string) (Record, error) {
 
 // encode writes r as a line of JSON.
 func encode(r Record) ([]byte, error) {
-	data, err := mailbox.Marshal(r)
+	data, err := relay.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode task: %w", err)
 	}
@@ -133,11 +135,7 @@ func cut(text string) string {
 		return text
 	}
 	const mark = "…"
-	n := maxText - len(mark)
-	for !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + mark
+	return runes.Cut(text, maxText-len(mark)) + mark
 }
 
 // check reports why r is no task that could be kept.

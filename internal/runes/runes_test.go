@@ -1,0 +1,37 @@
+package runes
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"hello", 9, "hello"}, {"hello", 5, "hello"}, {"hello", 2, "he"}, {"hello", 0, ""}, {"hello", -1, ""}, {"", 3, ""},
+		{"说了什么", 12, "说了什么"}, {"说了什么", 11, "说了什"}, {"说了什么", 10, "说了什"}, {"说了什么", 9, "说了什"}, {"说了", 2, ""},
+		{"a😀", 4, "a"}, {"a😀", 5, "a😀"}, {"\x80\x80\x80\x80\x80\x80", 5, "\x80\x80"},
+	} {
+		if got := Cut(tt.text, tt.most); got != tt.want {
+			t.Errorf("Cut(%q, %d): got %q, want %q", tt.text, tt.most, got, tt.want)
+		}
+	}
+}
+
+func FuzzCut(f *testing.F) {
+	f.Add("说了什么", 5)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		got := Cut(text, most)
+		if !strings.HasPrefix(text, got) || len(got) > max(most, 0) || len(text) > most && len(got) < most-(utf8.UTFMax-1) {
+			t.Errorf("Cut(%q, %d): got %q", text, most, got)
+		}
+		if utf8.ValidString(text) && !utf8.ValidString(got) {
+			t.Errorf("Cut(%q, %d): half a character in %q", text, most, got)
+		}
+	})
+}
