@@ -4,6 +4,7 @@ package wait
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -70,5 +71,55 @@ func Wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
+	}
+}
+
+// Saver says when a state that changes often is to be saved.
+type Saver struct {
+	every        int64
+	after, again time.Duration
+	unsaved      atomic.Int64
+	some, many   chan struct{} // unsaved has left 0; has reached every
+}
+
+// NewSaver makes a Saver that saves when the state has changed every times, or after the
+// first of fewer changes, and again after an error.
+func NewSaver(every int64, after, again time.Duration) *Saver {
+	return &Saver{every: every, after: after, again: again, some: make(chan struct{}, 1), many: make(chan struct{}, 1)}
+}
+
+// Note counts a change. It may be called from any goroutine and does not block.
+func (s *Saver) Note() {
+	switch s.unsaved.Add(1) {
+	case 1:
+		Wake(s.some)
+	case s.every:
+		Wake(s.many)
+	}
+}
+
+// Saved says that what was noted so far is saved, or about to be.
+func (s *Saver) Saved() { s.unsaved.Store(0) }
+
+// Run calls save, which calls Saved first, until ctx is done.
+func (s *Saver) Run(ctx context.Context, save func() error) {
+	for {
+		select {
+		case <-s.some:
+		case <-ctx.Done():
+			return
+		}
+		for pause, unsaved := s.after, true; unsaved; pause = s.again {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-s.many:
+				timer.Stop()
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			}
+			unsaved = save() != nil
+		}
 	}
 }

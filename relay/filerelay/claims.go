@@ -20,7 +20,7 @@ const (
 )
 
 // Claim makes the file of key in RELAY_DIR/claims, as [relay.Claimer] says. The file
-// holds when it expires, in Unix milliseconds.
+// holds when it expires, in Unix milliseconds; a lock makes looking and writing one step.
 func (q *Queue) Claim(ctx context.Context, key string, life time.Duration) (first bool, err error) {
 	if q.closed.Err() != nil {
 		return false, fmt.Errorf("claim: %w", errClosed)
@@ -49,8 +49,6 @@ func (q *Queue) claim(ctx context.Context, name string, life time.Duration) (fir
 		return false, err
 	}
 	defer root.Close()
-	// Without the lock, of two processes that find the same expired claim one could remove
-	// what the other has just made.
 	lock, err := safefile.Open(root, claimsLock, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return false, err
@@ -67,41 +65,30 @@ func (q *Queue) claim(ctx context.Context, name string, life time.Duration) (fir
 		return false, err
 	}
 	now := time.Now()
-	names := []string{name}
 	if last := q.pruned.Load(); now.UnixNano()-last >= int64(pruneEvery) && q.pruned.CompareAndSwap(last, now.UnixNano()) {
-		if names, err = safefile.Names(root); err != nil {
+		names, err := safefile.Names(root)
+		if err != nil {
 			return false, err
 		}
-	}
-	for _, name := range names {
-		if err := removeExpired(root, name, now); err != nil {
-			return false, err
+		for _, name := range names {
+			if held, err := claimed(root, name, now); err == nil && !held && name != claimsLock {
+				_ = root.Remove(name) // else it is removed later
+			}
 		}
 	}
-	f, err := safefile.Open(root, name, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-	if errors.Is(err, fs.ErrExist) {
-		return false, nil
-	}
-	if err != nil {
+	if held, err := claimed(root, name, now); held || err != nil {
 		return false, err
 	}
-	_, err = f.Write(strconv.AppendInt(nil, now.Add(life).UnixMilli(), 10))
-	return err == nil, errors.Join(err, f.Close())
+	err = safefile.ReplaceFast(root, name, strconv.AppendInt(nil, now.Add(life).UnixMilli(), 10))
+	return err == nil, err
 }
 
-// removeExpired removes a claim that has expired, or that its process did not finish
-// before it died. The caller holds the lock.
-func removeExpired(root *os.Root, name string, now time.Time) error {
-	info, err := root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() || name == claimsLock {
-		return nil
-	}
+// claimed reports whether there is a claim that has not expired.
+func claimed(root *os.Root, name string, now time.Time) (bool, error) {
 	data, err := safefile.ReadFile(root, name)
-	if err != nil {
-		return err
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	if expires, err := strconv.ParseInt(string(data), 10, 64); err == nil && now.UnixMilli() < expires {
-		return nil
-	}
-	return root.Remove(name)
+	expires, broken := strconv.ParseInt(string(data), 10, 64)
+	return broken == nil && now.UnixMilli() < expires, err
 }

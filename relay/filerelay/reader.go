@@ -65,7 +65,7 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 	r := q.newReader()
 	r.sub = newSubscription(q, &r.dir, h)
 	var saving sync.WaitGroup
-	saving.Go(func() { r.sub.keepSaving(ctx) })
+	saving.Go(func() { r.sub.saver.Run(ctx, r.sub.save) })
 	r.run(ctx)
 	saving.Wait()
 	r.sub.end()

@@ -19,20 +19,18 @@ const noPlace = -1
 
 // subscription is what Subscribe adds to reading: the stored position, the window of
 // unsettled lines, and the border of history. Its methods belong to the goroutine
-// that reads, except for keepSaving and save.
+// that reads, except for save.
 type subscription struct {
 	q      *Queue
 	dir    *safefile.Folder
 	handle relay.Handler
-	saver  saver
+	saver  *wait.Saver
 	window *relay.Window[place]   // nil before start
 	border atomic.Pointer[border] // nil: nothing is history
 }
 
 func newSubscription(q *Queue, dir *safefile.Folder, h relay.Handler) *subscription {
-	s := &subscription{q: q, dir: dir, handle: h}
-	s.saver.init()
-	return s
+	return &subscription{q: q, dir: dir, handle: h, saver: wait.NewSaver(saveEvery, saveAfter, q.opt.Recheck)}
 }
 
 // load returns the stored position.
@@ -67,7 +65,7 @@ func (s *subscription) start(at place) {
 // pass moves the position to at, with nothing to hand over before it.
 func (s *subscription) pass(at place) {
 	s.window.Skip(at)
-	s.saver.note()
+	s.saver.Note()
 }
 
 // moved notes that the content of a file goes on in another one.
@@ -95,37 +93,14 @@ func (s *subscription) deliver(ctx context.Context, text []byte, at place, start
 	history := start != noPlace && s.border.Load().covers(at.src, start)
 	s.handle(ctx, relay.Delivery{Line: bytes.Clone(text), History: history, Settle: func() {
 		settle()
-		s.saver.note()
+		s.saver.Note()
 	}})
 	return ctx.Err()
 }
 
-// keepSaving stores the position until ctx is done. A fault is waited out.
-func (s *subscription) keepSaving(ctx context.Context) {
-	for {
-		select {
-		case <-s.saver.some:
-		case <-ctx.Done():
-			return
-		}
-		for wait, err := saveAfter, errors.New("not yet"); err != nil; wait = s.q.opt.Recheck {
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-s.saver.many:
-				timer.Stop()
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			}
-			err = s.save()
-		}
-	}
-}
-
 // save stores the position and shows what is wrong with that.
 func (s *subscription) save() error {
-	s.saver.unsaved.Store(0)
+	s.saver.Saved()
 	at, _ := s.window.Position()
 	c := checkpoint{File: at.src.id, Offset: at.offset, Sum: at.sum, After: at.src.after}
 	if b := s.border.Load(); b.covers(at.src, at.offset) {
@@ -164,28 +139,6 @@ const (
 	saveEvery = 1000
 	saveAfter = 200 * time.Millisecond
 )
-
-// saver says when the position is to be stored. note may be called from any
-// goroutine and does not block.
-type saver struct {
-	unsaved atomic.Int64
-	some    chan struct{} // unsaved has left 0
-	many    chan struct{} // unsaved has reached saveEvery
-}
-
-func (s *saver) init() {
-	s.some, s.many = make(chan struct{}, 1), make(chan struct{}, 1)
-}
-
-// note counts one step of the position.
-func (s *saver) note() {
-	switch s.unsaved.Add(1) {
-	case 1:
-		wait.Wake(s.some)
-	case saveEvery:
-		wait.Wake(s.many)
-	}
-}
 
 // endOf is the place at which the queue ends now.
 func endOf(root *os.Root, queue string) (*border, error) {

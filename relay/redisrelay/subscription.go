@@ -38,11 +38,9 @@ type subscription struct {
 	window  *relay.Window[place]
 	history atomic.Pointer[redislink.EntryID]
 
-	unsaved atomic.Int64
-	settled chan struct{} // something was settled
-	many    chan struct{} // saveCount lines were settled
-	saved   *cursor       // nil: nothing yet; of the goroutine that saves
-	broken  bool          // the last save failed; of the same
+	saver  *wait.Saver
+	saved  *cursor // nil: nothing yet; of the goroutine that saves
+	broken bool    // the last save failed; of the same
 }
 
 // Subscribe reads the stream from this agent's position, and the channel for
@@ -65,7 +63,7 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 	name := fileName(q.opts.Agent, q.opts.Channel)
 	s := &subscription{
 		q: q, handler: h, root: root, file: name + ".json", foreign: newForeign(),
-		settled: make(chan struct{}, 1), many: make(chan struct{}, 1),
+		saver: wait.NewSaver(saveCount, saveAfter, q.opts.Block),
 	}
 	r := &reader{q: q, began: time.Now(), sub: s}
 	if r.at, r.fresh, err = s.load(); err != nil {
@@ -80,13 +78,13 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 	defer release()
 
 	var parts sync.WaitGroup
-	parts.Go(func() { s.save(ctx) })
+	parts.Go(func() { s.saver.Run(ctx, s.store) })
 	parts.Go(func() { s.handForeign(ctx) })
 	parts.Go(func() { q.announce(ctx, instance) })
 	r.sessions(ctx)
 	parts.Wait()
 	if !r.fresh { // else the next start is the first again
-		s.store()
+		_ = s.store() // logged
 	}
 	return nil
 }
@@ -137,7 +135,7 @@ func (s *subscription) begin(ctx context.Context, behind place, size int) (settl
 	settle, err := s.window.Begin(ctx, behind, size)
 	return func() {
 		settle()
-		s.noteSettled()
+		s.saver.Note()
 	}, err
 }
 
@@ -145,53 +143,23 @@ func (s *subscription) isHistory(id redislink.EntryID) bool {
 	return id.Compare(*s.history.Load()) <= 0
 }
 
-// noteSettled wakes the goroutine that saves.
-func (s *subscription) noteSettled() {
-	if s.unsaved.Add(1) == saveCount {
-		wait.Wake(s.many)
-	}
-	wait.Wake(s.settled)
-}
-
-// save stores the position soon after it moved.
-func (s *subscription) save(ctx context.Context) {
-	timer := time.NewTimer(saveAfter)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.settled:
-		}
-		timer.Reset(saveAfter)
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-s.many:
-		}
-		s.store()
-	}
-}
-
 // store writes the position if it moved. It is called by one goroutine at a time.
-func (s *subscription) store() {
-	s.unsaved.Store(0)
+func (s *subscription) store() error {
+	s.saver.Saved()
 	at, _ := s.window.Position()
 	c := cursor{place: at, History: *s.history.Load()}
 	if s.saved != nil && c == *s.saved {
-		return
+		return nil
 	}
 	data, err := json.Marshal(c)
 	if err == nil {
 		err = safefile.ReplaceFast(s.root, s.file, data)
 	}
-	if err != nil {
-		if !s.broken {
-			s.q.log.Error("the position is not stored; a restart repeats messages", "file", s.file, "err", err)
-		}
-		s.broken = true
-		return
+	if err != nil && !s.broken {
+		s.q.log.Error("the position is not stored; a restart repeats messages", "file", s.file, "err", err)
 	}
-	s.saved, s.broken = &c, false
+	if s.broken = err != nil; !s.broken {
+		s.saved = &c
+	}
+	return err
 }
