@@ -7,15 +7,22 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+var quiet sync.Once
+
 // Options is conn for a client that hides nothing: no retries, and no time
-// without limit. pool is the most connections.
+// without limit. pool is the most connections. The library's own log, which writes
+// to stderr and knows no levels, is switched off for the whole process: every
+// fault in it is also an error.
 func Options(conn *redis.UniversalOptions, pool int, dial, io time.Duration) *redis.UniversalOptions {
+	quiet.Do(logging.Disable)
 	o := *conn
 	o.Protocol = 2 // all that is needed, and every server since version 5 speaks it
 	o.MaxRetries = -1

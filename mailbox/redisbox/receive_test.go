@@ -161,9 +161,9 @@ func TestSightReplaces(t *testing.T) {
 		{"begins before what was read first", after(empty, id(92), id(95)), sight{true, 12, 3, id(91), id(99)}, id(95), true},
 		{"an earlier one was not read", after(sight{}, id(90)), full, id(90), true},
 		{"as it was read from its beginning", after(sight{}, id(50), id(90)), full, id(90), false},
-		{"the server does not count", sight{true, uncounted, 2, id(50), id(90)}, sight{true, uncounted, 3, id(50), id(99)}, id(90), false},
-		{"the server counts no more", full, sight{true, uncounted, 2, id(50), id(90)}, id(90), false},
-		{"the server counts from now on", sight{true, uncounted, 2, id(50), id(90)}, full, id(90), false},
+		{"the server does not count", sight{true, redislink.Uncounted, 2, id(50), id(90)}, sight{true, redislink.Uncounted, 3, id(50), id(99)}, id(90), false},
+		{"the server counts no more", full, sight{true, redislink.Uncounted, 2, id(50), id(90)}, id(90), false},
+		{"the server counts from now on", sight{true, redislink.Uncounted, 2, id(50), id(90)}, full, id(90), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -172,37 +172,4 @@ func TestSightReplaces(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestLook(t *testing.T) {
-	srv := redistest.Start(t)
-	raw, ctx := rawClient(t, srv.URL()), t.Context()
-	see := func(want sight) {
-		t.Helper()
-		if got, err := look(ctx, raw, "s"); err != nil || got != want {
-			t.Errorf("got %+v, %v, want %+v", got, err, want)
-		}
-	}
-	see(sight{})
-	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "5-1", Values: []any{"a", "1"}})
-	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "7-0", Values: []any{"a", "1"}})
-	see(sight{true, 2, 2, redislink.EntryID{MS: 5, Seq: 1}, redislink.EntryID{MS: 7, Seq: 0}})
-	raw.XDel(ctx, "s", "5-1", "7-0")
-	see(sight{true, 2, 0, redislink.EntryID{}, redislink.EntryID{MS: 7, Seq: 0}})
-	for _, reply := range [][]any{{"1-0"}, {"x", int64(1), int64(1), "1-0"}, {"1-0", "1", int64(1), "1-0"}, {"1-0", int64(1), int64(1), ""}} {
-		if s, err := parseSight(reply); err == nil {
-			t.Errorf("%q was taken for %+v", reply, s)
-		}
-	}
-}
-
-func FuzzParseEntry(f *testing.F) {
-	for _, text := range []string{"1795211093522-3", "0-0", "18446744073709551615-0", "5", "-", "+5-1", "05-1", "1-2-3", "1_alice.msg.json"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		if id, ok := redislink.ParseEntry(text); ok && id.String() != text {
-			t.Errorf("%q was taken for %s", text, id)
-		}
-	})
 }

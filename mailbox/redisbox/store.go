@@ -5,12 +5,10 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
@@ -49,11 +47,7 @@ type Store struct {
 
 var _ mailbox.Store = (*Store)(nil)
 
-var quiet sync.Once
-
-// Open checks the options and does no I/O: Redis need not be there. The
-// library's own log is switched off for the whole process: every fault it
-// tells is also an error here.
+// Open checks the options and does no I/O: Redis need not be there.
 func Open(opts Options) (*Store, error) {
 	conn, err := redislink.ParseURL(opts.URL)
 	if err != nil {
@@ -62,7 +56,6 @@ func Open(opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	quiet.Do(logging.Disable)
 	s := &Store{
 		conn: conn, log: opts.Logger.With("agent", string(opts.Self)), self: opts.Self, signing: opts.Signing,
 		life: max(time.Millisecond, cmp.Or(opts.HeartbeatTimeout, defaultHeartbeatTimeout)),

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 
 	"feishu-relay/internal/redislink"
 	"feishu-relay/relay"
@@ -81,11 +80,7 @@ type counters struct {
 	foreign, foreignDropped, trimmed, junk, reconnects, restarts atomic.Int64
 }
 
-var quiet sync.Once
-
-// New checks the options and does no I/O. The library's own log, which writes
-// to stderr and knows no levels, is switched off for the whole process: every
-// fault it tells is also an error here.
+// New checks the options and does no I/O.
 func New(opts Options) (*Queue, error) {
 	conn, err := redislink.ParseURL(opts.URL)
 	if err != nil {
@@ -102,7 +97,6 @@ func New(opts Options) (*Queue, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	quiet.Do(logging.Disable)
 	q := &Queue{opts: opts, conn: conn, stream: cmp.Or(opts.Stream, opts.Channel+":log"), log: opts.Logger.With("channel", opts.Channel)}
 	if opts.Stream != "" {
 		q.log = opts.Logger.With("stream", opts.Stream)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -272,31 +271,12 @@ func (r *reader) firstSight(ctx context.Context, client redis.UniversalClient, s
 	return nil
 }
 
-// see takes one look, in one step of the server.
+// see takes one look.
 func (r *reader) see(ctx context.Context, client redis.UniversalClient) (sight, error) {
-	var info *redis.XInfoStreamCmd
-	var entry *redis.XMessageSliceCmd
-	at := r.at.ID.String()
-	_, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		info = p.XInfoStream(ctx, r.q.stream)
-		entry = p.XRangeN(ctx, r.q.stream, at, at, 1)
-		return nil
-	})
-	if e := info.Err(); e != nil && strings.Contains(e.Error(), "no such key") {
-		return sight{}, entry.Err()
-	}
-	if err != nil {
-		return sight{}, err
-	}
-	v := info.Val()
-	s := sight{exists: true, added: v.EntriesAdded, length: v.Length, holds: len(entry.Val()) > 0}
-	if s.added < s.length || s.added == 0 && v.LastGeneratedID != "0-0" {
+	v, holds, err := redislink.Look(ctx, client, r.q.stream, r.at.ID)
+	s := sight{exists: v.Exists, added: v.Added, length: v.Length, first: v.First, last: v.Last, holds: holds}
+	if s.added < s.length || s.added == 0 && s.last != (redislink.EntryID{}) {
 		s.added = unknown
 	}
-	var okLast, okFirst bool
-	s.last, okLast = redislink.ParseEntry(v.LastGeneratedID)
-	if s.first, okFirst = redislink.ParseEntry(v.FirstEntry.ID); !okLast || !okFirst && v.Length > 0 {
-		return sight{}, errNoID
-	}
-	return s, nil
+	return s, err
 }

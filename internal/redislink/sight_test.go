@@ -1,0 +1,45 @@
+package redislink
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redistest"
+)
+
+func TestLook(t *testing.T) {
+	srv := redistest.Start(t)
+	raw, ctx := redis.NewClient(&redis.Options{Addr: srv.Addr()}), t.Context()
+	defer raw.Close()
+	at := EntryID{5, 1}
+	see := func(want Sight, holds bool) {
+		t.Helper()
+		if got, held, err := Look(ctx, raw, "s", at); err != nil || got != want || held != holds {
+			t.Errorf("got %+v, %v, %v, want %+v, %v", got, held, err, want, holds)
+		}
+	}
+	see(Sight{}, false)
+	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "5-1", Values: []any{"a", "1"}})
+	raw.XAdd(ctx, &redis.XAddArgs{Stream: "s", ID: "7-0", Values: []any{"a", "1"}})
+	see(Sight{true, 2, 2, EntryID{5, 1}, EntryID{7, 0}}, true)
+	raw.XDel(ctx, "s", "5-1", "7-0")
+	see(Sight{true, 2, 0, EntryID{}, EntryID{7, 0}}, false)
+	for _, reply := range [][]any{{"1-0"}, {"x", int64(1), int64(1), "1-0", int64(0)}, {"1-0", "1", int64(1), "1-0", int64(0)},
+		{"1-0", int64(1), int64(1), "", int64(0)}, {"1-0", int64(1), int64(1), "1-0", "x"}} {
+		if s, _, err := parseSight(reply); err == nil {
+			t.Errorf("%q was taken for %+v", reply, s)
+		}
+	}
+}
+
+func FuzzParseEntry(f *testing.F) {
+	for _, text := range []string{"1795211093522-3", "0-0", "18446744073709551615-0", "5", "-", "+5-1", "05-1", "1-2-3", "1_alice.msg.json"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if id, ok := ParseEntry(text); ok && id.String() != text {
+			t.Errorf("%q was taken for %s", text, id)
+		}
+	})
+}
