@@ -28,7 +28,6 @@
 package dedup
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,13 +60,16 @@ const (
 // Window is the set of keys handled. It is safe for concurrent use.
 type Window struct {
 	mu      sync.Mutex
-	done    *lru.Cache[string, struct{}] // guarded by mu
-	pending map[string]struct{}          // guarded by mu; as many as are being handled
+	done    *lru.Cache[string, struct{}] // guarded by mu, as the following are
+	pending map[string]struct{}          // as many as are being handled
+	durable bool                         // there is an open journal
+	unsaved []byte                       // lines of keys settled and not written
+	waiting int                          // how many those are
 
-	journal *jsonl.Journal // nil: memory only; guarded by mu
-	unsaved bytes.Buffer   // settled and not written; guarded by mu
-	line    *json.Encoder  // writes a key to unsaved
-	waiting int            // keys settled and not written; guarded by mu
+	// writing is held while the journal is written: whoever writes next writes for all who
+	// settled meanwhile.
+	writing sync.Mutex
+	journal *jsonl.Journal // nil: memory only; guarded by writing
 }
 
 // Memory returns a window of size keys (0: DefaultSize) that a restart forgets.
@@ -87,7 +89,7 @@ func Memory(size int) *Window {
 // hand's edit) are passed over.
 func Open(root *os.Root, name string, size int) (*Window, error) {
 	w := Memory(size)
-	w.line = json.NewEncoder(&w.unsaved)
+	w.durable = true
 	var err error
 	w.journal, err = jsonl.OpenJournal(root, name, maxKey, func(line []byte) {
 		if key, ok := parseKey(line); ok {
@@ -133,23 +135,41 @@ func (w *Window) Claim(key string) State {
 // Settle ends a claim: a key that was handled is remembered, another forgotten.
 // An error is the journal's; the key counts as handled in memory all the same.
 func (w *Window) Settle(key string, handled bool) error {
+	due, err := w.settle(key, handled)
+	if due && err == nil {
+		err = w.Flush()
+	}
+	return err
+}
+
+// settle reports whether the journal is to be written now.
+func (w *Window) settle(key string, handled bool) (due bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.pending, key)
 	if !handled {
-		return nil
+		return false, nil
 	}
 	w.done.Add(key, struct{}{})
-	if w.journal == nil {
-		return nil
+	if !w.durable {
+		return false, nil
 	}
-	if err := w.line.Encode(key); err != nil {
-		return fmt.Errorf("write dedup journal: %w", err)
+	if w.waiting++; w.waiting <= maxUnsaved {
+		line, err := lineOf(key)
+		if err != nil {
+			return false, err
+		}
+		w.unsaved = append(w.unsaved, line...)
 	}
-	if w.waiting++; w.waiting%flushAt != 0 { // not at each one while the disk fails
-		return nil
+	return w.waiting%flushAt == 0, nil // not at each one while the disk fails
+}
+
+func lineOf(key string) ([]byte, error) {
+	line, err := json.Marshal(key)
+	if err != nil {
+		return nil, fmt.Errorf("write dedup journal: %w", err)
 	}
-	return w.flush()
+	return append(line, '\n'), nil
 }
 
 // Seen reports whether key was settled, without claiming it.
@@ -162,55 +182,59 @@ func (w *Window) Seen(key string) bool {
 // Flush writes what was settled to the journal. After an error the same keys
 // are tried again by the next call.
 func (w *Window) Flush() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.writing.Lock()
+	defer w.writing.Unlock()
 	return w.flush()
 }
 
 func (w *Window) flush() error {
-	if w.waiting == 0 || w.journal == nil {
+	w.mu.Lock()
+	lines, n := w.unsaved, w.waiting
+	w.unsaved, w.waiting = nil, 0
+	most := 3 * max(w.done.Len(), 1000) // lines
+	w.mu.Unlock()
+	if n == 0 || w.journal == nil {
 		return nil
 	}
-	if w.waiting > maxUnsaved {
-		w.unsaved.Reset() // the rewrite takes them from memory, when the disk is back
+	var err error
+	if n > maxUnsaved || w.journal.Lines()+n > most || w.journal.Size() > int64(most*maxKey) {
+		err = w.rewrite()
+	} else {
+		err = w.journal.Append(lines)
 	}
-	most := 3 * max(w.done.Len(), 1000) // lines
-	if w.waiting > maxUnsaved || w.journal.Lines()+w.waiting > most || w.journal.Size() > int64(most*maxKey) {
-		return w.rewrite()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		w.unsaved, w.waiting = append(lines, w.unsaved...), w.waiting+n
+	} else if w.waiting == 0 {
+		w.unsaved = lines[:0]
 	}
-	if err := w.journal.Append(w.unsaved.Bytes()); err != nil {
-		return err
-	}
-	w.forgetUnsaved()
-	return nil
-}
-
-func (w *Window) forgetUnsaved() {
-	w.unsaved.Reset()
-	w.waiting = 0
+	return err
 }
 
 // rewrite replaces the journal by what is in memory, oldest first.
 func (w *Window) rewrite() error {
-	var all bytes.Buffer
-	line := json.NewEncoder(&all)
+	w.mu.Lock()
 	keys := w.done.Keys()
+	w.mu.Unlock()
+	var all []byte
 	for _, key := range keys {
-		if err := line.Encode(key); err != nil {
-			return fmt.Errorf("write dedup journal: %w", err)
+		line, err := lineOf(key)
+		if err != nil {
+			return err
 		}
+		all = append(all, line...)
 	}
-	if err := w.journal.Replace(all.Bytes()); err != nil {
-		return err
-	}
-	w.forgetUnsaved()
-	return nil
+	return w.journal.Replace(all)
 }
 
 // Close writes what is left and closes the journal.
 func (w *Window) Close() error {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.durable = false
+	w.mu.Unlock()
+	w.writing.Lock()
+	defer w.writing.Unlock()
 	if w.journal == nil {
 		return nil
 	}

@@ -52,7 +52,7 @@ func TestMemoryKnowsWhatTheDiskRefused(t *testing.T) {
 			if got := w.Claim(last); got != Done {
 				t.Errorf("claim: got %d, want Done", got)
 			}
-			if got := w.unsaved.Len(); got > 10*maxUnsaved {
+			if got := len(w.unsaved); got > 10*maxUnsaved {
 				t.Errorf("%d bytes wait for the disk", got)
 			}
 			mend()

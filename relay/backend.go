@@ -44,7 +44,8 @@ type Delivery struct {
 	// start: it is for the transcript only.
 	History bool
 	// Settle says that the line is dealt with and need not be read again after a
-	// restart. It is called once, from any goroutine, and does not block on I/O.
+	// restart. It is called from any goroutine and does not block on I/O; calling it
+	// again does nothing.
 	Settle func()
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
 	"feishu-relay/dedup"
@@ -47,6 +46,7 @@ type arrival struct {
 	final   time.Time // when its text was final; its age counts from here
 	group   groups.Group
 
+	inChatKey string      // chatKey, once it was asked for
 	inChat    bool        // it is in its chat's own order now, where a stage may take its time
 	unwritten *chatCounts // it is counted among those of its chat that the transcript lacks; nil: it is not
 	mentioned bool
@@ -115,7 +115,6 @@ func (r *receiver) finished(along path, d relay.Delivery, seq relay.Seq) {
 }
 
 func newArrival(d relay.Delivery) *arrival {
-	d.Settle = sync.OnceFunc(d.Settle)
 	return &arrival{Delivery: d, arrived: time.Now()}
 }
 
@@ -181,7 +180,12 @@ func (p *arrival) written() {
 	}
 }
 
-func (p *arrival) chat() string { return chatKey(p.msg.Channel, p.msg.ChatID) }
+func (p *arrival) chat() string {
+	if p.inChatKey == "" {
+		p.inChatKey = chatKey(p.msg.Channel, p.msg.ChatID)
+	}
+	return p.inChatKey
+}
 
 // end settles p, which passed all stages or was stopped.
 func (r *receiver) end(p *arrival, stage string, why relay.Reason) {
