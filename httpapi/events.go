@@ -92,7 +92,8 @@ type keptEvent struct {
 }
 
 func (n *numbered) data() []byte {
-	n.kept.once.Do(func() { n.kept.json, _ = relay.Marshal(n.kept.Event) }) // a value that is no JSON cannot be in an Event
+	// What cannot be JSON cannot be in an Event.
+	n.kept.once.Do(func() { n.kept.json, _ = relay.Marshal(n.kept.Event) })
 	return n.kept.json
 }
 

@@ -111,7 +111,8 @@ func setAsideFindings(s *subject, place string, n int, read [][]byte, broken, ag
 	}
 	if fine > 0 {
 		out = append(out, warning(again+"; or delete them",
-			"%s set aside, for a reason that the log has, and may be readable now: %s", counted(fine, "message was", "messages were"), place)...)
+			"%s set aside, for a reason that the log has, and may be readable now: %s",
+			counted(fine, "message was", "messages were"), place)...)
 	}
 	if rest := len(read) - unsigned - fine; rest > 0 {
 		out = append(out, warning(broken, "%s: %s", counted(rest, "message is not an envelope", "messages are not envelopes"),

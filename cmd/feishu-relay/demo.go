@@ -22,11 +22,14 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		"In the first, three scripted bots speak over the local API of three sidecars. In the\n"+
 		"second, two bots on Feishu's official SDK, which know nothing of the relay, stand\n"+
 		"behind the gateways of two. In the third, one agent gives another a job and gets the\n"+
-		"result back into the private chat that asked. Everything is in a temporary folder and on loopback.\n", stdout, stdout)
+		"result back into the private chat that asked. Everything is in a temporary folder and on loopback.\n",
+		stdout, stdout)
 	act := f.String("act", "all", "`1`, 2, 3 or all")
-	backend := f.String("backend", cmp.Or(os.Getenv("BACKEND"), "file"), "`file`, or redis, which starts a redis-server; the environment's BACKEND is the default")
+	backend := f.String("backend", cmp.Or(os.Getenv("BACKEND"), "file"),
+		"`file`, or redis, which starts a redis-server; the environment's BACKEND is the default")
 	chat := f.Bool("chat", false, "be the user yourself, of act 1 unless --act 2: type what to say; Ctrl-D or /quit ends")
-	view := f.Bool("view", false, "play act 1 or --act, then leave the sidecars running so that the page in the browser can be looked at; Ctrl-C ends")
+	view := f.Bool("view", false, "play act 1 or --act, then leave the sidecars running "+
+		"so that the page in the browser can be looked at; Ctrl-C ends")
 	keep := f.Bool("keep", false, "leave the folder with queue, transcripts and logs there")
 	if _, err := f.parse(args, 0); err != nil {
 		return err
@@ -47,7 +50,8 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
-	o := demo.Options{Backend: *backend, Act: number, Chat: *chat, View: *view, Keep: *keep, Input: os.Stdin, Output: stdout}
+	o := demo.Options{Backend: *backend, Act: number, Chat: *chat, View: *view, Keep: *keep,
+		Input: os.Stdin, Output: stdout}
 	if out, ok := stdout.(*os.File); ok && term.IsTerminal(int(out.Fd())) {
 		o.Color = os.Getenv("NO_COLOR") == ""
 		if term.IsTerminal(int(os.Stdin.Fd())) {

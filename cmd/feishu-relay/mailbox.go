@@ -47,7 +47,8 @@ func runMailbox(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return func(args []string) error { return do(ctx, args) }
 	}
 	return verbs("mailbox", mailboxUsage, args, stdout, stderr, map[string]func([]string) error{
-		"agents": with(m.agents), "send": with(m.send), "inbox": with(m.inbox), "tasks": with(m.tasks), "dead-letters": with(m.deadLetters),
+		"agents": with(m.agents), "send": with(m.send), "inbox": with(m.inbox), "tasks": with(m.tasks),
+		"dead-letters": with(m.deadLetters),
 	})
 }
 
@@ -121,7 +122,8 @@ func (m *mailboxCall) agents(ctx context.Context, args []string) error {
 }
 
 func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
-	f := m.command("inbox [--limit 50] [--drain] [flags]\nShows what waits for the bot, in the order of delivery, and leaves it there.")
+	f := m.command("inbox [--limit 50] [--drain] [flags]\n" +
+		"Shows what waits for the bot, in the order of delivery, and leaves it there.")
 	limit := f.Int("limit", 50, "show at most `n` messages, 200 or less")
 	drain := f.Bool("drain", false, "hand them out: they count as delivered, and the bot is not given them again")
 	if _, err := m.parse(args, 0); err != nil {
@@ -143,7 +145,8 @@ func (m *mailboxCall) inbox(ctx context.Context, args []string) error {
 }
 
 func (m *mailboxCall) deadLetters(ctx context.Context, args []string) error {
-	m.command("dead-letters [flags] [list | replay ID]\nShows what this agent sent and could not be delivered, the newest first.\n" +
+	m.command("dead-letters [flags] [list | replay ID]\n" +
+		"Shows what this agent sent and could not be delivered, the newest first.\n" +
 		"replay sends one again, as if for the first time.")
 	rest, err := m.parse(args, 2)
 	if err != nil {

@@ -50,7 +50,8 @@ func (m *mailboxCall) printWaiting(list []agent.Mail, total int) error {
 func (m *mailboxCall) printDrained(d agent.Drained) error {
 	var more strings.Builder
 	if d.Dropped > 0 {
-		fmt.Fprintf(&more, "\n%s dropped, since the buffer was full\n", counted(d.Dropped, "older one was", "older ones were"))
+		fmt.Fprintf(&more, "\n%s dropped, since the buffer was full\n",
+			counted(d.Dropped, "older one was", "older ones were"))
 	}
 	if d.Waiting > 0 {
 		fmt.Fprintf(&more, "\n%s\n", counted(d.Waiting, "more waits", "more wait"))
@@ -154,7 +155,8 @@ func (m *mailboxCall) printTasks(list []tasks.Record) error {
 	}
 	rows := make([][]string, len(list))
 	for i, r := range list {
-		rows[i] = []string{neutral(r.ID), with(r), stateOf(r), cmp.Or(moment(r.Deadline), "-"), m.ago(r.UpdatedAt), cell(r.Text)}
+		rows[i] = []string{neutral(r.ID), with(r), stateOf(r), cmp.Or(moment(r.Deadline), "-"),
+			m.ago(r.UpdatedAt), cell(r.Text)}
 	}
 	return writeTable(m.out, "TASK|WITH|STATE|DEADLINE|LAST STEP|WHAT", rows)
 }

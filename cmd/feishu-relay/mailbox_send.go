@@ -32,13 +32,17 @@ type letter struct {
 }
 
 func (m *mailboxCall) send(ctx context.Context, args []string) error {
-	f := m.command("send [flags] AGENT TEXT…\nSends TEXT to another agent; TEXT - reads standard input. A task is for work with a\n" +
-		"result, which comes back as a message; `feishu-relay mailbox tasks` shows how it stands.\nAGENT '*' is all that can be reached.\n" + behindDashes)
+	f := m.command("send [flags] AGENT TEXT…\n" +
+		"Sends TEXT to another agent; TEXT - reads standard input. A task is for work with a\n" +
+		"result, which comes back as a message; `feishu-relay mailbox tasks` shows how it stands.\n" +
+		"AGENT '*' is all that can be reached.\n" + behindDashes)
 	var l letter
 	f.StringVar((*string)(&l.kind), "type", "message", "`type`: message, question, notification or task")
 	f.IntVar(&l.priority, "priority", 0, "from 1 (critical) to 5 (background); 0: as usual for the type")
-	f.StringVar(&l.correlation, "correlation-id", "", "`id` that an answer will carry; not for tasks, which have their own")
-	f.StringVar(&l.taskDeadline, "task-deadline", "", "when the task ends: a `time` from now, such as 30m, or one such as 2026-11-21T22:00:00Z")
+	f.StringVar(&l.correlation, "correlation-id", "",
+		"`id` that an answer will carry; not for tasks, which have their own")
+	f.StringVar(&l.taskDeadline, "task-deadline", "",
+		"when the task ends: a `time` from now, such as 30m, or one such as 2026-11-21T22:00:00Z")
 	f.StringVar(&l.conversation, "callback", "", "`conversation` that the task's result belongs in, such as feishu:oc_x")
 	rest, err := m.parse(args, anyNumber)
 	if err != nil {
@@ -113,7 +117,8 @@ func (l *letter) request(text string) (path string, body any) {
 		Priority int             `json:"priority,omitempty"`
 		Content  mailbox.Content `json:"content"`
 		Metadata metadata        `json:"metadata,omitzero"`
-	}{l.to, l.kind, l.priority, mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: text}}}, metadata{l.correlation}}
+	}{l.to, l.kind, l.priority, mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: text}}},
+		metadata{l.correlation}}
 }
 
 // deadline reads a time from now on, or a time; "" is none.
@@ -154,7 +159,8 @@ func (m *mailboxCall) text(ctx context.Context, words []string) (string, error) 
 	}
 	switch {
 	case len(text) > mailbox.MaxBody:
-		return "", fmt.Errorf("the text is longer than %d bytes; put the rest into a file that both agents can read, and name it", mailbox.MaxBody)
+		return "", fmt.Errorf("the text is longer than %d bytes; "+
+			"put the rest into a file that both agents can read, and name it", mailbox.MaxBody)
 	case !utf8.ValidString(text):
 		return "", errors.New("the text is not UTF-8")
 	case strings.TrimSpace(text) == "":

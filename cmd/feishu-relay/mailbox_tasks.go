@@ -53,8 +53,10 @@ func (m *mailboxCall) tasks(ctx context.Context, args []string) error {
 }
 
 func (m *mailboxCall) updateTask(ctx context.Context, args []string) error {
-	f := m.command("tasks update [flags] ID STATE [TEXT…]\nTakes a step of a task that this agent took, and tells who gave it. STATE is accepted,\n" +
-		"rejected, working, completed or failed; TEXT is the result, the reason or the\nprogress, and - reads it from standard input.\n" + behindDashes)
+	f := m.command("tasks update [flags] ID STATE [TEXT…]\n" +
+		"Takes a step of a task that this agent took, and tells who gave it. STATE is accepted,\n" +
+		"rejected, working, completed or failed; TEXT is the result, the reason or the\n" +
+		"progress, and - reads it from standard input.\n" + behindDashes)
 	from := f.String("from", "", "the `agent` who gave the task, where two gave one of the same id")
 	rest, err := m.parse(args, anyNumber)
 	if err != nil {

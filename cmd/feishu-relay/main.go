@@ -94,7 +94,9 @@ func usage(w io.Writer) {
 }
 
 // verbs runs the subcommand of a command that args begin with.
-func verbs(command, usage string, args []string, stdout, stderr io.Writer, run map[string]func(args []string) error) error {
+func verbs(command, usage string, args []string, stdout, stderr io.Writer,
+	run map[string]func(args []string) error,
+) error {
 	verb := ""
 	if len(args) > 0 {
 		verb, args = args[0], args[1:]

@@ -141,7 +141,8 @@ func (b *mcpBridge) explain(err error) string {
 	if e, ok := errors.AsType[*mcpRefused](err); ok {
 		return fmt.Sprintf("the sidecar at %s refuses: %s", b.addr, e.message)
 	}
-	return fmt.Sprintf("no sidecar answers at %s; start it (feishu-relay run), or name its address with --addr or LISTEN_ADDR", b.addr)
+	return fmt.Sprintf("no sidecar answers at %s; start it (feishu-relay run), "+
+		"or name its address with --addr or LISTEN_ADDR", b.addr)
 }
 
 func mcpError(text string) *mcp.CallToolResult {

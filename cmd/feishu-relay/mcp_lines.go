@@ -92,7 +92,8 @@ func (m *messages) batch(line []byte) {
 // message passes on what the SDK can read.
 func (m *messages) message(data []byte) {
 	if _, err := jsonrpc.DecodeMessage(data); err != nil {
-		m.refuse(idOf(data), jsonrpc.CodeInvalidRequest, `this is no JSON-RPC message: want {"jsonrpc":"2.0","id":…,"method":…,"params":…}`)
+		m.refuse(idOf(data), jsonrpc.CodeInvalidRequest,
+			`this is no JSON-RPC message: want {"jsonrpc":"2.0","id":…,"method":…,"params":…}`)
 		return
 	}
 	m.rest = append(append(m.rest, data...), '\n')

@@ -29,7 +29,8 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		"happens. On a terminal, each line typed is said by the user in the group.\n", stdout, stdout)
 	listen := f.String("listen", "127.0.0.1:0", "`address` to listen on; with port 0 the system chooses one")
 	apps := f.Int("apps", 2, "how many bots the group has, besides one user")
-	file := f.String("scenario", "", "JSON `file` with apps, users, groups and steps, in place of --apps; go doc feishu-relay/internal/feishusim.Scenario shows one")
+	file := f.String("scenario", "", "JSON `file` with apps, users, groups and steps, in place of --apps; "+
+		"go doc feishu-relay/internal/feishusim.Scenario shows one")
 	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
@@ -159,14 +160,16 @@ func (s *simScreen) welcome(url string, state feishusim.State) {
 		fmt.Fprintf(s.w, "user  %s  user_id %s\n", neutral(u.Name), u.ID)
 	}
 	for _, a := range state.Apps {
-		fmt.Fprintf(s.w, "bot   %s  app_id %s  app_secret %s\n", s.paint.text(s.paint.bot(a.Name), neutral(a.Name)), a.ID, neutral(a.Secret))
+		fmt.Fprintf(s.w, "bot   %s  app_id %s  app_secret %s\n",
+			s.paint.text(s.paint.bot(a.Name), neutral(a.Name)), a.ID, neutral(a.Secret))
 	}
 	if len(state.Apps) > 0 {
 		fmt.Fprintf(s.w, "\nA bot by itself: base URL (SDK \"domain\") %s, with the id and the secret above.\n"+
 			"Bots with sidecars: a sidecar for each, and its GATEWAY_ADDR as the bot's base URL:\n\n", url)
 		data := filepath.Join(os.TempDir(), "feishu-relay-try")
 		for i, a := range state.Apps[:min(len(state.Apps), simSidecars)] {
-			fmt.Fprintf(s.w, "  AGENT_NAME=%s FEISHU_APP_ID=%s FEISHU_BASE_URL=%s DATA_DIR=%s LISTEN_ADDR=127.0.0.1:%d GATEWAY_ADDR=127.0.0.1:%d %s run\n",
+			fmt.Fprintf(s.w, "  AGENT_NAME=%s FEISHU_APP_ID=%s FEISHU_BASE_URL=%s DATA_DIR=%s "+
+				"LISTEN_ADDR=127.0.0.1:%d GATEWAY_ADDR=127.0.0.1:%d %s run\n",
 				simAgent(a.Name), a.ID, url, data, simPort+2*i, simPort+2*i+1, os.Args[0])
 		}
 	}
@@ -215,7 +218,8 @@ func (s *simScreen) activity(a feishusim.Activity) {
 		}
 	case "delivery":
 		if a.Delivery.Attempt > 1 {
-			s.line(yellow, fmt.Sprintf("%s gets an event (%s) again, try %d", s.name(a.App), a.Delivery.EventType, a.Delivery.Attempt))
+			s.line(yellow, fmt.Sprintf("%s gets an event (%s) again, try %d",
+				s.name(a.App), a.Delivery.EventType, a.Delivery.Attempt))
 		}
 	}
 }
@@ -234,7 +238,8 @@ func (s *simScreen) message(a feishusim.Activity) {
 		how = " (streaming)"
 	}
 	text := strings.ReplaceAll(m.Text, "\n", "⏎ ")
-	fmt.Fprintf(s.w, "%s  %s%s: %s\n", s.paint.text(dim, time.Now().Format("15:04:05")), name, s.paint.text(dim, how), neutral(text))
+	fmt.Fprintf(s.w, "%s  %s%s: %s\n", s.paint.text(dim, time.Now().Format("15:04:05")), name,
+		s.paint.text(dim, how), neutral(text))
 }
 
 func (s *simScreen) name(app string) string {

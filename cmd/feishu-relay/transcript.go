@@ -101,7 +101,8 @@ func transcriptList(args []string, stdout, stderr io.Writer) error {
 		return listJSON(stdout, chats)
 	}
 	if len(chats) == 0 {
-		_, err := fmt.Fprintf(stdout, "There are no transcripts in %s yet: they begin with the first message of a group.\n", neutral(v.dir))
+		_, err := fmt.Fprintf(stdout, "There are no transcripts in %s yet: "+
+			"they begin with the first message of a group.\n", neutral(v.dir))
 		return err
 	}
 	rows := make([][]string, len(chats))

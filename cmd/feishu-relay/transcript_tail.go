@@ -75,7 +75,8 @@ func (v *view) tailAll(ctx context.Context, n int, follow bool) error {
 	if err != nil {
 		return err
 	}
-	f := follower{view: v, lookBack: max(n, minLookBack), seed: maphash.MakeSeed(), chats: map[chatKey]bool{}, said: make(chan said)}
+	f := follower{view: v, lookBack: max(n, minLookBack), seed: maphash.MakeSeed(),
+		chats: map[chatKey]bool{}, said: make(chan said)}
 	var last []said
 	for _, c := range chats {
 		entries, err := v.store.Tail(c.Channel, c.ChatID, f.lookBack)

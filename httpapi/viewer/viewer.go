@@ -14,6 +14,9 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"feishu-relay/internal/web"
+	"feishu-relay/relay"
 )
 
 //go:embed static
@@ -111,10 +114,5 @@ func has(list, etag string) bool {
 }
 
 func notFound(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(http.StatusNotFound)
-	_, _ = w.Write([]byte(`{"error":{"code":"not_found","message":"the viewer has no such file; the page is at /"}}` + "\n"))
+	web.WriteError(w, relay.Errorf(web.CodeNotFound, "the viewer has no such file; the page is at /"))
 }

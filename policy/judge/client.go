@@ -222,7 +222,8 @@ func (c *client) explain(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return &callError{text: "call the endpoint: " + strings.ReplaceAll(clip(e.Err.Error(), 200), c.key, "[key]")}
 	}
-	if _, ok := errors.AsType[*json.SyntaxError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return &callError{text: "the endpoint's answer is no JSON: check OPENAI_BASE_URL"}
 	}
 	return &callError{text: fmt.Sprintf("call the endpoint: error of type %T", err)}

@@ -48,8 +48,8 @@
 // were split by a hash; earlier changes had seen some of either half, and these figures were taken more than once.
 // Of 411 further messages that have the words of the new families and mostly content, the rules stopped 43 when they
 // first saw them, and 22 after a change that was made with them at hand, which say little ("you saved me"); most of
-// the rest are in content_test.go. Expect some to be stopped, such as "see you there" as an acceptance. A courtesy that passes costs one turn, and the hard limit ends the
-// conversation.
+// the rest are in content_test.go. Expect some to be stopped, such as "see you there" as an acceptance. A courtesy
+// that passes costs one turn, and the hard limit ends the conversation.
 //
 // # Language model
 //

@@ -12,7 +12,8 @@ const maxFace = 16
 // asciiFaces are the faces without brackets. They stand alone or after a word, and a
 // letter or digit after them makes them something else.
 var asciiFaces = []string{
-	"^_^", "^-^", "^^", "^o^", "t_t", "t.t", "tvt", "orz", "otz", "qaq", "qwq", "owo", "uwu", "o_o", "-_-", ">_<", "=w=", "=_=", "xd",
+	"^_^", "^-^", "^^", "^o^", "t_t", "t.t", "tvt", "orz", "otz", "qaq", "qwq", "owo", "uwu", "o_o", "-_-", ">_<", "=w=", "=_=",
+	"xd",
 	":-)", ":)", ";-)", ";)", "=)", ":d", ":-d", "=d", ":p", ";p", ":3", "<3", "\\o/", "(y)", "m(_ _)m", "_(:з」∠)_",
 }
 

@@ -156,9 +156,11 @@ var (
 	assent = regexp.MustCompile(`好|可以|行|是|对|同意|没问题|没错|不用|不需要|不必|没有|[嗯恩]|乐意|收到` +
 		`|确认|\b(?:ok|okay|yes|yep|yeah|yup|no|nope|nah|sure|agreed|right|correct|confirmed|definitely` +
 		`|absolutely|of course|certainly|please|received|all good|id (?:appreciate|love|like)|not at all` +
-		`|no problem|fine|true|what i (?:want|need)(?:ed)?|that(?:'?ll| will| should| would) do|that(?:'?s| is) (?:about )?it|that does|that (?:\w+ )?covers?` +
+		`|no problem|fine|true|what i (?:want|need)(?:ed)?|that(?:'?ll| will| should| would) do` +
+		`|that(?:'?s| is) (?:about )?it|that does|that (?:\w+ )?covers?` +
 		`|(?:don'?t|do not|won'?t|will not|no longer|wouldn'?t|shouldn'?t) (?:\w+ ){0,3}(?:need|requir)|nothing else` +
-		`|no (?:more|further|other)|(?:have|need|got) to (?:go|run|be)|must (?:go|run|be)|gotta|i'?ll (?:get|be)|i will (?:get|be)` +
+		`|no (?:more|further|other)|(?:have|need|got) to (?:go|run|be)|must (?:go|run|be)|gotta` +
+		`|i'?ll (?:get|be)|i will (?:get|be)` +
 		`|made (?:it|this|that|things|everything))\b|[住玩用聊吃谈过]得|结束|到此` +
 		`|[👍✅🆗👌👎❌🙆🙅]|\[(?:ok|赞)\]`)
 	// agreement matches what decides on anything that was said, where an OK may only acknowledge it.
@@ -170,7 +172,8 @@ var (
 		`|\b(?:don'?t|do not|won'?t|will not|no longer) (?:\w+ ){0,3}(?:need|requir)` +
 		`|\+1|没问题|这么想|附议|^(?:是的|对的?|没错)`)
 	goAhead = regexp.MustCompile(`^\W*(?:(?:yes|yea|yeah|yep|yup|sure|right|correct|ok|okay|perfect|fantastic` +
-		`|great|alright|that(?:'?s| is| would| will|'?ll| sounds)|this is|sounds|you got it|got it|please|exactly|of course)\b` +
+		`|great|alright|that(?:'?s| is| would| will|'?ll| sounds)|this is|sounds|you got it|got it|please` +
+		`|exactly|of course)\b` +
 		`|好|是|对|可以|行|[嗯恩]|没错|同意|没问题)`)
 	delivery = regexp.MustCompile(`\benjoy\b|\bfun\b|\btime (?:listening|watching|with|at)\b|\blike it\b`)
 	goodDay  = regexp.MustCompile(`\benjoy (?:your|the) (?:(?:rest|remainder)\b|(?:\w+ )?(?:day|evening|night` +
