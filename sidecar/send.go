@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -146,7 +145,6 @@ func (s *sender) write(channel string, id relay.MessageID, ts relay.Millis, out 
 		return nil, err // and no transcript has it
 	}
 	s.trace("accepted")
-	runtime.Gosched() // to the publisher: the others wait for it, and it mostly waits for its backend
 	record(&put)
 	return &put, nil
 }
