@@ -62,8 +62,7 @@ type Log struct {
 	mu      sync.Mutex
 	pending []*Outcome // not written yet, oldest first; guarded by mu, as the rest is
 	byKey   map[key]*Outcome
-	due     []*Outcome // taken from pending, for the next batch
-	batch   []*Outcome // being written
+	due     []*Outcome // taken from pending, to be written now or being written
 	failing bool       // the last write failed
 
 	viewing sync.Mutex
@@ -170,7 +169,7 @@ func (l *Log) Stats() Stats {
 	defer l.mu.Unlock()
 	return Stats{
 		Written: c.written.Load(), Dropped: c.dropped.Load() + box.Dropped, Failed: c.failed.Load() + box.Failed,
-		Skipped: c.skipped.Load(), Pending: len(l.pending) + len(l.due) + len(l.batch) + int(box.Pending),
+		Skipped: c.skipped.Load(), Pending: len(l.pending) + len(l.due) + int(box.Pending),
 	}
 }
 
@@ -224,15 +223,16 @@ func (l *Log) write() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
-	batch := l.due
-	l.batch, l.due = batch, nil
+	batch := slices.Clip(l.due) // others append behind it
 	l.mu.Unlock()
 	if len(batch) == 0 {
 		return nil
 	}
 	err := l.opts.Box.Append(len(batch), func(i int, seq relay.Seq) ([]byte, error) { return encode(batch[i], seq) })
 	l.mu.Lock()
-	l.batch = nil
+	if l.due = l.due[len(batch):]; len(l.due) == 0 {
+		l.due = nil
+	}
 	failed := l.failing
 	l.failing = err != nil
 	if err != nil {

@@ -71,7 +71,7 @@ func (l *Log) addPending(found map[key]record, in chatKey) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, list := range [][]*Outcome{l.batch, l.due, l.pending} {
+	for _, list := range [][]*Outcome{l.due, l.pending} {
 		for _, o := range list {
 			add(*o)
 		}

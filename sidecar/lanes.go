@@ -49,7 +49,7 @@ func openLanes(b *base) (*lanes, error) {
 			return nil, err
 		}
 	}
-	return ls, ls.open(&ls.outcomes, outcome.BoxOptions(string(b.cfg.RelaySecret), b.cfg.MaxAge, b.log))
+	return ls, ls.open(&ls.outcomes, outcome.BoxOptions(string(b.cfg.RelaySecret), b.cfg.MaxAge, b.log.With("queue", outcomesQueue)))
 }
 
 func (ls *lanes) open(l *lane, o outbox.Options) (err error) {
