@@ -3,7 +3,6 @@ package redisrelay
 import (
 	"context"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +16,7 @@ import (
 const (
 	closeBy   = 200 * time.Microsecond // messages are close together if there is less than this between them
 	gatherFor = time.Millisecond       // then the stream is read so much later
-	spacing   = 2 * time.Millisecond   // and this lies between two reads of the channel, close or not
+	spacing   = 2 * time.Millisecond   // the channel is read so long after something has come there
 )
 
 // gatherer decides whether to wait before the next read of the stream.
@@ -32,22 +31,27 @@ func (g *gatherer) due(entries, full int, now time.Time) bool {
 	return entries > 1 && entries < full && since < time.Duration(entries)*closeBy
 }
 
-// spaced is a connection whose reads lie apart, except behind one that filled
-// its buffer.
+// spaced is a connection of which each read takes what comes within spacing of its first
+// byte: the copies on the channel are not to compete for a processor with the entries of
+// the stream, which they only repeat. Behind a read that filled its buffer there is no wait.
 type spaced struct {
 	net.Conn
-	last atomic.Int64 // when the last read returned, in Unix nanoseconds
+	full bool // the last read filled its buffer; of the goroutine that reads
 }
 
-func (c *spaced) Read(p []byte) (int, error) {
-	if wait := spacing - time.Since(time.Unix(0, c.last.Load())); wait > 0 {
-		time.Sleep(min(wait, spacing))
+func (c *spaced) Read(p []byte) (n int, err error) {
+	if !c.full && len(p) > 1 {
+		if n, err = c.Conn.Read(p[:1]); err != nil || n == 0 {
+			return n, err
+		}
+		time.Sleep(spacing)
 	}
-	n, err := c.Conn.Read(p)
-	if n < len(p) {
-		c.last.Store(time.Now().UnixNano())
+	more, err := c.Conn.Read(p[n:]) // no message has one byte alone
+	c.full = n+more == len(p)
+	if n > 0 {
+		err = nil // it comes again with the next read
 	}
-	return n, err
+	return n + more, err
 }
 
 // spaceReads makes the client's connections [spaced] ones.
