@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -187,7 +188,7 @@ func (d *draft) finished() Sent {
 
 // backoff is how long after the given failure the next attempt is made.
 func backoff(tries int) time.Duration {
-	return min(time.Second<<min(tries, 6), time.Minute)
+	return wait.Doubled(time.Second, time.Minute, tries)
 }
 
 // key names a draft: by its message, or its card while it has none.

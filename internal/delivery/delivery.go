@@ -47,6 +47,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -417,7 +418,7 @@ func (d *Deliveries) run(ctx context.Context, e *entry) (Result, error) {
 		if !errors.Is(err, ErrNotWritten) && !errors.Is(err, ErrEnded) && e.channel != nil {
 			pauses, to, n, missed = e.channel.Pauses(), pausing, &failed, 0
 		}
-		pause := min(pauses.First<<min(*n, 16), pauses.Most)
+		pause := wait.Doubled(pauses.First, pauses.Most, *n)
 		*n++
 		d.move(e, to)
 		if e.kept {

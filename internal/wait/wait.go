@@ -66,6 +66,19 @@ func (b *Backoff) Reset() { b.pauses.Reset() }
 // Sleep is the package's Sleep for the next pause.
 func (b *Backoff) Sleep(ctx context.Context) error { return Sleep(ctx, b.Next()) }
 
+// Doubled is first, doubled n times, but at most longest: the pause after n failures of
+// something whose failures are counted.
+func Doubled(first, longest time.Duration, n int) time.Duration {
+	pause := min(first, longest)
+	for range n {
+		if pause <= 0 || pause >= longest {
+			break
+		}
+		pause = min(2*pause, longest)
+	}
+	return pause
+}
+
 // Wake puts a value into c, which has room for one, where there is none.
 func Wake(c chan<- struct{}) {
 	select {

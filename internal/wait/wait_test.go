@@ -54,3 +54,17 @@ func TestBoundedWaits(t *testing.T) {
 		}
 	})
 }
+
+func TestDoubled(t *testing.T) {
+	for n, want := range map[int]time.Duration{-1: 1, 0: 1, 1: 2, 2: 4, 3: 5, 1 << 40: 5} {
+		if got := Doubled(time.Second, 5*time.Second, n); got != want*time.Second {
+			t.Errorf("after %d failures: got %v, want %v s", n, got, int(want))
+		}
+	}
+	if got := Doubled(0, time.Second, 1<<40); got != 0 {
+		t.Errorf("nothing doubled is %v", got)
+	}
+	if got := Doubled(time.Minute, time.Second, 0); got != time.Second {
+		t.Errorf("got %v, more than the longest", got)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -317,7 +318,7 @@ func (r *ready) postpone(l *letter, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.inHand = false
-	pause := retryFirst << min(l.fails, 10)
+	pause := wait.Doubled(retryFirst, retryMax, l.fails)
 	if l.fails++; l.fails >= patientTries {
 		pause *= 2
 	}

@@ -1,6 +1,10 @@
 package outgoing
 
-import "time"
+import (
+	"time"
+
+	"feishu-relay/internal/wait"
+)
 
 // maxPause is the longest pause before a message is sent again.
 const maxPause = time.Minute
@@ -9,15 +13,9 @@ const maxPause = time.Minute
 // quarter more, at random (from 0 to 1), so that many senders do not come back
 // together. It is never over 60 s.
 func backoff(n int, base time.Duration, random float64) time.Duration {
-	pause := min(max(base, 0), maxPause)
-	for range n {
-		if pause == 0 || pause >= maxPause {
-			break
-		}
-		pause *= 2
-	}
+	pause := wait.Doubled(max(base, 0), maxPause, n)
 	if random > 0 { // false for NaN, too
-		pause += time.Duration(float64(min(pause, maxPause)) / 4 * min(random, 1))
+		pause += time.Duration(float64(pause) / 4 * min(random, 1))
 	}
 	return min(pause, maxPause)
 }
