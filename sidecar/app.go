@@ -28,14 +28,16 @@ const (
 	askAgain    = 10 * time.Minute // who else is in a chat; whether the bot is, after a no
 	maxAsked    = 1000             // chats whose last question is remembered
 	feishuAsked = 10 * time.Second // for one question, and between those about a chat that got no answer
-	askRate     = 2                // questions about memberships a second, of three calls at most: they count against the bot's own limits
-	askBurst    = 10
+	// questions about memberships a second, of three calls at most: they count against the bot's own limits
+	askRate  = 2
+	askBurst = 10
 )
 
 const (
 	personWait = time.Second      // for Feishu to tell a name; without one the open_id stands in the transcript
 	personNext = 10 * time.Minute // before the next question about somebody that Feishu did not name
-	personDay  = 24 * time.Hour   // before the next question about somebody whose name is known: people rename themselves
+	// before the next question about somebody whose name is known: people rename themselves
+	personDay = 24 * time.Hour
 )
 
 // defaultBase is FEISHU_BASE_URL's default.
@@ -67,7 +69,8 @@ func openApp(b *base, c *chats) (*app, error) {
 	a.book = feishu.OpenBook(root, name, b.log)
 	if known := a.book.Self().AppID; b.cfg.AppID != "" && known != "" && known != b.cfg.AppID {
 		// Another app: every open_id in the book is another one's.
-		b.log.Warn("FEISHU_APP_ID is not the app of before; what was known of its chats and bots is set aside", "before", known)
+		b.log.Warn("FEISHU_APP_ID is not the app of before; what was known of its chats and bots is set aside",
+			"before", known)
 		if err := errors.Join(a.book.Close(), root.Rename(name, name+".other-app")); err != nil {
 			return nil, fmt.Errorf("set the former app's book aside: %w", err)
 		}
@@ -132,7 +135,8 @@ func (a *app) directory() *mention.Directory {
 		if seen, ok := a.book.Agent(b.Agent, b.AppID, b.Name); ok { // with the id that this app sees
 			b.OpenID = cmp.Or(b.OpenID, seen.OpenID)
 		}
-		others = append(others, mention.Agent{ID: string(b.Agent), Names: []string{b.Name}, IDs: []string{b.AppID, string(b.OpenID)}})
+		others = append(others, mention.Agent{ID: string(b.Agent), Names: []string{b.Name},
+			IDs: []string{b.AppID, string(b.OpenID)}})
 	}
 	dir := file.DirectoryFor(mention.Agent{ID: string(a.cfg.Agent), Names: []string{self.Name},
 		IDs: []string{string(self.OpenID), self.AppID}}, others...)
@@ -404,7 +408,8 @@ func (a *app) resolve(content, msgType string, given []relay.Mention) []relay.Me
 	}
 	var out []relay.Mention
 	for _, r := range a.directory().Resolve(mention.Text{Content: content, MsgType: msgType, Refs: refs}) {
-		out = append(out, relay.Mention{Key: r.Key, Name: r.Name, OpenID: relay.OpenID(r.OpenID), AgentName: relay.AgentName(r.AgentName)})
+		out = append(out, relay.Mention{Key: r.Key, Name: r.Name, OpenID: relay.OpenID(r.OpenID),
+			AgentName: relay.AgentName(r.AgentName)})
 	}
 	return out
 }
@@ -412,11 +417,14 @@ func (a *app) resolve(content, msgType string, given []relay.Mention) []relay.Me
 // whoAmI is what the bot's model may know of itself.
 func (a *app) whoAmI(context.Context) mcptools.Identity {
 	self := a.self()
-	out := mcptools.Identity{AgentID: mailbox.AgentID(a.cfg.Agent), BotName: self.Name, Description: a.cfg.Role, Capabilities: a.cfg.Capabilities,
-		Limits: mcptools.Limits{MaxMessageBytes: mailbox.MaxBody, MaxConcurrentTasks: a.cfg.Mailbox.MaxTasks, MaxExchanges: a.cfg.Mailbox.MaxExchanges}}
+	out := mcptools.Identity{AgentID: mailbox.AgentID(a.cfg.Agent), BotName: self.Name, Description: a.cfg.Role,
+		Capabilities: a.cfg.Capabilities,
+		Limits: mcptools.Limits{MaxMessageBytes: mailbox.MaxBody, MaxConcurrentTasks: a.cfg.Mailbox.MaxTasks,
+			MaxExchanges: a.cfg.Mailbox.MaxExchanges}}
 	file := a.chats.groups.Current()
 	for _, t := range a.chats.listTalks() {
-		out.Conversations = append(out.Conversations, mcptools.Conversation{Channel: t.Channel, ChatID: string(t.ChatID), ChatType: t.ChatType,
+		out.Conversations = append(out.Conversations, mcptools.Conversation{Channel: t.Channel,
+			ChatID: string(t.ChatID), ChatType: t.ChatType,
 			Name: file.Groups[string(t.ChatID)].Name, LastMessageAt: time.UnixMilli(int64(t.At)).UTC()})
 	}
 	return out

@@ -31,7 +31,8 @@ func newBase(cfg Config, opts Options) *base {
 	if cfg.BaseURL == nil {
 		cfg.BaseURL = &defaultBase
 	}
-	b := &base{cfg: cfg, version: opts.Version, log: opts.Logger, trace: opts.Trace, metrics: newMetrics(cfg.Agent, opts.Version),
+	b := &base{cfg: cfg, version: opts.Version, log: opts.Logger, trace: opts.Trace,
+		metrics:  newMetrics(cfg.Agent, opts.Version),
 		problems: newProblems()}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)

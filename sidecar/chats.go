@@ -81,7 +81,8 @@ func openChats(b *base) (*chats, error) {
 	c.hearing, _ = lru.New[string, int64](maxChats)
 	c.peers = newPeers(b)
 	var err error
-	if c.transcript, err = transcript.Open(b.cfg.TranscriptDir, &transcript.Options{Logger: b.log, Index: newConversations}); err != nil {
+	if c.transcript, err = transcript.Open(b.cfg.TranscriptDir, &transcript.Options{Logger: b.log,
+		Index: newConversations}); err != nil {
 		return nil, err
 	}
 	b.onClose(c.transcript.Close)
@@ -355,7 +356,10 @@ func (c *chats) sortedTalks() []talk {
 	for _, t := range c.talks {
 		list = append(list, t)
 	}
-	slices.SortFunc(list, func(a, b talk) int { return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.ChatID, b.ChatID)) })
+	slices.SortFunc(list, func(a, b talk) int {
+		return cmp.Or(cmp.Compare(b.At, a.At),
+			cmp.Compare(a.ChatID, b.ChatID))
+	})
 	return list
 }
 

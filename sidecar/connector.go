@@ -48,7 +48,8 @@ func (s *speaker) say(ctx context.Context, what httpapi.Saying) (any, error) {
 		return nil, &relay.Error{Code: relay.CodeFeishuUnavailable,
 			Message: "Feishu did not say what kind of chat this is; send it again later: " + err.Error()}
 	}
-	_, err = s.connector.Send(ctx, connector.Send{ChatID: what.ChatID, Content: what.Content, ReplyTo: s.app.answerable(what.ChatID, what.ReplyTo),
+	_, err = s.connector.Send(ctx, connector.Send{ChatID: what.ChatID, Content: what.Content,
+		ReplyTo:  s.app.answerable(what.ChatID, what.ReplyTo),
 		InThread: what.InThread, IdempotencyKey: what.IdempotencyKey, Mentions: what.Mentions}, func(m feishu.Message) error {
 		answer.MessageIDs = append(answer.MessageIDs, m.ID)
 		if kind != feishu.ChatGroup {

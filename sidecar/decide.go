@@ -166,14 +166,16 @@ func (d *decider) question(w where, m policy.Entry) (policy.Question, error) {
 			before = append(before, policyEntry(e))
 		}
 	}
-	return policy.Question{Transcript: before[max(0, len(before)-judgeLines):], Message: m, AgentName: string(d.cfg.Agent),
+	return policy.Question{Transcript: before[max(0, len(before)-judgeLines):], Message: m,
+		AgentName: string(d.cfg.Agent),
 		AgentRole: d.cfg.Role, BotName: d.app.self().Name, Mentioned: w.mentioned}, nil
 }
 
 // Decide answers POST /v1/decide: what the policy says of a message. Nothing is
 // written or injected.
 func (d *decider) Decide(ctx context.Context, q relay.Question) (any, error) {
-	w := where{orDefault(q.Channel), q.ChatID, d.chats.group(q.ChatID), d.app.addressed(q.Content, q.MsgType, q.Mentions)}
+	w := where{orDefault(q.Channel), q.ChatID, d.chats.group(q.ChatID),
+		d.app.addressed(q.Content, q.MsgType, q.Mentions)}
 	m, err := d.asked(w, q)
 	if err != nil {
 		return nil, err
@@ -184,7 +186,8 @@ func (d *decider) Decide(ctx context.Context, q relay.Question) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return policy.DecideUser(ctx, d.cfg.groupPolicyFor(w.group), w.mentioned, d.cfg.limitsFor(w.group), question, d.judge), nil
+		return policy.DecideUser(ctx, d.cfg.groupPolicyFor(w.group), w.mentioned, d.cfg.limitsFor(w.group), question,
+			d.judge), nil
 	}
 	return d.decideBot(ctx, w, m)
 }
@@ -213,8 +216,9 @@ func (d *decider) asked(w where, q relay.Question) (policy.Entry, error) {
 }
 
 func policyEntry(e transcript.Entry) policy.Entry {
-	return policy.Entry{Role: e.Role, Sender: e.Sender, SenderName: e.SenderName, MessageID: cmp.Or(e.EditOf, e.MessageID),
-		ParentID: e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID, PartOf: e.PartOf, Content: e.Content, TS: e.TS, UserTS: e.UserTS}
+	return policy.Entry{Role: e.Role, Sender: e.Sender, SenderName: e.SenderName,
+		MessageID: cmp.Or(e.EditOf, e.MessageID),
+		ParentID:  e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID, PartOf: e.PartOf, Content: e.Content, TS: e.TS, UserTS: e.UserTS}
 }
 
 func botEntry(m *relay.Message, sent time.Time) transcript.Entry {
@@ -230,7 +234,8 @@ func userEntry(m *relay.Message, sent time.Time) transcript.Entry {
 }
 
 func entryOf(m *relay.Message, sent time.Time, role, sender string) transcript.Entry {
-	return transcript.Entry{Role: role, Content: m.Content, Sender: sender, MessageID: string(m.ID()), TS: sent.UnixMilli(),
+	return transcript.Entry{Role: role, Content: m.Content, Sender: sender, MessageID: string(m.ID()),
+		TS:         sent.UnixMilli(),
 		SenderName: m.SenderName, ThreadID: m.ThreadID, ParentID: string(m.ParentID), RootID: string(m.RootID),
 		UserTS: int64(m.UserTS), MsgType: m.MsgType, PartOf: partOf(m.Metadata), EditOf: string(editOf(m))}
 }
@@ -265,7 +270,8 @@ func (d *decider) noteMentions(ctx context.Context, p *arrival) (relay.Reason, e
 // decided on that, and the depth is the same. For other bots it is only recorded.
 func (d *decider) decideEdit(w where, p *arrival) (relay.Reason, error) {
 	of := string(editOf(&p.msg))
-	if !d.deliver.given.has(givenBy(p.msg.SenderAgentName, of)) && !d.deliver.given.has(givenBy("", of)) && !d.receive.inFlight.has(of) {
+	given := d.deliver.given.has(givenBy(p.msg.SenderAgentName, of)) || d.deliver.given.has(givenBy("", of))
+	if !given && !d.receive.inFlight.has(of) {
 		return relay.Duplicate, nil
 	}
 	depth, err := d.chats.depth(w, policyEntry(botEntry(&p.msg, p.sent)), d.cfg.limitsFor(p.group))
@@ -314,7 +320,8 @@ func (d *decider) askPolicy(ctx context.Context, p *arrival) (relay.Reason, erro
 	d.watch.noteDecided(p)
 	d.watch.events.Publish(httpapi.Event{Type: httpapi.EventDecision, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
 		RelayMsgID: p.msg.RelayMsgID, Sender: string(p.msg.SenderAgentName), Depth: p.decision.Depth, Decision: p.decision})
-	d.log.Info("decision", keyAgent, d.cfg.Agent, keyChat, p.msg.ChatID, keyMsg, p.key, keySender, p.msg.SenderAgentName,
+	d.log.Info("decision", keyAgent, d.cfg.Agent, keyChat, p.msg.ChatID, keyMsg, p.key, keySender,
+		p.msg.SenderAgentName,
 		"allow", p.decision.Allow, "tier", p.decision.Tier, keyReason, p.decision.Reason, "detail", p.decision.Detail,
 		"depth", p.decision.Depth, "judge_ms", p.decision.JudgeMS, "mentioned", p.mentioned)
 	if !p.decision.Allow {

@@ -82,7 +82,8 @@ func openFront(b *base, h host, failures *attempts.Failures) (*front, error) {
 
 // gatewayOptions is what the environment says of a gateway.
 func gatewayOptions(cfg *Config, log *slog.Logger, counter func(string)) gateway.Options {
-	o := gateway.Options{Upstream: cfg.BaseURL, AppID: cfg.AppID, PublicURL: cfg.Gateway.PublicURL, Address: entry.Address,
+	o := gateway.Options{Upstream: cfg.BaseURL, AppID: cfg.AppID, PublicURL: cfg.Gateway.PublicURL,
+		Address:  entry.Address,
 		Loopback: IsLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle, EditSettle: cfg.Gateway.EditSettle, StreamLife: cfg.Gateway.StreamLife,
 		MaxAge: cfg.MaxAge, Logger: log, Counter: counter}
 	if cfg.BotWebhookURL != "" {
@@ -99,7 +100,8 @@ func entryOptions(cfg *Config, handler http.Handler, log *slog.Logger, counter f
 			names = append(names, u.Hostname())
 		}
 	}
-	return entry.Options{Mode: cmp.Or(cfg.Gateway.TLS, "off"), CertFile: cfg.Gateway.CertFile, KeyFile: cfg.Gateway.KeyFile,
+	return entry.Options{Mode: cmp.Or(cfg.Gateway.TLS, "off"), CertFile: cfg.Gateway.CertFile,
+		KeyFile: cfg.Gateway.KeyFile,
 		DataDir: cfg.DataDir, Names: names, Token: string(cfg.APIToken), Loopback: IsLoopback(cfg.Gateway.Addr),
 		Allow:   cfg.Gateway.Allow,
 		Handler: handler, Logger: log, Counter: counter}
@@ -247,7 +249,8 @@ func (d *gatewayDoor) idOf(m *relay.Message) relay.MessageID {
 	if isFeishus(m.ID()) {
 		return m.ID()
 	}
-	for _, about := range []relay.MessageID{editOf(m), m.ParentID, m.RootID, d.app.talkIn(m.Channel, m.ChatID).MessageID} {
+	for _, about := range []relay.MessageID{editOf(m), m.ParentID, m.RootID,
+		d.app.talkIn(m.Channel, m.ChatID).MessageID} {
 		if isFeishus(about) {
 			return d.standIn(string(m.ID()), string(m.ID()), about)
 		}
@@ -320,7 +323,8 @@ func (d *gatewayDoor) othersIn(m *relay.Message) []feishu.Mention {
 			continue
 		}
 		if bot, ok := d.app.book.Agent(other.AgentName, "", other.Name); ok && bot.OpenID != "" {
-			out = append(out, feishu.Mention{Key: other.Key, OpenID: bot.OpenID, Name: cmp.Or(other.Name, bot.Name), Type: feishu.SenderBot})
+			out = append(out, feishu.Mention{Key: other.Key, OpenID: bot.OpenID, Name: cmp.Or(other.Name, bot.Name),
+				Type: feishu.SenderBot})
 		}
 	}
 	return out

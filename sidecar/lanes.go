@@ -42,14 +42,17 @@ type lane struct {
 }
 
 func openLanes(b *base) (*lanes, error) {
-	ls := &lanes{base: b, bots: lane{name: outboundQueue}, users: lane{name: inboundQueue}, outcomes: lane{name: outcomesQueue}}
+	ls := &lanes{base: b, bots: lane{name: outboundQueue}, users: lane{name: inboundQueue},
+		outcomes: lane{name: outcomesQueue}}
 	for l := range ls.all() {
-		if err := ls.open(l, outbox.Options{Secret: string(b.cfg.RelaySecret), KeepFor: b.cfg.MaxAge, Sync: b.cfg.OutboxSync,
+		if err := ls.open(l, outbox.Options{Secret: string(b.cfg.RelaySecret), KeepFor: b.cfg.MaxAge,
+			Sync:   b.cfg.OutboxSync,
 			Logger: b.log}); err != nil {
 			return nil, err
 		}
 	}
-	return ls, ls.open(&ls.outcomes, outcome.BoxOptions(string(b.cfg.RelaySecret), b.cfg.MaxAge, b.log.With("queue", outcomesQueue)))
+	return ls, ls.open(&ls.outcomes, outcome.BoxOptions(string(b.cfg.RelaySecret), b.cfg.MaxAge,
+		b.log.With("queue", outcomesQueue)))
 }
 
 func (ls *lanes) open(l *lane, o outbox.Options) (err error) {
@@ -115,12 +118,14 @@ func counted(q relay.Backend) map[string]float64 {
 	switch q := q.(type) {
 	case *filerelay.Queue:
 		st := q.Stats()
-		return map[string]float64{"skipped": float64(st.Skipped), "salvaged": float64(st.Salvaged), "truncated": float64(st.Truncated),
-			"late": float64(st.Late), "rotated": float64(st.Rotated), "removed": float64(st.Removed)}
+		return map[string]float64{"skipped": float64(st.Skipped), "salvaged": float64(st.Salvaged),
+			"truncated": float64(st.Truncated),
+			"late":      float64(st.Late), "rotated": float64(st.Rotated), "removed": float64(st.Removed)}
 	case *redisrelay.Queue:
 		st := q.Stats()
-		return map[string]float64{"foreign": float64(st.Foreign), "foreign_dropped": float64(st.ForeignDropped), "trimmed": float64(st.Trimmed),
-			"junk": float64(st.Junk), "reconnects": float64(st.Reconnects), "restarts": float64(st.Restarts)}
+		return map[string]float64{"foreign": float64(st.Foreign), "foreign_dropped": float64(st.ForeignDropped),
+			"trimmed": float64(st.Trimmed),
+			"junk":    float64(st.Junk), "reconnects": float64(st.Reconnects), "restarts": float64(st.Restarts)}
 	}
 	return nil
 }

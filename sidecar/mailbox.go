@@ -77,7 +77,8 @@ func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer) (*ma
 			return nil, err
 		}
 	}
-	m.agent, err = agent.New(agent.Options{Self: self, Description: m.cfg.Role, Capabilities: m.cfg.Capabilities, AllowFrom: c.AllowFrom,
+	m.agent, err = agent.New(agent.Options{Self: self, Description: m.cfg.Role, Capabilities: m.cfg.Capabilities,
+		AllowFrom: c.AllowFrom,
 		Delegates: c.Delegates, MaxTasks: c.MaxTasks, Store: store, State: own, Seen: seenMail{seen}, Doors: m.doors,
 		Signing: m.signing(), Signed: seenMail{signed},
 		Hears:     func(channel, chat string) bool { return m.chats.hears(channel, relay.ChatID(chat)) },
@@ -97,12 +98,14 @@ func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer) (*ma
 func (m *mail) openStore() (mailbox.Store, error) {
 	c := m.cfg.Mailbox
 	if c.Backend == "redis" {
-		store, err := redisbox.Open(redisbox.Options{URL: string(m.cfg.RedisURL), Logger: m.log, HeartbeatTimeout: c.HeartbeatTimeout,
-			Self: mailbox.AgentID(m.cfg.Agent), Signing: m.signing()})
+		store, err := redisbox.Open(redisbox.Options{URL: string(m.cfg.RedisURL), Logger: m.log,
+			HeartbeatTimeout: c.HeartbeatTimeout,
+			Self:             mailbox.AgentID(m.cfg.Agent), Signing: m.signing()})
 		if err != nil {
 			return nil, &setting{fmt.Errorf("mailbox on Redis: %w", err)}
 		}
-		m.metrics.counter("mailbox_foreign_dropped_total", "Messages on the peer channels of Redis that could not be taken.",
+		m.metrics.counter("mailbox_foreign_dropped_total",
+			"Messages on the peer channels of Redis that could not be taken.",
 			nil, func() float64 { return float64(store.Dropped()) })
 		return store, nil
 	}

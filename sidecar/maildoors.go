@@ -73,9 +73,10 @@ func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery, on agent.Prog
 	giving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(settledCause(ctx)) })()
-	err := d.deliver.deliveries.Attempt(giving, delivery.Message{Inbound: in, Ref: delivery.Ref{ID: relay.MessageID(m.ID),
-		Key: mailKey(m), Channel: in.Channel, Chat: in.ChatID, Sender: relay.AgentName(m.From), Sent: m.Timestamp,
-		Mail: true}},
+	err := d.deliver.deliveries.Attempt(giving, delivery.Message{Inbound: in,
+		Ref: delivery.Ref{ID: relay.MessageID(m.ID),
+			Key: mailKey(m), Channel: in.Channel, Chat: in.ChatID, Sender: relay.AgentName(m.From), Sent: m.Timestamp,
+			Mail: true}},
 		ch, delivery.Hooks{Written: on.Written, Next: on.Next})
 	switch {
 	case errors.Is(err, delivery.ErrRefused):
@@ -119,7 +120,8 @@ func (d *mailDoors) channel(m agent.Delivery, in relay.Inbound) delivery.Channel
 // inbound is m as the bot gets it (docs/protocol.md 6.10).
 func (d *mailDoors) inbound(m agent.Delivery) relay.Inbound {
 	e := m.Envelope
-	in := relay.Inbound{Channel: mailChannel, Plain: plainMail(e), SenderID: string(e.From), ChatID: relay.ChatID(e.From), Content: mailText(e),
+	in := relay.Inbound{Channel: mailChannel, Plain: plainMail(e), SenderID: string(e.From),
+		ChatID: relay.ChatID(e.From), Content: mailText(e),
 		Timestamp: relay.Timestamp(e.Timestamp), SessionKeyOverride: mailChannel + ":" + string(e.From)}
 	meta := map[string]any{"from_bot": true, "is_mentioned": true, "sender_agent_name": e.From, "message_id": e.ID,
 		"relay_msg_id": relay.MessageID(e.ID), "mailbox_type": e.Type, "mailbox_parts": e.Content.Parts, "mailbox_ttl": e.Hops,
@@ -130,7 +132,8 @@ func (d *mailDoors) inbound(m agent.Delivery) relay.Inbound {
 	if e.Callback != nil {
 		meta["mailbox_callback"] = e.Callback
 	}
-	for k, v := range map[string]string{"reply_to": e.ReplyTo, "correlation_id": e.Metadata.CorrelationID, "goal_id": e.Metadata.Goal} {
+	for k, v := range map[string]string{"reply_to": e.ReplyTo, "correlation_id": e.Metadata.CorrelationID,
+		"goal_id": e.Metadata.Goal} {
 		if v != "" {
 			meta[k] = v
 		}

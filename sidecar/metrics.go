@@ -57,9 +57,11 @@ var (
 
 func newMetrics(name relay.AgentName, version string) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
-	m.register = prometheus.WrapRegistererWith(prometheus.Labels{"agent": strings.ToValidUTF8(string(name), "\uFFFD")}, m.registry)
+	m.register = prometheus.WrapRegistererWith(prometheus.Labels{"agent": strings.ToValidUTF8(string(name), "\uFFFD")},
+		m.registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return promauto.With(m.register).NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_" + name, Help: help}, labels)
+		return promauto.With(m.register).NewCounterVec(prometheus.CounterOpts{Name: "feishu_relay_" + name, Help: help},
+			labels)
 	}
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return promauto.With(m.register).NewHistogramVec(
@@ -68,24 +70,33 @@ func newMetrics(name relay.AgentName, version string) *metrics {
 	m.received = counter("received_total", "Lines read from a queue, own messages and repeats included.", "queue")
 	m.receivedAt = promauto.With(m.register).NewGaugeVec(prometheus.GaugeOpts{Name: "feishu_relay_last_received_timestamp_seconds",
 		Help: "When a line was last read from a queue; 0: not since the start."}, []string{"queue"})
-	m.delay = histogram("queue_delay_seconds", "From the time of another's message until it was read here.", latencyBuckets, "queue")
+	m.delay = histogram("queue_delay_seconds", "From the time of another's message until it was read here.",
+		latencyBuckets, "queue")
 	m.stages = histogram("stage_duration_seconds", "How long one try of a stage took.", stageBuckets, "stage")
 	m.retried = counter("stage_retries_total", "Times a stage could not do its work and was tried again.", "stage")
 	m.stopped = counter("stopped_total", "Messages that were not delivered to the bot, by reason.", "reason")
-	m.sent = counter("sent_total", "Messages that the bot reported as sent; relayed is false for private chats.", "relayed")
-	m.transcript = counter("transcript_lines_total", "Messages recorded; added is false where another sidecar had written the line.", "role", "added")
+	m.sent = counter("sent_total", "Messages that the bot reported as sent; relayed is false for private chats.",
+		"relayed")
+	m.transcript = counter("transcript_lines_total",
+		"Messages recorded; added is false where another sidecar had written the line.", "role", "added")
 	m.decisions = counter("decisions_total", "Decisions of the stop policy.", "tier", "allow")
-	m.depth = histogram("decision_depth", "Depth of the messages decided on.", []float64{1, 2, 3, 4, 5, 6, 8, 10, 20}).WithLabelValues().(prometheus.Histogram)
+	m.depth = histogram("decision_depth", "Depth of the messages decided on.",
+		[]float64{1, 2, 3, 4, 5, 6, 8, 10, 20}).WithLabelValues().(prometheus.Histogram)
 	m.judgeCalls = counter("judge_calls_total", "Questions put to the judge, by its answer.", "result")
-	m.judgeTime = histogram("judge_duration_seconds", "How long the judge took to answer or to fail.", judgeBuckets).WithLabelValues().(prometheus.Histogram)
+	m.judgeTime = histogram("judge_duration_seconds", "How long the judge took to answer or to fail.",
+		judgeBuckets).WithLabelValues().(prometheus.Histogram)
 	m.deliveries = counter("delivered_total", "Messages that the bot was given, by door.", "door")
-	m.latency = histogram("delivery_duration_seconds", "From the time of a message to its delivery, by door.", latencyBuckets, "door")
-	m.missing = counter("seq_gaps_total", "Messages of peers that never arrived, by the gaps in their seq.").WithLabelValues()
-	m.skewed = counter("skewed_messages_total", "Messages from a clock more than a minute ahead, taken as sent on arrival.").WithLabelValues()
+	m.latency = histogram("delivery_duration_seconds", "From the time of a message to its delivery, by door.",
+		latencyBuckets, "door")
+	m.missing = counter("seq_gaps_total",
+		"Messages of peers that never arrived, by the gaps in their seq.").WithLabelValues()
+	m.skewed = counter("skewed_messages_total",
+		"Messages from a clock more than a minute ahead, taken as sent on arrival.").WithLabelValues()
 	m.quarantined = counter("quarantined_lines_total", "Malformed lines set aside.").WithLabelValues()
 	m.gateway = counter("gateway_events_total", "What the gateway, its entry and the connector came upon.", "event")
 	m.mail = counter("mailbox_messages_total", "What happened to direct messages between agents.", "event")
-	m.register.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.register.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.gauge("build_info", "Always 1; version and goversion tell what runs.",
 		prometheus.Labels{"version": version, "goversion": runtime.Version()}, func() float64 { return 1 })
 
@@ -135,12 +146,14 @@ func (m *metrics) expectMail() {
 // gauge shows a value that is read when it is asked for. The name stands without
 // its prefix.
 func (m *metrics) gauge(name, help string, labels prometheus.Labels, value func() float64) {
-	m.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "feishu_relay_" + name, Help: help, ConstLabels: labels}, value))
+	m.register.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "feishu_relay_" + name, Help: help,
+		ConstLabels: labels}, value))
 }
 
 // counter is gauge for a value that only grows.
 func (m *metrics) counter(name, help string, labels prometheus.Labels, value func() float64) {
-	m.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "feishu_relay_" + name, Help: help, ConstLabels: labels}, value))
+	m.register.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "feishu_relay_" + name, Help: help,
+		ConstLabels: labels}, value))
 }
 
 // read counts a line of a queue.

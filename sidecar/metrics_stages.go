@@ -19,7 +19,8 @@ func (m *metrics) timed(stages relay.Pipeline[*arrival]) relay.Pipeline[*arrival
 	for i, stage := range stages {
 		duration := m.stages.WithLabelValues(stage.Name)
 		m.retried.WithLabelValues(stage.Name)
-		out[i] = relay.Stage[*arrival]{Name: stage.Name, Apply: func(ctx context.Context, p *arrival) (relay.Reason, error) {
+		out[i] = relay.Stage[*arrival]{Name: stage.Name, Apply: func(ctx context.Context, p *arrival) (relay.Reason,
+			error) {
 			why, err := stage.Apply(ctx, p)
 			now := time.Now()
 			duration.Observe(now.Sub(p.staged).Seconds())

@@ -18,7 +18,8 @@ import (
 // somebody asks.
 func (s *Sidecar) measure() {
 	m := s.metrics
-	m.gauge("ready", "1 while the backend is connected and being read and the folders can be written, as /readyz says.", nil,
+	m.gauge("ready", "1 while the backend is connected and being read and the folders can be written, as /readyz says.",
+		nil,
 		func() float64 { return zeroOne(s.Ready() == nil) })
 	m.measureQueue(outboundQueue, s.lanes.bots.queue)
 	m.measureQueue(inboundQueue, s.lanes.users.queue)
@@ -28,13 +29,16 @@ func (s *Sidecar) measure() {
 	}
 	m.measureOutbox(&s.lanes.bots)
 	m.measureOutbox(&s.lanes.users)
-	m.gauge("chat_queue_messages", "Messages that are being decided on or delivered, or that wait behind such a one in their chat.", nil,
+	m.gauge("chat_queue_messages",
+		"Messages that are being decided on or delivered, or that wait behind such a one in their chat.", nil,
 		func() float64 { return float64(len(s.receive.workers.room)) })
 	undelivered := func() delivery.Count { c, _ := s.deliver.deliveries.Counts(); return c }
 	inProgress := func() delivery.Count { _, c := s.deliver.deliveries.Counts(); return c }
-	m.gauge("undelivered_messages", "Messages that may go to the bot and that it was not given yet, at most one of each chat.", nil,
+	m.gauge("undelivered_messages",
+		"Messages that may go to the bot and that it was not given yet, at most one of each chat.", nil,
 		func() float64 { return float64(undelivered().Messages) })
-	m.gauge("undelivered_oldest_seconds", "How long the oldest of the undelivered messages has waited for the bot; 0: no message does.", nil,
+	m.gauge("undelivered_oldest_seconds",
+		"How long the oldest of the undelivered messages has waited for the bot; 0: no message does.", nil,
 		func() float64 { return undelivered().Oldest.Seconds() })
 	m.gauge("in_progress_messages", "Messages and mail that the bot was given and has not answered.", nil,
 		func() float64 { return float64(inProgress().Messages) })
@@ -46,7 +50,8 @@ func (s *Sidecar) measure() {
 		"refused":  func() int64 { n, _ := s.api.failures.Totals(); return n },
 		"too_many": func() int64 { _, n := s.api.failures.Totals(); return n },
 	} {
-		m.counter("wrong_tokens_total", "Wrong tokens and sessions at the local API and of tunnels; too_many were answered 429.",
+		m.counter("wrong_tokens_total",
+			"Wrong tokens and sessions at the local API and of tunnels; too_many were answered 429.",
 			prometheus.Labels{"answer": answer}, func() float64 { return float64(total()) })
 	}
 	s.measureOutcomes()
@@ -108,11 +113,14 @@ func (s *Sidecar) measureMailbox() {
 		name, help string
 		value      func(agent.Counts) int
 	}{
-		{"waiting_messages", "Messages in the inbox that the bot has not taken.", func(n agent.Counts) int { return n.Waiting }},
-		{"unacknowledged_messages", "Messages sent and not acknowledged yet.", func(n agent.Counts) int { return n.Unacknowledged }},
+		{"waiting_messages", "Messages in the inbox that the bot has not taken.",
+			func(n agent.Counts) int { return n.Waiting }},
+		{"unacknowledged_messages", "Messages sent and not acknowledged yet.",
+			func(n agent.Counts) int { return n.Unacknowledged }},
 		{"open_tasks", "Tasks that the bot works on.", func(n agent.Counts) int { return n.OpenTasks }},
 	} {
-		s.metrics.gauge("mailbox_"+g.name, g.help, nil, func() float64 { return float64(g.value(s.mail.agent.Counts())) })
+		s.metrics.gauge("mailbox_"+g.name, g.help, nil,
+			func() float64 { return float64(g.value(s.mail.agent.Counts())) })
 	}
 }
 
@@ -189,15 +197,18 @@ func (w watched) Publish(ctx context.Context, lines [][]byte, after relay.Receip
 // backend has: bytes of a file, entries of a stream.
 func (m *metrics) measureQueue(name string, q relay.Backend) {
 	labels := prometheus.Labels{"queue": name}
-	m.gauge("backend_connected", "1 while the queue's backend answers.", labels, func() float64 { return zeroOne(q.Status().Connected) })
+	m.gauge("backend_connected", "1 while the queue's backend answers.", labels,
+		func() float64 { return zeroOne(q.Status().Connected) })
 	lag, unit := "queue_lag_bytes", "Bytes of the queue's files that are still to be read."
 	if _, ok := q.(*redisrelay.Queue); ok {
 		lag, unit = "queue_lag_entries", "Entries of the queue's stream that are still to be read."
 	}
 	m.gauge(lag, unit, labels, func() float64 { return float64(q.Status().Lag) })
-	m.gauge("queue_unsettled_messages", "Messages read and not settled.", labels, func() float64 { return float64(q.Status().Unsettled) })
+	m.gauge("queue_unsettled_messages", "Messages read and not settled.", labels,
+		func() float64 { return float64(q.Status().Unsettled) })
 	for event := range counted(q) {
-		m.counter("queue_events_total", "What the backend's reading side came upon; trimmed and foreign_dropped are losses.",
+		m.counter("queue_events_total",
+			"What the backend's reading side came upon; trimmed and foreign_dropped are losses.",
 			prometheus.Labels{"queue": name, "event": event}, func() float64 { return counted(q)[event] })
 	}
 }
@@ -209,12 +220,16 @@ func (m *metrics) measureOutbox(l *lane) {
 		func() float64 { return float64(l.box.Stats().Pending) })
 	m.gauge("outbox_pending_bytes", "Size of the own messages that the backend does not have yet.", labels,
 		func() float64 { return float64(l.box.Stats().Bytes) })
-	m.gauge("outbox_stalled_seconds", "How long the backend has been offered the oldest pending messages and has not taken them; 0: it takes them.",
+	m.gauge("outbox_stalled_seconds",
+		"How long the backend has been offered the oldest pending messages and has not taken them; 0: it takes them.",
 		labels, func() float64 { return l.publishing.stalled(time.Now()).Seconds() })
-	m.gauge("last_published_timestamp_seconds", "When the backend last took own messages; 0: not since the start.", labels,
+	m.gauge("last_published_timestamp_seconds", "When the backend last took own messages; 0: not since the start.",
+		labels,
 		func() float64 { return float64(l.publishing.last.Load()) / 1e9 })
-	m.counter("published_total", "Own messages that the backend has taken.", labels, func() float64 { return float64(l.box.Stats().Published) })
+	m.counter("published_total", "Own messages that the backend has taken.", labels,
+		func() float64 { return float64(l.box.Stats().Published) })
 	m.counter("republished_total", "Own messages published again after the backend had lost them.", labels,
 		func() float64 { return float64(l.box.Stats().Republished) })
-	m.counter("publish_errors_total", "Tries to publish that failed.", labels, func() float64 { return float64(l.box.Stats().Failed) })
+	m.counter("publish_errors_total", "Tries to publish that failed.", labels,
+		func() float64 { return float64(l.box.Stats().Failed) })
 }

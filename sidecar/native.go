@@ -70,7 +70,8 @@ func openNative(b *base, c *chats, a *app, s *sender, r *receiver) (*native, err
 	if err != nil {
 		return nil, err
 	}
-	queue, err := filerelay.New(filerelay.Options{Dir: root.Name(), Queue: nativeQueue, Agent: string(b.cfg.Agent), Logger: b.log})
+	queue, err := filerelay.New(filerelay.Options{Dir: root.Name(), Queue: nativeQueue, Agent: string(b.cfg.Agent),
+		Logger: b.log})
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,8 @@ func (n *native) awaitCopy(ctx context.Context, p *arrival) {
 
 // afterCopy takes d, which holds a bot's native message m, through the stages once came is
 // closed or the copy has been waited for.
-func (n *native) afterCopy(ctx context.Context, d relay.Delivery, m *relay.Message, arrived time.Time, came <-chan struct{}) {
+func (n *native) afterCopy(ctx context.Context, d relay.Delivery, m *relay.Message, arrived time.Time,
+	came <-chan struct{}) {
 	if !n.receive.here(string(m.ID())) {
 		select {
 		case <-time.After(time.Until(arrived.Add(n.waitForCopy(m)))):
@@ -282,10 +284,12 @@ func (n *native) spool(ctx context.Context, m feishu.Message, kind string) error
 func (n *native) hearPerson(ctx context.Context, p *arrival) (relay.Reason, error) {
 	m := &p.msg
 	if !ofGroup(m.Metadata) {
-		n.chats.noteTalk(talk{Channel: m.Channel, ChatID: m.ChatID, ChatType: feishu.ChatP2P, MessageID: m.MessageID, At: m.TS})
+		n.chats.noteTalk(talk{Channel: m.Channel, ChatID: m.ChatID, ChatType: feishu.ChatP2P, MessageID: m.MessageID,
+			At: m.TS})
 		return relay.Pass, nil
 	}
-	_, err := n.send.Hear(ctx, relay.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID), SenderID: m.SenderID,
+	_, err := n.send.Hear(ctx, relay.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID),
+		SenderID:   m.SenderID,
 		SenderName: m.SenderName, MessageID: m.MessageID, TS: m.TS, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
 	return relay.Pass, err
 }

@@ -188,7 +188,8 @@ func (w *waiting) handOver(ctx context.Context, s *Sidecar) {
 			continue
 		}
 		if pauses.Sleep(ctx) != nil {
-			w.log.Error("messages of the bot are lost: the disk could not be used before the sidecar stopped", "messages", len(sent))
+			w.log.Error("messages of the bot are lost: the disk could not be used before the sidecar stopped",
+				"messages", len(sent))
 			return
 		}
 	}

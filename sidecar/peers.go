@@ -33,7 +33,8 @@ type peerQueue struct {
 }
 
 func newPeers(b *base) *peers {
-	return &peers{base: b, last: map[peerQueue]relay.Seq{}, told: map[relay.AgentName]bool{}, gone: map[relay.AgentName]uint64{}}
+	return &peers{base: b, last: map[peerQueue]relay.Seq{}, told: map[relay.AgentName]bool{},
+		gone: map[relay.AgentName]uint64{}}
 }
 
 // sentAt is when m was sent, as far as its sender is believed: on arrival where

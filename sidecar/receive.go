@@ -292,7 +292,8 @@ func (r *receiver) here(key string) bool {
 // work now (a full disk, a bot that is away) is tried again with growing pauses,
 // for at most RELAY_MAX_AGE since the message arrived, and without end until it is
 // in the transcript. It fails only when ctx is done.
-func (r *receiver) walk(ctx context.Context, stages relay.Pipeline[*arrival], p *arrival) (stage string, why relay.Reason, err error) {
+func (r *receiver) walk(ctx context.Context, stages relay.Pipeline[*arrival], p *arrival) (stage string,
+	why relay.Reason, err error) {
 	for pauses := wait.NewBackoff(retryFirst, retryMax); ; {
 		stage, why, err = r.apply(ctx, stages, p)
 		if err == nil || ctx.Err() != nil {
@@ -312,7 +313,8 @@ func (r *receiver) walk(ctx context.Context, stages relay.Pipeline[*arrival], p 
 
 func (r *receiver) retrying(stage string, p *arrival, err error) {
 	if errors.Is(err, errUndecided) || errors.Is(err, transcript.ErrBusy) && !p.inChat { // no fault
-		r.log.Debug("waiting in the order of the chat", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr, err)
+		r.log.Debug("waiting in the order of the chat", keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keyErr,
+			err)
 		return
 	}
 	r.problems.set(stage, err)
@@ -321,7 +323,8 @@ func (r *receiver) retrying(stage string, p *arrival, err error) {
 }
 
 // apply runs the stages once.
-func (r *receiver) apply(ctx context.Context, stages relay.Pipeline[*arrival], p *arrival) (stage string, why relay.Reason, err error) {
+func (r *receiver) apply(ctx context.Context, stages relay.Pipeline[*arrival], p *arrival) (stage string,
+	why relay.Reason, err error) {
 	p.staged = time.Now()
 	return stages.Run(ctx, p)
 }

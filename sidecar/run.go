@@ -14,7 +14,8 @@ import (
 // Run works until ctx is done and then stops in order. It returns an error only
 // for a listener that failed.
 func (s *Sidecar) Run(ctx context.Context) error {
-	s.log.Info("listening", "addr", s.api.listener.Addr().String(), keyAgent, s.cfg.Agent, "backend", s.cfg.Backend, "version", s.version)
+	s.log.Info("listening", "addr", s.api.listener.Addr().String(), keyAgent, s.cfg.Agent, "backend", s.cfg.Backend,
+		"version", s.version)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx))

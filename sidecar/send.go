@@ -101,7 +101,8 @@ func (s *sender) accept(out relay.Outbound, record func(*relay.Message)) (relay.
 
 // sendOnce sends what was not sent under this id before; else m is nil. In one
 // chat one call runs at a time, so that its order is the same everywhere.
-func (s *sender) sendOnce(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound, record func(*relay.Message)) (*relay.Message, error) {
+func (s *sender) sendOnce(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound,
+	record func(*relay.Message)) (*relay.Message, error) {
 	defer s.sending.lock(chatKey(channel, out.ChatID))()
 	if s.sentIDs.Claim(string(id)) != dedup.New {
 		return nil, nil
@@ -117,7 +118,8 @@ func (s *sender) sendOnce(channel string, id relay.MessageID, ts relay.Millis, o
 	return m, nil
 }
 
-func (s *sender) write(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound, record func(*relay.Message)) (*relay.Message, error) {
+func (s *sender) write(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound,
+	record func(*relay.Message)) (*relay.Message, error) {
 	s.chats.saw(channel, out.ChatID, ts)
 	userTS, err := s.chats.lastUser(channel, out.ChatID, out.ThreadID, ts)
 	if err != nil {
@@ -153,7 +155,8 @@ func (s *sender) write(channel string, id relay.MessageID, ts relay.Millis, out 
 // but is believed here as far as another's. The others get it whatever comes of
 // this; stopOwn tries again.
 func (s *sender) recordOwn(m *relay.Message) {
-	if _, err := s.chats.transcript.Append(m.Channel, string(m.ChatID), botEntry(m, s.chats.peers.sentAt(m, time.Now()))); err != nil {
+	if _, err := s.chats.transcript.Append(m.Channel, string(m.ChatID),
+		botEntry(m, s.chats.peers.sentAt(m, time.Now()))); err != nil {
 		s.problems.set("transcript", err)
 		s.log.Error("own message is not in the transcript", keyMsg, m.ID(), keyErr, err)
 	} else {
@@ -173,14 +176,16 @@ func (s *sender) Hear(_ context.Context, h relay.Heard) (relay.Sent, error) {
 	id := h.MessageID
 	if id == "" {
 		// Several bots may report the same message: they give it the same id.
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", h.ChatID, cmp.Or(h.Sender, string(h.SenderID)), h.TS, h.Content))
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", h.ChatID, cmp.Or(h.Sender, string(h.SenderID)),
+			h.TS, h.Content))
 		if h.TS <= 0 {
 			copy(sum[:], rand.Text())
 		}
 		id = relay.MessageID("user:" + hex.EncodeToString(sum[:12]))
 	}
 	group := isGroup(h.ChatType) && ofGroup(h.Metadata)
-	s.chats.noteTalk(talk{Channel: channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID, At: ts})
+	s.chats.noteTalk(talk{Channel: channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID,
+		At: ts})
 	if !group {
 		return relay.Sent{RelayMsgID: id}, nil
 	}
@@ -296,11 +301,13 @@ func (s *sender) recordLater(m *relay.Message) {
 }
 
 func (s *sender) heard(ctx context.Context, m feishu.Message) error {
-	s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID, At: m.CreateTime})
+	s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
+		At: m.CreateTime})
 	if m.ChatType != feishu.ChatGroup {
 		return nil // a private chat never leaves its bot
 	}
-	_, err := s.Hear(ctx, relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(), Sender: string(m.Sender.OpenID),
+	_, err := s.Hear(ctx, relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(),
+		Sender:   string(m.Sender.OpenID),
 		SenderID: m.Sender.OpenID, SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
 	return err

@@ -95,7 +95,8 @@ func (s *Sidecar) Status() Status {
 	st := Status{Version: s.version, Started: relay.Timestamp(s.started), Backend: s.cfg.Backend,
 		Identity: Identity{s.cfg.Agent, self.Name, self.OpenID, self.AppID},
 		Door:     DoorStatus{Name: s.deliver.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.chats.peers.missing(),
-		Members: MembersStatus{s.cfg.MembershipCheck, s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(), Token: s.cfg.APIToken != ""}
+		Members: MembersStatus{s.cfg.MembershipCheck,
+			s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(), Token: s.cfg.APIToken != ""}
 	if err := s.Ready(); err != nil {
 		st.NotReady = err.Error()
 	}
@@ -146,7 +147,8 @@ func (s *Sidecar) Ready() error {
 	for l := range s.lanes.all() {
 		switch st := l.queue.Status(); {
 		case !st.Connected:
-			errs = append(errs, fmt.Errorf("%s queue: the %s backend does not answer: %s", l.name, s.cfg.Backend, cmp.Or(st.Error, "not yet connected")))
+			errs = append(errs, fmt.Errorf("%s queue: the %s backend does not answer: %s", l.name, s.cfg.Backend,
+				cmp.Or(st.Error, "not yet connected")))
 		case !st.Reading:
 			errs = append(errs, fmt.Errorf("%s queue is not being read", l.name))
 		}

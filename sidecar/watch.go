@@ -68,7 +68,8 @@ func (w *watch) settled(p *arrival) {
 // told are the reasons of a stop that a watcher of the group wants to know of.
 // The others say nothing of the message but that it came twice, was this bot's
 // own, or is none.
-var told = []relay.Reason{relay.Expired, relay.NotMentioned, relay.MaxDepth, relay.JudgeNo, relay.JudgeError, relay.Undeliverable}
+var told = []relay.Reason{relay.Expired, relay.NotMentioned, relay.MaxDepth, relay.JudgeNo, relay.JudgeError,
+	relay.Undeliverable}
 
 func (w *watch) noteStopped(p *arrival, why relay.Reason) {
 	if p.History || !slices.Contains(told, why) { // of what was there before this sidecar there is nothing to tell
@@ -143,8 +144,9 @@ func (w *watch) shown(m *relay.Message, sent time.Time, role string, own bool) {
 	if role == relay.RoleUser {
 		entry = userEntry(m, sent)
 	}
-	e := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: cmp.Or(editOf(m), m.RelayMsgID),
-		Role: role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
+	e := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID,
+		RelayMsgID: cmp.Or(editOf(m), m.RelayMsgID),
+		Role:       role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
 		ParentID: m.ParentID, RootID: m.RootID, TS: relay.MillisOf(sent), Own: own}
 	if role != relay.RoleAssistant || !w.events.Watched() {
 		w.events.Publish(e)
@@ -152,7 +154,8 @@ func (w *watch) shown(m *relay.Message, sent time.Time, role string, own bool) {
 	}
 	counted := func() {
 		limits := w.cfg.limitsFor(w.chats.group(m.ChatID))
-		e.Depth, _ = w.chats.depth(where{channel: m.Channel, chat: m.ChatID}, policyEntry(entry), limits) // 0: not known
+		// 0: not known
+		e.Depth, _ = w.chats.depth(where{channel: m.Channel, chat: m.ChatID}, policyEntry(entry), limits)
 		w.events.Publish(e)
 	}
 	if own { // the bot waits for the answer to its send, and not for the transcript
@@ -172,7 +175,8 @@ func (w *watch) stopped(p *arrival, stage string, why relay.Reason) {
 	case why == relay.Malformed, why == relay.BadSignature:
 		level = slog.LevelWarn
 	}
-	attrs := []any{keyReason, why, keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keySender, p.msg.SenderAgentName}
+	attrs := []any{keyReason, why, keyStage, stage, keyChat, p.msg.ChatID, keyMsg, p.key, keySender,
+		p.msg.SenderAgentName}
 	if p.cause != nil {
 		attrs = append(attrs, keyErr, p.cause)
 	}
