@@ -2,11 +2,13 @@ package mailapi
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
 	"time"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
@@ -43,10 +45,7 @@ func (a *API) drain(r *http.Request) (any, error) {
 		return nil, err
 	}
 	goal := r.URL.Query().Get("goal")
-	if goal != "" {
-		err = checkMailID("goal", goal)
-	}
-	if err != nil {
+	if err := checkOptional("goal", goal); err != nil {
 		return nil, err
 	}
 	drained, err := a.Mailbox.Drain(r.Context(), n, goal)
@@ -85,11 +84,7 @@ func (a *API) sendMail(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent, err := a.Mailbox.Send(r.Context(), draft)
-	if err != nil {
-		return nil, err
-	}
-	return sent, nil
+	return a.Mailbox.Send(r.Context(), draft)
 }
 
 func readDraft(r *http.Request) (d agent.Draft, err error) {
@@ -121,10 +116,7 @@ func takeID(fields map[string]json.RawMessage, name string) (id string, err erro
 	if json.Unmarshal(raw, &id) != nil {
 		return "", mailbox.Invalid(name, "want a string")
 	}
-	if id == "" {
-		return "", nil
-	}
-	return id, checkMailID(name, id)
+	return id, checkOptional(name, id)
 }
 
 // envelope reads an envelope to send. Whom it is from is looked at by the mailbox.
@@ -136,17 +128,18 @@ func envelope(fields map[string]json.RawMessage) (mailbox.Envelope, error) {
 	return mailbox.DecodeDraft(raw)
 }
 
-// ack serves POST /v1/mailbox/messages/{id}/ack: the bot has dealt with it.
-func (a *API) ack(r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	err := checkMailID("id", id)
-	if err != nil {
-		return nil, err
+// byID does something with the message that the path names, and answers its id.
+func (a *API) byID(do func(Mailbox, context.Context, string) error) web.Handler {
+	return func(r *http.Request) (any, error) {
+		id := r.PathValue("id")
+		if err := checkMailID("id", id); err != nil {
+			return nil, err
+		}
+		if err := do(a.Mailbox, r.Context(), id); err != nil {
+			return nil, about("id", http.StatusNotFound, err)
+		}
+		return map[string]string{"id": id}, nil
 	}
-	if err := a.Mailbox.Ack(r.Context(), id); err != nil {
-		return nil, about("id", http.StatusNotFound, err)
-	}
-	return map[string]string{"id": id}, nil
 }
 
 // nack serves POST /v1/mailbox/messages/{id}/nack: the bot refuses it.
@@ -202,15 +195,4 @@ func (a *API) deadLetters(r *http.Request) (any, error) {
 		rows = append(rows, deadLetter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, envelope})
 	}
 	return map[string]any{"dead_letters": rows}, nil
-}
-
-func (a *API) replay(r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	if err := checkMailID("id", id); err != nil {
-		return nil, err
-	}
-	if err := a.Mailbox.Replay(r.Context(), id); err != nil {
-		return nil, about("id", http.StatusNotFound, err)
-	}
-	return map[string]string{"id": id}, nil
 }

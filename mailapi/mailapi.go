@@ -95,14 +95,14 @@ func (a *API) Routes() []web.Route {
 		web.On("GET /v1/mailbox/inbox", a.json(ok, a.inbox)),
 		web.On("POST /v1/mailbox/inbox/drain", a.json(ok, a.drain)),
 		web.On("POST /v1/mailbox/messages", a.json(accepted, a.sendMail)),
-		web.On("POST /v1/mailbox/messages/{id}/ack", a.json(ok, a.ack)),
+		web.On("POST /v1/mailbox/messages/{id}/ack", a.json(ok, a.byID(Mailbox.Ack))),
 		web.On("POST /v1/mailbox/messages/{id}/nack", a.json(ok, a.nack)),
 		web.On("GET /v1/mailbox/tasks", a.json(ok, a.tasks)),
 		web.On("POST /v1/mailbox/tasks", a.json(accepted, a.sendTask)),
 		web.On("GET /v1/mailbox/tasks/{id}", a.json(ok, a.task)),
 		web.On("POST /v1/mailbox/tasks/{id}", a.json(ok, a.updateTask)),
 		web.On("GET /v1/mailbox/dead-letters", a.json(ok, a.deadLetters)),
-		web.On("POST /v1/mailbox/dead-letters/{id}/replay", a.json(accepted, a.replay)),
+		web.On("POST /v1/mailbox/dead-letters/{id}/replay", a.json(accepted, a.byID(Mailbox.Replay))),
 		web.On("GET /v1/mailbox/schemas", a.json(ok, a.schemas)),
 		web.On("GET /v1/mailbox/schemas/{name}", a.schema),
 		web.On("GET /v1/mailbox/ws", a.line).As(web.LongLived),
@@ -213,6 +213,14 @@ func inField(field string, err error) error {
 
 // checkMailID reports why id cannot be the id of a message, a task or a goal.
 func checkMailID(field, id string) error { return inField(field, mailbox.CheckID(id)) }
+
+// checkOptional is [checkMailID] of an id that may be left out.
+func checkOptional(field, id string) error {
+	if id == "" {
+		return nil
+	}
+	return checkMailID(field, id)
+}
 
 // limit is the limit that the query asks for, 50 when it does not.
 func limit(r *http.Request) (int, error) {

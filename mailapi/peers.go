@@ -55,10 +55,8 @@ func peerMessage(r *http.Request) (m agent.PeerMessage, err error) {
 	if err := readMail(r, &body); err != nil {
 		return m, err
 	}
-	if body.CorrelationID != "" {
-		if err := checkMailID("correlation_id", body.CorrelationID); err != nil {
-			return m, err
-		}
+	if err := checkOptional("correlation_id", body.CorrelationID); err != nil {
+		return m, err
 	}
 	return agent.PeerMessage{To: to, Message: cmp.Or(body.Message, body.Body), CorrelationID: body.CorrelationID}, nil
 }
@@ -78,12 +76,11 @@ func (a *API) addGoal(r *http.Request) (any, error) {
 		GoalID string `json:"goal_id"`
 		Goal   string `json:"goal"` // the same
 	}
-	_, err := readMailOrNone(r, &body)
-	body.GoalID = cmp.Or(body.GoalID, body.Goal)
-	if err == nil && body.GoalID != "" {
-		err = checkMailID("goal_id", body.GoalID)
+	if _, err := readMailOrNone(r, &body); err != nil {
+		return nil, err
 	}
-	if err != nil {
+	body.GoalID = cmp.Or(body.GoalID, body.Goal)
+	if err := checkOptional("goal_id", body.GoalID); err != nil {
 		return nil, err
 	}
 	goal, err := a.Mailbox.AddGoal(r.Context(), body.GoalID)

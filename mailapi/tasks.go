@@ -104,12 +104,8 @@ func readTask(r *http.Request) (d agent.TaskDraft, err error) {
 	case !given(body.Content):
 		return d, mailbox.Invalid("text", "missing: say what is to be done")
 	}
-	for _, f := range []struct{ name, value string }{{"task_id", body.TaskID}, {"forward_of", body.ForwardOf}} {
-		if f.value != "" {
-			if err := checkMailID(f.name, f.value); err != nil {
-				return d, err
-			}
-		}
+	if err := cmp.Or(checkOptional("task_id", body.TaskID), checkOptional("forward_of", body.ForwardOf)); err != nil {
+		return d, err
 	}
 	e, err := taskEnvelope(body)
 	if err != nil && inParts {
