@@ -78,13 +78,20 @@ func (a *localAPI) unanswered(ctx context.Context, err error) error {
 // refusal is an answer that is no success. Its sentence may quote what another
 // agent wrote.
 func refusal(status int, body []byte) error {
-	var e struct{ Error struct{ Message string } }
-	_ = json.Unmarshal(body, &e) // without a sentence the status tells
-	switch {
+	switch message := errorMessage(body); {
 	case status == http.StatusUnauthorized:
 		return errors.New("the sidecar wants its API_TOKEN: set the variable API_TOKEN to the same here")
-	case e.Error.Message == "":
+	case message == "":
 		return fmt.Errorf("the sidecar answered %d %s; is it one of this version?", status, http.StatusText(status))
+	default:
+		return errors.New(neutral(message))
 	}
-	return errors.New(neutral(e.Error.Message))
+}
+
+// errorMessage is the message of an answer of the local API that is no success, "" where
+// the answer has another form.
+func errorMessage(body []byte) string {
+	var answer struct{ Error struct{ Message string } }
+	_ = json.Unmarshal(body, &answer)
+	return answer.Error.Message
 }

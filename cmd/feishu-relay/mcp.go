@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -187,9 +186,5 @@ func (a *mcpAuth) RoundTrip(req *http.Request) (*http.Response, error) {
 // reasonOf is what an error answer says, as the API does in JSON or else as text.
 func reasonOf(resp *http.Response) string {
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // what was read of it serves
-	var answer struct{ Error struct{ Message string } }
-	if json.Unmarshal(data, &answer) == nil && answer.Error.Message != "" {
-		return answer.Error.Message
-	}
-	return cmp.Or(strings.TrimSpace(string(data)), resp.Status)
+	return cmp.Or(errorMessage(data), strings.TrimSpace(string(data)), resp.Status)
 }

@@ -111,14 +111,11 @@ func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err != nil {
 		return fmt.Errorf("no sidecar answers: %w", err)
 	}
-	var answer struct {
-		Status string
-		Error  struct{ Message string }
-	}
-	_ = json.Unmarshal(data, &answer) // the status code decides
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %d: %s", path, resp.StatusCode, answer.Error.Message)
+		return fmt.Errorf("%s answered %d: %s", path, resp.StatusCode, errorMessage(data))
 	}
+	var answer struct{ Status string }
+	_ = json.Unmarshal(data, &answer) // the status code decides
 	fmt.Fprintln(stdout, answer.Status)
 	return nil
 }
