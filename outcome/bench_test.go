@@ -14,7 +14,8 @@ import (
 
 func openFiles(b *testing.B, dir, agent string) *filerelay.Queue {
 	b.Helper()
-	q, err := filerelay.New(filerelay.Options{Dir: dir, Queue: "outcomes", Agent: agent, Capped: true, RotateSize: 64 << 20})
+	q, err := filerelay.New(filerelay.Options{Dir: dir, Queue: "outcomes", Agent: agent, Capped: true,
+		RotateSize: 64 << 20})
 	must(b, err)
 	b.Cleanup(func() { must(b, q.Close()) })
 	return q
@@ -31,7 +32,8 @@ func BenchmarkSettle(b *testing.B) {
 	}
 	for _, secret := range []string{"", "s3cret"} {
 		b.Run("ours/secret="+secret, func(b *testing.B) {
-			l := New(Options{Box: openBox(b, b.TempDir(), secret, nil), Queue: openFiles(b, b.TempDir(), "a"), Agent: "a", Secret: secret})
+			l := New(Options{Box: openBox(b, b.TempDir(), secret, nil), Queue: openFiles(b, b.TempDir(), "a"),
+				Agent: "a", Secret: secret})
 			i := 0
 			for b.Loop() {
 				decided, delivered := outcomes(i)

@@ -56,7 +56,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // run runs a Log of an agent over q until the test ends.
 func run(t *testing.T, q Queue, agent relay.AgentName, secret string) *Log {
 	t.Helper()
-	l := New(Options{Box: openBox(t, t.TempDir(), secret, logger(t)), Queue: q, Agent: agent, Secret: secret, Logger: logger(t)})
+	l := New(Options{Box: openBox(t, t.TempDir(), secret, logger(t)), Queue: q, Agent: agent,
+		Secret: secret, Logger: logger(t)})
 	running(t, l)
 	return l
 }

@@ -177,7 +177,8 @@ func (l *Log) read(ctx context.Context, v *view) error {
 		}
 		l.show(v, o, live || o.At >= v.began)
 	}
-	if err := l.opts.Box.Unpublished(take); err != nil { // what the queue has not taken yet, perhaps since before a restart
+	// The queue may not have taken some yet, perhaps since before a restart.
+	if err := l.opts.Box.Unpublished(take); err != nil {
 		l.log.Warn("outcomes of this bot that are not shared yet cannot be read", "err", err)
 	}
 	return l.opts.Queue.Follow(ctx, take, func(whole bool) {

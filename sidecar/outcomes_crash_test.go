@@ -21,7 +21,8 @@ func TestOutcomesOfSettledMessagesSurvive(t *testing.T) {
 				t.Parallel()
 				c := newCluster(t, onBackend(t, backend, setup{bots: 2, webhooks: []int{1}}))
 				const chat = "oc_1"
-				crashAt(c, crashStep{name: "settled", victim: victim, lives: []string{"settling:2", "settling:1", "settling:3"}}, chat)
+				lives := []string{"settling:2", "settling:1", "settling:3"}
+				crashAt(c, crashStep{name: "settled", victim: victim, lives: lives}, chat)
 				ctx := limited(t)
 				c.finish(ctx)
 				for _, viewer := range c.bots {
@@ -49,7 +50,8 @@ func (c *cluster) wantOutcomes(ctx context.Context, viewer *bot, name, chat stri
 	if len(given) == 0 {
 		c.t.Fatalf("%s was given nothing", name)
 	}
-	eventually(ctx, c.t, fmt.Sprintf("%s shows that %s was given %d messages", viewer.name, name, len(given)), func() bool {
+	what := fmt.Sprintf("%s shows that %s was given %d messages", viewer.name, name, len(given))
+	eventually(ctx, c.t, what, func() bool {
 		var answer struct{ Outcomes []outcome.Outcome }
 		if viewer.get(ctx, "/v1/outcomes?limit=5000&chat_id="+chat, &answer) != nil {
 			return false

@@ -31,7 +31,8 @@ return {s['last-generated-id'], s['length'], s['entries-added'] or -1, first and
 `)
 
 // Look looks at a stream, in one step of the server; holds: it has an entry at.
-func Look(ctx context.Context, client redis.UniversalClient, stream string, at EntryID) (s Sight, holds bool, err error) {
+func Look(ctx context.Context, client redis.UniversalClient, stream string, at EntryID) (
+	s Sight, holds bool, err error) {
 	reply, err := lookScript.Run(ctx, client, []string{stream}, at.String()).Slice()
 	if err != nil || len(reply) == 0 {
 		return Sight{}, false, err

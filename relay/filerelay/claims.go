@@ -65,7 +65,8 @@ func (q *Queue) claim(ctx context.Context, name string, life time.Duration) (fir
 		return false, err
 	}
 	now := time.Now()
-	if last := q.pruned.Load(); now.UnixNano()-last >= int64(pruneEvery) && q.pruned.CompareAndSwap(last, now.UnixNano()) {
+	last, ns := q.pruned.Load(), now.UnixNano()
+	if ns-last >= int64(pruneEvery) && q.pruned.CompareAndSwap(last, ns) {
 		names, err := safefile.Names(root)
 		if err != nil {
 			return false, err

@@ -121,7 +121,8 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	args := make([]any, 6, 6+len(lines))
 	announced := bytes.Repeat([]byte{'1'}, len(lines))
 	for i, line := range lines {
-		if q.opts.Stream != "" || !numbered(unsafe.String(unsafe.SliceData(line), len(line))) { // only looked at; a copy would cost as much
+		text := unsafe.String(unsafe.SliceData(line), len(line)) // only looked at; a copy would cost as much
+		if q.opts.Stream != "" || !numbered(text) {
 			announced[i] = '0'
 		}
 		args = append(args, line)

@@ -97,7 +97,8 @@ func New(opts Options) (*Queue, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	q := &Queue{opts: opts, conn: conn, stream: cmp.Or(opts.Stream, opts.Channel+":log"), log: opts.Logger.With("channel", opts.Channel)}
+	q := &Queue{opts: opts, conn: conn, stream: cmp.Or(opts.Stream, opts.Channel+":log"),
+		log: opts.Logger.With("channel", opts.Channel)}
 	if opts.Stream != "" {
 		q.log = opts.Logger.With("stream", opts.Stream)
 	}

@@ -120,7 +120,8 @@ func (s *subscription) load() (at place, fresh bool, err error) {
 		return at, false, fmt.Errorf("read cursor: %w", err)
 	default:
 		if c, err = parseCursor(data); err != nil {
-			s.q.log.Error("the stored position is unreadable; reading the stream from its beginning", "file", s.file, "err", err)
+			s.q.log.Error("the stored position is unreadable; reading the stream from its beginning",
+				"file", s.file, "err", err)
 		}
 	}
 	s.history.Store(&c.History)

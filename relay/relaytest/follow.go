@@ -29,7 +29,8 @@ func follow(t *testing.T, b relay.Backend) *follower {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- b.Follow(ctx, func(line []byte) { f.lines <- bytes.Clone(line) }, func(whole bool) { f.caught <- whole })
+		done <- b.Follow(ctx, func(line []byte) { f.lines <- bytes.Clone(line) },
+			func(whole bool) { f.caught <- whole })
 	}()
 	f.stop = sync.OnceFunc(func() {
 		t.Helper()
