@@ -16,14 +16,17 @@ type Conversations struct {
 	whole    bool // the first line added is the first of the chat
 	count    Count
 	byThread map[uint64]*conversation
-	held     int   // entries in all conversations
-	line     int64 // number of the last line, from 1
-	began    int64 // number of the line before the first one held
-	floor    int64 // where lines before are missing: the ts up to which they may go
-	newest   int64 // the newest ts
-	late     int64 // how many lines were not newer than the newest before them
-	odd      int64 // the last line that no count can rely on
-	oddTS    int64 // the newest ts of such lines
+	held     int    // entries in all conversations
+	line     int64  // number of the last line, from 1
+	began    int64  // number of the line before the first one held
+	floor    int64  // where lines before are missing: the ts up to which they may go
+	newest   int64  // the newest ts
+	late     uint32 // how many lines were older than the newest before them
+	tied     uint32 // how many lines had the ts of the newest before them
+	run      uint32 // how many of these have the newest ts
+	longest  uint32 // the largest run
+	odd      int64  // the last line that no count can rely on
+	oddTS    int64  // the newest ts of such lines
 }
 
 const (
@@ -54,7 +57,7 @@ type heldEntry struct {
 	id, sender, parent, partOf uint64
 	ts, userTS                 int64
 	line                       int64
-	late                       int64 // Conversations.late when the line was added
+	late, tied                 uint32 // those of Conversations when the line was added
 	user                       bool
 
 	// Counted; all are 0 where the depth is not known.
@@ -80,22 +83,28 @@ func (c *Conversations) hold(e *Entry) heldEntry {
 func (c *Conversations) Add(e *Entry, again bool) {
 	if c.held >= maxHeld {
 		*c = Conversations{seed: c.seed, count: c.count, byThread: map[uint64]*conversation{}, line: c.line, began: c.line,
-			newest: c.newest, late: c.late, odd: c.odd, oddTS: c.oddTS}
+			newest: c.newest, late: c.late, tied: c.tied, run: c.run, longest: c.longest, odd: c.odd, oddTS: c.oddTS}
 	}
 	c.line++
 	if !c.whole && c.line-c.began <= floorLines {
 		c.floor = max(c.floor, e.TS)
 	}
-	if e.TS <= c.newest {
+	switch {
+	case e.TS > c.newest:
+		c.newest, c.run = e.TS, 0
+	case e.TS == c.newest:
+		c.tied++
+		c.run++
+		c.longest = max(c.longest, c.run)
+	default:
 		c.late++
 	}
-	c.newest = max(c.newest, e.TS)
 	if again || e.MessageID == "" || e.TS <= 0 || !e.byUser() && !e.byBot() {
 		c.odd, c.oddTS = c.line, max(c.oddTS, e.TS)
 		return
 	}
 	added := c.hold(e)
-	added.line, added.late = c.line, c.late
+	added.line, added.late, added.tied = c.line, c.late, c.tied
 	key := c.hash(e.ThreadID)
 	v := c.byThread[key]
 	if v == nil {
@@ -124,7 +133,9 @@ func (c *Conversations) Depth(m *Entry, count Count, near, far int64) (depth int
 	if e == nil || e.depth == 0 {
 		return 0, false
 	}
-	behind := c.late - e.late // lines behind m that are not newer than it, at most
+	// Lines behind m that are not newer than it, at most: of those with the ts of the newest
+	// before them, only the ones that have m's own.
+	behind := int64(c.late-e.late) + int64(min(c.tied-e.tied, c.longest))
 	if behind >= near || e.line-e.border+behind >= far {
 		return 0, false
 	}

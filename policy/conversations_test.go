@@ -75,13 +75,14 @@ type chatter struct {
 	r                             *rand.Rand
 	lines                         []policy.Entry
 	ts                            int64
+	pause                         int64   // 2: many lines have the ts of the one before
 	late, topics, parents, people int     // of hundred
 	asked                         []int64 // the ts of people's last messages
 }
 
 func newChatter(r *rand.Rand) *chatter {
 	return &chatter{r: r, ts: 1_000_000, late: r.IntN(3) * 5, topics: r.IntN(2) * 30, parents: r.IntN(3) * 40,
-		people: 1 + r.IntN(15), asked: []int64{0}}
+		people: 1 + r.IntN(15), pause: []int64{2, 2000}[r.IntN(2)], asked: []int64{0}}
 }
 
 func (c *chatter) is(percent int) bool { return c.r.IntN(100) < percent }
@@ -89,7 +90,7 @@ func (c *chatter) is(percent int) bool { return c.r.IntN(100) < percent }
 func (c *chatter) some() policy.Entry { return c.lines[max(0, len(c.lines)-1-c.r.IntN(12))] }
 
 func (c *chatter) next() policy.Entry {
-	c.ts += c.r.Int64N(12) * c.r.Int64N(2000)
+	c.ts += c.r.Int64N(12) * c.r.Int64N(c.pause)
 	e := policy.Entry{Role: policy.RoleAssistant, Sender: string(rune('A' + c.r.IntN(3))), TS: c.ts,
 		MessageID: fmt.Sprint("m", len(c.lines))}
 	if c.is(c.topics) {
@@ -198,6 +199,30 @@ func TestConversationsKnowAChatInOrder(t *testing.T) {
 	}
 	if most > 1<<20 {
 		t.Errorf("%d bytes held", most)
+	}
+}
+
+// In a burst, where several lines have the same ts, the depth is known as well for who is
+// behind.
+func TestConversationsKnowABurst(t *testing.T) {
+	v := policy.NewConversations(true)
+	var lines []policy.Entry
+	for i := range 600 {
+		e := policy.Entry{Role: policy.RoleAssistant, Sender: string(rune('A' + i%2)), MessageID: fmt.Sprint("m", i),
+			TS: int64(1_000_000 + i/4), UserTS: 1_000_000}
+		if i == 0 {
+			e.Role, e.UserTS = policy.RoleUser, 0
+		}
+		v.Add(&e, false)
+		lines = append(lines, e)
+		if i < 110 {
+			continue
+		}
+		m := lines[i-100]
+		got, known := v.Depth(&m, policy.Count{}, near, 4096)
+		if want := i - 100 - 3; !known || got != want { // three have the ts of the person's message
+			t.Fatalf("line %d: depth %d, known %t, want %d", i, got, known, want)
+		}
 	}
 }
 
