@@ -120,8 +120,9 @@ const MetaFinal = "final_ts"
 // Final is when the text of m was final, in its sender's time: its ts, unless
 // [MetaFinal] names a later one.
 func (m *Message) Final() Millis {
+	raw, ok := m.Metadata[MetaFinal]
 	var at Millis
-	if json.Unmarshal(m.Metadata[MetaFinal], &at) != nil {
+	if !ok || json.Unmarshal(raw, &at) != nil {
 		return m.TS
 	}
 	return max(at, m.TS)
