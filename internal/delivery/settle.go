@@ -85,12 +85,9 @@ func (d *Deliveries) settle(id relay.MessageID, to State, reason string) (over <
 // counts.
 func (d *Deliveries) settleEnded(p *past, to State) error {
 	d.mu.Lock()
-	was := p.State
+	was, kept := p.State, p.mayCome()
 	late := to == Delivered && (was == TimedOut || was == Expired)
 	if late {
-		if p.mayCome() {
-			d.remove(p.Key)
-		}
 		p.State, p.Err = Delivered, nil
 	}
 	r := p.Result
@@ -98,6 +95,9 @@ func (d *Deliveries) settleEnded(p *past, to State) error {
 	switch {
 	case late:
 		d.opts.Late(p.Ref, r)
+		if kept {
+			d.remove(p.Key) // only now: a crash before must find that an answer may come
+		}
 		return nil
 	case was == to, to == Refused && was == TimedOut: // both are undeliverable
 		return nil
