@@ -5,10 +5,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 )
 
 // Notices reports when to look at a folder: at changes, as far as the system reports
@@ -22,7 +19,7 @@ type Notices struct {
 	Log     *slog.Logger
 
 	tick    *time.Ticker
-	watch   *Watcher    // nil: not watching
+	watch   *watcher    // nil: not watching
 	watched fs.FileInfo // the folder that watch watches
 	failed  bool        // it was logged that no changes are reported
 }
@@ -50,14 +47,10 @@ func (n *Notices) Arm() (anew bool) {
 	if err != nil {
 		return false // who reads the folder sees the same fault and reports it
 	}
-	watch, err := NewWatcher()
+	watch, err := watchFolder(n.Dir, n.Prefix)
 	if err == nil {
-		watch.Prefix = n.Prefix
-		if err = watch.Add(n.Dir); err == nil {
-			n.watch, n.watched, n.failed = watch, now, false
-			return true
-		}
-		_ = watch.Close() // it watches nothing
+		n.watch, n.watched, n.failed = watch, now, false
+		return true
 	}
 	if !n.failed {
 		n.failed = true
@@ -71,10 +64,10 @@ func (n *Notices) Next(ctx context.Context) (Notice, error) {
 	if n.tick == nil {
 		n.tick = time.NewTicker(n.Recheck)
 	}
-	var events <-chan fsnotify.Event
+	var changes <-chan Notice
 	var lost <-chan struct{}
 	if n.watch != nil {
-		events, lost = n.watch.Events, n.watch.Lost
+		changes, lost = n.watch.changes, n.watch.lost
 	}
 	select {
 	case <-ctx.Done():
@@ -83,18 +76,17 @@ func (n *Notices) Next(ctx context.Context) (Notice, error) {
 		return Notice{Ticked: true}, nil
 	case <-lost:
 		return Notice{Lost: true}, nil
-	case event := <-events:
-		if event.Name == filepath.Clean(n.Dir) {
+	case change := <-changes:
+		if change.Gone {
 			n.disarm()
-			return Notice{Gone: true}, nil
 		}
-		return Notice{Name: filepath.Base(event.Name), Chmod: event.Op == fsnotify.Chmod}, nil
+		return change, nil
 	}
 }
 
 func (n *Notices) disarm() {
 	if n.watch != nil {
-		_ = n.watch.Close() // a notice is only a hint
+		_ = n.watch.close() // a notice is only a hint
 		n.watch = nil
 	}
 }

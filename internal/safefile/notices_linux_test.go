@@ -27,6 +27,13 @@ func until(t *testing.T, n *safefile.Notices, wanted func(safefile.Notice) bool)
 	}
 }
 
+func touch(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A folder is watched, also after another one took its place.
 func TestNotices(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "folder")

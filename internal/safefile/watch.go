@@ -1,6 +1,7 @@
 package safefile
 
 import (
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -13,21 +14,17 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// maxEvents is how many events wait for a reader of a [Watcher]. At one more they
-// are lost, which Lost says.
+// maxEvents is how many changes wait for a reader of a [watcher]. At one more they are
+// lost, which lost says.
 const maxEvents = 128
 
-// Watcher reports changes in folders, as far as the system does. Whoever uses
-// one looks by the clock as well. All watchers of a process share one instance of
-// the system's, of which a user has few (128 on Linux).
-type Watcher struct {
-	Events <-chan fsnotify.Event // of a folder itself: only that it was removed or renamed
-	Lost   <-chan struct{}       // has a value when events were lost
-	Prefix string                // only files whose names begin with it are reported; set it before Add
-
-	events chan fsnotify.Event
-	lost   chan struct{}
-	open   bool // guarded by shared.mu
+// watcher reports changes in a folder, as far as the system does. All watchers of a
+// process share one instance of the system's, of which a user has few (128 on Linux).
+type watcher struct {
+	changes chan Notice
+	lost    chan struct{} // has a value when changes were lost
+	prefix  string        // only files whose names begin with it are reported
+	folder  string        // its real path
 }
 
 // shared is what the watchers of this process have in common.
@@ -36,24 +33,27 @@ var shared struct {
 	users   int               // watchers that are not closed; guarded by mu
 	watcher *fsnotify.Watcher // nil without users; guarded by mu
 	// folders are the watched folders by their real paths. The map and what is in
-	// it is replaced under mu and never changed: who hands out events takes no lock.
+	// it is replaced under mu and never changed: who hands out changes takes no lock.
 	folders atomic.Pointer[map[string]*watchedFolder]
 }
 
 type watchedFolder struct {
 	info  fs.FileInfo
 	gone  *atomic.Bool // it was removed or renamed, and the system watches it no more
-	hears []listener
+	hears []*watcher
 }
 
-// listener is a watcher of a folder, by the path that it knows it by.
-type listener struct {
-	watcher *Watcher
-	path    string
-}
-
-// NewWatcher returns a watcher of no folder. The caller closes it.
-func NewWatcher() (*Watcher, error) {
+// watchFolder watches the folder that is at path now. Earlier watchers of the path are
+// also given the changes in it. The caller closes the watcher.
+func watchFolder(path, prefix string) (*watcher, error) {
+	name, err := realPath(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.watcher == nil {
@@ -69,27 +69,6 @@ func NewWatcher() (*Watcher, error) {
 		go reportLosses(w.Errors)
 	}
 	shared.users++
-	w := &Watcher{events: make(chan fsnotify.Event, maxEvents), lost: make(chan struct{}, 1), open: true}
-	w.Events, w.Lost = w.events, w.lost
-	return w, nil
-}
-
-// Add watches the folder that is at path now, too. To add it again does nothing,
-// unless another folder has taken its place.
-func (w *Watcher) Add(path string) error {
-	name, err := realPath(path)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return err
-	}
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if !w.open {
-		return fsnotify.ErrClosed
-	}
 	folders := maps.Clone(*shared.folders.Load())
 	f := watchedFolder{info: info, gone: new(atomic.Bool)}
 	if old := folders[name]; old != nil {
@@ -101,14 +80,13 @@ func (w *Watcher) Add(path string) error {
 		}
 	}
 	if err := shared.watcher.Add(name); err != nil { // twice does nothing
-		return err
+		return nil, errors.Join(err, release())
 	}
-	if l := (listener{w, filepath.Clean(path)}); !slices.Contains(f.hears, l) {
-		f.hears = append(slices.Clip(f.hears), l)
-	}
+	w := &watcher{changes: make(chan Notice, maxEvents), lost: make(chan struct{}, 1), prefix: prefix, folder: name}
+	f.hears = append(slices.Clip(f.hears), w)
 	folders[name] = &f
 	shared.folders.Store(&folders)
-	return nil
+	return w, nil
 }
 
 func realPath(path string) (string, error) {
@@ -119,25 +97,25 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// Close ends the watcher. It may be called more than once.
-func (w *Watcher) Close() error {
+// close ends the watcher. It is called once.
+func (w *watcher) close() error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	if !w.open {
-		return nil
-	}
-	w.open = false
 	folders := maps.Clone(*shared.folders.Load())
-	for name, old := range folders {
-		f := *old
-		f.hears = slices.DeleteFunc(slices.Clone(old.hears), func(l listener) bool { return l.watcher == w })
-		folders[name] = &f
-		if len(f.hears) == 0 {
-			delete(folders, name)
-			_ = shared.watcher.Remove(name) // it may be gone
-		}
+	f := *folders[w.folder]
+	f.hears = slices.DeleteFunc(slices.Clone(f.hears), func(other *watcher) bool { return other == w })
+	folders[w.folder] = &f
+	if len(f.hears) == 0 {
+		delete(folders, w.folder)
+		_ = shared.watcher.Remove(w.folder) // it may be gone
 	}
 	shared.folders.Store(&folders)
+	return release()
+}
+
+// release ends what the watchers share with the last of them. The caller holds
+// shared.mu.
+func release() error {
 	if shared.users--; shared.users > 0 {
 		return nil
 	}
@@ -152,16 +130,17 @@ func handOut(events <-chan fsnotify.Event) {
 	for e := range events {
 		folders := *shared.folders.Load()
 		if f := folders[filepath.Dir(e.Name)]; f != nil {
-			for _, l := range f.hears {
-				if name := filepath.Base(e.Name); strings.HasPrefix(name, l.watcher.Prefix) {
-					l.watcher.give(fsnotify.Event{Name: filepath.Join(l.path, name), Op: e.Op})
+			change := Notice{Name: filepath.Base(e.Name), Chmod: e.Op == fsnotify.Chmod}
+			for _, w := range f.hears {
+				if strings.HasPrefix(change.Name, w.prefix) {
+					w.give(change)
 				}
 			}
 		}
 		if f := folders[e.Name]; f != nil && e.Has(fsnotify.Remove|fsnotify.Rename) {
 			f.gone.Store(true)
-			for _, l := range f.hears {
-				l.watcher.give(fsnotify.Event{Name: l.path, Op: e.Op})
+			for _, w := range f.hears {
+				w.give(Notice{Gone: true})
 			}
 		}
 	}
@@ -170,23 +149,23 @@ func handOut(events <-chan fsnotify.Event) {
 func reportLosses(errs <-chan error) {
 	for range errs {
 		for _, f := range *shared.folders.Load() {
-			for _, l := range f.hears {
-				l.watcher.lose()
+			for _, w := range f.hears {
+				w.lose()
 			}
 		}
 	}
 }
 
 // give never waits: one reader that is slow holds up no other.
-func (w *Watcher) give(e fsnotify.Event) {
+func (w *watcher) give(change Notice) {
 	select {
-	case w.events <- e:
+	case w.changes <- change:
 	default:
 		w.lose()
 	}
 }
 
-func (w *Watcher) lose() {
+func (w *watcher) lose() {
 	select {
 	case w.lost <- struct{}{}:
 	default:

@@ -1,4 +1,4 @@
-package safefile_test
+package safefile
 
 import (
 	"os"
@@ -6,10 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
-
-	"feishu-relay/internal/safefile"
 )
 
 // instances is how many inotify instances this process has.
@@ -27,37 +23,40 @@ func instances(t *testing.T) (n int) {
 	return n
 }
 
-func watch(t *testing.T, paths ...string) *safefile.Watcher {
+func watch(t *testing.T, path string) *watcher {
 	t.Helper()
-	w, err := safefile.NewWatcher()
+	w, err := watchFolder(path, "")
 	if err != nil {
 		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.Close() })
-	for _, path := range paths {
-		if err := w.Add(path); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return w
 }
 
-// hears waits until w reports an event of that name.
-func hears(t *testing.T, w *safefile.Watcher, name string) {
+func end(t *testing.T, all ...*watcher) {
 	t.Helper()
-	for limit := time.After(time.Minute); ; {
-		select {
-		case e := <-w.Events:
-			if e.Name == name {
-				return
-			}
-		case <-limit:
-			t.Fatalf("%s was not reported", name)
+	for _, w := range all {
+		if err := w.close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
 
-func touch(t *testing.T, path string) {
+// hears waits until w reports want.
+func hears(t *testing.T, w *watcher, want Notice) {
+	t.Helper()
+	for limit := time.After(time.Minute); ; {
+		select {
+		case got := <-w.changes:
+			if got == want {
+				return
+			}
+		case <-limit:
+			t.Fatalf("%+v was not reported", want)
+		}
+	}
+}
+
+func write(t *testing.T, path string) {
 	t.Helper()
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -66,27 +65,29 @@ func touch(t *testing.T, path string) {
 
 func TestWatchersShareOneInstance(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()
-	t.Run("while there are any", func(t *testing.T) {
-		var all []*safefile.Watcher
-		for range 6 {
-			all = append(all, watch(t, a, b))
-		}
-		if n := instances(t); n != 1 {
-			t.Errorf("%d inotify instances, want 1", n)
-		}
-		touch(t, filepath.Join(a, "x"))
-		touch(t, filepath.Join(b, "y"))
-		for _, w := range all {
-			hears(t, w, filepath.Join(a, "x"))
-			hears(t, w, filepath.Join(b, "y"))
-		}
-	})
+	var ofA, ofB []*watcher
+	for range 6 {
+		ofA, ofB = append(ofA, watch(t, a)), append(ofB, watch(t, b))
+	}
+	if n := instances(t); n != 1 {
+		t.Errorf("%d inotify instances, want 1", n)
+	}
+	write(t, filepath.Join(a, "x"))
+	write(t, filepath.Join(b, "y"))
+	for i := range ofA {
+		hears(t, ofA[i], Notice{Name: "x"})
+		hears(t, ofB[i], Notice{Name: "y"})
+	}
+	end(t, append(ofA, ofB...)...)
 	if n := instances(t); n != 0 {
 		t.Errorf("%d inotify instances without a watcher", n)
 	}
+	if _, err := watchFolder(filepath.Join(a, "missing"), ""); err == nil || instances(t) != 0 {
+		t.Errorf("a missing folder: %v, %d inotify instances", err, instances(t))
+	}
 }
 
-// Each is told of what it watches, by the path that it gave, and of nothing else.
+// Each hears of what it watches, by whatever path, and of nothing else.
 func TestWatchersHearTheirOwn(t *testing.T) {
 	dir := t.TempDir()
 	folder, other, link := filepath.Join(dir, "folder"), filepath.Join(dir, "other"), filepath.Join(dir, "link")
@@ -96,31 +97,30 @@ func TestWatchersHearTheirOwn(t *testing.T) {
 		}
 	}
 	direct, byLink, above, elsewhere := watch(t, folder), watch(t, link), watch(t, dir), watch(t, other)
-	touch(t, filepath.Join(folder, "x"))
-	hears(t, direct, filepath.Join(folder, "x"))
-	hears(t, byLink, filepath.Join(link, "x"))
-	if err := direct.Close(); err != nil {
-		t.Fatal(err)
-	}
-	touch(t, filepath.Join(folder, "y"))
-	hears(t, byLink, filepath.Join(link, "y"))
+	write(t, filepath.Join(folder, "x"))
+	hears(t, direct, Notice{Name: "x"})
+	hears(t, byLink, Notice{Name: "x"})
+	end(t, direct)
+	write(t, filepath.Join(folder, "y"))
+	hears(t, byLink, Notice{Name: "y"})
 	if err := os.RemoveAll(folder); err != nil {
 		t.Fatal(err)
 	}
-	hears(t, byLink, link)
-	hears(t, above, folder)
-	for _, w := range []*safefile.Watcher{direct, elsewhere} {
+	hears(t, byLink, Notice{Gone: true})
+	hears(t, above, Notice{Name: "folder"})
+	for _, w := range []*watcher{direct, elsewhere} {
 		for done := false; !done; {
 			select {
-			case e := <-w.Events:
-				if w == elsewhere || e.Name == filepath.Join(folder, "y") {
-					t.Errorf("got %v", e)
+			case got := <-w.changes:
+				if w == elsewhere || got.Name == "y" {
+					t.Errorf("got %+v", got)
 				}
 			default:
 				done = true
 			}
 		}
 	}
+	end(t, byLink, above, elsewhere)
 }
 
 // A folder that takes the place of another is watched once one of them asks.
@@ -142,34 +142,34 @@ func TestWatchersOfAReplacedFolder(t *testing.T) {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := first.Add(folder); err != nil {
-			t.Fatal(err)
-		}
-		name := filepath.Join(folder, string(rune('a'+i)))
-		touch(t, name)
-		hears(t, first, name)
-		hears(t, second, name)
-		if err := os.Remove(name); err != nil {
+		end(t, first)
+		first = watch(t, folder)
+		name := string(rune('a' + i))
+		write(t, filepath.Join(folder, name))
+		hears(t, first, Notice{Name: name})
+		hears(t, second, Notice{Name: name})
+		if err := os.Remove(filepath.Join(folder, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	end(t, first, second)
 }
 
-// A reader that does not read holds up no other, and is told that it missed some.
+// A reader that does not read holds up no other, and learns that it missed some.
 func TestWatcherThatIsNotRead(t *testing.T) {
 	dir := t.TempDir()
 	slow, quick := watch(t, dir), watch(t, dir)
 	for range 1000 {
-		touch(t, filepath.Join(dir, "x"))
-		hears(t, quick, filepath.Join(dir, "x"))
+		write(t, filepath.Join(dir, "x"))
+		hears(t, quick, Notice{Name: "x"})
 	}
 	select {
-	case <-slow.Lost:
+	case <-slow.lost:
 	case <-time.After(time.Minute):
-		t.Error("nothing is said of what was lost")
+		t.Error("nothing says that changes were lost")
 	}
-	var e fsnotify.Event
-	if e = <-slow.Events; e.Name != filepath.Join(dir, "x") {
-		t.Errorf("got %v", e)
+	if got := <-slow.changes; got != (Notice{Name: "x"}) {
+		t.Errorf("got %+v", got)
 	}
+	end(t, slow, quick)
 }
