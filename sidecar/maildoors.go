@@ -13,9 +13,6 @@ import (
 	"feishu-relay/relay"
 )
 
-// mailChannel is the channel of what belongs in no chat.
-const mailChannel = "mailbox"
-
 // mailDoors hand mail to the bot: what belongs in a conversation of Feishu's by
 // the gateway where the bot is there, all else by INJECT_URL, or by the stream
 // when somebody reads it. A bot with none of these reads its inbox itself.
@@ -102,7 +99,7 @@ func settledCause(ctx context.Context) error {
 }
 
 // mailKey is what a piece of mail is known by among the deliveries.
-func mailKey(m agent.Delivery) string { return mailChannel + "/" + string(m.From) + "/" + m.ID }
+func mailKey(m agent.Delivery) string { return relay.MailChannel + "/" + string(m.From) + "/" + m.ID }
 
 // channel is the one that is open for m; nil: none.
 func (d *mailDoors) channel(m agent.Delivery, in relay.Inbound) delivery.Channel {
@@ -120,9 +117,9 @@ func (d *mailDoors) channel(m agent.Delivery, in relay.Inbound) delivery.Channel
 // inbound is m as the bot gets it (docs/protocol.md 6.10).
 func (d *mailDoors) inbound(m agent.Delivery) relay.Inbound {
 	e := m.Envelope
-	in := relay.Inbound{Channel: mailChannel, Plain: plainMail(e), SenderID: string(e.From),
+	in := relay.Inbound{Channel: relay.MailChannel, Plain: plainMail(e), SenderID: string(e.From),
 		ChatID: relay.ChatID(e.From), Content: mailText(e),
-		Timestamp: relay.Timestamp(e.Timestamp), SessionKeyOverride: mailChannel + ":" + string(e.From)}
+		Timestamp: relay.Timestamp(e.Timestamp), SessionKeyOverride: relay.MailChannel + ":" + string(e.From)}
 	meta := map[string]any{"from_bot": true, "is_mentioned": true, "sender_agent_name": e.From, "message_id": e.ID,
 		"relay_msg_id": relay.MessageID(e.ID), "mailbox_type": e.Type, "mailbox_parts": e.Content.Parts, "mailbox_ttl": e.Hops,
 		"mailbox_trace": e.Trace, "mailbox_priority": e.Priority}
