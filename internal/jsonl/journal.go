@@ -74,7 +74,7 @@ func (j *Journal) Append(lines []byte) error {
 		return fmt.Errorf("write journal: %w", os.ErrClosed)
 	}
 	write := safefile.Append
-	if j.ended {
+	if info, err := j.file.Stat(); err == nil && j.ended && info.Size() == j.size { // else somebody has cut it
 		write = safefile.AppendLines
 	}
 	at, err := write(j.file, lines)

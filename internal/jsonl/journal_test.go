@@ -67,3 +67,15 @@ func TestJournal(t *testing.T) {
 	must(j.Close())
 	open("b", "c", "d", "tor", "e")
 }
+
+// A journal that somebody has cut loses what was cut, and no more.
+func TestJournalThatWasCut(t *testing.T) {
+	dir := t.TempDir()
+	root := openFolder(t, dir)
+	j, err := OpenJournal(root, "j", 100, func([]byte) {})
+	must(t, err)
+	must(t, j.Append([]byte("one\n")))
+	must(t, os.Truncate(filepath.Join(dir, "j"), 2))
+	must(t, errors.Join(j.Append([]byte("two\n")), j.Close()))
+	wantFile(t, filepath.Join(dir, "j"), "on\ntwo\n")
+}

@@ -27,6 +27,10 @@ const (
 	// others leave the lock to it for turnRespected at most: it may be paused as well.
 	turnAfter     = 100 * time.Millisecond
 	turnRespected = time.Second
+	// For lookedFor what was seen of the end of a file holds: programs that take no lock may
+	// be about to end a line there.
+	lookedFor  = 10 * time.Millisecond
+	unknownEnd = -1
 )
 
 var (
@@ -49,13 +53,14 @@ type Log struct {
 	Fair   bool             // a writer that waits for the lock takes turns with the others
 	Left   func(moved bool) // called before the file is closed; moved: it lost its name; nil: not called
 
-	file  *os.File // nil: not open
-	info  fs.FileInfo
-	path  string // of file
-	size  int64  // of file, as Do found it
-	ended int64  // file up to here is known to be whole lines
-	turn  bool   // file has the next turn at the lock
-	later int64  // size at which a rotation that failed is tried again
+	file   *os.File // nil: not open
+	info   fs.FileInfo
+	path   string    // of file
+	size   int64     // of file, as Do found it
+	ended  int64     // file up to here is known to be whole lines
+	looked time.Time // when its size was looked at
+	turn   bool      // file has the next turn at the lock
+	later  int64     // size at which a rotation that failed is tried again
 }
 
 // Retry calls try until it returns something else than [ErrLocked], or ctx ends, whose
@@ -111,6 +116,7 @@ func (l *Log) once(waited time.Duration, work func(size int64) error) error {
 	if l.size, err = l.Size(); err != nil {
 		return err
 	}
+	l.looked = time.Now()
 	return work(l.size)
 }
 
@@ -191,17 +197,19 @@ func (l *Log) Info() fs.FileInfo { return l.info }
 // Append adds whole lines, behind a newline where a killed writer left a torn line, and
 // returns where they begin. It is called by the work of Do.
 func (l *Log) Append(lines []byte) (at int64, err error) {
-	if l.ended != l.size {
-		if l.size, err = safefile.EndLine(l.file); err != nil {
+	if l.ended != l.size || time.Since(l.looked) > lookedFor {
+		size, err := safefile.EndLine(l.file)
+		if err != nil {
+			l.ended = unknownEnd
 			return 0, err
 		}
-		l.ended = l.size
+		l.size, l.ended = size, size
 	}
 	if len(lines) == 0 {
 		return l.size, nil
 	}
 	if at, err = safefile.AppendLines(l.file, lines); err != nil {
-		l.ended = -1
+		l.ended = unknownEnd
 		return 0, err
 	}
 	l.size = at + int64(len(lines))

@@ -6,18 +6,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"feishu-relay/internal/safefile"
 )
 
-// ErrNoRoom says that a line's new text is not shorter than the line.
-var ErrNoRoom = errors.New("the new text of a line has to be shorter than the old one")
+// replacedMark ends a line that [Replace] has written: white space as no program writes it.
+const replacedMark = " \t \t \t \t"
+
+// ErrNoRoom says that a line's new text is too long for it.
+var ErrNoRoom = fmt.Errorf("the new text of a line has to be at least %d bytes shorter than the old one", len(replacedMark))
 
 // Replace gives the newest line of a file for which change returns a text that text, in a
-// live file or a rotated one, while others read it and append to it. Spaces behind the text
-// keep all other lines where they are, and show readers that the line was replaced and not
-// the file. Lines of limit bytes and more are left out. It reports whether there was such a
-// line, and returns [ErrLocked] at once while another process has the file's lock.
+// live file or a rotated one, while others read it and append to it. White space behind the
+// text keeps all other lines where they are, and its end shows readers that the line was
+// replaced and not the file. Lines of limit bytes and more are left out. It reports whether
+// there was such a line, and returns [ErrLocked] at once while another process has the
+// file's lock. After a crash in the middle of the write the line may be neither text; a
+// repeat replaces it. A position stored less than 256 bytes behind the line is not found
+// again after a restart, and the file is read from its beginning.
 func Replace(root *os.Root, name string, limit int, change func(line []byte) (text []byte)) (done bool, err error) {
 	f, err := safefile.Open(root, name, os.O_RDWR)
 	if err != nil {
@@ -49,10 +56,15 @@ func Replace(root *os.Root, name string, limit int, change func(line []byte) (te
 		if text == nil {
 			continue
 		}
-		if len(text) >= len(line) || bytes.IndexByte(text, '\n') >= 0 {
+		if len(text)+len(replacedMark) > len(line) || bytes.IndexByte(text, '\n') >= 0 {
 			return false, fmt.Errorf("%s: %w", name, ErrNoRoom)
 		}
-		padded := append(bytes.Clone(text), bytes.Repeat([]byte{' '}, len(line)-len(text))...)
+		room := len(line) - len(text) - len(replacedMark)
+		padded := slices.Concat(text, bytes.Repeat([]byte{' '}, room), []byte(replacedMark))
+		now := make([]byte, len(line))
+		if _, err := f.ReadAt(now, lines.At()); err != nil || !bytes.Equal(now, line) {
+			return false, errors.Join(ErrReplaced, err) // by somebody who takes no lock
+		}
 		_, err = f.WriteAt(padded, lines.At())
 		return err == nil, err
 	}
@@ -69,8 +81,10 @@ func replacedLines(now, was []byte) bool {
 		if end < 0 {
 			return bytes.Equal(now, was) // a line that is not finished is not replaced
 		}
+		mark := []byte(replacedMark + "\n")
+		mark = mark[max(0, len(mark)-end-1):] // of the first line the beginning may be missing
 		if n, w := now[:end+1], was[:end+1]; !bytes.Equal(n, w) &&
-			(bytes.IndexByte(n, '\n') != end || !bytes.HasSuffix(n, []byte(" \n"))) {
+			(bytes.IndexByte(n, '\n') != end || !bytes.HasSuffix(n, mark)) {
 			return false
 		}
 		now, was = now[end+1:], was[end+1:]

@@ -41,7 +41,7 @@ func TestReplace(t *testing.T) {
 	if !done || err != nil {
 		t.Fatal(done, err)
 	}
-	padding := strings.Repeat(" ", len(textLine("2"))-len(`{"id":"2"}`))
+	padding := strings.Repeat(" ", len(textLine("2"))-len(`{"id":"2"}`)-len(replacedMark)) + replacedMark
 	wantFile(t, path, textLine("1")+"\n"+`{"id":"2"}`+padding+"\n"+textLine("3")+"\n")
 	if done, err := Replace(root, "log", 1000, recall("9")); done || err != nil {
 		t.Errorf("a line that is missing: %t, %v", done, err)
@@ -128,12 +128,14 @@ func TestReplaceWhileOthersReadAndAppend(t *testing.T) {
 
 // A file that was cut and filled again is another one, also with lines as long.
 func TestReplacedFileIsNoReplacedLine(t *testing.T) {
-	for _, other := range []string{"aaa\nxxx\n", "aaaxxxx\n", "aaa\nbb  "} {
-		if replacedLines([]byte(other), []byte("aaa\nbbb\n")) {
+	was := []byte("aaaaaaaaaaaa\nbbbbbbbbbbbb\n")
+	for _, other := range []string{"aaaaaaaaaaaa\nxxxxxxxxxxxx\n", "aaaaaaaaaaaaxxxxxxxxxxxxxx\n", "aaaaaaaaaaaa\nbbbbbbbbbb  \n",
+		"aaaaaaaaaaaa\nbb  " + replacedMark + " "} {
+		if replacedLines([]byte(other), was) {
 			t.Errorf("%q passes for what was read", other)
 		}
 	}
-	if !replacedLines([]byte("aaa\nb \n"), []byte("aaa\nbb\n")) {
+	if !replacedLines([]byte("aaaaaaaaaaaa\nb   "+replacedMark+"\n"), was) {
 		t.Error("a replaced line does not")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -20,6 +21,9 @@ const (
 	// place.
 	guardSize = 256
 	blockSize = 64 << 10 // read at once; more for a longer line
+	// A write of a line takes less than maxLooks times replacing.
+	maxLooks  = 3
+	replacing = time.Millisecond
 )
 
 // blocks spares the allocation of a block at each call.
@@ -120,7 +124,7 @@ func (t *Tail) Read(f io.ReaderAt, size int64, take func(Line) bool) (read int64
 	block := blocks.Get().(*[blockSize]byte)
 	defer blocks.Put(block)
 	buf := block[:]
-	for {
+	for looks := 0; ; {
 		if size < t.offset {
 			return read, ErrReplaced
 		}
@@ -133,9 +137,15 @@ func (t *Tail) Read(f io.ReaderAt, size int64, take func(Line) bool) (read int64
 			return read, err
 		}
 		fresh, same := t.behindGuard(data)
+		if !same && looks < maxLooks { // a line may just be being replaced
+			looks++
+			time.Sleep(replacing)
+			continue
+		}
 		if !same {
 			return read, ErrReplaced
 		}
+		looks = 0
 		used, more := t.lines(data, len(t.guard), take)
 		switch {
 		case used > 0 || len(fresh) == 0:

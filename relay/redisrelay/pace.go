@@ -16,7 +16,7 @@ import (
 const (
 	closeBy   = 200 * time.Microsecond // messages are close together if there is less than this between them
 	gatherFor = time.Millisecond       // then the stream is read so much later
-	spacing   = 2 * time.Millisecond   // the channel is read so long after something has come there
+	spacing   = 2 * time.Millisecond   // what came on the channel is looked at so much later
 )
 
 // gatherer decides whether to wait before the next read of the stream.
@@ -31,27 +31,17 @@ func (g *gatherer) due(entries, full int, now time.Time) bool {
 	return entries > 1 && entries < full && since < time.Duration(entries)*closeBy
 }
 
-// spaced is a connection of which each read takes what comes within spacing of its first
-// byte: the copies on the channel are not to compete for a processor with the entries of
-// the stream, which they only repeat. Behind a read that filled its buffer there is no wait.
-type spaced struct {
-	net.Conn
-	full bool // the last read filled its buffer; of the goroutine that reads
-}
+// spaced is a connection of which what was read is looked at a little later: the copies on
+// the channel are not to compete for a processor with the entries of the stream, which they
+// only repeat. Behind a read that filled its buffer there is no wait.
+type spaced struct{ net.Conn }
 
-func (c *spaced) Read(p []byte) (n int, err error) {
-	if !c.full && len(p) > 1 {
-		if n, err = c.Conn.Read(p[:1]); err != nil || n == 0 {
-			return n, err
-		}
+func (c spaced) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n < len(p) && err == nil {
 		time.Sleep(spacing)
 	}
-	more, err := c.Conn.Read(p[n:]) // no message has one byte alone
-	c.full = n+more == len(p)
-	if n > 0 {
-		err = nil // it comes again with the next read
-	}
-	return n + more, err
+	return n, err
 }
 
 // spaceReads makes the client's connections [spaced] ones.
@@ -62,6 +52,6 @@ func spaceReads(o *redis.UniversalOptions) {
 		if err != nil {
 			return nil, err
 		}
-		return &spaced{Conn: conn}, nil
+		return spaced{conn}, nil
 	}
 }
