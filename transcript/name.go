@@ -84,12 +84,12 @@ func splitSegment(file string) (name string, number int, ok bool) {
 // files lists the names in the folder, none where it is missing.
 func (s *Store) files() ([]string, error) {
 	root, err := s.dir.Open(false)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	var names []string
 	if err == nil {
 		names, err = safefile.Names(root)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // perhaps only now
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list transcripts: %w", err)
