@@ -82,6 +82,20 @@ func TestTornLines(t *testing.T) {
 	}
 }
 
+// A message that was glued to a torn line is not lost, and its seq is not given out again.
+func TestAMessageBehindATornOne(t *testing.T) {
+	dir, q := t.TempDir(), &backend{}
+	put(t, openBox(t, dir, Options{}), "1")
+	appendTo(t, segmentFiles(t, dir)[0], `{"relay_msg_id":"torn","channel":"feis`+lineOf(t, "2", 2))
+	b := openBox(t, dir, Options{})
+	if m, err := b.Put(message("3")); err != nil || m.Seq != 3 {
+		t.Errorf("seq: got %d, %v; want 3", m.Seq, err)
+	}
+	drain(t, b, q)
+	wantIDs(t, "published", q.saw(t), numbers(1, 3))
+	wantEmpty(t, b)
+}
+
 // A killed process may leave a segment that ends in the middle of a line, and
 // the next one begin another.
 func TestATornEndOfAnOlderSegmentHoldsUpNothing(t *testing.T) {
@@ -144,7 +158,7 @@ func TestASegmentRemovedUnderIt(t *testing.T) {
 func TestAnEmptySegmentRemovedUnderIt(t *testing.T) {
 	dir, q := t.TempDir(), &backend{}
 	b := openBox(t, dir, Options{})
-	if _, err := b.segmentFor(1); err != nil {
+	if err := b.segmentFor(1); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(segmentFiles(t, dir)[0]); err != nil {

@@ -88,6 +88,7 @@ type Box struct {
 	segments []*segment // oldest first; the last one is written to; guarded by mu
 	seq      relay.Seq  // of the newest message; guarded by mu
 	file     *os.File   // the last segment; guarded by mu
+	ended    bool       // file is known to be empty or to end in a newline; guarded by mu
 	fresh    []fresh    // the newest lines of the last segment, oldest first; guarded by mu
 	held     int        // bytes of fresh; guarded by mu
 	pending  int64      // bytes not published; guarded by mu
@@ -198,8 +199,8 @@ func (b *Box) reopen(s *segment) (err error) {
 		return err
 	}
 	if size, err := safefile.EndLine(b.file); err == nil {
-		s.size = size
-	} else { // the next Put does it
+		s.size, b.ended = size, true
+	} else { // the next append does it
 		b.opts.Logger.Warn("a torn line of the outbox is not ended", "err", err)
 	}
 	last, err := b.lastSeq(s)
@@ -217,6 +218,7 @@ func (b *Box) lastSeq(s *segment) (last relay.Seq, err error) {
 			return 0, err
 		}
 		for line := range bytes.Lines(part) {
+			line, _ = wholeLine(line)
 			last = max(last, seqOf(line))
 		}
 	}
@@ -331,16 +333,16 @@ func (b *Box) append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) e
 			lines = append(lines, line...)
 		}
 	}
-	whole, err := b.segmentFor(b.seq + 1)
-	if err != nil {
+	if err := b.segmentFor(b.seq + 1); err != nil {
 		return fmt.Errorf("write outbox: %w", err)
 	}
 	s := b.segments[len(b.segments)-1]
 	write := safefile.Append
-	if whole {
+	if b.ended {
 		write = safefile.AppendLines
 	}
 	at, err := write(b.file, lines)
+	b.ended = err == nil
 	if err != nil {
 		return fmt.Errorf("write outbox: %w", err)
 	}
@@ -393,20 +395,17 @@ func (b *Box) drop() {
 	}
 }
 
-// segmentFor begins a new segment when the last one is full or removed. whole says that
-// the last segment has only whole lines.
-func (b *Box) segmentFor(seq relay.Seq) (whole bool, err error) {
+// segmentFor begins a new segment when the last one is full or removed.
+func (b *Box) segmentFor(seq relay.Seq) error {
 	if n := len(b.segments); n > 0 && b.segments[n-1].size < b.opts.Size/segmentPart {
 		s := b.segments[n-1]
 		if size, ok := b.sizeOf(s); ok {
-			return size == s.size, nil // another size: a write had failed
+			b.ended = b.ended && size == s.size // another size: somebody else wrote to it
+			return nil
 		}
 		b.opts.Logger.Warn("an outbox file was removed while in use", "folder", b.root.Name())
 	}
-	if err = b.newSegment(seq); err != nil {
-		return false, err
-	}
-	return b.segments[len(b.segments)-1].info.Size() == 0, nil
+	return b.newSegment(seq)
 }
 
 // sizeOf is how long the file of s is; false where its name names another file, or none.
@@ -436,7 +435,7 @@ func (b *Box) newSegment(seq relay.Seq) error {
 	if b.file != nil {
 		_ = b.file.Close()
 	}
-	b.file = f
+	b.file, b.ended = f, s.info.Size() == 0
 	b.segments = append(b.segments, s)
 	b.dropFresh()
 	return nil

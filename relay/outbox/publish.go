@@ -312,8 +312,8 @@ func (b *Box) segmentAt(at place) (segment, place, bool) {
 }
 
 // read returns the lines of s from an offset on, as many as make a batch, and the offset
-// behind them. A torn line, whose Put had failed, is passed over. A file that ends at the
-// offset was cut.
+// behind them. A torn line, whose Put had failed, is skipped, but not a message behind it in
+// the same line. A file that ends at the offset was cut.
 func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err error) {
 	f, err := safefile.Open(b.root, s.name(), os.O_RDONLY)
 	if err != nil {
@@ -333,7 +333,11 @@ func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err err
 		return nil, from, err
 	}
 	n, err := t.Read(f, size, func(l jsonl.Line) bool {
-		if line := bytes.TrimRight(l.Text, "\r\n"); json.Valid(line) {
+		line, salvaged := wholeLine(l.Text)
+		if salvaged {
+			b.opts.Logger.Warn("a message was found behind a torn one", "file", s.name(), "offset", l.Start)
+		}
+		if line != nil {
 			lines = append(lines, bytes.Clone(line))
 		}
 		return len(lines) < batchLines && l.End-from < batchBytes
@@ -409,6 +413,15 @@ func (b *Box) logErr(step string, err error) {
 	if err != nil {
 		b.opts.Logger.Error(step, "err", err)
 	}
+}
+
+// wholeLine returns the JSON object in a line: all of it, or with salvaged a message behind a
+// torn one. Without either it returns nil.
+func wholeLine(text []byte) (line []byte, salvaged bool) {
+	if line = bytes.TrimRight(text, "\r\n"); json.Valid(line) {
+		return line, false
+	}
+	return relay.Salvage(line)
 }
 
 func seqOf(line []byte) relay.Seq {
