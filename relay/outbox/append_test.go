@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +68,37 @@ func TestLinesAreAppendedTogether(t *testing.T) {
 	if err := b.Unpublished(func(line []byte) { t.Errorf("unpublished: %s", line) }); err != nil {
 		t.Error(err)
 	}
+}
+
+// What a failed write left in the file and cannot be removed keeps its seq: no other line gets it.
+func TestLinesThatCannotBeRemovedKeepTheirSeq(t *testing.T) {
+	dir, q := t.TempDir(), &backend{}
+	b := openBox(t, dir, Options{})
+	appendEvents(t, b, 1, 1)
+	readOnly, err := os.Open(segmentFiles(t, dir)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readOnly.Close()
+	good := b.file
+	fail := func() {
+		t.Helper()
+		b.file = readOnly
+		if err := b.Append(2, func(i int, seq relay.Seq) ([]byte, error) { return event(2+i, seq), nil }); err == nil {
+			t.Error("no error")
+		}
+		b.file = good
+	}
+	fail() // and leaves nothing
+	appendEvents(t, b, 2, 1)
+	appendTo(t, segmentFiles(t, dir)[0], string(event(3, 3))+"\n"+string(event(4, 4))[:10])
+	fail()
+	appendEvents(t, b, 5, 1)
+	drain(t, b, q)
+	if want := slices.Concat(events(1, 3), events(5, 1)); !slices.Equal(q.seen, want) {
+		t.Errorf("published %q, want %q", q.seen, want)
+	}
+	wantEmpty(t, b)
 }
 
 // While the backend is away, the oldest lines make room for new ones.

@@ -3,12 +3,16 @@
 package outbox
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"testing"
+
+	"feishu-relay/relay"
 )
 
 // inOwnProcess reports whether this process has only the test t to run. If not, it runs t in
@@ -75,4 +79,33 @@ func TestATornLineThatOpenCannotEnd(t *testing.T) {
 	if m, err := b.Put(message("4")); err != nil || m.Seq != 4 {
 		t.Errorf("seq: got %d, %v; want 4", m.Seq, err)
 	}
+}
+
+// Of lines that are appended together none is published when the disk has no room for all.
+func TestLinesThatDoNotFitTogether(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
+	}
+	dir, q := t.TempDir(), &backend{}
+	b := openBox(t, dir, Options{})
+	appendEvents(t, b, 1, 1)
+	before, err := os.ReadFile(segmentFiles(t, dir)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := fillDisk(t, dir, int64(2*len(before)+10))
+	err = b.Append(4, func(i int, seq relay.Seq) ([]byte, error) { return event(10+i, seq), nil })
+	if !errors.Is(err, syscall.EFBIG) {
+		t.Errorf("append on a full disk: %v", err)
+	}
+	if after, err := os.ReadFile(segmentFiles(t, dir)[0]); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the refused lines are in the file: %q, %v", after, err)
+	}
+	free()
+	appendEvents(t, b, 2, 4)
+	drain(t, b, q)
+	if want := events(1, 5); !slices.Equal(q.seen, want) {
+		t.Errorf("published %q, want %q", q.seen, want)
+	}
+	wantEmpty(t, b)
 }

@@ -281,7 +281,9 @@ func (b *Box) Write(m relay.Message) (relay.Message, error) {
 }
 
 // Append is Write of n lines, which are written together: all of them or, after an error,
-// none. encode returns the i-th of them, from 0, as a JSON object that holds its seq.
+// none. Only where the disk also refuses to remove what a failed write left may some be
+// published in spite of the error, each with a seq that no other line gets. encode returns
+// the i-th of the lines, from 0, as a JSON object that holds its seq.
 func (b *Box) Append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) error {
 	b.mu.Lock()
 	err := b.append(n, encode)
@@ -344,6 +346,7 @@ func (b *Box) append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) e
 	at, err := write(b.file, lines)
 	b.ended = err == nil
 	if err != nil {
+		b.cutBack(s, n)
 		return fmt.Errorf("write outbox: %w", err)
 	}
 	size := at + int64(len(lines))
@@ -359,6 +362,20 @@ func (b *Box) append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) e
 		at = end
 	}
 	return nil
+}
+
+// cutBack removes what a failed write of n lines left in s, the last segment. Where that
+// fails too, the lines keep their seqs: they may be published.
+func (b *Box) cutBack(s *segment, n int) {
+	info, err := b.file.Stat()
+	if err == nil && info.Size() > s.size {
+		err = b.file.Truncate(s.size)
+	}
+	if err == nil {
+		return
+	}
+	b.opts.Logger.Warn("a failed write is not removed from the outbox", "file", s.name(), "err", err)
+	b.seq += relay.Seq(n)
 }
 
 // keepFresh keeps the newest line in memory for the publisher. When that is full, all is
