@@ -155,6 +155,80 @@ func TestASegmentRemovedUnderIt(t *testing.T) {
 	wantEmpty(t, b)
 }
 
+// A file that was cut loses what was cut off, and nothing that is put afterwards.
+func TestASegmentCutUnderIt(t *testing.T) {
+	cut := func(t *testing.T, dir string, size int64) {
+		t.Helper()
+		files := segmentFiles(t, dir)
+		if err := os.Truncate(files[len(files)-1], size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const inTheFirst = 100 // bytes
+	for name, size := range map[string]int64{"to nothing": 0, "in a line": inTheFirst} {
+		t.Run("after it was published, "+name, func(t *testing.T) {
+			dir, q := t.TempDir(), &backend{}
+			b := openBox(t, dir, Options{})
+			put(t, b, "1", "2")
+			drain(t, b, q)
+			cut(t, dir, size)
+			put(t, b, "3")
+			drain(t, b, q)
+			cut(t, dir, size)
+			put(t, b, "4")
+			wantIDs(t, "published", q.saw(t), numbers(1, 3))
+			drain(t, b, q)
+			wantIDs(t, "published", q.saw(t), numbers(1, 4))
+			wantEmpty(t, b)
+			b = openBox(t, dir, Options{})
+			if m, err := b.Put(message("5")); err != nil || m.Seq != 5 {
+				t.Errorf("seq: got %d, %v; want 5", m.Seq, err)
+			}
+			drain(t, b, q)
+			wantIDs(t, "published at last", firsts(q.saw(t)), numbers(1, 5))
+			wantEmpty(t, b)
+		})
+		t.Run("before it was published, "+name, func(t *testing.T) {
+			dir, q := t.TempDir(), &backend{}
+			b := openBox(t, dir, Options{})
+			put(t, b, "cut")
+			cut(t, dir, size)
+			put(t, b, "1", "2")
+			drain(t, b, q)
+			wantIDs(t, "published", q.saw(t), numbers(1, 2))
+			wantEmpty(t, b)
+		})
+		t.Run("while it is published, "+name, func(t *testing.T) {
+			dir, q := t.TempDir(), &backend{}
+			b := openBox(t, dir, Options{})
+			put(t, b, "1", "2")
+			q.before = func(lines int) (int, error) {
+				q.before = nil
+				cut(t, dir, size)
+				put(t, b, "3")
+				return lines, nil
+			}
+			drain(t, b, q)
+			put(t, b, "4")
+			drain(t, b, q)
+			wantIDs(t, "published", q.saw(t), numbers(1, 4))
+			wantEmpty(t, b)
+		})
+	}
+	t.Run("without a whole line in it", func(t *testing.T) {
+		dir, q := t.TempDir(), &backend{}
+		appendTo(t, filepath.Join(dir, (&segment{first: 1}).name()), lineOf(t, "torn", 1)[:inTheFirst+50])
+		b := openBox(t, dir, Options{})
+		cut(t, dir, inTheFirst)
+		put(t, b, "1")
+		drain(t, b, q)
+		put(t, b, "2")
+		drain(t, b, q)
+		wantIDs(t, "published", q.saw(t), numbers(1, 2))
+		wantEmpty(t, b)
+	})
+}
+
 func TestAnEmptySegmentRemovedUnderIt(t *testing.T) {
 	dir, q := t.TempDir(), &backend{}
 	b := openBox(t, dir, Options{})

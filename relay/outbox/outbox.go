@@ -205,6 +205,9 @@ func (b *Box) reopen(s *segment) (err error) {
 	}
 	last, err := b.lastSeq(s)
 	b.seq = max(b.seq, last, s.first-1)
+	if s.size > 0 {
+		b.seq = max(b.seq, s.first) // also where its line is torn: the next segment gets another name
+	}
 	return err
 }
 
@@ -412,15 +415,17 @@ func (b *Box) drop() {
 	}
 }
 
-// segmentFor begins a new segment when the last one is full or removed.
+// segmentFor begins a new segment when the last one is full, removed or cut: the place up to
+// which all is published may be behind the end of a file that was cut.
 func (b *Box) segmentFor(seq relay.Seq) error {
 	if n := len(b.segments); n > 0 && b.segments[n-1].size < b.opts.Size/segmentPart {
 		s := b.segments[n-1]
-		if size, ok := b.sizeOf(s); ok {
-			b.ended = b.ended && size == s.size // another size: somebody else wrote to it
+		size, ok := b.sizeOf(s)
+		if ok && size >= s.size {
+			b.ended = b.ended && size == s.size // longer: somebody else wrote to it
 			return nil
 		}
-		b.opts.Logger.Warn("an outbox file was removed while in use", "folder", b.root.Name())
+		b.opts.Logger.Warn("an outbox file was removed or cut while in use", "folder", b.root.Name())
 	}
 	return b.newSegment(seq)
 }
