@@ -206,6 +206,9 @@ func (w *Window) flush() error {
 	defer w.mu.Unlock()
 	if err != nil {
 		w.unsaved, w.waiting = append(lines, w.unsaved...), w.waiting+n
+		if w.waiting > maxUnsaved {
+			w.unsaved = nil // the rewrite takes them from memory, when the disk is back
+		}
 	} else if w.waiting == 0 {
 		w.unsaved = lines[:0]
 	}

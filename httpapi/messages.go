@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 
+	"feishu-relay/internal/web"
 	"feishu-relay/relay"
 )
 
@@ -11,7 +12,10 @@ func (a *api) outbound(r *http.Request) (any, error) {
 	if err := readJSON(r, &out); err != nil {
 		return nil, err
 	}
-	if out.Channel == relay.MailChannel && a.Mail != nil {
+	if out.Channel == relay.MailChannel {
+		if a.Mail == nil {
+			return nil, relay.Errorf(web.CodeMailboxOff, "this API has no mailbox")
+		}
 		return a.Mail.Outbound(r, out)
 	}
 	if err := out.Check(); err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxPending is how many outcomes wait to be written down; then the oldest is
-	// dropped for a new one. More wait only while the disk takes nothing.
+	// maxPending is how many outcomes wait to be written down, which takes long only
+	// while the disk takes nothing; then the oldest is dropped for a new one.
 	maxPending = 5000
 	// What is not settled is written noteAfter after the first of it.
 	noteAfter  = 50 * time.Millisecond

@@ -150,11 +150,12 @@ func (c *Conversations) Depth(m *Entry, count Count, near, far int64) (depth int
 
 // LastUser returns when a person spoke last in a topic ("": in none), up to a ts, as far as
 // the lines added tell: by a person's line, or by one of a bot that knew of one. It looks at
-// the newest near of them, and further back only where those tell nothing. 0: not known.
-func (c *Conversations) LastUser(thread string, before int64, near int) (ts int64) {
+// the newest near of them, and further back only where those tell nothing. 0: nobody spoke.
+// It is not known where a line that no count can rely on may be a newer one of a person.
+func (c *Conversations) LastUser(thread string, before int64, near int) (ts int64, known bool) {
 	v := c.byThread[c.hash(thread)]
 	if v == nil {
-		return 0
+		return 0, false
 	}
 	for i := len(v.said) - 1; i >= 0 && (near > 0 || ts == 0); i-- {
 		e := &v.said[i]
@@ -172,7 +173,7 @@ func (c *Conversations) LastUser(thread string, before int64, near int) (ts int6
 			near--
 		}
 	}
-	return ts
+	return ts, c.odd == 0 || c.oddTS < ts
 }
 
 // conversation is one topic, or what is in none.

@@ -42,12 +42,16 @@ type chats struct {
 	hearing    *lru.Cache[string, int64] // the same, of messages that passed to the bot and may not be recorded yet
 
 	mu      sync.Mutex
-	journal *jsonl.Journal          // of what follows; guarded by mu, as the rest is
-	unsaved bool                    // the journal lacks something
-	seen    map[string]struct{}     // chats in which the bot was seen
+	seen    map[string]struct{}     // chats in which the bot was seen; guarded by mu, as the following are
 	gone    map[string]relay.Millis // when the bot left
 	order   []string                // of seen, oldest first
 	talks   map[string]talk
+	unsaved []byte    // lines that the journal lacks
+	failed  time.Time // when the journal could not be written, and lacks more than that; zero: it does not
+
+	// writing is held while the journal is written; nobody who asks for a chat waits for that.
+	writing sync.Mutex
+	journal *jsonl.Journal // guarded by writing
 }
 
 // chatChange is a line of the journal. It has one of the three.
@@ -63,6 +67,8 @@ const (
 	maxChange = 16 << 10
 	// slackChanges is how many outdated lines the journal may have at least.
 	slackChanges = 1000
+	// saveAgain is the pause before all is written again that could not be.
+	saveAgain = time.Second
 )
 
 // talk is a conversation in which a person spoke to the bot, private ones too. It stays on
@@ -98,8 +104,9 @@ func openChats(b *base) (*chats, error) {
 		return nil, err
 	}
 	b.onClose(func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
+		c.save()
+		c.writing.Lock()
+		defer c.writing.Unlock()
 		return c.journal.Close()
 	})
 	if !c.enforced() && b.cfg.MembershipCheck != "off" {
@@ -111,8 +118,6 @@ func openChats(b *base) (*chats, error) {
 
 // load reads the journal, or where there is none yet what an earlier version left.
 func (c *chats) load(root *os.Root) (err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.journal, err = jsonl.OpenJournal(root, c.name()+".jsonl", maxChange, func(line []byte) {
 		var change chatChange
 		if json.Unmarshal(line, &change) == nil { // else it is torn, or was edited
@@ -125,12 +130,11 @@ func (c *chats) load(root *os.Root) (err error) {
 	if c.journal.Lines() > 0 {
 		return nil
 	}
-	err = errors.Join(c.loadMembers(root), c.loadTalks(root))
-	if err == nil && len(c.seen)+len(c.gone)+len(c.talks) > 0 {
-		c.unsaved = true
-		c.save()
+	if err := errors.Join(c.loadMembers(root), c.loadTalks(root)); err != nil {
+		return err
 	}
-	return err
+	c.saved(c.journal.Replace(c.all()))
+	return nil
 }
 
 // loadMembers reads the file of version 1 and before: an object, or a list alone.
@@ -144,7 +148,7 @@ func (c *chats) loadMembers(root *os.Root) error {
 		return err
 	}
 	if json.Unmarshal(data, &known.In) != nil && json.Unmarshal(data, &known) != nil {
-		c.problems.set("members", fmt.Errorf("%s.json is broken; the chats in it are learned again", c.name()))
+		c.problems.set("chats", fmt.Errorf("%s.json is broken; the chats in it are learned again", c.name()))
 	}
 	for _, key := range known.In[max(0, len(known.In)-maxChats):] {
 		c.remember(key)
@@ -163,7 +167,7 @@ func (c *chats) loadTalks(root *os.Root) error {
 		return err
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
-		c.problems.set("talks", fmt.Errorf("%s.talks.json is not readable, and started again empty: %w", c.name(), err))
+		c.problems.set("chats", fmt.Errorf("%s.talks.json is not readable, and started again empty: %w", c.name(), err))
 	}
 	for _, t := range list {
 		c.talks[chatKey(t.Channel, t.ChatID)] = t
@@ -183,7 +187,8 @@ func readEarlier(root *os.Root, name string) ([]byte, error) {
 	return data, nil
 }
 
-// apply takes in a change and reports whether it is one. It is called with mu held.
+// apply takes in a change and reports whether it is one. It is called with mu held, or at
+// the start.
 func (c *chats) apply(change chatChange) bool {
 	switch {
 	case change.In != "":
@@ -213,43 +218,66 @@ func (c *chats) apply(change chatChange) bool {
 	return false
 }
 
-// note takes in a change and writes it. It is called with mu held.
+// note takes in a change. It is called with mu held, and save without it afterwards.
 func (c *chats) note(change chatChange) {
 	if !c.apply(change) {
 		return
 	}
-	if c.unsaved || c.journal.Lines() > 2*(len(c.seen)+len(c.gone)+len(c.talks))+slackChanges {
-		c.save()
-		return
+	if line, err := relay.Marshal(change); err == nil { // a change is always JSON
+		c.unsaved = append(append(c.unsaved, line...), '\n')
 	}
-	line, err := relay.Marshal(change)
-	if err == nil {
-		err = c.journal.Append(append(line, '\n'))
-	}
-	c.saved(err)
 }
 
-// save replaces the journal by all that is known. It is called with mu held.
+// save writes what the journal lacks: the changes, or all that is known where that is less or
+// an earlier write failed.
 func (c *chats) save() {
-	var all bytes.Buffer
-	lines := json.NewEncoder(&all)
-	lines.SetEscapeHTML(false)
-	var err error
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.mu.Lock()
+	lines := c.unsaved
+	known := len(c.seen) + len(c.gone) + len(c.talks)
+	whole := !c.failed.IsZero() || c.journal.Lines() > 2*known+slackChanges
+	var all []byte
+	if whole {
+		all = c.all()
+	}
+	wait := !c.failed.IsZero() && time.Since(c.failed) < saveAgain
+	c.unsaved = nil
+	c.mu.Unlock()
+	switch {
+	case wait, len(lines) == 0 && !whole:
+	case whole:
+		c.saved(c.journal.Replace(all))
+	default:
+		c.saved(c.journal.Append(lines))
+	}
+}
+
+// all is the journal of what is known. It is never empty, so that it is known to have been
+// written. It is called with mu held.
+func (c *chats) all() []byte {
+	lines := bytes.NewBufferString("{}\n")
+	to := json.NewEncoder(lines)
+	to.SetEscapeHTML(false)
 	for key, at := range c.gone {
-		err = errors.Join(err, lines.Encode(chatChange{Left: key, At: at}))
+		_ = to.Encode(chatChange{Left: key, At: at}) // a change is always JSON, and memory takes it
 	}
 	for _, key := range c.order {
-		err = errors.Join(err, lines.Encode(chatChange{In: key}))
+		_ = to.Encode(chatChange{In: key})
 	}
 	for _, t := range c.talks {
-		err = errors.Join(err, lines.Encode(chatChange{Talk: &t}))
+		_ = to.Encode(chatChange{Talk: &t})
 	}
-	c.saved(errors.Join(err, c.journal.Replace(all.Bytes())))
+	return lines.Bytes()
 }
 
-// saved notes whether the journal has everything. What it lacks is written with the next change.
+// saved notes how a write of the journal went.
 func (c *chats) saved(err error) {
-	if c.unsaved = err != nil; c.unsaved {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = time.Time{}
+	if err != nil {
+		c.failed = time.Now()
 		c.problems.set("chats", fmt.Errorf("remember known chats: %w", err))
 	}
 }
@@ -259,12 +287,15 @@ func (c *chats) group(chat relay.ChatID) groups.Group { return c.groups.Current(
 
 // forgetMembers forgets all chats that the bot was seen in: it is another app's now.
 func (c *chats) forgetMembers() {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	clear(c.seen)
 	clear(c.gone)
-	c.order = nil
-	c.save()
+	c.order, c.unsaved = nil, nil
+	all := c.all()
+	c.mu.Unlock()
+	c.saved(c.journal.Replace(all))
 }
 
 // enforced reports whether there is a source to go by, or the operator says so.
@@ -308,6 +339,7 @@ func (c *chats) settled(channel string, chat relay.ChatID) bool {
 
 // left notes that the bot was no longer in the chat at a time.
 func (c *chats) left(channel string, chat relay.ChatID, at relay.Millis) {
+	defer c.save()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.note(chatChange{Left: chatKey(channel, chat), At: at})
@@ -316,15 +348,22 @@ func (c *chats) left(channel string, chat relay.ChatID, at relay.Millis) {
 // saw notes that the bot was heard, or heard something, in the chat at a time.
 // What was before it left says nothing: events come late, and again.
 func (c *chats) saw(channel string, chat relay.ChatID, at relay.Millis) {
+	if c.learn(chatKey(channel, chat), at) {
+		c.save()
+	}
+}
+
+// learn reports whether the chat is a new one.
+func (c *chats) learn(key string, at relay.Millis) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := chatKey(channel, chat)
-	if gone, ok := c.gone[key]; ok && at <= gone {
-		return
+	gone, left := c.gone[key]
+	_, known := c.seen[key]
+	if known || left && at <= gone {
+		return false
 	}
-	if _, ok := c.seen[key]; !ok {
-		c.note(chatChange{In: key})
-	}
+	c.note(chatChange{In: key})
+	return true
 }
 
 // remember is called with mu held.
@@ -345,6 +384,7 @@ func (c *chats) remember(key string) (added bool) {
 // newest message counts. None is newer than now, whatever the bot says of its time.
 func (c *chats) noteTalk(t talk) {
 	t.At = min(t.At, relay.MillisOf(time.Now()))
+	defer c.save()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.note(chatChange{Talk: &t})
@@ -396,8 +436,12 @@ func (c *chats) lastUser(channel string, chat relay.ChatID, thread string, befor
 	if passing, ok := c.hearing.Get(key); ok && passing <= int64(before) {
 		newest = max(newest, passing)
 	}
-	indexed := c.transcript.Index(channel, string(chat), func(index transcript.Index) {
-		newest = max(newest, index.(conversations).LastUser(thread, int64(before), nearTail))
+	indexed := false
+	c.transcript.Index(channel, string(chat), func(index transcript.Index) {
+		var spoke int64
+		if spoke, indexed = index.(conversations).LastUser(thread, int64(before), nearTail); indexed {
+			newest = max(newest, spoke)
+		}
 	})
 	for n := nearTail; n <= farTail && !(indexed && (looked || newest > 0)); n *= 8 {
 		entries, err := c.transcript.Outline(channel, string(chat), n, int64(before))

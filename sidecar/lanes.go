@@ -23,7 +23,7 @@ const (
 
 	// How much of the outcomes is kept: lines on Redis, and bytes in each of two files.
 	maxOutcomes     = 20_000
-	maxOutcomesFile = 4 << 20
+	maxOutcomesFile = 8 << 20
 )
 
 // lanes are the queues, each with the outbox in which own lines wait for it.

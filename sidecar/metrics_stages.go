@@ -7,7 +7,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// measured is a way whose stages show in /metrics how long they take: from
+// measured is a path whose stages show in /metrics how long they take: from
 // arrival.staged on, so that the clock is read once for each.
 func (m *metrics) measured(along path) path {
 	along.arrive, along.decide = m.timed(along.arrive), m.timed(along.decide)

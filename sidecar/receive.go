@@ -105,8 +105,8 @@ func (r *receiver) take(ctx context.Context, along path, d relay.Delivery) {
 	r.guard(p, func() { r.handle(ctx, along, p) })
 }
 
-// finished takes a line that this sidecar sent, and that is in the transcript already. It
-// ends as in [recorder.stopOwn], and is not decoded.
+// finished takes a line that this sidecar sent, and that is in the transcript already. It is
+// not decoded: the log has only its seq, and its stages are not timed.
 func (r *receiver) finished(along path, d relay.Delivery, seq relay.Seq) {
 	r.metrics.read(along.queue, time.Now())
 	r.metrics.stopped.WithLabelValues(string(relay.OwnMessage)).Inc()

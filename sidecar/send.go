@@ -34,23 +34,27 @@ type sender struct {
 	lanes     *lanes
 	given     *givenLines
 	sentIDs   *dedup.Window // own messages
+	unsaved   chan struct{} // wakes run
 	sending   chatLocks
 	recording sync.WaitGroup // own messages that are recorded after the bot has its answer
 }
 
 func openSender(b *base, c *chats, a *app, w *watch, l *lanes, given *givenLines) (_ *sender, err error) {
-	s := &sender{base: b, chats: c, app: a, watch: w, lanes: l, given: given}
+	s := &sender{base: b, chats: c, app: a, watch: w, lanes: l, given: given, unsaved: make(chan struct{}, 1)}
 	s.sentIDs, err = b.window(".sent.jsonl", b.cfg.DedupSize)
 	return s, err
 }
 
-// flushEvery is how often the ids of own messages are written. Of one that a crash takes, a
-// repeat is published again, and every reader drops it.
-const flushEvery = time.Second
-
-// run writes the ids of own messages until ctx is done.
+// run writes the ids of own messages soon after they were sent, until ctx is done: the bot
+// does not wait for that. Of an id that a crash takes, a repeat by the bot is published
+// again, and sidecars drop it.
 func (s *sender) run(ctx context.Context) {
-	for wait.Sleep(ctx, flushEvery) == nil {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.unsaved:
+		}
 		if err := s.sentIDs.Flush(); err != nil {
 			s.problems.set("dedup", err)
 		}
@@ -115,6 +119,7 @@ func (s *sender) sendOnce(channel string, id relay.MessageID, ts relay.Millis, o
 	if err := s.sentIDs.Settle(string(id), true); err != nil {
 		s.problems.set("dedup", err)
 	}
+	wait.Wake(s.unsaved)
 	return m, nil
 }
 

@@ -1,0 +1,100 @@
+package sidecar
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+// openedChats opens the state of chats below dir; the returned function closes it.
+func openedChats(t *testing.T, dir string) (*chats, func()) {
+	t.Helper()
+	b := newBase(Config{RelayDir: dir, TranscriptDir: filepath.Join(dir, "transcripts"), Agent: "agent_a",
+		MembershipCheck: "on", BaseURL: &url.URL{}}, Options{})
+	if err := b.openFolders(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := openChats(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, func() {
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What is known of chats is known after a restart; what an earlier version wrote is read
+// once, and what was forgotten since does not come back.
+func TestChatsAfterARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "chats")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"agent_a.json": `{"in":["feishu/oc_1"],"left":{"feishu/oc_2":7}}`,
+		"agent_a.talks.json": `[{"channel":"feishu","chat_id":"oc_1","chat_type":"group","message_id":"om_1","at":5}]`} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, closeChats := openedChats(t, dir)
+	if talk, _ := c.talk("feishu", "oc_1"); !c.in("feishu", "oc_1") || talk.MessageID != "om_1" {
+		t.Errorf("what the earlier version wrote is not read: %+v", talk)
+	}
+	c.saw("feishu", "oc_2", 6) // before it left
+	c.saw("feishu", "oc_3", 9)
+	c.noteTalk(talk{Channel: "feishu", ChatID: "oc_1", MessageID: "om_2", At: 8})
+	c.left("feishu", "oc_1", 9)
+	closeChats()
+	c, closeChats = openedChats(t, dir)
+	for chat, want := range map[relay.ChatID]bool{"oc_1": false, "oc_2": false, "oc_3": true} {
+		if got := c.in("feishu", chat); got != want {
+			t.Errorf("in %s: %t, want %t", chat, got, want)
+		}
+	}
+	if talk, _ := c.talk("feishu", "oc_1"); talk.MessageID != "om_2" {
+		t.Errorf("the newest message is %q", talk.MessageID)
+	}
+	c.forgetMembers()
+	closeChats()
+	c, closeChats = openedChats(t, dir)
+	defer closeChats()
+	if c.in("feishu", "oc_1") || c.in("feishu", "oc_3") {
+		t.Error("chats that were forgotten are back")
+	}
+}
+
+// A person's line of a program that gives no ids counts for the time at which a person
+// spoke last.
+func TestLastUserOfALineWithoutAnID(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c, closeChats := openedChats(t, dir)
+	defer closeChats()
+	add := func(e transcript.Entry) {
+		if _, err := c.transcript.Append("feishu", "oc_1", e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(transcript.Entry{Role: relay.RoleUser, Content: "x", Sender: "Ann", MessageID: "u1", TS: 1000})
+	add(transcript.Entry{Role: relay.RoleAssistant, Content: "x", Sender: "b", MessageID: "b1", TS: 2000, UserTS: 1000})
+	f, err := os.OpenFile(filepath.Join(dir, "transcripts", "feishu_oc_1.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(`{"role":"user","content":"y","sender":"Ann","ts":3000}` + "\n"); err != nil {
+		t.Fatal(err)
+	}
+	add(transcript.Entry{Role: relay.RoleAssistant, Content: "x", Sender: "b", MessageID: "b2", TS: 4000})
+	if got, err := c.lastUser("feishu", "oc_1", "", 5000); got != 3000 || err != nil {
+		t.Errorf("a person spoke at %d, %v, want 3000", got, err)
+	}
+}
