@@ -31,9 +31,9 @@
 // place or a restored backup it is known whether the position still holds, and
 // where to go on if not. When in doubt lines are read again, since readers drop
 // repeats; lines are passed over only if they are longer than
-// [relay.MaxLine], blank, or torn. Before a file that was renamed or replaced
-// is left, its lock is taken once, so that no writer of ours is still inside,
-// and it is read to its end. Since programs that take no lock may hold it open
+// [relay.MaxLine], blank, or torn. Before a file that others renamed or
+// replaced is left, its lock is taken once, so that no writer of ours is still
+// inside, and it is read to its end. Since programs that take no lock may hold it open
 // longer, it is looked at now and then afterwards.
 //
 // [Queue.Follow] reads in the same way from the oldest line that is kept, and stores

@@ -38,6 +38,7 @@ type reader struct {
 	src    *source     // nil before begin
 	tail   *jsonl.Tail // nil while src has no file
 	final  bool        // src is left when it is read to its end: no writer of ours is in it
+	ended  bool        // the last step found that all that is in the queue was read
 	left   []leftFile
 	failed bool // said so already
 	hinted bool // the reason to look is a change that was reported: the next change is reported too
@@ -108,7 +109,7 @@ func (r *reader) run(ctx context.Context) {
 	ticked := false
 	for ctx.Err() == nil {
 		more, err := r.step(ctx)
-		if err == nil && !more && r.caughtUp != nil && r.atEnd() {
+		if err == nil && !more && r.caughtUp != nil && r.ended {
 			r.caughtUp(r.whole)
 			r.caughtUp = nil
 		}
@@ -149,6 +150,7 @@ func (r *reader) wait(ctx context.Context) (ticked bool, err error) {
 // step does one thing: hand over a chunk, or go to where the next one is. more
 // says that there may be another thing to do now.
 func (r *reader) step(ctx context.Context) (more bool, err error) {
+	r.ended = false
 	if r.src == nil {
 		if err := r.begin(); err != nil {
 			return false, err
@@ -162,7 +164,7 @@ func (r *reader) step(ctx context.Context) (more bool, err error) {
 		}
 		if err != nil || n > 0 {
 			r.show()
-			return !whole || !r.hinted, err
+			return !whole || !r.hinted || r.caughtUp != nil, err
 		}
 	}
 	return r.advance(ctx)
@@ -230,15 +232,6 @@ func (r *reader) begin() error {
 	return nil
 }
 
-// atEnd reports whether all that is in the queue was read.
-func (r *reader) atEnd() bool {
-	if r.tail == nil {
-		return true
-	}
-	root, err := r.dir.Open(false)
-	return err == nil && safefile.Same(root, liveName(r.q.opt.Queue), r.src.file)
-}
-
 // enter makes src the file that is read, from a place in it. was is the file
 // whose content src goes on with, src's own when it does not.
 func (r *reader) enter(src *source, offset int64, want jsonl.Sum, was fileID) {
@@ -274,15 +267,23 @@ func (r *reader) advance(ctx context.Context) (more bool, err error) {
 	cur := r.src
 	if cur.file != nil {
 		if cur.number == 0 && safefile.Same(root, liveName(r.q.opt.Queue), cur.file) {
-			r.final = false
+			r.final, r.ended = false, true
 			return false, nil
+		}
+		if !r.final && cur.number != 0 {
+			r.final = true // the writer that rotates a file has written to it before
+			return true, nil
 		}
 		if !r.final {
 			// A writer of ours that found the file in place may still be about to
 			// write to it; those that come later see that it is not.
 			ok, err := safefile.TryLock(cur.file)
 			if err == nil && !ok {
-				return false, nil
+				next, err := successor(root, r.q.opt.Queue, cur)
+				if r.ended = err == nil && next == nil; next != nil {
+					next.close()
+				}
+				return false, err
 			}
 			if ok {
 				err = safefile.Unlock(cur.file)
@@ -296,6 +297,7 @@ func (r *reader) advance(ctx context.Context) (more bool, err error) {
 	}
 	next, err := successor(root, r.q.opt.Queue, cur)
 	if err != nil || next == nil {
+		r.ended = err == nil
 		return false, err
 	}
 	if err := r.leave(ctx); err != nil {
