@@ -10,8 +10,10 @@ import (
 // maxReturned is how many of the newest lines are recognised when they come back.
 const maxReturned = 1024
 
-// returned recognises the newest lines of a box when they come back from the queue, byte
-// by byte the same. Its methods are safe for concurrent use.
+// returned recognises the newest lines of a box when they come back from the queue. It
+// compares their length and a hash of 64 bits, not their bytes. The seed of the hash is random and
+// known to this process only, so nobody else can search for another line with the same hash.
+// Its methods are safe for concurrent use.
 type returned struct {
 	seed maphash.Seed
 
@@ -23,6 +25,7 @@ type returned struct {
 type sentLine struct {
 	seq      relay.Seq
 	hash     uint64
+	size     int // bytes
 	finished bool
 }
 
@@ -38,7 +41,7 @@ func (r *returned) add(seq relay.Seq, line []byte) {
 	if r.seqs[old.hash] == old.seq {
 		delete(r.seqs, old.hash)
 	}
-	*old = sentLine{seq: seq, hash: hash}
+	*old = sentLine{seq: seq, hash: hash, size: len(line)}
 	r.seqs[hash] = seq
 }
 
@@ -61,5 +64,6 @@ func (b *Box) Finished(line []byte) (relay.Seq, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	seq, ok := r.seqs[hash]
-	return seq, ok && r.lines[seq%maxReturned].finished
+	known := r.lines[seq%maxReturned]
+	return seq, ok && known.size == len(line) && known.finished
 }

@@ -2,13 +2,14 @@ package outbox
 
 import (
 	"bytes"
+	"hash/maphash"
 	"testing"
 
 	"feishu-relay/relay"
 )
 
-// A line that comes back is recognised once its message is finished, byte by byte, and as
-// long as not too many others were put after it.
+// A line that comes back is recognised once its message is finished, and as long as not too
+// many others were put after it; no other line is taken for it.
 func TestFinished(t *testing.T) {
 	b := openBox(t, t.TempDir(), Options{Secret: "secret"})
 	lineOf := func(id string) ([]byte, relay.Seq) {
@@ -32,6 +33,12 @@ func TestFinished(t *testing.T) {
 	if _, ok := b.Finished(changed); ok {
 		t.Error("another line counts as finished")
 	}
+	longer := append(bytes.Clone(line), ' ')
+	b.returned.seqs[maphash.Bytes(b.returned.seed, longer)] = seq // as if the hashes were the same
+	if _, ok := b.Finished(longer); ok {
+		t.Error("a line of another length counts as finished")
+	}
+	delete(b.returned.seqs, maphash.Bytes(b.returned.seed, longer))
 	other, _ := lineOf("2")
 	if _, ok := b.Finished(other); ok {
 		t.Error("a message that is not finished counts as such")
