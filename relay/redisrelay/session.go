@@ -266,7 +266,7 @@ func (r *reader) firstSight(ctx context.Context, client redis.UniversalClient, s
 	if r.sub != nil {
 		r.sub.history.Store(&border)
 		r.sub.window.Skip(r.at)
-		_ = r.sub.store() // logged; the goroutine that saves has had nothing to do yet
+		r.sub.seen() // the goroutine that saves has had nothing to do yet
 	}
 	return nil
 }

@@ -217,6 +217,33 @@ func TestFirstStartWhileRedisIsDown(t *testing.T) {
 	}
 }
 
+// The same for one that was restarted before Redis was there.
+func TestFirstStartIsRestartedWhileRedisIsDown(t *testing.T) {
+	srv := redistest.Start(t, "--appendonly", "yes")
+	sender, dir := open(t, srv.URL(), "s", t.TempDir(), nil), t.TempDir()
+	receipt := publish(t, sender, "", lines("s", 1, 5)...)
+	srv.Kill()
+	q := open(t, srv.URL(), "a", dir, nil)
+	e := listenTo(t, q, false)
+	e.until("an error", func(s relayStatus) bool { return s.Error != "" })
+	e.stop()
+	if err := srv.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, sender, receipt, lines("s", 6, 10)...)
+	e = listenTo(t, q, false)
+	for i, d := range e.want(lines("s", 1, 10)...) {
+		if got, want := d.History, i < 5; got != want {
+			t.Errorf("line %d: history is %v, want %v", i+1, got, want)
+		}
+	}
+	e.stop()
+	left, err := filepath.Glob(filepath.Join(dir, "offsets", "*"+waitingFile))
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v is left: %v", left, err)
+	}
+}
+
 func TestUnreadableCursorRepeatsRatherThanLoses(t *testing.T) {
 	srv := redistest.Start(t)
 	dir := t.TempDir()

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +70,9 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 	if r.at, r.fresh, err = s.load(); err != nil {
 		return fmt.Errorf("redis queue: %w", err)
 	}
+	if r.fresh {
+		r.began, r.tried = s.waitingSince(r.began)
+	}
 	ctx, done, err := q.run(ctx, r)
 	if err != nil {
 		return fmt.Errorf("redis queue: subscribe: %w", err)
@@ -127,6 +131,31 @@ func (s *subscription) load() (at place, fresh bool, err error) {
 	s.history.Store(&c.History)
 	s.window = relay.NewWindow(c.place)
 	return c.place, fresh, nil
+}
+
+// waitingFile is, beside the position that was never stored, since when this agent has waited
+// for Redis: what is sent from then on is news to it, also after a restart.
+const waitingFile = ".waiting"
+
+// waitingSince is that time; earlier reports whether an earlier process has noted it.
+func (s *subscription) waitingSince(now time.Time) (since time.Time, earlier bool) {
+	if data, err := safefile.ReadFile(s.root, s.file+waitingFile); err == nil {
+		if ms, err := strconv.ParseInt(string(data), 10, 64); err == nil && ms > 0 && ms <= now.UnixMilli() {
+			return time.UnixMilli(ms), true
+		}
+	}
+	text := strconv.AppendInt(nil, now.UnixMilli(), 10)
+	if err := safefile.ReplaceFast(s.root, s.file+waitingFile, text); err != nil {
+		s.q.log.Warn("a restart before redis is there takes what is sent until then for history", "err", err)
+	}
+	return now, false
+}
+
+// seen ends the waiting.
+func (s *subscription) seen() {
+	if s.store() == nil { // else it is logged, and the next start is the first again
+		_ = s.root.Remove(s.file + waitingFile) // without effect once a position is stored
+	}
 }
 
 func (s *subscription) unsettled() int { return s.foreign.window.Unsettled() + s.window.Unsettled() }
