@@ -2,6 +2,7 @@ package filerelay
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -145,6 +146,47 @@ func TestLockIsNotAwaitedForEver(t *testing.T) {
 		}
 		if err := holder.Close(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Only an expired claim waits for the lock that a paused process has, and says so in the end.
+func TestClaimLocked(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, claimsDir)
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.OpenFile(filepath.Join(folder, claimsLock), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := safefile.Lock(lock); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "key"), []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		q, err := New(Options{Dir: dir, Queue: "outbound", Agent: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		began := time.Now()
+		if first, err := q.Claim(t.Context(), "other", time.Hour); err != nil || !first {
+			t.Errorf("a free key: %v, %v", first, err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a free key took %v", took)
+		}
+		first, err := q.Claim(t.Context(), "key", time.Hour)
+		if first || !errors.Is(err, errClaimsLocked) {
+			t.Errorf("an expired claim: %v, %v, want %v", first, err, errClaimsLocked)
+		}
+		if took := time.Since(began); took != publishTimeout {
+			t.Errorf("it took %v, want %v", took, publishTimeout)
 		}
 	})
 }
