@@ -71,7 +71,8 @@ type Follower interface {
 	// each new one, until ctx is done, and then returns nil. take is called by one
 	// goroutine at a time and must not keep line; it may be anything, and may come
 	// again. caughtUp is called once, by the same goroutine, when what was there has been
-	// handed over; whole says that this was all that was ever published. Faults are
+	// handed over; whole says that this was all that was ever published, as far as the
+	// backend can tell: of what left it without a trace nobody knows. Faults are
 	// waited out. It may be called several times at once, and beside Subscribe.
 	Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error
 }
@@ -80,8 +81,11 @@ type Follower interface {
 type Claimer interface {
 	// Claim reports whether the caller is the first to claim key, of any process that
 	// uses the same backend. The claim is forgotten after life, which is at least a
-	// second: then the key can be claimed again. After an error nobody knows whether the
-	// key was claimed.
+	// second: then the key can be claimed again. All who claim a key give the same life.
+	// After an error nobody knows whether the key was claimed.
+	//
+	// On Redis a claim may be given twice: after a failover to a replica that had not got
+	// it, a flush, or an eviction.
 	Claim(ctx context.Context, key string, life time.Duration) (first bool, err error)
 }
 

@@ -49,6 +49,14 @@ type sight struct {
 // front, by the cap.
 func (s sight) gone() int64 { return s.added - s.length }
 
+// whole reports whether all entries that were ever added are there.
+func (s sight) whole() bool { return !s.exists || s.added == s.length }
+
+// lacks reports whether entries of an earlier look were neither there nor counted any more.
+func (s sight) lacks(before sight) bool {
+	return before.exists && (!s.exists || s.last.Compare(before.last) < 0 || s.added < before.added)
+}
+
 // replaces reports whether the stream is another than the one that was read up
 // to at, or an older state of it: reading has to begin anew. An entry may be
 // missing because the cap trimmed it; then all that is there lies behind it,

@@ -27,7 +27,8 @@ type reader struct {
 	sub      *subscription     // of Subscribe; nil: Follow runs, with the next two
 	take     func(line []byte) // gets each line
 	caughtUp func(whole bool)  // nil: it was called
-	whole    bool              // all that was ever added was there when the stream was first seen
+	whole    bool              // at each look so far, all that was ever added was there
+	seen     sight             // the last look
 
 	at     place
 	fresh  bool // no position was ever stored, and the stream was not seen yet
@@ -42,7 +43,7 @@ type reader struct {
 // Follow reads the stream from its oldest entry; see [relay.Follower]. It fails only after
 // Close.
 func (q *Queue) Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error {
-	r := &reader{q: q, began: time.Now(), take: take, caughtUp: caughtUp, fresh: true}
+	r := &reader{q: q, began: time.Now(), take: take, caughtUp: caughtUp, whole: true, fresh: true}
 	ctx, done, err := q.run(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("redis queue: follow: %w", err)

@@ -112,8 +112,14 @@ func (r *reader) read(outer, ctx context.Context, client redis.UniversalClient) 
 				return err
 			}
 		}
-		if len(entries) < readCount {
-			r.noteEnd()
+		if len(entries) < readCount && r.caughtUp != nil {
+			at := r.at
+			if err := r.lookWithin(ctx, client); err != nil { // was any of it lost before it was read?
+				return err
+			}
+			if r.at.ID == at.ID { // else the stream was replaced
+				r.noteEnd()
+			}
 		}
 		if gather.due(len(entries), readCount, time.Now()) {
 			time.Sleep(gatherFor)
@@ -200,7 +206,10 @@ func (r *reader) look(ctx context.Context, client redis.UniversalClient) error {
 			return err
 		}
 	}
-	if s.replaces(r.at) {
+	replaced := s.replaces(r.at)
+	r.whole = r.whole && !replaced && s.whole() && !s.lacks(r.seen)
+	r.seen = s
+	if replaced {
 		r.q.stats.restarts.Add(1)
 		r.q.log.Warn("the stream is not the one that was read before; reading it from its beginning")
 		r.at = place{}
@@ -262,7 +271,7 @@ func (r *reader) firstSight(ctx context.Context, client redis.UniversalClient, s
 	if s.exists && s.added != unknown {
 		r.at.N = s.gone()
 	}
-	r.fresh, r.whole = false, !s.exists || s.added == s.length
+	r.fresh = false
 	if r.sub != nil {
 		r.sub.history.Store(&border)
 		r.sub.window.Skip(r.at)
