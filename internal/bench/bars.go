@@ -59,15 +59,15 @@ func perSecond(pkg, bench string, n float64) figure {
 // allBars are the bars in the order of the documentation.
 var allBars = []bar{
 	{"1", "throughput, one call a message", of("sidecar", "Sequential", "msg/s"), of("sidecar", "Sequential", "bare-msg/s"), 0.8, true},
-	{"1", "one message after the other has arrived", of("sidecar", "PingPong", "msg/s"), of("sidecar", "PingPong", "bare-msg/s"), 0.8, true},
+	{"1", "one message after the other has arrived", of("sidecar", "PingPong", "msg/s"), of("sidecar", "PingPong", "bare-msg/s"), 0.25, true},
 	{"2", "burst, against pipelines of 100", of("sidecar", "Burst", "msg/s"), of("sidecar", "Burst", "bare-msg/s"), 0.35, true},
 	{"2", "the same, against a bare loop of as many callers that is durable", of("sidecar", "Burst", "msg/s"), of("sidecar", "Burst", "durable-msg/s"), 0.5, true},
 	{"2", "posts of 16 callers until the bot has them, 40 lively chats, a second", of("internal/bench", "WholeWay/lively", "msg/s"), figure{fixed: 6000}, 1, true},
 	{"2", "the same, in rounds of 500 without a person", of("internal/bench", "WholeWay/long", "msg/s"), figure{fixed: 6000}, 1, true},
 	{"3", "fan-out to 8 processes", of("internal/bench", "FanOut8", "msg/s"), of("internal/bench", "FanOut8", "bare-msg/s"), 0.25, true},
-	{"4", "hop over Redis, p50", of("sidecar", "Hop/redis", "p50-us"), of("sidecar", "Hop/redis", "bare-p50-us"), 1.5, false},
+	{"4", "hop over Redis, p50", of("sidecar", "Hop/redis", "p50-us"), of("sidecar", "Hop/redis", "bare-p50-us"), 2, false},
 	{"4", "hop over Redis, p99", of("sidecar", "Hop/redis", "p99-us"), of("sidecar", "Hop/redis", "bare-p99-us"), 2, false},
-	{"4", "hop over files, p50, against inotify", of("sidecar", "Hop/file", "p50-us"), of("sidecar", "Hop/file", "bare-p50-us"), 0, false},
+	{"4", "hop over files, p50, against inotify", of("sidecar", "Hop/file", "p50-us"), of("sidecar", "Hop/file", "bare-p50-us"), 6, false},
 	{"4", "hop over files, p50, against the bare Redis hop", of("sidecar", "Hop/file", "p50-us"), of("sidecar", "Hop/redis", "bare-p50-us"), 1.5, false},
 	{"5", "wake-up of the file queue, p50", of("relay/filerelay", "Wake/ours", "p50-us"), of("relay/filerelay", "Wake/bare", "p50-us"), 5, false},
 	{"5", "the same, p99, against 10 ms", of("relay/filerelay", "Wake/ours", "p99-us"), figure{fixed: 10_000}, 1, false},

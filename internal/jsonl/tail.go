@@ -1,7 +1,7 @@
 // Package jsonl writes and reads files of lines that grow while they are read, and that
 // any program may append to, cut, replace or rotate meanwhile. [Log] appends and rotates,
-// [Tail] follows, [Backward] reads from the end, [Replace] gives a line another text, and [Journal] is a file with one writer
-// that is replaced now and then by what still counts.
+// [Tail] follows, [Backward] reads from the end, [Replace] gives a line another text, and
+// [Journal] is a file with one writer that is replaced now and then by what still counts.
 package jsonl
 
 import (
