@@ -1,0 +1,263 @@
+package steer
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+// Mode says who answers a person's message that names no bot.
+type Mode string
+
+// The modes.
+const (
+	All     Mode = "all"     // every bot
+	Named   Mode = "named"   // nobody
+	Default Mode = "default" // the group's default bot
+	One     Mode = "one"     // exactly one: the bot that spoke to the person last, else the first
+)
+
+// Modes lists the modes.
+var Modes = []Mode{All, Named, Default, One}
+
+// MaxPause is the longest time for which bots can be paused or muted, other than without end.
+const MaxPause = 7 * 24 * time.Hour
+
+// Until is the end of a pause; nil: until somebody ends it.
+type Until struct {
+	Until *relay.Millis `json:"until"`
+}
+
+// Holds reports whether the pause is on at a time. A nil Until is none.
+func (u *Until) Holds(at time.Time) bool {
+	return u != nil && (u.Until == nil || at.Before(u.Until.Time()))
+}
+
+// Settings are what holds in a group.
+type Settings struct {
+	Answer     Mode                       `json:"answer"`
+	DefaultBot relay.AgentName            `json:"default_bot"` // "": none
+	Limit      int                        `json:"limit"`       // the depth at which a bot's message stops
+	Threshold  int                        `json:"threshold"`   // up to this depth it passes without the judge
+	Judge      bool                       `json:"judge"`
+	Budget     int                        `json:"budget"` // bots' messages an hour; 0: no bound
+	Paused     *Until                     `json:"paused"`
+	Muted      map[relay.AgentName]*Until `json:"muted"`
+}
+
+// Sources of a setting.
+const (
+	FromRecord = "record"
+	FromFile   = "file"
+	FromEnv    = "env"
+)
+
+// The keys of a record. A mute has the agent's name behind it, and so has a membership.
+const (
+	keyAnswer     = "answer"
+	keyDefaultBot = "default_bot"
+	keyLimit      = "limit"
+	keyThreshold  = "threshold"
+	keyJudge      = "judge"
+	keyBudget     = "budget"
+	keyPaused     = "paused"
+	keyMuted      = "muted:"
+	keyIn         = "in:"
+	keyStopped    = "stopped"   // what bots say until a person's next message
+	keyContinued  = "continued" // where the count starts anew
+	keyForgotten  = "forgotten" // settings set before are none
+)
+
+// Keys of the settings as the API names them.
+var settingKeys = []string{keyAnswer, keyDefaultBot, keyLimit, keyThreshold, keyJudge, keyBudget, keyPaused}
+
+// isSetting reports whether `forget` removes a key.
+func isSetting(key string) bool {
+	return slices.Contains(settingKeys, key) || strings.HasPrefix(key, keyMuted)
+}
+
+// Value is what a key of a record is set to, when and by which message. Null: the key is unset.
+type Value struct {
+	At relay.Millis    `json:"at"`
+	ID string          `json:"id"`
+	V  json.RawMessage `json:"v"`
+}
+
+// newer reports whether v replaces w. Of equal times the higher id wins, everywhere alike.
+func (v Value) newer(w Value) bool {
+	if v.At != w.At {
+		return v.At > w.At
+	}
+	return v.ID > w.ID
+}
+
+// Set is a change: values by key.
+type Set map[string]json.RawMessage
+
+const (
+	// maxKeys is how many keys a record has at most; of more, those set last are not taken.
+	maxKeys = 2000
+	// maxValue is the most bytes of a key and of a value.
+	maxValue = 512
+)
+
+// Record is what a group's sidecars agree on, by key. It is not safe for concurrent use.
+type Record map[string]Value
+
+// Merge takes over what is newer in other, and reports whether that was anything. What no
+// record can hold is left out.
+func (r Record) Merge(other Record) (changed bool) {
+	for key, v := range other {
+		known, ok := r[key]
+		if ok && !v.newer(known) || !ok && len(r) >= maxKeys || checkValue(key, v) != nil {
+			continue
+		}
+		r[key], changed = v, true
+	}
+	return changed
+}
+
+// Of is a change made by the message id at a time, as a record.
+func (s Set) Of(at relay.Millis, id string) Record {
+	r := make(Record, len(s))
+	for key, v := range s {
+		r[key] = Value{at, id, v}
+	}
+	return r
+}
+
+// Outdated lists what r has that other lacks or has older.
+func (r Record) Outdated(other Record) Record {
+	lacks := Record{}
+	for key, v := range r {
+		if w, ok := other[key]; !ok || v.newer(w) {
+			lacks[key] = v
+		}
+	}
+	return lacks
+}
+
+// checkValue reports what is wrong with a value.
+func checkValue(key string, v Value) error {
+	if len(key) > maxValue || len(v.V) > maxValue || len(v.ID) > maxValue || v.At <= 0 {
+		return fmt.Errorf("%.40q is out of bounds", key)
+	}
+	var to any
+	switch {
+	case string(v.V) == "null":
+		return nil
+	case key == keyAnswer:
+		var m Mode
+		if json.Unmarshal(v.V, &m) == nil && slices.Contains(Modes, m) {
+			return nil
+		}
+		return fmt.Errorf("answer is none of %v", Modes)
+	case key == keyDefaultBot:
+		to = new(relay.AgentName)
+	case key == keyLimit, key == keyThreshold, key == keyBudget:
+		var n int
+		if json.Unmarshal(v.V, &n) == nil && n >= 0 && n <= maxNumber {
+			return nil
+		}
+		return fmt.Errorf("%s is no number from 0 to %d", key, maxNumber)
+	case key == keyJudge, key == keyStopped, key == keyContinued, key == keyForgotten, strings.HasPrefix(key, keyIn):
+		to = new(bool)
+	case key == keyPaused, strings.HasPrefix(key, keyMuted):
+		to = new(Until)
+	default:
+		return nil // a later version's: kept for those who know it
+	}
+	return json.Unmarshal(v.V, to)
+}
+
+// maxNumber is the highest number that a setting can have.
+const maxNumber = 1_000_000
+
+// get is the value of a key, where it is set and not forgotten.
+func (r Record) get(key string, to any) (set bool) {
+	v, ok := r[key]
+	if !ok || string(v.V) == "null" || isSetting(key) && r[keyForgotten].newer(v) {
+		return false
+	}
+	return json.Unmarshal(v.V, to) == nil
+}
+
+// since is when a flag of the record was set, 0 if it is not.
+func (r Record) since(key string) relay.Millis {
+	var on bool
+	if r.get(key, &on) && on {
+		return r[key].At
+	}
+	return 0
+}
+
+// Stopped is when a person stopped the bots, 0: never.
+func (r Record) Stopped() relay.Millis { return r.since(keyStopped) }
+
+// Continued is when somebody last had the bots go on, 0: never.
+func (r Record) Continued() relay.Millis { return r.since(keyContinued) }
+
+// Members lists the agents whose bots are in the group, in order.
+func (r Record) Members() []relay.AgentName {
+	var out []relay.AgentName
+	for key := range r {
+		agent, ok := strings.CutPrefix(key, keyIn)
+		var in bool
+		if ok && r.get(key, &in) && in {
+			out = append(out, relay.AgentName(agent))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Member is the change that an agent's bot is in the group, or is no longer.
+func Member(agent relay.AgentName, in bool) Set { return Set{keyIn + string(agent): encode(in)} }
+
+// Version names the state of the settings: equal records have the same, everywhere.
+func (r Record) Version() string { return version(r) }
+
+// Over lays the record over settings that hold without it; sources is changed with them.
+func (r Record) Over(s Settings, sources map[string]string, now time.Time) Settings {
+	over := func(key string, to any) bool {
+		ok := r.get(key, to)
+		if ok {
+			sources[key] = FromRecord
+		}
+		return ok
+	}
+	over(keyAnswer, &s.Answer)
+	over(keyDefaultBot, &s.DefaultBot)
+	over(keyLimit, &s.Limit)
+	over(keyThreshold, &s.Threshold)
+	over(keyJudge, &s.Judge)
+	budget := s.Budget
+	if over(keyBudget, &budget) && (s.Budget == 0 || budget > 0 && budget < s.Budget) {
+		s.Budget = budget // never above the operator's
+	}
+	var paused Until
+	if over(keyPaused, &paused) && paused.Holds(now) {
+		s.Paused = &paused
+	}
+	s.Muted = map[relay.AgentName]*Until{}
+	for key := range r {
+		agent, ok := strings.CutPrefix(key, keyMuted)
+		var muted Until
+		if ok && over(key, &muted) && muted.Holds(now) {
+			s.Muted[relay.AgentName(agent)] = &muted
+		}
+	}
+	return s
+}
+
+func encode(v any) json.RawMessage {
+	data, err := relay.Marshal(v)
+	if err != nil {
+		panic(err) // strings, numbers and flags are always JSON
+	}
+	return data
+}
