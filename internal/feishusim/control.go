@@ -35,7 +35,10 @@ func (s *Server) control() http.Handler {
 	handle(mux, "POST /sim/join", func(p place) (any, error) { return nil, s.Join(p.Group, p.Member) })
 	handle(mux, "POST /sim/leave", func(p place) (any, error) { return nil, s.Leave(p.Group, p.Member) })
 	handle(mux, "POST /sim/disband", func(p place) (any, error) { return nil, s.Disband(p.Group) })
-	handle(mux, "POST /sim/recall", func(p place) (any, error) { return nil, s.Recall(p.Message) })
+	handle(mux, "PATCH /sim/groups", func(g Group) (any, error) { return s.UpdateGroup(g) })
+	handle(mux, "POST /sim/recall", func(p place) (any, error) { return nil, s.RecallBy(p.Message, p.User) })
+	handle(mux, "POST /sim/react", func(p place) (any, error) { return nil, s.React(p.Message, p.User, p.Emoji) })
+	handle(mux, "POST /sim/unreact", func(p place) (any, error) { return nil, s.Unreact(p.Message, p.User, p.Emoji) })
 	handle(mux, "POST /sim/verify", func(p place) (any, error) { return nil, s.Verify(s.ctx, p.App) })
 	handle(mux, "POST /sim/revoke", func(p place) (any, error) { s.RevokeTokens(p.App); return nil, nil })
 	handle(mux, "POST /sim/emit", func(e emission) (any, error) { return nil, s.Emit(e.App, e.Type, e.Event) })
@@ -87,6 +90,8 @@ type place struct {
 	Member  string `json:"member"`
 	Message string `json:"message_id"`
 	App     string `json:"app"`
+	User    string `json:"user"`
+	Emoji   string `json:"emoji_type"`
 }
 
 // emission is an event of any type.

@@ -65,13 +65,29 @@ func TestTheWorldOverHTTP(t *testing.T) {
 	var state State
 	r.control("POST", "/sim/faults", `{"kind":"delay","delay_ms":5}`, nil)
 	r.control("PATCH", "/sim/apps", `{"app_id":"`+a.ID+`","webhook_url":"http://127.0.0.1:1/"}`, nil)
+	var uploaded struct{ Key string }
+	r.control("POST", "/sim/files?name=a.png", "a picture", &uploaded)
+	if status := r.control("POST", "/sim/say", `{"chat":"Room","user":"Bob","file":"`+uploaded.Key+`"}`, nil); status != 200 {
+		t.Errorf("a picture: %d", status)
+	}
+	r.control("PATCH", "/sim/groups", `{"name":"Room","managers":["BotC"]}`, &lab)
+	if lab.Owner != ann.ID || len(lab.Managers) != 1 {
+		t.Errorf("managers: %+v", lab)
+	}
+	reaction := `{"message_id":"` + said.MessageID + `","user":"Bob","emoji_type":"OK"}`
+	if r.control("POST", "/sim/react", reaction, nil); len(r.message(said.MessageID).Reactions) != 1 {
+		t.Error("no reaction")
+	}
+	if r.control("POST", "/sim/unreact", reaction, nil); len(r.message(said.MessageID).Reactions) != 0 {
+		t.Error("the reaction stays")
+	}
 	r.control("POST", "/sim/leave", `{"group":"Room","member":"BotC"}`, nil)
 	r.control("GET", "/sim/state", "", &state)
 	if state.Apps[0].WebhookURL == "" || len(state.Faults) != 1 || len(state.Groups[1].Members) != 1 {
 		t.Errorf("state: %+v", state)
 	}
 	r.control("DELETE", "/sim/faults", "", nil)
-	r.control("POST", "/sim/recall", `{"message_id":"`+said.MessageID+`"}`, nil)
+	r.control("POST", "/sim/recall", `{"message_id":"`+said.MessageID+`","user":"Bob"}`, nil)
 	if !r.message(said.MessageID).Deleted || len(r.State().Faults) != 0 {
 		t.Error("recall or faults")
 	}
@@ -83,6 +99,8 @@ func TestTheWorldOverHTTP(t *testing.T) {
 		"/sim/groups": `{"name":"x","members":["nobody"]}`,
 		"/sim/faults": `{"kind":"earthquake"}`,
 		"/sim/users":  `not JSON`,
+		"/sim/recall": `{"message_id":"om_x"}`,
+		"/sim/react":  `{"message_id":"` + said.MessageID + `","user":"BotC","emoji_type":"OK"}`,
 		"/sim/join":   `{"group":"Room"}`,
 	} {
 		var failed struct{ Error string }

@@ -11,8 +11,10 @@ import (
 
 // Event types.
 const (
-	eventReceive  = "im.message.receive_v1"
-	eventRecalled = "im.message.recalled_v1"
+	eventReceive   = "im.message.receive_v1"
+	eventRecalled  = "im.message.recalled_v1"
+	eventReacted   = "im.message.reaction.created_v1"
+	eventUnreacted = "im.message.reaction.deleted_v1"
 )
 
 // Transports of a delivery.

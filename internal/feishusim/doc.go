@@ -14,9 +14,11 @@
 //     files; reply, topic, edit, PATCH, recall, forward, reactions, uuid; the codes
 //     for what goes wrong. Contents are turned into what is received: at-tags into
 //     @_user_N and mentions, posts without their locale, cards with user_dsl.
+//   - Groups: an owner and managers, who recall what others said.
 //   - Events: who receives a message is decided by scopes ([ScopeAt] and its
 //     neighbours), one connection of the app at random gets it, and what is not
-//     acknowledged in time comes again. A bot never hears itself.
+//     acknowledged in time comes again. A bot never hears itself,
+//     but gets the events of its own reactions.
 //   - Reads: bots, users, chats, members, messages, history, files.
 //   - Faults: see [Fault].
 //
@@ -50,8 +52,11 @@
 //	curl -s $SIM/sim/say    -d '{"app":"BotA","user":"Ann","text":"in private"}'
 //	curl -s "$SIM/sim/messages?chat=Lab&from=BotA&contains=hello&wait=30s"   # also after=om_…
 //	curl -s $SIM/sim/join   -d '{"group":"Lab","member":"BotC"}'     # leave, disband
-//	curl -s $SIM/sim/recall -d '{"message_id":"om_…"}'
-//	curl -s "$SIM/sim/files?name=a.png" --data-binary @a.png           # {"key":…}, for say with msg_type and content
+//	curl -s -X PATCH $SIM/sim/groups -d '{"name":"Lab","owner":"Ann","managers":["Bob"]}'
+//	curl -s $SIM/sim/recall -d '{"message_id":"om_…","user":"Ann"}'  # without user: by its sender
+//	curl -s $SIM/sim/react  -d '{"message_id":"om_…","user":"Ann","emoji_type":"THUMBSUP"}'  # unreact
+//	curl -s "$SIM/sim/files?name=a.png" --data-binary @a.png           # {"key":…}
+//	curl -s $SIM/sim/say    -d '{"chat":"Lab","user":"Ann","file":"img_v3_…"}'
 //	curl -s $SIM/sim/emit   -d '{"app":"BotA","event_type":"card.action.trigger","event":{}}'
 //	curl -s $SIM/sim/faults -d '{"kind":"answer","route":"POST /open-apis/im/v1/messages","code":230020,"count":2}'
 //	curl -s -X DELETE $SIM/sim/faults

@@ -87,6 +87,8 @@ func (r *room) connect(a App) *bot {
 		}
 		return nil
 	}).OnP2MessageRecalledV1(func(context.Context, *larkim.P2MessageRecalledV1) error { return nil }).
+		OnP2MessageReactionCreatedV1(func(context.Context, *larkim.P2MessageReactionCreatedV1) error { return nil }).
+		OnP2MessageReactionDeletedV1(func(context.Context, *larkim.P2MessageReactionDeletedV1) error { return nil }).
 		OnP2ChatMemberBotAddedV1(func(context.Context, *larkim.P2ChatMemberBotAddedV1) error { return nil }).
 		OnP2ChatMemberBotDeletedV1(func(context.Context, *larkim.P2ChatMemberBotDeletedV1) error { return nil }).
 		OnCustomizedEvent("im.chat.disbanded_v1", func(context.Context, *larkevent.EventReq) error { return nil })

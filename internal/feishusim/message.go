@@ -39,7 +39,7 @@ type Message struct {
 // Reaction is an emoji below a message.
 type Reaction struct {
 	ID    string `json:"reaction_id"`
-	By    string `json:"by"` // id of the app
+	By    string `json:"by"` // id of the app or the user
 	Emoji string `json:"emoji_type"`
 	Time  int64  `json:"time"` // ms
 }
@@ -210,7 +210,11 @@ func (s *Server) recall(m *message, by string) {
 	s.touch(m, "recall")
 	c := s.chats[m.ChatID]
 	kind := "message_owner"
-	if by != m.Sender {
+	switch {
+	case by == m.Sender:
+	case by == c.owner:
+		kind = "group_owner"
+	default:
 		kind = "group_manager"
 	}
 	for _, id := range c.members {

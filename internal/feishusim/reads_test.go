@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,6 +68,29 @@ func TestChatsAndMembers(t *testing.T) {
 	chat, err := c.Im.V1.Chat.Get(t.Context(), larkim.NewGetChatReqBuilder().ChatId(r.group.ID).Build())
 	if err != nil || !chat.Success() || *chat.Data.ChatMode != "group" || *chat.Data.Name != "Lab" || *chat.Data.BotCount != "2" {
 		t.Errorf("chat: %v %v", err, chat)
+	}
+	if *chat.Data.OwnerId != r.OpenID(a.ID, r.ann.ID) || *chat.Data.OwnerIdType != "open_id" || len(chat.Data.UserManagerIdList) != 0 {
+		t.Errorf("owner: %v", chat)
+	}
+	bob := r.AddUser("Bob")
+	if err := r.Join("Lab", "Bob"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.UpdateGroup(Group{Name: "Lab", Owner: "Bob", Managers: []string{"Ann", "BotB", "Ann"}}); err != nil {
+		t.Fatal(err)
+	}
+	chat, err = c.Im.V1.Chat.Get(t.Context(), larkim.NewGetChatReqBuilder().ChatId(r.group.ID).UserIdType("union_id").Build())
+	if err != nil || *chat.Data.OwnerId != bob.UnionID || *chat.Data.OwnerIdType != "union_id" ||
+		!slices.Equal(chat.Data.UserManagerIdList, []string{r.ann.UnionID}) || !slices.Equal(chat.Data.BotManagerIdList, []string{b.ID}) {
+		t.Errorf("owner and managers: %v %v", err, chat)
+	}
+	for _, g := range []Group{{Name: "Lab", Owner: "Nobody"}, {Name: "Lab", Topic: true}, {Name: "Moon"}} {
+		if _, err := r.UpdateGroup(g); err == nil {
+			t.Errorf("%+v: no error", g)
+		}
+	}
+	if err := r.Leave("Lab", "Bob"); err != nil || r.State().Groups[0].Owner != r.ann.ID {
+		t.Errorf("the owner left: %v %+v", err, r.State().Groups)
 	}
 	topics := r.AddTopicGroup("Topics", a.ID)
 	if _, v := r.raw(a, "GET", "/open-apis/im/v1/chats/"+topics.ID, ""); at(v, "data", "chat_mode") != "topic" {
@@ -179,13 +203,14 @@ func TestFiles(t *testing.T) {
 		t.Fatalf("file: %v %v", err, file)
 	}
 	message := r.mustSend(c, "image", `{"image_key":"`+*image.Data.ImageKey+`"}`)
-	get := func(message, key string) *larkim.GetMessageResourceResp {
-		resp, err := c.Im.V1.MessageResource.Get(t.Context(), larkim.NewGetMessageResourceReqBuilder().MessageId(message).FileKey(key).Type("image").Build())
+	read := func(message, key, kind string) *larkim.GetMessageResourceResp {
+		resp, err := c.Im.V1.MessageResource.Get(t.Context(), larkim.NewGetMessageResourceReqBuilder().MessageId(message).FileKey(key).Type(kind).Build())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return resp
 	}
+	get := func(message, key string) *larkim.GetMessageResourceResp { return read(message, key, "image") }
 	if got := get(message, *image.Data.ImageKey); !got.Success() || !same(got.File, picture) {
 		t.Errorf("download: %v", got.CodeError)
 	}
@@ -202,6 +227,28 @@ func TestFiles(t *testing.T) {
 	}
 	if got := get(id, key); !got.Success() || !same(got.File, picture) {
 		t.Errorf("a user's picture: %v", got.CodeError)
+	}
+	if got := read(id, key, "file"); got.Code != 234003 {
+		t.Errorf("a picture as a file: %v", got.CodeError)
+	}
+	if got := read(id, key, ""); got.Code != 234001 {
+		t.Errorf("without a type: %v", got.CodeError)
+	}
+	text, err := r.AddFile("b.txt", []byte("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err = r.Post(Utterance{Chat: "Lab", User: "Ann", File: text}); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(id, text, "file"); !got.Success() || got.FileName != "b.txt" || !same(got.File, []byte("hello")) || r.message(id).Type != "file" {
+		t.Errorf("a user's file: %v", got.CodeError)
+	}
+	if err := r.Recall(id); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(id, text, "file"); got.Code != 230011 {
+		t.Errorf("a file of a recalled message: %v", got.CodeError)
 	}
 	for _, q := range r.Requests() {
 		if strings.HasSuffix(q.URI, "/images") && (q.Size < int64(len(picture)) || len(q.Body) != maxRecordedBody || len(q.SHA256) != 64) {

@@ -36,11 +36,27 @@ func readChat(c *call) (any, error) {
 	}
 	people, bots := c.s.split(in)
 	kind := "private"
-	return map[string]any{
+	out := map[string]any{
 		"name": in.name, "description": "", "avatar": "", "chat_mode": in.mode, "chat_type": kind,
 		"chat_tag": "inner", "external": false, "tenant_key": c.s.opts.Tenant, "chat_status": "normal",
 		"user_count": strconv.Itoa(len(people)), "bot_count": strconv.Itoa(len(bots)),
-	}, nil
+	}
+	if c.s.users[in.owner] != nil { // Feishu does not return a bot that owns the group
+		out["owner_id"], out["owner_id_type"] = c.s.userID(c.app, in.owner, c.query("user_id_type"))
+	}
+	managers, botManagers := []string{}, []string{}
+	for _, m := range in.managers {
+		if c.s.apps[m] != nil {
+			botManagers = append(botManagers, m)
+			continue
+		}
+		id, _ := c.s.userID(c.app, m, c.query("user_id_type"))
+		managers = append(managers, id)
+	}
+	if in.mode != modeP2P {
+		out["user_manager_id_list"], out["bot_manager_id_list"] = managers, botManagers
+	}
+	return out, nil
 }
 
 // split sorts a chat's members.

@@ -298,7 +298,7 @@ func recallMessage(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Sender != c.app.ID {
+	if m.Sender != c.app.ID && !c.s.chats[m.ChatID].managedBy(c.app.ID) {
 		return nil, errNoRecall
 	}
 	c.s.recall(m, c.app.ID)

@@ -18,14 +18,21 @@ const (
 	maxFiles      = 500     // the oldest are forgotten
 	maxFilesBytes = 1 << 30 // of all together, in a temporary folder; the oldest are forgotten
 	maxFormField  = 4 << 10
+	maxDownload   = 100 << 20 // of a file in a message (docs/feishu.md 5.4)
+)
+
+// Prefixes of keys.
+const (
+	imagePrefix = "img_v3_"
+	filePrefix  = "file_v3_"
 )
 
 var mediaRoutes = []route{
-	{pattern: "POST /open-apis/im/v1/images", scopes: mediaScopes, upload: true, run: uploader("image", "img_v3_", "image_key")},
-	{pattern: "POST /open-apis/im/v1/files", scopes: mediaScopes, upload: true, run: uploader("file", "file_v3_", "file_key")},
-	{pattern: "GET /open-apis/im/v1/images/{key}", scopes: downloadScopes, run: ownFile},
-	{pattern: "GET /open-apis/im/v1/files/{key}", scopes: downloadScopes, run: ownFile},
-	{pattern: "GET " + messagesPath + "/{id}/resources/{key}", scopes: downloadScopes, run: readResource},
+	{pattern: "POST /open-apis/im/v1/images", scopes: mediaScopes, upload: true, run: uploader("image", imagePrefix, "image_key")},
+	{pattern: "POST /open-apis/im/v1/files", scopes: mediaScopes, upload: true, run: uploader("file", filePrefix, "file_key")},
+	{pattern: "GET /open-apis/im/v1/images/{key}", scopes: mediaScopes, run: ownFile},
+	{pattern: "GET /open-apis/im/v1/files/{key}", scopes: mediaScopes, run: ownFile},
+	{pattern: "GET " + messagesPath + "/{id}/resources/{key}", scopes: resourceScopes, run: readResource},
 }
 
 // file is an uploaded file, on disk.
@@ -155,12 +162,12 @@ func (f *fileStore) add(one *file) {
 	}
 }
 
-// AddFile keeps a file that a user sends with [Say]: the key goes into the
-// content, as image_key or file_key.
+// AddFile keeps a file that a user sends with [Server.Post]: the key is Utterance.File,
+// or stands in its Content.
 func (s *Server) AddFile(name string, data []byte) (key string, err error) {
-	prefix := "file_v3_"
+	prefix := filePrefix
 	if strings.HasPrefix(mime.TypeByExtension(filepath.Ext(name)), "image/") {
-		prefix = "img_v3_"
+		prefix = imagePrefix
 	}
 	f, err := s.store(strings.NewReader(string(data)), prefix, "")
 	if err != nil {
@@ -189,9 +196,20 @@ func readResource(c *call) (any, error) {
 		return nil, err
 	}
 	key := c.r.PathValue("key")
+	image := strings.HasPrefix(key, imagePrefix)
+	switch c.query("type") {
+	case "image", "file":
+	default:
+		return nil, errNoFile
+	}
 	f := c.s.files.find(key)
-	if f == nil || !strings.Contains(m.Content, `"`+key+`"`) {
+	switch {
+	case m.Type == "sticker":
+		return nil, errFileType
+	case f == nil, image != (c.query("type") == "image"), !strings.Contains(m.Content, `"`+key+`"`):
 		return nil, errFile
+	case f.size > maxDownload:
+		return nil, errFileBig
 	}
 	return &download{f}, nil
 }

@@ -1,6 +1,7 @@
 package feishusim
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -19,13 +20,11 @@ func addReaction(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if in.Type.Emoji == "" || len(m.Reactions) >= maxMembers {
-		return nil, failure(231001, "reaction type is invalid")
+	r, err := c.s.react(m, c.app.ID, in.Type.Emoji)
+	if err != nil {
+		return nil, err
 	}
-	r := Reaction{newID("ZCaCIjUBVVWSrm5L-3ZTw", 16), c.app.ID, in.Type.Emoji, time.Now().UnixMilli()}
-	m.Reactions = append(m.Reactions, r)
-	c.s.touch(m, "reaction")
-	return r.rest(), nil
+	return c.s.restReaction(c.app, r, c.query("user_id_type")), nil
 }
 
 func deleteReaction(c *call) (any, error) {
@@ -37,10 +36,7 @@ func deleteReaction(c *call) (any, error) {
 	if at < 0 {
 		return nil, errNoReaction
 	}
-	gone := m.Reactions[at]
-	m.Reactions = slices.Delete(m.Reactions, at, at+1)
-	c.s.touch(m, "reaction")
-	return gone.rest(), nil
+	return c.s.restReaction(c.app, c.s.unreact(m, at), ""), nil
 }
 
 func listReactions(c *call) (any, error) {
@@ -48,16 +44,124 @@ func listReactions(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	items := []any{}
-	for _, r := range m.Reactions {
-		items = append(items, r.rest())
+	all := slices.Clone(m.Reactions)
+	if emoji := c.query("reaction_type"); emoji != "" {
+		all = slices.DeleteFunc(all, func(r Reaction) bool { return r.Emoji != emoji })
 	}
-	return map[string]any{"items": items, "has_more": false, "page_token": ""}, nil
+	page, next, err := paged(c, all, 20, 50)
+	if err != nil {
+		return nil, err
+	}
+	items := []any{}
+	for _, r := range page {
+		items = append(items, c.s.restReaction(c.app, r, c.query("user_id_type")))
+	}
+	return map[string]any{"items": items, "has_more": next != "", "page_token": next}, nil
 }
 
-func (r Reaction) rest() map[string]any {
+// React lets a person put an emoji below a message, for example "THUMBSUP". A
+// person has each emoji there at most once: a repeat changes nothing.
+func (s *Server) React(messageID, user, emoji string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, by, err := s.reader(messageID, user)
+	if err == nil {
+		_, err = s.react(m, by, emoji)
+	}
+	return err
+}
+
+// Unreact takes a person's emoji back.
+func (s *Server) Unreact(messageID, user, emoji string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, by, err := s.reader(messageID, user)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(m.Reactions, func(r Reaction) bool { return r.By == by && r.Emoji == emoji })
+	if at < 0 {
+		return fmt.Errorf("%s has no reaction %.40q there", s.name(by), emoji)
+	}
+	s.unreact(m, at)
+	return nil
+}
+
+// reader finds a message that is not recalled, and a person who sees it.
+func (s *Server) reader(messageID, user string) (m *message, by string, err error) {
+	if m, err = s.messageOf(messageID); err != nil {
+		return nil, "", err
+	}
+	if by, err = s.entity(user); err != nil {
+		return nil, "", err
+	}
+	switch {
+	case s.users[by] == nil:
+		return nil, "", fmt.Errorf("%.60q is no user: bots react through the API", user)
+	case !s.chats[m.ChatID].has(by):
+		return nil, "", fmt.Errorf("%s is not in that chat", s.name(by))
+	case m.Deleted:
+		return nil, "", errRecalled
+	}
+	return m, by, nil
+}
+
+// react adds a reaction and reports it to the chat's apps. The caller holds s.mu.
+func (s *Server) react(m *message, by, emoji string) (Reaction, error) {
+	for _, r := range m.Reactions {
+		if r.By == by && r.Emoji == emoji {
+			return r, nil
+		}
+	}
+	if emoji == "" || len(m.Reactions) >= maxMembers {
+		return Reaction{}, errReaction
+	}
+	r := Reaction{newID("ZCaCIjUBVVWSrm5L-3ZTw", 16), by, emoji, time.Now().UnixMilli()}
+	m.Reactions = append(m.Reactions, r)
+	s.touch(m, "reaction")
+	s.reactionEvent(eventReacted, m, r, r.Time)
+	return r, nil
+}
+
+// unreact removes the reaction at that place. The caller holds s.mu.
+func (s *Server) unreact(m *message, at int) Reaction {
+	gone := m.Reactions[at]
+	m.Reactions = slices.Delete(m.Reactions, at, at+1)
+	s.touch(m, "reaction")
+	s.reactionEvent(eventUnreacted, m, gone, time.Now().UnixMilli())
+	return gone
+}
+
+// reactionEvent goes to all apps of the chat, also to the one that reacted:
+// frameworks drop their own (docs/feishu.md 3.6).
+func (s *Server) reactionEvent(eventType string, m *message, r Reaction, when int64) {
+	for _, id := range s.chats[m.ChatID].members {
+		a := s.apps[id]
+		if a == nil || !a.may(reactionsRead...) {
+			continue
+		}
+		event := map[string]any{
+			"message_id": m.ID, "reaction_type": map[string]any{"emoji_type": r.Emoji},
+			"operator_type": senderUser, "action_time": strconv.FormatInt(when, 10),
+		}
+		if s.apps[r.By] != nil {
+			event["operator_type"], event["app_id"] = senderApp, r.By
+		} else {
+			event["user_id"] = s.ids(a, r.By)
+		}
+		s.emit(a, eventType, m.ID, event)
+	}
+}
+
+// restReaction is r as the REST API shows it to a.
+func (s *Server) restReaction(a *app, r Reaction, idType string) map[string]any {
+	operator := map[string]any{"operator_id": r.By, "operator_type": senderApp}
+	if s.apps[r.By] == nil {
+		operator["operator_id"], _ = s.userID(a, r.By, idType)
+		operator["operator_type"] = senderUser
+	}
 	return map[string]any{
-		"reaction_id": r.ID, "operator": map[string]any{"operator_id": r.By, "operator_type": "app"},
+		"reaction_id": r.ID, "operator": operator,
 		"action_time": strconv.FormatInt(r.Time, 10), "reaction_type": map[string]any{"emoji_type": r.Emoji},
 	}
 }

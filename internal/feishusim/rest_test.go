@@ -184,8 +184,26 @@ func TestUUIDSendsOnce(t *testing.T) {
 		}
 		return *resp.Data.MessageId
 	}
-	if first, second := send(), send(); first != second || len(r.Messages(r.group.ID)) != 1 {
+	first := send()
+	if second := send(); first != second || len(r.Messages(r.group.ID)) != 1 {
 		t.Errorf("got %s and %s, %d messages", first, second, len(r.Messages(r.group.ID)))
+	}
+	replied := func() string {
+		resp, err := c.Im.V1.Message.Reply(t.Context(), larkim.NewReplyMessageReqBuilder().MessageId(first).
+			Body(larkim.NewReplyMessageReqBodyBuilder().MsgType("text").Content(textOf("reply")).Uuid("u-2").Build()).Build())
+		if err != nil || !resp.Success() {
+			t.Fatalf("%v %v", err, resp)
+		}
+		return *resp.Data.MessageId
+	}
+	if one, again := replied(), replied(); one != again || one == first || len(r.Messages(r.group.ID)) != 2 {
+		t.Errorf("replies %s and %s, %d messages", one, again, len(r.Messages(r.group.ID)))
+	}
+	r.mu.Lock()
+	r.uuids[r.apps[0].ID+" u-1"] = sentOnce{first, time.Now().Add(-uuidFor)}
+	r.mu.Unlock()
+	if later := send(); later == first {
+		t.Error("the uuid counts for longer than an hour")
 	}
 	if _, v := r.raw(r.apps[0], "POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"receive_id":"`+r.group.ID+`","uuid":"`+strings.Repeat("u", 51)+`"}`); code(v) != 230001 {
 		t.Errorf("a long uuid: %v", v)
@@ -329,9 +347,118 @@ func TestReactions(t *testing.T) {
 	if err != nil || !list.Success() || *list.Data.Items[0].ReactionType.EmojiType != "Typing" {
 		t.Errorf("list: %v %v", err, list)
 	}
+	if err := r.React(id, "Ann", "OK"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.React(id, "Ann", "OK"); err != nil { // a person has each emoji once
+		t.Fatal(err)
+	}
+	list, err = c.Im.V1.MessageReaction.List(t.Context(), larkim.NewListMessageReactionReqBuilder().MessageId(id).ReactionType("OK").Build())
+	if err != nil || !list.Success() || len(list.Data.Items) != 1 || *list.Data.Items[0].Operator.OperatorType != "user" ||
+		*list.Data.Items[0].Operator.OperatorId != r.OpenID(r.apps[0].ID, r.ann.ID) {
+		t.Errorf("list of one emoji: %v %v", err, list)
+	}
 	gone, err := c.Im.V1.MessageReaction.Delete(t.Context(), larkim.NewDeleteMessageReactionReqBuilder().MessageId(id).ReactionId(*made.Data.ReactionId).Build())
-	if err != nil || !gone.Success() || len(r.message(id).Reactions) != 0 {
-		t.Errorf("delete: %v %v", err, gone)
+	if left := r.message(id).Reactions; err != nil || !gone.Success() || len(left) != 1 || left[0].By != r.ann.ID {
+		t.Errorf("delete: %v %v, %v", err, gone, left)
+	}
+	if err := r.Recall(id); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.React(id, "Ann", "THUMBSUP"); err == nil {
+		t.Error("a reaction to a recalled message")
+	}
+}
+
+// TestEventsOfReactions reads them with the SDK's types: the app that reacted gets
+// its own too, and an app without the scope gets none.
+func TestEventsOfReactions(t *testing.T) {
+	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB", Scopes: []string{ScopeAt}})
+	r.connect(r.apps[1])
+	a := r.apps[0]
+	r.connect(a)
+	id := r.say("hello")
+	if err := r.React(id, "Ann", "THUMBSUP"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Unreact(id, "Ann", "THUMBSUP"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Unreact(id, "Ann", "THUMBSUP"); err == nil {
+		t.Error("a reaction was taken back twice")
+	}
+	if _, v := r.raw(a, "POST", "/open-apis/im/v1/messages/"+id+"/reactions", `{"reaction_type":{"emoji_type":"Typing"}}`); code(v) != 0 {
+		t.Fatal(v)
+	}
+	event := func(eventType, emoji string) larkim.P2MessageReactionCreatedV1Data {
+		type body struct {
+			Event larkim.P2MessageReactionCreatedV1Data
+		}
+		var got body
+		if _, err := r.WaitDelivery(r.soon(), func(d Delivery) bool {
+			got = body{}
+			return d.EventType == eventType && d.Acked == 200 && json.Unmarshal(d.Body, &got) == nil &&
+				*got.Event.ReactionType.EmojiType == emoji
+		}); err != nil {
+			t.Fatalf("%s %s: %v", eventType, emoji, err)
+		}
+		return got.Event
+	}
+	for _, eventType := range []string{eventReacted, eventUnreacted} {
+		e := event(eventType, "THUMBSUP")
+		if *e.MessageId != id || *e.OperatorType != "user" || *e.UserId.OpenId != r.OpenID(a.ID, r.ann.ID) || e.AppId != nil || *e.ActionTime == "" {
+			t.Errorf("%s: %s", eventType, larkcore.Prettify(e))
+		}
+	}
+	if e := event(eventReacted, "Typing"); *e.OperatorType != "app" || *e.AppId != a.ID || e.UserId != nil {
+		t.Errorf("a bot's: %s", larkcore.Prettify(e))
+	}
+	if slices.ContainsFunc(r.Deliveries(), func(d Delivery) bool { return d.App == r.apps[1].ID }) {
+		t.Error("an app without the scope got an event")
+	}
+}
+
+func TestRecallsByPeople(t *testing.T) {
+	r := newRoom(t, quick, App{Name: "BotA"}, App{Name: "BotB"})
+	r.connect(r.apps[1])
+	r.AddUser("Bob")
+	r.AddUser("Eve")
+	for _, name := range []string{"Bob", "Eve"} {
+		if err := r.Join("Lab", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.UpdateGroup(Group{Name: "Lab", Managers: []string{"Bob", "BotA"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.RecallBy(r.say("Ann's own"), "Eve"); err == nil {
+		t.Error("a member recalled what another one said")
+	}
+	c := r.client(r.apps[0])
+	for by, want := range map[string]string{"": "message_owner", "BotA": "message_owner", "Ann": "group_owner", "Bob": "group_manager"} {
+		id := r.mustSend(c, "text", textOf("hello"))
+		if err := r.RecallBy(id, by); err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Event larkim.P2MessageRecalledV1Data
+		}
+		if _, err := r.WaitDelivery(r.soon(), func(d Delivery) bool {
+			return d.EventType == eventRecalled && d.MessageID == id && d.Acked == 200 && json.Unmarshal(d.Body, &got) == nil
+		}); err != nil {
+			t.Fatalf("%q: %v", by, err)
+		}
+		if e := got.Event; *e.MessageId != id || *e.ChatId != r.group.ID || *e.RecallType != want || *e.RecallTime == "" {
+			t.Errorf("%q: %s", by, larkcore.Prettify(e))
+		}
+		for method, body := range map[string]string{"PUT": `{"msg_type":"text","content":"{\"text\":\"x\"}"}`, "DELETE": `{}`} {
+			if _, v := r.raw(r.apps[0], method, "/open-apis/im/v1/messages/"+id, body); code(v) != 230011 {
+				t.Errorf("%s of a recalled message: %v", method, v)
+			}
+		}
+	}
+	if _, v := r.raw(r.apps[0], "DELETE", "/open-apis/im/v1/messages/"+r.say("Ann's"), `{}`); code(v) != 0 {
+		t.Errorf("a bot that manages the group recalls: %v", v)
 	}
 }
 

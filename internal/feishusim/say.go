@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Utterance is something that a person says.
@@ -18,6 +19,7 @@ type Utterance struct {
 	Thread   string   `json:"thread_id,omitempty"` // says it there, answering nothing
 	Type     string   `json:"msg_type,omitempty"`  // "": text; else Content is what is sent
 	Content  string   `json:"content,omitempty"`
+	File     string   `json:"file,omitempty"` // key of an uploaded picture or file, in place of Type and Content
 }
 
 // Say lets a person say something in a group, and returns the message's id.
@@ -92,6 +94,19 @@ func (s *Server) utterance(u Utterance) (draft, error) {
 		}
 		d.mention = append(d.mention, entity)
 	}
+	if u.File != "" {
+		f := s.files.find(u.File)
+		switch {
+		case f == nil:
+			return d, fmt.Errorf("no file %.80q", u.File)
+		case u.Type != "" || u.Text != "":
+			return d, errors.New("a file is said alone: without text and msg_type")
+		case strings.HasPrefix(f.key, imagePrefix):
+			d.msgType, d.content = "image", compact(map[string]string{"image_key": f.key})
+		default:
+			d.msgType, d.content = "file", compact(map[string]string{"file_key": f.key, "file_name": f.name})
+		}
+	}
 	if d.msgType == "" {
 		d.msgType, d.content = "text", compact(map[string]string{"text": u.Text})
 	}
@@ -102,15 +117,28 @@ func (s *Server) utterance(u Utterance) (draft, error) {
 }
 
 // Recall takes back a message, by whoever sent it.
-func (s *Server) Recall(messageID string) error {
+func (s *Server) Recall(messageID string) error { return s.RecallBy(messageID, "") }
+
+// RecallBy takes back a message: by its sender, or by the owner or a manager of
+// the group. "" is the sender.
+func (s *Server) RecallBy(messageID, by string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m, err := s.messageOf(messageID)
 	if err != nil {
 		return err
 	}
+	entity := m.Sender
+	if by != "" {
+		if entity, err = s.entity(by); err != nil {
+			return err
+		}
+	}
+	if entity != m.Sender && !s.chats[m.ChatID].managedBy(entity) {
+		return fmt.Errorf("%s may not recall that message", s.name(entity))
+	}
 	if !m.Deleted {
-		s.recall(m, m.Sender)
+		s.recall(m, entity)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ var (
 	reactionScopes = []string{"im:message", "im:message.reactions:write_only"}
 	reactionsRead  = []string{"im:message", "im:message:readonly", "im:message.reactions:read"}
 	mediaScopes    = []string{"im:resource", "im:resource:upload"}
-	downloadScopes = []string{"im:message", "im:message:readonly", "im:resource"}
+	resourceScopes = []string{"im:message", "im:message:readonly", "im:message.history:readonly"}
 	chatScopes     = []string{"im:chat", "im:chat:readonly", "im:chat:read"}
 	memberScopes   = []string{"im:chat.members:read", "im:chat", "im:chat:readonly"}
 	contactScopes  = []string{"contact:user.base:readonly", "contact:contact.base:readonly",
@@ -54,7 +54,7 @@ func DefaultScopes() []string {
 // DefaultEvents are the event types that an app subscribes if it names none.
 func DefaultEvents() []string {
 	return []string{
-		eventReceive, eventRecalled, "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1",
+		eventReceive, eventRecalled, eventReacted, eventUnreacted, "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1",
 		"im.chat.disbanded_v1",
 	}
 }

@@ -1,6 +1,7 @@
 package feishusim
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -37,6 +38,9 @@ type Group struct {
 	Name    string   `json:"name"`
 	Topic   bool     `json:"topic"`   // chat_mode topic: every message begins a thread
 	Members []string `json:"members"` // ids of apps and users
+	// Owner is a member; "": the first person, or the first bot where there is none.
+	Owner    string   `json:"owner,omitempty"`
+	Managers []string `json:"managers,omitempty"` // members, besides the owner
 }
 
 // Chat modes.
@@ -62,10 +66,17 @@ type user struct{ User }
 type chat struct {
 	id, name, mode string
 	members        []string
+	owner          string
+	managers       []string
 	recent         []time.Time // messages of bots within the last second
 }
 
 func (c *chat) has(entity string) bool { return slices.Contains(c.members, entity) }
+
+// managedBy reports whether an entity is the group's owner or one of its managers.
+func (c *chat) managedBy(entity string) bool {
+	return c.has(entity) && (c.owner == entity || slices.Contains(c.managers, entity))
+}
 
 // scope is what an open_id means: entity, as viewer sees it.
 type scope struct{ viewer, entity string }
@@ -221,12 +232,67 @@ func (s *Server) addGroup(g Group) (Group, error) {
 			c.members = append(c.members, entity)
 		}
 	}
+	if err := s.manage(c, g.Owner, g.Managers); err != nil {
+		return Group{}, err
+	}
 	s.chats[c.id] = c
 	return c.group(), nil
 }
 
 func (c *chat) group() Group {
-	return Group{ID: c.id, Name: c.name, Topic: c.mode == modeTopic, Members: slices.Clone(c.members)}
+	return Group{
+		ID: c.id, Name: c.name, Topic: c.mode == modeTopic, Members: slices.Clone(c.members),
+		Owner: c.owner, Managers: slices.Clone(c.managers),
+	}
+}
+
+// UpdateGroup changes who owns and manages the group with g's id, or with its name
+// where it has no id. Owner "" and Managers nil stay as they are. Nobody gets an event.
+func (s *Server) UpdateGroup(g Group) (Group, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, err := s.chat(cmp.Or(g.ID, g.Name))
+	if err != nil {
+		return Group{}, err
+	}
+	if g.Topic || g.Members != nil {
+		return Group{}, errors.New("only the owner and the managers of a group can be changed so; see join and leave")
+	}
+	managers := g.Managers
+	if managers == nil {
+		managers = c.managers
+	}
+	if err := s.manage(c, cmp.Or(g.Owner, c.owner), managers); err != nil {
+		return Group{}, err
+	}
+	return c.group(), nil
+}
+
+// manage sets a group's owner and managers, who must be members. The caller holds s.mu.
+func (s *Server) manage(c *chat, owner string, managers []string) error {
+	named := make([]string, 0, len(managers))
+	for i, ref := range slices.Concat([]string{owner}, managers) {
+		if i == 0 && ref == "" {
+			continue
+		}
+		entity, err := s.entity(ref)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !c.has(entity):
+			return fmt.Errorf("%s is not in that chat", s.name(entity))
+		case i == 0:
+			owner = entity
+		case !slices.Contains(named, entity):
+			named = append(named, entity)
+		}
+	}
+	if people, bots := s.split(c); owner == "" && len(c.members) > 0 {
+		owner = slices.Concat(people, bots)[0]
+	}
+	c.owner, c.managers = owner, named
+	return nil
 }
 
 // p2p is the private chat of a user and an app, which begins to exist when it is
@@ -255,6 +321,7 @@ func (s *Server) Join(group, member string) error {
 		return fmt.Errorf("a group has at most %d members", maxMembers)
 	}
 	c.members = append(c.members, entity)
+	_ = s.manage(c, c.owner, c.managers) // they are members
 	s.memberEvent(c, entity, true)
 	return nil
 }
@@ -272,6 +339,10 @@ func (s *Server) Leave(group, member string) error {
 		return nil
 	}
 	c.members = slices.Delete(c.members, at, at+1)
+	c.managers = slices.DeleteFunc(c.managers, func(m string) bool { return m == entity })
+	if c.owner == entity {
+		_ = s.manage(c, "", c.managers) // they are members
+	}
 	s.memberEvent(c, entity, false)
 	return nil
 }
