@@ -79,14 +79,15 @@ type Follower interface {
 
 // Claimer lets one of several processes do what must be done once.
 type Claimer interface {
-	// Claim reports whether the caller is the first to claim key, of any process that
-	// uses the same backend. The claim is forgotten after life, which is at least a
-	// second: then the key can be claimed again. All who claim a key give the same life.
-	// After an error nobody knows whether the key was claimed.
+	// Claim claims key for owner, a text of this process's choice, and returns who holds it:
+	// owner, where nobody else claimed the key before, of all processes that use the same
+	// backend. Who claims a key again that it holds gets itself. The claim is forgotten after
+	// life, which is at least a second: then the key can be claimed anew. All who claim a key
+	// give the same life. After an error nobody knows who holds the key.
 	//
 	// On Redis a claim may be given twice: after a failover to a replica that had not got
 	// it, a flush, or an eviction.
-	Claim(ctx context.Context, key string, life time.Duration) (first bool, err error)
+	Claim(ctx context.Context, key, owner string, life time.Duration) (holder string, err error)
 }
 
 // Backend is a queue that connects the sidecars: a folder of JSONL files or a

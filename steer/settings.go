@@ -164,8 +164,10 @@ func checkValue(key string, v Value) error {
 			return nil
 		}
 		return fmt.Errorf("%s is no number from 0 to %d", key, maxNumber)
-	case key == keyJudge, key == keyStopped, key == keyContinued, key == keyForgotten, strings.HasPrefix(key, keyIn):
+	case key == keyJudge, key == keyStopped, key == keyContinued, key == keyForgotten:
 		to = new(bool)
+	case strings.HasPrefix(key, keyIn):
+		to = new(Member)
 	case key == keyPaused, strings.HasPrefix(key, keyMuted):
 		to = new(Until)
 	default:
@@ -201,22 +203,42 @@ func (r Record) Stopped() relay.Millis { return r.since(keyStopped) }
 // Continued is when somebody last had the bots go on, 0: never.
 func (r Record) Continued() relay.Millis { return r.since(keyContinued) }
 
-// Members lists the agents whose bots are in the group, in order.
-func (r Record) Members() []relay.AgentName {
-	var out []relay.AgentName
+// Member is an agent whose bot is in a group, and what its sidecar says of itself.
+type Member struct {
+	Agent      relay.AgentName `json:"-"`
+	Name       string          `json:"name,omitempty"` // the bot's display name
+	MentionAll bool            `json:"mention_all,omitempty"`
+	CanWrite   bool            `json:"can_write,omitempty"` // to Feishu
+	Answer     Mode            `json:"answer"`              // ANSWER_MODE
+	Budget     int             `json:"budget,omitempty"`    // GROUP_BUDGET
+}
+
+// Members lists the agents whose bots are in the group, in order of their ids.
+func (r Record) Members() []Member {
+	var out []Member
 	for key := range r {
 		agent, ok := strings.CutPrefix(key, keyIn)
-		var in bool
-		if ok && r.get(key, &in) && in {
-			out = append(out, relay.AgentName(agent))
+		m := Member{Agent: relay.AgentName(agent)}
+		if ok && r.get(key, &m) {
+			out = append(out, m)
 		}
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(string(a.Agent), string(b.Agent)) })
 	return out
 }
 
-// Member is the change that an agent's bot is in the group, or is no longer.
-func Member(agent relay.AgentName, in bool) Set { return Set{keyIn + string(agent): encode(in)} }
+// Member is what r says of an agent.
+func (r Record) Member(agent relay.AgentName) (m Member, in bool) {
+	in = r.get(keyIn+string(agent), &m)
+	m.Agent = agent
+	return m, in
+}
+
+// Join is the change that a bot is in the group.
+func Join(m Member) Set { return Set{keyIn + string(m.Agent): encode(m)} }
+
+// Leave is the change that a bot is no longer in the group.
+func Leave(agent relay.AgentName) Set { return Set{keyIn + string(agent): json.RawMessage("null")} }
 
 // Version names the state of the settings: equal records have the same, everywhere.
 func (r Record) Version() string { return version(r) }

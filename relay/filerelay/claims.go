@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"feishu-relay/internal/jsonl"
@@ -34,33 +35,33 @@ var errClaimsLocked = fmt.Errorf("%s was locked by another process for %v, and a
 	filepath.Join(claimsDir, claimsLock), publishTimeout)
 
 // Claim makes the file of key in RELAY_DIR/claims, as [relay.Claimer] says. The file
-// holds when it expires, in Unix milliseconds. It is written under another name and linked
-// to its own, which works for one process alone, without a lock.
-func (q *Queue) Claim(ctx context.Context, key string, life time.Duration) (first bool, err error) {
+// holds when it expires, in Unix milliseconds, and behind a space who holds it. It is
+// written under another name and linked to its own, which works for one process alone, without a lock.
+func (q *Queue) Claim(ctx context.Context, key, owner string, life time.Duration) (holder string, err error) {
 	if q.closed.Err() != nil {
-		return false, fmt.Errorf("claim: %w", errClosed)
+		return "", fmt.Errorf("claim: %w", errClosed)
 	}
 	ctx, cancel := q.untilClosed(ctx)
 	defer cancel()
 	ctx, cancelLimit := context.WithTimeoutCause(ctx, publishTimeout, errClaimsLocked)
 	defer cancelLimit()
 	if ctx.Err() != nil {
-		return false, fmt.Errorf("claim: %w", context.Cause(ctx))
+		return "", fmt.Errorf("claim: %w", context.Cause(ctx))
 	}
 	above, err := safefile.OpenDir(q.opt.Dir)
 	if err != nil {
-		return false, fmt.Errorf("claim: %w", err)
+		return "", fmt.Errorf("claim: %w", err)
 	}
 	defer above.Close()
 	root, err := safefile.OpenSub(above, claimsDir)
 	if err != nil {
-		return false, fmt.Errorf("claim: %w", err)
+		return "", fmt.Errorf("claim: %w", err)
 	}
 	defer root.Close()
 	c := claims{root: root, folder: safefile.Folder{Path: filepath.Join(q.opt.Dir, claimsDir)}}
 	defer c.folder.Close()
-	if first, err = c.claim(ctx, safefile.Name(key), life); err != nil {
-		return false, fmt.Errorf("claim: %w", err)
+	if holder, err = c.claim(ctx, safefile.Name(key), owner, life); err != nil {
+		return "", fmt.Errorf("claim: %w", err)
 	}
 	last, now := q.pruned.Load(), time.Now().UnixNano()
 	if (now < last || now-last >= int64(pruneEvery)) && q.pruned.CompareAndSwap(last, now) {
@@ -68,7 +69,7 @@ func (q *Queue) Claim(ctx context.Context, key string, life time.Duration) (firs
 			q.log.Warn("expired claims are not removed", "err", err)
 		}
 	}
-	return first, nil
+	return holder, nil
 }
 
 // claims is the folder of the claims, for one call.
@@ -77,35 +78,37 @@ type claims struct {
 	folder safefile.Folder // the same, for the lock
 }
 
-func (c *claims) claim(ctx context.Context, name string, life time.Duration) (first bool, err error) {
+func (c *claims) claim(ctx context.Context, name, owner string, life time.Duration) (holder string, err error) {
 	for range maxLooks {
-		held, err := c.held(name, life)
+		holder, held, err := c.held(name, life)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case held || err != nil:
-			return false, err
+			return holder, err
 		default:
 			err := jsonl.Retry(ctx, func(waited time.Duration) error { return c.removeExpired(waited, life, name) })
 			if err != nil {
-				return false, err
+				return "", err
 			}
 		}
-		if err := c.place(name, life); !errors.Is(err, fs.ErrExist) {
-			return err == nil, err
+		if err := c.place(name, owner, life); err == nil {
+			return owner, nil
+		} else if !errors.Is(err, fs.ErrExist) {
+			return "", err
 		}
 	}
-	return false, fmt.Errorf("%s came and went %d times in a row", name, maxLooks)
+	return "", fmt.Errorf("%s came and went %d times in a row", name, maxLooks)
 }
 
 // place makes the file of a claim; it fails with [fs.ErrExist] where there is one.
-func (c *claims) place(name string, life time.Duration) (err error) {
+func (c *claims) place(name, owner string, life time.Duration) (err error) {
 	temp := claimsTemp + rand.Text()
 	f, err := safefile.Open(c.root, temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.root.Remove(temp) }() // what is left is removed when it expires
-	_, err = f.Write(strconv.AppendInt(nil, time.Now().Add(life).UnixMilli(), 10))
+	_, err = fmt.Fprintf(f, "%d %s", time.Now().Add(life).UnixMilli(), owner)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
@@ -116,25 +119,26 @@ func (c *claims) place(name string, life time.Duration) (err error) {
 	return err
 }
 
-// held reports whether the claim of a file has not expired; [fs.ErrNotExist] says that
+// held is who holds the claim of a file, and whether it has not expired; [fs.ErrNotExist] says that
 // there is none. A file that cannot be read, as a power cut leaves an empty one, is held
 // for life after it was written; and none for longer: a clock may have been wrong.
-func (c *claims) held(name string, life time.Duration) (bool, error) {
+func (c *claims) held(name string, life time.Duration) (holder string, held bool, err error) {
 	info, err := c.root.Lstat(name) // before it is read: it may be replaced between by a newer one
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	latest := info.ModTime().Add(life)
 	data, err := safefile.ReadFile(c.root, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, err
+		return "", false, err
 	}
-	expires, broken := strconv.ParseInt(string(data), 10, 64)
+	text, holder, _ := strings.Cut(string(data), " ")
+	expires, broken := strconv.ParseInt(text, 10, 64)
 	at := time.UnixMilli(expires)
 	if err != nil || broken != nil || at.After(latest.Add(clockSlack)) {
 		at = latest
 	}
-	return time.Now().Before(at), nil
+	return holder, time.Now().Before(at), nil
 }
 
 // removeExpired removes those files of names whose claims have expired. The lock keeps a
@@ -146,7 +150,7 @@ func (c *claims) removeExpired(waited, life time.Duration, names ...string) erro
 	return lock.Do(waited, func(int64) error {
 		var wrong []error
 		for _, name := range names {
-			held, err := c.held(name, life)
+			_, held, err := c.held(name, life)
 			if err == nil && !held {
 				err = c.root.Remove(name)
 			}
@@ -165,7 +169,7 @@ func (c *claims) prune() error {
 		return err
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		held, err := c.held(name, longestLife)
+		_, held, err := c.held(name, longestLife)
 		return held || err != nil || name == claimsLock
 	})
 	if len(names) == 0 {

@@ -1,6 +1,7 @@
 package filerelay_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,8 +41,9 @@ func unix(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
 
 func wantClaim(t *testing.T, q *filerelay.Queue, key string, life time.Duration, want bool) {
 	t.Helper()
-	if first, err := q.Claim(t.Context(), key, life); err != nil || first != want {
-		t.Fatalf("claim %q: got %v, %v, want %v", key, first, err, want)
+	owner := rand.Text()
+	if holder, err := q.Claim(t.Context(), key, owner, life); err != nil || (holder == owner) != want {
+		t.Fatalf("claim %q for %s: got %q, %v, want it for oneself: %v", key, owner, holder, err, want)
 	}
 }
 
@@ -110,11 +112,12 @@ func TestClaimBesideAPausedProcess(t *testing.T) {
 	for _, q := range []*filerelay.Queue{a, b} {
 		for range 10 {
 			racing.Go(func() {
-				first, err := q.Claim(t.Context(), "stale", time.Hour)
+				owner := rand.Text()
+				holder, err := q.Claim(t.Context(), "stale", owner, time.Hour)
 				if err != nil {
 					t.Error(err)
 				}
-				if first {
+				if holder == owner {
 					firsts.Add(1)
 				}
 			})

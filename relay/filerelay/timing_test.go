@@ -175,15 +175,15 @@ func TestClaimLocked(t *testing.T) {
 		}
 		defer q.Close()
 		began := time.Now()
-		if first, err := q.Claim(t.Context(), "other", time.Hour); err != nil || !first {
-			t.Errorf("a free key: %v, %v", first, err)
+		if holder, err := q.Claim(t.Context(), "other", "a", time.Hour); err != nil || holder != "a" {
+			t.Errorf("a free key: %q, %v", holder, err)
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("a free key took %v", took)
 		}
-		first, err := q.Claim(t.Context(), "key", time.Hour)
-		if first || !errors.Is(err, errClaimsLocked) {
-			t.Errorf("an expired claim: %v, %v, want %v", first, err, errClaimsLocked)
+		holder, err := q.Claim(t.Context(), "key", "a", time.Hour)
+		if holder != "" || !errors.Is(err, errClaimsLocked) {
+			t.Errorf("an expired claim: %q, %v, want %v", holder, err, errClaimsLocked)
 		}
 		if took := time.Since(began); took != publishTimeout {
 			t.Errorf("it took %v, want %v", took, publishTimeout)

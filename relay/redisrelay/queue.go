@@ -164,17 +164,25 @@ func (q *Queue) Close() error {
 }
 
 // Claim sets a key, as [relay.Claimer] says.
-func (q *Queue) Claim(ctx context.Context, key string, life time.Duration) (first bool, err error) {
+func (q *Queue) Claim(ctx context.Context, key, owner string, life time.Duration) (holder string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	err = q.publish.SetArgs(ctx, q.opts.Channel+":claim:"+key, q.opts.Agent, redis.SetArgs{Mode: "NX", TTL: life}).Err()
-	if errors.Is(err, redis.Nil) {
-		return false, nil
+	key = q.opts.Channel + ":claim:" + key
+	for {
+		err := q.publish.SetArgs(ctx, key, owner, redis.SetArgs{Mode: "NX", TTL: life}).Err()
+		if err == nil {
+			return owner, nil
+		}
+		if errors.Is(err, redis.Nil) {
+			holder, err = q.publish.Get(ctx, key).Result()
+			if err == nil {
+				return holder, nil
+			}
+		}
+		if !errors.Is(err, redis.Nil) { // else it has expired in between
+			return "", fmt.Errorf("claim on redis: %w", q.explain(err))
+		}
 	}
-	if err != nil {
-		return false, fmt.Errorf("claim on redis: %w", q.explain(err))
-	}
-	return true, nil
 }
 
 // explain makes err fit to be shown.

@@ -161,20 +161,24 @@ func testClaim(t *testing.T, _ Features, open Open) {
 	}
 	closed(t, queues[0])
 	again := opened(t, open, "agent0")
-	if first, err := again.Claim(t.Context(), "notice:1", time.Hour); err != nil || first {
-		t.Errorf("after a restart: got %v, %v, want false", first, err)
+	holder, err := again.Claim(t.Context(), "notice:1", "somebody new", time.Hour)
+	if err != nil || !strings.HasPrefix(holder, "owner") {
+		t.Fatalf("after a restart: got %q, %v, want the first owner", holder, err)
+	}
+	if same, err := again.Claim(t.Context(), "notice:1", holder, time.Hour); err != nil || same != holder {
+		t.Errorf("the owner claims again: got %q, %v, want %q", same, err, holder)
 	}
 }
 
 func testClaimExpires(t *testing.T, _ Features, open Open) {
 	a, b := opened(t, open, "a"), opened(t, open, "b")
 	for _, key := range []string{"short", "short too"} {
-		if first, err := a.Claim(t.Context(), key, time.Second); err != nil || !first {
-			t.Fatalf("claim %q: %v, %v", key, first, err)
+		if holder, err := a.Claim(t.Context(), key, "a", time.Second); err != nil || holder != "a" {
+			t.Fatalf("claim %q: %v, %v", key, holder, err)
 		}
 	}
-	if first, err := a.Claim(t.Context(), "long", time.Hour); err != nil || !first {
-		t.Fatalf("claim: %v, %v", first, err)
+	if holder, err := a.Claim(t.Context(), "long", "a", time.Hour); err != nil || holder != "a" {
+		t.Fatalf("claim: %v, %v", holder, err)
 	}
 	eventually(t, "the end of a claim", func() bool {
 		n := race(t, []relay.Backend{a, b}, []string{"short"}, time.Hour)["short"]
@@ -183,8 +187,8 @@ func testClaimExpires(t *testing.T, _ Features, open Open) {
 		}
 		return n == 1
 	})
-	if first, err := b.Claim(t.Context(), "long", time.Hour); err != nil || first {
-		t.Errorf("a long claim: got %v, %v, want false", first, err)
+	if holder, err := b.Claim(t.Context(), "long", "b", time.Hour); err != nil || holder != "a" {
+		t.Errorf("a long claim: got %v, %v, want a", holder, err)
 	}
 }
 
@@ -193,15 +197,16 @@ func race(t *testing.T, queues []relay.Backend, keys []string, life time.Duratio
 	t.Helper()
 	firsts := make([]atomic.Int64, len(keys))
 	var racing sync.WaitGroup
-	for _, q := range queues {
-		for range 3 {
+	for i, q := range queues {
+		for j := range 3 {
+			owner := fmt.Sprintf("owner %d of %d", j, i)
 			racing.Go(func() {
 				for i, key := range keys {
-					first, err := q.Claim(t.Context(), key, life)
+					holder, err := q.Claim(t.Context(), key, owner, life)
 					if err != nil {
 						t.Errorf("claim %.20q: %v", key, err)
 					}
-					if first {
+					if holder == owner {
 						firsts[i].Add(1)
 					}
 				}
@@ -220,11 +225,11 @@ func testClaimFails(t *testing.T, _ Features, open Open) {
 	b := opened(t, open, "b")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if first, err := b.Claim(ctx, "key", time.Hour); err == nil || first {
-		t.Errorf("under a done context: got %v, %v, want an error", first, err)
+	if holder, err := b.Claim(ctx, "key", "b", time.Hour); err == nil || holder != "" {
+		t.Errorf("under a done context: got %v, %v, want an error", holder, err)
 	}
 	closed(t, b)
-	if first, err := b.Claim(t.Context(), "key", time.Hour); err == nil || first {
-		t.Errorf("after close: got %v, %v, want an error", first, err)
+	if holder, err := b.Claim(t.Context(), "key", "b", time.Hour); err == nil || holder != "" {
+		t.Errorf("after close: got %v, %v, want an error", holder, err)
 	}
 }
