@@ -46,10 +46,10 @@ func (n *node) find(name string) int {
 }
 
 // match returns whose name begins at s[at:], the longest that ends well there,
-// and where it ends. Bytes that are hidden end it too.
+// and where it ends. Bytes that are hidden, if any are, end it too.
 func (n *node) match(s string, hidden []bool, at int) (agent, end int) {
 	agent, end = nobody, at
-	for i := at; i < len(s) && !hidden[i]; {
+	for i := at; i < len(s) && (hidden == nil || !hidden[i]); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		last := fold(r)
 		if n = n.next[last]; n == nil {

@@ -11,23 +11,30 @@ type Reason string
 
 // The stop reasons.
 const (
-	Pass          Reason = ""
-	OwnMessage    Reason = "own_message"
-	NotAMember    Reason = "not_a_member"
-	Duplicate     Reason = "duplicate"
-	BadSignature  Reason = "bad_signature"
-	Malformed     Reason = "malformed"
-	Expired       Reason = "expired"
-	NotMentioned  Reason = "not_mentioned"
-	MaxDepth      Reason = "max_depth"
-	JudgeNo       Reason = "judge_no"
-	JudgeError    Reason = "judge_error"
-	Undeliverable Reason = "undeliverable"
+	Pass            Reason = ""
+	OwnMessage      Reason = "own_message"
+	NotAMember      Reason = "not_a_member"
+	Duplicate       Reason = "duplicate"
+	BadSignature    Reason = "bad_signature"
+	Malformed       Reason = "malformed"
+	Expired         Reason = "expired"
+	Recalled        Reason = "recalled"
+	Muted           Reason = "muted"
+	Paused          Reason = "paused"
+	StoppedByPerson Reason = "stopped_by_person"
+	NotForMe        Reason = "not_for_me"
+	Budget          Reason = "budget"
+	NotMentioned    Reason = "not_mentioned"
+	MaxDepth        Reason = "max_depth"
+	JudgeNo         Reason = "judge_no"
+	JudgeError      Reason = "judge_error"
+	Undeliverable   Reason = "undeliverable"
 )
 
 // Reasons lists every stop reason.
 func Reasons() []Reason {
 	return []Reason{OwnMessage, NotAMember, Duplicate, BadSignature, Malformed, Expired,
+		Recalled, Muted, Paused, StoppedByPerson, NotForMe, Budget,
 		NotMentioned, MaxDepth, JudgeNo, JudgeError, Undeliverable}
 }
 

@@ -60,7 +60,7 @@ func TestReasonsAreDistinctWords(t *testing.T) {
 		}
 		seen[why] = true
 	}
-	if got := len(relay.Reasons()); got != 11 {
-		t.Errorf("%d reasons, want the 11 of the contract", got)
+	if got := len(relay.Reasons()); got != 17 {
+		t.Errorf("%d reasons, want the 17 of the contract", got)
 	}
 }

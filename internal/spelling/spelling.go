@@ -1,14 +1,17 @@
 // Package spelling finds out which word a misspelt one was meant to be.
 package spelling
 
+import "unicode/utf8"
+
 // Near reports whether word is meant with at most so many edits: letters to add,
 // leave out, replace or swap with their neighbour.
 func Near(word, meant string, edits int) bool {
-	return len(word) <= len(meant)+edits && Distance(word, meant) <= edits
+	return len(word) <= utf8.UTFMax*(len(meant)+edits) && Distance(word, meant) <= edits
 }
 
-// Distance is the number of edits that make b of a (optimal string alignment).
-func Distance(a, b string) int {
+// Distance is the number of edits that make to of from (optimal string alignment).
+func Distance(from, to string) int {
+	a, b := []rune(from), []rune(to)
 	before, last, row := []int(nil), []int(nil), []int(nil)
 	for i := range len(a) + 1 {
 		before, last, row = last, row, make([]int, len(b)+1)

@@ -13,6 +13,7 @@ func TestDistance(t *testing.T) {
 	}{
 		{"", "", 0}, {"", "AB", 2}, {"AB", "", 2}, {"AB", "AB", 0}, {"AB", "BA", 1}, {"ABC", "AC", 1}, {"AC", "ABC", 1},
 		{"ABC", "AXC", 1}, {"GATEWAY_ADDRESS", "GATEWAY_ADDR", 3}, {"CA", "ABC", 3},
+		{"暂亭", "暂停", 1}, {"停暂", "暂停", 1}, {"状态", "暂停", 2}, {"é", "e", 1},
 	} {
 		if got := spelling.Distance(tt.a, tt.b); got != tt.want {
 			t.Errorf("%q, %q: got %d, want %d", tt.a, tt.b, got, tt.want)
