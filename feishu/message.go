@@ -1,6 +1,7 @@
 package feishu
 
 import (
+	"context"
 	"slices"
 
 	"feishu-relay/relay"
@@ -96,7 +97,23 @@ const (
 )
 
 // EventTap sees every event on its way to the bot, as the JSON of its 2.0
-// envelope. after, where it is not nil, is run once the event was written to the
-// bot; the acknowledgement to Feishu waits for it, but not longer than
+// envelope. instead, where it is not nil, is what the bot is given in the place of an
+// event that passes. after, where it is not nil, is run once the event was written to the
+// bot, or was kept; the acknowledgement to Feishu waits for it, but not longer than
 // [AckHold]. EventTap is called from many goroutines and does not keep event.
-type EventTap func(event []byte) (v Verdict, after func())
+type EventTap func(event []byte) (v Verdict, instead []byte, after func())
+
+// Passage is how a person's message goes on to the bot. The zero Passage passes it byte
+// for byte.
+type Passage struct {
+	// Withhold acknowledges the event to Feishu and does not pass it to the bot.
+	Withhold bool
+	// Before is put in front of a text as it is, and becomes the first paragraph of a post;
+	// what would be a mention in it is written so that it is none. Other messages pass
+	// unchanged.
+	Before string
+	// After is called once the event was written to the bot or is withheld; the
+	// acknowledgement to Feishu waits for it, but not longer than [AckHold]. It is for what
+	// the bot need not wait for. May be nil.
+	After func(context.Context) error
+}

@@ -45,10 +45,9 @@ func (h host) Hearing(m feishu.Message) {
 	}
 }
 
-// Heard records a person's message in a group. It went to the bot already.
-func (h host) Heard(ctx context.Context, m feishu.Message) error {
-	m.Sender.Name = h.app.person(ctx, &m)
-	return h.send.heard(ctx, m)
+// Heard decides how a person's message goes on to the bot, and has it recorded behind that.
+func (h host) Heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error) {
+	return h.send.heard(ctx, m, event)
 }
 
 // Native stores what Feishu delivered of another bot; on disk when it returns.

@@ -11,7 +11,7 @@ var (
 		"draft_broken", "draft_expired", "draft_lost",
 		"draft_private", "draft_published", "draft_recalled", "draft_unsaved", "foreign_app", "foreign_host", "foreign_user", "heard_error", "lookup_answered",
 		"names_asked", "native", "native_refused", "panic", "sent", "sent_error", "tap_slow", "unreadable", "untapped_busy", "untapped_encoding",
-		"untapped_large", "upstream_error"}
+		"untapped_large", "upstream_error", "withheld"}
 
 	longconnEvents = []string{"ack_error", "ack_late", "after_dropped", "bootstrap_failed", "bootstrapped",
 		"bot_closed", "bot_silent", "connected",

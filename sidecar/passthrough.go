@@ -211,8 +211,12 @@ var errNoDisk = errors.New("the disk cannot be used")
 // Native refuses: Feishu keeps the event and delivers it again.
 func (*waiting) Native(context.Context, feishu.Message, bool) error { return errNoDisk }
 
+// Heard records nothing, since the disk cannot be used.
+func (*waiting) Heard(context.Context, feishu.Message, []byte) (p feishu.Passage, err error) {
+	return p, nil
+}
+
 func (*waiting) Hearing(feishu.Message)                               {}
-func (*waiting) Heard(context.Context, feishu.Message) error          { return nil }
 func (*waiting) Joined(relay.ChatID, relay.Millis)                    {}
 func (*waiting) Passed(relay.MessageID)                               {}
 func (*waiting) Left(relay.ChatID, relay.Millis)                      {}

@@ -305,7 +305,15 @@ func (s *sender) recordLater(m *relay.Message) {
 	s.recording.Go(func() { s.recordOwn(&own) })
 }
 
-func (s *sender) heard(ctx context.Context, m feishu.Message) error {
+// heard decides how a person's message goes on to the bot. It is recorded once the bot has it.
+func (s *sender) heard(_ context.Context, m feishu.Message, _ []byte) (feishu.Passage, error) {
+	return feishu.Passage{After: func(ctx context.Context) error {
+		m.Sender.Name = s.app.person(ctx, &m)
+		return s.recordHeard(ctx, m)
+	}}, nil
+}
+
+func (s *sender) recordHeard(ctx context.Context, m feishu.Message) error {
 	s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
 		At: m.CreateTime})
 	if m.ChatType != feishu.ChatGroup {

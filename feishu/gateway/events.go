@@ -8,16 +8,16 @@ import (
 	"feishu-relay/relay"
 )
 
-// nativeWait bounds the storing of another bot's message, so that a refusal is
+// tapTime bounds what the host is asked about an event, so that its answer is
 // still in time: after [feishu.AckHold] the event passes to the bot.
-const nativeWait = feishu.AckHold - 200*time.Millisecond
+const tapTime = feishu.AckHold - 200*time.Millisecond
 
 // tapEvent sees every event on its way to the bot ([feishu.EventTap]).
-func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, after func()) {
+func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, instead []byte, after func()) {
 	defer g.caught("event") // which leaves Pass: the bot comes first
 	ev, err := feishu.ParseEvent(data)
 	if err != nil || !g.own.is(ev.AppID) {
-		return feishu.Pass, nil
+		return feishu.Pass, nil, nil
 	}
 	switch ev.Type {
 	case feishu.EventBotAdded:
@@ -27,15 +27,15 @@ func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, after func()) {
 		g.left(ev.ChatID, ev.CreateTime)
 	}
 	if ev.Message == nil || ev.Message.ID == "" || ev.Message.ChatID == "" {
-		return feishu.Pass, nil
+		return feishu.Pass, nil, nil
 	}
-	return g.heard(ev)
+	return g.heard(ev, data)
 }
 
-func (g *Gateway) heard(ev feishu.Event) (feishu.Verdict, func()) {
+func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte, func()) {
 	m := *ev.Message
 	if g.ownMessage(&m) {
-		return feishu.Pass, nil
+		return feishu.Pass, nil, nil
 	}
 	g.sawChat(m.ChatID, m.ChatType)
 	if m.ChatType == feishu.ChatGroup {
@@ -44,32 +44,29 @@ func (g *Gateway) heard(ev feishu.Event) (feishu.Verdict, func()) {
 	g.recent.stands(m.ID, m.ChatID)
 	g.opts.Book.LearnMentions(m.Mentions)
 	if !m.Sender.IsBot() {
-		if m.ChatType == feishu.ChatGroup {
-			g.opts.Host.Hearing(m)
-		}
-		return feishu.Pass, func() { g.hear(m) }
+		return g.hear(m, data)
 	}
 	g.opts.Book.LearnBot(feishu.Bot{OpenID: m.Sender.OpenID, AppID: m.Sender.AppID, Name: m.Sender.Name})
 	if m.ChatType == feishu.ChatP2P {
-		return feishu.Pass, nil
+		return feishu.Pass, nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), nativeWait)
+	ctx, cancel := context.WithTimeout(context.Background(), tapTime)
 	defer cancel()
 	if err := g.opts.Host.Native(ctx, m, ev.Streaming); err != nil {
 		g.count("native_refused")
 		g.log.Warn("another bot's message cannot be stored; Feishu is to deliver it again", "chat", m.ChatID,
 			"message_id", m.ID, "err", err)
-		return feishu.Refuse, nil
+		return feishu.Refuse, nil, nil
 	}
 	g.count("native")
-	return feishu.Keep, nil
+	return feishu.Keep, nil, nil
 }
 
 // passedUnseen notes an event that the bot was given though [Gateway.tapEvent] has
 // not decided on it.
 func (g *Gateway) passedUnseen(data []byte) {
 	ev, err := feishu.ParseEvent(data)
-	if err == nil && g.own.is(ev.AppID) && ev.Message != nil && ev.Message.Sender.IsBot() {
+	if err == nil && g.own.is(ev.AppID) && ev.Message != nil {
 		g.opts.Host.Passed(ev.Message.ID)
 	}
 }
@@ -85,14 +82,48 @@ func (g *Gateway) ownMessage(m *feishu.Message) bool {
 	return out || g.drafts.holds(m.ID)
 }
 
-func (g *Gateway) hear(m feishu.Message) {
+// hear asks the host about a person's message. What it does not answer passes.
+func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instead []byte, after func()) {
+	group := m.ChatType == feishu.ChatGroup
+	if group {
+		g.opts.Host.Hearing(m)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tapTime)
+	defer cancel()
+	p, err := g.opts.Host.Heard(ctx, m, event)
+	if err != nil {
+		g.heardError(&m, err)
+		return feishu.Pass, nil, nil
+	}
+	if p.After != nil {
+		after = func() { g.afterHeard(m, p.After) }
+	}
+	switch {
+	case !group:
+	case p.Withhold:
+		g.count("withheld")
+		return feishu.Keep, nil, after
+	case p.Before != "":
+		if instead, err = feishu.WithBefore(event, p.Before); err != nil {
+			g.log.Debug("a person's message passes without what was to be put in front", "chat", m.ChatID,
+				"message_id", m.ID, "err", err)
+		}
+	}
+	return feishu.Pass, instead, after
+}
+
+func (g *Gateway) afterHeard(m feishu.Message, do func(context.Context) error) {
 	defer g.caught("heard")
 	ctx, cancel := context.WithTimeout(context.Background(), hostWait)
 	defer cancel()
-	if err := g.opts.Host.Heard(ctx, m); err != nil {
-		g.count("heard_error")
-		g.log.Warn("a person's message cannot be recorded", "chat", m.ChatID, "message_id", m.ID, "err", err)
+	if err := do(ctx); err != nil {
+		g.heardError(&m, err)
 	}
+}
+
+func (g *Gateway) heardError(m *feishu.Message, err error) {
+	g.count("heard_error")
+	g.log.Warn("a person's message cannot be recorded", "chat", m.ChatID, "message_id", m.ID, "err", err)
 }
 
 func (g *Gateway) sawChat(id relay.ChatID, kind string) {

@@ -43,6 +43,7 @@
 //	native             another bot's message came from Feishu and was stored
 //	native_refused     … and was not; Feishu is to deliver it again
 //	heard_error        a person's message could not be recorded
+//	withheld           … is not passed to the bot now
 //	chat_asked         Feishu was asked what kind a chat is
 //	names_asked        … or who its bots and people are
 //	lookup_answered    a look-up got an answer of ours
@@ -90,15 +91,19 @@ type Host interface {
 	// a crash or a repeat of the send with the same uuid.
 	Sent(ctx context.Context, m Sent) error
 	// Hearing is a person's message in a group that the bot is about to be given:
-	// it may answer before Heard is called. It returns at once.
+	// it may answer before the message is recorded. It returns at once.
 	Hearing(m feishu.Message)
-	// Heard is a person's message in a chat of the bot (any chat type).
-	Heard(ctx context.Context, m feishu.Message) error
+	// Heard is a person's message in a chat of the bot (any chat type), and the JSON of its
+	// event, which is not kept; it returns how the message goes on to the bot. The bot waits
+	// for it, up to [feishu.AckHold]: then, and after an error, the event passes as it came.
+	// Of an event that Feishu delivers again it is called again. In private chats only
+	// After counts.
+	Heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error)
 	// Native stores another bot's message that Feishu delivered itself; on disk
 	// when it returns nil. streaming: its card is still being written.
 	Native(ctx context.Context, m feishu.Message, streaming bool) error
-	// Passed tells of another bot's message that Feishu's event has brought to the bot
-	// before Native was done: it is not to be injected.
+	// Passed tells of a message that Feishu's event has brought to the bot before Native or
+	// Heard was done: it is not to be injected.
 	Passed(id relay.MessageID)
 	// Left tells that the bot was no longer in a chat at a time. Events come again
 	// and in any order: only the newest word counts.

@@ -52,7 +52,7 @@ func TestTheLogKeepsSecrets(t *testing.T) {
 		r.host.heard = func(feishu.Message) error { return trouble() }
 		r.call("POST", send, body)
 		r.tapEvent([]byte(eventOf(r.app, "bot", "ou_b", "om_b", group, "group", "s3cret")))
-		if _, after := r.tapEvent([]byte(eventOf(r.app, "user", "ou_u", "om_u", group, "group", "s3cret"))); after != nil {
+		if _, _, after := r.tapEvent([]byte(eventOf(r.app, "user", "ou_u", "om_u", group, "group", "s3cret"))); after != nil {
 			after()
 		}
 	}

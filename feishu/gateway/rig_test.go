@@ -179,7 +179,8 @@ func str(v any) string { s, _ := v.(string); return s }
 type host struct {
 	said     chan Sent
 	sent     func(context.Context, Sent) error
-	heard    func(feishu.Message) error
+	heard    func(feishu.Message) error // records a person's message
+	passage  func(m feishu.Message, event []byte) (feishu.Passage, error)
 	native   func(feishu.Message, bool) error
 	injected func(relay.MessageID) (feishu.Message, bool)
 	peer     func(relay.OpenID) (feishu.Bot, bool)
@@ -202,11 +203,14 @@ func (h *host) Sent(ctx context.Context, m Sent) error {
 
 func (h *host) Hearing(feishu.Message) {}
 
-func (h *host) Heard(_ context.Context, m feishu.Message) error {
-	if h.heard != nil {
-		return h.heard(m)
+func (h *host) Heard(_ context.Context, m feishu.Message, event []byte) (p feishu.Passage, err error) {
+	if h.passage != nil {
+		p, err = h.passage(m, event)
 	}
-	return nil
+	if h.heard != nil && p.After == nil {
+		p.After = func(context.Context) error { return h.heard(m) }
+	}
+	return p, err
 }
 
 func (h *host) Native(_ context.Context, m feishu.Message, streaming bool) error {

@@ -18,7 +18,7 @@ import (
 func BenchmarkPassThrough(b *testing.B) {
 	quiet := func(o *longconn.Options) {
 		o.Logger, o.Counter = nil, nil
-		o.Tap = func([]byte) (feishu.Verdict, func()) { return feishu.Pass, nil }
+		o.Tap = func([]byte) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, nil }
 	}
 	r := newRig(b, tcp(b), quiet)
 	bot, up := r.ready()

@@ -131,18 +131,18 @@ func (s *Server) replace(r *http.Request, header http.Header, answer []byte, c c
 	if err != nil {
 		return nil, err
 	}
-	from, to, err := span(answer, "data")
+	from, to, err := feishu.Member(answer, "data")
 	if err != nil {
 		return nil, err
 	}
-	data, err := set(answer[from:to:to], "URL", ours)
+	data, err := feishu.SetMember(answer[from:to:to], "URL", ours)
 	if err != nil {
 		return nil, err
 	}
 	ping := pingInterval
 	if config, told, err := shorten(said.Data.ClientConfig, ping); err == nil {
 		ping = told
-		if data, err = set(data, "ClientConfig", config); err != nil {
+		if data, err = feishu.SetMember(data, "ClientConfig", config); err != nil {
 			return nil, err
 		}
 	}

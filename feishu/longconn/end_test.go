@@ -205,7 +205,7 @@ func TestAConnectionWithoutABootstrapGetsNothingOfOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, pipes(), func(o *longconn.Options) {
 			o.Own = func(id string) bool { return id == app }
-			o.Tap = func([]byte) (feishu.Verdict, func()) { t.Error("tapped"); return feishu.Keep, nil }
+			o.Tap = func([]byte) (feishu.Verdict, []byte, func()) { t.Error("tapped"); return feishu.Keep, nil, nil }
 		})
 		url := r.bootstrap().URL
 		stranger := r.dial(strings.Replace(url, "t-1", "t-2", 1))

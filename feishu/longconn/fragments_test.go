@@ -15,9 +15,9 @@ import (
 
 // seen is a tap that tells what it saw and passes it.
 func seen(to chan<- string) func(*longconn.Options) {
-	return with(func(event string) (feishu.Verdict, func()) {
+	return with(func(event string) (feishu.Verdict, []byte, func()) {
 		to <- event
-		return feishu.Pass, nil
+		return feishu.Pass, nil, nil
 	})
 }
 
@@ -80,9 +80,9 @@ func TestPiecesOfSeveralEventsInterleaved(t *testing.T) {
 }
 
 func TestOddPiecesPassUnseen(t *testing.T) {
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) {
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
 		t.Errorf("seen: %q", event)
-		return feishu.Keep, nil
+		return feishu.Keep, nil, nil
 	}))
 	bot, feishu := r.ready()
 	first := pieceFrame("m", "x", 2, 0)
@@ -101,7 +101,7 @@ func TestOddPiecesPassUnseen(t *testing.T) {
 
 func TestWhatNeverBecomesWholePassesAfterItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, pipes(), with(func(event string) (feishu.Verdict, func()) { return feishu.Keep, nil }))
+		r := newRig(t, pipes(), with(func(event string) (feishu.Verdict, []byte, func()) { return feishu.Keep, nil, nil }))
 		bot, feishu := r.ready()
 		at := time.Now()
 		one, two := pieceFrame("m", "x", 3, 0), pieceFrame("m", "z", 3, 2)
@@ -119,7 +119,7 @@ func TestWhatNeverBecomesWholePassesAfterItsTime(t *testing.T) {
 }
 
 func TestPiecesAreBounded(t *testing.T) {
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) { return feishu.Keep, nil }))
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) { return feishu.Keep, nil, nil }))
 	bot, feishu := r.ready()
 	for i := range 70 { // 64 are kept
 		feishu.write(pieceFrame(fmt.Sprint("few", i), "x", 2, 0))

@@ -177,6 +177,24 @@ func (f *frame) change(payload []byte, headers ...larkws.Header) ([]byte, error)
 	return full.Marshal()
 }
 
+// whole returns the frame, which may be a piece of an event, with another whole event in it.
+func (f *frame) whole(event []byte) ([]byte, error) {
+	var full larkws.Frame
+	if err := full.Unmarshal(f.raw); err != nil {
+		return nil, err
+	}
+	full.Payload = event
+	for i := range full.Headers {
+		switch full.Headers[i].Key {
+		case larkws.HeaderSum:
+			full.Headers[i].Value = "1"
+		case larkws.HeaderSeq:
+			full.Headers[i].Value = "0"
+		}
+	}
+	return full.Marshal()
+}
+
 // ack is what a bot would answer (docs/feishu.md 1.6): the frame again, with a code.
 func (f *frame) ack() ([]byte, error) {
 	return f.change([]byte(`{"code":200}`), larkws.Header{Key: larkws.HeaderBizRt, Value: "0"})

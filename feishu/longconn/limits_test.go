@@ -43,8 +43,8 @@ func TestABotThatDoesNotReadIsCutOff(t *testing.T) {
 
 func TestAnAcknowledgementThatWaitsIsNotLostWhenTheBotLeaves(t *testing.T) {
 	begin, finish := make(chan struct{}), make(chan struct{})
-	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, func()) {
-		return feishu.Pass, func() { close(begin); <-finish }
+	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, []byte, func()) {
+		return feishu.Pass, nil, func() { close(begin); <-finish }
 	}))
 	bot, up := r.ready()
 	f := eventFrame("m1", event("e1"))
@@ -61,8 +61,8 @@ func TestAnAcknowledgementThatWaitsIsNotLostWhenTheBotLeaves(t *testing.T) {
 
 func TestWhatIsToBeDoneIsDoneAlsoWhenTheLinkEnds(t *testing.T) {
 	finish, done := make(chan struct{}), make(chan string, 3)
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) {
-		return feishu.Pass, func() { <-finish; done <- event }
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
+		return feishu.Pass, nil, func() { <-finish; done <- event }
 	}))
 	bot, up := r.ready()
 	for _, id := range []string{"e1", "e2", "e3"} {
@@ -82,7 +82,7 @@ func TestWhatIsToBeDoneIsDoneAlsoWhenTheLinkEnds(t *testing.T) {
 // A host that hangs must not use up the connections that a bot may have.
 func TestAHangingHostDoesNotLockTheBotOut(t *testing.T) {
 	finish := make(chan struct{})
-	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, func()) { return feishu.Pass, func() { <-finish } }))
+	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() { <-finish } }))
 	defer close(finish)
 	f := eventFrame("m", event("e"))
 	for range 66 {
@@ -118,7 +118,7 @@ func TestForeignAppsLeaveRoomForTheBot(t *testing.T) {
 
 func TestTooMuchToBeDoneIsLeftOut(t *testing.T) {
 	finish := make(chan struct{})
-	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, func()) { return feishu.Pass, func() { <-finish } }))
+	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() { <-finish } }))
 	defer close(finish)
 	bot, up := r.ready()
 	const n = 4096 + 10
@@ -139,7 +139,7 @@ func TestTooMuchToBeDoneIsLeftOut(t *testing.T) {
 func TestAStuckTapHoldsUpFewEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		finish := make(chan struct{})
-		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, func()) { <-finish; return feishu.Keep, nil }))
+		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte, func()) { <-finish; return feishu.Keep, nil, nil }))
 		bot, up := r.ready()
 		at := time.Now()
 		for i := range 20 {
@@ -170,7 +170,7 @@ func anyOf(a, b *socket) *larkws.Frame {
 func TestCloseWaitsForWhatIsToBeDoneButNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		finish := make(chan struct{})
-		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, func()) { return feishu.Pass, func() { <-finish } }))
+		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() { <-finish } }))
 		bot, up := r.ready()
 		up.write(eventFrame("m1", event("e1")))
 		bot.want(eventFrame("m1", event("e1")))

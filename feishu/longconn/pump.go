@@ -86,15 +86,20 @@ func (l *link) event(f *frame) (goOn bool) {
 		l.pumps.Go(l.fromUpstream) // in place of the one that waits for the tap
 		close(replaced)
 	})
-	v, do := l.s.ask(event)
+	v, instead, do := l.s.ask(event)
 	late.Stop()
 	if decided.Swap(true) {
 		<-replaced
 		l.s.stuck.Add(-1)
-		if v == feishu.Pass && do != nil {
+		if do != nil {
 			l.later("", nil, do)
 		}
 		return false
+	}
+	if instead != nil && v == feishu.Pass {
+		if changed, err := f.whole(instead); err == nil {
+			frames = [][]byte{changed}
+		}
 	}
 	l.settle(f, frames, v, do, deadline)
 	return true
@@ -108,19 +113,30 @@ func (l *link) passUnseen(event []byte, frames [][]byte) {
 }
 
 // ask asks the tap. A panic is a Pass.
-func (s *Server) ask(event []byte) (v feishu.Verdict, do func()) {
+func (s *Server) ask(event []byte) (v feishu.Verdict, instead []byte, do func()) {
 	defer s.recovered()
 	return s.Tap(event)
 }
 
-// settle does what the tap said about an event. The bot's acknowledgement waits
-// for do until the deadline.
+// settle does what the tap said about an event. The acknowledgement waits for do until
+// the deadline.
 func (l *link) settle(f *frame, frames [][]byte, v feishu.Verdict, do func(), deadline time.Time) {
 	switch v {
 	case feishu.Keep:
 		l.s.Counter("kept")
-		if ack, err := f.ack(); err == nil {
+		ack, err := f.ack()
+		switch {
+		case err != nil:
+		case do != nil && f.id != "":
+			h := l.holds.expect(f.id, deadline)
+			l.holds.keep(f.id, ack)
+			l.later(f.id, h, do)
+			return
+		default:
 			l.toUpstream(websocket.MessageBinary, ack)
+		}
+		if do != nil {
+			l.later("", nil, do)
 		}
 	case feishu.Refuse:
 		l.s.Counter("refused")

@@ -16,7 +16,7 @@ import (
 )
 
 func TestFramesPassByteForByte(t *testing.T) {
-	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, func()) { return feishu.Pass, nil }))
+	r := newRig(t, tcp(t), with(func(string) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, nil }))
 	bot, feishu := r.ready()
 	if feishu.uri != "/ws/v2?"+query {
 		t.Errorf("Feishu saw %s", feishu.uri)
@@ -122,9 +122,9 @@ func TestVerdicts(t *testing.T) {
 		for _, pieces := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/%d", c.name, pieces), func(t *testing.T) {
 				seen := make(chan string, 10)
-				r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) {
+				r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
 					seen <- event
-					return c.verdict, nil
+					return c.verdict, nil, nil
 				}))
 				bot, feishu := r.ready()
 				whole := event("e1")
@@ -158,11 +158,11 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestAPanicInTheTapIsAPass(t *testing.T) {
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) {
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
 		if strings.Contains(event, "e1") {
 			panic(event)
 		}
-		return feishu.Pass, func() { panic(event) }
+		return feishu.Pass, nil, func() { panic(event) }
 	}))
 	bot, feishu := r.ready()
 	for _, id := range []string{"e1", "e2"} {
@@ -178,7 +178,7 @@ func TestAPanicInTheTapIsAPass(t *testing.T) {
 func TestAnotherAppsConnectionPassesUntapped(t *testing.T) {
 	r := newRig(t, tcp(t), func(o *longconn.Options) {
 		o.Own = func(id string) bool { return id != app }
-		o.Tap = func([]byte) (feishu.Verdict, func()) { t.Error("tapped"); return feishu.Keep, nil }
+		o.Tap = func([]byte) (feishu.Verdict, []byte, func()) { t.Error("tapped"); return feishu.Keep, nil, nil }
 	})
 	bot, feishu := r.ready()
 	f := eventFrame("m1", event("e1"))
@@ -191,11 +191,11 @@ func TestAnotherAppsConnectionPassesUntapped(t *testing.T) {
 
 func TestTheAcknowledgementWaitsForWhatTheTapWantsDone(t *testing.T) {
 	begin, finish := make(chan struct{}), make(chan struct{})
-	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, func()) {
+	r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
 		if strings.Contains(event, "e2") {
-			return feishu.Pass, nil
+			return feishu.Pass, nil, nil
 		}
-		return feishu.Pass, func() { close(begin); <-finish }
+		return feishu.Pass, nil, func() { close(begin); <-finish }
 	}))
 	bot, feishu := r.ready()
 	f := eventFrame("m1", event("e1"))
@@ -216,8 +216,8 @@ func TestTheAcknowledgementWaitsForWhatTheTapWantsDone(t *testing.T) {
 func TestTheAcknowledgementWaitsNoLongerThanFeishuDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		finish := make(chan struct{})
-		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, func()) {
-			return feishu.Pass, func() { <-finish }
+		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte, func()) {
+			return feishu.Pass, nil, func() { <-finish }
 		}))
 		defer close(finish)
 		bot, up := r.ready()
@@ -241,12 +241,64 @@ func TestTheAcknowledgementWaitsNoLongerThanFeishuDoes(t *testing.T) {
 	})
 }
 
+// The bot is given what the tap puts in the place of an event, in one frame; Feishu gets its
+// acknowledgement.
+func TestAnEventIsReplaced(t *testing.T) {
+	for _, pieces := range []int{1, 3} {
+		const other = `{"other":"你"}`
+		r := newRig(t, tcp(t), with(func(event string) (feishu.Verdict, []byte, func()) {
+			return feishu.Pass, []byte(other), nil
+		}))
+		bot, feishu := r.ready()
+		whole := event("e1")
+		for i := range pieces {
+			feishu.write(pieceFrame("m1", whole[i*len(whole)/pieces:(i+1)*len(whole)/pieces], pieces, i))
+		}
+		want := eventFrame("m1", other)
+		bot.want(want)
+		bot.write(ackOf(want, 200))
+		feishu.want(ackOf(want, 200))
+	}
+}
+
+// Of an event that is kept from the bot Feishu's acknowledgement waits for what the tap wants done.
+func TestAKeptEventIsAcknowledgedWhenAllIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		finish := make(chan struct{})
+		r := newRig(t, pipes(), with(func(event string) (feishu.Verdict, []byte, func()) {
+			return feishu.Keep, nil, func() { <-finish }
+		}))
+		bot, up := r.ready()
+		ack := func(id string) {
+			t.Helper()
+			if f := up.frame(); messageID(f) != id || string(f.Payload) != `{"code":200}` {
+				t.Errorf("got %s", show(bytesOf(t, f)))
+			}
+		}
+		at := time.Now()
+		up.write(eventFrame("m1", event("e1")))
+		ack("m1")
+		if took := time.Since(at); took != feishu.AckHold {
+			t.Errorf("it waited %v", took)
+		}
+		up.write(eventFrame("m2", event("e2")))
+		bot.nothingBefore(up)
+		up.nothingBefore(bot)
+		at = time.Now()
+		close(finish)
+		ack("m2")
+		if took := time.Since(at); took != 0 {
+			t.Errorf("it waited %v longer", took)
+		}
+	})
+}
+
 func TestAStuckTapDoesNotHoldUpTheBot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		finish, done := make(chan struct{}), make(chan struct{})
-		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, func()) {
+		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte, func()) {
 			<-finish
-			return feishu.Pass, func() { close(done) }
+			return feishu.Pass, nil, func() { close(done) }
 		}))
 		bot, up := r.ready()
 		f := eventFrame("m1", event("e1"))
@@ -268,11 +320,11 @@ func TestEventsThatPassASlowTapAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		finish, passed := make(chan struct{}), make(chan string, 9)
 		r := newRig(t, pipes(), func(o *longconn.Options) {
-			o.Tap = func(e []byte) (feishu.Verdict, func()) {
+			o.Tap = func(e []byte) (feishu.Verdict, []byte, func()) {
 				if strings.Contains(string(e), "slow") {
 					<-finish
 				}
-				return feishu.Keep, nil
+				return feishu.Keep, nil, nil
 			}
 			o.Passed = func(e []byte) { passed <- string(e) }
 		})

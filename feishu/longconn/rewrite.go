@@ -1,12 +1,10 @@
 package longconn
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"io"
-	"slices"
 	"strconv"
+
+	"feishu-relay/feishu"
 )
 
 // What we tell a bot about coming back, in seconds: with Feishu's own numbers
@@ -35,7 +33,7 @@ func shorten(config []byte, ping int) (out []byte, told int, err error) {
 	out, found := config, false
 	for i := range numbers {
 		n := &numbers[i]
-		from, to, err := span(out, n.key)
+		from, to, err := feishu.Member(out, n.key)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -57,57 +55,9 @@ func shorten(config []byte, ping int) (out []byte, told int, err error) {
 		*v = reconnectNonce
 	}
 	for _, n := range numbers {
-		if out, err = set(out, n.key, strconv.AppendInt(nil, int64(n.value), 10)); err != nil {
+		if out, err = feishu.SetMember(out, n.key, strconv.AppendInt(nil, int64(n.value), 10)); err != nil {
 			return nil, 0, err
 		}
 	}
 	return out, numbers[3].value, nil
-}
-
-// set replaces or adds a member of the JSON object data. Nothing else changes.
-func set(data []byte, key string, value []byte) ([]byte, error) {
-	from, to, err := span(data, key)
-	if err != nil {
-		return nil, err
-	}
-	if from < to {
-		return slices.Concat(data[:from], value, data[to:]), nil
-	}
-	end := bytes.LastIndexByte(data, '}')
-	head := bytes.TrimRight(data[:end], " \t\r\n")
-	comma := []byte(",")
-	if bytes.HasSuffix(head, []byte("{")) {
-		comma = nil
-	}
-	return slices.Concat(head, comma, strconv.AppendQuote(nil, key), []byte(":"), value, data[end:]), nil
-}
-
-// span says where the value of a member of the JSON object data stands; an
-// empty span is a missing member. Of several the last counts, as for decoders.
-func span(data []byte, key string) (from, to int, err error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return 0, 0, errors.New("not a JSON object")
-	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return 0, 0, err
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return 0, 0, err
-		}
-		if name == key {
-			to = int(d.InputOffset())
-			from = to - len(value)
-		}
-	}
-	if _, err := d.Token(); err != nil {
-		return 0, 0, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return 0, 0, errors.New("more than a JSON object")
-	}
-	return from, to, nil
 }

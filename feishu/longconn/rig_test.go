@@ -242,11 +242,11 @@ func (r *rig) dial(rawURL string) *socket {
 }
 
 // tap is an EventTap of a test.
-type tap func(event string) (feishu.Verdict, func())
+type tap func(event string) (feishu.Verdict, []byte, func())
 
 func with(f tap) func(*longconn.Options) {
 	return func(o *longconn.Options) {
-		o.Tap = func(event []byte) (feishu.Verdict, func()) { return f(string(event)) }
+		o.Tap = func(event []byte) (feishu.Verdict, []byte, func()) { return f(string(event)) }
 	}
 }
 

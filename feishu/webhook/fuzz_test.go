@@ -39,7 +39,7 @@ func FuzzWebhookBody(f *testing.F) {
 				}
 				return says(200, ""), nil
 			})},
-			Tap: func([]byte) (feishu.Verdict, func()) { return feishu.Pass, func() {} },
+			Tap: func([]byte) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() {} },
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
@@ -30,19 +31,15 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	if err := json.Compact(&compact, in.Event); err != nil {
 		return fmt.Errorf("encode an event: %w", err)
 	}
-	event := compact.Bytes()
+	body, header, err := s.seal(compact.Bytes())
+	if err != nil {
+		return err
+	}
 	select {
 	case s.injecting <- struct{}{}:
 		defer func() { <-s.injecting }()
 	default:
 		return fmt.Errorf("%w: %d posts are not answered yet", feishu.ErrNotInjected, maxInjecting)
-	}
-	body := event
-	if s.EncryptKey != "" {
-		var err error
-		if body, err = feishu.Encrypt(s.EncryptKey, event); err != nil {
-			return fmt.Errorf("encrypt an event: %w", err)
-		}
 	}
 	var wrote atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -63,12 +60,7 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
 	req.Header.Set("X-Request-Id", rand.Text())
-	if s.EncryptKey != "" {
-		timestamp, nonce := strconv.FormatInt(time.Now().Unix(), 10), rand.Text()
-		req.Header.Set("X-Lark-Request-Timestamp", timestamp)
-		req.Header.Set("X-Lark-Request-Nonce", nonce)
-		req.Header.Set("X-Lark-Signature", feishu.Sign(timestamp, nonce, s.EncryptKey, body))
-	}
+	maps.Copy(req.Header, header)
 	req.GetBody = nil // a connection that ends is not a reason to post again at once
 	resp, err := s.client.Do(req)
 	if ctx.Err() != nil && err != nil {
@@ -93,4 +85,32 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	s.Counter("ack_error")
 	s.log.Warn("the bot could not handle an event of ours", "status", resp.StatusCode)
 	return &feishu.AnswerError{Code: resp.StatusCode}
+}
+
+// seal returns the body of a post that carries an event, and the headers of its signature:
+// encrypted and signed where there is a key.
+func (s *Server) seal(event []byte) (body []byte, header http.Header, err error) {
+	if s.EncryptKey == "" {
+		return event, nil, nil
+	}
+	if body, err = feishu.Encrypt(s.EncryptKey, event); err != nil {
+		return nil, nil, fmt.Errorf("encrypt an event: %w", err)
+	}
+	timestamp, nonce := strconv.FormatInt(time.Now().Unix(), 10), rand.Text()
+	return body, http.Header{
+		"X-Lark-Request-Timestamp": {timestamp},
+		"X-Lark-Request-Nonce":     {nonce},
+		"X-Lark-Signature":         {feishu.Sign(timestamp, nonce, s.EncryptKey, body)},
+	}, nil
+}
+
+// replace makes event what Feishu's post carries to the bot.
+func (s *Server) replace(r *http.Request, p *body, event []byte) {
+	data, header, err := s.seal(event)
+	if err != nil {
+		s.log.Error("an event passes unchanged", "err", err)
+		return
+	}
+	p.data = data
+	maps.Copy(r.Header, header)
 }

@@ -184,15 +184,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	seen := true
 	if s.Own(app) {
 		var v feishu.Verdict
-		switch v, do, seen = s.verdict(plain); v {
+		var instead []byte
+		switch v, instead, do, seen = s.verdict(plain); v {
 		case feishu.Keep:
 			s.Counter("kept")
+			if do != nil {
+				(&task{s: s, do: do, done: make(chan struct{})}).wait(deadline)
+			}
 			answer(w, http.StatusOK, "success")
 			return
 		case feishu.Refuse:
 			s.Counter("refused")
 			answer(w, http.StatusServiceUnavailable, "the event could not be stored")
 			return
+		}
+		if instead != nil {
+			s.replace(r, p, instead)
 		}
 	}
 	if s.pass(w, r, p.data, do, deadline, settle) && !seen {
@@ -280,34 +287,35 @@ func answer(w http.ResponseWriter, status int, msg string) {
 }
 
 // verdict asks the tap about an event. seen is false where the tap has not decided.
-func (s *Server) verdict(event []byte) (v feishu.Verdict, do func(), seen bool) {
+func (s *Server) verdict(event []byte) (v feishu.Verdict, instead []byte, do func(), seen bool) {
 	if s.Tap == nil {
-		return feishu.Pass, nil, true
+		return feishu.Pass, nil, nil, true
 	}
 	type reply struct {
-		v  feishu.Verdict
-		do func()
+		v       feishu.Verdict
+		instead []byte
+		do      func()
 	}
 	said := make(chan reply, 1)
 	if !s.start(func() {
 		var a reply // Pass, should the tap panic
 		defer func() { said <- a }()
-		a.v, a.do = s.Tap(event)
+		a.v, a.instead, a.do = s.Tap(event)
 	}) {
 		s.Counter("untapped")
-		return feishu.Pass, nil, false
+		return feishu.Pass, nil, nil, false
 	}
 	patience := time.NewTimer(feishu.AckHold)
 	defer patience.Stop()
 	select {
 	case a := <-said:
-		return a.v, a.do, true
+		return a.v, a.instead, a.do, true
 	case <-patience.C:
 	}
 	s.Counter("tap_slow")
 	s.log.Warn("the tap is slow: an event goes to the bot unseen", "limit", feishu.AckHold)
-	return feishu.Pass, func() {
-		if a := <-said; a.v == feishu.Pass && a.do != nil {
+	return feishu.Pass, nil, func() {
+		if a := <-said; a.do != nil {
 			a.do()
 		}
 	}, false

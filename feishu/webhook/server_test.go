@@ -200,7 +200,7 @@ func TestChallenge(t *testing.T) {
 						if !isSigned {
 							o.EncryptKey = ""
 						}
-						o.Tap = func([]byte) (feishu.Verdict, func()) { t.Error("tapped"); return feishu.Keep, nil }
+						o.Tap = func([]byte) (feishu.Verdict, []byte, func()) { t.Error("tapped"); return feishu.Keep, nil, nil }
 						o.Verified = func(string) { t.Error("a challenge tells no app") }
 					}))
 					at := time.Now()
@@ -233,11 +233,11 @@ func TestVerdicts(t *testing.T) {
 		var apps []string
 		r := newRig(t, "http://bot/", via(func(*http.Request) (*http.Response, error) { reached++; return says(200, "the bot's"), nil },
 			func(o *webhook.Options) {
-				o.Tap = func(e []byte) (feishu.Verdict, func()) {
+				o.Tap = func(e []byte) (feishu.Verdict, []byte, func()) {
 					if string(e) != event("e1") {
 						t.Errorf("the tap saw %s", e)
 					}
-					return c.verdict, nil
+					return c.verdict, nil, nil
 				}
 				o.Verified = func(id string) { apps = append(apps, id) }
 			}))
@@ -251,7 +251,7 @@ func TestVerdicts(t *testing.T) {
 func TestAnotherAppsEventsPassUntapped(t *testing.T) {
 	r := newRig(t, "http://bot/", via(func(*http.Request) (*http.Response, error) { return says(200, "ok"), nil }, func(o *webhook.Options) {
 		o.Own = func(id string) bool { return id != app }
-		o.Tap = func([]byte) (feishu.Verdict, func()) { t.Error("tapped"); return feishu.Keep, nil }
+		o.Tap = func([]byte) (feishu.Verdict, []byte, func()) { t.Error("tapped"); return feishu.Keep, nil, nil }
 	}))
 	if w := r.take(signed(t, event("e1"))); w.Code != 200 {
 		t.Errorf("got %d", w.Code)
@@ -260,11 +260,11 @@ func TestAnotherAppsEventsPassUntapped(t *testing.T) {
 
 func TestPanicsPass(t *testing.T) {
 	r := newRig(t, "http://bot/", via(func(*http.Request) (*http.Response, error) { return says(200, "ok"), nil }, func(o *webhook.Options) {
-		o.Tap = func(e []byte) (feishu.Verdict, func()) {
+		o.Tap = func(e []byte) (feishu.Verdict, []byte, func()) {
 			if bytes.Contains(e, []byte("e1")) {
 				panic(string(e))
 			}
-			return feishu.Pass, func() { panic(string(e)) }
+			return feishu.Pass, nil, func() { panic(string(e)) }
 		}
 	}))
 	for _, id := range []string{"e1", "e2"} {
@@ -293,9 +293,9 @@ func TestTheAnswerWaitsForWhatTheTapWantsDone(t *testing.T) {
 					time.Sleep(c.bot)
 					return says(200, "ok"), nil
 				}, func(o *webhook.Options) {
-					o.Tap = func(e []byte) (feishu.Verdict, func()) {
+					o.Tap = func(e []byte) (feishu.Verdict, []byte, func()) {
 						time.Sleep(c.tap)
-						return feishu.Pass, func() { time.Sleep(c.after); done = true }
+						return feishu.Pass, nil, func() { time.Sleep(c.after); done = true }
 					}
 				}))
 				at := time.Now()
@@ -321,11 +321,11 @@ func TestEventsThatPassASlowTapAreTold(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			told := ""
 			r := newRig(t, "http://bot/", via(func(*http.Request) (*http.Response, error) { return says(status, "ok"), nil }, func(o *webhook.Options) {
-				o.Tap = func(e []byte) (feishu.Verdict, func()) {
+				o.Tap = func(e []byte) (feishu.Verdict, []byte, func()) {
 					if string(e) == event("e2") {
 						time.Sleep(time.Minute)
 					}
-					return feishu.Keep, nil
+					return feishu.Keep, nil, nil
 				}
 				o.Passed = func(e []byte) { told += string(e) }
 			}))
@@ -349,8 +349,8 @@ func TestABotThatIsAway(t *testing.T) {
 		}
 		return says(status, "x"), nil
 	}, func(o *webhook.Options) {
-		o.Tap = func([]byte) (feishu.Verdict, func()) {
-			return feishu.Pass, func() {
+		o.Tap = func([]byte) (feishu.Verdict, []byte, func()) {
+			return feishu.Pass, nil, func() {
 				if err != nil {
 					t.Error("done, though the bot has not got the event")
 				}
@@ -388,7 +388,7 @@ func TestFeishuHangsUp(t *testing.T) {
 	defer bot.Close()
 	done := make(chan struct{})
 	r := newRig(t, bot.URL, func(o *webhook.Options) {
-		o.Tap = func([]byte) (feishu.Verdict, func()) { return feishu.Pass, func() { close(done) } }
+		o.Tap = func([]byte) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() { close(done) } }
 	}).serve()
 	ctx, hangUp := context.WithCancel(t.Context())
 	p := signed(t, event("e1"))

@@ -1,0 +1,240 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/webhook"
+	"feishu-relay/internal/feishusim"
+)
+
+func TestPassages(t *testing.T) {
+	const app = "cli_0123456789abcdef"
+	with := func(p feishu.Passage, err error) func(feishu.Message, []byte) (feishu.Passage, error) {
+		return func(feishu.Message, []byte) (feishu.Passage, error) { return p, err }
+	}
+	for _, c := range []struct {
+		name, chatType string
+		passage        func(feishu.Message, []byte) (feishu.Passage, error)
+		verdict        feishu.Verdict
+		text           string // in the place of "hi"
+	}{
+		{"as it came", "group", with(feishu.Passage{}, nil), feishu.Pass, ""},
+		{"withheld", "group", with(feishu.Passage{Withhold: true, Before: "x"}, nil), feishu.Keep, ""},
+		{"with a text in front", "group", with(feishu.Passage{Before: "note: "}, nil), feishu.Pass, "note: hi"},
+		{"an error", "group", with(feishu.Passage{Withhold: true}, errTest), feishu.Pass, ""},
+		{"a panic", "group", func(feishu.Message, []byte) (feishu.Passage, error) { panic("boom") }, feishu.Pass, ""},
+		{"withheld in private", "p2p", with(feishu.Passage{Withhold: true}, nil), feishu.Pass, ""},
+		{"with a text in front in private", "p2p", with(feishu.Passage{Before: "x"}, nil), feishu.Pass, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.AppID = app })
+			event := eventOf(app, "user", "ou_u", "om_e", group, c.chatType, "hi")
+			r.host.passage = func(m feishu.Message, given []byte) (feishu.Passage, error) {
+				if string(given) != event || m.ID != "om_e" {
+					t.Errorf("the host was given %s", given)
+				}
+				return c.passage(m, given)
+			}
+			for range 2 { // Feishu may deliver it again
+				v, instead, _ := r.tapEvent([]byte(event))
+				want := ""
+				if c.text != "" {
+					want = eventOf(app, "user", "ou_u", "om_e", group, c.chatType, c.text)
+				}
+				if v != c.verdict || string(instead) != want {
+					t.Errorf("verdict %v, instead %s; want %v %s", v, instead, c.verdict, want)
+				}
+			}
+		})
+	}
+}
+
+// A host that takes too long does not hold the event back; it is told that it passed, and what
+// it wants done is done.
+func TestASlowPassage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const app = "cli_0123456789abcdef"
+		bot, done := &posts{}, false
+		h := &host{passage: func(feishu.Message, []byte) (feishu.Passage, error) {
+			time.Sleep(time.Minute)
+			return feishu.Passage{Withhold: true, After: func(context.Context) error { done = true; return nil }}, nil
+		}}
+		g, err := New(Options{Upstream: mustURL("http://feishu"), AppID: app, Book: feishu.OpenBook(nil, "", nil),
+			API: feishu.NewAPI("http://feishu", app, ""), Host: h, Webhook: bot.options()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		event := eventOf(app, "user", "ou_u", "om_e", group, "group", "hi")
+		at := time.Now()
+		if code := fromFeishu(t, g, event); code != 200 || time.Since(at) != feishu.AckHold {
+			t.Errorf("Feishu got %d after %v", code, time.Since(at))
+		}
+		if got := bot.take(t); len(got) != 1 || got[0] != event {
+			t.Errorf("the bot got %q", got)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(h.passed) != 1 || h.passed[0] != "om_e" || !done {
+			t.Errorf("the host was told of %v; done: %v", h.passed, done)
+		}
+	})
+}
+
+// In webhook mode the bot gets what is passed encrypted and signed; what is withheld is given to
+// it later, once, by Inject.
+func TestPassagesOfTheWebhook(t *testing.T) {
+	bot := &posts{}
+	r := newRig(t, func(o *Options) { o.Webhook = bot.options() })
+	var passage feishu.Passage
+	r.host.passage = func(feishu.Message, []byte) (feishu.Passage, error) { return passage, nil }
+	event := func(id, text string) string {
+		return eventOf(r.app, "user", "ou_u", id, group, "group", text)
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		if got := bot.take(t); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("the bot got %q, want %q", got, want)
+		}
+	}
+	post := func(event string) {
+		t.Helper()
+		if code := fromFeishu(t, r.Gateway, event); code != 200 {
+			t.Errorf("Feishu got %d", code)
+		}
+	}
+	post(event("om_1", "hi"))
+	expect(event("om_1", "hi"))
+	passage.Before = "note\n"
+	post(event("om_2", "hi"))
+	expect(event("om_2", "note\nhi"))
+	passage.Withhold = true
+	post(event("om_3", "hi"))
+	post(event("om_3", "hi")) // delivered again
+	expect()
+	if err := r.Inject(t.Context(), feishu.Injection{Event: []byte(event("om_3", "hi"))}); err != nil {
+		t.Error(err)
+	}
+	expect(event("om_3", "hi"))
+	post(event("om_3", "hi"))
+	expect()
+	if r.counts.of("withheld") != 3 {
+		t.Errorf("counted %d", r.counts.of("withheld"))
+	}
+}
+
+// The same with the Go SDK on its long connection.
+func TestPassagesOfTheLongConnection(t *testing.T) {
+	l := newLab(t, nil)
+	var mu sync.Mutex
+	var passage feishu.Passage
+	events := make(chan []byte, 9)
+	l.host.passage = func(_ feishu.Message, event []byte) (feishu.Passage, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		events <- append([]byte(nil), event...)
+		return passage, nil
+	}
+	set := func(p feishu.Passage) { mu.Lock(); defer mu.Unlock(); passage = p }
+	l.connect()
+	say := func(text string) string {
+		t.Helper()
+		id, err := l.sim.Say(l.group.ID, l.ann.ID, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.sim.WaitDelivery(l.soon(), func(d feishusim.Delivery) bool {
+			return d.App == l.a.ID && d.MessageID == id && d.Acked == 200
+		}); err != nil {
+			t.Fatalf("Feishu got no acknowledgement: %v", err)
+		}
+		return id
+	}
+	hears := func(id, content string) {
+		t.Helper()
+		if m := l.hears().Event.Message; *m.MessageId != id || *m.Content != content {
+			t.Errorf("the bot heard %s %s, want %s %s", *m.MessageId, *m.Content, id, content)
+		}
+	}
+	set(feishu.Passage{Withhold: true})
+	withheld := say("wait")
+	original := <-events
+	set(feishu.Passage{Before: "[later] "})
+	hears(say("go on"), `{"text":"[later] go on"}`) // and nothing before it
+	if err := l.Inject(l.soon(), feishu.Injection{Event: original}); err != nil {
+		t.Fatal(err)
+	}
+	hears(withheld, `{"text":"wait"}`)
+}
+
+// posts is a bot that takes events at a webhook and answers 200.
+type posts struct {
+	mu   sync.Mutex
+	sent []*http.Request
+	body []string
+}
+
+const hookKey = "test key"
+
+func (p *posts) options() *webhook.Options {
+	return &webhook.Options{BotURL: "http://bot/", EncryptKey: hookKey, Client: &http.Client{Transport: p}}
+}
+
+func (p *posts) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent, p.body = append(p.sent, r), append(p.body, string(body))
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+}
+
+// take returns the events that came since the last call, once their signatures are checked.
+func (p *posts) take(t *testing.T) (events []string) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, r := range p.sent {
+		body := []byte(p.body[i])
+		h := r.Header
+		if want := feishu.Sign(h.Get("X-Lark-Request-Timestamp"), h.Get("X-Lark-Request-Nonce"), hookKey, body); h.Get("X-Lark-Signature") != want {
+			t.Error("the signature is wrong")
+		}
+		plain, err := feishu.Decrypt(hookKey, body)
+		if err != nil {
+			t.Error(err)
+		}
+		events = append(events, string(plain))
+	}
+	p.sent, p.body = nil, nil
+	return events
+}
+
+// fromFeishu posts an event to the webhook as Feishu does, and returns the status.
+func fromFeishu(t *testing.T, g *Gateway, event string) int {
+	t.Helper()
+	body, err := feishu.Encrypt(hookKey, []byte(event))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := httptest.NewRequest(http.MethodPost, webhook.EventPath, strings.NewReader(string(body)))
+	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+	req.Header.Set("X-Lark-Request-Timestamp", timestamp)
+	req.Header.Set("X-Lark-Request-Nonce", "n")
+	req.Header.Set("X-Lark-Signature", feishu.Sign(timestamp, "n", hookKey, body))
+	w := httptest.NewRecorder()
+	g.hook.ServeHTTP(w, req)
+	return w.Code
+}
