@@ -108,7 +108,7 @@ func (a *API) Authenticate(ctx context.Context) error {
 	return err
 }
 
-// Ready reports whether there is anything to call Feishu with.
+// Ready reports whether there is anything to call Feishu with, for reading and for writing.
 func (a *API) Ready() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -286,7 +286,7 @@ func (a *API) User(ctx context.Context, id relay.OpenID) (name string, err error
 // (docs/feishu.md 5.3), with the open_ids of those it mentions.
 func (a *API) Message(ctx context.Context, id relay.MessageID) (Message, error) {
 	path := "im/v1/messages/" + url.PathEscape(string(id))
-	body, err := a.body(ctx, path, nil)
+	body, err := a.call(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return Message{}, err
 	}

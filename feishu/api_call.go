@@ -24,7 +24,7 @@ var badToken = []int{99991663, 99991671, 99991668}
 
 // get calls path below /open-apis and reads the answer into out.
 func (a *API) get(ctx context.Context, path string, query url.Values, out any) error {
-	body, err := a.body(ctx, path, query)
+	body, err := a.call(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
 		return err
 	}
@@ -34,9 +34,9 @@ func (a *API) get(ctx context.Context, path string, query url.Values, out any) e
 	return nil
 }
 
-// body calls path and returns the answer, which Feishu has accepted. With a
+// call calls path and returns the answer, which Feishu has accepted. With a
 // token that turns out bad it tries once more with another.
-func (a *API) body(ctx context.Context, path string, query url.Values) ([]byte, error) {
+func (a *API) call(ctx context.Context, method, path string, query url.Values, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	target := a.base + "/open-apis/" + path
@@ -50,19 +50,19 @@ func (a *API) body(ctx context.Context, path string, query url.Values) ([]byte, 
 			err = fmt.Errorf("%w: %w", err, refused)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("GET %s: %w", path, err)
+			return nil, fmt.Errorf("%s %s: %w", method, path, err)
 		}
-		body, err := a.do(ctx, http.MethodGet, target, token, nil)
+		answer, err := a.do(ctx, method, target, token, body)
 		if err == nil {
-			return body, nil
+			return answer, nil
 		}
 		if e, ok := errors.AsType[*CodeError](err); !ok || !slices.Contains(badToken, e.Code) {
-			return nil, fmt.Errorf("GET %s: %w", path, err)
+			return nil, fmt.Errorf("%s %s: %w", method, path, err)
 		}
 		refused = err
 		a.forget(token)
 	}
-	return nil, fmt.Errorf("GET %s: %w", path, refused)
+	return nil, fmt.Errorf("%s %s: %w", method, path, refused)
 }
 
 // do makes one call and returns the body of an answer with code 0.
