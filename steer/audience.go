@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 
@@ -21,6 +22,7 @@ type Line struct {
 	ID       string
 	ParentID string
 	ThreadID string
+	RootID   string          // of one in a topic: the message that it hangs on, often outside of the topic
 	Bot      relay.AgentName // "": a person's
 	Person   string          // of a person's: who
 	Named    func() Names    // nil: nobody. Called only where it is needed
@@ -36,18 +38,20 @@ type Names struct {
 func (n Names) any() bool { return len(n.Bots) > 0 || n.All || n.Others }
 
 // Audience is who a message is for: everybody, or the Bots; with OneOf, exactly one of these,
-// the first that is there and was given the message.
+// the first that is online and was given the message. None of these: nobody.
 type Audience struct {
-	Everybody bool
-	Bots      []relay.AgentName
-	OneOf     []relay.AgentName
+	Everybody bool              // but its sender
+	Bots      []relay.AgentName // in order
+	OneOf     []relay.AgentName // each once
 }
 
-// AudienceOf is who m is for, by a group's settings, its bots in order of agent id, and the
-// lines before m, the newest first. Sidecars that know the same come to the same answer.
+// AudienceOf is who m is for, by a group's settings, its bots, and the lines before m, the
+// newest first: all that are given may be read. Sidecars that know the same come to the
+// same answer.
 //
-// In order: the bots that m names; the bot that it replies to; in a topic, whom the newest
-// line that names or is from a bot was for; the default bot; else what the mode says.
+// In order: the bots that m names, and nobody where it only names others; the bot that it
+// replies to; in a topic, the bots that the newest line names which names some or is from
+// one, else its sender; for a person's message, the default bot, else what the mode says.
 func AudienceOf(m Line, s Settings, bots []Bot, before iter.Seq[Line]) Audience {
 	if s.Answer == All || s.Answer == "" {
 		return Audience{Everybody: true}
@@ -56,7 +60,8 @@ func AudienceOf(m Line, s Settings, bots []Bot, before iter.Seq[Line]) Audience 
 	if !decided && m.Bot == "" {
 		a = a.byMode(m, s, bots, before)
 	}
-	a.Bots = without(a.Bots, m.Bot)
+	a.Bots = slices.DeleteFunc(a.Bots, func(agent relay.AgentName) bool { return m.Bot != "" && agent == m.Bot })
+	slices.Sort(a.Bots)
 	return a
 }
 
@@ -81,12 +86,15 @@ func addressed(m Line, bots []Bot, before iter.Seq[Line]) (a Audience, decided b
 	if m.ThreadID == "" {
 		return a, false
 	}
+	root := m.RootID
 	for l := range before {
-		if l.ThreadID != m.ThreadID {
+		if l.ThreadID == m.ThreadID {
+			root = cmp.Or(root, l.RootID)
+		} else if root == "" || l.ID != root {
 			continue
 		}
 		if l.Named != nil {
-			if n := l.Named(); len(n.Bots) > 0 || n.All {
+			if n := l.Named(); len(n.Bots) > 0 || len(n.among(bots)) > 0 {
 				return Audience{Bots: n.among(bots)}, true
 			}
 		}
@@ -107,51 +115,37 @@ func (a Audience) byMode(m Line, s Settings, bots []Bot, before iter.Seq[Line]) 
 	if s.Answer != One {
 		return a
 	}
-	if last := spokeTo(m.Person, m.ThreadID, before); last != "" {
+	if last := spokeTo(m.Person, before); last != "" {
 		a.OneOf = here([]relay.AgentName{last}, bots)
 	}
-	for _, b := range bots {
-		if !slices.Contains(a.OneOf, b.Agent) {
-			a.OneOf = append(a.OneOf, b.Agent)
+	for _, agent := range agents(bots) {
+		if !slices.Contains(a.OneOf, agent) {
+			a.OneOf = append(a.OneOf, agent)
 		}
 	}
 	return a
 }
 
-// spokeTo is the bot that spoke to a person last: in reply to their message, or as the first
-// after it.
-func spokeTo(person, thread string, before iter.Seq[Line]) relay.AgentName {
-	type waiting struct {
-		bot    relay.AgentName
-		parent string
+// spokeTo is the bot that spoke to a person last: it replied to their message, or was the
+// first to speak after it where it was said, and to nobody else.
+func spokeTo(person string, before iter.Seq[Line]) (last relay.AgentName) {
+	if person == "" {
+		return "" // who they are is not known
 	}
-	var replies []waiting // newest first: those whose parent has not come yet
-	first := relay.AgentName("")
-	for l := range before {
-		if l.ThreadID != thread {
-			continue
-		}
-		if l.Bot != "" {
-			first = l.Bot
-			if l.ParentID != "" {
-				replies = append(replies, waiting{l.Bot, l.ParentID})
-			}
-			continue
-		}
-		if l.Person != person {
-			first = ""
-			continue
-		}
-		for _, r := range replies {
-			if r.parent == l.ID {
-				return r.bot
-			}
-		}
-		if first != "" {
-			return first
+	theirs := map[string]bool{}  // messages
+	waiting := map[string]bool{} // by topic: the newest person's message there is theirs, and no bot spoke since
+	for _, l := range slices.Backward(slices.Collect(before)) {
+		first := waiting[l.ThreadID] && l.ParentID == ""
+		switch {
+		case l.Bot == "":
+			theirs[l.ID] = l.Person == person
+			waiting[l.ThreadID] = l.Person == person
+		case first || theirs[l.ParentID]:
+			last = l.Bot
+			waiting[l.ThreadID] = false
 		}
 	}
-	return ""
+	return last
 }
 
 // among are the bots in a group that a message names.
@@ -178,6 +172,12 @@ func here(agents []relay.AgentName, bots []Bot) (out []relay.AgentName) {
 	return out
 }
 
-func without(agents []relay.AgentName, agent relay.AgentName) []relay.AgentName {
-	return slices.DeleteFunc(agents, func(a relay.AgentName) bool { return agent != "" && a == agent })
+// agents lists the bots in order.
+func agents(bots []Bot) []relay.AgentName {
+	out := make([]relay.AgentName, len(bots))
+	for i, b := range bots {
+		out[i] = b.Agent
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -48,7 +48,8 @@ var Verbs = []Verb{VerbStatus, VerbHelp, VerbPause, VerbResume, VerbMute, VerbUn
 
 // The words of the modes, and of the judge's two states: English, Chinese.
 var (
-	modeWords  = map[Mode][2]string{All: {"all", "全部"}, Named: {"named", "点名"}, Default: {"default", "默认"}, One: {"one", "一个"}}
+	modeWords = map[Mode][2]string{
+		All: {"all", "全部"}, Named: {"named", "点名"}, Default: {"default", "默认"}, One: {"one", "一个"}}
 	stateWords = map[bool][2]string{true: {"on", "开"}, false: {"off", "关"}}
 )
 
@@ -276,8 +277,19 @@ func (r *reader) atDigit() bool {
 
 // atMention reports whether a mention comes: one of the platform's or a typed one.
 func (r *reader) atMention() bool {
-	return strings.HasPrefix(r.rest, "@") || strings.HasPrefix(r.rest, string(wideAt)) ||
-		slices.ContainsFunc(r.mentions, func(m Mentioned) bool { return m.Text != "" && strings.HasPrefix(r.rest, m.Text) })
+	return strings.HasPrefix(r.rest, "@") || strings.HasPrefix(r.rest, string(wideAt)) || r.longest() >= 0
+}
+
+// longest is the index of the mention that comes, the longest of those that may, -1: none.
+func (r *reader) longest() int {
+	longest := -1
+	for i, m := range r.mentions {
+		if m.Text != "" && strings.HasPrefix(r.rest, m.Text) &&
+			(longest < 0 || len(m.Text) > len(r.mentions[longest].Text)) {
+			longest = i
+		}
+	}
+	return longest
 }
 
 // bot reads a mention or a name. Where that is no bot's, the agent is ""; shown is what
@@ -290,13 +302,7 @@ func (r *reader) bot() (agent relay.AgentName, shown string) {
 		}
 		r.names = mention.NewDirectory(agents)
 	}
-	longest := -1
-	for i, m := range r.mentions {
-		if m.Text != "" && strings.HasPrefix(r.rest, m.Text) &&
-			(longest < 0 || len(m.Text) > len(r.mentions[longest].Text)) {
-			longest = i
-		}
-	}
+	longest := r.longest()
 	named, rest := r.names.Prefix(r.rest)
 	if longest >= 0 && len(r.rest)-len(rest) <= len(r.mentions[longest].Text) {
 		m := r.mentions[longest]
@@ -346,7 +352,8 @@ func (r *reader) commandWord(words []string) (word string) {
 		next, _ := utf8.DecodeRuneInString(after)
 		behind := reader{rest: after}
 		_, verb := behind.verb()
-		if trim(after) == "" || unicode.IsSpace(next) || strings.ContainsRune("，、；：", next) || HanIn(w) && verb {
+		ended := trim(after) == "" || unicode.IsSpace(next) || strings.ContainsRune(",，、;；：", next)
+		if ended || HanIn(w) && verb {
 			word, rest = w, after
 		}
 	}

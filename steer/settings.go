@@ -1,8 +1,11 @@
 package steer
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -75,6 +78,9 @@ const (
 // Keys of the settings as the API names them.
 var settingKeys = []string{keyAnswer, keyDefaultBot, keyLimit, keyThreshold, keyJudge, keyBudget, keyPaused}
 
+// singleKeys are those of a record that have no name behind them.
+var singleKeys = slices.Concat(settingKeys, []string{keyStopped, keyContinued, keyForgotten})
+
 // isSetting reports whether `forget` removes a key.
 func isSetting(key string) bool {
 	return slices.Contains(settingKeys, key) || strings.HasPrefix(key, keyMuted)
@@ -87,38 +93,56 @@ type Value struct {
 	V  json.RawMessage `json:"v"`
 }
 
-// newer reports whether v replaces w. Of equal times the higher id wins, everywhere alike.
+// newer reports whether v replaces w. Of equal times the higher id wins,
+// and of equal ids the higher value: everywhere alike.
 func (v Value) newer(w Value) bool {
-	if v.At != w.At {
-		return v.At > w.At
-	}
-	return v.ID > w.ID
+	return cmp.Or(cmp.Compare(v.At, w.At), cmp.Compare(v.ID, w.ID), bytes.Compare(v.V, w.V)) > 0
 }
 
 // Set is a change: values by key.
 type Set map[string]json.RawMessage
 
 const (
-	// maxKeys is how many keys a record has at most; of more, those set last are not taken.
+	// maxKeys is how many keys a record has at most: of more, all sidecars keep the same.
 	maxKeys = 2000
-	// maxValue is the most bytes of a key and of a value.
+	// maxValue is the most bytes of a value and of an id.
 	maxValue = 512
+	// maxKey is the most bytes of a key: an agent's name behind what it is about.
+	maxKey = relay.MaxID + 16
 )
 
 // Record is what a group's sidecars agree on, by key. It is not safe for concurrent use.
 type Record map[string]Value
 
 // Merge takes over what is newer in other, and reports whether that was anything. What no
-// record can hold is left out.
+// record can hold is left out. Whatever the order of merges, the outcome is the same.
 func (r Record) Merge(other Record) (changed bool) {
+	var taken []string
 	for key, v := range other {
-		known, ok := r[key]
-		if ok && !v.newer(known) || !ok && len(r) >= maxKeys || checkValue(key, v) != nil {
+		if known, ok := r[key]; ok && !v.newer(known) || checkValue(key, v) != nil {
 			continue
 		}
-		r[key], changed = v, true
+		r[key] = v
+		taken = append(taken, key)
 	}
-	return changed
+	if len(r) > maxKeys {
+		// By key and not by time: a key's time changes, and what one sidecar dropped others would keep.
+		for _, key := range slices.SortedFunc(maps.Keys(r), byRank)[maxKeys:] {
+			delete(r, key)
+		}
+	}
+	return slices.ContainsFunc(taken, func(key string) bool { _, ok := r[key]; return ok })
+}
+
+// byRank orders keys by which are kept: those of which each group has one, then the others.
+func byRank(a, b string) int {
+	several := func(key string) int {
+		if slices.Contains(singleKeys, key) {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(several(a), several(b)), cmp.Compare(a, b))
 }
 
 // Of is a change made by the message id at a time, as a record.
@@ -143,7 +167,7 @@ func (r Record) Outdated(other Record) Record {
 
 // checkValue reports what is wrong with a value.
 func checkValue(key string, v Value) error {
-	if len(key) > maxValue || len(v.V) > maxValue || len(v.ID) > maxValue || v.At <= 0 {
+	if len(key) > maxKey || len(v.V) > maxValue || len(v.ID) > maxValue || v.At <= 0 {
 		return fmt.Errorf("%.40q is out of bounds", key)
 	}
 	var to any
@@ -170,8 +194,8 @@ func checkValue(key string, v Value) error {
 		to = new(Member)
 	case key == keyPaused, strings.HasPrefix(key, keyMuted):
 		to = new(Until)
-	default:
-		return nil // a later version's: kept for those who know it
+	default: // a later version's: kept for those who know it
+		to = new(json.RawMessage)
 	}
 	return json.Unmarshal(v.V, to)
 }
@@ -182,7 +206,7 @@ const maxNumber = 1_000_000
 // get is the value of a key, where it is set and not forgotten.
 func (r Record) get(key string, to any) (set bool) {
 	v, ok := r[key]
-	if !ok || string(v.V) == "null" || isSetting(key) && r[keyForgotten].newer(v) {
+	if !ok || string(v.V) == "null" || isSetting(key) && r.since(keyForgotten) != 0 && r[keyForgotten].newer(v) {
 		return false
 	}
 	return json.Unmarshal(v.V, to) == nil
@@ -254,8 +278,9 @@ func (r Record) Over(s Settings, sources map[string]string, now time.Time) Setti
 	}
 	over(keyAnswer, &s.Answer)
 	over(keyDefaultBot, &s.DefaultBot)
-	over(keyLimit, &s.Limit)
-	over(keyThreshold, &s.Threshold)
+	if limit, threshold := over(keyLimit, &s.Limit), over(keyThreshold, &s.Threshold); limit || threshold {
+		s.Threshold = min(s.Threshold, s.Limit) // two changes at once may have crossed
+	}
 	over(keyJudge, &s.Judge)
 	budget := s.Budget
 	if over(keyBudget, &budget) && (s.Budget == 0 || budget > 0 && budget < s.Budget) {

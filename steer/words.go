@@ -80,14 +80,6 @@ func labels(agents []relay.AgentName, bots []Bot) []string {
 	return out
 }
 
-func all(bots []Bot) []string {
-	agents := make([]relay.AgentName, len(bots))
-	for i, b := range bots {
-		agents[i] = b.Agent
-	}
-	return labels(agents, bots)
-}
-
 // list joins names, and counts those for which there is no room.
 func list(names []string, chinese bool) string {
 	shown, size := 0, 0
@@ -160,12 +152,14 @@ func thereAre(bots []Bot) text {
 	if len(bots) == 0 {
 		return text{"There are no bots here.", "这里没有机器人。"}
 	}
-	return text{"Bots here: " + list(all(bots), false) + ".", "这里的机器人：" + list(all(bots), true) + "。"}
+	names := labels(agents(bots), bots)
+	return text{"Bots here: " + list(names, false) + ".", "这里的机器人：" + list(names, true) + "。"}
 }
 
 func unknownBot(asked string, bots []Bot) *Mistake {
 	asked, here := clean(asked), thereAre(bots)
-	return &Mistake{says: text{"“" + asked + "” is no bot that I know here. " + here.en, "“" + asked + "”不是这里的机器人。" + here.zh}}
+	return &Mistake{says: text{"“" + asked + "” is no bot that I know here. " + here.en,
+		"“" + asked + "”不是这里的机器人。" + here.zh}}
 }
 
 func whichBot(v Verb, asked string, bots []Bot) *Mistake {
@@ -267,8 +261,10 @@ func (a Asked) answer(g Group, at time.Time) text {
 		}
 		return t
 	case VerbThreshold:
-		t := text{fmt.Sprintf("The threshold is %d: the first %[1]d bots' messages in a row pass without the judge.", a.N),
-			fmt.Sprintf("阈值为 %d：机器人连续的前 %[1]d 条不经裁判，直接放行。", a.N)}
+		t := text{
+			fmt.Sprintf("The threshold is %d: the first %[1]d bots' messages in a row pass without the judge.", a.N),
+			fmt.Sprintf("阈值为 %d：机器人连续的前 %[1]d 条不经裁判，直接放行。", a.N),
+		}
 		if a.N == 0 {
 			t = text{"The threshold is 0: the judge decides on each bot's message.", "阈值为 0：机器人的每条消息都由裁判决定。"}
 		}
@@ -279,15 +275,18 @@ func (a Asked) answer(g Group, at time.Time) text {
 		return t
 	case VerbJudge:
 		if a.On {
-			return text{fmt.Sprintf("The judge is on: it decides on bots' messages behind the first %d in a row.", g.Settings.Threshold),
-				fmt.Sprintf("裁判已开启：机器人连续的前 %d 条之后由它决定。", g.Settings.Threshold)}
+			n := g.Settings.Threshold
+			return text{fmt.Sprintf("The judge is on: it decides on bots' messages behind the first %d in a row.", n),
+				fmt.Sprintf("裁判已开启：机器人连续的前 %d 条之后由它决定。", n)}
 		}
-		return text{fmt.Sprintf("The judge is off: bots' messages pass up to the limit, %d in a row.", g.Settings.Limit),
-			fmt.Sprintf("裁判已关闭：机器人的消息都放行，直到上限 %d。", g.Settings.Limit)}
+		n := g.Settings.Limit
+		return text{fmt.Sprintf("The judge is off: bots' messages pass up to the limit, %d in a row.", n),
+			fmt.Sprintf("裁判已关闭：机器人的消息都放行，直到上限 %d。", n)}
 	case VerbBudget:
 		switch {
 		case a.N > 0:
-			return text{fmt.Sprintf("The budget is %d bots' messages an hour.", a.N), fmt.Sprintf("预算为每小时 %d 条机器人消息。", a.N)}
+			return text{fmt.Sprintf("The budget is %d bots' messages an hour.", a.N),
+				fmt.Sprintf("预算为每小时 %d 条机器人消息。", a.N)}
 		case g.Operator > 0:
 			return text{fmt.Sprintf("The operator's budget holds: %d bots' messages an hour.", g.Operator),
 				fmt.Sprintf("按运维设定的预算：每小时 %d 条机器人消息。", g.Operator)}
@@ -314,7 +313,7 @@ func answers(s Settings, bots []Bot) text {
 	case s.Answer == Named:
 		return text{"Bots answer only when they are named.", "机器人只在被点名时回答。"}
 	case s.Answer == Default && !byDefault:
-		return text{"Bots answer only when they are named: there is no default bot yet. Set one with “answer” and its name.",
+		return text{"Bots answer only when they are named: there is no default bot yet. Set one: “answer” and its name.",
 			"还没有默认机器人，所以只有被点名的回答。在“回答”后面写上机器人的名字，就能指定一个。"}
 	case (s.Answer == Default || s.Answer == One) && byDefault:
 		return text{named + " answers what names no bot.", "没有点名的消息由 " + named + " 回答。"}
@@ -339,21 +338,13 @@ func StatusText(g Group, now time.Time, chinese bool) string {
 			off = append(off, b)
 		}
 	}
-	names := func(some []Bot) string {
-		agents := make([]relay.AgentName, len(some))
-		for i, b := range some {
-			agents[i] = b.Agent
-		}
-		return list(labels(agents, g.Bots), chinese)
-	}
-	switch {
-	case len(on) > 0:
-		say("Online (%d): %s", "在线（%d）：%s", len(on), names(on))
-	default:
+	if len(on) == 0 {
 		say("No bot is online", "没有机器人在线")
+	} else {
+		say("Online (%d): %s", "在线（%d）：%s", len(on), list(labels(agents(on), g.Bots), chinese))
 	}
 	if len(off) > 0 {
-		say("Offline (%d): %s", "离线（%d）：%s", len(off), names(off))
+		say("Offline (%d): %s", "离线（%d）：%s", len(off), list(labels(agents(off), g.Bots), chinese))
 	}
 	s := g.Settings
 	lines = append(lines, answers(s, g.Bots).in(chinese))
@@ -382,8 +373,9 @@ func StatusText(g Group, now time.Time, chinese bool) string {
 		lines = append(lines, Locked(chinese))
 	}
 	if l := g.LastStop; l != nil {
-		say("Last stop, %[1]s: %[2]s's message to %[3]s. %[4]s.", "最近一次停下，%[1]s：%[2]s 给 %[3]s 的消息。%[4]s。",
-			clock(l.At.Time(), now, chinese), label(l.Sender, g.Bots), list(labels(l.Bots, g.Bots), chinese), ReasonText(l.Reason, chinese))
+		say("Last stop, %s: %s's message to %s, because %s.", "最近一次停下，%s：%s 给 %s 的消息，原因是%s。",
+			clock(l.At.Time(), now, chinese), label(l.Sender, g.Bots), list(labels(l.Bots, g.Bots), chinese),
+			ReasonText(l.Reason, chinese))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -398,13 +390,14 @@ func ending(u *Until, now time.Time, chinese bool) string {
 
 // helps are the arguments and meanings of the verbs.
 var helps = map[Verb]struct{ args, means text }{
-	VerbStatus:    {means: text{"bots, settings and the last stop", "机器人、设置和最近一次停下的原因"}},
-	VerbHelp:      {means: text{"these commands", "这些命令"}},
-	VerbPause:     {text{"[30m]", "[30分钟]"}, text{"pause bots' messages to each other", "暂停机器人之间的消息"}},
-	VerbResume:    {means: text{"end the pause", "结束暂停"}},
-	VerbMute:      {text{"Bot [2h]", "机器人 [2小时]"}, text{"mute a bot", "让一个机器人安静"}},
-	VerbUnmute:    {text{"Bot", "机器人"}, text{"end that", "取消静音"}},
-	VerbAnswer:    {text{"all|named|default|one|Bot", "全部|点名|默认|一个|机器人"}, text{"who answers where no bot is named", "没有点名时由谁回答"}},
+	VerbStatus: {means: text{"bots, settings and the last stop", "机器人、设置和最近一次停下的原因"}},
+	VerbHelp:   {means: text{"these commands", "这些命令"}},
+	VerbPause:  {text{"[30m]", "[30分钟]"}, text{"pause bots' messages to each other", "暂停机器人之间的消息"}},
+	VerbResume: {means: text{"end the pause", "结束暂停"}},
+	VerbMute:   {text{"Bot [2h]", "机器人 [2小时]"}, text{"mute a bot", "让一个机器人安静"}},
+	VerbUnmute: {text{"Bot", "机器人"}, text{"end that", "取消静音"}},
+	VerbAnswer: {text{"all|named|default|one|Bot", "全部|点名|默认|一个|机器人"},
+		text{"who answers where no bot is named", "没有点名时由谁回答"}},
 	VerbLimit:     {text{"5", "5"}, text{"bots' messages in a row at which they stop", "机器人连续说到第几条停下"}},
 	VerbThreshold: {text{"1", "1"}, text{"how many of them pass without the judge", "其中前几条不经裁判"}},
 	VerbJudge:     {text{"on|off", "开|关"}, text{"whether the judge decides on the others", "其余的是否由裁判决定"}},
@@ -439,20 +432,29 @@ func command(words []string, v Verb, inChinese bool) string {
 
 // reasons are what each stop is to people, and what they can do. {unmute} and the like are commands.
 var reasons = map[relay.Reason]struct{ means, do text }{
-	relay.OwnMessage:   {means: text{"it is the bot's own", "是它自己的消息"}},
-	relay.NotAMember:   {text{"the bot is not in this group", "机器人不在这个群里"}, text{"Add the bot to the group.", "请把机器人加入本群。"}},
-	relay.Duplicate:    {means: text{"the bot had it already", "机器人已经收到过"}},
-	relay.BadSignature: {text{"its signature is wrong", "签名不对"}, text{"The operator should compare RELAY_SECRET.", "请运维核对 RELAY_SECRET。"}},
-	relay.Malformed:    {text{"it cannot be read", "消息无法读取"}, text{"Tell the operator.", "请告诉运维。"}},
-	relay.Expired:      {text{"it was too old when the bot could be given it", "能送到机器人时已经太旧"}, text{"Say it again.", "请再说一遍。"}},
-	relay.Recalled:     {means: text{"it was recalled", "消息已撤回"}},
-	relay.Muted:        {text{"the bot is muted", "机器人已静音"}, text{"“{unmute}” with its name ends that.", "“{unmute}”加上它的名字可以取消。"}},
-	relay.Paused:       {text{"bots' messages are paused", "机器人之间的消息已暂停"}, text{"“{resume}” ends that.", "“{resume}”可以恢复。"}},
+	relay.OwnMessage: {means: text{"it is the bot's own", "是它自己的消息"}},
+	relay.NotAMember: {text{"the bot is not in this group", "机器人不在这个群里"},
+		text{"Add the bot to the group.", "请把机器人加入本群。"}},
+	relay.Duplicate: {means: text{"the bot had it already", "机器人已经收到过"}},
+	relay.BadSignature: {text{"its signature is wrong", "签名不对"},
+		text{"The operator should compare RELAY_SECRET.", "请运维核对 RELAY_SECRET。"}},
+	relay.Malformed: {text{"it cannot be read", "消息无法读取"},
+		text{"Tell the operator.", "请告诉运维。"}},
+	relay.Expired: {text{"it was too old when the bot could be given it", "能送到机器人时已经太旧"},
+		text{"Say it again.", "请再说一遍。"}},
+	relay.Recalled: {means: text{"it was recalled", "消息已撤回"}},
+	relay.Muted: {text{"the bot is muted", "机器人已静音"},
+		text{"“{unmute}” with its name ends that.", "“{unmute}”加上它的名字可以取消。"}},
+	relay.Paused: {text{"bots' messages are paused", "机器人之间的消息已暂停"},
+		text{"“{resume}” ends that.", "“{resume}”可以恢复。"}},
 	relay.StoppedByPerson: {text{"somebody stopped the bots", "有人叫停了机器人"},
 		text{"They go on when a person writes, or with “{continue}”.", "有人再发消息，或发“{continue}”，它们就会继续。"}},
-	relay.NotForMe:     {text{"it is for another bot", "消息是给别的机器人的"}, text{"Mention the bot that should answer.", "想让谁回答，就点名谁。"}},
-	relay.Budget:       {text{"this hour's budget is used up", "这一小时的预算用完了"}, text{"Wait, or raise it with “{budget}”.", "请稍等，或用“{budget}”调高。"}},
-	relay.NotMentioned: {text{"the bot was not named", "没有点名这个机器人"}, text{"Mention the bot that should answer.", "想让谁回答，就点名谁。"}},
+	relay.NotForMe: {text{"it is for another bot", "消息是给别的机器人的"},
+		text{"Mention the bot that should answer.", "想让谁回答，就点名谁。"}},
+	relay.Budget: {text{"this hour's budget is used up", "这一小时的预算用完了"},
+		text{"Wait, or raise it with “{budget}”.", "请稍等，或用“{budget}”调高。"}},
+	relay.NotMentioned: {text{"the bot was not named", "没有点名这个机器人"},
+		text{"Mention the bot that should answer.", "想让谁回答，就点名谁。"}},
 	relay.MaxDepth: {text{"bots have spoken in a row up to the limit", "机器人连续发言到了上限"},
 		text{"Reply “continue” to let it go on.", "回复“继续”，让它接着说。"}},
 	relay.JudgeNo: {text{"the judge sees nothing to answer", "裁判认为不用再回答"},
@@ -489,7 +491,8 @@ func WhyText(about string, fates []Fate, g Group, now time.Time, words []string,
 		line := fmt.Sprintf(text{"%s: not yet given to it", "%s：还没有送到"}.in(chinese), bot)
 		switch {
 		case f.Stopped != "":
-			line = fmt.Sprintf(text{"%s: not given to it, %s", "%s：没有转给它，%s"}.in(chinese), bot, ReasonText(f.Stopped, chinese))
+			line = fmt.Sprintf(text{"%s: not given to it, %s", "%s：没有转给它，%s"}.in(chinese), bot,
+				ReasonText(f.Stopped, chinese))
 			hint := reasons[f.Stopped].do.in(chinese)
 			for _, v := range Verbs {
 				hint = strings.ReplaceAll(hint, "{"+string(v)+"}", command(words, v, chinese))
@@ -498,7 +501,8 @@ func WhyText(about string, fates []Fate, g Group, now time.Time, words []string,
 				do = append(do, hint)
 			}
 		case f.Delivered != 0:
-			line = fmt.Sprintf(text{"%s: given to it at %s", "%s：%s 已送达"}.in(chinese), bot, clock(f.Delivered.Time(), now, chinese))
+			line = fmt.Sprintf(text{"%s: given to it at %s", "%s：%s 已送达"}.in(chinese), bot,
+				clock(f.Delivered.Time(), now, chinese))
 		}
 		if size += len(line); size > maxFates {
 			lines = append(lines, fmt.Sprintf(text{"and %d more bots", "还有 %d 个机器人"}.in(chinese), len(fates)-i))
