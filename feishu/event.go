@@ -1,6 +1,7 @@
 package feishu
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -21,6 +22,22 @@ type Event struct {
 	Message                 *Message     // of im.message.receive_v1, else nil
 	ChatID                  relay.ChatID // of messages and of events about a chat
 	Streaming               bool         // the message is a card that says streaming_mode: its text is not yet final
+	Recall                  *Recall      // of im.message.recalled_v1
+	Reaction                *Reaction    // of im.message.reaction.created_v1 and deleted_v1
+}
+
+// Recall is what an event tells of a message that was recalled; Event.ChatID is where.
+type Recall struct {
+	ID relay.MessageID
+	At relay.Millis
+}
+
+// Reaction is what an event tells of a reaction that was set or taken back.
+type Reaction struct {
+	ID    relay.MessageID // of the message
+	Emoji string          // such as "OK"
+	ByApp bool            // by a bot
+	AppID string          // of that bot
 }
 
 type wireEvent struct {
@@ -34,8 +51,15 @@ type wireEvent struct {
 		TenantKey  string        `json:"tenant_key"`
 	} `json:"header"`
 	Event struct {
-		Type    string       `json:"type"`
-		ChatID  string       `json:"chat_id"`
+		Type         string        `json:"type"`
+		ChatID       string        `json:"chat_id"`
+		MessageID    string        `json:"message_id"`
+		RecallTime   lenientMillis `json:"recall_time"`
+		OperatorType string        `json:"operator_type"`
+		AppID        string        `json:"app_id"`
+		ReactionType struct {
+			Emoji string `json:"emoji_type"`
+		} `json:"reaction_type"`
 		Message *wireMessage `json:"message"`
 		Sender  struct {
 			SenderID   wireIDs `json:"sender_id"`
@@ -64,11 +88,25 @@ func ParseEvent(data []byte) (Event, error) {
 		ID: w.Header.EventID, Type: w.Header.EventType, AppID: w.Header.AppID, TenantKey: w.Header.TenantKey,
 		Token: w.Header.Token, CreateTime: relay.Millis(w.Header.CreateTime), ChatID: relay.ChatID(w.Event.ChatID),
 	}
-	err := checkIDs("event_id", e.ID, "event_type", e.Type, "app_id", e.AppID, "chat_id", w.Event.ChatID)
+	err := checkIDs("event_id", e.ID, "event_type", e.Type, "app_id", e.AppID, "chat_id", w.Event.ChatID,
+		"message_id", w.Event.MessageID)
 	if err != nil {
 		return Event{}, fmt.Errorf("%w: %w", ErrNotEvent, err)
 	}
-	if e.Type != MessageReceived {
+	switch id := relay.MessageID(w.Event.MessageID); e.Type {
+	case MessageReceived:
+	case EventRecalled:
+		if id != "" {
+			e.Recall = &Recall{ID: id, At: cmp.Or(relay.Millis(w.Event.RecallTime), e.CreateTime)}
+		}
+		return e, nil
+	case EventReacted, EventReactionEnded:
+		if id != "" {
+			e.Reaction = &Reaction{ID: id, Emoji: w.Event.ReactionType.Emoji, ByApp: w.Event.OperatorType == SenderApp,
+				AppID: w.Event.AppID}
+		}
+		return e, nil
+	default:
 		return e, nil
 	}
 	if w.Event.Message == nil {

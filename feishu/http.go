@@ -15,6 +15,13 @@ const (
 	EventDisbanded  = "im.chat.disbanded_v1"
 )
 
+// Events about a message (docs/feishu.md 3.6).
+const (
+	EventRecalled      = "im.message.recalled_v1"
+	EventReacted       = "im.message.reaction.created_v1"
+	EventReactionEnded = "im.message.reaction.deleted_v1"
+)
+
 // CodeNotInChat is the code of a call about a chat that the bot is not in (docs/feishu.md 6.2).
 const CodeNotInChat = 230002
 

@@ -58,6 +58,16 @@ func (h host) Native(ctx context.Context, m feishu.Message, streaming bool) erro
 // Passed notes a message that the bot has from Feishu.
 func (h host) Passed(id relay.MessageID) { h.deliver.passed.Add(string(id), struct{}{}) }
 
+// Recalled notes that a message was recalled.
+func (h host) Recalled(chat relay.ChatID, id relay.MessageID, at relay.Millis) {
+	h.send.recalled(chat, id, at)
+}
+
+// OwnReaction reports whether a reaction of the app is the sidecar's.
+func (h host) OwnReaction(id relay.MessageID, emoji string) bool {
+	return h.send.ownReaction(id, emoji)
+}
+
 // Joined notes that the bot is in a chat.
 func (h host) Joined(chat relay.ChatID, at relay.Millis) {
 	h.chats.saw(relay.DefaultChannel, chat, at)

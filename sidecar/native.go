@@ -230,6 +230,10 @@ func (n *native) connectorEvent(data []byte) feishu.Verdict {
 	case feishu.EventBotDeleted, feishu.EventDisbanded:
 		n.app.book.LeftChat(e.ChatID)
 		n.chats.left(relay.DefaultChannel, e.ChatID, e.CreateTime)
+	case feishu.EventRecalled:
+		if e.Recall != nil {
+			n.send.recalled(e.ChatID, e.Recall.ID, e.Recall.At)
+		}
 	}
 	m := e.Message
 	if m == nil || m.Sender.OpenID != "" && m.Sender.OpenID == n.app.self().OpenID {

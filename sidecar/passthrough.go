@@ -217,6 +217,8 @@ func (*waiting) Heard(context.Context, feishu.Message, []byte) (p feishu.Passage
 }
 
 func (*waiting) Hearing(feishu.Message)                               {}
+func (*waiting) Recalled(relay.ChatID, relay.MessageID, relay.Millis) {}
+func (*waiting) OwnReaction(relay.MessageID, string) bool             { return false }
 func (*waiting) Joined(relay.ChatID, relay.Millis)                    {}
 func (*waiting) Passed(relay.MessageID)                               {}
 func (*waiting) Left(relay.ChatID, relay.Millis)                      {}

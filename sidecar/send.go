@@ -313,6 +313,12 @@ func (s *sender) heard(_ context.Context, m feishu.Message, _ []byte) (feishu.Pa
 	}}, nil
 }
 
+// recalled notes that a message was recalled, in chat "" where that is not known.
+func (s *sender) recalled(relay.ChatID, relay.MessageID, relay.Millis) {}
+
+// ownReaction reports whether the sidecar has set a reaction.
+func (s *sender) ownReaction(relay.MessageID, string) bool { return false }
+
 func (s *sender) recordHeard(ctx context.Context, m feishu.Message) error {
 	s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
 		At: m.CreateTime})

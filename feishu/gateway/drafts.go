@@ -233,6 +233,7 @@ func (s *drafts) drop(id relay.MessageID) bool {
 		return false
 	}
 	s.remove(d)
+	s.poke() // what waited behind it may go out
 	return d.Published == ""
 }
 

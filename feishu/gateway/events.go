@@ -25,6 +25,16 @@ func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, instead []byte, after
 		g.joined(ev.ChatID, ev.CreateTime)
 	case feishu.EventBotDeleted, feishu.EventDisbanded:
 		g.left(ev.ChatID, ev.CreateTime)
+	case feishu.EventRecalled:
+		if ev.Recall != nil {
+			g.forget(ev.Recall.ID)
+			return feishu.Pass, nil, func() { g.recalled(ev.ChatID, ev.Recall.ID, ev.Recall.At) }
+		}
+	case feishu.EventReacted, feishu.EventReactionEnded:
+		if r := ev.Reaction; r != nil && r.ByApp && (r.AppID == "" || g.own.is(r.AppID)) &&
+			g.opts.Host.OwnReaction(r.ID, r.Emoji) {
+			return feishu.Keep, nil, nil
+		}
 	}
 	if ev.Message == nil || ev.Message.ID == "" || ev.Message.ChatID == "" {
 		return feishu.Pass, nil, nil
@@ -143,6 +153,19 @@ func (g *Gateway) joined(id relay.ChatID, at relay.Millis) {
 	if id != "" {
 		g.opts.Host.Joined(id, at)
 	}
+}
+
+// forget drops what of a recalled message is not published yet; it is not published later.
+func (g *Gateway) forget(id relay.MessageID) {
+	g.recent.recalls(id)
+	if g.drafts.drop(id) {
+		g.count("draft_recalled")
+	}
+}
+
+func (g *Gateway) recalled(chat relay.ChatID, id relay.MessageID, at relay.Millis) {
+	defer g.caught("recalled")
+	g.opts.Host.Recalled(chat, id, at)
 }
 
 // left notes that the bot is no longer in a chat.

@@ -36,7 +36,7 @@
 //	draft_published    … and went to the host, also as an edit of what went there before
 //	draft_expired      … and was given up: no text came, or nobody took it
 //	draft_private      … and turned out to be in a private chat
-//	draft_recalled     … and was deleted by the bot
+//	draft_recalled     … and was recalled
 //	draft_lost         … and was dropped, since too many cannot be published
 //	draft_unsaved      … in memory only, the disk refused
 //	draft_broken       a draft's file cannot be read
@@ -110,6 +110,12 @@ type Host interface {
 	Left(chat relay.ChatID, at relay.Millis)
 	// Joined tells that it is: an event said so, or a send was accepted there.
 	Joined(chat relay.ChatID, at relay.Millis)
+	// Recalled tells that a message was recalled: an event said so, or the bot did it. chat is
+	// "" where it is not known. Events come again.
+	Recalled(chat relay.ChatID, id relay.MessageID, at relay.Millis)
+	// OwnReaction reports whether a reaction of the app on a message is the sidecar's own
+	// rather than the bot's: then the bot does not get the event. It returns at once.
+	OwnReaction(id relay.MessageID, emoji string) bool
 	// Injected finds a message that was injected into the bot.
 	Injected(id relay.MessageID) (feishu.Message, bool)
 	// Peer finds an injected peer by the open_id that the bot was shown.

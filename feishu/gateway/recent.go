@@ -52,6 +52,7 @@ type recents struct {
 	sent   *bounded[relay.MessageID, published]    // own messages that went out. guarded by mu
 	typing *bounded[string, relay.MessageID]       // reaction id: the message it is on. guarded by mu
 	asked  *bounded[string, time.Time]             // "chat/id": when that chat was last asked who the id is. guarded by mu
+	gone   *bounded[relay.MessageID, struct{}]     // recalled messages. guarded by mu
 }
 
 // published is an own message that is beyond change here.
@@ -66,6 +67,7 @@ func newRecents() *recents {
 		sent:   newBounded[relay.MessageID, published](maxRecent),
 		typing: newBounded[string, relay.MessageID](maxRecent),
 		asked:  newBounded[string, time.Time](maxRecent),
+		gone:   newBounded[relay.MessageID, struct{}](maxRecent),
 	}
 }
 
@@ -92,6 +94,19 @@ func (r *recents) wasPublished(id relay.MessageID) (published, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sent.get(id)
+}
+
+func (r *recents) recalls(id relay.MessageID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone.put(id, struct{}{})
+}
+
+func (r *recents) wasRecalled(id relay.MessageID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.gone.get(id)
+	return ok
 }
 
 func (r *recents) types(reaction string, on relay.MessageID) {

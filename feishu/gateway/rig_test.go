@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -188,6 +189,8 @@ type host struct {
 	mu          sync.Mutex
 	leftChats   []relay.ChatID
 	joinedChats []relay.ChatID
+	recalled    []recalled
+	reactions   map[string]bool // "message/emoji": of the sidecar's own
 	passed      []relay.MessageID
 }
 
@@ -236,6 +239,29 @@ func (h *host) Joined(c relay.ChatID, _ relay.Millis) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.joinedChats = append(h.joinedChats, c)
+}
+
+// recalled is what the host was told of a recall.
+type recalled struct {
+	chat relay.ChatID
+	id   relay.MessageID
+	at   relay.Millis
+}
+
+func (h *host) Recalled(chat relay.ChatID, id relay.MessageID, at relay.Millis) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.recalled = append(h.recalled, recalled{chat, id, at})
+}
+
+func (h *host) recalls() []recalled {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.recalled)
+}
+
+func (h *host) OwnReaction(id relay.MessageID, emoji string) bool {
+	return h.reactions[string(id)+"/"+emoji]
 }
 
 func (h *host) Injected(id relay.MessageID) (feishu.Message, bool) {

@@ -190,11 +190,13 @@ func (g *Gateway) edited(t *tapped) {
 	}
 }
 
-// recalled takes the bot's own deletion of a message.
-func (g *Gateway) recalled(t *tapped) {
-	if _, _, ok := t.accepted(); ok && g.drafts.drop(t.message) {
-		g.count("draft_recalled")
+// deleted takes the bot's own recall of a message.
+func (g *Gateway) deleted(t *tapped) {
+	if _, _, ok := t.accepted(); !ok {
+		return
 	}
+	g.forget(t.message)
+	g.recalled(g.recent.chatOf(t.message), t.message, relay.MillisOf(time.Now()))
 }
 
 // reacted watches the typing sign: taken back, the answer to that message is

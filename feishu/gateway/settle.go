@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -189,6 +190,9 @@ func (g *Gateway) dropped(d *draft, event, why string) {
 func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 	err = errPanicked // unless it gets to its end
 	defer g.caught("sent")
+	if g.recent.wasRecalled(cmp.Or(out.EditOf, out.ID)) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, hostWait)
 	defer cancel()
 	out.Mentions = g.named(out.Mentions)

@@ -199,7 +199,7 @@ func (g *Gateway) observe(t *tapped) []byte {
 	case opEdit, opPatch:
 		g.edited(t)
 	case opRecall:
-		g.recalled(t)
+		g.deleted(t)
 	case opReact, opUnreact:
 		g.reacted(t)
 	default:
