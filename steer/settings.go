@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/internal/runes"
 	"feishu-relay/relay"
 )
 
@@ -106,7 +107,9 @@ const (
 	// maxKeys is how many keys a record has at most: of more, all sidecars keep the same.
 	maxKeys = 2000
 	// maxValue is the most bytes of a value and of an id.
-	maxValue = 512
+	maxValue = 1024
+	// maxName is the most bytes of a bot's name; each may be six in a value.
+	maxName = 120
 	// maxKey is the most bytes of a key: an agent's name behind what it is about.
 	maxKey = relay.MaxID + 16
 )
@@ -258,8 +261,11 @@ func (r Record) Member(agent relay.AgentName) (m Member, in bool) {
 	return m, in
 }
 
-// Join is the change that a bot is in the group.
-func Join(m Member) Set { return Set{keyIn + string(m.Agent): encode(m)} }
+// Join is the change that a bot is in the group. A long name is cut.
+func Join(m Member) Set {
+	m.Name = runes.Cut(m.Name, maxName)
+	return Set{keyIn + string(m.Agent): encode(m)}
+}
 
 // Leave is the change that a bot is no longer in the group.
 func Leave(agent relay.AgentName) Set { return Set{keyIn + string(agent): json.RawMessage("null")} }
