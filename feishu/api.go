@@ -37,7 +37,7 @@ var notInChat = []int{
 
 // API makes the few calls to Feishu that a sidecar makes for itself, with the
 // app's credentials or with a token that the bot was seen using. A call takes
-// at most 10 s and reads at most 4 MiB. Errors are [ErrNoToken], an error with a
+// at most 10 s and reads at most 4 MiB, but for [API.File]. Errors are [ErrNoToken], an error with a
 // [*CodeError] in it, or one about the network; none shows a token, a secret or
 // a query. API is safe for concurrent use.
 type API struct {

@@ -80,6 +80,11 @@ func (a *API) do(ctx context.Context, method, target, token string, body []byte)
 		return nil, WithoutURL(err)
 	}
 	defer res.Body.Close()
+	return readBody(res)
+}
+
+// readBody returns the body of an answer with code 0.
+func readBody(res *http.Response) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)

@@ -340,6 +340,85 @@ func TestAPIGivesUpAfter10Seconds(t *testing.T) {
 	})
 }
 
+// answering is a Feishu of one answer.
+type answering func(*http.Request) (*http.Response, error)
+
+func (f answering) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestFile(t *testing.T) {
+	tokens := []string{}
+	a := feishu.NewAPI("http://feishu", "cli_1", "", feishu.WithHTTPClient(&http.Client{Transport: answering(func(r *http.Request) (*http.Response, error) {
+		if r.URL.String() != "http://feishu/open-apis/im/v1/messages/om_1/resources/file%2F1?type=file" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		tokens = append(tokens, r.Header.Get("Authorization"))
+		if len(tokens) > 1 {
+			return &http.Response{StatusCode: 400, Body: io.NopCloser(strings.NewReader(`{"code":99991663,"msg":"bad token"}`))}, nil
+		}
+		return &http.Response{StatusCode: 200, ContentLength: 5, Body: io.NopCloser(strings.NewReader("hello")), Header: http.Header{
+			"Content-Type": {"text/plain"}, "Content-Disposition": {`attachment; filename="a.txt"`}}}, nil
+	})}))
+	want := relay.File{Key: "file/1", Type: relay.FileOther}
+	if _, err := a.File(t.Context(), "om_1", want); !errors.Is(err, feishu.ErrNoToken) {
+		t.Errorf("without a token: %v", err)
+	}
+	a.SawToken("t-x")
+	got, err := a.File(t.Context(), "om_1", want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(got.Body)
+	if want.Name = "a.txt"; err != nil || string(data) != "hello" || got.File != want || got.MediaType != "text/plain" || got.Size != 5 || got.Body.Close() != nil {
+		t.Errorf("got %+v, %q, %v", got, data, err)
+	}
+	if _, err := a.File(t.Context(), "om_1", want); !errors.Is(err, feishu.ErrNoToken) || codeOf(err) != 99991663 || len(tokens) != 2 {
+		t.Errorf("with a token that is no longer good: %v, %d calls", err, len(tokens))
+	}
+}
+
+// A file that Feishu stops sending ends after 30 s without a byte, and not after all of 30 s.
+func TestAFileThatStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, out := io.Pipe()
+		a := feishu.NewAPI("http://feishu", "cli_1", "", feishu.WithHTTPClient(&http.Client{Transport: answering(func(r *http.Request) (*http.Response, error) {
+			context.AfterFunc(r.Context(), func() { in.CloseWithError(r.Context().Err()) }) // as net/http does
+			return &http.Response{StatusCode: 200, ContentLength: -1, Body: in}, nil
+		})}))
+		a.SawToken("t-x")
+		got, err := a.File(t.Context(), "om_1", relay.File{Key: "k", Type: relay.FileImage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for range 3 {
+				time.Sleep(20 * time.Second)
+				_, _ = out.Write([]byte("x"))
+			}
+		}()
+		start := time.Now()
+		data, err := io.ReadAll(got.Body)
+		if took := time.Since(start); took != 90*time.Second || string(data) != "xxx" || err == nil || !strings.Contains(err.Error(), "30s") {
+			t.Errorf("after %v: %q, %v", took, data, err)
+		}
+		_ = got.Body.Close()
+	})
+}
+
+func TestAFileThatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := feishu.NewAPI("http://feishu", "cli_1", "", feishu.WithHTTPClient(&http.Client{Transport: answering(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})}))
+		a.SawToken("t-x")
+		start := time.Now()
+		_, err := a.File(t.Context(), "om_1", relay.File{Key: "k", Type: relay.FileImage})
+		if took := time.Since(start); took != 10*time.Second || err == nil || !strings.Contains(err.Error(), "did not answer") {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
 func codeOf(err error) int {
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
 		return e.Code

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"feishu-relay/feishu"
+	"feishu-relay/relay"
 )
 
 var tomAndBot = []feishu.Mention{
@@ -128,6 +129,39 @@ func TestKeys(t *testing.T) {
 	}
 	if got := feishu.Keys("post", "["+many.String()+"0]"); len(got) != 100 || got[99] != "img_99" {
 		t.Errorf("%d keys of 300", len(got))
+	}
+}
+
+func TestFiles(t *testing.T) {
+	image := func(key string) relay.File { return relay.File{Key: key, Type: relay.FileImage} }
+	file := func(key, name string) relay.File { return relay.File{Key: key, Type: relay.FileOther, Name: name} }
+	for _, tt := range []struct {
+		name, msgType, content string
+		want                   []relay.File
+	}{
+		{"image", "image", `{"image_key":"img_1"}`, []relay.File{image("img_1")}},
+		{"file", "file", `{"file_key":"file_1","file_name":"a.txt"}`, []relay.File{file("file_1", "a.txt")}},
+		{"its name first", "file", `{"file_name":"a.txt","file_key":"file_1"}`, []relay.File{file("file_1", "a.txt")}},
+		{"audio", "audio", `{"file_key":"file_1","duration":1}`, []relay.File{file("file_1", "")}},
+		{"video", "media", `{"file_key":"file_1","image_key":"img_1","file_name":"a.mp4","duration":1}`,
+			[]relay.File{file("file_1", "a.mp4"), image("img_1")}},
+		{"post", "post", `{"content":[[{"tag":"img","image_key":"b"},{"tag":"media","file_key":"c","image_key":"a"}],[{"tag":"text","text":"x"}]]}`,
+			[]relay.File{image("b"), file("c", ""), image("a")}},
+		{"card", "interactive", `{"user_dsl":"{\"body\":{\"elements\":[{\"tag\":\"img\",\"img_key\":\"i2\"}]}}"}`, []relay.File{image("i2")}},
+		{"a sticker cannot be fetched", "sticker", `{"file_key":"file_1"}`, nil},
+		{"a text has none", "text", `{"text":"x","image_key":"y"}`, nil},
+		{"a name on several lines", "file", `{"file_key":"k","file_name":"a\nb\u0000"}`, []relay.File{file("k", "a b")}},
+		{"a long name", "file", `{"file_key":"k","file_name":"` + strings.Repeat("字", 400) + `"}`, []relay.File{file("k", strings.Repeat("字", 170))}},
+		{"a name of nothing", "file", `{"file_name":"a","x":{"file_key":"k"}}`, []relay.File{file("k", "")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(feishu.Files(tt.msgType, tt.content), tt.want); diff != "" {
+				t.Errorf("files (-got +want):\n%s", diff)
+			}
+		})
+	}
+	if got := feishu.Keys("sticker", `{"file_key":"file_1"}`); len(got) != 1 {
+		t.Errorf("keys of a sticker: %v", got)
 	}
 }
 

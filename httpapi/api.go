@@ -72,6 +72,7 @@ type Options struct {
 	Stream      *Stream                                       // nil: INJECT_URL delivers
 	Deliveries  Deliveries                                    // nil: no bot is delivered to
 	Say         func(context.Context, Saying) (any, error)    // POST /v1/send; nil: no connector
+	File        OpenFile                                      // GET /v1/messages/{message_id}/files/{key}
 	CA          []byte                                        // of the gateway, PEM; nil: none
 	Events      *Events
 	Outcomes    Outcomes

@@ -21,6 +21,7 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 		web.On("GET /v1/events", a.events).As(web.LongLived),
 		web.On("GET /v1/transcripts", a.json(ok, a.transcripts)),
 		web.On("GET /v1/transcripts/{channel}/{chat_id}", a.json(ok, a.transcript)),
+		web.On("GET /v1/messages/{message_id}/files/{key}", a.file),
 		web.On("GET /v1/outcomes", a.json(ok, a.outcomes)),
 		web.On("POST /v1/outbound", a.json(accepted, a.outbound)),
 		web.On("POST /v1/inbound", a.json(accepted, a.inbound)),

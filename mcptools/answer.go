@@ -20,6 +20,7 @@ const maxError = 4 << 10
 type answer struct {
 	value any    // a JSON object
 	text  string // for a model; "": the value's JSON
+	more  []mcp.Content
 }
 
 func (a answer) result() (*mcp.CallToolResult, error) {
@@ -31,7 +32,7 @@ func (a answer) result() (*mcp.CallToolResult, error) {
 		a.text = string(data)
 	}
 	return &mcp.CallToolResult{
-		Content:           []mcp.Content{&mcp.TextContent{Text: a.text}},
+		Content:           append([]mcp.Content{&mcp.TextContent{Text: a.text}}, a.more...),
 		StructuredContent: json.RawMessage(data),
 	}, nil
 }
@@ -44,6 +45,8 @@ func (s *service) refuse(ctx context.Context, tool string, err error) *mcp.CallT
 		text = e.Error()
 	} else if e, ok := errors.AsType[argumentError](err); ok {
 		text = e.Error()
+	} else if e, ok := errors.AsType[*relay.Error](err); ok {
+		text = e.Message
 	} else if ctx.Err() != nil {
 		text = fmt.Sprintf("no answer within %v: what you asked for may have been done or not", callTimeout)
 	} else {

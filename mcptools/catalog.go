@@ -24,5 +24,6 @@ func allTools() []tool {
 		taking(updateTaskTool(), updateTask),
 		taking(readInboxTool(), readInbox),
 		taking(readTranscriptTool(), readTranscript),
+		taking(getFileTool(), getFile),
 	}
 }

@@ -105,7 +105,7 @@ func readInbox(s *service, ctx context.Context, in readInboxArguments) (answer, 
 		l.Callback = belongs(&l, given)
 		box.Messages = append(box.Messages, l)
 	}
-	return answer{box, box.text(d.Rendered)}, nil
+	return answer{value: box, text: box.text(d.Rendered)}, nil
 }
 
 func letterOf(m *agent.Mail) letter {

@@ -28,6 +28,7 @@ func TestToolsAreDescribed(t *testing.T) {
 		"who_am_i":        {readOnly: true, idempotent: true},
 		"list_peers":      {readOnly: true, idempotent: true},
 		"read_transcript": {readOnly: true, idempotent: true, open: true},
+		"get_file":        {readOnly: true, idempotent: true, open: true},
 		"send_to_peer":    {open: true},
 		"send_task":       {open: true},
 		"update_task":     {open: true},

@@ -12,6 +12,7 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
+	"feishu-relay/transcript"
 )
 
 // How many messages read_transcript shows, unless told, and at most; maxText is
@@ -55,6 +56,11 @@ func readTranscriptTool() *mcp.Tool {
 				"message_id":  textOf("of the message"),
 				"parent_id":   textOf("the message that it answers"),
 				"sent_at":     textOf("when"),
+				"files": listOf(object(schema{
+					"key":  textOf("what get_file takes"),
+					"type": textOf("image or file"),
+					"name": textOf("of the file"),
+				}, "key", "type"), "pictures and files sent with it"),
 			}, "role", "sender", "text"), "with chat_id: the messages, the oldest first"),
 			"left_out": countOf("older ones of those asked for, left out for their size"),
 		}),
@@ -85,6 +91,8 @@ type said struct {
 	MessageID  string    `json:"message_id,omitempty"`
 	ParentID   string    `json:"parent_id,omitempty"`
 	SentAt     time.Time `json:"sent_at,omitzero"`
+
+	Files []transcript.File `json:"files,omitempty"`
 }
 
 type conversation struct {
@@ -123,10 +131,10 @@ func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (
 			break
 		}
 		c.Messages = append(c.Messages, said{e.Role, e.Sender, e.SenderName, e.Content, e.MessageID, e.ParentID,
-			unixMilli(e.TS)})
+			unixMilli(e.TS), e.Files.List()})
 	}
 	slices.Reverse(c.Messages)
-	return answer{c, c.text()}, nil
+	return answer{value: c, text: c.text()}, nil
 }
 
 // listChats lists the chats that the bot is in, of one channel or of all.
@@ -167,7 +175,15 @@ func (c *conversation) text() string {
 		if !m.SentAt.IsZero() {
 			fmt.Fprintf(&w, ` sent_at="%s"`, m.SentAt.Format(time.RFC3339))
 		}
-		fmt.Fprintf(&w, " id=\"%s\">\n%s\n</message>\n", mailbox.EscapeValue(m.MessageID), mailbox.EscapeText(m.Text))
+		fmt.Fprintf(&w, " id=\"%s\">\n%s\n", mailbox.EscapeValue(m.MessageID), mailbox.EscapeText(m.Text))
+		for _, f := range m.Files {
+			fmt.Fprintf(&w, "<file key=\"%s\" type=\"%s\"", mailbox.EscapeValue(f.Key), mailbox.EscapeValue(f.Type))
+			if f.Name != "" {
+				fmt.Fprintf(&w, " name=\"%s\"", mailbox.EscapeValue(f.Name))
+			}
+			w.WriteString("/>\n")
+		}
+		w.WriteString("</message>\n")
 	}
 	if len(c.Messages) == 0 {
 		w.WriteString("Nothing has been said there yet.\n")

@@ -25,7 +25,7 @@ func Errorf(code Code, format string, args ...any) error {
 // Code says what kind of refusal an [Error] is. Programs compare it.
 type Code string
 
-// Why a message is not accepted, recorded, sent or settled.
+// Why a message is not accepted, recorded, sent or settled, or its file not handed out.
 const (
 	CodeInvalidRequest        Code = "invalid_request"
 	CodeTooLarge              Code = "too_large"
@@ -36,4 +36,7 @@ const (
 	CodeFeishuRefused         Code = "feishu_refused"
 	CodeUnknownMessage        Code = "unknown_message"
 	CodeSettled               Code = "settled"
+	CodeUnknownFile           Code = "unknown_file"
+	CodeRecalled              Code = "recalled"
+	CodeNoCredentials         Code = "no_credentials"
 )

@@ -36,7 +36,7 @@ type Heard struct {
 	ParentID   MessageID `json:"parent_id"`
 	RootID     MessageID `json:"root_id"`
 	ThreadID   string    `json:"thread_id"`
-	Metadata   Metadata  `json:"metadata"` // only its chat_type is looked at
+	Metadata   Metadata  `json:"metadata"` // only its chat_type, media_keys and files are looked at
 }
 
 // Question is what POST /v1/decide asks.

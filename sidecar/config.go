@@ -65,6 +65,7 @@ type Config struct {
 	InjectURL       string        `envconfig:"INJECT_URL" is:"url" desc:"where inbound messages are posted; without it the bot reads /v1/stream"`
 	InjectSecret    Secret        `envconfig:"INJECT_SECRET" is:"secret" desc:"signs the posts to INJECT_URL, at least 16 characters: docs/api.md"`
 	InjectContext   int           `envconfig:"INJECT_CONTEXT" default:"0" range:"0..200" desc:"so many lines that the bot was not given stand before an injected text"`
+	FileMax         int           `envconfig:"FILE_MAX" default:"31457280" range:"1..104857600" desc:"the largest picture or file of a message, in bytes, that the local API hands out"`
 	DeliveryTimeout time.Duration `envconfig:"DELIVERY_TIMEOUT" default:"15m" range:"1s..168h" desc:"how long the bot may take to answer a message that it was given; then the message is undeliverable"`
 
 	Backend      string `envconfig:"RELAY_BACKEND" oneof:"file|redis" desc:"file or redis; default: redis if REDIS_URL is set, else file"`

@@ -70,7 +70,7 @@ func (n *tenant) config(agent string) sidecar.Config {
 		Agent: relay.AgentName(agent), ListenAddr: "127.0.0.1:0", BaseURL: n.url, DataDir: n.dir,
 		Gateway: sidecar.GatewayConfig{Addr: "127.0.0.1:0", Settle: 200 * time.Millisecond, EditSettle: 400 * time.Millisecond},
 		Backend: "file", RelayDir: filepath.Join(n.dir, "relay"), TranscriptDir: filepath.Join(n.dir, "transcripts"),
-		GroupsFile: filepath.Join(n.dir, "groups.json"), MaxAge: 10 * time.Minute, UserMessages: true, GroupPolicy: "auto",
+		GroupsFile: filepath.Join(n.dir, "groups.json"), MaxAge: 10 * time.Minute, UserMessages: true, GroupPolicy: "auto", FileMax: 30 << 20,
 		MembershipCheck: "auto", Limits: policy.Limits{MaxDepth: 3, Threshold: 1, Check: true},
 	}
 }

@@ -273,6 +273,9 @@ func (n *native) spool(ctx context.Context, m feishu.Message, kind string) error
 	if kind == nativePerson {
 		r.Role, r.SenderID, r.SenderBotOpenID = relay.RoleUser, m.Sender.OpenID, ""
 	}
+	if err := setFiles(r.Metadata, feishu.Keys(m.Type, m.Content), feishu.Files(m.Type, m.Content)); err != nil {
+		return err
+	}
 	line, err := r.Encode()
 	if err != nil {
 		return err
@@ -293,7 +296,7 @@ func (n *native) hearPerson(ctx context.Context, p *arrival) (relay.Reason, erro
 		return relay.Pass, nil
 	}
 	_, err := n.send.Hear(ctx, relay.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID),
-		SenderID:   m.SenderID,
+		SenderID: m.SenderID, Metadata: m.Metadata,
 		SenderName: m.SenderName, MessageID: m.MessageID, TS: m.TS, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
 	return relay.Pass, err
 }

@@ -195,9 +195,16 @@ func (s *sender) Hear(_ context.Context, h relay.Heard) (relay.Sent, error) {
 		return relay.Sent{RelayMsgID: id}, nil
 	}
 	s.chats.saw(channel, h.ChatID, ts)
+	meta := relay.Metadata{"chat_type": quote("group")}
+	if keys, ok := h.Metadata[metaKeys]; ok {
+		meta[metaKeys] = keys
+	}
+	if err := meta.SetFiles(h.Metadata.Files()); err != nil {
+		return relay.Sent{}, err
+	}
 	m := &relay.Message{
 		RelayMsgID: id, Channel: channel, ChatID: h.ChatID, Content: h.Content, SenderAgentName: s.cfg.Agent,
-		SenderBotOpenID: s.app.self().OpenID, Metadata: relay.Metadata{"chat_type": quote("group")}, MessageID: id, TS: ts,
+		SenderBotOpenID: s.app.self().OpenID, Metadata: meta, MessageID: id, TS: ts,
 		SenderName: cmp.Or(h.SenderName, h.Sender), MsgType: "text", ParentID: h.ParentID, RootID: h.RootID,
 		ThreadID: h.ThreadID, Role: relay.RoleUser, SenderID: h.SenderID,
 	}
@@ -279,12 +286,8 @@ func (s *sender) sent(m gateway.Sent, first relay.MessageID) error {
 	if first != m.ID {
 		meta[metaPartOf] = quote(string(first))
 	}
-	if len(m.Keys) > 0 {
-		list, err := json.Marshal(m.Keys)
-		if err != nil {
-			return err
-		}
-		meta["media_keys"] = list
+	if err := setFiles(meta, m.Keys, m.Files); err != nil {
+		return err
 	}
 	if now := relay.MillisOf(time.Now()); m.CreateTime > 0 && now-m.CreateTime > finalAfter {
 		meta[relay.MetaFinal] = fmt.Appendf(nil, "%d", now)
@@ -295,6 +298,21 @@ func (s *sender) sent(m gateway.Sent, first relay.MessageID) error {
 	_, err := s.accept(relay.Outbound{ChatID: m.ChatID, Content: m.Text, MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID, MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), Metadata: meta}, s.recordLater)
 	return err
+}
+
+// metaKeys lists, in the metadata of a message, the keys of the images and files in it.
+const metaKeys = "media_keys"
+
+// setFiles notes in meta what images and files a message has.
+func setFiles(meta relay.Metadata, keys []string, files []relay.File) error {
+	if len(keys) > 0 {
+		list, err := json.Marshal(keys)
+		if err != nil {
+			return err
+		}
+		meta[metaKeys] = list
+	}
+	return meta.SetFiles(files)
 }
 
 // recordLater notes the bot's own message while the bot already has Feishu's
@@ -325,7 +343,11 @@ func (s *sender) recordHeard(ctx context.Context, m feishu.Message) error {
 	if m.ChatType != feishu.ChatGroup {
 		return nil // a private chat never leaves its bot
 	}
-	_, err := s.Hear(ctx, relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(),
+	meta := relay.Metadata{}
+	if err := setFiles(meta, feishu.Keys(m.Type, m.Content), feishu.Files(m.Type, m.Content)); err != nil {
+		return err
+	}
+	_, err := s.Hear(ctx, relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(), Metadata: meta,
 		Sender:   string(m.Sender.OpenID),
 		SenderID: m.Sender.OpenID, SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})

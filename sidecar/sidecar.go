@@ -172,9 +172,11 @@ func (s *Sidecar) served() httpapi.Options {
 		Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.chats.in, Transcripts: s.chats.transcript,
 		Group: s.watch.groupShown, Depths: s.decide.depthsShown, Stream: s.deliver.doors.stream,
 		Deliveries: settlements{s.deliver, s.mail}, Events: s.watch.events, Outcomes: s.watch.outcomes}
+	o.File = (&files{s.base, s.chats, s.app}).open
 	mail := mailapi.Options{Lines: &s.api.lines, Logger: s.log}
 	tools := mcptools.Options{Transcripts: s.chats.transcript, WhoAmI: s.app.whoAmI, Version: s.version, Logger: s.log,
 		Visible: func(channel, chat string) bool { return s.chats.in(channel, relay.ChatID(chat)) }}
+	tools.File = mcptools.OpenFile(o.File)
 	if s.mail != nil { // a nil *Agent in an interface would not be nil
 		mail.Mailbox, tools.Mailbox = s.mail.agent, s.mail.agent
 	}

@@ -10,7 +10,12 @@ import (
 // edits are the newest contents of messages that were edited after they were recorded, by
 // the message and its sender. A reader goes from the newest line back: it meets an
 // edit before the message.
-type edits map[[2]string]string
+type edits map[[2]string]edited
+
+type edited struct {
+	content string
+	files   Files
+}
 
 // take notes e where it is an edit, and reports that.
 func (d *edits) take(e *Entry) bool {
@@ -19,24 +24,24 @@ func (d *edits) take(e *Entry) bool {
 	}
 	key := [2]string{e.EditOf, e.Sender}
 	if _, newer := (*d)[key]; !newer {
-		d.set(key, e.Content)
+		d.set(key, e)
 	}
 	return true
 }
 
 // shown returns e with its newest content.
 func (d *edits) shown(e Entry) Entry {
-	if content, ok := (*d)[[2]string{e.MessageID, e.Sender}]; ok {
-		e.Content = content
+	if now, ok := (*d)[[2]string{e.MessageID, e.Sender}]; ok {
+		e.Content, e.Files = now.content, now.files
 	}
 	return e
 }
 
-func (d *edits) set(key [2]string, content string) {
+func (d *edits) set(key [2]string, e *Entry) {
 	if *d == nil {
 		*d = edits{}
 	}
-	(*d)[key] = content
+	(*d)[key] = edited{e.Content, e.Files}
 }
 
 // maxAfterBytes is how far behind a page edits of its messages are looked for.
@@ -57,7 +62,7 @@ func (d *edits) takeAfter(f *os.File, from place) error {
 			continue
 		}
 		if e, found, _ := parse(line); found && e.EditOf != "" {
-			d.set([2]string{e.EditOf, e.Sender}, e.Content)
+			d.set([2]string{e.EditOf, e.Sender}, &e)
 		}
 	}
 }

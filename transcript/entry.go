@@ -40,6 +40,58 @@ type Entry struct {
 	// EditOf is the message, of the same sender, whose content this line replaces. Its ts is that
 	// of the message. Only [Store.Follow] and [Store.Back] return such lines.
 	EditOf string `json:"edit_of,omitempty"`
+	Files  Files  `json:"files,omitempty"` // pictures and other files of the message
+}
+
+// File is a picture or another file of a message.
+type File struct {
+	Key  string `json:"key"`
+	Type string `json:"type"` // image or file
+	Name string `json:"name,omitempty"`
+}
+
+// Files are the files of a message, as the JSON text of a list: entries stay comparable.
+type Files string
+
+// FilesOf is the list as it stands in an entry.
+func FilesOf(list []File) Files {
+	if len(list) == 0 {
+		return ""
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(list); err != nil {
+		return "" // strings always encode
+	}
+	return Files(bytes.TrimSpace(b.Bytes()))
+}
+
+// List returns the files, none for "".
+func (f Files) List() []File {
+	var list []File
+	if f == "" || json.Unmarshal([]byte(f), &list) != nil {
+		return nil
+	}
+	return list
+}
+
+// MarshalJSON writes the list.
+func (f Files) MarshalJSON() ([]byte, error) {
+	if f == "" {
+		return []byte("[]"), nil
+	}
+	return []byte(f), nil
+}
+
+// UnmarshalJSON never fails: what other programs wrote of another form is no list of
+// files, and the message beside it is still good.
+func (f *Files) UnmarshalJSON(data []byte) error {
+	var list []File
+	if json.Unmarshal(data, &list) == nil {
+		*f = FilesOf(list)
+	}
+	return nil
 }
 
 func (e *Entry) check() error {
@@ -51,15 +103,15 @@ func (e *Entry) check() error {
 
 // size is about what e holds in memory.
 func (e *Entry) size() int {
-	return recentCost + len(e.Content) + len(e.Sender) + len(e.MessageID) + len(e.SenderName) +
+	return recentCost + len(e.Files) + len(e.Content) + len(e.Sender) + len(e.MessageID) + len(e.SenderName) +
 		len(e.ThreadID) + len(e.ParentID) + len(e.RootID) + len(e.MsgType) + len(e.PartOf) + len(e.EditOf)
 }
 
-// outline returns e without its content, and without the line that it was read from,
+// outline returns e without its content and files, and without the line that it was read from,
 // which its texts share.
 func (e *Entry) outline() Entry {
 	short := *e
-	short.Content = ""
+	short.Content, short.Files = "", ""
 	for _, text := range []*string{&short.Role, &short.Sender, &short.MessageID, &short.SenderName, &short.ThreadID,
 		&short.ParentID, &short.RootID, &short.MsgType, &short.PartOf, &short.EditOf} {
 		*text = strings.Clone(*text)

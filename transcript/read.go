@@ -35,13 +35,13 @@ func (s *Store) TailTo(channel, chatID string, n int, at int64) ([]Entry, error)
 	return s.tailTo(channel, chatID, n, at, (*chatLog).tail)
 }
 
-// Outline is [Store.TailTo] without the contents of the messages. For a chat that
+// Outline is [Store.TailTo] without the contents and the files of the messages. For a chat that
 // this store appended to, up to some thousand messages are answered from memory, however
 // many later ones there are: who works off a backlog asks for each message of it.
 func (s *Store) Outline(channel, chatID string, n int, at int64) ([]Entry, error) {
 	entries, err := s.tailTo(channel, chatID, n, at, (*chatLog).outline)
 	for i := range entries {
-		entries[i].Content = ""
+		entries[i].Content, entries[i].Files = "", ""
 	}
 	return entries, err
 }

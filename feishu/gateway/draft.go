@@ -172,6 +172,7 @@ func (d *draft) finished() Sent {
 	}
 	if d.Card == nil {
 		out.Keys = feishu.Keys(d.Message.Type, d.Message.Content)
+		out.Files = feishu.Files(d.Message.Type, d.Message.Content)
 		return out
 	}
 	out.Mentions = d.Card.Mentions()
@@ -181,7 +182,7 @@ func (d *draft) finished() Sent {
 		}
 	}
 	if card, err := json.Marshal(d.Card); err == nil {
-		out.Keys = feishu.Keys(typeCard, string(card))
+		out.Keys, out.Files = feishu.Keys(typeCard, string(card)), feishu.Files(typeCard, string(card))
 	}
 	return out
 }

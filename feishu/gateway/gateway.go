@@ -127,6 +127,8 @@ type Sent struct {
 	feishu.Message
 	Text string   // what a person reads
 	Keys []string // image and file keys in it, in order
+	// Files are those of Keys that can be fetched.
+	Files []relay.File
 	// EditOf is the message whose text changed after it was given to the host: ID is one of
 	// ours then, the same for the same text. "": a message of its own.
 	EditOf relay.MessageID

@@ -45,6 +45,9 @@ var statuses = map[relay.Code]int{
 	relay.CodeFeishuRefused:         http.StatusBadGateway,
 	relay.CodeUnknownMessage:        http.StatusNotFound,
 	relay.CodeSettled:               http.StatusConflict,
+	relay.CodeUnknownFile:           http.StatusNotFound,
+	relay.CodeRecalled:              http.StatusGone,
+	relay.CodeNoCredentials:         http.StatusServiceUnavailable,
 
 	CodeUnauthorized:       http.StatusUnauthorized,
 	CodeTooManyFailures:    http.StatusTooManyRequests,
