@@ -137,7 +137,7 @@ func resourceOf(r *mcp.CallToolResult) *mcp.ResourceContents {
 	return &mcp.ResourceContents{}
 }
 
-// queuedLine is what a line of a queue says of files.
+// queuedLine is what a line of a queue, or a message posted to a bot, says of files.
 type queuedLine struct {
 	Metadata struct {
 		MediaKeys []string `json:"media_keys"`
@@ -233,6 +233,52 @@ func (n *tenant) pictureIn(id string) string {
 		n.t.Fatalf("no picture %s", id)
 	}
 	return content.Key
+}
+
+// A program that is posted its messages finds the files in the metadata of bots' and people's.
+func TestFilesAreNamedToTheBot(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotC"})
+	a := n.start(n.config("agent_a"))
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	botA.introduce(t)
+	n.connected(a)
+	posted := make(chan queuedLine, 100)
+	listens := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var in queuedLine
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			t.Error(err)
+		}
+		posted <- in
+	}))
+	t.Cleanup(listens.Close)
+	cfg := n.config("agent_c")
+	cfg.Gateway, cfg.Connector, cfg.InjectURL = sidecar.GatewayConfig{}, true, listens.URL
+	cfg.AppID, cfg.AppSecret = apps[1].ID, sidecar.Secret(apps[1].Secret)
+	c := n.start(cfg)
+	n.until("the connector is connected", func() bool {
+		st := c.Status()
+		return st.Feishu != nil && *st.Feishu && st.Identity.OpenID != ""
+	})
+	named := func(want shownFile) {
+		t.Helper()
+		select {
+		case in := <-posted:
+			if m := in.Metadata; !slices.Equal(m.Files, []shownFile{want}) || !slices.Equal(m.MediaKeys, []string{want.Key}) {
+				t.Errorf("the program was posted %+v, want %v", m, want)
+			}
+		case <-limited(t).Done():
+			t.Fatal("the program was posted nothing")
+		}
+	}
+	key, id := n.saysFile(feishusim.Utterance{Chat: n.chat}, "a.txt", []byte("hello"))
+	named(shownFile{key, "file", "a.txt"})
+	if got := n.fetch(c, id, key); got.status != 200 || string(got.body) != "hello" {
+		t.Errorf("the person's file: %d %s", got.status, got.body)
+	}
+	picture := n.uploads(botA, png)
+	n.sends(botA, "post", `{"zh_cn":{"content":[[{"tag":"text","text":"see "},{"tag":"img","image_key":"`+picture+`"}]]}}`)
+	named(shownFile{picture, "image", ""})
 }
 
 func TestFilesThatAreNotHandedOut(t *testing.T) {
