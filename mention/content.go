@@ -58,15 +58,18 @@ type flattener struct {
 // block adds a text that stands for itself.
 func (f *flattener) block(text string) {
 	f.flush()
-	f.b.WriteString(clip(text, MaxContent))
-	f.flush()
+	f.add(clip(text, MaxContent))
 }
 
 func (f *flattener) flush() {
-	if text := strings.TrimRight(f.b.String(), "\n"); text != "" {
+	f.add(f.b.String())
+	f.b.Reset()
+}
+
+func (f *flattener) add(text string) {
+	if text = strings.TrimRight(text, "\n"); text != "" {
 		f.blocks = append(f.blocks, text)
 	}
-	f.b.Reset()
 }
 
 // post reads {"title":…,"content":[[node,…],…]}, also below a locale, and

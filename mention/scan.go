@@ -81,7 +81,7 @@ func (s *scanner) key(key string) bool {
 
 // block goes through a text that is read as a whole.
 func (s *scanner) block(text string) {
-	if !strings.ContainsAny(text, "@＠") && !strings.Contains(text, "<") {
+	if !strings.Contains(text, "@") && !strings.Contains(text, "＠") && !strings.Contains(text, "<") {
 		return
 	}
 	hidden := hide(text)
