@@ -84,62 +84,63 @@ func openNative(b *base, c *chats, a *app, s *sender, r *receiver) (*native, err
 func (n *native) receiveNative(ctx context.Context, d relay.Delivery) {
 	d.History = false // nobody else writes here
 	p := newArrival(d)
-	n.receive.guard(p, func() { n.awaitCopy(ctx, p) })
+	n.receive.guard(p, func() {
+		if n.receive.decode(nativeQueue, p) {
+			n.awaitCopy(ctx, p)
+		}
+	})
 }
 
 func (n *native) awaitCopy(ctx context.Context, p *arrival) {
-	m, err := relay.Decode(p.Line)
-	if err != nil || m.Role == relay.RoleUser {
-		n.receive.take(ctx, n.people, p.Delivery)
+	m := &p.msg
+	if m.Role == relay.RoleUser {
+		n.receive.handle(ctx, n.people, p)
 		return
 	}
 	came, forget := n.receive.copies.expect(string(m.ID()))
 	key := chatKey(m.Channel, m.ChatID) + "/" + string(m.SenderBotOpenID)
 	n.wait.do(ctx, key, func(ctx context.Context) {
 		defer forget()
-		n.receive.guard(p, func() { n.afterCopy(ctx, p.Delivery, &m, p.arrived, came) })
+		n.receive.guard(p, func() { n.afterCopy(ctx, p, came) })
 	})
 }
 
-// afterCopy takes d, which holds a bot's native message m, through the stages once came is
-// closed or the copy has been waited for.
-func (n *native) afterCopy(ctx context.Context, d relay.Delivery, m *relay.Message, arrived time.Time,
-	came <-chan struct{}) {
+// afterCopy takes p, a bot's native message, through the stages once came is closed or the
+// copy has been waited for.
+func (n *native) afterCopy(ctx context.Context, p *arrival, came <-chan struct{}) {
+	m := &p.msg
 	if !n.receive.here(string(m.ID())) {
 		select {
-		case <-time.After(time.Until(arrived.Add(n.waitForCopy(m)))):
+		case <-time.After(time.Until(p.arrived.Add(n.waitForCopy(m)))):
 		case <-came:
 		case <-ctx.Done():
 			return
 		}
 	}
 	if feishu.Placeholder(m.Content) {
-		d.Line = n.readAgain(ctx, *m, d.Line)
+		n.readAgain(ctx, m)
 	}
 	if agent, ok := n.receive.copies.sender(string(m.ID())); ok {
 		n.app.matched(m, agent)
 	}
-	n.receive.take(ctx, n.bots, d)
+	p.arrived = time.Now() // its age does not count the wait
+	n.receive.handle(ctx, n.bots, p)
 }
 
 // readAgain asks Feishu for what stands by now in place of a placeholder. A card
 // that was streamed it does not show.
-func (n *native) readAgain(ctx context.Context, m relay.Message, line []byte) []byte {
+func (n *native) readAgain(ctx context.Context, m *relay.Message) {
 	if m.Metadata.Text(metaNative) != nativeText || !n.app.api.Ready() || n.receive.here(string(m.ID())) {
-		return line
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
 	defer cancel()
 	now, err := n.app.api.Message(ctx, m.MessageID)
 	if err != nil {
 		n.problems.set("native message", err)
-		return line
+		return
 	}
 	m.Content = now.Text()
-	if again, err := m.Encode(); err == nil {
-		return again
-	}
-	return line
 }
 
 // stopUnfinished stops what only says that an answer is coming, of a bot whose

@@ -102,7 +102,11 @@ func openReceiver(b *base, c *chats, a *app, w *watch, d *deliverer) (_ *receive
 // take takes a line of a queue through the stages.
 func (r *receiver) take(ctx context.Context, along path, d relay.Delivery) {
 	p := newArrival(d)
-	r.guard(p, func() { r.handle(ctx, along, p) })
+	r.guard(p, func() {
+		if r.decode(along.queue, p) {
+			r.handle(ctx, along, p)
+		}
+	})
 }
 
 // finished takes a line that this sidecar sent, and that is in the transcript already. It is
@@ -118,16 +122,21 @@ func newArrival(d relay.Delivery) *arrival {
 	return &arrival{Delivery: d, arrived: time.Now()}
 }
 
-func (r *receiver) handle(ctx context.Context, along path, p *arrival) {
-	r.metrics.read(along.queue, p.arrived)
+// decode reads p's line; false: it was none, and is done with.
+func (r *receiver) decode(queue string, p *arrival) bool {
+	r.metrics.read(queue, p.arrived)
 	var err error
 	if p.msg, err = relay.Decode(p.Line); err != nil {
 		r.quarantine(p.Line)
 		p.cause = err
 		r.watch.stopped(p, "decode", relay.Malformed)
 		p.Settle()
-		return
 	}
+	return err == nil
+}
+
+// handle takes p, which is decoded, through the stages.
+func (r *receiver) handle(ctx context.Context, along path, p *arrival) {
 	if along.queue == nativeQueue {
 		r.app.named(&p.msg)
 	} else {
