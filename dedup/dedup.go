@@ -109,8 +109,9 @@ func parseKey(line []byte) (key string, ok bool) {
 }
 
 // plain reports whether text stands for itself in a JSON string.
-func plain(text []byte) bool {
-	for _, c := range text {
+func plain[T string | []byte](text T) bool {
+	for i := range len(text) {
+		c := text[i]
 		if c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
 			return false
 		}
@@ -155,21 +156,23 @@ func (w *Window) settle(key string, handled bool) (due bool, err error) {
 		return false, nil
 	}
 	if w.waiting++; w.waiting <= maxUnsaved {
-		line, err := lineOf(key)
-		if err != nil {
+		if w.unsaved, err = appendLine(w.unsaved, key); err != nil {
 			return false, err
 		}
-		w.unsaved = append(w.unsaved, line...)
 	}
 	return w.waiting%flushAt == 0, nil // not at each one while the disk fails
 }
 
-func lineOf(key string) ([]byte, error) {
+// appendLine appends key as a line of the journal.
+func appendLine(to []byte, key string) ([]byte, error) {
+	if plain(key) {
+		return append(append(append(to, '"'), key...), "\"\n"...), nil
+	}
 	line, err := json.Marshal(key)
 	if err != nil {
-		return nil, fmt.Errorf("write dedup journal: %w", err)
+		return to, fmt.Errorf("write dedup journal: %w", err)
 	}
-	return append(line, '\n'), nil
+	return append(append(to, line...), '\n'), nil
 }
 
 // Seen reports whether key was settled, without claiming it.
@@ -222,11 +225,10 @@ func (w *Window) rewrite() error {
 	w.mu.Unlock()
 	var all []byte
 	for _, key := range keys {
-		line, err := lineOf(key)
-		if err != nil {
+		var err error
+		if all, err = appendLine(all, key); err != nil {
 			return err
 		}
-		all = append(all, line...)
 	}
 	return w.journal.Replace(all)
 }

@@ -70,8 +70,12 @@ type Metadata map[string]json.RawMessage
 
 // Text returns the string value of key, or "".
 func (m Metadata) Text(key string) string {
+	raw, ok := m[key]
+	if !ok {
+		return ""
+	}
 	var s string
-	if raw, ok := m[key]; !ok || json.Unmarshal(raw, &s) != nil {
+	if json.Unmarshal(raw, &s) != nil {
 		return ""
 	}
 	return s
@@ -121,8 +125,11 @@ const MetaFinal = "final_ts"
 // [MetaFinal] names a later one.
 func (m *Message) Final() Millis {
 	raw, ok := m.Metadata[MetaFinal]
+	if !ok {
+		return m.TS
+	}
 	var at Millis
-	if !ok || json.Unmarshal(raw, &at) != nil {
+	if json.Unmarshal(raw, &at) != nil {
 		return m.TS
 	}
 	return max(at, m.TS)

@@ -14,16 +14,16 @@ import (
 // it is thereby given.
 func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 	m := &p.msg
-	meta := make(map[string]any, len(m.Metadata)+16)
+	meta := make(map[string]any, len(m.Metadata)+12) // most messages lack some
 	for k, v := range m.Metadata {
 		meta[k] = v
 	}
-	for k, v := range map[string]string{
-		"message_id": string(m.MessageID), "parent_id": string(m.ParentID), "root_id": string(m.RootID),
-		"thread_id": m.ThreadID, "sender_name": m.SenderName, "msg_type": m.MsgType, "sender_app_id": m.SenderAppID,
+	for _, f := range [...]struct{ key, value string }{
+		{"message_id", string(m.MessageID)}, {"parent_id", string(m.ParentID)}, {"root_id", string(m.RootID)},
+		{"thread_id", m.ThreadID}, {"sender_name", m.SenderName}, {"msg_type", m.MsgType}, {"sender_app_id", m.SenderAppID},
 	} {
-		if v != "" {
-			meta[k] = v
+		if f.value != "" {
+			meta[f.key] = f.value
 		}
 	}
 	mentions := m.Mentions

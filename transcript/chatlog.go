@@ -93,7 +93,7 @@ func (l *chatLog) append(a *addition, waited time.Duration) (added bool, err err
 		return false, nil
 	}
 	if a.line == nil {
-		if a.line, err = encode(a.Entry); err != nil { // not under the file's lock
+		if a.line, err = encodeTo(a.buffer, a.Entry); err != nil { // not under the file's lock
 			return false, err
 		}
 	}

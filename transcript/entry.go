@@ -119,9 +119,9 @@ func (e *Entry) outline() Entry {
 	return short
 }
 
-// encode returns e as one line with its newline, at most MaxLine bytes. It
-// fails only where the other fields alone are too long.
-func encode(e Entry) ([]byte, error) {
+// encodeTo returns e as one line with its newline, at most MaxLine bytes, which is the
+// content of b. It fails only where the other fields alone are too long.
+func encodeTo(b *bytes.Buffer, e Entry) ([]byte, error) {
 	whole := e.Content
 	keep := len(whole) // bytes of the content kept; escapes make more of them
 	if keep > MaxLine {
@@ -129,10 +129,13 @@ func encode(e Entry) ([]byte, error) {
 		e.Content = cut(whole, keep)
 	}
 	for {
-		line, err := marshal(&e)
-		if err != nil {
+		b.Reset()
+		enc := json.NewEncoder(b)
+		enc.SetEscapeHTML(false) // <at> tags stay readable
+		if err := enc.Encode(&e); err != nil {
 			return nil, fmt.Errorf("encode entry: %w", err)
 		}
+		line := b.Bytes()
 		over := len(line) - MaxLine
 		if over <= 0 {
 			return line, nil
@@ -153,13 +156,4 @@ func cut(s string, keep int) string {
 		keep--
 	}
 	return s[:keep] + fmt.Sprintf(CutMark, len(s))
-}
-
-func marshal(e *Entry) ([]byte, error) {
-	var b bytes.Buffer
-	b.Grow(e.size() + 64)
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // <at> tags stay readable
-	err := enc.Encode(e)
-	return b.Bytes(), err
 }

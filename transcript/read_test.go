@@ -9,6 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// encode returns e as a line.
+func encode(e Entry) ([]byte, error) { return encodeTo(new(bytes.Buffer), e) }
+
 // block is about what is read at once.
 const block = 64 << 10
 

@@ -98,11 +98,12 @@ func (v *view) entry(line []byte) (e Entry, ok bool) {
 }
 
 // string fails on an escape that JSON does not know.
-func (t *text) string() (s string, ok bool) {
+func (t *text) string() (string, bool) {
 	if len(t.raw) == 0 {
 		return "", true
 	}
 	quoted := t.raw[:len(t.raw)+1] // its closing quote stands behind it
+	var s string
 	err := json.Unmarshal(append([]byte{'"'}, quoted...), &s)
 	return s, err == nil
 }

@@ -50,6 +50,7 @@
 package transcript
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -207,7 +208,8 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 	if err := e.check(); err != nil {
 		return false, fmt.Errorf("append to transcript: %w", err)
 	}
-	a := addition{Entry: e}
+	a := addition{Entry: e, buffer: buffers.Get().(*bytes.Buffer)}
+	defer buffers.Put(a.buffer)
 	name := ""
 	// The chat's mutex is free between the tries.
 	err = jsonl.Retry(context.Background(), func(waited time.Duration) error {
@@ -246,8 +248,11 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 // addition is an entry on its way into a file.
 type addition struct {
 	Entry
-	line []byte // the entry encoded, once that was needed
+	line   []byte        // the entry encoded, once that was needed
+	buffer *bytes.Buffer // has line
 }
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 type chatKey struct{ channel, chatID string }
 
