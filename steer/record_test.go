@@ -63,7 +63,7 @@ func merged(records ...steer.Record) steer.Record {
 }
 
 func eachRecords(t *testing.T, f func(t *testing.T, r *rand.Rand, records []steer.Record)) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		records := randomRecords(r)
 		f(t, r, records)

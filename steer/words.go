@@ -50,32 +50,30 @@ func clean(name string) string {
 	return name
 }
 
-// label is a bot's name: the agent's too where two bots have one name.
-func label(agent relay.AgentName, bots []Bot) string {
-	name, same := "", 0
+// namer tells the bots' names: the agent's too where two bots have one name.
+func namer(bots []Bot) func(relay.AgentName) string {
+	names, same := map[relay.AgentName]string{}, map[string]int{}
 	for _, b := range bots {
-		if b.Agent == agent {
-			name = clean(b.Name)
+		names[b.Agent] = clean(b.Name)
+		same[names[b.Agent]]++
+	}
+	return func(agent relay.AgentName) string {
+		switch name, id := names[agent], clean(string(agent)); {
+		case name == "":
+			return id
+		case same[name] > 1:
+			return name + " (" + id + ")"
+		default:
+			return name
 		}
 	}
-	for _, b := range bots {
-		if clean(b.Name) == name {
-			same++
-		}
-	}
-	switch id := clean(string(agent)); {
-	case name == "":
-		return id
-	case same > 1:
-		return name + " (" + id + ")"
-	}
-	return name
 }
 
 func labels(agents []relay.AgentName, bots []Bot) []string {
+	name := namer(bots)
 	out := make([]string, len(agents))
 	for i, agent := range agents {
-		out[i] = label(agent, bots)
+		out[i] = name(agent)
 	}
 	return out
 }
@@ -308,7 +306,7 @@ func (a Asked) answer(g Group, at time.Time) text {
 // answers says who answers a message that names no bot.
 func answers(s Settings, bots []Bot) text {
 	byDefault := slices.ContainsFunc(bots, func(b Bot) bool { return b.Agent == s.DefaultBot })
-	named := label(s.DefaultBot, bots)
+	named := namer(bots)(s.DefaultBot)
 	switch {
 	case s.Answer == Named:
 		return text{"Bots answer only when they are named.", "机器人只在被点名时回答。"}
@@ -360,10 +358,11 @@ func StatusText(g Group, now time.Time, chinese bool) string {
 	if s.Paused.Holds(now) {
 		say("Bots' messages are paused%s", "机器人之间的消息已暂停%s", ending(s.Paused, now, chinese))
 	}
+	name := namer(g.Bots)
 	var muted []string
 	for _, agent := range slices.Sorted(maps.Keys(s.Muted)) {
 		if s.Muted[agent].Holds(now) {
-			muted = append(muted, label(agent, g.Bots)+ending(s.Muted[agent], now, chinese))
+			muted = append(muted, name(agent)+ending(s.Muted[agent], now, chinese))
 		}
 	}
 	if len(muted) > 0 {
@@ -374,7 +373,7 @@ func StatusText(g Group, now time.Time, chinese bool) string {
 	}
 	if l := g.LastStop; l != nil {
 		say("Last stop, %s: %s's message to %s, because %s.", "最近一次停下，%s：%s 给 %s 的消息，原因是%s。",
-			clock(l.At.Time(), now, chinese), label(l.Sender, g.Bots), list(labels(l.Bots, g.Bots), chinese),
+			clock(l.At.Time(), now, chinese), name(l.Sender), list(labels(l.Bots, g.Bots), chinese),
 			ReasonText(l.Reason, chinese))
 	}
 	return strings.Join(lines, "\n")
@@ -485,9 +484,9 @@ func WhyText(about string, fates []Fate, g Group, now time.Time, words []string,
 		lines = append(lines, text{"No bot was given it, or it is too long ago.", "没有机器人收到它，或时间太久，已没有记录。"}.in(chinese))
 	}
 	var do []string
-	size := 0
+	name, size := namer(g.Bots), 0
 	for i, f := range fates {
-		bot := label(f.Agent, g.Bots)
+		bot := name(f.Agent)
 		line := fmt.Sprintf(text{"%s: not yet given to it", "%s：还没有送到"}.in(chinese), bot)
 		switch {
 		case f.Stopped != "":
