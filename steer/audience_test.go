@@ -48,63 +48,115 @@ func TestAudienceOf(t *testing.T) {
 		before []line // oldest first
 		want   audience
 	}{
-		"all: everybody":                         {steer.All, "a", line{Person: "p", Named: names("b")}, nil, audience{Everybody: true}},
-		"no mode: everybody":                     {"", "a", line{Person: "p"}, nil, audience{Everybody: true}},
-		"all: everybody hears bots":              {steer.All, "", line{Bot: "a", Named: names("other")}, nil, audience{Everybody: true}},
-		"1: the bots named, online or not":       {steer.Named, "", line{Person: "p", Named: names("b", "a", "b")}, nil, only("a", "b")},
-		"1: before the bot replied to":           {steer.Named, "", line{Person: "p", ParentID: "1", Named: names("b")}, []line{{ID: "1", Bot: "a"}}, only("b")},
-		"1: before the default bot":              {steer.Default, "a", line{Person: "p", Named: names("b", "other")}, nil, only("b")},
-		"1: @all, those that take it":            {steer.One, "a", line{Person: "p", Named: names("all")}, nil, only("c", "d")},
-		"1: @all and one that does not":          {steer.Named, "", line{Person: "p", Named: names("all", "a")}, nil, only("a", "c", "d")},
-		"1: only people: nobody":                 {steer.One, "a", line{Person: "p", ParentID: "1", Named: names("other")}, []line{{ID: "1", Bot: "a"}}, nobody},
-		"1: a bot without a sidecar: nobody":     {steer.Default, "a", line{Person: "p", Named: names("x")}, nil, nobody},
-		"1: names that are none":                 {steer.Default, "a", line{Person: "p", Named: names()}, nil, only("a")},
-		"1: a bot names a bot":                   {steer.Named, "", line{Bot: "a", Named: names("b")}, nil, only("b")},
-		"1: a bot names itself":                  {steer.One, "b", line{Bot: "a", Named: names("a")}, nil, nobody},
-		"1: a bot says @all":                     {steer.Named, "", line{Bot: "c", Named: names("all")}, nil, only("d")},
-		"2: the bot replied to":                  {steer.Named, "", line{Person: "p", ParentID: "1"}, []line{{ID: "1", Bot: "b"}, {ID: "2", Bot: "a"}}, only("b")},
-		"2: a bot replies to a bot":              {steer.Named, "", line{Bot: "a", ParentID: "1"}, []line{{ID: "1", Bot: "b"}}, only("b")},
-		"2: a bot replies to itself":             {steer.One, "b", line{Bot: "a", ParentID: "1"}, []line{{ID: "1", Bot: "a"}}, nobody},
-		"2: a reply to a person goes on":         {steer.Default, "c", line{Person: "p", ParentID: "1"}, []line{{ID: "1", Person: "q", Named: names("b")}}, only("c")},
-		"2: a reply to what is not known":        {steer.Default, "c", line{Person: "p", ParentID: "9"}, []line{{ID: "1", Bot: "b"}}, only("c")},
-		"2: a bot that left: nobody":             {steer.Default, "c", line{Person: "p", ParentID: "1"}, []line{{ID: "1", Bot: "x"}}, nobody},
-		"2: before the topic":                    {steer.Named, "", line{Person: "p", ThreadID: "t", ParentID: "1"}, []line{{ID: "1", Bot: "b", ThreadID: "t"}, {ID: "2", Bot: "a", ThreadID: "t"}}, only("b")},
-		"3: the newest bot of the topic":         {steer.Named, "", line{Person: "p", ThreadID: "t"}, []line{{Bot: "b", ThreadID: "t"}, {Bot: "a", ThreadID: "t"}, {Person: "p", ThreadID: "t"}, {Bot: "c", ThreadID: "u"}, {Bot: "d"}}, only("a")},
-		"3: whom a person named there":           {steer.Default, "c", line{Person: "p", ThreadID: "t"}, []line{{Bot: "a", ThreadID: "t"}, {Person: "q", ThreadID: "t", Named: names("b")}, {Person: "q", ThreadID: "t", Named: names("other")}}, only("b")},
-		"3: whom a bot named there":              {steer.Named, "", line{Person: "p", ThreadID: "t"}, []line{{Bot: "a", ThreadID: "t", Named: names("b", "other")}}, only("b")},
-		"3: a bot that named a person":           {steer.Named, "", line{Person: "p", ThreadID: "t"}, []line{{Bot: "a", ThreadID: "t", Named: names("other")}}, only("a")},
-		"3: @all there":                          {steer.Named, "", line{Person: "p", ThreadID: "t"}, []line{{Bot: "a", ThreadID: "t"}, {Person: "q", ThreadID: "t", Named: names("all")}}, only("c", "d")},
-		"3: a bot without a sidecar named there": {steer.Default, "c", line{Person: "p", ThreadID: "t"}, []line{{Bot: "a", ThreadID: "t"}, {Person: "q", ThreadID: "t", Named: names("x")}}, nobody},
-		"3: a bot's message in a topic":          {steer.Named, "", line{Bot: "a", ThreadID: "t"}, []line{{Bot: "b", ThreadID: "t"}}, only("b")},
-		"3: the message that the topic is about": {steer.Default, "c", line{Person: "p", ThreadID: "t", RootID: "1", ParentID: "1"}, []line{{ID: "1", Person: "p", Named: names("b")}, {Bot: "a"}}, only("b")},
-		"3: that one as another line names it":   {steer.Named, "", line{Person: "p", ThreadID: "t"}, []line{{ID: "1", Bot: "a"}, {Bot: "b"}, {Person: "q", ThreadID: "t", RootID: "1"}}, only("a")},
-		"3: an empty topic goes on":              {steer.Default, "c", line{Person: "p", ThreadID: "t"}, []line{{Bot: "a"}, {Person: "q", ThreadID: "t"}}, only("c")},
-		"4: the default bot":                     {steer.Default, "b", line{Person: "p"}, []line{{Bot: "a"}}, only("b")},
-		"4: also in mode one":                    {steer.One, "b", line{Person: "p"}, nil, only("b")},
-		"4: not in mode named":                   {steer.Named, "b", line{Person: "p"}, nil, nobody},
-		"4: one that is not there":               {steer.Default, "x", line{Person: "p"}, nil, nobody},
-		"4: none":                                {steer.Default, "", line{Person: "p"}, nil, nobody},
-		"4: not for bots' messages":              {steer.Default, "b", line{Bot: "a"}, nil, nobody},
-		"5: not for bots' messages":              {steer.One, "", line{Bot: "a", Person: "p"}, nil, nobody},
-		"5: the first":                           {steer.One, "x", line{Person: "p"}, nil, audience{OneOf: bots("a", "b", "c", "d")}},
-		"5: who replied to them": {steer.One, "", line{Person: "p"}, []line{{ID: "1", Person: "p"}, {ID: "2", Person: "q"}, {Bot: "c", ParentID: "1"}, {Bot: "b", ParentID: "2"}},
+		"all: everybody": {steer.All, "a", line{Person: "p", Named: names("b")}, nil,
+			audience{Everybody: true}},
+		"no mode: everybody": {"", "a", line{Person: "p"}, nil, audience{Everybody: true}},
+		"all: everybody hears bots": {steer.All, "", line{Bot: "a", Named: names("other")}, nil,
+			audience{Everybody: true}},
+		"1: the bots named, online or not": {steer.Named, "", line{Person: "p", Named: names("b", "a", "b")}, nil,
+			only("a", "b")},
+		"1: before the bot replied to": {steer.Named, "", line{Person: "p", ParentID: "1", Named: names("b")},
+			[]line{{ID: "1", Bot: "a"}}, only("b")},
+		"1: before the default bot": {steer.Default, "a", line{Person: "p", Named: names("b", "other")},
+			nil, only("b")},
+		"1: @all, those that take it": {steer.One, "a", line{Person: "p", Named: names("all")}, nil,
+			only("c", "d")},
+		"1: @all and one that does not": {steer.Named, "", line{Person: "p", Named: names("all", "a")}, nil,
+			only("a", "c", "d")},
+		"1: only people: nobody": {steer.One, "a", line{Person: "p", ParentID: "1",
+			Named: names("other")}, []line{{ID: "1", Bot: "a"}}, nobody},
+		"1: a bot without a sidecar: nobody": {steer.Default, "a", line{Person: "p", Named: names("x")}, nil,
+			nobody},
+		"1: names that are none": {steer.Default, "a", line{Person: "p", Named: names()}, nil,
+			only("a")},
+		"1: a bot names a bot":  {steer.Named, "", line{Bot: "a", Named: names("b")}, nil, only("b")},
+		"1: a bot names itself": {steer.One, "b", line{Bot: "a", Named: names("a")}, nil, nobody},
+		"1: a bot says @all": {steer.Named, "", line{Bot: "c", Named: names("all")}, nil,
+			only("d")},
+		"2: the bot replied to": {steer.Named, "", line{Person: "p", ParentID: "1"},
+			[]line{{ID: "1", Bot: "b"}, {ID: "2", Bot: "a"}}, only("b")},
+		"2: a bot replies to a bot": {steer.Named, "", line{Bot: "a", ParentID: "1"},
+			[]line{{ID: "1", Bot: "b"}}, only("b")},
+		"2: a bot replies to itself": {steer.One, "b", line{Bot: "a", ParentID: "1"},
+			[]line{{ID: "1", Bot: "a"}}, nobody},
+		"2: a reply to a person goes on": {steer.Default, "c", line{Person: "p", ParentID: "1"},
+			[]line{{ID: "1", Person: "q", Named: names("b")}}, only("c")},
+		"2: a reply to what is not known": {steer.Default, "c", line{Person: "p", ParentID: "9"},
+			[]line{{ID: "1", Bot: "b"}}, only("c")},
+		"2: a bot that left: nobody": {steer.Default, "c", line{Person: "p", ParentID: "1"},
+			[]line{{ID: "1", Bot: "x"}}, nobody},
+		"2: before the topic": {steer.Named, "", line{Person: "p", ThreadID: "t", ParentID: "1"},
+			[]line{{ID: "1", Bot: "b", ThreadID: "t"}, {ID: "2", Bot: "a", ThreadID: "t"}}, only("b")},
+		"3: the newest bot of the topic": {steer.Named, "", line{Person: "p", ThreadID: "t"},
+			[]line{{Bot: "b", ThreadID: "t"}, {Bot: "a", ThreadID: "t"}, {Person: "p", ThreadID: "t"},
+				{Bot: "c", ThreadID: "u"}, {Bot: "d"}}, only("a")},
+		"3: whom a person named there": {steer.Default, "c", line{Person: "p", ThreadID: "t"},
+			[]line{{Bot: "a", ThreadID: "t"}, {Person: "q", ThreadID: "t", Named: names("b")},
+				{Person: "q", ThreadID: "t", Named: names("other")}}, only("b")},
+		"3: whom a bot named there": {steer.Named, "", line{Person: "p", ThreadID: "t"},
+			[]line{{Bot: "a", ThreadID: "t", Named: names("b", "other")}}, only("b")},
+		"3: a bot that named a person": {steer.Named, "", line{Person: "p", ThreadID: "t"},
+			[]line{{Bot: "a", ThreadID: "t", Named: names("other")}}, only("a")},
+		"3: @all there": {steer.Named, "", line{Person: "p", ThreadID: "t"},
+			[]line{{Bot: "a", ThreadID: "t"}, {Person: "q", ThreadID: "t", Named: names("all")}}, only("c", "d")},
+		"3: a bot without a sidecar named there": {steer.Default, "c", line{Person: "p", ThreadID: "t"},
+			[]line{{Bot: "a", ThreadID: "t"}, {Person: "q", ThreadID: "t", Named: names("x")}}, nobody},
+		"3: a bot's message in a topic": {steer.Named, "", line{Bot: "a", ThreadID: "t"},
+			[]line{{Bot: "b", ThreadID: "t"}}, only("b")},
+		"3: the message that the topic is about": {steer.Default, "c", line{Person: "p", ThreadID: "t", RootID: "1",
+			ParentID: "1"}, []line{{ID: "1", Person: "p", Named: names("b")}, {Bot: "a"}}, only("b")},
+		"3: that one as another line names it": {steer.Named, "", line{Person: "p", ThreadID: "t"},
+			[]line{{ID: "1", Bot: "a"}, {Bot: "b"}, {Person: "q", ThreadID: "t", RootID: "1"}}, only("a")},
+		"3: an empty topic goes on": {steer.Default, "c", line{Person: "p", ThreadID: "t"},
+			[]line{{Bot: "a"}, {Person: "q", ThreadID: "t"}}, only("c")},
+		"4: the default bot": {steer.Default, "b", line{Person: "p"}, []line{{Bot: "a"}},
+			only("b")},
+		"4: also in mode one":       {steer.One, "b", line{Person: "p"}, nil, only("b")},
+		"4: not in mode named":      {steer.Named, "b", line{Person: "p"}, nil, nobody},
+		"4: one that is not there":  {steer.Default, "x", line{Person: "p"}, nil, nobody},
+		"4: none":                   {steer.Default, "", line{Person: "p"}, nil, nobody},
+		"4: not for bots' messages": {steer.Default, "b", line{Bot: "a"}, nil, nobody},
+		"5: not for bots' messages": {steer.One, "", line{Bot: "a", Person: "p"}, nil, nobody},
+		"5: the first": {steer.One, "x", line{Person: "p"}, nil, audience{OneOf: bots("a",
+			"b", "c", "d")}},
+		"5: who replied to them": {steer.One, "", line{Person: "p"},
+			[]line{{ID: "1", Person: "p"}, {ID: "2", Person: "q"}, {Bot: "c", ParentID: "1"},
+				{Bot: "b", ParentID: "2"}},
 			audience{OneOf: bots("c", "a", "b", "d")}},
-		"5: who spoke first after them": {steer.One, "", line{Person: "p"}, []line{{ID: "1", Person: "p"}, {Bot: "b"}, {Bot: "c"}, {ID: "2", Person: "q"}, {Bot: "d"}},
+		"5: who spoke first after them": {steer.One, "", line{Person: "p"}, []line{{ID: "1", Person: "p"}, {Bot: "b"},
+			{Bot: "c"}, {ID: "2", Person: "q"}, {Bot: "d"}},
 			audience{OneOf: bots("b", "a", "c", "d")}},
-		"5: a late reply is later": {steer.One, "", line{Person: "p"}, []line{{ID: "1", Person: "p"}, {ID: "2", Person: "p"}, {Bot: "b"}, {Bot: "d", ParentID: "1"}},
+		"5: a late reply is later": {steer.One, "", line{Person: "p"},
+			[]line{{ID: "1", Person: "p"}, {ID: "2", Person: "p"}, {Bot: "b"}, {Bot: "d", ParentID: "1"}},
 			audience{OneOf: bots("d", "a", "b", "c")}},
-		"5: who replied to another did not speak to them": {steer.One, "", line{Person: "p"}, []line{{ID: "1", Person: "q"}, {ID: "2", Person: "p"}, {Bot: "b", ParentID: "1"}, {Bot: "c"}},
+		"5: who replied to another did not speak to them": {steer.One, "", line{Person: "p"},
+			[]line{{ID: "1", Person: "q"}, {ID: "2", Person: "p"}, {Bot: "b", ParentID: "1"}, {Bot: "c"}},
 			audience{OneOf: bots("c", "a", "b", "d")}},
-		"5: first is where it was said": {steer.One, "", line{Person: "p", ThreadID: "u"}, []line{{ID: "1", Person: "p", ThreadID: "t"}, {Bot: "b"}, {Bot: "d", ThreadID: "t"}},
+		"5: first is where it was said": {steer.One, "", line{Person: "p", ThreadID: "u"},
+			[]line{{ID: "1", Person: "p", ThreadID: "t"}, {Bot: "b"}, {Bot: "d", ThreadID: "t"}},
 			audience{OneOf: bots("d", "a", "b", "c")}},
-		"5: a bot that left": {steer.One, "", line{Person: "p"}, []line{{ID: "1", Person: "p"}, {Bot: "x", ParentID: "1"}},
+		"5: a bot that left": {steer.One, "", line{Person: "p"},
+			[]line{{ID: "1", Person: "p"}, {Bot: "x", ParentID: "1"}},
 			audience{OneOf: bots("a", "b", "c", "d")}},
-		"5: a person who is not known": {steer.One, "", line{}, []line{{ID: "1"}, {Bot: "d", ParentID: "1"}}, audience{OneOf: bots("a", "b", "c", "d")}},
+		"5: a person who is not known": {steer.One, "", line{}, []line{{ID: "1"}, {Bot: "d", ParentID: "1"}},
+			audience{OneOf: bots("a", "b", "c", "d")}},
 	} {
-		got := steer.AudienceOf(tt.m, steer.Settings{Answer: tt.mode, DefaultBot: tt.def}, four(), newestFirst(tt.before))
+		got := steer.AudienceOf(tt.m, steer.Settings{Answer: tt.mode, DefaultBot: tt.def}, four(),
+			newestFirst(tt.before))
 		if fmt.Sprint(got) != fmt.Sprint(tt.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, tt.want)
 		}
+	}
+}
+
+// A line that addresses everybody names no bot where none takes that.
+func TestEverybodyInATopicWhereNoBotTakesThat(t *testing.T) {
+	t.Parallel()
+	before := []steer.Line{{Bot: "a", ThreadID: "t"}, {Person: "q", ThreadID: "t", Named: names("all")}}
+	got := steer.AudienceOf(steer.Line{Person: "p", ThreadID: "t"}, steer.Settings{Answer: steer.Named},
+		[]steer.Bot{{Agent: "a"}, {Agent: "b"}}, newestFirst(before))
+	if fmt.Sprint(got.Bots) != "[a]" {
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -160,7 +212,8 @@ func randomTalk(r *rand.Rand) talk {
 		}
 	}
 	modes := append(slices.Clone(steer.Modes), "")
-	out.settings = steer.Settings{Answer: modes[r.IntN(len(modes))], DefaultBot: relay.AgentName([]string{"", "a", "d", "x"}[r.IntN(4)])}
+	out.settings = steer.Settings{Answer: modes[r.IntN(len(modes))], DefaultBot: relay.AgentName([]string{"", "a", "d",
+		"x"}[r.IntN(4)])}
 	return out
 }
 
@@ -214,7 +267,8 @@ func TestNamingOnlyOthersIsForNobody(t *testing.T) {
 	t.Parallel()
 	eachTalk(t, func(t *testing.T, _ *rand.Rand, in talk, a steer.Audience) {
 		in.m.Named = names("other", "x")
-		if got := steer.AudienceOf(in.m, in.settings, in.bots, newestFirst(in.before)); !a.Everybody && !reflect.DeepEqual(got, steer.Audience{}) {
+		if got := steer.AudienceOf(in.m, in.settings, in.bots, newestFirst(in.before)); !a.Everybody &&
+			!reflect.DeepEqual(got, steer.Audience{}) {
 			t.Errorf("got %+v", got)
 		}
 	})

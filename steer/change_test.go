@@ -67,7 +67,8 @@ func TestChanges(t *testing.T) {
 func TestChangesOutOfBounds(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"limit 0": "1 to 10, not “0”", "limit 11": "1 to 10, not “11”", "limit many": "1 to 10, not “many”", "threshold 6": "0 to 5",
+		"limit 0": "1 to 10, not “0”", "limit 11": "1 to 10, not “11”", "limit many": "1 to 10, not “many”",
+		"threshold 6":  "0 to 5",
 		"threshold -1": "0 to 5, not “-1”", "budget 51": "0 to 50", "budget 9999999": "0 to 50", "budget": "0 to 50.",
 	} {
 		g := room()
@@ -99,7 +100,8 @@ func TestPatch(t *testing.T) {
 		`{"paused":true}`:                          `{"paused":{"until":null}}`,
 		`{"paused":"30m"}`:                         `{"paused":{"until":1700001800000}}`,
 		`{"paused":false}`:                         `{"paused":null}`,
-		`{"muted":{"agent_a":"2小时","agent_b":true,"left":false}}`: `{"muted:agent_a":{"until":1700007200000},"muted:agent_b":{"until":null},"muted:left":null}`,
+		`{"muted":{"agent_a":"2小时","agent_b":true,"left":false}}`: `{"muted:agent_a":{"until":1700007200000},` +
+			`"muted:agent_b":{"until":null},"muted:left":null}`,
 	} {
 		g := room()
 		g.Settings.Muted = map[relay.AgentName]*steer.Until{"left": {}} // of a bot that was removed
@@ -117,19 +119,26 @@ func TestPatchNamesTheFieldThatIsWrong(t *testing.T) {
 	t.Parallel()
 	for body, field := range map[string]string{
 		``: "", `[]`: "", `null`: "", `"x"`: "", `{"limit":5`: "",
-		`{"answer":"some"}`: "answer", `{"answer":null}`: "answer", `{"default_bot":"agent_z"}`: "default_bot", `{"default_bot":1}`: "default_bot",
-		`{"limit":0}`: "limit", `{"limit":11}`: "limit", `{"limit":"5"}`: "limit", `{"limit":null}`: "limit", `{"limit":2.5}`: "limit",
-		`{"threshold":6}`: "threshold", `{"limit":3,"threshold":4}`: "threshold", `{"judge":null}`: "judge", `{"judge":"on"}`: "judge",
-		`{"budget":-1}`: "budget", `{"budget":51}`: "budget", `{"paused":null}`: "paused", `{"paused":"8d"}`: "paused", `{"paused":30}`: "paused",
-		`{"muted":true}`: "muted", `{"muted":null}`: "muted", `{"muted":{"agent_z":true}}`: "muted.agent_z", `{"muted":{"agent_a":1}}`: "muted.agent_a",
-		`{"version":5}`: "version", `{"version":null}`: "version", `{"Limit":5}`: "Limit", `{"stopped":true}`: "stopped",
+		`{"answer":"some"}`: "answer", `{"answer":null}`: "answer", `{"default_bot":"agent_z"}`: "default_bot",
+		`{"default_bot":1}`: "default_bot",
+		`{"limit":0}`:       "limit", `{"limit":11}`: "limit", `{"limit":"5"}`: "limit", `{"limit":null}`: "limit",
+		`{"limit":2.5}`:   "limit",
+		`{"threshold":6}`: "threshold", `{"limit":3,"threshold":4}`: "threshold", `{"judge":null}`: "judge",
+		`{"judge":"on"}`: "judge",
+		`{"budget":-1}`:  "budget", `{"budget":51}`: "budget", `{"paused":null}`: "paused", `{"paused":"8d"}`: "paused",
+		`{"paused":30}`:  "paused",
+		`{"muted":true}`: "muted", `{"muted":null}`: "muted", `{"muted":{"agent_z":true}}`: "muted.agent_z",
+		`{"muted":{"agent_a":1}}`: "muted.agent_a",
+		`{"version":5}`:           "version", `{"version":null}`: "version", `{"Limit":5}`: "Limit",
+		`{"stopped":true}`:        "stopped",
 		`{"judge":true,"nope":1}`: "nope",
 	} {
 		g := room()
 		g.Operator = 50
 		got, _, err := steer.Patch([]byte(body), g, noon)
 		var wrong *steer.FieldError
-		if !errors.As(err, &wrong) || wrong.Field != field || wrong.Message == "" || !strings.HasPrefix(err.Error(), field) || got != nil {
+		if !errors.As(err, &wrong) || wrong.Field != field || wrong.Message == "" || !strings.HasPrefix(err.Error(),
+			field) || got != nil {
 			t.Errorf("%s: %v, %s\nwant %q", body, err, set(t, got), field)
 		}
 	}
@@ -140,7 +149,8 @@ func TestPatchIsWhatACommandDoes(t *testing.T) {
 	t.Parallel()
 	for command, body := range map[string]string{
 		"pause 1d": `{"paused":"1d"}`, "mute BotA": `{"muted":{"agent_a":true}}`, "limit 1": `{"limit":1}`,
-		"answer BotA": `{"answer":"default","default_bot":"agent_a"}`, "unmute BotA": `{"muted":{"agent_a":false}}`, "resume": `{"paused":false}`,
+		"answer BotA": `{"answer":"default","default_bot":"agent_a"}`, "unmute BotA": `{"muted":{"agent_a":false}}`,
+		"resume": `{"paused":false}`,
 	} {
 		c, _ := steer.ParseCommand(steer.Said{Text: "/relay " + command}, commandWords, room().Bots)
 		a, _ := c.Changes(room(), noon)

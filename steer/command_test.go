@@ -131,14 +131,19 @@ func TestParseCommandWithAMistake(t *testing.T) {
 		{"/relay pause 0m", asked{Verb: steer.VerbPause}, "“0m”", "“0m”"},
 		{"/relay pause 30", asked{Verb: steer.VerbPause}, "30m, 2h or 1d, at most 7 days", "30分钟、2小时、1天"},
 		{"/relay pause 99999999999999999999d", asked{Verb: steer.VerbPause}, "at most 7 days", "最长 7 天"},
+		{"/relay pause 213504d", asked{Verb: steer.VerbPause}, "at most 7 days", "最长 7 天"},
+		// 19 minutes more than an int64 holds
 		{"/relay pause 1000000d", asked{Verb: steer.VerbPause}, "at most 7 days", "最长 7 天"},
 		{"/relay pause forever", asked{Verb: steer.VerbPause}, "“forever” cannot be the time", "时间不能是“forever”"},
 		{"/relay mute", asked{Verb: steer.VerbMute}, "Which bot?", "哪个机器人？"},
 		{"/relay mute 2h", asked{Verb: steer.VerbMute}, "“2h” is no bot", "“2h”不是"},
-		{"/relay mute @Foo", asked{Verb: steer.VerbMute}, "“Foo” is no bot that I know here. Bots here: BotA, Bot B and 小助手.", "“Foo”不是这里的机器人。这里的机器人：BotA、Bot B、小助手。"},
+		{"/relay mute @Foo", asked{Verb: steer.VerbMute},
+			"“Foo” is no bot that I know here. Bots here: BotA, Bot B and 小助手.",
+			"“Foo”不是这里的机器人。这里的机器人：BotA、Bot B、小助手。"},
 		{"/relay mute BotA 9d", asked{Verb: steer.VerbMute, Bots: bots("agent_a")}, "“9d”", "“9d”"},
 		{"/relay mute BotAnna", asked{Verb: steer.VerbMute}, "“BotAnna” is no bot", "“BotAnna”"},
-		{"/relay unmute BotA 2h", asked{Verb: steer.VerbUnmute, Bots: bots("agent_a")}, "“2h” behind “unmute”", "“取消静音”后面的“2h”"},
+		{"/relay unmute BotA 2h", asked{Verb: steer.VerbUnmute, Bots: bots("agent_a")}, "“2h” behind “unmute”",
+			"“取消静音”后面的“2h”"},
 		{"/relay answer", asked{Verb: steer.VerbAnswer}, "Who answers? all, named, default, one", "由谁回答？全部、点名、默认、一个"},
 		{"/relay answer nobody", asked{Verb: steer.VerbAnswer}, "“nobody” cannot be", "不能是“nobody”"},
 		{"/relay answer all BotA", asked{Verb: steer.VerbAnswer, Mode: steer.All}, "“BotA” behind “answer”", "“BotA”"},
@@ -154,7 +159,8 @@ func TestParseCommandWithAMistake(t *testing.T) {
 	} {
 		got, is := steer.ParseCommand(steer.Said{Text: tt.text}, commandWords, room().Bots)
 		m := got.Mistake
-		if !is || m == nil || !strings.Contains(m.Text(false), tt.english) || !strings.Contains(m.Text(true), tt.chinese) {
+		if !is || m == nil || !strings.Contains(m.Text(false), tt.english) || !strings.Contains(m.Text(true),
+			tt.chinese) {
 			t.Errorf("%q: %t, mistake: %s\nwant %s / %s", tt.text, is, wrong(m), tt.english, tt.chinese)
 		}
 		if set, again := got.Changes(room(), 1); set != nil || again == nil {
@@ -170,8 +176,10 @@ func TestParseCommandWithAMistake(t *testing.T) {
 func TestWhatIsNoCommand(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"", "@BotA", "relay status", "please /relay status", "/relayed", "/relay-config", "/relay/x", "/relay.exe crashed",
-		"/relay:8080 answers", "/中继器 坏了", "@Foo /relay stop", "@BotAnna /relay stop", "@所有人 /relay stop", "BotA /relay stop",
+		"", "@BotA", "relay status", "please /relay status", "/relayed", "/relay-config", "/relay/x",
+		"/relay.exe crashed",
+		"/relay:8080 answers", "/中继器 坏了", "@Foo /relay stop", "@BotAnna /relay stop", "@所有人 /relay stop",
+		"BotA /relay stop",
 		"> /relay stop", "/other stop",
 	} {
 		if c, is := steer.ParseCommand(steer.Said{Text: text}, commandWords, room().Bots); is {
@@ -193,9 +201,12 @@ func TestParseCommandWithMentions(t *testing.T) {
 		is       bool
 		mistake  string
 	}{
-		{"@Helper /relay mute @Other", []mentioned{{"@Helper", "agent_a"}, {"@Other", "agent_b"}}, bots("agent_b"), true, ""},
-		{"@Helper/relay mute @Helper", []mentioned{{"@Helper", "agent_a"}, {"@Helper", "agent_b"}}, bots("agent_b"), true, ""},
-		{"/relay mute @Bot @BotA 2h", []mentioned{{"@Bot", "agent_b"}, {"@BotA", "agent_c"}}, bots("agent_b", "agent_c"), true, ""},
+		{"@Helper /relay mute @Other", []mentioned{{"@Helper", "agent_a"}, {"@Other", "agent_b"}}, bots("agent_b"),
+			true, ""},
+		{"@Helper/relay mute @Helper", []mentioned{{"@Helper", "agent_a"}, {"@Helper", "agent_b"}}, bots("agent_b"),
+			true, ""},
+		{"/relay mute @Bot @BotA 2h", []mentioned{{"@Bot", "agent_b"}, {"@BotA", "agent_c"}}, bots("agent_b",
+			"agent_c"), true, ""},
 		{"/relay mute @BotA", []mentioned{{"@Bot", "agent_b"}}, bots("agent_a"), true, ""}, // typed, and longer
 		{"/relay mute Helper stop", []mentioned{{"Helper stop", "agent_a"}}, bots("agent_a"), true, ""},
 		{"/relay mute @BotA", []mentioned{{"@BotA", ""}}, nil, true, "“BotA” is no bot"},       // a person of that name
@@ -217,8 +228,10 @@ func TestCommandWordsOfAnOperator(t *testing.T) {
 	for _, tt := range []struct {
 		text    string
 		chinese bool
-	}{{"!bots stop", false}, {"机器人 stop", true}, {"机器人管家 停止", true}, {"Straße stop", false}} {
-		got, is := steer.ParseCommand(steer.Said{Text: tt.text}, []string{"!Bots", "机器人", "机器人管家", "straße"}, nil)
+	}{{"!bots stop", false}, {"机器人 stop", true}, {"机器人管家 停止", true}, {"Straße stop", false},
+		{"!bots please stop", false}} {
+		got, is := steer.ParseCommand(steer.Said{Text: tt.text}, []string{"!Bots please", "!Bots", "机器人", "机器人管家",
+			"straße"}, nil)
 		if !is || got.Verb != steer.VerbStop || got.Mistake != nil || got.Chinese != tt.chinese {
 			t.Errorf("%q: %t, %+v, mistake: %s", tt.text, is, got, wrong(got.Mistake))
 		}
@@ -240,7 +253,8 @@ func TestTwoBotsOfOneNameAreToldApart(t *testing.T) {
 
 func TestIsContinue(t *testing.T) {
 	t.Parallel()
-	a, b, person := steer.Mentioned{Text: "@BotA", Agent: "agent_a"}, steer.Mentioned{Text: "@Bot B!", Agent: "agent_b"},
+	a, b, person := steer.Mentioned{Text: "@BotA", Agent: "agent_a"}, steer.Mentioned{Text: "@Bot B!",
+		Agent: "agent_b"},
 		steer.Mentioned{Text: "@Alice"}
 	long := steer.Mentioned{Text: "@BotAnna", Agent: "agent_l"}
 	for _, tt := range []struct {
@@ -287,7 +301,8 @@ func TestHanIn(t *testing.T) {
 // is the same again, and its texts are short.
 func FuzzParseCommand(f *testing.F) {
 	for _, text := range []string{
-		"/relay mute @BotA 2h", "@BotA /中继 静音 小助手 30 分钟", "/relay answer default Bot B", "/relay limit 99999999", "/中继暂停1天2小时",
+		"/relay mute @BotA 2h", "@BotA /中继 静音 小助手 30 分钟", "/relay answer default Bot B", "/relay limit 99999999",
+		"/中继暂停1天2小时",
 		"@BotA，继续", "/relay budget \xff", "／relay　why？",
 	} {
 		f.Add(text, "@BotA", "agent_a", uint8(0))
@@ -298,7 +313,8 @@ func FuzzParseCommand(f *testing.F) {
 		}
 		g := room()
 		g.Bots = append(g.Bots, steer.Bot{Agent: relay.AgentName(agent), Name: mention})
-		s := steer.Said{Text: text, Mentions: []steer.Mentioned{{Text: mention, Agent: relay.AgentName(agent)}, {Text: "@Alice"}}}
+		s := steer.Said{Text: text, Mentions: []steer.Mentioned{{Text: mention, Agent: relay.AgentName(agent)},
+			{Text: "@Alice"}}}
 		s.Mentions = s.Mentions[at%3:]
 		steer.IsContinue(s)
 		c, is := steer.ParseCommand(s, commandWords, g.Bots)

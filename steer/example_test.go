@@ -30,7 +30,8 @@ func ExampleParseCommand() {
 	settings := record.Over(group.Settings, map[string]string{}, at)
 
 	fmt.Println(asked.Verb, asked.Bots, asked.For)
-	fmt.Println(settings.Muted["agent_b"].Holds(at.Add(29*time.Minute)), settings.Muted["agent_b"].Holds(at.Add(30*time.Minute)))
+	fmt.Println(settings.Muted["agent_b"].Holds(at.Add(29*time.Minute)),
+		settings.Muted["agent_b"].Holds(at.Add(30*time.Minute)))
 	fmt.Println(asked.AnswerText(group, at))
 	// Output:
 	// mute [agent_b] 30m0s
@@ -50,7 +51,8 @@ func ExampleAudienceOf() {
 	fmt.Println(steer.AudienceOf(steer.Line{ID: "om_3", Person: "ou_p"}, settings, bots, slices.Values(before)).OneOf)
 
 	named := func() steer.Names { return steer.Names{Bots: []relay.AgentName{"agent_a"}} }
-	fmt.Println(steer.AudienceOf(steer.Line{ID: "om_3", Person: "ou_p", Named: named}, settings, bots, slices.Values(before)).Bots)
+	fmt.Println(steer.AudienceOf(steer.Line{ID: "om_3", Person: "ou_p", Named: named}, settings, bots,
+		slices.Values(before)).Bots)
 	// Output:
 	// [agent_b agent_a]
 	// [agent_a]

@@ -24,7 +24,8 @@ func randomRecords(r *rand.Rand) (out []steer.Record) {
 	for range 2 + r.IntN(8) {
 		record := steer.Record{}
 		for range 1 + r.IntN(6) {
-			key := pick("answer", "default_bot", "limit", "threshold", "judge", "budget", "paused", "muted:a", "muted:b",
+			key := pick("answer", "default_bot", "limit", "threshold", "judge", "budget", "paused", "muted:a",
+				"muted:b",
 				"in:a", "in:b", "in:c", "in:d", "stopped", "continued", "forgotten", "later")
 			v := ""
 			switch {
@@ -114,10 +115,12 @@ func TestTheNewestWinsAndOtherKeysHold(t *testing.T) {
 	at := func(ms relay.Millis, id, key, v string) steer.Record {
 		return steer.Set{key: json.RawMessage(v)}.Of(ms, id)
 	}
-	record := merged(at(2, "m", "limit", "5"), at(1, "z", "limit", "9"), at(2, "l", "limit", "9"), at(1, "m", "judge", "true"),
+	record := merged(at(2, "m", "limit", "5"), at(1, "z", "limit", "9"), at(2, "l", "limit", "9"), at(1, "m", "judge",
+		"true"),
 		at(3, "m", "answer", `"one"`), at(3, "m", "muted:agent_b", `{"until":null}`), at(0, "m", "budget", "7"))
 	s := record.Over(steer.Settings{Threshold: 1, Budget: 3}, map[string]string{}, now)
-	if s.Limit != 5 || !s.Judge || s.Answer != steer.One || !s.Muted["agent_b"].Holds(now) || s.Threshold != 1 || s.Budget != 3 {
+	if s.Limit != 5 || !s.Judge || s.Answer != steer.One || !s.Muted["agent_b"].Holds(now) || s.Threshold != 1 ||
+		s.Budget != 3 {
 		t.Errorf("got %+v", s)
 	}
 }
@@ -171,8 +174,9 @@ func TestWhatNoRecordCanHold(t *testing.T) {
 	t.Parallel()
 	for key, values := range map[string][]string{
 		"answer": {`"some"`, "1"}, "limit": {"-1", "1000001", `"5"`, "1.5"}, "threshold": {"{}"}, "budget": {"true"},
-		"judge": {"1", ""}, "paused": {"true", `{"until":"x"}`}, "muted:a": {"[]"}, "in:a": {`"yes"`, "true"}, "default_bot": {"5"},
-		"later": {"", "{"},
+		"judge": {"1", ""}, "paused": {"true", `{"until":"x"}`}, "muted:a": {"[]"}, "in:a": {`"yes"`, "true"},
+		"default_bot": {"5"},
+		"later":       {"", "{"},
 	} {
 		for _, v := range values {
 			if r := (steer.Record{}); r.Merge(steer.Set{key: json.RawMessage(v)}.Of(1, "m")) {
@@ -192,11 +196,13 @@ func TestForgetAndContinue(t *testing.T) {
 		steer.Set{"judge": json.RawMessage("true"), "continued": json.RawMessage("true")}.Of(3, "3"))
 	sources := map[string]string{"limit": steer.FromEnv}
 	s := record.Over(steer.Settings{Limit: 4}, sources, now)
-	if s.Limit != 4 || len(s.Muted) != 0 || !s.Judge || sources["limit"] != steer.FromEnv || sources["judge"] != steer.FromRecord {
+	if s.Limit != 4 || len(s.Muted) != 0 || !s.Judge || sources["limit"] != steer.FromEnv ||
+		sources["judge"] != steer.FromRecord {
 		t.Errorf("got %+v, %v", s, sources)
 	}
 	members := record.Members()
-	if len(members) != 1 || members[0].Agent != "a" || members[0].Name != "BotA" || record.Stopped() != 1 || record.Continued() != 3 {
+	if len(members) != 1 || members[0].Agent != "a" || members[0].Name != "BotA" || record.Stopped() != 1 ||
+		record.Continued() != 3 {
 		t.Errorf("members %v, stopped %d, continued %d", members, record.Stopped(), record.Continued())
 	}
 	record.Merge(steer.Set{"forgotten": json.RawMessage("null")}.Of(4, "4"))
@@ -207,7 +213,8 @@ func TestForgetAndContinue(t *testing.T) {
 
 func TestMembershipsOfAnyNameAreTaken(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{strings.Repeat("x", relay.MaxName), strings.Repeat("\u2028", 200), strings.Repeat("名", 400)} {
+	for _, name := range []string{strings.Repeat("x", relay.MaxName), strings.Repeat("\u2028", 200), strings.Repeat("名",
+		400)} {
 		m := steer.Member{Agent: relay.AgentName(strings.Repeat("a", relay.MaxID)), Name: name}
 		record := merged(steer.Join(m).Of(1, "m"))
 		if got, in := record.Member(m.Agent); !in || !strings.HasPrefix(name, got.Name) || got.Name == "" {
@@ -224,7 +231,8 @@ func TestOverKeepsBounds(t *testing.T) {
 			t.Errorf("budget %d of the operator's %d: %d", tt.set, tt.operator, got)
 		}
 	}
-	record := merged(steer.Set{"limit": json.RawMessage("3")}.Of(1, "m"), steer.Set{"threshold": json.RawMessage("8")}.Of(1, "n"))
+	record := merged(steer.Set{"limit": json.RawMessage("3")}.Of(1, "m"),
+		steer.Set{"threshold": json.RawMessage("8")}.Of(1, "n"))
 	if got := record.Over(steer.Settings{Limit: 9}, map[string]string{}, now).Threshold; got != 3 {
 		t.Errorf("threshold %d above the limit", got)
 	}
@@ -247,11 +255,15 @@ func TestOutdatedIsWhatTheOtherLacks(t *testing.T) {
 
 // What decodes is a mark of a group within bounds, and the same again when it is written.
 func FuzzDecodeMark(f *testing.F) {
-	f.Add([]byte(`{"id":"1","kind":"command","act":"set","agent":"agent_a","channel":"feishu","chat_id":"oc_1","message_id":"om_1",` +
-		`"by":"ou_1","set":{"limit":5,"paused":{"until":null},"muted:a":null},"chinese":true,"text":"好","ts":1700000000000}`))
+	f.Add([]byte(`{"id":"1","kind":"command","act":"set","agent":"agent_a","channel":"feishu","chat_id":"oc_1",` +
+		`"message_id":"om_1",` +
+		`"by":"ou_1","set":{"limit":5,"paused":{"until":null},"muted:a":null},` +
+		`"chinese":true,"text":"好","ts":1700000000000}`))
 	f.Add([]byte(`{"id":"2","kind":"state","agent":"a","channel":"feishu","chat_id":"oc_1","message_id":"notice:1",` +
-		`"record":{"in:a":{"at":"1700000000","id":"1","v":true},"x":{"at":1,"id":"","v":null}},"bots":["a"],"round":1e12,"ts":1}`))
-	f.Add([]byte(`{"id":"3","kind":"notice","act":"stop","channel":"c","chat_id":"o","reason":"judge_no","ts":"1700000000"}`))
+		`"record":{"in:a":{"at":"1700000000","id":"1","v":true},"x":{"at":1,"id":"","v":null}},` +
+		`"bots":["a"],"round":1e12,"ts":1}`))
+	f.Add([]byte(`{"id":"3","kind":"notice","act":"stop","channel":"c","chat_id":"o",` +
+		`"reason":"judge_no","ts":"1700000000"}`))
 	f.Add([]byte(`{"id":"\ud800","ts":-1}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		m, err := steer.DecodeMark(line)
@@ -275,7 +287,8 @@ func FuzzDecodeMark(f *testing.F) {
 		if err != nil || string(twice) != string(written) {
 			t.Errorf("%v\n%s\n%s", err, written, twice)
 		}
-		if got := merged(again.Record, again.Set.Of(again.TS, again.ID)); got.Version() != record.Version() && compact(m) {
+		if got := merged(again.Record, again.Set.Of(again.TS, again.ID)); got.Version() != record.Version() &&
+			compact(m) {
 			t.Errorf("the record is another one after a round trip: %v, %v", record, got)
 		}
 	})
@@ -314,7 +327,8 @@ func TestMarks(t *testing.T) {
 		t.Error("a mark beyond the bound is encoded")
 	}
 	for _, line := range []string{"", "{}", `{"id":"1","kind":"command","channel":"c","chat_id":"o"}`, `[]`,
-		`{"id":"1","kind":"command","channel":"c","chat_id":"o","ts":1,"text":"` + strings.Repeat("x", steer.MaxMark) + `"}`} {
+		`{"id":"1","kind":"command","channel":"c","chat_id":"o","ts":1,"text":"` + strings.Repeat("x",
+			steer.MaxMark) + `"}`} {
 		if m, err := steer.DecodeMark([]byte(line)); err == nil {
 			t.Errorf("%.40s: %+v", line, m)
 		}

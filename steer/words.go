@@ -311,7 +311,7 @@ func answers(s Settings, bots []Bot) text {
 	case s.Answer == Named:
 		return text{"Bots answer only when they are named.", "机器人只在被点名时回答。"}
 	case s.Answer == Default && !byDefault:
-		return text{"Bots answer only when they are named: there is no default bot yet. Set one: “answer” and its name.",
+		return text{"Bots answer only when they are named: there is no default bot. Set one: “answer” and its name.",
 			"还没有默认机器人，所以只有被点名的回答。在“回答”后面写上机器人的名字，就能指定一个。"}
 	case (s.Answer == Default || s.Answer == One) && byDefault:
 		return text{named + " answers what names no bot.", "没有点名的消息由 " + named + " 回答。"}

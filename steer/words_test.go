@@ -41,21 +41,26 @@ func TestAnswers(t *testing.T) {
 		{room(), "answer BotA", "BotA answers what names no bot.", "没有点名的消息由 BotA 回答。"},
 		{withDefault, "answer default", "小助手 answers what names no bot.", "没有点名的消息由 小助手 回答。"},
 		{withDefault, "answer one", "小助手 answers what names no bot.", "没有点名的消息由 小助手 回答。"},
-		{room(), "answer default", "Bots answer only when they are named: there is no default bot yet.", "还没有默认机器人"},
+		{room(), "answer default", "Bots answer only when they are named: there is no default bot.", "还没有默认机器人"},
 		{room(), "answer one", "One bot answers what names none", "没有点名的消息只由一个机器人回答"},
 		{room(), "limit 7", "The limit is 7: bots' messages stop at number 7 in a row.", "上限为 7：机器人连续说到第 7 条就停下。"},
 		{room(), "limit 1", "in a row. The threshold is 1, too.", "就停下。阈值也为 1。"},
-		{room(), "threshold 3", "The threshold is 3: the first 3 bots' messages in a row pass without the judge.", "阈值为 3：机器人连续的前 3 条不经裁判，直接放行。"},
-		{judgeOff, "threshold 0", "the judge decides on each bot's message. At present the judge is off.", "都由裁判决定。目前裁判是关闭的。"},
-		{room(), "judge on", "The judge is on: it decides on bots' messages behind the first 2 in a row.", "裁判已开启：机器人连续的前 2 条之后由它决定。"},
-		{room(), "judge off", "The judge is off: bots' messages pass up to the limit, 5 in a row.", "裁判已关闭：机器人的消息都放行，直到上限 5。"},
+		{room(), "threshold 3", "The threshold is 3: the first 3 bots' messages in a row pass without the judge.",
+			"阈值为 3：机器人连续的前 3 条不经裁判，直接放行。"},
+		{judgeOff, "threshold 0", "the judge decides on each bot's message. At present the judge is off.",
+			"都由裁判决定。目前裁判是关闭的。"},
+		{room(), "judge on", "The judge is on: it decides on bots' messages behind the first 2 in a row.",
+			"裁判已开启：机器人连续的前 2 条之后由它决定。"},
+		{room(), "judge off", "The judge is off: bots' messages pass up to the limit, 5 in a row.",
+			"裁判已关闭：机器人的消息都放行，直到上限 5。"},
 		{room(), "budget 40", "The budget is 40 bots' messages an hour.", "预算为每小时 40 条机器人消息。"},
 		{room(), "budget 0", "There is no budget any more.", "已取消预算，不再限制每小时的机器人消息。"},
 		{operator, "budget 0", "The operator's budget holds: 60 bots' messages an hour.", "按运维设定的预算：每小时 60 条机器人消息。"},
 		{room(), "continue", "The bots go on.", "机器人可以接着说了。"},
 		{room(), "continue BotA", "BotA goes on.", "BotA可以接着说了。"},
 		{room(), "stop", "Stopped. Bots go on when a person writes again.", "已停止。有人再发消息时，机器人才会继续。"},
-		{room(), "forget", "What was set in this group is forgotten; the operator's settings hold.", "本群改过的设置已还原为运维的设置。"},
+		{room(), "forget", "What was set in this group is forgotten; the operator's settings hold.",
+			"本群改过的设置已还原为运维的设置。"},
 		{room(), "status", "Online (2): BotA and Bot B\n", "在线（2）：BotA、Bot B\n"},
 	} {
 		for _, word := range []string{"/relay ", "/中继 "} {
@@ -72,7 +77,8 @@ func TestAnswers(t *testing.T) {
 			record := steer.Record{}
 			record.Merge(set.Of(relay.MillisOf(at), "om_1"))
 			after.Settings = record.Over(after.Settings, map[string]string{}, at)
-			if before, behind := c.AnswerText(tt.g, at), c.AnswerText(after, at); before != behind && tt.command != "status" {
+			if before, behind := c.AnswerText(tt.g, at), c.AnswerText(after, at); before != behind &&
+				tt.command != "status" {
 				t.Errorf("%s%s: %q of the group before, %q behind", word, tt.command, before, behind)
 			}
 		}
@@ -92,8 +98,10 @@ func TestStatusText(t *testing.T) {
 	g.Locked = true
 	g.Settings.Budget = 40
 	g.Settings.Paused = in(time.Hour)
-	g.Settings.Muted = map[relay.AgentName]*steer.Until{"agent_a": in(48 * time.Hour), "agent_b": {}, "agent_c": in(-time.Hour)}
-	g.LastStop = &steer.LastStop{Sender: "agent_a", Bots: bots("agent_b", "agent_c"), Reason: relay.JudgeNo, At: relay.MillisOf(now.Add(-time.Hour))}
+	g.Settings.Muted = map[relay.AgentName]*steer.Until{"agent_a": in(48 * time.Hour), "agent_b": {},
+		"agent_c": in(-time.Hour)}
+	g.LastStop = &steer.LastStop{Sender: "agent_a", Bots: bots("agent_b", "agent_c"), Reason: relay.JudgeNo,
+		At: relay.MillisOf(now.Add(-time.Hour))}
 	const english = `Online (2): BotA and Bot B
 Offline (1): 小助手
 All bots answer what people say.
@@ -139,7 +147,8 @@ func TestHelpListsEachCommand(t *testing.T) {
 			if !tt.chinese {
 				usage, _, _ = strings.Cut(line, ": ")
 			}
-			usage, _, _ = strings.Cut(strings.NewReplacer("[", "", "]", "", "Bot", "BotA", "机器人", "BotA").Replace(usage), "|")
+			usage, _, _ = strings.Cut(strings.NewReplacer("[", "", "]", "", "Bot", "BotA", "机器人",
+				"BotA").Replace(usage), "|")
 			c, is := steer.ParseCommand(steer.Said{Text: usage}, tt.words, room().Bots)
 			if !is || c.Verb != steer.Verbs[i] || c.Mistake != nil || !strings.HasPrefix(line, tt.begin) {
 				t.Errorf("%q: %+v, mistake: %s", line, c, wrong(c.Mistake))
@@ -164,7 +173,8 @@ Reply “continue” to let it go on.`
 	if got := steer.WhyText("BotA, 14:30", fates, room(), at, commandWords, false); got != english {
 		t.Errorf("got\n%s\nwant\n%s", got, english)
 	}
-	if got := steer.WhyText("", fates[:2], room(), at, commandWords, true); got != "BotA：14:34 已送达\nBot B：没有转给它，机器人已静音\n“/中继 取消静音”加上它的名字可以取消。" {
+	if got := steer.WhyText("", fates[:2], room(), at, commandWords,
+		true); got != "BotA：14:34 已送达\nBot B：没有转给它，机器人已静音\n“/中继 取消静音”加上它的名字可以取消。" {
 		t.Errorf("got\n%s", got)
 	}
 	if got := steer.WhyText("", nil, room(), at, commandWords, true); !strings.HasPrefix(got, "没有机器人收到它") {
@@ -195,15 +205,19 @@ func TestWordsForEachReason(t *testing.T) {
 
 func TestNotices(t *testing.T) {
 	t.Parallel()
+	both := []string{"Bot B", "小助手"}
 	for got, want := range map[string]string{
-		steer.StopNotice("BotA", []string{"Bot B", "小助手"}, relay.MaxDepth, false): "BotA's message was not given to Bot B and 小助手: bots have spoken in a row up to the limit. Reply “continue” to let it go on.",
-		steer.StopNotice("BotA", []string{"Bot B", "小助手"}, relay.JudgeNo, true):   "BotA 的消息没有转给 Bot B、小助手：裁判认为不用再回答。回复“继续”，让它接着说。",
-		steer.StopNotice("", nil, relay.Budget, false):                            "A bot's message was not given to other bots: this hour's budget is used up. Reply “continue” to let it go on.",
-		steer.Refused("admins", true):                                             "只有群主和群管理员可以这样做。",
-		steer.Refused("members", false):                                           "Only members of this group can do that.",
-		steer.Refused("list", true):                                               "只有运维名单上的人可以这样做。",
-		steer.Locked(true):                                                        "本群的设置由运维固定，不能在群里更改。",
-		steer.NothingToContinue(false):                                            "Nothing was stopped.",
+		steer.StopNotice("BotA", both, relay.MaxDepth, false): "BotA's message was not given to Bot B and 小助手: " +
+			"bots have spoken in a row up to the limit. Reply “continue” to let it go on.",
+		steer.StopNotice("BotA", both, relay.JudgeNo, true): "BotA 的消息没有转给 Bot B、小助手：" +
+			"裁判认为不用再回答。回复“继续”，让它接着说。",
+		steer.StopNotice("", nil, relay.Budget, false): "A bot's message was not given to other bots: " +
+			"this hour's budget is used up. Reply “continue” to let it go on.",
+		steer.Refused("admins", true):   "只有群主和群管理员可以这样做。",
+		steer.Refused("members", false): "Only members of this group can do that.",
+		steer.Refused("list", true):     "只有运维名单上的人可以这样做。",
+		steer.Locked(true):              "本群的设置由运维固定，不能在群里更改。",
+		steer.NothingToContinue(false):  "Nothing was stopped.",
 	} {
 		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -215,10 +229,12 @@ func TestNotices(t *testing.T) {
 func TestTextsAreBoundedAndMentionNobody(t *testing.T) {
 	t.Parallel()
 	for i, name := range []string{
-		"@all", "＠所有人", `<at user_id="all"></at>`, "a\nb\r\u2028c\x00\u202e", strings.Repeat("很长的名字", 60), strings.Repeat("x", 500), "\xff\xfe", " @ @ ",
+		"@all", "＠所有人", `<at user_id="all"></at>`, "a\nb\r\u2028c\x00\u202e", strings.Repeat("很长的名字", 60),
+		strings.Repeat("x", 500), "\xff\xfe", " @ @ ",
 		"Bot",
 	} {
-		g := steer.Group{Settings: steer.Settings{Answer: steer.Default, Muted: map[relay.AgentName]*steer.Until{}, DefaultBot: "agent_7"}}
+		g := steer.Group{Settings: steer.Settings{Answer: steer.Default, Muted: map[relay.AgentName]*steer.Until{},
+			DefaultBot: "agent_7"}}
 		stop := &steer.LastStop{Sender: "agent_1", Reason: relay.Reason(name), At: 1}
 		var fates []steer.Fate
 		var display []string
@@ -234,10 +250,12 @@ func TestTextsAreBoundedAndMentionNobody(t *testing.T) {
 		for _, chinese := range []bool{false, true} {
 			texts := []string{
 				steer.StatusText(g, now, chinese), steer.HelpText([]string{name, name}, chinese),
-				steer.WhyText(name, fates, g, now, []string{name}, chinese), steer.StopNotice(name, display, relay.Reason(name), chinese),
+				steer.WhyText(name, fates, g, now, []string{name}, chinese), steer.StopNotice(name, display,
+					relay.Reason(name), chinese),
 				steer.Asked{Verb: steer.VerbMute, Chinese: chinese, Bots: stop.Bots, For: time.Hour}.AnswerText(g, now),
 			}
-			for _, command := range []string{"mute", "mute @" + name + "?", "answer " + name, "limit " + name, "judge " + name, "pause " + name, name} {
+			for _, command := range []string{"mute", "mute @" + name + "?", "answer " + name, "limit " + name,
+				"judge " + name, "pause " + name, name} {
 				c, _ := steer.ParseCommand(steer.Said{Text: "/relay " + command}, commandWords, g.Bots)
 				if c.Mistake != nil {
 					texts = append(texts, c.Mistake.Text(chinese))
@@ -245,7 +263,10 @@ func TestTextsAreBoundedAndMentionNobody(t *testing.T) {
 			}
 			for _, text := range texts {
 				if len(text) >= 4096 || !utf8.ValidString(text) || strings.ContainsAny(text, "@＠<>") ||
-					strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) }) {
+					strings.ContainsFunc(text, func(r rune) bool {
+						return r != '\n' && (unicode.IsControl(r) ||
+							unicode.Is(unicode.Cf, r))
+					}) {
 					t.Errorf("%d: %d bytes: %q", i, len(text), text)
 				}
 			}
