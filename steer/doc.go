@@ -13,4 +13,11 @@
 // # Audience
 //
 // [AudienceOf] is who a message is for. Where a group's mode is [All], everybody.
+//
+// # Commands and texts
+//
+// [ParseCommand] reads what a person asks for, in English or Chinese, [Asked.Changes] is the
+// change of the record that this is, and [Patch] the same of a request to the API. What people
+// are told is here too: [Asked.AnswerText], [StatusText], [HelpText], [WhyText], [StopNotice]
+// and [Mistake.Text]. Each text is below 4 KB, and names in it mention nobody.
 package steer

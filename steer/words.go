@@ -107,7 +107,7 @@ func clock(at, now time.Time, chinese bool) string {
 		!at.Before(time.Date(y, m, d+1, 0, 0, 0, 0, now.Location())) {
 		layout = text{"2 Jan 15:04", "1月2日 15:04"}.in(chinese)
 	}
-	if now.Location() == time.UTC {
+	if zone, _ := at.Zone(); zone == "UTC" { // of a container, and hardly the readers'
 		layout += " UTC"
 	}
 	return at.Format(layout)
@@ -430,6 +430,7 @@ func command(words []string, v Verb, inChinese bool) string {
 }
 
 // reasons are what each stop is to people, and what they can do. {unmute} and the like are commands.
+// The last are why no bot was given a person's message.
 var reasons = map[relay.Reason]struct{ means, do text }{
 	relay.OwnMessage: {means: text{"it is the bot's own", "是它自己的消息"}},
 	relay.NotAMember: {text{"the bot is not in this group", "机器人不在这个群里"},
@@ -462,6 +463,8 @@ var reasons = map[relay.Reason]struct{ means, do text }{
 		text{"Reply “continue” to let it go on.", "回复“继续”，让它接着说。"}},
 	relay.Undeliverable: {text{"the bot refused it or did not answer in time", "机器人拒收，或没有及时回应"},
 		text{"Say it again; if it happens often, tell the operator.", "请再说一遍；如果常常这样，请告诉运维。"}},
+	"command":  {means: text{"it is a command", "它是一条命令"}},
+	"continue": {means: text{"it let go on what was stopped", "它让停下的对话接着说"}},
 }
 
 // ReasonText says why a message was stopped: part of a sentence. A reason that is not known

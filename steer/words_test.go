@@ -84,8 +84,10 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	c, _ := steer.ParseCommand(steer.Said{Text: "/relay pause 30m"}, commandWords, nil)
-	if got := c.AnswerText(room(), at.UTC()); !strings.HasSuffix(got, "until 07:04 UTC.") {
-		t.Errorf("in UTC, which people may not be in: %q", got)
+	for _, zone := range []*time.Location{time.UTC, time.FixedZone("UTC", 0)} { // as TZ=UTC has it
+		if got := c.AnswerText(room(), at.In(zone)); !strings.HasSuffix(got, "until 07:04 UTC.") {
+			t.Errorf("in UTC, which people may not be in: %q", got)
+		}
 	}
 }
 
@@ -186,7 +188,7 @@ func TestWordsForEachReason(t *testing.T) {
 	t.Parallel()
 	for _, chinese := range []bool{false, true} {
 		seen := map[string]relay.Reason{}
-		for _, why := range relay.Reasons() {
+		for _, why := range append(relay.Reasons(), "command", "continue") {
 			got := steer.ReasonText(why, chinese)
 			if got == string(why) || seen[got] != "" || steer.HanIn(got) != chinese {
 				t.Errorf("%s: %q, as %q", why, got, seen[got])
