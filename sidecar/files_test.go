@@ -145,15 +145,17 @@ type queuedLine struct {
 	}
 }
 
-// queued are the lines of a queue.
+// queued are the lines of a queue, as far as they are written.
 func (n *tenant) queued(queue string) (lines []queuedLine) {
-	n.t.Helper()
 	data, err := os.ReadFile(filepath.Join(n.dir, "relay", queue+".jsonl"))
-	must(n.t, err)
+	if err != nil {
+		return nil // not yet
+	}
 	for text := range strings.Lines(string(data)) {
 		var line queuedLine
-		must(n.t, json.Unmarshal([]byte(text), &line))
-		lines = append(lines, line)
+		if json.Unmarshal([]byte(text), &line) == nil {
+			lines = append(lines, line)
+		}
 	}
 	return lines
 }
