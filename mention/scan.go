@@ -21,6 +21,8 @@ type scanner struct {
 	hits []hit
 	hit  []bool // by agent: is it in hits
 	all  bool
+	// plain, if not nil, is called for each name behind an '@' with its place.
+	plain func(from, to, agent int)
 }
 
 func (d *Directory) scan(t Text) *scanner {
@@ -126,6 +128,9 @@ func (s *scanner) mention(text string, hidden []bool, at, name, last int) int {
 	}
 	agent, end := s.dir.names.match(text, hidden, name)
 	s.found(agent, Ref{})
+	if s.plain != nil {
+		s.plain(at, end, agent)
+	}
 	return end
 }
 

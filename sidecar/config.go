@@ -111,6 +111,7 @@ type GatewayConfig struct {
 	Settle     time.Duration `envconfig:"GATEWAY_SETTLE" default:"1500ms" range:"0s..1m" desc:"the quiet after a streamed card's end sign"`
 	StreamLife time.Duration `envconfig:"GATEWAY_STREAM_LIFE" default:"10m" range:"0s..24h" desc:"how long a streamed card without an end sign is waited for"`
 	EditSettle time.Duration `envconfig:"GATEWAY_EDIT_SETTLE" default:"8s" range:"0s..10m" desc:"the quiet after an edit that has no end sign"`
+	Mentions   bool          `envconfig:"REWRITE_MENTIONS" default:"false" desc:"a plain @Name in what the bot sends to a group becomes a real mention"`
 }
 
 // KnowsFeishu reports whether Feishu itself can be asked, or be listened to.

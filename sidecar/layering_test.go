@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"feishu/longconn":      {"feishu", "relay", "internal/wait"},
 	"feishu/webhook":       {"feishu", "relay", "dedup", "internal/wait"},
 	"feishu/entry":         {"feishu", "internal/attempts", "internal/safefile", "internal/jsonl"},
-	"feishu/gateway":       {"feishu", "feishu/longconn", "feishu/webhook", "relay", "internal/safefile", "internal/weborigin", "internal/wait"},
+	"feishu/gateway":       {"feishu", "feishu/longconn", "feishu/webhook", "relay", "mention", "internal/safefile", "internal/weborigin", "internal/wait"},
 	"feishu/connector":     {"feishu", "relay", "internal/wait"},
 	"internal/apitest":     {},
 	"internal/browsertest": {},

@@ -46,6 +46,8 @@
 //	withheld           … is not passed to the bot now
 //	chat_asked         Feishu was asked what kind a chat is
 //	names_asked        … or who its bots and people are
+//	mention_written    a message was sent with real mentions in the place of plain names
+//	mention_refused    … and Feishu refused it: it was sent as the bot wrote it
 //	lookup_answered    a look-up got an answer of ours
 //	foreign_app        a call of another app passed unread
 //	foreign_user       … of a user
@@ -149,6 +151,10 @@ type Options struct {
 	API  *feishu.API
 	Host Host
 
+	// RewriteMentions makes real mentions of the plain names of people and bots in what the bot
+	// sends to groups.
+	RewriteMentions bool
+
 	Settle     time.Duration // quiet behind the end of a card; 0: 1.5 s
 	EditSettle time.Duration // quiet behind an edit; 0: 8 s
 	// how long a card may stream without an end sign; 0: 10 min, as at Feishu (docs/feishu.md 5.2)
@@ -179,6 +185,7 @@ type Gateway struct {
 	recent  *recents
 	asking  sync.Map // relay.ChatID: a question to Feishu is under way
 	slots   chan struct{}
+	rosters *rosters
 	crew    *crew           // taps, and questions to Feishu
 	ctx     context.Context // of the questions; ended by Close
 	cancel  context.CancelFunc
@@ -215,7 +222,7 @@ func New(o Options) (*Gateway, error) {
 		o.Certified = func(string) bool { return false }
 	}
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, budgets: newBudgets(), slots: make(chan struct{}, maxTaps),
-		recent: newRecents(), crew: newCrew()}
+		recent: newRecents(), rosters: newRosters(), crew: newCrew()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(o.AppID, o.Book, o.API, o.Logger, o.Counter)
 	var err error

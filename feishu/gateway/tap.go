@@ -41,6 +41,7 @@ type tapped struct {
 	http    *http.Request
 	token   string // of the Authorization header
 	request []byte // up to maxRequest
+	changed []byte // what is sent in its place; nil: nothing
 	status  int
 	answer  []byte // unpacked
 	held    *holding
@@ -85,6 +86,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 			g.count("untapped_large")
 		}
 		t.request = data
+		if watched && whole {
+			t.changed = g.withMentions(t)
+		}
 		out = hold(out, data, whole)
 		if !whole {
 			out = out.WithContext(r.Context())

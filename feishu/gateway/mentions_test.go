@@ -1,0 +1,199 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"feishu-relay/feishu"
+	"feishu-relay/relay"
+)
+
+// members makes Feishu tell who is in the group.
+func (r *rig) members(people, bots string) {
+	r.up.say("GET /open-apis/im/v1/chats/"+group+"/members", 200, `{"code":0,"data":{"items":[`+people+`]}}`)
+	r.up.say("GET /open-apis/im/v1/chats/"+group+"/members/bots", 200, `{"code":0,"data":{"items":[`+bots+`]}}`)
+}
+
+// login shows the gateway the bot's token.
+func (r *rig) login() {
+	r.t.Helper()
+	r.call("POST", "/open-apis/auth/v3/tenant_access_token/internal", `{"app_id":"`+r.app+`","app_secret":"x"}`)
+}
+
+func rewriting(o *Options) { o.RewriteMentions = true }
+
+const (
+	ann  = `{"member_id":"ou_ann","name":"Ann"}`
+	botB = `{"bot_id":"ou_b","bot_name":"BotB"}`
+)
+
+// lastSend is the last request that sent something, as Feishu got it.
+func (r *rig) lastSend() seen {
+	r.t.Helper()
+	all := r.up.seen()
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].Method == "POST" && strings.Contains(all[i].URI, "/im/v1/messages") {
+			return all[i]
+		}
+	}
+	r.t.Fatal("nothing was sent")
+	panic("unreachable")
+}
+
+func TestPlainNamesBecomeMentions(t *testing.T) {
+	r := newRig(t, rewriting).knowGroup()
+	r.login()
+	r.members(ann+`,{"member_id":"ou_t1","name":"Twin"},{"member_id":"ou_t2","name":"Twin"}`, botB)
+	const path = "/open-apis/im/v1/messages?receive_id_type=chat_id"
+	for _, c := range []struct{ name, path, body, want string }{
+		{"a text", path, `{ "receive_id":"oc_group", "new":1.50, "msg_type":"text","content":"{\"text\":\"@BotB 请 @Ann\"}" ,"uuid":"u"}`,
+			`{ "receive_id":"oc_group", "new":1.50, "msg_type":"text","content":"{\"text\":\"<at user_id=\\\"ou_b\\\">BotB</at> 请 <at user_id=\\\"ou_ann\\\">Ann</at>\"}" ,"uuid":"u"}`},
+		{"a card", path, `{"receive_id":"oc_group","msg_type":"interactive","content":"{\"elements\":[{\"tag\":\"markdown\",\"content\":\"@BotB\"}]}"}`,
+			`{"receive_id":"oc_group","msg_type":"interactive","content":"{\"elements\":[{\"tag\":\"markdown\",\"content\":\"<at id=ou_b></at>\"}]}"}`},
+		{"nobody, or several, or in code", path, `{"receive_id":"oc_group","msg_type":"text","content":"{\"text\":\"@Nobody @Twin @all ` + "`@BotB`" + ` \\u4f60\"}"}`, ""},
+		{"to a person", strings.Replace(path, "chat_id", "open_id", 1), `{"receive_id":"oc_group","msg_type":"text","content":"{\"text\":\"@BotB\"}"}`, ""},
+		{"to a private chat", path, `{"receive_id":"oc_private","msg_type":"text","content":"{\"text\":\"@BotB\"}"}`, ""},
+		{"content that is no string", path, `{"receive_id":"oc_group","msg_type":"text","content":{"text":"@BotB"}}`, ""},
+		{"content twice", path, `{"receive_id":"oc_group","msg_type":"text","content":"{}","Content":"{\"text\":\"@BotB\"}"}`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r.call("POST", c.path, c.body)
+			want := c.want
+			if want == "" {
+				want = c.body
+			}
+			if got := r.lastSend(); got.Body != want || got.Header.Get("Content-Length") != strconv.Itoa(len(want)) {
+				t.Errorf("Feishu got  %s\nwant %s", got.Body, want)
+			}
+		})
+	}
+	if r.counts.of("mention_written") != 2 || r.counts.of("names_asked") != 1 {
+		t.Errorf("written %d, asked %d", r.counts.of("mention_written"), r.counts.of("names_asked"))
+	}
+}
+
+func TestNamesInRepliesBecomeMentions(t *testing.T) {
+	r := newRig(t, rewriting).knowGroup()
+	r.login()
+	r.members("", botB)
+	r.tapEvent([]byte(eventOf(r.app, "user", "ou_u", "om_q", group, "group", "hi")))
+	body := `{"msg_type":"text","content":"{\"text\":\"@BotB\"}"}`
+	r.call("POST", "/open-apis/im/v1/messages/om_q/reply", body)
+	if got := r.lastSend().Body; !strings.Contains(got, "ou_b") {
+		t.Errorf("Feishu got %s", got)
+	}
+	r.call("POST", "/open-apis/im/v1/messages/om_unknown/reply", body)
+	if got := r.lastSend().Body; got != body {
+		t.Errorf("to an unknown message Feishu got %s", got)
+	}
+}
+
+func TestNamesPassByDefault(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	r.login()
+	r.members(ann, botB)
+	r.text("@BotB hi")
+	if got := r.lastSend().Body; strings.Contains(got, "ou_b") || r.counts.of("names_asked") != 0 {
+		t.Errorf("Feishu got %s", got)
+	}
+}
+
+// Where Feishu tells nobody's name the bot's message passes as it is; bots that were met count.
+func TestNamesThatFeishuDoesNotTell(t *testing.T) {
+	r := newRig(t, rewriting).knowGroup()
+	r.login()
+	for _, path := range []string{"/members", "/members/bots"} {
+		r.up.say("GET /open-apis/im/v1/chats/"+group+path, 400, `{"code":99991672,"msg":"no scope"}`)
+	}
+	r.text("@BotB hi")
+	if got := r.lastSend().Body; strings.Contains(got, "<at") {
+		t.Errorf("Feishu got %s", got)
+	}
+	other := newRig(t, rewriting).knowGroup()
+	other.login()
+	for _, path := range []string{"/members", "/members/bots"} {
+		other.up.say("GET /open-apis/im/v1/chats/"+group+path, 400, `{"code":99991672,"msg":"no scope"}`)
+	}
+	other.book.LearnBot(feishu.Bot{OpenID: "ou_b", Name: "BotB", Agent: "agent_b"})
+	other.text("@agent_b hi")
+	if got := other.lastSend().Body; !strings.Contains(got, `<at user_id=\\\"ou_b\\\">BotB</at> hi`) {
+		t.Errorf("Feishu got %s", got)
+	}
+}
+
+// What Feishu refuses for its content is sent once more as the bot wrote it; other refusals
+// are the bot's to deal with.
+func TestMentionsThatFeishuRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		status  int
+		code    string
+		sends   int32
+		finally string
+	}{
+		{"a parameter", 400, "230001", 2, "om_ok"},
+		{"the card", 400, "230099", 2, "om_ok"},
+		{"too many calls", 400, "99991400", 1, "99991400"},
+		{"too many calls, by status", 429, "230001", 1, "230001"},
+		{"the token", 400, "99991663", 1, "99991663"},
+		{"not in the chat", 400, "230002", 1, "230002"},
+		{"a failure", 500, "230001", 1, "230001"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, rewriting).knowGroup()
+			r.login()
+			r.members(ann, botB)
+			var sends atomic.Int32
+			body := `{"receive_id":"oc_group","msg_type":"text","content":"{\"text\":\"@BotB hi\"}"}`
+			r.up.on("POST /open-apis/im/v1/messages", func(w http.ResponseWriter, req *http.Request) {
+				data, _ := io.ReadAll(req.Body)
+				if sends.Add(1) == 1 {
+					answer(w, c.status, `{"code":`+c.code+`,"msg":"m"}`)
+					return
+				}
+				if string(data) != body {
+					t.Errorf("the second time Feishu got %s", data)
+				}
+				answer(w, 200, `{"code":0,"data":{"message_id":"om_ok","chat_id":"oc_group","msg_type":"text","create_time":"1700000000000",
+					"sender":{"id":"`+r.app+`","id_type":"app_id","sender_type":"app"},"body":{"content":"{\"text\":\"@BotB hi\"}"}}}`)
+			})
+			_, got := r.call("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", body)
+			if sends.Load() != c.sends || !strings.Contains(got, c.finally) || r.counts.of("mention_refused") != int(c.sends)-1 || r.counts.of("mention_written") != 0 {
+				t.Errorf("sent %d times; the bot got %s", sends.Load(), got)
+			}
+			if c.sends == 2 {
+				if m := r.said(); m.ID != "om_ok" || m.Text != "@BotB hi" {
+					t.Errorf("published %+v", m)
+				}
+			}
+		})
+	}
+}
+
+// With the official SDK and the stand-in: the other bot is mentioned, and what is published
+// says so.
+func TestRewrittenMentionsStory(t *testing.T) {
+	l := newLab(t, rewriting)
+	a := l.bot(l.a, l.url)
+	l.book.SawChat(relay.ChatID(l.group.ID), feishu.ChatGroup)
+	for msgType, content := range map[string]string{
+		"text":        textOf("@BotB and @Ann, please look"),
+		"post":        `{"zh_cn":{"title":"","content":[[{"tag":"text","text":"@BotB and @Ann, please look"}]]}}`,
+		"interactive": `{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"@BotB and @Ann, please look"}]}}`,
+	} {
+		id := l.create(a, msgType, content)
+		m := l.said()
+		if string(m.ID) != id || m.Text != "@BotB and @Ann, please look" || len(m.Mentions) != 2 ||
+			m.Mentions[0].Name != "BotB" || m.Mentions[1].Name != "Ann" {
+			t.Errorf("%s: published %+v", msgType, m)
+		}
+		if real, _ := l.sim.Message(id); !slices.Contains(real.Mentions, l.b.ID) || !slices.Contains(real.Mentions, l.ann.ID) {
+			t.Errorf("%s: Feishu has %+v", msgType, real)
+		}
+	}
+}
