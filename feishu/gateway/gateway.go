@@ -1,6 +1,9 @@
 // Package gateway is the transparent front door between a bot's Feishu SDK and
 // Feishu. Everything passes byte for byte; what the sidecar must know is read on
-// the way: what the bot says in groups, who it is, and what it hears.
+// the way: what the bot says in groups, who it is, and what it hears. Two things
+// are changed where the sidecar asks for it: a person's message, which the [Host] may
+// withhold or put a text in front of, and plain names in what the bot sends
+// (Options.RewriteMentions).
 //
 // # What is read
 //

@@ -7,7 +7,7 @@
 // go from one to the other as they came. Three things are more than that:
 //
 //   - The tap sees every event before the bot does, in one piece also where
-//     Feishu sent it in several, and may keep it from the bot.
+//     Feishu sent it in several, and may keep it from the bot or replace it.
 //   - [Server.Inject] writes an event to the bot. The bot's acknowledgement is
 //     the receipt, and Feishu does not see it.
 //   - The settings that the bot is told make it come back within seconds when

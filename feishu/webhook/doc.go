@@ -2,7 +2,8 @@
 // a bot that receives them so, and can post events of its own to the bot.
 //
 // A post is passed on byte for byte once it is proven to be Feishu's, by its
-// signature, its token, or both, whichever secrets [Options] has. The bot's
+// signature, its token, or both, whichever secrets [Options] has; an event that the
+// tap replaces is encrypted and signed again. The bot's
 // answer goes back to Feishu; where there is none Feishu gets 502 and posts
 // again by its own schedule (docs/feishu.md 2.4). Feishu waits for 3 s. A bot may take
 // longer, up to Options.Timeout: it gets the event once, since repeats are refused
