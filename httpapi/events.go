@@ -9,6 +9,7 @@ import (
 	"feishu-relay/internal/web"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
+	"feishu-relay/transcript"
 )
 
 // Bounds of the watchers' side.
@@ -27,31 +28,33 @@ const (
 	EventDelivery = "delivery" // the bot was given one
 	EventReceipt  = "receipt"  // the bot acknowledged one
 	EventMail     = "mail"     // something happened to a message between agents
+	EventNotice   = "notice"   // a command, its answer, or that the group was shown something
 	EventOutcome  = "outcome"  // of a message at some bot of the group; with ?outcomes=all only
 )
 
 // Event is what a watcher sees.
 type Event struct {
-	Type       string          `json:"type"`
-	Time       relay.Millis    `json:"time"`
-	Channel    string          `json:"channel,omitempty"`
-	ChatID     relay.ChatID    `json:"chat_id,omitempty"`
-	RelayMsgID relay.MessageID `json:"relay_msg_id,omitempty"`
-	Role       string          `json:"role,omitempty"`
-	Sender     string          `json:"sender,omitempty"`
-	SenderName string          `json:"sender_name,omitempty"`
-	Content    string          `json:"content,omitempty"`
-	ThreadID   string          `json:"thread_id,omitempty"`
-	ParentID   relay.MessageID `json:"parent_id,omitempty"`
-	RootID     relay.MessageID `json:"root_id,omitempty"`
-	TS         relay.Millis    `json:"ts,omitempty"`
-	Own        bool            `json:"own,omitempty"` // this sidecar's bot said it
-	Depth      int             `json:"depth,omitempty"`
-	Decision   any             `json:"decision,omitempty"`
-	Reason     relay.Reason    `json:"reason,omitempty"`
-	Door       string          `json:"door,omitempty"`
-	Mail       *MailEvent      `json:"mail,omitempty"`
-	Outcome    any             `json:"outcome,omitempty"`
+	Type             string          `json:"type"`
+	Time             relay.Millis    `json:"time"`
+	Channel          string          `json:"channel,omitempty"`
+	ChatID           relay.ChatID    `json:"chat_id,omitempty"`
+	RelayMsgID       relay.MessageID `json:"relay_msg_id,omitempty"`
+	Role             string          `json:"role,omitempty"`
+	Sender           string          `json:"sender,omitempty"`
+	SenderName       string          `json:"sender_name,omitempty"`
+	Content          string          `json:"content,omitempty"`
+	ThreadID         string          `json:"thread_id,omitempty"`
+	ParentID         relay.MessageID `json:"parent_id,omitempty"`
+	RootID           relay.MessageID `json:"root_id,omitempty"`
+	TS               relay.Millis    `json:"ts,omitempty"`
+	Own              bool            `json:"own,omitempty"` // this sidecar's bot said it
+	Depth            int             `json:"depth,omitempty"`
+	Decision         any             `json:"decision,omitempty"`
+	Reason           relay.Reason    `json:"reason,omitempty"`
+	Door             string          `json:"door,omitempty"`
+	Mail             *MailEvent      `json:"mail,omitempty"`
+	Outcome          any             `json:"outcome,omitempty"`
+	*transcript.Mark                 // of a notice
 }
 
 // MailEvent is what happened to a message between agents, without its text.

@@ -113,6 +113,7 @@ const (
 	TierThreshold Tier = "threshold"
 	TierJudge     Tier = "judge"
 	TierJudgeOff  Tier = "judge_off"
+	TierReleased  Tier = "released" // a person let it go on
 )
 
 // Reasons of a stop, the same words in logs, metrics and the API.

@@ -39,4 +39,7 @@ const (
 	CodeUnknownFile           Code = "unknown_file"
 	CodeRecalled              Code = "recalled"
 	CodeNoCredentials         Code = "no_credentials"
+	CodeUnknownGroup          Code = "unknown_group"
+	CodeLocked                Code = "locked"
+	CodeConflict              Code = "conflict"
 )

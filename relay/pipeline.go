@@ -23,19 +23,24 @@ const (
 	Paused          Reason = "paused"
 	StoppedByPerson Reason = "stopped_by_person"
 	NotForMe        Reason = "not_for_me"
-	Budget          Reason = "budget"
 	NotMentioned    Reason = "not_mentioned"
+	Budget          Reason = "budget"
 	MaxDepth        Reason = "max_depth"
 	JudgeNo         Reason = "judge_no"
 	JudgeError      Reason = "judge_error"
 	Undeliverable   Reason = "undeliverable"
 )
 
+// Why a person's message is not for a bot, besides Muted and NotForMe.
+const (
+	Command  Reason = "command"
+	Continue Reason = "continue"
+)
+
 // Reasons lists every stop reason.
 func Reasons() []Reason {
 	return []Reason{OwnMessage, NotAMember, Duplicate, BadSignature, Malformed, Expired,
-		Recalled, Muted, Paused, StoppedByPerson, NotForMe, Budget,
-		NotMentioned, MaxDepth, JudgeNo, JudgeError, Undeliverable}
+		Recalled, Muted, Paused, StoppedByPerson, NotForMe, NotMentioned, Budget, MaxDepth, JudgeNo, JudgeError, Undeliverable}
 }
 
 // Stage is one step on the way of a message. T is what the stages share: the

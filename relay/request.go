@@ -36,6 +36,9 @@ type Heard struct {
 	ParentID   MessageID `json:"parent_id"`
 	RootID     MessageID `json:"root_id"`
 	ThreadID   string    `json:"thread_id"`
+	MsgType    string    `json:"msg_type"` // "": text
+	Mentions   []Mention `json:"mentions"`
+	UnionID    string    `json:"sender_union_id"`
 	Metadata   Metadata  `json:"metadata"` // only its chat_type, media_keys and files are looked at
 }
 
@@ -53,6 +56,10 @@ type Question struct {
 type Sent struct {
 	RelayMsgID MessageID `json:"relay_msg_id"`
 	Relayed    bool      `json:"relayed"`
+	// ForMe is whether a person's message is for this bot; Reason says why not. Of what a bot
+	// sends, both are missing.
+	ForMe  *bool  `json:"for_me,omitempty"`
+	Reason Reason `json:"reason,omitempty"`
 }
 
 // Check returns an [*Error] that says what is missing or wrong.

@@ -389,10 +389,7 @@ func (a *app) person(ctx context.Context, m *feishu.Message) string {
 // addressed reports whether a text, or what its sender resolved in it, names
 // this bot.
 func (a *app) addressed(content, msgType string, mentions []relay.Mention) bool {
-	refs := make([]mention.Ref, len(mentions))
-	for i, m := range mentions {
-		refs[i] = mention.Ref{Key: m.Key, Name: m.Name, OpenID: string(m.OpenID), AgentName: string(m.AgentName)}
-	}
+	refs := refsOf(mentions)
 	found := a.directory().Find(mention.Text{Content: content, MsgType: msgType, Refs: refs})
 	if found.All && a.cfg.MentionAll {
 		return true
@@ -400,14 +397,18 @@ func (a *app) addressed(content, msgType string, mentions []relay.Mention) bool 
 	return slices.Contains(found.Agents, string(a.cfg.Agent))
 }
 
-// resolve completes what the bot says of its mentions by what the text shows.
-func (a *app) resolve(content, msgType string, given []relay.Mention) []relay.Mention {
-	refs := make([]mention.Ref, len(given))
-	for i, m := range given {
+func refsOf(mentions []relay.Mention) []mention.Ref {
+	refs := make([]mention.Ref, len(mentions))
+	for i, m := range mentions {
 		refs[i] = mention.Ref{Key: m.Key, Name: m.Name, OpenID: string(m.OpenID), AgentName: string(m.AgentName)}
 	}
+	return refs
+}
+
+// resolve completes what the bot says of its mentions by what the text shows.
+func (a *app) resolve(content, msgType string, given []relay.Mention) []relay.Mention {
 	var out []relay.Mention
-	for _, r := range a.directory().Resolve(mention.Text{Content: content, MsgType: msgType, Refs: refs}) {
+	for _, r := range a.directory().Resolve(mention.Text{Content: content, MsgType: msgType, Refs: refsOf(given)}) {
 		out = append(out, relay.Mention{Key: r.Key, Name: r.Name, OpenID: relay.OpenID(r.OpenID),
 			AgentName: relay.AgentName(r.AgentName)})
 	}

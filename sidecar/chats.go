@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -351,6 +352,23 @@ func (c *chats) saw(channel string, chat relay.ChatID, at relay.Millis) {
 	if c.learn(chatKey(channel, chat), at) {
 		c.save()
 	}
+}
+
+// list lists the groups in which the bot was seen, or is by the groups file.
+func (c *chats) list() (out []recordLine) {
+	for chat := range c.groups.Current().Groups {
+		if c.in(relay.DefaultChannel, relay.ChatID(chat)) {
+			out = append(out, recordLine{Channel: relay.DefaultChannel, ChatID: relay.ChatID(chat)})
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range c.order {
+		if channel, chat, ok := strings.Cut(key, "/"); ok {
+			out = append(out, recordLine{Channel: channel, ChatID: relay.ChatID(chat)})
+		}
+	}
+	return out
 }
 
 // learn reports whether the chat is a new one.

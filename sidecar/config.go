@@ -88,8 +88,22 @@ type Config struct {
 	MembershipCheck string `envconfig:"MEMBERSHIP_CHECK" default:"auto" oneof:"auto|on|off" desc:"auto, on or off: hear only groups the bot is in"`
 
 	Limits  policy.Limits
+	Steer   SteerConfig
 	Judge   JudgeConfig
 	Mailbox MailboxConfig
+}
+
+// SteerConfig is what people in a group see and can change.
+type SteerConfig struct {
+	AnswerMode      string        `envconfig:"ANSWER_MODE" default:"all" oneof:"all|named|default|one" desc:"who gets a person's message: all bots, only those it names, else the default bot, else exactly one"`
+	Commands        []string      `envconfig:"STEER_COMMAND" default:"/relay,/中继" empty:"off" desc:"comma list of the words that begin a command in the group; empty or off: none"`
+	By              string        `envconfig:"STEER_BY" default:"members" desc:"who may change a group's settings there: members, admins, or a comma list of open_ids and union_ids"`
+	MaxDepth        int           `envconfig:"STEER_MAX_DEPTH" default:"10" range:"1..1000" desc:"the highest hard limit that can be set in the group"`
+	StopNotice      string        `envconfig:"STOP_NOTICE" default:"reaction" oneof:"off|reaction|text" desc:"how the group is shown that its bots were stopped: off, reaction or text"`
+	StopEmoji       string        `envconfig:"STOP_EMOJI" default:"CrossMark" is:"word" desc:"the reaction's emoji_type"`
+	StopNoticeJudge bool          `envconfig:"STOP_NOTICE_JUDGE" default:"false" desc:"also show, and release, what the judge stopped"`
+	ContinueWindow  time.Duration `envconfig:"CONTINUE_WINDOW" default:"1h" range:"1s..24h" desc:"how long after its stop a message can be released"`
+	Budget          int           `envconfig:"GROUP_BUDGET" default:"0" range:"0..1000000" desc:"bots' messages in a group within an hour, beyond which they stop; 0: no bound"`
 }
 
 // JudgeConfig is the LLM judge's; without a key the built-in rules answer.
@@ -117,21 +131,6 @@ type GatewayConfig struct {
 // KnowsFeishu reports whether Feishu itself can be asked, or be listened to.
 func (c *Config) KnowsFeishu() bool {
 	return c.Gateway.Addr != "" || c.Connector || c.AppID != "" && c.AppSecret != ""
-}
-
-// limitsFor is the environment's limits with a group's own laid over them.
-func (c *Config) limitsFor(g groups.Group) policy.Limits {
-	l := c.Limits
-	if g.MaxBotReplyDepth != nil {
-		l.MaxDepth = *g.MaxBotReplyDepth
-	}
-	if g.BotReplyLLMThreshold != nil {
-		l.Threshold = *g.BotReplyLLMThreshold
-	}
-	if g.BotReplyLLMCheck != nil {
-		l.Check = *g.BotReplyLLMCheck
-	}
-	return l
 }
 
 func (c *Config) groupPolicyFor(g groups.Group) string {

@@ -38,16 +38,18 @@ const (
 type decider struct {
 	*base
 	chats   *chats
+	records *records
 	app     *app
 	watch   *watch
 	deliver *deliverer
 	receive *receiver
+	steer   *steering
 	judge   policy.Judge
 	llm     *judge.LLM // nil where the rules judge, or nobody
 }
 
-func newDecider(b *base, c *chats, a *app, w *watch, dl *deliverer, r *receiver) (*decider, error) {
-	d := &decider{base: b, chats: c, app: a, watch: w, deliver: dl, receive: r}
+func newDecider(b *base, c *chats, rs *records, a *app, w *watch, dl *deliverer, r *receiver) (*decider, error) {
+	d := &decider{base: b, chats: c, records: rs, app: a, watch: w, deliver: dl, receive: r}
 	return d, d.openJudge()
 }
 
@@ -56,12 +58,21 @@ func newDecider(b *base, c *chats, a *app, w *watch, dl *deliverer, r *receiver)
 // would be all that is read, and nothing be counted.
 func (c *chats) depth(w where, m policy.Entry, limits policy.Limits) (depth int, err error) {
 	known := false
+	if w.since > 0 && int64(w.since) < m.TS {
+		m.UserTS = max(m.UserTS, int64(w.since))
+		return c.recount(w, m, limits)
+	}
 	c.transcript.Index(w.channel, string(w.chat), func(index transcript.Index) {
 		depth, known = index.(conversations).Depth(&m, limits.Count, nearTail, farTail)
 	})
 	if known {
 		return depth, nil
 	}
+	return c.recount(w, m, limits)
+}
+
+// recount counts m's depth from the end of the transcript.
+func (c *chats) recount(w where, m policy.Entry, limits policy.Limits) (depth int, err error) {
 	for n := nearTail; n <= farTail; n *= 8 {
 		entries, err := c.transcript.Outline(w.channel, string(w.chat), n, m.TS)
 		if err != nil {
@@ -130,7 +141,7 @@ func holds(entries []transcript.Entry, id string) bool {
 // decideBot says whether m, a bot's message, goes to this bot. What the judge
 // reads is only gathered where it is asked.
 func (d *decider) decideBot(ctx context.Context, w where, m policy.Entry) (policy.Decision, error) {
-	limits := d.cfg.limitsFor(w.group)
+	limits := d.records.limits(w.channel, w.chat)
 	depth, err := d.chats.depth(w, m, limits)
 	if err != nil {
 		return policy.Decision{}, err
@@ -150,6 +161,7 @@ type where struct {
 	chat      relay.ChatID
 	group     groups.Group
 	mentioned bool
+	since     relay.Millis // what is older is not counted; 0: all is
 }
 
 // question is what the judge is asked about m, with the lines before it in its
@@ -174,8 +186,9 @@ func (d *decider) question(w where, m policy.Entry) (policy.Question, error) {
 // Decide answers POST /v1/decide: what the policy says of a message. Nothing is
 // written or injected.
 func (d *decider) Decide(ctx context.Context, q relay.Question) (any, error) {
-	w := where{orDefault(q.Channel), q.ChatID, d.chats.group(q.ChatID),
-		d.app.addressed(q.Content, q.MsgType, q.Mentions)}
+	channel := orDefault(q.Channel)
+	w := where{channel, q.ChatID, d.chats.group(q.ChatID), d.app.addressed(q.Content, q.MsgType, q.Mentions),
+		d.records.continued(channel, q.ChatID)}
 	m, err := d.asked(w, q)
 	if err != nil {
 		return nil, err
@@ -186,8 +199,8 @@ func (d *decider) Decide(ctx context.Context, q relay.Question) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return policy.DecideUser(ctx, d.cfg.groupPolicyFor(w.group), w.mentioned, d.cfg.limitsFor(w.group), question,
-			d.judge), nil
+		return policy.DecideUser(ctx, d.cfg.groupPolicyFor(w.group), w.mentioned, d.records.limits(w.channel, w.chat),
+			question, d.judge), nil
 	}
 	return d.decideBot(ctx, w, m)
 }
@@ -278,7 +291,7 @@ func (d *decider) decideEdit(w where, p *arrival) (relay.Reason, error) {
 	if !given && !d.receive.inFlight.has(of) {
 		return relay.Duplicate, nil
 	}
-	depth, err := d.chats.depth(w, policyEntry(botEntry(&p.msg, p.sent)), d.cfg.limitsFor(p.group))
+	depth, err := d.chats.depth(w, policyEntry(botEntry(&p.msg, p.sent)), d.records.limits(w.channel, w.chat))
 	if err != nil {
 		return relay.Pass, err
 	}
@@ -309,7 +322,7 @@ func (d *decider) readMentions(ctx context.Context, p *arrival) (relay.Reason, e
 }
 
 func (d *decider) askPolicy(ctx context.Context, p *arrival) (relay.Reason, error) {
-	w := where{p.msg.Channel, p.msg.ChatID, p.group, p.mentioned}
+	w := where{p.msg.Channel, p.msg.ChatID, p.group, p.mentioned, d.records.continued(p.msg.Channel, p.msg.ChatID)}
 	if editOf(&p.msg) != "" {
 		return d.decideEdit(w, p)
 	}
@@ -328,6 +341,11 @@ func (d *decider) askPolicy(ctx context.Context, p *arrival) (relay.Reason, erro
 		p.msg.SenderAgentName,
 		"allow", p.decision.Allow, "tier", p.decision.Tier, keyReason, p.decision.Reason, "detail", p.decision.Detail,
 		"depth", p.decision.Depth, "judge_ms", p.decision.JudgeMS, "mentioned", p.mentioned)
+	if !p.decision.Allow && d.steer.releasable(relay.Reason(p.decision.Reason)) {
+		if err := d.steer.stopSeen(p, relay.Reason(p.decision.Reason)); err != nil {
+			return relay.Pass, err
+		}
+	}
 	if !p.decision.Allow {
 		return relay.Reason(p.decision.Reason), nil
 	}

@@ -60,12 +60,12 @@ func (h host) Passed(id relay.MessageID) { h.deliver.passed.Add(string(id), stru
 
 // Recalled notes that a message was recalled.
 func (h host) Recalled(chat relay.ChatID, id relay.MessageID, at relay.Millis) {
-	h.send.recalled(chat, id, at)
+	h.send.steer.wasRecalled(chat, id, at)
 }
 
 // OwnReaction reports whether a reaction of the app is the sidecar's.
 func (h host) OwnReaction(id relay.MessageID, emoji string) bool {
-	return h.send.ownReaction(id, emoji)
+	return h.send.steer.reacted(id, emoji)
 }
 
 // Joined notes that the bot is in a chat.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"feishu-relay/dedup"
 	"feishu-relay/relay"
@@ -46,8 +47,8 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 
 	content := m.Content
 	given = []string{givenBy(m.SenderAgentName, p.key), givenAs(m.RelayMsgID)}
-	if d.cfg.InjectContext > 0 {
-		before, ids := d.context(p)
+	if n := d.contextLines(m.ChatID); n > 0 {
+		before, ids := d.context(m, p.sent, n)
 		content = before + content
 		given = append(append(given, p.key), ids...)
 	}
@@ -66,18 +67,26 @@ const contextTail = 200
 // maxContextLine is the most runes of one line of context; the rest is cut.
 const maxContextLine = 1000
 
-// context is the last INJECT_CONTEXT lines before p that the bot was not given.
-func (d *deliverer) context(p *arrival) (text string, ids []string) {
-	entries, err := d.chats.transcript.Tail(p.msg.Channel, string(p.msg.ChatID), contextTail)
+// contextLines is how many lines that the bot was not given stand before a text in a chat.
+func (d *deliverer) contextLines(chat relay.ChatID) int {
+	if n := d.chats.group(chat).InjectContext; n != nil {
+		return *n
+	}
+	return d.cfg.InjectContext
+}
+
+// context is the last n lines before m that the bot was not given.
+func (d *deliverer) context(m *relay.Message, sent time.Time, n int) (text string, ids []string) {
+	entries, err := d.chats.transcript.Tail(m.Channel, string(m.ChatID), contextTail)
 	if err != nil {
 		d.problems.set("context", err) // the message itself goes on
 		return "", nil
 	}
 	inTime(entries)
 	var lines []transcript.Entry
-	for i := len(entries) - 1; i >= 0 && len(lines) < d.cfg.InjectContext; i-- {
+	for i := len(entries) - 1; i >= 0 && len(lines) < n; i-- {
 		e := entries[i]
-		if e.MessageID == p.key || e.TS > p.sent.UnixMilli() || e.ThreadID != p.msg.ThreadID ||
+		if e.MessageID == string(m.ID()) || e.TS > sent.UnixMilli() || e.ThreadID != m.ThreadID ||
 			e.Sender == string(d.cfg.Agent) || d.given.has(e.MessageID) {
 			continue
 		}

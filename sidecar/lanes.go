@@ -3,6 +3,7 @@ package sidecar
 import (
 	"fmt"
 	"iter"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,16 +21,21 @@ const (
 	outboundQueue = "outbound" // bots' messages
 	inboundQueue  = "inbound"  // users' messages, for transcripts only
 	outcomesQueue = "outcomes" // what became of bots' messages at each bot, for watchers only
+	marksQueue    = "marks"    // settings of groups, notices, commands and their answers
 
 	// How much of the outcomes is kept: lines on Redis, and bytes in each of two files.
 	maxOutcomes     = 20_000
 	maxOutcomesFile = 8 << 20
+	// The same of the marks. What they say of settings is in each sidecar's records, and what
+	// people see of them beside the transcripts.
+	maxMarks     = 20_000
+	maxMarksFile = 8 << 20
 )
 
 // lanes are the queues, each with the outbox in which own lines wait for it.
 type lanes struct {
 	*base
-	bots, users, outcomes lane
+	bots, users, outcomes, marks lane
 }
 
 // lane is one queue in both directions.
@@ -43,7 +49,7 @@ type lane struct {
 
 func openLanes(b *base) (*lanes, error) {
 	ls := &lanes{base: b, bots: lane{name: outboundQueue}, users: lane{name: inboundQueue},
-		outcomes: lane{name: outcomesQueue}}
+		outcomes: lane{name: outcomesQueue}, marks: lane{name: marksQueue}}
 	for l := range ls.all() {
 		if err := ls.open(l, outbox.Options{Secret: string(b.cfg.RelaySecret), KeepFor: b.cfg.MaxAge,
 			Sync:   b.cfg.OutboxSync,
@@ -51,8 +57,12 @@ func openLanes(b *base) (*lanes, error) {
 			return nil, err
 		}
 	}
-	return ls, ls.open(&ls.outcomes, outcome.BoxOptions(string(b.cfg.RelaySecret), b.cfg.MaxAge,
-		b.log.With("queue", outcomesQueue)))
+	if err := ls.open(&ls.outcomes, outcome.BoxOptions(string(b.cfg.RelaySecret), b.cfg.MaxAge,
+		b.log.With("queue", outcomesQueue))); err != nil {
+		return nil, err
+	}
+	return ls, ls.open(&ls.marks, outbox.Options{Secret: string(b.cfg.RelaySecret), KeepFor: marksAgain, Size: maxMarksFile,
+		Sync: b.cfg.OutboxSync, At: markedAt, Logger: b.log.With("queue", marksQueue)})
 }
 
 func (ls *lanes) open(l *lane, o outbox.Options) (err error) {
@@ -82,14 +92,20 @@ func (ls *lanes) openQueue(name string) (relay.Backend, error) {
 		}
 		o := redisrelay.Options{URL: string(ls.cfg.RedisURL), Channel: redisChannel(ls.cfg.RelayChannel, name),
 			Agent: string(ls.cfg.Agent), Dir: ls.cfg.RelayDir, Logger: ls.log}
-		if name == outcomesQueue {
+		switch name {
+		case outcomesQueue:
 			o.Channel, o.Stream, o.MaxLen = ls.cfg.RelayChannel, OutcomesKey(ls.cfg.RelayChannel), maxOutcomes
+		case marksQueue:
+			o.Channel, o.Stream, o.MaxLen = ls.cfg.RelayChannel, MarksKey(ls.cfg.RelayChannel), maxMarks
 		}
 		return redisrelay.New(o)
 	}
 	o := filerelay.Options{Dir: ls.cfg.RelayDir, Queue: name, Agent: string(ls.cfg.Agent), Logger: ls.log}
-	if name == outcomesQueue {
+	switch name {
+	case outcomesQueue:
 		o.Capped, o.RotateSize = true, maxOutcomesFile
+	case marksQueue:
+		o.Dir, o.Capped, o.RotateSize = filepath.Join(ls.cfg.RelayDir, "steer"), true, maxMarksFile
 	}
 	return filerelay.New(o)
 }
@@ -111,6 +127,9 @@ func UsersChannel(relayChannel string) string { return redisChannel(relayChannel
 
 // OutcomesKey is the stream on Redis in which sidecars tell what became of messages.
 func OutcomesKey(relayChannel string) string { return relayChannel + ":outcomes" }
+
+// MarksKey is the stream on Redis of what the sidecars of a group agree on and show it.
+func MarksKey(relayChannel string) string { return relayChannel + ":steer:marks" }
 
 // counted is what a queue has counted since start, by its name in metrics and
 // status.

@@ -11,8 +11,6 @@ import (
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/filebox"
-	"feishu-relay/mailbox/redisbox"
 	"feishu-relay/relay"
 )
 
@@ -23,11 +21,6 @@ const mailKeys = 5
 // maxSigned is how many signatures of mail are remembered, so that a copy is a
 // duplicate; beyond it the oldest is forgotten.
 const maxSigned = 50_000
-
-// signing is how mail is signed and verified.
-func (m *mail) signing() mailbox.Signing {
-	return mailbox.Signing{Secret: string(m.cfg.RelaySecret), Unsigned: m.cfg.Mailbox.Unsigned}
-}
 
 // mail is the agent's mailbox.
 type mail struct {
@@ -42,7 +35,7 @@ type mail struct {
 }
 
 // openMail returns nil with MAILBOX=off.
-func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer) (*mail, error) {
+func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer, p *presence) (*mail, error) {
 	c := b.cfg.Mailbox
 	if !c.On {
 		return nil, nil
@@ -62,11 +55,6 @@ func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer) (*ma
 	if err := m.lock(own, "lock", c.Dir); err != nil {
 		return nil, err
 	}
-	store, err := m.openStore()
-	if err != nil {
-		return nil, err
-	}
-	m.onClose(store.Close)
 	seen, err := b.window(".mail.jsonl", mailKeys*m.cfg.DedupSize)
 	if err != nil {
 		return nil, err
@@ -79,7 +67,7 @@ func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer) (*ma
 	}
 	m.agent, err = agent.New(agent.Options{Self: self, Description: m.cfg.Role, Capabilities: m.cfg.Capabilities,
 		AllowFrom: c.AllowFrom,
-		Delegates: c.Delegates, MaxTasks: c.MaxTasks, Store: store, State: own, Seen: seenMail{seen}, Doors: m.doors,
+		Delegates: c.Delegates, MaxTasks: c.MaxTasks, Store: p.store, State: own, Seen: seenMail{seen}, Doors: m.doors,
 		Signing: m.signing(), Signed: seenMail{signed},
 		Hears:     func(channel, chat string) bool { return m.chats.hears(channel, relay.ChatID(chat)) },
 		Heartbeat: c.Heartbeat, HeartbeatTimeout: c.HeartbeatTimeout, AckTimeout: c.AckTimeout, RetryBase: c.RetryBase,
@@ -93,27 +81,6 @@ func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer) (*ma
 	m.onClose(m.agent.Close)
 	d.lateMail = m.ackLate
 	return m, nil
-}
-
-func (m *mail) openStore() (mailbox.Store, error) {
-	c := m.cfg.Mailbox
-	if c.Backend == "redis" {
-		store, err := redisbox.Open(redisbox.Options{URL: string(m.cfg.RedisURL), Logger: m.log,
-			HeartbeatTimeout: c.HeartbeatTimeout,
-			Self:             mailbox.AgentID(m.cfg.Agent), Signing: m.signing()})
-		if err != nil {
-			return nil, &setting{fmt.Errorf("mailbox on Redis: %w", err)}
-		}
-		m.metrics.counter("mailbox_foreign_dropped_total",
-			"Messages on the peer channels of Redis that could not be taken.",
-			nil, func() float64 { return float64(store.Dropped()) })
-		return store, nil
-	}
-	if fs := safefile.NetworkFS(c.Dir); fs != "" {
-		m.log.Warn("the mailbox folder is on a network file system, where locks and change events are not reliable; set MAILBOX_BACKEND=redis instead",
-			"folder", c.Dir, "filesystem", fs)
-	}
-	return filebox.Open(c.Dir, &filebox.Options{Logger: m.log, Signing: m.signing()})
 }
 
 // seenMail is the window of what was handled, as the mailbox uses it.

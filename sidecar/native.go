@@ -2,7 +2,9 @@ package sidecar
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +34,7 @@ const (
 	nativeCard      = "card"
 	nativeStreaming = "streaming"
 	nativePerson    = "person" // a person's; the connector's
+	nativeOne       = "one"    // a person's that is for one of several bots; the gateway's
 )
 
 func nativeKind(m feishu.Message, streaming bool) string {
@@ -52,9 +55,11 @@ type native struct {
 	app     *app
 	send    *sender
 	receive *receiver
+	steer   *steering
 	queue   *filerelay.Queue
 	bots    path
 	people  path
+	ones    path
 	wait    *workers // per chat and sender, so that a card that is awaited holds up nobody else
 }
 
@@ -62,7 +67,7 @@ type native struct {
 const nativeQueue = "native"
 
 // openNative returns nil where nothing listens to Feishu.
-func openNative(b *base, c *chats, a *app, s *sender, r *receiver) (*native, error) {
+func openNative(b *base, c *chats, a *app, s *sender, r *receiver, st *steering) (*native, error) {
 	if b.cfg.Gateway.Addr == "" && !b.cfg.Connector {
 		return nil, nil
 	}
@@ -76,7 +81,7 @@ func openNative(b *base, c *chats, a *app, s *sender, r *receiver) (*native, err
 		return nil, err
 	}
 	b.onClose(queue.Close)
-	return &native{base: b, chats: c, app: a, send: s, receive: r, queue: queue, wait: newWorkers()}, nil
+	return &native{base: b, chats: c, app: a, send: s, receive: r, steer: st, queue: queue, wait: newWorkers()}, nil
 }
 
 // receiveNative takes a stored line through the stages, a bot's once the relay's copy
@@ -94,7 +99,11 @@ func (n *native) receiveNative(ctx context.Context, d relay.Delivery) {
 func (n *native) awaitCopy(ctx context.Context, p *arrival) {
 	m := &p.msg
 	if m.Role == relay.RoleUser {
-		n.receive.handle(ctx, n.people, p)
+		along := n.people
+		if m.Metadata.Text(metaNative) == nativeOne {
+			along = n.ones
+		}
+		n.receive.handle(ctx, along, p)
 		return
 	}
 	came, forget := n.receive.copies.expect(string(m.ID()))
@@ -233,7 +242,7 @@ func (n *native) connectorEvent(data []byte) feishu.Verdict {
 		n.chats.left(relay.DefaultChannel, e.ChatID, e.CreateTime)
 	case feishu.EventRecalled:
 		if e.Recall != nil {
-			n.send.recalled(e.ChatID, e.Recall.ID, e.Recall.At)
+			n.steer.wasRecalled(e.ChatID, e.Recall.ID, e.Recall.At)
 		}
 	}
 	m := e.Message
@@ -287,6 +296,73 @@ func (n *native) spool(ctx context.Context, m feishu.Message, kind string) error
 	return nil
 }
 
+// metaEvent and metaBots are, in the metadata of a spooled message that is for one of several
+// bots, the event that brought it and the bots; they stay in the sidecar.
+const (
+	metaEvent = "feishu_relay_event"
+	metaBots  = "feishu_relay_bots"
+)
+
+// keepEvent keeps a person's message that is for one of several bots until it is known which.
+func (n *native) keepEvent(ctx context.Context, m *relay.Message, bots []relay.AgentName, event []byte) error {
+	list, err := json.Marshal(bots)
+	if err != nil {
+		return err
+	}
+	kept := *m
+	kept.Metadata = relay.Metadata{"chat_type": quote("group"), metaNative: quote(nativeOne), metaBots: list,
+		metaEvent: slices.Clone(event)}
+	line, err := kept.Encode()
+	if err != nil {
+		return err
+	}
+	if _, err := n.queue.Publish(ctx, [][]byte{line}, ""); err != nil {
+		return fmt.Errorf("store an event: %w", err)
+	}
+	return nil
+}
+
+// oneOutage is how long it may be unknown which bot a person's message is for.
+const oneOutage = 10 * time.Second
+
+// giveOne gives the bot a person's message, as the event that Feishu sent, if it is for this one.
+func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) {
+	var bots []relay.AgentName
+	if err := json.Unmarshal(p.msg.Metadata[metaBots], &bots); err != nil {
+		return relay.Malformed, nil
+	}
+	mine, until, err := n.steer.claimOne(ctx, &p.msg, bots)
+	if err != nil && ctx.Err() == nil && time.Since(p.arrived) > oneOutage {
+		mine, until, err = true, time.Now().Add(oneLease), nil // rather several answers than none
+	}
+	if err != nil {
+		return relay.Pass, err
+	}
+	if !mine {
+		return relay.NotForMe, nil
+	}
+	giving, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	written := make(chan struct{})
+	var once sync.Once
+	given := make(chan error, 1)
+	go func() { // the bot may think about it for longer than its sidecar may have it
+		given <- n.receive.deliver.doors.gateway.gateway.Inject(context.WithoutCancel(ctx), feishu.Injection{Event: p.msg.Metadata[metaEvent],
+			Written: func(<-chan struct{}) { once.Do(func() { close(written) }) }})
+	}()
+	select {
+	case <-written:
+	case err = <-given:
+	case <-giving.Done():
+		err = giving.Err()
+	}
+	if err != nil {
+		return relay.Pass, err // the next one takes it, or this one again
+	}
+	n.steer.delivered(&p.msg)
+	return relay.Pass, nil
+}
+
 // hearPerson records a person's message in a group, for this bot and for those
 // that could not hear it.
 func (n *native) hearPerson(ctx context.Context, p *arrival) (relay.Reason, error) {
@@ -296,8 +372,9 @@ func (n *native) hearPerson(ctx context.Context, p *arrival) (relay.Reason, erro
 			At: m.TS})
 		return relay.Pass, nil
 	}
-	_, err := n.send.Hear(ctx, relay.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID),
+	sent, err := n.send.Hear(ctx, relay.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID),
+		MsgType: m.MsgType, Mentions: m.Mentions,
 		SenderID: m.SenderID, Metadata: m.Metadata,
 		SenderName: m.SenderName, MessageID: m.MessageID, TS: m.TS, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
-	return relay.Pass, err
+	return sent.Reason, err
 }

@@ -16,7 +16,9 @@ func (s *Sidecar) botsPath() path {
 		},
 		decide: relay.Pipeline[*arrival]{
 			{Name: "age", Apply: s.decide.stopOld},
+			{Name: "steer", Apply: s.steer.stopSteered},
 			{Name: "mention", Apply: s.decide.readMentions},
+			{Name: "budget", Apply: s.steer.stopBudget},
 			{Name: stagePolicy, Apply: s.decide.askPolicy},
 			{Name: "inject", Apply: s.deliver.inject},
 		},
@@ -39,6 +41,7 @@ func (s *Sidecar) usersPath() path {
 func (s *Sidecar) nativesPath() path {
 	return path{queue: nativeQueue,
 		arrive: relay.Pipeline[*arrival]{
+			{Name: "notice", Apply: s.steer.stopNotices},
 			{Name: "final", Apply: s.native.stopUnfinished},
 			{Name: ownStage, Apply: s.record.stopOwn},
 			{Name: "member", Apply: s.record.stopOtherChats},
@@ -46,6 +49,15 @@ func (s *Sidecar) nativesPath() path {
 			{Name: "transcript", Apply: s.record.record},
 		},
 		decide: s.botsPath().decide,
+	}
+}
+
+// onesPath is the stages of a person's message that Feishu's event brought and that is for one of
+// several bots. It is in the transcript.
+func (s *Sidecar) onesPath() path {
+	return path{queue: nativeQueue,
+		arrive: relay.Pipeline[*arrival]{{Name: "dedup", Apply: s.receive.stopRepeats}},
+		decide: relay.Pipeline[*arrival]{{Name: "one", Apply: s.native.giveOne}},
 	}
 }
 

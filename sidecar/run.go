@@ -35,6 +35,10 @@ func (s *Sidecar) Run(ctx context.Context) error {
 		reading.Go(func() { s.mail.run(ctx) })
 	}
 	publishers.Go(func() { s.keep(publishing, "outcomes", s.watch.outcomes.Run) })
+	marks := &s.lanes.marks
+	publishers.Go(func() { marks.box.Run(publishing, watched{marks.queue, &marks.publishing, s.trace}, finishPublish) })
+	reading.Go(func() { s.keep(ctx, "reading "+marks.name, s.steer.run) })
+	reading.Go(func() { s.keep(ctx, "presence", s.steer.presence.run) })
 	paths := map[*lane]path{&s.lanes.bots: s.receive.bots, &s.lanes.users: s.receive.users}
 	for l := range s.lanes.all() {
 		publishers.Go(func() { l.box.Run(publishing, watched{l.queue, &l.publishing, s.trace}, finishPublish) })

@@ -32,6 +32,9 @@ type sender struct {
 	app       *app
 	watch     *watch
 	lanes     *lanes
+	steer     *steering
+	deliver   *deliverer
+	native    *native // nil without a gateway or connector
 	given     *givenLines
 	sentIDs   *dedup.Window // own messages
 	unsaved   chan struct{} // wakes run
@@ -126,7 +129,7 @@ func (s *sender) sendOnce(channel string, id relay.MessageID, ts relay.Millis, o
 func (s *sender) write(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound,
 	record func(*relay.Message)) (*relay.Message, error) {
 	s.chats.saw(channel, out.ChatID, ts)
-	userTS, err := s.chats.lastUser(channel, out.ChatID, out.ThreadID, ts)
+	userTS, err := s.steer.round(channel, out.ChatID, out.ThreadID, ts)
 	if err != nil {
 		s.problems.set("transcript", err) // the message goes out without it
 	}
@@ -171,8 +174,30 @@ func (s *sender) recordOwn(m *relay.Message) {
 }
 
 // Hear takes what the bot says that it heard from a person: for the transcript,
-// and for the transcripts of those who could not hear it.
-func (s *sender) Hear(_ context.Context, h relay.Heard) (relay.Sent, error) {
+// and for the transcripts of those who could not hear it. It tells whether the message is
+// for this bot.
+func (s *sender) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
+	m, group := s.person(h)
+	if !group {
+		return relay.Sent{RelayMsgID: m.ID()}, nil
+	}
+	why, bots, err := s.steer.weigh(m, h.UnionID)
+	if err != nil {
+		s.problems.set("steer", err)
+		return relay.Sent{}, sendError(err)
+	}
+	if bots != nil {
+		why = s.steer.oneOf(ctx, m, bots)
+	}
+	answer := relay.Sent{RelayMsgID: m.ID(), ForMe: new(why == relay.Pass), Reason: why}
+	if why != relay.Command {
+		answer.Relayed, err = s.recordPerson(m, why)
+	}
+	return answer, err
+}
+
+// person is what was heard from a person, as it is shared; group: in a group.
+func (s *sender) person(h relay.Heard) (m *relay.Message, group bool) {
 	channel := orDefault(h.Channel)
 	ts := h.TS
 	if ts <= 0 {
@@ -188,48 +213,56 @@ func (s *sender) Hear(_ context.Context, h relay.Heard) (relay.Sent, error) {
 		}
 		id = relay.MessageID("user:" + hex.EncodeToString(sum[:12]))
 	}
-	group := isGroup(h.ChatType) && ofGroup(h.Metadata)
+	group = isGroup(h.ChatType) && ofGroup(h.Metadata)
 	s.chats.noteTalk(talk{Channel: channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID,
 		At: ts})
-	if !group {
-		return relay.Sent{RelayMsgID: id}, nil
+	if group {
+		s.chats.saw(channel, h.ChatID, ts)
 	}
-	s.chats.saw(channel, h.ChatID, ts)
 	meta := relay.Metadata{"chat_type": quote("group")}
 	if keys, ok := h.Metadata[metaKeys]; ok {
 		meta[metaKeys] = keys
 	}
 	if err := meta.SetFiles(h.Metadata.Files()); err != nil {
-		return relay.Sent{}, err
+		s.problems.set("files", err) // the message goes on without them
 	}
-	m := &relay.Message{
+	m = &relay.Message{
 		RelayMsgID: id, Channel: channel, ChatID: h.ChatID, Content: h.Content, SenderAgentName: s.cfg.Agent,
 		SenderBotOpenID: s.app.self().OpenID, Metadata: meta, MessageID: id, TS: ts,
-		SenderName: cmp.Or(h.SenderName, h.Sender), MsgType: "text", ParentID: h.ParentID, RootID: h.RootID,
-		ThreadID: h.ThreadID, Role: relay.RoleUser, SenderID: h.SenderID,
+		SenderName: cmp.Or(h.SenderName, h.Sender), MsgType: cmp.Or(h.MsgType, "text"), Mentions: h.Mentions,
+		ParentID: h.ParentID, RootID: h.RootID, ThreadID: h.ThreadID, Role: relay.RoleUser, SenderID: h.SenderID,
 	}
 	if m.SenderID == "" && strings.HasPrefix(h.Sender, "ou_") {
 		m.SenderID = relay.OpenID(h.Sender)
 	}
-	defer s.sending.lock(chatKey(channel, h.ChatID))()
-	if s.cfg.InjectContext > 0 {
-		s.given.add(string(id))
+	return m, group
+}
+
+// recordPerson records a person's message, here and at those who could not hear it; why is the
+// reason why this bot is not given it.
+func (s *sender) recordPerson(m *relay.Message, why relay.Reason) (relayed bool, err error) {
+	defer s.sending.lock(chatKey(m.Channel, m.ChatID))()
+	if why == relay.Pass && s.deliver.contextLines(m.ChatID) > 0 {
+		s.given.add(string(m.ID()))
 	}
 	// Shared first: a crash behind the transcript would leave it recorded here, and a repeat
 	// could not tell that nobody has shared it.
-	relayed := s.share(m)
+	relayed = s.share(m)
 	sent := s.chats.peers.sentAt(m, time.Now())
-	added, err := s.chats.transcript.Append(channel, string(h.ChatID), userEntry(m, sent))
+	added, err := s.chats.transcript.Append(m.Channel, string(m.ChatID), userEntry(m, sent))
 	if err != nil {
 		s.problems.set("transcript", err)
-		return relay.Sent{}, &relay.Error{Code: relay.CodeTranscriptUnavailable,
+		return false, &relay.Error{Code: relay.CodeTranscriptUnavailable,
 			Message: "the transcript cannot be written (see /v1/status); send it again later"}
 	}
 	s.chats.spoke(m, sent)
 	s.watch.shown(m, sent, relay.RoleUser, false)
 	s.metrics.recorded(relay.RoleUser, added)
+	if why != relay.Pass {
+		s.watch.withheld(m, why)
+	}
 	s.trace("heard")
-	return relay.Sent{RelayMsgID: id, Relayed: relayed}, nil
+	return relayed, nil
 }
 
 // share hands a user's message to the others, unless it stands in the transcript: then whoever
@@ -324,32 +357,46 @@ func (s *sender) recordLater(m *relay.Message) {
 }
 
 // heard decides how a person's message goes on to the bot. It is recorded once the bot has it.
-func (s *sender) heard(_ context.Context, m feishu.Message, _ []byte) (feishu.Passage, error) {
-	return feishu.Passage{After: func(ctx context.Context) error {
-		m.Sender.Name = s.app.person(ctx, &m)
-		return s.recordHeard(ctx, m)
-	}}, nil
-}
-
-// recalled notes that a message was recalled, in chat "" where that is not known.
-func (s *sender) recalled(relay.ChatID, relay.MessageID, relay.Millis) {}
-
-// ownReaction reports whether the sidecar has set a reaction.
-func (s *sender) ownReaction(relay.MessageID, string) bool { return false }
-
-func (s *sender) recordHeard(ctx context.Context, m feishu.Message) error {
-	s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
-		At: m.CreateTime})
-	if m.ChatType != feishu.ChatGroup {
-		return nil // a private chat never leaves its bot
+func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error) {
+	if m.ChatType != feishu.ChatGroup { // a private chat never leaves its bot
+		return feishu.Passage{After: func(context.Context) error {
+			s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
+				At: m.CreateTime})
+			return nil
+		}}, nil
 	}
 	meta := relay.Metadata{}
 	if err := setFiles(meta, feishu.Keys(m.Type, m.Content), feishu.Files(m.Type, m.Content)); err != nil {
-		return err
+		return feishu.Passage{}, err
 	}
-	_, err := s.Hear(ctx, relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(), Metadata: meta,
-		Sender:   string(m.Sender.OpenID),
-		SenderID: m.Sender.OpenID, SenderName: m.Sender.Name, MessageID: m.ID, TS: m.CreateTime,
+	h, _ := s.person(relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(), Metadata: meta,
+		Sender: string(m.Sender.OpenID), MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), UnionID: m.Sender.UnionID,
+		SenderID: m.Sender.OpenID, MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
-	return err
+	why, bots, err := s.steer.weigh(h, m.Sender.UnionID)
+	if err == nil && slices.Contains(bots, s.cfg.Agent) {
+		err, why = s.native.keepEvent(ctx, h, bots, event), relay.Pass
+		bots = bots[:0]
+	}
+	if err != nil {
+		s.problems.set("steer", err)
+		return feishu.Passage{}, err
+	}
+	p := feishu.Passage{Withhold: why != relay.Pass || bots != nil}
+	if !p.Withhold {
+		if n := s.deliver.contextLines(h.ChatID); n > 0 && (m.Type == "text" || m.Type == "post") {
+			before, ids := s.deliver.context(h, h.TS.Time(), n)
+			p.Before = before
+			s.given.add(ids...)
+		}
+	}
+	if why != relay.Command {
+		p.After = func(ctx context.Context) error {
+			m.Sender.Name = s.app.person(ctx, &m)
+			h.SenderName = cmp.Or(m.Sender.Name, string(m.Sender.OpenID))
+			_, err := s.recordPerson(h, why)
+			return err
+		}
+	}
+	return p, nil
 }

@@ -55,6 +55,7 @@ type Sidecar struct {
 	probe   folderProbe
 
 	chats   *chats     // what is known of chats and peers
+	records *records   // what the sidecars of each group agree on
 	app     *app       // the bot's app in Feishu, and who others are
 	lanes   *lanes     // the queues, and the outboxes before them
 	watch   *watch     // what people see
@@ -63,6 +64,7 @@ type Sidecar struct {
 	record  *recorder  // the stages up to the transcript
 	decide  *decider   // the stages of the policy
 	deliver *deliverer // to the bot
+	steer   *steering  // what people in the group see and change
 	native  *native    // what Feishu's events brought; nil without a gateway or connector
 	front   *front     // nil without a gateway
 	speak   *speaker   // nil without a connector
@@ -107,7 +109,10 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if s.lanes, err = openLanes(b); err != nil {
 		return nil, onDisk(err)
 	}
-	s.watch = openWatch(b, s.chats, s.app, s.lanes)
+	if s.records, err = openRecords(b, s.chats); err != nil {
+		return nil, onDisk(err)
+	}
+	s.watch = openWatch(b, s.chats, s.records, s.app, s.lanes)
 	if s.deliver, err = openDeliverer(b, s.chats, s.app, s.watch); err != nil {
 		return nil, onDisk(err)
 	}
@@ -119,13 +124,23 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	}
 	s.deliver.receive = s.receive // they need each other: what was delivered is settled
 	s.record = &recorder{base: b, chats: s.chats, app: s.app, watch: s.watch, waiting: &s.receive.unwritten}
-	if s.decide, err = newDecider(b, s.chats, s.app, s.watch, s.deliver, s.receive); err != nil {
+	if s.decide, err = newDecider(b, s.chats, s.records, s.app, s.watch, s.deliver, s.receive); err != nil {
 		return nil, err
 	}
-	if s.native, err = openNative(b, s.chats, s.app, s.send, s.receive); err != nil {
+	presence, err := openPresence(b)
+	if err != nil {
 		return nil, onDisk(err)
 	}
-	if s.mail, err = openMail(b, s.chats, s.app, s.lanes, s.watch, s.deliver); err != nil {
+	if s.steer, err = openSteering(b, s.chats, s.records, s.app, s.lanes, s.watch, s.receive, s.deliver, presence); err != nil {
+		return nil, onDisk(err)
+	}
+	s.send.steer, s.send.deliver, s.decide.steer = s.steer, s.deliver, s.steer
+	s.steer.stages = relay.Pipeline[*arrival]{{Name: "mention", Apply: s.decide.noteMentions},
+		{Name: stageInject, Apply: s.deliver.inject}}
+	if s.native, err = openNative(b, s.chats, s.app, s.send, s.receive, s.steer); err != nil {
+		return nil, onDisk(err)
+	}
+	if s.mail, err = openMail(b, s.chats, s.app, s.lanes, s.watch, s.deliver, presence); err != nil {
 		return nil, onDisk(err)
 	}
 	if s.api, err = openAPI(b); err != nil {
@@ -142,6 +157,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	}
 	s.receive.bots, s.receive.users = s.metrics.measured(s.botsPath()), s.metrics.measured(s.usersPath())
 	if s.native != nil {
+		s.send.native, s.native.ones = s.native, s.metrics.measured(s.onesPath())
 		s.native.bots, s.native.people = s.metrics.measured(s.nativesPath()), s.metrics.measured(s.peoplesPath())
 	}
 	if err := s.api.listen(s.served()); err != nil {

@@ -26,6 +26,7 @@ const maxAwaited = 512
 type watch struct {
 	*base
 	chats     *chats
+	records   *records
 	app       *app
 	events    *httpapi.Events
 	outcomes  *outcome.Log
@@ -34,8 +35,8 @@ type watch struct {
 	counting  sync.WaitGroup                               // own messages whose depth is counted
 }
 
-func openWatch(b *base, c *chats, a *app, ls *lanes) *watch {
-	w := &watch{base: b, chats: c, app: a, events: &httpapi.Events{}, showing: dedup.Memory(dedup.DefaultSize)}
+func openWatch(b *base, c *chats, r *records, a *app, ls *lanes) *watch {
+	w := &watch{base: b, chats: c, records: r, app: a, events: &httpapi.Events{}, showing: dedup.Memory(dedup.DefaultSize)}
 	w.outcomes = outcome.New(outcome.Options{Box: ls.outcomes.box, Queue: ls.outcomes.queue, Agent: b.cfg.Agent,
 		Secret: string(b.cfg.RelaySecret), Logger: b.log})
 	w.delivered, _ = lru.New[relay.MessageID, outcome.Outcome](maxAwaited) // fails only for a size below 1
@@ -68,8 +69,8 @@ func (w *watch) settled(p *arrival) {
 // told are the reasons of a stop that a watcher of the group wants to know of.
 // The others say nothing of the message but that it came twice, was this bot's
 // own, or is none.
-var told = []relay.Reason{relay.Expired, relay.NotMentioned, relay.MaxDepth, relay.JudgeNo, relay.JudgeError,
-	relay.Undeliverable}
+var told = []relay.Reason{relay.Expired, relay.Recalled, relay.Muted, relay.Paused, relay.StoppedByPerson, relay.NotForMe,
+	relay.NotMentioned, relay.Budget, relay.MaxDepth, relay.JudgeNo, relay.JudgeError, relay.Undeliverable}
 
 func (w *watch) noteStopped(p *arrival, why relay.Reason) {
 	if p.History || !slices.Contains(told, why) { // of what was there before this sidecar there is nothing to tell
@@ -124,7 +125,7 @@ func (w *watch) mailed(e agent.Event) {
 // groups file, else by Feishu, and the limits that hold in it.
 func (w *watch) groupShown(channel string, chat relay.ChatID) httpapi.Group {
 	group := w.chats.group(chat)
-	limits := w.cfg.limitsFor(group)
+	limits := w.records.limits(channel, chat)
 	name := group.Name
 	if channel == relay.DefaultChannel {
 		name = cmp.Or(name, w.app.book.Chat(chat).Name)
@@ -153,9 +154,10 @@ func (w *watch) shown(m *relay.Message, sent time.Time, role string, own bool) {
 		return
 	}
 	counted := func() {
-		limits := w.cfg.limitsFor(w.chats.group(m.ChatID))
+		limits := w.records.limits(m.Channel, m.ChatID)
 		// 0: not known
-		e.Depth, _ = w.chats.depth(where{channel: m.Channel, chat: m.ChatID}, policyEntry(entry), limits)
+		e.Depth, _ = w.chats.depth(where{channel: m.Channel, chat: m.ChatID,
+			since: w.records.continued(m.Channel, m.ChatID)}, policyEntry(entry), limits)
 		w.events.Publish(e)
 	}
 	if own { // the bot waits for the answer to its send, and not for the transcript
@@ -163,6 +165,14 @@ func (w *watch) shown(m *relay.Message, sent time.Time, role string, own bool) {
 		return
 	}
 	counted()
+}
+
+// withheld tells that a person's message is not for this bot.
+func (w *watch) withheld(m *relay.Message, why relay.Reason) {
+	p := &arrival{key: string(m.ID()), msg: *m}
+	w.note(p, func(o *outcome.Outcome) { o.Stopped = why })
+	w.settled(p)
+	w.stopped(p, "steer", why)
 }
 
 // stopped reports why p ended.

@@ -19,8 +19,9 @@ const (
 	Recalled Kind = "recalled" // the text of the message Of is gone
 	Edited   Kind = "edited"   // the text of the message Of is another now
 
-	Wanted Kind = "wanted" // something is to be shown once: the act ID
+	Wanted Kind = "wanted" // something is to be shown: what, is Once
 	Failed Kind = "failed" // a sidecar could not show it: another one tries
+	Taken  Kind = "taken"  // one of several bots gets the message Of, or has it
 	State  Kind = "state"  // values of the record: a membership, or what an emptied backend lacks
 )
 
@@ -40,7 +41,9 @@ type Mark struct {
 	ID       string          `json:"id"` // each mark once
 	Kind     Kind            `json:"kind"`
 	Act      Act             `json:"act,omitempty"`
-	Agent    relay.AgentName `json:"agent"` // whose sidecar wrote it
+	Once     string          `json:"once,omitempty"` // names what is shown once, of a Wanted, Failed and Notice
+	Try      int             `json:"try,omitempty"`  // of a Failed: which one failed, from 0
+	Agent    relay.AgentName `json:"agent"`          // whose sidecar wrote it
 	Channel  string          `json:"channel"`
 	ChatID   relay.ChatID    `json:"chat_id"`
 	ThreadID string          `json:"thread_id,omitempty"`

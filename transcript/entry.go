@@ -12,6 +12,9 @@ import (
 const (
 	RoleUser      = "user"
 	RoleAssistant = "assistant" // every bot, however it was heard
+	// RoleNotice is what the sidecars did and showed, in a folder of its own: readers of a
+	// transcript know the two roles above.
+	RoleNotice = "notice"
 )
 
 // MaxLine is the most bytes a line may have, with its newline. A longer content
@@ -41,6 +44,7 @@ type Entry struct {
 	// of the message. Only [Store.Follow] and [Store.Back] return such lines.
 	EditOf string `json:"edit_of,omitempty"`
 	Files  Files  `json:"files,omitempty"` // pictures and other files of the message
+	*Mark         // of a notice
 }
 
 // File is a picture or another file of a message.
@@ -94,9 +98,19 @@ func (f *Files) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// Mark says what a notice is about.
+type Mark struct {
+	Kind string          `json:"kind"`           // command or notice
+	Act  string          `json:"act"`            // stop, continue, set or answer
+	Of   string          `json:"of,omitempty"`   // the message that it is about
+	By   string          `json:"by,omitempty"`   // who gave the command
+	Set  json.RawMessage `json:"set,omitempty"`  // what it changed
+	Bots []string        `json:"bots,omitempty"` // stopped, or released; none: all
+}
+
 func (e *Entry) check() error {
-	if e.Role != RoleUser && e.Role != RoleAssistant {
-		return fmt.Errorf("%w: role is neither user nor assistant", ErrEntry)
+	if e.Role != RoleUser && e.Role != RoleAssistant && e.Role != RoleNotice {
+		return fmt.Errorf("%w: role is none of user, assistant and notice", ErrEntry)
 	}
 	return nil
 }
@@ -111,7 +125,7 @@ func (e *Entry) size() int {
 // which its texts share.
 func (e *Entry) outline() Entry {
 	short := *e
-	short.Content, short.Files = "", ""
+	short.Content, short.Files, short.Mark = "", "", nil
 	for _, text := range []*string{&short.Role, &short.Sender, &short.MessageID, &short.SenderName, &short.ThreadID,
 		&short.ParentID, &short.RootID, &short.MsgType, &short.PartOf, &short.EditOf} {
 		*text = strings.Clone(*text)

@@ -77,7 +77,7 @@ func loadConfig() (config, error) {
 
 // readEnvironment returns the text of each setting: that of the environment, or the
 // default. A variable that is set to nothing counts as missing, since compose files
-// pass ${X:-} on. envconfig fills in strings, and not the fields themselves, since it
+// pass ${X:-} on; one with the tag empty has the value of that tag then. envconfig fills in strings, and not the fields themselves, since it
 // stops at the first value that does not fit, and operators want to read of all
 // mistakes at once.
 func readEnvironment(all []setting) ([]string, error) {
@@ -92,6 +92,9 @@ func readEnvironment(all []setting) ([]string, error) {
 	texts := make([]string, len(all))
 	for i, s := range all {
 		texts[i] = cmp.Or(env.Elem().Field(i).String(), s.def)
+		if _, set := os.LookupEnv(s.name); set && env.Elem().Field(i).String() == "" && s.tag.Get("empty") != "" {
+			texts[i] = s.tag.Get("empty")
+		}
 	}
 	return texts, nil
 }
@@ -121,6 +124,9 @@ func (s setting) parse(text string) error {
 		}
 	case *[]string:
 		*field = list(text)
+		if off := s.tag.Get("empty"); off != "" && slices.Equal(*field, []string{off}) {
+			*field = nil
+		}
 		if i := slices.IndexFunc(*field, isNoTarget); s.tag.Get("is") == "targets" && i >= 0 {
 			return wanted("a comma list of host:port, such as 127.0.0.1:11434", (*field)[i])
 		}

@@ -55,6 +55,17 @@ type Group struct {
 	MaxBotReplyDepth     *int
 	BotReplyLLMThreshold *int
 	BotReplyLLMCheck     *bool
+
+	// Of the settings that people can change in the group, and of how; "" and nil leave
+	// the environment's in force.
+	AnswerMode    string
+	DefaultBot    string // agent id
+	GroupBudget   *int
+	StopNotice    string
+	SteerBy       string
+	SteerMaxDepth *int
+	InjectContext *int
+	Locked        bool // nothing can be changed in the group or over the API
 }
 
 // File is a groups file. It is not changed after [Parse], and safe for

@@ -24,10 +24,16 @@ var (
 	agentKeys = []string{"name", "aliases", "feishu_open_id", "app_id", "open_ids", "description", "type", "id",
 		"agent_name"}
 	groupKeys = []string{"name", "members", "group_policy", "max_bot_reply_depth", "bot_reply_llm_threshold",
-		"bot_reply_llm_check"}
+		"bot_reply_llm_check", "answer_mode", "default_bot", "group_budget", "stop_notice", "steer_by", "steer_max_depth",
+		"inject_context", "locked"}
 )
 
-var policies = []string{"auto", "mention", "open"}
+// words are the values of keys that have only some.
+var words = map[string][]string{
+	"group_policy": {"auto", "mention", "open"},
+	"answer_mode":  {"all", "named", "default", "one"},
+	"stop_notice":  {"off", "reaction", "text"},
+}
 
 // Parse reads a groups file of either form. A UTF-8 byte order mark is
 // tolerated. The error joins one error per mistake, each with its place, such
@@ -254,14 +260,31 @@ func (p *parser) groups(data json.RawMessage) {
 		g := Group{
 			Name:                 p.text(where, f, "name"),
 			Members:              p.texts(where, f, "members"),
-			GroupPolicy:          p.text(where, f, "group_policy"),
+			GroupPolicy:          p.word(where, f, "group_policy"),
 			MaxBotReplyDepth:     p.count(where, f, "max_bot_reply_depth"),
 			BotReplyLLMThreshold: p.count(where, f, "bot_reply_llm_threshold"),
 			BotReplyLLMCheck:     p.flag(where, f, "bot_reply_llm_check"),
+			AnswerMode:           p.word(where, f, "answer_mode"),
+			DefaultBot:           p.text(where, f, "default_bot"),
+			GroupBudget:          p.count(where, f, "group_budget"),
+			StopNotice:           p.word(where, f, "stop_notice"),
+			SteerBy:              p.text(where, f, "steer_by"),
+			SteerMaxDepth:        p.count(where, f, "steer_max_depth"),
+			InjectContext:        p.count(where, f, "inject_context"),
 		}
-		if g.GroupPolicy != "" && !slices.Contains(policies, g.GroupPolicy) {
-			p.mistake(join(where, "group_policy"), "wants one of %s", strings.Join(policies, ", "))
+		if locked := p.flag(where, f, "locked"); locked != nil {
+			g.Locked = *locked
 		}
 		p.file.Groups[chat] = g
 	}
+}
+
+// word returns the string of key, one of its words; "" if it is absent.
+func (p *parser) word(where string, f fields, key string) string {
+	text := p.text(where, f, key)
+	if text != "" && !slices.Contains(words[key], text) {
+		p.mistake(join(where, key), "wants one of %s", strings.Join(words[key], ", "))
+		return ""
+	}
+	return text
 }

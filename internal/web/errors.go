@@ -48,6 +48,9 @@ var statuses = map[relay.Code]int{
 	relay.CodeUnknownFile:           http.StatusNotFound,
 	relay.CodeRecalled:              http.StatusGone,
 	relay.CodeNoCredentials:         http.StatusServiceUnavailable,
+	relay.CodeUnknownGroup:          http.StatusNotFound,
+	relay.CodeLocked:                http.StatusForbidden,
+	relay.CodeConflict:              http.StatusConflict,
 
 	CodeUnauthorized:       http.StatusUnauthorized,
 	CodeTooManyFailures:    http.StatusTooManyRequests,

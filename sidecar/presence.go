@@ -1,0 +1,125 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/filebox"
+	"feishu-relay/mailbox/redisbox"
+	"feishu-relay/relay"
+)
+
+// presence tells which agents are online, by the heartbeat of their cards, and writes this
+// agent's card where no mailbox does.
+type presence struct {
+	*base
+	store mailbox.Store
+	own   bool // there is no mailbox: the card is written here
+
+	mu    sync.Mutex
+	at    time.Time // when known was read; guarded by mu, as the rest is
+	known map[relay.AgentName]bool
+}
+
+// presenceFresh is how long cards that were read are believed.
+const presenceFresh = 2 * time.Second
+
+// presenceTime bounds one call to the registry.
+const presenceTime = 5 * time.Second
+
+func openPresence(b *base) (*presence, error) {
+	c := &b.cfg.Mailbox
+	if !c.On && (c.Heartbeat == 0 || mailbox.CheckAgent(mailbox.AgentID(b.cfg.Agent)) != nil) {
+		return &presence{base: b}, nil // a name that no registry takes
+	}
+	store, err := b.openMailStore()
+	if err != nil {
+		return nil, err
+	}
+	b.onClose(store.Close)
+	return &presence{base: b, store: store, own: !b.cfg.Mailbox.On}, nil
+}
+
+// signing is how mail is signed and verified.
+func (b *base) signing() mailbox.Signing {
+	return mailbox.Signing{Secret: string(b.cfg.RelaySecret), Unsigned: b.cfg.Mailbox.Unsigned}
+}
+
+func (b *base) openMailStore() (mailbox.Store, error) {
+	c := b.cfg.Mailbox
+	if c.Backend == "redis" {
+		store, err := redisbox.Open(redisbox.Options{URL: string(b.cfg.RedisURL), Logger: b.log,
+			HeartbeatTimeout: c.HeartbeatTimeout,
+			Self:             mailbox.AgentID(b.cfg.Agent), Signing: b.signing()})
+		if err != nil {
+			return nil, &setting{fmt.Errorf("mailbox on Redis: %w", err)}
+		}
+		b.metrics.counter("mailbox_foreign_dropped_total",
+			"Messages on the peer channels of Redis that could not be taken.",
+			nil, func() float64 { return float64(store.Dropped()) })
+		return store, nil
+	}
+	if fs := safefile.NetworkFS(c.Dir); fs != "" {
+		b.log.Warn("the mailbox folder is on a network file system, where locks and change events are not reliable; set MAILBOX_BACKEND=redis instead",
+			"folder", c.Dir, "filesystem", fs)
+	}
+	return filebox.Open(c.Dir, &filebox.Options{Logger: b.log, Signing: b.signing()})
+}
+
+// online is which agents are online; nil where the registry cannot be read.
+func (p *presence) online() map[relay.AgentName]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.store == nil || time.Since(p.at) < presenceFresh {
+		return p.known
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), presenceTime)
+	defer cancel()
+	cards, err := p.store.Cards(ctx)
+	p.at = time.Now()
+	if err != nil {
+		p.problems.set("presence", err)
+		return p.known
+	}
+	p.known = make(map[relay.AgentName]bool, len(cards))
+	for _, c := range cards {
+		p.known[relay.AgentName(c.AgentID)] = c.At(p.at, p.cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline
+	}
+	return p.known
+}
+
+// run keeps the card in the registry until ctx is done.
+func (p *presence) run(ctx context.Context) error {
+	if !p.own {
+		<-ctx.Done()
+		return nil
+	}
+	started := time.Now().UTC()
+	card := mailbox.Card{AgentID: mailbox.AgentID(p.cfg.Agent), Description: p.cfg.Role, Capabilities: p.cfg.Capabilities,
+		Status: mailbox.Idle, AllowFrom: []mailbox.AgentID{}, CurrentTasks: []string{}, RegisteredAt: started}
+	beat := time.NewTicker(p.cfg.Mailbox.Heartbeat)
+	defer beat.Stop()
+	for {
+		card.LastHeartbeat = time.Now().UTC()
+		if ctx.Err() != nil {
+			card.Status = mailbox.Offline
+		}
+		writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), presenceTime)
+		err := p.store.SetCard(writing, card)
+		cancel()
+		if err != nil {
+			p.problems.set("presence", err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		select {
+		case <-beat.C:
+		case <-ctx.Done():
+		}
+	}
+}

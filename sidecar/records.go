@@ -1,0 +1,253 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"feishu-relay/internal/groups"
+	"feishu-relay/internal/jsonl"
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+)
+
+// records is this sidecar's copy of what the sidecars of each group agree on, and the
+// settings that follow from it.
+type records struct {
+	*base
+	chats *chats
+
+	mu      sync.Mutex
+	byChat  map[string]*record // by chatKey, at most maxChats; guarded by mu
+	journal *jsonl.Journal     // guarded by mu
+	failed  bool               // the journal lacks something; guarded by mu
+}
+
+// record is the copy of one group's.
+type record struct {
+	channel string
+	chat    relay.ChatID
+	is      steer.Record
+	shared  steer.Record // what the queue has of it, as far as it was read
+
+	state     *groupState  // computed from is and stateFile; nil: not yet
+	stateFile *groups.File // the groups file that state was computed from
+}
+
+// recordLine is a line of the journal.
+type recordLine struct {
+	Channel string       `json:"channel"`
+	ChatID  relay.ChatID `json:"chat_id"`
+	Record  steer.Record `json:"record"`
+}
+
+// maxRecordLine is the most bytes of a line of the journal; a longer one is not read.
+const maxRecordLine = 4 << 20
+
+func openRecords(b *base, c *chats) (*records, error) {
+	r := &records{base: b, chats: c, byChat: map[string]*record{}}
+	root, err := b.folder("steer", "agents")
+	if err != nil {
+		return nil, err
+	}
+	r.journal, err = jsonl.OpenJournal(root, b.name()+".jsonl", maxRecordLine, func(line []byte) {
+		var l recordLine
+		if json.Unmarshal(line, &l) == nil && l.ChatID != "" { // else it is torn, or was edited
+			if g := r.of(l.Channel, l.ChatID); g != nil {
+				g.is.Merge(l.Record)
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the groups' settings: %w", err)
+	}
+	b.onClose(func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		var err error
+		if r.failed {
+			err = r.journal.Replace(r.all())
+		}
+		return errors.Join(err, r.journal.Close())
+	})
+	return r, nil
+}
+
+// of is the record of a group; nil where there are too many. It is called with mu held, or
+// at the start.
+func (r *records) of(channel string, chat relay.ChatID) *record {
+	key := chatKey(channel, chat)
+	g := r.byChat[key]
+	if g == nil && len(r.byChat) < maxChats {
+		g = &record{channel: channel, chat: chat, is: steer.Record{}, shared: steer.Record{}}
+		r.byChat[key] = g
+	}
+	return g
+}
+
+// merge takes over what is newer in news; shared says that the queue has it. A nil error
+// means that it is on disk.
+func (r *records) merge(channel string, chat relay.ChatID, news steer.Record, shared bool) (changed bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.of(channel, chat)
+	if g == nil {
+		return false, errors.New("there are too many groups")
+	}
+	if shared {
+		g.shared.Merge(news)
+	}
+	if !g.is.Merge(news) && !r.failed {
+		return false, nil
+	}
+	g.state = nil
+	if r.failed || r.journal.Lines() > 2*len(r.byChat)+slackChanges {
+		err = r.journal.Replace(r.all())
+	} else {
+		err = r.journal.Append(recordLine{channel, chat, news}.encode())
+	}
+	r.failed = err != nil
+	if err != nil {
+		r.problems.set("steer", fmt.Errorf("write the groups' settings: %w", err))
+	}
+	return true, err
+}
+
+// all is the journal of what is known. It is called with mu held.
+func (r *records) all() []byte {
+	var lines []byte
+	for _, g := range r.byChat {
+		lines = append(lines, recordLine{g.channel, g.chat, g.is}.encode()...)
+	}
+	return lines
+}
+
+func (l recordLine) encode() []byte {
+	line, err := relay.Marshal(l)
+	if err != nil {
+		panic(err) // values of a record are JSON
+	}
+	return append(line, '\n')
+}
+
+// lost lists what the queue lacks of the records, after it was read from its beginning.
+func (r *records) lost() (out []recordLine) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.byChat {
+		if lacks := g.is.Outdated(g.shared); len(lacks) > 0 {
+			out = append(out, recordLine{g.channel, g.chat, lacks})
+		}
+		g.shared = steer.Record{}
+	}
+	return out
+}
+
+// groupState is what holds in a group now. It is not changed once it was made.
+type groupState struct {
+	steer.Settings
+	record   steer.Record
+	sources  map[string]string
+	members  []steer.Member
+	operator int // the operator's budget
+	file     groups.Group
+}
+
+// state is what holds in a group: its record, over its entry in the groups file, over the
+// environment. How bots share a group is the same at all sidecars: where their environments
+// differ, that of the first agent holds.
+func (r *records) state(channel string, chat relay.ChatID) *groupState {
+	file := r.chats.groups.Current()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.byChat[chatKey(channel, chat)]
+	if g == nil {
+		return r.compute(nil, file.Groups[string(chat)])
+	}
+	if g.state == nil || g.stateFile != file {
+		g.state, g.stateFile = r.compute(maps.Clone(g.is), file.Groups[string(chat)]), file
+	}
+	state := g.state
+	if state.Paused != nil || len(state.Muted) > 0 {
+		g.state = nil // it may end at any time
+	}
+	return state
+}
+
+// computed is state of a record that does not hold yet.
+func (r *records) computed(is steer.Record, chat relay.ChatID) *groupState {
+	return r.compute(is, r.chats.group(chat))
+}
+
+// compute lays a record over a group's entry in the groups file and the environment.
+func (r *records) compute(is steer.Record, file groups.Group) *groupState {
+	c, now := &r.cfg, time.Now()
+	g := &groupState{record: is, sources: map[string]string{}, file: file}
+	g.members = g.record.Members()
+	env := steer.Settings{Answer: steer.Mode(c.Steer.AnswerMode), Limit: c.Limits.MaxDepth,
+		Threshold: c.Limits.Threshold, Judge: c.Limits.Check, Budget: c.Steer.Budget}
+	if len(g.members) > 0 && g.members[0].Answer != "" {
+		env.Answer, env.Budget = g.members[0].Answer, g.members[0].Budget
+	}
+	for _, key := range []string{"answer", "default_bot", "limit", "threshold", "judge", "budget", "paused", "muted"} {
+		g.sources[key] = steer.FromEnv
+	}
+	from := func(key string, set bool, take func()) {
+		if set {
+			take()
+			g.sources[key] = steer.FromFile
+		}
+	}
+	f := &g.file
+	from("answer", f.AnswerMode != "", func() { env.Answer = steer.Mode(f.AnswerMode) })
+	from("default_bot", f.DefaultBot != "", func() { env.DefaultBot = relay.AgentName(f.DefaultBot) })
+	from("limit", f.MaxBotReplyDepth != nil, func() { env.Limit = *f.MaxBotReplyDepth })
+	from("threshold", f.BotReplyLLMThreshold != nil, func() { env.Threshold = *f.BotReplyLLMThreshold })
+	from("judge", f.BotReplyLLMCheck != nil, func() { env.Judge = *f.BotReplyLLMCheck })
+	from("budget", f.GroupBudget != nil, func() { env.Budget = *f.GroupBudget })
+	g.operator = env.Budget
+	g.Settings = g.record.Over(env, g.sources, now)
+	return g
+}
+
+// limits are the numbers of the stop policy in a group.
+func (r *records) limits(channel string, chat relay.ChatID) policy.Limits {
+	g := r.state(channel, chat)
+	l := r.cfg.Limits
+	l.MaxDepth, l.Threshold, l.Check = g.Limit, g.Threshold, g.Judge
+	return l
+}
+
+// continued is when somebody last had a group's bots go on, 0: never. It ends counts as a
+// person's message does.
+func (r *records) continued(channel string, chat relay.ChatID) relay.Millis {
+	return r.state(channel, chat).record.Continued()
+}
+
+// chatsOf lists the groups that have a record.
+func (r *records) chatsOf() (out []recordLine) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.byChat {
+		out = append(out, recordLine{Channel: g.channel, ChatID: g.chat})
+	}
+	slices.SortFunc(out, func(a, b recordLine) int {
+		return compareChats(a.Channel, a.ChatID, b.Channel, b.ChatID)
+	})
+	return out
+}
+
+func compareChats(ach string, a relay.ChatID, bch string, b relay.ChatID) int {
+	switch {
+	case ach < bch || ach == bch && a < b:
+		return -1
+	case ach == bch && a == b:
+		return 0
+	}
+	return 1
+}

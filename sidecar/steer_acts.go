@@ -1,0 +1,335 @@
+package sidecar
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"feishu-relay/feishu"
+	"feishu-relay/internal/wait"
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+)
+
+// acts are what is to be shown in a group once: a notice, an answer. The sidecar in whose turn
+// it is claims it, shows it, and tells the others. What it had begun when it was killed it
+// alone repeats, with the uuid of before: Feishu shows that once.
+type acts struct {
+	*steering
+	wake chan struct{}
+
+	mu     sync.Mutex
+	wanted map[string]*wanted             // by Once, at most maxWanted; guarded by mu
+	over   []string                       // Once of what was shown lately; guarded by mu
+	stops  *lru.Cache[string, steer.Mark] // the newest notice of a stop, by topicKey
+}
+
+// wanted is an act that is not done, as far as is known.
+type wanted struct {
+	mark    steer.Mark
+	try     int       // how many sidecars could not show it
+	since   time.Time // when the turns began
+	next    time.Time // not before
+	pauses  *wait.Backoff
+	another bool // another sidecar has begun it
+}
+
+const (
+	maxWanted = 1000
+	// actTurn is how long each sidecar has to begin.
+	actTurn = 5 * time.Second
+	// actLife is how long an act is tried: as long as Feishu knows its uuid.
+	actLife = time.Hour
+	// actGather is how long it is waited for the other bots at which the round stopped.
+	actGather = time.Second
+	// actTime bounds one call to Feishu.
+	actTime = 10 * time.Second
+)
+
+// want enters an act, or a further bot of it.
+func (a *acts) want(m *steer.Mark) {
+	defer wait.Wake(a.wake)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if slices.Contains(a.over, m.Once) || time.Since(m.TS.Time()) > actLife {
+		return
+	}
+	if w, ok := a.wanted[m.Once]; ok {
+		for _, bot := range m.Bots {
+			if !slices.Contains(w.mark.Bots, bot) {
+				w.mark.Bots = append(w.mark.Bots, bot)
+			}
+		}
+		return
+	}
+	if len(a.wanted) >= maxWanted {
+		a.log.Warn("too much waits to be shown in groups; a notice is left out", keyChat, m.ChatID)
+		return
+	}
+	since := m.TS.Time()
+	if now := time.Now(); since.After(now) { // a clock ahead of ours
+		since = now
+	}
+	if m.Act == steer.Stop {
+		since = since.Add(actGather)
+	}
+	mark := *m
+	mark.Bots = slices.Clone(m.Bots)
+	a.wanted[m.Once] = &wanted{mark: mark, since: since, pauses: wait.NewBackoff(time.Second, time.Minute)}
+}
+
+// failed has the next sidecar try.
+func (a *acts) failed(m *steer.Mark) {
+	defer wait.Wake(a.wake)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w, ok := a.wanted[m.Once]; ok && m.Try >= w.try {
+		w.try, w.another, w.since, w.next = m.Try+1, false, time.Now(), time.Time{}
+	}
+}
+
+// done forgets what was shown.
+func (a *acts) done(m *steer.Mark) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.wanted, m.Once)
+	if m.Act == steer.Stop {
+		if last, ok := a.stops.Get(topicKey(m.Channel, m.ChatID, m.ThreadID)); !ok || last.Round <= m.Round {
+			a.stops.Add(topicKey(m.Channel, m.ChatID, m.ThreadID), *m)
+		}
+	}
+	if a.over = append(a.over, m.Once); len(a.over) > maxWanted {
+		a.over = slices.Delete(a.over, 0, 1)
+	}
+}
+
+// lastStop is the newest notice in a conversation that its bots were stopped.
+func (a *acts) lastStop(channel string, chat relay.ChatID, thread string) (steer.Mark, bool) {
+	return a.stops.Get(topicKey(channel, chat, thread))
+}
+
+// about reports whether a notice of a stop is, or is to be, on a message.
+func (a *acts) about(id relay.MessageID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.wanted {
+		if w.mark.Act == steer.Stop && w.mark.Of == id {
+			return true
+		}
+	}
+	return slices.ContainsFunc(a.stops.Values(), func(m steer.Mark) bool { return m.Of == id })
+}
+
+// newestStop is the newest notice in a group that its bots were stopped.
+func (a *acts) newestStop(channel string, chat relay.ChatID) (newest steer.Mark, ok bool) {
+	for _, m := range a.stops.Values() {
+		if m.Channel == channel && m.ChatID == chat && m.TS > newest.TS {
+			newest, ok = m, true
+		}
+	}
+	return newest, ok
+}
+
+// run shows what is to be shown in this sidecar's turn, until ctx is done.
+func (a *acts) run(ctx context.Context) {
+	select { // what was shown before this process began has to be known first
+	case <-a.caughtUp:
+	case <-ctx.Done():
+		return
+	}
+	for ctx.Err() == nil {
+		due, pause := a.due(time.Now())
+		for _, w := range due {
+			a.attempt(ctx, w)
+		}
+		if len(due) > 0 {
+			continue
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-a.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// due lists what it is this sidecar's turn to show now, and tells when to look again.
+func (a *acts) due(now time.Time) (due []*wanted, pause time.Duration) {
+	pause = time.Minute
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for once, w := range a.wanted {
+		if now.Sub(w.mark.TS.Time()) > actLife {
+			delete(a.wanted, once)
+			continue
+		}
+		turn := a.turn(w)
+		if w.another || turn < 0 {
+			continue
+		}
+		at := w.since.Add(time.Duration(turn) * actTurn)
+		if w.next.After(at) {
+			at = w.next
+		}
+		if at.After(now) {
+			pause = min(pause, at.Sub(now))
+			continue
+		}
+		due = append(due, w)
+	}
+	return due, pause
+}
+
+// turn is when this sidecar's turn is to show w: 0 is the first, -1 never. The one that wants
+// it is first, of those that can write to Feishu; where none can, it is only told.
+func (a *acts) turn(w *wanted) int {
+	bots := a.bots(a.records.state(w.mark.Channel, w.mark.ChatID))
+	bots = slices.DeleteFunc(bots, func(b steer.Bot) bool { return !b.Online })
+	if writers := slices.DeleteFunc(slices.Clone(bots), func(b steer.Bot) bool { return !b.CanWrite }); len(writers) > 0 {
+		bots = writers
+	}
+	self, first := -1, 0
+	for i, b := range bots {
+		if b.Agent == a.cfg.Agent {
+			self = i
+		}
+		if b.Agent == w.mark.Agent {
+			first = i
+		}
+	}
+	if self < 0 {
+		return -1
+	}
+	return (self - first + len(bots)) % len(bots)
+}
+
+// attempt shows w, if no other sidecar has begun to.
+func (a *acts) attempt(ctx context.Context, w *wanted) {
+	a.mu.Lock()
+	m, try := w.mark, w.try
+	a.mu.Unlock()
+	key := m.Once + "#" + string(rune('0'+min(try, 9)))
+	holder, err := a.lane.queue.Claim(ctx, key, string(a.cfg.Agent), actLife)
+	switch {
+	case err != nil:
+		a.later(w, err)
+		return
+	case holder != string(a.cfg.Agent):
+		a.mu.Lock()
+		w.another = true
+		a.mu.Unlock()
+		return
+	}
+	a.trace("sending")
+	done, err := a.write(ctx, &m)
+	refused := err != nil && isRefused(err)
+	switch {
+	case err == nil:
+		a.trace("shown")
+		err = a.publish(done)
+	case refused:
+		a.log.Warn("Feishu did not take what the group is to be shown; another sidecar tries", keyChat, m.ChatID,
+			keyMsg, m.Of, keyErr, err)
+		a.problems.set("steer", err)
+		err = a.publish(steer.Mark{Kind: steer.Failed, Channel: m.Channel, ChatID: m.ChatID, Once: m.Once, Try: try})
+		a.skip(m.Once)
+	}
+	if err != nil {
+		a.later(w, err)
+	}
+}
+
+// skip keeps this sidecar from what it could not show: its turn comes last.
+func (a *acts) skip(once string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w, ok := a.wanted[once]; ok {
+		w.next = time.Now().Add(actLife)
+	}
+}
+
+// later tries w again after a pause.
+func (a *acts) later(w *wanted, err error) {
+	a.problems.set("steer", err)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w.next = time.Now().Add(w.pauses.Next())
+}
+
+// errNotWriting says that this sidecar cannot write to Feishu.
+var errNotWriting = errors.New("no credentials for Feishu")
+
+func isRefused(err error) bool {
+	_, coded := errors.AsType[*feishu.CodeError](err)
+	return coded || errors.Is(err, errNotWriting)
+}
+
+// write shows m in Feishu, and returns the notice that says so. Where no sidecar of the group
+// can write to Feishu, the notice is all that there is.
+func (a *acts) write(ctx context.Context, m *steer.Mark) (steer.Mark, error) {
+	done := *m
+	done.Kind, done.ID, done.TS = steer.Notice, "done:"+m.Once, 0
+	done.MessageID = relay.MessageID("notice:" + short(m.Once))
+	ctx, cancel := context.WithTimeout(ctx, actTime)
+	defer cancel()
+	g := a.records.state(m.Channel, m.ChatID)
+	text := m.Act == steer.Answer || a.noticeIn(g) == "text"
+	if m.Act == steer.Stop {
+		done.Text = steer.StopNotice(a.botName(g, m.Sender), a.botNames(g, m.Bots), m.Reason, m.Chinese)
+	}
+	if !strings.HasPrefix(string(m.Of), "om_") || !slices.ContainsFunc(g.members, func(b steer.Member) bool { return b.CanWrite }) {
+		return done, nil
+	}
+	if !a.app.api.Ready() {
+		return done, errNotWriting
+	}
+	if !text {
+		return done, a.app.api.React(ctx, m.Of, a.cfg.Steer.StopEmoji)
+	}
+	id, err := a.app.api.Reply(ctx, m.Of, done.Text, short(m.Once))
+	if id != "" {
+		done.MessageID = id
+	}
+	return done, err
+}
+
+// noticeIn is how a group is shown that its bots were stopped.
+func (s *steering) noticeIn(g *groupState) string {
+	return cmp.Or(g.file.StopNotice, s.cfg.Steer.StopNotice)
+}
+
+// botName is how people know a bot.
+func (s *steering) botName(g *groupState, agent relay.AgentName) string {
+	m, _ := g.record.Member(agent)
+	if m.Name == "" {
+		bot, _ := s.app.book.Agent(agent, "", "")
+		m.Name = bot.Name
+	}
+	return cmp.Or(m.Name, string(agent))
+}
+
+func (s *steering) botNames(g *groupState, agents []relay.AgentName) (names []string) {
+	for _, agent := range slices.Sorted(slices.Values(agents)) {
+		names = append(names, s.botName(g, agent))
+	}
+	return names
+}
+
+// short is a text's hash, 32 characters: Feishu takes a uuid of at most 50.
+func short(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+func randomID() string { return rand.Text()[:10] }

@@ -1,0 +1,222 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/outcome"
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+)
+
+// refuseAfter is how long a sidecar that cannot confirm who gave a command leaves it to
+// the others: an open_id is one app's view.
+const refuseAfter = 2 * time.Second
+
+// said is a person's message as commands are read from it.
+func (s *steering) said(m *relay.Message) steer.Said {
+	said := steer.Said{Text: m.Content}
+	g := s.records.state(m.Channel, m.ChatID)
+	for _, x := range m.Mentions {
+		if x.Name == "" {
+			continue
+		}
+		agent := x.AgentName
+		if _, in := g.record.Member(agent); !in {
+			agent = ""
+		}
+		said.Mentions = append(said.Mentions, steer.Mentioned{Text: "@" + x.Name, Agent: agent})
+	}
+	return said
+}
+
+// command carries out a person's message that is a command, and reports whether it is one. After
+// an error it is one that is not carried out.
+func (s *steering) command(m *relay.Message, union string) (is bool, err error) {
+	words := s.cfg.Steer.Commands
+	if len(words) == 0 || m.MsgType != "text" && m.MsgType != "post" {
+		return false, nil
+	}
+	g := s.group(m.Channel, m.ChatID)
+	asked, is := steer.ParseCommand(s.said(m), words, g.Bots)
+	if !is || s.known.Contains(commandID(m)) || time.Since(m.TS.Time()) > s.cfg.MaxAge {
+		return is, nil
+	}
+	set, answer, err := s.execute(g, asked, m)
+	if err != nil {
+		return true, err
+	}
+	if len(set) == 0 {
+		return true, s.answer(m, asked, set, answer)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), personWait)
+	may, who := s.mayChange(ctx, m, union)
+	cancel()
+	switch {
+	case g.Locked:
+		return true, s.answer(m, asked, nil, steer.Locked(asked.Chinese))
+	case may:
+		return true, s.answer(m, asked, set, answer)
+	}
+	later := *m
+	time.AfterFunc(refuseAfter, func() {
+		if s.known.Contains(commandID(&later)) {
+			return // a sidecar that knows the person has carried it out
+		}
+		if err := s.answer(&later, asked, nil, steer.Refused(who, asked.Chinese)); err != nil {
+			s.problems.set("steer", err)
+		}
+	})
+	return true, nil
+}
+
+func commandID(m *relay.Message) string { return "command/" + string(m.ID()) }
+
+// execute is what a command changes, and its answer.
+func (s *steering) execute(g steer.Group, asked steer.Asked, m *relay.Message) (steer.Set, string, error) {
+	if asked.Mistake != nil {
+		return nil, asked.Mistake.Text(asked.Chinese), nil
+	}
+	now := time.Now()
+	switch asked.Verb {
+	case steer.VerbStatus:
+		return nil, steer.StatusText(g, now, asked.Chinese), nil
+	case steer.VerbHelp:
+		return nil, steer.HelpText(s.cfg.Steer.Commands, asked.Chinese), nil
+	case steer.VerbWhy:
+		text, err := s.why(g, m, asked.Chinese)
+		return nil, text, err
+	}
+	set, mistake := asked.Changes(g, m.TS)
+	if mistake != nil {
+		return nil, mistake.Text(asked.Chinese), nil
+	}
+	return set, asked.AnswerText(s.after(g, set.Of(m.TS, commandID(m))), m.TS.Time()), nil
+}
+
+// answer shares a command with what it changes, and has it answered once.
+func (s *steering) answer(m *relay.Message, asked steer.Asked, set steer.Set, text string) error {
+	act := steer.Change
+	switch asked.Verb {
+	case steer.VerbContinue:
+		act = steer.Continue
+	case steer.VerbStop:
+		act = steer.Stop
+	case steer.VerbStatus, steer.VerbHelp, steer.VerbWhy:
+		act = steer.Answer
+	}
+	if set == nil {
+		act = steer.Answer
+	}
+	once := "answer/" + string(m.ID())
+	return s.publish(
+		steer.Mark{ID: commandID(m), Kind: steer.Command, Act: act, Channel: m.Channel, ChatID: m.ChatID, ThreadID: m.ThreadID,
+			MessageID: m.ID(), Of: m.ID(), By: byWhom(m), Bots: asked.Bots, Set: set, Text: m.Content, TS: m.TS},
+		steer.Mark{ID: once + "/" + string(s.cfg.Agent), Kind: steer.Wanted, Act: steer.Answer, Once: once, Channel: m.Channel,
+			ChatID: m.ChatID, ThreadID: m.ThreadID, Of: m.ID(), Text: text, Chinese: asked.Chinese})
+}
+
+// mayChange reports whether the person who sent m may change the group's settings, and who may.
+func (s *steering) mayChange(ctx context.Context, m *relay.Message, union string) (may bool, who string) {
+	by := s.records.state(m.Channel, m.ChatID).file.SteerBy
+	if by == "" {
+		by = s.cfg.Steer.By
+	}
+	switch by {
+	case "", "members":
+		return true, "members"
+	case "admins":
+		return m.SenderID != "" && slices.Contains(s.managers(ctx, m.ChatID), m.SenderID), "admins"
+	}
+	for id := range strings.SplitSeq(by, ",") {
+		if id = strings.TrimSpace(id); id != "" && (id == string(m.SenderID) || id == union) {
+			return true, "list"
+		}
+	}
+	return false, "list"
+}
+
+// managersFresh is how long Feishu's answer is believed who a group's owner and managers are.
+const managersFresh = time.Minute
+
+// managers are a group's owner and managers as this bot's app sees them; none: Feishu does not say.
+func (s *steering) managers(ctx context.Context, chat relay.ChatID) []relay.OpenID {
+	if known, ok := s.admins.Get(chat); ok {
+		return known
+	}
+	if !s.app.api.Ready() {
+		return nil
+	}
+	owner, managers, err := s.app.api.Managers(ctx, chat)
+	if err != nil {
+		s.problems.set("steer", err)
+		return nil
+	}
+	managers = append(managers, owner)
+	s.admins.Add(chat, managers)
+	return managers
+}
+
+// why is what became of the message that m replies to, else of the last one that stopped.
+func (s *steering) why(g steer.Group, m *relay.Message, chinese bool) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), personWait)
+	defer cancel()
+	list, _, err := s.watch.outcomes.Recent(ctx, m.Channel, m.ChatID, maxWhy)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return "", err
+	}
+	about := m.ParentID
+	for i := len(list) - 1; i >= 0 && about == ""; i-- {
+		if list[i].Stopped != "" {
+			about = list[i].RelayMsgID
+		}
+	}
+	var fates []steer.Fate
+	title := ""
+	for _, o := range list {
+		if o.RelayMsgID == about {
+			fates = append(fates, fateOf(o))
+			title = s.botName(s.records.state(m.Channel, m.ChatID), o.Sender)
+		}
+	}
+	return steer.WhyText(title, fates, g, time.Now(), s.cfg.Steer.Commands, chinese), nil
+}
+
+// maxWhy is how many outcomes are looked at to tell what became of a message.
+const maxWhy = 2000
+
+func fateOf(o outcome.Outcome) steer.Fate {
+	f := steer.Fate{Agent: o.Agent, Delivered: o.Delivered, Stopped: o.Stopped, Detail: o.Detail}
+	if o.Decision != nil {
+		f.Depth = o.Decision.Depth
+	}
+	return f
+}
+
+// weigh says what becomes of a message that was heard from a person, before it is recorded: the
+// reason why it is not for this bot, and where it is for one of several bots, these.
+func (s *steering) weigh(m *relay.Message, union string) (why relay.Reason, bots []relay.AgentName, err error) {
+	s.announce(m.Channel, m.ChatID)
+	if s.isPerson(m) {
+		if is, err := s.command(m, union); is || err != nil {
+			return relay.Command, nil, err
+		}
+		if on, err := s.goOn(m, s.said(m)); on || err != nil {
+			return relay.Continue, nil, err
+		}
+	}
+	why, bots = s.forPerson(m, userEntry(m, m.TS.Time()))
+	return why, bots, nil
+}
+
+// isPerson reports whether what was heard is a person's: a bot's words steer nothing.
+func (s *steering) isPerson(m *relay.Message) bool {
+	if m.SenderID == "" {
+		return true
+	}
+	_, bot := s.app.book.Bot(m.SenderID)
+	return !bot && m.SenderID != s.app.self().OpenID
+}

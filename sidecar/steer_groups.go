@@ -1,0 +1,164 @@
+package sidecar
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+	"feishu-relay/transcript"
+)
+
+// group is a group as people and the API are shown it.
+func (s *steering) group(channel string, chat relay.ChatID) steer.Group {
+	g := s.records.state(channel, chat)
+	settings := g.Settings
+	if settings.Muted == nil {
+		settings.Muted = map[relay.AgentName]*steer.Until{}
+	}
+	shown := steer.Group{Channel: channel, ChatID: chat, Name: s.watch.groupShown(channel, chat).Name, Locked: g.file.Locked,
+		Version: g.record.Version(), Settings: settings, Sources: g.sources, Bots: s.bots(g),
+		MaxDepth: s.cfg.Steer.MaxDepth, Operator: g.operator}
+	if g.file.SteerMaxDepth != nil {
+		shown.MaxDepth = *g.file.SteerMaxDepth
+	}
+	for i := range shown.Bots {
+		shown.Bots[i].Name = s.botName(g, shown.Bots[i].Agent)
+	}
+	shown.Depth = s.depthNow(channel, chat)
+	if stop, ok := s.acts.newestStop(channel, chat); ok {
+		shown.LastStop = &steer.LastStop{MessageID: stop.Of, Sender: stop.Sender, Bots: stop.Bots, Reason: stop.Reason, At: stop.TS}
+	}
+	return shown
+}
+
+// after is a group once a change holds.
+func (s *steering) after(g steer.Group, change steer.Record) steer.Group {
+	is := maps.Clone(s.records.state(g.Channel, g.ChatID).record)
+	if is == nil {
+		is = steer.Record{}
+	}
+	is.Merge(change)
+	state := s.records.computed(is, g.ChatID)
+	g.Settings, g.Sources, g.Version = state.Settings, state.sources, is.Version()
+	return g
+}
+
+// depthNow is the depth of the newest message of a chat, 0 if that is a person's.
+func (s *steering) depthNow(channel string, chat relay.ChatID) int {
+	entries, err := s.chats.transcript.Tail(channel, string(chat), nearTail)
+	if err != nil || len(entries) == 0 {
+		return 0
+	}
+	inTime(entries)
+	e := entries[len(entries)-1]
+	if e.Role == transcript.RoleUser {
+		return 0
+	}
+	w := where{channel: channel, chat: chat, since: s.records.continued(channel, chat)}
+	depth, _ := s.chats.depth(w, policyEntry(e), s.records.limits(channel, chat)) // 0: not known
+	return depth
+}
+
+// Groups lists the groups that the bot is in.
+func (s *steering) Groups() []steer.Group {
+	out := []steer.Group{}
+	for _, c := range s.records.chatsOf() {
+		if g, err := s.Group(c.Channel, c.ChatID); err == nil {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// Group is a group of the bot's.
+func (s *steering) Group(channel string, chat relay.ChatID) (steer.Group, error) {
+	if _, in := s.records.state(channel, chat).record.Member(s.cfg.Agent); !in || !s.chats.in(channel, chat) {
+		return steer.Group{}, relay.Errorf(relay.CodeUnknownGroup, "this bot is in no group %.100q that it has heard of; "+
+			"GET /v1/groups lists its groups", chat)
+	}
+	return s.group(channel, chat), nil
+}
+
+// Patch changes the settings of a group as body says, all of it or nothing.
+func (s *steering) Patch(channel string, chat relay.ChatID, body []byte) (steer.Group, error) {
+	s.patching.Lock()
+	defer s.patching.Unlock()
+	g, err := s.changeable(channel, chat)
+	if err != nil {
+		return g, err
+	}
+	now := relay.MillisOf(time.Now())
+	set, version, err := steer.Patch(body, g, now)
+	if field, ok := errors.AsType[*steer.FieldError](err); ok {
+		return g, &relay.Error{Code: relay.CodeInvalidRequest, Message: field.Error()}
+	}
+	if err != nil {
+		return g, err
+	}
+	if version != "" && version != g.Version {
+		return g, relay.Errorf(relay.CodeConflict, "version: the group has changed since; its version is %s now, read it again", g.Version)
+	}
+	return s.changed(channel, chat, steer.Change, set, nil)
+}
+
+// Forget removes what was set in a group, or over the API.
+func (s *steering) Forget(channel string, chat relay.ChatID) (steer.Group, error) {
+	return s.asked(channel, chat, steer.Asked{Verb: steer.VerbForget}, steer.Change)
+}
+
+// Stop stops what the bots of a group say until a person speaks.
+func (s *steering) Stop(channel string, chat relay.ChatID) (steer.Group, error) {
+	return s.asked(channel, chat, steer.Asked{Verb: steer.VerbStop}, steer.Stop)
+}
+
+// Continue releases what was stopped at bots, none: at all of them.
+func (s *steering) Continue(channel string, chat relay.ChatID, bots []relay.AgentName) (steer.Group, error) {
+	g, err := s.Group(channel, chat)
+	for _, bot := range bots {
+		if err == nil && !slices.ContainsFunc(g.Bots, func(b steer.Bot) bool { return b.Agent == bot }) {
+			err = relay.Errorf(relay.CodeInvalidRequest, "bots: no bot %.100q is in this group", bot)
+		}
+	}
+	if err != nil {
+		return g, err
+	}
+	return s.asked(channel, chat, steer.Asked{Verb: steer.VerbContinue, Bots: bots}, steer.Continue)
+}
+
+func (s *steering) asked(channel string, chat relay.ChatID, asked steer.Asked, act steer.Act) (steer.Group, error) {
+	s.patching.Lock()
+	defer s.patching.Unlock()
+	g, err := s.changeable(channel, chat)
+	if err != nil {
+		return g, err
+	}
+	set, mistake := asked.Changes(g, relay.MillisOf(time.Now()))
+	if mistake != nil {
+		return g, &relay.Error{Code: relay.CodeInvalidRequest, Message: mistake.Text(false)}
+	}
+	return s.changed(channel, chat, act, set, asked.Bots)
+}
+
+func (s *steering) changeable(channel string, chat relay.ChatID) (steer.Group, error) {
+	g, err := s.Group(channel, chat)
+	if err == nil && g.Locked {
+		err = relay.Errorf(relay.CodeLocked, "the groups file says that this group is locked: nothing can be changed here")
+	}
+	return g, err
+}
+
+// changed shares a change over the API, which is on disk when it returns.
+func (s *steering) changed(channel string, chat relay.ChatID, act steer.Act, set steer.Set, bots []relay.AgentName) (steer.Group, error) {
+	id := randomID()
+	err := s.publish(steer.Mark{ID: "api/" + string(s.cfg.Agent) + "/" + id, Kind: steer.Command, Act: act, Channel: channel,
+		ChatID: chat, MessageID: relay.MessageID("notice:" + id), By: "api", Set: set, Bots: bots})
+	if err != nil {
+		s.problems.set("steer", err)
+		return steer.Group{}, &relay.Error{Code: relay.CodeOutboxUnavailable,
+			Message: "the change cannot be written down (see /v1/status); send it again later"}
+	}
+	return s.group(channel, chat), nil
+}

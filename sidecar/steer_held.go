@@ -1,0 +1,305 @@
+package sidecar
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"feishu-relay/internal/jsonl"
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+	"feishu-relay/transcript"
+)
+
+// held are messages that stopped at this bot and may be released, on disk.
+type held struct {
+	*base
+	mu      sync.Mutex
+	journal *jsonl.Journal          // guarded by mu, as the rest is
+	byKey   map[string]*heldMessage // at most maxHeld, and maxHeldBytes of lines
+	bytes   int
+}
+
+// heldMessage is a message that was stopped.
+type heldMessage struct {
+	Key      string          `json:"key"`
+	Line     json.RawMessage `json:"line,omitempty"` // as it came from the queue
+	Channel  string          `json:"channel"`
+	ChatID   relay.ChatID    `json:"chat_id"`
+	ThreadID string          `json:"thread_id,omitempty"`
+	Round    relay.Millis    `json:"round"`              // when its round began
+	At       relay.Millis    `json:"at"`                 // when it stopped
+	Released bool            `json:"released,omitempty"` // it is being delivered
+	Gone     bool            `json:"gone,omitempty"`     // of a line of the journal: it is forgotten
+}
+
+const (
+	maxHeld      = 500
+	maxHeldBytes = 8 << 20
+)
+
+func openHeld(b *base) (*held, error) {
+	h := &held{base: b, byKey: map[string]*heldMessage{}}
+	root, err := b.folder("steer", "held")
+	if err != nil {
+		return nil, err
+	}
+	h.journal, err = jsonl.OpenJournal(root, b.name()+".jsonl", 2*relay.MaxLine, func(line []byte) {
+		var m heldMessage
+		if json.Unmarshal(line, &m) == nil && m.Key != "" {
+			h.apply(m)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read messages that can be released: %w", err)
+	}
+	b.onClose(func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.journal.Close()
+	})
+	return h, nil
+}
+
+// apply takes in a line of the journal. It is called with mu held, or at the start.
+func (h *held) apply(m heldMessage) {
+	if known, ok := h.byKey[m.Key]; ok {
+		h.bytes -= len(known.Line)
+		delete(h.byKey, m.Key)
+		if m.Line == nil {
+			m.Line = known.Line
+		}
+	}
+	if m.Gone || m.Line == nil {
+		return
+	}
+	h.byKey[m.Key] = &m
+	h.bytes += len(m.Line)
+	for len(h.byKey) > maxHeld || h.bytes > maxHeldBytes {
+		oldest := h.sorted()[0]
+		h.bytes -= len(oldest.Line)
+		delete(h.byKey, oldest.Key)
+	}
+}
+
+// sorted lists all, the one stopped first at the front. It is called with mu held.
+func (h *held) sorted() []*heldMessage {
+	out := make([]*heldMessage, 0, len(h.byKey))
+	for _, m := range h.byKey {
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b *heldMessage) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), strings.Compare(a.Key, b.Key))
+	})
+	return out
+}
+
+// note takes in a change, on disk.
+func (h *held) note(m heldMessage) error {
+	line, err := relay.Marshal(m)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.apply(m)
+	if h.journal.Lines() > 4*len(h.byKey)+slackChanges || h.journal.Size() > 2*maxHeldBytes {
+		return h.journal.Replace(h.all())
+	}
+	return h.journal.Append(append(line, '\n'))
+}
+
+// all is the journal of what is held. It is called with mu held.
+func (h *held) all() (lines []byte) {
+	for _, m := range h.sorted() {
+		line, err := relay.Marshal(m)
+		if err == nil { // what was read or written as JSON is JSON
+			lines = append(append(lines, line...), '\n')
+		}
+	}
+	return lines
+}
+
+// forget forgets a message.
+func (h *held) forget(key string) {
+	if err := h.note(heldMessage{Key: key, Gone: true}); err != nil {
+		h.problems.set("steer", err)
+	}
+}
+
+// list is a copy of what is held and wanted.
+func (h *held) list(want func(*heldMessage) bool) (out []heldMessage) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range h.sorted() {
+		if want(m) {
+			out = append(out, *m)
+		}
+	}
+	return out
+}
+
+// round is when the round began that a bot's message is of: when a person spoke last in its
+// conversation, or had the bots go on.
+func (s *steering) round(channel string, chat relay.ChatID, thread string, before relay.Millis) (relay.Millis, error) {
+	spoke, err := s.chats.lastUser(channel, chat, thread, before)
+	if on := s.records.continued(channel, chat); on <= before {
+		spoke = max(spoke, on)
+	}
+	return spoke, err
+}
+
+// releasable reports whether what stopped for a reason is shown, and can be released.
+func (s *steering) releasable(why relay.Reason) bool {
+	return why == relay.MaxDepth || why == relay.Budget ||
+		s.cfg.Steer.StopNoticeJudge && (why == relay.JudgeNo || why == relay.JudgeError)
+}
+
+// stopSeen keeps a message that was stopped, and has the group shown that, once a round.
+func (s *steering) stopSeen(p *arrival, why relay.Reason) error {
+	m := &p.msg
+	if editOf(m) != "" {
+		return nil
+	}
+	said := relay.MillisOf(p.sent)
+	round, err := s.round(m.Channel, m.ChatID, m.ThreadID, said)
+	if err != nil {
+		return err
+	}
+	if m.UserTS <= said {
+		round = max(round, m.UserTS)
+	}
+	h := heldMessage{Key: p.key, Line: json.RawMessage(p.Line), Channel: m.Channel, ChatID: m.ChatID,
+		ThreadID: m.ThreadID, Round: round, At: relay.MillisOf(time.Now())}
+	if err := s.held.note(h); err != nil {
+		s.problems.set("steer", err) // it stops, and cannot be released
+	}
+	g := s.records.state(m.Channel, m.ChatID)
+	if s.noticeIn(g) == "off" {
+		return nil
+	}
+	once := fmt.Sprintf("stop/%s/%s/%s/%d", m.Channel, m.ChatID, m.ThreadID, round)
+	if why == relay.Budget { // at most once an hour
+		once = fmt.Sprintf("stop/%s/%s/budget/%d", m.Channel, m.ChatID, said/relay.Millis(time.Hour.Milliseconds()))
+	}
+	id := once + "/" + string(s.cfg.Agent)
+	if s.known.Contains(id) {
+		return nil
+	}
+	return s.publish(steer.Mark{ID: id, Kind: steer.Wanted, Act: steer.Stop, Once: once, Channel: m.Channel,
+		ChatID: m.ChatID, ThreadID: m.ThreadID, Of: m.ID(), Sender: m.SenderAgentName, Reason: why, Round: round,
+		Bots: []relay.AgentName{s.cfg.Agent}, Chinese: s.inChinese(m, said)})
+}
+
+// inChinese reports whether the last person in m's conversation wrote Chinese.
+func (s *steering) inChinese(m *relay.Message, before relay.Millis) bool {
+	entries, err := s.chats.transcript.TailTo(m.Channel, string(m.ChatID), audienceTail, int64(before))
+	if err != nil {
+		return false
+	}
+	inTime(entries)
+	for _, e := range slices.Backward(entries) {
+		if e.Role == transcript.RoleUser && e.ThreadID == m.ThreadID {
+			return steer.HanIn(e.Content)
+		}
+	}
+	return false
+}
+
+// goOn takes a person's message that says that the bots may go on, and reports whether it does:
+// whether the last round of its conversation has a notice, and something to release.
+func (s *steering) goOn(m *relay.Message, said steer.Said) (bool, error) {
+	bots, is := steer.IsContinue(said)
+	if !is {
+		return false, nil
+	}
+	notice, ok := s.acts.lastStop(m.Channel, m.ChatID, m.ThreadID)
+	if !ok || time.Since(notice.TS.Time()) > s.cfg.Steer.ContinueWindow || notice.TS >= m.TS {
+		return false, nil
+	}
+	round, err := s.round(m.Channel, m.ChatID, m.ThreadID, m.TS-1)
+	g := s.records.state(m.Channel, m.ChatID)
+	if err != nil || round > notice.Round || g.Paused.Holds(time.Now()) {
+		return false, err
+	}
+	waiting := func(bot relay.AgentName) bool {
+		return (len(bots) == 0 || slices.Contains(bots, bot)) && !g.Muted[bot].Holds(time.Now())
+	}
+	if !slices.ContainsFunc(notice.Bots, waiting) {
+		return false, nil
+	}
+	return true, s.publish(steer.Mark{ID: "continue/" + string(m.ID()), Kind: steer.Command, Act: steer.Continue,
+		Channel: m.Channel, ChatID: m.ChatID, ThreadID: m.ThreadID, MessageID: m.ID(), Of: m.ID(), By: byWhom(m),
+		Bots: bots, Text: m.Content, Round: notice.Round, TS: m.TS})
+}
+
+func byWhom(m *relay.Message) string { return cmp.Or(m.SenderName, string(m.SenderID), "user") }
+
+// release delivers what stopped at this bot in the last round of a conversation.
+func (s *steering) release(m *steer.Mark) {
+	if len(m.Bots) > 0 && !slices.Contains(m.Bots, s.cfg.Agent) {
+		return
+	}
+	g, now := s.records.state(m.Channel, m.ChatID), time.Now()
+	if g.Paused.Holds(now) || g.Muted[s.cfg.Agent].Holds(now) {
+		return
+	}
+	everywhere := strings.HasPrefix(string(m.MessageID), "notice:") // not said in any conversation
+	list := s.held.list(func(h *heldMessage) bool {
+		return h.Channel == m.Channel && h.ChatID == m.ChatID && (everywhere || h.ThreadID == m.ThreadID) &&
+			h.At < m.TS && m.TS.Time().Sub(h.At.Time()) <= s.cfg.Steer.ContinueWindow && !h.Released
+	})
+	for _, h := range list {
+		round, err := s.round(h.Channel, h.ChatID, h.ThreadID, m.TS-1)
+		if err != nil || round > h.Round || s.recalled.Contains(relay.MessageID(h.Key)) {
+			s.held.forget(h.Key)
+			continue
+		}
+		h.Released = true
+		if err := s.held.note(h); err != nil {
+			s.problems.set("steer", err)
+		}
+		s.trace("released")
+		s.handOver(h)
+	}
+}
+
+// resume delivers what an earlier process was releasing.
+func (s *steering) resume(context.Context) {
+	for _, h := range s.held.list(func(h *heldMessage) bool { return h.Released }) {
+		s.handOver(h)
+	}
+}
+
+// handOver delivers a message that was released, in the order of its chat.
+func (s *steering) handOver(h heldMessage) {
+	p := newArrival(relay.Delivery{Line: h.Line, Settle: func() { s.held.forget(h.Key) }})
+	if s.deliver.deliveries.Has(h.Key) {
+		s.held.forget(h.Key) // the deliveries have it
+		return
+	}
+	var err error
+	if p.msg, err = relay.Decode(p.Line); err != nil {
+		s.held.forget(h.Key)
+		return
+	}
+	s.app.named(&p.msg)
+	p.key, p.inChat, p.behind = h.Key, true, true
+	p.sent = s.chats.peers.sentAt(&p.msg, p.arrived)
+	p.final, p.group = p.arrived, s.chats.group(p.msg.ChatID)
+	p.decision = policy.Decision{Allow: true, Tier: policy.TierReleased, Reason: "a person let the bots go on", Depth: 1}
+	s.receive.workers.do(s.running, p.chat(), func(ctx context.Context) {
+		s.receive.guard(p, func() {
+			stage, why, err := s.receive.walk(ctx, s.stages, p)
+			if err == nil && !p.handed {
+				s.receive.end(p, stage, why)
+			}
+		})
+	})
+}

@@ -1,0 +1,166 @@
+package sidecar
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+)
+
+// ones decides which one of several bots gets a person's message. The sidecar whose turn it is
+// claims the message, tells the others, delivers it, and tells them that too. Where that last
+// word does not come in time, the next one takes over: the bot may get it a second time where
+// its sidecar died between the delivery and the word.
+type ones struct {
+	mu      sync.Mutex
+	byID    *lru.Cache[relay.MessageID, *oneOf] // guarded by mu
+	changed chan struct{}                       // closed at the next change; guarded by mu
+}
+
+// oneOf is what is known of one message.
+type oneOf struct {
+	try  int       // how many sidecars have claimed it and not delivered it
+	at   time.Time // when the newest claim was heard of; zero: there is none of this try
+	done bool
+}
+
+const (
+	maxOnes  = 10_000
+	oneTurn  = time.Second     // how long each candidate has to claim
+	oneLease = 4 * time.Second // how long it has to deliver
+	oneGrace = time.Second     // how much longer the others wait
+)
+
+// taken and delivered are the two words.
+const (
+	actTaken     steer.Act = "taken"
+	actDelivered steer.Act = "delivered"
+)
+
+func newOnes() *ones {
+	o := &ones{changed: make(chan struct{})}
+	o.byID, _ = lru.New[relay.MessageID, *oneOf](maxOnes) // fails only for a size below 1
+	return o
+}
+
+// heard takes in another sidecar's word, or this one's.
+func (o *ones) heard(m *steer.Mark) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	is := o.of(m.Of)
+	switch {
+	case m.Act == actDelivered:
+		is.done = true
+	case m.Try >= is.try:
+		is.try, is.at = m.Try, time.Now()
+	}
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// of is called with mu held.
+func (o *ones) of(id relay.MessageID) *oneOf {
+	is, ok := o.byID.Get(id)
+	if !ok {
+		is = &oneOf{}
+		o.byID.Add(id, is)
+	}
+	return is
+}
+
+// look is what is known of a message, and what tells of the next change. A claim without a
+// delivery is over after its time.
+func (o *ones) look(id relay.MessageID) (oneOf, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	is := o.of(id)
+	if !is.done && !is.at.IsZero() && time.Since(is.at) > oneLease+oneGrace {
+		is.try, is.at = is.try+1, time.Time{}
+	}
+	return *is, o.changed
+}
+
+// claimOne waits until it is known whether a person's message is for this bot, one of bots; of
+// these, those that are there come first. Where it is, it has to be delivered before until.
+func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.AgentName) (mine bool, until time.Time, err error) {
+	began := time.Now()
+	for {
+		is, changed := s.ones.look(m.ID())
+		turn := began.Add(time.Duration(s.oneTurn(m, bots)) * oneTurn)
+		wait := time.Until(turn)
+		switch {
+		case is.done:
+			return false, until, nil
+		case !is.at.IsZero():
+			wait = time.Until(is.at.Add(oneLease + oneGrace))
+		case wait <= 0:
+			key := "one/" + string(m.ID()) + "#" + strconv.Itoa(is.try)
+			began, until = time.Now(), time.Now().Add(oneLease)
+			holder, err := s.lane.queue.Claim(ctx, key, string(s.cfg.Agent), actLife)
+			if err != nil {
+				return false, until, err
+			}
+			word := steer.Mark{ID: key, Kind: steer.Taken, Act: actTaken, Try: is.try, Channel: m.Channel, ChatID: m.ChatID, Of: m.ID()}
+			if holder == string(s.cfg.Agent) && !s.known.Contains(key) {
+				return true, until, s.publish(word)
+			}
+			s.ones.heard(&word)
+			continue
+		}
+		timer := time.NewTimer(max(wait, time.Millisecond))
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-ctx.Done():
+			timer.Stop()
+			return false, until, ctx.Err()
+		}
+		timer.Stop()
+	}
+}
+
+// oneTurn is this bot's place among bots: first those that are there, in their order.
+func (s *steering) oneTurn(m *relay.Message, bots []relay.AgentName) int {
+	online := s.presence.online()
+	turn, behind := 0, false
+	for _, bot := range bots {
+		if bot == s.cfg.Agent {
+			behind = true
+		} else if !behind && online[bot] {
+			turn++
+		}
+	}
+	if s.deliver.doors.gateway != nil && !s.deliver.doors.gateway.Open() {
+		turn += len(bots) // its bot is not there
+	}
+	return min(turn, int(8*time.Second/oneTurn))
+}
+
+// delivered tells the others that the bot has a person's message that is for one.
+func (s *steering) delivered(m *relay.Message) {
+	s.share(steer.Mark{ID: "one/" + string(m.ID()) + "/delivered", Kind: steer.Taken, Act: actDelivered, Channel: m.Channel,
+		ChatID: m.ChatID, Of: m.ID()})
+}
+
+// oneOf waits until it is known which of some bots a person's message is for.
+func (s *steering) oneOf(ctx context.Context, m *relay.Message, bots []relay.AgentName) relay.Reason {
+	if !slices.Contains(bots, s.cfg.Agent) {
+		return relay.NotForMe
+	}
+	mine, _, err := s.claimOne(ctx, m, bots)
+	switch {
+	case err != nil: // a person's message passes
+		s.problems.set("steer", err)
+		return relay.Pass
+	case !mine:
+		return relay.NotForMe
+	}
+	s.delivered(m)
+	return relay.Pass
+}

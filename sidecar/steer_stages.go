@@ -1,0 +1,190 @@
+package sidecar
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"feishu-relay/mention"
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+	"feishu-relay/transcript"
+)
+
+// audienceTail is how far back it is looked whom a conversation is with.
+const audienceTail = 512
+
+// stopSteered stops a bot's message that the group's settings keep from this bot.
+func (s *steering) stopSteered(_ context.Context, p *arrival) (relay.Reason, error) {
+	m := &p.msg
+	s.announce(m.Channel, m.ChatID)
+	g, now := s.records.state(m.Channel, m.ChatID), time.Now()
+	switch {
+	case s.recalled.Contains(m.ID()) || s.recalled.Contains(editOf(m)):
+		return relay.Recalled, nil
+	case g.Muted[s.cfg.Agent].Holds(now):
+		return relay.Muted, nil
+	case g.Paused.Holds(now):
+		return relay.Paused, nil
+	}
+	stopped, err := s.stopped(g, m, p.sent)
+	switch {
+	case err != nil:
+		return relay.Pass, err
+	case stopped:
+		return relay.StoppedByPerson, nil
+	case editOf(m) != "":
+		return relay.Pass, nil // it goes where the message went
+	}
+	a, err := s.audience(g, m, botEntry(m, p.sent))
+	if err != nil {
+		return relay.Pass, err // bots' messages wait
+	}
+	if !s.isFor(a) {
+		return relay.NotForMe, nil
+	}
+	return relay.Pass, nil
+}
+
+// stopNotices stops what other sidecars wrote in Feishu: no bot is given that.
+func (s *steering) stopNotices(_ context.Context, p *arrival) (relay.Reason, error) {
+	if s.notices.Contains(p.msg.ID()) {
+		return relay.Duplicate, nil
+	}
+	return relay.Pass, nil
+}
+
+// stopped reports whether a person's stop holds for a bot's message: for what was said before
+// it, and what is said after it until a person speaks.
+func (s *steering) stopped(g *groupState, m *relay.Message, sent time.Time) (bool, error) {
+	at := g.record.Stopped()
+	if at == 0 || at <= g.record.Continued() {
+		return false, nil
+	}
+	said := relay.MillisOf(sent)
+	if said <= at {
+		return time.Since(at.Time()) <= s.cfg.MaxAge, nil
+	}
+	entries, err := s.chats.transcript.Outline(m.Channel, string(m.ChatID), audienceTail, int64(said))
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(entries, func(e transcript.Entry) bool {
+		return e.Role == transcript.RoleUser && e.TS > int64(at) || e.UserTS > int64(at) && e.UserTS <= e.TS
+	}) && m.UserTS <= at, nil
+}
+
+// stopBudget stops a bot's message where the bots of the group have said as much within an
+// hour as they may.
+func (s *steering) stopBudget(_ context.Context, p *arrival) (relay.Reason, error) {
+	m := &p.msg
+	g := s.records.state(m.Channel, m.ChatID)
+	if g.Budget == 0 || editOf(m) != "" {
+		return relay.Pass, nil
+	}
+	until := p.sent.UnixMilli()
+	since, said := until-time.Hour.Milliseconds(), 0
+	entries, err := s.chats.transcript.Outline(m.Channel, string(m.ChatID), min(2*g.Budget+audienceTail, maxBudgetTail), until)
+	if err != nil {
+		return relay.Pass, err
+	}
+	for _, e := range entries {
+		if e.Role == transcript.RoleAssistant && e.TS > since && e.EditOf == "" && e.MessageID != p.key {
+			said++
+		}
+	}
+	if said < g.Budget {
+		return relay.Pass, nil
+	}
+	return relay.Budget, s.stopSeen(p, relay.Budget)
+}
+
+// maxBudgetTail is the most lines that are read to count a budget.
+const maxBudgetTail = 20_000
+
+// audience is who a message is for.
+func (s *steering) audience(g *groupState, m *relay.Message, e transcript.Entry) (steer.Audience, error) {
+	if g.Answer == steer.All {
+		return steer.Audience{Everybody: true}, nil
+	}
+	entries, err := s.chats.transcript.TailTo(m.Channel, string(m.ChatID), audienceTail, e.TS)
+	if err != nil {
+		return steer.Audience{}, err
+	}
+	inTime(entries)
+	line := s.lineOf(&e, m.MsgType, m.Mentions)
+	if m.Role != relay.RoleUser {
+		line.Bot = m.SenderAgentName
+	}
+	return steer.AudienceOf(line, g.Settings, s.bots(g), s.linesBefore(entries, e.MessageID)), nil
+}
+
+// linesBefore are entries as the audience is found from them, the newest first.
+func (s *steering) linesBefore(entries []transcript.Entry, id string) iter.Seq[steer.Line] {
+	return func(yield func(steer.Line) bool) {
+		for _, e := range slices.Backward(entries) {
+			if e.MessageID != id && !yield(s.lineOf(&e, e.MsgType, nil)) {
+				return
+			}
+		}
+	}
+}
+
+func (s *steering) lineOf(e *transcript.Entry, msgType string, mentions []relay.Mention) steer.Line {
+	l := steer.Line{ID: e.MessageID, ParentID: e.ParentID, RootID: e.RootID, ThreadID: e.ThreadID,
+		Named: func() steer.Names { return s.app.namedIn(e.Content, msgType, mentions) }}
+	if e.Role == transcript.RoleUser {
+		l.Person = e.Sender
+	} else {
+		l.Bot = relay.AgentName(e.Sender)
+	}
+	return l
+}
+
+// namedIn is who a text names, and what its sender resolved in it.
+func (a *app) namedIn(content, msgType string, mentions []relay.Mention) (n steer.Names) {
+	refs := refsOf(mentions)
+	found := a.directory().Find(mention.Text{Content: content, MsgType: msgType, Refs: refs})
+	n.All = found.All
+	for _, agent := range found.Agents {
+		n.Bots = append(n.Bots, relay.AgentName(agent))
+	}
+	n.Others = slices.ContainsFunc(mentions, func(m relay.Mention) bool { return m.AgentName == "" && m.OpenID != "" })
+	return n
+}
+
+// bots are those of a group, in order of their ids.
+func (s *steering) bots(g *groupState) []steer.Bot {
+	online := s.presence.online()
+	out := make([]steer.Bot, len(g.members))
+	for i, m := range g.members {
+		out[i] = steer.Bot{Agent: m.Agent, Name: m.Name, MentionAll: m.MentionAll, CanWrite: m.CanWrite,
+			Online: m.Agent == s.cfg.Agent || online[m.Agent]}
+	}
+	return out
+}
+
+func (s *steering) isFor(a steer.Audience) bool {
+	return a.Everybody || slices.Contains(a.Bots, s.cfg.Agent)
+}
+
+// forPerson says whether a person's message is for this bot; the reason if not, and where it is
+// for one of several bots, these. What cannot be read keeps no person's message from a bot.
+func (s *steering) forPerson(m *relay.Message, e transcript.Entry) (relay.Reason, []relay.AgentName) {
+	g := s.records.state(m.Channel, m.ChatID)
+	if g.Muted[s.cfg.Agent].Holds(time.Now()) {
+		return relay.Muted, nil
+	}
+	a, err := s.audience(g, m, e)
+	switch {
+	case err != nil:
+		s.problems.set("steer", err)
+		return relay.Pass, nil
+	case len(a.OneOf) > 0:
+		return relay.NotForMe, a.OneOf
+	case !s.isFor(a):
+		return relay.NotForMe, nil
+	}
+	return relay.Pass, nil
+}
