@@ -65,8 +65,8 @@ func TestCommandsInTheGroup(t *testing.T) {
 	if got := n.answers("/relay status"); !strings.Contains(got, "BotA") || !strings.Contains(got, "BotB") {
 		t.Errorf("the status is %q", got)
 	}
-	if got := n.answers("/relay mute @BotB 30m"); !strings.Contains(got, "BotB") {
-		t.Errorf("the answer is %q", got)
+	if got := n.answers("/relay mute @BotB 30m"); !strings.Contains(got, "BotB is muted until") {
+		t.Fatalf("the answer is %q", got)
 	}
 	id := n.says("only for A")
 	n.hears(botA, "only for A")

@@ -116,9 +116,10 @@ func TestParseTellsAllMistakes(t *testing.T) {
 			"groups",
 			`{"groups":{"":{},"oc_1":{"group_policy":"never","max_bot_reply_depth":-1,"bot_reply_llm_threshold":1.5,"bot_reply_llm_check":"yes"},` +
 				`"oc_2":{"members":{"a":1}},"oc_3":{"members":[null],"name":1,"maxBotReplyDepth":"3"},"oc_4":[]}}`,
-			"groups: wants a chat id for each group, not an empty one\ngroups.oc_1.max_bot_reply_depth: wants a whole number, 0 or more\n" +
+			"groups: wants a chat id for each group, not an empty one\ngroups.oc_1.group_policy: wants one of auto, mention, open\n" +
+				"groups.oc_1.max_bot_reply_depth: wants a whole number, 0 or more\n" +
 				"groups.oc_1.bot_reply_llm_threshold: wants a whole number, 0 or more\ngroups.oc_1.bot_reply_llm_check: wants true or false\n" +
-				"groups.oc_1.group_policy: wants one of auto, mention, open\ngroups.oc_2.members: wants a list of texts\n" +
+				"groups.oc_2.members: wants a list of texts\n" +
 				"groups.oc_3.name: wants a text in quotes\ngroups.oc_3.members[0]: wants a text in quotes\n" +
 				"groups.oc_3.max_bot_reply_depth: wants a whole number, 0 or more\ngroups.oc_4: wants an object",
 		},
@@ -288,7 +289,8 @@ func TestUnread(t *testing.T) {
 		{"a limit", `{"groups":{"oc_x":{"members":[],"maxBotReplyDeph":1,"max_depth":2}}}`, []string{
 			`"groups.oc_x.maxBotReplyDeph" is not read; max_bot_reply_depth is`,
 			`"groups.oc_x.max_depth" is not read; a group has name, members, group_policy, max_bot_reply_depth, ` +
-				`bot_reply_llm_threshold, bot_reply_llm_check`}},
+				`bot_reply_llm_threshold, bot_reply_llm_check, answer_mode, default_bot, group_budget, stop_notice, steer_by, ` +
+				`steer_max_depth, inject_context, locked`}},
 		{"control characters", `{"groups":{"oc_x":{"m\nember":1}}}`,
 			[]string{`"groups.oc_x.m\nember" is not read; members is`}},
 	} {
