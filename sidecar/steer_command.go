@@ -24,13 +24,26 @@ func (s *steering) said(m *relay.Message) steer.Said {
 		if x.Name == "" {
 			continue
 		}
-		agent := x.AgentName
-		if _, in := g.record.Member(agent); !in {
-			agent = ""
-		}
-		said.Mentions = append(said.Mentions, steer.Mentioned{Text: "@" + x.Name, Agent: agent})
+		said.Mentions = append(said.Mentions, steer.Mentioned{Text: "@" + x.Name, Agent: s.mentioned(g, x)})
 	}
 	return said
+}
+
+// mentioned is the bot of a group that a mention names, "" if none: by what the app knows of
+// its id, else by its name, where one bot alone has that.
+func (s *steering) mentioned(g *groupState, x relay.Mention) (agent relay.AgentName) {
+	if _, in := g.record.Member(x.AgentName); in {
+		return x.AgentName
+	}
+	for _, m := range g.members {
+		if x.AgentName == "" && s.botName(g, m.Agent) == x.Name {
+			if agent != "" {
+				return ""
+			}
+			agent = m.Agent
+		}
+	}
+	return agent
 }
 
 // command carries out a person's message that is a command, and reports whether it is one. After
