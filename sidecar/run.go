@@ -36,7 +36,9 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	}
 	publishers.Go(func() { s.keep(publishing, "outcomes", s.watch.outcomes.Run) })
 	marks := &s.lanes.marks
-	publishers.Go(func() { marks.box.Run(publishing, watched{marks.queue, &marks.publishing, s.trace}, finishPublish) })
+	publishers.Go(func() {
+		marks.box.Run(publishing, watched{marks.queue, &marks.publishing, func(string) {}}, finishPublish)
+	})
 	reading.Go(func() { s.keep(ctx, "reading "+marks.name, s.steer.run) })
 	reading.Go(func() { s.keep(ctx, "presence", s.steer.presence.run) })
 	paths := map[*lane]path{&s.lanes.bots: s.receive.bots, &s.lanes.users: s.receive.users}

@@ -152,13 +152,19 @@ func (s *steering) mayChange(ctx context.Context, m *relay.Message, union string
 	return false, "list"
 }
 
+// admins are who Feishu said at a time that owns and manages a group.
+type admins struct {
+	ids   []relay.OpenID
+	asked time.Time
+}
+
 // managersFresh is how long Feishu's answer is believed who a group's owner and managers are.
 const managersFresh = time.Minute
 
 // managers are a group's owner and managers as this bot's app sees them; none: Feishu does not say.
 func (s *steering) managers(ctx context.Context, chat relay.ChatID) []relay.OpenID {
-	if known, ok := s.admins.Get(chat); ok {
-		return known
+	if known, ok := s.admins.Get(chat); ok && time.Since(known.asked) < managersFresh {
+		return known.ids
 	}
 	if !s.app.api.Ready() {
 		return nil
@@ -169,7 +175,7 @@ func (s *steering) managers(ctx context.Context, chat relay.ChatID) []relay.Open
 		return nil
 	}
 	managers = append(managers, owner)
-	s.admins.Add(chat, managers)
+	s.admins.Add(chat, admins{managers, time.Now()})
 	return managers
 }
 

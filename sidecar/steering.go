@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/hashicorp/golang-lru/v2/expirable"
 
 	"feishu-relay/httpapi"
 	"feishu-relay/relay"
@@ -36,11 +36,11 @@ type steering struct {
 	ones     *ones
 	notices  *lru.Cache[relay.MessageID, struct{}] // messages of the sidecars' own in Feishu
 	held     *held
-	admins   *expirable.LRU[relay.ChatID, []relay.OpenID]
-	patching sync.Mutex               // held while a change over the API is made
-	running  context.Context          // ends with run
-	stages   relay.Pipeline[*arrival] // of a message that is released
-	caughtUp chan struct{}            // closed once all marks that were kept are taken in
+	admins   *lru.Cache[relay.ChatID, admins] // who owns and manages a group
+	patching sync.Mutex                       // held while a change over the API is made
+	running  context.Context                  // ends with run
+	stages   relay.Pipeline[*arrival]         // of a message that is released
+	caughtUp chan struct{}                    // closed once all marks that were kept are taken in
 }
 
 const (
@@ -63,7 +63,7 @@ func openSteering(b *base, c *chats, rs *records, a *app, ls *lanes, w *watch, r
 	s.acts.stops, _ = lru.New[string, steer.Mark](maxChats)
 	s.ones = newOnes()
 	s.notices, _ = lru.New[relay.MessageID, struct{}](maxKnownMarks)
-	s.admins = expirable.NewLRU[relay.ChatID, []relay.OpenID](maxChats, nil, managersFresh)
+	s.admins, _ = lru.New[relay.ChatID, admins](maxChats)
 	s.known, _ = lru.New[string, struct{}](maxKnownMarks) // fails only for a size below 1
 	s.recalled, _ = lru.New[relay.MessageID, relay.Millis](maxRecalled)
 	s.shown, err = transcript.Open(filepath.Join(b.cfg.TranscriptDir, marksFolder), &transcript.Options{Logger: b.log})
@@ -139,7 +139,7 @@ func (s *steering) announce(channel string, chat relay.ChatID) {
 	c := &s.cfg.Steer
 	self := steer.Member{Agent: s.cfg.Agent, Name: s.app.self().Name, MentionAll: s.cfg.MentionAll,
 		CanWrite: channel == relay.DefaultChannel && s.app.api.Ready(), Answer: steer.Mode(c.AnswerMode), Budget: c.Budget}
-	if told, in := s.records.state(channel, chat).record.Member(s.cfg.Agent); in && told == self {
+	if slices.Contains(s.records.state(channel, chat).members, self.Bounded()) {
 		return
 	}
 	s.change(channel, chat, steer.Join(self))

@@ -261,11 +261,14 @@ func (r Record) Member(agent relay.AgentName) (m Member, in bool) {
 	return m, in
 }
 
-// Join is the change that a bot is in the group. A long name is cut.
-func Join(m Member) Set {
+// Bounded is m as a record can hold it: a long name is cut.
+func (m Member) Bounded() Member {
 	m.Name = runes.Cut(m.Name, maxName)
-	return Set{keyIn + string(m.Agent): encode(m)}
+	return m
 }
+
+// Join is the change that a bot is in the group.
+func Join(m Member) Set { return Set{keyIn + string(m.Agent): encode(m.Bounded())} }
 
 // Leave is the change that a bot is no longer in the group.
 func Leave(agent relay.AgentName) Set { return Set{keyIn + string(agent): json.RawMessage("null")} }
