@@ -178,6 +178,7 @@ func (s *sender) recordOwn(m *relay.Message) {
 // for this bot.
 func (s *sender) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
 	m, group := s.person(h)
+	s.chats.noteTalk(talk{Channel: m.Channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID, At: m.TS})
 	if !group {
 		return relay.Sent{RelayMsgID: m.ID()}, nil
 	}
@@ -213,10 +214,7 @@ func (s *sender) person(h relay.Heard) (m *relay.Message, group bool) {
 		}
 		id = relay.MessageID("user:" + hex.EncodeToString(sum[:12]))
 	}
-	group = isGroup(h.ChatType) && ofGroup(h.Metadata)
-	s.chats.noteTalk(talk{Channel: channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID,
-		At: ts})
-	if group {
+	if group = isGroup(h.ChatType) && ofGroup(h.Metadata); group {
 		s.chats.saw(channel, h.ChatID, ts)
 	}
 	meta := relay.Metadata{"chat_type": quote("group")}
@@ -358,31 +356,32 @@ func (s *sender) recordLater(m *relay.Message) {
 
 // heard decides how a person's message goes on to the bot. It is recorded once the bot has it.
 func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (feishu.Passage, error) {
+	note := func(context.Context) error {
+		s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
+			At: m.CreateTime})
+		return nil
+	}
 	if m.ChatType != feishu.ChatGroup { // a private chat never leaves its bot
-		return feishu.Passage{After: func(context.Context) error {
-			s.chats.noteTalk(talk{Channel: relay.DefaultChannel, ChatID: m.ChatID, ChatType: m.ChatType, MessageID: m.ID,
-				At: m.CreateTime})
-			return nil
-		}}, nil
+		return feishu.Passage{After: note}, nil
 	}
 	meta := relay.Metadata{}
 	if err := setFiles(meta, feishu.Keys(m.Type, m.Content), feishu.Files(m.Type, m.Content)); err != nil {
 		return feishu.Passage{}, err
 	}
+	who, _ := s.app.book.Name(string(m.Sender.OpenID)) // Feishu is asked once the bot has the message
 	h, _ := s.person(relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(), Metadata: meta,
-		Sender: string(m.Sender.OpenID), MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), UnionID: m.Sender.UnionID,
-		SenderID: m.Sender.OpenID, MessageID: m.ID, TS: m.CreateTime,
+		Sender: string(m.Sender.OpenID), SenderName: cmp.Or(m.Sender.Name, who.Name), SenderID: m.Sender.OpenID,
+		MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
 	why, bots, err := s.steer.weigh(h, m.Sender.UnionID)
-	if err == nil && slices.Contains(bots, s.cfg.Agent) {
+	p := feishu.Passage{Withhold: why != relay.Pass, After: note}
+	if err == nil && slices.Contains(bots, s.cfg.Agent) { // it waits until it is known which of them gets it
 		err, why = s.native.keepEvent(ctx, h, bots, event), relay.Pass
-		bots = bots[:0]
 	}
-	if err != nil {
+	if err != nil { // rather once too often than never
 		s.problems.set("steer", err)
-		return feishu.Passage{}, err
+		why, p.Withhold = relay.Pass, false
 	}
-	p := feishu.Passage{Withhold: why != relay.Pass || bots != nil}
 	if !p.Withhold {
 		if n := s.deliver.contextLines(h.ChatID); n > 0 && (m.Type == "text" || m.Type == "post") {
 			before, ids := s.deliver.context(h, h.TS.Time(), n)
@@ -392,6 +391,7 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 	}
 	if why != relay.Command {
 		p.After = func(ctx context.Context) error {
+			_ = note(ctx) // never fails
 			m.Sender.Name = s.app.person(ctx, &m)
 			h.SenderName = cmp.Or(m.Sender.Name, string(m.Sender.OpenID))
 			_, err := s.recordPerson(h, why)
