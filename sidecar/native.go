@@ -360,6 +360,7 @@ func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) 
 		return relay.Pass, err // the next one takes it, or this one again
 	}
 	n.steer.delivered(&p.msg)
+	n.send.given.add(p.key)
 	return relay.Pass, nil
 }
 

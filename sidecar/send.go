@@ -191,6 +191,9 @@ func (s *sender) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
 		why = s.steer.oneOf(ctx, m, bots)
 	}
 	answer := relay.Sent{RelayMsgID: m.ID(), ForMe: new(why == relay.Pass), Reason: why}
+	if why == relay.Pass && s.deliver.contextLines(m.ChatID) > 0 {
+		s.given.add(string(m.ID()))
+	}
 	if why != relay.Command {
 		answer.Relayed, err = s.recordPerson(m, why)
 	}
@@ -240,9 +243,6 @@ func (s *sender) person(h relay.Heard) (m *relay.Message, group bool) {
 // reason why this bot is not given it.
 func (s *sender) recordPerson(m *relay.Message, why relay.Reason) (relayed bool, err error) {
 	defer s.sending.lock(chatKey(m.Channel, m.ChatID))()
-	if why == relay.Pass && s.deliver.contextLines(m.ChatID) > 0 {
-		s.given.add(string(m.ID()))
-	}
 	// Shared first: a crash behind the transcript would leave it recorded here, and a repeat
 	// could not tell that nobody has shared it.
 	relayed = s.share(m)
@@ -382,12 +382,13 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 		s.problems.set("steer", err)
 		why, p.Withhold = relay.Pass, false
 	}
-	if !p.Withhold {
-		if n := s.deliver.contextLines(h.ChatID); n > 0 && (m.Type == "text" || m.Type == "post") {
+	if n := s.deliver.contextLines(h.ChatID); n > 0 && !p.Withhold {
+		given := []string{string(m.ID)}
+		if m.Type == "text" || m.Type == "post" {
 			before, ids := s.deliver.context(h, h.TS.Time(), n)
-			p.Before = before
-			s.given.add(ids...)
+			p.Before, given = before, append(given, ids...)
 		}
+		s.given.add(given...)
 	}
 	if why != relay.Command {
 		p.After = func(ctx context.Context) error {
