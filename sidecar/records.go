@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -189,7 +190,7 @@ func (r *records) compute(is steer.Record, file groups.Group) *groupState {
 	c, now := &r.cfg, time.Now()
 	g := &groupState{record: is, sources: map[string]string{}, file: file}
 	g.members = g.record.Members()
-	env := steer.Settings{Answer: steer.Mode(c.Steer.AnswerMode), Limit: c.Limits.MaxDepth,
+	env := steer.Settings{Answer: cmp.Or(steer.Mode(c.Steer.AnswerMode), steer.All), Limit: c.Limits.MaxDepth,
 		Threshold: c.Limits.Threshold, Judge: c.Limits.Check, Budget: c.Steer.Budget}
 	if len(g.members) > 0 && g.members[0].Answer != "" {
 		env.Answer, env.Budget = g.members[0].Answer, g.members[0].Budget

@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"context"
-	"iter"
 	"slices"
 	"time"
 
@@ -108,27 +107,22 @@ func (s *steering) audience(g *groupState, m *relay.Message, e transcript.Entry)
 	if g.Answer == steer.All {
 		return steer.Audience{Everybody: true}, nil
 	}
-	entries, err := s.chats.transcript.TailTo(m.Channel, string(m.ChatID), audienceTail, e.TS)
-	if err != nil {
-		return steer.Audience{}, err
-	}
-	inTime(entries)
 	line := s.lineOf(&e, m.MsgType, m.Mentions)
 	if m.Role != relay.RoleUser {
 		line.Bot = m.SenderAgentName
 	}
-	return steer.AudienceOf(line, g.Settings, s.bots(g), s.linesBefore(entries, e.MessageID)), nil
-}
-
-// linesBefore are entries as the audience is found from them, the newest first.
-func (s *steering) linesBefore(entries []transcript.Entry, id string) iter.Seq[steer.Line] {
-	return func(yield func(steer.Line) bool) {
-		for _, e := range slices.Backward(entries) {
-			if e.MessageID != id && !yield(s.lineOf(&e, e.MsgType, nil)) {
+	var err error
+	a := steer.AudienceOf(line, g.Settings, s.bots(g), func(yield func(steer.Line) bool) {
+		var entries []transcript.Entry // read only where m does not tell by itself
+		entries, err = s.chats.transcript.TailTo(m.Channel, string(m.ChatID), audienceTail, e.TS)
+		inTime(entries)
+		for _, before := range slices.Backward(entries) {
+			if before.MessageID != e.MessageID && !yield(s.lineOf(&before, before.MsgType, nil)) {
 				return
 			}
 		}
-	}
+	})
+	return a, err
 }
 
 func (s *steering) lineOf(e *transcript.Entry, msgType string, mentions []relay.Mention) steer.Line {
