@@ -67,6 +67,8 @@ type Options struct {
 	Ready       func() error
 	Visible     func(channel string, chat relay.ChatID) bool // is the bot in it?
 	Transcripts Transcripts
+	Groups      Groups
+	Notices     Notices                                       // nil: none are shown
 	Group       func(channel string, chat relay.ChatID) Group // nil: names and limits are not shown
 	Depths      func([]transcript.Entry) []int                // of each, counted among all; nil: not shown
 	Stream      *Stream                                       // nil: INJECT_URL delivers

@@ -3,7 +3,9 @@ package httpapi
 import (
 	"cmp"
 	"errors"
+	"math"
 	"net/http"
+	"strconv"
 	"unicode/utf8"
 
 	"feishu-relay/internal/web"
@@ -79,7 +81,8 @@ type shownEntry struct {
 	Depth int `json:"depth,omitempty"` // of a bot's, at least 1
 }
 
-// transcript serves GET /v1/transcripts/{channel}/{chat_id}: a page of a record.
+// transcript serves GET /v1/transcripts/{channel}/{chat_id}: a page of a record, with the
+// notices of its time. These do not count for the limit.
 func (a *api) transcript(r *http.Request) (any, error) {
 	channel, chat := r.PathValue("channel"), r.PathValue("chat_id")
 	query, err := pageQuery(r)
@@ -92,10 +95,15 @@ func (a *api) transcript(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	cursor, until, ok := cutCursor(query.Before)
+	if !ok {
+		return nil, errCursor
+	}
+	query.Before = cursor
 	page, err := a.Transcripts.Page(channel, chat, query)
 	switch {
 	case errors.Is(err, transcript.ErrCursor):
-		err = web.Invalid(`before: want the "earlier" of a page that was read before`)
+		err = errCursor
 	case errors.Is(err, transcript.ErrCursorGone):
 		err = relay.Errorf(web.CodeGone,
 			"before: the record does not reach back to there any more, or was edited; begin anew without before")
@@ -103,13 +111,23 @@ func (a *api) transcript(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	entries, from, err := a.withNotices(channel, chat, page, query.Text, until, a.shown(page))
+	if err != nil {
+		return nil, err
+	}
+	earlier := page.Earlier
+	if earlier != "" && from < math.MaxInt64 {
+		earlier += noticesFrom + strconv.FormatInt(from, 10)
+	}
 	return struct {
 		Channel string       `json:"channel"`
 		ChatID  string       `json:"chat_id"`
 		Entries []shownEntry `json:"entries"`
 		Earlier string       `json:"earlier,omitempty"`
-	}{channel, chat, a.shown(page), page.Earlier}, nil
+	}{channel, chat, entries, earlier}, nil
 }
+
+var errCursor = web.Invalid(`before: want the "earlier" of a page that was read before`)
 
 // pageQuery reads which page is wanted.
 func pageQuery(r *http.Request) (transcript.Query, error) {

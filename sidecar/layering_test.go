@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"mcptools":             {"mailbox", "mailbox/agent", "mailbox/tasks", "relay", "transcript", "internal/runes"},
 	"outcome":              {"relay", "policy", "relay/outbox", "internal/wait"},
 	"httpapi/viewer":       {"relay", "internal/web"},
-	"httpapi":              {"httpapi/viewer", "outcome", "relay", "transcript", "internal/safefile", "internal/web", "internal/weborigin", "dedup", "internal/attempts", "internal/jsonl"},
+	"httpapi":              {"httpapi/viewer", "outcome", "relay", "steer", "transcript", "internal/safefile", "internal/web", "internal/weborigin", "dedup", "internal/attempts", "internal/jsonl"},
 	"mailapi":              {"relay", "mailbox", "mailbox/agent", "mailbox/tasks", "mailbox/outgoing", "internal/spelling", "internal/web", "internal/wait"},
 	"internal/web":         {"relay", "mailbox"},
 	"feishu":               {"relay", "internal/safefile"},

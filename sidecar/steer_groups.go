@@ -93,7 +93,7 @@ func (s *steering) Patch(channel string, chat relay.ChatID, body []byte) (steer.
 	now := relay.MillisOf(time.Now())
 	set, version, err := steer.Patch(body, g, now)
 	if field, ok := errors.AsType[*steer.FieldError](err); ok {
-		return g, &relay.Error{Code: relay.CodeInvalidRequest, Message: field.Error()}
+		return g, &relay.Error{Code: relay.CodeInvalidRequest, Message: field.Error(), Field: field.Field}
 	}
 	if err != nil {
 		return g, err

@@ -64,3 +64,10 @@ func fold(r rune) rune {
 	}
 	return first
 }
+
+// Finder returns a function that reports whether an entry contains a text as [Query].Text
+// says, for entries of elsewhere. It is not safe for concurrent use.
+func Finder(text string) func(*Entry) bool {
+	f := newFinder(text)
+	return f.in
+}

@@ -100,7 +100,7 @@ func Refuse(w http.ResponseWriter, status int, e *relay.Error) {
 	type detail struct {
 		Code    relay.Code `json:"code"`
 		Message string     `json:"message"`
-		Field   string     `json:"field,omitempty"` // mailbox routes only
+		Field   string     `json:"field,omitempty"` // of the mailbox's and the groups' routes only
 	}
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))

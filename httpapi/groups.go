@@ -1,0 +1,81 @@
+package httpapi
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"net/http"
+
+	"feishu-relay/internal/web"
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+)
+
+// Groups are the groups of the bot, and how people steer the bots in them. Each error is a
+// [*relay.Error], or the sidecar's own fault. A change is on disk when its method returns the group
+// as it is then.
+type Groups interface {
+	Groups() []steer.Group
+	Group(channel string, chat relay.ChatID) (steer.Group, error)
+	// Patch changes the settings that body names, all of them or none.
+	Patch(channel string, chat relay.ChatID, body []byte) (steer.Group, error)
+	// Forget removes what people have set.
+	Forget(channel string, chat relay.ChatID) (steer.Group, error)
+	Stop(channel string, chat relay.ChatID) (steer.Group, error)
+	// Continue releases what was stopped at bots; none: at all.
+	Continue(channel string, chat relay.ChatID, bots []relay.AgentName) (steer.Group, error)
+}
+
+// groups serves GET /v1/groups.
+func (a *api) groups(*http.Request) (any, error) {
+	return map[string]any{"groups": web.List(a.Groups.Groups())}, nil
+}
+
+// ofGroup serves a route of one group: its chat is in the path, its channel in the query.
+func ofGroup(do func(r *http.Request, channel string, chat relay.ChatID) (steer.Group, error)) web.Handler {
+	return func(r *http.Request) (any, error) {
+		channel := cmp.Or(r.URL.Query().Get("channel"), relay.DefaultChannel)
+		chat := r.PathValue("chat")
+		if err := cmp.Or(relay.CheckField("channel", channel), relay.CheckField("chat", chat)); err != nil {
+			return nil, err
+		}
+		g, err := do(r, channel, relay.ChatID(chat))
+		if err != nil {
+			return nil, err
+		}
+		return g, nil
+	}
+}
+
+func (a *api) group(_ *http.Request, channel string, chat relay.ChatID) (steer.Group, error) {
+	return a.Groups.Group(channel, chat)
+}
+
+func (a *api) patchGroup(r *http.Request, channel string, chat relay.ChatID) (steer.Group, error) {
+	body, err := web.ReadBody(r)
+	if err != nil {
+		return steer.Group{}, err
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return steer.Group{}, errEmpty
+	}
+	return a.Groups.Patch(channel, chat, body)
+}
+
+func (a *api) forgetGroup(_ *http.Request, channel string, chat relay.ChatID) (steer.Group, error) {
+	return a.Groups.Forget(channel, chat)
+}
+
+func (a *api) stopGroup(_ *http.Request, channel string, chat relay.ChatID) (steer.Group, error) {
+	return a.Groups.Stop(channel, chat)
+}
+
+func (a *api) continueGroup(r *http.Request, channel string, chat relay.ChatID) (steer.Group, error) {
+	var asked struct {
+		Bots []relay.AgentName `json:"bots"`
+	}
+	if err := readJSON(r, &asked); err != nil && !errors.Is(err, errEmpty) {
+		return steer.Group{}, err
+	}
+	return a.Groups.Continue(channel, chat, asked.Bots)
+}

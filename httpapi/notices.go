@@ -1,0 +1,72 @@
+package httpapi
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"feishu-relay/transcript"
+)
+
+// Notices returns the last n notices of a chat up to a time in Unix milliseconds.
+type Notices func(channel, chatID string, n int, until int64) ([]transcript.Entry, error)
+
+// maxNotices is how many notices are shown with a page; of more, the older ones are on the
+// pages before it.
+const maxNotices = 1000
+
+// The cursor of a page is that of its record and, behind this, the time from which on it had the
+// notices: so each notice stands on one page.
+const noticesFrom = "@"
+
+// cutCursor is the record's part of a cursor, and up to when, exclusively, its page has notices.
+func cutCursor(text string) (cursor string, until int64, ok bool) {
+	cursor, from, found := strings.Cut(text, noticesFrom)
+	if !found {
+		return cursor, math.MaxInt64, true
+	}
+	until, err := strconv.ParseInt(from, 10, 64)
+	return cursor, until, err == nil
+}
+
+// withNotices puts the notices that were given until then among the entries of a page, by time.
+// It returns from when on the page has them.
+func (a *api) withNotices(channel, chat string, page transcript.Page, text string, until int64,
+	entries []shownEntry) ([]shownEntry, int64, error) {
+	if a.Notices == nil {
+		return entries, until, nil
+	}
+	from := until
+	for _, e := range entries {
+		if e.TS != 0 {
+			from = min(from, e.TS)
+		}
+	}
+	if page.Earlier == "" {
+		from = math.MinInt64
+	}
+	notices, err := a.Notices(channel, chat, maxNotices, until-1)
+	if err != nil {
+		return nil, 0, err
+	}
+	slices.SortStableFunc(notices, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
+	if len(notices) == maxNotices {
+		from = max(from, notices[0].TS)
+	}
+	find := transcript.Finder(text)
+	merged := make([]shownEntry, 0, len(entries)+len(notices))
+	next := 0
+	for _, n := range notices {
+		if n.TS < from || !find(&n) {
+			continue
+		}
+		for next < len(entries) && entries[next].TS <= n.TS {
+			merged = append(merged, entries[next])
+			next++
+		}
+		merged = append(merged, shownEntry{Entry: n})
+	}
+	return append(merged, entries[next:]...), from, nil
+}
