@@ -28,7 +28,7 @@ func cutCursor(text string) (cursor string, until int64, ok bool) {
 		return cursor, math.MaxInt64, true
 	}
 	until, err := strconv.ParseInt(from, 10, 64)
-	return cursor, until, err == nil
+	return cursor, until, err == nil && cursor != ""
 }
 
 // withNotices puts the notices that were given until then among the entries of a page, by time.

@@ -114,6 +114,7 @@ const (
 	TierJudge     Tier = "judge"
 	TierJudgeOff  Tier = "judge_off"
 	TierReleased  Tier = "released" // a person let it go on
+	TierSettings  Tier = "settings" // the group's settings keep it from this bot, or a person stopped it
 )
 
 // Reasons of a stop, the same words in logs, metrics and the API.

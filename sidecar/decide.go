@@ -12,6 +12,7 @@ import (
 	"feishu-relay/policy"
 	"feishu-relay/policy/judge"
 	"feishu-relay/relay"
+	"feishu-relay/steer"
 	"feishu-relay/transcript"
 )
 
@@ -195,6 +196,15 @@ func (d *decider) Decide(ctx context.Context, q relay.Question) (any, error) {
 	}
 	if q.Role == relay.RoleUser {
 		m.Role, m.Sender = policy.RoleUser, cmp.Or(q.Sender, q.SenderName)
+	}
+	why, err := d.steer.wouldStop(w, q, m)
+	if err != nil {
+		return nil, err
+	}
+	if why != relay.Pass {
+		return d.steeredAway(w, q, m, why)
+	}
+	if q.Role == relay.RoleUser {
 		question, err := d.question(w, m)
 		if err != nil {
 			return nil, err
@@ -203,6 +213,17 @@ func (d *decider) Decide(ctx context.Context, q relay.Question) (any, error) {
 			question, d.judge), nil
 	}
 	return d.decideBot(ctx, w, m)
+}
+
+// steeredAway is the decision on a message that the group's settings keep from this bot.
+func (d *decider) steeredAway(w where, q relay.Question, m policy.Entry, why relay.Reason) (policy.Decision, error) {
+	decision := policy.Decision{Tier: policy.TierSettings, Reason: string(why), Detail: steer.ReasonText(why, false)}
+	if q.Role == relay.RoleUser {
+		return decision, nil
+	}
+	depth, err := d.chats.depth(w, m, d.records.limits(w.channel, w.chat))
+	decision.Depth = depth
+	return decision, err
 }
 
 // asked is the message that q is about: as the transcript has it, which knows

@@ -28,6 +28,7 @@ type oneOf struct {
 	try  int       // how many sidecars have claimed it and not delivered it
 	at   time.Time // when the newest claim was heard of; zero: there is none of this try
 	done bool
+	by   relay.AgentName // whose claim or delivery is the newest; "": there is none
 }
 
 const (
@@ -56,9 +57,9 @@ func (o *ones) heard(m *steer.Mark) {
 	is := o.of(m.Of)
 	switch {
 	case m.Act == actDelivered:
-		is.done = true
+		is.done, is.by = true, m.Agent
 	case m.Try >= is.try:
-		is.try, is.at = m.Try, time.Now()
+		is.try, is.at, is.by = m.Try, time.Now(), m.Agent
 	}
 	close(o.changed)
 	o.changed = make(chan struct{})
@@ -106,7 +107,7 @@ func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.
 			if err != nil {
 				return false, until, err
 			}
-			word := steer.Mark{ID: key, Kind: steer.Taken, Act: actTaken, Try: is.try, Channel: m.Channel, ChatID: m.ChatID, Of: m.ID()}
+			word := steer.Mark{ID: key, Agent: relay.AgentName(holder), Kind: steer.Taken, Act: actTaken, Try: is.try, Channel: m.Channel, ChatID: m.ChatID, Of: m.ID()}
 			if holder == string(s.cfg.Agent) && !s.known.Contains(key) {
 				return true, until, s.publish(word)
 			}
@@ -163,4 +164,13 @@ func (s *steering) oneOf(ctx context.Context, m *relay.Message, bots []relay.Age
 	}
 	s.delivered(m)
 	return relay.Pass
+}
+
+// wouldBeOne reports whether a person's message that is for one of bots is for this one: as it was
+// decided, else as it would be now.
+func (s *steering) wouldBeOne(m *relay.Message, bots []relay.AgentName) bool {
+	if is, _ := s.ones.look(m.ID()); is.done || !is.at.IsZero() {
+		return is.by == s.cfg.Agent
+	}
+	return slices.Contains(bots, s.cfg.Agent) && s.oneTurn(m, bots) == 0
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"feishu-relay/mention"
+	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
 	"feishu-relay/transcript"
@@ -16,8 +17,12 @@ const audienceTail = 512
 
 // stopSteered stops a bot's message that the group's settings keep from this bot.
 func (s *steering) stopSteered(_ context.Context, p *arrival) (relay.Reason, error) {
-	m := &p.msg
-	s.announce(m.Channel, m.ChatID)
+	s.announce(p.msg.Channel, p.msg.ChatID)
+	return s.steered(&p.msg, p.sent)
+}
+
+// steered is why the group's settings keep a bot's message from this bot.
+func (s *steering) steered(m *relay.Message, sent time.Time) (relay.Reason, error) {
 	g, now := s.records.state(m.Channel, m.ChatID), time.Now()
 	switch {
 	case s.recalled.Contains(m.ID()) || s.recalled.Contains(editOf(m)):
@@ -27,7 +32,7 @@ func (s *steering) stopSteered(_ context.Context, p *arrival) (relay.Reason, err
 	case g.Paused.Holds(now):
 		return relay.Paused, nil
 	}
-	stopped, err := s.stopped(g, m, p.sent)
+	stopped, err := s.stopped(g, m, sent)
 	switch {
 	case err != nil:
 		return relay.Pass, err
@@ -36,7 +41,7 @@ func (s *steering) stopSteered(_ context.Context, p *arrival) (relay.Reason, err
 	case editOf(m) != "":
 		return relay.Pass, nil // it goes where the message went
 	}
-	a, err := s.audience(g, m, botEntry(m, p.sent))
+	a, err := s.audience(g, m, botEntry(m, sent))
 	if err != nil {
 		return relay.Pass, err // bots' messages wait
 	}
@@ -77,26 +82,28 @@ func (s *steering) stopped(g *groupState, m *relay.Message, sent time.Time) (boo
 // stopBudget stops a bot's message where the bots of the group have said as much within an
 // hour as they may.
 func (s *steering) stopBudget(_ context.Context, p *arrival) (relay.Reason, error) {
-	m := &p.msg
-	g := s.records.state(m.Channel, m.ChatID)
-	if g.Budget == 0 || editOf(m) != "" {
-		return relay.Pass, nil
-	}
-	until := p.sent.UnixMilli()
-	since, said := until-time.Hour.Milliseconds(), 0
-	entries, err := s.chats.transcript.Outline(m.Channel, string(m.ChatID), min(2*g.Budget+audienceTail, maxBudgetTail), until)
-	if err != nil {
+	over, err := s.overBudget(&p.msg, p.key, p.sent)
+	if err != nil || !over {
 		return relay.Pass, err
 	}
+	return relay.Budget, s.stopSeen(p, relay.Budget)
+}
+
+// overBudget reports whether the bots of a group have said as much in the hour before m as they may.
+func (s *steering) overBudget(m *relay.Message, key string, sent time.Time) (bool, error) {
+	g := s.records.state(m.Channel, m.ChatID)
+	if g.Budget == 0 || editOf(m) != "" {
+		return false, nil
+	}
+	until := sent.UnixMilli()
+	since, said := until-time.Hour.Milliseconds(), 0
+	entries, err := s.chats.transcript.Outline(m.Channel, string(m.ChatID), min(2*g.Budget+audienceTail, maxBudgetTail), until)
 	for _, e := range entries {
-		if e.Role == transcript.RoleAssistant && e.TS > since && e.EditOf == "" && e.MessageID != p.key {
+		if e.Role == transcript.RoleAssistant && e.TS > since && e.EditOf == "" && e.MessageID != key {
 			said++
 		}
 	}
-	if said < g.Budget {
-		return relay.Pass, nil
-	}
-	return relay.Budget, s.stopSeen(p, relay.Budget)
+	return err == nil && said >= g.Budget, err
 }
 
 // maxBudgetTail is the most lines that are read to count a budget.
@@ -181,4 +188,31 @@ func (s *steering) forPerson(m *relay.Message, e transcript.Entry) (relay.Reason
 		return relay.NotForMe, nil
 	}
 	return relay.Pass, nil
+}
+
+// wouldStop is why a message that a question is about would not be given to this bot; w and e say
+// where it is and what it is. Nothing is written.
+func (s *steering) wouldStop(w where, q relay.Question, e policy.Entry) (relay.Reason, error) {
+	m := &relay.Message{Channel: w.channel, ChatID: w.chat, MessageID: q.MessageID, RelayMsgID: relay.MessageID(e.MessageID),
+		Role: q.Role, SenderAgentName: relay.AgentName(e.Sender), SenderName: e.SenderName, Content: e.Content,
+		MsgType: q.MsgType, Mentions: q.Mentions, ParentID: relay.MessageID(e.ParentID), RootID: relay.MessageID(e.RootID),
+		ThreadID: e.ThreadID, TS: relay.Millis(e.TS), UserTS: relay.Millis(e.UserTS)}
+	sent := m.TS.Time()
+	if q.Role == relay.RoleUser {
+		m.SenderAgentName, m.SenderName = "", e.Sender
+		why, bots := s.forPerson(m, userEntry(m, sent))
+		if bots != nil && s.wouldBeOne(m, bots) {
+			return relay.Pass, nil
+		}
+		return why, nil
+	}
+	why, err := s.steered(m, sent)
+	if err != nil || why != relay.Pass {
+		return why, err
+	}
+	over, err := s.overBudget(m, e.MessageID, sent)
+	if over {
+		why = relay.Budget
+	}
+	return why, err
 }
