@@ -53,11 +53,11 @@ func (s *steering) command(m *relay.Message, union string) (is bool, err error) 
 	if len(words) == 0 || m.MsgType != "text" && m.MsgType != "post" {
 		return false, nil
 	}
-	g := s.group(m.Channel, m.ChatID)
-	asked, is := steer.ParseCommand(s.said(m), words, g.Bots)
+	asked, is := steer.ParseCommand(s.said(m), words, s.named(s.records.state(m.Channel, m.ChatID)))
 	if !is || s.known.Contains(commandID(m)) || time.Since(m.TS.Time()) > s.cfg.MaxAge {
 		return is, nil
 	}
+	g := s.group(m.Channel, m.ChatID)
 	set, answer, err := s.execute(g, asked, m)
 	if err != nil {
 		return true, err

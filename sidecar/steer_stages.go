@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"feishu-relay/mention"
@@ -118,11 +119,14 @@ func (s *steering) audience(g *groupState, m *relay.Message, e transcript.Entry)
 	if m.Role != relay.RoleUser {
 		line.Bot = m.SenderAgentName
 	}
+	var entries []transcript.Entry
 	var err error
-	a := steer.AudienceOf(line, g.Settings, s.bots(g), func(yield func(steer.Line) bool) {
-		var entries []transcript.Entry // read only where m does not tell by itself
+	read := sync.OnceFunc(func() { // only where m does not tell by itself
 		entries, err = s.chats.transcript.TailTo(m.Channel, string(m.ChatID), audienceTail, e.TS)
 		inTime(entries)
+	})
+	a := steer.AudienceOf(line, g.Settings, s.bots(g), func(yield func(steer.Line) bool) {
+		read()
 		for _, before := range slices.Backward(entries) {
 			if before.MessageID != e.MessageID && !yield(s.lineOf(&before, before.MsgType, nil)) {
 				return
@@ -153,6 +157,15 @@ func (a *app) namedIn(content, msgType string, mentions []relay.Mention) (n stee
 	}
 	n.Others = slices.ContainsFunc(mentions, func(m relay.Mention) bool { return m.AgentName == "" && m.OpenID != "" })
 	return n
+}
+
+// named are the bots of a group by their names, as people know them.
+func (s *steering) named(g *groupState) []steer.Bot {
+	out := make([]steer.Bot, len(g.members))
+	for i, m := range g.members {
+		out[i] = steer.Bot{Agent: m.Agent, Name: s.botName(g, m.Agent)}
+	}
+	return out
 }
 
 // bots are those of a group, in order of their ids.
