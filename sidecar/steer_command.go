@@ -198,7 +198,9 @@ func (s *steering) why(g steer.Group, m *relay.Message, chinese bool) (string, e
 	for _, o := range list {
 		if o.RelayMsgID == about {
 			fates = append(fates, fateOf(o))
-			title = s.botName(s.records.state(m.Channel, m.ChatID), o.Sender)
+			if o.Sender != o.Agent { // else it is a person's, which that agent's bot heard
+				title = s.botName(s.records.state(m.Channel, m.ChatID), o.Sender)
+			}
 		}
 	}
 	return steer.WhyText(title, fates, g, time.Now(), s.cfg.Steer.Commands, chinese), nil

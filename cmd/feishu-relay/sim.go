@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/runes"
 )
 
 // maxScenario is the largest scenario file that is read.
@@ -208,6 +209,8 @@ func (s *simScreen) activity(a feishusim.Activity) {
 		s.message(a)
 	case "recall":
 		s.line(yellow, a.Message.SenderName+" took back: "+a.Message.Text)
+	case "reaction":
+		s.reactions(a.Message)
 	case "ready":
 		s.line(green, s.name(a.App)+" is connected")
 	case "disconnected":
@@ -242,10 +245,28 @@ func (s *simScreen) message(a feishusim.Activity) {
 		s.paint.text(dim, how), neutral(text))
 }
 
+// reactions shows the reactions that a message has now.
+func (s *simScreen) reactions(m *feishusim.Message) {
+	list := []string{"none"}
+	for i, r := range m.Reactions {
+		if i == 0 {
+			list = nil
+		}
+		list = append(list, r.Emoji+" of "+s.name(r.By))
+	}
+	s.line(dim, `reactions to "`+runes.Cut(strings.Join(strings.Fields(m.Text), " "), 60)+`": `+strings.Join(list, ", "))
+}
+
 func (s *simScreen) name(app string) string {
-	for _, a := range s.server.State().Apps {
+	state := s.server.State()
+	for _, a := range state.Apps {
 		if a.ID == app {
 			return a.Name
+		}
+	}
+	for _, u := range state.Users {
+		if u.ID == app {
+			return u.Name
 		}
 	}
 	return app

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"io"
@@ -86,9 +87,22 @@ func TestSimShowsWhatIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var said struct {
+		MessageID string `json:"message_id"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&said); err != nil {
+		t.Fatal(err)
+	}
 	resp.Body.Close()
 	until(`Ann: typed ␛\[31m @BotA`)
 	until(`the scenario is over`)
+	resp, err = http.Post(strings.TrimSuffix(m[1], "say")+"react", "application/json",
+		strings.NewReader(`{"message_id":"`+said.MessageID+`","user":"Ann","emoji_type":"OK"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	until(`reactions to "typed ␛\[31m @BotA": OK of Ann`)
 	stop()
 	go func() { _, _ = io.Copy(io.Discard, r) }()
 	if err := <-ended; err != nil {

@@ -28,6 +28,9 @@ type message struct {
 	waits     bool             // mail whose receiver is away: what is said meanwhile is shown before it arrives
 	given     []string         // of a user's message: the agents that Feishu gives it to; nil: not counted
 	fates     map[string]*fate // at every other sidecar; of a user's message: none
+	steers    string           // of a user's message that steers the bots: the act of its mark; it is for no bot
+	command   bool             // it is a command: it stands in no transcript, and is answered
+	noticed   map[string]bool  // agents whose sidecars know the command's answer, or the notice that it stopped
 	shown     map[string]bool  // so are these of them; guarded by the board's mu
 }
 
@@ -43,6 +46,7 @@ type fate struct {
 	delivered int    // times, as the sidecar says; it says nothing of mail
 	received  int    // times, as the bot says
 	text      string // what the bot was given the last time
+	awaited   bool   // a person lets the bots go on, and it had been stopped
 }
 
 // ended reports whether nothing more is to come: stopped, or delivered and, as
@@ -85,12 +89,14 @@ type board struct {
 	busy     int                                  // messages that bots are at; guarded by mu
 	shown    cursor                               // guarded by mu
 	late     []*message                           // mail on its way that later messages are shown before; guarded by mu
+	steered  steered                              // guarded by mu
 	jobs     []*job                               // tasks that were given, in that order; guarded by mu
 }
 
 func newBoard(out *printer, cast []character, chats map[relay.ChatID]group) *board {
 	return &board{out: out, cast: cast, chats: chats, changed: make(chan struct{}),
-		byID: map[relay.MessageID]*message{}, fates: map[relay.MessageID]map[string]*fate{}}
+		byID: map[relay.MessageID]*message{}, fates: map[relay.MessageID]map[string]*fate{},
+		steered: steered{shows: map[relay.MessageID]bool{}, known: map[string]bool{}}}
 }
 
 // post puts a message into a group, and gives it its id and its time, as Feishu
@@ -134,7 +140,7 @@ func (b *board) enter(m *message) {
 	m.group = cmp.Or(m.group, b.chats[m.chat].name)
 	m.fates, m.shown = map[string]*fate{}, map[string]bool{}
 	for _, c := range b.cast {
-		if m.sender != "" && c.agent != m.sender && (m.to == nil || slices.Contains(m.to, c.agent)) {
+		if m.sender != "" && c.agent != m.sender && (m.to == nil || slices.Contains(m.to, c.agent)) && !b.steered.shows[m.id] {
 			f := b.fate(c.agent, m.id)
 			f.kind = m.kind
 			m.fates[c.agent] = f
@@ -167,6 +173,7 @@ func (b *board) received(agent string, id relay.MessageID, text string) (done fu
 	f := b.fate(agent, id)
 	f.received++
 	f.text = text
+	b.released(agent, id)
 	b.change()
 	return done
 }
@@ -187,7 +194,11 @@ func (b *board) fate(agent string, id relay.MessageID) *fate {
 
 // observe takes an event of the sidecar of agent.
 func (b *board) observe(agent string, e event) error {
+	if e.kind == "notice" {
+		return b.observeNotice(agent, e)
+	}
 	var seen struct {
+		Sender     string          `json:"sender"`
 		RelayMsgID relay.MessageID `json:"relay_msg_id"`
 		Reason     relay.Reason    `json:"reason"`
 		Decision   struct {
@@ -207,10 +218,14 @@ func (b *board) observe(agent string, e event) error {
 		f.decided, f.depth, f.tier, f.reason = true, seen.Decision.Depth, seen.Decision.Tier, seen.Decision.Reason
 	case "delivery":
 		f.delivered++
+		b.released(agent, seen.RelayMsgID)
 	case "stop":
 		// A repeat of a message whose fate is known, or comes, changes nothing.
 		if seen.Reason != relay.Duplicate {
 			f.stopped = seen.Reason
+		}
+		if seen.Sender == agent {
+			b.withheld(agent, seen.Reason)
 		}
 	}
 	b.change()
@@ -262,9 +277,12 @@ func (b *board) quiet() bool {
 			}
 		}
 		for _, agent := range m.given {
-			if b.fate(agent, m.id).received == 0 {
+			if f := b.fate(agent, m.id); f.received == 0 && f.stopped == "" && !m.command {
 				return false
 			}
+		}
+		if m.command && !b.everywhere(m) {
+			return false
 		}
 	}
 	return true

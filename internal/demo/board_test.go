@@ -249,7 +249,7 @@ func TestCastAnswers(t *testing.T) {
 		{coder, "nobody is named", ""},
 		{review, "Everyone: ready?", "都行，别忘了测边界情况。"},
 	} {
-		if got := tt.who.answerUser(tt.text); got != tt.want {
+		if got := tt.who.answerUser(tt.text, tt.who.agent == cast[0].agent); got != tt.want {
 			t.Errorf("%s hears %q: got %q, want %q", tt.who.name, tt.text, got, tt.want)
 		}
 	}

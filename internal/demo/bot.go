@@ -96,14 +96,23 @@ func (b *bot) receive(ctx context.Context, e event) error {
 }
 
 // hear takes what Feishu gives every bot of a group: a person's message. The
-// bot reports it to its sidecar, and answers when it is meant.
-func (b *bot) hear(ctx context.Context, m *message) error {
+// bot reports it to its sidecar, which tells whether it is for the bot.
+func (b *bot) hear(ctx context.Context, m *message) (forMe bool, err error) {
 	report := map[string]any{"chat_id": m.chat, "chat_type": "group", "content": m.text, "sender": userName,
 		"sender_id": userOpenID, "message_id": m.id, "ts": m.ts}
-	if err := b.stage.client.post(ctx, b.sidecar.url()+"/v1/inbound", report, nil); err != nil {
-		return fmt.Errorf("%s reports what it heard: %w", b.name, err)
+	var told struct {
+		ForMe bool `json:"for_me"`
 	}
-	if answer := b.answerUser(m.text); answer != "" {
+	if err := b.stage.client.post(ctx, b.sidecar.url()+"/v1/inbound", report, &told); err != nil {
+		return false, fmt.Errorf("%s reports what it heard: %w", b.name, err)
+	}
+	return told.ForMe, nil
+}
+
+// answer answers a person's message, if it is meant for the bot; first says that
+// it is this bot's to answer what names nobody.
+func (b *bot) answer(ctx context.Context, m *message, first bool) error {
+	if answer := b.answerUser(m.text, first); answer != "" {
 		return b.say(ctx, m.chat, m.id, answer)
 	}
 	return nil

@@ -113,9 +113,9 @@ func groupsFile() []byte {
 }
 
 // answerUser is what the character says to a person's words, or "" when they
-// are not for it. What names nobody is for the first of the cast.
-func (c *character) answerUser(text string) string {
-	if !has(text, everybody) && !strings.Contains(text, "@"+c.name) && (c.agent != cast[0].agent || namesSomebody(text)) {
+// are not for it. What names nobody is for the first of those who were given it.
+func (c *character) answerUser(text string, first bool) string {
+	if !has(text, everybody) && !strings.Contains(text, "@"+c.name) && (!first || namesSomebody(text)) {
 		return ""
 	}
 	return pick(c.asked, userName, text)

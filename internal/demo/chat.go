@@ -31,9 +31,10 @@ var errNoChat = errors.New("this act goes by its script; --act 1 and --act 2 let
 // ends or says /quit. The next line is read when the bots have come to rest.
 func (s *stage) chat(ctx context.Context, a chatAct) error {
 	chat, notes := a.lobby()
-	for _, n := range notes {
+	for _, n := range append(notes, "to steer them: /relay help — 继续 or continue lets stopped bots go on — /quit ends") {
 		s.out.note(n)
 	}
+	s.board.showSteering()
 	lines := s.read(ctx)
 	for range maxLines {
 		fmt.Fprint(s.out.w, s.Prompt)
@@ -55,6 +56,9 @@ func (s *stage) chat(ctx context.Context, a chatAct) error {
 			return err
 		}
 		if err := s.board.await(ctx, allEnded, s.board.quiet); err != nil {
+			return err
+		}
+		if err := s.board.atRest(ctx); err != nil {
 			return err
 		}
 	}

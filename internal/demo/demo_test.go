@@ -153,6 +153,43 @@ func TestChatWithBotsOnTheSDK(t *testing.T) {
 	nothingLeft(t, s)
 }
 
+// TestChatSteersTheBots types commands, and lets go on what was stopped.
+func TestChatSteersTheBots(t *testing.T) {
+	talk := "讨论一下排序算法\n"
+	for _, tt := range []struct {
+		act   int
+		input string
+		shows []string
+		ends  string
+	}{
+		{1, "/relay pause\n@小策 和 BotB " + talk + "/中继 恢复\n@小策 和 BotB " + talk + "继续\n" +
+			"/relay answer BotB\nhello\n/relay stop\n",
+			[]string{"messages are paused", "小策 的消息没有转给", "BotB is given what had stopped: @BotB 一千万条",
+				"消息已恢复", "小审 is not given what you said: not_for_me", "Stopped. Bots go on"},
+			"OK: 8 sent, 10 delivered, 6 stopped (max_depth 2, not_for_me 2, paused 2), 0 doubled, 0 lost"},
+		{2, "@BotA 和 BotB " + talk + "继续\n/relay limit 5\n",
+			[]string{"BotB puts the reaction CrossMark on: @BotB 一千万条", "BotB is given what had stopped", "The limit is 5"},
+			"OK: 6 sent, 5 delivered, 1 stopped (max_depth 1), 0 doubled, 0 lost"},
+	} {
+		var out bytes.Buffer
+		o := options(t, &out)
+		o.Act, o.Chat, o.Input = tt.act, true, strings.NewReader(tt.input)
+		s, err := play(t, t.Context(), o)
+		if err != nil {
+			t.Fatalf("act %d: %v\n%s", tt.act, err, &out)
+		}
+		for _, want := range tt.shows {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("act %d does not show %q:\n%s", tt.act, want, &out)
+			}
+		}
+		if got := lastLine(&out); got != tt.ends {
+			t.Errorf("act %d: last line: got %q, want %q", tt.act, got, tt.ends)
+		}
+		nothingLeft(t, s)
+	}
+}
+
 func TestTheThirdActHasNoChat(t *testing.T) {
 	o := options(t, nil)
 	o.Act, o.Chat, o.Input = 3, true, strings.NewReader("hello\n")

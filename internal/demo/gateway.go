@@ -66,7 +66,7 @@ func (a *gatewayAct) lobby() (relay.ChatID, []string) {
 	return a.group, []string{
 		"you are the user in " + a.board.chats[a.group].name +
 			". BotA plans, BotB writes code; they answer when they are mentioned.",
-		"try: @BotA 帮我写个排序函数 — @BotA 替我谢谢 BotB — /quit ends",
+		"try: @BotA 帮我写个排序函数 — @BotA 替我谢谢 BotB",
 	}
 }
 

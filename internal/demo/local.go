@@ -6,7 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"feishu-relay/relay"
 )
@@ -46,30 +47,40 @@ func (a *localAct) lobby() (relay.ChatID, []string) {
 	return devGroup, []string{
 		"you are the user in " + chats[devGroup].name + ". " + cast[0].name + " plans, " + cast[1].name +
 			" writes code, " + cast[2].name + " reviews; @NAME addresses one, 大家 or \"everyone\" all.",
-		"try: @小策 帮我写个排序函数 — 大家好 — @小策 替我谢谢 BotB — /quit ends",
+		"try: @小策 帮我写个排序函数 — 大家好 — @小策 替我谢谢 BotB",
 	}
 }
 
 // says puts the user's words into a group, and waits until every bot of it has
-// reported them.
+// reported them and those whom they are for have answered.
 func (a *localAct) says(ctx context.Context, chat relay.ChatID, text string) error {
 	m := a.board.post("", userName, chat, text)
-	errs := make(chan error, len(a.bots))
-	var hearing sync.WaitGroup
-	for _, b := range a.bots {
-		if !chats[chat].has(b.agent) {
-			continue
+	given := make([]bool, len(a.bots))
+	hearing, each := errgroup.WithContext(ctx)
+	for i, b := range a.bots {
+		if chats[chat].has(b.agent) {
+			hearing.Go(func() (err error) {
+				given[i], err = b.hear(each, m)
+				return err
+			})
 		}
-		hearing.Go(func() { errs <- b.hear(ctx, m) })
 	}
-	hearing.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
+	if err := hearing.Wait(); err != nil {
+		return err
+	}
+	if !slices.Contains(given, true) {
+		if err := a.board.await(ctx, "the sidecars tell what becomes of it", func() bool { return a.board.explained(m) }); err != nil {
 			return err
 		}
 	}
-	return nil
+	first := slices.Index(given, true) // answers what names nobody
+	answering, each := errgroup.WithContext(ctx)
+	for i, b := range a.bots {
+		if given[i] {
+			answering.Go(func() error { return b.answer(each, m, i == first) })
+		}
+	}
+	return answering.Wait()
 }
 
 func (a *localAct) leave() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"feishu-relay/relay"
+	"feishu-relay/transcript"
 )
 
 // tally counts what was observed.
@@ -62,7 +63,7 @@ func (b *board) tally() tally {
 		}
 	}
 	for _, m := range b.messages {
-		if m.sender != "" {
+		if m.sender != "" && !b.steered.shows[m.id] {
 			t.sent++
 		}
 		for _, f := range m.fates {
@@ -79,11 +80,13 @@ func (b *board) tally() tally {
 			}
 		}
 		for _, agent := range m.given {
-			switch times := b.fate(agent, m.id).received; times {
-			case 0:
+			switch f := b.fate(agent, m.id); {
+			case m.command || f.stopped != "": // for another bot, or for none
+				t.doubled += f.received
+			case f.received == 0:
 				t.lost++
 			default:
-				t.doubled += times - 1
+				t.doubled += f.received - 1
 			}
 		}
 	}
@@ -153,6 +156,9 @@ func (b *board) compareTranscript(agent string, chat relay.ChatID, entries []ent
 	}
 	times := map[relay.MessageID]int{}
 	for _, e := range entries {
+		if e.Role == transcript.RoleNotice {
+			continue // the group was shown it, and no bot
+		}
 		times[e.MessageID]++
 		m := b.byID[e.MessageID]
 		if m == nil || m.chat != chat {
@@ -166,6 +172,9 @@ func (b *board) compareTranscript(agent string, chat relay.ChatID, entries []ent
 		}
 	}
 	for _, m := range b.messages {
+		if m.command || b.steered.shows[m.id] {
+			continue
+		}
 		if m.chat == chat && times[m.id] != 1 {
 			return fmt.Sprintf("%s stands %d times in it", m.id, times[m.id])
 		}
@@ -204,5 +213,11 @@ var explained = map[relay.Reason]string{
 	relay.MaxDepth:   "MAX_BOT_REPLY_DEPTH messages of bots since a person spoke",
 	relay.JudgeNo:    "the judge saw a courtesy or nothing left to do",
 	relay.NotAMember: "the bot is not in that group",
-	rateLimited:      "PEER_MAX_EXCHANGES messages between two agents in 10 minutes",
+	relay.Muted:      "a person muted the bot",
+	relay.Paused:     "a person paused bots' messages",
+	relay.NotForMe:   "it is for another bot",
+	relay.Budget:     "bots said as much this hour as the group's budget allows",
+
+	relay.StoppedByPerson: "a person stopped the bots",
+	rateLimited:           "PEER_MAX_EXCHANGES messages between two agents in 10 minutes",
 }

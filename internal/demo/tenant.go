@@ -137,10 +137,23 @@ func (t *tenant) follow(ctx context.Context, activities <-chan feishusim.Activit
 			switch happened.Kind {
 			case "message":
 				t.enter(happened.Message)
+			case "reaction":
+				t.reacted(happened.Message)
 			case "edit":
 				t.board.rewrite(relay.MessageID(happened.Message.ID), happened.Message.Text, happened.Message.Streaming)
 			}
 		}
+	}
+}
+
+// reacted notes the newest reaction to a message.
+func (t *tenant) reacted(to *feishusim.Message) {
+	if n := len(to.Reactions); n > 0 {
+		by := to.Reactions[n-1].By
+		if i := t.player(by); i >= 0 {
+			by = t.players[i].name
+		}
+		t.board.reacted(by, to.Reactions[n-1].Emoji, to.Text)
 	}
 }
 
