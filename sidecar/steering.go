@@ -52,8 +52,8 @@ const (
 	auditEvery = 10 * time.Minute
 )
 
-// marksFolder is where, in TRANSCRIPT_DIR, the marks stand that people see.
-const marksFolder = "marks"
+// MarksFolder is where, in TRANSCRIPT_DIR, the marks stand that people see.
+const MarksFolder = "marks"
 
 func openSteering(b *base, c *chats, rs *records, a *app, ls *lanes, w *watch, r *receiver, d *deliverer,
 	p *presence) (_ *steering, err error) {
@@ -66,7 +66,7 @@ func openSteering(b *base, c *chats, rs *records, a *app, ls *lanes, w *watch, r
 	s.admins, _ = lru.New[relay.ChatID, admins](maxChats)
 	s.known, _ = lru.New[string, struct{}](maxKnownMarks) // fails only for a size below 1
 	s.recalled, _ = lru.New[relay.MessageID, relay.Millis](maxRecalled)
-	s.shown, err = transcript.Open(filepath.Join(b.cfg.TranscriptDir, marksFolder), &transcript.Options{Logger: b.log})
+	s.shown, err = transcript.Open(filepath.Join(b.cfg.TranscriptDir, MarksFolder), &transcript.Options{Logger: b.log})
 	if err != nil {
 		return nil, err
 	}

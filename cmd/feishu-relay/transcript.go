@@ -5,11 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"feishu-relay/relay"
+	"feishu-relay/sidecar"
 	"feishu-relay/transcript"
 )
 
@@ -19,6 +22,8 @@ const (
 	maxShown = 100_000
 	// maxNamed is how many known chats an error names.
 	maxNamed = 20
+	// maxNotices is the most notices of a chat that are looked at.
+	maxNotices = 1000
 )
 
 const transcriptUsage = `Usage: feishu-relay transcript list [--json] [--dir DIR]
@@ -26,7 +31,9 @@ const transcriptUsage = `Usage: feishu-relay transcript list [--json] [--dir DIR
        feishu-relay transcript tail [-f] [-n 10] [--json] [--dir DIR] [CHAT]
 
 list names the groups, the one that spoke last first; show prints the end of one;
-tail -f goes on with what is said from now on, in all groups without CHAT.
+tail -f goes on with what is said from now on, in all groups without CHAT. People's
+commands, their answers and stops that the group was shown stand between the messages
+and do not count for -n.
 
 CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as only
 one group begins so. The folder is --dir, else TRANSCRIPT_DIR, else
@@ -48,6 +55,7 @@ type view struct {
 	dir      string
 	json     bool
 	store    *transcript.Store
+	marks    *transcript.Store // what the sidecars did and showed; nil: there is nothing
 	out, err io.Writer
 }
 
@@ -65,10 +73,25 @@ func (v *view) open(f *commandLine, args []string, most int) (chat string, err e
 	if v.store, err = transcript.Open(v.dir, &transcript.Options{ReadOnly: true}); err != nil {
 		return "", fmt.Errorf("%w; name the folder with --dir or TRANSCRIPT_DIR", err)
 	}
+	v.openMarks()
 	if len(rest) > 0 {
 		chat = rest[0]
 	}
 	return chat, nil
+}
+
+// openMarks opens the folder of the notices, if there is one by now.
+func (v *view) openMarks() {
+	if v.marks == nil {
+		v.marks, _ = transcript.Open(filepath.Join(v.dir, sidecar.MarksFolder), &transcript.Options{ReadOnly: true})
+	}
+}
+
+func (v *view) close() {
+	if v.marks != nil {
+		_ = v.marks.Close() // only read
+	}
+	_ = v.store.Close() // only read
 }
 
 // transcriptDir finds the folder as the sidecar does. Mistakes in the rest of its
@@ -91,7 +114,7 @@ func transcriptList(args []string, stdout, stderr io.Writer) error {
 	if _, err := v.open(f, args, 0); err != nil {
 		return err
 	}
-	defer v.store.Close()
+	defer v.close()
 	chats, err := v.store.Chats()
 	if err != nil {
 		return err
@@ -165,7 +188,7 @@ func transcriptShow(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer v.store.Close()
+	defer v.close()
 	if chat == "" {
 		fmt.Fprintln(stderr, "which CHAT? `feishu-relay transcript list` names them")
 		return errUsage
@@ -186,12 +209,51 @@ func (v *view) printTail(p *printer, c transcript.Chat, n int) error {
 	if err != nil {
 		return err
 	}
+	if n > 0 {
+		notices, err := v.notices(c)
+		if err != nil {
+			return err
+		}
+		entries = among(entries, notices, len(entries) < n)
+	}
 	for _, e := range entries {
 		if err := p.print(c, e); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// notices are the newest ones of a chat, in the order of their times.
+func (v *view) notices(c transcript.Chat) ([]transcript.Entry, error) {
+	if v.marks == nil {
+		return nil, nil
+	}
+	notices, err := v.marks.Tail(c.Channel, c.ChatID, maxNotices)
+	slices.SortStableFunc(notices, func(a, b transcript.Entry) int { return cmp.Compare(a.TS, b.TS) })
+	return notices, err
+}
+
+// among puts notices between entries, by time; those before the first entry only where that is
+// the chat's first.
+func among(entries, notices []transcript.Entry, all bool) []transcript.Entry {
+	from := int64(math.MinInt64)
+	if i := slices.IndexFunc(entries, func(e transcript.Entry) bool { return e.TS != 0 }); i >= 0 && !all {
+		from = entries[i].TS
+	}
+	out := make([]transcript.Entry, 0, len(entries)+len(notices))
+	next := 0
+	for _, n := range notices {
+		if n.TS < from {
+			continue
+		}
+		for next < len(entries) && entries[next].TS <= n.TS {
+			out = append(out, entries[next])
+			next++
+		}
+		out = append(out, n)
+	}
+	return append(out, entries[next:]...)
 }
 
 func checkN(n int, stderr io.Writer) error {

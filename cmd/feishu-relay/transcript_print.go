@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/steer"
 	"feishu-relay/transcript"
 )
 
@@ -71,6 +72,12 @@ func (p *printer) print(c transcript.Chat, e transcript.Entry) error {
 // in parentheses, since colours may be missing.
 func (p *printer) who(e transcript.Entry) string {
 	sender, name := neutral(e.Sender), neutral(e.SenderName)
+	if e.Role == transcript.RoleNotice {
+		if e.Mark != nil && e.Kind == string(steer.Command) {
+			return p.paint.text(bold, cmp.Or(neutral(e.By), "?")+" (command)")
+		}
+		return p.paint.text(dim, "notice")
+	}
 	if e.Role == transcript.RoleUser {
 		return p.paint.text(bold, cmp.Or(name, cmp.Or(sender, "?")))
 	}
@@ -96,6 +103,9 @@ func (p *printer) thread(e transcript.Entry) string {
 // contentLines is the text of e, at least one line.
 func contentLines(e transcript.Entry) []string {
 	text := strings.TrimRight(strings.ReplaceAll(e.Content, "\r\n", "\n"), "\n")
+	if text == "" && e.Mark != nil {
+		return []string{"[" + strings.TrimSpace(neutral(e.Act)+" "+neutral(string(e.Set))) + "]"}
+	}
 	if text == "" {
 		return []string{"[" + cmp.Or(neutral(e.MsgType), "no text") + "]"}
 	}

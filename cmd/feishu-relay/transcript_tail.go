@@ -35,7 +35,7 @@ func transcriptTail(ctx context.Context, args []string, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
-	defer v.store.Close()
+	defer v.close()
 	if err := checkN(*n, stderr); err != nil {
 		return err
 	}
@@ -50,15 +50,18 @@ func transcriptTail(ctx context.Context, args []string, stdout, stderr io.Writer
 	if !*follow {
 		return v.printTail(p, c, *n)
 	}
-	for e, err := range v.store.Follow(ctx, c.Channel, c.ChatID, *n) {
-		if err != nil {
-			return err
-		}
+	all := v.newFollower(*n)
+	all.only = true
+	entries, err := all.begins(c)
+	if err != nil {
+		return err
+	}
+	for _, e := range lastMessages(entries, *n) {
 		if err := p.print(c, e); err != nil {
 			return err
 		}
 	}
-	return nil
+	return all.run(ctx, p)
 }
 
 // said is one message and where it was said.
@@ -75,22 +78,20 @@ func (v *view) tailAll(ctx context.Context, n int, follow bool) error {
 	if err != nil {
 		return err
 	}
-	f := follower{view: v, lookBack: max(n, minLookBack), seed: maphash.MakeSeed(),
-		chats: map[chatKey]bool{}, said: make(chan said)}
+	f := v.newFollower(n)
 	var last []said
 	for _, c := range chats {
-		entries, err := v.store.Tail(c.Channel, c.ChatID, f.lookBack)
+		entries, err := f.begins(c)
 		if err != nil {
 			return err
 		}
-		f.know(c, entries)
-		for _, e := range entries[max(0, len(entries)-n):] {
+		for _, e := range lastMessages(entries, n) {
 			last = append(last, said{chat: c, entry: e})
 		}
 	}
 	slices.SortStableFunc(last, func(a, b said) int { return cmp.Compare(a.entry.TS, b.entry.TS) })
 	p := v.printer(true)
-	for _, s := range last[max(0, len(last)-n):] {
+	for _, s := range last[beginOf(len(last), n, func(i int) bool { return isNotice(last[i].entry) }):] {
 		if err := p.print(s.chat, s.entry); err != nil {
 			return err
 		}
@@ -99,6 +100,24 @@ func (v *view) tailAll(ctx context.Context, n int, follow bool) error {
 		return nil
 	}
 	return f.run(ctx, p)
+}
+
+func isNotice(e transcript.Entry) bool { return e.Role == transcript.RoleNotice }
+
+// beginOf is where the last n messages of size lines begin; notices do not count.
+func beginOf(size, n int, notice func(int) bool) int {
+	begin := size
+	for i := size - 1; i >= 0 && n > 0; i-- {
+		if begin = i; !notice(i) {
+			n--
+		}
+	}
+	return begin
+}
+
+// lastMessages are the last n messages, and the notices behind the first of them.
+func lastMessages(entries []transcript.Entry, n int) []transcript.Entry {
+	return entries[beginOf(len(entries), n, func(i int) bool { return isNotice(entries[i]) }):]
 }
 
 type chatKey struct{ channel, id string }
@@ -111,7 +130,79 @@ type follower struct {
 	chats    map[chatKey]bool // known ones; those beyond maxFollowed as well
 	begin    []beginning      // chats to be followed that are not yet
 	told     bool             // that there are more than maxFollowed
+	only     bool             // no chat but those known at the beginning
 	said     chan said
+	notices  map[chatKey]*noticed // of the chats that are followed
+}
+
+// noticed is what is known of a chat's notices.
+type noticed struct {
+	chat transcript.Chat // their file as it was read
+	ids  map[string]bool // of the newest ones
+}
+
+func (v *view) newFollower(n int) *follower {
+	return &follower{view: v, lookBack: max(n, minLookBack), seed: maphash.MakeSeed(), chats: map[chatKey]bool{},
+		said: make(chan said), notices: map[chatKey]*noticed{}}
+}
+
+// begins notes that a chat is to be followed, and returns the end of it, with the notices.
+func (f *follower) begins(c transcript.Chat) ([]transcript.Entry, error) {
+	entries, err := f.store.Tail(c.Channel, c.ChatID, f.lookBack)
+	if err != nil {
+		return nil, err
+	}
+	f.know(c, entries)
+	notices, err := f.view.notices(c)
+	if err != nil {
+		return nil, err
+	}
+	if known := f.notices[chatKey{c.Channel, c.ChatID}]; known != nil {
+		known.fresh(notices)
+	}
+	return among(entries, notices, len(entries) < f.lookBack), nil
+}
+
+// fresh returns those of a chat's newest notices that were not known.
+func (n *noticed) fresh(newest []transcript.Entry) (fresh []transcript.Entry) {
+	ids := make(map[string]bool, len(newest))
+	for _, e := range newest {
+		if ids[e.MessageID] = true; !n.ids[e.MessageID] {
+			fresh = append(fresh, e)
+		}
+	}
+	n.ids = ids
+	return fresh
+}
+
+// printNotices prints what came since the last look. It looks at the files' sizes, since a
+// follower each would take one more of the system's watchers.
+func (f *follower) printNotices(p *printer) error {
+	f.openMarks()
+	if f.marks == nil {
+		return nil
+	}
+	chats, err := f.marks.Chats()
+	if err != nil {
+		return err
+	}
+	for _, c := range chats {
+		known := f.notices[chatKey{c.Channel, c.ChatID}]
+		if known == nil || c.Size == known.chat.Size && c.Modified.Equal(known.chat.Modified) {
+			continue
+		}
+		known.chat = c
+		newest, err := f.view.notices(c)
+		if err != nil {
+			return err
+		}
+		for _, e := range known.fresh(newest) {
+			if err := p.print(c, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // beginning is a chat and the hashes of its messages that need no printing.
@@ -135,6 +226,7 @@ func (f *follower) know(c transcript.Chat, entries []transcript.Entry) {
 		old[maphash.Comparable(f.seed, e)] = true
 	}
 	f.begin = append(f.begin, beginning{c, old})
+	f.notices[key] = &noticed{}
 }
 
 // run prints what is said until ctx is done. Every goroutine it starts has ended
@@ -166,6 +258,12 @@ func (f *follower) run(ctx context.Context, p *printer) error {
 				return err
 			}
 		case <-tick.C:
+			if err := f.printNotices(p); err != nil {
+				return err
+			}
+			if f.only {
+				continue
+			}
 			chats, err := f.store.Chats()
 			if err != nil {
 				return err
