@@ -61,6 +61,7 @@ func (s *speaker) say(ctx context.Context, what httpapi.Saying) (any, error) {
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
 		if e.Code == feishu.CodeNotInChat {
 			s.chats.left(relay.DefaultChannel, what.ChatID, relay.MillisOf(time.Now()))
+			s.send.steer.left(relay.DefaultChannel, what.ChatID)
 		}
 		return nil, relay.Errorf(relay.CodeFeishuRefused, "%v (%d pieces were sent before)", e, len(answer.MessageIDs))
 	}

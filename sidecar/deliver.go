@@ -11,6 +11,7 @@ import (
 	"feishu-relay/dedup"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/delivery"
+	"feishu-relay/policy"
 	"feishu-relay/relay"
 )
 
@@ -141,6 +142,9 @@ func (d *deliverer) hooks(p *arrival, m *delivery.Message) delivery.Hooks {
 	return delivery.Hooks{Written: given, Ended: func(r delivery.Result) {
 		if r.State == delivery.Delivered {
 			given()
+			if p.decision.Tier == policy.TierReleased {
+				d.given.add(releasedAs(p.key)) // a restart does not release it again
+			}
 			d.received(p, m, r)
 			return
 		}

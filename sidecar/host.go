@@ -76,6 +76,7 @@ func (h host) Joined(chat relay.ChatID, at relay.Millis) {
 // Left notes that it is no longer.
 func (h host) Left(chat relay.ChatID, at relay.Millis) {
 	h.chats.left(relay.DefaultChannel, chat, at)
+	h.send.steer.left(relay.DefaultChannel, chat)
 }
 
 // Injected is a message that the bot was given by the gateway.

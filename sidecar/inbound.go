@@ -128,6 +128,9 @@ func givenBy(sender relay.AgentName, key string) string { return string(sender) 
 // bot settles it with.
 func givenAs(id relay.MessageID) string { return ":id/" + string(id) }
 
+// releasedAs is what is remembered of a message that was released and delivered.
+func releasedAs(key string) string { return ":released/" + key }
+
 func (g *givenLines) add(ids ...string) {
 	for _, id := range ids {
 		if g.window.Claim(id) == dedup.New {

@@ -240,6 +240,7 @@ func (n *native) connectorEvent(data []byte) feishu.Verdict {
 	case feishu.EventBotDeleted, feishu.EventDisbanded:
 		n.app.book.LeftChat(e.ChatID)
 		n.chats.left(relay.DefaultChannel, e.ChatID, e.CreateTime)
+		n.steer.left(relay.DefaultChannel, e.ChatID)
 	case feishu.EventRecalled:
 		if e.Recall != nil {
 			n.steer.wasRecalled(e.ChatID, e.Recall.ID, e.Recall.At)
@@ -338,27 +339,39 @@ func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) 
 	if err != nil {
 		return relay.Pass, err
 	}
-	if !mine {
+	switch {
+	case !mine:
 		return relay.NotForMe, nil
+	case until.IsZero():
+		return relay.Pass, nil // the bot has it
 	}
 	giving, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	written := make(chan struct{})
 	var once sync.Once
 	given := make(chan error, 1)
+	injecting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { // the bot may think about it for longer than its sidecar may have it
-		given <- n.receive.deliver.doors.gateway.gateway.Inject(context.WithoutCancel(ctx), feishu.Injection{Event: p.msg.Metadata[metaEvent],
+		defer stop()
+		given <- n.receive.deliver.doors.gateway.gateway.Inject(injecting, feishu.Injection{Event: p.msg.Metadata[metaEvent],
 			Written: func(<-chan struct{}) { once.Do(func() { close(written) }) }})
 	}()
 	select {
 	case <-written:
 	case err = <-given:
 	case <-giving.Done():
-		err = giving.Err()
+		stop() // from now on another bot may get it
+		err = <-given
+		select {
+		case <-written:
+			err = nil
+		default:
+		}
 	}
 	if err != nil {
 		return relay.Pass, err // the next one takes it, or this one again
 	}
+	n.trace("given")
 	n.steer.delivered(&p.msg)
 	n.send.given.add(p.key)
 	return relay.Pass, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/filebox"
 	"feishu-relay/mailbox/redisbox"
@@ -20,8 +21,12 @@ type presence struct {
 	store mailbox.Store
 	own   bool // there is no mailbox: the card is written here
 
+	reading context.Context // ends when the sidecar closes
+	readers sync.WaitGroup
+
 	mu    sync.Mutex
-	at    time.Time // when known was read; guarded by mu, as the rest is
+	at    time.Time     // when known was read; guarded by mu, as the rest is
+	fresh chan struct{} // closed when the reading under way has ended; nil: none is
 	known map[relay.AgentName]bool
 }
 
@@ -30,6 +35,9 @@ const presenceFresh = 2 * time.Second
 
 // presenceTime bounds one call to the registry.
 const presenceTime = 5 * time.Second
+
+// presenceWait is how long a message waits for the registry; then what was read before counts.
+const presenceWait = 200 * time.Millisecond
 
 func openPresence(b *base) (*presence, error) {
 	c := &b.cfg.Mailbox
@@ -40,8 +48,15 @@ func openPresence(b *base) (*presence, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.onClose(store.Close)
-	return &presence{base: b, store: store, own: !b.cfg.Mailbox.On}, nil
+	p := &presence{base: b, store: store, own: !b.cfg.Mailbox.On}
+	var stop context.CancelFunc
+	p.reading, stop = context.WithCancel(context.Background())
+	b.onClose(func() error {
+		stop()
+		p.readers.Wait()
+		return store.Close()
+	})
+	return p, nil
 }
 
 // signing is how mail is signed and verified.
@@ -73,23 +88,40 @@ func (b *base) openMailStore() (mailbox.Store, error) {
 // online is which agents are online; nil where the registry cannot be read.
 func (p *presence) online() map[relay.AgentName]bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.store == nil || time.Since(p.at) < presenceFresh {
+	if p.store == nil || time.Since(p.at) < presenceFresh || p.reading.Err() != nil {
+		defer p.mu.Unlock()
 		return p.known
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), presenceTime)
+	if p.fresh == nil {
+		p.fresh = make(chan struct{})
+		p.readers.Go(p.read)
+	}
+	fresh := p.fresh
+	p.mu.Unlock()
+	wait.Closed(fresh, presenceWait)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known
+}
+
+// read reads who is online; nobody waits for a registry that does not answer.
+func (p *presence) read() {
+	ctx, cancel := context.WithTimeout(p.reading, presenceTime)
 	defer cancel()
 	cards, err := p.store.Cards(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.at = time.Now()
+	close(p.fresh)
+	p.fresh = nil
 	if err != nil {
 		p.problems.set("presence", err)
-		return p.known
+		return
 	}
 	p.known = make(map[relay.AgentName]bool, len(cards))
 	for _, c := range cards {
 		p.known[relay.AgentName(c.AgentID)] = c.At(p.at, p.cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline
 	}
-	return p.known
 }
 
 // run keeps the card in the registry until ctx is done.

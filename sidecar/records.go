@@ -56,12 +56,22 @@ func openRecords(b *base, c *chats) (*records, error) {
 	if err != nil {
 		return nil, err
 	}
+	limit := relay.MillisOf(time.Now().Add(clockAhead))
+	var newest relay.Millis
 	r.journal, err = jsonl.OpenJournal(root, b.name()+".jsonl", maxRecordLine, func(line []byte) {
 		var l recordLine
-		if json.Unmarshal(line, &l) == nil && l.ChatID != "" { // else it is torn, or was edited
-			if g := r.of(l.Channel, l.ChatID); g != nil {
-				g.is.Merge(l.Record)
+		if json.Unmarshal(line, &l) != nil || l.ChatID == "" {
+			return // it is torn, or was edited
+		}
+		for key, v := range l.Record {
+			if v.At > limit { // the clock was ahead: what came later counts
+				v.At = newest + 1
+				l.Record[key] = v
 			}
+			newest = max(newest, v.At)
+		}
+		if g := r.of(l.Channel, l.ChatID); g != nil {
+			g.is.Merge(l.Record)
 		}
 	})
 	if err != nil {
@@ -123,7 +133,9 @@ func (r *records) merge(channel string, chat relay.ChatID, news steer.Record, sh
 func (r *records) all() []byte {
 	var lines []byte
 	for _, g := range r.byChat {
-		lines = append(lines, recordLine{g.channel, g.chat, g.is}.encode()...)
+		for _, part := range g.is.Parts() {
+			lines = append(lines, recordLine{g.channel, g.chat, part}.encode()...)
+		}
 	}
 	return lines
 }

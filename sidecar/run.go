@@ -20,6 +20,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	defer fail(nil)
 	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopPublishing()
+	s.steer.running = ctx
 
 	var serving, reading, publishers sync.WaitGroup
 	serving.Go(func() {

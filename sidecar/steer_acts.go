@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type acts struct {
 	wanted map[string]*wanted             // by Once, at most maxWanted; guarded by mu
 	over   []string                       // Once of what was shown lately; guarded by mu
 	stops  *lru.Cache[string, steer.Mark] // the newest notice of a stop, by topicKey
+	spent  *lru.Cache[string, steer.Mark] // the newest notice of a budget, wanted or shown, by chatKey
 }
 
 // wanted is an act that is not done, as far as is known.
@@ -60,6 +62,7 @@ func (a *acts) want(m *steer.Mark) {
 	defer wait.Wake(a.wake)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.note(m)
 	if slices.Contains(a.over, m.Once) || time.Since(m.TS.Time()) > actLife {
 		return
 	}
@@ -76,15 +79,31 @@ func (a *acts) want(m *steer.Mark) {
 		return
 	}
 	since := m.TS.Time()
-	if now := time.Now(); since.After(now) { // a clock ahead of ours
-		since = now
-	}
 	if m.Act == steer.Stop {
 		since = since.Add(actGather)
 	}
 	mark := *m
 	mark.Bots = slices.Clone(m.Bots)
 	a.wanted[m.Once] = &wanted{mark: mark, since: since, pauses: wait.NewBackoff(time.Second, time.Minute)}
+}
+
+// note remembers when a group was last to be shown that its budget is spent. It is called with
+// mu held.
+func (a *acts) note(m *steer.Mark) {
+	if m.Act != steer.Stop || m.Reason != relay.Budget {
+		return
+	}
+	key := chatKey(m.Channel, m.ChatID)
+	if last, ok := a.spent.Get(key); !ok || last.TS <= m.TS {
+		a.spent.Add(key, *m)
+	}
+}
+
+// spentBefore reports whether the group was shown within the hour before a time, by another
+// notice than once, that its budget is spent.
+func (a *acts) spentBefore(channel string, chat relay.ChatID, once string, at relay.Millis) bool {
+	last, ok := a.spent.Get(chatKey(channel, chat))
+	return ok && last.Once != once && at.Time().Sub(last.TS.Time()) < time.Hour
 }
 
 // failed has the next sidecar try.
@@ -102,6 +121,7 @@ func (a *acts) done(m *steer.Mark) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.wanted, m.Once)
+	a.note(m)
 	if m.Act == steer.Stop {
 		if last, ok := a.stops.Get(topicKey(m.Channel, m.ChatID, m.ThreadID)); !ok || last.Round <= m.Round {
 			a.stops.Add(topicKey(m.Channel, m.ChatID, m.ThreadID), *m)
@@ -191,14 +211,21 @@ func (a *acts) due(now time.Time) (due []*wanted, pause time.Duration) {
 	return due, pause
 }
 
-// turn is when this sidecar's turn is to show w: 0 is the first, -1 never. The one that wants
-// it is first, of those that can write to Feishu; where none can, it is only told.
-func (a *acts) turn(w *wanted) int {
-	bots := a.bots(a.records.state(w.mark.Channel, w.mark.ChatID))
+// showers are the bots in whose sidecars' turn it is to show m, and whether they can write to
+// Feishu: where none of those that are online can, m is only told.
+func (a *acts) showers(m *steer.Mark) (bots []steer.Bot, write bool) {
+	bots = a.bots(a.records.state(m.Channel, m.ChatID))
 	bots = slices.DeleteFunc(bots, func(b steer.Bot) bool { return !b.Online })
 	if writers := slices.DeleteFunc(slices.Clone(bots), func(b steer.Bot) bool { return !b.CanWrite }); len(writers) > 0 {
-		bots = writers
+		return writers, true
 	}
+	return bots, false
+}
+
+// turn is when this sidecar's turn is to show w: 0 is the first, -1 never. The one that wants
+// it is first; after each that could not show it comes the next.
+func (a *acts) turn(w *wanted) int {
+	bots, _ := a.showers(&w.mark)
 	self, first := -1, 0
 	for i, b := range bots {
 		if b.Agent == a.cfg.Agent {
@@ -211,7 +238,8 @@ func (a *acts) turn(w *wanted) int {
 	if self < 0 {
 		return -1
 	}
-	return (self - first + len(bots)) % len(bots)
+	n := len(bots)
+	return ((self-first-w.try)%n + n) % n
 }
 
 // attempt shows w, if no other sidecar has begun to.
@@ -219,7 +247,7 @@ func (a *acts) attempt(ctx context.Context, w *wanted) {
 	a.mu.Lock()
 	m, try := w.mark, w.try
 	a.mu.Unlock()
-	key := m.Once + "#" + string(rune('0'+min(try, 9)))
+	key := m.Once + "#" + strconv.Itoa(try)
 	holder, err := a.lane.queue.Claim(ctx, key, string(a.cfg.Agent), actLife)
 	switch {
 	case err != nil:
@@ -227,35 +255,24 @@ func (a *acts) attempt(ctx context.Context, w *wanted) {
 		return
 	case holder != string(a.cfg.Agent):
 		a.mu.Lock()
-		w.another = true
+		w.another = w.try == try // else that one has failed meanwhile
 		a.mu.Unlock()
 		return
 	}
 	a.trace("sending")
-	done, err := a.write(ctx, &m)
-	refused := err != nil && isRefused(err)
+	done, err := a.write(ctx, &m, try)
 	switch {
 	case err == nil:
 		a.trace("shown")
 		err = a.publish(done)
-	case refused:
+	case isRefused(err):
 		a.log.Warn("Feishu did not take what the group is to be shown; another sidecar tries", keyChat, m.ChatID,
 			keyMsg, m.Of, keyErr, err)
 		a.problems.set("steer", err)
 		err = a.publish(steer.Mark{Kind: steer.Failed, Channel: m.Channel, ChatID: m.ChatID, Once: m.Once, Try: try})
-		a.skip(m.Once)
 	}
 	if err != nil {
 		a.later(w, err)
-	}
-}
-
-// skip keeps this sidecar from what it could not show: its turn comes last.
-func (a *acts) skip(once string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if w, ok := a.wanted[once]; ok {
-		w.next = time.Now().Add(actLife)
 	}
 }
 
@@ -276,8 +293,8 @@ func isRefused(err error) bool {
 }
 
 // write shows m in Feishu, and returns the notice that says so. Where no sidecar of the group
-// can write to Feishu, the notice is all that there is.
-func (a *acts) write(ctx context.Context, m *steer.Mark) (steer.Mark, error) {
+// can write to Feishu, or each of them has failed, the notice is all that there is.
+func (a *acts) write(ctx context.Context, m *steer.Mark, try int) (steer.Mark, error) {
 	done := *m
 	done.Kind, done.ID, done.TS = steer.Notice, "done:"+m.Once, 0
 	done.MessageID = relay.MessageID("notice:" + short(m.Once))
@@ -288,7 +305,8 @@ func (a *acts) write(ctx context.Context, m *steer.Mark) (steer.Mark, error) {
 	if m.Act == steer.Stop {
 		done.Text = steer.StopNotice(a.botName(g, m.Sender), a.botNames(g, m.Bots), m.Reason, m.Chinese)
 	}
-	if !strings.HasPrefix(string(m.Of), "om_") || !slices.ContainsFunc(g.members, func(b steer.Member) bool { return b.CanWrite }) {
+	bots, write := a.showers(m)
+	if !strings.HasPrefix(string(m.Of), "om_") || !write || try >= len(bots) {
 		return done, nil
 	}
 	if !a.app.api.Ready() {

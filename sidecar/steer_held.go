@@ -23,6 +23,7 @@ type held struct {
 	mu      sync.Mutex
 	journal *jsonl.Journal          // guarded by mu, as the rest is
 	byKey   map[string]*heldMessage // at most maxHeld, and maxHeldBytes of lines
+	begun   map[string]bool         // those of byKey whose delivery this process has begun
 	bytes   int
 }
 
@@ -45,7 +46,7 @@ const (
 )
 
 func openHeld(b *base) (*held, error) {
-	h := &held{base: b, byKey: map[string]*heldMessage{}}
+	h := &held{base: b, byKey: map[string]*heldMessage{}, begun: map[string]bool{}}
 	root, err := b.folder("steer", "held")
 	if err != nil {
 		return nil, err
@@ -77,6 +78,7 @@ func (h *held) apply(m heldMessage) {
 		}
 	}
 	if m.Gone || m.Line == nil {
+		delete(h.begun, m.Key)
 		return
 	}
 	h.byKey[m.Key] = &m
@@ -85,7 +87,21 @@ func (h *held) apply(m heldMessage) {
 		oldest := h.sorted()[0]
 		h.bytes -= len(oldest.Line)
 		delete(h.byKey, oldest.Key)
+		delete(h.begun, oldest.Key)
 	}
+}
+
+// begin reports whether the delivery of a message is to begin: it is released, and the delivery
+// has not begun yet.
+func (h *held) begin(key string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m, ok := h.byKey[key]
+	if !ok || !m.Released || h.begun[key] {
+		return false
+	}
+	h.begun[key] = true
+	return true
 }
 
 // sorted lists all, the one stopped first at the front. It is called with mu held.
@@ -128,6 +144,12 @@ func (h *held) all() (lines []byte) {
 
 // forget forgets a message.
 func (h *held) forget(key string) {
+	h.mu.Lock()
+	_, ok := h.byKey[key]
+	h.mu.Unlock()
+	if !ok {
+		return
+	}
 	if err := h.note(heldMessage{Key: key, Gone: true}); err != nil {
 		h.problems.set("steer", err)
 	}
@@ -148,12 +170,44 @@ func (h *held) list(want func(*heldMessage) bool) (out []heldMessage) {
 // round is when the round began that a bot's message is of: when a person spoke last in its
 // conversation, or had the bots go on.
 func (s *steering) round(channel string, chat relay.ChatID, thread string, before relay.Millis) (relay.Millis, error) {
-	spoke, err := s.chats.lastUser(channel, chat, thread, before)
+	spoke, err := s.spoken(channel, chat, thread, before)
 	if on := s.records.continued(channel, chat); on <= before {
 		spoke = max(spoke, on)
 	}
 	return spoke, err
 }
+
+// spoken is when a person spoke last in a conversation, or had the bots go on in this one: what
+// stopped before cannot be released any more. A continue in one topic starts the counts of the
+// whole group anew, but releases nothing in the other topics.
+func (s *steering) spoken(channel string, chat relay.ChatID, thread string, before relay.Millis) (relay.Millis, error) {
+	spoke, err := s.chats.lastUser(channel, chat, thread, before)
+	if on, ok := s.wentOn(channel, chat, thread); ok && on.TS <= before {
+		spoke = max(spoke, on.TS)
+	}
+	return spoke, err
+}
+
+// wentOn is the newest mark by which a conversation's bots went on.
+func (s *steering) wentOn(channel string, chat relay.ChatID, thread string) (newest steer.Mark, ok bool) {
+	for _, key := range []string{topicKey(channel, chat, thread), chatKey(channel, chat)} {
+		if m, known := s.continues.Get(key); known && m.TS > newest.TS {
+			newest, ok = m, true
+		}
+	}
+	return newest, ok
+}
+
+// conversationOf is where a mark was made; over the API, in the whole group.
+func conversationOf(m *steer.Mark) string {
+	if everywhere(m) {
+		return chatKey(m.Channel, m.ChatID)
+	}
+	return topicKey(m.Channel, m.ChatID, m.ThreadID)
+}
+
+// everywhere reports whether a mark was not made in any conversation.
+func everywhere(m *steer.Mark) bool { return strings.HasPrefix(string(m.MessageID), "notice:") }
 
 // releasable reports whether what stopped for a reason is shown, and can be released.
 func (s *steering) releasable(why relay.Reason) bool {
@@ -168,6 +222,10 @@ func (s *steering) stopSeen(p *arrival, why relay.Reason) error {
 		return nil
 	}
 	said := relay.MillisOf(p.sent)
+	spoke, err := s.spoken(m.Channel, m.ChatID, m.ThreadID, said)
+	if err != nil {
+		return err
+	}
 	round, err := s.round(m.Channel, m.ChatID, m.ThreadID, said)
 	if err != nil {
 		return err
@@ -176,9 +234,13 @@ func (s *steering) stopSeen(p *arrival, why relay.Reason) error {
 		round = max(round, m.UserTS)
 	}
 	h := heldMessage{Key: p.key, Line: json.RawMessage(p.Line), Channel: m.Channel, ChatID: m.ChatID,
-		ThreadID: m.ThreadID, Round: round, At: relay.MillisOf(time.Now())}
+		ThreadID: m.ThreadID, Round: spoke, At: relay.MillisOf(time.Now())}
 	if err := s.held.note(h); err != nil {
 		s.problems.set("steer", err) // it stops, and cannot be released
+	}
+	if on, ok := s.wentOn(m.Channel, m.ChatID, m.ThreadID); ok && on.TS > spoke { // the bots went on while it was on its way
+		s.deliver.delivering.Go(func() { s.release(&on) })
+		return nil
 	}
 	g := s.records.state(m.Channel, m.ChatID)
 	if s.noticeIn(g) == "off" {
@@ -189,7 +251,7 @@ func (s *steering) stopSeen(p *arrival, why relay.Reason) error {
 		once = fmt.Sprintf("stop/%s/%s/budget/%d", m.Channel, m.ChatID, said/relay.Millis(time.Hour.Milliseconds()))
 	}
 	id := once + "/" + string(s.cfg.Agent)
-	if s.known.Contains(id) {
+	if s.known.Contains(id) || why == relay.Budget && s.acts.spentBefore(m.Channel, m.ChatID, once, said) {
 		return nil
 	}
 	return s.publish(steer.Mark{ID: id, Kind: steer.Wanted, Act: steer.Stop, Once: once, Channel: m.Channel,
@@ -219,11 +281,15 @@ func (s *steering) goOn(m *relay.Message, said steer.Said) (bool, error) {
 	if !is {
 		return false, nil
 	}
+	id := "continue/" + string(m.ID())
+	if s.known.Contains(id) {
+		return true, nil // another sidecar has heard it before
+	}
 	notice, ok := s.acts.lastStop(m.Channel, m.ChatID, m.ThreadID)
-	if !ok || time.Since(notice.TS.Time()) > s.cfg.Steer.ContinueWindow || notice.TS >= m.TS {
+	if !ok || time.Since(notice.TS.Time()) > s.cfg.Steer.ContinueWindow || notice.Round >= m.TS {
 		return false, nil
 	}
-	round, err := s.round(m.Channel, m.ChatID, m.ThreadID, m.TS-1)
+	round, err := s.spoken(m.Channel, m.ChatID, m.ThreadID, m.TS-1)
 	g := s.records.state(m.Channel, m.ChatID)
 	if err != nil || round > notice.Round || g.Paused.Holds(time.Now()) {
 		return false, err
@@ -234,30 +300,32 @@ func (s *steering) goOn(m *relay.Message, said steer.Said) (bool, error) {
 	if !slices.ContainsFunc(notice.Bots, waiting) {
 		return false, nil
 	}
-	return true, s.publish(steer.Mark{ID: "continue/" + string(m.ID()), Kind: steer.Command, Act: steer.Continue,
+	return true, s.publish(steer.Mark{ID: id, Kind: steer.Command, Act: steer.Continue,
 		Channel: m.Channel, ChatID: m.ChatID, ThreadID: m.ThreadID, MessageID: m.ID(), Of: m.ID(), By: byWhom(m),
 		Bots: bots, Text: m.Content, Round: notice.Round, TS: m.TS})
 }
 
 func byWhom(m *relay.Message) string { return cmp.Or(m.SenderName, string(m.SenderID), "user") }
 
-// release delivers what stopped at this bot in the last round of a conversation.
+// release delivers what stopped at this bot in the last round of a conversation. What it does
+// not release it forgets: a later continue is about a later round. So it does nothing when the
+// mark is taken in again after a restart.
 func (s *steering) release(m *steer.Mark) {
-	if len(m.Bots) > 0 && !slices.Contains(m.Bots, s.cfg.Agent) {
-		return
-	}
 	g, now := s.records.state(m.Channel, m.ChatID), time.Now()
-	if g.Paused.Holds(now) || g.Muted[s.cfg.Agent].Holds(now) {
-		return
-	}
-	everywhere := strings.HasPrefix(string(m.MessageID), "notice:") // not said in any conversation
+	mine := (len(m.Bots) == 0 || slices.Contains(m.Bots, s.cfg.Agent)) &&
+		!g.Paused.Holds(now) && !g.Muted[s.cfg.Agent].Holds(now)
 	list := s.held.list(func(h *heldMessage) bool {
-		return h.Channel == m.Channel && h.ChatID == m.ChatID && (everywhere || h.ThreadID == m.ThreadID) &&
-			h.At < m.TS && m.TS.Time().Sub(h.At.Time()) <= s.cfg.Steer.ContinueWindow && !h.Released
+		return h.Channel == m.Channel && h.ChatID == m.ChatID && (everywhere(m) || h.ThreadID == m.ThreadID) &&
+			h.Round < m.TS && !h.Released
 	})
 	for _, h := range list {
-		round, err := s.round(h.Channel, h.ChatID, h.ThreadID, m.TS-1)
-		if err != nil || round > h.Round || s.recalled.Contains(relay.MessageID(h.Key)) {
+		spoke, err := s.spoken(h.Channel, h.ChatID, h.ThreadID, m.TS-1)
+		switch {
+		case err != nil: // it may be released after a restart
+			s.problems.set("steer", err)
+			continue
+		case !mine, spoke > h.Round, s.recalled.Contains(relay.MessageID(h.Key)),
+			m.TS.Time().Sub(h.At.Time()) > s.cfg.Steer.ContinueWindow:
 			s.held.forget(h.Key)
 			continue
 		}
@@ -266,12 +334,14 @@ func (s *steering) release(m *steer.Mark) {
 			s.problems.set("steer", err)
 		}
 		s.trace("released")
-		s.handOver(h)
+		if s.live() { // else resume does it
+			s.handOver(h)
+		}
 	}
 }
 
 // resume delivers what an earlier process was releasing.
-func (s *steering) resume(context.Context) {
+func (s *steering) resume() {
 	for _, h := range s.held.list(func(h *heldMessage) bool { return h.Released }) {
 		s.handOver(h)
 	}
@@ -279,9 +349,12 @@ func (s *steering) resume(context.Context) {
 
 // handOver delivers a message that was released, in the order of its chat.
 func (s *steering) handOver(h heldMessage) {
+	if !s.held.begin(h.Key) {
+		return
+	}
 	p := newArrival(relay.Delivery{Line: h.Line, Settle: func() { s.held.forget(h.Key) }})
-	if s.deliver.deliveries.Has(h.Key) {
-		s.held.forget(h.Key) // the deliveries have it
+	if s.deliver.deliveries.Has(h.Key) || s.deliver.given.has(releasedAs(h.Key)) {
+		s.held.forget(h.Key) // the deliveries have it, or the bot
 		return
 	}
 	var err error

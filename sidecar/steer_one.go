@@ -57,7 +57,9 @@ func (o *ones) heard(m *steer.Mark) {
 	is := o.of(m.Of)
 	switch {
 	case m.Act == actDelivered:
-		is.done, is.by = true, m.Agent
+		if !is.done { // the first one counts
+			is.done, is.by = true, m.Agent
+		}
 	case m.Try >= is.try:
 		is.try, is.at, is.by = m.Try, time.Now(), m.Agent
 	}
@@ -88,7 +90,8 @@ func (o *ones) look(id relay.MessageID) (oneOf, <-chan struct{}) {
 }
 
 // claimOne waits until it is known whether a person's message is for this bot, one of bots; of
-// these, those that are there come first. Where it is, it has to be delivered before until.
+// these, those that are there come first. Where it is, it has to be delivered before until;
+// a zero until says that it was delivered before.
 func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.AgentName) (mine bool, until time.Time, err error) {
 	began := time.Now()
 	for {
@@ -97,7 +100,7 @@ func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.
 		wait := time.Until(turn)
 		switch {
 		case is.done:
-			return false, until, nil
+			return is.by == s.cfg.Agent, time.Time{}, nil
 		case !is.at.IsZero():
 			wait = time.Until(is.at.Add(oneLease + oneGrace))
 		case wait <= 0:
@@ -154,13 +157,17 @@ func (s *steering) oneOf(ctx context.Context, m *relay.Message, bots []relay.Age
 	if !slices.Contains(bots, s.cfg.Agent) {
 		return relay.NotForMe
 	}
-	mine, _, err := s.claimOne(ctx, m, bots)
+	mine, until, err := s.claimOne(ctx, m, bots)
 	switch {
 	case err != nil: // a person's message passes
 		s.problems.set("steer", err)
 		return relay.Pass
 	case !mine:
 		return relay.NotForMe
+	case until.IsZero():
+		return relay.Pass // the bot asks again: it may not have got the answer
+	case time.Now().After(until):
+		return relay.NotForMe // another one has taken it over
 	}
 	s.delivered(m)
 	return relay.Pass

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
 	"feishu-relay/transcript"
@@ -21,26 +24,28 @@ import (
 // that follow from them, notices, and who a message is for.
 type steering struct {
 	*base
-	chats    *chats
-	records  *records
-	app      *app
-	watch    *watch
-	receive  *receiver
-	deliver  *deliverer
-	lane     *lane
-	presence *presence
-	shown    *transcript.Store                         // marks that people see, beside the transcripts
-	known    *lru.Cache[string, struct{}]              // marks taken in
-	recalled *lru.Cache[relay.MessageID, relay.Millis] // messages whose text is gone
-	acts     acts
-	ones     *ones
-	notices  *lru.Cache[relay.MessageID, struct{}] // messages of the sidecars' own in Feishu
-	held     *held
-	admins   *lru.Cache[relay.ChatID, admins] // who owns and manages a group
-	patching sync.Mutex                       // held while a change over the API is made
-	running  context.Context                  // ends with run
-	stages   relay.Pipeline[*arrival]         // of a message that is released
-	caughtUp chan struct{}                    // closed once all marks that were kept are taken in
+	chats     *chats
+	records   *records
+	app       *app
+	watch     *watch
+	receive   *receiver
+	deliver   *deliverer
+	lane      *lane
+	presence  *presence
+	shown     *transcript.Store                         // marks that people see, beside the transcripts
+	known     *lru.Cache[string, struct{}]              // marks taken in
+	recalled  *lru.Cache[relay.MessageID, relay.Millis] // messages whose text is gone
+	acts      acts
+	ones      *ones
+	continues *lru.Cache[string, steer.Mark]        // the newest mark by which bots went on, by conversationOf
+	notices   *lru.Cache[relay.MessageID, struct{}] // messages of the sidecars' own in Feishu
+	held      *held
+	admins    *lru.Cache[relay.ChatID, admins] // who owns and manages a group
+	patching  sync.Mutex                       // held while a change over the API is made
+	look      chan struct{}                    // of capacity 1: wakes audit
+	running   context.Context                  // of Sidecar.Run, which sets it before anything is served
+	stages    relay.Pipeline[*arrival]         // of a message that is released
+	caughtUp  chan struct{}                    // closed once all marks that were kept are taken in
 }
 
 const (
@@ -50,6 +55,10 @@ const (
 	marksAgain = 24 * time.Hour
 	// auditEvery is how often it is looked whether the queue still has what the records say.
 	auditEvery = 10 * time.Minute
+	// auditPause is the least time between two looks.
+	auditPause = time.Second
+	// clockAhead is how far in the future a time may be: clocks differ.
+	clockAhead = 5 * time.Second
 )
 
 // MarksFolder is where, in TRANSCRIPT_DIR, the marks stand that people see.
@@ -58,10 +67,12 @@ const MarksFolder = "marks"
 func openSteering(b *base, c *chats, rs *records, a *app, ls *lanes, w *watch, r *receiver, d *deliverer,
 	p *presence) (_ *steering, err error) {
 	s := &steering{base: b, chats: c, records: rs, app: a, watch: w, receive: r, deliver: d, lane: &ls.marks, presence: p,
-		caughtUp: make(chan struct{})}
+		caughtUp: make(chan struct{}), look: make(chan struct{}, 1)}
 	s.acts = acts{steering: s, wake: make(chan struct{}, 1), wanted: map[string]*wanted{}}
 	s.acts.stops, _ = lru.New[string, steer.Mark](maxChats)
+	s.acts.spent, _ = lru.New[string, steer.Mark](maxChats)
 	s.ones = newOnes()
+	s.continues, _ = lru.New[string, steer.Mark](maxChats)
 	s.notices, _ = lru.New[relay.MessageID, struct{}](maxKnownMarks)
 	s.admins, _ = lru.New[relay.ChatID, admins](maxChats)
 	s.known, _ = lru.New[string, struct{}](maxKnownMarks) // fails only for a size below 1
@@ -84,33 +95,48 @@ func markedAt(line []byte) (relay.Millis, error) {
 // run reads marks, does what is to be done once, and says in which groups the bot is, until
 // ctx is done.
 func (s *steering) run(ctx context.Context) error {
-	s.running = ctx
-	go s.acts.run(ctx)
-	go s.audit(ctx)
-	return s.lane.queue.Follow(ctx, s.read, func(bool) {
+	ctx, stop := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer stop()
+	parts.Go(func() { s.acts.run(ctx) })
+	parts.Go(func() { s.audit(ctx) })
+	f := &following{steering: s}
+	return s.lane.queue.Follow(ctx, f.read, func(bool) {
+		f.live = true
 		s.restore()
-		select {
-		case <-s.caughtUp:
-		default:
+		if !s.live() {
 			close(s.caughtUp)
-			s.resume(ctx)
+			s.resume()
 		}
 	})
 }
 
-// audit makes sure now and then that the queue has all that the records say: Redis may have
-// been emptied, or have dropped old lines.
+// live reports whether all marks that were kept are taken in.
+func (s *steering) live() bool {
+	select {
+	case <-s.caughtUp:
+		return true
+	default:
+		return false
+	}
+}
+
+// audit makes sure that the queue has all that the records say, now and then and where another
+// sidecar may lack it: Redis may have been emptied, or have dropped old lines.
 func (s *steering) audit(ctx context.Context) {
 	tick := time.NewTicker(auditEvery)
 	defer tick.Stop()
-	for {
+	for wait.Sleep(ctx, auditPause) == nil {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-s.look:
 		}
 		looking, done := context.WithCancel(ctx)
-		err := s.lane.queue.Follow(looking, s.read, func(bool) {
+		f := &following{steering: s}
+		err := s.lane.queue.Follow(looking, f.read, func(bool) {
 			s.restore()
 			done()
 		})
@@ -124,10 +150,22 @@ func (s *steering) audit(ctx context.Context) {
 // restore shares again what the queue lacks, and in which groups the bot is.
 func (s *steering) restore() {
 	for _, lost := range s.records.lost() {
-		s.share(steer.Mark{Kind: steer.State, Channel: lost.Channel, ChatID: lost.ChatID, Record: lost.Record})
+		s.state(lost.Channel, lost.ChatID, lost.Record)
 	}
 	for _, chat := range s.chats.list() {
 		s.announce(chat.Channel, chat.ChatID)
+	}
+	for _, chat := range s.records.chatsOf() { // the groups file may name other members now
+		if !s.chats.in(chat.Channel, chat.ChatID) && s.chats.settled(chat.Channel, chat.ChatID) {
+			s.left(chat.Channel, chat.ChatID)
+		}
+	}
+}
+
+// state shares values of a group's record.
+func (s *steering) state(channel string, chat relay.ChatID, record steer.Record) {
+	for _, part := range record.Parts() {
+		s.share(steer.Mark{Kind: steer.State, Channel: channel, ChatID: chat, Record: part})
 	}
 }
 
@@ -152,10 +190,16 @@ func (s *steering) left(channel string, chat relay.ChatID) {
 	}
 }
 
-// change shares a change of this sidecar's own.
+// change shares what this sidecar says of itself, unless it has said that already.
 func (s *steering) change(channel string, chat relay.ChatID, set steer.Set) {
-	s.share(steer.Mark{Kind: steer.State, Channel: channel, ChatID: chat,
-		Record: set.Of(relay.MillisOf(time.Now()), string(s.cfg.Agent))})
+	record, at := s.records.state(channel, chat).record, relay.MillisOf(time.Now())
+	if record.Has(set) {
+		return
+	}
+	for key := range set {
+		at = max(at, record[key].At+1) // it counts also where the clock was ahead before
+	}
+	s.state(channel, chat, set.Of(at, string(s.cfg.Agent)))
 }
 
 // share is publish for marks that can be lost: a later one says the same.
@@ -171,8 +215,11 @@ func (s *steering) publish(marks ...steer.Mark) error {
 	for i := range marks {
 		m := &marks[i]
 		m.Agent = s.cfg.Agent
-		if m.TS == 0 {
-			m.TS = relay.MillisOf(time.Now())
+		if now := relay.MillisOf(time.Now()); m.TS == 0 || m.TS > now {
+			m.TS = now
+		}
+		if len(m.Set) > 0 { // who gives a command has seen what it replaces, whatever the clocks say
+			m.TS = max(m.TS, s.records.state(m.Channel, m.ChatID).record.Newest(m.ID)+1)
 		}
 		if m.ID == "" {
 			m.ID = string(relay.NewID(s.cfg.Agent, m.ChatID, m.TS, randomID()))
@@ -200,8 +247,43 @@ type sharedMark struct {
 	Seq relay.Seq `json:"seq"`
 }
 
+// following is one reading of the queue from its beginning.
+type following struct {
+	*steering
+	live   bool         // what was kept has been read
+	newest relay.Millis // of the marks read so far
+}
+
+// bound bounds the times of a mark that are in the future, and reports whether there were any:
+// to now, or of a mark that was kept to the time of the marks before it, so that it comes to
+// the same each time it is read and does not undo what was changed after it.
+func (f *following) bound(m *steer.Mark) (bounded bool) {
+	now := relay.MillisOf(time.Now())
+	limit, to := now+relay.Millis(clockAhead.Milliseconds()), now
+	if !f.live {
+		to = min(now, f.newest+1)
+	}
+	at := func(t relay.Millis) relay.Millis {
+		if t <= limit {
+			return t
+		}
+		bounded = true
+		return to
+	}
+	m.TS, m.Round = at(m.TS), at(m.Round)
+	for key, v := range m.Record {
+		v.At = at(v.At)
+		m.Record[key] = v
+	}
+	if !bounded {
+		f.newest = max(f.newest, m.TS)
+	}
+	return bounded
+}
+
 // read takes in a line of the queue.
-func (s *steering) read(line []byte) {
+func (f *following) read(line []byte) {
+	s := f.steering
 	if s.cfg.RelaySecret != "" {
 		if err := relay.Verify(line, string(s.cfg.RelaySecret)); err != nil {
 			s.problems.set(stageSignature, fmt.Errorf("a change of a group's settings: %w", err))
@@ -213,21 +295,50 @@ func (s *steering) read(line []byte) {
 		s.problems.set("steer", err)
 		return
 	}
+	bounded := f.bound(&m)
 	s.take(&m, true)
+	if news := changeOf(&m); bounded && f.live && len(news) > 0 {
+		s.state(m.Channel, m.ChatID, news) // so that all sidecars have it at the same time
+	}
+}
+
+// changeOf is what a mark changes of its group's record.
+func changeOf(m *steer.Mark) steer.Record {
+	if m.Kind == steer.Command {
+		return m.Set.Of(m.TS, m.ID)
+	}
+	return m.Record
 }
 
 // take takes in a mark, once; shared says that the queue has it.
 func (s *steering) take(m *steer.Mark, shared bool) {
-	news := m.Record
-	if m.Kind == steer.Command {
-		news = m.Set.Of(m.TS, m.ID)
-	}
-	if len(news) > 0 {
-		if _, err := s.records.merge(m.Channel, m.ChatID, news, shared); err != nil {
+	if news := changeOf(m); len(news) > 0 {
+		changed, err := s.records.merge(m.Channel, m.ChatID, news, shared)
+		if err != nil {
 			s.log.Warn("a change of a group's settings is not on disk here", keyChat, m.ChatID, keyErr, err)
 		}
+		if changed && m.Kind == steer.State {
+			s.compare(m.Channel, m.ChatID)
+		}
 	}
-	if again, _ := s.known.ContainsOrAdd(m.ID, struct{}{}); again || !s.chats.in(m.Channel, m.ChatID) {
+	if again, _ := s.known.ContainsOrAdd(m.ID, struct{}{}); again {
+		return
+	}
+	switch m.Kind { // also of a group that the bot is not known to be in yet
+	case steer.State:
+		if m.Agent != s.cfg.Agent && s.live() {
+			wait.Wake(s.look) // who says this anew may lack what the others know
+		}
+	case steer.Notice:
+		s.notices.Add(m.MessageID, struct{}{})
+		s.receive.copies.came(string(m.MessageID), m.Agent) // nobody waits for a copy of it
+		s.acts.done(m)
+	case steer.Command:
+		if m.Act == steer.Continue {
+			s.continues.Add(conversationOf(m), *m)
+		}
+	}
+	if !s.chats.in(m.Channel, m.ChatID) {
 		return
 	}
 	switch m.Kind {
@@ -238,8 +349,6 @@ func (s *steering) take(m *steer.Mark, shared bool) {
 	case steer.Taken:
 		s.ones.heard(m)
 	case steer.Notice:
-		s.notices.Add(m.MessageID, struct{}{})
-		s.acts.done(m)
 		s.show(m)
 	case steer.Command:
 		s.show(m)
@@ -251,15 +360,40 @@ func (s *steering) take(m *steer.Mark, shared bool) {
 	}
 }
 
+// compare reports sidecars of a group whose environments differ in what has to be the same.
+func (s *steering) compare(channel string, chat relay.ChatID) {
+	g := s.records.state(channel, chat)
+	differ := func(key, name string, value func(steer.Member) string) {
+		var all, values []string
+		for _, m := range g.members {
+			all = append(all, string(m.Agent)+" "+value(m))
+			values = append(values, value(m))
+		}
+		slices.Sort(values)
+		if len(slices.Compact(values)) < 2 || g.sources[key] != steer.FromEnv {
+			return
+		}
+		err := fmt.Errorf("%s differs between the sidecars of a group, and that of the first agent holds: %s; set the same "+
+			"everywhere", name, strings.Join(all[:min(len(all), maxCompared)], ", "))
+		if again, _ := s.known.ContainsOrAdd("differ/"+chatKey(channel, chat)+err.Error(), struct{}{}); !again {
+			s.problems.set("settings", err)
+			s.log.Warn("sidecars have different settings", keyChat, chat, keyErr, err)
+		}
+	}
+	differ("answer", "ANSWER_MODE", func(m steer.Member) string { return string(m.Answer) })
+	differ("budget", "GROUP_BUDGET", func(m steer.Member) string { return strconv.Itoa(m.Budget) })
+}
+
+// maxCompared is how many sidecars are named that differ.
+const maxCompared = 20
+
 // show puts a mark where people see it.
 func (s *steering) show(m *steer.Mark) {
 	e := shownMark(m)
 	if _, err := s.shown.Append(m.Channel, string(m.ChatID), e); err != nil {
 		s.problems.set("steer", err)
 	}
-	select {
-	case <-s.caughtUp:
-	default:
+	if !s.live() {
 		return // it is of before
 	}
 	s.watch.events.Publish(httpapi.Event{Type: httpapi.EventNotice, Channel: m.Channel, ChatID: m.ChatID,

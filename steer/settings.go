@@ -108,6 +108,9 @@ const (
 	maxKeys = 2000
 	// maxValue is the most bytes of a value and of an id.
 	maxValue = 1024
+	// partKeys is how many keys fit into a mark, each as long as it can be; JSON may make
+	// six bytes of one.
+	partKeys = MaxMark / (6*maxKey + 2*6*maxValue)
 	// maxName is the most bytes of a bot's name; each may be six in a value.
 	maxName = 120
 	// maxKey is the most bytes of a key: an agent's name behind what it is about.
@@ -155,6 +158,38 @@ func (s Set) Of(at relay.Millis, id string) Record {
 		r[key] = Value{at, id, v}
 	}
 	return r
+}
+
+// Has reports whether the values of a change are those of r.
+func (r Record) Has(set Set) bool {
+	for key, v := range set {
+		if !bytes.Equal(r[key].V, v) {
+			return false
+		}
+	}
+	return true
+}
+
+// Newest is when the settings of r were changed last by another message than id, 0: never.
+func (r Record) Newest(id string) (newest relay.Millis) {
+	for key, v := range r {
+		if v.ID != id && !strings.HasPrefix(key, keyIn) {
+			newest = max(newest, v.At)
+		}
+	}
+	return newest
+}
+
+// Parts cuts r into records that each fit into a mark.
+func (r Record) Parts() (parts []Record) {
+	for keys := range slices.Chunk(slices.Sorted(maps.Keys(r)), partKeys) {
+		part := make(Record, len(keys))
+		for _, key := range keys {
+			part[key] = r[key]
+		}
+		parts = append(parts, part)
+	}
+	return parts
 }
 
 // Outdated lists what r has that other lacks or has older.
