@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"feishu-relay/internal/jsonl"
 )
 
 // Errors about the cursor of a page.
@@ -95,7 +97,7 @@ func (s *Store) fit(name string, c cursor) (*os.File, error) {
 		begin := min(c.offset, 1)
 		_, err := f.ReadAt(around[1-begin:], c.offset-begin)
 		line, ended := bytes.CutSuffix(around[1:], []byte{'\n'})
-		if err == nil && around[0] == '\n' && ended && sum(line) == c.sum {
+		if err == nil && around[0] == '\n' && ended && (sum(line) == c.sum || jsonl.IsReplaced(line)) {
 			return f, nil
 		}
 	}

@@ -13,8 +13,9 @@ import (
 type edits map[[2]string]edited
 
 type edited struct {
-	content string
-	files   Files
+	content  string
+	files    Files
+	recalled bool
 }
 
 // take notes e where it is an edit, and reports that.
@@ -29,10 +30,13 @@ func (d *edits) take(e *Entry) bool {
 	return true
 }
 
-// shown returns e with its newest content.
+// shown returns e with its newest content. What was recalled has none, whatever edits say.
 func (d *edits) shown(e Entry) Entry {
-	if now, ok := (*d)[[2]string{e.MessageID, e.Sender}]; ok {
-		e.Content, e.Files = now.content, now.files
+	if now, ok := (*d)[[2]string{e.MessageID, e.Sender}]; ok && !e.Recalled {
+		e.Content, e.Files, e.Edited, e.Recalled = now.content, now.files, !now.recalled, now.recalled
+	}
+	if e.Recalled {
+		e.Content, e.Files = "", ""
 	}
 	return e
 }
@@ -41,7 +45,7 @@ func (d *edits) set(key [2]string, e *Entry) {
 	if *d == nil {
 		*d = edits{}
 	}
-	(*d)[key] = edited{e.Content, e.Files}
+	(*d)[key] = edited{e.Content, e.Files, e.Recalled}
 }
 
 // maxAfterBytes is how far behind a page edits of its messages are looked for.

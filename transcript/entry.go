@@ -44,7 +44,11 @@ type Entry struct {
 	// of the message. Only [Store.Follow] and [Store.Back] return such lines.
 	EditOf string `json:"edit_of,omitempty"`
 	Files  Files  `json:"files,omitempty"` // pictures and other files of the message
-	*Mark         // of a notice
+	// Recalled: the message was recalled, and the line has no content any more.
+	Recalled bool `json:"recalled,omitempty"`
+	// Edited: the content is that of a later line. It stands in no file.
+	Edited bool `json:"edited,omitempty"`
+	*Mark       // of a notice
 }
 
 // File is a picture or another file of a message.

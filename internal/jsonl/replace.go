@@ -21,8 +21,8 @@ var ErrNoRoom = fmt.Errorf("the new text of a line has to be at least %d bytes s
 // live file or a rotated one, while others read it and append to it. White space behind the
 // text keeps all other lines where they are, and its end shows readers that the line was
 // replaced and not the file. Lines of limit bytes and more are left out. It reports whether
-// there was such a line, and returns [ErrLocked] at once while another process has the
-// file's lock. After a crash in the middle of the write the line may be neither text; a
+// there was such a line. The file is locked for the write alone: Replace returns [ErrLocked] at
+// once while another process has its lock, and [ErrReplaced] where the line changed meanwhile. After a crash in the middle of the write the line may be neither text; a
 // repeat replaces it. A position stored less than 256 bytes behind the line is not found
 // again after a restart, and the file is read from its beginning.
 func Replace(root *os.Root, name string, limit int, change func(line []byte) (text []byte)) (done bool, err error) {
@@ -31,13 +31,6 @@ func Replace(root *os.Root, name string, limit int, change func(line []byte) (te
 		return false, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }() // which frees the lock
-	ok, err := safefile.TryLock(f)
-	if err != nil {
-		return false, err
-	}
-	if !ok {
-		return false, ErrLocked
-	}
 	info, err := f.Stat()
 	if err != nil {
 		return false, err
@@ -56,19 +49,32 @@ func Replace(root *os.Root, name string, limit int, change func(line []byte) (te
 		if text == nil {
 			continue
 		}
-		if len(text)+len(replacedMark) > len(line) || bytes.IndexByte(text, '\n') >= 0 {
+		if !Fits(text, line) || bytes.IndexByte(text, '\n') >= 0 {
 			return false, fmt.Errorf("%s: %w", name, ErrNoRoom)
 		}
 		room := len(line) - len(text) - len(replacedMark)
 		padded := slices.Concat(text, bytes.Repeat([]byte{' '}, room), []byte(replacedMark))
+		ok, err := safefile.TryLock(f)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			return false, ErrLocked
+		}
 		now := make([]byte, len(line))
 		if _, err := f.ReadAt(now, lines.At()); err != nil || !bytes.Equal(now, line) {
-			return false, errors.Join(ErrReplaced, err) // by somebody who takes no lock
+			return false, errors.Join(ErrReplaced, err)
 		}
 		_, err = f.WriteAt(padded, lines.At())
 		return err == nil, err
 	}
 }
+
+// Fits reports whether a line has room for another text.
+func Fits(text, line []byte) bool { return len(text)+len(replacedMark) <= len(line) }
+
+// IsReplaced reports whether a line is one that [Replace] has written.
+func IsReplaced(line []byte) bool { return bytes.HasSuffix(line, []byte(replacedMark)) }
 
 // replacedLines reports whether now differs from was, which stood in the same place, only
 // in lines that [Replace] may have written.
