@@ -23,7 +23,7 @@ func fetch(ctx context.Context, by http.RoundTripper, method, url, token string,
 	if err != nil {
 		return nil, nil, errors.New("it is no URL")
 	}
-	if method == http.MethodPost {
+	if method == http.MethodPost || method == http.MethodPatch {
 		req.Header.Set("Content-Type", "application/json; charset=utf-8")
 	}
 	if token != "" {

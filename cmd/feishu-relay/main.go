@@ -36,6 +36,7 @@ func commands() []command {
 		{"demo", "play three acts of bots that work together, with nothing configured", runDemo},
 		{"sim", "a Feishu stand-in to try bots against, without a tenant", runSim},
 		{"check", "try everything that is configured, and say what is missing", runCheck},
+		{"group", "show and change how the bots of a group behave", runGroup},
 		{"transcript", "list, show or follow the groups' transcripts", runTranscript},
 		{"mailbox", "see other agents, send them messages and tasks, read the inbox", runMailbox},
 		{"mcp", "the peer tools over MCP, on standard input and output", runMCP},

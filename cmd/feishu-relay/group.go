@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/outcome"
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+)
+
+const groupSynopsis = `group [flags] [CHAT [COMMAND…]]
+
+Shows and changes how the bots of a group behave, as /relay does in the group.
+Without CHAT it lists the groups; without COMMAND it shows the group's status.
+CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as
+only one group begins so. The commands, in English or Chinese:
+
+  status                        help
+  pause [30m]                   resume
+  mute BOT… [2h]                unmute BOT…
+  answer all|named|default|one|BOT
+  limit 5                       threshold 1
+  judge on|off                  budget 100
+  continue [BOT…]               stop
+  why [MESSAGE_ID]              forget
+
+It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
+`
+
+// runGroup steers a group over the local API of the running sidecar.
+func runGroup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c := groupCall{out: stdout, now: time.Now()}
+	f := flags("group", groupSynopsis, stdout, stderr)
+	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
+	f.BoolVar(&c.json, "json", false, "print the sidecar's answer as it is")
+	rest, err := f.parse(args, math.MaxInt)
+	if err != nil {
+		return err
+	}
+	if c.api, err = newLocalAPI(*addr); err != nil {
+		return err
+	}
+	groups, data, err := c.groups(ctx)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return c.list(groups, data)
+	}
+	if c.group, err = findGroup(groups, rest[0]); err != nil {
+		return err
+	}
+	asked, about, mistake := c.parse(strings.Fields(strings.Join(rest[1:], " ")))
+	if mistake != "" {
+		fmt.Fprintln(stderr, neutral(mistake))
+		return errUsage
+	}
+	return c.do(ctx, asked, about)
+}
+
+// groupCall is one use of the command.
+type groupCall struct {
+	out   io.Writer
+	api   *localAPI
+	json  bool
+	now   time.Time
+	group steer.Group
+}
+
+func (c *groupCall) groups(ctx context.Context) ([]steer.Group, []byte, error) {
+	data, err := c.api.call(ctx, http.MethodGet, "/v1/groups", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	var answer struct{ Groups []steer.Group }
+	err = c.read(data, &answer)
+	return answer.Groups, data, err
+}
+
+func (c *groupCall) read(data []byte, to any) error {
+	if err := json.Unmarshal(data, to); err != nil {
+		return fmt.Errorf("the sidecar's answer has an unknown form (is it one of this version? --json shows it): %w", err)
+	}
+	return nil
+}
+
+// raw prints an answer as it is.
+func (c *groupCall) raw(data []byte) error {
+	_, err := c.out.Write(append(bytes.TrimSuffix(neutralJSON(data), []byte{'\n'}), '\n'))
+	return err
+}
+
+func (c *groupCall) list(groups []steer.Group, data []byte) error {
+	if c.json {
+		return c.raw(data)
+	}
+	if len(groups) == 0 {
+		_, err := fmt.Fprintln(c.out, "There are no groups yet: the sidecar knows one when its bot was heard or heard something there.")
+		return err
+	}
+	rows := make([][]string, len(groups))
+	for i, g := range groups {
+		online := 0
+		for _, b := range g.Bots {
+			if b.Online {
+				online++
+			}
+		}
+		state := "-"
+		switch {
+		case g.Settings.Paused.Holds(c.now):
+			state = "paused"
+		case len(g.Settings.Muted) > 0:
+			state = fmt.Sprintf("%d muted", len(g.Settings.Muted))
+		}
+		rows[i] = []string{groupName(g), cmp.Or(neutral(g.Name), "-"), fmt.Sprintf("%d/%d", online, len(g.Bots)),
+			neutral(string(g.Settings.Answer)), fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), state}
+	}
+	return writeTable(c.out, "CHAT|NAME|ONLINE|ANSWER|DEPTH|STATE", rows)
+}
+
+// groupName is how a group is called here: by its id, with its channel where that is not the
+// usual one.
+func groupName(g steer.Group) string {
+	if g.Channel == relay.DefaultChannel {
+		return neutral(string(g.ChatID))
+	}
+	return neutral(g.Channel + "/" + string(g.ChatID))
+}
+
+// findGroup returns the group that text names: exactly, or as the only one that begins so.
+func findGroup(groups []steer.Group, text string) (steer.Group, error) {
+	for _, same := range []func(id string) bool{
+		func(id string) bool { return id == text },
+		func(id string) bool { return strings.HasPrefix(id, text) },
+	} {
+		var found []steer.Group
+		for _, g := range groups {
+			if same(string(g.ChatID)) || same(g.Channel+"/"+string(g.ChatID)) {
+				found = append(found, g)
+			}
+		}
+		switch len(found) {
+		case 0:
+		case 1:
+			return found[0], nil
+		default:
+			return steer.Group{}, fmt.Errorf("%q names several groups: %s", text, groupNames(found))
+		}
+	}
+	if len(groups) == 0 {
+		return steer.Group{}, fmt.Errorf("there is no group %q: the sidecar knows of none", text)
+	}
+	return steer.Group{}, fmt.Errorf("there is no group %q; known: %s", text, groupNames(groups))
+}
+
+func groupNames(groups []steer.Group) string {
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		names[i] = groupName(g)
+	}
+	return some(names)
+}
+
+// word is what stands for the command word in texts.
+func (c *groupCall) word() string { return "feishu-relay group " + string(c.group.ChatID) }
+
+// parse reads a command as the sidecars do in the group; about is the message that `why` asks for.
+// A mistake is a sentence.
+func (c *groupCall) parse(words []string) (asked steer.Asked, about relay.MessageID, mistake string) {
+	read := func(words []string) steer.Asked {
+		asked, _ := steer.ParseCommand(steer.Said{Text: c.word() + " " + strings.Join(words, " ")}, []string{c.word()}, c.group.Bots)
+		return asked
+	}
+	if asked = read(words); asked.Verb == steer.VerbWhy && len(words) == 2 {
+		asked, about = read(words[:1]), relay.MessageID(words[1])
+	}
+	asked.Chinese = len(words) > 0 && steer.HanIn(words[0])
+	if asked.Mistake != nil {
+		mistake = asked.Mistake.Text(asked.Chinese)
+	}
+	return asked, about, mistake
+}
+
+// do carries a command out and prints its answer.
+func (c *groupCall) do(ctx context.Context, asked steer.Asked, about relay.MessageID) error {
+	switch asked.Verb {
+	case steer.VerbHelp:
+		return c.print(steer.HelpText([]string{c.word()}, asked.Chinese))
+	case steer.VerbWhy:
+		return c.why(ctx, about, asked.Chinese)
+	}
+	method, path, body := request(asked)
+	data, err := c.api.call(ctx, method, c.path("/v1/groups/"+url.PathEscape(string(c.group.ChatID))+path, nil), body)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.raw(data)
+	}
+	var g steer.Group
+	if err := c.read(data, &g); err != nil {
+		return err
+	}
+	if asked.Verb == steer.VerbBudget && asked.N == 0 {
+		g.Operator = g.Settings.Budget // what is left is the operator's
+	}
+	return c.print(asked.AnswerText(g, c.now))
+}
+
+// path adds a query, with the channel where that is not the usual one.
+func (c *groupCall) path(path string, query url.Values) string {
+	if query == nil {
+		query = url.Values{}
+	}
+	if c.group.Channel != relay.DefaultChannel {
+		query.Set("channel", c.group.Channel)
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path
+}
+
+func (c *groupCall) print(text string) error {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = neutral(line)
+	}
+	_, err := fmt.Fprintln(c.out, strings.Join(lines, "\n"))
+	return err
+}
+
+// request is the call of the API that a command is, below the group's path.
+func request(asked steer.Asked) (method, path string, body any) {
+	pause := any(true)
+	if asked.For > 0 {
+		pause = fmt.Sprintf("%dm", int(asked.For.Minutes()))
+	}
+	set := map[string]any{}
+	switch asked.Verb {
+	case steer.VerbStatus:
+		return http.MethodGet, "", nil
+	case steer.VerbStop:
+		return http.MethodPost, "/stop", nil
+	case steer.VerbContinue:
+		return http.MethodPost, "/continue", map[string]any{"bots": asked.Bots}
+	case steer.VerbForget:
+		return http.MethodDelete, "/settings", nil
+	case steer.VerbPause:
+		set["paused"] = pause
+	case steer.VerbResume:
+		set["paused"] = false
+	case steer.VerbMute, steer.VerbUnmute:
+		muted := map[relay.AgentName]any{}
+		for _, bot := range asked.Bots {
+			if muted[bot] = any(false); asked.Verb == steer.VerbMute {
+				muted[bot] = pause
+			}
+		}
+		set["muted"] = muted
+	case steer.VerbAnswer:
+		set["answer"] = asked.Mode
+		if len(asked.Bots) > 0 {
+			set["default_bot"] = asked.Bots[0]
+		}
+	case steer.VerbLimit, steer.VerbThreshold, steer.VerbBudget:
+		set[string(asked.Verb)] = asked.N
+	case steer.VerbJudge:
+		set["judge"] = asked.On
+	}
+	return http.MethodPatch, "", set
+}
+
+// why tells what became of a message, else of the last one that stopped.
+func (c *groupCall) why(ctx context.Context, about relay.MessageID, chinese bool) error {
+	query := url.Values{"chat_id": {string(c.group.ChatID)}, "limit": {"5000"}}
+	data, err := c.api.call(ctx, http.MethodGet, c.path("/v1/outcomes", query), nil)
+	if err != nil {
+		return err
+	}
+	var answer struct{ Outcomes []outcome.Outcome }
+	if err := c.read(data, &answer); err != nil {
+		return err
+	}
+	if about == "" {
+		for _, o := range slices.Backward(answer.Outcomes) {
+			if o.Stopped != "" {
+				about = o.RelayMsgID
+				break
+			}
+		}
+	}
+	found := slices.DeleteFunc(answer.Outcomes, func(o outcome.Outcome) bool { return o.RelayMsgID != about })
+	if c.json {
+		return writeLine(c.out, map[string]any{"outcomes": found})
+	}
+	title := ""
+	fates := make([]steer.Fate, len(found))
+	for i, o := range found {
+		fates[i] = steer.Fate{Agent: o.Agent, Delivered: o.Delivered, Stopped: o.Stopped, Detail: o.Detail}
+		title = c.botName(o.Sender)
+	}
+	return c.print(steer.WhyText(title, fates, c.group, c.now, []string{c.word()}, chinese))
+}
+
+func (c *groupCall) botName(agent relay.AgentName) string {
+	for _, b := range c.group.Bots {
+		if b.Agent == agent {
+			return cmp.Or(b.Name, string(agent))
+		}
+	}
+	return string(agent)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The commands of a group, by nothing but the program, at the one sidecar; the other one has
+// what they change.
+func TestGroupCommandOfRealSidecars(t *testing.T) {
+	clearEnvironment(t, nil)
+	data := t.TempDir()
+	groups := filepath.Join(data, "groups.json")
+	err := os.WriteFile(groups, []byte(`{"groups":{
+		"oc_dev":{"name":"研发群","members":["agent_a","agent_b"]},"oc_fixed":{"members":["agent_a"],"locked":true}}}`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GROUPS_FILE", groups)
+	t.Setenv("API_TOKEN", "0123456789abcdef")
+	a := startSidecar(t, "agent_a", data)
+	t.Setenv("BOT_NAME", "Code Bot")
+	b := startSidecar(t, "agent_b", data)
+	call := func(addr, line string) (int, string, string) {
+		return program(t, append([]string{"group", "--addr", addr}, strings.Fields(line)...)...)
+	}
+	until := func(addr, line, want string) {
+		t.Helper()
+		re, late := regexp.MustCompile(want), time.Now().Add(30*time.Second)
+		for {
+			code, stdout, stderr := call(addr, line)
+			if code == 0 && re.MatchString(stdout) {
+				return
+			}
+			if time.Now().After(late) {
+				t.Fatalf("%q: status %d, no %q in\n%s%s", line, code, want, stdout, stderr)
+			}
+		}
+	}
+	until(a, "", `(?m)^oc_dev +研发群 +2/2 +all +0/3 +-$`)
+	until(a, "oc_d", `Online \(2\): agent_a and Code Bot\nAll bots answer`)
+	for _, tt := range []struct {
+		line   string
+		code   int
+		want   string // of what is printed
+		status string // at the other sidecar, then
+	}{
+		{"oc_dev pause 90m", 0, `^Bots' messages are paused until .*\n$`, "paused until"},
+		{"oc_dev resume", 0, "no longer paused", ""},
+		{"oc_dev mute Code Bot", 0, "Code Bot is muted until somebody ends it", `Muted \(1\): Code Bot\n?`},
+		{"oc_dev unmute agent_b", 0, "Code Bot is no longer muted", ""},
+		{"oc_dev mute agent_a, agent_b 2h", 0, "agent_a and Code Bot are muted until", `Muted \(2\)`},
+		{"oc_dev limit 2", 0, "The limit is 2", "limit 2, threshold 1"},
+		{"oc_dev threshold 0", 0, "The threshold is 0", "threshold 0, judge on"},
+		{"oc_dev judge off", 0, "The judge is off", "judge off"},
+		{"oc_dev budget 100", 0, "The budget is 100", "Budget: 100 bots"},
+		{"oc_dev budget 0", 0, "no budget any more", ""},
+		{"oc_dev answer Code Bot", 0, "Code Bot answers what names no bot", "Code Bot answers"},
+		{"oc_dev answer one", 0, "Code Bot answers", ""},
+		{"oc_dev 暂停 30分钟", 0, "机器人之间的消息已暂停", "paused until"},
+		{"oc_dev stop", 0, "Stopped", ""},
+		{"oc_dev continue agent_b", 0, "Code Bot goes on", ""},
+		{"oc_dev forget", 0, "is forgotten", "All bots answer"},
+		{"oc_dev help", 0, `feishu-relay group oc_dev mute Bot \[2h\]`, ""},
+		{"oc_dev why", 0, "No bot was given it", ""},
+		{"oc_dev why om_1", 0, "No bot was given it", ""},
+		{"oc_dev --json", 0, `^\{"channel":"feishu","chat_id":"oc_dev","name":"研发群",`, ""},
+		{"--json", 0, `^\{"groups":\[\{"channel"`, ""},
+		{"--help", 0, "Usage: feishu-relay group", ""},
+		{"oc_dev pasue", 2, "pause", ""},
+		{"oc_dev limit many", 2, "many", ""},
+		{"oc_dev mute agent_c", 2, "agent_c", ""},
+		{"oc_dev status now", 2, "now", ""},
+		{"oc_dev pause 8d", 2, "8d", ""},
+		{"oc_dev limit 11", 1, "limit: want a whole number from 1 to 10", ""},
+		{"oc_dev threshold 4", 1, "threshold: want a whole number from 0 to 3", ""},
+		{"oc_fixed pause", 1, "locked", ""},
+		{"oc_", 1, `names several groups: oc_dev, oc_fixed`, ""},
+		{"oc_none", 1, `there is no group "oc_none"; known: oc_dev, oc_fixed`, ""},
+		{"--colour", 2, "Usage", ""},
+	} {
+		code, stdout, stderr := call(a, tt.line)
+		if code != tt.code || !regexp.MustCompile(tt.want).MatchString(stdout+stderr) || code == 0 != (stderr == "") {
+			t.Errorf("%q: status %d, got\n%s%s\nwant %d, %q", tt.line, code, stdout, stderr, tt.code, tt.want)
+		}
+		if tt.status != "" {
+			until(b, "oc_dev", tt.status)
+		}
+	}
+	t.Setenv("API_TOKEN", "wrong")
+	if code, _, stderr := call(a, ""); code != 1 || !strings.Contains(stderr, "API_TOKEN") {
+		t.Errorf("with a wrong token: status %d, %s", code, stderr)
+	}
+	if code, _, stderr := call("127.0.0.1:1", ""); code != 1 || !strings.Contains(stderr, "no sidecar answers") {
+		t.Errorf("without a sidecar: status %d, %s", code, stderr)
+	}
+}
+
+// What a sidecar of another version answers, and names with control characters.
+func TestGroupCommandHostile(t *testing.T) {
+	clearEnvironment(t, nil)
+	answer := `{"groups":[{"channel":"feishu","chat_id":"oc_x\u001b[2J","name":"\u202eevil","bots":[{"agent":"a","name":"\u001b[1mBot","online":true}],
+		"settings":{"answer":"all","paused":{"until":null},"muted":{}}}]}`
+	addr := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(answer)) }))
+	for _, args := range [][]string{{}, {"oc_x"}, {"--json"}, {"oc_x", "help"}} {
+		_, stdout, stderr := program(t, append([]string{"group", "--addr", addr}, args...)...)
+		if strings.ContainsAny(stdout+stderr, "\x1b\u202e") {
+			t.Errorf("%q: control characters in %q %q", args, stdout, stderr)
+		}
+	}
+	answer = `{"groups":5}`
+	if code, _, stderr := program(t, "group", "--addr", addr); code != 1 || !strings.Contains(stderr, "unknown form") {
+		t.Errorf("status %d, %s", code, stderr)
+	}
+}
+
+func serveHTTP(t *testing.T, h http.Handler) (addr string) {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
