@@ -79,7 +79,8 @@ type Options struct {
 	// Trace is called at the steps of a message's way that a crash between
 	// them matters for; tests end the process there. Of a send: accepted,
 	// recorded, answering, published; of a user's message: shared, heard; of
-	// another bot's: claimed, noted, inject, delivered, settling.
+	// another bot's: claimed, noted, inject, delivered, settling; of what people
+	// steer: marked, sending, shown, released, given.
 	Trace func(step string)
 
 	channels []delivery.Channel // of a benchmark, in place of those to a bot; nil: not used

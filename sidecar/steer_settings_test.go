@@ -1,0 +1,315 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redistest"
+	"feishu-relay/relay"
+	"feishu-relay/sidecar"
+	"feishu-relay/steer"
+)
+
+// circle is sidecars of bots in one group that have the local API alone.
+type circle struct {
+	*tenant
+	redis  *redistest.Server // nil: files
+	secret sidecar.Secret
+}
+
+func newCircle(t *testing.T, backend string) *circle {
+	c := &circle{tenant: &tenant{t: t, dir: t.TempDir(), chat: "oc_1"}}
+	if backend == "redis" {
+		c.redis = redistest.Start(t)
+	}
+	must(t, os.WriteFile(filepath.Join(c.dir, "groups.json"), []byte(`{"groups":{"oc_1":{"members":["agent_a","agent_b",
+		"agent_c","agent_d","agent_e","agent_f","agent_g","agent_h"]}}}`), 0o600))
+	return c
+}
+
+func (c *circle) config(agent string) sidecar.Config {
+	cfg := c.steered(agent)
+	home := filepath.Join(c.dir, agent)
+	cfg.BotName, cfg.Gateway.Addr, cfg.BaseURL, cfg.DataDir = "Bot "+agent, "", nil, home
+	cfg.TranscriptDir, cfg.RelayChannel, cfg.RelaySecret = filepath.Join(home, "transcripts"), "test:outbound", c.secret
+	if c.redis != nil {
+		cfg.Backend, cfg.RedisURL, cfg.RelayDir = "redis", sidecar.Secret(c.redis.URL()), filepath.Join(home, "relay")
+	}
+	return cfg
+}
+
+// raw is a client of the Redis.
+func (c *circle) raw() *redis.Client {
+	opts, err := redis.ParseURL(c.redis.URL())
+	must(c.t, err)
+	raw := redis.NewClient(opts)
+	c.t.Cleanup(func() { _ = raw.Close() })
+	return raw
+}
+
+// injects writes lines to the marks as they are.
+func (c *circle) injects(lines ...string) {
+	c.t.Helper()
+	if c.redis != nil {
+		raw := c.raw()
+		for _, line := range lines {
+			must(c.t, raw.XAdd(c.t.Context(), &redis.XAddArgs{Stream: sidecar.MarksKey("test:outbound"), Values: []any{"payload", line}}).Err())
+		}
+		return
+	}
+	f, err := os.OpenFile(filepath.Join(c.dir, "relay", "steer", "marks.jsonl"), os.O_APPEND|os.O_WRONLY, 0o600)
+	must(c.t, err)
+	_, err = f.WriteString(strings.Join(lines, "\n") + "\n")
+	must(c.t, err)
+	must(c.t, f.Close())
+}
+
+func (n *tenant) steeredGroup(s *running) (g steer.Group) {
+	n.t.Helper()
+	body := n.get(s, "/v1/groups/"+n.chat)
+	if err := json.Unmarshal([]byte(body), &g); err != nil {
+		n.t.Fatalf("GET /v1/groups: %v: %s", err, body)
+	}
+	return g
+}
+
+// patch changes settings over the API.
+func (n *tenant) patch(s *running, body string) {
+	n.t.Helper()
+	req, err := http.NewRequestWithContext(n.t.Context(), http.MethodPatch, "http://"+s.Addr().String()+"/v1/groups/"+n.chat,
+		strings.NewReader(body))
+	must(n.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	must(n.t, err)
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		n.t.Fatalf("PATCH %s answered %d", body, resp.StatusCode)
+	}
+}
+
+// reports has a bot report what a person said, and returns the answer.
+func (n *tenant) reports(s *running, id, text string) (answer relay.Sent) {
+	n.t.Helper()
+	status, body := n.posts(s, "/v1/inbound", fmt.Sprintf(`{"chat_id":%q,"content":%q,"sender":"Tom","message_id":%q,"ts":%d}`,
+		n.chat, text, id, time.Now().UnixMilli()))
+	if status != http.StatusAccepted || json.Unmarshal([]byte(body), &answer) != nil {
+		n.t.Fatalf("POST /v1/inbound answered %d: %s", status, body)
+	}
+	return answer
+}
+
+// agree waits until all sidecars have the same version of the settings, in which want holds.
+func (n *tenant) agree(what string, want func(g steer.Group) bool, all ...*running) {
+	n.t.Helper()
+	n.until(what, func() bool {
+		first := n.steeredGroup(all[0])
+		for _, s := range all {
+			if g := n.steeredGroup(s); !want(g) || g.Version != first.Version {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func withBots(n int) func(steer.Group) bool {
+	return func(g steer.Group) bool { return len(g.Bots) == n }
+}
+
+// Changes at several sidecars at once all hold, everywhere, for sidecars that were away, over
+// restarts, and over the end of what Redis had.
+func TestSettingsAreKept(t *testing.T) {
+	t.Parallel()
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			c := newCircle(t, backend)
+			a, b := c.start(c.config("agent_a")), c.start(c.config("agent_b"))
+			c.agree("they know each other", withBots(2), a, b)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				c.patch(a, `{"limit":5}`)
+			}()
+			c.patch(b, `{"budget":7}`)
+			<-done
+			both := func(g steer.Group) bool { return g.Settings.Limit == 5 && g.Settings.Budget == 7 }
+			c.agree("both changes hold", both, a, b)
+
+			b.stop()
+			c.patch(a, `{"judge":false}`)
+			if got := c.reports(a, "om_1", "/relay pause 2h"); got.ForMe == nil || *got.ForMe || got.Reason != relay.Command {
+				t.Errorf("a command is answered %+v", got)
+			}
+			all := func(g steer.Group) bool { return both(g) && !g.Settings.Judge && g.Settings.Paused != nil }
+			b = c.start(c.config("agent_b"))
+			c.agree("the one that was away learns them", all, a, b)
+
+			a.stop()
+			a = c.start(c.config("agent_a"))
+			if g := c.steeredGroup(a); !all(g) {
+				t.Errorf("after a restart %+v", g.Settings)
+			}
+			c.agree("a restart keeps them", all, a, b)
+			fresh := c.start(c.config("agent_c"))
+			c.agree("a new one gets them", all, a, b, fresh)
+			if c.redis == nil {
+				return
+			}
+			must(t, c.raw().FlushAll(t.Context()).Err())
+			fresh = c.start(c.config("agent_d"))
+			c.agree("a new one gets them though Redis was emptied", all, a, b, fresh)
+			for _, s := range []*running{a, b, fresh} {
+				s.stop()
+			}
+			must(t, c.raw().FlushAll(t.Context()).Err())
+			fresh = c.start(c.config("agent_e"))
+			a = c.start(c.config("agent_a"))
+			c.agree("one that was started again restores them", all, a, fresh)
+		})
+	}
+}
+
+// Redis is emptied while a sidecar is away: it learns what was changed meanwhile all the same.
+func TestSettingsChangedBeforeRedisWasEmptied(t *testing.T) {
+	t.Parallel()
+	c := newCircle(t, "redis")
+	a, b := c.start(c.config("agent_a")), c.start(c.config("agent_b"))
+	c.agree("they know each other", withBots(2), a, b)
+	b.stop()
+	c.patch(a, `{"limit":4,"muted":{"agent_b":true}}`)
+	must(t, c.raw().FlushAll(t.Context()).Err())
+	b = c.start(c.config("agent_b"))
+	c.agree("it learns them", func(g steer.Group) bool { return g.Settings.Limit == 4 && g.Settings.Muted["agent_b"] != nil }, a, b)
+}
+
+// Lines that nobody signed, or with another secret, and junk change nothing, and keep nobody from
+// reading on.
+func TestJunkMarksChangeNothing(t *testing.T) {
+	t.Parallel()
+	command := fmt.Sprintf(`{"id":"x1","kind":"command","act":"set","agent":"agent_z","channel":"feishu","chat_id":"oc_1",`+
+		`"message_id":"notice:x","set":{"limit":9,"paused":{"until":null}},"ts":%d}`, time.Now().UnixMilli())
+	for _, backend := range backends {
+		for _, secret := range []string{"", "the secret of all sidecars"} {
+			t.Run(backend+"/"+fmt.Sprint(secret != ""), func(t *testing.T) {
+				t.Parallel()
+				c := newCircle(t, backend)
+				c.secret = sidecar.Secret(secret)
+				a, b := c.start(c.config("agent_a")), c.start(c.config("agent_b"))
+				c.agree("they know each other", withBots(2), a, b)
+				before := c.steeredGroup(a)
+				junk := []string{"", "no JSON", "[]", "{}", "null", `{"id":1}`, "\x00\xff\xfe", strings.Repeat("x", 300<<10),
+					strings.Replace(command, `"id":"x1"`, `"id":""`, 1), strings.Replace(command, `"limit":9`, `"limit":-9`, 1),
+					strings.Replace(strings.Replace(command, "x1", "x2", 1), `"set":{"limit":9,"paused":{"until":null}}`,
+						`"set":{"answer":"nobody","limit":"9","threshold":1e99,"judge":"yes","in:agent_y":7,"muted:agent_a":"x"}`, 1),
+					strings.Replace(strings.Replace(command, "x1", "x3", 1), `"oc_1"`, `"oc_2"`, 1)}
+				junk[9] = strings.Replace(strings.Replace(junk[9], "x1", "x4", 1), `,"paused":{"until":null}`, "", 1)
+				if secret != "" {
+					other, err := relay.Sign([]byte(command), "another secret")
+					must(t, err)
+					signed, err := relay.Sign([]byte(command), secret)
+					must(t, err)
+					junk = append(junk, command, string(other), strings.Replace(string(signed), `"limit":9`, `"limit":8`, 1))
+				}
+				c.injects(junk...)
+				c.patch(a, `{"budget":7}`)
+				c.agree("what comes behind is read", func(g steer.Group) bool { return g.Settings.Budget == 7 }, a, b)
+				b.stop()
+				b = c.start(c.config("agent_b"))
+				for _, s := range []*running{a, b} {
+					g := c.steeredGroup(s)
+					if g.Settings.Limit != before.Settings.Limit || g.Settings.Paused != nil || len(g.Settings.Muted) > 0 ||
+						g.Settings.Answer != before.Settings.Answer || len(g.Bots) != 2 {
+						t.Errorf("junk changed %+v to %+v", before, g)
+					}
+				}
+				if secret != "" && !strings.Contains(c.get(a, "/v1/status"), "signature") {
+					t.Error("the status says nothing of wrong signatures")
+				}
+			})
+		}
+	}
+}
+
+// A change that is dated in the future counts as one of now: a later one replaces it, also where
+// the line is read again.
+func TestSettingsFromTheFuture(t *testing.T) {
+	t.Parallel()
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			c := newCircle(t, backend)
+			a, b := c.start(c.config("agent_a")), c.start(c.config("agent_b"))
+			c.agree("they know each other", withBots(2), a, b)
+			future := time.Now().Add(365 * 24 * time.Hour).UnixMilli()
+			c.injects(fmt.Sprintf(`{"id":"f1","kind":"command","act":"set","agent":"agent_z","channel":"feishu","chat_id":"oc_1",`+
+				`"message_id":"notice:f1","set":{"limit":4},"ts":%d}`, future),
+				fmt.Sprintf(`{"id":"f2","kind":"state","agent":"agent_z","channel":"feishu","chat_id":"oc_1",`+
+					`"record":{"budget":{"at":%d,"id":"f2","v":3}},"ts":%d}`, future, future))
+			c.agree("it holds", func(g steer.Group) bool { return g.Settings.Limit == 4 && g.Settings.Budget == 3 }, a, b)
+			c.patch(b, `{"limit":6}`)
+			if got := c.reports(a, "om_1", "/relay budget 5"); got.Reason != relay.Command {
+				t.Errorf("a command is answered %+v", got)
+			}
+			later := func(g steer.Group) bool { return g.Settings.Limit == 6 && g.Settings.Budget == 5 }
+			c.agree("a later change replaces it", later, a, b)
+			b.stop()
+			b = c.start(c.config("agent_b"))
+			fresh := c.start(c.config("agent_c"))
+			c.agree("a new one is there", withBots(3), a, b, fresh)
+			c.agree("the line is read again", later, a, b, fresh)
+		})
+	}
+}
+
+// A command that a bot reports with a time in the future is one of now.
+func TestCommandFromTheFuture(t *testing.T) {
+	t.Parallel()
+	c := newCircle(t, "file")
+	a, b := c.start(c.config("agent_a")), c.start(c.config("agent_b"))
+	c.agree("they know each other", withBots(2), a, b)
+	status, body := c.posts(a, "/v1/inbound", fmt.Sprintf(`{"chat_id":"oc_1","content":"/relay limit 9","sender":"Tom","message_id":"om_f","ts":%d}`,
+		time.Now().Add(time.Hour).UnixMilli()))
+	if status != http.StatusAccepted {
+		t.Fatalf("answered %d: %s", status, body)
+	}
+	c.agree("it holds", func(g steer.Group) bool { return g.Settings.Limit == 9 }, a, b)
+	c.patch(b, `{"limit":2}`)
+	c.agree("a later one replaces it", func(g steer.Group) bool { return g.Settings.Limit == 2 }, a, b)
+}
+
+// Two sidecars with different environments do the same, and say that they differ.
+func TestEnvironmentsThatDiffer(t *testing.T) {
+	t.Parallel()
+	c := newCircle(t, "file")
+	one := c.config("agent_b")
+	one.Steer.AnswerMode, one.Steer.Budget = "one", 30
+	a, b := c.start(c.config("agent_a")), c.start(one)
+	c.agree("the first one's holds", func(g steer.Group) bool {
+		return len(g.Bots) == 2 && g.Settings.Answer == steer.All && g.Sources["answer"] == steer.FromEnv && g.Settings.Budget == 0
+	}, a, b)
+	for _, s := range []*running{a, b} {
+		c.until("the status says so", func() bool {
+			return strings.Contains(c.get(s, "/v1/status"), "differs between the sidecars of a group")
+		})
+	}
+	c.mu.Lock()
+	log := strings.Join(c.logs, "")
+	c.mu.Unlock()
+	if !strings.Contains(log, "ANSWER_MODE differs") {
+		t.Error("the log does not say so")
+	}
+	c.patch(b, `{"answer":"one"}`)
+	c.agree("a change holds over both", func(g steer.Group) bool { return g.Settings.Answer == steer.One }, a, b)
+}
