@@ -35,6 +35,7 @@ type heldMessage struct {
 	ChatID   relay.ChatID    `json:"chat_id"`
 	ThreadID string          `json:"thread_id,omitempty"`
 	Round    relay.Millis    `json:"round"`              // when its round began
+	Said     relay.Millis    `json:"said"`               // its ts, as far as it is believed
 	At       relay.Millis    `json:"at"`                 // when it stopped
 	Released bool            `json:"released,omitempty"` // it is being delivered
 	Gone     bool            `json:"gone,omitempty"`     // of a line of the journal: it is forgotten
@@ -234,7 +235,7 @@ func (s *steering) stopSeen(p *arrival, why relay.Reason) error {
 		round = max(round, m.UserTS)
 	}
 	h := heldMessage{Key: p.key, Line: json.RawMessage(p.Line), Channel: m.Channel, ChatID: m.ChatID,
-		ThreadID: m.ThreadID, Round: spoke, At: relay.MillisOf(time.Now())}
+		ThreadID: m.ThreadID, Round: spoke, Said: said, At: relay.MillisOf(time.Now())}
 	if err := s.held.note(h); err != nil {
 		s.problems.set("steer", err) // it stops, and cannot be released
 	}
@@ -255,7 +256,7 @@ func (s *steering) stopSeen(p *arrival, why relay.Reason) error {
 		return nil
 	}
 	return s.publish(steer.Mark{ID: id, Kind: steer.Wanted, Act: steer.Stop, Once: once, Channel: m.Channel,
-		ChatID: m.ChatID, ThreadID: m.ThreadID, Of: m.ID(), Sender: m.SenderAgentName, Reason: why, Round: round,
+		ChatID: m.ChatID, ThreadID: m.ThreadID, Of: m.ID(), Sender: m.SenderAgentName, Reason: why, Round: round, Said: said,
 		Bots: []relay.AgentName{s.cfg.Agent}, Chinese: s.inChinese(m, said)})
 }
 
@@ -291,7 +292,7 @@ func (s *steering) goOn(m *relay.Message, said steer.Said) (bool, error) {
 	}
 	round, err := s.spoken(m.Channel, m.ChatID, m.ThreadID, m.TS-1)
 	g := s.records.state(m.Channel, m.ChatID)
-	if err != nil || round > notice.Round || g.Paused.Holds(time.Now()) {
+	if err != nil || round > max(notice.Round, notice.Said) || g.Paused.Holds(time.Now()) {
 		return false, err
 	}
 	waiting := func(bot relay.AgentName) bool {
@@ -324,7 +325,7 @@ func (s *steering) release(m *steer.Mark) {
 		case err != nil: // it may be released after a restart
 			s.problems.set("steer", err)
 			continue
-		case !mine, spoke > h.Round, s.recalled.Contains(relay.MessageID(h.Key)),
+		case !mine, spoke > max(h.Round, h.Said), s.recalled.Contains(relay.MessageID(h.Key)),
 			m.TS.Time().Sub(h.At.Time()) > s.cfg.Steer.ContinueWindow:
 			s.held.forget(h.Key)
 			continue

@@ -145,3 +145,119 @@ func (n *tenant) reactions(id string) (emojis []string) {
 	}
 	return emojis
 }
+
+// Feishu brings the bots' messages to the other bots itself. What the sidecars write there, a
+// notice and an answer, reaches no bot and is in no transcript.
+func TestNoticesReachNoBot(t *testing.T) {
+	t.Parallel()
+	scopes := append(feishusim.DefaultScopes(), feishusim.ScopeGroupBots)
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA", Scopes: scopes},
+		feishusim.App{Name: "BotB", Scopes: scopes}, feishusim.App{Name: "BotC", Scopes: scopes})
+	var running []*running
+	var bots []*sdkBot
+	for i, agent := range []string{"agent_a", "agent_b", "agent_c"} {
+		cfg := n.steered(agent)
+		cfg.Steer.StopNotice, cfg.Limits.MaxDepth = "text", 2
+		s := n.start(cfg)
+		running, bots = append(running, s), append(bots, n.bot(apps[i], "http://"+s.Gateway().String(), nil))
+		n.connected(s)
+		bots[i].introduce(t)
+	}
+	first := n.says("好，开始讨论")
+	n.hears(bots[1], "开始")
+	n.reply(bots[0], heard{ID: first}, apps[1].ID, "one, what do you think?")
+	n.reply(bots[1], n.hears(bots[1], "one"), apps[0].ID, "two, what do you think?")
+	notice := n.sees("继续")
+	two := n.sees("two")
+	if notice.ParentID != two.ID || !strings.Contains(notice.Text, "BotB") {
+		t.Errorf("the notice is %+v", notice)
+	}
+	answer := n.answers("/relay status")
+	// Behind these each bot would have been given the notice and the answer.
+	n.reply(bots[2], heard{ID: n.says("@BotC say something", apps[2].ID)}, "", "the end, see you")
+	n.hears(bots[0], "the end")
+	n.hears(bots[1], "the end")
+	for i, bot := range bots {
+		n.until("what Feishu brought is dealt with", func() bool {
+			return running[i].Status().Queues["outbound"].Unsettled == 0
+		})
+		bot.mu.Lock()
+		for _, h := range bot.all {
+			if strings.Contains(h.Text, "继续") || strings.Contains(answer, h.Text) {
+				t.Errorf("%s was given %q", bot.app.Name, h.Text)
+			}
+		}
+		bot.mu.Unlock()
+	}
+	if shown := n.get(running[0], "/v1/transcripts/feishu/"+n.chat); strings.Count(shown, "回复“继续”") != 1 {
+		t.Errorf("the transcript shows %s", shown)
+	}
+	if n := n.stops(running[0], "max_depth"); n != 1 {
+		t.Errorf("%d stops at BotA, want 1", n)
+	}
+}
+
+// A person's message carries what its bot was not given before it, where the group wants that.
+func TestContextOfPeoplesMessages(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	cfg := n.steered("agent_b")
+	cfg.InjectContext = 5
+	a, b := n.start(n.steered("agent_a")), n.start(cfg)
+	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	n.connected(a)
+	n.connected(b)
+	botA.introduce(t)
+	botB.introduce(t)
+	n.says("hello")
+	n.hears(botA, "hello")
+	n.hears(botB, "hello")
+	n.answers("/relay mute BotB")
+	n.says("the build is red")
+	n.hears(botA, "the build is red")
+	n.until("BotB is not given it", func() bool { return n.stops(b, "muted") == 1 })
+	n.answers("/relay unmute BotB")
+	n.says("go on with that")
+	h := n.hears(botB, "go on with that")
+	if !strings.Contains(h.Text, "Tom: the build is red") || strings.Contains(h.Text, "Tom: hello") || strings.Contains(h.Text, "/relay") {
+		t.Errorf("BotB was given %q", h.Text)
+	}
+	if h := n.hears(botA, "go on with that"); h.Text != "go on with that" {
+		t.Errorf("BotA was given %q", h.Text)
+	}
+	n.says("and then?")
+	if h := n.hears(botB, "and then?"); strings.Contains(h.Text, "the build is red") {
+		t.Errorf("BotB was given again %q", h.Text)
+	}
+}
+
+// The operator's budget ends what bots say within an hour, and its end is shown.
+func TestBudgetOfAGroup(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	cfgA, cfgB := n.steered("agent_a"), n.steered("agent_b")
+	cfgA.Steer.Budget, cfgB.Steer.Budget = 3, 3
+	a, b := n.start(cfgA), n.start(cfgB)
+	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	n.connected(a)
+	n.connected(b)
+	botA.introduce(t)
+	botB.introduce(t)
+	for i, text := range []string{"first news", "second news", "third news", "fourth news"} {
+		n.reply(botA, heard{ID: n.says("news, please")}, apps[1].ID, text)
+		if i < 3 {
+			n.hears(botB, text)
+		}
+	}
+	n.until("the fourth stops", func() bool { return n.stops(b, "budget") == 1 })
+	fourth := n.sees("fourth news")
+	n.until("that is shown", func() bool { return slices.Equal(n.reactions(fourth.ID), []string{"CrossMark"}) })
+	n.says("continue")
+	n.hears(botB, "fourth news")
+	if got := n.answers("/relay budget 2"); !strings.Contains(got, "2") {
+		t.Errorf("the answer is %q", got)
+	}
+	if got := n.answers("/relay budget 50"); !strings.Contains(got, "3") {
+		t.Errorf("the answer above the operator's is %q", got)
+	}
+}

@@ -270,7 +270,7 @@ func (f *following) bound(m *steer.Mark) (bounded bool) {
 		bounded = true
 		return to
 	}
-	m.TS, m.Round = at(m.TS), at(m.Round)
+	m.TS, m.Round, m.Said = at(m.TS), at(m.Round), at(m.Said)
 	for key, v := range m.Record {
 		v.At = at(v.At)
 		m.Record[key] = v

@@ -59,6 +59,7 @@ type Mark struct {
 	Chinese   bool              `json:"chinese,omitempty"`
 	Text      string            `json:"text,omitempty"`  // as it is shown, or the new text of an edit
 	Round     relay.Millis      `json:"round,omitempty"` // of a stop: when the round began
+	Said      relay.Millis      `json:"said,omitempty"`  // of a stop: ts of the message that stopped
 	TS        relay.Millis      `json:"ts"`
 }
 
