@@ -123,6 +123,20 @@ func (n *tenant) agree(what string, want func(g steer.Group) bool, all ...*runni
 	})
 }
 
+// newestMark is the latest time that a change or notice has in a sidecar's transcript.
+func (c *circle) newestMark(agent string) (newest time.Time) {
+	data, err := os.ReadFile(filepath.Join(c.dir, agent, "transcripts", "marks", "feishu_oc_1.jsonl"))
+	must(c.t, err)
+	for line := range strings.Lines(string(data)) {
+		var e struct{ TS relay.Millis }
+		must(c.t, json.Unmarshal([]byte(line), &e))
+		if e.TS.Time().After(newest) {
+			newest = e.TS.Time()
+		}
+	}
+	return newest
+}
+
 func withBots(n int) func(steer.Group) bool {
 	return func(g steer.Group) bool { return len(g.Bots) == n }
 }
@@ -167,6 +181,14 @@ func TestSettingsAreKept(t *testing.T) {
 			if c.redis == nil {
 				return
 			}
+			for _, s := range []*running{a, b, fresh} {
+				s.stop()
+			}
+			for _, agent := range []string{"agent_a", "agent_b", "agent_c"} { // it was long ago
+				must(t, os.RemoveAll(filepath.Join(c.dir, agent, "relay", "outbox")))
+			}
+			a, b = c.start(c.config("agent_a")), c.start(c.config("agent_b"))
+			c.agree("they go on", all, a, b)
 			must(t, c.raw().FlushAll(t.Context()).Err())
 			fresh = c.start(c.config("agent_d"))
 			c.agree("a new one gets them though Redis was emptied", all, a, b, fresh)
@@ -269,6 +291,9 @@ func TestSettingsFromTheFuture(t *testing.T) {
 			fresh := c.start(c.config("agent_c"))
 			c.agree("a new one is there", withBots(3), a, b, fresh)
 			c.agree("the line is read again", later, a, b, fresh)
+			if at := c.newestMark("agent_c"); at.After(time.Now().Add(time.Minute)) {
+				t.Errorf("a change is dated %v", at)
+			}
 		})
 	}
 }
