@@ -368,6 +368,7 @@ func (s *steering) handOver(h heldMessage) {
 	p.sent = s.chats.peers.sentAt(&p.msg, p.arrived)
 	p.final, p.group = p.arrived, s.chats.group(p.msg.ChatID)
 	p.decision = policy.Decision{Allow: true, Tier: policy.TierReleased, Reason: "a person let the bots go on", Depth: 1}
+	s.watch.noteDecided(p)
 	s.receive.workers.do(s.running, p.chat(), func(ctx context.Context) {
 		s.receive.guard(p, func() {
 			stage, why, err := s.receive.walk(ctx, s.stages, p)
