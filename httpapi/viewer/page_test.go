@@ -34,6 +34,9 @@ func TestPage(t *testing.T) {
 		"nobody looks":                       pageNobodyLooksAt,
 		"states":                             pageStates,
 		"memory":                             pageMemory,
+		"steering":                           pageSteering,
+		"a group that is fixed":              pageOfAFixedGroup,
+		"notices":                            pageOfNotices,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

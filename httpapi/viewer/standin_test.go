@@ -3,8 +3,11 @@ package viewer_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +33,8 @@ type standIn struct {
 	kept     []object // events
 	kept1st  int      // number of the first of kept that is repeated
 	changed  chan struct{}
+	group    object   // of each chat
+	changes  []string // of it that were asked for, as "PATCH {…}"
 }
 
 type object = map[string]any
@@ -37,7 +42,7 @@ type object = map[string]any
 const began = 1_700_000_000_000 // Unix milliseconds
 
 func newStandIn(t *testing.T, chats ...string) *standIn {
-	s := &standIn{chats: chats, entries: map[string][]object{}, outcomes: map[string][]object{}, held: map[string]chan struct{}{}, changed: make(chan struct{})}
+	s := &standIn{chats: chats, entries: map[string][]object{}, outcomes: map[string][]object{}, held: map[string]chan struct{}{}, changed: make(chan struct{}), group: newGroup()}
 	mux := http.NewServeMux()
 	answer := func(path string, make func(r *http.Request) any) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -63,6 +68,10 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 		limit, _ := strconv.Atoi(r.FormValue("limit"))
 		return object{"outcomes": append([]object{}, all[max(0, len(all)-limit):]...), "complete": true}
 	})
+	answer("/v1/groups/{chat}", func(*http.Request) any { return s.group })
+	for _, change := range []string{"PATCH /v1/groups/{chat}", "DELETE /v1/groups/{chat}/settings", "POST /v1/groups/{chat}/{act}"} {
+		mux.HandleFunc(change, s.changeGroup)
+	}
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.Handle("/", viewer.Handler())
 	server := httptest.NewServer(mux)
@@ -72,6 +81,63 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 	})
 	s.url = server.URL
 	return s
+}
+
+// newGroup is how a group is that nobody has changed.
+func newGroup() object {
+	sources := object{}
+	for _, key := range []string{"answer", "default_bot", "limit", "threshold", "judge", "budget", "paused", "muted"} {
+		sources[key] = "env"
+	}
+	return object{"channel": "feishu", "chat_id": "oc_x", "locked": false, "version": "v1", "depth": 2, "sources": sources,
+		"settings": object{"answer": "all", "default_bot": "", "limit": 3, "threshold": 1, "judge": true, "budget": 0, "paused": nil,
+			"muted": object{}},
+		"bots":      []object{{"agent": "agent_b", "name": "BotB", "online": true}, {"agent": "agent_c", "name": "小C", "online": false}},
+		"last_stop": object{"message_id": "om_1", "sender": "agent_b", "bots": []string{"agent_c"}, "reason": "max_depth", "at": began}}
+}
+
+// changeGroup takes a change of a group as a sidecar does: a version that is not its own is refused.
+func (s *standIn) changeGroup(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	name := r.Method
+	if act := path.Base(r.URL.Path); r.Method != http.MethodPatch {
+		name += " " + act
+	}
+	s.changes = append(s.changes, strings.TrimSpace(name+" "+string(body)))
+	change := object{}
+	_ = json.Unmarshal(body, &change)
+	w.Header().Set("Content-Type", "application/json")
+	if version, ok := change["version"]; ok && version != s.group["version"] {
+		w.WriteHeader(http.StatusConflict)
+		_, _ = w.Write([]byte(`{"error":{"code":"conflict","message":"read it again"}}`))
+		return
+	}
+	delete(change, "version")
+	group := maps.Clone(s.group)
+	settings := maps.Clone(group["settings"].(object))
+	for key, value := range change {
+		switch key {
+		case "paused":
+			if settings[key] = nil; value != false {
+				settings[key] = object{"until": nil}
+			}
+		case "muted":
+			muted := maps.Clone(settings[key].(object))
+			for bot, on := range value.(object) {
+				if delete(muted, bot); on != false {
+					muted[bot] = object{"until": nil}
+				}
+			}
+			settings[key] = muted
+		default:
+			settings[key] = value
+		}
+	}
+	group["settings"], group["version"] = settings, fmt.Sprintf("v%d", len(s.changes)+1)
+	s.group = group
+	_ = json.NewEncoder(w).Encode(group)
 }
 
 // answers reports whether the sidecar is there, after what is held.

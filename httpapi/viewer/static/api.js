@@ -46,6 +46,15 @@ export function outcomes(channel, chat, { limit, signal } = {}) {
   return call('/v1/outcomes' + query({ channel, chat_id: chat, limit }), { signal })
 }
 
+// group is how the bots of a group behave, and what people have set.
+export const group = (channel, chat) => call(groupPath(channel, chat))
+export const changeGroup = (channel, chat, change) => call(groupPath(channel, chat), { method: 'PATCH', body: JSON.stringify(change) })
+export const forgetGroup = (channel, chat) => call(groupPath(channel, chat, '/settings'), { method: 'DELETE' })
+export const stopGroup = (channel, chat) => call(groupPath(channel, chat, '/stop'), { method: 'POST' })
+export const continueGroup = (channel, chat) => call(groupPath(channel, chat, '/continue'), { method: 'POST' })
+
+const groupPath = (channel, chat, action = '') => `/v1/groups/${part(chat)}${action}${query({ channel: channel === 'feishu' ? '' : channel })}`
+
 export const agents = () => call('/v1/mailbox/agents')
 export const tasks = () => call('/v1/mailbox/tasks')
 export const inbox = () => call('/v1/mailbox/inbox?limit=200')

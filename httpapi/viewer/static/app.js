@@ -21,7 +21,7 @@ const the = (id) => document.getElementById(id)
 const panels = { agents: new Agents(the('agents')), mailbox: new Mailbox(the('mailbox')), system: new System(the('system')) }
 const groups = new GroupList(the('group-list'), named)
 const talk = new Talk({
-  head: the('talk-head'), bar: the('talk-find'), picture: the('talk-depth'), scroller: the('talk-scroll'), top: the('talk-top'), list: the('talk-list'), newest: the('talk-newest'), aside: the('details'),
+  head: the('talk-head'), steering: the('talk-steer'), bar: the('talk-find'), picture: the('talk-depth'), scroller: the('talk-scroll'), top: the('talk-top'), list: the('talk-list'), newest: the('talk-newest'), aside: the('details'),
 })
 let status
 let connection = { name: 'connecting' }
@@ -149,6 +149,7 @@ keys({
   end: inTalk(() => talk.flow.toEnd()),
   search: inTalk(() => talk.find.input.focus()),
   escape: inTalk(() => {
+    if (talk.steer.close()) return the('talk-head').querySelector('[data-testid=steer-toggle]').focus()
     if (document.activeElement === talk.find.input) talk.find.input.blur()
     if (!talk.closeDetails() && !talk.find.reset()) talk.unmark()
   }),

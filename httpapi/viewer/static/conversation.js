@@ -107,10 +107,19 @@ export class Conversation {
 // fields is how much an outcome says: of one moment the fuller one is the later.
 const fields = (outcome) => Object.values(outcome).filter(Boolean).length
 
+// isNotice reports whether an entry is what the sidecars did or showed, and no message.
+export const isNotice = (entry) => entry.role === 'notice'
+
+// marked gives a notice an id of its own: a person's word may be a message and a command.
+export function marked(entry) {
+  if (!isNotice(entry) || entry.told) return entry
+  return { ...entry, told: entry.message_id, message_id: 'notice ' + entry.message_id, parent_id: entry.of === entry.message_id ? undefined : entry.of }
+}
+
 export const isBot = (entry) => entry.role === 'assistant'
 
 // nameOf is how a sender is called.
-export const nameOf = (entry) => entry.sender_name || entry.sender || '?'
+export const nameOf = (entry) => (entry.kind === 'command' && entry.by) || entry.sender_name || entry.sender || '?'
 
 // insert puts entry behind all that are not later, and returns where: at the end
 // mostly, without looking at the others.
@@ -138,8 +147,8 @@ function says(known, entry) {
   return more
 }
 
-// entryOf is the entry that a `message` event tells of.
+// entryOf is the entry that a `message` or `notice` event tells of.
 export function entryOf(e) {
-  const { role, content = '', sender = '', sender_name, thread_id, parent_id, root_id, depth } = e
-  return { role, content, sender, sender_name, thread_id, parent_id, root_id, depth, message_id: e.relay_msg_id, ts: e.ts ?? e.time }
+  const { role, content = '', sender = '', sender_name, thread_id, parent_id, root_id, depth, recalled, kind, act, of, by, set } = e
+  return marked({ role, content, sender, sender_name, thread_id, parent_id, root_id, depth, recalled, kind, act, of, by, set, message_id: e.relay_msg_id, ts: e.ts ?? e.time })
 }

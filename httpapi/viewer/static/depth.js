@@ -5,7 +5,7 @@ import { h, s, show } from './h.js'
 import { t } from './i18n.js'
 import { clock, brief } from './format.js'
 import { clean, cut } from './text.js'
-import { isBot, nameOf } from './conversation.js'
+import { isBot, isNotice, nameOf } from './conversation.js'
 import { overall } from './verdict.js'
 
 const STEP = 9 // px from one message to the next
@@ -33,7 +33,8 @@ export class DepthPicture {
     this.again = () => this.draw(conversation, entries, end, limits)
     const width = this.element.clientWidth
     const room = Math.max(1, Math.floor((width - LEFT - RIGHT) / STEP))
-    const list = entries.slice(Math.max(0, end + 1 - room), end + 1)
+    const list = []
+    for (let i = end; i >= 0 && list.length < room; i--) if (!isNotice(entries[i])) list.unshift(entries[i])
     this.#drawn = list
     this.#chosen = -1
     if (!width || !list.some((e) => e.depth > 0)) {

@@ -25,7 +25,7 @@ export function matcher(filter, conversation) {
       const state = filter.kind === 'stopped' ? 'stop' : 'wait'
       return isBot(entry) && conversation.outcomes(entry.message_id).some((o) => stateOf(o) === state && (!filter.agent || o.agent === filter.agent))
     }
-    if (filter.kind === 'people' && isBot(entry)) return false
+    if (filter.kind === 'people' && entry.role !== 'user') return false
     if (filter.kind === 'bots' && !isBot(entry)) return false
     return !filter.agent || (isBot(entry) && entry.sender === filter.agent)
   }

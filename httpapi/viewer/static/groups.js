@@ -138,7 +138,7 @@ export class GroupList {
     return show(row,
       h('bdi', { class: 'name' }, line(group.name || group.chat_id, 80)),
       h('time', { title: exact(newest(group)) }, brief(newest(group))),
-      h('span', { class: 'last' }, last && [h('bdi', null, line(nameOf(last), 24)), ': ', line(last.content ?? '', 80)]),
+      h('span', { class: 'last' }, last && [h('bdi', null, line(nameOf(last), 24)), ': ', last.recalled ? t('recalled') : line(last.content ?? '', 80)]),
       unread && h('span', { class: 'unread', 'aria-label': t('unread') }, group.fresh ? number(group.fresh) : ''))
   }
 }

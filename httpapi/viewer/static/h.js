@@ -49,6 +49,8 @@ const icons = {
   thread: 'M5 4v9a3 3 0 0 0 3 3h11 M15 12l4 4-4 4',
   link: 'M10 14a4 4 0 0 0 6 .5l3-3a4 4 0 0 0-6-6l-1.5 1.5 M14 10a4 4 0 0 0-6-.5l-3 3a4 4 0 0 0 6 6l1.5-1.5',
   copy: 'M9 9h11v11H9Z M5 15H4V4h11v1',
+  sliders: 'M4 7h9 M17 7h3 M4 17h3 M11 17h9 M15 4.5v5 M9 14.5v5',
+  told: 'M4 5h16v11H9l-4 3v-3H4Z M8 9h8 M8 12h5',
   out: 'M10 4H5v16h5 M14 8l4 4-4 4 M18 12H9',
 }
 

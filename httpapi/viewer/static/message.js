@@ -3,10 +3,10 @@
 import { h, icon } from './h.js'
 import { t } from './i18n.js'
 import { clock, exact, day, dayKey } from './format.js'
-import { body, line, clean, cut } from './text.js'
+import { body, line, plain, clean, cut } from './text.js'
 import { avatar, nameTag } from './person.js'
 import { chips } from './chips.js'
-import { isBot, nameOf } from './conversation.js'
+import { isBot, isNotice, nameOf } from './conversation.js'
 import { endedBy, overall } from './verdict.js'
 
 const GROUP_WITHIN = 5 * 60_000 // ms between messages of one sender that stand together
@@ -19,17 +19,35 @@ export function row(entry, view) {
     class: 'message', role: 'article', tabindex: '-1', 'data-testid': 'message', 'data-message-id': entry.message_id, 'data-role': entry.role,
     'data-agent': isBot(entry) ? entry.sender : null, 'data-thread': entry.thread_id || null, 'aria-label': t('message.by', { name: clean(cut(nameOf(entry), 64)) }),
   },
-  avatar(entry),
-  h('div', { class: 'who' }, nameTag(entry),
+  isNotice(entry) ? h('span', { class: 'avatar', 'aria-hidden': 'true' }, icon('told')) : avatar(entry),
+  h('div', { class: 'who' }, isNotice(entry) ? noticeTag(entry) : nameTag(entry),
     h('time', { datetime: isoOf(entry.ts), title: exact(entry.ts) }, clock(entry.ts)),
     entry.thread_id && h('button', { type: 'button', class: 'thread-mark', tabindex: '-1', 'data-thread-id': entry.thread_id, title: t('thread.only') }, icon('thread'), t('thread'))),
   quote(entry, view),
-  body(entry.content ?? '', view.query),
+  textOf(entry, view.query),
   h('div', { class: 'chips' }))
   const slot = h('div', { class: entry.thread_id ? 'slot threaded' : 'slot' }, article)
   paint(slot, entry, view)
   if (view.selected === entry.message_id) choose(article)
   return slot
+}
+
+// textOf is what stands in a message.
+function textOf(entry, query) {
+  if (entry.recalled) return h('div', { class: 'text gone', 'data-testid': 'recalled' }, t('recalled'))
+  if (!entry.content && isNotice(entry)) return h('div', { class: 'text' }, t('act.' + entry.act), entry.set && [' ', h('code', null, plain(cut(JSON.stringify(entry.set), 400)))])
+  return body(entry.content ?? '', query)
+}
+
+// said is a line of a message's text.
+const said = (entry, length) => (entry.recalled ? t('recalled') : line(entry.content ?? '', length))
+
+// noticeTag is who gave a command, or that the sidecars say something.
+function noticeTag(entry) {
+  return [
+    entry.kind === 'command' && h('bdi', { class: 'name' }, plain(cut(entry.by === 'api' ? t('by.api') : nameOf(entry), 64))),
+    h('span', { class: 'mark', 'data-testid': 'notice-kind', 'data-kind': entry.kind, 'data-act': entry.act }, t('kind.' + (entry.kind === 'command' ? 'command' : entry.act === 'stop' ? 'stop' : 'answer'))),
+  ]
 }
 
 // choose marks the message that is selected: Tab reaches it and what is in it.
@@ -47,7 +65,7 @@ function isoOf(ms) {
 function quote(entry, { conversation }) {
   const parent = entry.parent_id && conversation.get(entry.parent_id)
   return parent && h('button', { type: 'button', class: 'quote', tabindex: '-1', 'data-go': entry.parent_id, 'aria-label': t('reply.go', { name: clean(cut(nameOf(parent), 64)) }) },
-    h('bdi', null, line(nameOf(parent), 32)), ' ', h('span', { dir: 'auto' }, line(parent.content ?? '', 160)))
+    h('bdi', null, line(nameOf(parent), 32)), ' ', h('span', { dir: 'auto' }, said(parent, 160)))
 }
 
 // paint brings what became of a message up to date.
@@ -69,7 +87,7 @@ export function place(slot, entry, before) {
   const known = slot.querySelector('.day')
   if (newDay && !known) slot.prepend(h('div', { class: 'day' }, h('span', null, day(entry.ts))))
   if (!newDay && known) known.remove()
-  const goesOn = !newDay && before.sender === entry.sender && before.role === entry.role && before.thread_id === entry.thread_id &&
+  const goesOn = !newDay && !isNotice(entry) && before.sender === entry.sender && before.role === entry.role && before.thread_id === entry.thread_id &&
     !entry.parent_id && entry.ts - before.ts < GROUP_WITHIN
   slot.classList.toggle('goes-on', Boolean(goesOn))
 }

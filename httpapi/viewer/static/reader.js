@@ -1,7 +1,7 @@
 // Reads a conversation from the API, page by page.
 
 import * as api from './api.js'
-import { KEPT } from './conversation.js'
+import { KEPT, marked } from './conversation.js'
 import { fault } from './notice.js'
 
 const FIRST = 200 // messages read at first
@@ -87,9 +87,10 @@ export class Reader {
     return { entries, earlier }
   }
 
-  #read(options) {
+  async #read(options) {
     const { channel, chat } = this.conversation
-    return api.transcript(channel, chat, { ...options, signal: this.#abort.signal })
+    const page = await api.transcript(channel, chat, { ...options, signal: this.#abort.signal })
+    return { ...page, entries: page.entries.map(marked) }
   }
 
   // outcomes returns what became of the newest messages, or nothing yet.

@@ -4,7 +4,7 @@
 import { h, show, icon } from './h.js'
 import { t } from './i18n.js'
 import { number } from './format.js'
-import { Conversation, KEPT, entryOf, isBot, nameOf } from './conversation.js'
+import { Conversation, KEPT, entryOf, isBot, isNotice, nameOf } from './conversation.js'
 import { endedBy } from './verdict.js'
 import { choose } from './message.js'
 import { Reader, STEPS_BACK } from './reader.js'
@@ -13,6 +13,7 @@ import { FindBar, matcher, everything, isEverything } from './find.js'
 import { DepthPicture } from './depth.js'
 import { line, clean } from './text.js'
 import { keepFocus } from './focus.js'
+import { Steer } from './steer.js'
 import { details } from './details.js'
 import { fault, say } from './notice.js'
 import { hash } from './route.js'
@@ -27,13 +28,14 @@ export class Talk {
   #unseen = 0
   #drawing = false
 
-  // parts are the elements { head, bar, picture, scroller, top, list, newest, aside }.
+  // parts are the elements { head, steering, bar, picture, scroller, top, list, newest, aside }.
   constructor(parts) {
     Object.assign(this, parts)
     this.view = { conversation: new Conversation('', ''), query: '', matches: () => true, found: [], selected: undefined, get: (id) => this.entry(id) }
     this.flow = new Flow(this.scroller, this.list, { view: this.view, onPinned: () => this.#showNewest() })
     this.find = new FindBar(this.bar, () => this.#filtered())
     this.depth = new DepthPicture(this.picture, (id) => this.choose(id))
+    this.steer = new Steer(this.steering, { changed: () => this.#steered(), go: (id) => this.choose(id) })
     this.newest.addEventListener('click', () => this.flow.toEnd())
     this.list.addEventListener('click', (e) => this.#clicked(e))
     this.scroller.addEventListener('scroll', () => this.#soon(SCROLLING), { passive: true })
@@ -58,7 +60,7 @@ export class Talk {
     this.#unseen = 0
     this.unselect()
     this.flow.pinned = true
-    this.drawHead()
+    this.steer.of(group.channel, group.chat_id)
     this.#filtered()
     show(this.top, t('loading'))
     await (this.opened = this.#newest())
@@ -74,6 +76,7 @@ export class Talk {
       if (news.first) {
         this.#fault = undefined
         this.#filtered()
+        if (this.conversation.entries.some(isNotice)) this.steer.refresh() // people have set something, maybe
       } else this.#bring(news)
       this.#watchTop()
       return news.gap
@@ -199,9 +202,10 @@ export class Talk {
   take(events) {
     const { conversation } = this
     const mine = (x) => x && x.channel === conversation.channel && x.chat_id === conversation.chat
-    const messages = events.filter((e) => e.type === 'message' && mine(e)).map(entryOf)
+    const messages = events.filter((e) => (e.type === 'message' || e.type === 'notice') && mine(e)).map(entryOf)
     const became = events.filter((e) => e.type === 'outcome' && mine(e.outcome)).map((e) => e.outcome)
     if (!messages.length && !became.length) return
+    if (messages.some(isNotice)) this.steer.again()
     const agents = conversation.agents().length
     const before = this.flow.shown.length
     const { fresh, changed } = conversation.add(messages)
@@ -248,13 +252,25 @@ export class Talk {
   }
 
   drawHead() {
-    const { group } = this
-    if (!group) return
-    const { limits } = group
+    if (this.group) keepFocus(this.head, () => this.#drawHead(this.group))
+  }
+
+  #drawHead({ chat_id, name, limits }) {
+    const open = this.steer.open
     show(this.head,
       h('a', { class: 'icon-button back', href: '#/groups', 'aria-label': t('back'), 'data-testid': 'back' }, icon('back')),
-      h('div', null, h('h2', null, h('bdi', { title: clean(group.name || group.chat_id) }, line(group.name || group.chat_id))),
-        h('div', { class: 'soft' }, h('span', { class: 'mono' }, group.chat_id), limits && ' · ' + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))))
+      h('div', null, h('h2', null, h('bdi', { title: clean(name || chat_id) }, line(name || chat_id))),
+        h('div', { class: 'soft' }, h('span', { class: 'mono' }, chat_id), limits && ' · ' + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))),
+      h('div', { class: 'far tags' }, this.steer.badges(),
+        h('button', { type: 'button', class: 'icon-button', title: t('steer'), 'aria-label': t('steer'), 'aria-expanded': String(open), 'aria-controls': this.steering.id, 'data-testid': 'steer-toggle', onclick: () => this.steer.toggle() }, icon('sliders'))))
+  }
+
+  // steered shows what became known of the group's settings.
+  #steered() {
+    const { settings } = this.steer.group ?? {}
+    if (settings && this.group) this.group = { ...this.group, limits: { max_depth: settings.limit, threshold: settings.threshold, check: settings.judge } }
+    this.drawHead()
+    this.#soon()
   }
 
   #drawFind() {
@@ -264,13 +280,13 @@ export class Talk {
   // name tells what the open group is called, and its limits.
   name(group) {
     this.group = group
-    this.drawHead()
-    this.#soon()
+    this.#steered()
   }
 
   // redraw shows everything in another language.
   redraw() {
     this.drawHead()
+    this.steer.redraw()
     this.#filtered()
     this.#showNewest()
     if (this.view.selected && !this.aside.hidden) this.#drawDetails(this.entry(this.view.selected))

@@ -28,13 +28,24 @@ export const en = {
   'text.all': 'Show all ({n} characters)', 'text.less': 'Show less', 'text.unseen': 'A character that cannot be seen',
   'no.such.message': 'This message is not among those that the page can load.',
 
+  // how a group's bots are steered
+  steer: 'Settings of the group', 'steer.bots': 'Bots', 'steer.nobody': 'none', 'steer.online': 'online', 'steer.muted': 'muted', 'steer.muted.n': '{n} muted', 'steer.paused': 'paused', 'steer.until': 'until {time}', 'steer.fixed': 'fixed',
+  'steer.locked': 'The groups file fixes the settings of this group: nothing can be changed here.', 'steer.changed': 'changed', 'steer.done': 'Done.', 'steer.conflict': 'Somebody has changed the group meanwhile. It is shown as it is now; nothing of yours was changed.',
+  'steer.pause': 'Pause', 'steer.pause.means': 'Bots are no longer given what other bots say', 'steer.resume': 'Resume', 'steer.resume.means': 'End the pause', 'steer.for': 'for', 'time.ever': 'until somebody ends it', 'time.30m': '30 minutes', 'time.2h': '2 hours', 'time.1d': '1 day',
+  'steer.stop': 'Stop', 'steer.stop.means': 'Stop the bots until a person writes', 'steer.continue': 'Continue', 'steer.continue.means': 'Release what was stopped, and count anew',
+  'steer.forget': 'Forget', 'steer.forget.means': 'Take back what people have set here', 'steer.forget.sure': 'Take back all that people have set?', 'steer.forget.yes': 'Yes, forget', 'steer.forget.yes.means': 'The settings of the operator hold again', 'steer.cancel': 'Cancel', 'steer.cancel.means': 'Change nothing',
+  'steer.mute': 'Mute', 'steer.unmute': 'Unmute', 'steer.mute.name': 'Mute {name}', 'steer.unmute.name': 'Unmute {name}', 'steer.last': 'Last stop, {time}, at {bots}:', 'steer.go': 'Show the message',
+  'set.answer': 'Who answers', 'set.answer.means': 'Who answers a message of a person that names no bot', 'mode.all': 'all bots', 'mode.named': 'only named bots', 'mode.default': 'the default bot', 'mode.one': 'one bot', 'set.default_bot': 'Default bot', 'set.default_bot.means': 'It answers what names no bot',
+  'set.limit': 'Limit', 'set.limit.means': 'Bots stop at this many messages in a row', 'set.threshold': 'Threshold', 'set.threshold.means': 'This many pass without the judge', 'set.budget': 'Budget', 'set.budget.means': 'Messages of bots an hour; 0: no bound', 'set.judge': 'Judge', 'set.judge.means': 'Whether the judge decides between threshold and limit',
+  'source.record': 'set by people', 'source.file': 'from the groups file', 'source.env': 'from the environment', 'kind.command': 'command', 'kind.answer': 'answer', 'kind.stop': 'stop', 'act.stop': 'Bots were stopped', 'act.continue': 'What was stopped goes on', 'act.set': 'Settings were changed:', 'act.answer': 'Answer', 'by.api': 'over the API', recalled: 'recalled',
+
   // what became of a message
   'depth.n': 'depth {n}', 'depth.means': 'The {n}. message of bots in a row', 'depth.none': 'No message of a bot here, so no depth to show.',
   'depth.picture': 'Depth of the last {n} messages, at most {deepest}. Arrow keys choose a message, Enter goes there.',
   'limit.threshold': 'Threshold {n}: up to here messages pass unasked', 'limit.max': 'Hard limit {n}: from here on messages are stopped',
   waits: 'waits', 'waits.means': 'Decided; waits for the bot', 'acknowledged.means': 'The bot has acknowledged it', 'delivered.means': 'Given to the bot ({door}); the last time is how long that took', after: 'after {time}',
   'state.pass': 'delivered', 'state.stop': 'stopped', 'state.wait': 'waits', 'state.skip': 'not for it', 'state.acknowledged': 'acknowledged',
-  'ended.max_depth': 'The talk was stopped here: depth {n} reached the hard limit', 'ended.judge_no': 'The talk was stopped here: the judge saw nothing to answer', 'ended.judge_error': 'The talk was stopped here: the judge could not say',
+  'ended.max_depth': 'The talk was stopped here: depth {n} reached the hard limit', 'ended.judge_no': 'The talk was stopped here: the judge saw nothing to answer', 'ended.judge_error': 'The talk was stopped here: the judge could not say', 'ended.budget': 'The talk was stopped here: the budget of this hour is used up', 'ended.paused': 'The talk was stopped here: bots are paused', 'ended.stopped_by_person': 'The talk was stopped here by a person',
 
   // details
   details: 'Details', 'details.outcomes': 'At each bot', 'details.no.outcomes': 'Nothing is known here: no bot has decided yet, or it is too long ago.', 'details.fields': 'Fields',
@@ -67,6 +78,7 @@ export const en = {
   'means.hard_limit': 'so many messages of bots in a row that no more pass', 'means.threshold': 'few enough messages of bots in a row to pass unasked', 'means.judge': 'the judge was asked', 'means.judge_off': 'passed, since the judge is off',
   'means.own_message': 'its own', 'means.not_a_member': 'the bot is not in this group', 'means.duplicate': 'it had this one already', 'means.bad_signature': 'the signature is missing or wrong: compare RELAY_SECRET', 'means.malformed': 'cannot be read', 'means.expired': 'older than RELAY_MAX_AGE when it could be delivered', 'means.not_mentioned': 'the group policy is mention, and it does not address the bot',
   'means.max_depth': 'the hard limit for bots in a row is reached', 'means.judge_no': 'the judge said that no answer is needed', 'means.judge_error': 'the judge failed or did not answer YES or NO', 'means.undeliverable': 'the bot refused it, or did not answer in time',
+  'means.recalled': 'the message was recalled', 'means.muted': 'people have muted the bot', 'means.paused': 'people have paused the bots', 'means.stopped_by_person': 'a person stopped the bots until somebody writes', 'means.not_for_me': 'the message is for another bot', 'means.budget': 'the bots of the group have said as much in this hour as they may', 'means.released': 'a person let it go on', 'means.settings': 'people have set that the bot is not given it',
   'means.judge.off': 'between threshold and limit everything passes', 'means.judge.rules': 'built-in rules: courtesies are stopped', 'means.breaker.closed': 'calls go through', 'means.breaker.open': 'too many failures: calls wait until the next try', 'means.breaker.probe': 'one call is let through to see',
   'means.max_bot_reply_depth': 'From this depth on messages are stopped', 'means.bot_reply_llm_threshold': 'Up to this depth messages pass unasked', 'means.bot_reply_llm_check': 'Between the two the judge is asked', 'means.bot_reply_depth_count': 'What counts as one: each message, or each turn of a bot', 'means.relay_max_age_ms': 'Older messages reach the transcript only', 'means.group_policy': 'Which messages of bots concern the bot',
 }

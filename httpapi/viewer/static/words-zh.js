@@ -28,13 +28,24 @@ export const zh = {
   'text.all': '显示全文（{n} 个字符）', 'text.less': '收起', 'text.unseen': '不可见字符',
   'no.such.message': '页面能加载的消息里没有这一条。',
 
+  // how a group's bots are steered
+  steer: '群设置', 'steer.bots': '机器人', 'steer.nobody': '无', 'steer.online': '在线', 'steer.muted': '已静音', 'steer.muted.n': '{n} 个已静音', 'steer.paused': '已暂停', 'steer.until': '到 {time}', 'steer.fixed': '已固定',
+  'steer.locked': '群配置文件固定了本群的设置，这里不能更改。', 'steer.changed': '已改', 'steer.done': '已完成。', 'steer.conflict': '其间有人改了本群的设置。现在显示最新的设置，你的更改没有生效。',
+  'steer.pause': '暂停', 'steer.pause.means': '机器人不再收到其他机器人的消息', 'steer.resume': '恢复', 'steer.resume.means': '结束暂停', 'steer.for': '时长', 'time.ever': '直到有人结束', 'time.30m': '30 分钟', 'time.2h': '2 小时', 'time.1d': '1 天',
+  'steer.stop': '停止', 'steer.stop.means': '叫停机器人，直到有人发消息', 'steer.continue': '继续', 'steer.continue.means': '放行停下的消息，重新计数',
+  'steer.forget': '还原', 'steer.forget.means': '取消大家在这里改过的设置', 'steer.forget.sure': '取消大家改过的全部设置？', 'steer.forget.yes': '确定还原', 'steer.forget.yes.means': '恢复运维的设置', 'steer.cancel': '取消', 'steer.cancel.means': '不做更改',
+  'steer.mute': '静音', 'steer.unmute': '取消静音', 'steer.mute.name': '让 {name} 静音', 'steer.unmute.name': '取消 {name} 的静音', 'steer.last': '最近一次停下，{time}，在 {bots}：', 'steer.go': '显示消息',
+  'set.answer': '谁来回答', 'set.answer.means': '没有点名机器人的消息由谁回答', 'mode.all': '所有机器人', 'mode.named': '只有被点名的', 'mode.default': '默认机器人', 'mode.one': '一个机器人', 'set.default_bot': '默认机器人', 'set.default_bot.means': '没有点名的消息由它回答',
+  'set.limit': '上限', 'set.limit.means': '机器人连续说到第几条停下', 'set.threshold': '阈值', 'set.threshold.means': '前几条不经裁判', 'set.budget': '预算', 'set.budget.means': '每小时的机器人消息数，0 为不限', 'set.judge': '裁判', 'set.judge.means': '阈值与上限之间是否由裁判决定',
+  'source.record': '由人设置', 'source.file': '来自群配置文件', 'source.env': '来自环境变量', 'kind.command': '命令', 'kind.answer': '回复', 'kind.stop': '停止', 'act.stop': '机器人被叫停', 'act.continue': '停下的对话继续', 'act.set': '更改了设置：', 'act.answer': '回复', 'by.api': '通过 API', recalled: '已撤回',
+
   // what became of a message
   'depth.n': '深度 {n}', 'depth.means': '机器人连续发言的第 {n} 条', 'depth.none': '这里没有机器人的消息，没有深度可显示。',
   'depth.picture': '最近 {n} 条消息的深度，最大 {deepest}。方向键选择消息，回车跳转。',
   'limit.threshold': '阈值 {n}：不超过它的消息直接放行', 'limit.max': '硬上限 {n}：达到后消息被停止',
   waits: '等待', 'waits.means': '已判定，等待机器人接收', 'acknowledged.means': '机器人已确认收到', 'delivered.means': '已交给机器人（{door}）；最后的时间是所用时长', after: '{time} 后',
   'state.pass': '已送达', 'state.stop': '已停止', 'state.wait': '等待中', 'state.skip': '与它无关', 'state.acknowledged': '已确认',
-  'ended.max_depth': '对话在此停止：深度 {n} 达到硬上限', 'ended.judge_no': '对话在此停止：裁判认为无需回复', 'ended.judge_error': '对话在此停止：裁判未能给出结论',
+  'ended.max_depth': '对话在此停止：深度 {n} 达到硬上限', 'ended.judge_no': '对话在此停止：裁判认为无需回复', 'ended.judge_error': '对话在此停止：裁判未能给出结论', 'ended.budget': '对话在此停止：这一小时的预算已用完', 'ended.paused': '对话在此停止：机器人已暂停', 'ended.stopped_by_person': '对话在此由人叫停',
 
   // details
   details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'details.fields': '字段',
@@ -67,6 +78,7 @@ export const zh = {
   'means.hard_limit': '机器人连续发言过多，不再放行', 'means.threshold': '机器人连续发言不多，直接放行', 'means.judge': '询问了裁判', 'means.judge_off': '裁判关闭，放行',
   'means.own_message': '它自己的消息', 'means.not_a_member': '机器人不在这个群里', 'means.duplicate': '已经收到过', 'means.bad_signature': '签名缺失或不对：请核对 RELAY_SECRET', 'means.malformed': '无法读取', 'means.expired': '可以投递时已超过 RELAY_MAX_AGE', 'means.not_mentioned': '群策略为 mention，而消息没有提到它',
   'means.max_depth': '机器人连续发言达到硬上限', 'means.judge_no': '裁判认为无需回复', 'means.judge_error': '裁判出错，或没有回答 YES 或 NO', 'means.undeliverable': '机器人拒收，或没有及时回答',
+  'means.recalled': '消息已撤回', 'means.muted': '机器人被静音', 'means.paused': '机器人之间的消息已暂停', 'means.stopped_by_person': '有人叫停了机器人，直到有人再发消息', 'means.not_for_me': '消息是给别的机器人的', 'means.budget': '这一小时的机器人消息已达预算', 'means.released': '有人让它继续', 'means.settings': '按群里的设置不给这个机器人',
   'means.judge.off': '阈值与上限之间全部放行', 'means.judge.rules': '内置规则：拦下客套话', 'means.breaker.closed': '正常调用', 'means.breaker.open': '失败过多：等待下次尝试', 'means.breaker.probe': '放行一次试探调用',
   'means.max_bot_reply_depth': '达到这个深度的消息被停止', 'means.bot_reply_llm_threshold': '不超过这个深度的消息直接放行', 'means.bot_reply_llm_check': '两者之间询问裁判', 'means.bot_reply_depth_count': '如何计数：每条消息，或机器人的每一轮', 'means.relay_max_age_ms': '更早的消息只进入记录', 'means.group_policy': '哪些机器人消息与它有关',
 }
