@@ -31,6 +31,7 @@ type Status struct {
 	Mailbox  *MailboxStatus             `json:"mailbox,omitempty"`
 	Members  MembersStatus              `json:"membership"`
 	Limits   Limits                     `json:"limits"`
+	Steering SteeringStatus             `json:"steering"`
 	Judge    any                        `json:"judge"` // "off", "rules", or the state of the LLM judge
 	Missing  map[relay.AgentName]uint64 `json:"missing"`
 	Groups   string                     `json:"groups_file_error,omitempty"`
@@ -96,7 +97,7 @@ func (s *Sidecar) Status() Status {
 		Identity: Identity{s.cfg.Agent, self.Name, self.OpenID, self.AppID},
 		Door:     DoorStatus{Name: s.deliver.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.chats.peers.missing(),
 		Members: MembersStatus{s.cfg.MembershipCheck,
-			s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(), Token: s.cfg.APIToken != ""}
+			s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(), Steering: s.steer.status(), Token: s.cfg.APIToken != ""}
 	if err := s.Ready(); err != nil {
 		st.NotReady = err.Error()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/groups"
 	"feishu-relay/mailbox"
 )
 
@@ -111,6 +113,11 @@ func mailRedis(s *subject) bool  { return s.Mailbox.On && s.Mailbox.Backend == "
 func mailSigned(s *subject) bool { return s.Mailbox.On && s.RelaySecret != "" }
 func onFeishu(s *subject) bool   { return s.KnowsFeishu() }
 func hasApp(s *subject) bool     { return s.KnowsFeishu() && s.AppID != "" && s.AppSecret != "" }
+func adminsSteer(s *subject) bool {
+	file := readGroups(s.GroupsFile)
+	return len(s.Steer.Commands) > 0 && (s.Steer.By == steerAdmins || file != nil &&
+		slices.ContainsFunc(slices.Collect(maps.Values(file.Groups)), func(g groups.Group) bool { return g.SteerBy == steerAdmins }))
+}
 func hasGateway(s *subject) bool { return s.Gateway.Addr != "" }
 func hasWebhook(s *subject) bool { return s.BotWebhookURL != "" }
 
@@ -151,6 +158,7 @@ func probes(c *config) []probe {
 		{"Feishu", "Feishu scopes", tryLimit, hasApp, bot, checkScopes},
 		{"Feishu", "Feishu events", tryLimit, hasApp, bot, checkEvents},
 		{"Feishu", "Feishu groups", longLimit, hasApp, bot, checkFeishuGroups},
+		{"Feishu", "group managers", longLimit, adminsSteer, nil, checkManagers},
 		{"Bot", "gateway", tryLimit, hasGateway, nil, checkGateway},
 		{"Bot", "webhook address", tryLimit, hasWebhook, []string{"gateway"}, checkWebhookAddress},
 		{"Bot", "gateway certificate", tryLimit, hasGateway, []string{"gateway"}, checkCertificate},
@@ -161,6 +169,7 @@ func probes(c *config) []probe {
 		{"Sidecar", "sidecar", tryLimit, nil, nil, ofRunning(checkReady)},
 		{"Sidecar", "sidecar version", tryLimit, nil, nil, ofRunning(checkVersion)},
 		{"Sidecar", "outbox", tryLimit, nil, nil, ofRunning(checkOutbox)},
+		{"Sidecar", "settings of groups", tryLimit, nil, nil, ofRunning(checkEnvironments)},
 		{"Sidecar", "sidecar errors", tryLimit, nil, nil, ofRunning(checkErrors)},
 		{"Sidecar", "dead letters", tryLimit, nil, nil, ofRunning(checkDeadLetters)},
 	}

@@ -178,6 +178,40 @@ func TestCheckFeishuBot(t *testing.T) {
 	}
 }
 
+func TestCheckNoticesAndManagers(t *testing.T) {
+	without := func(gone ...string) []string {
+		return slices.DeleteFunc(feishusim.DefaultScopes(), func(s string) bool { return slices.Contains(gone, s) })
+	}
+	for _, tt := range []struct {
+		name, notice, by string
+		scopes           []string
+		probe            string
+		status           status // "": nothing is found
+		says             string
+	}{
+		{"a reply needs no reaction", "text", "members", without("im:message", "im:message.reactions:write_only"), "Feishu scopes", statusOK, "are granted"},
+		{"managers can be read", "reaction", "admins", nil, "group managers", statusOK, "can be read"},
+		{"managers cannot be read", "reaction", "admins", without("im:chat:readonly"), "group managers", statusWarn,
+			"nobody can change a group's settings"},
+		{"members steer", "reaction", "members", without("im:chat:readonly"), "group managers", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := newTenant(t, tt.scopes...)
+			in.AddGroup("Lab", in.AddUser("Ann").ID, in.app.ID)
+			t.Setenv("STOP_NOTICE", tt.notice)
+			t.Setenv("STEER_BY", tt.by)
+			_, found := checked(t)
+			if tt.status == "" {
+				if len(found[tt.probe]) > 0 {
+					t.Errorf("found %v", found[tt.probe])
+				}
+				return
+			}
+			wants(t, found, tt.probe, tt.status, tt.says)
+		})
+	}
+}
+
 func TestCheckFeishuScopes(t *testing.T) {
 	without := func(gone ...string) []string {
 		return slices.DeleteFunc(feishusim.DefaultScopes(), func(s string) bool { return slices.Contains(gone, s) })
@@ -192,10 +226,12 @@ func TestCheckFeishuScopes(t *testing.T) {
 		{"deaf, the mend", without("im:message.group_msg", "im:message.group_at_msg:readonly"), statusFail,
 			"/auth?q=im:message.group_msg&op_from=openapi&token_type=tenant"},
 		{"only @", without("im:message.group_msg"), statusOK, "only what is addressed to it (im:message.group_msg"},
+		{"only @, commands", without("im:message.group_msg"), statusOK, "a command and a continue need a mention in front"},
 		{"mute", without("im:message", "im:message:send_as_bot"), statusFail, "send messages"},
 		{"no chats", without("im:chat:readonly"), statusWarn, "tell groups from private chats"},
 		{"no members", without("im:chat:readonly", "im:chat.members:read"), statusWarn, "see the other bots of a group"},
 		{"no names", without("contact:user.base:readonly"), statusWarn, "know people's names"},
+		{"no reactions", without("im:message", "im:message.reactions:write_only"), statusWarn, "show by a reaction that bots were stopped"},
 		{"no reading", without("im:message", "im:message:readonly"), statusWarn, "read messages again"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -313,6 +313,22 @@ var needs = []need{
 		"contact:contact:readonly_as_app"}, warning},
 }
 
+// noticeNeeds is what showing a group that its bots were stopped needs beside that.
+func noticeNeeds(c *config) []need {
+	file := readGroups(c.GroupsFile)
+	reacts := c.Steer.StopNotice == "reaction"
+	if file != nil {
+		for _, g := range file.Groups {
+			reacts = reacts || g.StopNotice == "reaction"
+		}
+	}
+	if !reacts {
+		return nil
+	}
+	return []need{{"show by a reaction that bots were stopped; STOP_NOTICE=text or off needs none",
+		[]string{"im:message.reactions:write_only", "im:message"}, warning}}
+}
+
 // hearsAll are the scopes with which a bot hears what is not addressed to it.
 var hearsAll = []string{"im:message.group_msg", "im:message.group_msg:readonly",
 	"im:message.group_msg.include_bot:read"}
@@ -347,7 +363,7 @@ func checkScopes(ctx context.Context, s *subject) (out []finding) {
 			waits = append(waits, scope.Name)
 		}
 	}
-	for _, n := range needs {
+	for _, n := range slices.Concat(needs, noticeNeeds(s.config)) {
 		mend := "add " + n.scopes[0] + " and publish a version: " + scopeURL(s.config, n.scopes[0])
 		if anyOf(n.scopes, waits) {
 			mend = "it is applied for and not granted: publish a version, and have the administrator approve it: " +
@@ -364,6 +380,9 @@ func checkScopes(ctx context.Context, s *subject) (out []finding) {
 	hears := "everything people say"
 	if !anyOf(hearsAll, has) {
 		hears = "only what is addressed to it (im:message.group_msg gives the rest)"
+		if len(s.Steer.Commands) > 0 {
+			hears += "; a command and a continue need a mention in front"
+		}
 	}
 	return well("%s; in groups the bot hears %s", counted(len(has), "is granted", "are granted"), hears)
 }
@@ -467,6 +486,44 @@ func checkFeishuGroups(ctx context.Context, s *subject) []finding {
 		out = append(out, disagreements(file, string(s.Agent), in, all, s.GroupsFile)...)
 	}
 	return out
+}
+
+// steerAdmins is the STEER_BY with which Feishu is asked who manages a group.
+const steerAdmins = "admins"
+
+// checkManagers asks who owns and manages a group, as the sidecar does before it carries out a command.
+func checkManagers(ctx context.Context, s *subject) []finding {
+	const effect = "STEER_BY is admins, and %s: nobody can change a group's settings there by this bot"
+	mend := "let a sidecar with the app's id and secret, or a gateway, hear the group, or set STEER_BY to a list"
+	switch {
+	case !s.KnowsFeishu():
+		return warning(mend, effect, "this sidecar cannot ask Feishu who the administrators are")
+	case !hasApp(s):
+		return nil // the bot's own token is used, and not known here
+	}
+	f, problem := s.feishu()
+	if problem != nil {
+		return nil // it is reported there
+	}
+	in, _, err := botGroups(ctx, f)
+	if err == nil && len(in) == 0 {
+		return nil
+	}
+	var answer struct {
+		Data struct {
+			Owner string `json:"owner_id"`
+		} `json:"data"`
+	}
+	if err == nil {
+		err = f.get(ctx, "/open-apis/im/v1/chats/"+url.PathEscape(in[0].ID)+"?user_id_type=open_id", &answer)
+	}
+	if err != nil {
+		if r, ok := errors.AsType[*refused](err); ok {
+			mend = refusalMend(s.config, r)
+		}
+		return warning(mend, effect, "the chat information cannot be read ("+plainly(err)+")")
+	}
+	return well("who manages a group can be read (STEER_BY=admins)")
 }
 
 // botGroups returns the groups that the bot is in, and whether they are all.

@@ -7,11 +7,13 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
+	"feishu-relay/sidecar"
 )
 
 const (
@@ -28,6 +30,7 @@ type runningSidecar struct {
 	Ready    bool
 	NotReady string `json:"not_ready"`
 	Gateway  struct{ Connected bool }
+	Steering sidecar.SteeringStatus
 	Queues   map[string]struct {
 		Outbox struct {
 			Pending int64
@@ -109,6 +112,30 @@ func checkOutbox(ctx context.Context, s *subject, running *runningSidecar) (out 
 		out = append(out, warning("nothing is lost, and it is sent when the backend answers: fix what is found there",
 			"the %s queue has %s that the backend has not taken%s",
 			q, counted(int(now.Pending), "message", "messages"), more)...)
+	}
+	return out
+}
+
+// checkEnvironments compares settings that hold for a whole group and that each sidecar has its own of.
+func checkEnvironments(_ context.Context, _ *subject, running *runningSidecar) (out []finding) {
+	all := running.Steering.Agents
+	for _, s := range []struct {
+		name string
+		of   func(sidecar.AgentSettings) string
+		key  string
+	}{
+		{"ANSWER_MODE", func(a sidecar.AgentSettings) string { return string(a.Answer) }, "answer_mode"},
+		{"GROUP_BUDGET", func(a sidecar.AgentSettings) string { return strconv.Itoa(a.Budget) }, "group_budget"},
+	} {
+		if !slices.ContainsFunc(all, func(a sidecar.AgentSettings) bool { return s.of(a) != s.of(all[0]) }) {
+			continue
+		}
+		var has []string
+		for _, a := range all {
+			has = append(has, string(a.Agent)+" "+s.of(a))
+		}
+		out = append(out, warning("set it alike at all sidecars, or "+s.key+" in the groups file",
+			"%s differs: %s; in a group, that of the first agent by name holds", s.name, some(has))...)
 	}
 	return out
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -59,6 +61,21 @@ func TestCheckRunningSidecar(t *testing.T) {
 	beside(t, "v0.0.1")
 	_, found = checked(t)
 	wants(t, found, "sidecar version", statusWarn, "the running sidecar is v0.0.1, this program is "+versionText())
+}
+
+func TestCheckComparesTheSidecarsOfAGroup(t *testing.T) {
+	configured(t)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, `{"identity":{"agent_name":"agent_a"},"ready":true,"steering":{"agents":[
+			{"agent_name":"agent_a","answer_mode":"all","group_budget":5},{"agent_name":"agent_b","answer_mode":"one","group_budget":5}]}}`)
+	}))
+	t.Cleanup(srv.Close)
+	t.Setenv("LISTEN_ADDR", srv.Listener.Addr().String())
+	_, found := checked(t)
+	wants(t, found, "settings of groups", statusWarn, "ANSWER_MODE differs: agent_a all, agent_b one")
+	if got := found["settings of groups"]; len(got) != 1 {
+		t.Errorf("found %v", got)
+	}
 }
 
 // What only happens by and by is played by a server that answers like a sidecar.
