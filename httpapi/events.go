@@ -29,6 +29,7 @@ const (
 	EventReceipt  = "receipt"  // the bot acknowledged one
 	EventMail     = "mail"     // something happened to a message between agents
 	EventNotice   = "notice"   // a command, its answer, or that the group was shown something
+	EventRecall   = "recall"   // the text of a message is gone
 	EventOutcome  = "outcome"  // of a message at some bot of the group; with ?outcomes=all only
 )
 
@@ -47,7 +48,9 @@ type Event struct {
 	ParentID         relay.MessageID `json:"parent_id,omitempty"`
 	RootID           relay.MessageID `json:"root_id,omitempty"`
 	TS               relay.Millis    `json:"ts,omitempty"`
-	Own              bool            `json:"own,omitempty"` // this sidecar's bot said it
+	Own              bool            `json:"own,omitempty"`      // this sidecar's bot said it
+	Recalled         bool            `json:"recalled,omitempty"` // of a message that has no text any more
+	Edited           bool            `json:"edited,omitempty"`   // Content is a message's new text
 	Depth            int             `json:"depth,omitempty"`
 	Decision         any             `json:"decision,omitempty"`
 	Reason           relay.Reason    `json:"reason,omitempty"`
@@ -135,6 +138,19 @@ func (s *Events) Publish(e Event) {
 			close(w)
 		}
 	}
+}
+
+// Recall takes the text of a message out of the events that are kept, and tells the watchers.
+func (s *Events) Recall(channel string, chat relay.ChatID, id relay.MessageID) {
+	s.mu.Lock()
+	for i, n := range s.kept {
+		if e := n.kept.Event; e.RelayMsgID == id && e.Content != "" {
+			e.Content, e.Recalled = "", true
+			s.kept[i].kept = &keptEvent{Event: e}
+		}
+	}
+	s.mu.Unlock()
+	s.Publish(Event{Type: EventRecall, Channel: channel, ChatID: chat, RelayMsgID: id, Recalled: true})
 }
 
 // Close ends the watchers.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 
 	"feishu-relay/relay"
 )
@@ -42,6 +43,7 @@ func (s *Stream) take(line []byte) {
 		s.acking = true
 	case err != nil || m.ID == "":
 	case len(m.Data) > 0:
+		m.withdrawn = m.Gone
 		s.remember(m)
 	default:
 		s.drop(m.ID)
@@ -84,16 +86,84 @@ func (s *Stream) note(m *sent) { s.noteLine(m) }
 // noteLine enters a line into the journal, or rewrites the journal when it is long.
 // An error costs only the replay after a restart.
 func (s *Stream) noteLine(line any) {
-	write, lines := s.journal.Append, []any{line}
 	if s.journal.Lines() >= journalLines || s.journal.Size() >= journalBytes {
-		write, lines = s.journal.Replace, nil
-		if s.acking {
-			lines = append(lines, journalMark{Acking: true})
-		}
-		for _, m := range s.history {
-			lines = append(lines, m)
-		}
+		s.rewrite()
+		return
 	}
+	s.noteLines(s.journal.Append, line)
+}
+
+// rewrite replaces the journal by what is kept.
+func (s *Stream) rewrite() {
+	var lines []any
+	if s.acking {
+		lines = append(lines, journalMark{Acking: true})
+	}
+	for _, m := range s.history {
+		lines = append(lines, m)
+	}
+	s.noteLines(s.journal.Replace, lines...)
+}
+
+// Recall takes the text of a message, and those of its edits, out of the history and the
+// journal. None comes again, and what comes again of other messages does not show it.
+func (s *Stream) Recall(id relay.MessageID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed := false
+	for i, m := range s.history {
+		now := m.without(id)
+		if now == nil {
+			continue
+		}
+		s.bytes += len(now.Data) - len(m.Data)
+		// Who is being given m goes on with what it has: m itself is not changed but for its fate.
+		m.withdrawn = now.Gone
+		now.by, now.owed, now.withdrawn, now.acked, now.doubt = m.by, m.owed && !now.Gone, now.Gone, m.acked, m.doubt
+		s.history[i], changed = now, true
+	}
+	if changed {
+		s.rewrite()
+	}
+}
+
+// without is a copy of m that does not show the text of a message; nil: m does not either.
+func (m *sent) without(id relay.MessageID) *sent {
+	if m.Gone {
+		return nil
+	}
+	now := &sent{ID: m.ID, At: m.At, Data: m.Data}
+	if m.ID == id || m.about("message_id", id) || m.about("edit_of", id) {
+		now.Data, now.Gone = json.RawMessage("{}"), true
+		return now
+	}
+	if !slices.Contains(m.Shows, string(id)) {
+		return nil
+	}
+	var in relay.Inbound
+	if json.Unmarshal(m.Data, &in) != nil {
+		return nil
+	}
+	_, own, found := strings.Cut(in.Content, relay.ContextEnd)
+	if !found {
+		return nil
+	}
+	in.Content = own
+	var err error
+	if now.Data, err = relay.Marshal(in); err != nil {
+		return nil
+	}
+	return now
+}
+
+// about reports whether a member of m's metadata names a message.
+func (m *sent) about(member string, id relay.MessageID) bool {
+	pair, err := relay.Marshal(map[string]relay.MessageID{member: id})
+	return err == nil && bytes.Contains(m.Data, bytes.Trim(pair, "{}\n"))
+}
+
+// noteLines makes lines of JSON.
+func (s *Stream) noteLines(write func([]byte) error, lines ...any) {
 	var all bytes.Buffer
 	var err error
 	for _, v := range lines {

@@ -64,6 +64,9 @@ type sent struct {
 	ID   relay.MessageID `json:"id"`
 	At   relay.Millis    `json:"at"`
 	Data json.RawMessage `json:"data,omitempty"` // empty: the journal takes the message back
+	Gone bool            `json:"gone,omitempty"` // its text was recalled: Data is none
+	// Shows are the messages whose texts stand before its own.
+	Shows []string `json:"shows,omitempty"`
 
 	by        *reader // who was given it and has not acknowledged it; nil after a restart; guarded by Stream.mu
 	owed      bool    // comes again on the next connection; guarded by Stream.mu
@@ -132,7 +135,7 @@ func (s *Stream) Offer(ctx context.Context, id relay.MessageID, in relay.Inbound
 	if r == nil {
 		return ErrNoReader
 	}
-	it := item{&sent{ID: id, At: relay.MillisOf(time.Now()), Data: data, by: r}, make(chan error, 1)}
+	it := item{&sent{ID: id, At: relay.MillisOf(time.Now()), Data: data, Shows: in.Shows, by: r}, make(chan error, 1)}
 	select {
 	case r.items <- it:
 	case <-r.done:

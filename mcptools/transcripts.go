@@ -56,6 +56,8 @@ func readTranscriptTool() *mcp.Tool {
 				"message_id":  textOf("of the message"),
 				"parent_id":   textOf("the message that it answers"),
 				"sent_at":     textOf("when"),
+				"recalled":    flagOf("it was recalled: there is no text any more"),
+				"edited":      flagOf("the text is that of an edit"),
 				"files": listOf(object(schema{
 					"key":  textOf("what get_file takes"),
 					"type": textOf("image or file"),
@@ -91,6 +93,8 @@ type said struct {
 	MessageID  string    `json:"message_id,omitempty"`
 	ParentID   string    `json:"parent_id,omitempty"`
 	SentAt     time.Time `json:"sent_at,omitzero"`
+	Recalled   bool      `json:"recalled,omitempty"`
+	Edited     bool      `json:"edited,omitempty"`
 
 	Files []transcript.File `json:"files,omitempty"`
 }
@@ -131,7 +135,7 @@ func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (
 			break
 		}
 		c.Messages = append(c.Messages, said{e.Role, e.Sender, e.SenderName, e.Content, e.MessageID, e.ParentID,
-			unixMilli(e.TS), e.Files.List()})
+			unixMilli(e.TS), e.Recalled, e.Edited, e.Files.List()})
 	}
 	slices.Reverse(c.Messages)
 	return answer{value: c, text: c.text()}, nil
@@ -174,6 +178,12 @@ func (c *conversation) text() string {
 		}
 		if !m.SentAt.IsZero() {
 			fmt.Fprintf(&w, ` sent_at="%s"`, m.SentAt.Format(time.RFC3339))
+		}
+		if m.Recalled {
+			w.WriteString(` recalled="true"`)
+		}
+		if m.Edited {
+			w.WriteString(` edited="true"`)
 		}
 		fmt.Fprintf(&w, " id=\"%s\">\n%s\n", mailbox.EscapeValue(m.MessageID), mailbox.EscapeText(m.Text))
 		for _, f := range m.Files {

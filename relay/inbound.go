@@ -17,8 +17,12 @@ type Inbound struct {
 	Mentioned bool      `json:"-"` // it addresses the bot
 	Final     Millis    `json:"-"` // when its text was final
 	ShownAs   MessageID `json:"-"` // the message_id of its event behind the gateway
+	Shows     []string  `json:"-"` // ids of the messages whose texts stand before its own
 	Plain     string    `json:"-"` // mail's text with its other parts, for channels that show only text
 }
+
+// ContextEnd ends the lines of other messages that stand before a message's own text.
+const ContextEnd = "[end of context]\n"
 
 // Timestamp writes t as the API does.
 func Timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -175,7 +175,8 @@ func (d *decider) question(w where, m policy.Entry) (policy.Question, error) {
 	inTime(entries)
 	var before []policy.Entry
 	for _, e := range entries {
-		if e.MessageID != m.MessageID && e.ThreadID == m.ThreadID {
+		if e.MessageID != m.MessageID && e.ThreadID == m.ThreadID && !e.Recalled &&
+			!d.chats.recalls.has(relay.MessageID(e.MessageID)) {
 			before = append(before, policyEntry(e))
 		}
 	}

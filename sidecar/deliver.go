@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -32,6 +33,7 @@ type deliverer struct {
 	passed     *lru.Cache[string, struct{}] // messages that the bot has from Feishu, though they are stored here
 	delivering sync.WaitGroup               // deliveries that a chat does not wait for
 	botAway    atomic.Bool                  // the last delivery of all failed
+	review     delivery.Review              // says what waits and is not to reach the bot
 	lateMail   func(delivery.Ref)           // takes mail that was answered after its time-out; nil with MAILBOX=off
 }
 
@@ -68,7 +70,7 @@ func (d *deliverer) open(channels []delivery.Channel) error {
 		channels = d.doors.channels()
 	}
 	d.deliveries, err = delivery.New(delivery.Options{Root: root, MaxAge: d.cfg.MaxAge, Timeout: d.cfg.DeliveryTimeout,
-		Grace: deliveryGrace, Logger: d.log, Resumed: d.resumed, Late: d.answeredLate, Failed: d.deliveryFailed},
+		Grace: deliveryGrace, Logger: d.log, Resumed: d.resumed, Late: d.answeredLate, Failed: d.deliveryFailed, Review: d.review},
 		channels...)
 	return err
 }
@@ -138,7 +140,12 @@ func (d *deliverer) resumed(m *delivery.Message) delivery.Hooks {
 }
 
 func (d *deliverer) hooks(p *arrival, m *delivery.Message) delivery.Hooks {
-	given := func() { d.given.add(m.Given...) } // what it goes on to hear does not show it again
+	given := func() {
+		d.given.add(m.Given...) // what it goes on to hear does not show it again
+		if d.doors.stream != nil && d.chats.wasRecalled(&p.msg) {
+			d.doors.stream.Recall(p.msg.ID()) // while it was written
+		}
+	}
 	return delivery.Hooks{Written: given, Ended: func(r delivery.Result) {
 		if r.State == delivery.Delivered {
 			given()
@@ -151,6 +158,10 @@ func (d *deliverer) hooks(p *arrival, m *delivery.Message) delivery.Hooks {
 		if d.doors.stream != nil {
 			d.doors.stream.Withdraw(m.ID)
 		}
+		if why, ok := errors.AsType[*delivery.WithdrawnError](r.Err); ok {
+			d.receive.end(p, stageSteer, relay.Reason(why.Reason))
+			return
+		}
 		p.cause = r.Err
 		if r.State == delivery.Expired {
 			d.receive.end(p, stageInject, relay.Expired)
@@ -160,6 +171,9 @@ func (d *deliverer) hooks(p *arrival, m *delivery.Message) delivery.Hooks {
 		d.receive.end(p, stageInject, relay.Undeliverable)
 	}}
 }
+
+// stageSteer is the stage of what a group's settings keep from the bot.
+const stageSteer = "steer"
 
 // stageInject is the stage that delivers.
 const stageInject = "inject"

@@ -63,7 +63,7 @@ func (h host) Recalled(chat relay.ChatID, id relay.MessageID, at relay.Millis) {
 	h.send.steer.wasRecalled(chat, id, at)
 }
 
-// OwnReaction reports whether a reaction of the app is the sidecar's.
+// OwnReaction reports whether a reaction of the app is a sidecar's.
 func (h host) OwnReaction(id relay.MessageID, emoji string) bool {
 	return h.send.steer.reacted(id, emoji)
 }

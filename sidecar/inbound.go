@@ -47,12 +47,13 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 
 	content := m.Content
 	given = []string{givenBy(m.SenderAgentName, p.key), givenAs(m.RelayMsgID)}
+	var shows []string
 	if n := d.contextLines(m.ChatID); n > 0 {
 		before, ids := d.context(m, p.sent, n)
-		content = before + content
+		content, shows = before+content, ids
 		given = append(append(given, p.key), ids...)
 	}
-	in = relay.Inbound{Source: m, Mentioned: p.mentioned, Final: relay.MillisOf(p.final), Channel: m.Channel,
+	in = relay.Inbound{Source: m, Shows: shows, Mentioned: p.mentioned, Final: relay.MillisOf(p.final), Channel: m.Channel,
 		SenderID: cmp.Or(string(m.SenderID), string(m.SenderBotOpenID), string(m.SenderAgentName)),
 		ChatID:   m.ChatID, Content: content, Timestamp: relay.Timestamp(p.sent), Metadata: meta}
 	if d.doors.gateway != nil {
@@ -87,7 +88,8 @@ func (d *deliverer) context(m *relay.Message, sent time.Time, n int) (text strin
 	for i := len(entries) - 1; i >= 0 && len(lines) < n; i-- {
 		e := entries[i]
 		if e.MessageID == string(m.ID()) || e.TS > sent.UnixMilli() || e.ThreadID != m.ThreadID ||
-			e.Sender == string(d.cfg.Agent) || d.given.has(e.MessageID) {
+			e.Sender == string(d.cfg.Agent) || e.Recalled || d.chats.recalls.has(relay.MessageID(e.MessageID)) ||
+			d.given.has(e.MessageID) {
 			continue
 		}
 		lines = append(lines, e)
@@ -102,7 +104,7 @@ func (d *deliverer) context(m *relay.Message, sent time.Time, n int) (text strin
 		fmt.Fprintf(&b, "%s: %s\n", oneLine(cmp.Or(e.SenderName, e.Sender)), oneLine(e.Content))
 		ids = append(ids, e.MessageID)
 	}
-	b.WriteString("[end of context]\n")
+	b.WriteString(relay.ContextEnd)
 	return b.String(), ids
 }
 

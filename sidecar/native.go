@@ -328,6 +328,10 @@ const oneOutage = 10 * time.Second
 
 // giveOne gives the bot a person's message, as the event that Feishu sent, if it is for this one.
 func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) {
+	n.steer.awaitMarks(ctx)
+	if n.chats.wasRecalled(&p.msg) {
+		return relay.Recalled, nil
+	}
 	var bots []relay.AgentName
 	if err := json.Unmarshal(p.msg.Metadata[metaBots], &bots); err != nil {
 		return relay.Malformed, nil

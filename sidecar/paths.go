@@ -16,7 +16,7 @@ func (s *Sidecar) botsPath() path {
 		},
 		decide: relay.Pipeline[*arrival]{
 			{Name: "age", Apply: s.decide.stopOld},
-			{Name: "steer", Apply: s.steer.stopSteered},
+			{Name: stageSteer, Apply: s.steer.stopSteered},
 			{Name: "mention", Apply: s.decide.readMentions},
 			{Name: "budget", Apply: s.steer.stopBudget},
 			{Name: stagePolicy, Apply: s.decide.askPolicy},

@@ -136,7 +136,7 @@ func (r *recorder) write(p *arrival, e transcript.Entry) (added bool, why relay.
 			return false, relay.Pass, &unwrittenError{transcript.ErrBusy}
 		}
 	}
-	added, err = add(p.msg.Channel, string(p.msg.ChatID), e)
+	added, err = r.chats.record(add, p.msg.Channel, p.msg.ChatID, e)
 	switch {
 	case errors.Is(err, transcript.ErrEntry):
 		r.quarantine(p.Line)

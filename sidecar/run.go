@@ -29,7 +29,11 @@ func (s *Sidecar) Run(ctx context.Context) error {
 		}
 	})
 	reading.Go(func() { s.chats.groups.Run(ctx) })
-	reading.Go(func() { s.deliver.deliveries.Run(ctx) })
+	reading.Go(func() { s.chats.redact(ctx) })
+	reading.Go(func() {
+		s.steer.awaitMarks(ctx) // of what an earlier process left, some may have been recalled
+		s.deliver.deliveries.Run(ctx)
+	})
 	reading.Go(func() { s.send.run(ctx) })
 	s.runFeishu(ctx, &serving, &reading, fail)
 	if s.mail != nil {

@@ -87,6 +87,10 @@ func (s *sender) accept(out relay.Outbound, record func(*relay.Message)) (relay.
 		s.metrics.sent.WithLabelValues("false").Inc()
 		return relay.Sent{RelayMsgID: id}, nil
 	}
+	if s.chats.recalls.has(id, relay.MessageID(out.Metadata.Text(metaEditOf))) {
+		s.metrics.sent.WithLabelValues("false").Inc()
+		return relay.Sent{RelayMsgID: id}, nil // nobody is to read it any more
+	}
 	m, err := s.sendOnce(channel, id, ts, out, record)
 	if err == nil {
 		err = s.lanes.bots.box.Await() // also of a repeat
@@ -163,7 +167,7 @@ func (s *sender) write(channel string, id relay.MessageID, ts relay.Millis, out 
 // but is believed here as far as another's. The others get it whatever comes of
 // this; stopOwn tries again.
 func (s *sender) recordOwn(m *relay.Message) {
-	if _, err := s.chats.transcript.Append(m.Channel, string(m.ChatID),
+	if _, err := s.chats.record(s.chats.transcript.Append, m.Channel, m.ChatID,
 		botEntry(m, s.chats.peers.sentAt(m, time.Now()))); err != nil {
 		s.problems.set("transcript", err)
 		s.log.Error("own message is not in the transcript", keyMsg, m.ID(), keyErr, err)
@@ -245,9 +249,12 @@ func (s *sender) recordPerson(m *relay.Message, why relay.Reason) (relayed bool,
 	defer s.sending.lock(chatKey(m.Channel, m.ChatID))()
 	// Shared first: a crash behind the transcript would leave it recorded here, and a repeat
 	// could not tell that nobody has shared it.
+	if s.chats.wasRecalled(m) {
+		m = noText(m)
+	}
 	relayed = s.share(m)
 	sent := s.chats.peers.sentAt(m, time.Now())
-	added, err := s.chats.transcript.Append(m.Channel, string(m.ChatID), userEntry(m, sent))
+	added, err := s.chats.record(s.chats.transcript.Append, m.Channel, m.ChatID, userEntry(m, sent))
 	if err != nil {
 		s.problems.set("transcript", err)
 		return false, &relay.Error{Code: relay.CodeTranscriptUnavailable,

@@ -221,6 +221,9 @@ func fateOf(o outcome.Outcome) steer.Fate {
 // reason why it is not for this bot, and where it is for one of several bots, these.
 func (s *steering) weigh(m *relay.Message, union string) (why relay.Reason, bots []relay.AgentName, err error) {
 	s.announce(m.Channel, m.ChatID)
+	if s.chats.wasRecalled(m) {
+		return relay.Recalled, nil, nil
+	}
 	if s.isPerson(m) {
 		if is, err := s.command(m, union); is || err != nil {
 			return relay.Command, nil, err

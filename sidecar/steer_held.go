@@ -325,7 +325,7 @@ func (s *steering) release(m *steer.Mark) {
 		case err != nil: // it may be released after a restart
 			s.problems.set("steer", err)
 			continue
-		case !mine, spoke > max(h.Round, h.Said), s.recalled.Contains(relay.MessageID(h.Key)),
+		case !mine, spoke > max(h.Round, h.Said), s.chats.recalls.has(relay.MessageID(h.Key)),
 			m.TS.Time().Sub(h.At.Time()) > s.cfg.Steer.ContinueWindow:
 			s.held.forget(h.Key)
 			continue

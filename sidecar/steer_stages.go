@@ -17,7 +17,8 @@ import (
 const audienceTail = 512
 
 // stopSteered stops a bot's message that the group's settings keep from this bot.
-func (s *steering) stopSteered(_ context.Context, p *arrival) (relay.Reason, error) {
+func (s *steering) stopSteered(ctx context.Context, p *arrival) (relay.Reason, error) {
+	s.awaitMarks(ctx)
 	s.announce(p.msg.Channel, p.msg.ChatID)
 	return s.steered(&p.msg, p.sent)
 }
@@ -26,7 +27,7 @@ func (s *steering) stopSteered(_ context.Context, p *arrival) (relay.Reason, err
 func (s *steering) steered(m *relay.Message, sent time.Time) (relay.Reason, error) {
 	g, now := s.records.state(m.Channel, m.ChatID), time.Now()
 	switch {
-	case s.recalled.Contains(m.ID()) || s.recalled.Contains(editOf(m)):
+	case s.chats.wasRecalled(m):
 		return relay.Recalled, nil
 	case g.Muted[s.cfg.Agent].Holds(now):
 		return relay.Muted, nil

@@ -32,9 +32,8 @@ type steering struct {
 	deliver   *deliverer
 	lane      *lane
 	presence  *presence
-	shown     *transcript.Store                         // marks that people see, beside the transcripts
-	known     *lru.Cache[string, struct{}]              // marks taken in
-	recalled  *lru.Cache[relay.MessageID, relay.Millis] // messages whose text is gone
+	shown     *transcript.Store            // marks that people see, beside the transcripts
+	known     *lru.Cache[string, struct{}] // marks taken in
 	acts      acts
 	ones      *ones
 	continues *lru.Cache[string, steer.Mark]        // the newest mark by which bots went on, by conversationOf
@@ -45,12 +44,12 @@ type steering struct {
 	look      chan struct{}                    // of capacity 1: wakes audit
 	running   context.Context                  // of Sidecar.Run, which sets it before anything is served
 	stages    relay.Pipeline[*arrival]         // of a message that is released
+	began     time.Time                        // when this process began
 	caughtUp  chan struct{}                    // closed once all marks that were kept are taken in
 }
 
 const (
 	maxKnownMarks = 50_000
-	maxRecalled   = 50_000
 	// marksAgain is how old a mark may be that is shared again where Redis lost it.
 	marksAgain = 24 * time.Hour
 	// auditEvery is how often it is looked whether the queue still has what the records say.
@@ -67,7 +66,7 @@ const MarksFolder = "marks"
 func openSteering(b *base, c *chats, rs *records, a *app, ls *lanes, w *watch, r *receiver, d *deliverer,
 	p *presence) (_ *steering, err error) {
 	s := &steering{base: b, chats: c, records: rs, app: a, watch: w, receive: r, deliver: d, lane: &ls.marks, presence: p,
-		caughtUp: make(chan struct{}), look: make(chan struct{}, 1)}
+		began: time.Now(), caughtUp: make(chan struct{}), look: make(chan struct{}, 1)}
 	s.acts = acts{steering: s, wake: make(chan struct{}, 1), wanted: map[string]*wanted{}}
 	s.acts.stops, _ = lru.New[string, steer.Mark](maxChats)
 	s.acts.spent, _ = lru.New[string, steer.Mark](maxChats)
@@ -76,7 +75,6 @@ func openSteering(b *base, c *chats, rs *records, a *app, ls *lanes, w *watch, r
 	s.notices, _ = lru.New[relay.MessageID, struct{}](maxKnownMarks)
 	s.admins, _ = lru.New[relay.ChatID, admins](maxChats)
 	s.known, _ = lru.New[string, struct{}](maxKnownMarks) // fails only for a size below 1
-	s.recalled, _ = lru.New[relay.MessageID, relay.Millis](maxRecalled)
 	s.shown, err = transcript.Open(filepath.Join(b.cfg.TranscriptDir, MarksFolder), &transcript.Options{Logger: b.log})
 	if err != nil {
 		return nil, err
@@ -317,6 +315,9 @@ func (s *steering) take(m *steer.Mark, shared bool) {
 		if err != nil {
 			s.log.Warn("a change of a group's settings is not on disk here", keyChat, m.ChatID, keyErr, err)
 		}
+		if changed {
+			s.review(m.Channel, m.ChatID)
+		}
 		if changed && m.Kind == steer.State {
 			s.compare(m.Channel, m.ChatID)
 		}
@@ -411,21 +412,6 @@ func shownMark(m *steer.Mark) transcript.Entry {
 	}
 	return transcript.Entry{Role: transcript.RoleNotice, Content: m.Text, Sender: string(m.Agent),
 		MessageID: string(m.MessageID), ThreadID: m.ThreadID, TS: int64(m.TS), Mark: mark}
-}
-
-// recall forgets the text of a message.
-func (s *steering) recall(m *steer.Mark) {
-	s.recalled.Add(m.Of, m.TS)
-	s.held.forget(string(m.Of))
-}
-
-// wasRecalled tells the others that a message was recalled; chat is "" where that is not known.
-func (s *steering) wasRecalled(chat relay.ChatID, id relay.MessageID, at relay.Millis) {
-	if chat == "" || s.recalled.Contains(id) {
-		return
-	}
-	s.share(steer.Mark{ID: "recalled/" + string(id), Kind: steer.Recalled, Channel: relay.DefaultChannel, ChatID: chat, Of: id,
-		TS: at})
 }
 
 // reacted reports whether a reaction of an app is a sidecar's notice.

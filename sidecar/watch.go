@@ -141,6 +141,9 @@ func (w *watch) shown(m *relay.Message, sent time.Time, role string, own bool) {
 		return
 	}
 	_ = w.showing.Settle(key, true) // in memory only
+	if w.chats.wasRecalled(m) {
+		m = noText(m)
+	}
 	entry := botEntry(m, sent)
 	if role == relay.RoleUser {
 		entry = userEntry(m, sent)
@@ -148,7 +151,8 @@ func (w *watch) shown(m *relay.Message, sent time.Time, role string, own bool) {
 	e := httpapi.Event{Type: httpapi.EventMessage, Channel: m.Channel, ChatID: m.ChatID,
 		RelayMsgID: cmp.Or(editOf(m), m.RelayMsgID),
 		Role:       role, Sender: entry.Sender, SenderName: m.SenderName, Content: m.Content, ThreadID: m.ThreadID,
-		ParentID: m.ParentID, RootID: m.RootID, TS: relay.MillisOf(sent), Own: own}
+		ParentID: m.ParentID, RootID: m.RootID, TS: relay.MillisOf(sent), Own: own,
+		Edited: editOf(m) != "", Recalled: w.chats.wasRecalled(m)}
 	if role != relay.RoleAssistant || !w.events.Watched() {
 		w.events.Publish(e)
 		return

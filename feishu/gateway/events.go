@@ -31,8 +31,7 @@ func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, instead []byte, after
 			return feishu.Pass, nil, func() { g.recalled(ev.ChatID, ev.Recall.ID, ev.Recall.At) }
 		}
 	case feishu.EventReacted, feishu.EventReactionEnded:
-		if r := ev.Reaction; r != nil && r.ByApp && (r.AppID == "" || g.own.is(r.AppID)) &&
-			g.opts.Host.OwnReaction(r.ID, r.Emoji) {
+		if r := ev.Reaction; r != nil && r.ByApp && g.opts.Host.OwnReaction(r.ID, r.Emoji) {
 			return feishu.Keep, nil, nil
 		}
 	}

@@ -118,8 +118,8 @@ type Host interface {
 	// Recalled tells that a message was recalled: an event said so, or the bot did it. chat is
 	// "" where it is not known. Events come again.
 	Recalled(chat relay.ChatID, id relay.MessageID, at relay.Millis)
-	// OwnReaction reports whether a reaction of the app on a message is the sidecar's own
-	// rather than the bot's: then the bot does not get the event. It returns at once.
+	// OwnReaction reports whether a reaction of an app on a message is a sidecar's, this one's or
+	// another's, rather than a bot's: then the bot does not get the event. It returns at once.
 	OwnReaction(id relay.MessageID, emoji string) bool
 	// Injected finds a message that was injected into the bot.
 	Injected(id relay.MessageID) (feishu.Message, bool)

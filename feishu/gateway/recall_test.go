@@ -103,6 +103,7 @@ func TestRecallsAreTold(t *testing.T) {
 	}
 }
 
+// A reaction by which a sidecar shows something is kept from the bot, whichever app set it.
 func TestReactionsOfOurOwn(t *testing.T) {
 	r := newRig(t, nil)
 	r.host.reactions = map[string]bool{"om_1/OK": true}
@@ -115,7 +116,8 @@ func TestReactionsOfOurOwn(t *testing.T) {
 		{feishu.EventReacted, "app", "", "om_1", "OK", feishu.Keep},
 		{feishu.EventReacted, "app", r.app, "om_1", "Typing", feishu.Pass},
 		{feishu.EventReacted, "app", r.app, "om_2", "OK", feishu.Pass},
-		{feishu.EventReacted, "app", "cli_other", "om_1", "OK", feishu.Pass},
+		{feishu.EventReacted, "app", "cli_other", "om_1", "OK", feishu.Keep}, // another sidecar's
+		{feishu.EventReacted, "app", "cli_other", "om_1", "Typing", feishu.Pass},
 		{feishu.EventReacted, "user", "", "om_1", "OK", feishu.Pass},
 		{feishu.EventReacted, "app", r.app, "", "OK", feishu.Pass},
 	} {

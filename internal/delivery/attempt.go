@@ -17,7 +17,9 @@ const (
 func (d *Deliveries) attempt(ctx context.Context, e *entry, ch Channel) error {
 	write, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	wrote, result := make(chan (<-chan struct{}), 1), make(chan error, 1)
+	d.mu.Lock()
 	m := e.m // an earlier write may still be ending
+	d.mu.Unlock()
 	go func() {
 		defer func() {
 			if v := recover(); v != nil {
@@ -48,7 +50,7 @@ func (d *Deliveries) await(ctx context.Context, e *entry, wrote <-chan (<-chan s
 		patience.Reset(time.Until(e.since.Add(d.opts.Timeout)))
 	}
 	defer patience.Stop()
-	stop := ctx.Done()
+	stop, withdrawn := ctx.Done(), e.stop
 	var grace <-chan time.Time
 	for {
 		select {
@@ -75,6 +77,10 @@ func (d *Deliveries) await(ctx context.Context, e *entry, wrote <-chan (<-chan s
 				cancel(nil)
 			}
 			return errorOf(s)
+		case <-withdrawn:
+			if withdrawn = nil; e.kept {
+				d.keep(e, e.onDisk()) // without its text
+			}
 		case <-patience.C:
 			if e.since.IsZero() {
 				cancel(ErrNotWritten)
@@ -110,6 +116,14 @@ func (d *Deliveries) await(ctx context.Context, e *entry, wrote <-chan (<-chan s
 			return ctx.Err()
 		}
 	}
+}
+
+// onDisk is the state of a message in progress on disk.
+func (e *entry) onDisk() State {
+	if e.phase == accepted {
+		return accepted202
+	}
+	return InProgress
 }
 
 // nextLook is when a message in progress is looked at again, of which left is left

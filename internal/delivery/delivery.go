@@ -11,7 +11,8 @@
 //   - a refusal: the bot will never take it ([Refused]);
 //   - an error or the end of the connection: it is written again after a pause,
 //     until [Options].MaxAge has passed since its turn came ([Expired]);
-//   - [Options].Timeout without an answer: it is not written again ([TimedOut]).
+//   - [Options].Timeout without an answer: it is not written again ([TimedOut]);
+//   - a withdrawal while it waits, or once it would be written again ([Withdrawn]).
 //
 // A channel may report that the bot has accepted a message and settles it later
 // ([ErrAccepted]). The bot settles it, or any other message in progress, through
@@ -118,6 +119,7 @@ const (
 	TimedOut   State = "timed_out"
 	Expired    State = "expired"
 	InProgress State = "in_progress"
+	Withdrawn  State = "withdrawn" // its Err is a [WithdrawnError]
 )
 
 // Result is how a delivery ended.
@@ -168,6 +170,8 @@ type Options struct {
 	Logger  *slog.Logger  // nil: discard
 	// Resumed returns the hooks of a message that an earlier process left.
 	Resumed func(*Message) Hooks
+	// Review is asked about each message before it is first written; nil: none is withdrawn then.
+	Review Review
 	// Late is called when a message that had timed out or expired was answered.
 	Late func(Ref, Result)
 	// Failed is called with each error that a message is written again for.
@@ -222,7 +226,10 @@ type entry struct {
 	gone    <-chan struct{} // closed with the connection it was written to
 	kept    bool            // on disk
 	told    chan settlement // of capacity 1
-	over    chan struct{}   // closed when it has ended
+	// withdrawn is the reason why it is not written again; "": it was not withdrawn.
+	withdrawn string
+	stop      chan struct{} // closed once it is withdrawn
+	over      chan struct{} // closed when it has ended
 }
 
 type settlement struct {
@@ -290,6 +297,7 @@ func (d *Deliveries) Run(ctx context.Context) {
 	d.mu.Unlock()
 	for _, e := range left {
 		e.hooks = d.opts.Resumed(&e.m)
+		d.review(e, d.opts.Review)
 		d.done.Go(func() {
 			defer func() { _ = recover() }() // run has logged it and ended e
 			_, _ = d.run(ctx, e)
@@ -327,7 +335,9 @@ func (d *Deliveries) look() {
 // when ctx ended first. Messages of one chat are begun one at a time, each after
 // Next of the one before.
 func (d *Deliveries) Deliver(ctx context.Context, m Message, hooks Hooks) (Result, error) {
-	return d.run(ctx, d.begin(m, hooks))
+	e := d.begin(m, hooks)
+	d.review(e, d.opts.Review) // entered, so that whoever withdraws it later finds it
+	return d.run(ctx, e)
 }
 
 func (d *Deliveries) begin(m Message, hooks Hooks) *entry {
@@ -335,7 +345,8 @@ func (d *Deliveries) begin(m Message, hooks Hooks) *entry {
 	defer d.mu.Unlock()
 	now := time.Now()
 	d.last = later(now, d.last.Add(1))
-	e := &entry{m: m, hooks: hooks, begun: d.last, turn: now, told: make(chan settlement, 1), over: make(chan struct{})}
+	e := &entry{m: m, hooks: hooks, begun: d.last, turn: now, told: make(chan settlement, 1), over: make(chan struct{}),
+		stop: make(chan struct{})}
 	d.enter(e)
 	return e
 }
@@ -411,6 +422,9 @@ func (d *Deliveries) run(ctx context.Context, e *entry) (Result, error) {
 		case ctx.Err() != nil:
 			return Result{}, ctx.Err()
 		}
+		if why := d.withdrawal(e); why != nil {
+			return d.end(e, Withdrawn, why), nil
+		}
 		if !errors.Is(err, errRetry) {
 			d.opts.Failed(e.m.Ref, err)
 		}
@@ -444,6 +458,8 @@ func (d *Deliveries) rest(ctx context.Context, e *entry, pause time.Duration) (s
 		return false, nil
 	case s := <-e.told:
 		return true, errorOf(s)
+	case <-e.stop:
+		return true, &WithdrawnError{}
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
@@ -476,6 +492,10 @@ func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
 			e.turn = time.Now()
 		}
 		blocked = ch != nil && e.blocked(ch)
+		if e.withdrawn != "" {
+			d.mu.Unlock()
+			return nil, &WithdrawnError{}
+		}
 		left := d.opts.MaxAge
 		if !blocked {
 			left = time.Until(d.deadline(e))
@@ -494,6 +514,7 @@ func (d *Deliveries) turn(ctx context.Context, e *entry) (Channel, error) {
 		case <-changed:
 		case <-moved:
 		case <-timer.C:
+		case <-e.stop:
 		case s := <-e.told: // it was written before, and settled only now
 			timer.Stop()
 			return nil, errorOf(s)
@@ -597,7 +618,8 @@ func (e *entry) wake() {
 // ErrTimedOut or an error of Write. Mail that was accepted before a restart is not
 // written again. When ctx is cancelled with a [Settled], that is how it ended.
 func (d *Deliveries) Attempt(ctx context.Context, m Message, ch Channel, hooks Hooks) error {
-	e := &entry{m: m, hooks: hooks, begun: time.Now(), told: make(chan settlement, 1), over: make(chan struct{})}
+	e := &entry{m: m, hooks: hooks, begun: time.Now(), told: make(chan settlement, 1), over: make(chan struct{}),
+		stop: make(chan struct{})}
 	d.mu.Lock()
 	doc, resumed := d.mail[m.Key]
 	delete(d.mail, m.Key)

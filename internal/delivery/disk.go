@@ -35,6 +35,8 @@ type document struct {
 	Final     relay.Millis    `json:"final,omitempty"`
 	ShownAs   relay.MessageID `json:"shown_as,omitempty"`
 	Given     []string        `json:"given,omitempty"`
+	Shows     []string        `json:"shows,omitempty"`
+	Withdrawn string          `json:"withdrawn,omitempty"` // why it is not written again; its text is gone
 }
 
 // keepInProgress puts e on disk in the state that it is in.
@@ -52,14 +54,21 @@ func (d *Deliveries) keepInProgress(e *entry) {
 // keep puts e on disk, or notes its new state there, and reports whether it could.
 // Else whoever else keeps the message goes on doing so.
 func (d *Deliveries) keep(e *entry, state State) bool {
-	doc := document{Ref: e.m.Ref, State: state, Door: e.named, Since: e.since, Begun: e.begun, Turn: e.turn}
+	d.mu.Lock()
+	m := e.m
+	doc := document{Ref: m.Ref, State: state, Door: e.named, Since: e.since, Begun: e.begun, Turn: e.turn, Withdrawn: e.withdrawn}
+	d.mu.Unlock()
+	if doc.Withdrawn != "" {
+		m = emptied(m)
+	}
 	ended := state != InProgress && state != accepted202
 	switch {
 	case ended:
 		doc.Since = time.Now()
-	case !e.m.Mail:
-		doc.Inbound, doc.Source, doc.Mentioned = &e.m.Inbound, e.m.Source, e.m.Mentioned
-		doc.Final, doc.ShownAs, doc.Given = e.m.Final, e.m.ShownAs, e.m.Given
+	case !m.Mail:
+		doc.Inbound, doc.Source, doc.Mentioned = &m.Inbound, m.Source, m.Mentioned
+		doc.Final, doc.ShownAs, doc.Given = m.Final, m.ShownAs, m.Given
+		doc.Shows = m.Shows
 	}
 	data, err := relay.Marshal(doc)
 	if err == nil {
@@ -156,11 +165,15 @@ func (d *Deliveries) read(name string) error {
 		return nil
 	}
 	e := &entry{m: Message{Ref: doc.Ref}, begun: doc.Begun, turn: doc.Turn, since: doc.Since, named: doc.Door,
-		tried: true, kept: true, had: true, told: make(chan settlement, 1), over: make(chan struct{})}
+		tried: true, kept: true, had: true, told: make(chan settlement, 1), over: make(chan struct{}),
+		stop: make(chan struct{}), withdrawn: doc.Withdrawn}
+	if e.withdrawn != "" {
+		close(e.stop)
+	}
 	if doc.Inbound != nil {
 		e.m.Inbound = *doc.Inbound
 		e.m.Source, e.m.Mentioned, e.m.Final, e.m.ShownAs = doc.Source, doc.Mentioned, doc.Final, doc.ShownAs
-		e.m.Given = doc.Given
+		e.m.Given, e.m.Shows = doc.Given, doc.Shows
 	}
 	if doc.State == accepted202 {
 		d.enterAccepted(e)

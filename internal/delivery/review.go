@@ -1,0 +1,89 @@
+package delivery
+
+import (
+	"slices"
+
+	"feishu-relay/relay"
+)
+
+// A Review says of a message that has not ended what is to become of it: a reason to withdraw
+// it, "" for none. It may change the message's text, which takes effect where nothing of it was
+// written. given says that it was written whole once, or is being written.
+type Review func(m *Message, given bool) (reason string)
+
+// WithdrawnError says that a message was withdrawn, and why.
+type WithdrawnError struct{ Reason string }
+
+func (e *WithdrawnError) Error() string { return "it was withdrawn: " + e.Reason }
+
+// Review asks review about each message of a chat that has not ended. One that is withdrawn
+// ends as [Withdrawn] unless it is in progress, and its text goes from the disk; one in progress
+// ends as the bot says, and is not written again. It waits for none of that. review is called
+// without a lock.
+func (d *Deliveries) Review(channel string, chat relay.ChatID, review Review) {
+	key := Ref{Channel: channel, Chat: chat}.chat()
+	d.mu.Lock()
+	var list []*entry
+	if l := d.lines[key]; l != nil {
+		list = slices.Clone(l.entries)
+	}
+	d.mu.Unlock()
+	for _, e := range list {
+		d.review(e, review)
+	}
+}
+
+func (d *Deliveries) review(e *entry, review Review) {
+	for review != nil {
+		d.mu.Lock()
+		m, given := e.m, e.given()
+		d.mu.Unlock()
+		reason := review(&m, given)
+		if d.reviewed(e, m, given, reason) {
+			return
+		}
+	}
+}
+
+// reviewed notes what a Review said; false: e has been written meanwhile, or was not after all.
+func (d *Deliveries) reviewed(e *entry, m Message, given bool, reason string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case e.given() != given:
+		return false
+	case reason == "" && !given:
+		e.m = m
+	case reason != "" && e.withdrawn == "":
+		e.withdrawn = reason
+		close(e.stop)
+		e.wake()
+	}
+	return true
+}
+
+// given reports whether the bot may have read of e. The caller holds mu.
+func (e *entry) given() bool {
+	return e.had || e.phase == writing || e.phase == written || e.phase == accepted
+}
+
+// withdrawal is the error with which e ends; nil: it was not withdrawn.
+func (d *Deliveries) withdrawal(e *entry) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e.withdrawn == "" {
+		return nil
+	}
+	return &WithdrawnError{e.withdrawn}
+}
+
+// emptied is m without what it says.
+func emptied(m Message) Message {
+	m.Content, m.Plain, m.Metadata = "", "", nil
+	if m.Source != nil {
+		source := *m.Source
+		source.Content, source.Metadata = "", nil
+		m.Source = &source
+	}
+	return m
+}

@@ -1,0 +1,216 @@
+package sidecar
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"feishu-relay/internal/delivery"
+	"feishu-relay/internal/wait"
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+	"feishu-relay/transcript"
+)
+
+// recalls are the messages whose text is gone: as many as the lane of marks holds, from which
+// they are read again after a restart.
+type recalls struct {
+	ids  *lru.Cache[relay.MessageID, struct{}]
+	wake chan struct{}
+
+	mu      sync.Mutex
+	pending []recalled // whose text may stand in a transcript; guarded by mu
+}
+
+type recalled struct {
+	channel string
+	chat    relay.ChatID
+	id      relay.MessageID
+}
+
+// maxRecalled is above the marks that fit into the lane's two files.
+const maxRecalled = 100_000
+
+func newRecalls() *recalls {
+	r := &recalls{wake: make(chan struct{}, 1)}
+	r.ids, _ = lru.New[relay.MessageID, struct{}](maxRecalled) // fails only for a size below 1
+	return r
+}
+
+// has reports whether one of some messages was recalled.
+func (r *recalls) has(ids ...relay.MessageID) bool {
+	return slices.ContainsFunc(ids, func(id relay.MessageID) bool { return id != "" && r.ids.Contains(id) })
+}
+
+// add notes that a message was recalled, and has its text taken out of the transcript. Beyond
+// maxRecalled that waits for the one first recalled no more.
+func (r *recalls) add(what recalled) {
+	r.ids.Add(what.id, struct{}{})
+	r.mu.Lock()
+	if !slices.Contains(r.pending[max(0, len(r.pending)-8):], what) {
+		r.pending = append(r.pending, what)
+	}
+	r.pending = r.pending[max(0, len(r.pending)-maxRecalled):]
+	r.mu.Unlock()
+	wait.Wake(r.wake)
+}
+
+func (r *recalls) next() (what recalled, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.pending) == 0 {
+		return what, false
+	}
+	what, r.pending = r.pending[0], r.pending[1:]
+	return what, true
+}
+
+// redact takes the texts of recalled messages out of the transcripts, until ctx is done.
+func (c *chats) redact(ctx context.Context) {
+	for ctx.Err() == nil {
+		what, ok := c.recalls.next()
+		if !ok {
+			select {
+			case <-ctx.Done():
+			case <-c.recalls.wake:
+			}
+			continue
+		}
+		pauses := wait.NewBackoff(retryFirst, time.Minute)
+		for {
+			_, err := c.transcript.Redact(what.channel, string(what.chat), string(what.id))
+			if err == nil {
+				break
+			}
+			c.problems.set("transcript", err)
+			if pauses.Sleep(ctx) != nil {
+				return
+			}
+		}
+		c.trace("redacted")
+	}
+}
+
+// record writes an entry with add, without its text where the message was recalled.
+func (c *chats) record(add func(channel, chat string, e transcript.Entry) (bool, error), channel string, chat relay.ChatID,
+	e transcript.Entry) (added bool, err error) {
+	id, of := relay.MessageID(e.MessageID), relay.MessageID(e.EditOf)
+	gone := c.recalls.has(id, of)
+	if gone {
+		e.Content, e.Files, e.Recalled = "", "", true
+	}
+	added, err = add(channel, string(chat), e)
+	if !gone && c.recalls.has(id, of) { // meanwhile
+		c.recalls.add(recalled{channel, chat, id})
+	}
+	return added, err
+}
+
+// wasRecalled reports whether m, or what it edits, was recalled.
+func (c *chats) wasRecalled(m *relay.Message) bool {
+	return c.recalls.has(m.ID(), m.RelayMsgID, editOf(m))
+}
+
+// recall forgets the text of a message: what was not delivered is stopped, and nobody is shown
+// it any more.
+func (s *steering) recall(m *steer.Mark) {
+	s.chats.recalls.add(recalled{m.Channel, m.ChatID, m.Of})
+	s.held.recall(m.Of)
+	s.review(m.Channel, m.ChatID)
+	if s.deliver.doors.stream != nil {
+		s.deliver.doors.stream.Recall(m.Of)
+	}
+	s.watch.events.Recall(m.Channel, m.ChatID, m.Of)
+	s.trace("recalled")
+}
+
+// wasRecalled tells the others that a message was recalled; chat is "" where that is not known.
+func (s *steering) wasRecalled(chat relay.ChatID, id relay.MessageID, at relay.Millis) {
+	if chat == "" || s.chats.recalls.has(id) {
+		return
+	}
+	s.share(steer.Mark{ID: "recalled/" + string(id), Kind: steer.Recalled, Channel: relay.DefaultChannel, ChatID: chat, Of: id,
+		TS: at})
+}
+
+// review withdraws what waits for the bot in a group and is not to reach it any more.
+func (s *steering) review(channel string, chat relay.ChatID) {
+	if s.deliver.deliveries != nil {
+		s.deliver.deliveries.Review(channel, chat, s.fate)
+	}
+}
+
+// fate is why a message that waits for the bot is withdrawn, "" if it is not: a recalled one in
+// any case, a bot's that was not given yet as the group's settings say. Lines of context that
+// were recalled go.
+func (s *steering) fate(m *delivery.Message, given bool) string {
+	if m.Mail || m.Source == nil {
+		return ""
+	}
+	source := m.Source
+	if s.chats.wasRecalled(source) || s.chats.recalls.has(relay.MessageID(m.Key)) {
+		return string(relay.Recalled)
+	}
+	if slices.ContainsFunc(m.Shows, func(id string) bool { return s.chats.recalls.has(relay.MessageID(id)) }) {
+		m.Content, m.Shows = source.Content, nil
+	}
+	if given || source.Role == relay.RoleUser {
+		return ""
+	}
+	g, now := s.records.state(m.Ref.Channel, m.Chat), time.Now()
+	switch {
+	case g.Muted[s.cfg.Agent].Holds(now):
+		return string(relay.Muted)
+	case g.Paused.Holds(now):
+		return string(relay.Paused)
+	}
+	if stopped, err := s.stopped(g, source, m.Sent); err == nil && stopped {
+		return string(relay.StoppedByPerson)
+	}
+	return ""
+}
+
+// marksWait is how long what may have been recalled while this process was not running waits
+// for the marks that say so.
+const marksWait = 5 * time.Second
+
+// awaitMarks waits until the marks are taken in that were kept, within bounds: where the queue is
+// away, messages go on.
+func (s *steering) awaitMarks(ctx context.Context) {
+	if s.live() {
+		return
+	}
+	timer := time.NewTimer(time.Until(s.began.Add(marksWait)))
+	defer timer.Stop()
+	select {
+	case <-s.caughtUp:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// noText is m without what it says; the message stands in the record all the same.
+func noText(m *relay.Message) *relay.Message {
+	short := *m
+	short.Content, short.Mentions, short.Metadata = "", nil, relay.Metadata{"chat_type": quote("group")}
+	if of := editOf(m); of != "" {
+		short.Metadata[metaEditOf] = quote(string(of))
+	}
+	return &short
+}
+
+// recall forgets a message, also on disk.
+func (h *held) recall(id relay.MessageID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.byKey[string(id)]; !ok {
+		return
+	}
+	h.apply(heldMessage{Key: string(id), Gone: true})
+	if err := h.journal.Replace(h.all()); err != nil {
+		h.problems.set("steer", err)
+	}
+}
