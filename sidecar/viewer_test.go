@@ -29,6 +29,7 @@ func TestViewer(t *testing.T) {
 		"connection":       viewLostConnection,
 		"mailbox":          viewMailbox,
 		"a lively group":   viewLivelyGroup,
+		"steering":         viewSteering,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -93,6 +93,16 @@ func TestTranscriptTailFollowsNotices(t *testing.T) {
 	}
 }
 
+func TestTranscriptShowsRecalls(t *testing.T) {
+	clearEnvironment(t, nil)
+	said := transcript.Entry{Role: "user", Sender: "u", MessageID: "om_1", TS: at("2026-11-20 10:00:00"), Recalled: true}
+	dir, _ := record(t, map[string][]transcript.Entry{"feishu/oc_x": {said}})
+	_, stdout, _ := program(t, "transcript", "show", "oc_x", "--dir", dir)
+	if want := "── Fri 2026-11-20 ──\n10:00:00  u  [recalled]\n"; stdout != want {
+		t.Errorf("got %q, want %q", stdout, want)
+	}
+}
+
 // Notices that begin while one follows are shown.
 func TestTranscriptTailFindsNotices(t *testing.T) {
 	clearEnvironment(t, nil)

@@ -37,7 +37,7 @@ func (p *printer) print(c transcript.Chat, e transcript.Entry) error {
 	case p.json:
 		return writeLine(p.w, e)
 	}
-	if e.EditOf != "" {
+	if e.EditOf != "" || e.Edited {
 		e.Content = "(edited) " + e.Content
 	}
 	var b strings.Builder
@@ -103,6 +103,9 @@ func (p *printer) thread(e transcript.Entry) string {
 // contentLines is the text of e, at least one line.
 func contentLines(e transcript.Entry) []string {
 	text := strings.TrimRight(strings.ReplaceAll(e.Content, "\r\n", "\n"), "\n")
+	if e.Recalled {
+		return []string{"[recalled]"}
+	}
 	if text == "" && e.Mark != nil {
 		return []string{"[" + strings.TrimSpace(neutral(e.Act)+" "+neutral(string(e.Set))) + "]"}
 	}

@@ -135,13 +135,13 @@ func pageOfNotices(t *testing.T, browser *browsertest.Browser) {
 	s.change(func() {
 		s.group["settings"].(object)["paused"] = object{"until": nil}
 		all := s.entries["oc_x"]
-		all[0]["content"], all[0]["recalled"] = "", true
+		all[0]["content"], all[0]["recalled"], all[1]["edited"] = "", true, true
 		s.entries["oc_x"] = slices.Concat(all[:2], []object{
 			// A word that is a message and a command, an answer, a stop, a change over the API.
 			notice("om_2", 2000, object{"kind": "command", "act": "continue", "by": "Tom", "content": "继续", "of": "om_2"}),
 			notice("om_n1", 2100, object{"kind": "notice", "act": "answer", "content": "Bots go on.", "of": "om_2"}),
 			notice("notice:1", 2200, object{"kind": "notice", "act": "stop", "content": "BotB's message was not given to 小C", "of": "om_1"}),
-			notice("notice:2", 2300, object{"kind": "command", "act": "set", "by": "api", "set": object{"limit": 5}}),
+			notice("notice:2", 2300, object{"kind": "command", "act": "set", "by": "api", "set": object{"limit": 5, "muted:agent_c": nil, "paused": object{"until": nil}}}),
 		}, all[2:])
 	})
 	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
@@ -150,8 +150,8 @@ func pageOfNotices(t *testing.T, browser *browsertest.Browser) {
 		return browsertest.Eval[string](p, `document.querySelector('[data-message-id="`+id+`"]').innerText`)
 	}
 	for id, want := range map[string][]string{
-		"om_0": {"recalled"}, "om_2": {"message 2"}, "notice om_2": {"Tom", "command", "继续"}, "notice om_n1": {"answer", "Bots go on."},
-		"notice notice:1": {"stop", "not given to", "message 1"}, "notice notice:2": {"over the API", "Settings were changed", `{"limit":5}`},
+		"om_0": {"recalled"}, "om_1": {"edited", "message 1"}, "om_2": {"message 2"}, "notice om_2": {"Tom", "command", "继续"}, "notice om_n1": {"answer", "Bots go on."},
+		"notice notice:1": {"stop", "not given to", "message 1"}, "notice notice:2": {"over the API", "Settings were changed", "Limit 5", "agent_c no longer muted", "paused"},
 	} {
 		for _, part := range want {
 			if got := text(id); !strings.Contains(got, part) {

@@ -149,6 +149,6 @@ function says(known, entry) {
 
 // entryOf is the entry that a `message` or `notice` event tells of.
 export function entryOf(e) {
-  const { role, content = '', sender = '', sender_name, thread_id, parent_id, root_id, depth, recalled, kind, act, of, by, set } = e
-  return marked({ role, content, sender, sender_name, thread_id, parent_id, root_id, depth, recalled, kind, act, of, by, set, message_id: e.relay_msg_id, ts: e.ts ?? e.time })
+  const { role, content = '', sender = '', sender_name, thread_id, parent_id, root_id, depth, recalled, edited, kind, act, of, by, set } = e
+  return marked({ role, content, sender, sender_name, thread_id, parent_id, root_id, depth, recalled, edited, kind, act, of, by, set, message_id: e.relay_msg_id, ts: e.ts ?? e.time })
 }

@@ -3,7 +3,7 @@
 
 import { h, s, show } from './h.js'
 import { t } from './i18n.js'
-import { clock, brief } from './format.js'
+import { clock, moment } from './format.js'
 import { clean, cut } from './text.js'
 import { isBot, isNotice, nameOf } from './conversation.js'
 import { overall } from './verdict.js'
@@ -103,7 +103,5 @@ function dot(entry, x, y, conversation) {
 
 function times(list, x) {
   const at = list.length < 12 ? [0] : [0, list.length - 1]
-  return at.map((i) => s('text', { class: 'time', x: i ? x(i) + STEP / 2 : LEFT, y: HEIGHT - 3, 'text-anchor': i ? 'end' : 'start' }, when(list[i].ts)))
+  return at.map((i) => s('text', { class: 'time', x: i ? x(i) + STEP / 2 : LEFT, y: HEIGHT - 3, 'text-anchor': i ? 'end' : 'start' }, moment(list[i].ts)))
 }
-
-const when = (ms) => (brief(ms) === clock(ms) ? clock(ms) : `${brief(ms)} ${clock(ms)}`)

@@ -1,6 +1,6 @@
 // Times and numbers, as the viewer's language writes them.
 
-import { language } from './i18n.js'
+import { language, t } from './i18n.js'
 
 const made = new Map()
 
@@ -30,6 +30,12 @@ export const dayKey = (ms) => (valid(ms) ? new Date(ms).toDateString() : '')
 export function brief(ms) {
   return dayKey(ms) === dayKey(Date.now()) ? clock(ms) : written(ms, { month: 'short', day: 'numeric' })
 }
+
+// moment is the time, with its date if that is not today.
+export const moment = (ms) => (brief(ms) === clock(ms) ? clock(ms) : `${brief(ms)} ${clock(ms)}`)
+
+// ends is until when a pause holds, behind what is paused; '' if somebody has to end it.
+export const ends = ({ until }) => (until ? ' ' + t('steer.until', { time: moment(until) }) : '')
 
 const units = [['day', 86_400_000], ['hour', 3_600_000], ['minute', 60_000], ['second', 1000]]
 

@@ -2,7 +2,7 @@
 
 import { h, icon } from './h.js'
 import { t } from './i18n.js'
-import { clock, exact, day, dayKey } from './format.js'
+import { clock, exact, day, dayKey, ends } from './format.js'
 import { body, line, plain, clean, cut } from './text.js'
 import { avatar, nameTag } from './person.js'
 import { chips } from './chips.js'
@@ -22,6 +22,7 @@ export function row(entry, view) {
   isNotice(entry) ? h('span', { class: 'avatar', 'aria-hidden': 'true' }, icon('told')) : avatar(entry),
   h('div', { class: 'who' }, isNotice(entry) ? noticeTag(entry) : nameTag(entry),
     h('time', { datetime: isoOf(entry.ts), title: exact(entry.ts) }, clock(entry.ts)),
+    entry.edited && h('span', { class: 'soft', 'data-testid': 'edited' }, t('edited')),
     entry.thread_id && h('button', { type: 'button', class: 'thread-mark', tabindex: '-1', 'data-thread-id': entry.thread_id, title: t('thread.only') }, icon('thread'), t('thread'))),
   quote(entry, view),
   textOf(entry, view.query),
@@ -35,8 +36,20 @@ export function row(entry, view) {
 // textOf is what stands in a message.
 function textOf(entry, query) {
   if (entry.recalled) return h('div', { class: 'text gone', 'data-testid': 'recalled' }, t('recalled'))
-  if (!entry.content && isNotice(entry)) return h('div', { class: 'text' }, t('act.' + entry.act), entry.set && [' ', h('code', null, plain(cut(JSON.stringify(entry.set), 400)))])
+  if (!entry.content && isNotice(entry)) return h('div', { class: 'text' }, t('act.' + entry.act), entry.act === 'set' && ' ' + changes(entry.set ?? {}))
   return body(entry.content ?? '', query)
+}
+
+// changes says what a command changed.
+function changes(set) {
+  const shown = (key, value) => {
+    if (key === 'paused') return value ? t('steer.paused') + ends(value) : t('steer.unpaused')
+    if (key.startsWith('muted:')) return `${key.slice('muted:'.length)} ${value ? t('steer.muted') + ends(value) : t('steer.unmuted')}`
+    if (key === 'forgotten') return t('set.forgotten')
+    const word = key === 'answer' ? t('mode.' + value) : typeof value === 'boolean' ? t(value ? 'on' : 'off') : value || t('steer.nobody')
+    return `${t('set.' + key)} ${key === 'budget' ? value : word}`
+  }
+  return clean(cut(Object.entries(set).map(([key, value]) => shown(key, value)).join(', '), 400))
 }
 
 // said is a line of a message's text.

@@ -4,7 +4,7 @@
 import * as api from './api.js'
 import { h, show } from './h.js'
 import { t, explain } from './i18n.js'
-import { brief, clock, exact } from './format.js'
+import { ends, moment } from './format.js'
 import { plain, clean, cut } from './text.js'
 import { hue } from './person.js'
 import { keepFocus } from './focus.js'
@@ -199,7 +199,7 @@ export class Steer {
   }
 
   #lastStop({ message_id, reason, bots, at }) {
-    return h('p', { class: 'soft', 'data-testid': 'steer-last' }, t('steer.last', { time: when(at), bots: clean(cut(bots.join(', '), 200)) }), ' ', h('code', null, reason), explain(reason) && ': ' + explain(reason), ' ',
+    return h('p', { class: 'soft', 'data-testid': 'steer-last' }, t('steer.last', { time: moment(at), bots: clean(cut(bots.join(', '), 200)) }), ' ', h('code', null, reason), explain(reason) && ': ' + explain(reason), ' ',
       h('button', { type: 'button', class: 'link', onclick: () => this.go(message_id) }, t('steer.go')))
   }
 
@@ -215,8 +215,3 @@ export class Steer {
     ]
   }
 }
-
-const when = (ms) => (brief(ms) === clock(ms) ? clock(ms) : `${brief(ms)} ${clock(ms)}`)
-
-// ends is until when a pause or a mute holds.
-const ends = ({ until }) => (until ? ' ' + t('steer.until', { time: when(until), exact: exact(until) }) : '')

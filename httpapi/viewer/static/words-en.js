@@ -29,7 +29,7 @@ export const en = {
   'no.such.message': 'This message is not among those that the page can load.',
 
   // how a group's bots are steered
-  steer: 'Settings of the group', 'steer.bots': 'Bots', 'steer.nobody': 'none', 'steer.online': 'online', 'steer.muted': 'muted', 'steer.muted.n': '{n} muted', 'steer.paused': 'paused', 'steer.until': 'until {time}', 'steer.fixed': 'fixed',
+  steer: 'Settings of the group', 'steer.bots': 'Bots', 'steer.nobody': 'none', 'steer.online': 'online', 'steer.muted': 'muted', 'steer.muted.n': '{n} muted', 'steer.paused': 'paused', 'steer.unpaused': 'no longer paused', 'steer.unmuted': 'no longer muted', 'set.forgotten': 'as the operator has set', 'steer.until': 'until {time}', 'steer.fixed': 'fixed',
   'steer.locked': 'The groups file fixes the settings of this group: nothing can be changed here.', 'steer.changed': 'changed', 'steer.done': 'Done.', 'steer.conflict': 'Somebody has changed the group meanwhile. It is shown as it is now; nothing of yours was changed.',
   'steer.pause': 'Pause', 'steer.pause.means': 'Bots are no longer given what other bots say', 'steer.resume': 'Resume', 'steer.resume.means': 'End the pause', 'steer.for': 'for', 'time.ever': 'until somebody ends it', 'time.30m': '30 minutes', 'time.2h': '2 hours', 'time.1d': '1 day',
   'steer.stop': 'Stop', 'steer.stop.means': 'Stop the bots until a person writes', 'steer.continue': 'Continue', 'steer.continue.means': 'Release what was stopped, and count anew',
@@ -37,7 +37,7 @@ export const en = {
   'steer.mute': 'Mute', 'steer.unmute': 'Unmute', 'steer.mute.name': 'Mute {name}', 'steer.unmute.name': 'Unmute {name}', 'steer.last': 'Last stop, {time}, at {bots}:', 'steer.go': 'Show the message',
   'set.answer': 'Who answers', 'set.answer.means': 'Who answers a message of a person that names no bot', 'mode.all': 'all bots', 'mode.named': 'only named bots', 'mode.default': 'the default bot', 'mode.one': 'one bot', 'set.default_bot': 'Default bot', 'set.default_bot.means': 'It answers what names no bot',
   'set.limit': 'Limit', 'set.limit.means': 'Bots stop at this many messages in a row', 'set.threshold': 'Threshold', 'set.threshold.means': 'This many pass without the judge', 'set.budget': 'Budget', 'set.budget.means': 'Messages of bots an hour; 0: no bound', 'set.judge': 'Judge', 'set.judge.means': 'Whether the judge decides between threshold and limit',
-  'source.record': 'set by people', 'source.file': 'from the groups file', 'source.env': 'from the environment', 'kind.command': 'command', 'kind.answer': 'answer', 'kind.stop': 'stop', 'act.stop': 'Bots were stopped', 'act.continue': 'What was stopped goes on', 'act.set': 'Settings were changed:', 'act.answer': 'Answer', 'by.api': 'over the API', recalled: 'recalled',
+  'source.record': 'set by people', 'source.file': 'from the groups file', 'source.env': 'from the environment', 'kind.command': 'command', 'kind.answer': 'answer', 'kind.stop': 'stop', 'act.stop': 'Bots were stopped', 'act.continue': 'What was stopped goes on', 'act.set': 'Settings were changed:', 'act.answer': 'Answer', 'by.api': 'over the API', recalled: 'recalled', edited: 'edited',
 
   // what became of a message
   'depth.n': 'depth {n}', 'depth.means': 'The {n}. message of bots in a row', 'depth.none': 'No message of a bot here, so no depth to show.',

@@ -29,7 +29,7 @@ export const zh = {
   'no.such.message': '页面能加载的消息里没有这一条。',
 
   // how a group's bots are steered
-  steer: '群设置', 'steer.bots': '机器人', 'steer.nobody': '无', 'steer.online': '在线', 'steer.muted': '已静音', 'steer.muted.n': '{n} 个已静音', 'steer.paused': '已暂停', 'steer.until': '到 {time}', 'steer.fixed': '已固定',
+  steer: '群设置', 'steer.bots': '机器人', 'steer.nobody': '无', 'steer.online': '在线', 'steer.muted': '已静音', 'steer.muted.n': '{n} 个已静音', 'steer.paused': '已暂停', 'steer.unpaused': '不再暂停', 'steer.unmuted': '不再静音', 'set.forgotten': '恢复运维的设置', 'steer.until': '到 {time}', 'steer.fixed': '已固定',
   'steer.locked': '群配置文件固定了本群的设置，这里不能更改。', 'steer.changed': '已改', 'steer.done': '已完成。', 'steer.conflict': '其间有人改了本群的设置。现在显示最新的设置，你的更改没有生效。',
   'steer.pause': '暂停', 'steer.pause.means': '机器人不再收到其他机器人的消息', 'steer.resume': '恢复', 'steer.resume.means': '结束暂停', 'steer.for': '时长', 'time.ever': '直到有人结束', 'time.30m': '30 分钟', 'time.2h': '2 小时', 'time.1d': '1 天',
   'steer.stop': '停止', 'steer.stop.means': '叫停机器人，直到有人发消息', 'steer.continue': '继续', 'steer.continue.means': '放行停下的消息，重新计数',
@@ -37,7 +37,7 @@ export const zh = {
   'steer.mute': '静音', 'steer.unmute': '取消静音', 'steer.mute.name': '让 {name} 静音', 'steer.unmute.name': '取消 {name} 的静音', 'steer.last': '最近一次停下，{time}，在 {bots}：', 'steer.go': '显示消息',
   'set.answer': '谁来回答', 'set.answer.means': '没有点名机器人的消息由谁回答', 'mode.all': '所有机器人', 'mode.named': '只有被点名的', 'mode.default': '默认机器人', 'mode.one': '一个机器人', 'set.default_bot': '默认机器人', 'set.default_bot.means': '没有点名的消息由它回答',
   'set.limit': '上限', 'set.limit.means': '机器人连续说到第几条停下', 'set.threshold': '阈值', 'set.threshold.means': '前几条不经裁判', 'set.budget': '预算', 'set.budget.means': '每小时的机器人消息数，0 为不限', 'set.judge': '裁判', 'set.judge.means': '阈值与上限之间是否由裁判决定',
-  'source.record': '由人设置', 'source.file': '来自群配置文件', 'source.env': '来自环境变量', 'kind.command': '命令', 'kind.answer': '回复', 'kind.stop': '停止', 'act.stop': '机器人被叫停', 'act.continue': '停下的对话继续', 'act.set': '更改了设置：', 'act.answer': '回复', 'by.api': '通过 API', recalled: '已撤回',
+  'source.record': '由人设置', 'source.file': '来自群配置文件', 'source.env': '来自环境变量', 'kind.command': '命令', 'kind.answer': '回复', 'kind.stop': '停止', 'act.stop': '机器人被叫停', 'act.continue': '停下的对话继续', 'act.set': '更改了设置：', 'act.answer': '回复', 'by.api': '通过 API', recalled: '已撤回', edited: '已编辑',
 
   // what became of a message
   'depth.n': '深度 {n}', 'depth.means': '机器人连续发言的第 {n} 条', 'depth.none': '这里没有机器人的消息，没有深度可显示。',
