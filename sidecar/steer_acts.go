@@ -195,7 +195,11 @@ func (a *acts) due(now time.Time) (due []*wanted, pause time.Duration) {
 			continue
 		}
 		turn := a.turn(w)
-		if w.another || turn < 0 {
+		if w.another {
+			continue
+		}
+		if turn < 0 { // until it can write
+			pause = min(pause, actTurn)
 			continue
 		}
 		at := w.since.Add(time.Duration(turn) * actTurn)
@@ -215,6 +219,11 @@ func (a *acts) due(now time.Time) (due []*wanted, pause time.Duration) {
 // Feishu: where none of those that are online can, m is only told.
 func (a *acts) showers(m *steer.Mark) (bots []steer.Bot, write bool) {
 	bots = a.bots(a.records.state(m.Channel, m.ChatID))
+	for i := range bots { // what this one shows again after a restart it alone can show
+		if bots[i].Agent == a.cfg.Agent {
+			bots[i].CanWrite = a.canWrite(m.Channel)
+		}
+	}
 	bots = slices.DeleteFunc(bots, func(b steer.Bot) bool { return !b.Online })
 	if writers := slices.DeleteFunc(slices.Clone(bots), func(b steer.Bot) bool { return !b.CanWrite }); len(writers) > 0 {
 		return writers, true

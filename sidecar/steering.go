@@ -56,6 +56,8 @@ const (
 	auditEvery = 10 * time.Minute
 	// auditPause is the least time between two looks.
 	auditPause = time.Second
+	// marksWait is how long an event waits until the marks of before are taken in.
+	marksWait = 2 * time.Second
 	// clockAhead is how far in the future a time may be: clocks differ.
 	clockAhead = 5 * time.Second
 )
@@ -174,11 +176,16 @@ func (s *steering) announce(channel string, chat relay.ChatID) {
 	}
 	c := &s.cfg.Steer
 	self := steer.Member{Agent: s.cfg.Agent, Name: s.app.self().Name, MentionAll: s.cfg.MentionAll,
-		CanWrite: channel == relay.DefaultChannel && s.app.api.Ready(), Answer: steer.Mode(c.AnswerMode), Budget: c.Budget}
+		CanWrite: s.canWrite(channel), Answer: steer.Mode(c.AnswerMode), Budget: c.Budget}
 	if slices.Contains(s.records.state(channel, chat).members, self.Bounded()) {
 		return
 	}
 	s.change(channel, chat, steer.Join(self))
+}
+
+// canWrite reports whether this sidecar can write to Feishu.
+func (s *steering) canWrite(channel string) bool {
+	return channel == relay.DefaultChannel && s.app.api.Ready()
 }
 
 // left tells the others that the bot is no longer in a group.
@@ -232,7 +239,9 @@ func (s *steering) publish(marks ...steer.Mark) error {
 	if err != nil {
 		return fmt.Errorf("share what was said to the sidecars: %w", err)
 	}
-	s.trace("marked")
+	if len(marks) > 0 && marks[0].Kind != steer.State {
+		s.trace("marked")
+	}
 	for i := range marks {
 		s.take(&marks[i], false)
 	}
@@ -416,5 +425,9 @@ func shownMark(m *steer.Mark) transcript.Entry {
 
 // reacted reports whether a reaction of an app is a sidecar's notice.
 func (s *steering) reacted(id relay.MessageID, emoji string) bool {
-	return emoji == s.cfg.Steer.StopEmoji && s.acts.about(id)
+	if emoji != s.cfg.Steer.StopEmoji {
+		return false
+	}
+	wait.Closed(s.caughtUp, marksWait) // it may be of before
+	return s.acts.about(id)
 }

@@ -1,0 +1,299 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	lark "github.com/larksuite/oapi-sdk-go/v3"
+	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+
+	"feishu-relay/internal/feishusim"
+	"feishu-relay/sidecar"
+	"feishu-relay/transcript"
+)
+
+// pair is BotA with a sidecar in this process, and BotB with one in processes of its own.
+type pair struct {
+	*tenant
+	apps       []feishusim.App
+	botA, botB *sdkBot
+	b          *process
+	disconnect func() // BotB
+}
+
+// newPair is a pair whose bots and sidecars know each other.
+func newPair(t *testing.T, change func(*sidecar.Config)) *pair {
+	t.Helper()
+	p := &pair{disconnect: func() {}}
+	p.tenant, p.apps = newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	cfg := p.steered("agent_a")
+	change(&cfg)
+	a := p.start(cfg)
+	p.botA = p.bot(p.apps[0], "http://"+a.Gateway().String(), nil)
+	p.connected(a)
+	cfg = p.steered("agent_b")
+	cfg.Gateway.Addr = freeAddr(t)
+	change(&cfg)
+	p.b = newProcess(t, p.dir, cfg)
+	p.botB = &sdkBot{app: p.apps[1], heard: make(chan heard, 1000)}
+	p.again("")
+	p.botA.introduce(t)
+	p.says("hello")
+	p.hears(p.botA, "hello")
+	p.hears(p.botB, "hello")
+	p.until("both are known in the group", func() bool {
+		status := p.answers("/relay status")
+		return strings.Contains(status, "BotA") && strings.Contains(status, "BotB")
+	})
+	return p
+}
+
+// again ends BotB's sidecar and begins a life of it, to end at a point if there is one, in which the
+// bot is connected anew: its SDK would take its time.
+func (p *pair) again(crashAt string) {
+	p.t.Helper()
+	p.b.kill()
+	p.disconnect()
+	p.b.start(crashAt)
+	_, err := p.b.url(limited(p.t))
+	must(p.t, err)
+	connected := func() bool {
+		return series(httpGet(p.t, p.b, "/metrics"), `feishu_relay_gateway_events_total{event="connected"}`) > 0
+	}
+	p.until("BotB is connected", func() bool {
+		p.disconnect()
+		ctx, cancel := context.WithCancel(context.Background())
+		ws := larkws.NewClient(p.apps[1].ID, p.apps[1].Secret, larkws.WithDomain("http://"+p.b.cfg.Gateway.Addr),
+			larkws.WithLogLevel(larkcore.LogLevelError), larkws.WithEventHandler(p.botB.dispatcher(nil)))
+		var done sync.WaitGroup
+		done.Go(func() { _ = ws.Start(ctx) })
+		p.disconnect = sync.OnceFunc(func() {
+			cancel()
+			done.Wait()
+		})
+		for until := time.Now().Add(5 * time.Second); time.Now().Before(until); { // an SDK that failed waits for minutes
+			if connected() {
+				return true
+			}
+			<-time.After(20 * time.Millisecond)
+		}
+		return false
+	})
+	p.t.Cleanup(p.disconnect)
+	must(p.t, p.WaitConnected(limited(p.t), p.apps[1].ID, 1))
+	p.botB.client = lark.NewClient(p.apps[1].ID, p.apps[1].Secret, lark.WithOpenBaseUrl("http://"+p.b.cfg.Gateway.Addr),
+		lark.WithLogLevel(larkcore.LogLevelError))
+	p.botB.introduce(p.t)
+}
+
+func httpGet(t *testing.T, p *process, path string) string {
+	t.Helper()
+	url, err := p.url(limited(t))
+	must(t, err)
+	resp, err := http.Get(url + path)
+	must(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return string(body)
+}
+
+// dies waits for the end of a life.
+func (p *process) dies(t *testing.T) {
+	t.Helper()
+	l, _ := p.current()
+	select {
+	case <-l.exited:
+	case <-limited(t).Done():
+		t.Fatalf("%s did not come to the point of its end", p.agent)
+	}
+}
+
+// discuss lets the bots talk until the third message, which stops at BotB, and returns that.
+func (n *tenant) discuss(botA, botB *sdkBot, about string) feishusim.Message {
+	n.t.Helper()
+	first := n.says("discuss " + about)
+	n.hears(botB, "discuss "+about)
+	n.reply(botA, heard{ID: first}, botB.app.ID, "one "+about)
+	n.reply(botB, n.hears(botB, "one "+about), botA.app.ID, "two "+about)
+	n.reply(botA, n.hears(botA, "two "+about), botB.app.ID, "three "+about)
+	return n.sees("three " + about)
+}
+
+// replies are what was replied to a message.
+func (n *tenant) replies(id string) (texts []string) {
+	for _, m := range n.Messages(n.chat) {
+		if m.ParentID == id {
+			texts = append(texts, m.Text)
+		}
+	}
+	return texts
+}
+
+// marks are what the sidecars' marks say in the group, oldest first.
+func (n *tenant) marks() (all []transcript.Entry) {
+	data, _ := os.ReadFile(filepath.Join(n.dir, "transcripts", "marks", "feishu_"+n.chat+".jsonl"))
+	for line := range strings.Lines(string(data)) {
+		var e transcript.Entry
+		if json.Unmarshal([]byte(line), &e) == nil && e.Mark != nil {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// noticeOn is the notice that is on a message, if there is one.
+func (n *tenant) noticeOn(id string) (notices []transcript.Entry) {
+	for _, e := range n.marks() {
+		if e.Mark.Kind == "notice" && e.Mark.Act == "stop" && e.Mark.Of == id {
+			notices = append(notices, e)
+		}
+	}
+	return notices
+}
+
+// A sidecar is killed at each step of showing that its bot was stopped: it is shown once.
+func TestNoticesUnderKills(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"text", "reaction"} {
+		for _, step := range []string{"marked", "sending", "shown"} {
+			t.Run(form+"/"+step, func(t *testing.T) {
+				t.Parallel()
+				n := newPair(t, func(cfg *sidecar.Config) { cfg.Steer.StopNotice = form })
+				n.again(step + ":1")
+				third := n.discuss(n.botA, n.botB, "this")
+				n.b.dies(t)
+				n.again("")
+				n.until("the notice is noted", func() bool { return len(n.noticeOn(third.ID)) > 0 })
+				n.answers("/relay status") // what is behind it has been done
+				shown := n.reactions(third.ID)
+				if form == "text" {
+					shown = n.replies(third.ID)
+				}
+				if len(shown) != 1 {
+					t.Errorf("the group was shown %q", shown)
+				}
+				if got := n.noticeOn(third.ID); len(got) != 1 {
+					t.Errorf("the marks have %+v", got)
+				}
+				n.eachOnce(n.botA)
+				if n.botB.given(third.ID) > 0 {
+					t.Error("BotB was given what was stopped")
+				}
+			})
+		}
+	}
+}
+
+// What a sidecar that was killed has not begun to show another one shows.
+func TestNoticeOfADeadSidecar(t *testing.T) {
+	t.Parallel()
+	n := newPair(t, func(cfg *sidecar.Config) {})
+	n.b.kill()
+	id := n.says("stopped")
+	line := fmt.Sprintf(`{"id":"w1","kind":"wanted","act":"stop","once":"o1","agent":"agent_b","channel":"feishu","chat_id":%q,`+
+		`"message_id":"","of":%q,"sender":"agent_a","bots":["agent_b"],"reason":"max_depth","round":1,"ts":%d}`, n.chat, id, time.Now().UnixMilli())
+	c := &circle{tenant: n.tenant}
+	c.injects(line)
+	n.until("BotA's sidecar shows it", func() bool { return len(n.noticeOn(id)) == 1 })
+	if got := n.reactions(id); len(got) != 1 {
+		t.Errorf("the reactions are %q", got)
+	}
+}
+
+// Where Feishu refuses a sidecar's call, another one shows the notice; where it refuses all, only the
+// marks have it, and it counts all the same.
+func TestNoticesThatFeishuRefuses(t *testing.T) {
+	t.Parallel()
+	for _, everybody := range []bool{false, true} {
+		t.Run(fmt.Sprint(everybody), func(t *testing.T) {
+			t.Parallel()
+			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+			a, b := n.start(n.steered("agent_a")), n.start(n.steered("agent_b"))
+			botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+			n.connected(a)
+			n.connected(b)
+			botA.introduce(t)
+			botB.introduce(t)
+			n.says("hello")
+			n.hears(botA, "hello")
+			n.hears(botB, "hello")
+			n.until("both are known in the group", func() bool {
+				status := n.answers("/relay status")
+				return strings.Contains(status, "BotA") && strings.Contains(status, "BotB")
+			})
+			fault := feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "POST /open-apis/im/v1/messages/*/reactions", Code: 230002,
+				App: apps[1].ID}
+			if everybody {
+				fault.App = ""
+			}
+			n.Fault(fault)
+			third := n.discuss(botA, botB, "this")
+			n.until("the notice is noted", func() bool { return len(n.noticeOn(third.ID)) > 0 })
+			notices, reactions := n.noticeOn(third.ID), n.reactions(third.ID)
+			switch {
+			case everybody && (len(reactions) > 0 || !strings.HasPrefix(notices[0].MessageID, "notice:")):
+				t.Errorf("the reactions are %q, the notice %+v", reactions, notices)
+			case !everybody && (len(reactions) != 1 || notices[0].Sender != "agent_a"):
+				t.Errorf("the reactions are %q, the notice %+v", reactions, notices)
+			}
+			n.says("continue")
+			n.hears(botB, "three this")
+		})
+	}
+}
+
+// A sidecar is killed at each step of releasing what was stopped: the bot is given it once.
+func TestContinueUnderKills(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"released", "inject", "delivered", "settling"} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			n := newPair(t, func(*sidecar.Config) {})
+			apps, botA, botB := n.apps, n.botA, n.botB
+			third := n.discuss(botA, botB, "this")
+			n.until("it has a notice", func() bool { return len(n.noticeOn(third.ID)) > 0 })
+			n.again(step + ":1")
+			n.says("@BotB Go on!", apps[1].ID)
+			n.b.dies(t)
+			n.again("")
+			n.until("BotB has it", func() bool { return botB.given(third.ID) > 0 })
+			// The word has started the count anew: as many messages as after a person's pass.
+			n.reply(botB, heard{ID: third.ID}, apps[0].ID, "four")
+			n.reply(botA, n.hears(botA, "four"), apps[1].ID, "five")
+			n.reply(botB, n.hears(botB, "five"), apps[0].ID, "six")
+			sixth := n.sees("six")
+			n.until("the sixth stops", func() bool { return len(n.noticeOn(sixth.ID)) > 0 })
+			n.again("") // the marks are taken in again
+			n.says("and now?")
+			n.hears(botB, "and now?")
+			if got := botB.given(third.ID); got != 1 {
+				t.Errorf("BotB was given what was released %d times", got)
+			}
+			n.eachOnce(botA, sixth.ID)
+		})
+	}
+}
+
+func (b *sdkBot) given(id string) (times int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.all {
+		if h.ID == id {
+			times++
+		}
+	}
+	return times
+}
