@@ -56,8 +56,8 @@ const (
 	auditEvery = 10 * time.Minute
 	// auditPause is the least time between two looks.
 	auditPause = time.Second
-	// marksWait is how long an event waits until the marks of before are taken in.
-	marksWait = 2 * time.Second
+	// earlierWait is how long an event waits until the marks of before are taken in.
+	earlierWait = 2 * time.Second
 	// clockAhead is how far in the future a time may be: clocks differ.
 	clockAhead = 5 * time.Second
 )
@@ -428,6 +428,6 @@ func (s *steering) reacted(id relay.MessageID, emoji string) bool {
 	if emoji != s.cfg.Steer.StopEmoji {
 		return false
 	}
-	wait.Closed(s.caughtUp, marksWait) // it may be of before
+	wait.Closed(s.caughtUp, earlierWait) // it may be of before
 	return s.acts.about(id)
 }

@@ -1,0 +1,132 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"feishu-relay/relay"
+)
+
+// told is how often bots were told that a message is for them.
+type told struct {
+	mu    sync.Mutex
+	times map[string]int // guarded by mu
+}
+
+// insists reports a person's message to a sidecar until that answers, over its ends, as a bot does.
+func (o *told) insists(ctx context.Context, p *process, chat, id string, said time.Time) error {
+	body := fmt.Sprintf(`{"chat_id":%q,"content":"who answers?","sender":"Tom","message_id":%q,"ts":%d}`, chat, id, said.UnixMilli())
+	for {
+		url, err := p.url(ctx)
+		if err != nil {
+			return err
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/inbound", bytes.NewReader([]byte(body)))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			var answer relay.Sent
+			err = json.NewDecoder(resp.Body).Decode(&answer)
+			_ = resp.Body.Close()
+			if err == nil && resp.StatusCode == http.StatusAccepted && answer.ForMe != nil {
+				if *answer.ForMe {
+					o.mu.Lock()
+					defer o.mu.Unlock()
+					o.times[id]++
+				}
+				return nil
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		breathe(ctx)
+	}
+}
+
+// Of eight bots one is given each message of a person, while their sidecars are killed again and again.
+func TestOneOfEightUnderKills(t *testing.T) {
+	t.Parallel()
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			ctx := limited(t)
+			c := newCircle(t, backend)
+			var all []*process
+			for i := range 8 {
+				cfg := c.config(fmt.Sprintf("agent_%c", 'a'+i))
+				cfg.Steer.AnswerMode = "one"
+				p := newProcess(t, c.dir, cfg)
+				p.start("")
+				all = append(all, p)
+			}
+			for _, p := range all {
+				c.until("all know each other", func() bool {
+					return strings.Count(httpGet(t, p, "/v1/groups/oc_1"), `"online":true`) == len(all)
+				})
+			}
+			got := &told{times: map[string]int{}}
+			kills := 0
+			const messages = 6
+			for i := range messages {
+				dies := i == 1 || i == 3 // the first one dies when it has claimed the message
+				if dies {
+					all[0].kill()
+					all[0].start("marked:1")
+					_, err := all[0].url(ctx)
+					must(t, err)
+				}
+				id, said := fmt.Sprintf("om_%d", i), time.Now()
+				var reports sync.WaitGroup
+				for _, p := range all {
+					reports.Go(func() {
+						if err := got.insists(ctx, p, "oc_1", id, said); err != nil {
+							t.Errorf("%s is not told of %s: %v", p.agent, id, err)
+						}
+					})
+				}
+				if dies {
+					all[0].dies(t)
+					all[0].start("")
+				}
+				if i == 5 { // at any time
+					for _, victim := range []int{0, 1 + rand.IntN(len(all)-1)} {
+						all[victim].kill()
+						all[victim].start("")
+						kills++
+					}
+				}
+				reports.Wait()
+			}
+			got.mu.Lock()
+			defer got.mu.Unlock()
+			double := 0
+			for i := range messages {
+				switch n := got.times[fmt.Sprintf("om_%d", i)]; {
+				case n == 0:
+					t.Errorf("nobody was given message %d", i)
+				case n > 1 && i != 5:
+					t.Errorf("%d bots were given message %d, though none died behind a delivery", n, i)
+				case n > 1:
+					double += n - 1
+				}
+			}
+			if double > kills {
+				t.Errorf("%d messages too many were given at %d kills", double, kills)
+			}
+		})
+	}
+}
