@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"feishu-relay/internal/groups"
 	"feishu-relay/mailbox"
 )
 
@@ -115,8 +113,15 @@ func onFeishu(s *subject) bool   { return s.KnowsFeishu() }
 func hasApp(s *subject) bool     { return s.KnowsFeishu() && s.AppID != "" && s.AppSecret != "" }
 func adminsSteer(s *subject) bool {
 	file := readGroups(s.GroupsFile)
-	return len(s.Steer.Commands) > 0 && (s.Steer.By == steerAdmins || file != nil &&
-		slices.ContainsFunc(slices.Collect(maps.Values(file.Groups)), func(g groups.Group) bool { return g.SteerBy == steerAdmins }))
+	if file == nil || s.Steer.By == steerAdmins {
+		return len(s.Steer.Commands) > 0 && s.Steer.By == steerAdmins
+	}
+	for _, g := range file.Groups {
+		if g.SteerBy == steerAdmins {
+			return len(s.Steer.Commands) > 0
+		}
+	}
+	return false
 }
 func hasGateway(s *subject) bool { return s.Gateway.Addr != "" }
 func hasWebhook(s *subject) bool { return s.BotWebhookURL != "" }
@@ -138,6 +143,7 @@ func probes(c *config) []probe {
 		{"Relay", "redis memory", tryLimit, onRedis, []string{"redis"}, checkRedisMemory},
 		{"Relay", "redis rights", tryLimit, onRedis, relayable, checkRedisRights},
 		{"Relay", "redis outcomes", tryLimit, onRedis, []string{"redis rights"}, checkOutcomes},
+		{"Relay", "redis marks", tryLimit, onRedis, []string{"redis rights"}, checkMarks},
 		{"Relay", "redis stream", tryLimit, onRedis, relayable, checkStream},
 		{"Relay", "clock", tryLimit, onRedis, []string{"redis"}, checkClock},
 		{"Relay", "signatures", tryLimit, nil, []string{"redis"}, checkLineSignatures},

@@ -106,6 +106,8 @@ func TestCheckRedisRights(t *testing.T) {
 		{"no reading", all + "-xread", "redis rights", statusFail, "XREAD: NOPERM"},
 		{"nothing for presence", "on >pw resetkeys ~nanobot:feishu:outbound:log ~nanobot:feishu:outbound:check:* ~nanobot:feishu:outbound:outcomes ~nanobot:feishu:inbound:* ~nanobot:mailbox:* &* +@all", "redis rights", statusFail, "EVAL: NOPERM"},
 		{"no outcomes", "on >pw resetkeys ~nanobot:feishu:outbound:log ~nanobot:feishu:outbound:check:* ~nanobot:feishu:outbound:agent:* ~nanobot:feishu:inbound:* ~nanobot:mailbox:* &* +@all", "redis outcomes", statusWarn, "XADD: NOPERM"},
+		{"no marks", "on >pw resetkeys ~nanobot:feishu:outbound:log ~nanobot:feishu:outbound:check:* ~nanobot:feishu:outbound:agent:* ~nanobot:feishu:outbound:outcomes ~nanobot:feishu:inbound:* ~nanobot:mailbox:* &* +@all", "redis marks", statusWarn, "XADD: NOPERM"},
+		{"no claims", "on >pw resetkeys ~nanobot:feishu:outbound:log ~nanobot:feishu:outbound:check:* ~nanobot:feishu:outbound:agent:* ~nanobot:feishu:outbound:outcomes ~nanobot:feishu:inbound:* ~nanobot:mailbox:* ~nanobot:feishu:outbound:steer:* &* +@all", "redis marks", statusWarn, "SET: NOPERM"},
 		{"not the users' messages", "on >pw ~nanobot:feishu:outbound:* ~nanobot:mailbox:* &nanobot:feishu:outbound &agent.inbox.* +@all", "redis rights", statusFail, "nanobot:feishu:inbound:*"},
 		{"no deleting", all + "-del", "redis rights", statusWarn, "redis-cli del 'nanobot:feishu:outbound:check:"},
 		{"no more than needed", "on >pw ~nanobot:feishu:* &nanobot:feishu:* -@all +@connection +@scripting +@stream +@pubsub +@read +@write +@transaction", "redis rights", statusOK, "can be written and read"},

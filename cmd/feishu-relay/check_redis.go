@@ -222,8 +222,24 @@ func rightsMend(c *config) string {
 // checkOutcomes looks at the stream in which sidecars report to each other what became
 // of messages. Only viewers need it.
 func checkOutcomes(ctx context.Context, s *subject) []finding {
-	const effect = "a viewer shows only what became of messages at its own bot"
-	key := sidecar.OutcomesKey(s.RelayChannel)
+	return checkSideStream(ctx, s, sidecar.OutcomesKey(s.RelayChannel), "a viewer shows only what became of messages at its own bot")
+}
+
+// checkMarks looks at the stream of what people set in groups, and at the claims of what is shown there once.
+func checkMarks(ctx context.Context, s *subject) []finding {
+	const effect = "what people set in a group, and what it is shown, stays at the sidecar that heard it"
+	if out := checkSideStream(ctx, s, sidecar.MarksKey(s.RelayChannel), effect); out != nil {
+		return out
+	}
+	key := s.RelayChannel + ":claim:check"
+	if refused := mayUse(ctx, s.client, key, "SET KEY - NX PX 1", "GET KEY"); refused != "" {
+		return warning(rightsMend(s.config), "%s: commands in groups are not answered, nor stops shown", refused)
+	}
+	return nil
+}
+
+// checkSideStream looks at a stream beside the relay's own; effect is what fails without it.
+func checkSideStream(ctx context.Context, s *subject, key, effect string) []finding {
 	refused := mayUse(ctx, s.client, key, "XADD KEY * payload -", "XREAD STREAMS KEY 0", "XINFO STREAM KEY")
 	if refused != "" {
 		return warning(rightsMend(s.config), "%s: %s", refused, effect)
