@@ -1,0 +1,84 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/relay"
+	"feishu-relay/sidecar"
+	"feishu-relay/steer"
+)
+
+// commands reports a command of a person to a sidecar.
+func (c *circle) commands(s *running, id, text, sender, union string, at time.Time) {
+	c.t.Helper()
+	status, body := c.posts(s, "/v1/inbound", fmt.Sprintf(`{"chat_id":"oc_1","content":%q,"sender":%q,"sender_union_id":%q,"message_id":%q,"ts":%d}`,
+		text, sender, union, id, at.UnixMilli()))
+	if status != http.StatusAccepted || !strings.Contains(body, `"for_me":false`) || !strings.Contains(body, string(relay.Command)) {
+		c.t.Errorf("%s is answered %d: %s", text, status, body)
+	}
+}
+
+// answered waits for the answer to a command in the marks of a sidecar.
+func (c *circle) answered(agent, command string) (text string) {
+	c.t.Helper()
+	c.until("the command is answered", func() bool {
+		data, _ := os.ReadFile(filepath.Join(c.dir, agent, "transcripts", "marks", "feishu_oc_1.jsonl"))
+		for line := range strings.Lines(string(data)) {
+			if strings.Contains(line, `"kind":"notice"`) && strings.Contains(line, `"of":"`+command+`"`) {
+				text = line
+				return true
+			}
+		}
+		return false
+	})
+	return text
+}
+
+// Only who is on the list may change a group, by one of their ids; a sidecar that does not know the person
+// leaves the command to one that does.
+func TestWhoMaySteer(t *testing.T) {
+	t.Parallel()
+	c := newCircle(t, "file")
+	listed := func(agent string) sidecar.Config {
+		cfg := c.config(agent)
+		cfg.Steer.By = "ou_tom_at_a, on_tom"
+		return cfg
+	}
+	a, b := c.start(listed("agent_a")), c.start(listed("agent_b"))
+	c.agree("they know each other", withBots(2), a, b)
+	now := time.Now()
+	c.commands(b, "om_1", "/relay limit 9", "ou_tom_at_b", "", now) // an id of another app
+	c.commands(a, "om_1", "/relay limit 9", "ou_tom_at_a", "", now)
+	c.agree("the one that knows him does it", func(g steer.Group) bool { return g.Settings.Limit == 9 }, a, b)
+	c.commands(b, "om_2", "/relay limit 8", "ou_tom_at_b", "on_tom", now.Add(time.Millisecond))
+	c.agree("his union_id counts", func(g steer.Group) bool { return g.Settings.Limit == 8 }, a, b)
+	c.commands(b, "om_3", "/relay limit 7", "ou_jerry", "on_jerry", now.Add(2*time.Millisecond))
+	c.answered("agent_a", "om_3")
+	c.commands(a, "om_4", "/relay limit 6", "ou_tom_at_a", "", now.Add(-time.Hour)) // older than RELAY_MAX_AGE
+	c.commands(a, "om_5", "/relay status", "ou_jerry", "", now.Add(3*time.Millisecond))
+	c.answered("agent_b", "om_5")
+	c.agree("nothing else has changed", func(g steer.Group) bool { return g.Settings.Limit == 8 }, a, b)
+}
+
+// A bot that another one's framework reports as a person commands nothing where its id is known.
+func TestBotsCommandNothing(t *testing.T) {
+	t.Parallel()
+	n, apps, a, b, botA, botB := steeredPair(t, asIs)
+	n.reply(botA, heard{ID: n.says("go")}, apps[1].ID, "/relay pause")
+	n.hears(botB, "/relay pause") // it passes as what a bot says
+	id := n.OpenID(apps[1].ID, apps[0].ID)
+	status, body := n.posts(b, "/v1/inbound", fmt.Sprintf(`{"chat_id":%q,"content":"/relay pause","sender":"BotA","sender_id":%q,"message_id":"om_bot","ts":%d}`,
+		n.chat, id, time.Now().UnixMilli()))
+	if status != http.StatusAccepted || strings.Contains(body, string(relay.Command)) {
+		t.Errorf("a bot's words are answered %d: %s", status, body)
+	}
+	n.agree("nothing is paused", func(g steer.Group) bool { return g.Settings.Paused == nil }, a, b)
+}
