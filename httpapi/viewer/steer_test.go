@@ -163,8 +163,17 @@ func pageOfNotices(t *testing.T, browser *browsertest.Browser) {
 	if n := browsertest.Eval[int](p, `document.querySelectorAll('#talk-depth [data-go]').length`); n != 4 {
 		t.Errorf("the depths of %d are drawn, want those of 4 messages", n)
 	}
+	s.say("oc_x", 4, 2)
+	p.Wait("what is said", `document.querySelector('[data-message-id=om_5]')?.innerText.includes('message 5')`)
+	s.change(func() {
+		s.kept = append(s.kept, object{"type": "recall", "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": "om_5", "time": began + 9000})
+	})
+	p.Wait("that it was recalled", `document.querySelector('[data-message-id=om_5] [data-testid=recalled]')`)
+	if browsertest.Eval[bool](p, `document.body.innerHTML.includes('message 5')`) {
+		t.Error("the text of a message that was recalled is on the page")
+	}
 	p.Click("[data-testid=filter-people]")
-	p.Wait("people only", `document.querySelectorAll('.message').length === 2`)
+	p.Wait("people only", `document.querySelectorAll('.message').length === 3`)
 	p.Click("[data-testid=filter-all]")
 	hash(p, "#/groups/feishu/oc_x/"+`notice%20notice%3A1`)
 	p.Wait("details", `!document.querySelector('#details').hidden && document.querySelector('#details').innerText.includes('notice:1')`)

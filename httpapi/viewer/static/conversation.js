@@ -55,6 +55,12 @@ export class Conversation {
     return replies
   }
 
+  // recall forgets the text of a message, and returns it if it is here.
+  recall(id) {
+    const entry = this.#byId.get(id)
+    return entry && forget(entry)
+  }
+
   #merge(fresh) {
     const { entries } = this
     if (entries.length && fresh.at(-1).ts < entries[0].ts) this.entries = fresh.concat(entries)
@@ -121,6 +127,9 @@ export const isBot = (entry) => entry.role === 'assistant'
 // nameOf is how a sender is called.
 export const nameOf = (entry) => (entry.kind === 'command' && entry.by) || entry.sender_name || entry.sender || '?'
 
+// forget takes the text of a message that was recalled.
+export const forget = (entry) => Object.assign(entry, { content: '', recalled: true })
+
 // insert puts entry behind all that are not later, and returns where: at the end
 // mostly, without looking at the others.
 export function insert(entries, entry) {
@@ -140,7 +149,7 @@ export function insert(entries, entry) {
 function says(known, entry) {
   let more = false
   for (const [name, value] of Object.entries(entry)) {
-    if (name === 'ts' || value === undefined || known[name] === value) continue
+    if (name === 'ts' || (name === 'content' && known.recalled) || value === undefined || known[name] === value) continue
     known[name] = value
     more = true
   }

@@ -5,7 +5,7 @@ import { h, show } from './h.js'
 import { t, language } from './i18n.js'
 import { brief, dayKey, exact, number } from './format.js'
 import { line } from './text.js'
-import { nameOf, entryOf } from './conversation.js'
+import { entryOf, forget, nameOf } from './conversation.js'
 import { remembered, remember } from './memory.js'
 import { hash } from './route.js'
 import { fault } from './notice.js'
@@ -66,7 +66,12 @@ export class GroupList {
       if (this.#isOpen(group)) this.#read(group)
       else group.fresh++
     }
-    if (!messages.length) return
+    const recalled = events.filter((e) => e.type === 'recall')
+    for (const e of recalled) {
+      const group = this.get(e.channel, e.chat_id)
+      if (group?.last?.message_id === e.relay_msg_id) group.last = forget({ ...group.last })
+    }
+    if (!messages.length && !recalled.length) return
     this.#remember()
     this.draw()
   }
@@ -132,7 +137,7 @@ export class GroupList {
     if (key === this.#open) row.setAttribute('aria-current', 'page')
     else row.removeAttribute('aria-current')
     const { last } = group
-    const says = JSON.stringify([language(), dayKey(Date.now()), group.name, newest(group), last?.message_id, unread, group.fresh])
+    const says = JSON.stringify([language(), dayKey(Date.now()), group.name, newest(group), last?.message_id, last?.recalled, unread, group.fresh])
     if (row.says === says) return row
     row.says = says
     return show(row,

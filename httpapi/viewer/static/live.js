@@ -1,7 +1,7 @@
 // Watches GET /v1/events. Watching settles nothing and takes no bot's messages;
 // /v1/stream, which would, is never opened here.
 
-const KINDS = ['message', 'notice', 'outcome', 'mail']
+const KINDS = ['message', 'notice', 'recall', 'outcome', 'mail']
 const OWN_TRIES = 4 // by the browser, in a row; it repeats what was missed
 const LONGEST_WAIT = 15_000 // between tries of ours, in ms
 const HIDDEN_PAUSE = 500 // between batches while nobody looks, in ms

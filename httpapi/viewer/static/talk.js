@@ -4,7 +4,7 @@
 import { h, show, icon } from './h.js'
 import { t } from './i18n.js'
 import { number } from './format.js'
-import { Conversation, KEPT, entryOf, isBot, isNotice, nameOf } from './conversation.js'
+import { Conversation, KEPT, entryOf, forget, isBot, isNotice, nameOf } from './conversation.js'
 import { endedBy } from './verdict.js'
 import { choose } from './message.js'
 import { Reader, STEPS_BACK } from './reader.js'
@@ -204,7 +204,8 @@ export class Talk {
     const mine = (x) => x && x.channel === conversation.channel && x.chat_id === conversation.chat
     const messages = events.filter((e) => (e.type === 'message' || e.type === 'notice') && mine(e)).map(entryOf)
     const became = events.filter((e) => e.type === 'outcome' && mine(e.outcome)).map((e) => e.outcome)
-    if (!messages.length && !became.length) return
+    const recalled = events.filter((e) => e.type === 'recall' && mine(e)).map((e) => e.relay_msg_id)
+    if (!messages.length && !became.length && !recalled.length) return
     if (messages.some(isNotice)) this.steer.again()
     const agents = conversation.agents().length
     const before = this.flow.shown.length
@@ -213,6 +214,7 @@ export class Talk {
     if (!this.flow.pinned) this.#unseen += Math.max(0, this.flow.shown.length - before)
     this.flow.hold(() => {
       for (const entry of changed) this.flow.update(entry, true)
+      for (const id of recalled) this.#recall(id)
       for (const id of new Set(became.filter((o) => conversation.note(o)).map((o) => o.relay_msg_id))) this.#became(id, true)
     })
     if (conversation.agents().length !== agents || !isEverything(this.find.filter)) this.#drawFind()
@@ -221,6 +223,16 @@ export class Talk {
     if (gone.length || (before === 0 && fresh.length)) this.#drawTop()
     this.#showNewest(true)
     this.#soon()
+  }
+
+  // recall takes the text of a message off the page.
+  #recall(id) {
+    const found = this.view.found.find((e) => e.message_id === id)
+    const entry = this.conversation.recall(id) ?? (found && forget(found))
+    if (!entry) return
+    this.flow.update(entry, true)
+    for (const reply of this.flow.shown) if (reply.parent_id === id) this.flow.update(reply, true) // which quote it
+    if (id === this.view.selected && !this.aside.hidden) this.#drawDetails(entry)
   }
 
   // became shows a new outcome, and says so when it ended the talk.
