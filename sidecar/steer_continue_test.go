@@ -3,7 +3,11 @@
 package sidecar_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -201,5 +205,83 @@ func TestNobodySteers(t *testing.T) {
 	}
 	if strings.Join(events, "\n") != strings.Join(plainEvents, "\n") {
 		t.Errorf("the events are\n%s\nwithout steering\n%s", strings.Join(events, "\n"), strings.Join(plainEvents, "\n"))
+	}
+}
+
+// Each conversation has its own round: a continue in a topic releases what stopped there, and leaves
+// what stopped in the chat for another one. What is released says so.
+func TestContinueInATopic(t *testing.T) {
+	t.Parallel()
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			c := newCircle(t, backend)
+			w := newWorker(t, nil)
+			cfg := c.config("agent_b")
+			cfg.InjectURL, cfg.Limits.MaxDepth, cfg.Limits.Threshold = w.hook.URL, 1, 0
+			a, b := c.start(c.config("agent_a")), c.start(cfg)
+			c.agree("they know each other", withBots(2), a, b)
+			at := time.Now()
+			says := func(id, text, thread string) string {
+				t.Helper()
+				at = at.Add(time.Millisecond)
+				status, body := c.posts(b, "/v1/inbound", fmt.Sprintf(`{"chat_id":"oc_1","content":%q,"sender":"Tom","message_id":%q,"thread_id":%q,"ts":%d}`,
+					text, id, thread, max(at.UnixMilli(), time.Now().UnixMilli())))
+				if status != http.StatusAccepted {
+					t.Fatalf("%s is answered %d: %s", text, status, body)
+				}
+				return body
+			}
+			bot := func(id, thread string) {
+				t.Helper()
+				status, body := c.posts(a, "/v1/outbound", fmt.Sprintf(`{"chat_id":"oc_1","content":"I say %s","message_id":%q,"thread_id":%q,"ts":%d}`,
+					id, id, thread, time.Now().UnixMilli()))
+				if status != http.StatusAccepted {
+					t.Fatalf("%s is answered %d: %s", id, status, body)
+				}
+			}
+			noticed := func(n int) {
+				t.Helper()
+				c.until("it has a notice", func() bool {
+					data, _ := os.ReadFile(filepath.Join(c.dir, "agent_b", "transcripts", "marks", "feishu_oc_1.jsonl"))
+					return strings.Count(string(data), `"kind":"notice","act":"stop"`) == n
+				})
+			}
+			got := func(id string) {
+				t.Helper()
+				select {
+				case in := <-w.heard:
+					data, _ := json.Marshal(in.Metadata)
+					if string(in.Metadata["message_id"].(string)) != id || !strings.Contains(string(data), `"tier":"released"`) ||
+						!strings.Contains(string(data), `"depth":1`) {
+						t.Errorf("the bot was given %s, want %s", data, id)
+					}
+				case <-limited(t).Done():
+					t.Fatalf("%s is not released", id)
+				}
+			}
+			says("om_1", "hello", "")
+			says("om_2", "hello", "omt_1")
+			bot("om_chat", "")
+			noticed(1)
+			bot("om_topic", "omt_1")
+			noticed(2)
+			says("om_3", "/relay continue", "omt_1")
+			got("om_topic")
+			if body := says("om_4", "继续！", ""); !strings.Contains(body, `"reason":"continue"`) {
+				t.Errorf("the word is answered %s", body)
+			}
+			got("om_chat")
+			if body := says("om_5", "go on", ""); !strings.Contains(body, `"for_me":true`) {
+				t.Errorf("the second word is answered %s", body)
+			}
+			b.stop()
+			b = c.start(cfg)
+			bot("om_later", "")
+			noticed(3)
+			if left := len(w.heard); left > 0 {
+				t.Errorf("%d messages were released twice", left)
+			}
+		})
 	}
 }
