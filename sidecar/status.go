@@ -97,7 +97,8 @@ func (s *Sidecar) Status() Status {
 		Identity: Identity{s.cfg.Agent, self.Name, self.OpenID, self.AppID},
 		Door:     DoorStatus{Name: s.deliver.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.chats.peers.missing(),
 		Members: MembersStatus{s.cfg.MembershipCheck,
-			s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(), Steering: s.steer.status(), Token: s.cfg.APIToken != ""}
+			s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(),
+		Steering: s.steer.status(), Token: s.cfg.APIToken != ""}
 	if err := s.Ready(); err != nil {
 		st.NotReady = err.Error()
 	}

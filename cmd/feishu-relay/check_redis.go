@@ -222,7 +222,8 @@ func rightsMend(c *config) string {
 // checkOutcomes looks at the stream in which sidecars report to each other what became
 // of messages. Only viewers need it.
 func checkOutcomes(ctx context.Context, s *subject) []finding {
-	return checkSideStream(ctx, s, sidecar.OutcomesKey(s.RelayChannel), "a viewer shows only what became of messages at its own bot")
+	return checkSideStream(ctx, s, sidecar.OutcomesKey(s.RelayChannel),
+		"a viewer shows only what became of messages at its own bot")
 }
 
 // checkMarks looks at the stream of what people set in groups, and at the claims of what is shown there once.
