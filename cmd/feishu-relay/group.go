@@ -106,7 +106,8 @@ func (c *groupCall) list(groups []steer.Group, data []byte) error {
 		return c.raw(data)
 	}
 	if len(groups) == 0 {
-		_, err := fmt.Fprintln(c.out, "There are no groups yet: the sidecar knows one when its bot was heard or heard something there.")
+		_, err := fmt.Fprintln(c.out, "There are no groups yet: "+
+			"the sidecar knows one when its bot was heard or heard something there.")
 		return err
 	}
 	rows := make([][]string, len(groups))
@@ -180,7 +181,8 @@ func (c *groupCall) word() string { return "feishu-relay group " + string(c.grou
 // A mistake is a sentence.
 func (c *groupCall) parse(words []string) (asked steer.Asked, about relay.MessageID, mistake string) {
 	read := func(words []string) steer.Asked {
-		asked, _ := steer.ParseCommand(steer.Said{Text: c.word() + " " + strings.Join(words, " ")}, []string{c.word()}, c.group.Bots)
+		said := steer.Said{Text: c.word() + " " + strings.Join(words, " ")}
+		asked, _ := steer.ParseCommand(said, []string{c.word()}, c.group.Bots)
 		return asked
 	}
 	if asked = read(words); asked.Verb == steer.VerbWhy && len(words) == 2 {

@@ -73,8 +73,9 @@ func TestTranscriptShowsNotices(t *testing.T) {
 func TestTranscriptTailFollowsNotices(t *testing.T) {
 	for lead, chat := range map[string][]string{"": {"oc_x"}, "oc_x  ": nil} {
 		clearEnvironment(t, nil)
-		one := transcript.Entry{Role: "user", Sender: "u", Content: "one", MessageID: "om_1", TS: at("2026-11-20 10:00:00")}
-		two := transcript.Entry{Role: "user", Sender: "u", Content: "two", MessageID: "om_2", TS: at("2026-11-20 10:00:26")}
+		one := transcript.Entry{Role: "user", Sender: "u", Content: "one", MessageID: "om_1"}
+		two := transcript.Entry{Role: "user", Sender: "u", Content: "two", MessageID: "om_2"}
+		one.TS, two.TS = at("2026-11-20 10:00:00"), at("2026-11-20 10:00:26")
 		dir, store, marks := marked(t, []transcript.Entry{one},
 			[]transcript.Entry{noticeAt("2026-11-20 10:00:05", "om_n1", "notice", "answer", "Paused", "")})
 		lines, end := following(t, append(chat, "-n", "1", "--dir", dir)...)
