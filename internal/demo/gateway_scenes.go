@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"feishu-relay/feishu"
 	"feishu-relay/internal/feishusim"
 )
 
@@ -82,7 +83,9 @@ func (a *gatewayAct) native(ctx context.Context, sc scene) error {
 	within, cancel := context.WithTimeoutCause(ctx, settledWithin, fmt.Errorf("Feishu's own copies: not within %s", settledWithin))
 	defer cancel()
 	for _, id := range said {
-		if _, err := a.feishu.WaitDelivery(within, func(d feishusim.Delivery) bool { return d.MessageID == id && d.Acked == 200 }); err != nil {
+		if _, err := a.feishu.WaitDelivery(within, func(d feishusim.Delivery) bool {
+			return d.MessageID == id && d.EventType == feishu.MessageReceived && d.Acked == 200
+		}); err != nil {
 			return err
 		}
 	}
@@ -103,7 +106,9 @@ func (a *gatewayAct) ofBots(from int) []string {
 	return all
 }
 
-// brought reports whether Feishu tried to deliver a message to anybody.
+// brought reports whether Feishu tried to deliver a message to anybody; reactions to it are events, too.
 func (a *gatewayAct) brought(id string) bool {
-	return slices.ContainsFunc(a.feishu.Deliveries(), func(d feishusim.Delivery) bool { return d.MessageID == id })
+	return slices.ContainsFunc(a.feishu.Deliveries(), func(d feishusim.Delivery) bool {
+		return d.MessageID == id && d.EventType == feishu.MessageReceived
+	})
 }
