@@ -39,6 +39,7 @@ type chats struct {
 	groups     *groups.Watcher
 	transcript *transcript.Store
 	recalls    *recalls
+	edits      *lru.Cache[string, *edit] // the newest of each message
 	peers      *peers
 	userTimes  *lru.Cache[string, int64] // of a chat's topic: when a person spoke last, as far as was seen
 	hearing    *lru.Cache[string, int64] // the same, of messages that passed to the bot and may not be recorded yet
@@ -87,6 +88,7 @@ func openChats(b *base) (*chats, error) {
 	c := &chats{base: b, seen: map[string]struct{}{}, gone: map[string]relay.Millis{}, talks: map[string]talk{},
 		recalls: newRecalls()}
 	c.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
+	c.edits, _ = lru.New[string, *edit](maxEdits)
 	c.hearing, _ = lru.New[string, int64](maxChats)
 	c.peers = newPeers(b)
 	var err error

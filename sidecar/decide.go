@@ -306,9 +306,14 @@ func (d *decider) noteMentions(ctx context.Context, p *arrival) (relay.Reason, e
 }
 
 // decideEdit lets an edit through to a bot that was given the message: the policy has
-// decided on that, and the depth is the same. For other bots it is only recorded.
+// decided on that, and the depth is the same. A message that still waits for the bot
+// has the new text. For other bots it is only recorded.
 func (d *decider) decideEdit(w where, p *arrival) (relay.Reason, error) {
 	of := string(editOf(&p.msg))
+	if e, ok := d.chats.edits.Get(of); ok && e.applied.Load() {
+		return relay.Duplicate, nil // the bot is given the message with this text
+	}
+	d.steer.held.edit(of, &p.msg)
 	given := d.deliver.given.has(givenBy(p.msg.SenderAgentName, of)) || d.deliver.given.has(givenBy("", of))
 	if !given && !d.receive.inFlight.has(of) {
 		return relay.Duplicate, nil

@@ -27,16 +27,12 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 			meta[f.key] = f.value
 		}
 	}
-	mentions := m.Mentions
-	if mentions == nil {
-		mentions = []relay.Mention{}
-	}
 	fromBot := m.Role != relay.RoleUser
 	meta["from_bot"] = fromBot
 	meta["is_mentioned"] = p.mentioned
 	meta["relay_msg_id"] = m.RelayMsgID
 	meta["group_policy"] = d.cfg.groupPolicyFor(p.group)
-	meta["mentions"] = mentions
+	meta["mentions"] = mentionsShown(m.Mentions)
 	if fromBot {
 		meta["sender_agent_name"] = m.SenderAgentName
 		meta["chat_type"] = "group"
@@ -60,6 +56,14 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 		in.ShownAs = d.doors.gateway.idOf(m) // the same on each write, also after a restart
 	}
 	return in, given
+}
+
+// mentionsShown is a list also where there are none.
+func mentionsShown(mentions []relay.Mention) []relay.Mention {
+	if mentions == nil {
+		return []relay.Mention{}
+	}
+	return mentions
 }
 
 // contextTail is how far back lines for INJECT_CONTEXT are looked for.

@@ -16,7 +16,8 @@ type recorder struct {
 	chats   *chats
 	app     *app
 	watch   *watch
-	waiting *chatCounts // messages that wait for their transcript
+	waiting *chatCounts                             // messages that wait for their transcript
+	review  func(channel string, chat relay.ChatID) // looks at what waits for the bot
 }
 
 func (r *recorder) checkSignature(_ context.Context, p *arrival) (relay.Reason, error) {
@@ -99,6 +100,10 @@ func (r *recorder) record(_ context.Context, p *arrival) (relay.Reason, error) {
 	added, why, err := r.write(p, entry)
 	if why != relay.Pass || err != nil {
 		return why, err
+	}
+	if entry.EditOf != "" {
+		r.chats.edits.Add(entry.EditOf, &edit{Message: p.msg})
+		r.review(p.msg.Channel, p.msg.ChatID)
 	}
 	r.app.met(&p.msg)
 	r.chats.spoke(&p.msg, p.sent)

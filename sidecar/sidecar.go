@@ -150,7 +150,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if s.front, err = openFront(b, host{s.app, s.chats, s.send, s.native, s.deliver, nil}, s.api.failures); err != nil {
 		return nil, err
 	}
-	s.deliver.review = s.steer.fate
+	s.deliver.review, s.record.review = s.steer.fate, s.steer.review
 	if err := s.deliver.open(opts.channels); err != nil {
 		return nil, onDisk(err)
 	}

@@ -95,8 +95,8 @@ func (c *chats) redact(ctx context.Context) {
 }
 
 // record writes an entry with add, without its text where the message was recalled.
-func (c *chats) record(add func(channel, chat string, e transcript.Entry) (bool, error), channel string, chat relay.ChatID,
-	e transcript.Entry) (added bool, err error) {
+func (c *chats) record(add func(channel, chat string, e transcript.Entry) (bool, error), channel string,
+	chat relay.ChatID, e transcript.Entry) (added bool, err error) {
 	id, of := relay.MessageID(e.MessageID), relay.MessageID(e.EditOf)
 	gone := c.recalls.has(id, of)
 	if gone {
@@ -132,8 +132,8 @@ func (s *steering) wasRecalled(chat relay.ChatID, id relay.MessageID, at relay.M
 	if chat == "" || s.chats.recalls.has(id) {
 		return
 	}
-	s.share(steer.Mark{ID: "recalled/" + string(id), Kind: steer.Recalled, Channel: relay.DefaultChannel, ChatID: chat, Of: id,
-		TS: at})
+	s.share(steer.Mark{ID: "recalled/" + string(id), Kind: steer.Recalled, Channel: relay.DefaultChannel, ChatID: chat,
+		Of: id, TS: at})
 }
 
 // review withdraws what waits for the bot in a group and is not to reach it any more.
@@ -157,6 +157,7 @@ func (s *steering) fate(m *delivery.Message, given bool) string {
 	if slices.ContainsFunc(m.Shows, func(id string) bool { return s.chats.recalls.has(relay.MessageID(id)) }) {
 		m.Content, m.Shows = source.Content, nil
 	}
+	s.chats.edited(m, given)
 	if given || source.Role == relay.RoleUser {
 		return ""
 	}

@@ -270,6 +270,42 @@ func TestWhatWaitsIsWithdrawn(t *testing.T) {
 	}
 }
 
+// An edit of what waits for a bot is delivered in its place; who was given the message before is
+// given the edit. Readers see the new text, and that it is one.
+func TestEditOfWhatWaits(t *testing.T) {
+	t.Parallel()
+	n, a, b := twoOverHTTP(t, "")
+	n.chat = "oc_x"
+	said := func(id, of, text string) {
+		t.Helper()
+		meta := ""
+		if of != "" {
+			meta = `,"metadata":{"edit_of":"` + of + `"}`
+		}
+		if status, answer := n.asks(a, "POST", "/v1/outbound", `{"chat_id":"oc_x","content":"`+text+`","message_id":"`+id+`"`+meta+`}`); status != http.StatusAccepted {
+			t.Fatalf("%s: %d %s", id, status, answer)
+		}
+	}
+	events := n.reads(b, "/v1/events", "")
+	said("m1", "", "a draft")
+	n.until("it waits", func() bool { return n.waits(b) == 1 })
+	said("e1", "m1", "the final text")
+	said("m2", "", "behind it")
+	n.until("what is behind it has arrived", func() bool { return events.has("behind it") })
+	stream := n.reads(b, "/v1/stream", "")
+	n.until("it is delivered", func() bool { return stream.has("the final text") })
+	said("e2", "m1", "one more word")
+	n.until("the edit follows", func() bool { return stream.has("one more word") })
+	if stream.has("a draft") || stream.has(`"relay_msg_id":"e1"`) || !stream.has(`"relay_msg_id":"e2"`) {
+		t.Errorf("the stream shows %q", stream.lines)
+	}
+	for _, s := range []*running{a, b} {
+		if e := n.shownOf(s, "m1"); !e.Edited || e.Content != "one more word" || e.Depth != 1 {
+			t.Errorf("it is shown as %+v", e)
+		}
+	}
+}
+
 // readsTranscript is the group's transcript as the MCP tool shows it.
 func (n *tenant) readsTranscript(s *running) string {
 	n.t.Helper()

@@ -56,7 +56,8 @@ func (d *Deliveries) keepInProgress(e *entry) {
 func (d *Deliveries) keep(e *entry, state State) bool {
 	d.mu.Lock()
 	m := e.m
-	doc := document{Ref: m.Ref, State: state, Door: e.named, Since: e.since, Begun: e.begun, Turn: e.turn, Withdrawn: e.withdrawn}
+	doc := document{Ref: m.Ref, State: state, Door: e.named, Since: e.since, Begun: e.begun, Turn: e.turn,
+		Withdrawn: e.withdrawn}
 	d.mu.Unlock()
 	if doc.Withdrawn != "" {
 		m = emptied(m)
