@@ -59,7 +59,7 @@ func newDecider(b *base, c *chats, rs *records, a *app, w *watch, dl *deliverer,
 // would be all that is read, and nothing be counted.
 func (c *chats) depth(w where, m policy.Entry, limits policy.Limits) (depth int, err error) {
 	known := false
-	if w.since > 0 && int64(w.since) < m.TS {
+	if w.since > 0 && int64(w.since) < m.TS && !c.spokeSince(w, &m) {
 		m.UserTS = max(m.UserTS, int64(w.since))
 		return c.recount(w, m, limits)
 	}
@@ -70,6 +70,13 @@ func (c *chats) depth(w where, m policy.Entry, limits policy.Limits) (depth int,
 		return depth, nil
 	}
 	return c.recount(w, m, limits)
+}
+
+// spokeSince reports whether a person spoke in m's conversation after its bots went on: then that is
+// where the count begins.
+func (c *chats) spokeSince(w where, m *policy.Entry) bool {
+	spoke, err := c.lastUser(w.channel, w.chat, m.ThreadID, relay.Millis(m.TS))
+	return err == nil && spoke > w.since
 }
 
 // recount counts m's depth from the end of the transcript.
@@ -369,9 +376,7 @@ func (d *decider) askPolicy(ctx context.Context, p *arrival) (relay.Reason, erro
 		"allow", p.decision.Allow, "tier", p.decision.Tier, keyReason, p.decision.Reason, "detail", p.decision.Detail,
 		"depth", p.decision.Depth, "judge_ms", p.decision.JudgeMS, "mentioned", p.mentioned)
 	if !p.decision.Allow && d.steer.releasable(relay.Reason(p.decision.Reason)) {
-		if err := d.steer.stopSeen(p, relay.Reason(p.decision.Reason)); err != nil {
-			return relay.Pass, err
-		}
+		d.steer.stopSeen(p, relay.Reason(p.decision.Reason))
 	}
 	if !p.decision.Allow {
 		return relay.Reason(p.decision.Reason), nil
@@ -391,10 +396,12 @@ func (d *decider) depthsShown(entries []transcript.Entry) []int {
 }
 
 func (d *decider) openJudge() error {
-	switch {
-	case !d.cfg.Limits.Check:
+	switch { // also where it is off: a group may switch it on
 	case d.cfg.Judge.APIKey == "":
 		d.judge = countedJudge{judge.Rules{}, d.metrics}
+		if !d.cfg.Limits.Check {
+			return nil
+		}
 		d.log.Info("no OPENAI_API_KEY: the built-in rules judge between threshold and hard limit")
 	default:
 		llm, err := judge.New(judge.Options{APIKey: string(d.cfg.Judge.APIKey), BaseURL: d.cfg.Judge.BaseURL,

@@ -37,8 +37,12 @@ func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 }
 
 // Hearing notes when a person spoke, so that an answer which comes before the
-// message stands in the transcript is counted from it.
+// message stands in the transcript is counted from it. A command ends no count.
 func (h host) Hearing(m feishu.Message) {
+	if h.send.steer.isCommand(&relay.Message{Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: m.Text(),
+		MsgType: m.Type, Mentions: h.app.mentionsOf(m.Mentions)}) {
+		return
+	}
 	key := topicKey(relay.DefaultChannel, m.ChatID, m.ThreadID)
 	if known, ok := h.chats.hearing.Get(key); !ok || known < int64(m.CreateTime) {
 		h.chats.hearing.Add(key, int64(m.CreateTime))

@@ -348,6 +348,9 @@ func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) 
 		return relay.NotForMe, nil
 	case until.IsZero():
 		return relay.Pass, nil // the bot has it
+	case n.receive.deliver.passed.Contains(p.key): // Feishu's event reached it all the same
+		n.steer.delivered(&p.msg)
+		return relay.Pass, nil
 	}
 	giving, cancel := context.WithDeadline(ctx, until)
 	defer cancel()

@@ -184,24 +184,32 @@ func (s *sender) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
 	m, group := s.person(h)
 	s.chats.noteTalk(talk{Channel: m.Channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID, At: m.TS})
 	if !group {
-		return relay.Sent{RelayMsgID: m.ID()}, nil
+		return relay.Sent{RelayMsgID: m.ID(), ForMe: new(true)}, nil
 	}
 	why, bots, err := s.steer.weigh(m, h.UnionID)
 	if err != nil {
 		s.problems.set("steer", err)
 		return relay.Sent{}, sendError(err)
 	}
-	if bots != nil {
-		why = s.steer.oneOf(ctx, m, bots)
+	answer := relay.Sent{RelayMsgID: m.ID()}
+	switch {
+	case bots != nil: // recorded before it is known which of them gets it
+		if answer.Relayed, err = s.recordPerson(m, relay.Pass); err != nil {
+			return relay.Sent{}, err
+		}
+		if why = s.steer.oneOf(ctx, m, bots); why != relay.Pass {
+			s.watch.withheld(m, why)
+		}
+	case why != relay.Command:
+		if answer.Relayed, err = s.recordPerson(m, why); err != nil {
+			return relay.Sent{}, err
+		}
 	}
-	answer := relay.Sent{RelayMsgID: m.ID(), ForMe: new(why == relay.Pass), Reason: why}
+	answer.ForMe, answer.Reason = new(why == relay.Pass), why
 	if why == relay.Pass && s.deliver.contextLines(m.ChatID) > 0 {
 		s.given.add(string(m.ID()))
 	}
-	if why != relay.Command {
-		answer.Relayed, err = s.recordPerson(m, why)
-	}
-	return answer, err
+	return answer, nil
 }
 
 // person is what was heard from a person, as it is shared; group: in a group.

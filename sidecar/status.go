@@ -122,6 +122,7 @@ func (s *Sidecar) Status() Status {
 		st.Feishu = new(s.speak.connector.Connected())
 	}
 	switch {
+	case !s.cfg.Limits.Check:
 	case s.decide.llm != nil:
 		st.Judge = s.decide.llm.State()
 	case s.decide.judge != nil:

@@ -46,16 +46,30 @@ func (s *steering) mentioned(g *groupState, x relay.Mention) (agent relay.AgentN
 	return agent
 }
 
+// isCommand reports whether a person's message is a command.
+func (s *steering) isCommand(m *relay.Message) bool {
+	_, is := s.parse(m)
+	return is
+}
+
+// parse reads a person's message that may be a command.
+func (s *steering) parse(m *relay.Message) (asked steer.Asked, is bool) {
+	words := s.cfg.Steer.Commands
+	if len(words) == 0 || m.MsgType != "text" && m.MsgType != "post" {
+		return asked, false
+	}
+	return steer.ParseCommand(s.said(m), words, s.named(s.records.state(m.Channel, m.ChatID)))
+}
+
 // command carries out a person's message that is a command, and reports whether it is one. After
 // an error it is one that is not carried out.
 func (s *steering) command(m *relay.Message, union string) (is bool, err error) {
-	words := s.cfg.Steer.Commands
-	if len(words) == 0 || m.MsgType != "text" && m.MsgType != "post" {
-		return false, nil
-	}
-	asked, is := steer.ParseCommand(s.said(m), words, s.named(s.records.state(m.Channel, m.ChatID)))
-	if !is || s.known.Contains(commandID(m)) || time.Since(m.TS.Time()) > s.cfg.MaxAge {
+	asked, is := s.parse(m)
+	if !is || s.known.Contains(commandID(m)) {
 		return is, nil
+	}
+	if time.Since(m.TS.Time()) > s.cfg.MaxAge { // too late to be carried out, and not unseen
+		return true, s.publish(s.commandMark(m, asked, steer.Answer, nil))
 	}
 	g := s.group(m.Channel, m.ChatID)
 	set, answer, err := s.execute(g, asked, m)
@@ -100,8 +114,7 @@ func (s *steering) execute(g steer.Group, asked steer.Asked, m *relay.Message) (
 	case steer.VerbHelp:
 		return nil, steer.HelpText(s.cfg.Steer.Commands, asked.Chinese), nil
 	case steer.VerbWhy:
-		text, err := s.why(g, m, asked.Chinese)
-		return nil, text, err
+		return nil, s.why(g, m, asked.Chinese), nil
 	}
 	set, mistake := asked.Changes(g, m.TS)
 	if mistake != nil {
@@ -126,10 +139,15 @@ func (s *steering) answer(m *relay.Message, asked steer.Asked, set steer.Set, te
 	}
 	once := "answer/" + string(m.ID())
 	return s.publish(
-		steer.Mark{ID: commandID(m), Kind: steer.Command, Act: act, Channel: m.Channel, ChatID: m.ChatID, ThreadID: m.ThreadID,
-			MessageID: m.ID(), Of: m.ID(), By: byWhom(m), Bots: asked.Bots, Set: set, Text: m.Content, TS: m.TS},
+		s.commandMark(m, asked, act, set),
 		steer.Mark{ID: once + "/" + string(s.cfg.Agent), Kind: steer.Wanted, Act: steer.Answer, Once: once, Channel: m.Channel,
 			ChatID: m.ChatID, ThreadID: m.ThreadID, Of: m.ID(), Text: text, Chinese: asked.Chinese})
+}
+
+func (s *steering) commandMark(m *relay.Message, asked steer.Asked, act steer.Act, set steer.Set) steer.Mark {
+	return steer.Mark{ID: commandID(m), Kind: steer.Command, Act: act, Channel: m.Channel, ChatID: m.ChatID,
+		ThreadID: m.ThreadID, MessageID: m.ID(), Of: m.ID(), By: byWhom(m), Bots: asked.Bots, Set: set, Text: m.Content,
+		TS: m.TS}
 }
 
 // mayChange reports whether the person who sent m may change the group's settings, and who may.
@@ -180,12 +198,12 @@ func (s *steering) managers(ctx context.Context, chat relay.ChatID) []relay.Open
 }
 
 // why is what became of the message that m replies to, else of the last one that stopped.
-func (s *steering) why(g steer.Group, m *relay.Message, chinese bool) (string, error) {
+func (s *steering) why(g steer.Group, m *relay.Message, chinese bool) string {
 	ctx, cancel := context.WithTimeout(context.Background(), personWait)
 	defer cancel()
 	list, _, err := s.watch.outcomes.Recent(ctx, m.Channel, m.ChatID, maxWhy)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return "", err
+		s.problems.set("steer", err) // what is known is told
 	}
 	about := m.ParentID
 	for i := len(list) - 1; i >= 0 && about == ""; i-- {
@@ -203,7 +221,7 @@ func (s *steering) why(g steer.Group, m *relay.Message, chinese bool) (string, e
 			}
 		}
 	}
-	return steer.WhyText(title, fates, g, time.Now(), s.cfg.Steer.Commands, chinese), nil
+	return steer.WhyText(title, fates, g, time.Now(), s.cfg.Steer.Commands, chinese)
 }
 
 // maxWhy is how many outcomes are looked at to tell what became of a message.

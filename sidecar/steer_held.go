@@ -216,8 +216,15 @@ func (s *steering) releasable(why relay.Reason) bool {
 		s.cfg.Steer.StopNoticeJudge && (why == relay.JudgeNo || why == relay.JudgeError)
 }
 
-// stopSeen keeps a message that was stopped, and has the group shown that, once a round.
-func (s *steering) stopSeen(p *arrival, why relay.Reason) error {
+// stopSeen keeps a message that was stopped, and has the group shown that, once a round. What keeps
+// it from that holds up no message: the stop stands.
+func (s *steering) stopSeen(p *arrival, why relay.Reason) {
+	if err := s.noteStop(p, why); err != nil {
+		s.problems.set("steer", err)
+	}
+}
+
+func (s *steering) noteStop(p *arrival, why relay.Reason) error {
 	m := &p.msg
 	if editOf(m) != "" {
 		return nil
@@ -292,8 +299,11 @@ func (s *steering) goOn(m *relay.Message, said steer.Said) (bool, error) {
 	}
 	round, err := s.spoken(m.Channel, m.ChatID, m.ThreadID, m.TS-1)
 	g := s.records.state(m.Channel, m.ChatID)
+	if err != nil {
+		s.problems.set("steer", err) // it is an ordinary message then
+	}
 	if err != nil || round > max(notice.Round, notice.Said) || g.Paused.Holds(time.Now()) {
-		return false, err
+		return false, nil
 	}
 	waiting := func(bot relay.AgentName) bool {
 		return (len(bots) == 0 || slices.Contains(bots, bot)) && !g.Muted[bot].Holds(time.Now())

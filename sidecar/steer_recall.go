@@ -8,6 +8,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"feishu-relay/feishu"
 	"feishu-relay/internal/delivery"
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
@@ -129,11 +130,19 @@ func (s *steering) recall(m *steer.Mark) {
 
 // wasRecalled tells the others that a message was recalled; chat is "" where that is not known.
 func (s *steering) wasRecalled(chat relay.ChatID, id relay.MessageID, at relay.Millis) {
-	if chat == "" || s.chats.recalls.has(id) {
+	if chat == "" || s.chats.recalls.has(id) || !s.isGroup(chat) {
 		return
 	}
 	s.share(steer.Mark{ID: "recalled/" + string(id), Kind: steer.Recalled, Channel: relay.DefaultChannel, ChatID: chat,
 		Of: id, TS: at})
+}
+
+// isGroup reports whether a chat is known to be a group that the bot is in: what is said in a private
+// chat is nobody else's.
+func (s *steering) isGroup(chat relay.ChatID) bool {
+	kind := s.app.talkIn(relay.DefaultChannel, chat).ChatType
+	return s.chats.in(relay.DefaultChannel, chat) && (kind == feishu.ChatGroup ||
+		kind == "" && len(s.records.state(relay.DefaultChannel, chat).members) > 0)
 }
 
 // review withdraws what waits for the bot in a group and is not to reach it any more.

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -68,6 +69,9 @@ func (s *steering) stopped(g *groupState, m *relay.Message, sent time.Time) (boo
 	if at == 0 || at <= g.record.Continued() {
 		return false, nil
 	}
+	if on, ok := s.wentOn(m.Channel, m.ChatID, m.ThreadID); ok && on.TS > at {
+		return false, nil
+	}
 	said := relay.MillisOf(sent)
 	if said <= at {
 		return time.Since(at.Time()) <= s.cfg.MaxAge, nil
@@ -88,7 +92,8 @@ func (s *steering) stopBudget(_ context.Context, p *arrival) (relay.Reason, erro
 	if err != nil || !over {
 		return relay.Pass, err
 	}
-	return relay.Budget, s.stopSeen(p, relay.Budget)
+	s.stopSeen(p, relay.Budget)
+	return relay.Budget, nil
 }
 
 // overBudget reports whether the bots of a group have said as much in the hour before m as they may.
@@ -213,7 +218,10 @@ func (s *steering) wouldStop(w where, q relay.Question, e policy.Entry) (relay.R
 		ThreadID: e.ThreadID, TS: relay.Millis(e.TS), UserTS: relay.Millis(e.UserTS)}
 	sent := m.TS.Time()
 	if q.Role == relay.RoleUser {
-		m.SenderAgentName, m.SenderName = "", e.Sender
+		m.SenderAgentName, m.SenderName, m.MsgType = "", e.Sender, cmp.Or(q.MsgType, "text")
+		if s.isCommand(m) {
+			return relay.Command, nil
+		}
 		why, bots := s.forPerson(m, userEntry(m, sent))
 		if bots != nil && s.wouldBeOne(m, bots) {
 			return relay.Pass, nil

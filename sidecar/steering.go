@@ -223,7 +223,7 @@ func (s *steering) publish(marks ...steer.Mark) error {
 		if now := relay.MillisOf(time.Now()); m.TS == 0 || m.TS > now {
 			m.TS = now
 		}
-		if len(m.Set) > 0 { // who gives a command has seen what it replaces, whatever the clocks say
+		if len(m.Set) > 0 && everywhere(m) { // over the API: who asks has seen what it replaces, whatever the clocks say
 			m.TS = max(m.TS, s.records.state(m.Channel, m.ChatID).record.Newest(m.ID)+1)
 		}
 		if m.ID == "" {

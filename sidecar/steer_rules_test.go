@@ -1,0 +1,131 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/internal/feishusim"
+	"feishu-relay/steer"
+)
+
+// twoBots is a group of two bots behind gateways that have both heard its first message.
+func twoBots(t *testing.T) (n *tenant, a, b *running, botA, botB *sdkBot, first heard) {
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	a, b = n.start(n.steered("agent_a")), n.start(n.steered("agent_b"))
+	botA, botB = n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	n.connected(a)
+	n.connected(b)
+	botA.introduce(t)
+	botB.introduce(t)
+	first = heard{ID: n.says("discuss")}
+	n.hears(botA, "discuss")
+	n.hears(botB, "discuss")
+	return n, a, b, botA, botB, first
+}
+
+// A command is no word to the bots: it ends no count of depth.
+func TestCommandsEndNoCount(t *testing.T) {
+	t.Parallel()
+	n, _, b, botA, botB, first := twoBots(t)
+	n.reply(botA, first, botB.app.ID, "one, what do you think?")
+	n.reply(botB, n.hears(botB, "one"), botA.app.ID, "two, what do you think?")
+	two := n.hears(botA, "two")
+	n.answers("/relay status")
+	n.reply(botA, two, botB.app.ID, "three, what do you think?")
+	n.until("the third stops", func() bool { return n.stops(b, "max_depth") == 1 })
+}
+
+// A person's stop holds until a person speaks, and a command is not that.
+func TestCommandsEndNoStop(t *testing.T) {
+	t.Parallel()
+	n, _, b, botA, botB, first := twoBots(t)
+	n.answers("/relay stop")
+	n.answers("/relay status")
+	n.reply(botA, first, botB.app.ID, "one, what do you think?")
+	n.until("it stops", func() bool { return n.stops(b, "stopped_by_person") == 1 })
+	n.reply(botA, heard{ID: n.says("go on with it, please")}, botB.app.ID, "two, what do you think?")
+	n.hears(botB, "two")
+}
+
+// A continue lifts a stop that was asked for between.
+func TestContinueAfterAStop(t *testing.T) {
+	t.Parallel()
+	n, a, b, botA, botB, first := twoBots(t)
+	n.reply(botA, first, botB.app.ID, "one, what do you think?")
+	n.reply(botB, n.hears(botB, "one"), botA.app.ID, "two, what do you think?")
+	n.reply(botA, n.hears(botA, "two"), botB.app.ID, "three, what do you think?")
+	n.until("the third stops", func() bool { return n.stops(b, "max_depth") == 1 })
+	for _, s := range []*running{a, b} {
+		n.until("both know of the notice", func() bool {
+			return strings.Contains(n.get(s, "/v1/transcripts/feishu/"+n.chat), `"kind":"notice","act":"stop"`)
+		})
+	}
+	n.answers("/relay stop")
+	n.says("继续")
+	n.hears(botB, "three")
+}
+
+// What is recalled in a private chat is nobody else's.
+func TestPrivateRecallsStayHere(t *testing.T) {
+	t.Parallel()
+	n, _, _, botA, _, _ := twoBots(t)
+	id, err := n.SayPrivate(botA.app.ID, n.user.ID, "between us")
+	must(t, err)
+	h := n.hears(botA, "between us")
+	must(t, n.Recall(id))
+	group := n.says("for all")
+	must(t, n.Recall(group))
+	marks := filepath.Join(n.dir, "relay", "steer", "marks.jsonl")
+	var data []byte
+	n.until("the group's recall is shared", func() bool {
+		data, err = os.ReadFile(marks)
+		return err == nil && strings.Contains(string(data), group)
+	})
+	if strings.Contains(string(data), h.Chat) || strings.Contains(string(data), id) {
+		t.Errorf("the private chat is shared: %s", data)
+	}
+}
+
+// An older command that comes late undoes no newer one, and one that is too late for anything
+// is in the record all the same. The judge can be switched on where the environment has it off.
+func TestCommandsByTheirTime(t *testing.T) {
+	t.Parallel()
+	c := newCircle(t, "file")
+	cfg := c.config("agent_a")
+	cfg.Limits.Check = false
+	a := c.start(cfg)
+	c.agree("member", func(g steer.Group) bool { return len(g.Bots) == 1 }, a)
+	now := time.Now()
+	says := func(id, text string, ago time.Duration) {
+		status, body := c.asks(a, "POST", "/v1/inbound", fmt.Sprintf(`{"chat_id":"oc_1","content":%q,"sender":"Ann","message_id":%q,"ts":%d}`,
+			text, id, now.Add(-ago).UnixMilli()))
+		if status != 200 && status != 202 || !strings.Contains(string(body), `"reason":"command"`) {
+			t.Errorf("%s: %d %s", text, status, body)
+		}
+	}
+	says("om_2", "/relay resume", time.Second)
+	says("om_1", "/relay pause", time.Minute)
+	says("om_3", "/relay judge on", 0)
+	says("om_0", "/relay limit 2", time.Hour)
+	c.agree("the commands", func(g steer.Group) bool { return g.Settings.Judge }, a)
+	if g := c.steeredGroup(a); g.Settings.Paused != nil || g.Settings.Limit == 2 {
+		t.Errorf("late commands hold: %+v", g.Settings)
+	}
+	if _, body := c.asks(a, "GET", "/v1/transcripts/feishu/oc_1", ""); !strings.Contains(string(body), `"content":"/relay limit 2"`) {
+		t.Errorf("the late command is not shown: %s", body)
+	}
+	_, body := c.asks(a, "POST", "/v1/decide", `{"chat_id":"oc_1","content":"/relay status","role":"user","sender":"Ann"}`)
+	if !strings.Contains(string(body), `"reason":"command"`) {
+		t.Errorf("decide says %s", body)
+	}
+	_, body = c.asks(a, "POST", "/v1/inbound", `{"chat_id":"oc_2","content":"hi","sender":"Ann","chat_type":"p2p"}`)
+	if !strings.Contains(string(body), `"for_me":true`) {
+		t.Errorf("of a private chat: %s", body)
+	}
+}
