@@ -32,7 +32,10 @@ type acts struct {
 	wanted map[string]*wanted             // by Once, at most maxWanted; guarded by mu
 	over   []string                       // Once of what was shown lately; guarded by mu
 	stops  *lru.Cache[string, steer.Mark] // the newest notice of a stop, by topicKey
-	spent  *lru.Cache[string, steer.Mark] // the newest notice of a budget, wanted or shown, by chatKey
+	// stoppedAt are the bots at which rounds stopped, by Once, also at those that said so after the notice
+	// was shown. Changed with mu held.
+	stoppedAt *lru.Cache[string, []relay.AgentName]
+	spent     *lru.Cache[string, steer.Mark] // the newest notice of a budget, wanted or shown, by chatKey
 }
 
 // wanted is an act that is not done, as far as is known.
@@ -53,6 +56,8 @@ const (
 	actLife = time.Hour
 	// actGather is how long it is waited for the other bots at which the round stopped.
 	actGather = time.Second
+	// maxStoppedAt is how many bots are known at which one round stopped.
+	maxStoppedAt = 200
 	// actTime bounds one call to Feishu.
 	actTime = 10 * time.Second
 )
@@ -63,15 +68,15 @@ func (a *acts) want(m *steer.Mark) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.note(m)
+	if m.Act == steer.Stop {
+		known, _ := a.stoppedAt.Get(m.Once)
+		a.stoppedAt.Add(m.Once, union(known, m.Bots))
+	}
 	if slices.Contains(a.over, m.Once) || time.Since(m.TS.Time()) > actLife {
 		return
 	}
 	if w, ok := a.wanted[m.Once]; ok {
-		for _, bot := range m.Bots {
-			if !slices.Contains(w.mark.Bots, bot) {
-				w.mark.Bots = append(w.mark.Bots, bot)
-			}
-		}
+		w.mark.Bots = union(w.mark.Bots, m.Bots)
 		return
 	}
 	if len(a.wanted) >= maxWanted {
@@ -85,6 +90,17 @@ func (a *acts) want(m *steer.Mark) {
 	mark := *m
 	mark.Bots = slices.Clone(m.Bots)
 	a.wanted[m.Once] = &wanted{mark: mark, since: since, pauses: wait.NewBackoff(time.Second, time.Minute)}
+}
+
+// union is a list of the bots of two, at most maxStoppedAt.
+func union(bots, more []relay.AgentName) []relay.AgentName {
+	all := slices.Clone(bots)
+	for _, bot := range more {
+		if !slices.Contains(all, bot) && len(all) < maxStoppedAt {
+			all = append(all, bot)
+		}
+	}
+	return all
 }
 
 // note remembers when a group was last to be shown that its budget is spent. It is called with
@@ -132,9 +148,28 @@ func (a *acts) done(m *steer.Mark) {
 	}
 }
 
-// lastStop is the newest notice in a conversation that its bots were stopped.
-func (a *acts) lastStop(channel string, chat relay.ChatID, thread string) (steer.Mark, bool) {
-	return a.stops.Get(topicKey(channel, chat, thread))
+// lastStop is the newest notice in a conversation that its bots were stopped. One that is to be
+// shown counts: people may see it before the mark that says so is taken in here.
+func (a *acts) lastStop(channel string, chat relay.ChatID, thread string) (last steer.Mark, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last, ok = a.stops.Get(topicKey(channel, chat, thread))
+	for _, w := range a.wanted {
+		m := &w.mark
+		if m.Act == steer.Stop && m.Channel == channel && m.ChatID == chat && m.ThreadID == thread &&
+			(!ok || m.Round > last.Round) {
+			last, ok = *m, true
+		}
+	}
+	return a.withAll(last), ok
+}
+
+// withAll is a notice with all bots at which its round stopped.
+func (a *acts) withAll(m steer.Mark) steer.Mark {
+	if known, ok := a.stoppedAt.Get(m.Once); ok {
+		m.Bots = union(m.Bots, known)
+	}
+	return m
 }
 
 // about reports whether a notice of a stop is, or is to be, on a message.
@@ -156,7 +191,7 @@ func (a *acts) newestStop(channel string, chat relay.ChatID) (newest steer.Mark,
 			newest, ok = m, true
 		}
 	}
-	return newest, ok
+	return a.withAll(newest), ok
 }
 
 // run shows what is to be shown in this sidecar's turn, until ctx is done.
@@ -184,20 +219,33 @@ func (a *acts) run(ctx context.Context) {
 	}
 }
 
-// due lists what it is this sidecar's turn to show now, and tells when to look again.
+// due lists what it is this sidecar's turn to show now, and tells when to look again. The registry
+// is asked without mu held: those who take in marks and events do not wait for it.
 func (a *acts) due(now time.Time) (due []*wanted, pause time.Duration) {
-	pause = time.Minute
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	asked := map[*wanted]steer.Mark{}
 	for once, w := range a.wanted {
 		if now.Sub(w.mark.TS.Time()) > actLife {
 			delete(a.wanted, once)
 			continue
 		}
-		turn := a.turn(w)
-		if w.another {
+		if !w.another {
+			asked[w] = w.mark
+		}
+	}
+	a.mu.Unlock()
+	bots := map[*wanted][]steer.Bot{}
+	for w, m := range asked {
+		bots[w], _ = a.showers(&m)
+	}
+	pause = time.Minute
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for w := range asked {
+		if a.wanted[w.mark.Once] != w || w.another { // meanwhile
 			continue
 		}
+		turn := a.turn(w, bots[w])
 		if turn < 0 { // until it can write
 			pause = min(pause, actTurn)
 			continue
@@ -231,10 +279,10 @@ func (a *acts) showers(m *steer.Mark) (bots []steer.Bot, write bool) {
 	return bots, false
 }
 
-// turn is when this sidecar's turn is to show w: 0 is the first, -1 never. The one that wants
-// it is first; after each that could not show it comes the next.
-func (a *acts) turn(w *wanted) int {
-	bots, _ := a.showers(&w.mark)
+// turn is when this sidecar's turn is to show w: 0 is the first of its showers, -1 never. The one
+// that wants it is first; after each that could not show it comes the next. It is called with mu
+// held.
+func (a *acts) turn(w *wanted, bots []steer.Bot) int {
 	self, first := -1, 0
 	for i, b := range bots {
 		if b.Agent == a.cfg.Agent {

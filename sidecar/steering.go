@@ -49,15 +49,19 @@ type steering struct {
 }
 
 const (
-	maxKnownMarks = 50_000
+	// maxKnownMarks is above the marks that fit into the lane's two files, about 65,000 of the
+	// shortest: each look of audit reads them all in order, and where fewer were known each would be
+	// taken in again. One is some 200 bytes in memory.
+	maxKnownMarks = 200_000
 	// marksAgain is how old a mark may be that is shared again where Redis lost it.
 	marksAgain = 24 * time.Hour
 	// auditEvery is how often it is looked whether the queue still has what the records say.
 	auditEvery = 10 * time.Minute
 	// auditPause is the least time between two looks.
 	auditPause = time.Second
-	// earlierWait is how long an event waits until the marks of before are taken in.
-	earlierWait = 2 * time.Second
+	// earlierWait is how long an event waits until the marks of before are taken in: it keeps the
+	// connection's other events waiting, and Feishu's acknowledgement.
+	earlierWait = 200 * time.Millisecond
 	// clockAhead is how far in the future a time may be: clocks differ.
 	clockAhead = 5 * time.Second
 )
@@ -71,6 +75,7 @@ func openSteering(b *base, c *chats, rs *records, a *app, ls *lanes, w *watch, r
 		began: time.Now(), caughtUp: make(chan struct{}), look: make(chan struct{}, 1)}
 	s.acts = acts{steering: s, wake: make(chan struct{}, 1), wanted: map[string]*wanted{}}
 	s.acts.stops, _ = lru.New[string, steer.Mark](maxChats)
+	s.acts.stoppedAt, _ = lru.New[string, []relay.AgentName](maxChats)
 	s.acts.spent, _ = lru.New[string, steer.Mark](maxChats)
 	s.ones = newOnes()
 	s.continues, _ = lru.New[string, steer.Mark](maxChats)

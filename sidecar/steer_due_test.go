@@ -1,0 +1,94 @@
+package sidecar
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+)
+
+// stopOf is a wanted notice that a round in oc_own stopped at a bot.
+func stopOf(once string, bot relay.AgentName, round relay.Millis) *steer.Mark {
+	return &steer.Mark{ID: once + "/" + string(bot), Kind: steer.Wanted, Act: steer.Stop, Once: once, Agent: bot, Channel: "feishu",
+		ChatID: "oc_own", Of: "om_1", Bots: []relay.AgentName{bot}, Reason: relay.MaxDepth, Round: round,
+		TS: relay.MillisOf(time.Now())}
+}
+
+// A notice is about all bots at which its round stopped, whether they say so before it is shown,
+// meanwhile or afterwards; and it counts once it is wanted, as people may see it before that is known.
+func TestLastStop(t *testing.T) {
+	t.Parallel()
+	a := &shownSidecar(t, policy.Limits{MaxDepth: 3}).steer.acts
+	want := func(step string, round relay.Millis, bots ...relay.AgentName) {
+		t.Helper()
+		last, ok := a.lastStop("feishu", "oc_own", "")
+		if !ok || last.Round != round || !slices.Equal(last.Bots, bots) {
+			t.Errorf("%s: got %t, round %d, bots %q, want round %d, bots %q", step, ok, last.Round, last.Bots, round, bots)
+		}
+	}
+	notice := stopOf("one", "agent_b", 1)
+	a.want(notice)
+	want("it is wanted", 1, "agent_b")
+	if _, ok := a.lastStop("feishu", "oc_own", "omt_1"); ok {
+		t.Error("another topic has it")
+	}
+	a.want(stopOf("one", "agent_c", 1)) // while agent_b is showing it
+	a.done(notice)
+	want("it was shown", 1, "agent_b", "agent_c")
+	a.want(stopOf("one", "agent_d", 1))
+	want("a bot was late", 1, "agent_b", "agent_c", "agent_d")
+	if len(a.wanted) != 0 {
+		t.Errorf("%d acts are to be shown, want none: the late bot's was", len(a.wanted))
+	}
+	if newest, _ := a.newestStop("feishu", "oc_own"); len(newest.Bots) != 3 {
+		t.Errorf("the newest stop is at %q, want three bots", newest.Bots)
+	}
+	a.want(stopOf("two", "agent_b", 2))
+	want("the next round is wanted", 2, "agent_b")
+}
+
+// registry is one whose cards are read by a function.
+type registry struct {
+	mailbox.Store
+	cards func() []mailbox.Card
+}
+
+func (r registry) Cards(context.Context) ([]mailbox.Card, error) { return r.cards(), nil }
+
+// Marks and events go on while the registry is asked whose turn it is to show a notice.
+func TestActsWhileTheRegistryIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shownSidecar(t, policy.Limits{MaxDepth: 3}).steer
+		now := time.Now()
+		members := steer.Join(steer.Member{Agent: "agent_b"}).Of(relay.MillisOf(now), "agent_b")
+		if _, err := s.records.merge("feishu", "oc_own", members, false); err != nil {
+			t.Fatal(err)
+		}
+		asked, free := 0, 0
+		s.presence.reading = t.Context()
+		s.presence.store = registry{cards: func() []mailbox.Card {
+			asked++
+			if s.acts.mu.TryLock() {
+				free++
+				s.acts.mu.Unlock()
+			}
+			return nil
+		}}
+		s.acts.want(stopOf("one", "agent_b", 1))
+		due, _ := s.acts.due(now.Add(actGather))
+		var shown []string
+		for _, w := range due {
+			shown = append(shown, w.mark.Once)
+		}
+		if got := strings.Join(shown, " "); got != "one" || asked != 1 || free != 1 {
+			t.Errorf("got %q due, the registry asked %d times, %d of them free, want one, 1, 1", got, asked, free)
+		}
+	})
+}
