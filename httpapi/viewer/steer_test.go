@@ -2,6 +2,7 @@ package viewer_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -127,9 +128,7 @@ func pageOfNotices(t *testing.T, browser *browsertest.Browser) {
 	s.record("oc_x", 0, 4)
 	notice := func(id string, ts int, more object) object {
 		e := object{"role": "notice", "sender": "agent_b", "content": "", "message_id": id, "ts": began + ts}
-		for key, value := range more {
-			e[key] = value
-		}
+		maps.Copy(e, more)
 		return e
 	}
 	s.change(func() {
