@@ -61,7 +61,8 @@ func openLanes(b *base) (*lanes, error) {
 		b.log.With("queue", outcomesQueue))); err != nil {
 		return nil, err
 	}
-	return ls, ls.open(&ls.marks, outbox.Options{Secret: string(b.cfg.RelaySecret), KeepFor: marksAgain, Size: maxMarksFile,
+	return ls, ls.open(&ls.marks, outbox.Options{Secret: string(b.cfg.RelaySecret), KeepFor: marksAgain,
+		Size: maxMarksFile,
 		Sync: b.cfg.OutboxSync, At: markedAt, Logger: b.log.With("queue", marksQueue)})
 }
 

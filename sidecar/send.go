@@ -182,7 +182,8 @@ func (s *sender) recordOwn(m *relay.Message) {
 // for this bot.
 func (s *sender) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
 	m, group := s.person(h)
-	s.chats.noteTalk(talk{Channel: m.Channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID, At: m.TS})
+	s.chats.noteTalk(talk{Channel: m.Channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID,
+		At: m.TS})
 	if !group {
 		return relay.Sent{RelayMsgID: m.ID(), ForMe: new(true)}, nil
 	}

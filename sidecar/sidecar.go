@@ -132,7 +132,8 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err != nil {
 		return nil, onDisk(err)
 	}
-	if s.steer, err = openSteering(b, s.chats, s.records, s.app, s.lanes, s.watch, s.receive, s.deliver, presence); err != nil {
+	s.steer, err = openSteering(b, s.chats, s.records, s.app, s.lanes, s.watch, s.receive, s.deliver, presence)
+	if err != nil {
 		return nil, onDisk(err)
 	}
 	s.send.steer, s.send.deliver, s.decide.steer = s.steer, s.deliver, s.steer

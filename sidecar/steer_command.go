@@ -140,8 +140,8 @@ func (s *steering) answer(m *relay.Message, asked steer.Asked, set steer.Set, te
 	once := "answer/" + string(m.ID())
 	return s.publish(
 		s.commandMark(m, asked, act, set),
-		steer.Mark{ID: once + "/" + string(s.cfg.Agent), Kind: steer.Wanted, Act: steer.Answer, Once: once, Channel: m.Channel,
-			ChatID: m.ChatID, ThreadID: m.ThreadID, Of: m.ID(), Text: text, Chinese: asked.Chinese})
+		steer.Mark{ID: once + "/" + string(s.cfg.Agent), Kind: steer.Wanted, Act: steer.Answer, Once: once,
+			Channel: m.Channel, ChatID: m.ChatID, ThreadID: m.ThreadID, Of: m.ID(), Text: text, Chinese: asked.Chinese})
 }
 
 func (s *steering) commandMark(m *relay.Message, asked steer.Asked, act steer.Act, set steer.Set) steer.Mark {

@@ -18,8 +18,8 @@ func (s *steering) group(channel string, chat relay.ChatID) steer.Group {
 	if settings.Muted == nil {
 		settings.Muted = map[relay.AgentName]*steer.Until{}
 	}
-	shown := steer.Group{Channel: channel, ChatID: chat, Name: s.watch.groupShown(channel, chat).Name, Locked: g.file.Locked,
-		Version: g.record.Version(), Settings: settings, Sources: g.sources, Bots: s.bots(g),
+	shown := steer.Group{Channel: channel, ChatID: chat, Name: s.watch.groupShown(channel, chat).Name,
+		Locked: g.file.Locked, Version: g.record.Version(), Settings: settings, Sources: g.sources, Bots: s.bots(g),
 		MaxDepth: s.cfg.Steer.MaxDepth, Operator: g.operator}
 	if g.file.SteerMaxDepth != nil {
 		shown.MaxDepth = *g.file.SteerMaxDepth
@@ -29,7 +29,8 @@ func (s *steering) group(channel string, chat relay.ChatID) steer.Group {
 	}
 	shown.Depth = s.depthNow(channel, chat)
 	if stop, ok := s.acts.newestStop(channel, chat); ok {
-		shown.LastStop = &steer.LastStop{MessageID: stop.Of, Sender: stop.Sender, Bots: stop.Bots, Reason: stop.Reason, At: stop.TS}
+		shown.LastStop = &steer.LastStop{MessageID: stop.Of, Sender: stop.Sender, Bots: stop.Bots, Reason: stop.Reason,
+			At: stop.TS}
 	}
 	return shown
 }
@@ -99,7 +100,8 @@ func (s *steering) Patch(channel string, chat relay.ChatID, body []byte) (steer.
 		return g, err
 	}
 	if version != "" && version != g.Version {
-		return g, relay.Errorf(relay.CodeConflict, "version: the group has changed since; its version is %s now, read it again", g.Version)
+		return g, relay.Errorf(relay.CodeConflict,
+			"version: the group has changed since; its version is %s now, read it again", g.Version)
 	}
 	return s.changed(channel, chat, steer.Change, set, nil)
 }
@@ -151,10 +153,11 @@ func (s *steering) changeable(channel string, chat relay.ChatID) (steer.Group, e
 }
 
 // changed shares a change over the API, which is on disk when it returns.
-func (s *steering) changed(channel string, chat relay.ChatID, act steer.Act, set steer.Set, bots []relay.AgentName) (steer.Group, error) {
+func (s *steering) changed(channel string, chat relay.ChatID, act steer.Act, set steer.Set,
+	bots []relay.AgentName) (steer.Group, error) {
 	id := randomID()
-	err := s.publish(steer.Mark{ID: "api/" + string(s.cfg.Agent) + "/" + id, Kind: steer.Command, Act: act, Channel: channel,
-		ChatID: chat, MessageID: relay.MessageID("notice:" + id), By: "api", Set: set, Bots: bots})
+	err := s.publish(steer.Mark{ID: "api/" + string(s.cfg.Agent) + "/" + id, Kind: steer.Command, Act: act,
+		Channel: channel, ChatID: chat, MessageID: relay.MessageID("notice:" + id), By: "api", Set: set, Bots: bots})
 	if err != nil {
 		s.problems.set("steer", err)
 		return steer.Group{}, &relay.Error{Code: relay.CodeOutboxUnavailable,

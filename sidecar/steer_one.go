@@ -92,7 +92,8 @@ func (o *ones) look(id relay.MessageID) (oneOf, <-chan struct{}) {
 // claimOne waits until it is known whether a person's message is for this bot, one of bots; of
 // these, those that are there come first. Where it is, it has to be delivered before until;
 // a zero until says that it was delivered before.
-func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.AgentName) (mine bool, until time.Time, err error) {
+func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.AgentName) (mine bool,
+	until time.Time, err error) {
 	began := time.Now()
 	for {
 		is, changed := s.ones.look(m.ID())
@@ -110,7 +111,8 @@ func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.
 			if err != nil {
 				return false, until, err
 			}
-			word := steer.Mark{ID: key, Agent: relay.AgentName(holder), Kind: steer.Taken, Act: actTaken, Try: is.try, Channel: m.Channel, ChatID: m.ChatID, Of: m.ID()}
+			word := steer.Mark{ID: key, Agent: relay.AgentName(holder), Kind: steer.Taken, Act: actTaken, Try: is.try,
+				Channel: m.Channel, ChatID: m.ChatID, Of: m.ID()}
 			if holder == string(s.cfg.Agent) && !s.known.Contains(key) {
 				return true, until, s.publish(word)
 			}

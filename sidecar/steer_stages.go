@@ -104,7 +104,8 @@ func (s *steering) overBudget(m *relay.Message, key string, sent time.Time) (boo
 	}
 	until := sent.UnixMilli()
 	since, said := until-time.Hour.Milliseconds(), 0
-	entries, err := s.chats.transcript.Outline(m.Channel, string(m.ChatID), min(2*g.Budget+audienceTail, maxBudgetTail), until)
+	entries, err := s.chats.transcript.Outline(m.Channel, string(m.ChatID),
+		min(2*g.Budget+audienceTail, maxBudgetTail), until)
 	for _, e := range entries {
 		if e.Role == transcript.RoleAssistant && e.TS > since && e.EditOf == "" && e.MessageID != key {
 			said++
