@@ -85,13 +85,15 @@ type talk struct {
 }
 
 func openChats(b *base) (*chats, error) {
-	c := &chats{base: b, seen: map[string]struct{}{}, gone: map[string]relay.Millis{}, talks: map[string]talk{},
-		recalls: newRecalls()}
+	c := &chats{base: b, seen: map[string]struct{}{}, gone: map[string]relay.Millis{}, talks: map[string]talk{}}
 	c.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
 	c.edits, _ = lru.New[string, *edit](maxEdits)
 	c.hearing, _ = lru.New[string, int64](maxChats)
 	c.peers = newPeers(b)
 	var err error
+	if c.recalls, err = newRecalls(b); err != nil {
+		return nil, err
+	}
 	if c.transcript, err = transcript.Open(b.cfg.TranscriptDir, &transcript.Options{Logger: b.log,
 		Index: newConversations}); err != nil {
 		return nil, err

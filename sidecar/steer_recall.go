@@ -2,12 +2,14 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"feishu-relay/dedup"
 	"feishu-relay/feishu"
 	"feishu-relay/internal/delivery"
 	"feishu-relay/internal/wait"
@@ -21,9 +23,13 @@ import (
 type recalls struct {
 	ids  *lru.Cache[relay.MessageID, struct{}]
 	wake chan struct{}
+	// done has, on disk, the ids of messages and the keys of recalls whose text was taken out of the
+	// transcript, so that a restart does not look for each of them again.
+	done *dedup.Window
 
 	mu      sync.Mutex
-	pending []recalled // whose text may stand in a transcript; guarded by mu
+	pending []recalled                // whose text may stand in a transcript; guarded by mu
+	failing map[string]*failingRedact // by chatKey, of chats in pending; guarded by mu
 }
 
 type recalled struct {
@@ -32,22 +38,49 @@ type recalled struct {
 	id      relay.MessageID
 }
 
-// maxRecalled is above the marks that fit into the lane's two files.
-const maxRecalled = 100_000
+// key is what is settled of a recall once the text is gone from its chat.
+func (r recalled) key() string { return chatKey(r.channel, r.chat) + "/" + string(r.id) }
 
-func newRecalls() *recalls {
-	r := &recalls{wake: make(chan struct{}, 1)}
+// failingRedact is a chat whose transcript could not be written.
+type failingRedact struct {
+	pauses *wait.Backoff
+	next   time.Time // not before
+}
+
+const (
+	// maxRecalled is above the marks that fit into the lane's two files.
+	maxRecalled = 100_000
+	// maxRecallKey is the most bytes of a key in done; Feishu's are below 100.
+	maxRecallKey = 512
+)
+
+func newRecalls(b *base) (*recalls, error) {
+	r := &recalls{wake: make(chan struct{}, 1), failing: map[string]*failingRedact{}}
 	r.ids, _ = lru.New[relay.MessageID, struct{}](maxRecalled) // fails only for a size below 1
-	return r
+	var err error
+	r.done, err = b.window(".redacted.jsonl", 2*maxRecalled)
+	return r, err
 }
 
 // has reports whether one of some messages was recalled.
 func (r *recalls) has(ids ...relay.MessageID) bool {
-	return slices.ContainsFunc(ids, func(id relay.MessageID) bool { return id != "" && r.ids.Contains(id) })
+	return slices.ContainsFunc(ids, func(id relay.MessageID) bool {
+		return id != "" && (r.ids.Contains(id) || r.done.Seen(string(id)))
+	})
 }
 
-// add notes that a message was recalled, and has its text taken out of the transcript. Beyond
-// maxRecalled that waits for the one first recalled no more.
+// note notes that a message was recalled, and has its text taken out of the transcript, unless
+// that was done.
+func (r *recalls) note(what recalled) {
+	if r.done.Seen(what.key()) {
+		r.ids.Add(what.id, struct{}{})
+		return
+	}
+	r.add(what)
+}
+
+// add is note of a message whose text may stand in the transcript, whatever was done before.
+// Beyond maxRecalled that waits for the one first recalled no more.
 func (r *recalls) add(what recalled) {
 	r.ids.Add(what.id, struct{}{})
 	r.mu.Lock()
@@ -59,39 +92,79 @@ func (r *recalls) add(what recalled) {
 	wait.Wake(r.wake)
 }
 
-func (r *recalls) next() (what recalled, ok bool) {
+// next takes the first whose chat does not fail; where all fail it says how long none is due.
+func (r *recalls) next(now time.Time) (what recalled, pause time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.pending) == 0 {
-		return what, false
+	pause = time.Minute
+	for i, what := range r.pending {
+		if f := r.failing[chatKey(what.channel, what.chat)]; f != nil && f.next.After(now) {
+			pause = min(pause, f.next.Sub(now))
+			continue
+		}
+		if i == 0 {
+			r.pending = r.pending[1:]
+		} else {
+			r.pending = slices.Delete(r.pending, i, i+1)
+		}
+		return what, 0, true
 	}
-	what, r.pending = r.pending[0], r.pending[1:]
-	return what, true
+	if len(r.pending) == 0 {
+		clear(r.failing)
+	}
+	return what, pause, false
+}
+
+// tried notes how it went with what next gave. A chat that failed comes again after a pause, so
+// that one that cannot be written keeps none of the others.
+func (r *recalls) tried(what recalled, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := chatKey(what.channel, what.chat)
+	if err == nil {
+		delete(r.failing, key)
+		return
+	}
+	f := r.failing[key]
+	if f == nil {
+		f = &failingRedact{pauses: wait.NewBackoff(retryFirst, time.Minute)}
+		r.failing[key] = f
+	}
+	f.next = time.Now().Add(f.pauses.Next())
+	if len(r.pending) < maxRecalled {
+		r.pending = append(r.pending, what)
+	}
 }
 
 // redact takes the texts of recalled messages out of the transcripts, until ctx is done.
 func (c *chats) redact(ctx context.Context) {
+	r := c.recalls
 	for ctx.Err() == nil {
-		what, ok := c.recalls.next()
+		what, pause, ok := r.next(time.Now())
 		if !ok {
+			timer := time.NewTimer(pause)
 			select {
 			case <-ctx.Done():
-			case <-c.recalls.wake:
+			case <-r.wake:
+			case <-timer.C:
 			}
+			timer.Stop()
 			continue
 		}
-		pauses := wait.NewBackoff(retryFirst, time.Minute)
-		for {
-			_, err := c.transcript.Redact(what.channel, string(what.chat), string(what.id))
-			if err == nil {
-				break
-			}
+		_, err := c.transcript.Redact(what.channel, string(what.chat), string(what.id))
+		r.tried(what, err)
+		if err != nil {
 			c.problems.set("transcript", err)
-			if pauses.Sleep(ctx) != nil {
-				return
-			}
+			continue
 		}
 		c.trace("redacted")
+		// Not flushed: after a crash, in which a text may just have been written, it is done again.
+		if len(what.key()) > maxRecallKey {
+			continue
+		}
+		if err := errors.Join(r.done.Settle(string(what.id), true), r.done.Settle(what.key(), true)); err != nil {
+			c.problems.set("dedup", err)
+		}
 	}
 }
 
@@ -118,7 +191,7 @@ func (c *chats) wasRecalled(m *relay.Message) bool {
 // recall forgets the text of a message: what was not delivered is stopped, and nobody is shown
 // it any more.
 func (s *steering) recall(m *steer.Mark) {
-	s.chats.recalls.add(recalled{m.Channel, m.ChatID, m.Of})
+	s.chats.recalls.note(recalled{m.Channel, m.ChatID, m.Of})
 	s.held.recall(m.Of)
 	s.review(m.Channel, m.ChatID)
 	if s.deliver.doors.stream != nil {

@@ -14,6 +14,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/httpapi"
+	"feishu-relay/internal/runes"
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
@@ -62,6 +63,11 @@ const (
 	// earlierWait is how long an event waits until the marks of before are taken in: it keeps the
 	// connection's other events waiting, and Feishu's acknowledgement.
 	earlierWait = 200 * time.Millisecond
+	// maxMarkText is the most bytes of what a mark says: each sidecar keeps it, and reads it again.
+	maxMarkText = 4 << 10
+	// signatureRoom is what a signature adds to a line at most: no other sidecar reads a line above
+	// steer.MaxMark.
+	signatureRoom = 256
 	// clockAhead is how far in the future a time may be: clocks differ.
 	clockAhead = 5 * time.Second
 )
@@ -224,7 +230,7 @@ func (s *steering) share(m steer.Mark) {
 func (s *steering) publish(marks ...steer.Mark) error {
 	for i := range marks {
 		m := &marks[i]
-		m.Agent = s.cfg.Agent
+		m.Agent, m.Text = s.cfg.Agent, runes.Cut(m.Text, maxMarkText)
 		if now := relay.MillisOf(time.Now()); m.TS == 0 || m.TS > now {
 			m.TS = now
 		}
@@ -236,7 +242,11 @@ func (s *steering) publish(marks ...steer.Mark) error {
 		}
 	}
 	err := s.lane.box.Append(len(marks), func(i int, seq relay.Seq) ([]byte, error) {
-		return json.Marshal(sharedMark{&marks[i], seq})
+		line, err := relay.Marshal(sharedMark{&marks[i], seq})
+		if err == nil && len(line) > steer.MaxMark-signatureRoom {
+			err = fmt.Errorf("%w: %d bytes, at most %d", steer.ErrMark, len(line), steer.MaxMark-signatureRoom)
+		}
+		return line, err
 	})
 	if err == nil {
 		err = s.lane.box.Await()
