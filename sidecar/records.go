@@ -23,10 +23,14 @@ type records struct {
 	*base
 	chats *chats
 
-	mu      sync.Mutex
-	byChat  map[string]*record // by chatKey, at most maxChats; guarded by mu
-	journal *jsonl.Journal     // guarded by mu
-	failed  bool               // the journal lacks something; guarded by mu
+	mu     sync.Mutex
+	byChat map[string]*record // by chatKey, at most maxChats; guarded by mu
+
+	// writing is held while a change is taken in and written, and taken before mu; nobody who asks
+	// what holds waits for that.
+	writing sync.Mutex
+	journal *jsonl.Journal // guarded by writing
+	failed  bool           // the journal lacks something; guarded by writing
 }
 
 // record is the copy of one group's.
@@ -78,8 +82,8 @@ func openRecords(b *base, c *chats) (*records, error) {
 		return nil, fmt.Errorf("read the groups' settings: %w", err)
 	}
 	b.onClose(func() error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+		r.writing.Lock()
+		defer r.writing.Unlock()
 		var err error
 		if r.failed {
 			err = r.journal.Replace(r.all())
@@ -104,20 +108,13 @@ func (r *records) of(channel string, chat relay.ChatID) *record {
 // merge takes over what is newer in news; shared says that the queue has it. A nil error
 // means that it is on disk.
 func (r *records) merge(channel string, chat relay.ChatID, news steer.Record, shared bool) (changed bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g := r.of(channel, chat)
-	if g == nil {
-		return false, errors.New("there are too many groups")
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	newer, known, err := r.takeIn(channel, chat, news, shared)
+	if err != nil || !newer && !r.failed {
+		return false, err
 	}
-	if shared {
-		g.shared.Merge(news)
-	}
-	if !g.is.Merge(news) && !r.failed {
-		return false, nil
-	}
-	g.state = nil
-	if r.failed || r.journal.Lines() > 2*len(r.byChat)+slackChanges {
+	if r.failed || r.journal.Lines() > 2*known+slackChanges {
 		err = r.journal.Replace(r.all())
 	} else {
 		err = r.journal.Append(recordLine{channel, chat, news}.encode())
@@ -129,8 +126,28 @@ func (r *records) merge(channel string, chat relay.ChatID, news steer.Record, sh
 	return true, err
 }
 
-// all is the journal of what is known. It is called with mu held.
+// takeIn is merge in memory; known is how many groups have a record.
+func (r *records) takeIn(channel string, chat relay.ChatID, news steer.Record, shared bool) (newer bool, known int,
+	err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.of(channel, chat)
+	if g == nil {
+		return false, 0, errors.New("there are too many groups")
+	}
+	if shared {
+		g.shared.Merge(news)
+	}
+	if newer = g.is.Merge(news); newer {
+		g.state = nil
+	}
+	return newer, len(r.byChat), nil
+}
+
+// all is the journal of what is known.
 func (r *records) all() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var lines []byte
 	for _, g := range r.byChat {
 		for _, part := range g.is.Parts() {

@@ -92,3 +92,30 @@ func TestActsWhileTheRegistryIsAsked(t *testing.T) {
 		}
 	})
 }
+
+// What holds in a group is told while a change of it is being written.
+func TestStateWhileTheDiskIsSlow(t *testing.T) {
+	t.Parallel()
+	r := shownSidecar(t, policy.Limits{MaxDepth: 3}).steer.records
+	r.writing.Lock() // as long as the disk takes
+	merged := make(chan error, 1)
+	begun := make(chan struct{})
+	go func() {
+		close(begun)
+		_, err := r.merge("feishu", "oc_own", steer.Join(steer.Member{Agent: "agent_c"}).Of(1, "agent_c"), false)
+		merged <- err
+	}()
+	<-begun
+	for range 1000 {
+		if n := len(r.state("feishu", "oc_own").members); n != 0 {
+			t.Errorf("%d members, want 0", n)
+		}
+	}
+	r.writing.Unlock()
+	if err := <-merged; err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.state("feishu", "oc_own").members); n != 1 {
+		t.Errorf("%d members once it is written, want 1", n)
+	}
+}
