@@ -257,10 +257,16 @@ func (s *story) entries(ctx context.Context, agent, chat string) ([]any, error) 
 		return nil, fmt.Errorf("got %d %v", status, doc)
 	}
 	list, _ := doc["entries"].([]any)
+	list = messagesOf(list)
 	// People's messages and bots' come by two queues: which of two was there
 	// first is chance, and the depth goes by ts.
 	slices.SortStableFunc(list, func(a, b any) int { return cmp.Compare(millisAt(a, "ts"), millisAt(b, "ts")) })
 	return list, nil
+}
+
+// messagesOf are the entries that are messages: what the sidecars showed stands among them.
+func messagesOf(entries []any) []any {
+	return slices.DeleteFunc(entries, func(e any) bool { return textAt(e, "role") == "notice" })
 }
 
 func (s *story) transcript(ctx context.Context, args []string) error {

@@ -97,7 +97,7 @@ type shownMessage struct {
 
 type shownOutcome struct{ Agent, Tier, State, Reason string }
 
-const readMessages = `[...document.querySelectorAll('[data-testid="message"]')].map((m) => ({
+const readMessages = `[...document.querySelectorAll('[data-testid="message"]:not([data-role="notice"])')].map((m) => ({
 	ID: m.dataset.messageId, Role: m.dataset.role, Text: m.querySelector('.text').textContent,
 	Depth: Number(m.querySelector('[data-depth]')?.dataset.depth ?? 0),
 	Outcomes: [...m.querySelectorAll('[data-testid="outcome"]')].map(({ dataset: d }) => ({ Agent: d.agent, Tier: d.tier ?? '', State: d.state, Reason: d.reason ?? '' })),
@@ -117,6 +117,9 @@ func sameAsAPI(ctx context.Context, t *testing.T, p *browsertest.Page, b *bot, c
 	must(t, b.get(ctx, "/v1/outcomes?chat_id="+url.QueryEscape(chat), &became))
 	var want []shownMessage
 	for _, e := range told.Entries {
+		if e.Role == transcript.RoleNotice {
+			continue // what the sidecars showed is no message
+		}
 		m := shownMessage{ID: e.MessageID, Role: e.Role, Text: e.Content, Depth: e.Depth, Outcomes: []shownOutcome{}}
 		for _, o := range became.Outcomes {
 			if string(o.RelayMsgID) == e.MessageID {

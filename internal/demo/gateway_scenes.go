@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"feishu-relay/feishu"
 	"feishu-relay/internal/feishusim"
 )
+
+// messageReceived is the type of the event that brings a bot a message.
+const messageReceived = "im.message.receive_v1"
 
 func (a *gatewayAct) scenes() []scene {
 	done := []outcome{{"agent_a", passed}, {"agent_b", judged}, {"agent_a", limit}}
@@ -84,7 +86,7 @@ func (a *gatewayAct) native(ctx context.Context, sc scene) error {
 	defer cancel()
 	for _, id := range said {
 		if _, err := a.feishu.WaitDelivery(within, func(d feishusim.Delivery) bool {
-			return d.MessageID == id && d.EventType == feishu.MessageReceived && d.Acked == 200
+			return d.MessageID == id && d.EventType == messageReceived && d.Acked == 200
 		}); err != nil {
 			return err
 		}
@@ -109,6 +111,6 @@ func (a *gatewayAct) ofBots(from int) []string {
 // brought reports whether Feishu tried to deliver a message to anybody; reactions to it are events, too.
 func (a *gatewayAct) brought(id string) bool {
 	return slices.ContainsFunc(a.feishu.Deliveries(), func(d feishusim.Delivery) bool {
-		return d.MessageID == id && d.EventType == feishu.MessageReceived
+		return d.MessageID == id && d.EventType == messageReceived
 	})
 }
