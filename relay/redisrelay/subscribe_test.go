@@ -223,6 +223,8 @@ func TestFirstStartIsRestartedWhileRedisIsDown(t *testing.T) {
 	sender, dir := open(t, srv.URL(), "s", t.TempDir(), nil), t.TempDir()
 	receipt := publish(t, sender, "", lines("s", 1, 5)...)
 	srv.Kill()
+	// When the waiting began is known as exactly as a call to Redis takes, on Redis' clock.
+	time.Sleep(2 * time.Second)
 	q := open(t, srv.URL(), "a", dir, nil)
 	e := listenTo(t, q, false)
 	e.until("an error", func(s relayStatus) bool { return s.Error != "" })
