@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,10 +29,10 @@ func TestRedactions(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, closed := openedChats(t, dir)
 			defer closed()
-			n := 0
+			var n atomic.Int32
 			c.trace = func(step string) {
 				if step == "redacted" {
-					n++
+					n.Add(1)
 				}
 			}
 			ctx, cancel := context.WithCancel(t.Context())
@@ -42,7 +43,7 @@ func TestRedactions(t *testing.T) {
 			}()
 			live(c, func() int {
 				synctest.Wait()
-				return n
+				return int(n.Load())
 			})
 			cancel()
 			<-done
