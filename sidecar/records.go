@@ -267,17 +267,7 @@ func (r *records) chatsOf() (out []recordLine) {
 		out = append(out, recordLine{Channel: g.channel, ChatID: g.chat})
 	}
 	slices.SortFunc(out, func(a, b recordLine) int {
-		return compareChats(a.Channel, a.ChatID, b.Channel, b.ChatID)
+		return cmp.Or(cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.ChatID, b.ChatID))
 	})
 	return out
-}
-
-func compareChats(ach string, a relay.ChatID, bch string, b relay.ChatID) int {
-	switch {
-	case ach < bch || ach == bch && a < b:
-		return -1
-	case ach == bch && a == b:
-		return 0
-	}
-	return 1
 }

@@ -72,10 +72,7 @@ func (s *steering) command(m *relay.Message, union string) (is bool, err error) 
 		return true, s.publish(s.commandMark(m, asked, steer.Answer, nil))
 	}
 	g := s.group(m.Channel, m.ChatID)
-	set, answer, err := s.execute(g, asked, m)
-	if err != nil {
-		return true, err
-	}
+	set, answer := s.execute(g, asked, m)
 	if len(set) == 0 {
 		return true, s.answer(m, asked, set, answer)
 	}
@@ -103,24 +100,24 @@ func (s *steering) command(m *relay.Message, union string) (is bool, err error) 
 func commandID(m *relay.Message) string { return "command/" + string(m.ID()) }
 
 // execute is what a command changes, and its answer.
-func (s *steering) execute(g steer.Group, asked steer.Asked, m *relay.Message) (steer.Set, string, error) {
+func (s *steering) execute(g steer.Group, asked steer.Asked, m *relay.Message) (steer.Set, string) {
 	if asked.Mistake != nil {
-		return nil, asked.Mistake.Text(asked.Chinese), nil
+		return nil, asked.Mistake.Text(asked.Chinese)
 	}
 	now := time.Now()
 	switch asked.Verb {
 	case steer.VerbStatus:
-		return nil, steer.StatusText(g, now, asked.Chinese), nil
+		return nil, steer.StatusText(g, now, asked.Chinese)
 	case steer.VerbHelp:
-		return nil, steer.HelpText(s.cfg.Steer.Commands, asked.Chinese), nil
+		return nil, steer.HelpText(s.cfg.Steer.Commands, asked.Chinese)
 	case steer.VerbWhy:
-		return nil, s.why(g, m, asked.Chinese), nil
+		return nil, s.why(g, m, asked.Chinese)
 	}
 	set, mistake := asked.Changes(g, m.TS)
 	if mistake != nil {
-		return nil, mistake.Text(asked.Chinese), nil
+		return nil, mistake.Text(asked.Chinese)
 	}
-	return set, asked.AnswerText(s.after(g, set.Of(m.TS, commandID(m))), m.TS.Time()), nil
+	return set, asked.AnswerText(s.after(g, set.Of(m.TS, commandID(m))), m.TS.Time())
 }
 
 // answer shares a command with what it changes, and has it answered once.

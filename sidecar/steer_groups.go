@@ -14,12 +14,8 @@ import (
 // group is a group as people and the API are shown it.
 func (s *steering) group(channel string, chat relay.ChatID) steer.Group {
 	g := s.records.state(channel, chat)
-	settings := g.Settings
-	if settings.Muted == nil {
-		settings.Muted = map[relay.AgentName]*steer.Until{}
-	}
 	shown := steer.Group{Channel: channel, ChatID: chat, Name: s.watch.groupShown(channel, chat).Name,
-		Locked: g.file.Locked, Version: g.record.Version(), Settings: settings, Sources: g.sources, Bots: s.bots(g),
+		Locked: g.file.Locked, Version: g.record.Version(), Settings: g.Settings, Sources: g.sources, Bots: s.bots(g),
 		MaxDepth: s.cfg.Steer.MaxDepth, Operator: g.operator}
 	if g.file.SteerMaxDepth != nil {
 		shown.MaxDepth = *g.file.SteerMaxDepth

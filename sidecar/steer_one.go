@@ -97,7 +97,7 @@ func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.
 	began := time.Now()
 	for {
 		is, changed := s.ones.look(m.ID())
-		turn := began.Add(time.Duration(s.oneTurn(m, bots)) * oneTurn)
+		turn := began.Add(time.Duration(s.oneTurn(bots)) * oneTurn)
 		wait := time.Until(turn)
 		switch {
 		case is.done:
@@ -132,7 +132,7 @@ func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.
 }
 
 // oneTurn is this bot's place among bots: first those that are there, in their order.
-func (s *steering) oneTurn(m *relay.Message, bots []relay.AgentName) int {
+func (s *steering) oneTurn(bots []relay.AgentName) int {
 	online := s.presence.online()
 	turn, behind := 0, false
 	for _, bot := range bots {
@@ -181,5 +181,5 @@ func (s *steering) wouldBeOne(m *relay.Message, bots []relay.AgentName) bool {
 	if is, _ := s.ones.look(m.ID()); is.done || !is.at.IsZero() {
 		return is.by == s.cfg.Agent
 	}
-	return slices.Contains(bots, s.cfg.Agent) && s.oneTurn(m, bots) == 0
+	return slices.Contains(bots, s.cfg.Agent) && s.oneTurn(bots) == 0
 }
