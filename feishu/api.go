@@ -1,7 +1,6 @@
 package feishu
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,17 +128,16 @@ func (a *API) Probe(ctx context.Context) (code int, err error) {
 
 // BotInfo returns the app's own bot: GET bot/v3/info (docs/feishu.md 4.2).
 func (a *API) BotInfo(ctx context.Context) (Self, error) {
-	var out struct {
-		Bot struct {
-			Name   string       `json:"app_name"`
-			OpenID relay.OpenID `json:"open_id"`
-		} `json:"bot"`
-	}
-	if err := a.get(ctx, "bot/v3/info", nil, &out); err != nil {
+	answer, err := a.call(ctx, http.MethodGet, "bot/v3/info", nil, nil)
+	if err != nil {
 		return Self{}, err
 	}
-	return Self{AppID: a.app(), Name: out.Bot.Name, OpenID: out.Bot.OpenID}, nil
+	self, err := ParseBotInfo(answer)
+	self.AppID = a.app()
+	return self, err
 }
+
+func chatPath(id relay.ChatID) string { return "im/v1/chats/" + url.PathEscape(string(id)) }
 
 func (a *API) app() string {
 	a.mu.Lock()
@@ -151,47 +149,28 @@ func (a *API) app() string {
 // the bot is not in it, or that there is none, it is a Chat with In: No; else In
 // stays Unknown, since Feishu shows the basics of a chat to others too.
 func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
-	chat := Chat{ID: id, Asked: time.Now()}
-	var out struct {
-		Data struct {
-			Mode string `json:"chat_mode"`
-			Name string `json:"name"`
-		} `json:"data"`
-	}
-	err := a.get(ctx, "im/v1/chats/"+url.PathEscape(string(id)), nil, &out)
+	asked := time.Now()
+	answer, err := a.call(ctx, http.MethodGet, chatPath(id), nil, nil)
 	if e, ok := errors.AsType[*CodeError](err); ok && slices.Contains(notInChat, e.Code) {
-		chat.In = No
-		return chat, nil
+		return Chat{ID: id, In: No, Asked: asked}, nil
 	}
 	if err != nil {
 		return Chat{}, err
 	}
-	chat.Name = out.Data.Name
-	switch out.Data.Mode {
-	case "group":
-		chat.Kind = ChatGroup
-	case "topic":
-		chat.Kind, chat.Topic = ChatGroup, true
-	case "p2p":
-		chat.Kind = ChatP2P
-	}
-	return chat, nil
+	chat, err := ParseChat(answer)
+	chat.ID, chat.Asked = id, asked
+	return chat, err
 }
 
 // ChatBots returns the bots in a chat as this app sees them, at most 500:
 // GET im/v1/chats/{id}/members/bots (docs/feishu.md 4.2).
 func (a *API) ChatBots(ctx context.Context, id relay.ChatID) ([]Bot, error) {
 	var bots []Bot
-	for item, err := range pages[struct {
-		BotID   string `json:"bot_id"`
-		OpenID  string `json:"open_id"`
-		BotName string `json:"bot_name"`
-		Name    string `json:"name"`
-	}](ctx, a, "im/v1/chats/"+url.PathEscape(string(id))+"/members/bots", url.Values{}, maxChatBots) {
+	for item, err := range pages[chatBot](ctx, a, chatPath(id)+"/members/bots", url.Values{}, maxChatBots) {
 		if err != nil {
 			return nil, err
 		}
-		bot := Bot{OpenID: relay.OpenID(cmp.Or(item.BotID, item.OpenID)), Name: cmp.Or(item.BotName, item.Name)}
+		bot := item.bot()
 		if bot.OpenID != "" && relay.CheckID(string(bot.OpenID)) == nil {
 			bots = append(bots, bot)
 		}
@@ -210,7 +189,7 @@ func (a *API) ChatMembers(ctx context.Context, id relay.ChatID, idType string) (
 	for item, err := range pages[struct {
 		ID   string `json:"member_id"`
 		Name string `json:"name"`
-	}](ctx, a, "im/v1/chats/"+url.PathEscape(string(id))+"/members", query, maxMembers) {
+	}](ctx, a, chatPath(id)+"/members", query, maxMembers) {
 		if err != nil {
 			return nil, err
 		}
@@ -226,26 +205,24 @@ func pages[T any](ctx context.Context, a *API, path string, query url.Values, li
 		query.Set("page_size", strconv.Itoa(pageSize))
 		items := 0
 		for range 2 * limit / pageSize { // pages may be shorter than asked for
-			var out struct {
-				Data struct {
-					Items     []T    `json:"items"`
-					HasMore   bool   `json:"has_more"`
-					PageToken string `json:"page_token"`
-				} `json:"data"`
-			}
-			if err := a.get(ctx, path, query, &out); err != nil {
+			page, err := get[struct {
+				Items     []T    `json:"items"`
+				HasMore   bool   `json:"has_more"`
+				PageToken string `json:"page_token"`
+			}](ctx, a, path, query)
+			if err != nil {
 				yield(*new(T), err)
 				return
 			}
-			for _, item := range out.Data.Items {
+			for _, item := range page.Items {
 				if items++; items > limit || !yield(item, nil) {
 					return
 				}
 			}
-			if items >= limit || !out.Data.HasMore || out.Data.PageToken == "" || out.Data.PageToken == query.Get("page_token") {
+			if items >= limit || !page.HasMore || page.PageToken == "" || page.PageToken == query.Get("page_token") {
 				return
 			}
-			query.Set("page_token", out.Data.PageToken)
+			query.Set("page_token", page.PageToken)
 		}
 	}
 }
@@ -253,33 +230,24 @@ func pages[T any](ctx context.Context, a *API, path string, query url.Values, li
 // InChat reports whether the bot is in a chat:
 // GET im/v1/chats/{id}/members/is_in_chat.
 func (a *API) InChat(ctx context.Context, id relay.ChatID) (bool, error) {
-	var out struct {
-		Data struct {
-			In bool `json:"is_in_chat"`
-		} `json:"data"`
-	}
-	err := a.get(ctx, "im/v1/chats/"+url.PathEscape(string(id))+"/members/is_in_chat", nil, &out)
+	answer, err := get[struct {
+		In bool `json:"is_in_chat"`
+	}](ctx, a, chatPath(id)+"/members/is_in_chat", nil)
 	if e, ok := errors.AsType[*CodeError](err); ok && slices.Contains(notInChat, e.Code) {
 		return false, nil
 	}
-	return out.Data.In && err == nil, err
+	return answer.In && err == nil, err
 }
 
 // User returns a person's display name: GET contact/v3/users/{id} (docs/feishu.md 4.2).
 // It wants the scope contact:user.base:readonly.
 func (a *API) User(ctx context.Context, id relay.OpenID) (name string, err error) {
-	var out struct {
-		Data struct {
-			User struct {
-				Name string `json:"name"`
-			} `json:"user"`
-		} `json:"data"`
-	}
-	path := "contact/v3/users/" + url.PathEscape(string(id))
-	if err := a.get(ctx, path, url.Values{"user_id_type": {"open_id"}}, &out); err != nil {
-		return "", err
-	}
-	return out.Data.User.Name, nil
+	answer, err := get[struct {
+		User struct {
+			Name string `json:"name"`
+		} `json:"user"`
+	}](ctx, a, "contact/v3/users/"+url.PathEscape(string(id)), url.Values{"user_id_type": {"open_id"}})
+	return answer.User.Name, err
 }
 
 // Message returns a message as this app sees it: GET im/v1/messages/{id}

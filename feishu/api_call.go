@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -22,16 +23,16 @@ const (
 // Codes of a token that is no longer good, or never was (docs/feishu.md 6.2).
 var badToken = []int{99991663, 99991671, 99991668}
 
-// get calls path below /open-apis and reads the answer into out.
-func (a *API) get(ctx context.Context, path string, query url.Values, out any) error {
+// get calls path below /open-apis and returns the data of the answer.
+func get[T any](ctx context.Context, a *API, path string, query url.Values) (data T, err error) {
 	body, err := a.call(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
-		return err
+		return data, err
 	}
-	if err := lenient(body, out); err != nil {
-		return fmt.Errorf("GET %s: the answer %w", path, err)
+	if data, err = ReadAnswer[T](body); err != nil {
+		return data, fmt.Errorf("GET %s: %w", path, err)
 	}
-	return nil
+	return data, nil
 }
 
 // call calls path and returns the answer, which Feishu has accepted. With a
@@ -56,7 +57,7 @@ func (a *API) call(ctx context.Context, method, path string, query url.Values, b
 		if err == nil {
 			return answer, nil
 		}
-		if e, ok := errors.AsType[*CodeError](err); !ok || !slices.Contains(badToken, e.Code) {
+		if e, ok := errors.AsType[*CallError](err); !ok || !e.BadToken() {
 			return nil, fmt.Errorf("%s %s: %w", method, path, err)
 		}
 		refused = err
@@ -83,19 +84,45 @@ func (a *API) do(ctx context.Context, method, target, token string, body []byte)
 	return readBody(res)
 }
 
-// readBody returns the body of an answer with code 0.
+// CallError is an answer of Feishu's that does not accept a call.
+type CallError struct {
+	Status int           // of HTTP
+	Later  time.Duration // in which Feishu wants no more calls; 0: it did not say, or more than an hour
+	Err    error         // with a [*CodeError] in it where Feishu said why
+}
+
+func (e *CallError) Error() string { return e.Err.Error() }
+func (e *CallError) Unwrap() error { return e.Err }
+
+// BadToken reports whether Feishu did not take the token.
+func (e *CallError) BadToken() bool { return slices.Contains(badToken, e.Code()) }
+
+// Code is the code of Feishu's answer; 0 without one.
+func (e *CallError) Code() int {
+	if code, ok := errors.AsType[*CodeError](e.Err); ok {
+		return code.Code
+	}
+	return 0
+}
+
+// readBody returns the body of an answer with code 0; any other answer is a [*CallError].
 func readBody(res *http.Response) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
-	if _, err = readAnswer[any](data); err != nil {
-		if _, ok := errors.AsType[*CodeError](err); !ok && res.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("HTTP %d", res.StatusCode)
-		}
-		return nil, err
+	if _, err = ReadAnswer[any](data); err == nil {
+		return data, nil
 	}
-	return data, nil
+	refused := &CallError{Status: res.StatusCode, Err: err}
+	if refused.Code() == 0 && res.StatusCode != http.StatusOK {
+		refused.Err = fmt.Errorf("HTTP %d", res.StatusCode)
+	}
+	// docs/feishu.md 6.3
+	if seconds, err := strconv.ParseFloat(res.Header.Get("X-Ogw-Ratelimit-Reset"), 64); err == nil && seconds > 0 && seconds < 3600 {
+		refused.Later = time.Duration(seconds * float64(time.Second))
+	}
+	return nil, refused
 }
 
 // token returns the bot's token, else one fetched with the app's credentials.

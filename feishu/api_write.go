@@ -13,49 +13,69 @@ import (
 // codeReactionBusy says that an equal reaction is being set (docs/feishu.md 6.2).
 const codeReactionBusy = 231015
 
-// sending is the body of a call that sends a text.
-type sending struct {
-	ReceiveID string `json:"receive_id,omitempty"`
-	MsgType   string `json:"msg_type"`
-	Content   string `json:"content"`
-	UUID      string `json:"uuid,omitempty"`
+// Outgoing is a message to be sent.
+type Outgoing struct {
+	Chat     relay.ChatID
+	ReplyTo  relay.MessageID // the message that is answered; "" for none
+	InThread bool            // answer in its topic, and open one where there is none
+	Type     string          // "text", "post", …
+	Content  string          // JSON, as docs/feishu.md 5.1 has it
+	UUID     string          // within an hour calls with the same one, of at most 50 characters, send one message; may be ""
 }
 
-// Reply sends a text as a reply to a message and returns its id:
-// POST im/v1/messages/{id}/reply (docs/feishu.md 5). Within an hour a call with the same
-// uuid, of at most 50 characters, sends nothing more. at-tags in text are mentions.
+// SendMessage sends a message and returns it as Feishu accepted it: POST im/v1/messages, or
+// POST im/v1/messages/{id}/reply (docs/feishu.md 5).
+func (a *API) SendMessage(ctx context.Context, m Outgoing) (Message, error) {
+	body := struct {
+		ReceiveID     string `json:"receive_id,omitempty"`
+		MsgType       string `json:"msg_type"`
+		Content       string `json:"content"`
+		ReplyInThread bool   `json:"reply_in_thread,omitempty"`
+		UUID          string `json:"uuid,omitempty"`
+	}{MsgType: m.Type, Content: m.Content, UUID: m.UUID}
+	path, query := "im/v1/messages", url.Values{"receive_id_type": {"chat_id"}}
+	if m.ReplyTo != "" {
+		path, query = path+"/"+url.PathEscape(string(m.ReplyTo))+"/reply", nil
+		body.ReplyInThread = m.InThread
+	} else {
+		body.ReceiveID = string(m.Chat)
+	}
+	data, err := compact(body)
+	if err != nil {
+		return Message{}, fmt.Errorf("encode a message: %w", err)
+	}
+	answer, err := a.call(ctx, http.MethodPost, path, query, data)
+	if err != nil {
+		return Message{}, err
+	}
+	sent, err := ParseSent(answer)
+	if err == nil && sent.ID == "" {
+		err = fmt.Errorf("%w: the answer names no message", ErrNotAccepted)
+	}
+	if err != nil {
+		return Message{}, fmt.Errorf("POST %s: %w", path, err)
+	}
+	return sent, nil
+}
+
+// Reply sends a text as a reply to a message and returns its id, as [API.SendMessage]. at-tags in text are mentions.
 func (a *API) Reply(ctx context.Context, to relay.MessageID, text, uuid string) (relay.MessageID, error) {
-	return a.sendText(ctx, "im/v1/messages/"+url.PathEscape(string(to))+"/reply", nil, sending{UUID: uuid}, text)
+	return a.sendText(ctx, Outgoing{ReplyTo: to, UUID: uuid}, text)
 }
 
-// Send sends a text to a chat, else as [API.Reply]: POST im/v1/messages.
+// Send sends a text to a chat, else as [API.Reply].
 func (a *API) Send(ctx context.Context, chat relay.ChatID, text, uuid string) (relay.MessageID, error) {
-	return a.sendText(ctx, "im/v1/messages", url.Values{"receive_id_type": {"chat_id"}},
-		sending{ReceiveID: string(chat), UUID: uuid}, text)
+	return a.sendText(ctx, Outgoing{Chat: chat, UUID: uuid}, text)
 }
 
-func (a *API) sendText(ctx context.Context, path string, query url.Values, s sending, text string) (relay.MessageID, error) {
+func (a *API) sendText(ctx context.Context, m Outgoing, text string) (relay.MessageID, error) {
 	content, err := compact(map[string]string{"text": text})
 	if err != nil {
 		return "", fmt.Errorf("encode a text: %w", err)
 	}
-	s.MsgType, s.Content = "text", string(content)
-	body, err := compact(s)
-	if err != nil {
-		return "", fmt.Errorf("encode a text: %w", err)
-	}
-	answer, err := a.call(ctx, http.MethodPost, path, query, body)
-	if err != nil {
-		return "", err
-	}
-	m, err := ParseSent(answer)
-	if err == nil && m.ID == "" {
-		err = fmt.Errorf("%w: the answer names no message", ErrNotAccepted)
-	}
-	if err != nil {
-		return "", fmt.Errorf("POST %s: %w", path, err)
-	}
-	return m.ID, nil
+	m.Type, m.Content = "text", string(content)
+	sent, err := a.SendMessage(ctx, m)
+	return sent.ID, err
 }
 
 // React puts a reaction, such as "OK", on a message: POST im/v1/messages/{id}/reactions
@@ -76,15 +96,9 @@ func (a *API) React(ctx context.Context, message relay.MessageID, emoji string) 
 // GET im/v1/chats/{id} (docs/feishu.md 4.2). owner is "" where a bot owns the chat. Where
 // Feishu says that the bot is not in the chat, the error has a [*CodeError].
 func (a *API) Managers(ctx context.Context, chat relay.ChatID) (owner relay.OpenID, managers []relay.OpenID, err error) {
-	var out struct {
-		Data struct {
-			Owner    relay.OpenID   `json:"owner_id"`
-			Managers []relay.OpenID `json:"user_manager_id_list"`
-		} `json:"data"`
-	}
-	path := "im/v1/chats/" + url.PathEscape(string(chat))
-	if err := a.get(ctx, path, url.Values{"user_id_type": {"open_id"}}, &out); err != nil {
-		return "", nil, err
-	}
-	return out.Data.Owner, out.Data.Managers, nil
+	answer, err := get[struct {
+		Owner    relay.OpenID   `json:"owner_id"`
+		Managers []relay.OpenID `json:"user_manager_id_list"`
+	}](ctx, a, chatPath(chat), url.Values{"user_id_type": {"open_id"}})
+	return answer.Owner, answer.Managers, err
 }

@@ -3,6 +3,7 @@ package feishu
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -48,6 +49,20 @@ func DropHopByHop(h http.Header) {
 	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate",
 		"Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
 		h.Del(name)
+	}
+}
+
+// CopyHeader copies to a request or an answer that is passed on what of its header is meant for the far end.
+func CopyHeader(to, from http.Header) {
+	maps.Copy(to, from)
+	DropHopByHop(to)
+}
+
+// ForwardHeader is CopyHeader for a request of net/http's client: where no User-Agent came, none is added.
+func ForwardHeader(to, from http.Header) {
+	CopyHeader(to, from)
+	if _, ok := to["User-Agent"]; !ok {
+		to["User-Agent"] = nil
 	}
 }
 

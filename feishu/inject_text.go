@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"feishu-relay/mention"
 )
 
 // maxInjectedMentions is how many others a text may address; further ones stay
@@ -54,39 +56,20 @@ type addressee struct {
 	at   int
 }
 
-// withKeys writes a key, with spaces around it as Koishi needs (docs/feishu.md 3.5),
-// for each "@Name" in text, longest name first; not in code and not in e-mail
-// addresses. It returns the key of each of n mentions, "" for those that the text
-// does not show; the first fixed ones are numbered in their order, the others as
-// they appear.
+// withKeys writes a key, with spaces around it as Koishi needs (docs/feishu.md 3.5), for each "@Name" in
+// text, as package mention finds them. It returns the key of each of n mentions, "" for those that the text
+// does not show; the first fixed ones are numbered in their order, the others as they appear.
 func withKeys(text string, named []addressee, n, fixed int) (string, []string) {
 	keys := make([]string, n)
 	next := fixed
-	named = slices.DeleteFunc(slices.Clone(named), func(a addressee) bool { return strings.TrimSpace(a.name) == "" })
-	slices.SortStableFunc(named, func(a, b addressee) int { return len(b.name) - len(a.name) })
-	if len(named) == 0 {
-		return text, keys
+	agents := make([]mention.Agent, 0, len(named))
+	for _, a := range named {
+		agents = append(agents, mention.Agent{ID: a.name})
 	}
-	code := codeRE.FindAllStringIndex(text, -1)
 	var b strings.Builder
-	last := ' ' // the rune that b ends in
-	for i := 0; i < len(text); {
-		if len(code) > 0 && i == code[0][0] {
-			b.WriteString(text[i:code[0][1]])
-			i, code, last = code[0][1], code[1:], '`'
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(text[i:])
-		who := -1
-		if r == '@' && !wordRune(last) {
-			who = slices.IndexFunc(named, func(a addressee) bool { return shows(text[i+1:], a.name) })
-		}
-		if who < 0 {
-			b.WriteString(text[i : i+size])
-			i, last = i+size, r
-			continue
-		}
-		at := named[who].at
+	end := 0 // of what is written
+	for _, hit := range mention.NewDirectory(agents).Plain(text) {
+		at := named[slices.IndexFunc(named, func(a addressee) bool { return a.name == hit.Agent })].at
 		if keys[at] == "" {
 			number := at + 1
 			if at >= fixed {
@@ -95,36 +78,17 @@ func withKeys(text string, named []addressee, n, fixed int) (string, []string) {
 			}
 			keys[at] = fmt.Sprintf("@_user_%d", number)
 		}
-		if !unicode.IsSpace(last) {
+		b.WriteString(text[end:hit.From])
+		if before, _ := utf8.DecodeLastRuneInString(text[end:hit.From]); hit.From > end && !unicode.IsSpace(before) {
 			b.WriteByte(' ')
 		}
 		b.WriteString(keys[at])
-		i += 1 + len(named[who].name)
-		last = '_'
-		if r, _ := utf8.DecodeRuneInString(text[i:]); i < len(text) && !unicode.IsSpace(r) {
+		if after, _ := utf8.DecodeRuneInString(text[hit.To:]); hit.To < len(text) && !unicode.IsSpace(after) {
 			b.WriteByte(' ')
-			last = ' '
 		}
+		end = hit.To
 	}
-	return b.String(), keys
-}
-
-// shows reports whether text begins with name and the name ends there: "@Ann" is
-// not "@Anna", while Chinese names need no border.
-func shows(text, name string) bool {
-	rest, ok := strings.CutPrefix(text, name)
-	if !ok {
-		return false
-	}
-	return !wordRune(lastRune(name)) || !wordRune(firstRune(rest))
-}
-
-func firstRune(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
-func lastRune(s string) rune  { r, _ := utf8.DecodeLastRuneInString(s); return r }
-
-// wordRune reports whether r is one of the signs that make words with borders.
-func wordRune(r rune) bool {
-	return r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+	return b.String() + text[end:], keys
 }
 
 var (

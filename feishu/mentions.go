@@ -39,7 +39,7 @@ func WithMentions(msgType, content string, find func(text string) []Named) (out 
 	all := span{0, len(content)}
 	switch msgType {
 	case "text":
-		w.text(w.members(all)["text"], textTag)
+		w.text(w.members(all)["text"], Named.Tag)
 	case "post":
 		w.post(all)
 	case "interactive":
@@ -51,8 +51,8 @@ func WithMentions(msgType, content string, find func(text string) []Named) (out 
 	return string(w.edited()), true
 }
 
-// textTag is a mention in a text, and in a post's markdown (docs/feishu.md 5.1).
-func textTag(n Named) string {
+// Tag is a mention in a text, and in a post's markdown (docs/feishu.md 5.1).
+func (n Named) Tag() string {
 	name := n.Name
 	if strings.ContainsAny(name, "<>&\"") {
 		name = ""
@@ -206,7 +206,7 @@ func (w *mentionWriter) node(at span) {
 	members := w.members(at)
 	switch tag, _ := w.string(members["tag"]); tag {
 	case "md":
-		w.text(members["text"], textTag)
+		w.text(members["text"], Named.Tag)
 	case "text":
 		text, ok := w.string(members["text"])
 		if ok && !bytes.Contains(w.data[members["style"].from:members["style"].to], []byte(`"code`)) {

@@ -21,30 +21,31 @@ const (
 )
 
 // Message is a message as Feishu shows it to one app: in an event, in the
-// answer to a send, in a chat's history (docs/feishu.md 3.1 and 5).
+// answer to a send, in a chat's history (docs/feishu.md 3.1 and 5). As JSON it is part of
+// the gateway's drafts on disk.
 type Message struct {
-	ID         relay.MessageID
-	RootID     relay.MessageID
-	ParentID   relay.MessageID
-	ThreadID   string // omt_…
-	ChatID     relay.ChatID
-	ChatType   string // of events: group, p2p; "" in REST answers
-	Type       string // msg_type: text, post, interactive, image, …
-	Content    string // the JSON text that Feishu puts there
-	Mentions   []Mention
-	Sender     Sender
-	CreateTime relay.Millis
-	Deleted    bool
+	ID         relay.MessageID `json:"ID"`
+	RootID     relay.MessageID `json:"RootID"`
+	ParentID   relay.MessageID `json:"ParentID"`
+	ThreadID   string          `json:"ThreadID"` // omt_…
+	ChatID     relay.ChatID    `json:"ChatID"`
+	ChatType   string          `json:"ChatType"` // of events: group, p2p; "" in REST answers
+	Type       string          `json:"Type"`     // msg_type: text, post, interactive, image, …
+	Content    string          `json:"Content"`  // the JSON text that Feishu puts there
+	Mentions   []Mention       `json:"Mentions"`
+	Sender     Sender          `json:"Sender"`
+	CreateTime relay.Millis    `json:"CreateTime"`
+	Deleted    bool            `json:"Deleted"`
 }
 
 // Sender is who a message is from. Open ids are those that the looking app sees.
 type Sender struct {
-	Type    string // user, bot, app; "" unknown
-	OpenID  relay.OpenID
-	UnionID string
-	UserID  string
-	AppID   string // of a bot, in REST answers only
-	Name    string // where Feishu says it
+	Type    string       `json:"Type"` // user, bot, app; "" unknown
+	OpenID  relay.OpenID `json:"OpenID"`
+	UnionID string       `json:"UnionID"`
+	UserID  string       `json:"UserID"`
+	AppID   string       `json:"AppID"` // of a bot, in REST answers only
+	Name    string       `json:"Name"`  // where Feishu says it
 }
 
 // IsBot reports whether the sender is an app's bot.
@@ -53,13 +54,13 @@ func (s Sender) IsBot() bool { return s.Type == SenderBot || s.Type == SenderApp
 // Mention is one entry of a message's mentions: an object as id in events, a
 // string in REST answers.
 type Mention struct {
-	Key     string // "@_user_1", as it stands in the text
-	OpenID  relay.OpenID
-	UnionID string
-	UserID  string
-	AppID   string // where the REST API names a bot by it
-	Name    string
-	Type    string // user, bot; "" on older tenants
+	Key     string       `json:"Key"` // "@_user_1", as it is in the text
+	OpenID  relay.OpenID `json:"OpenID"`
+	UnionID string       `json:"UnionID"`
+	UserID  string       `json:"UserID"`
+	AppID   string       `json:"AppID"` // where the REST API names a bot by it
+	Name    string       `json:"Name"`
+	Type    string       `json:"Type"` // user, bot; "" on older tenants
 }
 
 // IDs returns the ids that m names its bot or person by.

@@ -34,8 +34,8 @@ type answer[T any] struct {
 	Data T               `json:"data"`
 }
 
-// readAnswer reads body and returns its data.
-func readAnswer[T any](body []byte) (data T, err error) {
+// ReadAnswer reads body and returns its data.
+func ReadAnswer[T any](body []byte) (data T, err error) {
 	var a answer[T]
 	if err := lenient(body, &a); err != nil {
 		return data, fmt.Errorf("%w: the answer %w", ErrNotAccepted, err)
@@ -54,7 +54,7 @@ func readAnswer[T any](body []byte) (data T, err error) {
 // (docs/feishu.md 5), of at most 4 MiB. An accepted call whose answer carries no
 // message (a card's PATCH) gives the zero Message. Errors wrap [ErrNotAccepted].
 func ParseSent(body []byte) (Message, error) {
-	data, err := readAnswer[struct {
+	data, err := ReadAnswer[struct {
 		wireMessage
 		Message json.RawMessage `json:"message"` // merge_forward has it one level down
 	}](body)
@@ -76,7 +76,7 @@ func ParseSent(body []byte) (Message, error) {
 // GET im/v1/messages/{id} (docs/feishu.md 5.3), of at most 4 MiB. Items without usable
 // ids are left out. Errors wrap [ErrNotAccepted].
 func ParseHistory(body []byte) ([]Message, error) {
-	data, err := readAnswer[struct {
+	data, err := ReadAnswer[struct {
 		Items []wireMessage `json:"items"`
 	}](body)
 	if err != nil {

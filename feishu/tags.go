@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"feishu-relay/relay"
 )
@@ -165,4 +166,12 @@ func replaceAll(re *regexp.Regexp, text string, with func(match []string, rest s
 	}
 	b.WriteString(text[end:])
 	return b.String()
+}
+
+func firstRune(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
+func lastRune(s string) rune  { r, _ := utf8.DecodeLastRuneInString(s); return r }
+
+// wordRune reports whether r is one of the signs that make words with borders.
+func wordRune(r rune) bool {
+	return r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }

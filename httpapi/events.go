@@ -140,11 +140,12 @@ func (s *Events) Publish(e Event) {
 	}
 }
 
-// Recall takes the text of a message out of the events that are kept, and tells the watchers.
+// Recall takes the text of a message, and of the answer to it as a command, out of the events that are
+// kept, and tells the watchers.
 func (s *Events) Recall(channel string, chat relay.ChatID, id relay.MessageID) {
 	s.mu.Lock()
 	for i, n := range s.kept {
-		if e := n.kept.Event; e.RelayMsgID == id && e.Content != "" {
+		if e := n.kept.Event; e.Content != "" && (e.RelayMsgID == id || e.Mark.AnswerTo() == string(id)) {
 			e.Content, e.Recalled = "", true
 			s.kept[i].kept = &keptEvent{Event: e}
 		}

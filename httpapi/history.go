@@ -127,6 +127,23 @@ func (s *Stream) Recall(id relay.MessageID) {
 	}
 }
 
+// Redacted is a line of the journal without the text of a message; nil: it does not have it.
+func Redacted(line []byte, id relay.MessageID) []byte {
+	var m sent
+	if json.Unmarshal(line, &m) != nil || m.ID == "" || len(m.Data) == 0 {
+		return nil
+	}
+	now := m.without(id)
+	if now == nil {
+		return nil
+	}
+	text, err := relay.Marshal(now)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
 // without is a copy of m that does not show the text of a message; nil: m does not either.
 func (m *sent) without(id relay.MessageID) *sent {
 	if m.Gone {

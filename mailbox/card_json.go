@@ -48,45 +48,42 @@ func DecodeCard(id AgentID, raw []byte) (Card, error) {
 	if err := CheckAgent(id); err != nil {
 		return Card{}, err
 	}
-	if err := sane(raw, MaxCard); err != nil {
+	in, err := saneObject(raw, MaxCard)
+	if err != nil {
 		return Card{}, err
 	}
-	in, ok := asObject(raw)
-	if !ok {
-		return Card{}, errNoJSON
-	}
-	l := newLevel(in, "", object{}, "", nil)
+	f, ours := newFields(in), object{}
 	for _, names := range cardNames {
-		l.take(names...)
+		_, ours[names[0]] = f.find(names...)
 	}
 	c := Card{
 		AgentID:       id,
-		Description:   asText(l.out["description"]),
-		Capabilities:  asTexts(l.out["capabilities"]),
+		Description:   asText(ours["description"]),
+		Capabilities:  asTexts(ours["capabilities"]),
 		Status:        Idle,
 		AllowFrom:     []AgentID{"*"},
 		MaxTasks:      defaultMaxTasks,
-		CurrentTasks:  asTexts(l.out["current_tasks"]),
-		RegisteredAt:  asTime(l.out["registered_at"]),
-		LastHeartbeat: asTime(l.out["last_heartbeat"]),
-		Protocol:      asText(l.out["protocol"]),
+		CurrentTasks:  asTexts(ours["current_tasks"]),
+		RegisteredAt:  asTime(ours["registered_at"]),
+		LastHeartbeat: asTime(ours["last_heartbeat"]),
+		Protocol:      asText(ours["protocol"]),
 	}
-	if json.Unmarshal(l.out["queues"], &c.Queues) != nil {
+	if json.Unmarshal(ours["queues"], &c.Queues) != nil {
 		c.Queues = nil
 	}
-	if goals := asTexts(l.out["goals"]); len(goals) > 0 {
+	if goals := asTexts(ours["goals"]); len(goals) > 0 {
 		c.Goals = goals
 	}
-	if s := Status(strings.ToLower(asText(l.out["status"]))); s == Busy || s == Offline {
+	if s := Status(strings.ToLower(asText(ours["status"]))); s == Busy || s == Offline {
 		c.Status = s
 	}
-	if l.out["allow_from"] != nil {
+	if ours["allow_from"] != nil {
 		c.AllowFrom = []AgentID{}
-		for _, name := range asTexts(l.out["allow_from"]) {
+		for _, name := range asTexts(ours["allow_from"]) {
 			c.AllowFrom = append(c.AllowFrom, AgentID(name))
 		}
 	}
-	if n, err := strconv.Atoi(string(l.out["max_concurrent_tasks"])); err == nil && n >= 0 {
+	if n, err := strconv.Atoi(string(ours["max_concurrent_tasks"])); err == nil && n >= 0 {
 		c.MaxTasks = n
 	}
 	return c, nil

@@ -58,17 +58,22 @@ func CheckID(id string) error {
 	return nil
 }
 
+var (
+	errEmpty   = errors.New("must not be empty")
+	errControl = errors.New("must have no control characters")
+)
+
 // checkID tells what is wrong with an id that another program made up.
 func checkID(id string) error {
 	switch {
 	case id == "":
-		return errors.New("must not be empty")
+		return errEmpty
 	case len(id) > MaxID:
 		return fmt.Errorf("has %d bytes, at most %d", len(id), MaxID)
 	case !utf8.ValidString(id):
 		return errors.New("must be UTF-8")
 	case strings.ContainsFunc(id, unicode.IsControl):
-		return errors.New("must have no control characters")
+		return errControl
 	}
 	return nil
 }

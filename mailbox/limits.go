@@ -22,6 +22,12 @@ const (
 	// MaxLife is the most seconds of a life that ends; 0 is one without end.
 	MaxLife = 10 * 365 * 24 * 60 * 60
 
+	// maxPath and maxWord are the most bytes of the path of a file, and of an entry of a list
+	// of words; maxRetries is the most retries.
+	maxPath    = 4096
+	maxWord    = 200
+	maxRetries = 1000
+
 	// maxDepth is how deep the lists and objects of JSON from others are nested
 	// at most; deeper is no message but an attack on the stack.
 	maxDepth = 64

@@ -47,39 +47,17 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 	return appendFields(line, m.Extra, isMetadataName)
 }
 
-// UnmarshalJSON reads camelCase and snake_case, and keeps what it does not know.
+// UnmarshalJSON reads camelCase and snake_case, and keeps what it does not know. It does not hold
+// values to their bounds, which [Decode] does.
 func (m *Metadata) UnmarshalJSON(raw []byte) error {
 	var in object
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
-	out := object{}
-	newLevel(in, "", out, "", nil).metadata()
-	ours, extra := object{}, object{}
-	for name, value := range out {
-		if isMetadataName(name) {
-			ours[name] = value
-		} else {
-			extra[name] = value
-		}
-	}
-	line, err := relay.Marshal(ours)
-	if err != nil {
-		return err
-	}
-	var k knownMetadata
-	if err := json.Unmarshal(line, &k); err != nil {
-		return err
-	}
-	*m = Metadata{
-		TTL: k.TTL, RequiresAck: k.RequiresAck, RetryCount: k.RetryCount, MaxRetries: k.MaxRetries,
-		Tags: orNil(k.Tags), Goal: k.Goal,
-	}
-	if k.CorrelationID != nil {
-		m.CorrelationID = *k.CorrelationID
-	}
-	if len(extra) > 0 {
-		m.Extra = extra
+	f := newFields(in)
+	f.unbounded = true
+	if *m = f.metadata(); *f.err != nil {
+		return *f.err
 	}
 	return nil
 }
@@ -107,11 +85,4 @@ func appendFields(line []byte, more object, skip func(string) bool) ([]byte, err
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
-}
-
-func orNil[T any](list []T) []T {
-	if len(list) == 0 {
-		return nil
-	}
-	return list
 }

@@ -32,47 +32,24 @@ const fromGoal = "from_goal_id"
 // DecodePeer reads a payload. The error is an [*Error] with INVALID_MESSAGE: the
 // payload is dropped then.
 func DecodePeer(raw []byte) (Peer, error) {
-	if err := sane(raw, MaxEnvelope); err != nil {
+	in, err := saneObject(raw, MaxEnvelope)
+	if err != nil {
 		return Peer{}, err
 	}
-	in, ok := asObject(raw)
-	if !ok {
-		return Peer{}, errNoJSON
+	f := newFields(in)
+	f.require("from_agent_id")
+	f.require("to_agent_id")
+	f.require("body")
+	p := Peer{
+		FromAgentID: AgentID(f.text(agentMistake, "from_agent_id")), FromGoalID: f.text(optional(checkID), "from_goal_id"),
+		ToAgentID: AgentID(f.text(agentMistake, "to_agent_id")), Body: f.text(checkBody, "body"),
+		CorrelationID: f.text(optional(checkID), "correlation_id"), ID: f.text(optional(checkID), "id"),
 	}
-	var p Peer
-	for _, f := range []struct {
-		name     string
-		to       *string
-		check    func(string) error
-		required bool
-	}{
-		{"from_agent_id", (*string)(&p.FromAgentID), agentMistake, true},
-		{"from_goal_id", &p.FromGoalID, checkID, false},
-		{"to_agent_id", (*string)(&p.ToAgentID), agentMistake, true},
-		{"body", &p.Body, checkBody, true},
-		{"correlation_id", &p.CorrelationID, checkID, false},
-		{"id", &p.ID, checkID, false},
-	} {
-		value := in[f.name]
-		if isNull(value) && !f.required {
-			continue
-		}
-		if isNull(value) {
-			return Peer{}, Invalid(f.name, "required")
-		}
-		if json.Unmarshal(value, f.to) != nil {
-			return Peer{}, Invalid(f.name, "want a text")
-		}
-		if *f.to == "" && !f.required {
-			continue
-		}
-		if err := f.check(*f.to); err != nil {
-			return Peer{}, Invalid(f.name, "%v", err)
-		}
-	}
-	var err error
 	if p.SentAt, err = readTime(in["sent_at"]); err != nil {
-		return Peer{}, Invalid("sent_at", "%v", err)
+		f.wrong("sent_at", "%v", err)
+	}
+	if *f.err != nil {
+		return Peer{}, *f.err
 	}
 	return p, nil
 }

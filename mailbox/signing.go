@@ -52,20 +52,17 @@ func (s Signing) Decode(raw []byte) (e Envelope, sig string, err error) {
 		e, err = Decode(raw)
 		return e, "", err
 	}
-	if err := sane(raw, MaxEnvelope); err != nil {
+	in, err := saneObject(raw, MaxEnvelope)
+	if err != nil {
 		return Envelope{}, "", err
 	}
-	in, ok := asObject(raw)
-	if !ok {
-		return Envelope{}, "", errNoJSON
-	}
+	e, err = Decode(raw)
 	if !s.Unsigned || !isNull(in[sigField]) {
 		if err := relay.Verify(raw, s.Secret); err != nil {
-			return head(in), "", &Error{BadSignature, sigField, err.Error()}
+			return e.head(), "", &Error{BadSignature, sigField, err.Error()}
 		}
 		sig = strings.ToLower(asText(in[sigField]))
 	}
-	e, err = Decode(raw)
 	if first := asText(e.Metadata.Extra[peerSig]); sig != "" && len(first) == len(sig) {
 		sig = first
 	}

@@ -198,7 +198,7 @@ func TestNodeClient(t *testing.T) {
 		want      string
 	}{
 		{object{"to": "coder", "message": "m"}, "INVALID_MESSAGE: to: that is you"},
-		{object{"whom": "coder"}, `there is no argument "whom"`},
+		{object{"whom": "coder"}, `unexpected additional properties ["whom"]`},
 	} {
 		if r := c.call("send_to_peer", tt.arguments); !r.IsError || r.Failed != "" || !strings.Contains(r.Content[0].Text, tt.want) {
 			t.Errorf("got %+v, want %q", r, tt.want)

@@ -215,7 +215,7 @@ func (d *Directory) ofRef(r Ref) int {
 	if r.AgentName != "" {
 		// The sender may know the agent under a display name. If not, it is an
 		// agent unknown here, and one that merely has its name is not meant.
-		return d.names.find(r.AgentName)
+		return d.names.find(r.AgentName).agent
 	}
-	return d.names.find(r.Name)
+	return d.names.find(r.Name).agent
 }

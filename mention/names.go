@@ -10,14 +10,18 @@ import (
 // the longest name, however many names there are.
 type node struct {
 	next  map[rune]*node
-	agent int // whose name ends here: an index, or nobody, several, everyone
+	agent int    // whose name ends here: an index, or nobody, several, everyone
+	name  string // as it was given, without an '@'
 }
+
+// unknown is what is found for a name that nobody has.
+var unknown = newNode()
 
 func newNode() *node { return &node{next: map[rune]*node{}, agent: nobody} }
 
 // add enters name for the agent i.
-func (n *node) add(name string, i int) {
-	name = normal(name)
+func (n *node) add(given string, i int) {
+	name := normal(given)
 	if name == "" || utf8.RuneCountInString(name) > MaxName {
 		return
 	}
@@ -29,26 +33,29 @@ func (n *node) add(name string, i int) {
 		}
 		n = child
 	}
+	if n.agent == nobody {
+		n.name = strings.TrimLeft(strings.TrimSpace(given), "@")
+	}
 	n.agent = join(n.agent, i)
 }
 
 // find returns whose name exactly name is.
-func (n *node) find(name string) int {
+func (n *node) find(name string) *node {
 	if len(name) > MaxName*utf8.UTFMax {
-		return nobody
+		return unknown
 	}
 	for _, r := range normal(name) {
 		if n = n.next[r]; n == nil {
-			return nobody
+			return unknown
 		}
 	}
-	return n.agent
+	return n
 }
 
-// match returns whose name begins at s[at:], the longest that ends well there,
+// match returns the longest name that begins at s[at:] and ends well there,
 // and where it ends. Bytes that are hidden, if any are, end it too.
-func (n *node) match(s string, hidden []bool, at int) (agent, end int) {
-	agent, end = nobody, at
+func (n *node) match(s string, hidden []bool, at int) (name *node, end int) {
+	name, end = unknown, at
 	for i := at; i < len(s) && (hidden == nil || !hidden[i]); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		last := fold(r)
@@ -64,10 +71,10 @@ func (n *node) match(s string, hidden []bool, at int) (agent, end int) {
 			i += size
 		}
 		if n.agent != nobody && endsWell(s, i, last) {
-			agent, end = n.agent, i
+			name, end = n, i
 		}
 	}
-	return agent, end
+	return name, end
 }
 
 // normal is the form in which names are compared: without an '@' before it,

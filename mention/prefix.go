@@ -7,9 +7,9 @@ func (d *Directory) Prefix(text string) (agent, rest string) {
 	if text == "" {
 		return "", ""
 	}
-	i, end := d.names.match(text, nil, atSign(text))
-	if i < 0 {
+	name, end := d.names.match(text, nil, atSign(text))
+	if name.agent < 0 {
 		return "", text
 	}
-	return d.agents[i].ID, text[end:]
+	return d.agents[name.agent].ID, text[end:]
 }

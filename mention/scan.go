@@ -22,7 +22,7 @@ type scanner struct {
 	hit  []bool // by agent: is it in hits
 	all  bool
 	// plain, if not nil, is called for each name behind an '@' with its place.
-	plain func(from, to, agent int)
+	plain func(from, to int, name *node)
 }
 
 func (d *Directory) scan(t Text) *scanner {
@@ -121,15 +121,18 @@ func (s *scanner) mention(text string, hidden []bool, at, name, last int) int {
 	if n := placeholder(text[at:]); n > 0 {
 		// The platform wrote it, so what stands before it does not matter.
 		s.key(text[at : at+n])
+		if s.plain != nil {
+			s.plain(at, at+n, s.dir.names.find(text[at:at+n]))
+		}
 		return at + n
 	}
 	if at != last && !startsWell(text, at) {
 		return name
 	}
-	agent, end := s.dir.names.match(text, hidden, name)
-	s.found(agent, Ref{})
+	found, end := s.dir.names.match(text, hidden, name)
+	s.found(found.agent, Ref{})
 	if s.plain != nil {
-		s.plain(at, end, agent)
+		s.plain(at, end, found)
 	}
 	return end
 }
@@ -152,7 +155,7 @@ func (s *scanner) tag(t atTag) {
 	if len(t.ids) == 1 && !strings.HasPrefix(t.ids[0], "@") {
 		r.OpenID = t.ids[0]
 	}
-	s.found(s.dir.names.find(t.name), r)
+	s.found(s.dir.names.find(t.name).agent, r)
 }
 
 // atSign returns the length of the '@' or '＠' that s begins with, or 0.

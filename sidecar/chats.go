@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,7 @@ type chats struct {
 	*base
 	groups     *groups.Watcher
 	transcript *transcript.Store
+	shown      *transcript.Store // marks that people see, beside the transcripts
 	recalls    *recalls
 	edits      *lru.Cache[string, *edit] // the newest of each message
 	peers      *peers
@@ -99,6 +101,11 @@ func openChats(b *base) (*chats, error) {
 		return nil, err
 	}
 	b.onClose(c.transcript.Close)
+	if c.shown, err = transcript.Open(filepath.Join(b.cfg.TranscriptDir, MarksFolder),
+		&transcript.Options{Logger: b.log}); err != nil {
+		return nil, err
+	}
+	b.onClose(c.shown.Close)
 	c.groups = groups.New(b.cfg.GroupsFile, b.log)
 	if err := c.groups.Load(); err != nil {
 		return nil, &setting{fmt.Errorf("GROUPS_FILE: %w", err)}

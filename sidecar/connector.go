@@ -9,6 +9,7 @@ import (
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/connector"
 	"feishu-relay/feishu/gateway"
+	"feishu-relay/feishu/send"
 	"feishu-relay/httpapi"
 	"feishu-relay/relay"
 )
@@ -18,21 +19,23 @@ type speaker struct {
 	*base
 	chats     *chats
 	app       *app
-	send      *sender
+	sender    *sender
+	out       *send.Sender
 	connector *connector.Connector
 }
 
 // newSpeaker returns nil without a connector.
-func newSpeaker(b *base, c *chats, a *app, send *sender, n *native) (*speaker, error) {
+func newSpeaker(b *base, c *chats, a *app, sender *sender, n *native) (*speaker, error) {
 	if !b.cfg.Connector {
 		return nil, nil
 	}
 	conn, err := connector.New(connector.Options{BaseURL: b.cfg.BaseURL.String(), AppID: b.cfg.AppID,
-		AppSecret: string(b.cfg.AppSecret), Tap: n.connectorEvent, Book: a.book, Logger: b.log, Counter: b.metrics.gatewayEvent})
+		AppSecret: string(b.cfg.AppSecret), Tap: n.connectorEvent, Logger: b.log, Counter: b.metrics.gatewayEvent})
 	if err != nil {
 		return nil, fmt.Errorf("connector: %w", err)
 	}
-	return &speaker{base: b, chats: c, app: a, send: send, connector: conn}, nil
+	return &speaker{base: b, chats: c, app: a, sender: sender, out: send.New(a.api, a.book, b.metrics.gatewayEvent),
+		connector: conn}, nil
 }
 
 // said is the answer to POST /v1/send: a message for each piece of a long text.
@@ -48,7 +51,7 @@ func (s *speaker) say(ctx context.Context, what httpapi.Saying) (any, error) {
 		return nil, &relay.Error{Code: relay.CodeFeishuUnavailable,
 			Message: "Feishu did not say what kind of chat this is; send it again later: " + err.Error()}
 	}
-	_, err = s.connector.Send(ctx, connector.Send{ChatID: what.ChatID, Content: what.Content,
+	_, err = s.out.Send(ctx, send.Message{ChatID: what.ChatID, Content: what.Content,
 		ReplyTo:  s.app.answerable(what.ChatID, what.ReplyTo),
 		InThread: what.InThread, IdempotencyKey: what.IdempotencyKey, Mentions: what.Mentions}, func(m feishu.Message) error {
 		answer.MessageIDs = append(answer.MessageIDs, m.ID)
@@ -56,12 +59,12 @@ func (s *speaker) say(ctx context.Context, what httpapi.Saying) (any, error) {
 			return nil
 		}
 		answer.Relayed = true
-		return s.send.sent(gateway.Sent{Message: m, Text: m.Text()}, answer.MessageIDs[0])
+		return s.sender.sent(gateway.Sent{Message: m, Text: m.Text()}, answer.MessageIDs[0])
 	})
 	if e, ok := errors.AsType[*feishu.CodeError](err); ok {
 		if e.Code == feishu.CodeNotInChat {
 			s.chats.left(relay.DefaultChannel, what.ChatID, relay.MillisOf(time.Now()))
-			s.send.steer.left(relay.DefaultChannel, what.ChatID)
+			s.sender.steer.left(relay.DefaultChannel, what.ChatID)
 		}
 		return nil, relay.Errorf(relay.CodeFeishuRefused, "%v (%d pieces were sent before)", e, len(answer.MessageIDs))
 	}

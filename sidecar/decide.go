@@ -183,7 +183,7 @@ func (d *decider) question(w where, m policy.Entry) (policy.Question, error) {
 	var before []policy.Entry
 	for _, e := range entries {
 		if e.MessageID != m.MessageID && e.ThreadID == m.ThreadID && !e.Recalled &&
-			!d.chats.recalls.has(relay.MessageID(e.MessageID)) {
+			!d.chats.recalls.has(w.channel, w.chat, relay.MessageID(e.MessageID)) {
 			before = append(before, policyEntry(e))
 		}
 	}

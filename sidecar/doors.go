@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/longconn"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/delivery"
 )
@@ -86,7 +85,7 @@ func injectionError(err error) error {
 		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
 	}
 	switch {
-	case errors.Is(err, feishu.ErrNotInjected), errors.Is(err, longconn.ErrBusy), errors.Is(err, longconn.ErrClosed):
+	case errors.Is(err, feishu.ErrNotInjected):
 		return fmt.Errorf("%w: %w", delivery.ErrNotWritten, err)
 	case errors.Is(err, feishu.ErrInjectionEnded):
 		return fmt.Errorf("%w: %w", delivery.ErrEnded, err)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 
 	lark "github.com/larksuite/oapi-sdk-go/v3"
 	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
+	larkevent "github.com/larksuite/oapi-sdk-go/v3/event"
 	"github.com/larksuite/oapi-sdk-go/v3/event/dispatcher"
 	larkcardkit "github.com/larksuite/oapi-sdk-go/v3/service/cardkit/v1"
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
@@ -126,8 +128,9 @@ type sdkBot struct {
 	heard  chan heard
 	thinks atomic.Pointer[func(heard)] // inside the event handler; nil: not at all
 
-	mu  sync.Mutex
-	all []heard // guarded by mu
+	mu     sync.Mutex
+	all    []heard  // guarded by mu
+	bodies []string // of the events, as its SDK read them; guarded by mu
 }
 
 // heard is a message as the bot's SDK hands it over.
@@ -168,7 +171,7 @@ func (b *sdkBot) dispatcher(answer func(*sdkBot, heard)) *dispatcher.EventDispat
 	return d.OnP2MessageReceiveV1(func(_ context.Context, e *larkim.P2MessageReceiveV1) error {
 		h := heardOf(e)
 		b.mu.Lock()
-		b.all = append(b.all, h)
+		b.all, b.bodies = append(b.all, h), append(b.bodies, b.plain(string(e.Body)))
 		b.mu.Unlock()
 		b.heard <- h
 		if think := b.thinks.Load(); think != nil {
@@ -179,6 +182,37 @@ func (b *sdkBot) dispatcher(answer func(*sdkBot, heard)) *dispatcher.EventDispat
 		}
 		return nil
 	})
+}
+
+// plain is an event as it was before Feishu encrypted it for a webhook.
+func (b *sdkBot) plain(body string) string {
+	var sealed struct{ Encrypt string }
+	if b.app.EncryptKey == "" || json.Unmarshal([]byte(body), &sealed) != nil {
+		return body
+	}
+	event, err := larkevent.EventDecrypt(sealed.Encrypt, b.app.EncryptKey)
+	if err != nil {
+		return err.Error()
+	}
+	return string(event)
+}
+
+// asSent checks that what the bot was given of messages is byte for byte what Feishu sent.
+func (n *tenant) asSent(b *sdkBot, ids ...string) {
+	n.t.Helper()
+	sent := map[string]bool{}
+	for _, d := range n.Deliveries() {
+		if d.App == b.app.ID {
+			sent[string(d.Body)] = true
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, h := range b.all {
+		if slices.Contains(ids, h.ID) && !sent[b.bodies[i]] {
+			n.t.Errorf("%s was given another event than Feishu sent: %s", b.app.Name, b.bodies[i])
+		}
+	}
 }
 
 func heardOf(e *larkim.P2MessageReceiveV1) heard {

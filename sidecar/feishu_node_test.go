@@ -32,10 +32,11 @@ func nodeSDK(t *testing.T) string {
 
 // rule says what a bot answers to a message that mentions it and has When in it.
 type rule struct {
-	When  string   `json:"when"`
-	Say   string   `json:"say,omitempty"`
-	To    string   `json:"to,omitempty"`    // the name of the bot that Say mentions
-	Steps []string `json:"steps,omitempty"` // a card that grows, instead of Say
+	When    string   `json:"when"`
+	Say     string   `json:"say,omitempty"`
+	To      string   `json:"to,omitempty"`      // the name of the bot that Say mentions
+	Steps   []string `json:"steps,omitempty"`   // a card that grows, instead of Say
+	Picture []byte   `json:"picture,omitempty"` // instead of Say
 }
 
 // nodeBot starts testdata/node/bot.mjs with its SDK pointed at domain ("":

@@ -36,6 +36,9 @@ func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 	return h.send.sent(m, m.ID)
 }
 
+// Edited tells all sidecars what a message of the bot says now.
+func (h host) Edited(m gateway.Sent) { h.send.steer.edit(m) }
+
 // Hearing notes when a person spoke, so that an answer which comes before the
 // message stands in the transcript is counted from it. A command ends no count.
 func (h host) Hearing(m feishu.Message) {
@@ -75,6 +78,7 @@ func (h host) OwnReaction(id relay.MessageID, emoji string) bool {
 // Joined notes that the bot is in a chat.
 func (h host) Joined(chat relay.ChatID, at relay.Millis) {
 	h.chats.saw(relay.DefaultChannel, chat, at)
+	h.send.steer.announce(relay.DefaultChannel, chat)
 }
 
 // Left notes that it is no longer.
@@ -83,8 +87,11 @@ func (h host) Left(chat relay.ChatID, at relay.Millis) {
 	h.send.steer.left(relay.DefaultChannel, chat)
 }
 
-// Injected is a message that the bot was given by the gateway.
-func (h host) Injected(id relay.MessageID) (feishu.Message, bool) { return h.door.shown.Get(id) }
+// Injected is a message that the bot was given by the gateway, and that was not recalled.
+func (h host) Injected(id relay.MessageID) (feishu.Message, bool) {
+	m, ok := h.door.shown.Get(id)
+	return m, ok && !h.chats.recalls.has(relay.DefaultChannel, m.ChatID, id)
+}
 
 // Peer returns the bot that this one was shown under an id.
 func (h host) Peer(id relay.OpenID) (feishu.Bot, bool) {

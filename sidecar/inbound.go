@@ -92,7 +92,8 @@ func (d *deliverer) context(m *relay.Message, sent time.Time, n int) (text strin
 	for i := len(entries) - 1; i >= 0 && len(lines) < n; i-- {
 		e := entries[i]
 		if e.MessageID == string(m.ID()) || e.TS > sent.UnixMilli() || e.ThreadID != m.ThreadID ||
-			e.Sender == string(d.cfg.Agent) || e.Recalled || d.chats.recalls.has(relay.MessageID(e.MessageID)) ||
+			e.Sender == string(d.cfg.Agent) || e.Recalled ||
+			d.chats.recalls.has(m.Channel, m.ChatID, relay.MessageID(e.MessageID)) ||
 			d.given.has(e.MessageID) {
 			continue
 		}

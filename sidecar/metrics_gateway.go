@@ -22,9 +22,9 @@ var (
 		"in_progress", "injected",
 		"kept", "panic", "passed", "redelivered", "refused", "repeated", "tap_slow", "too_large", "too_many", "too_slow", "untapped"}
 
-	connectorEvents = []string{"bad_frame", "connected", "disconnected", "event", "event_late", "event_refused",
-		"rate_limited", "refused",
-		"reply_gone", "retried", "send_failed", "sent"}
+	connectorEvents = []string{"bad_frame", "connected", "disconnected", "event", "event_late", "event_refused", "refused"}
+
+	sendEvents = []string{"rate_limited", "reply_gone", "retried", "send_failed", "sent"}
 )
 
 // expectGateway shows the events of a part that have not happened yet.

@@ -266,7 +266,7 @@ func TestGatewayEventsAreListed(t *testing.T) {
 	listed := eventLists(t)
 	word := regexp.MustCompile(`(?m)^//\t([a-z_]+) {2,}`)
 	call := regexp.MustCompile(`(?:\.Counter|\bcount)\("([a-z_]+)"\)`)
-	for _, part := range []string{"entry", "gateway", "longconn", "webhook", "connector"} {
+	for _, part := range []string{"entry", "gateway", "longconn", "webhook", "connector", "send"} {
 		want := map[string]bool{}
 		files, err := filepath.Glob(filepath.Join("..", "feishu", part, "*.go"))
 		must(t, err)

@@ -103,7 +103,7 @@ func (s *Sidecar) measureDoors() {
 	if s.speak != nil {
 		m.gauge("connector_connected", "1 while the connector's connection to Feishu is up.", nil,
 			func() float64 { return zeroOne(s.speak.connector.Connected()) })
-		m.expectGateway(connectorEvents)
+		m.expectGateway(connectorEvents, sendEvents)
 	}
 }
 

@@ -25,8 +25,11 @@ const (
 	waitCard      = time.Minute      // their cards
 )
 
-// metaNative marks a spooled message; it stays in the sidecar.
-const metaNative = "feishu_relay_native"
+// metaNative marks a spooled message, metaUnion is the union_id of its sender; they stay in the sidecar.
+const (
+	metaNative = "feishu_relay_native"
+	metaUnion  = "feishu_relay_union"
+)
 
 // What a spooled message is.
 const (
@@ -237,6 +240,7 @@ func (n *native) connectorEvent(data []byte) feishu.Verdict {
 	case feishu.EventBotAdded:
 		n.app.book.SawChat(e.ChatID, feishu.ChatGroup)
 		n.chats.saw(relay.DefaultChannel, e.ChatID, e.CreateTime)
+		n.steer.announce(relay.DefaultChannel, e.ChatID)
 	case feishu.EventBotDeleted, feishu.EventDisbanded:
 		n.app.book.LeftChat(e.ChatID)
 		n.chats.left(relay.DefaultChannel, e.ChatID, e.CreateTime)
@@ -283,6 +287,7 @@ func (n *native) spool(ctx context.Context, m feishu.Message, kind string) error
 		Metadata: relay.Metadata{"chat_type": quote(chatType), metaNative: quote(kind)}}
 	if kind == nativePerson {
 		r.Role, r.SenderID, r.SenderBotOpenID = relay.RoleUser, m.Sender.OpenID, ""
+		r.Metadata[metaUnion] = quote(m.Sender.UnionID)
 	}
 	if err := setFiles(r.Metadata, feishu.Keys(m.Type, m.Content), feishu.Files(m.Type, m.Content)); err != nil {
 		return err
@@ -336,6 +341,9 @@ func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) 
 	if err := json.Unmarshal(p.msg.Metadata[metaBots], &bots); err != nil {
 		return relay.Malformed, nil
 	}
+	if n.steer.mutedHere(&p.msg) {
+		return relay.Muted, nil
+	}
 	mine, until, err := n.steer.claimOne(ctx, &p.msg, bots)
 	if err != nil && ctx.Err() == nil && time.Since(p.arrived) > oneOutage {
 		mine, until, err = true, time.Now().Add(oneLease), nil // rather several answers than none
@@ -352,23 +360,24 @@ func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) 
 		n.steer.delivered(&p.msg)
 		return relay.Pass, nil
 	}
+	event, given := n.withContext(p)
 	giving, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	written := make(chan struct{})
 	var once sync.Once
-	given := make(chan error, 1)
+	injected := make(chan error, 1)
 	injecting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { // the bot may think about it for longer than its sidecar may have it
 		defer stop()
-		given <- n.receive.deliver.doors.gateway.gateway.Inject(injecting, feishu.Injection{Event: p.msg.Metadata[metaEvent],
+		injected <- n.receive.deliver.doors.gateway.gateway.Inject(injecting, feishu.Injection{Event: event,
 			Written: func(<-chan struct{}) { once.Do(func() { close(written) }) }})
 	}()
 	select {
 	case <-written:
-	case err = <-given:
+	case err = <-injected:
 	case <-giving.Done():
 		stop() // from now on another bot may get it
-		err = <-given
+		err = <-injected
 		select {
 		case <-written:
 			err = nil
@@ -380,8 +389,28 @@ func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) 
 	}
 	n.trace("given")
 	n.steer.delivered(&p.msg)
-	n.send.given.add(p.key)
+	n.send.given.add(given...)
 	return relay.Pass, nil
+}
+
+// withContext is the event of a person's message as the bot gets it, and the messages that it has then.
+func (n *native) withContext(p *arrival) (event []byte, given []string) {
+	m := &p.msg
+	event, given = m.Metadata[metaEvent], []string{p.key}
+	lines := n.receive.deliver.contextLines(m.ChatID)
+	if lines == 0 || m.MsgType != "text" && m.MsgType != "post" {
+		return event, given
+	}
+	before, ids := n.receive.deliver.context(m, m.TS.Time(), lines)
+	if before == "" {
+		return event, given
+	}
+	with, err := feishu.WithBefore(event, before)
+	if err != nil { // it goes on as it came
+		n.problems.set("context", err)
+		return event, given
+	}
+	return with, append(given, ids...)
 }
 
 // hearPerson records a person's message in a group, for this bot and for those
@@ -393,9 +422,20 @@ func (n *native) hearPerson(ctx context.Context, p *arrival) (relay.Reason, erro
 			At: m.TS})
 		return relay.Pass, nil
 	}
-	sent, err := n.send.Hear(ctx, relay.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID),
-		MsgType: m.MsgType, Mentions: m.Mentions,
-		SenderID: m.SenderID, Metadata: m.Metadata,
-		SenderName: m.SenderName, MessageID: m.MessageID, TS: m.TS, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
-	return sent.Reason, err
+	heard, group := n.send.person(relay.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID),
+		MsgType: m.MsgType, Mentions: m.Mentions, SenderID: m.SenderID, Metadata: m.Metadata, SenderName: m.SenderName,
+		MessageID: m.MessageID, TS: m.TS, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
+	answer, bots, err := n.send.hear(heard, group, m.Metadata.Text(metaUnion))
+	if bots != nil {
+		p.bots, answer.Reason = bots, relay.Pass
+	}
+	return answer.Reason, err
+}
+
+// stopForOther stops a person's message that another one of several bots gets.
+func (n *native) stopForOther(ctx context.Context, p *arrival) (relay.Reason, error) {
+	if p.bots == nil {
+		return relay.Pass, nil
+	}
+	return n.send.oneOf(ctx, &p.msg, p.bots), nil
 }

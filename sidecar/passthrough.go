@@ -217,6 +217,7 @@ func (*waiting) Heard(context.Context, feishu.Message, []byte) (p feishu.Passage
 }
 
 func (*waiting) Hearing(feishu.Message)                               {}
+func (*waiting) Edited(gateway.Sent)                                  {}
 func (*waiting) Recalled(relay.ChatID, relay.MessageID, relay.Millis) {}
 func (*waiting) OwnReaction(relay.MessageID, string) bool             { return false }
 func (*waiting) Joined(relay.ChatID, relay.Millis)                    {}

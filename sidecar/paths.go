@@ -70,6 +70,7 @@ func (s *Sidecar) peoplesPath() path {
 			{Name: "transcript", Apply: s.native.hearPerson},
 		},
 		decide: relay.Pipeline[*arrival]{
+			{Name: "one", Apply: s.native.stopForOther},
 			{Name: "mention", Apply: s.decide.noteMentions},
 			{Name: "inject", Apply: s.deliver.inject},
 		},

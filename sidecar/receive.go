@@ -50,6 +50,7 @@ type arrival struct {
 	inChat    bool        // it is in its chat's own order now, where a stage may take its time
 	unwritten *chatCounts // it is counted among those of its chat that the transcript lacks; nil: it is not
 	mentioned bool
+	bots      []relay.AgentName // of which exactly one gets it
 	decision  policy.Decision
 	claim     claim
 	cause     error            // why it was stopped, where the reason does not say all

@@ -98,11 +98,25 @@ func openRecords(b *base, c *chats) (*records, error) {
 func (r *records) of(channel string, chat relay.ChatID) *record {
 	key := chatKey(channel, chat)
 	g := r.byChat[key]
+	if g == nil && len(r.byChat) >= maxChats {
+		r.forgetOne()
+	}
 	if g == nil && len(r.byChat) < maxChats {
 		g = &record{channel: channel, chat: chat, is: steer.Record{}, shared: steer.Record{}}
 		r.byChat[key] = g
 	}
 	return g
+}
+
+// forgetOne makes room by a group that the bot is not in, if there is one: its own sidecars keep
+// the record. It is called with mu held, or at the start.
+func (r *records) forgetOne() {
+	for key, g := range r.byChat {
+		if _, in := g.is.Member(r.cfg.Agent); !in {
+			delete(r.byChat, key)
+			return
+		}
+	}
 }
 
 // merge takes over what is newer in news; shared says that the queue has it. A nil error
@@ -165,12 +179,13 @@ func (l recordLine) encode() []byte {
 	return append(line, '\n')
 }
 
-// lost lists what the queue lacks of the records, after it was read from its beginning.
+// lost lists what the queue lacks of the records of the bot's groups, after it was read from its beginning.
 func (r *records) lost() (out []recordLine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, g := range r.byChat {
-		if lacks := g.is.Outdated(g.shared); len(lacks) > 0 {
+		_, in := g.is.Member(r.cfg.Agent)
+		if lacks := g.is.Outdated(g.shared); in && len(lacks) > 0 {
 			out = append(out, recordLine{g.channel, g.chat, lacks})
 		}
 		g.shared = steer.Record{}

@@ -87,7 +87,7 @@ func (s *sender) accept(out relay.Outbound, record func(*relay.Message)) (relay.
 		s.metrics.sent.WithLabelValues("false").Inc()
 		return relay.Sent{RelayMsgID: id}, nil
 	}
-	if s.chats.recalls.has(id, relay.MessageID(out.Metadata.Text(metaEditOf))) {
+	if s.chats.recalls.has(channel, out.ChatID, id, relay.MessageID(out.Metadata.Text(metaEditOf))) {
 		s.metrics.sent.WithLabelValues("false").Inc()
 		return relay.Sent{RelayMsgID: id}, nil // nobody is to read it any more
 	}
@@ -182,35 +182,58 @@ func (s *sender) recordOwn(m *relay.Message) {
 // for this bot.
 func (s *sender) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
 	m, group := s.person(h)
-	s.chats.noteTalk(talk{Channel: m.Channel, ChatID: h.ChatID, ChatType: chatType(group), MessageID: h.MessageID,
-		At: m.TS})
-	if !group {
-		return relay.Sent{RelayMsgID: m.ID(), ForMe: new(true)}, nil
+	answer, bots, err := s.hear(m, group, h.UnionID)
+	if err != nil || !group {
+		return answer, err
 	}
-	why, bots, err := s.steer.weigh(m, h.UnionID)
-	if err != nil {
-		s.problems.set("steer", err)
-		return relay.Sent{}, sendError(err)
+	if bots != nil {
+		answer.Reason = s.oneOf(ctx, m, bots)
+		answer.ForMe = new(answer.Reason == relay.Pass)
 	}
-	answer := relay.Sent{RelayMsgID: m.ID()}
-	switch {
-	case bots != nil: // recorded before it is known which of them gets it
-		if answer.Relayed, err = s.recordPerson(m, relay.Pass); err != nil {
-			return relay.Sent{}, err
-		}
-		if why = s.steer.oneOf(ctx, m, bots); why != relay.Pass {
-			s.watch.withheld(m, why)
-		}
-	case why != relay.Command:
-		if answer.Relayed, err = s.recordPerson(m, why); err != nil {
-			return relay.Sent{}, err
-		}
-	}
-	answer.ForMe, answer.Reason = new(why == relay.Pass), why
-	if why == relay.Pass && s.deliver.contextLines(m.ChatID) > 0 {
-		s.given.add(string(m.ID()))
+	if answer.Reason != relay.Pass && answer.Reason != relay.Command {
+		s.watch.withheld(m, answer.Reason)
 	}
 	return answer, nil
+}
+
+// hear records a person's message. Where that is for one of several bots, it returns these, and
+// it is not known yet whether it is for this one.
+func (s *sender) hear(m *relay.Message, group bool, union string) (answer relay.Sent, bots []relay.AgentName, err error) {
+	s.chats.noteTalk(talk{Channel: m.Channel, ChatID: m.ChatID, ChatType: chatType(group), MessageID: m.MessageID,
+		At: m.TS})
+	answer.RelayMsgID = m.ID()
+	if group {
+		if answer.Reason, bots, err = s.steer.weigh(m, union); err != nil {
+			s.problems.set("steer", err)
+			return relay.Sent{}, nil, sendError(err)
+		}
+		if answer.Reason != relay.Command {
+			if answer.Relayed, err = s.recordPerson(m); err != nil {
+				return relay.Sent{}, nil, err
+			}
+		}
+		if answer.Reason == relay.Pass {
+			s.gave(m)
+		}
+	}
+	answer.ForMe = new(answer.Reason == relay.Pass)
+	return answer, bots, nil
+}
+
+// oneOf waits until it is known which of some bots gets a person's message: why it is not this one.
+func (s *sender) oneOf(ctx context.Context, m *relay.Message, bots []relay.AgentName) relay.Reason {
+	why := s.steer.oneOf(ctx, m, bots)
+	if why == relay.Pass {
+		s.gave(m)
+	}
+	return why
+}
+
+// gave notes that the bot has a person's message: its context does not show it again.
+func (s *sender) gave(m *relay.Message) {
+	if s.deliver.contextLines(m.ChatID) > 0 {
+		s.given.add(string(m.ID()))
+	}
 }
 
 // person is what was heard from a person, as it is shared; group: in a group.
@@ -252,9 +275,8 @@ func (s *sender) person(h relay.Heard) (m *relay.Message, group bool) {
 	return m, group
 }
 
-// recordPerson records a person's message, here and at those who could not hear it; why is the
-// reason why this bot is not given it.
-func (s *sender) recordPerson(m *relay.Message, why relay.Reason) (relayed bool, err error) {
+// recordPerson records a person's message, here and at those who could not hear it.
+func (s *sender) recordPerson(m *relay.Message) (relayed bool, err error) {
 	defer s.sending.lock(chatKey(m.Channel, m.ChatID))()
 	// Shared first: a crash behind the transcript would leave it recorded here, and a repeat
 	// could not tell that nobody has shared it.
@@ -272,9 +294,6 @@ func (s *sender) recordPerson(m *relay.Message, why relay.Reason) (relayed bool,
 	s.chats.spoke(m, sent)
 	s.watch.shown(m, sent, relay.RoleUser, false)
 	s.metrics.recorded(relay.RoleUser, added)
-	if why != relay.Pass {
-		s.watch.withheld(m, why)
-	}
 	s.trace("heard")
 	return relayed, nil
 }
@@ -385,6 +404,9 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 		return feishu.Passage{}, err
 	}
 	who, _ := s.app.book.Name(string(m.Sender.OpenID)) // Feishu is asked once the bot has the message
+	if who.Name == "" && s.steer.oneAnswers(m.ChatID) {
+		m.Sender.Name = s.app.person(ctx, &m)
+	}
 	h, _ := s.person(relay.Heard{ChatID: m.ChatID, ChatType: m.ChatType, Content: m.Text(), Metadata: meta,
 		Sender: string(m.Sender.OpenID), SenderName: cmp.Or(m.Sender.Name, who.Name), SenderID: m.Sender.OpenID,
 		MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), MessageID: m.ID, TS: m.CreateTime,
@@ -411,7 +433,10 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 			_ = note(ctx) // never fails
 			m.Sender.Name = s.app.person(ctx, &m)
 			h.SenderName = cmp.Or(m.Sender.Name, string(m.Sender.OpenID))
-			_, err := s.recordPerson(h, why)
+			_, err := s.recordPerson(h)
+			if err == nil && why != relay.Pass {
+				s.watch.withheld(h, why)
+			}
 			return err
 		}
 	}

@@ -191,7 +191,7 @@ func (s *Sidecar) served() httpapi.Options {
 		Status: func() any { return s.Status() }, Ready: s.Ready, Visible: s.chats.in, Transcripts: s.chats.transcript,
 		Group: s.watch.groupShown, Depths: s.decide.depthsShown, Stream: s.deliver.doors.stream,
 		Deliveries: settlements{s.deliver, s.mail}, Events: s.watch.events, Outcomes: s.watch.outcomes}
-	o.Groups, o.Notices = s.steer, s.steer.shown.TailTo
+	o.Groups, o.Notices = s.steer, s.chats.shown.TailTo
 	o.File = (&files{s.base, s.chats, s.app}).open
 	mail := mailapi.Options{Lines: &s.api.lines, Logger: s.log}
 	tools := mcptools.Options{Transcripts: s.chats.transcript, WhoAmI: s.app.whoAmI, Version: s.version, Logger: s.log,

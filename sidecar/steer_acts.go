@@ -172,17 +172,21 @@ func (a *acts) withAll(m steer.Mark) steer.Mark {
 	return m
 }
 
-// about reports whether a notice of a stop is, or is to be, on a message.
-func (a *acts) about(id relay.MessageID) bool {
+// about reports whether a reaction on a message is, or is to be, the notice of a stop.
+func (a *acts) about(id relay.MessageID, emoji string) bool {
+	is := func(m *steer.Mark) bool { return m.Act == steer.Stop && m.Of == id && a.emojiOf(m) == emoji }
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, w := range a.wanted {
-		if w.mark.Act == steer.Stop && w.mark.Of == id {
+		if is(&w.mark) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(a.stops.Values(), func(m steer.Mark) bool { return m.Of == id })
+	return slices.ContainsFunc(a.stops.Values(), func(m steer.Mark) bool { return is(&m) })
 }
+
+// emojiOf is the reaction that shows a stop.
+func (a *acts) emojiOf(m *steer.Mark) string { return cmp.Or(m.Emoji, a.cfg.Steer.StopEmoji) }
 
 // newestStop is the newest notice in a group that its bots were stopped.
 func (a *acts) newestStop(channel string, chat relay.ChatID) (newest steer.Mark, ok bool) {
@@ -226,6 +230,11 @@ func (a *acts) due(now time.Time) (due []*wanted, pause time.Duration) {
 	asked := map[*wanted]steer.Mark{}
 	for once, w := range a.wanted {
 		if now.Sub(w.mark.TS.Time()) > actLife {
+			delete(a.wanted, once)
+			continue
+		}
+		if on, ok := a.wentOn(w.mark.Channel, w.mark.ChatID, w.mark.ThreadID); ok && w.mark.Act == steer.Stop &&
+			on.TS > w.mark.Said { // nobody has to let them go on any more
 			delete(a.wanted, once)
 			continue
 		}
@@ -370,7 +379,7 @@ func (a *acts) write(ctx context.Context, m *steer.Mark, try int) (steer.Mark, e
 		return done, errNotWriting
 	}
 	if !text {
-		return done, a.app.api.React(ctx, m.Of, a.cfg.Steer.StopEmoji)
+		return done, a.app.api.React(ctx, m.Of, a.emojiOf(m))
 	}
 	id, err := a.app.api.Reply(ctx, m.Of, done.Text, short(m.Once))
 	if id != "" {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,7 +58,26 @@ func newPair(t *testing.T, change func(*sidecar.Config)) *pair {
 		status := p.answers("/relay status")
 		return strings.Contains(status, "BotA") && strings.Contains(status, "BotB")
 	})
+	p.noted()
 	return p
+}
+
+// noted waits until the answers to all commands are noted: a sidecar that is killed before shows again
+// what it has shown.
+func (n *tenant) noted() {
+	n.t.Helper()
+	n.until("the answers are noted", func() bool {
+		answers, commands := map[string]bool{}, []string{}
+		for _, e := range n.marks() {
+			switch e.Mark.Kind {
+			case "command":
+				commands = append(commands, e.Mark.Of)
+			case "notice":
+				answers[e.Mark.Of] = true
+			}
+		}
+		return !slices.ContainsFunc(commands, func(id string) bool { return !answers[id] })
+	})
 }
 
 // again ends BotB's sidecar and begins a life of it, to end at a point if there is one, in which the

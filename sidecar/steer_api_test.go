@@ -148,7 +148,7 @@ func groupsOverHTTP(t *testing.T, redis string) {
 	for _, g := range []shownGroup{g, there} {
 		s := g.Settings
 		if s.Answer != "one" || s.Limit != 5 || s.Threshold != 2 || s.Judge || s.Budget != 20 || s.Paused == nil || s.Paused.Until == nil ||
-			len(s.Muted) != 1 || g.Sources["limit"] != "record" || g.Sources["default_bot"] != "env" {
+			len(s.Muted) != 1 || g.Sources["limit"] != "record" || g.Sources["muted"] != "record" || g.Sources["default_bot"] != "env" {
 			t.Errorf("after the change the group is %+v", g)
 		}
 		if muted, ok := s.Muted["agent_b"]; !ok || muted.Until != nil {

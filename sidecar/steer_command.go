@@ -12,8 +12,8 @@ import (
 	"feishu-relay/steer"
 )
 
-// refuseAfter is how long a sidecar that cannot confirm who gave a command leaves it to
-// the others: an open_id is one app's view.
+// refuseAfter is how long a sidecar that cannot carry out a command leaves it to the others: an
+// open_id is one app's view, and of what stopped elsewhere it hears later.
 const refuseAfter = 2 * time.Second
 
 // said is a person's message as commands are read from it.
@@ -64,10 +64,11 @@ func (s *steering) parse(m *relay.Message) (asked steer.Asked, is bool) {
 // command carries out a person's message that is a command, and reports whether it is one. After
 // an error it is one that is not carried out.
 func (s *steering) command(m *relay.Message, union string) (is bool, err error) {
-	asked, is := s.parse(m)
-	if !is || s.known.Contains(commandID(m)) {
+	if is = s.isCommand(m); !is || s.known.Contains(commandID(m)) {
 		return is, nil
 	}
+	s.awaitOthers(m.Channel, m.ChatID)
+	asked, _ := s.parse(m)
 	if time.Since(m.TS.Time()) > s.cfg.MaxAge { // too late to be carried out, and not unseen
 		return true, s.publish(s.commandMark(m, asked, steer.Answer, nil))
 	}
@@ -82,19 +83,27 @@ func (s *steering) command(m *relay.Message, union string) (is bool, err error) 
 	switch {
 	case g.Locked:
 		return true, s.answer(m, asked, nil, steer.Locked(asked.Chinese))
-	case may:
+	case !may:
+		s.refuse(m, asked, steer.Refused(who, asked.Chinese))
+	case asked.Verb == steer.VerbContinue && !s.somethingStopped(g, m, asked.Bots):
+		s.refuse(m, asked, steer.NothingToContinue(asked.Chinese))
+	default:
 		return true, s.answer(m, asked, set, answer)
 	}
+	return true, nil
+}
+
+// refuse answers a command that this sidecar cannot carry out, unless another one knows better.
+func (s *steering) refuse(m *relay.Message, asked steer.Asked, answer string) {
 	later := *m
 	time.AfterFunc(refuseAfter, func() {
 		if s.known.Contains(commandID(&later)) {
-			return // a sidecar that knows the person has carried it out
+			return
 		}
-		if err := s.answer(&later, asked, nil, steer.Refused(who, asked.Chinese)); err != nil {
+		if err := s.answer(&later, asked, nil, answer); err != nil {
 			s.problems.set("steer", err)
 		}
 	})
-	return true, nil
 }
 
 func commandID(m *relay.Message) string { return "command/" + string(m.ID()) }
@@ -118,6 +127,37 @@ func (s *steering) execute(g steer.Group, asked steer.Asked, m *relay.Message) (
 		return nil, mistake.Text(asked.Chinese)
 	}
 	return set, asked.AnswerText(s.after(g, set.Of(m.TS, commandID(m))), m.TS.Time())
+}
+
+// somethingStopped reports whether bots, none: any, can go on where m was said: somebody stopped
+// them, or what stopped since a person last spoke can be released.
+func (s *steering) somethingStopped(g steer.Group, m *relay.Message, bots []relay.AgentName) bool {
+	record := s.records.state(m.Channel, m.ChatID).record
+	if record.Stopped() > record.Continued() {
+		return true
+	}
+	since, err := s.round(m.Channel, m.ChatID, m.ThreadID, m.TS-1)
+	return err != nil || s.stoppedSince(g, since, bots)
+}
+
+// stoppedSince reports whether a message stopped at one of bots, none: at any, since a time, and can be released.
+func (s *steering) stoppedSince(g steer.Group, since relay.Millis, bots []relay.AgentName) bool {
+	since = max(since, relay.MillisOf(time.Now().Add(-s.cfg.Steer.ContinueWindow)))
+	return slices.ContainsFunc(s.recent(g), func(o outcome.Outcome) bool {
+		return o.At > since && s.releasable(o.Stopped) && (len(bots) == 0 || slices.Contains(bots, o.Agent)) &&
+			!s.chats.recalls.has(o.Channel, o.ChatID, o.RelayMsgID)
+	})
+}
+
+// recent is what became of a group's newest messages, as far as it is known.
+func (s *steering) recent(g steer.Group) []outcome.Outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), personWait)
+	defer cancel()
+	list, _, err := s.watch.outcomes.Recent(ctx, g.Channel, g.ChatID, maxWhy)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		s.problems.set("steer", err) // what is known is told
+	}
+	return list
 }
 
 // answer shares a command with what it changes, and has it answered once.
@@ -196,13 +236,7 @@ func (s *steering) managers(ctx context.Context, chat relay.ChatID) []relay.Open
 
 // why is what became of the message that m replies to, else of the last one that stopped.
 func (s *steering) why(g steer.Group, m *relay.Message, chinese bool) string {
-	ctx, cancel := context.WithTimeout(context.Background(), personWait)
-	defer cancel()
-	list, _, err := s.watch.outcomes.Recent(ctx, m.Channel, m.ChatID, maxWhy)
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		s.problems.set("steer", err) // what is known is told
-	}
-	about := m.ParentID
+	list, about := s.recent(g), m.ParentID
 	for i := len(list) - 1; i >= 0 && about == ""; i-- {
 		if list[i].Stopped != "" {
 			about = list[i].RelayMsgID

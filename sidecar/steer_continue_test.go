@@ -152,16 +152,17 @@ func TestContinueOverTheBudget(t *testing.T) {
 	}
 }
 
-// At defaults the sidecars' calls and what their bots are given are those of sidecars that steer nothing,
-// but for one reaction on what stopped.
+// At defaults calls and events pass byte for byte, over a long connection and a webhook. The sidecars' calls
+// and what their bots are given are those of sidecars that steer nothing, but for one reaction on what stopped.
 func TestNobodySteers(t *testing.T) {
 	t.Parallel()
 	run := func(steering bool) (calls, events []string) {
-		n, _, _, b, botA, botB := steeredPair(t, func(cfg *sidecar.Config) {
+		n := newWired(t, func(cfg *sidecar.Config) {
 			if !steering {
 				cfg.Steer = sidecar.SteerConfig{AnswerMode: "all", StopNotice: "off"}
 			}
 		})
+		b, botA, botB := n.b, n.botA, n.botB
 		third := n.discuss(botA, botB, "this")
 		n.until("it stops", func() bool { return n.stops(b, "max_depth") == 1 })
 		if steering {
@@ -170,6 +171,7 @@ func TestNobodySteers(t *testing.T) {
 		n.says("thanks")
 		n.hears(botA, "thanks")
 		n.hears(botB, "thanks")
+		n.unchanged(steering && n.noticeOn(third.ID)[0].Sender == "agent_b")
 		names := strings.NewReplacer(n.chat, "CHAT")
 		for _, r := range n.Requests() {
 			path := names.Replace(strings.SplitN(r.URI, "?", 2)[0])

@@ -119,3 +119,57 @@ func TestStateWhileTheDiskIsSlow(t *testing.T) {
 		t.Errorf("%d members once it is written, want 1", n)
 	}
 }
+
+// A pause and a mute that people gave a time end by it.
+func TestPausesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shownSidecar(t, policy.Limits{MaxDepth: 3}).steer
+		s.cfg.Steer.Commands, s.cfg.Steer.By = []string{"/relay", "/中继"}, "members"
+		members := steer.Join(steer.Member{Agent: "agent_b"}).Of(relay.MillisOf(time.Now()), "agent_b")
+		if _, err := s.records.merge("feishu", "oc_own", members, false); err != nil {
+			t.Fatal(err)
+		}
+		types := func(text string) {
+			t.Helper()
+			is, err := s.command(&relay.Message{Channel: "feishu", ChatID: "oc_own", MessageID: relay.MessageID("om_" + text), MsgType: "text",
+				Role: relay.RoleUser, SenderName: "Tom", Content: text, TS: relay.MillisOf(time.Now())}, "")
+			if !is || err != nil {
+				t.Fatalf("%q: %t, %v", text, is, err)
+			}
+		}
+		want := func(why relay.Reason, person bool) {
+			t.Helper()
+			now := time.Now()
+			m := &relay.Message{Channel: "feishu", ChatID: "oc_own", MessageID: "om_b", SenderAgentName: "agent_a", TS: relay.MillisOf(now)}
+			got, err := s.steered(m, now)
+			if got != why || err != nil {
+				t.Errorf("a bot's message: %q, %v, want %q", got, err, why)
+			}
+			m.Role, m.SenderAgentName, m.SenderName = relay.RoleUser, "", "Tom"
+			if got, _ := s.forPerson(m, userEntry(m, now)); (got == relay.Pass) != person {
+				t.Errorf("a person's message: %q, want it to pass %t", got, person)
+			}
+		}
+		want(relay.Pass, true)
+		types("/relay pause 30m")
+		want(relay.Paused, true)
+		time.Sleep(30*time.Minute - time.Millisecond)
+		want(relay.Paused, true)
+		time.Sleep(time.Millisecond)
+		want(relay.Pass, true)
+		if g := s.group("feishu", "oc_own"); g.Settings.Paused != nil {
+			t.Errorf("the group is shown as paused until %v", g.Settings.Paused.Until)
+		}
+		types("/中继 静音 agent_b 2小时")
+		types("/relay pause")
+		want(relay.Muted, false)
+		time.Sleep(2*time.Hour - time.Millisecond)
+		want(relay.Muted, false)
+		time.Sleep(time.Millisecond)
+		want(relay.Paused, true)
+		time.Sleep(30 * 24 * time.Hour) // without a time it holds until somebody ends it
+		want(relay.Paused, true)
+		types("/relay resume")
+		want(relay.Pass, true)
+	})
+}

@@ -1,12 +1,16 @@
 package sidecar
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 	"sync/atomic"
+	"time"
 
+	"feishu-relay/feishu/gateway"
 	"feishu-relay/internal/delivery"
 	"feishu-relay/relay"
+	"feishu-relay/steer"
 )
 
 // maxEdits is how many edited messages are remembered that may wait for the bot.
@@ -16,6 +20,34 @@ const maxEdits = 200
 type edit struct {
 	relay.Message
 	applied atomic.Bool // the message has its text
+}
+
+// edit tells all sidecars of a group what a message of this bot says now. The bots that have it are
+// not told.
+func (s *steering) edit(m gateway.Sent) {
+	s.share(steer.Mark{ID: "edited/" + string(m.ID) + "/" + randomID(), Kind: steer.Edited, Channel: relay.DefaultChannel,
+		ChatID: m.ChatID, ThreadID: m.ThreadID, MessageID: m.ID, Of: m.ID, Text: m.Text,
+		Said: cmp.Or(m.CreateTime, relay.MillisOf(time.Now()))})
+}
+
+// edited takes in what another bot's message, or this one's, says now: for the transcript, and for
+// the bot where it has not been given the message yet.
+func (s *steering) edited(m *steer.Mark) {
+	msg := relay.Message{RelayMsgID: relay.MessageID("edit:" + short(m.ID)), Channel: m.Channel, ChatID: m.ChatID,
+		ThreadID: m.ThreadID, Content: m.Text, SenderAgentName: m.Agent, MsgType: "text", TS: m.Said, Role: relay.RoleAssistant,
+		Metadata: relay.Metadata{metaEditOf: quote(string(m.Of))}}
+	msg.MessageID = msg.RelayMsgID
+	sent := s.chats.peers.sentAt(&msg, time.Now())
+	added, err := s.chats.record(s.chats.transcript.Append, m.Channel, m.ChatID, botEntry(&msg, sent))
+	if err != nil {
+		s.problems.set("transcript", err)
+	}
+	s.chats.edits.Add(string(m.Of), &edit{Message: msg})
+	s.held.edit(string(m.Of), &msg)
+	s.review(m.Channel, m.ChatID)
+	if added {
+		s.watch.shown(&msg, sent, relay.RoleAssistant, false)
+	}
 }
 
 // edited gives a message of which nothing was written yet the text of its newest edit. An edit
@@ -43,18 +75,18 @@ func (c *chats) edited(w *delivery.Message, given bool) {
 
 // edit gives a message that was stopped and may be released the text of an edit of it.
 func (h *held) edit(of string, m *relay.Message) {
-	list := h.list(func(w *heldMessage) bool { return w.Key == of && !w.Released })
-	for _, w := range list {
+	h.change(of, func(w *heldMessage) bool {
 		was, err := relay.Decode(w.Line)
-		if err != nil || was.SenderAgentName != m.SenderAgentName {
-			continue
+		if err != nil || w.Released || was.SenderAgentName != m.SenderAgentName {
+			return false
 		}
 		was.Content, was.Mentions = m.Content, m.Mentions
-		if w.Line, err = was.Encode(); err == nil {
-			err = h.note(w)
-		}
+		line, err := was.Encode()
 		if err != nil {
 			h.problems.set("steer", err)
+			return false
 		}
-	}
+		w.Line = line
+		return true
+	})
 }

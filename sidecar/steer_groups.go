@@ -24,6 +24,10 @@ func (s *steering) group(channel string, chat relay.ChatID) steer.Group {
 		shown.Bots[i].Name = s.botName(g, shown.Bots[i].Agent)
 	}
 	shown.Depth = s.depthNow(channel, chat)
+	if at := g.record.Stopped(); at > g.record.Continued() {
+		spoke, err := s.chats.lastUser(channel, chat, "", relay.MillisOf(time.Now()))
+		shown.Stopped = err != nil || spoke <= at
+	}
 	if stop, ok := s.acts.newestStop(channel, chat); ok {
 		shown.LastStop = &steer.LastStop{MessageID: stop.Of, Sender: stop.Sender, Bots: stop.Bots, Reason: stop.Reason,
 			At: stop.TS}
@@ -98,6 +102,9 @@ func (s *steering) Patch(channel string, chat relay.ChatID, body []byte) (steer.
 	if version != "" && version != g.Version {
 		return g, relay.Errorf(relay.CodeConflict,
 			"version: the group has changed since; its version is %s now, read it again", g.Version)
+	}
+	if len(set) == 0 {
+		return g, nil
 	}
 	return s.changed(channel, chat, steer.Change, set, nil)
 }

@@ -117,14 +117,36 @@ func (h *held) sorted() []*heldMessage {
 	return out
 }
 
-// note takes in a change, on disk.
+// note takes in a message, on disk.
 func (h *held) note(m heldMessage) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.write(m)
+}
+
+// change changes a message that is still held, on disk. ok reports whether it is and f changed it.
+func (h *held) change(key string, f func(*heldMessage) bool) (m heldMessage, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, ok := h.byKey[key]
+	if !ok {
+		return m, false
+	}
+	if m = *now; !f(&m) {
+		return m, false
+	}
+	if err := h.write(m); err != nil {
+		h.problems.set("steer", err) // it is as f left it until this process ends
+	}
+	return m, true
+}
+
+// write is note with mu held.
+func (h *held) write(m heldMessage) error {
 	line, err := relay.Marshal(m)
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.apply(m)
 	if h.journal.Lines() > 4*len(h.byKey)+slackChanges || h.journal.Size() > 2*maxHeldBytes {
 		return h.journal.Replace(h.all())
@@ -145,15 +167,10 @@ func (h *held) all() (lines []byte) {
 
 // forget forgets a message.
 func (h *held) forget(key string) {
-	h.mu.Lock()
-	_, ok := h.byKey[key]
-	h.mu.Unlock()
-	if !ok {
-		return
-	}
-	if err := h.note(heldMessage{Key: key, Gone: true}); err != nil {
-		h.problems.set("steer", err)
-	}
+	h.change(key, func(m *heldMessage) bool {
+		*m = heldMessage{Key: key, Gone: true}
+		return true
+	})
 }
 
 // list is a copy of what is held and wanted.
@@ -246,6 +263,10 @@ func (s *steering) noteStop(p *arrival, why relay.Reason) error {
 	if err := s.held.note(h); err != nil {
 		s.problems.set("steer", err) // it stops, and cannot be released
 	}
+	if s.chats.wasRecalled(m) { // meanwhile
+		s.held.recall(relay.MessageID(p.key))
+		return nil
+	}
 	if on, ok := s.wentOn(m.Channel, m.ChatID, m.ThreadID); ok && on.TS > spoke { // the bots went on while it was on its way
 		s.deliver.delivering.Go(func() { s.release(&on) })
 		return nil
@@ -263,7 +284,7 @@ func (s *steering) noteStop(p *arrival, why relay.Reason) error {
 		return nil
 	}
 	return s.publish(steer.Mark{ID: id, Kind: steer.Wanted, Act: steer.Stop, Once: once, Channel: m.Channel,
-		ChatID: m.ChatID, ThreadID: m.ThreadID, Of: m.ID(), Sender: m.SenderAgentName, Reason: why, Round: round, Said: said,
+		ChatID: m.ChatID, ThreadID: m.ThreadID, Of: m.ID(), Sender: m.SenderAgentName, Reason: why, Round: round, Said: said, Emoji: s.cfg.Steer.StopEmoji,
 		Bots: []relay.AgentName{s.cfg.Agent}, Chinese: s.inChinese(m, said)})
 }
 
@@ -285,7 +306,7 @@ func (s *steering) inChinese(m *relay.Message, before relay.Millis) bool {
 // goOn takes a person's message that says that the bots may go on, and reports whether it does:
 // whether the last round of its conversation has a notice, and something to release.
 func (s *steering) goOn(m *relay.Message, said steer.Said) (bool, error) {
-	bots, is := steer.IsContinue(said)
+	bots, is := steer.IsContinue(said, s.named(s.records.state(m.Channel, m.ChatID)))
 	if !is {
 		return false, nil
 	}
@@ -308,7 +329,8 @@ func (s *steering) goOn(m *relay.Message, said steer.Said) (bool, error) {
 	waiting := func(bot relay.AgentName) bool {
 		return (len(bots) == 0 || slices.Contains(bots, bot)) && !g.Muted[bot].Holds(time.Now())
 	}
-	if !slices.ContainsFunc(notice.Bots, waiting) {
+	if !slices.ContainsFunc(notice.Bots, waiting) || s.chats.recalls.has(notice.Channel, notice.ChatID, notice.Of) &&
+		!s.stoppedSince(s.group(m.Channel, m.ChatID), notice.Round, bots) {
 		return false, nil
 	}
 	return true, s.publish(steer.Mark{ID: id, Kind: steer.Command, Act: steer.Continue,
@@ -335,14 +357,18 @@ func (s *steering) release(m *steer.Mark) {
 		case err != nil: // it may be released after a restart
 			s.problems.set("steer", err)
 			continue
-		case !mine, spoke > max(h.Round, h.Said), s.chats.recalls.has(relay.MessageID(h.Key)),
+		case !mine, spoke > max(h.Round, h.Said), s.chats.recalls.has(h.Channel, h.ChatID, relay.MessageID(h.Key)),
 			m.TS.Time().Sub(h.At.Time()) > s.cfg.Steer.ContinueWindow:
 			s.held.forget(h.Key)
 			continue
 		}
-		h.Released = true
-		if err := s.held.note(h); err != nil {
-			s.problems.set("steer", err)
+		h, ok := s.held.change(h.Key, func(m *heldMessage) bool {
+			fresh := !m.Released
+			m.Released = true
+			return fresh
+		})
+		if !ok {
+			continue // meanwhile
 		}
 		s.trace("released")
 		if s.live() { // else resume does it

@@ -131,6 +131,12 @@ func (s *steering) claimOne(ctx context.Context, m *relay.Message, bots []relay.
 	}
 }
 
+// oneAnswers reports whether one bot of a group answers: the one that spoke to a person last, and
+// transcripts know people by their names.
+func (s *steering) oneAnswers(chat relay.ChatID) bool {
+	return s.records.state(relay.DefaultChannel, chat).Answer == steer.One
+}
+
 // oneTurn is this bot's place among bots: first those that are there, in their order.
 func (s *steering) oneTurn(bots []relay.AgentName) int {
 	online := s.presence.online()

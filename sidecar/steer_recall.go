@@ -21,10 +21,10 @@ import (
 // recalls are the messages whose text is gone: as many as the lane of marks holds, from which
 // they are read again after a restart.
 type recalls struct {
-	ids  *lru.Cache[relay.MessageID, struct{}]
-	wake chan struct{}
-	// done has, on disk, the ids of messages and the keys of recalls whose text was taken out of the
-	// transcript, so that a restart does not look for each of them again.
+	known *lru.Cache[string, struct{}] // by key
+	wake  chan struct{}
+	// done has, on disk, the keys of recalls whose text was taken out of the transcript, so that a
+	// restart does not look for each of them again.
 	done *dedup.Window
 
 	mu      sync.Mutex
@@ -38,8 +38,13 @@ type recalled struct {
 	id      relay.MessageID
 }
 
-// key is what is settled of a recall once the text is gone from its chat.
+// key has the chat: one that an operator mistypes is no recall in the right one.
 func (r recalled) key() string { return chatKey(r.channel, r.chat) + "/" + string(r.id) }
+
+// mark tells the sidecars of the chat.
+func (r recalled) mark(at relay.Millis) steer.Mark {
+	return steer.Mark{ID: "recalled/" + r.key(), Kind: steer.Recalled, Channel: r.channel, ChatID: r.chat, Of: r.id, TS: at}
+}
 
 // failingRedact is a chat whose transcript could not be written.
 type failingRedact struct {
@@ -56,33 +61,32 @@ const (
 
 func newRecalls(b *base) (*recalls, error) {
 	r := &recalls{wake: make(chan struct{}, 1), failing: map[string]*failingRedact{}}
-	r.ids, _ = lru.New[relay.MessageID, struct{}](maxRecalled) // fails only for a size below 1
+	r.known, _ = lru.New[string, struct{}](maxRecalled) // fails only for a size below 1
 	var err error
-	r.done, err = b.window(".redacted.jsonl", 2*maxRecalled)
+	r.done, err = b.window(".redacted.jsonl", maxRecalled)
 	return r, err
 }
 
-// has reports whether one of some messages was recalled.
-func (r *recalls) has(ids ...relay.MessageID) bool {
+// has reports whether one of some messages of a chat was recalled.
+func (r *recalls) has(channel string, chat relay.ChatID, ids ...relay.MessageID) bool {
 	return slices.ContainsFunc(ids, func(id relay.MessageID) bool {
-		return id != "" && (r.ids.Contains(id) || r.done.Seen(string(id)))
+		key := recalled{channel, chat, id}.key()
+		return id != "" && (r.known.Contains(key) || r.done.Seen(key))
 	})
 }
 
 // note notes that a message was recalled, and has its text taken out of the transcript, unless
 // that was done.
 func (r *recalls) note(what recalled) {
-	if r.done.Seen(what.key()) {
-		r.ids.Add(what.id, struct{}{})
-		return
+	if !r.done.Seen(what.key()) {
+		r.add(what)
 	}
-	r.add(what)
 }
 
 // add is note of a message whose text may stand in the transcript, whatever was done before.
 // Beyond maxRecalled that waits for the one first recalled no more.
 func (r *recalls) add(what recalled) {
-	r.ids.Add(what.id, struct{}{})
+	r.known.Add(what.key(), struct{}{})
 	r.mu.Lock()
 	if !slices.Contains(r.pending[max(0, len(r.pending)-8):], what) {
 		r.pending = append(r.pending, what)
@@ -136,7 +140,8 @@ func (r *recalls) tried(what recalled, err error) {
 	}
 }
 
-// redact takes the texts of recalled messages out of the transcripts, until ctx is done.
+// redact takes the texts of recalled messages out of the transcripts and the marks that people see,
+// until ctx is done.
 func (c *chats) redact(ctx context.Context) {
 	r := c.recalls
 	for ctx.Err() == nil {
@@ -152,6 +157,8 @@ func (c *chats) redact(ctx context.Context) {
 			continue
 		}
 		_, err := c.transcript.Redact(what.channel, string(what.chat), string(what.id))
+		_, errShown := c.shown.Redact(what.channel, string(what.chat), string(what.id))
+		err = errors.Join(err, errShown)
 		r.tried(what, err)
 		if err != nil {
 			c.problems.set("transcript", err)
@@ -162,7 +169,7 @@ func (c *chats) redact(ctx context.Context) {
 		if len(what.key()) > maxRecallKey {
 			continue
 		}
-		if err := errors.Join(r.done.Settle(string(what.id), true), r.done.Settle(what.key(), true)); err != nil {
+		if err := r.done.Settle(what.key(), true); err != nil {
 			c.problems.set("dedup", err)
 		}
 	}
@@ -171,31 +178,38 @@ func (c *chats) redact(ctx context.Context) {
 // record writes an entry with add, without its text where the message was recalled.
 func (c *chats) record(add func(channel, chat string, e transcript.Entry) (bool, error), channel string,
 	chat relay.ChatID, e transcript.Entry) (added bool, err error) {
-	id, of := relay.MessageID(e.MessageID), relay.MessageID(e.EditOf)
-	gone := c.recalls.has(id, of)
-	if gone {
-		e.Content, e.Files, e.Recalled = "", "", true
-	}
+	gone := c.blank(channel, chat, &e)
 	added, err = add(channel, string(chat), e)
-	if !gone && c.recalls.has(id, of) { // meanwhile
-		c.recalls.add(recalled{channel, chat, id})
+	if !gone && c.blank(channel, chat, &e) { // meanwhile
+		c.recalls.add(recalled{channel, chat, relay.MessageID(e.MessageID)})
 	}
 	return added, err
 }
 
-// wasRecalled reports whether m, or what it edits, was recalled.
-func (c *chats) wasRecalled(m *relay.Message) bool {
-	return c.recalls.has(m.ID(), m.RelayMsgID, editOf(m))
+// blank takes the text out of an entry of a message that was recalled, and reports whether it was.
+func (c *chats) blank(channel string, chat relay.ChatID, e *transcript.Entry) bool {
+	if !c.recalls.has(channel, chat, relay.MessageID(e.MessageID), relay.MessageID(e.EditOf), relay.MessageID(e.Mark.AnswerTo())) {
+		return false
+	}
+	e.Content, e.Files, e.Recalled = "", "", true
+	return true
 }
 
-// recall forgets the text of a message: what was not delivered is stopped, and nobody is shown
-// it any more.
+// wasRecalled reports whether m, or what it edits, was recalled.
+func (c *chats) wasRecalled(m *relay.Message) bool {
+	return c.recalls.has(m.Channel, m.ChatID, m.ID(), m.RelayMsgID, editOf(m))
+}
+
+// recall forgets the text of a message that is noted as recalled: what was not delivered is stopped,
+// and nobody is shown it any more.
 func (s *steering) recall(m *steer.Mark) {
-	s.chats.recalls.note(recalled{m.Channel, m.ChatID, m.Of})
 	s.held.recall(m.Of)
 	s.review(m.Channel, m.ChatID)
 	if s.deliver.doors.stream != nil {
 		s.deliver.doors.stream.Recall(m.Of)
+	}
+	if door := s.deliver.doors.gateway; door != nil {
+		door.gateway.Forget(m.Of)
 	}
 	s.watch.events.Recall(m.Channel, m.ChatID, m.Of)
 	s.trace("recalled")
@@ -203,11 +217,10 @@ func (s *steering) recall(m *steer.Mark) {
 
 // wasRecalled tells the others that a message was recalled; chat is "" where that is not known.
 func (s *steering) wasRecalled(chat relay.ChatID, id relay.MessageID, at relay.Millis) {
-	if chat == "" || s.chats.recalls.has(id) || !s.isGroup(chat) {
+	if chat == "" || s.chats.recalls.has(relay.DefaultChannel, chat, id) || !s.isGroup(chat) {
 		return
 	}
-	s.share(steer.Mark{ID: "recalled/" + string(id), Kind: steer.Recalled, Channel: relay.DefaultChannel, ChatID: chat,
-		Of: id, TS: at})
+	s.share(recalled{relay.DefaultChannel, chat, id}.mark(at))
 }
 
 // isGroup reports whether a chat is known to be a group that the bot is in: what is said in a private
@@ -233,10 +246,11 @@ func (s *steering) fate(m *delivery.Message, given bool) string {
 		return ""
 	}
 	source := m.Source
-	if s.chats.wasRecalled(source) || s.chats.recalls.has(relay.MessageID(m.Key)) {
+	gone := func(id string) bool { return s.chats.recalls.has(m.Ref.Channel, m.Chat, relay.MessageID(id)) }
+	if s.chats.wasRecalled(source) || gone(m.Key) {
 		return string(relay.Recalled)
 	}
-	if slices.ContainsFunc(m.Shows, func(id string) bool { return s.chats.recalls.has(relay.MessageID(id)) }) {
+	if slices.ContainsFunc(m.Shows, gone) {
 		m.Content, m.Shows = source.Content, nil
 	}
 	s.chats.edited(m, given)
@@ -289,8 +303,8 @@ func noText(m *relay.Message) *relay.Message {
 func (h *held) recall(id relay.MessageID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, ok := h.byKey[string(id)]; !ok {
-		return
+	if _, ok := h.byKey[string(id)]; !ok && h.journal.Lines() == len(h.byKey) {
+		return // no line of before either
 	}
 	h.apply(heldMessage{Key: string(id), Gone: true})
 	if err := h.journal.Replace(h.all()); err != nil {

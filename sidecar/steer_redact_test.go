@@ -82,7 +82,7 @@ func TestRedactions(t *testing.T) {
 	})
 	life(func(c *chats, redacted func() int) {
 		for chat, id := range ids {
-			if !c.recalls.has(id) {
+			if !c.recalls.has("feishu", chat, id) {
 				t.Errorf("%s is not known as recalled after a restart", id)
 			}
 			c.recalls.note(recalled{"feishu", chat, id})

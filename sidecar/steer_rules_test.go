@@ -46,11 +46,16 @@ func TestCommandsEndNoStop(t *testing.T) {
 	t.Parallel()
 	n, _, b, botA, botB, first := twoBots(t)
 	n.answers("/relay stop")
-	n.answers("/relay status")
+	if got := n.answers("/relay status"); !strings.Contains(got, "Somebody stopped the bots") {
+		t.Errorf("the status is %q", got)
+	}
 	n.reply(botA, first, botB.app.ID, "one, what do you think?")
 	n.until("it stops", func() bool { return n.stops(b, "stopped_by_person") == 1 })
 	n.reply(botA, heard{ID: n.says("go on with it, please")}, botB.app.ID, "two, what do you think?")
 	n.hears(botB, "two")
+	if got := n.answers("/中继"); strings.Contains(got, "叫停") {
+		t.Errorf("the status is %q", got)
+	}
 }
 
 // A continue lifts a stop that was asked for between.
@@ -127,5 +132,76 @@ func TestCommandsByTheirTime(t *testing.T) {
 	_, body = c.asks(a, "POST", "/v1/inbound", `{"chat_id":"oc_2","content":"hi","sender":"Ann","chat_type":"p2p"}`)
 	if !strings.Contains(string(body), `"for_me":true`) {
 		t.Errorf("of a private chat: %s", body)
+	}
+}
+
+// A continue changes nothing where nothing can be released: before anything stopped, once a person
+// has spoken since, and for bots at which nothing stopped.
+func TestContinueOfNothing(t *testing.T) {
+	t.Parallel()
+	n, _, b, botA, botB, first := twoBots(t)
+	nothing := func(command string) {
+		t.Helper()
+		if got := n.answers(command); got != "Nothing was stopped." {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+	n.reply(botA, first, botB.app.ID, "one, what do you think?")
+	n.reply(botB, n.hears(botB, "one"), botA.app.ID, "two, what do you think?")
+	two := n.hears(botA, "two")
+	nothing("/relay continue")
+	n.reply(botA, two, botB.app.ID, "three, what do you think?")
+	n.until("the third stops", func() bool { return n.stops(b, "max_depth") == 1 })
+	nothing("/relay continue BotA")
+	n.says("thanks, something else")
+	n.hears(botA, "something else")
+	n.hears(botB, "something else")
+	nothing("/relay continue")
+	if botB.has("three") {
+		t.Error("BotB was given what stopped")
+	}
+}
+
+// The word is an ordinary one where what stopped was recalled.
+func TestContinueOfWhatWasRecalled(t *testing.T) {
+	t.Parallel()
+	n, _, a, b, botA, botB := steeredPair(t, asIs)
+	third := n.discuss(botA, botB, "this")
+	n.until("it has a notice", func() bool { return len(n.noticeOn(third.ID)) == 1 })
+	must(t, n.Recall(third.ID))
+	for _, s := range []*running{a, b} {
+		n.until("it is recalled", func() bool { return n.shownOf(s, third.ID).Recalled })
+	}
+	n.says("continue")
+	n.hears(botA, "continue")
+	n.hears(botB, "continue")
+	if botB.given(third.ID) > 0 {
+		t.Error("BotB was given what was recalled")
+	}
+}
+
+// What a bot did not hear is in front of a person's message, also of one that is for one of several bots.
+func TestContextInModeOne(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"})
+	cfg := n.steered("agent_a")
+	cfg.InjectContext, cfg.Steer.AnswerMode = 5, "one"
+	a := n.start(cfg)
+	botA := n.bot(apps[0], "http://"+a.Gateway().String(), nil)
+	n.connected(a)
+	botA.introduce(t)
+	n.says("hello")
+	n.hears(botA, "hello")
+	n.answers("/relay mute BotA")
+	n.says("the build is red")
+	n.until("it is not given", func() bool { return n.stops(a, "muted") == 1 })
+	n.answers("/relay unmute BotA")
+	n.says("go on with that")
+	if h := n.hears(botA, "go on with that"); !strings.Contains(h.Text, "the build is red") {
+		t.Errorf("it hears %q", h.Text)
+	}
+	n.says("and that")
+	if h := n.hears(botA, "and that"); strings.Contains(h.Text, "red") {
+		t.Errorf("it hears again: %q", h.Text)
 	}
 }

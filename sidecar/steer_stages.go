@@ -186,6 +186,11 @@ func (s *steering) bots(g *groupState) []steer.Bot {
 	return out
 }
 
+// mutedHere reports whether this bot is muted in m's group.
+func (s *steering) mutedHere(m *relay.Message) bool {
+	return s.records.state(m.Channel, m.ChatID).Muted[s.cfg.Agent].Holds(time.Now())
+}
+
 func (s *steering) isFor(a steer.Audience) bool {
 	return a.Everybody || slices.Contains(a.Bots, s.cfg.Agent)
 }
@@ -194,7 +199,8 @@ func (s *steering) isFor(a steer.Audience) bool {
 // for one of several bots, these. What cannot be read keeps no person's message from a bot.
 func (s *steering) forPerson(m *relay.Message, e transcript.Entry) (relay.Reason, []relay.AgentName) {
 	g := s.records.state(m.Channel, m.ChatID)
-	if g.Muted[s.cfg.Agent].Holds(time.Now()) {
+	now := time.Now()
+	if g.Muted[s.cfg.Agent].Holds(now) {
 		return relay.Muted, nil
 	}
 	a, err := s.audience(g, m, e)
@@ -203,7 +209,7 @@ func (s *steering) forPerson(m *relay.Message, e transcript.Entry) (relay.Reason
 		s.problems.set("steer", err)
 		return relay.Pass, nil
 	case len(a.OneOf) > 0:
-		return relay.NotForMe, a.OneOf
+		return relay.NotForMe, slices.DeleteFunc(a.OneOf, func(bot relay.AgentName) bool { return g.Muted[bot].Holds(now) })
 	case !s.isFor(a):
 		return relay.NotForMe, nil
 	}

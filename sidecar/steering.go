@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"feishu-relay/feishu"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/runes"
 	"feishu-relay/internal/wait"
@@ -33,7 +33,6 @@ type steering struct {
 	deliver   *deliverer
 	lane      *lane
 	presence  *presence
-	shown     *transcript.Store            // marks that people see, beside the transcripts
 	known     *lru.Cache[string, struct{}] // marks taken in
 	acts      acts
 	ones      *ones
@@ -46,6 +45,7 @@ type steering struct {
 	running   context.Context                  // of Sidecar.Run, which sets it before anything is served
 	stages    relay.Pipeline[*arrival]         // of a message that is released
 	began     time.Time                        // when this process began
+	joined    *lru.Cache[string, time.Time]    // when this process first said that the bot is in a group, by chatKey
 	caughtUp  chan struct{}                    // closed once all marks that were kept are taken in
 }
 
@@ -60,11 +60,15 @@ const (
 	auditEvery = 10 * time.Minute
 	// auditPause is the least time between two looks.
 	auditPause = time.Second
+	// othersWait is how long the sidecars of a group have to say that they are there.
+	othersWait = 500 * time.Millisecond
 	// earlierWait is how long an event waits until the marks of before are taken in: it keeps the
 	// connection's other events waiting, and Feishu's acknowledgement.
 	earlierWait = 200 * time.Millisecond
 	// maxMarkText is the most bytes of what a mark says: each sidecar keeps it, and reads it again.
 	maxMarkText = 4 << 10
+	// maxEditText is the most bytes of the text of an edited message: as JSON it fits into a mark.
+	maxEditText = 100 << 10
 	// signatureRoom is what a signature adds to a line at most: no other sidecar reads a line above
 	// steer.MaxMark.
 	signatureRoom = 256
@@ -84,15 +88,11 @@ func openSteering(b *base, c *chats, rs *records, a *app, ls *lanes, w *watch, r
 	s.acts.stoppedAt, _ = lru.New[string, []relay.AgentName](maxChats)
 	s.acts.spent, _ = lru.New[string, steer.Mark](maxChats)
 	s.ones = newOnes()
+	s.joined, _ = lru.New[string, time.Time](maxChats)
 	s.continues, _ = lru.New[string, steer.Mark](maxChats)
 	s.notices, _ = lru.New[relay.MessageID, struct{}](maxKnownMarks)
 	s.admins, _ = lru.New[relay.ChatID, admins](maxChats)
 	s.known, _ = lru.New[string, struct{}](maxKnownMarks) // fails only for a size below 1
-	s.shown, err = transcript.Open(filepath.Join(b.cfg.TranscriptDir, MarksFolder), &transcript.Options{Logger: b.log})
-	if err != nil {
-		return nil, err
-	}
-	b.onClose(s.shown.Close)
 	s.held, err = openHeld(b)
 	return s, err
 }
@@ -188,10 +188,22 @@ func (s *steering) announce(channel string, chat relay.ChatID) {
 	c := &s.cfg.Steer
 	self := steer.Member{Agent: s.cfg.Agent, Name: s.app.self().Name, MentionAll: s.cfg.MentionAll,
 		CanWrite: s.canWrite(channel), Answer: steer.Mode(c.AnswerMode), Budget: c.Budget}
-	if slices.Contains(s.records.state(channel, chat).members, self.Bounded()) {
+	record := s.records.state(channel, chat)
+	if slices.Contains(record.members, self.Bounded()) {
 		return
 	}
+	if _, known := record.record.Member(s.cfg.Agent); !known {
+		s.joined.Add(chatKey(channel, chat), time.Now())
+	}
 	s.change(channel, chat, steer.Join(self))
+}
+
+// awaitOthers waits, in a group that this sidecar has only just heard of, for what the others there
+// say of themselves: a command may be the first message that any of them hears in it.
+func (s *steering) awaitOthers(channel string, chat relay.ChatID) {
+	if at, fresh := s.joined.Get(chatKey(channel, chat)); fresh {
+		time.Sleep(time.Until(at.Add(othersWait)))
+	}
 }
 
 // canWrite reports whether this sidecar can write to Feishu.
@@ -230,7 +242,7 @@ func (s *steering) share(m steer.Mark) {
 func (s *steering) publish(marks ...steer.Mark) error {
 	for i := range marks {
 		m := &marks[i]
-		m.Agent, m.Text = s.cfg.Agent, runes.Cut(m.Text, maxMarkText)
+		m.Agent, m.Text = s.cfg.Agent, runes.Cut(m.Text, mostText(m))
 		if now := relay.MillisOf(time.Now()); m.TS == 0 || m.TS > now {
 			m.TS = now
 		}
@@ -261,6 +273,14 @@ func (s *steering) publish(marks ...steer.Mark) error {
 		s.take(&marks[i], false)
 	}
 	return nil
+}
+
+// mostText is the most bytes of a mark's text.
+func mostText(m *steer.Mark) int {
+	if m.Kind == steer.Edited {
+		return maxEditText
+	}
+	return maxMarkText
 }
 
 // sharedMark is a mark as it is shared.
@@ -345,6 +365,7 @@ func (s *steering) take(m *steer.Mark, shared bool) {
 		if changed && m.Kind == steer.State {
 			s.compare(m.Channel, m.ChatID)
 		}
+		s.meet(news)
 	}
 	if again, _ := s.known.ContainsOrAdd(m.ID, struct{}{}); again {
 		return
@@ -362,6 +383,8 @@ func (s *steering) take(m *steer.Mark, shared bool) {
 		if m.Act == steer.Continue {
 			s.continues.Add(conversationOf(m), *m)
 		}
+	case steer.Recalled: // its text may come later
+		s.chats.recalls.note(recalled{m.Channel, m.ChatID, m.Of})
 	}
 	if !s.chats.in(m.Channel, m.ChatID) {
 		return
@@ -382,6 +405,18 @@ func (s *steering) take(m *steer.Mark, shared bool) {
 		}
 	case steer.Recalled:
 		s.recall(m)
+	case steer.Edited:
+		s.edited(m)
+	}
+}
+
+// meet learns from what sidecars say of themselves how people name their bots, also those that have
+// not spoken yet.
+func (s *steering) meet(news steer.Record) {
+	for _, m := range news.Members() {
+		if m.Agent != s.cfg.Agent {
+			s.app.book.LearnBot(feishu.Bot{Agent: m.Agent, Name: m.Name})
+		}
 	}
 }
 
@@ -415,15 +450,16 @@ const maxCompared = 20
 // show puts a mark where people see it.
 func (s *steering) show(m *steer.Mark) {
 	e := shownMark(m)
-	if _, err := s.shown.Append(m.Channel, string(m.ChatID), e); err != nil {
+	if _, err := s.chats.record(s.chats.shown.Append, m.Channel, m.ChatID, e); err != nil {
 		s.problems.set("steer", err)
 	}
+	s.chats.blank(m.Channel, m.ChatID, &e)
 	if !s.live() {
 		return // it is of before
 	}
 	s.watch.events.Publish(httpapi.Event{Type: httpapi.EventNotice, Channel: m.Channel, ChatID: m.ChatID,
-		RelayMsgID: m.MessageID, Role: transcript.RoleNotice, Sender: e.Sender, Content: m.Text, ThreadID: m.ThreadID,
-		TS: m.TS, Mark: e.Mark})
+		RelayMsgID: m.MessageID, Role: transcript.RoleNotice, Sender: e.Sender, Content: e.Content, ThreadID: m.ThreadID,
+		TS: m.TS, Recalled: e.Recalled, Mark: e.Mark})
 }
 
 func shownMark(m *steer.Mark) transcript.Entry {
@@ -440,9 +476,6 @@ func shownMark(m *steer.Mark) transcript.Entry {
 
 // reacted reports whether a reaction of an app is a sidecar's notice.
 func (s *steering) reacted(id relay.MessageID, emoji string) bool {
-	if emoji != s.cfg.Steer.StopEmoji {
-		return false
-	}
 	wait.Closed(s.caughtUp, earlierWait) // it may be of before
-	return s.acts.about(id)
+	return s.acts.about(id, emoji)
 }

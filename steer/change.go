@@ -37,7 +37,7 @@ func (g Group) bounds(v Verb) (low, high int) {
 // nothing. The end of a pause counts from that time.
 func (a Asked) Changes(g Group, at relay.Millis) (Set, *Mistake) {
 	if a.Mistake != nil {
-		return nil, a.Mistake.within(g)
+		return nil, a.Mistake
 	}
 	switch a.Verb {
 	case VerbPause:
@@ -60,7 +60,11 @@ func (a Asked) Changes(g Group, at relay.Millis) (Set, *Mistake) {
 		return set, nil
 	case VerbLimit, VerbThreshold, VerbBudget:
 		if low, high := g.bounds(a.Verb); a.N < low || a.N > high {
-			return nil, badNumber(a.Verb, fmt.Sprint(a.N), low, high)
+			asked := a.NoNumber
+			if a.N >= 0 {
+				asked = fmt.Sprint(a.N)
+			}
+			return nil, badNumber(a.Verb, asked, low, high)
 		}
 		set := Set{string(a.Verb): encode(a.N)}
 		if a.Verb == VerbLimit && a.N < g.Settings.Threshold {

@@ -67,14 +67,15 @@ type Mentioned struct {
 
 // Asked is a command.
 type Asked struct {
-	Verb    Verb
-	Chinese bool              // the answer's language; else English
-	Bots    []relay.AgentName // those named, each once
-	For     time.Duration     // of pause and mute; 0: until somebody ends it
-	Mode    Mode              // of answer; Default with a bot: that one is the default bot
-	N       int               // of limit, threshold and budget
-	On      bool              // of judge
-	Mistake *Mistake          // what the person got wrong; nothing is executed then
+	Verb     Verb
+	Chinese  bool              // the answer's language; else English
+	Bots     []relay.AgentName // those named, each once
+	For      time.Duration     // of pause and mute; 0: until somebody ends it
+	Mode     Mode              // of answer; Default with a bot: that one is the default bot
+	N        int               // of limit, threshold and budget; -1: no number was given, see Changes
+	NoNumber string            // what was given then, "" for nothing
+	On       bool              // of judge
+	Mistake  *Mistake          // what the person got wrong; nothing is executed then
 }
 
 // ParseCommand reads a person's message. It is a command if it begins with one of words,
@@ -133,12 +134,10 @@ func (r *reader) arguments(c *Asked) (wrong *Mistake) {
 	case VerbAnswer:
 		wrong = r.answer(c)
 	case VerbLimit, VerbThreshold, VerbBudget:
-		asked := r.word()
-		n, ok := number(asked)
-		if !ok {
-			return badNumber(c.Verb, asked, least(c.Verb), maxNumber)
+		asked, ok := r.word(), false
+		if c.N, ok = number(asked); !ok {
+			c.N, c.NoNumber, r.rest = -1, asked, ""
 		}
-		c.N = n
 	case VerbJudge:
 		asked := r.word()
 		for on, words := range stateWords {
@@ -175,44 +174,60 @@ func (r *reader) answer(c *Asked) *Mistake {
 }
 
 // IsContinue reports whether a person's message only asks that what was stopped goes on,
-// and of which bots: those mentioned before and behind it, none for all.
-func IsContinue(said Said) (bots []relay.AgentName, is bool) {
-	rest := trim(said.Text)
-	// The longest first: one name may begin like another.
-	mentions := slices.SortedStableFunc(slices.Values(said.Mentions), func(a, b Mentioned) int {
-		return len(b.Text) - len(a.Text)
-	})
-	for _, m := range mentions {
+// and of which bots: those mentioned, or named behind an '@', before and behind it, none for all.
+func IsContinue(said Said, bots []Bot) (named []relay.AgentName, is bool) {
+	var mentioned []relay.AgentName
+	for _, m := range said.Mentions {
 		if m.Agent == "" || m.Text == "" {
 			return nil, false
 		}
+		mentioned = append(mentioned, m.Agent)
 	}
-	for {
-		i := slices.IndexFunc(mentions, func(m Mentioned) bool {
-			left, ok := strings.CutPrefix(rest, m.Text)
-			if !ok {
-				left, ok = strings.CutSuffix(rest, trim(m.Text)) // the punctuation behind is gone, a name's too
-			}
-			if ok {
-				rest = trim(left)
-			}
-			return ok
-		})
-		if i < 0 {
-			break
-		}
-		mentions = slices.Delete(mentions, i, i+1)
-	}
-	rest = strings.Join(strings.Fields(rest), " ")
-	if !slices.ContainsFunc([]string{"继续", "continue", "go on"}, func(w string) bool { return equalFold(rest, w) }) {
+	r := reader{rest: said.Text, mentions: slices.Clone(said.Mentions), bots: bots}
+	before, ok := r.someBots()
+	if !ok || !r.goOn() {
 		return nil, false
 	}
-	for _, m := range said.Mentions {
-		if !slices.Contains(bots, m.Agent) {
-			bots = append(bots, m.Agent)
+	behind, ok := r.someBots()
+	if !ok || r.rest != "" {
+		return nil, false
+	}
+	for _, agent := range slices.Concat(mentioned, before, behind) {
+		if !slices.Contains(named, agent) {
+			named = append(named, agent)
 		}
 	}
-	return bots, true
+	return named, true
+}
+
+// someBots reads mentions, and what separates them. It is not ok where one is no bot's.
+func (r *reader) someBots() (agents []relay.AgentName, ok bool) {
+	for {
+		r.rest = strings.TrimLeftFunc(r.rest, isBetween)
+		if !r.atMention() {
+			return agents, true
+		}
+		agent, _ := r.bot()
+		if agent == "" {
+			return nil, false
+		}
+		agents = append(agents, agent)
+	}
+}
+
+// goOn reads the words that let bots go on.
+func (r *reader) goOn() bool {
+	rest, ok := cutFold(r.rest, "继续")
+	if !ok {
+		rest, ok = cutFold(r.rest, "continue")
+	}
+	if after, is := cutFold(r.rest, "go"); is {
+		on := strings.TrimLeftFunc(after, unicode.IsSpace)
+		rest, ok = cutFold(on, "on")
+		ok = ok && on != after
+	}
+	r.rest = rest
+	return ok
 }
 
 // HanIn reports whether a text has Chinese characters: the language of a notice.
@@ -237,10 +252,11 @@ const (
 
 func isEnd(r rune) bool       { return strings.ContainsRune(ends, r) }
 func isSeparator(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(separates, r) }
+func isBetween(r rune) bool   { return isSeparator(r) || isEnd(r) }
 
 // trim is text without blanks and punctuation around it.
 func trim(text string) string {
-	return strings.TrimFunc(text, func(r rune) bool { return isSeparator(r) || isEnd(r) })
+	return strings.TrimFunc(text, isBetween)
 }
 
 func (r *reader) blanks() { r.rest = strings.TrimLeftFunc(r.rest, unicode.IsSpace) }
@@ -385,8 +401,14 @@ func (r *reader) verb() (v Verb, known bool) {
 	return "", false
 }
 
-// nearest is the verb that a misspelt one was meant to be, in its language, or "".
+// meant are the verbs that words which are no verb's stand for.
+var meant = map[string]string{"停": "停止", "限制": "上限", "unpause": "resume"}
+
+// nearest is the verb that another word or a misspelt one was meant to be, in its language, or "".
 func nearest(asked string) string {
+	if word, ok := meant[strings.ToLower(asked)]; ok {
+		return word
+	}
 	best, edits := "", 3
 	if len(asked) > 64 {
 		return best

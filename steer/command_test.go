@@ -124,17 +124,20 @@ func TestParseCommandWithAMistake(t *testing.T) {
 		{"/relay mute＠BOTA, @小助手 and", asked{Verb: steer.VerbMute, Bots: bots("agent_a", "agent_c")}, "“and”", "“and”"},
 		{"/relay pasue", asked{}, "pasue”. Did you mean “pause”? “/relay help”", "是不是“pause”？“/relay 帮助”"},
 		{"/relay UNMUET BotA", asked{}, "Did you mean “unmute”", "是不是“unmute”"},
+		{"/中继 停", asked{}, "Did you mean “停止”", "是不是“停止”"},
+		{"/中继 限制 5", asked{}, "Did you mean “上限”", "是不是“上限”"},
+		{"/relay Unpause", asked{}, "Did you mean “resume”", "是不是“resume”"},
 		{"/中继 暂亭", asked{}, "Did you mean “暂停”", "没有“暂亭”这个命令。是不是“暂停”？“/中继 帮助”"},
 		{"/relay tell me a joke", asked{}, "no command “tell”. “/relay help” lists", "没有“tell”这个命令。“/relay 帮助”"},
 		{"/relay @BotA", asked{}, "no command “BotA”", "没有“BotA”"},
-		{"/relay pause 8d", asked{Verb: steer.VerbPause}, "“8d” cannot be the time", "最长 7 天"},
+		{"/relay pause 8d", asked{Verb: steer.VerbPause}, "“8d” is no time", "最长 7 天"},
 		{"/relay pause 0m", asked{Verb: steer.VerbPause}, "“0m”", "“0m”"},
 		{"/relay pause 30", asked{Verb: steer.VerbPause}, "30m, 2h or 1d, at most 7 days", "30分钟、2小时、1天"},
 		{"/relay pause 99999999999999999999d", asked{Verb: steer.VerbPause}, "at most 7 days", "最长 7 天"},
 		{"/relay pause 213504d", asked{Verb: steer.VerbPause}, "at most 7 days", "最长 7 天"},
 		// 19 minutes more than an int64 holds
 		{"/relay pause 1000000d", asked{Verb: steer.VerbPause}, "at most 7 days", "最长 7 天"},
-		{"/relay pause forever", asked{Verb: steer.VerbPause}, "“forever” cannot be the time", "时间不能是“forever”"},
+		{"/relay pause forever", asked{Verb: steer.VerbPause}, "“forever” is no time", "“forever”不是时间"},
 		{"/relay mute", asked{Verb: steer.VerbMute}, "Which bot?", "哪个机器人？"},
 		{"/relay mute 2h", asked{Verb: steer.VerbMute}, "“2h” is no bot", "“2h”不是"},
 		{"/relay mute @Foo", asked{Verb: steer.VerbMute},
@@ -147,10 +150,13 @@ func TestParseCommandWithAMistake(t *testing.T) {
 		{"/relay answer", asked{Verb: steer.VerbAnswer}, "Who answers? all, named, default, one", "由谁回答？全部、点名、默认、一个"},
 		{"/relay answer nobody", asked{Verb: steer.VerbAnswer}, "“nobody” cannot be", "不能是“nobody”"},
 		{"/relay answer all BotA", asked{Verb: steer.VerbAnswer, Mode: steer.All}, "“BotA” behind “answer”", "“BotA”"},
-		{"/relay limit", asked{Verb: steer.VerbLimit}, "takes a whole number from 1 to", "要写 1 到"},
-		{"/relay limit ten", asked{Verb: steer.VerbLimit}, "not “ten”", "不能是“ten”"},
-		{"/relay budget -1", asked{Verb: steer.VerbBudget}, "from 0 to 1000000, not “-1”", "0 到 1000000"},
-		{"/relay budget 1.5", asked{Verb: steer.VerbBudget}, "not “1.5”", "“1.5”"},
+		{"/relay limit", asked{Verb: steer.VerbLimit, N: -1}, "takes a whole number from 1 to 10.", "要写 1 到 10 "},
+		{"/relay limit ten", asked{Verb: steer.VerbLimit, N: -1, NoNumber: "ten"}, "from 1 to 10, not “ten”", "1 到 10 的整数，不能是“ten”"},
+		{"/relay limit 11", asked{Verb: steer.VerbLimit, N: 11}, "from 1 to 10, not “11”", "1 到 10 的整数"},
+		{"/relay threshold", asked{Verb: steer.VerbThreshold, N: -1}, "from 0 to 5.", "0 到 5 的整数"},
+		{"/relay threshold a b", asked{Verb: steer.VerbThreshold, N: -1, NoNumber: "a"}, "from 0 to 5, not “a”", "0 到 5 的整数"},
+		{"/relay budget -1", asked{Verb: steer.VerbBudget, N: -1, NoNumber: "-1"}, "from 0 to 1000000, not “-1”", "0 到 1000000"},
+		{"/relay budget 1.5", asked{Verb: steer.VerbBudget, N: -1, NoNumber: "1.5"}, "not “1.5”", "“1.5”"},
 		{"/relay judge", asked{Verb: steer.VerbJudge}, "on or off?", "开还是关？"},
 		{"/relay judge maybe", asked{Verb: steer.VerbJudge}, "not “maybe”", "不能是“maybe”"},
 		{"/relay stop now, please", asked{Verb: steer.VerbStop}, "“now” behind “stop”", "“停止”后面的“now”"},
@@ -158,7 +164,7 @@ func TestParseCommandWithAMistake(t *testing.T) {
 		{"/relay continue @Foo", asked{Verb: steer.VerbContinue}, "“Foo” is no bot", "“Foo”"},
 	} {
 		got, is := steer.ParseCommand(steer.Said{Text: tt.text}, commandWords, room().Bots)
-		m := got.Mistake
+		_, m := got.Changes(room(), 1)
 		if !is || m == nil || !strings.Contains(m.Text(false), tt.english) || !strings.Contains(m.Text(true),
 			tt.chinese) {
 			t.Errorf("%q: %t, mistake: %s\nwant %s / %s", tt.text, is, wrong(m), tt.english, tt.chinese)
@@ -271,6 +277,17 @@ func TestIsContinue(t *testing.T) {
 		{"@BotA，继续，@Bot B!", []steer.Mentioned{a, b}, bots("agent_a", "agent_b"), true},
 		{"continue @BotA @BotA", []steer.Mentioned{a, a}, bots("agent_a"), true},
 		{"@BotAnna@BotA continue", []steer.Mentioned{a, long}, bots("agent_a", "agent_l"), true},
+		{"@小助手 继续", nil, bots("agent_c"), true}, // typed, as in a terminal
+		{"继续@小助手！", nil, bots("agent_c"), true},
+		{"@Bot B continue", nil, bots("agent_b"), true},
+		{"continue ＠bot b, @BotA", nil, bots("agent_b", "agent_a"), true},
+		{"@BotA go on @小助手", []steer.Mentioned{a}, bots("agent_a", "agent_c"), true},
+		{"BotA 继续", nil, nil, false},
+		{"@BotAnna continue", nil, nil, false},
+		{"@所有人 继续", nil, nil, false},
+		{"@Alice 继续", nil, nil, false},
+		{"@小助手 继续 说", nil, nil, false},
+		{"goon", nil, nil, false},
 		{"@BotA 继续 @Alice", []steer.Mentioned{a, person}, nil, false},
 		{"@Alice 继续", []steer.Mentioned{person}, nil, false},
 		{"go @BotA on", []steer.Mentioned{a}, nil, false},
@@ -281,7 +298,7 @@ func TestIsContinue(t *testing.T) {
 		{"", nil, nil, false},
 		{"。", nil, nil, false},
 	} {
-		got, is := steer.IsContinue(steer.Said{Text: tt.text, Mentions: tt.mentions})
+		got, is := steer.IsContinue(steer.Said{Text: tt.text, Mentions: tt.mentions}, room().Bots)
 		if is != tt.is || !slices.Equal(got, tt.bots) {
 			t.Errorf("%q: %v, %t", tt.text, got, is)
 		}
@@ -316,7 +333,7 @@ func FuzzParseCommand(f *testing.F) {
 		s := steer.Said{Text: text, Mentions: []steer.Mentioned{{Text: mention, Agent: relay.AgentName(agent)},
 			{Text: "@Alice"}}}
 		s.Mentions = s.Mentions[at%3:]
-		steer.IsContinue(s)
+		steer.IsContinue(s, g.Bots)
 		c, is := steer.ParseCommand(s, commandWords, g.Bots)
 		if again, also := steer.ParseCommand(s, commandWords, g.Bots); also != is || !reflect.DeepEqual(again, c) {
 			t.Fatalf("%+v, then %+v", c, again)

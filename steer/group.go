@@ -16,6 +16,7 @@ type Group struct {
 	Bots     []Bot             `json:"bots"`
 	Depth    int               `json:"depth"` // of the newest message, as it is counted now
 	LastStop *LastStop         `json:"last_stop,omitempty"`
+	Stopped  bool              `json:"-"` // by a person, and no person has spoken since
 	MaxDepth int               `json:"-"` // the highest limit that can be set
 	Operator int               `json:"-"` // the operator's budget, which none can exceed; 0: none
 }

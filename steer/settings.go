@@ -326,9 +326,9 @@ func (r Record) Over(s Settings, sources map[string]string, now time.Time) Setti
 		s.Threshold = min(s.Threshold, s.Limit) // two changes at once may have crossed
 	}
 	over(keyJudge, &s.Judge)
-	budget := s.Budget
-	if over(keyBudget, &budget) && (s.Budget == 0 || budget > 0 && budget < s.Budget) {
-		s.Budget = budget // never above the operator's
+	var budget int
+	if r.get(keyBudget, &budget) && (s.Budget == 0 || budget > 0 && budget < s.Budget) { // never above the operator's
+		over(keyBudget, &s.Budget)
 	}
 	var paused Until
 	if over(keyPaused, &paused) && paused.Holds(now) {
@@ -338,8 +338,9 @@ func (r Record) Over(s Settings, sources map[string]string, now time.Time) Setti
 	for key := range r {
 		agent, ok := strings.CutPrefix(key, keyMuted)
 		var muted Until
-		if ok && over(key, &muted) && muted.Holds(now) {
+		if ok && r.get(key, &muted) && muted.Holds(now) {
 			s.Muted[relay.AgentName(agent)] = &muted
+			sources["muted"] = FromRecord
 		}
 	}
 	return s

@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -114,23 +115,10 @@ func clock(at, now time.Time, chinese bool) string {
 }
 
 // Mistake is what a person got wrong in a command.
-type Mistake struct {
-	says  text
-	verb  Verb   // of a number
-	asked string // the number
-}
+type Mistake struct{ says text }
 
 // Text says what is wrong and what is right.
 func (m *Mistake) Text(chinese bool) string { return m.says.in(chinese) }
-
-// within tells the bounds of a group, where the mistake is a number.
-func (m *Mistake) within(g Group) *Mistake {
-	if m.verb == "" {
-		return m
-	}
-	low, high := g.bounds(m.verb)
-	return badNumber(m.verb, m.asked, low, high)
-}
 
 func unknownWord(command, asked, meant string) *Mistake {
 	command, asked = clean(command), clean(asked)
@@ -189,17 +177,17 @@ func badState(asked string) *Mistake {
 
 func badTime(asked string) *Mistake {
 	asked = clean(asked)
-	return &Mistake{says: text{"“" + asked + "” cannot be the time. It can be such as 30m, 2h or 1d, at most 7 days.",
-		"时间不能是“" + asked + "”。可以写 30分钟、2小时、1天，最长 7 天。"}}
+	return &Mistake{says: text{"“" + asked + "” is no time. Write 30m, 2h or 1d, at most 7 days.",
+		"“" + asked + "”不是时间。请写 30分钟、2小时、1天，最长 7 天。"}}
 }
 
 func badNumber(v Verb, asked string, low, high int) *Mistake {
-	m := &Mistake{verb: v, asked: clean(asked), says: text{
+	m := &Mistake{says: text{
 		fmt.Sprintf("“%s” takes a whole number from %d to %d", v, low, high),
 		fmt.Sprintf("“%s”后面要写 %d 到 %d 的整数", chinese[v], low, high)}}
-	if m.asked != "" {
-		m.says.en += ", not “" + m.asked + "”"
-		m.says.zh += "，不能是“" + m.asked + "”"
+	if asked = clean(asked); asked != "" {
+		m.says.en += ", not “" + asked + "”"
+		m.says.zh += "，不能是“" + asked + "”"
 	}
 	m.says.en += "."
 	m.says.zh += "。"
@@ -350,13 +338,16 @@ func StatusText(g Group, now time.Time, chinese bool) string {
 	if s.Judge {
 		judge = text{"on", "开"}
 	}
-	say("Bots in a row: %d; limit %d, threshold %d, judge %s", "机器人连续发言：%d 条；上限 %d，阈值 %d，裁判%s",
+	say("Bots' messages in a row: %d; limit %d, threshold %d, judge %s", "机器人连续发言：%d 条；上限 %d，阈值 %d，裁判%s",
 		g.Depth, s.Limit, s.Threshold, judge.in(chinese))
 	if s.Budget > 0 {
 		say("Budget: %d bots' messages an hour", "预算：每小时 %d 条机器人消息", s.Budget)
 	}
 	if s.Paused.Holds(now) {
 		say("Bots' messages are paused%s", "机器人之间的消息已暂停%s", ending(s.Paused, now, chinese))
+	}
+	if g.Stopped {
+		say("Somebody stopped the bots; they go on when a person writes", "有人叫停了机器人，有人再发消息时才会继续")
 	}
 	name := namer(g.Bots)
 	var muted []string
@@ -372,8 +363,9 @@ func StatusText(g Group, now time.Time, chinese bool) string {
 		lines = append(lines, Locked(chinese))
 	}
 	if l := g.LastStop; l != nil {
+		to := slices.DeleteFunc(slices.Clone(l.Bots), func(bot relay.AgentName) bool { return bot == l.Sender })
 		say("Last stop, %s: %s's message to %s, because %s.", "最近一次停下，%s：%s 给 %s 的消息，原因是%s。",
-			clock(l.At.Time(), now, chinese), name(l.Sender), list(labels(l.Bots, g.Bots), chinese),
+			clock(l.At.Time(), now, chinese), name(l.Sender), otherBots(labels(to, g.Bots), chinese),
 			ReasonText(l.Reason, chinese))
 	}
 	return strings.Join(lines, "\n")
@@ -394,16 +386,16 @@ var helps = map[Verb]struct{ args, means text }{
 	VerbPause:  {text{"[30m]", "[30分钟]"}, text{"pause bots' messages to each other", "暂停机器人之间的消息"}},
 	VerbResume: {means: text{"end the pause", "结束暂停"}},
 	VerbMute:   {text{"Bot [2h]", "机器人 [2小时]"}, text{"mute a bot", "让一个机器人安静"}},
-	VerbUnmute: {text{"Bot", "机器人"}, text{"end that", "取消静音"}},
+	VerbUnmute: {text{"Bot", "机器人"}, text{"let it hear again", "让它重新接收消息"}},
 	VerbAnswer: {text{"all|named|default|one|Bot", "全部|点名|默认|一个|机器人"},
 		text{"who answers where no bot is named", "没有点名时由谁回答"}},
 	VerbLimit:     {text{"5", "5"}, text{"bots' messages in a row at which they stop", "机器人连续说到第几条停下"}},
 	VerbThreshold: {text{"1", "1"}, text{"how many of them pass without the judge", "其中前几条不经裁判"}},
 	VerbJudge:     {text{"on|off", "开|关"}, text{"whether the judge decides on the others", "其余的是否由裁判决定"}},
-	VerbBudget:    {text{"100", "100"}, text{"bots' messages an hour; 0: no bound", "每小时的机器人消息数，0 为不限"}},
+	VerbBudget:    {text{"100", "100"}, text{"bots' messages an hour, 0 for no bound", "每小时的机器人消息数，0 为不限"}},
 	VerbContinue:  {text{"[Bot]", "[机器人]"}, text{"let what was stopped go on", "让停下的对话接着说"}},
 	VerbStop:      {means: text{"stop the bots until a person writes again", "叫停机器人，直到有人再发消息"}},
-	VerbWhy:       {means: text{"in reply to a message: what became of it", "回复一条消息：它后来怎样了"}},
+	VerbWhy:       {means: text{"what became of the message you reply to", "所回复的那条消息后来怎样了"}},
 	VerbForget:    {means: text{"forget what was set in this group", "还原本群的设置"}},
 }
 
@@ -493,7 +485,7 @@ func WhyText(about string, fates []Fate, g Group, now time.Time, words []string,
 		line := fmt.Sprintf(text{"%s: not yet given to it", "%s：还没有送到"}.in(chinese), bot)
 		switch {
 		case f.Stopped != "":
-			line = fmt.Sprintf(text{"%s: not given to it, %s", "%s：没有转给它，%s"}.in(chinese), bot,
+			line = fmt.Sprintf(text{"%s: not given to it: %s", "%s：没有转给它：%s"}.in(chinese), bot,
 				ReasonText(f.Stopped, chinese))
 			hint := reasons[f.Stopped].do.in(chinese)
 			for _, v := range Verbs {
@@ -525,12 +517,13 @@ func StopNotice(sender string, bots []string, why relay.Reason, chinese bool) st
 	for i, name := range bots {
 		names[i] = clean(name)
 	}
-	to := list(names, chinese)
-	if to == "" {
-		to = text{"other bots", "其他机器人"}.in(chinese)
-	}
 	return fmt.Sprintf(text{"%s's message was not given to %s: %s. Reply “continue” to let it go on.",
-		"%s 的消息没有转给 %s：%s。回复“继续”，让它接着说。"}.in(chinese), sender, to, ReasonText(why, chinese))
+		"%s 的消息没有转给 %s：%s。回复“继续”，让它接着说。"}.in(chinese), sender, otherBots(names, chinese), ReasonText(why, chinese))
+}
+
+// otherBots names those that were not given a message.
+func otherBots(names []string, chinese bool) string {
+	return cmp.Or(list(names, chinese), text{"other bots", "其他机器人"}.in(chinese))
 }
 
 // Refused tells a person that only others may give this command: those of members, admins

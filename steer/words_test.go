@@ -107,7 +107,7 @@ func TestStatusText(t *testing.T) {
 	const english = `Online (2): BotA and Bot B
 Offline (1): 小助手
 All bots answer what people say.
-Bots in a row: 3; limit 5, threshold 2, judge on
+Bots' messages in a row: 3; limit 5, threshold 2, judge on
 Budget: 40 bots' messages an hour
 Bots' messages are paused until 15:34
 Muted (2): BotA until 4 Jan 14:34 and Bot B
@@ -127,6 +127,19 @@ Last stop, 13:34: BotA's message to Bot B and 小助手, because the judge sees 
 	}
 	if got := steer.StatusText(g, now, true); got != chinese {
 		t.Errorf("got\n%s\nwant\n%s", got, chinese)
+	}
+	for _, tt := range []struct {
+		to               []relay.AgentName
+		english, chinese string
+	}{
+		{bots("agent_b", "agent_a"), "BotA's message to Bot B,", "BotA 给 Bot B 的"},
+		{bots("agent_a"), "BotA's message to other bots,", "BotA 给 其他机器人 的"},
+	} {
+		g.LastStop.Bots = tt.to
+		if en, zh := steer.StatusText(g, now, false), steer.StatusText(g, now, true); !strings.Contains(en, tt.english) ||
+			!strings.Contains(zh, tt.chinese) {
+			t.Errorf("stopped at %v: %s\n%s", tt.to, en, zh)
+		}
 	}
 	if got := steer.StatusText(steer.Group{}, now, false); !strings.HasPrefix(got, "No bot is online\n") {
 		t.Errorf("of nothing: %q", got)
@@ -166,17 +179,17 @@ func TestWhyText(t *testing.T) {
 		{Agent: "agent_c", Stopped: relay.MaxDepth}, {Agent: "agent_d"}, {Agent: "agent_e", Stopped: relay.MaxDepth}}
 	const english = `BotA, 14:30:
 BotA: given to it at 14:34
-Bot B: not given to it, the bot is muted
-小助手: not given to it, bots have spoken in a row up to the limit
+Bot B: not given to it: the bot is muted
+小助手: not given to it: bots have spoken in a row up to the limit
 agent_d: not yet given to it
-agent_e: not given to it, bots have spoken in a row up to the limit
+agent_e: not given to it: bots have spoken in a row up to the limit
 “/relay unmute” with its name ends that.
 Reply “continue” to let it go on.`
 	if got := steer.WhyText("BotA, 14:30", fates, room(), at, commandWords, false); got != english {
 		t.Errorf("got\n%s\nwant\n%s", got, english)
 	}
 	if got := steer.WhyText("", fates[:2], room(), at, commandWords,
-		true); got != "BotA：14:34 已送达\nBot B：没有转给它，机器人已静音\n“/中继 取消静音”加上它的名字可以取消。" {
+		true); got != "BotA：14:34 已送达\nBot B：没有转给它：机器人已静音\n“/中继 取消静音”加上它的名字可以取消。" {
 		t.Errorf("got\n%s", got)
 	}
 	if got := steer.WhyText("", nil, room(), at, commandWords, true); !strings.HasPrefix(got, "没有机器人收到它") {

@@ -112,6 +112,17 @@ type Mark struct {
 	Bots []string        `json:"bots,omitempty"` // stopped, or released; none: all
 }
 
+// actAnswer is the Act of what answers the command that Of names.
+const actAnswer = "answer"
+
+// AnswerTo is the id of the command that m answers, "" if it answers none; m may be nil.
+func (m *Mark) AnswerTo() string {
+	if m == nil || m.Act != actAnswer {
+		return ""
+	}
+	return m.Of
+}
+
 func (e *Entry) check() error {
 	if e.Role != RoleUser && e.Role != RoleAssistant && e.Role != RoleNotice {
 		return fmt.Errorf("%w: role is none of user, assistant and notice", ErrEntry)

@@ -20,8 +20,9 @@ const (
 	redactBehind = sameReach
 )
 
-// Redact removes the text of a message that was recalled, and that of its edits, from the file
-// of its chat and the rotated ones, and from memory; found reports whether it stood in a file.
+// Redact removes the text of a message that was recalled, that of its edits, and that of the answer
+// to it as a command, from the file of its chat and the rotated ones, and from memory; lines is how
+// many lines lost it.
 // The lines stay in their places, and readers go on behind them: they have no content then, no
 // files and no msg_type, and [Entry.Recalled] is set. Copies that other programs wrote without
 // an id become lines without content, too. Any number of processes may call it at once; what
@@ -29,18 +30,18 @@ const (
 //
 // After an error a text may still stand somewhere; calling again is right. [ErrBusy] says that
 // another process held the lock of a file for ten seconds.
-func (s *Store) Redact(channel, chatID, messageID string) (found bool, err error) {
+func (s *Store) Redact(channel, chatID, messageID string) (lines int, err error) {
 	if s.opts.ReadOnly {
-		return false, ErrReadOnly
+		return 0, ErrReadOnly
 	}
 	if messageID == "" {
-		return false, fmt.Errorf("redact: %w: it has no message_id", ErrEntry)
+		return 0, fmt.Errorf("redact: %w: it has no message_id", ErrEntry)
 	}
 	r := redaction{store: s, name: fileName(channel, chatID), id: messageID}
 	defer s.forget(chatKey{channel, chatID}) // whoever has blanked the lines
 	for range redactTries {
 		if s.closed() {
-			return false, ErrClosed
+			return r.lines, ErrClosed
 		}
 		if err = r.scan(); errors.Is(err, jsonl.ErrReplaced) {
 			continue
@@ -56,9 +57,9 @@ func (s *Store) Redact(channel, chatID, messageID string) (found bool, err error
 		err = jsonl.ErrReplaced
 	}
 	if err != nil {
-		return r.found, fmt.Errorf("redact a message in transcript %s: %w", r.name, err)
+		return r.lines, fmt.Errorf("redact a message in transcript %s: %w", r.name, err)
 	}
-	return r.found, nil
+	return r.lines, nil
 }
 
 // forget has what memory holds of a chat read anew.
@@ -74,7 +75,7 @@ func (s *Store) forget(key chatKey) {
 type redaction struct {
 	store    *Store
 	name, id string
-	found    bool
+	lines    int     // that were blanked
 	segments []int   // files in which something is left, as in place
 	copies   []trace // of the texts that were met, as lines without an id have them
 }
@@ -100,7 +101,6 @@ func (r *redaction) scan() error {
 		if !is {
 			return left != 0
 		}
-		r.found = true
 		if left < 0 && e.MessageID == r.id && e.EditOf == "" {
 			left = redactBehind
 		}
@@ -136,7 +136,7 @@ func (r *redaction) of(line []byte) (e Entry, is bool) {
 	if !found {
 		return e, false
 	}
-	if e.MessageID == r.id || e.EditOf == r.id {
+	if e.MessageID == r.id || e.EditOf == r.id || e.Mark.AnswerTo() == r.id {
 		return e, true
 	}
 	return e, e.MessageID == "" && r.copied(&e)
@@ -185,6 +185,9 @@ func (r *redaction) blank() error {
 			}
 			if err != nil {
 				return err
+			}
+			if done {
+				r.lines++
 			}
 		}
 	}

@@ -51,16 +51,13 @@ func TestRedact(t *testing.T) {
 	if _, err := s.Tail("feishu", "oc_x", 9); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // every sidecar does it, one of them first
-		if found, err := s.Redact("feishu", "oc_x", "om_2"); !found || err != nil {
-			t.Fatal(found, err)
-		}
-		if found, err := other.Redact("feishu", "oc_x", "om_2"); !found || err != nil {
-			t.Fatal(found, err)
+	for i, s := range []*Store{s, other, s, other} { // every sidecar does it, one of them first
+		if lines, err := s.Redact("feishu", "oc_x", "om_2"); lines != []int{3, 0, 0, 0}[i] || err != nil {
+			t.Fatal(i, lines, err)
 		}
 	}
-	if found, err := s.Redact("feishu", "oc_x", "om_9"); found || err != nil {
-		t.Fatal(found, err)
+	if lines, err := s.Redact("feishu", "oc_x", "om_9"); lines != 0 || err != nil {
+		t.Fatal(lines, err)
 	}
 	if files := everywhere(t, dir, "secret"); files != nil {
 		t.Errorf("%q still has the text", files)
@@ -97,8 +94,8 @@ func TestRedactShortTexts(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir, nil)
 			add(t, s, true, e)
-			if found, err := s.Redact("feishu", "oc_x", "om_1"); !found || err != nil {
-				t.Fatalf("%q: %v %v", content, found, err)
+			if lines, err := s.Redact("feishu", "oc_x", "om_1"); lines != 1 || err != nil {
+				t.Fatalf("%q: %v %v", content, lines, err)
 			}
 			data, err := os.ReadFile(filepath.Join(dir, "feishu_oc_x.jsonl"))
 			if err != nil {
@@ -118,8 +115,8 @@ func TestRedactShortTexts(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, nil)
 	writeFile(t, filepath.Join(dir, "feishu_oc_x.jsonl"), `{"role":"user","content":"k","message_id":"om_1"}`+"\n")
-	if found, err := s.Redact("feishu", "oc_x", "om_1"); !found || err != nil || everywhere(t, dir, `"k"`) != nil {
-		t.Errorf("a short line of another program: %v %v", found, err)
+	if lines, err := s.Redact("feishu", "oc_x", "om_1"); lines != 1 || err != nil || everywhere(t, dir, `"k"`) != nil {
+		t.Errorf("a short line of another program: %v %v", lines, err)
 	}
 }
 
@@ -142,8 +139,8 @@ func TestRedactRotated(t *testing.T) {
 		t.Fatal(first.Entries[0], err)
 	}
 	for _, i := range []int{5, 58} {
-		if found, err := s.Redact("feishu", "oc_x", message(i).MessageID); !found || err != nil {
-			t.Fatal(found, err)
+		if lines, err := s.Redact("feishu", "oc_x", message(i).MessageID); lines != 1 || err != nil {
+			t.Fatal(lines, err)
 		}
 	}
 	if files := everywhere(t, dir, secret); files != nil {
@@ -188,8 +185,8 @@ func TestRedactWhileOthersFollowAndAppend(t *testing.T) {
 		add(t, writer, true, Entry{Role: RoleAssistant, Sender: "a", MessageID: fmt.Sprint("om_", i), TS: int64(1000 + i),
 			Content: secret})
 		if i%3 == 0 {
-			if found, err := s.Redact("feishu", "oc_x", fmt.Sprint("om_", i)); !found || err != nil {
-				t.Fatal(found, err)
+			if lines, err := s.Redact("feishu", "oc_x", fmt.Sprint("om_", i)); lines != 1 || err != nil {
+				t.Fatal(lines, err)
 			}
 		}
 		if i == 0 {

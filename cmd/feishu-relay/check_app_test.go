@@ -28,7 +28,8 @@ func newTenant(t *testing.T, scopes ...string) *tenant {
 	in := &tenant{Server: feishusim.New(feishusim.Options{}), answers: map[string]string{}}
 	t.Cleanup(func() { _ = in.Close() })
 	in.app = in.AddApp(feishusim.App{Name: "BotA", Scopes: scopes})
-	in.releases(release{"1.0.2", 1, true, []string{"im.message.receive_v1", "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1"}})
+	in.releases(release{"1.0.2", 1, true, []string{"im.message.receive_v1", "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1",
+		"im.message.recalled_v1"}})
 	srv := httptest.NewServer(in)
 	t.Cleanup(srv.Close)
 	t.Setenv("FEISHU_BASE_URL", srv.URL)
@@ -261,7 +262,8 @@ func TestCheckFeishuScopes(t *testing.T) {
 }
 
 func TestCheckFeishuEvents(t *testing.T) {
-	all := []string{"im.message.receive_v1", "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1"}
+	all := []string{"im.message.receive_v1", "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1",
+		"im.message.recalled_v1"}
 	for _, tt := range []struct {
 		name     string
 		releases []release
@@ -272,6 +274,7 @@ func TestCheckFeishuEvents(t *testing.T) {
 		{"nothing at all", nil, statusFail, "no version"},
 		{"deaf", []release{{"2", 1, true, nil}}, statusFail, "version 2 does not subscribe im.message.receive_v1"},
 		{"not told of removal", []release{{"2", 1, true, all[:2]}}, statusWarn, "removed from a group is known late"},
+		{"not told of recalls", []release{{"2", 1, true, all[:3]}}, statusWarn, "what people recall stays"},
 		{"no bot", []release{{"2", 1, false, all}}, statusFail, "version 2 has no bot"},
 		{"a newer one waits", []release{{"3", 3, true, all}, {"2", 1, true, all}}, statusWarn, "version 3 is not published"},
 	} {

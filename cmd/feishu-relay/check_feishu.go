@@ -440,6 +440,7 @@ func checkEvents(ctx context.Context, s *subject) (out []finding) {
 		{eventReceive, "the bot hears nothing", " (Events & Callbacks)", failure},
 		{feishu.EventBotAdded, "that the bot was added to a group is known late", "", warning},
 		{feishu.EventBotDeleted, "that the bot was removed from a group is known late", "", warning},
+		{feishu.EventRecalled, "what people recall stays where bots and readers see it", "", warning},
 	} {
 		if !slices.Contains(live.Events, appEvent{e.event}) {
 			out = append(out, e.found("subscribe it"+e.where+" and publish a version: "+events,

@@ -23,8 +23,8 @@ const groupSynopsis = `group [flags] [CHAT [COMMAND…]]
 
 Shows and changes how the bots of a group behave, as /relay does in the group.
 Without CHAT it lists the groups; without COMMAND it shows the group's status.
-CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as
-only one group begins so. The commands, in English or Chinese:
+CHAT is a chat id (oc_x), channel/chat_id, the group's name, or the beginning of an
+id, as far as only one group has it. The commands, in English or Chinese:
 
   status                        help
   pause [30m]                   resume
@@ -140,15 +140,19 @@ func groupName(g steer.Group) string {
 	return neutral(g.Channel + "/" + string(g.ChatID))
 }
 
-// findGroup returns the group that text names: exactly, or as the only one that begins so.
+// findGroup returns the group that text names: by its id, as the only one of that name, or as
+// the only one whose id begins so.
 func findGroup(groups []steer.Group, text string) (steer.Group, error) {
-	for _, same := range []func(id string) bool{
-		func(id string) bool { return id == text },
-		func(id string) bool { return strings.HasPrefix(id, text) },
+	ids := func(g steer.Group) []string { return []string{string(g.ChatID), g.Channel + "/" + string(g.ChatID)} }
+	begins := func(id string) bool { return strings.HasPrefix(id, text) }
+	for _, is := range []func(g steer.Group) bool{
+		func(g steer.Group) bool { return slices.Contains(ids(g), text) },
+		func(g steer.Group) bool { return g.Name == text && text != "" },
+		func(g steer.Group) bool { return slices.ContainsFunc(ids(g), begins) },
 	} {
 		var found []steer.Group
 		for _, g := range groups {
-			if same(string(g.ChatID)) || same(g.Channel+"/"+string(g.ChatID)) {
+			if is(g) {
 				found = append(found, g)
 			}
 		}
@@ -199,7 +203,7 @@ func (c *groupCall) parse(words []string) (asked steer.Asked, about relay.Messag
 func (c *groupCall) do(ctx context.Context, asked steer.Asked, about relay.MessageID) error {
 	switch asked.Verb {
 	case steer.VerbHelp:
-		return c.print(steer.HelpText([]string{c.word()}, asked.Chinese))
+		return c.print(c.help(asked.Chinese))
 	case steer.VerbWhy:
 		return c.why(ctx, about, asked.Chinese)
 	}
@@ -219,6 +223,19 @@ func (c *groupCall) do(ctx context.Context, asked steer.Asked, about relay.Messa
 		g.Operator = g.Settings.Budget // what is left is the operator's
 	}
 	return c.print(asked.AnswerText(g, c.now))
+}
+
+// help is that of the group, but `why` is given an id: there is nothing to reply to.
+func (c *groupCall) help(chinese bool) string {
+	args, means := " [MESSAGE_ID]: ", "what became of that message, else of the last one that stopped"
+	if chinese {
+		args, means = " [MESSAGE_ID]：", "这条消息后来怎样了；不写则是最近停下的那条"
+	}
+	lines := strings.Split(steer.HelpText([]string{c.word()}, chinese), "\n")
+	i := slices.Index(steer.Verbs, steer.VerbWhy)
+	usage, _, _ := strings.Cut(lines[i], args[len(" [MESSAGE_ID]"):])
+	lines[i] = usage + args + means
+	return strings.Join(lines, "\n")
 }
 
 // path adds a query, with the channel where that is not the usual one.

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"feishu-relay/relay"
+	"feishu-relay/steer"
 )
 
 // The commands of a group, by nothing but the program, at the one sidecar; the other one has
@@ -68,13 +71,19 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 		{"oc_dev continue agent_b", 0, "Code Bot goes on", ""},
 		{"oc_dev forget", 0, "is forgotten", "All bots answer"},
 		{"oc_dev help", 0, `feishu-relay group oc_dev mute Bot \[2h\]`, ""},
+		{"oc_dev help", 0, `feishu-relay group oc_dev why \[MESSAGE_ID\]: what became of that message`, ""},
+		{"oc_dev 帮助", 0, `feishu-relay group oc_dev 为什么 \[MESSAGE_ID\]：这条消息`, ""},
+		{"研发群", 0, `Online \(2\)`, ""},
+		{"研发", 1, `there is no group "研发"`, ""},
 		{"oc_dev why", 0, "No bot was given it", ""},
 		{"oc_dev why om_1", 0, "No bot was given it", ""},
 		{"oc_dev --json", 0, `^\{"channel":"feishu","chat_id":"oc_dev","name":"研发群",`, ""},
 		{"--json", 0, `^\{"groups":\[\{"channel"`, ""},
 		{"--help", 0, "Usage: feishu-relay group", ""},
 		{"oc_dev pasue", 2, "pause", ""},
-		{"oc_dev limit many", 2, "many", ""},
+		{"oc_dev limit many", 1, "limit: want a whole number from 1 to 10", ""},
+		{"oc_dev limit", 1, "limit: want a whole number from 1 to 10", ""},
+		{"oc_dev budget none", 1, "budget: want a whole number from 0 to", ""},
 		{"oc_dev mute agent_c", 2, "agent_c", ""},
 		{"oc_dev status now", 2, "now", ""},
 		{"oc_dev pause 8d", 2, "8d", ""},
@@ -99,6 +108,16 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 	}
 	if code, _, stderr := call("127.0.0.1:1", ""); code != 1 || !strings.Contains(stderr, "no sidecar answers") {
 		t.Errorf("without a sidecar: status %d, %s", code, stderr)
+	}
+}
+
+func TestFindGroup(t *testing.T) {
+	groups := []steer.Group{{Channel: "feishu", ChatID: "oc_a", Name: "研发"}, {Channel: "feishu", ChatID: "oc_b", Name: "测试"},
+		{Channel: "feishu", ChatID: "oc_c", Name: "测试"}, {Channel: "feishu", ChatID: "oc_d", Name: "oc_a"}}
+	for text, want := range map[string]relay.ChatID{"oc_a": "oc_a", "feishu/oc_b": "oc_b", "研发": "oc_a", "测试": "", "": "", "oc_": ""} {
+		if got, err := findGroup(groups, text); got.ChatID != want || err == nil != (want != "") {
+			t.Errorf("%q: %s, %v", text, got.ChatID, err)
+		}
 	}
 }
 

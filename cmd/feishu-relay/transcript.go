@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -29,6 +31,7 @@ const (
 const transcriptUsage = `Usage: feishu-relay transcript list [--json] [--dir DIR]
        feishu-relay transcript show [--json] [-n 50] [--dir DIR] CHAT
        feishu-relay transcript tail [-f] [-n 10] [--json] [--dir DIR] [CHAT]
+       feishu-relay transcript redact [--channel feishu] [--dir DIR] CHAT MESSAGE_ID
 
 list names the groups, the one that spoke last first; show prints the end of one;
 tail -f goes on with what is said from now on, in all groups without CHAT. People's
@@ -37,20 +40,23 @@ and do not count for -n.
 
 CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as only
 one group begins so. The folder is --dir, else TRANSCRIPT_DIR, else
-DATA_DIR/transcripts; it is only read.
+DATA_DIR/transcripts; list, show and tail only read it.
+
+redact removes the text of a message for good; its --help tells more.
 `
 
 // runTranscript shows the shared record to people (in colour on a terminal) and
 // to programs (--json).
 func runTranscript(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return verbs("transcript", transcriptUsage, args, stdout, stderr, map[string]func([]string) error{
-		"list": func(args []string) error { return transcriptList(args, stdout, stderr) },
-		"show": func(args []string) error { return transcriptShow(args, stdout, stderr) },
-		"tail": func(args []string) error { return transcriptTail(ctx, args, stdout, stderr) },
+		"list":   func(args []string) error { return transcriptList(args, stdout, stderr) },
+		"show":   func(args []string) error { return transcriptShow(args, stdout, stderr) },
+		"tail":   func(args []string) error { return transcriptTail(ctx, args, stdout, stderr) },
+		"redact": func(args []string) error { return transcriptRedact(ctx, args, stdout, stderr) },
 	})
 }
 
-// view is what the three verbs have in common.
+// view is what the verbs that read have in common.
 type view struct {
 	dir      string
 	json     bool
@@ -71,7 +77,10 @@ func (v *view) open(f *commandLine, args []string, most int) (chat string, err e
 		return "", err
 	}
 	if v.store, err = transcript.Open(v.dir, &transcript.Options{ReadOnly: true}); err != nil {
-		return "", fmt.Errorf("%w; name the folder with --dir or TRANSCRIPT_DIR", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("there is no folder %s", v.dir)
+		}
+		return "", fmt.Errorf("TRANSCRIPT_DIR or --dir: %w", err)
 	}
 	v.openMarks()
 	if len(rest) > 0 {

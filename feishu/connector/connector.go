@@ -1,11 +1,7 @@
-// Package connector holds a bot's Feishu connection for it: the third way to
-// join a bot to its sidecar, for bots that know no Feishu.
+// Package connector keeps the long connection to Feishu of a bot that knows no Feishu.
 //
-// [Connector.Run] keeps the long connection up and hands each event to a tap,
-// which stores it; Feishu gets its acknowledgement for what the tap took, of
-// whatever type. [Connector.Send] sends the bot's answers: as text or as a post
-// where they hold markdown, with real mentions in place of "@Name", cut into
-// pieces that Feishu takes, not faster than it allows, and not twice.
+// [Connector.Run] keeps it up and asks a tap about each event, which stores it; Feishu gets its
+// acknowledgement for what the tap took, of whatever type. What the bot says goes out by package send.
 //
 // # Counters
 //
@@ -13,16 +9,11 @@
 //
 //	connected      a long connection was opened
 //	disconnected   it ended
-//	refused        Feishu refused the app, which somebody has to mend
+//	refused        Feishu refused the app, which somebody has to fix
 //	event          an event was acknowledged
 //	event_refused  an event was not stored; Feishu delivers it again
 //	event_late     the tap took too long, Feishu delivers it again
-//	bad_frame      a frame or fragment that makes no sense, or a fragment too many
-//	sent           a piece was accepted
-//	send_failed    a piece was given up
-//	rate_limited   Feishu asked to wait
-//	retried        a piece was tried again after an error
-//	reply_gone     the message to reply to is gone: sent to the chat instead
+//	bad_frame      a frame or piece of an event that makes no sense, or an event of which pieces were missing
 package connector
 
 import (
@@ -32,12 +23,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
-
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
 )
 
 // Options say whose connection is held, and who gets its events.
@@ -51,13 +42,6 @@ type Options struct {
 	// arrival, unless it is slower than Feishu waits. A panic refuses.
 	Tap func(event []byte) feishu.Verdict
 
-	// Book knows the bots that can be mentioned, and learns of chats.
-	Book *feishu.Book
-
-	// WebhookOnly opens no long connection: events come by webhook, and only
-	// Send is used.
-	WebhookOnly bool
-
 	Logger  *slog.Logger       // nil discards
 	Counter func(event string) // nil counts nothing; see the package comment
 }
@@ -67,31 +51,18 @@ type Options struct {
 type Connector struct {
 	opts      Options
 	log       *slog.Logger
-	client    *http.Client     // bootstrap and WebSocket
-	api       *larkcore.Config // the calls of the REST API
-	tokens    atomic.Int64     // part of the SDK's cache key: a refused token is not used again
-	limits    *limits
+	client    *http.Client
 	connected atomic.Bool
-	taps      chan struct{} // a slot for each tap that is running
-	times     times
+	tap       conn.Tap
+	refused   time.Duration // between attempts that only a person can make succeed
 }
 
-// times are the waits that tests shorten.
-type times struct {
-	answer  time.Duration // until an event that is not stored yet is refused
-	refused time.Duration // between attempts that only a person can make succeed
-	backoff time.Duration // before the first further attempt; doubles
-}
-
-// maxTaps is how many late taps may still run before further events are refused
+// maxSlow is how many calls of the tap may be slow before further events are refused
 // at once.
-const maxTaps = 64
+const maxSlow = 64
 
-// maxAnswer bounds the answer to a call; a longer one is cut and unreadable.
-const maxAnswer = 4 << 20
-
-// callTime bounds one call, the bootstrap and the WebSocket handshake too.
-const callTime = 15 * time.Second
+// maxAnswer is the most bytes of the bootstrap's answer; a longer one is cut and unreadable.
+const maxAnswer = 1 << 20
 
 // New checks opts; nothing is connected before Run.
 func New(opts Options) (*Connector, error) {
@@ -101,8 +72,8 @@ func New(opts Options) (*Connector, error) {
 		return nil, errors.New("connector: FEISHU_BASE_URL must be an http or https URL")
 	case opts.AppID == "" || opts.AppSecret == "":
 		return nil, errors.New("connector: FEISHU_APP_ID and FEISHU_APP_SECRET are needed")
-	case opts.Tap == nil || opts.Book == nil:
-		return nil, errors.New("connector: no tap or no book")
+	case opts.Tap == nil:
+		return nil, errors.New("connector: no tap")
 	}
 	opts.BaseURL = strings.TrimRight(opts.BaseURL, "/")
 	if opts.Logger == nil {
@@ -112,32 +83,34 @@ func New(opts Options) (*Connector, error) {
 		opts.Counter = func(string) {}
 	}
 	c := &Connector{
-		opts:   opts,
-		log:    opts.Logger,
-		client: newClient(),
-		limits: newLimits(),
-		taps:   make(chan struct{}, maxTaps),
-		times:  times{answer: feishu.AckHold, refused: time.Minute, backoff: 500 * time.Millisecond},
+		opts:    opts,
+		log:     opts.Logger,
+		refused: time.Minute,
+		client: &http.Client{ // follows no redirects, since clients of Feishu cannot rely on them for a POST (docs/feishu.md 7.1)
+			Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	}
-	c.api = newAPI(opts, c.client)
+	c.tap = conn.Tap{
+		Decide:  func(event []byte) (feishu.Verdict, []byte, func()) { return opts.Tap(event), nil, nil },
+		Default: feishu.Refuse, Patience: feishu.AckHold, MaxSlow: maxSlow, Log: opts.Logger, Running: new(sync.WaitGroup),
+		Report: func(t conn.Trouble) {
+			switch t {
+			case conn.TapSlow:
+				opts.Counter("event_late")
+			case conn.TapSkipped:
+				opts.Counter("event_refused")
+			}
+		},
+	}
 	return c, nil
 }
 
-// newClient follows no redirects, since clients of Feishu cannot rely on them
-// for a POST (docs/feishu.md 7.1).
-func newClient() *http.Client {
-	return &http.Client{
-		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// Connected reports whether the long connection is up. Without one it is
-// always true.
-func (c *Connector) Connected() bool { return c.opts.WebhookOnly || c.connected.Load() }
+// Connected reports whether the long connection is up.
+func (c *Connector) Connected() bool { return c.connected.Load() }
 
 // RefusedError is an answer of Feishu to the app's attempt to connect that no
-// further attempt changes: somebody has to mend it.
+// further attempt changes: somebody has to fix it.
 type RefusedError struct {
 	Code int // of the answer, or its HTTP status
 	Msg  string
@@ -147,8 +120,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("Feishu refuses the connection: %s (code %d)", e.Msg, e.Code)
 }
 
-// Mend says what to do about it.
-func (e *RefusedError) Mend() string {
+// Fix says what to do about it.
+func (e *RefusedError) Fix() string {
 	switch e.Code {
 	case codeConnLimit:
 		return "another program holds connections of this app (at most 50): stop it"

@@ -8,12 +8,9 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
@@ -27,37 +24,16 @@ type fake struct {
 	t         testing.TB
 	bootstrap func(w http.ResponseWriter) bool // true: it answered
 	handshake http.Header                      // refuses the upgrade with 403
-	send      func(w http.ResponseWriter, c call) bool
 
-	boots  atomic.Int64
-	tokens atomic.Int64
-	links  chan *link // each connection whose first ping came
-
-	mu    sync.Mutex
-	calls []call // accepted or refused sends
-	seq   int
+	boots atomic.Int64
+	links chan *link // each connection whose first ping came
 }
-
-// call is a request to send.
-type call struct {
-	path, token, uuid, kind, content, chat string
-	inThread                               bool
-	text                                   string // of content
-	size                                   int    // of the request
-}
-
-var apps atomic.Int64 // the SDK's cache of tokens is one for the process
 
 func newFake(t testing.TB) *fake {
 	f := &fake{t: t, links: make(chan *link, 16)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /callback/ws/endpoint", f.endpoint)
 	mux.HandleFunc("GET /ws/v2", f.upgrade)
-	mux.HandleFunc("POST /open-apis/auth/v3/tenant_access_token/internal", func(w http.ResponseWriter, _ *http.Request) {
-		respond(w, 200, fmt.Sprintf(`{"code":0,"msg":"ok","tenant_access_token":"t-%d","expire":7200}`, f.tokens.Add(1)))
-	})
-	mux.HandleFunc("POST /open-apis/im/v1/messages", f.message)
-	mux.HandleFunc("POST /open-apis/im/v1/messages/{id}/reply", f.message)
 	f.Server = httptest.NewServer(mux)
 	t.Cleanup(f.Close)
 	return f
@@ -174,60 +150,11 @@ func (l *link) ack() (id string, code int) {
 	return "", 0
 }
 
-func (f *fake) message(w http.ResponseWriter, r *http.Request) {
-	raw, _ := io.ReadAll(r.Body)
-	var body struct {
-		ReceiveID     string `json:"receive_id"`
-		MsgType       string `json:"msg_type"`
-		Content       string `json:"content"`
-		UUID          string `json:"uuid"`
-		ReplyInThread bool   `json:"reply_in_thread"`
-	}
-	if err := json.Unmarshal(raw, &body); err != nil {
-		f.t.Error(err)
-	}
-	c := call{
-		path: r.URL.RequestURI(), token: r.Header.Get("Authorization"), uuid: body.UUID, kind: body.MsgType,
-		content: body.Content, chat: body.ReceiveID, inThread: body.ReplyInThread, size: len(raw),
-	}
-	var text struct {
-		Text string `json:"text"`
-	}
-	var post struct {
-		ZhCN struct {
-			Content [][]struct{ Tag, Text string }
-		} `json:"zh_cn"`
-	}
-	if body.MsgType == "text" && json.Unmarshal([]byte(body.Content), &text) == nil {
-		c.text = text.Text
-	} else if json.Unmarshal([]byte(body.Content), &post) == nil {
-		c.text = post.ZhCN.Content[0][0].Text
-	}
-	f.mu.Lock()
-	f.calls = append(f.calls, c)
-	f.seq++
-	seq := f.seq
-	f.mu.Unlock()
-	if f.send != nil && f.send(w, c) {
-		return
-	}
-	respond(w, 200, fmt.Sprintf(`{"code":0,"msg":"success","data":{"message_id":"om_%d","msg_type":%q,"create_time":"1615380573411",`+
-		`"chat_id":"oc_1","sender":{"id":"cli_a","id_type":"app_id","sender_type":"app"},"body":{"content":%q}}}`,
-		seq, c.kind, c.content))
-}
-
-func (f *fake) sends() []call {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.calls
-}
-
-// connector returns one that talks to f, with short waits.
+// connector returns one that talks to f.
 func (f *fake) connector(t testing.TB, change func(*Options)) *Connector {
 	opts := Options{
-		BaseURL: f.URL + "/", AppID: fmt.Sprintf("cli_%016x", apps.Add(1)), AppSecret: "secret",
+		BaseURL: f.URL + "/", AppID: "cli_0123456789abcdef", AppSecret: "secret",
 		Tap:    func([]byte) feishu.Verdict { return feishu.Keep },
-		Book:   book(t),
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {
@@ -237,20 +164,6 @@ func (f *fake) connector(t testing.TB, change func(*Options)) *Connector {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.times.backoff = time.Millisecond
 	t.Cleanup(c.client.CloseIdleConnections)
 	return c
-}
-
-func book(t testing.TB) *feishu.Book {
-	root, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := feishu.OpenBook(root, "book.json", slog.New(slog.DiscardHandler))
-	t.Cleanup(func() {
-		b.Close()
-		root.Close()
-	})
-	return b
 }

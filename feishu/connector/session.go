@@ -1,211 +1,259 @@
 package connector
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
+	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
 	"feishu-relay/internal/wait"
 )
 
-// Bounds of a connection.
+// Codes of the bootstrap's answer (docs/feishu.md 1.1).
 const (
-	maxMessage   = 16 << 20         // bytes of a WebSocket message; a longer one ends the connection
-	maxWaiting   = 1024             // frames that wait for the tap; then the connection is read no further
-	writeTime    = 10 * time.Second // for one frame; then the connection ends
+	codeAuthFailed   = larkws.AuthFailed
+	codeConnLimit    = larkws.ExceedConnLimit
+	codeNoCredential = 1000040344
+	codeWrongDomain  = 1000040351
+)
+
+// Reconnecting. Feishu proposes up to 150 s, in which a bot is deaf and events
+// wait for their second delivery; a connection that keeps breaking is tried again
+// ever more slowly.
+const (
+	reconnectFirst = 1500 * time.Millisecond // about, after a connection that lasted
+	reconnectMost  = 20 * time.Second
+	lasted         = time.Minute
+
 	pingDefault  = 2 * time.Minute
 	pingShortest = time.Second
+	pingLongest  = time.Hour
 	silenceGrace = 10 * time.Second // beyond two pings, as the SDK has it
 )
 
-// session is one open connection. Frames are taken one by one, so that the
+// Run keeps the long connection up until ctx is done, whose error it returns.
+// An app that Feishu refuses is tried again every minute.
+//
+// The frames are the SDK's, its client is not used: it answers every event of a
+// type it has no handler for with 500, so that Feishu delivers it for 7 hours,
+// handles events side by side, in any order, and can lose a fragment by it
+// (docs/feishu.md 1.5, 1.6).
+func (c *Connector) Run(ctx context.Context) error {
+	pauses := wait.NewBackoff(reconnectFirst, reconnectMost)
+	pause := time.Duration(0)
+	for ; ctx.Err() == nil; _ = wait.Sleep(ctx, pause) {
+		start := time.Now()
+		err := c.connect(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if refused, ok := errors.AsType[*RefusedError](err); ok {
+			c.opts.Counter("refused")
+			c.log.Error("Feishu refuses the long connection", "err", err, "mend", refused.Fix(), "again_in", c.refused)
+			pause = c.refused
+			continue
+		}
+		if time.Since(start) >= lasted {
+			pauses.Reset()
+		}
+		pause = pauses.Next()
+		c.log.Warn("the long connection ended", "err", err, "again_in", pause)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// connect opens one connection and reads it until it ends.
+func (c *Connector) connect(ctx context.Context) error {
+	endpoint, err := c.bootstrap(ctx)
+	if err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	ws, err := c.dial(ctx, endpoint.URL)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", endpoint.URL.Host, err)
+	}
+	defer ws.CloseNow() //nolint:errcheck // it has ended
+	c.connected.Store(true)
+	c.opts.Counter("connected")
+	c.log.Info("the long connection is up", "host", endpoint.URL.Host)
+	defer func() {
+		c.connected.Store(false)
+		c.opts.Counter("disconnected")
+	}()
+	s := &session{c: c, ws: ws, service: conn.ServiceID(endpoint.URL)}
+	s.ping.Store(int64(pingDefault))
+	s.pieces.Dropped = func([][]byte) {
+		c.opts.Counter("bad_frame")
+		c.log.Warn("an event of which pieces are missing was dropped; Feishu delivers it again")
+	}
+	s.configure(endpoint.Config)
+	return s.run(ctx)
+}
+
+// bootstrap asks where to connect (docs/feishu.md 1.1).
+func (c *Connector) bootstrap(ctx context.Context) (endpoint conn.Endpoint, err error) {
+	body, err := json.Marshal(larkws.BootstrapRequest{AppID: c.opts.AppID, AppSecret: c.opts.AppSecret})
+	if err != nil {
+		return endpoint, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, conn.CallTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.opts.BaseURL+conn.BootstrapPath, bytes.NewReader(body))
+	if err != nil {
+		return endpoint, err
+	}
+	req.Header.Set("Locale", "zh")
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", larkcore.UserAgent(""))
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return endpoint, feishu.WithoutURL(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("HTTP status %d", resp.StatusCode)
+	}
+	if err != nil {
+		return endpoint, err
+	}
+	endpoint, err = conn.ParseEndpoint(answer)
+	if e, ok := errors.AsType[*feishu.CodeError](err); ok && e.Code != larkws.SystemBusy && e.Code != larkws.InternalError {
+		err = &RefusedError{e.Code, e.Msg}
+	}
+	return endpoint, err
+}
+
+// dial opens the WebSocket; a refusal is read from its headers (docs/feishu.md 1.2).
+func (c *Connector) dial(ctx context.Context, endpoint *url.URL) (*websocket.Conn, error) {
+	ws, resp, err := conn.Dial(ctx, c.client, endpoint, nil)
+	if resp == nil {
+		return ws, err
+	}
+	code, _ := strconv.Atoi(resp.Header.Get(larkws.HeaderHandshakeStatus))
+	code = cmp.Or(code, resp.StatusCode)
+	auth, _ := strconv.Atoi(resp.Header.Get(larkws.HeaderHandshakeAuthErrCode))
+	msg := resp.Header.Get(larkws.HeaderHandshakeMsg)
+	switch {
+	case code == codeAuthFailed && auth == codeConnLimit:
+		return nil, &RefusedError{auth, msg}
+	case code == http.StatusForbidden:
+		return nil, &RefusedError{code, msg}
+	}
+	return nil, fmt.Errorf("handshake refused: %s (code %d)", msg, code)
+}
+
+// session is one open connection. Its frames are read one by one, so that the
 // events of a chat keep their order.
 type session struct {
 	c       *Connector
-	conn    *websocket.Conn
+	ws      *websocket.Conn
 	service int32
 	ping    atomic.Int64 // a time.Duration
-	parts   parts
+	pieces  conn.Pieces
 }
 
-func newSession(c *Connector, conn *websocket.Conn, service int32) *session {
-	return &session{c: c, conn: conn, service: service}
-}
-
-// configure takes the settings that Feishu sends. Only the pings are its to
+// configure takes the settings that Feishu sends, where there are any. Only the pings are its to
 // choose; nonsense is the default.
-func (s *session) configure(conf larkws.ClientConfig) {
-	every := time.Duration(conf.PingInterval) * time.Second
-	if every < pingShortest || every > time.Hour {
+func (s *session) configure(config []byte) {
+	var settings larkws.ClientConfig
+	if json.Unmarshal(config, &settings) != nil {
+		return
+	}
+	every := time.Duration(settings.PingInterval) * time.Second
+	if every < pingShortest || every > pingLongest {
 		every = pingDefault
 	}
 	s.ping.Store(int64(every))
 }
 
-// serve reads the connection until it ends, and returns why. What waits for the
-// tap then is left to Feishu's next delivery.
-func (s *session) serve(ctx context.Context) error {
+// run reads the connection until it ends, and returns why.
+func (s *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	frames := make(chan larkws.Frame, maxWaiting)
-	done := make(chan struct{}, 2)
-	go func() {
-		cancel(s.pings(ctx))
-		done <- struct{}{}
-	}()
-	go func() {
-		cancel(s.events(ctx, frames))
-		done <- struct{}{}
-	}()
-	cancel(s.read(ctx, frames))
-	<-done
-	<-done
+	var pings sync.WaitGroup
+	pings.Go(func() { cancel(s.pings(ctx)) })
+	cancel(s.read(ctx))
+	_ = s.ws.CloseNow() // a ping that is being written ends
+	pings.Wait()
 	return context.Cause(ctx)
-}
-
-// read passes the connection's frames on. A connection that is silent for two
-// pings is dead.
-func (s *session) read(ctx context.Context, frames chan<- larkws.Frame) error {
-	for {
-		quiet, cancel := context.WithTimeout(ctx, 2*time.Duration(s.ping.Load())+silenceGrace)
-		kind, data, err := s.conn.Read(quiet)
-		if silent := quiet.Err() != nil && ctx.Err() == nil; silent {
-			err = errors.New("nothing came from Feishu for two pings")
-		}
-		cancel()
-		if err != nil {
-			return err
-		}
-		var frame larkws.Frame
-		if kind != websocket.MessageBinary || frame.Unmarshal(data) != nil {
-			s.c.opts.Counter("bad_frame")
-			continue
-		}
-		if larkws.FrameType(frame.Method) == larkws.FrameTypeControl {
-			s.control(frame)
-			continue
-		}
-		select {
-		case frames <- frame:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// control takes the settings out of a pong (docs/feishu.md 1.4).
-func (s *session) control(frame larkws.Frame) {
-	var conf larkws.ClientConfig
-	kind := larkws.Headers(frame.Headers).GetString(larkws.HeaderType)
-	if kind == string(larkws.MessageTypePong) && json.Unmarshal(frame.Payload, &conf) == nil {
-		s.configure(conf)
-	}
 }
 
 // pings writes one at once and then as often as Feishu wants them.
 func (s *session) pings(ctx context.Context) error {
-	for {
-		if err := s.write(ctx, *larkws.NewPingFrame(s.service)); err != nil {
-			return err
-		}
-		if err := wait.Sleep(ctx, time.Duration(s.ping.Load())); err != nil {
-			return err
+	ping, err := larkws.NewPingFrame(s.service).Marshal()
+	for err == nil {
+		if err = conn.Write(s.ws, websocket.MessageBinary, ping); err == nil {
+			err = wait.Sleep(ctx, time.Duration(s.ping.Load()))
 		}
 	}
+	return err
 }
 
-// events hands whole events to the tap and answers Feishu.
-func (s *session) events(ctx context.Context, frames <-chan larkws.Frame) error {
+// read takes frame after frame. A connection that is silent for two pings is dead.
+func (s *session) read(ctx context.Context) error {
 	for {
-		var frame larkws.Frame
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case frame = <-frames:
-		}
-		start := time.Now()
-		event, whole, err := s.parts.add(frame, start)
+		quiet, cancel := context.WithTimeoutCause(ctx, 2*time.Duration(s.ping.Load())+silenceGrace,
+			errors.New("nothing came from Feishu for two pings"))
+		kind, data, err := s.ws.Read(quiet)
+		silent := context.Cause(quiet)
+		cancel()
 		if err != nil {
+			return cmp.Or(silent, err)
+		}
+		f, ok := conn.ParseFrame(data)
+		switch {
+		case !ok || kind != websocket.MessageBinary:
 			s.c.opts.Counter("bad_frame")
-			s.c.log.Warn("a frame of Feishu's was dropped", "err", err)
+		case f.IsPong():
+			s.configure(f.Payload)
+		case f.IsData():
+			err = s.event(f)
 		}
-		if !whole {
-			continue
-		}
-		code := http.StatusOK
-		if !s.c.taken(ctx, event) {
-			code = http.StatusInternalServerError
-		}
-		if err := s.write(ctx, ack(frame, code, time.Since(start))); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// ack is the answer to an event (docs/feishu.md 1.6): its frame with another payload.
-func ack(frame larkws.Frame, code int, took time.Duration) larkws.Frame {
-	headers := larkws.Headers(frame.Headers)
-	headers.Add(larkws.HeaderBizRt, strconv.FormatInt(took.Milliseconds(), 10))
-	frame.Headers = headers
-	frame.Payload = fmt.Appendf(nil, `{"code":%d,"headers":null,"data":null}`, code)
-	return frame
-}
-
-func (s *session) write(ctx context.Context, frame larkws.Frame) error {
-	data, err := frame.Marshal()
+// event takes a frame of an event. With the last one the tap is asked, and Feishu gets its acknowledgement.
+func (s *session) event(f *conn.Frame) error {
+	start := time.Now()
+	frames, event, ok := s.pieces.Add(f)
+	if !ok {
+		s.c.opts.Counter("bad_frame")
+		s.c.log.Warn("a frame of Feishu's was dropped, which is not a piece of its event")
+	}
+	if frames == nil {
+		return nil
+	}
+	code := http.StatusInternalServerError // Feishu delivers the event again
+	switch d := s.c.tap.Await(event); {
+	case d.Verdict != feishu.Refuse:
+		s.c.opts.Counter("event")
+		code = http.StatusOK
+	case d.Seen:
+		s.c.opts.Counter("event_refused")
+	}
+	ack, err := f.With(fmt.Appendf(nil, `{"code":%d,"headers":null,"data":null}`, code), // docs/feishu.md 1.6
+		larkws.Header{Key: larkws.HeaderBizRt, Value: strconv.FormatInt(time.Since(start).Milliseconds(), 10)})
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
-	defer cancel()
-	return s.conn.Write(ctx, websocket.MessageBinary, data)
-}
-
-// taken hands event to the tap and reports whether it is stored. A tap that
-// does not answer in time goes on by itself; Feishu delivers the event again.
-func (c *Connector) taken(ctx context.Context, event []byte) bool {
-	select {
-	case c.taps <- struct{}{}:
-	default:
-		c.opts.Counter("event_refused")
-		return false
-	}
-	verdict := make(chan feishu.Verdict, 1)
-	go func() {
-		defer func() { <-c.taps }()
-		verdict <- c.tap(event)
-	}()
-	select {
-	case v := <-verdict:
-		if v == feishu.Refuse {
-			c.opts.Counter("event_refused")
-			return false
-		}
-		c.opts.Counter("event")
-		return true
-	case <-time.After(c.times.answer):
-		c.opts.Counter("event_late")
-		c.log.Warn("an event could not be stored in time: Feishu delivers it again")
-	case <-ctx.Done():
-	}
-	return false
-}
-
-func (c *Connector) tap(event []byte) (v feishu.Verdict) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.log.Error("an event was refused after a panic", "panic_type", fmt.Sprintf("%T", p))
-			v = feishu.Refuse
-		}
-	}()
-	return c.opts.Tap(event)
+	return conn.Write(s.ws, websocket.MessageBinary, ack)
 }

@@ -1,9 +1,12 @@
 package connector
 
 import (
+	"log/slog"
+	"os"
 	"testing"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/send"
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/relay"
 )
@@ -21,10 +24,18 @@ func TestWithTheStandIn(t *testing.T) {
 	group := sim.AddGroup("G", a.ID, b.ID, sim.AddUser("Tom").ID)
 
 	events, up := make(chan []byte, 8), make(chan struct{}, 8)
-	known := book(t)
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := feishu.OpenBook(root, "book.json", slog.New(slog.DiscardHandler))
+	t.Cleanup(func() {
+		known.Close()
+		root.Close()
+	})
 	known.LearnBot(feishu.Bot{OpenID: relay.OpenID(sim.OpenID(a.ID, b.ID)), Name: "BotB"})
 	c, err := New(Options{
-		BaseURL: base, AppID: a.ID, AppSecret: a.Secret, Book: known,
+		BaseURL: base, AppID: a.ID, AppSecret: a.Secret,
 		Tap: func(event []byte) feishu.Verdict {
 			events <- event
 			return feishu.Keep
@@ -47,15 +58,16 @@ func TestWithTheStandIn(t *testing.T) {
 	if e, err := feishu.ParseEvent(<-events); err != nil || e.Message == nil || string(e.Message.ID) != question {
 		t.Fatalf("heard %+v, %v", e, err)
 	}
-	s := Send{
+	out := send.New(feishu.NewAPI(base, a.ID, a.Secret), known, func(string) {})
+	s := send.Message{
 		ChatID: relay.ChatID(group.ID), ReplyTo: relay.MessageID(question), IdempotencyKey: "k",
 		Content: "**Hi** @BotB, not `@BotB`",
 	}
-	first, err := c.Send(t.Context(), s, nil)
+	first, err := out.Send(t.Context(), s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := c.Send(t.Context(), s, nil)
+	again, err := out.Send(t.Context(), s, nil)
 	if err != nil || again[0].ID != first[0].ID {
 		t.Errorf("sent again as %v, %v", again, err)
 	}
@@ -63,7 +75,7 @@ func TestWithTheStandIn(t *testing.T) {
 	if m.ChatID != s.ChatID || m.ParentID != s.ReplyTo || len(m.Mentions) != 1 || m.Mentions[0].Name != "BotB" {
 		t.Errorf("got %+v", m)
 	}
-	_, err = c.Send(t.Context(), Send{ChatID: "oc_elsewhere", Content: "x"}, nil)
+	_, err = out.Send(t.Context(), send.Message{ChatID: "oc_elsewhere", Content: "x"}, nil)
 	if err == nil {
 		t.Error("sent to a chat that is none")
 	}

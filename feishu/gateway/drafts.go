@@ -2,19 +2,16 @@ package gateway
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/spool"
 	"feishu-relay/relay"
 )
 
@@ -23,12 +20,12 @@ import (
 const (
 	maxDrafts = 1000
 	maxStuck  = 200
-	maxFile   = 8 << 20 // a larger draft file is none of ours
+	maxFile   = 8 << 20 // bytes of a draft's file
 )
 
 const (
-	draftPrefix = "draft-"
-	draftSuffix = ".json"
+	draftPrefix  = "draft-"
+	draftVersion = 1
 )
 
 // drafts are the messages that are not final yet, in memory and on disk.
@@ -36,7 +33,7 @@ const (
 // A change is made and written under mu: a file is some 100 µs, and whoever
 // waits for it on a broken disk waits tapWait at most.
 type drafts struct {
-	root  *os.Root // nil: memory only
+	files *spool.Spool[draft] // nil: memory only
 	log   *slog.Logger
 	count func(string)
 	wake  chan struct{} // something changed; of size 1
@@ -49,41 +46,27 @@ type drafts struct {
 	said      bool // that the disk refuses
 }
 
-// loadDrafts reads what an earlier run left. A file that cannot be read is kept
-// aside as *.broken.
+// loadDrafts reads what an earlier run left. A file that cannot be read is quarantined
+// as *.broken.
 func loadDrafts(root *os.Root, log *slog.Logger, count func(string)) *drafts {
-	s := &drafts{root: root, log: log, count: count, wake: make(chan struct{}, 1), all: map[*draft]struct{}{},
+	s := &drafts{log: log, count: count, wake: make(chan struct{}, 1), all: map[*draft]struct{}{},
 		byMessage: map[relay.MessageID]*draft{}, byCard: map[string]*draft{}}
 	if root == nil {
 		return s
 	}
-	entries, err := fs.ReadDir(root.FS(), ".")
-	if err != nil {
-		log.Error("the drafts of the last run cannot be listed", "err", err)
-		return s
-	}
+	s.files = spool.New[draft](root, spool.Options{Prefix: draftPrefix, Suffix: ".json", Version: draftVersion, MaxFile: maxFile,
+		Logger: log, Quarantined: func() { count("draft_broken") }})
 	var left []*draft
-	for _, e := range entries {
-		name := e.Name()
-		if !strings.HasPrefix(name, draftPrefix) {
-			continue
+	err := s.files.Load(func(file string, d draft) error {
+		if err := d.check(); err != nil {
+			return err
 		}
-		if strings.HasSuffix(name, ".tmp") {
-			_ = root.Remove(name) // of a write that was cut short
-			continue
-		}
-		if !strings.HasSuffix(name, draftSuffix) {
-			continue
-		}
-		d, err := readDraft(root, name)
-		if err != nil {
-			count("draft_broken")
-			log.Error("a draft cannot be read and is kept aside", "file", name+".broken", "err", err)
-			_ = root.Rename(name, name+".broken")
-			continue
-		}
-		d.file, d.saved = name, true
-		left = append(left, d)
+		d.file, d.saved = file, true
+		left = append(left, &d)
+		return nil
+	})
+	if err != nil {
+		log.Error("the drafts of the last run cannot be read", "err", err)
 	}
 	slices.SortFunc(left, func(a, b *draft) int { return cmp.Compare(a.Created, b.Created) })
 	now := relay.MillisOf(time.Now())
@@ -96,31 +79,17 @@ func loadDrafts(root *os.Root, log *slog.Logger, count func(string)) *drafts {
 	return s
 }
 
-func readDraft(root *os.Root, name string) (*draft, error) {
-	info, err := root.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("it has %d bytes", info.Size())
-	}
-	data, err := safefile.ReadFile(root, name)
-	if err != nil {
-		return nil, err
-	}
-	d := &draft{}
-	if err := json.Unmarshal(data, d); err != nil {
-		return nil, err
-	}
+// check returns what is wrong with a draft that was read.
+func (d *draft) check() error {
 	switch {
 	case d.Message.ID == "" && d.CardID == "":
-		return nil, errors.New("it names neither a message nor a card")
+		return errors.New("it names neither a message nor a card")
 	case d.Message.ID != "" && d.Message.ChatID == "":
-		return nil, errors.New("it names no chat")
+		return errors.New("it names no chat")
 	case d.Card == nil && d.CardID != "":
-		return nil, errors.New("it holds no card")
+		return errors.New("it holds no card")
 	}
-	return d, nil
+	return nil
 }
 
 // enter takes d in as the newest. Callers other than loadDrafts hold mu.
@@ -150,7 +119,7 @@ func (s *drafts) add(d *draft) {
 		return
 	}
 	s.makeRoom()
-	d.file = draftPrefix + safefile.Name(d.key()) + draftSuffix
+	d.file = safefile.Name(d.key())
 	s.enter(d)
 	s.save(d)
 	s.poke()
@@ -285,24 +254,18 @@ func (s *drafts) remove(d *draft) {
 	if s.byCard[d.CardID] == d {
 		delete(s.byCard, d.CardID)
 	}
-	if s.root == nil {
-		return
-	}
-	if err := s.root.Remove(d.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn("a finished draft stays on disk; it may be published again", "file", d.file, "err", err)
+	if s.files != nil {
+		s.files.Remove(d.file)
 	}
 }
 
 // save writes d; mu is held. Where the disk refuses, d stays in memory and is
 // written later.
 func (s *drafts) save(d *draft) {
-	if s.root == nil {
+	if s.files == nil {
 		return
 	}
-	data, err := json.Marshal(d)
-	if err == nil {
-		err = safefile.ReplaceFast(s.root, d.file, data)
-	}
+	err := s.files.Save(d.file, *d)
 	d.saved = err == nil
 	if err == nil {
 		if s.said {
@@ -323,7 +286,7 @@ func (s *drafts) saveRest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for d := range s.all {
-		if s.root != nil && !d.saved {
+		if s.files != nil && !d.saved {
 			if s.save(d); !d.saved {
 				return
 			}

@@ -120,7 +120,7 @@ func (d *desk) card(text string, streaming bool) string {
 func textOf(text string) string { return js(map[string]any{"text": text}) }
 
 // after expects silence for the time before, and text right behind it.
-func (d *desk) after(quiet time.Duration, text string) {
+func (d *desk) after(quiet time.Duration, text string) (got Sent) {
 	d.t.Helper()
 	start := time.Now()
 	time.Sleep(quiet - time.Millisecond)
@@ -129,13 +129,14 @@ func (d *desk) after(quiet time.Duration, text string) {
 	time.Sleep(2 * time.Millisecond)
 	synctest.Wait()
 	select {
-	case m := <-d.host.said:
-		if m.Text != text {
-			d.t.Errorf("published %q, want %q", m.Text, text)
+	case got = <-d.host.said:
+		if got.Text != text {
+			d.t.Errorf("published %q, want %q", got.Text, text)
 		}
 	default:
 		d.t.Errorf("nothing was published %v after, want %q", time.Since(start), text)
 	}
+	return got
 }
 
 // never expects silence for a long time.
@@ -231,7 +232,7 @@ func TestLateEditIsNoHabit(t *testing.T) {
 func TestTypingSignTakenBackEndsEdits(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.habits.edits(false, time.Now(), time.Now())
-		d.recent.stands("om_question", group)
+		d.recent.chats.Add("om_question", group)
 		d.do("POST", "im/v1/messages/om_question/reactions", map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}, map[string]any{"reaction_id": "re_1"})
 		id := d.text("Thinking…")
 		time.Sleep(time.Second)
@@ -247,7 +248,7 @@ func TestTypingSignTakenBackEndsEdits(t *testing.T) {
 func TestTypingSignOnMailEndsEdits(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.habits.edits(false, time.Now(), time.Now())
-		d.recent.stands("om_question", group)
+		d.recent.chats.Add("om_question", group)
 		on := "im/v1/messages/" + string(feishu.MailID("msg_1_coder_x", "om_question")) + "/reactions"
 		d.do("POST", on, map[string]any{"reaction_type": map[string]any{"emoji_type": "Typing"}}, map[string]any{"reaction_id": "re_1"})
 		id := d.text("Thinking…")
@@ -262,7 +263,7 @@ func TestTypingSignOnMailEndsEdits(t *testing.T) {
 func TestOtherReactionsEndNothing(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		d.habits.edits(false, time.Now(), time.Now())
-		d.recent.stands("om_question", group)
+		d.recent.chats.Add("om_question", group)
 		d.do("POST", "im/v1/messages/om_question/reactions", map[string]any{"reaction_type": map[string]any{"emoji_type": "OK"}}, map[string]any{"reaction_id": "re_1"})
 		d.text("answer")
 		d.do("DELETE", "im/v1/messages/om_question/reactions/re_1", nil, nil)
@@ -641,6 +642,38 @@ func draftFiles(t *testing.T, dir string) []string {
 	return files
 }
 
+// Drafts that version 1.0 wrote go on.
+func TestDraftsOfTheVersionBefore(t *testing.T) {
+	dir := t.TempDir()
+	for name, data := range map[string]string{
+		"draft-card-77.json": `{"message":{"ID":"om_1","RootID":"","ParentID":"","ThreadID":"","ChatID":"oc_group","ChatType":"",` +
+			`"Type":"interactive","Content":"{\"type\":\"card\",\"data\":{\"card_id\":\"77\"}}","Mentions":null,"Sender":{"Type":"app",` +
+			`"OpenID":"","UnionID":"","UserID":"","AppID":"cli_desk","Name":""},"CreateTime":946684800000,"Deleted":false},"card_id":"77",` +
+			`"card":{"body":{"elements":[{"content":"a b","element_id":"content","tag":"markdown"}]},"config":{"streaming_mode":true},` +
+			`"schema":"2.0"},"wait":"end","created":946684800000,"touched":946684800000,"streams":946684800000,"seq":{"content":2}}`,
+		"draft-om_old.json": `{"message":{"ID":"om_old","RootID":"om_root","ParentID":"om_parent","ThreadID":"omt_1","ChatID":"oc_group",` +
+			`"ChatType":"","Type":"text","Content":"{\"text\":\"@_user_1 edited\"}","Mentions":[{"Key":"@_user_1","OpenID":"ou_b",` +
+			`"UnionID":"on_b","UserID":"","AppID":"cli_b","Name":"BotB","Type":"bot"}],"Sender":{"Type":"app","OpenID":"ou_a","UnionID":"",` +
+			`"UserID":"","AppID":"cli_a","Name":"BotA"},"CreateTime":7,"Deleted":false},"wait":"edit","created":1,"touched":2}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		withDesk(t, dir, func(d *desk) {
+			got := d.after(quiet, "@BotB edited")
+			if got.ID != "om_old" || got.RootID != "om_root" || got.ParentID != "om_parent" || got.ThreadID != "omt_1" || got.CreateTime != 7 ||
+				len(got.Mentions) != 1 || got.Mentions[0].OpenID != "ou_b" || got.Mentions[0].UnionID != "on_b" || got.Mentions[0].AppID != "cli_b" {
+				t.Errorf("the draft became %+v", got)
+			}
+			d.do("PUT", "cardkit/v1/cards/77/elements/content/content", map[string]any{"content": "late", "sequence": 1}, nil)
+			d.do("PATCH", "cardkit/v1/cards/77/settings", map[string]any{"settings": `{"config":{"streaming_mode":false}}`, "sequence": 3}, nil)
+			d.after(settle, "a b")
+		})
+	})
+}
+
 func TestBrokenDraftsAreKeptAside(t *testing.T) {
 	dir := t.TempDir()
 	for name, data := range map[string]string{"draft-a.json": "{", "draft-b.json": `{}`, "draft-c.json": `{"card_id":"7"}`, "draft-d.json.x.tmp": "", "draft-e.json": "null", "habits.json": "?"} {
@@ -717,20 +750,18 @@ func FuzzReadDraft(f *testing.F) {
 		if err := root.WriteFile("draft-x.json", data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		d, err := readDraft(root, "draft-x.json")
-		if err != nil {
-			return
-		}
-		d.finished()
-		d.due(&Options{})
-		d.touch(time.Now(), true, true)
-		out, err := json.Marshal(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again := &draft{}
-		if err := json.Unmarshal(out, again); err != nil || again.text() != d.text() || again.key() != d.key() {
-			t.Errorf("%v: %q became %q", err, d.text(), again.text())
+		for d := range loadDrafts(root, slog.New(slog.DiscardHandler), func(string) {}).all {
+			d.finished()
+			d.due(&Options{})
+			d.touch(time.Now(), true, true)
+			out, err := json.Marshal(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := &draft{}
+			if err := json.Unmarshal(out, again); err != nil || again.text() != d.text() || again.key() != d.key() {
+				t.Errorf("%v: %q became %q", err, d.text(), again.text())
+			}
 		}
 	})
 }

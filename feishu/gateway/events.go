@@ -27,7 +27,7 @@ func (g *Gateway) tapEvent(data []byte) (v feishu.Verdict, instead []byte, after
 		g.left(ev.ChatID, ev.CreateTime)
 	case feishu.EventRecalled:
 		if ev.Recall != nil {
-			g.forget(ev.Recall.ID)
+			g.Forget(ev.Recall.ID)
 			return feishu.Pass, nil, func() { g.recalled(ev.ChatID, ev.Recall.ID, ev.Recall.At) }
 		}
 	case feishu.EventReacted, feishu.EventReactionEnded:
@@ -50,7 +50,7 @@ func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte, f
 	if m.ChatType == feishu.ChatGroup {
 		g.joined(m.ChatID, m.CreateTime)
 	}
-	g.recent.stands(m.ID, m.ChatID)
+	g.recent.chats.Add(m.ID, m.ChatID)
 	g.opts.Book.LearnMentions(m.Mentions)
 	if !m.Sender.IsBot() {
 		return g.hear(m, data)
@@ -87,7 +87,7 @@ func (g *Gateway) ownMessage(m *feishu.Message) bool {
 	if m.Sender.OpenID != "" && m.Sender.OpenID == self.OpenID || g.own.is(m.Sender.AppID) {
 		return true
 	}
-	_, out := g.recent.wasPublished(m.ID)
+	out := g.recent.sent.Contains(m.ID)
 	return out || g.drafts.holds(m.ID)
 }
 
@@ -154,9 +154,9 @@ func (g *Gateway) joined(id relay.ChatID, at relay.Millis) {
 	}
 }
 
-// forget drops what of a recalled message is not published yet; it is not published later.
-func (g *Gateway) forget(id relay.MessageID) {
-	g.recent.recalls(id)
+// Forget drops what of a recalled message is not published yet; it is not published later.
+func (g *Gateway) Forget(id relay.MessageID) {
+	g.recent.gone.Add(id, struct{}{})
 	if g.drafts.drop(id) {
 		g.count("draft_recalled")
 	}

@@ -85,6 +85,7 @@ import (
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/longconn"
 	"feishu-relay/feishu/webhook"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
 
@@ -95,6 +96,9 @@ type Host interface {
 	// returns nil. It is called once for a message id, and again after an error,
 	// a crash or a repeat of the send with the same uuid.
 	Sent(ctx context.Context, m Sent) error
+	// Edited tells that the bot has changed the text of a message in a group, which is not to be
+	// told again by Sent. It may be one that Sent was never called for.
+	Edited(m Sent)
 	// Hearing is a person's message in a group that the bot is about to be given:
 	// it may answer before the message is recorded. It returns at once.
 	Hearing(m feishu.Message)
@@ -189,9 +193,12 @@ type Gateway struct {
 	asking  sync.Map // relay.ChatID: a question to Feishu is under way
 	slots   chan struct{}
 	rosters *rosters
-	crew    *crew           // taps, and questions to Feishu
-	ctx     context.Context // of the questions; ended by Close
+	ctx     context.Context // of questions to Feishu; ended by Close
 	cancel  context.CancelFunc
+
+	mu     sync.RWMutex   // held to read while busy grows
+	closed bool           // guarded by mu
+	busy   sync.WaitGroup // taps, and questions to Feishu
 }
 
 // New makes a gateway. It reads the drafts and habits of an earlier run, and
@@ -225,7 +232,7 @@ func New(o Options) (*Gateway, error) {
 		o.Certified = func(string) bool { return false }
 	}
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, budgets: newBudgets(), slots: make(chan struct{}, maxTaps),
-		recent: newRecents(), rosters: newRosters(), crew: newCrew()}
+		recent: newRecents(), rosters: newRosters()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(o.AppID, o.Book, o.API, o.Logger, o.Counter)
 	var err error
@@ -361,12 +368,25 @@ const closeWait = 5 * time.Second
 // all the same. It may be called twice.
 func (g *Gateway) Close() error {
 	err := g.conn.Close()
-	if !g.crew.close(closeWait) {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	if !wait.Group(&g.busy, closeWait) {
 		g.log.Warn("the gateway closes while calls are still being recorded")
 	}
 	g.cancel()
 	g.close()
 	return err
+}
+
+// background runs f, which does not panic, beside its caller; false once the gateway is closed.
+func (g *Gateway) background(f func()) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if !g.closed {
+		g.busy.Go(f)
+	}
+	return !g.closed
 }
 
 // identified learns the app of an accepted bootstrap or a verified webhook.

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -10,8 +9,9 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"feishu-relay/feishu"
-	"feishu-relay/relay"
 )
 
 // maxTokens bounds the tokens that are told apart; the oldest is forgotten, and
@@ -27,16 +27,17 @@ type owner struct {
 	log   *slog.Logger
 	count func(string)
 
+	tokens *lru.Cache[string, string] // token: app id
+
 	mu     sync.Mutex
-	tokens *bounded[string, string] // token: app id. guarded by mu
-	warned map[string]bool          // "app", "user": said once. guarded by mu
-	others bool                     // calls of another app pass here too. guarded by mu
-	asking bool                     // guarded by mu
+	warned map[string]bool // "app", "user": said once. guarded by mu
+	others bool            // calls of another app pass here too. guarded by mu
+	asking bool            // guarded by mu
 }
 
 func newOwner(app string, book *feishu.Book, api *feishu.API, log *slog.Logger, count func(string)) *owner {
 	o := &owner{fixed: app, book: book, api: api, log: log, count: count,
-		tokens: newBounded[string, string](maxTokens), warned: map[string]bool{}}
+		tokens: newLRU[string, string](maxTokens), warned: map[string]bool{}}
 	if app != "" && book.Self().AppID != app {
 		book.LearnSelf(feishu.Self{AppID: app})
 		if known := book.Self().AppID; known != "" && known != app {
@@ -77,9 +78,7 @@ func (o *owner) proved(token, app string) {
 	if token == "" {
 		return
 	}
-	o.mu.Lock()
-	o.tokens.put(token, app)
-	o.mu.Unlock()
+	o.tokens.Add(token, app)
 	if o.is(app) && strings.HasPrefix(token, "t-") {
 		o.api.SawToken(token)
 	}
@@ -92,9 +91,7 @@ func (o *owner) watches(token string) bool {
 		o.foreign("user", "")
 		return false
 	}
-	o.mu.Lock()
-	app, known := o.tokens.get(token)
-	o.mu.Unlock()
+	app, known := o.tokens.Get(token)
 	return !known || o.is(app)
 }
 
@@ -104,19 +101,17 @@ func (o *owner) trusts(token string) bool {
 	if token == "" {
 		return false
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if app, known := o.tokens.get(token); known {
+	if app, known := o.tokens.Get(token); known {
 		return o.is(app)
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	return !o.others
 }
 
 // knows reports whether token was proved to be our app's.
 func (o *owner) knows(token string) bool {
-	o.mu.Lock()
-	app, known := o.tokens.get(token)
-	o.mu.Unlock()
+	app, known := o.tokens.Get(token)
 	return known && o.is(app)
 }
 
@@ -179,29 +174,12 @@ func (g *Gateway) tokenAnswer(t *tapped) {
 
 // selfAnswer reads the bot's own identity (docs/feishu.md 4.2).
 func (g *Gateway) selfAnswer(t *tapped) {
-	var ans struct {
-		Code int `json:"code"`
-		Bot  struct {
-			Name   string       `json:"app_name"`
-			OpenID relay.OpenID `json:"open_id"`
-		} `json:"bot"`
-		Data struct {
-			Ping struct {
-				ID   relay.OpenID `json:"botID"`
-				Name string       `json:"botName"`
-			} `json:"pingBotInfo"`
-		} `json:"data"`
-	}
 	// beyond loopback it may be a stranger's
 	first := g.opts.Loopback && g.opts.Book.Self().OpenID == "" && g.own.trusts(t.token)
-	if !first && !g.own.knows(t.token) || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 {
+	if !first && !g.own.knows(t.token) {
 		return
 	}
-	self := feishu.Self{Name: ans.Bot.Name, OpenID: ans.Bot.OpenID}
-	if t.op == opBotPing {
-		self = feishu.Self{Name: ans.Data.Ping.Name, OpenID: ans.Data.Ping.ID}
-	}
-	if self.OpenID != "" {
+	if self, err := feishu.ParseBotInfo(t.answer); err == nil && self.OpenID != "" {
 		g.opts.Book.LearnSelf(self)
 	}
 }
@@ -246,7 +224,7 @@ func (g *Gateway) knowSelf() {
 	if busy {
 		return
 	}
-	g.crew.start(func() {
+	g.background(func() {
 		defer g.caught("identity")
 		defer func() {
 			g.own.mu.Lock()
@@ -266,44 +244,22 @@ func (g *Gateway) knowSelf() {
 
 // chatAnswer reads what kind a chat is (docs/feishu.md 3.1).
 func (g *Gateway) chatAnswer(t *tapped) {
-	var ans struct {
-		Code int `json:"code"`
-		Data struct {
-			Mode string `json:"chat_mode"`
-			Name string `json:"name"`
-		} `json:"data"`
-	}
-	if !g.own.trusts(t.token) || t.status != http.StatusOK || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 ||
-		ans.Data.Mode == "" {
+	chat, err := feishu.ParseChat(t.answer)
+	if !g.own.trusts(t.token) || t.status != http.StatusOK || err != nil || chat.Kind == "" {
 		return
 	}
-	chat := g.opts.Book.Chat(t.chat)
-	chat.ID, chat.Name, chat.Asked = t.chat, ans.Data.Name, time.Now()
-	chat.Kind, chat.Topic = feishu.ChatGroup, ans.Data.Mode == "topic"
-	if ans.Data.Mode == feishu.ChatP2P {
-		chat.Kind = feishu.ChatP2P
-	}
+	chat.ID, chat.Asked = t.chat, time.Now()
 	g.opts.Book.SetChat(chat)
 	g.drafts.poke()
 }
 
 // chatBotsAnswer reads a chat's bots (docs/feishu.md 4.2).
 func (g *Gateway) chatBotsAnswer(t *tapped) {
-	var ans struct {
-		Code int `json:"code"`
-		Data struct {
-			Items []struct {
-				BotID   relay.OpenID `json:"bot_id"`
-				OpenID  relay.OpenID `json:"open_id"`
-				BotName string       `json:"bot_name"`
-				Name    string       `json:"name"`
-			} `json:"items"`
-		} `json:"data"`
-	}
-	if !g.own.trusts(t.token) || json.Unmarshal(t.answer, &ans) != nil || ans.Code != 0 {
+	bots, err := feishu.ParseChatBots(t.answer)
+	if !g.own.trusts(t.token) || err != nil {
 		return
 	}
-	for _, b := range ans.Data.Items {
-		g.opts.Book.LearnBot(feishu.Bot{OpenID: cmp.Or(b.BotID, b.OpenID), Name: cmp.Or(b.BotName, b.Name)})
+	for _, b := range bots {
+		g.opts.Book.LearnBot(b)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"feishu-relay/feishu"
 	"feishu-relay/mention"
 	"feishu-relay/relay"
@@ -33,24 +35,24 @@ type roster struct {
 // rosters are those of the chats that the bot writes names in.
 type rosters struct {
 	mu    sync.Mutex
-	known *bounded[relay.ChatID, *roster] // guarded by mu
-	asked map[relay.ChatID]chan struct{}  // closed with the answer; guarded by mu
+	known *lru.Cache[relay.ChatID, *roster]
+	asked map[relay.ChatID]chan struct{} // closed with the answer; guarded by mu
 }
 
 func newRosters() *rosters {
-	return &rosters{known: newBounded[relay.ChatID, *roster](maxRosters), asked: map[relay.ChatID]chan struct{}{}}
+	return &rosters{known: newLRU[relay.ChatID, *roster](maxRosters), asked: map[relay.ChatID]chan struct{}{}}
 }
 
 // rosterOf returns the names of a chat; nil where Feishu has not told them in time.
 func (g *Gateway) rosterOf(chat relay.ChatID) *mention.Directory {
 	r := g.rosters
 	r.mu.Lock()
-	known, ok := r.known.get(chat)
+	known, ok := r.known.Get(chat)
 	answered := r.asked[chat]
 	if answered == nil && (!ok || time.Now().After(known.next)) {
 		answered = make(chan struct{})
 		r.asked[chat] = answered
-		if !g.crew.start(func() { g.askRoster(chat, answered) }) {
+		if !g.background(func() { g.askRoster(chat, answered) }) {
 			delete(r.asked, chat)
 			close(answered)
 		}
@@ -65,9 +67,7 @@ func (g *Gateway) rosterOf(chat relay.ChatID) *mention.Directory {
 	case <-answered:
 	case <-late.C:
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known, ok = r.known.get(chat); !ok {
+	if known, ok = r.known.Get(chat); !ok {
 		return nil
 	}
 	return known.names
@@ -78,10 +78,10 @@ func (g *Gateway) askRoster(chat relay.ChatID, answered chan struct{}) {
 	defer func() {
 		g.rosters.mu.Lock()
 		defer g.rosters.mu.Unlock()
-		if old, ok := g.rosters.known.get(chat); ok && now.names == nil {
+		if old, ok := g.rosters.known.Get(chat); ok && now.names == nil {
 			now.names = old.names
 		}
-		g.rosters.known.put(chat, now)
+		g.rosters.known.Add(chat, now)
 		delete(g.rosters.asked, chat)
 		close(answered)
 	}()

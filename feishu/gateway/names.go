@@ -62,7 +62,8 @@ func (g *Gateway) unnamed(out *Sent) []string {
 // not asked lately.
 func (g *Gateway) mustAsk(out *Sent) bool {
 	return g.opts.API.Ready() && slices.ContainsFunc(g.unnamed(out), func(id string) bool {
-		return time.Since(g.recent.askedFor(out.ChatID, id)) > askNamesAgain
+		asked, _ := g.recent.asked.Get(nameless{out.ChatID, id})
+		return time.Since(asked) > askNamesAgain
 	})
 }
 
@@ -83,7 +84,7 @@ func (g *Gateway) askNames(d *draft, out *Sent) time.Duration {
 		defer g.caught("names")
 		defer func() {
 			for _, id := range ids {
-				g.recent.askFor(chat, id, time.Now())
+				g.recent.asked.Add(nameless{chat, id}, time.Now())
 			}
 			g.asking.Delete(key)
 			g.drafts.each(func(d *draft) bool { return d.Message.ChatID == chat }, func(d *draft) { d.retryAt = time.Time{} })
@@ -93,7 +94,7 @@ func (g *Gateway) askNames(d *draft, out *Sent) time.Duration {
 		g.count("names_asked")
 		g.learnNames(ctx, chat, ids)
 	}
-	if !g.crew.start(ask) {
+	if !g.background(ask) {
 		g.asking.Delete(key)
 	}
 	return wait

@@ -194,6 +194,8 @@ type host struct {
 	passed      []relay.MessageID
 }
 
+func (h *host) Edited(Sent) {}
+
 func (h *host) Sent(ctx context.Context, m Sent) error {
 	if h.sent != nil {
 		if err := h.sent(ctx, m); err != nil {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net/http"
 	"strings"
 
 	"feishu-relay/feishu"
@@ -59,6 +58,68 @@ type call struct {
 	reaction string
 }
 
+// routes are the watched calls by method and path below /open-apis/; of two that fit the first
+// counts. {…} is one segment: an id.
+var routes = parseRoutes([]route{
+	{opToken, "POST auth/v3/tenant_access_token/internal"},
+	{opToken, "POST auth/v3/app_access_token/internal"},
+	{opBotInfo, "GET bot/v3/info"},
+	{opBotPing, "POST bot/v1/openclaw_bot/ping"},
+	{opBots, "GET bot/v3/bots/basic_batch"},
+	{opUser, "GET contact/v3/users/{user}"},
+	{opChat, "GET im/v1/chats/{chat}"},
+	{opChatBots, "GET im/v1/chats/{chat}/members/bots"},
+	{opMessages, "GET im/v1/messages/mget"},
+	{opMessage, "GET im/v1/messages/{message}"},
+	{opCreate, "POST im/v1/messages"},
+	{opMergeForward, "POST im/v1/messages/merge_forward"},
+	{opEdit, "PUT im/v1/messages/{message}"},
+	{opPatch, "PATCH im/v1/messages/{message}"},
+	{opRecall, "DELETE im/v1/messages/{message}"},
+	{opReply, "POST im/v1/messages/{message}/reply"},
+	{opForward, "POST im/v1/messages/{message}/forward"},
+	{opForward, "POST im/v1/threads/{thread}/forward"},
+	{opReact, "POST im/v1/messages/{message}/reactions"},
+	{opUnreact, "DELETE im/v1/messages/{message}/reactions/{reaction}"},
+	{opCardCreate, "POST cardkit/v1/cards"}, // CardKit: docs/feishu.md 5.2
+	{opCardConvert, "POST cardkit/v1/cards/id_convert"},
+	{opCardReplace, "PUT cardkit/v1/cards/{card}"},
+	{opCardSettings, "PATCH cardkit/v1/cards/{card}/settings"},
+	{opCardBatch, "POST cardkit/v1/cards/{card}/batch_update"},
+	{opElementAdd, "POST cardkit/v1/cards/{card}/elements"},
+	{opElementReplace, "PUT cardkit/v1/cards/{card}/elements/{element}"},
+	{opElementPatch, "PATCH cardkit/v1/cards/{card}/elements/{element}"},
+	{opElementDelete, "DELETE cardkit/v1/cards/{card}/elements/{element}"},
+	{opElementContent, "PUT cardkit/v1/cards/{card}/elements/{element}/content"},
+})
+
+type route struct {
+	op   op
+	call string
+}
+
+// form is the method and the number of segments of a call.
+type form struct {
+	method   string
+	segments int
+}
+
+type parsedRoute struct {
+	op       op
+	segments []string
+}
+
+func parseRoutes(list []route) map[form][]parsedRoute {
+	byForm := map[form][]parsedRoute{}
+	for _, r := range list {
+		method, path, _ := strings.Cut(r.call, " ")
+		segments := strings.Split(path, "/")
+		f := form{method, len(segments)}
+		byForm[f] = append(byForm[f], parsedRoute{r.op, segments})
+	}
+	return byForm
+}
+
 // match finds what a call is, by method and path; opNone for all that passes
 // unread. Doubled slashes are tolerated, the Node SDK makes them (docs/feishu.md 7.1),
 // and so is one at the end: Feishu decides whether it takes the call.
@@ -67,138 +128,42 @@ func match(method, path string) call {
 	if !ok {
 		return call{}
 	}
-	family, rest, _ := strings.Cut(path, "/")
-	p := strings.Split(rest, "/")
-	switch family {
-	case "im":
-		return matchIM(method, p)
-	case "cardkit":
-		return matchCard(method, p)
-	case "auth":
-		if method == http.MethodPost && len(p) == 3 && p[0] == "v3" && p[2] == "internal" &&
-			(p[1] == "tenant_access_token" || p[1] == "app_access_token") {
-			return call{op: opToken}
-		}
-	case "bot":
-		switch method + " " + rest {
-		case "GET v3/info":
-			return call{op: opBotInfo}
-		case "POST v1/openclaw_bot/ping":
-			return call{op: opBotPing}
-		case "GET v3/bots/basic_batch":
-			return call{op: opBots}
-		}
-	case "contact":
-		if method == http.MethodGet && len(p) == 3 && p[0] == "v3" && p[1] == "users" {
-			return call{op: opUser, user: p[2]}
+	segments := strings.Split(path, "/")
+	for _, r := range routes[form{method, len(segments)}] {
+		if c, ok := r.match(segments); ok {
+			return c
 		}
 	}
 	return call{}
 }
 
-func matchIM(method string, p []string) call {
-	if len(p) < 2 || p[0] != "v1" {
-		return call{}
-	}
-	switch p[1] {
-	case "messages":
-		return matchMessages(method, p[2:])
-	case "threads":
-		if method == http.MethodPost && len(p) == 4 && p[3] == "forward" {
-			return call{op: opForward}
+func (r *parsedRoute) match(segments []string) (c call, ok bool) {
+	c.op = r.op
+	for i, want := range r.segments {
+		switch got := segments[i]; want {
+		case "{message}":
+			c.message = relay.MessageID(got)
+		case "{chat}":
+			c.chat = relay.ChatID(got)
+		case "{card}":
+			c.card = got
+		case "{element}":
+			c.element = got
+		case "{user}":
+			c.user = got
+		case "{reaction}":
+			c.reaction = got
+		case "{thread}", got:
+		default:
+			return call{}, false
 		}
-	case "chats":
-		switch {
-		case method != http.MethodGet || len(p) < 3:
-		case len(p) == 3:
-			return call{op: opChat, chat: relay.ChatID(p[2])}
-		case len(p) == 5 && p[3] == "members" && p[4] == "bots":
-			return call{op: opChatBots, chat: relay.ChatID(p[2])}
-		}
-	}
-	return call{}
-}
-
-func matchMessages(method string, p []string) call {
-	if len(p) == 0 {
-		if method == http.MethodPost {
-			return call{op: opCreate}
-		}
-		return call{}
-	}
-	c := call{message: relay.MessageID(p[0])}
-	switch {
-	case len(p) == 1 && method == http.MethodGet && p[0] == "mget":
-		return call{op: opMessages}
-	case len(p) == 1 && method == http.MethodPost && p[0] == "merge_forward":
-		return call{op: opMergeForward}
-	case len(p) == 1 && method == http.MethodGet:
-		c.op = opMessage
-	case len(p) == 1 && method == http.MethodPut:
-		c.op = opEdit
-	case len(p) == 1 && method == http.MethodPatch:
-		c.op = opPatch
-	case len(p) == 1 && method == http.MethodDelete:
-		c.op = opRecall
-	case len(p) == 2 && method == http.MethodPost && p[1] == "reply":
-		c.op = opReply
-	case len(p) == 2 && method == http.MethodPost && p[1] == "forward":
-		c.op = opForward
-	case len(p) == 2 && method == http.MethodPost && p[1] == "reactions":
-		c.op = opReact
-	case len(p) == 3 && method == http.MethodDelete && p[1] == "reactions":
-		c.op, c.reaction = opUnreact, p[2]
-	default:
-		return call{}
 	}
 	if c.op == opReply || c.op == opReact || c.op == opUnreact {
 		if about, ok := feishu.AboutMail(c.message); ok {
 			c.mail, c.message = c.message, about
 		}
 	}
-	return c
-}
-
-// matchCard knows the calls of CardKit (docs/feishu.md 5.2).
-func matchCard(method string, p []string) call {
-	if len(p) < 2 || p[0] != "v1" || p[1] != "cards" {
-		return call{}
-	}
-	p = p[2:]
-	var c call
-	if len(p) > 0 {
-		c.card = p[0]
-	}
-	if len(p) > 2 {
-		c.element = p[2]
-	}
-	switch {
-	case len(p) == 0:
-		if method == http.MethodPost {
-			c.op = opCardCreate
-		}
-	case len(p) == 1 && method == http.MethodPut:
-		c.op = opCardReplace
-	case len(p) == 1 && method == http.MethodPost && p[0] == "id_convert":
-		return call{op: opCardConvert}
-	case len(p) == 2 && method == http.MethodPatch && p[1] == "settings":
-		c.op = opCardSettings
-	case len(p) == 2 && method == http.MethodPost && p[1] == "batch_update":
-		c.op = opCardBatch
-	case len(p) < 2 || p[1] != "elements":
-	case len(p) == 2 && method == http.MethodPost:
-		c.op = opElementAdd
-	case len(p) == 3:
-		c.op = map[string]op{
-			http.MethodPut: opElementReplace, http.MethodPatch: opElementPatch, http.MethodDelete: opElementDelete,
-		}[method]
-	case len(p) == 4 && method == http.MethodPut && p[3] == "content":
-		c.op = opElementContent
-	}
-	if c.op == opNone {
-		return call{}
-	}
-	return c
+	return c, true
 }
 
 // squash makes one slash of several.

@@ -60,7 +60,7 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 		return
 	}
 	g.opts.Book.LearnMentions(m.Mentions)
-	g.recent.stands(m.ID, m.ChatID)
+	g.recent.chats.Add(m.ID, m.ChatID)
 	kind := g.kindOf(t, m.ChatID)
 	g.opts.Book.SawChat(m.ChatID, kind)
 	if kind == feishu.ChatP2P {
@@ -68,7 +68,7 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	}
 	g.joined(m.ChatID, m.CreateTime)
 	g.releaseChat(&m)
-	if _, out := g.recent.wasPublished(m.ID); out || g.drafts.holds(m.ID) {
+	if g.recent.sent.Contains(m.ID) || g.drafts.holds(m.ID) {
 		return // the same send again, by its uuid
 	}
 	if m.Type == typeCard || m.Type == "" || m.Content == "" { // cards are simplified in answers
@@ -185,8 +185,12 @@ func (g *Gateway) edited(t *tapped) {
 	if found {
 		return
 	}
-	if p, ok := g.recent.wasPublished(t.message); ok {
+	if p, ok := g.recent.sent.Get(t.message); ok {
 		g.habits.edits(p.card, p.at, now)
+	}
+	if m.ChatID = cmp.Or(m.ChatID, g.recent.chatOf(t.message)); m.Content != "" && m.ID == t.message &&
+		!g.recent.gone.Contains(m.ID) && g.opts.Book.Chat(m.ChatID).Kind == feishu.ChatGroup {
+		g.opts.Host.Edited(g.finished(Sent{Message: m, Text: m.Text(), EditOf: m.ID}))
 	}
 }
 
@@ -195,7 +199,7 @@ func (g *Gateway) deleted(t *tapped) {
 	if _, _, ok := t.accepted(); !ok {
 		return
 	}
-	g.forget(t.message)
+	g.Forget(t.message)
 	g.recalled(g.recent.chatOf(t.message), t.message, relay.MillisOf(time.Now()))
 }
 
@@ -207,7 +211,8 @@ func (g *Gateway) reacted(t *tapped) {
 		return
 	}
 	if t.op == opUnreact {
-		if on, ok := g.recent.typed(t.reaction); ok {
+		if on, ok := g.recent.typing.Get(t.reaction); ok {
+			g.recent.typing.Remove(t.reaction)
 			g.releaseAnswer(on)
 		}
 		return
@@ -216,7 +221,7 @@ func (g *Gateway) reacted(t *tapped) {
 		ID string `json:"reaction_id"`
 	}
 	if json.Unmarshal(data, &ans) == nil && t.sendRequest().Reaction.Emoji == typingSign && ans.ID != "" {
-		g.recent.types(ans.ID, t.message)
+		g.recent.typing.Add(ans.ID, t.message)
 	}
 }
 

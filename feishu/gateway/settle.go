@@ -190,24 +190,30 @@ func (g *Gateway) dropped(d *draft, event, why string) {
 func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 	err = errPanicked // unless it gets to its end
 	defer g.caught("sent")
-	if g.recent.wasRecalled(cmp.Or(out.EditOf, out.ID)) {
+	if g.recent.gone.Contains(cmp.Or(out.EditOf, out.ID)) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostWait)
 	defer cancel()
-	out.Mentions = g.named(out.Mentions)
-	out.Text = feishu.WithNames(out.Text, out.Mentions)
-	out.ChatType = feishu.ChatGroup
+	out = g.finished(out)
 	if err := g.opts.Host.Sent(ctx, out); err != nil {
 		g.count("sent_error")
 		g.log.Error("a message of the bot cannot be recorded yet", "chat", out.ChatID, "message_id", out.ID, "err", err)
 		return err
 	}
 	if out.EditOf == "" {
-		g.recent.published(&out.Message, time.Now())
+		g.recent.sent.Add(out.ID, published{at: time.Now(), card: out.Type == typeCard})
 	}
 	g.count("sent")
 	return nil
+}
+
+// finished is a group's message with the names of those that it mentions.
+func (g *Gateway) finished(out Sent) Sent {
+	out.Mentions = g.named(out.Mentions)
+	out.Text = feishu.WithNames(out.Text, out.Mentions)
+	out.ChatType = feishu.ChatGroup
+	return out
 }
 
 // askChat asks Feishu, in the background, what kind a chat is, unless an answer has
@@ -216,7 +222,7 @@ func (g *Gateway) askChat(id relay.ChatID) {
 	if _, busy := g.asking.LoadOrStore(id, true); busy {
 		return
 	}
-	g.crew.start(func() {
+	g.background(func() {
 		defer g.caught("chat")
 		defer g.asking.Delete(id)
 		if kind := g.opts.Book.Chat(id).Kind; kind == feishu.ChatGroup || kind == feishu.ChatP2P {

@@ -167,7 +167,7 @@ func (g *Gateway) observeInTime(t *tapped) []byte {
 			done <- instead
 		}
 	}
-	if !g.crew.start(work) {
+	if !g.background(work) {
 		work() // of the last calls while the gateway closes
 	}
 	timer := time.NewTimer(tapWait)

@@ -9,24 +9,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
 	"feishu-relay/relay"
 )
 
 const (
-	bootstrapPath = "/callback/ws/endpoint"
-	maxBootstrap  = 8 << 10 // the request's body; a larger one is refused with 413
-	maxAnswer     = 1 << 20 // Feishu's answer; what does not fit goes to the bot as it came
-	// for its body to come, and for Feishu's answer; as long as the Node SDK waits
-	// (docs/feishu.md 1.1)
-	bootstrapTimeout = 15 * time.Second
+	maxBootstrap = 8 << 10 // bytes of the request's body; a larger one is refused with 413
+	maxAnswer    = 1 << 20 // bytes of Feishu's answer; what does not fit goes to the bot as it came
 )
 
 // Bootstrap passes a bootstrap call to Feishu, and Feishu's answer to the bot
@@ -34,7 +30,7 @@ const (
 // settings. An answer without such a URL, a refusal, goes back as it came.
 func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(bootstrapTimeout)) // a recorder in a test has none
+	_ = deadline.SetReadDeadline(time.Now().Add(conn.CallTimeout)) // a recorder in a test has none
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBootstrap))
 	_ = deadline.SetReadDeadline(time.Time{})
 	if err != nil {
@@ -45,7 +41,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 		fail(w, status, "the bootstrap call's body cannot be read")
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), bootstrapTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), conn.CallTimeout)
 	defer cancel()
 	resp, err := s.forward(ctx, r, body)
 	if err != nil {
@@ -63,17 +59,16 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadGateway, "Feishu's answer broke off")
 		return
 	}
-	header := w.Header()
-	maps.Copy(header, resp.Header)
-	feishu.DropHopByHop(header)
+	feishu.CopyHeader(w.Header(), resp.Header)
 	if resp.StatusCode == http.StatusOK {
-		if ours, err := s.replace(r, resp.Header, answer, credentialsOf(body)); err != nil {
+		ours, err := s.replace(r, resp.Header.Get("Content-Encoding"), answer, credentialsOf(body))
+		if _, refused := errors.AsType[*feishu.CodeError](err); err != nil && !refused {
 			s.log.Warn("an answer to a bootstrap call cannot be read: the bot connects to feishu itself", "err", err)
 			s.Counter("bootstrap_failed")
-		} else if ours != nil {
+		} else if err == nil {
 			answer = ours
-			header.Del("Content-Encoding")
-			header.Set("Content-Length", strconv.Itoa(len(answer)))
+			w.Header().Del("Content-Encoding")
+			w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 		}
 	}
 	w.WriteHeader(resp.StatusCode)
@@ -84,50 +79,30 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 
 // forward sends the bot's call to Feishu, with the headers it came with.
 func (s *Server) forward(ctx context.Context, r *http.Request, body []byte) (*http.Response, error) {
-	u := *s.Upstream
-	u.Path = strings.TrimRight(u.Path, "/") + bootstrapPath
-	u.RawPath = ""
+	u := s.Upstream.JoinPath(conn.BootstrapPath)
 	u.RawQuery = r.URL.RawQuery
 	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	req.Header = r.Header.Clone()
-	feishu.DropHopByHop(req.Header)
-	if _, ok := req.Header["User-Agent"]; !ok {
-		req.Header["User-Agent"] = nil // none came, so none is added
-	}
+	feishu.ForwardHeader(req.Header, r.Header)
 	if accepted := req.Header.Get("Accept-Encoding"); accepted != "" {
 		req.Header.Set("Accept-Encoding", readable(accepted))
 	}
 	return s.client.Do(req)
 }
 
-// replace returns the answer with our URL in it, and nil where it has none.
-func (s *Server) replace(r *http.Request, header http.Header, answer []byte, c credentials) ([]byte, error) {
-	answer, err := decompress(header.Get("Content-Encoding"), answer)
+// replace returns the answer with our URL in it, and remembers Feishu's for the WebSocket.
+func (s *Server) replace(r *http.Request, encoding string, answer []byte, c credentials) ([]byte, error) {
+	answer, err := decompress(encoding, answer)
 	if err != nil {
 		return nil, err
 	}
-	var said struct {
-		Code int `json:"code"`
-		Data struct {
-			URL          string          `json:"URL"`
-			ClientConfig json.RawMessage `json:"ClientConfig"`
-		} `json:"data"`
+	theirs, err := conn.ParseEndpoint(answer)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(answer, &said); err != nil {
-		return nil, errors.New("it is not the JSON that was expected")
-	}
-	if said.Code != 0 || said.Data.URL == "" {
-		return nil, nil
-	}
-	theirs, err := url.Parse(said.Data.URL)
-	if err != nil || theirs.Host == "" || (theirs.Scheme != "ws" && theirs.Scheme != "wss") {
-		return nil, errors.New("its URL is not one of a WebSocket")
-	}
-	_, rest := split(said.Data.URL)
-	ours, err := relay.Marshal(s.public(r) + rest)
+	ours, err := relay.Marshal(s.public(r) + theirs.URL.RequestURI())
 	if err != nil {
 		return nil, err
 	}
@@ -139,18 +114,16 @@ func (s *Server) replace(r *http.Request, header http.Header, answer []byte, c c
 	if err != nil {
 		return nil, err
 	}
-	ping := pingInterval
-	if config, told, err := shorten(said.Data.ClientConfig, ping); err == nil {
-		ping = told
-		if data, err = feishu.SetMember(data, "ClientConfig", config); err != nil {
-			return nil, err
-		}
+	config, ping, err := shorten(theirs.Config, pingInterval)
+	if err != nil {
+		ping = pingInterval
+	} else if data, err = feishu.SetMember(data, "ClientConfig", config); err != nil {
+		return nil, err
 	}
-	out := append(append(append([]byte(nil), answer[:from]...), data...), answer[to:]...)
-	s.tickets.add(theirs.RawQuery, ticket{upstream: said.Data.URL, app: c.AppID, ping: ping, given: time.Now()})
+	s.tickets.add(ticket{upstream: theirs.URL, app: c.AppID, ping: ping, given: time.Now()})
 	s.Bootstrapped(c.AppID, c.AppSecret)
 	s.Counter("bootstrapped")
-	return out, nil
+	return slices.Concat(answer[:from], data, answer[to:]), nil
 }
 
 // public is our address for WebSockets, as this request's sender knows it.
@@ -175,25 +148,21 @@ func credentialsOf(body []byte) credentials {
 	var c struct{ AppID, AppSecret feishu.Once }
 	err := json.Unmarshal(body, &c)
 	if err != nil || c.AppID.Times != 1 || c.AppSecret.Times > 1 {
-		return credentials{} // nobody's; Feishu says what is wrong with it
+		return credentials{} // nobody's; Feishu answers what is wrong with it
 	}
 	return credentials{c.AppID.Text, c.AppSecret.Text}
 }
 
 // readable leaves of an Accept-Encoding what decompress can read.
 func readable(accepted string) string {
-	var out []string
-	for part := range strings.SplitSeq(accepted, ",") {
-		name, _, _ := strings.Cut(part, ";")
-		switch strings.ToLower(strings.TrimSpace(name)) {
-		case "gzip", "deflate", "identity":
-			out = append(out, strings.TrimSpace(part))
-		}
-	}
-	if len(out) == 0 {
+	encodings := slices.DeleteFunc(strings.Split(accepted, ","), func(part string) bool {
+		name, _, _ := strings.Cut(strings.TrimSpace(part), ";")
+		return !slices.Contains([]string{"gzip", "deflate", "identity"}, strings.ToLower(name))
+	})
+	if len(encodings) == 0 {
 		return "identity"
 	}
-	return strings.Join(out, ", ")
+	return strings.TrimSpace(strings.Join(encodings, ","))
 }
 
 func decompress(encoding string, data []byte) ([]byte, error) {
@@ -209,14 +178,13 @@ func decompress(encoding string, data []byte) ([]byte, error) {
 	default:
 		err = errors.New("not gzip or deflate")
 	}
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(r, maxAnswer))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("decompress: %w", err)
 	}
-	out, err := io.ReadAll(io.LimitReader(r, maxAnswer))
-	if err != nil {
-		return nil, fmt.Errorf("decompress: %w", err)
-	}
-	return out, nil
+	return data, nil
 }
 
 // fail answers as Feishu would, with a code on which every SDK tries again and

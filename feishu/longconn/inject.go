@@ -2,25 +2,24 @@ package longconn
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/coder/websocket"
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
 )
 
 const (
 	// for a bot that has acknowledged nothing; then the frame may be lost (docs/feishu.md 1.7)
-	firstWait = 3 * time.Second
-	probeWait = 5 * time.Second // for a WebSocket pong
+	firstWait   = 3 * time.Second
+	pingTimeout = 5 * time.Second // for a WebSocket pong
 )
-
-// injection is an event of ours that the bot has not acknowledged.
-type injection struct {
-	codes chan int // of acknowledgements, the first one
-}
 
 // Inject writes an event to the bot once and returns nil when the bot
 // acknowledged it with 200. It returns [feishu.AnswerError] for another code,
@@ -34,25 +33,26 @@ type injection struct {
 //
 // Calls run side by side, without an order among them.
 func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
-	id := ourPrefix + rand.Text()
-	l, p, err := s.expect(id)
+	if s.closing.Err() != nil {
+		return ErrClosed
+	}
+	l, _ := s.pick(nil)
+	if l == nil {
+		return feishu.ErrNotInjected
+	}
+	w, err := s.injections.Begin(in)
 	if err != nil {
 		return err
 	}
-	defer s.forget(ctx, id, in.Late)
-	frame, err := newEvent(id, l.service, in.Event, time.Now())
+	defer w.End(ctx)
+	frame, err := newEvent(w.ID, l.service, in.Event)
 	if err != nil {
 		return fmt.Errorf("encode an event's frame: %w", err)
 	}
 	if !l.toBot(websocket.MessageBinary, frame) {
 		return feishu.ErrInjectionEnded // it may have been written
 	}
-	if in.Again {
-		s.Counter("redelivered")
-	} else {
-		s.Counter("injected")
-	}
-	in.Wrote(l.ended)
+	w.Written(l.ended.Done())
 
 	var lost <-chan time.Time
 	if !l.acked.Load() {
@@ -61,18 +61,13 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 		lost = timer.C
 	}
 	for {
-		s.mu.Lock()
-		arrived := s.arrived
-		s.mu.Unlock()
+		_, arrived := s.pick(l)
 		select {
-		case code := <-p.codes:
-			if code == ackOK {
-				return nil
-			}
-			return &feishu.AnswerError{Code: code}
+		case <-w.Answered():
+			return w.Result(nil)
 		case <-lost:
 			lost = nil
-			if l.acked.Load() || l.pinged.Load() && l.lives(ctx) {
+			if l.acked.Load() || l.pinged.Load() && l.answersPings(ctx) {
 				continue
 			}
 			s.Counter("redelivered")
@@ -80,99 +75,45 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 				return feishu.ErrInjectionEnded
 			}
 		case <-arrived:
-			s.mu.Lock()
-			other := s.pick(l)
-			s.mu.Unlock()
-			if other != nil && !l.lives(ctx) && ctx.Err() == nil {
+			if other, _ := s.pick(l); other != nil && !l.answersPings(ctx) && ctx.Err() == nil {
 				l.end(ending{"bot_silent", websocket.StatusGoingAway, "no answer to a ping"})
 			}
-		case <-l.ended:
-			return p.otherwise(feishu.ErrInjectionEnded)
+		case <-l.ended.Done():
+			return w.Result(feishu.ErrInjectionEnded)
 		case <-ctx.Done():
-			return p.otherwise(ctx.Err())
-		case <-s.closing:
+			return w.Result(ctx.Err())
+		case <-s.closing.Done():
 			return ErrClosed
 		}
 	}
 }
 
-// expect registers an injection and returns the connection for it.
-func (s *Server) expect(id string) (*link, *injection, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, nil, ErrClosed
-	}
-	if len(s.pending) >= maxInjecting {
-		return nil, nil, ErrBusy
-	}
-	l := s.pick(nil)
-	if l == nil {
-		return nil, nil, feishu.ErrNotInjected
-	}
-	p := &injection{codes: make(chan int, 1)}
-	s.pending[id] = p
-	return l, p, nil
-}
-
-// forget ends an injection. Where its context ended it, a later acknowledgement
-// still counts.
-func (s *Server) forget(ctx context.Context, id string, late func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.pending, id)
-	if ctx.Err() != nil && late != nil {
-		s.late.Add(id, late)
-	}
-}
-
-// otherwise is err, unless the bot acknowledged the event in that moment.
-func (p *injection) otherwise(err error) error {
-	select {
-	case code := <-p.codes:
-		if code == ackOK {
-			return nil
-		}
-	default:
-	}
-	return err
-}
-
-// lives reports whether the bot's side of the WebSocket answers.
-func (l *link) lives(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
-	return l.bot.Ping(ctx) == nil
-}
-
-// acknowledged takes the bot's acknowledgement of a frame of ours.
-func (s *Server) acknowledged(l *link, f *frame) {
-	code := f.ackCode()
-	s.mu.Lock()
-	p := s.pending[f.id]
-	late, _ := s.late.Get(f.id)
-	s.mu.Unlock()
-	if code == ackOK {
+// answered takes the bot's acknowledgement of an event of ours.
+func (s *Server) answered(l *link, f *conn.Frame) {
+	code := f.Code()
+	if code == http.StatusOK {
 		l.accepts.Store(true)
-	} else {
-		s.Counter("ack_error")
-		s.log.Warn("the bot could not handle an event of ours", "app", l.app, "code", code)
 	}
-	switch {
-	case p != nil:
-		select {
-		case p.codes <- code:
-			if code == ackOK {
-				s.Counter("delivered")
-			}
-		default: // of the second write
-		}
-	case code != ackOK:
-	default:
-		s.Counter("late_ack")
-		if late != nil {
-			s.late.Remove(f.id)
-			late()
-		}
+	s.injections.Answered(f.ID(), code)
+}
+
+// newEvent makes the frame of an event of ours, in one piece, since the SDKs may lose
+// one in several (docs/feishu.md 1.5).
+func newEvent(id string, service int32, event []byte) ([]byte, error) {
+	f := larkws.Frame{
+		SeqID:   1 + rand.Uint64N(1<<53-1), // what a JavaScript number holds
+		LogID:   1 + rand.Uint64N(1<<53-1),
+		Service: service,
+		Method:  int32(larkws.FrameTypeData),
+		Headers: []larkws.Header{
+			{Key: larkws.HeaderType, Value: string(larkws.MessageTypeEvent)},
+			{Key: larkws.HeaderMessageID, Value: id},
+			{Key: larkws.HeaderSum, Value: "1"},
+			{Key: larkws.HeaderSeq, Value: "0"},
+			{Key: larkws.HeaderTraceID, Value: id},
+			{Key: larkws.HeaderTimestamp, Value: strconv.FormatInt(time.Now().UnixMilli(), 10)},
+		},
+		Payload: event,
 	}
+	return f.Marshal()
 }

@@ -2,28 +2,27 @@ package longconn
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"feishu-relay/feishu/conn"
 )
 
 const (
-	maxMessage        = 16 << 20         // a WebSocket message; a larger one ends the connection with 1009
-	maxForeignMessage = 1 << 20          // of another app
-	writeTimeout      = 10 * time.Second // for one message; then the connection is ended
+	maxForeignMessage = 1 << 20 // bytes of a message of another app
 	// for the bot's first ping; until then nothing is written to it (docs/feishu.md 1.7)
 	firstWord = 2 * time.Second
 	silence   = 30 * time.Second // after the bot's ping without a word from Feishu; then the connection is ended
 	idlePings = 3                // pings that a bot may leave out, and
 	idleGrace = 30 * time.Second // this; then the connection is ended
 	maxPing   = 3600             // seconds between pings that are believed
-	// events after which the tap still wants something done, on all links; one more is dropped
-	maxAfters = 4096
 
-	pieceGap = 5 * time.Millisecond   // between the pieces of an event, see toBot; without it 1 of 10 was lost
-	maxGaps  = 200 * time.Millisecond // all gaps of an event: those of many pieces are shorter
+	pieceGap = 5 * time.Millisecond   // between the frames of an event, see toBot; without it 1 of 10 was lost
+	maxGaps  = 200 * time.Millisecond // all gaps of an event: those of many frames are shorter
 )
 
 // link is a bot's WebSocket and the one to Feishu behind it.
@@ -34,111 +33,97 @@ type link struct {
 	service int32
 	since   time.Time
 
-	once    sync.Once
-	ended   chan struct{} // closed by end, which sets why before
-	why     ending
-	listens sync.Once
-	ready   chan struct{} // closed when the bot is taken to listen
-	ping    atomic.Int64  // the interval in seconds, as the bot was told
-	pinged  atomic.Bool   // the bot has sent a ping of Feishu's protocol
-	acked   atomic.Bool   // the bot has acknowledged something
-	accepts atomic.Bool   // the bot has acknowledged an event of ours
+	ended     context.Context // done when the link ends; its cause is an ending
+	end       context.CancelCauseFunc
+	ready     chan struct{} // closed when the bot is taken to listen
+	listening func()        // closes it: the bot has spoken, or has had the time to begin to listen
+	ping      atomic.Int64  // the interval in seconds, as in the settings that the bot has
+	pinged    atomic.Bool   // the bot has sent a ping of Feishu's protocol
+	acked     atomic.Bool   // the bot has acknowledged something
+	accepts   atomic.Bool   // the bot has acknowledged an event of ours
 
 	botAt, upAt atomic.Int64 // last word, Unix nanoseconds
 	idle        *time.Timer  // ends the link of a silent bot
 	waiting     atomic.Bool  // for Feishu's answer to a ping
 	silent      *time.Timer  // ends the link of a silent Feishu; counts while waiting
 
-	pumps     sync.WaitGroup
-	fragments fragments
-	holds     holds
-	afters    chan after
+	readers sync.WaitGroup
+	pieces  conn.Pieces
+	acks    acks
 }
 
-type after struct {
-	id   string // message_id
-	hold *hold
-	do   func()
-}
-
-// ending is why a link ends, and what both sides are told.
+// ending is why a link ends, and what both sides get for a reason.
 type ending struct {
 	event  string // for metrics
 	code   websocket.StatusCode
 	reason string
 }
 
+func (e ending) Error() string { return e.event }
+
 var stopped = ending{"stopped", websocket.StatusServiceRestart, "the sidecar stops"}
 
-func newLink(s *Server, t ticket, up *websocket.Conn) *link {
+func newLink(s *Server, t ticket) *link {
 	now := time.Now()
-	l := &link{
-		s: s, up: up, app: t.app, service: serviceID(t.upstream), since: now,
-		ended: make(chan struct{}), ready: make(chan struct{}), afters: make(chan after, maxAfters),
-	}
+	l := &link{s: s, app: t.app, service: conn.ServiceID(t.upstream), since: now, ready: make(chan struct{})}
+	l.ended, l.end = context.WithCancelCause(context.Background())
+	// The Go and Python SDKs ping at once only on the first of their connections, and listen at once on all.
+	l.listening = sync.OnceFunc(func() {
+		close(l.ready)
+		s.refresh()
+	})
 	l.ping.Store(int64(t.ping))
 	l.botAt.Store(now.UnixNano())
 	l.upAt.Store(now.UnixNano())
-	l.fragments.give = func(frames [][]byte) {
-		s.Counter("untapped")
-		l.toBot(websocket.MessageBinary, frames...)
-	}
-	l.holds.send = func(ack []byte) { l.toUpstream(websocket.MessageBinary, ack) }
-	l.holds.late = func() { s.Counter("ack_late") }
-	return l
-}
-
-// run carries frames until one side ends it.
-func (l *link) run() {
 	l.silent = time.AfterFunc(silence, func() {
 		if l.waiting.Load() {
 			l.end(ending{"silent", websocket.StatusGoingAway, "no answer to a ping"})
 		}
 	})
 	l.silent.Stop()
-	l.idle = time.AfterFunc(l.idleTime(), func() {
-		l.end(ending{"bot_silent", websocket.StatusGoingAway, "no ping"})
-	})
-	patience := time.AfterFunc(firstWord, l.listening)
+	l.idle = time.AfterFunc(l.idleTime(), func() { l.end(ending{"bot_silent", websocket.StatusGoingAway, "no ping"}) })
+	l.pieces.Dropped = func(frames [][]byte) {
+		s.Counter("untapped")
+		l.toBot(websocket.MessageBinary, frames...)
+	}
+	return l
+}
 
-	l.pumps.Go(l.fromUpstream)
-	l.pumps.Go(l.fromBot)
-	l.s.links.Go(l.runAfters) // it may outlive the link, whose place another one can take
+func (l *link) stopTimers() {
+	l.idle.Stop()
+	l.silent.Stop()
+}
+
+// run carries frames until one side ends it.
+func (l *link) run() {
+	patience := time.AfterFunc(firstWord, l.listening)
+	defer patience.Stop()
+	l.readers.Go(l.fromFeishu)
+	l.readers.Go(l.fromBot)
 	l.s.Counter("connected")
 	l.s.log.Info("a bot's long connection is up", "app", l.app)
 
-	<-l.ended
+	<-l.ended.Done()
+	why, _ := errors.AsType[ending](context.Cause(l.ended))
 	l.s.remove(l)
-	l.s.Counter(l.why.event)
-	l.s.log.Info("a bot's long connection has ended", "app", l.app, "event", l.why.event, "code", int(l.why.code))
-	patience.Stop()
-	l.silent.Stop()
-	l.idle.Stop()
-	var sides sync.WaitGroup
-	sides.Go(func() { _ = l.bot.Close(l.why.code, l.why.reason) }) // it may be gone
-	sides.Go(func() {
-		l.holds.drain()
-		_ = l.up.Close(l.why.code, l.why.reason)
+	l.s.Counter(why.event)
+	l.s.log.Info("a bot's long connection has ended", "app", l.app, "event", why.event, "code", int(why.code))
+	l.readers.Go(func() { _ = l.bot.Close(why.code, why.reason) }) // it may be gone
+	l.readers.Go(func() {
+		l.acks.drain()
+		_ = l.up.Close(why.code, why.reason)
 	})
-	sides.Wait()
-	l.pumps.Wait()
-	close(l.afters)
-}
-
-// end ends the link; the first reason counts.
-func (l *link) end(why ending) {
-	l.once.Do(func() {
-		l.why = why
-		close(l.ended)
-	})
+	l.readers.Wait()
 }
 
 // lost ends the link because a side did: with its own code and reason, or 1001
-// where it said none that could be passed on.
+// where it gave none that can be passed on.
 func (l *link) lost(event string, err error) {
 	why := ending{event, websocket.StatusGoingAway, ""}
-	if ce, ok := closeError(err); ok {
-		why.code, why.reason = ce.Code, ce.Reason
+	if e, ok := errors.AsType[websocket.CloseError](err); ok {
+		why.code, why.reason = e.Code, e.Reason
+	} else if errors.Is(err, websocket.ErrMessageTooBig) {
+		why.code = websocket.StatusMessageTooBig
 	}
 	l.end(why)
 }
@@ -147,25 +132,6 @@ func (l *link) lost(event string, err error) {
 func (l *link) cut() {
 	_ = l.bot.CloseNow()
 	_ = l.up.CloseNow()
-}
-
-func (l *link) isEnded() bool {
-	select {
-	case <-l.ended:
-		return true
-	default:
-		return false
-	}
-}
-
-// listening lets words through to the bot: it has spoken, or has had the time
-// to begin to listen. The Go and Python SDKs ping at once only on the first of
-// their connections, and listen at once on all.
-func (l *link) listening() {
-	l.listens.Do(func() {
-		close(l.ready)
-		l.s.refresh()
-	})
 }
 
 func (l *link) isReady() bool {
@@ -189,15 +155,41 @@ func (l *link) idleTime() time.Duration {
 	return idlePings*time.Duration(ping)*time.Second + idleGrace
 }
 
+func (l *link) botSpoke() {
+	l.botAt.Store(time.Now().UnixNano())
+	l.idle.Reset(l.idleTime())
+}
+
+func (l *link) feishuSpoke() {
+	l.upAt.Store(time.Now().UnixNano())
+	if l.waiting.Swap(false) {
+		l.silent.Stop()
+	}
+}
+
+// awaitFeishu starts to count Feishu's silence, unless it is counted already.
+func (l *link) awaitFeishu() {
+	if l.waiting.CompareAndSwap(false, true) {
+		l.silent.Reset(silence)
+	}
+}
+
+// answersPings reports whether the bot's side of the WebSocket answers.
+func (l *link) answersPings(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	return l.bot.Ping(ctx) == nil
+}
+
 // toBot writes messages to the bot, and ends the link where that fails. Between
-// the pieces of an event it leaves a gap: the Go SDK reads each in a goroutine of
+// the frames of an event it leaves a gap: the Go SDK reads each in a goroutine of
 // its own, and where two of them meet the event is lost (docs/feishu.md 1.5).
-func (l *link) toBot(typ websocket.MessageType, messages ...[]byte) bool {
+func (l *link) toBot(kind websocket.MessageType, messages ...[]byte) bool {
 	for i, m := range messages {
 		if i > 0 {
 			time.Sleep(min(pieceGap, maxGaps/time.Duration(len(messages))))
 		}
-		if err := write(l.bot, typ, m); err != nil {
+		if err := conn.Write(l.bot, kind, m); err != nil {
 			l.lost("bot_closed", err)
 			return false
 		}
@@ -205,54 +197,9 @@ func (l *link) toBot(typ websocket.MessageType, messages ...[]byte) bool {
 	return true
 }
 
-// toUpstream writes a message to Feishu, and ends the link where that fails.
-func (l *link) toUpstream(typ websocket.MessageType, message []byte) {
-	if err := write(l.up, typ, message); err != nil {
+// toFeishu writes a message to Feishu, and ends the link where that fails.
+func (l *link) toFeishu(kind websocket.MessageType, message []byte) {
+	if err := conn.Write(l.up, kind, message); err != nil {
 		l.lost("upstream_closed", err)
-	}
-}
-
-func write(c *websocket.Conn, typ websocket.MessageType, message []byte) error {
-	late := time.AfterFunc(writeTimeout, func() { _ = c.CloseNow() })
-	defer late.Stop()
-	return c.Write(context.Background(), typ, message)
-}
-
-// later runs do behind what waits already.
-func (l *link) later(id string, h *hold, do func()) {
-	if l.s.afters.Add(1) <= maxAfters {
-		l.afters <- after{id, h, do} // which has room for all
-		return
-	}
-	l.s.afters.Add(-1)
-	l.s.Counter("after_dropped")
-	l.s.log.Warn("too much is to be done after events: one is left out", "app", l.app)
-	l.release(id, h)
-}
-
-func (l *link) runAfters() {
-	for a := range l.afters {
-		l.s.guard(a.do)
-		l.s.afters.Add(-1)
-		l.release(a.id, a.hold)
-	}
-}
-
-func (l *link) release(id string, h *hold) {
-	if h != nil {
-		l.holds.release(id, h)
-	}
-}
-
-// guard runs what the tap gave us.
-func (s *Server) guard(do func()) {
-	defer s.recovered()
-	do()
-}
-
-func (s *Server) recovered() {
-	if p := recover(); p != nil {
-		s.Counter("panic")
-		s.log.Error("a panic was caught; the bot's traffic goes on", "err", kind(p))
 	}
 }

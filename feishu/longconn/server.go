@@ -2,18 +2,17 @@ package longconn
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
 	"feishu-relay/internal/wait"
 )
 
@@ -21,19 +20,18 @@ const (
 	// connections side by side; one more is refused with 503. Feishu itself allows 50
 	// (docs/feishu.md 1.8)
 	maxLinks     = 64
-	maxForeign   = 8    // of them of other apps than the own, and of nobody knows whom
-	maxInjecting = 4096 // calls of Inject that wait; one more fails with ErrBusy
-	maxLate      = 1000 // injections that timed out and may still be acknowledged
-	// calls of the tap that take longer than feishu.AckHold; while there are as many, events pass unseen
-	maxStuck     = 8
+	maxForeign   = 8               // of them of other apps than the own, and of nobody knows whom
+	maxInjecting = 4096            // calls of Inject that wait; one more fails with ErrBusy
+	maxSlow      = 8               // calls of the tap that take longer than feishu.AckHold; with as many, events pass unseen
+	maxTasks     = 4096            // events after which the tap still wants something done; one more is dropped
 	closeTimeout = 5 * time.Second // for both sides to say goodbye; then they are cut off
 )
 
 var (
 	// ErrClosed is returned by Inject after Close.
-	ErrClosed = errors.New("the long connection's server is closed")
+	ErrClosed = conn.ErrClosed
 	// ErrBusy is returned by Inject when too many events wait for the bot.
-	ErrBusy = errors.New("too many events wait for the bot")
+	ErrBusy = conn.ErrBusy
 )
 
 // Options configures a server. Only Upstream and Client are required.
@@ -45,55 +43,53 @@ type Options struct {
 	Client *http.Client
 	// PublicURL is how the bot reaches us; nil: as Address says.
 	PublicURL *url.URL
-	// Address tells how the bot reached us with a request: http or https, and
+	// Address returns how the bot reached us with a request: http or https, and
 	// host:port. nil: by the request's TLS and Host.
 	Address func(*http.Request) (scheme, host string)
 	// Loopback says that nobody but this machine reaches us. Elsewhere a
 	// WebSocket is accepted only with the query of a bootstrap answer of the
 	// last two minutes, once.
 	Loopback bool
-	// Tap sees the events on their way to the bot; nil: nobody does. A panic in
+	// Tap sees the events on their way to the bot; nil: no tap. A panic in
 	// it, or taking longer than [feishu.AckHold], is as good as [feishu.Pass].
 	Tap feishu.EventTap
 	// Passed is given an event that was written to the bot unseen, since Tap was slow or
 	// too many of its calls are under way. What Tap stores of it all the same is
-	// not to be delivered to the bot. nil: nobody is told.
+	// not to be delivered to the bot. nil: nothing is called.
 	Passed func(event []byte)
-	// Bootstrapped is told the app of a bootstrap call that Feishu accepted, and
+	// Bootstrapped gets the app of a bootstrap call that Feishu accepted, and
 	// its secret, which must not go further than memory; "" where it has none.
 	Bootstrapped func(appID, appSecret string)
 	// Own reports whether an app is the sidecar's own. The connections of others
 	// pass untapped, and nothing is injected there. nil: all are. It does not
 	// call the server.
 	Own func(appID string) bool
-	// Logger is told of connections, never of their contents; nil: nobody is.
+	// Logger logs connections, never their contents; nil: nothing is logged.
 	Logger *slog.Logger
 	// Counter counts for metrics; the package comment has its words.
 	Counter func(event string)
 }
 
-// Server is the bot's door to the long connection. Its methods are safe for
+// Server is where the bot opens its long connection. Its methods are safe for
 // concurrent use.
 type Server struct {
 	Options
-	client  *http.Client
-	log     *slog.Logger
-	tickets tickets
-	stuck   atomic.Int32   // calls of the tap that are not waited for any more
-	afters  atomic.Int32   // what the tap still wants done
-	closing chan struct{}  // closed by Close
-	links   sync.WaitGroup // and what is still to be done after their events
+	client     *http.Client
+	log        *slog.Logger
+	tickets    tickets
+	tap        conn.Tap
+	injections *conn.Injections
+	closing    context.Context // done with Close
+	cancel     context.CancelFunc
+	links      sync.WaitGroup // and what is still to be done after their events
 
 	mu        sync.Mutex
-	closed    bool                       // guarded by mu
-	reserved  int                        // connections, also those still being made; guarded by mu
-	foreign   int                        // of them not of our own app; guarded by mu
-	open      []*link                    // oldest first; guarded by mu
-	pending   map[string]*injection      // by message_id; guarded by mu
-	late      *lru.Cache[string, func()] // injections that timed out, by message_id
-	connected bool                       // as last told; guarded by mu
-	changed   chan struct{}              // guarded by mu
-	arrived   chan struct{}              // closed when an injection may find a connection; guarded by mu
+	reserved  int           // connections, also those still being made; guarded by mu
+	foreign   int           // of them not of our own app; guarded by mu
+	open      []*link       // oldest first; guarded by mu
+	connected bool          // as last reported; guarded by mu
+	changed   chan struct{} // guarded by mu
+	arrived   chan struct{} // closed when an injection may find a connection; guarded by mu
 }
 
 // New makes a server. It starts nothing.
@@ -113,16 +109,15 @@ func New(o Options) *Server {
 		o.Counter = func(string) {}
 	}
 	s := &Server{
-		Options: o, client: &client, log: o.Logger,
-		closing: make(chan struct{}),
-		pending: make(map[string]*injection),
-		changed: make(chan struct{}),
-		arrived: make(chan struct{}),
+		Options: o, client: &client, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), tickets: newTickets(),
+		changed: make(chan struct{}), arrived: make(chan struct{}),
 	}
-	s.late, _ = lru.New[string, func()](maxLate) // fails only for a size below 1
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	s.closing, s.cancel = context.WithCancel(context.Background())
+	s.tap = conn.Tap{
+		Decide: o.Tap, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxSlow, MaxTasks: maxTasks, Workers: 1,
+		Report: func(t conn.Trouble) { o.Counter(string(t)) }, Log: s.log, Running: &s.links,
 	}
+	s.injections = conn.NewInjections(maxInjecting, o.Counter, s.log)
 	return s
 }
 
@@ -163,11 +158,11 @@ type Connection struct {
 	Upstream time.Time `json:"upstream"` // last heard from
 }
 
-// Status tells how the long connection is.
+// Status returns how the long connection is.
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Connections: make([]Connection, 0, len(s.open)), Waiting: len(s.pending)}
+	st := Status{Connections: make([]Connection, 0, len(s.open)), Waiting: s.injections.Len()}
 	for _, l := range s.open {
 		st.Connections = append(st.Connections, l.status())
 	}
@@ -180,10 +175,7 @@ func (s *Server) Status() Status {
 // more than once.
 func (s *Server) Close() error {
 	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.closing)
-	}
+	s.cancel()
 	open := slices.Clone(s.open)
 	s.mu.Unlock()
 	for _, l := range open {
@@ -202,7 +194,7 @@ func (s *Server) Close() error {
 func (s *Server) reserve(foreign bool) (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.reserved == maxLinks || foreign && s.foreign == maxForeign {
+	if s.closing.Err() != nil || s.reserved == maxLinks || foreign && s.foreign == maxForeign {
 		return false
 	}
 	s.reserved++
@@ -224,13 +216,14 @@ func (s *Server) leave(foreign bool) {
 }
 
 // add makes a connection known, unless the server is closed.
-func (s *Server) add(l *link) bool {
+func (s *Server) add(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
-		s.open = append(s.open, l)
+	if s.closing.Err() != nil {
+		l.end(stopped)
+		return
 	}
-	return !s.closed
+	s.open = append(s.open, l)
 }
 
 func (s *Server) remove(l *link) {
@@ -245,7 +238,7 @@ func (s *Server) remove(l *link) {
 func (s *Server) refresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	connected := s.pick(nil) != nil
+	connected := s.best(nil) != nil
 	if connected {
 		close(s.arrived)
 		s.arrived = make(chan struct{})
@@ -257,22 +250,21 @@ func (s *Server) refresh() {
 	}
 }
 
-// pick returns the connection for an injection, other than not: one whose bot
-// has acknowledged an injection before rather than one that has not, and the
-// newest among equals; nil if no bot listens. The caller holds mu.
-func (s *Server) pick(not *link) *link {
+// pick returns the connection for an injection, other than not; nil if no bot listens. arrived is
+// closed when there may be another one.
+func (s *Server) pick(not *link) (l *link, arrived <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.best(not), s.arrived
+}
+
+// best prefers a connection whose bot has acknowledged an injection, and the newest among
+// equals. The caller holds mu.
+func (s *Server) best(not *link) *link {
 	var best *link
-	rank := func(l *link) int {
-		if l.accepts.Load() {
-			return 1
-		}
-		return 0
-	}
 	for _, l := range s.open {
-		if l == not || l.isEnded() || !l.isReady() || !s.Own(l.app) {
-			continue
-		}
-		if best == nil || cmp.Compare(rank(l), rank(best)) >= 0 {
+		usable := l != not && l.ended.Err() == nil && l.isReady() && s.Own(l.app)
+		if usable && (best == nil || l.accepts.Load() || !best.accepts.Load()) {
 			best = l
 		}
 	}

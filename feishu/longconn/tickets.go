@@ -2,9 +2,9 @@ package longconn
 
 import (
 	"net/url"
-	"strings"
-	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 const (
@@ -14,7 +14,7 @@ const (
 
 // ticket is what a bootstrap answer said, remembered until the bot connects.
 type ticket struct {
-	upstream string // Feishu's URL, as it came
+	upstream *url.URL // Feishu's
 	app      string
 	ping     int // seconds
 	given    time.Time
@@ -22,56 +22,37 @@ type ticket struct {
 
 // tickets are the answers handed out, by the query of their URL.
 type tickets struct {
-	mu   sync.Mutex
-	all  map[string]ticket // guarded by mu
-	last ticket            // the newest; guarded by mu
+	known *lru.Cache[string, ticket]
 }
 
-func (t *tickets) add(rawQuery string, tk ticket) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.all == nil {
-		t.all = make(map[string]ticket)
+func newTickets() tickets {
+	known, _ := lru.New[string, ticket](maxTickets) // fails only for a size below 1
+	return tickets{known}
+}
+
+func (t tickets) add(tk ticket) { t.known.Add(canonical(tk.upstream.RawQuery), tk) }
+
+// take returns the ticket of a WebSocket's query, which has an end and is used up.
+func (t tickets) take(rawQuery string) (ticket, bool) {
+	query := canonical(rawQuery)
+	tk, ok := t.known.Peek(query)
+	return tk, t.known.Remove(query) && ok && time.Since(tk.given) <= ticketLife
+}
+
+// find returns the ticket of a WebSocket's query, as often as it is asked for. A query that we did not hand
+// out goes where the newest one does; whose connection that is nobody knows.
+func (t tickets) find(rawQuery string) (tk ticket, ok bool) {
+	if tk, ok = t.known.Peek(canonical(rawQuery)); ok {
+		return tk, true
 	}
-	if len(t.all) >= maxTickets {
-		oldest := ""
-		for q, o := range t.all {
-			if oldest == "" || o.given.Before(t.all[oldest].given) {
-				oldest = q
-			}
+	for _, query := range t.known.Keys() { // from the oldest to the newest
+		if newest, known := t.known.Peek(query); known {
+			guess := *newest.upstream
+			guess.RawQuery = rawQuery
+			tk, ok = ticket{upstream: &guess, ping: newest.ping}, true
 		}
-		delete(t.all, oldest)
 	}
-	t.all[canonical(rawQuery)] = tk
-	t.last = tk
-}
-
-// take finds the ticket of a WebSocket's query. Unless it is to be kept it has an
-// end, and is used up.
-func (t *tickets) take(rawQuery string, now time.Time, keep bool) (ticket, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	q := canonical(rawQuery)
-	tk, ok := t.all[q]
-	if !keep {
-		delete(t.all, q)
-	}
-	return tk, ok && (keep || now.Sub(tk.given) <= ticketLife)
-}
-
-// guess makes a ticket for a query that was not handed out by us: it goes where
-// the newest one does. Whose connection that is nobody knows.
-func (t *tickets) guess(rawQuery string) (ticket, bool) {
-	t.mu.Lock()
-	tk := t.last
-	t.mu.Unlock()
-	if tk.upstream == "" {
-		return ticket{}, false
-	}
-	tk.upstream, _, _ = strings.Cut(tk.upstream, "?")
-	tk.upstream += "?" + rawQuery
-	tk.app = ""
-	return tk, true
+	return tk, ok
 }
 
 // canonical makes equal what a client may have written in another way.
@@ -81,13 +62,4 @@ func canonical(rawQuery string) string {
 		return rawQuery
 	}
 	return v.Encode()
-}
-
-// split cuts a URL behind its host. Nothing is decoded or put in order.
-func split(rawURL string) (base, rest string) {
-	host := strings.Index(rawURL, "://") + len("://")
-	if end := strings.IndexAny(rawURL[host:], "/?#"); end >= 0 {
-		return rawURL[:host+end], rawURL[host+end:]
-	}
-	return rawURL, ""
 }

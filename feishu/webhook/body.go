@@ -17,7 +17,7 @@ const (
 	maxVerified = 32 << 20        // bytes of all bodies that are being verified, or are and wait for the bot
 	firstRead   = 4 << 10         // bytes that a post holds from the start; so maxBodies bounds their number, too
 	maxVerify   = 4               // bodies that are verified at a time; the others wait
-	readTimeout = 5 * time.Second // for a body; then its sender is dropped with 408. Feishu itself gives up after 3 s
+	readTimeout = 5 * time.Second // for a body; then its sender is dropped with 408. Feishu itself waits 3 s
 )
 
 var (

@@ -1,5 +1,6 @@
-// Package webhook stands between Feishu, which posts events (docs/feishu.md 2), and
-// a bot that receives them so, and can post events of its own to the bot.
+// Package webhook is between Feishu, which posts events (docs/feishu.md 2), and
+// a bot that receives them so, and can post events of its own to the bot. An event's path to the
+// bot, and that of the bot's answer to Feishu, is event.go.
 //
 // A post is passed on byte for byte once it is proven to be Feishu's, by its
 // signature, its token, or both, whichever secrets [Options] has; an event that the
@@ -32,7 +33,7 @@
 //	too_many       a post was refused, since the bot works on 256, or bodies fill their memory
 //	in_progress    an event came again while the bot works on it: refused, Feishu will post it again
 //	repeated       an event came again that the bot has answered with 200: answered, and dropped
-//	untapped       an event went to the bot unseen, since the tap was stuck
+//	untapped       an event went to the bot unseen, since 64 calls of the tap are slow
 //	tap_slow       the tap took more than feishu.AckHold: the event passed
 //	panic          the tap or what it wanted done panicked
 //	after_dropped  what was to be done after an event was not: too much waits

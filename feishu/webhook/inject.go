@@ -16,10 +16,6 @@ import (
 	"feishu-relay/feishu"
 )
 
-const (
-	maxInjecting = 256 // posts of ours that the bot has not answered; one more is refused
-)
-
 // Inject posts an event to the bot once, as Feishu would: encrypted and signed
 // where there is a key. It returns nil when the bot answered 200,
 // [feishu.AnswerError] for another status, [feishu.ErrNotInjected] when nothing
@@ -35,22 +31,16 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case s.injecting <- struct{}{}:
-		defer func() { <-s.injecting }()
-	default:
-		return fmt.Errorf("%w: %d posts are not answered yet", feishu.ErrNotInjected, maxInjecting)
+	wait, err := s.injections.Begin(in)
+	if err != nil {
+		return err
 	}
+	defer wait.End(ctx)
 	var wrote atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteRequest: func(i httptrace.WroteRequestInfo) {
 			if i.Err == nil && !wrote.Swap(true) {
-				if in.Again {
-					s.Counter("redelivered")
-				} else {
-					s.Counter("injected")
-				}
-				in.Wrote(nil)
+				wait.Written(nil)
 			}
 		},
 	})
@@ -59,32 +49,24 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 		return fmt.Errorf("post an event: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
-	req.Header.Set("X-Request-Id", rand.Text())
+	req.Header.Set("X-Request-Id", wait.ID)
 	maps.Copy(req.Header, header)
 	req.GetBody = nil // a connection that ends is not a reason to post again at once
-	resp, err := s.client.Do(req)
-	if ctx.Err() != nil && err != nil {
+	resp, err := s.do(req)
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if err != nil {
-		s.reached(0, err)
-		if wrote.Load() {
-			return feishu.ErrInjectionEnded
-		}
+	case err != nil && wrote.Load():
+		return feishu.ErrInjectionEnded
+	case err != nil:
 		return feishu.ErrNotInjected
 	}
 	feishu.Drain(resp.Body)
-	s.reached(resp.StatusCode, nil)
-	switch {
-	case resp.StatusCode == http.StatusOK:
-		s.Counter("delivered")
-		return nil
-	case isAway(resp.StatusCode): // a proxy in front of the bot says so
+	if isAway(resp.StatusCode) { // a proxy in front of the bot says so
 		return feishu.ErrNotInjected
 	}
-	s.Counter("ack_error")
-	s.log.Warn("the bot could not handle an event of ours", "status", resp.StatusCode)
-	return &feishu.AnswerError{Code: resp.StatusCode}
+	s.injections.Answered(wait.ID, resp.StatusCode)
+	return wait.Result(nil)
 }
 
 // seal returns the body of a post that carries an event, and the headers of its signature:

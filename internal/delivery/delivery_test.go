@@ -103,6 +103,8 @@ type room struct {
 	stop func()
 	done chan struct{}
 
+	delivering sync.WaitGroup
+
 	mu      sync.Mutex
 	results map[relay.MessageID]delivery.Result
 	nexts   []string
@@ -132,6 +134,7 @@ func open(t *testing.T, root *os.Root, channels ...delivery.Channel) *room {
 	r.stop = func() {
 		cancel()
 		<-r.done
+		r.delivering.Wait()
 	}
 	t.Cleanup(r.stop)
 	return r
@@ -155,7 +158,7 @@ func message(id relay.MessageID, chat relay.ChatID) delivery.Message {
 
 func (r *room) deliver(id relay.MessageID, chat relay.ChatID) {
 	m := message(id, chat)
-	go func() { _, _ = r.Deliver(r.ctx, m, r.hooks(id)) }()
+	r.delivering.Go(func() { _, _ = r.Deliver(r.ctx, m, r.hooks(id)) })
 	synctest.Wait()
 }
 

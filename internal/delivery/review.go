@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"cmp"
+	"encoding/json"
 	"slices"
 
 	"feishu-relay/relay"
@@ -87,3 +89,41 @@ func emptied(m Message) Message {
 	}
 	return m
 }
+
+// Redacted is the file of a message without the text of one that was recalled: of the message
+// itself, which is withdrawn then for a reason, or of one that its text shows. nil: it has none.
+func Redacted(file []byte, id relay.MessageID, reason string) []byte {
+	var doc document
+	if json.Unmarshal(file, &doc) != nil || doc.Inbound == nil {
+		return nil
+	}
+	m := Message{Ref: doc.Ref, Inbound: *doc.Inbound}
+	m.Source = doc.Source
+	switch {
+	case m.is(id) && !m.empty():
+		m = emptied(m)
+		doc.Withdrawn = cmp.Or(doc.Withdrawn, reason)
+	case slices.Contains(doc.Shows, string(id)) && m.Source != nil && m.Content != m.Source.Content:
+		m.Content, doc.Shows = m.Source.Content, nil
+	default:
+		return nil
+	}
+	doc.Inbound, doc.Source = &m.Inbound, m.Source
+	text, err := relay.Marshal(doc)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// is reports whether m is a message, or an edit of it.
+func (m *Message) is(id relay.MessageID) bool {
+	if m.ID == id || m.Key == string(id) {
+		return true
+	}
+	s := m.Source
+	return s != nil && (s.MessageID == id || s.RelayMsgID == id || s.Metadata.Text("edit_of") == string(id))
+}
+
+// empty reports whether m says nothing.
+func (m *Message) empty() bool { return m.Content == "" && (m.Source == nil || m.Source.Content == "") }

@@ -106,3 +106,42 @@ func TestWithdrawnAfterItWasWritten(t *testing.T) {
 		})
 	}
 }
+
+// The file of a message loses the text of one that was recalled while no process had it: its own,
+// and then it is not written again, or one that it shows.
+func TestRedactedFile(t *testing.T) {
+	in(t, func(t *testing.T, root *os.Root) {
+		b := newBot("gateway", true, false)
+		r := open(t, root, b)
+		r.deliver("om_1", "oc_x")
+		time.Sleep(2 * time.Second)
+		r.stop()
+		file, err := fs.ReadFile(root.FS(), "om_1.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := delivery.Redacted(file, "om_2", "recalled"); now != nil {
+			t.Errorf("another message's recall makes it %s", now)
+		}
+		now := delivery.Redacted(file, "om_1", "recalled")
+		if now == nil || strings.Contains(string(now), "text of") {
+			t.Fatalf("its own recall makes it %s", now)
+		}
+		if again := delivery.Redacted(now, "om_1", "recalled"); again != nil {
+			t.Errorf("a repeat makes it %s", again)
+		}
+		if err := root.WriteFile("om_1.json", now, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r = open(t, root, b)
+		time.Sleep(time.Minute)
+		r.want("om_1", delivery.Withdrawn)
+		wrote(t, b, "om_1")
+	})
+	shows := []byte(`{"message":{"ID":"om_3","Key":"om_3"},"state":"accepted","inbound":{"content":"Tom: text of om_1\n[end of context]\nown"},` +
+		`"source":{"relay_msg_id":"om_3","content":"own"},"shows":["om_0","om_1"]}`)
+	now := string(delivery.Redacted(shows, "om_1", "recalled"))
+	if strings.Contains(now, "om_1") || !strings.Contains(now, `"content":"own"`) || strings.Contains(now, "recalled") {
+		t.Errorf("a message that shows it becomes %s", now)
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,26 +52,18 @@ type fate struct {
 }
 
 // ended reports whether nothing more is to come: stopped, or delivered and, as
-// the bot says itself, received.
+// the bot says itself, received. What was stopped may be delivered later.
 func (f *fate) ended() bool {
-	return f.stopped != "" || f.received > 0 && (f.delivered > 0 || f.kind != "")
+	return f.stopped != "" && f.received == 0 || f.received > 0 && (f.delivered > 0 || f.kind != "")
 }
 
 // String is the form in which scenes expect a fate.
 func (f *fate) String() string {
-	text := ""
-	for _, word := range []string{f.kind, f.where} {
-		if word != "" {
-			text += word + " "
-		}
-	}
+	words := []string{f.kind, f.where}
 	if f.decided {
-		text = fmt.Sprintf("%d %s ", f.depth, f.tier)
+		words = []string{strconv.Itoa(f.depth), f.tier}
 	}
-	if f.stopped != "" {
-		return text + string(f.stopped)
-	}
-	return text + "delivered"
+	return strings.Join(strings.Fields(strings.Join(append(words, cmp.Or(string(f.stopped), "delivered")), " ")), " ")
 }
 
 // board knows every message and what became of it. It is safe for concurrent
@@ -99,40 +93,45 @@ func newBoard(out *printer, cast []character, chats map[relay.ChatID]group) *boa
 		steered: steered{shows: map[relay.MessageID]bool{}, known: map[string]bool{}}}
 }
 
-// post puts a message into a group, and gives it its id and its time, as Feishu
-// does. sender "" is the user.
-func (b *board) post(sender, name string, chat relay.ChatID, text string) *message {
+// do makes a change, shows what can be shown then, and wakes those who wait.
+func (b *board) do(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// Never the same time twice, so that the order is one for everybody.
-	b.lastTS = max(relay.MillisOf(time.Now()), b.lastTS+1)
-	m := &message{id: relay.MessageID(fmt.Sprintf("om_demo_%04d", len(b.messages)+1)), ts: b.lastTS,
-		chat: chat, sender: sender, name: name, text: text}
-	b.enter(m)
+	change()
+	b.show()
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// post puts a message into a group, and gives it its id and its time, as Feishu
+// does. sender "" is the user.
+func (b *board) post(sender, name string, chat relay.ChatID, text string) (m *message) {
+	b.do(func() {
+		// Never the same time twice, so that the order is one for everybody.
+		b.lastTS = max(relay.MillisOf(time.Now()), b.lastTS+1)
+		m = &message{id: relay.MessageID(fmt.Sprintf("om_demo_%04d", len(b.messages)+1)), ts: b.lastTS,
+			chat: chat, sender: sender, name: name, text: text}
+		b.enter(m)
+	})
 	return m
 }
 
 // add puts a message of the group's own into it.
-func (b *board) add(m *message) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.enter(m)
-}
+func (b *board) add(m *message) { b.do(func() { b.enter(m) }) }
 
 // rewrite notes what a message says now.
 func (b *board) rewrite(id relay.MessageID, text string, streaming bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	m := b.byID[id]
-	if m == nil {
-		return
-	}
-	if m.text != text {
-		m.text = text
-		m.drafts = append(m.drafts, text)
-	}
-	m.streaming = streaming
-	b.change()
+	b.do(func() {
+		m := b.byID[id]
+		if m == nil {
+			return
+		}
+		if m.text != text {
+			m.text = text
+			m.drafts = append(m.drafts, text)
+		}
+		m.streaming = streaming
+	})
 }
 
 // enter notes a message that stands in a group. b.mu is held.
@@ -141,41 +140,24 @@ func (b *board) enter(m *message) {
 	m.fates, m.shown = map[string]*fate{}, map[string]bool{}
 	for _, c := range b.cast {
 		if m.sender != "" && c.agent != m.sender && (m.to == nil || slices.Contains(m.to, c.agent)) && !b.steered.shows[m.id] {
-			f := b.fate(c.agent, m.id)
-			f.kind = m.kind
-			m.fates[c.agent] = f
+			m.fates[c.agent] = b.fate(c.agent, m.id)
+			m.fates[c.agent].kind = m.kind
 		}
 	}
 	b.messages = append(b.messages, m)
 	b.byID[m.id] = m
-	b.change()
-}
-
-// working counts a bot as at work until done is called.
-func (b *board) working() (done func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.busy++
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.busy--
-		b.change()
-	}
 }
 
 // received notes that a bot got a message, and counts it as at work until done
 // is called.
 func (b *board) received(agent string, id relay.MessageID, text string) (done func()) {
-	done = b.working()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f := b.fate(agent, id)
-	f.received++
-	f.text = text
-	b.released(agent, id)
-	b.change()
-	return done
+	b.do(func() {
+		f := b.fate(agent, id)
+		f.received++
+		f.text = text
+		b.busy++
+	})
+	return func() { b.do(func() { b.busy-- }) }
 }
 
 // fate is what became of a message, which may not be entered yet, at an agent.
@@ -192,58 +174,62 @@ func (b *board) fate(agent string, id relay.MessageID) *fate {
 	return of[agent]
 }
 
+// observed is an event of a sidecar: what it made of a message, or what a person or a sidecar
+// said that steers the bots.
+type observed struct {
+	RelayMsgID relay.MessageID `json:"relay_msg_id"`
+	Sender     string          `json:"sender"`
+	Reason     relay.Reason    `json:"reason"`
+	Decision   struct {
+		Tier   string `json:"tier"`
+		Reason string `json:"reason"`
+		Depth  int    `json:"depth"`
+	} `json:"decision"`
+
+	ChatID  relay.ChatID    `json:"chat_id"`
+	Content string          `json:"content"`
+	Kind    string          `json:"kind"`
+	Act     string          `json:"act"`
+	Of      relay.MessageID `json:"of"`
+	Bots    []string        `json:"bots"`
+	Set     json.RawMessage `json:"set"`
+	TS      relay.Millis    `json:"ts"`
+}
+
 // observe takes an event of the sidecar of agent.
 func (b *board) observe(agent string, e event) error {
-	if e.kind == "notice" {
-		return b.observeNotice(agent, e)
-	}
-	var seen struct {
-		Sender     string          `json:"sender"`
-		RelayMsgID relay.MessageID `json:"relay_msg_id"`
-		Reason     relay.Reason    `json:"reason"`
-		Decision   struct {
-			Tier   string `json:"tier"`
-			Reason string `json:"reason"`
-			Depth  int    `json:"depth"`
-		} `json:"decision"`
-	}
+	var seen observed
 	if err := json.Unmarshal(e.data, &seen); err != nil {
 		return fmt.Errorf("decode an event: %w", err)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f := b.fate(agent, seen.RelayMsgID)
-	switch e.kind {
-	case "decision":
-		f.decided, f.depth, f.tier, f.reason = true, seen.Decision.Depth, seen.Decision.Tier, seen.Decision.Reason
-	case "delivery":
-		f.delivered++
-		b.released(agent, seen.RelayMsgID)
-	case "stop":
-		// A repeat of a message whose fate is known, or comes, changes nothing.
-		if seen.Reason != relay.Duplicate {
-			f.stopped = seen.Reason
+	b.do(func() {
+		f := b.fate(agent, seen.RelayMsgID)
+		switch e.kind {
+		case "decision":
+			f.decided, f.depth, f.tier, f.reason = true, seen.Decision.Depth, seen.Decision.Tier, seen.Decision.Reason
+		case "delivery":
+			f.delivered++
+			b.released(agent, seen.RelayMsgID)
+		case "stop":
+			// A repeat of a message whose fate is known, or comes, changes nothing.
+			if seen.Reason != relay.Duplicate {
+				f.stopped = seen.Reason
+			}
+			if seen.Sender == agent && b.steered.shown && seen.Reason != relay.Continue {
+				b.out.note(fmt.Sprintf("%s is not given what you said: %s", b.nameOf(agent), seen.Reason))
+			}
+		case "notice":
+			b.steer(agent, &seen)
 		}
-		if seen.Sender == agent {
-			b.withheld(agent, seen.Reason)
-		}
-	}
-	b.change()
+	})
 	return nil
-}
-
-// change shows what can be shown and wakes those who wait. b.mu is held.
-func (b *board) change() {
-	b.show()
-	close(b.changed)
-	b.changed = make(chan struct{})
 }
 
 // await waits until done, which is called with b.mu held, says so: at most
 // settledWithin.
 func (b *board) await(ctx context.Context, what string, done func() bool) error {
-	limit := time.NewTimer(settledWithin)
-	defer limit.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, settledWithin, fmt.Errorf("%s: not within %s", what, settledWithin))
+	defer cancel()
 	for {
 		b.mu.Lock()
 		ok, changed := done(), b.changed
@@ -255,37 +241,25 @@ func (b *board) await(ctx context.Context, what string, done func() bool) error 
 		case <-changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-limit.C:
-			return fmt.Errorf("%s: not within %s", what, settledWithin)
 		}
 	}
 }
 
 // quiet reports whether every message came to its end and no bot is at work.
 // b.mu is held.
-func (b *board) quiet() bool {
-	if b.busy > 0 {
-		return false
+func (b *board) quiet() bool { return b.busy == 0 && !slices.ContainsFunc(b.messages, b.onItsWay) }
+
+// onItsWay reports whether more is to come of a message. b.mu is held.
+func (b *board) onItsWay(m *message) bool {
+	if m.any(func(f *fate) bool { return !f.ended() }) {
+		return true
 	}
-	for _, m := range b.messages {
-		if m.streaming {
-			return false
-		}
-		for _, f := range m.fates {
-			if !f.ended() {
-				return false
-			}
-		}
-		for _, agent := range m.given {
-			if f := b.fate(agent, m.id); f.received == 0 && f.stopped == "" && !m.command {
-				return false
-			}
-		}
-		if m.command && !b.everywhere(m) {
-			return false
+	for _, agent := range m.given {
+		if f := b.fate(agent, m.id); f.received == 0 && f.stopped == "" && !m.command {
+			return true
 		}
 	}
-	return true
+	return m.streaming || m.command && !b.everywhere(m)
 }
 
 // said is how many messages there are.
@@ -351,4 +325,249 @@ func (b *board) note(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.out.note(fmt.Sprintf(format, args...))
+}
+
+// What mail is called, and where it stands, in the demo's lines.
+const (
+	mailbox     = "mailbox"
+	privateChat = "私聊"
+	taskKind    = "task"
+	messageKind = "message"
+)
+
+// job is a task that was given, as its giver's sidecar says.
+type job struct {
+	id    string
+	state string
+}
+
+// finalStates are those that nothing comes after.
+var finalStates = []string{"completed", "failed", "rejected"}
+
+// mailID is the id of mail on the board. The agents know no other: who sends a
+// step or a message to a peer is told no id, and a bot on the SDK sees one of
+// Feishu's form. So nobody says the same to the same twice.
+func mailID(from, to, text string) relay.MessageID {
+	return relay.MessageID(from + " to " + to + ": " + text)
+}
+
+// mail notes that an agent is about to send another one a direct message.
+func (b *board) mail(kind string, from, to *character, text string) *message {
+	m := &message{id: mailID(from.agent, to.agent, text), ts: relay.MillisOf(time.Now()), group: mailbox, sender: from.agent,
+		name: from.name, text: text, kind: kind, to: []string{to.agent}}
+	b.add(m)
+	return m
+}
+
+// arrived is received for mail, which the bot got in the conversation where.
+func (b *board) arrived(agent string, id relay.MessageID, text, where string) (done func()) {
+	b.do(func() { b.fate(agent, id).where = where })
+	return b.received(agent, id, text)
+}
+
+// refused notes that mail was not sent.
+func (b *board) refused(m *message, why relay.Reason) {
+	b.do(func() { m.fates[m.to[0]].stopped = why })
+}
+
+// waiting notes that mail waits for its receiver.
+func (b *board) waiting(m *message) { b.do(func() { m.waits = true }) }
+
+// gave notes a new task.
+func (b *board) gave(id string) {
+	b.do(func() {
+		b.jobs = append(b.jobs, &job{id, "pending"})
+		b.out.note(fmt.Sprintf("task %d is pending", len(b.jobs)))
+	})
+}
+
+// moved notes a step of the n-th task, counted from 1. What the step says stands
+// on the board; a bare one has this line alone.
+func (b *board) moved(n int, state string, bare bool) {
+	b.do(func() {
+		b.jobs[n-1].state = state
+		if bare {
+			b.out.note(fmt.Sprintf("task %d is %s", n, state))
+		}
+	})
+}
+
+// job is the id of the n-th task.
+func (b *board) job(n int) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.jobs[n-1].id
+}
+
+// states are the tasks' by their ids.
+func (b *board) states() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := map[string]string{}
+	for _, t := range b.jobs {
+		all[t.id] = t.state
+	}
+	return all
+}
+
+func (j *job) ended() bool { return slices.Contains(finalStates, j.state) }
+
+// steered is what the board knows of what people and sidecars say beside the bots.
+type steered struct {
+	shown bool                     // in a chat: what the group is shown is printed
+	shows map[relay.MessageID]bool // messages of the sidecars' own in Feishu
+	known map[string]bool          // marks that were entered: every sidecar tells of each
+}
+
+// held are the reasons of stops that a person may end with a word.
+var held = []relay.Reason{relay.MaxDepth, relay.Budget}
+
+// restWithin is how long is waited for what may not come: a notice, and what it releases.
+const restWithin = 4 * time.Second
+
+// steer takes a command, its answer, or a notice, as the sidecar of agent knows it. b.mu is held.
+func (b *board) steer(agent string, seen *observed) {
+	of := b.byID[seen.Of]
+	if of != nil && seen.Kind == "notice" {
+		if of.noticed == nil {
+			of.noticed = map[string]bool{}
+		}
+		of.noticed[agent] = true
+	}
+	key := seen.Kind + " " + seen.Act + " " + string(seen.RelayMsgID)
+	if b.steered.known[key] {
+		return
+	}
+	b.steered.known[key] = true
+	switch {
+	case seen.Kind == "command" && of != nil:
+		of.steers, of.command = seen.Act, seen.Act != "continue" || len(seen.Set) > 0
+		if seen.Act == "continue" {
+			b.goOn(of, seen.Bots)
+		}
+	case seen.Kind == "notice":
+		b.showNotice(seen)
+	}
+}
+
+// relayName is who the terminal says speaks where a sidecar does, and Feishu has no message of it.
+const relayName = "relay"
+
+// showNotice prints what the group was shown. What stands in Feishu is printed as a message.
+// b.mu is held.
+func (b *board) showNotice(n *observed) {
+	switch {
+	case !strings.HasPrefix(string(n.RelayMsgID), "notice:"):
+		b.steered.shows[n.RelayMsgID] = true
+		if said := b.byID[n.RelayMsgID]; said != nil {
+			clear(said.fates)
+		}
+	case !b.steered.shown:
+	case n.Act == "stop":
+		b.out.note("notice: " + clean(n.Content))
+	default:
+		b.out.said(&message{ts: n.TS, name: relayName, group: b.chats[n.ChatID].name, text: n.Content})
+	}
+}
+
+// round are the messages since a person spoke, or let the bots go on, before until; nil: the
+// newest. b.mu is held.
+func (b *board) round(until *message) []*message {
+	messages := b.messages
+	if i := slices.Index(messages, until); i >= 0 {
+		messages = messages[:i]
+	}
+	for i, m := range slices.Backward(messages) {
+		if m.sender == "" && (!m.command || m.steers == "continue") {
+			return messages[i+1:]
+		}
+	}
+	return messages
+}
+
+// goOn notes that a person's message m lets the bots go on, these or, if there are none, all.
+// b.mu is held.
+func (b *board) goOn(m *message, bots []string) {
+	for _, said := range b.round(m) {
+		for agent, f := range said.fates {
+			if slices.Contains(held, f.stopped) && said.chat == m.chat && (len(bots) == 0 || slices.Contains(bots, agent)) {
+				f.awaited = true
+			}
+		}
+	}
+}
+
+// released notes that a sidecar gave its bot what it had stopped: a person let it go on, in the
+// chat or from outside. b.mu is held.
+func (b *board) released(agent string, id relay.MessageID) {
+	f, m := b.fate(agent, id), b.byID[id]
+	if m == nil || !b.steered.shown || !slices.Contains(held, f.stopped) {
+		return
+	}
+	f.awaited, f.stopped = false, ""
+	f.decided, f.depth, f.tier, f.reason = true, 1, "released", "a person let it go on"
+	b.out.note(fmt.Sprintf("%s is given what had stopped: %s", b.nameOf(agent), excerpt(m.text)))
+}
+
+// reacted notes that somebody put an emoji on a message.
+func (b *board) reacted(who, emoji, text string) {
+	b.do(func() {
+		if b.steered.shown {
+			b.out.note(fmt.Sprintf("%s puts the reaction %s on: %s", who, emoji, excerpt(text)))
+		}
+	})
+}
+
+// explained reports whether it is known why a person's message is for no bot. b.mu is held.
+func (b *board) explained(m *message) bool {
+	return m.steers != "" || slices.ContainsFunc(b.cast, func(c character) bool { return b.fate(c.agent, m.id).stopped != "" })
+}
+
+func (b *board) nameOf(agent string) string {
+	return b.cast[slices.IndexFunc(b.cast, func(c character) bool { return c.agent == agent })].name
+}
+
+// excerpt is the beginning of a text, on one line.
+func excerpt(text string) string {
+	const most = 30
+	runes := []rune(clean(strings.Join(strings.Fields(text), " ")))
+	if len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return string(runes)
+}
+
+// atRest waits for what follows when all bots are at rest: the notice of a stop, and what a
+// person let go on. Neither has to come: a bot may be muted, or the notice one of this hour.
+func (b *board) atRest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, restWithin)
+	defer cancel()
+	err := b.await(ctx, "at rest", func() bool {
+		stopped, noticed := false, false
+		for _, m := range b.round(nil) {
+			noticed = noticed || b.everywhere(m)
+			stopped = stopped || m.any(func(f *fate) bool { return slices.Contains(held, f.stopped) })
+		}
+		return b.quiet() && (noticed || !stopped) &&
+			!slices.ContainsFunc(b.messages, func(m *message) bool { return m.any(func(f *fate) bool { return f.awaited }) })
+	})
+	if ctx.Err() == context.DeadlineExceeded {
+		return nil
+	}
+	return err
+}
+
+// any reports whether a fate of the message is such a one.
+func (m *message) any(is func(*fate) bool) bool {
+	for _, f := range m.fates {
+		if is(f) {
+			return true
+		}
+	}
+	return false
+}
+
+// everywhere reports whether the sidecars of all bots of the group know what it was shown of m. b.mu is held.
+func (b *board) everywhere(m *message) bool {
+	return !slices.ContainsFunc(b.chats[m.chat].members, func(agent string) bool { return !m.noticed[agent] })
 }

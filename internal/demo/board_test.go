@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +62,46 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 
 	if got, want := b.tally().String(), "3 sent, 2 delivered, 2 stopped (judge_no 1, max_depth 1), 2 doubled, 2 lost"; got != want {
 		t.Errorf("tally: got %q, want %q", got, want)
+	}
+}
+
+// A person lets go on what was stopped, from outside the chat too: that is one delivery.
+func TestReleasedIsNotDoubled(t *testing.T) {
+	b := testBoard()
+	b.steered.shown = true
+	m := b.post("agent_plan", "小策", devGroup, "go on")
+	b.seen(t, "agent_review", "stop", m.id, `,"reason":"not_for_me"`)
+	b.seen(t, "agent_code", "stop", m.id, `,"reason":"max_depth"`)
+	b.received("agent_code", m.id, m.text)() // before its sidecar's events are read
+	if b.quiet() {
+		t.Error("quiet before the sidecar says that it delivered")
+	}
+	b.seen(t, "agent_code", "delivery", m.id, "")
+	if got, want := b.tally().String(), "1 sent, 1 delivered, 1 stopped (not_for_me 1), 0 doubled, 0 lost"; got != want || !b.quiet() {
+		t.Errorf("tally: got %q, want %q", got, want)
+	}
+	b.received("agent_code", m.id, m.text)()
+	if got := b.tally(); got.doubled != 1 {
+		t.Errorf("given twice: got %s", got)
+	}
+}
+
+// A long chat's transcript is more than one answer of the API.
+func TestTranscriptIsReadWhole(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("before") {
+		case "":
+			_, _ = io.WriteString(w, `{"entries":[{"message_id":"om_3"}],"earlier":"a b"}`)
+		case "a b":
+			_, _ = io.WriteString(w, `{"entries":[{"message_id":"om_1"},{"message_id":"om_2"}]}`)
+		}
+	}))
+	defer server.Close()
+	var s sidecar
+	s.addr.Store(new(server.Listener.Addr().String()))
+	got, err := s.transcript(t.Context(), devGroup)
+	if err != nil || len(got) != 3 || got[0].MessageID != "om_1" || got[2].MessageID != "om_3" {
+		t.Errorf("got %v, %v", got, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"feishu-relay/relay"
@@ -127,12 +128,7 @@ func (c *character) answerBot(sender, text string) string {
 }
 
 func namesSomebody(text string) bool {
-	for _, c := range cast {
-		if strings.Contains(text, "@"+c.name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(cast, func(c character) bool { return strings.Contains(text, "@"+c.name) })
 }
 
 func pick(lines []line, sender, text string) string {
@@ -146,12 +142,7 @@ func pick(lines []line, sender, text string) string {
 
 func has(text, keywords string) bool {
 	text = strings.ToLower(text)
-	for word := range strings.FieldsSeq(keywords) {
-		if strings.Contains(text, word) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Fields(keywords), func(word string) bool { return strings.Contains(text, word) })
 }
 
 // maxTask is the most runes of a task that are handed on; the rest is cut.

@@ -89,15 +89,16 @@ type Options struct {
 // ended, also when ctx is done; only a reader of [Options.Input] that waits for
 // a line cannot be ended.
 func Run(ctx context.Context, o Options) error {
-	for i, open := range o.acts() {
+	acts := o.acts()
+	for i, open := range acts {
 		s, err := newStage(o)
 		if err != nil {
 			return err
 		}
 		if i > 0 {
-			s.out.blank()
+			s.out.plain("")
 		}
-		s.last = i == len(o.acts())-1
+		s.last = i == len(acts)-1
 		if err := s.run(ctx, open(s)); err != nil {
 			return err
 		}
@@ -117,13 +118,16 @@ func (o *Options) acts() []func(*stage) act {
 	return all
 }
 
-// act is one of the plays: the bots, and the Feishu they are in.
+// act is one of the plays: the bots, and the Feishu they are in. Its methods
+// without an error end the act with [must].
 type act interface {
 	// start starts the sidecars with the environment env, and the bots.
-	start(ctx context.Context, env []string) error
+	start(ctx context.Context, env []string)
 	scenes() []scene
 	// says lets the user speak. It returns when the message stands on the board.
-	says(ctx context.Context, chat relay.ChatID, text string) error
+	says(ctx context.Context, chat relay.ChatID, text string)
+	// lobby is where a chat takes place, and what is said to begin it; "": nowhere.
+	lobby() (chat relay.ChatID, notes []string)
 	// leave ends the bots.
 	leave()
 	// close ends what is left when the sidecars have ended.
@@ -136,7 +140,6 @@ type stage struct {
 	last      bool // no other act follows
 	viewed    bool // all was played and checked, and then looked at until the end
 	dir       string
-	client    *client
 	board     *board
 	out       *printer
 	sidecars  []*sidecar // in the order of the cast
@@ -156,33 +159,63 @@ func newStage(o Options) (_ *stage, err error) {
 			return nil, fmt.Errorf("find this program: %w", err)
 		}
 	}
-	s := &stage{Options: o, client: newClient(), out: &printer{w: o.Output, color: o.Color}}
-	if s.dir, err = os.MkdirTemp("", "feishu-relay-demo-"); err != nil {
-		return nil, fmt.Errorf("make a folder: %w", err)
+	s := &stage{Options: o, out: &printer{w: o.Output, color: o.Color}}
+	s.dir, err = os.MkdirTemp("", "feishu-relay-demo-")
+	return s, wrap(err, "make a folder")
+}
+
+// aborted is what [must] panics with.
+type aborted struct{ err error }
+
+// must ends the steps of a script with err, unless that is nil.
+func must(err error) {
+	if err != nil {
+		panic(aborted{err})
 	}
-	return s, nil
+}
+
+// try plays the steps of a script and returns the error that ended them early.
+func try(steps func()) (err error) {
+	defer func() {
+		r := recover()
+		if a, ok := r.(aborted); ok {
+			err = a.err
+		} else if r != nil {
+			panic(r)
+		}
+	}()
+	steps()
+	return nil
+}
+
+// wrap says at which step err occurred, unless that is nil.
+func wrap(err error, step string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(step, args...), err)
 }
 
 // run is an act from its beginning to its end.
 func (s *stage) run(ctx context.Context, a act) error {
 	playing, fail := context.WithCancelCause(ctx)
 	s.fail = fail
-	err := s.play(playing, a)
+	err := try(func() { s.play(playing, a) })
 	if cause := context.Cause(playing); cause != nil {
 		err = cause // rather than what that led to
 	}
 	fail(nil)
 	stopped := s.stop(a)
-	if ctx.Err() != nil {
-		// A terminal's Ctrl-C may have reached the sidecars as well, so how
-		// they ended tells nothing.
-		s.out.blank()
-		if s.viewed {
-			return s.finish(nil)
-		}
-		return s.finish(errInterrupted)
+	if ctx.Err() == nil {
+		return s.finish(errors.Join(err, stopped))
 	}
-	return s.finish(errors.Join(err, stopped))
+	// A terminal's Ctrl-C may have reached the sidecars as well, so how
+	// they ended says nothing.
+	s.out.plain("")
+	if s.viewed {
+		return s.finish(nil)
+	}
+	return s.finish(errInterrupted)
 }
 
 // finish says how it went, and clears up.
@@ -203,62 +236,48 @@ func (s *stage) finish(err error) error {
 }
 
 // play starts everything, shows it and checks it.
-func (s *stage) play(ctx context.Context, a act) error {
-	host, open := a.(chatAct)
-	if s.Chat && !open {
-		return errNoChat
+func (s *stage) play(ctx context.Context, a act) {
+	if chat, _ := a.lobby(); s.Chat && chat == "" {
+		must(errNoChat)
 	}
-	env, err := s.queue()
-	if err != nil {
-		return err
-	}
-	if err := a.start(ctx, env); err != nil {
-		return err
-	}
+	a.start(ctx, s.queue())
 	s.board.exact = !s.Chat
 	if s.Chat {
-		err = s.chat(ctx, host)
+		s.chat(ctx, a)
 	} else {
-		err = s.playScenes(ctx, a)
+		s.playScenes(ctx, a)
 	}
-	if err != nil {
-		return err
+	s.check(ctx)
+	if s.View {
+		s.viewed = true
+		s.out.note("watch it in a browser: " + s.sidecars[0].url() + "/ — Ctrl-C ends it")
+		<-ctx.Done()
 	}
-	if err := s.check(ctx); err != nil || !s.View {
-		return err
-	}
-	s.viewed = true
-	s.out.note("watch it in a browser: " + s.sidecars[0].url() + "/ — Ctrl-C ends it")
-	<-ctx.Done()
-	return nil
 }
 
 // queue starts redis where that is wanted, and returns the sidecars' settings
 // for it.
-func (s *stage) queue() (env []string, err error) {
+func (s *stage) queue() (env []string) {
 	if s.Backend != "redis" {
-		return []string{"RELAY_BACKEND=file"}, nil
+		return []string{"RELAY_BACKEND=file"}
 	}
 	folder := filepath.Join(s.dir, "redis")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		return nil, err
-	}
-	if s.redis, err = redistest.Launch(folder); err != nil {
-		return nil, fmt.Errorf("start redis (without it: --backend file): %w", err)
-	}
-	return []string{"RELAY_BACKEND=redis", "REDIS_URL=" + s.redis.URL()}, nil
+	must(os.Mkdir(folder, 0o700))
+	var err error
+	s.redis, err = redistest.Launch(folder)
+	must(wrap(err, "start redis (without it: --backend file)"))
+	return []string{"RELAY_BACKEND=redis", "REDIS_URL=" + s.redis.URL()}
 }
 
 // startSidecars starts them side by side, and says how long that took.
-func (s *stage) startSidecars(ctx context.Context, number string) error {
+func (s *stage) startSidecars(ctx context.Context, number string, sidecars ...*sidecar) {
+	s.sidecars = sidecars
 	began := time.Now()
 	starting, each := errgroup.WithContext(ctx)
 	for _, sc := range s.sidecars {
 		starting.Go(func() error { return sc.start(each) })
 	}
-	if err := starting.Wait(); err != nil {
-		return err
-	}
+	must(starting.Wait())
 	queue := "file"
 	if s.redis != nil {
 		queue = "redis"
@@ -268,7 +287,6 @@ func (s *stage) startSidecars(ctx context.Context, number string) error {
 	if s.Chat || s.View {
 		s.out.note("watch it in a browser: " + s.sidecars[0].url() + "/")
 	}
-	return nil
 }
 
 // stop ends everything, in the order of the flow: bots, sidecars, the rest.

@@ -162,11 +162,11 @@ func TestChatSteersTheBots(t *testing.T) {
 		shows []string
 		ends  string
 	}{
-		{1, "/relay pause\n@小策 和 BotB " + talk + "/中继 恢复\n@小策 和 BotB " + talk + "继续\n" +
+		{1, "/relay pause\n@小策 和 BotB " + talk + "/中继 恢复\n@小策 和 BotB " + talk + "@BotB 继续\n" +
 			"/relay answer BotB\nhello\n/relay stop\n",
 			[]string{"messages are paused", "小策 的消息没有转给", "BotB is given what had stopped: @BotB 一千万条",
 				"消息已恢复", "小审 is not given what you said: not_for_me", "Stopped. Bots go on"},
-			"OK: 8 sent, 10 delivered, 6 stopped (max_depth 2, not_for_me 2, paused 2), 0 doubled, 0 lost"},
+			"OK: 8 sent, 9 delivered, 7 stopped (max_depth 3, not_for_me 2, paused 2), 0 doubled, 0 lost"},
 		{2, "@BotA 和 BotB " + talk + "继续\n/relay limit 5\n",
 			[]string{"BotB puts the reaction CrossMark on: @BotB 一千万条", "BotB is given what had stopped", "The limit is 5"},
 			"OK: 6 sent, 5 delivered, 1 stopped (max_depth 1), 0 doubled, 0 lost"},

@@ -2,10 +2,12 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,24 +25,18 @@ func newLocalAct(s *stage) act {
 	return &localAct{stage: s}
 }
 
-func (a *localAct) start(ctx context.Context, env []string) error {
-	if err := os.WriteFile(filepath.Join(a.dir, "groups.json"), groupsFile(), 0o600); err != nil {
-		return fmt.Errorf("write the groups file: %w", err)
-	}
+func (a *localAct) start(ctx context.Context, env []string) {
+	must(wrap(os.WriteFile(filepath.Join(a.dir, "groups.json"), groupsFile(), 0o600), "write the groups file"))
+	var sidecars []*sidecar
 	for _, c := range cast {
-		sc := newSidecar(a.stage, c, append(slices.Clone(env), "BOT_NAME="+c.name, "BOT_OPEN_ID="+c.openID))
-		a.sidecars = append(a.sidecars, sc)
-		a.bots = append(a.bots, &bot{character: c, stage: a.stage, sidecar: sc})
+		sc := newSidecar(a.stage, c, env, "BOT_NAME="+c.name, "BOT_OPEN_ID="+c.openID)
+		sidecars = append(sidecars, sc)
+		a.bots = append(a.bots, &bot{sidecar: sc})
 	}
-	if err := a.startSidecars(ctx, "three"); err != nil {
-		return err
-	}
+	a.startSidecars(ctx, "three", sidecars...)
 	for _, b := range a.bots {
-		if err := b.connect(ctx); err != nil {
-			return err
-		}
+		b.connect(ctx)
 	}
-	return nil
 }
 
 func (a *localAct) lobby() (relay.ChatID, []string) {
@@ -53,34 +49,32 @@ func (a *localAct) lobby() (relay.ChatID, []string) {
 
 // says puts the user's words into a group, and waits until every bot of it has
 // reported them and those whom they are for have answered.
-func (a *localAct) says(ctx context.Context, chat relay.ChatID, text string) error {
+func (a *localAct) says(ctx context.Context, chat relay.ChatID, text string) {
 	m := a.board.post("", userName, chat, text)
 	given := make([]bool, len(a.bots))
-	hearing, each := errgroup.WithContext(ctx)
-	for i, b := range a.bots {
+	a.each(func(i int, b *bot) {
 		if chats[chat].has(b.agent) {
-			hearing.Go(func() (err error) {
-				given[i], err = b.hear(each, m)
-				return err
-			})
+			given[i] = b.hear(ctx, m)
 		}
-	}
-	if err := hearing.Wait(); err != nil {
-		return err
-	}
+	})
 	if !slices.Contains(given, true) {
-		if err := a.board.await(ctx, "the sidecars tell what becomes of it", func() bool { return a.board.explained(m) }); err != nil {
-			return err
-		}
+		a.await(ctx, "the sidecars tell what becomes of it", func() bool { return a.board.explained(m) })
 	}
 	first := slices.Index(given, true) // answers what names nobody
-	answering, each := errgroup.WithContext(ctx)
-	for i, b := range a.bots {
+	a.each(func(i int, b *bot) {
 		if given[i] {
-			answering.Go(func() error { return b.answer(each, m, i == first) })
+			b.say(ctx, m.chat, m.id, b.answerUser(m.text, i == first))
 		}
+	})
+}
+
+// each lets the bots act at once.
+func (a *localAct) each(does func(int, *bot)) {
+	var all errgroup.Group
+	for i, b := range a.bots {
+		all.Go(func() error { return try(func() { does(i, b) }) })
 	}
-	return answering.Wait()
+	must(all.Wait())
 }
 
 func (a *localAct) leave() {
@@ -94,7 +88,7 @@ func (*localAct) close() error { return nil }
 func (a *localAct) scenes() []scene {
 	return []scene{
 		{
-			title: "a hand-over by @mention", chat: devGroup, asks: "@小策 帮我写个排序函数", want: handedOver(),
+			title: "a hand-over by @mention", chat: devGroup, asks: "@小策 帮我写个排序函数", want: handedOver,
 			ends: "the last word was for the user, who reads it in the group; no bot has to hear it",
 		},
 		{
@@ -111,8 +105,7 @@ func (a *localAct) scenes() []scene {
 			ends: "these bots would thank each other for ever",
 		},
 		{
-			title: "so is a talk that has no end", chat: devGroup, asks: "@小策 和 BotB 讨论一下排序算法",
-			want: handedOver(),
+			title: "so is a talk that has no end", chat: devGroup, asks: "@小策 和 BotB 讨论一下排序算法", want: handedOver,
 			ends: "each question deserves an answer; the limit does not ask",
 		},
 		{
@@ -126,34 +119,33 @@ func (a *localAct) scenes() []scene {
 		},
 		{
 			title: "a sidecar is killed in the middle of a hand-over", chat: devGroup, asks: "@小策 再写一个查找函数",
-			play: a.crash, want: handedOver(),
-			ends: "nothing lost, nothing twice",
+			play: a.crash, want: handedOver, ends: "nothing lost, nothing twice",
 		},
 	}
 }
 
 // handedOver is a task handed over, done and reported.
-func handedOver() []outcome {
-	return []outcome{
-		{"agent_plan", passed + "; " + passed},
-		{"agent_code", judged + "; " + judged},
-		{"agent_plan", limit + "; " + limit},
-	}
+var handedOver = []outcome{
+	{"agent_plan", passed + "; " + passed},
+	{"agent_code", judged + "; " + judged},
+	{"agent_plan", limit + "; " + limit},
 }
 
 // crash kills the coder's sidecar when it has decided to pass the hand-over on
 // and cannot deliver it, since its bot is restarting.
-func (a *localAct) crash(ctx context.Context, sc scene) error {
+func (a *localAct) crash(ctx context.Context, sc scene) {
 	coder := a.bots[1]
 	coder.disconnect()
-	if err := coder.awaitAway(ctx); err != nil {
-		return err
-	}
+	// What the sidecar writes to a connection that is just ending counts as delivered.
+	must(until(ctx, settledWithin, "the sidecar of "+coder.name+" notices that its bot left",
+		func(ctx context.Context) (bool, error) {
+			var status struct{ Door struct{ Connected bool } }
+			err := coder.get(ctx, "/v1/status", &status)
+			return err == nil && !status.Door.Connected, nil
+		}))
 	from := a.board.said()
-	if err := a.says(ctx, sc.chat, sc.asks); err != nil {
-		return err
-	}
-	err := a.board.await(ctx, "the hand-over is decided, and heard by the third bot", func() bool {
+	a.says(ctx, sc.chat, sc.asks)
+	a.await(ctx, "the hand-over is decided, and heard by the third bot", func() bool {
 		for _, m := range a.board.messages[from:] {
 			if f := m.fates[coder.agent]; f != nil && f.decided {
 				return m.fates[cast[2].agent].ended()
@@ -161,15 +153,98 @@ func (a *localAct) crash(ctx context.Context, sc scene) error {
 		}
 		return false
 	})
-	if err != nil {
-		return err
-	}
 	a.board.note("%s is restarting, its sidecar holds the message …", coder.name)
-	coder.sidecar.kill()
+	coder.kill()
 	a.board.note("… and is killed (SIGKILL)")
-	if err := coder.sidecar.start(ctx); err != nil {
-		return err
-	}
+	must(coder.start(ctx))
 	a.board.note("the sidecar is back, and so is its bot")
-	return coder.connect(ctx)
+	coder.connect(ctx)
+}
+
+// bot is one of the three: it knows the local API of its sidecar, and nothing
+// else of the relay.
+type bot struct {
+	*sidecar
+	hangUp context.CancelFunc // ends the stream; nil: not connected
+	gone   chan struct{}      // closed when the stream has ended
+	lastID atomic.Value       // of the last message from the stream, a string
+}
+
+// connect opens the bot's stream, behind what it got before.
+func (b *bot) connect(ctx context.Context) {
+	ctx, hangUp := context.WithCancel(ctx)
+	last, _ := b.lastID.Load().(string)
+	stream, err := subscribe(ctx, b.url()+"/v1/stream", last)
+	if err != nil {
+		hangUp()
+		must(fmt.Errorf("connect %s: %w", b.name, err))
+	}
+	gone := make(chan struct{})
+	b.hangUp, b.gone = hangUp, gone
+	b.stage.listeners.Go(func() {
+		defer close(gone)
+		err := stream.each(func(e event) error { return try(func() { b.receive(ctx, e) }) })
+		if ctx.Err() == nil {
+			b.stage.fail(fmt.Errorf("stream of %s: %w", b.name, err))
+		}
+	})
+}
+
+// disconnect closes the stream and returns when that has ended.
+func (b *bot) disconnect() {
+	if b.hangUp != nil {
+		b.hangUp()
+		<-b.gone
+		b.hangUp = nil
+	}
+}
+
+// receive takes an event of the stream and answers the message in it.
+func (b *bot) receive(ctx context.Context, e event) {
+	if e.kind != "message" {
+		must(fmt.Errorf("the sidecar says %q", e.kind))
+	}
+	var in struct {
+		ChatID   relay.ChatID `json:"chat_id"`
+		Content  string       `json:"content"`
+		Metadata struct {
+			RelayMsgID  relay.MessageID `json:"relay_msg_id"`
+			IsMentioned bool            `json:"is_mentioned"`
+			SenderName  string          `json:"sender_name"`
+		} `json:"metadata"`
+	}
+	must(wrap(json.Unmarshal(e.data, &in), "decode a message"))
+	b.lastID.Store(e.id)
+	defer b.stage.board.received(b.agent, in.Metadata.RelayMsgID, in.Content)()
+	if in.Metadata.IsMentioned {
+		b.say(ctx, in.ChatID, in.Metadata.RelayMsgID, b.answerBot(in.Metadata.SenderName, in.Content))
+	}
+}
+
+// hear takes what Feishu gives every bot of a group: a person's message. The
+// bot reports it to its sidecar, which tells whether it is for the bot.
+func (b *bot) hear(ctx context.Context, m *message) bool {
+	report := map[string]any{"chat_id": m.chat, "chat_type": "group", "content": m.text, "sender": userName,
+		"sender_id": userOpenID, "message_id": m.id, "ts": m.ts}
+	var told struct {
+		ForMe bool `json:"for_me"`
+	}
+	must(wrap(b.post(ctx, "/v1/inbound", report, &told), "%s reports what it heard", b.name))
+	return told.ForMe
+}
+
+// say sends to the group, unless the text is "": Feishu takes it, and the bot
+// tells its sidecar.
+func (b *bot) say(ctx context.Context, chat relay.ChatID, parent relay.MessageID, text string) {
+	if text == "" {
+		return
+	}
+	m := b.stage.board.post(b.agent, b.name, chat, text)
+	out := map[string]any{"chat_id": chat, "content": text, "message_id": m.id, "parent_id": parent, "ts": m.ts,
+		"metadata": map[string]string{"chat_type": "group"}}
+	var sent struct{ Relayed bool }
+	must(wrap(b.post(ctx, "/v1/outbound", out, &sent), "%s reports what it sent", b.name))
+	if !sent.Relayed {
+		must(fmt.Errorf("what %s sent was accepted, but not relayed", b.name))
+	}
 }

@@ -48,7 +48,6 @@ func (p *printer) paint(color, text string) string {
 }
 
 func (p *printer) plain(text string) { fmt.Fprintln(p.w, text) }
-func (p *printer) blank()            { fmt.Fprintln(p.w) }
 func (p *printer) title(text string) { p.plain(p.paint(bold, text)) }
 func (p *printer) note(text string)  { p.plain(p.paint(dim, strings.Repeat(" ", 10)+"· "+text)) }
 func (p *printer) kept(dir string) {
@@ -112,7 +111,7 @@ func (p *printer) became(name string, f *fate) {
 
 // logs prints the ends of the sidecars' logs.
 func (p *printer) logs(sidecars []*sidecar) {
-	p.blank()
+	p.plain("")
 	for _, s := range sidecars {
 		p.plain(p.paint(bold, "the log of "+s.name+"'s sidecar ends:"))
 		p.plain(s.logEnd())

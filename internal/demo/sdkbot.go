@@ -3,10 +3,11 @@ package demo
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	lark "github.com/larksuite/oapi-sdk-go/v3"
 	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
@@ -14,6 +15,8 @@ import (
 	"github.com/larksuite/oapi-sdk-go/v3/event/dispatcher"
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+
+	"feishu-relay/internal/wait"
 )
 
 // sdkBot is a bot as anybody writes one on Feishu's official SDK: it has an app,
@@ -25,7 +28,7 @@ type sdkBot struct {
 
 	// answer is what the bot says to somebody who mentions it, or speaks to it
 	// alone, or "".
-	answer func(context.Context, incoming) (string, error)
+	answer func(context.Context, incoming) string
 	// heard is told of each message, and then of the message that the bot sent,
 	// or "", and of what went wrong.
 	heard func(incoming) (done func(sent string, err error))
@@ -55,17 +58,14 @@ func newSDKBot(appID, secret, baseURL string) *sdkBot {
 }
 
 // introduce learns who the bot is.
-func (b *sdkBot) introduce(ctx context.Context) error {
+func (b *sdkBot) introduce(ctx context.Context) {
 	var info struct {
 		Bot struct {
 			OpenID string `json:"open_id"`
 		}
 	}
-	if err := b.get(ctx, "/open-apis/bot/v3/info", &info); err != nil {
-		return err
-	}
+	b.call(ctx, http.MethodGet, "bot/v3/info", nil, &info)
 	b.openID = info.Bot.OpenID
-	return nil
 }
 
 // run holds the long connection until ctx is done, and lets the answers end.
@@ -100,50 +100,46 @@ func (b *sdkBot) receive(ctx context.Context, e *larkim.P2MessageReceiveV1) erro
 	in.words = strings.TrimSpace(in.words)
 	done := b.heard(in)
 	b.answering.Go(func() {
-		if !addressed {
-			done("", nil)
-			return
-		}
-		done(b.reply(ctx, in, str(from.SenderId.OpenId)))
+		sent := ""
+		err := try(func() {
+			if addressed {
+				sent = b.reply(ctx, in, str(from.SenderId.OpenId))
+			}
+		})
+		done(sent, err)
 	})
 	return nil
-}
-
-// reply answers in, which the bearer of an open_id said: in short with a text, at
-// length with a card that it streams.
-func (b *sdkBot) reply(ctx context.Context, in incoming, from string) (sent string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callWithin)
-	defer cancel()
-	names := map[string]string{}
-	if !in.private {
-		if names, err = b.bots(ctx, in.chat); err != nil {
-			return "", err
-		}
-	}
-	in.sender = userName
-	if in.fromBot {
-		in.sender = names[from]
-	}
-	answer, err := b.answer(ctx, in)
-	switch {
-	case answer == "" || err != nil:
-		return "", err
-	case len([]rune(answer)) > shortAnswer:
-		return b.stream(ctx, in.id, answer, names)
-	}
-	text, err := json.Marshal(map[string]string{"text": mentioning(answer, names, `<at user_id="%s"></at>`)})
-	if err != nil {
-		return "", err
-	}
-	return b.send(ctx, in.id, "text", string(text))
 }
 
 // shortAnswer is the most runes of an answer that is no card.
 const shortAnswer = 30
 
+// reply answers in, which the bearer of an open_id said: in short with a text, at
+// length with a card that it streams.
+func (b *sdkBot) reply(ctx context.Context, in incoming, from string) (sent string) {
+	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	defer cancel()
+	names := map[string]string{}
+	if !in.private {
+		names = b.bots(ctx, in.chat)
+	}
+	in.sender = userName
+	if in.fromBot {
+		in.sender = names[from]
+	}
+	answer := b.answer(ctx, in)
+	switch {
+	case answer == "":
+		return ""
+	case len([]rune(answer)) > shortAnswer:
+		return b.stream(ctx, in.id, answer, names)
+	}
+	return b.send(ctx, in.id, "text", map[string]string{"text": mentioning(answer, names, `<at user_id="%s"></at>`)})
+}
+
 // bots are the names of the bots of a chat, by the open_id that each has for
 // this one.
-func (b *sdkBot) bots(ctx context.Context, chat string) (map[string]string, error) {
+func (b *sdkBot) bots(ctx context.Context, chat string) map[string]string {
 	var list struct {
 		Data struct {
 			Items []struct {
@@ -152,14 +148,12 @@ func (b *sdkBot) bots(ctx context.Context, chat string) (map[string]string, erro
 			}
 		}
 	}
-	if err := b.get(ctx, "/open-apis/im/v1/chats/"+chat+"/members/bots", &list); err != nil {
-		return nil, err
-	}
+	b.call(ctx, http.MethodGet, "im/v1/chats/"+chat+"/members/bots", nil, &list)
 	names := map[string]string{}
 	for _, bot := range list.Data.Items {
 		names[bot.ID] = bot.Name
 	}
-	return names, nil
+	return names
 }
 
 // mentioning makes of "@Name" a tag, in which %s is the open_id.
@@ -170,39 +164,70 @@ func mentioning(text string, names map[string]string, tag string) string {
 	return text
 }
 
-func (b *sdkBot) send(ctx context.Context, to, kind, content string) (id string, err error) {
-	resp, err := b.client.Im.Message.Reply(ctx, larkim.NewReplyMessageReqBuilder().MessageId(to).
-		Body(larkim.NewReplyMessageReqBodyBuilder().MsgType(kind).Content(content).Build()).Build())
-	if err = orCode(err, resp); err != nil {
-		return "", fmt.Errorf("reply: %w", err)
+// How a card is streamed.
+const (
+	thinking    = "Thinking…"
+	answerPart  = "answer" // the element that grows
+	cardPieces  = 3
+	betweenThem = 60 * time.Millisecond // a model takes its time
+)
+
+// stream answers a message with a card that grows, as frameworks do with what a
+// model writes: first a placeholder, then more and more of the text.
+func (b *sdkBot) stream(ctx context.Context, to, answer string, names map[string]string) (sent string) {
+	var made struct {
+		Data struct {
+			ID string `json:"card_id"`
+		}
 	}
-	return str(resp.Data.MessageId), nil
+	b.call(ctx, http.MethodPost, "cardkit/v1/cards", object{"type": "card_json", "data": asJSON(object{
+		"schema": "2.0", "config": object{"streaming_mode": true},
+		"body": object{"elements": []object{{"tag": "markdown", "element_id": answerPart, "content": thinking}}}})}, &made)
+	card := "cardkit/v1/cards/" + made.Data.ID
+	sent = b.send(ctx, to, "interactive", object{"type": "card", "data": object{"card_id": made.Data.ID}})
+	runes := []rune(answer)
+	for i := 1; i <= cardPieces; i++ {
+		must(wait.Sleep(ctx, betweenThem))
+		soFar := mentioning(string(runes[:len(runes)*i/cardPieces]), names, "<at id=%s></at>")
+		b.call(ctx, http.MethodPut, card+"/elements/"+answerPart+"/content", object{"content": soFar, "sequence": i}, nil)
+	}
+	b.call(ctx, http.MethodPatch, card+"/settings",
+		object{"settings": asJSON(object{"config": object{"streaming_mode": false}}), "sequence": cardPieces + 1}, nil)
+	return sent
 }
 
-func (b *sdkBot) get(ctx context.Context, path string, out any) error {
-	resp, err := b.client.Get(ctx, path, nil, larkcore.AccessTokenTypeTenant)
-	if err != nil {
-		return fmt.Errorf("GET %s: %w", path, err)
+func (b *sdkBot) send(ctx context.Context, to, kind string, content any) (id string) {
+	var sent struct {
+		Data struct {
+			ID string `json:"message_id"`
+		}
 	}
+	b.call(ctx, http.MethodPost, "im/v1/messages/"+to+"/reply", object{"msg_type": kind, "content": asJSON(content)}, &sent)
+	return sent.Data.ID
+}
+
+type object map[string]any
+
+func asJSON(v any) string {
+	data, err := json.Marshal(v)
+	must(err)
+	return string(data)
+}
+
+// call calls Feishu's API, and reads the answer into out, which may be nil.
+func (b *sdkBot) call(ctx context.Context, method, path string, body, out any) {
+	resp, err := b.client.Do(ctx, &larkcore.ApiReq{HttpMethod: method, ApiPath: "/open-apis/" + path, Body: body,
+		SupportedAccessTokenTypes: []larkcore.AccessTokenType{larkcore.AccessTokenTypeTenant}})
+	must(wrap(err, "%s %s", method, path))
 	var code larkcore.CodeError
-	if err := errors.Join(json.Unmarshal(resp.RawBody, &code), json.Unmarshal(resp.RawBody, out)); err != nil {
-		return fmt.Errorf("GET %s: answered %d: %w", path, resp.StatusCode, err)
+	err = json.Unmarshal(resp.RawBody, &code)
+	if err == nil && code.Code != 0 {
+		err = code
 	}
-	if code.Code != 0 {
-		return fmt.Errorf("GET %s: %w", path, code)
+	if err == nil && out != nil {
+		err = json.Unmarshal(resp.RawBody, out)
 	}
-	return nil
-}
-
-// orCode is err, or what an answer says that is no success.
-func orCode(err error, resp interface {
-	Success() bool
-	ErrorResp() string
-}) error {
-	if err == nil && !resp.Success() {
-		return errors.New(resp.ErrorResp())
-	}
-	return err
+	must(wrap(err, "%s %s: answered %d", method, path, resp.StatusCode))
 }
 
 func str(s *string) string {

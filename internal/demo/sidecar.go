@@ -1,30 +1,34 @@
 package demo
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
-
-// portTries is how often another port is tried: between picking a free one and
-// the sidecar's listening on it another program can take it.
-const portTries = 5
 
 // logTail is how many bytes of a sidecar's log a failed demo shows.
 const logTail = 3000
 
 // sidecar is one `feishu-relay run`. Its methods are for one goroutine, apart
-// from url.
+// from url and calls.
 type sidecar struct {
 	character
 	stage *stage
@@ -32,7 +36,7 @@ type sidecar struct {
 	log   string // path
 	addr  atomic.Pointer[string]
 	front bool   // it has a gateway
-	gate  string // where; "" until it was ready once: from then on the bot knows the address
+	gate  string // where; "" until it was started once: from then on the bot knows the address
 
 	cmd      *exec.Cmd
 	exited   chan struct{} // closed when the process is gone
@@ -43,59 +47,68 @@ type sidecar struct {
 // newSidecar sets an environment of its own: whatever is configured in the
 // user's, a judge's key above all, has no place in the demo. The folders are the
 // default ones of DATA_DIR.
-func newSidecar(s *stage, c character, env []string) *sidecar {
+func newSidecar(s *stage, c character, env []string, more ...string) *sidecar {
+	env = append([]string{"AGENT_NAME=" + c.agent, "AGENT_ROLE=" + c.role, "DATA_DIR=" + s.dir, "LOG_FORMAT=text"}, env...)
 	return &sidecar{character: c, stage: s, log: filepath.Join(s.dir, c.agent+".log"), unwatch: func() {},
-		env: append([]string{"AGENT_NAME=" + c.agent, "AGENT_ROLE=" + c.role, "DATA_DIR=" + s.dir, "LOG_FORMAT=text"}, env...)}
+		env: append(env, more...)}
 }
 
 // url is where the local API answers.
 func (s *sidecar) url() string { return "http://" + *s.addr.Load() }
 
-// start runs the process, waits until it is ready, and watches it.
-func (s *sidecar) start(ctx context.Context) error {
-	var err error
-	for range portTries {
-		gate := s.gate
-		if s.front && gate == "" {
-			gate, err = freeAddr()
-		}
-		if err == nil {
-			err = s.spawn(gate)
-		}
-		if err != nil {
-			return fmt.Errorf("start the sidecar of %s: %w", s.name, err)
-		}
-		if err = s.awaitReady(ctx); err == nil {
-			s.gate = gate
-			return s.watch(ctx)
-		}
-		if !errors.Is(err, errEnded) || ctx.Err() != nil {
-			break
-		}
-	}
-	return fmt.Errorf("the sidecar of %s: %w", s.name, err)
+// get reads an answer of the local API into out, which may be nil.
+func (s *sidecar) get(ctx context.Context, route string, out any) error {
+	return s.post(ctx, route, nil, out)
 }
 
-var errEnded = errors.New("ended before it was ready")
-
-// spawn runs the process, with a gateway at gate unless that is "".
-func (s *sidecar) spawn(gate string) error {
-	addr, err := freeAddr()
+// post sends in, unless that is nil, to the local API and reads the answer into out.
+func (s *sidecar) post(ctx context.Context, route string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	defer cancel()
+	body, err := open(ctx, s.url()+route, in, "")
 	if err != nil {
 		return err
+	}
+	defer body.Close()
+	data, err := io.ReadAll(io.LimitReader(body, maxAnswer))
+	if err != nil || out == nil {
+		return wrap(err, "read the answer")
+	}
+	return json.Unmarshal(data, out)
+}
+
+// start runs the process, waits until it is ready, and watches it.
+func (s *sidecar) start(ctx context.Context) error {
+	return wrap(try(func() {
+		s.spawn()
+		must(until(ctx, readyWithin, "ready", func(ctx context.Context) (bool, error) {
+			select {
+			case <-s.exited:
+				return false, errors.New("ended before it was ready")
+			default:
+				return s.get(ctx, "/readyz", nil) == nil, nil
+			}
+		}))
+		s.watch(ctx)
+	}), "start the sidecar of %s", s.name)
+}
+
+// spawn runs the process.
+func (s *sidecar) spawn() {
+	addr, err := loopback.Addr()
+	must(err)
+	if s.front && s.gate == "" {
+		s.gate, err = loopback.Addr()
+		must(err)
 	}
 	log, err := os.OpenFile(s.log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
+	must(err)
 	defer log.Close() // the process has its own
 	cmd := exec.Command(s.stage.Program, "run")
-	cmd.Env = append([]string{"LISTEN_ADDR=" + addr, "GATEWAY_ADDR=" + gate}, s.env...)
+	cmd.Env = append([]string{"LISTEN_ADDR=" + addr, "GATEWAY_ADDR=" + s.gate}, s.env...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.stage.dir, log, log
 	cmd.SysProcAttr = detached()
-	if err := cmd.Start(); err != nil {
-		return err
-	}
+	must(cmd.Start())
 	s.addr.Store(&addr)
 	exited := make(chan struct{})
 	s.cmd, s.exited, s.expected = cmd, exited, new(atomic.Bool)
@@ -103,53 +116,20 @@ func (s *sidecar) spawn(gate string) error {
 		defer close(exited)
 		_ = cmd.Wait() // ProcessState tells
 	}()
-	return nil
-}
-
-// freeAddr is a loopback address that was free a moment ago.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("pick a port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
-}
-
-func (s *sidecar) awaitReady(ctx context.Context) error {
-	return until(ctx, readyWithin, "ready", func(ctx context.Context) (bool, error) {
-		select {
-		case <-s.exited:
-			return false, errEnded
-		default:
-			return s.stage.client.get(ctx, s.url()+"/readyz", nil) == nil, nil
-		}
-	})
 }
 
 // watch enters what the sidecar says of messages on the board, until the
 // process ends. An end that nobody wanted fails the demo.
-func (s *sidecar) watch(ctx context.Context) error {
+func (s *sidecar) watch(ctx context.Context) {
 	ctx, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
 	// From its first event on: what it did before we could ask counts as well.
-	events, err := s.stage.client.subscribe(ctx, s.url()+"/v1/events", "0")
-	if err != nil {
-		s.unwatch()
-		return fmt.Errorf("watch the sidecar of %s: %w", s.name, err)
-	}
+	events, err := subscribe(ctx, s.url()+"/v1/events", "0")
+	must(wrap(err, "watch"))
 	expected, exited := s.expected, s.exited
 	s.stage.listeners.Go(func() {
-		defer events.Close()
-		for e, err := range events.all {
-			if err == nil {
-				err = s.stage.board.observe(s.agent, e)
-			}
-			if err != nil && !expected.Load() {
-				s.stage.fail(fmt.Errorf("events of %s's sidecar: %w", s.name, err))
-			}
-			if err != nil {
-				return
-			}
+		err := events.each(func(e event) error { return s.stage.board.observe(s.agent, e) })
+		if !expected.Load() {
+			s.stage.fail(fmt.Errorf("events of %s's sidecar: %w", s.name, err))
 		}
 	})
 	s.stage.listeners.Go(func() {
@@ -158,7 +138,6 @@ func (s *sidecar) watch(ctx context.Context) error {
 			s.stage.fail(fmt.Errorf("the sidecar of %s ended by itself", s.name))
 		}
 	})
-	return nil
 }
 
 // kill ends the process at once, as a crash does.
@@ -180,11 +159,7 @@ func (s *sidecar) stop() error {
 		s.kill()
 		return fmt.Errorf("ask the sidecar of %s to stop: %w", s.name, err)
 	}
-	limit := time.NewTimer(stoppedWithin)
-	defer limit.Stop()
-	select {
-	case <-s.exited:
-	case <-limit.C:
+	if !wait.Closed(s.exited, stoppedWithin) {
 		s.kill()
 		return fmt.Errorf("the sidecar of %s did not stop within %s and was killed", s.name, stoppedWithin)
 	}
@@ -194,28 +169,36 @@ func (s *sidecar) stop() error {
 	return nil
 }
 
-// transcript is the record of a chat as the sidecar shows it; nil where it shows
-// none.
-func (s *sidecar) transcript(ctx context.Context, chat relay.ChatID) ([]entry, error) {
-	var answer struct{ Entries []entry }
-	err := s.stage.client.get(ctx, fmt.Sprintf("%s/v1/transcripts/%s/%s?limit=%d", s.url(), relay.DefaultChannel, chat, maxShown), &answer)
-	if e, ok := errors.AsType[*statusError](err); ok && e.status == http.StatusNotFound {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("transcript of %s at %s's sidecar: %w", chat, s.name, err)
-	}
-	return answer.Entries, nil
-}
-
-// maxShown is the most messages of a chat that can be checked: one answer of the
-// API holds no more. [maxLines] keeps below it.
-const maxShown = 1000
+// pageSize is the most messages of a chat in one answer of the API.
+const pageSize = 1000
 
 type entry struct {
 	MessageID relay.MessageID `json:"message_id"`
 	Role      string          `json:"role"`
 	Content   string          `json:"content"`
+}
+
+// transcript is the record of a chat as the sidecar shows it; nil where it shows
+// none.
+func (s *sidecar) transcript(ctx context.Context, chat relay.ChatID) (all []entry, err error) {
+	for before := ""; ; {
+		var page struct {
+			Entries []entry
+			Earlier string
+		}
+		query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+		if before != "" {
+			query.Set("before", before)
+		}
+		err = s.get(ctx, fmt.Sprintf("/v1/transcripts/%s/%s?%s", relay.DefaultChannel, chat, query.Encode()), &page)
+		if e, ok := errors.AsType[*statusError](err); ok && e.status == http.StatusNotFound {
+			err = nil
+		}
+		all = append(page.Entries, all...)
+		if before = page.Earlier; err != nil || before == "" {
+			return all, wrap(err, "transcript of %s at %s's sidecar", chat, s.name)
+		}
+	}
 }
 
 // logEnd is the end of the sidecar's log, from the beginning of a line.
@@ -225,4 +208,130 @@ func (s *sidecar) logEnd() string {
 		return ""
 	}
 	return lastLines(string(data), logTail)
+}
+
+const (
+	callWithin = 10 * time.Second // a call that is no stream
+	maxAnswer  = 8 << 20          // bytes of an answer or of one event; more is an error
+)
+
+// caller calls the local API, as any program would. No proxy: whatever the user's environment
+// says, this stays on loopback. No connection is kept: a spare one, dialled and never used, would
+// hold up the sidecar's stop, since a server cannot know that nothing will come on it.
+var caller = &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+
+// statusError is an answer that is no success.
+type statusError struct {
+	status int
+	code   string
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("answered %d %s", e.status, e.code) }
+
+// open sends a request and returns the body of an answer that is a success.
+func open(ctx context.Context, url string, in any, lastID string) (io.ReadCloser, error) {
+	method, body := http.MethodGet, []byte(nil)
+	if in != nil {
+		method, body = http.MethodPost, []byte(asJSON(in))
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if lastID != "" {
+		req.Header.Set("Last-Event-ID", lastID)
+	}
+	resp, err := caller.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	var e struct{ Error struct{ Code string } }
+	_ = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&e) // the status alone tells enough
+	return nil, &statusError{resp.StatusCode, e.Error.Code}
+}
+
+// until asks again and again until done says so, or fails: for what tells no
+// events. What is not there within a time is an error that says what.
+func until(ctx context.Context, within time.Duration, what string, done func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("%s: not within %s", what, within))
+	defer cancel()
+	for {
+		ok, err := done(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if ok || err != nil {
+			return err
+		}
+		_ = wait.Sleep(ctx, pollEvery) // done sees that ctx has ended
+	}
+}
+
+// event is one server-sent event.
+type event struct {
+	kind, id string
+	data     []byte
+}
+
+// events is an open stream of them.
+type events struct{ body io.ReadCloser }
+
+// subscribe opens a stream of server-sent events behind lastID; "" is from now
+// on. When it returns, the server has answered and counts us as listening.
+func subscribe(ctx context.Context, url, lastID string) (*events, error) {
+	body, err := open(ctx, url, nil, lastID)
+	return &events{body}, err
+}
+
+// each takes the events until the stream ends or take fails, and closes it. The
+// error is never nil.
+func (s *events) each(take func(event) error) error {
+	defer s.body.Close()
+	for e, err := range s.all {
+		if err == nil {
+			err = take(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return io.EOF
+}
+
+// all yields the events until the stream ends, and then the error it ended
+// with, which is never nil.
+func (s *events) all(yield func(event, error) bool) {
+	lines := bufio.NewScanner(s.body)
+	lines.Buffer(nil, maxAnswer)
+	var e event
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch name {
+		case "event":
+			e.kind = value
+		case "id":
+			e.id = value
+		case "data":
+			e.data = append(e.data, value...)
+		case "":
+			if lines.Text() != "" { // a comment
+				continue
+			}
+			if len(e.data) > 0 && !yield(e, nil) {
+				return
+			}
+			e = event{}
+		}
+	}
+	err := lines.Err()
+	if err == nil {
+		err = io.EOF
+	}
+	yield(event{}, err)
 }

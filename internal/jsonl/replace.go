@@ -54,20 +54,53 @@ func Replace(root *os.Root, name string, limit int, change func(line []byte) (te
 		}
 		room := len(line) - len(text) - len(replacedMark)
 		padded := slices.Concat(text, bytes.Repeat([]byte{' '}, room), []byte(replacedMark))
-		ok, err := safefile.TryLock(f)
-		if err != nil {
-			return false, err
-		}
-		if !ok {
-			return false, ErrLocked
-		}
-		now := make([]byte, len(line))
-		if _, err := f.ReadAt(now, lines.At()); err != nil || !bytes.Equal(now, line) {
-			return false, errors.Join(ErrReplaced, err)
-		}
-		_, err = f.WriteAt(padded, lines.At())
-		return err == nil, err
+		return overwrite(f, lines.At(), line, padded)
 	}
+}
+
+// ReplaceRest is [Replace] for what stands behind the last newline of a file: the only text of a
+// file that has no lines, or what a killed writer left of one. The text may be longer here; behind a
+// shorter one are spaces.
+func ReplaceRest(root *os.Root, name string, limit int, change func(rest []byte) (text []byte)) (done bool, err error) {
+	f, err := safefile.Open(root, name, os.O_RDWR)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	at, err := LastLineEnd(f, info.Size())
+	if err != nil || at == info.Size() || info.Size()-at >= int64(limit) {
+		return false, err
+	}
+	rest := make([]byte, info.Size()-at)
+	if _, err := f.ReadAt(rest, at); err != nil {
+		return false, errors.Join(ErrReplaced, err)
+	}
+	text := change(rest)
+	if text == nil {
+		return false, nil
+	}
+	return overwrite(f, at, rest, slices.Concat(text, bytes.Repeat([]byte{' '}, max(0, len(rest)-len(text)))))
+}
+
+// overwrite writes text in place of what was read at a place of f, under the lock of f.
+func overwrite(f *os.File, at int64, was, text []byte) (done bool, err error) {
+	ok, err := safefile.TryLock(f)
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		return false, ErrLocked
+	}
+	now := make([]byte, len(was))
+	if _, err := f.ReadAt(now, at); err != nil || !bytes.Equal(now, was) {
+		return false, errors.Join(ErrReplaced, err)
+	}
+	_, err = f.WriteAt(text, at)
+	return err == nil, err
 }
 
 // Fits reports whether a line has room for another text.

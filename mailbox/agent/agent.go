@@ -2,18 +2,23 @@
 // its mail, decides what is accepted, hands it to the bot, and sends what the
 // bot has to say to other agents.
 //
-// # The way of a message
+// # The path of a message
 //
-// What lies in the inbox comes through [Agent.take]: read, deduplicated, and by
-// its type either dealt with here (acknowledgements, pings, bare steps of a
-// task) or laid ready for the bot. [Agent.deliver] hands over what is ready, by
-// priority and then by time, through the one door that is open; without one it
-// waits until somebody drains it ([Agent.Drain]). Only when the bot has it is it
-// noted as seen, acknowledged where that was asked for, and moved to processed.
-// A crash in between repeats a delivery, with the same id.
+// Sent: [Agent.Send] fills in and checks an envelope, notes the task that it gives in the
+// ledger (package tasks), and passes it to the box of what was sent (package outgoing),
+// which puts it into the receiver's inbox. It stays there until it is acknowledged, is sent
+// again with back-off while the receiver is online, and becomes a dead letter in the end.
 //
-// Mail that no open door fits is passed over, so that a result for a chat does not wait
-// behind a task for a stream that nobody reads. In memory are ids; the text of what
+// Received: [Agent.sort] reads what is in the inbox, drops duplicates, and by its type
+// either finishes it (acknowledgements, pings, bare steps of a task) or makes it a letter
+// for the bot. [Agent.deliver] hands letters over, by priority and then by time, through
+// the delivery channel that is open; without one they wait until somebody drains them
+// ([Agent.Drain]). Only when the bot has a letter is it noted as seen, acknowledged where
+// that was asked for, and moved to processed. A crash in between repeats a delivery, with
+// the same id.
+//
+// Letters that no open channel fits are passed over, so that a result for a chat does not
+// wait behind a task for a stream that nobody reads. In memory are ids; the text of what
 // waits stays in the store.
 //
 // # Acknowledgement
@@ -23,14 +28,14 @@
 // files, another program's processed folder counts as its acknowledgement. A message in
 // the inbox of an agent whose card has a protocol is in progress and is not sent again
 // before its life ends. A task given up for silence still takes a result that comes
-// late, and its dead letter goes by itself then. Plain messages without requiresAck are
+// late, and its dead letter is removed then. Plain messages without requiresAck are
 // not acknowledged or repeated: their sender watches them in the receiver's inbox (up to
 // 1,000), and one that is there when it expires, or is set aside, becomes a dead letter.
 //
 // # Two kinds of refusal
 //
 // What a caller on this side did wrong is a [mailbox.Error] returned to it. What
-// another agent did wrong is told to that agent: a nack where it asked for an
+// another agent did wrong is answered to that agent: a nack where it asked for an
 // acknowledgement, a task_update with the state rejected for a task.
 package agent
 
@@ -102,7 +107,7 @@ type Doors interface {
 	// when it may be tried again. When ctx is cancelled with a [Settled], d was
 	// settled elsewhere.
 	Deliver(ctx context.Context, d Delivery, on Progress) error
-	// Changed is closed when a door has opened since.
+	// Changed is closed when a channel has opened since.
 	Changed() <-chan struct{}
 }
 
@@ -115,7 +120,7 @@ var (
 	ErrTimedOut = errors.New("the bot did not answer in time")
 )
 
-// Options is what an Agent stands on. All but the last five are required.
+// Options of an Agent. All but the last five are required.
 type Options struct {
 	Self         mailbox.AgentID
 	Description  string
@@ -146,11 +151,11 @@ type Options struct {
 	Logger *slog.Logger // nil: discard
 	// Trace is called at the steps that a crash between them matters for.
 	Trace func(step string)
-	// Failed is told of trouble with the disk, the store or the bot.
+	// Failed is called with errors of the disk, the store and the bot.
 	Failed func(part string, err error)
-	// Observe is told of everything that happens to a message.
+	// Observe is called with everything that happens to a message.
 	Observe func(Event)
-	// Queues tells what waits beside the mailbox, for the card. Inbox and
+	// Queues returns what waits beside the mailbox, for the card. Inbox and
 	// Unacknowledged are filled in.
 	Queues func() mailbox.Queues
 }
@@ -168,7 +173,7 @@ type What string
 // The events; the same words stand in logs and metrics.
 const (
 	EventSent      What = "sent"
-	EventReceived  What = "received" // laid ready for the bot
+	EventReceived  What = "received" // ready for the bot
 	EventDelivered What = "delivered"
 	EventRefused   What = "refused"
 	EventDuplicate What = "duplicate"
@@ -192,8 +197,7 @@ type Agent struct {
 	out        *outgoing.Box
 	ledger     *tasks.Ledger
 	ready      *ready
-	pairs      pairs
-	signatures signatures
+	pairs      *pairs
 	warned     rate.Sometimes // of malformed mail
 	lines      lines
 	cards      cardCache
@@ -204,18 +208,21 @@ type Agent struct {
 	sends      singleflight.Group         // by the id that the bot gave a message, and its fingerprint
 	sending    sync.Map                   // ids that the bot gave of messages being sent
 	drainBytes int                        // the const, but for tests
-	looked     chan struct{}              // closed when all that lay in the inbox at the start was seen: the order counts from then
+	looked     chan struct{}              // closed when all that was in the inbox at the start was seen: the order counts from then
 	lookedOnce func()                     // closes it
 	left       chan bool                  // holds one value: whether Run is over; who writes the card has taken it out
 
 	mu    sync.Mutex
 	card  mailbox.Card // guarded by mu: this agent's
 	goals []string     // guarded by mu: registered ones; none: the standing goal
+	// signatures are those of the items in the inbox, by the store's key; guarded by mu.
+	signatures map[string][]string
 }
 
 // New opens what is on disk. It starts nothing.
 func New(o Options) (_ *Agent, err error) {
-	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1), left: make(chan bool, 1), drainBytes: drainBytes}
+	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1), left: make(chan bool, 1), drainBytes: drainBytes,
+		signatures: map[string][]string{}}
 	a.left <- false
 	a.looked = make(chan struct{})
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
@@ -234,7 +241,7 @@ func New(o Options) (_ *Agent, err error) {
 	a.opts.DeliveryTimeout = cmp.Or(a.opts.DeliveryTimeout, 15*time.Minute)
 	a.opts.MaxAge = cmp.Or(a.opts.MaxAge, 10*time.Minute)
 	a.handed, _ = lru.New[string, origin](maxHanded) // fails only for a size below 1
-	a.pairs.most = o.MaxExchanges
+	a.pairs = newPairs(o.MaxExchanges)
 	a.warned = rate.Sometimes{First: warnFirst, Interval: warnEvery}
 	a.cards.read = o.Store.Cards
 	defer func() {
@@ -242,29 +249,17 @@ func New(o Options) (_ *Agent, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	open := func(name string) (*os.Root, error) {
-		root, err := safefile.OpenSub(o.State, name)
-		if err == nil {
-			a.roots = append(a.roots, root)
+	for _, name := range []string{"tasks", "unacked", "dead-letters"} {
+		folder, err := safefile.OpenSub(o.State, name)
+		if err != nil {
+			return nil, err
 		}
-		return root, err
+		a.roots = append(a.roots, folder)
 	}
-	jobs, err := open("tasks")
-	if err != nil {
+	if a.ledger, err = tasks.Open(a.roots[0], tasks.Options{Logger: a.log}); err != nil {
 		return nil, err
 	}
-	if a.ledger, err = tasks.Open(jobs, tasks.Options{Logger: a.log}); err != nil {
-		return nil, err
-	}
-	unacked, err := open("unacked")
-	if err != nil {
-		return nil, err
-	}
-	dead, err := open("dead-letters")
-	if err != nil {
-		return nil, err
-	}
-	a.out, err = outgoing.Open(unacked, dead, outgoing.Options{Store: o.Store, Online: a.online,
+	a.out, err = outgoing.Open(a.roots[1], a.roots[2], outgoing.Options{Store: o.Store, Online: a.online,
 		Acknowledges: a.acknowledges, AckTimeout: o.AckTimeout, RetryBase: o.RetryBase, MaxRetries: o.MaxRetries, Logger: a.log, Died: a.died,
 		Signing: o.Signing})
 	if err != nil {
@@ -329,7 +324,7 @@ func (a *Agent) keep(ctx context.Context, name string, part func(context.Context
 	}
 }
 
-// awaitFirstLook waits until all that lay in the inbox at the start was seen, so
+// awaitFirstLook waits until all that was in the inbox at the start was seen, so
 // that the most urgent goes first, but for at most maxFirstLook.
 func (a *Agent) awaitFirstLook(ctx context.Context) error {
 	select {

@@ -23,11 +23,11 @@ const patientTries = 3
 // conversations and otherwise; the next waits for one of these to end.
 const maxHanding = 256
 
-// deliver hands over what is ready and belongs in a conversation (talk), or does
-// not, as long as a door is open. Letters are written one after the other, by
+// deliver hands over what is ready and belongs in a conversation (inChat), or does
+// not, as long as a delivery channel is open. Letters are written one after the other, by
 // priority; the answers may take minutes and hold up only what has to wait for
 // them (see [Progress]).
-func (a *Agent) deliver(ctx context.Context, talk bool) error {
+func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 	if err := a.awaitFirstLook(ctx); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (a *Agent) deliver(ctx context.Context, talk bool) error {
 	var handing sync.WaitGroup
 	defer handing.Wait()
 	room := make(chan struct{}, maxHanding)
-	// Kept until they are closed: a door that opens during a try counts for what
+	// Kept until they are closed: a channel that opens during a try counts for what
 	// that try parks.
 	opened, attached := a.opts.Doors.Changed(), a.lines.Changed()
 	for {
@@ -54,7 +54,7 @@ func (a *Agent) deliver(ctx context.Context, talk bool) error {
 			return ctx.Err()
 		}
 		more := a.ready.Changed()
-		l, at := a.ready.next(time.Now(), talk)
+		l, at := a.ready.next(time.Now(), inChat)
 		if l == nil {
 			<-room
 			if err := idle(ctx, at, more, opened, attached); err != nil {
@@ -70,9 +70,9 @@ func (a *Agent) deliver(ctx context.Context, talk bool) error {
 				<-room
 			}()
 			begun := sync.OnceFunc(func() { close(written) })
-			on := Progress{Written: func() { a.ready.written(l); begun() }, Next: func() { a.ready.free(l) }}
+			on := Progress{Written: func() { a.ready.written(l); begun() }, Next: func() { a.ready.release(l) }}
 			err = a.handOver(ctx, l, on)
-			a.ready.free(l)
+			a.ready.release(l)
 			a.ended(ctx, l, err)
 		})
 		select {
@@ -91,34 +91,30 @@ func (a *Agent) deliver(ctx context.Context, talk bool) error {
 	}
 }
 
-// ended gives a letter back that was not handed over.
+// ended gives back a letter that was not handed over.
 func (a *Agent) ended(ctx context.Context, l *letter, err error) {
+	now := a.ready.now(l)
 	switch {
 	case err == nil:
-		return
 	case ctx.Err() != nil:
-		a.ready.release(l)
-		return
+		a.ready.letGo(l)
 	case errors.Is(err, ErrNoDoor):
-		a.ready.park(l)
-		return
-	case errors.Is(err, ErrTimedOut), a.ready.failing(l) > a.opts.MaxAge:
-		if !a.ready.close(l) { // the bot ended its task and did not answer
+		a.ready.giveBack(l, parked)
+	case errors.Is(err, ErrTimedOut), !now.given.IsZero() && time.Since(now.given) > a.opts.MaxAge:
+		if !a.ready.giveBack(l, unanswered) { // the bot ended its task and did not answer
 			return
 		}
-		if err := a.opts.Seen.Add(closedKey(l.key, l.sent)); err != nil {
-			a.log.Error("mail that the bot did not answer is given to it again after a restart", "message_id", l.id, "err", err)
-		}
+		a.remember(a.opts.Seen, l.id, closedKey(l.key, l.sent))
 		a.observe(EventUndeliverable, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self}, "the bot did not answer")
-		return
+	default:
+		level := slog.LevelDebug
+		if now.fails == 0 { // once a message: a bot may be away for long
+			level = slog.LevelWarn
+		}
+		a.log.Log(ctx, level, "mail waits for the bot", "message_id", l.id, "err", err)
+		a.opts.Failed("delivery", err)
+		a.ready.postpone(l, time.Now())
 	}
-	level := slog.LevelDebug
-	if l.fails == 0 { // once a message: a bot may be away for long
-		level = slog.LevelWarn
-	}
-	a.log.Log(ctx, level, "mail waits for the bot", "message_id", l.id, "err", err)
-	a.opts.Failed("delivery", err)
-	a.ready.postpone(l, time.Now())
 }
 
 // idle waits until one of the channels is closed or it is at; zero: never.
@@ -161,12 +157,12 @@ func (a *Agent) read(ctx context.Context, l *letter) (mailbox.Envelope, error) {
 	return mailbox.Envelope{}, mailbox.ErrGone
 }
 
-// fetch reads a letter that is to be handed over; false: there is nothing to
-// hand over any more, and the letter is dealt with.
+// fetch reads a letter that is to be handed over; false: it is not any more, and that is
+// dealt with.
 func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bool, err error) {
 	e, err = a.read(ctx, l)
 	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
-		a.signatures.forget(a.ready.remove(l)...)
+		a.forgetItems(a.ready.remove(l)...)
 		return e, false, nil
 	}
 	if _, broken := errors.AsType[*mailbox.Error](err); broken {
@@ -176,19 +172,19 @@ func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bo
 	if err != nil {
 		return e, false, err
 	}
-	if what, why := a.spent(e, l.key); what != "" {
-		a.observe(what, e, why)
-		if what == EventDuplicate {
-			err = a.acknowledge(ctx, e)
-		} else {
-			err = a.tooLate(ctx, e)
-		}
-		if err != nil {
-			return e, false, err
-		}
-		return e, false, a.clear(ctx, l, mailbox.Taken)
+	what, why := a.spent(e, l.key)
+	if what == "" {
+		return e, true, nil
 	}
-	return e, true, nil
+	answer := a.receipt(e)
+	if what != EventDuplicate {
+		answer = a.tooLate(ctx, e)
+	}
+	if err := a.answer(ctx, answer); err != nil {
+		return e, false, err
+	}
+	a.observe(what, e, why)
+	return e, false, a.clear(ctx, l, mailbox.Taken)
 }
 
 // handOver gives one letter to the bot and settles it. It returns when the bot has
@@ -200,13 +196,13 @@ func (a *Agent) handOver(ctx context.Context, l *letter, on Progress) error {
 	}
 	giving, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a.ready.begin(l, cancel)
+	a.ready.update(func() { l.giving, l.cancel = &e, cancel })
 	d := Delivery{Envelope: e, Conversation: a.conversation(e)}
 	d.ID = l.name
 	a.trace("inject")
 	err = a.give(giving, d, on)
 	refused := errors.Is(err, ErrRefused)
-	if err != nil && !refused && !a.ready.settled(l) {
+	if err != nil && !refused && !a.ready.now(l).ending {
 		return err
 	}
 	if !a.ready.end(l) { // the bot acknowledged it, or refused it, in between
@@ -224,7 +220,7 @@ func (a *Agent) handOver(ctx context.Context, l *letter, on Progress) error {
 	return nil
 }
 
-// give hands d to the bot: a result that belongs in a conversation by the door
+// give hands d to the bot: a result that belongs in a conversation by the channel
 // that conversations come through, all else by the bot's own line first.
 func (a *Agent) give(ctx context.Context, d Delivery, on Progress) error {
 	paths := []func() error{
@@ -247,7 +243,7 @@ func (a *Agent) spent(e mailbox.Envelope, key string) (what What, why string) {
 		return EventDuplicate, ""
 	}
 	if a.expired(e) {
-		return EventExpired, "its life in seconds is over"
+		return EventExpired, lifeOver
 	}
 	switch {
 	case e.Type.GivesTask():
@@ -262,37 +258,39 @@ func (a *Agent) spent(e mailbox.Envelope, key string) (what What, why string) {
 	return "", ""
 }
 
-// expired tells whether e's life in seconds is over. What was acknowledged when
+// expired reports whether e's life in seconds is over. What was acknowledged when
 // it was noted has outlived it: nobody sends it again, and a task has a deadline.
 func (a *Agent) expired(e mailbox.Envelope) bool {
 	ends := lifeEnds(e)
 	return !ends.IsZero() && !time.Now().Before(ends)
 }
 
-// tooLate tells the sender that e was not delivered in time: it would take it for
-// delivered, as it is in the inbox no more. A sender that asked for no
-// acknowledgement is told where its mailbox knows what to do with that.
-func (a *Agent) tooLate(ctx context.Context, e mailbox.Envelope) error {
-	if ackedEarly(e.Type) || e.Type.Control() {
+// tooLate is what the sender gets of e, which was not delivered in time; nil: nothing. It
+// would take it for delivered, as it is in the inbox no more. A sender that asked for no
+// acknowledgement gets it where its mailbox knows what to do with that.
+func (a *Agent) tooLate(ctx context.Context, e mailbox.Envelope) *mailbox.Envelope {
+	if e.Type.AboutTask() || e.Type.Control() {
 		return nil
 	}
 	if sender, ok, err := a.cards.get(ctx, e.From); !e.Metadata.RequiresAck &&
 		(err != nil || !ok || sender.Protocol == "") {
 		return nil
 	}
-	return a.answer(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), mailbox.AgentOffline,
-		"its life ended before it was taken"))
+	return new(mailbox.NackFor(e, a.opts.Self, time.Now(), mailbox.AgentOffline, "its life ended before it was taken"))
 }
 
+// lifeEnds is when e is not delivered any more; zero: never. Tasks and their steps were
+// acknowledged when they were noted, not when the bot has them: a bot that looks for its
+// mail once an hour has accepted a task all the same.
 func lifeEnds(e mailbox.Envelope) time.Time {
-	if ackedEarly(e.Type) {
+	if e.Type.AboutTask() {
 		return time.Time{}
 	}
 	return e.Expires()
 }
 
 // delivered notes that the bot has e, whose letter the caller may end: seen
-// first, so that a crash behind it does not repeat it; then told to its sender;
+// first, so that a crash behind it does not repeat it; then acknowledged;
 // then moved to processed. It is done even when ctx ends meanwhile.
 func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) {
 	ctx = context.WithoutCancel(ctx)
@@ -300,37 +298,26 @@ func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) {
 	if asks(e.Type) {
 		asked = askedKey(e.From, e.ID)
 	}
-	for _, key := range []string{stepKey(e), asked, l.key, givenKey(l.name)} { // the name last: a repeat keeps its own
-		if key == "" {
-			continue
-		}
-		if err := a.opts.Seen.Add(key); err != nil {
-			a.log.Error("a delivery is not remembered; after a restart it may be repeated", "message_id", e.ID, "err", err)
-		}
-	}
-	if !ackedEarly(e.Type) {
-		if err := a.acknowledge(ctx, e); err != nil {
+	a.remember(a.opts.Seen, e.ID, stepKey(e), asked, l.key, givenKey(l.name)) // the name last: a repeat keeps its own
+	if !e.Type.AboutTask() {
+		if err := a.answer(ctx, a.receipt(e)); err != nil {
 			a.log.Warn("a delivery is not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
 		}
 	}
 	a.handed.Add(l.name, origin{e.Hops, e.Trace, e.ID})
 	a.trace("settling")
 	a.observe(EventDelivered, e, "")
-	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
-		a.log.Warn("delivered mail stays in the inbox for now; it is not delivered again", "message_id", e.ID, "err", err)
-	}
+	a.clearSoon(ctx, l)
 }
 
-// clear takes a letter out of the inbox that is done with. What the store
+// clear takes a letter out of the inbox that is dealt with. What the store
 // refuses to take out is looked at again later.
 func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error {
 	keys := a.ready.remove(l)
 	for _, key := range keys {
 		if err := a.settle(ctx, key, how); err != nil {
-			again := letter{id: l.id, key: l.key, sum: l.sum, name: l.name, session: l.session, from: l.from,
-				conversation: l.conversation, keys: keys, priority: l.priority, sent: l.sent, expires: l.expires,
-				arrived: l.arrived,
-				goal:    l.goal, asks: l.asks, talk: l.talk, fails: patientTries, hold: time.Now().Add(retryMax)}
+			again := letter{message: l.message, keys: keys,
+				progress: progress{fails: patientTries, hold: time.Now().Add(retryMax)}}
 			a.ready.add(again, l.name)
 			return err
 		}
@@ -338,7 +325,14 @@ func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error
 	return nil
 }
 
-// refusedByBot is done with what the bot will not take, and whose letter the
+// clearSoon is clear for what Seen knows: where it fails, nothing is done twice.
+func (a *Agent) clearSoon(ctx context.Context, l *letter) {
+	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
+		a.log.Warn("mail that was dealt with stays in the inbox for now", "message_id", l.id, "err", err)
+	}
+}
+
+// refusedByBot ends what the bot will not take, and whose letter the
 // caller may end. A task is rejected. None of it counts as seen: when it is sent
 // again, the bot is asked again.
 func (a *Agent) refusedByBot(ctx context.Context, l *letter, e mailbox.Envelope, no refusedWith) (err error) {
@@ -347,25 +341,21 @@ func (a *Agent) refusedByBot(ctx context.Context, l *letter, e mailbox.Envelope,
 			a.ready.back(l)
 		}
 	}()
-	if ackedEarly(e.Type) && !e.Type.GivesTask() && no.code.Retriable() {
+	if e.Type.AboutTask() && !e.Type.GivesTask() && no.code.Retriable() {
 		return errLater // its sender believes it delivered: who tries again is this side
 	}
 	a.observe(EventRefused, e, string(no.code))
-	if e.Type.GivesTask() {
-		if _, err := a.UpdateTask(ctx, TaskUpdate{TaskID: taskID(e), From: e.From, State: mailbox.Rejected,
-			Text: no.Error()}); err != nil {
-			if _, ok := errors.AsType[*mailbox.Error](err); !ok {
-				return err
-			}
+	switch {
+	case e.Type.GivesTask():
+		_, err = a.UpdateTask(ctx, TaskUpdate{TaskID: taskID(e), From: e.From, State: mailbox.Rejected, Text: no.Error()})
+		if _, refused := errors.AsType[*mailbox.Error](err); refused {
+			err = nil
 		}
+	case e.Metadata.RequiresAck && !e.Type.AboutTask():
+		err = a.answer(ctx, new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
 	}
-	if e.Metadata.RequiresAck && !ackedEarly(e.Type) {
-		if err := a.answer(ctx, mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)); err != nil {
-			return err
-		}
+	if err == nil {
+		a.clearSoon(ctx, l)
 	}
-	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
-		a.log.Warn("refused mail stays in the inbox for now", "message_id", e.ID, "err", err)
-	}
-	return nil
+	return err
 }

@@ -20,20 +20,6 @@ import (
 // the deadline passed, or the task or message could not be handed over.
 const metaNotice = "notice"
 
-// stepKey is what Seen knows a step by that ends a task: the bot is told of it
-// once, however many envelopes say it. "" for all else. No agent's name begins
-// with a colon, so it is the key of no letter.
-func stepKey(e mailbox.Envelope) string {
-	if !isStep(e.Type) || e.Task == nil || !tasks.Terminal(e.Task.State) {
-		return ""
-	}
-	return endKey(e.From, e.Task.ID, e.Task.State)
-}
-
-func endKey(peer mailbox.AgentID, id string, state mailbox.TaskState) string {
-	return fmt.Sprintf(":step/%s/%s/%s", peer, id, state)
-}
-
 // takeStep notes what another agent says of a task that it was given. The bot
 // hears of it where it ends the task or says something; the bare news that it
 // was accepted must not wake it.
@@ -59,17 +45,17 @@ func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	if !notice {
 		a.out.Acked(r.MessageID, e.From) // who reports of a task has received it
 	}
-	if err := a.acknowledge(ctx, e); err != nil {
+	if silent(e) || overdue || a.overtaken(r, e) || a.opts.Seen.Seen(stepKey(e)) {
+		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
+	}
+	if err := a.answer(ctx, a.receipt(e)); err != nil {
 		return err
 	}
-	if silent(e) || overdue || a.overtaken(r, e) || a.opts.Seen.Seen(stepKey(e)) {
-		return a.handled(ctx, item, e)
-	}
-	return a.layReady(item, e)
+	return a.makeReady(item, e)
 }
 
 // overtaken reports whether a step says nothing that the bot still needs: the
-// task ended otherwise, or the bot was told of its end. Progress that was noted
+// task ended otherwise, or the bot was given its end. Progress that was noted
 // and not delivered yet, as before a crash, is needed.
 func (a *Agent) overtaken(r tasks.Record, e mailbox.Envelope) bool {
 	if e.Task.State == "" || r.State == e.Task.State {
@@ -117,7 +103,7 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 	return nil
 }
 
-// died tells the bot of a task that could not be handed over, and of a message
+// died gives the bot notice of a task that could not be handed over, and of a message
 // that expired.
 func (a *Agent) died(d outgoing.DeadLetter) {
 	e := d.Envelope
@@ -130,13 +116,13 @@ func (a *Agent) died(d outgoing.DeadLetter) {
 		a.giveUp(ctx, d)
 	case (d.Expired || d.Code == mailbox.BadSignature || !e.Metadata.RequiresAck) && !e.Type.Control():
 		if err := a.send(ctx, expiryNotice(d)); err != nil {
-			a.log.Error("the bot is not told of a message that was not taken; it is among the dead letters",
+			a.log.Error("the bot gets no notice of a message that was not taken; it is among the dead letters",
 				"message_id", d.ID, "err", err)
 		}
 	}
 }
 
-// expiryNotice tells the bot that a message it sent was not taken: a nack in the
+// expiryNotice is for the bot, whose message was not taken: a nack in the
 // name of its receiver.
 func expiryNotice(d outgoing.DeadLetter) mailbox.Envelope {
 	says := fmt.Sprintf("%s did not take your message %s: %s. It is among the dead letters", d.Envelope.To, d.ID, d.Reason)
@@ -181,24 +167,19 @@ func noticeID(self mailbox.AgentID, r tasks.Record) string {
 	return fmt.Sprintf("msg_%d_%s_%s", r.UpdatedAt.UnixMilli(), self, hex.EncodeToString(sum[:6]))
 }
 
-// notify tells the bot that a task it gave has ended without word from the other
+// notify gives the bot notice that a task it gave has ended without word from the other
 // side. It goes the way of all results, so that it is not lost either.
 func (a *Agent) notify(ctx context.Context, r tasks.Record) {
-	typ := stepType(r.Type, r.State)
-	text := fmt.Sprintf("%s did not finish the task: %s", r.Peer, r.Reason)
-	e := mailbox.Envelope{ID: noticeID(a.opts.Self, r), From: r.Peer, To: a.opts.Self, Timestamp: time.Now().UTC(),
-		Type: typ, Priority: typ.DefaultPriority(), Hops: defaultHops,
-		Trace: []mailbox.AgentID{r.Peer}, Task: &mailbox.Task{ID: r.ID, State: r.State, Deadline: r.Deadline},
-		Content:  mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartText, Text: text}}},
-		Callback: r.Callback, ReplyTo: r.MessageID,
-		Metadata: mailbox.Metadata{CorrelationID: r.MessageID, TTL: new(0),
-			Extra: map[string]json.RawMessage{metaNotice: json.RawMessage("true")}}}
+	e := a.step(r, r.State, fmt.Sprintf("%s did not finish the task: %s", r.Peer, r.Reason), nil, "")
+	e.ID, e.From, e.To, e.Trace = noticeID(a.opts.Self, r), r.Peer, a.opts.Self, []mailbox.AgentID{r.Peer}
+	e.Metadata = mailbox.Metadata{CorrelationID: r.MessageID, TTL: new(0),
+		Extra: map[string]json.RawMessage{metaNotice: json.RawMessage("true")}}
 	if err := a.send(ctx, e); err != nil {
-		a.log.Error("the bot is told only after a restart that a task came to nothing", "task_id", r.ID, "err", err)
+		a.log.Error("the bot gets notice only after a restart that a task came to nothing", "task_id", r.ID, "err", err)
 	}
 }
 
-// resume tells what a crash kept from being told.
+// resume sends the answers and notices that a crash prevented.
 func (a *Agent) resume(ctx context.Context) {
 	for _, r := range a.ledger.List() {
 		if r.Direction == tasks.Received && a.rejectedBefore(r) {
@@ -254,7 +235,7 @@ func (a *Agent) watchDeadlines(ctx context.Context) error {
 			e := a.step(r, mailbox.Failed, r.Reason, nil, "")
 			e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: json.RawMessage("true")}
 			if err := a.send(ctx, e); err != nil {
-				a.log.Warn("a deadline that passed is not told; its sender sees it by its own clock", "task_id", r.ID, "err", err)
+				a.log.Warn("the giver of a task is not sent that its deadline passed; it sees that by its own clock", "task_id", r.ID, "err", err)
 			}
 		}
 		if failed != nil {

@@ -203,6 +203,33 @@ func TestAnswerToASharedID(t *testing.T) {
 	})
 }
 
+// An answer names the sender's id also when a restart lies between.
+func TestAnswerToASharedIDAfterARestart(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		w.foreign(b, mailbox.Envelope{From: "nano", ID: "msg_1777000000000_nano", Content: textOf("hi"), Hops: 2})
+		got := b.deliveries()
+		if len(got) != 1 || got[0].ID == "msg_1777000000000_nano" {
+			t.Fatalf("given %+v", got)
+		}
+		b.restart()
+		for _, to := range []mailbox.AgentID{"nano", "other"} { // which did not send it
+			_, err := b.Send(t.Context(), agent.Draft{Envelope: letterTo(to, "yes", func(e *mailbox.Envelope) {
+				e.Type, e.ReplyTo, e.Metadata.CorrelationID = mailbox.TypeAnswer, got[0].ID, got[0].ID
+			})})
+			must(t, err)
+			want := "msg_1777000000000_nano"
+			if to == "other" {
+				want = got[0].ID
+			}
+			all := w.mailOf(to, mailbox.TypeAnswer)
+			if len(all) != 1 || all[0].ReplyTo != want || all[0].Metadata.CorrelationID != want {
+				t.Errorf("%s got %+v, want an answer to %s", to, all, want)
+			}
+		}
+	})
+}
+
 // The same holds for ids that this agent's own bot gives.
 func TestOwnIDTwice(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {

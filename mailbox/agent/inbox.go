@@ -10,11 +10,11 @@ import (
 )
 
 // peerBuffer is how many peer messages of a goal wait for a bot that drains them
-// itself; beyond it the oldest are dropped, and it is told how many (docs/protocol.md 6.7).
+// itself; beyond it the oldest are dropped, and it learns how many (docs/protocol.md 6.7).
 const peerBuffer = 64
 
 // drainPatience is how long a drain waits for what is just being handed over: a
-// door that is closed gives it back at once.
+// channel that is closed gives it back at once.
 const drainPatience = 200 * time.Millisecond
 
 // maxDrain and drainBytes are the most messages that one drain or one look at
@@ -73,52 +73,52 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 	}
 	d := Drained{Messages: []Mail{}}
 	taken := a.takeAll(ctx, min(limit, maxDrain), goal, &d)
-	type copied struct {
-		l       *letter
+	type fetched struct {
+		*letter
 		e       mailbox.Envelope
 		message int // which one it is a copy of
 	}
-	var out []copied
+	var out []fetched
 	room := a.drainBytes
 	for message, copies := range taken {
 		full := room <= 0
 		for _, l := range copies {
-			if full {
-				a.ready.release(l)
-				continue
+			var e mailbox.Envelope
+			var ok bool
+			var err error
+			if !full {
+				e, ok, err = a.fetch(ctx, l)
 			}
-			e, ok, err := a.fetch(ctx, l)
 			if err != nil {
 				a.log.Warn("mail cannot be read and waits", "message_id", l.id, "err", err)
 			}
-			if err != nil || !ok {
-				a.ready.release(l)
+			if !ok || err != nil {
+				a.ready.letGo(l)
 				continue
 			}
 			room -= size(e)
-			out = append(out, copied{l, e, message})
+			out = append(out, fetched{l, e, message})
 		}
 	}
 	if err := ctx.Err(); err != nil { // nobody hears the answer
-		for _, c := range out {
-			a.ready.release(c.l)
+		for _, f := range out {
+			a.ready.letGo(f.letter)
 		}
 		return Drained{}, err
 	}
 	var list []mailbox.Envelope
 	shown := -1
-	for _, c := range out {
-		if !a.ready.end(c.l) { // the bot has answered it in between
-			shown = c.message
+	for _, f := range out {
+		first := shown != f.message
+		shown = f.message
+		if !a.ready.end(f.letter) { // the bot has answered it in between
 			continue
 		}
-		a.delivered(ctx, c.l, c.e)
-		if shown == c.message {
-			continue
+		a.delivered(ctx, f.letter, f.e)
+		if first {
+			d.Messages = append(d.Messages, a.mail(f.letter, f.e))
+			list = append(list, f.e)
 		}
-		shown = c.message
-		d.Messages = append(d.Messages, a.mail(c.l, c.e))
-		list = append(list, c.e)
 	}
 	d.Rendered = mailbox.Render(list)
 	d.Waiting = a.ready.count(goal)
@@ -126,36 +126,22 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 }
 
 // takeAll takes in hand what is ready for a goal, and drops what its buffer has no
-// room for. No door is given anything meanwhile: what it gave back would be missing.
+// room for. Nothing is handed over meanwhile: what was given back would be missing.
 func (a *Agent) takeAll(ctx context.Context, n int, goal string, d *Drained) [][]*letter {
-	a.ready.beginDrain()
-	defer a.ready.endDrain()
-	a.awaitDoors(ctx)
+	a.ready.update(func() { a.ready.drains++ })
+	defer a.ready.update(func() { a.ready.drains-- })
+	handing := func(l *letter) bool { return l.inHand && !l.ending && l.given.IsZero() }
+	over, cancel := context.WithTimeout(ctx, drainPatience)
+	defer cancel()
+	for changed := a.ready.Changed(); over.Err() == nil && a.ready.any(handing); changed = a.ready.Changed() {
+		_ = idle(over, time.Time{}, changed, nil, nil)
+	}
 	for _, l := range a.ready.overflow(peerBuffer) {
 		if a.drop(ctx, l) {
 			d.Dropped++
 		}
 	}
 	return a.ready.takeAll(n, goal)
-}
-
-// awaitDoors waits until nothing is in hand, but for at most drainPatience.
-func (a *Agent) awaitDoors(ctx context.Context) {
-	over := time.NewTimer(drainPatience)
-	defer over.Stop()
-	for {
-		busy, changed := a.ready.busy()
-		if !busy {
-			return
-		}
-		select {
-		case <-changed:
-		case <-over.C:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // drop forgets a peer message that the buffer has no room for, unless the bot
@@ -166,40 +152,29 @@ func (a *Agent) drop(ctx context.Context, l *letter) bool {
 	}
 	a.observe(EventDropped, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self, Type: mailbox.TypeMessage},
 		"the buffer of its goal is full")
-	if err := a.opts.Seen.Add(l.key); err != nil {
-		a.log.Error("a dropped message is not remembered", "message_id", l.id, "err", err)
-	}
-	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
-		a.log.Warn("a dropped message stays in the inbox for now", "message_id", l.id, "err", err)
-	}
+	a.remember(a.opts.Seen, l.id, l.key)
+	a.clearSoon(ctx, l)
 	return true
 }
 
 // Ack settles a waiting message: the bot has dealt with it. It is an error where
 // none of that id waits.
 func (a *Agent) Ack(ctx context.Context, id string) error {
-	if a.lines.answer(id, nil) {
-		return nil
-	}
 	return a.settleOne(ctx, id, func(l *letter, e mailbox.Envelope) error {
 		a.delivered(ctx, l, e)
-		a.ready.settling(l, &Settled{})
+		a.cancelDelivery(l, &Settled{})
 		return nil
 	})
 }
 
-// Nack refuses a waiting message. Its sender is told where it asked for an
+// Nack refuses a waiting message. Its sender gets that where it asked for an
 // acknowledgement, and sends it again where the code is one for that. A task is
 // rejected. A step of a task was acknowledged when it came: with such a code, it
 // goes on waiting here.
 func (a *Agent) Nack(ctx context.Context, id string, code mailbox.Code, message string) error {
-	no := refusedWith{code, message}
-	if a.lines.answer(id, &no) {
-		return nil
-	}
 	return a.settleOne(ctx, id, func(l *letter, e mailbox.Envelope) error {
-		err := a.refusedByBot(ctx, l, e, no)
-		a.ready.settling(l, &Settled{Refused: true})
+		err := a.refusedByBot(ctx, l, e, refusedWith{code, message})
+		a.cancelDelivery(l, &Settled{Refused: true})
 		if errors.Is(err, errLater) {
 			return nil
 		}
@@ -220,9 +195,15 @@ func (a *Agent) settleOne(ctx context.Context, id string, do func(*letter, mailb
 	if l == nil {
 		return gone
 	}
-	e, err := a.read(ctx, l)
+	var e mailbox.Envelope
+	var err error
+	if giving := a.ready.now(l).giving; giving != nil {
+		e = *giving // the store may be away meanwhile
+	} else {
+		e, err = a.read(ctx, l)
+	}
 	if errors.Is(err, mailbox.ErrGone) {
-		a.signatures.forget(a.ready.remove(l)...)
+		a.forgetItems(a.ready.remove(l)...)
 		return gone
 	}
 	if err != nil {
@@ -232,4 +213,11 @@ func (a *Agent) settleOne(ctx context.Context, id string, do func(*letter, mailb
 		return gone
 	}
 	return do(l, e)
+}
+
+// cancelDelivery ends the handing over of l, which was settled otherwise.
+func (a *Agent) cancelDelivery(l *letter, how *Settled) {
+	if cancel := a.ready.now(l).cancel; cancel != nil {
+		cancel(how)
+	}
 }

@@ -16,7 +16,7 @@ func (a *Agent) receive(ctx context.Context) error {
 	return a.opts.Store.Receive(ctx, a.opts.Self, func(item mailbox.Item) { a.take(ctx, item) }, a.lookedOnce)
 }
 
-// take deals with a piece of mail until it is ready for the bot or done with:
+// take deals with a piece of mail until it is ready for the bot or finished:
 // what the disk or the store refuses is tried again.
 func (a *Agent) take(ctx context.Context, item mailbox.Item) {
 	for again := wait.NewBackoff(retryFirst, retryMax); ; {
@@ -55,67 +55,47 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		return a.malformed(ctx, item, e, err)
 	}
 	a.trace("claimed")
-	if a.copied(item.Key, sig) {
-		a.observe(EventDuplicate, e, "")
-		return a.settle(ctx, item.Key, mailbox.Taken)
-	}
-	if a.opts.Seen.Seen(messageKey(e)) {
-		a.observe(EventDuplicate, e, "")
-		if err := a.acknowledge(ctx, e); err != nil {
-			return err
-		}
-		return a.settle(ctx, item.Key, mailbox.Taken)
-	}
-	if a.isExpiryNotice(e) {
-		return a.layReady(item, e)
-	}
-	switch e.Type {
-	case mailbox.TypeAck, mailbox.TypePong, mailbox.TypeRegistered:
+	now := time.Now()
+	switch {
+	case a.copied(item.Key, sig):
+		return a.finish(ctx, item, e, EventDuplicate, "", nil)
+	case a.opts.Seen.Seen(messageKey(e)):
+		return a.finish(ctx, item, e, EventDuplicate, "", a.receipt(e))
+	case a.isExpiryNotice(e):
+		return a.makeReady(item, e)
+	case e.Type == mailbox.TypeAck, e.Type == mailbox.TypePong, e.Type == mailbox.TypeRegistered:
 		a.out.Acked(mailbox.Original(e), e.From)
-		return a.handled(ctx, item, e)
-	case mailbox.TypeNack:
+		return a.finish(ctx, item, e, EventControl, "", nil)
+	case e.Type == mailbox.TypeNack:
 		code, message := mailbox.Refusal(e)
 		a.out.Nacked(mailbox.Original(e), e.From, code, message)
-		return a.handled(ctx, item, e)
-	}
-	switch {
+		return a.finish(ctx, item, e, EventControl, "", nil)
 	case e.Type.GivesTask():
 		return a.takeTask(ctx, item, e)
 	case isStep(e.Type):
 		return a.takeStep(ctx, item, e)
 	case a.expired(e):
-		a.observe(EventExpired, e, "its life in seconds is over")
-		if err := a.tooLate(ctx, e); err != nil {
-			return err
-		}
-		return a.settle(ctx, item.Key, mailbox.Taken)
-	}
-	switch e.Type {
-	case mailbox.TypePing:
-		return a.handledBy(ctx, item, e, mailbox.PongFor(e, a.opts.Self, time.Now()))
-	case mailbox.TypeRegister:
-		return a.handledBy(ctx, item, e, mailbox.RegisteredFor(e, a.opts.Self, time.Now()))
-	case mailbox.TypeHeartbeat:
-		if err := a.acknowledge(ctx, e); err != nil {
-			return err
-		}
-		return a.handled(ctx, item, e)
+		return a.finish(ctx, item, e, EventExpired, lifeOver, a.tooLate(ctx, e))
+	case e.Type == mailbox.TypePing:
+		return a.finish(ctx, item, e, EventControl, "", new(mailbox.PongFor(e, a.opts.Self, now)))
+	case e.Type == mailbox.TypeRegister:
+		return a.finish(ctx, item, e, EventControl, "", new(mailbox.RegisteredFor(e, a.opts.Self, now)))
+	case e.Type == mailbox.TypeHeartbeat:
+		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
 	}
 	if refusal := a.unwelcome(e); refusal != nil {
 		return a.refuse(ctx, item, e, refusal)
 	}
-	return a.layReady(item, e)
+	return a.makeReady(item, e)
 }
 
-// isStep tells the types that say how it goes with a task.
+// lifeOver is the reason of what expired.
+const lifeOver = "its life in seconds is over"
+
+// isStep reports whether t is a type about the progress of a task.
 func isStep(t mailbox.Type) bool {
 	return t == mailbox.TypeTaskUpdate || t == mailbox.TypeTaskComplete || t == mailbox.TypeTaskFailed
 }
-
-// ackedEarly tells the types whose receipt is acknowledged when their step is
-// noted, not when the bot has them: a bot that looks for its mail once an hour
-// has accepted a task all the same.
-func ackedEarly(t mailbox.Type) bool { return t.AboutTask() }
 
 // unwelcome is why an agent's message is not taken, whatever it says.
 func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
@@ -130,22 +110,13 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 	return nil
 }
 
-// givenKey is what Seen knows an id by under which the bot was given a message.
-func givenKey(id string) string { return ":given/" + id }
-
-// closedKey is what Seen knows a message by that is not handed over again, since
-// the bot did not answer. One that its sender sends again later is.
-func closedKey(key string, sent time.Time) string {
-	return fmt.Sprintf(":closed/%d/%s", sent.UnixMilli(), key)
-}
-
-// layReady lays e ready for the bot.
-func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
-	l := letter{id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID, session: a.session(e), from: e.From,
-		keys: []string{item.Key}, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e), conversation: string(e.From),
-		asks: asks(e.Type)}
+// makeReady takes e in as a letter for the bot.
+func (a *Agent) makeReady(item mailbox.Item, e mailbox.Envelope) error {
+	l := letter{keys: []string{item.Key}, message: message{id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
+		session: a.session(e), from: e.From, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
+		conversation: string(e.From), asks: asks(e.Type)}}
 	if c := a.conversation(e); c != nil {
-		l.talk, l.conversation = true, c.Channel+"/"+c.Chat()
+		l.inChat, l.conversation = true, c.Channel+"/"+c.Chat()
 	}
 	if e.Type == mailbox.TypeMessage && !e.Metadata.RequiresAck {
 		l.goal = e.Metadata.Goal
@@ -153,15 +124,17 @@ func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
 	if e.SharedID() || a.opts.Seen.Seen(givenKey(e.ID)) {
 		l.name = e.UniqueID()
 	}
-	l.closed = a.opts.Seen.Seen(closedKey(l.key, l.sent))
+	if a.opts.Seen.Seen(closedKey(l.key, l.sent)) {
+		l.state = unanswered
+	}
 	if limited(e.Type) && !a.ready.knows(l.key) { // counted before the bot can answer it
 		a.pairs.took(e.From, time.Now())
 	}
+	what := EventReceived
 	if !a.ready.add(l, e.UniqueID()) {
-		a.observe(EventDuplicate, e, "")
-		return nil
+		what = EventDuplicate
 	}
-	a.observe(EventReceived, e, "")
+	a.observe(what, e, "")
 	return nil
 }
 
@@ -169,12 +142,10 @@ func (a *Agent) layReady(item mailbox.Item, e mailbox.Envelope) error {
 // who that is and asks for an acknowledgement. Mail with a bad signature is not answered.
 func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Envelope, why error) error {
 	a.log.Debug("mail is set aside", "key", item.Key)
-	if a.observeBroken(e, why) {
-		return a.settle(ctx, item.Key, mailbox.Malformed)
-	}
+	badSignature := a.observeBroken(e, why)
 	nackable := e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack // or two agents could go on for ever
-	if nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self && mailbox.CheckAgent(e.From) == nil {
-		if err := a.answer(ctx, a.nack(e, asRefusal(why))); err != nil {
+	if !badSignature && nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self && mailbox.CheckAgent(e.From) == nil {
+		if err := a.answer(ctx, new(a.nack(e, asRefusal(why)))); err != nil {
 			return err
 		}
 	}
@@ -202,65 +173,64 @@ func (a *Agent) nack(e mailbox.Envelope, why *mailbox.Error) mailbox.Envelope {
 	return mailbox.NackFor(e, a.opts.Self, time.Now(), why.Code, message)
 }
 
-// refuse tells the sender why e is not taken, and is done with it.
+// refuse finishes e, which is not taken, and says why where an acknowledgement is asked for.
 func (a *Agent) refuse(ctx context.Context, item mailbox.Item, e mailbox.Envelope, why *mailbox.Error) error {
-	a.observe(EventRefused, e, string(why.Code)+": "+why.Message)
+	var answer *mailbox.Envelope
 	if e.Metadata.RequiresAck {
-		if err := a.answer(ctx, a.nack(e, why)); err != nil {
-			return err
-		}
+		answer = new(a.nack(e, why))
 	}
-	return a.settle(ctx, item.Key, mailbox.Taken)
+	return a.finish(ctx, item, e, EventRefused, refusalReason(why), answer)
 }
 
-// handled is for what the bot is not told of.
-func (a *Agent) handled(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
-	a.observe(EventControl, e, "")
-	return a.settle(ctx, item.Key, mailbox.Taken)
-}
+func refusalReason(why *mailbox.Error) string { return string(why.Code) + ": " + why.Message }
 
-// handledBy is for what an answer deals with.
-func (a *Agent) handledBy(ctx context.Context, item mailbox.Item, e, answer mailbox.Envelope) error {
+// finish ends what the bot is not given: its sender gets the answer, nil for none, and it
+// is taken out of the inbox.
+func (a *Agent) finish(ctx context.Context, item mailbox.Item, e mailbox.Envelope, what What, reason string,
+	answer *mailbox.Envelope) error {
 	if err := a.answer(ctx, answer); err != nil {
 		return err
 	}
-	return a.handled(ctx, item, e)
+	a.observe(what, e, reason)
+	return a.settle(ctx, item.Key, mailbox.Taken)
 }
 
-// acknowledge tells the sender of e that it arrived, where it asked for that.
-func (a *Agent) acknowledge(ctx context.Context, e mailbox.Envelope) error {
+// receipt is the acknowledgement of e; nil where its sender asked for none.
+func (a *Agent) receipt(e mailbox.Envelope) *mailbox.Envelope {
 	if !e.Metadata.RequiresAck || e.Type == mailbox.TypeRegistered {
 		return nil
 	}
-	return a.answer(ctx, mailbox.AckFor(e, a.opts.Self, time.Now()))
+	return new(mailbox.AckFor(e, a.opts.Self, time.Now()))
 }
 
-// settle takes mail out of the inbox that is dealt with; a copy of it is a duplicate
-// from then on.
+// settle takes mail out of the inbox that is dealt with.
 func (a *Agent) settle(ctx context.Context, key string, how mailbox.Outcome) error {
 	if how == mailbox.Taken {
 		a.dealtWith(key)
 	}
 	err := a.opts.Store.Settle(ctx, a.opts.Self, key, how)
 	if err == nil {
-		a.signatures.forget(key)
+		a.forgetItems(key)
 	}
 	return err
 }
 
-// answer tells another agent what became of its mail. Where its inbox is full,
-// or too much waits to be sent, it is not told: one agent that reads nothing
-// must not hold up the mail of all others.
-func (a *Agent) answer(ctx context.Context, e mailbox.Envelope) error {
-	err := a.send(ctx, e)
+// answer sends another agent what became of its mail; nil: nothing. Where its inbox is
+// full, or too much waits to be sent, it gets no answer: one agent that reads nothing must
+// not hold up the mail of all others.
+func (a *Agent) answer(ctx context.Context, e *mailbox.Envelope) error {
+	if e == nil {
+		return nil
+	}
+	err := a.send(ctx, *e)
 	if _, no := errors.AsType[*mailbox.Error](err); no || errors.Is(err, mailbox.ErrFull) {
-		a.log.Warn("an agent is not told what became of its mail", "to", e.To, "type", e.Type, "err", err)
+		a.log.Warn("an agent gets no answer to its mail", "to", e.To, "type", e.Type, "err", err)
 		return nil
 	}
 	return err
 }
 
-// send is for envelopes of our own making: nothing about them can be refused.
+// send is for envelopes of this agent's own making: nothing about them can be refused.
 func (a *Agent) send(ctx context.Context, e mailbox.Envelope) error {
 	if err := a.out.Send(ctx, e); err != nil {
 		return err

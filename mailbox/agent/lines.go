@@ -26,9 +26,8 @@ type Line interface {
 // counts.
 type lines struct {
 	mu      sync.Mutex
-	current *line                 // guarded by mu, as the rest is
-	changed chan struct{}         // closed when a line opens; nil: nobody waits
-	answers map[string]chan error // deliveries that wait for the bot's ack, by id
+	current *line         // guarded by mu, as the rest is
+	changed chan struct{} // closed when a line opens; nil: nobody waits
 }
 
 type line struct {
@@ -48,71 +47,31 @@ func (l *lines) Changed() <-chan struct{} {
 	return l.changed
 }
 
-// give writes d on the line. Where its sender asked for an acknowledgement, it
-// counts as delivered when the bot has given one; else when it is written.
+// give writes d on the line. Where its sender asked for an acknowledgement, it waits until
+// the bot has given one ([Agent.Ack] cancels ctx then); else it counts as delivered when it
+// is written.
 func (l *lines) give(ctx context.Context, d Delivery, timeout time.Duration, on Progress) error {
 	l.mu.Lock()
 	now := l.current
-	var answered chan error
-	if now != nil && d.Metadata.RequiresAck {
-		answered = make(chan error, 1)
-		if l.answers == nil {
-			l.answers = map[string]chan error{}
-		}
-		l.answers[d.ID] = answered
-	}
 	l.mu.Unlock()
 	if now == nil {
 		return ErrNoDoor
 	}
-	err := now.send(ctx, d.Envelope)
-	if answered == nil {
+	if err := now.send(ctx, d.Envelope); err != nil || !d.Metadata.RequiresAck {
 		return err
 	}
-	if err == nil {
-		on.Written()
-		on.Next()
-		timer := time.NewTimer(timeout)
-		defer timer.Stop()
-		select {
-		case err := <-answered:
-			return err
-		case <-now.done:
-			err = errors.New("the line closed before the bot acknowledged")
-		case <-timer.C:
-			err = fmt.Errorf("%w: no acknowledgement within %s", ErrTimedOut, timeout)
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+	on.Written()
+	on.Next()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-now.done:
+		return errors.New("the line closed before the bot acknowledged")
+	case <-timer.C:
+		return fmt.Errorf("%w: no acknowledgement within %s", ErrTimedOut, timeout)
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if !l.withdraw(d.ID, answered) {
-		return <-answered // the bot answered just now
-	}
-	return err
-}
-
-// withdraw ends a wait without an answer, and reports false where one is there.
-func (l *lines) withdraw(id string, answered chan error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.answers[id] != answered {
-		return false
-	}
-	delete(l.answers, id)
-	return true
-}
-
-// answer ends the wait for the bot's ack (nil) or nack, and reports whether
-// somebody waited.
-func (l *lines) answer(id string, err error) bool {
-	l.mu.Lock()
-	answered, ok := l.answers[id]
-	delete(l.answers, id)
-	l.mu.Unlock()
-	if ok {
-		answered <- err
-	}
-	return ok
 }
 
 // Attach makes send the bot's line; an earlier one is closed. send is called by
@@ -171,12 +130,7 @@ func (l *line) Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Envelop
 	case mailbox.TypePong:
 		return nil, nil
 	case mailbox.TypeAck:
-		if id := mailbox.Original(e); a.lines.answer(id, nil) || a.ackLate(ctx, id) {
-			return nil, nil
-		}
-	case mailbox.TypeNack:
-		code, message := mailbox.Refusal(e)
-		if a.lines.answer(mailbox.Original(e), &refusedWith{code, message}) {
+		if id := mailbox.Original(e); a.Waits(id) && a.Ack(ctx, id) == nil {
 			return nil, nil
 		}
 	}
@@ -187,12 +141,6 @@ func (l *line) Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Envelop
 		return nil, nil
 	}
 	return new(mailbox.AckFor(e, a.opts.Self, now)), nil
-}
-
-// ackLate settles a letter that the bot acknowledges after the time-out, and
-// reports whether it waited.
-func (a *Agent) ackLate(ctx context.Context, id string) bool {
-	return a.Waits(id) && a.Ack(ctx, id) == nil
 }
 
 // refusedWith is a bot's nack.

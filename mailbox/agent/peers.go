@@ -12,7 +12,7 @@ import (
 	"feishu-relay/mailbox"
 )
 
-// ListPeers tells who else is there (docs/protocol.md 6.7).
+// ListPeers returns the other agents (docs/protocol.md 6.7).
 func (a *Agent) ListPeers(ctx context.Context) (Peers, error) {
 	cards, err := a.Agents(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func trimmed(id mailbox.AgentID) mailbox.AgentID {
 }
 
 // SendToPeer sends a message to each live goal of an agent, or of all with "*".
-// It fails for what is wrong with the call; who cannot be reached stands in the
+// It fails for what is wrong with the call; who cannot be reached is in the
 // answer (docs/protocol.md 6.7). A correlation that is no UUID is left out: other programs
 // drop a message with one.
 func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, error) {

@@ -108,7 +108,7 @@ func (a *Agent) Agents(ctx context.Context) ([]mailbox.Card, error) {
 	return cards, nil
 }
 
-// online tells whether an agent lives, as far as the registry knows. An agent
+// online reports whether an agent lives, as far as the registry knows. An agent
 // that is in no registry is not.
 func (a *Agent) online(ctx context.Context, id mailbox.AgentID) bool {
 	c, ok, err := a.cards.get(ctx, id)
@@ -159,7 +159,7 @@ type Counts struct {
 	OpenTasks      int `json:"open_tasks"`     // that were taken
 }
 
-// Counts tells how much waits.
+// Counts returns how much waits.
 func (a *Agent) Counts() Counts {
 	_, waiting := a.ready.show(0)
 	return Counts{Waiting: waiting, Unacknowledged: a.out.Pending(), OpenTasks: len(a.ledger.Open())}

@@ -14,37 +14,58 @@ import (
 // letter is a message that is ready for the bot. Its text stays in the store:
 // an inbox may hold [mailbox.MaxInbox] of them.
 type letter struct {
+	message
+	keys []string // the store's for it; its sender may have sent it again
+	progress
+}
+
+// message is what is known of a letter for good.
+type message struct {
 	id       string // of the envelope; other programs' messages may share one
 	key      string // what Seen and ready know the message by (messageKey)
 	sum      string // its fingerprint
 	name     string // the id that the bot gets: no other message has it
 	from     mailbox.AgentID
-	keys     []string // what it lies under; its sender may have laid it down again
 	priority mailbox.Priority
 	sent     time.Time
 	expires  time.Time // zero: never
 	arrived  int
 	goal     string // of a message through send_to_peer that may be dropped
 	session  string // the goal that it is for, the agent's name where it names none
-	asks     bool   // a result is due for it
-	talk     bool   // it belongs in a conversation: another door, and none of them waits for the other
+	asks     bool   // a result may answer it
+	inChat   bool   // it belongs in a conversation: those and the others do not wait for each other
 
 	conversation string // the next letter of it waits until this one is written, or answered
-
-	inHand bool      // somebody is handing it over
-	turn   time.Time // the bot was given it first; zero: never
-	cancel context.CancelCauseFunc
-	closed bool      // the bot did not answer: it is not handed over again
-	over   bool      // the task that it gave has ended since it was taken in hand
-	ending bool      // somebody is done with it, and is just noting that
-	parked int       // no door was open for it, as doors were then (ready.doors)
-	fails  int       // how often the bot could not take it, in a row
-	hold   time.Time // it is left alone until then
 }
+
+// progress is how far a letter's delivery has come.
+type progress struct {
+	inHand bool              // somebody is handing it over
+	given  time.Time         // the bot was given it first; zero: never
+	giving *mailbox.Envelope // what is being handed over; cancel ends that
+	cancel context.CancelCauseFunc
+	state  letterState
+	over   bool      // the task that it gave has ended since it was taken in hand
+	ending bool      // somebody settles it, or has
+	fails  int       // how often the bot could not take it, in a row
+	hold   time.Time // nothing is done for it until then
+}
+
+// letterState is whether a letter can be handed over.
+type letterState int
+
+const (
+	deliverable letterState = iota
+	parked                  // no delivery channel was open for it
+	unanswered              // the bot did not answer: it is not handed over again
+)
 
 func (l *letter) order(m *letter) int {
 	return cmp.Or(cmp.Compare(l.priority, m.priority), l.sent.Compare(m.sent), cmp.Compare(l.arrived, m.arrived))
 }
+
+// free reports whether nobody is handing l over or settling it.
+func (l *letter) free() bool { return !l.inHand && !l.ending }
 
 // ready is what waits for the bot, in the order of its delivery.
 type ready struct {
@@ -52,62 +73,23 @@ type ready struct {
 	list     []*letter // guarded by mu, as the rest is, and the letters
 	byKey    map[string]*letter
 	byName   map[string]*letter
-	byItem   map[string]*letter // what lies under a key of the store: the last message that did
+	byItem   map[string]*letter // by the store's key: the last message under it
 	arrived  int
-	doors    int                // goes up when a door has opened
 	occupied map[string]*letter // by conversation, what its other letters wait for
-	drains   int                // drains that are taking what is ready: no door is given anything meanwhile
-	changed  chan struct{}      // closed when a letter was added or let go
+	drains   int                // drains that are taking what is ready: nothing is handed over meanwhile
+	changed  chan struct{}      // closed at the next change
 }
 
 func newReady() *ready {
 	return &ready{byKey: map[string]*letter{}, byName: map[string]*letter{}, byItem: map[string]*letter{},
-		occupied: map[string]*letter{}, changed: make(chan struct{}), doors: 1}
+		occupied: map[string]*letter{}, changed: make(chan struct{})}
 }
 
-// messageKey names a message: different content under one id is a different message.
-func messageKey(e mailbox.Envelope) string {
-	return string(e.From) + "/" + e.ID + "#" + e.Fingerprint()
-}
-
-// add lays a letter ready, and reports false where it was: then its further keys
-// are noted. unique is the name that it gets where another one has its name.
-func (r *ready) add(l letter, unique string) bool {
+// update makes a change, and wakes those who wait for one.
+func (r *ready) update(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, ok := r.byKey[l.key]; ok {
-		for _, key := range l.keys {
-			if !slices.Contains(known.keys, key) {
-				known.keys = append(known.keys, key)
-			}
-			r.byItem[key] = known
-		}
-		return false
-	}
-	if r.byName[l.name] != nil {
-		l.name = unique
-	}
-	r.arrived++
-	l.arrived = cmp.Or(l.arrived, r.arrived)
-	i, _ := slices.BinarySearchFunc(r.list, &l, (*letter).order)
-	r.list = slices.Insert(r.list, i, &l)
-	r.byKey[l.key], r.byName[l.name] = &l, &l
-	for _, key := range l.keys {
-		r.byItem[key] = &l
-	}
-	r.wake()
-	return true
-}
-
-// knows reports whether a message of that key waits.
-func (r *ready) knows(key string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.byKey[key] != nil
-}
-
-// wake is called with mu held.
-func (r *ready) wake() {
+	change()
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
@@ -119,21 +101,61 @@ func (r *ready) Changed() <-chan struct{} {
 	return r.changed
 }
 
+// any reports whether there is a letter that which picks.
+func (r *ready) any(which func(*letter) bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.list, which)
+}
+
+// add takes a letter in, and reports false where it is known: then its further keys
+// are noted. unique is the name that it gets where another one has its name.
+func (r *ready) add(l letter, unique string) (added bool) {
+	r.update(func() {
+		known := r.byKey[l.key]
+		if added = known == nil; added {
+			if r.byName[l.name] != nil {
+				l.name = unique
+			}
+			r.arrived++
+			l.arrived = cmp.Or(l.arrived, r.arrived)
+			known = &l
+			i, _ := slices.BinarySearchFunc(r.list, known, (*letter).order)
+			r.list = slices.Insert(r.list, i, known)
+			r.byKey[l.key], r.byName[l.name] = known, known
+		}
+		for _, key := range l.keys {
+			if !slices.Contains(known.keys, key) {
+				known.keys = append(known.keys, key)
+			}
+			r.byItem[key] = known
+		}
+	})
+	return added
+}
+
+// knows reports whether a message of that key waits.
+func (r *ready) knows(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byKey[key] != nil
+}
+
 // next takes in hand the letter whose turn it is, of those that belong in a
-// conversation or of the others. Without one, it tells when
-// there may be one, if nothing else happens; zero: never.
-func (r *ready) next(now time.Time, talk bool) (l *letter, at time.Time) {
+// conversation or of the others. Without one, it returns when there may be one, if
+// nothing else happens; zero: never.
+func (r *ready) next(now time.Time, inChat bool) (l *letter, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.drains > 0 {
 		return nil, time.Time{}
 	}
 	for _, l := range r.list {
-		if l.inHand || l.ending || l.talk != talk || r.occupied[l.conversation] != nil {
+		if !l.free() || l.inChat != inChat || r.occupied[l.conversation] != nil {
 			continue
 		}
 		turn := l.hold
-		if l.parked == r.doors || l.closed {
+		if l.state != deliverable {
 			if l.expires.IsZero() {
 				continue
 			}
@@ -163,34 +185,19 @@ func (r *ready) copies(goal string) (groups [][]*letter) {
 		if goal != "" && l.session != goal {
 			continue
 		}
-		if l.goal == "" {
-			groups = append(groups, []*letter{l})
-			continue
-		}
 		same := string(l.from) + "/" + l.sum
-		if at, ok := last[same]; ok && l.sent.Sub(groups[at][0].sent) <= copyWindow &&
+		at, ok := last[same]
+		if l.goal != "" && ok && l.sent.Sub(groups[at][0].sent) <= copyWindow &&
 			!slices.ContainsFunc(groups[at], func(m *letter) bool { return m.goal == l.goal }) {
 			groups[at] = append(groups[at], l)
 			continue
 		}
-		last[same] = len(groups)
+		if l.goal != "" {
+			last[same] = len(groups)
+		}
 		groups = append(groups, []*letter{l})
 	}
 	return groups
-}
-
-// beginDrain keeps what is ready from the doors until [ready.endDrain].
-func (r *ready) beginDrain() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drains++
-}
-
-func (r *ready) endDrain() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drains--
-	r.wake()
 }
 
 // takeAll takes in hand what is ready for a goal, "" for any: at most n messages,
@@ -199,7 +206,7 @@ func (r *ready) takeAll(n int, goal string) (out [][]*letter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, group := range r.copies(goal) {
-		group = slices.DeleteFunc(group, func(l *letter) bool { return l.inHand || l.ending })
+		group = slices.DeleteFunc(group, func(l *letter) bool { return !l.free() })
 		if len(out) >= n || len(group) == 0 {
 			continue
 		}
@@ -211,14 +218,6 @@ func (r *ready) takeAll(n int, goal string) (out [][]*letter) {
 	return out
 }
 
-// busy reports whether a letter is being handed over that the bot does not have
-// yet, and returns a channel that is closed at the next change.
-func (r *ready) busy() (yes bool, changed <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.list, func(l *letter) bool { return l.inHand && !l.ending && l.turn.IsZero() }), r.changed
-}
-
 // count is how many messages wait for a goal, "" for any.
 func (r *ready) count(goal string) int {
 	r.mu.Lock()
@@ -227,18 +226,15 @@ func (r *ready) count(goal string) int {
 }
 
 // overflow takes in hand the oldest peer messages of each goal beyond most.
-func (r *ready) overflow(most int) []*letter {
+func (r *ready) overflow(most int) (out []*letter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	count := map[string]int{}
 	for _, l := range r.list {
-		if l.goal != "" {
-			count[l.goal]++
-		}
+		count[l.goal]++
 	}
-	var out []*letter
 	for _, l := range slices.SortedFunc(slices.Values(r.list), func(l, m *letter) int { return cmp.Compare(l.arrived, m.arrived) }) {
-		if l.goal != "" && !l.inHand && !l.ending && count[l.goal] > most {
+		if l.goal != "" && l.free() && count[l.goal] > most {
 			count[l.goal]--
 			l.inHand = true
 			out = append(out, l)
@@ -255,158 +251,95 @@ func (r *ready) find(id string) *letter {
 	return r.byName[id]
 }
 
-// asked reports whether an agent's question or task of that id waits for the bot, or
-// for its answer.
-func (r *ready) asked(from mailbox.AgentID, id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.list, func(l *letter) bool { return l.asks && l.from == from && l.id == id })
-}
-
 // end reports whether it is the caller who may settle l: of several that hand it
 // over or answer for the bot, the first is. Then [ready.remove] follows, or
 // [ready.back].
 func (r *ready) end(l *letter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.ending || r.byKey[l.key] != l {
-		return false
-	}
+	was := l.ending
 	l.ending = true
-	return true
+	return !was
 }
 
-// back takes back what end said: l could not be settled.
-func (r *ready) back(l *letter) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.ending = false
-	r.wake()
+// back undoes end: l could not be settled.
+func (r *ready) back(l *letter) { r.update(func() { l.ending = false }) }
+
+// letGo ends an attempt to hand l over.
+func (r *ready) letGo(l *letter) { r.update(func() { l.inHand, l.giving = false, nil }) }
+
+// giveBack ends an attempt to hand l over, which left it in a state. It reports false where
+// the task that l gave has ended: then it is cleared away at its next turn.
+func (r *ready) giveBack(l *letter, state letterState) (kept bool) {
+	r.update(func() {
+		l.inHand, l.giving, kept = false, nil, !l.over
+		if kept {
+			l.state = state
+		}
+	})
+	return kept
 }
 
-// release gives a letter back: it was not handed over.
-func (r *ready) release(l *letter) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.inHand = false
-	r.wake()
-}
-
-// park gives a letter back that no door is open for; it waits for the next one
-// that opens, unless the task that it gave has ended.
-func (r *ready) park(l *letter) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.inHand = false
-	if !l.over {
-		l.parked = r.doors
-	}
-	r.wake()
-}
-
-// unpark makes it the turn of all that waited for a door.
+// unpark makes it the turn of all that waited for a delivery channel.
 func (r *ready) unpark() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.doors++
-	r.wake()
+	r.update(func() {
+		for _, l := range r.list {
+			if l.state == parked {
+				l.state = deliverable
+			}
+		}
+	})
 }
 
-// postpone gives a letter back that could not be handed over, and leaves it alone
+// postpone gives back a letter that could not be handed over, and leaves it alone
 // for a pause that doubles with each failure.
 func (r *ready) postpone(l *letter, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.inHand = false
-	pause := wait.Doubled(retryFirst, retryMax, l.fails)
-	if l.fails++; l.fails >= patientTries {
-		pause *= 2
-	}
-	l.hold = now.Add(min(pause, retryMax))
-	r.wake()
-}
-
-// begin notes that l is handed over; cancel ends that.
-func (r *ready) begin(l *letter, cancel context.CancelCauseFunc) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.cancel = cancel
+	r.update(func() {
+		l.inHand, l.giving = false, nil
+		pause := wait.Doubled(retryFirst, retryMax, l.fails)
+		if l.fails++; l.fails >= patientTries {
+			pause *= 2
+		}
+		l.hold = now.Add(min(pause, retryMax))
+	})
 }
 
 // written notes that the bot was given l.
-func (r *ready) written(l *letter) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l.turn.IsZero() {
-		l.turn = time.Now()
-		r.wake()
-	}
+func (r *ready) written(l *letter) { r.update(func() { l.given = cmp.Or(l.given, time.Now()) }) }
+
+// release lets the next letter of l's conversation follow.
+func (r *ready) release(l *letter) {
+	r.update(func() {
+		if r.occupied[l.conversation] == l {
+			delete(r.occupied, l.conversation)
+		}
+	})
 }
 
-// free lets the next letter of l's conversation follow.
-func (r *ready) free(l *letter) {
+// now returns how far a letter's delivery has come.
+func (r *ready) now(l *letter) progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.occupied[l.conversation] == l {
-		delete(r.occupied, l.conversation)
-		r.wake()
-	}
-}
-
-// failing is how long ago the bot was given l first.
-func (r *ready) failing(l *letter) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l.turn.IsZero() {
-		return 0
-	}
-	return time.Since(l.turn)
-}
-
-// close gives a letter back that is not handed over again. It reports false where the
-// task that it gave has ended, and it is to be cleared away.
-func (r *ready) close(l *letter) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.inHand, l.closed = false, !l.over
-	r.wake()
-	return l.closed
+	return l.progress
 }
 
 // reopen makes it the turn of an agent's message of that id that waits, so that it is
 // cleared away: the task that it gave has ended.
 func (r *ready) reopen(from mailbox.AgentID, id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range r.list {
-		if l.from == from && l.id == id {
-			l.closed, l.parked, l.over = false, 0, true
+	r.update(func() {
+		for _, l := range r.list {
+			if l.from == from && l.id == id {
+				l.state, l.over = deliverable, true
+			}
 		}
-	}
-	r.wake()
+	})
 }
 
-// settled reports whether l was settled while it was handed over.
-func (r *ready) settled(l *letter) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return l.ending || r.byKey[l.key] != l
-}
-
-// settling ends the handing over of l, which was settled otherwise.
-func (r *ready) settling(l *letter, how *Settled) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l.cancel != nil {
-		l.cancel(how)
-	}
-}
-
-// remove forgets a letter, and returns the keys that it lies under and no other
-// message has taken.
+// remove forgets a letter, and returns its keys that no other message has taken.
 func (r *ready) remove(l *letter) (keys []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	l.ending = true
 	if r.byKey[l.key] == l {
 		delete(r.byKey, l.key)
 		delete(r.byName, l.name)
@@ -421,7 +354,7 @@ func (r *ready) remove(l *letter) (keys []string) {
 	return keys
 }
 
-// keysOf returns the keys that a letter lies under by now.
+// keysOf returns the store's keys of a letter.
 func (r *ready) keysOf(l *letter) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -51,21 +51,12 @@ func (a *Agent) Send(ctx context.Context, d Draft) (Sent, error) {
 		}
 		sent, err := a.sendOnce(ctx, e, d.ForwardOf)
 		if err == nil {
-			for _, key := range []string{key, sentKey(e.ID)} {
-				if err := a.opts.Seen.Add(key); err != nil {
-					a.log.Warn("a send is not remembered; a repeat of it is sent again", "message_id", e.ID, "err", err)
-				}
-			}
+			a.remember(a.opts.Seen, e.ID, key, sentKey(e.ID))
 		}
 		return sent, err
 	})
 	return sent.(Sent), err
 }
-
-// sentKey is what Seen knows an id by that a message of this agent has; behind it
-// stands the fingerprint of the message that the bot gave the id. No letter has
-// such a key.
-func sentKey(id string) string { return ":sent/" + id }
 
 // wasSent is the answer to a repeat of e.
 func (a *Agent) wasSent(e mailbox.Envelope) (Sent, bool) {
@@ -77,22 +68,28 @@ func (a *Agent) wasSent(e mailbox.Envelope) (Sent, bool) {
 		id = e.UniqueID()
 	}
 	r, _ := a.gave(id)
-	return Sent{ID: id, TaskID: cmp.Or(idOf(e.Task), r.ID)}, true
+	return Sent{ID: id, TaskID: cmp.Or(taskID(e), r.ID)}, true
 }
 
-// theirs is the id that a message has for its sender, which the bot was given as id.
-func (a *Agent) theirs(id string) string {
+// theirs is the id that a message has for its sender, to, which the bot was given as id.
+func (a *Agent) theirs(id string, to mailbox.AgentID) string {
 	if l := a.ready.find(id); l != nil {
 		return l.id
 	}
-	was, _ := a.handed.Get(id)
-	return cmp.Or(was.id, id)
+	if was, ok := a.handed.Get(id); ok {
+		return was.id
+	}
+	// After a restart: an id and the fingerprint behind it ([mailbox.Envelope.UniqueID]).
+	if i := strings.LastIndexByte(id, '_'); i > 0 && a.opts.Seen.Seen(string(to)+"/"+id[:i]+"#"+id[i+1:]) {
+		return id[:i]
+	}
+	return id
 }
 
 // sendOnce sends e, which has an id.
 func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf string) (Sent, error) {
-	e.ReplyTo, e.Metadata.CorrelationID = a.theirs(e.ReplyTo), a.theirs(e.Metadata.CorrelationID)
-	if isStep(e.Type) { // who gave the task may be told of it, whomever else this agent may write to
+	e.ReplyTo, e.Metadata.CorrelationID = a.theirs(e.ReplyTo, e.To), a.theirs(e.Metadata.CorrelationID, e.To)
+	if isStep(e.Type) { // who gave the task gets it, whomever else this agent may write to
 		return a.sendStep(ctx, e)
 	}
 	if err := a.addressee(e.To); err != nil {
@@ -118,7 +115,7 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	if err := a.post(ctx, e); err != nil {
 		return Sent{}, err
 	}
-	return Sent{ID: e.ID, TaskID: idOf(e.Task), ExpiresAt: e.Expires(), Note: a.whereabouts(ctx, e.To, e.Expires())}, nil
+	return Sent{ID: e.ID, TaskID: taskID(e), ExpiresAt: e.Expires(), Note: a.whereabouts(ctx, e.To, e.Expires())}, nil
 }
 
 // taskLife is how many seconds a task waits to be taken: until its deadline, and
@@ -130,13 +127,6 @@ func taskLife(e mailbox.Envelope) int {
 		wait = e.Task.Deadline.Sub(e.Timestamp)
 	}
 	return min(int(wait/time.Second)+1, mailbox.MaxLife)
-}
-
-func idOf(t *mailbox.Task) string {
-	if t == nil {
-		return ""
-	}
-	return t.ID
 }
 
 // giving is the task that e gives, as it is given: pending, with an id. Where a
@@ -178,7 +168,7 @@ func (a *Agent) delegate(to mailbox.AgentID) bool {
 
 // sendStep is for bots that write the envelopes of their tasks' steps themselves.
 func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) {
-	u := TaskUpdate{TaskID: idOf(e.Task), From: e.To, Parts: e.Content.Parts}
+	u := TaskUpdate{TaskID: taskID(e), From: e.To, Parts: e.Content.Parts}
 	switch {
 	case e.Type == mailbox.TypeTaskComplete:
 		u.State = mailbox.Completed
@@ -190,7 +180,7 @@ func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) 
 	if u.State == "" {
 		u.State = mailbox.Working // it says something, and no more
 	}
-	r, _, err := a.update(ctx, u, e.ID)
+	r, err := a.update(ctx, u, e.ID)
 	if err != nil {
 		return Sent{}, err
 	}
@@ -215,7 +205,7 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 	if answers(e.Type) {
 		a.moving.Lock()
 		defer a.moving.Unlock()
-		answered = a.due(e)
+		answered = a.asked(e)
 		counts = answered == ""
 	}
 	if counts {
@@ -225,9 +215,7 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 		}
 	}
 	if e.Type.GivesTask() {
-		known, added, err := a.ledger.Add(tasks.Record{ID: e.Task.ID, Direction: tasks.Sent, Peer: e.To, Type: e.Type,
-			State:    mailbox.Pending,
-			Deadline: e.Task.Deadline, Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace})
+		known, added, err := a.ledger.Add(record(tasks.Sent, e.To, e))
 		if err == nil && !added && (known.MessageID != e.ID || known.State != mailbox.Pending) {
 			err = mailbox.Invalid("task.id", "%s was given a task of this id before; give each task an id of its own", e.To)
 		}
@@ -242,48 +230,12 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 			a.pairs.takeBack(e.To)
 		}
 		if e.Type.GivesTask() {
-			err = errors.Join(err, a.ledger.Forget(e.To, e.Task.ID))
+			a.ledger.Forget(e.To, e.Task.ID)
 		}
 		return err
 	}
-	if answered == "" {
-		return nil
-	}
-	if err := a.opts.Seen.Add(answered); err != nil {
-		a.log.Warn("a result is not remembered; after a restart one more goes beyond the limit", "message_id", e.ID,
-			"err", err)
-	}
+	a.remember(a.opts.Seen, e.ID, answered)
 	return nil
-}
-
-// limited reports whether messages of type t count as exchanges of a pair. Results
-// count for their sender where they are not due.
-func limited(t mailbox.Type) bool {
-	switch t {
-	case mailbox.TypePing, mailbox.TypeHeartbeat, mailbox.TypeRegister, mailbox.TypeCodeReviewResult,
-		mailbox.TypeTestResult:
-		return false
-	}
-	return !t.Result() && !t.Answers()
-}
-
-// limitError is a refusal that says when the next try may succeed.
-type limitError struct {
-	refusal *mailbox.Error
-	after   time.Duration
-}
-
-func (e *limitError) Error() string { return e.refusal.Error() }
-func (e *limitError) Unwrap() error { return e.refusal }
-
-// RetryAfter is how long to wait.
-func (e *limitError) RetryAfter() time.Duration { return e.after }
-
-func (a *Agent) tooMany(to mailbox.AgentID, next time.Time) error {
-	message := fmt.Sprintf("%s and %s have exchanged %d messages in %s, the most that is allowed (PEER_MAX_EXCHANGES); "+
-		"the next is possible at %s. The steps of a task, and one result for each task or question, always go",
-		a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05"))
-	return &limitError{&mailbox.Error{Code: mailbox.RateLimited, Message: message}, time.Until(next)}
 }
 
 // asRefusal is err as a refusal.
@@ -301,7 +253,7 @@ func (a *Agent) whereabouts(ctx context.Context, to mailbox.AgentID, expires tim
 	if !expires.IsZero() {
 		until = " until " + expires.UTC().Format(time.RFC3339)
 	}
-	a.cards.forget() // what the bot is told has to be true now
+	a.cards.forget() // what the bot gets has to be true now
 	c, ok, err := a.cards.get(ctx, to)
 	switch {
 	case err != nil:

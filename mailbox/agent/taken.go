@@ -31,15 +31,20 @@ func taskID(e mailbox.Envelope) string {
 	return e.Task.ID
 }
 
-// takeTask decides about a task, tells who gave it, and lays it ready for the bot
+// record is the ledger's record of the task that e gives.
+func record(dir tasks.Direction, peer mailbox.AgentID, e mailbox.Envelope) tasks.Record {
+	return tasks.Record{ID: e.Task.ID, Direction: dir, Peer: peer, Type: e.Type, State: mailbox.Pending, Deadline: e.Task.Deadline,
+		Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace}
+}
+
+// takeTask decides about a task, answers who gave it, and makes it ready for the bot
 // when it is accepted.
 func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
 	id := taskID(e)
 	r, known := a.ledger.Get(tasks.Received, e.From, id)
 	switch {
 	case !known:
-		r = tasks.Record{ID: id, Direction: tasks.Received, Peer: e.From, Type: e.Type, State: mailbox.Pending, Deadline: e.Task.Deadline,
-			Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace}
+		r = record(tasks.Received, e.From, e)
 		if no := a.unacceptable(e); no != nil {
 			return a.reject(ctx, item, e, r, no)
 		}
@@ -69,17 +74,17 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	a.trace("noted")
 	again, over := r.MessageID != e.ID, tasks.Terminal(r.State)
 	if again || !over { // else the end itself was sent, with what the bot said
-		if err := a.report(ctx, a.step(r, r.State, r.Reason, nil, ""), a.answer); err != nil {
+		if err := a.answer(ctx, a.stepFor(ctx, a.step(r, r.State, r.Reason, nil, ""))); err != nil {
 			return err
 		}
 	}
-	if err := a.acknowledge(ctx, e); err != nil {
+	if again || over {
+		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
+	}
+	if err := a.answer(ctx, a.receipt(e)); err != nil {
 		return err
 	}
-	if again || over {
-		return a.handled(ctx, item, e)
-	}
-	return a.layReady(item, e)
+	return a.makeReady(item, e)
 }
 
 // unacceptable is why a task is not taken.
@@ -101,15 +106,6 @@ func (a *Agent) unacceptable(e mailbox.Envelope) *mailbox.Error {
 	return nil
 }
 
-// rejectedKey is what Seen knows a task by that is being rejected, and
-// rejectedItem the mail that gives one that the ledger does not keep. It is noted
-// before the giver is told, so that a crash cannot turn the answer round.
-func rejectedKey(r tasks.Record) string {
-	return fmt.Sprintf(":rejected/%s/%s/%s", r.Peer, r.ID, r.MessageID)
-}
-
-func rejectedItem(item mailbox.Item) string { return ":rejected-mail/" + item.Key }
-
 // rejectedBefore is the reason that the giver of a task gets where a crash lost
 // the one that it was rejected for.
 const rejectedBefore = "it was rejected before a restart"
@@ -119,29 +115,23 @@ func (a *Agent) rejectedBefore(r tasks.Record) bool {
 	return r.State == mailbox.Accepted && a.opts.Seen.Seen(rejectedKey(r))
 }
 
-// noteRejection is called with one of these keys before the giver is told.
-func (a *Agent) noteRejection(key string) {
-	if err := a.opts.Seen.Add(key); err != nil {
-		a.log.Error("a rejection is not remembered; after a crash the task may be accepted", "err", err)
-	}
+// noteRejection is called before the giver gets the answer, with rejectedKey or rejectedItem.
+func (a *Agent) noteRejection(r tasks.Record, key string) {
+	a.remember(a.opts.Seen, r.MessageID, key)
 	a.trace("rejecting")
 }
 
 // reject answers a task that the ledger does not keep.
 func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelope, r tasks.Record, no *mailbox.Error) error {
-	a.observe(EventRefused, e, string(no.Code)+": "+no.Message)
-	a.noteRejection(rejectedItem(item))
-	if err := a.answer(ctx, a.step(r, mailbox.Rejected, no.Message, nil, no.Code)); err != nil {
+	a.noteRejection(r, rejectedItem(item))
+	if err := a.answer(ctx, new(a.step(r, mailbox.Rejected, no.Message, nil, no.Code))); err != nil {
 		return err
 	}
 	a.trace("told")
-	if err := a.acknowledge(ctx, e); err != nil {
-		return err
-	}
-	return a.settle(ctx, item.Key, mailbox.Taken)
+	return a.finish(ctx, item, e, EventRefused, refusalReason(no), a.receipt(e))
 }
 
-// stepType is the type that tells of a state. Either set of types drives the
+// stepType is the type of the envelope about a state. Either set of types drives the
 // life cycle; a task is answered in the set that it came in.
 func stepType(gave mailbox.Type, state mailbox.TaskState) mailbox.Type {
 	switch {
@@ -153,7 +143,7 @@ func stepType(gave mailbox.Type, state mailbox.TaskState) mailbox.Type {
 	return mailbox.TypeTaskUpdate
 }
 
-// step is the envelope that tells who gave r of its state.
+// step is the envelope about r's state for the agent that gave it.
 func (a *Agent) step(r tasks.Record, state mailbox.TaskState, text string, parts []mailbox.Part, code mailbox.Code) mailbox.Envelope {
 	now := time.Now()
 	e := mailbox.Envelope{ID: mailbox.NewID(a.opts.Self, now), From: a.opts.Self, To: r.Peer, Timestamp: now.UTC(), Type: stepType(r.Type, state),
@@ -179,9 +169,10 @@ func (a *Agent) step(r tasks.Record, state mailbox.TaskState, text string, parts
 	return e
 }
 
-// report tells who gave a task of a step. A mailbox of another make hands all its
-// mail to its model: it gets no step that says nothing, and each other one with a text.
-func (a *Agent) report(ctx context.Context, e mailbox.Envelope, send func(context.Context, mailbox.Envelope) error) error {
+// stepFor is a step as the mailbox of who gave the task gets it. One of another make hands
+// all its mail to its model: it gets no step that says nothing (nil), and each other one
+// with a text.
+func (a *Agent) stepFor(ctx context.Context, e mailbox.Envelope) *mailbox.Envelope {
 	card, ok, err := a.cards.get(ctx, e.To)
 	if err == nil && ok && card.Protocol == "" && strings.TrimSpace(e.Text()) == "" {
 		if silent(e) {
@@ -190,7 +181,7 @@ func (a *Agent) report(ctx context.Context, e mailbox.Envelope, send func(contex
 		says := fmt.Sprintf("%s: task %s is %s.", e.From, e.Task.ID, e.Task.State)
 		e.Content.Parts = slices.Insert(slices.Clone(e.Content.Parts), 0, mailbox.Part{Type: mailbox.PartText, Text: says})
 	}
-	return send(ctx, e)
+	return &e
 }
 
 // silent reports whether a step says nothing but that the task goes on.
@@ -199,41 +190,39 @@ func silent(e mailbox.Envelope) bool {
 	return !said && !tasks.Terminal(e.Task.State) && strings.TrimSpace(e.Text()) == ""
 }
 
-// UpdateTask moves a task that this agent took, and tells who gave it. The news
-// is safe before the step is noted: after a crash in between it is told again.
+// UpdateTask moves a task that this agent took, and sends that to who gave it. The news
+// is safe before the step is noted: after a crash in between it is sent again.
 func (a *Agent) UpdateTask(ctx context.Context, u TaskUpdate) (tasks.Record, error) {
-	r, _, err := a.update(ctx, u, "")
-	return r, err
+	return a.update(ctx, u, "")
 }
 
-// update is UpdateTask with an id for the news; it returns the one that was
-// sent, "" when there was nothing new.
-func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (_ tasks.Record, sent string, _ error) {
+// update is UpdateTask with an id for the news; "": a new one.
+func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (tasks.Record, error) {
 	a.moving.Lock()
 	defer a.moving.Unlock()
 	r, err := a.taken(u.TaskID, u.From)
 	if err != nil {
-		return tasks.Record{}, "", err
+		return tasks.Record{}, err
 	}
 	late := r.Overdue && len(u.Text)+len(u.Parts) > 0
 	if r.State == u.State && u.State != mailbox.Working && !late {
-		return r, "", nil // said again
-	}
-	if !(r.Overdue && (u.State == mailbox.Completed || u.State == mailbox.Failed)) {
-		if err := tasks.Step(r.State, u.State); err != nil {
-			return tasks.Record{}, "", err
-		}
+		return r, nil // a repeat
 	}
 	e := a.step(r, u.State, u.Text, u.Parts, "")
 	e.ID = cmp.Or(id, e.ID)
-	if err := mailbox.Validate(e); err != nil {
-		return tasks.Record{}, "", err
+	if _, err = r.Takes(u.State, time.Now()); err == nil {
+		err = mailbox.Validate(e)
+	}
+	if err != nil {
+		return tasks.Record{}, err
 	}
 	if u.State == mailbox.Rejected {
-		a.noteRejection(rejectedKey(r))
+		a.noteRejection(r, rejectedKey(r))
 	}
-	if err := a.report(ctx, e, a.send); err != nil {
-		return tasks.Record{}, "", err
+	if step := a.stepFor(ctx, e); step != nil {
+		if err := a.send(ctx, *step); err != nil {
+			return tasks.Record{}, err
+		}
 	}
 	a.trace("told")
 	r, _, err = a.ledger.Move(tasks.Received, r.Peer, r.ID, u.State, reasonOf(e), time.Now())
@@ -241,7 +230,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (_ tasks.Re
 	if tasks.Terminal(r.State) {
 		a.ready.reopen(r.Peer, r.MessageID)
 	}
-	return r, e.ID, err
+	return r, err
 }
 
 // taken finds a task that this agent took.

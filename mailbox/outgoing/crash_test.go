@@ -222,11 +222,11 @@ func TestKilled(t *testing.T) {
 	missing := 0
 	there := laid(t, dir)
 	b.mu.Lock()
-	for n := range b.all() {
+	for _, n := range b.entries {
 		if n.Key == "" {
 			missing++
-		} else if there[n.ref.id] == 0 {
-			t.Errorf("%s has a key, and is not in the store", n.ref.id)
+		} else if there[n.id] == 0 {
+			t.Errorf("%s has a key, and is not in the store", n.id)
 		}
 	}
 	b.mu.Unlock()

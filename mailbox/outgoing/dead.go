@@ -1,6 +1,7 @@
 package outgoing
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,134 +16,171 @@ import (
 // maxDead is the most dead letters kept; beyond it the oldest is removed, with a warning.
 const maxDead = 1000
 
-// grave is where a dead letter lies.
-type grave struct {
-	name string // of its file, without suffix: the same as while it waited
-	ref  ref
-	at   time.Time
+// DeadLetter is a message that could not be delivered.
+type DeadLetter struct {
+	ID       string           `json:"id"` // the envelope's
+	Code     mailbox.Code     `json:"code"`
+	Reason   string           `json:"reason"`
+	Attempts int              `json:"attempts"` // how often it was sent
+	DeadAt   time.Time        `json:"dead_at"`
+	Expired  bool             `json:"expired,omitempty"` // its life ended before it was taken
+	Envelope mailbox.Envelope `json:"envelope"`
 }
 
-// letter is what a dead letter's file holds.
+// letter is what a dead letter's file holds: its envelope as it was sent last.
 type letter struct {
-	ID       string          `json:"id"`
-	Code     mailbox.Code    `json:"code"`
-	Reason   string          `json:"reason"`
-	Attempts int             `json:"attempts"`
-	DeadAt   time.Time       `json:"dead_at"`
-	Expired  bool            `json:"expired,omitempty"`
+	DeadLetter
 	Envelope json.RawMessage `json:"envelope"`
 }
 
-// die ends n, and returns what became of it when that is on disk; else Run goes
-// on trying. b.mu is held.
-func (b *Box) die(n *entry, code mailbox.Code, reason string) []DeadLetter {
-	now := time.Now().Round(0).UTC()
-	n.end = &DeadLetter{ID: n.ref.id, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now,
-		Expired: n.expired(now)}
-	return b.bury(n)
+// deadRef is what is in memory of a dead letter.
+type deadRef struct {
+	name string // of its file, without suffix: the same as while it waited
+	id   string
+	to   mailbox.AgentID
+	at   time.Time
 }
 
-// bury makes n, which is dead, a dead letter.
-func (b *Box) bury(n *entry) []DeadLetter {
-	d := *n.end
+// die ends n, and returns what became of it when that is on disk; else Run tries that
+// again. b.mu is held.
+func (b *Box) die(n *entry, code mailbox.Code, reason string) []DeadLetter {
+	now := time.Now().Round(0).UTC()
+	n.died = &DeadLetter{ID: n.id, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now,
+		Expired: n.expired(now)}
+	return b.writeDead(n)
+}
+
+// writeDead writes the dead letter that n is. b.mu is held.
+func (b *Box) writeDead(n *entry) []DeadLetter {
+	d := *n.died
 	raw, e, err := b.load(n)
 	if n.gone {
 		return nil
 	}
 	if err == nil || errors.Is(err, errUnsigned) {
 		d.Envelope = e
-		err = write(b.dead, n.name+buried, letter{d.ID, d.Code, d.Reason, d.Attempts, d.DeadAt, d.Expired, raw})
+		err = b.dead.Save(n.name, letter{d, raw})
 	}
 	if err != nil {
-		b.opts.Logger.Warn("write down a dead letter; tried again soon", "to", n.ref.to, "message_id", d.ID, "err", err)
+		b.opts.Logger.Warn("write down a dead letter; tried again soon", "to", n.to, "message_id", d.ID, "err", err)
 		n.hold = time.Now().Add(lookEvery)
-		b.replan(n)
+		b.plan(n)
 		return nil
 	}
-	// Whoever gets it from here tells people.
+	// Who gets it from here logs it for people.
 	b.opts.Logger.Debug("a message could not be delivered; it is a dead letter now",
-		"to", n.ref.to, "message_id", d.ID, "code", d.Code, "attempts", d.Attempts)
-	b.graves = append(b.graves, grave{n.name, n.ref, d.DeadAt})
-	b.pruneGraves()
+		"to", n.to, "message_id", d.ID, "code", d.Code, "attempts", d.Attempts)
+	b.letters = append(b.letters, deadRef{n.name, n.id, n.to, d.DeadAt})
+	b.pruneDead()
 	b.drop(n)
 	return []DeadLetter{d}
 }
 
-// exhume reads a dead letter.
-func (b *Box) exhume(name string) (DeadLetter, error) {
-	l, err := read[letter](b.dead, name+buried)
+// readDead reads a dead letter.
+func (b *Box) readDead(name string) (DeadLetter, error) {
+	l, err := b.dead.Read(name)
 	if err != nil {
 		return DeadLetter{}, err
 	}
-	e, err := b.decode(l.Envelope)
-	return DeadLetter{e.ID, l.Code, l.Reason, l.Attempts, l.DeadAt, l.Expired, e}, err
+	return b.deadLetter(l)
+}
+
+func (b *Box) deadLetter(l letter) (d DeadLetter, err error) {
+	d = l.DeadLetter
+	d.Envelope, err = b.decode(l.Envelope)
+	d.ID = d.Envelope.ID
+	return d, err
+}
+
+// loadDead reads which dead letters there are.
+func (b *Box) loadDead() error {
+	err := b.dead.Load(func(name string, l letter) error {
+		d, err := b.deadLetter(l)
+		if err != nil && !errors.Is(err, errUnsigned) {
+			return err
+		}
+		b.letters = append(b.letters, deadRef{name, d.ID, d.Envelope.To, d.DeadAt})
+		return nil
+	})
+	slices.SortFunc(b.letters, func(x, y deadRef) int {
+		return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.name, y.name))
+	})
+	b.pruneDead()
+	return err
 }
 
 // IsDead reports whether a message to an agent is among the dead letters.
 func (b *Box) IsDead(id string, to mailbox.AgentID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.ContainsFunc(b.graves, func(g grave) bool { return g.ref == ref{id, to} })
+	return slices.ContainsFunc(b.letters, func(d deadRef) bool { return d.id == id && d.to == to })
 }
 
-// forget removes a dead letter. b.mu is held, here and below.
-func (b *Box) forget(g grave) {
-	b.graves = slices.DeleteFunc(b.graves, func(x grave) bool { return x.name == g.name })
-	b.remove(b.dead, g.name+buried)
+// isDead reports whether there is a dead letter of that name. b.mu is held, here and below.
+func (b *Box) isDead(name string) bool {
+	return slices.ContainsFunc(b.letters, func(d deadRef) bool { return d.name == name })
 }
 
-func (b *Box) pruneGraves() {
-	for len(b.graves) > maxDead {
-		b.opts.Logger.Warn("too many dead letters; the oldest is removed", "message_id", b.graves[0].ref.id,
-			"to", b.graves[0].ref.to, "kept", maxDead)
-		b.forget(b.graves[0])
+// removeDead removes the dead letters that which picks, and reports whether there were any.
+func (b *Box) removeDead(which func(deadRef) bool) bool {
+	before := len(b.letters)
+	b.letters = slices.DeleteFunc(b.letters, func(d deadRef) bool {
+		if which(d) {
+			b.dead.Remove(d.name)
+			return true
+		}
+		return false
+	})
+	return len(b.letters) < before
+}
+
+func (b *Box) pruneDead() {
+	for len(b.letters) > maxDead {
+		oldest := b.letters[0]
+		b.opts.Logger.Warn("too many dead letters; the oldest is removed", "message_id", oldest.id, "to", oldest.to,
+			"kept", maxDead)
+		b.removeDead(func(d deadRef) bool { return d == oldest })
 	}
-}
-
-func (b *Box) isBuried(name string) bool {
-	return slices.ContainsFunc(b.graves, func(g grave) bool { return g.name == name })
 }
 
 // DeadLetters returns the dead letters, the newest first. With an error, it
 // returns those that could be read.
 func (b *Box) DeadLetters() (all []DeadLetter, err error) {
 	b.mu.Lock()
-	graves := slices.Clone(b.graves)
+	letters := slices.Clone(b.letters)
 	b.mu.Unlock()
-	for _, g := range slices.Backward(graves) {
-		d, e := b.exhume(g.name)
+	for _, l := range slices.Backward(letters) {
+		d, e := b.readDead(l.name)
 		switch {
 		case e == nil, errors.Is(e, errUnsigned):
 			all = append(all, d)
 		case !errors.Is(e, fs.ErrNotExist): // acknowledged late, just now, or removed by somebody
-			err = errors.Join(err, fmt.Errorf("read dead letter %s: %w", g.name, e))
+			err = errors.Join(err, fmt.Errorf("read dead letter %s: %w", l.name, e))
 		}
 	}
 	return all, err
 }
 
-// Replay sends a dead letter anew: under the same id, as if for the first time.
-// The dead letter goes away when the message is safe (see [Box.Send], whose
-// errors these are). An id that no dead letter has is a [*mailbox.Error] about
-// the field "id".
+// Replay sends a dead letter under the same id, as if for the first time. The dead letter
+// is removed when the message is safe (see [Box.Send], whose errors these are). An id that
+// no dead letter has is a [*mailbox.Error] about the field "id".
 func (b *Box) Replay(ctx context.Context, id string) error {
 	b.replaying.Lock()
 	defer b.replaying.Unlock()
 	b.mu.Lock()
-	var found *grave
-	for _, g := range slices.Backward(b.graves) {
-		if g.ref.id == id {
-			found = &g
-			break
+	var found deadRef
+	for _, l := range b.letters { // the newest
+		if l.id == id {
+			found = l
 		}
 	}
 	b.mu.Unlock()
-	if found == nil {
+	if found.name == "" {
 		return mailbox.Invalid("id", "there is no dead letter %.200q", id)
 	}
-	d, err := b.exhume(found.name)
+	d, err := b.readDead(found.name)
 	if errors.Is(err, errUnsigned) {
-		return mailbox.Invalid("id", "dead letter %.200q is not signed with the RELAY_SECRET of now; send its text anew", id)
+		return mailbox.Invalid("id", "dead letter %.200q is not signed with the current RELAY_SECRET; send its text anew", id)
 	}
 	if err != nil {
 		return fmt.Errorf("read dead letter: %w", err)
@@ -155,6 +193,6 @@ func (b *Box) Replay(ctx context.Context, id string) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.forget(*found)
+	b.removeDead(func(l deadRef) bool { return l == found })
 	return nil
 }

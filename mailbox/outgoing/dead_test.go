@@ -171,15 +171,15 @@ func TestOldDeadLettersGo(t *testing.T) {
 		}
 		r.Box.mu.Lock()
 		for i := range maxDead - 2 { // younger ones, whose files somebody has removed
-			r.Box.graves = append(r.Box.graves, grave{name: fmt.Sprint(i), ref: ref{fmt.Sprint(i), "coder"}, at: time.Now()})
+			r.letters = append(r.letters, deadRef{fmt.Sprint(i), fmt.Sprint(i), "coder", time.Now()})
 		}
 		r.Box.mu.Unlock()
 		r.after(s)
 		r.send(message("last"))
 		r.Nacked("last", "coder", mailbox.Unauthorized, "")
 		r.wantLeft(0, 2)
-		if got := letterIDs(r); !slices.Equal(got, []string{"last", "second"}) || len(r.Box.graves) != maxDead {
-			r.t.Errorf("%v are left, and %d in memory", got, len(r.Box.graves))
+		if got := letterIDs(r); !slices.Equal(got, []string{"last", "second"}) || len(r.letters) != maxDead {
+			r.t.Errorf("%v are left, and %d in memory", got, len(r.letters))
 		}
 	})
 }

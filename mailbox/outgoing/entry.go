@@ -1,14 +1,17 @@
 package outgoing
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/spool"
 	"feishu-relay/mailbox"
 )
 
@@ -16,8 +19,9 @@ import (
 // guarded by the box's mu; those up to record never change.
 type entry struct {
 	name     string // of its file, without suffix
-	ref      ref
-	receiver *receiver
+	id       string // of the envelope; several messages may share one
+	to       mailbox.AgentID
+	receiver *receiver // nil: it is not among the entries yet
 	ack      bool      // an acknowledgement is awaited
 	watch    bool      // it is watched until the receiver has taken it; with neither, only the store has to take it
 	expires  time.Time // zero: never
@@ -26,69 +30,40 @@ type entry struct {
 	noted    bool // it is acknowledged when the receiver has noted it, before its bot has it
 
 	record
-	unsaved error         // why the disk does not hold it as it is; then Envelope does
-	due     time.Duration // when the acknowledgement is late, on the receiver's clock
-	busy    bool          // Send is just putting it into the store
-	gone    bool          // acknowledged, dead or refused meanwhile
-	end     *DeadLetter   // it is dead, and waits for the disk
-	hold    time.Time     // nothing is done for it until then; zero: it has not come to its end
-	first   time.Time     // of one that is watched: when it is looked at first; zero: it was
+	due   time.Duration // when the acknowledgement is late, on the receiver's clock
+	busy  bool          // Send is just putting it into the store
+	gone  bool          // acknowledged, dead or refused meanwhile
+	died  *DeadLetter   // it is a dead letter that could not be written down yet
+	fresh bool          // it is watched, and not written down before hold
+	hold  time.Time     // nothing is done for it until then; zero: no matter
 }
 
-// record is what a file holds. In an entry, Envelope is nil: it stays on disk.
+// record is what a file holds. In an entry, Envelope is nil.
 type record struct {
 	Envelope   json.RawMessage `json:"envelope"`          // as it was sent last
-	Key        string          `json:"key,omitempty"`     // what it lies under in the store; "": it is not there yet
+	Key        string          `json:"key,omitempty"`     // what the store has it under; "": it is not there yet
 	RetryCount int             `json:"retryCount"`        // how often it was sent again
 	Next       time.Time       `json:"next,omitzero"`     // when it is sent again; zero: the acknowledgement is awaited
 	Refused    bool            `json:"refused,omitempty"` // the receiver took it, and refused it
 }
 
-// add makes an entry for e, on disk if possible (see entry.unsaved), and marks
-// it busy. raw is e encoded.
-func (b *Box) add(e mailbox.Envelope) (n *entry, raw []byte, err error) {
-	n, raw, err = b.prepare(e)
+// newEntry makes an entry for e, which is not among the others yet. raw is e encoded.
+func (b *Box) newEntry(e mailbox.Envelope) (n *entry, raw []byte, err error) {
+	raw, err = b.opts.Signing.Encode(e)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := mailbox.Decode(raw); err != nil { // it could not be read again either
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.count--
-		return nil, nil, err
-	}
-	n.busy = true
-	if n.unsaved = write(b.unacked, n.name+waits, record{Envelope: raw}); n.unsaved != nil {
-		n.Envelope = raw
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.insert(n)
-	return n, raw, nil
-}
-
-// prepare makes an entry for e, counts it and gives it a name.
-func (b *Box) prepare(e mailbox.Envelope) (n *entry, raw []byte, err error) {
-	if raw, err = b.opts.Signing.Encode(e); err != nil {
-		return nil, nil, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.count >= maxUnacked {
-		return nil, nil, &mailbox.Error{Code: mailbox.AgentBusy,
-			Message: fmt.Sprintf("%d messages wait for an acknowledgement, which is the most: try again later", maxUnacked)}
-	}
-	b.count++
 	b.named = max(b.named+1, time.Now().UnixNano())
-	return b.newEntry(newName(time.Unix(0, b.named), e.To), e), raw, nil
+	return b.entryOf(newName(time.Unix(0, b.named), e.To), e), raw, nil
 }
 
-func (b *Box) newEntry(name string, e mailbox.Envelope) *entry {
-	n := &entry{name: name, ref: ref{e.ID, e.To}, ack: e.Metadata.RequiresAck, expires: e.Expires(),
-		retries: b.opts.MaxRetries,
-		noted:   e.Type.AboutTask()}
+func (b *Box) entryOf(name string, e mailbox.Envelope) *entry {
+	n := &entry{name: name, id: e.ID, to: e.To, ack: e.Metadata.RequiresAck, expires: e.Expires(),
+		retries: b.opts.MaxRetries, noted: e.Type.AboutTask()}
 	n.life = n.expires.Sub(e.Timestamp)
-	n.watch = !n.ack && watchable(e)
+	n.watch = !n.ack && !e.Type.Control() && !n.expires.IsZero()
 	if e.Metadata.MaxRetries != nil {
 		n.retries = *e.Metadata.MaxRetries
 	}
@@ -96,74 +71,56 @@ func (b *Box) newEntry(name string, e mailbox.Envelope) *entry {
 	return n
 }
 
-// watchable reports whether the sender of e wants to know that it expired.
-func watchable(e mailbox.Envelope) bool { return !e.Type.Control() && !e.Expires().IsZero() }
-
-// watch keeps an eye on e, which asks for no acknowledgement and has that key in
-// the store, until the receiver has taken it or it expires. Most messages are taken
-// at once, so it is written down only when it still waits after watchAfter, or when
-// Run ends: a crash before that costs the notice, not the message.
-func (b *Box) watch(e mailbox.Envelope, key string) {
-	b.mu.Lock()
-	full := b.count >= maxWatched
-	b.mu.Unlock()
-	if full || !watchable(e) {
-		return
-	}
-	n, raw, err := b.prepare(e)
-	if err != nil {
-		b.opts.Logger.Warn("a message that was sent is not watched; nobody is told should it expire", "to", e.To,
-			"message_id", e.ID, "err", err)
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n.Key, n.Envelope, n.first = key, raw, time.Now().Add(watchAfter)
-	b.insert(n)
-	if len(raw) > maxUnsaved {
-		b.keep(n)
-	}
-	b.replan(n)
+// newName makes the name of a message's files, without suffix: they sort by
+// time, those to one agent also within a millisecond.
+func newName(at time.Time, to mailbox.AgentID) string {
+	return fmt.Sprintf("%013d_%s_%06d%s", at.UnixMilli(), safefile.Name(string(to)), at.Nanosecond()%1e6,
+		strings.ToLower(rand.Text()[:8]))
 }
 
-// keep writes down a message that is watched and still waits.
-func (b *Box) keep(n *entry) {
-	n.first = time.Time{}
-	b.save(n, n.Envelope)
-	b.await(n)
+// timeOf is the time that a name was made of, in nanoseconds; 0 where this program did
+// not make it.
+func timeOf(name string) int64 {
+	ms, _, _ := strings.Cut(name, "_")
+	fine := name[strings.LastIndexByte(name, '_')+1:]
+	ns, err := strconv.ParseInt(ms+fine[:min(6, len(fine))], 10, 64)
+	if err != nil || len(ms) != 13 {
+		return 0
+	}
+	return ns
 }
 
-// keepAll writes down what is only in memory yet.
-func (b *Box) keepAll() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for n := range b.all() {
-		if !n.first.IsZero() && n.end == nil {
-			b.keep(n)
+// add takes n, which is raw, among the entries, and marks it busy. It is on disk then, but
+// for the error unsaved, with which it is only in memory.
+func (b *Box) add(n *entry, raw []byte) (unsaved, err error) {
+	if _, err := mailbox.Decode(raw); err != nil { // it could not be read again either
+		return nil, err
+	}
+	n.busy = true
+	r := n.record
+	r.Envelope = raw
+	if unsaved = b.unacked.Save(n.name, r); unsaved != nil {
+		if err = b.unacked.Hold(n.name, r, len(raw)); err != nil {
+			return nil, &mailbox.Error{Code: mailbox.AgentBusy,
+				Message: fmt.Sprintf("%d messages wait for an acknowledgement, which is the most: try again later", b.unacked.Len())}
 		}
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.insert(n)
+	return unsaved, nil
 }
 
-// await begins to wait for what the receiver of n, which is in the store, does.
-func (b *Box) await(n *entry) {
-	now := time.Now()
-	n.receiver.settle(now)
-	n.due = n.receiver.clock(now) + b.opts.AckTimeout
-	b.replan(n)
-}
-
-func (n *entry) expired(now time.Time) bool { return !n.expires.IsZero() && !now.Before(n.expires) }
-
-// insert makes n known. b.mu is held, here and in all that follows.
+// insert takes n among the entries. b.mu is held, here and in all that follows.
 func (b *Box) insert(n *entry) {
-	r := b.receivers[n.ref.to]
+	r := b.receivers[n.to]
 	if r == nil {
-		r = new(receiver)
-		b.receivers[n.ref.to] = r
+		r = &receiver{entries: map[*entry]struct{}{}}
+		b.receivers[n.to] = r
 	}
-	r.entries++
+	r.entries[n] = struct{}{}
 	n.receiver = r
-	b.entries[n.ref] = append(b.entries[n.ref], n)
+	b.entries[n.name] = n
 }
 
 // drop forgets n, which is acknowledged, dead or refused.
@@ -172,16 +129,56 @@ func (b *Box) drop(n *entry) {
 		return
 	}
 	n.gone = true
-	b.count--
-	list := slices.DeleteFunc(b.entries[n.ref], func(x *entry) bool { return x == n })
-	b.entries[n.ref] = list
-	if len(list) == 0 {
-		delete(b.entries, n.ref)
+	delete(b.entries, n.name)
+	if delete(n.receiver.entries, n); len(n.receiver.entries) == 0 {
+		delete(b.receivers, n.to)
 	}
-	if n.receiver.entries--; n.receiver.entries == 0 {
-		delete(b.receivers, n.ref.to)
+	b.unacked.Remove(n.name)
+}
+
+// sentTo returns the entries with an id to an agent.
+func (b *Box) sentTo(id string, to mailbox.AgentID) (list []*entry) {
+	if r := b.receivers[to]; r != nil {
+		for n := range r.entries {
+			if n.id == id {
+				list = append(list, n)
+			}
+		}
 	}
-	b.remove(b.unacked, n.name+waits)
+	return list
+}
+
+// watch keeps n, which asks for no acknowledgement and which the store has under key,
+// until the receiver has taken it or it expires. Most messages are taken at once, so it is
+// written down only when it still waits after watchAfter, or when Run ends: a crash before
+// that costs the notice, not the message.
+func (b *Box) watch(n *entry, key string, raw []byte) {
+	if r := b.receivers[n.to]; r != nil {
+		b.worked(r)
+	}
+	if !n.watch || b.unacked.Len() >= maxWatched {
+		return
+	}
+	n.Key, n.fresh, n.hold = key, true, time.Now().Add(watchAfter)
+	r := n.record
+	r.Envelope = raw
+	if err := b.unacked.Hold(n.name, r, len(raw)); err != nil {
+		return // too much waits
+	}
+	b.insert(n)
+	if len(raw) > maxUnsaved {
+		b.keep(n)
+	}
+	b.plan(n)
+}
+
+// keep writes down a fresh message that still waits.
+func (b *Box) keep(n *entry) {
+	n.fresh, n.hold = false, time.Time{}
+	if raw, _, err := b.load(n); err == nil {
+		b.save(n, raw)
+		b.await(n)
+	}
 }
 
 // sent notes that the store has n, which is raw now, under key.
@@ -195,7 +192,15 @@ func (b *Box) sent(n *entry, key string, raw []byte) {
 		n.Key = key
 		b.save(n, raw)
 		b.await(n)
+		b.plan(n)
 	}
+}
+
+// await begins to wait for what the receiver of n, which the store has, does.
+func (b *Box) await(n *entry) {
+	now := time.Now()
+	n.receiver.settle(now)
+	n.due = n.receiver.clock(now) + b.opts.AckTimeout
 }
 
 // pause lets n be sent again after a while.
@@ -203,56 +208,72 @@ func (b *Box) pause(n *entry) {
 	if n.Next.IsZero() {
 		n.Next = time.Now().Add(backoff(n.RetryCount, b.opts.RetryBase, b.random()))
 	}
-	raw, _, err := b.load(n)
-	if n.gone {
-		return
-	}
-	if err == nil { // else it is read again when it is sent
+	if raw, _, err := b.load(n); err == nil && !n.gone { // else it is read again when it is sent
 		b.save(n, raw)
 	}
-	b.replan(n)
 }
 
-// save writes n down with its envelope. Where that fails, memory knows better,
-// and a crash costs a repeat.
+// save writes n down with its envelope. Where that fails it is kept in memory, and a
+// crash costs a repeat.
 func (b *Box) save(n *entry, raw []byte) {
 	r := n.record
 	r.Envelope = raw
-	n.Envelope, n.unsaved = nil, write(b.unacked, n.name+waits, r)
-	if n.unsaved != nil {
-		n.Envelope = raw
-		b.opts.Logger.Warn("write down a message that waits", "to", n.ref.to, "message_id", n.ref.id, "err", n.unsaved)
+	if err := b.unacked.Save(n.name, r); err != nil {
+		b.opts.Logger.Warn("write down a message that waits", "to", n.to, "message_id", n.id, "err", err)
+		_ = b.unacked.Hold(n.name, r, len(raw)) // else the disk has an older form of it
 	}
 }
 
-// load returns n's envelope as it was sent last, encoded and decoded. One whose
-// file is gone or damaged is given up; with errUnsigned, only sending it is.
+// load returns n's envelope as it was sent last, encoded and decoded. One whose file is
+// missing or broken is dropped; with errUnsigned, it only cannot be sent.
 func (b *Box) load(n *entry) (raw []byte, e mailbox.Envelope, err error) {
-	if raw = n.Envelope; raw == nil {
-		var r record
-		r, err = read[record](b.unacked, n.name+waits)
-		raw = r.Envelope
-	}
+	r, err := b.unacked.Read(n.name)
 	if err == nil {
-		e, err = b.decode(raw)
+		e, err = b.decode(r.Envelope)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		b.opts.Logger.Error("the file of a message that waits was removed; the message is given up", "to", n.ref.to,
-			"message_id", n.ref.id)
+		b.opts.Logger.Error("the file of a message that waits was removed; the message is not sent again", "to", n.to,
+			"message_id", n.id)
 		b.drop(n)
-	case errors.Is(err, errBroken):
-		_ = b.setAside(b.unacked, n.name+waits, err) // the next process tries that again
+	case errors.Is(err, spool.ErrBroken):
+		_ = b.unacked.Quarantine(n.name, err) // the next process tries that again
 		b.drop(n)
 	}
-	return raw, e, err
+	return r.Envelope, e, err
 }
 
-// errUnsigned says that an envelope on disk is not signed with the secret of now.
-var errUnsigned = &mailbox.Error{Code: mailbox.BadSignature, Field: "sig",
-	Message: "what waited here is not signed with the RELAY_SECRET of now, and is not sent"}
+// loadUnacked reads what waited when an earlier process ended. Dead letters are
+// loaded before.
+func (b *Box) loadUnacked() error {
+	return b.unacked.Load(func(name string, r record) error {
+		if b.isDead(name) {
+			b.unacked.Remove(name) // the process ended between the two files
+			return nil
+		}
+		e, err := b.decode(r.Envelope)
+		if err != nil && !errors.Is(err, errUnsigned) {
+			return err
+		}
+		n := b.entryOf(name, e)
+		n.record = r
+		n.Envelope, n.RetryCount, n.due = nil, max(r.RetryCount, 0), b.opts.AckTimeout
+		if last := time.Now().Add(maxPause); n.Next.After(last) {
+			n.Next = last // the clock was set back
+		}
+		b.named = max(b.named, timeOf(name))
+		b.insert(n)
+		b.plan(n)
+		return nil
+	})
+}
 
-// decode reads an envelope on disk, also one with errUnsigned.
+// errUnsigned says that an envelope on disk is not signed with the current secret.
+var errUnsigned = &mailbox.Error{Code: mailbox.BadSignature, Field: "sig",
+	Message: "what waited here is not signed with the current RELAY_SECRET, and is not sent"}
+
+// decode reads an envelope on disk, also one with errUnsigned. Other errors wrap
+// [spool.ErrBroken].
 func (b *Box) decode(raw []byte) (mailbox.Envelope, error) {
 	var unsigned error
 	e, _, err := b.opts.Signing.Decode(raw)
@@ -264,10 +285,23 @@ func (b *Box) decode(raw []byte) (mailbox.Envelope, error) {
 		err = mailbox.CheckAgent(e.To)
 	}
 	if err != nil {
-		return e, fmt.Errorf("%w: %w", errBroken, err)
+		return e, fmt.Errorf("%w: %w", spool.ErrBroken, err)
 	}
 	return e, unsigned
 }
+
+// attempts is how often n was sent.
+func (n *entry) attempts() int {
+	if n.Key == "" {
+		return 0
+	}
+	return n.RetryCount + 1
+}
+
+func (n *entry) expired(now time.Time) bool { return !n.expires.IsZero() && !now.Before(n.expires) }
+
+// unstored reports whether n waits for the store.
+func (n *entry) unstored() bool { return n.Key == "" && !n.busy && !n.gone && n.died == nil }
 
 // brief cuts what another agent said of a refusal.
 func brief(text string) string {

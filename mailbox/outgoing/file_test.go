@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"feishu-relay/internal/spool"
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
 )
@@ -32,8 +33,8 @@ func TestBrokenFilesAreSetAside(t *testing.T) {
 			"big":      `{"reason":"` + strings.Repeat("x", maxFile) + `"}`,
 		}
 		for name, content := range broken {
-			writeFile(t, filepath.Join(r.dir, "unacked", name+waits), content)
-			writeFile(t, filepath.Join(r.dir, "dead", name+buried), content)
+			writeFile(t, filepath.Join(r.dir, "unacked", name+unackedSuffix), content)
+			writeFile(t, filepath.Join(r.dir, "dead", name+deadSuffix), content)
 		}
 		writeFile(t, filepath.Join(r.dir, "unacked", "1_coder_x.json.ABCDEFGH.tmp"), "{")
 		writeFile(t, filepath.Join(r.dir, "dead", "notes.txt"), "mine")
@@ -45,12 +46,12 @@ func TestBrokenFilesAreSetAside(t *testing.T) {
 			r.t.Errorf("%d wait, dead letters %v", r.Pending(), letterIDs(r))
 		}
 		for name, content := range broken {
-			for _, path := range []string{"unacked/" + name + waits, "dead/" + name + buried} {
+			for _, path := range []string{"unacked/" + name + unackedSuffix, "dead/" + name + deadSuffix} {
 				if data, err := os.ReadFile(filepath.Join(r.dir, path+".broken")); err != nil || string(data) != content {
 					r.t.Errorf("%s was lost: %v", path, err)
 				}
 			}
-			if !strings.Contains(log.String(), name+waits) || !strings.Contains(log.String(), name+buried) {
+			if !strings.Contains(log.String(), name+unackedSuffix) || !strings.Contains(log.String(), name+deadSuffix) {
 				r.t.Errorf("no warning names %s", name)
 			}
 		}
@@ -90,9 +91,9 @@ func TestMailOfAnotherSecret(t *testing.T) {
 							t.Fatal(err)
 						}
 						if e.ID == "w" {
-							err = write(r.unacked, "1.json", record{Envelope: raw, Key: key})
+							err = r.unacked.Save("1", record{Envelope: raw, Key: key})
 						} else {
-							err = write(r.dead, "2.msg.json", letter{ID: "d", Envelope: raw})
+							err = r.dead.Save("2", letter{DeadLetter{ID: "d"}, raw})
 						}
 						if err != nil {
 							t.Fatal(err)
@@ -141,19 +142,20 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"envelope":null}`))
 	f.Add([]byte(`{"envelope":"<"}`))
 	b := &Box{}
+	records := spool.New[record](nil, unackedOptions(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := parse[record](data)
+		r, err := records.Decode(data)
 		var e mailbox.Envelope
 		if err == nil {
 			e, err = b.decode(r.Envelope)
 		}
 		if err != nil {
-			if !errors.Is(err, errBroken) {
+			if !errors.Is(err, spool.ErrBroken) {
 				t.Fatalf("%v", err)
 			}
 			return
 		}
-		if n := b.newEntry("x", e); n.retries > maxRetries || n.life < 0 && !n.expires.IsZero() {
+		if n := b.entryOf("x", e); n.retries > maxRetries || n.life < 0 && !n.expires.IsZero() {
 			t.Fatalf("%+v", n)
 		}
 		if r.Envelope, err = mailbox.Encode(e); err != nil {
@@ -163,7 +165,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			return // a time that JSON cannot hold: save says so, and memory knows
 		}
-		again, err := parse[record](line)
+		again, err := records.Decode(line)
 		if diff := cmp.Diff(r, again); err != nil || diff != "" {
 			t.Fatalf("%v, written (-) and read again (+):\n%s", err, diff)
 		}

@@ -384,7 +384,7 @@ func TestClockWasSetBack(t *testing.T) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		rec, err := parse[record](raw)
+		rec, err := r.unacked.Decode(raw)
 		if err != nil || rec.Next.IsZero() {
 			r.t.Fatalf("%s: %v", raw, err)
 		}

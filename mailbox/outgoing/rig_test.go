@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/spool"
 	"feishu-relay/mailbox"
 )
 
@@ -84,6 +85,10 @@ func (r *rig) open() {
 	r.t.Helper()
 	r.Box = openBox(r.t, r.dir, r.opts)
 	r.Box.random = func() float64 { return 0 }
+	r.run()
+}
+
+func (r *rig) run() {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
@@ -114,6 +119,27 @@ func (r *rig) reopen() {
 	r.t.Helper()
 	r.stop()
 	r.open()
+}
+
+// diskIsBack replaces the folder of what waits, which was removed, by another one.
+func (r *rig) diskIsBack(root *os.Root) {
+	r.t.Helper()
+	r.stop()
+	before := r.unacked
+	r.unacked = spool.New[record](root, unackedOptions(r.opts.Logger))
+	r.Box.mu.Lock()
+	for name, n := range r.entries {
+		rec, err := before.Read(name)
+		if err == nil {
+			err = r.unacked.Hold(name, rec, 1)
+		}
+		if err != nil {
+			r.t.Error(err)
+		}
+		r.plan(n)
+	}
+	r.Box.mu.Unlock()
+	r.run()
 }
 
 func (r *rig) call(what, key string, e mailbox.Envelope) (string, error) {
@@ -166,10 +192,9 @@ func (r *rig) gone(away bool) {
 	r.set(func() { r.away["coder"] = away })
 	r.Box.mu.Lock()
 	if coder := r.receivers["coder"]; coder != nil {
-		coder.look(time.Now(), !away)
+		r.looked(coder, !away)
 	}
 	r.Box.mu.Unlock()
-	r.kick()
 	synctest.Wait()
 }
 

@@ -1,11 +1,9 @@
 package outgoing
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -15,93 +13,64 @@ import (
 // Run sends again what is due, until ctx is done. It is called once at a time.
 func (b *Box) Run(ctx context.Context) {
 	defer b.keepAll()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
-		select {
-		case <-ctx.Done():
+		names, err := b.unacked.Wait(ctx)
+		if err != nil {
 			return
-		case <-timer.C:
-		case <-b.wake:
 		}
-		b.look(ctx)
+		b.mu.Lock()
+		names = append(names, b.unacked.Due(time.Now())...) // of a receiver whose mail was just planned, all
+		slices.Sort(names)                                  // the oldest first
+		due := make([]*entry, 0, len(names))
+		for _, name := range names {
+			if n := b.entries[name]; n != nil {
+				due = append(due, n)
+			}
+		}
+		b.mu.Unlock()
+		b.look(ctx, due)
 		stuck := map[mailbox.AgentID]bool{} // an earlier message still waits for the store
-		for _, n := range b.dueNow() {
-			if ctx.Err() != nil {
-				return
+		for _, n := range due {
+			b.mu.Lock()
+			skip := stuck[n.to] && n.unstored()
+			b.mu.Unlock()
+			if !skip && ctx.Err() == nil {
+				b.act(ctx, n)
 			}
-			if stuck[n.ref.to] && b.unstored(n) {
-				continue
-			}
-			b.act(ctx, n)
-			stuck[n.ref.to] = stuck[n.ref.to] || b.unstored(n)
-		}
-		if next, ok := b.plan(); ok {
-			timer.Reset(time.Until(next))
-		} else {
-			timer.Stop()
+			b.mu.Lock()
+			stuck[n.to] = stuck[n.to] || n.unstored()
+			b.plan(n)
+			b.mu.Unlock()
 		}
 	}
 }
 
-// unstored reports whether n waits for the store.
-func (b *Box) unstored(n *entry) bool {
+// look asks which receivers of what is due are online.
+func (b *Box) look(ctx context.Context, due []*entry) {
+	ask := map[mailbox.AgentID]*receiver{}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return n.unstored()
-}
-
-func (n *entry) unstored() bool { return n.Key == "" && !n.busy && !n.gone && n.end == nil }
-
-// all ranges over the entries; b.mu is held meanwhile.
-func (b *Box) all() iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		for _, list := range b.entries {
-			for _, n := range list {
-				if !yield(n) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// dueNow returns the entries that something is to be done for, the oldest first.
-func (b *Box) dueNow() (due []*entry) {
-	now := time.Now()
-	b.mu.Lock()
-	for n := range b.all() {
-		if n.isDue(now) {
-			due = append(due, n)
+	for _, n := range due {
+		if n.needsLook() {
+			ask[n.to] = n.receiver
 		}
 	}
 	b.mu.Unlock()
-	slices.SortFunc(due, func(x, y *entry) int { return cmp.Compare(x.name, y.name) })
-	return due
+	for agent, r := range ask {
+		online := b.opts.Online(ctx, agent)
+		b.mu.Lock()
+		b.looked(r, online)
+		b.mu.Unlock()
+	}
 }
 
-func (n *entry) isDue(now time.Time) bool {
-	at, ok := n.at()
-	return ok && !n.gone && !now.Before(at)
-}
-
-// plan tells when the next round is; false: none is needed until wake.
-func (b *Box) plan() (next time.Time, ok bool) {
+// keepAll writes down what is only in memory yet.
+func (b *Box) keepAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for n := range b.all() {
-		if at, goes := n.goes(); goes && (!ok || at.Before(next)) {
-			next, ok = at, true
+	for _, n := range b.entries {
+		if n.fresh {
+			b.keep(n)
 		}
-	}
-	b.planned = next
-	return next, ok
-}
-
-// replan wakes Run where n changes its plan.
-func (b *Box) replan(n *entry) {
-	if at, ok := n.goes(); ok && (b.planned.IsZero() || at.Before(b.planned)) {
-		b.kick()
 	}
 }
 
@@ -114,8 +83,7 @@ func (b *Box) act(ctx context.Context, n *entry) {
 		b.mu.Unlock()
 		return
 	}
-	expired := n.expired(now)
-	ask := n.Key != "" && !n.Refused && n.end == nil
+	ask := n.Key != "" && !n.Refused && n.died == nil
 	key := n.Key
 	b.mu.Unlock()
 
@@ -123,26 +91,36 @@ func (b *Box) act(ctx context.Context, n *entry) {
 	var err error
 	inProgress := false
 	if ask {
-		place, err = b.where(ctx, n.ref.to, key)
-		inProgress = err == nil && place == mailbox.Waiting && !n.noted && b.opts.Acknowledges(ctx, n.ref.to)
+		place, err = limited(ctx, func(ctx context.Context) (mailbox.Place, error) { return b.opts.Store.Where(ctx, n.to, key) })
+		inProgress = err == nil && place == mailbox.Waiting && !n.noted && b.opts.Acknowledges(ctx, n.to)
 	}
 
 	b.mu.Lock()
-	var died []DeadLetter
-	again := false
+	died, again := b.decide(n, now, ask, place, inProgress, err)
+	b.mu.Unlock()
+	b.report(died)
+	if again {
+		b.again(ctx, n)
+	}
+}
+
+// decide does what needs no store, and reports whether n is to be put into it. It was due
+// at now; where it was is place, or unknown with err, if it was asked.
+func (b *Box) decide(n *entry, now time.Time, asked bool, place mailbox.Place, inProgress bool, err error) (died []DeadLetter, again bool) {
+	known, expired := asked && err == nil, n.expired(now)
 	// A message that is watched and gone was taken: not every store keeps what was.
-	taken := ask && err == nil && !n.Refused && (place == mailbox.Processed || n.watch && place == mailbox.Gone)
+	taken := known && !n.Refused && (place == mailbox.Processed || n.watch && place == mailbox.Gone)
 	switch {
 	case !n.isDue(time.Now()):
-	case n.end != nil:
-		died = b.bury(n)
-	case taken && expired && n.hold.IsZero():
-		n.hold = now.Add(lookEvery) // who cleared it away for its age says so, and that may be on its way
+	case n.died != nil:
+		died = b.writeDead(n)
+	case taken && expired && (n.hold.IsZero() || n.fresh):
+		n.fresh, n.hold = false, now.Add(lookEvery) // who cleared it away for its age says so, and that may be on its way
 	case taken: // a file that was moved to processed is one that the receiver has (docs/protocol.md 6.4)
 		b.drop(n)
 	case err == nil && place == mailbox.Aside:
 		died = b.die(n, mailbox.InvalidMessage,
-			fmt.Sprintf("%s set it aside: it could not read it, or has another RELAY_SECRET", n.ref.to))
+			fmt.Sprintf("%s set it aside: it could not read it, or has another RELAY_SECRET", n.to))
 	case expired && n.Key == "":
 		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("the store could not take it within its life of %s", n.life))
 	case expired:
@@ -152,7 +130,7 @@ func (b *Box) act(ctx context.Context, n *entry) {
 		b.failed(n.receiver, err)
 	case n.Key == "" || !n.Next.IsZero():
 		again = true
-	case !n.first.IsZero():
+	case n.fresh:
 		b.keep(n)
 	case n.watch, inProgress:
 		b.await(n)
@@ -161,17 +139,7 @@ func (b *Box) act(ctx context.Context, n *entry) {
 	default:
 		b.pause(n)
 	}
-	b.mu.Unlock()
-	b.tell(died)
-	if again {
-		b.again(ctx, n)
-	}
-}
-
-func (b *Box) where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeLimit)
-	defer cancel()
-	return b.opts.Store.Where(ctx, to, key)
+	return died, again
 }
 
 // again puts n into the store: for the first time, or once more. An answer to
@@ -180,28 +148,26 @@ func (b *Box) again(ctx context.Context, n *entry) {
 	b.mu.Lock()
 	n.receiver.eager = false
 	raw, e, err := b.load(n)
-	if err != nil {
-		var died []DeadLetter
-		switch {
-		case n.gone:
-		case errors.Is(err, errUnsigned):
-			died = b.die(n, errUnsigned.Code, errUnsigned.Message)
-		default:
-			b.failed(n.receiver, err)
-		}
+	if n.gone {
 		b.mu.Unlock()
-		b.tell(died)
 		return
 	}
 	was := n.record
-	if n.Key != "" {
+	if err == nil && n.Key != "" {
 		n.RetryCount++
 		n.Next, n.Refused = time.Time{}, false
 		e.Metadata.RetryCount = n.RetryCount
 	}
 	b.mu.Unlock()
 
-	key, err := b.resend(ctx, was.Key, e)
+	key := ""
+	switch {
+	case err != nil:
+	case was.Key == "":
+		key, err = b.put(ctx, e)
+	default:
+		key, err = limited(ctx, func(ctx context.Context) (string, error) { return b.opts.Store.Again(ctx, was.Key, e) })
+	}
 	if err == nil {
 		raw, err = b.opts.Signing.Encode(e)
 	}
@@ -213,6 +179,8 @@ func (b *Box) again(ctx context.Context, n *entry) {
 	case err == nil:
 		b.sent(n, key, raw)
 	case n.gone:
+	case errors.Is(err, errUnsigned):
+		died = b.die(n, errUnsigned.Code, errUnsigned.Message)
 	case no:
 		died = b.die(n, refusal.Code, "the store refused it: "+refusal.Message)
 	default:
@@ -222,22 +190,5 @@ func (b *Box) again(ctx context.Context, n *entry) {
 		b.failed(n.receiver, err)
 	}
 	b.mu.Unlock()
-	b.tell(died)
-}
-
-func (b *Box) resend(ctx context.Context, key string, e mailbox.Envelope) (newKey string, err error) {
-	if key == "" {
-		return b.put(ctx, e)
-	}
-	ctx, cancel := context.WithTimeout(ctx, storeLimit)
-	defer cancel()
-	return b.opts.Store.Again(ctx, key, e)
-}
-
-// attempts is how often n was sent.
-func (n *entry) attempts() int {
-	if n.Key == "" {
-		return 0
-	}
-	return n.RetryCount + 1
+	b.report(died)
 }

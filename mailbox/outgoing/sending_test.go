@@ -54,7 +54,11 @@ func TestRunKeepsOffWhatIsBeingSent(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- r.Send(r.t.Context(), message("m")) }()
 		r.after(s)
-		r.kick()
+		r.Box.mu.Lock()
+		for _, n := range r.entries {
+			r.plan(n)
+		}
+		r.Box.mu.Unlock()
 		r.after(s)
 		if err := <-done; err != nil {
 			r.t.Error(err)

@@ -253,9 +253,11 @@ func TestRefused(t *testing.T) {
 	})
 	t.Run("too many wait", func(t *testing.T) {
 		story(t, func(r *rig) {
-			r.Box.mu.Lock()
-			r.Box.count = maxUnacked
-			r.Box.mu.Unlock()
+			for i := range maxUnacked {
+				if err := r.unacked.Hold(fmt.Sprint(i), record{}, 1); err != nil {
+					r.t.Fatal(err)
+				}
+			}
 			err := r.Send(r.t.Context(), message("m"))
 			if e, ok := errors.AsType[*mailbox.Error](err); !ok || e.Code != mailbox.AgentBusy {
 				r.t.Errorf("got %v", err)
@@ -285,9 +287,7 @@ func TestDiskFails(t *testing.T) {
 			r.t.Fatal(err)
 		}
 		defer root.Close()
-		r.Box.mu.Lock()
-		r.Box.unacked = root // the disk is well again
-		r.Box.mu.Unlock()
+		r.diskIsBack(root)
 		r.after(31 * s)
 		r.wantLeft(1, 0)
 		r.reopen()
@@ -314,8 +314,8 @@ func TestDiskFails(t *testing.T) {
 	t.Run("for the dead letter", func(t *testing.T) {
 		story(t, func(r *rig) {
 			r.send(message("m"))
-			name := strings.TrimSuffix(files(r.t, r.dir, "unacked")[0], waits)
-			obstacle := filepath.Join(r.dir, "dead", name+buried)
+			name := strings.TrimSuffix(files(r.t, r.dir, "unacked")[0], unackedSuffix)
+			obstacle := filepath.Join(r.dir, "dead", name+deadSuffix)
 			if err := os.Mkdir(obstacle, 0o700); err != nil {
 				r.t.Fatal(err)
 			}

@@ -221,12 +221,12 @@ func TestOfflineOnStores(t *testing.T) {
 		must(t, s.store.SetCard(t.Context(), card))
 		must(t, s.Send(t.Context(), letter("a", 1, true)))
 		<-looked
-		card.Status, card.LastHeartbeat = mailbox.Idle, time.Now().Add(time.Second)
-		must(t, s.store.SetCard(t.Context(), card))
-		back := <-online // seconds later: the time-out is long over, and did not run
 		if all, _ := inbox(t, w, 1); len(all) != 1 {
 			t.Errorf("in the inbox: %+v", all)
 		}
+		card.Status, card.LastHeartbeat = mailbox.Idle, time.Now().Add(time.Second)
+		must(t, s.store.SetCard(t.Context(), card))
+		back := <-online // seconds later: the time-out is long over, and did not run
 		if d := <-s.died; d.Attempts != 4 || d.DeadAt.Before(back) {
 			t.Errorf("back at %s, died: %+v", back, d)
 		}

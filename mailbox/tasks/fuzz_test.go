@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"reflect"
 	"testing"
+
+	"feishu-relay/internal/spool"
+	"feishu-relay/relay"
 )
 
 // What the reader takes is what it wrote: read, written and read again, it is the same.
@@ -12,15 +15,24 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"id":"t","direction":"sent","peer":"coder","state":"failed","overdue":true,"deadline":"0000-01-01T00:00:00+23:59","callback":{"channel":"feishu"}}`))
 	f.Add([]byte(`{"id":"\ud800","direction":"sent","peer":"coder","state":"failed","text":"\u0000<"}`))
 	f.Add([]byte(`{"trace":null}`))
+	files := spool.New[Record](nil, fileOptions(nil))
+	decode := func(data []byte) (Record, error) {
+		r, err := files.Decode(data)
+		if err == nil {
+			r = tidy(r)
+			err = check(r)
+		}
+		return r, err
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := decode(data)
 		if err != nil {
 			return
 		}
-		if name := r.file(); len(name) > 200 || bytes.ContainsAny([]byte(name), "/\\\x00") {
+		if name := r.name(); len(name) > 200 || bytes.ContainsAny([]byte(name), "/\\\x00") {
 			t.Fatalf("file name %q", name)
 		}
-		line, err := encode(r)
+		line, err := relay.Marshal(r)
 		if err != nil {
 			t.Fatalf("read and not written: %v", err)
 		}

@@ -10,13 +10,16 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/spool"
 	"feishu-relay/mailbox"
 )
 
 // Bounds.
 const (
 	keepEnded = 7 * 24 * time.Hour // how long a task is kept after its end
-	maxEnded  = 1000               // ended tasks kept; beyond it the one that ended first goes
+	maxEnded  = 1000               // ended tasks kept; beyond it the one that ended first is removed
+	maxFile   = 256 << 10          // bytes of a file
 
 	// DefaultSilence is the usual Options.Silence.
 	DefaultSilence = 24 * time.Hour
@@ -25,7 +28,7 @@ const (
 // Options of a ledger. The zero value of each field is usable.
 type Options struct {
 	Logger  *slog.Logger  // nil: discard
-	Silence time.Duration // a task without a deadline is due when it took no step for so long; 0: DefaultSilence
+	Silence time.Duration // a task without a deadline is due when it took no step for this long; 0: DefaultSilence
 	Max     int           // tasks that have not ended, taken and given together; then Add refuses; 0: 10,000
 }
 
@@ -33,40 +36,47 @@ type Options struct {
 // ledger's own: one file a task. Its methods are safe for concurrent use. The
 // Trace and Callback of a record that it returns are not to be changed.
 type Ledger struct {
-	root    *os.Root
-	opts    Options
-	changed chan struct{}
+	opts  Options
+	files *spool.Spool[Record] // a task is due when it expires, an ended one when it is removed
 
 	mu      sync.Mutex
-	records map[key]Record // guarded by mu
-	ended   []key          // those that have ended, the first one first; guarded by mu
+	records map[string]Record // by name; guarded by mu
+	ended   int               // how many have ended; guarded by mu
 }
 
-// key names a task: ids are their givers', so two may give the same one.
-type key struct {
-	direction Direction
-	peer      mailbox.AgentID
-	id        string
+// name is the name of a task's file, without suffix: ids are their givers', so two may
+// give the same one. The peer and the id are made one name, so that no two tasks share it
+// ("/" is in no agent's id).
+func name(dir Direction, peer mailbox.AgentID, id string) string {
+	return string(dir) + "_" + safefile.Name(string(peer)+"/"+id)
 }
 
-func (r *Record) key() key { return key{r.Direction, r.Peer, r.ID} }
+func (r *Record) name() string { return name(r.Direction, r.Peer, r.ID) }
+
+func fileOptions(log *slog.Logger) spool.Options {
+	return spool.Options{Suffix: ".json", Version: 1, MaxFile: maxFile, Logger: log}
+}
 
 // Open opens the ledger in folder root, with what an earlier process left in
-// it. A file that holds no task is renamed to *.broken, with a warning.
+// it. A file that holds no task is quarantined.
 func Open(root *os.Root, opts Options) (*Ledger, error) {
-	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	opts.Silence = cmp.Or(opts.Silence, DefaultSilence)
 	opts.Max = cmp.Or(opts.Max, 10_000)
-	l := &Ledger{root: root, opts: opts, changed: make(chan struct{}, 1), records: map[key]Record{}}
-	if err := l.load(); err != nil {
+	l := &Ledger{opts: opts, files: spool.New[Record](root, fileOptions(opts.Logger)), records: map[string]Record{}}
+	err := l.files.Load(func(name string, r Record) error {
+		r = tidy(r)
+		if err := check(r); err != nil {
+			return err
+		}
+		if r.name() != name {
+			return errors.New("its name is not that of its task")
+		}
+		l.enter(r)
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("open tasks %s: %w", root.Name(), err)
 	}
-	for k, r := range l.records {
-		if Terminal(r.State) {
-			l.ended = append(l.ended, k)
-		}
-	}
-	slices.SortFunc(l.ended, func(x, y key) int { return l.records[x].UpdatedAt.Compare(l.records[y].UpdatedAt) })
 	l.prune(time.Now())
 	return l, nil
 }
@@ -78,29 +88,24 @@ func Open(root *os.Root, opts Options) (*Ledger, error) {
 func (l *Ledger) Add(r Record) (rec Record, added bool, err error) {
 	now := time.Now()
 	r.State = cmp.Or(r.State, mailbox.Pending)
-	if r.CreatedAt.IsZero() {
-		r.CreatedAt = now
-	}
-	if r.UpdatedAt.IsZero() {
-		r.UpdatedAt = r.CreatedAt
-	}
+	r.CreatedAt = cmp.Or(r.CreatedAt, now)
+	r.UpdatedAt = cmp.Or(r.UpdatedAt, r.CreatedAt)
 	r = tidy(r)
 	if err := check(r); err != nil {
 		return Record{}, false, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if known, ok := l.records[r.key()]; ok {
+	if known, ok := l.records[r.name()]; ok {
 		return known, false, nil
 	}
-	if open := len(l.records) - len(l.ended); open >= l.opts.Max && !Terminal(r.State) {
+	if open := len(l.records) - l.ended; open >= l.opts.Max && !Terminal(r.State) {
 		return Record{}, false, &mailbox.Error{Code: mailbox.AgentBusy,
 			Message: fmt.Sprintf("%d tasks are open, which is the most: try again when some have ended", open)}
 	}
-	if err := l.put(r); err != nil {
+	if err := l.save(r, now); err != nil {
 		return Record{}, false, err
 	}
-	l.prune(now)
 	return r, true, nil
 }
 
@@ -108,7 +113,7 @@ func (l *Ledger) Add(r Record) (rec Record, added bool, err error) {
 func (l *Ledger) Get(dir Direction, peer mailbox.AgentID, id string) (Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r, ok := l.records[key{dir, peer, id}]
+	r, ok := l.records[name(dir, peer, id)]
 	return r, ok
 }
 
@@ -150,9 +155,9 @@ func (l *Ledger) list(want func(*Record) bool) []Record {
 // anything. What it changed is on disk when it returns.
 //
 // A task taken follows [Step]. Of a task given, the other agent's word is
-// believed as far as it leads on, also when updates in between are missing;
+// believed as far as it goes on, also when updates in between are missing;
 // one that comes late ("accepted" after "completed") changes nothing. In
-// either, the state that a task ended in may be told again, and one that is
+// either, the state that a task ended in may be repeated, and one that is
 // Overdue may still become completed or failed, once: a late result is better
 // than a lost one. One that was given up before its deadline goes on when the
 // other agent accepts it or works on it.
@@ -160,142 +165,145 @@ func (l *Ledger) list(want func(*Record) bool) []Record {
 // Errors are [*mailbox.Error]: TASK_NOT_FOUND, or what Step says.
 func (l *Ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox.TaskState, reason string,
 	now time.Time) (rec Record, changed bool, err error) {
+	return l.change(dir, peer, id, now, func(r *Record) (bool, error) {
+		changes, err := r.Takes(to, now)
+		r.State, r.Reason, r.Overdue = to, reason, false
+		return changes, err
+	})
+}
+
+// GiveUp ends a task that this agent gave and that could not be handed over. It
+// becomes failed and Overdue: should it arrive after all, its result still
+// counts. A task that has gone on or ended stays as it is.
+func (l *Ledger) GiveUp(peer mailbox.AgentID, id, reason string, now time.Time) (Record, error) {
+	r, _, err := l.change(Sent, peer, id, now, func(r *Record) (bool, error) {
+		changes := r.State == mailbox.Pending
+		r.State, r.Reason, r.Overdue = mailbox.Failed, reason, true
+		return changes, nil
+	})
+	return r, err
+}
+
+// change keeps what f makes of a task, where f reports that it changes anything.
+func (l *Ledger) change(dir Direction, peer mailbox.AgentID, id string, now time.Time,
+	f func(*Record) (changes bool, err error)) (rec Record, changed bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r, ok := l.records[key{dir, peer, id}]
+	was, ok := l.records[name(dir, peer, id)]
 	if !ok {
-		return Record{}, false, notFound(dir, peer, id)
+		relation := map[Direction]string{Sent: "given to", Received: "from"}[dir]
+		return Record{}, false, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task.id",
+			Message: fmt.Sprintf("there is no task %.200q %s %.64q", id, relation, peer)}
 	}
-	if changes, err := r.takes(to, now); !changes {
-		return r, false, err
+	r := was
+	if changes, err := f(&r); err != nil || !changes {
+		return was, false, err
 	}
-	r.State, r.Reason, r.Overdue, r.UpdatedAt = to, reason, false, now
+	r.UpdatedAt = now
 	r = tidy(r)
-	if err := l.put(r); err != nil {
-		return l.records[r.key()], false, err
+	if err := l.save(r, now); err != nil {
+		return was, false, err
 	}
-	l.prune(now)
 	return r, true, nil
 }
 
-// takes reports whether going to a state changes r, and why it is refused.
-func (r *Record) takes(to mailbox.TaskState, now time.Time) (bool, error) {
-	err := Step(r.State, to)
-	silent := r.Direction == Sent && r.Overdue && (r.Deadline.IsZero() || now.Before(r.Deadline))
-	switch {
-	case silent && (to == mailbox.Accepted || to == mailbox.Working):
-		return true, nil
-	case err == nil, r.Overdue && (to == mailbox.Completed || to == mailbox.Failed):
-		return true, nil
-	case r.State == to && Terminal(to):
-		return false, nil
-	case r.Direction == Sent && slices.Contains(states, to):
-		return ahead(r.State, to), nil
+// Forget removes a task that this agent meant to give, and that could not be
+// sent: its id is free again.
+func (l *Ledger) Forget(peer mailbox.AgentID, id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if name := name(Sent, peer, id); l.records[name].State == mailbox.Pending {
+		l.remove(name)
 	}
-	return false, err
-}
-
-func notFound(dir Direction, peer mailbox.AgentID, id string) error {
-	relation := "from"
-	if dir == Sent {
-		relation = "given to"
-	}
-	return &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task.id",
-		Message: fmt.Sprintf("there is no task %.200q %s %.64q", id, relation, peer)}
 }
 
 // Expire ends the tasks that are due: the deadline has passed, or nothing was
 // heard for Silence where there is no deadline. They become failed and Overdue,
 // and are returned, the one due first first. One that could not be written
-// down stays as it is, and the error says so.
+// down stays as it is, and the error says so. Tasks that ended long ago are removed.
 func (l *Ledger) Expire(now time.Time) (expired []Record, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var due []Record
-	for _, r := range l.records {
-		if !Terminal(r.State) && !now.Before(l.due(&r)) {
-			due = append(due, r)
+	for _, name := range l.files.Due(now) {
+		r := l.records[name]
+		if Terminal(r.State) {
+			l.remove(name)
+			continue
 		}
-	}
-	slices.SortFunc(due, func(x, y Record) int {
-		return cmp.Or(l.due(&x).Compare(l.due(&y)), cmp.Compare(x.ID, y.ID), cmp.Compare(x.Peer, y.Peer))
-	})
-	for _, r := range due {
 		reason := fmt.Sprintf("no news for %s", l.opts.Silence)
 		if !r.Deadline.IsZero() {
 			reason = fmt.Sprintf("the deadline %s passed", r.Deadline.Format(time.RFC3339))
 		}
-		reason += "; it was " + string(r.State)
-		r.State, r.Reason, r.Overdue, r.UpdatedAt = mailbox.Failed, reason, true, now
+		r.Reason = reason + "; it was " + string(r.State)
+		r.State, r.Overdue, r.UpdatedAt = mailbox.Failed, true, now
 		r = tidy(r)
-		if e := l.put(r); e != nil {
+		if e := l.save(r, now); e != nil {
 			err = errors.Join(err, e)
+			l.files.Schedule(name, now)
 			continue
 		}
 		expired = append(expired, r)
 	}
-	l.prune(now)
 	return expired, err
 }
 
-// NextDue tells when Expire has something to do; false: not before [Ledger.Changed].
-func (l *Ledger) NextDue() (next time.Time, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, r := range l.records {
-		if Terminal(r.State) {
-			continue
-		}
-		if due := l.due(&r); !ok || due.Before(next) {
-			next, ok = due, true
-		}
-	}
-	return next, ok
-}
+// NextDue returns when Expire has something to do; false: not before [Ledger.Changed].
+func (l *Ledger) NextDue() (next time.Time, ok bool) { return l.files.Next() }
 
-func (l *Ledger) due(r *Record) time.Time {
-	if !r.Deadline.IsZero() {
-		return r.Deadline
-	}
-	return r.UpdatedAt.Add(l.opts.Silence)
-}
+// Changed returns a channel that receives a value when NextDue may have become earlier.
+func (l *Ledger) Changed() <-chan struct{} { return l.files.Changed() }
 
-// Changed returns a channel on which something comes after changes, however
-// many: a hint for one reader to look at NextDue again.
-func (l *Ledger) Changed() <-chan struct{} { return l.changed }
-
-// put writes r down, then knows it. l.mu is held.
-func (l *Ledger) put(r Record) error {
-	if err := l.save(r); err != nil {
-		return err
+// save writes r down, then knows it. l.mu is held.
+func (l *Ledger) save(r Record, now time.Time) error {
+	err := l.files.Save(r.name(), r)
+	switch {
+	case errors.Is(err, spool.ErrLarge):
+		return mailbox.Invalid("task", "too much is to be kept of it: %v", err)
+	case err != nil:
+		return fmt.Errorf("write down task %.200q: %w", r.ID, err)
 	}
-	k := r.key()
-	if was, ok := l.records[k]; ok && Terminal(was.State) {
-		l.ended = slices.DeleteFunc(l.ended, func(e key) bool { return e == k }) // it ends once more, now
-	}
-	if Terminal(r.State) {
-		l.ended = append(l.ended, k)
-	}
-	l.records[k] = r
-	select {
-	case l.changed <- struct{}{}:
-	default:
+	if l.enter(r); l.ended > maxEnded {
+		l.prune(now)
 	}
 	return nil
 }
 
-// prune forgets ended tasks that are too old or too many. l.mu is held, or
-// nobody else knows l.
+// enter takes in a record that is on disk. l.mu is held, here and below, or nobody else
+// knows l.
+func (l *Ledger) enter(r Record) {
+	if Terminal(l.records[r.name()].State) {
+		l.ended-- // it ends once more, now
+	}
+	l.records[r.name()] = r
+	due := cmp.Or(r.Deadline, r.UpdatedAt.Add(l.opts.Silence))
+	if Terminal(r.State) {
+		l.ended++
+		due = r.UpdatedAt.Add(keepEnded)
+	}
+	l.files.Schedule(r.name(), due)
+}
+
+// prune removes ended tasks that are too old or too many.
 func (l *Ledger) prune(now time.Time) {
-	for len(l.ended) > 0 {
-		r := l.records[l.ended[0]]
-		if len(l.ended) <= maxEnded && now.Sub(r.UpdatedAt) <= keepEnded {
+	var ended []Record // the oldest first
+	for _, r := range l.records {
+		if Terminal(r.State) {
+			ended = append(ended, r)
+		}
+	}
+	slices.SortFunc(ended, func(x, y Record) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
+	for _, r := range ended {
+		if l.ended <= maxEnded && now.Sub(r.UpdatedAt) <= keepEnded {
 			return
 		}
-		if err := l.root.Remove(r.file()); err != nil && !errors.Is(err, os.ErrNotExist) {
-			l.opts.Logger.Warn("remove an old task", "file", r.file(), "err", err)
-		}
-		delete(l.records, l.ended[0])
-		l.ended = l.ended[1:]
+		l.remove(r.name())
 	}
+}
+
+func (l *Ledger) remove(name string) {
+	if Terminal(l.records[name].State) {
+		l.ended--
+	}
+	delete(l.records, name)
+	l.files.Remove(name)
 }

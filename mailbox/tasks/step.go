@@ -3,13 +3,14 @@ package tasks
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"feishu-relay/mailbox"
 )
 
 var states = mailbox.TaskStates()
 
-// next tells which states may follow one. Working follows itself: that is
+// next is which states may follow one. Working follows itself: that is
 // progress. An agent that ends what it had only accepted has worked in between,
 // and need not have said so.
 var next = map[mailbox.TaskState][]mailbox.TaskState{
@@ -41,15 +42,27 @@ func Terminal(state mailbox.TaskState) bool {
 	return state == mailbox.Completed || state == mailbox.Failed || state == mailbox.Rejected
 }
 
-// ahead reports whether to is nearer to the end of a task than from.
-func ahead(from, to mailbox.TaskState) bool {
-	return !Terminal(from) && slices.Index(states, to) > slices.Index(states, from)
-}
-
 func join(states []mailbox.TaskState, between string) string {
 	names := make([]string, len(states))
 	for i, state := range states {
 		names[i] = string(state)
 	}
 	return strings.Join(names, between)
+}
+
+// Takes reports whether going to a state changes r, and why it is refused.
+func (r *Record) Takes(to mailbox.TaskState, now time.Time) (bool, error) {
+	err := Step(r.State, to)
+	silent := r.Direction == Sent && r.Overdue && (r.Deadline.IsZero() || now.Before(r.Deadline))
+	switch {
+	case silent && (to == mailbox.Accepted || to == mailbox.Working):
+		return true, nil
+	case err == nil, r.Overdue && (to == mailbox.Completed || to == mailbox.Failed):
+		return true, nil
+	case r.State == to && Terminal(to):
+		return false, nil
+	case r.Direction == Sent && slices.Contains(states, to): // ahead: nearer to the task's end
+		return !Terminal(r.State) && slices.Index(states, to) > slices.Index(states, r.State), nil
+	}
+	return false, err
 }

@@ -2,11 +2,11 @@
 // folder in which the SDK is installed.
 //
 // BOT, in the environment, is JSON: appId, appSecret, domain ("": Feishu's own)
-// and rules. A rule {when, say, to, steps} answers a message that mentions the bot
-// and has `when` in it: with `say` (Markdown) that mentions the bot named `to`, or
-// with a card that grows by `steps`. What the bot hears it prints, one JSON object
-// a line; what the SDK logs goes to stderr. It ends when its standard input does,
-// or with an error when a call fails.
+// and rules. A rule {when, say, to, steps, picture} answers a message that mentions
+// the bot and has `when` in it: with `say` (Markdown) that mentions the bot named `to`,
+// with a card that grows by `steps`, or with a `picture` (base64). What the bot hears it
+// prints, one JSON object a line; what the SDK logs goes to stderr. It ends when its
+// standard input does, or with an error when a call fails.
 
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
@@ -56,11 +56,16 @@ async function stream(message, { steps }) {
 	await done(client.cardkit.v1.card.settings({ path, data: { settings, sequence: ++sequence } }));
 }
 
+async function show(message, { picture }) {
+	const { image_key } = await client.im.image.create({ data: { image_type: 'message', image: Buffer.from(picture, 'base64') } });
+	await reply(message, 'image', { image_key });
+}
+
 const { bot } = await get('/open-apis/bot/v3/info');
 
 const events = new lark.EventDispatcher(options).register({
 	'im.message.receive_v1': ({ message, sender }) => {
-		const { text } = JSON.parse(message.content);
+		const { text = '' } = JSON.parse(message.content); // a picture has none
 		const mentions = (message.mentions ?? []).map(mention => mention.id.open_id);
 		console.log(JSON.stringify({
 			id: message.message_id, chat: message.chat_id, chatType: message.chat_type, type: message.message_type,
@@ -68,7 +73,7 @@ const events = new lark.EventDispatcher(options).register({
 		}));
 		const rule = mentions.includes(bot.open_id) && rules.find(rule => text.includes(rule.when));
 		if (rule) {
-			setImmediate(rule.steps ? stream : say, message, rule); // the SDK acknowledges first
+			setImmediate(rule.steps ? stream : rule.picture ? show : say, message, rule); // the SDK acknowledges first
 		}
 	},
 });

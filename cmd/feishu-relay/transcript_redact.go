@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"feishu-relay/relay"
+	"feishu-relay/sidecar"
+)
+
+const redactSynopsis = `transcript redact [--channel feishu] [--dir DIR] CHAT MESSAGE_ID
+
+Removes the text of a message, and of its edits, from what this host keeps: the
+transcripts, RELAY_DIR (queues, outboxes, spools, deliveries, drafts, journals) of all
+agents, and with Redis its streams. It tells the sidecars of the group that the message
+was recalled, so that none delivers or shows it any more, also where Feishu reported no
+recall. The message itself stays in Feishu; recall it there.
+
+It is safe while sidecars run, and may be repeated. On another host of the group run it
+there. Run it as the user of the sidecars, with their environment: DATA_DIR, RELAY_DIR,
+TRANSCRIPT_DIR, REDIS_URL, RELAY_CHANNEL, RELAY_SECRET. CHAT and MESSAGE_ID are whole
+ids, as oc_x and om_x. What a bot was given it has, and backups are left alone.
+`
+
+// transcriptRedact removes the text of a message from this host.
+func transcriptRedact(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flags("transcript redact", redactSynopsis, stdout, stderr)
+	channel := f.String("channel", relay.DefaultChannel, "the chat's `channel`")
+	dir := f.String("dir", "", "`folder` of the transcripts (default TRANSCRIPT_DIR, else DATA_DIR/transcripts)")
+	rest, err := f.parse(args, 2)
+	if err != nil {
+		return err
+	}
+	if len(rest) < 2 || rest[0] == "" || rest[1] == "" || relay.CheckID(rest[1]) != nil {
+		fmt.Fprintln(stderr, "which CHAT and MESSAGE_ID? `feishu-relay transcript show --json CHAT` has them")
+		return errUsage
+	}
+	cfg, err := hostConfig()
+	if err != nil {
+		return err
+	}
+	if cfg.TranscriptDir, err = transcriptDir(*dir); err != nil {
+		return err
+	}
+	found, err := sidecar.Redact(ctx, cfg.Config, *channel, relay.ChatID(rest[0]), relay.MessageID(rest[1]))
+	return printRedacted(found, err, rest[1], cfg, stdout, stderr)
+}
+
+// hostConfig is the configuration of the sidecars of this host; whose it is does not matter.
+func hostConfig() (config, error) {
+	cfg, err := loadConfig()
+	var all []error
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	} else if err != nil {
+		all = []error{err}
+	}
+	err = nil
+	for _, mistake := range all {
+		if !strings.HasPrefix(mistake.Error(), "AGENT_NAME:") {
+			err = errors.Join(err, mistake)
+		}
+	}
+	return cfg, err
+}
+
+// printRedacted prints what was done, and what could not be done.
+func printRedacted(found []sidecar.Redacted, told error, id string, cfg config, stdout, stderr io.Writer) error {
+	var failed error
+	complain := func(what string, err error) {
+		failed = errFailed
+		fmt.Fprintf(stderr, "%s: %v\n", neutral(what), err)
+	}
+	removed := 0
+	for _, r := range found {
+		removed += r.N
+		if r.N > 0 {
+			unit := "lines"
+			if r.N == 1 {
+				unit = "line"
+			}
+			if _, err := fmt.Fprintf(stdout, "%s: %d %s\n", neutral(r.Place), r.N, unit); err != nil {
+				return err
+			}
+		}
+		if r.Err != nil {
+			complain(r.Place, r.Err)
+		}
+	}
+	if told != nil {
+		complain("the sidecars are not told", told)
+	}
+	switch {
+	case failed != nil:
+		fmt.Fprintln(stderr, "Some places may still have the text; run the command again.")
+		return failed
+	case removed == 0:
+		_, err := fmt.Fprintf(stdout, "No text of %s was found in %s and %s. Is the id right? "+
+			"The sidecars of the group were told to hide it anyway, so that none delivers or shows it.\n",
+			neutral(id), neutral(cfg.TranscriptDir), neutral(cfg.RelayDir))
+		return err
+	}
+	_, err := fmt.Fprintln(stdout, "The sidecars of the group were told to hide it.")
+	return err
+}

@@ -1,0 +1,437 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/internal/redistest"
+)
+
+// host is a folder that the sidecars of a test share.
+type redactHost struct {
+	t    *testing.T
+	data string
+}
+
+// lives runs sidecars for the time of live, which gets their addresses.
+func (h *redactHost) lives(name string, agents []string, live func(h *redactHost, addr map[string]string)) {
+	h.t.Helper()
+	if !h.t.Run(name, func(t *testing.T) {
+		addr := map[string]string{}
+		for _, agent := range agents {
+			addr[agent] = startSidecar(t, agent, h.data)
+		}
+		live(&redactHost{t, h.data}, addr)
+	}) {
+		h.t.FailNow()
+	}
+}
+
+func (h *redactHost) post(addr, route string, body map[string]any) {
+	h.t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	resp, err := http.Post("http://"+addr+route, "application/json", bytes.NewReader(data))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		h.t.Fatalf("%s: %s", data, resp.Status)
+	}
+}
+
+// says is a bot's message.
+func (h *redactHost) says(addr, id, text string) {
+	h.t.Helper()
+	h.post(addr, "/v1/outbound", map[string]any{"chat_id": "oc_x", "content": text, "message_id": id, "ts": time.Now().UnixMilli()})
+}
+
+// reads reads the stream from its last message on until want says that it has all, and returns the ids.
+func (h *redactHost) reads(addr, last string, want func(ids []string) bool) (ids []string, all string) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/v1/stream", nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 4<<20)
+	for !want(ids) && lines.Scan() {
+		all += lines.Text() + "\n"
+		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			ids = append(ids, strings.TrimSpace(id))
+		}
+	}
+	if !want(ids) {
+		h.t.Fatalf("the stream ended after %q: %v\n%s", ids, lines.Err(), h.get("http://"+addr+"/v1/outcomes?channel=feishu&chat_id=oc_x"))
+	}
+	return ids, all
+}
+
+func until(last string) func([]string) bool {
+	return func(ids []string) bool { return slices.Contains(ids, last) }
+}
+
+// waits waits for what a sidecar answers to hold want.
+func (h *redactHost) waits(url, want string) {
+	h.t.Helper()
+	late := time.Now().Add(30 * time.Second)
+	for !strings.Contains(h.get(url), want) {
+		if time.Now().After(late) {
+			h.t.Fatalf("%s: no %q in %s", url, want, h.get(url))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (h *redactHost) get(url string) string {
+	h.t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var body bytes.Buffer
+	if _, err = body.ReadFrom(resp.Body); err != nil {
+		h.t.Fatal(err)
+	}
+	return body.String()
+}
+
+// lines are all lines of all files, by file.
+func (h *redactHost) lines() map[string][]string {
+	h.t.Helper()
+	all := map[string][]string{}
+	err := filepath.WalkDir(h.data, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all[strings.TrimPrefix(path, h.data)] = strings.SplitAfter(string(data), "\n")
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return all
+}
+
+// having lists the files that have a text.
+func (h *redactHost) having(text string) (files []string) {
+	h.t.Helper()
+	for file, lines := range h.lines() {
+		if strings.Contains(strings.Join(lines, ""), text) {
+			files = append(files, file)
+		}
+	}
+	slices.Sort(files)
+	return files
+}
+
+// redact runs the built command.
+func (h *redactHost) redact(id string) string {
+	h.t.Helper()
+	p := exec.Command("feishu-relay", "transcript", "redact", "oc_x", id) // this test binary: see TestMain
+	out, err := p.CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// redactEnvironment is a group of three bots on a host, and how its sidecars are configured.
+func redactEnvironment(t *testing.T, set map[string]string) *redactHost {
+	t.Helper()
+	h := &redactHost{t, t.TempDir()}
+	groups := filepath.Join(h.data, "groups.json")
+	if err := os.WriteFile(groups, []byte(`{"groups":{"oc_x":{"members":["agent_a","agent_b","agent_c"]}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clearEnvironment(t, map[string]string{"GROUPS_FILE": groups, "DATA_DIR": h.data, "MAX_BOT_REPLY_DEPTH": "3",
+		"BOT_REPLY_LLM_THRESHOLD": "9", "GORACE": "atexit_sleep_ms=0"})
+	for name, value := range set {
+		t.Setenv(name, value)
+	}
+	return h
+}
+
+// The command takes a text out of all that stopped and running sidecars left on a host, and nothing
+// else; the sidecars go on as before, without it.
+func TestRedactByCommand(t *testing.T) {
+	for name, set := range map[string]map[string]string{
+		"files":        {},
+		"files signed": {"RELAY_SECRET": "0123456789abcdef0123456789abcdef"},
+		"redis":        {"RELAY_SECRET": "0123456789abcdef0123456789abcdef", "REDIS_URL": "start"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if set["REDIS_URL"] != "" {
+				set["REDIS_URL"] = redistest.Start(t).URL()
+			}
+			h := redactEnvironment(t, set)
+			h.lives("before", []string{"agent_a", "agent_b", "agent_c"}, func(h *redactHost, addr map[string]string) {
+				for _, agent := range []string{"agent_b", "agent_c"} {
+					h.waits("http://"+addr[agent]+"/v1/groups/oc_x", `"agent_a"`)
+				}
+			})
+			h.lives("said", []string{"agent_a", "agent_b"}, func(h *redactHost, addr map[string]string) {
+				a, b := addr["agent_a"], addr["agent_b"]
+				h.post(a, "/v1/inbound", map[string]any{"chat_id": "oc_x", "content": "papaya please", "sender": "Tom", "message_id": "om_0",
+					"ts": time.Now().UnixMilli()})
+				h.says(a, "om_1", "hello")
+				h.says(a, "om_2", "the kiwi is ripe")
+				h.says(a, "om_3", "the mango stops")
+				h.says(a, "om_4", "about kiwis, in reply to om_2")
+				h.reads(b, "", until("om_2"))
+				h.waits("http://"+b+"/v1/outcomes?channel=feishu&chat_id=oc_x", `"max_depth"`)
+				h.waits("http://"+b+"/v1/transcripts/feishu/oc_x", "in reply to om_2")
+			})
+			for _, line := range []string{`{"relay_msg_id":"om_2","channel":"feishu","chat_id":"oc_x","content":"kiwi is to`,
+				`{"relay_msg_id":"om_2","channel":"feishu","chat_id":"oc_y","content":"of another chat","sender_agent_name":"agent_z","ts":1}`} {
+				f, err := os.OpenFile(filepath.Join(h.data, "relay", "outbound.jsonl"), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := fmt.Fprintln(f, line); err != nil || f.Close() != nil {
+					t.Fatal(err)
+				}
+			}
+
+			before := h.lines()
+			for _, word := range []string{"the kiwi is", "papaya", "mango"} {
+				if len(h.having(word)) < 2 {
+					t.Fatalf("%s is in %q only", word, h.having(word))
+				}
+			}
+			for id, word := range map[string]string{"om_0": "papaya", "om_2": "kiwi is", "om_3": "mango"} {
+				out := h.redact(id)
+				if files := h.having(word); files != nil {
+					t.Errorf("%s is in %q after\n%s", word, files, out)
+				}
+				if !strings.Contains(out, "transcript: 1 line\n") || !strings.Contains(out, "outbox/agent_a/") ||
+					strings.Contains(out, "redis ") != (set["REDIS_URL"] != "") {
+					t.Errorf("it printed\n%s", out)
+				}
+				if out := h.redact(id); !strings.HasPrefix(out, "No text of "+id+" was found") {
+					t.Errorf("again it printed\n%s", out)
+				}
+			}
+			if set["REDIS_URL"] == "" {
+				h.unchanged(before, "papaya", "kiwi is", "mango")
+			}
+
+			h.lives("after", []string{"agent_a", "agent_b", "agent_c"}, func(h *redactHost, addr map[string]string) {
+				for _, agent := range []string{"agent_a", "agent_b", "agent_c"} {
+					h.waits("http://"+addr[agent]+"/v1/groups/oc_x", `"agent_b"`)
+				}
+				h.post(addr["agent_b"], "/v1/inbound", map[string]any{"chat_id": "oc_x", "content": "what is next", "sender": "Tom",
+					"message_id": "om_5", "ts": time.Now().UnixMilli()})
+				h.says(addr["agent_a"], "om_6", "the last")
+				ids, all := h.reads(addr["agent_b"], "om_1", until("om_6"))
+				if !slices.Equal(ids, []string{"om_6"}) || strings.Contains(all, "kiwi") {
+					t.Errorf("agent_b was given %q: %s", ids, all)
+				}
+				ids, all = h.reads(addr["agent_c"], "", until("om_6"))
+				if slices.Contains(ids, "om_2") || slices.Contains(ids, "om_3") || !slices.Contains(ids, "om_1") ||
+					len(slices.Compact(slices.Sorted(slices.Values(ids)))) != len(ids) {
+					t.Errorf("agent_c was given %q: %s", ids, all)
+				}
+				for _, agent := range []string{"agent_a", "agent_b", "agent_c"} {
+					h.waits("http://"+addr[agent]+"/v1/transcripts/feishu/oc_x?q=the+last", "the last")
+					status := h.metric(addr[agent], `feishu_relay_stopped_total{reason="bad_signature"}`)
+					if status != "" && status != "0" {
+						t.Errorf("%s counts %s bad signatures", agent, status)
+					}
+				}
+
+				// While they run.
+				h.says(addr["agent_a"], "om_7", "an orange")
+				h.reads(addr["agent_b"], "om_6", until("om_7"))
+				h.waits("http://"+addr["agent_c"]+"/v1/transcripts/feishu/oc_x", "an orange")
+				h.redact("om_7")
+				late := time.Now().Add(30 * time.Second)
+				for h.having("orange") != nil && time.Now().Before(late) {
+					time.Sleep(10 * time.Millisecond)
+				}
+				if files := h.having("orange"); files != nil {
+					t.Errorf("it is in %q", files)
+				}
+				for _, agent := range []string{"agent_a", "agent_b", "agent_c"} {
+					h.waits("http://"+addr[agent]+"/v1/transcripts/feishu/oc_x", `"message_id":"om_7"`)
+				}
+				h.post(addr["agent_a"], "/v1/inbound", map[string]any{"chat_id": "oc_x", "content": "and then?", "sender": "Tom",
+					"message_id": "om_9", "ts": time.Now().UnixMilli()})
+				h.says(addr["agent_a"], "om_8", "the end")
+				if ids, all := h.reads(addr["agent_b"], "om_7", until("om_8")); !slices.Equal(ids, []string{"om_8"}) {
+					t.Errorf("agent_b was given %q: %s", ids, all)
+				}
+			})
+		})
+	}
+}
+
+// unchanged fails where a line that has none of some words is not as it was.
+func (h *redactHost) unchanged(before map[string][]string, words ...string) {
+	h.t.Helper()
+	after := h.lines()
+	for _, file := range slices.Sorted(maps.Keys(before)) {
+		if strings.Contains(file, "/steer/marks") || strings.HasSuffix(file, ".lock") {
+			continue // the command writes there
+		}
+		for i, line := range before[file] {
+			if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
+				if len(after[file][i]) != len(line) {
+					h.t.Errorf("%s: line %d has another length", file, i+1)
+				}
+				continue
+			}
+			if len(after[file]) <= i || after[file][i] != line {
+				h.t.Errorf("%s: line %d was changed: %s", file, i+1, line)
+			}
+		}
+	}
+}
+
+// metric is a value of a sidecar's metrics, "" if it has none.
+func (h *redactHost) metric(addr, series string) string {
+	h.t.Helper()
+	for line := range strings.Lines(h.get("http://" + addr + "/metrics")) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// Killed at whatever point, the command does the rest when it is repeated.
+func TestRedactKilled(t *testing.T) {
+	h := redactEnvironment(t, map[string]string{"MAX_BOT_REPLY_DEPTH": "9"})
+	h.lives("said", []string{"agent_a", "agent_b"}, func(h *redactHost, addr map[string]string) {
+		h.waits("http://"+addr["agent_b"]+"/v1/groups/oc_x", `"agent_a"`)
+		h.says(addr["agent_a"], "om_1", "hello")
+		h.says(addr["agent_a"], "om_2", "the kiwi is "+strings.Repeat("ripe ", 10_000))
+		h.reads(addr["agent_b"], "", until("om_2"))
+	})
+	before := h.lines()
+	for i := range 20 {
+		p := exec.Command("feishu-relay", "transcript", "redact", "oc_x", "om_2")
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(i) * 4 * time.Millisecond)
+		_ = p.Process.Kill() // it may have ended
+		_ = p.Wait()
+	}
+	h.redact("om_2")
+	if files := h.having("ripe"); files != nil {
+		t.Errorf("it is in %q", files)
+	}
+	h.unchanged(before, "kiwi is")
+	h.lives("after", []string{"agent_a", "agent_b"}, func(h *redactHost, addr map[string]string) {
+		h.says(addr["agent_a"], "om_3", "the last")
+		if ids, _ := h.reads(addr["agent_b"], "om_1", until("om_3")); !slices.Equal(ids, []string{"om_3"}) {
+			t.Errorf("agent_b was given %q", ids)
+		}
+	})
+}
+
+// A place that cannot be cleaned is named, and the others are cleaned.
+func TestRedactReports(t *testing.T) {
+	h := redactEnvironment(t, map[string]string{"AGENT_NAME": "agent_a"})
+	if code, _, stderr := program(t, "transcript", "redact", "oc_x", "om_1"); code != 1 || !strings.Contains(stderr, "RELAY_DIR") {
+		t.Errorf("without a folder: status %d, %s", code, stderr)
+	}
+	relay := filepath.Join(h.data, "relay")
+	line := `{"relay_msg_id":"om_1","channel":"feishu","chat_id":"oc_x","content":"the kiwi","sender_agent_name":"agent_a","ts":1}` + "\n"
+	for name, content := range map[string]string{
+		"outbound.jsonl": line, "outbound.00000000000000000001.jsonl": line + line,
+		"gateway/agent_a/draft-om_1.json":         `{"message":{"ID":"om_1","ChatID":"oc_x","Content":"the kiwi"}}`,
+		"gateway/agent_a/draft-om_2.json":         `{"message":{"ID":"om_2","ChatID":"oc_x","ParentID":"om_1"}}`,
+		"gateway/agent_a/draft-om_1.json.broken":  `{"message":{"ID":"om_1","Content":"the kiwi`,
+		"deliveries/agent_a/om_1.json.ABCDEF.tmp": `{"message":{"ID":"om_1"},"inbound":{"content":"the kiwi`,
+		"processed/agent_a.malformed.jsonl":       `"{\"relay_msg_id\":\"om_1\",\"content\":\"the kiwi"` + "\n",
+		"native/agent_a/native.jsonl":             line + `{"relay_msg_id":"om_1","content":"the kiwi` + line[:20] + `om_2","content":"stays","chat_id":"oc_x"}` + "\n",
+		"outbox/agent_a/marks/00000000000000000001.jsonl": `{"id":"command/om_1","kind":"command","channel":"feishu","chat_id":"oc_x",` +
+			`"message_id":"om_1","of":"om_1","text":"/relay limit 5 the kiwi","ts":1}` + "\n",
+	} {
+		path := filepath.Join(relay, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/nowhere", filepath.Join(relay, "inbound.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := program(t, "transcript", "redact", "oc_x", "om_1")
+	if code != 1 || !strings.HasPrefix(stderr, "inbound.jsonl: ") || !strings.Contains(stdout, "outbound.00000000000000000001.jsonl: 2 lines\n") {
+		t.Errorf("status %d, %s\n%s", code, stdout, stderr)
+	}
+	if err := os.Remove(filepath.Join(relay, "inbound.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if files := h.having("kiwi"); files != nil {
+		t.Errorf("it is in %q after\n%s%s", files, stdout, stderr)
+	}
+	if files := h.having("om_2"); len(files) != 2 {
+		t.Errorf("the other message is in %q", files)
+	}
+	code, stdout, stderr = program(t, "transcript", "redact", "oc_x", "om_1")
+	if code != 0 || !strings.HasPrefix(stdout, "No text of om_1 was found in ") || stderr != "" {
+		t.Errorf("again: status %d, %s%s", code, stdout, stderr)
+	}
+	t.Setenv("RELAY_MAX_AGE", "soon")
+	if code, _, stderr := program(t, "transcript", "redact", "oc_x", "om_1"); code != 1 || !strings.Contains(stderr, "RELAY_MAX_AGE") {
+		t.Errorf("with a mistake in a setting: status %d, %s", code, stderr)
+	}
+	t.Setenv("RELAY_MAX_AGE", "")
+	t.Setenv("AGENT_NAME", "")
+	t.Setenv("REDIS_URL", "redis://127.0.0.1:1")
+	code, _, stderr = program(t, "transcript", "redact", "oc_x", "om_1")
+	if code != 1 || !strings.Contains(stderr, "the sidecars are not told: ") || !strings.Contains(stderr, "redis outbound: ") {
+		t.Errorf("without Redis: status %d, %s", code, stderr)
+	}
+	for _, args := range [][]string{{"oc_x"}, {"oc_x", ""}, {"oc_x", "om_1", "om_2"}, {"--bogus", "oc_x", "om_1"}} {
+		if code, _, stderr := program(t, append([]string{"transcript", "redact"}, args...)...); code != 2 || stderr == "" {
+			t.Errorf("%q: status %d, %q", args, code, stderr)
+		}
+	}
+}
+
+func TestTranscriptsWithoutAFolder(t *testing.T) {
+	clearEnvironment(t, nil)
+	missing := filepath.Join(t.TempDir(), "gone")
+	t.Setenv("TRANSCRIPT_DIR", missing)
+	for _, args := range [][]string{{"list"}, {"show", "oc_x"}, {"list", "--dir", missing}} {
+		code, _, stderr := program(t, append([]string{"transcript"}, args...)...)
+		if want := "TRANSCRIPT_DIR or --dir: there is no folder " + missing; code != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("%q: status %d, %q, want %q", args, code, stderr, want)
+		}
+	}
+}

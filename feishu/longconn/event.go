@@ -1,0 +1,216 @@
+package longconn
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/coder/websocket"
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
+)
+
+// fromFeishu carries what Feishu sends to the bot.
+func (l *link) fromFeishu() {
+	for {
+		kind, data, err := l.up.Read(context.Background()) // ends when the link does
+		if err != nil {
+			l.lost("upstream_closed", err)
+			return
+		}
+		l.feishuSpoke()
+		select {
+		case <-l.ready:
+		case <-l.ended.Done():
+		}
+		if l.ended.Err() != nil {
+			continue // to its end: Feishu delivers again what nobody acknowledged
+		}
+		f, ok := conn.ParseFrame(data)
+		switch {
+		case !ok || kind != websocket.MessageBinary:
+			l.toBot(kind, data)
+		case f.IsEvent() && l.s.Tap != nil && l.s.Own(l.app):
+			if !l.event(f) {
+				return
+			}
+		case f.IsPong():
+			l.toBot(kind, l.pong(f))
+		default:
+			l.toBot(kind, data)
+		}
+	}
+}
+
+// event takes a frame of an event. With the last one it asks the tap. goOn is false where another goroutine
+// reads on, since the tap was slow.
+func (l *link) event(f *conn.Frame) (goOn bool) {
+	frames, event, ok := l.pieces.Add(f)
+	switch {
+	case !ok:
+		l.pieces.Drop(f.ID()) // what it may belong to goes before it
+		l.s.Counter("untapped")
+		l.toBot(websocket.MessageBinary, f.Raw)
+		return true
+	case frames == nil:
+		return true // more is to come
+	}
+	return l.s.tap.Ask(event, func(d *conn.Decision) {
+		l.act(f, frames, event, d)
+		if d.Slow() {
+			l.readers.Go(l.fromFeishu)
+		}
+	})
+}
+
+// act gives an event, whose last frame is f, to the bot, or keeps it.
+func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decision) {
+	switch {
+	case !d.Seen:
+		if l.toBot(websocket.MessageBinary, frames...) && l.s.Passed != nil {
+			l.s.tap.Guard(func() { l.s.Passed(event) })
+		}
+		d.Begin(nil)
+	case d.Verdict == feishu.Keep:
+		l.s.Counter("kept")
+		l.acks.hold(f.ID(), d)
+		d.Begin(nil)
+		if ack, err := f.With([]byte(`{"code":200}`), larkws.Header{Key: larkws.HeaderBizRt, Value: "0"}); err == nil {
+			l.acknowledge(f.ID(), ack)
+		}
+	case d.Verdict == feishu.Refuse:
+		l.s.Counter("refused")
+	default:
+		if d.Instead != nil {
+			if changed, err := f.Whole(d.Instead); err == nil {
+				frames = [][]byte{changed}
+			}
+		}
+		l.acks.hold(f.ID(), d)
+		if !l.toBot(websocket.MessageBinary, frames...) {
+			l.acks.release(f.ID(), d)
+			return
+		}
+		l.s.Counter("passed")
+		d.Begin(func() { l.acks.release(f.ID(), d) })
+	}
+}
+
+// pong makes the reconnect settings in a pong short.
+func (l *link) pong(f *conn.Frame) []byte {
+	if len(f.Payload) == 0 {
+		return f.Raw
+	}
+	config, ping, err := shorten(f.Payload, int(l.ping.Load()))
+	if err != nil {
+		return f.Raw
+	}
+	l.ping.Store(int64(ping))
+	out, err := f.With(config)
+	if err != nil {
+		return f.Raw
+	}
+	return out
+}
+
+// fromBot carries what the bot sends to Feishu.
+func (l *link) fromBot() {
+	for {
+		kind, data, err := l.bot.Read(context.Background()) // ends when the link does
+		if err != nil {
+			l.lost("bot_closed", err)
+			return
+		}
+		l.botSpoke()
+		l.listening()
+		f, ok := conn.ParseFrame(data)
+		switch {
+		case !ok || kind != websocket.MessageBinary:
+			l.toFeishu(kind, data)
+		case f.IsPing():
+			l.pinged.Store(true)
+			l.awaitFeishu()
+			l.toFeishu(kind, data)
+			l.s.refresh()
+		case !f.IsData():
+			l.toFeishu(kind, data)
+		case strings.HasPrefix(f.ID(), conn.IDPrefix):
+			l.acked.Store(true)
+			l.s.answered(l, f)
+		default:
+			l.acked.Store(true)
+			l.acknowledge(f.ID(), data)
+		}
+	}
+}
+
+// acknowledge writes an acknowledgement to Feishu: at once, or when what the tap wants done after its event is done.
+func (l *link) acknowledge(id string, ack []byte) {
+	d := l.acks.take(id)
+	if d == nil {
+		l.toFeishu(websocket.MessageBinary, ack)
+		return
+	}
+	go func() {
+		defer l.acks.held.Done()
+		if !d.Wait() {
+			l.s.Counter("ack_late")
+		}
+		l.toFeishu(websocket.MessageBinary, ack)
+	}()
+}
+
+// acks are the events whose acknowledgement waits for what the tap wants done after them.
+type acks struct {
+	held sync.WaitGroup // acknowledgements that have come
+
+	mu      sync.Mutex
+	waiting map[string]*conn.Decision // by message_id; guarded by mu
+	ended   bool                      // guarded by mu
+}
+
+// hold makes the acknowledgement of an event wait, where something is to be done.
+func (a *acks) hold(id string, d *conn.Decision) {
+	if id == "" || !d.HasTask() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting == nil {
+		a.waiting = make(map[string]*conn.Decision)
+	}
+	a.waiting[id] = d
+}
+
+// take returns what the acknowledgement of an event waits for, nil for nothing. Where there is something, the caller
+// calls held.Done.
+func (a *acks) take(id string) *conn.Decision {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	d := a.waiting[id]
+	if d == nil || a.ended {
+		return nil
+	}
+	delete(a.waiting, id)
+	a.held.Add(1)
+	return d
+}
+
+// release lets the acknowledgement of an event pass at once.
+func (a *acks) release(id string, d *conn.Decision) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting[id] == d {
+		delete(a.waiting, id)
+	}
+}
+
+// drain waits for the acknowledgements that have come.
+func (a *acks) drain() {
+	a.mu.Lock()
+	a.ended = true
+	a.mu.Unlock()
+	a.held.Wait()
+}

@@ -1,0 +1,261 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"sync"
+	"time"
+
+	"feishu-relay/dedup"
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
+)
+
+const (
+	// challengeTime is for the bot to answer Feishu's question, for which Feishu waits 1 s (docs/feishu.md 2.1).
+	challengeTime = 800 * time.Millisecond
+	maxChallenge  = 64 << 10 // bytes of the bot's answer to it; a longer one is cut
+)
+
+// ServeHTTP takes POST /webhook/event and /webhook/card; everything else is 404.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost || (r.URL.Path != EventPath && r.URL.Path != CardPath) {
+		answer(w, http.StatusNotFound, "only Feishu's posts are taken here")
+		return
+	}
+	reading := http.NewResponseController(w)
+	p := s.bodies.begin(func() { _ = reading.SetReadDeadline(time.Unix(1, 0)) }) // a writer in a test has no deadlines
+	defer p.release()
+	_ = reading.SetReadDeadline(time.Now().Add(readTimeout))
+	plain, e, err := s.receive(r, p)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	_ = reading.SetReadDeadline(time.Time{})
+	s.Admitted(r)
+	select {
+	case s.posts <- struct{}{}:
+		defer func() { <-s.posts }()
+	default:
+		s.Counter("too_many")
+		answer(w, http.StatusServiceUnavailable, "too many posts at once")
+		return
+	}
+	if e.Type == typeChallenge {
+		s.Counter("challenge")
+		s.challenge(w, r, p.data, e.Challenge)
+		return
+	}
+	app := e.app()
+	s.Verified(app)
+	settle, ok := s.claim(w, e.key())
+	if !ok {
+		return
+	}
+	defer settle(false) // unless it was settled before
+	d := s.ask(app, plain)
+	switch {
+	case d.Verdict == feishu.Keep:
+		s.Counter("kept")
+		s.finish(d)
+		answer(w, http.StatusOK, "success")
+	case d.Verdict == feishu.Refuse:
+		s.Counter("refused")
+		answer(w, http.StatusServiceUnavailable, "the event could not be stored")
+	default:
+		if d.Instead != nil {
+			s.replace(r, p, d.Instead)
+		}
+		if s.pass(w, r, p.data, d, settle) && !d.Seen {
+			s.tap.Guard(func() { s.Passed(plain) })
+		}
+	}
+}
+
+// ask asks the tap about an event. Those of other apps pass.
+func (s *Server) ask(app string, event []byte) *conn.Decision {
+	if s.Tap == nil || !s.Own(app) {
+		return &conn.Decision{Verdict: feishu.Pass, Seen: true}
+	}
+	return s.tap.Await(event)
+}
+
+// finish waits for what the tap wants done after an event, which the bot has or is not given.
+func (s *Server) finish(d *conn.Decision) {
+	if !d.Wait() {
+		s.Counter("after_late")
+	}
+}
+
+// receive reads the body of r into p and verifies it. Without an error p is kept until it is released.
+func (s *Server) receive(r *http.Request, p *body) (plain []byte, e envelope, err error) {
+	most, err := s.admit(r)
+	if err != nil {
+		return nil, e, err
+	}
+	if err := p.read(r.Body, most); err != nil {
+		return nil, e, err
+	}
+	select {
+	case s.verifying <- struct{}{}:
+		defer func() { <-s.verifying }()
+	case <-p.dropped:
+	}
+	if !p.keep() {
+		return nil, e, errNoRoom
+	}
+	return s.verify(r, p.data)
+}
+
+// refuse answers a post that was not received, and closes its connection: the rest of its body does not matter.
+func (s *Server) refuse(w http.ResponseWriter, err error) {
+	w.Header().Set("Connection", "close")
+	switch {
+	case errors.Is(err, errTooLarge):
+		s.Counter("too_large")
+		answer(w, http.StatusRequestEntityTooLarge, err.Error())
+	case errors.Is(err, errNoRoom):
+		s.Counter("too_many")
+		answer(w, http.StatusServiceUnavailable, err.Error())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.Counter("too_slow")
+		answer(w, http.StatusRequestTimeout, "the body came too slowly")
+	case errors.Is(err, errForged):
+		s.Counter("forged")
+		s.warned.Do(func() { s.log.Warn("a post to the webhook is refused", "err", err) })
+		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // why does not concern strangers
+	default:
+		answer(w, http.StatusBadRequest, "the body cannot be read")
+	}
+}
+
+// claim takes an event for this post, so that the bot works on it once. settle is called with whether
+// the bot has answered it with 200; only the first call counts. Where ok is false claim has answered the post.
+func (s *Server) claim(w http.ResponseWriter, key string) (settle func(handled bool), ok bool) {
+	if key == "" {
+		return func(bool) {}, true
+	}
+	switch s.Answered.Claim(key) {
+	case dedup.Done:
+		s.Counter("repeated")
+		answer(w, http.StatusOK, "success")
+		return nil, false
+	case dedup.Pending:
+		s.Counter("in_progress")
+		answer(w, http.StatusServiceUnavailable, "the bot works on this event")
+		return nil, false
+	}
+	var once sync.Once
+	return func(handled bool) {
+		once.Do(func() {
+			err := s.Answered.Settle(key, handled)
+			if handled {
+				err = errors.Join(err, s.Answered.Flush())
+			}
+			if err != nil {
+				s.log.Warn("an answered event may be given to the bot again after a restart", "err", err)
+			}
+		})
+	}, true
+}
+
+// pass posts an event to the bot as it came, and gives Feishu the bot's answer, which waits for what the tap
+// wants done once the bot has the event. pass reports whether the bot answered 200, and settles the
+// event by it at once.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, d *conn.Decision, settle func(handled bool)) (took bool) {
+	// What has reached the bot is not called off because Feishu has stopped waiting.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.Timeout)
+	defer cancel()
+	resp, err := s.post(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(i httptrace.WroteRequestInfo) {
+			if i.Err == nil {
+				d.Begin(nil)
+			}
+		},
+	}), r, body)
+	if err != nil {
+		s.reached(0, err)
+		s.Counter("bot_away")
+		answer(w, http.StatusBadGateway, "the bot cannot be reached")
+		return false
+	}
+	defer resp.Body.Close()
+	took = resp.StatusCode == http.StatusOK
+	settle(took)
+	s.Counter("passed")
+	s.finish(d)
+	feishu.CopyHeader(w.Header(), resp.Header)
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, resp.Body) // Feishu posts again where it does not get all
+	return took
+}
+
+// challenge lets the bot answer Feishu's question, and answers it where the bot
+// does not: Feishu waits no longer than 1 s (docs/feishu.md 2.1).
+func (s *Server) challenge(w http.ResponseWriter, r *http.Request, body []byte, challenge string) {
+	ctx, cancel := context.WithTimeout(r.Context(), challengeTime)
+	defer cancel()
+	resp, err := s.post(ctx, r, body)
+	if err == nil {
+		defer resp.Body.Close()
+		var said []byte
+		if said, err = io.ReadAll(io.LimitReader(resp.Body, maxChallenge)); err == nil {
+			feishu.CopyHeader(w.Header(), resp.Header)
+			w.Header().Del("Content-Length")
+			w.WriteHeader(resp.StatusCode)
+			_, _ = w.Write(said)
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	_ = json.NewEncoder(w).Encode(map[string]string{"challenge": challenge})
+}
+
+// post sends the bot what came from Feishu.
+func (s *Server) post(ctx context.Context, r *http.Request, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.target(r.URL.RawQuery), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	feishu.ForwardHeader(req.Header, r.Header)
+	return s.do(req)
+}
+
+// do makes a post to the bot, and notes whether it reached it.
+func (s *Server) do(req *http.Request) (*http.Response, error) {
+	resp, err := s.client.Do(req)
+	switch {
+	case err == nil:
+		s.reached(resp.StatusCode, nil)
+	case req.Context().Err() == nil:
+		s.reached(0, err)
+	}
+	return resp, err
+}
+
+// target is the bot's address with the query of Feishu's post added.
+func (s *Server) target(rawQuery string) string {
+	u := *s.bot
+	switch {
+	case u.RawQuery == "":
+		u.RawQuery = rawQuery
+	case rawQuery != "":
+		u.RawQuery += "&" + rawQuery
+	}
+	return u.String()
+}
+
+// answer speaks as the SDKs do: {"msg":"…"}.
+func answer(w http.ResponseWriter, status int, msg string) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"msg":%q}`, msg)
+}

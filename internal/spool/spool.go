@@ -1,0 +1,399 @@
+// Package spool keeps JSON documents that wait for something: each is a file of one
+// folder, and may have a time at which it is due.
+//
+// # Files
+//
+// A document is a JSON object in a private file, whose first field "version" is the
+// version of its form ([Options.Version]); files of before there was one have version 0.
+// [Spool.Save] replaces a file in one step: a killed process leaves the old document or
+// the new. A file that holds no document is quarantined: renamed to *.broken, with a
+// warning. One of a later version is left alone.
+//
+// # Memory
+//
+// In memory are names, sizes and times. A document itself is there only while the disk
+// does not have it: [Spool.Hold] keeps it until it is saved or removed.
+//
+// # Time
+//
+// [Spool.Schedule] says when a document is due. [Spool.Wait] returns those that are, and
+// forgets their times: whoever waits schedules them again.
+package spool
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/wait"
+	"feishu-relay/relay"
+)
+
+// Errors.
+var (
+	ErrFull   = errors.New("the spool is full")
+	ErrLarge  = errors.New("the document is too large")
+	ErrBroken = errors.New("broken")
+
+	errLater = errors.New("written by a later version of this program")
+)
+
+// Options of a spool. Suffix and MaxFile are required.
+type Options struct {
+	Prefix, Suffix string       // of the names of its files
+	Version        int          // of the documents' form
+	MaxFile        int          // bytes of a document
+	MaxDocs        int          // documents; 0: no limit
+	MaxBytes       int64        // of all documents together; 0: no limit
+	MaxHeld        int64        // bytes of the documents that are held; 0: no limit
+	Quarantined    func()       // called for each broken file; nil: not
+	Logger         *slog.Logger // nil: discard
+}
+
+// Spool is the documents of one folder. Its methods are safe for concurrent use; two
+// calls for the same name are the caller's to put in order.
+type Spool[T any] struct {
+	root    *os.Root
+	opts    Options
+	changed chan struct{}
+
+	mu               sync.Mutex
+	docs             map[string]*doc[T] // by name; guarded by mu, as the rest is
+	due              dueHeap[T]
+	bytes, heldBytes int64
+}
+
+// doc is what is known of a document.
+type doc[T any] struct {
+	name   string
+	size   int64
+	held   *T        // the document, where the disk does not have it
+	onDisk bool      // there is a file, maybe an older one
+	at     time.Time // when it is due
+	index  int       // in the heap; -1: it has no time
+}
+
+// New returns the spool in a folder, which is the spool's own but for files with another
+// prefix or suffix. A nil root keeps nothing on disk. [Spool.Load] reads what is there.
+func New[T any](root *os.Root, o Options) *Spool[T] {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.MaxDocs = cmp.Or(o.MaxDocs, math.MaxInt)
+	o.MaxBytes, o.MaxHeld = cmp.Or(o.MaxBytes, math.MaxInt64), cmp.Or(o.MaxHeld, math.MaxInt64)
+	return &Spool[T]{root: root, opts: o, changed: make(chan struct{}, 1), docs: map[string]*doc[T]{}}
+}
+
+// Load calls take for each document of the folder, in the order of their names. A
+// document that take returns an error for is quarantined, too. What a killed process was
+// just writing is removed.
+func (s *Spool[T]) Load(take func(name string, v T) error) error {
+	if s.root == nil {
+		return nil
+	}
+	entries, err := fs.ReadDir(s.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		file, ours := strings.CutPrefix(entry.Name(), s.opts.Prefix)
+		name, document := strings.CutSuffix(file, s.opts.Suffix)
+		switch {
+		case !ours || !entry.Type().IsRegular():
+			continue
+		case strings.HasSuffix(file, ".tmp"):
+			_ = s.root.Remove(entry.Name())
+			continue
+		case !document:
+			continue
+		}
+		v, size, err := s.read(name)
+		if err == nil {
+			s.put(name, size, nil)
+			if err = take(name, v); err != nil {
+				err = fmt.Errorf("%w: %w", ErrBroken, err)
+			}
+		}
+		if errors.Is(err, ErrBroken) {
+			err = s.Quarantine(name, err)
+		}
+		if errors.Is(err, errLater) {
+			s.opts.Logger.Warn("a file of a later version is left alone", "folder", s.root.Name(), "file", entry.Name())
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Save writes a document. It returns [ErrLarge], [ErrFull] for a new one that is beyond the
+// bounds, or the error of the disk; then the file is as it was.
+func (s *Spool[T]) Save(name string, v T) error {
+	data, err := s.encode(v)
+	if err == nil {
+		err = s.room(name, int64(len(data)), 0)
+	}
+	if err == nil && s.root != nil {
+		err = safefile.ReplaceFast(s.root, s.file(name), data)
+	}
+	if err != nil {
+		return err
+	}
+	s.put(name, int64(len(data)), nil)
+	return nil
+}
+
+// Hold keeps a document of about that size in memory until it is saved or removed. It
+// returns [ErrFull] for one that is beyond the bounds; then what was known of it stays.
+func (s *Spool[T]) Hold(name string, v T, size int) error {
+	err := s.room(name, int64(size), int64(size))
+	if err == nil {
+		s.put(name, int64(size), &v)
+	}
+	return err
+}
+
+// Read returns a document: the one that is held, or the one on disk. The error of a file
+// that holds no document wraps [ErrBroken], that of a missing one [fs.ErrNotExist].
+func (s *Spool[T]) Read(name string) (T, error) {
+	s.mu.Lock()
+	if d := s.docs[name]; d != nil && d.held != nil {
+		defer s.mu.Unlock()
+		return *d.held, nil
+	}
+	s.mu.Unlock()
+	v, _, err := s.read(name)
+	return v, err
+}
+
+// Remove forgets a document and removes its file. A file that stays is logged, and found
+// again at the next start.
+func (s *Spool[T]) Remove(name string) {
+	if onDisk := s.forget(name); !onDisk || s.root == nil {
+		return
+	}
+	if err := s.root.Remove(s.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.opts.Logger.Warn("a file that is not needed any more stays", "file", s.file(name), "err", err)
+	}
+}
+
+// Quarantine forgets a document and renames its file to *.broken, for a person to look at.
+func (s *Spool[T]) Quarantine(name string, why error) error {
+	s.forget(name)
+	if s.opts.Quarantined != nil {
+		s.opts.Quarantined()
+	}
+	s.opts.Logger.Warn("a file that cannot be read is quarantined as *.broken", "folder", s.root.Name(),
+		"file", s.file(name), "err", why)
+	return s.root.Rename(s.file(name), s.file(name)+".broken")
+}
+
+// Len returns how many documents there are.
+func (s *Spool[T]) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.docs)
+}
+
+// Schedule says when a document is due; the zero time: not at all. Where there is no such
+// document, nothing happens.
+func (s *Spool[T]) Schedule(name string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.docs[name]
+	if d == nil {
+		return
+	}
+	s.unschedule(d)
+	if d.at = at; at.IsZero() {
+		return
+	}
+	heap.Push(&s.due, d)
+	if d.index == 0 {
+		wait.Wake(s.changed)
+	}
+}
+
+// Next returns when the first document is due; false: none has a time.
+func (s *Spool[T]) Next() (at time.Time, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.due) == 0 {
+		return time.Time{}, false
+	}
+	return s.due[0].at, true
+}
+
+// Changed receives a value when [Spool.Next] may have become earlier.
+func (s *Spool[T]) Changed() <-chan struct{} { return s.changed }
+
+// Due returns the names of what is due at now, in the order of their times, and forgets
+// these times.
+func (s *Spool[T]) Due(now time.Time) (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.due) > 0 && !now.Before(s.due[0].at) {
+		names = append(names, heap.Pop(&s.due).(*doc[T]).name)
+	}
+	return names
+}
+
+// Wait waits until something is due, and returns as [Spool.Due] does. Its error is ctx's.
+func (s *Spool[T]) Wait(ctx context.Context) ([]string, error) {
+	for {
+		if names := s.Due(time.Now()); len(names) > 0 {
+			return names, ctx.Err()
+		}
+		var due <-chan time.Time
+		if at, ok := s.Next(); ok {
+			due = time.After(time.Until(at))
+		}
+		select {
+		case <-due:
+		case <-s.changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (s *Spool[T]) file(name string) string { return s.opts.Prefix + name + s.opts.Suffix }
+
+// encode returns v as a line of JSON, with its version in front.
+func (s *Spool[T]) encode(v T) ([]byte, error) {
+	fields, err := relay.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	data := append(fmt.Appendf(nil, `{"version":%d,`, s.opts.Version), bytes.TrimPrefix(fields, []byte("{"))...)
+	if len(data) >= s.opts.MaxFile {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrLarge, len(data)+1, s.opts.MaxFile)
+	}
+	return append(data, '\n'), nil
+}
+
+// Decode reads the content of a file.
+func (s *Spool[T]) Decode(data []byte) (v T, err error) {
+	var form struct {
+		Version int `json:"version"`
+	}
+	switch {
+	case len(data) > s.opts.MaxFile:
+		return v, fmt.Errorf("%w: more than %d bytes", ErrBroken, s.opts.MaxFile)
+	case json.Unmarshal(data, &form) != nil: // its error may hold a piece of the text
+		return v, fmt.Errorf("%w: not a JSON document", ErrBroken)
+	case form.Version > s.opts.Version:
+		return v, errLater
+	case json.Unmarshal(data, &v) != nil:
+		return v, fmt.Errorf("%w: not the JSON document that is kept here", ErrBroken)
+	}
+	return v, nil
+}
+
+func (s *Spool[T]) read(name string) (v T, size int64, err error) {
+	if s.root == nil {
+		return v, 0, fs.ErrNotExist
+	}
+	f, err := safefile.Open(s.root, s.file(name), os.O_RDONLY)
+	if err != nil {
+		return v, 0, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, int64(s.opts.MaxFile)+1))
+	if err = errors.Join(err, f.Close()); err == nil {
+		v, err = s.Decode(data)
+	}
+	return v, int64(len(data)), err
+}
+
+// room returns ErrFull where a new document of that size, or held bytes more in memory,
+// are beyond the bounds.
+func (s *Spool[T]) room(name string, size, held int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	full := len(s.docs) >= s.opts.MaxDocs || s.bytes+size > s.opts.MaxBytes
+	if full && s.docs[name] == nil || s.heldBytes+held > s.opts.MaxHeld {
+		return ErrFull
+	}
+	return nil
+}
+
+// put notes a document; held is nil where the disk has it.
+func (s *Spool[T]) put(name string, size int64, held *T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.docs[name]
+	if d == nil {
+		d = &doc[T]{name: name, index: -1}
+		s.docs[name] = d
+	}
+	d.onDisk = d.onDisk || held == nil
+	s.size(d, size, held)
+}
+
+// forget reports whether the document may have a file.
+func (s *Spool[T]) forget(name string) (onDisk bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.docs[name]
+	if d == nil {
+		return true
+	}
+	s.size(d, 0, nil)
+	s.unschedule(d)
+	delete(s.docs, name)
+	return d.onDisk
+}
+
+// size notes how large d is, and where it is; mu is held.
+func (s *Spool[T]) size(d *doc[T], size int64, held *T) {
+	if d.held != nil {
+		s.heldBytes -= d.size
+	}
+	s.bytes += size - d.size
+	if d.size, d.held = size, held; held != nil {
+		s.heldBytes += size
+	}
+}
+
+// unschedule takes d off the heap; mu is held.
+func (s *Spool[T]) unschedule(d *doc[T]) {
+	if d.index >= 0 {
+		heap.Remove(&s.due, d.index)
+	}
+}
+
+// dueHeap is the documents that have a time, the earliest first.
+type dueHeap[T any] []*doc[T]
+
+func (h dueHeap[T]) Len() int { return len(h) }
+func (h dueHeap[T]) Less(i, j int) bool {
+	return cmp.Or(h[i].at.Compare(h[j].at), cmp.Compare(h[i].name, h[j].name)) < 0
+}
+func (h dueHeap[T]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+func (h *dueHeap[T]) Push(x any) {
+	d := x.(*doc[T])
+	d.index = len(*h)
+	*h = append(*h, d)
+}
+func (h *dueHeap[T]) Pop() any {
+	last := len(*h) - 1
+	d := (*h)[last]
+	d.index = -1
+	*h = slices.Delete(*h, last, last+1)
+	return d
+}

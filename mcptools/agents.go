@@ -1,0 +1,264 @@
+package mcptools
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/mailbox/tasks"
+	"feishu-relay/relay"
+)
+
+// maxPeers is the most agents that list_peers names, and maxDescription the
+// most bytes of what each says of itself; a note tells when there are more.
+const (
+	maxPeers       = 200
+	maxDescription = 1024
+)
+
+// peer is an [agent.Peer], described for a model.
+type peer struct {
+	AgentID     mailbox.AgentID `json:"agent_id" jsonschema:"its name"`
+	Description string          `json:"description" jsonschema:"what it says that it is for"`
+	Reachable   bool            `json:"reachable" jsonschema:"you may write to it, and it is alive"`
+	Status      mailbox.Status  `json:"status" jsonschema:"what it can do now: idle, busy or offline"`
+	Reason      string          `json:"reason,omitempty" jsonschema:"why it is not reachable"`
+}
+
+type peers struct {
+	Peers []peer `json:"peers" jsonschema:"every known agent but you"`
+	Note  string `json:"note,omitempty" jsonschema:"anything else about this list"`
+}
+
+func listPeers(s *service, ctx context.Context, _ struct{}) (peers, error) {
+	if s.Mailbox == nil {
+		return peers{[]peer{}, mailbox.NoDirectory}, nil
+	}
+	list, err := s.Mailbox.ListPeers(ctx)
+	if err != nil {
+		return peers{}, err
+	}
+	out := peers{make([]peer, 0, len(list.Peers)), list.Note}
+	for _, p := range list.Peers {
+		p.Description = cut(p.Description, maxDescription)
+		out.Peers = append(out.Peers, peer(p))
+	}
+	if more := len(out.Peers) - maxPeers; more > 0 {
+		// Whom one can reach comes first, else the order stays.
+		slices.SortStableFunc(out.Peers, func(a, b peer) int { return order(b.Reachable) - order(a.Reachable) })
+		out.Peers = out.Peers[:maxPeers]
+		out.Note = strings.TrimPrefix(fmt.Sprintf("%s; %d more agents are left out", out.Note, more), "; ")
+	}
+	return out, nil
+}
+
+func order(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+type sendToPeerArguments struct {
+	To            name   `json:"to" jsonschema:"agent_id of the receiver, as list_peers shows it; \"*\": all"`
+	Message       string `json:"message" jsonschema:"what to tell it, at most 64 KiB"`
+	CorrelationID name   `json:"correlation_id,omitempty" jsonschema:"when you answer a message that has a correlation_id: the same; else a UUID of your own, if you want one on the answer. What is no UUID is left out"`
+}
+
+type reached struct {
+	DeliveredTo        []string `json:"delivered_to" jsonschema:"the goals (sessions) of receivers that got it"`
+	UnreachableReasons []string `json:"unreachable_reasons" jsonschema:"who did not, and why"`
+}
+
+// sendToPeer leaves the gates to the mailbox, which has them in the order of docs/protocol.md 6.7.
+func sendToPeer(s *service, ctx context.Context, in sendToPeerArguments) (reached, error) {
+	got, err := s.Mailbox.SendToPeer(ctx, agent.PeerMessage{
+		To: mailbox.AgentID(in.To), Message: in.Message, CorrelationID: string(in.CorrelationID)})
+	return reached{append([]string{}, got.DeliveredTo...), append([]string{}, got.UnreachableReasons...)}, err
+}
+
+// maxDeadline is the most minutes that deadline_minutes takes: thirty days.
+const maxDeadline = 30 * 24 * 60
+
+type sendTaskArguments struct {
+	To              name    `json:"to" jsonschema:"agent_id of the receiver, as list_peers shows it"`
+	Task            string  `json:"task" jsonschema:"what is to be done, and what the result should look like, at most 64 KiB"`
+	Deadline        string  `json:"deadline,omitempty" jsonschema:"until when, as RFC 3339 with a zone, such as 2026-11-20T15:00:00Z"`
+	DeadlineMinutes minutes `json:"deadline_minutes,omitempty" jsonschema:"until when, in minutes from now, instead of deadline"`
+	CallbackChatID  name    `json:"callback_chat_id,omitempty" jsonschema:"the chat that the result belongs in, where a person asked for it: a group or a private chat, see who_am_i"`
+	CallbackChannel name    `json:"callback_channel,omitempty" jsonschema:"the channel of that chat (default feishu)"`
+	ForwardOf       name    `json:"forward_of,omitempty" jsonschema:"id of the message that gave you this work, as read_inbox shows it"`
+}
+
+// sentTask is an [agent.Sent], described for a model.
+type sentTask struct {
+	ID        string    `json:"id" jsonschema:"of the message"`
+	TaskID    string    `json:"task_id,omitempty" jsonschema:"of the task: updates on it carry it"`
+	ExpiresAt time.Time `json:"expires_at,omitzero" jsonschema:"until when it can be taken"`
+	Note      string    `json:"note,omitempty" jsonschema:"such as: the receiver is offline, and until when the task waits for it"`
+}
+
+func sendTask(s *service, ctx context.Context, in sendTaskArguments) (sentTask, error) {
+	d := agent.TaskDraft{To: mailbox.AgentID(in.To), Text: in.Task, ForwardOf: string(in.ForwardOf)}
+	var err error
+	if d.Deadline, err = in.deadline(time.Now()); err != nil {
+		return sentTask{}, err
+	}
+	if d.Callback, err = in.callback(); err != nil {
+		return sentTask{}, err
+	}
+	if strings.TrimSpace(in.Task) == "" {
+		return sentTask{}, refuse("task: missing: say what is to be done")
+	}
+	sent, err := s.Mailbox.SendTask(ctx, d)
+	return sentTask(sent), err
+}
+
+// deadline is when the task has to be done, or zero.
+func (in *sendTaskArguments) deadline(now time.Time) (time.Time, error) {
+	if in.Deadline == "" && in.DeadlineMinutes == 0 {
+		return time.Time{}, nil
+	}
+	if in.Deadline == "" {
+		return now.Add(time.Duration(in.DeadlineMinutes) * time.Minute), nil
+	}
+	if in.DeadlineMinutes != 0 {
+		return time.Time{}, refuse("give deadline or deadline_minutes, not both")
+	}
+	at, err := time.Parse(time.RFC3339, in.Deadline)
+	if err != nil {
+		return time.Time{}, refuse(
+			"deadline: want RFC 3339 with a zone, such as 2026-11-20T15:00:00Z; or give deadline_minutes")
+	}
+	return at, nil
+}
+
+// callback is the conversation that the result belongs in, or nil.
+func (in *sendTaskArguments) callback() (*mailbox.Callback, error) {
+	if in.CallbackChatID != "" {
+		return &mailbox.Callback{Channel: string(cmp.Or(in.CallbackChannel, relay.DefaultChannel)),
+			ChatID: string(in.CallbackChatID)}, nil
+	}
+	if in.CallbackChannel != "" {
+		return nil, refuse("callback_channel: name the chat, too, in callback_chat_id")
+	}
+	return nil, nil
+}
+
+type updateTaskArguments struct {
+	TaskID name   `json:"task_id,omitempty" jsonschema:"id of the task; may be left out while only one is open"`
+	State  step   `json:"state" jsonschema:"where it stands now"`
+	Text   string `json:"text,omitempty" jsonschema:"the result, the reason or the progress, at most 64 KiB"`
+	From   name   `json:"from,omitempty" jsonschema:"agent_id of who gave it; needed only where two gave tasks with the same id"`
+}
+
+func updateTask(s *service, ctx context.Context, in updateTaskArguments) (tasks.Record, error) {
+	record, err := s.Mailbox.UpdateTask(ctx, agent.TaskUpdate{
+		TaskID: string(in.TaskID), From: mailbox.AgentID(in.From), State: mailbox.TaskState(in.State), Text: in.Text})
+	return shown(record), err
+}
+
+// shown is t without the conversation that another agent wants the result in:
+// that is the other's to use, and would be an invitation to speak there (docs/mailbox.md, Rules).
+func shown(t tasks.Record) tasks.Record {
+	if t.Direction == tasks.Received {
+		t.Callback = nil
+	}
+	return t
+}
+
+// How many messages read_inbox hands out, unless told, and at most. A message
+// has at most [mailbox.MaxBody] bytes of text.
+const (
+	usualMail = 20
+	maxMail   = 64
+)
+
+type readInboxArguments struct {
+	Limit letterCount `json:"limit,omitempty" jsonschema:"at most so many messages (default 20)"`
+	Goal  name        `json:"goal,omitempty" jsonschema:"only what is for this session (goal_id) of yours; left out: everything, each message once"`
+}
+
+// letter is a message as a model needs it.
+type letter struct {
+	ID            string            `json:"id" jsonschema:"of the message; forward_of takes it"`
+	From          mailbox.AgentID   `json:"from" jsonschema:"agent_id of the sender"`
+	Type          mailbox.Type      `json:"type" jsonschema:"such as message, task, task_update"`
+	SentAt        time.Time         `json:"sent_at"`
+	Priority      mailbox.Priority  `json:"priority" jsonschema:"1 (critical) to 5 (background)"`
+	Text          string            `json:"text"`
+	Parts         []mailbox.Part    `json:"parts,omitempty" jsonschema:"what it has besides text"`
+	Task          *mailbox.Task     `json:"task,omitempty"`
+	Callback      *mailbox.Callback `json:"callback,omitempty"`
+	ReplyTo       string            `json:"reply_to,omitempty" jsonschema:"id of the message that it answers"`
+	CorrelationID string            `json:"correlation_id,omitempty" jsonschema:"give it back in an answer"`
+	Goal          string            `json:"goal_id,omitempty" jsonschema:"the session of yours that it is for"`
+}
+
+type inbox struct {
+	Messages []letter `json:"messages" jsonschema:"the most urgent first"`
+	Dropped  int      `json:"dropped" jsonschema:"older peer messages that there was no room for"`
+	Waiting  int      `json:"waiting" jsonschema:"messages still there: call again"`
+	Rendered string   `json:"-"`
+}
+
+func readInbox(s *service, ctx context.Context, in readInboxArguments) (inbox, error) {
+	d, err := s.Mailbox.Drain(ctx, cmp.Or(int(in.Limit), usualMail), string(in.Goal))
+	if err != nil {
+		return inbox{}, err
+	}
+	box := inbox{make([]letter, 0, len(d.Messages)), d.Dropped, d.Waiting, strings.TrimRight(d.Rendered, "\n")}
+	given := s.Mailbox.Tasks()
+	for i := range d.Messages {
+		l := letterOf(&d.Messages[i])
+		l.Callback = belongs(&l, given)
+		box.Messages = append(box.Messages, l)
+	}
+	return box, nil
+}
+
+func letterOf(m *agent.Mail) letter {
+	return letter{
+		ID: m.ID, From: m.From, Type: m.Type, SentAt: m.Timestamp, Priority: m.Priority, Text: m.Text(),
+		Parts: slices.DeleteFunc(slices.Clone(m.Content.Parts),
+			func(p mailbox.Part) bool { return p.Type == mailbox.PartText }),
+		Task: m.Task, ReplyTo: m.ReplyTo, CorrelationID: m.Metadata.CorrelationID, Goal: m.Goal,
+	}
+}
+
+// belongs is the conversation that this agent itself named when it gave the task
+// that l is a result of. What the sender names is not believed (docs/mailbox.md, Rules).
+func belongs(l *letter, given []tasks.Record) *mailbox.Callback {
+	if l.Task == nil || !l.Type.Result() {
+		return nil
+	}
+	for _, t := range given {
+		if t.Direction == tasks.Sent && t.Peer == l.From && t.ID == l.Task.ID {
+			return t.Callback
+		}
+	}
+	return nil
+}
+
+// inboxText is the messages as the mailbox renders them, and after them what a model needs to
+// know of them besides: ids, tasks, where results belong.
+var inboxText = rendering(`{{with .Messages}}{{$.Rendered}}
+
+# ABOUT THEM, IN THIS ORDER
+{{else}}No messages wait for you.
+{{end}}{{range .Messages}}<about id="{{value .ID}}" from="{{value .From}}"
+{{- with .Task}} task_id="{{value .ID}}"{{end}}
+{{- with .Callback}} result_belongs_in="{{value .Channel}}/{{value .Chat}}"{{end -}}
+/>{{if .Type.GivesTask}} report on it with update_task{{end}}
+{{end}}{{with .Dropped}}{{.}} older peer messages were dropped: too many waited.
+{{end}}{{with .Waiting}}{{.}} more wait: call read_inbox again.
+{{end}}`)
+
+func (b inbox) content(string) []mcp.Content { return render(inboxText, b) }

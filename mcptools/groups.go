@@ -1,0 +1,246 @@
+package mcptools
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/tasks"
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+// The most open tasks and conversations that who_am_i names; the rest is left
+// out, the oldest tasks and the last of the conversations given.
+const (
+	maxTasks         = 50
+	maxConversations = 200
+)
+
+// Identity is the answer of who_am_i. AgentID, Goals and OpenTasks come from the
+// [Mailbox] where there is one; the rest is what Options.WhoAmI says.
+type Identity struct {
+	AgentID       mailbox.AgentID `json:"agent_id" jsonschema:"your name among agents"`
+	BotName       string          `json:"bot_name,omitempty" jsonschema:"your name in the groups"` // "": not known yet
+	Description   string          `json:"description,omitempty" jsonschema:"what you are for"`
+	Capabilities  []string        `json:"capabilities" jsonschema:"what you can do"`
+	Goals         []string        `json:"goals" jsonschema:"your live sessions"`
+	OpenTasks     []tasks.Record  `json:"open_tasks" jsonschema:"not yet completed, failed or rejected"` // the newest first
+	Conversations []Conversation  `json:"conversations" jsonschema:"where you are"`
+	Limits        Limits          `json:"limits"`
+}
+
+// Conversation is a chat that the bot is in.
+type Conversation struct {
+	Channel       string    `json:"channel" jsonschema:"such as feishu"`
+	ChatID        string    `json:"chat_id" jsonschema:"what read_transcript (of groups) and callback_chat_id of send_task take"`
+	ChatType      string    `json:"chat_type" jsonschema:"group or p2p"`
+	Name          string    `json:"name,omitempty" jsonschema:"of the group"`
+	LastMessageAt time.Time `json:"last_message_at,omitzero" jsonschema:"when somebody last spoke there"`
+}
+
+// Limits is what this agent is held to.
+type Limits struct {
+	MaxMessageBytes    int `json:"max_message_bytes" jsonschema:"of one message"`
+	MaxConcurrentTasks int `json:"max_concurrent_tasks" jsonschema:"that you are given at once"`
+	MaxExchanges       int `json:"max_exchanges_per_peer" jsonschema:"messages between you and one agent in ten minutes; one result for each task or question is exempt; 0: no limit"`
+}
+
+func whoAmI(s *service, ctx context.Context, _ struct{}) (Identity, error) {
+	me := s.WhoAmI(ctx)
+	if s.Mailbox != nil {
+		me.AgentID, me.Goals = s.Mailbox.Self(), s.Mailbox.Goals()
+		me.OpenTasks = slices.DeleteFunc(slices.Clone(s.Mailbox.Tasks()),
+			func(t tasks.Record) bool { return tasks.Terminal(t.State) })
+	}
+	me.OpenTasks = atMost(me.OpenTasks, maxTasks)
+	for i, t := range me.OpenTasks {
+		me.OpenTasks[i] = shown(t)
+	}
+	me.Conversations = atMost(me.Conversations, maxConversations)
+	me.Capabilities, me.Goals = append([]string{}, me.Capabilities...), append([]string{}, me.Goals...)
+	return me, nil
+}
+
+// atMost is the first n of list, and no null in JSON.
+func atMost[T any](list []T, n int) []T { return append([]T{}, list[:min(len(list), n)]...) }
+
+// How many messages read_transcript shows, unless told, and at most; maxText is
+// the most bytes of one message's text, and maxTexts of all together: the
+// oldest are left out then, and the text says so.
+const (
+	usualEntries = 20
+	maxEntries   = 200
+	maxText      = 16 << 10
+	maxTexts     = 128 << 10
+)
+
+// maxChats is the most chats that are listed, the newest first.
+const maxChats = 200
+
+type readTranscriptArguments struct {
+	ChatID  name         `json:"chat_id,omitempty" jsonschema:"the group; left out: list the groups"`
+	Channel name         `json:"channel,omitempty" jsonschema:"its channel (default feishu)"`
+	Limit   messageCount `json:"limit,omitempty" jsonschema:"so many of the last messages (default 20)"`
+}
+
+// conversation is the messages of a group, or without one the list of groups.
+type conversation struct {
+	Chats    []chat `json:"chats,omitzero" jsonschema:"without chat_id: the groups, the one that spoke last first"`
+	Channel  string `json:"channel,omitempty" jsonschema:"with chat_id: its channel"`
+	ChatID   string `json:"chat_id,omitempty" jsonschema:"with chat_id: the same"`
+	Messages []said `json:"messages,omitzero" jsonschema:"with chat_id: the messages, the oldest first"`
+	LeftOut  int    `json:"left_out,omitempty" jsonschema:"older ones of those asked for, left out for their size"`
+}
+
+type chat struct {
+	Channel       string    `json:"channel" jsonschema:"such as feishu"`
+	ChatID        string    `json:"chat_id" jsonschema:"of the group"`
+	LastMessageAt time.Time `json:"last_message_at,omitzero" jsonschema:"when somebody last spoke there"`
+}
+
+type said struct {
+	Role       string    `json:"role" jsonschema:"user: a person; assistant: a bot"`
+	Sender     string    `json:"sender" jsonschema:"who said it; a bot's agent_id"`
+	SenderName string    `json:"sender_name,omitempty" jsonschema:"its name in the group"`
+	Text       string    `json:"text"`
+	MessageID  string    `json:"message_id,omitempty" jsonschema:"of the message"`
+	ParentID   string    `json:"parent_id,omitempty" jsonschema:"the message that it answers"`
+	SentAt     time.Time `json:"sent_at,omitzero"`
+	Recalled   bool      `json:"recalled,omitempty" jsonschema:"it was recalled: there is no text any more"`
+	Edited     bool      `json:"edited,omitempty" jsonschema:"the text is that of an edit"`
+
+	Files []transcript.File `json:"files,omitempty" jsonschema:"pictures and files sent with it"`
+}
+
+func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (conversation, error) {
+	if in.ChatID == "" {
+		return s.listChats(string(in.Channel))
+	}
+	c := conversation{Channel: string(cmp.Or(in.Channel, relay.DefaultChannel)), ChatID: string(in.ChatID), Messages: []said{}}
+	if !s.Visible(c.Channel, c.ChatID) {
+		return c, refuse("you are in no group %q on %q; without chat_id this tool lists your groups",
+			cut(c.ChatID, maxShown), cut(c.Channel, maxShown))
+	}
+	entries, err := s.Transcripts.Tail(c.Channel, c.ChatID, cmp.Or(int(in.Limit), usualEntries))
+	if err != nil {
+		return c, err
+	}
+	size := 0
+	for i, e := range slices.Backward(entries) {
+		e.Content = cut(e.Content, maxText)
+		if size += len(e.Content); size > maxTexts {
+			c.LeftOut = i + 1
+			break
+		}
+		c.Messages = append(c.Messages, said{e.Role, e.Sender, e.SenderName, e.Content, e.MessageID, e.ParentID,
+			unixMilli(e.TS), e.Recalled, e.Edited, e.Files.List()})
+	}
+	slices.Reverse(c.Messages)
+	return c, nil
+}
+
+// listChats lists the chats that the bot is in, of one channel or of all.
+func (s *service) listChats(channel string) (conversation, error) {
+	all, err := s.Transcripts.Chats()
+	if err != nil {
+		return conversation{}, err
+	}
+	list := conversation{}
+	for _, c := range all {
+		if (channel == "" || channel == c.Channel) && s.Visible(c.Channel, c.ChatID) {
+			list.Chats = append(list.Chats, chat{c.Channel, c.ChatID, unixMilli(c.LastTS)})
+		}
+	}
+	slices.SortStableFunc(list.Chats, func(a, b chat) int { return b.LastMessageAt.Compare(a.LastMessageAt) })
+	list.Chats = atMost(list.Chats, maxChats)
+	return list, nil
+}
+
+func unixMilli(ts int64) time.Time {
+	if ts == 0 {
+		return time.Time{} // unknown
+	}
+	return time.UnixMilli(ts).UTC()
+}
+
+var conversationText = rendering(`# TRANSCRIPT OF {{value .Channel}}/{{value .ChatID}}, THE OLDEST FIRST
+{{with .LeftOut}}{{.}} older messages are left out for their size.
+{{end}}{{range .Messages}}<message from="{{value .Sender}}" role="{{value .Role}}"
+{{- if and .SenderName (ne .SenderName .Sender)}} name="{{value .SenderName}}"{{end}}
+{{- if not .SentAt.IsZero}} sent_at="{{.SentAt.Format "2006-01-02T15:04:05Z07:00"}}"{{end}}
+{{- if .Recalled}} recalled="true"{{end}}
+{{- if .Edited}} edited="true"{{end}} id="{{value .MessageID}}">
+{{text .Text}}
+{{range .Files}}<file key="{{value .Key}}" type="{{value .Type}}"{{with .Name}} name="{{value .}}"{{end}}/>
+{{end}}</message>
+{{else}}Nothing has been said there yet.
+{{end}}`)
+
+func (c conversation) content(asJSON string) []mcp.Content {
+	if c.Chats != nil {
+		return says(asJSON)
+	}
+	return render(conversationText, c)
+}
+
+// maxFile is the most bytes of a file that a result holds: as base64 it is a third longer,
+// and clients keep results in memory and give them to a model.
+const maxFile = 4 << 20
+
+func fileRoute(message, key string) string {
+	return "GET /v1/messages/" + message + "/files/" + key
+}
+
+type getFileArguments struct {
+	MessageID name `json:"message_id" jsonschema:"of the message"`
+	Key       name `json:"key" jsonschema:"of the file in it, such as img_… or file_…"`
+}
+
+type gotFile struct {
+	MessageID name   `json:"message_id" jsonschema:"the same"`
+	Key       name   `json:"key" jsonschema:"the same"`
+	Type      string `json:"type,omitempty" jsonschema:"image or file"`
+	Name      string `json:"name,omitempty" jsonschema:"of the file, where it has one"`
+	MediaType string `json:"media_type" jsonschema:"of the resource"`
+	Bytes     int    `json:"bytes" jsonschema:"size of the file"`
+	data      []byte
+}
+
+func (f gotFile) content(asJSON string) []mcp.Content {
+	return append(says(asJSON), &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
+		URI:      "feishu://messages/" + url.PathEscape(string(f.MessageID)) + "/files/" + url.PathEscape(string(f.Key)),
+		MIMEType: f.MediaType, Blob: f.data,
+	}})
+}
+
+func getFile(s *service, ctx context.Context, in getFileArguments) (out gotFile, err error) {
+	if in.MessageID == "" || in.Key == "" {
+		return out, refuse("message_id and key are needed; read_transcript shows them")
+	}
+	id, key := string(in.MessageID), string(in.Key)
+	if err := errors.Join(relay.CheckID(id), relay.CheckID(key)); err != nil {
+		return out, refuse("message_id or key %v", err)
+	}
+	f, err := s.File(ctx, relay.MessageID(id), key)
+	if err != nil {
+		return out, err
+	}
+	defer f.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(f.Body, maxFile+1))
+	if err != nil {
+		return out, err
+	}
+	if len(data) > maxFile {
+		return out, refuse("the file is larger than %d bytes, the most that this tool returns; fetch it from the "+
+			"sidecar's local API: %s", maxFile, fileRoute(url.PathEscape(id), url.PathEscape(key)))
+	}
+	return gotFile{in.MessageID, in.Key, f.Type, f.Name, f.Served(), len(data), data}, nil
+}

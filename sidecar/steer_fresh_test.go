@@ -1,0 +1,108 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/internal/feishusim"
+	"feishu-relay/sidecar"
+	"feishu-relay/steer"
+)
+
+// The first word in a group may be a command: its answer knows all bots. Where nothing was
+// stopped, a continue says so.
+func TestFirstCommandOfAGroup(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	a, b := n.start(n.steered("agent_a")), n.start(n.steered("agent_b"))
+	botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	n.connected(a)
+	n.connected(b)
+	botA.introduce(t)
+	botB.introduce(t)
+	if got := n.answers("/relay mute BotA BotB 5m"); !strings.Contains(got, "BotA and BotB are muted until") {
+		t.Errorf("the answer is %q", got)
+	}
+	if got := n.answers("/relay continue"); got != "Nothing was stopped." {
+		t.Errorf("the answer is %q", got)
+	}
+	n.answers("/relay stop")
+	if got := n.answers("/relay continue"); got != "The bots go on." {
+		t.Errorf("the answer is %q", got)
+	}
+}
+
+// A person's message that is not for a connector's bot is counted once. Who may change things may
+// be told by a union_id, over a connector too.
+func TestConnectorWithholds(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotC"})
+	cfg := n.steered("agent_c")
+	cfg.Gateway, cfg.Connector = sidecar.GatewayConfig{}, true
+	cfg.AppID, cfg.AppSecret = apps[0].ID, sidecar.Secret(apps[0].Secret)
+	cfg.Steer.AnswerMode, cfg.Steer.By = "named", n.user.UnionID
+	c := n.start(cfg)
+	n.until("the connector is connected", func() bool {
+		st := c.Status()
+		return st.Feishu != nil && *st.Feishu && st.Identity.OpenID != ""
+	})
+	for i := 1; i <= 3; i++ {
+		n.says(fmt.Sprintf("for nobody, %d", i))
+		n.until("it is withheld", func() bool { return n.stops(c, "not_for_me") >= i })
+	}
+	if got := n.answers("/relay pause"); !strings.Contains(got, "are paused") {
+		t.Errorf("the answer is %q", got)
+	}
+	if got := n.stops(c, "not_for_me"); got != 3 {
+		t.Errorf("3 messages were withheld, and %d are counted", got)
+	}
+}
+
+// A muted bot is none of those of which one answers.
+func TestOneOfThoseThatHear(t *testing.T) {
+	t.Parallel()
+	c := newCircle(t, "file")
+	cfg := func(agent string) sidecar.Config {
+		cfg := c.config(agent)
+		cfg.Steer.AnswerMode = "one"
+		return cfg
+	}
+	a, b := c.start(cfg("agent_a")), c.start(cfg("agent_b"))
+	c.agree("members", func(g steer.Group) bool { return len(g.Bots) == 2 }, a, b)
+	ask := func(want string) {
+		t.Helper()
+		_, body := c.asks(b, "POST", "/v1/decide", `{"chat_id":"oc_1","content":"who answers?","role":"user","sender":"Ann"}`)
+		if !strings.Contains(string(body), want) {
+			t.Errorf("agent_b says %s, want %s", body, want)
+		}
+	}
+	ask(`"allow":false`)
+	c.asks(a, "PATCH", "/v1/groups/oc_1", `{"muted":{"agent_a":true}}`)
+	c.agree("the mute", func(g steer.Group) bool { return len(g.Settings.Muted) == 1 }, a, b)
+	ask(`"allow":true`)
+}
+
+// The records of groups that the bot is not in make room for those that it is in.
+func TestRecordsMakeRoom(t *testing.T) {
+	t.Parallel()
+	c := newCircle(t, "file")
+	cfg := c.config("agent_a")
+	dir := filepath.Join(cfg.RelayDir, "steer", "agents")
+	must(t, os.MkdirAll(dir, 0o700))
+	var lines strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&lines, `{"channel":"feishu","chat_id":"oc_other_%d","record":{"limit":{"at":%d,"id":"om_1","v":2}}}`+"\n",
+			i, time.Now().Add(-time.Hour).UnixMilli())
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "agent_a.jsonl"), []byte(lines.String()), 0o600))
+	a := c.start(cfg)
+	c.agree("member", func(g steer.Group) bool { return len(g.Bots) == 1 }, a)
+	c.asks(a, "PATCH", "/v1/groups/oc_1", `{"limit":3}`)
+	c.agree("the limit", func(g steer.Group) bool { return g.Settings.Limit == 3 }, a)
+}

@@ -1,0 +1,344 @@
+package sidecar
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	slashes "path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/httpapi"
+	"feishu-relay/internal/delivery"
+	"feishu-relay/internal/jsonl"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/relay"
+	"feishu-relay/relay/redisrelay"
+	"feishu-relay/steer"
+	"feishu-relay/transcript"
+)
+
+// Redacted is a place in which copies of a recalled message's text stood.
+type Redacted struct {
+	Place string // a file below RELAY_DIR, the transcript, the notices, or a stream of Redis
+	N     int    // lines, files or entries that lost the text
+	Err   error  // why there may be more
+}
+
+// Redact tells the sidecars of a group that a message was recalled, and takes the copies of its text
+// out of what this host keeps, of all agents, and out of the streams of Redis. It may run beside
+// sidecars. What is left where it was killed, the next one finds. err says why the sidecars could
+// not be told.
+func Redact(ctx context.Context, cfg Config, channel string, chat relay.ChatID, id relay.MessageID) (
+	found []Redacted, err error) {
+	if info, err := os.Stat(cfg.RelayDir); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("RELAY_DIR: there is no folder %s", cfg.RelayDir)
+	}
+	if cfg.Agent == "" {
+		cfg.Agent = "operator"
+	}
+	e := &eraser{lanes: &lanes{base: &base{cfg: cfg, log: slog.New(slog.DiscardHandler)}},
+		recalled: recalled{channel: channel, chat: chat, id: id}, needle: bytes.Trim(quote(string(id)), `"`)}
+	err = e.tell(ctx)
+	for pass := 0; ; pass++ {
+		before := e.removed
+		e.everywhere(ctx)
+		if e.removed == before || ctx.Err() != nil {
+			break
+		}
+		if pass == redactPasses {
+			e.note("", 0, errors.New("what was removed is written again; stop the sidecars and repeat the command"))
+			break
+		}
+	}
+	return e.found, errors.Join(err, ctx.Err())
+}
+
+const (
+	// redactPasses is how often copies are looked for again, since sidecars may write meanwhile.
+	redactPasses = 5
+	// redactWait is how long a file may be locked by a sidecar that was paused.
+	redactWait = 10 * time.Second
+	// maxCopy is above the bytes of any line or file that is read.
+	maxCopy = 32 << 20
+)
+
+// eraser is one call of Redact.
+type eraser struct {
+	*lanes
+	recalled
+	needle  []byte // the id, as it stands in JSON
+	found   []Redacted
+	removed int
+}
+
+// tell shares the mark of the recall, by which running sidecars forget the text, and each sidecar
+// hides what comes later.
+func (e *eraser) tell(ctx context.Context) error {
+	queue, err := e.openQueue(marksQueue)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = queue.Close() }()
+	m := e.recalled.mark(relay.MillisOf(time.Now()))
+	m.Agent = e.cfg.Agent
+	line, err := m.Encode()
+	if secret := string(e.cfg.RelaySecret); err == nil && secret != "" {
+		line, err = relay.Sign(line, secret)
+	}
+	if err == nil {
+		_, err = queue.Publish(ctx, [][]byte{line}, "")
+	}
+	return err
+}
+
+// note adds up what was done in a place.
+func (e *eraser) note(place string, n int, err error) {
+	if n == 0 && err == nil {
+		return
+	}
+	e.removed += n
+	i := slices.IndexFunc(e.found, func(r Redacted) bool { return r.Place == place })
+	if i < 0 {
+		i = len(e.found)
+		e.found = append(e.found, Redacted{Place: place})
+	}
+	e.found[i].N, e.found[i].Err = e.found[i].N+n, err
+}
+
+// everywhere takes the copies out of all places.
+func (e *eraser) everywhere(ctx context.Context) {
+	e.redactStore("transcript", e.cfg.TranscriptDir)
+	e.redactStore("notices", filepath.Join(e.cfg.TranscriptDir, MarksFolder))
+	e.redactFolder(ctx)
+	if e.cfg.Backend != "redis" {
+		return
+	}
+	for _, name := range []string{outboundQueue, inboundQueue, marksQueue} {
+		what := e.message
+		if name == marksQueue {
+			what = e.mark
+		}
+		queue, err := e.openQueue(name)
+		if err != nil {
+			e.note("redis", 0, err)
+			continue
+		}
+		n, err := queue.(*redisrelay.Queue).Remove(ctx, func(payload []byte) bool { return e.change(what)(payload) != nil })
+		e.note("redis "+name, n, err)
+		_ = queue.Close()
+	}
+}
+
+func (e *eraser) redactStore(place, dir string) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	store, err := transcript.Open(dir, nil)
+	if err != nil {
+		e.note(place, 0, err)
+		return
+	}
+	n, err := store.Redact(e.channel, string(e.chat), string(e.id))
+	e.note(place, n, errors.Join(err, store.Close()))
+}
+
+// textFiles are the files below RELAY_DIR that have texts, and what becomes of a line that has the
+// recalled one, or of a file without lines. nil: the file is removed.
+func (e *eraser) textFiles() []textFile {
+	return []textFile{
+		{"outbound.*", e.message},
+		{"inbound.*", e.message},
+		{"outbox/*/outbound/*", e.message},
+		{"outbox/*/inbound/*", e.message},
+		{"outbox/*/marks/*", e.mark},
+		{"steer/marks.*", e.mark},
+		{"steer/held/*", e.held},
+		{nativeQueue + "/*/" + nativeQueue + ".*", e.message},
+		{"processed/*.stream.jsonl*", func(line []byte) []byte { return httpapi.Redacted(line, e.id) }},
+		{"processed/*.malformed.jsonl*", e.malformed},
+		{"deliveries/*/*", func(file []byte) []byte { return delivery.Redacted(file, e.id, string(relay.Recalled)) }},
+		{"gateway/*/draft-*", nil},
+	}
+}
+
+type textFile struct {
+	pattern string // of its path
+	without func(line []byte) (text []byte)
+}
+
+// redactFolder takes the copies out of the files below RELAY_DIR.
+func (e *eraser) redactFolder(ctx context.Context) {
+	root, err := os.OpenRoot(e.cfg.RelayDir)
+	if err != nil {
+		e.note("RELAY_DIR", 0, err)
+		return
+	}
+	defer func() { _ = root.Close() }()
+	files := e.textFiles()
+	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // meanwhile
+		case err != nil:
+			e.note(name, 0, err)
+		case d.IsDir():
+			if name != "." && !slices.ContainsFunc(files, func(f textFile) bool { return f.below(name) }) {
+				return fs.SkipDir
+			}
+		default:
+			i := slices.IndexFunc(files, func(f textFile) bool {
+				is, _ := slashes.Match(f.pattern, name)
+				return is
+			})
+			if i < 0 {
+				return nil
+			}
+			n, err := e.redactFile(ctx, root, name, files[i].without)
+			e.note(name, n, err)
+		}
+		return ctx.Err()
+	})
+}
+
+// below reports whether a folder is, or is above, one that has such files.
+func (f textFile) below(folder string) bool {
+	parts := strings.Split(f.pattern, "/")
+	is, _ := slashes.Match(strings.Join(parts[:min(len(parts)-1, strings.Count(folder, "/")+1)], "/"), folder)
+	return is
+}
+
+// redactFile takes the copies out of a file, in place: positions in it stay what they are, and a
+// file that a sidecar has replaced or removed meanwhile does not come back.
+func (e *eraser) redactFile(ctx context.Context, root *os.Root, name string, without func([]byte) []byte) (n int, err error) {
+	if without == nil {
+		return e.removeFile(root, name)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, redactWait, jsonl.ErrLocked)
+	defer cancel()
+	for _, replace := range []func(*os.Root, string, int, func([]byte) []byte) (bool, error){jsonl.Replace, jsonl.ReplaceRest} {
+		for done := true; done; {
+			err := jsonl.Retry(ctx, func(time.Duration) (err error) {
+				done, err = replace(root, name, maxCopy, e.change(without))
+				return err
+			})
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // meanwhile
+				return n, nil
+			case errors.Is(err, jsonl.ErrReplaced) && ctx.Err() == nil: // a sidecar writes there: look again
+				done = true
+			case err != nil:
+				return n, err
+			case done:
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+// removeFile removes a draft of the message.
+func (e *eraser) removeFile(root *os.Root, name string) (n int, err error) {
+	data, err := safefile.ReadFile(root, name)
+	if err == nil && e.change(e.draft)(data) != nil {
+		if err = root.Remove(name); err == nil {
+			return 1, nil
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return 0, err
+}
+
+// none is the text of a line that is gone: readers pass over white space.
+var none = []byte{}
+
+// change is without for what has the message's id in it. What is torn is removed, and a message
+// behind it stays.
+func (e *eraser) change(without func(line []byte) []byte) func(line []byte) []byte {
+	return func(line []byte) []byte {
+		if !bytes.Contains(line, e.needle) {
+			return nil
+		}
+		if json.Valid(line) {
+			return without(line)
+		}
+		whole, ok := relay.Salvage(line)
+		switch {
+		case !ok || e.message(whole) != nil:
+			return none
+		case bytes.Contains(line[:len(line)-len(whole)], e.needle):
+			return whole
+		}
+		return nil
+	}
+}
+
+// message is a line of a queue without the message.
+func (e *eraser) message(line []byte) []byte {
+	var m struct {
+		RelayMsgID relay.MessageID `json:"relay_msg_id"`
+		MessageID  relay.MessageID `json:"message_id"`
+		Channel    string          `json:"channel"`
+		ChatID     relay.ChatID    `json:"chat_id"`
+		Metadata   relay.Metadata  `json:"metadata"`
+	}
+	_ = json.Unmarshal(line, &m) // a field of another type is left out
+	if !e.here(m.Channel, m.ChatID) ||
+		!slices.Contains([]relay.MessageID{m.MessageID, m.RelayMsgID, relay.MessageID(m.Metadata.Text(metaEditOf))}, e.id) {
+		return nil
+	}
+	return none
+}
+
+// here reports whether that is the message's chat; what names none may be.
+func (e *eraser) here(channel string, chat relay.ChatID) bool {
+	return (channel == "" || channel == e.channel) && (chat == "" || chat == e.chat)
+}
+
+// mark is a line of the marks without the message's text: it was a command, or an edit or the answer
+// says it.
+func (e *eraser) mark(line []byte) []byte {
+	var m steer.Mark
+	_ = json.Unmarshal(line, &m)
+	if m.Text == "" || !e.here(m.Channel, m.ChatID) || m.MessageID != e.id &&
+		(m.Of != e.id || m.Kind != steer.Edited && m.Act != steer.Answer) {
+		return nil
+	}
+	return none
+}
+
+// held is a line of the messages that can be released without the message.
+func (e *eraser) held(line []byte) []byte {
+	var h heldMessage
+	if json.Unmarshal(line, &h) != nil || !e.here(h.Channel, h.ChatID) || h.Key != string(e.id) {
+		return nil
+	}
+	return none
+}
+
+// malformed is a line of the quarantine without the message.
+func (e *eraser) malformed(line []byte) []byte {
+	var text string
+	if json.Unmarshal(line, &text) != nil {
+		return e.message(line)
+	}
+	return e.change(e.message)([]byte(text))
+}
+
+// draft is a draft's file without the message.
+func (e *eraser) draft(file []byte) []byte {
+	var d struct{ Message struct{ ID relay.MessageID } }
+	_ = json.Unmarshal(file, &d)
+	if d.Message.ID != e.id {
+		return nil
+	}
+	return none
+}

@@ -1,0 +1,132 @@
+package sidecar
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"feishu-relay/feishu"
+	"feishu-relay/policy"
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+)
+
+// A recall that is read before the bot is known to be in the group counts for the text that comes
+// later, and in no other group.
+func TestRecallBeforeTheBotIsInTheGroup(t *testing.T) {
+	t.Parallel()
+	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
+	if s.chats.in("feishu", "oc_new") {
+		t.Fatal("the bot is in the group")
+	}
+	s.steer.take(new(recalled{"feishu", "oc_new", "om_1"}.mark(1)), true)
+	s.chats.saw("feishu", "oc_new", 1)
+	m := relay.Message{MessageID: "om_1", RelayMsgID: "om_1", Channel: "feishu", ChatID: "oc_new", Content: "secret"}
+	if why, err := s.steer.steered(&m, m.TS.Time()); why != relay.Recalled || err != nil {
+		t.Errorf("it stops for %q, %v", why, err)
+	}
+	if _, err := s.chats.record(s.chats.transcript.Append, "feishu", "oc_new", botEntry(&m, m.TS.Time())); err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.chats.transcript.Tail("feishu", "oc_new", 9)
+	if err != nil || len(list) != 1 || !list[0].Recalled || list[0].Content != "" {
+		t.Errorf("the transcript has %+v, %v", list, err)
+	}
+	if m.ChatID = "oc_own"; s.chats.wasRecalled(&m) {
+		t.Error("it is recalled in another group")
+	}
+}
+
+// A command that was recalled, and the answer to it, are shown without their texts.
+func TestMarksOfARecalledCommand(t *testing.T) {
+	t.Parallel()
+	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
+	s.chats.saw("feishu", "oc_own", 1)
+	about := func(kind steer.Kind, act steer.Act, id relay.MessageID) *steer.Mark {
+		return &steer.Mark{ID: "x/" + string(id), Kind: kind, Act: act, Channel: "feishu", ChatID: "oc_own", MessageID: id, Of: "om_1",
+			Text: "text of " + string(id), TS: 5}
+	}
+	s.steer.take(new(recalled{"feishu", "oc_own", "om_1"}.mark(1)), true)
+	marks := []*steer.Mark{about(steer.Command, steer.Answer, "om_1"), about(steer.Notice, steer.Answer, "om_2"),
+		about(steer.Notice, steer.Stop, "om_3")}
+	e := &eraser{recalled: recalled{"feishu", "oc_own", "om_1"}}
+	for i, m := range marks {
+		s.steer.take(m, true)
+		line, err := m.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gone := e.mark(line) != nil; gone != (i < 2) {
+			t.Errorf("the line of %s is removed: %t", m.MessageID, gone)
+		}
+	}
+	list, err := s.chats.shown.Tail("feishu", "oc_own", 9)
+	if err != nil || len(list) != 3 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for i, want := range []string{"", "", "text of om_3"} {
+		if list[i].Content != want || list[i].Recalled != (want == "") {
+			t.Errorf("it is shown as %+v", list[i])
+		}
+	}
+}
+
+// The gateway answers for a message that the bot was given until that is recalled.
+func TestInjectedIsRecalled(t *testing.T) {
+	t.Parallel()
+	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
+	h := host{chats: s.chats, door: newGatewayDoor(s.app, s.deliver)}
+	h.door.shown.Add("om_1", feishu.Message{ID: "om_1", ChatID: "oc_own"})
+	if _, ok := h.Injected("om_1"); !ok {
+		t.Error("it is not known")
+	}
+	s.steer.take(new(recalled{"feishu", "oc_own", "om_1"}.mark(1)), true)
+	if _, ok := h.Injected("om_1"); ok {
+		t.Error("it is answered for")
+	}
+}
+
+// Nothing brings back the text of a recalled message that was held: no edit, no release, no line of
+// before.
+func TestHeldIsRecalled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := newBase(Config{RelayDir: dir, Agent: "agent_b"}, Options{})
+	if err := b.openFolders(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := openHeld(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		id := relay.MessageID(fmt.Sprint("om_", i))
+		m := relay.Message{MessageID: id, RelayMsgID: id, Channel: "feishu", ChatID: "oc_1", Content: "secret", SenderAgentName: "agent_a"}
+		line, err := m.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.note(heldMessage{Key: string(id), Line: json.RawMessage(line)}); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			h.forget(string(id)) // its line is in the journal
+		}
+		var all sync.WaitGroup
+		m.Content = "secret edit"
+		all.Go(func() { h.edit(string(id), &m) })
+		all.Go(func() { h.recall(id) })
+		all.Wait()
+		data, err := os.ReadFile(filepath.Join(dir, "steer", "held", "agent_b.jsonl"))
+		if err != nil || bytes.Contains(data, []byte("secret")) || len(h.byKey) > 0 {
+			t.Fatalf("%s: %v, %s", id, err, data)
+		}
+	}
+	if err := b.close(); err != nil {
+		t.Error(err)
+	}
+}
