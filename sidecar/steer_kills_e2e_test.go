@@ -58,8 +58,8 @@ func TestAnswersUnderKills(t *testing.T) {
 }
 
 // Of two bots behind gateways one is given each message of a person, as the event that Feishu sent,
-// while the sidecar whose turn it is gets killed; the other one only where that died between the
-// delivery and its note of it.
+// while the sidecar whose turn it is gets killed. Where that died between the delivery and its note of
+// it, the message is given once more, to the other bot or to the same one, whoever claims it first.
 func TestOneOfTwoGatewaysUnderKills(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"marked", "given", ""} {
@@ -90,7 +90,7 @@ func TestOneOfTwoGatewaysUnderKills(t *testing.T) {
 			n.hears(n.botB, "the end")
 			a, b := n.botA.given(first), n.botB.given(first)
 			switch {
-			case a > 1 || b > 1, step == "marked" && (a != 1 || b != 0), step == "given" && b != 1:
+			case a > 1 || a+b > 2, step == "marked" && (a != 1 || b != 0), step == "given" && b < 1:
 				t.Errorf("killed at %q: BotA was given the message %d times, BotB %d times", step, a, b)
 			}
 			if a, b := n.botA.given(second), n.botB.given(second); a+b != 1 {
