@@ -7,14 +7,15 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"feishu-relay/mailbox"
 	"feishu-relay/relay"
 )
 
+// maxRegistry and maxEntries bound the registry. One that is larger is neither
+// read nor written: that is an error that names the bound.
 const (
-	// maxRegistry and maxEntries bound the registry. One that is larger is neither
-	// read nor written: that is an error that names the bound.
 	maxRegistry = 8 << 20
 	maxEntries  = 10_000
 )
@@ -27,19 +28,27 @@ type entry struct {
 	raw json.RawMessage
 }
 
-func newEntry(id mailbox.AgentID, raw []byte) (entry, error) {
-	key, err := relay.Marshal(id)
-	return entry{id: id, key: key, raw: raw}, err
+// beat is the heartbeat of e; one that cannot be read is older than any.
+func (e entry) beat() time.Time {
+	c, err := mailbox.DecodeCard(e.id, e.raw)
+	if err != nil {
+		return time.Time{}.Add(-1)
+	}
+	return c.LastHeartbeat
 }
 
 // entries is a registry in the order of its file.
 type entries []entry
 
-var errNoRegistry = errors.New("it is no JSON object of agents")
+var (
+	errNoRegistry = errors.New("it is not a JSON object of agents")
+	errTooMany    = fmt.Errorf("the registry has more than %d entries: remove those of agents that left", maxEntries)
+	errTooBig     = fmt.Errorf("the registry has more than %d bytes: remove the entries of agents that left", maxRegistry)
+)
 
 // parseRegistry reads a registry. No content at all is an empty one; of two entries
 // under one key the later counts, as everywhere.
-func parseRegistry(data []byte) (entries, error) {
+func parseRegistry(data []byte) (list entries, err error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if len(data) == 0 {
 		return nil, nil
@@ -48,17 +57,13 @@ func parseRegistry(data []byte) (entries, error) {
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return nil, errNoRegistry
 	}
-	var list entries
 	places := map[mailbox.AgentID]int{}
 	for dec.More() {
 		from := dec.InputOffset()
 		t, err := dec.Token()
 		id, ok := t.(string)
-		if err != nil || !ok {
-			return nil, errNoRegistry
-		}
 		e := entry{id: mailbox.AgentID(id), key: bytes.Clone(bytes.TrimLeft(data[from:dec.InputOffset()], " \t\r\n,"))}
-		if err := dec.Decode(&e.raw); err != nil {
+		if err != nil || !ok || dec.Decode(&e.raw) != nil {
 			return nil, errNoRegistry
 		}
 		if at, twice := places[e.id]; twice {
@@ -71,76 +76,54 @@ func parseRegistry(data []byte) (entries, error) {
 		places[e.id] = len(list)
 		list = append(list, e)
 	}
-	if _, err := dec.Token(); err != nil { // the closing brace
-		return nil, errNoRegistry
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+	_, err = dec.Token() // the closing brace
+	if _, end := dec.Token(); err != nil || !errors.Is(end, io.EOF) {
 		return nil, errNoRegistry
 	}
 	return list, nil
 }
-
-var errTooMany = fmt.Errorf("the registry has more than %d entries: remove those of agents that are no more",
-	maxEntries)
 
 // format writes a registry, one entry after the other.
 func (l entries) format() ([]byte, error) {
 	if len(l) > maxEntries {
 		return nil, errTooMany
 	}
-	var b bytes.Buffer
-	b.WriteByte('{')
+	b := []byte{'{'}
 	for i, e := range l {
 		if i > 0 {
-			b.WriteByte(',')
+			b = append(b, ',')
 		}
-		b.WriteString("\n  ")
-		b.Write(e.key)
-		b.WriteString(": ")
-		b.Write(e.raw)
+		b = fmt.Appendf(b, "\n  %s: %s", e.key, e.raw)
 	}
-	b.WriteString("\n}\n")
-	if b.Len() > maxRegistry {
+	if b = append(b, "\n}\n"...); len(b) > maxRegistry {
 		return nil, errTooBig
 	}
-	return b.Bytes(), nil
+	return b, nil
 }
 
-var errTooBig = fmt.Errorf("the registry has more than %d bytes: remove the entries of agents that are no more",
-	maxRegistry)
-
-// get returns an agent's entry, nil where there is none.
-func (l entries) get(id mailbox.AgentID) json.RawMessage {
-	for _, e := range l {
-		if e.id == id {
-			return e.raw
-		}
-	}
-	return nil
+func (l entries) index(id mailbox.AgentID) int {
+	return slices.IndexFunc(l, func(e entry) bool { return e.id == id })
 }
 
-// set replaces an agent's entry, or adds it at the end. It leaves l itself as it is.
-func (l entries) set(e entry) entries {
-	l = slices.Clone(l)
-	for i := range l {
-		if l[i].id == e.id {
-			l[i].raw = e.raw
-			return l
-		}
+// get returns an agent's entry.
+func (l entries) get(id mailbox.AgentID) (entry, bool) {
+	if i := l.index(id); i >= 0 {
+		return l[i], true
 	}
-	return append(l, e)
+	return entry{}, false
 }
 
-// later reports whether entry a has a later heartbeat than b, where one that
-// cannot be read is older than any; orSame is what counts when both are alike.
-func later(id mailbox.AgentID, a, b json.RawMessage, orSame bool) bool {
-	first, err1 := mailbox.DecodeCard(id, a)
-	second, err2 := mailbox.DecodeCard(id, b)
-	switch {
-	case (err1 == nil) != (err2 == nil):
-		return err1 == nil
-	case err1 != nil || first.LastHeartbeat.Equal(second.LastHeartbeat):
-		return orSame
+// with replaces an agent's entry, or adds it at the end. It leaves l itself as it is.
+func (l entries) with(e entry) entries {
+	i := l.index(e.id)
+	if l = slices.Clone(l); i < 0 {
+		return append(l, e)
 	}
-	return first.LastHeartbeat.After(second.LastHeartbeat)
+	l[i].raw = e.raw
+	return l
+}
+
+func newEntry(id mailbox.AgentID, raw []byte) entry {
+	key, _ := relay.Marshal(id) // a string is always JSON
+	return entry{id: id, key: key, raw: raw}
 }

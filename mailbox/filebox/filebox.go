@@ -42,13 +42,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 )
 
-// Options of a Store. The zero value of each field is a good one.
+// Options of a Store. The zero value of each field is usable.
 type Options struct {
-	// Logger gets what was set aside, mended or removed; nil discards it.
+	// Logger gets what was set aside, fixed or removed; nil discards it.
 	Logger *slog.Logger
 	// Recheck is how often the folders are looked at without a notice of a
 	// change (0: 2 s): notices get lost, on network file systems always.
@@ -66,13 +68,15 @@ type Store struct {
 	signing mailbox.Signing
 	deaf    bool          // no notices of change: for tests of the recheck alone
 	patient time.Duration // lockWait
-	clock   clock
 	settled atomic.Uint64 // since the last pruning
 
 	mu     sync.Mutex
 	counts map[mailbox.AgentID]*count // guarded by mu
+	named  int64                      // the time in the newest name of ours, in nanoseconds; guarded by mu
 
-	cards cards
+	turn *semaphore.Weighted       // of who changes the registry or what follows
+	own  map[mailbox.AgentID]entry // the cards set here, as last written
+	seen entries                   // the last good registry
 }
 
 var _ mailbox.Store = (*Store)(nil)
@@ -97,13 +101,14 @@ func Open(dir string, opts *Options) (*Store, error) {
 		signing: o.Signing,
 		patient: lockWait,
 		counts:  map[mailbox.AgentID]*count{},
-		cards:   newCards(),
+		turn:    semaphore.NewWeighted(1),
+		own:     map[mailbox.AgentID]entry{},
 	}
 	if _, err := s.dir.Open(true); err != nil {
 		return nil, fmt.Errorf("mailbox: %w", err)
 	}
 	if name := safefile.NetworkFS(dir); name != "" {
-		s.log.Warn("the mailbox lies on a network file system: mail is safe, but locks and notices of change may not work between hosts",
+		s.log.Warn("the mailbox is on a network file system: mail is safe, but locks and notices of change may not work",
 			"dir", dir, "file_system", name)
 	}
 	return s, nil

@@ -74,67 +74,58 @@ type receiver struct {
 func (r *receiver) run(ctx context.Context) error {
 	r.store.prune(r.agent)
 	pruned := time.Now()
-	if err := r.scan(ctx, true); err != nil {
-		return err
-	}
-	if r.looked != nil {
+	err := r.scan(ctx, true, "")
+	if err == nil && r.looked != nil {
 		r.looked()
 	}
-	for {
-		why, err := r.notices.Next(ctx)
+	for err == nil {
+		var why safefile.Notice
+		why, err = r.notices.Next(ctx)
 		switch {
 		case err != nil:
-			return err
 		case why.Ticked:
-			err = r.scan(ctx, false)
+			err = r.scan(ctx, false, "")
 			if time.Since(pruned) > pruneAfter {
 				r.store.prune(r.agent)
 				pruned = time.Now()
 			}
 		case why.Lost, why.Gone:
-			err = r.scan(ctx, true)
+			err = r.scan(ctx, true, "")
 		case isMail(why.Name) && !why.Chmod:
-			if err = r.noticed(why.Name); vanished(err) {
-				err = r.scan(ctx, true)
-			}
+			err = r.scan(ctx, false, why.Name)
 		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// noticed looks at one file that something happened to.
-func (r *receiver) noticed(name string) error {
-	box, err := r.store.inbox(r.agent)
-	if err != nil {
-		return fmt.Errorf("inbox of %s: %w", r.agent, err)
-	}
-	defer box.Close()
-	r.look(box, name, true)
-	return nil
-}
-
-// scan looks at everything in the inbox, unless the folder is as it was. A folder
-// that is removed or replaced while it is read is looked at again.
-func (r *receiver) scan(ctx context.Context, force bool) error {
-	err := r.scanOnce(ctx, force)
-	for try := 1; try < maxTries && vanished(err) && ctx.Err() == nil; try++ {
-		err = r.scanOnce(ctx, true)
 	}
 	return err
 }
 
-func (r *receiver) scanOnce(ctx context.Context, force bool) error {
-	box, err := r.store.inbox(r.agent)
-	if err != nil {
+// scan looks at everything in the inbox, unless the folder is as it was; or only at the file
+// of that name, to which something happened. A folder that is removed or replaced while it
+// is read is looked at again.
+func (r *receiver) scan(ctx context.Context, force bool, name string) error {
+	err := r.scanOnce(ctx, force, name)
+	for try := 1; try < maxTries && vanished(err) && ctx.Err() == nil; try++ {
+		err = r.scanOnce(ctx, true, "")
+	}
+	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("inbox of %s: %w", r.agent, err)
 	}
+	return err
+}
+
+func (r *receiver) scanOnce(ctx context.Context, force bool, name string) error {
+	box, err := r.store.folder(r.agent, inbox)
+	if err != nil {
+		return err
+	}
 	defer box.Close()
+	if name != "" {
+		r.look(box, name, true)
+		return nil
+	}
 	anew := r.notices.Arm() // before the look: what comes behind it is noticed
 	now, err := box.Stat(".")
 	if err != nil {
-		return fmt.Errorf("inbox of %s: %w", r.agent, err)
+		return err
 	}
 	if !force && !anew && len(r.open) == 0 && r.folder != nil && os.SameFile(now, r.folder) &&
 		now.ModTime().Equal(r.folder.ModTime()) && r.scanned.Sub(now.ModTime()) > racy {
@@ -180,13 +171,6 @@ func (r *receiver) list(box *os.Root) ([]string, error) {
 	return slices.DeleteFunc(second, func(name string) bool { return newest.compare(ageOf(name)) < 0 }), nil
 }
 
-func mail(box *os.Root) ([]string, error) {
-	list, err := safefile.Names(box)
-	list = slices.DeleteFunc(list, func(name string) bool { return !isMail(name) })
-	slices.SortFunc(list, compareNames)
-	return list, err
-}
-
 func forget[V any](m map[string]V, there map[string]bool) {
 	for name := range m {
 		if !there[name] {
@@ -205,12 +189,13 @@ func (r *receiver) look(box *os.Root, name string, changed bool) {
 			return
 		}
 	}
-	raw, info, err := read(box, name)
+	raw, info, err := read(box, name, mailbox.MaxEnvelope)
+	_, long := errors.AsType[tooLong](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		delete(r.shown, name)
 		return
-	case errors.Is(err, errNoFile), errors.Is(err, errTooLong):
+	case errors.Is(err, errNoFile), long:
 		r.setAside(name, err)
 		return
 	case err != nil:

@@ -2,205 +2,204 @@ package filebox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	mrand "math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
+	"feishu-relay/mailbox"
 )
 
 const (
 	registry     = "_registry.json"
 	registryLock = registry + ".lock"
+	brokenPrefix = registry + ".broken-"
 
 	// lockWait is how long the registry's lock is waited for: a process that
 	// was stopped in the middle may hold it.
 	lockWait = 10 * time.Second
-	// wholeWait is how long a registry that is no JSON is looked at again, since
+	// wholeWait is how long a registry that is not JSON is read again, since
 	// another program may be writing it; one that nobody touched for written is
-	// taken for broken at once.
+	// broken at once.
 	wholeWait = 500 * time.Millisecond
 	written   = 2 * time.Second
 	// maxTries bounds the rewrites of one change that other programs got in
 	// between.
 	maxTries = 50
+	// maxBroken bounds the broken registries that are kept; the oldest beyond it
+	// are removed, with a warning.
+	maxBroken = 20
+	// staleCard is how old the last heartbeat of another agent is at most for its
+	// card to be in a registry that is built again.
+	staleCard = 7 * 24 * time.Hour
 )
 
 // snapshot is the registry's file at one time.
 type snapshot struct {
 	data []byte
-	info fs.FileInfo // nil: there was none
+	info fs.FileInfo // nil: there was no file
 }
 
-// brokenError says that the registry is no JSON, or too large to be read.
-type brokenError struct {
-	at  snapshot // without data where it is too large
-	why error
-}
+// brokenError says that the registry is not JSON, or too large to be read.
+type brokenError struct{ why error }
 
 func (e *brokenError) Error() string {
 	return fmt.Sprintf("the registry %s is broken: %v; the next heartbeat of a sidecar repairs it", registry, e.why)
 }
 
-// readFile reads a registry's file; a missing one is an empty snapshot.
-func readFile(root *os.Root, name string) (snapshot, error) {
-	info, err := root.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return snapshot{}, nil
-	case err != nil:
-		return snapshot{}, err
-	case !info.Mode().IsRegular():
-		return snapshot{}, fmt.Errorf("the registry %s is no regular file: move it away", name)
-	case info.Size() > maxRegistry:
-		return snapshot{info: info}, errTooBig
-	}
-	f, err := safefile.Open(root, name, os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
-		return snapshot{}, nil
-	}
-	if err != nil {
-		return snapshot{}, err
-	}
-	defer f.Close()
-	return readOpen(f)
-}
-
-func readOpen(f *os.File) (snapshot, error) {
-	info, err := f.Stat() // before the reading: a later change shows
-	if err != nil {
-		return snapshot{}, err
-	}
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxRegistry+1))
-	if err != nil {
-		return snapshot{}, err
-	}
-	if len(data) > maxRegistry {
-		return snapshot{info: info}, errTooBig
-	}
-	return snapshot{data: data, info: info}, nil
-}
-
-// load reads the registry with read, and again for a while as long as it is no
-// JSON: a program that writes it in place leaves it empty or cut for a moment.
-// A registry that stays so gives a [*brokenError].
-func load(ctx context.Context, read func() (snapshot, error)) (snapshot, entries, error) {
-	end := time.Now().Add(wholeWait)
-	for {
-		snap, err := read()
-		if errors.Is(err, errTooBig) {
-			return snap, nil, &brokenError{snap, errTooBig}
+// load reads a registry from the file of that name; a missing one is empty. One that is not
+// JSON is read again for a while, since a program that writes it in place leaves it empty or
+// cut for a moment. A registry that stays so, or is too large, gives a [*brokenError].
+func load(ctx context.Context, root *os.Root, name string) (was snapshot, list entries, err error) {
+	for end := time.Now().Add(wholeWait); ; {
+		was.data, was.info, err = read(root, name, maxRegistry)
+		_, large := errors.AsType[tooLong](err)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return snapshot{}, nil, nil
+		case errors.Is(err, errNoFile):
+			return was, nil, fmt.Errorf("the registry %s: %w: move it away", registry, err)
+		case err != nil && !large:
+			return was, nil, err
+		case !large:
+			if list, err = parseRegistry(was.data); err == nil && len(was.data) > 0 {
+				return was, list, nil
+			}
 		}
-		if err != nil {
-			return snapshot{}, nil, err
+		if large || errors.Is(err, errTooMany) || time.Now().After(end) || time.Since(was.info.ModTime()) > written {
+			return was, nil, &brokenError{cmp.Or(err, errNoRegistry)}
 		}
-		list, err := parseRegistry(snap.data)
-		if errors.Is(err, errTooMany) {
-			return snap, nil, &brokenError{snap, errTooMany}
-		}
-		cut := err != nil || snap.info != nil && len(snap.data) == 0
-		if !cut {
-			return snap, list, err
-		}
-		now := time.Now()
-		if now.After(end) || now.Sub(snap.info.ModTime()) > written {
-			return snap, nil, &brokenError{snap, errNoRegistry}
-		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
-			return snapshot{}, nil, err
+		if err := wait.Sleep(ctx, 10*time.Millisecond); err != nil {
+			return was, nil, err
 		}
 	}
 }
 
-// pause waits for up to d.
-func pause(ctx context.Context, d time.Duration) error {
-	return wait.Sleep(ctx, d/2+mrand.N(d/2+1))
-}
-
-// locked calls work under the lock that our processes change the registry under.
-func (s *Store) locked(ctx context.Context, work func() error) error {
+// change rewrites the registry, under the lock that our processes change it under, as edit
+// wants it and with what other programs write meanwhile. An edit that returns the list it
+// got writes nothing. The caller has the turn.
+func (s *Store) change(ctx context.Context, edit func(entries) (entries, error)) error {
 	lock := jsonl.Log{Folder: &s.dir, Name: registryLock, Fair: true}
 	defer lock.Close()
 	waiting, cancel := context.WithTimeoutCause(ctx, s.patient,
-		fmt.Errorf("the registry's lock %s is held by another process for more than %v: does one hang?", registryLock, s.patient))
+		fmt.Errorf("another process has the registry's lock %s for more than %v: does it hang?", registryLock, s.patient))
 	defer cancel()
 	return jsonl.Retry(waiting, func(waited time.Duration) error {
-		return lock.Do(waited, func(int64) error { return work() })
+		return lock.Do(waited, func(int64) error { return s.rewrite(ctx, edit) })
 	})
+}
+
+func (s *Store) rewrite(ctx context.Context, edit func(entries) (entries, error)) error {
+	root, err := s.dir.Open(true)
+	if err != nil {
+		return err
+	}
+	var replaced []merge // what other programs wrote and we replaced
+	for range maxTries {
+		was, list, err := load(ctx, root, registry)
+		_, broken := errors.AsType[*brokenError](err)
+		if broken {
+			list = s.remembered()
+		} else if err != nil {
+			return err
+		}
+		base := list
+		for _, m := range replaced {
+			list = m.into(list)
+		}
+		if list, err = edit(list); err != nil {
+			return err
+		}
+		data, err := list.format()
+		if err != nil {
+			return err
+		}
+		var theirs entries
+		if was.info == nil || broken || !equal(base, list) {
+			theirs, err = s.commit(ctx, root, was, broken, data)
+		}
+		switch {
+		case errors.Is(err, errOvertaken):
+			err = wait.Sleep(ctx, time.Millisecond)
+		case err == nil && theirs == nil:
+			s.seen = list
+			return nil
+		case err == nil:
+			replaced = append(replaced, merge{base: base, theirs: theirs})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("other programs wrote the registry %d times in between", maxTries)
 }
 
 // errOvertaken says that another program wrote the registry since it was read.
 var errOvertaken = errors.New("the registry was written meanwhile")
 
-// commit replaces the registry as it was read by data. When it returns
-// [errOvertaken] nothing was written. A newer is what another program had
-// written in the last moment and data replaced: its changes are to be merged
-// and committed; if that was no JSON the error is a [*brokenError], and data
-// stands.
-func commit(ctx context.Context, root *os.Root, was snapshot, data []byte) (newer entries, err error) {
-	aside := registry + "." + strings.ToLower(rand.Text()[:randomChars]) + temp
+// commit replaces the registry, which was read as was, by data. When it returns
+// [errOvertaken], nothing was written. theirs is what another program had written in the
+// last moment and data replaced: its changes are to be merged and committed. A broken
+// registry is kept for a person.
+func (s *Store) commit(ctx context.Context, root *os.Root, was snapshot, broken bool, data []byte) (
+	theirs entries, err error) {
+	aside := registry + "." + randomChars() + temp
 	if err := write(root, aside, data); err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Remove(aside) }() // ours, or what it replaced
 	now, err := root.Lstat(registry)
+	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if was.info != nil {
-			return nil, errOvertaken
-		}
-		return nil, create(root, aside)
-	case err != nil:
+	case err != nil && !missing:
 		return nil, err
-	case was.info == nil || !same(now, was.info):
+	case missing && was.info == nil:
+		if err = root.Link(aside, registry); err != nil && !errors.Is(err, fs.ErrExist) {
+			err = root.Rename(aside, registry) // a file system without links
+		}
+		return nil, overtaken(err)
+	case missing || was.info == nil || !same(now, was.info):
 		return nil, errOvertaken
 	}
-	f, err := safefile.Open(root, registry, os.O_RDONLY) // for where two files cannot change places
-	if err != nil {
-		return nil, overtaken(err)
-	}
-	defer f.Close()
-	read := func() (snapshot, error) { return readFile(root, aside) }
 	err = exchange(root, aside, registry)
 	if errors.Is(err, errors.ErrUnsupported) {
-		read = func() (snapshot, error) { return readOpen(f) }
-		err = root.Rename(aside, registry)
+		if err = nil; broken {
+			err = s.keepBroken(root, registry, was.data)
+		}
+		if err == nil {
+			err = root.Rename(aside, registry)
+		}
+		return nil, overtaken(err)
 	}
 	if err != nil {
 		return nil, overtaken(err)
 	}
-	replaced, err := read()
-	if err != nil || bytes.Equal(replaced.data, was.data) {
-		return nil, err
+	if !broken {
+		got, _, err := read(root, aside, maxRegistry)
+		if err == nil && bytes.Equal(got, was.data) {
+			return nil, nil
+		}
+		was, theirs, err = load(ctx, root, aside) // another program may be in the middle of its writing
+		if _, broken = errors.AsType[*brokenError](err); !broken {
+			return theirs, err
+		}
 	}
-	_, newer, err = load(ctx, read) // which may be in the middle of its writing
-	return newer, err
+	return nil, s.keepBroken(root, aside, was.data)
 }
 
-// create gives aside the registry's name where there is none.
-func create(root *os.Root, aside string) error {
-	err := root.Link(aside, registry)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, fs.ErrExist):
-		return errOvertaken
-	}
-	return root.Rename(aside, registry) // a file system without links
-}
-
-// overtaken turns the error about a registry that is gone into errOvertaken.
+// overtaken turns the error about a registry that is gone, or there already, into
+// errOvertaken.
 func overtaken(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
 		return errOvertaken
 	}
 	return err
@@ -208,4 +207,93 @@ func overtaken(err error) error {
 
 func same(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// keepBroken gives a broken registry, which holds data or too much, a name to be kept under,
+// and removes the oldest of these.
+func (s *Store) keepBroken(root *os.Root, name string, data []byte) error {
+	if info, err := root.Lstat(name); err == nil && info.Size() <= maxRegistry && len(bytes.TrimSpace(data)) == 0 {
+		s.log.Warn("the registry is empty; it is built again from the cards that are known")
+		return nil
+	}
+	kept, ms := "", time.Now().UnixMilli()
+	for err := error(nil); err == nil; ms++ { // until the name is free
+		kept = fmt.Sprintf("%s%d", brokenPrefix, ms)
+		_, err = root.Lstat(kept)
+	}
+	if err := root.Rename(name, kept); err != nil {
+		return fmt.Errorf("keep the broken registry: %w", err)
+	}
+	s.log.Warn("the registry is broken; it is kept, and built again from the cards that are known", "kept", kept)
+	list, _ := safefile.Names(root) // else they are removed the next time
+	list = slices.DeleteFunc(list, func(name string) bool { return !strings.HasPrefix(name, brokenPrefix) })
+	slices.Sort(list) // the times have the same number of digits
+	for _, name := range list[:max(0, len(list)-maxBroken)] {
+		if root.Remove(name) == nil {
+			s.log.Warn("removed the oldest of the broken registries", "file", name, "kept", maxBroken)
+		}
+	}
+	return nil
+}
+
+// remembered is a registry from memory: our cards, and those of the last good
+// one that can be read and are not stale. The caller has the turn.
+func (s *Store) remembered() (list entries) {
+	for _, e := range s.seen {
+		if time.Since(e.beat()) < staleCard {
+			list = append(list, e)
+		}
+	}
+	for _, e := range s.own {
+		list = list.with(e)
+	}
+	return list
+}
+
+// merge is a registry that another program wrote from base, and that we replaced.
+type merge struct{ base, theirs entries }
+
+// into puts into list what the other program changed. It changes its own entry,
+// but may have written old ones of others with it: so the later heartbeat counts.
+func (m merge) into(list entries) entries {
+	for _, e := range m.theirs {
+		if old, ok := m.base.get(e.id); ok && bytes.Equal(old.raw, e.raw) {
+			continue
+		}
+		if now, ok := list.get(e.id); !ok || !e.beat().Before(now.beat()) {
+			list = list.with(e)
+		}
+	}
+	return list
+}
+
+func randomChars() string { return strings.ToLower(rand.Text()[:randomLen]) }
+
+// equal reports whether two lists have the same entries, byte for byte.
+func equal(a, b entries) bool {
+	return slices.EqualFunc(a, b, func(x, y entry) bool { return x.id == y.id && bytes.Equal(x.raw, y.raw) })
+}
+
+// putBack returns list with our cards where it has none or older ones. Those that another
+// process has set since are not ours any more.
+func (s *Store) putBack(list entries) (entries, error) {
+	for id, own := range s.own {
+		now, ok := list.get(id)
+		switch {
+		case !ok:
+			list = list.with(own)
+		case now.beat().After(own.beat()):
+			delete(s.own, id)
+		case own.beat().After(now.beat()):
+			card, err := mailbox.DecodeCard(id, own.raw)
+			if err == nil {
+				own.raw, err = mailbox.EncodeCard(card, now.raw) // its foreign fields are kept
+			}
+			if err != nil {
+				return nil, err
+			}
+			list = list.with(own)
+		}
+	}
+	return list, nil
 }

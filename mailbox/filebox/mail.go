@@ -1,0 +1,396 @@
+package filebox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
+)
+
+const (
+	suffix = ".msg.json"
+	temp   = ".tmp"
+
+	// Our suffix of a name: six digits of nanoseconds behind the milliseconds, and random letters.
+	fineDigits = 6
+	randomLen  = 8
+
+	// countEvery is how many messages a store puts into an inbox between two
+	// looks at how many wait there. Other processes' messages of that time are
+	// not seen: with n of them writing, up to n·countEvery more than
+	// mailbox.MaxInbox may wait; with one it is exact.
+	countEvery = 256
+	// maxCounts bounds the inboxes whose numbers are remembered; beyond it all
+	// are counted again.
+	maxCounts = 10_000
+	// maxStem is what is kept of a name that gets an addition.
+	maxStem = 200
+)
+
+// The folders of an agent, in the order that mail goes through them.
+const (
+	inbox     = "inbox"
+	processed = "processed"
+	malformed = "malformed"
+)
+
+var places = map[string]mailbox.Place{inbox: mailbox.Waiting, processed: mailbox.Processed, malformed: mailbox.Aside}
+
+// isMail reports whether name is that of a message.
+func isMail(name string) bool { return strings.HasSuffix(name, suffix) }
+
+// isKey reports whether key can be the name of a message in a folder.
+func isKey(key string) bool {
+	return isMail(key) && filepath.IsLocal(key) && filepath.Base(key) == key && !strings.Contains(key, "\x00")
+}
+
+// newName names a message: <ms>_<from>_<suffix>.msg.json. Each has a time of its own.
+func (s *Store) newName(from mailbox.AgentID) string {
+	s.mu.Lock()
+	s.named = max(s.named+1, time.Now().UnixNano())
+	at := time.Unix(0, s.named)
+	s.mu.Unlock()
+	return fmt.Sprintf("%d_%s_%0*d%s%s", at.UnixMilli(), from, fineDigits, at.Nanosecond()%1e6, randomChars(), suffix)
+}
+
+// age is what names are sorted by.
+type age struct {
+	ms   int64 // since 1970; 0 where a name does not begin with a number
+	fine int   // nanoseconds behind it, in names of ours
+	name string
+}
+
+func (a age) compare(b age) int {
+	return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.fine, b.fine), cmp.Compare(a.name, b.name))
+}
+
+// ageOf reads the time that a name begins with: in seconds below 10^11, in
+// milliseconds below 10^14, else in something finer.
+func ageOf(name string) age {
+	stem := strings.TrimSuffix(name, suffix)
+	a := age{name: name}
+	digits := stem[:len(stem)-len(strings.TrimLeft(stem, "0123456789"))]
+	if a.ms, _ = strconv.ParseInt(digits, 10, 64); a.ms < 1e11 { // no digits: 0; too many: the largest
+		a.ms *= 1000
+	}
+	for a.ms >= 1e14 {
+		a.ms /= 1000
+	}
+	own := stem[strings.LastIndexByte(stem, '_')+1:]
+	if len(own) == fineDigits+randomLen && len(own) < len(stem) {
+		if fine, err := strconv.ParseUint(own[:fineDigits], 10, 32); err == nil {
+			a.fine = int(fine)
+		}
+	}
+	return a
+}
+
+// mail lists the messages in a folder, the oldest first.
+func mail(folder *os.Root) ([]string, error) {
+	list, err := safefile.Names(folder)
+	list = slices.DeleteFunc(list, func(name string) bool { return !isMail(name) })
+	slices.SortFunc(list, func(a, b string) int { return ageOf(a).compare(ageOf(b)) })
+	return list, err
+}
+
+// agent opens an agent's folder; a missing one is an error ([fs.ErrNotExist]).
+func (s *Store) agent(id mailbox.AgentID) (*os.Root, error) {
+	root, err := s.dir.Open(true)
+	if err != nil {
+		return nil, err
+	}
+	return root.OpenRoot(string(id))
+}
+
+// folder opens a folder of an agent, making it where it is missing.
+func (s *Store) folder(id mailbox.AgentID, name string) (*os.Root, error) {
+	root, err := s.dir.Open(true)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := root.OpenRoot(filepath.Join(string(id), name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return folder, err
+	}
+	agent, err := safefile.OpenSub(root, string(id))
+	if err != nil {
+		return nil, err
+	}
+	defer agent.Close()
+	return safefile.OpenSub(agent, name)
+}
+
+// vanished reports whether err comes from a folder that was removed or replaced
+// in the middle of a call: then the call is worth a second try.
+func vanished(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrClosed)
+}
+
+// Put implements [mailbox.Store]. Its error wraps a disk's or file system's one,
+// such as that of a full disk.
+func (s *Store) Put(ctx context.Context, e mailbox.Envelope) (key string, err error) {
+	return s.Again(ctx, "", e)
+}
+
+// Again implements [mailbox.Store]: what waits keeps its key. On file systems
+// that cannot exchange two files, a message taken in that very moment comes
+// twice.
+func (s *Store) Again(ctx context.Context, key string, e mailbox.Envelope) (newKey string, err error) {
+	if err := cmp.Or(ctx.Err(), check("to", e.To), check("from", e.From)); err != nil {
+		return "", err
+	}
+	data, err := s.signing.Encode(e)
+	if err != nil {
+		return "", err
+	}
+	if isKey(key) {
+		if err := s.replace(e.To, key, data); err == nil {
+			return key, nil
+		} else if !vanished(err) {
+			return "", fmt.Errorf("replace in the inbox of %s: %w", e.To, err)
+		}
+	}
+	if key, err = s.put(e, data); vanished(err) {
+		key, err = s.put(e, data)
+	}
+	if err != nil {
+		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, err)
+	}
+	return key, nil
+}
+
+// put writes a new file.
+func (s *Store) put(e mailbox.Envelope, data []byte) (string, error) {
+	box, err := s.folder(e.To, inbox)
+	if err != nil {
+		return "", err
+	}
+	defer box.Close()
+	if err := s.room(e.To, box); err != nil {
+		return "", err
+	}
+	name := s.newName(e.From)
+	if err := write(box, name+temp, data); err != nil {
+		return "", err
+	}
+	if err := box.Rename(name+temp, name); err != nil {
+		_ = box.Remove(name + temp)
+		return "", err
+	}
+	return name, nil
+}
+
+// replace writes data in the place of a message that waits.
+func (s *Store) replace(to mailbox.AgentID, key string, data []byte) error {
+	box, err := s.folder(to, inbox)
+	if err != nil {
+		return err
+	}
+	defer box.Close()
+	if _, err := box.Lstat(key); err != nil {
+		return err
+	}
+	aside := key + "." + randomChars() + temp
+	if err := write(box, aside, data); err != nil {
+		return err
+	}
+	err = exchange(box, aside, key)
+	if errors.Is(err, errors.ErrUnsupported) {
+		if _, err = box.Lstat(key); err == nil {
+			err = box.Rename(aside, key)
+		}
+	}
+	_ = box.Remove(aside) // ours where it failed, else the earlier copy
+	return err
+}
+
+// write makes a new file with data; where that fails, there is none.
+func write(root *os.Root, name string, data []byte) error {
+	f, err := safefile.Open(root, name, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = root.Remove(name)
+	}
+	return err
+}
+
+// count is what is known of the number of messages in an inbox.
+type count struct{ counted, since int }
+
+// room takes one place in an inbox.
+func (s *Store) room(to mailbox.AgentID, box *os.Root) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counts[to]
+	if c == nil || c.since >= countEvery || c.counted+c.since >= mailbox.MaxInbox {
+		list, err := safefile.Names(box)
+		if err != nil {
+			return err
+		}
+		if len(s.counts) >= maxCounts {
+			clear(s.counts)
+		}
+		c = &count{}
+		for _, name := range list {
+			if isMail(name) {
+				c.counted++
+			}
+		}
+		s.counts[to] = c
+	}
+	if c.counted+c.since >= mailbox.MaxInbox {
+		return mailbox.ErrFull
+	}
+	c.since++
+	return nil
+}
+
+// Where implements [mailbox.Store]. A message in processed is known there until
+// it is pruned ([maxProcessed], [maxAge]), and one in malformed likewise ([maxMalformed]).
+func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {
+	if err := cmp.Or(ctx.Err(), check("to", to)); err != nil || !isKey(key) {
+		return mailbox.Gone, err
+	}
+	root, err := s.agent(to)
+	if err == nil {
+		defer root.Close()
+		for _, folder := range []string{inbox, processed, malformed} {
+			if _, err = root.Lstat(folder + "/" + key); err == nil {
+				return places[folder], nil
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return mailbox.Gone, nil
+	}
+	return mailbox.Gone, fmt.Errorf("look for %s: %w", key, err)
+}
+
+// Read implements [mailbox.Store].
+func (s *Store) Read(ctx context.Context, agent mailbox.AgentID, key string) (mailbox.Item, error) {
+	if err := cmp.Or(ctx.Err(), check("the", agent)); err != nil {
+		return mailbox.Item{}, err
+	}
+	if !isKey(key) {
+		return mailbox.Item{}, mailbox.ErrGone
+	}
+	root, err := s.agent(agent)
+	if err == nil {
+		defer root.Close()
+		var raw []byte
+		if raw, _, err = read(root, inbox+"/"+key, mailbox.MaxEnvelope); err == nil {
+			return mailbox.Item{Key: key, Raw: raw}, nil
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return mailbox.Item{}, mailbox.ErrGone
+	}
+	return mailbox.Item{}, fmt.Errorf("read from the inbox of %s: %w", agent, err)
+}
+
+// errNoFile and tooLong are errors of read.
+var errNoFile = errors.New("it is no regular file")
+
+type tooLong int64
+
+func (most tooLong) Error() string { return fmt.Sprintf("it has more than %d bytes", int64(most)) }
+
+// read returns what a file of at most that many bytes holds, and what it looked like. It
+// follows no link.
+func read(root *os.Root, name string, most int64) ([]byte, fs.FileInfo, error) {
+	info, err := root.Lstat(name)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !info.Mode().IsRegular():
+		return nil, info, errNoFile
+	case info.Size() > most:
+		return nil, info, tooLong(most)
+	}
+	f, err := safefile.Open(root, name, os.O_RDONLY)
+	if err != nil {
+		return nil, info, err
+	}
+	defer f.Close()
+	raw := make([]byte, info.Size()+1)
+	n, err := io.ReadFull(f, raw)
+	if err == nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return raw[:n:n], info, nil // one that grew meanwhile is cut, and not JSON
+	}
+	return nil, info, err
+}
+
+// Settle implements [mailbox.Store]. A message of the same name that is there
+// already is kept beside it.
+func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, how mailbox.Outcome) error {
+	if err := cmp.Or(ctx.Err(), check("the", agent)); err != nil || !isKey(key) {
+		return err
+	}
+	to := processed
+	if how == mailbox.Malformed {
+		to = malformed
+	}
+	if err := s.move(agent, key, to); err != nil {
+		return fmt.Errorf("move a message of %s to %s: %w", agent, to, err)
+	}
+	if s.settled.Add(1)%pruneEvery == 0 {
+		s.prune(agent)
+	}
+	return nil
+}
+
+// move takes a message out of the inbox; one that is gone is no error.
+func (s *Store) move(agent mailbox.AgentID, key, to string) error {
+	root, err := s.agent(agent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	from, target := inbox+"/"+key, to+"/"+key
+	if _, err := root.Lstat(target); err == nil {
+		stem := strings.TrimSuffix(key, suffix)
+		stem = stem[:min(len(stem), maxStem)] // a foreign name may be as long as names can be
+		target = to + "/" + stem + "_" + randomChars() + suffix
+	}
+	err = root.Rename(from, target)
+	if _, there := root.Lstat(from); errors.Is(err, fs.ErrNotExist) && there == nil {
+		made, failed := s.folder(agent, to)
+		if failed != nil {
+			return failed
+		}
+		_ = made.Close()
+		err = root.Rename(from, target)
+	}
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	// From now on the file's time says when it was taken: its age counts from
+	// there. Another's file may forbid it, and is pruned by its own time then.
+	now := time.Now()
+	if info, err := root.Lstat(target); err == nil && info.Mode().IsRegular() {
+		_ = root.Chtimes(target, now, now)
+	}
+	return nil
+}
