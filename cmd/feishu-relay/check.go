@@ -184,13 +184,15 @@ func probes(c *config) []probe {
 // runCheck probes everything that is configured. It changes nothing that lasts, and
 // may be run beside a running sidecar.
 func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("check", "check [--json]\n\n"+
+	f := envFlags("check", "check [--json] [--env-file FILE]\n\n"+
 		"Tries everything that is configured and says how to fix what does not work:\n"+
 		"✓ works, ! works and will surprise somebody, ✗ does not work; below it, how to fix it.\n"+
 		"Takes 15 seconds at most, changes nothing, and may be run beside the running sidecar. Feishu is\n"+
 		"asked who the bot is, the judge one question, and the bot's webhook what Feishu asks to verify\n"+
 		"it; nobody is sent a message. Exit status 1: something fails.\n", stdout, stderr)
 	asJSON := f.Bool("json", false, "print an array of {name, status, detail, mend}; status is ok, warn or fail")
+	var ofFile []finding
+	f.report = func(found []finding) { ofFile = found }
 	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
@@ -205,7 +207,7 @@ func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 			out.add("Configuration", nameAll(w.Setting, warning(w.Fix, "%s", w.Detail))...)
 		}
 	}
-	out.add("Configuration", checkEnvironment(os.Environ())...)
+	out.add("Configuration", append(ofFile, checkEnvironment(os.Environ())...)...)
 	if err != nil {
 		return out.end()
 	}

@@ -45,7 +45,11 @@ func checkEnvironment(environ []string) (out []finding) {
 			continue
 		}
 		meant, edits := nearest(name, known)
+		part, parts := shortened(name, known)
 		switch prefixed := prefixOf(name) != ""; {
+		case parts && !set[part]:
+			out = append(out, warning("rename it to "+part+" if that is meant; "+
+				"`feishu-relay run --help` lists all variables", "%s is not read; %s is", name, part)...)
 		case edits <= slips(name) && (prefixed || !set[meant]):
 			out = append(out, warning("rename it to "+meant, "%s is not read; %s is", name, meant)...)
 		case prefixed:
@@ -54,6 +58,31 @@ func checkEnvironment(environ []string) (out []finding) {
 		}
 	}
 	return nameAll("environment", out)
+}
+
+// ourWords are the words by which a variable looks like ours. Words that many programs
+// use in their variables, such as APP, KEY or OPENAI, are not among them.
+var ourWords = []string{"FEISHU", "GATEWAY", "REDIS", "RELAY", "INJECT", "CONNECTOR", "STEER", "MAILBOX", "REPLY",
+	"TRANSCRIPT", "DEDUP", "HEARTBEAT", "DELEGATES"}
+
+// shortened returns the first known name that has all words of name and more, if these
+// words look like ours: one of ourWords is among them, or they are three or more. FEISHU
+// alone may be anybody's.
+func shortened(name string, known []string) (meant string, found bool) {
+	words := strings.Split(strings.ToUpper(name), "_")
+	ours := func(word string) bool { return slices.Contains(ourWords, word) }
+	if !slices.ContainsFunc(words, ours) && len(words) < 3 ||
+		slices.Contains(words, "") || len(words) == 1 && words[0] == "FEISHU" {
+		return "", false
+	}
+	at := slices.IndexFunc(known, func(k string) bool {
+		of := strings.Split(k, "_")
+		return !slices.ContainsFunc(words, func(word string) bool { return !slices.Contains(of, word) })
+	})
+	if at < 0 {
+		return "", false
+	}
+	return known[at], true
 }
 
 // prefixOf is the prefix of ours that the name begins with, or "".

@@ -70,7 +70,7 @@ type mailboxCall struct {
 // and text behind a newline explains them.
 func (m *mailboxCall) command(synopsis string) *commandLine {
 	usage, more, _ := strings.Cut(synopsis, "\n")
-	m.flags = flags("mailbox", "mailbox "+usage+"\n\n"+more+"\n", m.out, m.err)
+	m.flags = envFlags("mailbox", "mailbox "+usage+"\n\n"+more+"\n", m.out, m.err)
 	m.flags.StringVar(&m.addr, "addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
 	m.flags.BoolVar(&m.json, "json", false, "print the sidecar's answer as it is")
 	return m.flags

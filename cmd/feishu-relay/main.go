@@ -9,11 +9,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
+
+	"feishu-relay/internal/spelling"
 )
 
 func main() {
@@ -41,6 +44,7 @@ func commands() []command {
 		{"mailbox", "see other agents, send them messages and tasks, read the inbox", runMailbox},
 		{"mcp", "the peer tools over MCP, on standard input and output", runMCP},
 		{"health", "ask a running sidecar whether it is alive", runHealth},
+		{"completion", "print a script that completes commands in bash, zsh or fish", runCompletion},
 		{"version", "print the version", runVersion},
 	}
 }
@@ -53,15 +57,15 @@ var (
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	name, rest := "run", args
-	if len(args) > 0 {
-		name, rest = args[0], args[1:]
-	}
-	switch name {
-	case "-h", "-help", "--help", "help":
+	switch {
+	case len(args) == 0:
+	case slices.Contains([]string{"-h", "-help", "--help", "help"}, args[0]):
 		usage(stdout)
 		return 0
-	case "-v", "-version", "--version":
-		name = "version"
+	case slices.Contains([]string{"-v", "-version", "--version"}, args[0]):
+		name, rest = "version", args[1:]
+	case !strings.HasPrefix(args[0], "-"): // else flags of run
+		name, rest = args[0], args[1:]
 	}
 	for _, c := range commands() {
 		if c.name != name {
@@ -79,9 +83,32 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "feishu-relay %s: %v\n", name, err)
 		return 1
 	}
-	fmt.Fprintf(stderr, "feishu-relay: no command %q\n\n", name)
+	fmt.Fprintf(stderr, "feishu-relay: no command %q%s\n\n", name, didYouMean(name, commandNames()))
 	usage(stderr)
 	return 2
+}
+
+func commandNames() (names []string) {
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// didYouMean is the end of a sentence that names the known word that word was probably
+// meant to be, "" if none is near.
+func didYouMean(word string, known []string) string {
+	begins := func(k string) bool { return len(word) > 1 && strings.HasPrefix(k, word) }
+	if i := slices.IndexFunc(known, begins); i >= 0 {
+		return "; did you mean " + known[i] + "?"
+	}
+	for edits := 1; edits <= max(1, len(word)/3); edits++ {
+		near := func(k string) bool { return spelling.Near(word, k, edits) }
+		if i := slices.IndexFunc(known, near); i >= 0 {
+			return "; did you mean " + known[i] + "?"
+		}
+	}
+	return ""
 }
 
 func usage(w io.Writer) {
@@ -91,7 +118,8 @@ func usage(w io.Writer) {
 		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.summary)
 	}
 	fmt.Fprint(w, "\n`feishu-relay COMMAND --help` tells more. The sidecar is configured by the environment:\n"+
-		"AGENT_NAME is required, everything else has a default; `feishu-relay run --help` lists it all.\n")
+		"AGENT_NAME is required, everything else has a default; `feishu-relay run --help` lists it all.\n"+
+		"--env-file FILE reads settings from a file, as in: feishu-relay check --env-file bot.env\n")
 }
 
 // verbs runs the subcommand of a command that args begin with.
@@ -110,7 +138,8 @@ func verbs(command, usage string, args []string, stdout, stderr io.Writer,
 		_, err = io.WriteString(stdout, usage)
 	default:
 		if verb != "" {
-			fmt.Fprintf(stderr, "there is no %s %s\n", command, neutral(verb))
+			fmt.Fprintf(stderr, "there is no %s %s%s\n", command, neutral(verb),
+				didYouMean(verb, slices.Sorted(maps.Keys(run))))
 		}
 		fmt.Fprint(stderr, usage)
 		return errUsage
@@ -127,6 +156,8 @@ type commandLine struct {
 	*flag.FlagSet
 	help, mistake io.Writer
 	explained     strings.Builder
+	envFile       string
+	report        func([]finding) // is given warnings about the env file
 }
 
 // flags returns the flags of a command, without any yet. Its --help prints synopsis.
@@ -136,6 +167,19 @@ func flags(name, synopsis string, help, mistake io.Writer) *commandLine {
 	c.Usage = func() {
 		fmt.Fprintf(&c.explained, "Usage: feishu-relay %s\n", synopsis)
 		c.PrintDefaults()
+	}
+	return c
+}
+
+// envFlags returns the flags of a command that reads settings. parse loads the file that
+// --env-file names, and prints the warnings about it, unless the command sets report.
+func envFlags(name, synopsis string, help, mistake io.Writer) *commandLine {
+	c := flags(name, synopsis, help, mistake)
+	c.StringVar(&c.envFile, "env-file", "", "`file` of KEY=VALUE lines with settings that the environment does not have")
+	c.report = func(found []finding) {
+		for _, f := range found {
+			fmt.Fprintf(mistake, "feishu-relay: warning: %s: %s\n", neutral(f.Detail), neutral(f.Mend))
+		}
 	}
 	return c
 }
@@ -157,6 +201,13 @@ func (c *commandLine) parse(args []string, most int) (rest []string, err error) 
 	case err == nil && len(rest) > most:
 		fmt.Fprintf(&c.explained, "unexpected argument %q\n", rest[most])
 		c.Usage()
+	case err == nil && c.envFile != "":
+		found, err := loadEnvFile(c.envFile)
+		if err != nil {
+			return nil, fmt.Errorf("--env-file: %w", err)
+		}
+		c.report(found)
+		return rest, nil
 	case err == nil:
 		return rest, nil
 	}

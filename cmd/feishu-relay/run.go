@@ -17,11 +17,16 @@ import (
 )
 
 func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("run", "run", stdout, stdout)
+	f := envFlags("run", "run", stdout, stderr)
 	f.Usage = func() {
-		fmt.Fprint(f.Output(), "Usage: feishu-relay run\n\nRuns the sidecar until SIGTERM or Ctrl-C. Environment:\n\n")
+		fmt.Fprint(f.Output(), "Usage: feishu-relay [run] [--env-file FILE]\n\nRuns the sidecar until SIGTERM or Ctrl-C, "+
+			"as in: feishu-relay run --env-file bot.env\n\n")
+		f.PrintDefaults()
+		fmt.Fprint(f.Output(), "\nEnvironment:\n\n")
 		printEnvironment(f.Output())
 	}
+	var ofFile []finding
+	f.report = func(found []finding) { ofFile = found }
 	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
@@ -35,6 +40,9 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return errFailed
 	}
 	logger := cfg.logger(stderr)
+	for _, f := range ofFile {
+		logger.Warn("the env file can be read by other users", "detail", f.Detail, "mend", f.Mend)
+	}
 	for _, f := range checkEnvironment(os.Environ()) {
 		if f.Status != statusOK {
 			logger.Warn("a variable of the environment has no effect", "detail", f.Detail, "mend", f.Mend)
@@ -91,7 +99,7 @@ func sidecarAddr(given string) (string, error) {
 // runHealth asks the sidecar of the same environment, for images without a
 // shell and without curl.
 func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("health", "health [--ready] [--addr HOST:PORT]", stdout, stdout)
+	f := envFlags("health", "health [--ready] [--addr HOST:PORT] [--env-file FILE]", stdout, stderr)
 	addr := f.String("addr", "", "where the sidecar listens (default LISTEN_ADDR)")
 	ready := f.Bool("ready", false, "ask whether it is ready (backend and folders), not only alive")
 	if _, err := f.parse(args, 0); err != nil {

@@ -21,9 +21,15 @@ func TestMain(m *testing.M) {
 // TestMailboxScripts runs the program against a sidecar that answers what the
 // script's files say: api/GET_v1_mailbox_agents.200.json is the answer to
 // GET /v1/mailbox/agents. What it was asked stands in the file requests.
-func TestMailboxScripts(t *testing.T) {
+func TestMailboxScripts(t *testing.T) { runScripts(t, "testdata/mailbox") }
+
+// TestCommandLineScripts is about what all commands have in common: env files, completion,
+// misspelt commands.
+func TestCommandLineScripts(t *testing.T) { runScripts(t, "testdata/cli") }
+
+func runScripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/mailbox",
+		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			s := httptest.NewServer(&scriptedAPI{dir: env.WorkDir})
 			env.Defer(s.Close)

@@ -119,7 +119,7 @@ func transcriptDir(given string) (string, error) {
 
 func transcriptList(args []string, stdout, stderr io.Writer) error {
 	v := view{out: stdout, err: stderr}
-	f := flags("transcript list", "transcript list [--json] [--dir DIR]", stdout, stderr)
+	f := envFlags("transcript list", "transcript list [--json] [--dir DIR]", stdout, stderr)
 	if _, err := v.open(f, args, 0); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func bytesText(n int64) string {
 
 func transcriptShow(args []string, stdout, stderr io.Writer) error {
 	v := view{out: stdout, err: stderr}
-	f := flags("transcript show", "transcript show [--json] [-n 50] [--dir DIR] CHAT", stdout, stderr)
+	f := envFlags("transcript show", "transcript show [--json] [-n 50] [--dir DIR] CHAT", stdout, stderr)
 	n := f.Int("n", 50, "print the last `n` messages")
 	chat, err := v.open(f, args, 1)
 	if err != nil {
