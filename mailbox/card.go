@@ -32,6 +32,46 @@ type Card struct {
 	// speaks: it handles acks, nacks and bare steps of tasks itself. An agent
 	// without it may hand everything in its inbox to its model.
 	Protocol string `json:"protocol,omitempty"`
+	// Sidecar is what the agent's sidecar is set to; nil: it does not tell, or there is none.
+	Sidecar *Settings `json:"sidecar,omitempty"`
+}
+
+// TellsSettings reports whether c's sidecar says what it is set to; older ones do not.
+func (c *Card) TellsSettings() bool { return c.Sidecar != nil && c.Sidecar.Backend != "" }
+
+// Settings are those of a sidecar that the other sidecars of its groups should have, too. None
+// is a secret.
+type Settings struct {
+	Version      string `json:"version,omitempty"`
+	Secret       string `json:"secret,omitempty"` // the fingerprint of RELAY_SECRET; "": there is none
+	Backend      string `json:"backend,omitempty"`
+	RelayChannel string `json:"relay_channel,omitempty"`
+	RelayDir     Folder `json:"relay_dir,omitzero"`
+	Transcripts  Folder `json:"transcript_dir,omitzero"`
+	MaxDepth     int    `json:"max_bot_reply_depth"`
+	Threshold    int    `json:"bot_reply_llm_threshold"`
+	Check        bool   `json:"bot_reply_llm_check"`
+	DepthCount   string `json:"bot_reply_depth_count,omitempty"`
+	MaxAge       int64  `json:"relay_max_age_ms,omitempty"`
+}
+
+// Meets reports whether two sidecars read and write the same queue of bots' messages.
+func (s *Settings) Meets(o *Settings) bool {
+	return s.Backend == o.Backend && s.RelayChannel == o.RelayChannel && s.RelayDir.Same(o.RelayDir)
+}
+
+// Folder is a folder as its sidecar sees it.
+type Folder struct {
+	Path string `json:"path,omitempty"`
+	ID   string `json:"id,omitempty"` // the same for one folder of a host, under whatever path; "": not known
+}
+
+// Same reports whether f and o are one folder, by their ids if these are known, else by their paths.
+func (f Folder) Same(o Folder) bool {
+	if f.ID != "" && o.ID != "" {
+		return f.ID == o.ID
+	}
+	return f.Path == o.Path
 }
 
 // Protocol is the version of the mailbox protocol that this program speaks.

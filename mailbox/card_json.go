@@ -33,6 +33,7 @@ var cardNames = [][]string{
 	{"last_heartbeat", "lastHeartbeat"},
 	{"queues"},
 	{"protocol"},
+	{"sidecar"},
 }
 
 func isCardName(name string) bool {
@@ -70,6 +71,9 @@ func DecodeCard(id AgentID, raw []byte) (Card, error) {
 	}
 	if json.Unmarshal(ours["queues"], &c.Queues) != nil {
 		c.Queues = nil
+	}
+	if json.Unmarshal(ours["sidecar"], &c.Sidecar) != nil {
+		c.Sidecar = nil
 	}
 	if goals := asTexts(ours["goals"]); len(goals) > 0 {
 		c.Goals = goals
@@ -130,10 +134,11 @@ func EncodeCard(c Card, previous []byte) ([]byte, error) {
 		LastHeartbeat string    `json:"last_heartbeat"`
 		Queues        *Queues   `json:"queues,omitempty"`
 		Protocol      string    `json:"protocol,omitempty"`
+		Sidecar       *Settings `json:"sidecar,omitempty"`
 	}{
 		c.AgentID, c.Description, orEmpty(c.Capabilities), c.Status, orEmpty(c.AllowFrom), c.MaxTasks,
 		orEmpty(c.CurrentTasks), c.Goals, formatTime(c.RegisteredAt), formatTime(c.LastHeartbeat),
-		c.Queues, c.Protocol,
+		c.Queues, c.Protocol, c.Sidecar,
 	})
 	if err != nil {
 		return nil, err

@@ -44,6 +44,11 @@ func TestDecodeCard(t *testing.T) {
 		{"fields of other forms", `{"capabilities":[1,"go",null],"status":7,"max_concurrent_tasks":"many","description":{},"last_heartbeat":"today"}`,
 			func(c *mailbox.Card) { c.Capabilities = []string{"go"} }},
 		{"no tasks at all", `{"max_concurrent_tasks":0}`, func(c *mailbox.Card) { c.MaxTasks = 0 }},
+		{"a sidecar's settings", `{"sidecar":{"backend":"file","secret":"01234567","relay_dir":{"path":"/x","id":"aa"},"later":1}}`,
+			func(c *mailbox.Card) {
+				c.Sidecar = &mailbox.Settings{Backend: "file", Secret: "01234567", RelayDir: mailbox.Folder{Path: "/x", ID: "aa"}}
+			}},
+		{"settings of another form", `{"sidecar":{"secret":7}}`, nil},
 		{"goals", `{"goals":["g1","g2"]}`, func(c *mailbox.Card) { c.Goals = []string{"g1", "g2"} }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

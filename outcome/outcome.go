@@ -54,8 +54,16 @@ func (o *Outcome) key() key {
 
 // merge is what two outcomes of one key say together, in whatever order they
 // came: the newer one first. A repeat of the message that was stopped says
-// nothing of the message, and one that was delivered was not stopped.
+// nothing of the message, nor does a line that was not signed, which may be anybody's;
+// and one that was delivered was not stopped.
 func merge(a, b Outcome) Outcome {
+	if (a.Stopped == relay.BadSignature) != (b.Stopped == relay.BadSignature) {
+		for _, o := range []*Outcome{&a, &b} {
+			if o.Stopped == relay.BadSignature {
+				o.Stopped, o.Detail = "", ""
+			}
+		}
+	}
 	if b.At < a.At {
 		a, b = b, a
 	}

@@ -47,6 +47,10 @@ func TestMerge(t *testing.T) {
 			at(2, func(o *Outcome) { o.Stopped = relay.Duplicate }), at(2, func(o *Outcome) { o.Stopped = relay.MaxDepth })},
 		{"a repeat says nothing of a delivery", delivered, at(3, func(o *Outcome) { o.Stopped = relay.Duplicate }),
 			at(3, func(o *Outcome) { o.Delivered, o.Door = 2, "stream" })},
+		{"a line that is not signed says nothing of a stop", at(1, func(o *Outcome) { o.Stopped = relay.MaxDepth }),
+			at(2, func(o *Outcome) { o.Stopped = relay.BadSignature }), at(2, func(o *Outcome) { o.Stopped = relay.MaxDepth })},
+		{"and nothing of a decision", decided, at(2, func(o *Outcome) { o.Stopped, o.Detail = relay.BadSignature, "x" }),
+			at(2, func(o *Outcome) { o.Decision = allow })},
 		{"a delivery ends a stop", at(1, func(o *Outcome) { o.Stopped = relay.Expired }), delivered, delivered},
 		{"the sender stays", decided, at(2, func(o *Outcome) { o.Sender = "" }), at(2, func(o *Outcome) { o.Decision = allow })},
 	}

@@ -22,6 +22,17 @@ var ErrBadSignature = errors.New("bad signature")
 // ErrUnsignable is wrapped by every error of [Sign].
 var ErrUnsignable = errors.New("the message cannot be signed")
 
+// Fingerprint tells two secrets apart without showing them: 32 bits, in hex, of an HMAC that has
+// the secret as its key. It is "" without a secret.
+func Fingerprint(secret string) string {
+	if secret == "" {
+		return ""
+	}
+	h := hmac.New(sha256.New, []byte(secret))
+	h.Write([]byte("feishu-relay RELAY_SECRET fingerprint"))
+	return hex.EncodeToString(h.Sum(nil)[:4])
+}
+
 // Sign returns line, an encoded message without a signature, with its `sig`
 // field: the HMAC-SHA256 of the message in the canonical form of RFC 8785, in
 // lower-case hex.

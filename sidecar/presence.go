@@ -21,6 +21,8 @@ type presence struct {
 	store mailbox.Store
 	own   bool // there is no mailbox: the card is written here
 
+	shared *mailbox.Settings // for the card
+
 	reading context.Context // ends when the sidecar closes
 	readers sync.WaitGroup
 
@@ -28,6 +30,8 @@ type presence struct {
 	at    time.Time     // when known was read; guarded by mu, as the rest is
 	fresh chan struct{} // closed when the reading under way has ended; nil: none is
 	known map[relay.AgentName]bool
+	// secrets are the agents online that have another RELAY_SECRET. The map is not changed.
+	secrets map[relay.AgentName]*SecretError
 }
 
 // presenceFresh is how long cards that were read are believed.
@@ -48,7 +52,7 @@ func openPresence(b *base) (*presence, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &presence{base: b, store: store, own: !b.cfg.Mailbox.On}
+	p := &presence{base: b, store: store, own: !b.cfg.Mailbox.On, shared: b.cfg.Shared(b.version)}
 	var stop context.CancelFunc
 	p.reading, stop = context.WithCancel(context.Background())
 	b.onClose(func() error {
@@ -122,17 +126,19 @@ func (p *presence) read() {
 	for _, c := range cards {
 		p.known[relay.AgentName(c.AgentID)] = c.At(p.at, p.cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline
 	}
+	p.learnSecrets(cards)
 }
 
-// run keeps the card in the registry until ctx is done.
+// run keeps the card in the registry, and compares the others' with it, until ctx is done.
 func (p *presence) run(ctx context.Context) error {
-	if !p.own {
+	if p.store == nil {
 		<-ctx.Done()
 		return nil
 	}
 	started := time.Now().UTC()
 	card := mailbox.Card{AgentID: mailbox.AgentID(p.cfg.Agent), Description: p.cfg.Role, Capabilities: p.cfg.Capabilities,
-		Status: mailbox.Idle, AllowFrom: []mailbox.AgentID{}, CurrentTasks: []string{}, RegisteredAt: started}
+		Status: mailbox.Idle, AllowFrom: []mailbox.AgentID{}, CurrentTasks: []string{}, RegisteredAt: started,
+		Sidecar: p.shared}
 	beat := time.NewTicker(p.cfg.Mailbox.Heartbeat)
 	defer beat.Stop()
 	for {
@@ -140,15 +146,18 @@ func (p *presence) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			card.Status = mailbox.Offline
 		}
-		writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), presenceTime)
-		err := p.store.SetCard(writing, card)
-		cancel()
-		if err != nil {
-			p.problems.set("presence", err)
+		if p.own {
+			writing, cancel := context.WithTimeout(context.WithoutCancel(ctx), presenceTime)
+			err := p.store.SetCard(writing, card)
+			cancel()
+			if err != nil {
+				p.problems.set("presence", err)
+			}
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
+		p.online()
 		select {
 		case <-beat.C:
 		case <-ctx.Done():

@@ -13,11 +13,12 @@ import (
 // and that it is recorded.
 type recorder struct {
 	*base
-	chats   *chats
-	app     *app
-	watch   *watch
-	waiting *chatCounts                             // messages that wait for their transcript
-	review  func(channel string, chat relay.ChatID) // looks at what waits for the bot
+	chats    *chats
+	app      *app
+	watch    *watch
+	secretOf func(relay.AgentName) *SecretError      // how a sender's RELAY_SECRET differs; nil: it is not known to
+	waiting  *chatCounts                             // messages that wait for their transcript
+	review   func(channel string, chat relay.ChatID) // looks at what waits for the bot
 }
 
 func (r *recorder) checkSignature(_ context.Context, p *arrival) (relay.Reason, error) {
@@ -26,6 +27,11 @@ func (r *recorder) checkSignature(_ context.Context, p *arrival) (relay.Reason, 
 	}
 	if p.cause = relay.Verify(p.Line, string(r.cfg.RelaySecret)); p.cause == nil {
 		return relay.Pass, nil
+	}
+	if other := r.secretOf(p.msg.SenderAgentName); other != nil {
+		p.cause = fmt.Errorf("%w: %w", p.cause, other)
+		r.problems.set(stageSignature, p.cause)
+		return relay.BadSignature, nil
 	}
 	r.problems.set(stageSignature, fmt.Errorf("message from %.100q: %w; set the same RELAY_SECRET at all sidecars, "+
 		"or find out who else writes to the relay", p.msg.SenderAgentName, p.cause))

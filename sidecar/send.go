@@ -105,6 +105,7 @@ func (s *sender) accept(out relay.Outbound, record func(*relay.Message)) (relay.
 	}
 	s.trace("answering")
 	s.watch.shown(m, s.chats.peers.sentAt(m, now.Time()), relay.RoleAssistant, true)
+	s.watch.counting.Go(func() { s.noteRefused(m) })
 	s.metrics.sent.WithLabelValues("true").Inc()
 	s.log.Info("sent", keyChat, m.ChatID, keyMsg, id, "seq", m.Seq)
 	return relay.Sent{RelayMsgID: id, Relayed: true}, nil

@@ -132,6 +132,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err != nil {
 		return nil, onDisk(err)
 	}
+	s.record.secretOf = presence.secretOf
 	s.steer, err = openSteering(b, s.chats, s.records, s.app, s.lanes, s.watch, s.receive, s.deliver, presence)
 	if err != nil {
 		return nil, onDisk(err)

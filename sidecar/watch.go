@@ -3,6 +3,7 @@ package sidecar
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -32,7 +33,7 @@ type watch struct {
 	outcomes  *outcome.Log
 	showing   *dedup.Window                                // messages that watchers were shown
 	delivered *lru.Cache[relay.MessageID, outcome.Outcome] // on the stream, where the bot may acknowledge it
-	counting  sync.WaitGroup                               // own messages whose depth is counted
+	counting  sync.WaitGroup                               // own messages whose depth is counted, or that others may refuse
 }
 
 func openWatch(b *base, c *chats, r *records, a *app, ls *lanes) *watch {
@@ -73,7 +74,9 @@ var told = []relay.Reason{relay.Expired, relay.Recalled, relay.Muted, relay.Paus
 	relay.NotMentioned, relay.Budget, relay.MaxDepth, relay.JudgeNo, relay.JudgeError, relay.Undeliverable}
 
 func (w *watch) noteStopped(p *arrival, why relay.Reason) {
-	if p.History || !slices.Contains(told, why) { // of what was there before this sidecar there is nothing to tell
+	// What is not signed may be anybody's, unless its sender is known to have another secret.
+	_, secret := errors.AsType[*SecretError](p.cause)
+	if p.History || !slices.Contains(told, why) && !secret { // of what was there before this sidecar there is nothing to tell
 		return
 	}
 	w.note(p, func(o *outcome.Outcome) {

@@ -146,6 +146,7 @@ func probes(c *config) []probe {
 		{"Relay", "redis marks", tryLimit, onRedis, []string{"redis rights"}, checkMarks},
 		{"Relay", "redis stream", tryLimit, onRedis, relayable, checkStream},
 		{"Relay", "clock", tryLimit, onRedis, []string{"redis"}, checkClock},
+		{"Relay", "secrets", tryLimit, nil, []string{"redis"}, checkSecrets},
 		{"Relay", "signatures", tryLimit, nil, []string{"redis"}, checkLineSignatures},
 		{"Relay", "this agent", tryLimit, nil, nil, checkAgent},
 		{"Relay", "peers", tryLimit, nil, nil, checkPeers},

@@ -34,13 +34,10 @@ func checkMailboxOff(context.Context, *subject) []finding {
 	return well("MAILBOX is off: no direct messages")
 }
 
-// readCards reads the agents' cards as a sidecar does. Its findings are those of the
+// readCards reads the agents' cards as a sidecar does, which writes its own with MAILBOX=off, too. Its findings are those of the
 // registry on files; in Redis, only failures.
 func readCards(ctx context.Context, c *config) ([]mailbox.Card, []finding) {
-	switch {
-	case !c.Mailbox.On:
-		return nil, nil
-	case c.Mailbox.Backend == "file":
+	if c.Mailbox.Backend == "file" {
 		return readRegistry(c)
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)

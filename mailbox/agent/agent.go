@@ -120,7 +120,7 @@ var (
 	ErrTimedOut = errors.New("the bot did not answer in time")
 )
 
-// Options of an Agent. All but the last five are required.
+// Options of an Agent. All but the last six are required.
 type Options struct {
 	Self         mailbox.AgentID
 	Description  string
@@ -158,6 +158,8 @@ type Options struct {
 	// Queues returns what waits beside the mailbox, for the card. Inbox and
 	// Unacknowledged are filled in.
 	Queues func() mailbox.Queues
+	// Sidecar is what the sidecar is set to, for the card; nil: the card does not say.
+	Sidecar *mailbox.Settings
 }
 
 // Event is what happened to a message.
@@ -266,7 +268,8 @@ func New(o Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	a.card = mailbox.Card{AgentID: o.Self, Description: o.Description, Capabilities: o.Capabilities,
-		AllowFrom: o.AllowFrom, MaxTasks: o.MaxTasks, RegisteredAt: time.Now().UTC(), Protocol: mailbox.Protocol}
+		AllowFrom: o.AllowFrom, MaxTasks: o.MaxTasks, RegisteredAt: time.Now().UTC(), Protocol: mailbox.Protocol,
+		Sidecar: o.Sidecar}
 	if o.AllowFrom == nil {
 		a.card.AllowFrom = []mailbox.AgentID{"*"}
 	}

@@ -1,0 +1,106 @@
+package sidecar
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
+	"feishu-relay/outcome"
+	"feishu-relay/relay"
+)
+
+// Shared is what the other sidecars of the groups should have as well, as this agent's card shows
+// it.
+func (c *Config) Shared(version string) *mailbox.Settings {
+	s := &mailbox.Settings{Version: version, Secret: relay.Fingerprint(string(c.RelaySecret)), Backend: c.Backend,
+		Transcripts: folderOf(c.TranscriptDir), MaxDepth: c.Limits.MaxDepth, Threshold: c.Limits.Threshold,
+		Check: c.Limits.Check, DepthCount: c.depthCount(), MaxAge: c.MaxAge.Milliseconds()}
+	if c.Backend == "redis" {
+		s.RelayChannel = c.RelayChannel
+	} else {
+		s.RelayDir = folderOf(c.RelayDir)
+	}
+	return s
+}
+
+func folderOf(path string) mailbox.Folder {
+	return mailbox.Folder{Path: path, ID: safefile.FolderID(path)}
+}
+
+// depthCount is the word of BOT_REPLY_DEPTH_COUNT.
+func (c *Config) depthCount() string {
+	if c.Limits.Count.Turns {
+		return "turns"
+	}
+	return "messages"
+}
+
+// SecretError says what comes of two sidecars that have not the same RELAY_SECRET, and what to do.
+type SecretError struct {
+	Agent      relay.AgentName // the other one
+	Own, Other string          // fingerprints; "" without a secret
+}
+
+func (e *SecretError) Error() string {
+	const fix = ": set the same at both and restart them"
+	switch {
+	case e.Other == "":
+		return fmt.Sprintf("%s has no RELAY_SECRET, so this bot is not given what its bot says%s", e.Agent, fix)
+	case e.Own == "":
+		return fmt.Sprintf("%s has a RELAY_SECRET and there is none here, so its bot is not given what this one says%s",
+			e.Agent, fix)
+	}
+	return fmt.Sprintf("%s has another RELAY_SECRET (fingerprint %.8s, here %s), so neither bot is given what the other says%s",
+		e.Agent, e.Other, e.Own, fix)
+}
+
+// refuses reports whether the other one stops messages of this one.
+func (e *SecretError) refuses() bool { return e.Other != "" }
+
+// learnSecrets compares the secrets of the agents that are online with this one's. The caller
+// holds mu.
+func (p *presence) learnSecrets(cards []mailbox.Card) {
+	before, differ := p.secrets, map[relay.AgentName]*SecretError{}
+	for _, c := range cards {
+		agent := relay.AgentName(c.AgentID)
+		if p.known[agent] && agent != p.cfg.Agent && c.TellsSettings() && c.Sidecar.Meets(p.shared) &&
+			c.Sidecar.Secret != p.shared.Secret {
+			differ[agent] = &SecretError{agent, p.shared.Secret, c.Sidecar.Secret}
+		}
+	}
+	p.secrets = differ
+	for _, agent := range slices.Sorted(maps.Keys(differ)) {
+		err := differ[agent]
+		p.problems.set("secret", err)
+		if was := before[agent]; was == nil || *was != *err {
+			p.log.Warn("RELAY_SECRET differs from another agent's", keySender, agent, keyErr, err)
+		}
+	}
+}
+
+// secretOf says how the secret of an agent online differs from this one's; nil: it does not, or
+// is not known.
+func (p *presence) secretOf(agent relay.AgentName) *SecretError {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.secrets[agent]
+}
+
+// noteRefused notes of a message of this bot which sidecars online stop it for its signature: what
+// they note themselves is not signed with this secret and cannot be read here.
+func (s *sender) noteRefused(m *relay.Message) {
+	p := s.steer.presence
+	p.online()
+	p.mu.Lock()
+	differ := p.secrets
+	p.mu.Unlock()
+	members := s.chats.group(m.ChatID).Members // nil: everybody
+	for agent, err := range differ {
+		if err.refuses() && (members == nil || slices.Contains(members, string(agent))) {
+			s.watch.outcomes.Note(outcome.Outcome{Agent: agent, Channel: m.Channel, ChatID: m.ChatID, RelayMsgID: m.ID(),
+				Sender: s.cfg.Agent, Stopped: relay.BadSignature, Detail: err.Error()})
+		}
+	}
+}
