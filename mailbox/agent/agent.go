@@ -46,6 +46,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -200,8 +201,8 @@ type Agent struct {
 	ledger     *tasks.Ledger
 	ready      *ready
 	pairs      *pairs
-	warned     rate.Sometimes // of malformed mail
-	lines      lines
+	warned     rate.Sometimes       // of malformed mail
+	line       atomic.Pointer[line] // the bot's WebSocket; nil: there is none
 	cards      cardCache
 	roots      []*os.Root
 	moving     sync.Mutex // steps and results of tasks, one at a time
@@ -294,7 +295,7 @@ func (a *Agent) Run(ctx context.Context) {
 	work.Go(func() { a.resume(ctx) })
 	for name, part := range map[string]func(context.Context) error{
 		"presence": a.present, "inbox": a.receive, "delivery": func(ctx context.Context) error { return a.deliver(ctx, false) },
-		"conversations": func(ctx context.Context) error { return a.deliver(ctx, true) }, "deadlines": a.watchDeadlines,
+		"conversations": func(ctx context.Context) error { return a.deliver(ctx, true) }, "deadlines": a.watchDeadlines, "doors": a.watchDoors,
 		"outgoing": func(ctx context.Context) error { a.out.Run(ctx); return ctx.Err() },
 	} {
 		work.Go(func() { a.keep(ctx, name, part) })

@@ -35,19 +35,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 	var handing sync.WaitGroup
 	defer handing.Wait()
 	room := make(chan struct{}, maxHanding)
-	// Kept until they are closed: a channel that opens during a try counts for what
-	// that try parks.
-	opened, attached := a.opts.Doors.Changed(), a.lines.Changed()
 	for {
-		select {
-		case <-opened:
-			opened = a.opts.Doors.Changed()
-			a.ready.unpark()
-		case <-attached:
-			attached = a.lines.Changed()
-			a.ready.unpark()
-		default:
-		}
 		select {
 		case room <- struct{}{}:
 		case <-ctx.Done():
@@ -57,36 +45,42 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 		l, at := a.ready.next(time.Now(), inChat)
 		if l == nil {
 			<-room
-			if err := idle(ctx, at, more, opened, attached); err != nil {
+			if err := idle(ctx, at, more); err != nil {
 				return err
 			}
 			continue
 		}
-		written, failed := make(chan struct{}), make(chan error, 1)
+		first := make(chan error, 2) // nil when the bot has the letter, else how the attempt ended
 		handing.Go(func() {
 			var err error
 			defer func() {
-				failed <- err
+				first <- err
 				<-room
 			}()
-			begun := sync.OnceFunc(func() { close(written) })
-			on := Progress{Written: func() { a.ready.written(l); begun() }, Next: func() { a.ready.release(l) }}
+			written := sync.OnceFunc(func() { first <- nil })
+			on := Progress{Written: func() { a.ready.written(l); written() }, Next: func() { a.ready.release(l) }}
 			err = a.handOver(ctx, l, on)
 			a.ready.release(l)
 			a.ended(ctx, l, err)
 		})
-		select {
-		case <-written:
+		if err := <-first; err == nil || errors.Is(err, ErrNoDoor) || errors.Is(err, ErrTimedOut) {
 			pause = retryFirst
-		case err := <-failed:
-			if err == nil || errors.Is(err, ErrNoDoor) || errors.Is(err, ErrTimedOut) {
-				pause = retryFirst
-				continue
-			}
-			if wait.Sleep(ctx, pause) != nil {
-				return ctx.Err()
-			}
-			pause = min(2*pause, retryMax)
+			continue
+		}
+		if err := wait.Sleep(ctx, pause); err != nil {
+			return err
+		}
+		pause = min(2*pause, retryMax)
+	}
+}
+
+// watchDoors notes when a delivery channel opens.
+func (a *Agent) watchDoors(ctx context.Context) error {
+	for {
+		opened := a.opts.Doors.Changed()
+		a.ready.opened() // also what opened before
+		if err := idle(ctx, time.Time{}, opened); err != nil {
+			return err
 		}
 	}
 }
@@ -99,7 +93,7 @@ func (a *Agent) ended(ctx context.Context, l *letter, err error) {
 	case ctx.Err() != nil:
 		a.ready.letGo(l)
 	case errors.Is(err, ErrNoDoor):
-		a.ready.giveBack(l, parked)
+		a.ready.giveBack(l, noChannel)
 	case errors.Is(err, ErrTimedOut), !now.given.IsZero() && time.Since(now.given) > a.opts.MaxAge:
 		if !a.ready.giveBack(l, unanswered) { // the bot ended its task and did not answer
 			return
@@ -117,18 +111,14 @@ func (a *Agent) ended(ctx context.Context, l *letter, err error) {
 	}
 }
 
-// idle waits until one of the channels is closed or it is at; zero: never.
-func idle(ctx context.Context, at time.Time, more, opened, attached <-chan struct{}) error {
+// idle waits until more is closed or has a value, or it is at; zero: never.
+func idle(ctx context.Context, at time.Time, more <-chan struct{}) error {
 	var due <-chan time.Time
 	if !at.IsZero() {
-		timer := time.NewTimer(time.Until(at))
-		defer timer.Stop()
-		due = timer.C
+		due = time.After(time.Until(at))
 	}
 	select {
 	case <-more:
-	case <-opened:
-	case <-attached:
 	case <-due:
 	case <-ctx.Done():
 	}
@@ -137,7 +127,7 @@ func idle(ctx context.Context, at time.Time, more, opened, attached <-chan struc
 
 // read returns the envelope of a letter, from whichever of its copies is left.
 func (a *Agent) read(ctx context.Context, l *letter) (mailbox.Envelope, error) {
-	for _, key := range a.ready.keysOf(l) {
+	for _, key := range a.ready.now(l).keys {
 		item, err := a.opts.Store.Read(ctx, a.opts.Self, key)
 		if errors.Is(err, mailbox.ErrGone) {
 			continue
@@ -224,7 +214,7 @@ func (a *Agent) handOver(ctx context.Context, l *letter, on Progress) error {
 // that conversations come through, all else by the bot's own line first.
 func (a *Agent) give(ctx context.Context, d Delivery, on Progress) error {
 	paths := []func() error{
-		func() error { return a.lines.give(ctx, d, a.opts.DeliveryTimeout, on) },
+		func() error { return a.giveLine(ctx, d, on) },
 		func() error { return a.opts.Doors.Deliver(ctx, d, on) },
 	}
 	if d.Conversation != nil {
@@ -316,8 +306,8 @@ func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error
 	keys := a.ready.remove(l)
 	for _, key := range keys {
 		if err := a.settle(ctx, key, how); err != nil {
-			again := letter{message: l.message, keys: keys,
-				progress: progress{fails: patientTries, hold: time.Now().Add(retryMax)}}
+			again := a.ready.now(l)
+			again.keys, again.progress = keys, progress{fails: patientTries, hold: time.Now().Add(retryMax)}
 			a.ready.add(again, l.name)
 			return err
 		}

@@ -242,7 +242,7 @@ func (a *Agent) watchDeadlines(ctx context.Context) error {
 			return failed
 		}
 		next, _ := a.ledger.NextDue() // zero: never
-		if err := idle(ctx, next, hint, nil, nil); err != nil {
+		if err := idle(ctx, next, hint); err != nil {
 			return err
 		}
 	}

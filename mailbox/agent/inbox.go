@@ -134,7 +134,7 @@ func (a *Agent) takeAll(ctx context.Context, n int, goal string, d *Drained) [][
 	over, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
 	for changed := a.ready.Changed(); over.Err() == nil && a.ready.any(handing); changed = a.ready.Changed() {
-		_ = idle(over, time.Time{}, changed, nil, nil)
+		_ = idle(over, time.Time{}, changed)
 	}
 	for _, l := range a.ready.overflow(peerBuffer) {
 		if a.drop(ctx, l) {

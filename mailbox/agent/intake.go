@@ -112,9 +112,9 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 
 // makeReady takes e in as a letter for the bot.
 func (a *Agent) makeReady(item mailbox.Item, e mailbox.Envelope) error {
-	l := letter{keys: []string{item.Key}, message: message{id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
+	l := letter{keys: []string{item.Key}, id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
 		session: a.session(e), from: e.From, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
-		conversation: string(e.From), asks: asks(e.Type)}}
+		conversation: string(e.From), asks: asks(e.Type)}
 	if c := a.conversation(e); c != nil {
 		l.inChat, l.conversation = true, c.Channel+"/"+c.Chat()
 	}

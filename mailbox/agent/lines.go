@@ -22,38 +22,20 @@ type Line interface {
 	Close()
 }
 
-// lines is the WebSocket of a bot that keeps one open (docs/protocol.md 6.9): the newest
+// line is the WebSocket of a bot that keeps one open (docs/protocol.md 6.9): the newest
 // counts.
-type lines struct {
-	mu      sync.Mutex
-	current *line         // guarded by mu, as the rest is
-	changed chan struct{} // closed when a line opens; nil: nobody waits
-}
-
 type line struct {
 	a    *Agent
 	send func(context.Context, mailbox.Envelope) error
 	done chan struct{}
-	once sync.Once
+	end  func() // closes done
 }
 
-// Changed is closed when a line opens.
-func (l *lines) Changed() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.changed == nil {
-		l.changed = make(chan struct{})
-	}
-	return l.changed
-}
-
-// give writes d on the line. Where its sender asked for an acknowledgement, it waits until
-// the bot has given one ([Agent.Ack] cancels ctx then); else it counts as delivered when it
-// is written.
-func (l *lines) give(ctx context.Context, d Delivery, timeout time.Duration, on Progress) error {
-	l.mu.Lock()
-	now := l.current
-	l.mu.Unlock()
+// giveLine writes d on the bot's line. Where its sender asked for an acknowledgement, it waits
+// until the bot has given one ([Agent.Ack] cancels ctx then); else it counts as delivered when
+// it is written.
+func (a *Agent) giveLine(ctx context.Context, d Delivery, on Progress) error {
+	now := a.line.Load()
 	if now == nil {
 		return ErrNoDoor
 	}
@@ -62,13 +44,11 @@ func (l *lines) give(ctx context.Context, d Delivery, timeout time.Duration, on 
 	}
 	on.Written()
 	on.Next()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case <-now.done:
 		return errors.New("the line closed before the bot acknowledged")
-	case <-timer.C:
-		return fmt.Errorf("%w: no acknowledgement within %s", ErrTimedOut, timeout)
+	case <-time.After(a.opts.DeliveryTimeout):
+		return fmt.Errorf("%w: no acknowledgement within %s", ErrTimedOut, a.opts.DeliveryTimeout)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -79,30 +59,18 @@ func (l *lines) give(ctx context.Context, d Delivery, timeout time.Duration, on 
 // has to return an error then.
 func (a *Agent) Attach(send func(context.Context, mailbox.Envelope) error) Line {
 	now := &line{a: a, send: send, done: make(chan struct{})}
-	a.lines.mu.Lock()
-	before := a.lines.current
-	a.lines.current = now
-	if a.lines.changed != nil {
-		close(a.lines.changed)
-		a.lines.changed = nil
-	}
-	a.lines.mu.Unlock()
-	if before != nil {
+	now.end = sync.OnceFunc(func() { close(now.done) })
+	if before := a.line.Swap(now); before != nil {
 		before.end()
 	}
+	a.ready.opened()
 	return now
 }
-
-func (l *line) end() { l.once.Do(func() { close(l.done) }) }
 
 func (l *line) Done() <-chan struct{} { return l.done }
 
 func (l *line) Close() {
-	l.a.lines.mu.Lock()
-	if l.a.lines.current == l {
-		l.a.lines.current = nil
-	}
-	l.a.lines.mu.Unlock()
+	l.a.line.CompareAndSwap(l, nil)
 	l.end()
 }
 

@@ -14,13 +14,6 @@ import (
 // letter is a message that is ready for the bot. Its text stays in the store:
 // an inbox may hold [mailbox.MaxInbox] of them.
 type letter struct {
-	message
-	keys []string // the store's for it; its sender may have sent it again
-	progress
-}
-
-// message is what is known of a letter for good.
-type message struct {
 	id       string // of the envelope; other programs' messages may share one
 	key      string // what Seen and ready know the message by (messageKey)
 	sum      string // its fingerprint
@@ -35,12 +28,15 @@ type message struct {
 	asks     bool   // a result may answer it
 	inChat   bool   // it belongs in a conversation: those and the others do not wait for each other
 
-	conversation string // the next letter of it waits until this one is written, or answered
+	conversation string   // the next letter of it waits until this one is written, or answered
+	keys         []string // the store's for it; its sender may have sent it again
+	progress
 }
 
 // progress is how far a letter's delivery has come.
 type progress struct {
 	inHand bool              // somebody is handing it over
+	tried  int               // the number of openings of channels when that began
 	given  time.Time         // the bot was given it first; zero: never
 	giving *mailbox.Envelope // what is being handed over; cancel ends that
 	cancel context.CancelCauseFunc
@@ -56,7 +52,7 @@ type letterState int
 
 const (
 	deliverable letterState = iota
-	parked                  // no delivery channel was open for it
+	noChannel               // no delivery channel was open for it
 	unanswered              // the bot did not answer: it is not handed over again
 )
 
@@ -77,6 +73,7 @@ type ready struct {
 	arrived  int
 	occupied map[string]*letter // by conversation, what its other letters wait for
 	drains   int                // drains that are taking what is ready: nothing is handed over meanwhile
+	openings int                // how often a delivery channel has opened
 	changed  chan struct{}      // closed at the next change
 }
 
@@ -94,18 +91,48 @@ func (r *ready) update(change func()) {
 	r.changed = make(chan struct{})
 }
 
-// Changed is closed at the next change.
-func (r *ready) Changed() <-chan struct{} {
+// look returns what f does while nothing changes.
+func look[T any](r *ready, f func() T) T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.changed
+	return f()
+}
+
+// Changed is closed at the next change.
+func (r *ready) Changed() <-chan struct{} {
+	return look(r, func() <-chan struct{} { return r.changed })
 }
 
 // any reports whether there is a letter that which picks.
 func (r *ready) any(which func(*letter) bool) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.list, which)
+	return look(r, func() bool { return slices.ContainsFunc(r.list, which) })
+}
+
+// knows reports whether a message of that key waits.
+func (r *ready) knows(key string) bool {
+	return look(r, func() bool { return r.byKey[key] != nil })
+}
+
+// find returns the letter that the bot was given under an id, whoever has it in
+// hand; nil: there is no such letter.
+func (r *ready) find(id string) *letter {
+	return look(r, func() *letter { return r.byName[id] })
+}
+
+// now returns a letter as it is now.
+func (r *ready) now(l *letter) letter {
+	return look(r, func() letter { now := *l; now.keys = slices.Clone(l.keys); return now })
+}
+
+// show returns at most n letters, and how many there are.
+func (r *ready) show(n int) ([]*letter, int) {
+	all := look(r, func() []*letter { return slices.Clone(r.list) })
+	return all[:min(n, len(all))], len(all)
+}
+
+// count is how many messages wait for a goal, "" for any.
+func (r *ready) count(goal string) int {
+	return look(r, func() int { return len(r.copies(goal)) })
 }
 
 // add takes a letter in, and reports false where it is known: then its further keys
@@ -134,13 +161,6 @@ func (r *ready) add(l letter, unique string) (added bool) {
 	return added
 }
 
-// knows reports whether a message of that key waits.
-func (r *ready) knows(key string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.byKey[key] != nil
-}
-
 // next takes in hand the letter whose turn it is, of those that belong in a
 // conversation or of the others. Without one, it returns when there may be one, if
 // nothing else happens; zero: never.
@@ -151,22 +171,18 @@ func (r *ready) next(now time.Time, inChat bool) (l *letter, at time.Time) {
 		return nil, time.Time{}
 	}
 	for _, l := range r.list {
-		if !l.free() || l.inChat != inChat || r.occupied[l.conversation] != nil {
-			continue
-		}
 		turn := l.hold
 		if l.state != deliverable {
-			if l.expires.IsZero() {
-				continue
-			}
 			turn = l.expires // to be cleared away
 		}
-		if !now.Before(turn) {
-			l.inHand, l.over = true, false
+		switch {
+		case !l.free() || l.inChat != inChat || r.occupied[l.conversation] != nil:
+		case l.state != deliverable && l.expires.IsZero():
+		case !now.Before(turn):
+			l.inHand, l.over, l.tried = true, false, r.openings
 			r.occupied[l.conversation] = l
 			return l, time.Time{}
-		}
-		if at.IsZero() || turn.Before(at) {
+		case at.IsZero() || turn.Before(at):
 			at = turn
 		}
 	}
@@ -218,13 +234,6 @@ func (r *ready) takeAll(n int, goal string) (out [][]*letter) {
 	return out
 }
 
-// count is how many messages wait for a goal, "" for any.
-func (r *ready) count(goal string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.copies(goal))
-}
-
 // overflow takes in hand the oldest peer messages of each goal beyond most.
 func (r *ready) overflow(most int) (out []*letter) {
 	r.mu.Lock()
@@ -243,23 +252,11 @@ func (r *ready) overflow(most int) (out []*letter) {
 	return out
 }
 
-// find returns the letter that the bot was given under an id, whoever has it in
-// hand; nil: none.
-func (r *ready) find(id string) *letter {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.byName[id]
-}
-
 // end reports whether it is the caller who may settle l: of several that hand it
 // over or answer for the bot, the first is. Then [ready.remove] follows, or
 // [ready.back].
 func (r *ready) end(l *letter) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	was := l.ending
-	l.ending = true
-	return !was
+	return look(r, func() bool { was := l.ending; l.ending = true; return !was })
 }
 
 // back undoes end: l could not be settled.
@@ -273,18 +270,19 @@ func (r *ready) letGo(l *letter) { r.update(func() { l.inHand, l.giving = false,
 func (r *ready) giveBack(l *letter, state letterState) (kept bool) {
 	r.update(func() {
 		l.inHand, l.giving, kept = false, nil, !l.over
-		if kept {
+		if kept && (state != noChannel || l.tried == r.openings) { // else a channel has opened since
 			l.state = state
 		}
 	})
 	return kept
 }
 
-// unpark makes it the turn of all that waited for a delivery channel.
-func (r *ready) unpark() {
+// opened makes it the turn of all that waited for a delivery channel.
+func (r *ready) opened() {
 	r.update(func() {
+		r.openings++
 		for _, l := range r.list {
-			if l.state == parked {
+			if l.state == noChannel {
 				l.state = deliverable
 			}
 		}
@@ -316,13 +314,6 @@ func (r *ready) release(l *letter) {
 	})
 }
 
-// now returns how far a letter's delivery has come.
-func (r *ready) now(l *letter) progress {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return l.progress
-}
-
 // reopen makes it the turn of an agent's message of that id that waits, so that it is
 // cleared away: the task that it gave has ended.
 func (r *ready) reopen(from mailbox.AgentID, id string) {
@@ -352,18 +343,4 @@ func (r *ready) remove(l *letter) (keys []string) {
 		}
 	}
 	return keys
-}
-
-// keysOf returns the store's keys of a letter.
-func (r *ready) keysOf(l *letter) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(l.keys)
-}
-
-// show returns at most n letters, and how many there are.
-func (r *ready) show(n int) ([]*letter, int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.list[:min(n, len(r.list))]), len(r.list)
 }

@@ -41,21 +41,21 @@ type deadRef struct {
 	at   time.Time
 }
 
-// die ends n, and returns what became of it when that is on disk; else Run tries that
-// again. b.mu is held.
-func (b *Box) die(n *entry, code mailbox.Code, reason string) []DeadLetter {
+// die makes n a dead letter. b.mu is held.
+func (b *Box) die(n *entry, code mailbox.Code, reason string) {
 	now := time.Now().Round(0).UTC()
 	n.died = &DeadLetter{ID: n.id, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now,
 		Expired: n.expired(now)}
-	return b.writeDead(n)
+	b.writeDead(n)
 }
 
-// writeDead writes the dead letter that n is. b.mu is held.
-func (b *Box) writeDead(n *entry) []DeadLetter {
+// writeDead writes the dead letter that n is; where that fails, Run tries it again. b.mu is
+// held.
+func (b *Box) writeDead(n *entry) {
 	d := *n.died
 	raw, e, err := b.load(n)
 	if n.gone {
-		return nil
+		return
 	}
 	if err == nil || errors.Is(err, errUnsigned) {
 		d.Envelope = e
@@ -65,15 +65,15 @@ func (b *Box) writeDead(n *entry) []DeadLetter {
 		b.opts.Logger.Warn("write down a dead letter; tried again soon", "to", n.to, "message_id", d.ID, "err", err)
 		n.hold = time.Now().Add(lookEvery)
 		b.plan(n)
-		return nil
+		return
 	}
-	// Who gets it from here logs it for people.
+	// Options.Died logs it for people.
 	b.opts.Logger.Debug("a message could not be delivered; it is a dead letter now",
 		"to", n.to, "message_id", d.ID, "code", d.Code, "attempts", d.Attempts)
 	b.letters = append(b.letters, deadRef{n.name, n.id, n.to, d.DeadAt})
 	b.pruneDead()
 	b.drop(n)
-	return []DeadLetter{d}
+	b.died = append(b.died, d)
 }
 
 // readDead reads a dead letter.

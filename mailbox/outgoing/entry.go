@@ -47,18 +47,7 @@ type record struct {
 	Refused    bool            `json:"refused,omitempty"` // the receiver took it, and refused it
 }
 
-// newEntry makes an entry for e, which is not among the others yet. raw is e encoded.
-func (b *Box) newEntry(e mailbox.Envelope) (n *entry, raw []byte, err error) {
-	raw, err = b.opts.Signing.Encode(e)
-	if err != nil {
-		return nil, nil, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.named = max(b.named+1, time.Now().UnixNano())
-	return b.entryOf(newName(time.Unix(0, b.named), e.To), e), raw, nil
-}
-
+// entryOf makes an entry for e, which is not among the others yet.
 func (b *Box) entryOf(name string, e mailbox.Envelope) *entry {
 	n := &entry{name: name, id: e.ID, to: e.To, ack: e.Metadata.RequiresAck, expires: e.Expires(),
 		retries: b.opts.MaxRetries, noted: e.Type.AboutTask()}
@@ -91,27 +80,20 @@ func timeOf(name string) int64 {
 }
 
 // add takes n, which is raw, among the entries, and marks it busy. It is on disk then, but
-// for the error unsaved, with which it is only in memory.
+// for the error unsaved, with which it is only in memory. b.mu is held, here and below.
 func (b *Box) add(n *entry, raw []byte) (unsaved, err error) {
-	if _, err := mailbox.Decode(raw); err != nil { // it could not be read again either
-		return nil, err
-	}
-	n.busy = true
 	r := n.record
 	r.Envelope = raw
-	if unsaved = b.unacked.Save(n.name, r); unsaved != nil {
-		if err = b.unacked.Hold(n.name, r, len(raw)); err != nil {
-			return nil, &mailbox.Error{Code: mailbox.AgentBusy,
-				Message: fmt.Sprintf("%d messages wait for an acknowledgement, which is the most: try again later", b.unacked.Len())}
-		}
+	if unsaved = b.unacked.Save(n.name, r); unsaved != nil && b.unacked.Hold(n.name, r, len(raw)) != nil {
+		return nil, &mailbox.Error{Code: mailbox.AgentBusy,
+			Message: fmt.Sprintf("%d messages wait for an acknowledgement, which is the most: try again later", b.unacked.Len())}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	n.busy = true
 	b.insert(n)
 	return unsaved, nil
 }
 
-// insert takes n among the entries. b.mu is held, here and in all that follows.
+// insert takes n among the entries.
 func (b *Box) insert(n *entry) {
 	r := b.receivers[n.to]
 	if r == nil {
@@ -153,9 +135,7 @@ func (b *Box) sentTo(id string, to mailbox.AgentID) (list []*entry) {
 // written down only when it still waits after watchAfter, or when Run ends: a crash before
 // that costs the notice, not the message.
 func (b *Box) watch(n *entry, key string, raw []byte) {
-	if r := b.receivers[n.to]; r != nil {
-		b.worked(r)
-	}
+	b.worked(b.receivers[n.to])
 	if !n.watch || b.unacked.Len() >= maxWatched {
 		return
 	}
@@ -175,8 +155,7 @@ func (b *Box) watch(n *entry, key string, raw []byte) {
 // keep writes down a fresh message that still waits.
 func (b *Box) keep(n *entry) {
 	n.fresh, n.hold = false, time.Time{}
-	if raw, _, err := b.load(n); err == nil {
-		b.save(n, raw)
+	if b.save(n, nil); !n.gone {
 		b.await(n)
 	}
 }
@@ -198,9 +177,11 @@ func (b *Box) sent(n *entry, key string, raw []byte) {
 
 // await begins to wait for what the receiver of n, which the store has, does.
 func (b *Box) await(n *entry) {
-	now := time.Now()
-	n.receiver.settle(now)
-	n.due = n.receiver.clock(now) + b.opts.AckTimeout
+	now, r := time.Now(), n.receiver
+	if now.Sub(r.looked) > lookEvery { // nobody looked for a while, since no mail waited: its clock may not have run
+		r.looked, r.online = time.Time{}, false
+	}
+	n.due = r.clock(now) + b.opts.AckTimeout
 }
 
 // pause lets n be sent again after a while.
@@ -208,14 +189,18 @@ func (b *Box) pause(n *entry) {
 	if n.Next.IsZero() {
 		n.Next = time.Now().Add(backoff(n.RetryCount, b.opts.RetryBase, b.random()))
 	}
-	if raw, _, err := b.load(n); err == nil && !n.gone { // else it is read again when it is sent
-		b.save(n, raw)
-	}
+	b.save(n, nil)
 }
 
-// save writes n down with its envelope. Where that fails it is kept in memory, and a
-// crash costs a repeat.
+// save writes n down with its envelope; without raw, with that of the last time. Where that
+// fails it is kept in memory, and a crash costs a repeat.
 func (b *Box) save(n *entry, raw []byte) {
+	if raw == nil {
+		var err error
+		if raw, _, err = b.load(n); err != nil {
+			return // it is read again when it is sent
+		}
+	}
 	r := n.record
 	r.Envelope = raw
 	if err := b.unacked.Save(n.name, r); err != nil {
@@ -302,13 +287,3 @@ func (n *entry) expired(now time.Time) bool { return !n.expires.IsZero() && !now
 
 // unstored reports whether n waits for the store.
 func (n *entry) unstored() bool { return n.Key == "" && !n.busy && !n.gone && n.died == nil }
-
-// brief cuts what another agent said of a refusal.
-func brief(text string) string {
-	const most = 500
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
-}

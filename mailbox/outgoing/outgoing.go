@@ -98,6 +98,7 @@ type Box struct {
 	receivers map[mailbox.AgentID]*receiver // of all entries; guarded by mu
 	letters   []deadRef                     // the dead letters, the oldest first; guarded by mu
 	named     int64                         // the time in the newest entry's name, in nanoseconds; guarded by mu
+	died      []DeadLetter                  // what unlock reports; guarded by mu
 }
 
 // Open opens a box with what an earlier process left in its two folders. A file
@@ -144,22 +145,29 @@ func (b *Box) Send(ctx context.Context, e mailbox.Envelope) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	n, raw, err := b.newEntry(e)
+	raw, err := b.opts.Signing.Encode(e)
+	if err == nil && e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack { // those are made here
+		_, err = mailbox.Decode(raw)
+	}
 	if err != nil {
 		return err
 	}
+	b.mu.Lock()
+	defer b.unlock()
+	b.named = max(b.named+1, time.Now().UnixNano())
+	n := b.entryOf(newName(time.Unix(0, b.named), e.To), e)
 	var unsaved error // why the disk does not have n
-	if n.ack || b.storeWaits(e.To) {
+	if r := b.receivers[e.To]; n.ack || r != nil && r.storeWaits() {
 		if unsaved, err = b.add(n, raw); err != nil {
 			return err
 		}
-		if unsaved == nil && b.queued(n) {
+		if unsaved == nil && n.receiver.storeWaits() { // earlier mail goes first, and is tried at once
+			n.busy, n.receiver.eager = false, true
+			b.planAll(n.receiver)
 			return nil
 		}
 	}
-	key, err := b.put(ctx, e)
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	key, err := outside(ctx, b, func(ctx context.Context) (string, error) { return b.opts.Store.Put(ctx, e) })
 	switch {
 	case n.receiver != nil:
 	case err == nil:
@@ -168,47 +176,42 @@ func (b *Box) Send(ctx context.Context, e mailbox.Envelope) error {
 	case refused(err) || ctx.Err() != nil:
 		return err
 	default:
-		var err2 error
-		b.mu.Unlock()
-		unsaved, err2 = b.add(n, raw)
-		b.mu.Lock()
-		if err2 != nil {
-			return errors.Join(err, err2)
+		var full error
+		if unsaved, full = b.add(n, raw); full != nil {
+			return errors.Join(err, full)
 		}
 	}
 	n.busy = false
-	if err == nil {
+	switch {
+	case err == nil:
 		b.sent(n, key, raw)
-		return nil
-	}
-	if refused(err) || unsaved != nil {
+	case refused(err) || unsaved != nil:
 		b.drop(n)
 		return errors.Join(err, unsaved)
+	default:
+		b.failed(n.receiver, err)
+		b.plan(n)
 	}
-	b.failed(n.receiver, err)
-	b.plan(n)
 	return nil
 }
 
-// storeWaits reports whether messages to an agent wait for the store.
-func (b *Box) storeWaits(to mailbox.AgentID) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := b.receivers[to]
-	return r != nil && r.storeWaits()
+// outside calls f, with a bounded context, while mu, which the caller holds, is free.
+func outside[T any](ctx context.Context, b *Box, f func(context.Context) (T, error)) (T, error) {
+	b.unlock()
+	defer b.mu.Lock()
+	ctx, cancel := context.WithTimeout(ctx, storeLimit)
+	defer cancel()
+	return f(ctx)
 }
 
-// queued leaves a new entry to Run where earlier messages to its receiver wait
-// for the store, so that it does not overtake them; the first is tried at once.
-func (b *Box) queued(n *entry) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !n.receiver.storeWaits() {
-		return false
+// unlock frees mu, and calls Options.Died for the messages that became dead letters.
+func (b *Box) unlock() {
+	died := b.died
+	b.died = nil
+	b.mu.Unlock()
+	for _, d := range died {
+		b.opts.Died(d)
 	}
-	n.busy, n.receiver.eager = false, true
-	b.planAll(n.receiver)
-	return true
 }
 
 // refused reports whether the store will not take a message, rather than
@@ -216,17 +219,6 @@ func (b *Box) queued(n *entry) bool {
 func refused(err error) bool {
 	_, invalid := errors.AsType[*mailbox.Error](err)
 	return invalid || errors.Is(err, mailbox.ErrFull)
-}
-
-// limited calls f with a bounded context.
-func limited[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeLimit)
-	defer cancel()
-	return f(ctx)
-}
-
-func (b *Box) put(ctx context.Context, e mailbox.Envelope) (key string, err error) {
-	return limited(ctx, func(ctx context.Context) (string, error) { return b.opts.Store.Put(ctx, e) })
 }
 
 // Acked notes that an agent acknowledged a message, and reports whether it was
@@ -247,23 +239,21 @@ func (b *Box) Acked(id string, from mailbox.AgentID) (known bool) {
 // after a pause where code is retriable, and retries are left; else it becomes a
 // dead letter at once.
 func (b *Box) Nacked(id string, from mailbox.AgentID, code mailbox.Code, message string) (known bool) {
-	var died []DeadLetter
 	b.mu.Lock()
+	defer b.unlock()
 	for _, n := range b.sentTo(id, from) {
-		if !n.ack && !n.watch || n.died != nil {
+		switch {
+		case !n.ack && !n.watch || n.died != nil:
 			continue
+		case n.watch || !code.Retriable() || n.RetryCount >= n.retries:
+			b.die(n, code, fmt.Sprintf("%s refused it: %s", from, message))
+		default:
+			n.Refused = true
+			b.pause(n)
+			b.plan(n)
 		}
 		known = true
-		if n.watch || !code.Retriable() || n.RetryCount >= n.retries {
-			died = append(died, b.die(n, code, fmt.Sprintf("%s refused it: %s", from, brief(message)))...)
-			continue
-		}
-		n.Refused = true
-		b.pause(n)
-		b.plan(n)
 	}
-	b.mu.Unlock()
-	b.report(died)
 	return known
 }
 
@@ -277,13 +267,6 @@ func (b *Box) Pending() (n int) {
 		}
 	}
 	return n
-}
-
-// report calls Options.Died; b.mu is not held.
-func (b *Box) report(died []DeadLetter) {
-	for _, d := range died {
-		b.opts.Died(d)
-	}
 }
 
 // backoff is the pause before the retry after n retries: base·2^n, and up to a

@@ -10,6 +10,154 @@ import (
 	"feishu-relay/mailbox"
 )
 
+// lookEvery is how often it is asked whether a receiver is online, as long as
+// mail waits for its acknowledgement. It is also the pause before a dead letter
+// that could not be written down is tried again.
+const lookEvery = 5 * time.Second
+
+// receiver is an agent that mail waits for. Its clock runs while it is online:
+// between two looks that both found it there.
+type receiver struct {
+	entries map[*entry]struct{}
+	looked  time.Time // zero: never
+	online  bool      // then
+	ran     time.Duration
+
+	fails int // how often, in a row, the store failed for it; it is left alone until
+	hold  time.Time
+	full  bool // the last failure: its inbox has no room
+	eager bool // something was sent since the last try began: hold does not count
+}
+
+// clock is the receiver's clock, as far as is known between two looks.
+func (r *receiver) clock(now time.Time) time.Duration {
+	if !r.online {
+		return r.ran
+	}
+	return r.ran + now.Sub(r.looked)
+}
+
+// storeWaits reports whether mail to r waits for the store. Nothing goes behind what a
+// full inbox refused: the caller gets the error, and mail does not pile up here.
+func (r *receiver) storeWaits() bool {
+	if r.full {
+		return false
+	}
+	for n := range r.entries {
+		if n.unstored() {
+			return true
+		}
+	}
+	return false
+}
+
+// until is how long r is left alone.
+func (r *receiver) until(now time.Time) time.Time {
+	if r.eager {
+		return now
+	}
+	return later(r.hold, now)
+}
+
+// failed notes that the store could not do something for a receiver. b.mu is held, here and
+// below.
+func (b *Box) failed(r *receiver, err error) {
+	if r.fails == 0 && !errors.Is(err, context.Canceled) {
+		b.opts.Logger.Warn("the mailbox store fails; messages are kept and tried again", "err", err)
+	}
+	if now := time.Now(); !now.Before(r.hold) { // else it was tried before its time
+		r.hold = now.Add(backoff(r.fails, b.opts.RetryBase, b.random()))
+		r.fails++
+	}
+	r.full = errors.Is(err, mailbox.ErrFull)
+	b.planAll(r)
+}
+
+// worked notes that the store could: what was held back goes on.
+func (b *Box) worked(r *receiver) {
+	if r != nil && r.fails > 0 {
+		r.fails, r.hold, r.full = 0, time.Time{}, false
+		b.planAll(r)
+	}
+}
+
+// looked notes whether a receiver is online.
+func (b *Box) looked(r *receiver, online bool) {
+	now := time.Now()
+	if online {
+		r.ran = r.clock(now)
+	}
+	r.online, r.looked = online, now
+	b.planAll(r)
+}
+
+// at returns when something is to be done for n, as it looks now; zero: not before
+// something else happens.
+func (n *entry) at(now time.Time) (at time.Time) {
+	r := n.receiver
+	switch {
+	case n.busy || n.gone:
+		return time.Time{}
+	case n.died != nil:
+		return n.hold
+	case !n.hold.IsZero():
+		return later(n.hold, r.until(now))
+	case n.Key == "":
+		at = r.until(now)
+	case r.online && n.Next.IsZero():
+		at = later(r.looked.Add(n.due-r.ran), r.until(now))
+	case r.online:
+		at = later(n.Next, r.until(now))
+	}
+	return sooner(at, n.expires)
+}
+
+func (n *entry) isDue(now time.Time) bool {
+	at := n.at(now)
+	return !at.IsZero() && !now.Before(at)
+}
+
+func later(x, y time.Time) time.Time {
+	if x.Before(y) {
+		return y
+	}
+	return x
+}
+
+// sooner is the earlier of two times, of which the zero one is never.
+func sooner(x, y time.Time) time.Time {
+	if x.IsZero() || !y.IsZero() && y.Before(x) {
+		return y
+	}
+	return x
+}
+
+// needsLook reports whether n needs to know whether its receiver is online.
+func (n *entry) needsLook() bool {
+	return n.Key != "" && n.died == nil && !n.busy && !n.gone && !n.fresh
+}
+
+// plan schedules when Run has to look at n next.
+func (b *Box) plan(n *entry) {
+	now := time.Now()
+	at := n.at(now)
+	if n.needsLook() {
+		look := now // at once the first time
+		if r := n.receiver; !r.looked.IsZero() {
+			look = r.looked.Add(lookEvery)
+		}
+		at = sooner(at, look)
+	}
+	b.unacked.Schedule(n.name, at)
+}
+
+// planAll is plan for all that waits for a receiver.
+func (b *Box) planAll(r *receiver) {
+	for n := range r.entries {
+		b.plan(n)
+	}
+}
+
 // Run sends again what is due, until ctx is done. It is called once at a time.
 func (b *Box) Run(ctx context.Context) {
 	defer b.keepAll()
@@ -18,49 +166,48 @@ func (b *Box) Run(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		b.mu.Lock()
 		names = append(names, b.unacked.Due(time.Now())...) // of a receiver whose mail was just planned, all
 		slices.Sort(names)                                  // the oldest first
-		due := make([]*entry, 0, len(names))
-		for _, name := range names {
-			if n := b.entries[name]; n != nil {
-				due = append(due, n)
+		r := round{Box: b, looked: map[mailbox.AgentID]bool{}, stuck: map[mailbox.AgentID]bool{}}
+		for _, do := range []func(context.Context, *entry){r.look, r.act} {
+			for _, name := range names {
+				r.with(ctx, name, do)
 			}
-		}
-		b.mu.Unlock()
-		b.look(ctx, due)
-		stuck := map[mailbox.AgentID]bool{} // an earlier message still waits for the store
-		for _, n := range due {
-			b.mu.Lock()
-			skip := stuck[n.to] && n.unstored()
-			b.mu.Unlock()
-			if !skip && ctx.Err() == nil {
-				b.act(ctx, n)
-			}
-			b.mu.Lock()
-			stuck[n.to] = stuck[n.to] || n.unstored()
-			b.plan(n)
-			b.mu.Unlock()
 		}
 	}
 }
 
-// look asks which receivers of what is due are online.
-func (b *Box) look(ctx context.Context, due []*entry) {
-	ask := map[mailbox.AgentID]*receiver{}
-	b.mu.Lock()
-	for _, n := range due {
-		if n.needsLook() {
-			ask[n.to] = n.receiver
-		}
+// round is what Run does for all that is due at a time.
+type round struct {
+	*Box
+	looked map[mailbox.AgentID]bool // who was asked for
+	stuck  map[mailbox.AgentID]bool // an earlier message still waits for the store
+}
+
+func (r *round) with(ctx context.Context, name string, do func(context.Context, *entry)) {
+	r.mu.Lock()
+	defer r.unlock()
+	if n := r.entries[name]; n != nil && ctx.Err() == nil {
+		do(ctx, n)
+		r.plan(n)
 	}
-	b.mu.Unlock()
-	for agent, r := range ask {
-		online := b.opts.Online(ctx, agent)
-		b.mu.Lock()
-		b.looked(r, online)
-		b.mu.Unlock()
+}
+
+// look asks whether the receiver of n is online.
+func (r *round) look(ctx context.Context, n *entry) {
+	if n.needsLook() && !r.looked[n.to] {
+		r.looked[n.to] = true
+		online, _ := outside(ctx, r.Box, func(ctx context.Context) (bool, error) { return r.opts.Online(ctx, n.to), nil })
+		r.Box.looked(n.receiver, online)
 	}
+}
+
+// act does what is due for n.
+func (r *round) act(ctx context.Context, n *entry) {
+	if !r.stuck[n.to] || !n.unstored() {
+		r.decide(ctx, n)
+	}
+	r.stuck[n.to] = r.stuck[n.to] || n.unstored()
 }
 
 // keepAll writes down what is only in memory yet.
@@ -74,121 +221,96 @@ func (b *Box) keepAll() {
 	}
 }
 
-// act does what is due for n. An earlier entry may have found that the store
+// decide does what is due for n. An earlier entry may have found that the store
 // fails, and an acknowledgement may have come meanwhile: then nothing.
-func (b *Box) act(ctx context.Context, n *entry) {
+func (b *Box) decide(ctx context.Context, n *entry) {
 	now := time.Now()
-	b.mu.Lock()
 	if !n.isDue(now) {
-		b.mu.Unlock()
 		return
 	}
-	ask := n.Key != "" && !n.Refused && n.died == nil
-	key := n.Key
-	b.mu.Unlock()
-
 	var place mailbox.Place
 	var err error
-	inProgress := false
-	if ask {
-		place, err = limited(ctx, func(ctx context.Context) (mailbox.Place, error) { return b.opts.Store.Where(ctx, n.to, key) })
-		inProgress = err == nil && place == mailbox.Waiting && !n.noted && b.opts.Acknowledges(ctx, n.to)
+	asked, inProgress := n.Key != "" && !n.Refused && n.died == nil, false
+	if asked {
+		key := n.Key
+		place, err = outside(ctx, b, func(ctx context.Context) (mailbox.Place, error) {
+			place, err := b.opts.Store.Where(ctx, n.to, key)
+			inProgress = err == nil && place == mailbox.Waiting && !n.noted && b.opts.Acknowledges(ctx, n.to)
+			return place, err
+		})
 	}
-
-	b.mu.Lock()
-	died, again := b.decide(n, now, ask, place, inProgress, err)
-	b.mu.Unlock()
-	b.report(died)
-	if again {
-		b.again(ctx, n)
-	}
-}
-
-// decide does what needs no store, and reports whether n is to be put into it. It was due
-// at now; where it was is place, or unknown with err, if it was asked.
-func (b *Box) decide(n *entry, now time.Time, asked bool, place mailbox.Place, inProgress bool, err error) (died []DeadLetter, again bool) {
 	known, expired := asked && err == nil, n.expired(now)
 	// A message that is watched and gone was taken: not every store keeps what was.
 	taken := known && !n.Refused && (place == mailbox.Processed || n.watch && place == mailbox.Gone)
 	switch {
 	case !n.isDue(time.Now()):
 	case n.died != nil:
-		died = b.writeDead(n)
+		b.writeDead(n)
 	case taken && expired && (n.hold.IsZero() || n.fresh):
 		n.fresh, n.hold = false, now.Add(lookEvery) // who cleared it away for its age says so, and that may be on its way
 	case taken: // a file that was moved to processed is one that the receiver has (docs/protocol.md 6.4)
 		b.drop(n)
 	case err == nil && place == mailbox.Aside:
-		died = b.die(n, mailbox.InvalidMessage,
+		b.die(n, mailbox.InvalidMessage,
 			fmt.Sprintf("%s set it aside: it could not read it, or has another RELAY_SECRET", n.to))
 	case expired && n.Key == "":
-		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("the store could not take it within its life of %s", n.life))
+		b.die(n, mailbox.AgentOffline, fmt.Sprintf("the store could not take it within its life of %s", n.life))
 	case expired:
-		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("not taken within its life of %s", n.life))
+		b.die(n, mailbox.AgentOffline, fmt.Sprintf("not taken within its life of %s", n.life))
 	case err != nil:
 		n.receiver.eager = false
 		b.failed(n.receiver, err)
 	case n.Key == "" || !n.Next.IsZero():
-		again = true
+		b.again(ctx, n)
 	case n.fresh:
 		b.keep(n)
 	case n.watch, inProgress:
 		b.await(n)
 	case n.RetryCount >= n.retries:
-		died = b.die(n, mailbox.AgentOffline, fmt.Sprintf("no acknowledgement after %d attempts", n.attempts()))
+		b.die(n, mailbox.AgentOffline, fmt.Sprintf("no acknowledgement after %d attempts", n.attempts()))
 	default:
 		b.pause(n)
 	}
-	return died, again
 }
 
-// again puts n into the store: for the first time, or once more. An answer to
+// again puts n into the store: for the first time, or again. An answer to
 // the earlier copy may come meanwhile, and then holds.
 func (b *Box) again(ctx context.Context, n *entry) {
-	b.mu.Lock()
 	n.receiver.eager = false
 	raw, e, err := b.load(n)
 	if n.gone {
-		b.mu.Unlock()
 		return
 	}
-	was := n.record
-	if err == nil && n.Key != "" {
-		n.RetryCount++
-		n.Next, n.Refused = time.Time{}, false
-		e.Metadata.RetryCount = n.RetryCount
-	}
-	b.mu.Unlock()
-
-	key := ""
-	switch {
-	case err != nil:
-	case was.Key == "":
-		key, err = b.put(ctx, e)
-	default:
-		key, err = limited(ctx, func(ctx context.Context) (string, error) { return b.opts.Store.Again(ctx, was.Key, e) })
-	}
+	was, key := n.record, ""
 	if err == nil {
+		if was.Key != "" {
+			n.RetryCount++
+			n.Next, n.Refused = time.Time{}, false
+			e.Metadata.RetryCount = n.RetryCount
+		}
+		key, err = outside(ctx, b, func(ctx context.Context) (string, error) {
+			if was.Key == "" {
+				return b.opts.Store.Put(ctx, e)
+			}
+			return b.opts.Store.Again(ctx, was.Key, e)
+		})
+	}
+	if err == nil && was.Key != "" {
 		raw, err = b.opts.Signing.Encode(e)
 	}
-
-	b.mu.Lock()
-	var died []DeadLetter
 	refusal, no := errors.AsType[*mailbox.Error](err)
 	switch {
 	case err == nil:
 		b.sent(n, key, raw)
 	case n.gone:
 	case errors.Is(err, errUnsigned):
-		died = b.die(n, errUnsigned.Code, errUnsigned.Message)
+		b.die(n, errUnsigned.Code, errUnsigned.Message)
 	case no:
-		died = b.die(n, refusal.Code, "the store refused it: "+refusal.Message)
+		b.die(n, refusal.Code, "the store refused it: "+refusal.Message)
 	default:
 		if n.RetryCount = was.RetryCount; n.Next.IsZero() {
 			n.Next, n.Refused = was.Next, was.Refused
 		}
 		b.failed(n.receiver, err)
 	}
-	b.mu.Unlock()
-	b.report(died)
 }

@@ -41,7 +41,6 @@ type Ledger struct {
 
 	mu      sync.Mutex
 	records map[string]Record // by name; guarded by mu
-	ended   int               // how many have ended; guarded by mu
 }
 
 // name is the name of a task's file, without suffix: ids are their givers', so two may
@@ -64,15 +63,14 @@ func Open(root *os.Root, opts Options) (*Ledger, error) {
 	opts.Max = cmp.Or(opts.Max, 10_000)
 	l := &Ledger{opts: opts, files: spool.New[Record](root, fileOptions(opts.Logger)), records: map[string]Record{}}
 	err := l.files.Load(func(name string, r Record) error {
-		r = tidy(r)
-		if err := check(r); err != nil {
-			return err
+		r, err := tidy(r)
+		if err == nil && r.name() != name {
+			err = errors.New("its name is not that of its task")
 		}
-		if r.name() != name {
-			return errors.New("its name is not that of its task")
+		if err == nil {
+			l.enter(r)
 		}
-		l.enter(r)
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open tasks %s: %w", root.Name(), err)
@@ -90,8 +88,8 @@ func (l *Ledger) Add(r Record) (rec Record, added bool, err error) {
 	r.State = cmp.Or(r.State, mailbox.Pending)
 	r.CreatedAt = cmp.Or(r.CreatedAt, now)
 	r.UpdatedAt = cmp.Or(r.UpdatedAt, r.CreatedAt)
-	r = tidy(r)
-	if err := check(r); err != nil {
+	r, err = tidy(r)
+	if err != nil {
 		return Record{}, false, err
 	}
 	l.mu.Lock()
@@ -99,7 +97,7 @@ func (l *Ledger) Add(r Record) (rec Record, added bool, err error) {
 	if known, ok := l.records[r.name()]; ok {
 		return known, false, nil
 	}
-	if open := len(l.records) - l.ended; open >= l.opts.Max && !Terminal(r.State) {
+	if open := len(l.find((*Record).open)); open >= l.opts.Max && r.open() {
 		return Record{}, false, &mailbox.Error{Code: mailbox.AgentBusy,
 			Message: fmt.Sprintf("%d tasks are open, which is the most: try again when some have ended", open)}
 	}
@@ -137,17 +135,23 @@ func (l *Ledger) Open() []Record {
 
 func (l *Ledger) list(want func(*Record) bool) []Record {
 	l.mu.Lock()
+	all := l.find(want)
+	l.mu.Unlock()
+	slices.SortFunc(all, func(x, y Record) int {
+		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.ID, y.ID),
+			cmp.Compare(x.Peer, y.Peer), cmp.Compare(x.Direction, y.Direction))
+	})
+	return all
+}
+
+// find returns tasks in no order. l.mu is held.
+func (l *Ledger) find(want func(*Record) bool) []Record {
 	all := make([]Record, 0, len(l.records))
 	for _, r := range l.records {
 		if want(&r) {
 			all = append(all, r)
 		}
 	}
-	l.mu.Unlock()
-	slices.SortFunc(all, func(x, y Record) int {
-		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.ID, y.ID),
-			cmp.Compare(x.Peer, y.Peer), cmp.Compare(x.Direction, y.Direction))
-	})
 	return all
 }
 
@@ -200,7 +204,7 @@ func (l *Ledger) change(dir Direction, peer mailbox.AgentID, id string, now time
 		return was, false, err
 	}
 	r.UpdatedAt = now
-	r = tidy(r)
+	r, _ = tidy(r)
 	if err := l.save(r, now); err != nil {
 		return was, false, err
 	}
@@ -226,7 +230,7 @@ func (l *Ledger) Expire(now time.Time) (expired []Record, err error) {
 	defer l.mu.Unlock()
 	for _, name := range l.files.Due(now) {
 		r := l.records[name]
-		if Terminal(r.State) {
+		if !r.open() {
 			l.remove(name)
 			continue
 		}
@@ -236,7 +240,7 @@ func (l *Ledger) Expire(now time.Time) (expired []Record, err error) {
 		}
 		r.Reason = reason + "; it was " + string(r.State)
 		r.State, r.Overdue, r.UpdatedAt = mailbox.Failed, true, now
-		r = tidy(r)
+		r, _ = tidy(r)
 		if e := l.save(r, now); e != nil {
 			err = errors.Join(err, e)
 			l.files.Schedule(name, now)
@@ -262,7 +266,8 @@ func (l *Ledger) save(r Record, now time.Time) error {
 	case err != nil:
 		return fmt.Errorf("write down task %.200q: %w", r.ID, err)
 	}
-	if l.enter(r); l.ended > maxEnded {
+	l.enter(r)
+	if !r.open() {
 		l.prune(now)
 	}
 	return nil
@@ -271,13 +276,9 @@ func (l *Ledger) save(r Record, now time.Time) error {
 // enter takes in a record that is on disk. l.mu is held, here and below, or nobody else
 // knows l.
 func (l *Ledger) enter(r Record) {
-	if Terminal(l.records[r.name()].State) {
-		l.ended-- // it ends once more, now
-	}
 	l.records[r.name()] = r
 	due := cmp.Or(r.Deadline, r.UpdatedAt.Add(l.opts.Silence))
-	if Terminal(r.State) {
-		l.ended++
+	if !r.open() {
 		due = r.UpdatedAt.Add(keepEnded)
 	}
 	l.files.Schedule(r.name(), due)
@@ -285,15 +286,10 @@ func (l *Ledger) enter(r Record) {
 
 // prune removes ended tasks that are too old or too many.
 func (l *Ledger) prune(now time.Time) {
-	var ended []Record // the oldest first
-	for _, r := range l.records {
-		if Terminal(r.State) {
-			ended = append(ended, r)
-		}
-	}
+	ended := l.find(func(r *Record) bool { return !r.open() })
 	slices.SortFunc(ended, func(x, y Record) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
-	for _, r := range ended {
-		if l.ended <= maxEnded && now.Sub(r.UpdatedAt) <= keepEnded {
+	for i, r := range ended {
+		if len(ended)-i <= maxEnded && now.Sub(r.UpdatedAt) <= keepEnded {
 			return
 		}
 		l.remove(r.name())
@@ -301,9 +297,6 @@ func (l *Ledger) prune(now time.Time) {
 }
 
 func (l *Ledger) remove(name string) {
-	if Terminal(l.records[name].State) {
-		l.ended--
-	}
 	delete(l.records, name)
 	l.files.Remove(name)
 }
