@@ -67,11 +67,11 @@ var buildEarlier = sync.OnceValues(func() (string, error) {
 	defer os.RemoveAll(source)
 	archive := filepath.Join(source, "source.tar")
 	built := filepath.Join(source, "feishu-relay")
-	// With -race the packages of others need not be compiled again.
+	// As `make build` does: the packages of others need not be compiled again.
 	err = errors.Join(
 		runIn("..", "git", "archive", "--output", archive, earlierVersion),
 		runIn(source, "tar", "-xf", archive),
-		runIn(source, "go", "build", "-race", "-buildvcs=false", "-o", built, "./cmd/feishu-relay"))
+		runIn(source, "env", "CGO_ENABLED=0", "go", "build", "-buildvcs=false", "-trimpath", "-o", built, "./cmd/feishu-relay"))
 	if err == nil {
 		err = os.Rename(built, program)
 	}
