@@ -28,13 +28,14 @@ const (
 type status string
 
 const (
-	statusOK   status = "ok"
-	statusWarn status = "warn" // works, and will surprise somebody
-	statusFail status = "fail" // does not work
+	statusOK      status = "ok"
+	statusWarn    status = "warn"    // works, and will surprise somebody
+	statusFail    status = "fail"    // does not work
+	statusUnknown status = "unknown" // cannot be seen from here, or not yet
 )
 
 // finding is one result of a probe. Name is the probe's, filled in by the runner.
-// Mend says how to fix it, and is empty where nothing is to be fixed.
+// Mend says how to fix it, or where to look at what is unknown; it is empty where nothing is to be fixed.
 type finding struct {
 	Name   string `json:"name"`
 	Status status `json:"status"`
@@ -47,6 +48,10 @@ type judged = func(mend, format string, args ...any) []finding
 
 func well(format string, args ...any) []finding {
 	return []finding{{Status: statusOK, Detail: fmt.Sprintf(format, args...)}}
+}
+
+func unseen(look, format string, args ...any) []finding {
+	return []finding{{Status: statusUnknown, Detail: fmt.Sprintf(format, args...), Mend: look}}
 }
 
 func warning(mend, format string, args ...any) []finding {
@@ -146,6 +151,7 @@ func probes(c *config) []probe {
 		{"Relay", "redis marks", tryLimit, onRedis, []string{"redis rights"}, checkMarks},
 		{"Relay", "redis stream", tryLimit, onRedis, relayable, checkStream},
 		{"Relay", "clock", tryLimit, onRedis, []string{"redis"}, checkClock},
+		{"Relay", "peer settings", tryLimit, nil, []string{"redis"}, checkPeerSettings},
 		{"Relay", "secrets", tryLimit, nil, []string{"redis"}, checkSecrets},
 		{"Relay", "signatures", tryLimit, nil, []string{"redis"}, checkLineSignatures},
 		{"Relay", "this agent", tryLimit, nil, nil, checkAgent},
@@ -187,17 +193,21 @@ func probes(c *config) []probe {
 func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := envFlags("check", "check [--json] [--env-file FILE]\n\n"+
 		"Tries everything that is configured and says how to fix what does not work:\n"+
-		"✓ works, ! works and will surprise somebody, ✗ does not work; below it, how to fix it.\n"+
+		"✓ works, ! works and will surprise somebody, ✗ does not work, ? cannot be seen from here, or not yet;\n"+
+		"below it, how to fix it. With --quiet only what is not ✓, and nothing where all is.\n"+
 		"Takes 15 seconds at most, changes nothing, and may be run beside the running sidecar. Feishu is\n"+
 		"asked who the bot is, the judge one question, and the bot's webhook what Feishu asks to verify\n"+
-		"it; nobody is sent a message. Exit status 1: something fails.\n", stdout, stderr)
-	asJSON := f.Bool("json", false, "print an array of {name, status, detail, mend}; status is ok, warn or fail")
+		"it; nobody is sent a message. Exit status 1: something fails (✗).\n\n"+
+		"  feishu-relay check --env-file bot.env --quiet\n", stdout, stderr)
+	asJSON := f.Bool("json", false, "print an array of {name, status, detail, mend}; status is ok, warn, unknown or fail")
+	quiet := f.Bool("quiet", false, "print only what is not fine")
 	var ofFile []finding
 	f.report = func(found []finding) { ofFile = found }
 	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
 	out := newFindings(stdout, *asJSON)
+	out.quiet = *quiet
 	cfg, err := loadConfig()
 	if err != nil {
 		out.add("Configuration", mistakes(err)...)

@@ -292,10 +292,10 @@ func TestCheckFeishuSaysWhatItCannotSee(t *testing.T) {
 	in := newTenant(t)
 	delete(in.answers, versionsPath)
 	_, found := checked(t) // the stand-in has no such call
-	wants(t, found, "Feishu events", statusOK, "cannot be seen from here (code 99991201")
+	wants(t, found, "Feishu events", statusUnknown, "cannot be seen from here (code 99991201")
 	in.answers[versionsPath] = `{"code":99991672,"msg":"Access denied. One of the following scopes is required: [application:application:self_manage]."}`
 	_, found = checked(t)
-	wants(t, found, "Feishu events", statusOK, "Events & Callbacks must subscribe im.message.receive_v1")
+	wants(t, found, "Feishu events", statusUnknown, "Events & Callbacks must subscribe im.message.receive_v1")
 }
 
 func TestCheckFeishuGroups(t *testing.T) {

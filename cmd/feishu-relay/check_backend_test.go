@@ -96,8 +96,8 @@ func TestCheckRedisRights(t *testing.T) {
 		status             status
 		says               string
 	}{
-		{"no INFO, no TIME", all + "-info -time", "redis", statusOK, "may not ask INFO"},
-		{"no TIME", all + "-time", "clock", statusOK, "NOPERM"},
+		{"no INFO, no TIME", all + "-info -time", "redis", statusUnknown, "may not ask INFO"},
+		{"no TIME", all + "-time", "clock", statusUnknown, "NOPERM"},
 		{"no publishing", all + "-publish", "redis rights", statusFail, "PUBLISH: NOPERM"},
 		{"another channel", "on >pw ~* &other +@all", "redis rights", statusFail, "subscribe to the channels: NOPERM"},
 		{"other keys", "on >pw ~other &* +@all", "redis", statusFail, "lacks rights"},

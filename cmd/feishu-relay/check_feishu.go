@@ -153,8 +153,8 @@ func checkFeishu(_ context.Context, s *subject) []finding {
 	case problem != nil:
 		return problem
 	case !hasApp(s):
-		return well("%s answers; the bot's own token is used (without FEISHU_APP_ID and FEISHU_APP_SECRET "+
-			"its scopes and groups are not looked at)", f.base)
+		return unseen("give check FEISHU_APP_ID and FEISHU_APP_SECRET to have them looked at",
+			"%s answers; the app's scopes, events and groups cannot be seen with the bot's own token alone", f.base)
 	}
 	return well("%s takes the credentials of %s", f.base, s.AppID)
 }
@@ -417,9 +417,9 @@ func checkEvents(ctx context.Context, s *subject) (out []finding) {
 	err := f.get(ctx, "/open-apis/application/v6/applications/"+url.PathEscape(s.AppID)+
 		"/app_versions?lang=zh_cn&page_size=20&order=0", &answer)
 	if r, ok := errors.AsType[*refused](err); ok && r.Code == 99991672 {
-		return well("cannot be seen without the scope application:application:self_manage; %s", look)
+		return unseen(look, "cannot be seen without the scope application:application:self_manage")
 	} else if ok {
-		return well("cannot be seen from here (%v); %s", r, look)
+		return unseen(look, "cannot be seen from here (%v)", r)
 	}
 	if err != nil {
 		return unanswered(s.config, warning, "which events are subscribed", err)

@@ -18,11 +18,8 @@ import (
 
 // checkInject connects to where messages are posted, and posts none.
 func checkInject(ctx context.Context, s *subject) []finding {
-	if s.InjectURL == "" && s.Gateway.Addr != "" {
-		return well("is given messages by the gateway (%s), or reads /v1/stream", s.Gateway.Addr)
-	}
 	if s.InjectURL == "" {
-		return well("reads /v1/stream (no INJECT_URL)")
+		return checkBotThere(s)
 	}
 	u, err := url.Parse(s.InjectURL)
 	if err != nil {
@@ -40,6 +37,23 @@ func checkInject(ctx context.Context, s *subject) []finding {
 	}
 	_ = conn.Close() // nothing was sent
 	return well("something listens at INJECT_URL (%s)%s", addr, via)
+}
+
+// checkBotThere asks the running sidecar whether a bot that connects by itself is there.
+func checkBotThere(s *subject) []finding {
+	how, by := "reads /v1/stream", "start the bot, and let it read /v1/stream (or set INJECT_URL)"
+	if s.Gateway.Addr != "" {
+		how, by = "is given messages by the gateway, or reads /v1/stream", "start the bot: docs/frameworks.md has its settings"
+	}
+	running, err := s.sidecar()
+	switch {
+	case err != nil:
+		return unseen("start the sidecar and the bot, and check again", "%s; whether it is connected cannot be seen, since no sidecar of "+
+			"this agent answers", how)
+	case running.Door.Connected == nil || !*running.Door.Connected:
+		return unseen(by, "%s; it is not connected now", how)
+	}
+	return well("%s, and is connected (%s)", how, running.Door.Name)
 }
 
 // hostPort leaves out what of a URL may be secret.

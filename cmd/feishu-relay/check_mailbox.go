@@ -65,7 +65,7 @@ func readRegistry(c *config) ([]mailbox.Card, []finding) {
 		if _, err := os.Stat(c.Mailbox.Dir); err != nil {
 			return nil, nil // reported with the folder
 		}
-		return nil, well("no agent has registered in %s yet", c.Mailbox.Dir)
+		return nil, unseen("start the sidecars", "no agent has registered in %s yet", c.Mailbox.Dir)
 	case err != nil:
 		return nil, failure("run all agents that share MAILBOX_DIR as one user, "+
 			"or let their group read and write it", "%v", err)

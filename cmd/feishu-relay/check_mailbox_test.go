@@ -54,7 +54,7 @@ func TestCheckMailboxRegistry(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		mkdir(t, filepath.Join(configured(t), "mailboxes"), 0o700)
 		_, found := checked(t)
-		wants(t, found, "mailbox registry", statusOK, "no agent has registered")
+		wants(t, found, "mailbox registry", statusUnknown, "no agent has registered")
 	})
 	t.Run("a folder", func(t *testing.T) {
 		mkdir(t, filepath.Join(configured(t), "mailboxes", "_registry.json"), 0o700)

@@ -33,7 +33,8 @@ func checkPeers(_ context.Context, s *subject) []finding {
 	case len(agents) > 0:
 		out = well("%s seen: %s", counted(len(agents), "other agent was", "other agents were"), some(agents))
 	case !s.noRedis(): // else who is there is not known
-		out = well("no other agent has been seen yet; all sidecars share one RELAY_DIR, or one REDIS_URL")
+		out = unseen("start the others, and check again; all sidecars share one RELAY_DIR, or one REDIS_URL and RELAY_CHANNEL",
+			"no other agent has been seen yet")
 	}
 	return append(out, namesakes(s.config)...)
 }

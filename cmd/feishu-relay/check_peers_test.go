@@ -11,7 +11,7 @@ func TestCheckPeers(t *testing.T) {
 	data := configured(t)
 	write(t, filepath.Join(data, "relay", "offsets", "agent_a.lock"), "")
 	_, found := checked(t)
-	wants(t, found, "peers", statusOK, "no other agent has been seen yet")
+	wants(t, found, "peers", statusUnknown, "no other agent has been seen yet")
 
 	offsets := filepath.Join(data, "relay", "offsets")
 	write(t, filepath.Join(offsets, "%E5%B0%8FB.lock"), "")
@@ -26,6 +26,7 @@ func TestCheckPeers(t *testing.T) {
 	write(t, filepath.Join(data, "mailboxes", "_registry.json"), `{"agent_a":{"agent_id":"agent_a"},"agent_c":{"agent_id":"agent_c","last_heartbeat":"`+heard+`"}}`)
 	_, found = checked(t)
 	wants(t, found, "peers", statusOK, "2 other agents were seen: agent_c (1 hour ago), 小B (2 hours ago)")
+	wants(t, found, "peer settings", statusUnknown, "no other agent is online")
 
 	t.Setenv("BOT_NAME", "小明")
 	write(t, filepath.Join(data, "groups.json"), `{"agents":{"agent_a":{"name":"小明"},"agent_b":{"name":"小B","aliases":["小明"]}}}`)

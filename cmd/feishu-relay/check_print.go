@@ -17,6 +17,7 @@ type findings struct {
 	w      io.Writer
 	paint  *paint
 	asJSON bool
+	quiet  bool   // only what is not fine
 	group  string // the last heading
 	all    []finding
 }
@@ -27,7 +28,7 @@ func newFindings(w io.Writer, asJSON bool) *findings {
 
 // await waits for what a check finds, and says so on a terminal.
 func (f *findings) await(name string, result <-chan []finding) []finding {
-	if f.asJSON || !f.paint.on {
+	if f.asJSON || f.quiet || !f.paint.on {
 		return <-result
 	}
 	slow := time.NewTimer(patience)
@@ -44,6 +45,9 @@ func (f *findings) await(name string, result <-chan []finding) []finding {
 
 func (f *findings) add(group string, found ...finding) {
 	for _, one := range found {
+		if f.quiet && one.Status == statusOK {
+			continue
+		}
 		f.all = append(f.all, one)
 		if f.asJSON {
 			continue
@@ -61,7 +65,7 @@ func (f *findings) add(group string, found ...finding) {
 
 func (f *findings) show(one finding) {
 	mark := map[status]string{statusOK: f.paint.text(green, "✓"), statusWarn: f.paint.text(yellow, "!"),
-		statusFail: f.paint.text(red, "✗")}[one.Status]
+		statusFail: f.paint.text(red, "✗"), statusUnknown: f.paint.text(dim, "?")}[one.Status]
 	fmt.Fprintf(f.w, "%s %s: %s\n", mark, neutral(one.Name), neutral(one.Detail))
 	if one.Mend != "" {
 		fmt.Fprintf(f.w, "    %s\n", neutral(one.Mend))
@@ -70,7 +74,10 @@ func (f *findings) show(one finding) {
 
 // end ends what was shown, and decides the exit status.
 func (f *findings) end() error {
-	fails, warns := f.count(statusFail), f.count(statusWarn)
+	fails, warns, unseen := f.count(statusFail), f.count(statusWarn), ""
+	if n := f.count(statusUnknown); n > 0 {
+		unseen = fmt.Sprintf(", %d not seen", n)
+	}
 	switch {
 	case f.asJSON:
 		data, err := json.MarshalIndent(f.all, "", "  ")
@@ -81,9 +88,12 @@ func (f *findings) end() error {
 			return err
 		}
 	case fails > 0:
-		fmt.Fprintf(f.w, "\n%d to fix, %d to know of\n", fails, warns)
+		fmt.Fprintf(f.w, "\n%d to fix, %d to know of%s\n", fails, warns, unseen)
+	case f.quiet:
 	case warns > 0:
-		fmt.Fprintf(f.w, "\nworks; %d to know of\n", warns)
+		fmt.Fprintf(f.w, "\nworks; %d to know of%s\n", warns, unseen)
+	case unseen != "":
+		fmt.Fprintf(f.w, "\nnothing is wrong%s\n", unseen)
 	default:
 		fmt.Fprint(f.w, "\nall is well\n")
 	}

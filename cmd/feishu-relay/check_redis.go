@@ -122,7 +122,8 @@ func checkRedis(_ context.Context, s *subject) []finding {
 // connected reports the version, and what a restart of Redis keeps.
 func connected(info map[string]string) []finding {
 	if info == nil {
-		return well("connected (this user may not ask INFO: version, role and memory are not known)")
+		return unseen("let the user in REDIS_URL ask INFO, or look at them yourself",
+			"connected; version, role and memory cannot be seen: this user may not ask INFO")
 	}
 	version := cmp.Or(info["redis_version"], "unknown")
 	if major, _, _ := strings.Cut(version, "."); version != "unknown" && number(major) < oldestRedis {
@@ -302,7 +303,7 @@ func checkClock(ctx context.Context, s *subject) []finding {
 	asked := time.Now()
 	theirs, err := server.Time(ctx).Result()
 	if err != nil {
-		return well("not compared: redis does not tell its time (%s)", redisCode(err))
+		return unseen("compare the hosts' clocks yourself", "redis does not tell its time (%s)", redisCode(err))
 	}
 	return clockFinding("redis", maxSkew, theirs.Sub(middle(asked)))
 }

@@ -30,6 +30,7 @@ type runningSidecar struct {
 	Ready    bool
 	NotReady string `json:"not_ready"`
 	Gateway  struct{ Connected bool }
+	Door     sidecar.DoorStatus
 	Steering sidecar.SteeringStatus
 	Queues   map[string]struct {
 		Outbox struct {
