@@ -13,6 +13,10 @@ type MailboxConfig struct {
 	Backend string `envconfig:"MAILBOX_BACKEND" oneof:"file|redis" desc:"file or redis; default: as RELAY_BACKEND"`
 	Dir     string `envconfig:"MAILBOX_DIR" is:"path" desc:"the agents' mailboxes, shared by all; default: $DATA_DIR/mailboxes"`
 
+	// Gateway brings mail as private chats of Feishu's; Explicit leaves the end of a task to update_task.
+	Gateway  bool `envconfig:"MAILBOX_GATEWAY" default:"off" oneof:"off|on" desc:"on: a bot behind the gateway gets mail as private chats with the other agents, and answers there"`
+	Explicit bool `envconfig:"MAILBOX_GATEWAY_DONE" default:"answer" oneof:"answer|explicit" desc:"what completes a task there: the bot's first finished answer, or explicit: only update_task"`
+
 	// Unsigned takes mail without a signature, with a RelaySecret.
 	Unsigned bool `envconfig:"MAILBOX_UNSIGNED" default:"refuse" oneof:"refuse|allow" desc:"with RELAY_SECRET, mail without a signature: refuse, or allow for programs of other makes"`
 	// AllowFrom and Delegates: nil is everybody, empty is nobody.

@@ -22,6 +22,7 @@ import (
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/entry"
 	"feishu-relay/feishu/gateway"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/feishu/webhook"
 	"feishu-relay/internal/attempts"
 	"feishu-relay/internal/delivery"
@@ -43,7 +44,7 @@ type front struct {
 }
 
 // openFront listens for the bot; it returns nil without a gateway.
-func openFront(b *base, h host, failures *attempts.Failures) (*front, error) {
+func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, error) {
 	if b.cfg.Gateway.Addr == "" {
 		return nil, nil
 	}
@@ -54,6 +55,12 @@ func openFront(b *base, h host, failures *attempts.Failures) (*front, error) {
 	h.door = newGatewayDoor(h.app, h.deliver)
 	f := &front{}
 	opts := gatewayOptions(&b.cfg, b.log, b.metrics.gatewayEvent)
+	if h.peers, err = openPeerMail(b, h.app, m, root); err != nil {
+		return nil, onDisk(err)
+	}
+	if h.peers != nil {
+		m.doors.peers, opts.Peers = h.peers, h.peers.chats
+	}
 	opts.Root, opts.Book, opts.API, opts.Host = root, h.app.book, h.app.api, h
 	if opts.Webhook != nil {
 		if opts.Webhook.Answered, err = dedup.Open(root, "answered.jsonl", b.cfg.DedupSize); err != nil {
@@ -295,7 +302,7 @@ func (d *gatewayDoor) complete(event feishu.Injected, self feishu.Self, key stri
 	event.AppID, event.Token = self.AppID, string(d.app.cfg.VerificationToken)
 	event.SenderType = cmp.Or(d.app.cfg.InjectSenderType, feishu.SenderBot)
 	event.Self = feishu.Bot{OpenID: self.OpenID, AppID: self.AppID, Name: cmp.Or(self.Name, string(d.app.cfg.Agent))}
-	if event.SenderType == feishu.SenderUser {
+	if event.SenderType == feishu.SenderUser && !peerchat.IsID(event.ChatID) {
 		event.Prefix = "[" + oneLine(cmp.Or(peer.Name, "bot")) + "] "
 	}
 	body, err := event.JSON()

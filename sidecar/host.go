@@ -6,6 +6,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/gateway"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
 )
 
@@ -17,6 +18,7 @@ type host struct {
 	native  *native
 	deliver *deliverer
 	door    *gatewayDoor
+	peers   *peerMail // nil where mail does not come by the gateway
 }
 
 var _ gateway.Host = host{}
@@ -28,8 +30,11 @@ const selfWait = time.Second
 // finalAfter is how many ms after its ts a message that becomes final says so.
 const finalAfter = 5000
 
-// Sent relays what Feishu has accepted from the bot in a group.
+// Sent relays what Feishu has accepted from the bot in a group, and sends what it said in a chat with an agent.
 func (h host) Sent(ctx context.Context, m gateway.Sent) error {
+	if h.peers != nil && peerchat.IsID(m.ChatID) {
+		return h.peers.sent(ctx, m)
+	}
 	asking, cancel := context.WithTimeout(ctx, selfWait)
 	h.app.selfAsked(asking)
 	cancel()

@@ -15,10 +15,11 @@ import (
 
 // mailDoors hand mail to the bot: what belongs in a conversation of Feishu's by
 // the gateway where the bot is there, all else by INJECT_URL, or by the stream
-// when somebody reads it. A bot with none of these reads its inbox itself.
+// when somebody reads it; with MAILBOX_GATEWAY=on by the gateway, too. A bot with none of these reads its inbox itself.
 type mailDoors struct {
 	app     *app
 	deliver *deliverer
+	peers   *peerMail // nil where mail does not come by the gateway as private chats
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when a door has opened; guarded by mu
@@ -106,6 +107,8 @@ func (d *mailDoors) channel(m agent.Delivery, in relay.Inbound) delivery.Channel
 	switch doors := &d.deliver.doors; {
 	case m.Conversation != nil && in.Channel == relay.DefaultChannel && doors.gateway != nil && doors.gateway.Open():
 		return doors.gateway
+	case d.peers != nil && doors.gateway.Open() && (m.Conversation == nil || in.Channel != relay.DefaultChannel):
+		return peerDoor{doors.gateway, d.peers, m}
 	case doors.webhook != nil:
 		return doors.webhook
 	case doors.stream != nil && doors.stream.Connected():

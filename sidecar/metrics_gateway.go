@@ -9,7 +9,7 @@ var (
 
 	gatewayEvents = []string{"aborted", "answer_cut", "card_unreadable", "chat_asked", "cross_origin", "draft",
 		"draft_broken", "draft_expired", "draft_lost",
-		"draft_private", "draft_published", "draft_recalled", "draft_unsaved", "foreign_app", "foreign_host", "foreign_user", "heard_error", "lookup_answered", "mention_refused", "mention_written",
+		"draft_private", "draft_published", "draft_recalled", "draft_unsaved", "foreign_app", "foreign_host", "foreign_user", "heard_error", "lookup_answered", "mention_refused", "mention_written", "peer_answered",
 		"names_asked", "native", "native_refused", "panic", "sent", "sent_error", "tap_slow", "unreadable", "untapped_busy", "untapped_encoding",
 		"untapped_large", "upstream_error", "withheld"}
 

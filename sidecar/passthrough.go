@@ -13,6 +13,7 @@ import (
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/entry"
 	"feishu-relay/feishu/gateway"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/httpapi"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
@@ -92,6 +93,12 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, 
 	}
 	opts := gatewayOptions(&cfg, log, func(string) {})
 	opts.Host, opts.Book, opts.API = w, feishu.OpenBook(nil, "", log), feishu.NewAPI(cfg.BaseURL.String(), "", "")
+	if cfg.Mailbox.Gateway { // none of their ids is known, and none reaches Feishu
+		var err error
+		if opts.Peers, err = peerchat.Open(peerchat.Options{Self: opts.Book.Self, Logger: log}); err != nil {
+			return err
+		}
+	}
 	f := &front{}
 	if err := f.bind(&cfg, opts.Webhook, log); err != nil {
 		return err

@@ -149,7 +149,8 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if s.api, err = openAPI(b); err != nil {
 		return nil, onDisk(err)
 	}
-	if s.front, err = openFront(b, host{s.app, s.chats, s.send, s.native, s.deliver, nil}, s.api.failures); err != nil {
+	if s.front, err = openFront(b, host{app: s.app, chats: s.chats, send: s.send, native: s.native,
+		deliver: s.deliver}, s.mail, s.api.failures); err != nil {
 		return nil, err
 	}
 	s.deliver.review, s.record.review = s.steer.fate, s.steer.review

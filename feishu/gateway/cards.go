@@ -69,7 +69,7 @@ func (g *Gateway) cardChanged(t *tapped) {
 		}
 		return
 	}
-	g.drafts.onCard(t.card, func(d *draft) {
+	change := func(d *draft) {
 		if !d.newer(t.part(), req.Sequence) {
 			return
 		}
@@ -86,7 +86,13 @@ func (g *Gateway) cardChanged(t *tapped) {
 		if d.Published != "" && d.Wait == waitSettle && !streamed {
 			d.Wait = waitEdit // no end sign: it had ended before
 		}
-	})
+	}
+	if g.drafts.onCard(t.card, change) || !t.peer {
+		return
+	}
+	if m, ok := g.opts.Peers.WithCard(t.card); g.draftAgain(m, ok, "") {
+		g.drafts.onCard(t.card, change)
+	}
 }
 
 // part is what of a card a call writes to, as [draft.newer] tells them apart: an
@@ -164,7 +170,7 @@ func (g *Gateway) bind(d *draft, card string) {
 		g.drafts.add(d)
 	}
 	g.count("draft")
-	if g.opts.Book.Chat(d.Message.ChatID).Kind == "" {
+	if g.kind(d.Message.ChatID) == "" {
 		g.askChat(d.Message.ChatID)
 	}
 }

@@ -52,6 +52,7 @@
 //	mention_written    a message was sent with real mentions in the place of plain names
 //	mention_refused    … and Feishu refused it: it was sent as the bot wrote it
 //	lookup_answered    a look-up got an answer of ours
+//	peer_answered      a call for a chat with another agent was answered here
 //	foreign_app        a call of another app passed unread
 //	foreign_user       … of a user
 //	foreign_host       a request named a host that is not the gateway's own
@@ -84,6 +85,7 @@ import (
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/feishu/webhook"
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
@@ -157,6 +159,10 @@ type Options struct {
 	Book *feishu.Book
 	API  *feishu.API
 	Host Host
+
+	// Peers are the private chats with other agents: calls for them do not reach Feishu, and what the bot says there
+	// goes to the host as what it says in groups. nil: there are none.
+	Peers *peerchat.Chats
 
 	// RewriteMentions makes real mentions of the plain names of people and bots in what the bot
 	// sends to groups.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
 )
 
@@ -61,7 +62,7 @@ func (g *Gateway) unnamed(out *Sent) []string {
 // mustAsk reports whether out mentions somebody without a name for whom its chat was
 // not asked lately.
 func (g *Gateway) mustAsk(out *Sent) bool {
-	return g.opts.API.Ready() && slices.ContainsFunc(g.unnamed(out), func(id string) bool {
+	return !peerchat.IsID(out.ChatID) && g.opts.API.Ready() && slices.ContainsFunc(g.unnamed(out), func(id string) bool {
 		asked, _ := g.recent.asked.Get(nameless{out.ChatID, id})
 		return time.Since(asked) > askNamesAgain
 	})

@@ -80,7 +80,7 @@ func notToUs(self net.Addr) func(ctx context.Context, network, addr string) (net
 func (g *Gateway) newProxy(transport http.RoundTripper) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite:        g.rewrite,
-		Transport:      mentioning{g, transport},
+		Transport:      mentioning{g, peering{g, transport}},
 		FlushInterval:  -1,
 		BufferPool:     &buffers{},
 		ModifyResponse: g.answered,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
 )
 
@@ -62,11 +63,15 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	g.opts.Book.LearnMentions(m.Mentions)
 	g.recent.chats.Add(m.ID, m.ChatID)
 	kind := g.kindOf(t, m.ChatID)
-	g.opts.Book.SawChat(m.ChatID, kind)
+	if !t.peer {
+		g.opts.Book.SawChat(m.ChatID, kind)
+	}
 	if kind == feishu.ChatP2P {
 		return // a private chat never leaves its bot
 	}
-	g.joined(m.ChatID, m.CreateTime)
+	if !t.peer {
+		g.joined(m.ChatID, m.CreateTime)
+	}
 	g.releaseChat(&m)
 	if g.recent.sent.Contains(m.ID) || g.drafts.holds(m.ID) {
 		return // the same send again, by its uuid
@@ -99,6 +104,8 @@ func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
 		}
 	case texts && editable(m.Type):
 		d.Wait = waitEdit
+	case peerchat.IsID(m.ChatID) && editable(m.Type):
+		d.Wait = waitSettle // the end of a task cannot be edited: a bot that streams by edits begins soon
 	}
 	if d.Wait == waitNone {
 		out := d.finished()
@@ -124,7 +131,7 @@ func editable(msgType string) bool { return msgType == "text" || msgType == "pos
 
 // kindOf is what is known of the chat that a send went to.
 func (g *Gateway) kindOf(t *tapped, chat relay.ChatID) string {
-	if kind := g.opts.Book.Chat(chat).Kind; kind != "" {
+	if kind := g.kind(chat); kind != "" {
 		return kind
 	}
 	switch t.http.URL.Query().Get("receive_id_type") {
@@ -185,11 +192,16 @@ func (g *Gateway) edited(t *tapped) {
 	if found {
 		return
 	}
+	if t.peer {
+		was, ok := g.opts.Peers.Message(t.message)
+		g.draftAgain(was, ok, req.Content)
+		return
+	}
 	if p, ok := g.recent.sent.Get(t.message); ok {
 		g.habits.edits(p.card, p.at, now)
 	}
 	if m.ChatID = cmp.Or(m.ChatID, g.recent.chatOf(t.message)); m.Content != "" && m.ID == t.message &&
-		!g.recent.gone.Contains(m.ID) && g.opts.Book.Chat(m.ChatID).Kind == feishu.ChatGroup {
+		!g.recent.gone.Contains(m.ID) && g.kind(m.ChatID) == feishu.ChatGroup {
 		g.opts.Host.Edited(g.finished(Sent{Message: m, Text: m.Text(), EditOf: m.ID}))
 	}
 }
@@ -200,6 +212,9 @@ func (g *Gateway) deleted(t *tapped) {
 		return
 	}
 	g.Forget(t.message)
+	if t.peer {
+		return // what was sent as mail cannot be taken back
+	}
 	g.recalled(g.recent.chatOf(t.message), t.message, relay.MillisOf(time.Now()))
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
 )
 
@@ -149,10 +150,10 @@ func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 	case !ready:
 		g.dropped(d, "draft_expired", "it never got a text")
 		return lookAgain
-	case g.opts.Book.Chat(out.ChatID).Kind == feishu.ChatP2P:
+	case g.kind(out.ChatID) == feishu.ChatP2P:
 		g.dropped(d, "draft_private", "")
 		return lookAgain
-	case g.opts.Book.Chat(out.ChatID).Kind != feishu.ChatGroup:
+	case g.kind(out.ChatID) != feishu.ChatGroup:
 		g.askChat(out.ChatID)
 		err = errUnknownChat
 	case !forced && g.mustAsk(&out):
@@ -213,6 +214,9 @@ func (g *Gateway) finished(out Sent) Sent {
 	out.Mentions = g.named(out.Mentions)
 	out.Text = feishu.WithNames(out.Text, out.Mentions)
 	out.ChatType = feishu.ChatGroup
+	if peerchat.IsID(out.ChatID) {
+		out.ChatType = feishu.ChatP2P
+	}
 	return out
 }
 

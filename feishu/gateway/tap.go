@@ -45,6 +45,7 @@ type tapped struct {
 	status  int
 	answer  []byte // unpacked
 	held    *holding
+	peer    bool // it is for a chat with another agent, and is answered here
 }
 
 type tappedKey struct{}
@@ -62,18 +63,14 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		r.Body = incoming{r.Body}
 	}
 	limit := smallBody
-	if watched && t.op.readsRequest() {
+	reads := watched && t.op.readsRequest() || g.mayNamePeer(r)
+	if reads {
 		limit = maxRequest
 	}
-	out := r
-	if watched {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-		defer cancel()
-		defer context.AfterFunc(r.Context(), func() { time.AfterFunc(afterLeave, cancel) })()
-		out = r.WithContext(context.WithValue(ctx, tappedKey{}, t))
-	}
-	if watched && t.op.readsRequest() || r.ContentLength > 0 && r.ContentLength <= smallBody {
-		data, whole, err := t.held.readUpTo(r.Body, r.ContentLength, limit)
+	out, data, whole := r, []byte(nil), true
+	if reads || r.ContentLength > 0 && r.ContentLength <= smallBody {
+		var err error
+		data, whole, err = t.held.readUpTo(r.Body, r.ContentLength, limit)
 		switch {
 		case errors.Is(err, errNoRoom):
 			if watched {
@@ -82,17 +79,21 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		case err != nil:
 			g.count("aborted") // the bot gave up; Feishu has seen nothing of it
 			panic(http.ErrAbortHandler)
-		case !whole:
+		case !whole && watched:
 			g.count("untapped_large")
 		}
 		t.request = data
 		if watched && whole {
 			t.changed = g.withMentions(t)
 		}
-		out = hold(out, data, whole)
-		if !whole {
-			out = out.WithContext(r.Context())
-		}
+		out = hold(r, data, whole)
+	}
+	t.peer = g.toPeer(t, data)
+	if t.peer || watched && whole {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		defer cancel()
+		defer context.AfterFunc(r.Context(), func() { time.AfterFunc(afterLeave, cancel) })()
+		out = out.WithContext(context.WithValue(ctx, tappedKey{}, t))
 	}
 	g.proxy.ServeHTTP(w, out)
 }
@@ -113,7 +114,7 @@ func hold(r *http.Request, data []byte, whole bool) *http.Request {
 // call's answer to [Gateway.observe] and waits, at most tapWait.
 func (g *Gateway) answered(resp *http.Response) error {
 	t, ok := resp.Request.Context().Value(tappedKey{}).(*tapped)
-	if !ok {
+	if !ok || t.peer && !t.op.says() {
 		return nil
 	}
 	raw, whole, err := t.held.readUpTo(resp.Body, resp.ContentLength, maxAnswer)

@@ -1,0 +1,330 @@
+// Package peerchat is a small Feishu on this machine: private chats in which a bot that knows only Feishu
+// gets the mail of other agents and answers it. There is one chat for each agent that has written.
+//
+// # What it answers
+//
+// The gateway passes a call to [Chats.Answer] that names such a chat, a message in it, its other member or a
+// card that was sent there ([Chats.Names]). It is answered in Feishu's form (docs/feishu.md 5) and never
+// reaches Feishu. A call that is not supported here gets Feishu's answer for an unknown message or chat. What
+// the answers mean for the other agent is not decided here: the gateway reads them as it reads Feishu's.
+//
+// # Ids
+//
+// The ids have Feishu's prefixes and then "relaypeer", which no id of Feishu's has: those are hexadecimal.
+// They are derived with a random key of this folder, and a chat exists only once a letter came in it, so that
+// no bot reaches an agent by guessing.
+//
+// # On disk
+//
+// Each message is one file. A file is written before its call is answered, so a killed process leaves what the
+// bot was told. The newest messages are kept: [maxInChat] of a chat, [maxMessages] and [maxBytes] of all.
+package peerchat
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/internal/safefile"
+	"feishu-relay/internal/spool"
+	"feishu-relay/relay"
+)
+
+// Bounds. Beyond them the oldest message is forgotten.
+const (
+	maxInChat    = 200
+	maxMessages  = 2000
+	maxBytes     = 32 << 20
+	maxFile      = 1 << 20 // of one message: Feishu takes 150 KB of text
+	maxReactions = 50      // on a message
+)
+
+const (
+	filePrefix  = "peer-"
+	fileVersion = 1
+	keyFile     = "peer.key"
+	keyBytes    = 32
+)
+
+// Message is a message of such a chat.
+type Message struct {
+	ID        relay.MessageID `json:"id"`
+	Chat      relay.ChatID    `json:"chat"`
+	Peer      relay.AgentName `json:"peer"` // the other member of the chat
+	Own       bool            `json:"own"`  // the bot said it
+	Type      string          `json:"type"`
+	Content   string          `json:"content"`
+	Parent    relay.MessageID `json:"parent,omitempty"`
+	Root      relay.MessageID `json:"root,omitempty"`
+	Card      string          `json:"card,omitempty"` // of CardKit
+	UUID      string          `json:"uuid,omitempty"` // of the send
+	Created   relay.Millis    `json:"created"`
+	Updated   relay.Millis    `json:"updated"`
+	Deleted   bool            `json:"deleted,omitempty"`
+	Reactions []Reaction      `json:"reactions,omitempty"`
+	// Mail is what the sidecar keeps with it; it is not looked at here.
+	Mail json.RawMessage `json:"mail,omitempty"`
+
+	order int // of its making, in this run
+}
+
+// Reaction is an emoji that the bot put below a message.
+type Reaction struct {
+	ID    string       `json:"id"`
+	Emoji string       `json:"emoji"`
+	At    relay.Millis `json:"at"`
+}
+
+// Options of the chats. Self is required.
+type Options struct {
+	Root *os.Root // for files with the prefix "peer"; nil: in memory only
+	Self func() feishu.Self
+	// SenderType is the type of the other member: user, bot or app.
+	SenderType string
+	// Busy is called when the bot shows in a chat that it works: by a reaction, a placeholder, a card, an edit.
+	// about is the message that it reacted to, or that it wrote. It returns at once. May be nil.
+	Busy   func(about Message)
+	Trace  func(step string) // a crash behind a step matters; nil: not called
+	Logger *slog.Logger      // nil: discard
+}
+
+// Chats are the chats of one bot. The methods are safe for concurrent use.
+type Chats struct {
+	opts  Options
+	key   []byte
+	files *spool.Spool[Message]
+
+	mu    sync.Mutex
+	made  int
+	bytes int
+	all   map[relay.MessageID]*Message // as the rest, guarded by mu
+	chats map[relay.ChatID][]*Message  // the oldest first
+	cards map[string]relay.MessageID
+}
+
+// Open reads what an earlier run left.
+func Open(o Options) (*Chats, error) {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Busy == nil {
+		o.Busy = func(Message) {}
+	}
+	if o.Trace == nil {
+		o.Trace = func(string) {}
+	}
+	c := &Chats{opts: o, all: map[relay.MessageID]*Message{}, chats: map[relay.ChatID][]*Message{},
+		cards: map[string]relay.MessageID{}}
+	c.files = spool.New[Message](o.Root, spool.Options{Prefix: filePrefix, Suffix: ".json", Version: fileVersion,
+		MaxFile: maxFile, Logger: o.Logger})
+	var err error
+	if c.key, err = readKey(o.Root); err != nil {
+		return nil, fmt.Errorf("the key of the chats with agents: %w", err)
+	}
+	var left []*Message
+	err = c.files.Load(func(name string, m Message) error {
+		if string(m.ID) != name || m.Chat != c.Chat(m.Peer) {
+			return errors.New("it is no message of a chat with an agent")
+		}
+		left = append(left, &m)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the chats with agents: %w", err)
+	}
+	slices.SortFunc(left, func(a, b *Message) int {
+		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	for _, m := range left {
+		c.enter(m)
+	}
+	return c, nil
+}
+
+// readKey returns the key that ids are derived with, a new one at first.
+func readKey(root *os.Root) ([]byte, error) {
+	key := make([]byte, keyBytes)
+	_, _ = rand.Read(key) // never fails
+	if root == nil {
+		return key, nil
+	}
+	data, err := safefile.ReadFile(root, keyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return key, safefile.Replace(root, keyFile, []byte(hex.EncodeToString(key)+"\n"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	key, err = hex.DecodeString(strings.TrimSpace(string(data)))
+	if err != nil || len(key) != keyBytes {
+		return nil, fmt.Errorf("%s holds no key: delete it, and the chats get new ids", keyFile)
+	}
+	return key, nil
+}
+
+// Chat is the id of the chat with an agent.
+func (c *Chats) Chat(peer relay.AgentName) relay.ChatID {
+	return relay.ChatID("oc_" + c.id("chat", string(peer)))
+}
+
+// User is the open_id of an agent in its chat.
+func (c *Chats) User(peer relay.AgentName) relay.OpenID {
+	return relay.OpenID("ou_" + c.id("user", string(peer)))
+}
+
+// Letter is the id of a message of an agent's: the same for the same name.
+func (c *Chats) Letter(peer relay.AgentName, name string) relay.MessageID {
+	return relay.MessageID("om_" + c.id("letter", string(peer), name))
+}
+
+func (c *Chats) id(of ...string) string {
+	mac := hmac.New(sha256.New, c.key)
+	for _, part := range of {
+		fmt.Fprintf(mac, "%d:%s", len(part), part)
+	}
+	return mark + hex.EncodeToString(mac.Sum(nil)[:idBytes])
+}
+
+// Receive keeps what an agent wrote, under a name of its own, and returns it; a repeat changes nothing. It is on
+// disk when it returns.
+func (c *Chats) Receive(peer relay.AgentName, name, text string, mail json.RawMessage) (Message, error) {
+	content, err := relay.Marshal(map[string]string{"text": text})
+	if err != nil {
+		return Message{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := c.Letter(peer, name)
+	if known := c.all[id]; known != nil {
+		return *known, nil
+	}
+	now := relay.MillisOf(time.Now())
+	m := Message{ID: id, Chat: c.Chat(peer), Peer: peer, Type: "text", Content: string(content), Created: now, Updated: now,
+		Mail: mail}
+	return m, c.keep(&m)
+}
+
+// Keep keeps what the sidecar knows of a message. It is on disk when it returns.
+func (c *Chats) Keep(id relay.MessageID, mail json.RawMessage) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.all[id]
+	if m == nil {
+		return fmt.Errorf("message %s: %w", id, fs.ErrNotExist)
+	}
+	changed := *m
+	changed.Mail = mail
+	return c.replace(m, changed)
+}
+
+// Message finds a message.
+func (c *Chats) Message(id relay.MessageID) (Message, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.all[id]
+	if m == nil {
+		return Message{}, false
+	}
+	return *m, true
+}
+
+// Messages are those of a chat, the oldest first.
+func (c *Chats) Messages(chat relay.ChatID) []Message {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]Message, 0, len(c.chats[chat]))
+	for _, m := range c.chats[chat] {
+		out = append(out, *m)
+	}
+	return out
+}
+
+// List are the ids of all chats, in order.
+func (c *Chats) List() []relay.ChatID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.chats))
+}
+
+// WithCard finds the message that shows a card of CardKit.
+func (c *Chats) WithCard(card string) (Message, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.all[c.cards[card]]
+	if m == nil {
+		return Message{}, false
+	}
+	return *m, true
+}
+
+// keep puts a new message on disk and in its chat; mu is held, here and below.
+func (c *Chats) keep(m *Message) error {
+	if err := c.files.Save(string(m.ID), *m); err != nil {
+		return err
+	}
+	c.enter(m)
+	return nil
+}
+
+func (c *Chats) enter(m *Message) {
+	c.made++
+	m.order = c.made
+	c.all[m.ID] = m
+	c.chats[m.Chat] = append(c.chats[m.Chat], m)
+	c.bytes += m.size()
+	if m.Card != "" {
+		c.cards[m.Card] = m.ID
+	}
+	for len(c.chats[m.Chat]) > maxInChat {
+		c.forget(c.chats[m.Chat][0])
+	}
+	older := func(a, b *Message) int { return a.order - b.order }
+	for len(c.all) > maxMessages || c.bytes > maxBytes && len(c.all) > 1 {
+		c.forget(slices.MinFunc(slices.Collect(maps.Values(c.all)), older))
+	}
+}
+
+// replace makes changed what is known of m, once the disk has it.
+func (c *Chats) replace(m *Message, changed Message) error {
+	if err := c.files.Save(string(m.ID), changed); err != nil {
+		return err
+	}
+	c.bytes += changed.size() - m.size()
+	*m = changed
+	if m.Card != "" {
+		c.cards[m.Card] = m.ID
+	}
+	return nil
+}
+
+func (c *Chats) forget(m *Message) {
+	delete(c.all, m.ID)
+	if c.cards[m.Card] == m.ID {
+		delete(c.cards, m.Card)
+	}
+	c.bytes -= m.size()
+	if rest := slices.DeleteFunc(c.chats[m.Chat], func(o *Message) bool { return o == m }); len(rest) > 0 {
+		c.chats[m.Chat] = rest
+	} else {
+		delete(c.chats, m.Chat)
+	}
+	c.files.Remove(string(m.ID))
+}
+
+// size is about how many bytes m takes in memory.
+func (m *Message) size() int { return 512 + len(m.Content) + len(m.Mail) + 100*len(m.Reactions) }
+
+// Text is what a person reads in it; "" of a card of CardKit.
+func (m *Message) Text() string { return feishu.Text(m.Type, m.Content, nil) }

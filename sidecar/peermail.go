@@ -1,0 +1,384 @@
+package sidecar
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/gateway"
+	"feishu-relay/feishu/peerchat"
+	"feishu-relay/internal/delivery"
+	"feishu-relay/internal/runes"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/agent"
+	"feishu-relay/mailbox/tasks"
+	"feishu-relay/relay"
+	"feishu-relay/steer"
+)
+
+// peerMail brings mail to a bot behind the gateway as private chats with the other agents, and sends them what the
+// bot answers there.
+type peerMail struct {
+	*base
+	agent *agent.Agent
+	chats *peerchat.Chats
+
+	mu     sync.Mutex // held while an answer is sent: the next one sees what it did to the task
+	work   sync.WaitGroup
+	slots  chan struct{} // how many steps to "working" are under way
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// maxWorking bounds the steps to "working" that are under way; a further one is left out.
+const maxWorking = 4
+
+// workingWithin bounds one of them.
+const workingWithin = 10 * time.Second
+
+// openPeerMail returns nil where mail does not come by the gateway.
+func openPeerMail(b *base, a *app, m *mail, root *os.Root) (*peerMail, error) {
+	if m == nil || !b.cfg.Mailbox.Gateway {
+		return nil, nil
+	}
+	p := &peerMail{base: b, agent: m.agent, slots: make(chan struct{}, maxWorking)}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	b.onClose(func() error {
+		p.cancel()
+		p.work.Wait()
+		return nil
+	})
+	var err error
+	p.chats, err = peerchat.Open(peerchat.Options{Root: root, Self: a.self, SenderType: b.cfg.InjectSenderType, Busy: p.busy,
+		Logger: b.log, Trace: b.trace})
+	return p, err
+}
+
+// letterMail is what is kept with a message that an agent wrote.
+type letterMail struct {
+	ID          string            `json:"id"` // as the bot knows it
+	Type        mailbox.Type      `json:"type"`
+	Task        string            `json:"task,omitempty"`
+	Hops        int               `json:"ttl"`
+	Trace       []mailbox.AgentID `json:"trace,omitempty"`
+	Correlation string            `json:"correlation_id,omitempty"`
+}
+
+// answerMail is what is kept with a message of the bot: how it goes to the agent. It is decided once, so that a
+// repeat behind a crash is the same.
+type answerMail struct {
+	Of      string        `json:"of"` // the text that it is about
+	ID      string        `json:"id"` // of the envelope
+	Type    mailbox.Type  `json:"type"`
+	Task    *mailbox.Task `json:"task,omitempty"`
+	Letter  letterMail    `json:"letter"`            // that it answers
+	Done    bool          `json:"done,omitempty"`    // the mailbox has it
+	Refused mailbox.Code  `json:"refused,omitempty"` // the mailbox does not send it
+}
+
+// peerDoor gives the bot one piece of mail in the chat with its sender.
+type peerDoor struct {
+	*gatewayDoor
+	mail   *peerMail
+	letter agent.Delivery
+}
+
+var _ delivery.Channel = peerDoor{}
+
+// Serial reports true: the next letter of a chat waits until the bot has acknowledged this one.
+func (peerDoor) Serial() bool { return true }
+
+// Write writes the letter to the bot as an event and returns when the bot has acknowledged it.
+func (d peerDoor) Write(ctx context.Context, m *delivery.Message, written func(<-chan struct{})) error {
+	self := d.app.selfAsked(ctx)
+	if self.OpenID == "" || self.AppID == "" {
+		return errNobody
+	}
+	e := d.letter.Envelope
+	peer := relay.AgentName(e.From)
+	kept, err := relay.Marshal(letterMail{e.ID, e.Type, taskOf(e), e.Hops, e.Trace, e.Metadata.CorrelationID})
+	if err != nil {
+		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
+	}
+	shown, err := d.mail.chats.Receive(peer, e.ID, d.mail.text(e), kept)
+	if err != nil {
+		return err
+	}
+	d.mail.trace("shown")
+	var content struct{ Text string }
+	if err := json.Unmarshal([]byte(shown.Content), &content); err != nil {
+		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
+	}
+	body, err := d.complete(feishu.Injected{Sender: feishu.Bot{OpenID: d.mail.chats.User(peer), Agent: peer, Name: string(peer)},
+		Message: shown.ID, ChatID: shown.Chat, ChatType: feishu.ChatP2P, Text: content.Text}, self, m.Key)
+	if err != nil {
+		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
+	}
+	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: m.Again, Written: written,
+		Late: func() { d.deliver.deliveries.Acknowledge(m.ID) }}))
+}
+
+func taskOf(e mailbox.Envelope) string {
+	if e.Task == nil {
+		return ""
+	}
+	return e.Task.ID
+}
+
+// text is a letter as a person would write it, and a line on who asks, what is expected and until when.
+func (p *peerMail) text(e mailbox.Envelope) string {
+	line := peerLineEN
+	if steer.HanIn(mailText(e)) {
+		line = peerLineZH
+	}
+	return strings.TrimSpace(plainMail(e)) + "\n\n" + line(e, p.cfg.Mailbox.Explicit)
+}
+
+// Commands with which the bot ends a task without a result.
+const (
+	failWord   = "/fail"
+	rejectWord = "/reject"
+)
+
+func peerLineEN(e mailbox.Envelope, explicit bool) string {
+	switch {
+	case e.Type.GivesTask() && explicit:
+		return fmt.Sprintf("(%s gives you this task, %s%s. Your answers here are progress; complete it with update_task.)", e.From,
+			taskOf(e), until(e, ", until "))
+	case e.Type.GivesTask():
+		return fmt.Sprintf("(%s gives you this task%s. Your answer here is its result; if it cannot be done, answer %s and why.)",
+			e.From, until(e, ", until "), failWord)
+	case e.Task != nil && tasks.Terminal(e.Task.State):
+		return fmt.Sprintf("(%s: the task %s that you gave is %s. No answer is needed.)", e.From, e.Task.ID, e.Task.State)
+	case e.Task != nil:
+		return fmt.Sprintf("(%s, on the task %s that you gave. No answer is needed.)", e.From, e.Task.ID)
+	case expectsAnswer(e.Type):
+		return fmt.Sprintf("(%s asks you; your answer here goes back%s.)", e.From, until(e, ", until "))
+	case e.Type == mailbox.TypeMessage && e.ReplyTo == "":
+		return fmt.Sprintf("(%s writes to you; what you answer here goes back.)", e.From)
+	}
+	return fmt.Sprintf("(%s lets you know. No answer is needed.)", e.From)
+}
+
+func peerLineZH(e mailbox.Envelope, explicit bool) string {
+	switch {
+	case e.Type.GivesTask() && explicit:
+		return fmt.Sprintf("（%s 交给你这个任务 %s%s。你在这里的回复是进展；用 update_task 完成任务。）", e.From, taskOf(e), until(e, "，截止 "))
+	case e.Type.GivesTask():
+		return fmt.Sprintf("（%s 交给你这个任务%s。你在这里的回复就是结果；如果做不了，请回复 %s 和原因。）", e.From, until(e, "，截止 "), failWord)
+	case e.Task != nil && tasks.Terminal(e.Task.State):
+		return fmt.Sprintf("（%s：你交代的任务 %s 已是 %s。不需要回复。）", e.From, e.Task.ID, e.Task.State)
+	case e.Task != nil:
+		return fmt.Sprintf("（%s，关于你交代的任务 %s。不需要回复。）", e.From, e.Task.ID)
+	case expectsAnswer(e.Type):
+		return fmt.Sprintf("（%s 问你；你在这里的回复会转给它%s。）", e.From, until(e, "，截止 "))
+	case e.Type == mailbox.TypeMessage && e.ReplyTo == "":
+		return fmt.Sprintf("（%s 写给你；你在这里的回复会转给它。）", e.From)
+	}
+	return fmt.Sprintf("（%s 告诉你。不需要回复。）", e.From)
+}
+
+// until is when a task is to be done, with words in front; "" where it has no deadline.
+func until(e mailbox.Envelope, before string) string {
+	if e.Task == nil || e.Task.Deadline.IsZero() {
+		return ""
+	}
+	return before + e.Task.Deadline.UTC().Format("2006-01-02 15:04 UTC")
+}
+
+// answerTypes are the types of the answers to those that ask.
+var answerTypes = map[mailbox.Type]mailbox.Type{mailbox.TypeQuestion: mailbox.TypeAnswer,
+	mailbox.TypeCodeReviewRequest: mailbox.TypeCodeReviewResult, mailbox.TypeTestRequest: mailbox.TypeTestResult}
+
+func expectsAnswer(t mailbox.Type) bool { return answerTypes[t] != "" }
+
+// sent sends an agent what the bot has said in their chat: it is safe in the mailbox when it returns nil, or refused
+// there for good.
+func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	own, ok := p.chats.Message(cmp.Or(m.EditOf, m.ID))
+	if !ok {
+		return nil // so many came since that it is forgotten
+	}
+	as, err := p.decide(own, m)
+	if err != nil || as.Done || as.Refused != "" {
+		return err
+	}
+	text := m.Text
+	if reason, word := command(text); word != "" && as.Task != nil && tasks.Terminal(as.Task.State) {
+		text = reason
+	}
+	e := mailbox.Envelope{ID: as.ID, To: mailbox.AgentID(own.Peer), Type: as.Type, Task: as.Task, ReplyTo: as.Letter.ID,
+		Hops: as.Letter.Hops - 1, Trace: as.Letter.Trace, // two bots that answer everything come to an end
+		Content: mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartText, Text: cutText(text)}}}}
+	e.Metadata.CorrelationID = cmp.Or(as.Letter.Correlation, as.Letter.ID)
+	p.trace("answered")
+	_, err = p.agent.Send(ctx, agent.Draft{Envelope: e})
+	if no, refused := errors.AsType[*mailbox.Error](err); refused {
+		p.log.Warn("what the bot said to an agent is not sent", keyChat, own.Chat, keyMsg, own.ID, keyErr, err)
+		p.problems.set("mailbox answer", err)
+		as.Refused, err = no.Code, nil
+	}
+	if err != nil {
+		return err
+	}
+	p.trace("mailed")
+	as.Done = as.Refused == ""
+	return p.keep(own.ID, as)
+}
+
+// decide says how a message of the bot goes to the agent, and keeps that.
+func (p *peerMail) decide(own peerchat.Message, m gateway.Sent) (answerMail, error) {
+	var as answerMail
+	if json.Unmarshal(own.Mail, &as) == nil && as.Of == textKey(m.Text) {
+		return as, nil
+	}
+	letter, task := p.about(own)
+	as = answerMail{Of: textKey(m.Text), ID: mailbox.NewID(p.agent.Self(), time.Now()), Letter: letter,
+		Type: cmp.Or(answerTypes[letter.Type], mailbox.TypeMessage)}
+	if task != nil {
+		as.Type, as.Task = mailbox.TypeTaskUpdate, &mailbox.Task{ID: task.ID, State: p.state(task, m.Text)}
+	}
+	return as, p.keep(own.ID, as)
+}
+
+func (p *peerMail) keep(id relay.MessageID, as answerMail) error {
+	kept, err := relay.Marshal(as)
+	if err != nil {
+		return err
+	}
+	return p.chats.Keep(id, kept)
+}
+
+// textKey tells the texts of one message apart.
+func textKey(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// state is what a finished answer makes of a task.
+func (p *peerMail) state(task *tasks.Record, text string) mailbox.TaskState {
+	switch _, word := command(text); {
+	case word == rejectWord && task.State != mailbox.Working: // who has begun cannot reject it any more
+		return mailbox.Rejected
+	case word != "":
+		return mailbox.Failed
+	case p.cfg.Mailbox.Explicit:
+		return mailbox.Working
+	}
+	return mailbox.Completed
+}
+
+// command finds a command word at the beginning of an answer, and the reason behind it.
+func command(text string) (reason, word string) {
+	text = strings.TrimSpace(text)
+	for _, word := range []string{failWord, rejectWord} {
+		if len(text) < len(word) || !strings.EqualFold(text[:len(word)], word) {
+			continue
+		}
+		rest := text[len(word):]
+		if reason = strings.TrimLeft(rest, " \t\r\n:：,，"); rest == "" || reason != rest {
+			return cmp.Or(reason, "it says "+word), word
+		}
+	}
+	return "", ""
+}
+
+// cutText keeps a text within what a message may have.
+func cutText(text string) string {
+	const mark = "\n[…]"
+	if len(text) <= mailbox.MaxBody {
+		return text
+	}
+	return runes.Cut(text, mailbox.MaxBody-len(mark)) + mark
+}
+
+// about is what a message of the bot answers: the letter that it replies to, else that of the agent's newest open task,
+// else the newest one. task is nil where that gave none which is open.
+func (p *peerMail) about(m peerchat.Message) (letter letterMail, task *tasks.Record) {
+	open := p.open(mailbox.AgentID(m.Peer))
+	for at, hops := m, 0; at.Parent != "" && hops < maxQuotes; hops++ {
+		next, ok := p.chats.Message(at.Parent)
+		if !ok {
+			break
+		}
+		if at = next; !at.Own {
+			letter = letterOf(at)
+			return letter, open[letter.Task]
+		}
+	}
+	letter.Hops = mailbox.DefaultHops + 1 // where none is left
+	messages := p.chats.Messages(m.Chat)
+	for _, one := range slices.Backward(messages) {
+		if one.Own {
+			continue
+		}
+		l := letterOf(one)
+		if letter.ID == "" {
+			letter = l
+		}
+		if l.Type.GivesTask() && open[l.Task] != nil {
+			return l, open[l.Task]
+		}
+	}
+	return letter, nil
+}
+
+// maxQuotes is how many own messages that quote each other are followed back to a letter.
+const maxQuotes = 20
+
+func letterOf(m peerchat.Message) (l letterMail) {
+	_ = json.Unmarshal(m.Mail, &l) // it is one of ours
+	return l
+}
+
+// open are the tasks of an agent that wait for a result, by id. One that was given up waits, too.
+func (p *peerMail) open(peer mailbox.AgentID) map[string]*tasks.Record {
+	out := map[string]*tasks.Record{}
+	for _, r := range p.agent.Tasks() {
+		if r.Direction == tasks.Received && r.Peer == peer && (!tasks.Terminal(r.State) || r.Overdue) {
+			out[r.ID] = &r
+		}
+	}
+	return out
+}
+
+// busy moves a task to working when the bot shows that it works on it.
+func (p *peerMail) busy(m peerchat.Message) {
+	select {
+	case p.slots <- struct{}{}:
+	default:
+		return
+	}
+	p.work.Go(func() {
+		defer func() { <-p.slots }()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		var task *tasks.Record
+		if m.Own {
+			_, task = p.about(m)
+		} else {
+			task = p.open(mailbox.AgentID(m.Peer))[letterOf(m).Task]
+		}
+		if task == nil || task.State != mailbox.Accepted {
+			return
+		}
+		ctx, cancel := context.WithTimeout(p.ctx, workingWithin)
+		defer cancel()
+		_, err := p.agent.UpdateTask(ctx, agent.TaskUpdate{TaskID: task.ID, From: task.Peer, State: mailbox.Working})
+		if _, refused := errors.AsType[*mailbox.Error](err); err != nil && !refused {
+			p.log.Debug("a task is not shown as being worked on", keyErr, err)
+		}
+	})
+}
