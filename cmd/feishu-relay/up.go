@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"feishu-relay/internal/wait"
+)
+
+const upSynopsis = `up [--check] FILE
+
+Runs a sidecar for each bot of FILE, in YAML, until SIGTERM or Ctrl-C. Each is a process of
+its own, which is started again when it ends. Its log lines begin with the bot's name.
+
+  shared:                     # settings of all bots; feishu-relay run --help lists them
+    DATA_DIR: /srv/relay      # or REDIS_URL
+    GATEWAY_ADDR: auto        # a gateway for each bot that is no connector
+  bots:
+    agent_a:                  # AGENT_NAME; what is not set here is shared
+      BOT_NAME: BotA
+    agent_b:
+      env_file: agent_b.env   # KEY=VALUE lines, such as secrets
+      CONNECTOR: true
+
+A bot's own settings win over its env_file, these over the shared ones, those over the
+environment. LISTEN_ADDR, and GATEWAY_ADDR where it is auto, are chosen by the bot's place
+in FILE: 127.0.0.1:8787 and 8788, 8797 and 8798, and so on. A bot with mistakes is not
+started; the others are. Example: feishu-relay up bots.yaml
+
+Exit status 1: nothing could be started, or --check found a mistake.
+`
+
+const (
+	// upStop is how long a sidecar may take to stop before it is killed.
+	upStop = 20 * time.Second
+	// upSteady is how long a sidecar has to run for its next restart to come soon again.
+	upSteady = time.Minute
+	// maxLogLine is the most bytes of a log line; a longer one becomes several.
+	maxLogLine = 64 << 10
+)
+
+func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flags("up", upSynopsis, stdout, stderr)
+	checkOnly := f.Bool("check", false, "only check FILE")
+	rest, err := f.parse(args, 1)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		fmt.Fprintln(stderr, "which FILE? as in: feishu-relay up bots.yaml; `feishu-relay up --help` shows what it holds")
+		return errUsage
+	}
+	environ := os.Environ()
+	file, err := readBotsFile(rest[0], environ)
+	if err != nil {
+		return err
+	}
+	good := file.report(stderr)
+	switch {
+	case good == 0, *checkOnly && good < len(file.bots):
+		return errFailed
+	case *checkOnly:
+		_, err := fmt.Fprintf(stdout, "%s is well: %s\n", rest[0], counted(good, "bot", "bots"))
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := file.show(stdout); err != nil {
+		return err
+	}
+	log := &sharedLog{w: stderr, paint: newPaint(stderr)}
+	if log.paint.on && os.Getenv("LOG_FORMAT") == "" {
+		environ = append(environ, "LOG_FORMAT=text") // for a person; the file's own wins
+	}
+	var all sync.WaitGroup
+	for _, b := range file.bots {
+		if len(b.mistakes) > 0 {
+			log.line("up", b.name+" is not started: it has mistakes")
+			continue
+		}
+		s := supervised{name: b.name, program: self, environ: b.environment(environ), log: log, stop: upStop}
+		all.Go(func() { s.keep(ctx) })
+	}
+	all.Wait()
+	log.line("up", "all sidecars have stopped")
+	return nil
+}
+
+// show prints where each bot's sidecar is reached.
+func (f *botsFile) show(w io.Writer) error {
+	var rows [][]string
+	viewer := ""
+	for _, b := range f.bots {
+		if len(b.mistakes) > 0 {
+			rows = append(rows, []string{neutral(b.name), "-", "-", "has mistakes"})
+			continue
+		}
+		c := b.config
+		kind := "local API"
+		switch {
+		case c.Connector:
+			kind = "connector"
+		case c.Gateway.Addr != "":
+			kind = "gateway"
+		}
+		rows = append(rows, []string{neutral(b.name), c.ListenAddr, cmp.Or(c.Gateway.Addr, "-"), kind})
+		if viewer == "" && !strings.HasSuffix(c.ListenAddr, ":0") {
+			viewer = fmt.Sprintf("Viewer of all bots: http://%s/\n", reachable(c.ListenAddr))
+		}
+	}
+	if err := writeTable(w, "BOT|LISTEN_ADDR|GATEWAY_ADDR|KIND", rows); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, viewer)
+	return err
+}
+
+// supervised is the sidecar of one bot.
+type supervised struct {
+	name, program string
+	environ       []string
+	log           *sharedLog
+	stop          time.Duration // how long it may take to stop
+}
+
+// keep runs the sidecar, again and again, until ctx is done.
+func (s *supervised) keep(ctx context.Context) {
+	runtime.LockOSThread() // Linux tells the process when the thread that started it ends
+	pauses := wait.NewBackoff(time.Second, time.Minute)
+	for {
+		began := time.Now()
+		err := s.once(ctx)
+		if ctx.Err() != nil {
+			if err != nil {
+				s.log.line("up", fmt.Sprintf("%s stopped: %v", s.name, err))
+			}
+			return
+		}
+		if time.Since(began) > upSteady {
+			pauses.Reset()
+		}
+		pause := pauses.Next()
+		why := "exit status 0"
+		if err != nil {
+			why = err.Error()
+		}
+		s.log.line("up", fmt.Sprintf("%s ended (%s) and starts again in %s", s.name, why, pause.Round(time.Millisecond)))
+		if wait.Sleep(ctx, pause) != nil {
+			return
+		}
+	}
+}
+
+// once runs the sidecar until it ends. When ctx is done it gets SIGTERM, and after s.stop
+// it is killed.
+func (s *supervised) once(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, s.program, "run")
+	cmd.Env = s.environ
+	cmd.SysProcAttr = ofSupervisor()
+	cmd.Cancel = func() error {
+		if runtime.GOOS == "windows" {
+			return cmd.Process.Kill()
+		}
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
+	cmd.WaitDelay = s.stop
+	out := &namedLines{log: s.log, name: s.name}
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	out.end()
+	if ctx.Err() != nil && cmd.ProcessState != nil && cmd.ProcessState.Success() {
+		return nil // it stopped as asked
+	}
+	return err
+}
+
+// sharedLog is written to by all sidecars, a line at a time.
+type sharedLog struct {
+	mu    sync.Mutex
+	w     io.Writer
+	paint *paint
+}
+
+func (l *sharedLog) line(name, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, _ = fmt.Fprintf(l.w, "%s %s\n", l.paint.text(l.paint.bot(name), name+" |"), text) // nobody to tell
+}
+
+// namedLines puts the bot's name before each line that its sidecar writes.
+type namedLines struct {
+	log  *sharedLog
+	name string
+	rest []byte // of a line whose end has not come
+}
+
+func (n *namedLines) Write(data []byte) (int, error) {
+	n.rest = append(n.rest, data...)
+	for {
+		end, skip := bytes.IndexByte(n.rest, '\n'), 1
+		if end < 0 && len(n.rest) < maxLogLine {
+			return len(data), nil
+		}
+		if end < 0 || end > maxLogLine {
+			end, skip = maxLogLine, 0
+		}
+		n.log.line(n.name, string(n.rest[:end]))
+		n.rest = n.rest[:copy(n.rest, n.rest[end+skip:])]
+	}
+}
+
+// end writes what is left of a last line.
+func (n *namedLines) end() {
+	if len(n.rest) > 0 {
+		n.log.line(n.name, string(n.rest))
+		n.rest = nil
+	}
+}
