@@ -157,7 +157,7 @@ func (c *Conversations) LastUser(thread string, before int64, near int) (ts int6
 	if v == nil {
 		return 0, false
 	}
-	for i := len(v.said) - 1; i >= 0 && (near > 0 || ts == 0); i-- {
+	for i := len(v.said) - 1; i >= 0 && v.spoken && (near > 0 || ts == 0); i-- {
 		e := &v.said[i]
 		spoke := e.userTS
 		switch {
@@ -179,6 +179,7 @@ func (c *Conversations) LastUser(thread string, before int64, near int) (ts int6
 // conversation is one topic, or what is in none.
 type conversation struct {
 	said    []heldEntry // by ts; equal ones by line
+	spoken  bool        // one of them was, or is, by a person or one of a bot that knew of a person's
 	counted int         // how many of said are counted
 	state   counting    // behind those
 	first   counting    // before said
@@ -191,6 +192,7 @@ func (v *conversation) add(e heldEntry) int {
 		at--
 	}
 	v.said = slices.Insert(v.said, at, e)
+	v.spoken = v.spoken || e.user || e.userTS != 0
 	if at < v.counted {
 		v.counted, v.state = 0, v.first
 	}

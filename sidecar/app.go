@@ -91,11 +91,16 @@ func (a *app) self() feishu.Self {
 
 // selfAsked is self, after Feishu was asked for what is missing and can be; not
 // for each message, where Feishu does not answer.
-func (a *app) selfAsked(ctx context.Context) feishu.Self {
+func (a *app) selfAsked(ctx context.Context) feishu.Self { return a.selfWithin(ctx, feishuAsked) }
+
+// selfWithin is selfAsked with another bound on how long Feishu may take.
+func (a *app) selfWithin(ctx context.Context, longest time.Duration) feishu.Self {
 	self := a.self()
 	if self.OpenID != "" && self.Name != "" || !a.api.Ready() || !a.selfDue.due("", feishuAsked) {
 		return self
 	}
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
 	return a.askSelf(ctx)
 }
 

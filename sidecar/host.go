@@ -35,9 +35,7 @@ func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 	if h.peers != nil && peerchat.IsID(m.ChatID) {
 		return h.peers.sent(ctx, m)
 	}
-	asking, cancel := context.WithTimeout(ctx, selfWait)
-	h.app.selfAsked(asking)
-	cancel()
+	h.app.selfWithin(ctx, selfWait)
 	return h.send.sent(m, m.ID)
 }
 

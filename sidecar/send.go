@@ -37,13 +37,23 @@ type sender struct {
 	native    *native // nil without a gateway or connector
 	given     *givenLines
 	sentIDs   *dedup.Window // own messages
-	unsaved   chan struct{} // wakes run
+	saver     *wait.Saver   // of sentIDs
 	sending   chatLocks
-	recording sync.WaitGroup // own messages that are recorded after the bot has its answer
+	later     chan *relay.Message // own messages that are recorded after the bot has its answer
+	recording sync.WaitGroup      // counts them
 }
 
+const (
+	// maxLater is how many own messages wait to be recorded one after another; more are recorded at once.
+	maxLater = 256
+	// The ids of own messages are saved when saveSent are new, or after saveSentAfter.
+	saveSent      = 100
+	saveSentAfter = 10 * time.Millisecond
+)
+
 func openSender(b *base, c *chats, a *app, w *watch, l *lanes, given *givenLines) (_ *sender, err error) {
-	s := &sender{base: b, chats: c, app: a, watch: w, lanes: l, given: given, unsaved: make(chan struct{}, 1)}
+	s := &sender{base: b, chats: c, app: a, watch: w, lanes: l, given: given, later: make(chan *relay.Message, maxLater),
+		saver: wait.NewSaver(saveSent, saveSentAfter, saveAgain)}
 	s.sentIDs, err = b.window(".sent.jsonl", b.cfg.DedupSize)
 	return s, err
 }
@@ -52,16 +62,14 @@ func openSender(b *base, c *chats, a *app, w *watch, l *lanes, given *givenLines
 // does not wait for that. Of an id that a crash takes, a repeat by the bot is published
 // again, and sidecars drop it.
 func (s *sender) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.unsaved:
-		}
-		if err := s.sentIDs.Flush(); err != nil {
+	s.saver.Run(ctx, func() error {
+		s.saver.Saved()
+		err := s.sentIDs.Flush()
+		if err != nil {
 			s.problems.set("dedup", err)
 		}
-	}
+		return err
+	})
 }
 
 // Send takes what the bot says that it sent: written to the outbox, from where it
@@ -91,7 +99,7 @@ func (s *sender) accept(out relay.Outbound, record func(*relay.Message)) (relay.
 		s.metrics.sent.WithLabelValues("false").Inc()
 		return relay.Sent{RelayMsgID: id}, nil // nobody is to read it any more
 	}
-	m, err := s.sendOnce(channel, id, ts, out, record)
+	m, err := s.sendOnce(s.message(channel, id, ts, out), record)
 	if err == nil {
 		err = s.lanes.bots.box.Await() // also of a repeat
 	}
@@ -111,28 +119,30 @@ func (s *sender) accept(out relay.Outbound, record func(*relay.Message)) (relay.
 	return relay.Sent{RelayMsgID: id, Relayed: true}, nil
 }
 
-// sendOnce sends what was not sent under this id before; else m is nil. In one
+// sendOnce sends m unless a message was sent under its id before; then it returns nil. In one
 // chat one call runs at a time, so that its order is the same everywhere.
-func (s *sender) sendOnce(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound,
-	record func(*relay.Message)) (*relay.Message, error) {
-	defer s.sending.lock(chatKey(channel, out.ChatID))()
-	if s.sentIDs.Claim(string(id)) != dedup.New {
+func (s *sender) sendOnce(m *relay.Message, record func(*relay.Message)) (*relay.Message, error) {
+	id := string(m.RelayMsgID)
+	defer s.sending.lock(chatKey(m.Channel, m.ChatID))()
+	if s.sentIDs.Claim(id) != dedup.New {
 		return nil, nil
 	}
-	m, err := s.write(channel, id, ts, out, record)
+	put, err := s.lanes.bots.box.Write(*m)
 	if err != nil {
-		_ = s.sentIDs.Settle(string(id), false) // forgetting a claim does no I/O
-		return nil, err
+		_ = s.sentIDs.Settle(id, false) // forgetting a claim does no I/O
+		return nil, err                 // and no transcript has it
 	}
-	if err := s.sentIDs.Settle(string(id), true); err != nil {
+	s.trace("accepted")
+	record(&put)
+	if err := s.sentIDs.Settle(id, true); err != nil {
 		s.problems.set("dedup", err)
 	}
-	wait.Wake(s.unsaved)
-	return m, nil
+	s.saver.Note()
+	return &put, nil
 }
 
-func (s *sender) write(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound,
-	record func(*relay.Message)) (*relay.Message, error) {
+// message is what the bot says that it sent, as it is relayed.
+func (s *sender) message(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound) *relay.Message {
 	s.chats.saw(channel, out.ChatID, ts)
 	userTS, err := s.steer.round(channel, out.ChatID, out.ThreadID, ts)
 	if err != nil {
@@ -145,31 +155,30 @@ func (s *sender) write(channel string, id relay.MessageID, ts relay.Millis, out 
 		}
 	}
 	group := s.chats.group(out.ChatID)
-	meta["chat_type"] = quote("group")
+	meta["chat_type"] = groupQuoted
 	meta["group_policy"] = quote(s.cfg.groupPolicyFor(group))
 	self := s.app.self()
-	m := &relay.Message{
+	return &relay.Message{
 		RelayMsgID: id, Channel: channel, ChatID: out.ChatID, Content: out.Content,
 		SenderBotOpenID: self.OpenID, SenderAgentName: s.cfg.Agent, Metadata: meta,
 		MessageID: out.MessageID, TS: ts, SenderAppID: self.AppID, SenderName: self.Name,
 		Mentions: s.app.resolve(out.Content, out.MsgType, out.Mentions), MsgType: cmp.Or(out.MsgType, "text"),
 		ParentID: out.ParentID, RootID: out.RootID, ThreadID: out.ThreadID, UserTS: userTS,
 	}
-	put, err := s.lanes.bots.box.Write(*m)
-	if err != nil {
-		return nil, err // and no transcript has it
-	}
-	s.trace("accepted")
-	record(&put)
-	return &put, nil
 }
 
-// recordOwn notes the bot's own message. Its ts goes out as the bot reports it,
-// but is believed here as far as another's. The others get it whatever comes of
-// this; stopOwn tries again.
-func (s *sender) recordOwn(m *relay.Message) {
-	if _, err := s.chats.record(s.chats.transcript.Append, m.Channel, m.ChatID,
-		botEntry(m, s.chats.peers.sentAt(m, time.Now()))); err != nil {
+// recordOwn notes the bot's own message. The others get it whatever comes of this; stopOwn tries again.
+func (s *sender) recordOwn(m *relay.Message) { s.recorded(m, s.record(s.chats.transcript.Append, m)) }
+
+// record writes m into the transcript. Its ts goes out as the bot reports it, but is believed here as far as
+// another's.
+func (s *sender) record(add func(channel, chat string, e transcript.Entry) (bool, error), m *relay.Message) error {
+	_, err := s.chats.record(add, m.Channel, m.ChatID, botEntry(m, s.chats.peers.sentAt(m, time.Now())))
+	return err
+}
+
+func (s *sender) recorded(m *relay.Message, err error) {
+	if err != nil {
 		s.problems.set("transcript", err)
 		s.log.Error("own message is not in the transcript", keyMsg, m.ID(), keyErr, err)
 	} else {
@@ -257,7 +266,7 @@ func (s *sender) person(h relay.Heard) (m *relay.Message, group bool) {
 	if group = isGroup(h.ChatType) && ofGroup(h.Metadata); group {
 		s.chats.saw(channel, h.ChatID, ts)
 	}
-	meta := relay.Metadata{"chat_type": quote("group")}
+	meta := relay.Metadata{"chat_type": groupQuoted}
 	if keys, ok := h.Metadata[metaKeys]; ok {
 		meta[metaKeys] = keys
 	}
@@ -338,6 +347,9 @@ func sendError(err error) error {
 	return fmt.Errorf("send: %w", err)
 }
 
+// groupQuoted is "group" in JSON.
+var groupQuoted = quote("group")
+
 // quote makes a JSON string.
 func quote(text string) json.RawMessage {
 	data, err := json.Marshal(text)
@@ -349,7 +361,7 @@ func quote(text string) json.RawMessage {
 
 // sent relays a message of the bot. first is the first one of the same send.
 func (s *sender) sent(m gateway.Sent, first relay.MessageID) error {
-	meta := relay.Metadata{"chat_type": quote("group")}
+	meta := relay.Metadata{"chat_type": groupQuoted}
 	if first != m.ID {
 		meta[metaPartOf] = quote(string(first))
 	}
@@ -383,11 +395,40 @@ func setFiles(meta relay.Metadata, keys []string, files []relay.File) error {
 }
 
 // recordLater notes the bot's own message while the bot already has Feishu's
-// answer: what has to be on disk by then is the outbox. A crash in between is
-// mended by stopOwn, when the message comes back from the queue.
+// answer: what has to be on disk by then is the outbox. After a crash in between,
+// stopOwn records the message when it comes back from the queue.
 func (s *sender) recordLater(m *relay.Message) {
+	s.recording.Add(1)
 	own := *m
-	s.recording.Go(func() { s.recordOwn(&own) })
+	select {
+	case s.later <- &own:
+	default:
+		go s.recordNow(&own)
+	}
+}
+
+// recordLast records what recordLater was given, until ctx is done. A message whose transcript
+// another process has locked does not hold up the others.
+func (s *sender) recordLast(ctx context.Context) {
+	for {
+		select {
+		case m := <-s.later:
+			err := s.record(s.chats.transcript.TryAppend, m)
+			if errors.Is(err, transcript.ErrBusy) {
+				go s.recordNow(m)
+				continue
+			}
+			s.recorded(m, err)
+			s.recording.Done()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *sender) recordNow(m *relay.Message) {
+	defer s.recording.Done()
+	s.recordOwn(m)
 }
 
 // heard decides how a person's message goes on to the bot. It is recorded once the bot has it.

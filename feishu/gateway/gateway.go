@@ -199,6 +199,7 @@ type Gateway struct {
 	asking  sync.Map // relay.ChatID: a question to Feishu is under way
 	slots   chan struct{}
 	rosters *rosters
+	work    chan func()     // for a worker that waits
 	ctx     context.Context // of questions to Feishu; ended by Close
 	cancel  context.CancelFunc
 
@@ -238,7 +239,7 @@ func New(o Options) (*Gateway, error) {
 		o.Certified = func(string) bool { return false }
 	}
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, budgets: newBudgets(), slots: make(chan struct{}, maxTaps),
-		recent: newRecents(), rosters: newRosters()}
+		recent: newRecents(), rosters: newRosters(), work: make(chan func())}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(o.AppID, o.Book, o.API, o.Logger, o.Counter)
 	var err error
@@ -389,10 +390,30 @@ func (g *Gateway) Close() error {
 func (g *Gateway) background(f func()) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	if !g.closed {
-		g.busy.Go(f)
+	if g.closed {
+		return false
 	}
-	return !g.closed
+	g.busy.Add(1)
+	select {
+	case g.work <- f:
+	default:
+		go g.worker(f)
+	}
+	return true
+}
+
+// worker runs f and what comes next, until the gateway is closed. A goroutine for each call would have to
+// grow its stack for each.
+func (g *Gateway) worker(f func()) {
+	for {
+		f()
+		g.busy.Done()
+		select {
+		case f = <-g.work:
+		case <-g.ctx.Done():
+			return
+		}
+	}
 }
 
 // identified learns the app of an accepted bootstrap or a verified webhook.

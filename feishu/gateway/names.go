@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -35,9 +36,13 @@ func (g *Gateway) named(mentions []feishu.Mention) []feishu.Mention {
 	return out
 }
 
-// asWritten makes m what the bot wrote in content, where that mentions an id which
-// the sidecar made up for a bot: Feishu does not know it, and its answer leaves it out.
-func (g *Gateway) asWritten(m *feishu.Message, content string) {
+// asWritten makes m what the bot wrote, where that mentions an id which the sidecar
+// made up for a bot: Feishu does not know it, and its answer leaves it out.
+func (g *Gateway) asWritten(m *feishu.Message, t *tapped) {
+	if !bytes.Contains(t.request, []byte("ou_")) && !bytes.Contains(t.request, []byte(`\u00`)) {
+		return // it names no open_id, nor an escaped one
+	}
+	content := t.sendRequest().Content
 	for _, one := range feishu.Mentioned(m.Type, content) {
 		if slices.ContainsFunc(m.Mentions, func(o feishu.Mention) bool { return o.Same(&one) }) {
 			continue

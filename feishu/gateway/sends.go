@@ -81,7 +81,7 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 		m.Type = cmp.Or(m.Type, req.MsgType)
 		m.Content = cmp.Or(req.Content, m.Content)
 	} else {
-		g.asWritten(&m, t.sendRequest().Content)
+		g.asWritten(&m, t)
 	}
 	g.take(ctx, m, kind)
 }
@@ -170,7 +170,7 @@ func (g *Gateway) edited(t *tapped) {
 			return
 		}
 		g.opts.Book.LearnMentions(m.Mentions)
-		g.asWritten(&m, req.Content)
+		g.asWritten(&m, t)
 	}
 	now := time.Now()
 	_, patches := g.habits.current()

@@ -274,7 +274,6 @@ func (b *Box) Put(m relay.Message) (relay.Message, error) {
 // Write gives m its `seq`, encodes and signs it and writes it down. When it
 // returns, the message will be published even if this process dies; a power
 // cut is another matter, see [Box.Await]. The returned message is m with its seq.
-// Without Options.Gather the publisher may run before Write returns: the others wait.
 func (b *Box) Write(m relay.Message) (relay.Message, error) {
 	err := b.Append(1, func(_ int, seq relay.Seq) ([]byte, error) {
 		m.Seq = seq
@@ -295,15 +294,16 @@ func (b *Box) Append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) e
 		return err
 	}
 	wait.Wake(b.wake)
-	if b.opts.Gather == 0 {
-		runtime.Gosched() // a goroutine that was woken would else start only when the caller waits
-	}
 	return nil
 }
 
 // Await returns when the disk has all messages written so far. Without
-// Options.Sync it returns at once. Callers that wait together share one fsync.
+// Options.Sync it does not wait. Callers that wait together share one fsync.
+// Without Options.Gather the publisher may run before Await returns: the others wait.
 func (b *Box) Await() error {
+	if b.opts.Gather == 0 {
+		runtime.Gosched() // a goroutine that was woken would else start only when the caller waits
+	}
 	if !b.opts.Sync {
 		return nil
 	}
