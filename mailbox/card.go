@@ -1,6 +1,14 @@
 package mailbox
 
-import "time"
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"feishu-relay/relay"
+)
 
 // AgentID names an agent. [CheckAgent] tells which names are possible.
 type AgentID string
@@ -84,4 +92,167 @@ type Queues struct {
 	Outbox         int64 `json:"outbox"`         // own relay messages that the backend does not have yet
 	Inbox          int   `json:"inbox"`          // direct messages that the agent has not taken
 	Unacknowledged int   `json:"unacknowledged"` // direct messages sent and not acknowledged
+}
+
+const (
+	// MaxCard is the most bytes of an entry in the registry; a longer one is not read.
+	MaxCard = 64 << 10
+	// maxCardList is how many entries of a list on somebody's card are looked at.
+	maxCardList = 1000
+	// defaultMaxTasks is the quota of a card that names none.
+	defaultMaxTasks = 3
+)
+
+// cardNames are the fields of a card, each with the other name under which it is read.
+var cardNames = names{{"agent_id", "agentId"}, {"description"}, {"capabilities"}, {"status"}, {"allow_from", "allowFrom"},
+	{"max_concurrent_tasks", "maxConcurrentTasks"}, {"current_tasks", "currentTasks"}, {"goals"},
+	{"registered_at", "registeredAt"}, {"last_heartbeat", "lastHeartbeat"}, {"queues"}, {"protocol"},
+	{"sidecar"}}
+
+// names are those of an object's fields.
+type names [][]string
+
+func (n names) has(name string) bool {
+	return slices.ContainsFunc(n, func(names []string) bool { return slices.Contains(names, name) })
+}
+
+// DecodeCard reads a registry entry, camelCase or not. id is the key it stands
+// under, which counts more than what the entry calls itself. Of a foreign entry
+// a field that is not of the expected form counts as missing: no list is empty,
+// no allow_from is everybody, no time is zero, and a status that is neither busy
+// nor offline is idle.
+func DecodeCard(id AgentID, raw []byte) (Card, error) {
+	if err := CheckAgent(id); err != nil {
+		return Card{}, err
+	}
+	in, err := saneObject(raw, MaxCard)
+	if err != nil {
+		return Card{}, err
+	}
+	f, ours := newFields(in), object{}
+	for _, names := range cardNames {
+		_, ours[names[0]] = f.find(names...)
+	}
+	c := Card{
+		AgentID:       id,
+		Description:   asText(ours["description"]),
+		Capabilities:  asTexts(ours["capabilities"]),
+		Status:        Idle,
+		AllowFrom:     []AgentID{"*"},
+		MaxTasks:      defaultMaxTasks,
+		CurrentTasks:  asTexts(ours["current_tasks"]),
+		RegisteredAt:  asTime(ours["registered_at"]),
+		LastHeartbeat: asTime(ours["last_heartbeat"]),
+		Protocol:      asText(ours["protocol"]),
+	}
+	if json.Unmarshal(ours["queues"], &c.Queues) != nil {
+		c.Queues = nil
+	}
+	if json.Unmarshal(ours["sidecar"], &c.Sidecar) != nil {
+		c.Sidecar = nil
+	}
+	if goals := asTexts(ours["goals"]); len(goals) > 0 {
+		c.Goals = goals
+	}
+	if s := Status(strings.ToLower(asText(ours["status"]))); s == Busy || s == Offline {
+		c.Status = s
+	}
+	if ours["allow_from"] != nil {
+		c.AllowFrom = []AgentID{}
+		for _, name := range asTexts(ours["allow_from"]) {
+			c.AllowFrom = append(c.AllowFrom, AgentID(name))
+		}
+	}
+	if n, err := strconv.Atoi(string(ours["max_concurrent_tasks"])); err == nil && n >= 0 {
+		c.MaxTasks = n
+	}
+	return c, nil
+}
+
+// asTexts reads a list of texts; others in it are left out. One text alone is a
+// list of one.
+func asTexts(raw json.RawMessage) []string {
+	texts := []string{}
+	if s := asText(raw); s != "" {
+		return append(texts, s)
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return texts
+	}
+	for _, item := range list[:min(len(list), maxCardList)] {
+		if s := asText(item); s != "" {
+			texts = append(texts, s)
+		}
+	}
+	return texts
+}
+
+func asTime(raw json.RawMessage) time.Time {
+	t, _ := readTime(raw)
+	return t
+}
+
+// EncodeCard writes c as a registry entry. Fields of the previous entry that are
+// not ours are kept, unless the entry became longer than [MaxCard] by them.
+// previous may be nil, or anything: what is no entry has no fields.
+func EncodeCard(c Card, previous []byte) ([]byte, error) {
+	line, err := relay.Marshal(struct {
+		AgentID       AgentID   `json:"agent_id"`
+		Description   string    `json:"description"`
+		Capabilities  []string  `json:"capabilities"`
+		Status        Status    `json:"status"`
+		AllowFrom     []AgentID `json:"allow_from"`
+		MaxTasks      int       `json:"max_concurrent_tasks"`
+		CurrentTasks  []string  `json:"current_tasks"`
+		Goals         []string  `json:"goals,omitempty"`
+		RegisteredAt  string    `json:"registered_at"`
+		LastHeartbeat string    `json:"last_heartbeat"`
+		Queues        *Queues   `json:"queues,omitempty"`
+		Protocol      string    `json:"protocol,omitempty"`
+		Sidecar       *Settings `json:"sidecar,omitempty"`
+	}{
+		c.AgentID, c.Description, orEmpty(c.Capabilities), c.Status, orEmpty(c.AllowFrom), c.MaxTasks,
+		orEmpty(c.CurrentTasks), c.Goals, formatTime(c.RegisteredAt), formatTime(c.LastHeartbeat),
+		c.Queues, c.Protocol, c.Sidecar,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(line) > MaxCard {
+		return nil, Invalid("", "the card has %d bytes, at most %d: shorten its description", len(line), MaxCard)
+	}
+	if sane(previous, MaxCard) != nil {
+		return line, nil
+	}
+	more, _ := asObject(previous)
+	if whole, err := appendFields(line, more, cardNames.has); err == nil && len(whole) <= MaxCard {
+		return whole, nil
+	}
+	return line, nil
+}
+
+// At is c's status at a time, given how long a heartbeat lasts. A heartbeat from
+// the future, of a clock that is ahead, counts as one of now.
+func (c *Card) At(now time.Time, timeout time.Duration) Status {
+	if c.Status == Offline || now.Sub(c.LastHeartbeat) > timeout {
+		return Offline
+	}
+	return c.Status
+}
+
+// Allows reports whether c's agent accepts messages from an agent.
+func (c *Card) Allows(from AgentID) bool {
+	return InList(c.AllowFrom, from)
+}
+
+// InList reports whether a list of agents has id. An entry that ends with * stands
+// for every agent whose name begins so, * alone for everybody.
+func InList(list []AgentID, id AgentID) bool {
+	return slices.ContainsFunc(list, func(entry AgentID) bool {
+		if begin, ok := strings.CutSuffix(string(entry), "*"); ok {
+			return strings.HasPrefix(string(id), begin)
+		}
+		return entry == id
+	})
 }

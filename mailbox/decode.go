@@ -340,7 +340,7 @@ func (f *fields) metadata() (m Metadata) {
 	}
 	m.Tags = f.texts(MaxTags, checkWord, "tags")
 	for name, value := range f.in {
-		if !isMetadataName(name) && len(m.Extra) <= MaxFields { // one too many is enough to be refused
+		if !metadataNames.has(name) && len(m.Extra) <= MaxFields { // one too many is enough to be refused
 			if m.Extra == nil {
 				m.Extra = object{}
 			}

@@ -71,6 +71,9 @@ const (
 	maxFirstLook = 30 * time.Second // how long hand-over waits after a start for the first listing of the inbox
 	warnFirst    = 20               // malformed messages that are logged as warnings one by one; later
 	warnEvery    = 10 * time.Second // one in this time is
+	maxFresh     = 64               // messages whose text is kept for their first delivery
+	freshSize    = 16 << 10         // most bytes of each
+	freshFor     = time.Second      // after that the store is asked again
 	maxBroadcast = 20               // agents that a message to "*" reaches; the others are named as unreachable
 )
 
@@ -207,25 +210,22 @@ type Agent struct {
 	roots      []*os.Root
 	moving     sync.Mutex // steps and results of tasks, one at a time
 	again      chan struct{}
-	handed     *lru.Cache[string, origin] // what the bot was given last: it may pass it on
-	sends      singleflight.Group         // by the id that the bot gave a message, and its fingerprint
-	sending    sync.Map                   // ids that the bot gave of messages being sent
-	drainBytes int                        // the const, but for tests
-	looked     chan struct{}              // closed when all that was in the inbox at the start was seen: the order counts from then
-	lookedOnce func()                     // closes it
-	left       chan bool                  // holds one value: whether Run is over; who writes the card has taken it out
+	handed     *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
+	signatures *lru.Cache[string, []string] // of the items in the inbox, by the store's key
+	sends      singleflight.Group           // by the id that the bot gave a message
+	drainBytes int                          // the const, but for tests
+	looked     chan struct{}                // closed when all that was in the inbox at the start was seen: the order counts from then
+	lookedOnce func()                       // closes it
+	left       chan bool                    // holds one value: whether Run is over; who writes the card has taken it out
 
 	mu    sync.Mutex
 	card  mailbox.Card // guarded by mu: this agent's
 	goals []string     // guarded by mu: registered ones; none: the standing goal
-	// signatures are those of the items in the inbox, by the store's key; guarded by mu.
-	signatures map[string][]string
 }
 
 // New opens what is on disk. It starts nothing.
 func New(o Options) (_ *Agent, err error) {
-	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1), left: make(chan bool, 1), drainBytes: drainBytes,
-		signatures: map[string][]string{}}
+	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1), left: make(chan bool, 1), drainBytes: drainBytes}
 	a.left <- false
 	a.looked = make(chan struct{})
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
@@ -244,6 +244,7 @@ func New(o Options) (_ *Agent, err error) {
 	a.opts.DeliveryTimeout = cmp.Or(a.opts.DeliveryTimeout, 15*time.Minute)
 	a.opts.MaxAge = cmp.Or(a.opts.MaxAge, 10*time.Minute)
 	a.handed, _ = lru.New[string, origin](maxHanded) // fails only for a size below 1
+	a.signatures, _ = lru.New[string, []string](mailbox.MaxInbox)
 	a.pairs = newPairs(o.MaxExchanges)
 	a.warned = rate.Sometimes{First: warnFirst, Interval: warnEvery}
 	a.cards.read = o.Store.Cards
@@ -364,4 +365,82 @@ func (a *Agent) observe(what What, e mailbox.Envelope, reason string) {
 	}
 	a.log.LogAttrs(context.Background(), level, "mail", attrs...)
 	a.opts.Observe(Event{What: what, Envelope: e, Reason: reason})
+}
+
+// Peer is another agent as list_peers shows it (docs/protocol.md 6.7).
+type Peer struct {
+	AgentID     mailbox.AgentID `json:"agent_id"`
+	Description string          `json:"description"`
+	Reachable   bool            `json:"reachable"` // allowed by ALLOWED_DELEGATES and alive
+	Status      mailbox.Status  `json:"status"`
+	Reason      string          `json:"reason,omitempty"` // why a message to it would not arrive
+}
+
+// Peers is the answer of list_peers.
+type Peers struct {
+	Peers []Peer `json:"peers"`
+	Note  string `json:"note,omitempty"`
+}
+
+// PeerMessage is what send_to_peer is given. To may be "*".
+type PeerMessage struct {
+	To            mailbox.AgentID `json:"to"`
+	Message       string          `json:"message"`
+	CorrelationID string          `json:"correlation_id,omitempty"` // a UUID; anything else is left out
+}
+
+// PeerResult is the answer of send_to_peer: the goals that got it, and why others did not.
+type PeerResult struct {
+	DeliveredTo        []string `json:"delivered_to"`
+	UnreachableReasons []string `json:"unreachable_reasons"`
+}
+
+// Draft is an envelope to send: what is left out is filled in. From may be
+// empty or this agent; anybody else is refused.
+type Draft struct {
+	mailbox.Envelope
+	ForwardOf string // id of a message or task received: its hops and trace go on
+}
+
+// Sent is the answer to what was accepted for sending.
+type Sent struct {
+	ID        string    `json:"id"`
+	TaskID    string    `json:"task_id,omitempty"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // until when it can be taken; zero: for ever
+	Note      string    `json:"note,omitempty"`      // such as: the receiver is offline, it waits until then
+}
+
+// TaskDraft is a task to give to another agent.
+type TaskDraft struct {
+	To        mailbox.AgentID   `json:"to"`
+	Text      string            `json:"text"`
+	Data      []mailbox.Part    `json:"parts,omitempty"` // further parts
+	TaskID    string            `json:"task_id,omitempty"`
+	Deadline  time.Time         `json:"deadline,omitzero"`
+	Priority  mailbox.Priority  `json:"priority,omitempty"`
+	Callback  *mailbox.Callback `json:"callback,omitempty"` // where the result belongs
+	ForwardOf string            `json:"forward_of,omitempty"`
+}
+
+// TaskUpdate is a step of a task that this agent took.
+type TaskUpdate struct {
+	TaskID string            `json:"task_id"`        // "": the only open one
+	From   mailbox.AgentID   `json:"from,omitempty"` // who gave it; needed where two gave the same id
+	State  mailbox.TaskState `json:"state"`
+	Text   string            `json:"text,omitempty"` // the result, the reason or the progress
+	Parts  []mailbox.Part    `json:"parts,omitempty"`
+}
+
+// Mail is a message that waits for the bot.
+type Mail struct {
+	mailbox.Envelope
+	Goal string `json:"goal_id"`
+}
+
+// Drained is what read_inbox gives: from then on it counts as delivered.
+type Drained struct {
+	Messages []Mail `json:"messages"`
+	Rendered string `json:"rendered"` // for a model: "# PEER MESSAGES …", escaped; "" when there are none
+	Dropped  int    `json:"dropped"`  // older peer messages that the buffer had no room for
+	Waiting  int    `json:"waiting"`  // still there, of those that were asked for
 }

@@ -41,7 +41,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		more := a.ready.Changed()
+		more, opened := a.ready.Changed(), a.opts.Doors.Changed()
 		l, at := a.ready.next(time.Now(), inChat)
 		if l == nil {
 			<-room
@@ -61,7 +61,7 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 			on := Progress{Written: func() { a.ready.written(l); written() }, Next: func() { a.ready.release(l) }}
 			err = a.handOver(ctx, l, on)
 			a.ready.release(l)
-			a.ended(ctx, l, err)
+			a.ended(ctx, l, err, opened)
 		})
 		if err := <-first; err == nil || errors.Is(err, ErrNoDoor) || errors.Is(err, ErrTimedOut) {
 			pause = retryFirst
@@ -85,8 +85,9 @@ func (a *Agent) watchDoors(ctx context.Context) error {
 	}
 }
 
-// ended gives back a letter that was not handed over.
-func (a *Agent) ended(ctx context.Context, l *letter, err error) {
+// ended gives back a letter that was not handed over. opened is closed when a delivery channel
+// has opened since the attempt began.
+func (a *Agent) ended(ctx context.Context, l *letter, err error, opened <-chan struct{}) {
 	now := a.ready.now(l)
 	switch {
 	case err == nil:
@@ -94,6 +95,11 @@ func (a *Agent) ended(ctx context.Context, l *letter, err error) {
 		a.ready.letGo(l)
 	case errors.Is(err, ErrNoDoor):
 		a.ready.giveBack(l, noChannel)
+		select {
+		case <-opened:
+			a.ready.opened()
+		default:
+		}
 	case errors.Is(err, ErrTimedOut), !now.given.IsZero() && time.Since(now.given) > a.opts.MaxAge:
 		if !a.ready.giveBack(l, unanswered) { // the bot ended its task and did not answer
 			return
@@ -139,20 +145,31 @@ func (a *Agent) read(ctx context.Context, l *letter) (mailbox.Envelope, error) {
 		if err == nil && messageKey(e) != l.key {
 			continue // another message has taken its place, and comes as one of its own
 		}
-		if r, ok := a.ledger.Get(tasks.Received, e.From, taskID(e)); ok && err == nil && e.Type.GivesTask() && e.Task != nil {
-			e.Task.State = r.State // accepted, since it was sent
-		}
-		return e, err
+		return a.asItIs(e), err
 	}
 	return mailbox.Envelope{}, mailbox.ErrGone
+}
+
+// asItIs is e, with the state that the task which it gives has now.
+func (a *Agent) asItIs(e mailbox.Envelope) mailbox.Envelope {
+	if e.Type.GivesTask() && e.Task != nil {
+		if r, ok := a.ledger.Get(tasks.Received, e.From, e.Task.ID); ok {
+			e.Task = &mailbox.Task{ID: e.Task.ID, State: r.State, Deadline: e.Task.Deadline}
+		}
+	}
+	return e
 }
 
 // fetch reads a letter that is to be handed over; false: it is not any more, and that is
 // dealt with.
 func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bool, err error) {
-	e, err = a.read(ctx, l)
+	if fresh := look(a.ready, func() *mailbox.Envelope { return a.ready.takeFresh(l) }); fresh != nil {
+		e = a.asItIs(*fresh)
+	} else {
+		e, err = a.read(ctx, l)
+	}
 	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
-		a.forgetItems(a.ready.remove(l)...)
+		a.ready.remove(l)
 		return e, false, nil
 	}
 	if _, broken := errors.AsType[*mailbox.Error](err); broken {
@@ -240,7 +257,7 @@ func (a *Agent) spent(e mailbox.Envelope, key string) (what What, why string) {
 		if r, ok := a.ledger.Get(tasks.Received, e.From, taskID(e)); ok && tasks.Terminal(r.State) {
 			return EventExpired, "the task is " + string(r.State)
 		}
-	case isStep(e.Type):
+	case e.Type.TaskStep():
 		if r, ok := a.ledger.Get(tasks.Sent, e.From, taskID(e)); ok && a.overtaken(r, e) {
 			return EventExpired, "the task has gone on: it is " + string(r.State)
 		}
@@ -262,8 +279,7 @@ func (a *Agent) tooLate(ctx context.Context, e mailbox.Envelope) *mailbox.Envelo
 	if e.Type.AboutTask() || e.Type.Control() {
 		return nil
 	}
-	if sender, ok, err := a.cards.get(ctx, e.From); !e.Metadata.RequiresAck &&
-		(err != nil || !ok || sender.Protocol == "") {
+	if !e.Metadata.RequiresAck && !a.acknowledges(ctx, e.From) {
 		return nil
 	}
 	return new(mailbox.NackFor(e, a.opts.Self, time.Now(), mailbox.AgentOffline, "its life ended before it was taken"))

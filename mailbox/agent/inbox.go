@@ -203,7 +203,7 @@ func (a *Agent) settleOne(ctx context.Context, id string, do func(*letter, mailb
 		e, err = a.read(ctx, l)
 	}
 	if errors.Is(err, mailbox.ErrGone) {
-		a.forgetItems(a.ready.remove(l)...)
+		a.ready.remove(l)
 		return gone
 	}
 	if err != nil {

@@ -72,7 +72,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 		return a.finish(ctx, item, e, EventControl, "", nil)
 	case e.Type.GivesTask():
 		return a.takeTask(ctx, item, e)
-	case isStep(e.Type):
+	case e.Type.TaskStep():
 		return a.takeStep(ctx, item, e)
 	case a.expired(e):
 		return a.finish(ctx, item, e, EventExpired, lifeOver, a.tooLate(ctx, e))
@@ -92,11 +92,6 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 // lifeOver is the reason of what expired.
 const lifeOver = "its life in seconds is over"
 
-// isStep reports whether t is a type about the progress of a task.
-func isStep(t mailbox.Type) bool {
-	return t == mailbox.TypeTaskUpdate || t == mailbox.TypeTaskComplete || t == mailbox.TypeTaskFailed
-}
-
 // unwelcome is why an agent's message is not taken, whatever it says.
 func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 	me := a.currentCard(time.Now())
@@ -114,7 +109,7 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 func (a *Agent) makeReady(item mailbox.Item, e mailbox.Envelope) error {
 	l := letter{keys: []string{item.Key}, id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
 		session: a.session(e), from: e.From, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
-		conversation: string(e.From), asks: asks(e.Type)}
+		conversation: string(e.From), asks: asks(e.Type), fresh: &e, came: time.Now()}
 	if c := a.conversation(e); c != nil {
 		l.inChat, l.conversation = true, c.Channel+"/"+c.Chat()
 	}
@@ -179,10 +174,8 @@ func (a *Agent) refuse(ctx context.Context, item mailbox.Item, e mailbox.Envelop
 	if e.Metadata.RequiresAck {
 		answer = new(a.nack(e, why))
 	}
-	return a.finish(ctx, item, e, EventRefused, refusalReason(why), answer)
+	return a.finish(ctx, item, e, EventRefused, string(why.Code)+": "+why.Message, answer)
 }
-
-func refusalReason(why *mailbox.Error) string { return string(why.Code) + ": " + why.Message }
 
 // finish ends what the bot is not given: its sender gets the answer, nil for none, and it
 // is taken out of the inbox.
@@ -206,13 +199,10 @@ func (a *Agent) receipt(e mailbox.Envelope) *mailbox.Envelope {
 // settle takes mail out of the inbox that is dealt with.
 func (a *Agent) settle(ctx context.Context, key string, how mailbox.Outcome) error {
 	if how == mailbox.Taken {
-		a.dealtWith(key)
+		list, _ := a.signatures.Get(key)
+		a.remember(a.opts.Signed, "", list...) // a copy of it is a duplicate from now on
 	}
-	err := a.opts.Store.Settle(ctx, a.opts.Self, key, how)
-	if err == nil {
-		a.forgetItems(key)
-	}
-	return err
+	return a.opts.Store.Settle(ctx, a.opts.Self, key, how)
 }
 
 // answer sends another agent what became of its mail; nil: nothing. Where its inbox is

@@ -1,14 +1,17 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 )
 
@@ -135,11 +138,7 @@ func (a *Agent) toGoals(ctx context.Context, c mailbox.Card, m PeerMessage) (del
 			Type: mailbox.TypeMessage, Priority: mailbox.TypeMessage.DefaultPriority(), Hops: defaultHops, Trace: []mailbox.AgentID{a.opts.Self},
 			Content:  mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: m.Message}}},
 			Metadata: mailbox.Metadata{CorrelationID: m.CorrelationID, Goal: goal}}
-		err := mailbox.Validate(e)
-		if err == nil {
-			err = a.send(ctx, e)
-		}
-		if err != nil {
+		if err := a.send(ctx, e); err != nil {
 			says := "the mailbox cannot be reached now; try again"
 			if no, ok := errors.AsType[*mailbox.Error](err); ok {
 				says = no.Error()
@@ -206,4 +205,159 @@ func newGoal() string {
 	_, _ = rand.Read(b[:]) // never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// present keeps the agent's card in the registry: at the start, at each
+// heartbeat and when something on it changes.
+func (a *Agent) present(ctx context.Context) error {
+	beat := time.NewTicker(a.opts.Heartbeat)
+	defer beat.Stop()
+	for {
+		if err := a.register(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-beat.C:
+		case <-a.again:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// register writes the card as it is now. Of two calls the later one writes the
+// newer card; once the agent has left it stays offline.
+func (a *Agent) register(ctx context.Context) error {
+	return a.writeCard(ctx, false)
+}
+
+// leave says that the agent is gone for now; its mail waits.
+func (a *Agent) leave(ctx context.Context) error { return a.writeCard(ctx, true) }
+
+func (a *Agent) writeCard(ctx context.Context, last bool) error {
+	select {
+	case left := <-a.left:
+		defer func() { a.left <- left || last }()
+		c := a.currentCard(time.Now())
+		if left || last {
+			c.Status = mailbox.Offline
+		}
+		err := a.opts.Store.SetCard(ctx, c)
+		a.cards.forget()
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// changed has the card written soon.
+func (a *Agent) changed() { wait.Wake(a.again) }
+
+func (a *Agent) currentCard(now time.Time) mailbox.Card {
+	a.mu.Lock()
+	c := a.card
+	c.Goals = slices.Clone(a.goals)
+	a.mu.Unlock()
+	c.CurrentTasks = []string{}
+	for _, r := range a.ledger.Open() {
+		c.CurrentTasks = append(c.CurrentTasks, r.ID)
+	}
+	c.Status = mailbox.Idle
+	if len(c.CurrentTasks) > 0 {
+		c.Status = mailbox.Busy
+	}
+	c.LastHeartbeat = now.UTC()
+	if a.opts.Queues != nil {
+		q := a.opts.Queues()
+		n := a.Counts()
+		q.Inbox, q.Unacknowledged = n.Waiting, n.Unacknowledged
+		c.Queues = &q
+	}
+	return c
+}
+
+// Card is this agent's card as of now.
+func (a *Agent) Card() mailbox.Card { return a.currentCard(time.Now()) }
+
+// Agents returns the cards of all agents, this one's too, in order of agent_id
+// and with the status as of now.
+func (a *Agent) Agents(ctx context.Context) ([]mailbox.Card, error) {
+	cards, err := a.opts.Store.Cards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, found := time.Now(), false
+	for i := range cards {
+		if cards[i].AgentID == a.opts.Self {
+			cards[i], found = a.currentCard(now), true
+		}
+		cards[i].Status = cards[i].At(now, a.opts.HeartbeatTimeout)
+	}
+	if !found {
+		cards = append(cards, a.currentCard(now))
+		slices.SortFunc(cards, func(c, d mailbox.Card) int { return cmp.Compare(c.AgentID, d.AgentID) })
+	}
+	return cards, nil
+}
+
+// online reports whether an agent lives, as far as the registry knows. An agent
+// that is in no registry is not.
+func (a *Agent) online(ctx context.Context, id mailbox.AgentID) bool {
+	c, ok := a.cards.get(ctx, id)
+	return ok && c.At(time.Now(), a.opts.HeartbeatTimeout) != mailbox.Offline
+}
+
+// acknowledges reports whether an agent's mailbox acknowledges what its bot has.
+func (a *Agent) acknowledges(ctx context.Context, id mailbox.AgentID) bool {
+	c, ok := a.cards.get(ctx, id)
+	return ok && c.Protocol != ""
+}
+
+// cardCache spares the registry the many questions of retries.
+type cardCache struct {
+	read func(context.Context) ([]mailbox.Card, error)
+	mu   sync.Mutex
+	at   time.Time      // guarded by mu, as cards is
+	last []mailbox.Card // as of at
+}
+
+// get returns an agent's card, where it has one and the registry can be read.
+func (c *cardCache) get(ctx context.Context, id mailbox.AgentID) (mailbox.Card, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) > cardsFresh {
+		cards, err := c.read(ctx)
+		if err != nil {
+			return mailbox.Card{}, false
+		}
+		c.at, c.last = time.Now(), cards
+	}
+	return cardOf(c.last, id)
+}
+
+func cardOf(cards []mailbox.Card, id mailbox.AgentID) (mailbox.Card, bool) {
+	i := slices.IndexFunc(cards, func(c mailbox.Card) bool { return c.AgentID == id })
+	if i < 0 {
+		return mailbox.Card{}, false
+	}
+	return cards[i], true
+}
+
+func (c *cardCache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = time.Time{}
+}
+
+// Counts is how much waits, for metrics and the status.
+type Counts struct {
+	Waiting        int `json:"waiting"`        // for the bot
+	Unacknowledged int `json:"unacknowledged"` // of what was sent
+	OpenTasks      int `json:"open_tasks"`     // that were taken
+}
+
+// Counts returns how much waits.
+func (a *Agent) Counts() Counts {
+	_, waiting := a.ready.show(0)
+	return Counts{Waiting: waiting, Unacknowledged: a.out.Pending(), OpenTasks: len(a.ledger.Open())}
 }

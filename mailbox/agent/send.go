@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,26 +37,35 @@ func (a *Agent) Send(ctx context.Context, d Draft) (Sent, error) {
 		e.ID = mailbox.NewID(a.opts.Self, e.Timestamp)
 		return a.sendOnce(ctx, e, d.ForwardOf)
 	}
+	for sum := e.Fingerprint(); ; { // of two messages under one id, the later waits for the earlier
+		type outcome struct {
+			Sent
+			sum string
+		}
+		got, err, _ := a.sends.Do(e.ID, func() (any, error) {
+			sent, err := a.sendNamed(ctx, e, d.ForwardOf)
+			return outcome{sent, sum}, err
+		})
+		if got := got.(outcome); got.sum == sum {
+			return got.Sent, err
+		}
+	}
+}
+
+// sendNamed sends e, which has an id of the bot's.
+func (a *Agent) sendNamed(ctx context.Context, e mailbox.Envelope, forwardOf string) (Sent, error) {
+	if sent, ok := a.wasSent(e); ok {
+		return sent, nil
+	}
 	key := sentKey(e.ID) + "#" + e.Fingerprint()
-	sent, err, _ := a.sends.Do(key, func() (any, error) {
-		if sent, ok := a.wasSent(e); ok {
-			return sent, nil
-		}
-		if _, taken := a.sending.LoadOrStore(e.ID, true); taken || a.opts.Seen.Seen(sentKey(e.ID)) {
-			if !taken {
-				a.sending.Delete(e.ID)
-			}
-			e.ID = e.UniqueID() // the bot gave another message this id
-		} else {
-			defer a.sending.Delete(e.ID)
-		}
-		sent, err := a.sendOnce(ctx, e, d.ForwardOf)
-		if err == nil {
-			a.remember(a.opts.Seen, e.ID, key, sentKey(e.ID))
-		}
-		return sent, err
-	})
-	return sent.(Sent), err
+	if a.opts.Seen.Seen(sentKey(e.ID)) {
+		e.ID = e.UniqueID() // the bot gave another message this id
+	}
+	sent, err := a.sendOnce(ctx, e, forwardOf)
+	if err == nil {
+		a.remember(a.opts.Seen, e.ID, key, sentKey(e.ID))
+	}
+	return sent, err
 }
 
 // wasSent is the answer to a repeat of e.
@@ -67,8 +77,7 @@ func (a *Agent) wasSent(e mailbox.Envelope) (Sent, bool) {
 	if a.opts.Seen.Seen(sentKey(e.UniqueID())) {
 		id = e.UniqueID()
 	}
-	r, _ := a.gave(id)
-	return Sent{ID: id, TaskID: cmp.Or(taskID(e), r.ID)}, true
+	return Sent{ID: id, TaskID: cmp.Or(taskID(e), a.gave(id).ID)}, true
 }
 
 // theirs is the id that a message has for its sender, to, which the bot was given as id.
@@ -89,7 +98,7 @@ func (a *Agent) theirs(id string, to mailbox.AgentID) string {
 // sendOnce sends e, which has an id.
 func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf string) (Sent, error) {
 	e.ReplyTo, e.Metadata.CorrelationID = a.theirs(e.ReplyTo, e.To), a.theirs(e.Metadata.CorrelationID, e.To)
-	if isStep(e.Type) { // who gave the task gets it, whomever else this agent may write to
+	if e.Type.TaskStep() { // who gave the task gets it, whomever else this agent may write to
 		return a.sendStep(ctx, e)
 	}
 	if err := a.addressee(e.To); err != nil {
@@ -101,9 +110,6 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 		e.Metadata.RequiresAck = true
 	}
 	if err := a.route(&e, forwardOf); err != nil {
-		return Sent{}, err
-	}
-	if err := mailbox.Validate(e); err != nil {
 		return Sent{}, err
 	}
 	if e.Type.GivesTask() && !e.Task.Deadline.IsZero() && !e.Timestamp.Before(e.Task.Deadline) {
@@ -137,8 +143,7 @@ func (a *Agent) giving(e mailbox.Envelope) *mailbox.Task {
 		out.ID, out.Deadline = e.Task.ID, e.Task.Deadline
 	}
 	if out.ID == "" {
-		r, _ := a.gave(e.ID)
-		out.ID = cmp.Or(r.ID, "task_"+strings.ToLower(rand.Text()[:12]))
+		out.ID = cmp.Or(a.gave(e.ID).ID, "task_"+strings.ToLower(rand.Text()[:12]))
 	}
 	return &out
 }
@@ -253,8 +258,8 @@ func (a *Agent) whereabouts(ctx context.Context, to mailbox.AgentID, expires tim
 	if !expires.IsZero() {
 		until = " until " + expires.UTC().Format(time.RFC3339)
 	}
-	a.cards.forget() // what the bot gets has to be true now
-	c, ok, err := a.cards.get(ctx, to)
+	cards, err := a.opts.Store.Cards(ctx) // what the bot gets has to be true now
+	c, ok := cardOf(cards, to)
 	switch {
 	case err != nil:
 		return ""
@@ -276,3 +281,71 @@ func (a *Agent) DeadLetters() ([]outgoing.DeadLetter, error) { return a.out.Dead
 // Replay sends a dead letter again, as if for the first time. A task of it stays
 // failed until its result comes.
 func (a *Agent) Replay(ctx context.Context, id string) error { return a.out.Replay(ctx, id) }
+
+// defaultHops is how often a message may be forwarded (docs/protocol.md 6.1).
+const defaultHops = mailbox.DefaultHops
+
+// route sets hops and trace. A message that goes on the errand of another one
+// goes on with that one's; anything but an answer may not go where it has been.
+func (a *Agent) route(e *mailbox.Envelope, forwardOf string) error {
+	if forwardOf == "" && a.asksGiver(*e) { // also where the bot repeats the hops and trace that the task came with
+		e.Hops, e.Trace = defaultHops, nil
+	}
+	was, forwards, err := a.origin(*e, forwardOf)
+	if err != nil {
+		return err
+	}
+	if forwards {
+		if was.hops <= 0 {
+			return mailbox.Invalid("ttl", "the message has no hops left: it may not be forwarded")
+		}
+		e.Hops, e.Trace = was.hops-1, slices.Clone(was.trace)
+	} else if e.Hops <= 0 {
+		return mailbox.Invalid("ttl", "no hops left: a message with a ttl of 0 goes nowhere; the default is %d", defaultHops)
+	}
+	if !e.Type.Answers() && (forwards || e.ReplyTo == "") && slices.Contains(e.Trace, e.To) {
+		return mailbox.Invalid("trace", "%s had it before: it would go in a circle", e.To)
+	}
+	if len(e.Trace) == 0 || e.Trace[len(e.Trace)-1] != a.opts.Self {
+		e.Trace = append(slices.Clone(e.Trace), a.opts.Self)
+	}
+	return nil
+}
+
+// origin is what a message was that is passed on.
+type origin struct {
+	hops  int
+	trace []mailbox.AgentID
+	id    string // of the envelope; the bot may know it by another
+}
+
+// asksGiver reports whether e is a message about a task to the agent that gave it.
+func (a *Agent) asksGiver(e mailbox.Envelope) bool {
+	if e.Task == nil || e.Type.GivesTask() {
+		return false
+	}
+	_, took := a.ledger.Get(tasks.Received, e.To, e.Task.ID)
+	return took
+}
+
+// origin is the task or message that e passes on: the one that is named, or where
+// e gives a task the one of the same id that this agent took.
+func (a *Agent) origin(e mailbox.Envelope, forwardOf string) (_ origin, found bool, err error) {
+	if forwardOf == "" && (e.Task == nil || !e.Type.GivesTask()) {
+		return origin{}, false, nil
+	}
+	for _, r := range a.ledger.List() {
+		if r.Direction == tasks.Received && (forwardOf == "" && r.ID == e.Task.ID ||
+			forwardOf != "" && (r.ID == forwardOf || mailbox.Names(forwardOf, r.MessageID))) {
+			return origin{r.Hops, r.Trace, r.MessageID}, true, nil
+		}
+	}
+	if forwardOf == "" {
+		return origin{}, false, nil
+	}
+	if was, ok := a.handed.Get(forwardOf); ok {
+		return was, true, nil
+	}
+	return origin{}, false, mailbox.Invalid("forward_of", "no message or task %q was received; name the id of one",
+		forwardOf)
+}

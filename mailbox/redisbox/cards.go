@@ -1,7 +1,6 @@
 package redisbox
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +23,14 @@ const (
 	presenceByKey = "key"
 )
 
+// cardsScript returns the fields and values of the hash KEYS[1], or only how many it has where
+// that is more than ARGV[1].
+var cardsScript = redis.NewScript(`
+local n = redis.call('HLEN', KEYS[1])
+if n > tonumber(ARGV[1]) then return {tostring(n)} end
+return redis.call('HGETALL', KEYS[1])
+`)
+
 const usesCards = "the key " + cardsKey + " (a hash)"
 
 // Cards returns all agents' cards. One of ours whose alive key is gone has the
@@ -39,52 +46,37 @@ func (s *Store) Cards(ctx context.Context) ([]mailbox.Card, error) {
 }
 
 func (s *Store) cards(ctx context.Context) ([]mailbox.Card, error) {
-	n, err := s.calls.HLen(ctx, cardsKey).Result()
+	list, err := cardsScript.Run(ctx, s.calls, []string{cardsKey}, maxCards).StringSlice()
 	if err != nil {
 		return nil, err
 	}
-	if n > maxCards {
-		return nil, &redislink.Fault{Says: fmt.Sprintf("the key %s has %d entries, more than %d: delete those of agents that are no more (HDEL)",
-			cardsKey, n, maxCards)}
+	if len(list) == 1 {
+		return nil, &redislink.Fault{Says: fmt.Sprintf(
+			"the key %s has %s entries, more than %d: delete those of agents that left (HDEL)", cardsKey, list[0], maxCards)}
 	}
-	entries, err := s.calls.HGetAll(ctx, cardsKey).Result()
-	if err != nil {
-		return nil, err
-	}
+	entries := slices.SortedFunc(slices.Chunk(list, 2), slices.Compare)
 	cards := make([]mailbox.Card, 0, len(entries))
-	keyed := map[mailbox.AgentID]*redis.IntCmd{} // nil until asked
-	for name, raw := range entries {
-		id := mailbox.AgentID(name)
-		if mailbox.CheckAgent(id) != nil {
-			continue
-		}
-		c, err := mailbox.DecodeCard(id, []byte(raw))
+	alive := map[int]*redis.IntCmd{}
+	asks := s.calls.Pipeline()
+	for _, entry := range entries {
+		c, err := mailbox.DecodeCard(mailbox.AgentID(entry[0]), []byte(entry[1]))
 		if err != nil {
 			continue
 		}
+		if c.Status != mailbox.Offline && byKey(entry[1]) {
+			alive[len(cards)] = asks.Exists(ctx, aliveKey(c.AgentID))
+		}
 		cards = append(cards, c)
-		if c.Status != mailbox.Offline && byKey(raw) {
-			keyed[id] = nil
-		}
 	}
-	slices.SortFunc(cards, func(a, b mailbox.Card) int { return cmp.Compare(a.AgentID, b.AgentID) })
-	if len(keyed) == 0 {
-		return cards, nil
+	if asks.Len() > 0 {
+		_, err = asks.Exec(ctx)
 	}
-	if _, err := s.calls.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for id := range keyed {
-			keyed[id] = p.Exists(ctx, aliveKey(id))
-		}
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	for i, c := range cards {
-		if alive := keyed[c.AgentID]; alive != nil && alive.Val() == 0 {
+	for i, there := range alive {
+		if there.Val() == 0 {
 			cards[i].Status = mailbox.Offline
 		}
 	}
-	return cards, nil
+	return cards, err
 }
 
 func byKey(raw string) bool {
@@ -139,17 +131,14 @@ func (s *Store) setCard(ctx context.Context, c mailbox.Card) error {
 // encodeCard writes c with our mark, and with the unknown fields of the previous
 // entry unless they are too many.
 func encodeCard(c mailbox.Card, previous []byte) ([]byte, error) {
-	mark := json.RawMessage(`"` + presenceByKey + `"`)
+	mark := fmt.Appendf(nil, `{%q:%q}`, presenceField, presenceByKey)
 	entry := map[string]json.RawMessage{}
-	if json.Unmarshal(previous, &entry) != nil || entry == nil {
-		entry = map[string]json.RawMessage{} // what is no object has no fields
-	}
-	entry[presenceField] = mark
+	_ = json.Unmarshal(previous, &entry) // what is not an object has no fields
+	_ = json.Unmarshal(mark, &entry)
 	kept, _ := relay.Marshal(entry) // of valid JSON: it cannot fail
 	raw, err := mailbox.EncodeCard(c, kept)
 	if err == nil && !byKey(string(raw)) {
-		kept, _ = relay.Marshal(map[string]json.RawMessage{presenceField: mark})
-		raw, err = mailbox.EncodeCard(c, kept)
+		raw, err = mailbox.EncodeCard(c, mark)
 	}
 	return raw, err
 }

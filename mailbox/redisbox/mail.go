@@ -1,6 +1,7 @@
 package redisbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,31 +72,25 @@ func (s *Store) Put(ctx context.Context, e mailbox.Envelope) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	raw, err := s.signing.Encode(e)
-	if err != nil {
-		return "", err
-	}
-	return s.put(ctx, e, raw, "", channel, payload)
+	return s.put(ctx, e, nil, "", channel, payload)
 }
 
-// Again adds e anew and deletes the earlier copy, in one step. It publishes
+// Again adds e again and deletes the earlier copy, in one step. It publishes
 // nothing: who listens on a channel only has heard the first one, and cannot
 // tell a repeat.
 func (s *Store) Again(ctx context.Context, key string, e mailbox.Envelope) (string, error) {
-	raw, err := s.signing.Encode(e)
-	if err != nil {
-		return "", err
-	}
-	return s.put(ctx, e, raw, key, "", nil)
+	return s.put(ctx, e, nil, key, "", nil)
 }
 
-// put adds e, which is encoded as raw.
+// put adds e, which is encoded as raw, or nil.
 func (s *Store) put(ctx context.Context, e mailbox.Envelope, raw []byte, old, channel string,
 	payload []byte) (string, error) {
-	for _, id := range []mailbox.AgentID{e.To, e.From} {
-		if err := mailbox.CheckAgent(id); err != nil {
-			return "", err
-		}
+	err := cmp.Or(mailbox.CheckAgent(e.To), mailbox.CheckAgent(e.From))
+	if err == nil && raw == nil {
+		raw, err = s.signing.Encode(e)
+	}
+	if err != nil {
+		return "", err
 	}
 	if _, ok := redislink.ParseEntry(old); !ok {
 		old = "" // another store's: it is not here
@@ -105,11 +100,13 @@ func (s *Store) put(ctx context.Context, e mailbox.Envelope, raw []byte, old, ch
 	inbox := inboxKey(e.To)
 	key, err := putScript.Run(ctx, s.calls, []string{inbox},
 		mailbox.MaxInbox, mailLife.Milliseconds(), raw, old, channel, payload).Text()
-	switch {
-	case errors.Is(err, redis.Nil):
-		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, mailbox.ErrFull)
-	case err != nil:
-		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, s.explain(err, usesStream(inbox)))
+	if errors.Is(err, redis.Nil) {
+		err = mailbox.ErrFull
+	} else if err != nil {
+		err = s.explain(err, usesStream(inbox))
+	}
+	if err != nil {
+		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, err)
 	}
 	return key, nil
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"feishu-relay/internal/redislink"
 	"feishu-relay/mailbox"
@@ -64,33 +67,26 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 
 // run reads until something fails. A fault ends all connections: a dead link
 // is seldom dead for one of them alone.
-func (r *reader) run(outer context.Context) (err error) {
-	ctx, fail := context.WithCancelCause(outer)
+func (r *reader) run(ctx context.Context) error {
+	parts, ctx := errgroup.WithContext(ctx)
 	channels := r.client.PSubscribe(ctx) // to nothing yet: no I/O
-	var parts sync.WaitGroup
-	parts.Go(func() {
+	parts.Go(func() error {
 		<-ctx.Done() // a blocked read ends only with its connection
-		_ = channels.Close()
-		_ = r.client.Close()
+		return errors.Join(channels.Close(), r.client.Close())
 	})
-	defer func() {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause // the first fault, not what followed from it
+	parts.Go(func() error {
+		if err := r.look(ctx); err != nil {
+			return err
 		}
-		fail(nil)
-		parts.Wait()
-	}()
-
-	if err := r.look(ctx); err != nil {
-		return err
-	}
-	if err := subscribe(ctx, channels); err != nil {
-		return err
-	}
-	r.heard.Store(int64(time.Since(r.began)))
-	parts.Go(func() { fail(r.listen(ctx, channels)) })
-	parts.Go(func() { fail(r.watch(ctx, channels)) })
-	return r.read(ctx)
+		if err := subscribe(ctx, channels); err != nil {
+			return err
+		}
+		r.heard.Store(int64(time.Since(r.began)))
+		parts.Go(func() error { return r.listen(ctx, channels) })
+		parts.Go(func() error { return r.watch(ctx, channels) })
+		return r.read(ctx)
+	})
+	return parts.Wait() // the first fault, not what followed from it
 }
 
 // read shows what the stream has behind the cursor.
@@ -157,4 +153,159 @@ func (r *reader) look(ctx context.Context) error {
 	}
 	r.before, r.looked = now, time.Now()
 	return nil
+}
+
+// sight is what one look at a stream shows.
+type sight redislink.Sight
+
+// replaces reports whether the stream is another than the one that was seen
+// before and read up to cursor, or an older state of it: then there may be
+// entries before the cursor that were not shown. In one stream the last id and
+// the count only rise, and what is added comes behind all that was there.
+func (s sight) replaces(before sight, cursor redislink.EntryID) bool {
+	switch {
+	case !s.Exists:
+		return before.Exists
+	case s.Last.Compare(cursor) < 0:
+		return true
+	case s.Added != redislink.Uncounted && s.Added < before.Added:
+		return true
+	case s.Length == 0 || !before.Exists:
+		return false
+	case before.Length == 0:
+		return s.First.Compare(before.Last) <= 0
+	}
+	return s.First.Compare(before.First) < 0
+}
+
+// read notes that the entry id was read, the first behind all that was seen
+// before: of a stream that had none, it is the first.
+func (s *sight) read(id redislink.EntryID) {
+	if s.Length == 0 {
+		s.Length, s.First = 1, id
+	}
+	s.Exists = true
+}
+
+func look(ctx context.Context, client redis.UniversalClient, stream string) (sight, error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	s, _, err := redislink.Look(ctx, client, stream, redislink.EntryID{})
+	return sight(s), err
+}
+
+const (
+	peerPrefix   = "agent.inbox."
+	peerChannels = peerPrefix + "*"
+
+	// maxPayload is the most bytes of what is published: a body of 64 KiB with
+	// every byte escaped, and the rest. More is dropped.
+	maxPayload = 6*mailbox.MaxBody + 16<<10
+)
+
+var (
+	errSilent = &redislink.Fault{Says: "redis does not answer on the connection of the peer channels"}
+	errNoSub  = errors.New("unexpected reply to PSUBSCRIBE")
+)
+
+// announcement is what readers of peer inboxes are told of e, or nothing: they
+// know messages with a text for a goal.
+func (s *Store) announcement(e mailbox.Envelope) (channel string, payload []byte, err error) {
+	if e.Type != mailbox.TypeMessage || !goodGoal(e.Metadata.Goal) {
+		return "", nil, nil
+	}
+	p := mailbox.PeerOf(e)
+	if strings.TrimSpace(p.Body) == "" {
+		return "", nil, nil
+	}
+	if payload, err = s.signing.EncodePeer(p); err != nil {
+		return "", nil, fmt.Errorf("encode peer message: %w", err)
+	}
+	return peerPrefix + e.Metadata.Goal, payload, nil
+}
+
+func goodGoal(goal string) bool {
+	return goal != "" && len(goal) <= mailbox.MaxID && utf8.ValidString(goal) &&
+		!strings.ContainsFunc(goal, unicode.IsControl)
+}
+
+func subscribe(ctx context.Context, channels *redis.PubSub) error {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	if err := channels.PSubscribe(ctx, peerChannels); err != nil {
+		return err
+	}
+	reply, err := channels.ReceiveTimeout(ctx, ioLimit)
+	if err != nil {
+		return err
+	}
+	if _, ok := reply.(*redis.Subscription); !ok {
+		return errNoSub
+	}
+	return nil
+}
+
+// listen reads the channels. It has no deadline: one that struck in the middle
+// of a message would leave its rest to be read as a reply. [reader.watch]
+// ends it when the link is dead.
+func (r *reader) listen(ctx context.Context, channels *redis.PubSub) error {
+	for {
+		got, err := channels.ReceiveTimeout(ctx, 0)
+		if err != nil {
+			return err
+		}
+		r.heard.Store(int64(time.Since(r.began)))
+		if m, ok := got.(*redis.Message); ok {
+			r.hear(ctx, m)
+		}
+	}
+}
+
+// hear puts a foreign program's message to the agent into its inbox: there it
+// waits, and is shown like any other. Who takes it from there judges its signature.
+func (r *reader) hear(ctx context.Context, m *redis.Message) {
+	goal := strings.TrimPrefix(m.Channel, peerPrefix)
+	err := errors.New("longer than any peer message, or no goal in the channel's name")
+	var p mailbox.Peer
+	if len(m.Payload) <= maxPayload && goodGoal(goal) {
+		p, err = mailbox.DecodePeer([]byte(m.Payload))
+	}
+	if err == nil {
+		if p.ID != "" || p.ToAgentID != r.agent {
+			return // it comes by a stream, or is for somebody else
+		}
+		var raw []byte
+		var e mailbox.Envelope
+		if e, raw, err = r.store.signing.FromPeer([]byte(m.Payload), p, goal); err == nil {
+			_, err = r.store.put(ctx, e, raw, "", "", nil)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		r.store.dropped.Add(1)
+		r.store.log.Debug("dropped a peer message", "bytes", len(m.Payload), "err", err)
+	}
+}
+
+// watch asks for a sign of life when the channels were silent for a block, and
+// returns when there was none for as long as a read may take.
+func (r *reader) watch(ctx context.Context, channels *redis.PubSub) error {
+	tick := time.NewTicker(block)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		silent := time.Since(r.began) - time.Duration(r.heard.Load())
+		if silent > readLimit {
+			return errSilent
+		}
+		if silent < block/2 {
+			continue
+		}
+		if err := channels.Ping(ctx); err != nil {
+			return err
+		}
+	}
 }

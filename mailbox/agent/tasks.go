@@ -1,0 +1,486 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/outgoing"
+	"feishu-relay/mailbox/tasks"
+)
+
+// stepLife is how long a step of a task waits for who gave it: as long as that
+// one knows the task. The usual hour is too short for a machine that is shut down
+// over night.
+const stepLife = 7 * 24 * time.Hour
+
+// metaOverdue marks, in the metadata of a task's failure, that the deadline
+// passed here and the bot said nothing: its result may still come.
+const metaOverdue = "overdue"
+
+// taskID is the id of the task that e, one of the types about tasks, is about.
+func taskID(e mailbox.Envelope) string {
+	if e.Task == nil {
+		return ""
+	}
+	return e.Task.ID
+}
+
+// record is the ledger's record of the task that e gives.
+func record(dir tasks.Direction, peer mailbox.AgentID, e mailbox.Envelope) tasks.Record {
+	return tasks.Record{ID: e.Task.ID, Direction: dir, Peer: peer, Type: e.Type, State: mailbox.Pending, Deadline: e.Task.Deadline,
+		Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace}
+}
+
+// takeTask decides about a task, answers who gave it, and makes it ready for the bot
+// when it is accepted.
+func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
+	id := taskID(e)
+	r, known := a.ledger.Get(tasks.Received, e.From, id)
+	switch {
+	case !known:
+		r = record(tasks.Received, e.From, e)
+		if no := a.unacceptable(e); no != nil {
+			return a.reject(ctx, item, e, r, no)
+		}
+		if a.opts.Seen.Seen(rejectedItem(item)) {
+			return a.reject(ctx, item, e, r, &mailbox.Error{Code: mailbox.AgentBusy, Message: rejectedBefore})
+		}
+		var err error
+		if r, _, err = a.ledger.Add(r); err != nil {
+			if full, ok := errors.AsType[*mailbox.Error](err); ok {
+				return a.reject(ctx, item, e, r, full)
+			}
+			return err
+		}
+	case a.rejectedBefore(r):
+		var err error
+		if r, err = a.UpdateTask(ctx, TaskUpdate{TaskID: id, From: e.From, State: mailbox.Rejected, Text: rejectedBefore}); err != nil {
+			return err
+		}
+	}
+	if r.State == mailbox.Pending {
+		var err error
+		if r, _, err = a.ledger.Move(tasks.Received, e.From, id, mailbox.Accepted, "", time.Now()); err != nil {
+			return err
+		}
+		a.changed()
+	}
+	a.trace("noted")
+	again, over := r.MessageID != e.ID, tasks.Terminal(r.State)
+	if again || !over { // else the end itself was sent, with what the bot said
+		if err := a.answer(ctx, a.stepFor(ctx, a.step(r, r.State, r.Reason, nil, ""))); err != nil {
+			return err
+		}
+	}
+	if again || over {
+		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
+	}
+	if err := a.answer(ctx, a.receipt(e)); err != nil {
+		return err
+	}
+	return a.makeReady(item, e)
+}
+
+// unacceptable is why a task is not taken.
+func (a *Agent) unacceptable(e mailbox.Envelope) *mailbox.Error {
+	if no := a.unwelcome(e); no != nil {
+		return no
+	}
+	now := time.Now()
+	if deadline := e.Task.Deadline; !deadline.IsZero() && !now.Before(deadline) {
+		return mailbox.Invalid("task.deadline", "the deadline has passed")
+	}
+	if expires := e.Expires(); !expires.IsZero() && !now.Before(expires) {
+		return mailbox.Invalid("metadata.ttl", "its life in seconds is over")
+	}
+	if open := len(a.ledger.Open()); open >= a.opts.MaxTasks {
+		return &mailbox.Error{Code: mailbox.AgentBusy, Message: fmt.Sprintf("%s works on %d of %d tasks; try again when one has ended",
+			a.opts.Self, open, a.opts.MaxTasks)}
+	}
+	return nil
+}
+
+// rejectedBefore is the reason that the giver of a task gets where a crash lost
+// the one that it was rejected for.
+const rejectedBefore = "it was rejected before a restart"
+
+// rejectedBefore reports whether a crash kept the rejection of r from being noted.
+func (a *Agent) rejectedBefore(r tasks.Record) bool {
+	return r.State == mailbox.Accepted && a.opts.Seen.Seen(rejectedKey(r))
+}
+
+// noteRejection is called before the giver gets the answer, with rejectedKey or rejectedItem.
+func (a *Agent) noteRejection(r tasks.Record, key string) {
+	a.remember(a.opts.Seen, r.MessageID, key)
+	a.trace("rejecting")
+}
+
+// reject answers a task that the ledger does not keep.
+func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelope, r tasks.Record, no *mailbox.Error) error {
+	a.noteRejection(r, rejectedItem(item))
+	if err := a.answer(ctx, new(a.step(r, mailbox.Rejected, no.Message, nil, no.Code))); err != nil {
+		return err
+	}
+	a.trace("told")
+	return a.finish(ctx, item, e, EventRefused, string(no.Code)+": "+no.Message, a.receipt(e))
+}
+
+// stepType is the type of the envelope about a state. Either set of types drives the
+// life cycle; a task is answered in the set that it came in.
+func stepType(gave mailbox.Type, state mailbox.TaskState) mailbox.Type {
+	switch {
+	case gave == mailbox.TypeTaskAssign && state == mailbox.Completed:
+		return mailbox.TypeTaskComplete
+	case gave == mailbox.TypeTaskAssign && state == mailbox.Failed:
+		return mailbox.TypeTaskFailed
+	}
+	return mailbox.TypeTaskUpdate
+}
+
+// step is the envelope about r's state for the agent that gave it.
+func (a *Agent) step(r tasks.Record, state mailbox.TaskState, text string, parts []mailbox.Part, code mailbox.Code) mailbox.Envelope {
+	now := time.Now()
+	e := mailbox.Envelope{ID: mailbox.NewID(a.opts.Self, now), From: a.opts.Self, To: r.Peer, Timestamp: now.UTC(), Type: stepType(r.Type, state),
+		Hops: defaultHops, Trace: []mailbox.AgentID{a.opts.Self}, Task: &mailbox.Task{ID: r.ID, State: state, Deadline: r.Deadline},
+		Callback: r.Callback, ReplyTo: r.MessageID,
+		Metadata: mailbox.Metadata{CorrelationID: r.MessageID, RequiresAck: true, TTL: new(int(stepLife / time.Second))}}
+	e.Priority = e.Type.DefaultPriority()
+	e.Content.Parts = []mailbox.Part{}
+	if code != "" {
+		text = string(code) + ": " + text
+	}
+	if text != "" {
+		e.Content.Parts = append(e.Content.Parts, mailbox.Part{Type: mailbox.PartText, Text: text})
+	}
+	if code != "" {
+		e.Content.Parts = append(e.Content.Parts, mailbox.Part{Type: mailbox.PartData, Data: fmt.Appendf(nil, `{"code":%q}`, code)})
+	}
+	e.Content.Parts = append(e.Content.Parts, parts...)
+	return e
+}
+
+// stepFor is a step as the mailbox of who gave the task gets it. One of another make hands
+// all its mail to its model: it gets no step that says nothing (nil), and each other one
+// with a text.
+func (a *Agent) stepFor(ctx context.Context, e mailbox.Envelope) *mailbox.Envelope {
+	card, ok := a.cards.get(ctx, e.To)
+	if ok && card.Protocol == "" && strings.TrimSpace(e.Text()) == "" {
+		if silent(e) {
+			return nil
+		}
+		says := fmt.Sprintf("%s: task %s is %s.", e.From, e.Task.ID, e.Task.State)
+		e.Content.Parts = slices.Insert(slices.Clone(e.Content.Parts), 0, mailbox.Part{Type: mailbox.PartText, Text: says})
+	}
+	return &e
+}
+
+// silent reports whether a step says nothing but that the task goes on.
+func silent(e mailbox.Envelope) bool {
+	said := slices.ContainsFunc(e.Content.Parts, func(p mailbox.Part) bool { return p.Type != mailbox.PartText })
+	return !said && !tasks.Terminal(e.Task.State) && strings.TrimSpace(e.Text()) == ""
+}
+
+// UpdateTask moves a task that this agent took, and sends that to who gave it. The news
+// is safe before the step is noted: after a crash in between it is sent again.
+func (a *Agent) UpdateTask(ctx context.Context, u TaskUpdate) (tasks.Record, error) {
+	return a.update(ctx, u, "")
+}
+
+// update is UpdateTask with an id for the news; "": a new one.
+func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (tasks.Record, error) {
+	a.moving.Lock()
+	defer a.moving.Unlock()
+	r, err := a.taken(u.TaskID, u.From)
+	if err != nil {
+		return tasks.Record{}, err
+	}
+	late := r.Overdue && len(u.Text)+len(u.Parts) > 0
+	if r.State == u.State && u.State != mailbox.Working && !late {
+		return r, nil // a repeat
+	}
+	e := a.step(r, u.State, u.Text, u.Parts, "")
+	e.ID = cmp.Or(id, e.ID)
+	if _, err = r.Takes(u.State, time.Now()); err == nil {
+		err = mailbox.Validate(e)
+	}
+	if err != nil {
+		return tasks.Record{}, err
+	}
+	if u.State == mailbox.Rejected {
+		a.noteRejection(r, rejectedKey(r))
+	}
+	if step := a.stepFor(ctx, e); step != nil {
+		if err := a.send(ctx, *step); err != nil {
+			return tasks.Record{}, err
+		}
+	}
+	a.trace("told")
+	r, _, err = a.ledger.Move(tasks.Received, r.Peer, r.ID, u.State, reasonOf(e), time.Now())
+	a.changed()
+	if tasks.Terminal(r.State) {
+		a.ready.reopen(r.Peer, r.MessageID)
+	}
+	return r, err
+}
+
+// taken finds a task that this agent took.
+func (a *Agent) taken(id string, from mailbox.AgentID) (tasks.Record, error) {
+	candidates := a.ledger.Open()
+	if id != "" {
+		candidates = a.ledger.Find(id)
+	}
+	candidates = slices.DeleteFunc(candidates, func(r tasks.Record) bool {
+		return r.Direction != tasks.Received || from != "" && r.Peer != from
+	})
+	switch {
+	case len(candidates) == 1:
+		return candidates[0], nil
+	case len(candidates) > 1 && id == "":
+		return tasks.Record{}, mailbox.Invalid("task_id", "%d tasks are open; name one", len(candidates))
+	case len(candidates) > 1:
+		return tasks.Record{}, mailbox.Invalid("from", "several agents gave a task of this id; name one")
+	case id == "":
+		return tasks.Record{}, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task_id", Message: "no task is open"}
+	}
+	return tasks.Record{}, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task_id",
+		Message: fmt.Sprintf("%s has taken no task %q", a.opts.Self, id)}
+}
+
+// metaNotice marks, in the metadata of a result or a nack, that this side made it:
+// the deadline passed, or the task or message could not be handed over.
+const metaNotice = "notice"
+
+// takeStep notes what another agent says of a task that it was given. The bot
+// hears of it where it ends the task or says something; the bare news that it
+// was accepted must not wake it.
+func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
+	r, ok := a.ledger.Get(tasks.Sent, e.From, taskID(e))
+	if !ok {
+		return a.refuse(ctx, item, e, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task.id",
+			Message: fmt.Sprintf("%s gave %s no such task", a.opts.Self, e.From)})
+	}
+	notice := e.Metadata.Extra[metaNotice] != nil && e.ID == noticeID(a.opts.Self, r)
+	overdue := e.Metadata.Extra[metaOverdue] != nil && e.Task.State == mailbox.Failed
+	if !notice && !overdue && e.Task.State != "" { // else it is noted already, or by our own clock
+		var err error
+		r, _, err = a.ledger.Move(tasks.Sent, e.From, r.ID, e.Task.State, reasonOf(e), time.Now())
+		if no, ok := errors.AsType[*mailbox.Error](err); ok {
+			return a.refuse(ctx, item, e, no)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	a.trace("noted")
+	if !notice {
+		a.out.Acked(r.MessageID, e.From) // who reports of a task has received it
+	}
+	if silent(e) || overdue || a.overtaken(r, e) || a.opts.Seen.Seen(stepKey(e)) {
+		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
+	}
+	if err := a.answer(ctx, a.receipt(e)); err != nil {
+		return err
+	}
+	return a.makeReady(item, e)
+}
+
+// overtaken reports whether a step says nothing that the bot still needs: the
+// task ended otherwise, or the bot was given its end. Progress that was noted
+// and not delivered yet, as before a crash, is needed.
+func (a *Agent) overtaken(r tasks.Record, e mailbox.Envelope) bool {
+	if e.Task.State == "" || r.State == e.Task.State {
+		return false
+	}
+	return tasks.Terminal(e.Task.State) || a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State))
+}
+
+func reasonOf(e mailbox.Envelope) string {
+	if e.Task.State == mailbox.Rejected || e.Task.State == mailbox.Failed {
+		return e.Text()
+	}
+	return ""
+}
+
+// conversation is where a result belongs: a conversation that this agent named
+// when it gave a task to the sender, in the words that it named it with, or a
+// group that the bot is in. Anything else would let another agent speak
+// wherever it likes.
+func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
+	if !e.Type.Result() {
+		return nil
+	}
+	about, _ := a.ledger.Get(tasks.Sent, e.From, taskID(e))
+	wanted := cmp.Or(e.Callback, about.Callback)
+	if wanted == nil || wanted.Chat() == "" || wanted.Channel == "mailbox" {
+		return nil
+	}
+	named := func(r tasks.Record) bool {
+		c := r.Callback
+		return r.Direction == tasks.Sent && r.Peer == e.From && c != nil && c.Channel == wanted.Channel &&
+			c.Chat() == wanted.Chat()
+	}
+	for _, r := range slices.Insert(a.ledger.List(), 0, about) {
+		if named(r) {
+			return r.Callback
+		}
+	}
+	if a.opts.Hears(wanted.Channel, wanted.Chat()) {
+		// whose session it is we do not let others say
+		return &mailbox.Callback{Channel: wanted.Channel, ChatID: wanted.Chat()}
+	}
+	return nil
+}
+
+// died gives the bot notice of a task that could not be handed over, and of a message
+// that expired.
+func (a *Agent) died(d outgoing.DeadLetter) {
+	e := d.Envelope
+	a.observe(EventDead, e, string(d.Code))
+	ctx, cancel := context.WithTimeout(context.Background(), retryMax)
+	defer cancel()
+	switch {
+	case e.Type.GivesTask():
+		a.trace("dead")
+		a.giveUp(ctx, d)
+	case (d.Expired || d.Code == mailbox.BadSignature || !e.Metadata.RequiresAck) && !e.Type.Control():
+		if err := a.send(ctx, expiryNotice(d)); err != nil {
+			a.log.Error("the bot gets no notice of a message that was not taken; it is among the dead letters",
+				"message_id", d.ID, "err", err)
+		}
+	}
+}
+
+// expiryNotice is for the bot, whose message was not taken: a nack in the
+// name of its receiver.
+func expiryNotice(d outgoing.DeadLetter) mailbox.Envelope {
+	says := fmt.Sprintf("%s did not take your message %s: %s. It is among the dead letters", d.Envelope.To, d.ID, d.Reason)
+	if d.Code == mailbox.BadSignature {
+		says += "; send it anew."
+	} else {
+		says += ", from which it can be sent again."
+	}
+	e := mailbox.NackFor(d.Envelope, d.Envelope.To, time.Now(), d.Code, d.Reason)
+	e.Content.Parts = slices.Insert(e.Content.Parts, 0, mailbox.Part{Type: mailbox.PartText, Text: says})
+	e.Metadata.TTL = new(0)
+	e.Metadata.Extra = map[string]json.RawMessage{metaNotice: json.RawMessage("true")}
+	return e
+}
+
+// isExpiryNotice reports whether e is one that this side made.
+func (a *Agent) isExpiryNotice(e mailbox.Envelope) bool {
+	return e.Type == mailbox.TypeNack && e.Metadata.Extra[metaNotice] != nil && a.out.IsDead(mailbox.Original(e), e.From)
+}
+
+// giveUp ends the task of a dead letter that waits to be taken. Should it arrive
+// after all, its result still counts.
+func (a *Agent) giveUp(ctx context.Context, d outgoing.DeadLetter) {
+	r, ok := a.ledger.Get(tasks.Sent, d.Envelope.To, taskID(d.Envelope))
+	if !ok || r.State != mailbox.Pending {
+		return
+	}
+	r, err := a.ledger.GiveUp(r.Peer, r.ID, fmt.Sprintf("%s: %s", d.Code, d.Reason), time.Now())
+	if err != nil {
+		a.log.Error("a task that came to nothing is not noted", "task_id", r.ID, "err", err)
+		return
+	}
+	if r.Overdue { // else it has gone on in between
+		a.notify(ctx, r)
+	}
+}
+
+// noticeID is the id of the notice that r, which is overdue, came to nothing.
+// Made twice, it is the same.
+func noticeID(self mailbox.AgentID, r tasks.Record) string {
+	sum := sha256.Sum256([]byte(string(r.Peer) + "\x00" + r.ID))
+	return fmt.Sprintf("msg_%d_%s_%s", r.UpdatedAt.UnixMilli(), self, hex.EncodeToString(sum[:6]))
+}
+
+// notify gives the bot notice that a task it gave has ended without word from the other
+// side. It goes the way of all results, so that it is not lost either.
+func (a *Agent) notify(ctx context.Context, r tasks.Record) {
+	e := a.step(r, r.State, fmt.Sprintf("%s did not finish the task: %s", r.Peer, r.Reason), nil, "")
+	e.ID, e.From, e.To, e.Trace = noticeID(a.opts.Self, r), r.Peer, a.opts.Self, []mailbox.AgentID{r.Peer}
+	e.Metadata = mailbox.Metadata{CorrelationID: r.MessageID, TTL: new(0),
+		Extra: map[string]json.RawMessage{metaNotice: json.RawMessage("true")}}
+	if err := a.send(ctx, e); err != nil {
+		a.log.Error("the bot gets notice only after a restart that a task came to nothing", "task_id", r.ID, "err", err)
+	}
+}
+
+// resume sends the answers and notices that a crash prevented.
+func (a *Agent) resume(ctx context.Context) {
+	for _, r := range a.ledger.List() {
+		if r.Direction == tasks.Received && a.rejectedBefore(r) {
+			if _, err := a.UpdateTask(ctx, TaskUpdate{TaskID: r.ID, From: r.Peer, State: mailbox.Rejected,
+				Text: rejectedBefore}); err != nil {
+				a.log.Error("a task that was rejected before a restart is still open", "task_id", r.ID, "err", err)
+			}
+		}
+		if r.Direction == tasks.Sent && r.Overdue && !a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State)) {
+			a.notify(ctx, r)
+		}
+	}
+	dead, err := a.out.DeadLetters()
+	if err != nil {
+		a.log.Warn("dead letters cannot be read", "err", err)
+	}
+	for _, d := range dead {
+		if d.Envelope.Type.GivesTask() {
+			a.giveUp(ctx, d)
+		}
+	}
+}
+
+// gave finds the task that a message of this agent gave.
+func (a *Agent) gave(message string) tasks.Record {
+	for _, r := range a.ledger.List() {
+		if r.Direction == tasks.Sent && r.MessageID == message {
+			return r
+		}
+	}
+	return tasks.Record{}
+}
+
+// Tasks returns the tasks taken and given, the newest first.
+func (a *Agent) Tasks() []tasks.Record { return a.ledger.List() }
+
+// Task returns the tasks of that id: it may be given by several, and taken and given.
+func (a *Agent) Task(id string) []tasks.Record { return a.ledger.Find(id) }
+
+// watchDeadlines ends what has run out of time, on both sides: who crashed in a
+// task sends nothing.
+func (a *Agent) watchDeadlines(ctx context.Context) error {
+	for {
+		hint := a.ledger.Changed()
+		due, failed := a.ledger.Expire(time.Now())
+		for _, r := range due {
+			if r.Direction == tasks.Sent {
+				a.notify(ctx, r)
+				continue
+			}
+			a.changed()
+			a.ready.reopen(r.Peer, r.MessageID)
+			e := a.step(r, mailbox.Failed, r.Reason, nil, "")
+			e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: json.RawMessage("true")}
+			if err := a.send(ctx, e); err != nil {
+				a.log.Warn("the giver of a task is not sent that its deadline passed; it sees that by its own clock", "task_id", r.ID, "err", err)
+			}
+		}
+		if failed != nil {
+			return failed
+		}
+		next, _ := a.ledger.NextDue() // zero: never
+		if err := idle(ctx, next, hint); err != nil {
+			return err
+		}
+	}
+}
