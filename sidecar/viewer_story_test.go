@@ -100,7 +100,7 @@ type shownOutcome struct{ Agent, Tier, State, Reason string }
 const readMessages = `[...document.querySelectorAll('[data-testid="message"]:not([data-role="notice"])')].map((m) => ({
 	ID: m.dataset.messageId, Role: m.dataset.role, Text: m.querySelector('.text').textContent,
 	Depth: Number(m.querySelector('[data-depth]')?.dataset.depth ?? 0),
-	Outcomes: [...m.querySelectorAll('[data-testid="outcome"]')].map(({ dataset: d }) => ({ Agent: d.agent, Tier: d.tier ?? '', State: d.state, Reason: d.reason ?? '' })),
+	Outcomes: [...m.querySelectorAll('[data-testid="outcome"]')].map(({ dataset: d }) => ({ Agent: d.agent, Tier: d.tier ?? '', State: d.state, Reason: d.reason ?? '' })).sort((a, b) => (a.Agent < b.Agent ? -1 : 1)),
 }))`
 
 // sameAsAPI compares what the page shows of a chat with what the API says of it.

@@ -29,6 +29,7 @@ func TestPage(t *testing.T) {
 		"outcomes that come late":            pageOfLateOutcomes,
 		"another group meanwhile":            pageOfAnotherGroup,
 		"a find that is chosen":              pageWithAFind,
+		"names and sentences":                pageOfNames,
 		"what ended a talk":                  pageOfAnEnd,
 		"thousands of groups":                pageOfManyGroups,
 		"nobody looks":                       pageNobodyLooksAt,
@@ -271,15 +272,47 @@ func pageOfAnEnd(t *testing.T, browser *browsertest.Browser) {
 	})
 	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
 	p.Wait("the end", `document.querySelector('[data-testid=ended]')`)
-	end := `document.querySelector('%s').innerText.match(/depth (\S+) reached/)[1]`
+	end := `document.querySelector('%s').innerText.match(/limit (\S+) reached/)[1]`
 	if got := browsertest.Eval[string](p, fmt.Sprintf(end, "[data-testid=ended]")); got != "3" {
-		t.Errorf("the talk ended at depth %s, want 3, as agent_c says", got)
+		t.Errorf("the conversation ended at %s, want 3, as agent_c says", got)
 	}
 	hash(p, "#/groups/feishu/oc_x/om_1")
 	p.Wait("details", `document.querySelector('#details .note.stop')`)
 	if got := browsertest.Eval[string](p, fmt.Sprintf(end, "#details .note.stop")); got != "3" {
-		t.Errorf("by the details the talk ended at depth %s, want 3", got)
+		t.Errorf("by the details the conversation ended at %s, want 3", got)
 	}
+}
+
+// A bot has one name everywhere, with the agent's id on hover, and what became of a message is said
+// in the page's language.
+func pageOfNames(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 4)
+	s.change(func() {
+		s.entries["oc_x"][3]["sender_name"] = "an older name"
+		row := func(agent string, more object) object {
+			o := object{"agent": agent, "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": "om_3", "at": began}
+			maps.Copy(o, more)
+			return o
+		}
+		s.outcomes["oc_x"] = []object{
+			row("agent_a", object{"decision": object{"allow": true, "tier": "threshold", "reason": "depth 1 <= threshold 1"}, "delivered_at": began + 106}),
+			row("agent_c", object{"stopped": "max_depth", "decision": object{"allow": false, "tier": "hard_limit", "reason": "max_depth", "detail": "depth 4 >= limit 4", "depth": 4}}),
+			row("agent_d", object{"decision": object{"allow": true, "tier": "judge", "judge_ms": 20}}),
+		}
+	})
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	says := func(want ...string) {
+		t.Helper()
+		p.Wait(fmt.Sprint(want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('[data-message-id=om_3] [data-testid=sentence] > span')].map((e) => e.innerText)) === JSON.stringify(%s)`, browsertest.JS(want)))
+	}
+	says("agent_a got this", "小C did not get this: limit 4 reached", "agent_d has not got this yet: on its way")
+	p.Wait("one name", `[...document.querySelectorAll('[data-agent=agent_b] .name')].every((e) => e.innerText === 'BotB' && e.title === 'agent_b')`)
+	if got := browsertest.Eval[string](p, `document.querySelector('[data-testid=outcome][data-agent=agent_c]').title`); got != "agent_c" {
+		t.Errorf("over a name stands %q, want the agent's id", got)
+	}
+	p.Press("l")
+	says("agent_a 已收到", "小C 没有收到：已达上限 4", "agent_d 尚未收到：正在投递")
 }
 
 func pageOfManyGroups(t *testing.T, browser *browsertest.Browser) {

@@ -68,6 +68,7 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 		limit, _ := strconv.Atoi(r.FormValue("limit"))
 		return object{"outcomes": append([]object{}, all[max(0, len(all)-limit):]...), "complete": true}
 	})
+	answer("/v1/groups", func(*http.Request) any { return object{"groups": []any{s.group}} })
 	answer("/v1/groups/{chat}", func(*http.Request) any { return s.group })
 	for _, change := range []string{"PATCH /v1/groups/{chat}", "DELETE /v1/groups/{chat}/settings", "POST /v1/groups/{chat}/{act}"} {
 		mux.HandleFunc(change, s.changeGroup)

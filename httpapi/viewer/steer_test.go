@@ -19,7 +19,7 @@ func pageSteering(t *testing.T, browser *browsertest.Browser) {
 	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
 	p.Expect("409")
 	wantShown(t, p, 0, 1)
-	if asked := s.calls("/v1/groups"); len(asked) > 0 {
+	if asked := s.calls("/v1/groups/"); len(asked) > 0 {
 		t.Errorf("nobody asked for the settings, and the page called %q", asked)
 	}
 	p.Click("[data-testid=steer-toggle]")
@@ -144,13 +144,13 @@ func pageOfNotices(t *testing.T, browser *browsertest.Browser) {
 		}, all[2:])
 	})
 	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
-	p.Wait("all", `document.querySelectorAll('.message').length === 8`)
+	p.Wait("all, with the names of bots", `document.querySelectorAll('.message').length === 8 && document.querySelector('[data-message-id="notice notice:2"]').innerText.includes('小C')`)
 	text := func(id string) string {
 		return browsertest.Eval[string](p, `document.querySelector('[data-message-id="`+id+`"]').innerText`)
 	}
 	for id, want := range map[string][]string{
 		"om_0": {"recalled"}, "om_1": {"edited", "message 1"}, "om_2": {"message 2"}, "notice om_2": {"Tom", "command", "继续"}, "notice om_n1": {"answer", "Bots go on."},
-		"notice notice:1": {"stop", "not given to", "message 1"}, "notice notice:2": {"over the API", "Settings were changed", "Limit 5", "agent_c no longer muted", "paused"},
+		"notice notice:1": {"stop", "not given to", "message 1"}, "notice notice:2": {"over the API", "Settings were changed", "Limit 5", "小C no longer muted", "paused"},
 	} {
 		for _, part := range want {
 			if got := text(id); !strings.Contains(got, part) {

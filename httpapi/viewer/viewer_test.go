@@ -138,7 +138,7 @@ func TestPageMakesNoMarkupOfText(t *testing.T) {
 // TestPageTakesNoBotsMessages: watching settles nothing.
 func TestPageTakesNoBotsMessages(t *testing.T) {
 	address := regexp.MustCompile(`['"` + "`" + `](/v1/[a-z/-]+)`)
-	allowed := []string{"/v1/status", "/v1/transcripts", "/v1/transcripts/", "/v1/outcomes", "/v1/events", "/v1/groups/",
+	allowed := []string{"/v1/status", "/v1/transcripts", "/v1/transcripts/", "/v1/outcomes", "/v1/events", "/v1/groups", "/v1/groups/",
 		"/v1/mailbox/agents", "/v1/mailbox/tasks", "/v1/mailbox/inbox", "/v1/mailbox/dead-letters", "/v1/mailbox/dead-letters/"}
 	call := regexp.MustCompile(`\b(fetch|EventSource|WebSocket|XMLHttpRequest|sendBeacon)\(`)
 	for name, text := range files(t) {

@@ -5,7 +5,7 @@ import { h, s, show } from './h.js'
 import { t } from './i18n.js'
 import { number } from './format.js'
 import { plain, cut } from './text.js'
-import { agentAvatar, hue } from './person.js'
+import { agentAvatar, botName } from './person.js'
 import { age } from './age.js'
 import { Panel, orOff } from './panel.js'
 
@@ -52,7 +52,7 @@ function card(c, queues, marks) {
   const { status = 'unknown', current_tasks: tasks = [], max_concurrent_tasks: most } = c
   return h('article', { class: 'card agent', 'data-testid': 'agent', 'data-agent': c.agent_id, 'data-state': status },
     h('div', { class: 'title' }, agentAvatar(c.agent_id),
-      h('div', null, h('b', { class: hue(c.agent_id) }, h('bdi', null, plain(cut(c.agent_id, 64)))),
+      h('div', null, botName(c.agent_id),
         h('div', { class: 'soft' }, h('span', { class: 'presence', 'data-state': status }, t('presence.' + status)), c.last_heartbeat && [' · ', t('heartbeat'), ' ', age(c.last_heartbeat)]))),
     marks && h('div', { class: 'tags' }, marks),
     c.description && h('p', { class: 'description', dir: 'auto' }, plain(cut(c.description, 300))),

@@ -46,6 +46,8 @@ export function outcomes(channel, chat, { limit, signal } = {}) {
   return call('/v1/outcomes' + query({ channel, chat_id: chat, limit }), { signal })
 }
 
+export const groups = () => call('/v1/groups')
+
 // group is how the bots of a group behave, and what people have set.
 export const group = (channel, chat) => call(groupPath(channel, chat))
 export const changeGroup = (channel, chat, change) => call(groupPath(channel, chat), { method: 'PATCH', body: JSON.stringify(change) })

@@ -12,6 +12,7 @@ import { Agents } from './agents.js'
 import { Mailbox } from './mailbox.js'
 import { System } from './system.js'
 import { keys, showKeys } from './keys.js'
+import { learn, onNames } from './names.js'
 import { clean } from './text.js'
 import { fault, say } from './notice.js'
 
@@ -128,6 +129,7 @@ function toggleLanguage() {
 async function readStatus() {
   try {
     status = await api.status()
+    learn(status.identity.agent_name, status.identity.bot_name)
     markRail()
     drawTitle(route())
   } catch (error) {
@@ -157,6 +159,17 @@ keys({
   section: (name) => (location.hash = '#/' + name),
   theme: toggleTheme,
   language: toggleLanguage,
+})
+
+// A name that became known is shown everywhere, soon.
+let renaming
+onNames(() => {
+  renaming ??= setTimeout(() => {
+    renaming = undefined
+    groups.draw()
+    talk.redraw()
+    for (const panel of Object.values(panels)) panel.redraw()
+  })
 })
 
 redraw()

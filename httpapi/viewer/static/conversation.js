@@ -1,5 +1,7 @@
 // The messages of one group and what became of them, in memory.
 
+import { called, learn } from './names.js'
+
 export const KEPT = 20_000 // messages; beyond, the oldest are dropped
 const DROPPED_AT_ONCE = 1000
 
@@ -28,6 +30,7 @@ export class Conversation {
     const fresh = []
     const changed = []
     for (const entry of entries) {
+      if (isBot(entry)) learn(entry.sender, entry.sender_name)
       const known = this.#byId.get(entry.message_id)
       if (!known) {
         this.#byId.set(entry.message_id, entry)
@@ -125,7 +128,11 @@ export function marked(entry) {
 export const isBot = (entry) => entry.role === 'assistant'
 
 // nameOf is how a sender is called.
-export const nameOf = (entry) => (entry.kind === 'command' && entry.by) || entry.sender_name || entry.sender || '?'
+export function nameOf(entry) {
+  if (entry.kind === 'command' && entry.by) return entry.by
+  if (entry.sender && (isBot(entry) || isNotice(entry))) return called(entry.sender)
+  return entry.sender_name || entry.sender || '?'
+}
 
 // forget takes the text of a message that was recalled.
 export const forget = (entry) => Object.assign(entry, { content: '', recalled: true })

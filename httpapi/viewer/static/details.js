@@ -4,9 +4,10 @@ import { h, show, icon } from './h.js'
 import { t, explain } from './i18n.js'
 import { clock, exact, span } from './format.js'
 import { line, plain, cut } from './text.js'
-import { avatar, nameTag, hue } from './person.js'
+import { avatar, nameTag, botName } from './person.js'
 import { isBot, nameOf } from './conversation.js'
 import { stateOf, latency, endedBy } from './verdict.js'
+import { why } from './chips.js'
 import { copyButton } from './copy.js'
 import { hash } from './route.js'
 
@@ -25,7 +26,7 @@ export function details(element, conversation, entry, act) {
         copyButton(t('copy.link'), 'link', () => location.origin + location.pathname + hash(conversation.channel, conversation.chat, entry.message_id)),
         copyButton(t('copy.id'), 'copy', () => entry.told ?? entry.message_id),
         h('button', { type: 'button', 'data-testid': 'show-in-flow', onclick: () => act.show(entry.message_id) }, t('show.in.flow'))),
-      end && h('p', { class: 'note stop' }, t('ended.' + end.reason, { n: end.depth })),
+      end && h('p', { class: 'note stop' }, t('ended', { why: why(end, act.limits) })),
       isBot(entry) && h('section', null, h('h3', null, t('details.outcomes')), outcomes.length ? outcomes.map((o) => outcomeCard(o, entry)) : h('p', { class: 'soft' }, t('details.no.outcomes'))),
       h('section', null, h('h3', null, t('details.fields')), fields(conversation, entry, act))))
 }
@@ -56,7 +57,7 @@ function outcomeCard(o, entry) {
   const ms = latency(o, entry)
   const word = (w) => w && h('span', null, h('code', null, w), explain(w) && h('span', { class: 'soft' }, ' ' + explain(w)))
   return h('div', { class: 'card outcome', 'data-testid': 'outcome-details', 'data-agent': o.agent, 'data-state': state, 'data-tier': d?.tier, 'data-reason': o.stopped || d?.reason },
-    h('div', { class: 'title' }, h('b', { class: hue(o.agent) }, o.agent), h('span', { class: 'state', 'data-state': state }, t('state.' + (o.acknowledged_at ? 'acknowledged' : state)))),
+    h('div', { class: 'title' }, botName(o.agent), h('span', { class: 'state', 'data-state': state }, t('state.' + (o.acknowledged_at ? 'acknowledged' : state)))),
     table([
       [t('field.tier'), word(d?.tier)],
       [t('field.stopped'), word(o.stopped)],

@@ -4,6 +4,7 @@ import { h, show, icon } from './h.js'
 import { t } from './i18n.js'
 import { number } from './format.js'
 import { clean, cut } from './text.js'
+import { nameText } from './person.js'
 import { isBot } from './conversation.js'
 import { stateOf } from './verdict.js'
 
@@ -64,7 +65,7 @@ export class FindBar {
       button.setAttribute('aria-pressed', String(filter.kind === button.dataset.kind))
     }
     this.agents.setAttribute('aria-label', t('filter.agent'))
-    show(this.agents, h('option', { value: '' }, t('filter.agent')), agents.map((a) => h('option', { value: a }, clean(cut(a, 40)))))
+    show(this.agents, h('option', { value: '' }, t('filter.agent')), agents.map((a) => h('option', { value: a, title: clean(cut(a, 200)) }, nameText(a))))
     this.agents.value = filter.agent
     this.thread.hidden = !filter.thread
     show(this.thread, icon('thread'), t('thread.left'), ' ×')

@@ -55,6 +55,12 @@ export function span(ms) {
   return ms < 172_800_000 ? `${Math.round(ms / 3_600_000)} h` : `${Math.round(ms / 86_400_000)} d`
 }
 
+// listed puts nodes into a row, as in "a, b and c".
+export function listed(nodes) {
+  const parts = new Intl.ListFormat(locale()).formatToParts(nodes.map((_, i) => String(i)))
+  return parts.map(({ type, value }) => (type === 'element' ? nodes[Number(value)] : value))
+}
+
 export const number = (n) => new Intl.NumberFormat(locale()).format(n)
 
 export function bytes(n) {

@@ -5,9 +5,10 @@ import { h, show } from './h.js'
 import { t, language } from './i18n.js'
 import { brief, dayKey, exact, number } from './format.js'
 import { line } from './text.js'
-import { entryOf, forget, nameOf } from './conversation.js'
+import { entryOf, forget, isBot, nameOf } from './conversation.js'
 import { remembered, remember } from './memory.js'
 import { hash } from './route.js'
+import { learn } from './names.js'
 import { fault } from './notice.js'
 
 const SEEN = 500 // groups of which the browser remembers what was read
@@ -32,8 +33,10 @@ export class GroupList {
 
   async load() {
     try {
-      const { transcripts } = await api.transcripts()
+      const [{ transcripts }, { groups }] = await Promise.all([api.transcripts(), api.groups().catch(() => ({ groups: [] }))])
+      for (const bot of groups.flatMap((g) => g.bots)) learn(bot.agent, bot.name, true)
       const known = new Map(this.groups.map((g) => [keyOf(g), g]))
+      for (const { last } of transcripts) if (last && isBot(last)) learn(last.sender, last.sender_name)
       this.groups = transcripts.map((g) => {
         const { fresh = 0, last } = known.get(keyOf(g)) ?? {}
         return { ...g, fresh, last: last?.ts > newest(g) ? last : g.last } // an event may have been quicker
@@ -63,6 +66,7 @@ export class GroupList {
       }
       if (group.last && (e.ts ?? e.time) < group.last.ts) continue
       group.last = entryOf(e)
+      if (isBot(group.last)) learn(e.sender, e.sender_name)
       if (this.#isOpen(group)) this.#read(group)
       else group.fresh++
     }
@@ -137,7 +141,7 @@ export class GroupList {
     if (key === this.#open) row.setAttribute('aria-current', 'page')
     else row.removeAttribute('aria-current')
     const { last } = group
-    const says = JSON.stringify([language(), dayKey(Date.now()), group.name, newest(group), last?.message_id, last?.recalled, unread, group.fresh])
+    const says = JSON.stringify([language(), dayKey(Date.now()), group.name, newest(group), last?.message_id, last && nameOf(last), last?.recalled, unread, group.fresh])
     if (row.says === says) return row
     row.says = says
     return show(row,

@@ -24,5 +24,10 @@ export function t(key, values = {}) {
   return text.replace(/\{(\w+)\}/g, (all, name) => values[name] ?? all)
 }
 
+// filled is the text of key with nodes in the place of the {name}s.
+export function filled(key, nodes) {
+  return (words[chosen][key] ?? key).split(/\{(\w+)\}/).map((part, i) => (i % 2 ? nodes[part] : part))
+}
+
 // explain says in words what a word of the API means; '' if there is no more to say.
 export const explain = (word) => words[chosen]['means.' + word] ?? ''

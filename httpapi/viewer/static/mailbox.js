@@ -7,6 +7,7 @@ import { t, explain } from './i18n.js'
 import { number } from './format.js'
 import { plain, line, cut } from './text.js'
 import { age } from './age.js'
+import { botName } from './person.js'
 import { Panel, orOff } from './panel.js'
 import { notice } from './notice.js'
 
@@ -110,7 +111,7 @@ const list = (rows, row) => [
   h('ul', { class: 'rows' }, rows.slice(0, SHOWN).map(row)),
   rows.length > SHOWN && h('p', { class: 'soft' }, t('more.rows', { n: number(rows.length - SHOWN) })),
 ]
-const way = (from, to) => [h('b', null, h('bdi', null, plain(cut(from, 64)))), ' → ', h('b', null, h('bdi', null, plain(cut(to, 64))))]
+const way = (from, to) => [botName(from), ' → ', to === '*' ? t('everybody') : botName(to)]
 const state = (name) => h('span', { class: 'state', 'data-state': colours[name] ?? 'skip', title: explain(name) }, t('task.' + name))
 
 // textOf is the text of an envelope, or what stands for it.

@@ -5,8 +5,9 @@ import { t } from './i18n.js'
 import { clock, exact, day, dayKey, ends } from './format.js'
 import { body, line, plain, clean, cut } from './text.js'
 import { avatar, nameTag } from './person.js'
-import { chips } from './chips.js'
+import { chips, why } from './chips.js'
 import { isBot, isNotice, nameOf } from './conversation.js'
+import { called } from './names.js'
 import { endedBy, overall } from './verdict.js'
 
 const GROUP_WITHIN = 5 * 60_000 // ms between messages of one sender that stand together
@@ -44,9 +45,9 @@ function textOf(entry, query) {
 function changes(set) {
   const shown = (key, value) => {
     if (key === 'paused') return value ? t('steer.paused') + ends(value) : t('steer.unpaused')
-    if (key.startsWith('muted:')) return `${key.slice('muted:'.length)} ${value ? t('steer.muted') + ends(value) : t('steer.unmuted')}`
+    if (key.startsWith('muted:')) return `${called(key.slice('muted:'.length))} ${value ? t('steer.muted') + ends(value) : t('steer.unmuted')}`
     if (key === 'forgotten') return t('set.forgotten')
-    const word = key === 'answer' ? t('mode.' + value) : typeof value === 'boolean' ? t(value ? 'on' : 'off') : value || t('steer.nobody')
+    const word = key === 'default_bot' && value ? called(value) : key === 'answer' ? t('mode.' + value) : typeof value === 'boolean' ? t(value ? 'on' : 'off') : value || t('steer.nobody')
     return `${t('set.' + key)} ${key === 'budget' ? value : word}`
   }
   return clean(cut(Object.entries(set).map(([key, value]) => shown(key, value)).join(', '), 400))
@@ -82,15 +83,15 @@ function quote(entry, { conversation }) {
 }
 
 // paint brings what became of a message up to date.
-export function paint(slot, entry, { conversation }) {
+export function paint(slot, entry, { conversation, limits }) {
   const outcomes = conversation.outcomes(entry.message_id)
   const article = slot.querySelector('.message')
-  article.querySelector('.chips').replaceChildren(...chips(entry, outcomes).filter(Boolean))
+  article.querySelector('.chips').replaceChildren(...chips(entry, outcomes, limits).filter(Boolean))
   const state = isBot(entry) ? overall(outcomes) : undefined
   if (state) article.dataset.state = state
   const end = isBot(entry) ? endedBy(outcomes) : undefined
   slot.querySelector('.ended')?.remove()
-  if (end) slot.append(h('div', { class: 'ended', role: 'note', 'data-testid': 'ended', 'data-reason': end.reason }, h('span', null, t('ended.' + end.reason, { n: end.depth }))))
+  if (end) slot.append(h('div', { class: 'ended', role: 'note', 'data-testid': 'ended', 'data-reason': end.stopped }, h('span', null, t('ended', { why: why(end, limits) }))))
 }
 
 // place fits a message to the one before it: a date where a day begins, and no

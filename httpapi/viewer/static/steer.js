@@ -5,9 +5,9 @@ import * as api from './api.js'
 import { h, show } from './h.js'
 import { t, explain } from './i18n.js'
 import { ends, moment } from './format.js'
-import { plain, clean, cut } from './text.js'
-import { hue } from './person.js'
+import { botName, nameText } from './person.js'
 import { keepFocus } from './focus.js'
+import { learn } from './names.js'
 import { fault, notice, say } from './notice.js'
 
 const EVERY = 15_000 // ms between looks while the panel is open
@@ -84,6 +84,7 @@ export class Steer {
   }
 
   #took(group, force) {
+    for (const bot of group.bots) learn(bot.agent, bot.name, true)
     const same = !force && JSON.stringify(group) === JSON.stringify(this.group)
     this.group = group
     if (same) return
@@ -143,7 +144,7 @@ export class Steer {
       h('ul', { class: 'bots', 'aria-label': t('steer.bots') }, g.bots.map((bot) => this.#bot(bot))),
       h('div', { class: 'settings' },
         this.#select('answer', modes.map((m) => [m, t('mode.' + m)])),
-        this.#select('default_bot', [['', t('steer.nobody')], ...g.bots.map((b) => [b.agent, clean(cut(b.name || b.agent, 40))])]),
+        this.#select('default_bot', [['', t('steer.nobody')], ...g.bots.map((b) => [b.agent, nameText(b.agent)])]),
         this.#number('limit', 1), this.#number('threshold', 0, s.limit), this.#number('budget', 0),
         this.#field('judge', h('input', { type: 'checkbox', disabled: locked, 'data-testid': 'steer-judge', checked: s.judge, onchange: (e) => this.#set({ judge: e.target.checked }) }))),
       h('div', { class: 'buttons' },
@@ -167,14 +168,12 @@ export class Steer {
     return h('button', { type: 'button', class: kind, disabled: this.group.locked, title: t(`steer.${name}.means`), 'data-testid': 'steer-' + name, onclick: act }, t('steer.' + name))
   }
 
-  #bot({ agent, name, online }) {
+  #bot({ agent, online }) {
     const muted = this.group.settings.muted[agent]
-    const shown = plain(cut(name || agent, 40))
-    const label = clean(cut(name || agent, 40))
     return h('li', { 'data-testid': 'steer-bot', 'data-agent': agent, 'data-online': String(online), 'data-muted': muted ? 'true' : null },
-      h('span', { class: 'presence', 'data-state': online ? 'idle' : 'offline' }, h('b', { class: hue(agent), title: clean(cut(agent, 64)) }, h('bdi', null, shown))),
+      h('span', { class: 'presence', 'data-state': online ? 'idle' : 'offline' }, botName(agent)),
       h('span', { class: 'soft' }, t(online ? 'steer.online' : 'presence.offline'), muted && ' · ' + t('steer.muted') + ends(muted)),
-      h('button', { type: 'button', disabled: this.group.locked, 'data-testid': muted ? 'steer-unmute' : 'steer-mute', 'aria-label': t(muted ? 'steer.unmute.name' : 'steer.mute.name', { name: label }), onclick: () => this.#set({ muted: { [agent]: muted ? false : this.#for || true } }) },
+      h('button', { type: 'button', disabled: this.group.locked, 'data-testid': muted ? 'steer-unmute' : 'steer-mute', 'aria-label': t(muted ? 'steer.unmute.name' : 'steer.mute.name', { name: nameText(agent) }), onclick: () => this.#set({ muted: { [agent]: muted ? false : this.#for || true } }) },
         t(muted ? 'steer.unmute' : 'steer.mute')))
   }
 
@@ -199,7 +198,7 @@ export class Steer {
   }
 
   #lastStop({ message_id, reason, bots, at }) {
-    return h('p', { class: 'soft', 'data-testid': 'steer-last' }, t('steer.last', { time: moment(at), bots: clean(cut(bots.join(', '), 200)) }), ' ', h('code', null, reason), explain(reason) && ': ' + explain(reason), ' ',
+    return h('p', { class: 'soft', 'data-testid': 'steer-last' }, t('steer.last', { time: moment(at), bots: bots.slice(0, 20).map(nameText).join(', ') }), ' ', h('code', null, reason), explain(reason) && ': ' + explain(reason), ' ',
       h('button', { type: 'button', class: 'link', onclick: () => this.go(message_id) }, t('steer.go')))
   }
 

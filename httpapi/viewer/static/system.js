@@ -6,6 +6,7 @@ import { t, explain } from './i18n.js'
 import { number, bytes, span } from './format.js'
 import { plain, cut } from './text.js'
 import { age } from './age.js'
+import { botName } from './person.js'
 import { table } from './details.js'
 import { Panel } from './panel.js'
 
@@ -79,7 +80,7 @@ function queue(name, q) {
 function missing(m) {
   const gaps = Object.entries(m ?? {})
   if (!gaps.length) return h('p', { class: 'soft' }, t('missing.none'))
-  return table(gaps.map(([agent, n]) => [plain(cut(agent, 64)), t('missing.n', { n: number(n) })]))
+  return table(gaps.map(([agent, n]) => [botName(agent), t('missing.n', { n: number(n) })]))
 }
 
 function errors(list) {

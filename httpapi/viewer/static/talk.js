@@ -7,6 +7,7 @@ import { number } from './format.js'
 import { Conversation, KEPT, entryOf, forget, isBot, isNotice, nameOf } from './conversation.js'
 import { endedBy } from './verdict.js'
 import { choose } from './message.js'
+import { why } from './chips.js'
 import { Reader, STEPS_BACK } from './reader.js'
 import { Flow } from './flow.js'
 import { FindBar, matcher, everything, isEverything } from './find.js'
@@ -31,7 +32,7 @@ export class Talk {
   // parts are the elements { head, steering, bar, picture, scroller, top, list, newest, aside }.
   constructor(parts) {
     Object.assign(this, parts)
-    this.view = { conversation: new Conversation('', ''), query: '', matches: () => true, found: [], selected: undefined, get: (id) => this.entry(id) }
+    this.view = { conversation: new Conversation('', ''), query: '', matches: () => true, found: [], selected: undefined, limits: undefined, get: (id) => this.entry(id) }
     this.flow = new Flow(this.scroller, this.list, { view: this.view, onPinned: () => this.#showNewest() })
     this.find = new FindBar(this.bar, () => this.#filtered())
     this.depth = new DepthPicture(this.picture, (id) => this.choose(id))
@@ -50,6 +51,7 @@ export class Talk {
   async open(group) {
     this.reader?.stop()
     this.group = group
+    this.view.limits = group.limits
     this.view.conversation = new Conversation(group.channel, group.chat_id)
     this.reader = new Reader(this.conversation, (told) => this.#bring({ fresh: [], changed: [], told }))
     this.find.filter = everything()
@@ -242,7 +244,7 @@ export class Talk {
     this.flow.update(entry)
     if (id === this.view.selected && !this.aside.hidden) this.#drawDetails(entry)
     const end = live && isBot(entry) && endedBy(this.conversation.outcomes(id))
-    if (end) say(`${nameOf(entry)}: ${t('ended.' + end.reason, { n: end.depth })}`)
+    if (end) say(`${nameOf(entry)}: ${t('ended', { why: why(end, this.view.limits) })}`)
   }
 
   #showNewest(announce = false) {
@@ -281,8 +283,17 @@ export class Talk {
   #steered() {
     const { settings } = this.steer.group ?? {}
     if (settings && this.group) this.group = { ...this.group, limits: { max_depth: settings.limit, threshold: settings.threshold, check: settings.judge } }
+    this.#limited()
     this.drawHead()
     this.#soon()
+  }
+
+  // limited shows other limits in the sentences that name them.
+  #limited() {
+    const { limits } = this.group ?? {}
+    if (JSON.stringify(limits) === JSON.stringify(this.view.limits)) return
+    this.view.limits = limits
+    for (const entry of this.flow.shown) this.flow.update(entry)
   }
 
   #drawFind() {
@@ -295,11 +306,13 @@ export class Talk {
     this.#steered()
   }
 
-  // redraw shows everything in another language.
+  // redraw shows everything again: in another language, or with other names.
   redraw() {
+    const focused = document.activeElement?.closest('.message')?.dataset.messageId
     this.drawHead()
     this.steer.redraw()
     this.#filtered()
+    if (focused) this.flow.article(focused)?.focus({ preventScroll: true })
     this.#showNewest()
     if (this.view.selected && !this.aside.hidden) this.#drawDetails(this.entry(this.view.selected))
   }
@@ -389,6 +402,7 @@ export class Talk {
 
   #drawDetails(entry) {
     keepFocus(this.aside, () => details(this.aside, this.conversation, entry, {
+      limits: this.view.limits,
       close: () => this.closeDetails(),
       go: (id) => this.choose(id),
       show: (id) => {

@@ -12,18 +12,29 @@ export function stateOf(outcome) {
   return outcome.decision.allow === false ? 'stop' : 'wait'
 }
 
+// wordOf is the API's word for why a bot was not given a message; undefined if it was, or will be.
+export function wordOf(outcome) {
+  if (outcome.stopped) return outcome.stopped
+  return !outcome.delivered_at && outcome.decision?.allow === false ? outcome.decision.reason : undefined
+}
+
+// limitOf is the limit that a message reached: as the decision says it, since the group's own
+// may have changed.
+export function limitOf({ decision }, limits) {
+  return decision?.detail?.match(/limit (\d+)/)?.[1] ?? limits?.max_depth ?? decision?.depth
+}
+
 // latency is how long a bot waited for a message, in ms.
 export function latency(outcome, entry) {
   return outcome.delivered_at ? Math.max(0, outcome.delivered_at - entry.ts) : undefined
 }
 
-// endedBy is what ended a talk with a message, as { reason, depth }: it was stopped
-// at every bot that decided on it. It is undefined if the talk may go on.
+// endedBy is the outcome that ended a conversation with a message: it was stopped at every
+// bot that decided on it. It is undefined if the conversation may go on.
 export function endedBy(outcomes) {
   const decided = outcomes.filter((o) => stateOf(o) !== 'skip' && (o.stopped || o.decision))
   if (!decided.length || !decided.every((o) => ENDS.has(o.stopped))) return undefined
-  const { stopped, decision } = decided.find((o) => o.stopped === 'max_depth') ?? decided[0]
-  return { reason: stopped, depth: decision?.depth ?? '?' }
+  return decided.find((o) => o.stopped === 'max_depth') ?? decided[0]
 }
 
 // overall is the state of a message among all bots: 'stop' if the talk ended with

@@ -43,9 +43,11 @@ export const en = {
   'depth.n': 'depth {n}', 'depth.means': 'The {n}. message of bots in a row', 'depth.none': 'No message of a bot here, so no depth to show.',
   'depth.picture': 'Depth of the last {n} messages, at most {deepest}. Arrow keys choose a message, Enter goes there.',
   'limit.threshold': 'Threshold {n}: up to here messages pass unasked', 'limit.max': 'Hard limit {n}: from here on messages are stopped',
-  waits: 'waits', 'waits.means': 'Decided; waits for the bot', 'acknowledged.means': 'The bot has acknowledged it', 'delivered.means': 'Given to the bot ({door}); the last time is how long that took', after: 'after {time}',
+  after: 'after {time}',
   'state.pass': 'delivered', 'state.stop': 'stopped', 'state.wait': 'waits', 'state.skip': 'not for it', 'state.acknowledged': 'acknowledged',
-  'ended.max_depth': 'The talk was stopped here: depth {n} reached the hard limit', 'ended.judge_no': 'The talk was stopped here: the judge saw nothing to answer', 'ended.judge_error': 'The talk was stopped here: the judge could not say', 'ended.budget': 'The talk was stopped here: the budget of this hour is used up', 'ended.paused': 'The talk was stopped here: bots are paused', 'ended.stopped_by_person': 'The talk was stopped here by a person',
+  'ended': 'The conversation stopped here: {why}',
+  'became.pass': '{who} got this', 'became.acknowledged': '{who} got and confirmed this', 'became.wait': '{who} has not got this yet: on its way', 'became.stop': '{who} did not get this: {why}', 'became.skip': '{who} has not decided on this yet',
+  'why.max_depth': 'limit {n} reached', 'why.judge_no': 'the judge saw nothing to answer', 'why.judge_error': 'the judge gave no verdict', 'why.budget': 'the budget of this hour is used up', 'why.paused': 'bots are paused', 'why.stopped_by_person': 'a person stopped the bots', 'why.muted': 'muted', 'why.not_for_me': 'meant for another bot', 'why.not_mentioned': 'not mentioned', 'why.not_a_member': 'not in this group', 'why.duplicate': 'had it already', 'why.bad_signature': 'wrong signature', 'why.malformed': 'not readable', 'why.expired': 'too old by then', 'why.recalled': 'recalled before that', 'why.undeliverable': 'refused, or not answered in time',
 
   // details
   details: 'Details', 'details.outcomes': 'At each bot', 'details.no.outcomes': 'Nothing is known here: no bot has decided yet, or it is too long ago.', 'details.fields': 'Fields',
@@ -64,7 +66,7 @@ export const en = {
   'tab.tasks': 'Tasks', 'tab.inbox': 'Inbox', 'tab.dead': 'Dead letters', 'direction.sent': 'given', 'direction.received': 'received', deadline: 'deadline', overdue: 'overdue',
   'task.pending': 'pending', 'task.accepted': 'accepted', 'task.working': 'working', 'task.completed': 'completed', 'task.failed': 'failed', 'task.rejected': 'rejected',
   'empty.tasks': 'No tasks yet. An agent gives one with POST /v1/mailbox/tasks or the tool send_task.', 'empty.inbox': 'Nothing waits for the bot.', 'empty.dead': 'No dead letters: everything that was sent arrived or is on its way.',
-  priority: 'priority {n}', attempts: '{n} tries', replay: 'Send again', 'replay.sure': 'Send it once more, as if for the first time?', 'replay.yes': 'Yes, send', replayed: 'It is on its way again.', 'more.wait': '{n} more wait.', 'more.rows': '{n} older ones are not shown.',
+  everybody: 'everybody', priority: 'priority {n}', attempts: '{n} tries', replay: 'Send again', 'replay.sure': 'Send it once more, as if for the first time?', 'replay.yes': 'Yes, send', replayed: 'It is on its way again.', 'more.wait': '{n} more wait.', 'more.rows': '{n} older ones are not shown.',
   'means.AGENT_BUSY': 'The receiver has as many tasks as it takes', 'means.AGENT_OFFLINE': 'The receiver was not there', 'means.INVALID_MESSAGE': 'The message is not as it should be', 'means.TASK_NOT_FOUND': 'The receiver knows no such task', 'means.UNAUTHORIZED': 'The receiver does not take messages of this sender', 'means.RATE_LIMITED': 'Too many messages between the two',
 
   // system

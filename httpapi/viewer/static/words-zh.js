@@ -43,9 +43,11 @@ export const zh = {
   'depth.n': '深度 {n}', 'depth.means': '机器人连续发言的第 {n} 条', 'depth.none': '这里没有机器人的消息，没有深度可显示。',
   'depth.picture': '最近 {n} 条消息的深度，最大 {deepest}。方向键选择消息，回车跳转。',
   'limit.threshold': '阈值 {n}：不超过它的消息直接放行', 'limit.max': '硬上限 {n}：达到后消息被停止',
-  waits: '等待', 'waits.means': '已判定，等待机器人接收', 'acknowledged.means': '机器人已确认收到', 'delivered.means': '已交给机器人（{door}）；最后的时间是所用时长', after: '{time} 后',
+  after: '{time} 后',
   'state.pass': '已送达', 'state.stop': '已停止', 'state.wait': '等待中', 'state.skip': '与它无关', 'state.acknowledged': '已确认',
-  'ended.max_depth': '对话在此停止：深度 {n} 达到硬上限', 'ended.judge_no': '对话在此停止：裁判认为无需回复', 'ended.judge_error': '对话在此停止：裁判未能给出结论', 'ended.budget': '对话在此停止：这一小时的预算已用完', 'ended.paused': '对话在此停止：机器人已暂停', 'ended.stopped_by_person': '对话在此由人叫停',
+  'ended': '对话停在这里：{why}',
+  'became.pass': '{who} 已收到', 'became.acknowledged': '{who} 已收到并确认', 'became.wait': '{who} 尚未收到：正在投递', 'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未作出判定',
+  'why.max_depth': '已达上限 {n}', 'why.judge_no': '裁判认为无需回复', 'why.judge_error': '裁判未给出结论', 'why.budget': '本小时额度已用完', 'why.paused': '机器人对话已暂停', 'why.stopped_by_person': '有人叫停了机器人', 'why.muted': '已被静音', 'why.not_for_me': '消息是发给别的机器人的', 'why.not_mentioned': '没有被提到', 'why.not_a_member': '不在这个群里', 'why.duplicate': '此前已收到过', 'why.bad_signature': '签名不符', 'why.malformed': '内容无法解析', 'why.expired': '投递时已过期', 'why.recalled': '投递前已撤回', 'why.undeliverable': '机器人拒收，或未及时响应',
 
   // details
   details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'details.fields': '字段',
@@ -64,7 +66,7 @@ export const zh = {
   'tab.tasks': '任务', 'tab.inbox': '收件箱', 'tab.dead': '死信', 'direction.sent': '派出', 'direction.received': '收到', deadline: '截止', overdue: '已逾期',
   'task.pending': '待接受', 'task.accepted': '已接受', 'task.working': '进行中', 'task.completed': '已完成', 'task.failed': '失败', 'task.rejected': '被拒绝',
   'empty.tasks': '还没有任务。智能体用 POST /v1/mailbox/tasks 或工具 send_task 派任务。', 'empty.inbox': '没有等待机器人的消息。', 'empty.dead': '没有死信：发出的都已到达或正在途中。',
-  priority: '优先级 {n}', attempts: '尝试 {n} 次', replay: '重新发送', 'replay.sure': '再发一次，如同首次发送？', 'replay.yes': '确定发送', replayed: '已重新发出。', 'more.wait': '还有 {n} 条在等待。', 'more.rows': '另有 {n} 条更早的未显示。',
+  everybody: '所有人', priority: '优先级 {n}', attempts: '尝试 {n} 次', replay: '重新发送', 'replay.sure': '再发一次，如同首次发送？', 'replay.yes': '确定发送', replayed: '已重新发出。', 'more.wait': '还有 {n} 条在等待。', 'more.rows': '另有 {n} 条更早的未显示。',
   'means.AGENT_BUSY': '接收方的任务已满', 'means.AGENT_OFFLINE': '接收方不在线', 'means.INVALID_MESSAGE': '消息格式不对', 'means.TASK_NOT_FOUND': '接收方没有这个任务', 'means.UNAUTHORIZED': '接收方不接受这个发送方的消息', 'means.RATE_LIMITED': '两者之间消息过多',
 
   // system
