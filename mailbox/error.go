@@ -14,7 +14,7 @@ const (
 	Unauthorized   Code = "UNAUTHORIZED"
 	RateLimited    Code = "RATE_LIMITED"
 
-	// BadSignature is never told to another agent: who did not sign is not answered.
+	// BadSignature is never sent to another agent: who did not sign is not answered.
 	BadSignature Code = "BAD_SIGNATURE"
 )
 
@@ -25,7 +25,7 @@ func (c Code) Retriable() bool { return c == AgentBusy || c == AgentOffline || c
 type Error struct {
 	Code    Code
 	Field   string // of the envelope, such as "task.deadline"; "" where it is about none
-	Message string // says how to mend it
+	Message string // says how to fix it
 }
 
 func (e *Error) Error() string {
@@ -35,7 +35,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s", e.Code, e.Message)
 }
 
+// Refused is a refusal with a code, about a field or none.
+func Refused(code Code, field, format string, args ...any) *Error {
+	return &Error{code, field, fmt.Sprintf(format, args...)}
+}
+
 // Invalid is a refusal for a field that is not as it should be.
 func Invalid(field, format string, args ...any) *Error {
-	return &Error{InvalidMessage, field, fmt.Sprintf(format, args...)}
+	return Refused(InvalidMessage, field, format, args...)
 }

@@ -331,14 +331,7 @@ func (a *Agent) keep(ctx context.Context, name string, part func(context.Context
 
 // awaitFirstLook waits until all that was in the inbox at the start was seen, so
 // that the most urgent goes first, but for at most maxFirstLook.
-func (a *Agent) awaitFirstLook(ctx context.Context) error {
-	select {
-	case <-a.looked:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (a *Agent) awaitFirstLook(ctx context.Context) error { return idle(ctx, time.Time{}, a.looked) }
 
 // Self is the agent whose mailbox this is.
 func (a *Agent) Self() mailbox.AgentID { return a.opts.Self }

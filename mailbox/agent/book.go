@@ -96,8 +96,7 @@ func (a *Agent) checkSigner(e mailbox.Envelope, sig string) error {
 			a.remember(a.opts.Signed, e.ID, signerKey(e.From))
 		}
 	case a.opts.Signed.Seen(signerKey(e.From)):
-		return &mailbox.Error{Code: mailbox.BadSignature, Field: "sig",
-			Message: "the message is not signed, and its sender signs"}
+		return mailbox.Refused(mailbox.BadSignature, "sig", "the message is not signed, and its sender signs")
 	}
 	return nil
 }
@@ -227,9 +226,13 @@ func (e *limitError) Unwrap() error { return e.refusal }
 // RetryAfter is how long to wait.
 func (e *limitError) RetryAfter() time.Duration { return e.after }
 
-func (a *Agent) tooMany(to mailbox.AgentID, next time.Time) error {
-	message := fmt.Sprintf("%s and %s have exchanged %d messages in %s, the most that is allowed (PEER_MAX_EXCHANGES); "+
-		"the next is possible at %s. The steps of a task, and one result for each task or question, always go",
-		a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05"))
-	return &limitError{&mailbox.Error{Code: mailbox.RateLimited, Message: message}, time.Until(next)}
+// countExchange counts a message to an agent, unless the pair has had enough of them.
+func (a *Agent) countExchange(to mailbox.AgentID) error {
+	ok, next := a.pairs.allow(to, time.Now())
+	if ok {
+		return nil
+	}
+	return &limitError{mailbox.Refused(mailbox.RateLimited, "", "%s and %s have exchanged %d messages in %s, the most that is "+
+		"allowed (PEER_MAX_EXCHANGES); the next is possible at %s. The steps of a task, and one result for each task or "+
+		"question, always go", a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05")), time.Until(next)}
 }

@@ -267,10 +267,10 @@ func (a *Agent) spent(e mailbox.Envelope, key string) (what What, why string) {
 
 // expired reports whether e's life in seconds is over. What was acknowledged when
 // it was noted has outlived it: nobody sends it again, and a task has a deadline.
-func (a *Agent) expired(e mailbox.Envelope) bool {
-	ends := lifeEnds(e)
-	return !ends.IsZero() && !time.Now().Before(ends)
-}
+func (a *Agent) expired(e mailbox.Envelope) bool { return passed(lifeEnds(e)) }
+
+// passed reports whether it is t or later; zero: never.
+func passed(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }
 
 // tooLate is what the sender gets of e, which was not delivered in time; nil: nothing. It
 // would take it for delivered, as it is in the inbox no more. A sender that asked for no

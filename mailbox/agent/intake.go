@@ -97,8 +97,7 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 	me := a.currentCard(time.Now())
 	switch {
 	case !me.Allows(e.From):
-		return &mailbox.Error{Code: mailbox.Unauthorized, Field: "from", Message: "unauthorized: " + string(a.opts.Self) +
-			" takes no messages from " + string(e.From)}
+		return mailbox.Refused(mailbox.Unauthorized, "from", "unauthorized: %s takes no messages from %s", a.opts.Self, e.From)
 	case !e.Type.Answers() && e.ReplyTo == "" && slices.Contains(e.Trace, a.opts.Self):
 		return mailbox.Invalid("trace", "%s had it before: it would go in a circle", a.opts.Self)
 	}

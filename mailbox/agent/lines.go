@@ -152,8 +152,7 @@ func (a *Agent) introduce(ctx context.Context, e mailbox.Envelope) error {
 			return err
 		}
 		if c.AgentID != a.opts.Self {
-			return &mailbox.Error{Code: mailbox.Unauthorized,
-				Field: "content.agent_id", Message: fmt.Sprintf("this sidecar serves %q only", a.opts.Self)}
+			return mailbox.Refused(mailbox.Unauthorized, "content.agent_id", "this sidecar serves %q only", a.opts.Self)
 		}
 		a.mu.Lock()
 		if c.Description != "" {

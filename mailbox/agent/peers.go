@@ -98,12 +98,10 @@ func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, erro
 			why = fmt.Sprintf("a broadcast reaches at most %d agents; send to `%s` itself", maxBroadcast, c.AgentID)
 		}
 		if why == "" {
-			ok, next := a.pairs.allow(c.AgentID, time.Now())
-			if !ok && m.To != "*" {
-				return out, a.tooMany(c.AgentID, next)
-			}
-			if !ok {
-				why = a.tooMany(c.AgentID, next).Error()
+			if err := a.countExchange(c.AgentID); err != nil && m.To != "*" {
+				return out, err
+			} else if err != nil {
+				why = err.Error()
 			}
 		}
 		if why != "" {
@@ -179,7 +177,7 @@ func (a *Agent) AddGoal(ctx context.Context, goal string) (string, error) {
 	if !slices.Contains(a.goals, goal) {
 		if len(a.goals) >= maxGoals {
 			a.mu.Unlock()
-			return "", &mailbox.Error{Code: mailbox.AgentBusy, Field: "goal_id", Message: fmt.Sprintf("%d goals are live, the most there may be; remove one", maxGoals)}
+			return "", mailbox.Refused(mailbox.AgentBusy, "goal_id", "%d goals are live, the most there may be; remove one", maxGoals)
 		}
 		a.goals = append(slices.Clone(a.goals), goal)
 	}

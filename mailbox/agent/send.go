@@ -112,7 +112,7 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	if err := a.route(&e, forwardOf); err != nil {
 		return Sent{}, err
 	}
-	if e.Type.GivesTask() && !e.Task.Deadline.IsZero() && !e.Timestamp.Before(e.Task.Deadline) {
+	if e.Type.GivesTask() && passed(e.Task.Deadline) {
 		return Sent{}, mailbox.Invalid("task.deadline", "has passed already")
 	}
 	if e.Type.GivesTask() && e.Metadata.TTL == nil {
@@ -154,15 +154,13 @@ func (a *Agent) addressee(to mailbox.AgentID) error {
 		return mailbox.Invalid("to", "required: the agent_id of another agent")
 	}
 	if err := mailbox.CheckAgent(to); err != nil {
-		no := asRefusal(err)
-		return &mailbox.Error{Code: no.Code, Field: "to", Message: no.Message}
+		return mailbox.Invalid("to", "%s", asRefusal(err).Message)
 	}
 	if to == a.opts.Self {
 		return mailbox.Invalid("to", "is this agent itself")
 	}
 	if !a.delegate(to) {
-		return &mailbox.Error{Code: mailbox.Unauthorized,
-			Field: "to", Message: fmt.Sprintf("%q is not among ALLOWED_DELEGATES", to)}
+		return mailbox.Refused(mailbox.Unauthorized, "to", "%q is not among ALLOWED_DELEGATES", to)
 	}
 	return nil
 }
@@ -214,9 +212,9 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 		counts = answered == ""
 	}
 	if counts {
-		if ok, next := a.pairs.allow(e.To, time.Now()); !ok {
+		if err := a.countExchange(e.To); err != nil {
 			a.observe(EventRefused, e, string(mailbox.RateLimited))
-			return a.tooMany(e.To, next)
+			return err
 		}
 	}
 	if e.Type.GivesTask() {

@@ -42,7 +42,7 @@ func record(dir tasks.Direction, peer mailbox.AgentID, e mailbox.Envelope) tasks
 
 // takeTask decides about a task, answers who gave it, and makes it ready for the bot
 // when it is accepted.
-func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
+func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envelope) (err error) {
 	id := taskID(e)
 	r, known := a.ledger.Get(tasks.Received, e.From, id)
 	switch {
@@ -54,7 +54,6 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 		if a.opts.Seen.Seen(rejectedItem(item)) {
 			return a.reject(ctx, item, e, r, &mailbox.Error{Code: mailbox.AgentBusy, Message: rejectedBefore})
 		}
-		var err error
 		if r, _, err = a.ledger.Add(r); err != nil {
 			if full, ok := errors.AsType[*mailbox.Error](err); ok {
 				return a.reject(ctx, item, e, r, full)
@@ -62,13 +61,11 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 			return err
 		}
 	case a.rejectedBefore(r):
-		var err error
 		if r, err = a.UpdateTask(ctx, TaskUpdate{TaskID: id, From: e.From, State: mailbox.Rejected, Text: rejectedBefore}); err != nil {
 			return err
 		}
 	}
 	if r.State == mailbox.Pending {
-		var err error
 		if r, _, err = a.ledger.Move(tasks.Received, e.From, id, mailbox.Accepted, "", time.Now()); err != nil {
 			return err
 		}
@@ -95,16 +92,15 @@ func (a *Agent) unacceptable(e mailbox.Envelope) *mailbox.Error {
 	if no := a.unwelcome(e); no != nil {
 		return no
 	}
-	now := time.Now()
-	if deadline := e.Task.Deadline; !deadline.IsZero() && !now.Before(deadline) {
+	if passed(e.Task.Deadline) {
 		return mailbox.Invalid("task.deadline", "the deadline has passed")
 	}
-	if expires := e.Expires(); !expires.IsZero() && !now.Before(expires) {
-		return mailbox.Invalid("metadata.ttl", "its life in seconds is over")
+	if passed(e.Expires()) {
+		return mailbox.Invalid("metadata.ttl", lifeOver)
 	}
 	if open := len(a.ledger.Open()); open >= a.opts.MaxTasks {
-		return &mailbox.Error{Code: mailbox.AgentBusy, Message: fmt.Sprintf("%s works on %d of %d tasks; try again when one has ended",
-			a.opts.Self, open, a.opts.MaxTasks)}
+		return mailbox.Refused(mailbox.AgentBusy, "", "%s works on %d of %d tasks; try again when one has ended",
+			a.opts.Self, open, a.opts.MaxTasks)
 	}
 	return nil
 }
@@ -249,10 +245,9 @@ func (a *Agent) taken(id string, from mailbox.AgentID) (tasks.Record, error) {
 	case len(candidates) > 1:
 		return tasks.Record{}, mailbox.Invalid("from", "several agents gave a task of this id; name one")
 	case id == "":
-		return tasks.Record{}, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task_id", Message: "no task is open"}
+		return tasks.Record{}, mailbox.Refused(mailbox.TaskNotFound, "task_id", "no task is open")
 	}
-	return tasks.Record{}, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task_id",
-		Message: fmt.Sprintf("%s has taken no task %q", a.opts.Self, id)}
+	return tasks.Record{}, mailbox.Refused(mailbox.TaskNotFound, "task_id", "%s has taken no task %q", a.opts.Self, id)
 }
 
 // metaNotice marks, in the metadata of a result or a nack, that this side made it:
@@ -265,20 +260,19 @@ const metaNotice = "notice"
 func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
 	r, ok := a.ledger.Get(tasks.Sent, e.From, taskID(e))
 	if !ok {
-		return a.refuse(ctx, item, e, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task.id",
-			Message: fmt.Sprintf("%s gave %s no such task", a.opts.Self, e.From)})
+		return a.refuse(ctx, item, e, mailbox.Refused(mailbox.TaskNotFound, "task.id", "%s gave %s no such task",
+			a.opts.Self, e.From))
 	}
 	notice := e.Metadata.Extra[metaNotice] != nil && e.ID == noticeID(a.opts.Self, r)
 	overdue := e.Metadata.Extra[metaOverdue] != nil && e.Task.State == mailbox.Failed
 	if !notice && !overdue && e.Task.State != "" { // else it is noted already, or by our own clock
-		var err error
-		r, _, err = a.ledger.Move(tasks.Sent, e.From, r.ID, e.Task.State, reasonOf(e), time.Now())
+		now, _, err := a.ledger.Move(tasks.Sent, e.From, r.ID, e.Task.State, reasonOf(e), time.Now())
 		if no, ok := errors.AsType[*mailbox.Error](err); ok {
 			return a.refuse(ctx, item, e, no)
-		}
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
+		r = now
 	}
 	a.trace("noted")
 	if !notice {

@@ -3,14 +3,14 @@
 //
 //	_registry.json                                   all agents' cards
 //	_registry.json.lock                              held while one of ours rewrites them
-//	_registry.json.broken-<ms>                       what was no JSON, kept for a person
+//	_registry.json.broken-<ms>                       what was not JSON, kept for a person
 //	<agent>/inbox/<ms>_<from>_<suffix>.msg.json      waits
 //	<agent>/processed/<same name>                    was taken
-//	<agent>/malformed/<same name>                    was no message
+//	<agent>/malformed/<same name>                    was not a message
 //
 // # Mail
 //
-// A message is written as <name>.tmp and renamed when it is whole. Nothing is
+// A message is written as <name>.<random>.tmp and renamed when it is whole. Nothing is
 // synced to the disk: a killed process loses and tears nothing, a power cut may
 // take the last seconds. The suffix holds the time behind the milliseconds and
 // random letters, so that names sort as the messages were put and no two are

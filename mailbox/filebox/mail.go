@@ -161,13 +161,13 @@ func (s *Store) Again(ctx context.Context, key string, e mailbox.Envelope) (newK
 			return "", fmt.Errorf("replace in the inbox of %s: %w", e.To, err)
 		}
 	}
-	if key, err = s.put(e, data); vanished(err) {
-		key, err = s.put(e, data)
+	if newKey, err = s.put(e, data); vanished(err) {
+		newKey, err = s.put(e, data)
 	}
 	if err != nil {
 		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, err)
 	}
-	return key, nil
+	return newKey, nil
 }
 
 // put writes a new file.
@@ -181,14 +181,7 @@ func (s *Store) put(e mailbox.Envelope, data []byte) (string, error) {
 		return "", err
 	}
 	name := s.newName(e.From)
-	if err := write(box, name+temp, data); err != nil {
-		return "", err
-	}
-	if err := box.Rename(name+temp, name); err != nil {
-		_ = box.Remove(name + temp)
-		return "", err
-	}
-	return name, nil
+	return name, safefile.ReplaceFast(box, name, data)
 }
 
 // replace writes data in the place of a message that waits.

@@ -1,6 +1,7 @@
 package filebox
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -40,23 +41,24 @@ func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(ma
 	defer cancel()
 	guard.Go(func() { s.guardCards(ctx) })
 
-	r := receiver{store: s, agent: agent, take: take, looked: looked, shown: map[string]mark{},
-		open: map[string]time.Time{}, said: map[string]bool{}}
+	r := receiver{store: s, agent: agent, take: take, looked: looked, files: map[string]*file{}}
 	folder := filepath.Join(s.dir.Path, string(agent), inbox)
 	r.notices = safefile.Notices{Dir: folder, Recheck: s.recheck, Off: s.deaf, Log: s.log}
 	defer r.notices.Close()
 	return r.run(ctx)
 }
 
-// mark is what is remembered of a message that was shown.
-type mark struct {
-	sum  [sha256.Size]byte // of what it says: another message in a file of the same name is new
-	mod  time.Time
-	size int64
+// file is what is remembered of a file in the inbox.
+type file struct {
+	shown  bool
+	sum    [sha256.Size]byte // of what it says: another message in a file of the same name is new
+	mod    time.Time
+	size   int64
+	first  time.Time // when it was first seen to be no JSON; zero: it is
+	warned bool      // it cannot be read or moved, and that was logged
 }
 
-// receiver shows one agent's mail. It belongs to one goroutine. Its maps hold
-// names of the inbox only: each scan forgets what lies there no more.
+// receiver shows one agent's mail. It belongs to one goroutine.
 type receiver struct {
 	store   *Store
 	agent   mailbox.AgentID
@@ -64,11 +66,10 @@ type receiver struct {
 	looked  func() // may be nil
 	notices safefile.Notices
 
-	shown   map[string]mark
-	open    map[string]time.Time // no JSON yet: when it was first seen
-	said    map[string]bool      // cannot be read or moved, and it was said
-	scanned time.Time            // when the folder was last scanned
-	folder  fs.FileInfo          // as it was then
+	files   map[string]*file // of the inbox, as of the last scan
+	waits   bool             // some may not be whole yet
+	scanned time.Time        // when the folder was last scanned
+	folder  fs.FileInfo      // as it was then
 }
 
 func (r *receiver) run(ctx context.Context) error {
@@ -127,11 +128,11 @@ func (r *receiver) scanOnce(ctx context.Context, force bool, name string) error 
 	if err != nil {
 		return err
 	}
-	if !force && !anew && len(r.open) == 0 && r.folder != nil && os.SameFile(now, r.folder) &&
+	if !force && !anew && !r.waits && r.folder != nil && os.SameFile(now, r.folder) &&
 		now.ModTime().Equal(r.folder.ModTime()) && r.scanned.Sub(now.ModTime()) > racy {
 		return nil
 	}
-	r.folder, r.scanned = now, time.Now()
+	r.folder, r.scanned, r.waits = now, time.Now(), false
 	list, err := r.list(box)
 	if err != nil {
 		return err
@@ -157,10 +158,8 @@ func (r *receiver) list(box *os.Root) ([]string, error) {
 	for _, name := range first {
 		there[name] = true
 	}
-	forget(r.shown, there)
-	forget(r.open, there)
-	forget(r.said, there)
-	if len(first) == len(r.shown) {
+	maps.DeleteFunc(r.files, func(name string, _ *file) bool { return !there[name] })
+	if !slices.ContainsFunc(first, func(name string) bool { f := r.files[name]; return f == nil || !f.shown }) {
 		return first, nil // nothing new
 	}
 	second, err := mail(box)
@@ -171,21 +170,17 @@ func (r *receiver) list(box *os.Root) ([]string, error) {
 	return slices.DeleteFunc(second, func(name string) bool { return newest.compare(ageOf(name)) < 0 }), nil
 }
 
-func forget[V any](m map[string]V, there map[string]bool) {
-	for name := range m {
-		if !there[name] {
-			delete(m, name)
-		}
-	}
-}
-
 // look shows a message that was not shown. changed says that something happened
 // to the file, so that its time and size prove nothing.
 func (r *receiver) look(box *os.Root, name string, changed bool) {
-	before, shown := r.shown[name]
-	if shown && !changed {
+	f := r.files[name]
+	if f == nil {
+		f = &file{}
+		r.files[name] = f
+	}
+	if f.shown && !changed {
 		info, err := box.Lstat(name)
-		if err != nil || info.ModTime().Equal(before.mod) && info.Size() == before.size {
+		if err != nil || info.ModTime().Equal(f.mod) && info.Size() == f.size {
 			return
 		}
 	}
@@ -193,25 +188,31 @@ func (r *receiver) look(box *os.Root, name string, changed bool) {
 	_, long := errors.AsType[tooLong](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		delete(r.shown, name)
+		delete(r.files, name)
 		return
 	case errors.Is(err, errNoFile), long:
-		r.setAside(name, err)
+		r.setAside(f, name, err)
 		return
 	case err != nil:
-		r.say(name, "mail that cannot be read; it stays where it is", err)
+		r.warn(f, name, "mail that cannot be read; it stays where it is", err)
 		return
 	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		if _, syntax := errors.AsType[*json.SyntaxError](err); syntax && r.fresh(name, info) {
+	if _, syntax := errors.AsType[*json.SyntaxError](json.Unmarshal(raw, &fields)); syntax {
+		f.first = cmp.Or(f.first, time.Now())
+		age := time.Since(info.ModTime())
+		if age < 0 { // another host's clock
+			age = time.Since(f.first)
+		}
+		if age < unfinished {
+			r.waits = true
 			return
 		}
 	}
-	delete(r.open, name)
-	now := mark{sum: content(fields), mod: info.ModTime(), size: info.Size()}
-	r.shown[name] = now
-	if !shown || now.sum != before.sum {
+	sum := content(fields)
+	isNew := !f.shown || sum != f.sum
+	*f = file{shown: true, sum: sum, mod: info.ModTime(), size: info.Size(), warned: f.warned}
+	if isNew {
 		r.take(mailbox.Item{Key: name, Raw: raw})
 	}
 }
@@ -228,34 +229,20 @@ func content(fields map[string]json.RawMessage) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// fresh reports whether a file that is no JSON may still become one.
-func (r *receiver) fresh(name string, info fs.FileInfo) bool {
-	now := time.Now()
-	first, ok := r.open[name]
-	if !ok {
-		first = now
-		r.open[name] = now
-	}
-	age := now.Sub(info.ModTime())
-	if age < 0 { // another host's clock
-		age = now.Sub(first)
-	}
-	return age < unfinished
-}
-
-func (r *receiver) setAside(name string, why error) {
+// setAside moves what cannot be a message out of the inbox.
+func (r *receiver) setAside(f *file, name string, why error) {
 	if err := r.store.move(r.agent, name, malformed); err != nil {
-		r.say(name, "what is no message could not be set aside", err)
+		r.warn(f, name, "what is not a message could not be set aside", err)
 		return
 	}
-	r.store.log.Warn("set aside what is no message", "agent", r.agent, "file", name, "folder", malformed,
+	r.store.log.Warn("set aside what is not a message", "agent", r.agent, "file", name, "folder", malformed,
 		"reason", why.Error())
 }
 
-// say warns about a file, once.
-func (r *receiver) say(name, what string, err error) {
-	if !r.said[name] {
-		r.said[name] = true
+// warn logs a fault of a file, once.
+func (r *receiver) warn(f *file, name, what string, err error) {
+	if !f.warned {
+		f.warned = true
 		r.store.log.Warn(what, "agent", r.agent, "file", name, "err", err)
 	}
 }

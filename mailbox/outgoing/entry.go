@@ -85,8 +85,8 @@ func (b *Box) add(n *entry, raw []byte) (unsaved, err error) {
 	r := n.record
 	r.Envelope = raw
 	if unsaved = b.unacked.Save(n.name, r); unsaved != nil && b.unacked.Hold(n.name, r, len(raw)) != nil {
-		return nil, &mailbox.Error{Code: mailbox.AgentBusy,
-			Message: fmt.Sprintf("%d messages wait for an acknowledgement, which is the most: try again later", b.unacked.Len())}
+		return nil, mailbox.Refused(mailbox.AgentBusy, "",
+			"%d messages wait for an acknowledgement, which is the most: try again later", b.unacked.Len())
 	}
 	n.busy = true
 	b.insert(n)

@@ -98,8 +98,8 @@ func (l *Ledger) Add(r Record) (rec Record, added bool, err error) {
 		return known, false, nil
 	}
 	if open := len(l.find((*Record).open)); open >= l.opts.Max && r.open() {
-		return Record{}, false, &mailbox.Error{Code: mailbox.AgentBusy,
-			Message: fmt.Sprintf("%d tasks are open, which is the most: try again when some have ended", open)}
+		return Record{}, false, mailbox.Refused(mailbox.AgentBusy, "",
+			"%d tasks are open, which is the most: try again when some have ended", open)
 	}
 	if err := l.save(r, now); err != nil {
 		return Record{}, false, err
@@ -196,8 +196,8 @@ func (l *Ledger) change(dir Direction, peer mailbox.AgentID, id string, now time
 	was, ok := l.records[name(dir, peer, id)]
 	if !ok {
 		relation := map[Direction]string{Sent: "given to", Received: "from"}[dir]
-		return Record{}, false, &mailbox.Error{Code: mailbox.TaskNotFound, Field: "task.id",
-			Message: fmt.Sprintf("there is no task %.200q %s %.64q", id, relation, peer)}
+		return Record{}, false, mailbox.Refused(mailbox.TaskNotFound, "task.id", "there is no task %.200q %s %.64q",
+			id, relation, peer)
 	}
 	r := was
 	if changes, err := f(&r); err != nil || !changes {
