@@ -9,8 +9,8 @@ var (
 
 	gatewayEvents = []string{"aborted", "answer_cut", "card_unreadable", "chat_asked", "cross_origin", "draft",
 		"draft_broken", "draft_expired", "draft_lost",
-		"draft_private", "draft_published", "draft_recalled", "draft_unsaved", "foreign_app", "foreign_host", "foreign_user", "heard_error", "lookup_answered", "mention_refused", "mention_written", "peer_answered",
-		"names_asked", "native", "native_refused", "panic", "sent", "sent_error", "tap_slow", "unreadable", "untapped_busy", "untapped_encoding",
+		"draft_private", "draft_published", "draft_recalled", "draft_unsaved", "foreign_app", "foreign_host", "foreign_user", "heard_error", "lookup_answered", "mention_refused", "mention_written",
+		"names_asked", "native", "native_refused", "panic", "peer_answered", "sent", "sent_error", "tap_slow", "unreadable", "untapped_busy", "untapped_encoding",
 		"untapped_large", "upstream_error", "withheld"}
 
 	longconnEvents = []string{"ack_error", "ack_late", "after_dropped", "bootstrap_failed", "bootstrapped",
