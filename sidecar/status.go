@@ -37,6 +37,13 @@ type Status struct {
 	Groups   string                     `json:"groups_file_error,omitempty"`
 	Errors   []Problem                  `json:"last_errors"`
 	Token    bool                       `json:"token_required"`
+	Agents   []AgentStatus              `json:"agents"` // whose cards are in the registry, by name
+}
+
+// AgentStatus is whether an agent is there.
+type AgentStatus struct {
+	Agent  relay.AgentName `json:"agent_name"`
+	Online bool            `json:"online"`
 }
 
 // Limits is the stop policy, where a group has none of its own.
@@ -98,7 +105,11 @@ func (s *Sidecar) Status() Status {
 		Door:     DoorStatus{Name: s.deliver.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.chats.peers.missing(),
 		Members: MembersStatus{s.cfg.MembershipCheck,
 			s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(),
-		Steering: s.steer.status(), Token: s.cfg.APIToken != ""}
+		Steering: s.steer.status(), Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
+	online := s.steer.presence.online()
+	for _, agent := range slices.Sorted(maps.Keys(online)) {
+		st.Agents = append(st.Agents, AgentStatus{agent, online[agent] || agent == s.cfg.Agent})
+	}
 	if err := s.Ready(); err != nil {
 		st.NotReady = err.Error()
 	}

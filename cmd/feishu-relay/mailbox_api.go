@@ -21,6 +21,9 @@ const (
 	maxAPIAnswer = 128 << 20
 )
 
+// errNoSidecar says that nobody listens where the sidecar should.
+var errNoSidecar = errors.New("no sidecar answers")
+
 // localAPI is the local API of the sidecar of this environment.
 type localAPI struct {
 	addr, token string
@@ -67,7 +70,7 @@ func (a *localAPI) unanswered(ctx context.Context, err error) error {
 		return ctx.Err() // interrupted
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
-		return fmt.Errorf("no sidecar answers at %s; start it, or give --addr", a.addr)
+		return fmt.Errorf("%w at %s; start it, or give --addr", errNoSidecar, a.addr)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the sidecar at %s gave no answer within %s; its log may tell why", a.addr, apiWithin)

@@ -40,6 +40,8 @@ func commands() []command {
 		{"demo", "play three acts of bots that work together, with nothing configured", runDemo},
 		{"sim", "a Feishu stand-in to try bots against, without a tenant", runSim},
 		{"check", "try everything that is configured, and say what is missing", runCheck},
+		{"status", "one screen: who is online, groups, depth, what waits, the last stop and error", runStatus},
+		{"why", "what became of a message at each bot, and what to do", runWhy},
 		{"group", "show and change how the bots of a group behave", runGroup},
 		{"transcript", "list, show or follow the groups' transcripts", runTranscript},
 		{"mailbox", "see other agents, send them messages and tasks, read the inbox", runMailbox},

@@ -27,6 +27,9 @@ func TestMailboxScripts(t *testing.T) { runScripts(t, "testdata/mailbox") }
 // misspelt commands.
 func TestCommandLineScripts(t *testing.T) { runScripts(t, "testdata/cli") }
 
+// TestOperatorScripts is about status, why and the logs.
+func TestOperatorScripts(t *testing.T) { runScripts(t, "testdata/operator") }
+
 func runScripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
