@@ -43,8 +43,8 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 image: ## the container image, for this machine's platform
 	docker build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) --build-arg DATE=$(DATE) -t feishu-relay:$(VERSION) -t feishu-relay .
 
-dist: ## releases for Linux, macOS and Windows, the same bytes each time from the same commit
-	VERSION=$(VERSION) GO='$(GO)' FLAGS='$(FLAGS)' ./scripts/dist
+dist: ## releases for Linux, macOS and Windows and container images, the same bytes each time from the same commit
+	VERSION=$(VERSION) COMMIT=$(COMMIT) DATE=$(DATE) GO='$(GO)' FLAGS='$(FLAGS)' ./scripts/dist
 
 lint: ## deploy/, the Dockerfile and the scripts, with public tools; it downloads some
 	./scripts/lint

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 // GET /v1/mailbox/agents. What it was asked stands in the file requests.
 func TestMailboxScripts(t *testing.T) { runScripts(t, "testdata/mailbox") }
 
-// TestCommandLineScripts is about what all commands have in common: env files, completion,
-// misspelt commands.
+// TestCommandLineScripts is about what all commands have in common: the installation, env files,
+// completion, misspelt commands.
 func TestCommandLineScripts(t *testing.T) { runScripts(t, "testdata/cli") }
 
 // TestOperatorScripts is about status, why and the logs.
@@ -36,6 +36,14 @@ func runScripts(t *testing.T, dir string) {
 		Setup: func(env *testscript.Env) error {
 			s := httptest.NewServer(&scriptedAPI{dir: env.WorkDir})
 			env.Defer(s.Close)
+			files := httptest.NewServer(http.FileServer(http.Dir(env.WorkDir)))
+			env.Defer(files.Close)
+			scripts, err := filepath.Abs("../../scripts")
+			if err != nil {
+				return err
+			}
+			env.Setenv("SCRIPTS", scripts)
+			env.Setenv("FILES_URL", files.URL)
 			env.Setenv("LISTEN_ADDR", s.Listener.Addr().String())
 			env.Setenv("API_TOKEN", "let-me-in")
 			env.Setenv("TZ", "UTC")
