@@ -36,6 +36,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"run", "run the sidecar (the default)", runSidecar},
+		{"init", "set up the sidecar of a bot: asks, tries the answers, writes an env file", runInit},
 		{"up", "run the sidecars of several bots of this host", runUp},
 		{"demo", "play three acts of bots that work together, with nothing configured", runDemo},
 		{"sim", "a Feishu stand-in to try bots against, without a tenant", runSim},

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"net"
+	"strings"
+)
+
+// framework is what `feishu-relay init` knows of a bot framework. docs/frameworks.md has
+// the same lines and more, which a test compares.
+type framework struct {
+	key, name string
+	join      joining
+	sender    string // INJECT_SENDER_TYPE where it is not the default
+	mention   string // INJECT_MENTION
+	trust     trust
+	file      text   // where settings belong
+	settings  string // as in docs/frameworks.md, with the addresses that there stand for the chosen ones
+	note      text   // what else is needed
+	heading   string // of docs/frameworks.md, as an anchor
+}
+
+// text is for people, in both languages.
+type text struct{ en, zh string }
+
+// joining is how a bot is joined.
+type joining int
+
+const (
+	byGateway   joining = iota // its Feishu SDK is pointed at the gateway
+	byConnector                // the sidecar holds the connection to Feishu
+	byAPI                      // it calls the local API
+)
+
+// trust is who has to trust the gateway's CA; noTLS is none.
+type trust int
+
+const (
+	noTLS trust = iota
+	trustNode
+	trustPython // wants one file with the system's roots and the CA
+)
+
+// Addresses and folders in the settings of [frameworks], which init replaces.
+const (
+	docsGateway = "127.0.0.1:8788"
+	docsListen  = "127.0.0.1:8787"
+	docsSecure  = "localhost:8788"
+	docsData    = "$HOME/.nanobot"
+)
+
+const proxySettings = `HTTPS_PROXY=http://127.0.0.1:8788
+NO_PROXY=127.0.0.1,localhost
+REQUESTS_CA_BUNDLE=/path/bundle.pem
+SSL_CERT_FILE=/path/bundle.pem`
+
+var startFirst = text{"start the sidecar before the bot", "先启动 sidecar，再启动机器人"}
+
+var frameworks = []framework{
+	{key: "openclaw", name: "OpenClaw, bundled feishu channel", mention: "always", trust: trustNode,
+		heading: "openclaw-bundled-feishu-channel", file: text{"~/.openclaw/openclaw.json", "~/.openclaw/openclaw.json"},
+		settings: `{ channels: { feishu: {
+    domain: "https://localhost:8788",   // or accounts.<id>.domain
+    allowBots: true,
+    groupPolicy: "allowlist",
+    groups: { "oc_…": {} },             // or groupPolicy: "open"
+} } }`},
+	{key: "openclaw-lark", name: "openclaw-lark", mention: "always", trust: trustNode, heading: "openclaw-lark",
+		file: text{"~/.openclaw/openclaw.json", "~/.openclaw/openclaw.json"},
+		settings: `{ channels: { feishu: {
+    domain: "https://localhost:8788",
+    groupPolicy: "open",
+} } }`},
+	{key: "hermes", name: "Hermes", mention: "always", trust: trustPython, heading: "hermes",
+		file:     text{"the environment of `hermes gateway`", "`hermes gateway` 的环境变量"},
+		settings: "FEISHU_ALLOW_BOTS=mentions\nFEISHU_CONNECTION_MODE=websocket\n" + proxySettings},
+	{key: "nanobot", name: "nanobot", sender: "app", mention: "always", trust: trustPython, heading: "nanobot",
+		file:     text{"nanobot's environment", "nanobot 的环境变量"},
+		settings: proxySettings,
+		note: text{`nanobot's configuration needs "allowFrom": ["*"]; start the sidecar before the bot`,
+			`nanobot 的配置需要 "allowFrom": ["*"]；先启动 sidecar，再启动机器人`}},
+	{key: "astrbot", name: "AstrBot", mention: "always", heading: "astrbot", note: startFirst,
+		file: text{"the platform in data/cmd_config.json, or the web page", "data/cmd_config.json 中的平台设置，或网页"},
+		settings: `{"type":"lark","app_id":"cli_…","app_secret":"…","domain":"http://127.0.0.1:8788",` +
+			`"lark_connection_mode":"socket"}`},
+	{key: "langbot", name: "LangBot", mention: "always", heading: "langbot",
+		file: text{"the bot's settings: Platform Domain is Custom, Custom Domain is",
+			"机器人设置：Platform Domain 选 Custom，Custom Domain 填"},
+		settings: "http://127.0.0.1:8788",
+		note: text{"Bot Name (bot_name) has to be the bot's name in Feishu",
+			"Bot Name（bot_name）必须与飞书中的机器人名一致"}},
+	{key: "koishi", name: "Koishi (@satorijs/adapter-lark)", mention: "addressed", heading: "the-bare-sdks",
+		file: text{"the adapter's endpoint", "适配器的 endpoint"}, settings: "http://127.0.0.1:8788/open-apis"},
+	{key: "cc-connect", name: "cc-connect", mention: "always", heading: "cc-connect",
+		file: text{"cc-connect's configuration", "cc-connect 的配置"},
+		settings: `[projects.platforms.options]
+app_id = "cli_…"
+app_secret = "…"
+domain = "http://127.0.0.1:8788"`},
+	{key: "sdk-go", name: "Go SDK", mention: "addressed", heading: "the-bare-sdks", file: text{"your code", "代码"},
+		settings: `api := lark.NewClient(id, secret, lark.WithOpenBaseUrl("http://127.0.0.1:8788"))
+ws := larkws.NewClient(id, secret, larkws.WithDomain("http://127.0.0.1:8788"), larkws.WithEventHandler(h))`},
+	{key: "sdk-node", name: "Node SDK", mention: "addressed", heading: "the-bare-sdks", file: text{"your code", "代码"},
+		settings: `const domain = 'http://127.0.0.1:8788';
+const api = new lark.Client({ appId, appSecret, domain });
+const ws = new lark.WSClient({ appId, appSecret, domain });`},
+	{key: "sdk-python", name: "Python SDK", mention: "addressed", heading: "the-bare-sdks", file: text{"your code", "代码"},
+		note: startFirst,
+		settings: `DOMAIN = "http://127.0.0.1:8788"
+api = lark.Client.builder().app_id(ID).app_secret(SECRET).domain(DOMAIN).build()
+ws = lark.ws.Client(ID, SECRET, event_handler=handler, domain=DOMAIN)`},
+	{key: "connector", name: "own code without a Feishu SDK: the sidecar connects", join: byConnector,
+		heading: "your-own-code", file: text{"your code reads and writes", "代码读写"},
+		settings: "http://127.0.0.1:8787/v1/stream\nhttp://127.0.0.1:8787/v1/send"},
+	{key: "own", name: "own code with a connection of its own, or without Feishu", join: byAPI,
+		heading: "your-own-code", file: text{"your code calls", "代码调用"},
+		settings: "http://127.0.0.1:8787/v1/stream\nhttp://127.0.0.1:8787/v1/outbound\nhttp://127.0.0.1:8787/v1/inbound"},
+}
+
+// frameworkNamed returns the framework with the key.
+func frameworkNamed(key string) (framework, bool) {
+	for _, f := range frameworks {
+		if f.key == strings.ToLower(key) {
+			return f, true
+		}
+	}
+	return framework{}, false
+}
+
+func frameworkKeys() (keys []string) {
+	for _, f := range frameworks {
+		keys = append(keys, f.key)
+	}
+	return keys
+}
+
+// variables are the settings of the sidecar that the framework wants.
+func (f framework) variables() map[string]string {
+	switch f.join {
+	case byConnector:
+		return map[string]string{"CONNECTOR": "true"}
+	case byAPI:
+		return map[string]string{}
+	}
+	set := map[string]string{"INJECT_MENTION": f.mention, "INJECT_SENDER_TYPE": cmp.Or(f.sender, "bot")}
+	if f.trust != noTLS {
+		set["GATEWAY_TLS"] = "auto"
+	}
+	return set
+}
+
+// lines are the framework's settings for a sidecar at these addresses.
+func (f framework) lines(listen, gateway, data string) string {
+	_, port, _ := net.SplitHostPort(gateway)
+	return strings.NewReplacer(docsGateway, gateway, docsSecure, "localhost:"+port, docsListen, listen,
+		docsData, data, "/path/bundle.pem", data+"/bundle.pem").Replace(f.settings)
+}

@@ -1,0 +1,527 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"feishu-relay/internal/safefile"
+)
+
+const initSynopsis = `init [flags]
+
+Sets up the sidecar of one bot: asks for what no flag gives, tries each answer at once as
+check does, writes an env file that only you can read, and prints what to do next in the
+bot's framework. Without a terminal nothing is asked.
+
+The app's secret comes from the variable FEISHU_APP_SECRET, or is asked for; a REDIS_URL
+with a password may come from the environment as well. Example:
+
+  feishu-relay init --framework openclaw --agent agent_a --app-id cli_0123456789abcdef
+  feishu-relay init --framework own --agent agent_b --others agent_a.env
+`
+
+// sharedSettings are the same for all bots of a group.
+var sharedSettings = []string{"RELAY_BACKEND", "REDIS_URL", "RELAY_CHANNEL", "DATA_DIR", "RELAY_DIR", "TRANSCRIPT_DIR",
+	"MAILBOX_BACKEND", "MAILBOX_DIR", "RELAY_SECRET", "GROUPS_FILE"}
+
+// initCall is one use of the command.
+type initCall struct {
+	out, err  io.Writer
+	ask       *asker // nil: there is no terminal
+	zh        bool
+	environ   []string // without settings of ours
+	set       map[string]string
+	framework framework
+	taken     []string // addresses of other bots
+	force     bool
+}
+
+func runInit(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flags("init", initSynopsis, stdout, stderr)
+	key := f.String("framework", "", "the bot's `framework`: "+strings.Join(frameworkKeys(), ", "))
+	agent := f.String("agent", "", "AGENT_NAME: this bot's `name` on the relay")
+	app := f.String("app-id", "", "FEISHU_APP_ID: the `id` of the bot's app")
+	base := f.String("base-url", "", "FEISHU_BASE_URL: `URL` of Feishu; https://open.larksuite.com for Lark")
+	others := f.String("others", "", "comma list of env `files` of the other bots of this host, to share their settings")
+	redis := f.String("redis", "", "REDIS_URL: the bots meet in this Redis (`URL`)")
+	data := f.String("data-dir", "", "DATA_DIR: the bots meet in this `folder` of the host")
+	out := f.String("out", "", "env `file` to write (default AGENT.env)")
+	lang := f.String("lang", "", "`language`: en or zh (default by LANG)")
+	i := &initCall{out: stdout, err: stderr, set: map[string]string{}, ask: newAsker(os.Stdin, stdout)}
+	f.BoolVar(&i.force, "force", false, "overwrite the file, and keep answers that do not work")
+	if _, err := f.parse(args, 0); err != nil {
+		return err
+	}
+	switch *lang {
+	case "zh", "en":
+		i.zh = *lang == "zh"
+	case "":
+		i.zh = strings.HasPrefix(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_MESSAGES"), os.Getenv("LANG")), "zh")
+	default:
+		fmt.Fprintf(stderr, "--lang: want en or zh, got %.20q\n", *lang)
+		return errUsage
+	}
+	secret := os.Getenv("FEISHU_APP_SECRET")
+	if *redis == "" && *data == "" && *others == "" {
+		*redis = os.Getenv("REDIS_URL")
+	}
+	if i.ask == nil {
+		if missing := missingFlags(*key, *agent, *app, secret, *redis+*data+*others); missing != "" {
+			fmt.Fprintln(stderr, i.t("there is no terminal to ask at; missing: ", "没有终端可以提问；缺少：")+missing)
+			return errUsage
+		}
+		if err := i.mayWrite(ctx, cmp.Or(*out, *agent+".env")); err != nil {
+			return err
+		}
+	}
+	i.environ = withoutOurs(os.Environ())
+	for _, step := range []func() error{
+		func() error { return i.askFramework(ctx, *key) },
+		func() error { return i.askAgent(ctx, *agent) },
+		func() error { return i.askOthers(ctx, *others) },
+		func() error { return i.chooseAddresses(ctx) },
+		func() error { return i.askApp(ctx, *app, secret, *base) },
+		func() error { return i.askPlace(ctx, *redis, *data) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	path, err := i.write(ctx, cmp.Or(*out, i.set["AGENT_NAME"]+".env"))
+	if err != nil {
+		return err
+	}
+	return i.next(path)
+}
+
+// t is the text in the person's language.
+func (i *initCall) t(en, zh string) string {
+	if i.zh {
+		return zh
+	}
+	return en
+}
+
+func missingFlags(key, agent, app, secret, place string) string {
+	var missing []string
+	need := func(is bool, what string) {
+		if is {
+			missing = append(missing, what)
+		}
+	}
+	known, _ := frameworkNamed(key)
+	need(key == "", "--framework")
+	need(agent == "", "--agent")
+	need(app == "" && known.join == byConnector, "--app-id")
+	need(secret == "" && known.join == byConnector, "FEISHU_APP_SECRET")
+	need(place == "", "--data-dir / --redis / --others")
+	return strings.Join(missing, ", ")
+}
+
+// withoutOurs is the environment without the settings of a sidecar.
+func withoutOurs(environ []string) []string {
+	var known []string
+	for _, v := range variables() {
+		known = append(known, v.name)
+	}
+	return slices.DeleteFunc(environ, func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(known, name)
+	})
+}
+
+// question is one that init asks until the answer works.
+type question struct {
+	prompt, def string
+	secret      bool
+	optional    bool
+	take        func(answer string) error // puts it into i.set
+	settings    []string                  // that it sets
+	probe       func(p probe) bool        // those that try it; nil: none
+}
+
+// answer takes the answer that was given, or asks for it, until it works.
+func (i *initCall) answer(ctx context.Context, given string, q question) error {
+	for {
+		value := given
+		if value == "" && i.ask != nil {
+			var err error
+			if value, err = i.ask.line(ctx, q.prompt, q.def, q.secret); err != nil {
+				return err
+			}
+		}
+		value, given = cmp.Or(value, q.def), ""
+		if value == "" && !q.optional {
+			fmt.Fprintln(i.err, "✗ "+i.t("an answer is needed", "必须填写"))
+			continue
+		}
+		err := q.take(value)
+		if err == nil {
+			if settled, err := i.settled(ctx, q.settings, q.probe); settled || err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintln(i.err, "✗ "+neutral(err.Error()))
+		if i.ask == nil {
+			return i.unwritten()
+		}
+	}
+}
+
+func (i *initCall) unwritten() error {
+	fmt.Fprintln(i.err, i.t("nothing was written", "没有写入任何文件"))
+	return errFailed
+}
+
+// settled reports whether settings work, or are to be kept although they do not. false is
+// returned at a terminal only.
+func (i *initCall) settled(ctx context.Context, names []string, which func(p probe) bool) (bool, error) {
+	switch works := i.works(ctx, names, which); {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case works, i.force:
+		return true, nil
+	case i.ask == nil:
+		return false, i.unwritten()
+	}
+	return i.yes(ctx, i.t("Keep this answer anyway?", "仍然使用这个答案？"))
+}
+
+func (i *initCall) yes(ctx context.Context, question string) (bool, error) {
+	answer, err := i.ask.line(ctx, question+" (y/N)", "", false)
+	return slices.Contains([]string{"y", "yes", "是"}, strings.ToLower(answer)), err
+}
+
+// works checks settings, and tries them with the probes of check. It prints what it finds.
+func (i *initCall) works(ctx context.Context, names []string, which func(p probe) bool) bool {
+	set := maps.Clone(i.set)
+	set["AGENT_NAME"] = cmp.Or(set["AGENT_NAME"], "agent")
+	cfg, err := i.load(set)
+	if err != nil {
+		concerned := slices.DeleteFunc(mistakes(err), func(f finding) bool { return !slices.Contains(names, f.Name) })
+		if len(concerned) > 0 {
+			newFindings(i.out, false).list(concerned)
+			return false
+		}
+	}
+	if which == nil {
+		return true
+	}
+	within, end := context.WithTimeout(ctx, longLimit)
+	defer end()
+	s := newSubject(within, &cfg)
+	all := slices.DeleteFunc(probes(&cfg), func(p probe) bool { return !which(p) || p.when != nil && !p.when(s) })
+	out := newFindings(i.out, false)
+	for at, result := range start(within, all, s) {
+		if found := out.await(all[at].name, result); ctx.Err() == nil {
+			out.list(found)
+		}
+	}
+	return ctx.Err() == nil && out.count(statusFail) == 0
+}
+
+// list shows findings without a heading.
+func (f *findings) list(found []finding) {
+	for _, one := range found {
+		f.all = append(f.all, one)
+		f.show(one)
+	}
+}
+
+// load reads the configuration that the settings make.
+func (i *initCall) load(set map[string]string) (config, error) {
+	before := os.Environ()
+	defer setEnvironment(before)
+	environ := slices.Clone(i.environ)
+	for name, value := range set {
+		environ = append(environ, name+"="+value)
+	}
+	setEnvironment(environ)
+	return loadConfig()
+}
+
+func (i *initCall) askFramework(ctx context.Context, given string) error {
+	if given == "" {
+		fmt.Fprintln(i.out, i.t("What is the bot made with?", "机器人用什么框架？"))
+		for at, f := range frameworks {
+			fmt.Fprintf(i.out, "  %2d  %-14s %s\n", at+1, f.key, f.name)
+		}
+	}
+	return i.answer(ctx, given, question{prompt: i.t("Framework", "框架"), take: func(answer string) error {
+		known, ok := frameworkNamed(answer)
+		if n, err := strconv.Atoi(answer); err == nil && 0 < n && n <= len(frameworks) {
+			known, ok = frameworks[n-1], true
+		}
+		if !ok {
+			return fmt.Errorf("--framework: %q%s", answer, cmp.Or(didYouMean(answer, frameworkKeys()),
+				"; want one of "+strings.Join(frameworkKeys(), ", ")))
+		}
+		i.framework = known
+		maps.Copy(i.set, known.variables())
+		return nil
+	}})
+}
+
+func (i *initCall) askAgent(ctx context.Context, given string) error {
+	return i.answer(ctx, given, question{prompt: i.t("Name of this bot on the relay (AGENT_NAME)",
+		"机器人在中继上的名字（AGENT_NAME）"),
+		def: "agent_a", settings: []string{"AGENT_NAME"}, take: i.keep("AGENT_NAME")})
+}
+
+// askOthers takes the settings that are to be the same from other bots' env files.
+func (i *initCall) askOthers(ctx context.Context, given string) error {
+	return i.answer(ctx, given, question{optional: true, prompt: i.t(
+		"Env files of other bots on this host, with commas between (empty: none)",
+		"本机其他机器人的 env 文件，逗号分隔（留空：没有）"), take: func(answer string) error {
+		shared, taken := map[string]string{}, []string{}
+		for _, path := range list(answer) {
+			other, err := readEnvFile(path)
+			if err != nil {
+				return fmt.Errorf("--others: %w", err)
+			}
+			if other["AGENT_NAME"] == i.set["AGENT_NAME"] {
+				return fmt.Errorf("--others: %s is of %s, too; each bot needs a name of its own", path, i.set["AGENT_NAME"])
+			}
+			for _, name := range sharedSettings {
+				if had, has := shared[name]; has && other[name] != had {
+					return fmt.Errorf("--others: %s has another %s than the file before it", path, name)
+				}
+				shared[name] = other[name]
+			}
+			i.set["FEISHU_BASE_URL"] = cmp.Or(i.set["FEISHU_BASE_URL"], other["FEISHU_BASE_URL"]) // one tenant
+			taken = append(taken, cmp.Or(other["LISTEN_ADDR"], docsListen), other["GATEWAY_ADDR"], other["WEBHOOK_ADDR"])
+		}
+		maps.DeleteFunc(shared, func(_, value string) bool { return value == "" })
+		maps.Copy(i.set, shared)
+		i.taken = taken
+		return nil
+	}})
+}
+
+// chooseAddresses takes the first addresses that no other bot has and that are free.
+func (i *initCall) chooseAddresses(ctx context.Context) error {
+	for n := range maxBots {
+		at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+		listen, gateway := at(firstPort+n*portStep), at(firstPort+n*portStep+1)
+		free := func(addr string) bool { return !slices.Contains(i.taken, addr) && bound(ctx, addr) == nil }
+		if !free(listen) || !free(gateway) {
+			continue
+		}
+		i.set["LISTEN_ADDR"] = listen
+		if i.framework.join == byGateway {
+			i.set["GATEWAY_ADDR"] = gateway
+		}
+		return nil
+	}
+	return errors.New("no free port from " + strconv.Itoa(firstPort) + " on")
+}
+
+func (i *initCall) askApp(ctx context.Context, id, secret, base string) error {
+	if i.framework.join == byAPI {
+		delete(i.set, "FEISHU_BASE_URL")
+		return nil
+	}
+	needed := i.framework.join == byConnector
+	base = cmp.Or(base, i.set["FEISHU_BASE_URL"])
+	if i.ask != nil || base != "" {
+		err := i.answer(ctx, base, question{prompt: i.t("Feishu's address (Lark: https://open.larksuite.com)",
+			"飞书地址（Lark：https://open.larksuite.com）"), def: "https://open.feishu.cn",
+			settings: []string{"FEISHU_BASE_URL"}, take: i.keep("FEISHU_BASE_URL")})
+		if err != nil {
+			return err
+		}
+	}
+	prompt := i.t("App ID, cli_… (empty: learned from the bot's first connection)", "App ID，cli_…（留空：从机器人的第一次连接得知）")
+	if needed {
+		prompt = "App ID, cli_…"
+	}
+	feishu := func(p probe) bool { return p.area == "Feishu" && p.name != "group managers" }
+	for {
+		err := i.answer(ctx, id, question{prompt: prompt, optional: !needed, settings: []string{"FEISHU_APP_ID"},
+			take: i.keep("FEISHU_APP_ID")})
+		if err != nil || i.set["FEISHU_APP_ID"] == "" {
+			return err
+		}
+		err = i.answer(ctx, secret, question{prompt: i.t("App Secret (not shown)", "App Secret（不显示）"), secret: true,
+			optional: !needed, take: i.keep("FEISHU_APP_SECRET")})
+		if err != nil {
+			return err
+		}
+		if settled, err := i.settled(ctx, []string{"FEISHU_APP_SECRET"}, feishu); settled || err != nil {
+			return err
+		}
+		id, secret = "", "" // either may be wrong
+	}
+}
+
+// keep returns a function that sets the variable, or removes it where the answer is empty.
+func (i *initCall) keep(name string) func(answer string) error {
+	return func(answer string) error {
+		if i.set[name] = answer; answer == "" {
+			delete(i.set, name)
+		}
+		return nil
+	}
+}
+
+// askPlace asks where the bots meet, unless the other bots' files say so.
+func (i *initCall) askPlace(ctx context.Context, redis, data string) error {
+	probes := func(p probe) bool { return p.area == "Files" && p.name != "groups file" || p.area == "Relay" }
+	if i.set["REDIS_URL"] != "" || i.set["DATA_DIR"] != "" {
+		return i.answer(ctx, "-", question{probe: probes, settings: sharedSettings, take: func(string) error { return nil }})
+	}
+	if data == "" {
+		err := i.answer(ctx, redis, question{optional: true,
+			probe: func(p probe) bool { return i.set["REDIS_URL"] != "" && probes(p) },
+			prompt: i.t("Redis in which the bots meet, redis://… (empty: files of this host)",
+				"机器人共用的 Redis，redis://…（留空：用本机文件）"),
+			settings: []string{"REDIS_URL"}, take: i.keep("REDIS_URL")})
+		if err != nil || i.set["REDIS_URL"] != "" {
+			return err
+		}
+		fmt.Fprintln(i.out, i.t(defaultFolder.en, defaultFolder.zh))
+	}
+	return i.answer(ctx, data, question{prompt: i.t("Folder in which the bots meet (DATA_DIR)",
+		"机器人共用的文件夹（DATA_DIR）"), def: "~/.nanobot",
+		probe: probes, settings: []string{"DATA_DIR"}, take: func(answer string) error {
+			path, err := fullPath(answer) // whole, so that another user's sidecar finds the same
+			i.set["DATA_DIR"] = path
+			return err
+		}})
+}
+
+// defaultFolder says why the folder is what it is.
+var defaultFolder = text{
+	"The default folder is ~/.nanobot, since nanobot shares it: its bots and the sidecars of one user " +
+		"meet there without a setting.",
+	"默认文件夹是 ~/.nanobot，因为 nanobot 也用它：同一用户的 nanobot 和各 sidecar 不用设置就在那里相遇。"}
+
+// plainValue needs no quotes in an env file, for whoever reads it.
+var plainValue = regexp.MustCompile(`^[A-Za-z0-9_./:@,+%=?&-]*$`)
+
+// mayWrite returns an error if there is a file that is not to be overwritten.
+func (i *initCall) mayWrite(ctx context.Context, path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || i.force {
+		return nil
+	}
+	if i.ask == nil {
+		return errors.New(path + i.t(" is there already; give --out another file, or --force",
+			" 已存在；用 --out 指定别的文件，或加 --force"))
+	}
+	over, err := i.yes(ctx, fmt.Sprintf(i.t("%s is there already. Overwrite it?", "%s 已存在。覆盖吗？"), path))
+	if err == nil && !over {
+		err = errors.New(i.t("nothing was written; --out names another file", "没有写入任何文件；可用 --out 指定别的文件"))
+	}
+	return err
+}
+
+// write writes the env file, after a question if it is there already.
+func (i *initCall) write(ctx context.Context, path string) (string, error) {
+	if _, err := i.load(i.set); err != nil && !i.force {
+		newFindings(i.out, false).list(mistakes(err))
+		return "", errFailed
+	}
+	if err := i.mayWrite(ctx, path); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s, %s. Written by feishu-relay init.\n", i.set["AGENT_NAME"], i.framework.name)
+	for _, v := range variables() {
+		value, has := i.set[v.name]
+		switch {
+		case !has:
+			continue
+		case strings.ContainsAny(value, "'\n\r"):
+			return "", fmt.Errorf("%s: a value with a quote or a line end cannot be in an env file", v.name)
+		case !plainValue.MatchString(value):
+			value = "'" + value + "'"
+		}
+		fmt.Fprintf(&b, "%s=%s\n", v.name, value)
+	}
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	return path, safefile.Replace(root, filepath.Base(path), []byte(b.String()))
+}
+
+// next prints what to do now.
+func (i *initCall) next(path string) error {
+	cfg, _ := i.load(i.set)
+	var b strings.Builder
+	step := func(en, zh string) { fmt.Fprintf(&b, "\n%s\n\n", i.t(en, zh)) }
+	code := func(text string) {
+		for line := range strings.Lines(text) {
+			b.WriteString("    " + strings.TrimRight(line, "\n") + "\n")
+		}
+	}
+	fmt.Fprintf(&b, i.t("\nWrote %s; only you can read it.\n", "\n已写入 %s，只有你能读。\n"), path)
+	step("1. Start the sidecar:", "1. 启动 sidecar：")
+	program, file := os.Args[0], shellWord(path)
+	code(program + " --env-file " + file)
+	f := i.framework
+	switch f.trust {
+	case trustNode:
+		step("2. Set in the bot's environment, so that it trusts the gateway:", "2. 在机器人的环境里设置，让它信任网关：")
+		code("NODE_EXTRA_CA_CERTS=" + cfg.DataDir + "/ca.pem NO_PROXY=127.0.0.1,localhost")
+	case trustPython:
+		step("2. Make the certificates that the bot trusts:", "2. 生成机器人信任的证书：")
+		code("cat /etc/ssl/certs/ca-certificates.crt " + cfg.DataDir + "/ca.pem > " + cfg.DataDir + "/bundle.pem")
+	}
+	n := 2
+	if f.trust != noTLS {
+		n = 3
+	}
+	step(fmt.Sprintf("%d. %s — %s:", n, f.name, f.file.en), fmt.Sprintf("%d. %s——%s：", n, f.name, f.file.zh))
+	code(f.lines(cfg.ListenAddr, cfg.Gateway.Addr, cfg.DataDir))
+	if f.note.en != "" {
+		fmt.Fprintf(&b, "\n    %s\n", i.t(f.note.en, f.note.zh))
+	}
+	step(fmt.Sprintf("%d. See whether all works:", n+1), fmt.Sprintf("%d. 检查是否一切正常：", n+1))
+	code(program + " check --env-file " + file)
+	fmt.Fprintf(&b, i.t("\nThe viewer is at http://%s/. More: docs/frameworks.md#%s\n",
+		"\n查看页：http://%s/。更多：docs/frameworks.md#%s\n"),
+		cfg.ListenAddr, f.heading)
+	if cfg.Backend == "file" {
+		fmt.Fprintf(&b, i.t("The other bots of the group need the same DATA_DIR: %s init --others %s\n",
+			"群里的其他机器人要用同一个 DATA_DIR：%s init --others %s\n"), program, file)
+	}
+	if wins := i.winning(); len(wins) > 0 {
+		fmt.Fprintf(&b, i.t("! The environment has %s, which wins over the file: unset it.\n",
+			"! 环境变量 %s 会覆盖文件里的值：请先 unset。\n"), strings.Join(wins, ", "))
+	}
+	_, err := io.WriteString(i.out, b.String())
+	return err
+}
+
+// winning are the settings that the environment has, with other values than the file.
+func (i *initCall) winning() (names []string) {
+	for _, v := range variables() {
+		if value, has := os.LookupEnv(v.name); has && value != i.set[v.name] {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
+// shellWord is text as one word of a shell, without quotes where it needs none.
+func shellWord(text string) string {
+	if plainValue.MatchString(text) && !strings.ContainsAny(text, "?&") {
+		return text
+	}
+	return quoted(text)
+}

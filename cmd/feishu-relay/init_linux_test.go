@@ -1,0 +1,201 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// typist is a person at a terminal at which init asks.
+type typist struct {
+	cmd  *exec.Cmd
+	tty  *os.File
+	seen strings.Builder
+}
+
+func startInit(t *testing.T, args ...string) *typist {
+	t.Helper()
+	p := &typist{cmd: exec.Command("feishu-relay", append([]string{"init", "--lang", "en"}, args...)...)}
+	var err error
+	if p.tty, err = pty.Start(p.cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		_ = p.tty.Close()
+	})
+	return p
+}
+
+// sees waits for words on the screen, behind those that it waited for before.
+func (p *typist) sees(t *testing.T, words string) {
+	t.Helper()
+	var since strings.Builder
+	for one := make([]byte, 1); !strings.Contains(since.String(), words); {
+		if _, err := p.tty.Read(one); err != nil {
+			t.Fatalf("waiting for %q: %v after\n%s", words, err, p.seen.String())
+		}
+		since.Write(one)
+		p.seen.Write(one)
+	}
+}
+
+func (p *typist) types(t *testing.T, text string) {
+	t.Helper()
+	if _, err := p.tty.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asks waits for each question and types its answer.
+func (p *typist) asks(t *testing.T, questionsAndAnswers ...string) {
+	t.Helper()
+	for i := 0; i+1 < len(questionsAndAnswers); i += 2 {
+		p.sees(t, questionsAndAnswers[i])
+		p.sees(t, ": ")
+		p.types(t, questionsAndAnswers[i+1]+"\n")
+	}
+}
+
+// A person answers wrongly, is shown why, answers again, and gets a file that works. The
+// secret is not on the screen.
+func TestInitAtATerminal(t *testing.T) {
+	in := newTenant(t)
+	in.AddGroup("Research", in.app.ID)
+	base := os.Getenv("FEISHU_BASE_URL")
+	clearEnvironment(t, nil)
+	dir := t.TempDir()
+	out := filepath.Join(dir, "agent_a.env")
+	p := startInit(t, "--out", out)
+	p.asks(t, "Framework", "99", "want one of", "", "an answer is needed", "connector", "Name of this bot", "",
+		"Env files of other bots", "", "Feishu's address", base, "App ID", in.app.ID, "App Secret", "wr0ng",
+		"Keep this answer anyway", "n", "App ID", in.app.ID, "App Secret", in.app.Secret, "Redis", "",
+		"Folder", filepath.Join(dir, "data"))
+	p.sees(t, "feishu-relay check --env-file "+out)
+	p.sees(t, "The other bots of the group need the same DATA_DIR")
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	screen := escape.ReplaceAllString(p.seen.String(), "")
+	for _, want := range []string{"refuses " + in.app.ID, "✓ Feishu bot: " + in.app.ID, "✓ relay folder", "since nanobot shares it"} {
+		if !strings.Contains(screen, want) {
+			t.Errorf("the screen has no %q:\n%s", want, screen)
+		}
+	}
+	for _, secret := range []string{in.app.Secret, "wr0ng"} {
+		if strings.Contains(screen, secret) {
+			t.Errorf("the screen has the secret %q", secret)
+		}
+	}
+	set, err := readEnvFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set["FEISHU_APP_SECRET"] != in.app.Secret || set["CONNECTOR"] != "true" || set["AGENT_NAME"] != "agent_a" {
+		t.Errorf("the file has %v", set)
+	}
+	if info, err := os.Stat(out); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has mode %v (%v), want 0600", info.Mode(), err)
+	}
+	if found, err := exec.Command("feishu-relay", "check", "--env-file", out).CombinedOutput(); err != nil {
+		t.Errorf("check of the file: %v\n%s", err, found)
+	}
+}
+
+// A file that is there is overwritten only after a yes.
+func TestInitAsksBeforeItOverwrites(t *testing.T) {
+	clearEnvironment(t, nil)
+	dir := t.TempDir()
+	out := filepath.Join(dir, "a.env")
+	for answer, want := range map[string]string{"": "nothing was written", "y": "Wrote "} {
+		write(t, out, "# mine\n")
+		p := startInit(t, "--framework", "own", "--agent", "agent_a", "--data-dir", dir, "--out", out)
+		p.asks(t, "Env files of other bots", "", "Overwrite it?", answer)
+		p.sees(t, want)
+		p.sees(t, "\n")
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept := string(text) == "# mine\n"; kept != (answer == "") {
+			t.Errorf("answer %q: the file is %q", answer, text)
+		}
+	}
+}
+
+// Ctrl-C at the question for the secret ends the program, and the terminal shows again what
+// is typed.
+func TestInitInterrupted(t *testing.T) {
+	clearEnvironment(t, nil)
+	p := startInit(t, "--framework", "connector", "--agent", "agent_a", "--base-url", "http://127.0.0.1:1", "--app-id",
+		"cli_0123456789abcdef", "--out", filepath.Join(t.TempDir(), "a.env"))
+	p.asks(t, "Env files of other bots", "")
+	p.sees(t, "App Secret (not shown): ")
+	echo := func() bool {
+		state, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.Lflag&unix.ECHO != 0
+	}
+	p.types(t, "\x03")
+	if err := p.cmd.Wait(); err == nil {
+		t.Error("it ended with success")
+	}
+	if !echo() {
+		t.Error("the terminal shows nothing of what is typed")
+	}
+}
+
+// The lines that init prints are those of docs/frameworks.md, and its table has the same
+// settings.
+func TestFrameworksAreThoseOfTheDocs(t *testing.T) {
+	docs := read(t, "docs/frameworks.md")
+	_, anchors := docs.headings()
+	for _, f := range frameworks {
+		found := false
+		for _, anchor := range anchors {
+			found = found || anchor == f.heading
+		}
+		if !found {
+			t.Errorf("%s: docs/frameworks.md has no heading %q", f.key, f.heading)
+		}
+		if f.join != byGateway {
+			continue
+		}
+		for line := range strings.SplitSeq(f.settings, "\n") {
+			if line = strings.TrimRight(strings.TrimSpace(line), ","); len(line) > 8 && !strings.Contains(docs.text, line) {
+				t.Errorf("%s: docs/frameworks.md has no line %q", f.key, line)
+			}
+		}
+	}
+	rows := 0
+	for line := range strings.Lines(docs.text) {
+		cells := strings.Split(line, " | ")
+		if len(cells) < 6 || !strings.HasPrefix(line, "| [") || strings.Contains(line, "Channel module") {
+			continue
+		}
+		rows++
+		named := strings.ToLower(cells[0])
+		for _, f := range frameworks {
+			word, _, _ := strings.Cut(strings.TrimPrefix(f.key, "sdk-"), " ")
+			if f.join != byGateway || !strings.Contains(named, "["+word+"]") &&
+				!(strings.HasPrefix(f.key, "sdk-") && strings.Contains(named, "sdk") && strings.Contains(named, word)) {
+				continue
+			}
+			set := f.variables()
+			if cells[3] != "`"+set["INJECT_SENDER_TYPE"]+"`" || cells[4] != "`"+set["INJECT_MENTION"]+"`" {
+				t.Errorf("%s: init sets %v, and docs/frameworks.md has %s and %s", f.key, set, cells[3], cells[4])
+			}
+		}
+	}
+	if rows < 9 {
+		t.Errorf("%d rows of frameworks in docs/frameworks.md", rows)
+	}
+}
