@@ -35,11 +35,12 @@ func startUp(t *testing.T, terminal bool) (up *upRun, tty *os.File) {
 	t.Helper()
 	clearEnvironment(t, nil)
 	file := filepath.Join(t.TempDir(), "bots.yaml")
-	text := "shared:\n  DATA_DIR: " + t.TempDir() + "\n  LISTEN_ADDR: 127.0.0.1:0\nbots:\n"
+	var text strings.Builder
+	text.WriteString("shared:\n  DATA_DIR: " + t.TempDir() + "\n  LISTEN_ADDR: 127.0.0.1:0\nbots:\n")
 	for _, name := range []string{"agent_a", "agent_b", "agent_c", "agent_d"} {
-		text += "  " + name + ":\n"
+		text.WriteString("  " + name + ":\n")
 	}
-	write(t, file, text+"  agent_e: {INJECT_MENTION: sometimes}\n")
+	write(t, file, text.String()+"  agent_e: {INJECT_MENTION: sometimes}\n")
 	up = &upRun{cmd: exec.Command("feishu-relay", "up", file), lines: make(chan string, 1000), addrs: map[string]string{}}
 	var out io.Reader
 	if terminal {
