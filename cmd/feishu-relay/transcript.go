@@ -36,7 +36,9 @@ const transcriptUsage = `Usage: feishu-relay transcript list [--json] [--dir DIR
 list names the groups, the one that spoke last first; show prints the end of one;
 tail -f goes on with what is said from now on, in all groups without CHAT. People's
 commands, their answers and stops that the group was shown stand between the messages
-and do not count for -n.
+and do not count for -n. Where the sidecar of this environment runs (LISTEN_ADDR, API_TOKEN), the
+depth of each message of a bot follows, and what became of it at each bot: delivered, waits, or the
+reason why it stopped.
 
 CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as only
 one group begins so. The folder is --dir, else TRANSCRIPT_DIR, else
@@ -50,7 +52,7 @@ redact removes the text of a message for good; its --help tells more.
 func runTranscript(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return verbs("transcript", transcriptUsage, args, stdout, stderr, map[string]func([]string) error{
 		"list":   func(args []string) error { return transcriptList(args, stdout, stderr) },
-		"show":   func(args []string) error { return transcriptShow(args, stdout, stderr) },
+		"show":   func(args []string) error { return transcriptShow(ctx, args, stdout, stderr) },
 		"tail":   func(args []string) error { return transcriptTail(ctx, args, stdout, stderr) },
 		"redact": func(args []string) error { return transcriptRedact(ctx, args, stdout, stderr) },
 	})
@@ -63,6 +65,7 @@ type view struct {
 	store    *transcript.Store
 	marks    *transcript.Store // what the sidecars did and showed; nil: there is nothing
 	out, err io.Writer
+	silent   bool // the running sidecar does not answer
 }
 
 // open parses the flags and opens the folder. It returns the chat, "" without one.
@@ -189,7 +192,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", size, units[unit])
 }
 
-func transcriptShow(args []string, stdout, stderr io.Writer) error {
+func transcriptShow(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	v := view{out: stdout, err: stderr}
 	f := envFlags("transcript show", "transcript show [--json] [-n 50] [--dir DIR] CHAT", stdout, stderr)
 	n := f.Int("n", 50, "print the last `n` messages")
@@ -209,11 +212,11 @@ func transcriptShow(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return v.printTail(v.printer(false), c, *n)
+	return v.printTail(ctx, v.printer(false), c, *n)
 }
 
 // printTail prints the last n messages of a chat.
-func (v *view) printTail(p *printer, c transcript.Chat, n int) error {
+func (v *view) printTail(ctx context.Context, p *printer, c transcript.Chat, n int) error {
 	entries, err := v.store.Tail(c.Channel, c.ChatID, n)
 	if err != nil {
 		return err
@@ -225,8 +228,9 @@ func (v *view) printTail(p *printer, c transcript.Chat, n int) error {
 		}
 		entries = among(entries, notices, len(entries) < n)
 	}
+	known := v.fatesOf(ctx, c, n)
 	for _, e := range entries {
-		if err := p.print(c, e); err != nil {
+		if err := p.printWith(c, e, known); err != nil {
 			return err
 		}
 	}

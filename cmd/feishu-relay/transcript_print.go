@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/outcome"
 	"feishu-relay/steer"
 	"feishu-relay/transcript"
 )
@@ -23,6 +24,27 @@ type printer struct {
 
 func (v *view) printer(led bool) *printer {
 	return &printer{w: v.out, paint: newPaint(v.out), json: v.json, led: led}
+}
+
+// printWith writes e, and what is known of it as a line of its own; in JSON as further fields.
+func (p *printer) printWith(c transcript.Chat, e transcript.Entry, known fates) error {
+	if !p.json {
+		if err := p.print(c, e); err != nil {
+			return err
+		}
+		return p.fate(c, known.of(p.paint, e.MessageID))
+	}
+	line := struct {
+		Channel string `json:"channel,omitempty"`
+		ChatID  string `json:"chat_id,omitempty"`
+		transcript.Entry
+		Depth    int               `json:"depth,omitempty"`
+		Outcomes []outcome.Outcome `json:"outcomes,omitempty"`
+	}{Entry: e, Depth: known.depth[e.MessageID], Outcomes: known.outcomes[e.MessageID]}
+	if p.led {
+		line.Channel, line.ChatID = c.Channel, c.ChatID
+	}
+	return writeLine(p.w, line)
 }
 
 // print writes e with one Write, so that nobody reads a half of it.

@@ -48,7 +48,7 @@ func transcriptTail(ctx context.Context, args []string, stdout, stderr io.Writer
 	}
 	p := v.printer(false)
 	if !*follow {
-		return v.printTail(p, c, *n)
+		return v.printTail(ctx, p, c, *n)
 	}
 	all := v.newFollower(*n)
 	all.only = true
@@ -56,8 +56,9 @@ func transcriptTail(ctx context.Context, args []string, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
+	known := v.fatesOf(ctx, c, *n)
 	for _, e := range lastMessages(entries, *n) {
-		if err := p.print(c, e); err != nil {
+		if err := p.printWith(c, e, known); err != nil {
 			return err
 		}
 	}
@@ -91,8 +92,13 @@ func (v *view) tailAll(ctx context.Context, n int, follow bool) error {
 	}
 	slices.SortStableFunc(last, func(a, b said) int { return cmp.Compare(a.entry.TS, b.entry.TS) })
 	p := v.printer(true)
+	known := map[chatKey]fates{}
 	for _, s := range last[beginOf(len(last), n, func(i int) bool { return isNotice(last[i].entry) }):] {
-		if err := p.print(s.chat, s.entry); err != nil {
+		key := chatKey{s.chat.Channel, s.chat.ChatID}
+		if _, asked := known[key]; !asked && !v.silent {
+			known[key] = v.fatesOf(ctx, s.chat, n)
+		}
+		if err := p.printWith(s.chat, s.entry, known[key]); err != nil {
 			return err
 		}
 	}
@@ -133,6 +139,7 @@ type follower struct {
 	only     bool             // no chat but those known at the beginning
 	said     chan said
 	notices  map[chatKey]*noticed // of the chats that are followed
+	fated    []string             // outcomes that were printed, the newest last
 }
 
 // noticed is what is known of a chat's notices.
@@ -236,6 +243,19 @@ func (f *follower) run(ctx context.Context, p *printer) error {
 	var followers sync.WaitGroup
 	defer followers.Wait()
 	defer cancel()
+	came := make(chan fated)
+	if !p.json {
+		followers.Go(func() {
+			f.followFates(ctx, func(d fated) bool {
+				select {
+				case came <- d:
+					return true
+				case <-ctx.Done():
+					return false
+				}
+			})
+		})
+	}
 	tick := time.NewTicker(lookForChats)
 	defer tick.Stop()
 	for {
@@ -255,6 +275,10 @@ func (f *follower) run(ctx context.Context, p *printer) error {
 				return s.err
 			}
 			if err := p.print(s.chat, s.entry); err != nil {
+				return err
+			}
+		case d := <-came:
+			if err := f.printFate(p, d); err != nil {
 				return err
 			}
 		case <-tick.C:

@@ -35,6 +35,7 @@ func at(clock string) int64 {
 // record writes the entries of chats, named channel/chat_id, to a new folder.
 func record(t *testing.T, chats map[string][]transcript.Entry) (dir string, store *transcript.Store) {
 	t.Helper()
+	t.Setenv("LISTEN_ADDR", "127.0.0.1:1") // no sidecar is there to be asked what became of messages
 	dir = filepath.Join(t.TempDir(), "transcripts")
 	store, err := transcript.Open(dir, nil)
 	if err != nil {
