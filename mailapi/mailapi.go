@@ -19,8 +19,6 @@ import (
 	"feishu-relay/internal/web"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/outgoing"
-	"feishu-relay/mailbox/tasks"
 	"feishu-relay/relay"
 )
 
@@ -41,10 +39,10 @@ type Mailbox interface {
 	Ack(ctx context.Context, id string) error
 	Nack(ctx context.Context, id string, code mailbox.Code, message string) error
 	SendTask(ctx context.Context, d agent.TaskDraft) (agent.Sent, error)
-	UpdateTask(ctx context.Context, u agent.TaskUpdate) (tasks.Record, error)
-	Tasks() []tasks.Record
-	Task(id string) []tasks.Record
-	DeadLetters() ([]outgoing.DeadLetter, error)
+	UpdateTask(ctx context.Context, u agent.TaskUpdate) (agent.TaskRecord, error)
+	Tasks() []agent.TaskRecord
+	Task(id string) []agent.TaskRecord
+	DeadLetters() ([]agent.DeadLetter, error)
 	Replay(ctx context.Context, id string) error
 	Attach(send func(context.Context, mailbox.Envelope) error) agent.Line
 }

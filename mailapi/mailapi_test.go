@@ -13,8 +13,6 @@ import (
 	"feishu-relay/internal/apitest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/outgoing"
-	"feishu-relay/mailbox/tasks"
 )
 
 const (
@@ -87,7 +85,7 @@ func TestAnswersOfAnEmptyMailbox(t *testing.T) {
 	b.listPeers = func() (agent.Peers, error) { return agent.Peers{Note: "none"}, nil }
 	b.inbox = func(int) ([]agent.Mail, int, error) { return nil, 0, nil }
 	b.drain = func(int) (agent.Drained, error) { return agent.Drained{}, nil }
-	b.deadLetters = func() ([]outgoing.DeadLetter, error) { return nil, nil }
+	b.deadLetters = func() ([]agent.DeadLetter, error) { return nil, nil }
 	for path, want := range map[string]string{
 		"GET /v1/peers": `{"peers":[],"note":"none"}`, "GET /v1/peers/self/goals": `{"goals":[]}`,
 		"GET /v1/mailbox/agents": `{"agents":[]}`, "GET /v1/mailbox/inbox": `{"messages":[],"total":0}`,
@@ -190,13 +188,13 @@ func TestTasksAreFiltered(t *testing.T) {
 	for query, want := range map[string]int{"": 3, "?state=working": 2, "?direction=received": 2, "?state=working&direction=sent": 1,
 		"?state=completed": 0, "?state=&direction=": 3} {
 		w := ask(withMailbox(newBox()), "GET", "/v1/mailbox/tasks"+query, "")
-		var got struct{ Tasks []tasks.Record }
+		var got struct{ Tasks []agent.TaskRecord }
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Tasks) != want {
 			t.Errorf("%q: got %s, want %d tasks", query, w.Body, want)
 		}
 	}
 	w := call(t, withMailbox(newBox()), "GET", "/v1/mailbox/tasks/t2", "")
-	var got struct{ Tasks []tasks.Record }
+	var got struct{ Tasks []agent.TaskRecord }
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Tasks) != 2 {
 		t.Errorf("two of one id: got %s", w.Body)
 	}

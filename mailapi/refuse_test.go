@@ -16,8 +16,6 @@ import (
 	"feishu-relay/internal/apitest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/outgoing"
-	"feishu-relay/mailbox/tasks"
 	"feishu-relay/relay"
 )
 
@@ -151,8 +149,8 @@ func broken(err error) *box {
 	b.ack = func(string) error { return err }
 	b.nack = func(string, mailbox.Code, string) error { return err }
 	b.sendTask = func(agent.TaskDraft) (agent.Sent, error) { return agent.Sent{}, err }
-	b.updateTask = func(agent.TaskUpdate) (tasks.Record, error) { return tasks.Record{}, err }
-	b.deadLetters = func() ([]outgoing.DeadLetter, error) { return nil, err }
+	b.updateTask = func(agent.TaskUpdate) (agent.TaskRecord, error) { return agent.TaskRecord{}, err }
+	b.deadLetters = func() ([]agent.DeadLetter, error) { return nil, err }
 	b.replay = func(string) error { return err }
 	return b
 }

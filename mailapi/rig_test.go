@@ -12,8 +12,6 @@ import (
 	"feishu-relay/mailapi"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/outgoing"
-	"feishu-relay/mailbox/tasks"
 	"feishu-relay/relay"
 )
 
@@ -32,9 +30,9 @@ type box struct {
 	ack             func(string) error
 	nack            func(string, mailbox.Code, string) error
 	sendTask        func(agent.TaskDraft) (agent.Sent, error)
-	updateTask      func(agent.TaskUpdate) (tasks.Record, error)
-	records         []tasks.Record
-	deadLetters     func() ([]outgoing.DeadLetter, error)
+	updateTask      func(agent.TaskUpdate) (agent.TaskRecord, error)
+	records         []agent.TaskRecord
+	deadLetters     func() ([]agent.DeadLetter, error)
 	replay          func(string) error
 	attach          func(send func(context.Context, mailbox.Envelope) error) agent.Line
 	reached         []any
@@ -106,14 +104,14 @@ func (b *box) SendTask(_ context.Context, d agent.TaskDraft) (agent.Sent, error)
 	return b.sendTask(d)
 }
 
-func (b *box) UpdateTask(_ context.Context, u agent.TaskUpdate) (tasks.Record, error) {
+func (b *box) UpdateTask(_ context.Context, u agent.TaskUpdate) (agent.TaskRecord, error) {
 	b.reached = append(b.reached, u)
 	return b.updateTask(u)
 }
 
-func (b *box) Tasks() []tasks.Record { return b.records }
+func (b *box) Tasks() []agent.TaskRecord { return b.records }
 
-func (b *box) Task(id string) (found []tasks.Record) {
+func (b *box) Task(id string) (found []agent.TaskRecord) {
 	for _, r := range b.records {
 		if r.ID == id {
 			found = append(found, r)
@@ -122,7 +120,7 @@ func (b *box) Task(id string) (found []tasks.Record) {
 	return found
 }
 
-func (b *box) DeadLetters() ([]outgoing.DeadLetter, error) { return b.deadLetters() }
+func (b *box) DeadLetters() ([]agent.DeadLetter, error) { return b.deadLetters() }
 
 func (b *box) Replay(_ context.Context, id string) error {
 	b.reached = append(b.reached, id)
@@ -141,8 +139,8 @@ func letter(id string) mailbox.Envelope {
 		Hops: 3, Trace: []mailbox.AgentID{"agent_b"}, Content: mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: "a < b"}}}}
 }
 
-func task(id string, direction tasks.Direction, state mailbox.TaskState) tasks.Record {
-	return tasks.Record{ID: id, Direction: direction, Peer: "agent_b", State: state, MessageID: "msg_" + id, Hops: 3,
+func task(id string, direction agent.Direction, state mailbox.TaskState) agent.TaskRecord {
+	return agent.TaskRecord{ID: id, Direction: direction, Peer: "agent_b", State: state, MessageID: "msg_" + id, Hops: 3,
 		CreatedAt: noon, UpdatedAt: noon}
 }
 
@@ -175,11 +173,13 @@ func newBox() *box {
 		sendTask: func(agent.TaskDraft) (agent.Sent, error) {
 			return agent.Sent{ID: "msg_1", TaskID: "t1", Note: "it waits"}, nil
 		},
-		updateTask: func(u agent.TaskUpdate) (tasks.Record, error) { return task(u.TaskID, tasks.Received, u.State), nil },
-		records: []tasks.Record{task("t3", tasks.Received, mailbox.Working), task("t2", tasks.Sent, mailbox.Working),
-			task("t2", tasks.Received, mailbox.Rejected)},
-		deadLetters: func() ([]outgoing.DeadLetter, error) {
-			return []outgoing.DeadLetter{{ID: "msg_d", Code: mailbox.AgentOffline, Reason: "not taken", Attempts: 4, DeadAt: noon, Envelope: letter("msg_d")}}, nil
+		updateTask: func(u agent.TaskUpdate) (agent.TaskRecord, error) {
+			return task(u.TaskID, agent.Received, u.State), nil
+		},
+		records: []agent.TaskRecord{task("t3", agent.Received, mailbox.Working), task("t2", agent.Given, mailbox.Working),
+			task("t2", agent.Received, mailbox.Rejected)},
+		deadLetters: func() ([]agent.DeadLetter, error) {
+			return []agent.DeadLetter{{ID: "msg_d", Code: mailbox.AgentOffline, Reason: "not taken", Attempts: 4, DeadAt: noon, Envelope: letter("msg_d")}}, nil
 		},
 		replay: func(string) error { return nil },
 	}

@@ -12,7 +12,6 @@ import (
 	"feishu-relay/internal/web"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/tasks"
 	"feishu-relay/relay"
 )
 
@@ -24,14 +23,14 @@ var (
 // tasks serves GET /v1/mailbox/tasks: those taken and given, the newest first.
 func (a *API) tasks(r *http.Request) (any, error) {
 	state, err := oneOf(r, "state", states...)
-	var direction tasks.Direction
+	var direction agent.Direction
 	if err == nil {
-		direction, err = oneOf(r, "direction", tasks.Received, tasks.Sent)
+		direction, err = oneOf(r, "direction", agent.Received, agent.Given)
 	}
 	if err != nil {
 		return nil, err
 	}
-	rows := slices.DeleteFunc(slices.Clone(a.Mailbox.Tasks()), func(t tasks.Record) bool {
+	rows := slices.DeleteFunc(slices.Clone(a.Mailbox.Tasks()), func(t agent.TaskRecord) bool {
 		return state != "" && t.State != state || direction != "" && t.Direction != direction
 	})
 	return taskRows(rows), nil
@@ -52,11 +51,11 @@ func (a *API) task(r *http.Request) (any, error) {
 	return taskRows(slices.Clone(rows)), nil
 }
 
-func taskRows(rows []tasks.Record) any {
+func taskRows(rows []agent.TaskRecord) any {
 	for i := range rows {
 		rows[i].Trace = web.List(rows[i].Trace)
 	}
-	return map[string][]tasks.Record{"tasks": web.List(rows)}
+	return map[string][]agent.TaskRecord{"tasks": web.List(rows)}
 }
 
 // taskBody is what POST /v1/mailbox/tasks takes. It says what is to be done by

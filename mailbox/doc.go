@@ -8,7 +8,6 @@
 // # Around it
 //
 // mailbox/filebox and mailbox/redisbox are the stores, mailbox/mailboxtest the
-// suite that both pass. mailbox/tasks keeps the tasks an agent gave and took,
-// mailbox/outgoing what it sent and nobody acknowledged yet, and mailbox/agent
-// puts them together: one agent's mailbox at work.
+// suite that both pass. mailbox/agent is one agent's mailbox at work: what waits
+// for its bot, what it sent and nobody acknowledged yet, and the tasks that it gave and took.
 package mailbox

@@ -174,6 +174,9 @@ var taskStates = []TaskState{Pending, Accepted, Working, Completed, Failed, Reje
 // TaskStates returns all states, in the order of a task's life.
 func TaskStates() []TaskState { return slices.Clone(taskStates) }
 
+// Ended reports whether a task in that state has ended.
+func (s TaskState) Ended() bool { return s == Completed || s == Failed || s == Rejected }
+
 // Known reports whether s is one of the states.
 func (s TaskState) Known() bool { return slices.Contains(taskStates, s) }
 

@@ -12,7 +12,6 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/tasks"
 	"feishu-relay/relay"
 )
 
@@ -159,7 +158,7 @@ type updateTaskArguments struct {
 	From   name   `json:"from,omitempty" jsonschema:"agent_id of who gave it; needed only where two gave tasks with the same id"`
 }
 
-func updateTask(s *service, ctx context.Context, in updateTaskArguments) (tasks.Record, error) {
+func updateTask(s *service, ctx context.Context, in updateTaskArguments) (agent.TaskRecord, error) {
 	record, err := s.Mailbox.UpdateTask(ctx, agent.TaskUpdate{
 		TaskID: string(in.TaskID), From: mailbox.AgentID(in.From), State: mailbox.TaskState(in.State), Text: in.Text})
 	return shown(record), err
@@ -167,8 +166,8 @@ func updateTask(s *service, ctx context.Context, in updateTaskArguments) (tasks.
 
 // shown is t without the conversation that another agent wants the result in:
 // that is the other's to use, and would be an invitation to speak there (docs/mailbox.md, Rules).
-func shown(t tasks.Record) tasks.Record {
-	if t.Direction == tasks.Received {
+func shown(t agent.TaskRecord) agent.TaskRecord {
+	if t.Direction == agent.Received {
 		t.Callback = nil
 	}
 	return t
@@ -235,12 +234,12 @@ func letterOf(m *agent.Mail) letter {
 
 // belongs is the conversation that this agent itself named when it gave the task
 // that l is a result of. What the sender names is not believed (docs/mailbox.md, Rules).
-func belongs(l *letter, given []tasks.Record) *mailbox.Callback {
+func belongs(l *letter, given []agent.TaskRecord) *mailbox.Callback {
 	if l.Task == nil || !l.Type.Result() {
 		return nil
 	}
 	for _, t := range given {
-		if t.Direction == tasks.Sent && t.Peer == l.From && t.ID == l.Task.ID {
+		if t.Direction == agent.Given && t.Peer == l.From && t.ID == l.Task.ID {
 			return t.Callback
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"feishu-relay/internal/runes"
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
+	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -169,7 +169,7 @@ var shapes = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[minutes]():      between(1, maxDeadline),
 	reflect.TypeFor[letterCount]():  between(0, maxMail),
 	reflect.TypeFor[messageCount](): between(0, maxEntries),
-	reflect.TypeFor[tasks.Record](): schemaOf[struct {
+	reflect.TypeFor[agent.TaskRecord](): schemaOf[struct {
 		ID        string    `json:"id" jsonschema:"of the task"`
 		Direction string    `json:"direction" jsonschema:"received: you were given it; sent: you gave it"`
 		Peer      string    `json:"peer" jsonschema:"agent_id of who gave it, or was given it"`

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
+	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -27,14 +27,14 @@ const (
 // Identity is the answer of who_am_i. AgentID, Goals and OpenTasks come from the
 // [Mailbox] where there is one; the rest is what Options.WhoAmI says.
 type Identity struct {
-	AgentID       mailbox.AgentID `json:"agent_id" jsonschema:"your name among agents"`
-	BotName       string          `json:"bot_name,omitempty" jsonschema:"your name in the groups"` // "": not known yet
-	Description   string          `json:"description,omitempty" jsonschema:"what you are for"`
-	Capabilities  []string        `json:"capabilities" jsonschema:"what you can do"`
-	Goals         []string        `json:"goals" jsonschema:"your live sessions"`
-	OpenTasks     []tasks.Record  `json:"open_tasks" jsonschema:"not yet completed, failed or rejected"` // the newest first
-	Conversations []Conversation  `json:"conversations" jsonschema:"where you are"`
-	Limits        Limits          `json:"limits"`
+	AgentID       mailbox.AgentID    `json:"agent_id" jsonschema:"your name among agents"`
+	BotName       string             `json:"bot_name,omitempty" jsonschema:"your name in the groups"` // "": not known yet
+	Description   string             `json:"description,omitempty" jsonschema:"what you are for"`
+	Capabilities  []string           `json:"capabilities" jsonschema:"what you can do"`
+	Goals         []string           `json:"goals" jsonschema:"your live sessions"`
+	OpenTasks     []agent.TaskRecord `json:"open_tasks" jsonschema:"not yet completed, failed or rejected"` // the newest first
+	Conversations []Conversation     `json:"conversations" jsonschema:"where you are"`
+	Limits        Limits             `json:"limits"`
 }
 
 // Conversation is a chat that the bot is in.
@@ -58,7 +58,7 @@ func whoAmI(s *service, ctx context.Context, _ struct{}) (Identity, error) {
 	if s.Mailbox != nil {
 		me.AgentID, me.Goals = s.Mailbox.Self(), s.Mailbox.Goals()
 		me.OpenTasks = slices.DeleteFunc(slices.Clone(s.Mailbox.Tasks()),
-			func(t tasks.Record) bool { return tasks.Terminal(t.State) })
+			func(t agent.TaskRecord) bool { return t.State.Ended() })
 	}
 	me.OpenTasks = atMost(me.OpenTasks, maxTasks)
 	for i, t := range me.OpenTasks {

@@ -24,7 +24,6 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/tasks"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -33,11 +32,11 @@ import (
 type Mailbox interface {
 	Self() mailbox.AgentID
 	Goals() []string
-	Tasks() []tasks.Record
+	Tasks() []agent.TaskRecord
 	ListPeers(context.Context) (agent.Peers, error)
 	SendToPeer(context.Context, agent.PeerMessage) (agent.PeerResult, error)
 	SendTask(context.Context, agent.TaskDraft) (agent.Sent, error)
-	UpdateTask(context.Context, agent.TaskUpdate) (tasks.Record, error)
+	UpdateTask(context.Context, agent.TaskUpdate) (agent.TaskRecord, error)
 	Drain(ctx context.Context, limit int, goal string) (agent.Drained, error)
 }
 

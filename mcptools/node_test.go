@@ -22,7 +22,6 @@ import (
 	"feishu-relay/internal/npmtest"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/tasks"
 	"feishu-relay/mcptools"
 	"feishu-relay/transcript"
 )
@@ -141,8 +140,8 @@ func TestNodeClient(t *testing.T) {
 		sendTask: func(d agent.TaskDraft) (agent.Sent, error) {
 			return agent.Sent{ID: "msg_2", TaskID: "t2", Note: d.Deadline.UTC().Format(time.DateTime)}, nil
 		},
-		updateTask: func(u agent.TaskUpdate) (tasks.Record, error) {
-			return tasks.Record{ID: u.TaskID, Peer: "lead", State: u.State}, nil
+		updateTask: func(u agent.TaskUpdate) (agent.TaskRecord, error) {
+			return agent.TaskRecord{ID: u.TaskID, Peer: "lead", State: u.State}, nil
 		},
 		drain: func(int, string) (agent.Drained, error) {
 			return agent.Drained{Messages: []agent.Mail{word}, Rendered: "(rendered)"}, nil

@@ -11,7 +11,6 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/tasks"
 	"feishu-relay/transcript"
 )
 
@@ -41,11 +40,11 @@ func TestReadInbox(t *testing.T) {
 	limit, goal := 0, ""
 	c := serve(t, options(&fakeMailbox{
 		drain: func(n int, g string) (agent.Drained, error) { limit, goal = n, g; return drained, nil },
-		tasks: []tasks.Record{
-			{ID: "t3", Direction: tasks.Received, Peer: "tester", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_a"}},
-			{ID: "t3", Direction: tasks.Sent, Peer: "another", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_b"}},
-			{ID: "t3", Direction: tasks.Sent, Peer: "tester", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_mine"}},
-			{ID: "t2", Direction: tasks.Received, Peer: "lead", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_c"}},
+		tasks: []agent.TaskRecord{
+			{ID: "t3", Direction: agent.Received, Peer: "tester", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_a"}},
+			{ID: "t3", Direction: agent.Given, Peer: "another", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_b"}},
+			{ID: "t3", Direction: agent.Given, Peer: "tester", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_mine"}},
+			{ID: "t2", Direction: agent.Received, Peer: "lead", Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_c"}},
 		},
 	}))
 	var got object

@@ -13,7 +13,6 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/tasks"
 	"feishu-relay/mcptools"
 	"feishu-relay/transcript"
 )
@@ -31,16 +30,16 @@ type fakeMailbox struct {
 	listPeers  func(context.Context) (agent.Peers, error)
 	sendToPeer func(agent.PeerMessage) (agent.PeerResult, error)
 	sendTask   func(agent.TaskDraft) (agent.Sent, error)
-	updateTask func(agent.TaskUpdate) (tasks.Record, error)
+	updateTask func(agent.TaskUpdate) (agent.TaskRecord, error)
 	drain      func(limit int, goal string) (agent.Drained, error)
-	tasks      []tasks.Record
+	tasks      []agent.TaskRecord
 }
 
 var _ mcptools.Mailbox = (*fakeMailbox)(nil)
 
-func (f *fakeMailbox) Self() mailbox.AgentID { return "coder" }
-func (f *fakeMailbox) Goals() []string       { return []string{"coder"} }
-func (f *fakeMailbox) Tasks() []tasks.Record { return f.tasks }
+func (f *fakeMailbox) Self() mailbox.AgentID     { return "coder" }
+func (f *fakeMailbox) Goals() []string           { return []string{"coder"} }
+func (f *fakeMailbox) Tasks() []agent.TaskRecord { return f.tasks }
 
 func (f *fakeMailbox) ListPeers(ctx context.Context) (agent.Peers, error) {
 	if f.listPeers == nil {
@@ -57,7 +56,7 @@ func (f *fakeMailbox) SendTask(_ context.Context, d agent.TaskDraft) (agent.Sent
 	return f.sendTask(d)
 }
 
-func (f *fakeMailbox) UpdateTask(_ context.Context, u agent.TaskUpdate) (tasks.Record, error) {
+func (f *fakeMailbox) UpdateTask(_ context.Context, u agent.TaskUpdate) (agent.TaskRecord, error) {
 	return f.updateTask(u)
 }
 

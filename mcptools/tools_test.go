@@ -14,7 +14,6 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/tasks"
 	"feishu-relay/mcptools"
 )
 
@@ -206,15 +205,15 @@ func TestSendTask(t *testing.T) {
 
 func TestUpdateTask(t *testing.T) {
 	var asked agent.TaskUpdate
-	c := serve(t, options(&fakeMailbox{updateTask: func(u agent.TaskUpdate) (tasks.Record, error) {
+	c := serve(t, options(&fakeMailbox{updateTask: func(u agent.TaskUpdate) (agent.TaskRecord, error) {
 		asked = u
 		if u.TaskID == "ghost" {
-			return tasks.Record{}, &mailbox.Error{Code: mailbox.TaskNotFound, Message: "no task `ghost`"}
+			return agent.TaskRecord{}, &mailbox.Error{Code: mailbox.TaskNotFound, Message: "no task `ghost`"}
 		}
-		return tasks.Record{ID: "t1", Direction: tasks.Received, Peer: "lead", State: u.State, Callback: &mailbox.Callback{ChatID: "oc_theirs"}}, nil
+		return agent.TaskRecord{ID: "t1", Direction: agent.Received, Peer: "lead", State: u.State, Callback: &mailbox.Callback{ChatID: "oc_theirs"}}, nil
 	}}))
 	for _, state := range []string{"accepted", "working", "completed", "failed", "rejected"} {
-		var got tasks.Record
+		var got agent.TaskRecord
 		c.ok("update_task", object{"task_id": "t1", "state": state, "text": "a\nb", "from": "lead"}, &got)
 		want := agent.TaskUpdate{TaskID: "t1", From: "lead", State: mailbox.TaskState(state), Text: "a\nb"}
 		if diff := cmp.Diff(want, asked); diff != "" {
@@ -224,7 +223,7 @@ func TestUpdateTask(t *testing.T) {
 			t.Errorf("%s: got %+v", state, got)
 		}
 	}
-	c.ok("update_task", object{"state": "completed"}, &tasks.Record{})
+	c.ok("update_task", object{"state": "completed"}, &agent.TaskRecord{})
 	if asked.TaskID != "" {
 		t.Errorf("the only task: got id %q", asked.TaskID)
 	}
@@ -232,12 +231,12 @@ func TestUpdateTask(t *testing.T) {
 }
 
 func TestWhoAmI(t *testing.T) {
-	m := &fakeMailbox{tasks: []tasks.Record{
-		{ID: "t4", Direction: tasks.Sent, Peer: "tester", State: mailbox.Pending, Callback: &mailbox.Callback{ChatID: "oc_mine"}},
-		{ID: "t3", Direction: tasks.Received, Peer: "lead", State: mailbox.Completed},
-		{ID: "t2", Direction: tasks.Received, Peer: "lead", State: mailbox.Failed},
-		{ID: "t1", Direction: tasks.Received, Peer: "lead", State: mailbox.Rejected},
-		{ID: "t0", Direction: tasks.Received, Peer: "lead", State: mailbox.Working, Callback: &mailbox.Callback{ChatID: "oc_theirs"}},
+	m := &fakeMailbox{tasks: []agent.TaskRecord{
+		{ID: "t4", Direction: agent.Given, Peer: "tester", State: mailbox.Pending, Callback: &mailbox.Callback{ChatID: "oc_mine"}},
+		{ID: "t3", Direction: agent.Received, Peer: "lead", State: mailbox.Completed},
+		{ID: "t2", Direction: agent.Received, Peer: "lead", State: mailbox.Failed},
+		{ID: "t1", Direction: agent.Received, Peer: "lead", State: mailbox.Rejected},
+		{ID: "t0", Direction: agent.Received, Peer: "lead", State: mailbox.Working, Callback: &mailbox.Callback{ChatID: "oc_theirs"}},
 	}}
 	o := options(m)
 	o.WhoAmI = func(context.Context) mcptools.Identity {
@@ -249,7 +248,7 @@ func TestWhoAmI(t *testing.T) {
 	var got mcptools.Identity
 	text := c.ok("who_am_i", object{}, &got)
 	want := o.WhoAmI(t.Context())
-	want.AgentID, want.Goals, want.OpenTasks = "coder", []string{"coder"}, []tasks.Record{m.tasks[0], m.tasks[4]}
+	want.AgentID, want.Goals, want.OpenTasks = "coder", []string{"coder"}, []agent.TaskRecord{m.tasks[0], m.tasks[4]}
 	want.OpenTasks[1].Callback = nil // another's to use
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -260,7 +259,7 @@ func TestWhoAmI(t *testing.T) {
 	wantIn(t, text, `"bot_name":"小码"`, `"last_message_at":"2001-09-09T01:46:40Z"`)
 
 	for range 500 {
-		m.tasks = append(m.tasks, tasks.Record{State: mailbox.Working, Direction: "from elsewhere"})
+		m.tasks = append(m.tasks, agent.TaskRecord{State: mailbox.Working, Direction: "from elsewhere"})
 		want.Conversations = append(want.Conversations, want.Conversations[0])
 	}
 	o.WhoAmI = func(context.Context) mcptools.Identity { return want }
@@ -344,8 +343,8 @@ func TestFaultsAreLogged(t *testing.T) {
 		sendToPeer: func(agent.PeerMessage) (agent.PeerResult, error) {
 			return agent.PeerResult{}, errors.New("open /secret/path: no space left")
 		},
-		updateTask: func(agent.TaskUpdate) (tasks.Record, error) {
-			return tasks.Record{}, fmt.Errorf("wrapped: %w", mailbox.Invalid("text", "%s", strings.Repeat("y", 99_999)))
+		updateTask: func(agent.TaskUpdate) (agent.TaskRecord, error) {
+			return agent.TaskRecord{}, fmt.Errorf("wrapped: %w", mailbox.Invalid("text", "%s", strings.Repeat("y", 99_999)))
 		},
 	})
 	o.Logger = slog.New(slog.NewTextHandler(&log, nil))

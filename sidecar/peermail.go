@@ -21,7 +21,6 @@ import (
 	"feishu-relay/internal/runes"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/tasks"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
 )
@@ -158,7 +157,7 @@ func peerLineEN(e mailbox.Envelope, explicit bool) string {
 	case e.Type.GivesTask():
 		return fmt.Sprintf("(%s gives you this task%s. Your answer here is its result; if it cannot be done, answer %s and why.)",
 			e.From, until(e, ", until "), failWord)
-	case e.Task != nil && tasks.Terminal(e.Task.State):
+	case e.Task != nil && e.Task.State.Ended():
 		return fmt.Sprintf("(%s: the task %s that you gave is %s. No answer is needed.)", e.From, e.Task.ID, e.Task.State)
 	case e.Task != nil:
 		return fmt.Sprintf("(%s, on the task %s that you gave. No answer is needed.)", e.From, e.Task.ID)
@@ -176,7 +175,7 @@ func peerLineZH(e mailbox.Envelope, explicit bool) string {
 		return fmt.Sprintf("（%s 交给你这个任务 %s%s。你在这里的回复是进展；用 update_task 完成任务。）", e.From, taskOf(e), until(e, "，截止 "))
 	case e.Type.GivesTask():
 		return fmt.Sprintf("（%s 交给你这个任务%s。你在这里的回复就是结果；如果做不了，请回复 %s 和原因。）", e.From, until(e, "，截止 "), failWord)
-	case e.Task != nil && tasks.Terminal(e.Task.State):
+	case e.Task != nil && e.Task.State.Ended():
 		return fmt.Sprintf("（%s：你交代的任务 %s 已是 %s。不需要回复。）", e.From, e.Task.ID, e.Task.State)
 	case e.Task != nil:
 		return fmt.Sprintf("（%s，关于你交代的任务 %s。不需要回复。）", e.From, e.Task.ID)
@@ -216,7 +215,7 @@ func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
 		return err
 	}
 	text := m.Text
-	if reason, word := command(text); word != "" && as.Task != nil && tasks.Terminal(as.Task.State) {
+	if reason, word := command(text); word != "" && as.Task != nil && as.Task.State.Ended() {
 		text = reason
 	}
 	e := mailbox.Envelope{ID: as.ID, To: mailbox.AgentID(own.Peer), Type: as.Type, Task: as.Task, ReplyTo: as.Letter.ID,
@@ -268,7 +267,7 @@ func textKey(text string) string {
 }
 
 // state is what a finished answer makes of a task.
-func (p *peerMail) state(task *tasks.Record, text string) mailbox.TaskState {
+func (p *peerMail) state(task *agent.TaskRecord, text string) mailbox.TaskState {
 	switch _, word := command(text); {
 	case word == rejectWord && task.State != mailbox.Working: // who has begun cannot reject it any more
 		return mailbox.Rejected
@@ -306,7 +305,7 @@ func cutText(text string) string {
 
 // about is what a message of the bot answers: the letter that it replies to, else that of the agent's newest open task,
 // else the newest one. task is nil where that gave none which is open.
-func (p *peerMail) about(m peerchat.Message) (letter letterMail, task *tasks.Record) {
+func (p *peerMail) about(m peerchat.Message) (letter letterMail, task *agent.TaskRecord) {
 	open := p.open(mailbox.AgentID(m.Peer))
 	for at, hops := m, 0; at.Parent != "" && hops < maxQuotes; hops++ {
 		next, ok := p.chats.Message(at.Parent)
@@ -344,10 +343,10 @@ func letterOf(m peerchat.Message) (l letterMail) {
 }
 
 // open are the tasks of an agent that wait for a result, by id. One that was given up waits, too.
-func (p *peerMail) open(peer mailbox.AgentID) map[string]*tasks.Record {
-	out := map[string]*tasks.Record{}
+func (p *peerMail) open(peer mailbox.AgentID) map[string]*agent.TaskRecord {
+	out := map[string]*agent.TaskRecord{}
 	for _, r := range p.agent.Tasks() {
-		if r.Direction == tasks.Received && r.Peer == peer && (!tasks.Terminal(r.State) || r.Overdue) {
+		if r.Direction == agent.Received && r.Peer == peer && (!r.State.Ended() || r.Overdue) {
 			out[r.ID] = &r
 		}
 	}
@@ -365,7 +364,7 @@ func (p *peerMail) busy(m peerchat.Message) {
 		defer func() { <-p.slots }()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		var task *tasks.Record
+		var task *agent.TaskRecord
 		if m.Own {
 			_, task = p.about(m)
 		} else {

@@ -16,7 +16,6 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/outgoing"
 )
 
 const mailboxUsage = `Usage: feishu-relay mailbox agents
@@ -155,7 +154,7 @@ func (m *mailboxCall) deadLetters(ctx context.Context, args []string) error {
 	switch {
 	case len(rest) == 0, len(rest) == 1 && rest[0] == "list":
 		type answer struct {
-			DeadLetters []outgoing.DeadLetter `json:"dead_letters"`
+			DeadLetters []agent.DeadLetter `json:"dead_letters"`
 		}
 		return ask(ctx, m, http.MethodGet, "/v1/mailbox/dead-letters", nil,
 			func(a answer) error { return m.printDeadLetters(a.DeadLetters) })

@@ -9,8 +9,6 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/outgoing"
-	"feishu-relay/mailbox/tasks"
 )
 
 // cellWidth is the most characters of a text in a table; the rest is cut.
@@ -148,7 +146,7 @@ func (m *mailboxCall) printReached(r agent.PeerResult) error {
 	return err
 }
 
-func (m *mailboxCall) printTasks(list []tasks.Record) error {
+func (m *mailboxCall) printTasks(list []agent.TaskRecord) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(m.out, "There are no such tasks.")
 		return err
@@ -161,7 +159,7 @@ func (m *mailboxCall) printTasks(list []tasks.Record) error {
 	return writeTable(m.out, "TASK|WITH|STATE|DEADLINE|LAST STEP|WHAT", rows)
 }
 
-func (m *mailboxCall) printTaskDetails(list []tasks.Record) error {
+func (m *mailboxCall) printTaskDetails(list []agent.TaskRecord) error {
 	var b strings.Builder
 	p := newPaint(m.out)
 	for i, r := range list {
@@ -183,12 +181,12 @@ func (m *mailboxCall) printTaskDetails(list []tasks.Record) error {
 	return err
 }
 
-func (m *mailboxCall) printStep(r tasks.Record) error {
+func (m *mailboxCall) printStep(r agent.TaskRecord) error {
 	_, err := fmt.Fprintf(m.out, "%s %s is %s\n", neutral(r.ID), with(r), stateOf(r))
 	return err
 }
 
-func (m *mailboxCall) printDeadLetters(list []outgoing.DeadLetter) error {
+func (m *mailboxCall) printDeadLetters(list []agent.DeadLetter) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(m.out, "There are no dead letters.")
 		return err
@@ -204,8 +202,8 @@ func (m *mailboxCall) printDeadLetters(list []outgoing.DeadLetter) error {
 }
 
 // with names who gave a task, or was given it.
-func with(r tasks.Record) string {
-	if r.Direction == tasks.Sent {
+func with(r agent.TaskRecord) string {
+	if r.Direction == agent.Given {
 		return "to " + neutral(string(r.Peer))
 	}
 	return "from " + neutral(string(r.Peer))
@@ -219,7 +217,7 @@ func conversation(c *mailbox.Callback) string {
 	return c.Channel + ":" + c.ChatID
 }
 
-func stateOf(r tasks.Record) string {
+func stateOf(r agent.TaskRecord) string {
 	state := neutral(string(r.State))
 	switch {
 	case r.Overdue && r.Deadline.IsZero():

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
+	"feishu-relay/mailbox/agent"
 )
 
 func (m *mailboxCall) tasks(ctx context.Context, args []string) error {
@@ -43,7 +43,7 @@ func (m *mailboxCall) tasks(ctx context.Context, args []string) error {
 			path += "?" + query.Encode()
 		}
 	}
-	type answer struct{ Tasks []tasks.Record }
+	type answer struct{ Tasks []agent.TaskRecord }
 	return ask(ctx, m, http.MethodGet, path, nil, func(a answer) error {
 		if one {
 			return m.printTaskDetails(a.Tasks)

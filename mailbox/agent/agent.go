@@ -5,7 +5,7 @@
 // # The path of a message
 //
 // Sent: [Agent.Send] fills in and checks an envelope, notes the task that it gives in the
-// ledger (package tasks), and passes it to the box of what was sent (package outgoing),
+// ledger, and passes it to what keeps mail that was sent ([outgoing]),
 // which puts it into the receiver's inbox. It stays there until it is acknowledged, is sent
 // again with back-off while the receiver is online, and becomes a dead letter in the end.
 //
@@ -56,8 +56,6 @@ import (
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/outgoing"
-	"feishu-relay/mailbox/tasks"
 )
 
 // Times.
@@ -200,8 +198,8 @@ type Agent struct {
 	opts       Options
 	log        *slog.Logger
 	trace      func(string)
-	out        *outgoing.Box
-	ledger     *tasks.Ledger
+	out        *outgoing
+	ledger     *ledger
 	ready      *ready
 	pairs      *pairs
 	warned     rate.Sometimes       // of malformed mail
@@ -260,12 +258,12 @@ func New(o Options) (_ *Agent, err error) {
 		}
 		a.roots = append(a.roots, folder)
 	}
-	if a.ledger, err = tasks.Open(a.roots[0], tasks.Options{Logger: a.log}); err != nil {
+	if a.ledger, err = openLedger(a.roots[0], ledgerOptions{Logger: a.log}); err != nil {
 		return nil, err
 	}
-	a.out, err = outgoing.Open(a.roots[1], a.roots[2], outgoing.Options{Store: o.Store, Online: a.online,
-		Acknowledges: a.acknowledges, AckTimeout: o.AckTimeout, RetryBase: o.RetryBase, MaxRetries: o.MaxRetries, Logger: a.log, Died: a.died,
-		Signing: o.Signing})
+	a.out, err = openOutgoing(a.roots[1], a.roots[2], outgoingOptions{Store: o.Store, Online: a.online,
+		Acknowledges: a.acknowledges, AckTimeout: cmp.Or(o.AckTimeout, 30*time.Second), RetryBase: cmp.Or(o.RetryBase, time.Second),
+		MaxRetries: o.MaxRetries, Logger: a.log, Died: a.died, Signing: o.Signing})
 	if err != nil {
 		return nil, err
 	}

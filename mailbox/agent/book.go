@@ -10,7 +10,6 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
 )
 
 // The keys that Seen knows things by. That of a message is its messageKey; the others
@@ -43,7 +42,7 @@ func answeredKey(to mailbox.AgentID, id string) string { return fmt.Sprintf(":an
 // stepKey is for a step that ends a task: the bot is given it once, however many envelopes
 // say it. "": e is something else.
 func stepKey(e mailbox.Envelope) string {
-	if !e.Type.TaskStep() || e.Task == nil || !tasks.Terminal(e.Task.State) {
+	if !e.Type.TaskStep() || e.Task == nil || !e.Task.State.Ended() {
 		return ""
 	}
 	return endKey(e.From, e.Task.ID, e.Task.State)
@@ -56,7 +55,7 @@ func endKey(peer mailbox.AgentID, id string, state mailbox.TaskState) string {
 // rejectedKey is for a task that is being rejected, and rejectedItem for the mail that
 // gives one that the ledger does not keep. It is noted before the giver gets the
 // answer, so that a crash cannot turn that round.
-func rejectedKey(r tasks.Record) string {
+func rejectedKey(r TaskRecord) string {
 	return fmt.Sprintf(":rejected/%s/%s/%s", r.Peer, r.ID, r.MessageID)
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
 )
 
 // errLater says that the bot wants a message that only this side can give again.
@@ -153,7 +152,7 @@ func (a *Agent) read(ctx context.Context, l *letter) (mailbox.Envelope, error) {
 // asItIs is e, with the state that the task which it gives has now.
 func (a *Agent) asItIs(e mailbox.Envelope) mailbox.Envelope {
 	if e.Type.GivesTask() && e.Task != nil {
-		if r, ok := a.ledger.Get(tasks.Received, e.From, e.Task.ID); ok {
+		if r, ok := a.ledger.Get(Received, e.From, e.Task.ID); ok {
 			e.Task = &mailbox.Task{ID: e.Task.ID, State: r.State, Deadline: e.Task.Deadline}
 		}
 	}
@@ -254,11 +253,11 @@ func (a *Agent) spent(e mailbox.Envelope, key string) (what What, why string) {
 	}
 	switch {
 	case e.Type.GivesTask():
-		if r, ok := a.ledger.Get(tasks.Received, e.From, taskID(e)); ok && tasks.Terminal(r.State) {
+		if r, ok := a.ledger.Get(Received, e.From, taskID(e)); ok && r.State.Ended() {
 			return EventExpired, "the task is " + string(r.State)
 		}
 	case e.Type.TaskStep():
-		if r, ok := a.ledger.Get(tasks.Sent, e.From, taskID(e)); ok && a.overtaken(r, e) {
+		if r, ok := a.ledger.Get(Given, e.From, taskID(e)); ok && a.overtaken(r, e) {
 			return EventExpired, "the task has gone on: it is " + string(r.State)
 		}
 	}

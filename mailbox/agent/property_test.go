@@ -10,7 +10,6 @@ import (
 
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
-	"feishu-relay/mailbox/tasks"
 )
 
 // Whatever three agents do, and whenever one dies: what was accepted for sending
@@ -95,7 +94,7 @@ func (x *traffic) step() {
 		})
 	case what < 6:
 		for _, r := range a.Tasks() {
-			if r.Direction == tasks.Received && !tasks.Terminal(r.State) && x.given[r.MessageID] > 0 {
+			if r.Direction == agent.Received && !r.State.Ended() && x.given[r.MessageID] > 0 {
 				states := []mailbox.TaskState{mailbox.Working, mailbox.Completed, mailbox.Failed}
 				x.calls(func() {
 					_, _ = a.UpdateTask(x.w.t.Context(), agent.TaskUpdate{TaskID: r.ID, From: r.Peer, State: states[x.rnd.IntN(3)], Text: "so far"})
@@ -138,7 +137,7 @@ func (x *traffic) look() {
 		for _, r := range a.Tasks() {
 			key := fmt.Sprint(a.id, r.Direction, r.Peer, r.ID)
 			before := x.stood[key]
-			if slices.Index(order, r.State) < slices.Index(order, before) || tasks.Terminal(before) && before != r.State {
+			if slices.Index(order, r.State) < slices.Index(order, before) || before.Ended() && before != r.State {
 				x.w.t.Errorf("%s: %s became %s", key, before, r.State)
 			}
 			x.stood[key] = r.State

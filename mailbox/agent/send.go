@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/outgoing"
-	"feishu-relay/mailbox/tasks"
 )
 
 // Send sends an envelope. What is left out is filled in; a repeat of a message
@@ -128,7 +126,7 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 // without one as long as its sender waits for news of it. The deadline passes
 // first, so that it is what both sides report.
 func taskLife(e mailbox.Envelope) int {
-	wait := tasks.DefaultSilence
+	wait := defaultSilence
 	if !e.Task.Deadline.IsZero() {
 		wait = e.Task.Deadline.Sub(e.Timestamp)
 	}
@@ -218,7 +216,7 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 		}
 	}
 	if e.Type.GivesTask() {
-		known, added, err := a.ledger.Add(record(tasks.Sent, e.To, e))
+		known, added, err := a.ledger.Add(record(Given, e.To, e))
 		if err == nil && !added && (known.MessageID != e.ID || known.State != mailbox.Pending) {
 			err = mailbox.Invalid("task.id", "%s was given a task of this id before; give each task an id of its own", e.To)
 		}
@@ -274,7 +272,7 @@ func (a *Agent) whereabouts(ctx context.Context, to mailbox.AgentID, expires tim
 }
 
 // DeadLetters returns what could not be delivered, the newest first.
-func (a *Agent) DeadLetters() ([]outgoing.DeadLetter, error) { return a.out.DeadLetters() }
+func (a *Agent) DeadLetters() ([]DeadLetter, error) { return a.out.DeadLetters() }
 
 // Replay sends a dead letter again, as if for the first time. A task of it stays
 // failed until its result comes.
@@ -322,7 +320,7 @@ func (a *Agent) asksGiver(e mailbox.Envelope) bool {
 	if e.Task == nil || e.Type.GivesTask() {
 		return false
 	}
-	_, took := a.ledger.Get(tasks.Received, e.To, e.Task.ID)
+	_, took := a.ledger.Get(Received, e.To, e.Task.ID)
 	return took
 }
 
@@ -333,7 +331,7 @@ func (a *Agent) origin(e mailbox.Envelope, forwardOf string) (_ origin, found bo
 		return origin{}, false, nil
 	}
 	for _, r := range a.ledger.List() {
-		if r.Direction == tasks.Received && (forwardOf == "" && r.ID == e.Task.ID ||
+		if r.Direction == Received && (forwardOf == "" && r.ID == e.Task.ID ||
 			forwardOf != "" && (r.ID == forwardOf || mailbox.Names(forwardOf, r.MessageID))) {
 			return origin{r.Hops, r.Trace, r.MessageID}, true, nil
 		}

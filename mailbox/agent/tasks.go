@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/outgoing"
-	"feishu-relay/mailbox/tasks"
 )
 
 // stepLife is how long a step of a task waits for who gave it: as long as that
@@ -35,8 +33,8 @@ func taskID(e mailbox.Envelope) string {
 }
 
 // record is the ledger's record of the task that e gives.
-func record(dir tasks.Direction, peer mailbox.AgentID, e mailbox.Envelope) tasks.Record {
-	return tasks.Record{ID: e.Task.ID, Direction: dir, Peer: peer, Type: e.Type, State: mailbox.Pending, Deadline: e.Task.Deadline,
+func record(dir Direction, peer mailbox.AgentID, e mailbox.Envelope) TaskRecord {
+	return TaskRecord{ID: e.Task.ID, Direction: dir, Peer: peer, Type: e.Type, State: mailbox.Pending, Deadline: e.Task.Deadline,
 		Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace}
 }
 
@@ -44,10 +42,10 @@ func record(dir tasks.Direction, peer mailbox.AgentID, e mailbox.Envelope) tasks
 // when it is accepted.
 func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envelope) (err error) {
 	id := taskID(e)
-	r, known := a.ledger.Get(tasks.Received, e.From, id)
+	r, known := a.ledger.Get(Received, e.From, id)
 	switch {
 	case !known:
-		r = record(tasks.Received, e.From, e)
+		r = record(Received, e.From, e)
 		if no := a.unacceptable(e); no != nil {
 			return a.reject(ctx, item, e, r, no)
 		}
@@ -66,13 +64,13 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 		}
 	}
 	if r.State == mailbox.Pending {
-		if r, _, err = a.ledger.Move(tasks.Received, e.From, id, mailbox.Accepted, "", time.Now()); err != nil {
+		if r, _, err = a.ledger.Move(Received, e.From, id, mailbox.Accepted, "", time.Now()); err != nil {
 			return err
 		}
 		a.changed()
 	}
 	a.trace("noted")
-	again, over := r.MessageID != e.ID, tasks.Terminal(r.State)
+	again, over := r.MessageID != e.ID, r.State.Ended()
 	if again || !over { // else the end itself was sent, with what the bot said
 		if err := a.answer(ctx, a.stepFor(ctx, a.step(r, r.State, r.Reason, nil, ""))); err != nil {
 			return err
@@ -110,18 +108,18 @@ func (a *Agent) unacceptable(e mailbox.Envelope) *mailbox.Error {
 const rejectedBefore = "it was rejected before a restart"
 
 // rejectedBefore reports whether a crash kept the rejection of r from being noted.
-func (a *Agent) rejectedBefore(r tasks.Record) bool {
+func (a *Agent) rejectedBefore(r TaskRecord) bool {
 	return r.State == mailbox.Accepted && a.opts.Seen.Seen(rejectedKey(r))
 }
 
 // noteRejection is called before the giver gets the answer, with rejectedKey or rejectedItem.
-func (a *Agent) noteRejection(r tasks.Record, key string) {
+func (a *Agent) noteRejection(r TaskRecord, key string) {
 	a.remember(a.opts.Seen, r.MessageID, key)
 	a.trace("rejecting")
 }
 
 // reject answers a task that the ledger does not keep.
-func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelope, r tasks.Record, no *mailbox.Error) error {
+func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelope, r TaskRecord, no *mailbox.Error) error {
 	a.noteRejection(r, rejectedItem(item))
 	if err := a.answer(ctx, new(a.step(r, mailbox.Rejected, no.Message, nil, no.Code))); err != nil {
 		return err
@@ -143,7 +141,7 @@ func stepType(gave mailbox.Type, state mailbox.TaskState) mailbox.Type {
 }
 
 // step is the envelope about r's state for the agent that gave it.
-func (a *Agent) step(r tasks.Record, state mailbox.TaskState, text string, parts []mailbox.Part, code mailbox.Code) mailbox.Envelope {
+func (a *Agent) step(r TaskRecord, state mailbox.TaskState, text string, parts []mailbox.Part, code mailbox.Code) mailbox.Envelope {
 	now := time.Now()
 	e := mailbox.Envelope{ID: mailbox.NewID(a.opts.Self, now), From: a.opts.Self, To: r.Peer, Timestamp: now.UTC(), Type: stepType(r.Type, state),
 		Hops: defaultHops, Trace: []mailbox.AgentID{a.opts.Self}, Task: &mailbox.Task{ID: r.ID, State: state, Deadline: r.Deadline},
@@ -182,22 +180,22 @@ func (a *Agent) stepFor(ctx context.Context, e mailbox.Envelope) *mailbox.Envelo
 // silent reports whether a step says nothing but that the task goes on.
 func silent(e mailbox.Envelope) bool {
 	said := slices.ContainsFunc(e.Content.Parts, func(p mailbox.Part) bool { return p.Type != mailbox.PartText })
-	return !said && !tasks.Terminal(e.Task.State) && strings.TrimSpace(e.Text()) == ""
+	return !said && !e.Task.State.Ended() && strings.TrimSpace(e.Text()) == ""
 }
 
 // UpdateTask moves a task that this agent took, and sends that to who gave it. The news
 // is safe before the step is noted: after a crash in between it is sent again.
-func (a *Agent) UpdateTask(ctx context.Context, u TaskUpdate) (tasks.Record, error) {
+func (a *Agent) UpdateTask(ctx context.Context, u TaskUpdate) (TaskRecord, error) {
 	return a.update(ctx, u, "")
 }
 
 // update is UpdateTask with an id for the news; "": a new one.
-func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (tasks.Record, error) {
+func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord, error) {
 	a.moving.Lock()
 	defer a.moving.Unlock()
 	r, err := a.taken(u.TaskID, u.From)
 	if err != nil {
-		return tasks.Record{}, err
+		return TaskRecord{}, err
 	}
 	late := r.Overdue && len(u.Text)+len(u.Parts) > 0
 	if r.State == u.State && u.State != mailbox.Working && !late {
@@ -209,45 +207,45 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (tasks.Reco
 		err = mailbox.Validate(e)
 	}
 	if err != nil {
-		return tasks.Record{}, err
+		return TaskRecord{}, err
 	}
 	if u.State == mailbox.Rejected {
 		a.noteRejection(r, rejectedKey(r))
 	}
 	if step := a.stepFor(ctx, e); step != nil {
 		if err := a.send(ctx, *step); err != nil {
-			return tasks.Record{}, err
+			return TaskRecord{}, err
 		}
 	}
 	a.trace("told")
-	r, _, err = a.ledger.Move(tasks.Received, r.Peer, r.ID, u.State, reasonOf(e), time.Now())
+	r, _, err = a.ledger.Move(Received, r.Peer, r.ID, u.State, reasonOf(e), time.Now())
 	a.changed()
-	if tasks.Terminal(r.State) {
+	if r.State.Ended() {
 		a.ready.reopen(r.Peer, r.MessageID)
 	}
 	return r, err
 }
 
 // taken finds a task that this agent took.
-func (a *Agent) taken(id string, from mailbox.AgentID) (tasks.Record, error) {
+func (a *Agent) taken(id string, from mailbox.AgentID) (TaskRecord, error) {
 	candidates := a.ledger.Open()
 	if id != "" {
 		candidates = a.ledger.Find(id)
 	}
-	candidates = slices.DeleteFunc(candidates, func(r tasks.Record) bool {
-		return r.Direction != tasks.Received || from != "" && r.Peer != from
+	candidates = slices.DeleteFunc(candidates, func(r TaskRecord) bool {
+		return r.Direction != Received || from != "" && r.Peer != from
 	})
 	switch {
 	case len(candidates) == 1:
 		return candidates[0], nil
 	case len(candidates) > 1 && id == "":
-		return tasks.Record{}, mailbox.Invalid("task_id", "%d tasks are open; name one", len(candidates))
+		return TaskRecord{}, mailbox.Invalid("task_id", "%d tasks are open; name one", len(candidates))
 	case len(candidates) > 1:
-		return tasks.Record{}, mailbox.Invalid("from", "several agents gave a task of this id; name one")
+		return TaskRecord{}, mailbox.Invalid("from", "several agents gave a task of this id; name one")
 	case id == "":
-		return tasks.Record{}, mailbox.Refused(mailbox.TaskNotFound, "task_id", "no task is open")
+		return TaskRecord{}, mailbox.Refused(mailbox.TaskNotFound, "task_id", "no task is open")
 	}
-	return tasks.Record{}, mailbox.Refused(mailbox.TaskNotFound, "task_id", "%s has taken no task %q", a.opts.Self, id)
+	return TaskRecord{}, mailbox.Refused(mailbox.TaskNotFound, "task_id", "%s has taken no task %q", a.opts.Self, id)
 }
 
 // metaNotice marks, in the metadata of a result or a nack, that this side made it:
@@ -258,7 +256,7 @@ const metaNotice = "notice"
 // hears of it where it ends the task or says something; the bare news that it
 // was accepted must not wake it.
 func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
-	r, ok := a.ledger.Get(tasks.Sent, e.From, taskID(e))
+	r, ok := a.ledger.Get(Given, e.From, taskID(e))
 	if !ok {
 		return a.refuse(ctx, item, e, mailbox.Refused(mailbox.TaskNotFound, "task.id", "%s gave %s no such task",
 			a.opts.Self, e.From))
@@ -266,7 +264,7 @@ func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	notice := e.Metadata.Extra[metaNotice] != nil && e.ID == noticeID(a.opts.Self, r)
 	overdue := e.Metadata.Extra[metaOverdue] != nil && e.Task.State == mailbox.Failed
 	if !notice && !overdue && e.Task.State != "" { // else it is noted already, or by our own clock
-		now, _, err := a.ledger.Move(tasks.Sent, e.From, r.ID, e.Task.State, reasonOf(e), time.Now())
+		now, _, err := a.ledger.Move(Given, e.From, r.ID, e.Task.State, reasonOf(e), time.Now())
 		if no, ok := errors.AsType[*mailbox.Error](err); ok {
 			return a.refuse(ctx, item, e, no)
 		} else if err != nil {
@@ -290,11 +288,11 @@ func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envel
 // overtaken reports whether a step says nothing that the bot still needs: the
 // task ended otherwise, or the bot was given its end. Progress that was noted
 // and not delivered yet, as before a crash, is needed.
-func (a *Agent) overtaken(r tasks.Record, e mailbox.Envelope) bool {
+func (a *Agent) overtaken(r TaskRecord, e mailbox.Envelope) bool {
 	if e.Task.State == "" || r.State == e.Task.State {
 		return false
 	}
-	return tasks.Terminal(e.Task.State) || a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State))
+	return e.Task.State.Ended() || a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State))
 }
 
 func reasonOf(e mailbox.Envelope) string {
@@ -312,14 +310,14 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 	if !e.Type.Result() {
 		return nil
 	}
-	about, _ := a.ledger.Get(tasks.Sent, e.From, taskID(e))
+	about, _ := a.ledger.Get(Given, e.From, taskID(e))
 	wanted := cmp.Or(e.Callback, about.Callback)
 	if wanted == nil || wanted.Chat() == "" || wanted.Channel == "mailbox" {
 		return nil
 	}
-	named := func(r tasks.Record) bool {
+	named := func(r TaskRecord) bool {
 		c := r.Callback
-		return r.Direction == tasks.Sent && r.Peer == e.From && c != nil && c.Channel == wanted.Channel &&
+		return r.Direction == Given && r.Peer == e.From && c != nil && c.Channel == wanted.Channel &&
 			c.Chat() == wanted.Chat()
 	}
 	for _, r := range slices.Insert(a.ledger.List(), 0, about) {
@@ -336,7 +334,7 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 
 // died gives the bot notice of a task that could not be handed over, and of a message
 // that expired.
-func (a *Agent) died(d outgoing.DeadLetter) {
+func (a *Agent) died(d DeadLetter) {
 	e := d.Envelope
 	a.observe(EventDead, e, string(d.Code))
 	ctx, cancel := context.WithTimeout(context.Background(), retryMax)
@@ -355,7 +353,7 @@ func (a *Agent) died(d outgoing.DeadLetter) {
 
 // expiryNotice is for the bot, whose message was not taken: a nack in the
 // name of its receiver.
-func expiryNotice(d outgoing.DeadLetter) mailbox.Envelope {
+func expiryNotice(d DeadLetter) mailbox.Envelope {
 	says := fmt.Sprintf("%s did not take your message %s: %s. It is among the dead letters", d.Envelope.To, d.ID, d.Reason)
 	if d.Code == mailbox.BadSignature {
 		says += "; send it anew."
@@ -376,8 +374,8 @@ func (a *Agent) isExpiryNotice(e mailbox.Envelope) bool {
 
 // giveUp ends the task of a dead letter that waits to be taken. Should it arrive
 // after all, its result still counts.
-func (a *Agent) giveUp(ctx context.Context, d outgoing.DeadLetter) {
-	r, ok := a.ledger.Get(tasks.Sent, d.Envelope.To, taskID(d.Envelope))
+func (a *Agent) giveUp(ctx context.Context, d DeadLetter) {
+	r, ok := a.ledger.Get(Given, d.Envelope.To, taskID(d.Envelope))
 	if !ok || r.State != mailbox.Pending {
 		return
 	}
@@ -393,14 +391,14 @@ func (a *Agent) giveUp(ctx context.Context, d outgoing.DeadLetter) {
 
 // noticeID is the id of the notice that r, which is overdue, came to nothing.
 // Made twice, it is the same.
-func noticeID(self mailbox.AgentID, r tasks.Record) string {
+func noticeID(self mailbox.AgentID, r TaskRecord) string {
 	sum := sha256.Sum256([]byte(string(r.Peer) + "\x00" + r.ID))
 	return fmt.Sprintf("msg_%d_%s_%s", r.UpdatedAt.UnixMilli(), self, hex.EncodeToString(sum[:6]))
 }
 
 // notify gives the bot notice that a task it gave has ended without word from the other
 // side. It goes the way of all results, so that it is not lost either.
-func (a *Agent) notify(ctx context.Context, r tasks.Record) {
+func (a *Agent) notify(ctx context.Context, r TaskRecord) {
 	e := a.step(r, r.State, fmt.Sprintf("%s did not finish the task: %s", r.Peer, r.Reason), nil, "")
 	e.ID, e.From, e.To, e.Trace = noticeID(a.opts.Self, r), r.Peer, a.opts.Self, []mailbox.AgentID{r.Peer}
 	e.Metadata = mailbox.Metadata{CorrelationID: r.MessageID, TTL: new(0),
@@ -413,13 +411,13 @@ func (a *Agent) notify(ctx context.Context, r tasks.Record) {
 // resume sends the answers and notices that a crash prevented.
 func (a *Agent) resume(ctx context.Context) {
 	for _, r := range a.ledger.List() {
-		if r.Direction == tasks.Received && a.rejectedBefore(r) {
+		if r.Direction == Received && a.rejectedBefore(r) {
 			if _, err := a.UpdateTask(ctx, TaskUpdate{TaskID: r.ID, From: r.Peer, State: mailbox.Rejected,
 				Text: rejectedBefore}); err != nil {
 				a.log.Error("a task that was rejected before a restart is still open", "task_id", r.ID, "err", err)
 			}
 		}
-		if r.Direction == tasks.Sent && r.Overdue && !a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State)) {
+		if r.Direction == Given && r.Overdue && !a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State)) {
 			a.notify(ctx, r)
 		}
 	}
@@ -435,20 +433,20 @@ func (a *Agent) resume(ctx context.Context) {
 }
 
 // gave finds the task that a message of this agent gave.
-func (a *Agent) gave(message string) tasks.Record {
+func (a *Agent) gave(message string) TaskRecord {
 	for _, r := range a.ledger.List() {
-		if r.Direction == tasks.Sent && r.MessageID == message {
+		if r.Direction == Given && r.MessageID == message {
 			return r
 		}
 	}
-	return tasks.Record{}
+	return TaskRecord{}
 }
 
 // Tasks returns the tasks taken and given, the newest first.
-func (a *Agent) Tasks() []tasks.Record { return a.ledger.List() }
+func (a *Agent) Tasks() []TaskRecord { return a.ledger.List() }
 
 // Task returns the tasks of that id: it may be given by several, and taken and given.
-func (a *Agent) Task(id string) []tasks.Record { return a.ledger.Find(id) }
+func (a *Agent) Task(id string) []TaskRecord { return a.ledger.Find(id) }
 
 // watchDeadlines ends what has run out of time, on both sides: who crashed in a
 // task sends nothing.
@@ -457,7 +455,7 @@ func (a *Agent) watchDeadlines(ctx context.Context) error {
 		hint := a.ledger.Changed()
 		due, failed := a.ledger.Expire(time.Now())
 		for _, r := range due {
-			if r.Direction == tasks.Sent {
+			if r.Direction == Given {
 				a.notify(ctx, r)
 				continue
 			}

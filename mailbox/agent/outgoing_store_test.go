@@ -1,4 +1,4 @@
-package outgoing
+package agent
 
 import (
 	"context"
@@ -254,7 +254,7 @@ func TestRefused(t *testing.T) {
 	t.Run("too many wait", func(t *testing.T) {
 		story(t, func(r *rig) {
 			for i := range maxUnacked {
-				if err := r.unacked.Hold(fmt.Sprint(i), record{}, 1); err != nil {
+				if err := r.unacked.Hold(fmt.Sprint(i), sentFile{}, 1); err != nil {
 					r.t.Fatal(err)
 				}
 			}

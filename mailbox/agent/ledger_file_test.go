@@ -1,4 +1,4 @@
-package tasks_test
+package agent
 
 import (
 	"os"
@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
 )
 
 func removeAll(tb testing.TB, dir string) {
@@ -17,14 +16,14 @@ func removeAll(tb testing.TB, dir string) {
 	}
 }
 
-func writeFile(tb testing.TB, dir, name, content string) {
+func writeTask(tb testing.TB, dir, name, content string) {
 	tb.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func readFile(tb testing.TB, dir, name string) string {
+func readTask(tb testing.TB, dir, name string) string {
 	tb.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
@@ -35,12 +34,12 @@ func readFile(tb testing.TB, dir, name string) string {
 
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
-	add(t, open(t, dir, tasks.Options{}), task("t1", mailbox.Pending))
-	names := files(t, dir)
+	add(t, openTasks(t, dir, ledgerOptions{}), task("t1", mailbox.Pending))
+	names := taskFiles(t, dir)
 	if len(names) != 1 || names[0] != "received_manager%2Ft1.json" {
 		t.Fatalf("files %v", names)
 	}
-	text := readFile(t, dir, names[0])
+	text := readTask(t, dir, names[0])
 	for _, want := range []string{`"id":"t1"`, `"peer":"manager"`, `"text":"find <b>"`, `"ttl":3`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s does not hold %s", text, want)
@@ -55,11 +54,11 @@ func TestFile(t *testing.T) {
 	}
 }
 
-func TestBrokenFilesAreSetAside(t *testing.T) {
+func TestLedgerBrokenFilesAreSetAside(t *testing.T) {
 	dir := t.TempDir()
-	l := open(t, dir, tasks.Options{})
+	l := openTasks(t, dir, ledgerOptions{})
 	add(t, l, task("good", mailbox.Pending), task("copied", mailbox.Pending))
-	good := readFile(t, dir, "received_manager%2Fgood.json")
+	good := readTask(t, dir, "received_manager%2Fgood.json")
 	broken := map[string]string{
 		"received_manager%2Fempty.json":   "",
 		"received_manager%2Ftorn.json":    good[:len(good)/2],
@@ -72,10 +71,10 @@ func TestBrokenFilesAreSetAside(t *testing.T) {
 		"sent_x%2Fsecret.json":            `{"text":"SECRET`,
 	}
 	for name, content := range broken {
-		writeFile(t, dir, name, content)
+		writeTask(t, dir, name, content)
 	}
-	writeFile(t, dir, "received_manager%2Fgood.json.ABCDEFGH.tmp", good[:10])
-	writeFile(t, dir, "notes.txt", "mine")
+	writeTask(t, dir, "received_manager%2Fgood.json.ABCDEFGH.tmp", good[:10])
+	writeTask(t, dir, "notes.txt", "mine")
 	if err := os.Mkdir(filepath.Join(dir, "folder.json"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +85,7 @@ func TestBrokenFilesAreSetAside(t *testing.T) {
 	again, log := logged(t, dir)
 	wantSame(t, again, l)
 	for name, content := range broken {
-		if got := readFile(t, dir, name+".broken"); got != content {
+		if got := readTask(t, dir, name+".broken"); got != content {
 			t.Errorf("%s was changed", name)
 		}
 		if !strings.Contains(log, name) {
@@ -96,8 +95,8 @@ func TestBrokenFilesAreSetAside(t *testing.T) {
 	if strings.Contains(log, "SECRET") || strings.Contains(log, "xxxx") {
 		t.Error("the warning holds a task's text")
 	}
-	if n, want := len(files(t, dir)), 2+len(broken)+3; n != want {
-		t.Errorf("%d files, want %d: the torn temporary file goes, what is none of ours stays: %v", n, want, files(t, dir))
+	if n, want := len(taskFiles(t, dir)), 2+len(broken)+3; n != want {
+		t.Errorf("%d files, want %d: the torn temporary file goes, what is none of ours stays: %v", n, want, taskFiles(t, dir))
 	}
 	if _, log := logged(t, dir); log != "" {
 		t.Errorf("warned again: %s", log)

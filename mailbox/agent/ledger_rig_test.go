@@ -1,4 +1,4 @@
-package tasks_test
+package agent
 
 import (
 	"bytes"
@@ -12,20 +12,19 @@ import (
 
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
 )
 
 // start is when the tests' tasks are given: now, so that none is too old to keep.
 var start = time.Now().UTC().Round(0)
 
-func open(tb testing.TB, dir string, opts tasks.Options) *tasks.Ledger {
+func openTasks(tb testing.TB, dir string, opts ledgerOptions) *ledger {
 	tb.Helper()
 	root, err := safefile.OpenDir(dir)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { root.Close() })
-	l, err := tasks.Open(root, opts)
+	l, err := openLedger(root, opts)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -33,20 +32,20 @@ func open(tb testing.TB, dir string, opts tasks.Options) *tasks.Ledger {
 }
 
 // logged opens the ledger in dir and returns what it warns of.
-func logged(tb testing.TB, dir string) (*tasks.Ledger, string) {
+func logged(tb testing.TB, dir string) (*ledger, string) {
 	tb.Helper()
 	var out bytes.Buffer
-	l := open(tb, dir, tasks.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	l := openTasks(tb, dir, ledgerOptions{Logger: slog.New(slog.NewTextHandler(&out, nil))})
 	return l, out.String()
 }
 
-func task(id string, state mailbox.TaskState) tasks.Record {
-	return tasks.Record{ID: id, Direction: tasks.Received, Peer: "manager", State: state, Text: "find <b>",
+func task(id string, state mailbox.TaskState) TaskRecord {
+	return TaskRecord{ID: id, Direction: Received, Peer: "manager", State: state, Text: "find <b>",
 		MessageID: "msg_" + id, Hops: 3, Trace: []mailbox.AgentID{"manager"}, CreatedAt: start,
 		Callback: &mailbox.Callback{Channel: "feishu", ChatID: "oc_x"}}
 }
 
-func add(tb testing.TB, l *tasks.Ledger, list ...tasks.Record) {
+func add(tb testing.TB, l *ledger, list ...TaskRecord) {
 	tb.Helper()
 	for _, r := range list {
 		if _, added, err := l.Add(r); err != nil || !added {
@@ -55,7 +54,7 @@ func add(tb testing.TB, l *tasks.Ledger, list ...tasks.Record) {
 	}
 }
 
-func move(tb testing.TB, l *tasks.Ledger, r tasks.Record, to mailbox.TaskState) (tasks.Record, bool) {
+func move(tb testing.TB, l *ledger, r TaskRecord, to mailbox.TaskState) (TaskRecord, bool) {
 	tb.Helper()
 	got, changed, err := l.Move(r.Direction, r.Peer, r.ID, to, "because", start.Add(time.Minute))
 	if err != nil {
@@ -65,28 +64,28 @@ func move(tb testing.TB, l *tasks.Ledger, r tasks.Record, to mailbox.TaskState) 
 }
 
 // wantSame fails where two ledgers do not hold the same.
-func wantSame(tb testing.TB, got, want *tasks.Ledger) {
+func wantSame(tb testing.TB, got, want *ledger) {
 	tb.Helper()
 	if diff := cmp.Diff(want.List(), got.List()); diff != "" {
 		tb.Errorf("reopened (+) it differs:\n%s", diff)
 	}
 }
 
-func ids(list []tasks.Record) (all []string) {
+func ids(list []TaskRecord) (all []string) {
 	for _, r := range list {
 		all = append(all, r.ID)
 	}
 	return all
 }
 
-func wantIDs(tb testing.TB, what string, got []tasks.Record, want ...string) {
+func wantIDs(tb testing.TB, what string, got []TaskRecord, want ...string) {
 	tb.Helper()
 	if !slices.Equal(ids(got), want) {
 		tb.Errorf("%s: got %v, want %v", what, ids(got), want)
 	}
 }
 
-func files(tb testing.TB, dir string) (names []string) {
+func taskFiles(tb testing.TB, dir string) (names []string) {
 	tb.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {

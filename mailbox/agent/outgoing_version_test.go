@@ -1,4 +1,4 @@
-package outgoing
+package agent
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 func TestFilesOfEarlierVersions(t *testing.T) {
 	story(t, func(r *rig) {
 		r.stop()
-		if err := os.CopyFS(r.dir, os.DirFS(filepath.Join("testdata", "unversioned"))); err != nil {
+		if err := os.CopyFS(r.dir, os.DirFS(filepath.Join("testdata", "outgoing"))); err != nil {
 			t.Fatal(err)
 		}
 		r.after(3 * s)

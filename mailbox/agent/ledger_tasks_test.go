@@ -1,4 +1,4 @@
-package tasks_test
+package agent
 
 import (
 	"errors"
@@ -9,12 +9,11 @@ import (
 	"unicode/utf8"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
 )
 
 func TestAdd(t *testing.T) {
 	dir := t.TempDir()
-	l := open(t, dir, tasks.Options{})
+	l := openTasks(t, dir, ledgerOptions{})
 	first := task("t1", mailbox.Pending)
 	add(t, l, first)
 
@@ -25,7 +24,7 @@ func TestAdd(t *testing.T) {
 	}
 	other, given := first, first
 	other.Peer = "other"
-	given.Direction = tasks.Sent
+	given.Direction = Given
 	add(t, l, other, given)
 	if got := l.Find("t1"); len(got) != 3 {
 		t.Errorf("found %d tasks of one id, want 3: its givers chose it", len(got))
@@ -33,18 +32,18 @@ func TestAdd(t *testing.T) {
 	if got := l.Find("t2"); len(got) != 0 {
 		t.Errorf("found %v", got)
 	}
-	if got, ok := l.Get(tasks.Sent, "manager", "t1"); !ok || got.Direction != tasks.Sent {
+	if got, ok := l.Get(Given, "manager", "t1"); !ok || got.Direction != Given {
 		t.Errorf("got %+v, %t", got, ok)
 	}
-	if _, ok := l.Get(tasks.Sent, "other", "t1"); ok {
+	if _, ok := l.Get(Given, "other", "t1"); ok {
 		t.Error("got a task that nobody added")
 	}
-	wantSame(t, open(t, dir, tasks.Options{}), l)
+	wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
 }
 
 func TestAddFillsIn(t *testing.T) {
-	l := open(t, t.TempDir(), tasks.Options{})
-	r, _, err := l.Add(tasks.Record{ID: "t", Direction: tasks.Sent, Peer: "coder"})
+	l := openTasks(t, t.TempDir(), ledgerOptions{})
+	r, _, err := l.Add(TaskRecord{ID: "t", Direction: Given, Peer: "coder"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,29 +55,29 @@ func TestAddFillsIn(t *testing.T) {
 func TestAddRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		spoil func(*tasks.Record)
+		spoil func(*TaskRecord)
 		field string
 	}{
-		{"no id", func(r *tasks.Record) { r.ID = "" }, "task.id"},
-		{"a long id", func(r *tasks.Record) { r.ID = strings.Repeat("x", 201) }, "task.id"},
-		{"an id that is no text", func(r *tasks.Record) { r.ID = "\xff" }, "task.id"},
-		{"a long message id", func(r *tasks.Record) { r.MessageID = strings.Repeat("x", 201) }, "id"},
-		{"no direction", func(r *tasks.Record) { r.Direction = "" }, "direction"},
-		{"a path as direction", func(r *tasks.Record) { r.Direction = "../x" }, "direction"},
-		{"no peer", func(r *tasks.Record) { r.Peer = "" }, "peer"},
-		{"a path as peer", func(r *tasks.Record) { r.Peer = "../x" }, "peer"},
-		{"an unknown state", func(r *tasks.Record) { r.State = "done" }, "task.state"},
-		{"a deadline that JSON cannot hold", func(r *tasks.Record) { r.Deadline = time.Unix(1e12, 0) }, "task.deadline"},
-		{"too much", func(r *tasks.Record) { r.Callback = &mailbox.Callback{ChatID: strings.Repeat("x", 300<<10)} }, "task"},
+		{"no id", func(r *TaskRecord) { r.ID = "" }, "task.id"},
+		{"a long id", func(r *TaskRecord) { r.ID = strings.Repeat("x", 201) }, "task.id"},
+		{"an id that is no text", func(r *TaskRecord) { r.ID = "\xff" }, "task.id"},
+		{"a long message id", func(r *TaskRecord) { r.MessageID = strings.Repeat("x", 201) }, "id"},
+		{"no direction", func(r *TaskRecord) { r.Direction = "" }, "direction"},
+		{"a path as direction", func(r *TaskRecord) { r.Direction = "../x" }, "direction"},
+		{"no peer", func(r *TaskRecord) { r.Peer = "" }, "peer"},
+		{"a path as peer", func(r *TaskRecord) { r.Peer = "../x" }, "peer"},
+		{"an unknown state", func(r *TaskRecord) { r.State = "done" }, "task.state"},
+		{"a deadline that JSON cannot hold", func(r *TaskRecord) { r.Deadline = time.Unix(1e12, 0) }, "task.deadline"},
+		{"too much", func(r *TaskRecord) { r.Callback = &mailbox.Callback{ChatID: strings.Repeat("x", 300<<10)} }, "task"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			l := open(t, dir, tasks.Options{})
+			l := openTasks(t, dir, ledgerOptions{})
 			r := task("t", mailbox.Pending)
 			tt.spoil(&r)
 			_, added, err := l.Add(r)
 			wantError(t, err, mailbox.InvalidMessage, tt.field)
-			if added || len(l.List()) != 0 || len(files(t, dir)) != 0 {
+			if added || len(l.List()) != 0 || len(taskFiles(t, dir)) != 0 {
 				t.Error("it was added all the same")
 			}
 		})
@@ -88,7 +87,7 @@ func TestAddRefuses(t *testing.T) {
 // Ids and peers are part of file names: none is a path, and no two tasks share a file.
 func TestHostileNames(t *testing.T) {
 	dir := t.TempDir()
-	l := open(t, dir, tasks.Options{})
+	l := openTasks(t, dir, ledgerOptions{})
 	for _, id := range []string{"../../etc/passwd", "a/b", "a\\b", ".", "..", "a\x00b", "任务", "a_b", strings.Repeat("任", 65), strings.Repeat("x", 196)} {
 		add(t, l, task(id, mailbox.Pending))
 	}
@@ -97,14 +96,14 @@ func TestHostileNames(t *testing.T) {
 	long := task(strings.Repeat("y", 196), mailbox.Pending)
 	long.Peer = mailbox.AgentID(strings.Repeat("经", 21))
 	add(t, l, x, y, long)
-	if n := len(files(t, dir)); n != 13 {
+	if n := len(taskFiles(t, dir)); n != 13 {
 		t.Errorf("%d files for 13 tasks", n)
 	}
-	wantSame(t, open(t, dir, tasks.Options{}), l)
+	wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
 }
 
 func TestTextsAreCut(t *testing.T) {
-	l := open(t, t.TempDir(), tasks.Options{})
+	l := openTasks(t, t.TempDir(), ledgerOptions{})
 	r := task("t", mailbox.Accepted)
 	r.Text = strings.Repeat("字", 5000)
 	add(t, l, r)
@@ -120,12 +119,12 @@ func TestTextsAreCut(t *testing.T) {
 }
 
 func TestLists(t *testing.T) {
-	l := open(t, t.TempDir(), tasks.Options{})
+	l := openTasks(t, t.TempDir(), ledgerOptions{})
 	for i, state := range states {
 		r := task(string(state), state)
 		r.CreatedAt = start.Add(time.Duration(i) * time.Second)
 		add(t, l, r)
-		r.Direction = tasks.Sent
+		r.Direction = Given
 		r.ID = "sent-" + r.ID
 		add(t, l, r)
 	}
@@ -137,7 +136,7 @@ func TestLists(t *testing.T) {
 
 func TestMove(t *testing.T) {
 	dir := t.TempDir()
-	l := open(t, dir, tasks.Options{})
+	l := openTasks(t, dir, ledgerOptions{})
 	r := task("t", mailbox.Pending)
 	add(t, l, r)
 	for _, to := range []mailbox.TaskState{mailbox.Accepted, mailbox.Working, mailbox.Working, mailbox.Completed} {
@@ -145,7 +144,7 @@ func TestMove(t *testing.T) {
 		if !changed || got.State != to || got.Reason != "because" || !got.UpdatedAt.Equal(start.Add(time.Minute)) {
 			t.Errorf("to %s: changed %t, %+v", to, changed, got)
 		}
-		wantSame(t, open(t, dir, tasks.Options{}), l)
+		wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
 	}
 	if got, changed := move(t, l, r, mailbox.Completed); changed || got.State != mailbox.Completed {
 		t.Errorf("told again: changed %t, %+v", changed, got)
@@ -154,7 +153,7 @@ func TestMove(t *testing.T) {
 	if wantError(t, err, mailbox.InvalidMessage, "state"); changed || got.State != mailbox.Completed {
 		t.Errorf("ended twice: %+v", got)
 	}
-	for _, dir := range []tasks.Direction{tasks.Received, tasks.Sent} {
+	for _, dir := range []Direction{Received, Given} {
 		_, _, err = l.Move(dir, "manager", "ghost", mailbox.Accepted, "", start)
 		wantError(t, err, mailbox.TaskNotFound, "task.id", `"ghost"`, "manager")
 	}
@@ -177,9 +176,9 @@ func TestMoveOfATaskGiven(t *testing.T) {
 		{mailbox.Completed, mailbox.Failed, false},
 		{mailbox.Rejected, mailbox.Completed, false},
 	} {
-		l := open(t, t.TempDir(), tasks.Options{})
+		l := openTasks(t, t.TempDir(), ledgerOptions{})
 		r := task("t", tt.from)
-		r.Direction = tasks.Sent
+		r.Direction = Given
 		add(t, l, r)
 		want := tt.from
 		if tt.changed {
@@ -188,21 +187,21 @@ func TestMoveOfATaskGiven(t *testing.T) {
 		if got, changed := move(t, l, r, tt.to); changed != tt.changed || got.State != want {
 			t.Errorf("%s to %s: changed %t, now %s", tt.from, tt.to, changed, got.State)
 		}
-		_, _, err := l.Move(tasks.Sent, r.Peer, r.ID, "done", "", start)
+		_, _, err := l.Move(Given, r.Peer, r.ID, "done", "", start)
 		wantError(t, err, mailbox.InvalidMessage, "state")
 	}
 }
 
 func TestExpire(t *testing.T) {
 	dir := t.TempDir()
-	l := open(t, dir, tasks.Options{Silence: time.Hour})
+	l := openTasks(t, dir, ledgerOptions{Silence: time.Hour})
 	if _, ok := l.NextDue(); ok {
 		t.Error("an empty ledger has something due")
 	}
 	late := task("late", mailbox.Working)
 	late.Deadline = start.Add(time.Minute)
 	silent := task("silent", mailbox.Pending)
-	silent.Direction = tasks.Sent
+	silent.Direction = Given
 	over := task("over", mailbox.Completed)
 	over.Deadline = start
 	long := task("long", mailbox.Accepted)
@@ -229,7 +228,7 @@ func TestExpire(t *testing.T) {
 				t.Errorf("%+v", now)
 			}
 		}
-		wantSame(t, open(t, dir, tasks.Options{}), l)
+		wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
 	}
 	wantExpired(late.Deadline.Add(-1))
 	wantExpired(late.Deadline, "late")
@@ -253,7 +252,7 @@ func TestExpire(t *testing.T) {
 		if _, changed := move(t, l, long, mailbox.Failed); changed {
 			t.Error("twice")
 		}
-		wantSame(t, open(t, dir, tasks.Options{}), l)
+		wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
 	})
 	t.Run("a silent one that speaks goes on", func(t *testing.T) {
 		if _, changed := move(t, l, silent, mailbox.Rejected); changed { // for the deadline had passed when it came
@@ -265,9 +264,9 @@ func TestExpire(t *testing.T) {
 	})
 }
 
-func TestBounds(t *testing.T) {
+func TestLedgerBounds(t *testing.T) {
 	t.Run("open tasks", func(t *testing.T) {
-		l := open(t, t.TempDir(), tasks.Options{Max: 3})
+		l := openTasks(t, t.TempDir(), ledgerOptions{Max: 3})
 		for i := range 3 {
 			add(t, l, task(fmt.Sprint(i), mailbox.Accepted))
 		}
@@ -289,24 +288,24 @@ func TestBounds(t *testing.T) {
 	})
 	t.Run("ended tasks, by number", func(t *testing.T) {
 		dir := t.TempDir()
-		l := open(t, dir, tasks.Options{})
+		l := openTasks(t, dir, ledgerOptions{})
 		add(t, l, task("open", mailbox.Working))
 		for i := range 1002 {
 			r := task(fmt.Sprint(i), mailbox.Completed)
 			r.UpdatedAt = start.Add(time.Duration(i))
 			add(t, l, r)
 		}
-		if n := len(files(t, dir)); n != 1001 || len(l.List()) != 1001 {
+		if n := len(taskFiles(t, dir)); n != 1001 || len(l.List()) != 1001 {
 			t.Errorf("%d files, %d tasks", n, len(l.List()))
 		}
 		if len(l.Find("1"))+len(l.Find("open")) != 1 || len(l.Find("2")) != 1 {
 			t.Error("not the ones that ended first went")
 		}
-		wantSame(t, open(t, dir, tasks.Options{}), l)
+		wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
 	})
 	t.Run("ended tasks, by age", func(t *testing.T) {
 		dir := t.TempDir()
-		l := open(t, dir, tasks.Options{})
+		l := openTasks(t, dir, ledgerOptions{})
 		add(t, l, task("ended", mailbox.Failed))
 		week := start.Add(7*24*time.Hour + time.Second)
 		fresh := task("fresh", mailbox.Working)
@@ -319,13 +318,13 @@ func TestBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantIDs(t, "after a week", l.List(), "fresh")
-		if n := len(files(t, dir)); n != 1 {
+		if n := len(taskFiles(t, dir)); n != 1 {
 			t.Errorf("%d files", n)
 		}
 	})
 	t.Run("ended tasks, at start", func(t *testing.T) {
 		dir := t.TempDir()
-		l := open(t, dir, tasks.Options{})
+		l := openTasks(t, dir, ledgerOptions{})
 		old := task("old", mailbox.Failed)
 		old.CreatedAt = start.Add(-6 * 24 * time.Hour)
 		add(t, l, old, task("young", mailbox.Completed))
@@ -334,14 +333,14 @@ func TestBounds(t *testing.T) {
 		if _, added, err := l.Add(older); !added || err != nil {
 			t.Fatal(added, err)
 		}
-		wantIDs(t, "kept", open(t, dir, tasks.Options{}).List(), "young", "old")
+		wantIDs(t, "kept", openTasks(t, dir, ledgerOptions{}).List(), "young", "old")
 	})
 }
 
 // A task whose folder is gone does not move: what Move says is on disk.
-func TestDiskFails(t *testing.T) {
+func TestLedgerDiskFails(t *testing.T) {
 	dir := t.TempDir() + "/tasks"
-	l := open(t, dir, tasks.Options{Silence: time.Hour})
+	l := openTasks(t, dir, ledgerOptions{Silence: time.Hour})
 	r := task("t", mailbox.Working)
 	add(t, l, r)
 	removeAll(t, dir)

@@ -1,4 +1,4 @@
-package tasks_test
+package agent
 
 import (
 	"bufio"
@@ -11,18 +11,10 @@ import (
 	"testing"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
 )
 
 // moving names the folder of a process that moves tasks until it is killed.
 const moving = "TASKS_TEST_MOVE_IN"
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(moving); dir != "" {
-		moveUntilKilled(dir)
-	}
-	os.Exit(m.Run())
-}
 
 // moveUntilKilled gives tasks and moves them, and says on standard output what is done.
 func moveUntilKilled(dir string) {
@@ -30,7 +22,7 @@ func moveUntilKilled(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	l, err := tasks.Open(root, tasks.Options{})
+	l, err := openLedger(root, ledgerOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -52,7 +44,7 @@ func moveUntilKilled(dir string) {
 
 // A process is killed while it moves tasks: every file is whole, and what it
 // said was done is there.
-func TestKilled(t *testing.T) {
+func TestLedgerKilled(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 6 {
 		cmd := exec.Command(os.Args[0])
@@ -78,8 +70,8 @@ func TestKilled(t *testing.T) {
 			t.Fatal("it ended by itself")
 		}
 
-		for _, name := range files(t, dir) {
-			if strings.HasSuffix(name, ".json") && !json.Valid([]byte(readFile(t, dir, name))) {
+		for _, name := range taskFiles(t, dir) {
+			if strings.HasSuffix(name, ".json") && !json.Valid([]byte(readTask(t, dir, name))) {
 				t.Errorf("half a file: %s", name)
 			}
 		}
@@ -88,8 +80,8 @@ func TestKilled(t *testing.T) {
 			t.Errorf("round %d: %s", round, log)
 		}
 		for id, state := range said {
-			r, ok := l.Get(tasks.Received, "manager", id)
-			if !ok || r.State != state && tasks.Step(state, r.State) != nil {
+			r, ok := l.Get(Received, "manager", id)
+			if !ok || r.State != state && checkStep(state, r.State) != nil {
 				t.Errorf("round %d: task %s was %s, is %q", round, id, state, r.State)
 			}
 		}

@@ -1,4 +1,4 @@
-package tasks_test
+package agent
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
 )
 
 var states = []mailbox.TaskState{mailbox.Pending, mailbox.Accepted, mailbox.Working,
@@ -28,7 +27,7 @@ func TestStep(t *testing.T) {
 	for i, from := range states {
 		row := strings.Fields(table[i])
 		for j, to := range states {
-			err := tasks.Step(from, to)
+			err := checkStep(from, to)
 			if got, want := err == nil, row[j] == "+"; got != want {
 				t.Errorf("%s to %s: %v", from, to, err)
 			}
@@ -52,13 +51,13 @@ func TestStepSaysWhatIsPossible(t *testing.T) {
 		{mailbox.Pending, "", "want one of pending"},
 		{mailbox.Pending, mailbox.TaskState(strings.Repeat("x", 1000)), strings.Repeat("x", 40) + `":`},
 	} {
-		wantError(t, tasks.Step(tt.from, tt.to), mailbox.InvalidMessage, "state", tt.want)
+		wantError(t, checkStep(tt.from, tt.to), mailbox.InvalidMessage, "state", tt.want)
 	}
 }
 
 func TestTerminal(t *testing.T) {
 	for i, state := range states {
-		if got, want := tasks.Terminal(state), i >= 3; got != want {
+		if got, want := state.Ended(), i >= 3; got != want {
 			t.Errorf("%s: got %t", state, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package outgoing
+package agent
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func TestBrokenFilesAreSetAside(t *testing.T) {
 			"null":     "null",
 			"noletter": `{"envelope":{}}`,
 			"nobody":   `{"envelope":{"id":"x","from":"me","type":"message","content":"hi","timestamp":"2026-11-21T10:00:00Z"}}`,
-			"big":      `{"reason":"` + strings.Repeat("x", maxFile) + `"}`,
+			"big":      `{"reason":"` + strings.Repeat("x", maxSentFile) + `"}`,
 		}
 		for name, content := range broken {
 			writeFile(t, filepath.Join(r.dir, "unacked", name+unackedSuffix), content)
@@ -91,9 +91,9 @@ func TestMailOfAnotherSecret(t *testing.T) {
 							t.Fatal(err)
 						}
 						if e.ID == "w" {
-							err = r.unacked.Save("1", record{Envelope: raw, Key: key})
+							err = r.unacked.Save("1", sentFile{Envelope: raw, Key: key})
 						} else {
-							err = r.dead.Save("2", letter{DeadLetter{ID: "d"}, raw})
+							err = r.dead.Save("2", deadFile{DeadLetter{ID: "d"}, raw})
 						}
 						if err != nil {
 							t.Fatal(err)
@@ -141,8 +141,8 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"envelope":{"id":"x","from":"me","to":"coder","type":"message","content":"hi","timestamp":"0000-01-01T00:00:00+23:59","metadata":{"ttl":315360000}},"retryCount":-9223372036854775808}`))
 	f.Add([]byte(`{"envelope":null}`))
 	f.Add([]byte(`{"envelope":"<"}`))
-	b := &Box{}
-	records := spool.New[record](nil, unackedOptions(nil))
+	b := &outgoing{}
+	records := spool.New[sentFile](nil, unackedOptions(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := records.Decode(data)
 		var e mailbox.Envelope

@@ -1,4 +1,4 @@
-package tasks_test
+package agent
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
 )
 
 // Whatever steps come in whatever order: a task that has ended stays as it
@@ -16,13 +15,13 @@ func TestRandomSteps(t *testing.T) {
 	for seed := range uint64(15) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
-		l := open(t, dir, tasks.Options{Silence: time.Hour})
+		l := openTasks(t, dir, ledgerOptions{Silence: time.Hour})
 		now := start
-		var all []tasks.Record
+		var all []TaskRecord
 		for i := range 6 {
 			r := task(fmt.Sprint(i), mailbox.Pending)
 			if random.IntN(2) == 0 {
-				r.Direction = tasks.Sent
+				r.Direction = Given
 			}
 			if random.IntN(2) == 0 {
 				r.Deadline = start.Add(time.Duration(random.IntN(200)) * time.Minute)
@@ -51,22 +50,22 @@ func TestRandomSteps(t *testing.T) {
 				t.Fatal(what)
 			}
 			lateResult := before.Overdue && (to == mailbox.Completed || to == mailbox.Failed)
-			goesOn := before.Overdue && r.Direction == tasks.Sent && (to == mailbox.Accepted || to == mailbox.Working)
-			if tasks.Terminal(before.State) && changed && !lateResult && !goesOn {
+			goesOn := before.Overdue && r.Direction == Given && (to == mailbox.Accepted || to == mailbox.Working)
+			if before.State.Ended() && changed && !lateResult && !goesOn {
 				t.Fatal(what)
 			}
 			if changed && (after.State != to || after.Overdue) {
 				t.Fatal(what)
 			}
-			if r.Direction == tasks.Received && !lateResult && !(before.State == to && tasks.Terminal(to)) {
-				if stepErr := tasks.Step(before.State, to); (stepErr == nil) != changed || (stepErr == nil) != (err == nil) {
+			if r.Direction == Received && !lateResult && !(before.State == to && to.Ended()) {
+				if stepErr := checkStep(before.State, to); (stepErr == nil) != changed || (stepErr == nil) != (err == nil) {
 					t.Fatalf("%s, but Step says %v", what, stepErr)
 				}
 			}
-			if r.Direction == tasks.Sent && err != nil {
+			if r.Direction == Given && err != nil {
 				t.Fatal(what)
 			}
 		}
-		wantSame(t, open(t, dir, tasks.Options{}), l)
+		wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
 	}
 }

@@ -1,4 +1,4 @@
-package outgoing_test
+package agent
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/filebox"
-	"feishu-relay/mailbox/outgoing"
 	"feishu-relay/mailbox/redisbox"
 )
 
@@ -81,17 +80,17 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // sender is a box at work on a store.
 type sender struct {
-	*outgoing.Box
+	*outgoing
 	store mailbox.Store
-	died  chan outgoing.DeadLetter
+	died  chan DeadLetter
 }
 
 // sending starts a box that waits 20 ms for an acknowledgement, and retries
 // almost at once; change may be nil.
-func sending(t *testing.T, w world, change func(*outgoing.Options)) *sender {
+func sending(t *testing.T, w world, change func(*outgoingOptions)) *sender {
 	t.Helper()
-	s := &sender{store: w.open(t), died: make(chan outgoing.DeadLetter, 100)}
-	opts := outgoing.Options{Store: s.store, Died: func(d outgoing.DeadLetter) { s.died <- d },
+	s := &sender{store: w.open(t), died: make(chan DeadLetter, 100)}
+	opts := outgoingOptions{Store: s.store, Died: func(d DeadLetter) { s.died <- d },
 		AckTimeout: 20 * time.Millisecond, RetryBase: time.Millisecond, MaxRetries: 3,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if change != nil {
@@ -105,7 +104,7 @@ func sending(t *testing.T, w world, change func(*outgoing.Options)) *sender {
 		roots = append(roots, root)
 	}
 	var err error
-	s.Box, err = outgoing.Open(roots[0], roots[1], opts)
+	s.outgoing, err = openOutgoing(roots[0], roots[1], opts.withDefaults())
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -114,7 +113,7 @@ func sending(t *testing.T, w world, change func(*outgoing.Options)) *sender {
 	return s
 }
 
-func letter(from mailbox.AgentID, i int, ack bool) mailbox.Envelope {
+func mailTo(from mailbox.AgentID, i int, ack bool) mailbox.Envelope {
 	return mailbox.Envelope{ID: fmt.Sprintf("%s-%d", from, i), From: from, To: "b", Timestamp: time.Now().UTC().Truncate(time.Millisecond),
 		Type: mailbox.TypeMessage, Priority: 3, Hops: 3, Trace: []mailbox.AgentID{from},
 		Content:  mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartText, Text: "hello"}}},
@@ -122,11 +121,11 @@ func letter(from mailbox.AgentID, i int, ack bool) mailbox.Envelope {
 }
 
 // inbox is what lies in b's inbox now, at least n, read by another process's store.
-func inbox(t *testing.T, w world, n int) (all []mailbox.Envelope, keys []string) {
+func inboxOf(t *testing.T, w world, n int) (all []mailbox.Envelope, keys []string) {
 	t.Helper()
 	s := w.open(t)
 	defer s.Close()
-	end := letter("end", 0, false)
+	end := mailTo("end", 0, false)
 	_, err := s.Put(t.Context(), end) // when it is seen, what lay before it was
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -149,9 +148,9 @@ func inbox(t *testing.T, w world, n int) (all []mailbox.Envelope, keys []string)
 
 func TestAcknowledgedOnStores(t *testing.T) {
 	onStores(t, func(t *testing.T, w world) {
-		s := sending(t, w, func(o *outgoing.Options) { o.AckTimeout = time.Hour })
-		must(t, s.Send(t.Context(), letter("a", 1, true)))
-		all, keys := inbox(t, w, 1)
+		s := sending(t, w, func(o *outgoingOptions) { o.AckTimeout = time.Hour })
+		must(t, s.Send(t.Context(), mailTo("a", 1, true)))
+		all, keys := inboxOf(t, w, 1)
 		must(t, s.store.Settle(t.Context(), "b", keys[0], mailbox.Taken))
 		if !s.Acked(all[0].ID, "b") || s.Pending() != 0 {
 			t.Errorf("%d wait still", s.Pending())
@@ -164,11 +163,11 @@ func TestAcknowledgedOnStores(t *testing.T) {
 func TestUnacknowledgedOnStores(t *testing.T) {
 	onStores(t, func(t *testing.T, w world) {
 		s := sending(t, w, nil)
-		must(t, s.Send(t.Context(), letter("a", 1, true)))
+		must(t, s.Send(t.Context(), mailTo("a", 1, true)))
 		if d := <-s.died; d.ID != "a-1" || d.Attempts != 4 || d.Code != mailbox.AgentOffline {
 			t.Errorf("died: %+v", d)
 		}
-		all, keys := inbox(t, w, 1)
+		all, keys := inboxOf(t, w, 1)
 		if len(all) != 1 || all[0].Metadata.RetryCount != 3 {
 			t.Errorf("in the inbox: %+v, want one message, sent again three times", all)
 		}
@@ -190,9 +189,9 @@ func TestForeignReader(t *testing.T) {
 		must(t, err)
 		return s
 	}}
-	s := sending(t, w, func(o *outgoing.Options) { o.AckTimeout = 100 * time.Millisecond })
-	must(t, s.Send(t.Context(), letter("a", 1, true)))
-	_, keys := inbox(t, w, 1)
+	s := sending(t, w, func(o *outgoingOptions) { o.AckTimeout = 100 * time.Millisecond })
+	must(t, s.Send(t.Context(), mailTo("a", 1, true)))
+	_, keys := inboxOf(t, w, 1)
 	must(t, os.MkdirAll(filepath.Join(dir, "b", "processed"), 0o700))
 	must(t, os.Rename(filepath.Join(dir, "b", "inbox", keys[0]), filepath.Join(dir, "b", "processed", keys[0])))
 	eventually(t, "taken as acknowledged", func() bool { return s.Pending() == 0 })
@@ -206,7 +205,7 @@ func TestOfflineOnStores(t *testing.T) {
 	onStores(t, func(t *testing.T, w world) {
 		card := mailbox.Card{AgentID: "b", Status: mailbox.Offline, MaxTasks: 1, RegisteredAt: time.Now(), LastHeartbeat: time.Now()}
 		looked, online := make(chan struct{}, 1000), make(chan time.Time, 1000)
-		s := sending(t, w, func(o *outgoing.Options) {
+		s := sending(t, w, func(o *outgoingOptions) {
 			o.Online = func(ctx context.Context, id mailbox.AgentID) bool {
 				defer func() { looked <- struct{}{} }()
 				cards, err := o.Store.Cards(ctx)
@@ -219,9 +218,9 @@ func TestOfflineOnStores(t *testing.T) {
 			}
 		})
 		must(t, s.store.SetCard(t.Context(), card))
-		must(t, s.Send(t.Context(), letter("a", 1, true)))
+		must(t, s.Send(t.Context(), mailTo("a", 1, true)))
 		<-looked
-		if all, _ := inbox(t, w, 1); len(all) != 1 {
+		if all, _ := inboxOf(t, w, 1); len(all) != 1 {
 			t.Errorf("in the inbox: %+v", all)
 		}
 		card.Status, card.LastHeartbeat = mailbox.Idle, time.Now().Add(time.Second)
@@ -237,11 +236,11 @@ func TestOfflineOnStores(t *testing.T) {
 // afterwards in the order of its sending.
 func TestStoresAway(t *testing.T) {
 	onStores(t, func(t *testing.T, w world) {
-		s := sending(t, w, func(o *outgoing.Options) { o.AckTimeout = time.Hour })
+		s := sending(t, w, func(o *outgoingOptions) { o.AckTimeout = time.Hour })
 		back := w.away(t)
 		var want []string
 		for i := range 30 {
-			e := letter("a", i, i%2 == 0)
+			e := mailTo("a", i, i%2 == 0)
 			must(t, s.Send(t.Context(), e))
 			want = append(want, e.ID)
 		}
@@ -249,12 +248,12 @@ func TestStoresAway(t *testing.T) {
 			t.Errorf("%d wait, want %d", s.Pending(), len(want))
 		}
 		back()
-		e := letter("a", 30, true)
+		e := mailTo("a", 30, true)
 		must(t, s.Send(t.Context(), e))
 		want = append(want, e.ID)
 		eventually(t, "all sent", func() bool { return s.Pending() == 16 }) // those that ask for an acknowledgement
-		eventually(t, "the last one", func() bool { all, _ := inbox(t, w, 0); return len(all) > 0 && all[len(all)-1].ID == e.ID })
-		all, _ := inbox(t, w, len(want))
+		eventually(t, "the last one", func() bool { all, _ := inboxOf(t, w, 0); return len(all) > 0 && all[len(all)-1].ID == e.ID })
+		all, _ := inboxOf(t, w, len(want))
 		var got []string
 		for _, e := range all {
 			got = append(got, e.ID)
@@ -273,14 +272,14 @@ func TestStoreForgets(t *testing.T) {
 		must(t, err)
 		return s
 	}}
-	s := sending(t, w, func(o *outgoing.Options) { o.AckTimeout, o.MaxRetries = 300*time.Millisecond, 10 })
+	s := sending(t, w, func(o *outgoingOptions) { o.AckTimeout, o.MaxRetries = 300*time.Millisecond, 10 })
 	for i := range 5 {
-		must(t, s.Send(t.Context(), letter("a", i, true)))
+		must(t, s.Send(t.Context(), mailTo("a", i, true)))
 	}
 	srv.Kill()
 	must(t, srv.Restart())
 	eventually(t, "all of them again", func() bool {
-		all, _ := inbox(t, w, 0)
+		all, _ := inboxOf(t, w, 0)
 		ids := map[string]bool{}
 		for _, e := range all {
 			ids[e.ID] = true
@@ -295,20 +294,20 @@ func TestTwoSendersAtOnce(t *testing.T) {
 		const each = 60
 		var both sync.WaitGroup
 		for _, from := range []mailbox.AgentID{"a", "c"} {
-			s := sending(t, w, func(o *outgoing.Options) { o.AckTimeout = time.Hour })
+			s := sending(t, w, func(o *outgoingOptions) { o.AckTimeout = time.Hour })
 			both.Go(func() {
 				for i := range each {
-					if err := s.Send(t.Context(), letter(from, i, true)); err != nil {
+					if err := s.Send(t.Context(), mailTo(from, i, true)); err != nil {
 						t.Error(err)
 					}
 				}
 			})
 		}
 		both.Wait()
-		all, keys := inbox(t, w, 2*each)
+		all, keys := inboxOf(t, w, 2*each)
 		next := map[mailbox.AgentID]int{}
 		for _, e := range all {
-			if want := letter(e.From, next[e.From], true).ID; e.ID != want {
+			if want := mailTo(e.From, next[e.From], true).ID; e.ID != want {
 				t.Fatalf("got %s, want %s", e.ID, want)
 			}
 			next[e.From]++

@@ -1,6 +1,7 @@
-package outgoing
+package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,10 +42,10 @@ func (s *store) Where(ctx context.Context, to mailbox.AgentID, key string) (mail
 
 // rig is a box at work on the clock of a bubble.
 type rig struct {
-	*Box
+	*outgoing
 	t     *testing.T
 	dir   string
-	opts  Options
+	opts  outgoingOptions
 	start time.Time
 	stop  func()
 
@@ -66,7 +67,7 @@ func story(t *testing.T, fn func(*rig)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, dir: dir, start: time.Now(), place: mailbox.Waiting, away: map[mailbox.AgentID]bool{}}
-		r.opts = Options{MaxRetries: 3, Online: r.online, Died: r.dies, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		r.opts = outgoingOptions{MaxRetries: 3, Online: r.online, Died: r.dies, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 			Store: &store{
 				put: func(_ context.Context, e mailbox.Envelope) (string, error) { return r.call("put", "", e) },
 				again: func(_ context.Context, key string, e mailbox.Envelope) (string, error) {
@@ -83,8 +84,8 @@ func story(t *testing.T, fn func(*rig)) {
 // open opens the box, as a process that starts does.
 func (r *rig) open() {
 	r.t.Helper()
-	r.Box = openBox(r.t, r.dir, r.opts)
-	r.Box.random = func() float64 { return 0 }
+	r.outgoing = openBox(r.t, r.dir, r.opts)
+	r.outgoing.random = func() float64 { return 0 }
 	r.run()
 }
 
@@ -96,7 +97,7 @@ func (r *rig) run() {
 	synctest.Wait()
 }
 
-func openBox(tb testing.TB, dir string, opts Options) *Box {
+func openBox(tb testing.TB, dir string, opts outgoingOptions) *outgoing {
 	tb.Helper()
 	var roots []*os.Root
 	for _, name := range []string{"unacked", "dead"} {
@@ -107,11 +108,27 @@ func openBox(tb testing.TB, dir string, opts Options) *Box {
 		tb.Cleanup(func() { root.Close() })
 		roots = append(roots, root)
 	}
-	b, err := Open(roots[0], roots[1], opts)
+	b, err := openOutgoing(roots[0], roots[1], opts.withDefaults())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return b
+}
+
+// withDefaults fills in what a test leaves out.
+func (o outgoingOptions) withDefaults() outgoingOptions {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.AckTimeout, o.RetryBase = cmp.Or(o.AckTimeout, 30*time.Second), cmp.Or(o.RetryBase, time.Second)
+	if o.Online == nil {
+		o.Online = func(context.Context, mailbox.AgentID) bool { return true }
+	}
+	if o.Acknowledges == nil {
+		o.Acknowledges = func(context.Context, mailbox.AgentID) bool { return false }
+	}
+	if o.Died == nil {
+		o.Died = func(DeadLetter) {}
+	}
+	return o
 }
 
 // reopen stops the box and opens it again.
@@ -126,8 +143,8 @@ func (r *rig) diskIsBack(root *os.Root) {
 	r.t.Helper()
 	r.stop()
 	before := r.unacked
-	r.unacked = spool.New[record](root, unackedOptions(r.opts.Logger))
-	r.Box.mu.Lock()
+	r.unacked = spool.New[sentFile](root, unackedOptions(r.opts.Logger))
+	r.outgoing.mu.Lock()
 	for name, n := range r.entries {
 		rec, err := before.Read(name)
 		if err == nil {
@@ -138,7 +155,7 @@ func (r *rig) diskIsBack(root *os.Root) {
 		}
 		r.plan(n)
 	}
-	r.Box.mu.Unlock()
+	r.outgoing.mu.Unlock()
 	r.run()
 }
 
@@ -190,11 +207,11 @@ func (r *rig) set(fn func()) {
 // gone makes coder go away, or come back, which the box sees at once.
 func (r *rig) gone(away bool) {
 	r.set(func() { r.away["coder"] = away })
-	r.Box.mu.Lock()
+	r.outgoing.mu.Lock()
 	if coder := r.receivers["coder"]; coder != nil {
 		r.looked(coder, !away)
 	}
-	r.Box.mu.Unlock()
+	r.outgoing.mu.Unlock()
 	synctest.Wait()
 }
 

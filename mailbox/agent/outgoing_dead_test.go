@@ -1,4 +1,4 @@
-package outgoing
+package agent
 
 import (
 	"bytes"
@@ -169,11 +169,11 @@ func TestOldDeadLettersGo(t *testing.T) {
 			r.Nacked(id, "coder", mailbox.Unauthorized, "")
 			r.after(s)
 		}
-		r.Box.mu.Lock()
+		r.outgoing.mu.Lock()
 		for i := range maxDead - 2 { // younger ones, whose files somebody has removed
 			r.letters = append(r.letters, deadRef{fmt.Sprint(i), fmt.Sprint(i), "coder", time.Now()})
 		}
-		r.Box.mu.Unlock()
+		r.outgoing.mu.Unlock()
 		r.after(s)
 		r.send(message("last"))
 		r.Nacked("last", "coder", mailbox.Unauthorized, "")

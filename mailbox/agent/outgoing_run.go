@@ -1,4 +1,4 @@
-package outgoing
+package agent
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func (r *receiver) until(now time.Time) time.Time {
 
 // failed notes that the store could not do something for a receiver. b.mu is held, here and
 // below.
-func (b *Box) failed(r *receiver, err error) {
+func (b *outgoing) failed(r *receiver, err error) {
 	if r.fails == 0 && !errors.Is(err, context.Canceled) {
 		b.opts.Logger.Warn("the mailbox store fails; messages are kept and tried again", "err", err)
 	}
@@ -74,7 +74,7 @@ func (b *Box) failed(r *receiver, err error) {
 }
 
 // worked notes that the store could: what was held back goes on.
-func (b *Box) worked(r *receiver) {
+func (b *outgoing) worked(r *receiver) {
 	if r != nil && r.fails > 0 {
 		r.fails, r.hold, r.full = 0, time.Time{}, false
 		b.planAll(r)
@@ -82,7 +82,7 @@ func (b *Box) worked(r *receiver) {
 }
 
 // looked notes whether a receiver is online.
-func (b *Box) looked(r *receiver, online bool) {
+func (b *outgoing) looked(r *receiver, online bool) {
 	now := time.Now()
 	if online {
 		r.ran = r.clock(now)
@@ -138,7 +138,7 @@ func (n *entry) needsLook() bool {
 }
 
 // plan schedules when Run has to look at n next.
-func (b *Box) plan(n *entry) {
+func (b *outgoing) plan(n *entry) {
 	now := time.Now()
 	at := n.at(now)
 	if n.needsLook() {
@@ -152,14 +152,14 @@ func (b *Box) plan(n *entry) {
 }
 
 // planAll is plan for all that waits for a receiver.
-func (b *Box) planAll(r *receiver) {
+func (b *outgoing) planAll(r *receiver) {
 	for n := range r.entries {
 		b.plan(n)
 	}
 }
 
 // Run sends again what is due, until ctx is done. It is called once at a time.
-func (b *Box) Run(ctx context.Context) {
+func (b *outgoing) Run(ctx context.Context) {
 	defer b.keepAll()
 	for {
 		names, err := b.unacked.Wait(ctx)
@@ -168,7 +168,7 @@ func (b *Box) Run(ctx context.Context) {
 		}
 		names = append(names, b.unacked.Due(time.Now())...) // of a receiver whose mail was just planned, all
 		slices.Sort(names)                                  // the oldest first
-		r := round{Box: b, looked: map[mailbox.AgentID]bool{}, stuck: map[mailbox.AgentID]bool{}}
+		r := round{outgoing: b, looked: map[mailbox.AgentID]bool{}, stuck: map[mailbox.AgentID]bool{}}
 		for _, do := range []func(context.Context, *entry){r.look, r.act} {
 			for _, name := range names {
 				r.with(ctx, name, do)
@@ -179,7 +179,7 @@ func (b *Box) Run(ctx context.Context) {
 
 // round is what Run does for all that is due at a time.
 type round struct {
-	*Box
+	*outgoing
 	looked map[mailbox.AgentID]bool // who was asked for
 	stuck  map[mailbox.AgentID]bool // an earlier message still waits for the store
 }
@@ -197,8 +197,8 @@ func (r *round) with(ctx context.Context, name string, do func(context.Context, 
 func (r *round) look(ctx context.Context, n *entry) {
 	if n.needsLook() && !r.looked[n.to] {
 		r.looked[n.to] = true
-		online, _ := outside(ctx, r.Box, func(ctx context.Context) (bool, error) { return r.opts.Online(ctx, n.to), nil })
-		r.Box.looked(n.receiver, online)
+		online, _ := outside(ctx, r.outgoing, func(ctx context.Context) (bool, error) { return r.opts.Online(ctx, n.to), nil })
+		r.outgoing.looked(n.receiver, online)
 	}
 }
 
@@ -211,7 +211,7 @@ func (r *round) act(ctx context.Context, n *entry) {
 }
 
 // keepAll writes down what is only in memory yet.
-func (b *Box) keepAll() {
+func (b *outgoing) keepAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range b.entries {
@@ -223,7 +223,7 @@ func (b *Box) keepAll() {
 
 // decide does what is due for n. An earlier entry may have found that the store
 // fails, and an acknowledgement may have come meanwhile: then nothing.
-func (b *Box) decide(ctx context.Context, n *entry) {
+func (b *outgoing) decide(ctx context.Context, n *entry) {
 	now := time.Now()
 	if !n.isDue(now) {
 		return
@@ -275,13 +275,13 @@ func (b *Box) decide(ctx context.Context, n *entry) {
 
 // again puts n into the store: for the first time, or again. An answer to
 // the earlier copy may come meanwhile, and then holds.
-func (b *Box) again(ctx context.Context, n *entry) {
+func (b *outgoing) again(ctx context.Context, n *entry) {
 	n.receiver.eager = false
 	raw, e, err := b.load(n)
 	if n.gone {
 		return
 	}
-	was, key := n.record, ""
+	was, key := n.sentFile, ""
 	if err == nil {
 		if was.Key != "" {
 			n.RetryCount++

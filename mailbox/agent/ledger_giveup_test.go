@@ -1,20 +1,19 @@
-package tasks_test
+package agent
 
 import (
 	"testing"
 	"time"
 
 	"feishu-relay/mailbox"
-	"feishu-relay/mailbox/tasks"
 )
 
 func TestGiveUp(t *testing.T) {
 	dir := t.TempDir()
-	l := open(t, dir, tasks.Options{})
+	l := openTasks(t, dir, ledgerOptions{})
 	waits, runs := task("waits", mailbox.Pending), task("runs", mailbox.Working)
-	waits.Direction, runs.Direction = tasks.Sent, tasks.Sent
+	waits.Direction, runs.Direction = Given, Given
 	add(t, l, waits, runs, task("waits", mailbox.Pending)) // the last one was taken, not given
-	giveUp := func(id string) tasks.Record {
+	giveUp := func(id string) TaskRecord {
 		t.Helper()
 		r, err := l.GiveUp("manager", id, "nobody there", start.Add(time.Minute))
 		if err != nil {
@@ -28,10 +27,10 @@ func TestGiveUp(t *testing.T) {
 	if r := giveUp("runs"); r.State != mailbox.Working {
 		t.Errorf("a task that goes on: %+v", r)
 	}
-	if r, _ := l.Get(tasks.Received, "manager", "waits"); r.State != mailbox.Pending {
+	if r, _ := l.Get(Received, "manager", "waits"); r.State != mailbox.Pending {
 		t.Errorf("the task taken: %+v", r)
 	}
-	wantSame(t, open(t, dir, tasks.Options{}), l)
+	wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
 	if r, changed := move(t, l, waits, mailbox.Completed); !changed || r.State != mailbox.Completed {
 		t.Errorf("its result came after all: changed %t, %+v", changed, r)
 	}
@@ -44,22 +43,22 @@ func TestGiveUp(t *testing.T) {
 
 func TestForget(t *testing.T) {
 	dir := t.TempDir()
-	l := open(t, dir, tasks.Options{})
+	l := openTasks(t, dir, ledgerOptions{})
 	unsent, runs := task("unsent", mailbox.Pending), task("runs", mailbox.Working)
-	unsent.Direction, runs.Direction = tasks.Sent, tasks.Sent
+	unsent.Direction, runs.Direction = Given, Given
 	add(t, l, unsent, runs, task("unsent", mailbox.Pending)) // the last one was taken, not given
 	for _, id := range []string{"unsent", "runs", "ghost"} {
 		l.Forget("manager", id)
 	}
-	if _, ok := l.Get(tasks.Sent, "manager", "unsent"); ok {
+	if _, ok := l.Get(Given, "manager", "unsent"); ok {
 		t.Error("the task that was not sent is still known")
 	}
-	if _, ok := l.Get(tasks.Sent, "manager", "runs"); !ok {
+	if _, ok := l.Get(Given, "manager", "runs"); !ok {
 		t.Error("a task that goes on is forgotten")
 	}
-	if _, ok := l.Get(tasks.Received, "manager", "unsent"); !ok {
+	if _, ok := l.Get(Received, "manager", "unsent"); !ok {
 		t.Error("the task taken is forgotten")
 	}
-	wantSame(t, open(t, dir, tasks.Options{}), l)
+	wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
 	add(t, l, unsent) // its id is free again
 }

@@ -1,4 +1,4 @@
-package outgoing
+package agent
 
 import (
 	"cmp"
@@ -27,8 +27,8 @@ type DeadLetter struct {
 	Envelope mailbox.Envelope `json:"envelope"`
 }
 
-// letter is what a dead letter's file holds: its envelope as it was sent last.
-type letter struct {
+// deadFile is what a dead letter's file holds: its envelope as it was sent last.
+type deadFile struct {
 	DeadLetter
 	Envelope json.RawMessage `json:"envelope"`
 }
@@ -42,7 +42,7 @@ type deadRef struct {
 }
 
 // die makes n a dead letter. b.mu is held.
-func (b *Box) die(n *entry, code mailbox.Code, reason string) {
+func (b *outgoing) die(n *entry, code mailbox.Code, reason string) {
 	now := time.Now().Round(0).UTC()
 	n.died = &DeadLetter{ID: n.id, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now,
 		Expired: n.expired(now)}
@@ -51,7 +51,7 @@ func (b *Box) die(n *entry, code mailbox.Code, reason string) {
 
 // writeDead writes the dead letter that n is; where that fails, Run tries it again. b.mu is
 // held.
-func (b *Box) writeDead(n *entry) {
+func (b *outgoing) writeDead(n *entry) {
 	d := *n.died
 	raw, e, err := b.load(n)
 	if n.gone {
@@ -59,7 +59,7 @@ func (b *Box) writeDead(n *entry) {
 	}
 	if err == nil || errors.Is(err, errUnsigned) {
 		d.Envelope = e
-		err = b.dead.Save(n.name, letter{d, raw})
+		err = b.dead.Save(n.name, deadFile{d, raw})
 	}
 	if err != nil {
 		b.opts.Logger.Warn("write down a dead letter; tried again soon", "to", n.to, "message_id", d.ID, "err", err)
@@ -67,7 +67,7 @@ func (b *Box) writeDead(n *entry) {
 		b.plan(n)
 		return
 	}
-	// Options.Died logs it for people.
+	// Who is called with it logs it for people.
 	b.opts.Logger.Debug("a message could not be delivered; it is a dead letter now",
 		"to", n.to, "message_id", d.ID, "code", d.Code, "attempts", d.Attempts)
 	b.letters = append(b.letters, deadRef{n.name, n.id, n.to, d.DeadAt})
@@ -77,7 +77,7 @@ func (b *Box) writeDead(n *entry) {
 }
 
 // readDead reads a dead letter.
-func (b *Box) readDead(name string) (DeadLetter, error) {
+func (b *outgoing) readDead(name string) (DeadLetter, error) {
 	l, err := b.dead.Read(name)
 	if err != nil {
 		return DeadLetter{}, err
@@ -85,7 +85,7 @@ func (b *Box) readDead(name string) (DeadLetter, error) {
 	return b.deadLetter(l)
 }
 
-func (b *Box) deadLetter(l letter) (d DeadLetter, err error) {
+func (b *outgoing) deadLetter(l deadFile) (d DeadLetter, err error) {
 	d = l.DeadLetter
 	d.Envelope, err = b.decode(l.Envelope)
 	d.ID = d.Envelope.ID
@@ -93,8 +93,8 @@ func (b *Box) deadLetter(l letter) (d DeadLetter, err error) {
 }
 
 // loadDead reads which dead letters there are.
-func (b *Box) loadDead() error {
-	err := b.dead.Load(func(name string, l letter) error {
+func (b *outgoing) loadDead() error {
+	err := b.dead.Load(func(name string, l deadFile) error {
 		d, err := b.deadLetter(l)
 		if err != nil && !errors.Is(err, errUnsigned) {
 			return err
@@ -110,19 +110,19 @@ func (b *Box) loadDead() error {
 }
 
 // IsDead reports whether a message to an agent is among the dead letters.
-func (b *Box) IsDead(id string, to mailbox.AgentID) bool {
+func (b *outgoing) IsDead(id string, to mailbox.AgentID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.letters, func(d deadRef) bool { return d.id == id && d.to == to })
 }
 
 // isDead reports whether there is a dead letter of that name. b.mu is held, here and below.
-func (b *Box) isDead(name string) bool {
+func (b *outgoing) isDead(name string) bool {
 	return slices.ContainsFunc(b.letters, func(d deadRef) bool { return d.name == name })
 }
 
 // removeDead removes the dead letters that which picks, and reports whether there were any.
-func (b *Box) removeDead(which func(deadRef) bool) bool {
+func (b *outgoing) removeDead(which func(deadRef) bool) bool {
 	before := len(b.letters)
 	b.letters = slices.DeleteFunc(b.letters, func(d deadRef) bool {
 		if which(d) {
@@ -134,7 +134,7 @@ func (b *Box) removeDead(which func(deadRef) bool) bool {
 	return len(b.letters) < before
 }
 
-func (b *Box) pruneDead() {
+func (b *outgoing) pruneDead() {
 	for len(b.letters) > maxDead {
 		oldest := b.letters[0]
 		b.opts.Logger.Warn("too many dead letters; the oldest is removed", "message_id", oldest.id, "to", oldest.to,
@@ -145,7 +145,7 @@ func (b *Box) pruneDead() {
 
 // DeadLetters returns the dead letters, the newest first. With an error, it
 // returns those that could be read.
-func (b *Box) DeadLetters() (all []DeadLetter, err error) {
+func (b *outgoing) DeadLetters() (all []DeadLetter, err error) {
 	b.mu.Lock()
 	letters := slices.Clone(b.letters)
 	b.mu.Unlock()
@@ -162,9 +162,9 @@ func (b *Box) DeadLetters() (all []DeadLetter, err error) {
 }
 
 // Replay sends a dead letter under the same id, as if for the first time. The dead letter
-// is removed when the message is safe (see [Box.Send], whose errors these are). An id that
+// is removed when the message is safe (see [outgoing.Send], whose errors these are). An id that
 // no dead letter has is a [*mailbox.Error] about the field "id".
-func (b *Box) Replay(ctx context.Context, id string) error {
+func (b *outgoing) Replay(ctx context.Context, id string) error {
 	b.replaying.Lock()
 	defer b.replaying.Unlock()
 	b.mu.Lock()
@@ -180,7 +180,7 @@ func (b *Box) Replay(ctx context.Context, id string) error {
 	}
 	d, err := b.readDead(found.name)
 	if errors.Is(err, errUnsigned) {
-		return mailbox.Invalid("id", "dead letter %.200q is not signed with the current RELAY_SECRET; send its text anew", id)
+		return mailbox.Invalid("id", "dead letter %.200q is not signed with the current RELAY_SECRET; send its text again", id)
 	}
 	if err != nil {
 		return fmt.Errorf("read dead letter: %w", err)

@@ -1,4 +1,4 @@
-package outgoing
+package agent
 
 import (
 	"bufio"
@@ -28,13 +28,6 @@ const (
 	beforePut = "between the record and Put"
 	afterPut  = "between Put and the record"
 )
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(childDir); dir != "" {
-		sendUntilKilled(dir, os.Getenv(childDies))
-	}
-	os.Exit(m.Run())
-}
 
 // dirStore is a store whose inboxes are one folder: a file a message.
 type dirStore struct {
@@ -82,7 +75,7 @@ func sendUntilKilled(dir, dies string) {
 		}
 		roots = append(roots, root)
 	}
-	b, err := Open(roots[0], roots[1], Options{Store: &dirStore{dir: filepath.Join(dir, "store"), dies: dies}})
+	b, err := openOutgoing(roots[0], roots[1], outgoingOptions{Store: &dirStore{dir: filepath.Join(dir, "store"), dies: dies}}.withDefaults())
 	if err != nil {
 		panic(err)
 	}
@@ -185,10 +178,10 @@ func TestKilledAroundPut(t *testing.T) {
 }
 
 // goOn opens the box of a dead child and runs it until it has put n messages down.
-func goOn(t *testing.T, dir string, n int) *Box {
+func goOn(t *testing.T, dir string, n int) *outgoing {
 	t.Helper()
 	s := &dirStore{dir: filepath.Join(dir, "store"), laid: make(chan string)}
-	b := openBox(t, dir, Options{Store: s})
+	b := openBox(t, dir, outgoingOptions{Store: s})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { b.Run(ctx) })
@@ -218,7 +211,7 @@ func TestKilled(t *testing.T) {
 			}
 		}
 	}
-	b := openBox(t, dir, Options{Store: &dirStore{}})
+	b := openBox(t, dir, outgoingOptions{Store: &dirStore{}})
 	missing := 0
 	there := laid(t, dir)
 	b.mu.Lock()
@@ -245,7 +238,7 @@ func TestConcurrentSend(t *testing.T) {
 	dir := crashDir(t)
 	answers := make(chan string, 1000)
 	s := &dirStore{dir: filepath.Join(dir, "store"), laid: answers}
-	b := openBox(t, dir, Options{Store: s})
+	b := openBox(t, dir, outgoingOptions{Store: s})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var running, sending, answering sync.WaitGroup

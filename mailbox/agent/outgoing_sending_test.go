@@ -1,4 +1,4 @@
-package outgoing
+package agent
 
 import (
 	"context"
@@ -54,11 +54,11 @@ func TestRunKeepsOffWhatIsBeingSent(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- r.Send(r.t.Context(), message("m")) }()
 		r.after(s)
-		r.Box.mu.Lock()
+		r.outgoing.mu.Lock()
 		for _, n := range r.entries {
 			r.plan(n)
 		}
-		r.Box.mu.Unlock()
+		r.outgoing.mu.Unlock()
 		r.after(s)
 		if err := <-done; err != nil {
 			r.t.Error(err)

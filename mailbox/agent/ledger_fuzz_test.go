@@ -1,4 +1,4 @@
-package tasks
+package agent
 
 import (
 	"bytes"
@@ -10,16 +10,16 @@ import (
 )
 
 // What the reader takes is what it wrote: read, written and read again, it is the same.
-func FuzzDecode(f *testing.F) {
+func FuzzLedger(f *testing.F) {
 	f.Add([]byte(`{"id":"t","direction":"received","peer":"manager","state":"pending","message_id":"m","ttl":3,"trace":["manager"],"created_at":"2026-11-21T10:00:00Z","updated_at":"2026-11-21T10:00:00.123456789+08:00"}`))
 	f.Add([]byte(`{"id":"t","direction":"sent","peer":"coder","state":"failed","overdue":true,"deadline":"0000-01-01T00:00:00+23:59","callback":{"channel":"feishu"}}`))
 	f.Add([]byte(`{"id":"\ud800","direction":"sent","peer":"coder","state":"failed","text":"\u0000<"}`))
 	f.Add([]byte(`{"trace":null}`))
-	files := spool.New[Record](nil, fileOptions(nil))
-	decode := func(data []byte) (Record, error) {
+	files := spool.New[TaskRecord](nil, taskFileOptions(nil))
+	decode := func(data []byte) (TaskRecord, error) {
 		r, err := files.Decode(data)
 		if err == nil {
-			r, err = tidy(r)
+			r, err = tidyTask(r)
 		}
 		return r, err
 	}
