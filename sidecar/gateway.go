@@ -77,7 +77,7 @@ func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, e
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	b.onClose(f.gateway.Close)
-	bots := entryOptions(&b.cfg, f.gateway.Handler(), b.log, b.metrics.gatewayEvent)
+	bots := entryOptions(&b.cfg, f.gateway.Handler(), b.log, func(event string) { b.metrics.gatewayEvent(feishu.Counted(event)) })
 	bots.Failures = failures
 	if f.entry, err = entry.New(bots); err != nil {
 		return nil, fmt.Errorf("GATEWAY_TLS: %w", err)
@@ -88,7 +88,7 @@ func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, e
 }
 
 // gatewayOptions is what the environment says of a gateway.
-func gatewayOptions(cfg *Config, log *slog.Logger, counter func(string)) gateway.Options {
+func gatewayOptions(cfg *Config, log *slog.Logger, counter func(feishu.Counted)) gateway.Options {
 	o := gateway.Options{Upstream: cfg.BaseURL, AppID: cfg.AppID, PublicURL: cfg.Gateway.PublicURL,
 		Address:  entry.Address,
 		Loopback: IsLoopback(cfg.Gateway.Addr), Settle: cfg.Gateway.Settle, EditSettle: cfg.Gateway.EditSettle, StreamLife: cfg.Gateway.StreamLife,

@@ -7,7 +7,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"feishu-relay/feishu/connector"
 	"feishu-relay/feishu/gateway"
+	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/send"
+	"feishu-relay/feishu/webhook"
 	"feishu-relay/internal/delivery"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
@@ -95,15 +99,15 @@ func (s *Sidecar) measureDoors() {
 			func() float64 { return float64(len(status().LongConnection.Connections)) })
 		m.gauge("gateway_drafts", "Messages of the bot that wait until their text is final.", nil,
 			func() float64 { return float64(status().Drafts) })
-		m.expectGateway(entryEvents, gatewayEvents, longconnEvents)
+		m.expectGateway(entryEvents, gateway.Counted, longconn.Counted)
 		if s.cfg.BotWebhookURL != "" {
-			m.expectGateway(webhookEvents)
+			m.expectGateway(webhook.Counted)
 		}
 	}
 	if s.speak != nil {
 		m.gauge("connector_connected", "1 while the connector's connection to Feishu is up.", nil,
 			func() float64 { return zeroOne(s.speak.connector.Connected()) })
-		m.expectGateway(connectorEvents, sendEvents)
+		m.expectGateway(connector.Counted, send.Counted)
 	}
 }
 

@@ -91,7 +91,7 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, 
 	if cfg.BaseURL == nil {
 		cfg.BaseURL = &defaultBase
 	}
-	opts := gatewayOptions(&cfg, log, func(string) {})
+	opts := gatewayOptions(&cfg, log, nil)
 	opts.Host, opts.Book, opts.API = w, feishu.OpenBook(nil, "", log), feishu.NewAPI(cfg.BaseURL.String(), "", "")
 	if cfg.Mailbox.Gateway { // none of their ids is known, and none reaches Feishu
 		var err error

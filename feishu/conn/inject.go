@@ -30,7 +30,7 @@ const IDPrefix = "relay-"
 // Injections are the events of our own that a bot has been sent and not answered yet.
 type Injections struct {
 	max   int
-	count func(event string)
+	count func(feishu.Counted)
 	log   *slog.Logger
 
 	mu      sync.Mutex
@@ -38,8 +38,8 @@ type Injections struct {
 	late    *lru.Cache[string, func()] // Late of those whose caller has stopped waiting, by id
 }
 
-// NewInjections returns an empty set of at most max. count gets the words of the metric of events.
-func NewInjections(max int, count func(event string), log *slog.Logger) *Injections {
+// NewInjections returns an empty set of at most max.
+func NewInjections(max int, count func(feishu.Counted), log *slog.Logger) *Injections {
 	late, _ := lru.New[string, func()](maxLate) // fails only for a size below 1
 	return &Injections{max: max, count: count, log: log, waiting: make(map[string]*Waiting), late: late}
 }
@@ -78,7 +78,7 @@ func (s *Injections) Len() int {
 func (s *Injections) Answered(id string, code int) {
 	ok := code == http.StatusOK
 	if !ok {
-		s.count("ack_error")
+		s.count(AckError)
 		s.log.Warn("the bot could not handle an event of ours", "code", code)
 	}
 	s.mu.Lock()
@@ -91,11 +91,11 @@ func (s *Injections) Answered(id string, code int) {
 			w.code = code
 			close(w.answered)
 			if ok {
-				s.count("delivered")
+				s.count(Delivered)
 			}
 		})
 	case ok:
-		s.count("late_ack")
+		s.count(LateAck)
 		if s.late.Remove(id); late != nil {
 			late()
 		}
@@ -105,9 +105,9 @@ func (s *Injections) Answered(id string, code int) {
 // Written notes that the event was written whole, on a connection that closes ended with its end.
 func (w *Waiting) Written(ended <-chan struct{}) {
 	if w.in.Again {
-		w.set.count("redelivered")
+		w.set.count(Redelivered)
 	} else {
-		w.set.count("injected")
+		w.set.count(Injected)
 	}
 	w.in.Wrote(ended)
 }

@@ -11,16 +11,6 @@ import (
 	"feishu-relay/internal/wait"
 )
 
-// Trouble is what a tap can do wrong. Its values are those of the metric of events.
-type Trouble string
-
-const (
-	TapSlow      Trouble = "tap_slow"      // it has not decided in time
-	TapSkipped   Trouble = "untapped"      // it was not asked, since too many of its calls are slow
-	TapPanicked  Trouble = "panic"         // it panicked, or what it wanted done did
-	AfterDropped Trouble = "after_dropped" // what it wanted done is not, since too much waits
-)
-
 // Tap asks a tap about events and runs what it wants done after them.
 type Tap struct {
 	Decide  feishu.EventTap
@@ -31,7 +21,7 @@ type Tap struct {
 	MaxTasks int           // what it wants done and is not done; one more is dropped
 	Workers  int           // how many of them run at a time; 1: in order
 
-	Report  func(Trouble)
+	Report  func(feishu.Counted)
 	Log     *slog.Logger
 	Running *sync.WaitGroup // counts the tap's goroutines
 

@@ -2,18 +2,6 @@
 //
 // [Connector.Run] keeps it up and asks a tap about each event, which stores it; Feishu gets its
 // acknowledgement for what the tap took, of whatever type. What the bot says goes out by package send.
-//
-// # Counters
-//
-// Options.Counter is called with one of
-//
-//	connected      a long connection was opened
-//	disconnected   it ended
-//	refused        Feishu refused the app, which somebody has to fix
-//	event          an event was acknowledged
-//	event_refused  an event was not stored; Feishu delivers it again
-//	event_late     the tap took too long, Feishu delivers it again
-//	bad_frame      a frame or piece of an event that makes no sense, or an event of which pieces were missing
 package connector
 
 import (
@@ -42,8 +30,8 @@ type Options struct {
 	// arrival, unless it is slower than Feishu waits. A panic refuses.
 	Tap func(event []byte) feishu.Verdict
 
-	Logger  *slog.Logger       // nil discards
-	Counter func(event string) // nil counts nothing; see the package comment
+	Logger  *slog.Logger         // nil discards
+	Counter func(feishu.Counted) // nil counts nothing; its values are in Counted
 }
 
 // Connector is a bot's connection to Feishu. Its methods may be called from
@@ -80,7 +68,7 @@ func New(opts Options) (*Connector, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	if opts.Counter == nil {
-		opts.Counter = func(string) {}
+		opts.Counter = func(feishu.Counted) {}
 	}
 	c := &Connector{
 		opts:    opts,
@@ -94,12 +82,12 @@ func New(opts Options) (*Connector, error) {
 	c.tap = conn.Tap{
 		Decide:  func(event []byte) (feishu.Verdict, []byte, func()) { return opts.Tap(event), nil, nil },
 		Default: feishu.Refuse, Patience: feishu.AckHold, MaxSlow: maxSlow, Log: opts.Logger, Running: new(sync.WaitGroup),
-		Report: func(t conn.Trouble) {
-			switch t {
+		Report: func(what feishu.Counted) {
+			switch what {
 			case conn.TapSlow:
-				opts.Counter("event_late")
+				opts.Counter(countedEventLate)
 			case conn.TapSkipped:
-				opts.Counter("event_refused")
+				opts.Counter(countedEventRefused)
 			}
 		},
 	}

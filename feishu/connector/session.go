@@ -63,7 +63,7 @@ func (c *Connector) Run(ctx context.Context) error {
 			break
 		}
 		if refused, ok := errors.AsType[*RefusedError](err); ok {
-			c.opts.Counter("refused")
+			c.opts.Counter(countedRefused)
 			c.log.Error("Feishu refuses the long connection", "err", err, "mend", refused.Fix(), "again_in", c.refused)
 			pause = c.refused
 			continue
@@ -90,16 +90,16 @@ func (c *Connector) connect(ctx context.Context) error {
 	}
 	defer ws.CloseNow() //nolint:errcheck // it has ended
 	c.connected.Store(true)
-	c.opts.Counter("connected")
+	c.opts.Counter(countedConnected)
 	c.log.Info("the long connection is up", "host", endpoint.URL.Host)
 	defer func() {
 		c.connected.Store(false)
-		c.opts.Counter("disconnected")
+		c.opts.Counter(countedDisconnected)
 	}()
 	s := &session{c: c, ws: ws, service: conn.ServiceID(endpoint.URL)}
 	s.ping.Store(int64(pingDefault))
 	s.pieces.Dropped = func([][]byte) {
-		c.opts.Counter("bad_frame")
+		c.opts.Counter(countedBadFrame)
 		c.log.Warn("an event of which pieces are missing was dropped; Feishu delivers it again")
 	}
 	s.configure(endpoint.Config)
@@ -219,7 +219,7 @@ func (s *session) read(ctx context.Context) error {
 		f, ok := conn.ParseFrame(data)
 		switch {
 		case !ok || kind != websocket.MessageBinary:
-			s.c.opts.Counter("bad_frame")
+			s.c.opts.Counter(countedBadFrame)
 		case f.IsPong():
 			s.configure(f.Payload)
 		case f.IsData():
@@ -236,7 +236,7 @@ func (s *session) event(f *conn.Frame) error {
 	start := time.Now()
 	frames, event, ok := s.pieces.Add(f)
 	if !ok {
-		s.c.opts.Counter("bad_frame")
+		s.c.opts.Counter(countedBadFrame)
 		s.c.log.Warn("a frame of Feishu's was dropped, which is not a piece of its event")
 	}
 	if frames == nil {
@@ -245,10 +245,10 @@ func (s *session) event(f *conn.Frame) error {
 	code := http.StatusInternalServerError // Feishu delivers the event again
 	switch d := s.c.tap.Await(event); {
 	case d.Verdict != feishu.Refuse:
-		s.c.opts.Counter("event")
+		s.c.opts.Counter(countedEvent)
 		code = http.StatusOK
 	case d.Seen:
-		s.c.opts.Counter("event_refused")
+		s.c.opts.Counter(countedEventRefused)
 	}
 	ack, err := f.With(fmt.Appendf(nil, `{"code":%d,"headers":null,"data":null}`, code), // docs/feishu.md 1.6
 		larkws.Header{Key: larkws.HeaderBizRt, Value: strconv.FormatInt(time.Since(start).Milliseconds(), 10)})

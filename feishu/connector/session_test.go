@@ -94,9 +94,9 @@ func TestRefusedEventsComeAgain(t *testing.T) {
 func TestASlowTapHoldsUpNobody(t *testing.T) {
 	f := newFake(t)
 	release := make(chan struct{})
-	counted := make(chan string, 4*maxSlow)
+	counted := make(chan feishu.Counted, 4*maxSlow)
 	c := f.connector(t, func(o *Options) {
-		o.Counter = func(s string) { counted <- s }
+		o.Counter = func(what feishu.Counted) { counted <- what }
 		o.Tap = func(event []byte) feishu.Verdict {
 			if strings.Contains(string(event), "slow") {
 				<-release
@@ -115,7 +115,7 @@ func TestASlowTapHoldsUpNobody(t *testing.T) {
 	if id, code := l.ack(); id != "2" || code != 200 {
 		t.Errorf("ack of %s with %d", id, code)
 	}
-	for s := ""; s != "event_late"; s = <-counted {
+	for s := feishu.Counted(""); s != "event_late"; s = <-counted {
 	}
 	for range maxSlow - 1 {
 		l.event("x", eventOf("slow"), 1, 0)
@@ -221,7 +221,7 @@ func TestRefusalsAreToldAndTriedAgain(t *testing.T) {
 			c := f.connector(t, func(o *Options) {
 				o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				refused := 0
-				o.Counter = func(s string) {
+				o.Counter = func(s feishu.Counted) {
 					if s == "refused" {
 						if refused++; refused == 2 {
 							close(twice)

@@ -40,7 +40,7 @@ func TestWithTheStandIn(t *testing.T) {
 			events <- event
 			return feishu.Keep
 		},
-		Counter: func(event string) {
+		Counter: func(event feishu.Counted) {
 			if event == "connected" {
 				up <- struct{}{}
 			}
@@ -58,7 +58,7 @@ func TestWithTheStandIn(t *testing.T) {
 	if e, err := feishu.ParseEvent(<-events); err != nil || e.Message == nil || string(e.Message.ID) != question {
 		t.Fatalf("heard %+v, %v", e, err)
 	}
-	out := send.New(feishu.NewAPI(base, a.ID, a.Secret), known, func(string) {})
+	out := send.New(feishu.NewAPI(base, a.ID, a.Secret), known, func(feishu.Counted) {})
 	s := send.Message{
 		ChatID: relay.ChatID(group.ID), ReplyTo: relay.MessageID(question), IdempotencyKey: "k",
 		Content: "**Hi** @BotB, not `@BotB`",

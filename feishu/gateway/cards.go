@@ -76,7 +76,7 @@ func (g *Gateway) cardChanged(t *tapped) {
 		streamed := d.Card.Streaming()
 		d.Message.Mentions = nil // they were those of the card as it was sent
 		if err := write(d.Card, t, &req); err != nil {
-			g.count("card_unreadable")
+			g.count(countedCardUnreadable)
 			g.log.Warn("a change of a card cannot be read", "message_id", d.Message.ID, "err", err)
 		}
 		if switchesOn(t, &req) {
@@ -169,7 +169,7 @@ func (g *Gateway) bind(d *draft, card string) {
 		d.touch(now, false, false)
 		g.drafts.add(d)
 	}
-	g.count("draft")
+	g.count(countedDraft)
 	if g.kind(d.Message.ChatID) == "" {
 		g.askChat(d.Message.ChatID)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"feishu-relay/feishu"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/spool"
 	"feishu-relay/relay"
@@ -35,7 +36,7 @@ const (
 type drafts struct {
 	files *spool.Spool[draft] // nil: memory only
 	log   *slog.Logger
-	count func(string)
+	count func(feishu.Counted)
 	wake  chan struct{} // something changed; of size 1
 
 	mu        sync.Mutex
@@ -48,14 +49,14 @@ type drafts struct {
 
 // loadDrafts reads what an earlier run left. A file that cannot be read is quarantined
 // as *.broken.
-func loadDrafts(root *os.Root, log *slog.Logger, count func(string)) *drafts {
+func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *drafts {
 	s := &drafts{log: log, count: count, wake: make(chan struct{}, 1), all: map[*draft]struct{}{},
 		byMessage: map[relay.MessageID]*draft{}, byCard: map[string]*draft{}}
 	if root == nil {
 		return s
 	}
 	s.files = spool.New[draft](root, spool.Options{Prefix: draftPrefix, Suffix: ".json", Version: draftVersion, MaxFile: maxFile,
-		Logger: log, Quarantined: func() { count("draft_broken") }})
+		Logger: log, Quarantined: func() { count(countedDraftBroken) }})
 	var left []*draft
 	err := s.files.Load(func(file string, d draft) error {
 		if err := d.check(); err != nil {
@@ -138,7 +139,7 @@ func (s *drafts) makeRoom() {
 	}
 	oldest := slices.MinFunc(slices.Collect(maps.Keys(s.all)), byOrder)
 	if len(s.all) >= maxDrafts+maxStuck {
-		s.count("draft_lost")
+		s.count(countedDraftLost)
 		s.log.Error("too many drafts cannot be published; the oldest is dropped", "message_id", oldest.Message.ID,
 			"chat", oldest.Message.ChatID)
 		s.remove(oldest)
@@ -274,7 +275,7 @@ func (s *drafts) save(d *draft) {
 		s.said = false
 		return
 	}
-	s.count("draft_unsaved")
+	s.count(countedDraftUnsaved)
 	if !s.said {
 		s.said = true
 		s.log.Error("drafts cannot be written and are kept in memory", "err", err)

@@ -726,7 +726,7 @@ func TestManyDrafts(t *testing.T) {
 }
 
 func TestStuckDraftsAreBounded(t *testing.T) {
-	s := loadDrafts(nil, slog.New(slog.DiscardHandler), func(string) {})
+	s := loadDrafts(nil, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
 	for i := range 2 * maxDrafts {
 		s.add(&draft{Message: feishu.Message{ID: relay.MessageID(fmt.Sprint("om_", i)), ChatID: group}})
 	}
@@ -750,7 +750,7 @@ func FuzzReadDraft(f *testing.F) {
 		if err := root.WriteFile("draft-x.json", data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for d := range loadDrafts(root, slog.New(slog.DiscardHandler), func(string) {}).all {
+		for d := range loadDrafts(root, slog.New(slog.DiscardHandler), func(feishu.Counted) {}).all {
 			d.finished()
 			d.due(&Options{})
 			d.touch(time.Now(), true, true)

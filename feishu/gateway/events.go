@@ -62,12 +62,12 @@ func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte, f
 	ctx, cancel := context.WithTimeout(context.Background(), tapTime)
 	defer cancel()
 	if err := g.opts.Host.Native(ctx, m, ev.Streaming); err != nil {
-		g.count("native_refused")
+		g.count(countedNativeRefused)
 		g.log.Warn("another bot's message cannot be stored; Feishu is to deliver it again", "chat", m.ChatID,
 			"message_id", m.ID, "err", err)
 		return feishu.Refuse, nil, nil
 	}
-	g.count("native")
+	g.count(countedNative)
 	return feishu.Keep, nil, nil
 }
 
@@ -110,7 +110,7 @@ func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instea
 	switch {
 	case !group:
 	case p.Withhold:
-		g.count("withheld")
+		g.count(countedWithheld)
 		return feishu.Keep, nil, after
 	case p.Before != "":
 		if instead, err = feishu.WithBefore(event, p.Before); err != nil {
@@ -131,7 +131,7 @@ func (g *Gateway) afterHeard(m feishu.Message, do func(context.Context) error) {
 }
 
 func (g *Gateway) heardError(m *feishu.Message, err error) {
-	g.count("heard_error")
+	g.count(countedHeardError)
 	g.log.Warn("a person's message cannot be recorded", "chat", m.ChatID, "message_id", m.ID, "err", err)
 }
 
@@ -158,7 +158,7 @@ func (g *Gateway) joined(id relay.ChatID, at relay.Millis) {
 func (g *Gateway) Forget(id relay.MessageID) {
 	g.recent.gone.Add(id, struct{}{})
 	if g.drafts.drop(id) {
-		g.count("draft_recalled")
+		g.count(countedDraftRecalled)
 	}
 }
 

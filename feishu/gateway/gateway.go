@@ -27,46 +27,6 @@
 //
 // A gateway serves one app. Calls of other apps and of users pass untouched and
 // unread, with one warning.
-//
-// # Events for metrics
-//
-// Options.Counter is called with one of these, or with a word of packages
-// longconn and webhook:
-//
-//	sent               a message went to the host
-//	sent_error         … which failed or panicked; it is tried again
-//	draft              a message waits until it is final
-//	draft_published    … and went to the host, also as an edit of what went there before
-//	draft_expired      … and was given up: no text came, or nobody took it
-//	draft_private      … and turned out to be in a private chat
-//	draft_recalled     … and was recalled
-//	draft_lost         … and was dropped, since too many cannot be published
-//	draft_unsaved      … in memory only, the disk refused
-//	draft_broken       a draft's file cannot be read
-//	native             another bot's message came from Feishu and was stored
-//	native_refused     … and was not; Feishu is to deliver it again
-//	heard_error        a person's message could not be recorded
-//	withheld           … is not passed to the bot now
-//	chat_asked         Feishu was asked what kind a chat is
-//	names_asked        … or who its bots and people are
-//	mention_written    a message was sent with real mentions in the place of plain names
-//	mention_refused    … and Feishu refused it: it was sent as the bot wrote it
-//	lookup_answered    a look-up got an answer of ours
-//	peer_answered      a call for a chat with another agent was answered here
-//	foreign_app        a call of another app passed unread
-//	foreign_user       … of a user
-//	foreign_host       a request named a host that is not the gateway's own
-//	cross_origin       a request was made by somebody else's web page
-//	untapped_large     a watched call was too large to read
-//	untapped_encoding  … or its answer was packed in an unknown way
-//	untapped_busy      … or too much was held of other calls, or too many were being recorded
-//	unreadable         the answer to a send has no message in it
-//	card_unreadable    a change of a card makes no sense
-//	answer_cut         an answer of Feishu ended early
-//	tap_slow           the bot got its answer before the host was done
-//	aborted            the bot hung up
-//	upstream_error     Feishu cannot be reached
-//	panic              a panic of ours was caught
 package gateway
 
 import (
@@ -176,14 +136,14 @@ type Options struct {
 
 	Webhook *webhook.Options // nil: no webhook. Tap, Passed, Own, Verified, Logger and Counter are set here
 	Logger  *slog.Logger     // nil: silent
-	Counter func(event string)
+	Counter func(feishu.Counted)
 }
 
 // Gateway is the front door of one bot. Make it with [New].
 type Gateway struct {
 	opts   Options
 	log    *slog.Logger
-	count  func(string)
+	count  func(feishu.Counted)
 	proxy  *httputil.ReverseProxy
 	client *http.Client // to Feishu
 	close  func()       // idle connections to Feishu
@@ -233,7 +193,7 @@ func New(o Options) (*Gateway, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Counter == nil {
-		o.Counter = func(string) {}
+		o.Counter = func(feishu.Counted) {}
 	}
 	if o.Certified == nil {
 		o.Certified = func(string) bool { return false }
@@ -447,7 +407,7 @@ func (g *Gateway) bootstrapped(app, secret string) {
 // caught ends a panic of ours: the bot comes first.
 func (g *Gateway) caught(where string) {
 	if p := recover(); p != nil {
-		g.count("panic")
+		g.count(countedPanic)
 		g.log.Error("a panic was caught in the gateway", "where", where, "panic", panicText(p),
 			"stack", string(debug.Stack()))
 	}

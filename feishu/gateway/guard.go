@@ -41,14 +41,14 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, anyHost bool) b
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	switch {
 	case weborigin.Foreign(g.guard.origins, r):
-		g.count("cross_origin")
+		g.count(countedCrossOrigin)
 		g.guard.warning.Do(func() { g.log.Warn("a web page's request to the gateway was refused") })
 		fail(w, http.StatusForbidden, "requests of web pages are not served")
 		return false
 	case anyHost || g.ownHost(r, local):
 		return true
 	}
-	g.count("foreign_host")
+	g.count(countedForeignHost)
 	host := fmt.Sprintf("%.100s", r.Host)
 	g.guard.warning.Do(func() {
 		g.log.Warn("a request for a host that is not the gateway's own was refused; if the bot sent it, set GATEWAY_PUBLIC_URL", "host", host)

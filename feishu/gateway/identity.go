@@ -25,19 +25,19 @@ type owner struct {
 	book  *feishu.Book
 	api   *feishu.API
 	log   *slog.Logger
-	count func(string)
+	count func(feishu.Counted)
 
 	tokens *lru.Cache[string, string] // token: app id
 
 	mu     sync.Mutex
-	warned map[string]bool // "app", "user": said once. guarded by mu
-	others bool            // calls of another app pass here too. guarded by mu
-	asking bool            // guarded by mu
+	warned map[feishu.Counted]bool // logged once; guarded by mu
+	others bool                    // calls of another app pass here too. guarded by mu
+	asking bool                    // guarded by mu
 }
 
-func newOwner(app string, book *feishu.Book, api *feishu.API, log *slog.Logger, count func(string)) *owner {
+func newOwner(app string, book *feishu.Book, api *feishu.API, log *slog.Logger, count func(feishu.Counted)) *owner {
 	o := &owner{fixed: app, book: book, api: api, log: log, count: count,
-		tokens: newLRU[string, string](maxTokens), warned: map[string]bool{}}
+		tokens: newLRU[string, string](maxTokens), warned: map[feishu.Counted]bool{}}
 	if app != "" && book.Self().AppID != app {
 		book.LearnSelf(feishu.Self{AppID: app})
 		if known := book.Self().AppID; known != "" && known != app {
@@ -68,7 +68,7 @@ func (o *owner) learn(app string) {
 		o.log.Info("this gateway serves the app", "app", app)
 	}
 	if !o.is(app) {
-		o.foreign("app", app)
+		o.foreign(countedForeignApp, app)
 	}
 }
 
@@ -88,7 +88,7 @@ func (o *owner) proved(token, app string) {
 // is known to be another app's, or a user's.
 func (o *owner) watches(token string) bool {
 	if strings.HasPrefix(token, "u-") {
-		o.foreign("user", "")
+		o.foreign(countedForeignUser, "")
 		return false
 	}
 	app, known := o.tokens.Get(token)
@@ -116,18 +116,18 @@ func (o *owner) knows(token string) bool {
 }
 
 // foreign notes a caller that is not served, and says so once.
-func (o *owner) foreign(kind, app string) {
+func (o *owner) foreign(kind feishu.Counted, app string) {
 	o.mu.Lock()
-	if kind == "app" {
+	if kind == countedForeignApp {
 		o.others = true
 	}
 	said := o.warned[kind]
 	o.warned[kind] = true
 	o.mu.Unlock()
-	o.count("foreign_" + kind)
+	o.count(kind)
 	switch {
 	case said:
-	case kind == "user":
+	case kind == countedForeignUser:
 		o.log.Warn("calls with a user's token pass unread: only the bot's own messages are relayed")
 	default:
 		o.log.Warn("calls of another app pass unread, and nothing of that bot is relayed: a gateway serves one app; "+

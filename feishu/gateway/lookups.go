@@ -56,7 +56,7 @@ func (g *Gateway) lookUp(ctx context.Context, t *tapped) []byte {
 	if out == nil || !g.proven(ctx, t.token) {
 		return nil
 	}
-	g.count("lookup_answered")
+	g.count(countedLookupAnswered)
 	return out
 }
 

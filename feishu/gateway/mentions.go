@@ -88,7 +88,7 @@ func (g *Gateway) askRoster(chat relay.ChatID, answered chan struct{}) {
 	defer g.caught("names")
 	ctx, cancel := context.WithTimeout(g.ctx, askWait)
 	defer cancel()
-	g.count("names_asked")
+	g.count(countedNamesAsked)
 	names, told := g.askMentionable(ctx, chat)
 	now.names = names
 	if told {
@@ -215,12 +215,12 @@ func (m mentioning) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		t.request = t.changed
 		if err == nil && resp.StatusCode < http.StatusMultipleChoices {
-			m.g.count("mention_written")
+			m.g.count(countedMentionWritten)
 		}
 		return resp, err
 	}
 	_ = resp.Body.Close()
-	m.g.count("mention_refused")
+	m.g.count(countedMentionRefused)
 	m.g.log.Info("Feishu refuses a message with mentions; it is sent as the bot wrote it", "message_id", t.message)
 	return m.next.RoundTrip(r)
 }

@@ -97,7 +97,7 @@ func (g *Gateway) askNames(d *draft, out *Sent) time.Duration {
 		}()
 		ctx, cancel := context.WithTimeout(g.ctx, askWait)
 		defer cancel()
-		g.count("names_asked")
+		g.count(countedNamesAsked)
 		g.learnNames(ctx, chat, ids)
 	}
 	if !g.background(ask) {

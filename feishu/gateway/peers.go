@@ -52,7 +52,7 @@ func (p peering) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), hostWait)
 	defer cancel()
-	p.g.count("peer_answered")
+	p.g.count(countedPeerAnswered)
 	resp := p.g.opts.Peers.Answer(t.http, t.request, p.g.proven(ctx, t.token))
 	resp.Request = r
 	return resp, nil
@@ -71,7 +71,7 @@ func (g *Gateway) draftAgain(m peerchat.Message, found bool, content string) boo
 		d.Card, d.Patched = newCard(content), true
 	}
 	d.touch(now, false, false)
-	g.count("draft")
+	g.count(countedDraft)
 	g.drafts.add(d)
 	return true
 }

@@ -161,15 +161,15 @@ const codeUnreachable = 99990502
 // there for the Node SDK, which reads it before the code (docs/feishu.md 1.1).
 func (g *Gateway) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) {
-		g.count("aborted") // the bot has gone, nobody reads an answer
+		g.count(countedAborted) // the bot has gone, nobody reads an answer
 		return
 	}
 	if _, ok := errors.AsType[*senderError](err); ok {
-		g.count("aborted")
+		g.count(countedAborted)
 		fail(w, http.StatusBadRequest, "the body of the request did not come whole")
 		return
 	}
-	g.count("upstream_error")
+	g.count(countedUpstreamError)
 	g.log.Warn("Feishu cannot be reached", "upstream", g.opts.Upstream.Host, "err", err)
 	fail(w, http.StatusBadGateway, fmt.Sprintf("cannot reach %s: %v", g.opts.Upstream.Host, err))
 }

@@ -299,10 +299,10 @@ type counts struct {
 	m  map[string]int
 }
 
-func (c *counts) add(event string) {
+func (c *counts) add(event feishu.Counted) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.m[event]++
+	c.m[string(event)]++
 }
 
 func (c *counts) of(event string) int {

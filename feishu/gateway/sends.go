@@ -53,7 +53,7 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 		return
 	}
 	if err != nil || m.ID == "" || m.ChatID == "" || t.status >= http.StatusMultipleChoices {
-		g.count("unreadable")
+		g.count(countedUnreadable)
 		g.log.Warn("the answer to a send cannot be read; the message is not relayed", "status", t.status, "err", err)
 		return
 	}
@@ -119,7 +119,7 @@ func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
 			d.tries, d.retryAt = 1, now.Add(backoff(0))
 		}
 	}
-	g.count("draft")
+	g.count(countedDraft)
 	g.drafts.add(d)
 	if kind == "" {
 		g.askChat(m.ChatID)

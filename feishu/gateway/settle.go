@@ -148,10 +148,10 @@ func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 		g.drafts.forget(d)
 		return lookAgain
 	case !ready:
-		g.dropped(d, "draft_expired", "it never got a text")
+		g.dropped(d, countedDraftExpired, "it never got a text")
 		return lookAgain
 	case g.kind(out.ChatID) == feishu.ChatP2P:
-		g.dropped(d, "draft_private", "")
+		g.dropped(d, countedDraftPrivate, "")
 		return lookAgain
 	case g.kind(out.ChatID) != feishu.ChatGroup:
 		g.askChat(out.ChatID)
@@ -162,12 +162,12 @@ func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 		err = g.publish(ctx, out)
 	}
 	if err == nil {
-		g.count("draft_published")
+		g.count(countedDraftPublished)
 		g.drafts.published(d, text, touched)
 		return lookAgain
 	}
 	if expired || forced && errors.Is(err, errUnknownChat) {
-		g.dropped(d, "draft_expired", err.Error())
+		g.dropped(d, countedDraftExpired, err.Error())
 		return lookAgain
 	}
 	g.drafts.mu.Lock()
@@ -179,7 +179,7 @@ func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 }
 
 // dropped gives d up; why is said where it is a loss.
-func (g *Gateway) dropped(d *draft, event, why string) {
+func (g *Gateway) dropped(d *draft, event feishu.Counted, why string) {
 	g.count(event)
 	g.drafts.forget(d)
 	if why != "" && d.Message.ID != "" {
@@ -198,14 +198,14 @@ func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
 	defer cancel()
 	out = g.finished(out)
 	if err := g.opts.Host.Sent(ctx, out); err != nil {
-		g.count("sent_error")
+		g.count(countedSentError)
 		g.log.Error("a message of the bot cannot be recorded yet", "chat", out.ChatID, "message_id", out.ID, "err", err)
 		return err
 	}
 	if out.EditOf == "" {
 		g.recent.sent.Add(out.ID, published{at: time.Now(), card: out.Type == typeCard})
 	}
-	g.count("sent")
+	g.count(countedSent)
 	return nil
 }
 
@@ -234,7 +234,7 @@ func (g *Gateway) askChat(id relay.ChatID) {
 		}
 		ctx, cancel := context.WithTimeout(g.ctx, askWait)
 		defer cancel()
-		g.count("chat_asked")
+		g.count(countedChatAsked)
 		chat, err := g.opts.API.Chat(ctx, id)
 		if err != nil {
 			g.log.Debug("the kind of a chat is not known yet", "chat", id, "err", err)

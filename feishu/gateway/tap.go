@@ -74,13 +74,13 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case errors.Is(err, errNoRoom):
 			if watched {
-				g.count("untapped_busy")
+				g.count(countedUntappedBusy)
 			}
 		case err != nil:
-			g.count("aborted") // the bot gave up; Feishu has seen nothing of it
+			g.count(countedAborted) // the bot gave up; Feishu has seen nothing of it
 			panic(http.ErrAbortHandler)
 		case !whole && watched:
-			g.count("untapped_large")
+			g.count(countedUntappedLarge)
 		}
 		t.request = data
 		if watched && whole {
@@ -121,23 +121,23 @@ func (g *Gateway) answered(resp *http.Response) error {
 	resp.Body = again(resp.Body, raw, whole, err)
 	switch {
 	case errors.Is(err, errNoRoom):
-		g.count("untapped_busy")
+		g.count(countedUntappedBusy)
 		return nil
 	case err != nil:
-		g.count("answer_cut")
+		g.count(countedAnswerCut)
 		return nil
 	case !whole:
-		g.count("untapped_large")
+		g.count(countedUntappedLarge)
 		return nil
 	}
 	t.status = resp.StatusCode
 	t.answer, err = t.held.unpack(resp.Header.Get("Content-Encoding"), raw)
 	if errors.Is(err, errNoRoom) {
-		g.count("untapped_busy")
+		g.count(countedUntappedBusy)
 		return nil
 	}
 	if err != nil {
-		g.count("untapped_encoding")
+		g.count(countedUntappedEncoding)
 		g.log.Warn("an answer of Feishu cannot be read", "encoding", resp.Header.Get("Content-Encoding"), "err", err)
 		return nil
 	}
@@ -153,7 +153,7 @@ func (g *Gateway) observeInTime(t *tapped) []byte {
 	select {
 	case g.slots <- struct{}{}:
 	default:
-		g.count("untapped_busy")
+		g.count(countedUntappedBusy)
 		g.log.Error("too many calls are being recorded; one passes unread")
 		return nil
 	}
@@ -177,7 +177,7 @@ func (g *Gateway) observeInTime(t *tapped) []byte {
 	case instead := <-done:
 		return instead
 	case <-timer.C:
-		g.count("tap_slow")
+		g.count(countedTapSlow)
 		g.log.Warn("recording a call takes long; the bot gets its answer meanwhile")
 		return nil
 	}

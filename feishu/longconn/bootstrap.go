@@ -47,7 +47,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		if r.Context().Err() == nil {
 			s.log.Warn("feishu cannot be reached for a long connection", "err", feishu.WithoutURL(err))
-			s.Counter("bootstrap_failed")
+			s.Counter(countedBootstrapFailed)
 		}
 		fail(w, http.StatusBadGateway, "Feishu cannot be reached")
 		return
@@ -55,7 +55,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		s.Counter("bootstrap_failed")
+		s.Counter(countedBootstrapFailed)
 		fail(w, http.StatusBadGateway, "Feishu's answer broke off")
 		return
 	}
@@ -64,7 +64,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 		ours, err := s.replace(r, resp.Header.Get("Content-Encoding"), answer, credentialsOf(body))
 		if _, refused := errors.AsType[*feishu.CodeError](err); err != nil && !refused {
 			s.log.Warn("an answer to a bootstrap call cannot be read: the bot connects to feishu itself", "err", err)
-			s.Counter("bootstrap_failed")
+			s.Counter(countedBootstrapFailed)
 		} else if err == nil {
 			answer = ours
 			w.Header().Del("Content-Encoding")
@@ -122,7 +122,7 @@ func (s *Server) replace(r *http.Request, encoding string, answer []byte, c cred
 	}
 	s.tickets.add(ticket{upstream: theirs.URL, app: c.AppID, ping: ping, given: time.Now()})
 	s.Bootstrapped(c.AppID, c.AppSecret)
-	s.Counter("bootstrapped")
+	s.Counter(countedBootstrapped)
 	return slices.Concat(answer[:from], data, answer[to:]), nil
 }
 

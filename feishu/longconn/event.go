@@ -17,7 +17,7 @@ func (l *link) fromFeishu() {
 	for {
 		kind, data, err := l.up.Read(context.Background()) // ends when the link does
 		if err != nil {
-			l.lost("upstream_closed", err)
+			l.lost(countedUpstreamClosed, err)
 			return
 		}
 		l.feishuSpoke()
@@ -51,7 +51,7 @@ func (l *link) event(f *conn.Frame) (goOn bool) {
 	switch {
 	case !ok:
 		l.pieces.Drop(f.ID()) // what it may belong to goes before it
-		l.s.Counter("untapped")
+		l.s.Counter(conn.TapSkipped)
 		l.toBot(websocket.MessageBinary, f.Raw)
 		return true
 	case frames == nil:
@@ -74,14 +74,14 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 		}
 		d.Begin(nil)
 	case d.Verdict == feishu.Keep:
-		l.s.Counter("kept")
+		l.s.Counter(countedKept)
 		l.acks.hold(f.ID(), d)
 		d.Begin(nil)
 		if ack, err := f.With([]byte(`{"code":200}`), larkws.Header{Key: larkws.HeaderBizRt, Value: "0"}); err == nil {
 			l.acknowledge(f.ID(), ack)
 		}
 	case d.Verdict == feishu.Refuse:
-		l.s.Counter("refused")
+		l.s.Counter(countedRefused)
 	default:
 		if d.Instead != nil {
 			if changed, err := f.Whole(d.Instead); err == nil {
@@ -93,7 +93,7 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 			l.acks.release(f.ID(), d)
 			return
 		}
-		l.s.Counter("passed")
+		l.s.Counter(countedPassed)
 		d.Begin(func() { l.acks.release(f.ID(), d) })
 	}
 }
@@ -120,7 +120,7 @@ func (l *link) fromBot() {
 	for {
 		kind, data, err := l.bot.Read(context.Background()) // ends when the link does
 		if err != nil {
-			l.lost("bot_closed", err)
+			l.lost(countedBotClosed, err)
 			return
 		}
 		l.botSpoke()
@@ -156,7 +156,7 @@ func (l *link) acknowledge(id string, ack []byte) {
 	go func() {
 		defer l.acks.held.Done()
 		if !d.Wait() {
-			l.s.Counter("ack_late")
+			l.s.Counter(countedAckLate)
 		}
 		l.toFeishu(websocket.MessageBinary, ack)
 	}()

@@ -70,13 +70,13 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 			if l.acked.Load() || l.pinged.Load() && l.answersPings(ctx) {
 				continue
 			}
-			s.Counter("redelivered")
+			s.Counter(conn.Redelivered)
 			if !l.toBot(websocket.MessageBinary, frame) {
 				return feishu.ErrInjectionEnded
 			}
 		case <-arrived:
 			if other, _ := s.pick(l); other != nil && !l.answersPings(ctx) && ctx.Err() == nil {
-				l.end(ending{"bot_silent", websocket.StatusGoingAway, "no answer to a ping"})
+				l.end(ending{countedBotSilent, websocket.StatusGoingAway, "no answer to a ping"})
 			}
 		case <-l.ended.Done():
 			return w.Result(feishu.ErrInjectionEnded)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"feishu-relay/feishu"
 	"feishu-relay/feishu/conn"
 )
 
@@ -54,14 +55,14 @@ type link struct {
 
 // ending is why a link ends, and what both sides get for a reason.
 type ending struct {
-	event  string // for metrics
+	event  feishu.Counted
 	code   websocket.StatusCode
 	reason string
 }
 
-func (e ending) Error() string { return e.event }
+func (e ending) Error() string { return string(e.event) }
 
-var stopped = ending{"stopped", websocket.StatusServiceRestart, "the sidecar stops"}
+var stopped = ending{countedStopped, websocket.StatusServiceRestart, "the sidecar stops"}
 
 func newLink(s *Server, t ticket) *link {
 	now := time.Now()
@@ -77,13 +78,13 @@ func newLink(s *Server, t ticket) *link {
 	l.upAt.Store(now.UnixNano())
 	l.silent = time.AfterFunc(silence, func() {
 		if l.waiting.Load() {
-			l.end(ending{"silent", websocket.StatusGoingAway, "no answer to a ping"})
+			l.end(ending{countedSilent, websocket.StatusGoingAway, "no answer to a ping"})
 		}
 	})
 	l.silent.Stop()
-	l.idle = time.AfterFunc(l.idleTime(), func() { l.end(ending{"bot_silent", websocket.StatusGoingAway, "no ping"}) })
+	l.idle = time.AfterFunc(l.idleTime(), func() { l.end(ending{countedBotSilent, websocket.StatusGoingAway, "no ping"}) })
 	l.pieces.Dropped = func(frames [][]byte) {
-		s.Counter("untapped")
+		s.Counter(conn.TapSkipped)
 		l.toBot(websocket.MessageBinary, frames...)
 	}
 	return l
@@ -100,7 +101,7 @@ func (l *link) run() {
 	defer patience.Stop()
 	l.readers.Go(l.fromFeishu)
 	l.readers.Go(l.fromBot)
-	l.s.Counter("connected")
+	l.s.Counter(countedConnected)
 	l.s.log.Info("a bot's long connection is up", "app", l.app)
 
 	<-l.ended.Done()
@@ -118,7 +119,7 @@ func (l *link) run() {
 
 // lost ends the link because a side did: with its own code and reason, or 1001
 // where it gave none that can be passed on.
-func (l *link) lost(event string, err error) {
+func (l *link) lost(event feishu.Counted, err error) {
 	why := ending{event, websocket.StatusGoingAway, ""}
 	if e, ok := errors.AsType[websocket.CloseError](err); ok {
 		why.code, why.reason = e.Code, e.Reason
@@ -190,7 +191,7 @@ func (l *link) toBot(kind websocket.MessageType, messages ...[]byte) bool {
 			time.Sleep(min(pieceGap, maxGaps/time.Duration(len(messages))))
 		}
 		if err := conn.Write(l.bot, kind, m); err != nil {
-			l.lost("bot_closed", err)
+			l.lost(countedBotClosed, err)
 			return false
 		}
 	}
@@ -200,6 +201,6 @@ func (l *link) toBot(kind websocket.MessageType, messages ...[]byte) bool {
 // toFeishu writes a message to Feishu, and ends the link where that fails.
 func (l *link) toFeishu(kind websocket.MessageType, message []byte) {
 	if err := conn.Write(l.up, kind, message); err != nil {
-		l.lost("upstream_closed", err)
+		l.lost(countedUpstreamClosed, err)
 	}
 }

@@ -169,10 +169,10 @@ func serve(t testing.TB, w wire, h http.Handler) (host string) {
 	return l.Addr().String()
 }
 
-func (r *rig) count(event string) {
+func (r *rig) count(event feishu.Counted) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts[event]++
+	r.counts[string(event)]++
 }
 
 func (r *rig) counted(event string) int {

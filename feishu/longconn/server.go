@@ -66,8 +66,8 @@ type Options struct {
 	Own func(appID string) bool
 	// Logger logs connections, never their contents; nil: nothing is logged.
 	Logger *slog.Logger
-	// Counter counts for metrics; the package comment has its words.
-	Counter func(event string)
+	// Counter counts for metrics; its values are in Counted.
+	Counter func(feishu.Counted)
 }
 
 // Server is where the bot opens its long connection. Its methods are safe for
@@ -106,7 +106,7 @@ func New(o Options) *Server {
 		o.Bootstrapped = func(_, _ string) {}
 	}
 	if o.Counter == nil {
-		o.Counter = func(string) {}
+		o.Counter = func(feishu.Counted) {}
 	}
 	s := &Server{
 		Options: o, client: &client, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), tickets: newTickets(),
@@ -115,7 +115,7 @@ func New(o Options) *Server {
 	s.closing, s.cancel = context.WithCancel(context.Background())
 	s.tap = conn.Tap{
 		Decide: o.Tap, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxSlow, MaxTasks: maxTasks, Workers: 1,
-		Report: func(t conn.Trouble) { o.Counter(string(t)) }, Log: s.log, Running: &s.links,
+		Report: o.Counter, Log: s.log, Running: &s.links,
 	}
 	s.injections = conn.NewInjections(maxInjecting, o.Counter, s.log)
 	return s

@@ -29,13 +29,13 @@ func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	t, ok := ticketOf(r.URL.RawQuery)
 	if !ok {
-		s.Counter("unknown_ticket")
+		s.Counter(countedUnknownTicket)
 		fail(w, http.StatusNotFound, "the bootstrap call comes first")
 		return
 	}
 	foreign := !s.Own(t.app)
 	if !s.reserve(foreign) {
-		s.Counter("too_many")
+		s.Counter(countedTooMany)
 		fail(w, http.StatusServiceUnavailable, "no more long connections are accepted")
 		return
 	}
@@ -78,7 +78,7 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Resp
 	if r.Context().Err() != nil {
 		return
 	}
-	s.Counter("upstream_refused")
+	s.Counter(countedUpstreamRefused)
 	if resp == nil || resp.StatusCode < http.StatusOK {
 		s.log.Warn("feishu's long connection cannot be reached", "err", err)
 		fail(w, http.StatusBadGateway, "Feishu's long connection cannot be reached")

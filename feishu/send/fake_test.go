@@ -105,7 +105,7 @@ func (f *fake) sends() []call {
 
 // sender returns one that talks to f, with short waits.
 func (f *fake) sender(t testing.TB) *Sender {
-	s := New(feishu.NewAPI(f.URL, "cli_a", "secret", feishu.WithHTTPClient(f.Client())), book(t), func(string) {})
+	s := New(feishu.NewAPI(f.URL, "cli_a", "secret", feishu.WithHTTPClient(f.Client())), book(t), func(feishu.Counted) {})
 	s.backoff = time.Millisecond
 	return s
 }

@@ -1,16 +1,6 @@
 // Package send sends in Feishu what a bot says that knows no Feishu: as text or as a post where it
 // has markdown, with real mentions in place of "@Name", cut into pieces that Feishu takes, not faster
 // than it allows, and not twice.
-//
-// # Counters
-//
-// The function given to [New] is called with one of
-//
-//	sent          a piece was accepted
-//	send_failed   a piece was not sent
-//	rate_limited  Feishu asked to wait
-//	retried       a piece was tried again after an error
-//	reply_gone    the message to reply to is gone: sent to the chat instead
 package send
 
 import (
@@ -59,13 +49,13 @@ const (
 type Sender struct {
 	api     *feishu.API
 	book    *feishu.Book // knows the bots that can be mentioned, and learns of chats
-	count   func(event string)
+	count   func(feishu.Counted)
 	limits  *limits
 	backoff time.Duration // before the first further attempt; doubles
 }
 
-// New returns a sender. count gets the events of the package comment.
-func New(api *feishu.API, book *feishu.Book, count func(event string)) *Sender {
+// New returns a sender. count gets the values of Counted.
+func New(api *feishu.API, book *feishu.Book, count func(feishu.Counted)) *Sender {
 	return &Sender{api: api, book: book, count: count, limits: newLimits(), backoff: 500 * time.Millisecond}
 }
 
@@ -137,10 +127,10 @@ func (s *Sender) Send(ctx context.Context, m Message, sent func(feishu.Message) 
 		piece, err := s.piece(ctx, ch, &out)
 		m.ReplyTo = out.ReplyTo
 		if err != nil {
-			s.count("send_failed")
+			s.count(countedSendFailed)
 			return accepted, &Error{len(accepted), len(contents), errors.Join(err, unheard)}
 		}
-		s.count("sent")
+		s.count(countedSent)
 		accepted = append(accepted, piece)
 		if sent != nil {
 			unheard = errors.Join(unheard, sent(piece))
@@ -166,7 +156,7 @@ func (s *Sender) piece(ctx context.Context, ch *chat, out *feishu.Outgoing) (fei
 	defer cancel()
 	m, err := s.deliver(ctx, ch, *out)
 	if code := codeOf(err); out.ReplyTo != "" && (code == codeRecalled || code == codeTargetGone || code == codeDeleted) {
-		s.count("reply_gone")
+		s.count(countedReplyGone)
 		out.ReplyTo = ""
 		m, err = s.deliver(ctx, ch, *out)
 	}
@@ -198,10 +188,10 @@ func (s *Sender) deliver(ctx context.Context, ch *chat, out feishu.Outgoing) (fe
 		pause := backoff
 		switch later, limited := limit(err); {
 		case limited:
-			s.count("rate_limited")
+			s.count(countedRateLimited)
 			pause = cmp.Or(later, backoff)
 		case mayPass(err) && again < maxAgain && ctx.Err() == nil:
-			s.count("retried")
+			s.count(countedRetried)
 			again++
 		default:
 			return m, err

@@ -275,7 +275,7 @@ func inBubble(t *testing.T, answer, tokens http.HandlerFunc) *Sender {
 		}
 		return w.Result()
 	})}
-	return New(feishu.NewAPI("http://feishu.test", "cli_a", "secret", feishu.WithHTTPClient(client)), book(t), func(string) {})
+	return New(feishu.NewAPI("http://feishu.test", "cli_a", "secret", feishu.WithHTTPClient(client)), book(t), func(feishu.Counted) {})
 }
 
 func token(w http.ResponseWriter, _ *http.Request) {

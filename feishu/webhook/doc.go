@@ -17,29 +17,4 @@
 // share a budget of memory, in which the largest that is not verified makes room.
 // A post takes one of the places at the bot only when it is verified. A signed timestamp is at
 // most an hour from the clock.
-//
-// # Events for metrics
-//
-// Options.Counter is called with one of:
-//
-//	passed         an event went to the bot, which answered
-//	kept           an event did not, and was acknowledged to Feishu
-//	refused        an event did not, and Feishu will post it again
-//	bot_away       an event did not, since the bot did not answer: likewise
-//	challenge      Feishu asked whether we are the right ones
-//	forged         a post was not proven to be Feishu's
-//	too_large      a post was larger than 1 MiB, or than 4 KiB without its signature
-//	too_slow       the body of a post did not come within 5 s, or had to make room for others
-//	too_many       a post was refused, since the bot works on 256, or bodies fill their memory
-//	in_progress    an event came again while the bot works on it: refused, Feishu will post it again
-//	repeated       an event came again that the bot has answered with 200: answered, and dropped
-//	untapped       an event went to the bot unseen, since 64 calls of the tap are slow
-//	tap_slow       the tap took more than feishu.AckHold: the event passed
-//	panic          the tap or what it wanted done panicked
-//	after_dropped  what was to be done after an event was not: too much waits
-//	after_late     it was not done when Feishu got its answer
-//	injected       an event of ours went to the bot
-//	redelivered    … again
-//	delivered      … and was answered with 200
-//	ack_error      … or otherwise
 package webhook

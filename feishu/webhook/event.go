@@ -45,12 +45,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.posts <- struct{}{}:
 		defer func() { <-s.posts }()
 	default:
-		s.Counter("too_many")
+		s.Counter(countedTooMany)
 		answer(w, http.StatusServiceUnavailable, "too many posts at once")
 		return
 	}
 	if e.Type == typeChallenge {
-		s.Counter("challenge")
+		s.Counter(countedChallenge)
 		s.challenge(w, r, p.data, e.Challenge)
 		return
 	}
@@ -64,11 +64,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := s.ask(app, plain)
 	switch {
 	case d.Verdict == feishu.Keep:
-		s.Counter("kept")
+		s.Counter(countedKept)
 		s.finish(d)
 		answer(w, http.StatusOK, "success")
 	case d.Verdict == feishu.Refuse:
-		s.Counter("refused")
+		s.Counter(countedRefused)
 		answer(w, http.StatusServiceUnavailable, "the event could not be stored")
 	default:
 		if d.Instead != nil {
@@ -91,7 +91,7 @@ func (s *Server) ask(app string, event []byte) *conn.Decision {
 // finish waits for what the tap wants done after an event, which the bot has or is not given.
 func (s *Server) finish(d *conn.Decision) {
 	if !d.Wait() {
-		s.Counter("after_late")
+		s.Counter(countedAfterLate)
 	}
 }
 
@@ -120,16 +120,16 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Connection", "close")
 	switch {
 	case errors.Is(err, errTooLarge):
-		s.Counter("too_large")
+		s.Counter(countedTooLarge)
 		answer(w, http.StatusRequestEntityTooLarge, err.Error())
 	case errors.Is(err, errNoRoom):
-		s.Counter("too_many")
+		s.Counter(countedTooMany)
 		answer(w, http.StatusServiceUnavailable, err.Error())
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		s.Counter("too_slow")
+		s.Counter(countedTooSlow)
 		answer(w, http.StatusRequestTimeout, "the body came too slowly")
 	case errors.Is(err, errForged):
-		s.Counter("forged")
+		s.Counter(countedForged)
 		s.warned.Do(func() { s.log.Warn("a post to the webhook is refused", "err", err) })
 		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // why does not concern strangers
 	default:
@@ -145,11 +145,11 @@ func (s *Server) claim(w http.ResponseWriter, key string) (settle func(handled b
 	}
 	switch s.Answered.Claim(key) {
 	case dedup.Done:
-		s.Counter("repeated")
+		s.Counter(countedRepeated)
 		answer(w, http.StatusOK, "success")
 		return nil, false
 	case dedup.Pending:
-		s.Counter("in_progress")
+		s.Counter(countedInProgress)
 		answer(w, http.StatusServiceUnavailable, "the bot works on this event")
 		return nil, false
 	}
@@ -183,14 +183,14 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, d *co
 	}), r, body)
 	if err != nil {
 		s.reached(0, err)
-		s.Counter("bot_away")
+		s.Counter(countedBotAway)
 		answer(w, http.StatusBadGateway, "the bot cannot be reached")
 		return false
 	}
 	defer resp.Body.Close()
 	took = resp.StatusCode == http.StatusOK
 	settle(took)
-	s.Counter("passed")
+	s.Counter(countedPassed)
 	s.finish(d)
 	feishu.CopyHeader(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)

@@ -70,10 +70,10 @@ func (r *rig) serve() *rig {
 	return r
 }
 
-func (r *rig) count(event string) {
+func (r *rig) count(event feishu.Counted) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts[event]++
+	r.counts[string(event)]++
 }
 
 func (r *rig) counted(event string) int {

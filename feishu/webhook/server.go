@@ -63,8 +63,8 @@ type Options struct {
 	Admitted func(*http.Request)
 	// Logger logs what goes wrong, never contents; nil: nothing is logged.
 	Logger *slog.Logger
-	// Counter counts for metrics; the package comment has its words.
-	Counter func(event string)
+	// Counter counts for metrics; its values are in Counted.
+	Counter func(feishu.Counted)
 }
 
 // Server receives Feishu's posts. Its methods are safe for concurrent use.
@@ -118,7 +118,7 @@ func New(o Options) (*Server, error) {
 		o.Admitted = func(*http.Request) {}
 	}
 	if o.Counter == nil {
-		o.Counter = func(string) {}
+		o.Counter = func(feishu.Counted) {}
 	}
 	client := *o.Client
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -127,7 +127,7 @@ func New(o Options) (*Server, error) {
 		Options: o, bot: bot, client: &client, log: log,
 		tap: conn.Tap{
 			Decide: o.Tap, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxTasks, MaxTasks: maxTasks,
-			Workers: maxTasks, Report: func(t conn.Trouble) { o.Counter(string(t)) }, Log: log, Running: new(sync.WaitGroup),
+			Workers: maxTasks, Report: o.Counter, Log: log, Running: new(sync.WaitGroup),
 		},
 		bodies: budget{left: maxBodies, verified: maxVerified}, warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
 		verifying: make(chan struct{}, maxVerify), posts: make(chan struct{}, maxPosts),
