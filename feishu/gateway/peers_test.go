@@ -1,0 +1,234 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"feishu-relay/feishu"
+	"feishu-relay/feishu/peerchat"
+	"feishu-relay/relay"
+)
+
+// peerRig is a gateway whose bot has got a letter from the agent "writer".
+func peerRig(t *testing.T) (r *rig, letter peerchat.Message) {
+	t.Helper()
+	var chats *peerchat.Chats
+	r = newRig(t, func(o *Options) {
+		book := o.Book
+		var err error
+		chats, err = peerchat.Open(peerchat.Options{Root: o.Root, Self: book.Self, SenderType: feishu.SenderUser})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Peers = chats
+	})
+	r.book.LearnSelf(feishu.Self{OpenID: "ou_self", AppID: r.app, Name: "Me"})
+	r.own.proved("t-"+r.app, r.app)
+	letter, err := chats.Receive("writer", "msg_1", "please write it", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, letter
+}
+
+// peerCalls are the calls that may name a chat, a message or a person; {oc}, {om}, {ou} are ids.
+var peerCalls = []string{
+	`POST im/v1/messages?receive_id_type=chat_id {"receive_id":"{oc}","msg_type":"text","content":"{\"text\":\"hi\"}"}`,
+	`POST im/v1/messages?receive_id_type=open_id {"receive_id":"{ou}","msg_type":"text","content":"{\"text\":\"hi\"}"}`,
+	`POST im/v1/messages/{om}/reply {"msg_type":"text","content":"{\"text\":\"hi\"}"}`,
+	`PUT im/v1/messages/{om} {"msg_type":"text","content":"{\"text\":\"hi\"}"}`,
+	`PATCH im/v1/messages/{om} {"content":"{}"}`,
+	`DELETE im/v1/messages/{om}`,
+	`GET im/v1/messages/{om}`,
+	`GET im/v1/messages/{om}?user_id_type=open_id`,
+	`GET im/v1/messages/mget?message_ids={om}`,
+	`GET im/v1/messages/mget?message_ids[]=om_real&message_ids[]={om}`,
+	`GET im/v1/messages?container_id_type=chat&container_id={oc}`,
+	`POST im/v1/messages/{om}/forward?receive_id_type=chat_id {"receive_id":"oc_real"}`,
+	`POST im/v1/messages/om_real/forward?receive_id_type=chat_id {"receive_id":"{oc}"}`,
+	`POST im/v1/messages/merge_forward?receive_id_type=chat_id {"receive_id":"oc_real","message_id_list":["om_real","{om}"]}`,
+	`POST im/v1/threads/omt_real/forward?receive_id_type=chat_id {"receive_id":"{oc}"}`,
+	`POST im/v1/messages/{om}/reactions {"reaction_type":{"emoji_type":"Typing"}}`,
+	`GET im/v1/messages/{om}/reactions`,
+	`DELETE im/v1/messages/{om}/reactions/abc`,
+	`GET im/v1/messages/{om}/resources/img_1?type=image`,
+	`GET im/v1/messages/{om}/read_users?user_id_type=open_id`,
+	`PATCH im/v1/messages/{om}/urgent_app {"user_id_list":["{ou}"]}`,
+	`POST im/v1/pins {"message_id":"{om}"}`,
+	`GET im/v1/pins?chat_id={oc}`,
+	`GET im/v1/chats/{oc}`,
+	`PUT im/v1/chats/{oc} {"name":"x"}`,
+	`DELETE im/v1/chats/{oc}`,
+	`GET im/v1/chats/{oc}/members?member_id_type=open_id`,
+	`GET im/v1/chats/{oc}/members/bots`,
+	`GET im/v1/chats/{oc}/members/is_in_chat`,
+	`POST im/v1/chats/oc_real/members {"id_list":["{ou}"]}`,
+	`GET contact/v3/users/{ou}?user_id_type=open_id`,
+	`GET contact/v3/users/batch?user_ids={ou}`,
+	`GET bot/v3/bots/basic_batch?bot_ids={ou}`,
+	`POST cardkit/v1/cards/id_convert {"message_id":"{om}"}`,
+	`POST message/v4/send/ {"open_chat_id":"{oc}","msg_type":"text"}`,
+	`POST ephemeral/v1/send {"chat_id":"{oc}","open_id":"{ou}"}`,
+	`POST interactive/v1/card/update {"card":{"open_ids":["{ou}"]}}`,
+	`POST some/new/call {"deep":[{"er":" {om} "}]}`,
+}
+
+// spellings are how a call may be written so that it is the same call.
+var spellings = map[string]func(target, body string) (string, string){
+	"as usual":        func(target, body string) (string, string) { return target, body },
+	"doubled slashes": func(target, body string) (string, string) { return strings.Replace(target, "/", "//", 2), body },
+	"a slash at the end": func(target, body string) (string, string) {
+		path, query, found := strings.Cut(target, "?")
+		if found {
+			query = "?" + query
+		}
+		return path + "/" + query, body
+	},
+	"percent signs": func(target, body string) (string, string) {
+		return strings.NewReplacer("relaypeer", "%72elay%70eer", "om_", "om%5F", "oc_", "%6Fc_").Replace(target), body
+	},
+	"escapes in JSON": func(target, body string) (string, string) {
+		return target, strings.NewReplacer("relaypeer", `\u0072elaypeer`, "oc_", `o\u0063_`).Replace(body)
+	},
+}
+
+// A call that names a chat with an agent reaches Feishu never, however it is written, whether or not there is such a
+// chat; the same call with Feishu's own ids always does.
+func TestCallsForPeersNeverReachFeishu(t *testing.T) {
+	r, letter := peerRig(t)
+	ours := strings.NewReplacer("{oc}", string(letter.Chat), "{om}", string(letter.ID), "{ou}",
+		string(r.opts.Peers.User("writer")))
+	guessed := strings.NewReplacer("{oc}", "oc_relaypeer0123456789abcdef0123456789abcdef", "{om}", "om_relaypeer01",
+		"{ou}", "ou_relaypeer0123456789abcdef0123456789abcdef")
+	real := strings.NewReplacer("{oc}", "oc_5ad11d72b830411d72b836c20", "{om}", "om_x100b4c2f8a9e0f3b", "{ou}",
+		"ou_7d8a6e6df7621556ce0d21922b676706")
+	for _, line := range peerCalls {
+		method, rest, _ := strings.Cut(line, " ")
+		target, body, _ := strings.Cut(rest, " ")
+		for name, spell := range spellings {
+			for kind, ids := range map[string]*strings.Replacer{"a chat": ours, "a guessed id": guessed, "Feishu's": real} {
+				target, body := spell("/open-apis/"+ids.Replace(target), ids.Replace(body))
+				before := len(r.up.seen())
+				status, answer := r.call(method, target, body)
+				reached := len(r.up.seen()) - before
+				if kind == "Feishu's" {
+					if reached == 0 {
+						t.Errorf("%s %s (%s) with Feishu's ids is kept here: %s", method, target, name, answer)
+					}
+					continue
+				}
+				if reached > 0 {
+					t.Errorf("%s %s (%s) with %s reached Feishu", method, target, name, kind)
+				}
+				var ans struct{ Code *int }
+				if json.Unmarshal([]byte(answer), &ans) != nil || ans.Code == nil || (status == http.StatusOK) != (*ans.Code == 0) {
+					t.Errorf("%s %s (%s) with %s is answered %d %s", method, target, name, kind, status, answer)
+				}
+			}
+		}
+	}
+}
+
+// What only talks about such a chat goes to Feishu as it is.
+func TestTextsAboutPeersPass(t *testing.T) {
+	r, letter := peerRig(t)
+	r.knowGroup()
+	text := "what is " + string(letter.Chat) + "?"
+	r.text(text)
+	if m := r.said(); m.ChatID != group || m.Text != text {
+		t.Errorf("the host got %+v", m)
+	}
+}
+
+// Nobody but the bot speaks in its chats, and no agent is reached by an id that no letter came under.
+func TestPeersAreReachedByTheBotOnly(t *testing.T) {
+	r, letter := peerRig(t)
+	body := js(map[string]any{"receive_id": letter.Chat, "msg_type": "text", "content": `{"text":"hi"}`})
+	const send = "/open-apis/im/v1/messages?receive_id_type=chat_id"
+	for _, token := range []string{"u-user", "t-stranger", ""} {
+		if _, answer := r.as(token, "POST", send, body); !strings.Contains(answer, "99991663") {
+			t.Errorf("with the token %q: %s", token, answer)
+		}
+	}
+	other := r.opts.Peers.Chat("other")
+	if _, answer := r.call("POST", send, strings.Replace(body, string(letter.Chat), string(other), 1)); !strings.Contains(answer, "230001") {
+		t.Errorf("a chat without a letter: %s", answer)
+	}
+	r.silent()
+	if n := len(r.opts.Peers.Messages(letter.Chat)); n != 1 {
+		t.Errorf("the chat has %d messages", n)
+	}
+}
+
+// What the bot says in each of its ways comes to the host once, when it is final.
+func TestFinalTextForPeers(t *testing.T) {
+	reply := func(r *rig, letter peerchat.Message, msgType, content, uuid string) string {
+		_, answer := r.call("POST", "/open-apis/im/v1/messages/"+string(letter.ID)+"/reply",
+			js(map[string]any{"msg_type": msgType, "content": content, "uuid": uuid}))
+		var ans struct {
+			Data struct {
+				ID string `json:"message_id"`
+			}
+		}
+		if json.Unmarshal([]byte(answer), &ans) != nil || ans.Data.ID == "" {
+			t.Fatalf("the reply is answered %s", answer)
+		}
+		return ans.Data.ID
+	}
+	text := func(s string) string { return js(map[string]string{"text": s}) }
+	for name, say := range map[string]func(r *rig, letter peerchat.Message){
+		"a text": func(r *rig, letter peerchat.Message) { reply(r, letter, "text", text("done"), "") },
+		"a text that is sent twice": func(r *rig, letter peerchat.Message) {
+			if reply(r, letter, "text", text("done"), "once") != reply(r, letter, "text", text("done"), "once") {
+				t.Error("the same uuid made two messages")
+			}
+		},
+		"a post": func(r *rig, letter peerchat.Message) {
+			reply(r, letter, "post", `{"zh_cn":{"content":[[{"tag":"text","text":"done"}]]}}`, "")
+		},
+		"a placeholder that is edited": func(r *rig, letter peerchat.Message) {
+			id := reply(r, letter, "text", text("Thinking…"), "")
+			r.call("PUT", "/open-apis/im/v1/messages/"+id, js(map[string]any{"msg_type": "text", "content": text("done")}))
+		},
+		"a text that grows": func(r *rig, letter peerchat.Message) {
+			id := reply(r, letter, "text", text("do"), "")
+			r.call("PUT", "/open-apis/im/v1/messages/"+id, js(map[string]any{"msg_type": "text", "content": text("done")}))
+		},
+		"a card that is patched": func(r *rig, letter peerchat.Message) {
+			card := func(s string) string {
+				return js(map[string]any{"elements": []any{map[string]any{"tag": "markdown", "content": s}}})
+			}
+			id := reply(r, letter, "interactive", card("Thinking..."), "")
+			r.call("PATCH", "/open-apis/im/v1/messages/"+id, js(map[string]any{"content": card("done")}))
+		},
+		"a message that is recalled": func(r *rig, letter peerchat.Message) {
+			id := reply(r, letter, "text", text("Thinking…"), "")
+			r.call("DELETE", "/open-apis/im/v1/messages/"+id, "")
+			reply(r, letter, "text", text("done"), "")
+		},
+		"a changed card whose draft is gone": func(r *rig, letter peerchat.Message) {
+			id := reply(r, letter, "interactive", `{"type":"card","data":{"card_id":"71"}}`, "")
+			r.drafts.drop(relay.MessageID(id))
+			r.call("PUT", "/open-apis/cardkit/v1/cards/71/elements/content/content", `{"content":"done","sequence":1}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, letter := peerRig(t)
+			say(r, letter)
+			m := r.said()
+			if m.ChatID != letter.Chat || m.ChatType != feishu.ChatP2P || m.Text != "done" {
+				t.Errorf("the host got %+v", m)
+			}
+			r.stop()
+			r.silent()
+			for _, s := range r.up.seen() {
+				if u, err := url.QueryUnescape(s.URI); err != nil || strings.Contains(u+s.Body, "relaypeer") {
+					t.Errorf("%s %s reached Feishu", s.Method, s.URI)
+				}
+			}
+		})
+	}
+}
