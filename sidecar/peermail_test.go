@@ -3,8 +3,14 @@
 package sidecar_test
 
 import (
+	"context"
+	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/sidecar"
@@ -70,5 +76,271 @@ func (n *tenant) neverSaw(text string) {
 		if strings.Contains(r.URI+string(r.Body), text) {
 			n.t.Errorf("%s %s reached Feishu", r.Method, r.URI)
 		}
+	}
+}
+
+// pairByMail is a home-made agent "researcher" that gives work to "coder", a bot on Feishu's SDK with nothing but the
+// base URL.
+type pairByMail struct {
+	*tenant
+	asker *worker
+	coder *running
+	bot   *sdkBot
+	app   feishusim.App
+}
+
+func newPairByMail(t *testing.T, change func(*sidecar.Config), answer func(*sdkBot, heard)) *pairByMail {
+	t.Helper()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Coder"})
+	p := &pairByMail{tenant: n, asker: n.researcher(), app: apps[0]}
+	cfg := n.byGateway("coder")
+	if change != nil {
+		change(&cfg)
+	}
+	p.coder = n.start(cfg)
+	if answer != nil {
+		p.connect(answer)
+	}
+	return p
+}
+
+// connect starts the coder's bot.
+func (p *pairByMail) connect(answer func(*sdkBot, heard)) {
+	p.bot = p.tenant.bot(p.app, "http://"+p.coder.Gateway().String(), answer)
+	p.connected(p.coder)
+}
+
+// researcher starts a home-made agent.
+func (n *tenant) researcher() *worker {
+	var s *running
+	w := newWorker(n.t, func(context.Context) (string, error) { return "http://" + s.Addr().String(), nil })
+	cfg := n.withMailbox(n.config("researcher"), "")
+	cfg.Gateway, cfg.InjectURL = sidecar.GatewayConfig{}, w.hook.URL
+	s = n.start(cfg)
+	return w
+}
+
+// gives has the researcher give a task.
+func (p *pairByMail) gives(text string) {
+	p.t.Helper()
+	p.until("the task is given", func() bool {
+		return p.asker.call(http.MethodPost, "/v1/mailbox/tasks", map[string]any{"to": "coder", "text": text}, nil) ==
+			http.StatusAccepted
+	})
+}
+
+// state is the state of the newest task that the researcher gave.
+func (p *pairByMail) state() string {
+	var all struct{ Tasks []struct{ State string } }
+	p.asker.call(http.MethodGet, "/v1/mailbox/tasks", nil, &all)
+	if len(all.Tasks) == 0 {
+		return ""
+	}
+	return all.Tasks[0].State
+}
+
+func (p *pairByMail) comesTo(state string) {
+	p.t.Helper()
+	p.until("the task is "+state, func() bool { return p.state() == state })
+}
+
+// say sends a message to a chat, as no answer to one.
+func (b *sdkBot) say(t *testing.T, chat, text string) {
+	resp, err := b.client.Im.Message.Create(context.Background(), larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").
+		Body(larkim.NewCreateMessageReqBodyBuilder().ReceiveId(chat).MsgType("text").Content(quoted("text", text)).Build()).Build())
+	if err != nil || !resp.Success() {
+		t.Errorf("%s says nothing: %v %+v", b.app.Name, err, resp)
+	}
+}
+
+// A bot ends a task with a command word, or answers it in other ways than by one reply.
+func TestAnswersToATask(t *testing.T) {
+	t.Parallel()
+	t.Run("fail", func(t *testing.T) {
+		t.Parallel()
+		var p *pairByMail
+		p = newPairByMail(t, nil, func(b *sdkBot, h heard) { p.reply(b, h, "", "/fail no compiler here") })
+		p.gives("write it")
+		if in := p.asker.hears("task_update", "no compiler here"); strings.Contains(in.Content, "/fail") {
+			t.Errorf("the reason is %q", in.Content)
+		}
+		p.comesTo("failed")
+	})
+	t.Run("reject", func(t *testing.T) {
+		t.Parallel()
+		var p *pairByMail
+		p = newPairByMail(t, nil, func(b *sdkBot, h heard) { p.reply(b, h, "", "/reject: too much work") })
+		p.gives("write it")
+		p.asker.hears("task_update", "too much work")
+		p.comesTo("rejected")
+	})
+	t.Run("explicit", func(t *testing.T) {
+		t.Parallel()
+		var p *pairByMail
+		p = newPairByMail(t, func(c *sidecar.Config) { c.Mailbox.Explicit = true },
+			func(b *sdkBot, h heard) { p.reply(b, h, "", "half of it is written") })
+		p.gives("write it")
+		p.asker.hears("task_update", "half of it")
+		p.comesTo("working")
+		tool(t, "http://"+p.coder.Addr().String(), "update_task", map[string]any{"state": "completed", "text": "all of it"})
+		p.asker.hears("task_update", "all of it")
+		p.comesTo("completed")
+	})
+	t.Run("twice", func(t *testing.T) {
+		t.Parallel()
+		var p *pairByMail
+		p = newPairByMail(t, nil, func(b *sdkBot, h heard) {
+			p.reply(b, h, "", "the first answer")
+			p.reply(b, h, "", "a second answer")
+		})
+		p.gives("write it")
+		p.asker.hears("task_update", "the first answer")
+		if in := p.asker.hears("message", "a second answer"); in.Metadata["reply_to"] == nil || in.Metadata["correlation_id"] == nil {
+			t.Errorf("the second answer came as %+v", in.Metadata)
+		}
+		p.comesTo("completed")
+	})
+	t.Run("by a message of its own", func(t *testing.T) {
+		t.Parallel()
+		p := newPairByMail(t, nil, func(b *sdkBot, h heard) { b.say(t, h.Chat, "it is written") })
+		p.gives("write it")
+		p.asker.hears("task_update", "it is written")
+		p.comesTo("completed")
+	})
+	t.Run("after a placeholder", func(t *testing.T) {
+		t.Parallel()
+		placed, on := make(chan string, 1), make(chan struct{})
+		p := newPairByMail(t, nil, func(b *sdkBot, h heard) {
+			resp, err := b.client.Im.Message.Reply(context.Background(), larkim.NewReplyMessageReqBuilder().MessageId(h.ID).Body(
+				larkim.NewReplyMessageReqBodyBuilder().MsgType("text").Content(quoted("text", "Thinking…")).Build()).Build())
+			if err != nil || !resp.Success() {
+				t.Errorf("%v %+v", err, resp)
+				return
+			}
+			placed <- *resp.Data.MessageId
+			<-on
+			edited, err := b.client.Im.Message.Update(context.Background(), larkim.NewUpdateMessageReqBuilder().MessageId(*resp.Data.MessageId).
+				Body(larkim.NewUpdateMessageReqBodyBuilder().MsgType("text").Content(quoted("text", "it is written")).Build()).Build())
+			if err != nil || !edited.Success() {
+				t.Errorf("%v %+v", err, edited)
+			}
+		})
+		p.gives("write it")
+		<-placed
+		p.comesTo("working")
+		close(on)
+		p.asker.hears("task_update", "it is written")
+		p.comesTo("completed")
+	})
+	t.Run("once it is there", func(t *testing.T) {
+		t.Parallel()
+		p := newPairByMail(t, nil, nil)
+		p.gives("write it")
+		p.comesTo("accepted")
+		p.connect(func(b *sdkBot, h heard) { p.reply(b, h, "", "it is written") })
+		p.asker.hears("task_update", "it is written")
+	})
+	t.Run("not at all", func(t *testing.T) {
+		t.Parallel()
+		p := newPairByMail(t, nil, func(*sdkBot, heard) {})
+		p.until("the task is given", func() bool {
+			return p.asker.call(http.MethodPost, "/v1/mailbox/tasks", map[string]any{"to": "coder", "text": "write it",
+				"deadline": time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)}, nil) == http.StatusAccepted
+		})
+		p.comesTo("failed")
+	})
+}
+
+// A question is answered as one, and two bots that answer everything come to an end.
+func TestLettersByTheGateway(t *testing.T) {
+	t.Parallel()
+	t.Run("a question", func(t *testing.T) {
+		t.Parallel()
+		var p *pairByMail
+		p = newPairByMail(t, nil, func(b *sdkBot, h heard) { p.reply(b, h, "", "in Go") })
+		p.asker.call(http.MethodPost, "/v1/mailbox/messages", map[string]any{"to": "coder", "type": "question",
+			"content": "in which language?"}, nil)
+		p.asker.hears("answer", "in Go")
+	})
+	t.Run("two who answer everything", func(t *testing.T) {
+		t.Parallel()
+		n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+		var all [2]*running
+		var bots [2]*sdkBot
+		for i, name := range []string{"agent_a", "agent_b"} {
+			all[i] = n.start(n.byGateway(name))
+			bots[i] = n.bot(apps[i], "http://"+all[i].Gateway().String(), func(b *sdkBot, h heard) {
+				n.reply(b, h, "", "thank you for: "+strings.Split(h.Text, "\n")[0])
+			})
+			n.connected(all[i])
+		}
+		n.until("a letter goes", func() bool {
+			status, _ := n.posts(all[0], "/v1/mailbox/messages", `{"to":"agent_b","content":"good morning"}`)
+			return status == http.StatusAccepted
+		})
+		n.until("the answers have come to an end", func() bool {
+			return strings.Contains(n.metrics(all[1]), `mailbox answer`) || strings.Contains(n.get(all[1], "/v1/status"), "hops")
+		})
+		if got := len(bots[0].heard) + len(bots[1].heard); got != 3 {
+			t.Errorf("the bots were given %d letters, want 3: each answer has a hop less", got)
+		}
+	})
+}
+
+// The coder's sidecar is killed at each step of the delivery and of the answer. Its bot is given the task under one id,
+// and the researcher gets the result once.
+func TestPeerMailSurvivesKills(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"claimed", "noted", "shown", "inject", "delivered", "settling", "kept", "answered", "mailed"} {
+		t.Run("at "+step, func(t *testing.T) {
+			t.Parallel()
+			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Coder"})
+			asker := n.researcher()
+			cfg := n.byGateway("coder")
+			cfg.Gateway.Addr = freeAddr(t)
+			b := newProcess(t, n.dir, cfg)
+			b.start(step + ":1")
+			bot := n.bot(apps[0], "http://"+cfg.Gateway.Addr, func(b *sdkBot, h heard) {
+				for b.try(h.ID, "func sort(xs []int)") != nil && t.Context().Err() == nil { // its sidecar restarts
+					time.Sleep(20 * time.Millisecond)
+				}
+			})
+			must(t, n.WaitConnected(limited(t), apps[0].ID, 1))
+			asker.call(http.MethodPost, "/v1/mailbox/tasks", json.RawMessage(`{"to":"coder","text":"write a sort function"}`), nil)
+			l, _ := b.current()
+			select {
+			case <-l.exited:
+			case <-limited(t).Done():
+				t.Fatalf("the coder's sidecar never came to %s", step)
+			}
+			b.start("")
+			asker.hears("task_update", "func sort")
+			task := n.hears(bot, "write a sort function")
+			n.until("the task is completed", func() bool {
+				var all struct{ Tasks []struct{ State string } }
+				asker.call(http.MethodGet, "/v1/mailbox/tasks", nil, &all)
+				return len(all.Tasks) == 1 && all.Tasks[0].State == "completed"
+			})
+			b.stop()
+			bot.mu.Lock()
+			defer bot.mu.Unlock()
+			for _, h := range bot.all {
+				if h.ID != task.ID {
+					t.Errorf("the task came as %s and as %s", task.ID, h.ID)
+				}
+			}
+			results := 0
+			asker.mu.Lock()
+			defer asker.mu.Unlock()
+			for _, in := range asker.got {
+				if strings.Contains(in.Content, "func sort") {
+					results++
+				}
+			}
+			if results != 1 {
+				t.Errorf("the result came %d times", results)
+			}
+			n.neverSaw("relaypeer")
+		})
 	}
 }
