@@ -72,7 +72,7 @@ type Config struct {
 	RedisURL     Secret `envconfig:"REDIS_URL" is:"redis" desc:"redis://[user:password@]host:6379/0; Sentinel and Cluster: docs/protocol.md"`
 	RelayChannel string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"Pub/Sub channel; the stream is <channel>:log"`
 
-	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" is:"path" desc:"parent of the other folders"`
+	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" is:"path" desc:"parent of the other folders; the default is shared with nanobot, for sidecars of one user"`
 	RelayDir      string `envconfig:"RELAY_DIR" is:"path" desc:"file queue and this agent's state; default: $DATA_DIR/relay"`
 	TranscriptDir string `envconfig:"TRANSCRIPT_DIR" is:"path" desc:"the groups' transcripts; default: $DATA_DIR/transcripts"`
 

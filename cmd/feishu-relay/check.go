@@ -137,6 +137,7 @@ func probes(c *config) []probe {
 	relayable, mail := []string{"redis", "redis role", "redis memory"}, []string{"mailbox", "mailbox folder"}
 	bot := []string{"Feishu bot"}
 	return []probe{
+		{"Files", "data folder", tryLimit, nil, nil, checkDataFolder},
 		{"Files", "relay folder", tryLimit, nil, nil, checkRelayDir},
 		{"Files", "transcript folder", tryLimit, nil, nil, checkTranscriptDir},
 		{"Files", "disk space", tryLimit, nil, nil, checkDisks},

@@ -39,6 +39,7 @@ var varying = []struct {
 	{regexp.MustCompile(`to version [\d.]+`), "to version VERSION"},
 	{regexp.MustCompile(`(running sidecar is|this program is|ready, version) [^,\s]+`), "$1 VERSION"},
 	{regexp.MustCompile(`\d+ seconds? (ago|old)`), "N seconds $1"},
+	{regexp.MustCompile(`this is user \S+, home [^\s;]+`), "this is user USER, home HOME"},
 	{regexp.MustCompile(`chown -R \d+:\d+`), "chown -R USER:GROUP"},
 }
 

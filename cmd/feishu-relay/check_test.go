@@ -85,6 +85,7 @@ func TestCheckOfAFreshInstallation(t *testing.T) {
 		"✓ configuration: AGENT_NAME is agent_a, RELAY_BACKEND is file",
 		"",
 		"Files",
+		"✓ data folder: this is user " + userName() + ", home " + homeDir() + "; DATA_DIR is " + data,
 		"✓ relay folder: " + data + "/relay does not exist yet, and can be made",
 		"✓ transcript folder: " + data + "/transcripts does not exist yet, and can be made",
 		"✓ disk space: SPACE are left for " + data + "/relay",

@@ -54,7 +54,7 @@ NO_PROXY=127.0.0.1,localhost
 REQUESTS_CA_BUNDLE=/path/bundle.pem
 SSL_CERT_FILE=/path/bundle.pem`
 
-var startFirst = text{"start the sidecar before the bot", "先启动 sidecar，再启动机器人"}
+var startFirst = text{"start the sidecar before the bot", "先启动边车，再启动机器人"}
 
 var frameworks = []framework{
 	{key: "openclaw", name: "OpenClaw, bundled feishu channel", mention: "always", trust: trustNode,
@@ -78,7 +78,7 @@ var frameworks = []framework{
 		file:     text{"nanobot's environment", "nanobot 的环境变量"},
 		settings: proxySettings,
 		note: text{`nanobot's configuration needs "allowFrom": ["*"]; start the sidecar before the bot`,
-			`nanobot 的配置需要 "allowFrom": ["*"]；先启动 sidecar，再启动机器人`}},
+			`nanobot 的配置需要 "allowFrom": ["*"]；先启动边车，再启动机器人`}},
 	{key: "astrbot", name: "AstrBot", mention: "always", heading: "astrbot", note: startFirst,
 		file: text{"the platform in data/cmd_config.json, or the web page", "data/cmd_config.json 中的平台设置，或网页"},
 		settings: `{"type":"lark","app_id":"cli_…","app_secret":"…","domain":"http://127.0.0.1:8788",` +

@@ -407,7 +407,7 @@ func (i *initCall) askPlace(ctx context.Context, redis, data string) error {
 var defaultFolder = text{
 	"The default folder is ~/.nanobot, since nanobot shares it: its bots and the sidecars of one user " +
 		"meet there without a setting.",
-	"默认文件夹是 ~/.nanobot，因为 nanobot 也用它：同一用户的 nanobot 和各 sidecar 不用设置就在那里相遇。"}
+	"默认文件夹是 ~/.nanobot，因为 nanobot 也用它：同一用户的 nanobot 和各边车不用设置就在那里相遇。"}
 
 // plainValue needs no quotes in an env file, for whoever reads it.
 var plainValue = regexp.MustCompile(`^[A-Za-z0-9_./:@,+%=?&-]*$`)
@@ -470,7 +470,7 @@ func (i *initCall) next(path string) error {
 		}
 	}
 	fmt.Fprintf(&b, i.t("\nWrote %s; only you can read it.\n", "\n已写入 %s，只有你能读。\n"), path)
-	step("1. Start the sidecar:", "1. 启动 sidecar：")
+	step("1. Start the sidecar:", "1. 启动边车：")
 	program, file := os.Args[0], shellWord(path)
 	code(program + " --env-file " + file)
 	f := i.framework

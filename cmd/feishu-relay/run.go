@@ -48,6 +48,10 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 			logger.Warn("a variable of the environment has no effect", "detail", f.Detail, "mend", f.Mend)
 		}
 	}
+	if os.Getenv("DATA_DIR") == "" {
+		logger.Info("DATA_DIR is not set: the folder is the default, which nanobot shares; sidecars of other users need the same one",
+			"folder", cfg.DataDir)
+	}
 	return sidecar.Run(ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: logger})
 }
 
