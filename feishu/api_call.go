@@ -44,26 +44,35 @@ func (a *API) call(ctx context.Context, method, path string, query url.Values, b
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
+	var answer []byte
+	err := a.withToken(func() (token string, err error) {
+		if token, err = a.token(ctx); err == nil {
+			answer, err = a.do(ctx, method, target, token, body)
+		}
+		return token, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return answer, nil
+}
+
+// withToken makes a call, which returns the token that it used, and makes it again with another token where Feishu
+// does not take the first.
+func (a *API) withToken(call func() (token string, err error)) error {
 	var refused error
 	for range 2 {
-		token, err := a.token(ctx)
+		token, err := call()
 		if errors.Is(err, ErrNoToken) && refused != nil {
-			err = fmt.Errorf("%w: %w", err, refused)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", method, path, err)
-		}
-		answer, err := a.do(ctx, method, target, token, body)
-		if err == nil {
-			return answer, nil
+			return fmt.Errorf("%w: %w", err, refused)
 		}
 		if e, ok := errors.AsType[*CallError](err); !ok || !e.BadToken() {
-			return nil, fmt.Errorf("%s %s: %w", method, path, err)
+			return err
 		}
 		refused = err
 		a.forget(token)
 	}
-	return nil, fmt.Errorf("%s %s: %w", method, path, refused)
+	return refused
 }
 
 // do makes one call and returns the body of an answer with code 0.
@@ -107,7 +116,7 @@ func (e *CallError) Code() int {
 
 // readBody returns the body of an answer with code 0; any other answer is a [*CallError].
 func readBody(res *http.Response) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	data, err := io.ReadAll(io.LimitReader(res.Body, MaxAnswer+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}

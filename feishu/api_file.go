@@ -1,6 +1,7 @@
 package feishu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"feishu-relay/relay"
@@ -28,26 +28,17 @@ var (
 func (a *API) File(ctx context.Context, id relay.MessageID, f relay.File) (relay.FileContent, error) {
 	path := "im/v1/messages/" + url.PathEscape(string(id)) + "/resources/" + url.PathEscape(f.Key)
 	target := a.base + "/open-apis/" + path + "?" + url.Values{"type": {f.Type}}.Encode()
-	var refused error
-	for range 2 {
-		content, token, err := a.open(ctx, target)
-		if errors.Is(err, ErrNoToken) && refused != nil {
-			err = fmt.Errorf("%w: %w", err, refused)
-		}
-		if err == nil {
-			if f.Name == "" {
-				f.Name = content.Name
-			}
-			content.File = f
-			return content, nil
-		}
-		if e, ok := errors.AsType[*CodeError](err); !ok || !slices.Contains(badToken, e.Code) {
-			return relay.FileContent{}, fmt.Errorf("GET %s: %w", path, err)
-		}
-		refused = err
-		a.forget(token)
+	var content relay.FileContent
+	err := a.withToken(func() (token string, err error) {
+		content, token, err = a.open(ctx, target)
+		return token, err
+	})
+	if err != nil {
+		return relay.FileContent{}, fmt.Errorf("GET %s: %w", path, err)
 	}
-	return relay.FileContent{}, fmt.Errorf("GET %s: %w", path, refused)
+	f.Name = cmp.Or(f.Name, content.Name)
+	content.File = f
+	return content, nil
 }
 
 // open makes one call that is answered with a file, and returns the token it used.

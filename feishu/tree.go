@@ -14,9 +14,9 @@ import (
 
 // Bounds of what comes from outside.
 const (
-	// maxAnswer is the most bytes an event or an answer of Feishu may have to be
+	// MaxAnswer is the most bytes an event or an answer of Feishu may have to be
 	// read; a longer one is an error (and passes the gateway unread).
-	maxAnswer = 4 << 20
+	MaxAnswer = 4 << 20
 	// maxContent is the most bytes a message's content or a card may have to be
 	// read. Feishu takes 150 KB of text and 30 KB of card (docs/feishu.md 6.3); a longer
 	// one is shown by its type only.
@@ -106,7 +106,7 @@ func tooDeep(data []byte) bool {
 // lenient decodes the JSON object data into v and leaves out the fields that
 // are of another type than expected.
 func lenient(data []byte, v any) error {
-	if len(data) > maxAnswer {
+	if len(data) > MaxAnswer {
 		return errTooLarge
 	}
 	if tooDeep(data) {

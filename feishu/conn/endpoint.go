@@ -23,6 +23,8 @@ const (
 	CallTimeout = 15 * time.Second
 	// WriteTimeout is for one message on a WebSocket; then the connection is ended.
 	WriteTimeout = 10 * time.Second
+	// MaxAnswer is the most bytes of Feishu's answer to the bootstrap call that are read.
+	MaxAnswer = 1 << 20
 	// MaxMessage is the most bytes of a WebSocket message; a larger one ends the connection.
 	MaxMessage = 16 << 20
 )

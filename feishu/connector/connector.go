@@ -49,9 +49,6 @@ type Connector struct {
 // at once.
 const maxSlow = 64
 
-// maxAnswer is the most bytes of the bootstrap's answer; a longer one is cut and unreadable.
-const maxAnswer = 1 << 20
-
 // New checks opts; nothing is connected before Run.
 func New(opts Options) (*Connector, error) {
 	base, err := url.Parse(opts.BaseURL)

@@ -126,7 +126,7 @@ func (c *Connector) bootstrap(ctx context.Context) (endpoint conn.Endpoint, err 
 		return endpoint, feishu.WithoutURL(err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, conn.MaxAnswer))
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("HTTP status %d", resp.StatusCode)
 	}

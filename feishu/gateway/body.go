@@ -2,15 +2,11 @@ package gateway
 
 import (
 	"bytes"
-	"compress/flate"
-	"compress/gzip"
-	"compress/zlib"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
-	"github.com/andybalholm/brotli"
+	"feishu-relay/feishu"
 )
 
 // body reads from one place and closes another.
@@ -85,38 +81,16 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 var errTooLarge = errors.New("unpacked, it is larger than is read here")
 
-// readable reports whether unpack knows an encoding.
-func readable(encoding string) bool {
-	switch strings.ToLower(strings.TrimSpace(encoding)) {
-	case "", "identity", "gzip", "x-gzip", "deflate", "br":
-		return true
-	}
-	return false
-}
-
-// unpack undoes a Content-Encoding; at most maxAnswer bytes come out.
+// unpack undoes a Content-Encoding; at most feishu.MaxAnswer bytes come out.
 func (h *holding) unpack(encoding string, data []byte) ([]byte, error) {
-	var r io.Reader = bytes.NewReader(data)
-	var err error
-	switch strings.ToLower(strings.TrimSpace(encoding)) {
-	case "", "identity":
+	if encoding == "" {
 		return data, nil
-	case "gzip", "x-gzip":
-		r, err = gzip.NewReader(r)
-	case "deflate":
-		// The name stands for zlib, but some servers send the bare stream.
-		if r, err = zlib.NewReader(bytes.NewReader(data)); err != nil {
-			r, err = flate.NewReader(bytes.NewReader(data)), nil
-		}
-	case "br":
-		r = brotli.NewReader(r)
-	default:
-		return nil, fmt.Errorf("unknown encoding %.20q", encoding)
 	}
+	r, err := feishu.Decoder(encoding, data)
 	if err != nil {
-		return nil, fmt.Errorf("unpack %s: %w", encoding, err)
+		return nil, err
 	}
-	out, whole, err := h.readUpTo(r, -1, maxAnswer)
+	out, whole, err := h.readUpTo(r, -1, feishu.MaxAnswer)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("unpack %s: %w", encoding, err)

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,7 +108,8 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 		}
 	}
 	if in.Context().Value(tappedKey{}) != nil {
-		narrow(out.Header)
+		// A send whose answer came packed in another way would not be relayed.
+		feishu.AcceptOnly(out.Header, "", "identity", "gzip", "x-gzip", "deflate", "br")
 	}
 	out.Trailer = in.Trailer // filled in when the body ends
 }
@@ -123,26 +123,6 @@ func lead(in, out *http.Request) {
 	}
 	swap := func(path string) string { return strings.Replace(path, string(c.mail), string(c.message), 1) }
 	out.URL.Opaque, out.URL.Path, out.URL.RawPath = swap(out.URL.Opaque), swap(out.URL.Path), swap(out.URL.RawPath)
-}
-
-// narrow takes out of an Accept-Encoding what [unpack] cannot read: a send whose
-// answer came packed so would not be relayed.
-func narrow(h http.Header) {
-	var kept []string
-	all := true
-	for _, list := range h["Accept-Encoding"] {
-		for part := range strings.SplitSeq(list, ",") {
-			name, _, _ := strings.Cut(part, ";")
-			if readable(name) {
-				kept = append(kept, strings.TrimSpace(part))
-			} else {
-				all = false
-			}
-		}
-	}
-	if !all {
-		h.Set("Accept-Encoding", cmp.Or(strings.Join(kept, ", "), "identity"))
-	}
 }
 
 // rawPath is the path as it stood in the request line of an origin-form request.

@@ -31,6 +31,8 @@ import (
 	larkcardkit "github.com/larksuite/oapi-sdk-go/v3/service/cardkit/v1"
 	larkcontact "github.com/larksuite/oapi-sdk-go/v3/service/contact/v3"
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
+
+	"feishu-relay/feishu"
 )
 
 // Every kind of call of the official SDK reaches Feishu as it would without us,
@@ -296,10 +298,10 @@ func TestOnlyWhatCanBeReadIsAskedFor(t *testing.T) {
 }
 
 func TestUnreadableAnswersPass(t *testing.T) {
-	big := `{"code":0,"pad":"` + strings.Repeat("x", maxAnswer) + `"}`
+	big := `{"code":0,"pad":"` + strings.Repeat("x", feishu.MaxAnswer) + `"}`
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
-	_, _ = z.Write(make([]byte, 2*maxAnswer))
+	_, _ = z.Write(make([]byte, 2*feishu.MaxAnswer))
 	_ = z.Close()
 	for _, c := range []struct{ name, encoding, body, counted string }{
 		{"too large", "", big, "untapped_large"},

@@ -11,13 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"feishu-relay/feishu"
 )
 
 // Bounds of what is read of a watched call. A larger body passes unread and is
 // counted as "untapped_large".
 const (
 	maxRequest = 1 << 20
-	maxAnswer  = 4 << 20  // also of the unpacked answer
 	smallBody  = 64 << 10 // up to here any body is read before it is sent on; larger ones stream
 )
 
@@ -117,7 +118,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 	if !ok || t.peer && !t.op.says() {
 		return nil
 	}
-	raw, whole, err := t.held.readUpTo(resp.Body, resp.ContentLength, maxAnswer)
+	raw, whole, err := t.held.readUpTo(resp.Body, resp.ContentLength, feishu.MaxAnswer)
 	resp.Body = again(resp.Body, raw, whole, err)
 	switch {
 	case errors.Is(err, errNoRoom):

@@ -2,8 +2,6 @@ package longconn
 
 import (
 	"bytes"
-	"compress/gzip"
-	"compress/zlib"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,10 +18,8 @@ import (
 	"feishu-relay/relay"
 )
 
-const (
-	maxBootstrap = 8 << 10 // bytes of the request's body; a larger one is refused with 413
-	maxAnswer    = 1 << 20 // bytes of Feishu's answer; what does not fit goes to the bot as it came
-)
+// maxBootstrap is the most bytes of the request's body; a larger one is refused with 413.
+const maxBootstrap = 8 << 10
 
 // Bootstrap passes a bootstrap call to Feishu, and Feishu's answer to the bot
 // with the WebSocket's URL replaced by one of ours and short reconnect
@@ -53,7 +49,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, conn.MaxAnswer))
 	if err != nil {
 		s.Counter(countedBootstrapFailed)
 		fail(w, http.StatusBadGateway, "Feishu's answer broke off")
@@ -72,7 +68,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.WriteHeader(resp.StatusCode)
-	if _, err := w.Write(answer); err == nil && len(answer) == maxAnswer {
+	if _, err := w.Write(answer); err == nil && len(answer) == conn.MaxAnswer { // the rest goes to the bot as it came
 		_, _ = io.Copy(w, resp.Body) // the bot is gone or it is not: nothing to do either way
 	}
 }
@@ -86,15 +82,16 @@ func (s *Server) forward(ctx context.Context, r *http.Request, body []byte) (*ht
 		return nil, err
 	}
 	feishu.ForwardHeader(req.Header, r.Header)
-	if accepted := req.Header.Get("Accept-Encoding"); accepted != "" {
-		req.Header.Set("Accept-Encoding", readable(accepted))
-	}
+	feishu.AcceptOnly(req.Header, "gzip", "deflate", "identity")
 	return s.client.Do(req)
 }
 
 // replace returns the answer with our URL in it, and remembers Feishu's for the WebSocket.
 func (s *Server) replace(r *http.Request, encoding string, answer []byte, c credentials) ([]byte, error) {
-	answer, err := decompress(encoding, answer)
+	unpacked, err := feishu.Decoder(encoding, answer)
+	if err == nil {
+		answer, err = io.ReadAll(io.LimitReader(unpacked, conn.MaxAnswer))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -151,40 +148,6 @@ func credentialsOf(body []byte) credentials {
 		return credentials{} // nobody's; Feishu answers what is wrong with it
 	}
 	return credentials{c.AppID.Text, c.AppSecret.Text}
-}
-
-// readable leaves of an Accept-Encoding what decompress can read.
-func readable(accepted string) string {
-	encodings := slices.DeleteFunc(strings.Split(accepted, ","), func(part string) bool {
-		name, _, _ := strings.Cut(strings.TrimSpace(part), ";")
-		return !slices.Contains([]string{"gzip", "deflate", "identity"}, strings.ToLower(name))
-	})
-	if len(encodings) == 0 {
-		return "identity"
-	}
-	return strings.TrimSpace(strings.Join(encodings, ","))
-}
-
-func decompress(encoding string, data []byte) ([]byte, error) {
-	var r io.Reader
-	var err error
-	switch strings.ToLower(encoding) {
-	case "", "identity":
-		return data, nil
-	case "gzip":
-		r, err = gzip.NewReader(bytes.NewReader(data))
-	case "deflate":
-		r, err = zlib.NewReader(bytes.NewReader(data))
-	default:
-		err = errors.New("not gzip or deflate")
-	}
-	if err == nil {
-		data, err = io.ReadAll(io.LimitReader(r, maxAnswer))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("decompress: %w", err)
-	}
-	return data, nil
 }
 
 // fail answers as Feishu would, with a code on which every SDK tries again and
