@@ -10,7 +10,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// AgentID names an agent. [CheckAgent] tells which names are possible.
+// AgentID names an agent. [CheckAgent] reports which names are possible.
 type AgentID string
 
 // Status is what an agent can do now.
@@ -35,7 +35,7 @@ type Card struct {
 	Goals         []string  `json:"goals,omitempty"`
 	RegisteredAt  time.Time `json:"registered_at"`
 	LastHeartbeat time.Time `json:"last_heartbeat"`
-	Queues        *Queues   `json:"queues,omitempty"` // nil: the agent does not tell
+	Queues        *Queues   `json:"queues,omitempty"` // nil: the agent does not report it
 	// Protocol is the version of the mailbox protocol that the agent's mailbox
 	// speaks: it handles acks, nacks and bare steps of tasks itself. An agent
 	// without it may hand everything in its inbox to its model.
@@ -99,14 +99,14 @@ const (
 	MaxCard = 64 << 10
 	// maxCardList is how many entries of a list on somebody's card are looked at.
 	maxCardList = 1000
-	// defaultMaxTasks is the quota of a card that names none.
+	// defaultMaxTasks is the quota of a card without one.
 	defaultMaxTasks = 3
 )
 
 // cardNames are the fields of a card, each with the other name under which it is read.
-var cardNames = names{{"agent_id", "agentId"}, {"description"}, {"capabilities"}, {"status"}, {"allow_from", "allowFrom"},
-	{"max_concurrent_tasks", "maxConcurrentTasks"}, {"current_tasks", "currentTasks"}, {"goals"},
-	{"registered_at", "registeredAt"}, {"last_heartbeat", "lastHeartbeat"}, {"queues"}, {"protocol"},
+var cardNames = names{{"agent_id", "agentId"}, {"description"}, {"capabilities"}, {"status"},
+	{"allow_from", "allowFrom"}, {"max_concurrent_tasks", "maxConcurrentTasks"}, {"current_tasks", "currentTasks"},
+	{"goals"}, {"registered_at", "registeredAt"}, {"last_heartbeat", "lastHeartbeat"}, {"queues"}, {"protocol"},
 	{"sidecar"}}
 
 // names are those of an object's fields.
@@ -116,8 +116,8 @@ func (n names) has(name string) bool {
 	return slices.ContainsFunc(n, func(names []string) bool { return slices.Contains(names, name) })
 }
 
-// DecodeCard reads a registry entry, camelCase or not. id is the key it stands
-// under, which counts more than what the entry calls itself. Of a foreign entry
+// DecodeCard reads a registry entry, camelCase or not. id is the key of the
+// entry, which counts more than the name in it. Of a foreign entry
 // a field that is not of the expected form counts as missing: no list is empty,
 // no allow_from is everybody, no time is zero, and a status that is neither busy
 // nor offline is idle.
@@ -246,8 +246,8 @@ func (c *Card) Allows(from AgentID) bool {
 	return InList(c.AllowFrom, from)
 }
 
-// InList reports whether a list of agents has id. An entry that ends with * stands
-// for every agent whose name begins so, * alone for everybody.
+// InList reports whether a list of agents has id. An entry that ends with * means
+// every agent whose name begins so, * alone for everybody.
 func InList(list []AgentID, id AgentID) bool {
 	return slices.ContainsFunc(list, func(entry AgentID) bool {
 		if begin, ok := strings.CutSuffix(string(entry), "*"); ok {

@@ -30,10 +30,10 @@ func Decode(raw []byte) (Envelope, error) { return decode(raw, false, nil) }
 // would go out without what it meant.
 func DecodeDraft(raw []byte) (Envelope, error) { return decode(raw, true, nil) }
 
-// DecodeLine reads what agent self says on the line that it keeps open to its own
+// DecodeLine reads what agent self sends on the line that it keeps open to its own
 // sidecar, as [Decode]. What it leaves out is filled in: from, id and timestamp,
 // and to where the sidecar itself is meant. An envelope that is refused has the
-// id that it came with, or none.
+// id that it came with, or no id.
 func DecodeLine(raw []byte, self AgentID, now time.Time) (Envelope, error) {
 	named := false
 	e, err := decode(raw, false, func(in object) {
@@ -85,10 +85,12 @@ func decode(raw []byte, draft bool, complete func(in object)) (Envelope, error) 
 
 // head is what a nack needs of an envelope that is refused.
 func (e *Envelope) head() Envelope {
-	return Envelope{ID: e.ID, From: e.From, To: e.To, Type: e.Type, Metadata: Metadata{RequiresAck: e.Metadata.RequiresAck}}
+	h := Envelope{ID: e.ID, From: e.From, To: e.To, Type: e.Type}
+	h.Metadata.RequiresAck = e.Metadata.RequiresAck
+	return h
 }
 
-// envelope reads the fields in the order in which mistakes are told.
+// envelope reads the fields in the order in which mistakes are reported.
 func (f *fields) envelope(draft bool) (e Envelope) {
 	require := f.require
 	if draft {
@@ -168,7 +170,7 @@ func (f *fields) task(typ Type, draft bool) *Task {
 	return nil
 }
 
-// deadline reads a deadline; an empty text is none.
+// deadline reads a deadline; an empty text is no deadline.
 func (f *fields) deadline() time.Time {
 	if string(f.in["deadline"]) == `""` {
 		return time.Time{}
@@ -176,7 +178,7 @@ func (f *fields) deadline() time.Time {
 	return f.time("deadline")
 }
 
-// impliedState is the state that a type speaks of by itself.
+// impliedState is the state that a type means by itself.
 func impliedState(typ Type) TaskState {
 	switch typ {
 	case TypeTask, TypeTaskAssign:
@@ -242,7 +244,7 @@ func (f *fields) content(typ Type, draft bool) []Part {
 	return []Part{dataPart(value)}
 }
 
-// parts reads a list of parts. What stands beside the list is kept as data.
+// parts reads a list of parts. What is beside the list is kept as data.
 func (f *fields) parts(path string, value json.RawMessage, beside object) (parts []Part) {
 	rest := maps.Clone(beside)
 	delete(rest, "parts")

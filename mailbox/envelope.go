@@ -63,7 +63,7 @@ type Task struct {
 	Deadline time.Time `json:"deadline,omitzero"`
 }
 
-// TaskState is where a task stands in its life cycle.
+// TaskState is a step of a task's life cycle.
 type TaskState string
 
 // The states. A task goes pending → accepted → working → completed or failed, or
@@ -115,6 +115,15 @@ type Metadata struct {
 	Goal          string // goal_id: the session of the receiver that it is for
 	Extra         map[string]json.RawMessage
 }
+
+// New returns an envelope without content, with an id of its own.
+func New(typ Type, from, to AgentID, now time.Time) Envelope {
+	return Envelope{ID: NewID(from, now), From: from, To: to, Timestamp: now.UTC().Truncate(time.Millisecond), Type: typ,
+		Priority: typ.DefaultPriority(), Hops: DefaultHops, Trace: []AgentID{from}}
+}
+
+// TextPart is a part of a content.
+func TextPart(text string) Part { return Part{Type: PartText, Text: text} }
 
 // Text is the text parts of e, joined by newlines.
 func (e *Envelope) Text() string {
@@ -183,7 +192,7 @@ func (s TaskState) Known() bool { return slices.Contains(taskStates, s) }
 // Known reports whether t is one of the types.
 func (t Type) Known() bool { return slices.Contains(types, t) }
 
-// DefaultPriority is the priority of a type that names none (docs/protocol.md 6.2).
+// DefaultPriority is the priority of an envelope of t that has none (docs/protocol.md 6.2).
 func (t Type) DefaultPriority() Priority {
 	switch t {
 	case TypeError:

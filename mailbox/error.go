@@ -24,7 +24,7 @@ func (c Code) Retriable() bool { return c == AgentBusy || c == AgentOffline || c
 // Error is a refusal.
 type Error struct {
 	Code    Code
-	Field   string // of the envelope, such as "task.deadline"; "" where it is about none
+	Field   string // of the envelope, such as "task.deadline"; "" where it is about no field
 	Message string // says how to fix it
 }
 
@@ -35,7 +35,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s", e.Code, e.Message)
 }
 
-// Refused is a refusal with a code, about a field or none.
+// Refused is a refusal with a code, about a field or no field ("").
 func Refused(code Code, field, format string, args ...any) *Error {
 	return &Error{code, field, fmt.Sprintf(format, args...)}
 }

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// reserved is the name that stands for the agent itself in the local API
+// reserved is the name that means the agent itself in the local API
 // (/v1/peers/self/…).
 const reserved = "self"
 
@@ -66,7 +66,7 @@ var (
 	errControl = errors.New("must have no control characters")
 )
 
-// checkID tells what is wrong with an id that another program made up.
+// checkID reports what is wrong with an id that another program made up.
 func checkID(id string) error {
 	switch {
 	case id == "":

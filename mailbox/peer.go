@@ -67,13 +67,14 @@ func checkBody(body string) error {
 // EncodePeer writes p as one line of JSON without a newline.
 func EncodePeer(p Peer) ([]byte, error) { return relay.Marshal(p) }
 
-// PeerOf is what a reader that knows only peer inboxes is told of e. Such a reader
+// PeerOf is what a reader that knows only peer inboxes gets of e. Such a reader
 // may drop what has no UUID where docs/protocol.md 6.7 wants one: so a correlation that is
 // none is left out, and a sender without a goal of such a name has one made of
-// its own name, always the same. Data and files are told in the body, as [Render]
+// its own name, always the same. Data and files are written into the body, as [Render]
 // does; what is over [MaxBody] then is cut.
 func PeerOf(e Envelope) Peer {
-	p := Peer{FromAgentID: e.From, ToAgentID: e.To, Body: runes.Cut(renderParts(e), MaxBody), SentAt: e.Timestamp, ID: e.ID}
+	p := Peer{ID: e.ID, FromAgentID: e.From, ToAgentID: e.To, SentAt: e.Timestamp}
+	p.Body = runes.Cut(renderParts(e), MaxBody)
 	if p.FromGoalID = asText(e.Metadata.Extra[fromGoal]); !isUUID(p.FromGoalID) {
 		p.FromGoalID = uuidOf(string(e.From))
 	}
@@ -85,14 +86,10 @@ func PeerOf(e Envelope) Peer {
 
 // Envelope is p as an envelope, for the goal of the subject it came on.
 func (p Peer) Envelope(goal string) Envelope {
-	e := Envelope{
-		ID: p.ID, From: p.FromAgentID, To: p.ToAgentID, Timestamp: p.SentAt.UTC().Truncate(time.Millisecond),
-		Type: TypeMessage, Priority: TypeMessage.DefaultPriority(), Hops: DefaultHops, Trace: []AgentID{p.FromAgentID},
-		Content:  Content{Parts: []Part{{Type: PartText, Text: p.Body}}},
-		Metadata: Metadata{CorrelationID: p.CorrelationID, Goal: goal},
-	}
-	if e.ID == "" {
-		e.ID = NewID(p.FromAgentID, p.SentAt)
+	e := New(TypeMessage, p.FromAgentID, p.ToAgentID, p.SentAt)
+	e.Content.Parts, e.Metadata = []Part{TextPart(p.Body)}, Metadata{CorrelationID: p.CorrelationID, Goal: goal}
+	if p.ID != "" {
+		e.ID = p.ID
 	}
 	if p.FromGoalID != "" {
 		e.Metadata.Extra = map[string]json.RawMessage{fromGoal: text(p.FromGoalID)}

@@ -296,7 +296,7 @@ func checkPath(s string) error {
 // isoMillis is how we write times: RFC 3339 in UTC, with milliseconds.
 const isoMillis = "2006-01-02T15:04:05.000Z07:00"
 
-// errTime says what a time looks like.
+// errTime describes the form of a time.
 var errTime = errors.New("want a time such as 2026-04-26T10:00:00.000Z, from 1970 on")
 
 func formatTime(t time.Time) string { return t.UTC().Format(isoMillis) }

@@ -9,10 +9,10 @@ import (
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
 
-// EscapeText keeps what somebody wrote from closing the element that it stands in.
+// EscapeText keeps what somebody wrote from closing the element that it is in.
 func EscapeText(s string) string { return escaper.Replace(s) }
 
-// EscapeValue does so for what stands between quotes, on one line.
+// EscapeValue does so for what is between quotes, on one line.
 func EscapeValue(s string) string { return escaper.Replace(oneLine(s)) }
 
 // Render writes messages for a model: "# PEER MESSAGES" and one <peer-message>

@@ -24,12 +24,12 @@ type refusal struct {
 	Message string `json:"message"`
 }
 
-// AckFor is what tells the sender of an envelope that it arrived.
+// AckFor returns the acknowledgement of an envelope.
 func AckFor(of Envelope, self AgentID, now time.Time) Envelope {
 	return reply(of, self, now, TypeAck, about{OriginalMessageID: of.ID, Success: new(true), Timestamp: formatTime(now)})
 }
 
-// NackFor is what tells the sender of an envelope that it was refused.
+// NackFor returns the refusal of an envelope.
 func NackFor(of Envelope, self AgentID, now time.Time, code Code, message string) Envelope {
 	return reply(of, self, now, TypeNack, about{
 		OriginalMessageID: of.ID, Success: new(false), Error: &refusal{code, runes.Cut(message, maxRefusal)},
@@ -48,13 +48,10 @@ func RegisteredFor(of Envelope, self AgentID, now time.Time) Envelope {
 }
 
 func reply(of Envelope, self AgentID, now time.Time, typ Type, content about) Envelope {
-	return Envelope{
-		ID: NewID(self, now), From: self, To: of.From, Timestamp: now.UTC().Truncate(time.Millisecond),
-		Type: typ, Priority: typ.DefaultPriority(), Hops: DefaultHops, Trace: []AgentID{self},
-		Content:  Content{Parts: []Part{{Type: PartData, Data: encoded(content)}}},
-		ReplyTo:  of.ID,
-		Metadata: Metadata{CorrelationID: of.ID},
-	}
+	e := New(typ, self, of.From, now)
+	e.Content.Parts = []Part{{Type: PartData, Data: encoded(content)}}
+	e.ReplyTo, e.Metadata.CorrelationID = of.ID, of.ID
+	return e
 }
 
 // Original is the id of the envelope that e, an ack, nack or pong, is about: what

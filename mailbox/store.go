@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Item is a piece of mail as it lies in an inbox.
+// Item is a piece of mail as it is in an inbox.
 type Item struct {
 	Key string // the store's name for it; a foreign program's may be any
 	Raw []byte // the envelope, as it was written
@@ -16,7 +16,7 @@ type Place int
 
 // The places.
 const (
-	Gone      Place = iota // nowhere to be seen
+	Gone      Place = iota // not found
 	Waiting                // in the receiver's inbox
 	Processed              // the receiver has taken it
 	Aside                  // the receiver has set it aside as malformed
@@ -47,23 +47,23 @@ const MaxInbox = 10_000
 // of goroutines, and by any number of processes with a Store of their own at
 // the same place. Agent ids are checked with [CheckAgent] by the caller.
 type Store interface {
-	// Put lays e into the inbox of e.To, and returns what it lies there under.
+	// Put puts e into the inbox of e.To, and returns its key there.
 	// When it returns nil a killed process, of either side, does not lose it.
 	// Two calls never overwrite each other, also with the same id.
 	Put(ctx context.Context, e Envelope) (key string, err error)
 
-	// Again lays e, which Put laid down under key, into the inbox once more, in
+	// Again puts e, which Put stored under key, into the inbox again, in
 	// the place of the earlier copy where that still waits.
 	Again(ctx context.Context, key string, e Envelope) (newKey string, err error)
 
-	// Where tells where the mail is that Put laid into to's inbox under key.
+	// Where returns where the mail is that Put stored in to's inbox under key.
 	Where(ctx context.Context, to AgentID, key string) (Place, error)
 
 	// Receive calls take for each piece of mail in the agent's inbox, once each
-	// as long as it runs: first for those that lie there, oldest first, then for
+	// as long as it runs: first for those that are there, oldest first, then for
 	// those that come. It returns when ctx is done (with ctx's error), or with
 	// another error when it cannot go on; the caller starts it again then.
-	// looked is called once, when all that lay there at the start has been shown;
+	// looked is called once, when all that was there at the start has been shown;
 	// nil: nobody asks. Both are called by one goroutine at a time and must not wait
 	// for long.
 	Receive(ctx context.Context, agent AgentID, take func(Item), looked func()) error

@@ -174,7 +174,7 @@ type Event struct {
 // What can happen to a message.
 type What string
 
-// The events; the same words stand in logs and metrics.
+// The events; logs and metrics use the same words.
 const (
 	EventSent      What = "sent"
 	EventReceived  What = "received" // ready for the bot
@@ -212,20 +212,20 @@ type Agent struct {
 	signatures *lru.Cache[string, []string] // of the items in the inbox, by the store's key
 	sends      singleflight.Group           // by the id that the bot gave a message
 	drainBytes int                          // the const, but for tests
-	looked     chan struct{}                // closed when all that was in the inbox at the start was seen: the order counts from then
+	looked     chan struct{}                // closed when all that was in the inbox at the start was seen
 	lookedOnce func()                       // closes it
 	left       chan bool                    // holds one value: whether Run is over; who writes the card has taken it out
 
 	mu    sync.Mutex
 	card  mailbox.Card // guarded by mu: this agent's
-	goals []string     // guarded by mu: registered ones; none: the standing goal
+	goals []string     // guarded by mu: registered ones; empty: the goal of the agent's name
 }
 
 // New opens what is on disk. It starts nothing.
 func New(o Options) (_ *Agent, err error) {
-	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1), left: make(chan bool, 1), drainBytes: drainBytes}
+	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1),
+		left: make(chan bool, 1), looked: make(chan struct{}), drainBytes: drainBytes}
 	a.left <- false
-	a.looked = make(chan struct{})
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
@@ -262,8 +262,9 @@ func New(o Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	a.out, err = openOutgoing(a.roots[1], a.roots[2], outgoingOptions{Store: o.Store, Online: a.online,
-		Acknowledges: a.acknowledges, AckTimeout: cmp.Or(o.AckTimeout, 30*time.Second), RetryBase: cmp.Or(o.RetryBase, time.Second),
-		MaxRetries: o.MaxRetries, Logger: a.log, Died: a.died, Signing: o.Signing})
+		Acknowledges: a.acknowledges, AckTimeout: cmp.Or(o.AckTimeout, 30*time.Second),
+		RetryBase: cmp.Or(o.RetryBase, time.Second), MaxRetries: o.MaxRetries, Logger: a.log, Died: a.died,
+		Signing: o.Signing})
 	if err != nil {
 		return nil, err
 	}
@@ -293,9 +294,10 @@ func (a *Agent) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { a.resume(ctx) })
 	for name, part := range map[string]func(context.Context) error{
-		"presence": a.present, "inbox": a.receive, "delivery": func(ctx context.Context) error { return a.deliver(ctx, false) },
-		"conversations": func(ctx context.Context) error { return a.deliver(ctx, true) }, "deadlines": a.watchDeadlines, "doors": a.watchDoors,
-		"outgoing": func(ctx context.Context) error { a.out.Run(ctx); return ctx.Err() },
+		"presence": a.present, "inbox": a.receive, "deadlines": a.watchDeadlines, "doors": a.watchDoors,
+		"delivery":      func(ctx context.Context) error { return a.deliver(ctx, false) },
+		"conversations": func(ctx context.Context) error { return a.deliver(ctx, true) },
+		"outgoing":      func(ctx context.Context) error { a.out.Run(ctx); return ctx.Err() },
 	} {
 		work.Go(func() { a.keep(ctx, name, part) })
 	}
@@ -334,7 +336,7 @@ func (a *Agent) awaitFirstLook(ctx context.Context) error { return idle(ctx, tim
 // Self is the agent whose mailbox this is.
 func (a *Agent) Self() mailbox.AgentID { return a.opts.Self }
 
-// observe logs and counts. reason is in words of ours: what an agent said is not
+// observe logs and counts. reason is in words of ours: what an agent wrote is not
 // logged.
 func (a *Agent) observe(what What, e mailbox.Envelope, reason string) {
 	level := slog.LevelDebug
@@ -346,8 +348,8 @@ func (a *Agent) observe(what What, e mailbox.Envelope, reason string) {
 	case EventRefused, EventExpired, EventDropped, EventDead, EventUndeliverable:
 		level = slog.LevelWarn
 	}
-	attrs := []slog.Attr{slog.String("event", string(what)), slog.String("message_id", e.ID), slog.String("type", string(e.Type)),
-		slog.String("from", string(e.From)), slog.String("to", string(e.To))}
+	attrs := []slog.Attr{slog.String("event", string(what)), slog.String("message_id", e.ID),
+		slog.String("type", string(e.Type)), slog.String("from", string(e.From)), slog.String("to", string(e.To))}
 	if e.Task != nil {
 		attrs = append(attrs, slog.String("task_id", e.Task.ID), slog.String("state", string(e.Task.State)))
 	}

@@ -72,7 +72,8 @@ func (a *Agent) remember(book Seen, message string, keys ...string) {
 			continue
 		}
 		if err := book.Add(key); err != nil {
-			a.log.Error("what was done is not remembered; after a restart it may be done again", "message_id", message, "err", err)
+			a.log.Error("what was done is not remembered; after a restart it may be done again",
+				"message_id", message, "err", err)
 		}
 	}
 }
@@ -231,7 +232,8 @@ func (a *Agent) countExchange(to mailbox.AgentID) error {
 	if ok {
 		return nil
 	}
-	return &limitError{mailbox.Refused(mailbox.RateLimited, "", "%s and %s have exchanged %d messages in %s, the most that is "+
-		"allowed (PEER_MAX_EXCHANGES); the next is possible at %s. The steps of a task, and one result for each task or "+
-		"question, always go", a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05")), time.Until(next)}
+	return &limitError{mailbox.Refused(mailbox.RateLimited, "", "%s and %s have exchanged %d messages in %s, the most "+
+		"that is allowed (PEER_MAX_EXCHANGES); the next is possible at %s. The steps of a task, and one result for each "+
+		"task or question, always go", a.opts.Self, to, a.pairs.most, pairWindow, next.Format("15:04:05")),
+		time.Until(next)}
 }

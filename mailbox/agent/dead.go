@@ -180,7 +180,8 @@ func (b *outgoing) Replay(ctx context.Context, id string) error {
 	}
 	d, err := b.readDead(found.name)
 	if errors.Is(err, errUnsigned) {
-		return mailbox.Invalid("id", "dead letter %.200q is not signed with the current RELAY_SECRET; send its text again", id)
+		return mailbox.Invalid("id", "dead letter %.200q is not signed with the current RELAY_SECRET: send its text again",
+			id)
 	}
 	if err != nil {
 		return fmt.Errorf("read dead letter: %w", err)

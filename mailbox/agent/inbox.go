@@ -58,7 +58,7 @@ func (a *Agent) mail(l *letter, e mailbox.Envelope) Mail {
 	return Mail{Envelope: e, Goal: a.session(e)}
 }
 
-// session is the goal that e is for: the standing one where it names none.
+// session is the goal that e is for: the agent's own name where it names no goal.
 func (a *Agent) session(e mailbox.Envelope) string {
 	return cmp.Or(e.Metadata.Goal, string(a.opts.Self))
 }
@@ -100,7 +100,7 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 			out = append(out, fetched{l, e, message})
 		}
 	}
-	if err := ctx.Err(); err != nil { // nobody hears the answer
+	if err := ctx.Err(); err != nil { // nobody reads the answer
 		for _, f := range out {
 			a.ready.letGo(f.letter)
 		}
@@ -158,7 +158,7 @@ func (a *Agent) drop(ctx context.Context, l *letter) bool {
 }
 
 // Ack settles a waiting message: the bot has dealt with it. It is an error where
-// none of that id waits.
+// no message of that id waits.
 func (a *Agent) Ack(ctx context.Context, id string) error {
 	return a.settleOne(ctx, id, func(l *letter, e mailbox.Envelope) error {
 		a.delivered(ctx, l, e)

@@ -92,12 +92,13 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 // lifeOver is the reason of what expired.
 const lifeOver = "its life in seconds is over"
 
-// unwelcome is why an agent's message is not taken, whatever it says.
+// unwelcome is why an agent's message is not taken, whatever its content.
 func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 	me := a.currentCard(time.Now())
 	switch {
 	case !me.Allows(e.From):
-		return mailbox.Refused(mailbox.Unauthorized, "from", "unauthorized: %s takes no messages from %s", a.opts.Self, e.From)
+		return mailbox.Refused(mailbox.Unauthorized, "from", "unauthorized: %s takes no messages from %s",
+			a.opts.Self, e.From)
 	case !e.Type.Answers() && e.ReplyTo == "" && slices.Contains(e.Trace, a.opts.Self):
 		return mailbox.Invalid("trace", "%s had it before: it would go in a circle", a.opts.Self)
 	}
@@ -138,7 +139,8 @@ func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Enve
 	a.log.Debug("mail is set aside", "key", item.Key)
 	badSignature := a.observeBroken(e, why)
 	nackable := e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack // or two agents could go on for ever
-	if !badSignature && nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self && mailbox.CheckAgent(e.From) == nil {
+	if !badSignature && nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self &&
+		mailbox.CheckAgent(e.From) == nil {
 		if err := a.answer(ctx, new(a.nack(e, asRefusal(why)))); err != nil {
 			return err
 		}
@@ -176,7 +178,7 @@ func (a *Agent) refuse(ctx context.Context, item mailbox.Item, e mailbox.Envelop
 	return a.finish(ctx, item, e, EventRefused, string(why.Code)+": "+why.Message, answer)
 }
 
-// finish ends what the bot is not given: its sender gets the answer, nil for none, and it
+// finish ends what the bot is not given: its sender gets the answer, nil for no answer, and it
 // is taken out of the inbox.
 func (a *Agent) finish(ctx context.Context, item mailbox.Item, e mailbox.Envelope, what What, reason string,
 	answer *mailbox.Envelope) error {

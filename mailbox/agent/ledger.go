@@ -64,7 +64,8 @@ func taskFileOptions(log *slog.Logger) spool.Options {
 func openLedger(root *os.Root, opts ledgerOptions) (*ledger, error) {
 	opts.Silence = cmp.Or(opts.Silence, defaultSilence)
 	opts.Max = cmp.Or(opts.Max, 10_000)
-	l := &ledger{opts: opts, files: spool.New[TaskRecord](root, taskFileOptions(opts.Logger)), records: map[string]TaskRecord{}}
+	l := &ledger{opts: opts, records: map[string]TaskRecord{},
+		files: spool.New[TaskRecord](root, taskFileOptions(opts.Logger))}
 	err := l.files.Load(func(name string, r TaskRecord) error {
 		r, err := tidyTask(r)
 		if err == nil && r.name() != name {
@@ -404,7 +405,8 @@ func checkStep(from, to mailbox.TaskState) error {
 	case from.Ended():
 		return mailbox.Invalid("state", "the task is %s, which is its end: it cannot become %s", from, to)
 	}
-	return mailbox.Invalid("state", "the task is %s and cannot become %s: want %s", from, to, joinStates(nextStates[from], " or "))
+	return mailbox.Invalid("state", "the task is %s and cannot become %s: want %s", from, to,
+		joinStates(nextStates[from], " or "))
 }
 
 func joinStates(states []mailbox.TaskState, between string) string {

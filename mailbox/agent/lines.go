@@ -129,7 +129,7 @@ func (r *refusedWith) Is(target error) bool { return target == ErrRefused }
 // into [mailbox.MaxCard].
 const maxCard = 16 << 10
 
-// introduce takes over what the bot says of itself. Whose messages it takes, and
+// introduce takes over the card that the bot sends. Whose messages it takes, and
 // how it is called, its operator decides.
 func (a *Agent) introduce(ctx context.Context, e mailbox.Envelope) error {
 	for _, p := range e.Content.Parts {

@@ -99,9 +99,11 @@ type outgoing struct {
 // Open opens a box with what an earlier process left in its two folders. A file
 // that cannot be read is quarantined.
 func openOutgoing(unacked, dead *os.Root, opts outgoingOptions) (*outgoing, error) {
-	b := &outgoing{opts: opts, random: mathrand.Float64, entries: map[string]*entry{}, receivers: map[mailbox.AgentID]*receiver{},
-		unacked: spool.New[sentFile](unacked, unackedOptions(opts.Logger)),
-		dead:    spool.New[deadFile](dead, spool.Options{Suffix: deadSuffix, Version: sentVersion, MaxFile: maxSentFile, Logger: opts.Logger})}
+	b := &outgoing{opts: opts, random: mathrand.Float64, entries: map[string]*entry{},
+		receivers: map[mailbox.AgentID]*receiver{},
+		unacked:   spool.New[sentFile](unacked, unackedOptions(opts.Logger)),
+		dead: spool.New[deadFile](dead, spool.Options{Suffix: deadSuffix, Version: sentVersion, MaxFile: maxSentFile,
+			Logger: opts.Logger})}
 	if err := b.loadDead(); err != nil {
 		return nil, fmt.Errorf("open dead letters %s: %w", dead.Name(), err)
 	}

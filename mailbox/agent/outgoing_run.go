@@ -197,7 +197,9 @@ func (r *round) with(ctx context.Context, name string, do func(context.Context, 
 func (r *round) look(ctx context.Context, n *entry) {
 	if n.needsLook() && !r.looked[n.to] {
 		r.looked[n.to] = true
-		online, _ := outside(ctx, r.outgoing, func(ctx context.Context) (bool, error) { return r.opts.Online(ctx, n.to), nil })
+		online, _ := outside(ctx, r.outgoing, func(ctx context.Context) (bool, error) {
+			return r.opts.Online(ctx, n.to), nil
+		})
 		r.outgoing.looked(n.receiver, online)
 	}
 }
@@ -247,7 +249,7 @@ func (b *outgoing) decide(ctx context.Context, n *entry) {
 	case n.died != nil:
 		b.writeDead(n)
 	case taken && expired && (n.hold.IsZero() || n.fresh):
-		n.fresh, n.hold = false, now.Add(lookEvery) // who cleared it away for its age says so, and that may be on its way
+		n.fresh, n.hold = false, now.Add(lookEvery) // a receiver that removed it for its age sends a nack soon
 	case taken: // a file that was moved to processed is one that the receiver has (docs/protocol.md 6.4)
 		b.drop(n)
 	case err == nil && place == mailbox.Aside:

@@ -28,7 +28,7 @@ func (a *Agent) ListPeers(ctx context.Context) (Peers, error) {
 		}
 		why := a.unreachable(c)
 		reachable := a.delegate(c.AgentID) && c.Status != mailbox.Offline
-		out.Peers = append(out.Peers, Peer{AgentID: c.AgentID, Description: describe(c), Reachable: reachable, Status: c.Status, Reason: why})
+		out.Peers = append(out.Peers, Peer{c.AgentID, describe(c), reachable, c.Status, why})
 	}
 	if len(out.Peers) == 0 {
 		out.Note = "no other agent has registered yet"
@@ -87,7 +87,9 @@ func (a *Agent) SendToPeer(ctx context.Context, m PeerMessage) (PeerResult, erro
 	if err != nil {
 		return out, err
 	}
-	cards = slices.DeleteFunc(cards, func(c mailbox.Card) bool { return c.AgentID == a.opts.Self || m.To != "*" && c.AgentID != m.To })
+	cards = slices.DeleteFunc(cards, func(c mailbox.Card) bool {
+		return c.AgentID == a.opts.Self || m.To != "*" && c.AgentID != m.To
+	})
 	if len(cards) == 0 && m.To != "*" {
 		out.UnreachableReasons = append(out.UnreachableReasons, fmt.Sprintf("unknown agent_id `%.64s`", m.To))
 	}
@@ -128,14 +130,13 @@ func (a *Agent) toGoals(ctx context.Context, c mailbox.Card, m PeerMessage) (del
 	}
 	for i, goal := range goals {
 		if i == maxGoals {
-			reasons = append(reasons, fmt.Sprintf("agent_id `%s` has %d goals; a message reaches the first %d", c.AgentID, len(goals), maxGoals))
+			reasons = append(reasons, fmt.Sprintf("agent_id `%s` has %d goals; a message reaches the first %d",
+				c.AgentID, len(goals), maxGoals))
 			break
 		}
-		now := time.Now()
-		e := mailbox.Envelope{ID: mailbox.NewID(a.opts.Self, now), From: a.opts.Self, To: c.AgentID, Timestamp: now.UTC(),
-			Type: mailbox.TypeMessage, Priority: mailbox.TypeMessage.DefaultPriority(), Hops: defaultHops, Trace: []mailbox.AgentID{a.opts.Self},
-			Content:  mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: m.Message}}},
-			Metadata: mailbox.Metadata{CorrelationID: m.CorrelationID, Goal: goal}}
+		e := mailbox.New(mailbox.TypeMessage, a.opts.Self, c.AgentID, time.Now())
+		e.Content.Parts = []mailbox.Part{mailbox.TextPart(m.Message)}
+		e.Metadata = mailbox.Metadata{CorrelationID: m.CorrelationID, Goal: goal}
 		if err := a.send(ctx, e); err != nil {
 			says := "the mailbox cannot be reached now; try again"
 			if no, ok := errors.AsType[*mailbox.Error](err); ok {
@@ -170,14 +171,16 @@ func (a *Agent) AddGoal(ctx context.Context, goal string) (string, error) {
 	if goal == "" {
 		goal = newGoal()
 	}
-	if len(goal) > 128 || strings.TrimSpace(goal) != goal || strings.ContainsFunc(goal, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+	control := func(r rune) bool { return r <= ' ' || r == 0x7f }
+	if len(goal) > 128 || strings.TrimSpace(goal) != goal || strings.ContainsFunc(goal, control) {
 		return "", mailbox.Invalid("goal_id", "want at most 128 bytes without spaces and control characters")
 	}
 	a.mu.Lock()
 	if !slices.Contains(a.goals, goal) {
 		if len(a.goals) >= maxGoals {
 			a.mu.Unlock()
-			return "", mailbox.Refused(mailbox.AgentBusy, "goal_id", "%d goals are live, the most there may be; remove one", maxGoals)
+			return "", mailbox.Refused(mailbox.AgentBusy, "goal_id",
+				"%d goals are live, the most there may be; remove one", maxGoals)
 		}
 		a.goals = append(slices.Clone(a.goals), goal)
 	}
@@ -229,7 +232,7 @@ func (a *Agent) register(ctx context.Context) error {
 	return a.writeCard(ctx, false)
 }
 
-// leave says that the agent is gone for now; its mail waits.
+// leave marks the agent as offline; its mail waits.
 func (a *Agent) leave(ctx context.Context) error { return a.writeCard(ctx, true) }
 
 func (a *Agent) writeCard(ctx context.Context, last bool) error {

@@ -26,7 +26,7 @@ type letter struct {
 	expires  time.Time // zero: never
 	arrived  int
 	goal     string // of a message through send_to_peer that may be dropped
-	session  string // the goal that it is for, the agent's name where it names none
+	session  string // the goal that it is for, the agent's name where it names no goal
 	asks     bool   // a result may answer it
 	inChat   bool   // it belongs in a conversation: those and the others do not wait for each other
 
@@ -216,7 +216,7 @@ func (r *ready) takeFresh(l *letter) *mailbox.Envelope {
 const copyWindow = 5 * time.Second
 
 // copies returns the letters for a goal, "" for any, those together that are one
-// message sent to several goals: the same words of one sender within a moment.
+// message sent to several goals: the same content of one sender within copyWindow.
 // It is called with mu held.
 func (r *ready) copies(goal string) (groups [][]*letter) {
 	last := map[string]int{} // sender and fingerprint → the group
@@ -265,7 +265,8 @@ func (r *ready) overflow(most int) (out []*letter) {
 	for _, l := range r.list {
 		count[l.goal]++
 	}
-	for _, l := range slices.SortedFunc(slices.Values(r.list), func(l, m *letter) int { return cmp.Compare(l.arrived, m.arrived) }) {
+	oldest := func(l, m *letter) int { return cmp.Compare(l.arrived, m.arrived) }
+	for _, l := range slices.SortedFunc(slices.Values(r.list), oldest) {
 		if l.goal != "" && l.free() && count[l.goal] > most {
 			count[l.goal]--
 			l.inHand = true

@@ -179,7 +179,7 @@ func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) 
 		u.State = e.Task.State
 	}
 	if u.State == "" {
-		u.State = mailbox.Working // it says something, and no more
+		u.State = mailbox.Working // it only reports progress
 	}
 	r, err := a.update(ctx, u, e.ID)
 	if err != nil {
@@ -194,7 +194,7 @@ func (a *Agent) SendTask(ctx context.Context, d TaskDraft) (Sent, error) {
 		Callback: d.Callback,
 		Task:     &mailbox.Task{ID: d.TaskID, Deadline: d.Deadline}}
 	if d.Text != "" {
-		e.Content.Parts = append(e.Content.Parts, mailbox.Part{Type: mailbox.PartText, Text: d.Text})
+		e.Content.Parts = append(e.Content.Parts, mailbox.TextPart(d.Text))
 	}
 	e.Content.Parts = append(e.Content.Parts, d.Data...)
 	return a.Send(ctx, Draft{Envelope: e, ForwardOf: d.ForwardOf})
@@ -281,8 +281,8 @@ func (a *Agent) Replay(ctx context.Context, id string) error { return a.out.Repl
 // defaultHops is how often a message may be forwarded (docs/protocol.md 6.1).
 const defaultHops = mailbox.DefaultHops
 
-// route sets hops and trace. A message that goes on the errand of another one
-// goes on with that one's; anything but an answer may not go where it has been.
+// route sets hops and trace. A message that forwards another one
+// continues that one's; anything but an answer may not go where it has been.
 func (a *Agent) route(e *mailbox.Envelope, forwardOf string) error {
 	if forwardOf == "" && a.asksGiver(*e) { // also where the bot repeats the hops and trace that the task came with
 		e.Hops, e.Trace = defaultHops, nil

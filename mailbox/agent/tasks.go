@@ -21,7 +21,7 @@ import (
 const stepLife = 7 * 24 * time.Hour
 
 // metaOverdue marks, in the metadata of a task's failure, that the deadline
-// passed here and the bot said nothing: its result may still come.
+// passed here and the bot sent nothing: its result may still come.
 const metaOverdue = "overdue"
 
 // taskID is the id of the task that e, one of the types about tasks, is about.
@@ -34,8 +34,8 @@ func taskID(e mailbox.Envelope) string {
 
 // record is the ledger's record of the task that e gives.
 func record(dir Direction, peer mailbox.AgentID, e mailbox.Envelope) TaskRecord {
-	return TaskRecord{ID: e.Task.ID, Direction: dir, Peer: peer, Type: e.Type, State: mailbox.Pending, Deadline: e.Task.Deadline,
-		Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace}
+	return TaskRecord{ID: e.Task.ID, Direction: dir, Peer: peer, Type: e.Type, State: mailbox.Pending,
+		Deadline: e.Task.Deadline, Text: e.Text(), MessageID: e.ID, Callback: e.Callback, Hops: e.Hops, Trace: e.Trace}
 }
 
 // takeTask decides about a task, answers who gave it, and makes it ready for the bot
@@ -59,7 +59,8 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 			return err
 		}
 	case a.rejectedBefore(r):
-		if r, err = a.UpdateTask(ctx, TaskUpdate{TaskID: id, From: e.From, State: mailbox.Rejected, Text: rejectedBefore}); err != nil {
+		end := TaskUpdate{TaskID: id, From: e.From, State: mailbox.Rejected, Text: rejectedBefore}
+		if r, err = a.UpdateTask(ctx, end); err != nil {
 			return err
 		}
 	}
@@ -71,8 +72,8 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	}
 	a.trace("noted")
 	again, over := r.MessageID != e.ID, r.State.Ended()
-	if again || !over { // else the end itself was sent, with what the bot said
-		if err := a.answer(ctx, a.stepFor(ctx, a.step(r, r.State, r.Reason, nil, ""))); err != nil {
+	if again || !over { // else the end itself was sent, with what the bot wrote
+		if err := a.answer(ctx, a.stepFor(ctx, a.step(r, r.State, r.Reason, nil))); err != nil {
 			return err
 		}
 	}
@@ -119,13 +120,16 @@ func (a *Agent) noteRejection(r TaskRecord, key string) {
 }
 
 // reject answers a task that the ledger does not keep.
-func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelope, r TaskRecord, no *mailbox.Error) error {
+func (a *Agent) reject(ctx context.Context, item mailbox.Item, e mailbox.Envelope, r TaskRecord,
+	no *mailbox.Error) error {
 	a.noteRejection(r, rejectedItem(item))
-	if err := a.answer(ctx, new(a.step(r, mailbox.Rejected, no.Message, nil, no.Code))); err != nil {
+	why := string(no.Code) + ": " + no.Message
+	code := mailbox.Part{Type: mailbox.PartData, Data: fmt.Appendf(nil, `{"code":%q}`, no.Code)}
+	if err := a.answer(ctx, new(a.step(r, mailbox.Rejected, why, []mailbox.Part{code}))); err != nil {
 		return err
 	}
 	a.trace("told")
-	return a.finish(ctx, item, e, EventRefused, string(no.Code)+": "+no.Message, a.receipt(e))
+	return a.finish(ctx, item, e, EventRefused, why, a.receipt(e))
 }
 
 // stepType is the type of the envelope about a state. Either set of types drives the
@@ -141,29 +145,21 @@ func stepType(gave mailbox.Type, state mailbox.TaskState) mailbox.Type {
 }
 
 // step is the envelope about r's state for the agent that gave it.
-func (a *Agent) step(r TaskRecord, state mailbox.TaskState, text string, parts []mailbox.Part, code mailbox.Code) mailbox.Envelope {
-	now := time.Now()
-	e := mailbox.Envelope{ID: mailbox.NewID(a.opts.Self, now), From: a.opts.Self, To: r.Peer, Timestamp: now.UTC(), Type: stepType(r.Type, state),
-		Hops: defaultHops, Trace: []mailbox.AgentID{a.opts.Self}, Task: &mailbox.Task{ID: r.ID, State: state, Deadline: r.Deadline},
-		Callback: r.Callback, ReplyTo: r.MessageID,
-		Metadata: mailbox.Metadata{CorrelationID: r.MessageID, RequiresAck: true, TTL: new(int(stepLife / time.Second))}}
-	e.Priority = e.Type.DefaultPriority()
+func (a *Agent) step(r TaskRecord, state mailbox.TaskState, text string, parts []mailbox.Part) mailbox.Envelope {
+	e := mailbox.New(stepType(r.Type, state), a.opts.Self, r.Peer, time.Now())
+	e.Task = &mailbox.Task{ID: r.ID, State: state, Deadline: r.Deadline}
+	e.Callback, e.ReplyTo = r.Callback, r.MessageID
+	e.Metadata = mailbox.Metadata{CorrelationID: r.MessageID, RequiresAck: true, TTL: new(int(stepLife / time.Second))}
 	e.Content.Parts = []mailbox.Part{}
-	if code != "" {
-		text = string(code) + ": " + text
-	}
 	if text != "" {
-		e.Content.Parts = append(e.Content.Parts, mailbox.Part{Type: mailbox.PartText, Text: text})
-	}
-	if code != "" {
-		e.Content.Parts = append(e.Content.Parts, mailbox.Part{Type: mailbox.PartData, Data: fmt.Appendf(nil, `{"code":%q}`, code)})
+		e.Content.Parts = append(e.Content.Parts, mailbox.TextPart(text))
 	}
 	e.Content.Parts = append(e.Content.Parts, parts...)
 	return e
 }
 
 // stepFor is a step as the mailbox of who gave the task gets it. One of another make hands
-// all its mail to its model: it gets no step that says nothing (nil), and each other one
+// all its mail to its model: it gets no step without content (nil), and each other one
 // with a text.
 func (a *Agent) stepFor(ctx context.Context, e mailbox.Envelope) *mailbox.Envelope {
 	card, ok := a.cards.get(ctx, e.To)
@@ -172,12 +168,12 @@ func (a *Agent) stepFor(ctx context.Context, e mailbox.Envelope) *mailbox.Envelo
 			return nil
 		}
 		says := fmt.Sprintf("%s: task %s is %s.", e.From, e.Task.ID, e.Task.State)
-		e.Content.Parts = slices.Insert(slices.Clone(e.Content.Parts), 0, mailbox.Part{Type: mailbox.PartText, Text: says})
+		e.Content.Parts = slices.Insert(slices.Clone(e.Content.Parts), 0, mailbox.TextPart(says))
 	}
 	return &e
 }
 
-// silent reports whether a step says nothing but that the task goes on.
+// silent reports whether a step has no content and the task goes on.
 func silent(e mailbox.Envelope) bool {
 	said := slices.ContainsFunc(e.Content.Parts, func(p mailbox.Part) bool { return p.Type != mailbox.PartText })
 	return !said && !e.Task.State.Ended() && strings.TrimSpace(e.Text()) == ""
@@ -201,7 +197,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	if r.State == u.State && u.State != mailbox.Working && !late {
 		return r, nil // a repeat
 	}
-	e := a.step(r, u.State, u.Text, u.Parts, "")
+	e := a.step(r, u.State, u.Text, u.Parts)
 	e.ID = cmp.Or(id, e.ID)
 	if _, err = r.Takes(u.State, time.Now()); err == nil {
 		err = mailbox.Validate(e)
@@ -252,8 +248,8 @@ func (a *Agent) taken(id string, from mailbox.AgentID) (TaskRecord, error) {
 // the deadline passed, or the task or message could not be handed over.
 const metaNotice = "notice"
 
-// takeStep notes what another agent says of a task that it was given. The bot
-// hears of it where it ends the task or says something; the bare news that it
+// takeStep notes what another agent reports of a task that it was given. The bot
+// gets it where it ends the task or has content; that the task
 // was accepted must not wake it.
 func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envelope) error {
 	r, ok := a.ledger.Get(Given, e.From, taskID(e))
@@ -285,7 +281,7 @@ func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	return a.makeReady(item, e)
 }
 
-// overtaken reports whether a step says nothing that the bot still needs: the
+// overtaken reports whether a step has nothing that the bot still needs: the
 // task ended otherwise, or the bot was given its end. Progress that was noted
 // and not delivered yet, as before a crash, is needed.
 func (a *Agent) overtaken(r TaskRecord, e mailbox.Envelope) bool {
@@ -303,7 +299,7 @@ func reasonOf(e mailbox.Envelope) string {
 }
 
 // conversation is where a result belongs: a conversation that this agent named
-// when it gave a task to the sender, in the words that it named it with, or a
+// when it gave a task to the sender, as it named it, or a
 // group that the bot is in. Anything else would let another agent speak
 // wherever it likes.
 func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
@@ -361,7 +357,7 @@ func expiryNotice(d DeadLetter) mailbox.Envelope {
 		says += ", from which it can be sent again."
 	}
 	e := mailbox.NackFor(d.Envelope, d.Envelope.To, time.Now(), d.Code, d.Reason)
-	e.Content.Parts = slices.Insert(e.Content.Parts, 0, mailbox.Part{Type: mailbox.PartText, Text: says})
+	e.Content.Parts = slices.Insert(e.Content.Parts, 0, mailbox.TextPart(says))
 	e.Metadata.TTL = new(0)
 	e.Metadata.Extra = map[string]json.RawMessage{metaNotice: json.RawMessage("true")}
 	return e
@@ -399,7 +395,7 @@ func noticeID(self mailbox.AgentID, r TaskRecord) string {
 // notify gives the bot notice that a task it gave has ended without word from the other
 // side. It goes the way of all results, so that it is not lost either.
 func (a *Agent) notify(ctx context.Context, r TaskRecord) {
-	e := a.step(r, r.State, fmt.Sprintf("%s did not finish the task: %s", r.Peer, r.Reason), nil, "")
+	e := a.step(r, r.State, fmt.Sprintf("%s did not finish the task: %s", r.Peer, r.Reason), nil)
 	e.ID, e.From, e.To, e.Trace = noticeID(a.opts.Self, r), r.Peer, a.opts.Self, []mailbox.AgentID{r.Peer}
 	e.Metadata = mailbox.Metadata{CorrelationID: r.MessageID, TTL: new(0),
 		Extra: map[string]json.RawMessage{metaNotice: json.RawMessage("true")}}
@@ -461,10 +457,11 @@ func (a *Agent) watchDeadlines(ctx context.Context) error {
 			}
 			a.changed()
 			a.ready.reopen(r.Peer, r.MessageID)
-			e := a.step(r, mailbox.Failed, r.Reason, nil, "")
+			e := a.step(r, mailbox.Failed, r.Reason, nil)
 			e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: json.RawMessage("true")}
 			if err := a.send(ctx, e); err != nil {
-				a.log.Warn("the giver of a task is not sent that its deadline passed; it sees that by its own clock", "task_id", r.ID, "err", err)
+				a.log.Warn("the giver of a task is not sent that its deadline passed; it sees that by its own clock",
+					"task_id", r.ID, "err", err)
 			}
 		}
 		if failed != nil {

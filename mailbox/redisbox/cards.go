@@ -17,7 +17,7 @@ import (
 // maxCards is the most entries of the hash of cards; Cards fails on more.
 const maxCards = 10_000
 
-// The field by which a card of ours says that its alive key tells its presence.
+// The field by which a card of ours marks that its alive key shows its presence.
 const (
 	presenceField = "presence"
 	presenceByKey = "key"
@@ -87,8 +87,8 @@ func byKey(raw string) bool {
 }
 
 // SetCard writes c as its agent's field of the hash, keeping what the field
-// holds beside a card, and says that the agent is there for a heartbeat's
-// time, or is not.
+// holds beside a card, and marks the agent as there for a heartbeat's
+// time, or as away.
 func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
 	if err := mailbox.CheckAgent(c.AgentID); err != nil {
 		return err

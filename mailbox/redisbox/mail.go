@@ -20,14 +20,14 @@ const (
 	field        = "envelope"
 )
 
-// putScript lays an envelope into an inbox, in the place of an earlier copy,
+// putScript puts an envelope into an inbox, in the place of an earlier copy,
 // and publishes it.
 //
 // KEYS: the inbox. ARGV: how many it holds, its life in milliseconds, the
 // envelope, the entry of the earlier copy or "", the channel or "", what is published.
 // It returns the new entry, or nothing when the inbox is full. Adding comes
 // first: out of memory, it changes nothing. A user of Redis without the right
-// to publish is no error, since the mail is there: Receive will say it.
+// to publish is no error, since the mail is there: Receive reports it.
 var putScript = redis.NewScript(`
 local inbox, old = KEYS[1], ARGV[4]
 local waits = old ~= '' and redis.call('XRANGE', inbox, old, old)[1]
@@ -77,7 +77,7 @@ func (s *Store) Put(ctx context.Context, e mailbox.Envelope) (string, error) {
 
 // Again adds e again and deletes the earlier copy, in one step. It publishes
 // nothing: who listens on a channel only has heard the first one, and cannot
-// tell a repeat.
+// recognise a repeat.
 func (s *Store) Again(ctx context.Context, key string, e mailbox.Envelope) (string, error) {
 	return s.put(ctx, e, nil, key, "", nil)
 }
@@ -111,7 +111,7 @@ func (s *Store) put(ctx context.Context, e mailbox.Envelope, raw []byte, old, ch
 	return key, nil
 }
 
-// Where tells whether the mail still waits or was set aside. Mail that was taken is
+// Where returns whether the mail still waits or was set aside. Mail that was taken is
 // [mailbox.Gone], as is mail that Redis lost: neither leaves anything behind.
 func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {
 	if err := mailbox.CheckAgent(to); err != nil {
@@ -167,8 +167,8 @@ func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, h
 	uses := usesStream(inbox)
 	if how == mailbox.Malformed {
 		uses = "one of the keys " + inbox + " (a stream) and " + aside + " (a list)"
-		err = malformedScript.Run(ctx, s.calls, []string{inbox, aside, asideKey(agent)}, key, maxMalformed, mailLife.Milliseconds(),
-			time.Now().UnixMilli()).Err()
+		err = malformedScript.Run(ctx, s.calls, []string{inbox, aside, asideKey(agent)},
+			key, maxMalformed, mailLife.Milliseconds(), time.Now().UnixMilli()).Err()
 	} else {
 		err = s.calls.XDel(ctx, inbox, key).Err()
 	}
@@ -179,7 +179,7 @@ func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, h
 }
 
 // item is an entry as mail. A foreign program may call the field otherwise;
-// several fields, of which none is "envelope", are no envelope, and are shown as an
+// several fields, none of which is "envelope", are not an envelope, and are shown as an
 // object so that a person can see what they were.
 func item(entry redis.XMessage) mailbox.Item {
 	value, ok := entry.Values[field].(string)

@@ -22,7 +22,7 @@ const (
 	// are looked at; it is answered within readLimit, or the link is dead.
 	block     = time.Second
 	readLimit = block + ioLimit
-	// readCount is how many entries one read takes at most. A reply stands in
+	// readCount is how many entries one read takes at most. A reply is in
 	// memory as a whole: 32 MiB where every envelope has the most it may have.
 	readCount = 32
 
@@ -35,7 +35,7 @@ type reader struct {
 	agent mailbox.AgentID
 	inbox string
 	take  func(mailbox.Item)
-	// caughtUp is called, and then nil, when all that lay there at the start was shown.
+	// caughtUp is called, and then nil, when all that was there at the start was shown.
 	caughtUp func()
 
 	client redis.UniversalClient
@@ -120,8 +120,8 @@ func (r *reader) read(ctx context.Context) error {
 	}
 }
 
-// readSome waits for entries, up to block; none is no error. It does not wait
-// before all that lay there at the start was shown.
+// readSome waits for entries, up to block; an empty list is not an error. It does not wait
+// before all that was there at the start was shown.
 func (r *reader) readSome(ctx context.Context) ([]redis.XMessage, error) {
 	wait := block
 	if r.caughtUp != nil {
@@ -141,7 +141,7 @@ func (r *reader) readSome(ctx context.Context) ([]redis.XMessage, error) {
 	return streams[0].Messages, nil
 }
 
-// look compares the stream with what it was, and begins anew on another one.
+// look compares the stream with what it was, and begins at the start of another one.
 func (r *reader) look(ctx context.Context) error {
 	now, err := look(ctx, r.client, r.inbox)
 	if err != nil {
@@ -208,7 +208,7 @@ var (
 	errNoSub  = errors.New("unexpected reply to PSUBSCRIBE")
 )
 
-// announcement is what readers of peer inboxes are told of e, or nothing: they
+// announcement is what is published of e for readers of peer inboxes, or nothing: they
 // know messages with a text for a goal.
 func (s *Store) announcement(e mailbox.Envelope) (channel string, payload []byte, err error) {
 	if e.Type != mailbox.TypeMessage || !goodGoal(e.Metadata.Goal) {
@@ -256,14 +256,14 @@ func (r *reader) listen(ctx context.Context, channels *redis.PubSub) error {
 		}
 		r.heard.Store(int64(time.Since(r.began)))
 		if m, ok := got.(*redis.Message); ok {
-			r.hear(ctx, m)
+			r.handle(ctx, m)
 		}
 	}
 }
 
-// hear puts a foreign program's message to the agent into its inbox: there it
+// handle puts a foreign program's message to the agent into its inbox: there it
 // waits, and is shown like any other. Who takes it from there judges its signature.
-func (r *reader) hear(ctx context.Context, m *redis.Message) {
+func (r *reader) handle(ctx context.Context, m *redis.Message) {
 	goal := strings.TrimPrefix(m.Channel, peerPrefix)
 	err := errors.New("longer than any peer message, or no goal in the channel's name")
 	var p mailbox.Peer

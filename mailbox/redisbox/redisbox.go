@@ -20,7 +20,7 @@
 // message to a goal, publishes it on "agent.inbox.<goal>" with the field "id",
 // by which readers of the stream know that they need not listen. A script,
 // because a MULTI cannot count first, and because in a Cluster a script may
-// publish on a channel of any slot. Mail that was taken is deleted: nothing here tells
+// publish on a channel of any slot. Mail that was taken is deleted: nothing here distinguishes
 // it from mail that was lost.
 //
 // [Store.Receive] reads the stream with a cursor of its own and looks, once a
@@ -32,13 +32,13 @@
 //
 // # Cards
 //
-// A card of ours carries "presence":"key": whether its agent is there is told by
+// A card of ours carries "presence":"key": whether its agent is there is shown by
 // the alive key, on the clock of Redis. A card without it is a foreign
 // program's, and is judged by its heartbeat.
 //
 // # Faults
 //
-// Every call is answered within 2.5 s or fails, and says how to mend it. A call
+// Every call is answered within 2.5 s or fails, and the error says how to fix it. A call
 // that was not answered may have been carried out: what is put again has the same id, and
 // the receiver drops the repeat. Receive returns at a fault, a dead link
 // included, and is called again.
@@ -72,7 +72,7 @@ type Options struct {
 	Logger *slog.Logger // nil discards
 	// HeartbeatTimeout is how long an agent counts as there after SetCard; 0 means 90 s.
 	HeartbeatTimeout time.Duration
-	// Self is who uses the store; it stands in the alive keys that it sets, for
+	// Self is who uses the store; it is in the alive keys that it sets, for
 	// a person who looks at them, and in the log.
 	Self    mailbox.AgentID
 	Signing mailbox.Signing // of what is put and published
