@@ -34,9 +34,10 @@ type roster struct {
 
 // rosters are those of the chats that the bot writes names in.
 type rosters struct {
-	mu    sync.Mutex
 	known *lru.Cache[relay.ChatID, *roster]
-	asked map[relay.ChatID]chan struct{} // closed with the answer; guarded by mu
+
+	mu    sync.Mutex
+	asked map[relay.ChatID]chan struct{} // questions about names, each closed with its answer; guarded by mu
 }
 
 func newRosters() *rosters {
@@ -45,50 +46,33 @@ func newRosters() *rosters {
 
 // rosterOf returns the names of a chat; nil where Feishu has not told them in time.
 func (g *Gateway) rosterOf(chat relay.ChatID) *mention.Directory {
-	r := g.rosters
-	r.mu.Lock()
-	known, ok := r.known.Get(chat)
-	answered := r.asked[chat]
-	if answered == nil && (!ok || time.Now().After(known.next)) {
-		answered = make(chan struct{})
-		r.asked[chat] = answered
-		if !g.background(func() { g.askRoster(chat, answered) }) {
-			delete(r.asked, chat)
-			close(answered)
-		}
-	}
-	r.mu.Unlock()
-	if ok {
-		return known.names
-	}
 	late := time.NewTimer(rosterWait)
 	defer late.Stop()
-	select {
-	case <-answered:
-	case <-late.C:
+	for {
+		known, ok := g.rosters.known.Get(chat)
+		if ok && !time.Now().After(known.next) {
+			return known.names
+		}
+		answered := g.askNames(chat, func(ctx context.Context) { g.askRoster(ctx, chat) })
+		if ok {
+			return known.names // until it is answered
+		}
+		select {
+		case <-answered:
+		case <-late.C:
+			return nil
+		}
 	}
-	if known, ok = r.known.Get(chat); !ok {
-		return nil
-	}
-	return known.names
 }
 
-func (g *Gateway) askRoster(chat relay.ChatID, answered chan struct{}) {
+func (g *Gateway) askRoster(ctx context.Context, chat relay.ChatID) {
 	now := &roster{next: time.Now().Add(rosterRetry)}
-	defer func() {
-		g.rosters.mu.Lock()
-		defer g.rosters.mu.Unlock()
+	defer func() { // also where it panics
 		if old, ok := g.rosters.known.Get(chat); ok && now.names == nil {
 			now.names = old.names
 		}
 		g.rosters.known.Add(chat, now)
-		delete(g.rosters.asked, chat)
-		close(answered)
 	}()
-	defer g.caught("names")
-	ctx, cancel := context.WithTimeout(g.ctx, askWait)
-	defer cancel()
-	g.count(countedNamesAsked)
 	names, told := g.askMentionable(ctx, chat)
 	now.names = names
 	if told {
@@ -99,11 +83,11 @@ func (g *Gateway) askRoster(chat relay.ChatID, answered chan struct{}) {
 // askMentionable asks Feishu for a chat's people and bots. Where it does not tell the bots,
 // those that this app has met count. told is false where Feishu did not answer.
 func (g *Gateway) askMentionable(ctx context.Context, chat relay.ChatID) (names *mention.Directory, told bool) {
-	people, err := g.opts.API.ChatMembers(ctx, chat, "open_id")
+	people, err := g.peopleOf(ctx, chat, "open_id")
 	if err != nil {
 		g.log.Warn("the people of a chat are not known: plain names of them stay plain", "chat", chat, "err", err)
 	}
-	bots, botsErr := g.opts.API.ChatBots(ctx, chat)
+	bots, botsErr := g.botsOf(ctx, chat)
 	if botsErr != nil {
 		g.log.Debug("the bots of a chat are not known; those met before are taken", "chat", chat, "err", botsErr)
 		bots = g.opts.Book.Bots()
@@ -116,17 +100,13 @@ func (g *Gateway) askMentionable(ctx context.Context, chat relay.ChatID) (names 
 	var all []mention.Agent
 	for id, name := range people {
 		if strings.HasPrefix(id, "ou_") && relay.CheckID(id) == nil {
-			g.opts.Book.LearnName(id, feishu.Who{Name: name})
 			all = append(all, mention.Agent{ID: id, Names: []string{name}})
 		}
 	}
 	self := g.opts.Book.Self()
 	for _, b := range bots {
-		if botsErr == nil {
-			g.opts.Book.LearnBot(b)
-			if known, ok := g.opts.Book.Bot(b.OpenID); ok {
-				b.Agent = known.Agent
-			}
+		if known, ok := g.opts.Book.Bot(b.OpenID); ok {
+			b.Agent = known.Agent
 		}
 		if strings.HasPrefix(string(b.OpenID), "ou_") && b.OpenID != self.OpenID {
 			all = append(all, mention.Agent{ID: string(b.OpenID), Names: []string{b.Name, string(b.Agent)}})

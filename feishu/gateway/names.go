@@ -73,48 +73,60 @@ func (g *Gateway) mustAsk(out *Sent) bool {
 	})
 }
 
-// askNames asks Feishu, in the background, who the chat of out has under the ids that
-// nobody can name, and returns how long d waits for that at most. One question
-// about a chat's names is under way at a time.
-func (g *Gateway) askNames(d *draft, out *Sent) time.Duration {
+// askNames has ask ask Feishu, in the background, for names of a chat. One question about a chat's names is under way
+// at a time; the channel is closed when it is answered, and nil once the gateway is closed.
+func (g *Gateway) askNames(chat relay.ChatID, ask func(context.Context)) <-chan struct{} {
+	r := g.rosters
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if answered := r.asked[chat]; answered != nil {
+		return answered
+	}
+	answered := make(chan struct{})
+	if !g.background(func() {
+		defer func() {
+			r.mu.Lock()
+			delete(r.asked, chat)
+			r.mu.Unlock()
+			close(answered)
+			g.drafts.each(func(d *draft) bool { return d.Message.ChatID == chat }, func(d *draft) { d.retryAt = time.Time{} })
+		}()
+		defer g.caught("names")
+		ctx, cancel := context.WithTimeout(g.ctx, askWait)
+		defer cancel()
+		g.count(countedNamesAsked)
+		ask(ctx)
+	}) {
+		return nil
+	}
+	r.asked[chat] = answered
+	return answered
+}
+
+// nameAll asks who the chat of out has under the ids that nobody can name, and returns how long d waits for that at
+// most.
+func (g *Gateway) nameAll(d *draft, out *Sent) time.Duration {
 	const wait = askWait + time.Second
 	g.drafts.mu.Lock()
 	d.retryAt = time.Now().Add(wait)
 	g.drafts.mu.Unlock()
-	key := "names of " + out.ChatID
-	if _, busy := g.asking.LoadOrStore(key, true); busy {
-		return wait
-	}
 	chat, ids := out.ChatID, g.unnamed(out)
-	ask := func() {
-		defer g.caught("names")
+	g.askNames(chat, func(ctx context.Context) {
 		defer func() {
 			for _, id := range ids {
 				g.recent.asked.Add(nameless{chat, id}, time.Now())
 			}
-			g.asking.Delete(key)
-			g.drafts.each(func(d *draft) bool { return d.Message.ChatID == chat }, func(d *draft) { d.retryAt = time.Time{} })
 		}()
-		ctx, cancel := context.WithTimeout(g.ctx, askWait)
-		defer cancel()
-		g.count(countedNamesAsked)
 		g.learnNames(ctx, chat, ids)
-	}
-	if !g.background(ask) {
-		g.asking.Delete(key)
-	}
+	})
 	return wait
 }
 
 // learnNames asks for a chat's bots, then for its people by each kind of id that
 // is still without a name.
 func (g *Gateway) learnNames(ctx context.Context, chat relay.ChatID, ids []string) {
-	bots, err := g.opts.API.ChatBots(ctx, chat)
-	if err != nil {
+	if _, err := g.botsOf(ctx, chat); err != nil {
 		g.log.Warn("the names of a chat's bots are not known: mentions by id reach nobody", "chat", chat, "err", err)
-	}
-	for _, b := range bots {
-		g.opts.Book.LearnBot(b)
 	}
 	for idType, prefix := range map[string]string{"open_id": "ou_", "union_id": "on_", "user_id": ""} {
 		wanted := func(id string) bool {
@@ -125,12 +137,26 @@ func (g *Gateway) learnNames(ctx context.Context, chat relay.ChatID, ids []strin
 		if !slices.ContainsFunc(ids, wanted) {
 			continue
 		}
-		names, err := g.opts.API.ChatMembers(ctx, chat, idType)
-		if err != nil {
+		if _, err := g.peopleOf(ctx, chat, idType); err != nil {
 			g.log.Debug("the names of a chat's people are not known", "chat", chat, "err", err)
 		}
-		for id, name := range names {
-			g.opts.Book.LearnName(id, feishu.Who{Name: name})
-		}
 	}
+}
+
+// botsOf asks for a chat's bots, and learns them.
+func (g *Gateway) botsOf(ctx context.Context, chat relay.ChatID) ([]feishu.Bot, error) {
+	bots, err := g.opts.API.ChatBots(ctx, chat)
+	for _, b := range bots {
+		g.opts.Book.LearnBot(b)
+	}
+	return bots, err
+}
+
+// peopleOf asks for a chat's people by one kind of id, and learns their names.
+func (g *Gateway) peopleOf(ctx context.Context, chat relay.ChatID, idType string) (map[string]string, error) {
+	names, err := g.opts.API.ChatMembers(ctx, chat, idType)
+	for id, name := range names {
+		g.opts.Book.LearnName(id, feishu.Who{Name: name})
+	}
+	return names, err
 }

@@ -157,7 +157,7 @@ func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 		g.askChat(out.ChatID)
 		err = errUnknownChat
 	case !forced && g.mustAsk(&out):
-		return g.askNames(d, &out)
+		return g.nameAll(d, &out)
 	default:
 		err = g.publish(ctx, out)
 	}
