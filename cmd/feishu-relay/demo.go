@@ -21,8 +21,9 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		"Plays three acts, shows what is said and what the sidecars decide, and checks it all.\n"+
 		"In the first, three scripted bots speak over the local API of three sidecars. In the\n"+
 		"second, two bots on Feishu's official SDK, which know nothing of the relay, stand\n"+
-		"behind the gateways of two. In the third, one agent gives another a job and gets the\n"+
-		"result back into the private chat that asked. Everything is in a temporary folder and on loopback.\n",
+		"behind the gateways of two. In the third, one such bot gives another a job, which comes\n"+
+		"there as a private chat; the result comes back into the chat of the person who asked.\n"+
+		"Everything is in a temporary folder and on loopback.\n",
 		stdout, stdout)
 	act := f.String("act", "all", "`1`, 2, 3 or all")
 	backend := f.String("backend", cmp.Or(os.Getenv("BACKEND"), "file"),

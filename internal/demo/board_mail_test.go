@@ -17,7 +17,7 @@ func TestTallyOfMail(t *testing.T) {
 	b := mailBoard(io.Discard)
 	from, to := &mailCast[0], &mailCast[1]
 	arrives := func(text string) {
-		b.arrived(to.agent, mailID(from.agent, to.agent, text), text, "mailbox:researcher")()
+		b.arrived(to.agent, mailID(from.agent, to.agent, text), text, betweenAgents)()
 	}
 
 	arrives("done") // it may be there before its sender has its answer
@@ -31,7 +31,7 @@ func TestTallyOfMail(t *testing.T) {
 	if !b.quiet() {
 		t.Error("quiet: got false, want true")
 	}
-	if diff := b.compare(0, []outcome{{from.agent, "task mailbox:researcher delivered"}, {from.agent, "message RATE_LIMITED"}}); diff != "" {
+	if diff := b.compare(0, []outcome{{from.agent, "task " + betweenAgents + " delivered"}, {from.agent, "message RATE_LIMITED"}}); diff != "" {
 		t.Error(diff)
 	}
 	b.mail(messageKind, from, to, "twice")
@@ -65,7 +65,7 @@ func TestMailThatWaitsHoldsUpNothing(t *testing.T) {
 		t.Errorf("shown before the fate of the first is known: %s", &out)
 	}
 	b.waiting(m)
-	b.arrived(to.agent, m.id, m.text, "mailbox:researcher")()
+	b.arrived(to.agent, m.id, m.text, betweenAgents)()
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		words := strings.Fields(line)

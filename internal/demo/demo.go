@@ -13,10 +13,11 @@
 // them. They know nothing of a relay: the SDK's base URL is their sidecar's
 // gateway, and behind the gateways stands package feishusim in Feishu's place.
 //
-// In the third, agents speak to each other and to nobody else. A person asks a bot
-// on the SDK in a private chat; the bot gives the job to another agent through the
-// peer tools of its sidecar, which it calls with the official MCP client. That
-// agent knows INJECT_URL and a few calls over HTTP.
+// In the third, two such bots speak to each other and not in a group. A person asks
+// one in a private chat; it gives the job to the other through the peer tools of its
+// sidecar, which it calls with the official MCP client. The other knows nothing of
+// that: its sidecar brings it the job as a private chat (MAILBOX_GATEWAY), and takes
+// what it answers there for the result.
 //
 // # What is real
 //

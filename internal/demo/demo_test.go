@@ -63,7 +63,7 @@ func TestScenesComeToTheirEnds(t *testing.T) {
 	}{
 		{1, 34, 0, "OK: 17 sent, 22 delivered, 12 stopped (judge_no 2, max_depth 7, not_a_member 3), 0 doubled, 0 lost"},
 		{2, 11, 9, "OK: 11 sent, 7 delivered, 4 stopped (judge_no 1, max_depth 3), 0 doubled, 0 lost"},
-		{3, 7, 3, "OK: 2 tasks given (completed 1, rejected 1), 12 sent, 6 delivered, 1 stopped (RATE_LIMITED 1), 0 doubled, 0 lost"},
+		{3, 7, 3, "OK: 2 tasks given (completed 1, failed 1), 11 sent, 6 delivered, 1 stopped (RATE_LIMITED 1), 0 doubled, 0 lost"},
 	} {
 		for _, backend := range []string{"file", "redis"} {
 			t.Run(fmt.Sprintf("act %d on %s", tt.act, backend), func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestInterruptEndsEverything(t *testing.T) {
 	for act, lines := range map[int][]string{
 		1: {"three sidecars", "1. ", "depth 1", "SIGKILL", "summary"},
 		2: {"Two bots", "two sidecars", "1. ", "Thinking", "SIGKILL"},
-		3: {"Two agents", "two sidecars", "goes home", "offline", "accepted", "SIGKILL", "RATE_LIMITED"},
+		3: {"Two agents", "two sidecars", "is away", "offline", "accepted", "SIGKILL", "RATE_LIMITED"},
 	} {
 		for i, at := range lines {
 			// Not by what is waited for: the name stands in the folder's path.

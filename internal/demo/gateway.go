@@ -76,7 +76,8 @@ func (t *tenant) startBot(ctx context.Context, i int,
 		rest := received(in)
 		return func(sent string, err error) {
 			defer rest()
-			if err == nil && sent != "" {
+			// What was said in a chat with an agent is not in Feishu.
+			if _, known := t.feishu.Message(sent); known && err == nil {
 				err = try(func() { t.said(ctx, sent) })
 			}
 			if err != nil && ctx.Err() == nil {

@@ -38,6 +38,7 @@ type sdkBot struct {
 
 // incoming is a message that the SDK gave a bot.
 type incoming struct {
+	bot      *sdkBot // that got it
 	id, chat string
 	private  bool // in a chat of the bot and a person
 	fromBot  bool
@@ -86,7 +87,7 @@ func (b *sdkBot) receive(ctx context.Context, e *larkim.P2MessageReceiveV1) erro
 	if err := json.Unmarshal([]byte(str(m.Content)), &content); err != nil {
 		return fmt.Errorf("content of a message: %w", err)
 	}
-	in := incoming{id: str(m.MessageId), chat: str(m.ChatId), private: str(m.ChatType) == "p2p",
+	in := incoming{bot: b, id: str(m.MessageId), chat: str(m.ChatId), private: str(m.ChatType) == "p2p",
 		fromBot: str(from.SenderType) != "user", text: content.Text, words: content.Text}
 	addressed := in.private
 	for _, at := range m.Mentions {
@@ -194,6 +195,11 @@ func (b *sdkBot) stream(ctx context.Context, to, answer string, names map[string
 	b.call(ctx, http.MethodPatch, card+"/settings",
 		object{"settings": asJSON(object{"config": object{"streaming_mode": false}}), "sequence": cardPieces + 1}, nil)
 	return sent
+}
+
+// react puts an emoji below a message, as frameworks do when they begin to think about it.
+func (b *sdkBot) react(ctx context.Context, to, emoji string) {
+	b.call(ctx, http.MethodPost, "im/v1/messages/"+to+"/reactions", object{"reaction_type": object{"emoji_type": emoji}}, nil)
 }
 
 func (b *sdkBot) send(ctx context.Context, to, kind string, content any) (id string) {
