@@ -91,7 +91,7 @@ func runInit(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		func() error { return i.askFramework(ctx, *key) },
 		func() error { return i.askAgent(ctx, *agent) },
 		func() error { return i.askOthers(ctx, *others) },
-		func() error { return i.chooseAddresses(ctx) },
+		func() error { return i.chooseAddresses(ctx, cmp.Or(*out, i.set["AGENT_NAME"]+".env")) },
 		func() error { return i.askApp(ctx, *app, secret, *base) },
 		func() error { return i.askPlace(ctx, *redis, *data) },
 	} {
@@ -311,18 +311,27 @@ func (i *initCall) askOthers(ctx context.Context, given string) error {
 	}})
 }
 
-// chooseAddresses takes the first addresses that no other bot has and that are free.
-func (i *initCall) chooseAddresses(ctx context.Context) error {
+// chooseAddresses takes those of the bot's file if there is one already, since the bot knows
+// them; else the first that no other bot has and that are free.
+func (i *initCall) chooseAddresses(ctx context.Context, path string) error {
+	before, err := readEnvFile(path)
+	gateway := i.framework.join == byGateway
+	if err == nil && before["AGENT_NAME"] == i.set["AGENT_NAME"] && before["LISTEN_ADDR"] != "" &&
+		gateway == (before["GATEWAY_ADDR"] != "") {
+		_ = i.keep("LISTEN_ADDR")(before["LISTEN_ADDR"])   // never fails
+		_ = i.keep("GATEWAY_ADDR")(before["GATEWAY_ADDR"]) // never fails
+		return nil
+	}
 	for n := range maxBots {
 		at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-		listen, gateway := at(firstPort+n*portStep), at(firstPort+n*portStep+1)
+		listen, above := at(firstPort+n*portStep), at(firstPort+n*portStep+1)
 		free := func(addr string) bool { return !slices.Contains(i.taken, addr) && bound(ctx, addr) == nil }
-		if !free(listen) || !free(gateway) {
+		if !free(listen) || !free(above) {
 			continue
 		}
 		i.set["LISTEN_ADDR"] = listen
-		if i.framework.join == byGateway {
-			i.set["GATEWAY_ADDR"] = gateway
+		if gateway {
+			i.set["GATEWAY_ADDR"] = above
 		}
 		return nil
 	}

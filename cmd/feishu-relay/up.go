@@ -17,7 +17,7 @@ import (
 	"feishu-relay/internal/wait"
 )
 
-const upSynopsis = `up [--check] FILE
+const upSynopsis = `up [--check | --try] FILE
 
 Runs a sidecar for each bot of FILE, in YAML, until SIGTERM or Ctrl-C. Each is a process of
 its own, which is started again when it ends. Its log lines begin with the bot's name.
@@ -37,7 +37,7 @@ environment. LISTEN_ADDR, and GATEWAY_ADDR where it is auto, are chosen by the b
 in FILE: 127.0.0.1:8787 and 8788, 8797 and 8798, and so on. A bot with mistakes is not
 started; the others are. Example: feishu-relay up bots.yaml
 
-Exit status 1: nothing could be started, or --check found a mistake.
+Exit status 1: nothing could be started, or --check or --try found a mistake.
 `
 
 const (
@@ -52,6 +52,7 @@ const (
 func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("up", upSynopsis, stdout, stderr)
 	checkOnly := f.Bool("check", false, "only check FILE")
+	try := f.Bool("try", false, "check FILE, then run `feishu-relay check --quiet` for each bot")
 	rest, err := f.parse(args, 1)
 	if err != nil {
 		return err
@@ -67,8 +68,10 @@ func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	good := file.report(stderr)
 	switch {
-	case good == 0, *checkOnly && good < len(file.bots):
+	case good == 0, (*checkOnly || *try) && good < len(file.bots):
 		return errFailed
+	case *try:
+		return file.try(ctx, environ, stdout, stderr)
 	case *checkOnly:
 		_, err := fmt.Fprintf(stdout, "%s is well: %s\n", rest[0], counted(good, "bot", "bots"))
 		return err
@@ -96,6 +99,26 @@ func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	all.Wait()
 	log.line("up", "all sidecars have stopped")
 	return nil
+}
+
+// try runs check for each bot, one after the other.
+func (f *botsFile) try(ctx context.Context, environ []string, stdout, stderr io.Writer) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, b := range f.bots {
+		if _, err := fmt.Fprintf(stdout, "%s:\n", neutral(b.name)); err != nil {
+			return err
+		}
+		cmd := exec.CommandContext(ctx, self, "check", "--quiet")
+		cmd.Env, cmd.Stdout, cmd.Stderr = b.environment(environ), stdout, stderr
+		if cmd.Run() != nil {
+			failed = errFailed // its output says why
+		}
+	}
+	return cmp.Or(ctx.Err(), failed)
 }
 
 // show prints where each bot's sidecar is reached.
