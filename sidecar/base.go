@@ -61,6 +61,9 @@ func (b *base) close() error {
 // folder opens a folder below RELAY_DIR until the sidecar closes.
 func (b *base) folder(path ...string) (*os.Root, error) {
 	root, err := safefile.OpenDir(b.cfg.RelayDir)
+	if err != nil {
+		return nil, fmt.Errorf("RELAY_DIR: %w", err)
+	}
 	for _, name := range path {
 		if err != nil {
 			return nil, err

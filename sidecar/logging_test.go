@@ -122,9 +122,9 @@ func TestLogKeys(t *testing.T) {
 // keysHere are all keys that this package logs, beside slog's own: a reader of
 // logs can rely on them. A new one is entered here, where no other says the same.
 var keysHere = []string{
-	"addr", "agent", "ahead", "allow", "backend", "before", "chat", "depth", "detail", "door", "err", "filesystem", "fix", "folder",
+	"addr", "agent", "ahead", "allow", "backend", "before", "chat", "depth", "detail", "do", "door", "err", "filesystem", "fix", "folder",
 	"judge_ms", "mentioned", "messages", "missing", "most", "msg_id", "part", "queue", "reason", "sender", "seq", "setting", "stack", "stage",
-	"suppressed", "tier", "upstream", "version",
+	"suppressed", "tier", "upstream", "version", "viewer",
 }
 
 func TestLogKeysAreTheKnownOnes(t *testing.T) {

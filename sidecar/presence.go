@@ -86,7 +86,11 @@ func (b *base) openMailStore() (mailbox.Store, error) {
 		b.log.Warn("the mailbox folder is on a network file system, where locks and change events are not reliable; set MAILBOX_BACKEND=redis instead",
 			"folder", c.Dir, "filesystem", fs)
 	}
-	return filebox.Open(c.Dir, &filebox.Options{Logger: b.log, Signing: b.signing()})
+	store, err := filebox.Open(c.Dir, &filebox.Options{Logger: b.log, Signing: b.signing()})
+	if err != nil {
+		return nil, fmt.Errorf("MAILBOX_DIR: %w", err)
+	}
+	return store, nil
 }
 
 // online is which agents are online; nil where the registry cannot be read.

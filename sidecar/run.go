@@ -15,7 +15,11 @@ import (
 // for a listener that failed.
 func (s *Sidecar) Run(ctx context.Context) error {
 	s.log.Info("listening", "addr", s.api.listener.Addr().String(), keyAgent, s.cfg.Agent, "backend", s.cfg.Backend,
-		"version", s.version)
+		"version", s.version, "viewer", s.localURL()+"/")
+	if s.front != nil {
+		s.log.Info("the gateway listens", "addr", s.Gateway().String(), "upstream", s.cfg.BaseURL.Host)
+	}
+	s.log.Info("next step", "do", s.nextStep())
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx))
@@ -125,7 +129,6 @@ func (s *Sidecar) runFeishu(ctx context.Context, serving, reading *sync.WaitGrou
 		})
 	}
 	if s.front != nil {
-		s.log.Info("the gateway listens", "addr", s.Gateway().String(), "upstream", s.cfg.BaseURL.Host)
 		serving.Go(func() { s.front.serve(fail) })
 		reading.Go(func() { s.front.gateway.Run(ctx) })
 	}

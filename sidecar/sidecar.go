@@ -168,9 +168,10 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err := s.api.listen(s.served()); err != nil {
 		return nil, err
 	}
-	s.probe.dirs = []string{cfg.RelayDir, cfg.TranscriptDir, s.lanes.bots.folder, s.lanes.users.folder}
+	s.probe.dirs = []setFolder{{"RELAY_DIR", cfg.RelayDir}, {"TRANSCRIPT_DIR", cfg.TranscriptDir},
+		{"RELAY_DIR", s.lanes.bots.folder}, {"RELAY_DIR", s.lanes.users.folder}}
 	if s.mail != nil {
-		s.probe.dirs = append(s.probe.dirs, cfg.Mailbox.Dir)
+		s.probe.dirs = append(s.probe.dirs, setFolder{"MAILBOX_DIR", cfg.Mailbox.Dir})
 	}
 	s.measure()
 	return s, nil

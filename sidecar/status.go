@@ -170,9 +170,12 @@ func (s *Sidecar) Ready() error {
 // file, which wakes everybody who watches the folder.
 const probeEvery = 5 * time.Second
 
+// setFolder is a folder, and the setting by which the operator chose it.
+type setFolder struct{ setting, path string }
+
 // folderProbe tells whether folders can be written.
 type folderProbe struct {
-	dirs []string
+	dirs []setFolder
 
 	mu  sync.Mutex
 	at  time.Time // of the last probe; guarded by mu
@@ -187,7 +190,9 @@ func (f *folderProbe) check() error {
 	}
 	var errs []error
 	for _, dir := range f.dirs {
-		errs = append(errs, writable(dir))
+		if err := writable(dir.path); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", dir.setting, err))
+		}
 	}
 	f.at, f.err = time.Now(), errors.Join(errs...)
 	return f.err

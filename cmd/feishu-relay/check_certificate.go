@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu/entry"
+	"feishu-relay/sidecar"
 )
 
 const (
@@ -65,7 +66,7 @@ func checkCertificate(ctx context.Context, s *subject) []finding {
 		out = append(out, warning("renew it: "+certFile+"; the gateway reads it again by itself",
 			"it ends on %s", ends)...)
 	}
-	addr := reachable(s.Gateway.Addr)
+	addr := sidecar.Reachable(s.Gateway.Addr)
 	if bound(ctx, s.Gateway.Addr) == nil {
 		own, end, err := serveCertificate(s.config)
 		if err != nil {

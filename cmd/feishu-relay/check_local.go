@@ -14,6 +14,7 @@ import (
 
 	"feishu-relay/policy"
 	"feishu-relay/policy/judge"
+	"feishu-relay/sidecar"
 )
 
 // checkInject connects to where messages are posted, and posts none.
@@ -159,7 +160,7 @@ const maxSidecarAnswer = 64 << 20
 func askLocal(ctx context.Context, c *config, path string, answer any) (code int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit/2)
 	defer cancel()
-	url := "http://" + reachable(c.ListenAddr) + path
+	url := "http://" + sidecar.Reachable(c.ListenAddr) + path
 	resp, data, err := fetch(ctx, direct, http.MethodGet, url, string(c.APIToken), nil, maxSidecarAnswer)
 	if err != nil {
 		return 0, err

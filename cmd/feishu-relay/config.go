@@ -30,7 +30,7 @@ import (
 type config struct {
 	sidecar.Config
 	LogLevel  slog.Level `envconfig:"LOG_LEVEL" default:"info" desc:"debug, info, warn or error"`
-	LogFormat string     `envconfig:"LOG_FORMAT" default:"json" oneof:"json|text" desc:"json or text"`
+	LogFormat string     `envconfig:"LOG_FORMAT" default:"auto" oneof:"auto|console|json|text" desc:"console (for people, one line each), json, text (logfmt), or auto: console on a terminal, else json"`
 }
 
 // setting is one variable of the environment and the field that it sets;

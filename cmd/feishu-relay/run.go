@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -55,14 +54,6 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	return sidecar.Run(ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: logger})
 }
 
-func (c *config) logger(w io.Writer) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: c.LogLevel}
-	if c.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(w, opts))
-	}
-	return slog.New(slog.NewJSONHandler(w, opts))
-}
-
 // printEnvironment lists the variables with their descriptions.
 func printEnvironment(w io.Writer) {
 	for _, v := range variables() {
@@ -72,19 +63,6 @@ func printEnvironment(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  %-24s %s\n", v.name, text)
 	}
-}
-
-// reachable is how a program on this host calls one that listens at addr: every
-// address is this host's, too.
-func reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port)
 }
 
 // sidecarAddr is where the sidecar of this environment is reached: at the
@@ -97,7 +75,7 @@ func sidecarAddr(given string) (string, error) {
 	if _, _, err := net.SplitHostPort(given); err != nil {
 		return "", fmt.Errorf("%s: want host:port, such as 127.0.0.1:8787: %w", name, err)
 	}
-	return reachable(given), nil
+	return sidecar.Reachable(given), nil
 }
 
 // runHealth asks the sidecar of the same environment, for images without a

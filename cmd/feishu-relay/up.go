@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/wait"
+	"feishu-relay/sidecar"
 )
 
 const upSynopsis = `up [--check | --try] FILE
@@ -140,7 +141,7 @@ func (f *botsFile) show(w io.Writer) error {
 		}
 		rows = append(rows, []string{neutral(b.name), c.ListenAddr, cmp.Or(c.Gateway.Addr, "-"), kind})
 		if viewer == "" && !strings.HasSuffix(c.ListenAddr, ":0") {
-			viewer = fmt.Sprintf("Viewer of all bots: http://%s/\n", reachable(c.ListenAddr))
+			viewer = fmt.Sprintf("Viewer of all bots: http://%s/\n", sidecar.Reachable(c.ListenAddr))
 		}
 	}
 	if err := writeTable(w, "BOT|LISTEN_ADDR|GATEWAY_ADDR|KIND", rows); err != nil {

@@ -1,0 +1,51 @@
+package sidecar
+
+import "net"
+
+// Reachable is how a program on this host calls one that listens at addr: every
+// address is this host's, too.
+func Reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// localURL is where the local API and the viewer are reached on this host.
+func (s *Sidecar) localURL() string { return "http://" + Reachable(s.Addr().String()) }
+
+// gatewayURL is what the bot's SDK is pointed at.
+func (s *Sidecar) gatewayURL() string {
+	c := s.cfg.Gateway
+	if c.PublicURL != nil {
+		return c.PublicURL.String()
+	}
+	scheme := "http"
+	if c.TLS == "auto" || c.TLS == "file" {
+		scheme = "https"
+	}
+	return scheme + "://" + Reachable(s.Gateway().String())
+}
+
+// nextStep says what the operator does once the sidecar runs.
+func (s *Sidecar) nextStep() string {
+	step := "let the bot read " + s.localURL() + "/v1/stream and report with POST /v1/outbound and /v1/inbound (docs/api.md)"
+	switch {
+	case s.front != nil && s.cfg.BotWebhookURL != "":
+		step = "point the bot's Feishu SDK at " + s.gatewayURL() + ", and the events in Feishu's console at this host's /webhook/event"
+	case s.front != nil:
+		step = "point the bot's Feishu SDK at " + s.gatewayURL() + " (docs/frameworks.md)"
+	case s.speak != nil:
+		step = "let the bot read " + s.localURL() + "/v1/stream and answer with POST /v1/send (docs/api.md)"
+		if s.deliver.doors.webhook != nil {
+			step = "start the bot at INJECT_URL, and let it answer with POST " + s.localURL() + "/v1/send (docs/api.md)"
+		}
+	case s.deliver.doors.webhook != nil:
+		step = "start the bot at INJECT_URL, and let it report with POST " + s.localURL() + "/v1/outbound and /v1/inbound (docs/api.md)"
+	}
+	return step + "; then `feishu-relay check` and `feishu-relay status`"
+}
