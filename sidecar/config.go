@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"feishu-relay/feishu"
 	"feishu-relay/internal/groups"
 	"feishu-relay/internal/weborigin"
 	"feishu-relay/policy"
@@ -160,6 +161,15 @@ func (c *Config) Warnings() (out []ConfigWarning) {
 		out = append(out, ConfigWarning{"INJECT_SECRET",
 			"INJECT_URL is http:// to another host, and posts are not signed: whoever reaches the bot can post as this sidecar",
 			"set INJECT_SECRET, and let the bot verify it: docs/api.md has the lines"})
+	}
+	switch m := c.Mailbox; {
+	case m.On && m.Gateway && c.Gateway.Addr == "":
+		out = append(out, ConfigWarning{"MAILBOX_GATEWAY", "there is no gateway: mail does not come as private chats",
+			"set GATEWAY_ADDR and point the bot's Feishu SDK at it, or set MAILBOX_GATEWAY=off"})
+	case m.On && m.Gateway && c.InjectSenderType != feishu.SenderUser:
+		out = append(out, ConfigWarning{"INJECT_SENDER_TYPE",
+			"many frameworks drop what bots write in private chats, and mail comes as such (MAILBOX_GATEWAY=on)",
+			"set INJECT_SENDER_TYPE=user, unless the bot answers bots in private chats"})
 	}
 	if l := c.Limits; l.Check && l.MaxDepth > 1 && l.Threshold > l.MaxDepth {
 		out = append(out, ConfigWarning{"BOT_REPLY_LLM_THRESHOLD",

@@ -158,6 +158,7 @@ func probes(c *config) []probe {
 		{"Relay", "this agent", tryLimit, nil, nil, checkAgent},
 		{"Relay", "peers", tryLimit, nil, nil, checkPeers},
 		{"Mailbox", "mailbox", tryLimit, mailOff, nil, checkMailboxOff},
+		{"Mailbox", "mailbox gateway", tryLimit, mailUnheard, nil, checkMailboxUnheard},
 		{"Mailbox", "mailbox", tryLimit, mailRedis, []string{"redis"}, checkMailboxRedis},
 		{"Mailbox", "mailbox folder", tryLimit, mailFiles, nil, checkMailboxDir},
 		{"Mailbox", "mailbox registry", tryLimit, mailFiles, mail, checkRegistry},

@@ -34,6 +34,16 @@ func checkMailboxOff(context.Context, *subject) []finding {
 	return well("MAILBOX is off: no direct messages")
 }
 
+// mailUnheard reports whether nothing wakes the bot when mail comes, as far as the settings tell.
+func mailUnheard(s *subject) bool {
+	return s.Mailbox.On && s.Gateway.Addr != "" && s.InjectURL == "" && !s.Mailbox.Gateway
+}
+
+func checkMailboxUnheard(context.Context, *subject) []finding {
+	return well("mail waits until the bot reads /v1/stream or its inbox; with MAILBOX_GATEWAY=on and INJECT_SENDER_TYPE=user " +
+		"it comes as private chats")
+}
+
 // readCards reads the agents' cards as a sidecar does, which writes its own with MAILBOX=off, too. Its findings are those of the
 // registry on files; in Redis, only failures.
 func readCards(ctx context.Context, c *config) ([]mailbox.Card, []finding) {
