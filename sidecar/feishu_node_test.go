@@ -37,6 +37,7 @@ type rule struct {
 	To      string   `json:"to,omitempty"`      // the name of the bot that Say mentions
 	Steps   []string `json:"steps,omitempty"`   // a card that grows, instead of Say
 	Picture []byte   `json:"picture,omitempty"` // instead of Say
+	Hand    string   `json:"hand,omitempty"`    // the URL of the MCP server by which the agent To is given the task Say
 }
 
 // nodeBot starts testdata/node/bot.mjs with its SDK pointed at domain ("":

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/npmtest"
 	"feishu-relay/sidecar"
 )
 
@@ -67,6 +70,60 @@ func TestMailWakesABotThatNobodyChanged(t *testing.T) {
 			n.neverSaw("relaypeer")
 		})
 	}
+}
+
+// The same with bots on the official Node SDK, and with one on Koishi as the one that is woken: they have nothing but
+// the base URL, and the first one the peer tools.
+func TestMailWakesNodeAndKoishi(t *testing.T) {
+	t.Parallel()
+	nodeSDK(t)
+	for _, woken := range []string{"node", "koishi"} {
+		t.Run(woken, func(t *testing.T) {
+			t.Parallel()
+			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Researcher"}, feishusim.App{Name: "Coder"})
+			a := n.start(n.byGateway("researcher"))
+			b := n.start(n.byGateway("coder"))
+			n.nodeBot(apps[0], "http://"+a.Gateway().String(), nil,
+				rule{When: "write me", Hand: "http://" + a.Addr().String() + "/mcp", To: "coder", Say: "write a sort function"},
+				rule{When: "func sort", Say: "the coder has written it"})
+			var coder *program
+			if woken == "node" {
+				coder = n.nodeBot(apps[1], "http://"+b.Gateway().String(), nil,
+					rule{When: "sort function", Steps: []string{"Here is ", "quicksort: ", "func sort(xs []int)"}})
+			} else {
+				coder = n.koishiBot(apps[1], "http://"+b.Gateway().String(), "Here is quicksort: func sort(xs []int)")
+			}
+			n.connected(a)
+			n.connected(b)
+			_, err := n.SayPrivate(apps[0].ID, n.user.ID, "write me a sort function")
+			must(t, err)
+			task := n.hears(coder.sdkBot, "write a sort function")
+			if task.ChatType != "p2p" {
+				t.Errorf("the coder was given %+v", task)
+			}
+			answer, err := n.Wait(limited(t), func(m feishusim.Message) bool { return m.Text == "the coder has written it" })
+			must(t, err)
+			if asked, _ := n.Message(answer.ParentID); asked.Text != "write me a sort function" {
+				t.Errorf("A's person was told %+v", answer)
+			}
+			n.until("the task is completed", func() bool { return strings.Contains(n.get(b, "/v1/mailbox/tasks"), `"completed"`) })
+			n.neverSaw("relaypeer")
+		})
+	}
+}
+
+// koishiBot starts testdata/koishi/bot.mjs, which answers what it hears in private chats.
+func (n *tenant) koishiBot(app feishusim.App, base, answer string) *program {
+	n.t.Helper()
+	script, err := filepath.Abs(filepath.Join("testdata", "koishi", "bot.mjs"))
+	must(n.t, err)
+	settings, err := json.Marshal(map[string]any{"appId": app.ID, "appSecret": app.Secret, "endpoint": base + "/open-apis",
+		"answer": answer})
+	must(n.t, err)
+	node := exec.Command("node", script)
+	node.Dir = npmtest.Installed(n.t, filepath.Join("testdata", "koishi", "package.json"), "koishi")
+	node.Env = append(withoutProxy(), "BOT="+string(settings))
+	return n.program(app, node)
 }
 
 // neverSaw checks that no call to Feishu has a text in it.

@@ -2,9 +2,10 @@
 // folder in which the SDK is installed.
 //
 // BOT, in the environment, is JSON: appId, appSecret, domain ("": Feishu's own)
-// and rules. A rule {when, say, to, steps, picture} answers a message that mentions
-// the bot and has `when` in it: with `say` (Markdown) that mentions the bot named `to`,
-// with a card that grows by `steps`, or with a `picture` (base64). What the bot hears it
+// and rules. A rule {when, say, to, steps, picture, hand} answers a message that mentions
+// the bot, or stands in a private chat, and has `when` in it: with `say` (Markdown) that mentions the bot
+// named `to` (without `to`, a text), with a card that grows by `steps`, with a `picture` (base64), or not, and it gives the task
+// `say` to the agent `to` by MCP at the URL `hand`. What the bot hears it
 // prints, one JSON object a line; what the SDK logs goes to stderr. It ends when its
 // standard input does, or with an error when a call fails.
 
@@ -41,6 +42,27 @@ async function say(message, { to, say: text }) {
 	await reply(message, 'post', { zh_cn: { content: [[md]] } });
 }
 
+const answer = (message, { say: text }) => reply(message, 'text', { text });
+
+async function give(message, { hand: url, to, say: task }) {
+	let session;
+	const call = async (method, params, id) => {
+		const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
+		if (session) {
+			headers['mcp-session-id'] = session;
+		}
+		const got = await fetch(url, { method: 'POST', headers, body: JSON.stringify({ jsonrpc: '2.0', id, method, params }) });
+		session ??= got.headers.get('mcp-session-id');
+		const said = await got.text();
+		if (!got.ok || said.includes('"isError":true')) {
+			throw new Error(`${method}: ${got.status} ${said}`);
+		}
+	};
+	await call('initialize', { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'bot', version: '1' } }, 1);
+	await call('notifications/initialized');
+	await call('tools/call', { name: 'send_task', arguments: { to, task, callback_chat_id: message.chat_id } }, 2);
+}
+
 async function stream(message, { steps }) {
 	const element = { tag: 'markdown', element_id: 'content', content: 'Thinking…' };
 	const card = { schema: '2.0', config: { streaming_mode: true }, body: { elements: [element] } };
@@ -71,9 +93,11 @@ const events = new lark.EventDispatcher(options).register({
 			id: message.message_id, chat: message.chat_id, chatType: message.chat_type, type: message.message_type,
 			text, senderType: sender.sender_type, senderID: sender.sender_id.open_id, mentions,
 		}));
-		const rule = mentions.includes(bot.open_id) && rules.find(rule => text.includes(rule.when));
+		const meant = message.chat_type === 'p2p' || mentions.includes(bot.open_id);
+		const rule = meant && rules.find(rule => text.includes(rule.when));
 		if (rule) {
-			setImmediate(rule.steps ? stream : rule.picture ? show : say, message, rule); // the SDK acknowledges first
+			const act = rule.hand ? give : rule.steps ? stream : rule.picture ? show : rule.to ? say : answer;
+			setImmediate(act, message, rule); // the SDK acknowledges first
 		}
 	},
 });
