@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -16,17 +18,15 @@ import (
 )
 
 func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := envFlags("run", "run", stdout, stderr)
-	f.Usage = func() {
-		fmt.Fprint(f.Output(), "Usage: feishu-relay [run] [--env-file FILE]\n\nRuns the sidecar until SIGTERM or Ctrl-C, "+
-			"as in: feishu-relay run --env-file bot.env\n\n")
-		f.PrintDefaults()
-		fmt.Fprint(f.Output(), "\nEnvironment:\n\n")
-		printEnvironment(f.Output())
-	}
+	f := envFlags("run", "[run] [--env-file FILE]\n\nRuns the sidecar until SIGTERM or Ctrl-C, "+
+		"as in: feishu-relay run --env-file bot.env\n", stdout, stderr)
 	var ofFile []finding
 	f.report = func(found []finding) { ofFile = found }
 	if _, err := f.parse(args, 0); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(stdout, "\nEnvironment:\n\n")
+			printEnvironment(stdout)
+		}
 		return err
 	}
 	cfg, err := loadConfig()
