@@ -116,12 +116,8 @@ func (b *outgoing) IsDead(id string, to mailbox.AgentID) bool {
 	return slices.ContainsFunc(b.letters, func(d deadRef) bool { return d.id == id && d.to == to })
 }
 
-// isDead reports whether there is a dead letter of that name. b.mu is held, here and below.
-func (b *outgoing) isDead(name string) bool {
-	return slices.ContainsFunc(b.letters, func(d deadRef) bool { return d.name == name })
-}
-
 // removeDead removes the dead letters that which picks, and reports whether there were any.
+// b.mu is held, here and below.
 func (b *outgoing) removeDead(which func(deadRef) bool) bool {
 	before := len(b.letters)
 	b.letters = slices.DeleteFunc(b.letters, func(d deadRef) bool {

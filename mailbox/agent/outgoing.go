@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -482,7 +483,7 @@ func (b *outgoing) load(n *entry) (raw []byte, e mailbox.Envelope, err error) {
 // loaded before.
 func (b *outgoing) loadUnacked() error {
 	return b.unacked.Load(func(name string, r sentFile) error {
-		if b.isDead(name) {
+		if slices.ContainsFunc(b.letters, func(d deadRef) bool { return d.name == name }) {
 			b.unacked.Remove(name) // the process ended between the two files
 			return nil
 		}

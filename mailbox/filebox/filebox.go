@@ -10,7 +10,7 @@
 //
 // # Mail
 //
-// A message is written as <name>.<random>.tmp and renamed when it is whole. Nothing is
+// A message is written as <name>.tmp and renamed when it is whole. Nothing is
 // synced to the disk: a killed process loses and tears nothing, a power cut may
 // take the last seconds. The suffix holds the time behind the milliseconds and
 // random letters, so that names sort as the messages were put and no two are

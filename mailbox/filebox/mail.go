@@ -181,7 +181,13 @@ func (s *Store) put(e mailbox.Envelope, data []byte) (string, error) {
 		return "", err
 	}
 	name := s.newName(e.From)
-	return name, safefile.ReplaceFast(box, name, data)
+	if err = write(box, name+temp, data); err == nil {
+		err = box.Rename(name+temp, name)
+	}
+	if err != nil {
+		_ = box.Remove(name + temp)
+	}
+	return name, err
 }
 
 // replace writes data in the place of a message that waits.

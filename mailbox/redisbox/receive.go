@@ -143,10 +143,13 @@ func (r *reader) readSome(ctx context.Context) ([]redis.XMessage, error) {
 
 // look compares the stream with what it was, and begins at the start of another one.
 func (r *reader) look(ctx context.Context) error {
-	now, err := look(ctx, r.client, r.inbox)
+	ctx, cancel := within(ctx)
+	defer cancel()
+	seen, _, err := redislink.Look(ctx, r.client, r.inbox, redislink.EntryID{})
 	if err != nil {
 		return err
 	}
+	now := sight(seen)
 	if now.replaces(r.before, r.cursor) {
 		r.store.log.Warn("the inbox on redis is not the one that was read before; reading it from its beginning")
 		r.cursor = redislink.EntryID{}
@@ -185,13 +188,6 @@ func (s *sight) read(id redislink.EntryID) {
 		s.Length, s.First = 1, id
 	}
 	s.Exists = true
-}
-
-func look(ctx context.Context, client redis.UniversalClient, stream string) (sight, error) {
-	ctx, cancel := within(ctx)
-	defer cancel()
-	s, _, err := redislink.Look(ctx, client, stream, redislink.EntryID{})
-	return sight(s), err
 }
 
 const (
