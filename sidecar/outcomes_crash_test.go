@@ -11,8 +11,8 @@ import (
 	"feishu-relay/relay"
 )
 
-// A sidecar is killed right after its bot was given a message and the message was settled:
-// it is not handed over again, and yet everybody can read what became of it.
+// A sidecar is killed right after its bot was given a message, before that is noted, and right after
+// the message was settled, when it is not handed over again: everybody can read what became of it.
 func TestOutcomesOfSettledMessagesSurvive(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends {
@@ -21,7 +21,7 @@ func TestOutcomesOfSettledMessagesSurvive(t *testing.T) {
 				t.Parallel()
 				c := newCluster(t, onBackend(t, backend, setup{bots: 2, webhooks: []int{1}}))
 				const chat = "oc_1"
-				lives := []string{"settling:2", "settling:1", "settling:3"}
+				lives := []string{"settling:2", "delivered:1", "settling:1", "delivered:2", "settling:3"}
 				crashAt(c, crashStep{name: "settled", victim: victim, lives: lives}, chat)
 				ctx := limited(t)
 				c.finish(ctx)

@@ -19,7 +19,7 @@ func (c *config) logger(w io.Writer) *slog.Logger {
 	}
 	switch format {
 	case "console":
-		return slog.New(tint.NewHandler(w, &tint.Options{Level: c.LogLevel, TimeFormat: time.TimeOnly,
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: c.LogLevel, TimeFormat: time.TimeOnly,
 			NoColor: !newPaint(w).on, ReplaceAttr: forPeople}))
 	case "text":
 		return slog.New(slog.NewTextHandler(w, opts))

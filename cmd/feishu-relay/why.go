@@ -142,12 +142,12 @@ func (w *whyCall) find(ctx context.Context, groups []steer.Group, id relay.Messa
 		if about == "" {
 			return nil, fmt.Errorf("nobody has said anything in %s yet", groupName(g))
 		}
-		outcomes, complete, err := w.outcomes(ctx, about)
+		outcomes, since, err := w.outcomes(ctx, about)
 		if err != nil {
 			return nil, err
 		}
 		if entry != nil || len(outcomes) > 0 {
-			return w.explain(about, entry, outcomes, complete), nil
+			return w.explain(about, entry, outcomes, since), nil
 		}
 	}
 	if len(groups) == 0 {
@@ -180,26 +180,33 @@ func (w *whyCall) entry(ctx context.Context, id relay.MessageID) (*shownEntry, r
 	return nil, id, nil
 }
 
-func (w *whyCall) outcomes(ctx context.Context, id relay.MessageID) (found []outcome.Outcome, complete bool, err error) {
+// outcomes are those of a message; since is from when on all outcomes of the group are known.
+func (w *whyCall) outcomes(ctx context.Context, id relay.MessageID) (found []outcome.Outcome, since relay.Millis, err error) {
 	query := url.Values{"chat_id": {string(w.group.ChatID)}, "limit": {fmt.Sprint(whyOutcomes)}}
 	data, err := w.api.call(ctx, http.MethodGet, w.path("/v1/outcomes", query), nil)
 	if err != nil {
-		return nil, false, err
+		return nil, 0, err
 	}
 	var answer struct {
 		Outcomes []outcome.Outcome
 		Complete bool
 	}
 	if err := w.read(data, &answer); err != nil {
-		return nil, false, err
+		return nil, 0, err
+	}
+	if !answer.Complete || len(answer.Outcomes) >= whyOutcomes {
+		since = relay.MillisOf(w.now)
+		for _, o := range answer.Outcomes {
+			since = min(since, o.At)
+		}
 	}
 	found = slices.DeleteFunc(answer.Outcomes, func(o outcome.Outcome) bool { return o.RelayMsgID != id })
-	return found, answer.Complete, nil
+	return found, since, nil
 }
 
-// explain puts together what is known. Where all outcomes of the group are known, a bot without one
-// has not decided yet.
-func (w *whyCall) explain(id relay.MessageID, entry *shownEntry, outcomes []outcome.Outcome, complete bool) *explained {
+// explain puts together what is known. Where the outcomes of the message's time are known, a bot without
+// one has not decided yet.
+func (w *whyCall) explain(id relay.MessageID, entry *shownEntry, outcomes []outcome.Outcome, since relay.Millis) *explained {
 	x := &explained{Channel: w.group.Channel, ChatID: w.group.ChatID, Group: w.group.Name, MessageID: id, Message: entry,
 		Bots: []botFate{}}
 	sender := relay.AgentName("")
@@ -241,7 +248,7 @@ func (w *whyCall) explain(id relay.MessageID, entry *shownEntry, outcomes []outc
 		case !b.Online:
 			f.State, f.Do = fateOffline, w.say("start its sidecar: it is given the message if that is within RELAY_MAX_AGE",
 				"启动它的边车：在 RELAY_MAX_AGE 之内它还会收到")
-		case complete:
+		case since == 0 || entry != nil && relay.Millis(entry.TS) >= since:
 			f.State, f.Do = fateUndecided, w.say("it may wait behind an earlier message of this chat, or the judge "+
 				"thinks; if it stays so, its sidecar does not read this queue: `feishu-relay check` at both",
 				"它可能排在本群更早的消息后面，或裁判还在想；若一直这样，它的边车没有读这个队列：在两边运行 `feishu-relay check`")
