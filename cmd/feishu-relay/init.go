@@ -25,8 +25,8 @@ Sets up the sidecar of one bot: asks for what no flag gives, tries each answer a
 check does, writes an env file that only you can read, and prints what to do next in the
 bot's framework. Without a terminal nothing is asked.
 
-The app's secret comes from the variable FEISHU_APP_SECRET, or is asked for; a REDIS_URL
-with a password may come from the environment as well. Example:
+The app's secret comes from the variable FEISHU_APP_SECRET, or is asked for; REDIS_URL and
+FEISHU_BASE_URL may come from the environment as well. Example:
 
   feishu-relay init --framework openclaw --agent agent_a --app-id cli_0123456789abcdef
   feishu-relay init --framework own --agent agent_b --others agent_a.env
@@ -74,6 +74,7 @@ func runInit(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return errUsage
 	}
 	secret := os.Getenv("FEISHU_APP_SECRET")
+	*base = cmp.Or(*base, os.Getenv("FEISHU_BASE_URL"))
 	if *redis == "" && *data == "" && *others == "" {
 		*redis = os.Getenv("REDIS_URL")
 	}
@@ -404,7 +405,7 @@ func (i *initCall) askPlace(ctx context.Context, redis, data string) error {
 		fmt.Fprintln(i.out, i.t(defaultFolder.en, defaultFolder.zh))
 	}
 	return i.answer(ctx, data, question{prompt: i.t("Folder in which the bots meet (DATA_DIR)",
-		"机器人共用的文件夹（DATA_DIR）"), def: "~/.nanobot",
+		"机器人共用的文件夹（DATA_DIR）"), def: usualDataDir,
 		probe: probes, settings: []string{"DATA_DIR"}, take: func(answer string) error {
 			path, err := fullPath(answer) // whole, so that another user's sidecar finds the same
 			i.set["DATA_DIR"] = path
