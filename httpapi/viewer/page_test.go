@@ -30,6 +30,7 @@ func TestPage(t *testing.T) {
 		"another group meanwhile":            pageOfAnotherGroup,
 		"a find that is chosen":              pageWithAFind,
 		"names and sentences":                pageOfNames,
+		"what is open at first":              pageAtFirst,
 		"what ended a talk":                  pageOfAnEnd,
 		"thousands of groups":                pageOfManyGroups,
 		"nobody looks":                       pageNobodyLooksAt,
@@ -306,13 +307,42 @@ func pageOfNames(t *testing.T, browser *browsertest.Browser) {
 		t.Helper()
 		p.Wait(fmt.Sprint(want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('[data-message-id=om_3] [data-testid=sentence] > span')].map((e) => e.innerText)) === JSON.stringify(%s)`, browsertest.JS(want)))
 	}
-	says("agent_a got this", "小C did not get this: limit 4 reached", "agent_d has not got this yet: on its way")
+	says("BotA got this", "小C did not get this: limit 4 reached", "agent_d has not got this yet: on its way")
 	p.Wait("one name", `[...document.querySelectorAll('[data-agent=agent_b] .name')].every((e) => e.innerText === 'BotB' && e.title === 'agent_b')`)
 	if got := browsertest.Eval[string](p, `document.querySelector('[data-testid=outcome][data-agent=agent_c]').title`); got != "agent_c" {
 		t.Errorf("over a name stands %q, want the agent's id", got)
 	}
 	p.Press("l")
-	says("agent_a 已收到", "小C 没有收到：已达上限 4", "agent_d 尚未收到：正在投递")
+	says("BotA 已收到", "小C 没有收到：已达上限 4", "agent_d 尚未收到：正在投递")
+}
+
+// Without a group in the address a wide screen shows the newest one, and a phone the list.
+func pageAtFirst(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_old", "oc_x")
+	s.record("oc_old", 0, 2)
+	s.record("oc_x", 10, 2)
+	s.change(func() { s.group["last_stop"].(object)["message_id"] = "om_11" })
+	p := browser.Open(t, s.url, browsertest.Options{})
+	wantShown(t, p, 10, 11)
+	p.Wait("whose sidecar it is", `document.querySelector('[data-testid=whose]').innerText.endsWith('BotA')`)
+	stopped := `[...document.querySelectorAll('[data-testid=group-stopped]')].map((e) => e.closest('a').dataset.chatId + ': ' + e.title).join()`
+	p.Wait("the group that is stopped", stopped+` === 'oc_x: limit 3 reached'`)
+	s.say("oc_old", 20, 2)
+	p.Wait("the other group as the newest one", `document.querySelector('[data-testid=group]').dataset.chatId === 'oc_old'`)
+	s.change(func() {
+		s.kept = append(s.kept, object{"type": "outcome", "time": began, "outcome": object{"agent": "agent_c", "channel": "feishu", "chat_id": "oc_old",
+			"relay_msg_id": "om_21", "at": began, "stopped": "judge_no"}})
+	})
+	p.Wait("that it is stopped", stopped+` === 'oc_old: the judge saw nothing to answer,oc_x: limit 3 reached'`)
+	wantShown(t, p, 10, 11) // what is open stays open
+	s.say("oc_x", 12, 1)
+	p.Wait("that the other goes on", stopped+` === 'oc_old: the judge saw nothing to answer'`)
+
+	phone := browser.Open(t, s.url, browsertest.Options{Width: 390, Height: 844, Touch: true})
+	phone.Wait("the list alone", `document.querySelector('[data-testid=group]')?.checkVisibility() && !document.querySelector('#talk').checkVisibility()`)
+
+	nothing := browser.Open(t, newStandIn(t).url, browsertest.Options{})
+	nothing.Wait("the next command", `document.querySelector('#no-talk [data-testid=next-command]')?.innerText === 'feishu-relay check'`)
 }
 
 func pageOfManyGroups(t *testing.T, browser *browsertest.Browser) {

@@ -60,7 +60,9 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 			_ = json.NewEncoder(w).Encode(make(r))
 		})
 	}
-	answer("/v1/status", func(*http.Request) any { return object{"identity": object{"agent_name": "agent_a"}, "ready": true} })
+	answer("/v1/status", func(*http.Request) any {
+		return object{"identity": object{"agent_name": "agent_a", "bot_name": "BotA"}, "ready": true}
+	})
 	answer("/v1/transcripts", func(*http.Request) any { return object{"transcripts": s.list()} })
 	answer("/v1/transcripts/feishu/{chat}", s.page)
 	answer("/v1/outcomes", func(r *http.Request) any {

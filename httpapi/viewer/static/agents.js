@@ -8,6 +8,7 @@ import { plain, cut } from './text.js'
 import { agentAvatar, botName } from './person.js'
 import { age } from './age.js'
 import { Panel, orOff } from './panel.js'
+import { empty } from './empty.js'
 
 export class Agents extends Panel {
   async load() {
@@ -24,7 +25,7 @@ export class Agents extends Panel {
       h('header', null, h('h2', null, t('agents'))),
       !cards && h('p', { class: 'note', 'data-testid': 'mailbox-off' }, t('mailbox.off.agents')),
       h('div', { class: 'cards' }, ownCard(own, status), others.map((c) => card(c, c.queues))),
-      cards && !others.length && h('p', { class: 'empty' }, t('empty.agents')))
+      cards && !others.length && empty('empty.agents', 'AGENT_NAME=agent_b BOT_NAME=BotB LISTEN_ADDR=127.0.0.1:8797 feishu-relay run'))
   }
 }
 

@@ -14,6 +14,8 @@ import { System } from './system.js'
 import { keys, showKeys } from './keys.js'
 import { learn, onNames } from './names.js'
 import { clean } from './text.js'
+import { agentAvatar, botName, nameText } from './person.js'
+import { empty } from './empty.js'
 import { fault, say } from './notice.js'
 
 const STATUS_EVERY = 15_000 // ms
@@ -24,12 +26,22 @@ const groups = new GroupList(the('group-list'), named)
 const talk = new Talk({
   head: the('talk-head'), steering: the('talk-steer'), bar: the('talk-find'), picture: the('talk-depth'), scroller: the('talk-scroll'), top: the('talk-top'), list: the('talk-list'), newest: the('talk-newest'), aside: the('details'),
 })
+const wide = matchMedia('(min-width: 721px)') // as frame.css has it: list and conversation are side by side
 let status
+let latest // the group that was open last
 let connection = { name: 'connecting' }
 
-// go shows what the address says.
-function go() {
+// place is what the address says. Where it names no group, a wide screen shows the one that was
+// open last, else the newest.
+function place() {
   const at = route()
+  const group = latest ?? groups.groups[0]
+  return at.section === 'groups' && !at.chat && wide.matches && group ? { ...at, channel: group.channel, chat: group.chat_id } : at
+}
+
+// go shows the place.
+function go() {
+  const at = place()
   document.body.dataset.section = at.section
   for (const name of sections) the(name).hidden = name !== at.section
   for (const [name, panel] of Object.entries(panels)) name === at.section ? panel.show() : panel.hide()
@@ -48,6 +60,7 @@ function openGroup({ channel, chat, message }) {
     talk.hideDetails()
     return
   }
+  latest = { channel, chat_id: chat }
   const { conversation } = talk
   if (!talk.group || conversation.channel !== channel || conversation.chat !== chat) talk.open(group ?? { channel, chat_id: chat })
   if (message) talk.showDetails(message)
@@ -56,11 +69,19 @@ function openGroup({ channel, chat, message }) {
 
 // named shows what became known of the groups.
 function named() {
-  const at = route()
+  const at = place()
+  if (at.section === 'groups' && at.chat && the('talk').hidden) return go()
+  drawNoTalk()
   const group = groups.get(at.channel, at.chat)
   groups.opened(group)
   if (group) talk.name(group)
   drawTitle(at)
+}
+
+// drawNoTalk shows what to do where no conversation is open.
+function drawNoTalk() {
+  const none = groups.loaded && !groups.groups.length
+  show(the('no-talk'), none ? empty('empty.groups', 'feishu-relay check') : h('p', { class: 'empty' }, t(groups.loaded ? 'choose.group' : 'loading')))
 }
 
 function drawTitle({ section, channel, chat }) {
@@ -72,14 +93,26 @@ function drawRail() {
   const item = (name) => h('a', { href: '#/' + name, 'data-testid': 'nav-' + name }, icon(name), h('span', null, t(name)))
   const tool = (name, act, key, picture) => h('button', { type: 'button', class: 'icon-button', onclick: act, title: `${t(name)} (${key})`, 'aria-label': t(name), 'data-testid': 'tool-' + name.replace('key.', '') }, picture)
   show(the('rail'),
+    h('div', { id: 'whose', 'data-testid': 'whose' }),
     h('nav', { 'aria-label': t('sections') }, sections.map(item)),
     h('div', { class: 'tools' },
       h('span', { id: 'connection', 'data-testid': 'connection' }, h('i', null), h('span', null)),
       tool('key.theme', toggleTheme, 't', icon('theme')),
       tool('key.language', toggleLanguage, 'l', language() === 'zh' ? 'EN' : '中'),
       tool('keys', () => showKeys(), '?', '?')))
+  drawWhose()
   markRail()
   drawConnection()
+}
+
+// drawWhose shows whose sidecar this is.
+function drawWhose() {
+  const agent = status?.identity.agent_name
+  if (!agent) return
+  const whose = the('whose')
+  whose.title = t('whose', { name: nameText(agent) }) + ` (${clean(agent)})`
+  show(whose, agentAvatar(agent), botName(agent))
+  the('group-whose').textContent = t('whose', { name: nameText(agent) })
 }
 
 // markRail shows which section is open, and whether the system has a fault.
@@ -103,15 +136,16 @@ function drawConnection() {
 }
 
 function redraw() {
-  show(the('no-talk'), h('p', { class: 'empty' }, t('choose.group')))
+  drawNoTalk()
   the('group-title').textContent = t('groups')
+  drawWhose()
   the('talk-list').setAttribute('aria-label', t('messages'))
   the('details').setAttribute('aria-label', t('details'))
   drawRail()
   groups.draw()
   talk.redraw()
   for (const panel of Object.values(panels)) panel.redraw()
-  drawTitle(route())
+  drawTitle(place())
 }
 
 function toggleTheme() {
@@ -130,8 +164,9 @@ async function readStatus() {
   try {
     status = await api.status()
     learn(status.identity.agent_name, status.identity.bot_name)
+    drawWhose()
     markRail()
-    drawTitle(route())
+    drawTitle(place())
   } catch (error) {
     if (connection.name === 'live') fault(error)
   }
@@ -142,7 +177,7 @@ function beside(by) {
   if (group) location.hash = `#/groups/${encodeURIComponent(group.channel)}/${encodeURIComponent(group.chat_id)}`
 }
 
-const inTalk = (act) => () => route().chat && act()
+const inTalk = (act) => () => place().chat && act()
 
 keys({
   next: inTalk(() => talk.step(1)),
@@ -166,6 +201,7 @@ let renaming
 onNames(() => {
   renaming ??= setTimeout(() => {
     renaming = undefined
+    drawWhose()
     groups.draw()
     talk.redraw()
     for (const panel of Object.values(panels)) panel.redraw()
@@ -193,7 +229,8 @@ watch({
 })
 
 addEventListener('hashchange', go)
-document.addEventListener('visibilitychange', () => document.hidden || groups.opened(groups.get(route().channel, route().chat)))
+wide.addEventListener('change', go)
+document.addEventListener('visibilitychange', () => document.hidden || groups.opened(groups.get(place().channel, place().chat)))
 setInterval(() => connection.at && drawConnection(), 1000)
 setInterval(() => document.hidden || readStatus(), STATUS_EVERY)
 go()

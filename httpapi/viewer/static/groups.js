@@ -8,6 +8,9 @@ import { line } from './text.js'
 import { entryOf, forget, isBot, nameOf } from './conversation.js'
 import { remembered, remember } from './memory.js'
 import { hash } from './route.js'
+import { ENDS, wordOf } from './verdict.js'
+import { why } from './chips.js'
+import { empty } from './empty.js'
 import { learn } from './names.js'
 import { fault } from './notice.js'
 
@@ -33,22 +36,44 @@ export class GroupList {
 
   async load() {
     try {
-      const [{ transcripts }, { groups }] = await Promise.all([api.transcripts(), api.groups().catch(() => ({ groups: [] }))])
-      for (const bot of groups.flatMap((g) => g.bots)) learn(bot.agent, bot.name, true)
+      const { transcripts } = await api.transcripts()
       const known = new Map(this.groups.map((g) => [keyOf(g), g]))
       for (const { last } of transcripts) if (last && isBot(last)) learn(last.sender, last.sender_name)
       this.groups = transcripts.map((g) => {
-        const { fresh = 0, last } = known.get(keyOf(g)) ?? {}
-        return { ...g, fresh, last: last?.ts > newest(g) ? last : g.last } // an event may have been quicker
+        const { fresh = 0, last, stop, paused } = known.get(keyOf(g)) ?? {}
+        return { ...g, fresh, stop, paused, last: last?.ts > newest(g) ? last : g.last } // an event may have been quicker
       })
       for (const g of this.groups) if (!this.#seen.has(keyOf(g))) this.#read(g)
       this.#remember()
       this.loaded = true
       this.draw()
       this.changed()
+      this.#steered((await api.groups()).groups)
     } catch (error) {
       fault(error)
     }
+  }
+
+  // steered takes what the sidecar knows of the groups besides their messages.
+  #steered(groups) {
+    for (const { channel, chat_id, bots, last_stop, settings } of groups) {
+      for (const bot of bots) learn(bot.agent, bot.name, true)
+      const group = this.get(channel, chat_id)
+      if (!group) continue
+      if (last_stop && last_stop.message_id === group.last?.message_id) group.stop = { relay_msg_id: last_stop.message_id, stopped: last_stop.reason }
+      group.paused = Boolean(settings.paused)
+    }
+    this.draw()
+  }
+
+  // became takes note of a live outcome that stops a group at its newest message, or lets it go on.
+  #became(o) {
+    const group = this.get(o.channel, o.chat_id)
+    if (!group || o.relay_msg_id !== group.last?.message_id) return false
+    const stop = ENDS.has(wordOf(o)) ? o : o.delivered_at && group.stop?.agent === o.agent ? undefined : group.stop
+    if (stop === group.stop) return false
+    group.stop = stop
+    return true
   }
 
   get(channel, chat) {
@@ -75,7 +100,13 @@ export class GroupList {
       const group = this.get(e.channel, e.chat_id)
       if (group?.last?.message_id === e.relay_msg_id) group.last = forget({ ...group.last })
     }
-    if (!messages.length && !recalled.length) return
+    const stopped = events.filter((e) => e.type === 'outcome' && this.#became(e.outcome)).length > 0
+    const steered = events.filter((e) => e.type === 'notice' && e.set && 'paused' in e.set)
+    for (const e of steered) {
+      const group = this.get(e.channel, e.chat_id)
+      if (group) group.paused = Boolean(e.set.paused)
+    }
+    if (!messages.length && !recalled.length && !stopped && !steered.length) return
     this.#remember()
     this.draw()
   }
@@ -117,7 +148,7 @@ export class GroupList {
     const wanted = this.filter.hidden ? '' : this.filter.value.trim().toLowerCase()
     const shown = this.groups.filter((g) => `${g.name ?? ''} ${g.chat_id}`.toLowerCase().includes(wanted))
     const rows = shown.map((g) => this.#row(g))
-    if (!rows.length) show(this.list, h('p', { class: 'empty', 'data-testid': 'empty' }, t(this.loaded ? (wanted ? 'empty.filter' : 'empty.groups') : 'loading')))
+    if (!rows.length) show(this.list, !this.loaded || wanted ? h('p', { class: 'empty', 'data-testid': 'empty' }, t(wanted ? 'empty.filter' : 'loading')) : empty('empty.groups', 'feishu-relay check'))
     else this.#order(rows)
   }
 
@@ -141,15 +172,21 @@ export class GroupList {
     if (key === this.#open) row.setAttribute('aria-current', 'page')
     else row.removeAttribute('aria-current')
     const { last } = group
-    const says = JSON.stringify([language(), dayKey(Date.now()), group.name, newest(group), last?.message_id, last && nameOf(last), last?.recalled, unread, group.fresh])
+    const says = JSON.stringify([language(), dayKey(Date.now()), group.name, newest(group), last?.message_id, last && nameOf(last), last?.recalled, unread, group.fresh, stopOf(group), group.paused])
     if (row.says === says) return row
     row.says = says
     return show(row,
       h('bdi', { class: 'name' }, line(group.name || group.chat_id, 80)),
       h('time', { title: exact(newest(group)) }, brief(newest(group))),
       h('span', { class: 'last' }, last && [h('bdi', null, line(nameOf(last), 24)), ': ', last.recalled ? t('recalled') : line(last.content ?? '', 80)]),
-      unread && h('span', { class: 'unread', 'aria-label': t('unread') }, group.fresh ? number(group.fresh) : ''))
+      h('span', { class: 'signs' },
+        stopOf(group) && h('span', { class: 'state', 'data-state': 'stop', 'data-testid': 'group-stopped', title: stopOf(group) }, t('state.stop')),
+        group.paused && h('span', { class: 'state', 'data-state': 'wait', 'data-testid': 'group-paused' }, t('steer.paused')),
+        unread && h('span', { class: 'unread', 'aria-label': t('unread') }, group.fresh ? number(group.fresh) : '')))
   }
 }
+
+// stopOf says why the newest message of a group went to no bot; '' if none was stopped.
+const stopOf = ({ stop, last, limits }) => (stop && stop.relay_msg_id === last?.message_id ? why(stop, limits) : '')
 
 const newest = (group) => group.last?.ts ?? group.modified ?? 0

@@ -10,6 +10,7 @@ import { age } from './age.js'
 import { botName } from './person.js'
 import { Panel, orOff } from './panel.js'
 import { notice } from './notice.js'
+import { empty } from './empty.js'
 
 const tabs = ['tasks', 'inbox', 'dead']
 const SHOWN = 200 // rows; of more only the newest are shown
@@ -29,7 +30,7 @@ export class Mailbox extends Panel {
   draw() {
     const { off, tasks, inbox, dead } = this.data
     const header = h('header', null, h('h2', null, t('mailbox')))
-    if (off) return show(this.element, header, h('p', { class: 'note', 'data-testid': 'mailbox-off' }, t('mailbox.off')))
+    if (off) return show(this.element, header, h('div', { 'data-testid': 'mailbox-off' }, empty('mailbox.off', 'MAILBOX=on feishu-relay run')))
     const counts = { tasks: tasks.length, inbox: inbox.total, dead: dead.length }
     show(this.element, header,
       h('div', { class: 'tabs', role: 'tablist', onkeydown: (e) => this.#key(e) }, tabs.map((tab) => h('button', {
@@ -51,7 +52,7 @@ export class Mailbox extends Panel {
 
   draw_tasks() {
     const { tasks, self } = this.data
-    if (!tasks.length) return empty('empty.tasks')
+    if (!tasks.length) return empty('empty.tasks', 'feishu-relay mailbox send --type task AGENT "write a test"')
     return list(tasks, (task) => {
       const [from, to] = task.direction === 'sent' ? [self, task.peer] : [task.peer, self]
       return h('li', { 'data-testid': 'task', 'data-task-id': task.id, 'data-state': task.state },
@@ -106,7 +107,6 @@ export class Mailbox extends Panel {
   }
 }
 
-const empty = (word) => h('p', { class: 'empty', 'data-testid': 'empty' }, t(word))
 const list = (rows, row) => [
   h('ul', { class: 'rows' }, rows.slice(0, SHOWN).map(row)),
   rows.length > SHOWN && h('p', { class: 'soft' }, t('more.rows', { n: number(rows.length - SHOWN) })),

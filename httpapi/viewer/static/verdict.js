@@ -1,7 +1,7 @@
 // What an outcome means: the words of the API, put into four states.
 
 const NO_STOP = new Set(['own_message', 'duplicate', 'not_a_member', 'not_mentioned', 'not_for_me', 'muted']) // says nothing about the talk
-const ENDS = new Set(['max_depth', 'judge_no', 'judge_error', 'budget', 'paused', 'stopped_by_person'])
+export const ENDS = new Set(['max_depth', 'judge_no', 'judge_error', 'budget', 'paused', 'stopped_by_person'])
 
 // stateOf is 'pass' (the bot was given it), 'stop', 'wait' (it will be), or
 // 'skip' (it was not for that bot).

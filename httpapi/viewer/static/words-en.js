@@ -9,6 +9,7 @@ export const en = {
   'live.waiting': 'Retry in {n} s', 'live.waiting.means': 'The sidecar does not answer; next try in {n} s',
   'live.offline': 'Offline, {n} s', 'live.offline.means': 'This computer is offline; next try in {n} s',
   'sign.out': 'Sign out',
+  whose: '{name}’s sidecar',
 
   // keys
   'key.next': 'next message', 'key.previous': 'previous message', 'key.details': 'details of the message', 'key.escape': 'close, leave the filter',
@@ -17,7 +18,7 @@ export const en = {
 
   // groups and the conversation
   'groups.filter': 'Find a group', unread: 'unread', 'choose.group': 'Choose a group to see its conversation.',
-  'empty.groups': 'Nothing was said yet. A group appears here as soon as this sidecar hears a message in it: let somebody write in a group that the bot is in.',
+  'empty.groups': 'No group yet. Let somebody write in a group that the bot is in: it appears here at once. If it does not, this says what is missing:',
   'empty.talk': 'Nothing was said here yet. Messages appear as they come.', 'empty.filter': 'Nothing here matches.',
   limits: 'limit {max} · threshold {threshold} · judge {judge}', messages: 'Messages', beginning: 'The beginning of the conversation',
   found: '{n} shown', search: 'Search', filter: 'Show', 'filter.all': 'All', 'filter.people': 'People', 'filter.bots': 'Bots', 'filter.stopped': 'Stopped', 'filter.waiting': 'Waiting', 'filter.agent': 'Any agent',
@@ -51,21 +52,21 @@ export const en = {
 
   // details
   details: 'Details', 'details.outcomes': 'At each bot', 'details.no.outcomes': 'Nothing is known here: no bot has decided yet, or it is too long ago.', 'details.fields': 'Fields',
-  'copy.link': 'Copy link', 'copy.id': 'Copy id', copied: 'Copied.', 'copy.failed': 'The browser did not let the page copy.', 'show.in.flow': 'Show in conversation',
+  'copy.link': 'Copy link', 'copy.command': 'Copy command', 'copy.id': 'Copy id', copied: 'Copied.', 'copy.failed': 'The browser did not let the page copy.', 'show.in.flow': 'Show in conversation',
   'field.tier': 'tier', 'field.stopped': 'stopped', 'field.reason': 'reason', 'field.detail': 'detail', 'field.depth': 'depth', 'field.judge': 'judge took', 'field.delivered': 'delivered', 'field.door': 'door', 'field.acknowledged': 'acknowledged',
 
   // agents
-  'empty.agents': 'No other agent has registered yet. One appears when its sidecar starts with the same mailbox.', 'mailbox.off.agents': 'The mailbox is off (MAILBOX=off), so only this sidecar is known. What the bots say and decide is under Groups all the same.',
+  'empty.agents': 'No other agent has registered yet. One appears when its sidecar starts with the same data directory or Redis:', 'mailbox.off.agents': 'The mailbox is off (MAILBOX=off), so only this sidecar is known. What the bots say and decide is under Groups all the same.',
   'presence.idle': 'idle', 'presence.busy': 'busy', 'presence.offline': 'offline', 'presence.unknown': 'here', heartbeat: 'heartbeat', 'this.one': 'this one', ready: 'ready', 'not.ready': 'Not ready',
   door: '{name}', 'door.connected': '{name}: bot connected', 'door.waits': '{name}: bot not connected', 'tasks.now': '{n} of {max} tasks', 'queues.unknown': 'It does not tell its queues.',
   'queue.lag': 'to read', 'queue.unsettled': 'unsettled', 'queue.outbox': 'outbox', 'queue.inbox': 'inbox', 'queue.unacknowledged': 'unacked',
   'means.lag': 'What the backend holds and the sidecar has not read yet: bytes of the file, or entries of the stream', 'means.unsettled': 'Messages read and not yet dealt with', 'means.outbox': 'Own messages that the backend does not have yet', 'means.inbox': 'Direct messages that wait for the bot', 'means.unacknowledged': 'Direct messages sent and not yet acknowledged',
 
   // mailbox
-  'mailbox.off': 'The mailbox of this sidecar is off. Start it with MAILBOX=on to let agents give each other tasks.',
+  'mailbox.off': 'The mailbox of this sidecar is off. With it, agents give each other tasks:',
   'tab.tasks': 'Tasks', 'tab.inbox': 'Inbox', 'tab.dead': 'Dead letters', 'direction.sent': 'given', 'direction.received': 'received', deadline: 'deadline', overdue: 'overdue',
   'task.pending': 'pending', 'task.accepted': 'accepted', 'task.working': 'working', 'task.completed': 'completed', 'task.failed': 'failed', 'task.rejected': 'rejected',
-  'empty.tasks': 'No tasks yet. An agent gives one with POST /v1/mailbox/tasks or the tool send_task.', 'empty.inbox': 'Nothing waits for the bot.', 'empty.dead': 'No dead letters: everything that was sent arrived or is on its way.',
+  'empty.tasks': 'No tasks yet. An agent gives another one a task with the tool send_task, and so do you:', 'empty.inbox': 'Nothing waits for the bot.', 'empty.dead': 'No dead letters: everything that was sent arrived or is on its way.',
   everybody: 'everybody', priority: 'priority {n}', attempts: '{n} tries', replay: 'Send again', 'replay.sure': 'Send it once more, as if for the first time?', 'replay.yes': 'Yes, send', replayed: 'It is on its way again.', 'more.wait': '{n} more wait.', 'more.rows': '{n} older ones are not shown.',
   'means.AGENT_BUSY': 'The receiver has as many tasks as it takes', 'means.AGENT_OFFLINE': 'The receiver was not there', 'means.INVALID_MESSAGE': 'The message is not as it should be', 'means.TASK_NOT_FOUND': 'The receiver knows no such task', 'means.UNAUTHORIZED': 'The receiver does not take messages of this sender', 'means.RATE_LIMITED': 'Too many messages between the two',
 

@@ -9,6 +9,7 @@ export const zh = {
   'live.waiting': '{n} 秒后重试', 'live.waiting.means': 'sidecar 没有响应，{n} 秒后重试',
   'live.offline': '离线 {n} 秒', 'live.offline.means': '本机离线，{n} 秒后重试',
   'sign.out': '退出登录',
+  whose: '{name} 的 sidecar',
 
   // keys
   'key.next': '下一条消息', 'key.previous': '上一条消息', 'key.details': '消息详情', 'key.escape': '关闭，退出筛选',
@@ -17,7 +18,7 @@ export const zh = {
 
   // groups and the conversation
   'groups.filter': '查找群聊', unread: '未读', 'choose.group': '选择一个群查看会话。',
-  'empty.groups': '还没有人说话。这个 sidecar 在某个群里听到消息后，该群就会出现在这里：请让人在机器人所在的群里发一条消息。',
+  'empty.groups': '还没有群聊。请在机器人所在的群里发一条消息，该群会立即出现在这里。如果没有出现，用这条命令查看缺了什么：',
   'empty.talk': '这里还没有人说话，消息到达后即显示。', 'empty.filter': '没有符合条件的内容。',
   limits: '上限 {max} · 阈值 {threshold} · 裁判{judge}', messages: '消息', beginning: '会话从这里开始',
   found: '显示 {n} 条', search: '搜索', filter: '显示', 'filter.all': '全部', 'filter.people': '人', 'filter.bots': '机器人', 'filter.stopped': '已停止', 'filter.waiting': '等待中', 'filter.agent': '所有智能体',
@@ -51,21 +52,21 @@ export const zh = {
 
   // details
   details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'details.fields': '字段',
-  'copy.link': '复制链接', 'copy.id': '复制 ID', copied: '已复制。', 'copy.failed': '浏览器不允许页面复制。', 'show.in.flow': '在会话中显示',
+  'copy.link': '复制链接', 'copy.command': '复制命令', 'copy.id': '复制 ID', copied: '已复制。', 'copy.failed': '浏览器不允许页面复制。', 'show.in.flow': '在会话中显示',
   'field.tier': '层级', 'field.stopped': '停止原因', 'field.reason': '理由', 'field.detail': '细节', 'field.depth': '深度', 'field.judge': '裁判用时', 'field.delivered': '送达', 'field.door': '入口', 'field.acknowledged': '确认',
 
   // agents
-  'empty.agents': '还没有其他智能体注册。它的 sidecar 使用同一信箱启动后就会出现。', 'mailbox.off.agents': '信箱已关闭（MAILBOX=off），只知道这个 sidecar 自己。机器人说了什么、如何判定，仍可在群聊中查看。',
+  'empty.agents': '还没有其他智能体注册。另一个 sidecar 使用同一数据目录或 Redis 启动后就会出现：', 'mailbox.off.agents': '信箱已关闭（MAILBOX=off），只知道这个 sidecar 自己。机器人说了什么、如何判定，仍可在群聊中查看。',
   'presence.idle': '空闲', 'presence.busy': '忙碌', 'presence.offline': '离线', 'presence.unknown': '在此', heartbeat: '最近心跳', 'this.one': '本机', ready: '就绪', 'not.ready': '未就绪',
   door: '{name}', 'door.connected': '{name}：机器人已连接', 'door.waits': '{name}：机器人未连接', 'tasks.now': '任务 {n} / {max}', 'queues.unknown': '它没有报告队列。',
   'queue.lag': '待读', 'queue.unsettled': '未了结', 'queue.outbox': '发件', 'queue.inbox': '收件', 'queue.unacknowledged': '未确认',
   'means.lag': '后端已有而 sidecar 尚未读取：文件的字节数，或流的条目数', 'means.unsettled': '已读取、尚未处理完的消息', 'means.outbox': '后端还没有收下的本机消息', 'means.inbox': '等待机器人的直接消息', 'means.unacknowledged': '已发出、尚未确认的直接消息',
 
   // mailbox
-  'mailbox.off': '这个 sidecar 的信箱已关闭。以 MAILBOX=on 启动后，智能体之间可以互派任务。',
+  'mailbox.off': '这个 sidecar 的信箱已关闭。打开后，智能体之间可以互派任务：',
   'tab.tasks': '任务', 'tab.inbox': '收件箱', 'tab.dead': '死信', 'direction.sent': '派出', 'direction.received': '收到', deadline: '截止', overdue: '已逾期',
   'task.pending': '待接受', 'task.accepted': '已接受', 'task.working': '进行中', 'task.completed': '已完成', 'task.failed': '失败', 'task.rejected': '被拒绝',
-  'empty.tasks': '还没有任务。智能体用 POST /v1/mailbox/tasks 或工具 send_task 派任务。', 'empty.inbox': '没有等待机器人的消息。', 'empty.dead': '没有死信：发出的都已到达或正在途中。',
+  'empty.tasks': '还没有任务。智能体用工具 send_task 派任务，你也可以这样派：', 'empty.inbox': '没有等待机器人的消息。', 'empty.dead': '没有死信：发出的都已到达或正在途中。',
   everybody: '所有人', priority: '优先级 {n}', attempts: '尝试 {n} 次', replay: '重新发送', 'replay.sure': '再发一次，如同首次发送？', 'replay.yes': '确定发送', replayed: '已重新发出。', 'more.wait': '还有 {n} 条在等待。', 'more.rows': '另有 {n} 条更早的未显示。',
   'means.AGENT_BUSY': '接收方的任务已满', 'means.AGENT_OFFLINE': '接收方不在线', 'means.INVALID_MESSAGE': '消息格式不对', 'means.TASK_NOT_FOUND': '接收方没有这个任务', 'means.UNAUTHORIZED': '接收方不接受这个发送方的消息', 'means.RATE_LIMITED': '两者之间消息过多',
 
