@@ -99,7 +99,7 @@ func viewHostileText(t *testing.T, browser *browsertest.Browser) {
 	p.Wait("the whole of a long text", fmt.Sprintf(`document.querySelector(%s).firstChild.length + 10 > %d`, browsertest.JS(message("om_long")+" .text"), long))
 	for i := range hostile {
 		browsertest.Eval[bool](p, `(location.hash = '#/groups/feishu/' + encodeURIComponent(`+browsertest.JS(chat)+`) + '/' + encodeURIComponent(`+browsertest.JS(id(i))+`), true)`)
-		p.Wait("details", `document.querySelector('[data-testid=details]:not([hidden])')?.innerText.includes(`+browsertest.JS(id(i))+`)`)
+		p.Wait("details", `document.querySelector('[data-testid=details]:not([hidden])')?.textContent.includes(`+browsertest.JS(id(i))+`)`)
 		check("the details of " + string(id(i)))
 	}
 	p.Click(is("nav-agents"))

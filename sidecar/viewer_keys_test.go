@@ -110,7 +110,7 @@ func viewByKeyboard(t *testing.T, browser *browsertest.Browser, a *bot) {
 	}
 	p.Press("]")
 	p.Wait("a group", `location.hash.startsWith('#/groups/feishu/')`)
-	shows(p, is("message")) // what takes its place until then loses the focus
+	shows(p, message("om_ops_answer")) // what takes its place until then loses the focus
 	tabTo(is("nav-system"), chromedp.ModifierShift)
 	p.Press(kb.Enter)
 	shows(p, is("ready"))

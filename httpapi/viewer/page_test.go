@@ -227,8 +227,8 @@ func pageOfAnotherGroup(t *testing.T, browser *browsertest.Browser) {
 	if asked := s.calls("before="); len(asked) > 2 {
 		t.Errorf("looking for a message of the group that was left, it asked for %v", asked)
 	}
-	if browsertest.Eval[bool](p, `!document.querySelector('#details').hidden || document.querySelector('[data-testid=notice]') !== null`) {
-		t.Error("something is told of the message of the group that was left")
+	if got := browsertest.Eval[string](p, `[...document.querySelectorAll('#details:not([hidden]), [data-testid=notice]')].map((e) => e.innerText).join()`); got != "" {
+		t.Errorf("of the message of the group that was left is told %q", got)
 	}
 }
 
@@ -278,8 +278,8 @@ func pageOfAnEnd(t *testing.T, browser *browsertest.Browser) {
 		t.Errorf("the conversation ended at %s, want 3, as agent_c says", got)
 	}
 	hash(p, "#/groups/feishu/oc_x/om_1")
-	p.Wait("details", `document.querySelector('#details .note.stop')`)
-	if got := browsertest.Eval[string](p, fmt.Sprintf(end, "#details .note.stop")); got != "3" {
+	p.Wait("details", `document.querySelector('#details [data-state=stop] .says')`)
+	if got := browsertest.Eval[string](p, fmt.Sprintf(end, "#details [data-state=stop] .says")); got != "3" {
 		t.Errorf("by the details the conversation ended at %s, want 3", got)
 	}
 }
@@ -307,11 +307,21 @@ func pageOfNames(t *testing.T, browser *browsertest.Browser) {
 		t.Helper()
 		p.Wait(fmt.Sprint(want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('[data-message-id=om_3] [data-testid=sentence] > span')].map((e) => e.innerText)) === JSON.stringify(%s)`, browsertest.JS(want)))
 	}
-	says("BotA got this", "小C did not get this: limit 4 reached", "agent_d has not got this yet: on its way")
+	says("BotA got this and has not answered yet", "小C did not get this: limit 4 reached", "agent_d has not got this yet: on its way")
 	p.Wait("one name", `[...document.querySelectorAll('[data-agent=agent_b] .name')].every((e) => e.innerText === 'BotB' && e.title === 'agent_b')`)
 	if got := browsertest.Eval[string](p, `document.querySelector('[data-testid=outcome][data-agent=agent_c]').title`); got != "agent_c" {
 		t.Errorf("over a name stands %q, want the agent's id", got)
 	}
+	s.say("oc_x", 4, 1)
+	says("BotA got this", "小C did not get this: limit 4 reached", "agent_d has not got this yet: on its way")
+	hash(p, "#/groups/feishu/oc_x/om_3")
+	p.Wait("what to do", `[...document.querySelectorAll('#details [data-testid=advice]')].map((e) => e.innerText).join().includes('raise the limit')`)
+	if got := browsertest.Eval[string](p, `document.querySelector('#details').innerText`); strings.Contains(got, "agent_b") || !strings.Contains(got, "ms after it was said") || strings.Contains(got, "hard_limit") {
+		t.Errorf("the details are %q, want the times and no raw fields", got)
+	}
+	p.Click("[data-testid=raw] summary")
+	p.Wait("the raw fields", `document.querySelector('#details').innerText.includes('hard_limit')`)
+	hash(p, "#/groups/feishu/oc_x")
 	p.Press("l")
 	says("BotA 已收到", "小C 没有收到：已达上限 4", "agent_d 尚未收到：正在投递")
 }

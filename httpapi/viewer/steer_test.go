@@ -24,7 +24,7 @@ func pageSteering(t *testing.T, browser *browsertest.Browser) {
 	}
 	p.Click("[data-testid=steer-toggle]")
 	p.Wait("the panel", `document.querySelectorAll('[data-testid=steer-bot]').length === 2`)
-	if got := browsertest.Eval[string](p, `document.querySelector('[data-testid=steer-last]').innerText`); !strings.Contains(got, "max_depth: the hard limit") {
+	if got := browsertest.Eval[string](p, `document.querySelector('[data-testid=steer-last]').innerText`); !strings.Contains(got, "max_depth: as many bots' messages in a row") {
 		t.Errorf("the last stop is told as %q", got)
 	}
 	asked := 0
@@ -175,5 +175,5 @@ func pageOfNotices(t *testing.T, browser *browsertest.Browser) {
 	p.Wait("people only", `document.querySelectorAll('.message').length === 3`)
 	p.Click("[data-testid=filter-all]")
 	hash(p, "#/groups/feishu/oc_x/"+`notice%20notice%3A1`)
-	p.Wait("details", `!document.querySelector('#details').hidden && document.querySelector('#details').innerText.includes('notice:1')`)
+	p.Wait("details", `!document.querySelector('#details').hidden && document.querySelector('#details').textContent.includes('notice:1')`)
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"strings"
 
 	"feishu-relay/internal/web"
+	"feishu-relay/outcome"
 	"feishu-relay/relay"
 )
 
@@ -65,14 +67,36 @@ func load() map[string]file {
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(data)
-		files[path.Base(name)] = file{data, contentType(name), `"` + hex.EncodeToString(sum[:16]) + `"`}
+		files[path.Base(name)] = made(name, data)
 		return nil
 	})
+	files[reasonsFile] = made(reasonsFile, reasons())
 	if err != nil {
 		panic("viewer: " + err.Error()) // embedded files are always there
 	}
 	return files
+}
+
+// made is a file of the page.
+func made(name string, data []byte) file {
+	sum := sha256.Sum256(data)
+	return file{data, contentType(name), `"` + hex.EncodeToString(sum[:16]) + `"`}
+}
+
+const reasonsFile = "reasons.js"
+
+// reasons is a module with what each reason of a stop means and what to do, by language.
+func reasons() []byte {
+	type text struct {
+		Means string `json:"means"`
+		Do    string `json:"do"`
+	}
+	all := map[relay.Reason]map[string]text{}
+	for _, a := range outcome.Advices {
+		all[a.Reason] = map[string]text{"en": {a.Means.EN, a.Do.EN}, "zh": {a.Means.ZH, a.Do.ZH}}
+	}
+	data, _ := json.Marshal(all) // always possible
+	return append([]byte("export const reasons = "), data...)
 }
 
 // contentType does not ask the host's table of types, which may call a script

@@ -7,36 +7,38 @@ import { number } from './format.js'
 import { plain, cut } from './text.js'
 import { agentAvatar, botName } from './person.js'
 import { age } from './age.js'
+import * as seen from './seen.js'
+import { table } from './details.js'
 import { Panel, orOff } from './panel.js'
 import { empty } from './empty.js'
 
 export class Agents extends Panel {
   async load() {
-    const [cards, status] = await Promise.all([orOff(api.agents()), api.status()])
-    return { cards: cards?.agents, status }
+    const [cards, status, groups] = await Promise.all([orOff(api.agents()), api.status(), seen.groups()])
+    return { cards: cards?.agents, status, groups }
   }
 
   draw() {
-    const { cards, status } = this.data
+    const { cards, status, groups } = this.data
     const self = status.identity.agent_name
     const others = (cards ?? []).filter((c) => c.agent_id !== self).sort((a, b) => (a.agent_id < b.agent_id ? -1 : 1))
     const own = cards?.find((c) => c.agent_id === self) ?? { agent_id: self, description: status.identity.bot_name ?? '', capabilities: [], current_tasks: [] }
     show(this.element,
       h('header', null, h('h2', null, t('agents'))),
       !cards && h('p', { class: 'note', 'data-testid': 'mailbox-off' }, t('mailbox.off.agents')),
-      h('div', { class: 'cards' }, ownCard(own, status), others.map((c) => card(c, c.queues))),
+      h('div', { class: 'cards' }, ownCard(own, status, groups), others.map((c) => card(c, c.queues, groups))),
       cards && !others.length && empty('empty.agents', 'AGENT_NAME=agent_b BOT_NAME=BotB LISTEN_ADDR=127.0.0.1:8797 feishu-relay run'))
   }
 }
 
-function ownCard(own, status) {
+function ownCard(own, status, groups) {
   const sum = (get) => Object.values(status.queues).reduce((n, q) => n + get(q), 0)
   const queues = {
     lag: sum((q) => q.lag), unsettled: sum((q) => q.unsettled), outbox: sum((q) => q.outbox.pending),
     inbox: status.mailbox?.waiting ?? own.queues?.inbox, unacknowledged: status.mailbox?.unacknowledged ?? own.queues?.unacknowledged,
   }
   const { name, connected } = status.door
-  return card(own, queues, [
+  return card(own, queues, groups, [
     h('span', { class: 'state', 'data-state': 'own', 'data-testid': 'this-one' }, t('this.one')),
     h('span', { class: 'state', 'data-state': status.ready ? 'pass' : 'stop' }, t(status.ready ? 'ready' : 'not.ready')),
     h('span', { class: 'state', 'data-state': connected === undefined ? 'skip' : connected ? 'pass' : 'wait' },
@@ -49,7 +51,8 @@ function bar(n, most) {
   return s('svg', { class: 'bar', viewBox: '0 0 100 1', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, s('rect', { width: part, height: 1 }))
 }
 
-function card(c, queues, marks) {
+function card(c, queues, groups, marks) {
+  const waiting = Object.keys(queues ?? {}).filter((name) => queues[name] > 0)
   const { status = 'unknown', current_tasks: tasks = [], max_concurrent_tasks: most } = c
   return h('article', { class: 'card agent', 'data-testid': 'agent', 'data-agent': c.agent_id, 'data-state': status },
     h('div', { class: 'title' }, agentAvatar(c.agent_id),
@@ -58,8 +61,8 @@ function card(c, queues, marks) {
     marks && h('div', { class: 'tags' }, marks),
     c.description && h('p', { class: 'description', dir: 'auto' }, plain(cut(c.description, 300))),
     c.capabilities?.length > 0 && h('div', { class: 'tags' }, c.capabilities.slice(0, 20).map((w) => h('span', { class: 'tag' }, plain(cut(w, 40))))),
-    most !== undefined && h('div', { class: 'tasks' }, h('span', null, t('tasks.now', { n: tasks.length, max: most })), bar(tasks.length, most)),
-    queues ? h('dl', { class: 'figures' }, ['lag', 'unsettled', 'outbox', 'inbox', 'unacknowledged'].map((name) =>
-      h('div', { title: t('means.' + name), 'data-queue': name, 'data-some': queues[name] > 0 }, h('dt', null, t('queue.' + name)), h('dd', null, queues[name] === undefined ? '—' : number(queues[name])))))
-      : h('p', { class: 'soft' }, t('queues.unknown')))
+    tasks.length > 0 && most !== undefined && h('div', { class: 'tasks' }, h('span', null, t('tasks.now', { n: tasks.length, max: most })), bar(tasks.length, most)),
+    table(seen.lines(groups, c.agent_id)),
+    waiting.length > 0 && h('dl', { class: 'figures' }, waiting.map((name) =>
+      h('div', { title: t('means.' + name), 'data-queue': name }, h('dt', null, t('queue.' + name)), h('dd', null, number(queues[name]))))))
 }

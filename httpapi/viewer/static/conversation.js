@@ -27,6 +27,7 @@ export class Conversation {
   // add takes entries and returns those that are new here, in order, and as changed
   // those that were known: they say more now, or what they reply to has come.
   add(entries) {
+    const before = this.newest
     const fresh = []
     const changed = []
     for (const entry of entries) {
@@ -43,7 +44,19 @@ export class Conversation {
     }
     fresh.sort((a, b) => a.ts - b.ts)
     if (fresh.length) this.#merge(fresh)
+    if (before && before !== this.newest && !changed.includes(before)) changed.push(before) // it may be answered now
     return { fresh, changed }
+  }
+
+  // newest is the newest message, which nobody has answered.
+  get newest() {
+    return this.entries.findLast((e) => !isNotice(e))
+  }
+
+  // answered reports whether a bot has said something after a message.
+  answered({ ts }, agent) {
+    for (let i = this.entries.length - 1; i >= 0 && this.entries[i].ts > ts; i--) if (isBot(this.entries[i]) && this.entries[i].sender === agent) return true
+    return false
   }
 
   // adopt returns the replies that waited for entry.

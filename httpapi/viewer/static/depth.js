@@ -3,12 +3,13 @@
 
 import { h, s, show } from './h.js'
 import { t } from './i18n.js'
-import { clock, moment } from './format.js'
+import { second, sameDay, brief } from './format.js'
 import { clean, cut } from './text.js'
 import { isBot, isNotice, nameOf } from './conversation.js'
 import { overall } from './verdict.js'
 
-const STEP = 9 // px from one message to the next
+const LEAST = 9 // px from one message to the next, at least
+const LOOSE = 12 // px of line beside a message to which no line leads
 const HEIGHT = 64
 const LEFT = 28 // for the numbers
 const RIGHT = 8
@@ -18,6 +19,7 @@ const BOTTOM = 16 // for the times
 // DepthPicture draws into element; go(id) is called for the message that is chosen.
 export class DepthPicture {
   #drawn = []
+  #step = LEAST // px from one message to the next
   #chosen = -1
 
   constructor(element, go) {
@@ -32,7 +34,7 @@ export class DepthPicture {
   draw(conversation, entries, end, limits) {
     this.again = () => this.draw(conversation, entries, end, limits)
     const width = this.element.clientWidth
-    const room = Math.max(1, Math.floor((width - LEFT - RIGHT) / STEP))
+    const room = Math.max(1, Math.floor((width - LEFT - RIGHT) / LEAST))
     const list = []
     for (let i = end; i >= 0 && list.length < room; i--) if (!isNotice(entries[i])) list.unshift(entries[i])
     this.#drawn = list
@@ -43,16 +45,25 @@ export class DepthPicture {
     }
     const deepest = Math.max(limits?.max_depth ?? 0, ...list.map((e) => e.depth ?? 0))
     const y = (depth) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - depth / deepest)
-    const x = (i) => LEFT + STEP * i + STEP / 2
+    const step = (this.#step = (width - LEFT - RIGHT) / list.length)
+    const x = (i) => LEFT + step * i + step / 2
     const picture = s('svg', {
       viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: 'img', tabindex: '0', 'data-testid': 'depth', 'aria-label': t('depth.picture', { n: list.length, deepest: Math.max(...list.map((e) => e.depth ?? 0)) }),
     },
     limits && [limitLine('threshold', limits.threshold, y, width), limitLine('max', limits.max_depth, y, width)],
     s('line', { class: 'ground', x1: LEFT, x2: width - RIGHT, y1: y(0), y2: y(0) }),
-    s('path', { class: 'steps', d: steps(list, x, y) }),
+    s('path', { class: 'steps', d: steps(list, x, y, step, adjacent(list, conversation)) }),
     list.map((entry, i) => dot(entry, x(i), y, conversation)),
-    times(list, x))
-    show(this.element, picture)
+    times(list, x, width))
+    show(this.element, this.#head(limits), picture)
+  }
+
+  // head is what the picture shows, and what its colours and lines mean.
+  #head(limits) {
+    const item = (sign, text) => h('span', null, h('i', { class: 'key ' + sign }), text)
+    return h('div', { class: 'depth-head' }, h('h3', null, t('depth.title')),
+      h('div', { class: 'legend', 'aria-hidden': 'true' }, item('person', t('depth.person')), item('pass', t('state.pass')), item('wait', t('state.wait')), item('stop', t('state.stop')),
+        limits && [item('threshold', t('depth.threshold', { n: limits.threshold })), item('max', t('depth.max', { n: limits.max_depth }))]))
   }
 
   // show marks the dot of a message, if it is drawn.
@@ -63,7 +74,7 @@ export class DepthPicture {
 
   #nearest(event) {
     const { left } = this.element.getBoundingClientRect()
-    return Math.round((event.clientX - left - LEFT - STEP / 2) / STEP)
+    return Math.round((event.clientX - left - LEFT - this.#step / 2) / this.#step)
   }
 
   #choose(i, go) {
@@ -91,17 +102,44 @@ function limitLine(kind, depth, y, width) {
   ]
 }
 
-function steps(list, x, y) {
-  return list.map((e, i) => `${i ? 'L' : 'M'}${x(i) - STEP / 2} ${y(e.depth ?? 0)}H${x(i) + STEP / 2}`).join('')
+// adjacent is the set of messages of list whose predecessor in it is the one in the conversation
+// too: a filter leaves others out.
+function adjacent(list, { entries }) {
+  const found = new Set()
+  let at = entries.indexOf(list[0])
+  if (at < 0) return found // found further back
+  const next = () => {
+    do at++
+    while (at < entries.length && isNotice(entries[at]))
+    return entries[at]
+  }
+  for (let i = 1; i < list.length; i++) {
+    if (next() === list[i]) found.add(list[i])
+    else while (at < entries.length && entries[at] !== list[i]) at++
+  }
+  return found
+}
+
+function steps(list, x, y, step, joined) {
+  const loose = Math.min(step / 2, LOOSE)
+  const reach = (e) => (joined.has(e) ? step / 2 : loose)
+  return list.map((e, i) => `${joined.has(e) ? 'L' : 'M'}${x(i) - reach(e)} ${y(e.depth ?? 0)}H${x(i) + reach(list[i + 1])}`).join('')
 }
 
 function dot(entry, x, y, conversation) {
-  const label = s('title', null, `${clock(entry.ts)} ${clean(cut(nameOf(entry), 64))}` + (entry.depth ? ` · ${t('depth.n', { n: entry.depth })}` : ''))
+  const label = s('title', null, `${second(entry.ts)} ${clean(cut(nameOf(entry), 64))}` + (entry.depth ? ` · ${t('depth.n', { n: entry.depth })}` : ''))
   if (!isBot(entry)) return s('rect', { class: 'dot person', 'data-go': entry.message_id, x: x - 2, y: y(0) - 2, width: 4, height: 4 }, label)
   return s('circle', { class: 'dot', 'data-go': entry.message_id, 'data-state': overall(conversation.outcomes(entry.message_id)), cx: x, cy: y(entry.depth ?? 0), r: 3.2 }, label)
 }
 
-function times(list, x) {
-  const at = list.length < 12 ? [0] : [0, list.length - 1]
-  return at.map((i) => s('text', { class: 'time', x: i ? x(i) + STEP / 2 : LEFT, y: HEIGHT - 3, 'text-anchor': i ? 'end' : 'start' }, moment(list[i].ts)))
+// times are under the first message, the last, and some between.
+function times(list, x, width) {
+  const n = Math.min(list.length, Math.max(2, Math.floor(width / 220)))
+  const at = [...new Set(Array.from({ length: n }, (_, i) => (n > 1 ? Math.round((i * (list.length - 1)) / (n - 1)) : 0)))]
+  return at.map((i, k) => {
+    const [where, anchor] = k === 0 ? [LEFT, 'start'] : k === at.length - 1 ? [width - RIGHT, 'end'] : [x(i), 'middle']
+    return s('text', { class: 'time', x: where, y: HEIGHT - 3, 'text-anchor': anchor }, timeOf(list[i].ts))
+  })
 }
+
+const timeOf = (ts) => (sameDay(ts, Date.now()) ? second(ts) : `${brief(ts)} ${second(ts)}`)

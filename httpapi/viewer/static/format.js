@@ -22,6 +22,8 @@ const valid = (ms) => Number.isFinite(ms) && Math.abs(ms) < 8.64e15
 const written = (ms, options) => (valid(ms) ? time(options).format(ms) : '—')
 
 export const clock = (ms) => written(ms, { hour: '2-digit', minute: '2-digit' })
+export const second = (ms) => written(ms, { hour: '2-digit', minute: '2-digit', second: '2-digit' })
+export const sameDay = (a, b) => dayKey(a) === dayKey(b)
 export const exact = (ms) => written(ms, { dateStyle: 'medium', timeStyle: 'medium' })
 export const day = (ms) => written(ms, { weekday: 'short', year: 'numeric', month: 'long', day: 'numeric' })
 export const dayKey = (ms) => (valid(ms) ? new Date(ms).toDateString() : '')
@@ -57,7 +59,8 @@ export function span(ms) {
 
 // listed puts nodes into a row, as in "a, b and c".
 export function listed(nodes) {
-  const parts = new Intl.ListFormat(locale()).formatToParts(nodes.map((_, i) => String(i)))
+  const style = language() === 'zh' ? 'narrow' : 'long' // "甲、乙", and "a and b"
+  const parts = new Intl.ListFormat(locale(), { style }).formatToParts(nodes.map((_, i) => String(i)))
   return parts.map(({ type, value }) => (type === 'element' ? nodes[Number(value)] : value))
 }
 

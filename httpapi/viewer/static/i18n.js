@@ -2,6 +2,7 @@
 
 import { en } from './words-en.js'
 import { zh } from './words-zh.js'
+import { reasons } from './reasons.js'
 import { remembered, remember } from './memory.js'
 
 const words = { en, zh }
@@ -30,4 +31,7 @@ export function filled(key, nodes) {
 }
 
 // explain says in words what a word of the API means; '' if there is no more to say.
-export const explain = (word) => words[chosen]['means.' + word] ?? ''
+export const explain = (word) => reasons[word]?.[chosen].means ?? words[chosen]['means.' + word] ?? ''
+
+// advise says what to do about a reason of the API, or about a state; '' if nothing is known.
+export const advise = (word) => reasons[word]?.[chosen].do ?? words[chosen]['do.' + word] ?? ''

@@ -83,10 +83,11 @@ function quote(entry, { conversation }) {
 }
 
 // paint brings what became of a message up to date.
-export function paint(slot, entry, { conversation, limits }) {
+export function paint(slot, entry, view) {
+  const { conversation, limits } = view
   const outcomes = conversation.outcomes(entry.message_id)
   const article = slot.querySelector('.message')
-  article.querySelector('.chips').replaceChildren(...chips(entry, outcomes, limits).filter(Boolean))
+  article.querySelector('.chips').replaceChildren(...chips(entry, view).filter(Boolean))
   const state = isBot(entry) ? overall(outcomes) : undefined
   if (state) article.dataset.state = state
   const end = isBot(entry) ? endedBy(outcomes) : undefined

@@ -8,6 +8,7 @@ import { plain, cut } from './text.js'
 import { age } from './age.js'
 import { botName } from './person.js'
 import { table } from './details.js'
+import * as seen from './seen.js'
 import { Panel } from './panel.js'
 
 const EVERY = 5000 // ms
@@ -17,7 +18,10 @@ export class System extends Panel {
     super(element, EVERY)
   }
 
-  load = () => api.status()
+  async load() {
+    const [status, groups] = await Promise.all([api.status(), seen.groups()])
+    return { ...status, groups }
+  }
 
   draw() {
     const s = this.data
@@ -32,22 +36,24 @@ export class System extends Panel {
           [t('version'), mono(s.version)], [t('started'), s.started && age(s.started)], [t('backend'), s.backend],
           [t('membership'), s.membership && `${s.membership.check} · ${t(s.membership.enforced ? 'enforced' : 'not.enforced')}`],
         ])),
+        s.groups.length > 0 && card('groups', table(seen.lines(s.groups))),
         card('door.title', table([
           [t('door.name'), h('code', null, s.door.name)], [t('door.bot'), s.door.connected === undefined ? t('unknown') : yes(s.door.connected, 'connected', 'away')],
           [t('connector'), s.connector !== undefined && yes(s.connector, 'connected', 'away')],
-          [t('gateway.bot'), s.gateway && yes(s.gateway.connected, 'connected', 'away')], [t('gateway.drafts'), s.gateway && number(s.gateway.drafts ?? 0)],
+          [t('gateway.bot'), s.gateway && yes(s.gateway.connected, 'connected', 'away')], [t('gateway.drafts'), s.gateway && s.gateway.drafts > 0 && number(s.gateway.drafts)],
         ])),
         card('limits.title', limits(s.limits)),
         card('judge.title', judge(s.judge)),
         Object.entries(s.queues).map(([name, q]) => queue(name, q)),
-        s.mailbox && card('mailbox', table([[t('backend'), s.mailbox.backend], [t('queue.inbox'), number(s.mailbox.waiting)], [t('queue.unacknowledged'), number(s.mailbox.unacknowledged)], [t('open.tasks'), number(s.mailbox.open_tasks)]])),
-        card('missing.title', missing(s.missing))),
+        s.mailbox && card('mailbox', table([[t('backend'), s.mailbox.backend], [t('queue.inbox'), some(s.mailbox.waiting)], [t('queue.unacknowledged'), some(s.mailbox.unacknowledged)], [t('open.tasks'), some(s.mailbox.open_tasks)]])),
+        Object.keys(s.missing ?? {}).length > 0 && card('missing.title', missing(s.missing))),
       h('h3', null, t('errors')), errors(s.last_errors),
       s.token_required && h('form', { method: 'post', action: '/sign-out' }, h('button', { 'data-testid': 'sign-out' }, icon('out'), t('sign.out'))))
   }
 }
 
 const card = (title, ...inside) => h('section', { class: 'card' }, h('h3', null, t(title)), inside)
+const some = (n) => n > 0 && number(n) // zeros are left out
 const mono = (text) => text && h('span', { class: 'mono' }, text)
 const yes = (is, good, bad) => h('span', { class: 'state', 'data-state': is ? 'pass' : 'wait' }, t(is ? good : bad))
 
@@ -60,7 +66,7 @@ function judge(j) {
   if (typeof j === 'string') return h('p', null, h('code', null, j), ' ', h('span', { class: 'soft' }, explain('judge.' + j)))
   return table([
     [t('judge.model'), mono(j.model)], [t('judge.breaker'), h('span', { class: 'state', 'data-state': j.breaker === 'closed' ? 'pass' : 'wait', title: explain('breaker.' + j.breaker) }, j.breaker)],
-    [t('judge.failures'), j.failures && number(j.failures)], [t('judge.retry'), j.retry_at && age(j.retry_at)], [t('judge.calls'), number(j.calls ?? 0)],
+    [t('judge.failures'), some(j.failures)], [t('judge.retry'), j.retry_at && age(j.retry_at)], [t('judge.calls'), some(j.calls)],
   ])
 }
 
@@ -69,18 +75,16 @@ function queue(name, q) {
   return h('section', { class: 'card', 'data-testid': 'queue', 'data-queue': name }, h('h3', null, t('queue.of.' + name)),
     table([
       [t('queue.state'), yes(q.connected && q.reading, 'queue.read', 'queue.not.read')],
-      [t('queue.lag'), number(q.lag)], [t('queue.unsettled'), number(q.unsettled)],
-      [t('queue.outbox'), q.outbox.pending ? `${number(q.outbox.pending)} · ${bytes(q.outbox.pending_bytes)}` : '0'],
-      [t('queue.published'), number(q.outbox.published)], [t('queue.republished'), q.outbox.republished && number(q.outbox.republished)],
-      [t('queue.failed'), q.outbox.failed && number(q.outbox.failed)], [t('error'), (q.error || q.outbox.error) && plain(cut(q.error || q.outbox.error, 400))],
+      [t('queue.lag'), some(q.lag)], [t('queue.unsettled'), some(q.unsettled)],
+      [t('queue.outbox'), q.outbox.pending > 0 && `${number(q.outbox.pending)} · ${bytes(q.outbox.pending_bytes)}`],
+      [t('queue.published'), some(q.outbox.published)], [t('queue.republished'), some(q.outbox.republished)],
+      [t('queue.failed'), some(q.outbox.failed)], [t('error'), (q.error || q.outbox.error) && plain(cut(q.error || q.outbox.error, 400))],
       ...counted.map(([event, n]) => [h('code', null, event), number(n)]),
     ]))
 }
 
 function missing(m) {
-  const gaps = Object.entries(m ?? {})
-  if (!gaps.length) return h('p', { class: 'soft' }, t('missing.none'))
-  return table(gaps.map(([agent, n]) => [botName(agent), t('missing.n', { n: number(n) })]))
+  return table(Object.entries(m).map(([agent, n]) => [botName(agent), t('missing.n', { n: number(n) })]))
 }
 
 function errors(list) {

@@ -41,24 +41,23 @@ export const en = {
   'source.record': 'set by people', 'source.file': 'from the groups file', 'source.env': 'from the environment', 'kind.command': 'command', 'kind.answer': 'answer', 'kind.stop': 'stop', 'act.stop': 'Bots were stopped', 'act.continue': 'What was stopped goes on', 'act.set': 'Settings were changed:', 'act.answer': 'Answer', 'by.api': 'over the API', recalled: 'recalled', edited: 'edited',
 
   // what became of a message
-  'depth.n': 'depth {n}', 'depth.means': 'The {n}. message of bots in a row', 'depth.none': 'No message of a bot here, so no depth to show.',
+  'depth.n': 'depth {n}', 'depth.means': 'The {n}. message of bots in a row', 'depth.title': 'Bots’ messages in a row', 'depth.person': 'person', 'depth.threshold': 'up to {n}: the judge is not asked', 'depth.max': 'from {n}: stopped', 'depth.none': 'No message of a bot here, so no depth to show.',
   'depth.picture': 'Depth of the last {n} messages, at most {deepest}. Arrow keys choose a message, Enter goes there.',
   'limit.threshold': 'Threshold {n}: up to here messages pass unasked', 'limit.max': 'Hard limit {n}: from here on messages are stopped',
-  after: 'after {time}',
+
   'state.pass': 'delivered', 'state.stop': 'stopped', 'state.wait': 'waits', 'state.skip': 'not for it', 'state.acknowledged': 'acknowledged',
   'ended': 'The conversation stopped here: {why}',
-  'became.pass': '{who} got this', 'became.acknowledged': '{who} got and confirmed this', 'became.wait': '{who} has not got this yet: on its way', 'became.stop': '{who} did not get this: {why}', 'became.skip': '{who} has not decided on this yet',
+  'became.pass': '{who} got this', 'became.acknowledged': '{who} got and confirmed this', 'became.quiet': '{who} got this and has not answered yet', 'became.wait': '{who} has not got this yet: on its way', 'became.stop': '{who} did not get this: {why}', 'became.skip': '{who} has not decided on this yet',
   'why.max_depth': 'limit {n} reached', 'why.judge_no': 'the judge saw nothing to answer', 'why.judge_error': 'the judge gave no verdict', 'why.budget': 'the budget of this hour is used up', 'why.paused': 'bots are paused', 'why.stopped_by_person': 'a person stopped the bots', 'why.muted': 'muted', 'why.not_for_me': 'meant for another bot', 'why.not_mentioned': 'not mentioned', 'why.not_a_member': 'not in this group', 'why.duplicate': 'had it already', 'why.bad_signature': 'wrong signature', 'why.malformed': 'not readable', 'why.expired': 'too old by then', 'why.recalled': 'recalled before that', 'why.undeliverable': 'refused, or not answered in time',
 
   // details
-  details: 'Details', 'details.outcomes': 'At each bot', 'details.no.outcomes': 'Nothing is known here: no bot has decided yet, or it is too long ago.', 'details.fields': 'Fields',
+  details: 'Details', 'details.outcomes': 'At each bot', 'details.no.outcomes': 'Nothing is known here: no bot has decided yet, or it is too long ago.', 'took.delivered': 'Delivered {time} after it was said', advice: 'What to do', 'do.wait': 'The bot is not there, or is still at an earlier message. It is given this one when it comes, within `RELAY_MAX_AGE`. `feishu-relay check` shows whether it is connected.', 'do.pass': 'The bot has it. If it does not answer, its framework drops messages of bots or answers only when it is named: set `INJECT_MENTION=always`, then look in docs/frameworks.md.', colon: ': ', comma: ', ', 'took.judge': 'the judge took {time}', 'took.acknowledged': 'confirmed after {time}', 'details.fields': 'Raw fields',
   'copy.link': 'Copy link', 'copy.command': 'Copy command', 'copy.id': 'Copy id', copied: 'Copied.', 'copy.failed': 'The browser did not let the page copy.', 'show.in.flow': 'Show in conversation',
-  'field.tier': 'tier', 'field.stopped': 'stopped', 'field.reason': 'reason', 'field.detail': 'detail', 'field.depth': 'depth', 'field.judge': 'judge took', 'field.delivered': 'delivered', 'field.door': 'door', 'field.acknowledged': 'acknowledged',
 
   // agents
   'empty.agents': 'No other agent has registered yet. One appears when its sidecar starts with the same data directory or Redis:', 'mailbox.off.agents': 'The mailbox is off (MAILBOX=off), so only this sidecar is known. What the bots say and decide is under Groups all the same.',
   'presence.idle': 'idle', 'presence.busy': 'busy', 'presence.offline': 'offline', 'presence.unknown': 'here', heartbeat: 'heartbeat', 'this.one': 'this one', ready: 'ready', 'not.ready': 'Not ready',
-  door: '{name}', 'door.connected': '{name}: bot connected', 'door.waits': '{name}: bot not connected', 'tasks.now': '{n} of {max} tasks', 'queues.unknown': 'It does not tell its queues.',
+  door: '{name}', 'door.connected': '{name}: bot connected', 'door.waits': '{name}: bot not connected', 'tasks.now': '{n} of {max} tasks',
   'queue.lag': 'to read', 'queue.unsettled': 'unsettled', 'queue.outbox': 'outbox', 'queue.inbox': 'inbox', 'queue.unacknowledged': 'unacked',
   'means.lag': 'What the backend holds and the sidecar has not read yet: bytes of the file, or entries of the stream', 'means.unsettled': 'Messages read and not yet dealt with', 'means.outbox': 'Own messages that the backend does not have yet', 'means.inbox': 'Direct messages that wait for the bot', 'means.unacknowledged': 'Direct messages sent and not yet acknowledged',
 
@@ -66,7 +65,7 @@ export const en = {
   'mailbox.off': 'The mailbox of this sidecar is off. With it, agents give each other tasks:',
   'tab.tasks': 'Tasks', 'tab.inbox': 'Inbox', 'tab.dead': 'Dead letters', 'direction.sent': 'given', 'direction.received': 'received', deadline: 'deadline', overdue: 'overdue',
   'task.pending': 'pending', 'task.accepted': 'accepted', 'task.working': 'working', 'task.completed': 'completed', 'task.failed': 'failed', 'task.rejected': 'rejected',
-  'empty.tasks': 'No tasks yet. An agent gives another one a task with the tool send_task, and so do you:', 'empty.inbox': 'Nothing waits for the bot.', 'empty.dead': 'No dead letters: everything that was sent arrived or is on its way.',
+  result: 'Result', 'task.because': 'Reason', 'last.message': 'last message', 'last.stop': 'last stop', 'empty.tasks': 'No tasks yet. An agent gives another one a task with the tool send_task, and so do you:', 'empty.inbox': 'Nothing waits for the bot.', 'empty.dead': 'No dead letters: everything that was sent arrived or is on its way.',
   everybody: 'everybody', priority: 'priority {n}', attempts: '{n} tries', replay: 'Send again', 'replay.sure': 'Send it once more, as if for the first time?', 'replay.yes': 'Yes, send', replayed: 'It is on its way again.', 'more.wait': '{n} more wait.', 'more.rows': '{n} older ones are not shown.',
   'means.AGENT_BUSY': 'The receiver has as many tasks as it takes', 'means.AGENT_OFFLINE': 'The receiver was not there', 'means.INVALID_MESSAGE': 'The message is not as it should be', 'means.TASK_NOT_FOUND': 'The receiver knows no such task', 'means.UNAUTHORIZED': 'The receiver does not take messages of this sender', 'means.RATE_LIMITED': 'Too many messages between the two',
 
@@ -75,13 +74,12 @@ export const en = {
   'door.title': 'The bot', 'door.name': 'door', 'door.bot': 'bot', connected: 'connected', away: 'not connected', connector: 'Feishu connection', 'gateway.bot': 'gateway', 'gateway.drafts': 'drafts',
   'limits.title': 'Limits', 'judge.title': 'Judge', 'judge.model': 'model', 'judge.breaker': 'breaker', 'judge.failures': 'failures in a row', 'judge.retry': 'next try', 'judge.calls': 'calls under way',
   'queue.of.outbound': 'Queue of bots (outbound)', 'queue.of.inbound': 'Queue of people (inbound)', 'queue.state': 'state', 'queue.read': 'being read', 'queue.not.read': 'not being read', 'queue.published': 'published', 'queue.republished': 'published again', 'queue.failed': 'tries that failed', 'open.tasks': 'open tasks',
-  'missing.title': 'Gaps', 'missing.none': 'No message of another agent is missing.', 'missing.n': '{n} messages missing', errors: 'Last errors', 'errors.none': 'None since the start.', times: '{n}×', 'groups.file': 'The groups file',
+  'missing.title': 'Gaps', 'missing.n': '{n} messages missing', errors: 'Last errors', 'errors.none': 'None since the start.', times: '{n}×', 'groups.file': 'The groups file',
 
   // words of the API
   'means.hard_limit': 'so many messages of bots in a row that no more pass', 'means.threshold': 'few enough messages of bots in a row to pass unasked', 'means.judge': 'the judge was asked', 'means.judge_off': 'passed, since the judge is off',
-  'means.own_message': 'its own', 'means.not_a_member': 'the bot is not in this group', 'means.duplicate': 'it had this one already', 'means.bad_signature': 'the signature is missing or wrong: compare RELAY_SECRET', 'means.malformed': 'cannot be read', 'means.expired': 'older than RELAY_MAX_AGE when it could be delivered', 'means.not_mentioned': 'the group policy is mention, and it does not address the bot',
-  'means.max_depth': 'the hard limit for bots in a row is reached', 'means.judge_no': 'the judge said that no answer is needed', 'means.judge_error': 'the judge failed or did not answer YES or NO', 'means.undeliverable': 'the bot refused it, or did not answer in time',
-  'means.recalled': 'the message was recalled', 'means.muted': 'people have muted the bot', 'means.paused': 'people have paused the bots', 'means.stopped_by_person': 'a person stopped the bots until somebody writes', 'means.not_for_me': 'the message is for another bot', 'means.budget': 'the bots of the group have said as much in this hour as they may', 'means.released': 'a person let it go on', 'means.settings': 'people have set that the bot is not given it',
+
+  'means.released': 'a person let it go on', 'means.settings': 'people have set that the bot is not given it',
   'means.judge.off': 'between threshold and limit everything passes', 'means.judge.rules': 'built-in rules: courtesies are stopped', 'means.breaker.closed': 'calls go through', 'means.breaker.open': 'too many failures: calls wait until the next try', 'means.breaker.probe': 'one call is let through to see',
   'means.max_bot_reply_depth': 'From this depth on messages are stopped', 'means.bot_reply_llm_threshold': 'Up to this depth messages pass unasked', 'means.bot_reply_llm_check': 'Between the two the judge is asked', 'means.bot_reply_depth_count': 'What counts as one: each message, or each turn of a bot', 'means.relay_max_age_ms': 'Older messages reach the transcript only', 'means.group_policy': 'Which messages of bots concern the bot',
 }

@@ -41,24 +41,23 @@ export const zh = {
   'source.record': '由人设置', 'source.file': '来自群配置文件', 'source.env': '来自环境变量', 'kind.command': '命令', 'kind.answer': '回复', 'kind.stop': '停止', 'act.stop': '机器人被叫停', 'act.continue': '停下的对话继续', 'act.set': '更改了设置：', 'act.answer': '回复', 'by.api': '通过 API', recalled: '已撤回', edited: '已编辑',
 
   // what became of a message
-  'depth.n': '深度 {n}', 'depth.means': '机器人连续发言的第 {n} 条', 'depth.none': '这里没有机器人的消息，没有深度可显示。',
+  'depth.n': '深度 {n}', 'depth.means': '机器人连续发言的第 {n} 条', 'depth.title': '机器人连续发言', 'depth.person': '人', 'depth.threshold': '{n} 条以内不问裁判', 'depth.max': '到 {n} 条停止', 'depth.none': '这里没有机器人的消息，没有深度可显示。',
   'depth.picture': '最近 {n} 条消息的深度，最大 {deepest}。方向键选择消息，回车跳转。',
   'limit.threshold': '阈值 {n}：不超过它的消息直接放行', 'limit.max': '硬上限 {n}：达到后消息被停止',
-  after: '{time} 后',
+
   'state.pass': '已送达', 'state.stop': '已停止', 'state.wait': '等待中', 'state.skip': '与它无关', 'state.acknowledged': '已确认',
   'ended': '对话停在这里：{why}',
-  'became.pass': '{who} 已收到', 'became.acknowledged': '{who} 已收到并确认', 'became.wait': '{who} 尚未收到：正在投递', 'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未作出判定',
+  'became.pass': '{who} 已收到', 'became.acknowledged': '{who} 已收到并确认', 'became.quiet': '{who} 已收到，尚未回答', 'became.wait': '{who} 尚未收到：正在投递', 'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未作出判定',
   'why.max_depth': '已达上限 {n}', 'why.judge_no': '裁判认为无需回复', 'why.judge_error': '裁判未给出结论', 'why.budget': '本小时额度已用完', 'why.paused': '机器人对话已暂停', 'why.stopped_by_person': '有人叫停了机器人', 'why.muted': '已被静音', 'why.not_for_me': '消息是发给别的机器人的', 'why.not_mentioned': '没有被提到', 'why.not_a_member': '不在这个群里', 'why.duplicate': '此前已收到过', 'why.bad_signature': '签名不符', 'why.malformed': '内容无法解析', 'why.expired': '投递时已过期', 'why.recalled': '投递前已撤回', 'why.undeliverable': '机器人拒收，或未及时响应',
 
   // details
-  details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'details.fields': '字段',
+  details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'took.delivered': '发出 {time} 后送达', advice: '怎么办', 'do.wait': '机器人不在线，或还在处理前面的消息。在 `RELAY_MAX_AGE` 之内，它一上线就会收到这条消息。`feishu-relay check` 可以查看它是否已连接。', 'do.pass': '机器人已经收到。如果它没有回答，多半是它的框架丢弃了机器人的消息，或只在被点名时回答：先设 `INJECT_MENTION=always`，再查 docs/frameworks.md。', colon: '：', comma: '，', 'took.judge': '裁判用时 {time}', 'took.acknowledged': '{time} 后确认', 'details.fields': '原始字段',
   'copy.link': '复制链接', 'copy.command': '复制命令', 'copy.id': '复制 ID', copied: '已复制。', 'copy.failed': '浏览器不允许页面复制。', 'show.in.flow': '在会话中显示',
-  'field.tier': '层级', 'field.stopped': '停止原因', 'field.reason': '理由', 'field.detail': '细节', 'field.depth': '深度', 'field.judge': '裁判用时', 'field.delivered': '送达', 'field.door': '入口', 'field.acknowledged': '确认',
 
   // agents
   'empty.agents': '还没有其他智能体注册。另一个 sidecar 使用同一数据目录或 Redis 启动后就会出现：', 'mailbox.off.agents': '信箱已关闭（MAILBOX=off），只知道这个 sidecar 自己。机器人说了什么、如何判定，仍可在群聊中查看。',
   'presence.idle': '空闲', 'presence.busy': '忙碌', 'presence.offline': '离线', 'presence.unknown': '在此', heartbeat: '最近心跳', 'this.one': '本机', ready: '就绪', 'not.ready': '未就绪',
-  door: '{name}', 'door.connected': '{name}：机器人已连接', 'door.waits': '{name}：机器人未连接', 'tasks.now': '任务 {n} / {max}', 'queues.unknown': '它没有报告队列。',
+  door: '{name}', 'door.connected': '{name}：机器人已连接', 'door.waits': '{name}：机器人未连接', 'tasks.now': '任务 {n} / {max}',
   'queue.lag': '待读', 'queue.unsettled': '未了结', 'queue.outbox': '发件', 'queue.inbox': '收件', 'queue.unacknowledged': '未确认',
   'means.lag': '后端已有而 sidecar 尚未读取：文件的字节数，或流的条目数', 'means.unsettled': '已读取、尚未处理完的消息', 'means.outbox': '后端还没有收下的本机消息', 'means.inbox': '等待机器人的直接消息', 'means.unacknowledged': '已发出、尚未确认的直接消息',
 
@@ -66,7 +65,7 @@ export const zh = {
   'mailbox.off': '这个 sidecar 的信箱已关闭。打开后，智能体之间可以互派任务：',
   'tab.tasks': '任务', 'tab.inbox': '收件箱', 'tab.dead': '死信', 'direction.sent': '派出', 'direction.received': '收到', deadline: '截止', overdue: '已逾期',
   'task.pending': '待接受', 'task.accepted': '已接受', 'task.working': '进行中', 'task.completed': '已完成', 'task.failed': '失败', 'task.rejected': '被拒绝',
-  'empty.tasks': '还没有任务。智能体用工具 send_task 派任务，你也可以这样派：', 'empty.inbox': '没有等待机器人的消息。', 'empty.dead': '没有死信：发出的都已到达或正在途中。',
+  result: '结果', 'task.because': '原因', 'last.message': '最近消息', 'last.stop': '最近停止', 'empty.tasks': '还没有任务。智能体用工具 send_task 派任务，你也可以这样派：', 'empty.inbox': '没有等待机器人的消息。', 'empty.dead': '没有死信：发出的都已到达或正在途中。',
   everybody: '所有人', priority: '优先级 {n}', attempts: '尝试 {n} 次', replay: '重新发送', 'replay.sure': '再发一次，如同首次发送？', 'replay.yes': '确定发送', replayed: '已重新发出。', 'more.wait': '还有 {n} 条在等待。', 'more.rows': '另有 {n} 条更早的未显示。',
   'means.AGENT_BUSY': '接收方的任务已满', 'means.AGENT_OFFLINE': '接收方不在线', 'means.INVALID_MESSAGE': '消息格式不对', 'means.TASK_NOT_FOUND': '接收方没有这个任务', 'means.UNAUTHORIZED': '接收方不接受这个发送方的消息', 'means.RATE_LIMITED': '两者之间消息过多',
 
@@ -75,13 +74,12 @@ export const zh = {
   'door.title': '机器人', 'door.name': '入口', 'door.bot': '机器人', connected: '已连接', away: '未连接', connector: '飞书连接', 'gateway.bot': '网关', 'gateway.drafts': '草稿',
   'limits.title': '上限', 'judge.title': '裁判', 'judge.model': '模型', 'judge.breaker': '熔断器', 'judge.failures': '连续失败', 'judge.retry': '下次尝试', 'judge.calls': '进行中的调用',
   'queue.of.outbound': '机器人消息队列（outbound）', 'queue.of.inbound': '用户消息队列（inbound）', 'queue.state': '状态', 'queue.read': '正在读取', 'queue.not.read': '没有在读取', 'queue.published': '已发布', 'queue.republished': '重新发布', 'queue.failed': '失败的尝试', 'open.tasks': '未完成任务',
-  'missing.title': '缺口', 'missing.none': '没有缺少其他智能体的消息。', 'missing.n': '缺 {n} 条消息', errors: '最近的错误', 'errors.none': '启动以来没有错误。', times: '{n} 次', 'groups.file': '群配置文件',
+  'missing.title': '缺口', 'missing.n': '缺 {n} 条消息', errors: '最近的错误', 'errors.none': '启动以来没有错误。', times: '{n} 次', 'groups.file': '群配置文件',
 
   // words of the API
   'means.hard_limit': '机器人连续发言过多，不再放行', 'means.threshold': '机器人连续发言不多，直接放行', 'means.judge': '询问了裁判', 'means.judge_off': '裁判关闭，放行',
-  'means.own_message': '它自己的消息', 'means.not_a_member': '机器人不在这个群里', 'means.duplicate': '已经收到过', 'means.bad_signature': '签名缺失或不对：请核对 RELAY_SECRET', 'means.malformed': '无法读取', 'means.expired': '可以投递时已超过 RELAY_MAX_AGE', 'means.not_mentioned': '群策略为 mention，而消息没有提到它',
-  'means.max_depth': '机器人连续发言达到硬上限', 'means.judge_no': '裁判认为无需回复', 'means.judge_error': '裁判出错，或没有回答 YES 或 NO', 'means.undeliverable': '机器人拒收，或没有及时回答',
-  'means.recalled': '消息已撤回', 'means.muted': '机器人被静音', 'means.paused': '机器人之间的消息已暂停', 'means.stopped_by_person': '有人叫停了机器人，直到有人再发消息', 'means.not_for_me': '消息是给别的机器人的', 'means.budget': '这一小时的机器人消息已达预算', 'means.released': '有人让它继续', 'means.settings': '按群里的设置不给这个机器人',
+
+  'means.released': '有人让它继续', 'means.settings': '按群里的设置不给这个机器人',
   'means.judge.off': '阈值与上限之间全部放行', 'means.judge.rules': '内置规则：拦下客套话', 'means.breaker.closed': '正常调用', 'means.breaker.open': '失败过多：等待下次尝试', 'means.breaker.probe': '放行一次试探调用',
   'means.max_bot_reply_depth': '达到这个深度的消息被停止', 'means.bot_reply_llm_threshold': '不超过这个深度的消息直接放行', 'means.bot_reply_llm_check': '两者之间询问裁判', 'means.bot_reply_depth_count': '如何计数：每条消息，或机器人的每一轮', 'means.relay_max_age_ms': '更早的消息只进入记录', 'means.group_policy': '哪些机器人消息与它有关',
 }
