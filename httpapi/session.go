@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	_ "embed"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"net/http"
@@ -154,7 +155,7 @@ func (a *api) tooMany(w http.ResponseWriter, r *http.Request) bool {
 func (a *api) signIn(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case a.Token == "":
-		http.Redirect(w, r, "/", http.StatusSeeOther)
+		toPage(w)
 		return
 	case weborigin.Foreign(nil, r):
 		web.WriteError(w, errCrossOrigin)
@@ -170,7 +171,7 @@ func (a *api) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.sessions.set(w, r, a.sessions.begin(), sessionLife)
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	toPage(w)
 }
 
 // signOut serves POST /sign-out: this browser's session ends, if it has not yet.
@@ -190,7 +191,14 @@ func (a *api) signOut(w http.ResponseWriter, r *http.Request) {
 		}
 		a.sessions.set(w, r, "", -time.Second)
 	}
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	toPage(w)
+}
+
+// toPage sends a browser to the viewer: beside this route, so below the path that a reverse proxy
+// may have taken away. The browser keeps the fragment, which names a place of the page.
+func toPage(w http.ResponseWriter) {
+	w.Header().Set("Location", "./")
+	w.WriteHeader(http.StatusSeeOther)
 }
 
 // wantsPage reports whether r is a person's browser that opens the viewer.
@@ -200,6 +208,14 @@ func wantsPage(r *http.Request) bool {
 
 //go:embed signin.html
 var signInHTML string
+
+// signInScript allows the only script of the form, which keeps the fragment of a link.
+var signInScript = func() string {
+	_, rest, _ := strings.Cut(signInHTML, "<script>")
+	script, _, _ := strings.Cut(rest, "</script>")
+	sum := sha256.Sum256([]byte(script))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}()
 
 var languages = language.NewMatcher([]language.Tag{language.English, language.Chinese})
 
@@ -221,7 +237,7 @@ func signInPage(w http.ResponseWriter, r *http.Request, status int, fault string
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; "+
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src "+signInScript+"; "+
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)

@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -31,6 +35,7 @@ func TestPage(t *testing.T) {
 		"a find that is chosen":              pageWithAFind,
 		"names and sentences":                pageOfNames,
 		"what is open at first":              pageAtFirst,
+		"behind a reverse proxy":             pageBehindAProxy,
 		"what ended a talk":                  pageOfAnEnd,
 		"thousands of groups":                pageOfManyGroups,
 		"nobody looks":                       pageNobodyLooksAt,
@@ -324,6 +329,27 @@ func pageOfNames(t *testing.T, browser *browsertest.Browser) {
 	hash(p, "#/groups/feishu/oc_x")
 	p.Press("l")
 	says("BotA 已收到", "小C 没有收到：已达上限 4", "agent_d 尚未收到：正在投递")
+}
+
+// A reverse proxy may serve the page under a path of its own.
+func pageBehindAProxy(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 2)
+	sidecar, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(sidecar) }, FlushInterval: -1}
+	proxy := httptest.NewServer(http.StripPrefix("/team/relay", forward)) // all else is not found
+	t.Cleanup(func() {
+		proxy.CloseClientConnections()
+		proxy.Close()
+	})
+	p := browser.Open(t, proxy.URL+"/team/relay/#/groups/feishu/oc_x/om_1", browsertest.Options{})
+	p.Wait("the connection", isLive)
+	p.Wait("the details of the message", `!document.querySelector('#details').hidden && document.querySelector('#details').innerText.includes('message 1')`)
+	s.say("oc_x", 2, 1)
+	wantShown(t, p, 0, 2)
 }
 
 // Without a group in the address a wide screen shows the newest one, and a phone the list.

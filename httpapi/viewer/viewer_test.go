@@ -159,7 +159,7 @@ func TestPageTakesNoBotsMessages(t *testing.T) {
 func TestPageHasEveryFileThatItNames(t *testing.T) {
 	all := files(t)
 	used := map[string]bool{"index.html": true}
-	names := regexp.MustCompile(`(?:from|import) '\./([^']+)'|(?:src|href)="/viewer/([^"]+)"`)
+	names := regexp.MustCompile(`(?:from|import) '\./([^']+)'|(?:src|href)="viewer/([^"]+)"`)
 	for name, text := range all {
 		for _, m := range names.FindAllStringSubmatch(text, -1) {
 			file := m[1] + m[2]

@@ -1,5 +1,8 @@
 // Calls the sidecar's API, the same that scripts use.
 
+// base is the path that the sidecar has behind a reverse proxy, such as /relay; '' mostly.
+export const base = new URL('..', import.meta.url).pathname.replace(/\/$/, '')
+
 // ApiError is an answer that is no success; its message says how to mend it.
 export class ApiError extends Error {
   constructor(status, code, message) {
@@ -12,7 +15,7 @@ export class ApiError extends Error {
 async function call(path, options) {
   let answer
   try {
-    answer = await fetch(path, { headers: { Accept: 'application/json' }, credentials: 'same-origin', ...options })
+    answer = await fetch(base + path, { headers: { Accept: 'application/json' }, credentials: 'same-origin', ...options })
   } catch (error) {
     if (error.name === 'AbortError') throw error
     throw new ApiError(0, 'unreachable', error.message)

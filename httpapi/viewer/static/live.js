@@ -1,6 +1,8 @@
 // Watches GET /v1/events. Watching settles nothing and takes no bot's messages;
 // /v1/stream, which would, is never opened here.
 
+import { base } from './api.js'
+
 const KINDS = ['message', 'notice', 'recall', 'outcome', 'mail']
 const OWN_TRIES = 4 // by the browser, in a row; it repeats what was missed
 const LONGEST_WAIT = 15_000 // between tries of ours, in ms
@@ -35,7 +37,7 @@ export function watch({ events, state, again }) {
   function open() {
     clearTimeout(timer)
     source?.close()
-    source = new EventSource('/v1/events?outcomes=all')
+    source = new EventSource(base + '/v1/events?outcomes=all')
     source.onopen = () => {
       failures = 0
       state({ name: 'live' })

@@ -27,7 +27,7 @@ export class System extends Panel {
     const s = this.data
     show(this.element,
       h('header', null, h('h2', null, t('system')),
-        h('span', { class: 'links' }, ['/v1/status', '/metrics', '/v1'].map((href) => h('a', { href, target: '_blank', rel: 'noopener' }, href)))),
+        h('span', { class: 'links' }, ['/v1/status', '/metrics', '/v1'].map((href) => h('a', { href: api.base + href, target: '_blank', rel: 'noopener' }, href)))),
       h('p', { class: s.ready ? 'note pass' : 'note stop', 'data-testid': 'ready', 'data-state': s.ready ? 'pass' : 'stop' }, s.ready ? t('ready.long') : [t('not.ready'), ': ', plain(s.not_ready ?? '')]),
       s.groups_file_error && h('p', { class: 'note stop' }, t('groups.file'), ': ', plain(s.groups_file_error)),
       h('div', { class: 'cards' },
@@ -48,7 +48,7 @@ export class System extends Panel {
         s.mailbox && card('mailbox', table([[t('backend'), s.mailbox.backend], [t('queue.inbox'), some(s.mailbox.waiting)], [t('queue.unacknowledged'), some(s.mailbox.unacknowledged)], [t('open.tasks'), some(s.mailbox.open_tasks)]])),
         Object.keys(s.missing ?? {}).length > 0 && card('missing.title', missing(s.missing))),
       h('h3', null, t('errors')), errors(s.last_errors),
-      s.token_required && h('form', { method: 'post', action: '/sign-out' }, h('button', { 'data-testid': 'sign-out' }, icon('out'), t('sign.out'))))
+      s.token_required && h('form', { method: 'post', action: api.base + '/sign-out' }, h('button', { 'data-testid': 'sign-out' }, icon('out'), t('sign.out'))))
   }
 }
 
