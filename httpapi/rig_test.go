@@ -25,6 +25,7 @@ type fakes struct {
 	httpapi.Options
 	chats   func() ([]transcript.Chat, error)
 	tail    func(channel, chatID string, n int) ([]transcript.Entry, error)
+	page    func(transcript.Query) transcript.Page // nil: tail
 	sent    []relay.Outbound
 	heard   []relay.Heard
 	decided []relay.Question

@@ -21,8 +21,11 @@ import (
 	"feishu-relay/transcript"
 )
 
-// Page shows all that f.tail returns.
+// Page shows what f.page returns, else all that f.tail does.
 func (f *fakes) Page(channel, chatID string, q transcript.Query) (transcript.Page, error) {
+	if f.page != nil {
+		return f.page(q), nil
+	}
 	entries, err := f.tail(channel, chatID, q.Limit)
 	page := transcript.Page{Entries: entries}
 	for i := range entries {

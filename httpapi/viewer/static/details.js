@@ -30,7 +30,7 @@ export function details(element, conversation, entry, act) {
         copyButton(t('copy.link'), 'link', () => location.origin + location.pathname + hash(conversation.channel, conversation.chat, entry.message_id)),
         copyButton(t('copy.id'), 'copy', () => entry.told ?? entry.message_id),
         h('button', { type: 'button', 'data-testid': 'show-in-flow', onclick: () => act.show(entry.message_id) }, t('show.in.flow'))),
-      h('details', { open: unfolded, 'data-testid': 'raw', ontoggle: (e) => (unfolded = e.target.open) }, h('summary', null, t('details.fields')),
+      h('details', { open: unfolded, 'aria-label': t('details.fields'), 'data-testid': 'raw', ontoggle: (e) => (unfolded = e.target.open) }, h('summary', null, t('details.fields')),
         fields(conversation, entry, act), outcomes.map(rawOutcome))))
 }
 
