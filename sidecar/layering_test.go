@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"mcptools":             {"mailbox", "mailbox/agent", "relay", "transcript", "internal/runes"},
 	"outcome":              {"relay", "policy", "relay/outbox", "internal/wait"},
 	"httpapi/viewer":       {"outcome", "relay", "internal/web"},
-	"httpapi":              {"httpapi/viewer", "outcome", "relay", "steer", "transcript", "internal/safefile", "internal/web", "internal/weborigin", "dedup", "internal/attempts", "internal/jsonl"},
+	"httpapi":              {"httpapi/viewer", "outcome", "policy", "relay", "steer", "transcript", "internal/safefile", "internal/web", "internal/weborigin", "dedup", "internal/attempts", "internal/jsonl"},
 	"mailapi":              {"relay", "mailbox", "mailbox/agent", "internal/spelling", "internal/web", "internal/wait"},
 	"internal/web":         {"relay", "mailbox"},
 	"feishu":               {"relay", "mention", "internal/safefile"},

@@ -23,7 +23,7 @@ func viewWithToken(t *testing.T, browser *browsertest.Browser) {
 	const token = "a token that nobody guesses"
 	c := prepare(t, setup{bots: 1, change: func(_ int, cfg *sidecar.Config) { cfg.APIToken = token }})
 	c.bots[0].side.start("")
-	p := view(t, browser, c.bots[0], "#/agents", browsertest.Options{})
+	p := view(t, browser, c.bots[0], "#/system", browsertest.Options{})
 	p.Expect("401 (Unauthorized)")
 	signIn := func(with string) {
 		p.Click("#token")
@@ -33,9 +33,10 @@ func viewWithToken(t *testing.T, browser *browsertest.Browser) {
 	p.Wait("that it was wrong", `document.querySelector('[role=alert]')?.innerText === 'That is not the token.'`)
 	signIn(token)
 	shows(p, is("connection", "state", "live"))
-	if got := browsertest.Eval[string](p, `location.hash`); got != "#/agents" {
+	if got := browsertest.Eval[string](p, `location.hash`); got != "#/system" {
 		t.Errorf("after signing in the page is at %q, want the place of the link", got)
 	}
+	shows(p, is("ready", "state", "pass"))
 	p.Click(is("nav-groups"))
 	shows(p, is("empty"))
 	p.Click(is("nav-system"))

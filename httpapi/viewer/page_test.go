@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/heapprofiler"
 	"github.com/chromedp/chromedp"
 
+	"feishu-relay/internal/apitest"
 	"feishu-relay/internal/browsertest"
 )
 
@@ -36,6 +38,7 @@ func TestPage(t *testing.T) {
 		"names and sentences":                pageOfNames,
 		"what is open at first":              pageAtFirst,
 		"behind a reverse proxy":             pageBehindAProxy,
+		"insight":                            pageInsight,
 		"what ended a talk":                  pageOfAnEnd,
 		"thousands of groups":                pageOfManyGroups,
 		"nobody looks":                       pageNobodyLooksAt,
@@ -329,6 +332,56 @@ func pageOfNames(t *testing.T, browser *browsertest.Browser) {
 	hash(p, "#/groups/feishu/oc_x")
 	p.Press("l")
 	says("BotA 已收到", "小C 没有收到：已达上限 4", "agent_d 尚未收到：正在投递")
+}
+
+// A group's day in plots. The library that draws them is loaded with the first one.
+func pageInsight(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 2)
+	p := browser.Open(t, s.url, browsertest.Options{})
+	wantShown(t, p, 0, 1)
+	loaded := `performance.getEntriesByType('resource').some((e) => e.name.includes('uPlot.iife'))`
+	if browsertest.Eval[bool](p, loaded) {
+		t.Error("the library is loaded where nothing is plotted")
+	}
+	p.Click("[data-testid=to-insight]")
+	p.Wait("the plots", `document.querySelectorAll('#insight [data-testid=plot] canvas').length === 3`)
+	drawn := `[...document.querySelectorAll('#insight canvas')].every((c) => { const { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height); return data.some((v) => v > 0) })`
+	p.Wait("that they are drawn", drawn)
+	text := `document.querySelector('#insight').innerText`
+	for _, want := range []string{"2 by people, 5 by bots", "limit of bots in a row reached", "the judge saw nothing to answer", "95 % within 400 ms", "go on", "Half took at most 20 ms"} {
+		if got := browsertest.Eval[string](p, text); !strings.Contains(got, want) {
+			t.Errorf("%q is not shown: %q", want, got)
+		}
+	}
+	for cell, want := range map[string]string{`[data-from=agent_b][data-to=""]`: "3", `[data-from=agent_c][data-to=agent_b]`: "2", `[data-from=agent_c][data-to=""]`: "·"} {
+		if got := browsertest.Eval[string](p, `document.querySelector('#insight td`+cell+`').innerText`); got != want {
+			t.Errorf("%s is %q, want %q", cell, got, want)
+		}
+	}
+	span := func(call string) (from, to int64) {
+		u, err := url.Parse(call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, _ = strconv.ParseInt(u.Query().Get("from"), 10, 64)
+		to, _ = strconv.ParseInt(u.Query().Get("to"), 10, 64)
+		return from, to
+	}
+	calls := s.calls("/v1/insight")
+	newest, end := span(calls[len(calls)-1])
+	if newest > began || end <= began {
+		t.Errorf("asked for %d to %d, want the day of the newest message", newest, end)
+	}
+	before := len(calls)
+	p.Click(`[data-testid="insight.before"]`)
+	apitest.Until(t, "the day before is asked for", func() bool { return len(s.calls("/v1/insight")) > before })
+	calls = s.calls("/v1/insight")
+	if _, to := span(calls[len(calls)-1]); to != newest {
+		t.Errorf("the day before ends at %d, want %d", to, newest)
+	}
+	p.Press("l")
+	p.Wait("Chinese", text+`.includes('谁在回答谁')`)
 }
 
 // A reverse proxy may serve the page under a path of its own.

@@ -71,6 +71,7 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 		return object{"outcomes": append([]object{}, all[max(0, len(all)-limit):]...), "complete": true}
 	})
 	answer("/v1/groups", func(*http.Request) any { return object{"groups": []any{s.group}} })
+	answer("/v1/insight", func(r *http.Request) any { return insight(r.FormValue("from")) })
 	answer("/v1/groups/{chat}", func(*http.Request) any { return s.group })
 	for _, change := range []string{"PATCH /v1/groups/{chat}", "DELETE /v1/groups/{chat}/settings", "POST /v1/groups/{chat}/{act}"} {
 		mux.HandleFunc(change, s.changeGroup)
@@ -84,6 +85,24 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 	})
 	s.url = server.URL
 	return s
+}
+
+// insight is a day that begins at from, in which all happened in the third hour.
+func insight(from string) object {
+	at, _ := strconv.ParseInt(from, 10, 64)
+	hours := []object{}
+	for i := range int64(24) {
+		h := object{"at": at + i*3_600_000, "people": 0, "bots": 0, "delivered": 0, "stopped": 0, "latency": object{"n": 0, "p50": 0, "p95": 0, "max": 0}}
+		if i == 2 {
+			maps.Copy(h, object{"people": 2, "bots": 5, "delivered": 6, "stopped": 3, "latency": object{"n": 6, "p50": 80, "p95": 400, "max": 500}})
+		}
+		hours = append(hours, h)
+	}
+	return object{"channel": "feishu", "chat_id": "oc_x", "from": at, "to": at + 24*3_600_000, "complete": true, "hours": hours,
+		"messages": object{"people": 2, "bots": 5}, "latency": object{"n": 6, "p50": 80, "p95": 400, "max": 500},
+		"stops":   []object{{"reason": "max_depth", "n": 2}, {"reason": "judge_no", "n": 1}},
+		"judge":   object{"yes": 3, "no": 1, "error": 0, "took": object{"n": 4, "p50": 20, "p95": 30, "max": 30}},
+		"answers": []object{{"from": "agent_b", "to": "", "n": 3}, {"from": "agent_c", "to": "agent_b", "n": 2}}}
 }
 
 // newGroup is how a group is that nobody has changed.

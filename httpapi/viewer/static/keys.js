@@ -5,14 +5,14 @@ import { t } from './i18n.js'
 
 const help = [
   ['j / ↓', 'key.next'], ['k / ↑', 'key.previous'], ['Enter', 'key.details'], ['Esc', 'key.escape'], ['End', 'key.end'], ['/', 'key.search'],
-  ['[ ]', 'key.groups'], ['g g / a / m / s', 'key.sections'], ['t', 'key.theme'], ['l', 'key.language'], ['?', 'key.help'],
+  ['[ ]', 'key.groups'], ['g g / i / a / m / s', 'key.sections'], ['t', 'key.theme'], ['l', 'key.language'], ['?', 'key.help'],
 ]
 
 // keys binds actions: next, previous, details, escape, end, search, beside(by),
 // section(name), theme, language.
 export function keys(actions) {
   const dialog = document.getElementById('keys')
-  const sections = { g: 'groups', a: 'agents', m: 'mailbox', s: 'system' }
+  const sections = { g: 'groups', i: 'insight', a: 'agents', m: 'mailbox', s: 'system' }
   const plainKeys = {
     j: actions.next, k: actions.previous, '/': actions.search, '[': () => actions.beside(-1), ']': () => actions.beside(1),
     t: actions.theme, l: actions.language, '?': () => showKeys(dialog),

@@ -17,7 +17,7 @@ import { keepFocus } from './focus.js'
 import { Steer } from './steer.js'
 import { details } from './details.js'
 import { fault, say } from './notice.js'
-import { hash } from './route.js'
+import { hash, insightHash } from './route.js'
 
 const GONE = 410 // the record does not reach back to there any more
 const SCROLLING = 120 // ms between pictures of the depth while scrolling
@@ -179,6 +179,7 @@ export class Talk {
     const cursor = searching ? this.searchFrom : conversation.earlier
     const button = (word, go) => h('button', { type: 'button', 'data-testid': 'earlier', onclick: go }, t(word))
     const empty = !this.flow.shown.length && h('p', { class: 'empty', 'data-testid': 'empty' }, t(isEverything(filter) ? 'empty.talk' : 'empty.filter'))
+    if (!this.#fault && this.reader && !this.reader.begun) return show(this.top, t('loading'))
     if (this.#fault) return show(this.top, this.#fault, ' ', button('reopen', () => this.open(this.group)))
     if (searching ? this.#searching : this.#loading) return show(this.top, t('loading'))
     if (conversation.dropped && !cursor) return show(this.top, t('dropped', { n: number(KEPT) }), ' ', button('reopen', () => this.open(this.group)), empty)
@@ -276,6 +277,7 @@ export class Talk {
       h('div', null, h('h2', null, h('bdi', { title: clean(name || chat_id) }, line(name || chat_id))),
         h('div', { class: 'soft' }, h('span', { class: 'mono' }, chat_id), limits && ' · ' + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))),
       h('div', { class: 'far tags' }, this.steer.badges(),
+        h('a', { class: 'icon-button', href: insightHash(this.group.channel, chat_id), title: t('insight'), 'aria-label': t('insight'), 'data-testid': 'to-insight' }, icon('insight')),
         h('button', { type: 'button', class: 'icon-button', title: t('steer'), 'aria-label': t('steer'), 'aria-expanded': String(open), 'aria-controls': this.steering.id, 'data-testid': 'steer-toggle', onclick: () => this.steer.toggle() }, icon('sliders'))))
   }
 

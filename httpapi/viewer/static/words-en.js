@@ -14,7 +14,7 @@ export const en = {
   // keys
   'key.next': 'next message', 'key.previous': 'previous message', 'key.details': 'details of the message', 'key.escape': 'close, leave the filter',
   'key.end': 'newest message', 'key.search': 'search the conversation', 'key.groups': 'previous, next group',
-  'key.sections': 'groups, agents, mailbox, system', 'key.theme': 'Light or dark', 'key.language': '中文 / English', 'key.help': 'this help',
+  'key.sections': 'groups, insight, agents, mailbox, system', 'key.theme': 'Light or dark', 'key.language': '中文 / English', 'key.help': 'this help',
 
   // groups and the conversation
   'groups.filter': 'Find a group', unread: 'unread', 'choose.group': 'Choose a group to see its conversation.',
@@ -53,6 +53,12 @@ export const en = {
   // details
   details: 'Details', 'details.outcomes': 'At each bot', 'details.no.outcomes': 'Nothing is known here: no bot has decided yet, or it is too long ago.', 'took.delivered': 'Delivered {time} after it was said', advice: 'What to do', 'do.wait': 'The bot is not there, or is still at an earlier message. It is given this one when it comes, within `RELAY_MAX_AGE`. `feishu-relay check` shows whether it is connected.', 'do.pass': 'The bot has it. If it does not answer, its framework drops messages of bots or answers only when it is named: set `INJECT_MENTION=always`, then look in docs/frameworks.md.', colon: ': ', comma: ', ', 'took.judge': 'the judge took {time}', 'took.acknowledged': 'confirmed after {time}', 'details.fields': 'Raw fields',
   'copy.link': 'Copy link', 'copy.command': 'Copy command', 'copy.id': 'Copy id', copied: 'Copied.', 'copy.failed': 'The browser did not let the page copy.', 'show.in.flow': 'Show in conversation',
+
+  // insight
+  insight: 'Insight', 'insight.day': 'Day', 'insight.hour': 'from', 'insight.before': 'The day before', 'insight.after': 'The day after', 'insight.empty': 'Nothing was said in this group on this day.', 'insight.incomplete': 'Some messages, or what became of them, are missing in these figures: there are too many, or they are too old.',
+  'insight.split': '{people} by people, {bots} by bots', 'insight.deliveries': 'messages at bots', 'insight.latency': 'Time until delivery', 'insight.p95': '95 % within {time}', 'insight.half': 'half within', 'insight.most': '95 % within',
+  'insight.messages': 'Messages an hour', 'insight.became': 'What became of them at the bots', 'insight.stops': 'Stops by reason', 'insight.no.stops': 'Nothing was stopped.', 'insight.limit': 'limit of bots in a row reached', 'insight.judge': 'The judge’s verdicts', 'insight.no.judge': 'The judge was not asked.', 'insight.took': 'Half took at most {half}, 95 % at most {most}.',
+  'judge.yes': 'go on', 'judge.no': 'nothing to answer', 'judge.error': 'no verdict', 'insight.answers': 'Who answers whom', 'insight.no.answers': 'No bot answered anybody.', 'insight.corner': 'answers ↓ to →', 'insight.drawn': 'Plots:',
 
   // agents
   'empty.agents': 'No other agent has registered yet. One appears when its sidecar starts with the same data directory or Redis:', 'mailbox.off.agents': 'The mailbox is off (MAILBOX=off), so only this sidecar is known. What the bots say and decide is under Groups all the same.',

@@ -14,7 +14,7 @@ export const zh = {
   // keys
   'key.next': '下一条消息', 'key.previous': '上一条消息', 'key.details': '消息详情', 'key.escape': '关闭，退出筛选',
   'key.end': '最新消息', 'key.search': '搜索会话', 'key.groups': '上一个、下一个群',
-  'key.sections': '群聊、智能体、信箱、系统', 'key.theme': '浅色或深色', 'key.language': '中文 / English', 'key.help': '本帮助',
+  'key.sections': '群聊、统计、智能体、信箱、系统', 'key.theme': '浅色或深色', 'key.language': '中文 / English', 'key.help': '本帮助',
 
   // groups and the conversation
   'groups.filter': '查找群聊', unread: '未读', 'choose.group': '选择一个群查看会话。',
@@ -53,6 +53,12 @@ export const zh = {
   // details
   details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'took.delivered': '发出 {time} 后送达', advice: '怎么办', 'do.wait': '机器人不在线，或还在处理前面的消息。在 `RELAY_MAX_AGE` 之内，它一上线就会收到这条消息。`feishu-relay check` 可以查看它是否已连接。', 'do.pass': '机器人已经收到。如果它没有回答，多半是它的框架丢弃了机器人的消息，或只在被点名时回答：先设 `INJECT_MENTION=always`，再查 docs/frameworks.md。', colon: '：', comma: '，', 'took.judge': '裁判用时 {time}', 'took.acknowledged': '{time} 后确认', 'details.fields': '原始字段',
   'copy.link': '复制链接', 'copy.command': '复制命令', 'copy.id': '复制 ID', copied: '已复制。', 'copy.failed': '浏览器不允许页面复制。', 'show.in.flow': '在会话中显示',
+
+  // insight
+  insight: '统计', 'insight.day': '日期', 'insight.hour': '起始', 'insight.before': '前一天', 'insight.after': '后一天', 'insight.empty': '这一天群里没有消息。', 'insight.incomplete': '数字不完整：消息太多，或时间太久，部分消息或处理结果已缺失。',
+  'insight.split': '人 {people} 条，机器人 {bots} 条', 'insight.deliveries': '次（按机器人计）', 'insight.latency': '送达用时', 'insight.p95': '95% 在 {time} 内', 'insight.half': '半数不超过', 'insight.most': '95% 不超过',
+  'insight.messages': '每小时消息数', 'insight.became': '各机器人的收到与停止', 'insight.stops': '停止原因', 'insight.no.stops': '没有消息被停止。', 'insight.limit': '连续发言达到上限', 'insight.judge': '裁判的结论', 'insight.no.judge': '没有询问裁判。', 'insight.took': '半数用时不超过 {half}，95% 不超过 {most}。',
+  'judge.yes': '放行', 'judge.no': '无需回复', 'judge.error': '没有结论', 'insight.answers': '谁在回答谁', 'insight.no.answers': '没有机器人回答过。', 'insight.corner': '回答者 ↓ 对象 →', 'insight.drawn': '图表：',
 
   // agents
   'empty.agents': '还没有其他智能体注册。另一个 sidecar 使用同一数据目录或 Redis 启动后就会出现：', 'mailbox.off.agents': '信箱已关闭（MAILBOX=off），只知道这个 sidecar 自己。机器人说了什么、如何判定，仍可在群聊中查看。',
