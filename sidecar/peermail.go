@@ -76,7 +76,8 @@ type letterMail struct {
 // answerMail is what is kept with a message of the bot: how it goes to the agent. It is decided once, so that a
 // repeat behind a crash is the same.
 type answerMail struct {
-	Of      string        `json:"of"` // the text that it is about
+	Of      string        `json:"of"` // a digest of the text that it is about
+	Text    string        `json:"text"`
 	ID      string        `json:"id"` // of the envelope
 	Type    mailbox.Type  `json:"type"`
 	Task    *mailbox.Task `json:"task,omitempty"`
@@ -244,7 +245,7 @@ func (p *peerMail) decide(own peerchat.Message, m gateway.Sent) (answerMail, err
 		return as, nil
 	}
 	letter, task := p.about(own)
-	as = answerMail{Of: textKey(m.Text), ID: mailbox.NewID(p.agent.Self(), time.Now()), Letter: letter,
+	as = answerMail{Of: textKey(m.Text), Text: cutText(m.Text), ID: mailbox.NewID(p.agent.Self(), time.Now()), Letter: letter,
 		Type: cmp.Or(answerTypes[letter.Type], mailbox.TypeMessage)}
 	if task != nil {
 		as.Type, as.Task = mailbox.TypeTaskUpdate, &mailbox.Task{ID: task.ID, State: p.state(task, m.Text)}

@@ -41,8 +41,8 @@ func TestMailWakesABotThatNobodyChanged(t *testing.T) {
 					n.reply(bot, h, "", "Here it is: "+h.Text)
 					return
 				}
-				tool(t, "http://"+a.Addr().String(), "send_task", map[string]any{"to": "coder", "task": "write a sort function",
-					"callback_chat_id": h.Chat, "deadline_minutes": 30})
+				tool(t, "http://"+a.Addr().String(), "send_task", map[string]any{"to": "coder",
+					"task": "write a sort function", "callback_chat_id": h.Chat, "deadline_minutes": 30})
 			})
 			botB := n.bot(apps[1], "http://"+b.Gateway().String(), func(bot *sdkBot, h heard) {
 				if way == "card" {
@@ -58,7 +58,8 @@ func TestMailWakesABotThatNobodyChanged(t *testing.T) {
 
 			asked := n.hears(botA, "write me")
 			task := n.hears(botB, "write a sort function")
-			if task.ChatType != "p2p" || task.SenderType != "user" || !strings.Contains(task.Text, "researcher gives you this task") {
+			if task.ChatType != "p2p" || task.SenderType != "user" ||
+				!strings.Contains(task.Text, "researcher gives you this task") {
 				t.Errorf("B was given %+v", task)
 			}
 			answer, err := n.Wait(limited(t), func(m feishusim.Message) bool { return strings.Contains(m.Text, "Here it is") })
@@ -66,10 +67,43 @@ func TestMailWakesABotThatNobodyChanged(t *testing.T) {
 			if answer.ChatID != asked.Chat || !strings.Contains(answer.Text, "Here is quicksort: func sort(xs []int)") {
 				t.Errorf("A's person was told %+v, want the result in %s", answer, asked.Chat)
 			}
-			n.until("the task is completed", func() bool { return strings.Contains(n.get(b, "/v1/mailbox/tasks"), `"completed"`) })
+			n.until("the task is completed", func() bool {
+				return strings.Contains(n.get(b, "/v1/mailbox/tasks"), `"completed"`)
+			})
 			n.neverSaw("relaypeer")
+			n.showsMail(b, "researcher", "write a sort function", "Here is quicksort: func sort(xs []int)")
+			if all := n.get(a, "/v1/transcripts"); strings.Contains(all, "relaypeer") {
+				t.Errorf("with MAILBOX_GATEWAY=off there is %s", all)
+			}
 		})
 	}
+}
+
+// showsMail checks that the API of the coder's sidecar shows its mail with an agent.
+func (n *tenant) showsMail(s *running, peer, letter, answer string) {
+	n.t.Helper()
+	var all struct {
+		Transcripts []struct {
+			Channel, Name string
+			ChatID        string `json:"chat_id"`
+		}
+	}
+	must(n.t, json.Unmarshal([]byte(n.get(s, "/v1/transcripts")), &all))
+	for _, chat := range all.Transcripts {
+		if chat.Channel != "mailbox" || chat.Name != peer+" ↔ coder" {
+			continue
+		}
+		var page struct {
+			Entries []struct{ Sender, Content string }
+		}
+		must(n.t, json.Unmarshal([]byte(n.get(s, "/v1/transcripts/mailbox/"+chat.ChatID)), &page))
+		if e := page.Entries; len(e) != 2 || e[0].Sender != peer || !strings.Contains(e[0].Content, letter) ||
+			e[1].Sender != "coder" || e[1].Content != answer {
+			n.t.Errorf("the mail is shown as %+v", page.Entries)
+		}
+		return
+	}
+	n.t.Errorf("the mail with %s is not among %+v", peer, all.Transcripts)
 }
 
 // The same with bots on the official Node SDK, and with one on Koishi as the one that is woken: they have nothing but
@@ -101,12 +135,16 @@ func TestMailWakesNodeAndKoishi(t *testing.T) {
 			if task.ChatType != "p2p" {
 				t.Errorf("the coder was given %+v", task)
 			}
-			answer, err := n.Wait(limited(t), func(m feishusim.Message) bool { return m.Text == "the coder has written it" })
+			answer, err := n.Wait(limited(t), func(m feishusim.Message) bool {
+				return m.Text == "the coder has written it"
+			})
 			must(t, err)
 			if asked, _ := n.Message(answer.ParentID); asked.Text != "write me a sort function" {
 				t.Errorf("A's person was told %+v", answer)
 			}
-			n.until("the task is completed", func() bool { return strings.Contains(n.get(b, "/v1/mailbox/tasks"), `"completed"`) })
+			n.until("the task is completed", func() bool {
+				return strings.Contains(n.get(b, "/v1/mailbox/tasks"), `"completed"`)
+			})
 			n.neverSaw("relaypeer")
 		})
 	}
@@ -203,8 +241,9 @@ func (p *pairByMail) comesTo(state string) {
 
 // say sends a message to a chat, as no answer to one.
 func (b *sdkBot) say(t *testing.T, chat, text string) {
-	resp, err := b.client.Im.Message.Create(context.Background(), larkim.NewCreateMessageReqBuilder().ReceiveIdType("chat_id").
-		Body(larkim.NewCreateMessageReqBodyBuilder().ReceiveId(chat).MsgType("text").Content(quoted("text", text)).Build()).Build())
+	resp, err := b.client.Im.Message.Create(context.Background(), larkim.NewCreateMessageReqBuilder().
+		ReceiveIdType("chat_id").Body(larkim.NewCreateMessageReqBodyBuilder().ReceiveId(chat).MsgType("text").
+		Content(quoted("text", text)).Build()).Build())
 	if err != nil || !resp.Success() {
 		t.Errorf("%s says nothing: %v %+v", b.app.Name, err, resp)
 	}
@@ -252,7 +291,8 @@ func TestAnswersToATask(t *testing.T) {
 		})
 		p.gives("write it")
 		p.asker.hears("task_update", "the first answer")
-		if in := p.asker.hears("message", "a second answer"); in.Metadata["reply_to"] == nil || in.Metadata["correlation_id"] == nil {
+		in := p.asker.hears("message", "a second answer")
+		if in.Metadata["reply_to"] == nil || in.Metadata["correlation_id"] == nil {
 			t.Errorf("the second answer came as %+v", in.Metadata)
 		}
 		p.comesTo("completed")
@@ -268,16 +308,18 @@ func TestAnswersToATask(t *testing.T) {
 		t.Parallel()
 		placed, on := make(chan string, 1), make(chan struct{})
 		p := newPairByMail(t, nil, func(b *sdkBot, h heard) {
-			resp, err := b.client.Im.Message.Reply(context.Background(), larkim.NewReplyMessageReqBuilder().MessageId(h.ID).Body(
-				larkim.NewReplyMessageReqBodyBuilder().MsgType("text").Content(quoted("text", "Thinking…")).Build()).Build())
+			resp, err := b.client.Im.Message.Reply(context.Background(), larkim.NewReplyMessageReqBuilder().
+				MessageId(h.ID).Body(larkim.NewReplyMessageReqBodyBuilder().MsgType("text").
+				Content(quoted("text", "Thinking…")).Build()).Build())
 			if err != nil || !resp.Success() {
 				t.Errorf("%v %+v", err, resp)
 				return
 			}
 			placed <- *resp.Data.MessageId
 			<-on
-			edited, err := b.client.Im.Message.Update(context.Background(), larkim.NewUpdateMessageReqBuilder().MessageId(*resp.Data.MessageId).
-				Body(larkim.NewUpdateMessageReqBodyBuilder().MsgType("text").Content(quoted("text", "it is written")).Build()).Build())
+			edited, err := b.client.Im.Message.Update(context.Background(), larkim.NewUpdateMessageReqBuilder().
+				MessageId(*resp.Data.MessageId).Body(larkim.NewUpdateMessageReqBodyBuilder().MsgType("text").
+				Content(quoted("text", "it is written")).Build()).Build())
 			if err != nil || !edited.Success() {
 				t.Errorf("%v %+v", err, edited)
 			}
@@ -336,7 +378,7 @@ func TestLettersByTheGateway(t *testing.T) {
 			return status == http.StatusAccepted
 		})
 		n.until("the answers have come to an end", func() bool {
-			return strings.Contains(n.metrics(all[1]), `mailbox answer`) || strings.Contains(n.get(all[1], "/v1/status"), "hops")
+			return strings.Contains(n.get(all[1], "/v1/status"), "no hops left")
 		})
 		if got := len(bots[0].heard) + len(bots[1].heard); got != 3 {
 			t.Errorf("the bots were given %d letters, want 3: each answer has a hop less", got)
@@ -348,7 +390,8 @@ func TestLettersByTheGateway(t *testing.T) {
 // and the researcher gets the result once.
 func TestPeerMailSurvivesKills(t *testing.T) {
 	t.Parallel()
-	for _, step := range []string{"claimed", "noted", "shown", "inject", "delivered", "settling", "kept", "answered", "mailed"} {
+	for _, step := range []string{"claimed", "noted", "shown", "inject", "delivered", "settling", "kept", "answered",
+		"mailed"} {
 		t.Run("at "+step, func(t *testing.T) {
 			t.Parallel()
 			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Coder"})
@@ -363,7 +406,8 @@ func TestPeerMailSurvivesKills(t *testing.T) {
 				}
 			})
 			must(t, n.WaitConnected(limited(t), apps[0].ID, 1))
-			asker.call(http.MethodPost, "/v1/mailbox/tasks", json.RawMessage(`{"to":"coder","text":"write a sort function"}`), nil)
+			asker.call(http.MethodPost, "/v1/mailbox/tasks", json.RawMessage(`{"to":"coder","text":"write a sort function"}`),
+				nil)
 			l, _ := b.current()
 			select {
 			case <-l.exited:

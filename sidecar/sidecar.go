@@ -205,6 +205,9 @@ func (s *Sidecar) served() httpapi.Options {
 	}
 	mail.MCP = mcptools.Handler(mcptools.New(tools))
 	o.Mail = mailapi.New(mail)
+	if s.mail != nil && s.mail.doors.peers != nil {
+		s.mail.doors.peers.showMail(&o)
+	}
 	if s.front != nil {
 		o.CA = s.front.entry.CA()
 	}

@@ -1,0 +1,98 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"feishu-relay/feishu/peerchat"
+	"feishu-relay/httpapi"
+	"feishu-relay/relay"
+	"feishu-relay/transcript"
+)
+
+// shownMail adds the private chats with other agents to the transcripts that the API shows, as what they are: mail
+// between two agents, on the channel [relay.MailChannel]. They are in no transcript's file.
+type shownMail struct {
+	httpapi.Transcripts
+	peers *peerMail
+}
+
+// showMail has o show the chats with other agents, too.
+func (p *peerMail) showMail(o *httpapi.Options) {
+	visible, depths, group := o.Visible, o.Depths, o.Group
+	o.Transcripts = shownMail{o.Transcripts, p}
+	o.Visible = func(channel string, chat relay.ChatID) bool {
+		return visible(channel, chat) || channel == relay.MailChannel && len(p.chats.Messages(chat)) > 0
+	}
+	o.Depths = func(entries []transcript.Entry) []int {
+		if len(entries) > 0 && peerchat.IsID(entries[0].MessageID) {
+			return make([]int, len(entries)) // mail has none
+		}
+		return depths(entries)
+	}
+	o.Group = func(channel string, chat relay.ChatID) httpapi.Group {
+		shown := group(channel, chat)
+		if all := p.chats.Messages(chat); channel == relay.MailChannel && len(all) > 0 {
+			shown.Name = string(all[0].Peer) + " ↔ " + string(p.cfg.Agent)
+		}
+		return shown
+	}
+}
+
+// Chats lists those of the groups, and behind them those with other agents.
+func (s shownMail) Chats() ([]transcript.Chat, error) {
+	all, err := s.Transcripts.Chats()
+	for _, chat := range s.peers.chats.List() {
+		entries := s.entries(chat)
+		if len(entries) == 0 {
+			continue // it was forgotten meanwhile
+		}
+		last := entries[len(entries)-1]
+		if words := []rune(last.Content); len(words) > transcript.LastRunes {
+			last.Content = string(words[:transcript.LastRunes]) + "…"
+		}
+		all = append(all, transcript.Chat{Channel: relay.MailChannel, ChatID: string(chat),
+			Modified: time.UnixMilli(last.TS), LastTS: last.TS, Last: &last})
+	}
+	return all, err
+}
+
+// Page returns the newest messages of a chat; there is no page before it.
+func (s shownMail) Page(channel, chat string, q transcript.Query) (transcript.Page, error) {
+	if channel != relay.MailChannel || !peerchat.IsID(chat) {
+		return s.Transcripts.Page(channel, chat, q)
+	}
+	entries := s.entries(relay.ChatID(chat))
+	if q.Text != "" {
+		entries = slices.DeleteFunc(entries, func(e transcript.Entry) bool {
+			return !strings.Contains(strings.ToLower(e.Content+"\n"+e.Sender), strings.ToLower(q.Text))
+		})
+	}
+	page := transcript.Page{Entries: entries[max(0, len(entries)-max(0, q.Limit)):]}
+	for i := range page.Entries {
+		page.Shown = append(page.Shown, i)
+	}
+	return page, nil
+}
+
+func (s shownMail) entries(chat relay.ChatID) (out []transcript.Entry) {
+	for _, m := range s.peers.chats.Messages(chat) {
+		e := transcript.Entry{Role: transcript.RoleAssistant, Content: m.Text(), Sender: string(m.Peer),
+			MessageID: string(m.ID), TS: int64(m.Created), ParentID: string(m.Parent), RootID: string(m.Root),
+			MsgType: m.Type, Recalled: m.Deleted}
+		if m.Own {
+			var as answerMail
+			e.Sender = string(s.peers.cfg.Agent)
+			if json.Unmarshal(m.Mail, &as) == nil && as.Text != "" {
+				e.Content = as.Text // also of a card that was streamed
+			}
+		}
+		if m.Deleted {
+			e.Content = ""
+		}
+		out = append(out, e)
+	}
+	return out
+}
