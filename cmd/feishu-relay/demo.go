@@ -23,7 +23,8 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		"second, two bots on Feishu's official SDK, which know nothing of the relay, stand\n"+
 		"behind the gateways of two. In the third, one such bot gives another a job, which comes\n"+
 		"there as a private chat; the result comes back into the chat of the person who asked.\n"+
-		"Everything is in a temporary folder and on loopback.\n",
+		"Everything is in a temporary folder and on loopback.\n\n"+
+		"  feishu-relay demo --act 1 --view\n",
 		stdout, stdout)
 	act := f.String("act", "all", "`1`, 2, 3 or all")
 	backend := f.String("backend", cmp.Or(os.Getenv("BACKEND"), "file"),

@@ -36,6 +36,9 @@ id, as far as only one group has it. The commands, in English or Chinese:
   why [MESSAGE_ID]              forget
 
 It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
+
+  feishu-relay group
+  feishu-relay group oc_a1b2 mute BotB 2h
 `
 
 // runGroup steers a group over the local API of the running sidecar.

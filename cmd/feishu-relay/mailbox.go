@@ -36,6 +36,8 @@ It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN). All ta
 standard input. Flags may stand anywhere; a TEXT with a word that begins with a dash
 goes behind --, as in: mailbox send agent_b -- --help shows it.
 
+  feishu-relay mailbox send --type task agent_b "write the tests"
+
 ` + "`feishu-relay mailbox SUBCOMMAND --help`" + ` tells more.
 `
 

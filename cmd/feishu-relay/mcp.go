@@ -31,6 +31,8 @@ Serves the tools of a running sidecar over standard input and output, for
 programs that start their MCP servers themselves. One that speaks streamable
 HTTP can use http://LISTEN_ADDR/mcp instead. LISTEN_ADDR and API_TOKEN are the
 sidecar's. The sidecar may be started later, and restarted meanwhile.
+
+  feishu-relay mcp --addr 127.0.0.1:8797
 `
 
 // runMCP speaks MCP on stdin and stdout until stdin ends. Everything else that

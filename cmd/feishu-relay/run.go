@@ -81,7 +81,9 @@ func sidecarAddr(given string) (string, error) {
 // runHealth asks the sidecar of the same environment, for images without a
 // shell and without curl.
 func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := envFlags("health", "health [--ready] [--addr HOST:PORT] [--env-file FILE]", stdout, stderr)
+	f := envFlags("health", "health [--ready] [--addr HOST:PORT] [--env-file FILE]\n\n"+
+		"Asks the running sidecar whether it is alive; exit status 1: it is not.\n\n"+
+		"  feishu-relay health --ready --addr 127.0.0.1:8797\n", stdout, stderr)
 	addr := f.String("addr", "", "where the sidecar listens (default LISTEN_ADDR)")
 	ready := f.Bool("ready", false, "ask whether it is ready (backend and folders), not only alive")
 	if _, err := f.parse(args, 0); err != nil {

@@ -45,6 +45,9 @@ one group begins so. The folder is --dir, else TRANSCRIPT_DIR, else
 DATA_DIR/transcripts; list, show and tail only read it.
 
 redact removes the text of a message for good; its --help tells more.
+
+  feishu-relay transcript show -n 20 oc_a1b2
+  feishu-relay transcript tail -f
 `
 
 // runTranscript shows the shared record to people (in colour on a terminal) and
