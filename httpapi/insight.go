@@ -134,7 +134,8 @@ func spanOf(first, end string) (from, to int64, err error) {
 
 // entriesSince reads a record back to from: each message once, oldest first. all is false where
 // there are more than are read.
-func (a *api) entriesSince(channel string, chat relay.ChatID, from int64) (entries []transcript.Entry, all bool, err error) {
+func (a *api) entriesSince(channel string, chat relay.ChatID, from int64) (
+	entries []transcript.Entry, all bool, err error) {
 	seen := map[string]bool{}
 	read := 0
 	for q := (transcript.Query{Limit: maxPage}); ; {

@@ -38,7 +38,8 @@ func TestInsight(t *testing.T) {
 		{Agent: "agent_b", RelayMsgID: "om_1", Delivered: relay.Millis(day + 30)},
 		{Agent: "agent_a", RelayMsgID: "om_2", Delivered: relay.Millis(day + 20), Decision: judge(true, "judge: YES", 5)},
 		{Agent: "agent_b", RelayMsgID: "om_3", Stopped: relay.JudgeNo, Decision: judge(false, "judge_no", 7)},
-		{Agent: "agent_b", RelayMsgID: "om_4", Stopped: relay.MaxDepth, Decision: &policy.Decision{Tier: policy.TierHardLimit}},
+		{Agent: "agent_b", RelayMsgID: "om_4", Stopped: relay.MaxDepth,
+			Decision: &policy.Decision{Tier: policy.TierHardLimit}},
 		{Agent: "agent_c", RelayMsgID: "om_4", Stopped: relay.MaxDepth},
 		{Agent: "agent_d", RelayMsgID: "om_4", Stopped: relay.JudgeError, Decision: judge(false, "judge_error", 100)},
 		{Agent: "agent_a", RelayMsgID: "om_4", Stopped: relay.OwnMessage},
@@ -52,23 +53,32 @@ func TestInsight(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &got); w.Code != 200 || err != nil {
 		t.Fatalf("got %d %s", w.Code, w.Body)
 	}
-	spread := func(n, p50, p95, most float64) object { return object{"n": n, "p50": p50, "p95": p95, "max": most} }
-	want := object{"channel": "feishu", "chat_id": "oc_x", "from": float64(day), "to": float64(day + 2*hour), "complete": true,
+	spread := func(n, p50, p95, most float64) object {
+		return object{"n": n, "p50": p50, "p95": p95, "max": most}
+	}
+	want := object{
+		"channel": "feishu", "chat_id": "oc_x", "from": float64(day), "to": float64(day + 2*hour), "complete": true,
 		"messages": object{"people": 1., "bots": 4.},
 		"hours": []any{
-			object{"at": float64(day), "people": 0., "bots": 2., "delivered": 2., "stopped": 0., "latency": spread(2, 30, 30, 30)},
-			object{"at": float64(day + hour), "people": 1., "bots": 2., "delivered": 0., "stopped": 4., "latency": spread(0, 0, 0, 0)},
+			object{"at": float64(day), "people": 0., "bots": 2., "delivered": 2., "stopped": 0.,
+				"latency": spread(2, 30, 30, 30)},
+			object{"at": float64(day + hour), "people": 1., "bots": 2., "delivered": 0., "stopped": 4.,
+				"latency": spread(0, 0, 0, 0)},
 		},
-		"stops":   []any{object{"reason": "max_depth", "n": 2.}, object{"reason": "judge_error", "n": 1.}, object{"reason": "judge_no", "n": 1.}},
+		"stops": []any{object{"reason": "max_depth", "n": 2.}, object{"reason": "judge_error", "n": 1.},
+			object{"reason": "judge_no", "n": 1.}},
 		"judge":   object{"yes": 1., "no": 1., "error": 1., "took": spread(3, 7, 100, 100)},
 		"latency": spread(2, 30, 30, 30),
-		"answers": []any{object{"from": "agent_a", "to": "", "n": 1.}, object{"from": "agent_a", "to": "agent_b", "n": 1.}, object{"from": "agent_b", "to": "agent_a", "n": 1.}},
+		"answers": []any{object{"from": "agent_a", "to": "", "n": 1.}, object{"from": "agent_a", "to": "agent_b", "n": 1.},
+			object{"from": "agent_b", "to": "agent_a", "n": 1.}},
 	}
 	if diff := cmp.Diff(any(want), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for query, status := range map[string]int{"": 400, "?chat_id=oc_x&from=x": 400, "?chat_id=oc_x&to=0": 400, "?chat_id=oc_x&from=5&to=5": 400,
-		"?chat_id=oc_x&from=1&to=172800002": 400, "?chat_id=oc_x&from=1&to=172800001": 200, "?chat_id=oc_x": 200, "?chat_id=oc_secret": 404, "?chat_id=%0a": 400} {
+	for query, status := range map[string]int{
+		"": 400, "?chat_id=oc_x&from=x": 400, "?chat_id=oc_x&to=0": 400, "?chat_id=oc_x&from=5&to=5": 400,
+		"?chat_id=oc_x&from=1&to=172800002": 400, "?chat_id=oc_x&from=1&to=172800001": 200,
+		"?chat_id=oc_x": 200, "?chat_id=oc_secret": 404, "?chat_id=%0a": 400} {
 		if w := call(t, f, "GET", "/v1/insight"+query, ""); w.Code != status {
 			t.Errorf("%s: got %d %s, want %d", query, w.Code, w.Body, status)
 		}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -98,7 +99,9 @@ func TestColours(t *testing.T) {
 	states := []string{"stop", "wait", "pass"}
 	for theme, name := range []string{"light", "dark"} {
 		colours := themeOf(t, css, theme)
-		hues := slices.DeleteFunc(slices.Sorted(maps.Keys(colours)), func(name string) bool { return len(name) != len("hue-0") || name[:4] != "hue-" })
+		hues := slices.DeleteFunc(slices.Sorted(maps.Keys(colours)), func(name string) bool {
+			return !strings.HasPrefix(name, "hue-")
+		})
 		if len(hues) != 8 {
 			t.Fatalf("%d colours of names, want the 8 of names.js", len(hues))
 		}
