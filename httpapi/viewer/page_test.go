@@ -39,6 +39,7 @@ func TestPage(t *testing.T) {
 		"what is open at first":              pageAtFirst,
 		"behind a reverse proxy":             pageBehindAProxy,
 		"insight":                            pageInsight,
+		"depths of filtered messages":        pageOfFilteredDepths,
 		"what ended a talk":                  pageOfAnEnd,
 		"thousands of groups":                pageOfManyGroups,
 		"nobody looks":                       pageNobodyLooksAt,
@@ -382,6 +383,17 @@ func pageInsight(t *testing.T, browser *browsertest.Browser) {
 	}
 	p.Press("l")
 	p.Wait("Chinese", text+`.includes('谁在回答谁')`)
+}
+
+// The picture of the depth joins messages that follow each other, and none that a filter separated.
+func pageOfFilteredDepths(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 6)
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	pieces := `document.querySelector('#talk-depth .steps')?.getAttribute('d').match(/M/g).length === %d`
+	p.Wait("one line", fmt.Sprintf(pieces, 1))
+	p.Click("[data-testid=filter-bots]")
+	p.Wait("a piece for each message", fmt.Sprintf(pieces, 3))
 }
 
 // A reverse proxy may serve the page under a path of its own.
