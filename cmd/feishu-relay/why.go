@@ -65,6 +65,7 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
+	groups = w.withChats(ctx, groups)
 	if *chat != "" {
 		g, err := findGroup(groups, *chat)
 		if err != nil {
@@ -129,6 +130,25 @@ type botFate struct {
 	Means   string           `json:"means,omitempty"` // of the reason
 	Do      string           `json:"do,omitempty"`
 	Outcome *outcome.Outcome `json:"outcome,omitempty"`
+}
+
+// withChats adds the chats of the transcripts that are no known groups: where only this bot has spoken,
+// a group may not be known as one yet.
+func (w *whyCall) withChats(ctx context.Context, groups []steer.Group) []steer.Group {
+	data, err := w.api.call(ctx, http.MethodGet, "/v1/transcripts", nil)
+	if err != nil {
+		return groups // the groups are enough mostly
+	}
+	var answer struct{ Transcripts []steer.Group }
+	if w.read(data, &answer) != nil {
+		return groups
+	}
+	for _, c := range answer.Transcripts {
+		if !slices.ContainsFunc(groups, func(g steer.Group) bool { return g.Channel == c.Channel && g.ChatID == c.ChatID }) {
+			groups = append(groups, c)
+		}
+	}
+	return groups
 }
 
 // find looks for a message in groups; "" is the last one of the only group.
