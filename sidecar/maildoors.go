@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/internal/delivery"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
@@ -105,6 +106,8 @@ func mailKey(m agent.Delivery) string { return relay.MailChannel + "/" + string(
 // channel is the one that is open for m; nil: none.
 func (d *mailDoors) channel(m agent.Delivery, in relay.Inbound) delivery.Channel {
 	switch doors := &d.deliver.doors; {
+	case d.peers != nil && peerchat.IsID(in.ChatID) && doors.gateway.Open():
+		return peerDoor{doors.gateway, d.peers, m}
 	case m.Conversation != nil && in.Channel == relay.DefaultChannel && doors.gateway != nil && doors.gateway.Open():
 		return doors.gateway
 	case d.peers != nil && doors.gateway.Open() && (m.Conversation == nil || in.Channel != relay.DefaultChannel):

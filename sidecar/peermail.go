@@ -58,8 +58,8 @@ func openPeerMail(b *base, a *app, m *mail, root *os.Root) (*peerMail, error) {
 		return nil
 	})
 	var err error
-	p.chats, err = peerchat.Open(peerchat.Options{Root: root, Self: a.self, SenderType: b.cfg.InjectSenderType, Busy: p.busy,
-		Logger: b.log, Trace: b.trace})
+	p.chats, err = peerchat.Open(peerchat.Options{Root: root, Self: a.self, SenderType: b.cfg.InjectSenderType,
+		Busy: p.busy, Logger: b.log, Trace: b.trace})
 	return p, err
 }
 
@@ -107,6 +107,9 @@ func (d peerDoor) Write(ctx context.Context, m *delivery.Message, written func(<
 	e := d.letter.Envelope
 	peer := relay.AgentName(e.From)
 	kept, err := relay.Marshal(letterMail{e.ID, e.Type, taskOf(e), e.Hops, e.Trace, e.Metadata.CorrelationID})
+	if there := d.mail.named(d.letter); there != "" {
+		peer, kept = there, nil // what the bot answers there is for that agent
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
 	}
@@ -119,13 +122,23 @@ func (d peerDoor) Write(ctx context.Context, m *delivery.Message, written func(<
 	if err := json.Unmarshal([]byte(shown.Content), &content); err != nil {
 		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
 	}
-	body, err := d.complete(feishu.Injected{Sender: feishu.Bot{OpenID: d.mail.chats.User(peer), Agent: peer, Name: string(peer)},
-		Message: shown.ID, ChatID: shown.Chat, ChatType: feishu.ChatP2P, Text: content.Text}, self, m.Key)
+	who := feishu.Bot{OpenID: d.mail.chats.User(peer), Agent: peer, Name: string(peer)}
+	body, err := d.complete(feishu.Injected{Sender: who, Message: shown.ID, ChatID: shown.Chat, ChatType: feishu.ChatP2P,
+		Text: content.Text}, self, m.Key)
 	if err != nil {
 		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
 	}
 	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: m.Again, Written: written,
 		Late: func() { d.deliver.deliveries.Acknowledge(m.ID) }}))
+}
+
+// named is the other agent of the chat of ours that the bot named for a result, as where it passes on a task that it got
+// there; "": it named none.
+func (p *peerMail) named(m agent.Delivery) relay.AgentName {
+	if all := p.chats.Messages(relay.ChatID(m.Conversation.Chat())); len(all) > 0 {
+		return all[0].Peer
+	}
+	return ""
 }
 
 func taskOf(e mailbox.Envelope) string {
@@ -245,8 +258,8 @@ func (p *peerMail) decide(own peerchat.Message, m gateway.Sent) (answerMail, err
 		return as, nil
 	}
 	letter, task := p.about(own)
-	as = answerMail{Of: textKey(m.Text), Text: cutText(m.Text), ID: mailbox.NewID(p.agent.Self(), time.Now()), Letter: letter,
-		Type: cmp.Or(answerTypes[letter.Type], mailbox.TypeMessage)}
+	as = answerMail{Of: textKey(m.Text), Text: cutText(m.Text), ID: mailbox.NewID(p.agent.Self(), time.Now()),
+		Letter: letter, Type: cmp.Or(answerTypes[letter.Type], mailbox.TypeMessage)}
 	if task != nil {
 		as.Type, as.Task = mailbox.TypeTaskUpdate, &mailbox.Task{ID: task.ID, State: p.state(task, m.Text)}
 	}
@@ -313,10 +326,13 @@ func (p *peerMail) about(m peerchat.Message) (letter letterMail, task *agent.Tas
 		if !ok {
 			break
 		}
-		if at = next; !at.Own {
-			letter = letterOf(at)
+		if at = next; at.Own {
+			continue
+		}
+		if letter = letterOf(at); letter.ID != "" {
 			return letter, open[letter.Task]
 		}
+		break
 	}
 	letter.Hops = mailbox.DefaultHops + 1 // where none is left
 	messages := p.chats.Messages(m.Chat)
@@ -325,7 +341,7 @@ func (p *peerMail) about(m peerchat.Message) (letter letterMail, task *agent.Tas
 			continue
 		}
 		l := letterOf(one)
-		if letter.ID == "" {
+		if letter.ID == "" && l.ID != "" {
 			letter = l
 		}
 		if l.Type.GivesTask() && open[l.Task] != nil {

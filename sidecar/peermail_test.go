@@ -297,6 +297,29 @@ func TestAnswersToATask(t *testing.T) {
 		}
 		p.comesTo("completed")
 	})
+	t.Run("with the help of a third", func(t *testing.T) {
+		t.Parallel()
+		var p *pairByMail
+		p = newPairByMail(t, nil, func(b *sdkBot, h heard) {
+			if strings.Contains(h.Text, "the tests pass") {
+				p.reply(b, h, "", "it is written, and the tests pass")
+				return
+			}
+			tool(t, "http://"+p.coder.Addr().String(), "send_task", map[string]any{"to": "tester", "task": "test it",
+				"callback_chat_id": h.Chat})
+		})
+		var s *running
+		tester := newWorker(t, func(context.Context) (string, error) { return "http://" + s.Addr().String(), nil })
+		cfg := p.withMailbox(p.config("tester"), "")
+		cfg.Gateway, cfg.InjectURL = sidecar.GatewayConfig{}, tester.hook.URL
+		s = p.tenant.start(cfg)
+		p.gives("write it")
+		job := tester.hears("task", "test it")
+		tester.call(http.MethodPost, "/v1/mailbox/tasks/"+taskOf(job), map[string]string{"state": "completed",
+			"text": "the tests pass"}, nil)
+		p.asker.hears("task_update", "it is written, and the tests pass")
+		p.comesTo("completed")
+	})
 	t.Run("by a message of its own", func(t *testing.T) {
 		t.Parallel()
 		p := newPairByMail(t, nil, func(b *sdkBot, h heard) { b.say(t, h.Chat, "it is written") })

@@ -232,3 +232,18 @@ func TestFinalTextForPeers(t *testing.T) {
 		})
 	}
 }
+
+// Without such chats nothing is kept from Feishu, whatever it names.
+func TestNoPeersNothingChanges(t *testing.T) {
+	r := newRig(t, nil)
+	for _, line := range peerCalls {
+		method, rest, _ := strings.Cut(strings.NewReplacer("{oc}", "oc_relaypeer01", "{om}", "om_relaypeer01", "{ou}",
+			"ou_relaypeer01").Replace(line), " ")
+		target, body, _ := strings.Cut(rest, " ")
+		before := len(r.up.seen())
+		r.call(method, "/open-apis/"+target, body)
+		if len(r.up.seen()) == before {
+			t.Errorf("%s %s did not reach Feishu", method, target)
+		}
+	}
+}
