@@ -381,14 +381,11 @@ func (b *board) gave(id string) {
 	})
 }
 
-// moved notes a step of the n-th task, counted from 1. What the step says stands
-// on the board; a bare one has this line alone.
-func (b *board) moved(n int, state string, bare bool) {
+// moved notes a step of the n-th task, counted from 1.
+func (b *board) moved(n int, state string) {
 	b.do(func() {
 		b.jobs[n-1].state = state
-		if bare {
-			b.out.note(fmt.Sprintf("task %d is %s", n, state))
-		}
+		b.out.note(fmt.Sprintf("task %d is %s", n, state))
 	})
 }
 

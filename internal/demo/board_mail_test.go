@@ -26,7 +26,7 @@ func TestTallyOfMail(t *testing.T) {
 	if got := b.tally(); got.lost != 1 {
 		t.Errorf("a task without an end: got %s", got)
 	}
-	b.moved(1, "completed", false)
+	b.moved(1, "completed")
 	b.refused(b.mail(messageKind, from, to, "one too many"), rateLimited)
 	if !b.quiet() {
 		t.Error("quiet: got false, want true")

@@ -88,7 +88,7 @@ func (a *mailAct) received(in incoming) (done func()) {
 	case !in.fromBot:
 		a.asked.Store(in.chat)
 		return a.board.received(mailCast[0].agent, relay.MessageID(in.id), in.text)
-	case in.private && a.asked.Load() == in.chat:
+	case a.asked.Load() == in.chat:
 		return a.heard(0, in, askedIn)
 	}
 	return a.heard(0, in, betweenAgents)
@@ -164,10 +164,10 @@ func (a *mailAct) tell(ctx context.Context, text string) {
 		DeliveredTo []string `json:"delivered_to"`
 	}
 	err := a.call(ctx, "send_to_peer", object{"to": mailCast[1].agent, "message": text}, &result)
-	if no, ok := errors.AsType[refusal](err); ok && strings.HasPrefix(string(no), string(rateLimited)) {
+	if err != nil && strings.Contains(err.Error(), string(rateLimited)) {
 		a.board.refused(m, rateLimited)
-		why, _, _ := strings.Cut(string(no), ";")
-		a.board.note("send_to_peer refuses: %s", why)
+		why, _, _ := strings.Cut(err.Error(), ";")
+		a.board.note("%s", why)
 		return
 	}
 	must(err)
@@ -176,19 +176,14 @@ func (a *mailAct) tell(ctx context.Context, text string) {
 	}
 }
 
-// refusal is what a tool says that does not do what it was asked to.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
-
 // call calls a tool, and reads what it returns into out.
 func (a *mailAct) call(ctx context.Context, name string, args object, out any) error {
 	result, err := a.tools.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args})
 	if err == nil && result.IsError {
-		err = refusal(result.Content[0].(*mcp.TextContent).Text)
+		err = errors.New(result.Content[0].(*mcp.TextContent).Text)
 	}
 	if err != nil {
-		return fmt.Errorf("the tool %s: %w", name, err)
+		return wrap(err, "the tool %s refuses", name)
 	}
 	return json.Unmarshal([]byte(asJSON(result.StructuredContent)), out)
 }
@@ -202,15 +197,14 @@ func (a *mailAct) thinks(kind, text string) {
 	a.thoughts <- text
 }
 
-// step waits until the giver's sidecar has the n-th task in a state; bare is
-// that of a step that says nothing.
-func (a *mailAct) step(ctx context.Context, n int, state string, bare bool) {
+// step waits until the giver's sidecar has the n-th task in a state.
+func (a *mailAct) step(ctx context.Context, n int, state string) {
 	id := a.board.job(n)
 	must(until(ctx, settledWithin, fmt.Sprintf("task %d %s", n, state), func(ctx context.Context) (bool, error) {
 		got, err := states(ctx, a.sidecars[0])
 		return got[id] == state, err
 	}))
-	a.board.moved(n, state, bare)
+	a.board.moved(n, state)
 }
 
 // states are the tasks that a sidecar knows, and their states.
@@ -225,7 +219,7 @@ func states(ctx context.Context, of *sidecar) (map[string]string, error) {
 }
 
 // nothingLeft checks that no mail waits anywhere, that both sides say the same of
-// the tasks, that nothing stands in a transcript, and that no chat of agents reached Feishu.
+// the tasks, that sidecars show nothing but their mail, and that no chat of agents reached Feishu.
 func (a *mailAct) nothingLeft(ctx context.Context) {
 	for _, sc := range a.sidecars {
 		must(until(ctx, settledWithin, "no mail waits at "+sc.name+"'s sidecar", func(ctx context.Context) (bool, error) {
@@ -247,13 +241,13 @@ func (a *mailAct) nothingLeft(ctx context.Context) {
 		}
 		var left struct {
 			Dead        []any `json:"dead_letters"`
-			Transcripts []any
+			Transcripts []struct{ Channel string }
 		}
 		must(sc.get(ctx, "/v1/mailbox/dead-letters", &left))
 		must(sc.get(ctx, "/v1/transcripts", &left))
-		if len(left.Dead)+len(left.Transcripts) > 0 {
-			must(fmt.Errorf("%s's sidecar has %d dead letters and %d transcripts, want none", sc.name, len(left.Dead),
-				len(left.Transcripts)))
+		if len(left.Dead) > 0 || len(left.Transcripts) != 1 || left.Transcripts[0].Channel != relay.MailChannel {
+			must(fmt.Errorf("%s's sidecar has %d dead letters and shows the conversations %v, want none, and the mail",
+				sc.name, len(left.Dead), left.Transcripts))
 		}
 	}
 	for _, r := range a.feishu.Requests() {
@@ -262,7 +256,7 @@ func (a *mailAct) nothingLeft(ctx context.Context) {
 		}
 	}
 	a.board.note("no mail waits, everything was acknowledged; both sidecars say the same of the tasks; " +
-		"none of it is in a transcript or in Feishu")
+		"none of it is in a transcript of Feishu's, or in Feishu")
 }
 
 func (a *mailAct) scenes() []scene {
@@ -305,17 +299,17 @@ func (a *mailAct) handOver(ctx context.Context, sc scene) {
 	must(a.sidecars[1].start(ctx))
 	a.board.note("the Coder is back; its SDK finds the sidecar again by itself")
 	a.settle(ctx)
-	a.step(ctx, 1, "accepted", true)
+	a.step(ctx, 1, "accepted")
 	a.thinks("failed", "现在不行，手上还有别的活。")
-	a.step(ctx, 1, "failed", false)
+	a.step(ctx, 1, "failed")
 	a.settle(ctx)
-	a.step(ctx, 2, "accepted", true)
+	a.step(ctx, 2, "accepted")
 }
 
 // crash kills the Coder's sidecar between two steps of the task. The Coder does not notice.
 func (a *mailAct) crash(ctx context.Context, _ scene) {
 	a.thoughts <- ""
-	a.step(ctx, 2, "working", true)
+	a.step(ctx, 2, "working")
 	coder := a.sidecars[1]
 	coder.kill()
 	a.board.note("the sidecar of the Coder is killed (SIGKILL)")
@@ -328,7 +322,7 @@ func (a *mailAct) crash(ctx context.Context, _ scene) {
 		must(fmt.Errorf("the task is %q after the restart, want working", state))
 	}
 	a.thinks("completed", "```go\nfunc Sort(s []int) { slices.Sort(s) }\n```")
-	a.step(ctx, 2, "completed", false)
+	a.step(ctx, 2, "completed")
 }
 
 // courtesies go back and forth until the Researcher's sidecar sends no more.

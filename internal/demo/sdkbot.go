@@ -118,8 +118,6 @@ const shortAnswer = 30
 // reply answers in, which the bearer of an open_id said: in short with a text, at
 // length with a card that it streams.
 func (b *sdkBot) reply(ctx context.Context, in incoming, from string) (sent string) {
-	ctx, cancel := context.WithTimeout(ctx, callWithin)
-	defer cancel()
 	names := map[string]string{}
 	if !in.private {
 		names = b.bots(ctx, in.chat)
@@ -222,6 +220,8 @@ func asJSON(v any) string {
 
 // call calls Feishu's API, and reads the answer into out, which may be nil.
 func (b *sdkBot) call(ctx context.Context, method, path string, body, out any) {
+	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	defer cancel()
 	resp, err := b.client.Do(ctx, &larkcore.ApiReq{HttpMethod: method, ApiPath: "/open-apis/" + path, Body: body,
 		SupportedAccessTokenTypes: []larkcore.AccessTokenType{larkcore.AccessTokenTypeTenant}})
 	must(wrap(err, "%s %s", method, path))
