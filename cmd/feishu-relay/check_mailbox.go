@@ -126,19 +126,13 @@ func checkRegistry(_ context.Context, s *subject) []finding {
 // checkMailChannel reports how a bot behind the gateway learns of mail that belongs in no conversation of Feishu's.
 func checkMailChannel(_ context.Context, s *subject) []finding {
 	switch {
-	case s.Mailbox.Gateway && s.Gateway.Addr == "":
-		return warning("set GATEWAY_ADDR, or take MAILBOX_GATEWAY out",
-			"MAILBOX_GATEWAY=on has no effect: this bot is not behind a gateway")
-	case s.Mailbox.Gateway && s.InjectSenderType != "user":
-		return warning("set INJECT_SENDER_TYPE=user, unless docs/frameworks.md says that the bot's framework takes private chats from bots",
-			"mail comes to the bot as private chats with bots, which many frameworks ignore")
+	case s.Gateway.Addr == "" || s.InjectURL != "":
+		return nil
 	case s.Mailbox.Gateway:
 		return well("mail comes to the bot as private chats with the other agents")
-	case s.Gateway.Addr != "" && s.InjectURL == "":
-		return well("mail of other agents waits until the bot calls read_inbox or reads /v1/stream; " +
-			"MAILBOX_GATEWAY=on would bring it as private chats (docs/mailbox.md)")
 	}
-	return nil
+	return well("mail of other agents waits until the bot calls read_inbox or reads /v1/stream; " +
+		"MAILBOX_GATEWAY=on would bring it as private chats (docs/mailbox.md)")
 }
 
 // checkSignatures reports what becomes of mail from agents whose programs do not sign it.
