@@ -110,7 +110,6 @@ type probing = func(context.Context, *subject) []finding
 
 func onFiles(s *subject) bool    { return s.Backend != "redis" }
 func onRedis(s *subject) bool    { return s.Backend == "redis" }
-func mailOn(s *subject) bool     { return s.Mailbox.On }
 func mailOff(s *subject) bool    { return !s.Mailbox.On }
 func mailFiles(s *subject) bool  { return s.Mailbox.On && s.Mailbox.Backend != "redis" }
 func mailRedis(s *subject) bool  { return s.Mailbox.On && s.Mailbox.Backend == "redis" }
@@ -168,7 +167,6 @@ func probes(c *config) []probe {
 		{"Mailbox", "mailbox malformed", tryLimit, mailRedis, mail, checkMalformedRedis},
 		{"Mailbox", "mailbox inboxes", tryLimit, mailFiles, mail, checkInboxes},
 		{"Mailbox", "mailbox malformed", tryLimit, mailFiles, mail, checkMalformed},
-		{"Mailbox", "mailbox channel", tryLimit, mailOn, nil, checkMailChannel},
 		{"Feishu", "Feishu clock", longLimit, onFeishu, nil, checkFeishuClock},
 		{"Feishu", "Feishu", longLimit, onFeishu, nil, checkFeishu},
 		{"Feishu", "Feishu bot", tryLimit, hasApp, []string{"Feishu"}, checkFeishuBot},

@@ -123,18 +123,6 @@ func checkRegistry(_ context.Context, s *subject) []finding {
 	return found
 }
 
-// checkMailChannel reports how a bot behind the gateway learns of mail that belongs in no conversation of Feishu's.
-func checkMailChannel(_ context.Context, s *subject) []finding {
-	switch {
-	case s.Gateway.Addr == "" || s.InjectURL != "":
-		return nil
-	case s.Mailbox.Gateway:
-		return well("mail comes to the bot as private chats with the other agents")
-	}
-	return well("mail of other agents waits until the bot calls read_inbox or reads /v1/stream; " +
-		"MAILBOX_GATEWAY=on would bring it as private chats (docs/mailbox.md)")
-}
-
 // checkSignatures reports what becomes of mail from agents whose programs do not sign it.
 func checkSignatures(_ context.Context, s *subject) []finding {
 	cards, registry := s.cards()

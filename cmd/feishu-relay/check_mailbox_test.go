@@ -22,17 +22,6 @@ func TestCheckMailboxOff(t *testing.T) {
 	wants(t, found, "mailbox", statusOK, "MAILBOX is off")
 }
 
-func TestCheckMailboxChannel(t *testing.T) {
-	for by, says := range map[string]string{"off": "MAILBOX_GATEWAY=on would bring it", "on": "comes to the bot as private chats"} {
-		t.Run(by, func(t *testing.T) {
-			configured(t)
-			setenv(t, "GATEWAY_ADDR", "127.0.0.1:0", "MAILBOX_GATEWAY", by)
-			_, found := checked(t)
-			wants(t, found, "mailbox channel", statusOK, says)
-		})
-	}
-}
-
 func TestCheckMailboxRegistry(t *testing.T) {
 	heard := time.Now().UTC().Format(time.RFC3339)
 	card := func(id, status, heartbeat string) string {
