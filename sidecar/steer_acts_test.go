@@ -141,6 +141,17 @@ func (p *process) dies(t *testing.T) {
 	}
 }
 
+// isDead reports whether the present life has ended.
+func (p *process) isDead() bool {
+	l, _ := p.current()
+	select {
+	case <-l.exited:
+		return true
+	default:
+		return false
+	}
+}
+
 // discuss lets the bots talk until the third message, which stops at BotB, and returns that.
 func (n *tenant) discuss(botA, botB *sdkBot, about string) feishusim.Message {
 	n.t.Helper()

@@ -79,8 +79,16 @@ func TestOneOfTwoGatewaysUnderKills(t *testing.T) {
 			if step == "" { // at any time
 				<-time.After(time.Duration(rand.IntN(300)) * time.Millisecond)
 				n.b.kill()
+				n.b.dies(t)
 			}
-			n.b.dies(t)
+			for !n.b.isDead() {
+				n.until("BotB's sidecar dies, or BotA is given the message", func() bool {
+					return n.b.isDead() || n.botA.given(first) > 0
+				})
+				if !n.b.isDead() { // it was slow and lost its turn
+					first = n.says("who answers now?")
+				}
+			}
 			n.until("a bot is given it", func() bool { return n.botA.given(first)+n.botB.given(first) > 0 })
 			n.again("")
 			second := n.says("and who this?")
