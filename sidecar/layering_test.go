@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"feishu/entry":         {"feishu", "internal/attempts", "internal/safefile", "internal/jsonl"},
 	"feishu/gateway":       {"feishu", "feishu/longconn", "feishu/peerchat", "feishu/webhook", "relay", "mention", "internal/safefile", "internal/spool", "internal/weborigin", "internal/wait"},
 	"feishu/connector":     {"feishu", "feishu/conn", "internal/wait"},
-	"feishu/peerchat":      {"feishu", "relay", "internal/safefile", "internal/spool"},
+	"feishu/peerchat":      {"feishu", "relay", "internal/runes", "internal/safefile", "internal/spool"},
 	"feishu/send":          {"feishu", "mention", "relay", "internal/wait"},
 	"internal/apitest":     {},
 	"internal/browsertest": {},

@@ -262,7 +262,8 @@ func (c *call) send(out outgoing, m Message) (any, error) {
 	if err := checkContent(m.Type, m.Content); err != nil {
 		return nil, err
 	}
-	m.ID, m.Created, m.Updated = newMessageID(), relay.MillisOf(now), relay.MillisOf(now)
+	m.ID, m.Created = newMessageID(), c.now()
+	m.Updated = m.Created
 	m.Card = cardID(m.Type, m.Content)
 	if err := c.keep(&m); err != nil {
 		return nil, err
@@ -276,6 +277,9 @@ func (c *call) send(out outgoing, m Message) (any, error) {
 
 const typeCard = "interactive"
 
+// types are what msg_type may be (docs/feishu.md 5).
+var types = []string{"text", "post", typeCard, "image", "file", "audio", "media", "sticker", "share_chat", "share_user", "system"}
+
 func checkContent(msgType, content string) error {
 	limit := maxPost
 	if msgType == "text" {
@@ -285,7 +289,7 @@ func checkContent(msgType, content string) error {
 		return errTooLong
 	}
 	var object map[string]json.RawMessage
-	if msgType == "" || json.Unmarshal([]byte(content), &object) != nil {
+	if !slices.Contains(types, msgType) || json.Unmarshal([]byte(content), &object) != nil {
 		return errContent
 	}
 	return nil

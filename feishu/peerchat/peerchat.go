@@ -17,7 +17,9 @@
 // # On disk
 //
 // Each message is one file. A file is written before its call is answered, so a killed process leaves what the
-// bot was told. The newest messages are kept: [maxInChat] of a chat, [maxMessages] and [maxBytes] of all.
+// bot was told. The newest messages are kept: [maxInChat] of a chat, [maxMessages] and [maxBytes] of all. What the bot
+// said is forgotten before what it was told, as long as it is half of the messages or more: a letter may belong to a
+// task that is still open.
 package peerchat
 
 import (
@@ -30,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"maps"
 	"os"
@@ -39,18 +42,22 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/internal/runes"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/spool"
 	"feishu-relay/relay"
 )
 
-// Bounds. Beyond them the oldest message is forgotten.
+// Bounds. Beyond them messages are forgotten, as the package comment says.
 const (
 	maxInChat    = 200
 	maxMessages  = 2000
 	maxBytes     = 32 << 20
-	maxFile      = 1 << 20 // of one message: Feishu takes 150 KB of text
+	maxFile      = 2 << 20 // of one message: Feishu takes 150 KB of text, and JSON may need six bytes for one
 	maxReactions = 50      // on a message
+	// maxLetter bounds the text of a letter, in bytes: JSON within JSON makes at most 7 of one.
+	maxLetter = 128 << 10
+	maxTail   = 4 << 10 // of the last paragraph of a letter, which is kept when the letter is cut
 )
 
 const (
@@ -110,6 +117,7 @@ type Chats struct {
 
 	mu    sync.Mutex
 	made  int
+	last  relay.Millis // the newest Created
 	bytes int
 	all   map[relay.MessageID]*Message // as the rest, guarded by mu
 	chats map[relay.ChatID][]*Message  // the oldest first
@@ -130,7 +138,7 @@ func Open(o Options) (*Chats, error) {
 	c.files = spool.New[Message](o.Root, spool.Options{Prefix: filePrefix, Suffix: ".json", Version: fileVersion,
 		MaxFile: maxFile, Logger: o.Logger})
 	var err error
-	if c.key, err = readKey(o.Root); err != nil {
+	if c.key, err = readKey(o.Root, o.Logger); err != nil {
 		return nil, fmt.Errorf("the key of the chats with agents: %w", err)
 	}
 	var left []*Message
@@ -153,25 +161,26 @@ func Open(o Options) (*Chats, error) {
 	return c, nil
 }
 
-// readKey returns the key that ids are derived with, a new one at first.
-func readKey(root *os.Root) ([]byte, error) {
+// readKey returns the key that ids are derived with: a new one at first, and where the file holds none.
+func readKey(root *os.Root, log *slog.Logger) ([]byte, error) {
 	key := make([]byte, keyBytes)
 	_, _ = rand.Read(key) // never fails
 	if root == nil {
 		return key, nil
 	}
 	data, err := safefile.ReadFile(root, keyFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return key, safefile.Replace(root, keyFile, []byte(hex.EncodeToString(key)+"\n"))
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	key, err = hex.DecodeString(strings.TrimSpace(string(data)))
-	if err != nil || len(key) != keyBytes {
-		return nil, fmt.Errorf("%s holds no key: delete it, and the chats get new ids", keyFile)
+	if err == nil {
+		known, err := hex.DecodeString(strings.TrimSpace(string(data)))
+		if err == nil && len(known) == keyBytes {
+			return known, nil
+		}
+		log.Warn("the key of the chats with agents cannot be read; a new one is made, and the chats get new ids",
+			"folder", root.Name(), "file", keyFile)
 	}
-	return key, nil
+	return key, safefile.Replace(root, keyFile, []byte(hex.EncodeToString(key)+"\n"))
 }
 
 // Chat is the id of the chat with an agent.
@@ -198,9 +207,9 @@ func (c *Chats) id(of ...string) string {
 }
 
 // Receive keeps what an agent wrote, under a name of its own, and returns it; a repeat changes nothing. It is on
-// disk when it returns.
+// disk when it returns. A text that is too long is cut, with a note; its last paragraph stays.
 func (c *Chats) Receive(peer relay.AgentName, name, text string, mail json.RawMessage) (Message, error) {
-	content, err := relay.Marshal(map[string]string{"text": text})
+	content, err := relay.Marshal(map[string]string{"text": cutLetter(text)})
 	if err != nil {
 		return Message{}, err
 	}
@@ -210,10 +219,28 @@ func (c *Chats) Receive(peer relay.AgentName, name, text string, mail json.RawMe
 	if known := c.all[id]; known != nil {
 		return *known, nil
 	}
-	now := relay.MillisOf(time.Now())
+	now := c.now()
 	m := Message{ID: id, Chat: c.Chat(peer), Peer: peer, Type: "text", Content: string(content), Created: now, Updated: now,
 		Mail: mail}
 	return m, c.keep(&m)
+}
+
+// cutLetter shortens a text to what a letter may have.
+func cutLetter(text string) string {
+	if len(text) <= maxLetter {
+		return text
+	}
+	last := ""
+	if at := strings.LastIndex(text, "\n\n"); at >= 0 && len(text)-at <= maxTail {
+		text, last = text[:at], text[at:]
+	}
+	note := fmt.Sprintf("\n[… cut here: it has %d bytes]", len(text)+len(last))
+	return runes.Cut(text, maxLetter-len(note)-len(last)) + note + last
+}
+
+// now is the time of a new message, later than that of any other: their order is the same after a restart. mu is held.
+func (c *Chats) now() relay.Millis {
+	return max(relay.MillisOf(time.Now()), c.last+1)
 }
 
 // Keep keeps what the sidecar knows of a message. It is on disk when it returns.
@@ -280,7 +307,7 @@ func (c *Chats) keep(m *Message) error {
 
 func (c *Chats) enter(m *Message) {
 	c.made++
-	m.order = c.made
+	m.order, c.last = c.made, max(c.last, m.Created)
 	c.all[m.ID] = m
 	c.chats[m.Chat] = append(c.chats[m.Chat], m)
 	c.bytes += m.size()
@@ -288,12 +315,31 @@ func (c *Chats) enter(m *Message) {
 		c.cards[m.Card] = m.ID
 	}
 	for len(c.chats[m.Chat]) > maxInChat {
-		c.forget(c.chats[m.Chat][0])
+		c.forget(leastOf(slices.Values(c.chats[m.Chat]), m))
 	}
-	older := func(a, b *Message) int { return a.order - b.order }
 	for len(c.all) > maxMessages || c.bytes > maxBytes && len(c.all) > 1 {
-		c.forget(slices.MinFunc(slices.Collect(maps.Values(c.all)), older))
+		c.forget(leastOf(maps.Values(c.all), m))
 	}
+}
+
+// leastOf is the message that is forgotten first, of two or more: the oldest, and of those of the bot as long as they
+// are half of all or more. newest is not it.
+func leastOf(all iter.Seq[*Message], newest *Message) *Message {
+	var own, others []*Message
+	for m := range all {
+		switch {
+		case m == newest:
+		case m.Own:
+			own = append(own, m)
+		default:
+			others = append(others, m)
+		}
+	}
+	from := own
+	if len(own) < len(others) {
+		from = others
+	}
+	return slices.MinFunc(from, func(a, b *Message) int { return a.order - b.order })
 }
 
 // replace makes changed what is known of m, once the disk has it.
@@ -324,7 +370,9 @@ func (c *Chats) forget(m *Message) {
 }
 
 // size is about how many bytes m takes in memory.
-func (m *Message) size() int { return 512 + len(m.Content) + len(m.Mail) + 100*len(m.Reactions) }
+func (m *Message) size() int {
+	return 512 + len(m.Content) + len(m.Card) + len(m.Mail) + 100*len(m.Reactions)
+}
 
 // Text is what a person reads in it; "" of a card of CardKit.
 func (m *Message) Text() string { return feishu.Text(m.Type, m.Content, nil) }

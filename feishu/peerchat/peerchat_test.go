@@ -6,11 +6,14 @@ import (
 	"io"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/peerchat"
+	"feishu-relay/relay"
 )
 
 func open(t *testing.T, dir string) *peerchat.Chats {
@@ -77,6 +80,84 @@ func TestChatsSurviveARestart(t *testing.T) {
 	other := open(t, t.TempDir())
 	if other.Chat("writer") == letter.Chat {
 		t.Error("the ids of two bots are the same: they can be guessed")
+	}
+}
+
+// A key file that was cut or written over is replaced: the chats get new ids, and nothing is in the way of the start.
+func TestABrokenKeyIsReplaced(t *testing.T) {
+	for _, text := range []string{"", "no key\n", "abcd"} {
+		dir := t.TempDir()
+		before := open(t, dir)
+		letter := receive(t, before, "msg_1")
+		if err := os.WriteFile(filepath.Join(dir, "peer.key"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		after := open(t, dir)
+		if after.Chat("writer") == letter.Chat {
+			t.Errorf("with the key file %q the ids stay the same", text)
+		}
+		if again := open(t, dir); again.Chat("writer") != after.Chat("writer") {
+			t.Errorf("with the key file %q the new ids are others after another start", text)
+		}
+	}
+}
+
+// A letter that is as large as a letter can be is shown all the same, cut, with its last paragraph.
+func TestALargeLetterIsCut(t *testing.T) {
+	const line = "\n\n(writer gives you this task.)"
+	for name, unit := range map[string]string{"quotation marks": `"x",`, "control characters": "\x01", "characters of three bytes": "写"} {
+		dir := t.TempDir()
+		text := strings.Repeat(unit, 1<<20/len(unit)) + line
+		m, err := open(t, dir).Receive("writer", "msg_1", text, nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		shown := m.Text()
+		if !strings.HasPrefix(shown, unit) || !strings.HasSuffix(shown, fmt.Sprintf("[… cut here: it has %d bytes]%s", len(text), line)) {
+			t.Errorf("%s: the letter ends with %q", name, shown[len(shown)-100:])
+		}
+		if left := open(t, dir).Messages(m.Chat); len(left) != 1 || left[0].Content != m.Content {
+			t.Errorf("%s: after a restart the chat has %d messages", name, len(left))
+		}
+	}
+}
+
+// However much a bot says in a chat, a letter that it has not answered yet stays.
+func TestLettersStayLonger(t *testing.T) {
+	c := open(t, t.TempDir())
+	letter := receive(t, c, "msg_1")
+	said := ""
+	for range 205 {
+		if said = reply(t, c, letter, ""); said == "" {
+			t.Fatal("the letter is forgotten")
+		}
+	}
+	if _, ok := c.Message(relay.MessageID(said)); !ok {
+		t.Error("the newest message of the bot is forgotten")
+	}
+	if n := len(c.Messages(letter.Chat)); n != 200 {
+		t.Errorf("the chat has %d messages, want 200", n)
+	}
+}
+
+// The messages of a chat come back in the order in which they were made, also those of one millisecond.
+func TestOrderSurvivesARestart(t *testing.T) {
+	dir := t.TempDir()
+	c := open(t, dir)
+	letter := receive(t, c, "msg_0")
+	for i := range 50 {
+		receive(t, c, fmt.Sprint("msg_", i+1))
+		reply(t, c, letter, "")
+	}
+	ids := func(c *peerchat.Chats) (out []relay.MessageID) {
+		for _, m := range c.Messages(letter.Chat) {
+			out = append(out, m.ID)
+		}
+		return out
+	}
+	if before, after := ids(c), ids(open(t, dir)); !slices.Equal(before, after) {
+		t.Errorf("the order was\n%v, is\n%v", before, after)
 	}
 }
 
