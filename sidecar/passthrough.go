@@ -21,8 +21,11 @@ import (
 )
 
 // foldersAgain is how often a disk that could not be used at the start is tried
-// again.
-const foldersAgain = 5 * time.Second
+// again, and foldersMost the longest pause where it looks usable and is refused all the same.
+const (
+	foldersAgain = 5 * time.Second
+	foldersMost  = time.Minute
+)
 
 // Run opens a sidecar and runs it until ctx is done. Where it cannot be opened
 // for the disk's sake and has a gateway, the bot is served all the same: its
@@ -33,7 +36,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	before := waiting{log: opts.Logger}
-	for {
+	for tries := 0; ; tries++ {
 		s, err := New(cfg, opts)
 		if err == nil {
 			return s.runAfter(ctx, &before)
@@ -42,14 +45,14 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 			return err
 		}
 		opts.Logger.Error("the disk cannot be used: the bot's traffic passes through, and NOTHING IS RELAYED until it can; "+mendFolders, keyErr, err)
-		if perr := passThrough(ctx, cfg, opts.Logger, &before, err); perr != nil {
+		if perr := passThrough(ctx, cfg, opts.Logger, &before, err, wait.Doubled(foldersAgain, foldersMost, tries)); perr != nil {
 			return errors.Join(err, perr)
 		}
 		if ctx.Err() != nil {
 			opts.Logger.Info("stopped")
 			return nil
 		}
-		opts.Logger.Info("the disk can be used again")
+		opts.Logger.Info("the disk is tried again")
 	}
 }
 
@@ -86,8 +89,8 @@ type setting struct{ error }
 
 func (s *setting) Unwrap() error { return s.error }
 
-// passThrough serves the bot until the folders can be used or ctx is done.
-func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, why error) error {
+// passThrough serves the bot until the folders can be used, for pause at least, or ctx is done.
+func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, why error, pause time.Duration) error {
 	if cfg.BaseURL == nil {
 		cfg.BaseURL = &defaultBase
 	}
@@ -121,6 +124,7 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, 
 	if err != nil {
 		return bindError("LISTEN_ADDR", err)
 	}
+	defer func() { _ = api.Close() }() // it may not have come to be served
 	conns := connections{}
 	unready := conns.server(httpapi.Unready(fmt.Sprintf("the disk cannot be used: %v; %s", why, mendFolders)), log)
 	defer unready.Close()
@@ -131,7 +135,8 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, 
 	}()
 	go f.serve(fail)
 	settling.Go(func() { g.Run(ctx) })
-	for !usable(&cfg) && wait.Sleep(ctx, foldersAgain) == nil {
+	for wait.Sleep(ctx, pause) == nil && !usable(&cfg) {
+		pause = foldersAgain
 	}
 	stopping, cancel := context.WithTimeout(context.Background(), finishGateway)
 	defer cancel()
