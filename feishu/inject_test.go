@@ -134,6 +134,29 @@ func TestInjectedText(t *testing.T) {
 	}
 }
 
+// Of names that differ only in letter case or width, the one that is written is meant.
+func TestInjectedNamesThatDifferInCase(t *testing.T) {
+	for _, tt := range []struct{ text, want, keys string }{
+		{"hi @Ann", "hi @_user_1", "@_user_1=ou_1"},
+		{"@ann and @Ann", "@_user_1 and @_user_2", "@_user_1=ou_2 @_user_2=ou_1"},
+		{"@ANN, ＠Ａnn", "@ANN, @_user_1", "@_user_1=ou_3"},
+		{"@eve ＠Eve", "@_user_1 @_user_1", "@_user_1=ou_4"},
+		{"@Ann请看 @Anna x@Ann", "@_user_1 请看 @Anna x@Ann", "@_user_1=ou_1"},
+	} {
+		in := injected()
+		in.Text, in.MentionsSelf, in.Mentions = tt.text, false, []feishu.Mention{{OpenID: "ou_0", Name: " "},
+			{OpenID: "ou_1", Name: "Ann"}, {OpenID: "ou_2", Name: "ann"}, {OpenID: "ou_3", Name: "Ａnn"}, {OpenID: "ou_4", Name: "Eve"}}
+		e, text := parse(t, in)
+		var keys []string
+		for _, m := range e.Message.Mentions {
+			keys = append(keys, m.Key+"="+string(m.OpenID))
+		}
+		if got := strings.Join(keys, " "); text != tt.want || got != tt.keys {
+			t.Errorf("%s: got %s with %s, want %s with %s", tt.text, text, got, tt.want, tt.keys)
+		}
+	}
+}
+
 func TestInjectedWithoutAName(t *testing.T) {
 	in := injected()
 	in.Self.Name, in.MentionsSelf, in.Text = "", true, "@ hi"

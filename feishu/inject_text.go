@@ -57,19 +57,38 @@ type addressee struct {
 }
 
 // withKeys writes a key, with spaces around it as Koishi needs (docs/feishu.md 3.5), for each "@Name" in
-// text, as package mention finds them. It returns the key of each of n mentions, "" for those that the text
-// does not show; the first fixed ones are numbered in their order, the others as they appear.
+// text, as package mention finds them; of names that differ only in letter case the one that is written exactly
+// so is meant. It returns the key of each of n mentions, "" for those that the text does not show; the first
+// fixed ones are numbered in their order, the others as they appear.
 func withKeys(text string, named []addressee, n, fixed int) (string, []string) {
 	keys := make([]string, n)
 	next := fixed
+	var anyone mention.Agent // has all names, so that none is ambiguous
 	agents := make([]mention.Agent, 0, len(named))
 	for _, a := range named {
 		agents = append(agents, mention.Agent{ID: a.name})
+		anyone.Names = append(anyone.Names, a.name)
+		anyone.ID = cmp.Or(anyone.ID, a.name)
+	}
+	each := mention.NewDirectory(agents)
+	// who returns the index in named of whom a text that is "@Name" names, -1 for several.
+	who := func(text string) int {
+		_, size := utf8.DecodeRuneInString(text)
+		exact := slices.IndexFunc(named, func(a addressee) bool { return a.name == text[size:] })
+		if exact >= 0 {
+			return exact
+		}
+		name, _ := each.Prefix(text)
+		return slices.IndexFunc(named, func(a addressee) bool { return name != "" && a.name == name })
 	}
 	var b strings.Builder
 	end := 0 // of what is written
-	for _, hit := range mention.NewDirectory(agents).Plain(text) {
-		at := named[slices.IndexFunc(named, func(a addressee) bool { return a.name == hit.Agent })].at
+	for _, hit := range mention.NewDirectory([]mention.Agent{anyone}).Plain(text) {
+		i := who(text[hit.From:hit.To])
+		if i < 0 {
+			continue
+		}
+		at := named[i].at
 		if keys[at] == "" {
 			number := at + 1
 			if at >= fixed {
