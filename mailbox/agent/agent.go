@@ -69,9 +69,6 @@ const (
 	maxFirstLook = 30 * time.Second // how long hand-over waits after a start for the first listing of the inbox
 	warnFirst    = 20               // malformed messages that are logged as warnings one by one; later
 	warnEvery    = 10 * time.Second // one in this time is
-	maxFresh     = 64               // messages whose text is kept for their first delivery
-	freshSize    = 16 << 10         // most bytes of each
-	freshFor     = time.Second      // after that the store is asked again
 	maxBroadcast = 20               // agents that a message to "*" reaches; the others are named as unreachable
 )
 

@@ -159,14 +159,10 @@ func (a *Agent) asItIs(e mailbox.Envelope) mailbox.Envelope {
 	return e
 }
 
-// fetch reads a letter that is to be handed over; false: it is not any more, and that is
-// dealt with.
+// fetch reads a letter that is to be handed over; false: the bot does not get it any more, and
+// it has left the inbox.
 func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bool, err error) {
-	if fresh := look(a.ready, func() *mailbox.Envelope { return a.ready.takeFresh(l) }); fresh != nil {
-		e = a.asItIs(*fresh)
-	} else {
-		e, err = a.read(ctx, l)
-	}
+	e, err = a.read(ctx, l)
 	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
 		a.ready.remove(l)
 		return e, false, nil
@@ -315,7 +311,7 @@ func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) {
 	a.clearSoon(ctx, l)
 }
 
-// clear takes a letter out of the inbox that is dealt with. What the store
+// clear takes a letter that the bot is not to get any more out of the inbox. What the store
 // refuses to take out is looked at again later.
 func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error {
 	keys := a.ready.remove(l)

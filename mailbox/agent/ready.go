@@ -11,9 +11,8 @@ import (
 	"feishu-relay/mailbox"
 )
 
-// letter is a message that is ready for the bot. Its text stays in the store:
-// an inbox may hold [mailbox.MaxInbox] of them. Only of the newest maxFresh, of at most
-// freshSize, is it at hand for the first attempt to hand them over, within freshFor.
+// letter is a message that is ready for the bot. Its text stays in the store: an inbox may
+// hold [mailbox.MaxInbox] of them, and what left it meanwhile is not handed over.
 type letter struct {
 	id       string // of the envelope; other programs' messages may share one
 	key      string // what Seen and ready know the message by (messageKey)
@@ -22,7 +21,6 @@ type letter struct {
 	from     mailbox.AgentID
 	priority mailbox.Priority
 	sent     time.Time
-	came     time.Time
 	expires  time.Time // zero: never
 	arrived  int
 	goal     string // of a message through send_to_peer that may be dropped
@@ -30,9 +28,8 @@ type letter struct {
 	asks     bool   // a result may answer it
 	inChat   bool   // it belongs in a conversation: those and the others do not wait for each other
 
-	fresh        *mailbox.Envelope // as it came; nil: it is read from the store
-	conversation string            // the next letter of it waits until this one is written, or answered
-	keys         []string          // the store's for it; its sender may have sent it again
+	conversation string   // the next letter of it waits until this one is written, or answered
+	keys         []string // the store's for it; its sender may have sent it again
 	progress
 }
 
@@ -77,7 +74,6 @@ type ready struct {
 	occupied map[string]*letter // by conversation, what its other letters wait for
 	drains   int                // drains that are taking what is ready: nothing is handed over meanwhile
 	openings int                // how often a delivery channel has opened
-	fresh    int                // letters that have their envelope
 	changed  chan struct{}      // closed at the next change
 }
 
@@ -151,11 +147,6 @@ func (r *ready) add(l letter, unique string) (added bool) {
 			r.arrived++
 			l.arrived = cmp.Or(l.arrived, r.arrived)
 			known = &l
-			if l.fresh != nil && (r.fresh >= maxFresh || size(*l.fresh) > freshSize) {
-				l.fresh = nil
-			} else if l.fresh != nil {
-				r.fresh++
-			}
 			i, _ := slices.BinarySearchFunc(r.list, known, (*letter).order)
 			r.list = slices.Insert(r.list, i, known)
 			r.byKey[l.key], r.byName[l.name] = known, known
@@ -196,20 +187,6 @@ func (r *ready) next(now time.Time, inChat bool) (l *letter, at time.Time) {
 		}
 	}
 	return nil, at
-}
-
-// takeFresh takes the envelope of l that is at hand; nil: there is none. It is called with mu
-// held.
-func (r *ready) takeFresh(l *letter) *mailbox.Envelope {
-	e := l.fresh
-	if e != nil {
-		l.fresh = nil
-		r.fresh--
-	}
-	if time.Since(l.came) > freshFor {
-		return nil
-	}
-	return e
 }
 
 // copyWindow is how far apart the copies of one message for several goals are sent.
@@ -355,7 +332,6 @@ func (r *ready) remove(l *letter) (keys []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.ending = true
-	r.takeFresh(l)
 	if r.byKey[l.key] == l {
 		delete(r.byKey, l.key)
 		delete(r.byName, l.name)

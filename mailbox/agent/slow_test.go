@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,6 +168,27 @@ func TestMailSettledWhileItIsHandedOver(t *testing.T) {
 		bot.wants(t)
 		if b.saw(agent.EventDelivered) != 1 || b.saw(agent.EventRefused) != 1 {
 			t.Errorf("%d delivered, %d refused", b.saw(agent.EventDelivered), b.saw(agent.EventRefused))
+		}
+	})
+}
+
+// A letter that left the inbox before its turn, since another process of this agent took it or
+// a person removed it, is not handed over, however new it is.
+func TestMailTakenElsewhere(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		b := w.agent("b")
+		bot := b.door.thinks(true, "m1", "m2")
+		w.mail(b, "x", "m1")
+		bot.wants(t, "m1")
+		w.mail(b, "x", "m2")
+		bot.wants(t) // it waits behind m1
+		for _, item := range w.hub.waiting("b") {
+			must(t, (&handle{hub: w.hub, dead: new(atomic.Bool)}).Settle(t.Context(), "b", item.Key, mailbox.Taken))
+		}
+		bot.answers["m1"] <- nil
+		bot.wants(t)
+		if n := b.Counts().Waiting; n > 0 {
+			t.Errorf("%d still wait for the bot", n)
 		}
 	})
 }
