@@ -88,12 +88,14 @@ func themeOf(t *testing.T, css string, theme int) map[string]colour {
 }
 
 // TestColours: all that is written in a colour can be read; red, amber and green are told apart
-// by everybody, and no name of a bot looks like one of them.
+// by everybody, no name of a bot looks like one of them, and the first names do not look alike.
 func TestColours(t *testing.T) {
 	const (
 		readable = 4.5 // WCAG AA
 		apart    = 15  // of the states among each other
 		away     = 12  // of a name from a state; 2 can just be seen side by side
+		first    = 3   // bots of a team, whose names are told apart at a glance
+		glance   = 30
 	)
 	css := files(t)["base.css"]
 	states := []string{"stop", "wait", "pass"}
@@ -104,6 +106,13 @@ func TestColours(t *testing.T) {
 		})
 		if len(hues) != 8 {
 			t.Fatalf("%d colours of names, want the 8 of names.js", len(hues))
+		}
+		for i, hue := range hues[:first] {
+			for _, other := range hues[i+1 : first] {
+				if got := difference(colours[hue], colours[other], sights["normal"]); got < glance {
+					t.Errorf("%s: %s and %s differ by %.0f, want %d", name, hue, other, got, glance)
+				}
+			}
 		}
 		reads := func(text string, grounds ...string) {
 			for _, ground := range grounds {

@@ -36,6 +36,7 @@ func TestPage(t *testing.T) {
 		"another group meanwhile":            pageOfAnotherGroup,
 		"a find that is chosen":              pageWithAFind,
 		"names and sentences":                pageOfNames,
+		"colours of bots":                    pageOfColours,
 		"what is open at first":              pageAtFirst,
 		"behind a reverse proxy":             pageBehindAProxy,
 		"insight":                            pageInsight,
@@ -333,6 +334,25 @@ func pageOfNames(t *testing.T, browser *browsertest.Browser) {
 	hash(p, "#/groups/feishu/oc_x")
 	p.Press("l")
 	says("BotA 已收到", "小C 没有收到：已达上限 4", "agent_d 尚未收到：正在投递")
+}
+
+// A bot has the same colour, whichever conversation is shown first.
+func pageOfColours(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x", "oc_y")
+	s.record("oc_x", 0, 4)
+	s.record("oc_y", 10, 2)
+	s.change(func() {
+		s.entries["oc_x"][1]["sender"] = "agent_j"
+		s.group["bots"] = []object{{"agent": "agent_j", "name": "BotJ"}, {"agent": "agent_b", "name": "BotB"}}
+	})
+	colour := `document.querySelector('#talk [data-agent=%s] .name')?.classList.contains('hue-%d')`
+	for _, place := range []string{"/#/groups/feishu/oc_y", "/#/groups/feishu/oc_x"} {
+		p := browser.Open(t, s.url+place, browsertest.Options{})
+		p.Wait("the colour of agent_b", fmt.Sprintf(colour, "agent_b", 0))
+		hash(p, "#/groups/feishu/oc_x")
+		p.Wait("the colour of agent_j", fmt.Sprintf(colour, "agent_j", 1))
+		p.Wait("the colour of agent_b", fmt.Sprintf(colour, "agent_b", 0))
+	}
 }
 
 // A group's day in plots. The library that draws them is loaded with the first one.

@@ -2,10 +2,10 @@
 // what its messages say, else the agent's id. It has one colour as well.
 
 const KEPT = 1000 // agents; a name that comes later is not kept
-const HUES = 8 // classes hue-0 … hue-7
+const HUES = 8 // classes hue-0 … hue-7; those next to each other are told apart best at the beginning
 
 const known = new Map() // agent → { name, sure }
-const hues = new Map() // agent → number of its colour
+const team = [] // the bots of all groups, in order of their ids
 let changed = () => {}
 
 // onNames calls f after a name became another one.
@@ -13,11 +13,20 @@ export const onNames = (f) => (changed = f)
 
 // learn takes the name of an agent; sure: from the sidecar, which knows better than a message.
 export function learn(agent, name, sure = false) {
+  if (sure) joins(agent)
   if (!agent || !name) return
   const old = known.get(agent)
   if (old && (old.name === name || (old.sure && !sure))) return
   if (!old && known.size >= KEPT) return
   known.set(agent, { name, sure })
+  changed()
+}
+
+// joins puts an agent into the team.
+function joins(agent) {
+  if (!agent || team.includes(agent) || team.length >= KEPT) return
+  team.push(agent)
+  team.sort()
   changed()
 }
 
@@ -29,17 +38,13 @@ export function called(agent) {
   return name
 }
 
-// hue is the colour of an agent, the same wherever it appears. Two agents share one only
-// when all are taken.
+// hue is the colour of an agent: by its place among the bots of all groups in order of their ids,
+// so it does not depend on what is shown first, and the first of them differ most. The colour of
+// another agent follows from its id alone.
 export function hue(agent) {
-  if (!hues.has(agent)) {
-    let sum = 7
-    for (const c of agent) sum = (sum * 31 + c.codePointAt(0)) >>> 0
-    const taken = new Set(hues.values())
-    let number = sum % HUES
-    for (let i = 0; i < HUES && taken.has(number); i++) number = (number + 1) % HUES
-    if (hues.size < KEPT) hues.set(agent, number)
-    return 'hue-' + number
-  }
-  return 'hue-' + hues.get(agent)
+  const place = team.indexOf(agent)
+  if (place >= 0) return 'hue-' + (place % HUES)
+  let sum = 7
+  for (const c of agent) sum = (sum * 31 + c.codePointAt(0)) >>> 0
+  return 'hue-' + (sum % HUES)
 }
