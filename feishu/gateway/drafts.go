@@ -67,7 +67,7 @@ func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *dr
 		return nil
 	})
 	if err != nil {
-		log.Error("the drafts of the last run cannot be read", "err", err)
+		log.Error("drafts of the last run cannot be read", "err", err)
 	}
 	slices.SortFunc(left, func(a, b *draft) int { return cmp.Compare(a.Created, b.Created) })
 	now := relay.MillisOf(time.Now())

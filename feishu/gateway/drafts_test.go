@@ -695,6 +695,21 @@ func TestBrokenDraftsAreKeptAside(t *testing.T) {
 	}
 }
 
+// A file that can be neither read nor renamed keeps no draft behind it from being published.
+func TestBrokenDraftThatStays(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		withDesk(t, dir, func(d *desk) { d.habits.edits(false, time.Now(), time.Now()); d.text("hi") })
+	})
+	name := draftPrefix + strings.Repeat("a", 238) + ".json" // with .broken, it is longer than a name can be
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		withDesk(t, dir, func(d *desk) { d.after(quiet, "hi") })
+	})
+}
+
 // A disk that takes nothing costs no message while the process lives.
 func TestDraftsWithoutADisk(t *testing.T) {
 	dir := t.TempDir()

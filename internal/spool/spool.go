@@ -98,7 +98,8 @@ func New[T any](root *os.Root, o Options) *Spool[T] {
 
 // Load calls take for each document of the folder, in the order of their names. A
 // document that take returns an error for is quarantined, too. What a killed process was
-// just writing is removed.
+// just writing is removed. A file that can be neither read nor quarantined is logged and
+// skipped; the error says how many there are, and what is wrong with the first.
 func (s *Spool[T]) Load(take func(name string, v T) error) error {
 	if s.root == nil {
 		return nil
@@ -107,6 +108,8 @@ func (s *Spool[T]) Load(take func(name string, v T) error) error {
 	if err != nil {
 		return err
 	}
+	var first error
+	failed := 0
 	for _, entry := range entries {
 		file, ours := strings.CutPrefix(entry.Name(), s.opts.Prefix)
 		name, document := strings.CutSuffix(file, s.opts.Suffix)
@@ -132,8 +135,13 @@ func (s *Spool[T]) Load(take func(name string, v T) error) error {
 		if errors.Is(err, errLater) {
 			s.opts.Logger.Warn("a file of a later version is left alone", "folder", s.root.Name(), "file", entry.Name())
 		} else if err != nil {
-			return err
+			s.opts.Logger.Warn("a file is skipped", "folder", s.root.Name(), "file", entry.Name(), "err", err)
+			first = cmp.Or(first, err)
+			failed++
 		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("files that can be neither read nor renamed: %d; the first: %w", failed, first)
 	}
 	return nil
 }

@@ -109,6 +109,24 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// A file that can neither be read nor renamed does not keep the later ones from being read.
+func TestLoadGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("a", 245) // with .json.broken, it is longer than a name can be
+	for name, text := range map[string]string{long: "{", long + "a": "{", "z": `{"text":"z"}`} {
+		write(t, dir, name+".json", text)
+	}
+	s := open(t, dir, options)
+	var got []string
+	err := s.Load(func(name string, _ doc) error { got = append(got, name); return nil })
+	if !slices.Equal(got, []string{"z"}) || s.Len() != 1 {
+		t.Errorf("loaded %q", got)
+	}
+	if err == nil || !strings.Contains(err.Error(), "renamed: 2") || !strings.Contains(err.Error(), long+".json") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestBounds(t *testing.T) {
 	o := options
 	o.MaxDocs, o.MaxBytes, o.MaxHeld = 2, 100, 50
