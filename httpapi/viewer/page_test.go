@@ -42,6 +42,7 @@ func TestPage(t *testing.T) {
 		"insight":                            pageInsight,
 		"depths of filtered messages":        pageOfFilteredDepths,
 		"what ended a talk":                  pageOfAnEnd,
+		"a round that stopped twice":         pageOfTwoStops,
 		"thousands of groups":                pageOfManyGroups,
 		"nobody looks":                       pageNobodyLooksAt,
 		"states":                             pageStates,
@@ -464,6 +465,20 @@ func pageAtFirst(t *testing.T, browser *browsertest.Browser) {
 
 	nothing := browser.Open(t, newStandIn(t).url, browsertest.Options{})
 	nothing.Wait("the next command", `document.querySelector('#no-talk [data-testid=next-command]')?.innerText === 'feishu-relay check'`)
+}
+
+// A round may stop at two messages. The sidecar's last stop is the first of them.
+func pageOfTwoStops(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 4)
+	s.change(func() {
+		for _, id := range []string{"om_1", "om_3"} {
+			s.outcomes["oc_x"] = append(s.outcomes["oc_x"], object{"agent": "agent_c", "channel": "feishu", "chat_id": "oc_x",
+				"relay_msg_id": id, "at": began, "stopped": "max_depth"})
+		}
+	})
+	p := browser.Open(t, s.url, browsertest.Options{})
+	p.Wait("that the group is stopped", `document.querySelector('[data-testid=group-stopped]')?.title === 'limit 3 reached'`)
 }
 
 func pageOfManyGroups(t *testing.T, browser *browsertest.Browser) {

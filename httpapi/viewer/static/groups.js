@@ -16,6 +16,8 @@ import { fault } from './notice.js'
 
 const SEEN = 500 // groups of which the browser remembers what was read
 const FILTER_FROM = 8 // groups from which on there is a field to search them
+const LOOKED_INTO = 20 // groups whose newest message is looked up at most
+const OUTCOMES = 200 // of each
 const ASK_AGAIN = 1000 // ms before the list is read again for a group not known
 
 const keyOf = (g) => g.channel + '/' + g.chat_id
@@ -48,7 +50,9 @@ export class GroupList {
       this.loaded = true
       this.draw()
       this.changed()
-      this.#steered((await api.groups()).groups)
+      const { groups } = await api.groups()
+      this.#steered(groups)
+      await this.#lookInto(groups)
     } catch (error) {
       fault(error)
     }
@@ -64,6 +68,19 @@ export class GroupList {
       group.paused = Boolean(settings.paused)
     }
     this.draw()
+  }
+
+  // lookInto finds the groups whose round has stopped twice: last_stop names the first message alone.
+  async #lookInto(groups) {
+    const stopped = groups.flatMap((g) => {
+      const group = g.last_stop && this.get(g.channel, g.chat_id)
+      return group?.last && isBot(group.last) && !stopOf(group) ? [group] : []
+    })
+    for (const group of stopped.slice(0, LOOKED_INTO)) {
+      const { outcomes } = await api.outcomes(group.channel, group.chat_id, { limit: OUTCOMES })
+      group.stop ??= outcomes.find((o) => o.relay_msg_id === group.last.message_id && ENDS.has(wordOf(o)))
+    }
+    if (stopped.length) this.draw()
   }
 
   // became takes note of a live outcome that stops a group at its newest message, or lets it go on.
