@@ -166,8 +166,10 @@ func (b *outgoing) Run(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		names = append(names, b.unacked.Due(time.Now())...) // of a receiver whose mail was just planned, all
-		slices.Sort(names)                                  // the oldest first
+		b.mu.Lock() // whoever is just planning all mail to a receiver does so to the end
+		names = append(names, b.unacked.Due(time.Now())...)
+		b.mu.Unlock()
+		slices.Sort(names) // the oldest first
 		r := round{outgoing: b, looked: map[mailbox.AgentID]bool{}, stuck: map[mailbox.AgentID]bool{}}
 		for _, do := range []func(context.Context, *entry){r.look, r.act} {
 			for _, name := range names {
