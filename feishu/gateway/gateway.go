@@ -58,8 +58,8 @@ type Host interface {
 	// returns nil. It is called once for a message id, and again after an error,
 	// a crash or a repeat of the send with the same uuid.
 	Sent(ctx context.Context, m Sent) error
-	// Edited tells that the bot has changed the text of a message in a group, which is not to be
-	// told again by Sent. It may be one that Sent was never called for.
+	// Edited reports that the bot has changed the text of a message in a group. Sent is not called for the new
+	// text. It may be a message that Sent was never called for.
 	Edited(m Sent)
 	// Hearing is a person's message in a group that the bot is about to be given:
 	// it may answer before the message is recorded. It returns at once.
@@ -362,14 +362,22 @@ func (g *Gateway) background(f func()) bool {
 	return true
 }
 
-// worker runs f and what comes next, until the gateway is closed. A goroutine for each call would have to
-// grow its stack for each.
+// workerIdle is how long a worker waits for the next call before it ends.
+const workerIdle = 5 * time.Second
+
+// worker runs f and what comes next, until nothing comes for workerIdle or the gateway is closed. A goroutine
+// for each call would have to grow its stack for each.
 func (g *Gateway) worker(f func()) {
+	idle := time.NewTimer(workerIdle)
+	defer idle.Stop()
 	for {
 		f()
 		g.busy.Done()
+		idle.Reset(workerIdle)
 		select {
 		case f = <-g.work:
+		case <-idle.C:
+			return
 		case <-g.ctx.Done():
 			return
 		}
