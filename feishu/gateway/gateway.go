@@ -209,6 +209,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	g.habits = loadHabits(o.Root, o.Logger)
 	g.drafts = loadDrafts(o.Root, o.Logger, o.Counter)
+	g.undecided()
 
 	transport, err := newTransport(o.Upstream, o.Listens)
 	if err != nil {

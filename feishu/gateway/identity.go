@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -186,14 +187,14 @@ func (g *Gateway) selfAnswer(t *tapped) {
 
 // proven reports whether token is our app's: by what was seen of it, or, after a
 // restart of ours, by what Feishu says. Whose bot a token calls is told by its
-// open_id, which no other app's bot has under it (docs/feishu.md 4.1).
-func (g *Gateway) proven(ctx context.Context, token string) bool {
+// open_id, which no other app's bot has under it (docs/feishu.md 4.1). The error is that Feishu does not say.
+func (g *Gateway) proven(ctx context.Context, token string) (ours bool, err error) {
 	self := g.opts.Book.Self()
 	switch {
 	case g.own.knows(token):
-		return true
+		return true, nil
 	case !strings.HasPrefix(token, "t-") || self.OpenID == "":
-		return false
+		return false, nil
 	}
 	api := feishu.NewAPI(g.opts.Upstream.String(), "", "", feishu.WithHTTPClient(g.client))
 	api.SawToken(token)
@@ -202,10 +203,13 @@ func (g *Gateway) proven(ctx context.Context, token string) bool {
 	bot, err := api.BotInfo(ctx)
 	if err != nil || bot.OpenID != self.OpenID {
 		g.log.Debug("a token is not shown to be this app's", "err", err)
-		return false
+		if errors.Is(err, feishu.ErrNoToken) { // which is what an invalid one comes to
+			err = nil
+		}
+		return false, err
 	}
 	g.own.proved(token, g.own.app())
-	return true
+	return true, nil
 }
 
 // askWait bounds a question of ours to Feishu.

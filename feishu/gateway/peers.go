@@ -32,7 +32,8 @@ func (g *Gateway) mayNamePeer(r *http.Request) bool {
 	return !strings.HasPrefix(kind, "multipart/")
 }
 
-// peering answers the calls for chats with other agents in the place of Feishu.
+// peering answers the calls for chats with other agents in the place of Feishu. What is said there is only accepted where
+// there is room to make a draft of it.
 type peering struct {
 	g    *Gateway
 	next http.RoundTripper
@@ -52,10 +53,46 @@ func (p peering) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), hostWait)
 	defer cancel()
-	p.g.count(countedPeerAnswered)
-	resp := p.g.opts.Peers.Answer(t.http, t.request, p.g.proven(ctx, t.token))
+	proven, err := p.g.proven(ctx, t.token)
+	if err != nil {
+		return nil, err // Feishu is away, and the bot may well be the bot
+	}
+	var resp *http.Response
+	if t.crowded || t.op.says() && !p.g.reserve(t) {
+		p.g.log.Error("too many calls are being recorded; the bot is to send one to an agent again")
+		resp = peerchat.TooMany(r)
+	} else {
+		p.g.count(countedPeerAnswered)
+		resp = p.g.opts.Peers.Answer(t.http, t.request, proven)
+	}
 	resp.Request = r
 	return resp, nil
+}
+
+// undecided makes drafts of what the bot was told is sent in chats with other agents, and the host has not taken: an
+// earlier run was killed before it had the draft on disk, or the chats were switched off.
+func (g *Gateway) undecided() {
+	if g.opts.Peers == nil {
+		return
+	}
+	for _, chat := range g.opts.Peers.List() {
+		for _, m := range g.opts.Peers.Messages(chat) {
+			if m.Own && m.Mail == nil && !m.Deleted && !g.drafts.holds(m.ID) {
+				g.undecidedOne(m)
+			}
+		}
+	}
+}
+
+func (g *Gateway) undecidedOne(m peerchat.Message) {
+	d := peerDraft(m, m.Content)
+	switch card := cardID(m.Content); {
+	case card == "" && d.ready():
+		g.count(countedDraft)
+		g.drafts.add(d)
+	case card != "" && g.drafts.onCard(card, func(*draft) {}):
+		g.bind(d, card) // without its draft nobody here knows its text
+	}
 }
 
 // draftAgain makes a draft of a message that the bot changes so late that its draft was given up, or after that was
@@ -64,6 +101,13 @@ func (g *Gateway) draftAgain(m peerchat.Message, found bool, content string) boo
 	if !found || g.recent.gone.Contains(m.ID) {
 		return false
 	}
+	g.count(countedDraft)
+	g.drafts.add(peerDraft(m, content))
+	return true
+}
+
+// peerDraft is a draft, as of now, of a message of the bot in a chat with another agent.
+func peerDraft(m peerchat.Message, content string) *draft {
 	now := time.Now()
 	d := &draft{Message: feishu.Message{ID: m.ID, ChatID: m.Chat, ParentID: m.Parent, RootID: m.Root, Type: m.Type,
 		Content: content, CreateTime: m.Created}, CardID: m.Card, Created: relay.MillisOf(now), Touched: relay.MillisOf(now)}
@@ -71,9 +115,7 @@ func (g *Gateway) draftAgain(m peerchat.Message, found bool, content string) boo
 		d.Card, d.Patched = newCard(content), true
 	}
 	d.touch(now, false, false)
-	g.count(countedDraft)
-	g.drafts.add(d)
-	return true
+	return d
 }
 
 // says reports whether a call says something in a chat or changes it.

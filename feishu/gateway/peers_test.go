@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/peerchat"
@@ -15,8 +17,16 @@ import (
 // peerRig is a gateway whose bot has got a letter from the agent "writer".
 func peerRig(t *testing.T) (r *rig, letter peerchat.Message) {
 	t.Helper()
+	return peerRigIn(t, t.TempDir(), newUpstream(t), nil)
+}
+
+func peerRigIn(t *testing.T, dir string, up *upstream, change func(*Options)) (r *rig, letter peerchat.Message) {
+	t.Helper()
 	var chats *peerchat.Chats
-	r = newRig(t, func(o *Options) {
+	r = newRigIn(t, dir, up, func(o *Options) {
+		if change != nil {
+			change(o)
+		}
 		book := o.Book
 		var err error
 		chats, err = peerchat.Open(peerchat.Options{Root: o.Root, Self: book.Self, SenderType: feishu.SenderUser})
@@ -246,4 +256,161 @@ func TestNoPeersNothingChanges(t *testing.T) {
 			t.Errorf("%s %s did not reach Feishu", method, target)
 		}
 	}
+}
+
+// replyTo answers a letter with a text and returns Feishu's answer, as the bot gets it.
+func (r *rig) replyTo(letter peerchat.Message, text string) (status int, id, answer string) {
+	r.t.Helper()
+	status, answer = r.call("POST", "/open-apis/im/v1/messages/"+string(letter.ID)+"/reply",
+		js(map[string]any{"msg_type": "text", "content": js(map[string]string{"text": text})}))
+	var ans struct {
+		Data struct {
+			ID string `json:"message_id"`
+		}
+	}
+	if err := json.Unmarshal([]byte(answer), &ans); err != nil {
+		r.t.Fatal(err)
+	}
+	return status, ans.Data.ID, answer
+}
+
+// What is accepted goes to the host. Where there is no room to make a draft of it, the bot is told to send it again.
+func TestWhatIsAcceptedForPeersIsNotLost(t *testing.T) {
+	full := func(r *rig) (free func()) {
+		if !r.budgets.bot.TryAcquire(botBytes) {
+			t.Fatal("the budget is in use")
+		}
+		return func() { r.budgets.bot.Release(botBytes) }
+	}
+	for name, c := range map[string]struct {
+		fill func(r *rig) (free func())
+		size int
+	}{
+		"calls": {func(r *rig) func() {
+			for range maxTaps {
+				r.slots <- struct{}{}
+			}
+			return func() {
+				for range maxTaps {
+					<-r.slots
+				}
+			}
+		}, 100},
+		"bytes, request too large":      {full, 20 << 10},
+		"bytes, only the answer beyond": {full, freeBytes - 150},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, letter := peerRig(t)
+			text := strings.Repeat("x", c.size)
+			free := c.fill(r)
+			status, id, answer := r.replyTo(letter, text)
+			free()
+			if id == "" {
+				if status != http.StatusTooManyRequests || !strings.Contains(answer, "99991400") {
+					t.Errorf("the reply is answered %d %s", status, answer)
+				}
+				if n := len(r.opts.Peers.Messages(letter.Chat)); n != 1 {
+					t.Errorf("the chat has %d messages", n)
+				}
+				if _, id, answer = r.replyTo(letter, text); id == "" {
+					t.Fatalf("the repeat is answered %s", answer)
+				}
+			}
+			if m := r.said(); m.Text != text {
+				t.Errorf("the host got %d bytes", len(m.Text))
+			}
+		})
+	}
+}
+
+// A process that is killed as soon as it has accepted a message, before there is a draft, sends it after its next start.
+func TestWhatIsAcceptedForPeersSurvivesAKill(t *testing.T) {
+	dir, up := t.TempDir(), newUpstream(t)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	chats, err := peerchat.Open(peerchat.Options{Root: root, Self: func() feishu.Self { return feishu.Self{} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	letter, err := chats.Receive("writer", "msg_1", "please write it", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{
+		`{"msg_type":"text","content":"{\"text\":\"Thinking…\"}"}`,
+		`{"msg_type":"interactive","content":"{\"type\":\"card\",\"data\":{\"card_id\":\"71\"}}"}`,
+		`{"msg_type":"text","content":"{\"text\":\"done\"}"}`,
+	} {
+		call := newRequest("POST", "/open-apis/im/v1/messages/"+string(letter.ID)+"/reply", "")
+		if resp := chats.Answer(call, []byte(body), true); resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s is answered %s", body, resp.Status)
+		}
+	}
+	r, _ := peerRigIn(t, dir, up, nil)
+	if m := r.said(); m.Text != "done" || m.ChatID != letter.Chat {
+		t.Errorf("the host got %+v", m)
+	}
+	r.stop()
+	r.silent()
+}
+
+// What is accepted and not sent when the chats are switched off goes out when they are on again.
+func TestPeersOffAndOnAgain(t *testing.T) {
+	dir, up := t.TempDir(), newUpstream(t)
+	r, letter := peerRigIn(t, dir, up, func(o *Options) { o.EditSettle = time.Hour })
+	if _, id, answer := r.replyTo(letter, "done"); id == "" {
+		t.Fatal(answer)
+	}
+	r.stop()
+	r.silent()
+	dropped := make(chan struct{})
+	off := newRigIn(t, dir, up, func(o *Options) {
+		o.EditSettle = time.Nanosecond
+		o.Counter = func(event feishu.Counted) {
+			if event == countedDraftPrivate {
+				close(dropped)
+			}
+		}
+	})
+	<-dropped
+	off.stop()
+	off.silent()
+	on, _ := peerRigIn(t, dir, up, nil)
+	if m := on.said(); m.Text != "done" {
+		t.Errorf("the host got %+v", m)
+	}
+}
+
+// A text that the bot writes on is not taken for its answer, also where it was never seen to write so.
+func TestAGrowingTextForPeersIsOneAnswer(t *testing.T) {
+	r, letter := peerRigIn(t, t.TempDir(), newUpstream(t), func(o *Options) { o.Settle, o.EditSettle = 1, time.Hour })
+	_, id, _ := r.replyTo(letter, "Here is the fi")
+	r.drafts.mu.Lock()
+	if d := r.drafts.byMessage[relay.MessageID(id)]; d == nil || d.due(&r.opts).Before(d.Touched.Time().Add(time.Hour)) {
+		t.Errorf("the draft is %+v", d)
+	}
+	r.drafts.mu.Unlock()
+	r.call("PUT", "/open-apis/im/v1/messages/"+id, js(map[string]any{"msg_type": "text", "content": `{"text":"Here is the file"}`}))
+	r.replyTo(letter, "and that is all") // which ends the one before
+	if m := r.said(); m.Text != "Here is the file" || m.EditOf != "" {
+		t.Errorf("the host got %+v", m)
+	}
+}
+
+// After a restart, as long as Feishu cannot say whose a token is, the bot's own is not refused but to be tried again.
+func TestPeersWhileFeishuIsAway(t *testing.T) {
+	r, letter := peerRig(t)
+	r.own.tokens.Purge()
+	r.up.say("GET /open-apis/bot/v3/info", http.StatusBadGateway, "no such upstream")
+	if status, _, answer := r.replyTo(letter, "done"); status != http.StatusBadGateway {
+		t.Errorf("while Feishu is away: %d %s", status, answer)
+	}
+	r.up.say("GET /open-apis/bot/v3/info", http.StatusOK, `{"code":0,"bot":{"open_id":"ou_self"}}`)
+	if status, _, answer := r.replyTo(letter, "done"); status != http.StatusOK {
+		t.Errorf("once it is back: %d %s", status, answer)
+	}
+	r.said()
 }

@@ -102,10 +102,8 @@ func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
 			d.Card = card
 			d.touch(now, false, cards)
 		}
-	case texts && editable(m.Type):
+	case editable(m.Type) && (texts || peerchat.IsID(m.ChatID)): // what ends a task cannot be edited afterwards
 		d.Wait = waitEdit
-	case peerchat.IsID(m.ChatID) && editable(m.Type):
-		d.Wait = waitSettle // the end of a task cannot be edited: a bot that streams by edits begins soon
 	}
 	if d.Wait == waitNone {
 		out := d.finished()
@@ -143,7 +141,10 @@ func (g *Gateway) kindOf(t *tapped, chat relay.ChatID) string {
 
 // refused reads a send that Feishu did not accept.
 func (g *Gateway) refused(ctx context.Context, t *tapped, code int) {
-	if code != feishu.CodeNotInChat || !g.proven(ctx, t.token) {
+	if code != feishu.CodeNotInChat {
+		return
+	}
+	if ours, _ := g.proven(ctx, t.token); !ours {
 		return // another app's bot may well not be in our chats
 	}
 	chat := g.recent.chatOf(t.message)

@@ -151,7 +151,11 @@ func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 		g.dropped(d, countedDraftExpired, "it never got a text")
 		return lookAgain
 	case g.kind(out.ChatID) == feishu.ChatP2P:
-		g.dropped(d, countedDraftPrivate, "")
+		why := ""
+		if peerchat.IsID(out.ChatID) {
+			why = "it is for an agent, and MAILBOX_GATEWAY is off: it is sent when that is on again"
+		}
+		g.dropped(d, countedDraftPrivate, why)
 		return lookAgain
 	case g.kind(out.ChatID) != feishu.ChatGroup:
 		g.askChat(out.ChatID)

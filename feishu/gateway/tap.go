@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"feishu-relay/feishu"
 )
 
@@ -47,6 +49,8 @@ type tapped struct {
 	answer  []byte // unpacked
 	held    *holding
 	peer    bool // it is for a chat with another agent, and is answered here
+	crowded bool // there was no room for its body
+	slot    bool // it has one of Gateway.slots
 }
 
 type tappedKey struct{}
@@ -59,6 +63,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		t.held = newHolding(g.budgets.bot)
 	}
 	defer t.held.release()
+	defer g.unreserve(t)
 	watched := t.op == opToken || t.op != opNone && g.own.watches(t.token)
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = incoming{r.Body}
@@ -74,6 +79,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		data, whole, err = t.held.readUpTo(r.Body, r.ContentLength, limit)
 		switch {
 		case errors.Is(err, errNoRoom):
+			t.crowded = true
 			if watched {
 				g.count(countedUntappedBusy)
 			}
@@ -118,7 +124,11 @@ func (g *Gateway) answered(resp *http.Response) error {
 	if !ok || t.peer && !t.op.says() {
 		return nil
 	}
-	raw, whole, err := t.held.readUpTo(resp.Body, resp.ContentLength, feishu.MaxAnswer)
+	held := t.held
+	if t.peer {
+		held = newHolding(semaphore.NewWeighted(feishu.MaxAnswer)) // it is in memory already, and is not to be lost
+	}
+	raw, whole, err := held.readUpTo(resp.Body, resp.ContentLength, feishu.MaxAnswer)
 	resp.Body = again(resp.Body, raw, whole, err)
 	switch {
 	case errors.Is(err, errNoRoom):
@@ -151,13 +161,11 @@ func (g *Gateway) answered(resp *http.Response) error {
 // observeInTime runs observe off the answer's way and stops waiting after
 // tapWait; the work itself goes on. What it returns replaces the answer.
 func (g *Gateway) observeInTime(t *tapped) []byte {
-	select {
-	case g.slots <- struct{}{}:
-	default:
-		g.count(countedUntappedBusy)
+	if !g.reserve(t) {
 		g.log.Error("too many calls are being recorded; one passes unread")
 		return nil
 	}
+	t.slot = false // the work below has it
 	done := make(chan []byte, 1)
 	t.held.use()
 	work := func() {
@@ -181,6 +189,28 @@ func (g *Gateway) observeInTime(t *tapped) []byte {
 		g.count(countedTapSlow)
 		g.log.Warn("recording a call takes long; the bot gets its answer meanwhile")
 		return nil
+	}
+}
+
+// reserve takes one of the slots for t, unless it has one; false where none is free.
+func (g *Gateway) reserve(t *tapped) bool {
+	if t.slot {
+		return true
+	}
+	select {
+	case g.slots <- struct{}{}:
+		t.slot = true
+	default:
+		g.count(countedUntappedBusy)
+	}
+	return t.slot
+}
+
+// unreserve frees the slot of t, if it still has one.
+func (g *Gateway) unreserve(t *tapped) {
+	if t.slot {
+		t.slot = false
+		<-g.slots
 	}
 }
 

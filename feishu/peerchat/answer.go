@@ -120,6 +120,14 @@ func (c *Chats) Answer(r *http.Request, body []byte, proven bool) *http.Response
 	return response(r, http.StatusBadRequest, map[string]any{"code": no.code, "msg": no.msg, "data": map[string]any{}})
 }
 
+// TooMany is the answer to a call that cannot be taken now; the bot is to make it again.
+func TooMany(r *http.Request) *http.Response {
+	resp := response(r, http.StatusTooManyRequests, map[string]any{"code": 99991400, "msg": "request trigger frequency limit",
+		"data": map[string]any{}})
+	resp.Header.Set("X-Ogw-Ratelimit-Reset", "1") // in seconds (docs/feishu.md 6.3)
+	return resp
+}
+
 func response(r *http.Request, status int, answer map[string]any) *http.Response {
 	data, err := relay.Marshal(answer)
 	if err != nil {
