@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/longconn"
@@ -74,6 +75,52 @@ func TestCloseSendsTheBotsAway(t *testing.T) {
 	if resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a new one: got %d", resp.StatusCode)
 	}
+}
+
+// A bot may acknowledge an event while its link ends: Feishu does not get that before what the tap wants done is done.
+func TestAnAcknowledgementAtTheEndWaitsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		finish := make(chan struct{})
+		r := newRig(t, pipes(), with(func(string) (feishu.Verdict, []byte, func()) {
+			return feishu.Pass, nil, func() { <-finish }
+		}))
+		bot, _, err := websocket.Dial(t.Context(), r.bootstrap().URL, &websocket.DialOptions{HTTPClient: r.client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write := func(f *larkws.Frame) {
+			if err := bot.Write(t.Context(), websocket.MessageBinary, bytesOf(t, f)); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		up := r.feishu.next()
+		write(pingFrame())
+		up.want(pingFrame())
+		for _, id := range []string{"m1", "m2"} {
+			up.write(eventFrame(id, event(id)))
+			if _, _, err := bot.Read(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(ackOf(eventFrame("m1", event("m1")), 200)) // the link's end waits for this one
+		closed := make(chan error)
+		go func() { closed <- r.s.Close() }()
+		synctest.Wait()
+		write(ackOf(eventFrame("m2", event("m2")), 200))
+		if n := len(up.got); n != 0 {
+			t.Errorf("Feishu got %d messages before what the tap wants done was done", n)
+		}
+		close(finish)
+		synctest.Wait()
+		_ = bot.CloseNow()
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if n := len(up.got); n == 0 {
+			t.Error("Feishu got no acknowledgement")
+		}
+	})
 }
 
 // upgrade is the request for a WebSocket, whose answer a test wants to see.

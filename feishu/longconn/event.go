@@ -148,13 +148,13 @@ func (l *link) fromBot() {
 
 // acknowledge writes an acknowledgement to Feishu: at once, or when what the tap wants done after its event is done.
 func (l *link) acknowledge(id string, ack []byte) {
-	d := l.acks.take(id)
+	d, passed := l.acks.take(id)
 	if d == nil {
 		l.toFeishu(websocket.MessageBinary, ack)
 		return
 	}
 	go func() {
-		defer l.acks.held.Done()
+		defer passed()
 		if !d.Wait() {
 			l.s.Counter(countedAckLate)
 		}
@@ -185,17 +185,21 @@ func (a *acks) hold(id string, d *conn.Decision) {
 }
 
 // take returns what the acknowledgement of an event waits for, nil for nothing. Where there is something, the caller
-// calls held.Done.
-func (a *acks) take(id string) *conn.Decision {
+// calls passed after it has passed the acknowledgement on. The end of the link does not wait for one that comes after
+// drain: it may be lost, and Feishu delivers its event again.
+func (a *acks) take(id string) (d *conn.Decision, passed func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	d := a.waiting[id]
-	if d == nil || a.ended {
-		return nil
+	d = a.waiting[id]
+	if d == nil {
+		return nil, nil
 	}
 	delete(a.waiting, id)
+	if a.ended {
+		return d, func() {}
+	}
 	a.held.Add(1)
-	return d
+	return d, a.held.Done
 }
 
 // release lets the acknowledgement of an event pass at once.
