@@ -44,6 +44,7 @@ type ledger struct {
 
 	mu      sync.Mutex
 	records map[string]TaskRecord // by name; guarded by mu
+	ended   []string              // the names of those that have ended, the one that ended first first; guarded by mu
 }
 
 // name is the name of a task's file, without suffix: ids are their givers', so two may
@@ -101,7 +102,7 @@ func (l *ledger) Add(r TaskRecord) (rec TaskRecord, added bool, err error) {
 	if known, ok := l.records[r.name()]; ok {
 		return known, false, nil
 	}
-	if open := len(l.find((*TaskRecord).open)); open >= l.opts.Max && r.open() {
+	if open := len(l.records) - len(l.ended); open >= l.opts.Max && r.open() {
 		return TaskRecord{}, false, mailbox.Refused(mailbox.AgentBusy, "",
 			"%d tasks are open, which is the most: try again when some have ended", open)
 	}
@@ -280,28 +281,40 @@ func (l *ledger) save(r TaskRecord, now time.Time) error {
 // enter takes in a record that is on disk. l.mu is held, here and below, or nobody else
 // knows l.
 func (l *ledger) enter(r TaskRecord) {
-	l.records[r.name()] = r
+	name := r.name()
+	l.forget(name)
+	l.records[name] = r
 	due := cmp.Or(r.Deadline, r.UpdatedAt.Add(l.opts.Silence))
 	if !r.open() {
 		due = r.UpdatedAt.Add(keepEnded)
+		at, _ := slices.BinarySearchFunc(l.ended, r, func(other string, r TaskRecord) int {
+			return cmp.Or(l.records[other].UpdatedAt.Compare(r.UpdatedAt), -1)
+		})
+		l.ended = slices.Insert(l.ended, at, name)
 	}
-	l.files.Schedule(r.name(), due)
+	l.files.Schedule(name, due)
+}
+
+// forget takes a record out of memory.
+func (l *ledger) forget(name string) {
+	if was, ok := l.records[name]; ok && !was.open() {
+		l.ended = slices.DeleteFunc(l.ended, func(other string) bool { return other == name })
+	}
+	delete(l.records, name)
 }
 
 // prune removes ended tasks that are too old or too many.
 func (l *ledger) prune(now time.Time) {
-	ended := l.find(func(r *TaskRecord) bool { return !r.open() })
-	slices.SortFunc(ended, func(x, y TaskRecord) int { return x.UpdatedAt.Compare(y.UpdatedAt) })
-	for i, r := range ended {
-		if len(ended)-i <= maxEnded && now.Sub(r.UpdatedAt) <= keepEnded {
+	for len(l.ended) > 0 {
+		if len(l.ended) <= maxEnded && now.Sub(l.records[l.ended[0]].UpdatedAt) <= keepEnded {
 			return
 		}
-		l.remove(r.name())
+		l.remove(l.ended[0])
 	}
 }
 
 func (l *ledger) remove(name string) {
-	delete(l.records, name)
+	l.forget(name)
 	l.files.Remove(name)
 }
 

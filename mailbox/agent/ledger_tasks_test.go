@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -335,6 +336,31 @@ func TestLedgerBounds(t *testing.T) {
 		}
 		wantIDs(t, "kept", openTasks(t, dir, ledgerOptions{}).List(), "young", "old")
 	})
+}
+
+// What a task costs does not grow with the number of those that are kept: each step would copy them all.
+func TestLedgerCopiesNoTasks(t *testing.T) {
+	l := openTasks(t, t.TempDir(), ledgerOptions{})
+	n := 0
+	cost := func() uint64 { // bytes for 20 tasks, half of which end
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range 10 {
+			n += 2
+			ended := task(fmt.Sprint(n), mailbox.Working)
+			add(t, l, task(fmt.Sprint(n+1), mailbox.Working), ended)
+			move(t, l, ended, mailbox.Completed)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	first := cost()
+	for n < 500 {
+		_ = cost()
+	}
+	if last := cost(); last > 3*first {
+		t.Errorf("%d bytes beside none, %d beside %d", first, last, n)
+	}
 }
 
 // A task whose folder is gone does not move: what Move says is on disk.
