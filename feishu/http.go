@@ -58,7 +58,7 @@ func CopyHeader(to, from http.Header) {
 	DropHopByHop(to)
 }
 
-// ForwardHeader is CopyHeader for a request of net/http's client: where no User-Agent came, none is added.
+// ForwardHeader is CopyHeader for a request of net/http's client. If from has no User-Agent, the client sends none either.
 func ForwardHeader(to, from http.Header) {
 	CopyHeader(to, from)
 	if _, ok := to["User-Agent"]; !ok {

@@ -20,17 +20,19 @@ type Tap struct {
 	MaxSlow  int           // calls of Decide that are slower at a time; with as many it is not asked
 	MaxTasks int           // what it wants done and is not done; one more is dropped
 	Workers  int           // how many of them run at a time; 1: in order
+	Load     *Load         // what MaxSlow and MaxTasks bound; taps may share it
 
 	Report  func(feishu.Counted)
 	Log     *slog.Logger
 	Running *sync.WaitGroup // counts the tap's goroutines
 
-	slow atomic.Int32
-
 	mu      sync.Mutex
 	tasks   []func() // guarded by mu
 	working int      // guarded by mu
 }
+
+// Load counts what one or several taps have under way.
+type Load struct{ slow, tasks atomic.Int32 }
 
 // Decision is what becomes of an event.
 type Decision struct {
@@ -50,7 +52,7 @@ type Decision struct {
 // takes longer than Patience on another one. Then Ask returns false, when both have returned.
 func (t *Tap) Ask(event []byte, act func(*Decision)) (inTime bool) {
 	d := &Decision{Verdict: t.Default, tap: t, deadline: time.Now().Add(t.Patience)}
-	if int(t.slow.Load()) >= t.MaxSlow {
+	if int(t.Load.slow.Load()) >= t.MaxSlow {
 		t.Report(TapSkipped)
 		act(d)
 		return true
@@ -61,7 +63,7 @@ func (t *Tap) Ask(event []byte, act func(*Decision)) (inTime bool) {
 		if over.Swap(true) {
 			return
 		}
-		t.slow.Add(1)
+		t.Load.slow.Add(1)
 		t.Report(TapSlow)
 		t.Log.Warn("the tap is slow: it has not decided on an event in time", "limit", t.Patience)
 		late := &Decision{Verdict: t.Default, tap: t, deadline: d.deadline, slow: make(chan func(), 1), done: make(chan struct{})}
@@ -71,7 +73,7 @@ func (t *Tap) Ask(event []byte, act func(*Decision)) (inTime bool) {
 	t.decide(event, d)
 	timer.Stop()
 	if over.Swap(true) {
-		t.slow.Add(-1)
+		t.Load.slow.Add(-1)
 		late := <-acted
 		late.slow <- d.after
 		return false
@@ -137,13 +139,14 @@ func (t *Tap) run(do, end func()) {
 }
 
 func (t *Tap) add(task func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.tasks)+t.working >= t.MaxTasks {
+	if int(t.Load.tasks.Add(1)) > t.MaxTasks {
+		t.Load.tasks.Add(-1)
 		t.Report(AfterDropped)
 		t.Log.Warn("too much is to be done after events: one is left out")
 		return false
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.tasks = append(t.tasks, task)
 	if t.working < t.Workers {
 		t.working++
@@ -164,6 +167,7 @@ func (t *Tap) work() {
 		t.tasks = t.tasks[1:]
 		t.mu.Unlock()
 		do()
+		t.Load.tasks.Add(-1)
 	}
 }
 

@@ -78,7 +78,8 @@ func New(opts Options) (*Connector, error) {
 	}
 	c.tap = conn.Tap{
 		Decide:  func(event []byte) (feishu.Verdict, []byte, func()) { return opts.Tap(event), nil, nil },
-		Default: feishu.Refuse, Patience: feishu.AckHold, MaxSlow: maxSlow, Log: opts.Logger, Running: new(sync.WaitGroup),
+		Default: feishu.Refuse, Patience: feishu.AckHold, MaxSlow: maxSlow, Load: new(conn.Load), Log: opts.Logger,
+		Running: new(sync.WaitGroup),
 		Report: func(what feishu.Counted) {
 			switch what {
 			case conn.TapSlow:

@@ -57,7 +57,7 @@ func (l *link) event(f *conn.Frame) (goOn bool) {
 	case frames == nil:
 		return true // more is to come
 	}
-	return l.s.tap.Ask(event, func(d *conn.Decision) {
+	return l.tap.Ask(event, func(d *conn.Decision) {
 		l.act(f, frames, event, d)
 		if d.Slow() {
 			l.readers.Go(l.fromFeishu)
@@ -70,7 +70,7 @@ func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decisio
 	switch {
 	case !d.Seen:
 		if l.toBot(websocket.MessageBinary, frames...) && l.s.Passed != nil {
-			l.s.tap.Guard(func() { l.s.Passed(event) })
+			l.tap.Guard(func() { l.s.Passed(event) })
 		}
 		d.Begin(nil)
 	case d.Verdict == feishu.Keep:

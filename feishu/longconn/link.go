@@ -50,6 +50,7 @@ type link struct {
 
 	readers sync.WaitGroup
 	pieces  conn.Pieces
+	tap     conn.Tap // with a worker of its own: what is to be done after the events of one link does not wait for others
 	acks    acks
 }
 
@@ -83,6 +84,10 @@ func newLink(s *Server, t ticket) *link {
 	})
 	l.silent.Stop()
 	l.idle = time.AfterFunc(l.idleTime(), func() { l.end(ending{countedBotSilent, websocket.StatusGoingAway, "no ping"}) })
+	l.tap = conn.Tap{
+		Decide: s.Tap, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxSlow, MaxTasks: maxTasks, Workers: 1,
+		Load: &s.load, Report: s.Counter, Log: s.log, Running: &s.links,
+	}
 	l.pieces.Dropped = func(frames [][]byte) {
 		s.Counter(conn.TapSkipped)
 		l.toBot(websocket.MessageBinary, frames...)

@@ -241,6 +241,45 @@ func TestTheAcknowledgementWaitsNoLongerThanFeishuDoes(t *testing.T) {
 	})
 }
 
+// What the tap wants done after the events of a link is done in order, and does not wait for another link's.
+func TestALinkDoesNotWaitForAnothersTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		finish, second := make(chan struct{}), make(chan struct{})
+		r := newRig(t, pipes(), with(func(e string) (feishu.Verdict, []byte, func()) {
+			switch e {
+			case event("slow"):
+				return feishu.Pass, nil, func() { <-finish }
+			case event("behind"):
+				return feishu.Pass, nil, func() { close(second) }
+			}
+			return feishu.Pass, nil, func() {}
+		}))
+		bot, up := r.ready()
+		other, upOther := r.ready()
+		for i, e := range []string{"slow", "behind"} {
+			f := eventFrame(fmt.Sprint(i), event(e))
+			up.write(f)
+			bot.want(f)
+		}
+		at := time.Now()
+		f := eventFrame("m", event("other"))
+		upOther.write(f)
+		other.want(f)
+		other.write(ackOf(f, 200))
+		upOther.want(ackOf(f, 200))
+		if took := time.Since(at); took != 0 {
+			t.Errorf("its acknowledgement was held %v", took)
+		}
+		select {
+		case <-second:
+			t.Error("the second task of a link does not wait for the first")
+		default:
+		}
+		close(finish)
+		<-second
+	})
+}
+
 // The bot is given what the tap puts in the place of an event, in one frame; Feishu gets its
 // acknowledgement.
 func TestAnEventIsReplaced(t *testing.T) {

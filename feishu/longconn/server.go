@@ -20,7 +20,7 @@ const (
 	// connections side by side; one more is refused with 503. Feishu itself allows 50
 	// (docs/feishu.md 1.8)
 	maxLinks     = 64
-	maxForeign   = 8               // of them of other apps than the own, and of nobody knows whom
+	maxForeign   = 8               // of them of other apps than our own, or of an unknown app
 	maxInjecting = 4096            // calls of Inject that wait; one more fails with ErrBusy
 	maxSlow      = 8               // calls of the tap that take longer than feishu.AckHold; with as many, events pass unseen
 	maxTasks     = 4096            // events after which the tap still wants something done; one more is dropped
@@ -77,7 +77,7 @@ type Server struct {
 	client     *http.Client
 	log        *slog.Logger
 	tickets    tickets
-	tap        conn.Tap
+	load       conn.Load // of the taps of all links
 	injections *conn.Injections
 	closing    context.Context // done with Close
 	cancel     context.CancelFunc
@@ -113,10 +113,6 @@ func New(o Options) *Server {
 		changed: make(chan struct{}), arrived: make(chan struct{}),
 	}
 	s.closing, s.cancel = context.WithCancel(context.Background())
-	s.tap = conn.Tap{
-		Decide: o.Tap, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxSlow, MaxTasks: maxTasks, Workers: 1,
-		Report: o.Counter, Log: s.log, Running: &s.links,
-	}
 	s.injections = conn.NewInjections(maxInjecting, o.Counter, s.log)
 	return s
 }

@@ -40,7 +40,7 @@ func (t tickets) take(rawQuery string) (ticket, bool) {
 }
 
 // find returns the ticket of a WebSocket's query, as often as it is asked for. A query that we did not hand
-// out goes where the newest one does; whose connection that is nobody knows.
+// out goes where the newest one does; its ticket has no app, since the app of that connection is unknown.
 func (t tickets) find(rawQuery string) (tk ticket, ok bool) {
 	if tk, ok = t.known.Peek(canonical(rawQuery)); ok {
 		return tk, true

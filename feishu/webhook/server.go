@@ -127,7 +127,7 @@ func New(o Options) (*Server, error) {
 		Options: o, bot: bot, client: &client, log: log,
 		tap: conn.Tap{
 			Decide: o.Tap, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxTasks, MaxTasks: maxTasks,
-			Workers: maxTasks, Report: o.Counter, Log: log, Running: new(sync.WaitGroup),
+			Workers: maxTasks, Load: new(conn.Load), Report: o.Counter, Log: log, Running: new(sync.WaitGroup),
 		},
 		bodies: budget{left: maxBodies, verified: maxVerified}, warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
 		verifying: make(chan struct{}, maxVerify), posts: make(chan struct{}, maxPosts),
