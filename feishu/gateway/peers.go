@@ -3,9 +3,7 @@ package gateway
 import (
 	"context"
 	"io"
-	"mime"
 	"net/http"
-	"strings"
 	"time"
 
 	"feishu-relay/feishu"
@@ -23,13 +21,21 @@ func (g *Gateway) toPeer(t *tapped, body []byte) bool {
 }
 
 // mayNamePeer reports whether the body of a call has to be read, since it may name a chat with another agent.
-// Uploads name none.
 func (g *Gateway) mayNamePeer(r *http.Request) bool {
-	if g.opts.Peers == nil || r.Body == nil || r.Body == http.NoBody {
-		return false
+	return g.opts.Peers != nil && r.Body != nil && r.Body != http.NoBody && peerchat.BodyMayName(r)
+}
+
+// plain is the body of a call without its Content-Encoding, where it has one and may name a chat with another agent.
+func (g *Gateway) plain(t *tapped, body []byte, whole bool) []byte {
+	encoding := t.http.Header.Get("Content-Encoding")
+	if encoding == "" || !whole || !g.mayNamePeer(t.http) {
+		return body
 	}
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return !strings.HasPrefix(kind, "multipart/")
+	unpacked, err := t.held.unpack(encoding, body)
+	if err != nil {
+		return body // Feishu says what is wrong with it
+	}
+	return unpacked
 }
 
 // peering answers the calls for chats with other agents in the place of Feishu. What is said there is only accepted where

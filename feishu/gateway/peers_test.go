@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -83,7 +86,20 @@ var peerCalls = []string{
 	`POST message/v4/send/ {"open_chat_id":"{oc}","msg_type":"text"}`,
 	`POST ephemeral/v1/send {"chat_id":"{oc}","open_id":"{ou}"}`,
 	`POST interactive/v1/card/update {"card":{"open_ids":["{ou}"]}}`,
-	`POST some/new/call {"deep":[{"er":" {om} "}]}`,
+	`PUT im/v2/app_feed_card/batch {"feed_cards":[{"user_id":" {ou} "}]}`,
+	`POST im/v1/messages?receive_id_type=chat_id {"receive_id":"oc_1","msg_type":"share_chat","content":"{\"chat_id\":\"{oc}\"}"}`,
+	`POST im/v1/messages?receive_id_type=chat_id {"receive_id":"oc_1","msg_type":"share_user","content":"{\"user_id\":\"{ou}\"}"}`,
+	`GET im/v1/messages?x=%zz&container_id_type=chat&container_id={oc}`,
+}
+
+// textCalls are calls in which such an id is a text.
+var textCalls = []string{
+	`PUT cardkit/v1/cards/7301/elements/e1/content {"content":"{oc}","sequence":3}`,
+	`POST message/v4/send {"open_chat_id":"oc_1","msg_type":"text","content":{"text":"{oc}"}}`,
+	`POST message/v4/send {"open_chat_id":"oc_1","card":{"elements":[{"actions":[{"value":{"chat_id":"{oc}"}}]}]}}`,
+	`POST bitable/v1/apps/a/tables/b/records {"fields":{"chat_id":"{oc}"}}`,
+	`GET im/v1/chats/search?query={oc}`,
+	`POST im/v1/messages?receive_id_type=chat_id {"receive_id":"oc_1","msg_type":"text","content":"{\"text\":\"{oc}\"}"}`,
 }
 
 // spellings are how a call may be written so that it is the same call.
@@ -151,6 +167,72 @@ func TestTextsAboutPeersPass(t *testing.T) {
 	if m := r.said(); m.ChatID != group || m.Text != text {
 		t.Errorf("the host got %+v", m)
 	}
+	pass := func(line, kind string) {
+		method, rest, _ := strings.Cut(strings.NewReplacer("{oc}", string(letter.Chat)).Replace(line), " ")
+		target, body, _ := strings.Cut(rest, " ")
+		before := len(r.up.seen())
+		if _, answer := r.callWith(method, "/open-apis/"+target, body, http.Header{"Content-Type": {kind}}); len(r.up.seen()) == before {
+			t.Errorf("%s is kept here: %s", line, answer)
+		}
+	}
+	for _, line := range textCalls {
+		pass(line, "application/json")
+	}
+	pass("POST im/v1/files --x\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n{\"chat_id\":\"{oc}\"}\r\n--x--\r\n",
+		"multipart/form-data; boundary=x")
+}
+
+// A body that is packed, or a form, is read as well.
+func TestBodiesOfOtherFormsForPeers(t *testing.T) {
+	r, letter := peerRig(t)
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = io.WriteString(w, js(map[string]any{"receive_id": letter.Chat, "msg_type": "text", "content": `{"text":"done"}`}))
+	_ = w.Close()
+	const send = "/open-apis/im/v1/messages?receive_id_type=chat_id"
+	if status, answer := r.callWith("POST", send, packed.String(), http.Header{"Content-Encoding": {"gzip"}}); status != http.StatusOK {
+		t.Errorf("a packed body: %s", answer)
+	}
+	if m := r.said(); m.ChatID != letter.Chat || m.Text != "done" {
+		t.Errorf("the host got %+v", m)
+	}
+	form := url.Values{"chat_id": {string(letter.Chat)}, "text": {"hi"}}.Encode()
+	r.callWith("POST", "/open-apis/message/v3/send/", form, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}})
+	if seen := r.up.seen(); len(seen) > 0 {
+		t.Errorf("%s %s reached Feishu", seen[0].Method, seen[0].URI)
+	}
+}
+
+// What no message is of is refused, whatever its size.
+func TestUnknownTypesForPeersAreRefused(t *testing.T) {
+	r, letter := peerRig(t)
+	for _, kind := range []string{"", "bogus", strings.Repeat("z", 500<<10)} {
+		_, answer := r.call("POST", "/open-apis/im/v1/messages/"+string(letter.ID)+"/reply", js(map[string]any{"msg_type": kind, "content": "{}"}))
+		if !strings.Contains(answer, "230001") {
+			t.Errorf("a message of type %.20q is answered %.200s", kind, answer)
+		}
+	}
+}
+
+// callWith makes a call with headers of its own.
+func (r *rig) callWith(method, target, body string, header http.Header) (int, string) {
+	r.t.Helper()
+	req, err := http.NewRequest(method, r.url+target, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header = header
+	req.Header.Set("Authorization", "Bearer t-"+r.app)
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
 }
 
 // Nobody but the bot speaks in its chats, and no agent is reached by an id that no letter came under.

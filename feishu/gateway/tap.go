@@ -95,7 +95,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		out = hold(r, data, whole)
 	}
-	t.peer = g.toPeer(t, data)
+	if plain := g.plain(t, data, whole); g.toPeer(t, plain) {
+		t.peer, t.request = true, plain
+	}
 	if t.peer || watched && whole {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 		defer cancel()

@@ -140,11 +140,7 @@ func response(r *http.Request, status int, answer map[string]any) *http.Response
 }
 
 func (c *Chats) do(r *http.Request, body []byte) (any, error) {
-	path := r.URL.Path
-	for strings.Contains(path, "//") {
-		path = strings.ReplaceAll(path, "//", "/")
-	}
-	path, _ = strings.CutPrefix(strings.TrimSuffix(path, "/"), "/open-apis/")
+	path := below(r.URL.Path)
 	segments := strings.Split(path, "/")
 	for _, route := range routes {
 		method, pattern, _ := strings.Cut(route.call, " ")

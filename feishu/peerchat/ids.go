@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -30,48 +31,104 @@ func IsID[T ~string](id T) bool {
 	return strings.Contains(string(id), mark) && wholeID.MatchString(string(id))
 }
 
-// Named reports whether a call names such an id: anywhere in its path or its query, or as a whole string
-// somewhere in its JSON body. A text in which one stands names nothing.
+// apis are those whose calls may name one, below /open-apis/.
+var apis = []string{"im/", "contact/", "cardkit/", "bot/", "message/", "ephemeral/", "interactive/"}
+
+// below is the path of a call below /open-apis/, without doubled slashes.
+func below(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return strings.TrimPrefix(strings.TrimSuffix(path, "/"), "/open-apis/")
+}
+
+func mayName(r *http.Request) bool {
+	path := below(r.URL.Path)
+	return slices.ContainsFunc(apis, func(api string) bool { return strings.HasPrefix(path, api) })
+}
+
+// BodyMayName reports whether the body of a call has to be read to know whether it names such an id: not that of an upload.
+func BodyMayName(r *http.Request) bool {
+	return mayName(r) && !strings.HasPrefix(mediaType(r), "multipart/")
+}
+
+func mediaType(r *http.Request) string {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return kind
+}
+
+// Named reports whether a call names such an id: in its path, or in a field of its query, form or JSON body whose name
+// is one of an id. Elsewhere an id is a text, which names nothing.
 func Named(r *http.Request, body []byte) bool {
-	return inside(r.URL.Path) || inside(r.URL.RawQuery) || inQuery(r.URL) || inJSON(body)
+	switch {
+	case inside(r.URL.Path):
+		return true
+	case !mayName(r):
+		return false
+	case inForm(r.URL.Query()): // which leaves out what cannot be unescaped
+		return true
+	case !BodyMayName(r):
+		return false
+	case mediaType(r) == "application/x-www-form-urlencoded":
+		form, _ := url.ParseQuery(string(body)) // as the query
+		return inForm(form)
+	}
+	return inJSON(body)
 }
 
 func inside(text string) bool { return strings.Contains(text, mark) && insideID.MatchString(text) }
 
-// inQuery reports whether one stands in the query in another spelling, such as with %5F.
-func inQuery(u *url.URL) bool {
-	if !strings.Contains(u.RawQuery, "%") {
-		return false
+// idField are the names of fields that hold ids: receive_id, user_ids, message_id_list, …
+var idField = regexp.MustCompile(`(?i)(?:^|_)ids?(?:_list)?(?:\[\])?$`)
+
+func inForm(form url.Values) bool {
+	for name, values := range form {
+		if idField.MatchString(name) && slices.ContainsFunc(values, inside) {
+			return true
+		}
 	}
-	text, err := url.QueryUnescape(u.RawQuery)
-	return err == nil && inside(text)
+	return false
 }
 
-// inJSON reports whether one is a string of a JSON document. Signs of it may be escaped.
+// inJSON reports whether a field of a JSON document is one. Signs of it may be escaped.
 func inJSON(body []byte) bool {
 	if !bytes.Contains(body, []byte(mark)) && !bytes.Contains(body, []byte(`\u`)) {
 		return false
 	}
-	var v any
-	if json.Unmarshal(body, &v) != nil {
-		return quotedID.Match(body) // cut, or not JSON: rather kept here
+	var call map[string]any
+	if json.Unmarshal(body, &call) != nil {
+		return quotedID.Match(body) // cut, or not JSON
 	}
-	return holds(v)
+	if kind, _ := call["msg_type"].(string); kind == "share_chat" || kind == "share_user" {
+		var shared map[string]any
+		if content, ok := call["content"].(string); ok && json.Unmarshal([]byte(content), &shared) == nil && holds(shared, 1) {
+			return true
+		}
+	}
+	return holds(call, 2)
 }
 
-// quotedID is one between quotation marks.
-var quotedID = regexp.MustCompile(`"\s*(?:oc|om|ou)_` + mark + `[0-9a-f]*\s*"`)
+// quotedID is a field that is one, in a text that is not all of a JSON document.
+var quotedID = regexp.MustCompile(`"(?:\w*_)?ids?(?:_list)?"\s*:\s*\[?\s*"\s*(?:oc|om|ou)_` + mark + `[0-9a-f]*\s*"`)
 
-func holds(v any) bool {
-	switch v := v.(type) {
-	case string:
-		return IsID(strings.TrimSpace(v))
-	case []any:
-		return slices.ContainsFunc(v, holds)
-	case map[string]any:
-		for _, one := range v {
-			if holds(one) {
-				return true
+// holds reports whether a field of an object is one, so many objects deep: further inside are texts and cards, which
+// have values of their own.
+func holds(object map[string]any, deep int) bool {
+	for name, value := range object {
+		list, ok := value.([]any)
+		if !ok {
+			list = []any{value}
+		}
+		for _, one := range list {
+			switch one := one.(type) {
+			case string:
+				if idField.MatchString(name) && IsID(strings.TrimSpace(one)) {
+					return true
+				}
+			case map[string]any:
+				if deep > 1 && holds(one, deep-1) {
+					return true
+				}
 			}
 		}
 	}
