@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/gateway"
@@ -71,6 +73,7 @@ type letterMail struct {
 	Hops        int               `json:"ttl"`
 	Trace       []mailbox.AgentID `json:"trace,omitempty"`
 	Correlation string            `json:"correlation_id,omitempty"`
+	Reply       bool              `json:"reply,omitempty"` // it answers something itself
 }
 
 // answerMail is what is kept with a message of the bot: how it goes to the agent. It is decided once, so that a
@@ -82,6 +85,7 @@ type answerMail struct {
 	Type    mailbox.Type  `json:"type"`
 	Task    *mailbox.Task `json:"task,omitempty"`
 	Letter  letterMail    `json:"letter"`            // that it answers
+	Stays   bool          `json:"stays,omitempty"`   // it is not sent
 	Done    bool          `json:"done,omitempty"`    // the mailbox has it
 	Refused mailbox.Code  `json:"refused,omitempty"` // the mailbox does not send it
 }
@@ -106,7 +110,8 @@ func (d peerDoor) Write(ctx context.Context, m *delivery.Message, written func(<
 	}
 	e := d.letter.Envelope
 	peer := relay.AgentName(e.From)
-	kept, err := relay.Marshal(letterMail{e.ID, e.Type, taskOf(e), e.Hops, e.Trace, e.Metadata.CorrelationID})
+	kept, err := relay.Marshal(letterMail{e.ID, e.Type, taskOf(e), e.Hops, e.Trace, e.Metadata.CorrelationID,
+		e.ReplyTo != ""})
 	if there := d.mail.named(d.letter); there != "" {
 		peer, kept = there, nil // what the bot answers there is for that agent
 	}
@@ -166,18 +171,19 @@ const (
 func peerLineEN(e mailbox.Envelope, explicit bool) string {
 	switch {
 	case e.Type.GivesTask() && explicit:
-		return fmt.Sprintf("(%s gives you this task, %s%s. Your answers here are progress; complete it with update_task.)", e.From,
-			taskOf(e), until(e, ", until "))
+		return fmt.Sprintf("(%s gives you this task, %s%s. Replies to this message are progress; complete it with "+
+			"update_task.)", e.From, taskOf(e), until(e, ", until "))
 	case e.Type.GivesTask():
-		return fmt.Sprintf("(%s gives you this task%s. Your answer here is its result; if it cannot be done, answer %s and why.)",
-			e.From, until(e, ", until "), failWord)
-	case e.Task != nil && e.Task.State.Ended():
-		return fmt.Sprintf("(%s: the task %s that you gave is %s. No answer is needed.)", e.From, e.Task.ID, e.Task.State)
-	case e.Task != nil:
-		return fmt.Sprintf("(%s, on the task %s that you gave. No answer is needed.)", e.From, e.Task.ID)
+		return fmt.Sprintf("(%s gives you this task%s. Your reply to this message is its result; if it cannot be done, "+
+			"answer %s and why.)", e.From, until(e, ", until "), failWord)
+	case e.Type.TaskStep() && e.Task != nil && e.Task.State.Ended():
+		return fmt.Sprintf("(%s: the task %s that you gave is %s. No answer is needed, and a reply is not sent.)",
+			e.From, e.Task.ID, e.Task.State)
+	case e.Type.TaskStep() && e.Task != nil:
+		return fmt.Sprintf("(%s, on the task %s that you gave. No answer is needed, and a reply is not sent.)", e.From, e.Task.ID)
 	case expectsAnswer(e.Type):
 		return fmt.Sprintf("(%s asks you; your answer here goes back%s.)", e.From, until(e, ", until "))
-	case e.Type == mailbox.TypeMessage && e.ReplyTo == "":
+	case wantsAnswer(e.Type, e.ReplyTo != ""):
 		return fmt.Sprintf("(%s writes to you; what you answer here goes back.)", e.From)
 	}
 	return fmt.Sprintf("(%s lets you know. No answer is needed.)", e.From)
@@ -186,16 +192,16 @@ func peerLineEN(e mailbox.Envelope, explicit bool) string {
 func peerLineZH(e mailbox.Envelope, explicit bool) string {
 	switch {
 	case e.Type.GivesTask() && explicit:
-		return fmt.Sprintf("（%s 交给你这个任务 %s%s。你在这里的回复是进展；用 update_task 完成任务。）", e.From, taskOf(e), until(e, "，截止 "))
+		return fmt.Sprintf("（%s 交给你这个任务 %s%s。对这条消息的回复是进展；用 update_task 完成任务。）", e.From, taskOf(e), until(e, "，截止 "))
 	case e.Type.GivesTask():
-		return fmt.Sprintf("（%s 交给你这个任务%s。你在这里的回复就是结果；如果做不了，请回复 %s 和原因。）", e.From, until(e, "，截止 "), failWord)
-	case e.Task != nil && e.Task.State.Ended():
-		return fmt.Sprintf("（%s：你交代的任务 %s 已是 %s。不需要回复。）", e.From, e.Task.ID, e.Task.State)
-	case e.Task != nil:
-		return fmt.Sprintf("（%s，关于你交代的任务 %s。不需要回复。）", e.From, e.Task.ID)
+		return fmt.Sprintf("（%s 交给你这个任务%s。对这条消息的回复就是结果；如果做不了，请回复 %s 和原因。）", e.From, until(e, "，截止 "), failWord)
+	case e.Type.TaskStep() && e.Task != nil && e.Task.State.Ended():
+		return fmt.Sprintf("（%s：你交代的任务 %s 已是 %s。不需要回复，回复也不会转发。）", e.From, e.Task.ID, e.Task.State)
+	case e.Type.TaskStep() && e.Task != nil:
+		return fmt.Sprintf("（%s，关于你交代的任务 %s。不需要回复，回复也不会转发。）", e.From, e.Task.ID)
 	case expectsAnswer(e.Type):
 		return fmt.Sprintf("（%s 问你；你在这里的回复会转给它%s。）", e.From, until(e, "，截止 "))
-	case e.Type == mailbox.TypeMessage && e.ReplyTo == "":
+	case wantsAnswer(e.Type, e.ReplyTo != ""):
 		return fmt.Sprintf("（%s 写给你；你在这里的回复会转给它。）", e.From)
 	}
 	return fmt.Sprintf("（%s 告诉你。不需要回复。）", e.From)
@@ -215,6 +221,11 @@ var answerTypes = map[mailbox.Type]mailbox.Type{mailbox.TypeQuestion: mailbox.Ty
 
 func expectsAnswer(t mailbox.Type) bool { return answerTypes[t] != "" }
 
+// wantsAnswer reports whether a letter says that an answer goes back; reply: it is an answer itself.
+func wantsAnswer(t mailbox.Type, reply bool) bool {
+	return expectsAnswer(t) || t == mailbox.TypeMessage && !reply
+}
+
 // sent sends an agent what the bot has said in their chat: it is safe in the mailbox when it returns nil, or refused
 // there for good.
 func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
@@ -225,7 +236,7 @@ func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
 		return nil // so many came since that it is forgotten
 	}
 	as, err := p.decide(own, m)
-	if err != nil || as.Done || as.Refused != "" {
+	if err != nil || as.Stays || as.Done || as.Refused != "" {
 		return err
 	}
 	text := m.Text
@@ -233,7 +244,7 @@ func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
 		text = reason
 	}
 	e := mailbox.Envelope{ID: as.ID, To: mailbox.AgentID(own.Peer), Type: as.Type, Task: as.Task, ReplyTo: as.Letter.ID,
-		Hops: as.Letter.Hops - 1, Trace: as.Letter.Trace, // two bots that answer everything come to an end
+		Hops: as.hops(), Trace: as.Letter.Trace,
 		Content: mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartText, Text: cutText(text)}}}}
 	e.Metadata.CorrelationID = cmp.Or(as.Letter.Correlation, as.Letter.ID)
 	p.trace("answered")
@@ -257,13 +268,22 @@ func (p *peerMail) decide(own peerchat.Message, m gateway.Sent) (answerMail, err
 	if json.Unmarshal(own.Mail, &as) == nil && as.Of == textKey(m.Text) {
 		return as, nil
 	}
-	letter, task := p.about(own)
+	s := p.about(own)
 	as = answerMail{Of: textKey(m.Text), Text: cutText(m.Text), ID: mailbox.NewID(p.agent.Self(), time.Now()),
-		Letter: letter, Type: cmp.Or(answerTypes[letter.Type], mailbox.TypeMessage)}
-	if task != nil {
-		as.Type, as.Task = mailbox.TypeTaskUpdate, &mailbox.Task{ID: task.ID, State: p.state(task, m.Text)}
+		Letter: s.letter, Type: cmp.Or(answerTypes[s.letter.Type], mailbox.TypeMessage), Stays: s.stays}
+	if s.task != nil {
+		as.Type, as.Task = mailbox.TypeTaskUpdate, &mailbox.Task{ID: s.task.ID, State: p.state(s.task, m.Text)}
 	}
 	return as, p.keep(own.ID, as)
+}
+
+// hops are those that an answer has left. Two bots that answer every message come to an end; what was asked for always
+// goes.
+func (a answerMail) hops() int {
+	if a.Type.Answers() {
+		return max(1, a.Letter.Hops-1)
+	}
+	return a.Letter.Hops - 1
 }
 
 func (p *peerMail) keep(id relay.MessageID, as answerMail) error {
@@ -293,19 +313,38 @@ func (p *peerMail) state(task *agent.TaskRecord, text string) mailbox.TaskState 
 	return mailbox.Completed
 }
 
+// mentions are the names in front of a command, as where a bot addresses the agent.
+var mentions = regexp.MustCompile(`^(?:@[^\s\pZ/]+[\s\pZ]*)+`)
+
+// markup is what Markdown puts around words.
+const markup = "*_`~"
+
 // command finds a command word at the beginning of an answer, and the reason behind it.
 func command(text string) (reason, word string) {
 	text = strings.TrimSpace(text)
+	text = text[len(mentions.FindString(text)):]
+	plain := strings.TrimLeft(text, markup)
+	around := text[:len(text)-len(plain)]
+	if rest, wide := strings.CutPrefix(plain, "／"); wide {
+		plain = "/" + rest
+	}
 	for _, word := range []string{failWord, rejectWord} {
-		if len(text) < len(word) || !strings.EqualFold(text[:len(word)], word) {
+		if len(plain) < len(word) || !strings.EqualFold(plain[:len(word)], word) {
 			continue
 		}
-		rest := text[len(word):]
-		if reason = strings.TrimLeft(rest, " \t\r\n:：,，"); rest == "" || reason != rest {
-			return cmp.Or(reason, "it says "+word), word
+		rest := strings.TrimLeft(strings.TrimSuffix(plain[len(word):], around), markup)
+		if next, _ := utf8.DecodeRuneInString(rest); rest != "" && !between(next) {
+			continue // it is another word
 		}
+		reason := strings.TrimLeftFunc(rest, func(r rune) bool { return between(r) || r == '-' })
+		return cmp.Or(reason, "it says "+word), word
 	}
 	return "", ""
+}
+
+// between reports whether r separates a command word from the reason.
+func between(r rune) bool {
+	return unicode.IsSpace(r) || strings.ContainsRune(":：,，.。;；!！–—、", r)
 }
 
 // cutText keeps a text within what a message may have.
@@ -317,38 +356,87 @@ func cutText(text string) string {
 	return runes.Cut(text, mailbox.MaxBody-len(mark)) + mark
 }
 
-// about is what a message of the bot answers: the letter that it replies to, else that of the agent's newest open task,
-// else the newest one. task is nil where that gave none which is open.
-func (p *peerMail) about(m peerchat.Message) (letter letterMail, task *agent.TaskRecord) {
+// subject is what a message of the bot is about.
+type subject struct {
+	letter letterMail        // that it answers
+	task   *agent.TaskRecord // that it moves; nil: none
+	stays  bool              // it is not sent: nothing more is to be said
+}
+
+// about says what a message of the bot is about: the letter that it replies to, else the newest one that the bot was
+// given before and has not answered. The letter of a task is unanswered while the task is open; where several are, a
+// message that is no reply moves none of them. What answers a step of a task that the bot gave is not sent.
+func (p *peerMail) about(m peerchat.Message) subject {
 	open := p.open(mailbox.AgentID(m.Peer))
-	for at, hops := m, 0; at.Parent != "" && hops < maxQuotes; hops++ {
-		next, ok := p.chats.Message(at.Parent)
+	if l := p.quoted(m); l.ID != "" {
+		s := subject{letter: l, stays: l.Type.TaskStep()}
+		if l.Type.GivesTask() {
+			s.task = open[l.Task]
+		}
+		return s
+	}
+	given, answered := p.given(m)
+	if len(given) == 0 {
+		return subject{letter: letterMail{Hops: mailbox.DefaultHops + 1}}
+	}
+	s := subject{letter: given[len(given)-1]}
+	newest, tasks, wanted := -1, 0, false
+	for i, l := range given {
+		task := l.Type.GivesTask() && open[l.Task] != nil
+		if !task && (answered[l.ID] || l.Type.GivesTask()) {
+			continue
+		}
+		newest, wanted = i, wanted || task || wantsAnswer(l.Type, l.Reply)
+		if task {
+			tasks++
+		}
+	}
+	if wanted {
+		s.letter = given[newest]
+	}
+	switch {
+	case s.letter.Type.TaskStep():
+		s.stays = tasks == 0 // else it may be the result of a task
+	case s.letter.Type.GivesTask() && tasks > 1:
+		s.letter = letterMail{Hops: max(s.letter.Hops, 2)} // nothing says which one is meant
+	case s.letter.Type.GivesTask():
+		s.task = open[s.letter.Task]
+	}
+	return s
+}
+
+// quoted is the letter that a message of the bot replies to, also by way of its own messages.
+func (p *peerMail) quoted(m peerchat.Message) letterMail {
+	for hops := 0; m.Parent != "" && hops < maxQuotes; hops++ {
+		next, ok := p.chats.Message(m.Parent)
 		if !ok {
 			break
 		}
-		if at = next; at.Own {
-			continue
-		}
-		if letter = letterOf(at); letter.ID != "" {
-			return letter, open[letter.Task]
-		}
-		break
-	}
-	letter.Hops = mailbox.DefaultHops + 1 // where none is left
-	messages := p.chats.Messages(m.Chat)
-	for _, one := range slices.Backward(messages) {
-		if one.Own {
-			continue
-		}
-		l := letterOf(one)
-		if letter.ID == "" && l.ID != "" {
-			letter = l
-		}
-		if l.Type.GivesTask() && open[l.Task] != nil {
-			return l, open[l.Task]
+		if m = next; !m.Own {
+			return letterOf(m)
 		}
 	}
-	return letter, nil
+	return letterMail{}
+}
+
+// given are the letters before a message of the bot, the oldest first, and those that its other messages answer.
+func (p *peerMail) given(m peerchat.Message) (given []letterMail, answered map[string]bool) {
+	answered = map[string]bool{}
+	before := true
+	for _, one := range p.chats.Messages(m.Chat) {
+		if one.ID == m.ID {
+			before = false
+			continue
+		}
+		var as answerMail
+		if one.Own && json.Unmarshal(one.Mail, &as) == nil {
+			answered[as.Letter.ID] = true
+		}
+		if l := letterOf(one); before && !one.Own && l.ID != "" {
+			given = append(given, l)
+		}
+	}
+	return given, answered
 }
 
 // maxQuotes is how many own messages that quote each other are followed back to a letter.
@@ -383,7 +471,7 @@ func (p *peerMail) busy(m peerchat.Message) {
 		defer p.mu.Unlock()
 		var task *agent.TaskRecord
 		if m.Own {
-			_, task = p.about(m)
+			task = p.about(m).task
 		} else {
 			task = p.open(mailbox.AgentID(m.Peer))[letterOf(m).Task]
 		}

@@ -1,0 +1,240 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"feishu-relay/internal/feishusim"
+	"feishu-relay/sidecar"
+)
+
+// writes has the researcher write a letter, whose hops are ttl; 0: the default.
+func (p *pairByMail) writes(typ, text string, ttl int) {
+	p.t.Helper()
+	letter := map[string]any{"to": "coder", "type": typ, "content": text}
+	if ttl > 0 {
+		letter["ttl"] = ttl
+	}
+	if status := p.asker.call(http.MethodPost, "/v1/mailbox/messages", letter, nil); status != http.StatusAccepted {
+		p.t.Fatalf("the letter %q is answered with %d", text, status)
+	}
+}
+
+// states are the states of the tasks that the researcher gave, by their text.
+func (p *pairByMail) states() map[string]string {
+	var all struct {
+		Tasks []struct{ Text, State string }
+	}
+	p.asker.call(http.MethodGet, "/v1/mailbox/tasks", nil, &all)
+	out := map[string]string{}
+	for _, t := range all.Tasks {
+		out[t.Text] = t.State
+	}
+	return out
+}
+
+// A bot that answers with messages of its own, not with replies, completes no other task than the one that it answers.
+func TestAnswersThatAreNoReplies(t *testing.T) {
+	t.Parallel()
+	silent := func(*sdkBot, heard) {}
+	t.Run("a question while a task is open", func(t *testing.T) {
+		t.Parallel()
+		p := newPairByMail(t, nil, silent)
+		p.gives("write it")
+		task := p.hears(p.bot, "write it")
+		p.writes("question", "in which language?", 0)
+		p.hears(p.bot, "in which language?")
+		p.bot.say(t, task.Chat, "in Go")
+		p.asker.hears("answer", "in Go")
+		p.bot.say(t, task.Chat, "func sort(xs []int)")
+		p.asker.hears("task_update", "func sort")
+		p.comesTo("completed")
+	})
+	t.Run("thanks for a note while a task is open", func(t *testing.T) {
+		t.Parallel()
+		p := newPairByMail(t, nil, silent)
+		p.gives("write it")
+		task := p.hears(p.bot, "write it")
+		for _, note := range []string{"we use tabs", "and no generics"} {
+			p.writes("notification", note, 0)
+			p.hears(p.bot, note)
+		}
+		for _, thanks := range []string{"thank you", "thanks again"} {
+			p.bot.say(t, task.Chat, thanks)
+			p.asker.hears("message", thanks)
+		}
+		p.bot.say(t, task.Chat, "func sort(xs []int)")
+		p.asker.hears("task_update", "func sort")
+		p.comesTo("completed")
+	})
+	for _, explicit := range []bool{false, true} {
+		t.Run(fmt.Sprintf("two open tasks, explicit %t", explicit), func(t *testing.T) {
+			t.Parallel()
+			p := newPairByMail(t, func(c *sidecar.Config) { c.Mailbox.Explicit = explicit }, silent)
+			p.gives("task one")
+			one := p.hears(p.bot, "task one")
+			p.gives("task two")
+			p.hears(p.bot, "task two")
+			p.bot.say(t, one.Chat, "a result of one of them")
+			in := p.asker.hears("message", "a result of one of them")
+			if in.Metadata["reply_to"] != nil {
+				t.Errorf("it answers %v", in.Metadata["reply_to"])
+			}
+			if s := p.states(); s["task one"] != "accepted" || s["task two"] != "accepted" {
+				t.Errorf("the tasks are %v", s)
+			}
+			p.reply(p.bot, one, "", "the result of one")
+			p.asker.hears("task_update", "the result of one")
+			end := "completed"
+			if explicit {
+				end = "working"
+			}
+			p.until("task one is "+end, func() bool { return p.states()["task one"] == end })
+			if s := p.states(); s["task two"] != "accepted" {
+				t.Errorf("the tasks are %v", s)
+			}
+		})
+	}
+	t.Run("a reply to a question about the task", func(t *testing.T) {
+		t.Parallel()
+		var p *pairByMail
+		p = newPairByMail(t, nil, func(b *sdkBot, h heard) {
+			if strings.Contains(h.Text, "how far") {
+				p.reply(b, h, "", "half of it")
+			}
+		})
+		p.gives("write it")
+		p.hears(p.bot, "write it")
+		var all struct{ Tasks []struct{ ID string } }
+		p.asker.call(http.MethodGet, "/v1/mailbox/tasks", nil, &all)
+		p.asker.call(http.MethodPost, "/v1/mailbox/messages", map[string]any{"to": "coder", "type": "question",
+			"content": "how far are you?", "task": map[string]any{"id": all.Tasks[0].ID}}, nil)
+		p.asker.hears("answer", "half of it")
+		if s := p.state(); s != "accepted" {
+			t.Errorf("the task is %s", s)
+		}
+	})
+	t.Run("a question with the last hop", func(t *testing.T) {
+		t.Parallel()
+		var p *pairByMail
+		p = newPairByMail(t, nil, func(b *sdkBot, h heard) { p.reply(b, h, "", "in Go") })
+		p.writes("question", "in which language?", 1)
+		p.asker.hears("answer", "in Go")
+	})
+}
+
+// The usual spellings of the commands are commands.
+func TestSpellingsOfCommands(t *testing.T) {
+	t.Parallel()
+	for name, spellings := range map[string]map[string]string{
+		"fail": {"/fail": "failed", "/FAIL no compiler": "failed", "/fail　没有编译器": "failed", "/fail。没有编译器": "failed",
+			"**/fail** no compiler": "failed", "`/fail` no compiler": "failed", "`/fail no compiler`": "failed",
+			"@researcher /fail no compiler": "failed"},
+		"others": {"/fail - no compiler": "failed", "／fail 没有编译器": "failed", "/reject！没有编译器": "rejected",
+			"**/reject**": "rejected", "/failure is handled": "completed", "it says /fail": "completed",
+			"@researcher it is written": "completed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var p *pairByMail
+			p = newPairByMail(t, func(c *sidecar.Config) { c.Mailbox.MaxTasks = 100 }, func(b *sdkBot, h heard) {
+				_, says, _ := strings.Cut(strings.Split(h.Text, "\n")[0], "say: ")
+				p.reply(b, h, "", says)
+			})
+			for says := range spellings {
+				p.gives("say: " + says)
+			}
+			p.until("all tasks have ended", func() bool {
+				for _, state := range p.states() {
+					if state == "accepted" || state == "pending" || state == "working" {
+						return false
+					}
+				}
+				return true
+			})
+			for task, got := range p.states() {
+				if want := spellings[strings.TrimPrefix(task, "say: ")]; got != want {
+					t.Errorf("%q makes the task %s, want %s", task, got, want)
+				}
+			}
+			p.asker.mu.Lock()
+			defer p.asker.mu.Unlock()
+			for _, in := range p.asker.got {
+				if strings.Contains(in.Content, "compiler") && in.Content != "no compiler" {
+					t.Errorf("the reason is %q", in.Content)
+				}
+			}
+		})
+	}
+}
+
+// Two bots that answer everything, with replies or with messages of their own, come to an end.
+func TestBotsThatAnswerEverythingEnd(t *testing.T) {
+	t.Parallel()
+	for _, explicit := range []bool{false, true} {
+		for _, replies := range []bool{false, true} {
+			t.Run(fmt.Sprintf("explicit %t, replies %t", explicit, replies), func(t *testing.T) {
+				t.Parallel()
+				n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+				var all [2]*running
+				var bots [2]*sdkBot
+				for i, name := range []string{"agent_a", "agent_b"} {
+					cfg := n.byGateway(name)
+					cfg.Mailbox.Explicit = explicit
+					all[i] = n.start(cfg)
+					bots[i] = n.bot(apps[i], "http://"+all[i].Gateway().String(), func(b *sdkBot, h heard) {
+						says := "thank you for: " + strings.Split(h.Text, "\n")[0]
+						if strings.Contains(h.Text, "ask again") {
+							says = "the second answer"
+						}
+						switch {
+						case strings.Contains(h.Text, "the second answer"):
+						case replies:
+							n.reply(b, h, "", says)
+						default:
+							b.say(t, h.Chat, says)
+						}
+					})
+					n.connected(all[i])
+				}
+				n.until("the task is given", func() bool {
+					status, _ := n.posts(all[0], "/v1/mailbox/tasks", `{"to":"agent_b","text":"write it"}`)
+					return status == http.StatusAccepted
+				})
+				n.hears(bots[0], "thank you for: write it")
+				const thanks = "thank you for: thank you for: write it"
+				n.until("A's thanks stay in the chat", func() bool {
+					return strings.Contains(n.mailOf(all[0]), thanks)
+				})
+				// What comes behind it comes after anything that was sent.
+				n.until("a letter goes", func() bool {
+					status, _ := n.posts(all[0], "/v1/mailbox/messages", `{"to":"agent_b","content":"ask again"}`)
+					return status == http.StatusAccepted
+				})
+				n.hears(bots[0], "the second answer")
+				bots[1].mu.Lock()
+				defer bots[1].mu.Unlock()
+				if len(bots[1].all) != 2 {
+					t.Errorf("B was given %d letters, want the task and the last letter: %+v", len(bots[1].all), bots[1].all)
+				}
+			})
+		}
+	}
+}
+
+// mailOf is what the API of a sidecar shows of its mail with its only peer.
+func (n *tenant) mailOf(s *running) string {
+	n.t.Helper()
+	id := peerChat.FindString(n.get(s, "/v1/transcripts"))
+	if id == "" {
+		return ""
+	}
+	return n.get(s, "/v1/transcripts/mailbox/"+id)
+}
+
+var peerChat = regexp.MustCompile("oc_relaypeer[0-9a-f]+")
