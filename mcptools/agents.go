@@ -166,7 +166,9 @@ func updateTask(s *service, ctx context.Context, in updateTaskArguments) (agent.
 
 // shown is t without the conversation that another agent wants the result in:
 // that is the other's to use, and would be an invitation to speak there (docs/mailbox.md, Rules).
+// The result is left out: the caller has just written it.
 func shown(t agent.TaskRecord) agent.TaskRecord {
+	t.Result = ""
 	if t.Direction == agent.Received {
 		t.Callback = nil
 	}

@@ -36,6 +36,7 @@ func viewMailbox(t *testing.T, browser *browsertest.Browser) {
 		post(b, "/v1/mailbox/tasks/"+task, map[string]any{"state": state, "text": "func sort"})
 		shows(p, is("task", "task-id", task, "state", state))
 	}
+	p.Wait("the result", `document.querySelector('[data-testid=result]')?.innerText.endsWith('func sort')`)
 	if got := count(p, is("task")); got != 1 {
 		t.Errorf("%d tasks are shown, want one", got)
 	}

@@ -176,6 +176,10 @@ func (m *mailboxCall) printTaskDetails(list []agent.TaskRecord) error {
 			field(&b, "result for", conversation(c))
 		}
 		writeQuoted(&b, p, r.Text)
+		if r.Result != "" {
+			b.WriteString("    result\n")
+			writeQuoted(&b, p, r.Result)
+		}
 	}
 	_, err := io.WriteString(m.out, b.String())
 	return err

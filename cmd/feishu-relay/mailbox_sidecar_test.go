@@ -96,7 +96,7 @@ func TestMailboxOfRealSidecars(t *testing.T) {
 		t.Errorf("after that: %q", got)
 	}
 	call("tasks", "update", id[1], "completed", "it", "is", "written", "--addr", coder)
-	until(id[1]+`  to coder  completed\n(?s:.*)result for feishu:oc_x\n  │ write it`, manager, "tasks", id[1])
+	until(id[1]+`  to coder  completed\n(?s:.*)result for feishu:oc_x\n  │ write it\n    result\n  │ it is written\n`, manager, "tasks", id[1])
 	until(`  │ it is written\n`, manager, "inbox")
 
 	if code, _, stderr := program(t, "mailbox", "tasks", "update", "--addr", coder, id[1], "working"); code != 1 || !strings.Contains(stderr, "completed") {

@@ -161,7 +161,8 @@ func (l *ledger) find(want func(*TaskRecord) bool) []TaskRecord {
 }
 
 // Move takes a task to another state, and reports whether that changed
-// anything. What it changed is on disk when it returns.
+// anything. What it changed is on disk when it returns. The text is the result of a
+// completed task, else the reason.
 //
 // A task taken follows [Step]. Of a task given, the other agent's word is
 // believed as far as it goes on, also when updates in between are missing;
@@ -172,11 +173,14 @@ func (l *ledger) find(want func(*TaskRecord) bool) []TaskRecord {
 // other agent accepts it or works on it.
 //
 // Errors are [*mailbox.Error]: TASK_NOT_FOUND, or what Step says.
-func (l *ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox.TaskState, reason string,
+func (l *ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox.TaskState, text string,
 	now time.Time) (rec TaskRecord, changed bool, err error) {
 	return l.change(dir, peer, id, now, func(r *TaskRecord) (bool, error) {
 		changes, err := r.Takes(to, now)
-		r.State, r.Reason, r.Overdue = to, reason, false
+		r.State, r.Reason, r.Result, r.Overdue = to, text, "", false
+		if to == mailbox.Completed {
+			r.Reason, r.Result = "", text
+		}
 		return changes, err
 	})
 }
@@ -337,6 +341,7 @@ type TaskRecord struct {
 	Overdue   bool              `json:"overdue,omitempty"` // failed because the deadline passed, or for silence
 	Text      string            `json:"text,omitempty"`    // what is to be done, cut
 	Reason    string            `json:"reason,omitempty"`  // of the last step: why rejected or failed
+	Result    string            `json:"result,omitempty"`  // of a completed task, cut
 	Type      mailbox.Type      `json:"type,omitempty"`    // of the envelope that gave it: task or task_assign
 	MessageID string            `json:"message_id"`        // of the envelope that gave it
 	Callback  *mailbox.Callback `json:"callback,omitempty"`
@@ -346,13 +351,13 @@ type TaskRecord struct {
 	UpdatedAt time.Time         `json:"updated_at"`
 }
 
-// maxTaskText is the most bytes of a text or reason; the rest is cut off.
+// maxTaskText is the most bytes of a text, reason or result; the rest is cut off.
 const maxTaskText = 4 << 10
 
 // tidyTask brings r into the form in which it is kept, so that what is written is what is read,
 // and returns why it cannot be kept.
 func tidyTask(r TaskRecord) (TaskRecord, error) {
-	r.Text, r.Reason = cutText(r.Text), cutText(r.Reason)
+	r.Text, r.Reason, r.Result = cutText(r.Text), cutText(r.Reason), cutText(r.Result)
 	r.Trace = append([]mailbox.AgentID{}, r.Trace...)
 	if r.Callback != nil {
 		r.Callback = new(*r.Callback)

@@ -112,7 +112,11 @@ func TestTextsAreCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{got.Text, got.Reason} {
+	done, _, err := l.Move(r.Direction, r.Peer, r.ID, mailbox.Completed, strings.Repeat("€", 5000), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{got.Text, got.Reason, done.Result} {
 		if len(text) > 4<<10 || len(text) < 4000 || !utf8.ValidString(text) || !strings.HasSuffix(text, "…") {
 			t.Errorf("cut to %d bytes, ends in %q", len(text), text[len(text)-6:])
 		}
@@ -142,7 +146,7 @@ func TestMove(t *testing.T) {
 	add(t, l, r)
 	for _, to := range []mailbox.TaskState{mailbox.Accepted, mailbox.Working, mailbox.Working, mailbox.Completed} {
 		got, changed := move(t, l, r, to)
-		if !changed || got.State != to || got.Reason != "because" || !got.UpdatedAt.Equal(start.Add(time.Minute)) {
+		if !changed || got.State != to || got.Reason+got.Result != "because" || (got.Result != "") != (to == mailbox.Completed) || !got.UpdatedAt.Equal(start.Add(time.Minute)) {
 			t.Errorf("to %s: changed %t, %+v", to, changed, got)
 		}
 		wantSame(t, openTasks(t, dir, ledgerOptions{}), l)

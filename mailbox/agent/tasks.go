@@ -214,7 +214,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 		}
 	}
 	a.trace("told")
-	r, _, err = a.ledger.Move(Received, r.Peer, r.ID, u.State, reasonOf(e), time.Now())
+	r, _, err = a.ledger.Move(Received, r.Peer, r.ID, u.State, endText(e), time.Now())
 	a.changed()
 	if r.State.Ended() {
 		a.ready.reopen(r.Peer, r.MessageID)
@@ -260,7 +260,7 @@ func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	notice := e.Metadata.Extra[metaNotice] != nil && e.ID == noticeID(a.opts.Self, r)
 	overdue := e.Metadata.Extra[metaOverdue] != nil && e.Task.State == mailbox.Failed
 	if !notice && !overdue && e.Task.State != "" { // else it is noted already, or by our own clock
-		now, _, err := a.ledger.Move(Given, e.From, r.ID, e.Task.State, reasonOf(e), time.Now())
+		now, _, err := a.ledger.Move(Given, e.From, r.ID, e.Task.State, endText(e), time.Now())
 		if no, ok := errors.AsType[*mailbox.Error](err); ok {
 			return a.refuse(ctx, item, e, no)
 		} else if err != nil {
@@ -291,8 +291,9 @@ func (a *Agent) overtaken(r TaskRecord, e mailbox.Envelope) bool {
 	return e.Task.State.Ended() || a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State))
 }
 
-func reasonOf(e mailbox.Envelope) string {
-	if e.Task.State == mailbox.Rejected || e.Task.State == mailbox.Failed {
+// endText is the text of a step that ends a task: its result, or why there is none.
+func endText(e mailbox.Envelope) string {
+	if e.Task.State.Ended() {
 		return e.Text()
 	}
 	return ""

@@ -60,7 +60,7 @@ export class Mailbox extends Panel {
       return h('li', { 'data-testid': 'task', 'data-task-id': task.id, 'data-state': task.state },
         h('div', { class: 'title' }, state(task.state), h('span', null, way(from, to)), h('span', { class: 'soft' }, t('direction.' + task.direction)), h('span', { class: 'far soft' }, age(task.updated_at))),
         task.text && h('p', { dir: 'auto' }, line(task.text, 300)),
-        task.reason && h('p', { class: 'result', dir: 'auto', 'data-testid': 'result' }, h('b', null, t(task.state === 'completed' ? 'result' : 'task.because'), t('colon')), plain(cut(task.reason, 1000))),
+        (task.result || task.reason) && h('p', { class: 'result', dir: 'auto', 'data-testid': 'result' }, h('b', null, t(task.result ? 'result' : 'task.because'), t('colon')), plain(cut(task.result || task.reason, 1000))),
         h('div', { class: 'soft' }, h('span', { class: 'mono' }, cut(task.id, 80)), task.deadline && !ENDED.has(task.state) && [' · ', t('deadline'), ' ', age(task.deadline)], task.overdue && [' · ', h('b', { class: 'stop' }, t('overdue'))]))
     })
   }
