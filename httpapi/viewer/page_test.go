@@ -43,6 +43,7 @@ func TestPage(t *testing.T) {
 		"depths of filtered messages":        pageOfFilteredDepths,
 		"what ended a talk":                  pageOfAnEnd,
 		"a round that stopped twice":         pageOfTwoStops,
+		"mail between two agents":            pageOfMail,
 		"thousands of groups":                pageOfManyGroups,
 		"nobody looks":                       pageNobodyLooksAt,
 		"states":                             pageStates,
@@ -479,6 +480,26 @@ func pageOfTwoStops(t *testing.T, browser *browsertest.Browser) {
 	})
 	p := browser.Open(t, s.url, browsertest.Options{})
 	p.Wait("that the group is stopped", `document.querySelector('[data-testid=group-stopped]')?.title === 'limit 3 reached'`)
+}
+
+// Mail between two agents has no limits and no depth, and no settings. Of a conversation that is
+// loading nothing is said about its depth.
+func pageOfMail(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x", "oc_relaypeer1")
+	s.record("oc_relaypeer1", 0, 2)
+	release := s.hold("/v1/transcripts/feishu/oc_x")
+	defer release()
+	p := browser.Open(t, s.url+"/#/groups/mailbox/oc_relaypeer1", browsertest.Options{})
+	wantShown(t, p, 0, 1)
+	p.Wait("the mark in the list", `document.querySelector('[data-chat-id=oc_relaypeer1] [data-testid=group-mail]') && !document.querySelector('[data-chat-id=oc_x] [data-testid=group-mail]')`)
+	p.Wait("what it is", `(([head]) => head.includes('mail between two agents') && !head.includes('limit'))([document.querySelector('#talk-head').innerText])`)
+	p.Wait("no depth", `document.querySelector('#talk-depth').hidden && !document.querySelector('#talk-depth').textContent`)
+	if browsertest.Eval[bool](p, `Boolean(document.querySelector('[data-testid=steer-toggle], [data-testid=to-insight]'))`) {
+		t.Error("mail has settings or an insight")
+	}
+	hash(p, "#/groups/feishu/oc_x")
+	p.Wait("a group that is loading", `document.querySelector('#talk-head').innerText.includes('oc_x') && document.querySelector('#talk-top').innerText.includes('Loading')`)
+	p.Wait("a place for its depth, and nothing in it", `!document.querySelector('#talk-depth').hidden && !document.querySelector('#talk-depth').textContent`)
 }
 
 func pageOfManyGroups(t *testing.T, browser *browsertest.Browser) {

@@ -65,6 +65,7 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 	})
 	answer("/v1/transcripts", func(*http.Request) any { return object{"transcripts": s.list()} })
 	answer("/v1/transcripts/feishu/{chat}", s.page)
+	answer("/v1/transcripts/mailbox/{chat}", s.page)
 	answer("/v1/outcomes", func(r *http.Request) any {
 		all := s.outcomes[r.FormValue("chat_id")]
 		limit, _ := strconv.Atoi(r.FormValue("limit"))
@@ -188,7 +189,11 @@ func (s *standIn) answers(w http.ResponseWriter, r *http.Request) bool {
 func (s *standIn) list() []object {
 	list := []object{}
 	for _, chat := range s.chats {
-		row := object{"channel": "feishu", "chat_id": chat, "modified": began, "limits": object{"max_depth": 3, "threshold": 1, "check": true}}
+		channel := "feishu"
+		if strings.HasPrefix(chat, "oc_relaypeer") {
+			channel = "mailbox"
+		}
+		row := object{"channel": channel, "chat_id": chat, "modified": began, "limits": object{"max_depth": 3, "threshold": 1, "check": true}}
 		if all := s.entries[chat]; len(all) > 0 {
 			row["last"] = all[len(all)-1]
 		}

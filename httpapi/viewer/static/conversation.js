@@ -138,6 +138,9 @@ export function marked(entry) {
   return { ...entry, told: entry.message_id, message_id: 'notice ' + entry.message_id, parent_id: entry.of === entry.message_id ? undefined : entry.of }
 }
 
+// isMail reports whether a group is no group but the mail between two agents.
+export const isMail = ({ channel }) => channel === 'mailbox'
+
 export const isBot = (entry) => entry.role === 'assistant'
 
 // nameOf is how a sender is called.

@@ -5,7 +5,7 @@ import { h, show } from './h.js'
 import { t, language } from './i18n.js'
 import { brief, dayKey, exact, number } from './format.js'
 import { line } from './text.js'
-import { entryOf, forget, isBot, nameOf } from './conversation.js'
+import { entryOf, forget, isBot, isMail, nameOf } from './conversation.js'
 import { remembered, remember } from './memory.js'
 import { hash } from './route.js'
 import { ENDS, wordOf } from './verdict.js'
@@ -43,7 +43,7 @@ export class GroupList {
       for (const { last } of transcripts) if (last && isBot(last)) learn(last.sender, last.sender_name)
       this.groups = transcripts.map((g) => {
         const { fresh = 0, last, stop, paused } = known.get(keyOf(g)) ?? {}
-        return { ...g, fresh, stop, paused, last: last?.ts > newest(g) ? last : g.last } // an event may have been quicker
+        return { ...g, limits: isMail(g) ? undefined : g.limits, fresh, stop, paused, last: last?.ts > newest(g) ? last : g.last } // an event may have been quicker
       })
       for (const g of this.groups) if (!this.#seen.has(keyOf(g))) this.#read(g)
       this.#remember()
@@ -197,6 +197,7 @@ export class GroupList {
       h('time', { title: exact(newest(group)) }, brief(newest(group))),
       h('span', { class: 'last' }, last && [h('bdi', null, line(nameOf(last), 24)), ': ', last.recalled ? t('recalled') : line(last.content ?? '', 80)]),
       h('span', { class: 'signs' },
+        isMail(group) && h('span', { class: 'tag', 'data-testid': 'group-mail' }, t('mail')),
         stopOf(group) && h('span', { class: 'state', 'data-state': 'stop', 'data-testid': 'group-stopped', title: stopOf(group) }, t('state.stop')),
         group.paused && h('span', { class: 'state', 'data-state': 'wait', 'data-testid': 'group-paused' }, t('steer.paused')),
         unread && h('span', { class: 'unread', 'aria-label': t('unread') }, group.fresh ? number(group.fresh) : '')))

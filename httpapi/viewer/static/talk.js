@@ -4,7 +4,7 @@
 import { h, show, icon } from './h.js'
 import { t } from './i18n.js'
 import { number } from './format.js'
-import { Conversation, KEPT, entryOf, forget, isBot, isNotice, nameOf } from './conversation.js'
+import { Conversation, KEPT, entryOf, forget, isBot, isMail, isNotice, nameOf } from './conversation.js'
 import { endedBy } from './verdict.js'
 import { choose } from './message.js'
 import { why } from './chips.js'
@@ -261,6 +261,8 @@ export class Talk {
     this.#drawing = true
     setTimeout(() => requestAnimationFrame(() => {
       this.#drawing = false
+      this.picture.hidden = Boolean(this.group && isMail(this.group))
+      if (this.picture.hidden || !this.reader?.begun) return show(this.picture)
       this.depth.draw(this.conversation, this.flow.shown, this.flow.lastInView(), this.group?.limits)
       this.depth.mark(this.view.selected)
     }), pause)
@@ -270,21 +272,22 @@ export class Talk {
     if (this.group) keepFocus(this.head, () => this.#drawHead(this.group))
   }
 
-  #drawHead({ chat_id, name, limits }) {
+  #drawHead({ channel, chat_id, name, limits }) {
     const open = this.steer.open
+    const mail = isMail({ channel })
     show(this.head,
       h('a', { class: 'icon-button back', href: '#/groups', 'aria-label': t('back'), 'data-testid': 'back' }, icon('back')),
       h('div', null, h('h2', null, h('bdi', { title: clean(name || chat_id) }, line(name || chat_id))),
-        h('div', { class: 'soft' }, h('span', { class: 'mono' }, chat_id), limits && ' · ' + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))),
+        h('div', { class: 'soft' }, h('span', { class: 'mono' }, chat_id), mail && ' · ' + t('mail.between'), limits && ' · ' + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))),
       h('div', { class: 'far tags' }, this.steer.badges(),
-        h('a', { class: 'icon-button', href: insightHash(this.group.channel, chat_id), title: t('insight'), 'aria-label': t('insight'), 'data-testid': 'to-insight' }, icon('insight')),
-        h('button', { type: 'button', class: 'icon-button', title: t('steer'), 'aria-label': t('steer'), 'aria-expanded': String(open), 'aria-controls': this.steering.id, 'data-testid': 'steer-toggle', onclick: () => this.steer.toggle() }, icon('sliders'))))
+        !mail && h('a', { class: 'icon-button', href: insightHash(this.group.channel, chat_id), title: t('insight'), 'aria-label': t('insight'), 'data-testid': 'to-insight' }, icon('insight')),
+        !mail && h('button', { type: 'button', class: 'icon-button', title: t('steer'), 'aria-label': t('steer'), 'aria-expanded': String(open), 'aria-controls': this.steering.id, 'data-testid': 'steer-toggle', onclick: () => this.steer.toggle() }, icon('sliders'))))
   }
 
   // steered shows what became known of the group's settings.
   #steered() {
     const { settings } = this.steer.group ?? {}
-    if (settings && this.group) this.group = { ...this.group, limits: { max_depth: settings.limit, threshold: settings.threshold, check: settings.judge } }
+    if (settings && this.group && !isMail(this.group)) this.group = { ...this.group, limits: { max_depth: settings.limit, threshold: settings.threshold, check: settings.judge } }
     this.#limited()
     this.drawHead()
     this.#soon()

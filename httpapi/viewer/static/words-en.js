@@ -20,6 +20,7 @@ export const en = {
   'groups.filter': 'Find a group', unread: 'unread', 'choose.group': 'Choose a group to see its conversation.',
   'empty.groups': 'No group yet. Let somebody write in a group that the bot is in: it appears here at once. If it does not, this says what is missing:',
   'empty.talk': 'Nothing was said here yet. Messages appear as they come.', 'empty.filter': 'Nothing here matches.',
+  mail: 'mail', 'mail.between': 'mail between two agents',
   limits: 'limit {max} · threshold {threshold} · judge {judge}', messages: 'Messages', beginning: 'The beginning of the conversation',
   found: '{n} shown', search: 'Search', filter: 'Show', 'filter.all': 'All', 'filter.people': 'People', 'filter.bots': 'Bots', 'filter.stopped': 'Stopped', 'filter.waiting': 'Waiting', 'filter.agent': 'Any agent',
   'search.earlier': 'Search earlier messages', 'look.earlier': 'Look further back', reopen: 'Load again',

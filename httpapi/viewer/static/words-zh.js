@@ -20,6 +20,7 @@ export const zh = {
   'groups.filter': '查找群聊', unread: '未读', 'choose.group': '选择一个群查看会话。',
   'empty.groups': '还没有群聊。请在机器人所在的群里发一条消息，该群会立即出现在这里。如果没有出现，用这条命令查看缺了什么：',
   'empty.talk': '这里还没有人说话，消息到达后即显示。', 'empty.filter': '没有符合条件的内容。',
+  mail: '信件', 'mail.between': '两个智能体之间的信件',
   limits: '上限 {max} · 阈值 {threshold} · 裁判{judge}', messages: '消息', beginning: '会话从这里开始',
   found: '显示 {n} 条', search: '搜索', filter: '显示', 'filter.all': '全部', 'filter.people': '人', 'filter.bots': '机器人', 'filter.stopped': '已停止', 'filter.waiting': '等待中', 'filter.agent': '所有智能体',
   'search.earlier': '搜索更早的消息', 'look.earlier': '继续往前查找', reopen: '重新加载',
