@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -128,10 +129,13 @@ func (h *redactHost) lines() map[string][]string {
 	h.t.Helper()
 	all := map[string][]string{}
 	err := filepath.WalkDir(h.data, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+		if err == nil && d.IsDir() {
+			return nil
 		}
 		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) { // a running sidecar has just replaced it
+			return nil
+		}
 		all[strings.TrimPrefix(path, h.data)] = strings.SplitAfter(string(data), "\n")
 		return err
 	})
