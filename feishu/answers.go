@@ -29,13 +29,14 @@ func ParseBotInfo(answer []byte) (Self, error) {
 }
 
 // ParseChat reads Feishu's answer to GET im/v1/chats/{id}: a chat's kind and name
-// (docs/feishu.md 3.1). Kind is "" where the answer does not say it. Errors wrap [ErrNotAccepted].
-func ParseChat(answer []byte) (Chat, error) {
+// (docs/feishu.md 3.1). mode is Feishu's word for the kind, "" where the answer does not say it; Kind is ""
+// for a mode that is not known. Errors wrap [ErrNotAccepted].
+func ParseChat(answer []byte) (chat Chat, mode string, err error) {
 	data, err := ReadAnswer[struct {
 		Mode string `json:"chat_mode"`
 		Name string `json:"name"`
 	}](answer)
-	chat := Chat{Name: data.Name}
+	chat.Name = data.Name
 	switch data.Mode {
 	case "group":
 		chat.Kind = ChatGroup
@@ -44,7 +45,7 @@ func ParseChat(answer []byte) (Chat, error) {
 	case "p2p":
 		chat.Kind = ChatP2P
 	}
-	return chat, err
+	return chat, data.Mode, err
 }
 
 // chatBot is a bot as GET im/v1/chats/{id}/members/bots tells it, in both of its spellings

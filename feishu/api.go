@@ -157,7 +157,7 @@ func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
 	if err != nil {
 		return Chat{}, err
 	}
-	chat, err := ParseChat(answer)
+	chat, _, err := ParseChat(answer)
 	chat.ID, chat.Asked = id, asked
 	return chat, err
 }

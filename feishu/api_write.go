@@ -30,13 +30,13 @@ func (a *API) SendMessage(ctx context.Context, m Outgoing) (Message, error) {
 		ReceiveID     string `json:"receive_id,omitempty"`
 		MsgType       string `json:"msg_type"`
 		Content       string `json:"content"`
-		ReplyInThread bool   `json:"reply_in_thread,omitempty"`
+		ReplyInThread *bool  `json:"reply_in_thread,omitempty"`
 		UUID          string `json:"uuid,omitempty"`
 	}{MsgType: m.Type, Content: m.Content, UUID: m.UUID}
 	path, query := "im/v1/messages", url.Values{"receive_id_type": {"chat_id"}}
 	if m.ReplyTo != "" {
 		path, query = path+"/"+url.PathEscape(string(m.ReplyTo))+"/reply", nil
-		body.ReplyInThread = m.InThread
+		body.ReplyInThread = &m.InThread // also where it is false
 	} else {
 		body.ReceiveID = string(m.Chat)
 	}

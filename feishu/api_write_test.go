@@ -34,7 +34,7 @@ func TestAPIWrites(t *testing.T) {
 	answer = `{"code":0,"data":{"message_id":"om_new","chat_id":"oc_1"}}`
 	id, err := a.Reply(t.Context(), "om_1", "hi <b> \"你\"", "u1")
 	if want := (request{"POST /open-apis/im/v1/messages/om_1/reply", "Bearer t-bot",
-		`{"msg_type":"text","content":"{\"text\":\"hi <b> \\\"你\\\"\"}","uuid":"u1"}`}); id != "om_new" || err != nil || got != want {
+		`{"msg_type":"text","content":"{\"text\":\"hi <b> \\\"你\\\"\"}","reply_in_thread":false,"uuid":"u1"}`}); id != "om_new" || err != nil || got != want {
 		t.Errorf("reply: %q %v\ngot  %+v\nwant %+v", id, err, got, want)
 	}
 	id, err = a.Send(t.Context(), "oc_1", "hi", "")

@@ -48,7 +48,7 @@ func (p *Pieces) Add(f *Frame) (frames [][]byte, event []byte, ok bool) {
 	if sum <= 1 {
 		return [][]byte{f.Raw}, f.Payload, true
 	}
-	if id == "" || sum > maxPieces || seq < 0 || seq >= sum || len(f.Payload) == 0 || len(f.Raw) > maxBytes {
+	if id == "" || sum > maxPieces || seq < 0 || seq >= sum || len(f.Raw) > maxBytes {
 		return nil, nil, false
 	}
 	p.mu.Lock()

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -246,12 +247,13 @@ func (g *Gateway) knowSelf() {
 	})
 }
 
-// chatAnswer reads what kind a chat is (docs/feishu.md 3.1).
+// chatAnswer reads what kind a chat is (docs/feishu.md 3.1). A mode that is not known counts as a group's.
 func (g *Gateway) chatAnswer(t *tapped) {
-	chat, err := feishu.ParseChat(t.answer)
-	if !g.own.trusts(t.token) || t.status != http.StatusOK || err != nil || chat.Kind == "" {
+	chat, mode, err := feishu.ParseChat(t.answer)
+	if !g.own.trusts(t.token) || t.status != http.StatusOK || err != nil || mode == "" {
 		return
 	}
+	chat.Kind = cmp.Or(chat.Kind, feishu.ChatGroup)
 	chat.ID, chat.Asked = t.chat, time.Now()
 	g.opts.Book.SetChat(chat)
 	g.drafts.poke()

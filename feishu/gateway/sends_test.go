@@ -252,6 +252,22 @@ func TestBotsAndChatsAreLearned(t *testing.T) {
 	}
 }
 
+// A chat_mode that is not known counts as a group's, and an answer without one says nothing.
+func TestChatsOfANewKind(t *testing.T) {
+	r := newRig(t, nil)
+	for mode, want := range map[string]feishu.Chat{
+		`{"chat_mode":"hologram","name":"h"}`: {Kind: feishu.ChatGroup, Name: "h"},
+		`{"name":"h"}`:                        {},
+	} {
+		id := relay.ChatID(r.up.id("oc_"))
+		r.up.say("GET /open-apis/im/v1/chats/"+string(id), 200, `{"code":0,"data":`+mode+`}`)
+		r.call("GET", "/open-apis/im/v1/chats/"+string(id), "{}")
+		if c := r.book.Chat(id); c.Kind != want.Kind || c.Name != want.Name || c.Topic {
+			t.Errorf("%s: the chat is %+v", mode, c)
+		}
+	}
+}
+
 func TestNotInChat(t *testing.T) {
 	r := newRig(t, nil).knowGroup()
 	r.own.proved("t-"+r.app, r.app)

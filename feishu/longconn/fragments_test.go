@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/longconn"
 )
@@ -76,6 +78,25 @@ func TestPiecesOfSeveralEventsInterleaved(t *testing.T) {
 	bot.want(a1)
 	if x, y := <-saw, <-saw; x != "B0B1" || y != "A0A1" {
 		t.Errorf("the tap saw %q and %q", x, y)
+	}
+}
+
+func TestAnEmptyPieceIsAPiece(t *testing.T) {
+	saw := make(chan string, 1)
+	r := newRig(t, tcp(t), seen(saw))
+	bot, feishu := r.ready()
+	pieces := []*larkws.Frame{pieceFrame("m", "one", 3, 0), pieceFrame("m", "", 3, 1), pieceFrame("m", "three", 3, 2)}
+	for _, f := range pieces {
+		feishu.write(f)
+	}
+	for _, f := range pieces {
+		bot.want(f)
+	}
+	if n := r.counted("untapped"); n != 0 {
+		t.Fatalf("%d passed unseen", n)
+	}
+	if got := <-saw; got != "onethree" {
+		t.Errorf("the tap saw %q", got)
 	}
 }
 

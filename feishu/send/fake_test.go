@@ -31,7 +31,7 @@ type fake struct {
 // call is a request to send.
 type call struct {
 	path, token, uuid, kind, content, chat string
-	inThread                               bool
+	inThread, tellsThread                  bool   // reply_in_thread, and whether it is there
 	text                                   string // of content
 	size                                   int    // of the request
 }
@@ -62,14 +62,17 @@ func (f *fake) message(w http.ResponseWriter, r *http.Request) {
 		MsgType       string `json:"msg_type"`
 		Content       string `json:"content"`
 		UUID          string `json:"uuid"`
-		ReplyInThread bool   `json:"reply_in_thread"`
+		ReplyInThread *bool  `json:"reply_in_thread"`
 	}
 	if err := json.Unmarshal(raw, &body); err != nil {
 		f.t.Error(err)
 	}
 	c := call{
 		path: r.URL.RequestURI(), token: r.Header.Get("Authorization"), uuid: body.UUID, kind: body.MsgType,
-		content: body.Content, chat: body.ReceiveID, inThread: body.ReplyInThread, size: len(raw),
+		content: body.Content, chat: body.ReceiveID, size: len(raw),
+	}
+	if c.tellsThread = body.ReplyInThread != nil; c.tellsThread {
+		c.inThread = *body.ReplyInThread
 	}
 	var text struct {
 		Text string `json:"text"`

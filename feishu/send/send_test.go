@@ -140,6 +140,9 @@ func TestAReplyToWhatIsGone(t *testing.T) {
 		var paths []string
 		for _, c := range f.sends() {
 			paths = append(paths, strings.TrimPrefix(c.path, "/open-apis/im/v1/messages"))
+			if c.inThread || c.tellsThread != strings.HasSuffix(c.path, "/reply") {
+				t.Errorf("%s: reply_in_thread is %t, there %t", c.path, c.inThread, c.tellsThread)
+			}
 		}
 		want := []string{"/om_q/reply", "?receive_id_type=chat_id", "?receive_id_type=chat_id"}
 		if diff := cmp.Diff(want, paths); diff != "" {
