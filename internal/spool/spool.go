@@ -189,12 +189,25 @@ func (s *Spool[T]) Read(name string) (T, error) {
 // Remove forgets a document and removes its file. A file that stays is logged, and found
 // again at the next start.
 func (s *Spool[T]) Remove(name string) {
-	if onDisk := s.forget(name); !onDisk || s.root == nil {
-		return
-	}
-	if err := s.root.Remove(s.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.Delete(name); err != nil {
 		s.opts.Logger.Warn("a file that is not needed any more stays", "file", s.file(name), "err", err)
+		s.forget(name)
 	}
+}
+
+// Delete removes a document's file, and forgets the document. With an error, it is as it was.
+func (s *Spool[T]) Delete(name string) error {
+	s.mu.Lock()
+	d := s.docs[name]
+	onDisk := s.root != nil && (d == nil || d.onDisk)
+	s.mu.Unlock()
+	if onDisk {
+		if err := s.root.Remove(s.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	s.forget(name)
+	return nil
 }
 
 // Quarantine forgets a document and renames its file to *.broken, for a person to look at.
@@ -350,18 +363,15 @@ func (s *Spool[T]) put(name string, size int64, held *T) {
 	s.size(d, size, held)
 }
 
-// forget reports whether the document may have a file.
-func (s *Spool[T]) forget(name string) (onDisk bool) {
+// forget takes a document out of memory.
+func (s *Spool[T]) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := s.docs[name]
-	if d == nil {
-		return true
+	if d := s.docs[name]; d != nil {
+		s.size(d, 0, nil)
+		s.unschedule(d)
+		delete(s.docs, name)
 	}
-	s.size(d, 0, nil)
-	s.unschedule(d)
-	delete(s.docs, name)
-	return d.onDisk
 }
 
 // size notes how large d is, and where it is; mu is held.

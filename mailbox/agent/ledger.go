@@ -47,7 +47,7 @@ type ledger struct {
 	ended   []string              // the names of those that have ended, the one that ended first first; guarded by mu
 }
 
-// name is the name of a task's file, without suffix: ids are their givers', so two may
+// taskName is the name of a task's file, without suffix: ids are their givers', so two may
 // give the same one. The peer and the id are made one name, so that no two tasks share it
 // ("/" is in no agent's id).
 func taskName(dir Direction, peer mailbox.AgentID, id string) string {
@@ -60,7 +60,7 @@ func taskFileOptions(log *slog.Logger) spool.Options {
 	return spool.Options{Suffix: ".json", Version: 1, MaxFile: maxTaskFile, Logger: log}
 }
 
-// Open opens the ledger in folder root, with what an earlier process left in
+// openLedger opens the ledger in folder root, with what an earlier process left in
 // it. A file that holds no task is quarantined.
 func openLedger(root *os.Root, opts ledgerOptions) (*ledger, error) {
 	opts.Silence = cmp.Or(opts.Silence, defaultSilence)
@@ -164,7 +164,7 @@ func (l *ledger) find(want func(*TaskRecord) bool) []TaskRecord {
 // anything. What it changed is on disk when it returns. The text is the result of a
 // completed task, else the reason.
 //
-// A task taken follows [Step]. Of a task given, the other agent's word is
+// A task taken follows [checkStep]. Of a task given, the other agent's word is
 // believed as far as it goes on, also when updates in between are missing;
 // one that comes late ("accepted" after "completed") changes nothing. In
 // either, the state that a task ended in may be repeated, and one that is
@@ -172,11 +172,11 @@ func (l *ledger) find(want func(*TaskRecord) bool) []TaskRecord {
 // than a lost one. One that was given up before its deadline goes on when the
 // other agent accepts it or works on it.
 //
-// Errors are [*mailbox.Error]: TASK_NOT_FOUND, or what Step says.
+// Errors are [*mailbox.Error]: TASK_NOT_FOUND, or what checkStep says.
 func (l *ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox.TaskState, text string,
 	now time.Time) (rec TaskRecord, changed bool, err error) {
 	return l.change(dir, peer, id, now, func(r *TaskRecord) (bool, error) {
-		changes, err := r.Takes(to, now)
+		changes, err := r.takes(to, now)
 		r.State, r.Reason, r.Result, r.Overdue = to, text, "", false
 		if to == mailbox.Completed {
 			r.Reason, r.Result = "", text
@@ -221,13 +221,19 @@ func (l *ledger) change(dir Direction, peer mailbox.AgentID, id string, now time
 }
 
 // Forget removes a task that this agent meant to give, and that could not be
-// sent: its id is free again.
-func (l *ledger) Forget(peer mailbox.AgentID, id string) {
+// sent: its id is free again. With an error, its file stays, and the task is still known.
+func (l *ledger) Forget(peer mailbox.AgentID, id string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if name := taskName(Given, peer, id); l.records[name].State == mailbox.Pending {
-		l.remove(name)
+	name := taskName(Given, peer, id)
+	if l.records[name].State != mailbox.Pending {
+		return nil
 	}
+	if err := l.files.Delete(name); err != nil {
+		return fmt.Errorf("remove task %.200q, which was not sent: %w", id, err)
+	}
+	l.forget(name)
+	return nil
 }
 
 // Expire ends the tasks that are due: the deadline has passed, or nothing was
@@ -408,7 +414,7 @@ var nextStates = map[mailbox.TaskState][]mailbox.TaskState{
 	mailbox.Working:  {mailbox.Working, mailbox.Completed, mailbox.Failed},
 }
 
-// Step reports why a task cannot go from one state to another (docs/mailbox.md, Rules), as a
+// checkStep reports why a task cannot go from one state to another (docs/mailbox.md, Rules), as a
 // [*mailbox.Error] about the field "state". It knows nothing of tasks that are
 // overdue: see [ledger.Move].
 func checkStep(from, to mailbox.TaskState) error {
@@ -435,8 +441,8 @@ func joinStates(states []mailbox.TaskState, between string) string {
 	return strings.Join(names, between)
 }
 
-// Takes reports whether going to a state changes r, and why it is refused.
-func (r *TaskRecord) Takes(to mailbox.TaskState, now time.Time) (bool, error) {
+// takes reports whether going to a state changes r, and why it is refused.
+func (r *TaskRecord) takes(to mailbox.TaskState, now time.Time) (bool, error) {
 	err := checkStep(r.State, to)
 	silent := r.Direction == Given && r.Overdue && (r.Deadline.IsZero() || now.Before(r.Deadline))
 	switch {

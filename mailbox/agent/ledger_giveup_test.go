@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -48,7 +50,9 @@ func TestForget(t *testing.T) {
 	unsent.Direction, runs.Direction = Given, Given
 	add(t, l, unsent, runs, task("unsent", mailbox.Pending)) // the last one was taken, not given
 	for _, id := range []string{"unsent", "runs", "ghost"} {
-		l.Forget("manager", id)
+		if err := l.Forget("manager", id); err != nil {
+			t.Error(err)
+		}
 	}
 	if _, ok := l.Get(Given, "manager", "unsent"); ok {
 		t.Error("the task that was not sent is still known")
@@ -61,4 +65,29 @@ func TestForget(t *testing.T) {
 	}
 	wantSame(t, openTasks(t, dir, ledgerOptions{}), l)
 	add(t, l, unsent) // its id is free again
+}
+
+// A task whose file stays is still known, as it is after a restart, and expires.
+func TestForgetFails(t *testing.T) {
+	dir := t.TempDir()
+	l := openTasks(t, dir, ledgerOptions{Silence: time.Hour})
+	unsent := task("unsent", mailbox.Pending)
+	unsent.Direction = Given
+	add(t, l, unsent)
+	file := filepath.Join(dir, taskFiles(t, dir)[0])
+	data, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.Remove(file))
+	must(t, os.MkdirAll(filepath.Join(file, "in the way"), 0o700)) // what is not empty cannot be removed
+	if err := l.Forget("manager", "unsent"); err == nil {
+		t.Error("no error")
+	}
+	if r, ok := l.Get(Given, "manager", "unsent"); !ok || r.State != mailbox.Pending {
+		t.Errorf("the task is %+v, %t", r, ok)
+	}
+	must(t, os.RemoveAll(file))
+	must(t, os.WriteFile(file, data, 0o600))
+	if expired, err := l.Expire(start.Add(2 * time.Hour)); err != nil || len(expired) != 1 {
+		t.Errorf("expired %v, %v", expired, err)
+	}
 }

@@ -97,8 +97,8 @@ type outgoing struct {
 	died      []DeadLetter                  // what unlock reports; guarded by mu
 }
 
-// Open opens a box with what an earlier process left in its two folders. A file
-// that cannot be read is quarantined.
+// openOutgoing opens an outgoing with what an earlier process left in its two folders. A
+// file that cannot be read is quarantined.
 func openOutgoing(unacked, dead *os.Root, opts outgoingOptions) (*outgoing, error) {
 	b := &outgoing{opts: opts, random: mathrand.Float64, entries: map[string]*entry{},
 		receivers: map[mailbox.AgentID]*receiver{},
@@ -127,6 +127,7 @@ func unackedOptions(log *slog.Logger) spool.Options {
 // Errors: [mailbox.ErrFull] for a full inbox; a [*mailbox.Error] for an
 // envelope that nobody would accept, or with AGENT_BUSY when 10,000 messages
 // wait; what disk and store say when both fail; ctx's. Then e is not sent.
+// Where the disk fails and memory is full, only the store gets e: it is not sent again.
 func (b *outgoing) Send(ctx context.Context, e mailbox.Envelope) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -144,7 +145,8 @@ func (b *outgoing) Send(ctx context.Context, e mailbox.Envelope) error {
 	n := b.entryOf(newName(time.Unix(0, b.named), e.To), e)
 	var unsaved error // why the disk does not have n
 	if r := b.receivers[e.To]; n.ack || r != nil && r.storeWaits() {
-		if unsaved, err = b.add(n, raw); err != nil {
+		unsaved, err = b.add(n, raw)
+		if err != nil && (unsaved == nil || r != nil && r.storeWaits()) {
 			return err
 		}
 		if unsaved == nil && n.receiver.storeWaits() { // earlier mail goes first, and is tried at once
@@ -156,6 +158,10 @@ func (b *outgoing) Send(ctx context.Context, e mailbox.Envelope) error {
 	key, err := outside(ctx, b, func(ctx context.Context) (string, error) { return b.opts.Store.Put(ctx, e) })
 	switch {
 	case n.receiver != nil:
+	case err == nil && n.ack:
+		b.worked(b.receivers[n.to])
+		b.unwatched(n, unsaved)
+		return nil
 	case err == nil:
 		b.watch(n, key, raw)
 		return nil
@@ -267,7 +273,7 @@ func backoff(n int, base time.Duration, random float64) time.Duration {
 }
 
 // entry is a message that waits. Its fields, and those of its receiver, are
-// guarded by the box's mu; those up to sentFile never change.
+// guarded by the mu of outgoing; those up to sentFile never change.
 type entry struct {
 	name     string // of its file, without suffix
 	id       string // of the envelope; several messages may share one
@@ -331,13 +337,20 @@ func timeOf(name string) int64 {
 }
 
 // add takes n, which is raw, among the entries, and marks it busy. It is on disk then, but
-// for the error unsaved, with which it is only in memory. b.mu is held, here and below.
+// for the error unsaved, with which it is only in memory; with err, it is in neither. b.mu is
+// held, here and below.
 func (b *outgoing) add(n *entry, raw []byte) (unsaved, err error) {
 	r := n.sentFile
 	r.Envelope = raw
-	if unsaved = b.unacked.Save(n.name, r); unsaved != nil && b.unacked.Hold(n.name, r, len(raw)) != nil {
+	unsaved = b.unacked.Save(n.name, r)
+	switch {
+	case unsaved == nil:
+	case errors.Is(unsaved, spool.ErrFull):
 		return nil, mailbox.Refused(mailbox.AgentBusy, "",
-			"%d messages wait for an acknowledgement, which is the most: try again later", b.unacked.Len())
+			"%d messages wait for an acknowledgement, and no more fit: try again later", b.unacked.Len())
+	case b.unacked.Hold(n.name, r, len(raw)) != nil:
+		return unsaved, mailbox.Refused(mailbox.AgentBusy, "", "the disk takes no message, and those in memory have "+
+			"%d MiB, which is the most: try again when the disk works (%v)", maxHeld>>20, unsaved)
 	}
 	n.busy = true
 	b.insert(n)
@@ -394,13 +407,20 @@ func (b *outgoing) watch(n *entry, key string, raw []byte) {
 	r := n.sentFile
 	r.Envelope = raw
 	if err := b.unacked.Hold(n.name, r, len(raw)); err != nil {
-		return // too much waits
+		b.unwatched(n, err)
+		return
 	}
 	b.insert(n)
 	if len(raw) > maxUnsaved {
 		b.keep(n)
 	}
 	b.plan(n)
+}
+
+// unwatched warns that nothing is known of n any more, which the store has.
+func (b *outgoing) unwatched(n *entry, err error) {
+	b.opts.Logger.Warn("a message that was sent is not watched; nobody is told should it expire", "to", n.to,
+		"message_id", n.id, "err", err)
 }
 
 // keep writes down a fresh message that still waits.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -129,6 +130,14 @@ func (o outgoingOptions) withDefaults() outgoingOptions {
 		o.Died = func(DeadLetter) {}
 	}
 	return o
+}
+
+// logged opens the box again, with a log that can be read.
+func (r *rig) logged() *bytes.Buffer {
+	log := new(bytes.Buffer)
+	r.opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+	r.reopen()
+	return log
 }
 
 // reopen stops the box and opens it again.

@@ -295,6 +295,29 @@ func TestDiskFails(t *testing.T) {
 		r.wantDied("m", mailbox.AgentOffline, 4, "no acknowledgement")
 		r.wantLeft(0, 1)
 	})
+	t.Run("and memory is full", func(t *testing.T) {
+		story(t, func(r *rig) {
+			log := r.logged()
+			if err := r.unacked.Hold("full", sentFile{}, maxHeld); err != nil {
+				r.t.Fatal(err)
+			}
+			if err := os.RemoveAll(filepath.Join(r.dir, "unacked")); err != nil {
+				r.t.Fatal(err)
+			}
+			r.send(message("m"))
+			r.send(hourly("n"))
+			r.wantCalls("0s put m 0 k1", "0s put n 0 k2")
+			if n := strings.Count(log.String(), "is not watched"); n != 2 {
+				r.t.Errorf("%d warnings: %s", n, log)
+			}
+			r.set(func() { r.err = errAway })
+			err := r.Send(r.t.Context(), message("o"))
+			if e, ok := errors.AsType[*mailbox.Error](err); !ok || e.Code != mailbox.AgentBusy || !strings.Contains(e.Message, "disk") ||
+				!errors.Is(err, errAway) {
+				r.t.Errorf("got %v", err)
+			}
+		})
+	})
 	t.Run("and no store", func(t *testing.T) {
 		story(t, func(r *rig) {
 			if err := os.RemoveAll(filepath.Join(r.dir, "unacked")); err != nil {

@@ -231,7 +231,7 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 			a.pairs.takeBack(e.To)
 		}
 		if e.Type.GivesTask() {
-			a.ledger.Forget(e.To, e.Task.ID)
+			err = errors.Join(err, a.ledger.Forget(e.To, e.Task.ID))
 		}
 		return err
 	}

@@ -199,7 +199,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	}
 	e := a.step(r, u.State, u.Text, u.Parts)
 	e.ID = cmp.Or(id, e.ID)
-	if _, err = r.Takes(u.State, time.Now()); err == nil {
+	if _, err = r.takes(u.State, time.Now()); err == nil {
 		err = mailbox.Validate(e)
 	}
 	if err != nil {
