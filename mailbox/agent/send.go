@@ -110,6 +110,9 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	if err := a.route(&e, forwardOf); err != nil {
 		return Sent{}, err
 	}
+	if err := mailbox.Validate(e); err != nil { // before it counts as an exchange, and its task is noted
+		return Sent{}, err
+	}
 	if e.Type.GivesTask() && passed(e.Task.Deadline) {
 		return Sent{}, mailbox.Invalid("task.deadline", "has passed already")
 	}

@@ -144,6 +144,18 @@ func TestTaskIDTwice(t *testing.T) {
 	})
 }
 
+// A message that nobody would accept is refused for what is wrong with it, also where the pair has
+// exchanged the most that it may.
+func TestInvalidBeforeTheLimit(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a", func(o *agent.Options) { o.MaxExchanges = 1 }), w.agent("b")
+		a.say(b, "ping")
+		b.texts()
+		_, err := a.Send(t.Context(), agent.Draft{Envelope: letterTo("b", " ")})
+		refusedAs(t, err, mailbox.InvalidMessage, "the message is empty")
+	})
+}
+
 // The pair's messages are counted on both sides; the result of a task and the answer
 // to a question always go.
 func TestEndlessExchange(t *testing.T) {
