@@ -58,7 +58,8 @@ func CopyHeader(to, from http.Header) {
 	DropHopByHop(to)
 }
 
-// ForwardHeader is CopyHeader for a request of net/http's client. If from has no User-Agent, the client sends none either.
+// ForwardHeader is CopyHeader for a request of net/http's client. If from has no User-Agent, the client
+// sends none either.
 func ForwardHeader(to, from http.Header) {
 	CopyHeader(to, from)
 	if _, ok := to["User-Agent"]; !ok {
