@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/mailbox"
 	"feishu-relay/sidecar"
 )
 
@@ -238,3 +239,38 @@ func (n *tenant) mailOf(s *running) string {
 }
 
 var peerChat = regexp.MustCompile("oc_relaypeer[0-9a-f]+")
+
+// The limits of mail hold for what a bot answers in such a chat.
+func TestLimitsOfAnswers(t *testing.T) {
+	t.Parallel()
+	t.Run("a long answer is cut", func(t *testing.T) {
+		t.Parallel()
+		var p *pairByMail
+		p = newPairByMail(t, nil, func(b *sdkBot, h heard) { p.reply(b, h, "", strings.Repeat("长", 30000)) })
+		p.writes("question", "in which language?", 0)
+		in := p.asker.hears("answer", "长长长")
+		if len(in.Content) > 64<<10 || !strings.HasSuffix(in.Content, "长\n[…]") {
+			t.Errorf("the answer has %d bytes and ends with %q", len(in.Content), in.Content[len(in.Content)-10:])
+		}
+	})
+	t.Run("an answer over the budget is refused", func(t *testing.T) {
+		t.Parallel()
+		var p *pairByMail
+		p = newPairByMail(t, func(c *sidecar.Config) { c.Mailbox.MaxExchanges = 1 },
+			func(b *sdkBot, h heard) { p.reply(b, h, "", "an answer") })
+		p.writes("message", "good morning", 0)
+		p.until("the answer is refused", func() bool {
+			return strings.Contains(p.get(p.coder, "/v1/status"), "RATE_LIMITED")
+		})
+	})
+	t.Run("nobody may be written to", func(t *testing.T) {
+		t.Parallel()
+		var p *pairByMail
+		p = newPairByMail(t, func(c *sidecar.Config) { c.Mailbox.Delegates = []mailbox.AgentID{"nobody"} },
+			func(b *sdkBot, h heard) { p.reply(b, h, "", "an answer") })
+		p.writes("message", "good morning", 0)
+		p.until("the answer is refused", func() bool {
+			return strings.Contains(p.get(p.coder, "/v1/status"), "ALLOWED_DELEGATES")
+		})
+	})
+}
