@@ -29,7 +29,7 @@ type tenant struct {
 // are 30 and 120, and the gateway makes 2 and 3 of them. A demo has less time.
 var clientConfig = feishusim.ClientConfig{ReconnectCount: -1, ReconnectInterval: 1, ReconnectNonce: 1, PingInterval: 1}
 
-// settle is GATEWAY_SETTLE here: these bots write nothing behind a card's end.
+// settle is GATEWAY_SETTLE and GATEWAY_EDIT_SETTLE here: these bots write nothing behind a card's end, and edit no text.
 const settle = "200ms"
 
 func newTenant(s *stage, players []character) *tenant {
@@ -53,7 +53,7 @@ func (t *tenant) open(ctx context.Context, env []string) (context.Context, []str
 		defer unwatch()
 		t.follow(ctx, activities)
 	})
-	return ctx, append(slices.Clone(env), "FEISHU_BASE_URL="+base, "GATEWAY_SETTLE="+settle)
+	return ctx, append(slices.Clone(env), "FEISHU_BASE_URL="+base, "GATEWAY_SETTLE="+settle, "GATEWAY_EDIT_SETTLE="+settle)
 }
 
 // front is the sidecar of the i-th player, with a gateway.
