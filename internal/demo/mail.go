@@ -256,7 +256,7 @@ func (a *mailAct) nothingLeft(ctx context.Context) {
 		}
 	}
 	a.board.note("no mail waits, everything was acknowledged; both sidecars say the same of the tasks; " +
-		"none of it is in a transcript of Feishu's, or in Feishu")
+		"Feishu and the transcripts of its chats have none of this mail")
 }
 
 func (a *mailAct) scenes() []scene {

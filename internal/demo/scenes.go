@@ -348,7 +348,11 @@ func (s *stage) summary(t tally, transcripts string) {
 	s.out.plain("  " + pad("transcripts", 14) + "      " + transcripts)
 	s.out.plain("")
 	if s.last && !s.Keep {
-		s.out.plain("look further: --keep leaves queue, transcripts and logs there; --chat lets you be the user")
+		hint := "look further: --keep leaves queue, transcripts and logs there"
+		if s.Act != 3 { // which has no --chat
+			hint += "; --chat lets you be the user"
+		}
+		s.out.plain(hint)
 	}
 }
 
