@@ -170,6 +170,10 @@ func (w *whyCall) find(ctx context.Context, groups []steer.Group, id relay.Messa
 			return w.explain(about, entry, outcomes, since), nil
 		}
 	}
+	if strings.HasPrefix(string(id), "msg_") {
+		return nil, fmt.Errorf("%.100q is in no group; is it mail? `feishu-relay mailbox tasks` shows how tasks stand, "+
+			"`feishu-relay mailbox inbox` what waits for the bot", id)
+	}
 	if len(groups) == 0 {
 		return nil, errors.New("the sidecar knows of no group yet: was anything said to this bot, or by it?")
 	}
