@@ -86,7 +86,7 @@ func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	log := &sharedLog{w: stderr, paint: newPaint(stderr)}
 	if log.paint.on && os.Getenv("LOG_FORMAT") == "" {
-		environ = append(environ, "LOG_FORMAT=console") // for a person; the file's own wins
+		environ = append(environ, "LOG_FORMAT=text") // for a person; the file's own wins
 	}
 	var all sync.WaitGroup
 	for _, b := range file.bots {
