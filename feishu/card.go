@@ -211,3 +211,18 @@ func fits(v any, depth int, left *int) bool {
 	}
 	return *left >= 0
 }
+
+// CardID is the CardKit card that a message's content names; "" for an inline
+// card.
+func CardID(content string) string {
+	var c struct {
+		Type string `json:"type"`
+		Data struct {
+			CardID string `json:"card_id"`
+		} `json:"data"`
+	}
+	if json.Unmarshal([]byte(content), &c) != nil || c.Type != "card" {
+		return ""
+	}
+	return c.Data.CardID
+}

@@ -75,3 +75,11 @@ func WithoutURL(err error) error {
 	}
 	return err
 }
+
+// SingleSlashes makes one slash of several in a path.
+func SingleSlashes(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return path
+}

@@ -27,21 +27,6 @@ type cardRequest struct {
 	MessageID relay.MessageID `json:"message_id"`
 }
 
-// cardID is the CardKit card that a message's content names; "" for an inline
-// card.
-func cardID(content string) string {
-	var c struct {
-		Type string `json:"type"`
-		Data struct {
-			CardID string `json:"card_id"`
-		} `json:"data"`
-	}
-	if json.Unmarshal([]byte(content), &c) != nil || c.Type != "card" {
-		return ""
-	}
-	return c.Data.CardID
-}
-
 // cardChanged applies an accepted CardKit call to the card that is being written.
 func (g *Gateway) cardChanged(t *tapped) {
 	data, _, ok := t.accepted()

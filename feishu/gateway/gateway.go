@@ -247,7 +247,7 @@ const bootstrapWait = 30 * time.Second
 // and the webhook when it is configured.
 func (g *Gateway) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path := squash(r.URL.Path)
+		path := feishu.SingleSlashes(r.URL.Path)
 		hook := g.hook != nil && strings.HasPrefix(path, "/webhook/")
 		post := hook && r.Method == http.MethodPost && (r.URL.Path == webhook.EventPath || r.URL.Path == webhook.CardPath)
 		switch {

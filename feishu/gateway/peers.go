@@ -92,7 +92,7 @@ func (g *Gateway) undecided() {
 
 func (g *Gateway) undecidedOne(m peerchat.Message) {
 	d := peerDraft(m, m.Content)
-	switch card := cardID(m.Content); {
+	switch card := feishu.CardID(m.Content); {
 	case card == "" && d.ready():
 		g.count(countedDraft)
 		g.drafts.add(d)

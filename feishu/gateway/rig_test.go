@@ -116,7 +116,7 @@ func (u *upstream) id(prefix string) string {
 }
 
 func (u *upstream) handle(r *http.Request, body []byte) (any, int) {
-	path := strings.TrimPrefix(squash(r.URL.Path), "/open-apis/")
+	path := strings.TrimPrefix(feishu.SingleSlashes(r.URL.Path), "/open-apis/")
 	p := strings.Split(path, "/")
 	var req map[string]any
 	_ = json.Unmarshal(body, &req)

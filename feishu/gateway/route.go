@@ -124,7 +124,7 @@ func parseRoutes(list []route) map[form][]parsedRoute {
 // unread. Doubled slashes are tolerated, the Node SDK makes them (docs/feishu.md 7.1),
 // and so is one at the end: Feishu decides whether it takes the call.
 func match(method, path string) call {
-	path, ok := strings.CutPrefix(strings.TrimSuffix(squash(path), "/"), "/open-apis/")
+	path, ok := strings.CutPrefix(strings.TrimSuffix(feishu.SingleSlashes(path), "/"), "/open-apis/")
 	if !ok {
 		return call{}
 	}
@@ -164,12 +164,4 @@ func (r *parsedRoute) match(segments []string) (c call, ok bool) {
 		}
 	}
 	return c, true
-}
-
-// squash makes one slash of several.
-func squash(path string) string {
-	for strings.Contains(path, "//") {
-		path = strings.ReplaceAll(path, "//", "/")
-	}
-	return path
 }

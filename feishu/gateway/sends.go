@@ -94,7 +94,7 @@ func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
 	texts, cards := g.habits.current()
 	switch {
 	case m.Type == typeCard:
-		if id := cardID(m.Content); id != "" {
+		if id := feishu.CardID(m.Content); id != "" {
 			g.bind(d, id)
 			return
 		}

@@ -268,7 +268,9 @@ func (c *call) send(out outgoing, m Message) (any, error) {
 	}
 	m.ID, m.Created = newMessageID(), c.now()
 	m.Updated = m.Created
-	m.Card = cardID(m.Type, m.Content)
+	if m.Type == typeCard {
+		m.Card = feishu.CardID(m.Content)
+	}
 	if err := c.keep(&m); err != nil {
 		return nil, err
 	}
@@ -297,20 +299,6 @@ func checkContent(msgType, content string) error {
 		return errContent
 	}
 	return nil
-}
-
-// cardID is the card of CardKit that a content names; "" where it names none.
-func cardID(msgType, content string) string {
-	var c struct {
-		Type string `json:"type"`
-		Data struct {
-			ID string `json:"card_id"`
-		} `json:"data"`
-	}
-	if msgType != typeCard || json.Unmarshal([]byte(content), &c) != nil || c.Type != "card" {
-		return ""
-	}
-	return c.Data.ID
 }
 
 // edit is PUT of a text or post, and PATCH of a card or, as some bots do it, of a post.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"feishu-relay/feishu"
 	"feishu-relay/relay"
 )
 
@@ -36,10 +37,7 @@ var apis = []string{"im/", "contact/", "cardkit/", "bot/", "message/", "ephemera
 
 // below is the path of a call below /open-apis/, without doubled slashes.
 func below(path string) string {
-	for strings.Contains(path, "//") {
-		path = strings.ReplaceAll(path, "//", "/")
-	}
-	return strings.TrimPrefix(strings.TrimSuffix(path, "/"), "/open-apis/")
+	return strings.TrimPrefix(strings.TrimSuffix(feishu.SingleSlashes(path), "/"), "/open-apis/")
 }
 
 func mayName(r *http.Request) bool {
