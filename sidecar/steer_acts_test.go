@@ -58,6 +58,9 @@ func newPair(t *testing.T, change func(*sidecar.Config)) *pair {
 		status := p.answers("/relay status")
 		return strings.Contains(status, "BotA") && strings.Contains(status, "BotB")
 	})
+	p.until("BotA's sidecar knows that BotB is online", func() bool { // else it is BotA's turn at once
+		return slices.Contains(a.Status().Agents, sidecar.AgentStatus{Agent: "agent_b", Online: true})
+	})
 	p.noted()
 	return p
 }
