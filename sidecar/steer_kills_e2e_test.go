@@ -4,6 +4,7 @@ package sidecar_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,11 @@ func (p *pair) onlyB() {
 	must(p.t, err)
 }
 
+// answered reports whether a bot replied to a message.
+func (n *tenant) answered(b *sdkBot, id string) bool {
+	return slices.ContainsFunc(n.Messages(n.chat), func(m feishusim.Message) bool { return m.ParentID == id && m.Sender == b.app.ID })
+}
+
 // A sidecar is killed at each step of answering a command: while it is away there is one answer at
 // most, and one once it is back. What it has claimed it alone answers.
 func TestAnswersUnderKills(t *testing.T) {
@@ -30,6 +36,12 @@ func TestAnswersUnderKills(t *testing.T) {
 			n.onlyB()
 			n.again(steps[0] + ":1")
 			id := n.says("/relay limit 5")
+			for !n.b.isDead() {
+				n.until("BotB's sidecar dies, or BotA's answers", func() bool { return n.b.isDead() || n.answered(n.botA, id) })
+				if !n.b.isDead() { // it was slow and lost its turn
+					id = n.says("/relay limit 5")
+				}
+			}
 			for i, step := range steps {
 				n.b.dies(t)
 				if got := n.replies(id); len(got) > 1 || len(got) > 0 && step == "sending" {

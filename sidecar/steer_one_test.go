@@ -79,7 +79,8 @@ func TestOneOfEightUnderKills(t *testing.T) {
 				})
 			}
 			got := &told{times: map[string]int{}}
-			kills := 0
+			kills, last := 0, ""
+			var ids []string
 			const messages = 6
 			for i := range messages {
 				dies := i == 1 || i == 3 // the first one dies when it has claimed the message
@@ -89,37 +90,52 @@ func TestOneOfEightUnderKills(t *testing.T) {
 					_, err := all[0].url(ctx)
 					must(t, err)
 				}
-				id, said := fmt.Sprintf("om_%d", i), time.Now()
-				var reports sync.WaitGroup
-				for _, p := range all {
-					reports.Go(func() {
-						if err := got.insists(ctx, p, "oc_1", id, said); err != nil {
-							t.Errorf("%s is not told of %s: %v", p.agent, id, err)
-						}
-					})
+				report := func() (id string, done chan struct{}) {
+					id, said, done := fmt.Sprintf("om_%d", len(ids)), time.Now(), make(chan struct{})
+					ids = append(ids, id)
+					var reports sync.WaitGroup
+					for _, p := range all {
+						reports.Go(func() {
+							if err := got.insists(ctx, p, "oc_1", id, said); err != nil {
+								t.Errorf("%s is not told of %s: %v", p.agent, id, err)
+							}
+						})
+					}
+					go func() {
+						reports.Wait()
+						close(done)
+					}()
+					return id, done
+				}
+				id, done := report()
+				for dies && !all[0].isDead() {
+					c.until("it dies, or lost its turn", func() bool { return all[0].isDead() || closed(done) })
+					if !all[0].isDead() {
+						_, done = report()
+					}
 				}
 				if dies {
-					all[0].dies(t)
 					all[0].start("")
 				}
-				if i == 5 { // at any time
+				if i == messages-1 { // at any time
+					last = id
 					for _, victim := range []int{0, 1 + rand.IntN(len(all)-1)} {
 						all[victim].kill()
 						all[victim].start("")
 						kills++
 					}
 				}
-				reports.Wait()
+				<-done
 			}
 			got.mu.Lock()
 			defer got.mu.Unlock()
 			double := 0
-			for i := range messages {
-				switch n := got.times[fmt.Sprintf("om_%d", i)]; {
+			for _, id := range ids {
+				switch n := got.times[id]; {
 				case n == 0:
-					t.Errorf("nobody was given message %d", i)
-				case n > 1 && i != 5:
-					t.Errorf("%d bots were given message %d, though none died behind a delivery", n, i)
+					t.Errorf("nobody was given %s", id)
+				case n > 1 && id != last:
+					t.Errorf("%d bots were given %s, though none died behind a delivery", n, id)
 				case n > 1:
 					double += n - 1
 				}
