@@ -370,6 +370,8 @@ func (c *config) conflicts() (found []error) {
 	conflict(c.Connector && gateway.Addr == "" && (c.AppID == "" || c.AppSecret == ""),
 		"FEISHU_APP_ID, FEISHU_APP_SECRET: both required by CONNECTOR=true")
 
+	conflict(m.Gateway && !m.On, "MAILBOX_GATEWAY: on needs the mailbox, and MAILBOX is off: "+
+		"set MAILBOX=on, or MAILBOX_GATEWAY=off")
 	if err := mailbox.CheckAgent(mailbox.AgentID(c.Agent)); m.On && err != nil {
 		conflict(isAgentName(string(c.Agent)), "AGENT_NAME: %s; choose another, or set MAILBOX=off; got %.60q",
 			sentence(err), c.Agent)

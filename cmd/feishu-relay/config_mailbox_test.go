@@ -89,6 +89,7 @@ func TestMailboxMistakes(t *testing.T) {
 		"a negative limit":           {map[string]string{"PEER_MAX_EXCHANGES": "-1"}, "PEER_MAX_EXCHANGES: want"},
 		"another store":              {map[string]string{"MAILBOX_BACKEND": "kafka"}, "MAILBOX_BACKEND: want one of file, redis"},
 		"redis without a URL":        {map[string]string{"MAILBOX_BACKEND": "redis"}, "REDIS_URL: required by MAILBOX_BACKEND=redis"},
+		"private chats without it":   {map[string]string{"MAILBOX": "off", "MAILBOX_GATEWAY": "on"}, "MAILBOX_GATEWAY: on needs the mailbox, and MAILBOX is off: set"},
 		"off, nothing is required":   {map[string]string{"MAILBOX_BACKEND": "redis", "MAILBOX": "off"}, ""},
 		"both without a URL":         {map[string]string{"MAILBOX_BACKEND": "redis", "RELAY_BACKEND": "redis"}, "required by RELAY_BACKEND=redis"},
 		"no name of a folder":        {map[string]string{"AGENT_NAME": "a:b"}, "AGENT_NAME: an agent's name has none of"},

@@ -3,18 +3,16 @@ package main
 import (
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/lmittmann/tint"
-	"golang.org/x/term"
 )
 
 // logger writes to w as LOG_FORMAT says: for people on a terminal, else as JSON.
 func (c *config) logger(w io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: c.LogLevel}
 	format := c.LogFormat
-	if f, ok := w.(*os.File); format == "auto" && ok && term.IsTerminal(int(f.Fd())) {
+	if format == "auto" && isTerminal(w) {
 		format = "console"
 	}
 	switch format {

@@ -31,10 +31,20 @@ type paint struct {
 	bots map[string]int // colours given out, at most one bot for each
 }
 
-// newPaint paints if w is a terminal and NO_COLOR does not forbid it.
+// forceColour is the variable by which programs paint although they write to a pipe, as `up` wants its
+// sidecars to.
+const forceColour = "CLICOLOR_FORCE"
+
+// newPaint paints if w is a terminal, or forceColour is set, and NO_COLOR does not forbid it.
 func newPaint(w io.Writer) *paint {
+	forced := os.Getenv(forceColour)
+	return &paint{on: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" &&
+		(isTerminal(w) || forced != "" && forced != "0")}
+}
+
+func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return &paint{on: ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))}
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 func (p *paint) text(code, text string) string {

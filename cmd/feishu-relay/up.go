@@ -85,21 +85,32 @@ func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	log := &sharedLog{w: stderr, paint: newPaint(stderr)}
-	if log.paint.on && os.Getenv("LOG_FORMAT") == "" {
-		environ = append(environ, "LOG_FORMAT=text") // for a person; the file's own wins
-	}
 	var all sync.WaitGroup
 	for _, b := range file.bots {
 		if len(b.mistakes) > 0 {
 			log.line("up", b.name+" is not started: it has mistakes")
 			continue
 		}
-		s := supervised{name: b.name, program: self, environ: b.environment(environ), log: log, stop: upStop}
+		s := supervised{name: b.name, program: self, log: log, stop: upStop,
+			environ: append(b.environment(environ), b.forTerminal(stderr)...)}
 		all.Go(func() { s.keep(ctx) })
 	}
 	all.Wait()
 	log.line("up", "all sidecars have stopped")
 	return nil
+}
+
+// forTerminal returns the variables by which the bot's sidecar, which writes to a pipe, logs as on a terminal.
+// There are none if w is no terminal, or if LOG_FORMAT is set.
+func (b *upBot) forTerminal(w io.Writer) (environ []string) {
+	if b.config.LogFormat != "auto" || !isTerminal(w) {
+		return nil
+	}
+	environ = append(environ, "LOG_FORMAT=console")
+	if newPaint(w).on {
+		environ = append(environ, forceColour+"=1")
+	}
+	return environ
 }
 
 // try runs check for each bot, one after the other.

@@ -79,7 +79,8 @@ func startUp(t *testing.T, terminal bool) (up *upRun, tty *os.File) {
 }
 
 var (
-	listening = regexp.MustCompile(`(agent_\w) \|\S* .*"?msg"?[:=]"?listening"?.*"?addr"?[:=]"?(127\.0\.0\.1:\d+)`)
+	listening = regexp.MustCompile(`^(agent_\w) \| .*\blistening\b.*\baddr"?[:=]"?(127\.0\.0\.1:\d+)`)
+	forPerson = regexp.MustCompile(`^agent_\w \| \d\d:\d\d:\d\d INF next step do=`)
 	escape    = regexp.MustCompile("\x1b\\[[0-9;]*m")
 )
 
@@ -213,11 +214,15 @@ func TestUpTakesSidecarsWithIt(t *testing.T) {
 	}
 }
 
-// On a terminal the names are in colour, and Ctrl-C stops all in order.
+// On a terminal the names and the sidecars' lines are for people and in colour, and Ctrl-C stops all in order.
 func TestUpOnTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
 	up, tty := startUp(t, true)
+	line := up.await(t, " INF next step do=")
+	if plain := escape.ReplaceAllString(line, ""); !forPerson.MatchString(plain) || strings.Count(line, "\x1b[") < 4 {
+		t.Errorf("want time, level, text in colour behind the bot's name, got %q", line)
+	}
 	if _, err := tty.WriteString("\x03"); err != nil {
 		t.Fatal(err)
 	}
