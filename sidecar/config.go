@@ -70,7 +70,7 @@ type Config struct {
 	DeliveryTimeout time.Duration `envconfig:"DELIVERY_TIMEOUT" default:"15m" range:"1s..168h" desc:"how long the bot may take to answer a message that it was given; then the message is undeliverable"`
 
 	Backend      string `envconfig:"RELAY_BACKEND" oneof:"file|redis" desc:"file or redis; default: redis if REDIS_URL is set, else file"`
-	RedisURL     Secret `envconfig:"REDIS_URL" is:"redis" desc:"redis://[user:password@]host:6379/0; Sentinel and Cluster: docs/protocol.md"`
+	RedisURL     Secret `envconfig:"REDIS_URL" is:"redis" desc:"redis://[user:password@]host:6379/0; TLS, Sentinel, Cluster: docs/redis.md"`
 	RelayChannel string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"Pub/Sub channel; the stream is <channel>:log"`
 
 	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" is:"path" desc:"parent of the other folders; the default is shared with nanobot, for sidecars of one user"`

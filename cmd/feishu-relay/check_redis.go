@@ -150,7 +150,7 @@ func checkRedisRole(_ context.Context, s *subject) []finding {
 	if info["role"] != "slave" {
 		return nil
 	}
-	return failure("set REDIS_URL to its primary, or to the Sentinels (docs/protocol.md)",
+	return failure("set REDIS_URL to its primary, or to the Sentinels (docs/redis.md)",
 		"this is a replica of %s:%s, which takes no writes for good", info["master_host"], info["master_port"])
 }
 

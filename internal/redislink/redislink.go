@@ -79,6 +79,18 @@ var hints = []struct{ sign, says string }{
 	{"all sentinels specified", "no Sentinel in REDIS_URL answers, or none knows the master of that name"},
 	{"can't parse", "what answers at REDIS_URL is not a redis"},
 	{"unexpected", "what answers at REDIS_URL is not a redis"},
+	{"unknown authority", "the certificate of redis is signed by an authority that is not known here: " +
+		"name the authority's certificate with ca_file in REDIS_URL"},
+	{"certificate is valid for", "the certificate of redis is for other host names: it must name the host in REDIS_URL, " +
+		"and with Sentinel or a Cluster the addresses that these announce"},
+	{"any IP SANs", "the certificate of redis names no IP address: use the host name of the certificate in REDIS_URL, " +
+		"and with Sentinel or a Cluster let the servers announce host names"},
+	{"certificate has expired", "the certificate of redis has expired, or is not valid yet, by the clock of this host"},
+	{"unknown certificate authority", "redis does not know the authority of the certificate in cert_file in REDIS_URL"},
+	{"certificate required", "redis wants a certificate of the client: give cert_file and key_file in REDIS_URL"},
+	{"bad certificate", "redis refuses the certificate in cert_file, or wants one: see cert_file and key_file in REDIS_URL"},
+	{"tls: handshake failure", "redis wants a certificate of the client, or agrees on no version of TLS: " +
+		"see cert_file and key_file in REDIS_URL"},
 	{"first record does not look like a TLS handshake", "this redis speaks no TLS: use redis:// instead of rediss://"},
 }
 

@@ -25,11 +25,14 @@ var schemes = []string{"redis", "rediss", "unix",
 //	redis://h1[:port],h2[:port]…                            the same: a Cluster
 //
 // rediss:// (and rediss+sentinel://, rediss+cluster://) is the same over TLS.
-// Parameters: db, skip_verify=true (TLS without checking the certificate),
+// Parameters: db; with TLS ca_file (PEM, the authorities that sign servers'
+// certificates; without it the system's), cert_file and key_file (PEM, the client's
+// own) and skip_verify=true (servers' certificates are not checked);
 // sentinel_username and sentinel_password. In a user or a password the
 // characters / ? # @ : % are percent-encoded.
 //
-// An error never quotes the URL, since any part of it may belong to a password.
+// The files are read here. An error names the file that is at fault and quotes nothing
+// else of the URL, since any part of it may belong to a password.
 func ParseURL(text string) (*redis.UniversalOptions, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	scheme = strings.ToLower(scheme)
@@ -85,9 +88,16 @@ func parseQuery(opts *redis.UniversalOptions, query string) error {
 	if err != nil {
 		return errors.New("its parameters cannot be read")
 	}
+	var files tlsFiles
 	for key, all := range values {
 		value := all[len(all)-1]
 		switch key {
+		case "ca_file":
+			files.ca = value
+		case "cert_file":
+			files.cert = value
+		case "key_file":
+			files.key = value
 		case "db":
 			if opts.DB, err = parseDB(value); err != nil {
 				return err
@@ -106,11 +116,11 @@ func parseQuery(opts *redis.UniversalOptions, query string) error {
 		case "sentinel_password":
 			opts.SentinelPassword = value
 		default:
-			return errors.New("has an unknown parameter (known: db, skip_verify, sentinel_username, sentinel_password), " +
-				"or a ? in a password that is written %3F")
+			return errors.New("has an unknown parameter (known: db, ca_file, cert_file, key_file, skip_verify, " +
+				"sentinel_username, sentinel_password), or a ? in a password that is written %3F")
 		}
 	}
-	return nil
+	return files.load(opts.TLSConfig)
 }
 
 // parseSocket reads the path of a socket; a host makes it relative.

@@ -58,6 +58,7 @@ type Server struct {
 	host    string
 	port    string
 	cluster bool
+	tls     *Authority // nil: no TLS
 	cmd     *exec.Cmd
 	exited  chan struct{}
 }
@@ -66,23 +67,30 @@ type Server struct {
 // redis-server ("--requirepass", "x").
 func Start(tb TB, args ...string) *Server {
 	tb.Helper()
-	return started(tb, false, args)
+	return started(tb, false, nil, args)
+}
+
+// StartTLS is [Start] with TLS alone, by certificates of a; a client needs one of these
+// too, unless args has "--tls-auth-clients", "no".
+func StartTLS(tb TB, a *Authority, args ...string) *Server {
+	tb.Helper()
+	return started(tb, false, a, args)
 }
 
 // StartUnix is [Start] on a Unix socket and no port.
-func StartUnix(tb TB) *Server {
+func StartUnix(tb TB, args ...string) *Server {
 	tb.Helper()
-	return started(tb, true, nil)
+	return started(tb, true, nil, args)
 }
 
-func started(tb TB, unix bool, args []string) *Server {
+func started(tb TB, unix bool, a *Authority, args []string) *Server {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "redis") // short: a socket's path has at most 107 bytes
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s, err := launch(dir, unix, args)
+	s, err := launch(dir, unix, a, args)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -92,11 +100,11 @@ func started(tb TB, unix bool, args []string) *Server {
 
 // Launch runs a server with its files in dir until [Server.Stop].
 func Launch(dir string, args ...string) (*Server, error) {
-	return launch(dir, false, args)
+	return launch(dir, false, nil, args)
 }
 
-func launch(dir string, unix bool, args []string) (*Server, error) {
-	s := &Server{dir: dir, args: args}
+func launch(dir string, unix bool, a *Authority, args []string) (*Server, error) {
+	s := &Server{dir: dir, args: args, tls: a}
 	for i, arg := range args {
 		s.cluster = s.cluster || arg == "--cluster-enabled" && i+1 < len(args) && args[i+1] == "yes"
 	}
@@ -140,6 +148,9 @@ func (s *Server) URL() string {
 	if s.socket != "" {
 		return "unix://" + s.socket
 	}
+	if s.tls != nil {
+		return "rediss://" + s.Addr()
+	}
 	return "redis://" + s.Addr()
 }
 
@@ -176,8 +187,17 @@ func (s *Server) run() error {
 		return fmt.Errorf("the program redis-server is needed; install the package redis-server (or redis): %w", err)
 	}
 	args := []string{
-		"--dir", s.dir, "--port", cmp.Or(s.port, "0"), "--bind", cmp.Or(s.host, "127.0.0.1"),
+		"--dir", s.dir, "--bind", cmp.Or(s.host, "127.0.0.1"),
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", "",
+	}
+	if s.tls == nil {
+		args = append(args, "--port", cmp.Or(s.port, "0"))
+	} else {
+		options, err := s.tls.options(s)
+		if err != nil {
+			return err
+		}
+		args = append(append(args, "--port", "0"), options...)
 	}
 	if s.socket != "" {
 		args = append(args, "--unixsocket", s.socket)
@@ -188,6 +208,9 @@ func (s *Server) run() error {
 			return err
 		}
 		args = append(args, "--cluster-port", bus, "--cluster-announce-ip", s.host)
+		if s.tls != nil {
+			args = append(args, "--tls-cluster", "yes")
+		}
 	}
 	return s.start(exec.Command(program, append(args, s.args...)...))
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // StartSentinel runs a Sentinel until the test ends; it watches master, which
@@ -35,11 +37,22 @@ func launchSentinel(dir string, master *Server, name string) (*Server, error) {
 	}
 	// A Sentinel keeps its state in its configuration file and refuses to run without one.
 	conf := filepath.Join(dir, "sentinel.conf")
-	text := fmt.Sprintf("port %s\nbind %s\ndir %s\nsentinel monitor %s %s %s 1\n",
-		port, host, dir, name, master.host, master.port)
+	s := &Server{dir: dir, host: host, port: port, tls: master.tls}
+	listen := "port " + port + "\n"
+	if s.tls != nil {
+		options, err := s.tls.options(s)
+		if err != nil {
+			return nil, err
+		}
+		listen = "port 0\n"
+		for pair := range slices.Chunk(options, 2) {
+			listen += strings.TrimPrefix(pair[0], "--") + " " + pair[1] + "\n"
+		}
+	}
+	text := fmt.Sprintf("%sbind %s\ndir %s\nsentinel monitor %s %s %s 1\n",
+		listen, host, dir, name, master.host, master.port)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, host: host, port: port}
 	return s, s.start(exec.Command(program, conf, "--sentinel"))
 }
