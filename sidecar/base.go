@@ -19,6 +19,7 @@ import (
 type base struct {
 	cfg      Config
 	version  string
+	settings map[string]string // for the status
 	log      *slog.Logger
 	trace    func(step string)
 	metrics  *metrics
@@ -31,7 +32,7 @@ func newBase(cfg Config, opts Options) *base {
 	if cfg.BaseURL == nil {
 		cfg.BaseURL = &defaultBase
 	}
-	b := &base{cfg: cfg, version: opts.Version, log: opts.Logger, trace: opts.Trace,
+	b := &base{cfg: cfg, version: opts.Version, settings: opts.Settings, log: opts.Logger, trace: opts.Trace,
 		metrics:  newMetrics(cfg.Agent, opts.Version),
 		problems: newProblems()}
 	if b.log == nil {

@@ -76,6 +76,8 @@ type Sidecar struct {
 type Options struct {
 	Version string
 	Logger  *slog.Logger // nil: discard
+	// Settings are those of cfg for GET /v1/status, by variable and without secrets; nil: it has none.
+	Settings map[string]string
 	// Trace is called at the steps of a message's way that a crash between
 	// them matters for; tests end the process there. Of a send: accepted,
 	// recorded, answering, published; of a user's message: shared, heard; of

@@ -37,7 +37,8 @@ type Status struct {
 	Groups   string                     `json:"groups_file_error,omitempty"`
 	Errors   []Problem                  `json:"last_errors"`
 	Token    bool                       `json:"token_required"`
-	Agents   []AgentStatus              `json:"agents"` // whose cards are in the registry, by name
+	Settings map[string]string          `json:"settings,omitempty"` // by variable, without secrets
+	Agents   []AgentStatus              `json:"agents"`             // whose cards are in the registry, by name
 }
 
 // AgentStatus is whether an agent is there.
@@ -105,7 +106,7 @@ func (s *Sidecar) Status() Status {
 		Door:     DoorStatus{Name: s.deliver.doors.current()}, Queues: map[string]QueueStatus{}, Missing: s.chats.peers.missing(),
 		Members: MembersStatus{s.cfg.MembershipCheck,
 			s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(),
-		Steering: s.steer.status(), Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
+		Steering: s.steer.status(), Settings: s.settings, Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
 	online := s.steer.presence.online()
 	for _, agent := range slices.Sorted(maps.Keys(online)) {
 		st.Agents = append(st.Agents, AgentStatus{agent, online[agent] || agent == s.cfg.Agent})

@@ -183,6 +183,7 @@ func probes(c *config) []probe {
 		{"Sidecar", "local API", tryLimit, nil, nil, checkListen},
 		{"Sidecar", "sidecar", tryLimit, nil, nil, ofRunning(checkReady)},
 		{"Sidecar", "sidecar version", tryLimit, nil, nil, ofRunning(checkVersion)},
+		{"Sidecar", "sidecar settings", tryLimit, nil, nil, ofRunning(checkSettings)},
 		{"Sidecar", "outbox", tryLimit, nil, nil, ofRunning(checkOutbox)},
 		{"Sidecar", "settings of groups", tryLimit, nil, nil, ofRunning(checkEnvironments)},
 		{"Sidecar", "sidecar errors", tryLimit, nil, nil, ofRunning(checkErrors)},

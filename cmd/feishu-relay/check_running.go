@@ -32,6 +32,7 @@ type runningSidecar struct {
 	Gateway  struct{ Connected bool }
 	Door     sidecar.DoorStatus
 	Steering sidecar.SteeringStatus
+	Settings map[string]string
 	Queues   map[string]struct {
 		Outbox struct {
 			Pending int64

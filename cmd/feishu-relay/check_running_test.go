@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -22,7 +23,7 @@ func beside(t *testing.T, version string) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := sidecar.New(cfg.Config, sidecar.Options{Version: version})
+	s, err := sidecar.New(cfg.Config, sidecar.Options{Version: version, Settings: cfg.shown()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +62,41 @@ func TestCheckRunningSidecar(t *testing.T) {
 	beside(t, "v0.0.1")
 	_, found = checked(t)
 	wants(t, found, "sidecar version", statusWarn, "the running sidecar is v0.0.1, this program is "+versionText())
+}
+
+// An env file that was changed after the sidecar was started, or that is another one's.
+func TestCheckComparesItsSettingsWithTheRunningSidecars(t *testing.T) {
+	configured(t)
+	setenv(t, "RELAY_SECRET", "hidden-relay-secret", "API_TOKEN", "hidden-token-of-16", "ALLOW_FROM", "res*",
+		"INJECT_URL", "http://user:hidden@127.0.0.1:1/hidden", "FEISHU_APP_SECRET", "hidden-app-secret")
+	beside(t, versionText())
+	_, found := checked(t)
+	if len(found["sidecar settings"]) > 0 {
+		t.Errorf("with the same settings: %+v", found["sidecar settings"])
+	}
+	setenv(t, "MAILBOX_GATEWAY", "on", "ALLOW_FROM", "none", "RELAY_SECRET", "hidden-other-secret", "FEISHU_APP_SECRET", "",
+		"RELAY_MAX_AGE", "5m")
+	_, found = checked(t)
+	for _, want := range []string{"MAILBOX_GATEWAY is off there and on here", "ALLOW_FROM is res* there and none here",
+		"RELAY_MAX_AGE is 10m0s there and 5m0s here", "FEISHU_APP_SECRET is set there and not set here", "RELAY_SECRET is "} {
+		wants(t, found, "sidecar settings", statusWarn, want)
+	}
+	code, text, err := askStatus(t)
+	if err != nil || code != http.StatusOK || strings.Contains(text, "hidden") {
+		t.Errorf("a secret in GET /v1/status, or %d, %v: %s", code, err, text)
+	}
+}
+
+// askStatus returns what GET /v1/status of the running sidecar answers.
+func askStatus(t *testing.T) (code int, text string, err error) {
+	t.Helper()
+	cfg, err := loadConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer json.RawMessage
+	code, err = askLocal(t.Context(), &cfg, "/v1/status", &answer)
+	return code, string(answer), err
 }
 
 func TestCheckComparesTheSidecarsOfAGroup(t *testing.T) {

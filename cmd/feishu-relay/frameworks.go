@@ -9,19 +9,23 @@ import (
 // framework is what `feishu-relay init` knows of a bot framework. docs/frameworks.md has
 // the same lines and more, which a test compares.
 type framework struct {
-	key, name string
-	join      joining
-	sender    string // INJECT_SENDER_TYPE where it is not the default
-	mention   string // INJECT_MENTION
-	trust     trust
-	file      text   // where settings belong
-	settings  string // as in docs/frameworks.md, with the addresses that there stand for the chosen ones
-	note      text   // what else is needed
-	heading   string // of docs/frameworks.md, as an anchor
+	key      string
+	name     text
+	join     joining
+	sender   string // INJECT_SENDER_TYPE where it is not the default
+	mention  string // INJECT_MENTION
+	trust    trust
+	file     text   // where settings belong
+	settings string // as in docs/frameworks.md, with the addresses that there stand for the chosen ones
+	note     text   // what else is needed
+	heading  string // of docs/frameworks.md, as an anchor
 }
 
 // text is for people, in both languages.
 type text struct{ en, zh string }
+
+// alike is a text that is the same in both languages.
+func alike(name string) text { return text{name, name} }
 
 // joining is how a bot is joined.
 type joining int
@@ -57,63 +61,66 @@ SSL_CERT_FILE=/path/bundle.pem`
 var startFirst = text{"start the sidecar before the bot", "先启动边车，再启动机器人"}
 
 var frameworks = []framework{
-	{key: "openclaw", name: "OpenClaw, bundled feishu channel", mention: "always", trust: trustNode,
-		heading: "openclaw-bundled-feishu-channel", file: text{"~/.openclaw/openclaw.json", "~/.openclaw/openclaw.json"},
+	{key: "openclaw", name: text{"OpenClaw, bundled feishu channel", "OpenClaw，自带的 feishu 通道"}, mention: "always",
+		trust: trustNode, heading: "openclaw-bundled-feishu-channel", file: text{"~/.openclaw/openclaw.json", "~/.openclaw/openclaw.json"},
 		settings: `{ channels: { feishu: {
     domain: "https://localhost:8788",   // or accounts.<id>.domain
     allowBots: true,
     groupPolicy: "allowlist",
     groups: { "oc_…": {} },             // or groupPolicy: "open"
 } } }`},
-	{key: "openclaw-lark", name: "openclaw-lark", mention: "always", trust: trustNode, heading: "openclaw-lark",
+	{key: "openclaw-lark", name: alike("openclaw-lark"), mention: "always", trust: trustNode, heading: "openclaw-lark",
 		file: text{"~/.openclaw/openclaw.json", "~/.openclaw/openclaw.json"},
 		settings: `{ channels: { feishu: {
     domain: "https://localhost:8788",
     groupPolicy: "open",
 } } }`},
-	{key: "hermes", name: "Hermes", mention: "always", trust: trustPython, heading: "hermes",
+	{key: "hermes", name: alike("Hermes"), mention: "always", trust: trustPython, heading: "hermes",
 		file:     text{"the environment of `hermes gateway`", "`hermes gateway` 的环境变量"},
 		settings: "FEISHU_ALLOW_BOTS=mentions\nFEISHU_CONNECTION_MODE=websocket\n" + proxySettings},
-	{key: "nanobot", name: "nanobot", sender: "app", mention: "always", trust: trustPython, heading: "nanobot",
+	{key: "nanobot", name: alike("nanobot"), sender: "app", mention: "always", trust: trustPython, heading: "nanobot",
 		file:     text{"nanobot's environment", "nanobot 的环境变量"},
 		settings: proxySettings,
 		note: text{`nanobot's configuration needs "allowFrom": ["*"]; start the sidecar before the bot`,
 			`nanobot 的配置需要 "allowFrom": ["*"]；先启动边车，再启动机器人`}},
-	{key: "astrbot", name: "AstrBot", mention: "always", heading: "astrbot", note: startFirst,
+	{key: "astrbot", name: alike("AstrBot"), mention: "always", heading: "astrbot", note: startFirst,
 		file: text{"the platform in data/cmd_config.json, or the web page", "data/cmd_config.json 中的平台设置，或网页"},
 		settings: `{"type":"lark","app_id":"cli_…","app_secret":"…","domain":"http://127.0.0.1:8788",` +
 			`"lark_connection_mode":"socket"}`},
-	{key: "langbot", name: "LangBot", mention: "always", heading: "langbot",
+	{key: "langbot", name: alike("LangBot"), mention: "always", heading: "langbot",
 		file: text{"the bot's settings: Platform Domain is Custom, Custom Domain is",
 			"机器人设置：Platform Domain 选 Custom，Custom Domain 填"},
 		settings: "http://127.0.0.1:8788",
 		note: text{"Bot Name (bot_name) has to be the bot's name in Feishu",
 			"Bot Name（bot_name）必须与飞书中的机器人名一致"}},
-	{key: "koishi", name: "Koishi (@satorijs/adapter-lark)", mention: "addressed", heading: "the-bare-sdks",
+	{key: "koishi", name: alike("Koishi (@satorijs/adapter-lark)"), mention: "addressed", heading: "the-bare-sdks",
 		file: text{"the adapter's endpoint", "适配器的 endpoint"}, settings: "http://127.0.0.1:8788/open-apis"},
-	{key: "cc-connect", name: "cc-connect", mention: "always", heading: "cc-connect",
+	{key: "cc-connect", name: alike("cc-connect"), mention: "always", heading: "cc-connect",
 		file: text{"cc-connect's configuration", "cc-connect 的配置"},
 		settings: `[projects.platforms.options]
 app_id = "cli_…"
 app_secret = "…"
 domain = "http://127.0.0.1:8788"`},
-	{key: "sdk-go", name: "Go SDK", mention: "addressed", heading: "the-bare-sdks", file: text{"your code", "代码"},
+	{key: "sdk-go", name: text{"Go SDK", "飞书 Go SDK"}, mention: "addressed",
+		heading: "the-bare-sdks", file: text{"your code", "代码"},
 		settings: `api := lark.NewClient(id, secret, lark.WithOpenBaseUrl("http://127.0.0.1:8788"))
 ws := larkws.NewClient(id, secret, larkws.WithDomain("http://127.0.0.1:8788"), larkws.WithEventHandler(h))`},
-	{key: "sdk-node", name: "Node SDK", mention: "addressed", heading: "the-bare-sdks", file: text{"your code", "代码"},
+	{key: "sdk-node", name: text{"Node SDK", "飞书 Node SDK"}, mention: "addressed",
+		heading: "the-bare-sdks", file: text{"your code", "代码"},
 		settings: `const domain = 'http://127.0.0.1:8788';
 const api = new lark.Client({ appId, appSecret, domain });
 const ws = new lark.WSClient({ appId, appSecret, domain });`},
-	{key: "sdk-python", name: "Python SDK", mention: "addressed", heading: "the-bare-sdks", file: text{"your code", "代码"},
+	{key: "sdk-python", name: text{"Python SDK", "飞书 Python SDK"}, mention: "addressed",
+		heading: "the-bare-sdks", file: text{"your code", "代码"},
 		note: startFirst,
 		settings: `DOMAIN = "http://127.0.0.1:8788"
 api = lark.Client.builder().app_id(ID).app_secret(SECRET).domain(DOMAIN).build()
 ws = lark.ws.Client(ID, SECRET, event_handler=handler, domain=DOMAIN)`},
-	{key: "connector", name: "own code without a Feishu SDK: the sidecar connects", join: byConnector,
-		heading: "your-own-code", file: text{"your code reads and writes", "代码读写"},
+	{key: "connector", name: text{"own code without a Feishu SDK: the sidecar connects", "自己的代码，不用飞书 SDK：由边车连接飞书"},
+		join: byConnector, heading: "your-own-code", file: text{"your code reads and writes", "代码读写"},
 		settings: "http://127.0.0.1:8787/v1/stream\nhttp://127.0.0.1:8787/v1/send"},
-	{key: "own", name: "own code with a connection of its own, or without Feishu", join: byAPI,
-		heading: "your-own-code", file: text{"your code calls", "代码调用"},
+	{key: "own", name: text{"own code with a connection of its own, or without Feishu", "自己的代码，自己连接飞书，或不用飞书"},
+		join: byAPI, heading: "your-own-code", file: text{"your code calls", "代码调用"},
 		settings: "http://127.0.0.1:8787/v1/stream\nhttp://127.0.0.1:8787/v1/outbound\nhttp://127.0.0.1:8787/v1/inbound"},
 }
 

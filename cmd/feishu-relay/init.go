@@ -97,6 +97,9 @@ func runInit(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		func() error { return i.askPlace(ctx, *redis, *data) },
 	} {
 		if err := step(); err != nil {
+			if errors.Is(err, errEnded) {
+				return errors.New(i.t(errEnded.Error(), "输入已结束；没有写入任何文件"))
+			}
 			return err
 		}
 	}
@@ -258,7 +261,7 @@ func (i *initCall) askFramework(ctx context.Context, given string) error {
 	if given == "" {
 		fmt.Fprintln(i.out, i.t("What is the bot made with?", "机器人用什么框架？"))
 		for at, f := range frameworks {
-			fmt.Fprintf(i.out, "  %2d  %-14s %s\n", at+1, f.key, f.name)
+			fmt.Fprintf(i.out, "  %2d  %-14s %s\n", at+1, f.key, i.t(f.name.en, f.name.zh))
 		}
 	}
 	return i.answer(ctx, given, question{prompt: i.t("Framework", "框架"), take: func(answer string) error {
@@ -267,8 +270,12 @@ func (i *initCall) askFramework(ctx context.Context, given string) error {
 			known, ok = frameworks[n-1], true
 		}
 		if !ok {
-			return fmt.Errorf("--framework: %q%s", answer, cmp.Or(didYouMean(answer, frameworkKeys()),
-				"; want one of "+strings.Join(frameworkKeys(), ", ")))
+			hint := didYouMean(answer, frameworkKeys())
+			if i.zh {
+				hint = strings.NewReplacer("; did you mean ", "；是不是 ", "?", "？").Replace(hint)
+			}
+			return fmt.Errorf("--framework: %q%s", answer, cmp.Or(hint,
+				i.t("; want one of ", "；可选：")+strings.Join(frameworkKeys(), ", ")))
 		}
 		i.framework = known
 		maps.Copy(i.set, known.variables())
@@ -294,16 +301,18 @@ func (i *initCall) askOthers(ctx context.Context, given string) error {
 				return fmt.Errorf("--others: %w", err)
 			}
 			if other["AGENT_NAME"] == i.set["AGENT_NAME"] {
-				return fmt.Errorf("--others: %s is of %s, too; each bot needs a name of its own", path, i.set["AGENT_NAME"])
+				return fmt.Errorf(i.t("--others: %s is of %s, too; each bot needs a name of its own",
+					"--others：%s 也属于 %s；每个机器人要有自己的名字"), path, i.set["AGENT_NAME"])
 			}
 			for _, name := range sharedSettings {
 				if had, has := shared[name]; has && other[name] != had {
-					return fmt.Errorf("--others: %s has another %s than the file before it", path, name)
+					return fmt.Errorf(i.t("--others: %s has another %s than the file before it; make them the same",
+						"--others：%s 的 %s 与前一个文件不同；请改成相同的值"), path, name)
 				}
 				shared[name] = other[name]
 			}
 			i.set["FEISHU_BASE_URL"] = cmp.Or(i.set["FEISHU_BASE_URL"], other["FEISHU_BASE_URL"]) // one tenant
-			taken = append(taken, cmp.Or(other["LISTEN_ADDR"], docsListen), other["GATEWAY_ADDR"], other["WEBHOOK_ADDR"])
+			taken = append(taken, addressesOf(other)...)
 		}
 		maps.DeleteFunc(shared, func(_, value string) bool { return value == "" })
 		maps.Copy(i.set, shared)
@@ -323,10 +332,14 @@ func (i *initCall) chooseAddresses(ctx context.Context, path string) error {
 		_ = i.keep("GATEWAY_ADDR")(before["GATEWAY_ADDR"]) // never fails
 		return nil
 	}
+	i.taken = append(i.taken, addressesBeside(path)...)
 	for n := range maxBots {
 		at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 		listen, above := at(firstPort+n*portStep), at(firstPort+n*portStep+1)
-		free := func(addr string) bool { return !slices.Contains(i.taken, addr) && bound(ctx, addr) == nil }
+		free := func(addr string) bool {
+			return !slices.ContainsFunc(i.taken, func(other string) bool { return samePort(other, addr) }) &&
+				bound(ctx, addr) == nil
+		}
 		if !free(listen) || !free(above) {
 			continue
 		}
@@ -336,11 +349,43 @@ func (i *initCall) chooseAddresses(ctx context.Context, path string) error {
 		}
 		return nil
 	}
-	return errors.New("no free port from " + strconv.Itoa(firstPort) + " on")
+	return fmt.Errorf(i.t("no free port from %d on; end the programs that use them",
+		"从 %d 起没有空闲端口；请结束占用它们的程序"), firstPort)
+}
+
+// maxBeside is how many env files of a folder are looked at for their addresses.
+const maxBeside = 1000
+
+// addressesBeside are those of the other bots' env files in the folder of path: their sidecars may not run yet.
+func addressesBeside(path string) (taken []string) {
+	files, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*.env")) // fails only for a bad pattern
+	for _, file := range files[:min(len(files), maxBeside)] {
+		other, err := readEnvFile(file)
+		if err != nil || other["AGENT_NAME"] == "" || filepath.Clean(file) == filepath.Clean(path) {
+			continue // it is not of a bot
+		}
+		taken = append(taken, addressesOf(other)...)
+	}
+	return taken
+}
+
+// addressesOf are those that a sidecar of these settings listens at.
+func addressesOf(set map[string]string) []string {
+	return []string{cmp.Or(set["LISTEN_ADDR"], docsListen), set["GATEWAY_ADDR"], set["WEBHOOK_ADDR"]}
+}
+
+func samePort(a, b string) bool {
+	_, first, err := net.SplitHostPort(a)
+	_, second, err2 := net.SplitHostPort(b)
+	return err == nil && err2 == nil && first == second
 }
 
 func (i *initCall) askApp(ctx context.Context, id, secret, base string) error {
-	if i.framework.join == byAPI {
+	if i.framework.join == byAPI && id == "" {
+		if secret != "" || base != "" {
+			fmt.Fprintln(i.out, "! "+i.t("Feishu's address and the app's secret are left out: they need --app-id",
+				"没有写入飞书地址和应用密钥：它们需要 --app-id"))
+		}
 		delete(i.set, "FEISHU_BASE_URL")
 		return nil
 	}
@@ -374,6 +419,8 @@ func (i *initCall) askApp(ctx context.Context, id, secret, base string) error {
 			return err
 		}
 		id, secret = "", "" // either may be wrong
+		delete(i.set, "FEISHU_APP_ID")
+		delete(i.set, "FEISHU_APP_SECRET")
 	}
 }
 
@@ -448,7 +495,8 @@ func (i *initCall) write(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s, %s. Written by feishu-relay init.\n", i.set["AGENT_NAME"], i.framework.name)
+	fmt.Fprintf(&b, i.t("# %s: %s. Written by feishu-relay init.\n", "# %s：%s。由 feishu-relay init 写入。\n"),
+		i.set["AGENT_NAME"], i.t(i.framework.name.en, i.framework.name.zh))
 	for _, v := range variables() {
 		value, has := i.set[v.name]
 		switch {
@@ -496,7 +544,7 @@ func (i *initCall) next(path string) error {
 	if f.trust != noTLS {
 		n = 3
 	}
-	step(fmt.Sprintf("%d. %s — %s:", n, f.name, f.file.en), fmt.Sprintf("%d. %s——%s：", n, f.name, f.file.zh))
+	step(fmt.Sprintf("%d. %s — %s:", n, f.name.en, f.file.en), fmt.Sprintf("%d. %s——%s：", n, f.name.zh, f.file.zh))
 	code(f.lines(cfg.ListenAddr, cfg.Gateway.Addr, cfg.DataDir))
 	if f.note.en != "" {
 		fmt.Fprintf(&b, "\n    %s\n", i.t(f.note.en, f.note.zh))

@@ -108,6 +108,39 @@ func TestInitAtATerminal(t *testing.T) {
 	}
 }
 
+// Credentials that Feishu refused and that the person does not keep are not written.
+func TestInitForgetsRefusedCredentials(t *testing.T) {
+	in := newTenant(t)
+	base := os.Getenv("FEISHU_BASE_URL")
+	clearEnvironment(t, nil)
+	dir := t.TempDir()
+	out := filepath.Join(dir, "agent_a.env")
+	p := startInit(t, "--framework", "sdk-go", "--agent", "agent_a", "--data-dir", dir, "--out", out)
+	p.asks(t, "Env files of other bots", "", "Feishu's address", base, "App ID", in.app.ID, "App Secret", "wr0ng",
+		"Keep this answer anyway", "n", "App ID", in.app.ID, "App Secret", "wr0ng", "Keep this answer anyway", "n", "App ID", "")
+	p.sees(t, "Wrote ")
+	set, err := readEnvFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set["FEISHU_APP_SECRET"] != "" || set["FEISHU_APP_ID"] != "" {
+		t.Errorf("the file has refused credentials: %v", set)
+	}
+}
+
+// In Chinese the frameworks, the questions and the mistakes are in Chinese.
+func TestInitInChinese(t *testing.T) {
+	clearEnvironment(t, nil)
+	dir := t.TempDir()
+	p := startInit(t, "--lang", "zh", "--agent", "agent_a", "--data-dir", dir, "--out", filepath.Join(dir, "agent_a.env"))
+	p.sees(t, "自己的代码，自己连接飞书，或不用飞书")
+	p.asks(t, "框架", "openclaww")
+	p.sees(t, "是不是 openclaw？")
+	p.asks(t, "框架", "own", "本机其他机器人的 env 文件", "")
+	p.sees(t, "已写入")
+	p.sees(t, "2. 自己的代码，自己连接飞书，或不用飞书——代码调用：")
+}
+
 // A file that is there is overwritten only after a yes.
 func TestInitAsksBeforeItOverwrites(t *testing.T) {
 	clearEnvironment(t, nil)

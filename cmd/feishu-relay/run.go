@@ -51,7 +51,7 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		logger.Info("DATA_DIR is not set: the folder is the default, which nanobot shares; sidecars of other users need the same one",
 			"folder", cfg.DataDir)
 	}
-	return sidecar.Run(ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: logger})
+	return sidecar.Run(ctx, cfg.Config, sidecar.Options{Version: versionText(), Logger: logger, Settings: cfg.shown()})
 }
 
 // printEnvironment lists the variables with their descriptions.
