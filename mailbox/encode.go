@@ -35,7 +35,7 @@ type wireTask struct {
 
 // Encode writes e as one line of JSON, without a newline: times in UTC with
 // milliseconds, no list null. It refuses more than [MaxEnvelope] bytes and data
-// that is no JSON; whether e is one that others accept is for [Validate] to say.
+// that is no JSON; whether e is one that others accept is for [Signing.Seal] to say.
 func Encode(e Envelope) ([]byte, error) {
 	w := written{
 		ID: e.ID, From: e.From, To: e.To, Timestamp: formatTime(e.Timestamp), Type: e.Type,
@@ -61,17 +61,6 @@ func Encode(e Envelope) ([]byte, error) {
 func tooLarge(size int) *Error {
 	return Invalid("", "the message has %d bytes, at most %d: send a file's path instead of what it holds", size,
 		MaxEnvelope)
-}
-
-// Validate reports why e would be refused by who gets it: with the [*Error] that
-// [Decode] there has.
-func Validate(e Envelope) error {
-	line, err := Encode(e)
-	if err != nil {
-		return err
-	}
-	_, err = Decode(line)
-	return err
 }
 
 // MarshalJSON writes the parts, also where there are none.

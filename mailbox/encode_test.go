@@ -36,14 +36,20 @@ func TestEncode(t *testing.T) {
 	refused(t, err, "", "at most 1048576")
 }
 
+// validate reports why e would be refused by who gets it.
+func validate(e mailbox.Envelope) error {
+	_, err := mailbox.Signing{}.Seal(e)
+	return err
+}
+
 func TestValidate(t *testing.T) {
 	e := hello()
-	if err := mailbox.Validate(e); err != nil {
+	if err := validate(e); err != nil {
 		t.Error(err)
 	}
 	e.Priority = 0
-	refused(t, mailbox.Validate(e), "priority", "at least 1")
-	refused(t, mailbox.Validate(mailbox.Envelope{}), "id", "must not be empty")
+	refused(t, validate(e), "priority", "at least 1")
+	refused(t, validate(mailbox.Envelope{}), "id", "must not be empty")
 }
 
 // What is written is read as it was.

@@ -52,7 +52,7 @@ func TestNewID(t *testing.T) {
 	e := hello()
 	e.From = mailbox.AgentID(strings.Repeat("x", 64))
 	e.ID = mailbox.NewID(e.From, ten)
-	if err := mailbox.Validate(e); err != nil {
+	if err := validate(e); err != nil {
 		t.Errorf("the id of an agent with a long name: %v", err)
 	}
 }

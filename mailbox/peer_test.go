@@ -171,7 +171,7 @@ func FuzzDecodePeer(f *testing.F) {
 			return
 		}
 		e := p.Envelope("goal")
-		if err := mailbox.Validate(e); err != nil {
+		if err := validate(e); err != nil {
 			t.Fatalf("a payload that is read makes a bad envelope: %v", err)
 		}
 		if back := mailbox.PeerOf(e); back.Body != p.Body || !back.SentAt.Equal(p.SentAt) || back.FromAgentID != p.FromAgentID {

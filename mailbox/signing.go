@@ -27,6 +27,30 @@ const sigField = "sig"
 // envelope was made of.
 const peerSig = "peer_sig"
 
+// Sealed is an envelope and its one encoding: what inboxes get and what waits on disk.
+type Sealed struct {
+	Envelope
+	Raw []byte // by [Signing.Encode]
+}
+
+// Seal encodes e, and reports why it would be refused by who gets it, with the [*Error] that
+// [Decode] there has. The mailbox's own acknowledgements are not held against that.
+func (s Signing) Seal(e Envelope) (Sealed, error) {
+	raw, err := s.Encode(e)
+	if err == nil && e.Type != TypeAck && e.Type != TypeNack {
+		_, err = Decode(raw)
+	}
+	return Sealed{e, raw}, err
+}
+
+// CheckSize refuses more than [MaxEnvelope] bytes.
+func (m Sealed) CheckSize() error {
+	if len(m.Raw) > MaxEnvelope {
+		return tooLarge(len(m.Raw))
+	}
+	return nil
+}
+
 // Encode is [Encode], with a signature.
 func (s Signing) Encode(e Envelope) ([]byte, error) {
 	line, err := Encode(e)

@@ -47,14 +47,14 @@ const MaxInbox = 10_000
 // of goroutines, and by any number of processes with a Store of their own at
 // the same place. Agent ids are checked with [CheckAgent] by the caller.
 type Store interface {
-	// Put puts e into the inbox of e.To, and returns its key there.
+	// Put puts m into the inbox of m.To, as m.Raw, and returns its key there.
 	// When it returns nil a killed process, of either side, does not lose it.
 	// Two calls never overwrite each other, also with the same id.
-	Put(ctx context.Context, e Envelope) (key string, err error)
+	Put(ctx context.Context, m Sealed) (key string, err error)
 
-	// Again puts e, which Put stored under key, into the inbox again, in
+	// Again puts m, which Put stored under key, into the inbox again, in
 	// the place of the earlier copy where that still waits.
-	Again(ctx context.Context, key string, e Envelope) (newKey string, err error)
+	Again(ctx context.Context, key string, m Sealed) (newKey string, err error)
 
 	// Where returns where the mail is that Put stored in to's inbox under key.
 	Where(ctx context.Context, to AgentID, key string) (Place, error)

@@ -86,7 +86,7 @@ func (b *base) openMailStore() (mailbox.Store, error) {
 		b.log.Warn("the mailbox folder is on a network file system, where locks and change events are not reliable; set MAILBOX_BACKEND=redis instead",
 			"folder", c.Dir, "filesystem", fs)
 	}
-	store, err := filebox.Open(c.Dir, &filebox.Options{Logger: b.log, Signing: b.signing()})
+	store, err := filebox.Open(c.Dir, &filebox.Options{Logger: b.log})
 	if err != nil {
 		return nil, fmt.Errorf("MAILBOX_DIR: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"feishu-relay/internal/redistest"
 	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/mailboxtest"
 	"feishu-relay/mailbox/redisbox"
 )
 
@@ -179,8 +180,8 @@ func TestCheckMailboxRedis(t *testing.T) {
 	if err := store.SetCard(t.Context(), mailbox.Card{AgentID: "agent_a", Status: mailbox.Idle, LastHeartbeat: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Put(t.Context(), mailbox.Envelope{ID: "msg_1", From: "b", To: "agent_a", Type: mailbox.TypeMessage, Priority: 3, Trace: []mailbox.AgentID{"b"},
-		Timestamp: time.Now(), Content: mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: "x"}}}}); err != nil {
+	if _, err := store.Put(t.Context(), mailboxtest.Sealed(mailbox.Envelope{ID: "msg_1", From: "b", To: "agent_a", Type: mailbox.TypeMessage, Priority: 3, Trace: []mailbox.AgentID{"b"},
+		Timestamp: time.Now(), Content: mailbox.Content{Parts: []mailbox.Part{{Type: "text", Text: "x"}}}})); err != nil {
 		t.Fatal(err)
 	}
 	keys, err := client.Keys(t.Context(), "*").Result()

@@ -53,13 +53,13 @@ func (b *outgoing) die(n *entry, code mailbox.Code, reason string) {
 // held.
 func (b *outgoing) writeDead(n *entry) {
 	d := *n.died
-	raw, e, err := b.load(n)
+	m, err := b.load(n)
 	if n.gone {
 		return
 	}
 	if err == nil || errors.Is(err, errUnsigned) {
-		d.Envelope = e
-		err = b.dead.Save(n.name, deadFile{d, raw})
+		d.Envelope = m.Envelope
+		err = b.dead.Save(n.name, deadFile{d, m.Raw})
 	}
 	if err != nil {
 		b.opts.Logger.Warn("write down a dead letter; tried again soon", "to", n.to, "message_id", d.ID, "err", err)

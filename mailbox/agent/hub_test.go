@@ -112,36 +112,28 @@ func (h *handle) may(ctx context.Context, op string, id mailbox.AgentID) error {
 	return ctx.Err()
 }
 
-func (h *handle) Put(ctx context.Context, e mailbox.Envelope) (string, error) {
-	if err := h.may(ctx, "put", e.To); err != nil {
+func (h *handle) Put(ctx context.Context, m mailbox.Sealed) (string, error) {
+	if err := h.may(ctx, "put", m.To); err != nil {
 		return "", err
 	}
-	raw, err := h.signing.Encode(e)
-	if err != nil {
-		return "", err
-	}
-	return h.put(e.To, raw), nil
+	return h.put(m.To, m.Raw), nil
 }
 
-func (h *handle) Again(ctx context.Context, key string, e mailbox.Envelope) (string, error) {
-	if err := h.may(ctx, "again", e.To); err != nil {
-		return "", err
-	}
-	raw, err := h.signing.Encode(e)
-	if err != nil {
+func (h *handle) Again(ctx context.Context, key string, m mailbox.Sealed) (string, error) {
+	if err := h.may(ctx, "again", m.To); err != nil {
 		return "", err
 	}
 	h.mu.Lock()
-	items := h.box(e.To).items
+	items := h.box(m.To).items
 	i := slices.IndexFunc(items, func(item mailbox.Item) bool { return item.Key == key })
 	if i >= 0 {
-		items[i].Raw = raw
+		items[i].Raw = m.Raw
 	}
 	h.mu.Unlock()
 	if i >= 0 {
 		return key, nil
 	}
-	return h.put(e.To, raw), nil
+	return h.put(m.To, m.Raw), nil
 }
 
 func (h *handle) Where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {

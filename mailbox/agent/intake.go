@@ -223,9 +223,18 @@ func (a *Agent) answer(ctx context.Context, e *mailbox.Envelope) error {
 
 // send is for envelopes of this agent's own making: nothing about them can be refused.
 func (a *Agent) send(ctx context.Context, e mailbox.Envelope) error {
-	if err := a.out.Send(ctx, e); err != nil {
+	m, err := a.opts.Signing.Seal(e)
+	if err != nil {
 		return err
 	}
-	a.observe(EventSent, e, "")
+	return a.letGo(ctx, m)
+}
+
+// letGo sends what is sealed.
+func (a *Agent) letGo(ctx context.Context, m mailbox.Sealed) error {
+	if err := a.out.Post(ctx, m); err != nil {
+		return err
+	}
+	a.observe(EventSent, m.Envelope, "")
 	return nil
 }

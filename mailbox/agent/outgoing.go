@@ -129,21 +129,24 @@ func unackedOptions(log *slog.Logger) spool.Options {
 // wait; what disk and store say when both fail; ctx's. Then e is not sent.
 // Where the disk fails and memory is full, only the store gets e: it is not sent again.
 func (b *outgoing) Send(ctx context.Context, e mailbox.Envelope) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	raw, err := b.opts.Signing.Encode(e)
-	if err == nil && e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack { // those are made here
-		_, err = mailbox.Decode(raw)
-	}
+	m, err := b.opts.Signing.Seal(e)
 	if err != nil {
 		return err
 	}
+	return b.Post(ctx, m)
+}
+
+// Post is [outgoing.Send] of what is sealed.
+func (b *outgoing) Post(ctx context.Context, m mailbox.Sealed) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e, raw := m.Envelope, m.Raw
 	b.mu.Lock()
 	defer b.unlock()
 	b.named = max(b.named+1, time.Now().UnixNano())
 	n := b.entryOf(newName(time.Unix(0, b.named), e.To), e)
-	var unsaved error // why the disk does not have n
+	var unsaved, err error // unsaved: why the disk does not have n
 	if r := b.receivers[e.To]; n.ack || r != nil && r.storeWaits() {
 		unsaved, err = b.add(n, raw)
 		if err != nil && (unsaved == nil || r != nil && r.storeWaits()) {
@@ -155,7 +158,7 @@ func (b *outgoing) Send(ctx context.Context, e mailbox.Envelope) error {
 			return nil
 		}
 	}
-	key, err := outside(ctx, b, func(ctx context.Context) (string, error) { return b.opts.Store.Put(ctx, e) })
+	key, err := outside(ctx, b, func(ctx context.Context) (string, error) { return b.opts.Store.Put(ctx, m) })
 	switch {
 	case n.receiver != nil:
 	case err == nil && n.ack:
@@ -467,10 +470,11 @@ func (b *outgoing) pause(n *entry) {
 // fails it is kept in memory, and a crash costs a repeat.
 func (b *outgoing) save(n *entry, raw []byte) {
 	if raw == nil {
-		var err error
-		if raw, _, err = b.load(n); err != nil {
+		m, err := b.load(n)
+		if err != nil {
 			return // it is read again when it is sent
 		}
+		raw = m.Raw
 	}
 	r := n.sentFile
 	r.Envelope = raw
@@ -480,12 +484,12 @@ func (b *outgoing) save(n *entry, raw []byte) {
 	}
 }
 
-// load returns n's envelope as it was sent last, encoded and decoded. One whose file is
+// load returns n's envelope as it was sent last. One whose file is
 // missing or broken is dropped; with errUnsigned, it only cannot be sent.
-func (b *outgoing) load(n *entry) (raw []byte, e mailbox.Envelope, err error) {
+func (b *outgoing) load(n *entry) (m mailbox.Sealed, err error) {
 	r, err := b.unacked.Read(n.name)
-	if err == nil {
-		e, err = b.decode(r.Envelope)
+	if m.Raw = r.Envelope; err == nil {
+		m.Envelope, err = b.decode(m.Raw)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -496,7 +500,7 @@ func (b *outgoing) load(n *entry) (raw []byte, e mailbox.Envelope, err error) {
 		_ = b.unacked.Quarantine(n.name, err) // the next process tries that again
 		b.drop(n)
 	}
-	return r.Envelope, e, err
+	return m, err
 }
 
 // loadUnacked reads what waited when an earlier process ended. Dead letters are

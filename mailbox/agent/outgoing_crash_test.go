@@ -37,7 +37,7 @@ type dirStore struct {
 	laid chan string // ids; may be nil
 }
 
-func (s *dirStore) Put(ctx context.Context, e mailbox.Envelope) (string, error) {
+func (s *dirStore) Put(ctx context.Context, e mailbox.Sealed) (string, error) {
 	if s.dies == beforePut {
 		die()
 	}

@@ -31,10 +31,12 @@ type store struct {
 	where func(context.Context, mailbox.AgentID, string) (mailbox.Place, error)
 }
 
-func (s *store) Put(ctx context.Context, e mailbox.Envelope) (string, error) { return s.put(ctx, e) }
+func (s *store) Put(ctx context.Context, m mailbox.Sealed) (string, error) {
+	return s.put(ctx, m.Envelope)
+}
 
-func (s *store) Again(ctx context.Context, key string, e mailbox.Envelope) (string, error) {
-	return s.again(ctx, key, e)
+func (s *store) Again(ctx context.Context, key string, m mailbox.Sealed) (string, error) {
+	return s.again(ctx, key, m.Envelope)
 }
 
 func (s *store) Where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {

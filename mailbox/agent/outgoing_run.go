@@ -281,7 +281,7 @@ func (b *outgoing) decide(ctx context.Context, n *entry) {
 // the earlier copy may come meanwhile, and then holds.
 func (b *outgoing) again(ctx context.Context, n *entry) {
 	n.receiver.eager = false
-	raw, e, err := b.load(n)
+	m, err := b.load(n)
 	if n.gone {
 		return
 	}
@@ -290,22 +290,22 @@ func (b *outgoing) again(ctx context.Context, n *entry) {
 		if was.Key != "" {
 			n.RetryCount++
 			n.Next, n.Refused = time.Time{}, false
-			e.Metadata.RetryCount = n.RetryCount
+			m.Metadata.RetryCount = n.RetryCount
+			m.Raw, err = b.opts.Signing.Encode(m.Envelope)
 		}
+	}
+	if err == nil {
 		key, err = outside(ctx, b, func(ctx context.Context) (string, error) {
 			if was.Key == "" {
-				return b.opts.Store.Put(ctx, e)
+				return b.opts.Store.Put(ctx, m)
 			}
-			return b.opts.Store.Again(ctx, was.Key, e)
+			return b.opts.Store.Again(ctx, was.Key, m)
 		})
-	}
-	if err == nil && was.Key != "" {
-		raw, err = b.opts.Signing.Encode(e)
 	}
 	refusal, no := errors.AsType[*mailbox.Error](err)
 	switch {
 	case err == nil:
-		b.sent(n, key, raw)
+		b.sent(n, key, m.Raw)
 	case n.gone:
 	case errors.Is(err, errUnsigned):
 		b.die(n, errUnsigned.Code, errUnsigned.Message)

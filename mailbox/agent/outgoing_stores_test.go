@@ -15,6 +15,7 @@ import (
 	"feishu-relay/internal/safefile"
 	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/filebox"
+	"feishu-relay/mailbox/mailboxtest"
 	"feishu-relay/mailbox/redisbox"
 )
 
@@ -126,7 +127,7 @@ func inboxOf(t *testing.T, w world, n int) (all []mailbox.Envelope, keys []strin
 	s := w.open(t)
 	defer s.Close()
 	end := mailTo("end", 0, false)
-	_, err := s.Put(t.Context(), end) // when it is seen, what lay before it was
+	_, err := s.Put(t.Context(), mailboxtest.Sealed(end)) // when it is seen, what lay before it was
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -110,16 +110,18 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	if err := a.route(&e, forwardOf); err != nil {
 		return Sent{}, err
 	}
-	if err := mailbox.Validate(e); err != nil { // before it counts as an exchange, and its task is noted
-		return Sent{}, err
-	}
-	if e.Type.GivesTask() && passed(e.Task.Deadline) {
-		return Sent{}, mailbox.Invalid("task.deadline", "has passed already")
-	}
-	if e.Type.GivesTask() && e.Metadata.TTL == nil {
+	late := e.Type.GivesTask() && passed(e.Task.Deadline)
+	if e.Type.GivesTask() && e.Metadata.TTL == nil && !late {
 		e.Metadata.TTL = new(taskLife(e))
 	}
-	if err := a.post(ctx, e); err != nil {
+	m, err := a.opts.Signing.Seal(e) // before it counts as an exchange, and its task is noted
+	if err != nil {
+		return Sent{}, err
+	}
+	if late {
+		return Sent{}, mailbox.Invalid("task.deadline", "has passed already")
+	}
+	if err := a.post(ctx, m); err != nil {
 		return Sent{}, err
 	}
 	return Sent{ID: e.ID, TaskID: taskID(e), ExpiresAt: e.Expires(), Note: a.whereabouts(ctx, e.To, e.Expires())}, nil
@@ -203,8 +205,9 @@ func (a *Agent) SendTask(ctx context.Context, d TaskDraft) (Sent, error) {
 	return a.Send(ctx, Draft{Envelope: e, ForwardOf: d.ForwardOf})
 }
 
-// post counts e and lets it go; a task is noted before.
-func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
+// post counts a message and lets it go; a task is noted before.
+func (a *Agent) post(ctx context.Context, m mailbox.Sealed) error {
+	e := m.Envelope
 	counts, answered := limited(e.Type), ""
 	if answers(e.Type) {
 		a.moving.Lock()
@@ -229,7 +232,7 @@ func (a *Agent) post(ctx context.Context, e mailbox.Envelope) error {
 		}
 		a.trace("noted")
 	}
-	if err := a.send(ctx, e); err != nil {
+	if err := a.letGo(ctx, m); err != nil {
 		if counts {
 			a.pairs.takeBack(e.To)
 		}

@@ -199,17 +199,19 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	}
 	e := a.step(r, u.State, u.Text, u.Parts)
 	e.ID = cmp.Or(id, e.ID)
-	if _, err = r.takes(u.State, time.Now()); err == nil {
-		err = mailbox.Validate(e)
+	if _, err = r.takes(u.State, time.Now()); err != nil {
+		return TaskRecord{}, err
 	}
+	step := a.stepFor(ctx, e)
+	m, err := a.opts.Signing.Seal(*cmp.Or(step, &e))
 	if err != nil {
 		return TaskRecord{}, err
 	}
 	if u.State == mailbox.Rejected {
 		a.noteRejection(r, rejectedKey(r))
 	}
-	if step := a.stepFor(ctx, e); step != nil {
-		if err := a.send(ctx, *step); err != nil {
+	if step != nil {
+		if err := a.letGo(ctx, m); err != nil {
 			return TaskRecord{}, err
 		}
 	}

@@ -33,7 +33,7 @@ func BenchmarkMail(b *testing.B) {
 	var ours, theirs time.Duration
 	for b.Loop() {
 		start := time.Now()
-		if _, err := s.Put(ctx, e); err != nil {
+		if _, err := s.Put(ctx, mailboxtest.Sealed(e)); err != nil {
 			b.Fatal(err)
 		}
 		if err := s.Settle(ctx, "b", <-shown, mailbox.Taken); err != nil {
@@ -66,7 +66,7 @@ func BenchmarkBacklog(b *testing.B) {
 	for b.Loop() {
 		start := time.Now()
 		for range waiting {
-			if _, err := s.Put(b.Context(), e); err != nil {
+			if _, err := s.Put(b.Context(), mailboxtest.Sealed(e)); err != nil {
 				b.Fatal(err)
 			}
 		}

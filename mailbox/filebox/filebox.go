@@ -55,7 +55,6 @@ type Options struct {
 	// Recheck is how often the folders are looked at without a notice of a
 	// change (0: 2 s): notices get lost, on network file systems always.
 	Recheck time.Duration
-	Signing mailbox.Signing // of what is put
 }
 
 const defaultRecheck = 2 * time.Second
@@ -65,7 +64,6 @@ type Store struct {
 	dir     safefile.Folder
 	log     *slog.Logger
 	recheck time.Duration
-	signing mailbox.Signing
 	deaf    bool          // no notices of change: for tests of the recheck alone
 	patient time.Duration // lockWait
 	settled atomic.Uint64 // since the last pruning
@@ -98,7 +96,6 @@ func Open(dir string, opts *Options) (*Store, error) {
 		dir:     safefile.Folder{Path: dir, Closed: errClosed},
 		log:     o.Logger,
 		recheck: cmp.Or(o.Recheck, defaultRecheck),
-		signing: o.Signing,
 		patient: lockWait,
 		counts:  map[mailbox.AgentID]*count{},
 		turn:    semaphore.NewWeighted(1),

@@ -139,49 +139,45 @@ func vanished(err error) bool {
 
 // Put implements [mailbox.Store]. Its error wraps a disk's or file system's one,
 // such as that of a full disk.
-func (s *Store) Put(ctx context.Context, e mailbox.Envelope) (key string, err error) {
-	return s.Again(ctx, "", e)
+func (s *Store) Put(ctx context.Context, m mailbox.Sealed) (key string, err error) {
+	return s.Again(ctx, "", m)
 }
 
 // Again implements [mailbox.Store]: what waits keeps its key. On file systems
 // that cannot exchange two files, a message taken in that very moment comes
 // twice.
-func (s *Store) Again(ctx context.Context, key string, e mailbox.Envelope) (newKey string, err error) {
-	if err := cmp.Or(ctx.Err(), check("to", e.To), check("from", e.From)); err != nil {
-		return "", err
-	}
-	data, err := s.signing.Encode(e)
-	if err != nil {
+func (s *Store) Again(ctx context.Context, key string, m mailbox.Sealed) (newKey string, err error) {
+	if err := cmp.Or(ctx.Err(), check("to", m.To), check("from", m.From), m.CheckSize()); err != nil {
 		return "", err
 	}
 	if isKey(key) {
-		if err := s.replace(e.To, key, data); err == nil {
+		if err := s.replace(m.To, key, m.Raw); err == nil {
 			return key, nil
 		} else if !vanished(err) {
-			return "", fmt.Errorf("replace in the inbox of %s: %w", e.To, err)
+			return "", fmt.Errorf("replace in the inbox of %s: %w", m.To, err)
 		}
 	}
-	if newKey, err = s.put(e, data); vanished(err) {
-		newKey, err = s.put(e, data)
+	if newKey, err = s.put(m); vanished(err) {
+		newKey, err = s.put(m)
 	}
 	if err != nil {
-		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, err)
+		return "", fmt.Errorf("put into the inbox of %s: %w", m.To, err)
 	}
 	return newKey, nil
 }
 
 // put writes a new file.
-func (s *Store) put(e mailbox.Envelope, data []byte) (string, error) {
-	box, err := s.folder(e.To, inbox)
+func (s *Store) put(m mailbox.Sealed) (string, error) {
+	box, err := s.folder(m.To, inbox)
 	if err != nil {
 		return "", err
 	}
 	defer box.Close()
-	if err := s.room(e.To, box); err != nil {
+	if err := s.room(m.To, box); err != nil {
 		return "", err
 	}
-	name := s.newName(e.From)
-	if err = write(box, name+temp, data); err == nil {
+	name := s.newName(m.From)
+	if err = write(box, name+temp, m.Raw); err == nil {
 		err = box.Rename(name+temp, name)
 	}
 	if err != nil {

@@ -61,7 +61,7 @@ func TestOurNames(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	before := time.Now().UnixMilli()
-	key, err := s.Put(t.Context(), mailboxtest.Envelope("re_searcher", "b", 1))
+	key, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("re_searcher", "b", 1)))
 	must(t, err)
 	var ms int64
 	var rest string
@@ -160,7 +160,7 @@ func TestLinkedFolder(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(outside, "inbox"), 0o700))
 	must(t, os.Symlink(outside, filepath.Join(dir, "b")))
 	s := open(t, dir)
-	if key, err := s.Put(t.Context(), mailboxtest.Envelope("a", "b", 1)); err == nil {
+	if key, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "b", 1))); err == nil {
 		t.Errorf("put as %s outside of the mailbox", key)
 	}
 	if err := s.Receive(t.Context(), "b", func(mailbox.Item) {}, nil); err == nil {
@@ -237,7 +237,7 @@ func TestOrderWhileListing(t *testing.T) {
 	go func() {
 		var keys []string
 		for i := range n {
-			key, err := s.Put(t.Context(), mailboxtest.Envelope("a", "b", i))
+			key, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "b", i)))
 			if err != nil {
 				t.Error(err)
 				break
@@ -261,7 +261,7 @@ func TestRemovedFolders(t *testing.T) {
 	s := open(t, dir)
 	must(t, s.SetCard(t.Context(), mailboxtest.Card("b", 1)))
 	items := receive(t, s, "b")
-	key, err := s.Put(t.Context(), mailboxtest.Envelope("a", "b", 0))
+	key, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "b", 0)))
 	must(t, err)
 	wantKeys(t, items, key)
 	paths := []string{"b/inbox", "b", ".", "b/inbox", "."}
@@ -271,14 +271,14 @@ func TestRemovedFolders(t *testing.T) {
 		// What the store had begun to write when the folder was renamed, it still
 		// writes there.
 		eventually(t, "the folder is removed", func() bool { return os.RemoveAll(gone) == nil })
-		key, err := s.Put(t.Context(), mailboxtest.Envelope("a", "b", i))
+		key, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "b", i)))
 		must(t, err)
 		wantKeys(t, items, key)
 		must(t, s.Settle(t.Context(), "b", key, mailbox.Taken))
 	}
 	eventually(t, "the card in the new folder", func() bool { _, ok := card(t, s, "b"); return ok })
 	must(t, os.Rename(dir, dir+".moved"))
-	key, err = open(t, dir).Put(t.Context(), mailboxtest.Envelope("a", "b", 9))
+	key, err = open(t, dir).Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "b", 9)))
 	must(t, err)
 	wantKeys(t, items, key)
 }
@@ -336,7 +336,7 @@ func TestPrune(t *testing.T) {
 // The sender of a message that the receiver set aside can see that.
 func TestWhereMalformedMailIs(t *testing.T) {
 	s := open(t, t.TempDir())
-	key, err := s.Put(t.Context(), mailboxtest.Envelope("a", "b", 0))
+	key, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "b", 0)))
 	must(t, err)
 	must(t, s.Settle(t.Context(), "b", key, mailbox.Malformed))
 	if got, err := s.Where(t.Context(), "b", key); err != nil || got != mailbox.Aside {
@@ -355,7 +355,9 @@ func TestFull(t *testing.T) {
 		must(t, os.Link(one, filepath.Join(in, fmt.Sprintf("%d_a.msg.json", i)))) // made faster than files
 	}
 	s := open(t, dir)
-	put := func() (string, error) { return s.Put(t.Context(), mailboxtest.Envelope("a", "b", 0)) }
+	put := func() (string, error) {
+		return s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "b", 0)))
+	}
 	var keys []string
 	for range 2 {
 		key, err := put()
@@ -367,7 +369,7 @@ func TestFull(t *testing.T) {
 			t.Fatalf("with %d messages: %v, want ErrFull", len(list(t, in, ".msg.json")), err)
 		}
 	}
-	_, err := s.Again(t.Context(), keys[0], mailboxtest.Envelope("a", "b", 0))
+	_, err := s.Again(t.Context(), keys[0], mailboxtest.Sealed(mailboxtest.Envelope("a", "b", 0)))
 	must(t, err) // needs no room
 	must(t, open(t, dir).Settle(t.Context(), "b", keys[1], mailbox.Taken))
 	_, err = put()
@@ -388,7 +390,7 @@ func TestFaults(t *testing.T) {
 	lay(t, filepath.Join(dir, "box", "b"), nil)
 	lay(t, filepath.Join(dir, "box", "c", "inbox"), nil)
 	for _, to := range []mailbox.AgentID{"b", "c"} {
-		if _, err := s.Put(t.Context(), mailboxtest.Envelope("a", to, 1)); err == nil || errors.Is(err, mailbox.ErrFull) || !strings.Contains(err.Error(), "inbox of "+string(to)) {
+		if _, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", to, 1))); err == nil || errors.Is(err, mailbox.ErrFull) || !strings.Contains(err.Error(), "inbox of "+string(to)) {
 			t.Errorf("put where a file is in the way: %v", err)
 		}
 		if err := s.Receive(t.Context(), to, func(mailbox.Item) {}, nil); err == nil || errors.Is(err, context.Canceled) {
@@ -397,7 +399,7 @@ func TestFaults(t *testing.T) {
 	}
 	closed := unclosed(t, filepath.Join(dir, "box"), 0)
 	must(t, closed.Close())
-	if _, err := closed.Put(t.Context(), mailboxtest.Envelope("a", "d", 1)); err == nil {
+	if _, err := closed.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "d", 1))); err == nil {
 		t.Error("put after Close")
 	}
 }

@@ -64,7 +64,7 @@ func child(role, dir string, self mailbox.AgentID) error {
 	switch role {
 	case burst:
 		for i := range burstSize {
-			if _, err := s.Put(ctx, mailboxtest.Envelope(self, "b", i)); err != nil {
+			if _, err := s.Put(ctx, mailboxtest.Sealed(mailboxtest.Envelope(self, "b", i))); err != nil {
 				return err
 			}
 		}
@@ -82,12 +82,12 @@ func child(role, dir string, self mailbox.AgentID) error {
 	}
 	for n := 1; ; n++ {
 		e := mailboxtest.Envelope(self, "b", n)
-		key, err := s.Put(ctx, e)
+		key, err := s.Put(ctx, mailboxtest.Sealed(e))
 		if err != nil {
 			return err
 		}
 		fmt.Println("key", key)
-		if _, err := s.Again(ctx, key, e); err != nil {
+		if _, err := s.Again(ctx, key, mailboxtest.Sealed(e)); err != nil {
 			return err
 		}
 		if err := s.SetCard(ctx, living(self, n)); err != nil {
@@ -111,7 +111,7 @@ func onFullDisk(s *filebox.Store, self mailbox.AgentID) error {
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &now); err != nil {
 			return err
 		}
-		key, errPut := s.Put(ctx, mailboxtest.Envelope(self, "b", 1))
+		key, errPut := s.Put(ctx, mailboxtest.Sealed(mailboxtest.Envelope(self, "b", 1)))
 		errCard := s.SetCard(ctx, living(self, 1))
 		if bad := limit == 100; (errPut != nil) != bad || (errCard != nil) != bad {
 			return fmt.Errorf("with a limit of %d bytes: Put %q, %v; SetCard %v", limit, key, errPut, errCard)

@@ -318,9 +318,9 @@ func TestRights(t *testing.T) {
 		s := open(t, dir)
 		must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 1)))
 		must(t, s.SetCard(t.Context(), mailboxtest.Card("us", 2)))
-		key, err := s.Put(t.Context(), mailboxtest.Envelope("a", "b", 1))
+		key, err := s.Put(t.Context(), mailboxtest.Sealed(mailboxtest.Envelope("a", "b", 1)))
 		must(t, err)
-		again, err := s.Again(t.Context(), key, mailboxtest.Envelope("a", "b", 1))
+		again, err := s.Again(t.Context(), key, mailboxtest.Sealed(mailboxtest.Envelope("a", "b", 1)))
 		must(t, err)
 		must(t, s.Settle(t.Context(), "b", again, mailbox.Taken))
 		must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {

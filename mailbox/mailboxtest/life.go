@@ -35,7 +35,9 @@ func testLongest(t *testing.T, open Open) {
 	longest := sized(t, mailbox.MaxEnvelope)
 	put(t, s, longest)
 	same(t, r.next().Raw, longest)
-	if key, err := s.Put(t.Context(), sized(t, mailbox.MaxEnvelope+1)); err == nil {
+	longer := Sealed(longest)
+	longer.Raw = append(longer.Raw, ' ')
+	if key, err := s.Put(t.Context(), longer); err == nil {
 		t.Errorf("an envelope of %d bytes was put as %s", mailbox.MaxEnvelope+1, key)
 	}
 	put(t, s, Envelope("a", "b", 2))
@@ -46,7 +48,7 @@ func testFull(t *testing.T, open Open) {
 	s, receiver := opened(t, open), opened(t, open)
 	var keys []string
 	for {
-		key, err := s.Put(t.Context(), Envelope("a", "b", len(keys)))
+		key, err := s.Put(t.Context(), Sealed(Envelope("a", "b", len(keys))))
 		if errors.Is(err, mailbox.ErrFull) {
 			break
 		}
@@ -63,11 +65,11 @@ func testFull(t *testing.T, open Open) {
 	put(t, s, Envelope("a", "c", 1)) // another's inbox is not full
 	settle(t, receiver, "b", mailbox.Taken, keys[0])
 	put(t, s, Envelope("a", "b", len(keys)))
-	if _, err := s.Put(t.Context(), Envelope("a", "b", len(keys)+1)); !errors.Is(err, mailbox.ErrFull) {
+	if _, err := s.Put(t.Context(), Sealed(Envelope("a", "b", len(keys)+1))); !errors.Is(err, mailbox.ErrFull) {
 		t.Errorf("full again: got %v, want ErrFull", err)
 	}
 	again := Envelope("a", "b", 1)
-	if _, err := s.Again(t.Context(), keys[1], again); err != nil {
+	if _, err := s.Again(t.Context(), keys[1], Sealed(again)); err != nil {
 		t.Errorf("again of what waits needs no room: %v", err)
 	}
 }
@@ -93,7 +95,7 @@ func testCancelledPut(t *testing.T, open Open) {
 	s := opened(t, open)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if key, err := s.Put(ctx, Envelope("a", "b", 1)); err == nil {
+	if key, err := s.Put(ctx, Sealed(Envelope("a", "b", 1))); err == nil {
 		t.Errorf("put as %s under a done context", key)
 	}
 	put(t, s, Envelope("a", "b", 2)) // the store is as good as before

@@ -32,7 +32,7 @@ func testOrder(t *testing.T, open Open) {
 	go func() {
 		defer close(sent)
 		for _, e := range Envelopes("a", "b", 1, 200) {
-			if _, err := s.Put(t.Context(), e); err != nil {
+			if _, err := s.Put(t.Context(), Sealed(e)); err != nil {
 				t.Errorf("put: %v", err)
 				return
 			}
@@ -51,7 +51,7 @@ func testSenders(t *testing.T, open Open) {
 		s := opened(t, open)
 		sending.Go(func() {
 			for _, e := range Envelopes(from, "b", 1, each) {
-				if _, err := s.Put(t.Context(), e); err != nil {
+				if _, err := s.Put(t.Context(), Sealed(e)); err != nil {
 					t.Errorf("put of %s: %v", from, err)
 					return
 				}

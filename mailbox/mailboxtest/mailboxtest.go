@@ -103,6 +103,15 @@ func Envelope(from, to mailbox.AgentID, i int) mailbox.Envelope {
 	}
 }
 
+// Sealed is e as a store is given it.
+func Sealed(e mailbox.Envelope) mailbox.Sealed {
+	m, err := mailbox.Signing{}.Seal(e)
+	if m.Raw == nil {
+		panic(err)
+	}
+	return m
+}
+
 // Envelopes makes the messages first..last, both included.
 func Envelopes(from, to mailbox.AgentID, first, last int) []mailbox.Envelope {
 	list := make([]mailbox.Envelope, 0, last-first+1)
@@ -151,7 +160,7 @@ func put(t *testing.T, s mailbox.Store, list ...mailbox.Envelope) []string {
 	defer cancel()
 	keys := make([]string, 0, len(list))
 	for _, e := range list {
-		key, err := s.Put(ctx, e)
+		key, err := s.Put(ctx, Sealed(e))
 		if err != nil {
 			t.Fatalf("put %s: %v", e.ID, err)
 		}

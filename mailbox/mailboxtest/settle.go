@@ -14,7 +14,7 @@ func testAgain(t *testing.T, open Open) {
 	for n := 1; n <= 3; n++ {
 		first.Metadata.RetryCount = n
 		var err error
-		if key, err = s.Again(t.Context(), key, first); err != nil {
+		if key, err = s.Again(t.Context(), key, Sealed(first)); err != nil {
 			t.Fatalf("again: %v", err)
 		}
 		item, err := s.Read(t.Context(), "b", key)
@@ -48,7 +48,7 @@ func testAgainTaken(t *testing.T, open Open) {
 	r.want(e)
 	settle(t, s, "b", mailbox.Taken, key)
 	e.Metadata.RetryCount = 1
-	again, err := s.Again(t.Context(), key, e)
+	again, err := s.Again(t.Context(), key, Sealed(e))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,9 +179,9 @@ func testHostile(t *testing.T, open Open) {
 	for _, bad := range []mailbox.AgentID{"", ".", "..", "../b", "a/b", `a\b`, "a\x00b", "a\nb", "_registry.json",
 		".hidden", "a*", "a:b"} {
 		to, from, card := Envelope("a", bad, 1), Envelope(bad, "b", 1), Card(bad, 1)
-		_, errTo := s.Put(ctx, to)
-		_, errFrom := s.Put(ctx, from)
-		_, errAgain := s.Again(ctx, "key", to)
+		_, errTo := s.Put(ctx, Sealed(to))
+		_, errFrom := s.Put(ctx, Sealed(from))
+		_, errAgain := s.Again(ctx, "key", Sealed(to))
 		_, errRead := s.Read(ctx, bad, "key")
 		for what, err := range map[string]error{
 			"Put to":    errTo,

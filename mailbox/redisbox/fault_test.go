@@ -16,9 +16,9 @@ import (
 // calls are all that a store can be asked.
 func calls(s *Store) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"Put": func(ctx context.Context) error { _, err := s.Put(ctx, mails(1, 1)[0]); return err },
+		"Put": func(ctx context.Context) error { _, err := s.Put(ctx, mailboxtest.Sealed(mails(1, 1)[0])); return err },
 		"Again": func(ctx context.Context) error {
-			_, err := s.Again(ctx, "1-1", mails(1, 1)[0])
+			_, err := s.Again(ctx, "1-1", mailboxtest.Sealed(mails(1, 1)[0]))
 			return err
 		},
 		"Where":     func(ctx context.Context) error { _, err := s.Where(ctx, "bob", "1-1"); return err },
@@ -143,7 +143,7 @@ func TestMailIsSetAsideWithoutTheRightToNoteIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil)
-	key, err := s.Put(t.Context(), toGoal(1, "g"))
+	key, err := s.Put(t.Context(), mailboxtest.Sealed(toGoal(1, "g")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestRights(t *testing.T) {
 	}{{"&agent.inbox.*", false}, {"~nanobot:mailbox:*", true}} { // a stream without a channel is enough to put
 		user(tt.right)
 		s := open(t, "redis://nano:pw@"+srv.Addr(), "bob", nil)
-		_, err := s.Put(t.Context(), toGoal(1, "g"))
+		_, err := s.Put(t.Context(), mailboxtest.Sealed(toGoal(1, "g")))
 		if tt.puts && err != nil || !tt.puts && (err == nil || !strings.Contains(err.Error(), "lacks rights")) {
 			t.Errorf("Put with %v: got %v", tt.right, err)
 		}

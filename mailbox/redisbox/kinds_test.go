@@ -17,7 +17,7 @@ func passes(t *testing.T, url string, raw *redis.Client) {
 	var key string
 	eventually(t, "putting", func() (ok bool) {
 		var err error
-		key, err = s.Put(t.Context(), toGoal(1, "g"))
+		key, err = s.Put(t.Context(), mailboxtest.Sealed(toGoal(1, "g")))
 		return err == nil
 	})
 	e := hearing(t, s, "bob")
@@ -25,7 +25,7 @@ func passes(t *testing.T, url string, raw *redis.Client) {
 	listening(t, raw, 1)
 	put(t, s, toGoal(2, "g"))
 	e.want(toGoal(2, "g").ID)
-	key, err := s.Again(t.Context(), key, toGoal(1, "g"))
+	key, err := s.Again(t.Context(), key, mailboxtest.Sealed(toGoal(1, "g")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,31 +65,25 @@ redis.pcall('PEXPIRE', KEYS[3], ARGV[3])
 return redis.call('XDEL', KEYS[1], ARGV[1])
 `)
 
-// Put adds e to the inbox of e.To. A message for a goal is also published on
+// Put adds m to the inbox of m.To. A message for a goal is also published on
 // the goal's channel.
-func (s *Store) Put(ctx context.Context, e mailbox.Envelope) (string, error) {
-	channel, payload, err := s.announcement(e)
+func (s *Store) Put(ctx context.Context, m mailbox.Sealed) (string, error) {
+	channel, payload, err := s.announcement(m.Envelope)
 	if err != nil {
 		return "", err
 	}
-	return s.put(ctx, e, nil, "", channel, payload)
+	return s.put(ctx, m, "", channel, payload)
 }
 
-// Again adds e again and deletes the earlier copy, in one step. It publishes
+// Again adds m again and deletes the earlier copy, in one step. It publishes
 // nothing: who listens on a channel only has heard the first one, and cannot
 // recognise a repeat.
-func (s *Store) Again(ctx context.Context, key string, e mailbox.Envelope) (string, error) {
-	return s.put(ctx, e, nil, key, "", nil)
+func (s *Store) Again(ctx context.Context, key string, m mailbox.Sealed) (string, error) {
+	return s.put(ctx, m, key, "", nil)
 }
 
-// put adds e, which is encoded as raw, or nil.
-func (s *Store) put(ctx context.Context, e mailbox.Envelope, raw []byte, old, channel string,
-	payload []byte) (string, error) {
-	err := cmp.Or(mailbox.CheckAgent(e.To), mailbox.CheckAgent(e.From))
-	if err == nil && raw == nil {
-		raw, err = s.signing.Encode(e)
-	}
-	if err != nil {
+func (s *Store) put(ctx context.Context, m mailbox.Sealed, old, channel string, payload []byte) (string, error) {
+	if err := cmp.Or(mailbox.CheckAgent(m.To), mailbox.CheckAgent(m.From), m.CheckSize()); err != nil {
 		return "", err
 	}
 	if _, ok := redislink.ParseEntry(old); !ok {
@@ -97,16 +91,16 @@ func (s *Store) put(ctx context.Context, e mailbox.Envelope, raw []byte, old, ch
 	}
 	ctx, cancel := within(ctx)
 	defer cancel()
-	inbox := inboxKey(e.To)
+	inbox := inboxKey(m.To)
 	key, err := putScript.Run(ctx, s.calls, []string{inbox},
-		mailbox.MaxInbox, mailLife.Milliseconds(), raw, old, channel, payload).Text()
+		mailbox.MaxInbox, mailLife.Milliseconds(), m.Raw, old, channel, payload).Text()
 	if errors.Is(err, redis.Nil) {
 		err = mailbox.ErrFull
 	} else if err != nil {
 		err = s.explain(err, usesStream(inbox))
 	}
 	if err != nil {
-		return "", fmt.Errorf("put into the inbox of %s: %w", e.To, err)
+		return "", fmt.Errorf("put into the inbox of %s: %w", m.To, err)
 	}
 	return key, nil
 }

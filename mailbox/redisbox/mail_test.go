@@ -11,6 +11,7 @@ import (
 
 	"feishu-relay/internal/redistest"
 	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/mailboxtest"
 )
 
 func TestWhatLiesOnRedis(t *testing.T) {
@@ -48,7 +49,7 @@ func TestAgainLeavesOneCopy(t *testing.T) {
 	e := mails(1, 1)[0]
 	key := put(t, s, e)[0]
 	for _, old := range []string{key, "1745659200000_alice_x7f.msg.json", "5", "", "99-1"} { // also another store's
-		next, err := s.Again(ctx, old, e)
+		next, err := s.Again(ctx, old, mailboxtest.Sealed(e))
 		if err != nil || next == old {
 			t.Fatalf("again of %q: got %q, %v", old, next, err)
 		}
@@ -181,7 +182,7 @@ func TestPublishesMessagesForAGoal(t *testing.T) {
 	first, last := toGoal(4, "bob.<main>"), toGoal(5, "end")
 	first.Metadata.CorrelationID = "5f0c2f44-7a7b-4a5e-8d3e-0a6f6f3d2b11"
 	keys := put(t, s, mails(1, 1)[0], task, blank, toGoal(6, ""), toGoal(7, "a\nb"), first)
-	if _, err := s.Again(ctx, keys[len(keys)-1], first); err != nil {
+	if _, err := s.Again(ctx, keys[len(keys)-1], mailboxtest.Sealed(first)); err != nil {
 		t.Fatal(err)
 	}
 	put(t, s, last)

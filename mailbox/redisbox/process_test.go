@@ -43,7 +43,7 @@ func write(url string, agent mailbox.AgentID) error {
 	defer s.Close()
 	ctx := context.Background()
 	for i := range eachProcess {
-		if _, err := s.Put(ctx, mailboxtest.Envelope(agent, "bob", i)); err != nil {
+		if _, err := s.Put(ctx, mailboxtest.Sealed(mailboxtest.Envelope(agent, "bob", i))); err != nil {
 			return err
 		}
 		if i%25 == 0 {

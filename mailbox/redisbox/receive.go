@@ -270,10 +270,10 @@ func (r *reader) handle(ctx context.Context, m *redis.Message) {
 		if p.ID != "" || p.ToAgentID != r.agent {
 			return // it comes by a stream, or is for somebody else
 		}
-		var raw []byte
-		var e mailbox.Envelope
-		if e, raw, err = r.store.signing.FromPeer([]byte(m.Payload), p, goal); err == nil {
-			_, err = r.store.put(ctx, e, raw, "", "", nil)
+		var mail mailbox.Sealed
+		mail.Envelope, mail.Raw, err = r.store.signing.FromPeer([]byte(m.Payload), p, goal)
+		if err == nil {
+			_, err = r.store.put(ctx, mail, "", "", nil)
 		}
 	}
 	if err != nil && ctx.Err() == nil {

@@ -9,6 +9,7 @@ import (
 	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/redistest"
 	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/mailboxtest"
 )
 
 func TestKilledAndBackEmpty(t *testing.T) {
@@ -23,7 +24,7 @@ func TestKilledAndBackEmpty(t *testing.T) {
 	if err := e.fault(); !strings.Contains(err.Error(), "connection to redis") {
 		t.Errorf("got %v, want it to say that the connection is gone", err)
 	}
-	if _, err := s.Put(t.Context(), mails(4, 4)[0]); err == nil || !strings.Contains(err.Error(), "connection to redis") {
+	if _, err := s.Put(t.Context(), mailboxtest.Sealed(mails(4, 4)[0])); err == nil || !strings.Contains(err.Error(), "connection to redis") {
 		t.Errorf("got %v, want it to say that the connection is gone", err)
 	}
 	e.start()
@@ -34,7 +35,7 @@ func TestKilledAndBackEmpty(t *testing.T) {
 	}
 	e.start()
 	eventually(t, "putting", func() bool {
-		_, err := s.Put(t.Context(), mails(5, 5)[0])
+		_, err := s.Put(t.Context(), mailboxtest.Sealed(mails(5, 5)[0]))
 		return err == nil
 	})
 	put(t, s, mails(6, 7)...)
@@ -58,7 +59,7 @@ func TestKilledAndBackWithItsData(t *testing.T) {
 	e.start()
 	e.want(ids(mails(1, 1))[0], ids(mails(3, 3))[0])
 	eventually(t, "putting", func() bool {
-		_, err := s.Put(t.Context(), mails(4, 4)[0])
+		_, err := s.Put(t.Context(), mailboxtest.Sealed(mails(4, 4)[0]))
 		return err == nil
 	})
 	e.want(ids(mails(4, 4))...)

@@ -75,7 +75,7 @@ type Options struct {
 	// Self is who uses the store; it is in the alive keys that it sets, for
 	// a person who looks at them, and in the log.
 	Self    mailbox.AgentID
-	Signing mailbox.Signing // of what is put and published
+	Signing mailbox.Signing // of what is published
 }
 
 // Store is a [mailbox.Store] on Redis.

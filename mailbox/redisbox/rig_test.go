@@ -156,7 +156,7 @@ func put(t testing.TB, s *Store, list ...mailbox.Envelope) []string {
 	keys := make([]string, len(list))
 	for i, e := range list {
 		var err error
-		if keys[i], err = s.Put(t.Context(), e); err != nil {
+		if keys[i], err = s.Put(t.Context(), mailboxtest.Sealed(e)); err != nil {
 			t.Fatal(err)
 		}
 	}
