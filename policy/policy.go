@@ -79,23 +79,23 @@ func (e *Entry) byBot() bool { return e.Role == RoleAssistant || e.Role == "" }
 // pause.
 type Count struct {
 	// Turns counts neighbouring messages of one sender once.
-	Turns bool `envconfig:"BOT_REPLY_DEPTH_COUNT" default:"messages" oneof:"messages|turns" desc:"messages or turns"`
+	Turns bool `envconfig:"BOT_REPLY_DEPTH_COUNT" default:"messages" oneof:"messages|turns" desc:"what the depth counts: messages, or turns, where consecutive messages of one bot count once"`
 	// IdleReset is a pause that ends the count as a person's message does; 0: none does.
-	IdleReset time.Duration `envconfig:"BOT_REPLY_IDLE_RESET" default:"0" range:"0s..8760h" desc:"a pause this long ends the count; 0: never"`
+	IdleReset time.Duration `envconfig:"BOT_REPLY_IDLE_RESET" default:"0" range:"0s..8760h" desc:"a pause this long resets the depth, as a person's message does; 0: no pause does"`
 }
 
 // Limits are the numbers of the three tiers.
 type Limits struct {
 	// MaxDepth stops every message at least this deep; 1 or less stops all of them.
-	MaxDepth int `envconfig:"MAX_BOT_REPLY_DEPTH" default:"3" range:"0..1000" desc:"hard limit: at this depth a bot's message stops"`
+	MaxDepth int `envconfig:"MAX_BOT_REPLY_DEPTH" default:"3" range:"0..1000" desc:"hard limit: a bot's message of this depth or more is stopped"`
 	// Threshold passes messages at most this deep without a judge.
-	Threshold int `envconfig:"BOT_REPLY_LLM_THRESHOLD" default:"1" range:"0..1000" desc:"up to this depth it passes without the judge"`
+	Threshold int `envconfig:"BOT_REPLY_LLM_THRESHOLD" default:"1" range:"0..1000" desc:"a message up to this depth passes without the judge"`
 	// Check asks the judge about what lies between; without it that passes.
-	Check bool `envconfig:"BOT_REPLY_LLM_CHECK" default:"true" desc:"ask the judge between the two"`
+	Check bool `envconfig:"BOT_REPLY_LLM_CHECK" default:"true" desc:"ask the judge about messages between the threshold and the limit; without it they pass"`
 	// OnErrorAllow passes a message that the judge gave no verdict on.
-	OnErrorAllow bool `envconfig:"BOT_REPLY_LLM_ON_ERROR" default:"deny" oneof:"deny|allow" desc:"deny or allow when the judge fails"`
+	OnErrorAllow bool `envconfig:"BOT_REPLY_LLM_ON_ERROR" default:"deny" oneof:"deny|allow" desc:"what becomes of a message when the judge fails: stop it (deny) or pass it (allow)"`
 	// Timeout bounds the wait for the judge; 0 or less means DefaultTimeout.
-	Timeout time.Duration `envconfig:"BOT_REPLY_LLM_TIMEOUT" default:"10s" range:"100ms..5m" desc:"the judge's time"`
+	Timeout time.Duration `envconfig:"BOT_REPLY_LLM_TIMEOUT" default:"10s" range:"100ms..5m" desc:"how long the judge may take"`
 	// Count is what the caller hands to Depth; Decide does not read it.
 	Count Count
 }

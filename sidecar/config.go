@@ -34,59 +34,60 @@ func (s Secret) GoString() string { return s.String() }
 // Config is what a sidecar is to do. Here it is taken as valid: the program reads it
 // from the environment and checks it.
 //
-// The tags are all that the program and the READMEs know of a setting: envconfig is
-// its variable, default its value where that is missing or empty, desc its
-// description. oneof are the words allowed, of which a bool is true for the second;
+// The tags are all that the program and docs/configuration.md know of a setting: envconfig
+// is its variable, default its value where that is missing or empty, unset what holds then
+// in words (one of the two), desc its description. oneof are the words allowed, of which a
+// bool is true for the second;
 // range is "lowest..highest" of a number or a duration; is names what else a text
 // has to be (the program's config.go has the list).
 type Config struct {
-	Agent        relay.AgentName `envconfig:"AGENT_NAME" is:"agent" desc:"this bot's name on the relay (required)"`
-	Role         string          `envconfig:"AGENT_ROLE" desc:"one paragraph on what the bot is for; the judge and the other agents read it"`
-	Capabilities []string        `envconfig:"AGENT_CAPABILITIES" desc:"comma list of what the bot can do, for the other agents"`
-	BotName      string          `envconfig:"BOT_NAME" is:"word" desc:"the bot's display name in Feishu"`
-	BotOpenID    relay.OpenID    `envconfig:"BOT_OPEN_ID" is:"id" desc:"the bot's own open_id"`
-	AppID        string          `envconfig:"FEISHU_APP_ID" is:"id" desc:"the bot's app; required if GATEWAY_ADDR is not loopback, else learned from the bot's first connection"`
-	AppSecret    Secret          `envconfig:"FEISHU_APP_SECRET" is:"word" desc:"needed by the connector; else optional"`
+	Agent        relay.AgentName `envconfig:"AGENT_NAME" is:"agent" unset:"required" desc:"this bot's name among the sidecars; unique, at most 64 bytes, without spaces, slashes, quotes or @"`
+	Role         string          `envconfig:"AGENT_ROLE" unset:"empty" desc:"one paragraph about what the bot is for; the judge and the other agents read it"`
+	Capabilities []string        `envconfig:"AGENT_CAPABILITIES" unset:"empty" desc:"what the bot can do, for the other agents"`
+	BotName      string          `envconfig:"BOT_NAME" is:"word" unset:"learned from Feishu" desc:"the bot's display name in Feishu"`
+	BotOpenID    relay.OpenID    `envconfig:"BOT_OPEN_ID" is:"id" unset:"learned from Feishu" desc:"the bot's open_id"`
+	AppID        string          `envconfig:"FEISHU_APP_ID" is:"id" unset:"learned from the bot's first connection" desc:"the id of the bot's app; required by CONNECTOR=true, and where GATEWAY_ADDR is not loopback"`
+	AppSecret    Secret          `envconfig:"FEISHU_APP_SECRET" is:"word" unset:"none: the gateway uses the bot's own tokens" desc:"the app's secret; required by CONNECTOR=true"`
 
 	// BaseURL is nil for https://open.feishu.cn.
-	BaseURL           *url.URL `envconfig:"FEISHU_BASE_URL" default:"https://open.feishu.cn" desc:"Feishu's API; https://open.larksuite.com for Lark"`
-	EncryptKey        Secret   `envconfig:"FEISHU_ENCRYPT_KEY" desc:"webhook mode: the app's Encrypt Key"`
-	VerificationToken Secret   `envconfig:"FEISHU_VERIFICATION_TOKEN" desc:"webhook mode: the app's Verification Token"`
+	BaseURL           *url.URL `envconfig:"FEISHU_BASE_URL" default:"https://open.feishu.cn" desc:"Feishu's API; for Lark https://open.larksuite.com"`
+	EncryptKey        Secret   `envconfig:"FEISHU_ENCRYPT_KEY" unset:"none" desc:"webhook mode: the app's Encrypt Key; this or FEISHU_VERIFICATION_TOKEN is required by BOT_WEBHOOK_URL"`
+	VerificationToken Secret   `envconfig:"FEISHU_VERIFICATION_TOKEN" unset:"none" desc:"webhook mode: the app's Verification Token"`
 
 	Gateway          GatewayConfig
-	WebhookAddr      string `envconfig:"WEBHOOK_ADDR" is:"address" desc:"where /webhook/event is served; default: GATEWAY_ADDR if that is loopback"`
-	BotWebhookURL    string `envconfig:"BOT_WEBHOOK_URL" is:"url" desc:"webhook mode: where the bot listens for Feishu's events"`
-	Connector        bool   `envconfig:"CONNECTOR" default:"false" desc:"the sidecar holds the Feishu connection itself, for a bot that knows no Feishu"`
-	InjectSenderType string `envconfig:"INJECT_SENDER_TYPE" default:"bot" oneof:"bot|app|user" desc:"sender_type of an injected Feishu event: bot, app or user"`
-	MentionAlways    bool   `envconfig:"INJECT_MENTION" default:"addressed" oneof:"addressed|always" desc:"when the injected event names this bot: addressed or always"`
+	WebhookAddr      string `envconfig:"WEBHOOK_ADDR" is:"address" unset:"GATEWAY_ADDR" desc:"webhook mode: where /webhook/event is served for Feishu; required where GATEWAY_ADDR is not loopback"`
+	BotWebhookURL    string `envconfig:"BOT_WEBHOOK_URL" is:"url" unset:"no webhook" desc:"webhook mode: where the bot listens for Feishu's events"`
+	Connector        bool   `envconfig:"CONNECTOR" default:"false" desc:"the sidecar holds the connection to Feishu itself, for a bot that does not speak Feishu"`
+	InjectSenderType string `envconfig:"INJECT_SENDER_TYPE" default:"bot" oneof:"bot|app|user" desc:"the sender_type of other bots' messages in the events that the gateway gives to the bot"`
+	MentionAlways    bool   `envconfig:"INJECT_MENTION" default:"addressed" oneof:"addressed|always" desc:"whether such an event mentions this bot: only where the message does (addressed), or always"`
 
-	ListenAddr string `envconfig:"LISTEN_ADDR" default:"127.0.0.1:8787" is:"port" desc:"local API, viewer, MCP, health, metrics"`
-	APIToken   Secret `envconfig:"API_TOKEN" desc:"bearer token; required when LISTEN_ADDR is not loopback, at least 16 characters beyond it"`
+	ListenAddr string `envconfig:"LISTEN_ADDR" default:"127.0.0.1:8787" is:"port" desc:"where the local API, the viewer, MCP, health and metrics are served"`
+	APIToken   Secret `envconfig:"API_TOKEN" unset:"none: every program of this host may call" desc:"bearer token of the local API and the viewer; required where LISTEN_ADDR is not loopback, then 16 characters or more"`
 
-	InjectURL       string        `envconfig:"INJECT_URL" is:"url" desc:"where inbound messages are posted; without it the bot reads /v1/stream"`
-	InjectSecret    Secret        `envconfig:"INJECT_SECRET" is:"secret" desc:"signs the posts to INJECT_URL, at least 16 characters: docs/api.md"`
-	InjectContext   int           `envconfig:"INJECT_CONTEXT" default:"0" range:"0..200" desc:"so many lines that the bot was not given stand before an injected text"`
-	FileMax         int           `envconfig:"FILE_MAX" default:"31457280" range:"1..104857600" desc:"the largest picture or file of a message, in bytes, that the local API hands out"`
-	DeliveryTimeout time.Duration `envconfig:"DELIVERY_TIMEOUT" default:"15m" range:"1s..168h" desc:"how long the bot may take to answer a message that it was given; then the message is undeliverable"`
+	InjectURL       string        `envconfig:"INJECT_URL" is:"url" unset:"none: the bot reads /v1/stream" desc:"where messages are posted to the bot"`
+	InjectSecret    Secret        `envconfig:"INJECT_SECRET" is:"secret" unset:"none: not signed" desc:"signs the posts to INJECT_URL; docs/api.md shows how to verify them"`
+	InjectContext   int           `envconfig:"INJECT_CONTEXT" default:"0" range:"0..200" desc:"put up to this many earlier messages that the bot was not given in front of a message"`
+	FileMax         int           `envconfig:"FILE_MAX" default:"31457280" range:"1..104857600" desc:"bytes of the largest picture or file of a message that the local API hands out; the default is 30 MiB"`
+	DeliveryTimeout time.Duration `envconfig:"DELIVERY_TIMEOUT" default:"15m" range:"1s..168h" desc:"how long the bot may take to answer a message that it was given; after that the message is undeliverable"`
 
-	Backend      string `envconfig:"RELAY_BACKEND" oneof:"file|redis" desc:"file or redis; default: redis if REDIS_URL is set, else file"`
-	RedisURL     Secret `envconfig:"REDIS_URL" is:"redis" desc:"redis://[user:password@]host:6379/0; TLS, Sentinel, Cluster: docs/redis.md"`
-	RelayChannel string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"Pub/Sub channel; the stream is <channel>:log"`
+	Backend      string `envconfig:"RELAY_BACKEND" oneof:"file|redis" unset:"redis where REDIS_URL is set, else file" desc:"where sidecars exchange messages: files in RELAY_DIR, or the Redis of REDIS_URL"`
+	RedisURL     Secret `envconfig:"REDIS_URL" is:"redis" unset:"none" desc:"the Redis: redis://[user:password@]host:6379/0, rediss:// with TLS; also Sentinel and Cluster: docs/redis.md"`
+	RelayChannel string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"name of the Pub/Sub channel on Redis; the stream is <channel>:log"`
 
-	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" is:"path" desc:"parent of the other folders; the default is shared with nanobot, for sidecars of one user"`
-	RelayDir      string `envconfig:"RELAY_DIR" is:"path" desc:"file queue and this agent's state; default: $DATA_DIR/relay"`
-	TranscriptDir string `envconfig:"TRANSCRIPT_DIR" is:"path" desc:"the groups' transcripts; default: $DATA_DIR/transcripts"`
+	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" is:"path" desc:"parent of the other folders; sidecars of one host share it, and nanobot uses the default as well"`
+	RelayDir      string `envconfig:"RELAY_DIR" is:"path" unset:"$DATA_DIR/relay" desc:"the queue on files, and what this sidecar keeps"`
+	TranscriptDir string `envconfig:"TRANSCRIPT_DIR" is:"path" unset:"$DATA_DIR/transcripts" desc:"the records of the groups"`
 
-	RelaySecret  Secret        `envconfig:"RELAY_SECRET" desc:"signs relay messages and mail; the same for all sidecars"`
-	MaxAge       time.Duration `envconfig:"RELAY_MAX_AGE" default:"10m" range:"1s..24h" desc:"older relayed messages reach the transcript, not the bot"`
-	UserMessages bool          `envconfig:"RELAY_USER_MESSAGES" default:"true" desc:"share users' messages for the transcript"`
-	OutboxSync   bool          `envconfig:"RELAY_FSYNC" default:"false" desc:"a send is accepted only when the disk has it: survives a power cut, costs milliseconds"`
-	DedupSize    int           `envconfig:"DEDUP_SIZE" default:"5000" range:"1..1000000" desc:"message ids remembered"`
+	RelaySecret  Secret        `envconfig:"RELAY_SECRET" unset:"none: not signed" desc:"signs what sidecars send each other; the same at all of them, 16 characters or more"`
+	MaxAge       time.Duration `envconfig:"RELAY_MAX_AGE" default:"10m" range:"1s..24h" desc:"a message that no channel to the bot could take for this long goes to the transcript only"`
+	UserMessages bool          `envconfig:"RELAY_USER_MESSAGES" default:"true" desc:"send what people say to the other sidecars, for their transcripts"`
+	OutboxSync   bool          `envconfig:"RELAY_FSYNC" default:"false" desc:"accept a message only when the disk has it: survives a power cut, and costs milliseconds for each message"`
+	DedupSize    int           `envconfig:"DEDUP_SIZE" default:"5000" range:"1..1000000" desc:"message ids that are remembered, so that no message is delivered twice"`
 
-	GroupsFile      string `envconfig:"GROUPS_FILE" is:"path" desc:"names, members and limits; default: $DATA_DIR/groups.json; optional"`
-	GroupPolicy     string `envconfig:"GROUP_POLICY" default:"auto" oneof:"auto|mention|open" desc:"auto, mention or open"`
-	MentionAll      bool   `envconfig:"MENTION_ALL" default:"false" desc:"@all addresses this bot"`
-	MembershipCheck string `envconfig:"MEMBERSHIP_CHECK" default:"auto" oneof:"auto|on|off" desc:"auto, on or off: hear only groups the bot is in"`
+	GroupsFile      string `envconfig:"GROUPS_FILE" is:"path" unset:"$DATA_DIR/groups.json" desc:"JSON file with names, members and limits of groups; optional, and read again when it changes"`
+	GroupPolicy     string `envconfig:"GROUP_POLICY" default:"auto" oneof:"auto|mention|open" desc:"which messages this bot gets: auto what the limits let pass, mention only those that name it; open differs from auto in POST /v1/decide only"`
+	MentionAll      bool   `envconfig:"MENTION_ALL" default:"false" desc:"a mention of everybody (@all) addresses this bot"`
+	MembershipCheck string `envconfig:"MEMBERSHIP_CHECK" default:"auto" oneof:"auto|on|off" desc:"relay only groups that the bot is in; auto: where Feishu or the groups file says which these are"`
 
 	Limits  policy.Limits
 	Steer   SteerConfig
@@ -96,37 +97,37 @@ type Config struct {
 
 // SteerConfig is what people in a group see and can change.
 type SteerConfig struct {
-	AnswerMode      string        `envconfig:"ANSWER_MODE" default:"all" oneof:"all|named|default|one" desc:"who gets a person's message: all bots, only those it names, else the default bot, else exactly one"`
-	Commands        []string      `envconfig:"STEER_COMMAND" default:"/relay,/中继" empty:"off" desc:"comma list of the words that begin a command in the group; empty or off: none"`
-	By              string        `envconfig:"STEER_BY" default:"members" desc:"who may change a group's settings there: members, admins, or a comma list of open_ids and union_ids"`
-	MaxDepth        int           `envconfig:"STEER_MAX_DEPTH" default:"10" range:"1..1000" desc:"the highest hard limit that can be set in the group"`
-	StopNotice      string        `envconfig:"STOP_NOTICE" default:"reaction" oneof:"off|reaction|text" desc:"how the group is shown that its bots were stopped: off, reaction or text"`
-	StopEmoji       string        `envconfig:"STOP_EMOJI" default:"CrossMark" is:"word" desc:"the reaction's emoji_type"`
-	StopNoticeJudge bool          `envconfig:"STOP_NOTICE_JUDGE" default:"false" desc:"also show, and release, what the judge stopped"`
+	AnswerMode      string        `envconfig:"ANSWER_MODE" default:"all" oneof:"all|named|default|one" desc:"who gets a person's message: all bots; only those it names (named); those, else default_bot of the group (default); those, else exactly one"`
+	Commands        []string      `envconfig:"STEER_COMMAND" default:"/relay,/中继" empty:"off" desc:"words that begin a command in a group; empty or off: no commands"`
+	By              string        `envconfig:"STEER_BY" default:"members" desc:"who may change a group's settings from the group: members, admins, or a comma list of open_ids and union_ids"`
+	MaxDepth        int           `envconfig:"STEER_MAX_DEPTH" default:"10" range:"1..1000" desc:"the highest hard limit that can be set from the group"`
+	StopNotice      string        `envconfig:"STOP_NOTICE" default:"reaction" oneof:"off|reaction|text" desc:"how a group is shown that its bots were stopped: a reaction or a reply (text) by one of the bots"`
+	StopEmoji       string        `envconfig:"STOP_EMOJI" default:"CrossMark" is:"word" desc:"the emoji_type of that reaction"`
+	StopNoticeJudge bool          `envconfig:"STOP_NOTICE_JUDGE" default:"false" desc:"show stops of the judge as well, and let people release them"`
 	ContinueWindow  time.Duration `envconfig:"CONTINUE_WINDOW" default:"1h" range:"1s..24h" desc:"how long after its stop a message can be released"`
-	Budget          int           `envconfig:"GROUP_BUDGET" default:"0" range:"0..1000000" desc:"bots' messages in a group within an hour, beyond which they stop; 0: no bound"`
+	Budget          int           `envconfig:"GROUP_BUDGET" default:"0" range:"0..1000000" desc:"how many messages the bots of a group may send within an hour before they are stopped; 0: no limit"`
 }
 
 // JudgeConfig is the LLM judge's; without a key the built-in rules answer.
 type JudgeConfig struct {
-	APIKey  Secret `envconfig:"OPENAI_API_KEY" desc:"the judge's; without it built-in rules answer"`
-	BaseURL string `envconfig:"OPENAI_BASE_URL" is:"url" desc:"an OpenAI-compatible endpoint"`
-	Model   string `envconfig:"OPENAI_MODEL" desc:"the judge's model"`
+	APIKey  Secret `envconfig:"OPENAI_API_KEY" unset:"none: built-in rules judge" desc:"the judge's key"`
+	BaseURL string `envconfig:"OPENAI_BASE_URL" is:"url" unset:"https://api.openai.com/v1" desc:"an OpenAI-compatible endpoint for the judge, with its version, such as https://host/v1"`
+	Model   string `envconfig:"OPENAI_MODEL" unset:"gpt-4o-mini" desc:"the judge's model"`
 }
 
 // GatewayConfig configures the gateway that a bot's own Feishu SDK is pointed at.
 // Without an address there is no gateway.
 type GatewayConfig struct {
-	Addr       string        `envconfig:"GATEWAY_ADDR" is:"address" desc:"where the bot's Feishu SDK is pointed at, such as 127.0.0.1:8788; default: off"`
-	TLS        string        `envconfig:"GATEWAY_TLS" default:"off" oneof:"off|auto|file" desc:"off, auto (own CA, written to $DATA_DIR/ca.pem) or file"`
-	CertFile   string        `envconfig:"GATEWAY_CERT_FILE" desc:"certificate for GATEWAY_TLS=file"`
-	KeyFile    string        `envconfig:"GATEWAY_KEY_FILE" desc:"its key"`
-	PublicURL  *url.URL      `envconfig:"GATEWAY_PUBLIC_URL" desc:"how the bot reaches the gateway: needed for a name with a dot; also for the WebSocket URL handed to it; default: as it asked"`
-	Allow      []string      `envconfig:"GATEWAY_CONNECT_ALLOW" is:"targets" desc:"comma list of host:port on this machine or its link that a bot may reach through the gateway as its proxy"`
-	Settle     time.Duration `envconfig:"GATEWAY_SETTLE" default:"1500ms" range:"0s..1m" desc:"the quiet after a streamed card's end sign"`
-	StreamLife time.Duration `envconfig:"GATEWAY_STREAM_LIFE" default:"10m" range:"0s..24h" desc:"how long a streamed card without an end sign is waited for"`
-	EditSettle time.Duration `envconfig:"GATEWAY_EDIT_SETTLE" default:"8s" range:"0s..10m" desc:"the quiet after an edit that has no end sign"`
-	Mentions   bool          `envconfig:"REWRITE_MENTIONS" default:"false" desc:"a plain @Name in what the bot sends to a group becomes a real mention"`
+	Addr       string        `envconfig:"GATEWAY_ADDR" is:"address" unset:"no gateway" desc:"where the gateway listens for the bot's Feishu SDK, such as 127.0.0.1:8788"`
+	TLS        string        `envconfig:"GATEWAY_TLS" default:"off" oneof:"off|auto|file" desc:"the gateway's certificate: off for plain HTTP, auto for one of an own CA (its certificate is $DATA_DIR/ca.pem), file for yours"`
+	CertFile   string        `envconfig:"GATEWAY_CERT_FILE" is:"path" unset:"none" desc:"the certificate (PEM); required by GATEWAY_TLS=file"`
+	KeyFile    string        `envconfig:"GATEWAY_KEY_FILE" is:"path" unset:"none" desc:"the key of GATEWAY_CERT_FILE (PEM); required by GATEWAY_TLS=file"`
+	PublicURL  *url.URL      `envconfig:"GATEWAY_PUBLIC_URL" unset:"the address that the bot used" desc:"the address by which the bot reaches the gateway; required where that is a name with a dot or a translated address"`
+	Allow      []string      `envconfig:"GATEWAY_CONNECT_ALLOW" is:"targets" unset:"none" desc:"addresses of this machine or its link that a bot which uses the gateway as its HTTP proxy may reach"`
+	Settle     time.Duration `envconfig:"GATEWAY_SETTLE" default:"1500ms" range:"0s..1m" desc:"a streamed card is final when it has not changed for this long after its end"`
+	StreamLife time.Duration `envconfig:"GATEWAY_STREAM_LIFE" default:"10m" range:"0s..24h" desc:"a streamed card without an end is relayed this long after streaming was last switched on"`
+	EditSettle time.Duration `envconfig:"GATEWAY_EDIT_SETTLE" default:"8s" range:"0s..10m" desc:"a message that the bot edits is final when it has not changed for this long"`
+	Mentions   bool          `envconfig:"REWRITE_MENTIONS" default:"false" desc:"turn a plain @Name in what the bot sends to a group into a real mention"`
 }
 
 // KnowsFeishu reports whether Feishu itself can be asked, or be listened to.

@@ -21,7 +21,7 @@ import (
 	"feishu-relay/internal/redistest"
 )
 
-var update = flag.Bool("update", false, "write the files that tests compare with: testdata/check and the READMEs' tables")
+var update = flag.Bool("update", false, "write the files that tests compare with: testdata and the tables of docs/configuration.md")
 
 // varying are the parts of the output that differ from run to run; the first
 // match replaces all.

@@ -170,7 +170,7 @@ func TestCheckDescribesEachOfTwoVariables(t *testing.T) {
 	setenv(t, "CONNECTOR", "true", "GATEWAY_ADDR", "127.0.0.1:0")
 	_, found := checked(t)
 	for _, f := range found["CONNECTOR, GATEWAY_ADDR"] {
-		if strings.Contains(f.Mend, "set CONNECTOR") || !strings.Contains(f.Mend, "; GATEWAY_ADDR: where the bot") {
+		if strings.Contains(f.Mend, "set CONNECTOR") || !strings.Contains(f.Mend, "; GATEWAY_ADDR: where the gateway") {
 			t.Errorf("the fix is %q beside %q", f.Mend, f.Detail)
 		}
 	}

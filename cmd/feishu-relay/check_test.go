@@ -135,7 +135,7 @@ func TestCheckNamesAllMistakes(t *testing.T) {
 	}
 	wants(t, found, "AGENT_NAME", statusFail, "required")
 	wants(t, found, "LOG_LEVEL", statusFail, "debug, info, warn")
-	wants(t, found, "DEDUP_SIZE", statusFail, "message ids remembered")
+	wants(t, found, "DEDUP_SIZE", statusFail, "message ids that are remembered")
 	wants(t, found, "FEISHU_APP_ID, FEISHU_APP_SECRET", statusFail, "")
 	wants(t, found, "REDIS_URL", statusFail, "redis://127.0.0.1:6379/0")
 	wants(t, found, "everything else", statusWarn, "check again")

@@ -25,21 +25,25 @@ import (
 )
 
 // config is the whole configuration. A field with an envconfig tag, at any depth, is
-// a setting: that line is all that a new one needs, and `go test -run Readme -update
-// ./cmd/feishu-relay` writes it into the READMEs.
+// a setting: that line and its name in a table of docs/configuration.md are all that a new
+// one needs; `go test ./cmd/feishu-relay -run Variables -update` writes the rest of the row.
 type config struct {
 	sidecar.Config
-	LogLevel  slog.Level `envconfig:"LOG_LEVEL" default:"info" desc:"debug, info, warn or error"`
-	LogFormat string     `envconfig:"LOG_FORMAT" default:"auto" oneof:"auto|console|json|text" desc:"console (for people, one line each), json, text (logfmt), or auto: console on a terminal, else json"`
+	LogLevel  slog.Level `envconfig:"LOG_LEVEL" default:"info" desc:"the least important messages that are logged"`
+	LogFormat string     `envconfig:"LOG_FORMAT" default:"auto" oneof:"auto|console|json|text" desc:"console for people, json or text (logfmt) for programs; auto: console on a terminal, else json"`
 }
 
 // setting is one variable of the environment and the field that it sets;
 // [sidecar.Config] explains the tags.
 type setting struct {
-	name, def, desc string
-	tag             reflect.StructTag
-	field           reflect.Value
+	name, def, unset, desc string
+	tag                    reflect.StructTag
+	field                  reflect.Value
 }
+
+// initial is the value that holds where the variable is missing, in words where it
+// depends on something else.
+func (s setting) initial() string { return cmp.Or(s.def, s.unset) }
 
 // variables are the settings of a configuration that nobody reads.
 func variables() []setting { return settings(reflect.ValueOf(&config{}).Elem()) }
@@ -48,7 +52,7 @@ func settings(v reflect.Value) (out []setting) {
 	for f := range v.Type().Fields() {
 		field, tag := v.FieldByIndex(f.Index), f.Tag
 		if name, ok := tag.Lookup("envconfig"); ok {
-			out = append(out, setting{name, tag.Get("default"), tag.Get("desc"), tag, field})
+			out = append(out, setting{name, tag.Get("default"), tag.Get("unset"), tag.Get("desc"), tag, field})
 		} else if field.Kind() == reflect.Struct {
 			out = append(out, settings(field)...)
 		}

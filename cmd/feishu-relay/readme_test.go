@@ -67,45 +67,6 @@ func (p page) code() []string {
 	return append(out, codeSpan.FindAllString(fence.ReplaceAllString(p.text, ""), -1)...)
 }
 
-// environmentRows are the rows of the READMEs' table of variables.
-var environmentRows = regexp.MustCompile("(?m)(?:^\\| `[A-Z_]+` \\|.*\n)+")
-
-// The READMEs list every variable with its default, in the order of the fields. With
-// -update the rows are written from the tags; those of README.zh.md keep their
-// description, which is translated by hand.
-func TestReadmeListsTheEnvironment(t *testing.T) {
-	for _, name := range []string{"README.md", "README.zh.md"} {
-		text := read(t, name).text
-		translated := map[string]string{}
-		if name != "README.md" {
-			for row := range strings.Lines(environmentRows.FindString(text)) {
-				cells := strings.SplitN(strings.TrimSuffix(row, " |\n"), " | ", 3)
-				translated[strings.Trim(cells[0], "| `")] = cells[2]
-			}
-		}
-		var rows strings.Builder
-		for _, v := range variables() {
-			def := "–"
-			if v.def != "" {
-				def = "`" + v.def + "`"
-			}
-			desc := translated[v.name]
-			if desc == "" {
-				desc = v.desc
-			}
-			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", v.name, def, desc)
-		}
-		want := environmentRows.ReplaceAllLiteralString(text, rows.String())
-		if *update {
-			if err := os.WriteFile(filepath.Join(root, name), []byte(want), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		} else if diff := cmp.Diff(want, text); diff != "" {
-			t.Errorf("the table of %s, which -update writes (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^(#+) (.*)$`)

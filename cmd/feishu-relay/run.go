@@ -57,11 +57,11 @@ func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) er
 // printEnvironment lists the variables with their descriptions.
 func printEnvironment(w io.Writer) {
 	for _, v := range variables() {
-		text := v.desc
-		if v.def != "" {
-			text += " (default " + v.def + ")"
+		initial := "default " + v.initial()
+		if v.unset == "required" {
+			initial = v.unset
 		}
-		fmt.Fprintf(w, "  %-24s %s\n", v.name, text)
+		fmt.Fprintf(w, "  %-24s %s (%s)\n", v.name, v.desc, initial)
 	}
 }
 
