@@ -174,17 +174,18 @@ func TestTaskComesBackIntoTheConversation(t *testing.T) {
 		for _, step := range []string{"claimed", "noted", "inject", "delivered", "settling"} {
 			t.Run(backend+"/killed at "+step, func(t *testing.T) {
 				t.Parallel()
-				handOver(t, backend, step)
+				redis := ""
+				if backend == "redis" {
+					redis = redistest.Start(t).URL()
+				}
+				handOver(t, redis, step)
 			})
 		}
 	}
 }
 
-func handOver(t *testing.T, backend, step string) {
-	redis := ""
-	if backend == "redis" {
-		redis = redistest.Start(t).URL()
-	}
+// handOver is that; redis is a URL or "".
+func handOver(t *testing.T, redis, step string) {
 	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Researcher"}, feishusim.App{Name: "Coder"})
 	a := n.start(n.withMailbox(n.config("researcher"), redis))
 	researcher := "http://" + a.Addr().String()

@@ -69,8 +69,17 @@ func TestSentinel(t *testing.T) {
 }
 
 func TestUnixSocket(t *testing.T) {
-	srv := redistest.StartUnix(t)
-	passes(t, srv.URL(), rawClient(t, srv.URL()))
+	srv := redistest.StartUnix(t, "--requirepass", "pw")
+	url := "unix://:pw@" + srv.Addr()
+	passes(t, url, rawClient(t, url))
+}
+
+// The user of docs/redis.md may do all that is needed, and needs nothing else.
+func TestUserInTheDocs(t *testing.T) {
+	t.Parallel()
+	srv := redistest.StartRestricted(t, "../../docs/redis.md")
+	passes(t, srv.RestrictedURL(), rawClient(t, srv.URL()))
+	srv.Refused(t)
 }
 
 func TestPasswordAndDatabase(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"feishu-relay/internal/redistest"
 	"feishu-relay/relay"
 )
@@ -51,10 +53,17 @@ func TestSentinel(t *testing.T) {
 }
 
 func TestUnixSocket(t *testing.T) {
-	srv := redistest.StartUnix(t)
-	q := open(t, srv.URL(), "a", t.TempDir(), nil)
+	srv := redistest.StartUnix(t, "--requirepass", "pw")
+	url := "unix://:pw@" + srv.Addr()
+	opts, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := redis.NewClient(opts)
+	defer raw.Close()
+	q := open(t, url, "a", t.TempDir(), nil)
 	passes(t, q, func(line []byte) {
-		if err := rawClient(t, srv).Publish(t.Context(), testChannel, line).Err(); err != nil {
+		if err := raw.Publish(t.Context(), testChannel, line).Err(); err != nil {
 			t.Fatal(err)
 		}
 	})
