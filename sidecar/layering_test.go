@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 	"internal/weborigin":   {},
 	"internal/bench":       {},
 	"internal/attempts":    {},
-	"internal/demo":        {"relay", "transcript", "internal/redistest", "internal/feishusim", "internal/loopback", "internal/wait"},
+	"internal/demo":        {"relay", "transcript", "outcome", "internal/redistest", "internal/feishusim", "internal/loopback", "internal/wait"},
 	"sidecar":              {"*"},
 	"cmd/feishu-relay":     {"*"},
 }

@@ -216,7 +216,7 @@ func (b *board) observe(agent string, e event) error {
 				f.stopped = seen.Reason
 			}
 			if seen.Sender == agent && b.steered.shown && seen.Reason != relay.Continue {
-				b.out.note(fmt.Sprintf("%s is not given what you said: %s", b.nameOf(agent), seen.Reason))
+				b.out.note(b.out.say("%s is not given what you said: %s", "你的话没有给 %s：%s", b.nameOf(agent), seen.Reason))
 			}
 		case "notice":
 			b.steer(agent, &seen)
@@ -321,16 +321,15 @@ func (b *board) showFates(m *message) (all bool) {
 }
 
 // note prints a line of the narrator's between the messages.
-func (b *board) note(format string, args ...any) {
+func (b *board) note(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.out.note(fmt.Sprintf(format, args...))
+	b.out.note(text)
 }
 
 // What mail is called, and where it stands, in the demo's lines.
 const (
 	mailbox     = "mailbox"
-	privateChat = "私聊"
 	taskKind    = "task"
 	messageKind = "message"
 )
@@ -353,7 +352,7 @@ func mailID(from, to, text string) relay.MessageID {
 
 // mail notes that an agent is about to send another one a direct message.
 func (b *board) mail(kind string, from, to *character, text string) *message {
-	m := &message{id: mailID(from.agent, to.agent, text), ts: relay.MillisOf(time.Now()), group: mailbox, sender: from.agent,
+	m := &message{id: mailID(from.agent, to.agent, text), ts: relay.MillisOf(time.Now()), group: b.out.word(mailbox), sender: from.agent,
 		name: from.name, text: text, kind: kind, to: []string{to.agent}}
 	b.add(m)
 	return m
@@ -377,7 +376,7 @@ func (b *board) waiting(m *message) { b.do(func() { m.waits = true }) }
 func (b *board) gave(id string) {
 	b.do(func() {
 		b.jobs = append(b.jobs, &job{id, "pending"})
-		b.out.note(fmt.Sprintf("task %d is pending", len(b.jobs)))
+		b.noteTask(len(b.jobs))
 	})
 }
 
@@ -385,8 +384,13 @@ func (b *board) gave(id string) {
 func (b *board) moved(n int, state string) {
 	b.do(func() {
 		b.jobs[n-1].state = state
-		b.out.note(fmt.Sprintf("task %d is %s", n, state))
+		b.noteTask(n)
 	})
+}
+
+// noteTask prints the state of the n-th task. b.mu is held.
+func (b *board) noteTask(n int) {
+	b.out.note(b.out.say("task %d is %s", "任务 %d：%s", n, b.out.word(b.jobs[n-1].state)))
 }
 
 // job is the id of the n-th task.
@@ -502,15 +506,15 @@ func (b *board) released(agent string, id relay.MessageID) {
 		return
 	}
 	f.awaited, f.stopped = false, ""
-	f.decided, f.depth, f.tier, f.reason = true, 1, "released", "a person let it go on"
-	b.out.note(fmt.Sprintf("%s is given what had stopped: %s", b.nameOf(agent), excerpt(m.text)))
+	f.decided, f.depth, f.tier, f.reason = true, 1, "released", b.out.say("a person let it go on", "有人让它继续")
+	b.out.note(b.out.say("%s is given what had stopped: %s", "先前拦下的现在给了 %s：%s", b.nameOf(agent), excerpt(m.text)))
 }
 
 // reacted notes that somebody put an emoji on a message.
 func (b *board) reacted(who, emoji, text string) {
 	b.do(func() {
 		if b.steered.shown {
-			b.out.note(fmt.Sprintf("%s puts the reaction %s on: %s", who, emoji, excerpt(text)))
+			b.out.note(b.out.say("%s puts the reaction %s on: %s", "%s 加了表情 %s：%s", who, emoji, excerpt(text)))
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func mailBoard(w io.Writer) *board {
-	b := newBoard(&printer{w: w}, mailCast, nil)
+	b := newBoard(&printer{w: w}, language{}.mailCast(), nil)
 	b.exact = true
 	return b
 }
@@ -15,7 +15,7 @@ func mailBoard(w io.Writer) *board {
 // TestTallyOfMail has mail that arrives, twice, and never, and one that is refused.
 func TestTallyOfMail(t *testing.T) {
 	b := mailBoard(io.Discard)
-	from, to := &mailCast[0], &mailCast[1]
+	from, to := &b.cast[0], &b.cast[1]
 	arrives := func(text string) {
 		b.arrived(to.agent, mailID(from.agent, to.agent, text), text, betweenAgents)()
 	}
@@ -31,7 +31,7 @@ func TestTallyOfMail(t *testing.T) {
 	if !b.quiet() {
 		t.Error("quiet: got false, want true")
 	}
-	if diff := b.compare(0, []outcome{{from.agent, "task " + betweenAgents + " delivered"}, {from.agent, "message RATE_LIMITED"}}); diff != "" {
+	if diff := b.compare(0, []result{{from.agent, "task " + betweenAgents + " delivered"}, {from.agent, "message RATE_LIMITED"}}); diff != "" {
 		t.Error(diff)
 	}
 	b.mail(messageKind, from, to, "twice")
@@ -58,9 +58,9 @@ func TestTallyOfMail(t *testing.T) {
 func TestMailThatWaitsHoldsUpNothing(t *testing.T) {
 	var out strings.Builder
 	b := mailBoard(&out)
-	from, to := &mailCast[0], &mailCast[1]
+	from, to := &b.cast[0], &b.cast[1]
 	m := b.mail(taskKind, from, to, "first")
-	b.add(&message{id: "om_1", group: privateChat, name: from.name, sender: from.agent, text: "second", to: []string{}})
+	b.add(&message{id: "om_1", group: "private", name: from.name, sender: from.agent, text: "second", to: []string{}})
 	if strings.Contains(out.String(), "second") {
 		t.Errorf("shown before the fate of the first is known: %s", &out)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func testBoard() *board {
-	b := newBoard(&printer{w: io.Discard}, cast, chats)
+	b := newBoard(&printer{w: io.Discard}, language{}.cast(), language{}.groups())
 	b.exact = true
 	return b
 }
@@ -34,9 +34,9 @@ const threshold1 = `,"decision":{"allow":true,"tier":"threshold","reason":"r","d
 // TestTallyFindsWhatIsWrong has one message with each fault.
 func TestTallyFindsWhatIsWrong(t *testing.T) {
 	b := testBoard()
-	b.post("", userName, devGroup, "hello") // is nobody's to deliver
+	b.post("", "user", devGroup, "hello") // is nobody's to deliver
 
-	fine := b.post("agent_plan", "小策", devGroup, "fine")
+	fine := b.post("agent_plan", "Planner", devGroup, "fine")
 	b.seen(t, "agent_code", "decision", fine.id, threshold1)
 	b.seen(t, "agent_code", "delivery", fine.id, "")
 	b.received("agent_code", fine.id, fine.text)()
@@ -46,14 +46,14 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 		t.Error("quiet: got false, want true")
 	}
 
-	again := b.post("agent_plan", "小策", devGroup, "again")
+	again := b.post("agent_plan", "Planner", devGroup, "again")
 	b.seen(t, "agent_code", "delivery", again.id, "")
 	b.received("agent_code", again.id, again.text)()
 	b.received("agent_code", again.id, again.text)()
 	b.seen(t, "agent_review", "stop", again.id, `,"reason":"max_depth"`)
 	b.received("agent_review", again.id, again.text)() // stopped and delivered
 
-	lost := b.post("agent_code", "BotB", devGroup, "lost")
+	lost := b.post("agent_code", "Coder", devGroup, "lost")
 	b.seen(t, "agent_plan", "delivery", lost.id, "") // says the sidecar; not the bot
 	b.seen(t, "agent_review", "stop", lost.id, `,"reason":"duplicate"`)
 	if b.quiet() {
@@ -69,7 +69,7 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 func TestReleasedIsNotDoubled(t *testing.T) {
 	b := testBoard()
 	b.steered.shown = true
-	m := b.post("agent_plan", "小策", devGroup, "go on")
+	m := b.post("agent_plan", "Planner", devGroup, "go on")
 	b.seen(t, "agent_review", "stop", m.id, `,"reason":"not_for_me"`)
 	b.seen(t, "agent_code", "stop", m.id, `,"reason":"max_depth"`)
 	b.received("agent_code", m.id, m.text)() // before its sidecar's events are read
@@ -108,20 +108,20 @@ func TestTranscriptIsReadWhole(t *testing.T) {
 func TestCompareNamesTheDifference(t *testing.T) {
 	b := testBoard()
 	from := b.said()
-	m := b.post("agent_plan", "小策", devGroup, "x")
+	m := b.post("agent_plan", "Planner", devGroup, "x")
 	b.seen(t, "agent_code", "decision", m.id, threshold1)
 	b.seen(t, "agent_code", "delivery", m.id, "")
 	b.received("agent_code", m.id, m.text)()
 	b.seen(t, "agent_review", "stop", m.id, `,"reason":"not_a_member"`)
-	right := outcome{"agent_plan", passed + "; " + notThere}
+	right := result{"agent_plan", passed + "; " + notThere}
 	for _, tt := range []struct {
 		name string
-		want []outcome
+		want []result
 		diff string
 	}{
-		{"as expected", []outcome{right}, ""},
-		{"another fate", []outcome{{"agent_plan", passed + "; " + passed}}, "message 1 of 小策"},
-		{"one is missing", []outcome{right, right}, "did not say"},
+		{"as expected", []result{right}, ""},
+		{"another fate", []result{{"agent_plan", passed + "; " + passed}}, "message 1 of Planner"},
+		{"one is missing", []result{right, right}, "did not say"},
 		{"one too many", nil, "more than expected"},
 	} {
 		got := b.compare(from, tt.want)
@@ -133,8 +133,8 @@ func TestCompareNamesTheDifference(t *testing.T) {
 
 func TestCompareTranscript(t *testing.T) {
 	b := testBoard()
-	user := b.post("", userName, pairGroup, "x").id
-	bot := b.post("agent_plan", "小策", pairGroup, "y").id
+	user := b.post("", "user", pairGroup, "x").id
+	bot := b.post("agent_plan", "Planner", pairGroup, "y").id
 	whole := []entry{{user, "user", "x"}, {bot, "assistant", "y"}}
 	for _, tt := range []struct {
 		name, agent string
@@ -160,11 +160,11 @@ func TestCompareTranscript(t *testing.T) {
 // TestShowKeepsMessagesTogether has the second message come to its end first.
 func TestShowKeepsMessagesTogether(t *testing.T) {
 	var out strings.Builder
-	b := newBoard(&printer{w: &out}, cast, chats)
-	first := b.post("agent_plan", "小策", devGroup, "first")
-	second := b.post("agent_code", "BotB", devGroup, "second")
+	b := newBoard(&printer{w: &out}, language{}.cast(), language{}.groups())
+	first := b.post("agent_plan", "Planner", devGroup, "first")
+	second := b.post("agent_code", "Coder", devGroup, "second")
 	for _, id := range []relay.MessageID{second.id, first.id} {
-		for _, c := range cast {
+		for _, c := range b.cast {
 			b.seen(t, c.agent, "stop", id, `,"reason":"judge_no"`)
 		}
 	}
@@ -181,10 +181,10 @@ func TestShowKeepsMessagesTogether(t *testing.T) {
 // TestCardsAreShownAsTheyGrow has a sidecar that is faster than the group, too.
 func TestCardsAreShownAsTheyGrow(t *testing.T) {
 	var out strings.Builder
-	b := newBoard(&printer{w: &out}, sdkCast, map[relay.ChatID]group{pairGroup: chats[pairGroup]})
+	b := newBoard(&printer{w: &out}, language{}.sdkCast(), map[relay.ChatID]group{pairGroup: language{}.groups()[pairGroup]})
 	b.seen(t, "agent_a", "delivery", "om_card", "")
 	b.received("agent_a", "om_card", "one\ntwo")()
-	b.add(&message{id: "om_card", chat: pairGroup, sender: "agent_b", name: "BotB", text: thinking, drafts: []string{thinking}, streaming: true})
+	b.add(&message{id: "om_card", chat: pairGroup, sender: "agent_b", name: "Coder", text: "Thinking…", drafts: []string{"Thinking…"}, streaming: true})
 	b.rewrite("om_other", "not said here", false)
 	b.rewrite("om_card", "one", true)
 	b.rewrite("om_card", "one\ntwo", true)
@@ -207,9 +207,9 @@ func TestCardsAreShownAsTheyGrow(t *testing.T) {
 
 // TestWhatBotsWereGiven has a user's message that Feishu gives to both bots.
 func TestWhatBotsWereGiven(t *testing.T) {
-	b := newBoard(&printer{w: io.Discard}, sdkCast, map[relay.ChatID]group{pairGroup: chats[pairGroup]})
+	b := newBoard(&printer{w: io.Discard}, language{}.sdkCast(), map[relay.ChatID]group{pairGroup: language{}.groups()[pairGroup]})
 	b.exact = true
-	b.add(&message{id: "om_1", chat: pairGroup, name: userName, text: "hello", given: []string{"agent_a", "agent_b"}})
+	b.add(&message{id: "om_1", chat: pairGroup, name: "user", text: "hello", given: []string{"agent_a", "agent_b"}})
 	b.received("agent_a", "om_1", "hello")()
 	if got := b.tally(); got.lost != 1 || b.quiet() {
 		t.Errorf("before the second has it: got %s", got)
@@ -237,7 +237,7 @@ func TestWhatBotsWereGiven(t *testing.T) {
 
 func TestMentioning(t *testing.T) {
 	names := map[string]string{"ou_a": "BotA", "ou_b": "BotB"}
-	if got, want := mentioning("@BotB 谢谢, @BotC", names, "<at id=%s></at>"), "<at id=ou_b></at> 谢谢, @BotC"; got != want {
+	if got, want := mentioning("@BotB thanks, @BotC", names, "<at id=%s></at>"), "<at id=ou_b></at> thanks, @BotC"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -279,29 +279,30 @@ func TestEventsAreParsed(t *testing.T) {
 
 // TestCastAnswers has who speaks to whom, as the scenes rely on it.
 func TestCastAnswers(t *testing.T) {
+	cast := language{}.cast()
 	plan, coder, review := &cast[0], &cast[1], &cast[2]
 	for _, tt := range []struct {
 		who        *character
 		text, want string
 	}{
-		{plan, "@小策 帮我写个排序函数。", "@BotB 请接手：帮我写个排序函数，写好后发给我。"},
-		{coder, "@小策 帮我写个排序函数", ""},
-		{plan, "@BotB write it", ""},
-		{plan, "nobody is named", "@BotB 请接手：nobody is named，写好后发给我。"},
+		{plan, "@Planner write a test.", "@Coder please do this and send it to me: write a test."},
+		{coder, "@Planner write a test", ""},
+		{plan, "@Coder write it", ""},
+		{plan, "nobody is named", "@Coder please do this and send it to me: nobody is named."},
 		{coder, "nobody is named", ""},
-		{review, "Everyone: ready?", "都行，别忘了测边界情况。"},
+		{review, "Everyone: ready?", "Any of them. Test the empty slice."},
 	} {
 		if got := tt.who.answerUser(tt.text, tt.who.agent == cast[0].agent); got != tt.want {
 			t.Errorf("%s hears %q: got %q, want %q", tt.who.name, tt.text, got, tt.want)
 		}
 	}
-	said := coder.answerBot("小策", "@BotB 谢谢你，辛苦了！")
+	said := coder.answerBot("Planner", "@Coder thank you very much!")
 	for range 3 { // they would go on
-		if said = plan.answerBot("BotB", said); said != "@BotB 好的，谢谢！" {
-			t.Fatalf("小策 says %q", said)
+		if said = plan.answerBot("Coder", said); said != "@Coder thank you!" {
+			t.Fatalf("Planner says %q", said)
 		}
-		if said = coder.answerBot("小策", said); said != "@小策 不客气！" {
-			t.Fatalf("BotB says %q", said)
+		if said = coder.answerBot("Planner", said); said != "@Planner you are welcome!" {
+			t.Fatalf("Coder says %q", said)
 		}
 	}
 }
@@ -311,10 +312,10 @@ func TestGroupsFileHasTheCast(t *testing.T) {
 		Agents map[string]struct{ Name string }
 		Groups map[relay.ChatID]struct{ Members []string }
 	}
-	if err := json.Unmarshal(groupsFile(), &file); err != nil {
+	if err := json.Unmarshal(groupsFile(language{}.cast(), language{}.groups()), &file); err != nil {
 		t.Fatal(err)
 	}
-	if len(file.Agents) != 3 || file.Agents["agent_plan"].Name != "小策" ||
+	if len(file.Agents) != 3 || file.Agents["agent_plan"].Name != "Planner" ||
 		len(file.Groups[devGroup].Members) != 3 || len(file.Groups[pairGroup].Members) != 2 {
 		t.Errorf("groups file: got %+v", file)
 	}

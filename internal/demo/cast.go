@@ -24,7 +24,6 @@ type character struct {
 type line struct{ hears, says string }
 
 const (
-	userName   = "user"
 	userOpenID = "ou_demo_user"
 	everybody  = "大家 everyone @all"
 	talk       = "讨论 discuss"
@@ -35,49 +34,55 @@ const (
 	code       = "```"
 )
 
-// cast is who plays, in the order in which they are shown.
-var cast = []character{
-	{
-		agent: "agent_plan", name: "小策", openID: "ou_demo_plan", role: "plans the work, hands it to others, reports to people",
-		asked: []line{
-			{everybody, "我建议先用现成的，够用了。"},
-			{talk, "@BotB 快排还是归并，你怎么看？"},
-			{thanks, "@BotB 谢谢你，辛苦了！"},
-			{greeting, "你好！有什么要做的，交给我就行。"},
-			{"", "@BotB 请接手：{task}，写好后发给我。"},
+// sorted is what a coder writes.
+const sorted = "```go\nfunc Sort(s []int) { slices.Sort(s) }\n```"
+
+// cast is who plays in the first act, in the order in which they are shown.
+func (l language) cast() []character {
+	return []character{
+		{
+			agent: "agent_plan", name: l.say("Planner", "小策"), openID: "ou_demo_plan",
+			role: "plans the work, hands it to others, reports to people",
+			asked: []line{
+				{everybody, l.say("Use the one in the library. It is good enough.", "我建议先用现成的，够用了。")},
+				{talk, l.say("@Coder quicksort or merge sort, what do you think?", "@小码 快排还是归并，你怎么看？")},
+				{thanks, l.say("@Coder thank you very much!", "@小码 谢谢你，辛苦了！")},
+				{greeting, l.say("Hello! Give me something to do.", "你好！有什么要做的，交给我就行。")},
+				{"", l.say("@Coder please do this and send it to me: {task}.", "@小码 请接手：{task}，写好后发给我。")},
+			},
+			told: []line{
+				{code, l.say("It is done. The code is above.", "做好了，代码在上面，请查收。")},
+				{courtesy, l.say("@{sender} thank you!", "@{sender} 好的，谢谢！")},
+				{question, l.say("@{sender} ten million. Is there memory for two copies?", "@{sender} 一千万条。内存放得下两份吗？")},
+				{"", l.say("@{sender} noted, it is in the plan.", "@{sender} 收到，我记进计划里。")},
+			},
 		},
-		told: []line{
-			{code, "做好了，代码在上面，请查收。"},
-			{courtesy, "@{sender} 好的，谢谢！"},
-			{question, "@{sender} 一千万条。内存放得下两份吗？"},
-			{"", "@{sender} 收到，我记进计划里。"},
+		{
+			agent: "agent_code", name: l.say("Coder", "小码"), openID: "ou_demo_code", role: "writes and tests code",
+			asked: []line{
+				{everybody, l.say("The simplest one that works.", "能用的里面挑最简单的。")},
+				{thanks, l.say("You are welcome!", "不客气！")},
+				{"", sorted},
+			},
+			told: []line{
+				{courtesy, l.say("@{sender} you are welcome!", "@{sender} 不客气！")},
+				{question, l.say("@{sender} one question first: how many items are there?", "@{sender} 先问一句：数据有多少条？")},
+				{"", l.say("@{sender} done, the tests pass:\n", "@{sender} 写好了，测试通过：\n") + sorted},
+			},
 		},
-	},
-	{
-		agent: "agent_code", name: "BotB", openID: "ou_demo_code", role: "writes and tests code",
-		asked: []line{
-			{everybody, "The simplest thing that works, I'd say."},
-			{thanks, "不客气！"},
-			{"", "```go\nfunc Sort(s []int) { slices.Sort(s) }\n```"},
+		{
+			agent: "agent_review", name: l.say("Reviewer", "小审"), openID: "ou_demo_review", role: "reviews and tests what others wrote",
+			asked: []line{
+				{everybody, l.say("Any of them. Test the empty slice.", "都行，别忘了测边界情况。")},
+				{thanks, l.say("You are welcome!", "不客气！")},
+				{"", l.say("I read it: it is correct. Please add a test of the empty slice.", "看过了：没有问题，请补一个空切片的测试。")},
+			},
+			told: []line{
+				{courtesy, l.say("@{sender} you are welcome!", "@{sender} 不客气！")},
+				{"", l.say("@{sender} I read it: please add a test of the empty slice.", "@{sender} 看过了：请补一个空切片的测试。")},
+			},
 		},
-		told: []line{
-			{courtesy, "@{sender} 不客气！"},
-			{question, "@{sender} 先问一句：数据有多少条？"},
-			{"", "@{sender} 写好了，测试通过：\n```go\nfunc Sort(s []int) { slices.Sort(s) }\n```"},
-		},
-	},
-	{
-		agent: "agent_review", name: "小审", openID: "ou_demo_review", role: "reviews and tests what others wrote",
-		asked: []line{
-			{everybody, "都行，别忘了测边界情况。"},
-			{thanks, "不客气！"},
-			{"", "看过了：没有问题，请补一个空切片的测试。"},
-		},
-		told: []line{
-			{courtesy, "@{sender} 不客气！"},
-			{"", "@{sender} 看过了：请补一个空切片的测试。"},
-		},
-	},
+	}
 }
 
 // The groups: everybody is in the first, the reviewer is not in the second.
@@ -92,13 +97,23 @@ type group struct {
 	members []string
 }
 
-var chats = map[relay.ChatID]group{
-	devGroup:  {"研发群", []string{"agent_plan", "agent_code", "agent_review"}},
-	pairGroup: {"双人群", []string{"agent_plan", "agent_code"}},
+func (l language) groups() map[relay.ChatID]group {
+	return map[relay.ChatID]group{
+		devGroup:  {l.say("Dev", "研发群"), []string{"agent_plan", "agent_code", "agent_review"}},
+		pairGroup: {l.say("Pair", "双人群"), []string{"agent_plan", "agent_code"}},
+	}
 }
 
+// names are those of the cast, in both languages.
+var names = func() (all []string) {
+	for _, c := range slices.Concat(language{}.cast(), language{chinese: true}.cast()) {
+		all = append(all, c.name)
+	}
+	return all
+}()
+
 // groupsFile is the GROUPS_FILE of the sidecars.
-func groupsFile() []byte {
+func groupsFile(cast []character, chats map[relay.ChatID]group) []byte {
 	agents, groups := map[string]any{}, map[relay.ChatID]any{}
 	for _, c := range cast {
 		agents[c.agent] = map[string]any{"name": c.name, "feishu_open_id": c.openID, "type": "bot", "description": c.role}
@@ -119,7 +134,7 @@ func (c *character) answerUser(text string, first bool) string {
 	if !has(text, everybody) && !strings.Contains(text, "@"+c.name) && (!first || namesSomebody(text)) {
 		return ""
 	}
-	return pick(c.asked, userName, text)
+	return pick(c.asked, "", text)
 }
 
 // answerBot is what the character says to a bot that addresses it, or "".
@@ -128,7 +143,7 @@ func (c *character) answerBot(sender, text string) string {
 }
 
 func namesSomebody(text string) bool {
-	return slices.ContainsFunc(cast, func(c character) bool { return strings.Contains(text, "@"+c.name) })
+	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(text, "@"+name) })
 }
 
 func pick(lines []line, sender, text string) string {
@@ -150,8 +165,8 @@ const maxTask = 200
 
 // task is text without the names in it: handed on, they would address again.
 func task(text string) string {
-	for _, c := range cast {
-		text = strings.ReplaceAll(text, "@"+c.name, "")
+	for _, name := range names {
+		text = strings.ReplaceAll(text, "@"+name, "")
 	}
 	runes := []rune(strings.TrimRight(strings.Join(strings.Fields(text), " "), "。.!！"))
 	return string(runes[:min(maxTask, len(runes))])

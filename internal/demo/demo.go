@@ -84,6 +84,9 @@ type Options struct {
 	Prompt  string    // written before each line is read, with Chat
 	Output  io.Writer // nil: nowhere
 	Color   bool
+	Chinese bool   // speak Chinese; else English
+	Listen  string // host:port of the page, with Chat or View; "": one that the system chooses
+	Token   string // API_TOKEN of the sidecar that serves it; needed where Listen is not loopback
 }
 
 // Run shows the demo and checks it. It returns when everything it started has
@@ -160,7 +163,7 @@ func newStage(o Options) (_ *stage, err error) {
 			return nil, fmt.Errorf("find this program: %w", err)
 		}
 	}
-	s := &stage{Options: o, out: &printer{w: o.Output, color: o.Color}}
+	s := &stage{Options: o, out: &printer{language: language{o.Chinese}, w: o.Output, color: o.Color}}
 	s.dir, err = os.MkdirTemp("", "feishu-relay-demo-")
 	return s, wrap(err, "make a folder")
 }
@@ -231,7 +234,7 @@ func (s *stage) finish(err error) error {
 		err = errors.Join(err, fmt.Errorf("remove the folder: %w", e))
 	}
 	if err == nil {
-		s.out.plain("OK: " + s.board.tally().String())
+		s.out.plain("OK: " + s.board.tally().text(s.out.language))
 	}
 	return err
 }
@@ -251,7 +254,7 @@ func (s *stage) play(ctx context.Context, a act) {
 	s.check(ctx)
 	if s.View {
 		s.viewed = true
-		s.out.note("watch it in a browser: " + s.sidecars[0].url() + "/ — Ctrl-C ends it")
+		s.watchIt(s.out.say(" — Ctrl-C ends it", " — 按 Ctrl-C 结束"))
 		<-ctx.Done()
 	}
 }
@@ -273,21 +276,33 @@ func (s *stage) queue() (env []string) {
 // startSidecars starts them side by side, and says how long that took.
 func (s *stage) startSidecars(ctx context.Context, number string, sidecars ...*sidecar) {
 	s.sidecars = sidecars
+	if s.Chat || s.View {
+		sidecars[0].listen, sidecars[0].token = s.Listen, s.Token
+	}
 	began := time.Now()
 	starting, each := errgroup.WithContext(ctx)
 	for _, sc := range s.sidecars {
 		starting.Go(func() error { return sc.start(each) })
 	}
 	must(starting.Wait())
-	queue := "file"
+	queue := s.out.say("file", "文件")
 	if s.redis != nil {
-		queue = "redis"
+		queue = "Redis"
 	}
-	s.out.title(fmt.Sprintf("%s sidecars are ready after %d ms, on a %s queue in %s",
+	s.out.title(s.out.say("%s sidecars are ready after %d ms, on a %s queue in %s", "%s个边车在 %d 毫秒内就绪，用%s队列，目录 %s",
 		number, time.Since(began).Milliseconds(), queue, s.dir))
 	if s.Chat || s.View {
-		s.out.note("watch it in a browser: " + s.sidecars[0].url() + "/")
+		s.watchIt("")
 	}
+}
+
+// watchIt prints where the page is.
+func (s *stage) watchIt(more string) {
+	text := s.out.say("watch it in a browser: http://%s/", "在浏览器里看：http://%s/", *s.sidecars[0].addr.Load()) + more
+	if s.Token != "" {
+		text += s.out.say(" (it asks for API_TOKEN)", "（要输入 API_TOKEN）")
+	}
+	s.out.note(text)
 }
 
 // stop ends everything, in the order of the flow: bots, sidecars, the rest.

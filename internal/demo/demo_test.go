@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"feishu-relay/internal/loopback"
 )
 
 // program builds feishu-relay, once for all tests.
@@ -60,22 +64,36 @@ func TestScenesComeToTheirEnds(t *testing.T) {
 		fates  int // shown
 		drafts int // of cards: three each
 		last   string
+		zh     string // the same in Chinese
 	}{
-		{1, 34, 0, "OK: 17 sent, 22 delivered, 12 stopped (judge_no 2, max_depth 7, not_a_member 3), 0 doubled, 0 lost"},
-		{2, 11, 9, "OK: 11 sent, 7 delivered, 4 stopped (judge_no 1, max_depth 3), 0 doubled, 0 lost"},
-		{3, 7, 3, "OK: 2 tasks given (completed 1, failed 1), 11 sent, 6 delivered, 1 stopped (RATE_LIMITED 1), 0 doubled, 0 lost"},
+		{1, 34, 0, "OK: 17 sent, 22 delivered, 12 stopped (judge_no 2, max_depth 7, not_a_member 3), 0 doubled, 0 lost",
+			"OK: 发送 17，送达 22，拦下 12（judge_no 2, max_depth 7, not_a_member 3），重复 0，丢失 0"},
+		{2, 11, 9, "OK: 11 sent, 7 delivered, 4 stopped (judge_no 1, max_depth 3), 0 doubled, 0 lost",
+			"OK: 发送 11，送达 7，拦下 4（judge_no 1, max_depth 3），重复 0，丢失 0"},
+		{3, 7, 3, "OK: 2 tasks given (completed 1, failed 1), 11 sent, 6 delivered, 1 stopped (RATE_LIMITED 1), 0 doubled, 0 lost",
+			"OK: 派出任务 2（已完成 1, 失败 1），发送 11，送达 6，拦下 1（RATE_LIMITED 1），重复 0，丢失 0"},
 	} {
-		for _, backend := range []string{"file", "redis"} {
-			t.Run(fmt.Sprintf("act %d on %s", tt.act, backend), func(t *testing.T) {
+		for _, played := range []Options{{Backend: "file"}, {Backend: "redis"}, {Backend: "file", Chinese: true}} {
+			t.Run(fmt.Sprintf("act %d on %s, Chinese %v", tt.act, played.Backend, played.Chinese), func(t *testing.T) {
 				var out bytes.Buffer
 				o := options(t, &out)
-				o.Act, o.Backend = tt.act, backend
+				o.Act, o.Backend, o.Chinese = tt.act, played.Backend, played.Chinese
+				last := tt.last
+				if o.Chinese {
+					last = tt.zh
+				}
 				s, err := play(t, t.Context(), o)
 				if err != nil {
 					t.Fatalf("run: %v\n%s", err, &out)
 				}
-				if got := lastLine(&out); got != tt.last {
-					t.Errorf("last line: got %q, want %q", got, tt.last)
+				if got := lastLine(&out); got != last {
+					t.Errorf("last line: got %q, want %q", got, last)
+				}
+				if han := regexp.MustCompile(`.*\p{Han}.*`).FindString(out.String()); !o.Chinese && han != "" {
+					t.Errorf("the English demo says %q", han)
+				}
+				if en := regexp.MustCompile(`(?i).*\b(the|is|was|user|delivered|stopped)\b.*`).FindString(out.String()); o.Chinese && en != "" {
+					t.Errorf("the Chinese demo says %q", en)
 				}
 				if n := strings.Count(out.String(), "\n          ↳ "); n != tt.fates {
 					t.Errorf("fates shown: got %d, want %d", n, tt.fates)
@@ -103,7 +121,7 @@ func TestActsToPlay(t *testing.T) {
 	} {
 		var got []string
 		for _, open := range tt.o.acts() {
-			a := open(&stage{})
+			a := open(&stage{out: &printer{w: io.Discard}})
 			switch a.(type) {
 			case *localAct:
 				got = append(got, "local")
@@ -125,7 +143,7 @@ func TestActsToPlay(t *testing.T) {
 func TestChatEndsWithItsInput(t *testing.T) {
 	var out bytes.Buffer
 	o := options(t, &out)
-	o.Chat, o.Input = true, strings.NewReader("大家好\n\n@小策 替我谢谢 BotB\x1b[2J\n/quit\n@小策 too late\n")
+	o.Chat, o.Input = true, strings.NewReader("hello everyone\n\n@Planner thank Coder for me\x1b[2J\n/quit\n@Planner too late\n")
 	s, err := play(t, t.Context(), o)
 	if err != nil {
 		t.Fatalf("run: %v\n%s", err, &out)
@@ -142,7 +160,7 @@ func TestChatEndsWithItsInput(t *testing.T) {
 func TestChatWithBotsOnTheSDK(t *testing.T) {
 	var out bytes.Buffer
 	o := options(t, &out)
-	o.Act, o.Chat, o.Input = 2, true, strings.NewReader("@所有人 <b>早</b>\n@BotA 替我谢谢 BotB\n")
+	o.Act, o.Chat, o.Input = 2, true, strings.NewReader("@所有人 <b>早</b>\n@Planner thank Coder for me\n")
 	s, err := play(t, t.Context(), o)
 	if err != nil {
 		t.Fatalf("run: %v\n%s", err, &out)
@@ -155,20 +173,20 @@ func TestChatWithBotsOnTheSDK(t *testing.T) {
 
 // TestChatSteersTheBots types commands, and lets go on what was stopped.
 func TestChatSteersTheBots(t *testing.T) {
-	talk := "讨论一下排序算法\n"
+	talk := "@Planner discuss sorting with Coder\n"
 	for _, tt := range []struct {
 		act   int
 		input string
 		shows []string
 		ends  string
 	}{
-		{1, "/relay pause\n@小策 和 BotB " + talk + "/中继 恢复\n@小策 和 BotB " + talk + "@BotB 继续\n" +
-			"/relay answer BotB\nhello\n/relay stop\n",
-			[]string{"messages are paused", "小策 的消息没有转给", "BotB is given what had stopped: @BotB 一千万条",
-				"消息已恢复", "小审 is not given what you said: not_for_me", "Stopped. Bots go on"},
+		{1, "/relay pause\n" + talk + "/中继 恢复\n" + talk + "@Coder continue\n" +
+			"/relay answer Coder\nhello\n/relay stop\n",
+			[]string{"messages are paused", "@Coder quicksort or merge sort", "Coder is given what had stopped: @Coder ten million",
+				"消息已恢复", "Reviewer is not given what you said: not_for_me", "Stopped. Bots go on"},
 			"OK: 8 sent, 9 delivered, 7 stopped (max_depth 3, not_for_me 2, paused 2), 0 doubled, 0 lost"},
-		{2, "@BotA 和 BotB " + talk + "继续\n/relay limit 5\n",
-			[]string{"BotB puts the reaction CrossMark on: @BotB 一千万条", "BotB is given what had stopped", "The limit is 5"},
+		{2, talk + "continue\n/relay limit 5\n",
+			[]string{"Coder puts the reaction CrossMark on: @Coder ten million", "Coder is given what had stopped", "The limit is 5"},
 			"OK: 6 sent, 5 delivered, 1 stopped (max_depth 1), 0 doubled, 0 lost"},
 	} {
 		var out bytes.Buffer
@@ -190,6 +208,40 @@ func TestChatSteersTheBots(t *testing.T) {
 	}
 }
 
+// The page is where it is wanted, and asks for the token that it is given. In act 3 a bot calls that sidecar's /mcp.
+func TestPageIsServedWhereItIsWanted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	addr, err := loopback.Addr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const token = "a token of the test's own"
+	var status []int
+	o := options(t, writerFunc(func(p []byte) (int, error) {
+		if strings.Contains(string(p), "Ctrl-C") {
+			for _, with := range []string{"", token} {
+				resp, err := (&http.Client{Transport: bearer(with)}).Get("http://" + addr + "/")
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				resp.Body.Close()
+				status = append(status, resp.StatusCode)
+			}
+			cancel()
+		}
+		return len(p), nil
+	}))
+	o.Act, o.View, o.Listen, o.Token = 3, true, addr, token
+	if _, err := play(t, ctx, o); err != nil {
+		t.Errorf("run: %v", err)
+	}
+	if want := []int{http.StatusUnauthorized, http.StatusOK}; !slices.Equal(status, want) {
+		t.Errorf("the page without and with the token: got %v, want %v", status, want)
+	}
+}
+
 func TestTheThirdActHasNoChat(t *testing.T) {
 	o := options(t, nil)
 	o.Act, o.Chat, o.Input = 3, true, strings.NewReader("hello\n")
@@ -204,7 +256,7 @@ func TestTheThirdActHasNoChat(t *testing.T) {
 func TestInterruptEndsEverything(t *testing.T) {
 	for act, lines := range map[int][]string{
 		1: {"three sidecars", "1. ", "depth 1", "SIGKILL", "summary"},
-		2: {"Two bots", "two sidecars", "1. ", "Thinking", "SIGKILL"},
+		2: {"Two unchanged bots", "two sidecars", "1. ", "Thinking", "SIGKILL"},
 		3: {"Two agents", "two sidecars", "is away", "offline", "accepted", "SIGKILL", "RATE_LIMITED"},
 	} {
 		for i, at := range lines {
@@ -252,7 +304,7 @@ func TestTheActsFollowEachOther(t *testing.T) {
 }
 
 func TestUnexpectedEndIsToldWithTheLogs(t *testing.T) {
-	for act, name := range map[int]string{1: "小审", 2: "BotB", 3: "Coder"} {
+	for act, name := range map[int]string{1: "Reviewer", 2: "Coder", 3: "Coder"} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			var s *stage

@@ -34,7 +34,7 @@ const settle = "200ms"
 
 func newTenant(s *stage, players []character) *tenant {
 	t := &tenant{stage: s, feishu: feishusim.New(feishusim.Options{Client: clientConfig}), players: players}
-	t.user = t.feishu.AddUser(userName).ID
+	t.user = t.feishu.AddUser(s.out.user()).ID
 	for _, c := range players {
 		t.apps = append(t.apps, t.feishu.AddApp(feishusim.App{Name: c.name})) // hears people, and no bots
 	}
@@ -56,6 +56,9 @@ func (t *tenant) open(ctx context.Context, env []string) (context.Context, []str
 	return ctx, append(slices.Clone(env), "FEISHU_BASE_URL="+base, "GATEWAY_SETTLE="+settle, "GATEWAY_EDIT_SETTLE="+settle)
 }
 
+// thinking is what a card says before there is an answer.
+func (t *tenant) thinking() string { return t.out.say("Thinking…", "正在想…") }
+
 // front is the sidecar of the i-th player, with a gateway.
 func (t *tenant) front(i int, env []string) *sidecar {
 	sc := newSidecar(t.stage, t.players[i], env)
@@ -71,8 +74,13 @@ func (t *tenant) startBot(ctx context.Context, i int,
 	name, app := t.players[i].name, t.apps[i]
 	var b *sdkBot
 	muted(func() { b = newSDKBot(app.ID, app.Secret, "http://"+t.sidecars[i].gate) })
-	b.answer = answer
+	b.answer, b.thinking = answer, t.thinking()
 	b.heard = func(in incoming) func(string, error) {
+		if _, known := t.feishu.Message(in.id); known { // it stands on the board before what comes of it
+			if err := try(func() { t.said(ctx, in.id) }); err != nil && ctx.Err() == nil {
+				t.fail(fmt.Errorf("%s hears: %w", name, err))
+			}
+		}
 		rest := received(in)
 		return func(sent string, err error) {
 			defer rest()
@@ -161,7 +169,7 @@ func (t *tenant) enter(said *feishusim.Message) {
 	}
 	g, isGroup := t.board.chats[m.chat]
 	if !isGroup { // with the one bot that has any
-		g = group{privateChat, []string{t.players[0].agent}}
+		g = group{t.out.private(), []string{t.players[0].agent}}
 		m.group, m.to = g.name, []string{}
 	}
 	if i := t.player(said.Sender); i >= 0 {
@@ -193,25 +201,27 @@ type gatewayAct struct {
 	group relay.ChatID
 }
 
-// sdkCast is who plays: the first two of the cast, by their names in Feishu.
-var sdkCast = []character{
-	{agent: "agent_a", name: "BotA", role: cast[0].role, asked: cast[0].asked, told: cast[0].told},
-	{agent: "agent_b", name: "BotB", role: cast[1].role, asked: cast[1].asked, told: cast[1].told},
+// sdkCast is who plays: the first two of the cast.
+func (l language) sdkCast() []character {
+	all := l.cast()[:2]
+	all[0].agent, all[1].agent = "agent_a", "agent_b"
+	return all
 }
 
 func newGatewayAct(s *stage) act {
-	a := &gatewayAct{tenant: newTenant(s, sdkCast)}
-	name := chats[pairGroup].name
+	cast, name := s.out.sdkCast(), s.out.groups()[pairGroup].name
+	a := &gatewayAct{tenant: newTenant(s, cast)}
 	a.group = relay.ChatID(a.feishu.AddGroup(name, a.user, a.apps[0].ID, a.apps[1].ID).ID)
-	s.board = newBoard(s.out, sdkCast, map[relay.ChatID]group{a.group: {name, []string{sdkCast[0].agent, sdkCast[1].agent}}})
+	s.board = newBoard(s.out, cast, map[relay.ChatID]group{a.group: {name, []string{cast[0].agent, cast[1].agent}}})
 	return a
 }
 
 func (a *gatewayAct) start(ctx context.Context, env []string) {
-	a.out.title("Two bots on Feishu's official SDK, that know nothing of the relay: their base URL is a gateway, that is all.")
+	a.out.title(a.out.say("Two unchanged bots on Feishu's official SDK. Only their base URL is another: their sidecar's gateway.",
+		"两个没改过的机器人，用飞书官方 SDK，只把 base URL 换成了各自边车的网关。"))
 	ctx, env = a.open(ctx, env)
-	a.startSidecars(ctx, "two", a.front(0, env), a.front(1, env))
-	for i, c := range sdkCast {
+	a.startSidecars(ctx, a.out.say("two", "两"), a.front(0, env), a.front(1, env))
+	for i, c := range a.players {
 		answer := func(_ context.Context, in incoming) string {
 			if in.fromBot {
 				return c.answerBot(in.sender, in.words)
@@ -226,9 +236,9 @@ func (a *gatewayAct) start(ctx context.Context, env []string) {
 
 func (a *gatewayAct) lobby() (relay.ChatID, []string) {
 	return a.group, []string{
-		"you are the user in " + a.board.chats[a.group].name +
-			". BotA plans, BotB writes code; they answer when they are mentioned.",
-		"try: @BotA 帮我写个排序函数 — @BotA 替我谢谢 BotB",
+		a.out.say("you are the user in Pair. Planner plans, Coder writes code; they answer when they are mentioned.",
+			"你是双人群里的用户。小策管计划，小码写代码；点到名才回答。"),
+		a.out.say("try: @Planner write a sort function — @Planner thank Coder for me", "试试：@小策 帮我写个排序函数 — @小策 替我谢谢小码"),
 	}
 }
 
@@ -237,38 +247,44 @@ func (a *gatewayAct) says(ctx context.Context, chat relay.ChatID, text string) {
 }
 
 func (a *gatewayAct) scenes() []scene {
-	done := []outcome{{"agent_a", passed}, {"agent_b", judged}, {"agent_a", limit}}
+	done := []result{{"agent_a", passed}, {"agent_b", judged}, {"agent_a", limit}}
+	say := a.out.say
 	return []scene{
 		{
-			title: "a hand-over by @mention, answered with a streamed card", chat: a.group, asks: "@BotA 帮我写个排序函数", want: done,
-			ends: "Feishu showed neither bot what the other said; BotA got the card once, when it was finished",
+			title: say("work handed over with @, answered with a streamed card", "@ 一下交出去的活，用流式卡片回答"), chat: a.group,
+			asks: say("@Planner write a sort function", "@小策 帮我写个排序函数"), want: done,
+			ends: say("Feishu showed neither bot what the other said; Planner got the card once, when it was finished",
+				"飞书没有把对方的话给任何一个机器人；卡片写完后才送给小策，只送一次"),
 		},
 		{
-			title: "a courtesy loop is stopped", chat: a.group, asks: "@BotA 替我谢谢 BotB",
-			want: []outcome{{"agent_a", passed}, {"agent_b", refused}},
+			title: say("bots that thank each other are stopped", "互相道谢，会被拦下"), chat: a.group,
+			asks: say("@Planner thank Coder for me", "@小策 替我谢谢小码"),
+			want: []result{{"agent_a", passed}, {"agent_b", refused}},
 		},
 		{
-			title: "a sidecar is killed while the other bot hands over", chat: a.group, asks: "@BotA 再写一个查找函数",
-			play: a.crash, want: done, ends: "nothing lost, nothing twice",
+			title: say("a sidecar is away while work is handed over to its bot", "交活的时候，对方的边车被杀掉了"), chat: a.group,
+			asks: say("@Planner write a search function too", "@小策 再写一个查找函数"),
+			play: a.crash, want: done, ends: say("nothing was lost, nothing came twice", "一条没丢，一条没重"),
 		},
 		{
-			title: "native delivery is switched on: Feishu brings the bots' messages too", chat: a.group, asks: "@BotA 最后写个测试",
+			title: say("Feishu delivers the bots' messages as well (include_bot)", "飞书自己也投递机器人的消息（include_bot）"), chat: a.group,
+			asks: say("@Planner write a test", "@小策 最后写个测试"),
 			play: a.native, want: done,
 		},
 	}
 }
 
-// crash kills BotB's sidecar, and with it the bot's way to Feishu. It comes back
-// when BotA has handed over.
+// crash kills the Coder's sidecar, and with it the bot's connection to Feishu. It comes back
+// when the Planner has handed over.
 func (a *gatewayAct) crash(ctx context.Context, sc scene) {
 	killed, from := a.sidecars[1], a.board.said()
 	killed.kill()
-	a.board.note("the sidecar of BotB is killed (SIGKILL)")
+	a.board.note(a.out.say("the sidecar of Coder is killed (SIGKILL)", "小码的边车被杀掉（SIGKILL）"))
 	a.says(ctx, sc.chat, sc.asks)
 	// When the bot's call was answered, its sidecar has the message.
 	a.await(ctx, "the hand-over", func() bool { return len(a.ofBots(from)) > 0 && a.board.busy == 0 })
 	must(killed.start(ctx))
-	a.board.note("… and is back; the bot's SDK finds it again by itself")
+	a.board.note(a.out.say("… and is back; the bot's SDK reconnects by itself", "……又回来了；机器人的 SDK 自己重新连上"))
 }
 
 // native lets Feishu deliver bots' messages to bots too, and waits until the
@@ -300,7 +316,8 @@ func (a *gatewayAct) native(ctx context.Context, sc scene) {
 		})
 		must(err)
 	}
-	a.board.note("all %d came from Feishu as well, the card as \"%s\"; each bot got the final text, and each message once", len(said), thinking)
+	a.board.note(a.out.say("all %d came from Feishu as well, the card as \"%s\"; each bot got each message once, with its final text",
+		"飞书也投递了这 %d 条，其中卡片只有“%s”；每个机器人每条只收到一次，而且是最终内容", len(said), a.thinking()))
 }
 
 // messageReceived is the type of the event that brings a bot a message.

@@ -21,19 +21,19 @@ type localAct struct {
 }
 
 func newLocalAct(s *stage) act {
-	s.board = newBoard(s.out, cast, chats)
+	s.board = newBoard(s.out, s.out.cast(), s.out.groups())
 	return &localAct{stage: s}
 }
 
 func (a *localAct) start(ctx context.Context, env []string) {
-	must(wrap(os.WriteFile(filepath.Join(a.dir, "groups.json"), groupsFile(), 0o600), "write the groups file"))
+	must(wrap(os.WriteFile(filepath.Join(a.dir, "groups.json"), groupsFile(a.board.cast, a.board.chats), 0o600), "write the groups file"))
 	var sidecars []*sidecar
-	for _, c := range cast {
+	for _, c := range a.board.cast {
 		sc := newSidecar(a.stage, c, env, "BOT_NAME="+c.name, "BOT_OPEN_ID="+c.openID)
 		sidecars = append(sidecars, sc)
 		a.bots = append(a.bots, &bot{sidecar: sc})
 	}
-	a.startSidecars(ctx, "three", sidecars...)
+	a.startSidecars(ctx, a.out.say("three", "三"), sidecars...)
 	for _, b := range a.bots {
 		b.connect(ctx)
 	}
@@ -41,19 +41,20 @@ func (a *localAct) start(ctx context.Context, env []string) {
 
 func (a *localAct) lobby() (relay.ChatID, []string) {
 	return devGroup, []string{
-		"you are the user in " + chats[devGroup].name + ". " + cast[0].name + " plans, " + cast[1].name +
-			" writes code, " + cast[2].name + " reviews; @NAME addresses one, 大家 or \"everyone\" all.",
-		"try: @小策 帮我写个排序函数 — 大家好 — @小策 替我谢谢 BotB",
+		a.out.say("you are the user in Dev. Planner plans, Coder writes code, Reviewer reviews; @NAME addresses one, everyone all.",
+			"你是研发群里的用户。小策管计划，小码写代码，小审做审查；用 @名字 点名，用“大家”叫所有人。"),
+		a.out.say("try: @Planner write a sort function — hello everyone — @Planner thank Coder for me",
+			"试试：@小策 帮我写个排序函数 — 大家好 — @小策 替我谢谢小码"),
 	}
 }
 
 // says puts the user's words into a group, and waits until every bot of it has
 // reported them and those whom they are for have answered.
 func (a *localAct) says(ctx context.Context, chat relay.ChatID, text string) {
-	m := a.board.post("", userName, chat, text)
+	m := a.board.post("", a.out.user(), chat, text)
 	given := make([]bool, len(a.bots))
 	a.each(func(i int, b *bot) {
-		if chats[chat].has(b.agent) {
+		if a.board.chats[chat].has(b.agent) {
 			given[i] = b.hear(ctx, m)
 		}
 	})
@@ -86,46 +87,53 @@ func (a *localAct) leave() {
 func (*localAct) close() error { return nil }
 
 func (a *localAct) scenes() []scene {
+	say := a.out.say
 	return []scene{
 		{
-			title: "a hand-over by @mention", chat: devGroup, asks: "@小策 帮我写个排序函数", want: handedOver,
-			ends: "the last word was for the user, who reads it in the group; no bot has to hear it",
+			title: say("a bot hands work over with @", "@ 一下，把活交给另一个机器人"), chat: devGroup,
+			asks: say("@Planner write a sort function", "@小策 帮我写个排序函数"), want: handedOver,
+			ends: say("the last message was for the user, who reads it in the group", "最后一句是说给用户的，用户在群里看得到"),
 		},
 		{
-			title: "parallel answers to a person count once", chat: devGroup, asks: "大家觉得用哪种排序好？",
-			want: []outcome{
+			title: say("parallel answers to a person count once", "几个机器人同时回答一个人，只算一次"), chat: devGroup,
+			asks: say("everyone: which sort should we use?", "大家觉得用哪种排序好？"),
+			want: []result{
 				{"agent_plan", passed + "; " + passed},
 				{"agent_code", passed + "; " + passed},
 				{"agent_review", passed + "; " + passed},
 			},
 		},
 		{
-			title: "a courtesy loop is stopped", chat: devGroup, asks: "@小策 替我谢谢 BotB",
-			want: []outcome{{"agent_plan", passed + "; " + passed}, {"agent_code", refused + "; " + refused}},
-			ends: "these bots would thank each other for ever",
+			title: say("bots that thank each other are stopped", "互相道谢，会被拦下"), chat: devGroup,
+			asks: say("@Planner thank Coder for me", "@小策 替我谢谢小码"),
+			want: []result{{"agent_plan", passed + "; " + passed}, {"agent_code", refused + "; " + refused}},
+			ends: say("these two would thank each other without end", "不拦，这两个会一直谢下去"),
 		},
 		{
-			title: "so is a talk that has no end", chat: devGroup, asks: "@小策 和 BotB 讨论一下排序算法", want: handedOver,
-			ends: "each question deserves an answer; the limit does not ask",
+			title: say("so are bots that ask each other without end", "没完没了地互相提问，也会被拦下"), chat: devGroup,
+			asks: say("@Planner discuss sorting with Coder", "@小策 和小码讨论一下排序算法"), want: handedOver,
+			ends: say("each message is a real question; the limit of three in a row stops them", "每句都是正经问题；靠连续三条的上限拦下"),
 		},
 		{
-			title: "a bot hears only its own groups", chat: pairGroup, asks: "@小策 写个测试",
-			want: []outcome{
+			title: say("a bot hears only its own groups", "机器人只听得到自己所在的群"), chat: pairGroup,
+			asks: say("@Planner write a test", "@小策 写个测试"),
+			want: []result{
 				{"agent_plan", passed + "; " + notThere},
 				{"agent_code", judged + "; " + notThere},
 				{"agent_plan", limit + "; " + notThere},
 			},
-			ends: "小审 is not in this group",
+			ends: say("Reviewer is not in this group", "小审不在这个群里"),
 		},
 		{
-			title: "a sidecar is killed in the middle of a hand-over", chat: devGroup, asks: "@小策 再写一个查找函数",
-			play: a.crash, want: handedOver, ends: "nothing lost, nothing twice",
+			title: say("a sidecar is killed before it delivers", "边车还没送达就被杀掉"), chat: devGroup,
+			asks: say("@Planner write a search function too", "@小策 再写一个查找函数"),
+			play: a.crash, want: handedOver, ends: say("nothing was lost, nothing came twice", "一条没丢，一条没重"),
 		},
 	}
 }
 
 // handedOver is a task handed over, done and reported.
-var handedOver = []outcome{
+var handedOver = []result{
 	{"agent_plan", passed + "; " + passed},
 	{"agent_code", judged + "; " + judged},
 	{"agent_plan", limit + "; " + limit},
@@ -148,16 +156,16 @@ func (a *localAct) crash(ctx context.Context, sc scene) {
 	a.await(ctx, "the hand-over is decided, and heard by the third bot", func() bool {
 		for _, m := range a.board.messages[from:] {
 			if f := m.fates[coder.agent]; f != nil && f.decided {
-				return m.fates[cast[2].agent].ended()
+				return m.fates[a.bots[2].agent].ended()
 			}
 		}
 		return false
 	})
-	a.board.note("%s is restarting, its sidecar holds the message …", coder.name)
+	a.board.note(a.out.say("%s restarts, its sidecar keeps the message …", "%s 在重启，消息留在它的边车里……", coder.name))
 	coder.kill()
-	a.board.note("… and is killed (SIGKILL)")
+	a.board.note(a.out.say("… and is killed (SIGKILL)", "……边车被杀掉（SIGKILL）"))
 	must(coder.start(ctx))
-	a.board.note("the sidecar is back, and so is its bot")
+	a.board.note(a.out.say("the sidecar is back, and so is its bot", "边车回来了，机器人也回来了"))
 	coder.connect(ctx)
 }
 
@@ -174,7 +182,7 @@ type bot struct {
 func (b *bot) connect(ctx context.Context) {
 	ctx, hangUp := context.WithCancel(ctx)
 	last, _ := b.lastID.Load().(string)
-	stream, err := subscribe(ctx, b.url()+"/v1/stream", last)
+	stream, err := b.subscribe(ctx, "/v1/stream", last)
 	if err != nil {
 		hangUp()
 		must(fmt.Errorf("connect %s: %w", b.name, err))
@@ -224,7 +232,7 @@ func (b *bot) receive(ctx context.Context, e event) {
 // hear takes what Feishu gives every bot of a group: a person's message. The
 // bot reports it to its sidecar, which tells whether it is for the bot.
 func (b *bot) hear(ctx context.Context, m *message) bool {
-	report := map[string]any{"chat_id": m.chat, "chat_type": "group", "content": m.text, "sender": userName,
+	report := map[string]any{"chat_id": m.chat, "chat_type": "group", "content": m.text, "sender": m.name,
 		"sender_id": userOpenID, "message_id": m.id, "ts": m.ts}
 	var told struct {
 		ForMe bool `json:"for_me"`

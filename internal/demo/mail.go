@@ -31,9 +31,11 @@ type mailAct struct {
 }
 
 // mailCast is who plays.
-var mailCast = []character{
-	{agent: "researcher", name: "Researcher", role: "answers people, and hands on what others do better"},
-	{agent: "coder", name: "Coder", role: "writes and tests code"},
+func (l language) mailCast() []character {
+	return []character{
+		{agent: "researcher", name: l.say("Researcher", "研究员"), role: "answers people, and hands on what others do better"},
+		{agent: "coder", name: l.say("Coder", "程序员"), role: "writes and tests code"},
+	}
 }
 
 const (
@@ -41,6 +43,8 @@ const (
 	maxExchanges = 4
 	// rateLimited is the code of a message that is one too many.
 	rateLimited relay.Reason = "RATE_LIMITED"
+	// busy is what the Coder says when it has no time.
+	busy = "没空 later"
 	// askedIn is where results belong: the private chat that the person asked in.
 	askedIn = "the chat that asked"
 	// betweenAgents is where all else belongs.
@@ -48,17 +52,19 @@ const (
 )
 
 func newMailAct(s *stage) act {
-	s.board = newBoard(s.out, mailCast, nil)
-	return &mailAct{tenant: newTenant(s, mailCast), thoughts: make(chan string, 1)}
+	cast := s.out.mailCast()
+	s.board = newBoard(s.out, cast, nil)
+	return &mailAct{tenant: newTenant(s, cast), thoughts: make(chan string, 1)}
 }
 
 func (a *mailAct) start(ctx context.Context, env []string) {
-	a.out.title("Two agents and a mailbox: bots on Feishu's SDK, one with an MCP client. What the other gets is a private chat.")
+	a.out.title(a.out.say("Two agents and their mailboxes: bots on Feishu's SDK. One has an MCP client, the other gets its mail as private chats.",
+		"两个智能体和它们的信箱：都用飞书 SDK。一个带 MCP 客户端，另一个从私聊里收信。"))
 	ctx, env = a.open(ctx, append(env, fmt.Sprintf("PEER_MAX_EXCHANGES=%d", maxExchanges), "MAILBOX_GATEWAY=on"))
-	a.startSidecars(ctx, "two", a.front(0, env), a.front(1, env))
+	a.startSidecars(ctx, a.out.say("two", "两"), a.front(0, env), a.front(1, env))
 	var err error
-	a.tools, err = mcp.NewClient(&mcp.Implementation{Name: mailCast[0].agent, Version: "1"}, nil).Connect(ctx,
-		&mcp.StreamableClientTransport{Endpoint: a.sidecars[0].url() + "/mcp", HTTPClient: caller}, nil)
+	a.tools, err = mcp.NewClient(&mcp.Implementation{Name: a.players[0].agent, Version: "1"}, nil).Connect(ctx,
+		&mcp.StreamableClientTransport{Endpoint: a.sidecars[0].url() + "/mcp", HTTPClient: a.sidecars[0].caller()}, nil)
 	must(wrap(err, "the Researcher's MCP client"))
 	a.startBot(ctx, 0, a.answer, a.received)
 	a.startBot(ctx, 1, a.work, func(in incoming) func() {
@@ -87,7 +93,7 @@ func (a *mailAct) received(in incoming) (done func()) {
 	switch {
 	case !in.fromBot:
 		a.asked.Store(in.chat)
-		return a.board.received(mailCast[0].agent, relay.MessageID(in.id), in.text)
+		return a.board.received(a.players[0].agent, relay.MessageID(in.id), in.text)
 	case a.asked.Load() == in.chat:
 		return a.heard(0, in, askedIn)
 	}
@@ -101,28 +107,29 @@ func (a *mailAct) heard(i int, in incoming, where string) (done func()) {
 	if where == betweenAgents {
 		text, _, _ = strings.Cut(text, "\n\n")
 	}
-	return a.board.arrived(mailCast[i].agent, mailID(mailCast[1-i].agent, mailCast[i].agent, text), text, where)
+	return a.board.arrived(a.players[i].agent, mailID(a.players[1-i].agent, a.players[i].agent, text), text, where)
 }
 
 // answer is what the Researcher says; what it does for that it has done then.
 func (a *mailAct) answer(ctx context.Context, in incoming) string {
+	say := a.out.say
 	switch {
 	case has(in.words, code):
-		return "Coder 写好了：\n" + in.words
-	case has(in.words, "现在不行"):
-		a.giveTask(ctx, in.chat, "请再看看：写一个 Go 排序函数，有空就做。")
-		return "Coder 说现在不行，我又请它有空时做。"
-	case has(in.words, thanks):
-		a.tell(ctx, "用户说谢谢，函数很好用！")
-		return "好，已经转告。"
+		return say("Coder has done it:\n", "程序员写好了：\n") + in.words
+	case has(in.words, busy):
+		a.giveTask(ctx, in.chat, say("Please write a sort function in Go when you have time.", "请再看看：写一个 Go 排序函数，有空就做。"))
+		return say("Coder has no time now; I asked again, for later.", "程序员说现在没空，我又请它有空时做。")
+	case has(in.words, thanks) && !in.fromBot:
+		a.tell(ctx, say("The user says thank you for the function!", "用户说谢谢，函数很好用！"))
+		return say("I passed it on.", "好，已经转告。")
 	case in.fromBot: // it is too polite not to answer
-		a.tell(ctx, "哪里，该谢你！")
+		a.tell(ctx, say("Thank you, too!", "哪里，该谢你！"))
 		return ""
 	}
-	if note := a.giveTask(ctx, in.chat, "写一个 Go 排序函数，把代码发回来。"); !strings.Contains(note, "offline") {
+	if note := a.giveTask(ctx, in.chat, say("Write a sort function in Go and send me the code.", "写一个 Go 排序函数，把代码发回来。")); !strings.Contains(note, "offline") {
 		must(fmt.Errorf("send_task notes %q, want that the other is offline", note))
 	}
-	return "交给 Coder 了；它不在线，回来就做。"
+	return say("Coder has the task. It is away, and starts when it is back.", "交给程序员了；它不在线，回来就做。")
 }
 
 // work is what the Coder says.
@@ -142,16 +149,16 @@ func (a *mailAct) work(ctx context.Context, in incoming) string {
 
 // giveTask gives the Coder a task whose result belongs in chat.
 func (a *mailAct) giveTask(ctx context.Context, chat, text string) (note string) {
-	m := a.board.mail(taskKind, &mailCast[0], &mailCast[1], text)
+	m := a.board.mail(taskKind, &a.players[0], &a.players[1], text)
 	var sent struct {
 		TaskID string `json:"task_id"`
 		Note   string
 	}
-	must(a.call(ctx, "send_task", object{"to": mailCast[1].agent, "task": text, "callback_chat_id": chat,
+	must(a.call(ctx, "send_task", object{"to": a.players[1].agent, "task": text, "callback_chat_id": chat,
 		"deadline_minutes": 30}, &sent))
 	a.board.gave(sent.TaskID)
 	if sent.Note != "" {
-		a.board.note("send_task notes: %s", sent.Note)
+		a.board.note(a.out.say("send_task answers: coder is offline, the task waits for it", "send_task 回答：coder 不在线，任务等它回来"))
 		a.board.waiting(m)
 	}
 	return sent.Note
@@ -159,15 +166,15 @@ func (a *mailAct) giveTask(ctx context.Context, chat, text string) (note string)
 
 // tell sends the Coder a message.
 func (a *mailAct) tell(ctx context.Context, text string) {
-	m := a.board.mail(messageKind, &mailCast[0], &mailCast[1], text)
+	m := a.board.mail(messageKind, &a.players[0], &a.players[1], text)
 	var result struct {
 		DeliveredTo []string `json:"delivered_to"`
 	}
-	err := a.call(ctx, "send_to_peer", object{"to": mailCast[1].agent, "message": text}, &result)
+	err := a.call(ctx, "send_to_peer", object{"to": a.players[1].agent, "message": text}, &result)
 	if err != nil && strings.Contains(err.Error(), string(rateLimited)) {
 		a.board.refused(m, rateLimited)
-		why, _, _ := strings.Cut(err.Error(), ";")
-		a.board.note("%s", why)
+		a.board.note(a.out.say("send_to_peer refuses: the two exchanged %d messages, the most for 10 minutes here (PEER_MAX_EXCHANGES)",
+			"send_to_peer 拒绝：两者已往来 %d 条，这里 10 分钟内最多这么多（PEER_MAX_EXCHANGES）", maxExchanges))
 		return
 	}
 	must(err)
@@ -190,7 +197,7 @@ func (a *mailAct) call(ctx context.Context, name string, args object, out any) e
 
 // thinks lets the Coder say what arrives as mail of a kind.
 func (a *mailAct) thinks(kind, text string) {
-	a.board.mail(kind, &mailCast[1], &mailCast[0], text)
+	a.board.mail(kind, &a.players[1], &a.players[0], text)
 	if kind == "failed" {
 		text = "/fail " + text
 	}
@@ -255,8 +262,8 @@ func (a *mailAct) nothingLeft(ctx context.Context) {
 			must(fmt.Errorf("%s %s reached Feishu", r.Method, r.URI))
 		}
 	}
-	a.board.note("no mail waits, everything was acknowledged; both sidecars say the same of the tasks; " +
-		"Feishu and the transcripts of its chats have none of this mail")
+	a.board.note(a.out.say("no mail waits; both sidecars agree on the tasks; none of this mail is in Feishu or in transcripts of its chats",
+		"没有信在等；两边的边车对任务的记录一致；飞书和群记录里都没有这些信"))
 }
 
 func (a *mailAct) scenes() []scene {
@@ -265,23 +272,26 @@ func (a *mailAct) scenes() []scene {
 		inChat = " " + askedIn + " delivered"
 		words  = "" // for the user, who reads them in the chat; no bot has to hear them
 	)
+	say := a.out.say
 	return []scene{
 		{
-			title: "a job handed over to an agent that is away, and then has no time", asks: "帮我写个排序函数", play: a.handOver,
-			want: []outcome{
+			title: say("a task for an agent that is away, and then has no time", "把任务交给一个不在线、回来又没空的智能体"),
+			asks:  say("Please get me a sort function", "帮我写个排序函数"), play: a.handOver,
+			want: []result{
 				{"researcher", taskKind + inOwn}, {"researcher", words}, {"coder", "failed" + inChat},
 				{"researcher", taskKind + inOwn}, {"researcher", words},
 			},
-			ends: "Feishu has not brought the refusal: the mailbox did, into the private chat that asked",
+			ends: say("the refusal did not come from Feishu: the mailbox put it into the private chat that asked",
+				"拒绝不是飞书送来的：是信箱送进了提问的私聊"),
 		},
 		{
-			title: "its sidecar is killed while it works", play: a.crash,
-			want: []outcome{{"coder", "completed" + inChat}, {"researcher", words}},
-			ends: "no task lost, none given twice; the answer is where the question was",
+			title: say("its sidecar is killed while it works", "干活时，它的边车被杀掉了"), play: a.crash,
+			want: []result{{"coder", "completed" + inChat}, {"researcher", words}},
+			ends: say("no task was lost, none was given twice; the answer is where the question was", "任务没丢，也没派两次；答案回到了提问的地方"),
 		},
 		{
-			title: "courtesies between agents come to an end", asks: "替我谢谢它", play: a.courtesies,
-			want: []outcome{
+			title: say("agents that thank each other are stopped", "智能体互相道谢，也会被拦下"), asks: say("Please thank it for me", "替我谢谢它"), play: a.courtesies,
+			want: []result{
 				{"researcher", messageKind + inOwn}, {"researcher", words}, {"coder", messageKind + inOwn},
 				{"researcher", messageKind + " " + string(rateLimited)},
 			},
@@ -293,14 +303,14 @@ func (a *mailAct) scenes() []scene {
 // has no time, and is asked again.
 func (a *mailAct) handOver(ctx context.Context, sc scene) {
 	must(a.sidecars[1].stop())
-	a.board.note("the Coder is away: its sidecar is stopped")
+	a.board.note(a.out.say("the Coder is away: its sidecar is stopped", "程序员不在线：它的边车停了"))
 	a.says(ctx, sc.chat, sc.asks)
 	a.await(ctx, "the task is given", func() bool { return len(a.board.jobs) > 0 && a.board.busy == 0 })
 	must(a.sidecars[1].start(ctx))
-	a.board.note("the Coder is back; its SDK finds the sidecar again by itself")
+	a.board.note(a.out.say("the Coder is back; its SDK reconnects by itself", "程序员回来了；它的 SDK 自己重新连上"))
 	a.settle(ctx)
 	a.step(ctx, 1, "accepted")
-	a.thinks("failed", "现在不行，手上还有别的活。")
+	a.thinks("failed", a.out.say("I have no time now, perhaps later.", "现在没空，手上还有别的活。"))
 	a.step(ctx, 1, "failed")
 	a.settle(ctx)
 	a.step(ctx, 2, "accepted")
@@ -312,16 +322,16 @@ func (a *mailAct) crash(ctx context.Context, _ scene) {
 	a.step(ctx, 2, "working")
 	coder := a.sidecars[1]
 	coder.kill()
-	a.board.note("the sidecar of the Coder is killed (SIGKILL)")
+	a.board.note(a.out.say("the sidecar of the Coder is killed (SIGKILL)", "程序员的边车被杀掉（SIGKILL）"))
 	must(coder.start(ctx))
 	states, err := states(ctx, coder)
 	must(err)
 	state := states[a.board.job(2)]
-	a.board.note("… and is back, and knows that task 2 is %s", state)
+	a.board.note(a.out.say("… and is back, and knows that task 2 is %s", "……又回来了，还记得任务 2：%s", a.out.word(state)))
 	if state != "working" {
 		must(fmt.Errorf("the task is %q after the restart, want working", state))
 	}
-	a.thinks("completed", "```go\nfunc Sort(s []int) { slices.Sort(s) }\n```")
+	a.thinks("completed", sorted)
 	a.step(ctx, 2, "completed")
 }
 
@@ -329,7 +339,7 @@ func (a *mailAct) crash(ctx context.Context, _ scene) {
 func (a *mailAct) courtesies(ctx context.Context, sc scene) {
 	a.says(ctx, sc.chat, sc.asks)
 	a.settle(ctx)
-	a.thinks(messageKind, "不客气，随时找我！")
+	a.thinks(messageKind, a.out.say("You are welcome, any time!", "不客气，随时找我！"))
 	a.settle(ctx)
 	a.nothingLeft(ctx)
 }

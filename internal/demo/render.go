@@ -30,12 +30,13 @@ const (
 	reset  = "\x1b[0m"
 )
 
-var nameColors = map[string]string{userName: bold, "小策": "\x1b[36m", "BotA": "\x1b[36m", "BotB": "\x1b[35m", "小审": "\x1b[34m",
-	"Researcher": "\x1b[36m", "Coder": "\x1b[35m"}
+var nameColors = map[string]string{"user": bold, "用户": bold, "Planner": "\x1b[36m", "小策": "\x1b[36m", "Researcher": "\x1b[36m",
+	"研究员": "\x1b[36m", "Coder": "\x1b[35m", "小码": "\x1b[35m", "程序员": "\x1b[35m", "Reviewer": "\x1b[34m", "小审": "\x1b[34m"}
 
 // printer writes the demo's lines. Its callers see to it that there is one at a
 // time. What cannot be written is left out: the check does not depend on it.
 type printer struct {
+	language
 	w     io.Writer
 	color bool
 }
@@ -51,7 +52,8 @@ func (p *printer) plain(text string) { fmt.Fprintln(p.w, text) }
 func (p *printer) title(text string) { p.plain(p.paint(bold, text)) }
 func (p *printer) note(text string)  { p.plain(p.paint(dim, strings.Repeat(" ", 10)+"· "+text)) }
 func (p *printer) kept(dir string) {
-	p.plain("kept: " + dir + " (read it with: feishu-relay transcript list --dir " + dir + "/transcripts)")
+	p.plain(p.say("kept: %s (read it with: feishu-relay transcript list --dir %[1]s/transcripts)",
+		"已保留：%s（查看：feishu-relay transcript list --dir %[1]s/transcripts）", dir))
 }
 
 // said prints a message; of a card, what it said first.
@@ -59,7 +61,7 @@ func (p *printer) said(m *message) {
 	lines := strings.Split(m.text, "\n")
 	first := clean(lines[0])
 	if m.kind != "" {
-		first = p.paint(dim, m.kind+": ") + first
+		first = p.paint(dim, p.word(m.kind)+": ") + first
 	}
 	if len(m.drafts) > 0 {
 		lines, first = nil, p.draft(m.drafts[0])
@@ -94,26 +96,28 @@ func (p *printer) below(line string) {
 
 // became prints what the sidecar of a bot made of the message above.
 func (p *printer) became(name string, f *fate) {
-	depth, tier, reason := "", f.kind, cmp.Or(string(f.stopped), f.where)
+	depth, tier, reason := "", f.kind, cmp.Or(string(f.stopped), p.word(f.where))
 	if f.decided {
-		depth, tier, reason = fmt.Sprintf("depth %d", f.depth), f.tier, f.reason
+		depth, tier, reason = p.say("depth %d", "深度 %d", f.depth), f.tier, f.reason
 	}
-	mark, end, color := "✓", "delivered", green
+	mark, end, color := "✓", p.say("delivered", "送达"), green
 	if f.stopped != "" {
-		mark, end, color = "✗", "stopped", yellow
+		mark, end, color = "✗", p.say("stopped", "拦下"), yellow
+	} else {
+		reason = p.passed(reason)
 	}
 	if f.delivered > 1 || f.received > 1 {
-		end, color = "delivered twice", red
+		end, color = p.say("delivered twice", "送了两次"), red
 	}
 	fmt.Fprintf(p.w, "          %s %s %s%s %s%s%s\n", p.paint(dim, "↳"), p.paint(nameColors[name], pad(name, nameCells)),
-		pad(depth, depthCells), p.paint(color, mark), pad(tier, tierCells), pad(reason, reasonCells), p.paint(color, end))
+		pad(depth, depthCells), p.paint(color, mark), pad(p.word(tier), tierCells), pad(reason, reasonCells), p.paint(color, end))
 }
 
 // logs prints the ends of the sidecars' logs.
 func (p *printer) logs(sidecars []*sidecar) {
 	p.plain("")
 	for _, s := range sidecars {
-		p.plain(p.paint(bold, "the log of "+s.name+"'s sidecar ends:"))
+		p.plain(p.paint(bold, p.say("the end of the log of %s's sidecar:", "%s 的边车日志末尾：", s.name)))
 		p.plain(s.logEnd())
 	}
 }

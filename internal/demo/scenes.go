@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -23,11 +24,11 @@ type scene struct {
 	play func(context.Context, scene)
 	// want is what bots say, each with its fates at the others in the order of
 	// the cast, as fate.String has them. Those of one bot are in order.
-	want []outcome
+	want []result
 	ends string // what there is to see in it
 }
 
-type outcome struct {
+type result struct {
 	says  string // agent
 	fates string // separated by "; "
 }
@@ -58,7 +59,7 @@ func (s *stage) playScenes(ctx context.Context, a act) {
 			must(fmt.Errorf("scene %d did not come to its expected end: %s", i+1, diff))
 		}
 		if sc.ends != "" {
-			s.board.note("%s", sc.ends)
+			s.board.note(sc.ends)
 		}
 	}
 }
@@ -76,7 +77,7 @@ func (s *stage) await(ctx context.Context, what string, done func() bool) {
 func (g group) has(agent string) bool { return slices.Contains(g.members, agent) }
 
 // compare says how what was said since from differs from want; "" is not at all.
-func (b *board) compare(from int, want []outcome) string {
+func (b *board) compare(from int, want []result) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.cast {
@@ -125,7 +126,8 @@ var errNoChat = errors.New("this act goes by its script; --act 1 and --act 2 let
 // ends or says /quit. The next line is read when the bots have come to rest.
 func (s *stage) chat(ctx context.Context, a act) {
 	chat, notes := a.lobby()
-	for _, n := range append(notes, "to steer them: /relay help — 继续 or continue lets stopped bots go on — /quit ends") {
+	for _, n := range append(notes, s.out.say("to steer them: /relay help — continue lets stopped bots go on — /quit ends",
+		"管住它们：/中继 帮助 —“继续”让停下的接着说 — /quit 结束")) {
 		s.out.note(n)
 	}
 	s.board.do(func() { s.board.steered.shown = true })
@@ -149,7 +151,7 @@ func (s *stage) chat(ctx context.Context, a act) {
 			must(s.board.atRest(ctx))
 		}
 	}
-	s.out.note(fmt.Sprintf("%d lines: that is all for a demo", maxLines))
+	s.out.note(s.out.say("%d lines: the chat ends here", "%d 行了，到此为止", maxLines))
 }
 
 // read gives the lines of Input. Its goroutine may stay in a Read that nothing
@@ -184,25 +186,27 @@ type tally struct {
 	lost      int                  // neither delivered nor stopped; of tasks: without an end
 }
 
-// String is the summary in one line.
-func (t tally) String() string {
-	stopped, reasons := counts(t.stopped)
-	text := fmt.Sprintf("%d sent, %d delivered, %d stopped", t.sent, t.delivered, stopped)
+func (t tally) String() string { return t.text(language{}) }
+
+// text is the summary in one line.
+func (t tally) text(l language) string {
+	stopped, reasons := counts(t.stopped, language{})
+	text := l.say("%d sent, %d delivered, %d stopped", "发送 %d，送达 %d，拦下 %d", t.sent, t.delivered, stopped)
 	if stopped > 0 {
-		text += " (" + reasons + ")"
+		text += l.say(" (%s)", "（%s）", reasons)
 	}
-	if given, states := counts(t.tasks); given > 0 {
-		text = fmt.Sprintf("%d tasks given (%s), %s", given, states, text)
+	if given, states := counts(t.tasks, l); given > 0 {
+		text = l.say("%d tasks given (%s), %s", "派出任务 %d（%s），%s", given, states, text)
 	}
-	return fmt.Sprintf("%s, %d doubled, %d lost", text, t.doubled, t.lost)
+	return l.say("%s, %d doubled, %d lost", "%s，重复 %d，丢失 %d", text, t.doubled, t.lost)
 }
 
 // counts is the sum of what is counted, and each count with its name.
-func counts[K ~string](of map[K]int) (sum int, each string) {
+func counts[K ~string](of map[K]int, l language) (sum int, each string) {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		sum += of[name]
-		list = append(list, fmt.Sprintf("%s %d", name, of[name]))
+		list = append(list, fmt.Sprintf("%s %d", l.word(string(name)), of[name]))
 	}
 	return sum, strings.Join(list, ", ")
 }
@@ -261,13 +265,13 @@ func (s *stage) check(ctx context.Context) {
 	if diff := s.board.compareGiven(); diff != "" {
 		wrong = append(wrong, errors.New(diff))
 	}
-	verdict := "each message once, and only where it belongs"
+	verdict := s.out.say("each message once, in its own group only", "每条消息只出现一次，而且只在它的群里")
 	for _, sc := range s.sidecars {
 		for chat, g := range s.board.chats {
 			entries, err := sc.transcript(ctx, chat)
 			must(err)
 			if diff := s.board.compareTranscript(sc.agent, chat, entries); diff != "" {
-				verdict = "not as they should be"
+				verdict = s.out.say("not as they should be", "不对")
 				wrong = append(wrong, fmt.Errorf("transcript of %s at %s's sidecar: %s", g.name, sc.name, diff))
 			}
 		}
@@ -330,42 +334,37 @@ func (b *board) compareTranscript(agent string, chat relay.ChatID, entries []ent
 	return ""
 }
 
-// summary prints the count in a few lines.
+// summary prints what was counted, in a few lines.
 func (s *stage) summary(t tally, transcripts string) {
+	say := s.out.say
 	s.out.plain("")
-	s.out.title("summary")
-	row := func(name string, n int, what string) { s.out.plain(fmt.Sprintf("  %s%4d  %s", pad(name, 14), n, what)) }
-	if given, states := counts(t.tasks); given > 0 {
-		row("tasks", given, "given: "+states)
+	s.out.title(say("summary", "小结"))
+	row := func(name string, n int, what string) { s.out.plain(fmt.Sprintf("  %s%4d  %s", pad(name, 16), n, what)) }
+	if given, states := counts(t.tasks, s.out.language); given > 0 {
+		row(say("tasks", "任务"), given, say("given by one agent to the other: %s", "一个智能体派给另一个的：%s", states))
 	}
-	row("sent", t.sent, "by bots")
-	row("delivered", t.delivered, "to other bots")
+	stopped, _ := counts(t.stopped, language{})
+	row(say("sent", "发送"), t.sent, say("messages that bots wrote", "机器人写的消息"))
+	row(say("delivered", "送达"), t.delivered, say("a bot was given another bot's message", "一个机器人收到另一个的消息，收到一次算一次"))
+	row(say("stopped", "拦下"), stopped, say("a bot was not given it, for one of these reasons:", "没有给到某个机器人，原因如下："))
 	for _, why := range slices.Sorted(maps.Keys(t.stopped)) {
-		row(string(why), t.stopped[why], "stopped: "+explained[why])
+		means := say("PEER_MAX_EXCHANGES messages between two agents in 10 minutes", "两个智能体 10 分钟内往来达到 PEER_MAX_EXCHANGES 条")
+		if known, ok := outcome.Advise(why); ok {
+			means = known.Means.In(s.out.chinese)
+		}
+		row("  "+string(why), t.stopped[why], means)
 	}
-	row("doubled", t.doubled, "delivered to the same bot again")
-	row("lost", t.lost, "neither delivered nor stopped for a reason")
-	s.out.plain("  " + pad("transcripts", 14) + "      " + transcripts)
+	row(say("doubled", "重复"), t.doubled, say("a bot was given the same message again", "同一条消息又给了同一个机器人"))
+	row(say("lost", "丢失"), t.lost, say("neither delivered nor stopped", "既没送达，也没拦下"))
+	s.out.plain("  " + pad(say("transcripts", "群记录"), 16) + "      " + transcripts)
+	s.out.plain(say("  A message counts once for each bot that it is for: %d delivered + %d stopped = %d.",
+		"  一条消息发给几个机器人，就算几次：送达 %d + 拦下 %d = %d。", t.delivered, stopped, t.delivered+stopped))
 	s.out.plain("")
 	if s.last && !s.Keep {
-		hint := "look further: --keep leaves queue, transcripts and logs there"
+		hint := say("look further: --keep leaves queue, transcripts and logs there", "再看看：--keep 会留下队列、记录和日志")
 		if s.Act != 3 { // which has no --chat
-			hint += "; --chat lets you be the user"
+			hint += say("; --chat lets you be the user", "；--chat 由你来当用户")
 		}
 		s.out.plain(hint)
 	}
-}
-
-// explained says in a few words what the reasons mean that the demo can show.
-var explained = map[relay.Reason]string{
-	relay.MaxDepth:   "MAX_BOT_REPLY_DEPTH messages of bots since a person spoke",
-	relay.JudgeNo:    "the judge saw a courtesy or nothing left to do",
-	relay.NotAMember: "the bot is not in that group",
-	relay.Muted:      "a person muted the bot",
-	relay.Paused:     "a person paused bots' messages",
-	relay.NotForMe:   "it is for another bot",
-	relay.Budget:     "bots said as much this hour as the group's budget allows",
-
-	relay.StoppedByPerson: "a person stopped the bots",
-	rateLimited:           "PEER_MAX_EXCHANGES messages between two agents in 10 minutes",
 }

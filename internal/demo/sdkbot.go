@@ -33,6 +33,7 @@ type sdkBot struct {
 	// or "", and of what went wrong.
 	heard func(incoming) (done func(sent string, err error))
 
+	thinking  string // what a card says before there is an answer
 	answering sync.WaitGroup
 }
 
@@ -42,7 +43,7 @@ type incoming struct {
 	id, chat string
 	private  bool // in a chat of the bot and a person
 	fromBot  bool
-	sender   string // name of who said it, when it is answered
+	sender   string // name of the bot that said it, when it is answered; "" for a person
 	text     string // as a person would read it
 	words    string // without the mention of the bot itself
 }
@@ -112,17 +113,13 @@ func (b *sdkBot) receive(ctx context.Context, e *larkim.P2MessageReceiveV1) erro
 	return nil
 }
 
-// shortAnswer is the most runes of an answer that is no card.
-const shortAnswer = 30
-
-// reply answers in, which the bearer of an open_id said: in short with a text, at
-// length with a card that it streams.
+// reply answers in, which the bearer of an open_id said: with a text, or, in several
+// lines, with a card that it streams.
 func (b *sdkBot) reply(ctx context.Context, in incoming, from string) (sent string) {
 	names := map[string]string{}
 	if !in.private {
 		names = b.bots(ctx, in.chat)
 	}
-	in.sender = userName
 	if in.fromBot {
 		in.sender = names[from]
 	}
@@ -130,7 +127,7 @@ func (b *sdkBot) reply(ctx context.Context, in incoming, from string) (sent stri
 	switch {
 	case answer == "":
 		return ""
-	case len([]rune(answer)) > shortAnswer:
+	case strings.Contains(answer, "\n"):
 		return b.stream(ctx, in.id, answer, names)
 	}
 	return b.send(ctx, in.id, "text", map[string]string{"text": mentioning(answer, names, `<at user_id="%s"></at>`)})
@@ -165,7 +162,6 @@ func mentioning(text string, names map[string]string, tag string) string {
 
 // How a card is streamed.
 const (
-	thinking    = "Thinking…"
 	answerPart  = "answer" // the element that grows
 	cardPieces  = 3
 	betweenThem = 60 * time.Millisecond // a model takes its time
@@ -181,7 +177,7 @@ func (b *sdkBot) stream(ctx context.Context, to, answer string, names map[string
 	}
 	b.call(ctx, http.MethodPost, "cardkit/v1/cards", object{"type": "card_json", "data": asJSON(object{
 		"schema": "2.0", "config": object{"streaming_mode": true},
-		"body": object{"elements": []object{{"tag": "markdown", "element_id": answerPart, "content": thinking}}}})}, &made)
+		"body": object{"elements": []object{{"tag": "markdown", "element_id": answerPart, "content": b.thinking}}}})}, &made)
 	card := "cardkit/v1/cards/" + made.Data.ID
 	sent = b.send(ctx, to, "interactive", object{"type": "card", "data": object{"card_id": made.Data.ID}})
 	runes := []rune(answer)

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -35,8 +37,12 @@ type sidecar struct {
 	env   []string
 	log   string // path
 	addr  atomic.Pointer[string]
-	front bool   // it has a gateway
-	gate  string // where; "" until it was started once: from then on the bot knows the address
+	front bool // it has a gateway
+
+	listen string // LISTEN_ADDR; "": one that the system chooses
+	token  string // API_TOKEN; "": none
+
+	gate string // where; "" until it was started once: from then on the bot knows the address
 
 	cmd      *exec.Cmd
 	exited   chan struct{} // closed when the process is gone
@@ -53,8 +59,14 @@ func newSidecar(s *stage, c character, env []string, more ...string) *sidecar {
 		env: append(env, more...)}
 }
 
-// url is where the local API answers.
-func (s *sidecar) url() string { return "http://" + *s.addr.Load() }
+// url is where the local API answers on this machine.
+func (s *sidecar) url() string {
+	host, port, _ := net.SplitHostPort(*s.addr.Load())
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
 
 // get reads an answer of the local API into out, which may be nil.
 func (s *sidecar) get(ctx context.Context, route string, out any) error {
@@ -65,7 +77,7 @@ func (s *sidecar) get(ctx context.Context, route string, out any) error {
 func (s *sidecar) post(ctx context.Context, route string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
-	body, err := open(ctx, s.url()+route, in, "")
+	body, err := s.open(ctx, route, in, "")
 	if err != nil {
 		return err
 	}
@@ -95,7 +107,10 @@ func (s *sidecar) start(ctx context.Context) error {
 
 // spawn runs the process.
 func (s *sidecar) spawn() {
-	addr, err := loopback.Addr()
+	addr, err := s.listen, error(nil)
+	if addr == "" {
+		addr, err = loopback.Addr()
+	}
 	must(err)
 	if s.front && s.gate == "" {
 		s.gate, err = loopback.Addr()
@@ -105,7 +120,7 @@ func (s *sidecar) spawn() {
 	must(err)
 	defer log.Close() // the process has its own
 	cmd := exec.Command(s.stage.Program, "run")
-	cmd.Env = append([]string{"LISTEN_ADDR=" + addr, "GATEWAY_ADDR=" + s.gate}, s.env...)
+	cmd.Env = append([]string{"LISTEN_ADDR=" + addr, "GATEWAY_ADDR=" + s.gate, "API_TOKEN=" + s.token}, s.env...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.stage.dir, log, log
 	cmd.SysProcAttr = detached()
 	must(cmd.Start())
@@ -123,7 +138,7 @@ func (s *sidecar) spawn() {
 func (s *sidecar) watch(ctx context.Context) {
 	ctx, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
 	// From its first event on: what it did before we could ask counts as well.
-	events, err := subscribe(ctx, s.url()+"/v1/events", "0")
+	events, err := s.subscribe(ctx, "/v1/events", "0")
 	must(wrap(err, "watch"))
 	expected, exited := s.expected, s.exited
 	s.stage.listeners.Go(func() {
@@ -215,10 +230,24 @@ const (
 	maxAnswer  = 8 << 20          // bytes of an answer or of one event; more is an error
 )
 
-// caller calls the local API, as any program would. No proxy: whatever the user's environment
+// transport calls the local API, as any program would. No proxy: whatever the user's environment
 // says, this stays on loopback. No connection is kept: a spare one, dialled and never used, would
 // hold up the sidecar's stop, since a server cannot know that nothing will come on it.
-var caller = &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+var transport = &http.Transport{Proxy: nil, DisableKeepAlives: true}
+
+// caller is a client of the local API, with its token.
+func (s *sidecar) caller() *http.Client { return &http.Client{Transport: bearer(s.token)} }
+
+// bearer adds a token, unless it is "", to each request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+string(b))
+	}
+	return transport.RoundTrip(r)
+}
 
 // statusError is an answer that is no success.
 type statusError struct {
@@ -229,12 +258,12 @@ type statusError struct {
 func (e *statusError) Error() string { return fmt.Sprintf("answered %d %s", e.status, e.code) }
 
 // open sends a request and returns the body of an answer that is a success.
-func open(ctx context.Context, url string, in any, lastID string) (io.ReadCloser, error) {
+func (s *sidecar) open(ctx context.Context, route string, in any, lastID string) (io.ReadCloser, error) {
 	method, body := http.MethodGet, []byte(nil)
 	if in != nil {
 		method, body = http.MethodPost, []byte(asJSON(in))
 	}
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, s.url()+route, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +271,7 @@ func open(ctx context.Context, url string, in any, lastID string) (io.ReadCloser
 	if lastID != "" {
 		req.Header.Set("Last-Event-ID", lastID)
 	}
-	resp, err := caller.Do(req)
+	resp, err := s.caller().Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -283,8 +312,8 @@ type events struct{ body io.ReadCloser }
 
 // subscribe opens a stream of server-sent events behind lastID; "" is from now
 // on. When it returns, the server has answered and counts us as listening.
-func subscribe(ctx context.Context, url, lastID string) (*events, error) {
-	body, err := open(ctx, url, nil, lastID)
+func (s *sidecar) subscribe(ctx context.Context, route, lastID string) (*events, error) {
+	body, err := s.open(ctx, route, nil, lastID)
 	return &events{body}, err
 }
 
