@@ -13,6 +13,7 @@ import (
 	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
+	"feishu-relay/steer"
 	"feishu-relay/transcript"
 )
 
@@ -75,7 +76,7 @@ type spread struct {
 	Max int64 `json:"max"`
 }
 
-// answer is how often a bot answered somebody: replied to one, or was the next to speak.
+// answer is how often a bot answered somebody.
 type answer struct {
 	From relay.AgentName `json:"from"` // the bot
 	To   relay.AgentName `json:"to"`   // another one; "": a person
@@ -99,7 +100,12 @@ func (a *api) insight(r *http.Request) (any, error) {
 	if !a.Visible(channel, chat) {
 		return nil, errNotInChat
 	}
-	entries, all, err := a.entriesSince(channel, chat, from)
+	var bots []steer.Bot
+	if a.Groups != nil {
+		g, _ := a.Groups.Group(channel, chat) // of a group that is not known nobody is found by name
+		bots = g.Bots
+	}
+	entries, all, err := a.entriesSince(channel, chat, from, bots)
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +140,8 @@ func spanOf(first, end string) (from, to int64, err error) {
 
 // entriesSince reads a record back to from: each message once, oldest first. all is false where
 // there are more than are read.
-func (a *api) entriesSince(channel string, chat relay.ChatID, from int64) (
-	entries []transcript.Entry, all bool, err error) {
+func (a *api) entriesSince(channel string, chat relay.ChatID, from int64, bots []steer.Bot) (
+	entries []said, all bool, err error) {
 	seen := map[string]bool{}
 	read := 0
 	for q := (transcript.Query{Limit: maxPage}); ; {
@@ -152,8 +158,9 @@ func (a *api) entriesSince(channel string, chat relay.ChatID, from int64) (
 			older = older || e.TS < from
 			if !seen[e.MessageID] {
 				seen[e.MessageID] = true
+				names := named(e.Content, bots)
 				e.Content = "" // not needed
-				entries = append(entries, e)
+				entries = append(entries, said{e, names})
 			}
 		}
 		read += len(page.Shown)
@@ -165,21 +172,20 @@ func (a *api) entriesSince(channel string, chat relay.ChatID, from int64) (
 			q.Before = page.Earlier
 			continue
 		}
-		slices.SortStableFunc(entries, func(x, y transcript.Entry) int { return cmp.Compare(x.TS, y.TS) })
+		slices.SortStableFunc(entries, func(x, y said) int { return cmp.Compare(x.TS, y.TS) })
 		return entries, all, nil
 	}
 }
 
 // count fills in from what was said and what became of it. entries may be older than the span.
-func (in *insight) count(entries []transcript.Entry, outcomes []outcome.Outcome) {
+func (in *insight) count(entries []said, outcomes []outcome.Outcome) {
 	for at := in.From; at < in.To; at += hourMS {
 		in.Hours = append(in.Hours, hour{At: at})
 	}
-	said := make(map[relay.MessageID]*transcript.Entry, len(entries))
-	answers := map[answer]int{}
+	byID := make(map[relay.MessageID]*said, len(entries))
 	for i := range entries {
 		e := &entries[i]
-		said[relay.MessageID(e.MessageID)] = e
+		byID[relay.MessageID(e.MessageID)] = e
 		if e.TS < in.From || e.TS >= in.To {
 			continue
 		}
@@ -191,37 +197,17 @@ func (in *insight) count(entries []transcript.Entry, outcomes []outcome.Outcome)
 		}
 		in.Messages.Bots++
 		h.Bots++
-		to := said[relay.MessageID(e.ParentID)]
-		if e.ParentID == "" && i > 0 {
-			to = &entries[i-1]
-		}
-		if to == nil || to.Role == transcript.RoleAssistant && to.Sender == e.Sender {
-			continue // what it answers is not known, or it goes on itself
-		}
-		whom := relay.AgentName("")
-		if to.Role == transcript.RoleAssistant {
-			whom = relay.AgentName(to.Sender)
-		}
-		answers[answer{From: relay.AgentName(e.Sender), To: whom}]++
 	}
-	in.countOutcomes(said, outcomes)
-	in.Answers = []answer{}
-	for pair, n := range answers {
-		pair.N = n
-		in.Answers = append(in.Answers, pair)
-	}
-	slices.SortFunc(in.Answers, func(x, y answer) int {
-		return cmp.Or(cmp.Compare(y.N, x.N), cmp.Compare(x.From, y.From), cmp.Compare(x.To, y.To))
-	})
-	in.Answers = in.Answers[:min(len(in.Answers), insightAnswers)]
+	in.countOutcomes(byID, outcomes)
+	in.countAnswers(entries, byID, outcomes)
 }
 
-func (in *insight) countOutcomes(said map[relay.MessageID]*transcript.Entry, outcomes []outcome.Outcome) {
+func (in *insight) countOutcomes(byID map[relay.MessageID]*said, outcomes []outcome.Outcome) {
 	stops := map[relay.Reason]int{}
 	var waits, judged []int64
 	perHour := make([][]int64, len(in.Hours))
 	for _, o := range outcomes {
-		e := said[o.RelayMsgID]
+		e := byID[o.RelayMsgID]
 		if e == nil || e.TS < in.From || e.TS >= in.To {
 			continue
 		}

@@ -4,14 +4,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"feishu-relay/httpapi"
 	"feishu-relay/internal/apitest"
 	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
+	"feishu-relay/steer"
 	"feishu-relay/transcript"
 )
 
@@ -25,7 +30,7 @@ func TestInsight(t *testing.T) {
 	said(t, store,
 		entry("om_0", "user", "Tom", "", day-1), // before the day
 		entry("om_1", "assistant", "agent_a", "om_0", day),
-		entry("om_2", "assistant", "agent_b", "", day+10), // after agent_a
+		entry("om_2", "assistant", "agent_b", "", day+10), // beside agent_a
 		entry("om_3", "assistant", "agent_a", "om_2", day+hour),
 		entry("om_4", "assistant", "agent_a", "", day+hour+1), // goes on
 		entry("om_5", "user", "Ann", "", day+2*hour-1),
@@ -70,7 +75,7 @@ func TestInsight(t *testing.T) {
 		"judge":   object{"yes": 1., "no": 1., "error": 1., "took": spread(3, 7, 100, 100)},
 		"latency": spread(2, 30, 30, 30),
 		"answers": []any{object{"from": "agent_a", "to": "", "n": 1.}, object{"from": "agent_a", "to": "agent_b", "n": 1.},
-			object{"from": "agent_b", "to": "agent_a", "n": 1.}},
+			object{"from": "agent_b", "to": "", "n": 1.}},
 	}
 	if diff := cmp.Diff(any(want), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -85,6 +90,91 @@ func TestInsight(t *testing.T) {
 	}
 	f.Outcomes = &outcomes{err: errors.New("the store is away")}
 	apitest.WantError(t, call(t, f, "GET", path, ""), 500, "internal")
+}
+
+// team is a group of some bots.
+type team struct {
+	anyGroups
+	bots []steer.Bot
+}
+
+type anyGroups = httpapi.Groups
+
+func (g team) Group(string, relay.ChatID) (steer.Group, error) { return steer.Group{Bots: g.bots}, nil }
+
+// TestInsightAnswers: whom bots answer that do not reply to a message.
+func TestInsightAnswers(t *testing.T) {
+	const day = int64(1_700_000_000_000)
+	for name, tt := range map[string]struct {
+		lines []string // "sender text"; agents are bots
+		given []string // "agent line": the bot is given the line before the next one is said
+		stops []string
+		want  map[string]int // "from>to"
+	}{
+		"two bots answer a person side by side": {
+			[]string{"Tom hello", "agent_a hi", "agent_b hi"}, []string{"agent_b 1"}, nil,
+			map[string]int{"agent_a>": 1, "agent_b>": 1}},
+		"then each other": {
+			[]string{"Tom hello", "agent_a hi", "agent_b hi", "agent_a so?", "agent_b well", "agent_b and"},
+			[]string{"agent_b 1", "agent_a 2", "agent_b 3"}, nil,
+			map[string]int{"agent_a>": 1, "agent_b>": 1, "agent_a>agent_b": 1, "agent_b>agent_a": 1}},
+		"a bot that is named answers who names it": {
+			[]string{"Tom hello", "agent_a @agent_bc no, @BotB go on", "agent_b done"}, []string{"agent_b 1"}, nil,
+			map[string]int{"agent_a>": 1, "agent_b>agent_a": 1}},
+		"what was not for a bot it does not answer": {
+			[]string{"Tom hello", "agent_a hi", "agent_b done"}, []string{"agent_b 1"}, []string{"agent_b 0"},
+			map[string]int{"agent_a>": 1, "agent_b>agent_a": 1}},
+		"what it was not given it does not answer": {
+			[]string{"Tom hello", "agent_a hi", "agent_a and", "agent_b hi", "agent_b and"}, nil, nil,
+			map[string]int{"agent_a>": 1, "agent_b>": 1}},
+		"a person's word ends what was before": {
+			[]string{"agent_a hi", "Tom stop", "agent_b yes", "agent_b and"}, []string{"agent_b 0"}, nil,
+			map[string]int{"agent_b>": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, store := withRecord(t, t.TempDir())
+			f.Groups = team{bots: []steer.Bot{{Agent: "agent_a", Name: "BotA"}, {Agent: "agent_b", Name: "BotB"}}}
+			for i, line := range tt.lines {
+				sender, text, _ := strings.Cut(line, " ")
+				role := "user"
+				if strings.HasPrefix(sender, "agent_") {
+					role = "assistant"
+				}
+				said(t, store, transcript.Entry{MessageID: fmt.Sprint("om_", i), Role: role, Sender: sender, Content: text,
+					TS: day + int64(i)*1000})
+			}
+			became := &outcomes{}
+			for _, of := range [][]string{tt.given, tt.stops} {
+				for _, at := range of {
+					agent, line, _ := strings.Cut(at, " ")
+					n, _ := strconv.Atoi(line)
+					o := outcome.Outcome{Agent: relay.AgentName(agent), RelayMsgID: relay.MessageID("om_" + line)}
+					if o.Delivered = relay.Millis(day + int64(n)*1000 + 5); slices.Contains(tt.stops, at) {
+						o.Delivered, o.Stopped = 0, relay.NotForMe
+					}
+					became.list = append(became.list, o)
+				}
+			}
+			f.Outcomes = became
+			w := call(t, f, "GET", fmt.Sprintf("/v1/insight?chat_id=oc_x&from=%d&to=%d", day, day+3_600_000), "")
+			var got struct {
+				Answers []struct {
+					From, To string
+					N        int
+				}
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &got); w.Code != 200 || err != nil {
+				t.Fatalf("got %d %s", w.Code, w.Body)
+			}
+			counts := map[string]int{}
+			for _, a := range got.Answers {
+				counts[a.From+">"+a.To] = a.N
+			}
+			if diff := cmp.Diff(tt.want, counts); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // TestInsightHasABound: a record of more messages than are read is not complete.

@@ -492,6 +492,25 @@ func TestRecentWaitsNotLong(t *testing.T) {
 	})
 }
 
+// What Recent did not wait for is shown to the watchers when it is read, though it is older than they are.
+func TestWatchersGetWhatRecentMissed(t *testing.T) {
+	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {
+		m.set(func() { m.silent, m.deaf = true, true })
+		m.add(t, about(1, func(o *Outcome) { o.Agent, o.At = "b", 5 }))
+		var seen []Outcome
+		defer l.Watch(func(o Outcome) { seen = append(seen, o) })()
+		if list, complete := recent(t, l, 1); len(list) != 0 || complete {
+			t.Fatalf("got %d outcomes, %v", len(list), complete)
+		}
+		m.set(func() { m.silent, m.deaf = false, false })
+		wait.Wake(m.news)
+		synctest.Wait()
+		if len(seen) != 1 || seen[0].RelayMsgID != "om_00001" {
+			t.Errorf("saw %+v", seen)
+		}
+	})
+}
+
 // A watcher sees what changes, once, and not what stood there before.
 func TestWatch(t *testing.T) {
 	bubble(t, func(t *testing.T, m *memory, l *Log, stop func()) {

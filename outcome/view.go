@@ -23,15 +23,16 @@ type view struct {
 	began    relay.Millis  // what became of messages later is news to watchers
 
 	mu    sync.Mutex
-	index index // guarded by mu, as the next is
+	index index // guarded by mu, as the next two are
+	owed  bool  // Recent did not wait until all was read: the rest is news to watchers
 	whole bool  // the queue held all there ever was; set before caught is closed
 }
 
 // Recent returns what became of the newest messages of a chat at all bots, at
 // most limit outcomes: in the order of the messages, the newest one's last.
 // complete says that these are the newest limit, or all there are; else others
-// may be missing: the queue was not read in time, or no longer holds them. An
-// error is that of ctx.
+// may be missing: the queue was not read in time, and the watchers are shown the
+// rest when it is read; or it no longer holds them. An error is that of ctx.
 func (l *Log) Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (list []Outcome, complete bool, err error) {
 	v := l.acquire()
 	defer l.release()
@@ -49,6 +50,7 @@ func (l *Log) Recent(ctx context.Context, channel string, chat relay.ChatID, lim
 	v.mu.Lock()
 	found := v.index.of(in)
 	all := caught && v.whole && !v.index.evicted
+	v.owed = v.owed || !caught
 	v.mu.Unlock()
 	l.addPending(found, in)
 	list = newest(found, max(0, limit))
@@ -214,6 +216,7 @@ func (l *Log) show(v *view, o Outcome, news bool) {
 	defer l.showing.Unlock()
 	v.mu.Lock()
 	o, changed := v.index.add(o)
+	news = news || v.owed
 	v.mu.Unlock()
 	if !changed || !news {
 		return

@@ -357,7 +357,7 @@ func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) 
 	case until.IsZero():
 		return relay.Pass, nil // the bot has it
 	case n.receive.deliver.passed.Contains(p.key): // Feishu's event reached it all the same
-		n.steer.delivered(&p.msg)
+		n.gave(&p.msg)
 		return relay.Pass, nil
 	}
 	event, given := n.withContext(p)
@@ -388,9 +388,15 @@ func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) 
 		return relay.Pass, err // the next one takes it, or this one again
 	}
 	n.trace("given")
-	n.steer.delivered(&p.msg)
+	n.gave(&p.msg)
 	n.send.given.add(given...)
 	return relay.Pass, nil
+}
+
+// gave tells the other sidecars, and the watchers of all, that this bot has a person's message.
+func (n *native) gave(m *relay.Message) {
+	n.steer.delivered(m)
+	n.receive.watch.gave(m, doorGateway)
 }
 
 // withContext is the event of a person's message as the bot gets it, and the messages that it has then.

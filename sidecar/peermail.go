@@ -31,8 +31,9 @@ import (
 // bot answers there.
 type peerMail struct {
 	*base
-	agent *agent.Agent
-	chats *peerchat.Chats
+	agent   *agent.Agent
+	chats   *peerchat.Chats
+	observe func(agent.Event)
 
 	mu     sync.Mutex // held while an answer is sent: the next one sees what it did to the task
 	work   sync.WaitGroup
@@ -52,7 +53,7 @@ func openPeerMail(b *base, a *app, m *mail, root *os.Root) (*peerMail, error) {
 	if m == nil || !b.cfg.Mailbox.Gateway {
 		return nil, nil
 	}
-	p := &peerMail{base: b, agent: m.agent, slots: make(chan struct{}, maxWorking)}
+	p := &peerMail{base: b, agent: m.agent, observe: m.watch.mailed, slots: make(chan struct{}, maxWorking)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	b.onClose(func() error {
 		p.cancel()
@@ -88,6 +89,7 @@ type answerMail struct {
 	Stays   bool          `json:"stays,omitempty"`   // it is not sent
 	Done    bool          `json:"done,omitempty"`    // the mailbox has it
 	Refused mailbox.Code  `json:"refused,omitempty"` // the mailbox does not send it
+	Why     string        `json:"why,omitempty"`     // the error behind Refused
 }
 
 // peerDoor gives the bot one piece of mail in the chat with its sender.
@@ -252,14 +254,18 @@ func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
 	if no, refused := errors.AsType[*mailbox.Error](err); refused {
 		p.log.Warn("what the bot said to an agent is not sent", keyChat, own.Chat, keyMsg, own.ID, keyErr, err)
 		p.problems.set("mailbox answer", err)
-		as.Refused, err = no.Code, nil
+		as.Refused, as.Why, err = no.Code, no.Error(), nil
 	}
 	if err != nil {
 		return err
 	}
 	p.trace("mailed")
 	as.Done = as.Refused == ""
-	return p.keep(own.ID, as)
+	if err := p.keep(own.ID, as); err != nil || as.Done {
+		return err
+	}
+	p.observe(agent.Event{What: agent.EventRefused, Envelope: e, Reason: string(as.Refused)})
+	return nil
 }
 
 // decide says how a message of the bot goes to the agent, and keeps that.

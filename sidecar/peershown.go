@@ -1,6 +1,8 @@
 package sidecar
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -8,6 +10,7 @@ import (
 
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/httpapi"
+	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/transcript"
 )
@@ -23,6 +26,7 @@ type shownMail struct {
 func (p *peerMail) showMail(o *httpapi.Options) {
 	visible, depths, group := o.Visible, o.Depths, o.Group
 	o.Transcripts = shownMail{o.Transcripts, p}
+	o.Outcomes = refusedMail{o.Outcomes, p}
 	o.Visible = func(channel string, chat relay.ChatID) bool {
 		return visible(channel, chat) || channel == relay.MailChannel && len(p.chats.Messages(chat)) > 0
 	}
@@ -39,6 +43,29 @@ func (p *peerMail) showMail(o *httpapi.Options) {
 		}
 		return shown
 	}
+}
+
+// refusedMail adds to the outcomes what the mailbox refused of a chat with another agent.
+type refusedMail struct {
+	httpapi.Outcomes
+	peers *peerMail
+}
+
+// Recent returns the refused answers of a chat with another agent; of other chats, what is known of them.
+func (r refusedMail) Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (
+	list []outcome.Outcome, complete bool, err error) {
+	if channel != relay.MailChannel || !peerchat.IsID(string(chat)) {
+		return r.Outcomes.Recent(ctx, channel, chat, limit)
+	}
+	for _, m := range r.peers.chats.Messages(chat) {
+		var as answerMail
+		if m.Own && json.Unmarshal(m.Mail, &as) == nil && as.Refused != "" {
+			list = append(list, outcome.Outcome{Agent: m.Peer, Channel: channel, ChatID: chat, RelayMsgID: m.ID,
+				Sender: r.peers.cfg.Agent, At: m.Created, Stopped: relay.Undeliverable,
+				Detail: cmp.Or(as.Why, string(as.Refused))})
+		}
+	}
+	return list[max(0, len(list)-limit):], len(list) <= limit, nil
 }
 
 // Chats lists those of the groups, and behind them those with other agents.

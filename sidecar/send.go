@@ -200,7 +200,11 @@ func (s *sender) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
 		answer.Reason = s.oneOf(ctx, m, bots)
 		answer.ForMe = new(answer.Reason == relay.Pass)
 	}
-	if answer.Reason != relay.Pass && answer.Reason != relay.Command {
+	switch answer.Reason {
+	case relay.Pass:
+		s.watch.gave(m, "")
+	case relay.Command:
+	default:
 		s.watch.withheld(m, answer.Reason)
 	}
 	return answer, nil
@@ -473,6 +477,9 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 	if why != relay.Command {
 		p.After = func(ctx context.Context) error {
 			_ = note(ctx) // never fails
+			if !p.Withhold {
+				s.watch.gave(h, doorGateway)
+			}
 			m.Sender.Name = s.app.person(ctx, &m)
 			h.SenderName = cmp.Or(m.Sender.Name, string(m.Sender.OpenID))
 			_, err := s.recordPerson(h)

@@ -81,6 +81,7 @@ func viewLongTranscript(t *testing.T, browser *browsertest.Browser) {
 			way = far
 		}
 		p.Wheel("#talk-scroll", -way)
+		p.Wait("the wheel", fmt.Sprintf(`document.querySelector('#talk-scroll').scrollTop !== %v || performance.getEntriesByType('resource').filter((e) => e.name.includes('before=')).length > %d`, before.Top, before.Pages))
 		after := browsertest.Eval[scrolled](p, settle)
 		if way == step {
 			moved := browsertest.Eval[float64](p, fmt.Sprintf(topOf, before.ID)) - before.At

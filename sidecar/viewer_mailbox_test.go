@@ -8,6 +8,11 @@ import (
 	"feishu-relay/internal/browsertest"
 )
 
+// noteNotices notes the kinds of the notices from now on: one is shown for seconds.
+const noteNotices = `(window.noticed = [], new MutationObserver((list) => {
+	for (const e of list.flatMap((change) => [...change.addedNodes])) noticed.push(e.dataset.kind)
+}).observe(document.querySelector('#notices'), { childList: true }), true)`
+
 // agent_a hands a task to agent_b before the eyes of the operator, a message to
 // it gets no acknowledgement and is sent again from the page, and agent_b goes.
 func viewMailbox(t *testing.T, browser *browsertest.Browser) {
@@ -41,16 +46,21 @@ func viewMailbox(t *testing.T, browser *browsertest.Browser) {
 		t.Errorf("%d tasks are shown, want one", got)
 	}
 
-	// Long enough for somebody to take it when it is sent again.
+	// It expires, and lives as long when it is sent again: by then there is somebody who takes it.
 	post(a, "/v1/mailbox/messages", map[string]any{"to": "agent_b", "text": "anybody there?",
 		"metadata": map[string]any{"requiresAck": true, "ttl": 15}})
 	p.Click(is("tab-dead"))
 	shows(p, is("dead-letter"))
+	b.connect(t)
+	eventually(ctx, t, "the bot is connected", func() bool {
+		st, err := b.status(ctx)
+		return err == nil && st.Door.Connected != nil && *st.Door.Connected
+	})
+	browsertest.Eval[bool](p, noteNotices)
 	p.Click(is("replay"))
 	p.Click(is("replay-yes"))
 	p.Wait("that it is sent again", `performance.getEntriesByType('resource').some((e) => e.name.endsWith('/replay') && e.responseStatus === 202)`)
-	shows(p, is("notice", "kind", "plain"))
-	b.connect(t) // now there is somebody who takes it
+	p.Wait("that it says so", `noticed.includes('plain')`)
 	p.Wait("no dead letter", `document.querySelector('#tabpanel [data-testid=empty]')`)
 	var mail struct {
 		Dead []any `json:"dead_letters"`

@@ -182,6 +182,11 @@ func (w *watch) withheld(m *relay.Message, why relay.Reason) {
 	w.stopped(p, "steer", why)
 }
 
+// gave notes that the bot has a person's message: by the gateway, or ("") it reported the message itself.
+func (w *watch) gave(m *relay.Message, door string) {
+	w.note(&arrival{key: string(m.ID()), msg: *m}, func(o *outcome.Outcome) { o.Delivered, o.Door = o.At, door })
+}
+
 // stopped reports why p ended.
 func (w *watch) stopped(p *arrival, stage string, why relay.Reason) {
 	w.metrics.stopped.WithLabelValues(string(why)).Inc()

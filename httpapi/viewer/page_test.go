@@ -36,6 +36,8 @@ func TestPage(t *testing.T) {
 		"another group meanwhile":            pageOfAnotherGroup,
 		"a find that is chosen":              pageWithAFind,
 		"names and sentences":                pageOfNames,
+		"who gave no answer":                 pageOfSilence,
+		"a paused group":                     pageOfAPause,
 		"colours of bots":                    pageOfColours,
 		"what is open at first":              pageAtFirst,
 		"behind a reverse proxy":             pageBehindAProxy,
@@ -317,15 +319,15 @@ func pageOfNames(t *testing.T, browser *browsertest.Browser) {
 	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
 	says := func(want ...string) {
 		t.Helper()
-		p.Wait(fmt.Sprint(want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('[data-message-id=om_3] [data-testid=sentence] > span')].map((e) => e.innerText)) === JSON.stringify(%s)`, browsertest.JS(want)))
+		p.Wait(fmt.Sprint(want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('[data-message-id=om_3] [data-testid=sentence] > span')].map((e) => e.innerText.replace(/\d\d:\d\d:\d\d/, 'TIME'))) === JSON.stringify(%s)`, browsertest.JS(want)))
 	}
-	says("BotA got this and has not answered yet", "小C did not get this: limit 4 reached", "agent_d has not got this yet: on its way")
+	says("BotA got this at TIME: no answer yet", "小C did not get this: limit 4 reached", "On its way to agent_d")
 	p.Wait("one name", `[...document.querySelectorAll('[data-agent=agent_b] .name')].every((e) => e.innerText === 'BotB' && e.title === 'agent_b')`)
 	if got := browsertest.Eval[string](p, `document.querySelector('[data-testid=outcome][data-agent=agent_c]').title`); got != "agent_c" {
 		t.Errorf("over a name stands %q, want the agent's id", got)
 	}
 	s.say("oc_x", 4, 1)
-	says("BotA got this", "小C did not get this: limit 4 reached", "agent_d has not got this yet: on its way")
+	says("BotA got this", "小C did not get this: limit 4 reached", "On its way to agent_d")
 	hash(p, "#/groups/feishu/oc_x/om_3")
 	p.Wait("what to do", `[...document.querySelectorAll('#details [data-testid=advice]')].map((e) => e.innerText).join().includes('raise the limit')`)
 	if got := browsertest.Eval[string](p, `document.querySelector('#details').innerText`); strings.Contains(got, "agent_b") || !strings.Contains(got, "ms after it was said") || strings.Contains(got, "hard_limit") {
@@ -335,7 +337,47 @@ func pageOfNames(t *testing.T, browser *browsertest.Browser) {
 	p.Wait("the raw fields", `document.querySelector('#details').innerText.includes('hard_limit')`)
 	hash(p, "#/groups/feishu/oc_x")
 	p.Press("l")
-	says("BotA 已收到", "小C 没有收到：已达上限 4", "agent_d 尚未收到：正在投递")
+	says("BotA 已收到", "小C 没有收到：已达上限 4", "正在投递给 agent_d")
+}
+
+// Of a person's message the page says without a click which bots have it and did not answer, and which have it not.
+func pageOfSilence(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 1)
+	s.change(func() {
+		s.group["bots"] = []object{{"agent": "agent_b", "name": "BotB", "online": true}, {"agent": "agent_c", "name": "小C", "online": true},
+			{"agent": "agent_d", "name": "BotD", "online": true}, {"agent": "agent_e", "name": "BotE", "online": false}}
+		for _, agent := range []string{"agent_b", "agent_c"} {
+			s.outcomes["oc_x"] = append(s.outcomes["oc_x"], object{"agent": agent, "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": "om_0",
+				"at": began + 500, "delivered_at": began + 500, "door": "gateway"})
+		}
+	})
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	p.Wait("the connection", isLive)
+	says := func(id string, want ...string) {
+		t.Helper()
+		p.Wait(fmt.Sprint(id, " ", want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('[data-message-id=%s] [data-testid=sentence] > span')].map((e) => e.innerText.replace(/\d\d:\d\d:\d\d/, 'TIME'))) === JSON.stringify(%s)`, id, browsertest.JS(want)))
+	}
+	away, unheard := "BotE did not get this: the sidecar is offline", "BotD did not get this from Feishu so far"
+	says("om_0", "BotB and 小C got this at TIME: no answer yet", away, unheard)
+	s.say("oc_x", 1, 1) // of agent_b
+	says("om_0", "BotB got this", "小C got this at TIME: no answer yet", away, unheard)
+	s.say("oc_x", 2, 1) // of a person
+	says("om_0", "BotB got this", "小C got this at TIME: no answer")
+	s.say("oc_x", 3, 1)
+	says("om_0", "BotB got this", "小C got this at TIME: no answer")
+	p.Press("l")
+	says("om_0", "BotB 已收到", "小C 于 TIME 收到，没有回答")
+}
+
+// The badge of a paused group comes from its state: no notice of it is in view.
+func pageOfAPause(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 2)
+	s.change(func() { s.group["settings"].(object)["paused"] = object{"until": nil} })
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	p.Wait("the badge over the conversation", `document.querySelector('#talk-head [data-testid=paused]')`)
+	p.Wait("the badge in the list", `document.querySelector('[data-testid=group-paused]')`)
 }
 
 // A bot has the same colour, whichever conversation is shown first.
@@ -487,11 +529,20 @@ func pageOfTwoStops(t *testing.T, browser *browsertest.Browser) {
 func pageOfMail(t *testing.T, browser *browsertest.Browser) {
 	s := newStandIn(t, "oc_x", "oc_relaypeer1")
 	s.record("oc_relaypeer1", 0, 2)
+	s.change(func() {
+		s.outcomes["oc_relaypeer1"] = []object{{"agent": "agent_c", "channel": "mailbox", "chat_id": "oc_relaypeer1", "relay_msg_id": "om_1", "at": began,
+			"stopped": "undeliverable", "detail": "RATE_LIMITED: wait"}}
+	})
 	release := s.hold("/v1/transcripts/feishu/oc_x")
 	defer release()
 	p := browser.Open(t, s.url+"/#/groups/mailbox/oc_relaypeer1", browsertest.Options{})
 	wantShown(t, p, 0, 1)
-	p.Wait("the mark in the list", `document.querySelector('[data-chat-id=oc_relaypeer1] [data-testid=group-mail]') && !document.querySelector('[data-chat-id=oc_x] [data-testid=group-mail]')`)
+	p.Wait("its place in the list", `[...document.querySelector('[data-testid=groups]').children].map((e) => e.dataset.chatId ?? e.innerText).join() === 'oc_x,Mail between agents,oc_relaypeer1'`)
+	p.Wait("the name of both", `document.querySelector('#talk-head h2').innerText === 'BotB ↔ 小C'`)
+	p.Wait("that it was refused, and why", `document.querySelector('[data-message-id=om_1][data-state=stop] [data-testid=sentence][data-state=stop]')?.innerText.includes('小C did not get this: the mailbox refused it (Too many messages between the two)')`)
+	s.record("oc_relaypeer1", 2, 1)
+	s.change(func() { s.kept = append(s.kept, object{"type": "mail", "time": began, "mail": object{"what": "sent"}}) })
+	wantShown(t, p, 0, 2)
 	p.Wait("what it is", `(([head]) => head.includes('mail between two agents') && !head.includes('limit'))([document.querySelector('#talk-head').innerText])`)
 	p.Wait("no depth", `document.querySelector('#talk-depth').hidden && !document.querySelector('#talk-depth').textContent`)
 	if browsertest.Eval[bool](p, `Boolean(document.querySelector('[data-testid=steer-toggle], [data-testid=to-insight]'))`) {
@@ -583,9 +634,11 @@ func pageMemory(t *testing.T, browser *browsertest.Browser) {
 		conversation.add(Array.from({ length: KEPT }, (_, i) => entry(i + 1)))
 		return conversation.trim().length > 0
 	})`)
-	p.Do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, heapprofiler.CollectGarbage, cdp.Empty{})
-		return err
-	}))
-	p.Wait("that a message that was dropped is forgotten", `oldest.deref() === undefined`)
+	apitest.Until(t, "a message that was dropped is forgotten", func() bool {
+		p.Do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+			_, err := cdp.Call(ctx, target, heapprofiler.CollectGarbage, cdp.Empty{})
+			return err
+		}))
+		return browsertest.Eval[bool](p, `oldest.deref() === undefined`)
+	})
 }

@@ -194,6 +194,9 @@ func (s *standIn) list() []object {
 			channel = "mailbox"
 		}
 		row := object{"channel": channel, "chat_id": chat, "modified": began, "limits": object{"max_depth": 3, "threshold": 1, "check": true}}
+		if channel == "mailbox" {
+			row["name"] = "agent_b ↔ agent_c"
+		}
 		if all := s.entries[chat]; len(all) > 0 {
 			row["last"] = all[len(all)-1]
 		}

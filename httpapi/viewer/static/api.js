@@ -21,15 +21,15 @@ async function call(path, options) {
     throw new ApiError(0, 'unreachable', error.message)
   }
   if (answer.status === 401) location.reload() // answers with the sign-in form
-  const body = await answer.json().catch((error) => {
+  const body = await answer.text().then((text) => (text ? JSON.parse(text) : {})).catch((error) => {
     if (error.name === 'AbortError') throw error // while the answer was read
-    return null
+    if (answer.ok) throw new ApiError(0, 'unreachable', error.message) // the connection was cut in the middle of it
   })
   if (!answer.ok) {
     const { code = 'http_' + answer.status, message = answer.statusText } = body?.error ?? {}
     throw new ApiError(answer.status, code, message)
   }
-  return body ?? {}
+  return body
 }
 
 function query(values) {

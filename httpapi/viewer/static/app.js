@@ -13,7 +13,7 @@ import { Mailbox } from './mailbox.js'
 import { System } from './system.js'
 import { Insight } from './insight.js'
 import { keys, showKeys } from './keys.js'
-import { learn, onNames } from './names.js'
+import { chatName, learn, onNames } from './names.js'
 import { clean } from './text.js'
 import { agentAvatar, botName, nameText } from './person.js'
 import { empty } from './empty.js'
@@ -86,7 +86,8 @@ function drawNoTalk() {
 }
 
 function drawTitle({ section, channel, chat }) {
-  const place = section === 'groups' ? groups.get(channel, chat)?.name : t(section)
+  const group = groups.get(channel, chat)
+  const place = section === 'groups' ? group && chatName(group) : t(section)
   document.title = [place && clean(place), status?.identity.agent_name, 'feishu-relay'].filter(Boolean).join(' · ')
 }
 
@@ -215,7 +216,11 @@ watch({
   events(list) {
     groups.take(list)
     talk.take(list)
-    if (list.some((e) => e.type === 'mail')) for (const panel of [panels.mailbox, panels.agents]) panel.again()
+    if (list.some((e) => e.type === 'mail')) {
+      for (const panel of [panels.mailbox, panels.agents]) panel.again()
+      groups.mailed()
+      talk.mailed()
+    }
   },
   state(now) {
     if (now.name !== connection.name) say(t(`live.${now.name}.means`, { n: '' }))
@@ -235,7 +240,11 @@ wide.addEventListener('change', go)
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => panels.insight.redraw())
 document.addEventListener('visibilitychange', () => document.hidden || groups.opened(groups.get(place().channel, place().chat)))
 setInterval(() => connection.at && drawConnection(), 1000)
-setInterval(() => document.hidden || readStatus(), STATUS_EVERY)
+setInterval(() => {
+  if (document.hidden) return
+  readStatus()
+  groups.draw() // a pause may have ended by itself
+}, STATUS_EVERY)
 go()
 readStatus()
 groups.load()

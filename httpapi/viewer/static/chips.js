@@ -2,7 +2,8 @@
 
 import { h } from './h.js'
 import { t, filled, explain } from './i18n.js'
-import { listed } from './format.js'
+import { listed, second } from './format.js'
+import { isMail, isNotice, isPerson } from './conversation.js'
 import { clean, cut, plain } from './text.js'
 import { botName } from './person.js'
 import { stateOf, wordOf, limitOf } from './verdict.js'
@@ -15,8 +16,19 @@ const LONGEST_TIP = 400 // characters
 export function chips(entry, view) {
   return [
     entry.depth > 0 && h('span', { class: 'depth', title: t('depth.means', { n: entry.depth }), 'data-depth': entry.depth }, t('depth.n', { n: entry.depth })),
-    ...alike(entry, view).map(([word, list]) => chip(word, list, view)),
+    ...[...alike(entry, view), ...unheard(entry, view)].map(([word, list]) => chip(word, list, view)),
   ]
+}
+
+// unheard are the bots of the group of which nothing is known about a message, where that is the
+// newest one or a person's last: [word, bots].
+function unheard(entry, { conversation, bots = [] }) {
+  if (isNotice(entry) || (entry !== conversation.newest && !conversation.lastOfPerson(entry))) return []
+  const known = conversation.outcomes(entry.message_id)
+  const rest = bots.filter(({ agent }) => agent !== entry.sender && !known.some((o) => o.agent === agent))
+  const away = rest.filter((b) => !b.online)
+  const here = known.length && isPerson(entry) ? rest.filter((b) => b.online) : []
+  return [['became.away', away], ['became.unheard', here]].filter(([, list]) => list.length)
 }
 
 // alike groups what became of a message at the bots by what is to be said: [word, outcomes].
@@ -24,25 +36,25 @@ export function alike(entry, { conversation, limits }) {
   const groups = new Map()
   for (const o of conversation.outcomes(entry.message_id)) {
     if (o.stopped === 'own_message') continue
-    const word = wordFor(o, entry === conversation.newest)
-    const key = word + ' ' + why(o, limits)
+    const word = wordFor(o, conversation.silence(entry, o.agent))
+    const key = [word, why(o, limits), word === 'became.quiet' || word === 'became.silent' ? second(o.delivered_at) : ''].join(' ')
     if (groups.has(key)) groups.get(key)[1].push(o)
     else groups.set(key, [word, [o]])
   }
   return [...groups.values()]
 }
 
-// wordFor is the sentence for an outcome.
-function wordFor(o, newest) {
+// wordFor is the sentence for an outcome; silence: the bot gave no answer.
+function wordFor(o, silence) {
   const state = stateOf(o)
   if (state === 'stop' || (state === 'skip' && wordOf(o))) return 'became.stop'
   if (state !== 'pass') return 'became.' + state
-  return newest ? 'became.quiet' : o.acknowledged_at ? 'became.acknowledged' : 'became.pass'
+  return silence ? 'became.' + silence : o.acknowledged_at ? 'became.acknowledged' : 'became.pass'
 }
 
 function chip(word, list, { limits }) {
-  const state = stateOf(list[0])
-  const name = (o) => botName(o.agent, {
+  const state = word === 'became.away' ? 'wait' : stateOf(list[0])
+  const name = (o) => botName(o.agent, word === 'became.away' || word === 'became.unheard' ? { 'data-testid': 'unheard', 'data-agent': o.agent } : {
     'data-testid': 'outcome', 'data-state': state, 'data-agent': o.agent,
     'data-tier': o.decision?.tier, 'data-reason': o.stopped || o.decision?.reason, 'data-ack': o.acknowledged_at ? 'true' : null,
   })
@@ -52,13 +64,15 @@ function chip(word, list, { limits }) {
 
 // sentence says what became of a message at some bots of which the same holds.
 export function sentence(word, list, limits, name = (o) => botName(o.agent)) {
-  return filled(word, { who: listed(list.map(name)), why: plain(why(list[0], limits)) })
+  return filled(word, { who: listed(list.map(name)), why: plain(why(list[0], limits)), time: second(list[0].delivered_at) })
 }
 
 // why is the reason of a stop in a few words; '' if it was not stopped.
 export function why(o, limits) {
   const word = wordOf(o)
   if (!word) return ''
+  const code = isMail(o) && o.detail?.match(/^[A-Z_]+/)?.[0]
+  if (code) return t('why.mail', { why: explain(code) || code })
   const text = t('why.' + word, { n: limitOf(o, limits) ?? '?' })
   return text === 'why.' + word ? cut(word, 80) : text
 }

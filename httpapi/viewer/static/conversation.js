@@ -4,6 +4,7 @@ import { called, learn } from './names.js'
 
 export const KEPT = 20_000 // messages; beyond, the oldest are dropped
 const DROPPED_AT_ONCE = 1000
+const BOT_TURNS = 50 // new messages of which the person's message before is looked at again
 
 // Conversation holds entries in order of their time, each once.
 export class Conversation {
@@ -44,8 +45,30 @@ export class Conversation {
     }
     fresh.sort((a, b) => a.ts - b.ts)
     if (fresh.length) this.#merge(fresh)
-    if (before && before !== this.newest && !changed.includes(before)) changed.push(before) // it may be answered now
+    const now = new Set(fresh)
+    for (const entry of [before, ...fresh.slice(-BOT_TURNS).map((e) => this.#personBefore(e))]) {
+      if (entry && (entry !== this.newest || !isBot(entry)) && !now.has(entry) && !changed.includes(entry)) changed.push(entry) // it may be answered now
+    }
     return { fresh, changed }
+  }
+
+  // personBefore is the newest message of a person before an entry, in its topic.
+  #personBefore({ ts, thread_id }) {
+    return this.entries.findLast((e) => isPerson(e) && e.ts < ts && e.thread_id === thread_id)
+  }
+
+  // lastOfPerson reports whether a message is a person's, and no person has said anything since in its topic.
+  lastOfPerson(entry) {
+    if (!isPerson(entry)) return false
+    for (let i = this.#after(entry); i < this.entries.length; i++) if (isPerson(this.entries[i]) && this.entries[i].thread_id === entry.thread_id) return false
+    return true
+  }
+
+  // after is the index of the first entry behind a message.
+  #after(entry) {
+    let i = this.entries.length
+    while (i > 0 && this.entries[i - 1].ts >= entry.ts && this.entries[i - 1] !== entry) i--
+    return i
   }
 
   // newest is the newest message, which nobody has answered.
@@ -53,10 +76,24 @@ export class Conversation {
     return this.entries.findLast((e) => !isNotice(e))
   }
 
-  // answered reports whether a bot has said something after a message.
-  answered({ ts }, agent) {
-    for (let i = this.entries.length - 1; i >= 0 && this.entries[i].ts > ts; i--) if (isBot(this.entries[i]) && this.entries[i].sender === agent) return true
+  // answered reports whether a bot has said something after a message. What it says after the next
+  // message of a person answers that one, unless it is a reply to the first.
+  answered(entry, agent) {
+    let over = false
+    for (let i = this.#after(entry); i < this.entries.length; i++) {
+      const e = this.entries[i]
+      if (e.sender === agent && isBot(e) && (!over || e.parent_id === entry.message_id)) return true
+      over ||= isPerson(entry) && isPerson(e) && e.thread_id === entry.thread_id
+    }
     return false
+  }
+
+  // silence is 'quiet' where a bot has not answered a message yet, 'silent' where people have gone on
+  // without its answer, and undefined where it has answered, or another bot's message is no longer the newest.
+  silence(entry, agent) {
+    if (!isPerson(entry)) return entry === this.newest ? 'quiet' : undefined
+    if (this.answered(entry, agent)) return undefined
+    return this.lastOfPerson(entry) ? 'quiet' : 'silent'
   }
 
   // adopt returns the replies that waited for entry.
@@ -142,6 +179,8 @@ export function marked(entry) {
 export const isMail = ({ channel }) => channel === 'mailbox'
 
 export const isBot = (entry) => entry.role === 'assistant'
+
+export const isPerson = (entry) => entry.role === 'user'
 
 // nameOf is how a sender is called.
 export function nameOf(entry) {

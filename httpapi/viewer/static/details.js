@@ -6,7 +6,7 @@ import { t, advise } from './i18n.js'
 import { exact, span } from './format.js'
 import { line, plain, rich, clean, cut } from './text.js'
 import { avatar, nameTag, nameText } from './person.js'
-import { isBot, nameOf } from './conversation.js'
+import { isBot, isMail, nameOf } from './conversation.js'
 import { stateOf, wordOf, latency } from './verdict.js'
 import { alike, sentence, signs } from './chips.js'
 import { copyButton } from './copy.js'
@@ -61,7 +61,7 @@ function outcomeCard(word, list, entry, conversation, limits) {
   const [o] = list
   const state = stateOf(o)
   const silent = state !== 'pass' || list.some(({ agent }) => !conversation.answered(entry, agent))
-  const advice = silent && advise(wordOf(o) ?? state)
+  const advice = silent && !isMail(conversation) && advise(wordOf(o) ?? state)
   return h('div', { class: 'card outcome', 'data-testid': 'outcome-details', 'data-state': state, 'data-reason': o.stopped || o.decision?.reason },
     h('p', { class: 'says' }, h('i', { class: 'sign', 'aria-hidden': 'true' }, signs[state]), h('b', null, sentence(word, list, limits))),
     advice && h('div', null, h('h3', null, t('advice')), h('p', { class: 'advice', 'data-testid': 'advice' }, rich(advice))),

@@ -40,6 +40,9 @@ export const moment = (ms) => (brief(ms) === clock(ms) ? clock(ms) : `${brief(ms
 // ends is until when a pause holds, behind what is paused; '' if somebody has to end it.
 export const ends = ({ until }) => (until ? ' ' + t('steer.until', { time: moment(until) }) : '')
 
+// holds reports whether a pause or a mute is there and has not ended by itself.
+export const holds = (paused) => Boolean(paused) && (!paused.until || paused.until > Date.now())
+
 const units = [['day', 86_400_000], ['hour', 3_600_000], ['minute', 60_000], ['second', 1000]]
 
 // ago is how long ago (or until) ms is: "3 minutes ago".

@@ -3,7 +3,7 @@
 import * as api from './api.js'
 import { h, show } from './h.js'
 import { t, language } from './i18n.js'
-import { brief, dayKey, exact, number } from './format.js'
+import { brief, dayKey, exact, holds, number } from './format.js'
 import { line } from './text.js'
 import { entryOf, forget, isBot, isMail, nameOf } from './conversation.js'
 import { remembered, remember } from './memory.js'
@@ -11,7 +11,7 @@ import { hash } from './route.js'
 import { ENDS, wordOf } from './verdict.js'
 import { why } from './chips.js'
 import { empty } from './empty.js'
-import { learn } from './names.js'
+import { chatName, learn } from './names.js'
 import { fault } from './notice.js'
 
 const SEEN = 500 // groups of which the browser remembers what was read
@@ -28,44 +28,58 @@ export class GroupList {
   #seen = new Map(remembered('seen') ?? []) // key → ts of the newest message that was read
   #open // key
   #asking
+  #mailing
 
   constructor(element, changed) {
     this.changed = changed
     this.filter = h('input', { type: 'search', autocomplete: 'off', 'data-testid': 'filter-groups', oninput: () => this.draw() })
     this.list = h('nav', { 'data-testid': 'groups' })
+    this.mail = h('h3', { 'data-testid': 'mail-list' })
     element.append(this.filter, this.list)
   }
 
   async load() {
     try {
-      const { transcripts } = await api.transcripts()
-      const known = new Map(this.groups.map((g) => [keyOf(g), g]))
-      for (const { last } of transcripts) if (last && isBot(last)) learn(last.sender, last.sender_name)
-      this.groups = transcripts.map((g) => {
-        const { fresh = 0, last, stop, paused } = known.get(keyOf(g)) ?? {}
-        return { ...g, limits: isMail(g) ? undefined : g.limits, fresh, stop, paused, last: last?.ts > newest(g) ? last : g.last } // an event may have been quicker
-      })
-      for (const g of this.groups) if (!this.#seen.has(keyOf(g))) this.#read(g)
-      this.#remember()
-      this.loaded = true
-      this.draw()
-      this.changed()
+      await this.#list()
       const { groups } = await api.groups()
       this.#steered(groups)
+      this.changed()
       await this.#lookInto(groups)
     } catch (error) {
       fault(error)
     }
   }
 
+  // mailed reads the list again, soon: mail is in no event.
+  mailed() {
+    this.#mailing ??= setTimeout(() => ((this.#mailing = undefined), this.#list().catch(fault)), ASK_AGAIN)
+  }
+
+  async #list() {
+    const { transcripts } = await api.transcripts()
+    const known = new Map(this.groups.map((g) => [keyOf(g), g]))
+    for (const { last } of transcripts) if (last && isBot(last)) learn(last.sender, last.sender_name)
+    this.groups = transcripts.map((g) => {
+      const { fresh = 0, last, stop, paused, known: state } = known.get(keyOf(g)) ?? {}
+      return { ...g, limits: isMail(g) ? undefined : g.limits, fresh, stop, paused, known: state, last: last?.ts > newest(g) ? last : g.last } // an event may have been quicker
+    })
+    for (const g of this.groups) if (!this.#seen.has(keyOf(g)) || this.#isOpen(g)) this.#read(g)
+    this.#remember()
+    this.loaded = true
+    this.draw()
+    this.changed()
+  }
+
   // steered takes what the sidecar knows of the groups besides their messages.
   #steered(groups) {
-    for (const { channel, chat_id, bots, last_stop, settings } of groups) {
+    for (const state of groups) {
+      const { channel, chat_id, bots, last_stop, settings } = state
       for (const bot of bots) learn(bot.agent, bot.name, true)
       const group = this.get(channel, chat_id)
       if (!group) continue
       if (last_stop && last_stop.message_id === group.last?.message_id) group.stop = { relay_msg_id: last_stop.message_id, stopped: last_stop.reason }
-      group.paused = Boolean(settings.paused)
+      group.known = state
+      group.paused = settings.paused
     }
     this.draw()
   }
@@ -121,7 +135,7 @@ export class GroupList {
     const steered = events.filter((e) => e.type === 'notice' && e.set && 'paused' in e.set)
     for (const e of steered) {
       const group = this.get(e.channel, e.chat_id)
-      if (group) group.paused = Boolean(e.set.paused)
+      if (group) group.paused = e.set.paused
     }
     if (!messages.length && !recalled.length && !stopped && !steered.length) return
     this.#remember()
@@ -157,14 +171,16 @@ export class GroupList {
   }
 
   draw() {
-    this.groups.sort((a, b) => newest(b) - newest(a))
+    this.groups.sort((a, b) => isMail(a) - isMail(b) || newest(b) - newest(a))
     this.filter.hidden = this.groups.length < FILTER_FROM
     this.filter.placeholder = t('groups.filter')
     this.filter.setAttribute('aria-label', t('groups.filter'))
     this.list.setAttribute('aria-label', t('groups'))
     const wanted = this.filter.hidden ? '' : this.filter.value.trim().toLowerCase()
-    const shown = this.groups.filter((g) => `${g.name ?? ''} ${g.chat_id}`.toLowerCase().includes(wanted))
+    const shown = this.groups.filter((g) => `${chatName(g)} ${g.chat_id}`.toLowerCase().includes(wanted))
     const rows = shown.map((g) => this.#row(g))
+    const mail = shown.findIndex(isMail)
+    if (mail >= 0) rows.splice(mail, 0, show(this.mail, t('mail.list')))
     if (!rows.length) show(this.list, !this.loaded || wanted ? h('p', { class: 'empty', 'data-testid': 'empty' }, t(wanted ? 'empty.filter' : 'loading')) : empty('empty.groups', 'feishu-relay check'))
     else this.#order(rows)
   }
@@ -189,17 +205,16 @@ export class GroupList {
     if (key === this.#open) row.setAttribute('aria-current', 'page')
     else row.removeAttribute('aria-current')
     const { last } = group
-    const says = JSON.stringify([language(), dayKey(Date.now()), group.name, newest(group), last?.message_id, last && nameOf(last), last?.recalled, unread, group.fresh, stopOf(group), group.paused])
+    const says = JSON.stringify([language(), dayKey(Date.now()), chatName(group), newest(group), last?.message_id, last && nameOf(last), last?.recalled, unread, group.fresh, stopOf(group), holds(group.paused)])
     if (row.says === says) return row
     row.says = says
     return show(row,
-      h('bdi', { class: 'name' }, line(group.name || group.chat_id, 80)),
+      h('bdi', { class: 'name' }, line(chatName(group), 80)),
       h('time', { title: exact(newest(group)) }, brief(newest(group))),
       h('span', { class: 'last' }, last && [h('bdi', null, line(nameOf(last), 24)), ': ', last.recalled ? t('recalled') : line(last.content ?? '', 80)]),
       h('span', { class: 'signs' },
-        isMail(group) && h('span', { class: 'tag', 'data-testid': 'group-mail' }, t('mail')),
         stopOf(group) && h('span', { class: 'state', 'data-state': 'stop', 'data-testid': 'group-stopped', title: stopOf(group) }, t('state.stop')),
-        group.paused && h('span', { class: 'state', 'data-state': 'wait', 'data-testid': 'group-paused' }, t('steer.paused')),
+        holds(group.paused) && h('span', { class: 'state', 'data-state': 'wait', 'data-testid': 'group-paused' }, t('steer.paused')),
         unread && h('span', { class: 'unread', 'aria-label': t('unread') }, group.fresh ? number(group.fresh) : '')))
   }
 }

@@ -8,7 +8,8 @@ import { clean, cut } from './text.js'
 import { botName } from './person.js'
 import { route, insightHash } from './route.js'
 import { plot } from './plot.js'
-import { learn } from './names.js'
+import { chatName, learn } from './names.js'
+import { isMail } from './conversation.js'
 import { empty } from './empty.js'
 import { why } from './chips.js'
 import { Panel } from './panel.js'
@@ -32,7 +33,7 @@ export class Insight extends Panel {
     const date = dateOf(message) ?? dateOf(local(new Date(group?.last?.ts ?? Date.now())))
     const next = new Date(date.getFullYear(), date.getMonth(), date.getDate() + 1)
     const data = group && await api.insight(group.channel, group.chat_id, date.getTime(), next.getTime())
-    return { groups: transcripts.map(({ channel, chat_id, name }) => ({ channel, chat_id, name })), group: group && { channel: group.channel, chat_id: group.chat_id, name: group.name }, date: local(date), data }
+    return { groups: transcripts.filter((g) => !isMail(g)).map(({ channel, chat_id, name }) => ({ channel, chat_id, name })), group: group && { channel: group.channel, chat_id: group.chat_id, name: group.name }, date: local(date), data }
   }
 
   draw() {
@@ -74,7 +75,7 @@ export class Insight extends Panel {
     const { groups, group, date } = this.data
     const go = (g, d) => (location.hash = insightHash(g.channel, g.chat_id, d))
     const key = (g) => JSON.stringify([g.channel, g.chat_id])
-    const choice = h('select', { 'aria-label': t('groups'), 'data-testid': 'insight-group', onchange: () => go(groups.find((g) => key(g) === choice.value), date) }, groups.map((g) => h('option', { value: key(g) }, clean(cut(g.name || g.chat_id, 60)))))
+    const choice = h('select', { 'aria-label': t('groups'), 'data-testid': 'insight-group', onchange: () => go(groups.find((g) => key(g) === choice.value), date) }, groups.map((g) => h('option', { value: key(g) }, clean(cut(chatName(g), 60)))))
     if (group) choice.value = key(group)
     const input = h('input', { type: 'date', value: date, required: true, 'aria-label': t('insight.day'), 'data-testid': 'insight-day', onchange: () => input.value && go(group, input.value) })
     const step = (by, name) => h('button', { type: 'button', class: 'icon-button', 'aria-label': t(name), title: t(name), 'data-testid': name, onclick: () => go(group, shifted(date, by)) }, icon(by < 0 ? 'back' : 'forth'))

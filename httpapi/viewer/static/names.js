@@ -38,6 +38,11 @@ export function called(agent) {
   return name
 }
 
+// chatName is the name of a chat; mail between two agents has theirs.
+export function chatName({ channel, chat_id, name }) {
+  return (channel === 'mailbox' ? name?.split(' ↔ ').map(called).join(' ↔ ') : name) || chat_id
+}
+
 // hue is the colour of an agent: by its place among the bots of all groups in order of their ids,
 // so it does not depend on what is shown first, and the first of them differ most. The colour of
 // another agent follows from its id alone.

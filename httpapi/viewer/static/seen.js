@@ -6,7 +6,7 @@ import { t } from './i18n.js'
 import { clean, cut } from './text.js'
 import { age } from './age.js'
 import { isBot, nameOf } from './conversation.js'
-import { learn } from './names.js'
+import { chatName, learn } from './names.js'
 import { hash } from './route.js'
 import { why } from './chips.js'
 
@@ -49,7 +49,7 @@ export function lastStop(rows, agent) {
   return all.reduce((a, b) => (a && a.stop.at >= b.stop.at ? a : b), undefined)
 }
 
-const groupName = (g) => clean(cut(g.name || g.chat_id, 60))
+const groupName = (g) => clean(cut(chatName(g), 60))
 
 // groupLinks are the groups as links.
 export const groupLinks = (rows) => h('span', { class: 'group-links' }, rows.slice(0, 20).map((g) => h('a', { href: hash(g.channel, g.chat_id) }, h('bdi', null, groupName(g)))), rows.length > 20 && '…')

@@ -4,7 +4,7 @@
 import * as api from './api.js'
 import { h, show } from './h.js'
 import { t, explain } from './i18n.js'
-import { ends, moment } from './format.js'
+import { ends, holds, moment } from './format.js'
 import { botName, nameText } from './person.js'
 import { keepFocus } from './focus.js'
 import { learn } from './names.js'
@@ -30,23 +30,29 @@ export class Steer {
 
   constructor(element, { changed, go }) {
     Object.assign(this, { element, changed, go })
-    setInterval(() => document.hidden || element.hidden || this.refresh(), EVERY)
+    setInterval(() => document.hidden || !this.group || this.refresh(), EVERY)
   }
 
   get open() {
     return !this.element.hidden
   }
 
-  // of turns to another group.
-  of(channel, chat) {
+  // of turns to another group; known: as the list of groups has it, if it does.
+  of(channel, chat, known) {
     clearTimeout(this.#soon)
     this.#soon = undefined
     this.#place = { channel, chat }
-    this.group = this.#drawn = undefined
+    this.#drawn = undefined
+    this.group = known
     this.#became.clear()
     this.#sure = false
     this.changed()
     if (this.open) this.refresh()
+  }
+
+  // learn takes what the list of groups says of this one, where nothing is known yet.
+  learn(known) {
+    if (known && !this.group) this.#took(known)
   }
 
   toggle() {
@@ -206,9 +212,9 @@ export class Steer {
   badges() {
     if (!this.group) return []
     const { settings, locked } = this.group
-    const muted = Object.keys(settings.muted).length
+    const muted = Object.values(settings.muted).filter(holds).length
     return [
-      settings.paused && h('span', { class: 'state', 'data-state': 'wait', 'data-testid': 'paused' }, t('steer.paused') + ends(settings.paused)),
+      holds(settings.paused) && h('span', { class: 'state', 'data-state': 'wait', 'data-testid': 'paused' }, t('steer.paused') + ends(settings.paused)),
       muted > 0 && h('span', { class: 'state', 'data-state': 'wait', 'data-testid': 'muted' }, t('steer.muted.n', { n: muted })),
       locked && h('span', { class: 'state' }, t('steer.fixed')),
     ]

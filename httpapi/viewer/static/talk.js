@@ -13,6 +13,7 @@ import { Flow } from './flow.js'
 import { FindBar, matcher, everything, isEverything } from './find.js'
 import { DepthPicture } from './depth.js'
 import { line, clean } from './text.js'
+import { chatName } from './names.js'
 import { keepFocus } from './focus.js'
 import { Steer } from './steer.js'
 import { details } from './details.js'
@@ -20,6 +21,8 @@ import { fault, say } from './notice.js'
 import { hash, insightHash } from './route.js'
 
 const GONE = 410 // the record does not reach back to there any more
+const MAILED = 1000 // ms from an event of mail until it is read
+const LOOKED_AT = 200 // messages whose sentences may name a bot that went or came
 const SCROLLING = 120 // ms between pictures of the depth while scrolling
 
 export class Talk {
@@ -28,6 +31,7 @@ export class Talk {
   #fault // why the newest messages, or older ones, cannot be read
   #unseen = 0
   #drawing = false
+  #mailing
 
   // parts are the elements { head, steering, bar, picture, scroller, top, list, newest, aside }.
   constructor(parts) {
@@ -62,7 +66,8 @@ export class Talk {
     this.#unseen = 0
     this.unselect()
     this.flow.pinned = true
-    this.steer.of(group.channel, group.chat_id)
+    this.view.bots = undefined
+    this.steer.of(group.channel, group.chat_id, group.known)
     this.#filtered()
     show(this.top, t('loading'))
     await (this.opened = this.#newest())
@@ -78,7 +83,6 @@ export class Talk {
       if (news.first) {
         this.#fault = undefined
         this.#filtered()
-        if (this.conversation.entries.some(isNotice)) this.steer.refresh() // people have set something, maybe
       } else this.#bring(news)
       this.#watchTop()
       return news.gap
@@ -104,6 +108,11 @@ export class Talk {
   // again fills the gap after the connection was lost.
   async again() {
     if (this.group && await this.#newest()) await this.open(this.group)
+  }
+
+  // mailed reads mail again, soon: it is in no event.
+  mailed() {
+    if (this.group && isMail(this.group)) this.#mailing ??= setTimeout(() => ((this.#mailing = undefined), this.again()), MAILED)
   }
 
   // earlier loads a page before what is here, and returns whether there was one.
@@ -272,13 +281,15 @@ export class Talk {
     if (this.group) keepFocus(this.head, () => this.#drawHead(this.group))
   }
 
-  #drawHead({ channel, chat_id, name, limits }) {
+  #drawHead(group) {
+    const { channel, chat_id, limits } = group
+    const name = chatName(group)
     const open = this.steer.open
     const mail = isMail({ channel })
     show(this.head,
       h('a', { class: 'icon-button back', href: '#/groups', 'aria-label': t('back'), 'data-testid': 'back' }, icon('back')),
-      h('div', null, h('h2', null, h('bdi', { title: clean(name || chat_id) }, line(name || chat_id))),
-        h('div', { class: 'soft' }, h('span', { class: 'mono' }, chat_id), mail && ' · ' + t('mail.between'), limits && ' · ' + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))),
+      h('div', null, h('h2', null, h('bdi', { title: clean(name) }, line(name))),
+        h('div', { class: 'soft' }, mail ? t('mail.between') : h('span', { class: 'mono' }, chat_id), limits && ' · ' + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))),
       h('div', { class: 'far tags' }, this.steer.badges(),
         !mail && h('a', { class: 'icon-button', href: insightHash(this.group.channel, chat_id), title: t('insight'), 'aria-label': t('insight'), 'data-testid': 'to-insight' }, icon('insight')),
         !mail && h('button', { type: 'button', class: 'icon-button', title: t('steer'), 'aria-label': t('steer'), 'aria-expanded': String(open), 'aria-controls': this.steering.id, 'data-testid': 'steer-toggle', onclick: () => this.steer.toggle() }, icon('sliders'))))
@@ -286,7 +297,12 @@ export class Talk {
 
   // steered shows what became known of the group's settings.
   #steered() {
-    const { settings } = this.steer.group ?? {}
+    const { settings, bots } = this.steer.group ?? {}
+    if (JSON.stringify(bots) !== JSON.stringify(this.view.bots)) {
+      this.view.bots = bots
+      const { conversation } = this
+      for (const entry of this.flow.shown.slice(-LOOKED_AT)) if (entry === conversation.newest || conversation.lastOfPerson(entry)) this.flow.update(entry)
+    }
     if (settings && this.group && !isMail(this.group)) this.group = { ...this.group, limits: { max_depth: settings.limit, threshold: settings.threshold, check: settings.judge } }
     this.#limited()
     this.drawHead()
@@ -308,6 +324,7 @@ export class Talk {
   // name tells what the open group is called, and its limits.
   name(group) {
     this.group = group
+    this.steer.learn(group.known)
     this.#steered()
   }
 

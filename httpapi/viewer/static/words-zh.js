@@ -20,7 +20,7 @@ export const zh = {
   'groups.filter': '查找群聊', unread: '未读', 'choose.group': '选择一个群查看会话。',
   'empty.groups': '还没有群聊。请在机器人所在的群里发一条消息，该群会立即出现在这里。如果没有出现，用这条命令查看缺了什么：',
   'empty.talk': '这里还没有人说话，消息到达后即显示。', 'empty.filter': '没有符合条件的内容。',
-  mail: '信件', 'mail.between': '两个智能体之间的信件',
+  'mail.list': '智能体之间的信件', 'mail.between': '两个智能体之间的信件',
   limits: '上限 {max} · 阈值 {threshold} · 裁判{judge}', messages: '消息', beginning: '会话从这里开始',
   found: '显示 {n} 条', search: '搜索', filter: '显示', 'filter.all': '全部', 'filter.people': '人', 'filter.bots': '机器人', 'filter.stopped': '已停止', 'filter.waiting': '等待中', 'filter.agent': '所有智能体',
   'search.earlier': '搜索更早的消息', 'look.earlier': '继续往前查找', reopen: '重新加载',
@@ -48,8 +48,8 @@ export const zh = {
 
   'state.pass': '已送达', 'state.stop': '已停止', 'state.wait': '等待中', 'state.skip': '与它无关', 'state.acknowledged': '已确认',
   'ended': '对话停在这里：{why}',
-  'became.pass': '{who} 已收到', 'became.acknowledged': '{who} 已收到并确认', 'became.quiet': '{who} 已收到，尚未回答', 'became.wait': '{who} 尚未收到：正在投递', 'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未作出判定',
-  'why.max_depth': '已达上限 {n}', 'why.judge_no': '裁判认为无需回复', 'why.judge_error': '裁判未给出结论', 'why.budget': '本小时额度已用完', 'why.paused': '机器人对话已暂停', 'why.stopped_by_person': '有人叫停了机器人', 'why.muted': '已被静音', 'why.not_for_me': '消息是发给别的机器人的', 'why.not_mentioned': '没有被提到', 'why.not_a_member': '不在这个群里', 'why.duplicate': '此前已收到过', 'why.bad_signature': '签名不符', 'why.malformed': '内容无法解析', 'why.expired': '投递时已过期', 'why.recalled': '投递前已撤回', 'why.undeliverable': '机器人拒收，或未及时响应',
+  'became.pass': '{who} 已收到', 'became.acknowledged': '{who} 已收到并确认', 'became.quiet': '{who} 于 {time} 收到，尚未回答', 'became.silent': '{who} 于 {time} 收到，没有回答', 'became.wait': '正在投递给 {who}', 'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未判定', 'became.away': '{who} 没有收到：sidecar 不在线', 'became.unheard': '飞书还没有把这条发给 {who}',
+  'why.max_depth': '已达上限 {n}', 'why.judge_no': '裁判认为无需回复', 'why.judge_error': '裁判未给出结论', 'why.budget': '本小时额度已用完', 'why.paused': '机器人对话已暂停', 'why.stopped_by_person': '有人叫停了机器人', 'why.muted': '已被静音', 'why.not_for_me': '消息是发给别的机器人的', 'why.not_mentioned': '没有被提到', 'why.not_a_member': '不在这个群里', 'why.duplicate': '此前已收到过', 'why.bad_signature': '签名不符', 'why.malformed': '内容无法解析', 'why.expired': '投递时已过期', 'why.recalled': '投递前已撤回', 'why.undeliverable': '机器人拒收，或未及时响应', 'why.mail': '信箱拒收（{why}）',
 
   // details
   details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'took.delivered': '发出 {time} 后送达', advice: '怎么办', 'do.wait': '机器人不在线，或还在处理前面的消息。在 `RELAY_MAX_AGE` 之内，它一上线就会收到这条消息。`feishu-relay check` 可以查看它是否已连接。', 'do.pass': '机器人已经收到。如果它没有回答，多半是它的框架丢弃了机器人的消息，或只在被点名时回答：先设 `INJECT_MENTION=always`，再查 docs/frameworks.md。', colon: '：', comma: '，', 'took.judge': '裁判用时 {time}', 'took.acknowledged': '{time} 后确认', 'details.fields': '原始字段',
