@@ -262,6 +262,11 @@ func TestLimitsOfAnswers(t *testing.T) {
 		p.until("the answer is refused", func() bool {
 			return strings.Contains(p.get(p.coder, "/v1/status"), "RATE_LIMITED")
 		})
+		chat := peerChat.FindString(p.get(p.coder, "/v1/transcripts"))
+		p.until("the viewer is shown that it is refused", func() bool {
+			became := p.get(p.coder, "/v1/outcomes?channel=mailbox&chat_id="+chat)
+			return strings.Contains(became, `"stopped":"undeliverable","detail":"RATE_LIMITED: `)
+		})
 	})
 	t.Run("nobody may be written to", func(t *testing.T) {
 		t.Parallel()

@@ -147,18 +147,21 @@ func (f *four) given(bot, id string) int {
 }
 
 // stoppedAs is why a message was not given to an agent's bot, as the outcomes say.
-func (f *four) stoppedAs(agent, id string) relay.Reason {
+func (f *four) stoppedAs(agent, id string) relay.Reason { return f.became(agent, id).Stopped }
+
+// became is what became of a message at an agent's bot, as the outcomes say.
+func (f *four) became(agent, id string) (o outcome.Outcome) {
 	var list struct{ Outcomes []outcome.Outcome }
 	must(f.t, json.Unmarshal([]byte(f.get(f.sides["A"], "/v1/outcomes?channel=feishu&chat_id="+f.chat)), &list))
 	for _, o := range list.Outcomes {
 		if string(o.Agent) == agent && string(o.RelayMsgID) == id {
-			return o.Stopped
+			return o
 		}
 	}
-	return ""
+	return o
 }
 
-// isFor checks which bots are given a message, once each, that the others have the outcome
+// isFor checks which bots are given a message, once each, with an outcome that says so, that the others have the outcome
 // not_for_me, and that their sidecars say so if asked.
 func (f *four) isFor(m feishusim.Message, want string) {
 	f.t.Helper()
@@ -175,6 +178,9 @@ func (f *four) isFor(m feishusim.Message, want string) {
 			f.t.Errorf("Bot%s was given %q, which is for %q, %d times", bot, m.Text, want, got)
 		}
 		if wanted {
+			f.until(fmt.Sprintf("the outcomes say that Bot%s was given %q", bot, m.Text), func() bool {
+				return f.became(agent, m.ID).Delivered != 0
+			})
 			continue
 		}
 		if why := f.stoppedAs(agent, m.ID); why != relay.NotForMe {
