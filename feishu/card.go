@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // maxCard is the most bytes of text a card may hold, about; an edit beyond it is
@@ -184,6 +185,13 @@ func (c *Card) put(parent map[string]any, key string, value any) error {
 		delete(parent, key)
 	}
 	return errCardFull
+}
+
+// Size is how many bytes the card takes, about.
+func (c *Card) Size() int {
+	left := math.MaxInt
+	fits(c.root, 1, &left)
+	return math.MaxInt - left
 }
 
 // fits measures v: a node costs a few bytes besides its text.

@@ -14,7 +14,7 @@ const (
 	countedDraftExpired  feishu.Counted = "draft_expired"
 	countedDraftPrivate  feishu.Counted = "draft_private"  // a draft turned out to be in a private chat
 	countedDraftRecalled feishu.Counted = "draft_recalled" // a draft was recalled
-	// a draft was dropped, since too many cannot be published
+	// a draft was dropped, since too many cannot be published, or too large ones
 	countedDraftLost    feishu.Counted = "draft_lost"
 	countedDraftUnsaved feishu.Counted = "draft_unsaved" // a draft is in memory only: the disk refused it
 	countedDraftBroken  feishu.Counted = "draft_broken"  // a draft's file cannot be read

@@ -56,6 +56,7 @@ type draft struct {
 	Seq map[string]int `json:"seq,omitempty"`
 
 	order   int       // of its making, in this run
+	bytes   int       // its size when it was changed last
 	file    string    // name on disk
 	saved   bool      // what is on disk is this
 	forced  bool      // to be published as it is, there are too many
@@ -69,6 +70,18 @@ func (d *draft) text() string {
 		return d.Card.Text()
 	}
 	return d.Message.Text()
+}
+
+// size is how many bytes its content and card take, about.
+func (d *draft) size() int {
+	n := len(d.Message.Content)
+	if d.Card != nil {
+		n += d.Card.Size()
+	}
+	for element := range d.Seq {
+		n += len(element)
+	}
+	return n
 }
 
 // ready reports whether there is something to publish at all.

@@ -16,12 +16,15 @@ import (
 	"feishu-relay/relay"
 )
 
-// Bounds of the drafts. At maxDrafts the oldest is published as it is; where
-// even that fails and maxStuck more pile up, the oldest is lost, loudly.
+// Bounds of the drafts. Beyond maxDrafts or maxBytes the oldest is published as it is; where
+// even that fails and maxStuck more or stuckBytes more pile up, the oldest is dropped, which
+// is counted and logged.
 const (
-	maxDrafts = 1000
-	maxStuck  = 200
-	maxFile   = 8 << 20 // bytes of a draft's file
+	maxDrafts  = 1000
+	maxStuck   = 200
+	maxBytes   = 64 << 20 // of all contents and cards
+	stuckBytes = 16 << 20
+	maxFile    = 8 << 20 // bytes of a draft's file
 )
 
 const (
@@ -41,6 +44,7 @@ type drafts struct {
 
 	mu        sync.Mutex
 	made      int // drafts so far
+	bytes     int // sum of draft.bytes
 	all       map[*draft]struct{}
 	byMessage map[relay.MessageID]*draft
 	byCard    map[string]*draft
@@ -56,7 +60,7 @@ func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *dr
 		return s
 	}
 	s.files = spool.New[draft](root, spool.Options{Prefix: draftPrefix, Suffix: ".json", Version: draftVersion, MaxFile: maxFile,
-		Logger: log, Quarantined: func() { count(countedDraftBroken) }})
+		Logger: log, Unreadable: func() { count(countedDraftBroken) }})
 	var left []*draft
 	err := s.files.Load(func(file string, d draft) error {
 		if err := d.check(); err != nil {
@@ -77,6 +81,7 @@ func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *dr
 		}
 		s.enter(d)
 	}
+	s.makeRoom()
 	return s
 }
 
@@ -101,8 +106,11 @@ func (s *drafts) enter(d *draft) {
 	s.index(d)
 }
 
-// index makes d found by its message and its card.
+// index makes d found by its message and its card, and notes how large it is.
 func (s *drafts) index(d *draft) {
+	s.bytes -= d.bytes
+	d.bytes = d.size()
+	s.bytes += d.bytes
 	if d.Message.ID != "" {
 		s.byMessage[d.Message.ID] = d
 	}
@@ -119,40 +127,37 @@ func (s *drafts) add(d *draft) {
 	if s.byMessage[d.Message.ID] != nil || s.byCard[d.CardID] != nil {
 		return
 	}
-	s.makeRoom()
 	d.file = safefile.Name(d.key())
 	s.enter(d)
 	s.save(d)
+	s.makeRoom()
 	s.poke()
 }
 
-// makeRoom forces the oldest drafts out.
+// makeRoom takes the oldest drafts out while there are too many or they are too large together: first
+// those that were published, then those that cannot be published. It has the others published as they are.
 func (s *drafts) makeRoom() {
-	if len(s.all) < maxDrafts {
+	n, bytes := len(s.all), s.bytes // of those that are not about to be published
+	if n <= maxDrafts && bytes <= maxBytes {
 		return
 	}
-	for d := range s.all {
-		if d.Wait == waitMore {
+	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
+		if d.Wait == waitMore && (len(s.all) > maxDrafts || s.bytes > maxBytes) {
 			s.remove(d)
-			return
+			n, bytes = n-1, bytes-d.bytes
 		}
 	}
-	oldest := slices.MinFunc(slices.Collect(maps.Keys(s.all)), byOrder)
-	if len(s.all) >= maxDrafts+maxStuck {
-		s.count(countedDraftLost)
-		s.log.Error("too many drafts cannot be published; the oldest is dropped", "message_id", oldest.Message.ID,
-			"chat", oldest.Message.ChatID)
-		s.remove(oldest)
-		return
-	}
-	var next *draft
-	for d := range s.all {
-		if !d.forced && (next == nil || d.order < next.order) {
-			next = d
+	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
+		if d.forced || n > maxDrafts || bytes > maxBytes {
+			d.forced = true
+			n, bytes = n-1, bytes-d.bytes
 		}
-	}
-	if next != nil {
-		next.forced = true
+		if len(s.all) > maxDrafts+maxStuck || s.bytes > maxBytes+stuckBytes {
+			s.count(countedDraftLost)
+			s.log.Error("too many drafts cannot be published; the oldest is dropped", "message_id", d.Message.ID,
+				"chat", d.Message.ChatID)
+			s.remove(d)
+		}
 	}
 }
 
@@ -176,6 +181,7 @@ func (s *drafts) change(find func() *draft, change func(*draft)) bool {
 	change(d)
 	s.index(d) // it may have got its message or its card by now
 	s.save(d)
+	s.makeRoom()
 	s.poke()
 	return true
 }
@@ -246,9 +252,13 @@ func (s *drafts) published(d *draft, text string, touched relay.Millis) {
 
 func byOrder(a, b *draft) int { return cmp.Compare(a.order, b.order) }
 
-// remove is called with mu held.
+// remove takes d out, unless it was before. It is called with mu held.
 func (s *drafts) remove(d *draft) {
+	if _, there := s.all[d]; !there {
+		return
+	}
 	delete(s.all, d)
+	s.bytes -= d.bytes
 	if s.byMessage[d.Message.ID] == d {
 		delete(s.byMessage, d.Message.ID)
 	}

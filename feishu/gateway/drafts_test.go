@@ -753,6 +753,45 @@ func TestStuckDraftsAreBounded(t *testing.T) {
 	}
 }
 
+// Few large drafts fill the memory as many small ones do.
+func TestLargeDraftsAreBounded(t *testing.T) {
+	lost := 0
+	s := loadDrafts(nil, slog.New(slog.DiscardHandler), func(c feishu.Counted) {
+		if c == countedDraftLost {
+			lost++
+		}
+	})
+	add := func(i int, content string) {
+		s.add(&draft{Message: feishu.Message{ID: relay.MessageID(fmt.Sprint("om_", i)), ChatID: group, Content: content}})
+	}
+	large := strings.Repeat("x", 1<<20)
+	const fit = (maxBytes + stuckBytes) >> 20
+	for i := range fit {
+		add(i, large)
+	}
+	goOut := 0
+	for d := range s.all {
+		if d.forced {
+			goOut++
+		}
+	}
+	if n, _ := s.sizes(); n != fit || lost > 0 || goOut != stuckBytes>>20 {
+		t.Errorf("%d drafts, %d of them go out as they are, %d lost", n, goOut, lost)
+	}
+	add(fit, "one more")
+	if s.holds("om_0") || !s.holds("om_1") || lost != 1 {
+		t.Errorf("not the oldest went; %d lost", lost)
+	}
+	card, err := feishu.NewCard([]byte(`{"elements":[{"tag":"markdown","content":"` + large[:1<<19] + `"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.onMessage(relay.MessageID(fmt.Sprint("om_", fit)), func(d *draft) { d.Message.Content, d.Card = large, card })
+	if s.holds("om_1") || !s.holds("om_2") || lost != 2 {
+		t.Errorf("a draft that grew did not move the oldest; %d lost", lost)
+	}
+}
+
 func FuzzReadDraft(f *testing.F) {
 	f.Add([]byte(`{"message":{"ID":"om_1","ChatID":"oc_1"},"created":1,"touched":2}`))
 	f.Add([]byte(`{"card_id":"7","card":{"schema":"2.0"},"seq":{"a":1}}`))

@@ -60,7 +60,7 @@ type Options struct {
 	MaxDocs        int          // documents; 0: no limit
 	MaxBytes       int64        // of all documents together; 0: no limit
 	MaxHeld        int64        // bytes of the documents that are held; 0: no limit
-	Quarantined    func()       // called for each broken file; nil: not
+	Unreadable     func()       // called for each file that is broken or cannot be read; nil: not
 	Logger         *slog.Logger // nil: discard
 }
 
@@ -131,6 +131,8 @@ func (s *Spool[T]) Load(take func(name string, v T) error) error {
 		}
 		if errors.Is(err, ErrBroken) {
 			err = s.Quarantine(name, err)
+		} else if err != nil && !errors.Is(err, errLater) {
+			s.unreadable()
 		}
 		if errors.Is(err, errLater) {
 			s.opts.Logger.Warn("a file of a later version is left alone", "folder", s.root.Name(), "file", entry.Name())
@@ -213,12 +215,16 @@ func (s *Spool[T]) Delete(name string) error {
 // Quarantine forgets a document and renames its file to *.broken, for a person to look at.
 func (s *Spool[T]) Quarantine(name string, why error) error {
 	s.forget(name)
-	if s.opts.Quarantined != nil {
-		s.opts.Quarantined()
-	}
+	s.unreadable()
 	s.opts.Logger.Warn("a file that cannot be read is quarantined as *.broken", "folder", s.root.Name(),
 		"file", s.file(name), "err", why)
 	return s.root.Rename(s.file(name), s.file(name)+".broken")
+}
+
+func (s *Spool[T]) unreadable() {
+	if s.opts.Unreadable != nil {
+		s.opts.Unreadable()
+	}
 }
 
 // Len returns how many documents there are.

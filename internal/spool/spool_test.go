@@ -67,6 +67,19 @@ func TestSaveReadRemove(t *testing.T) {
 	}
 }
 
+func TestUnreadableFilesAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.json", `{"text":"a"}`)
+	write(t, dir, "b.json", `{"text":"b"}`)
+	write(t, dir, "torn.json", `{"text":`)
+	o, counted := options, 0
+	o.Unreadable = func() { counted++ }
+	err := open(t, dir, o).Load(func(string, doc) error { return os.Remove(filepath.Join(dir, "b.json")) })
+	if err == nil || counted != 2 {
+		t.Errorf("got %v, %d counted", err, counted)
+	}
+}
+
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"b.json": `{"version":2,"text":"b"}`, "a.json": `{"text":"of version 0"}`,
