@@ -88,7 +88,7 @@ func themeOf(t *testing.T, css string, theme int) map[string]colour {
 }
 
 // TestColours: all that is written in a colour can be read; red, amber and green are told apart
-// by everybody, no name of a bot looks like one of them, and the first names do not look alike.
+// by everybody, no name of a bot looks like one of them, and no two names look alike.
 func TestColours(t *testing.T) {
 	const (
 		readable = 4.5 // WCAG AA
@@ -96,6 +96,8 @@ func TestColours(t *testing.T) {
 		away     = 12  // of a name from a state; 2 can just be seen side by side
 		first    = 3   // bots of a team, whose names are told apart at a glance
 		glance   = 30
+		differ   = 20 // of any two names
+		unlike   = 9  // the same, for the colour-blind
 	)
 	css := files(t)["base.css"]
 	states := []string{"stop", "wait", "pass"}
@@ -107,10 +109,19 @@ func TestColours(t *testing.T) {
 		if len(hues) != 8 {
 			t.Fatalf("%d colours of names, want the 8 of names.js", len(hues))
 		}
-		for i, hue := range hues[:first] {
-			for _, other := range hues[i+1 : first] {
-				if got := difference(colours[hue], colours[other], sights["normal"]); got < glance {
-					t.Errorf("%s: %s and %s differ by %.0f, want %d", name, hue, other, got, glance)
+		for i, hue := range hues {
+			for j, other := range hues[i+1:] {
+				for sight, matrix := range sights {
+					want := float64(unlike)
+					switch {
+					case sight == "normal" && i+1+j < first:
+						want = glance
+					case sight == "normal":
+						want = differ
+					}
+					if got := difference(colours[hue], colours[other], matrix); got < want {
+						t.Errorf("%s, %s: %s and %s differ by %.1f, want %.0f", name, sight, hue, other, got, want)
+					}
 				}
 			}
 		}
