@@ -55,6 +55,7 @@ type app struct {
 	asking       *xrate.Limiter // of questions about memberships
 	selfDue      asked          // for the bot's own identity
 	personsAsked asked
+	chatsAsked   asked // for their names
 	names        atomic.Pointer[namesOf]
 }
 
@@ -389,6 +390,22 @@ func (a *app) person(ctx context.Context, m *feishu.Message) string {
 	}
 	a.book.LearnName(string(id), feishu.Who{Name: name})
 	return name
+}
+
+// nameChat asks Feishu what a group is called, where that is not known, and once a day: groups are renamed.
+func (a *app) nameChat(ctx context.Context, chat relay.ChatID) {
+	pause := personDay
+	if a.book.Chat(chat).Name == "" {
+		pause = personNext
+	}
+	if !a.api.Ready() || !a.chatsAsked.due(string(chat), pause) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, personWait)
+	defer cancel()
+	if answer, err := a.api.Chat(ctx, chat); err == nil { // else the bot has no scope for it, most often
+		a.book.SetChat(feishu.Chat{ID: chat, Name: answer.Name})
+	}
 }
 
 // addressed reports whether a text, or what its sender resolved in it, names

@@ -271,6 +271,9 @@ func (n *native) connectorEvent(data []byte) feishu.Verdict {
 		n.problems.set("spool", err)
 		return feishu.Refuse
 	}
+	if m.ChatType == feishu.ChatGroup {
+		n.app.nameChat(context.Background(), m.ChatID)
+	}
 	return feishu.Keep
 }
 

@@ -34,6 +34,7 @@ func TestPage(t *testing.T) {
 		"outcomes of older messages":         pageOfOlderOutcomes,
 		"outcomes that come late":            pageOfLateOutcomes,
 		"another group meanwhile":            pageOfAnotherGroup,
+		"messages that grow":                 pageThatGrows,
 		"a find that is chosen":              pageWithAFind,
 		"names and sentences":                pageOfNames,
 		"who gave no answer":                 pageOfSilence,
@@ -226,6 +227,28 @@ func pageOfLateOutcomes(t *testing.T, browser *browsertest.Browser) {
 	p.Wait("what became of it", `document.querySelector('[data-message-id=om_1] [data-testid=outcome]')`)
 }
 
+// The newest message stays in view when the messages before it grow, more than a screen at once.
+func pageThatGrows(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 60)
+	s.change(func() {
+		for i := range 60 * 12 {
+			s.outcomes["oc_x"] = append(s.outcomes["oc_x"], object{"agent": fmt.Sprintf("agent_%d", i%12), "channel": "feishu", "chat_id": "oc_x",
+				"relay_msg_id": fmt.Sprintf("om_%d", i/12), "at": began, "stopped": fmt.Sprintf("reason %d", i%12)})
+		}
+	})
+	release := s.hold("/v1/outcomes")
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	wantShown(t, p, 0, 59)
+	release()
+	p.Wait("what became of them", `document.querySelectorAll('[data-message-id=om_59] [data-testid=outcome]').length === 12`)
+	const scroller = `document.querySelector('#talk-scroll')`
+	browsertest.Eval[bool](p, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`) // what has grown is laid out
+	p.Wait("the end", fmt.Sprintf(`%s.scrollHeight - %[1]s.scrollTop - %[1]s.clientHeight < 48 && document.querySelector('[data-testid=newest]').hidden`, scroller))
+	p.Wheel("#talk-scroll", -600)
+	p.Wait("that it goes up", `!document.querySelector('[data-testid=newest]').hidden`)
+}
+
 func pageOfAnotherGroup(t *testing.T, browser *browsertest.Browser) {
 	s := newStandIn(t, "oc_x", "oc_y")
 	s.record("oc_x", 0, 10)
@@ -358,7 +381,7 @@ func pageOfSilence(t *testing.T, browser *browsertest.Browser) {
 		t.Helper()
 		p.Wait(fmt.Sprint(id, " ", want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('[data-message-id=%s] [data-testid=sentence] > span')].map((e) => e.innerText.replace(/\d\d:\d\d:\d\d/, 'TIME'))) === JSON.stringify(%s)`, id, browsertest.JS(want)))
 	}
-	away, unheard := "BotE did not get this: the sidecar is offline", "BotD did not get this from Feishu so far"
+	away, unheard := "BotE did not get this: the sidecar is offline", "No word that BotD got this"
 	says("om_0", "BotB and 小C got this at TIME: no answer yet", away, unheard)
 	s.say("oc_x", 1, 1) // of agent_b
 	says("om_0", "BotB got this", "小C got this at TIME: no answer yet", away, unheard)

@@ -218,7 +218,7 @@ watch({
     talk.take(list)
     if (list.some((e) => e.type === 'mail')) {
       for (const panel of [panels.mailbox, panels.agents]) panel.again()
-      groups.mailed()
+      groups.again() // mail is in no event
       talk.mailed()
     }
   },

@@ -20,9 +20,9 @@ export function chips(entry, view) {
   ]
 }
 
-// unheard are the bots of the group of which nothing is known about a message, where that is the
+// unheard lists the bots of the group of which nothing is known about a message, where that is the
 // newest one or a person's last: [word, bots].
-function unheard(entry, { conversation, bots = [] }) {
+export function unheard(entry, { conversation, bots = [] }) {
   if (isNotice(entry) || (entry !== conversation.newest && !conversation.lastOfPerson(entry))) return []
   const known = conversation.outcomes(entry.message_id)
   const rest = bots.filter(({ agent }) => agent !== entry.sender && !known.some((o) => o.agent === agent))

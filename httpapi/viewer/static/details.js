@@ -6,9 +6,9 @@ import { t, advise } from './i18n.js'
 import { exact, span } from './format.js'
 import { line, plain, rich, clean, cut } from './text.js'
 import { avatar, nameTag, nameText } from './person.js'
-import { isBot, isMail, nameOf } from './conversation.js'
+import { isBot, isMail, isPerson, nameOf } from './conversation.js'
 import { stateOf, wordOf, latency } from './verdict.js'
-import { alike, sentence, signs } from './chips.js'
+import { alike, sentence, signs, unheard } from './chips.js'
 import { copyButton } from './copy.js'
 import { hash } from './route.js'
 
@@ -17,7 +17,8 @@ let unfolded = false // the raw fields, of whatever message
 // details shows entry in element. act has limits, close(), go(id), show(id) and thread(id).
 export function details(element, conversation, entry, act) {
   const outcomes = conversation.outcomes(entry.message_id).filter((o) => o.stopped !== 'own_message')
-  const groups = alike(entry, { conversation, limits: act.limits })
+  const view = { conversation, limits: act.limits, bots: act.bots }
+  const groups = [...alike(entry, view), ...unheard(entry, view)]
   show(element,
     h('header', null,
       h('button', { type: 'button', class: 'icon-button', onclick: act.close, 'aria-label': t('close'), title: t('close') + ' (Esc)', 'data-testid': 'details-close' }, icon('close')),
@@ -25,7 +26,7 @@ export function details(element, conversation, entry, act) {
     h('div', { class: 'inside' },
       h('div', { class: 'speaker' }, avatar(entry), h('div', null, h('div', { class: 'who' }, nameTag(entry)), h('div', { class: 'soft' }, exact(entry.ts)))),
       h('div', { class: 'excerpt', dir: 'auto' }, entry.recalled ? t('recalled') : line(entry.content ?? '', 240)),
-      (isBot(entry) || outcomes.length > 0) && h('section', null, h('h3', null, t('details.outcomes')), groups.length ? groups.map(([word, list]) => outcomeCard(word, list, entry, conversation, act.limits)) : h('p', { class: 'soft' }, t('details.no.outcomes'))),
+      (isBot(entry) || groups.length > 0) && h('section', null, h('h3', null, t('details.outcomes')), groups.length ? groups.map(([word, list]) => outcomeCard(word, list, entry, conversation, act.limits)) : h('p', { class: 'soft' }, t('details.no.outcomes'))),
       h('div', { class: 'buttons' },
         copyButton(t('copy.link'), 'link', () => location.origin + location.pathname + hash(conversation.channel, conversation.chat, entry.message_id)),
         copyButton(t('copy.id'), 'copy', () => entry.told ?? entry.message_id),
@@ -59,9 +60,9 @@ export function table(rows) {
 // outcomeCard is what became of a message at some bots, and what to do about it.
 function outcomeCard(word, list, entry, conversation, limits) {
   const [o] = list
-  const state = stateOf(o)
+  const state = word === 'became.away' ? 'wait' : stateOf(o)
   const silent = state !== 'pass' || list.some(({ agent }) => !conversation.answered(entry, agent))
-  const advice = silent && !isMail(conversation) && advise(wordOf(o) ?? state)
+  const advice = silent && !isMail(conversation) && advise(wordOf(o) ?? (state !== 'pass' ? word.replace('became.', '') : isPerson(entry) ? 'heard' : 'pass'))
   return h('div', { class: 'card outcome', 'data-testid': 'outcome-details', 'data-state': state, 'data-reason': o.stopped || o.decision?.reason },
     h('p', { class: 'says' }, h('i', { class: 'sign', 'aria-hidden': 'true' }, signs[state]), h('b', null, sentence(word, list, limits))),
     advice && h('div', null, h('h3', null, t('advice')), h('p', { class: 'advice', 'data-testid': 'advice' }, rich(advice))),

@@ -20,7 +20,14 @@ export class Flow {
 
   constructor(scroller, list, { view, onPinned }) {
     Object.assign(this, { scroller, list, view, onPinned })
-    scroller.addEventListener('scroll', () => this.#pin(scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < AT_BOTTOM), { passive: true })
+    let last = 0
+    scroller.addEventListener('scroll', () => {
+      const { scrollTop } = scroller
+      const up = scrollTop < last
+      last = scrollTop
+      if (scroller.scrollHeight - scrollTop - scroller.clientHeight < AT_BOTTOM) this.#pin(true)
+      else if (up) this.#pin(false) // else the flow has grown, and its end is to follow
+    }, { passive: true })
     const resized = new ResizeObserver(() => this.pinned && this.toEnd())
     resized.observe(list)
     resized.observe(scroller)

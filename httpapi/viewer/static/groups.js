@@ -18,6 +18,7 @@ const SEEN = 500 // groups of which the browser remembers what was read
 const FILTER_FROM = 8 // groups from which on there is a field to search them
 const LOOKED_INTO = 20 // groups whose newest message is looked up at most
 const OUTCOMES = 200 // of each
+const NAME_AGAIN = 60_000 // ms before the list is read again for the name of a group that has none
 const ASK_AGAIN = 1000 // ms before the list is read again for a group not known
 
 const keyOf = (g) => g.channel + '/' + g.chat_id
@@ -28,7 +29,8 @@ export class GroupList {
   #seen = new Map(remembered('seen') ?? []) // key → ts of the newest message that was read
   #open // key
   #asking
-  #mailing
+  #soon
+  #listed = 0 // when the list was read
 
   constructor(element, changed) {
     this.changed = changed
@@ -50,15 +52,17 @@ export class GroupList {
     }
   }
 
-  // mailed reads the list again, soon: mail is in no event.
-  mailed() {
-    this.#mailing ??= setTimeout(() => ((this.#mailing = undefined), this.#list().catch(fault)), ASK_AGAIN)
+  // again reads the list once more, soon.
+  again() {
+    this.#soon ??= setTimeout(() => ((this.#soon = undefined), this.#list().catch(fault)), ASK_AGAIN)
   }
 
   async #list() {
+    this.#listed = Date.now()
     const { transcripts } = await api.transcripts()
     const known = new Map(this.groups.map((g) => [keyOf(g), g]))
     for (const { last } of transcripts) if (last && isBot(last)) learn(last.sender, last.sender_name)
+    for (const { name = '' } of transcripts.filter(isMail)) for (const agent of name.split(' ↔ ')) learn(agent, '', true)
     this.groups = transcripts.map((g) => {
       const { fresh = 0, last, stop, paused, known: state } = known.get(keyOf(g)) ?? {}
       return { ...g, limits: isMail(g) ? undefined : g.limits, fresh, stop, paused, known: state, last: last?.ts > newest(g) ? last : g.last } // an event may have been quicker
@@ -120,6 +124,7 @@ export class GroupList {
         this.#asking ??= setTimeout(() => ((this.#asking = undefined), this.load()), ASK_AGAIN)
         continue
       }
+      if (!group.name && Date.now() > this.#listed + NAME_AGAIN) this.again() // the sidecar asks Feishu for it when somebody writes
       if (group.last && (e.ts ?? e.time) < group.last.ts) continue
       group.last = entryOf(e)
       if (isBot(group.last)) learn(e.sender, e.sender_name)

@@ -425,6 +425,7 @@ export class Talk {
   #drawDetails(entry) {
     keepFocus(this.aside, () => details(this.aside, this.conversation, entry, {
       limits: this.view.limits,
+      bots: this.view.bots,
       close: () => this.closeDetails(),
       go: (id) => this.choose(id),
       show: (id) => {

@@ -48,11 +48,11 @@ export const zh = {
 
   'state.pass': '已送达', 'state.stop': '已停止', 'state.wait': '等待中', 'state.skip': '与它无关', 'state.acknowledged': '已确认',
   'ended': '对话停在这里：{why}',
-  'became.pass': '{who} 已收到', 'became.acknowledged': '{who} 已收到并确认', 'became.quiet': '{who} 于 {time} 收到，尚未回答', 'became.silent': '{who} 于 {time} 收到，没有回答', 'became.wait': '正在投递给 {who}', 'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未判定', 'became.away': '{who} 没有收到：sidecar 不在线', 'became.unheard': '飞书还没有把这条发给 {who}',
+  'became.pass': '{who} 已收到', 'became.acknowledged': '{who} 已收到并确认', 'became.quiet': '{who} 于 {time} 收到，尚未回答', 'became.silent': '{who} 于 {time} 收到，没有回答', 'became.wait': '正在投递给 {who}', 'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未判定', 'became.away': '{who} 没有收到：sidecar 不在线', 'became.unheard': '没有 {who} 收到的记录',
   'why.max_depth': '已达上限 {n}', 'why.judge_no': '裁判认为无需回复', 'why.judge_error': '裁判未给出结论', 'why.budget': '本小时额度已用完', 'why.paused': '机器人对话已暂停', 'why.stopped_by_person': '有人叫停了机器人', 'why.muted': '已被静音', 'why.not_for_me': '消息是发给别的机器人的', 'why.not_mentioned': '没有被提到', 'why.not_a_member': '不在这个群里', 'why.duplicate': '此前已收到过', 'why.bad_signature': '签名不符', 'why.malformed': '内容无法解析', 'why.expired': '投递时已过期', 'why.recalled': '投递前已撤回', 'why.undeliverable': '机器人拒收，或未及时响应', 'why.mail': '信箱拒收（{why}）',
 
   // details
-  details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'took.delivered': '发出 {time} 后送达', advice: '怎么办', 'do.wait': '机器人不在线，或还在处理前面的消息。在 `RELAY_MAX_AGE` 之内，它一上线就会收到这条消息。`feishu-relay check` 可以查看它是否已连接。', 'do.pass': '机器人已经收到。如果它没有回答，多半是它的框架丢弃了机器人的消息，或只在被点名时回答：先设 `INJECT_MENTION=always`，再查 docs/frameworks.md。', colon: '：', comma: '，', 'took.judge': '裁判用时 {time}', 'took.acknowledged': '{time} 后确认', 'details.fields': '原始字段',
+  details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'took.delivered': '发出 {time} 后送达', advice: '怎么办', 'do.wait': '机器人不在线，或还在处理前面的消息。在 `RELAY_MAX_AGE` 之内，它一上线就会收到这条消息。`feishu-relay check` 可以查看它是否已连接。', 'do.away': '启动它的 sidecar。机器人说的话，没有超过 `RELAY_MAX_AGE` 的会补发给它；人说的话只由飞书投递，不会补发。', 'do.unheard': '机器人没有 `im:message.group_msg` 权限时，飞书只把点名它的消息发给它。不经网关接收消息的机器人，要通过 `POST /v1/inbound` 上报。', 'do.heard': '机器人收到的就是飞书发来的原文。如果它没有回答，看它自己的日志；许多框架在群里只有被 @ 才回答。', 'do.pass': '机器人已经收到。如果它没有回答，多半是它的框架丢弃了机器人的消息，或只在被点名时回答：先设 `INJECT_MENTION=always`，再查 docs/frameworks.md。', colon: '：', comma: '，', 'took.judge': '裁判用时 {time}', 'took.acknowledged': '{time} 后确认', 'details.fields': '原始字段',
   'copy.link': '复制链接', 'copy.command': '复制命令', 'copy.id': '复制 ID', copied: '已复制。', 'copy.failed': '浏览器不允许页面复制。', 'show.in.flow': '在会话中显示',
 
   // insight
