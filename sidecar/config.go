@@ -70,9 +70,10 @@ type Config struct {
 	FileMax         int           `envconfig:"FILE_MAX" default:"31457280" range:"1..104857600" desc:"bytes of the largest picture or file of a message that the local API hands out; the default is 30 MiB"`
 	DeliveryTimeout time.Duration `envconfig:"DELIVERY_TIMEOUT" default:"15m" range:"1s..168h" desc:"how long the bot may take to answer a message that it was given; after that the message is undeliverable"`
 
-	Backend      string `envconfig:"RELAY_BACKEND" oneof:"file|redis" unset:"redis where REDIS_URL is set, else file" desc:"where sidecars exchange messages: files in RELAY_DIR, or the Redis of REDIS_URL"`
-	RedisURL     Secret `envconfig:"REDIS_URL" is:"redis" unset:"none" desc:"the Redis: redis://[user:password@]host:6379/0, rediss:// with TLS; also Sentinel and Cluster: docs/redis.md"`
-	RelayChannel string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"name of the Pub/Sub channel on Redis; the stream is <channel>:log"`
+	Backend       string `envconfig:"RELAY_BACKEND" oneof:"file|redis" unset:"redis where REDIS_URL is set, else file" desc:"where sidecars exchange messages: files in RELAY_DIR, or the Redis of REDIS_URL"`
+	RedisURL      Secret `envconfig:"REDIS_URL" is:"redis" unset:"none" desc:"the Redis: redis://[user:password@]host:6379/0, rediss:// with TLS; also Sentinel and Cluster: docs/redis.md"`
+	RedisMaxBytes int    `envconfig:"REDIS_MAX_BYTES" default:"0" range:"0..2147483647" desc:"bytes of Redis' memory that each stream of messages takes; 0: a share of its maxmemory (docs/redis.md)"`
+	RelayChannel  string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"name of the Pub/Sub channel on Redis; the stream is <channel>:log"`
 
 	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" is:"path" desc:"parent of the other folders; sidecars of one host share it, and nanobot uses the default as well"`
 	RelayDir      string `envconfig:"RELAY_DIR" is:"path" unset:"$DATA_DIR/relay" desc:"the queue on files, and what this sidecar keeps"`

@@ -204,15 +204,19 @@ func (m *metrics) measureQueue(name string, q relay.Backend) {
 	m.gauge("backend_connected", "1 while the queue's backend answers.", labels,
 		func() float64 { return zeroOne(q.Status().Connected) })
 	lag, unit := "queue_lag_bytes", "Bytes of the queue's files that are still to be read."
-	if _, ok := q.(*redisrelay.Queue); ok {
+	if q, ok := q.(*redisrelay.Queue); ok {
 		lag, unit = "queue_lag_entries", "Entries of the queue's stream that are still to be read."
+		m.gauge("queue_stream_bytes", "Memory that the queue's stream takes of Redis, at the last look while publishing.", labels,
+			func() float64 { used, _ := q.Memory(); return float64(used) })
+		m.gauge("queue_stream_limit_bytes", "Memory that the queue's stream may take of Redis.", labels,
+			func() float64 { _, limit := q.Memory(); return float64(limit) })
 	}
 	m.gauge(lag, unit, labels, func() float64 { return float64(q.Status().Lag) })
 	m.gauge("queue_unsettled_messages", "Messages read and not settled.", labels,
 		func() float64 { return float64(q.Status().Unsettled) })
 	for event := range counted(q) {
 		m.counter("queue_events_total",
-			"What the backend's reading side came upon; trimmed and foreign_dropped are losses.",
+			"What the backend came upon; trimmed and foreign_dropped are losses.",
 			prometheus.Labels{"queue": name, "event": event}, func() float64 { return counted(q)[event] })
 	}
 }

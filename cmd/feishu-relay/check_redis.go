@@ -22,6 +22,8 @@ import (
 const (
 	oldestRedis = 6               // major version; an older one lacks some of what is used
 	fullRedis   = 90              // per cent of maxmemory, from which on the probe warns
+	fullStream  = 80              // per cent of its share of memory, from which on the probe warns
+	usualLength = 9000            // messages of the stream; with that many it is not the memory that limits it
 	redisConns  = 10              // of the check
 	maxSkew     = 5 * time.Second // of our clock: messages are ordered, and expire, by their senders' clocks
 )
@@ -204,8 +206,8 @@ func checkRedisRights(ctx context.Context, s *subject) (out []finding) {
 		return append(out, failure(mend, "subscribe to the channels: %s", redisCode(err))...)
 	}
 	for _, channel := range []string{ours, users} {
-		refused := mayUse(ctx, s.client, channel+":log", "EVAL return(1) 1 KEY", "XADD KEY * payload -",
-			"PUBLISH CHANNEL -", "XREAD STREAMS KEY 0", "XRANGE KEY - +", "XINFO STREAM KEY")
+		refused := mayUse(ctx, s.client, channel+":log", "EVAL return(1) 1 KEY", "XADD KEY * payload -", "XTRIM KEY MAXLEN 1",
+			"MEMORY USAGE KEY", "PUBLISH CHANNEL -", "XREAD STREAMS KEY 0", "XRANGE KEY - +", "XINFO STREAM KEY")
 		refused = cmp.Or(refused, mayUse(ctx, s.client, channel+":agent:"+string(s.Agent),
 			"EVAL return(1) 1 KEY", "GET KEY", "SET KEY - PX 1", "PTTL KEY"))
 		if refused != "" {
@@ -292,6 +294,15 @@ func checkStream(ctx context.Context, s *subject) []finding {
 	last, err := s.client.XRevRangeN(ctx, key, "+", "-", 1).Result()
 	if err != nil || len(last) == 0 {
 		return well("%s holds nothing yet", key)
+	}
+	if server, _ := s.redis(); server.info != nil && length < usualLength {
+		used := s.client.MemoryUsage(ctx, key).Val() // 0: it cannot be seen
+		limit := cmp.Or(int64(s.RedisMaxBytes), redisrelay.Share(number(server.info["maxmemory"])))
+		if limit > 0 && used > limit/100*fullStream {
+			return warning("raise maxmemory of Redis, or REDIS_MAX_BYTES where it is set (docs/redis.md)",
+				"%s takes %s of the %s that it may: it keeps only the newest %s, and a sidecar that is away for longer misses some",
+				key, size(uint64(used)), size(uint64(limit)), counted(int(length), "message", "messages"))
+		}
 	}
 	ms, _, _ := strings.Cut(last[0].ID, "-")
 	return well("%s holds %s, the newest is %s old", key, counted(int(length), "message", "messages"),

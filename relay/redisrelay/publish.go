@@ -35,15 +35,27 @@ const (
 //
 // KEYS: the stream. ARGV: channel, cap, id and number of the receipt's entry
 // ("" and "" for none), "1" to count, a digit for each line that says whether
-// it goes on the channel ("" for all), the lines. It returns the id of the
-// last entry, and a number if it counted; or "lost" alone.
+// it goes on the channel ("" for all), the bytes that the stream may take, "1" to look
+// how many it takes, the lines. It returns "lost" alone; or the id of the
+// last entry, a number if it counted, the bytes if it looked, and how many entries
+// it trimmed for these, and since Redis was out of memory.
 //
 // The number says that the stream had been given at least so many entries when
 // this one was the last. A missing entry was trimmed if at least as many have
 // left the stream, and is lost otherwise. Before Redis 7, which does not count,
-// it was trimmed if the stream is full.
+// it was trimmed if the stream is full, by entries or by bytes.
+//
+// What is over the bytes is trimmed before anything is added. Out of memory Redis refuses the
+// first write of a script that needs some: then half of the stream is trimmed, which
+// is never refused, and nothing that follows it is. A stream that has nothing to trim
+// stays refused.
 var publishScript = redis.NewScript(`
-local stream, channel, cap, after = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local stream, channel, cap, after, limit, first = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7]), 9
+
+local function size()
+  local bytes = redis.pcall('MEMORY', 'USAGE', stream, 'SAMPLES', 0)
+  return type(bytes) == 'number' and bytes
+end
 
 local function look()
   local s = {}
@@ -65,24 +77,51 @@ if after ~= '' and not redis.call('XRANGE', stream, after, after)[1] then
   if not last or newer(after, last) or (first and newer(after, first[1])) then return {'lost'} end
   if added and number then
     if number > added - length then return {'lost'} end
-  elseif length < tonumber(cap) then
+  elseif length < tonumber(cap) and (size() or 0) < limit / 2 then
     return {'lost'}
   end
 end
 
-local id, announced = after, ARGV[6]
-for i = 7, #ARGV do
-  if i < #ARGV then
-    id = redis.call('XADD', stream, '*', 'payload', ARGV[i])
-  else
-    id = redis.call('XADD', stream, 'MAXLEN', '~', cap, '*', 'payload', ARGV[i])
-  end
-  if announced == '' or string.sub(announced, i - 6, i - 6) == '1' then
-    redis.call('PUBLISH', channel, ARGV[i])
+local bytes, trimmed, freed = false, 0, 0
+if ARGV[8] == '1' then
+  local room = limit
+  for i = first, #ARGV do room = room - #ARGV[i] end
+  bytes = size()
+  while bytes and bytes > room do
+    local length = redis.call('XLEN', stream)
+    if length == 0 then break end
+    local keep = math.max(0, math.floor(length * 0.9 * room / bytes))
+    local n = redis.pcall('XTRIM', stream, 'MAXLEN', keep)
+    if type(n) ~= 'number' then break end -- a user without that right
+    trimmed = trimmed + n
+    bytes = size()
   end
 end
-if ARGV[5] ~= '1' then return {id, ''} end
-return {id, tostring(look()['entries-added'] or '')}
+
+local function add(line, last)
+  if last then return redis.pcall('XADD', stream, 'MAXLEN', '~', cap, '*', 'payload', line) end
+  return redis.pcall('XADD', stream, '*', 'payload', line)
+end
+
+local id, announced = after, ARGV[6]
+for i = first, #ARGV do
+  local line = ARGV[i]
+  local added = add(line, i == #ARGV)
+  if type(added) == 'table' and string.find(added.err, 'OOM', 1, true) then
+    local length = redis.pcall('XLEN', stream)
+    if length == 0 then return added end
+    freed = redis.pcall('XTRIM', stream, 'MAXLEN', math.floor(length / 2))
+    if type(freed) ~= 'number' then return added end
+    added = add(line, i == #ARGV)
+  end
+  if type(added) == 'table' then return added end
+  id = added
+  if announced == '' or string.sub(announced, i - first + 1, i - first + 1) == '1' then
+    redis.call('PUBLISH', channel, line)
+  end
+end
+local counted = ARGV[5] == '1' and look()['entries-added'] or ''
+return {id, tostring(counted), tostring(bytes or ''), tostring(trimmed), tostring(freed)}
 `)
 
 // Publish adds lines to the stream and publishes them on the channel; see
@@ -118,9 +157,12 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	if len(lines) >= countLines || old.number == unknown || q.counted.due() {
 		count = "1"
 	}
-	args := make([]any, 6, 6+len(lines))
+	const options = 8
+	args := make([]any, options, options+len(lines))
 	announced := bytes.Repeat([]byte{'1'}, len(lines))
+	size := 0
 	for i, line := range lines {
+		size += len(line)
 		text := unsafe.String(unsafe.SliceData(line), len(line)) // only looked at; a copy would cost as much
 		if q.opts.Stream != "" || !numbered(text) {
 			announced[i] = '0'
@@ -130,18 +172,28 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	if bytes.IndexByte(announced, '0') < 0 {
 		announced = nil
 	}
-	args[0], args[1], args[2], args[3], args[4], args[5] = q.opts.Channel, q.opts.MaxLen, old.id, old.count(), count, announced
+	measure := ""
+	if len(lines) > 0 && q.measures(size) {
+		measure = "1"
+	}
+	copy(args, []any{q.opts.Channel, q.opts.MaxLen, old.id, old.count(), count, announced, q.room.limit.Load(), measure})
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	reply, err := publishScript.Run(ctx, q.publish, []string{q.stream}, args...).StringSlice()
 	switch {
 	case err != nil:
 		return "", q.explain(err)
-	case len(reply) != 2:
+	case len(reply) != 5:
 		return "", relay.ErrForgotten
 	case len(lines) == 0:
 		return after, nil
 	}
+	if measure != "" {
+		q.room.unmeasured.Store(0)
+	}
+	trimmed, _ := strconv.ParseInt(reply[3], 10, 64) // numbers, as the script writes them
+	freed, _ := strconv.ParseInt(reply[4], 10, 64)
+	q.noteSize(ctx, reply[2], trimmed, freed)
 	return old.next(reply[0], reply[1], len(lines)).text(), nil
 }
 

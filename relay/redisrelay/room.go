@@ -1,0 +1,124 @@
+package redisrelay
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// How many bytes of Redis' memory a stream takes at most. All streams of the relay together
+// take 60 % of maxmemory: then none is evicted, and others have room.
+const (
+	modestBytes    = 8 << 20   // so many without asking how much there is
+	unknownBytes   = 16 << 20  // where the user may not ask
+	unlimitedBytes = 256 << 20 // where Redis has no maxmemory
+	logShare       = 5         // one part in so many of maxmemory for messages
+	sideShare      = 10        // and for another stream
+
+	askEvery   = time.Minute
+	nearlyFull = 90 // per cent of maxmemory, from which on there is a warning
+)
+
+// room is how many bytes a stream may take, and took at the last look.
+type room struct {
+	limit, used atomic.Int64
+	unmeasured  atomic.Int64 // bytes published since that look
+
+	mu     sync.Mutex
+	asked  time.Time // guarded by mu; zero: never
+	full   bool      // it was logged that Redis is nearly full; guarded by mu
+	capped bool      // it was logged that the stream is at its limit; guarded by mu
+}
+
+// Memory is what the stream takes of Redis' memory, in bytes, at the last look, and the most that
+// it may take; 0 before the first publish.
+func (q *Queue) Memory() (used, limit int64) { return q.room.used.Load(), q.room.limit.Load() }
+
+// measures reports whether the next call of the script, with so many bytes, is to look at the size.
+func (q *Queue) measures(bytes int) bool {
+	return q.room.unmeasured.Add(int64(bytes)) >= q.room.limit.Load()/16 || q.measured.due()
+}
+
+// noteSize takes what a call of the script found: the stream's size, how many entries it trimmed
+// for that, and for want of memory.
+func (q *Queue) noteSize(ctx context.Context, used string, trimmed, freed int64) {
+	r := &q.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	q.stats.capped.Add(trimmed)
+	q.stats.freed.Add(freed)
+	if freed > 0 {
+		q.log.Error("redis was out of memory: the oldest entries of the stream made room; raise its maxmemory", "entries", freed)
+	}
+	n, err := strconv.ParseInt(used, 10, 64)
+	if err != nil {
+		return
+	}
+	r.used.Store(n)
+	if trimmed > 0 && !r.capped {
+		r.capped = true
+		q.log.Warn("the stream has reached its share of redis' memory and keeps fewer entries; raise its maxmemory to keep more (logged once)",
+			"bytes", n, "limit", r.limit.Load())
+	}
+	if q.opts.MaxBytes == 0 && n > r.limit.Load()/4*3 && time.Since(r.asked) >= askEvery {
+		r.asked = time.Now()
+		q.ask(ctx)
+	}
+}
+
+// ask learns maxmemory; r.mu is held.
+func (q *Queue) ask(ctx context.Context) {
+	used, most, err := memoryOf(ctx, q.publish, q.stream)
+	limit := int64(unknownBytes)
+	switch {
+	case err != nil:
+	case most == 0:
+		limit = unlimitedBytes
+	default:
+		limit = Share(most)
+		if q.opts.Stream != "" {
+			limit = most / sideShare
+		}
+	}
+	q.room.limit.Store(limit)
+	full := err == nil && most > 0 && used > most/100*nearlyFull
+	if full && !q.room.full {
+		q.log.Warn("redis is nearly full", "bytes", used, "maxmemory", most)
+	}
+	q.room.full = full
+}
+
+// Share is how much of a Redis with that maxmemory a stream of messages takes, in bytes.
+func Share(maxmemory int64) int64 { return min(unlimitedBytes, maxmemory/logShare) }
+
+// memoryOf asks the server that holds key how much of its memory is used, and maxmemory.
+func memoryOf(ctx context.Context, client redis.UniversalClient, key string) (used, most int64, err error) {
+	if c, ok := client.(*redis.ClusterClient); ok {
+		if client, err = c.MasterForKey(ctx, key); err != nil {
+			return 0, 0, err
+		}
+	}
+	text, err := client.Info(ctx, "memory").Result()
+	if err != nil {
+		return 0, 0, err
+	}
+	found := map[string]string{}
+	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
+		if name, value, ok := strings.Cut(s.Text(), ":"); ok {
+			found[name] = value
+		}
+	}
+	used, errUsed := strconv.ParseInt(found["used_memory"], 10, 64)
+	most, errMost := strconv.ParseInt(found["maxmemory"], 10, 64)
+	if errUsed != nil || errMost != nil {
+		return 0, 0, fmt.Errorf("INFO has no memory: %w", redis.Nil)
+	}
+	return used, most, nil
+}
