@@ -117,7 +117,7 @@ func pageOfAFixedGroup(t *testing.T, browser *browsertest.Browser) {
 		t.Errorf("%d controls can be used, want the one that shows the last stop", n)
 	}
 	p.Press("l")
-	p.Wait("Chinese", `document.querySelector('[data-testid=steer-locked]').innerText.includes('固定')`)
+	p.Wait("Chinese", `document.querySelector('[data-testid=steer-locked]').innerText.includes('锁定')`)
 }
 
 func pageOfNotices(t *testing.T, browser *browsertest.Browser) {

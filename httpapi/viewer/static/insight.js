@@ -2,7 +2,7 @@
 
 import * as api from './api.js'
 import { h, s, show, icon } from './h.js'
-import { t, explain } from './i18n.js'
+import { t, explain, language } from './i18n.js'
 import { number, span, day } from './format.js'
 import { clean, cut } from './text.js'
 import { botName } from './person.js'
@@ -97,7 +97,7 @@ function shifted(text, by) {
 }
 
 const sum = (list, name) => list.reduce((n, x) => n + x[name], 0)
-const percent = (n, of) => `${Math.round((100 * n) / Math.max(1, of))} %`
+const percent = (n, of) => `${Math.round((100 * n) / Math.max(1, of))}${language() === 'zh' ? '%' : ' %'}`
 const figure = (name, value, more) => h('div', { 'data-figure': name }, h('dt', null, t(name)), h('dd', null, value), more && h('dd', { class: 'soft' }, more))
 const card = (title, label, plot) => h('section', { class: 'card', 'data-testid': 'plot' }, h('h3', null, t(title)), h('div', { role: 'img', 'aria-label': `${t(title)}: ${label}` }, plot))
 

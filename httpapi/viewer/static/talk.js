@@ -420,6 +420,7 @@ export class Talk {
     this.aside.hidden = false
     this.#drawDetails(this.entry(id))
     this.aside.scrollTop = 0
+    this.flow.article(id)?.scrollIntoView({ block: 'nearest' }) // beside the details lines are shorter, so there are more
   }
 
   #drawDetails(entry) {
