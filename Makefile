@@ -46,10 +46,11 @@ image: ## the container image, for this machine's platform
 dist: ## releases for Linux, macOS and Windows and container images, the same bytes each time from the same commit
 	VERSION=$(VERSION) COMMIT=$(COMMIT) DATE=$(DATE) GO='$(GO)' FLAGS='$(FLAGS)' ./scripts/dist
 
-lint: ## deploy/, the Dockerfile and the scripts, with public tools; it downloads some
+lint: ## the OpenAPI document, deploy/, the Dockerfile and the scripts, with public tools; it downloads some
+	@./scripts/install-tools lint || echo "going on without them"
 	./scripts/lint
 
-tools: ## what the tests need and the machine lacks
+tools: ## what the tests need and the machine lacks; it says what it installs, as root
 	@./scripts/install-tools
 
 clean:
