@@ -192,7 +192,7 @@ func TestDocsNameTheRoutes(t *testing.T) {
 }
 
 func TestDocsExplainStopReasons(t *testing.T) {
-	for _, name := range []string{"README.md", "README.zh.md", "docs/troubleshooting.md"} {
+	for _, name := range []string{"docs/behaviour.md", "docs/behaviour.zh.md", "docs/troubleshooting.md"} {
 		for _, reason := range relay.Reasons() {
 			if !strings.Contains(read(t, name).text, fmt.Sprintf("\n| `%s` | ", reason)) {
 				t.Errorf("%s does not explain %s", name, reason)
@@ -236,7 +236,8 @@ func TestTroubleshootingExplainsWhatCheckFinds(t *testing.T) {
 
 // Whoever reads the other language reads as much, and pastes the same.
 func TestBothLanguagesSayTheSame(t *testing.T) {
-	for _, pair := range [][2]string{{"README.md", "README.zh.md"}, {"docs/quickstart.md", "docs/quickstart.zh.md"}} {
+	for _, pair := range [][2]string{{"README.md", "README.zh.md"}, {"docs/quickstart.md", "docs/quickstart.zh.md"},
+		{"docs/behaviour.md", "docs/behaviour.zh.md"}} {
 		en, zh := read(t, pair[0]), read(t, pair[1])
 		enLevels, _ := en.headings()
 		zhLevels, _ := zh.headings()
@@ -249,12 +250,14 @@ func TestBothLanguagesSayTheSame(t *testing.T) {
 	}
 }
 
-// toPaste are the blocks of code in a named language: a picture has none.
+var remark = regexp.MustCompile("(?m) +# .*$")
+
+// toPaste are the blocks of code in a named language, without the remarks behind it: a picture has none.
 func (p page) toPaste() []string {
 	var out []string
 	for _, m := range fence.FindAllStringSubmatch(p.text, -1) {
 		if m[1] != "" {
-			out = append(out, m[2])
+			out = append(out, remark.ReplaceAllString(m[2], ""))
 		}
 	}
 	return out
