@@ -184,11 +184,11 @@ func peerLineEN(e mailbox.Envelope, explicit bool) string {
 	case e.Type.TaskStep() && e.Task != nil:
 		return fmt.Sprintf("(%s, on the task %s that you gave. No answer is needed, and a reply is not sent.)", e.From, e.Task.ID)
 	case expectsAnswer(e.Type):
-		return fmt.Sprintf("(%s asks you; your answer here goes back%s.)", e.From, until(e, ", until "))
+		return fmt.Sprintf("(%s asks you; your reply here is sent to it%s.)", e.From, until(e, ", until "))
 	case wantsAnswer(e.Type, e.ReplyTo != ""):
-		return fmt.Sprintf("(%s writes to you; what you answer here goes back.)", e.From)
+		return fmt.Sprintf("(%s writes to you; your reply here is sent to it.)", e.From)
 	}
-	return fmt.Sprintf("(%s lets you know. No answer is needed.)", e.From)
+	return fmt.Sprintf("(%s sends you this for information. No answer is needed.)", e.From)
 }
 
 func peerLineZH(e mailbox.Envelope, explicit bool) string {
@@ -198,15 +198,15 @@ func peerLineZH(e mailbox.Envelope, explicit bool) string {
 	case e.Type.GivesTask():
 		return fmt.Sprintf("（%s 交给你这个任务%s。对这条消息的回复就是结果；如果做不了，请回复 %s 和原因。）", e.From, until(e, "，截止 "), failWord)
 	case e.Type.TaskStep() && e.Task != nil && e.Task.State.Ended():
-		return fmt.Sprintf("（%s：你交代的任务 %s 已是 %s。不需要回复，回复也不会转发。）", e.From, e.Task.ID, e.Task.State)
+		return fmt.Sprintf("（%s：你交给它的任务 %s 的状态是 %s。不需要回复，回复也不会发出。）", e.From, e.Task.ID, e.Task.State)
 	case e.Type.TaskStep() && e.Task != nil:
-		return fmt.Sprintf("（%s，关于你交代的任务 %s。不需要回复，回复也不会转发。）", e.From, e.Task.ID)
+		return fmt.Sprintf("（%s，关于你交给它的任务 %s。不需要回复，回复也不会发出。）", e.From, e.Task.ID)
 	case expectsAnswer(e.Type):
-		return fmt.Sprintf("（%s 问你；你在这里的回复会转给它%s。）", e.From, until(e, "，截止 "))
+		return fmt.Sprintf("（%s 向你提问；你在这里的回复会发给它%s。）", e.From, until(e, "，截止 "))
 	case wantsAnswer(e.Type, e.ReplyTo != ""):
-		return fmt.Sprintf("（%s 写给你；你在这里的回复会转给它。）", e.From)
+		return fmt.Sprintf("（%s 给你发来消息；你在这里的回复会发给它。）", e.From)
 	}
-	return fmt.Sprintf("（%s 告诉你。不需要回复。）", e.From)
+	return fmt.Sprintf("（来自 %s 的通知，不需要回复。）", e.From)
 }
 
 // until is when a task is to be done, with words in front; "" where it has no deadline.

@@ -33,7 +33,7 @@ func TestFirstCommandOfAGroup(t *testing.T) {
 		t.Errorf("the answer is %q", got)
 	}
 	n.answers("/relay stop")
-	if got := n.answers("/relay continue"); got != "The bots go on." {
+	if got := n.answers("/relay continue"); got != "The bots continue." {
 		t.Errorf("the answer is %q", got)
 	}
 }

@@ -341,10 +341,10 @@ func TestAdminsSteer(t *testing.T) {
 	n.until("the group is locked", func() bool {
 		return !slices.ContainsFunc(all, func(s *running) bool { return !n.steeredGroup(s).Locked })
 	})
-	says(n.user.ID, "/relay limit 9", "The operator has fixed this group's settings.")
-	says(n.user.ID, "/中继 暂停", "本群的设置由运维固定")
+	says(n.user.ID, "/relay limit 9", "The operator has locked this group's settings.")
+	says(n.user.ID, "/中继 暂停", "本群的设置已由运维锁定")
 	says(n.user.ID, "/relay status", "limit 8, threshold 1, judge on")
-	says(n.user.ID, "/relay why", "No bot was given it")
+	says(n.user.ID, "/relay why", "No bot received it")
 	limit(8)
 	for _, id := range ids {
 		if got := n.replies(id); len(got) != 1 {

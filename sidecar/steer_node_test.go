@@ -196,11 +196,11 @@ func TestSteeringStory(t *testing.T) {
 		{"/relay unmute BotM", "BotM is no longer muted", heard},
 		{"/中继 静音 @BotM 2小时", "BotM 已静音，", muted(true)},
 		{"/中继 取消静音 @BotM", "BotM 已取消静音", heard},
-		{"/relay answer named", "only when they are named", answer("named", "")},
+		{"/relay answer named", "only when they are mentioned", answer("named", "")},
 		{"/relay answer default", "there is no default bot", answer("default", "")},
 		{"/relay answer one", "One bot answers", answer("one", "")},
 		{"/relay answer all", "All bots answer", answer("all", "")},
-		{"/relay answer @BotM", "BotM answers what names no bot", answer("default", "agent_m")},
+		{"/relay answer @BotM", "BotM answers messages that mention no bot", answer("default", "agent_m")},
 		{"/中继 回答 点名", "只在被点名时", answer("named", "agent_m")},
 		{"/中继 回答 默认", "由 BotM 回答", answer("default", "agent_m")},
 		{"/中继 回答 一个", "由 BotM 回答", answer("one", "agent_m")},
@@ -217,13 +217,13 @@ func TestSteeringStory(t *testing.T) {
 		{"/中继 裁判 开", "裁判已开启", func(g shownGroup) bool { return g.Settings.Judge }},
 		{"/relay budget 100", "The budget is 100", func(g shownGroup) bool { return g.Settings.Budget == 100 }},
 		{"/中继 预算 50", "预算为每小时 50", func(g shownGroup) bool { return g.Settings.Budget == 50 }},
-		{"/relay forget", "the operator's settings hold", forgotten},
+		{"/relay forget", "the operator's settings apply", forgotten},
 		{"/中继 上限 4", "上限为 4", func(g shownGroup) bool { return g.Settings.Limit == 4 }},
-		{"/中继 还原", "已还原为运维的设置", forgotten},
+		{"/中继 还原", "恢复为运维的设置", forgotten},
 		{"/relay stop", "Stopped.", changed},
-		{"/relay continue", "The bots go on.", changed},
+		{"/relay continue", "The bots continue.", changed},
 		{"/中继 停止", "已停止", changed},
-		{"/中继 继续 @BotM", "BotM可以接着说了", changed},
+		{"/中继 继续 @BotM", "BotM可以继续了", changed},
 		{"/relay pasue", "Did you mean “pause”?", nil},
 		{"/中继 暂定", "是不是“暂停”？", nil},
 	} {
@@ -243,8 +243,8 @@ func TestSteeringStory(t *testing.T) {
 			return stop == nil || stop.MessageID != cherry.ID || len(stop.Bots) != 2
 		})
 	})
-	st.types(feishusim.Utterance{Text: "/relay why", ReplyTo: cherry.ID}, "BotM: not given to it: bots have spoken in a row up to the limit", nil)
-	st.types(feishusim.Utterance{Text: "/中继 为什么", ReplyTo: cherry.ID}, "BotM：没有转给它：机器人连续发言到了上限", nil)
+	st.types(feishusim.Utterance{Text: "/relay why", ReplyTo: cherry.ID}, "BotM: not delivered: the bots reached the limit of messages in a row", nil)
+	st.types(feishusim.Utterance{Text: "/中继 为什么", ReplyTo: cherry.ID}, "BotM：未送达：机器人连续发言已达上限", nil)
 	if _, told := st.says(feishusim.Utterance{Text: "继续"}); told.ForMe == nil || *told.ForMe || told.Reason != relay.Continue {
 		t.Errorf("BotL is told of the word: %+v", told)
 	}

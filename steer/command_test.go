@@ -130,26 +130,26 @@ func TestParseCommandWithAMistake(t *testing.T) {
 		{"/中继 暂亭", asked{}, "Did you mean “暂停”", "没有“暂亭”这个命令。是不是“暂停”？“/中继 帮助”"},
 		{"/relay tell me a joke", asked{}, "no command “tell”. “/relay help” lists", "没有“tell”这个命令。“/relay 帮助”"},
 		{"/relay @BotA", asked{}, "no command “BotA”", "没有“BotA”"},
-		{"/relay pause 8d", asked{Verb: steer.VerbPause}, "“8d” is no time", "最长 7 天"},
+		{"/relay pause 8d", asked{Verb: steer.VerbPause}, "“8d” is not a duration", "最长 7 天"},
 		{"/relay pause 0m", asked{Verb: steer.VerbPause}, "“0m”", "“0m”"},
 		{"/relay pause 30", asked{Verb: steer.VerbPause}, "30m, 2h or 1d, at most 7 days", "30分钟、2小时、1天"},
 		{"/relay pause 99999999999999999999d", asked{Verb: steer.VerbPause}, "at most 7 days", "最长 7 天"},
 		{"/relay pause 213504d", asked{Verb: steer.VerbPause}, "at most 7 days", "最长 7 天"},
 		// 19 minutes more than an int64 holds
 		{"/relay pause 1000000d", asked{Verb: steer.VerbPause}, "at most 7 days", "最长 7 天"},
-		{"/relay pause forever", asked{Verb: steer.VerbPause}, "“forever” is no time", "“forever”不是时间"},
+		{"/relay pause forever", asked{Verb: steer.VerbPause}, "“forever” is not a duration", "“forever”不是时长"},
 		{"/relay mute", asked{Verb: steer.VerbMute}, "Which bot?", "哪个机器人？"},
-		{"/relay mute 2h", asked{Verb: steer.VerbMute}, "“2h” is no bot", "“2h”不是"},
+		{"/relay mute 2h", asked{Verb: steer.VerbMute}, "“2h” is not a bot", "“2h”不是"},
 		{"/relay mute @Foo", asked{Verb: steer.VerbMute},
-			"“Foo” is no bot that I know here. Bots here: BotA, Bot B and 小助手.",
+			"“Foo” is not a bot in this group. Bots here: BotA, Bot B and 小助手.",
 			"“Foo”不是这里的机器人。这里的机器人：BotA、Bot B、小助手。"},
 		{"/relay mute BotA 9d", asked{Verb: steer.VerbMute, Bots: bots("agent_a")}, "“9d”", "“9d”"},
-		{"/relay mute BotAnna", asked{Verb: steer.VerbMute}, "“BotAnna” is no bot", "“BotAnna”"},
-		{"/relay unmute BotA 2h", asked{Verb: steer.VerbUnmute, Bots: bots("agent_a")}, "“2h” behind “unmute”",
+		{"/relay mute BotAnna", asked{Verb: steer.VerbMute}, "“BotAnna” is not a bot", "“BotAnna”"},
+		{"/relay unmute BotA 2h", asked{Verb: steer.VerbUnmute, Bots: bots("agent_a")}, "“2h” after “unmute”",
 			"“取消静音”后面的“2h”"},
 		{"/relay answer", asked{Verb: steer.VerbAnswer}, "Who answers? all, named, default, one", "由谁回答？全部、点名、默认、一个"},
-		{"/relay answer nobody", asked{Verb: steer.VerbAnswer}, "“nobody” cannot be", "不能是“nobody”"},
-		{"/relay answer all BotA", asked{Verb: steer.VerbAnswer, Mode: steer.All}, "“BotA” behind “answer”", "“BotA”"},
+		{"/relay answer nobody", asked{Verb: steer.VerbAnswer}, "“nobody” is not valid", "不能是“nobody”"},
+		{"/relay answer all BotA", asked{Verb: steer.VerbAnswer, Mode: steer.All}, "“BotA” after “answer”", "“BotA”"},
 		{"/relay limit", asked{Verb: steer.VerbLimit, N: -1}, "takes a whole number from 1 to 10.", "要写 1 到 10 "},
 		{"/relay limit ten", asked{Verb: steer.VerbLimit, N: -1, NoNumber: "ten"}, "from 1 to 10, not “ten”", "1 到 10 的整数，不能是“ten”"},
 		{"/relay limit 11", asked{Verb: steer.VerbLimit, N: 11}, "from 1 to 10, not “11”", "1 到 10 的整数"},
@@ -159,9 +159,9 @@ func TestParseCommandWithAMistake(t *testing.T) {
 		{"/relay budget 1.5", asked{Verb: steer.VerbBudget, N: -1, NoNumber: "1.5"}, "not “1.5”", "“1.5”"},
 		{"/relay judge", asked{Verb: steer.VerbJudge}, "on or off?", "开还是关？"},
 		{"/relay judge maybe", asked{Verb: steer.VerbJudge}, "not “maybe”", "不能是“maybe”"},
-		{"/relay stop now, please", asked{Verb: steer.VerbStop}, "“now” behind “stop”", "“停止”后面的“now”"},
+		{"/relay stop now, please", asked{Verb: steer.VerbStop}, "“now” after “stop”", "“停止”后面的“now”"},
 		{"/中继 状态 如何", asked{Verb: steer.VerbStatus}, "“如何”", "“状态”后面的“如何”"},
-		{"/relay continue @Foo", asked{Verb: steer.VerbContinue}, "“Foo” is no bot", "“Foo”"},
+		{"/relay continue @Foo", asked{Verb: steer.VerbContinue}, "“Foo” is not a bot", "“Foo”"},
 	} {
 		got, is := steer.ParseCommand(steer.Said{Text: tt.text}, commandWords, room().Bots)
 		_, m := got.Changes(room(), 1)
@@ -215,9 +215,9 @@ func TestParseCommandWithMentions(t *testing.T) {
 			"agent_c"), true, ""},
 		{"/relay mute @BotA", []mentioned{{"@Bot", "agent_b"}}, bots("agent_a"), true, ""}, // typed, and longer
 		{"/relay mute Helper stop", []mentioned{{"Helper stop", "agent_a"}}, bots("agent_a"), true, ""},
-		{"/relay mute @BotA", []mentioned{{"@BotA", ""}}, nil, true, "“BotA” is no bot"},       // a person of that name
-		{"/relay mute @Zoe", []mentioned{{"@Zoe", "agent_z"}}, nil, true, "“Zoe” is no bot"},   // in another group
-		{"/relay answer @Zoe", []mentioned{{"@Zoe", "agent_z"}}, nil, true, "“Zoe” cannot be"}, // the same
+		{"/relay mute @BotA", []mentioned{{"@BotA", ""}}, nil, true, "“BotA” is not a bot"},       // a person of that name
+		{"/relay mute @Zoe", []mentioned{{"@Zoe", "agent_z"}}, nil, true, "“Zoe” is not a bot"},   // in another group
+		{"/relay answer @Zoe", []mentioned{{"@Zoe", "agent_z"}}, nil, true, "“Zoe” is not valid"}, // the same
 		{"@Alice /relay stop", []mentioned{{"@Alice", ""}}, nil, false, ""},
 		{"@BotA @Alice /relay stop", []mentioned{{"@BotA", "agent_a"}, {"@Alice", ""}}, nil, false, ""},
 	} {

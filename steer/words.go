@@ -144,7 +144,7 @@ func thereAre(bots []Bot) text {
 
 func unknownBot(asked string, bots []Bot) *Mistake {
 	asked, here := clean(asked), thereAre(bots)
-	return &Mistake{says: text{"“" + asked + "” is no bot that I know here. " + here.en,
+	return &Mistake{says: text{"“" + asked + "” is not a bot in this group. " + here.en,
 		"“" + asked + "”不是这里的机器人。" + here.zh}}
 }
 
@@ -153,7 +153,7 @@ func whichBot(v Verb, asked string, bots []Bot) *Mistake {
 		return unknownBot(asked, bots)
 	}
 	here := thereAre(bots)
-	return &Mistake{says: text{"Which bot? Name it behind “" + string(v) + "”. " + here.en,
+	return &Mistake{says: text{"Which bot? Put its name after “" + string(v) + "”. " + here.en,
 		"哪个机器人？请写在“" + chinese[v] + "”后面。" + here.zh}}
 }
 
@@ -162,7 +162,7 @@ func badAnswer(asked string, bots []Bot) *Mistake {
 	m := &Mistake{says: text{"Who answers? all, named, default, one, or a bot. " + here.en,
 		"由谁回答？全部、点名、默认、一个，或某个机器人。" + here.zh}}
 	if asked = clean(asked); asked != "" {
-		m.says.en = "“" + asked + "” cannot be. " + m.says.en
+		m.says.en = "“" + asked + "” is not valid. " + m.says.en
 		m.says.zh = "不能是“" + asked + "”。" + m.says.zh
 	}
 	return m
@@ -177,8 +177,8 @@ func badState(asked string) *Mistake {
 
 func badTime(asked string) *Mistake {
 	asked = clean(asked)
-	return &Mistake{says: text{"“" + asked + "” is no time. Write 30m, 2h or 1d, at most 7 days.",
-		"“" + asked + "”不是时间。请写 30分钟、2小时、1天，最长 7 天。"}}
+	return &Mistake{says: text{"“" + asked + "” is not a duration. Write 30m, 2h or 1d, at most 7 days.",
+		"“" + asked + "”不是时长。请写 30分钟、2小时、1天，最长 7 天。"}}
 }
 
 func badNumber(v Verb, asked string, low, high int) *Mistake {
@@ -196,8 +196,8 @@ func badNumber(v Verb, asked string, low, high int) *Mistake {
 
 func unexpected(asked string, v Verb) *Mistake {
 	asked = clean(asked)
-	return &Mistake{says: text{"I do not understand “" + asked + "” behind “" + string(v) + "”, so nothing was done.",
-		"看不懂“" + chinese[v] + "”后面的“" + asked + "”，没有执行。"}}
+	return &Mistake{says: text{"Unexpected “" + asked + "” after “" + string(v) + "”: nothing was changed.",
+		"“" + chinese[v] + "”后面的“" + asked + "”无法识别，命令未执行。"}}
 }
 
 // AnswerText tells the group that a command was executed at a time, in the language of the
@@ -211,9 +211,9 @@ func (a Asked) AnswerText(g Group, at time.Time) string {
 func (a Asked) answer(g Group, at time.Time) text {
 	end := text{clock(at.Add(a.For), at, false), clock(at.Add(a.For), at, true)}
 	who := text{list(labels(a.Bots, g.Bots), false), list(labels(a.Bots, g.Bots), true)}
-	is, goes := "is", "goes"
+	is, goes := "is", "continues"
 	if len(a.Bots) != 1 {
-		is, goes = "are", "go"
+		is, goes = "are", "continue"
 	}
 	switch a.Verb {
 	case VerbStatus:
@@ -239,10 +239,10 @@ func (a Asked) answer(g Group, at time.Time) text {
 		}
 		return answers(s, g.Bots)
 	case VerbLimit:
-		t := text{fmt.Sprintf("The limit is %d: bots' messages stop at number %[1]d in a row.", a.N),
-			fmt.Sprintf("上限为 %d：机器人连续说到第 %[1]d 条就停下。", a.N)}
+		t := text{fmt.Sprintf("The limit is %d: bots stop at message %[1]d in a row.", a.N),
+			fmt.Sprintf("上限为 %d：机器人连续发言到第 %[1]d 条时停止。", a.N)}
 		if g.Settings.Threshold >= a.N {
-			t.en += fmt.Sprintf(" The threshold is %d, too.", a.N)
+			t.en += fmt.Sprintf(" The threshold is also %d.", a.N)
 			t.zh += fmt.Sprintf("阈值也为 %d。", a.N)
 		}
 		return t
@@ -262,7 +262,7 @@ func (a Asked) answer(g Group, at time.Time) text {
 	case VerbJudge:
 		if a.On {
 			n := g.Settings.Threshold
-			return text{fmt.Sprintf("The judge is on: it decides on bots' messages behind the first %d in a row.", n),
+			return text{fmt.Sprintf("The judge is on: it decides on bots' messages after the first %d in a row.", n),
 				fmt.Sprintf("裁判已开启：机器人连续的前 %d 条之后由它决定。", n)}
 		}
 		n := g.Settings.Limit
@@ -274,19 +274,19 @@ func (a Asked) answer(g Group, at time.Time) text {
 			return text{fmt.Sprintf("The budget is %d bots' messages an hour.", a.N),
 				fmt.Sprintf("预算为每小时 %d 条机器人消息。", a.N)}
 		case g.Operator > 0:
-			return text{fmt.Sprintf("The operator's budget holds: %d bots' messages an hour.", g.Operator),
+			return text{fmt.Sprintf("The operator's budget applies: %d bots' messages an hour.", g.Operator),
 				fmt.Sprintf("按运维设定的预算：每小时 %d 条机器人消息。", g.Operator)}
 		}
-		return text{"There is no budget any more.", "已取消预算，不再限制每小时的机器人消息。"}
+		return text{"The budget is removed: bots' messages are not limited.", "已取消预算，不再限制每小时的机器人消息。"}
 	case VerbContinue:
 		if len(a.Bots) == 0 {
 			who = text{"The bots", "机器人"}
 		}
-		return text{who.en + " " + goes + " on.", who.zh + "可以接着说了。"}
+		return text{who.en + " " + goes + ".", who.zh + "可以继续了。"}
 	case VerbStop:
-		return text{"Stopped. Bots go on when a person writes again.", "已停止。有人再发消息时，机器人才会继续。"}
+		return text{"Stopped. The bots continue when a person writes again.", "已停止。有人再发消息时，机器人才会继续。"}
 	case VerbForget:
-		return text{"What was set in this group is forgotten; the operator's settings hold.", "本群改过的设置已还原为运维的设置。"}
+		return text{"The settings made in this group are removed; the operator's settings apply.", "已清除本群的设置，恢复为运维的设置。"}
 	}
 	return text{}
 }
@@ -297,17 +297,17 @@ func answers(s Settings, bots []Bot) text {
 	named := namer(bots)(s.DefaultBot)
 	switch {
 	case s.Answer == Named:
-		return text{"Bots answer only when they are named.", "机器人只在被点名时回答。"}
+		return text{"Bots answer only when they are mentioned.", "机器人只在被点名时回答。"}
 	case s.Answer == Default && !byDefault:
-		return text{"Bots answer only when they are named: there is no default bot. Set one: “answer” and its name.",
-			"还没有默认机器人，所以只有被点名的回答。在“回答”后面写上机器人的名字，就能指定一个。"}
+		return text{"Bots answer only when they are mentioned: there is no default bot. Set one: “answer” and its name.",
+			"还没有默认机器人，所以机器人只在被点名时回答。在“回答”后面写上机器人的名字，就能指定一个。"}
 	case (s.Answer == Default || s.Answer == One) && byDefault:
-		return text{named + " answers what names no bot.", "没有点名的消息由 " + named + " 回答。"}
+		return text{named + " answers messages that mention no bot.", "没有点名的消息由 " + named + " 回答。"}
 	case s.Answer == One:
-		return text{"One bot answers what names none: the one that spoke to that person last.",
+		return text{"One bot answers messages that mention no bot: the one that last spoke to that person.",
 			"没有点名的消息只由一个机器人回答：上次和这个人说话的那个。"}
 	}
-	return text{"All bots answer what people say.", "大家说的话，所有机器人都会回答。"}
+	return text{"All bots answer people's messages.", "所有机器人都会回答大家的消息。"}
 }
 
 // StatusText is how things stand in a group, for readers where now is.
@@ -347,7 +347,7 @@ func StatusText(g Group, now time.Time, chinese bool) string {
 		say("Bots' messages are paused%s", "机器人之间的消息已暂停%s", ending(s.Paused, now, chinese))
 	}
 	if g.Stopped {
-		say("Somebody stopped the bots; they go on when a person writes", "有人叫停了机器人，有人再发消息时才会继续")
+		say("Somebody stopped the bots; they continue when a person writes", "有人叫停了机器人，有人再发消息时才会继续")
 	}
 	name := namer(g.Bots)
 	var muted []string
@@ -364,7 +364,7 @@ func StatusText(g Group, now time.Time, chinese bool) string {
 	}
 	if l := g.LastStop; l != nil {
 		to := slices.DeleteFunc(slices.Clone(l.Bots), func(bot relay.AgentName) bool { return bot == l.Sender })
-		say("Last stop, %s: %s's message to %s, because %s.", "最近一次停下，%s：%s 给 %s 的消息，原因是%s。",
+		say("Last stop, %s: %s's message to %s, because %s.", "最近一次停止（%s）：%s 发给 %s 的消息，原因：%s。",
 			clock(l.At.Time(), now, chinese), name(l.Sender), otherBots(labels(to, g.Bots), chinese),
 			ReasonText(l.Reason, chinese))
 	}
@@ -381,22 +381,22 @@ func ending(u *Until, now time.Time, chinese bool) string {
 
 // helps are the arguments and meanings of the verbs.
 var helps = map[Verb]struct{ args, means text }{
-	VerbStatus: {means: text{"bots, settings and the last stop", "机器人、设置和最近一次停下的原因"}},
+	VerbStatus: {means: text{"bots, settings and the last stop", "机器人、设置和最近一次停止的原因"}},
 	VerbHelp:   {means: text{"these commands", "这些命令"}},
 	VerbPause:  {text{"[30m]", "[30分钟]"}, text{"pause bots' messages to each other", "暂停机器人之间的消息"}},
 	VerbResume: {means: text{"end the pause", "结束暂停"}},
-	VerbMute:   {text{"Bot [2h]", "机器人 [2小时]"}, text{"mute a bot", "让一个机器人安静"}},
-	VerbUnmute: {text{"Bot", "机器人"}, text{"let it hear again", "让它重新接收消息"}},
+	VerbMute:   {text{"Bot [2h]", "机器人 [2小时]"}, text{"mute a bot", "将一个机器人静音"}},
+	VerbUnmute: {text{"Bot", "机器人"}, text{"give it messages again", "让它重新接收消息"}},
 	VerbAnswer: {text{"all|named|default|one|Bot", "全部|点名|默认|一个|机器人"},
-		text{"who answers where no bot is named", "没有点名时由谁回答"}},
-	VerbLimit:     {text{"5", "5"}, text{"bots' messages in a row at which they stop", "机器人连续说到第几条停下"}},
+		text{"who answers when no bot is mentioned", "没有点名时由谁回答"}},
+	VerbLimit:     {text{"5", "5"}, text{"number of number of bots' messages in a row at which they stop", "机器人连续发言到第几条停止"}},
 	VerbThreshold: {text{"1", "1"}, text{"how many of them pass without the judge", "其中前几条不经裁判"}},
 	VerbJudge:     {text{"on|off", "开|关"}, text{"whether the judge decides on the others", "其余的是否由裁判决定"}},
-	VerbBudget:    {text{"100", "100"}, text{"bots' messages an hour, 0 for no bound", "每小时的机器人消息数，0 为不限"}},
-	VerbContinue:  {text{"[Bot]", "[机器人]"}, text{"let what was stopped go on", "让停下的对话接着说"}},
+	VerbBudget:    {text{"100", "100"}, text{"bots' messages an hour, 0 for no limit", "每小时的机器人消息数，0 为不限"}},
+	VerbContinue:  {text{"[Bot]", "[机器人]"}, text{"release the messages that were stopped", "放行被停止的消息"}},
 	VerbStop:      {means: text{"stop the bots until a person writes again", "叫停机器人，直到有人再发消息"}},
-	VerbWhy:       {means: text{"what became of the message you reply to", "所回复的那条消息后来怎样了"}},
-	VerbForget:    {means: text{"forget what was set in this group", "还原本群的设置"}},
+	VerbWhy:       {means: text{"what happened to the message you reply to", "所回复的那条消息的处理结果"}},
+	VerbForget:    {means: text{"remove the settings made in this group", "还原本群的设置"}},
 }
 
 // HelpText lists the commands, one on a line.
@@ -427,36 +427,36 @@ var reasons = map[relay.Reason]struct{ means, do text }{
 	relay.OwnMessage: {means: text{"it is the bot's own", "是它自己的消息"}},
 	relay.NotAMember: {text{"the bot is not in this group", "机器人不在这个群里"},
 		text{"Add the bot to the group.", "请把机器人加入本群。"}},
-	relay.Duplicate: {means: text{"the bot had it already", "机器人已经收到过"}},
-	relay.BadSignature: {text{"its signature is wrong", "签名不对"},
+	relay.Duplicate: {means: text{"the bot already has it", "机器人已经收到过"}},
+	relay.BadSignature: {text{"its signature is wrong", "签名错误"},
 		text{"The operator should compare RELAY_SECRET.", "请运维核对 RELAY_SECRET。"}},
-	relay.Malformed: {text{"it cannot be read", "消息无法读取"},
+	relay.Malformed: {text{"its format is invalid", "消息格式无效"},
 		text{"Tell the operator.", "请告诉运维。"}},
-	relay.Expired: {text{"it was too old when the bot could be given it", "能送到机器人时已经太旧"},
-		text{"Say it again.", "请再说一遍。"}},
+	relay.Expired: {text{"it expired before it could be delivered", "送达机器人之前已过期"},
+		text{"Send it again.", "请重新发送。"}},
 	relay.Recalled: {means: text{"it was recalled", "消息已撤回"}},
 	relay.Muted: {text{"the bot is muted", "机器人已静音"},
-		text{"“{unmute}” with its name ends that.", "“{unmute}”加上它的名字可以取消。"}},
+		text{"Use “{unmute}” with its name.", "“{unmute}”加上它的名字可以取消。"}},
 	relay.Paused: {text{"bots' messages are paused", "机器人之间的消息已暂停"},
-		text{"“{resume}” ends that.", "“{resume}”可以恢复。"}},
+		text{"Use “{resume}”.", "“{resume}”可以恢复。"}},
 	relay.StoppedByPerson: {text{"somebody stopped the bots", "有人叫停了机器人"},
-		text{"They go on when a person writes, or with “{continue}”.", "有人再发消息，或发“{continue}”，它们就会继续。"}},
+		text{"They continue when a person writes, or with “{continue}”.", "有人再发消息，或发“{continue}”，它们就会继续。"}},
 	relay.NotForMe: {text{"it is for another bot", "消息是给别的机器人的"},
 		text{"Mention the bot that should answer.", "想让谁回答，就点名谁。"}},
 	relay.Budget: {text{"this hour's budget is used up", "这一小时的预算用完了"},
 		text{"Wait, or raise it with “{budget}”.", "请稍等，或用“{budget}”调高。"}},
-	relay.NotMentioned: {text{"the bot was not named", "没有点名这个机器人"},
+	relay.NotMentioned: {text{"the bot was not mentioned", "没有点名这个机器人"},
 		text{"Mention the bot that should answer.", "想让谁回答，就点名谁。"}},
-	relay.MaxDepth: {text{"bots have spoken in a row up to the limit", "机器人连续发言到了上限"},
-		text{"Reply “continue” to let it go on.", "回复“继续”，让它接着说。"}},
-	relay.JudgeNo: {text{"the judge sees nothing to answer", "裁判认为不用再回答"},
-		text{"Reply “continue” to let it go on.", "回复“继续”，让它接着说。"}},
-	relay.JudgeError: {text{"the judge could not decide", "裁判没能作出决定"},
-		text{"Reply “continue” to let it go on.", "回复“继续”，让它接着说。"}},
+	relay.MaxDepth: {text{"the bots reached the limit of messages in a row", "机器人连续发言已达上限"},
+		text{"Reply “continue” to release it.", "回复“继续”即可放行。"}},
+	relay.JudgeNo: {text{"the judge sees nothing that needs an answer", "裁判认为无需回答"},
+		text{"Reply “continue” to release it.", "回复“继续”即可放行。"}},
+	relay.JudgeError: {text{"the judge could not decide", "裁判未能作出判断"},
+		text{"Reply “continue” to release it.", "回复“继续”即可放行。"}},
 	relay.Undeliverable: {text{"the bot refused it or did not answer in time", "机器人拒收，或没有及时回应"},
-		text{"Say it again; if it happens often, tell the operator.", "请再说一遍；如果常常这样，请告诉运维。"}},
+		text{"Send it again; if it happens often, tell the operator.", "请重新发送；如果经常这样，请告诉运维。"}},
 	"command":  {means: text{"it is a command", "它是一条命令"}},
-	"continue": {means: text{"it let go on what was stopped", "它让停下的对话接着说"}},
+	"continue": {means: text{"it released the messages that were stopped", "它放行被停止的消息"}},
 }
 
 // ReasonText says why a message was stopped: part of a sentence. A reason that is not known
@@ -476,16 +476,16 @@ func WhyText(about string, fates []Fate, g Group, now time.Time, words []string,
 		lines = append(lines, about+text{":", "："}.in(chinese))
 	}
 	if len(fates) == 0 {
-		lines = append(lines, text{"No bot was given it, or it is too long ago.", "没有机器人收到它，或时间太久，已没有记录。"}.in(chinese))
+		lines = append(lines, text{"No bot received it, or it is too long ago.", "没有机器人收到它，或时间太久，已没有记录。"}.in(chinese))
 	}
 	var do []string
 	name, size := namer(g.Bots), 0
 	for i, f := range fates {
 		bot := name(f.Agent)
-		line := fmt.Sprintf(text{"%s: not yet given to it", "%s：还没有送到"}.in(chinese), bot)
+		line := fmt.Sprintf(text{"%s: not delivered yet", "%s：尚未送达"}.in(chinese), bot)
 		switch {
 		case f.Stopped != "":
-			line = fmt.Sprintf(text{"%s: not given to it: %s", "%s：没有转给它：%s"}.in(chinese), bot,
+			line = fmt.Sprintf(text{"%s: not delivered: %s", "%s：未送达：%s"}.in(chinese), bot,
 				ReasonText(f.Stopped, chinese))
 			hint := reasons[f.Stopped].do.in(chinese)
 			for _, v := range Verbs {
@@ -495,7 +495,7 @@ func WhyText(about string, fates []Fate, g Group, now time.Time, words []string,
 				do = append(do, hint)
 			}
 		case f.Delivered != 0:
-			line = fmt.Sprintf(text{"%s: given to it at %s", "%s：%s 已送达"}.in(chinese), bot,
+			line = fmt.Sprintf(text{"%s: delivered at %s", "%s：%s 已送达"}.in(chinese), bot,
 				clock(f.Delivered.Time(), now, chinese))
 		}
 		if size += len(line); size > maxFates {
@@ -517,8 +517,8 @@ func StopNotice(sender string, bots []string, why relay.Reason, chinese bool) st
 	for i, name := range bots {
 		names[i] = clean(name)
 	}
-	return fmt.Sprintf(text{"%s's message was not given to %s: %s. Reply “continue” to let it go on.",
-		"%s 的消息没有转给 %s：%s。回复“继续”，让它接着说。"}.in(chinese), sender, otherBots(names, chinese), ReasonText(why, chinese))
+	return fmt.Sprintf(text{"%s's message was not delivered to %s: %s. Reply “continue” to release it.",
+		"%s 的消息未送达 %s：%s。回复“继续”即可放行。"}.in(chinese), sender, otherBots(names, chinese), ReasonText(why, chinese))
 }
 
 // otherBots names those that were not given a message.
@@ -540,10 +540,10 @@ func Refused(who string, chinese bool) string {
 
 // Locked says that nothing can be changed.
 func Locked(chinese bool) string {
-	return text{"The operator has fixed this group's settings.", "本群的设置由运维固定，不能在群里更改。"}.in(chinese)
+	return text{"The operator has locked this group's settings.", "本群的设置已由运维锁定，不能在群里更改。"}.in(chinese)
 }
 
 // NothingToContinue says that nothing was stopped.
 func NothingToContinue(chinese bool) string {
-	return text{"Nothing was stopped.", "没有停下的对话。"}.in(chinese)
+	return text{"Nothing was stopped.", "没有被停止的消息。"}.in(chinese)
 }

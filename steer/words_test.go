@@ -36,31 +36,31 @@ func TestAnswers(t *testing.T) {
 		{room(), "mute BotA 2h", "BotA is muted until 16:34.", "BotA 已静音，16:34 恢复。"},
 		{room(), "mute BotA Bot B", "BotA and Bot B are muted until somebody ends it.", "BotA、Bot B 已静音，直到有人取消静音。"},
 		{room(), "unmute BotA", "BotA is no longer muted.", "BotA 已取消静音。"},
-		{room(), "answer all", "All bots answer what people say.", "大家说的话，所有机器人都会回答。"},
-		{room(), "answer named", "Bots answer only when they are named.", "机器人只在被点名时回答。"},
-		{room(), "answer BotA", "BotA answers what names no bot.", "没有点名的消息由 BotA 回答。"},
-		{withDefault, "answer default", "小助手 answers what names no bot.", "没有点名的消息由 小助手 回答。"},
-		{withDefault, "answer one", "小助手 answers what names no bot.", "没有点名的消息由 小助手 回答。"},
-		{room(), "answer default", "Bots answer only when they are named: there is no default bot.", "还没有默认机器人"},
-		{room(), "answer one", "One bot answers what names none", "没有点名的消息只由一个机器人回答"},
-		{room(), "limit 7", "The limit is 7: bots' messages stop at number 7 in a row.", "上限为 7：机器人连续说到第 7 条就停下。"},
-		{room(), "limit 1", "in a row. The threshold is 1, too.", "就停下。阈值也为 1。"},
+		{room(), "answer all", "All bots answer people's messages.", "所有机器人都会回答大家的消息。"},
+		{room(), "answer named", "Bots answer only when they are mentioned.", "机器人只在被点名时回答。"},
+		{room(), "answer BotA", "BotA answers messages that mention no bot.", "没有点名的消息由 BotA 回答。"},
+		{withDefault, "answer default", "小助手 answers messages that mention no bot.", "没有点名的消息由 小助手 回答。"},
+		{withDefault, "answer one", "小助手 answers messages that mention no bot.", "没有点名的消息由 小助手 回答。"},
+		{room(), "answer default", "Bots answer only when they are mentioned: there is no default bot.", "还没有默认机器人"},
+		{room(), "answer one", "One bot answers messages that mention no bot", "没有点名的消息只由一个机器人回答"},
+		{room(), "limit 7", "The limit is 7: bots stop at message 7 in a row.", "上限为 7：机器人连续发言到第 7 条时停止。"},
+		{room(), "limit 1", "in a row. The threshold is also 1.", "停止。阈值也为 1。"},
 		{room(), "threshold 3", "The threshold is 3: the first 3 bots' messages in a row pass without the judge.",
 			"阈值为 3：机器人连续的前 3 条不经裁判，直接放行。"},
 		{judgeOff, "threshold 0", "the judge decides on each bot's message. At present the judge is off.",
 			"都由裁判决定。目前裁判是关闭的。"},
-		{room(), "judge on", "The judge is on: it decides on bots' messages behind the first 2 in a row.",
+		{room(), "judge on", "The judge is on: it decides on bots' messages after the first 2 in a row.",
 			"裁判已开启：机器人连续的前 2 条之后由它决定。"},
 		{room(), "judge off", "The judge is off: bots' messages pass up to the limit, 5 in a row.",
 			"裁判已关闭：机器人的消息都放行，直到上限 5。"},
 		{room(), "budget 40", "The budget is 40 bots' messages an hour.", "预算为每小时 40 条机器人消息。"},
-		{room(), "budget 0", "There is no budget any more.", "已取消预算，不再限制每小时的机器人消息。"},
-		{operator, "budget 0", "The operator's budget holds: 60 bots' messages an hour.", "按运维设定的预算：每小时 60 条机器人消息。"},
-		{room(), "continue", "The bots go on.", "机器人可以接着说了。"},
-		{room(), "continue BotA", "BotA goes on.", "BotA可以接着说了。"},
-		{room(), "stop", "Stopped. Bots go on when a person writes again.", "已停止。有人再发消息时，机器人才会继续。"},
-		{room(), "forget", "What was set in this group is forgotten; the operator's settings hold.",
-			"本群改过的设置已还原为运维的设置。"},
+		{room(), "budget 0", "The budget is removed: bots' messages are not limited.", "已取消预算，不再限制每小时的机器人消息。"},
+		{operator, "budget 0", "The operator's budget applies: 60 bots' messages an hour.", "按运维设定的预算：每小时 60 条机器人消息。"},
+		{room(), "continue", "The bots continue.", "机器人可以继续了。"},
+		{room(), "continue BotA", "BotA continues.", "BotA可以继续了。"},
+		{room(), "stop", "Stopped. The bots continue when a person writes again.", "已停止。有人再发消息时，机器人才会继续。"},
+		{room(), "forget", "The settings made in this group are removed; the operator's settings apply.",
+			"已清除本群的设置，恢复为运维的设置。"},
 		{room(), "status", "Online (2): BotA and Bot B\n", "在线（2）：BotA、Bot B\n"},
 	} {
 		for _, word := range []string{"/relay ", "/中继 "} {
@@ -106,22 +106,22 @@ func TestStatusText(t *testing.T) {
 		At: relay.MillisOf(now.Add(-time.Hour))}
 	const english = `Online (2): BotA and Bot B
 Offline (1): 小助手
-All bots answer what people say.
+All bots answer people's messages.
 Bots' messages in a row: 3; limit 5, threshold 2, judge on
 Budget: 40 bots' messages an hour
 Bots' messages are paused until 15:34
 Muted (2): BotA until 4 Jan 14:34 and Bot B
-The operator has fixed this group's settings.
-Last stop, 13:34: BotA's message to Bot B and 小助手, because the judge sees nothing to answer.`
+The operator has locked this group's settings.
+Last stop, 13:34: BotA's message to Bot B and 小助手, because the judge sees nothing that needs an answer.`
 	const chinese = `在线（2）：BotA、Bot B
 离线（1）：小助手
-大家说的话，所有机器人都会回答。
+所有机器人都会回答大家的消息。
 机器人连续发言：3 条；上限 5，阈值 2，裁判开
 预算：每小时 40 条机器人消息
 机器人之间的消息已暂停（到 15:34）
 静音（2）：BotA（到 1月4日 14:34）、Bot B
-本群的设置由运维固定，不能在群里更改。
-最近一次停下，13:34：BotA 给 Bot B、小助手 的消息，原因是裁判认为不用再回答。`
+本群的设置已由运维锁定，不能在群里更改。
+最近一次停止（13:34）：BotA 发给 Bot B、小助手 的消息，原因：裁判认为无需回答。`
 	if got := steer.StatusText(g, now, false); got != english {
 		t.Errorf("got\n%s\nwant\n%s", got, english)
 	}
@@ -132,8 +132,8 @@ Last stop, 13:34: BotA's message to Bot B and 小助手, because the judge sees 
 		to               []relay.AgentName
 		english, chinese string
 	}{
-		{bots("agent_b", "agent_a"), "BotA's message to Bot B,", "BotA 给 Bot B 的"},
-		{bots("agent_a"), "BotA's message to other bots,", "BotA 给 其他机器人 的"},
+		{bots("agent_b", "agent_a"), "BotA's message to Bot B,", "BotA 发给 Bot B 的"},
+		{bots("agent_a"), "BotA's message to other bots,", "BotA 发给 其他机器人 的"},
 	} {
 		g.LastStop.Bots = tt.to
 		if en, zh := steer.StatusText(g, now, false), steer.StatusText(g, now, true); !strings.Contains(en, tt.english) ||
@@ -178,18 +178,18 @@ func TestWhyText(t *testing.T) {
 	fates := []steer.Fate{{Agent: "agent_a", Delivered: relay.MillisOf(at)}, {Agent: "agent_b", Stopped: relay.Muted},
 		{Agent: "agent_c", Stopped: relay.MaxDepth}, {Agent: "agent_d"}, {Agent: "agent_e", Stopped: relay.MaxDepth}}
 	const english = `BotA, 14:30:
-BotA: given to it at 14:34
-Bot B: not given to it: the bot is muted
-小助手: not given to it: bots have spoken in a row up to the limit
-agent_d: not yet given to it
-agent_e: not given to it: bots have spoken in a row up to the limit
-“/relay unmute” with its name ends that.
-Reply “continue” to let it go on.`
+BotA: delivered at 14:34
+Bot B: not delivered: the bot is muted
+小助手: not delivered: the bots reached the limit of messages in a row
+agent_d: not delivered yet
+agent_e: not delivered: the bots reached the limit of messages in a row
+Use “/relay unmute” with its name.
+Reply “continue” to release it.`
 	if got := steer.WhyText("BotA, 14:30", fates, room(), at, commandWords, false); got != english {
 		t.Errorf("got\n%s\nwant\n%s", got, english)
 	}
 	if got := steer.WhyText("", fates[:2], room(), at, commandWords,
-		true); got != "BotA：14:34 已送达\nBot B：没有转给它：机器人已静音\n“/中继 取消静音”加上它的名字可以取消。" {
+		true); got != "BotA：14:34 已送达\nBot B：未送达：机器人已静音\n“/中继 取消静音”加上它的名字可以取消。" {
 		t.Errorf("got\n%s", got)
 	}
 	if got := steer.WhyText("", nil, room(), at, commandWords, true); !strings.HasPrefix(got, "没有机器人收到它") {
@@ -222,16 +222,16 @@ func TestNotices(t *testing.T) {
 	t.Parallel()
 	both := []string{"Bot B", "小助手"}
 	for got, want := range map[string]string{
-		steer.StopNotice("BotA", both, relay.MaxDepth, false): "BotA's message was not given to Bot B and 小助手: " +
-			"bots have spoken in a row up to the limit. Reply “continue” to let it go on.",
-		steer.StopNotice("BotA", both, relay.JudgeNo, true): "BotA 的消息没有转给 Bot B、小助手：" +
-			"裁判认为不用再回答。回复“继续”，让它接着说。",
-		steer.StopNotice("", nil, relay.Budget, false): "A bot's message was not given to other bots: " +
-			"this hour's budget is used up. Reply “continue” to let it go on.",
+		steer.StopNotice("BotA", both, relay.MaxDepth, false): "BotA's message was not delivered to Bot B and 小助手: " +
+			"the bots reached the limit of messages in a row. Reply “continue” to release it.",
+		steer.StopNotice("BotA", both, relay.JudgeNo, true): "BotA 的消息未送达 Bot B、小助手：" +
+			"裁判认为无需回答。回复“继续”即可放行。",
+		steer.StopNotice("", nil, relay.Budget, false): "A bot's message was not delivered to other bots: " +
+			"this hour's budget is used up. Reply “continue” to release it.",
 		steer.Refused("admins", true):   "只有群主和群管理员可以这样做。",
 		steer.Refused("members", false): "Only members of this group can do that.",
 		steer.Refused("list", true):     "只有运维名单上的人可以这样做。",
-		steer.Locked(true):              "本群的设置由运维固定，不能在群里更改。",
+		steer.Locked(true):              "本群的设置已由运维锁定，不能在群里更改。",
 		steer.NothingToContinue(false):  "Nothing was stopped.",
 	} {
 		if got != want {

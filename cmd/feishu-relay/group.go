@@ -230,9 +230,9 @@ func (c *groupCall) do(ctx context.Context, asked steer.Asked, about relay.Messa
 
 // help is that of the group, but `why` is given an id: there is nothing to reply to.
 func (c *groupCall) help(chinese bool) string {
-	args, means := " [MESSAGE_ID]: ", "what became of that message, else of the last one that stopped"
+	args, means := " [MESSAGE_ID]: ", "what happened to that message; without it, to the last one that was stopped"
 	if chinese {
-		args, means = " [MESSAGE_ID]：", "这条消息后来怎样了；不写则是最近停下的那条"
+		args, means = " [MESSAGE_ID]：", "这条消息的处理结果；不写则查看最近被停止的那条"
 	}
 	lines := strings.Split(steer.HelpText([]string{c.word()}, chinese), "\n")
 	i := slices.Index(steer.Verbs, steer.VerbWhy)
