@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -29,8 +30,6 @@ const (
 	maxError = 4 << 10
 	// maxName bounds ids and the like, in bytes; a longer one is refused.
 	maxName = 1024
-	// maxShown is the most of a wrong argument that an error repeats, in bytes.
-	maxShown = 64
 )
 
 // refuse makes an error that says which argument is wrong, and how to fix it.
@@ -51,6 +50,9 @@ func (s *service) guard(next mcp.MethodHandler) mcp.MethodHandler {
 				return failed("this agent's mailbox is off; who runs its sidecar can turn it on (MAILBOX=on)"), nil
 			}
 			p.Arguments = t.withoutNulls(p.Arguments)
+			if wrong := t.wrong(p.Arguments); wrong != "" {
+				return failed(wrong), nil
+			}
 		}
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
@@ -79,6 +81,32 @@ func (t tool) withoutNulls(arguments json.RawMessage) json.RawMessage {
 		return arguments
 	}
 	return data
+}
+
+// wrong says which argument its schema refuses, and what is expected; "": no argument is refused. The
+// library's own errors repeat the value, which may be a message's text or a secret.
+func (t tool) wrong(arguments json.RawMessage) string {
+	var given map[string]any
+	if json.Unmarshal(arguments, &given) != nil {
+		return "" // refused by what comes next
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if schema := t.takes[name]; schema != nil && schema.Validate(given[name]) != nil {
+			return name + ": want " + wanted(schema.Schema())
+		}
+	}
+	return ""
+}
+
+// wanted is what the schema of an argument asks for.
+func wanted(s *jsonschema.Schema) string {
+	switch {
+	case s.Enum != nil:
+		return "one of " + strings.Trim(fmt.Sprint(s.Enum), "[]")
+	case s.Minimum != nil && s.Maximum != nil:
+		return fmt.Sprintf("a whole number from %.0f to %.0f", *s.Minimum, *s.Maximum)
+	}
+	return "a " + s.Type
 }
 
 // checkNames refuses arguments in the struct in that are too long for a name.

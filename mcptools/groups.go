@@ -126,8 +126,7 @@ func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (
 	}
 	c := conversation{Channel: string(cmp.Or(in.Channel, relay.DefaultChannel)), ChatID: string(in.ChatID), Messages: []said{}}
 	if !s.Visible(c.Channel, c.ChatID) {
-		return c, refuse("you are in no group %q on %q; without chat_id this tool lists your groups",
-			cut(c.ChatID, maxShown), cut(c.Channel, maxShown))
+		return c, refuse("chat_id: you are in no such group; without chat_id this tool lists your groups")
 	}
 	entries, err := s.Transcripts.Tail(c.Channel, c.ChatID, cmp.Or(int(in.Limit), usualEntries))
 	if err != nil {

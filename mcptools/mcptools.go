@@ -7,10 +7,13 @@
 //
 // # Results
 //
-// Every result has structured content, and the same as text: JSON, or where a
-// model is to read what others wrote, a rendering in which their words cannot
-// pass for anything else. What goes wrong is a tool error with a sentence that
-// says how to fix it. Faults of the sidecar itself stay in its log.
+// A result has structured content and text: the same as JSON, or where a model is to
+// read what others wrote, a rendering in which their words cannot pass for anything
+// else. get_file adds the file as an embedded resource. What goes wrong is a tool error
+// without structured content: one sentence, which names the argument and what is
+// expected of it, and does not repeat what the caller wrote there; ids that the
+// mailbox does not know are named. Of a fault of the sidecar itself the caller learns that
+// there was one, and the log says which.
 package mcptools
 
 import (
@@ -110,7 +113,7 @@ type service struct {
 // tool is a tool, and how it is added to a server.
 type tool struct {
 	*mcp.Tool
-	takes map[string]*jsonschema.Schema // its arguments, by name
+	takes map[string]*jsonschema.Resolved // the schemas of its arguments, by name
 	add   func(*mcp.Server, *service)
 }
 
@@ -165,7 +168,15 @@ func define[In, Out any](call func(*service, context.Context, In) (Out, error),
 	if len(in.Properties) == 0 { // some hosts need this, which the SDK leaves out
 		t.InputSchema = map[string]any{"type": "object", "properties": struct{}{}, "additionalProperties": false}
 	}
-	return tool{Tool: t, takes: in.Properties, add: func(server *mcp.Server, s *service) {
+	takes := map[string]*jsonschema.Resolved{}
+	for name, schema := range in.Properties {
+		resolved, err := schema.Resolve(nil)
+		if err != nil {
+			panic(err) // In is no type of arguments
+		}
+		takes[name] = resolved
+	}
+	return tool{Tool: t, takes: takes, add: func(server *mcp.Server, s *service) {
 		mcp.AddTool(server, t, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 			var out Out
 			err := checkNames(in)
