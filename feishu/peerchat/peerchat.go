@@ -142,15 +142,25 @@ func Open(o Options) (*Chats, error) {
 		return nil, fmt.Errorf("the key of the chats with agents: %w", err)
 	}
 	var left []*Message
+	others := 0 // messages of another key
 	err = c.files.Load(func(name string, m Message) error {
-		if string(m.ID) != name || m.Chat != c.Chat(m.Peer) {
-			return errors.New("it is no message of a chat with an agent")
+		if string(m.ID) != name {
+			return errors.New("its name is not that of its message")
+		}
+		if m.Chat != c.Chat(m.Peer) {
+			others++
+			return errors.New("it was made with another " + keyFile)
 		}
 		left = append(left, &m)
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the chats with agents: %w", err)
+	}
+	if others > 0 {
+		o.Logger.Warn("the key of the chats with agents is another than before; their old messages are quarantined: put the "+
+			"key back, remove .broken from the files' names and restart, or delete the files",
+			"folder", o.Root.Name(), "file", keyFile, "messages", others)
 	}
 	slices.SortFunc(left, func(a, b *Message) int {
 		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))

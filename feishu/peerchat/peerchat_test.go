@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -16,7 +17,9 @@ import (
 	"feishu-relay/relay"
 )
 
-func open(t *testing.T, dir string) *peerchat.Chats {
+func open(t *testing.T, dir string) *peerchat.Chats { return openLogged(t, dir, io.Discard) }
+
+func openLogged(t *testing.T, dir string, log io.Writer) *peerchat.Chats {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -24,7 +27,8 @@ func open(t *testing.T, dir string) *peerchat.Chats {
 	}
 	t.Cleanup(func() { _ = root.Close() })
 	chats, err := peerchat.Open(peerchat.Options{Root: root, SenderType: feishu.SenderUser,
-		Self: func() feishu.Self { return feishu.Self{AppID: "cli_1", OpenID: "ou_1"} }})
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Self:   func() feishu.Self { return feishu.Self{AppID: "cli_1", OpenID: "ou_1"} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +84,40 @@ func TestChatsSurviveARestart(t *testing.T) {
 	other := open(t, t.TempDir())
 	if other.Chat("writer") == letter.Chat {
 		t.Error("the ids of two bots are the same: they can be guessed")
+	}
+}
+
+// Messages that were made with another key are quarantined, the log says what to do, and it works.
+func TestLostKey(t *testing.T) {
+	dir := t.TempDir()
+	letter := receive(t, open(t, dir), "one")
+	key := filepath.Join(dir, "peer.key")
+	kept, err := os.ReadFile(key)
+	if err == nil {
+		err = os.Remove(key)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	if _, ok := openLogged(t, dir, &log).Message(letter.ID); ok {
+		t.Error("a message of another key is known")
+	}
+	if !strings.Contains(log.String(), "put the key back, remove .broken") || !strings.Contains(log.String(), "messages=1") {
+		t.Errorf("the log says %s", &log)
+	}
+	broken, err := filepath.Glob(filepath.Join(dir, "*.broken"))
+	if err != nil || len(broken) != 1 {
+		t.Fatalf("quarantined are %v, %v", broken, err)
+	}
+	if err := os.Rename(broken[0], strings.TrimSuffix(broken[0], ".broken")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(key, kept, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := open(t, dir).Message(letter.ID); !ok {
+		t.Error("with the key and the file put back, the message is unknown")
 	}
 }
 
