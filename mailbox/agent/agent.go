@@ -19,7 +19,8 @@
 //
 // Letters that no open channel fits are passed over, so that a result for a chat does not
 // wait behind a task for a stream that nobody reads. In memory are ids; the text of what
-// waits stays in the store.
+// waits stays in the store and is read when its turn comes. Only the letter that came last has its text with it, for a
+// second: where it is its turn at once, it is not read a second time.
 //
 // # Acknowledgement
 //

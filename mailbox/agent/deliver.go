@@ -174,6 +174,11 @@ func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bo
 	if err != nil {
 		return e, false, err
 	}
+	return a.admit(ctx, l, e)
+}
+
+// admit is fetch for a letter that was read.
+func (a *Agent) admit(ctx context.Context, l *letter, e mailbox.Envelope) (_ mailbox.Envelope, ok bool, err error) {
 	what, why := a.spent(e, l.key)
 	if what == "" {
 		return e, true, nil
@@ -192,7 +197,14 @@ func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bo
 // handOver gives one letter to the bot and settles it. It returns when the bot has
 // answered; an error means that it has to be tried again.
 func (a *Agent) handOver(ctx context.Context, l *letter, on Progress) error {
-	e, ok, err := a.fetch(ctx, l)
+	var e mailbox.Envelope
+	var ok bool
+	var err error
+	if fresh := a.ready.takeFresh(l); fresh != nil {
+		e, ok, err = a.admit(ctx, l, a.asItIs(*fresh))
+	} else {
+		e, ok, err = a.fetch(ctx, l)
+	}
 	if err != nil || !ok {
 		return err
 	}

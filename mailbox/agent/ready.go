@@ -23,13 +23,15 @@ type letter struct {
 	sent     time.Time
 	expires  time.Time // zero: never
 	arrived  int
+	came     time.Time
 	goal     string // of a message through send_to_peer that may be dropped
 	session  string // the goal that it is for, the agent's name where it names no goal
 	asks     bool   // a result may answer it
 	inChat   bool   // it belongs in a conversation: those and the others do not wait for each other
 
-	conversation string   // the next letter of it waits until this one is written, or answered
-	keys         []string // the store's for it; its sender may have sent it again
+	conversation string            // the next letter of it waits until this one is written, or answered
+	keys         []string          // the store's for it; its sender may have sent it again
+	fresh        *mailbox.Envelope // its text, of the letter that came last: see [ready.takeFresh]
 	progress
 }
 
@@ -72,6 +74,7 @@ type ready struct {
 	byItem   map[string]*letter // by the store's key: the last message under it
 	arrived  int
 	occupied map[string]*letter // by conversation, what its other letters wait for
+	newest   *letter            // the only one with a fresh text; nil: none has
 	drains   int                // drains that are taking what is ready: nothing is handed over meanwhile
 	openings int                // how often a delivery channel has opened
 	changed  chan struct{}      // closed at the next change
@@ -150,6 +153,8 @@ func (r *ready) add(l letter, unique string) (added bool) {
 			i, _ := slices.BinarySearchFunc(r.list, known, (*letter).order)
 			r.list = slices.Insert(r.list, i, known)
 			r.byKey[l.key], r.byName[l.name] = known, known
+			r.forgetFresh()
+			r.newest = known
 		}
 		for _, key := range l.keys {
 			if !slices.Contains(known.keys, key) {
@@ -161,6 +166,30 @@ func (r *ready) add(l letter, unique string) (added bool) {
 	return added
 }
 
+// maxFresh is how long a letter's text need not be read again.
+const maxFresh = time.Second
+
+// takeFresh returns the text of the letter that came last, once, where it was its turn at once: what
+// the store showed a moment ago is not read again. nil: read it, since it may have left the inbox.
+func (r *ready) takeFresh(l *letter) *mailbox.Envelope {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := l.fresh
+	l.fresh = nil
+	if time.Since(l.came) > maxFresh {
+		return nil
+	}
+	return e
+}
+
+// forgetFresh is called with mu held.
+func (r *ready) forgetFresh() {
+	if r.newest != nil && !r.newest.inHand {
+		r.newest.fresh = nil
+	}
+	r.newest = nil
+}
+
 // next takes in hand the letter whose turn it is, of those that belong in a
 // conversation or of the others. Without one, it returns when there may be one, if
 // nothing else happens; zero: never.
@@ -169,6 +198,9 @@ func (r *ready) next(now time.Time, inChat bool) (l *letter, at time.Time) {
 	defer r.mu.Unlock()
 	if r.drains > 0 {
 		return nil, time.Time{}
+	}
+	if r.newest != nil && r.newest.inChat == inChat {
+		defer r.forgetFresh() // that of another one than is taken now
 	}
 	for _, l := range r.list {
 		turn := l.hold
@@ -264,7 +296,7 @@ func (r *ready) end(l *letter) bool {
 func (r *ready) back(l *letter) { r.update(func() { l.ending = false }) }
 
 // letGo ends an attempt to hand l over.
-func (r *ready) letGo(l *letter) { r.update(func() { l.inHand, l.giving = false, nil }) }
+func (r *ready) letGo(l *letter) { r.update(func() { l.inHand, l.giving, l.fresh = false, nil, nil }) }
 
 // giveBack ends an attempt to hand l over, which left it in a state. It reports false where
 // the task that l gave has ended: then it is cleared away at its next turn.

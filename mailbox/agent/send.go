@@ -260,13 +260,24 @@ func (a *Agent) whereabouts(ctx context.Context, to mailbox.AgentID, expires tim
 	if !expires.IsZero() {
 		until = " until " + expires.UTC().Format(time.RFC3339)
 	}
-	cards, err := a.opts.Store.Cards(ctx) // what the bot gets has to be true now
+	if c, ok := a.cards.get(ctx, to); ok && a.whyNot(c, until) == "" {
+		return ""
+	}
+	cards, err := a.opts.Store.Cards(ctx) // what keeps a message has to be true now
 	c, ok := cardOf(cards, to)
 	switch {
 	case err != nil:
 		return ""
 	case !ok:
 		return fmt.Sprintf("no agent %q has registered yet; the message waits for it%s", to, until)
+	}
+	return a.whyNot(c, until)
+}
+
+// whyNot is what keeps a message from c's agent, which is registered.
+func (a *Agent) whyNot(c mailbox.Card, until string) string {
+	to := c.AgentID
+	switch {
 	case c.At(time.Now(), a.opts.HeartbeatTimeout) == mailbox.Offline:
 		return fmt.Sprintf("%s is offline; the message waits for it%s", to, until)
 	case !c.Allows(a.opts.Self):

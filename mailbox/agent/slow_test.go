@@ -349,3 +349,66 @@ func TestMessageWithTheIdOfAnEndedTask(t *testing.T) {
 		}
 	})
 }
+
+// A bot that thinks about a task for ten minutes is given it once, its giver sends it once, and the result comes: where
+// it acknowledges the task at once, as a bot behind the gateway does, and where its answer is the acknowledgement.
+func TestBotThinksForTenMinutes(t *testing.T) {
+	for _, atOnce := range []bool{true, false} {
+		in(t, func(t *testing.T, w *world) {
+			a, b := w.agent("a"), w.agent("b")
+			given, answered := 0, make(chan struct{})
+			b.door.slow = true
+			b.door.doing(func(context.Context, agent.Delivery) error {
+				given++
+				think := func() {
+					b.update("t1", mailbox.Working, "")
+					time.Sleep(10 * time.Minute)
+					b.update("t1", mailbox.Completed, "the result")
+					close(answered)
+				}
+				if atOnce {
+					go think()
+					return nil
+				}
+				think()
+				return nil
+			})
+			a.task(b, "t1", nil)
+			time.Sleep(9 * time.Minute)
+			if s := a.state("t1"); s != mailbox.Working {
+				t.Errorf("after nine minutes the task is %s", s)
+			}
+			<-answered
+			same(t, "the giver was given", a.texts(), []string{"the result"})
+			if s := a.state("t1"); s != mailbox.Completed {
+				t.Errorf("the task is %s", s)
+			}
+			dead, err := a.DeadLetters()
+			must(t, err)
+			if given != 1 || len(dead) > 0 || b.saw(agent.EventDuplicate) > 0 || b.saw(agent.EventUndeliverable) > 0 {
+				t.Errorf("given %d times, %d dead letters, %d duplicates", given, len(dead), b.saw(agent.EventDuplicate))
+			}
+		})
+	}
+}
+
+// A letter that waits for another one of its conversation is read when its turn comes: one that has left the inbox by then
+// is not handed over, however soon that is.
+func TestWaitingLetterIsReadAtItsTurn(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a, b := w.agent("a"), w.agent("b")
+		goOn := make(chan struct{})
+		b.door.slow, b.door.serial = true, true
+		b.door.doing(func(context.Context, agent.Delivery) error { <-goOn; return nil })
+		for _, text := range []string{"one", "two", "three"} {
+			a.say(b, text)
+			synctest.Wait()
+		}
+		items := w.hub.waiting("b")
+		for _, item := range items[1:] {
+			must(t, (&handle{hub: w.hub, dead: &b.dead}).Settle(t.Context(), "b", item.Key, mailbox.Taken))
+		}
+		close(goOn)
+		same(t, "given", b.texts(), []string{"one"})
+	})
+}
