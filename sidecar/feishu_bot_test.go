@@ -83,9 +83,11 @@ type running struct {
 	stop func()
 }
 
-func (n *tenant) start(cfg sidecar.Config) *running {
+func (n *tenant) start(cfg sidecar.Config) *running { return n.startTraced(cfg, nil) }
+
+func (n *tenant) startTraced(cfg sidecar.Config, trace func(step string)) *running {
 	n.t.Helper()
-	s, err := sidecar.New(cfg, sidecar.Options{Logger: slog.New(slog.NewTextHandler(tenantLog{n}, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	s, err := sidecar.New(cfg, sidecar.Options{Trace: trace, Logger: slog.New(slog.NewTextHandler(tenantLog{n}, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		n.t.Fatal(err)
 	}

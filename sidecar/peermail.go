@@ -241,17 +241,20 @@ func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
 	if err != nil || as.Stays || as.Done || as.Refused != "" {
 		return err
 	}
-	text := m.Text
-	if reason, word := command(text); word != "" && as.Task != nil && as.Task.State.Ended() {
-		text = reason
-	}
-	e := mailbox.Envelope{ID: as.ID, To: mailbox.AgentID(own.Peer), Type: as.Type, Task: as.Task, ReplyTo: as.Letter.ID,
-		Hops: as.hops(), Trace: as.Letter.Trace,
-		Content: mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartText, Text: cutText(text)}}}}
-	e.Metadata.CorrelationID = cmp.Or(as.Letter.Correlation, as.Letter.ID)
 	p.trace("answered")
+	e := as.envelope(own.Peer, m.Text)
 	_, err = p.agent.Send(ctx, agent.Draft{Envelope: e})
-	if no, refused := errors.AsType[*mailbox.Error](err); refused {
+	no, refused := errors.AsType[*mailbox.Error](err)
+	if refused && as.Task != nil && (no.Field == "state" || no.Code == mailbox.TaskNotFound) {
+		as.Type, as.Task = mailbox.TypeMessage, nil // the task has ended in between, and the agent still gets the text
+		if err = p.keep(own.ID, as); err != nil {
+			return err
+		}
+		e = as.envelope(own.Peer, m.Text)
+		_, err = p.agent.Send(ctx, agent.Draft{Envelope: e})
+		no, refused = errors.AsType[*mailbox.Error](err)
+	}
+	if refused {
 		p.log.Warn("what the bot said to an agent is not sent", keyChat, own.Chat, keyMsg, own.ID, keyErr, err)
 		p.problems.set("mailbox answer", err)
 		as.Refused, as.Why, err = no.Code, no.Error(), nil
@@ -266,6 +269,18 @@ func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
 	}
 	p.observe(agent.Event{What: agent.EventRefused, Envelope: e, Reason: string(as.Refused)})
 	return nil
+}
+
+// envelope is what the agent gets of a text of the bot.
+func (a answerMail) envelope(peer relay.AgentName, text string) mailbox.Envelope {
+	if reason, word := command(text); word != "" && a.Task != nil && a.Task.State.Ended() {
+		text = reason
+	}
+	e := mailbox.Envelope{ID: a.ID, To: mailbox.AgentID(peer), Type: a.Type, Task: a.Task, ReplyTo: a.Letter.ID,
+		Hops: a.hops(), Trace: a.Letter.Trace,
+		Content: mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartText, Text: cutText(text)}}}}
+	e.Metadata.CorrelationID = cmp.Or(a.Letter.Correlation, a.Letter.ID)
+	return e
 }
 
 // decide says how a message of the bot goes to the agent, and keeps that.

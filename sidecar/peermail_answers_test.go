@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"feishu-relay/internal/feishusim"
@@ -127,6 +128,54 @@ func TestAnswersThatAreNoReplies(t *testing.T) {
 		p.writes("question", "in which language?", 1)
 		p.asker.hears("answer", "in Go")
 	})
+}
+
+// Which of several open letters a message that is no reply answers: the newest that has no answer, then the next older.
+func TestSeveralOpenQuestions(t *testing.T) {
+	t.Parallel()
+	p := newPairByMail(t, nil, func(*sdkBot, heard) {})
+	chat := ""
+	var open []any // the ids of the questions, the oldest first
+	for _, question := range []string{"the first question", "the second question", "the third question"} {
+		var sent struct{ ID string }
+		p.asker.call(http.MethodPost, "/v1/mailbox/messages", map[string]any{"to": "coder", "type": "question",
+			"content": question}, &sent)
+		open = append(open, sent.ID)
+		chat = p.hears(p.bot, question).Chat
+	}
+	for i, says := range []string{"to the third", "to the second", "to the first"} {
+		p.bot.say(t, chat, says)
+		if got, want := p.asker.hears("answer", says).Metadata["reply_to"], open[len(open)-1-i]; got != want {
+			t.Errorf("%q answers %v, want %v", says, got, want)
+		}
+	}
+}
+
+// What a bot says to a task that ends before it is sent comes as a message: the text is not lost, and the task ends once.
+func TestAnswerToATaskThatHasJustEnded(t *testing.T) {
+	t.Parallel()
+	for _, says := range []string{"the late answer", "/fail the late answer"} {
+		t.Run(says, func(t *testing.T) {
+			t.Parallel()
+			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Coder"})
+			p := &pairByMail{tenant: n, asker: n.researcher(), app: apps[0]}
+			ended := sync.OnceFunc(func() {
+				tool(t, "http://"+p.coder.Addr().String(), "update_task", map[string]any{"state": "completed", "text": "the result"})
+			})
+			p.coder = n.startTraced(n.byGateway("coder"), func(step string) {
+				if step == "answered" {
+					ended()
+				}
+			})
+			p.connect(func(b *sdkBot, h heard) { p.reply(b, h, "", says) })
+			p.gives("write it")
+			p.asker.hears("task_update", "the result")
+			if in := p.asker.hears("message", "the late answer"); in.Content != says {
+				t.Errorf("the text is %q", in.Content)
+			}
+			p.comesTo("completed")
+		})
+	}
 }
 
 // The usual spellings of the commands are commands.

@@ -52,6 +52,14 @@ func endKey(peer mailbox.AgentID, id string, state mailbox.TaskState) string {
 	return fmt.Sprintf(":step/%s/%s/%s", peer, id, state)
 }
 
+// endSaidKey is for what this agent said when it ended a task: a repeat says the same. "": e does not end one.
+func endSaidKey(e mailbox.Envelope) string {
+	if !e.Task.State.Ended() {
+		return ""
+	}
+	return ":end-said/" + e.Fingerprint()
+}
+
 // rejectedKey is for a task that is being rejected, and rejectedItem for the mail that
 // gives one that the ledger does not keep. It is noted before the giver gets the
 // answer, so that a crash cannot turn that round.

@@ -90,6 +90,20 @@ func TestAnswerHasNoRoom(t *testing.T) {
 	})
 }
 
+// A heartbeat asks for an acknowledgement unless it says otherwise (docs/protocol.md 6.3): one that is no envelope gets a
+// nack.
+func TestRefusedHeartbeat(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.agent("b")
+		for _, metadata := range []string{`{}`, `{"requiresAck":true}`, `{"requiresAck":false}`, `{"requiresAck":"no"}`} {
+			w.hub.put("b", []byte(`{"id":"h","from":"x","to":"b","type":"heartbeat","timestamp":"soon","metadata":`+metadata+`}`))
+		}
+		if got := w.mailOf("x", mailbox.TypeNack); len(got) != 2 {
+			t.Errorf("%d nacks, want one for each heartbeat that asks", len(got))
+		}
+	})
+}
+
 func TestPingHeartbeatRegister(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		b := w.agent("b")

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,4 +209,30 @@ func TestRepeatOfAnEndedTask(t *testing.T) {
 		b.door.set(true)
 		same(t, "given", b.texts(), []string{})
 	})
+}
+
+// A task ends once. The same end again is a repeat, also over a restart; another text is refused, since nobody would
+// get it.
+func TestSecondResultIsRefused(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	for _, state := range []mailbox.TaskState{mailbox.Completed, mailbox.Failed} {
+		for _, text := range []string{"one", long} {
+			in(t, func(t *testing.T, w *world) {
+				a, b := w.agent("a"), w.agent("b")
+				a.task(b, "t1", nil)
+				synctest.Wait()
+				b.update("t1", state, text)
+				b.restart()
+				b.update("t1", state, text)
+				b.update("t1", state, "")
+				for _, u := range []agent.TaskUpdate{{Text: text + "!"},
+					{Text: text, Parts: []mailbox.Part{{Type: mailbox.PartData, Data: []byte("1")}}}} {
+					u.TaskID, u.State = "t1", state
+					_, err := b.UpdateTask(t.Context(), u)
+					refusedAs(t, err, mailbox.InvalidMessage, "send as a message to a")
+				}
+				same(t, "given", a.texts(), []string{text})
+			})
+		}
+	}
 }

@@ -193,12 +193,17 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	if err != nil {
 		return TaskRecord{}, err
 	}
-	late := r.Overdue && len(u.Text)+len(u.Parts) > 0
-	if r.State == u.State && u.State != mailbox.Working && !late {
-		return r, nil // a repeat
-	}
 	e := a.step(r, u.State, u.Text, u.Parts)
 	e.ID = cmp.Or(id, e.ID)
+	says := len(u.Text)+len(u.Parts) > 0
+	switch {
+	case r.State != u.State || u.State == mailbox.Working || r.Overdue && says:
+	case r.State.Ended() && says && !a.opts.Seen.Seen(endSaidKey(e)):
+		return TaskRecord{}, mailbox.Invalid("state", "the task is %s already, and how it ended was sent: what you add, "+
+			"send as a message to %s", r.State, r.Peer)
+	default:
+		return r, nil // a repeat
+	}
 	if _, err = r.takes(u.State, time.Now()); err != nil {
 		return TaskRecord{}, err
 	}
@@ -216,6 +221,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 		}
 	}
 	a.trace("told")
+	a.remember(a.opts.Seen, e.ID, endSaidKey(e))
 	r, _, err = a.ledger.Move(Received, r.Peer, r.ID, u.State, endText(e), time.Now())
 	a.changed()
 	if r.State.Ended() {
