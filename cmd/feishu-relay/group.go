@@ -128,10 +128,10 @@ func (c *groupCall) list(groups []steer.Group, data []byte) error {
 		case len(g.Settings.Muted) > 0:
 			state = fmt.Sprintf("%d muted", len(g.Settings.Muted))
 		}
-		rows[i] = []string{groupName(g), cmp.Or(neutral(g.Name), "-"), fmt.Sprintf("%d/%d", online, len(g.Bots)),
+		rows[i] = []string{cmp.Or(cell(g.Name), "-"), groupName(g), fmt.Sprintf("%d/%d", online, len(g.Bots)),
 			neutral(string(g.Settings.Answer)), fmt.Sprintf("%d/%d", g.Depth, g.Settings.Limit), state}
 	}
-	return writeTable(c.out, "CHAT|NAME|ONLINE|ANSWER|DEPTH|STATE", rows)
+	return writeTable(c.out, "NAME|CHAT|ONLINE|ANSWER|DEPTH|STATE", rows)
 }
 
 // groupName is how a group is called here: by its id, with its channel where that is not the
@@ -141,6 +141,14 @@ func groupName(g steer.Group) string {
 		return neutral(string(g.ChatID))
 	}
 	return neutral(g.Channel + "/" + string(g.ChatID))
+}
+
+// groupTitle is how a group is called in texts: by its name, and its id behind that.
+func groupTitle(g steer.Group) string {
+	if g.Name == "" {
+		return groupName(g)
+	}
+	return cell(g.Name) + " (" + groupName(g) + ")"
 }
 
 // findGroup returns the group that text names: by its id, as the only one of that name, or as
@@ -176,7 +184,7 @@ func findGroup(groups []steer.Group, text string) (steer.Group, error) {
 func groupNames(groups []steer.Group) string {
 	names := make([]string, len(groups))
 	for i, g := range groups {
-		names[i] = groupName(g)
+		names[i] = groupTitle(g)
 	}
 	return some(names)
 }

@@ -46,7 +46,7 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 			}
 		}
 	}
-	until(a, "", `(?m)^oc_dev +研发群 +2/2 +all +0/3 +-$`)
+	until(a, "", `(?m)^研发群 +oc_dev +2/2 +all +0/3 +-$`)
 	until(a, "oc_d", `Online \(2\): agent_a and Code Bot\nAll bots answer`)
 	for _, tt := range []struct {
 		line   string
@@ -90,8 +90,8 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 		{"oc_dev limit 11", 1, "limit: want a whole number from 1 to 10", ""},
 		{"oc_dev threshold 4", 1, "threshold: want a whole number from 0 to 3", ""},
 		{"oc_fixed pause", 1, "locked", ""},
-		{"oc_", 1, `names several groups: oc_dev, oc_fixed`, ""},
-		{"oc_none", 1, `there is no group "oc_none"; known: oc_dev, oc_fixed`, ""},
+		{"oc_", 1, `names several groups: 研发群 \(oc_dev\), oc_fixed`, ""},
+		{"oc_none", 1, `there is no group "oc_none"; known: 研发群 \(oc_dev\), oc_fixed`, ""},
 		{"--colour", 2, "Usage", ""},
 	} {
 		code, stdout, stderr := call(a, tt.line)

@@ -188,6 +188,17 @@ func envFlags(name, synopsis string, help, mistake io.Writer) *commandLine {
 	return c
 }
 
+// where returns the flags by which another command reaches the same sidecar, with a space behind them.
+func (c *commandLine) where(addr string) (flags string) {
+	if c.envFile != "" {
+		flags += "--env-file " + shellWord(c.envFile) + " "
+	}
+	if addr != "" {
+		flags += "--addr " + shellWord(addr) + " "
+	}
+	return flags
+}
+
 // parse reads flags and returns the arguments, of which there may be most. Flags may
 // also follow arguments; what follows "--" is an argument.
 func (c *commandLine) parse(args []string, most int) (rest []string, err error) {

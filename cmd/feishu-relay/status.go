@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/term"
 
+	"feishu-relay/internal/groups"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
 	"feishu-relay/outcome"
@@ -208,9 +209,14 @@ func (s *statusCall) withoutSidecar(ctx context.Context, why error) *statusShown
 	}
 	defer store.Close()
 	chats, _ := store.Chats()
+	var names map[string]groups.Group
+	if file := readGroups(cfg.GroupsFile); file != nil {
+		names = file.Groups
+	}
 	slices.SortStableFunc(chats, func(a, b transcript.Chat) int { return cmp.Compare(spoke(b), spoke(a)) })
 	for _, c := range chats {
-		shown.Groups = append(shown.Groups, groupShown{Group: steer.Group{Channel: c.Channel, ChatID: relay.ChatID(c.ChatID)}})
+		shown.Groups = append(shown.Groups, groupShown{Group: steer.Group{Channel: c.Channel,
+			ChatID: relay.ChatID(c.ChatID), Name: names[c.ChatID].Name}})
 	}
 	return shown
 }
@@ -325,7 +331,7 @@ func (s *statusCall) groupTable(x *statusShown) string {
 	}
 	rows := make([][]string, 0, maxStatus)
 	for _, g := range x.Groups[:min(len(x.Groups), maxStatus)] {
-		row := []string{cmp.Or(cell(g.Name), groupName(g.Group)), groupName(g.Group)}
+		row := []string{cmp.Or(cell(g.Name), "-"), groupName(g.Group)}
 		if x.Sidecar != nil {
 			row = append(row, s.groupCells(g)...)
 		}

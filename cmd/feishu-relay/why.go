@@ -60,12 +60,14 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	w := whyCall{groupCall: groupCall{out: stdout, api: api, now: time.Now()}, words: words{chinese}, paint: newPaint(stdout)}
+	w := whyCall{groupCall: groupCall{out: stdout, api: api, now: time.Now()}, words: words{chinese}, paint: newPaint(stdout),
+		limit: answerLimit, where: f.where(*addr)}
 	groups, _, err := w.groups(ctx)
 	if err != nil {
 		return err
 	}
 	groups = w.withChats(ctx, groups)
+	w.settings(ctx)
 	if *chat != "" {
 		g, err := findGroup(groups, *chat)
 		if err != nil {
@@ -91,7 +93,26 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 type whyCall struct {
 	groupCall
 	words
-	paint *paint
+	paint    *paint
+	limit    time.Duration // how long a bot may take to answer
+	noticing bool          // what the judge stopped can be released
+	where    string        // the flags by which other commands reach the same sidecar
+}
+
+// answerLimit is the default of DELIVERY_TIMEOUT, for sidecars that do not report their settings.
+const answerLimit = 15 * time.Minute
+
+// settings takes what matters here of the sidecar's settings.
+func (w *whyCall) settings(ctx context.Context) {
+	data, err := w.api.call(ctx, http.MethodGet, "/v1/status", nil)
+	var status struct{ Settings map[string]string }
+	if err != nil || w.read(data, &status) != nil {
+		return // the defaults are enough mostly
+	}
+	if limit, err := time.ParseDuration(status.Settings["DELIVERY_TIMEOUT"]); err == nil {
+		w.limit = limit
+	}
+	w.noticing = status.Settings["STOP_NOTICE_JUDGE"] == "on"
 }
 
 // shownEntry is an entry of a transcript as the API shows it.
@@ -109,6 +130,7 @@ type explained struct {
 	Message   *shownEntry     `json:"message,omitempty"` // nil: it is not in the transcript
 	Depth     int             `json:"depth,omitempty"`
 	Bots      []botFate       `json:"bots"`
+	later     []shownEntry    // what was said after it
 }
 
 // The states of a message at a bot.
@@ -119,6 +141,7 @@ const (
 	fateOffline     = "offline"      // nothing is noted, and the sidecar does not run
 	fateUndecided   = "undecided"    // nothing is noted yet
 	fateNotRecorded = "not_recorded" // nothing is noted any more, or it was never
+	fateNotHeard    = "not_heard"    // a person's message that Feishu has not brought to the bot
 )
 
 // botFate is what became of a message at a bot.
@@ -129,6 +152,9 @@ type botFate struct {
 	State   string           `json:"state"`
 	Means   string           `json:"means,omitempty"` // of the reason
 	Do      string           `json:"do,omitempty"`
+	Command string           `json:"command,omitempty"` // that does it
+	Answer  relay.MessageID  `json:"answer,omitempty"`  // the first message that the bot sent after it was given this one
+	At      relay.Millis     `json:"answered_at,omitempty"`
 	Outcome *outcome.Outcome `json:"outcome,omitempty"`
 }
 
@@ -155,19 +181,19 @@ func (w *whyCall) withChats(ctx context.Context, groups []steer.Group) []steer.G
 func (w *whyCall) find(ctx context.Context, groups []steer.Group, id relay.MessageID) (*explained, error) {
 	for _, g := range groups {
 		w.group = g
-		entry, about, err := w.entry(ctx, id)
+		entry, later, about, err := w.entry(ctx, id)
 		if err != nil {
 			return nil, err
 		}
 		if about == "" {
-			return nil, fmt.Errorf("nobody has said anything in %s yet", groupName(g))
+			return nil, fmt.Errorf("nobody has said anything in %s yet", groupTitle(g))
 		}
 		outcomes, since, err := w.outcomes(ctx, about)
 		if err != nil {
 			return nil, err
 		}
 		if entry != nil || len(outcomes) > 0 {
-			return w.explain(about, entry, outcomes, since), nil
+			return w.explain(about, entry, later, outcomes, since), nil
 		}
 	}
 	if strings.HasPrefix(string(id), "msg_") {
@@ -181,27 +207,27 @@ func (w *whyCall) find(ctx context.Context, groups []steer.Group, id relay.Messa
 		"`feishu-relay transcript show CHAT` shows what this sidecar recorded", id, groupNames(groups))
 }
 
-// entry is the message in the transcript of the group; nil: it is not among the newest.
-func (w *whyCall) entry(ctx context.Context, id relay.MessageID) (*shownEntry, relay.MessageID, error) {
+// entry is the message in the transcript of the group, and later what was said after it; nil: it is not among
+// the newest.
+func (w *whyCall) entry(ctx context.Context, id relay.MessageID) (
+	entry *shownEntry, later []shownEntry, about relay.MessageID, err error) {
 	query := url.Values{"limit": {fmt.Sprint(whyEntries)}}
-	if id == "" {
-		query.Set("limit", "1")
-	}
 	path := "/v1/transcripts/" + url.PathEscape(w.group.Channel) + "/" + url.PathEscape(string(w.group.ChatID)) + "?" + query.Encode()
 	data, err := w.api.call(ctx, http.MethodGet, path, nil)
 	if err != nil {
-		return nil, id, err
+		return nil, nil, id, err
 	}
 	var answer struct{ Entries []shownEntry }
 	if err := w.read(data, &answer); err != nil {
-		return nil, id, err
+		return nil, nil, id, err
 	}
-	for _, e := range slices.Backward(answer.Entries) {
-		if !isNotice(e.Entry) && e.EditOf == "" && (id == "" || e.MessageID == string(id)) {
-			return &e, relay.MessageID(e.MessageID), nil
+	said := slices.DeleteFunc(answer.Entries, func(e shownEntry) bool { return isNotice(e.Entry) || e.EditOf != "" })
+	for i, e := range slices.Backward(said) {
+		if id == "" || e.MessageID == string(id) {
+			return &e, said[i+1:], relay.MessageID(e.MessageID), nil
 		}
 	}
-	return nil, id, nil
+	return nil, nil, id, nil
 }
 
 // outcomes are those of a message; since is from when on all outcomes of the group are known.
@@ -230,9 +256,10 @@ func (w *whyCall) outcomes(ctx context.Context, id relay.MessageID) (found []out
 
 // explain puts together what is known. Where the outcomes of the message's time are known, a bot without
 // one has not decided yet.
-func (w *whyCall) explain(id relay.MessageID, entry *shownEntry, outcomes []outcome.Outcome, since relay.Millis) *explained {
+func (w *whyCall) explain(id relay.MessageID, entry *shownEntry, later []shownEntry, outcomes []outcome.Outcome,
+	since relay.Millis) *explained {
 	x := &explained{Channel: w.group.Channel, ChatID: w.group.ChatID, Group: w.group.Name, MessageID: id, Message: entry,
-		Bots: []botFate{}}
+		Bots: []botFate{}, later: later}
 	sender := relay.AgentName("")
 	if entry != nil {
 		x.Depth = entry.Depth
@@ -243,45 +270,132 @@ func (w *whyCall) explain(id relay.MessageID, entry *shownEntry, outcomes []outc
 	seen := map[relay.AgentName]bool{}
 	for _, o := range outcomes {
 		seen[o.Agent] = true
-		f := botFate{Agent: o.Agent, Name: w.botName(o.Agent), Online: w.online(o.Agent), Outcome: &o}
 		if o.Decision != nil {
 			x.Depth = max(x.Depth, o.Decision.Depth)
 		}
+		f := botFate{Agent: o.Agent, Name: w.botName(o.Agent), Online: w.online(o.Agent), Outcome: &o}
 		switch {
 		case o.Stopped != "":
-			f.State, f.Means = fateStopped, string(o.Stopped)
-			if a, ok := outcome.Advise(o.Stopped); ok {
-				f.Means, f.Do = a.Means.In(w.chinese), a.Do.In(w.chinese)
-			} else if text := steer.ReasonText(o.Stopped, w.chinese); text != "" {
-				f.Means = text
-			}
+			w.stopped(&f, later)
 		case o.Delivered != 0:
-			f.State = fateDelivered
+			w.delivered(&f, x.person(), later)
 		default:
-			f.State, f.Do = fateWaits, w.say("is the bot there? It may also be thinking: GET /v1/deliveries lists what it has not answered",
-				"机器人在吗？也可能还在想：GET /v1/deliveries 列出它没有回答的消息")
+			f.State, f.Do = fateWaits, w.say("is the bot there? It may also be thinking: `feishu-relay status` shows what it has not answered",
+				"机器人在吗？也可能还在想：`feishu-relay status` 显示它没有回答的消息")
 		}
 		x.Bots = append(x.Bots, f)
 	}
 	for _, b := range w.group.Bots {
-		if seen[b.Agent] || b.Agent == sender || entry != nil && entry.Role == transcript.RoleUser {
-			continue // people's messages come to each bot from Feishu itself
+		if seen[b.Agent] || b.Agent == sender {
+			continue
 		}
 		f := botFate{Agent: b.Agent, Name: w.botName(b.Agent), Online: b.Online}
-		switch {
-		case !b.Online:
-			f.State, f.Do = fateOffline, w.say("start its sidecar: it is given the message if that is within RELAY_MAX_AGE",
-				"启动它的边车：在 RELAY_MAX_AGE 之内它还会收到")
-		case since == 0 || entry != nil && relay.Millis(entry.TS) >= since:
-			f.State, f.Do = fateUndecided, w.say("it may wait behind an earlier message of this chat, or the judge "+
-				"thinks; if it stays so, its sidecar does not read this queue: `feishu-relay check` at both",
-				"它可能排在本群更早的消息后面，或裁判还在想；若一直这样，它的边车没有读这个队列：在两边运行 `feishu-relay check`")
-		default:
-			f.State, f.Do = fateNotRecorded, w.say("look into the log of its sidecar", "查它的边车的日志")
-		}
+		w.unknown(&f, x.person(), since == 0 || entry != nil && relay.Millis(entry.TS) >= since)
 		x.Bots = append(x.Bots, f)
 	}
+	for i := range x.Bots {
+		x.Bots[i].Command = w.command(x.Bots[i:i+1], later)
+	}
 	return x
+}
+
+// person reports whether a person said the message.
+func (x *explained) person() bool { return x.Message != nil && x.Message.Role == transcript.RoleUser }
+
+// stopped fills in f for a message that was stopped at the bot.
+func (w *whyCall) stopped(f *botFate, later []shownEntry) {
+	why := f.Outcome.Stopped
+	f.State, f.Means = fateStopped, string(why)
+	if a, ok := outcome.Advise(why); ok {
+		f.Means, f.Do = a.Means.In(w.chinese), a.Do.In(w.chinese)
+	} else if text := steer.ReasonText(why, w.chinese); text != "" {
+		f.Means = text
+	}
+	if w.released(why) && personSpoke(later) {
+		f.Do = w.say("nothing: a person has spoken since, and the bots answer again", "不用处理：之后有人说过话，机器人会继续回答")
+	}
+}
+
+// delivered fills in f for a message that the bot has.
+func (w *whyCall) delivered(f *botFate, person bool, later []shownEntry) {
+	f.State = fateDelivered
+	i := slices.IndexFunc(later, func(e shownEntry) bool {
+		return e.Role == transcript.RoleAssistant && relay.AgentName(e.Sender) == f.Agent
+	})
+	switch waited := w.now.Sub(f.Outcome.Delivered.Time()); {
+	case i >= 0:
+		f.Answer, f.At = relay.MessageID(later[i].MessageID), relay.Millis(later[i].TS)
+	case !person: // a bot need not answer a bot
+	case waited < w.limit:
+		f.Do = w.say("it may still be working on it: it has had the message for %s, and may take %s (DELIVERY_TIMEOUT)",
+			"它可能还在处理：收到已 %s，最多可用 %s（DELIVERY_TIMEOUT）", w.age(waited), w.age(w.limit))
+	default:
+		f.Do = w.say("the relay has done its part: look into the bot's own log for why it sends nothing",
+			"中继已经送到：请查机器人自己的日志，看它为什么没有发言")
+	}
+}
+
+// unknown fills in f for a message of which nothing is noted at the bot; recent: it would be.
+func (w *whyCall) unknown(f *botFate, person, recent bool) {
+	switch {
+	case !f.Online && person:
+		f.State, f.Do = fateOffline, w.say("start its sidecar and its bot", "启动它的边车和机器人")
+	case !f.Online:
+		f.State, f.Do = fateOffline, w.say("start its sidecar: it is given the message if that is within RELAY_MAX_AGE",
+			"启动它的边车：在 RELAY_MAX_AGE 之内它还会收到")
+	case !recent:
+		f.State, f.Do = fateNotRecorded, w.say("look into the log of its sidecar", "查它的边车的日志")
+	case person:
+		f.State, f.Do = fateNotHeard, w.say("is the bot connected (`feishu-relay status`)? Feishu brings a person's message to a bot "+
+			"that is mentioned, and others only to apps with the scope for all messages of a group (`feishu-relay check`)",
+			"机器人连上了吗（`feishu-relay status`）？飞书把人的消息送给被点名的机器人；其他消息只送给有“群内所有消息”权限的应用（`feishu-relay check`）")
+	default:
+		f.State, f.Do = fateUndecided, w.say("it may wait behind an earlier message of this chat, or the judge "+
+			"thinks; if it stays so, its sidecar does not read this queue: `feishu-relay check` at both",
+			"它可能排在本群更早的消息后面，或裁判还在想；若一直这样，它的边车没有读这个队列：在两边运行 `feishu-relay check`")
+	}
+}
+
+// released reports whether `continue` gives the bots what was stopped for a reason.
+func (w *whyCall) released(why relay.Reason) bool {
+	return why == relay.MaxDepth || why == relay.Budget || w.noticing && (why == relay.JudgeNo || why == relay.JudgeError)
+}
+
+func personSpoke(later []shownEntry) bool {
+	return slices.ContainsFunc(later, func(e shownEntry) bool { return e.Role == transcript.RoleUser })
+}
+
+// command is the one that does what is advised about bots at which a message stopped for one reason, "" for
+// none.
+func (w *whyCall) command(bots []botFate, later []shownEntry) string {
+	o := bots[0].Outcome
+	if o == nil || o.Stopped == "" {
+		return ""
+	}
+	var names []string
+	for _, b := range bots {
+		names = append(names, shellWord(string(b.Agent)))
+	}
+	all := strings.Join(names, " ")
+	words := ""
+	switch {
+	case w.released(o.Stopped) && !personSpoke(later):
+		words = "continue " + all
+	case o.Stopped == relay.Muted:
+		words = "unmute " + all
+	case o.Stopped == relay.Paused:
+		words = "resume"
+	case o.Stopped == relay.StoppedByPerson && !personSpoke(later):
+		words = "continue"
+	case o.Stopped == relay.NotForMe:
+		words = "answer all"
+	case o.Stopped == relay.JudgeNo:
+		words = fmt.Sprintf("threshold %d", w.group.Settings.Threshold+1)
+	}
+	if words == "" {
+		return ""
+	}
+	return "feishu-relay group " + w.where + shellWord(groupName(w.group)) + " " + words
 }
 
 func (w *whyCall) online(agent relay.AgentName) bool {
@@ -295,30 +409,39 @@ func (w *whyCall) text(x *explained) string {
 	if e := x.Message; e != nil {
 		lines = append(lines, "  "+w.paint.text(dim, cutTo(strings.Join(contentLines(e.Entry), " "), whyText)))
 	}
-	person := x.Message != nil && x.Message.Role == transcript.RoleUser
-	if person && len(x.Bots) == 0 {
-		lines = append(lines, w.say("A person's message: each bot gets it from Feishu itself. The relay has stopped it nowhere.",
-			"这是人说的话：每个机器人直接从飞书收到，中继没有拦下它。"))
-	} else if len(x.Bots) == 0 {
+	if len(x.Bots) == 0 {
 		lines = append(lines, w.say("No other bot is known in this group.", "本群没有已知的其他机器人。"))
 	}
 	for _, f := range x.Bots {
 		lines = append(lines, w.fate(f))
 	}
-	var advised []string
-	for _, f := range x.Bots {
-		if advice := w.advice(f); advice != "" && !slices.Contains(advised, advice) {
-			advised = append(advised, advice)
-		}
-	}
+	advised := w.advised(x)
 	if len(advised) > 0 {
 		lines = append(append(lines, "", w.paint.text(bold, w.say("What to do:", "怎么办："))), advised...)
 	}
 	return strings.Join(lines, "\n")
 }
 
+// advised is what to do, once for all bots that it is the same for.
+func (w *whyCall) advised(x *explained) (lines []string) {
+	var said []string
+	for i, f := range x.Bots {
+		advice := w.advice(f)
+		if advice == "" || slices.Contains(said, advice) {
+			continue
+		}
+		said = append(said, advice)
+		lines = append(lines, advice)
+		alike := slices.DeleteFunc(slices.Clone(x.Bots[i:]), func(b botFate) bool { return w.advice(b) != advice })
+		if f.Command != "" {
+			lines = append(lines, "    "+w.command(alike, x.later))
+		}
+	}
+	return lines
+}
+
 func (w *whyCall) title(x *explained) string {
-	group := cmp.Or(neutral(x.Group), groupName(w.group))
+	group := groupTitle(w.group)
 	by, when := "", ""
 	if e := x.Message; e != nil {
 		by = cmp.Or(e.SenderName, e.Sender)
@@ -348,8 +471,16 @@ func (w *whyCall) fate(f botFate) string {
 	switch o := f.Outcome; f.State {
 	case fateDelivered:
 		mark = w.paint.text(green, "✓")
-		text = w.say("given to it at %s by %s", "%s 由 %s 送达", o.Delivered.Time().Local().Format(time.TimeOnly),
-			neutral(cmp.Or(o.Door, "?")))
+		at := o.Delivered.Time().Local().Format(time.TimeOnly)
+		text = w.say("given to it at %s by %s", "%s 由 %s 送达", at, neutral(o.Door))
+		if o.Door == "" { // it has the message from Feishu
+			text = w.say("it reported the message itself at %s", "它在 %s 自己报告了这条消息", at)
+		}
+		if f.Answer != "" {
+			text += w.say("; it sent %s at %s", "；它在 %[2]s 发出 %[1]s", neutral(string(f.Answer)), f.At.Time().Local().Format(time.TimeOnly))
+		} else {
+			text += w.say("; it has sent nothing here since", "；此后它没有在这里发言")
+		}
 	case fateStopped:
 		mark = w.paint.text(yellow, "✗")
 		text = w.say("not given to it, %s: %s", "没有转给它，%s：%s", neutral(string(o.Stopped)), neutral(f.Means))
@@ -360,9 +491,11 @@ func (w *whyCall) fate(f botFate) string {
 		mark = w.paint.text(yellow, "…")
 		text = w.say("let through, and the bot has not taken it yet", "已放行，机器人还没有收下")
 	case fateOffline:
-		text = w.say("offline: it has not had a look at it", "离线：还没有看过这条消息")
+		text = w.say("offline: its sidecar has not read it", "离线：它的边车还没有读到这条消息")
 	case fateUndecided:
 		text = w.say("online, and has not decided yet", "在线，还没有作出决定")
+	case fateNotHeard:
+		text = w.say("online, and as far as is known Feishu has not given it this message", "在线；据已知，飞书没有把这条消息送给它")
 	default:
 		text = w.say("nothing is recorded of it: too long ago, or from before its sidecar first ran",
 			"没有记录：时间太久，或在它的边车第一次启动之前")
