@@ -28,9 +28,10 @@ func main() {
 // lintCompose loads each profile, and prints the services that it would start.
 func lintCompose(ctx context.Context, root string) error {
 	file := filepath.Join(root, "deploy", "compose.yaml")
-	secrets := []string{"API_TOKEN=t", "RELAY_SECRET=s", "REDIS_PASSWORD=p", "BOT_A_IMAGE=a", "BOT_B_IMAGE=b"}
+	required := []string{"API_TOKEN=t", "RELAY_SECRET=s", "REDIS_PASSWORD=p", "BOT_A_IMAGE=a", "BOT_B_IMAGE=b",
+		"APP_A=cli_a", "APP_B=cli_b"}
 	for _, profile := range []string{"base-url", "proxy", "alias"} {
-		options, err := cli.NewProjectOptions([]string{file}, cli.WithEnv(secrets), cli.WithProfiles([]string{profile}))
+		options, err := cli.NewProjectOptions([]string{file}, cli.WithEnv(required), cli.WithProfiles([]string{profile}))
 		if err != nil {
 			return err
 		}
@@ -42,13 +43,13 @@ func lintCompose(ctx context.Context, root string) error {
 		slices.Sort(names)
 		fmt.Println("compose, profile", profile, names)
 	}
-	for i := range secrets { // each is asked for by name when it is missing
-		options, err := cli.NewProjectOptions([]string{file}, cli.WithEnv(slices.Delete(slices.Clone(secrets), i, i+1)))
+	for i := range required { // each is asked for by name when it is missing
+		options, err := cli.NewProjectOptions([]string{file}, cli.WithEnv(slices.Delete(slices.Clone(required), i, i+1)))
 		if err != nil {
 			return err
 		}
 		if _, err := options.LoadProject(ctx); err == nil {
-			return fmt.Errorf("compose: nobody asks for %s", secrets[i])
+			return fmt.Errorf("compose: nobody asks for %s", required[i])
 		}
 	}
 	return nil
