@@ -16,15 +16,15 @@ export class Flow {
   shown = [] // in order
   pinned = true
   #holding = false
+  #at = 0 // where the scroller was last
   #blocks = new Map() // message id → block
 
   constructor(scroller, list, { view, onPinned }) {
     Object.assign(this, { scroller, list, view, onPinned })
-    let last = 0
     scroller.addEventListener('scroll', () => {
       const { scrollTop } = scroller
-      const up = scrollTop < last
-      last = scrollTop
+      const up = scrollTop < this.#at
+      this.#at = scrollTop
       if (scroller.scrollHeight - scrollTop - scroller.clientHeight < AT_BOTTOM) this.#pin(true)
       else if (up) this.#pin(false) // else the flow has grown, and its end is to follow
     }, { passive: true })
@@ -168,6 +168,7 @@ export class Flow {
   toEnd() {
     this.#pin(true)
     this.scroller.scrollTop = this.scroller.scrollHeight
+    this.#at = this.scroller.scrollTop
   }
 
   // lastInView is the index in shown of the lowest message in view.
