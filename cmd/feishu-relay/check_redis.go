@@ -85,7 +85,7 @@ func openRedis(ctx context.Context, c *config) redis.UniversalClient {
 	if err != nil {
 		return nil // there is none: a wrong one is a mistake in the configuration
 	}
-	client := redis.NewUniversalClient(redislink.Options(o, redisConns, tryLimit/2, tryLimit/2))
+	client := redislink.NewClient(redislink.Options(o, redisConns, tryLimit/2, tryLimit/2))
 	context.AfterFunc(ctx, func() { _ = client.Close() })
 	return client
 }

@@ -58,6 +58,7 @@ type Server struct {
 	host    string
 	port    string
 	cluster bool
+	bus     string     // port of the Cluster's bus
 	tls     *Authority // nil: no TLS
 	cmd     *exec.Cmd
 	exited  chan struct{}
@@ -203,11 +204,12 @@ func (s *Server) run() error {
 		args = append(args, "--unixsocket", s.socket)
 	}
 	if s.cluster {
-		_, bus, err := freePort() // the default, port+10000, may not exist
-		if err != nil {
-			return err
+		if s.bus == "" {
+			if s.bus, err = busPort(s.host); err != nil { // the default, port+10000, may not exist
+				return err
+			}
 		}
-		args = append(args, "--cluster-port", bus, "--cluster-announce-ip", s.host)
+		args = append(args, "--cluster-port", s.bus, "--cluster-announce-ip", s.host)
 		if s.tls != nil {
 			args = append(args, "--tls-cluster", "yes")
 		}

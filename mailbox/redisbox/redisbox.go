@@ -110,7 +110,7 @@ func Open(opts Options) (*Store, error) {
 
 // client makes a client that hides nothing: no retries, no time without limit.
 func (s *Store) client(pool int) redis.UniversalClient {
-	return redis.NewUniversalClient(redislink.Options(s.conn, pool, ioLimit, ioLimit))
+	return redislink.NewClient(redislink.Options(s.conn, pool, ioLimit, ioLimit))
 }
 
 // Dropped counts what was published on the peer channels and not taken: no

@@ -118,14 +118,14 @@ func New(opts Options) (*Queue, error) {
 
 // client makes a client that hides nothing: no retries, no time without limit.
 func (q *Queue) client(pool int, timeout time.Duration) redis.UniversalClient {
-	return redis.NewUniversalClient(q.options(pool, timeout))
+	return redislink.NewClient(q.options(pool, timeout))
 }
 
 // channelClient makes the client for the channel's connection.
 func (q *Queue) channelClient() redis.UniversalClient {
 	o := q.options(1, grace)
 	spaceReads(o)
-	return redis.NewUniversalClient(o)
+	return redislink.NewClient(o)
 }
 
 func (q *Queue) options(pool int, timeout time.Duration) *redis.UniversalOptions {

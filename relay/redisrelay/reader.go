@@ -13,7 +13,7 @@ import (
 
 const (
 	backoffFirst = 50 * time.Millisecond // between reading sessions, doubled up to
-	backoffMax   = 5 * time.Second
+	backoffMax   = 2 * time.Second
 )
 
 var errClosed = errors.New("the queue is closed")

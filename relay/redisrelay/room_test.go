@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -77,6 +78,7 @@ type sender struct {
 	message func(i int) []byte
 	oldest  int64 // that it keeps
 	receipt relay.Receipt
+	fault   string // that was logged
 }
 
 // ahead is how many messages a sender may be before its reader, fewer than the stream keeps.
@@ -110,7 +112,11 @@ func (s *sender) send(from, to int64) {
 		case errors.Is(err, relay.ErrForgotten):
 			s.receipt, next = "", s.oldest
 		default:
-			s.t.Logf("publish: %v", err) // it is tried again
+			if s.fault != err.Error() {
+				s.fault = err.Error()
+				s.t.Logf("publish: %s", s.fault)
+			}
+			<-time.After(20 * time.Millisecond) // before it is tried again, as an outbox does
 		}
 	}
 }

@@ -1,0 +1,116 @@
+package redisrelay
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redistest"
+)
+
+// owner asks the nodes that answer who serves the slot of key, and returns the address and the id
+// of its primary; "" if none does.
+func owner(ctx context.Context, c *redistest.Cluster, slot int) (addr, id string) {
+	for _, at := range c.Addrs() {
+		raw := redis.NewClient(&redis.Options{Addr: at, MaxRetries: -1, DialTimeout: time.Second})
+		slots, err := raw.ClusterSlots(ctx).Result()
+		_ = raw.Close()
+		if err != nil {
+			continue
+		}
+		for _, s := range slots {
+			if s.Start <= slot && slot <= s.End && len(s.Nodes) > 0 {
+				addr, id = s.Nodes[0].Addr, s.Nodes[0].ID
+			}
+		}
+		if addr != "" {
+			return addr, id
+		}
+	}
+	return "", ""
+}
+
+// load sends messages from another goroutine until the test ends it.
+type load struct {
+	s    *sender
+	stop atomic.Bool
+	sent chan int64
+}
+
+func startLoad(s *sender) *load {
+	l := &load{s: s, sent: make(chan int64, 1)}
+	go func() {
+		n := int64(0)
+		defer func() { l.sent <- n }()
+		for !l.stop.Load() && !s.t.Failed() {
+			s.send(n+1, n+20)
+			n += 20
+		}
+	}()
+	return l
+}
+
+// finish waits for all that was sent.
+func (l *load) finish() (sent int64) {
+	l.stop.Store(true)
+	sent = <-l.sent
+	l.s.reader.has(sent)
+	return sent
+}
+
+func small(i int) []byte { return lines("s", i, i)[0] }
+
+// The primary that serves the log is killed under load, comes back as a replica, and the log's slot
+// is moved to another primary: nothing is lost, and the order stays.
+func TestClusterOfSix(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	ctx := t.Context()
+	raw := redis.NewClient(&redis.Options{Addr: c.Addrs()[0]})
+	channel, slot := "", 0
+	for i := range 100_000 { // one of the first slots: these are moved first
+		channel = fmt.Sprint("channel", i)
+		n, err := raw.ClusterKeySlot(ctx, channel+":log").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slot = int(n); slot < 50 {
+			break
+		}
+	}
+	_ = raw.Close()
+	change := func(o *Options) { o.Channel = channel }
+	f := follow(t, open(t, c.URL(), "a", t.TempDir(), change))
+	l := startLoad(&sender{t: t, q: open(t, c.URL(), "s", t.TempDir(), change), reader: f, message: small, oldest: 1})
+	f.has(300)
+
+	killed, _ := owner(ctx, c, slot)
+	c.Node(killed).Kill()
+	began := time.Now()
+	eventually(t, "another primary", func() bool {
+		addr, _ := owner(ctx, c, slot)
+		return addr != "" && addr != killed
+	})
+	served := time.Now()
+	f.has(f.upTo.Load() + 2*ahead) // more than may have been under way
+	t.Logf("another primary served the slot %s after the kill; messages passed %s after that",
+		served.Sub(began).Round(time.Millisecond), time.Since(served).Round(time.Millisecond))
+	if err := c.Node(killed).Restart(); err != nil {
+		t.Fatal(err)
+	}
+	f.has(f.upTo.Load() + 200)
+
+	from, fromID := owner(ctx, c, slot)
+	_, toID := owner(ctx, c, 16383)
+	c.Reshard(t, fromID, toID, 100)
+	eventually(t, "the slot has moved", func() bool {
+		addr, _ := owner(ctx, c, slot)
+		return addr != "" && addr != from
+	})
+	f.has(f.upTo.Load() + 200)
+	t.Logf("%d messages", l.finish())
+}
