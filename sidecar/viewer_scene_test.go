@@ -151,18 +151,14 @@ func (b *bot) decided(ctx context.Context, chat string, id relay.MessageID) bool
 
 // viewFigures looks at agent_c, whose bot is away, for what waits for it.
 func viewFigures(t *testing.T, browser *browsertest.Browser, d *bot) {
-	st, err := d.status(limited(t))
-	must(t, err)
-	waits := st.Queues["outbound"].Unsettled + st.Queues["inbound"].Unsettled
-	if waits == 0 {
-		t.Fatalf("nothing waits for the bot that is away: %+v", st.Queues)
-	}
 	p := view(t, browser, d, "#/agents", browsertest.Options{})
 	figure := is("agent", "agent", d.name) + " [data-queue=unsettled] dd"
-	shows(p, figure)
-	if got, want := words(p, figure), fmt.Sprint(waits); got != want {
-		t.Errorf("the page says that %s messages are unsettled, want %s", got, want)
-	}
+	ctx := limited(t)
+	eventually(ctx, t, "the page says how many messages wait", func() bool { // it reads them again every 15 s
+		st, err := d.status(ctx)
+		waits := st.Queues["outbound"].Unsettled + st.Queues["inbound"].Unsettled
+		return err == nil && waits > 0 && words(p, figure) == fmt.Sprint(waits)
+	})
 }
 
 // viewPictures keeps pictures of everything in the folder VIEWER_SHOTS, for
