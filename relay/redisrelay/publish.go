@@ -176,7 +176,7 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	if len(lines) > 0 && q.measures(size) {
 		measure = "1"
 	}
-	copy(args, []any{q.opts.Channel, q.opts.MaxLen, old.id, old.count(), count, announced, q.room.limit.Load(), measure})
+	copy(args, []any{q.opts.Channel, q.opts.MaxLen, old.id, old.count(), count, announced, q.room.most(), measure})
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	reply, err := publishScript.Run(ctx, q.publish, []string{q.stream}, args...).StringSlice()

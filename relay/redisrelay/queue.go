@@ -112,6 +112,7 @@ func New(opts Options) (*Queue, error) {
 	q.closed, q.close = context.WithCancel(context.Background())
 	q.publish = q.client(publishPool, publishTimeout)
 	q.room.limit.Store(cmp.Or(opts.MaxBytes, modestBytes))
+	q.room.known.Store(opts.MaxBytes > 0)
 	q.presence.life, q.presence.every = presenceLife, presenceEvery
 	return q, nil
 }

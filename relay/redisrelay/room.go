@@ -16,7 +16,7 @@ import (
 // How many bytes of Redis' memory a stream takes at most. All streams of the relay together
 // take 60 % of maxmemory: then none is evicted, and others have room.
 const (
-	modestBytes    = 8 << 20   // so many without asking how much there is
+	modestBytes    = 8 << 20   // so many are taken without asking how much there is
 	unknownBytes   = 16 << 20  // where the user may not ask
 	unlimitedBytes = 256 << 20 // where Redis has no maxmemory
 	logShare       = 5         // one part in so many of maxmemory for messages
@@ -29,6 +29,7 @@ const (
 // room is how many bytes a stream may take, and took at the last look.
 type room struct {
 	limit, used atomic.Int64
+	known       atomic.Bool  // limit is what there is; before, nothing is trimmed for it
 	unmeasured  atomic.Int64 // bytes published since that look
 
 	mu     sync.Mutex
@@ -44,6 +45,14 @@ func (q *Queue) Memory() (used, limit int64) { return q.room.used.Load(), q.room
 // measures reports whether the next call of the script, with so many bytes, is to look at the size.
 func (q *Queue) measures(bytes int) bool {
 	return q.room.unmeasured.Add(int64(bytes)) >= q.room.limit.Load()/16 || q.measured.due()
+}
+
+// most is how many bytes the script lets the stream take.
+func (r *room) most() int64 {
+	if !r.known.Load() {
+		return 1 << 50
+	}
+	return r.limit.Load()
 }
 
 // noteSize takes what a call of the script found: the stream's size, how many entries it trimmed
@@ -88,6 +97,7 @@ func (q *Queue) ask(ctx context.Context) {
 		}
 	}
 	q.room.limit.Store(limit)
+	q.room.known.Store(true)
 	full := err == nil && most > 0 && used > most/100*nearlyFull
 	if full && !q.room.full {
 		q.log.Warn("redis is nearly full", "bytes", used, "maxmemory", most)

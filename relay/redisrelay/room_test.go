@@ -158,6 +158,27 @@ func TestLongMessagesPassASmallRedis(t *testing.T) {
 	}
 }
 
+// A sidecar that has just started trims nothing before it knows how much memory there is.
+func TestStartTrimsNothing(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	for i := range 2 {
+		q := open(t, srv.URL(), fmt.Sprint("s", i), t.TempDir(), nil)
+		for from := 0; from < 500; from += 10 { // 12.5 MB
+			var lines [][]byte
+			for j := range 10 {
+				lines = append(lines, large(from+j))
+			}
+			if _, err := q.Publish(t.Context(), lines, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := rawClient(t, srv).XLen(t.Context(), q.stream).Val(); n != int64(i+1)*500 {
+			t.Errorf("the stream has %d entries after sidecar %d, want %d", n, i, (i+1)*500)
+		}
+	}
+}
+
 func info(t testing.TB, raw *redis.Client, name string) string {
 	t.Helper()
 	text, err := raw.Info(t.Context()).Result()
