@@ -162,7 +162,11 @@ func (a *Agent) asItIs(e mailbox.Envelope) mailbox.Envelope {
 // fetch reads a letter that is to be handed over; false: the bot does not get it any more, and
 // it has left the inbox.
 func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bool, err error) {
-	e, err = a.read(ctx, l)
+	if fresh := a.ready.takeFresh(l); fresh != nil {
+		e = a.asItIs(*fresh)
+	} else {
+		e, err = a.read(ctx, l)
+	}
 	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
 		a.ready.remove(l)
 		return e, false, nil
@@ -174,11 +178,6 @@ func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bo
 	if err != nil {
 		return e, false, err
 	}
-	return a.admit(ctx, l, e)
-}
-
-// admit is fetch for a letter that was read.
-func (a *Agent) admit(ctx context.Context, l *letter, e mailbox.Envelope) (_ mailbox.Envelope, ok bool, err error) {
 	what, why := a.spent(e, l.key)
 	if what == "" {
 		return e, true, nil
@@ -197,14 +196,7 @@ func (a *Agent) admit(ctx context.Context, l *letter, e mailbox.Envelope) (_ mai
 // handOver gives one letter to the bot and settles it. It returns when the bot has
 // answered; an error means that it has to be tried again.
 func (a *Agent) handOver(ctx context.Context, l *letter, on Progress) error {
-	var e mailbox.Envelope
-	var ok bool
-	var err error
-	if fresh := a.ready.takeFresh(l); fresh != nil {
-		e, ok, err = a.admit(ctx, l, a.asItIs(*fresh))
-	} else {
-		e, ok, err = a.fetch(ctx, l)
-	}
+	e, ok, err := a.fetch(ctx, l)
 	if err != nil || !ok {
 		return err
 	}
