@@ -183,7 +183,7 @@ func TestChatSteersTheBots(t *testing.T) {
 		{1, "/relay pause\n" + talk + "/中继 恢复\n" + talk + "@Coder continue\n" +
 			"/relay answer Coder\nhello\n/relay stop\n",
 			[]string{"messages are paused", "@Coder quicksort or merge sort", "Coder is given what had stopped: @Coder ten million",
-				"消息已恢复", "Reviewer is not given what you said: not_for_me", "Stopped. Bots go on"},
+				"消息已恢复", "Reviewer is not given what you said: not_for_me", "Stopped. The bots continue"},
 			"OK: 8 sent, 9 delivered, 7 stopped (max_depth 3, not_for_me 2, paused 2), 0 doubled, 0 lost"},
 		{2, talk + "continue\n/relay limit 5\n",
 			[]string{"Coder puts the reaction CrossMark on: @Coder ten million", "Coder is given what had stopped", "The limit is 5"},
