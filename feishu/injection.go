@@ -30,8 +30,8 @@ type Injection struct {
 	// Written is called when the event is written whole. ended is closed with the
 	// connection; nil for a post, which ends with its answer. May be nil.
 	Written func(ended <-chan struct{})
-	// Late is called when the bot acknowledges the event with 200 after Inject
-	// returned because its context was done. May be nil.
+	// Late is called when the bot acknowledges the event with 200 after Inject has returned: because
+	// its context was done, or the connection ended. May be nil. It is kept for long.
 	Late func()
 }
 

@@ -229,8 +229,9 @@ func (d *gatewayDoor) Write(ctx context.Context, m *delivery.Message, written fu
 	if err != nil {
 		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
 	}
+	id := m.ID // and not m, with its text
 	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: m.Again, Written: written,
-		Late: func() { d.deliver.deliveries.Acknowledge(m.ID) }}))
+		Late: func() { d.deliver.deliveries.Acknowledge(id) }}))
 }
 
 // newEvent is how old a message may be whose event keeps its time. Frameworks drop

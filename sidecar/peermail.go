@@ -135,8 +135,9 @@ func (d peerDoor) Write(ctx context.Context, m *delivery.Message, written func(<
 	if err != nil {
 		return fmt.Errorf("%w: %w", delivery.ErrRefused, err)
 	}
+	id := m.ID // and not m, with its text
 	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: m.Again, Written: written,
-		Late: func() { d.deliver.deliveries.Acknowledge(m.ID) }}))
+		Late: func() { d.deliver.deliveries.Acknowledge(id) }}))
 }
 
 // named is the other agent of the chat of ours that the bot named for a result, as where it passes on a task that it got

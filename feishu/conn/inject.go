@@ -1,8 +1,8 @@
 package conn
 
 import (
-	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -50,12 +50,11 @@ type Waiting struct {
 	in  feishu.Injection
 	set *Injections
 
-	once     sync.Once
-	answered chan struct{} // closed with the first answer
+	answered chan struct{} // closed with the first answer, with mu of set held
 	code     int           // of it
 }
 
-// Begin adds an event that is about to be written. The caller calls End.
+// Begin adds an event that is about to be written. The caller ends with End.
 func (s *Injections) Begin(in feishu.Injection) (*Waiting, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,20 +82,23 @@ func (s *Injections) Answered(id string, code int) {
 	}
 	s.mu.Lock()
 	w := s.waiting[id]
+	first := w != nil && !w.hasAnswer() // the event may have been written twice
+	if first {
+		w.code = code
+		close(w.answered)
+	}
 	late, _ := s.late.Get(id)
+	if ok {
+		s.late.Remove(id)
+	}
 	s.mu.Unlock()
 	switch {
-	case w != nil:
-		w.once.Do(func() { // the event may have been written twice
-			w.code = code
-			close(w.answered)
-			if ok {
-				s.count(Delivered)
-			}
-		})
-	case ok:
+	case !ok:
+	case first:
+		s.count(Delivered)
+	case w == nil:
 		s.count(LateAck)
-		if s.late.Remove(id); late != nil {
+		if late != nil {
 			late()
 		}
 	}
@@ -115,26 +117,29 @@ func (w *Waiting) Written(ended <-chan struct{}) {
 // Answered is closed when the bot has answered.
 func (w *Waiting) Answered() <-chan struct{} { return w.answered }
 
-// Result is nil where the bot answered 200, a [feishu.AnswerError] for another code, and err
-// without an answer.
-func (w *Waiting) Result(err error) error {
+func (w *Waiting) hasAnswer() bool {
 	select {
 	case <-w.answered:
-		if w.code == http.StatusOK {
-			return nil
-		}
-		return &feishu.AnswerError{Code: w.code}
+		return true
 	default:
-		return err
+		return false
 	}
 }
 
-// End ends the wait. Where ctx ended it, an answer that comes later counts all the same.
-func (w *Waiting) End(ctx context.Context) {
+// End ends the wait and returns how: nil where the bot answered 200, a [feishu.AnswerError] for another
+// code, and err without an answer. Where the event was written, Late gets an answer that comes later, also
+// on another connection: a bot may answer on the one that it has by then.
+func (w *Waiting) End(err error) error {
 	w.set.mu.Lock()
 	defer w.set.mu.Unlock()
 	delete(w.set.waiting, w.ID)
-	if ctx.Err() != nil && w.in.Late != nil {
+	switch {
+	case w.hasAnswer() && w.code == http.StatusOK:
+		return nil
+	case w.hasAnswer():
+		return &feishu.AnswerError{Code: w.code}
+	case w.in.Late != nil && !errors.Is(err, feishu.ErrNotInjected):
 		w.set.late.Add(w.ID, w.in.Late)
 	}
+	return err
 }

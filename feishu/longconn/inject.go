@@ -44,8 +44,13 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	if err != nil {
 		return err
 	}
-	defer w.End(ctx)
-	frame, err := newEvent(w.ID, l.service, in.Event)
+	return w.End(s.write(ctx, l, w, in.Event))
+}
+
+// write writes an event to l and waits until the bot has answered, or until there is a reason not to wait
+// any longer, which it returns.
+func (s *Server) write(ctx context.Context, l *link, w *conn.Waiting, event []byte) error {
+	frame, err := newEvent(w.ID, l.service, event)
 	if err != nil {
 		return fmt.Errorf("encode an event's frame: %w", err)
 	}
@@ -64,7 +69,7 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 		_, arrived := s.pick(l)
 		select {
 		case <-w.Answered():
-			return w.Result(nil)
+			return nil
 		case <-lost:
 			lost = nil
 			if l.acked.Load() || l.pinged.Load() && l.answersPings(ctx) {
@@ -79,9 +84,9 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 				l.end(ending{countedBotSilent, websocket.StatusGoingAway, "no answer to a ping"})
 			}
 		case <-l.ended.Done():
-			return w.Result(feishu.ErrInjectionEnded)
+			return feishu.ErrInjectionEnded
 		case <-ctx.Done():
-			return w.Result(ctx.Err())
+			return ctx.Err()
 		case <-s.closing.Done():
 			return ErrClosed
 		}

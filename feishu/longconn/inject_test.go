@@ -182,6 +182,24 @@ func TestALateAcknowledgementCounts(t *testing.T) {
 	<-late
 }
 
+// A bot may acknowledge an event on the connection that it has by then.
+func TestAnAcknowledgementOnTheNextConnectionCounts(t *testing.T) {
+	r := newRig(t, tcp(t), nil)
+	bot, _ := r.ready()
+	late, ended := make(chan struct{}), make(chan error)
+	go func() {
+		ended <- r.s.Inject(t.Context(), feishu.Injection{Event: []byte(event("ours")), Late: func() { close(late) }})
+	}()
+	f := bot.frame()
+	_ = bot.conn.CloseNow()
+	if err := <-ended; !errors.Is(err, feishu.ErrInjectionEnded) {
+		t.Error(err)
+	}
+	next, _ := r.ready()
+	next.write(ackOf(f, 200))
+	<-late
+}
+
 func TestAnInjectionWithoutAConnection(t *testing.T) {
 	r := newRig(t, tcp(t), nil)
 	if err := <-r.inject(t.Context(), event("ours")); !errors.Is(err, feishu.ErrNotInjected) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
 )
 
 // Inject posts an event to the bot once, as Feishu would: encrypted and signed
@@ -35,7 +36,11 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	if err != nil {
 		return err
 	}
-	defer wait.End(ctx)
+	return wait.End(s.injected(ctx, wait, body, header))
+}
+
+// injected posts an event, and returns why the bot has not answered it.
+func (s *Server) injected(ctx context.Context, wait *conn.Waiting, body []byte, header http.Header) error {
 	var wrote atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteRequest: func(i httptrace.WroteRequestInfo) {
@@ -66,7 +71,7 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 		return feishu.ErrNotInjected
 	}
 	s.injections.Answered(wait.ID, resp.StatusCode)
-	return wait.Result(nil)
+	return nil
 }
 
 // seal returns the body of a post that carries an event, and the headers of its signature:
