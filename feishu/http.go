@@ -3,6 +3,7 @@ package feishu
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -82,4 +83,31 @@ func SingleSlashes(path string) string {
 		path = strings.ReplaceAll(path, "//", "/")
 	}
 	return path
+}
+
+// ErrNoRoom is returned by ReadUpTo where there is no room for more.
+var ErrNoRoom = errors.New("too much is held of other bodies")
+
+// ReadUpTo reads at most limit bytes of r, first into first bytes of memory and then into ever more; room
+// reports whether it may take size bytes in all. whole is false when there is more, which is then not read, and
+// after an error.
+func ReadUpTo(r io.Reader, first, limit int, room func(size int) bool) (data []byte, whole bool, err error) {
+	for {
+		if len(data) == cap(data) {
+			// Not what the sender announced: memory is for what has come.
+			size := min(max(first, 2*cap(data)), limit+1)
+			if !room(size) {
+				return data, false, ErrNoRoom
+			}
+			data = append(make([]byte, 0, size), data...)
+		}
+		n, err := r.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return data, len(data) <= limit, nil
+		case err != nil || len(data) > limit:
+			return data, false, err
+		}
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"strconv"
 
 	"feishu-relay/feishu"
 )
@@ -14,9 +16,6 @@ type body struct {
 	io.Reader
 	io.Closer
 }
-
-// errNoRoom says that the budget has no room for more of a body.
-var errNoRoom = errors.New("too much is held of other calls")
 
 // incoming is the body of a request; its errors are *senderError.
 type incoming struct{ io.ReadCloser }
@@ -33,33 +32,20 @@ func (b incoming) Read(p []byte) (int, error) {
 }
 
 // readUpTo reads at most limit bytes of r, which is size bytes long (-1: unknown),
-// and holds them. whole is false when there is more, which then is not read: the
-// error is errNoRoom where h has no room for it.
+// and holds them; see [feishu.ReadUpTo].
 func (h *holding) readUpTo(r io.Reader, size int64, limit int) (data []byte, whole bool, err error) {
 	first := freeBytes
 	if size >= 0 && size < freeBytes {
 		first = int(size) + 1 // its end is seen without another piece
 	}
-	data = make([]byte, 0, min(first, limit+1))
-	for {
-		n, err := r.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		switch {
-		case errors.Is(err, io.EOF):
-			return data, len(data) <= limit, nil
-		case err != nil:
-			return data, false, err
-		case len(data) > limit:
-			return data, false, nil
-		case len(data) == cap(data):
-			// Not what the sender announced: memory is for what has come.
-			more := min(cap(data), limit+1-cap(data))
-			if !h.take(more) {
-				return data, false, errNoRoom
-			}
-			data = append(make([]byte, 0, cap(data)+more), data...)
+	had := first
+	return feishu.ReadUpTo(r, first, limit, func(size int) bool {
+		if size > had && !h.take(size-had) {
+			return false
 		}
-	}
+		had = max(had, size)
+		return true
+	})
 }
 
 // again is a body of which readUpTo has read data: followed by nothing, by the
@@ -67,7 +53,7 @@ func (h *holding) readUpTo(r io.Reader, size int64, limit int) (data []byte, who
 func again(source io.ReadCloser, data []byte, whole bool, err error) io.ReadCloser {
 	first := bytes.NewReader(data)
 	switch {
-	case err != nil && !errors.Is(err, errNoRoom):
+	case err != nil && !errors.Is(err, feishu.ErrNoRoom):
 		return &body{io.MultiReader(first, failing{err}), source}
 	case whole:
 		return &body{first, source}
@@ -98,4 +84,26 @@ func (h *holding) unpack(encoding string, data []byte) ([]byte, error) {
 		return nil, errTooLarge
 	}
 	return out, nil
+}
+
+// hold gives r back the part of its body that was read. A body that was read
+// whole may be sent once more, on a fresh connection: one that Feishu closed
+// while it was idle would else fail a POST that was not even begun.
+func hold(r *http.Request, data []byte, whole bool) *http.Request {
+	out := r.WithContext(r.Context())
+	out.Body = again(r.Body, data, whole, nil)
+	if whole && len(r.Trailer) == 0 {
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+	}
+	return out
+}
+
+// replace makes data the whole answer, a success.
+func replace(resp *http.Response, data []byte) {
+	resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
+	resp.Header.Del("Content-Encoding")
+	resp.Header.Set("Content-Type", "application/json; charset=utf-8")
+	resp.Header.Set("Content-Length", strconv.Itoa(len(data)))
+	resp.ContentLength, resp.TransferEncoding, resp.Trailer = int64(len(data)), nil, nil
+	resp.Body = &body{Reader: bytes.NewReader(data), Closer: resp.Body}
 }

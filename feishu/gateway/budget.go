@@ -50,3 +50,25 @@ func (h *holding) release() {
 		h.of.Release(h.bytes.Load())
 	}
 }
+
+// reserve takes one of the slots for t, unless it has one; false where none is free.
+func (g *Gateway) reserve(t *tapped) bool {
+	if t.slot {
+		return true
+	}
+	select {
+	case g.slots <- struct{}{}:
+		t.slot = true
+	default:
+		g.count(countedUntappedBusy)
+	}
+	return t.slot
+}
+
+// unreserve frees the slot of t, if it still has one.
+func (g *Gateway) unreserve(t *tapped) {
+	if t.slot {
+		t.slot = false
+		<-g.slots
+	}
+}

@@ -13,7 +13,9 @@
 // (docs/feishu.md 4 to 6); uploads, downloads and all the rest stream through unread.
 // A copied call offers Feishu only those encodings of the bot's that can be read.
 // A send is on disk before the bot sees Feishu's answer; a [Host] that is slow,
-// fails or panics does not change that answer.
+// fails or panics does not change that answer. The path of a call to Feishu, of its answer to
+// the bot, and of a message in it to the host is call.go. That of an event is events.go; what
+// calls it is event.go of the packages longconn and webhook.
 //
 // # Drafts
 //
@@ -32,12 +34,14 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -420,4 +424,12 @@ func (g *Gateway) caught(where string) {
 		g.log.Error("a panic was caught in the gateway", "where", where, "panic", panicText(p),
 			"stack", string(debug.Stack()))
 	}
+}
+
+// panicText names a panic without what it may carry of a message.
+func panicText(p any) string {
+	if err, ok := p.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", p)
 }

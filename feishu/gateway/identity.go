@@ -269,3 +269,12 @@ func (g *Gateway) chatBotsAnswer(t *tapped) {
 		g.opts.Book.LearnBot(b)
 	}
 }
+
+// bearer is the token of a call; "" when it has none.
+func bearer(r *http.Request) string {
+	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(kind, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}

@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-
 	"net/http"
 	"time"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
 )
 
@@ -43,85 +40,6 @@ func (t *tapped) accepted() (data json.RawMessage, code int, ok bool) {
 		return nil, 0, false
 	}
 	return ans.Data, *ans.Code, *ans.Code == 0 && t.status < http.StatusMultipleChoices
-}
-
-// sent takes a message that Feishu accepted: to the host at once, or as a draft.
-func (g *Gateway) sent(ctx context.Context, t *tapped) {
-	m, err := feishu.ParseSent(t.answer)
-	if refusal, ok := errors.AsType[*feishu.CodeError](err); ok {
-		g.refused(ctx, t, refusal.Code)
-		return
-	}
-	if err != nil || m.ID == "" || m.ChatID == "" || t.status >= http.StatusMultipleChoices {
-		g.count(countedUnreadable)
-		g.log.Warn("the answer to a send cannot be read; the message is not relayed", "status", t.status, "err", err)
-		return
-	}
-	if !g.ours(t, m.Sender) {
-		return
-	}
-	g.opts.Book.LearnMentions(m.Mentions)
-	g.recent.chats.Add(m.ID, m.ChatID)
-	kind := g.kindOf(t, m.ChatID)
-	if !t.peer {
-		g.opts.Book.SawChat(m.ChatID, kind)
-	}
-	if kind == feishu.ChatP2P {
-		return // a private chat never leaves its bot
-	}
-	if !t.peer {
-		g.joined(m.ChatID, m.CreateTime)
-	}
-	g.releaseChat(&m)
-	if g.recent.sent.Contains(m.ID) || g.drafts.holds(m.ID) {
-		return // the same send again, by its uuid
-	}
-	if m.Type == typeCard || m.Type == "" || m.Content == "" { // cards are simplified in answers
-		req := t.sendRequest()
-		m.Type = cmp.Or(m.Type, req.MsgType)
-		m.Content = cmp.Or(req.Content, m.Content)
-	} else {
-		g.asWritten(&m, t)
-	}
-	g.take(ctx, m, kind)
-}
-
-// take publishes m at once where it is final, and makes a draft of it else.
-func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
-	now := time.Now()
-	ms := relay.MillisOf(now)
-	d := &draft{Message: m, Created: ms, Touched: ms}
-	texts, cards := g.habits.current()
-	switch {
-	case m.Type == typeCard:
-		if id := feishu.CardID(m.Content); id != "" {
-			g.bind(d, id)
-			return
-		}
-		if card, err := feishu.NewCard([]byte(m.Content)); err == nil {
-			d.Card = card
-			d.touch(now, false, cards)
-		}
-	case editable(m.Type) && (texts || peerchat.IsID(m.ChatID)): // what ends a task cannot be edited afterwards
-		d.Wait = waitEdit
-	}
-	if d.Wait == waitNone {
-		out := d.finished()
-		switch {
-		case feishu.Placeholder(out.Text):
-			d.Wait = waitEdit
-		case kind != feishu.ChatGroup, g.drafts.ahead(d), g.mustAsk(&out):
-		case g.publish(ctx, out) == nil:
-			return
-		default:
-			d.tries, d.retryAt = 1, now.Add(backoff(0))
-		}
-	}
-	g.count(countedDraft)
-	g.drafts.add(d)
-	if kind == "" {
-		g.askChat(m.ChatID)
-	}
 }
 
 // editable reports whether messages of that type can be edited (docs/feishu.md 5).

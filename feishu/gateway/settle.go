@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -189,28 +188,6 @@ func (g *Gateway) dropped(d *draft, event feishu.Counted, why string) {
 	if why != "" && d.Message.ID != "" {
 		g.log.Warn("a message of the bot is not relayed", "chat", d.Message.ChatID, "message_id", d.Message.ID, "reason", why)
 	}
-}
-
-// publish hands a final message of a group to the host.
-func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
-	err = errPanicked // unless it gets to its end
-	defer g.caught("sent")
-	if g.recent.gone.Contains(cmp.Or(out.EditOf, out.ID)) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, hostWait)
-	defer cancel()
-	out = g.finished(out)
-	if err := g.opts.Host.Sent(ctx, out); err != nil {
-		g.count(countedSentError)
-		g.log.Error("a message of the bot cannot be recorded yet", "chat", out.ChatID, "message_id", out.ID, "err", err)
-		return err
-	}
-	if out.EditOf == "" {
-		g.recent.sent.Add(out.ID, published{at: time.Now(), card: out.Type == typeCard})
-	}
-	g.count(countedSent)
-	return nil
 }
 
 // finished is a group's message with the names of those that it mentions.

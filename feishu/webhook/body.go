@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"feishu-relay/feishu"
 )
 
 // Bounds of what posts hold in memory.
@@ -114,23 +116,13 @@ func (p *body) release() {
 
 // read reads at most most bytes.
 func (p *body) read(r io.Reader, most int) error {
-	for {
-		if len(p.data) == cap(p.data) {
-			size := min(max(firstRead, 2*cap(p.data)), most+1)
-			if !p.of.reserve(p, size) {
-				return errNoRoom
-			}
-			p.data = append(make([]byte, 0, size), p.data...)
-		}
-		n, err := r.Read(p.data[len(p.data):cap(p.data)])
-		p.data = p.data[:len(p.data)+n]
-		switch {
-		case len(p.data) > most:
-			return errTooLarge
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
+	data, whole, err := feishu.ReadUpTo(r, firstRead, most, func(size int) bool { return p.of.reserve(p, size) })
+	p.data = data
+	switch {
+	case errors.Is(err, feishu.ErrNoRoom):
+		return errNoRoom
+	case err == nil && !whole:
+		return errTooLarge
 	}
+	return err
 }

@@ -22,8 +22,11 @@ import (
 // known: Origin does not count then beside Sec-Fetch-Site, since a reverse proxy may
 // have given the request another Host than the browser.
 func Foreign(trusted *http.CrossOriginProtection, r *http.Request) bool {
-	if len(r.Header["Origin"]) > 1 {
+	switch origins := r.Header["Origin"]; {
+	case len(origins) > 1:
 		return true
+	case len(origins) == 0 && len(r.Header["Sec-Fetch-Site"]) == 0:
+		return false // no browser, or a very old one: Check would say the same
 	}
 	if trusted == nil {
 		return refuses(&http.CrossOriginProtection{}, r, "Sec-Fetch-Site", "Origin")

@@ -1,20 +1,17 @@
 package gateway
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/peerchat"
+	"feishu-relay/relay"
 )
 
 // Bounds of what is read of a watched call. A larger body passes unread and is
@@ -78,7 +75,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		var err error
 		data, whole, err = t.held.readUpTo(r.Body, r.ContentLength, limit)
 		switch {
-		case errors.Is(err, errNoRoom):
+		case errors.Is(err, feishu.ErrNoRoom):
 			t.crowded = true
 			if watched {
 				g.count(countedUntappedBusy)
@@ -107,18 +104,6 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	g.proxy.ServeHTTP(w, out)
 }
 
-// hold gives r back the part of its body that was read. A body that was read
-// whole may be sent once more, on a fresh connection: one that Feishu closed
-// while it was idle would else fail a POST that was not even begun.
-func hold(r *http.Request, data []byte, whole bool) *http.Request {
-	out := r.WithContext(r.Context())
-	out.Body = again(r.Body, data, whole, nil)
-	if whole && len(r.Trailer) == 0 {
-		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
-	}
-	return out
-}
-
 // answered is the ReverseProxy's ModifyResponse: it hands a copy of a watched
 // call's answer to [Gateway.observe] and waits, at most tapWait.
 func (g *Gateway) answered(resp *http.Response) error {
@@ -133,7 +118,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 	raw, whole, err := held.readUpTo(resp.Body, resp.ContentLength, feishu.MaxAnswer)
 	resp.Body = again(resp.Body, raw, whole, err)
 	switch {
-	case errors.Is(err, errNoRoom):
+	case errors.Is(err, feishu.ErrNoRoom):
 		g.count(countedUntappedBusy)
 		return nil
 	case err != nil:
@@ -145,7 +130,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 	}
 	t.status = resp.StatusCode
 	t.answer, err = t.held.unpack(resp.Header.Get("Content-Encoding"), raw)
-	if errors.Is(err, errNoRoom) {
+	if errors.Is(err, feishu.ErrNoRoom) {
 		g.count(countedUntappedBusy)
 		return nil
 	}
@@ -194,28 +179,6 @@ func (g *Gateway) observeInTime(t *tapped) []byte {
 	}
 }
 
-// reserve takes one of the slots for t, unless it has one; false where none is free.
-func (g *Gateway) reserve(t *tapped) bool {
-	if t.slot {
-		return true
-	}
-	select {
-	case g.slots <- struct{}{}:
-		t.slot = true
-	default:
-		g.count(countedUntappedBusy)
-	}
-	return t.slot
-}
-
-// unreserve frees the slot of t, if it still has one.
-func (g *Gateway) unreserve(t *tapped) {
-	if t.slot {
-		t.slot = false
-		<-g.slots
-	}
-}
-
 // observe does what a watched call asks for. Only look-ups return an answer of
 // ours.
 func (g *Gateway) observe(t *tapped) []byte {
@@ -245,29 +208,103 @@ func (g *Gateway) observe(t *tapped) []byte {
 	return nil
 }
 
-// replace makes data the whole answer, a success.
-func replace(resp *http.Response, data []byte) {
-	resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
-	resp.Header.Del("Content-Encoding")
-	resp.Header.Set("Content-Type", "application/json; charset=utf-8")
-	resp.Header.Set("Content-Length", strconv.Itoa(len(data)))
-	resp.ContentLength, resp.TransferEncoding, resp.Trailer = int64(len(data)), nil, nil
-	resp.Body = &body{Reader: bytes.NewReader(data), Closer: resp.Body}
+// sent takes a message that Feishu accepted: to the host at once, or as a draft.
+func (g *Gateway) sent(ctx context.Context, t *tapped) {
+	m, err := feishu.ParseSent(t.answer)
+	if refusal, ok := errors.AsType[*feishu.CodeError](err); ok {
+		g.refused(ctx, t, refusal.Code)
+		return
+	}
+	if err != nil || m.ID == "" || m.ChatID == "" || t.status >= http.StatusMultipleChoices {
+		g.count(countedUnreadable)
+		g.log.Warn("the answer to a send cannot be read; the message is not relayed", "status", t.status, "err", err)
+		return
+	}
+	if !g.ours(t, m.Sender) {
+		return
+	}
+	g.opts.Book.LearnMentions(m.Mentions)
+	g.recent.chats.Add(m.ID, m.ChatID)
+	kind := g.kindOf(t, m.ChatID)
+	if !t.peer {
+		g.opts.Book.SawChat(m.ChatID, kind)
+	}
+	if kind == feishu.ChatP2P {
+		return // a private chat never leaves its bot
+	}
+	if !t.peer {
+		g.joined(m.ChatID, m.CreateTime)
+	}
+	g.releaseChat(&m)
+	if g.recent.sent.Contains(m.ID) || g.drafts.holds(m.ID) {
+		return // the same send again, by its uuid
+	}
+	if m.Type == typeCard || m.Type == "" || m.Content == "" { // cards are simplified in answers
+		req := t.sendRequest()
+		m.Type = cmp.Or(m.Type, req.MsgType)
+		m.Content = cmp.Or(req.Content, m.Content)
+	} else {
+		g.asWritten(&m, t)
+	}
+	g.take(ctx, m, kind)
 }
 
-// bearer is the token of a call; "" when it has none.
-func bearer(r *http.Request) string {
-	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(kind, "Bearer") {
-		return ""
+// take publishes m at once where it is final, and makes a draft of it else.
+func (g *Gateway) take(ctx context.Context, m feishu.Message, kind string) {
+	now := time.Now()
+	ms := relay.MillisOf(now)
+	d := &draft{Message: m, Created: ms, Touched: ms}
+	texts, cards := g.habits.current()
+	switch {
+	case m.Type == typeCard:
+		if id := feishu.CardID(m.Content); id != "" {
+			g.bind(d, id)
+			return
+		}
+		if card, err := feishu.NewCard([]byte(m.Content)); err == nil {
+			d.Card = card
+			d.touch(now, false, cards)
+		}
+	case editable(m.Type) && (texts || peerchat.IsID(m.ChatID)): // what ends a task cannot be edited afterwards
+		d.Wait = waitEdit
 	}
-	return strings.TrimSpace(token)
+	if d.Wait == waitNone {
+		out := d.finished()
+		switch {
+		case feishu.Placeholder(out.Text):
+			d.Wait = waitEdit
+		case kind != feishu.ChatGroup, g.drafts.ahead(d), g.mustAsk(&out):
+		case g.publish(ctx, out) == nil:
+			return
+		default:
+			d.tries, d.retryAt = 1, now.Add(backoff(0))
+		}
+	}
+	g.count(countedDraft)
+	g.drafts.add(d)
+	if kind == "" {
+		g.askChat(m.ChatID)
+	}
 }
 
-// panicText names a panic without what it may carry of a message.
-func panicText(p any) string {
-	if err, ok := p.(runtime.Error); ok {
-		return err.Error()
+// publish hands a final message of a group to the host.
+func (g *Gateway) publish(ctx context.Context, out Sent) (err error) {
+	err = errPanicked // unless it gets to its end
+	defer g.caught("sent")
+	if g.recent.gone.Contains(cmp.Or(out.EditOf, out.ID)) {
+		return nil
 	}
-	return fmt.Sprintf("%T", p)
+	ctx, cancel := context.WithTimeout(ctx, hostWait)
+	defer cancel()
+	out = g.finished(out)
+	if err := g.opts.Host.Sent(ctx, out); err != nil {
+		g.count(countedSentError)
+		g.log.Error("a message of the bot cannot be recorded yet", "chat", out.ChatID, "message_id", out.ID, "err", err)
+		return err
+	}
+	if out.EditOf == "" {
+		g.recent.sent.Add(out.ID, published{at: time.Now(), card: out.Type == typeCard})
+	}
+	g.count(countedSent)
+	return nil
 }
