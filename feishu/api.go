@@ -114,18 +114,6 @@ func (a *API) Ready() bool {
 	return a.seen != "" || a.appSecret != ""
 }
 
-// Probe asks without a token, and returns the code of Feishu's refusal. An
-// error says that what answers is not Feishu, or that nothing does.
-func (a *API) Probe(ctx context.Context) (code int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err = a.do(ctx, http.MethodGet, a.base+"/open-apis/bot/v3/info", "", nil)
-	if e, ok := errors.AsType[*CodeError](err); ok {
-		return e.Code, nil
-	}
-	return 0, err
-}
-
 // BotInfo returns the app's own bot: GET bot/v3/info (docs/feishu.md 4.2).
 func (a *API) BotInfo(ctx context.Context) (Self, error) {
 	answer, err := a.call(ctx, http.MethodGet, "bot/v3/info", nil, nil)
