@@ -42,6 +42,14 @@ type Card struct {
 	Protocol string `json:"protocol,omitempty"`
 	// Sidecar is what the agent's sidecar is set to; nil: it does not tell, or there is none.
 	Sidecar *Settings `json:"sidecar,omitempty"`
+	// Bot is whether the sidecar's bot is connected, as of the last heartbeat; nil: that is not known.
+	Bot *Bot `json:"bot,omitempty"`
+}
+
+// Bot is whether a bot is connected to its sidecar and takes what it is given.
+type Bot struct {
+	Connected bool      `json:"connected"`
+	Since     time.Time `json:"since"` // when it came, or went; if it never came, when the sidecar started
 }
 
 // TellsSettings reports whether c's sidecar says what it is set to; older ones do not.
@@ -107,7 +115,7 @@ const (
 var cardNames = names{{"agent_id", "agentId"}, {"description"}, {"capabilities"}, {"status"},
 	{"allow_from", "allowFrom"}, {"max_concurrent_tasks", "maxConcurrentTasks"}, {"current_tasks", "currentTasks"},
 	{"goals"}, {"registered_at", "registeredAt"}, {"last_heartbeat", "lastHeartbeat"}, {"queues"}, {"protocol"},
-	{"sidecar"}}
+	{"sidecar"}, {"bot"}}
 
 // names are those of an object's fields.
 type names [][]string
@@ -150,6 +158,9 @@ func DecodeCard(id AgentID, raw []byte) (Card, error) {
 	}
 	if json.Unmarshal(ours["sidecar"], &c.Sidecar) != nil {
 		c.Sidecar = nil
+	}
+	if json.Unmarshal(ours["bot"], &c.Bot) != nil {
+		c.Bot = nil
 	}
 	if goals := asTexts(ours["goals"]); len(goals) > 0 {
 		c.Goals = goals
@@ -211,10 +222,11 @@ func EncodeCard(c Card, previous []byte) ([]byte, error) {
 		Queues        *Queues   `json:"queues,omitempty"`
 		Protocol      string    `json:"protocol,omitempty"`
 		Sidecar       *Settings `json:"sidecar,omitempty"`
+		Bot           *Bot      `json:"bot,omitempty"`
 	}{
 		c.AgentID, c.Description, orEmpty(c.Capabilities), c.Status, orEmpty(c.AllowFrom), c.MaxTasks,
 		orEmpty(c.CurrentTasks), c.Goals, formatTime(c.RegisteredAt), formatTime(c.LastHeartbeat),
-		c.Queues, c.Protocol, c.Sidecar,
+		c.Queues, c.Protocol, c.Sidecar, c.Bot,
 	})
 	if err != nil {
 		return nil, err

@@ -33,8 +33,9 @@ type deliverer struct {
 	passed     *lru.Cache[string, struct{}] // messages that the bot has from Feishu, though they are stored here
 	delivering sync.WaitGroup               // deliveries that a chat does not wait for
 	botAway    atomic.Bool                  // the last delivery of all failed
-	review     delivery.Review              // says what waits and is not to reach the bot
-	lateMail   func(delivery.Ref)           // takes mail that was answered after its time-out; nil with MAILBOX=off
+	state      botState
+	review     delivery.Review    // says what waits and is not to reach the bot
+	lateMail   func(delivery.Ref) // takes mail that was answered after its time-out; nil with MAILBOX=off
 }
 
 func openDeliverer(b *base, c *chats, a *app, w *watch) (*deliverer, error) {

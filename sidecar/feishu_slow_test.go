@@ -15,6 +15,7 @@ import (
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
+	"feishu-relay/sidecar"
 )
 
 // A bot on the official SDK that thinks inside its event handler is given each
@@ -88,6 +89,33 @@ func TestSlowBotAndItsSidecarsRestart(t *testing.T) {
 	n.until("it is delivered", func() bool {
 		return n.deliveredOf(b, "agent_a") == 1
 	})
+}
+
+// A sidecar shows of itself, and by its card the others of it, that it is there and its bot is not.
+func TestBotIsAwayAndItsSidecarIsThere(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+	cfgA, cfgB := n.config("agent_a"), n.config("agent_b")
+	for _, cfg := range []*sidecar.Config{&cfgA, &cfgB} {
+		cfg.Mailbox.Backend, cfg.Mailbox.Dir = "file", filepath.Join(n.dir, "mailboxes")
+		cfg.Mailbox.Heartbeat, cfg.Mailbox.HeartbeatTimeout = 100*time.Millisecond, time.Hour
+	}
+	a, b := n.start(cfgA), n.start(cfgB)
+	shows := func(s *running, connected bool) func() bool {
+		return func() bool {
+			for _, agent := range s.Status().Agents {
+				if agent.Agent == "agent_b" && agent.Online && agent.Bot != nil && agent.Bot.Connected == connected {
+					return !agent.Bot.Since.IsZero()
+				}
+			}
+			return false
+		}
+	}
+	n.until("its sidecar shows that the bot is away", shows(b, false))
+	n.until("the other one shows it", shows(a, false))
+	n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+	n.until("its sidecar shows that the bot is there", shows(b, true))
+	n.until("the other one shows it", shows(a, true))
 }
 
 // What waited for the bot is as new as its writing: frameworks drop events that are

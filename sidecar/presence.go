@@ -21,7 +21,8 @@ type presence struct {
 	store mailbox.Store
 	own   bool // there is no mailbox: the card is written here
 
-	shared *mailbox.Settings // for the card
+	shared *mailbox.Settings   // for the card
+	bot    func() *mailbox.Bot // for the card
 
 	reading context.Context // ends when the sidecar closes
 	readers sync.WaitGroup
@@ -30,6 +31,7 @@ type presence struct {
 	at    time.Time     // when known was read; guarded by mu, as the rest is
 	fresh chan struct{} // closed when the reading under way has ended; nil: none is
 	known map[relay.AgentName]bool
+	bots  map[relay.AgentName]*mailbox.Bot // of those online whose card says so. The map is not changed
 	// secrets are the agents online that have another RELAY_SECRET. The map is not changed.
 	secrets map[relay.AgentName]*SecretError
 }
@@ -43,7 +45,7 @@ const presenceTime = 5 * time.Second
 // presenceWait is how long a message waits for the registry; then what was read before counts.
 const presenceWait = 200 * time.Millisecond
 
-func openPresence(b *base) (*presence, error) {
+func openPresence(b *base, bot func() *mailbox.Bot) (*presence, error) {
 	c := &b.cfg.Mailbox
 	if !c.On && (c.Heartbeat == 0 || mailbox.CheckAgent(mailbox.AgentID(b.cfg.Agent)) != nil) {
 		return &presence{base: b}, nil // a name that no registry takes
@@ -52,7 +54,7 @@ func openPresence(b *base) (*presence, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &presence{base: b, store: store, own: !b.cfg.Mailbox.On, shared: b.cfg.Shared(b.version)}
+	p := &presence{base: b, store: store, own: !b.cfg.Mailbox.On, shared: b.cfg.Shared(b.version), bot: bot}
 	var stop context.CancelFunc
 	p.reading, stop = context.WithCancel(context.Background())
 	b.onClose(func() error {
@@ -112,6 +114,13 @@ func (p *presence) online() map[relay.AgentName]bool {
 	return p.known
 }
 
+// botsOnline are the bots of the agents online, as far as their cards tell of them.
+func (p *presence) botsOnline() map[relay.AgentName]*mailbox.Bot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bots
+}
+
 // read reads who is online; nobody waits for a registry that does not answer.
 func (p *presence) read() {
 	ctx, cancel := context.WithTimeout(p.reading, presenceTime)
@@ -126,9 +135,12 @@ func (p *presence) read() {
 		p.problems.set("presence", err)
 		return
 	}
-	p.known = make(map[relay.AgentName]bool, len(cards))
+	p.known, p.bots = make(map[relay.AgentName]bool, len(cards)), map[relay.AgentName]*mailbox.Bot{}
 	for _, c := range cards {
-		p.known[relay.AgentName(c.AgentID)] = c.At(p.at, p.cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline
+		agent, online := relay.AgentName(c.AgentID), c.At(p.at, p.cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline
+		if p.known[agent] = online; online && c.Bot != nil {
+			p.bots[agent] = c.Bot
+		}
 	}
 	p.learnSecrets(cards)
 }
@@ -146,7 +158,7 @@ func (p *presence) run(ctx context.Context) error {
 	beat := time.NewTicker(p.cfg.Mailbox.Heartbeat)
 	defer beat.Stop()
 	for {
-		card.LastHeartbeat = time.Now().UTC()
+		card.LastHeartbeat, card.Bot = time.Now().UTC(), p.bot()
 		if ctx.Err() != nil {
 			card.Status = mailbox.Offline
 		}

@@ -130,7 +130,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if s.decide, err = newDecider(b, s.chats, s.records, s.app, s.watch, s.deliver, s.receive); err != nil {
 		return nil, err
 	}
-	presence, err := openPresence(b)
+	presence, err := openPresence(b, s.deliver.bot)
 	if err != nil {
 		return nil, onDisk(err)
 	}

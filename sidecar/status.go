@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"feishu-relay/internal/safefile"
+	"feishu-relay/mailbox"
 	"feishu-relay/mailbox/agent"
 	"feishu-relay/relay"
 	"feishu-relay/relay/outbox"
@@ -45,6 +46,7 @@ type Status struct {
 type AgentStatus struct {
 	Agent  relay.AgentName `json:"agent_name"`
 	Online bool            `json:"online"`
+	Bot    *mailbox.Bot    `json:"bot,omitempty"` // nil: not known
 }
 
 // Limits is the stop policy, where a group has none of its own.
@@ -107,9 +109,13 @@ func (s *Sidecar) Status() Status {
 		Members: MembersStatus{s.cfg.MembershipCheck,
 			s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(),
 		Steering: s.steer.status(), Settings: s.settings, Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
-	online := s.steer.presence.online()
+	online, bots := s.steer.presence.online(), s.steer.presence.botsOnline()
 	for _, agent := range slices.Sorted(maps.Keys(online)) {
-		st.Agents = append(st.Agents, AgentStatus{agent, online[agent] || agent == s.cfg.Agent})
+		is := AgentStatus{agent, online[agent], bots[agent]}
+		if agent == s.cfg.Agent {
+			is.Online, is.Bot = true, s.deliver.bot()
+		}
+		st.Agents = append(st.Agents, is)
 	}
 	if err := s.Ready(); err != nil {
 		st.NotReady = err.Error()

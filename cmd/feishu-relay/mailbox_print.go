@@ -26,11 +26,20 @@ func (m *mailboxCall) printAgents(cards []mailbox.Card) error {
 			goals[i] = neutral(g)
 		}
 		rows[i] = []string{
-			neutral(string(c.AgentID)), neutral(string(c.Status)), fmt.Sprintf("%d/%d", len(c.CurrentTasks), c.MaxTasks),
+			neutral(string(c.AgentID)), statusOf(c), fmt.Sprintf("%d/%d", len(c.CurrentTasks), c.MaxTasks),
 			m.ago(c.LastHeartbeat), cmp.Or(cell(strings.Join(goals, ", ")), "-"), cell(c.Description),
 		}
 	}
 	return writeTable(m.out, "AGENT|STATUS|TASKS|HEARTBEAT|GOALS|DESCRIPTION", rows)
+}
+
+// statusOf is a card's status, and that its bot is away though its sidecar is not.
+func statusOf(c mailbox.Card) string {
+	status := neutral(string(c.Status))
+	if c.Status != mailbox.Offline && c.Bot != nil && !c.Bot.Connected {
+		status += ", bot not connected since " + moment(c.Bot.Since)
+	}
+	return status
 }
 
 func (m *mailboxCall) printWaiting(list []agent.Mail, total int) error {

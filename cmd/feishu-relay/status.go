@@ -309,9 +309,12 @@ func (s *statusCall) waits(x *statusShown) string {
 func (s *statusCall) agents(all []sidecar.AgentStatus) string {
 	var names []string
 	for _, a := range all[:min(len(all), maxStatus)] {
-		if a.Online {
+		switch {
+		case a.Online && a.Bot != nil && !a.Bot.Connected:
+			names = append(names, s.paint.text(yellow, "◐")+" "+neutral(string(a.Agent))+s.away(a.Bot))
+		case a.Online:
 			names = append(names, s.paint.text(green, "●")+" "+neutral(string(a.Agent)))
-		} else {
+		default:
 			names = append(names, s.paint.text(dim, "○ "+neutral(string(a.Agent))+s.say(" (offline)", "（离线）")))
 		}
 	}
@@ -319,6 +322,11 @@ func (s *statusCall) agents(all []sidecar.AgentStatus) string {
 		names = append(names, s.say("%d more", "另有 %d 个", more))
 	}
 	return strings.Join(names, "  ")
+}
+
+// away says since when a bot is not connected.
+func (s *statusCall) away(b *mailbox.Bot) string {
+	return s.say(" (sidecar online, bot not connected since %s)", "（边车在线，机器人自 %s 起未连接）", moment(b.Since))
 }
 
 func (s *statusCall) groupTable(x *statusShown) string {

@@ -158,6 +158,8 @@ type Options struct {
 	// Queues returns what waits beside the mailbox, for the card. Inbox and
 	// Unacknowledged are filled in.
 	Queues func() mailbox.Queues
+	// Bot returns whether the bot is connected, for the card; nil: the card does not say.
+	Bot func() *mailbox.Bot
 	// Sidecar is what the sidecar is set to, for the card; nil: the card does not say.
 	Sidecar *mailbox.Settings
 }

@@ -274,6 +274,9 @@ func (a *Agent) currentCard(now time.Time) mailbox.Card {
 		q.Inbox, q.Unacknowledged = n.Waiting, n.Unacknowledged
 		c.Queues = &q
 	}
+	if a.opts.Bot != nil {
+		c.Bot = a.opts.Bot()
+	}
 	return c
 }
 
