@@ -121,11 +121,11 @@ func (f *bookFile) read() ([]byte, error) {
 func (f *bookFile) setAside(why error) {
 	aside := f.name + ".broken"
 	if err := f.root.Rename(f.name, aside); err != nil {
-		f.log.Warn("the book of bots and chats cannot be read; all in it is learned again", "file", f.name, "error", why,
+		f.log.Warn("stored ids of bots and chats cannot be read; learning them again", "file", f.name, "error", why,
 			"kept", false)
 		return
 	}
-	f.log.Warn("the book of bots and chats is broken; all in it is learned again", "file", f.name, "error", why,
+	f.log.Warn("the stored ids of bots and chats are invalid; they are learned again", "file", f.name, "error", why,
 		"kept", aside)
 }
 
@@ -190,7 +190,7 @@ func (f *bookFile) flush() error {
 	f.arm(bookRetry)
 	if !f.failed {
 		f.failed = true
-		f.log.Warn("the book of bots and chats cannot be written; it is kept in memory and tried again", "file", f.name,
+		f.log.Warn("ids of bots and chats cannot be stored; kept in memory for now", "file", f.name,
 			"error", err)
 	}
 	return fmt.Errorf("write %s: %w", f.name, err)

@@ -194,6 +194,6 @@ func (s *Stream) noteLines(write func([]byte) error, lines ...any) {
 		err = write(all.Bytes())
 	}
 	if err != nil && !errors.Is(err, os.ErrClosed) {
-		s.logger.Warn("stream journal cannot be written; a restart may not replay", "err", err)
+		s.logger.Warn("the stream's journal cannot be written; no replay after a restart", "err", err)
 	}
 }

@@ -253,7 +253,7 @@ func (l *Log) write() error {
 		return err
 	}
 	if failed {
-		l.log.Info("outcomes are written again")
+		l.log.Info("outcomes can be written again")
 	}
 	l.stats.written.Add(int64(len(batch)))
 	l.showWritten(batch)

@@ -181,7 +181,7 @@ func (l *Log) read(ctx context.Context, v *view) error {
 	}
 	// The queue may not have taken some yet, perhaps since before a restart.
 	if err := l.opts.Box.Unpublished(take); err != nil {
-		l.log.Warn("outcomes of this bot that are not shared yet cannot be read", "err", err)
+		l.log.Warn("unpublished outcomes of this bot cannot be read", "err", err)
 	}
 	return l.opts.Queue.Follow(ctx, take, func(whole bool) {
 		live = true

@@ -70,7 +70,7 @@ func openApp(b *base, c *chats) (*app, error) {
 	a.book = feishu.OpenBook(root, name, b.log)
 	if known := a.book.Self().AppID; b.cfg.AppID != "" && known != "" && known != b.cfg.AppID {
 		// Another app: every open_id in the book is another one's.
-		b.log.Warn("FEISHU_APP_ID is not the app of before; what was known of its chats and bots is set aside",
+		b.log.Warn("FEISHU_APP_ID has changed; the stored chats and bots of the previous app are not used",
 			"before", known)
 		if err := errors.Join(a.book.Close(), root.Rename(name, name+".other-app")); err != nil {
 			return nil, fmt.Errorf("set the former app's book aside: %w", err)

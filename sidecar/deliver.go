@@ -218,6 +218,6 @@ func (d *deliverer) deliveryFailed(m delivery.Ref, err error) {
 	d.problems.set(stageInject, err)
 	d.metrics.retried.WithLabelValues(stageInject).Inc()
 	if !d.botAway.Swap(true) { // once an outage
-		d.log.Warn("the bot does not take messages; they wait for it", keyChat, m.Chat, keyMsg, m.Key, keyErr, err)
+		d.log.Warn("the bot does not accept messages; they wait", keyChat, m.Chat, keyMsg, m.Key, keyErr, err)
 	}
 }

@@ -115,6 +115,6 @@ func (m *mail) ackLate(late delivery.Ref) {
 	ctx, cancel := context.WithTimeout(context.Background(), ackLateWithin)
 	defer cancel()
 	if err := m.agent.Ack(ctx, string(late.ID)); err != nil {
-		m.log.Warn("mail that was answered late stays in the inbox", keyMsg, late.Key, keyErr, err)
+		m.log.Warn("mail that was answered late cannot be removed from the inbox", keyMsg, late.Key, keyErr, err)
 	}
 }

@@ -256,7 +256,7 @@ func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
 		no, refused = errors.AsType[*mailbox.Error](err)
 	}
 	if refused {
-		p.log.Warn("what the bot said to an agent is not sent", keyChat, own.Chat, keyMsg, own.ID, keyErr, err)
+		p.log.Warn("the bot's message to an agent was not sent", keyChat, own.Chat, keyMsg, own.ID, keyErr, err)
 		p.problems.set("mailbox answer", err)
 		as.Refused, as.Why, err = no.Code, no.Error(), nil
 	}

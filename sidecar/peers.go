@@ -54,7 +54,7 @@ func (p *peers) sentAt(m *relay.Message, now time.Time) time.Time {
 	}
 	p.mu.Unlock()
 	if !told {
-		p.log.Warn("a peer's clock is ahead; its messages are taken as sent on arrival",
+		p.log.Warn("a peer's clock is ahead; its messages are treated as sent on arrival",
 			keySender, m.SenderAgentName, "ahead", ahead.Round(time.Second))
 		p.problems.set("clock", fmt.Errorf("the clock of %s is %s ahead", m.SenderAgentName, ahead.Round(time.Second)))
 	}

@@ -105,7 +105,7 @@ func (s *sender) accept(out relay.Outbound, record func(*relay.Message)) (relay.
 	}
 	if err != nil {
 		s.problems.set("outbox", err)
-		s.log.Error("a send is refused", keyMsg, id, keyErr, err)
+		s.log.Error("a send was refused", keyMsg, id, keyErr, err)
 		return relay.Sent{}, sendError(err)
 	}
 	if m == nil {
@@ -180,7 +180,7 @@ func (s *sender) record(add func(channel, chat string, e transcript.Entry) (bool
 func (s *sender) recorded(m *relay.Message, err error) {
 	if err != nil {
 		s.problems.set("transcript", err)
-		s.log.Error("own message is not in the transcript", keyMsg, m.ID(), keyErr, err)
+		s.log.Error("the bot's message is not in the transcript", keyMsg, m.ID(), keyErr, err)
 	} else {
 		s.lanes.bots.box.Finish(m.Seq)
 	}
@@ -327,7 +327,7 @@ func (s *sender) share(m *relay.Message) bool {
 	}
 	if _, err := s.lanes.users.box.Put(*m); err != nil {
 		s.problems.set("outbox", err)
-		s.log.Error("user's message is not shared", keyMsg, m.ID(), keyErr, err)
+		s.log.Error("a person's message cannot be published", keyMsg, m.ID(), keyErr, err)
 		return false
 	}
 	s.trace("shared")

@@ -98,7 +98,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 		}
 	}()
 	for _, w := range b.cfg.Warnings() {
-		b.log.Warn("a setting may surprise", "setting", w.Setting, "detail", w.Detail, "fix", w.Fix)
+		b.log.Warn("a setting may have unexpected effects", "setting", w.Setting, "detail", w.Detail, "fix", w.Fix)
 	}
 	if err := b.openFolders(); err != nil {
 		return nil, onDisk(err)

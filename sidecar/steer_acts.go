@@ -80,7 +80,7 @@ func (a *acts) want(m *steer.Mark) {
 		return
 	}
 	if len(a.wanted) >= maxWanted {
-		a.log.Warn("too much waits to be shown in groups; a notice is left out", keyChat, m.ChatID)
+		a.log.Warn("too many notices wait for groups; one was dropped", keyChat, m.ChatID)
 		return
 	}
 	since := m.TS.Time()
@@ -332,7 +332,7 @@ func (a *acts) attempt(ctx context.Context, w *wanted) {
 		a.trace("shown")
 		err = a.publish(done)
 	case isRefused(err):
-		a.log.Warn("Feishu did not take what the group is to be shown; another sidecar tries", keyChat, m.ChatID,
+		a.log.Warn("Feishu refused a notice for the group; another sidecar tries", keyChat, m.ChatID,
 			keyMsg, m.Of, keyErr, err)
 		a.problems.set("steer", err)
 		err = a.publish(steer.Mark{Kind: steer.Failed, Channel: m.Channel, ChatID: m.ChatID, Once: m.Once, Try: try})

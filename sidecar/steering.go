@@ -357,7 +357,7 @@ func (s *steering) take(m *steer.Mark, shared bool) {
 	if news := changeOf(m); len(news) > 0 {
 		changed, err := s.records.merge(m.Channel, m.ChatID, news, shared)
 		if err != nil {
-			s.log.Warn("a change of a group's settings is not on disk here", keyChat, m.ChatID, keyErr, err)
+			s.log.Warn("a change of a group's settings cannot be stored", keyChat, m.ChatID, keyErr, err)
 		}
 		if changed {
 			s.review(m.Channel, m.ChatID)

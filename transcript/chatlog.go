@@ -191,7 +191,7 @@ func (l *chatLog) readOn(size int64) error {
 	})
 	if skips > 0 {
 		l.store.skipped.Add(skips)
-		l.store.log.Warn("skipped lines that are no entry", "file", l.name, "lines", skips)
+		l.store.log.Warn("skipped lines that are not entries", "file", l.name, "lines", skips)
 	}
 	return err
 }
@@ -281,7 +281,7 @@ func (l *chatLog) rotate() bool {
 	}
 	if err != nil {
 		l.log.Later(l.place.Offset())
-		l.store.log.Warn("transcript not rotated", "file", l.name, "err", err)
+		l.store.log.Warn("the transcript cannot be rotated", "file", l.name, "err", err)
 		return false
 	}
 	old := func(yield func(string) bool) {
@@ -296,7 +296,7 @@ func (l *chatLog) rotate() bool {
 		_, err = jsonl.Prune(root, old, func(string, fs.FileInfo) bool { return true })
 	}
 	if err != nil {
-		l.store.log.Warn("old transcript not deleted", "file", l.name, "err", err)
+		l.store.log.Warn("an old transcript file cannot be deleted", "file", l.name, "err", err)
 	}
 	return true
 }

@@ -78,7 +78,7 @@ func (s *Injections) Answered(id string, code int) {
 	ok := code == http.StatusOK
 	if !ok {
 		s.count(AckError)
-		s.log.Warn("the bot could not handle an event of ours", "code", code)
+		s.log.Warn("the bot failed to handle an injected event", "code", code)
 	}
 	s.mu.Lock()
 	w := s.waiting[id]

@@ -65,7 +65,7 @@ func (t *Tap) Ask(event []byte, act func(*Decision)) (inTime bool) {
 		}
 		t.Load.slow.Add(1)
 		t.Report(TapSlow)
-		t.Log.Warn("the tap is slow: it has not decided on an event in time", "limit", t.Patience)
+		t.Log.Warn("no decision on an event in time", "limit", t.Patience)
 		late := &Decision{Verdict: t.Default, tap: t, deadline: d.deadline, slow: make(chan func(), 1), done: make(chan struct{})}
 		act(late)
 		acted <- late
@@ -142,7 +142,7 @@ func (t *Tap) add(task func()) bool {
 	if int(t.Load.tasks.Add(1)) > t.MaxTasks {
 		t.Load.tasks.Add(-1)
 		t.Report(AfterDropped)
-		t.Log.Warn("too much is to be done after events: one is left out")
+		t.Log.Warn("too many follow-ups of events wait; one was dropped")
 		return false
 	}
 	t.mu.Lock()
@@ -180,6 +180,6 @@ func (t *Tap) Guard(do func()) {
 func (t *Tap) recovered() {
 	if p := recover(); p != nil {
 		t.Report(TapPanicked)
-		t.Log.Error("a panic was caught; events go on", "kind", fmt.Sprintf("%T", p)) // shows no text
+		t.Log.Error("a panic was caught; events continue", "kind", fmt.Sprintf("%T", p)) // shows no text
 	}
 }

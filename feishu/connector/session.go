@@ -64,7 +64,7 @@ func (c *Connector) Run(ctx context.Context) error {
 		}
 		if refused, ok := errors.AsType[*RefusedError](err); ok {
 			c.opts.Counter(countedRefused)
-			c.log.Error("Feishu refuses the long connection", "err", err, "mend", refused.Fix(), "again_in", c.refused)
+			c.log.Error("Feishu refused the long connection", "err", err, "mend", refused.Fix(), "again_in", c.refused)
 			pause = c.refused
 			continue
 		}
@@ -91,7 +91,7 @@ func (c *Connector) connect(ctx context.Context) error {
 	defer ws.CloseNow() //nolint:errcheck // it has ended
 	c.connected.Store(true)
 	c.opts.Counter(countedConnected)
-	c.log.Info("the long connection is up", "host", endpoint.URL.Host)
+	c.log.Info("the long connection is open", "host", endpoint.URL.Host)
 	defer func() {
 		c.connected.Store(false)
 		c.opts.Counter(countedDisconnected)
@@ -100,7 +100,7 @@ func (c *Connector) connect(ctx context.Context) error {
 	s.ping.Store(int64(pingDefault))
 	s.pieces.Dropped = func([][]byte) {
 		c.opts.Counter(countedBadFrame)
-		c.log.Warn("an event of which pieces are missing was dropped; Feishu delivers it again")
+		c.log.Warn("an incomplete event was dropped; Feishu delivers it again")
 	}
 	s.configure(endpoint.Config)
 	return s.run(ctx)
@@ -237,7 +237,7 @@ func (s *session) event(f *conn.Frame) error {
 	frames, event, ok := s.pieces.Add(f)
 	if !ok {
 		s.c.opts.Counter(countedBadFrame)
-		s.c.log.Warn("a frame of Feishu's was dropped, which is not a piece of its event")
+		s.c.log.Warn("dropped a frame of Feishu's that does not belong to its event")
 	}
 	if frames == nil {
 		return nil

@@ -99,7 +99,7 @@ func openAuthority(dir string, names []string, n *notices) (*authority, error) {
 		if !strings.HasPrefix(a.cert.Subject.CommonName, caName) {
 			return nil, fmt.Errorf("%s in %s %s, and was not made here: replace it", caFile, dir, why)
 		}
-		n.log.Warn("the CA certificate was made anew, with the same key: bots that are started from now on need the new file",
+		n.log.Warn("the CA certificate was renewed with the same key: bots started from now on need the new file",
 			"file", caFile, "reason", why)
 	}
 	if a.key == nil {
@@ -198,7 +198,7 @@ func warnOpenKey(root *os.Root, n *notices) {
 	const path = keyFolder + "/" + keyFile
 	info, err := root.Stat(path)
 	if err == nil && info.Mode().Perm()&0o007 != 0 && runtime.GOOS != "windows" {
-		n.log.Warn("the key of the CA is open to every user: chmod 600", "file", path)
+		n.log.Warn("the CA's key is readable by every user: chmod 600", "file", path)
 	}
 }
 

@@ -109,7 +109,7 @@ func (d *door) greet(c *conn) {
 	defer func() {
 		if p := recover(); p != nil {
 			_ = c.Close()
-			d.entry.log.Error("a connection's greeting panicked", "err", p, "stack", string(debug.Stack()))
+			d.entry.log.Error("a panic while accepting a connection", "err", p, "stack", string(debug.Stack()))
 		}
 	}()
 	stop := context.AfterFunc(d.entry.greeting, func() { _ = c.Close() })

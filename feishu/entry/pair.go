@@ -60,11 +60,11 @@ func (p *pair) certificate(string) (*tls.Certificate, error) {
 	if err != nil {
 		if p.trouble != err.Error() {
 			p.trouble = err.Error()
-			p.log.Warn("the changed certificate cannot be used, the last one stays", "err", err)
+			p.log.Warn("the changed certificate cannot be used; the previous one stays in use", "err", err)
 		}
 		return p.cert, nil
 	}
-	p.log.Info("certificate read again", "file", p.certFile)
+	p.log.Info("certificate reloaded", "file", p.certFile)
 	p.cert, p.trouble = cert, ""
 	return p.cert, nil
 }
@@ -101,7 +101,7 @@ func (p *pair) load() (*tls.Certificate, error) {
 		return nil, fmt.Errorf("%s and %s are no pair: %w", p.certFile, p.keyFile, err)
 	}
 	if now := time.Now(); now.After(cert.Leaf.NotAfter) {
-		p.log.Warn("the certificate has ended, and bots will refuse it", "file", p.certFile, "end", cert.Leaf.NotAfter)
+		p.log.Warn("the certificate has expired; bots will refuse it", "file", p.certFile, "end", cert.Leaf.NotAfter)
 	}
 	return &cert, nil
 }

@@ -174,7 +174,7 @@ func (g *Gateway) observeInTime(t *tapped) []byte {
 		return instead
 	case <-timer.C:
 		g.count(countedTapSlow)
-		g.log.Warn("recording a call takes long; the bot gets its answer meanwhile")
+		g.log.Warn("recording a call takes long; the bot gets its answer first")
 		return nil
 	}
 }

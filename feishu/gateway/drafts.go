@@ -71,7 +71,7 @@ func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *dr
 		return nil
 	})
 	if err != nil {
-		log.Error("drafts of the last run cannot be read", "err", err)
+		log.Error("drafts of the previous run cannot be read", "err", err)
 	}
 	slices.SortFunc(left, func(a, b *draft) int { return cmp.Compare(a.Created, b.Created) })
 	now := relay.MillisOf(time.Now())
@@ -280,7 +280,7 @@ func (s *drafts) save(d *draft) {
 	d.saved = err == nil
 	if err == nil {
 		if s.said {
-			s.log.Info("drafts are written to disk again")
+			s.log.Info("drafts can be written to disk again")
 		}
 		s.said = false
 		return

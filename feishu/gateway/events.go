@@ -63,7 +63,7 @@ func (g *Gateway) heard(ev feishu.Event, data []byte) (feishu.Verdict, []byte, f
 	defer cancel()
 	if err := g.opts.Host.Native(ctx, m, ev.Streaming); err != nil {
 		g.count(countedNativeRefused)
-		g.log.Warn("another bot's message cannot be stored; Feishu is to deliver it again", "chat", m.ChatID,
+		g.log.Warn("another bot's message cannot be stored; Feishu will deliver it again", "chat", m.ChatID,
 			"message_id", m.ID, "err", err)
 		return feishu.Refuse, nil, nil
 	}
@@ -114,7 +114,7 @@ func (g *Gateway) hear(m feishu.Message, event []byte) (v feishu.Verdict, instea
 		return feishu.Keep, nil, after
 	case p.Before != "":
 		if instead, err = feishu.WithBefore(event, p.Before); err != nil {
-			g.log.Debug("a person's message passes without what was to be put in front", "chat", m.ChatID,
+			g.log.Debug("a person's message passes without its context", "chat", m.ChatID,
 				"message_id", m.ID, "err", err)
 		}
 	}

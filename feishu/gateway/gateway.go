@@ -344,7 +344,7 @@ func (g *Gateway) Close() error {
 	g.closed = true
 	g.mu.Unlock()
 	if !wait.Group(&g.busy, closeWait) {
-		g.log.Warn("the gateway closes while calls are still being recorded")
+		g.log.Warn("the gateway stops while calls are still being recorded")
 	}
 	g.cancel()
 	g.close()
@@ -405,7 +405,7 @@ func (g *Gateway) bootstrapped(app, secret string) {
 	if g.own.app() == "" {
 		api := feishu.NewAPI(g.opts.Upstream.String(), app, secret, feishu.WithHTTPClient(g.client))
 		if err := api.Authenticate(g.ctx); err != nil {
-			g.log.Warn("Feishu gives no token for the app of a bootstrap call, and the app is not taken as the bot's",
+			g.log.Warn("Feishu issued no token for the app of a bootstrap call; the app is not used as the bot's",
 				"app", app, "err", err)
 			return
 		}

@@ -41,7 +41,7 @@ func loadHabits(root *os.Root, log *slog.Logger) *habits {
 		err = json.Unmarshal(data, &h.known)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("the bot's habits cannot be read and are learned again", "file", habitsFile, "err", err)
+		log.Warn("what was learned about the bot cannot be read; it is learned again", "file", habitsFile, "err", err)
 	}
 	return h
 }
@@ -76,6 +76,6 @@ func (h *habits) edits(card bool, sent, now time.Time) {
 		err = safefile.ReplaceFast(h.root, habitsFile, data)
 	}
 	if err != nil {
-		h.log.Warn("the bot's habits cannot be written", "file", habitsFile, "err", err)
+		h.log.Warn("what was learned about the bot cannot be stored", "file", habitsFile, "err", err)
 	}
 }

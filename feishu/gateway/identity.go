@@ -43,7 +43,7 @@ func newOwner(app string, book *feishu.Book, api *feishu.API, log *slog.Logger, 
 	if app != "" && book.Self().AppID != app {
 		book.LearnSelf(feishu.Self{AppID: app})
 		if known := book.Self().AppID; known != "" && known != app {
-			log.Warn("what was remembered belongs to another app", "app", app, "remembered", known)
+			log.Warn("stored data belongs to another app and is ignored", "app", app, "remembered", known)
 		}
 	}
 	return o
@@ -203,7 +203,7 @@ func (g *Gateway) proven(ctx context.Context, token string) (ours bool, err erro
 	defer cancel()
 	bot, err := api.BotInfo(ctx)
 	if err != nil || bot.OpenID != self.OpenID {
-		g.log.Debug("a token is not shown to be this app's", "err", err)
+		g.log.Debug("a token is not known to be this app's", "err", err)
 		if errors.Is(err, feishu.ErrNoToken) { // which is what an invalid one comes to
 			err = nil
 		}

@@ -85,11 +85,11 @@ func (g *Gateway) askRoster(ctx context.Context, chat relay.ChatID) {
 func (g *Gateway) askMentionable(ctx context.Context, chat relay.ChatID) (names *mention.Directory, told bool) {
 	people, err := g.peopleOf(ctx, chat, "open_id")
 	if err != nil {
-		g.log.Warn("the people of a chat are not known: plain names of them stay plain", "chat", chat, "err", err)
+		g.log.Warn("the members of a chat are not known: plain names stay plain", "chat", chat, "err", err)
 	}
 	bots, botsErr := g.botsOf(ctx, chat)
 	if botsErr != nil {
-		g.log.Debug("the bots of a chat are not known; those met before are taken", "chat", chat, "err", botsErr)
+		g.log.Debug("the bots of a chat are not known; those met before are used", "chat", chat, "err", botsErr)
 		bots = g.opts.Book.Bots()
 	}
 	_, refused := errors.AsType[*feishu.CodeError](err)
@@ -201,7 +201,7 @@ func (m mentioning) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	_ = resp.Body.Close()
 	m.g.count(countedMentionRefused)
-	m.g.log.Info("Feishu refuses a message with mentions; it is sent as the bot wrote it", "message_id", t.message)
+	m.g.log.Info("Feishu refused rewritten mentions; sending the message as the bot wrote it", "message_id", t.message)
 	return m.next.RoundTrip(r)
 }
 

@@ -126,7 +126,7 @@ func (g *Gateway) nameAll(d *draft, out *Sent) time.Duration {
 // is still without a name.
 func (g *Gateway) learnNames(ctx context.Context, chat relay.ChatID, ids []string) {
 	if _, err := g.botsOf(ctx, chat); err != nil {
-		g.log.Warn("the names of a chat's bots are not known: mentions by id reach nobody", "chat", chat, "err", err)
+		g.log.Warn("the names of a chat's bots are not known: mentions by id match no bot", "chat", chat, "err", err)
 	}
 	for idType, prefix := range map[string]string{"open_id": "ou_", "union_id": "on_", "user_id": ""} {
 		wanted := func(id string) bool {

@@ -65,7 +65,7 @@ func (p peering) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var resp *http.Response
 	if t.crowded || t.op.says() && !p.g.reserve(t) {
-		p.g.log.Error("too many calls are being recorded; the bot is to send one to an agent again")
+		p.g.log.Error("too many calls are being recorded; the bot has to repeat a call for an agent")
 		resp = peerchat.TooMany(r)
 	} else {
 		p.g.count(countedPeerAnswered)

@@ -59,7 +59,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	if resp.StatusCode == http.StatusOK {
 		ours, err := s.replace(r, resp.Header.Get("Content-Encoding"), answer, credentialsOf(body))
 		if _, refused := errors.AsType[*feishu.CodeError](err); err != nil && !refused {
-			s.log.Warn("an answer to a bootstrap call cannot be read: the bot connects to feishu itself", "err", err)
+			s.log.Warn("the answer to a bootstrap call cannot be read: the bot connects to feishu directly", "err", err)
 			s.Counter(countedBootstrapFailed)
 		} else if err == nil {
 			answer = ours

@@ -107,7 +107,7 @@ func (l *link) run() {
 	l.readers.Go(l.fromFeishu)
 	l.readers.Go(l.fromBot)
 	l.s.Counter(countedConnected)
-	l.s.log.Info("a bot's long connection is up", "app", l.app)
+	l.s.log.Info("a bot's long connection is open", "app", l.app)
 
 	<-l.ended.Done()
 	why, _ := errors.AsType[ending](context.Cause(l.ended))

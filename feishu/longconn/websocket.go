@@ -84,7 +84,7 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Resp
 		fail(w, http.StatusBadGateway, "Feishu's long connection cannot be reached")
 		return
 	}
-	s.log.Warn("feishu refuses a long connection", "status", resp.StatusCode,
+	s.log.Warn("feishu refused a long connection", "status", resp.StatusCode,
 		"handshake_status", resp.Header.Get("Handshake-Status"), "handshake_autherrcode", resp.Header.Get("Handshake-Autherrcode"))
 	for key, values := range resp.Header {
 		if strings.HasPrefix(key, "Handshake-") || key == "Content-Type" || strings.HasPrefix(key, "X-") {

@@ -187,7 +187,7 @@ func readKey(root *os.Root, log *slog.Logger) ([]byte, error) {
 		if err == nil && len(known) == keyBytes {
 			return known, nil
 		}
-		log.Warn("the key of the chats with agents cannot be read; a new one is made, and the chats get new ids",
+		log.Warn("the key of the chats with agents cannot be read; a new key gives the chats new ids",
 			"folder", root.Name(), "file", keyFile)
 	}
 	return key, safefile.Replace(root, keyFile, []byte(hex.EncodeToString(key)+"\n"))

@@ -401,7 +401,7 @@ func (d *Deliveries) Expired(sent time.Time) bool {
 func (d *Deliveries) run(ctx context.Context, e *entry) (Result, error) {
 	defer func() {
 		if v := recover(); v != nil { // in a hook: the chat goes on without it
-			d.log.Error("the end of a delivery panicked", "msg_id", e.m.Key, "stack", string(debug.Stack()))
+			d.log.Error("a panic at the end of a delivery", "msg_id", e.m.Key, "stack", string(debug.Stack()))
 			d.unkeep(e)
 			d.forget(e)
 			panic(v)

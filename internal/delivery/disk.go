@@ -76,7 +76,7 @@ func (d *Deliveries) keep(e *entry, state State) bool {
 		err = safefile.ReplaceFast(d.opts.Root, safefile.Name(e.m.Key)+suffix, data)
 	}
 	if err != nil {
-		d.log.Warn("a message in progress cannot be put on disk; a restart may write it again", "msg_id", e.m.Key, "err", err)
+		d.log.Warn("a message in progress cannot be stored; a restart may repeat it", "msg_id", e.m.Key, "err", err)
 		return false
 	}
 	if !e.kept && !ended && e.hooks.Kept != nil {
@@ -95,7 +95,7 @@ func (d *Deliveries) unkeep(e *entry) {
 
 func (d *Deliveries) remove(key string) {
 	if err := d.opts.Root.Remove(safefile.Name(key) + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.log.Warn("an ended message stays on disk; a restart may write it again", "msg_id", key, "err", err)
+		d.log.Warn("a settled message cannot be removed from disk; a restart may repeat it", "msg_id", key, "err", err)
 	}
 }
 
@@ -114,7 +114,7 @@ func (d *Deliveries) load() error {
 			continue
 		}
 		if err := d.read(name); err != nil {
-			d.log.Warn("a file among the messages in progress is passed over", "file", name, "err", err)
+			d.log.Warn("skipped an unreadable file among the messages in progress", "file", name, "err", err)
 		}
 	}
 	slices.SortFunc(d.left, func(a, b *entry) int { return a.begun.Compare(b.begun) })

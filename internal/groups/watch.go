@@ -117,10 +117,10 @@ func (w *Watcher) reload(force bool) {
 	changed := w.look(force)
 	switch {
 	case w.err != nil && (changed || before == nil || before.Error() != w.err.Error()):
-		w.log.Error("groups file not taken over, the last good one stays in force", "err", w.err)
+		w.log.Error("the groups file is invalid; the previous one stays in use", "err", w.err)
 	case w.err == nil && (changed || before != nil):
 		f := w.Current()
-		w.log.Info("groups file taken over", "path", w.path, "agents", len(f.Agents), "groups", len(f.Groups))
+		w.log.Info("groups file loaded", "path", w.path, "agents", len(f.Agents), "groups", len(f.Groups))
 	}
 }
 
@@ -155,7 +155,7 @@ func (w *Watcher) look(force bool) (changed bool) {
 	w.err = nil
 	w.current.Store(f)
 	if keys := f.Unread(); len(keys) > 0 {
-		w.log.Warn("groups file has keys that are not read", "path", w.path, "keys", strings.Join(keys, "; "))
+		w.log.Warn("the groups file has unknown keys", "path", w.path, "keys", strings.Join(keys, "; "))
 	}
 	return true
 }

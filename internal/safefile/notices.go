@@ -54,7 +54,7 @@ func (n *Notices) Arm() (anew bool) {
 	}
 	if !n.failed {
 		n.failed = true
-		n.Log.Warn("no notices of change; the folder is looked at by the clock alone", "dir", n.Dir, "err", err)
+		n.Log.Warn("no change notifications; the folder is only polled", "dir", n.Dir, "err", err)
 	}
 	return false
 }

@@ -321,7 +321,7 @@ func (a *Agent) keep(ctx context.Context, name string, part func(context.Context
 		if time.Since(began) > retryMax {
 			again.Reset()
 		}
-		a.log.Warn("a part of the mailbox is started again", "part", name, "err", err)
+		a.log.Warn("a part of the mailbox was restarted", "part", name, "err", err)
 		a.opts.Failed(name, err)
 		if again.Sleep(ctx) != nil {
 			return

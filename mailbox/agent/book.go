@@ -80,7 +80,7 @@ func (a *Agent) remember(book Seen, message string, keys ...string) {
 			continue
 		}
 		if err := book.Add(key); err != nil {
-			a.log.Error("what was done is not remembered; after a restart it may be done again",
+			a.log.Error("handled ids cannot be stored; after a restart messages may be handled again",
 				"message_id", message, "err", err)
 		}
 	}

@@ -306,7 +306,7 @@ func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) {
 	a.remember(a.opts.Seen, e.ID, stepKey(e), asked, l.key, givenKey(l.name)) // the name last: a repeat keeps its own
 	if !e.Type.AboutTask() {
 		if err := a.answer(ctx, a.receipt(e)); err != nil {
-			a.log.Warn("a delivery is not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
+			a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
 		}
 	}
 	a.handed.Add(l.name, origin{e.Hops, e.Trace, e.ID})
@@ -333,7 +333,7 @@ func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error
 // clearSoon is clear for what Seen knows: where it fails, nothing is done twice.
 func (a *Agent) clearSoon(ctx context.Context, l *letter) {
 	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
-		a.log.Warn("mail that was dealt with stays in the inbox for now", "message_id", l.id, "err", err)
+		a.log.Warn("processed mail cannot be removed from the inbox yet", "message_id", l.id, "err", err)
 	}
 }
 

@@ -24,7 +24,7 @@ func (a *Agent) take(ctx context.Context, item mailbox.Item) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		a.log.Warn("mail waits to be taken in", "err", err)
+		a.log.Warn("mail waits to be processed", "err", err)
 		a.opts.Failed("inbox", err)
 		if again.Sleep(ctx) != nil {
 			return
@@ -36,7 +36,7 @@ func (a *Agent) take(ctx context.Context, item mailbox.Item) {
 func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 	defer func() {
 		if v := recover(); v != nil { // read again after a restart, it would end every process again
-			a.log.Error("a message made the mailbox panic and is set aside", "panic", fmt.Sprint(v),
+			a.log.Error("a message made the mailbox panic and is quarantined", "panic", fmt.Sprint(v),
 				"stack", string(debug.Stack()))
 			err = a.settle(ctx, item.Key, mailbox.Malformed)
 		}

@@ -144,7 +144,7 @@ func (a *Agent) toGoals(ctx context.Context, c mailbox.Card, m PeerMessage) (del
 			} else if errors.Is(err, mailbox.ErrFull) {
 				says = mailbox.ErrFull.Error()
 			} else {
-				a.log.Warn("a message is not sent", "to", c.AgentID, "err", err)
+				a.log.Warn("a message was not sent", "to", c.AgentID, "err", err)
 				a.opts.Failed("sending", err)
 			}
 			reasons = append(reasons, fmt.Sprintf("goal `%s` of agent_id `%s`: %s", goal, c.AgentID, says))

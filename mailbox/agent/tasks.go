@@ -350,7 +350,7 @@ func (a *Agent) died(d DeadLetter) {
 		a.giveUp(ctx, d)
 	case (d.Expired || d.Code == mailbox.BadSignature || !e.Metadata.RequiresAck) && !e.Type.Control():
 		if err := a.send(ctx, expiryNotice(d)); err != nil {
-			a.log.Error("the bot gets no notice of a message that was not taken; it is among the dead letters",
+			a.log.Error("the bot is not told of an undelivered message; it is among the dead letters",
 				"message_id", d.ID, "err", err)
 		}
 	}
@@ -386,7 +386,7 @@ func (a *Agent) giveUp(ctx context.Context, d DeadLetter) {
 	}
 	r, err := a.ledger.GiveUp(r.Peer, r.ID, fmt.Sprintf("%s: %s", d.Code, d.Reason), time.Now())
 	if err != nil {
-		a.log.Error("a task that came to nothing is not noted", "task_id", r.ID, "err", err)
+		a.log.Error("a failed task cannot be stored", "task_id", r.ID, "err", err)
 		return
 	}
 	if r.Overdue { // else it has gone on in between
@@ -409,7 +409,7 @@ func (a *Agent) notify(ctx context.Context, r TaskRecord) {
 	e.Metadata = mailbox.Metadata{CorrelationID: r.MessageID, TTL: new(0),
 		Extra: map[string]json.RawMessage{metaNotice: json.RawMessage("true")}}
 	if err := a.send(ctx, e); err != nil {
-		a.log.Error("the bot gets notice only after a restart that a task came to nothing", "task_id", r.ID, "err", err)
+		a.log.Error("the bot is told only after a restart that a task failed", "task_id", r.ID, "err", err)
 	}
 }
 
@@ -469,7 +469,7 @@ func (a *Agent) watchDeadlines(ctx context.Context) error {
 			e := a.step(r, mailbox.Failed, r.Reason, nil)
 			e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: json.RawMessage("true")}
 			if err := a.send(ctx, e); err != nil {
-				a.log.Warn("the giver of a task is not sent that its deadline passed; it sees that by its own clock",
+				a.log.Warn("the notice of a passed deadline was not sent; the other agent has its own clock",
 					"task_id", r.ID, "err", err)
 			}
 		}

@@ -105,7 +105,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("mailbox: %w", err)
 	}
 	if name := safefile.NetworkFS(dir); name != "" {
-		s.log.Warn("the mailbox is on a network file system: mail is safe, but locks and notices of change may not work",
+		s.log.Warn("the mailbox is on a network file system: locks and change notifications may not work",
 			"dir", dir, "file_system", name)
 	}
 	return s, nil

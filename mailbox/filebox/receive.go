@@ -235,7 +235,7 @@ func (r *receiver) setAside(f *file, name string, why error) {
 		r.warn(f, name, "what is not a message could not be set aside", err)
 		return
 	}
-	r.store.log.Warn("set aside what is not a message", "agent", r.agent, "file", name, "folder", malformed,
+	r.store.log.Warn("quarantined a line that is not a message", "agent", r.agent, "file", name, "folder", malformed,
 		"reason", why.Error())
 }
 

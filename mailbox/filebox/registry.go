@@ -213,7 +213,7 @@ func same(a, b fs.FileInfo) bool {
 // and removes the oldest of these.
 func (s *Store) keepBroken(root *os.Root, name string, data []byte) error {
 	if info, err := root.Lstat(name); err == nil && info.Size() <= maxRegistry && len(bytes.TrimSpace(data)) == 0 {
-		s.log.Warn("the registry is empty; it is built again from the cards that are known")
+		s.log.Warn("the registry is empty; it is rebuilt from the known cards")
 		return nil
 	}
 	kept, ms := "", time.Now().UnixMilli()
@@ -224,7 +224,7 @@ func (s *Store) keepBroken(root *os.Root, name string, data []byte) error {
 	if err := root.Rename(name, kept); err != nil {
 		return fmt.Errorf("keep the broken registry: %w", err)
 	}
-	s.log.Warn("the registry is broken; it is kept, and built again from the cards that are known", "kept", kept)
+	s.log.Warn("the registry is invalid; it was renamed and is rebuilt from the known cards", "kept", kept)
 	list, _ := safefile.Names(root) // else they are removed the next time
 	list = slices.DeleteFunc(list, func(name string) bool { return !strings.HasPrefix(name, brokenPrefix) })
 	slices.Sort(list) // the times have the same number of digits

@@ -151,7 +151,7 @@ func (r *reader) look(ctx context.Context) error {
 	}
 	now := sight(seen)
 	if now.replaces(r.before, r.cursor) {
-		r.store.log.Warn("the inbox on redis is not the one that was read before; reading it from its beginning")
+		r.store.log.Warn("the inbox on redis was replaced; reading it from its beginning")
 		r.cursor = redislink.EntryID{}
 	}
 	r.before, r.looked = now, time.Now()

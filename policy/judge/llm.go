@@ -145,7 +145,7 @@ func (l *LLM) call(ctx context.Context, prompt string) (allow bool, err error) {
 		if answered {
 			l.log.Info("judge answers again")
 		} else {
-			l.log.Warn("judge is not asked for a while", "err", err)
+			l.log.Warn("the judge fails repeatedly and is not called for a while", "err", err)
 		}
 	}
 	if err != nil {

@@ -66,7 +66,7 @@ func (q *Queue) Claim(ctx context.Context, key, owner string, life time.Duration
 	last, now := q.pruned.Load(), time.Now().UnixNano()
 	if (now < last || now-last >= int64(pruneEvery)) && q.pruned.CompareAndSwap(last, now) {
 		if err := c.prune(); err != nil {
-			q.log.Warn("expired claims are not removed", "err", err)
+			q.log.Warn("expired claims cannot be removed", "err", err)
 		}
 	}
 	return holder, nil

@@ -52,7 +52,7 @@ func (r *reader) late(ctx context.Context) error {
 				}
 				if !l.said {
 					l.said = true
-					r.q.log.Warn("a program still writes to a file that was rotated away; it should open the queue file for each line")
+					r.q.log.Warn("a program writes to a rotated file; it should open the queue file for each line")
 				}
 				r.q.stats.late.Add(1)
 				return r.hand(ctx, text, r.here(), noPlace)
@@ -87,7 +87,7 @@ func (r *reader) here() place {
 func (r *reader) forget(l leftFile) {
 	if rest, err := l.src.rest(l.tail); err == nil && len(rest) > 0 {
 		r.q.stats.skipped.Add(1)
-		r.q.log.Warn("a torn line at the end of a left file is passed over", "offset", l.tail.Offset(), "bytes", len(rest))
+		r.q.log.Warn("skipped a torn line at the end of a rotated file", "offset", l.tail.Offset(), "bytes", len(rest))
 	}
 	l.src.close()
 }

@@ -209,7 +209,7 @@ func (r *reader) begin() error {
 		return err
 	}
 	if fsName := safefile.NetworkFS(r.q.opt.Dir); fsName != "" {
-		r.q.log.Warn("the queue lies on a network file system, where locks and change notices between hosts cannot be relied on; use Redis there",
+		r.q.log.Warn("the queue is on a network file system with unreliable locks; use Redis there",
 			"fs", fsName)
 	}
 	src, err := locate(root, queue, c, fileID{})
@@ -218,7 +218,7 @@ func (r *reader) begin() error {
 	}
 	if src == nil {
 		if c.Offset > 0 {
-			r.q.log.Warn("the stored position is in no file any more; reading goes on with the next file", "offset", c.Offset)
+			r.q.log.Warn("the stored position's file is gone; reading continues with the next file", "offset", c.Offset)
 		}
 		src, c.Offset, c.Sum = &source{after: c.After}, 0, noSum
 	}
@@ -289,7 +289,7 @@ func (r *reader) advance(ctx context.Context) (more bool, err error) {
 				err = safefile.Unlock(cur.file)
 			}
 			if err != nil {
-				r.q.log.Debug("no lock on a file that is left", "err", err)
+				r.q.log.Debug("no lock on a rotated file", "err", err)
 			}
 			r.final = true
 			return true, nil // to what it wrote
@@ -325,14 +325,14 @@ func (r *reader) replaced() {
 		var src *source
 		src, err = locate(root, r.q.opt.Queue, checkpoint{Offset: offset, Sum: want, After: r.src.after}, r.src.id)
 		if src != nil {
-			r.q.log.Info("the queue file was copied and cut; reading goes on in the copy", "offset", offset)
+			r.q.log.Info("the queue file was copied and truncated; reading continues in the copy", "offset", offset)
 			was := r.src
 			was.close()
 			r.enter(src, offset, want, was.id)
 			return
 		}
 	}
-	r.q.log.Warn("the queue file was cut; what stood behind the place is gone", "offset", offset, "err", err)
+	r.q.log.Warn("the queue file was truncated; lines after that point are lost", "offset", offset, "err", err)
 	if r.sub != nil {
 		r.sub.cut(r.src.id)
 	}
@@ -364,7 +364,7 @@ func (r *reader) hand(ctx context.Context, text []byte, at place, start int64) e
 func (r *reader) usable(l jsonl.Line) []byte {
 	if l.Text == nil {
 		r.q.stats.skipped.Add(1)
-		r.q.log.Warn("a line is too long and passed over", "offset", l.Start, "limit", relay.MaxLine)
+		r.q.log.Warn("skipped a line that is too long", "offset", l.Start, "limit", relay.MaxLine)
 		return nil
 	}
 	if blank(l.Text) {
@@ -401,10 +401,10 @@ func (r *reader) show() {
 // report tells Status how the last step went, and the log once.
 func (r *reader) report(err error) {
 	if err != nil && !r.failed {
-		r.q.log.Warn("the queue cannot be read; waiting", "err", err)
+		r.q.log.Warn("the queue cannot be read; trying again", "err", err)
 	}
 	if err == nil && r.failed {
-		r.q.log.Info("the queue is read again")
+		r.q.log.Info("the queue can be read again")
 	}
 	r.failed = err != nil
 	if r.sub == nil {

@@ -101,7 +101,7 @@ func (q *Queue) clean(root *os.Root, numbers []uint64) error {
 			return false // the later ones are needed as well
 		}
 		if unread {
-			q.log.Error("segment is removed though a reader has not passed it", "file", name, "bytes", info.Size())
+			q.log.Error("a segment was removed before a reader had read it", "file", name, "bytes", info.Size())
 		}
 		return true
 	})

@@ -44,7 +44,7 @@ func (s *subscription) load(root *os.Root) (checkpoint, error) {
 		}
 		s.border.Store(b)
 	case errors.Is(err, errBroken):
-		s.q.log.Warn("the stored position is broken; the queue is read from its beginning", "err", err)
+		s.q.log.Warn("the stored position is invalid; the queue is read from its beginning", "err", err)
 		c = checkpoint{}
 	case err != nil:
 		return c, err
@@ -118,7 +118,7 @@ func (s *subscription) save() error {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	if err != nil && s.q.view.saveErr == nil {
-		s.q.log.Warn("the position is not stored; after a restart lines are read again", "err", err)
+		s.q.log.Warn("the position cannot be stored; after a restart lines are read again", "err", err)
 	}
 	s.q.view.saveErr = err
 	return err

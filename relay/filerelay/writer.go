@@ -100,7 +100,7 @@ func (q *Queue) append(ctx context.Context, data []byte) error {
 				return err
 			}
 			if err := q.rotate(at + int64(len(data))); err != nil {
-				q.log.Error("queue file is not rotated", "err", err)
+				q.log.Error("the queue file cannot be rotated", "err", err)
 			}
 			return nil
 		})

@@ -95,7 +95,7 @@ func (r *reader) listen(ctx context.Context, channel *redis.PubSub, heard *atomi
 			dropped = r.sub.foreign.push(line)
 		}
 		if dropped > 0 && r.q.stats.foreignDropped.Add(int64(dropped)) == int64(dropped) {
-			r.q.log.Error("messages of foreign programs come faster than they are handled, or are too long; some are dropped (logged once, counted on)")
+			r.q.log.Error("messages of other programs are too many or too long; some are dropped (logged once)")
 		}
 	}
 }

@@ -108,7 +108,7 @@ func (r *reader) down(err error) {
 	r.note(false, err.Error())
 	if r.outage != err.Error() {
 		r.outage = err.Error()
-		r.q.log.Error("redis queue is not read; trying again", "err", err)
+		r.q.log.Error("the redis queue cannot be read; trying again", "err", err)
 	}
 }
 
@@ -116,7 +116,7 @@ func (r *reader) up() {
 	r.note(true, "")
 	if r.outage != "" {
 		r.outage = ""
-		r.q.log.Info("redis queue is read again")
+		r.q.log.Info("the redis queue can be read again")
 	}
 }
 

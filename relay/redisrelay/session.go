@@ -211,7 +211,7 @@ func (r *reader) look(ctx context.Context, client redis.UniversalClient) error {
 	r.seen = s
 	if replaced {
 		r.q.stats.restarts.Add(1)
-		r.q.log.Warn("the stream is not the one that was read before; reading it from its beginning")
+		r.q.log.Warn("the stream was replaced; reading it from its beginning")
 		r.at = place{}
 		if r.sub != nil {
 			r.sub.history.Store(&redislink.EntryID{})

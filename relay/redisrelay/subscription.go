@@ -146,7 +146,7 @@ func (s *subscription) waitingSince(now time.Time) (since time.Time, earlier boo
 	}
 	text := strconv.AppendInt(nil, now.UnixMilli(), 10)
 	if err := safefile.ReplaceFast(s.root, s.file+waitingFile, text); err != nil {
-		s.q.log.Warn("a restart before redis is there takes what is sent until then for history", "err", err)
+		s.q.log.Warn("until redis is reachable, a restart makes earlier messages history", "err", err)
 	}
 	return now, false
 }
@@ -186,7 +186,7 @@ func (s *subscription) store() error {
 		err = safefile.ReplaceFast(s.root, s.file, data)
 	}
 	if err != nil && !s.broken {
-		s.q.log.Error("the position is not stored; a restart repeats messages", "file", s.file, "err", err)
+		s.q.log.Error("the position cannot be stored; a restart repeats messages", "file", s.file, "err", err)
 	}
 	if s.broken = err != nil; !s.broken {
 		s.saved = &c
