@@ -26,7 +26,7 @@ const (
 // token of the bot's was seen that is still good.
 var ErrNoToken = errors.New("no tenant access token is known")
 
-// Codes of a chat that the bot is not in, or that is none (docs/feishu.md 6.2, and the
+// Codes of a chat that the bot is not in, or that does not exist (docs/feishu.md 6.2, and the
 // error list of GET im/v1/chats/{id}).
 var notInChat = []int{
 	CodeNotInChat, 232011, // the bot is not in it

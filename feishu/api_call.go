@@ -36,7 +36,7 @@ func get[T any](ctx context.Context, a *API, path string, query url.Values) (dat
 }
 
 // call calls path and returns the answer, which Feishu has accepted. With a
-// token that turns out bad it tries once more with another.
+// token that turns out bad it tries again with another.
 func (a *API) call(ctx context.Context, method, path string, query url.Values, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -79,7 +79,7 @@ func (a *API) withToken(call func() (token string, err error)) error {
 func (a *API) do(ctx context.Context, method, target, token string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("the base URL is none")
+		return nil, errors.New("the base URL is not a URL")
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
 	if token != "" {

@@ -59,7 +59,7 @@ func (a *API) open(ctx context.Context, target string) (_ relay.FileContent, tok
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return relay.FileContent{}, token, errors.New("the base URL is none")
+		return relay.FileContent{}, token, errors.New("the base URL is not a URL")
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Accept-Encoding", "identity") // so that the size is known

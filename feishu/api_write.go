@@ -17,7 +17,7 @@ const codeReactionBusy = 231015
 type Outgoing struct {
 	Chat     relay.ChatID
 	ReplyTo  relay.MessageID // the message that is answered; "" for none
-	InThread bool            // answer in its topic, and open one where there is none
+	InThread bool            // answer in its topic, and open one if there is none
 	Type     string          // "text", "post", …
 	Content  string          // JSON, as docs/feishu.md 5.1 has it
 	UUID     string          // within an hour calls with the same one, of at most 50 characters, send one message; may be ""

@@ -153,7 +153,7 @@ func (s spot) list() []any {
 	return list
 }
 
-// Settings is PATCH settings, with {"config":{…}} or only what stands in it
+// Settings is PATCH settings, with {"config":{…}} or only what is in it
 // (docs/feishu.md 5.2).
 func (c *Card) Settings(data []byte) error {
 	settings, err := object(data, maxContent)

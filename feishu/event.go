@@ -26,13 +26,13 @@ type Event struct {
 	Reaction                *Reaction    // of im.message.reaction.created_v1 and deleted_v1
 }
 
-// Recall is what an event tells of a message that was recalled; Event.ChatID is where.
+// Recall is the event of a recalled message; Event.ChatID is where.
 type Recall struct {
 	ID relay.MessageID
 	At relay.Millis
 }
 
-// Reaction is what an event tells of a reaction that was set or taken back.
+// Reaction is the event of a reaction that was set or removed.
 type Reaction struct {
 	ID    relay.MessageID // of the message
 	Emoji string          // such as "OK"

@@ -29,7 +29,7 @@ func Keys(msgType, content string) []string {
 
 // Files returns the images and files in a content, in order and each once: image_key,
 // file_key with the file_name beside it, a card's img_key and the images in markdown. A
-// sticker cannot be fetched, and is none (docs/feishu.md 5.4).
+// sticker cannot be fetched, so it is not a file (docs/feishu.md 5.4).
 func Files(msgType, content string) []relay.File {
 	if msgType == "text" || msgType == "sticker" || len(content) > maxContent || tooDeep([]byte(content)) {
 		return nil

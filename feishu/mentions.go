@@ -74,7 +74,7 @@ type mentionWriter struct {
 	err   error
 }
 
-// edit is what stands in the place of a value.
+// edit is what is in the place of a value.
 type edit struct {
 	span
 	with []byte

@@ -129,7 +129,7 @@ func (w *wireIDs) set(id, idType string) {
 
 func (w *wireIDs) open() relay.OpenID { return relay.OpenID(w.OpenID) }
 
-// lenientMillis is a time that does not cost the message where it is none.
+// lenientMillis is a time; an invalid one is ignored and does not invalidate the message.
 type lenientMillis relay.Millis
 
 func (ms *lenientMillis) UnmarshalJSON(data []byte) error {

@@ -37,7 +37,7 @@ var (
 // was not acknowledged when the connection ended comes again on the next one,
 // never on the same. For all others, written and flushed counts as delivered.
 //
-// A message stands in the history and the journal before it is written: were it
+// A message is in the history and the journal before it is written: were it
 // the other way round, a crash between the two would leave a bot that names a
 // message we know nothing of, and it would be given all that is kept again. Until
 // the write has succeeded it is in doubt, which the next reader resolves: it
@@ -64,7 +64,7 @@ type sent struct {
 	ID   relay.MessageID `json:"id"`
 	At   relay.Millis    `json:"at"`
 	Data json.RawMessage `json:"data,omitempty"` // empty: the journal takes the message back
-	Gone bool            `json:"gone,omitempty"` // its text was recalled: Data is none
+	Gone bool            `json:"gone,omitempty"` // its text was recalled: Data is empty
 	// Shows are the messages whose texts stand before its own.
 	Shows []string `json:"shows,omitempty"`
 
@@ -95,7 +95,7 @@ type StreamOptions struct {
 	Root    *os.Root              // folder of the journal
 	Name    string                // its name
 	MaxAge  time.Duration         // RELAY_MAX_AGE: older messages are not replayed
-	Receipt func(relay.MessageID) // told of acknowledgements; nil: nobody
+	Receipt func(relay.MessageID) // told about acknowledgements; nil: nobody
 	Logger  *slog.Logger
 }
 
@@ -411,7 +411,7 @@ func (s *Stream) give(ctx context.Context, r *reader, m *sent, write func(*sent)
 		return context.Cause(ctx)
 	}
 	if _, ok := r.has[m.ID]; ok {
-		delete(r.has, m.ID) // offered once more, the bot has asked for it
+		delete(r.has, m.ID) // offered again: the bot has asked for it
 		return nil
 	}
 	if err := s.begin(r, m); err != nil {

@@ -106,7 +106,7 @@ func (a *api) transcript(r *http.Request) (any, error) {
 		err = errCursor
 	case errors.Is(err, transcript.ErrCursorGone):
 		err = relay.Errorf(web.CodeGone,
-			"before: the record does not reach back to there any more, or was edited; begin anew without before")
+			"before: the transcript no longer has this position, or was edited; start again without before")
 	}
 	if err != nil {
 		return nil, err

@@ -148,7 +148,7 @@ func about(field string, status int, err error) error {
 	return err
 }
 
-// refusal is what the caller is told of err; the log gets the rest.
+// refusal is what the caller is told about err; the log gets the rest.
 func (a *API) refusal(r *http.Request, err error) *relay.Error {
 	if own, ok := errors.AsType[*relay.Error](err); ok {
 		return own

@@ -111,7 +111,7 @@ func (s *mailboxSocket) serve(turn context.Context, frames <-chan []byte) (webso
 	return s.talk(turn, line, frames)
 }
 
-// talk is the life of a connection that has registered.
+// talk serves a connection that has registered.
 func (s *mailboxSocket) talk(turn context.Context, line agent.Line, frames <-chan []byte) (
 	code websocket.StatusCode, reason string) {
 	turn, dead := context.WithCancelCause(turn)

@@ -14,7 +14,7 @@ import (
 // Decode reads an envelope of any of the three makes: field names in snake_case
 // and camelCase, the forms of content and of times that they write, and what
 // they leave out (docs/protocol.md 6.3). Times come out in UTC, cut to milliseconds; empty
-// lists as nil. A file mailbox's message lives for ever: it knows hops and no
+// lists as nil. A file mailbox's message does not expire: it knows hops and no
 // life in seconds, and its mail waits. What it accepts, the schema of envelopes accepts
 // as [Encode] writes it, and the other way round.
 //

@@ -107,7 +107,7 @@ type Callback struct {
 // Metadata is the rest. Fields of other programs are kept in Extra.
 type Metadata struct {
 	CorrelationID string
-	TTL           *int // life in seconds; 0: for ever; nil: until a task's deadline, else DefaultTTL
+	TTL           *int // life in seconds; 0: no limit; nil: until a task's deadline, else DefaultTTL
 	RequiresAck   bool
 	RetryCount    int
 	MaxRetries    *int // nil: MAX_RETRIES of the sender
@@ -235,5 +235,5 @@ func (t Type) TaskStep() bool { return t.Result() && t != TypeAnswer }
 // acknowledged when the receiver's mailbox has noted it, any other when the bot has it.
 func (t Type) AboutTask() bool { return t.GivesTask() || t.TaskStep() }
 
-// talks reports whether an envelope of t is nothing without content.
+// talks reports whether an envelope of t must have content.
 func (t Type) talks() bool { return slices.Contains(talking, t) }

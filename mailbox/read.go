@@ -166,7 +166,7 @@ func (f *fields) sub(names ...string) *fields {
 	return &fields{in: in, path: path + ".", err: f.err}
 }
 
-// sane refuses what is not looked into at all.
+// sane refuses data that is not parsed at all.
 func sane(raw []byte, limit int) error {
 	switch {
 	case len(raw) > limit:

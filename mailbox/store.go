@@ -7,7 +7,7 @@ import (
 
 // Item is a piece of mail as it is in an inbox.
 type Item struct {
-	Key string // the store's name for it; a foreign program's may be any
+	Key string // the store's name for it; another program's may be any
 	Raw []byte // the envelope, as it was written
 }
 
@@ -28,7 +28,7 @@ type Outcome int
 // The outcomes.
 const (
 	Taken     Outcome = iota // dealt with: kept as processed
-	Malformed                // no envelope: set aside as it is, for a person to look at
+	Malformed                // no envelope: quarantined as it is, for a person to look at
 )
 
 // Errors of a store.
@@ -74,7 +74,7 @@ type Store interface {
 	// Settle takes mail out of the inbox. Settling what is gone is no error.
 	Settle(ctx context.Context, agent AgentID, key string, how Outcome) error
 
-	// Cards returns all agents' cards, foreign programs' too, in order of
+	// Cards returns all agents' cards, other programs' too, in order of
 	// agent_id, with the status as it was written: who judges heartbeats is the
 	// caller. An entry that cannot be read is left out and left alone.
 	Cards(ctx context.Context) ([]Card, error)

@@ -156,7 +156,7 @@ func render(t *template.Template, value any) []mcp.Content {
 	return says(b.String())
 }
 
-// explain is what the caller is told of err. What is no refusal is a fault of
+// explain is what the caller is told about err. What is no refusal is a fault of
 // this side: it is logged, and the caller is told no more than that.
 func (s *service) explain(ctx context.Context, tool string, err error) error {
 	if e, ok := errors.AsType[*mailbox.Error](err); ok {

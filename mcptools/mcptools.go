@@ -193,14 +193,14 @@ func define[In, Out any](call func(*service, context.Context, In) (Out, error),
 	}}
 }
 
-// readOnly is what a host is told of a tool that changes nothing. open: it shows
+// readOnly is what a host is told about a tool that changes nothing. open: it shows
 // what people and other agents wrote.
 func readOnly(open bool) *mcp.ToolAnnotations {
 	return &mcp.ToolAnnotations{ReadOnlyHint: true, DestructiveHint: new(false), IdempotentHint: true,
 		OpenWorldHint: &open}
 }
 
-// acts is what a host is told of a tool that reaches other agents, which needs a mailbox.
+// acts is what a host is told about a tool that reaches other agents, which needs a mailbox.
 // None takes anything back, and each call counts.
 func acts() *mcp.ToolAnnotations {
 	return &mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(true)}

@@ -12,7 +12,7 @@
 //
 // # Writing
 //
-// Outcomes go the way of messages: through an [outbox.Box] on disk to a queue
+// Outcomes take the path of messages: through an [outbox.Box] on disk to a queue
 // that all sidecars read. [Log.Note] only remembers; what is known of a message
 // when it is settled is one line, which [Log.Settle] writes to the box before
 // the message counts as handled. So a process that is killed loses no outcome of

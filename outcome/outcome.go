@@ -90,7 +90,7 @@ func same(a, b Outcome) bool {
 }
 
 // bounded is o with every value within its bounds: long texts are cut, a time
-// in the future is now. An error says why o is none at all.
+// in the future is now. An error says why o is invalid.
 func bounded(o Outcome, now time.Time) (Outcome, error) {
 	for _, f := range []struct {
 		name, value string

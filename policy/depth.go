@@ -142,7 +142,7 @@ func (h *history) opened(topicGroup bool) []*Entry {
 	return h.openings
 }
 
-// talk is what bots said since a person last spoke, up to m. What stands in the
+// talk is what bots said since a person last spoke, up to m. What is in the
 // history with a later time than m is not looked at.
 type talk struct {
 	h     *history
@@ -218,7 +218,7 @@ func (t *talk) rootID(in []*Entry, last *Entry) string {
 	return ""
 }
 
-// chatBefore returns what stands in the chat before a message that opened a
+// chatBefore returns what is in the chat before a message that opened a
 // topic: the entries outside of topics, or, in a topic group, the messages that
 // opened topics.
 func (t *talk) chatBefore(opening *Entry) []*Entry {

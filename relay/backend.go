@@ -58,7 +58,7 @@ type Subscriber interface {
 	// time, until ctx is done, and then returns nil after it stored its
 	// position, the oldest unsettled line. It reads at most MaxUnsettled lines
 	// (or MaxUnsettledBytes) beyond it. Faults of the backend are waited out and shown in
-	// Status; an error is returned only where waiting cannot mend it.
+	// Status; an error is returned only where waiting cannot fix it.
 	//
 	// A line handed over but not settled when the process ends is handed over
 	// again after the next start. It is called at most once at a time.
@@ -82,7 +82,7 @@ type Claimer interface {
 	// Claim claims key for owner, a text of this process's choice, and returns who holds it:
 	// owner, where nobody else claimed the key before, of all processes that use the same
 	// backend. Who claims a key again that it holds gets itself. The claim is forgotten after
-	// life, which is at least a second: then the key can be claimed anew. All who claim a key
+	// life, which is at least a second: then the key can be claimed again. All who claim a key
 	// give the same life. After an error nobody knows who holds the key.
 	//
 	// On Redis a claim may be given twice: after a failover to a replica that had not got

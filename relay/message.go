@@ -135,7 +135,7 @@ func (m *Message) Final() Millis {
 	return max(at, m.TS)
 }
 
-// ErrTime is the error of a time that is none.
+// ErrTime is the error of an invalid time.
 var ErrTime = errors.New("want a time in Unix milliseconds")
 
 // Millis is a time in Unix milliseconds; 0 is unknown.
@@ -172,7 +172,7 @@ func (ms *Millis) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Seq is a sender's count; a foreign program's odd value counts as none.
+// Seq is a sender's count; another program's odd value counts as none.
 type Seq uint64
 
 // UnmarshalJSON takes what [Millis] takes.
@@ -261,7 +261,7 @@ func cutName(name string) string {
 	return strings.ToValidUTF8(strings.Clone(name[:MaxName]), "")
 }
 
-// The fields without which a message is none.
+// The fields that a message must have.
 var essential = []string{"relay_msg_id", "channel", "chat_id", "content", "sender_bot_open_id", "sender_agent_name",
 	"metadata", "message_id", "role"}
 

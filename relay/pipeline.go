@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Reason says why a message was stopped. The same word stands in the log, the
+// Reason says why a message was stopped. The same word is in the log, the
 // metric, the API and the viewer. The empty reason passes the message on.
 type Reason string
 
@@ -43,7 +43,7 @@ func Reasons() []Reason {
 		Recalled, Muted, Paused, StoppedByPerson, NotForMe, NotMentioned, Budget, MaxDepth, JudgeNo, JudgeError, Undeliverable}
 }
 
-// Stage is one step on the way of a message. T is what the stages share: the
+// Stage is one step in the pipeline of a message. T is what the stages share: the
 // message and what is known of it so far.
 type Stage[T any] struct {
 	Name string

@@ -34,7 +34,7 @@ const (
 )
 
 const (
-	personWait = time.Second      // for Feishu to tell a name; without one the open_id stands in the transcript
+	personWait = time.Second      // to get a name from Feishu; without one the transcript has the open_id
 	personNext = 10 * time.Minute // before the next question about somebody that Feishu did not name
 	// before the next question about somebody whose name is known: people rename themselves
 	personDay = 24 * time.Hour
@@ -287,7 +287,7 @@ func (a *app) introduce(ctx context.Context) {
 
 // answerable is the message that a reply is meant for. Another agent's result is
 // no message of Feishu's: the reply goes to the person's newest one in that chat,
-// or where there is none, to no message.
+// or if there is none, to no message.
 func (a *app) answerable(chat relay.ChatID, to relay.MessageID) relay.MessageID {
 	if to == "" || strings.HasPrefix(string(to), "om_") {
 		return to

@@ -130,7 +130,7 @@ func openChats(b *base) (*chats, error) {
 	return c, nil
 }
 
-// load reads the journal, or where there is none yet what an earlier version left.
+// load reads the journal, or if there is none yet what an earlier version left.
 func (c *chats) load(root *os.Root) (err error) {
 	c.journal, err = jsonl.OpenJournal(root, c.name()+".jsonl", maxChange, func(line []byte) {
 		var change chatChange
@@ -456,7 +456,7 @@ func chatType(group bool) string {
 
 // lastUser is the ts of the newest user's message known in a chat, or in a
 // topic of it: one that stands here, or one that another bot knew of. Far back
-// is looked only once: where bots talk among themselves there is none near.
+// is looked only once: between bots alone there is none nearby.
 func (c *chats) lastUser(channel string, chat relay.ChatID, thread string, before relay.Millis) (relay.Millis, error) {
 	key := topicKey(channel, chat, thread)
 	known, looked := c.userTimes.Get(key)

@@ -33,7 +33,7 @@ var (
 		"the gateway yet, and FEISHU_APP_ID and FEISHU_APP_SECRET are not set")
 )
 
-// open returns a file of a message that stands in a group of the bot. The message's line
+// open returns a file of a message that is in a group of the bot. The message's line
 // in the transcript says which files it has; of one that is missing there, or was edited
 // since, Feishu does.
 func (f *files) open(ctx context.Context, id relay.MessageID, key string) (relay.FileContent, error) {

@@ -33,7 +33,7 @@ import (
 // makes of them.
 const maxShown = 1000
 
-// front is what the bot's Feishu SDK talks to, and where it listens.
+// front is the gateway that the bot's Feishu SDK calls, and its listeners.
 type front struct {
 	gateway *gateway.Gateway
 	entry   *entry.Entry
@@ -149,7 +149,7 @@ func (f *front) close() error {
 	return nil
 }
 
-// serve runs until stop; fail is told of a listener that ended by itself.
+// serve runs until stop; fail is told about a listener that ended by itself.
 func (f *front) serve(fail func(error)) {
 	if f.webhook != nil {
 		go func() {

@@ -43,7 +43,7 @@ func (h host) Sent(ctx context.Context, m gateway.Sent) error {
 func (h host) Edited(m gateway.Sent) { h.send.steer.edit(m) }
 
 // Hearing notes when a person spoke, so that an answer which comes before the
-// message stands in the transcript is counted from it. A command ends no count.
+// message is in the transcript is counted from it. A command ends no count.
 func (h host) Hearing(m feishu.Message) {
 	if h.send.steer.isCommand(&relay.Message{Channel: relay.DefaultChannel, ChatID: m.ChatID, Content: m.Text(),
 		MsgType: m.Type, Mentions: h.app.mentionsOf(m.Mentions)}) {

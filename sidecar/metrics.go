@@ -86,7 +86,7 @@ func newMetrics(name relay.AgentName, version string) *metrics {
 	m.judgeTime = histogram("judge_duration_seconds", "How long the judge took to answer or to fail.",
 		judgeBuckets).WithLabelValues().(prometheus.Histogram)
 	m.deliveries = counter("delivered_total", "Messages that the bot was given, by door.", "door")
-	m.latency = histogram("delivery_duration_seconds", "From the time of a message to its delivery, by door.",
+	m.latency = histogram("delivery_duration_seconds", "From the time of a message to its delivery, by channel (door).",
 		latencyBuckets, "door")
 	m.missing = counter("seq_gaps_total",
 		"Messages of peers that never arrived, by the gaps in their seq.").WithLabelValues()

@@ -83,7 +83,7 @@ func (s *Sidecar) measureDoors() {
 	m, d := s.metrics, &s.deliver.doors
 	connected := func(door string, is func() bool) {
 		m.expectDoor(door)
-		m.gauge("door_connected", "1 while the bot is there, by door; of a webhook: while its last try found the bot.",
+		m.gauge("door_connected", "1 while the bot is connected, by channel (door); webhook: while the last try reached it.",
 			prometheus.Labels{"door": door}, func() float64 { return zeroOne(is()) })
 	}
 	if d.stream != nil {

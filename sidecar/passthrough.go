@@ -67,7 +67,7 @@ func (s *Sidecar) runAfter(ctx context.Context, before *waiting) error {
 	return err
 }
 
-// mendFolders says how to mend what keeps a sidecar's folders from being used.
+// mendFolders says how to fix what keeps a sidecar's folders from being used.
 const mendFolders = "set DATA_DIR (or RELAY_DIR, TRANSCRIPT_DIR, MAILBOX_DIR) to a folder that this user can write, on a disk with room"
 
 // diskTrouble is an error that keeps a sidecar from opening and may be over when
@@ -84,7 +84,7 @@ func onDisk(err error) error {
 	return &diskTrouble{err}
 }
 
-// setting is an error that the operator has to mend, whatever the disk does.
+// setting is an error that the operator has to fix, whatever the disk does.
 type setting struct{ error }
 
 func (s *setting) Unwrap() error { return s.error }

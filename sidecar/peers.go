@@ -62,7 +62,7 @@ func (p *peers) sentAt(m *relay.Message, now time.Time) time.Time {
 }
 
 // saw looks for messages missing before m. A repeat, or a sender that began to
-// count anew, is no gap.
+// count again, is no gap.
 func (p *peers) saw(queue string, m *relay.Message) {
 	if m.Seq == 0 {
 		return

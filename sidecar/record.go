@@ -50,7 +50,7 @@ func (r *recorder) stopRole(is func(role string) bool) func(context.Context, *ar
 	}
 }
 
-// stopOwn stops what this sidecar sent itself, once it is sure that it stands in
+// stopOwn stops what this sidecar sent itself, once it is sure that it is in
 // the transcript: the disk may have been full when it was sent.
 func (r *recorder) stopOwn(_ context.Context, p *arrival) (relay.Reason, error) {
 	m, self := &p.msg, r.app.self()
@@ -60,7 +60,7 @@ func (r *recorder) stopOwn(_ context.Context, p *arrival) (relay.Reason, error) 
 		return relay.Pass, nil
 	}
 	if !ofGroup(m.Metadata) || !r.chats.in(m.Channel, m.ChatID) {
-		return relay.OwnMessage, nil // a foreign program's, which sends in this bot's name
+		return relay.OwnMessage, nil // another program's, which sends in this bot's name
 	}
 	entry := botEntry(m, p.sent)
 	if m.Role == relay.RoleUser {

@@ -312,7 +312,7 @@ func (s *sender) recordPerson(m *relay.Message) (relayed bool, err error) {
 	return relayed, nil
 }
 
-// share hands a user's message to the others, unless it stands in the transcript: then whoever
+// share hands a user's message to the others, unless it is in the transcript: then whoever
 // recorded it has shared it. Shared twice, it is still recorded once.
 func (s *sender) share(m *relay.Message) bool {
 	if !s.cfg.UserMessages {

@@ -49,7 +49,7 @@ func (e *SecretError) Error() string {
 	case e.Other == "":
 		return fmt.Sprintf("%s has no RELAY_SECRET, so this bot is not given what its bot says%s", e.Agent, fix)
 	case e.Own == "":
-		return fmt.Sprintf("%s has a RELAY_SECRET and there is none here, so its bot is not given what this one says%s",
+		return fmt.Sprintf("%s has a RELAY_SECRET and this sidecar has none, so its bot gets nothing from here%s",
 			e.Agent, fix)
 	}
 	return fmt.Sprintf("%s has another RELAY_SECRET (fingerprint %.8s, here %s), so neither bot is given what the other says%s",

@@ -1,26 +1,27 @@
-// Package sidecar puts the parts together: one Sidecar runs beside one bot.
+// Package sidecar combines the other packages: one Sidecar runs beside one bot.
 //
 // # The path of a message
 //
-// What the bot says comes to the sender: recorded, written to the outbox, published. What
-// the others say comes from the queues to the receiver, which takes it through the stages
-// that paths.go lists: those of the recorder, the decider and the deliverer. Nothing else
-// moves messages. What all of them know of chats and of Feishu is in chats and app; what
-// people see is in watch.
+// The sender handles what the bot says: it records a message, writes it to the outbox and
+// publishes it. The receiver reads other bots' messages from the queues and passes them through
+// the stages that paths.go lists: those of the recorder, the decider and the deliverer. Nothing
+// else moves messages. State about chats and about Feishu that several parts need is in chats
+// and app. Events and outcomes for viewers are in watch.
 //
 // # Goroutines
 //
-// [Sidecar.Run] owns them all: the HTTP server; for each of the two queues
-// (bots' messages, users' messages) a publisher and a reader; one goroutine for each chat
-// that has work; the watch on the groups file; with a gateway or a connector, that and the
-// reader of what Feishu's events brought. Only a failed listener ends the
-// process; any other part that ends early is started again after a pause.
+// [Sidecar.Run] owns them all: the HTTP server; a publisher and a reader for each of the two
+// queues (bots' messages, users' messages); one goroutine for each chat with work; the watcher
+// of the groups file; and with a gateway or a connector, that and the reader of the stored
+// events of Feishu. Only a failed listener ends the process. Any other part that ends early is
+// restarted after a pause.
 //
 // # Stopping
 //
-// In the order of the flow: requests are let finish, readers stop, the delivery
-// under way ends, the gateway closes (the bot connects again to the next one),
-// the outbox has a last try, positions are stored, files are closed. All of it takes at most [stopWithin].
+// Parts stop in the order of the message flow: requests finish, readers stop, the current
+// delivery ends, the gateway closes (the bot then reconnects to the next process), the outbox
+// publishes for the last time, positions are stored, files are closed. All of it takes at most
+// [stopWithin].
 package sidecar
 
 import (
@@ -47,39 +48,39 @@ const (
 	restartPauseMax = 30 * time.Second
 )
 
-// Sidecar is one bot's relay: its parts, which New wires. None of its own methods handles
-// a message.
+// Sidecar is one bot's relay. New creates and connects its parts. Its own methods handle no
+// messages.
 type Sidecar struct {
 	*base
 	started time.Time
 	probe   folderProbe
 
-	chats   *chats     // what is known of chats and peers
-	records *records   // what the sidecars of each group agree on
-	app     *app       // the bot's app in Feishu, and who others are
-	lanes   *lanes     // the queues, and the outboxes before them
-	watch   *watch     // what people see
+	chats   *chats     // memberships, conversations and peers
+	records *records   // the settings of each group, which its sidecars agree on
+	app     *app       // the bot's app in Feishu, and the ids of others
+	lanes   *lanes     // the queues with their outboxes
+	watch   *watch     // events and outcomes for viewers
 	send    *sender    // from the bot to the queue and the transcript
 	receive *receiver  // from the queues through the stages
 	record  *recorder  // the stages up to the transcript
 	decide  *decider   // the stages of the policy
 	deliver *deliverer // to the bot
-	steer   *steering  // what people in the group see and change
-	native  *native    // what Feishu's events brought; nil without a gateway or connector
+	steer   *steering  // people's commands, and notices in groups
+	native  *native    // messages from Feishu's events; nil without a gateway or connector
 	front   *front     // nil without a gateway
 	speak   *speaker   // nil without a connector
 	mail    *mail      // nil with MAILBOX=off
 	api     *localAPI
 }
 
-// Options is what a caller may add to the configuration.
+// Options are additions to the configuration.
 type Options struct {
 	Version string
 	Logger  *slog.Logger // nil: discard
 	// Settings are those of cfg for GET /v1/status, by variable and without secrets; nil: it has none.
 	Settings map[string]string
-	// Trace is called at the steps of a message's way that a crash between
-	// them matters for; tests end the process there. Of a send: accepted,
+	// Trace is called between the steps of a message where a crash matters; tests end the
+	// process there. Of a send: accepted,
 	// recorded, answering, published; of a user's message: shared, heard; of
 	// another bot's: claimed, noted, inject, delivered, settling; of what people
 	// steer: marked, sending, shown, released, given.
@@ -88,7 +89,7 @@ type Options struct {
 	channels []delivery.Channel // of a benchmark, in place of those to a bot; nil: not used
 }
 
-// New opens everything on disk and binds the listeners. It starts nothing.
+// New opens all files and binds the listeners. It starts no goroutine.
 func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	b := newBase(cfg, opts)
 	s := &Sidecar{base: b, started: time.Now()}

@@ -197,7 +197,7 @@ func (s *steering) round(channel string, chat relay.ChatID, thread string, befor
 
 // spoken is when a person spoke last in a conversation, or had the bots go on in this one: what
 // stopped before cannot be released any more. A continue in one topic starts the counts of the
-// whole group anew, but releases nothing in the other topics.
+// whole group again, but releases nothing in the other topics.
 func (s *steering) spoken(channel string, chat relay.ChatID, thread string, before relay.Millis) (relay.Millis, error) {
 	spoke, err := s.chats.lastUser(channel, chat, thread, before)
 	if on, ok := s.wentOn(channel, chat, thread); ok && on.TS <= before {

@@ -77,7 +77,7 @@ func (o *ones) of(id relay.MessageID) *oneOf {
 	return is
 }
 
-// look is what is known of a message, and what tells of the next change. A claim without a
+// look is what is known about a message, and the channel that signals the next change. A claim without a
 // delivery is over after its time.
 func (o *ones) look(id relay.MessageID) (oneOf, <-chan struct{}) {
 	o.mu.Lock()

@@ -289,7 +289,7 @@ func (s *steering) awaitMarks(ctx context.Context) {
 	}
 }
 
-// noText is m without what it says; the message stands in the record all the same.
+// noText is m without what it says; the message is in the record all the same.
 func noText(m *relay.Message) *relay.Message {
 	short := *m
 	short.Content, short.Mentions, short.Metadata = "", nil, relay.Metadata{"chat_type": quote("group")}

@@ -74,7 +74,7 @@ const (
 type eraser struct {
 	*lanes
 	recalled
-	needle  []byte // the id, as it stands in JSON
+	needle  []byte // the id, as it is in JSON
 	found   []Redacted
 	removed int
 }

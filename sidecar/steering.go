@@ -21,8 +21,8 @@ import (
 	"feishu-relay/transcript"
 )
 
-// steering is what people in a group see of the sidecars, and change: commands, the settings
-// that follow from them, notices, and who a message is for.
+// steering handles what people in a group see of the sidecars and change: commands, settings,
+// notices, and who gets a message.
 type steering struct {
 	*base
 	chats     *chats
@@ -33,20 +33,20 @@ type steering struct {
 	deliver   *deliverer
 	lane      *lane
 	presence  *presence
-	known     *lru.Cache[string, struct{}] // marks taken in
+	known     *lru.Cache[string, struct{}] // ids of marks that were processed
 	acts      acts
 	ones      *ones
-	continues *lru.Cache[string, steer.Mark]        // the newest mark by which bots went on, by conversationOf
-	notices   *lru.Cache[relay.MessageID, struct{}] // messages of the sidecars' own in Feishu
+	continues *lru.Cache[string, steer.Mark]        // the newest continue, by conversationOf
+	notices   *lru.Cache[relay.MessageID, struct{}] // messages that sidecars sent in Feishu
 	held      *held
 	admins    *lru.Cache[relay.ChatID, admins] // who owns and manages a group
 	patching  sync.Mutex                       // held while a change over the API is made
 	look      chan struct{}                    // of capacity 1: wakes audit
 	running   context.Context                  // of Sidecar.Run, which sets it before anything is served
-	stages    relay.Pipeline[*arrival]         // of a message that is released
+	stages    relay.Pipeline[*arrival]         // the stages of a released message
 	began     time.Time                        // when this process began
 	joined    *lru.Cache[string, time.Time]    // when this process first said that the bot is in a group, by chatKey
-	caughtUp  chan struct{}                    // closed once all marks that were kept are taken in
+	caughtUp  chan struct{}                    // closed once all stored marks are processed
 }
 
 const (
@@ -373,7 +373,7 @@ func (s *steering) take(m *steer.Mark, shared bool) {
 	switch m.Kind { // also of a group that the bot is not known to be in yet
 	case steer.State:
 		if m.Agent != s.cfg.Agent && s.live() {
-			wait.Wake(s.look) // who says this anew may lack what the others know
+			wait.Wake(s.look) // a sidecar that repeats this may lack what the others know
 		}
 	case steer.Notice:
 		s.notices.Add(m.MessageID, struct{}{})

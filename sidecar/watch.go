@@ -113,7 +113,7 @@ func (w *watch) noteAcknowledged(id relay.MessageID) {
 	w.outcomes.Note(o)
 }
 
-// mailed tells of what happened to a direct message.
+// mailed publishes an event about a direct message.
 func (w *watch) mailed(e agent.Event) {
 	w.metrics.mail.WithLabelValues(string(e.What)).Inc()
 	shown := &httpapi.MailEvent{What: string(e.What), ID: e.Envelope.ID, Type: string(e.Envelope.Type),
@@ -124,7 +124,7 @@ func (w *watch) mailed(e agent.Event) {
 	w.events.Publish(httpapi.Event{Type: httpapi.EventMail, Mail: shown})
 }
 
-// groupShown is what GET /v1/transcripts tells of a group: its name by the
+// groupShown is what GET /v1/transcripts returns of a group: its name by the
 // groups file, else by Feishu, and the limits that hold in it.
 func (w *watch) groupShown(channel string, chat relay.ChatID) httpapi.Group {
 	group := w.chats.group(chat)

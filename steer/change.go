@@ -149,7 +149,7 @@ func patchField(set Set, key string, raw json.RawMessage, g Group, limit int, at
 		}
 		set[key] = encode(mode)
 	case keyDefaultBot:
-		var bot relay.AgentName // null, too, is none
+		var bot relay.AgentName // null means none too
 		if json.Unmarshal(raw, &bot) != nil || bot != "" && !g.has(bot) {
 			return &FieldError{key, "want the agent name of a bot in this group, or null"}
 		}

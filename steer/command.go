@@ -334,7 +334,7 @@ func (r *reader) has(agent relay.AgentName) bool {
 	return slices.ContainsFunc(r.bots, func(b Bot) bool { return b.Agent == agent })
 }
 
-// several reads bots up to the first argument that is none.
+// several reads bots up to the first argument that is not a bot.
 func (r *reader) several() (agents []relay.AgentName, wrong *Mistake) {
 	for ; r.rest != ""; r.separators() {
 		mentioned := r.atMention()

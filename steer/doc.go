@@ -1,23 +1,22 @@
-// Package steer decides what follows from a group's settings, its bots and its recent
-// messages: who a message is for, what a person's command changes, and when the group is
-// shown that its bots were stopped. It is pure: values in, values out, no files, no
-// network, no clock.
+// Package steer has the rules for controlling the bots of a group: who gets a message, what a
+// person's command changes, and when the group is shown that its bots were stopped. It does no
+// I/O: no files, no network, no clock.
 //
 // # The record of a group
 //
-// All sidecars of a group agree on a [Record]: settings, which bots are there, and
-// since when. Each key of it has the time and the id of the message that set it, and the
-// newest wins, so that records can be merged in any order and two changes at once both hold.
-// Sidecars tell each other of changes by [Mark] lines.
+// All sidecars of a group agree on a [Record]: the settings, which bots are in the group, and
+// since when. Each key has the time and the id of the message that set it, and the newest
+// wins. So records can be merged in any order, and two changes of different keys at the same
+// time both apply. Sidecars exchange changes as [Mark] lines.
 //
 // # Audience
 //
-// [AudienceOf] is who a message is for. Where a group's mode is [All], everybody.
+// [AudienceOf] returns who gets a message. In mode [All] it is every bot.
 //
 // # Commands and texts
 //
-// [ParseCommand] reads what a person asks for, in English or Chinese, [Asked.Changes] is the
-// change of the record that this is, and [Patch] the same of a request to the API. What people
-// are told is here too: [Asked.AnswerText], [StatusText], [HelpText], [WhyText], [StopNotice]
-// and [Mistake.Text]. Each text is below 4 KB, and names in it mention nobody.
+// [ParseCommand] parses a person's command, in English or Chinese. [Asked.Changes] returns the
+// changes of the record that it asks for, and [Patch] those of an API request. The texts that
+// people read are here too: [Asked.AnswerText], [StatusText], [HelpText], [WhyText],
+// [StopNotice] and [Mistake.Text]. Each text is below 4 KB, and names in it mention nobody.
 package steer

@@ -36,7 +36,7 @@ type Until struct {
 	Until *relay.Millis `json:"until"`
 }
 
-// Holds reports whether the pause is on at a time. A nil Until is none.
+// Holds reports whether the pause is active at a time. A nil Until is no pause.
 func (u *Until) Holds(at time.Time) bool {
 	return u != nil && (u.Until == nil || at.Before(u.Until.Time()))
 }
@@ -217,7 +217,7 @@ func checkValue(key string, v Value) error {
 		if json.Unmarshal(v.V, &m) == nil && slices.Contains(Modes, m) {
 			return nil
 		}
-		return fmt.Errorf("answer is none of %v", Modes)
+		return fmt.Errorf("answer is not one of %v", Modes)
 	case key == keyDefaultBot:
 		to = new(relay.AgentName)
 	case key == keyLimit, key == keyThreshold, key == keyBudget:

@@ -21,7 +21,7 @@ const (
 	// tryWait is how long TryAppend does.
 	tryWait = 20 * time.Millisecond
 	// maxBehind is how many bytes that others appended are read on; with more,
-	// the end of the file is read anew.
+	// the end of the file is read again.
 	maxBehind = 4 << 20
 )
 
@@ -114,7 +114,7 @@ func (l *chatLog) append(a *addition, waited time.Duration) (added bool, err err
 	return added, err
 }
 
-// known tells without the lock, after reading on, that a message stands in the
+// known tells without the lock, after reading on, that a message is in the
 // file. False means that it must be looked for under the lock.
 func (l *chatLog) known(id string) bool {
 	if !l.loaded {

@@ -25,7 +25,7 @@ func parse(line []byte) (e Entry, found, whole bool) {
 	return e, found, false
 }
 
-// decode reads an entry; false: it is none.
+// decode reads an entry; false: the line is not an entry.
 func decode(line []byte) (Entry, bool) {
 	if len(line) >= MaxLine || len(line) == 0 {
 		return Entry{}, false

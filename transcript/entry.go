@@ -46,7 +46,7 @@ type Entry struct {
 	Files  Files  `json:"files,omitempty"` // pictures and other files of the message
 	// Recalled: the message was recalled, and the line has no content any more.
 	Recalled bool `json:"recalled,omitempty"`
-	// Edited: the content is that of a later line. It stands in no file.
+	// Edited: the content is that of a later line. It is in no file.
 	Edited bool `json:"edited,omitempty"`
 	*Mark       // of a notice
 }
@@ -61,7 +61,7 @@ type File struct {
 // Files are the files of a message, as the JSON text of a list: entries stay comparable.
 type Files string
 
-// FilesOf is the list as it stands in an entry.
+// FilesOf is the list as it is in an entry.
 func FilesOf(list []File) Files {
 	if len(list) == 0 {
 		return ""
@@ -125,7 +125,7 @@ func (m *Mark) AnswerTo() string {
 
 func (e *Entry) check() error {
 	if e.Role != RoleUser && e.Role != RoleAssistant && e.Role != RoleNotice {
-		return fmt.Errorf("%w: role is none of user, assistant and notice", ErrEntry)
+		return fmt.Errorf("%w: role is not user, assistant or notice", ErrEntry)
 	}
 	return nil
 }

@@ -204,7 +204,7 @@ func (f *follower) take(line jsonl.Line) bool {
 	return !found || f.give(e)
 }
 
-// lookAgain is how often the files are looked through anew while they are being
+// lookAgain is how often the files are looked through again while they are being
 // renamed; beyond it the next step goes on.
 const lookAgain = 10
 
@@ -257,7 +257,7 @@ func (f *follower) advance() (moved bool, err error) {
 	return false, nil
 }
 
-// openNext opens file at its beginning; where there is none all stays as it is.
+// openNext opens file at its beginning; if there is none all stays as it is.
 func (f *follower) openNext(file string) error {
 	opened, _, err := f.store.openToRead(file)
 	if err != nil || opened == nil {

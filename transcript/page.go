@@ -64,7 +64,7 @@ func (s *Store) Page(channel, chatID string, q Query) (Page, error) {
 		return Page{}, nil
 	}
 	name := fileName(channel, chatID)
-	for range 3 { // a file that was cut meanwhile is read anew
+	for range 3 { // a file that was cut meanwhile is read again
 		page, err := s.page(name, q)
 		if errors.Is(err, jsonl.ErrReplaced) {
 			continue

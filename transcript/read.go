@@ -61,7 +61,7 @@ func (s *Store) tailTo(channel, chatID string, n int, at int64, warm func(*chatL
 		}
 	}
 	name := fileName(channel, chatID)
-	for range 3 { // a file that was cut meanwhile is read anew
+	for range 3 { // a file that was cut meanwhile is read again
 		g := gatherer{n: n, at: at}
 		err := s.back(name, g.takeEntry)
 		if errors.Is(err, jsonl.ErrReplaced) {

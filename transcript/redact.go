@@ -62,7 +62,7 @@ func (s *Store) Redact(channel, chatID, messageID string) (lines int, err error)
 	return r.lines, nil
 }
 
-// forget has what memory holds of a chat read anew.
+// forget has what memory holds of a chat read again.
 func (s *Store) forget(key chatKey) {
 	if l, ok := s.chats.Get(key); ok {
 		l.mu.Lock()

@@ -187,7 +187,7 @@ func (s *Store) Skipped() int64 { return s.skipped.Load() }
 // message; added reports it. A content that does not fit a line of [MaxLine] bytes is
 // cut and ends in [CutMark].
 //
-// A nil error means that the message stands in the file, whoever wrote it. After
+// A nil error means that the message is in the file, whoever wrote it. After
 // an error it may stand there or not; calling again is right. Entries of one
 // goroutine stand in the order of its calls.
 func (s *Store) Append(channel, chatID string, e Entry) (added bool, err error) {

@@ -76,7 +76,7 @@ func TestCheckSecrets(t *testing.T) {
 	t.Setenv("MAILBOX", "off")
 	registers(t, data, map[string]func(*mailbox.Card){"agent_b": another})
 	_, found := checked(t)
-	wants(t, found, "secrets", statusFail, "there is none here")
+	wants(t, found, "secrets", statusFail, "this sidecar has none")
 }
 
 func TestCheckPeerSettings(t *testing.T) {

@@ -34,11 +34,11 @@ const (
 	lockFile  = "ca.lock"
 
 	// caName begins the CA's common name, and marks a certificate as one that
-	// we may make anew.
+	// we may recreate.
 	caName = "feishu-relay CA "
 
 	caLife  = 10 * 365 * 24 * time.Hour
-	caRenew = 30 * 24 * time.Hour // a CA that ends sooner is made anew
+	caRenew = 30 * 24 * time.Hour // a CA that ends sooner is recreated
 
 	// skew lets a certificate be valid where the clock is behind ours.
 	skew = time.Hour
@@ -54,14 +54,14 @@ const (
 // another sidecar that shares the folder: then the certificate is signed again,
 // with the old names and the new, and with the same key and subject. So a bot
 // that trusts the earlier one goes on as before, and only who is to use the new
-// name must read ca.pem again. An ending CA is made anew in the same way.
+// name must read ca.pem again. An ending CA is recreated in the same way.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 	pem  []byte
 }
 
-// openAuthority reads the CA in dir, and makes it, or makes it anew, where
+// openAuthority reads the CA in dir, and makes it, or recreates it, where
 // that is needed; of several processes one does it.
 func openAuthority(dir string, names []string, n *notices) (*authority, error) {
 	if dir == "" {

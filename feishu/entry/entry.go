@@ -94,7 +94,7 @@ type Options struct {
 	Counter func(event string)
 }
 
-// Entry is the port that a bot talks to. Its methods are safe for concurrent use.
+// Entry is the port that a bot connects to. Its methods are safe for concurrent use.
 type Entry struct {
 	*notices
 	opts      Options
@@ -127,7 +127,7 @@ type certificates interface {
 }
 
 // New prepares an entry; in mode auto it makes the CA or reads it. Its errors
-// say how to mend what is wrong.
+// say how to fix what is wrong.
 func New(o Options) (*Entry, error) {
 	if o.Handler == nil {
 		return nil, errors.New("entry: a handler is required")

@@ -68,7 +68,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // proxyFor is the proxy that the sidecar's own environment names for u, or
 // nil. In a container that sets HTTPS_PROXY for the bot and the sidecar alike
-// it may name this very gateway, which is none then.
+// it may name this gateway itself, and is then ignored.
 func (e *Entry) proxyFor(ctx context.Context, u *url.URL) (*url.URL, error) {
 	proxy, err := e.viaProxy(u)
 	if proxy == nil || err != nil {

@@ -23,7 +23,7 @@ func newNotices(log *slog.Logger, count func(string)) *notices {
 }
 
 // once warns the first time; the same message again is for debugging only. A
-// bot tries for ever, and its operator has to be told once.
+// bot tries without end, and its operator has to be told once.
 func (n *notices) once(msg string, args ...any) {
 	if _, again := n.said.LoadOrStore(msg, true); again {
 		n.log.Debug(msg, args...)

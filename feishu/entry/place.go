@@ -24,7 +24,7 @@ type place struct {
 	closed   bool       // it made room for another
 }
 
-// begin notes that the client is waited for anew: for a request, or for more of one.
+// begin notes that the client is waited for again: for a request, or for more of one.
 func (p *place) begin(answered bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ const (
 	strangeBytes = 8 << 20  // of all others
 )
 
-// budgets are the two, so that strangers cannot use up the bot's.
+// budgets are the two, so that other callers cannot use up the bot's.
 type budgets struct{ bot, strange *semaphore.Weighted }
 
 func newBudgets() budgets {

@@ -18,7 +18,7 @@ const habitWindow = 10 * time.Second
 
 const habitsFile = "habits.json"
 
-// habits are how this bot was seen to write, remembered across restarts: the
+// habits are what was learned about how this bot writes, kept across restarts: the
 // first answer that is streamed by edits cannot be told from a finished one.
 type habits struct {
 	root *os.Root

@@ -175,7 +175,7 @@ func (g *Gateway) completeMessages(t *tapped, ids []relay.MessageID, data map[st
 		var item struct {
 			ID relay.MessageID `json:"message_id"`
 		}
-		_ = json.Unmarshal(raw, &item) // an item without an id is none of ours
+		_ = json.Unmarshal(raw, &item) // an item without an id is not ours
 		there[item.ID] = true
 	}
 	if t.op == opMessage && len(items) > 0 {

@@ -17,7 +17,7 @@ import (
 	"feishu-relay/feishu"
 )
 
-// Waits of the way to Feishu. There is none for a whole call: 100 MB may be on
+// Timeouts of calls to Feishu. There is none for a whole call: 100 MB may be on
 // their way. A wait that runs out gives the bot a 502.
 const (
 	dialWait      = 10 * time.Second

@@ -50,7 +50,7 @@ func (o op) readsRequest() bool { return o >= opCreate || o == opToken }
 type call struct {
 	op       op
 	message  relay.MessageID
-	mail     relay.MessageID // what stands in the path for message: a direct message of another agent, about it
+	mail     relay.MessageID // what is in the path for message: a direct message of another agent, about it
 	chat     relay.ChatID
 	card     string
 	element  string

@@ -72,7 +72,7 @@ func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 	l.run()
 }
 
-// refused answers a bot behind whose WebSocket there is none at Feishu, with the
+// refused answers a bot for whose WebSocket Feishu opened none, with the
 // status and the Handshake headers that the SDKs go by (docs/feishu.md 1.2).
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Response, err error) {
 	if r.Context().Err() != nil {

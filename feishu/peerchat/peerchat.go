@@ -1,25 +1,27 @@
-// Package peerchat is a small Feishu on this machine: private chats in which a bot that knows only Feishu
-// gets the mail of other agents and answers it. There is one chat for each agent that has written.
+// Package peerchat simulates private chats in Feishu in which a bot that knows only Feishu gets
+// the mail of other agents and answers it. There is one chat for each agent that has written.
+// A letter is mail that was put into such a chat.
 //
 // # What it answers
 //
-// The gateway passes a call to [Chats.Answer] that names such a chat, a message in it, its other member or a
-// card that was sent there ([Chats.Names]). It is answered in Feishu's form (docs/feishu.md 5) and never
-// reaches Feishu. A call that is not supported here gets Feishu's answer for an unknown message or chat. What
-// the answers mean for the other agent is not decided here: the gateway reads them as it reads Feishu's.
+// The gateway passes a call to [Chats.Answer] if it names such a chat, a message in it, its
+// other member or a card that was sent there ([Chats.Names]). The call is answered in Feishu's
+// format (docs/feishu.md 5) and never reaches Feishu. An unsupported call gets Feishu's answer
+// for an unknown message or chat. This package does not decide what an answer means for the
+// other agent: the gateway reads it like Feishu's.
 //
 // # Ids
 //
-// The ids have Feishu's prefixes and then "relaypeer", which no id of Feishu's has: those are hexadecimal.
-// They are derived with a random key of this folder, and a chat exists only once a letter came in it, so that
-// no bot reaches an agent by guessing.
+// The ids have Feishu's prefixes followed by "relaypeer", which no id of Feishu has: those are
+// hexadecimal. They are derived with a random key of this folder, and a chat exists only after
+// its first letter, so that no bot reaches an agent by guessing.
 //
 // # On disk
 //
-// Each message is one file. A file is written before its call is answered, so a killed process leaves what the
-// bot was told. The newest messages are kept: [maxInChat] of a chat, [maxMessages] and [maxBytes] of all. What the bot
-// said is forgotten before what it was told, as long as it is half of the messages or more: a letter may belong to a
-// task that is still open.
+// Each message is one file, written before its call is answered, so it survives a crash. The
+// newest messages are kept: [maxInChat] per chat, [maxMessages] and [maxBytes] in all. The bot's
+// messages are dropped before letters while they are half of the messages or more, because a
+// letter may belong to a task that is still open.
 package peerchat
 
 import (
@@ -48,7 +50,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// Bounds. Beyond them messages are forgotten, as the package comment says.
+// Bounds. Beyond them messages are dropped, as the package comment describes.
 const (
 	maxInChat    = 200
 	maxMessages  = 2000

@@ -86,7 +86,7 @@ func asPost(text string) content {
 	return content{"post", encodeJSON(map[string]post{"zh_cn": {[][]node{{{"md", text}}}}})}
 }
 
-// encodeJSON leaves '<' as it is: the content is escaped once more in the request.
+// encodeJSON leaves '<' as it is: the content is escaped again in the request.
 func encodeJSON(v any) string {
 	data, err := relay.Marshal(v)
 	if err != nil {

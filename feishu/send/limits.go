@@ -14,7 +14,7 @@ import (
 const (
 	chatRate = 5
 	appRate  = 50
-	maxChats = 10_000 // whose rate is remembered; the one longest unused starts anew
+	maxChats = 10_000 // whose rate is remembered; the one longest unused starts again
 )
 
 // limits keep the sends of this app below Feishu's.

@@ -70,7 +70,7 @@ type Message struct {
 
 	// ReplyTo is the message that is answered, "" for none. If it is gone, the
 	// message is sent to the chat. InThread answers in its topic, and opens one
-	// where there is none.
+	// if there is none.
 	ReplyTo  relay.MessageID
 	InThread bool
 

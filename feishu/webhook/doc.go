@@ -5,7 +5,7 @@
 // A post is passed on byte for byte once it is proven to be Feishu's, by its
 // signature, its token, or both, whichever secrets [Options] has; an event that the
 // tap replaces is encrypted and signed again. The bot's
-// answer goes back to Feishu; where there is none Feishu gets 502 and posts
+// answer goes back to Feishu; if there is none Feishu gets 502 and posts
 // again by its own schedule (docs/feishu.md 2.4). Feishu waits for 3 s. A bot may take
 // longer, up to Options.Timeout: it gets the event once, since repeats are refused
 // until it has answered, and answered and dropped once it has with 200.

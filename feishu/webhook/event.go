@@ -131,7 +131,7 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	case errors.Is(err, errForged):
 		s.Counter(countedForged)
 		s.warned.Do(func() { s.log.Warn("a post to the webhook was refused", "err", err) })
-		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // why does not concern strangers
+		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // the reason is not for unknown callers
 	default:
 		answer(w, http.StatusBadRequest, "the body cannot be read")
 	}

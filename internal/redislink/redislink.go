@@ -72,7 +72,7 @@ var hints = []struct{ sign, says string }{
 	{"LOADING", "redis is loading its data"},
 	{"READONLY", "this redis is a read-only replica: name the master in REDIS_URL, or use redis+sentinel://"},
 	{"OOM", "redis is out of memory: raise its maxmemory"},
-	{"MISCONF", "redis cannot save to its disk and takes no writes: mend its disk or its persistence"},
+	{"MISCONF", "redis cannot save to its disk and refuses writes: fix its disk or its persistence settings"},
 	{"CLUSTERDOWN", "the redis Cluster is down"},
 	{"MOVED", "this redis is a Cluster: use redis+cluster:// in REDIS_URL"},
 	{"max number of clients", "redis has too many clients: raise its maxclients"},

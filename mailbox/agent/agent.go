@@ -1,43 +1,42 @@
-// Package agent is one agent's mailbox at work: it registers the agent, takes
-// its mail, decides what is accepted, hands it to the bot, and sends what the
-// bot has to say to other agents.
+// Package agent runs the mailbox of one agent: it registers the agent, receives its mail,
+// decides what is accepted, delivers it to the bot, and sends the bot's mail to other agents.
 //
 // # The path of a message
 //
-// Sent: [Agent.Send] fills in and checks an envelope, notes the task that it gives in the
-// ledger, and passes it to what keeps mail that was sent ([outgoing]),
-// which puts it into the receiver's inbox. It stays there until it is acknowledged, is sent
-// again with back-off while the receiver is online, and becomes a dead letter in the end.
+// Sending: [Agent.Send] completes and checks an envelope, records a task that it gives in the
+// ledger, and passes it to [outgoing], which keeps sent mail and puts it into the receiver's
+// inbox. While the receiver is online, mail without an acknowledgement is sent again with
+// back-off, and in the end becomes a dead letter.
 //
-// Received: [Agent.sort] reads what is in the inbox, drops duplicates, and by its type
-// either finishes it (acknowledgements, pings, bare steps of a task) or makes it a letter
-// for the bot. [Agent.deliver] hands letters over, by priority and then by time, through
-// the delivery channel that is open; without one they wait until somebody drains them
-// ([Agent.Drain]). Only when the bot has a letter is it noted as seen, acknowledged where
-// that was asked for, and moved to processed. A crash in between repeats a delivery, with
-// the same id.
+// Receiving: [Agent.sort] reads the inbox and drops duplicates. Depending on the type it either
+// handles an envelope completely (acknowledgements, pings, task states without a text) or makes
+// it a letter, which is mail that is ready for the bot. [Agent.deliver] delivers letters, by
+// priority and then by time, through the open delivery channel. Without one they wait for
+// [Agent.Drain]. Once the bot has a letter, it is recorded as seen, acknowledged if that was
+// requested, and moved to processed. After a crash in between it is delivered again, with the
+// same id.
 //
-// Letters that no open channel fits are passed over, so that a result for a chat does not
-// wait behind a task for a stream that nobody reads. In memory are ids; the text of what
-// waits stays in the store and is read when its turn comes. Only the letter that came last has its text with it, for a
-// second: where it is its turn at once, it is not read a second time.
+// Letters that no open channel fits are skipped, so that a result for a chat does not wait
+// behind a task for a stream without a reader. Only ids are in memory; the texts of waiting
+// mail stay in the store and are read when they are delivered. Only the newest letter has its
+// text in memory, for a second, so that it need not be read again if it is delivered at once.
 //
 // # Acknowledgement
 //
-// It means that the bot has the message; of tasks and their steps, that they are noted:
-// a bot that looks for its mail once an hour has accepted a task all the same. On
-// files, another program's processed folder counts as its acknowledgement. A message in
-// the inbox of an agent whose card has a protocol is in progress and is not sent again
-// before its life ends. A task given up for silence still takes a result that comes
-// late, and its dead letter is removed then. Plain messages without requiresAck are
-// not acknowledged or repeated: their sender watches them in the receiver's inbox (up to
-// 1,000), and one that is there when it expires, or is set aside, becomes a dead letter.
+// An acknowledgement means that the bot has the message; for tasks and their states, that they
+// are recorded, even if the bot reads its mail only once an hour. On files, mail in another
+// program's processed folder counts as acknowledged. A message in the inbox of an agent whose
+// card has a protocol is in progress and is not sent again before it expires. A task that
+// failed because its receiver was silent still accepts a late result, which removes its dead
+// letter. Plain messages without requiresAck are neither acknowledged nor repeated: their sender
+// watches them in the receiver's inbox (up to 1,000), and one that expires there, or is
+// quarantined, becomes a dead letter.
 //
 // # Two kinds of refusal
 //
-// What a caller on this side did wrong is a [mailbox.Error] returned to it. What
-// another agent did wrong is answered to that agent: a nack where it asked for an
-// acknowledgement, a task_update with the state rejected for a task.
+// A mistake of a caller on this side is returned to it as a [mailbox.Error]. A mistake of
+// another agent is answered to that agent: with a nack if it asked for an acknowledgement, with
+// a task_update in the state rejected for a task.
 package agent
 
 import (
@@ -64,16 +63,16 @@ const (
 	retryFirst   = 100 * time.Millisecond // of what the disk, the store or the bot refused; doubled up to
 	retryMax     = 10 * time.Second
 	cardsFresh   = time.Second      // how long the registry is taken from memory when it decides about retries
-	lastWords    = time.Second      // for going offline when the process stops
+	lastWords    = time.Second      // for marking the agent offline when the process stops
 	maxGoals     = 64               // live goals of one agent; the next is refused, and gets no messages
 	maxHanded    = 1000             // messages that may still be passed on; an older one is refused
-	maxFirstLook = 30 * time.Second // how long hand-over waits after a start for the first listing of the inbox
+	maxFirstLook = 30 * time.Second // how long deliveries wait after a start for the first listing of the inbox
 	warnFirst    = 20               // malformed messages that are logged as warnings one by one; later
 	warnEvery    = 10 * time.Second // one in this time is
 	maxBroadcast = 20               // agents that a message to "*" reaches; the others are named as unreachable
 )
 
-// Seen remembers what was delivered, over restarts.
+// Seen stores what was delivered, across restarts.
 type Seen interface {
 	Seen(key string) bool
 	Add(key string) error
@@ -86,24 +85,24 @@ type Delivery struct {
 	Conversation *mailbox.Callback
 }
 
-// Progress is called while a letter is handed over. Both may be called at any
+// Progress is called while a letter is being delivered. Both functions may be called at any
 // time until that ends, and more than once.
 type Progress struct {
 	Written func() // the bot has the whole letter, and has not answered
 	Next    func() // the next letter of the same conversation may follow
 }
 
-// Settled is why a letter is not handed over any further: the bot acknowledged or
-// refused it through the API.
+// Settled is the reason for ending a delivery: the bot acknowledged or refused the letter
+// through the API.
 type Settled struct{ Refused bool }
 
 func (s *Settled) Error() string { return "the letter was settled" }
 
-// Doors hand mail to the bot.
+// Doors are the delivery channels to the bot.
 type Doors interface {
 	// Deliver writes d once and returns when the bot has answered: nil when it has
 	// d, an error that wraps [ErrRefused] when it will never take it, [ErrTimedOut]
-	// when it did not answer, [ErrNoDoor] when no door is open now, and any other
+	// when it did not answer, [ErrNoDoor] when no channel is open now, and any other
 	// when it may be tried again. When ctx is cancelled with a [Settled], d was
 	// settled elsewhere.
 	Deliver(ctx context.Context, d Delivery, on Progress) error
@@ -114,7 +113,7 @@ type Doors interface {
 // Errors.
 var (
 	ErrRefused = errors.New("the bot refused the message")
-	ErrNoDoor  = errors.New("the bot has no door open")
+	ErrNoDoor  = errors.New("the bot has no open delivery channel")
 	// ErrTimedOut says that the bot has a letter and did not answer in time. It is
 	// not written again, and waits in the inbox for an acknowledgement.
 	ErrTimedOut = errors.New("the bot did not answer in time")
@@ -183,7 +182,7 @@ const (
 	EventDuplicate What = "duplicate"
 	EventExpired   What = "expired"
 	EventMalformed What = "malformed"
-	// EventBadSignature: not signed with this secret, and set aside.
+	// EventBadSignature: not signed with this secret, and quarantined.
 	EventBadSignature What = "bad_signature"
 	EventDropped      What = "dropped"
 	EventDead         What = "dead"

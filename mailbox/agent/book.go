@@ -167,7 +167,7 @@ func (a *Agent) asked(e mailbox.Envelope) string {
 }
 
 // pairs counts what this agent and each other one have exchanged, both ways:
-// fresh messages carry no trace, and two models could chat for ever.
+// fresh messages carry no trace, and two models could chat without end.
 type pairs struct {
 	most int // 0: no limit
 	mu   sync.Mutex

@@ -138,7 +138,7 @@ func (a *Agent) makeReady(item mailbox.Item, e mailbox.Envelope) error {
 func (a *Agent) malformed(ctx context.Context, item mailbox.Item, e mailbox.Envelope, why error) error {
 	a.log.Debug("mail is set aside", "key", item.Key)
 	badSignature := a.observeBroken(e, why)
-	nackable := e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack // or two agents could go on for ever
+	nackable := e.Type != mailbox.TypeAck && e.Type != mailbox.TypeNack // or two agents could go on without end
 	if !badSignature && nackable && e.Metadata.RequiresAck && e.ID != "" && e.From != a.opts.Self &&
 		mailbox.CheckAgent(e.From) == nil {
 		if err := a.answer(ctx, new(a.nack(e, asRefusal(why)))); err != nil {

@@ -214,7 +214,7 @@ func TestNewSecretWhileMailWaits(t *testing.T) {
 			t.Errorf("the task is %s", got)
 		}
 		told := strings.Join(a.texts(), "\n")
-		for _, want := range []string{"b did not finish the task: BAD_SIGNATURE", "your message m1: ", "send it anew"} {
+		for _, want := range []string{"b did not finish the task: BAD_SIGNATURE", "your message m1: ", "send it again"} {
 			if !strings.Contains(told, want) {
 				t.Errorf("the bot is told %q, want %q", told, want)
 			}

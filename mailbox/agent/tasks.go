@@ -361,7 +361,7 @@ func (a *Agent) died(d DeadLetter) {
 func expiryNotice(d DeadLetter) mailbox.Envelope {
 	says := fmt.Sprintf("%s did not take your message %s: %s. It is among the dead letters", d.Envelope.To, d.ID, d.Reason)
 	if d.Code == mailbox.BadSignature {
-		says += "; send it anew."
+		says += "; send it again."
 	} else {
 		says += ", from which it can be sent again."
 	}
@@ -394,7 +394,7 @@ func (a *Agent) giveUp(ctx context.Context, d DeadLetter) {
 	}
 }
 
-// noticeID is the id of the notice that r, which is overdue, came to nothing.
+// noticeID is the id of the notice that r, which is overdue, has failed.
 // Made twice, it is the same.
 func noticeID(self mailbox.AgentID, r TaskRecord) string {
 	sum := sha256.Sum256([]byte(string(r.Peer) + "\x00" + r.ID))
@@ -402,7 +402,7 @@ func noticeID(self mailbox.AgentID, r TaskRecord) string {
 }
 
 // notify gives the bot notice that a task it gave has ended without word from the other
-// side. It goes the way of all results, so that it is not lost either.
+// side. It takes the path of all results, so that it is not lost either.
 func (a *Agent) notify(ctx context.Context, r TaskRecord) {
 	e := a.step(r, r.State, fmt.Sprintf("%s did not finish the task: %s", r.Peer, r.Reason), nil)
 	e.ID, e.From, e.To, e.Trace = noticeID(a.opts.Self, r), r.Peer, a.opts.Self, []mailbox.AgentID{r.Peer}

@@ -1,5 +1,5 @@
 // Package filebox keeps mail and cards in a folder that several processes
-// share, ours and those of other makes (docs/protocol.md 6.4, 6.5):
+// share, ours and those of other programs (docs/protocol.md 6.4, 6.5):
 //
 //	_registry.json                                   all agents' cards
 //	_registry.json.lock                              held while one of ours rewrites them
@@ -50,7 +50,7 @@ import (
 
 // Options of a Store. The zero value of each field is usable.
 type Options struct {
-	// Logger gets what was set aside, fixed or removed; nil discards it.
+	// Logger gets what was quarantined, fixed or removed; nil discards it.
 	Logger *slog.Logger
 	// Recheck is how often the folders are looked at without a notice of a
 	// change (0: 2 s): notices get lost, on network file systems always.

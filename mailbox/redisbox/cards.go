@@ -34,7 +34,7 @@ return redis.call('HGETALL', KEYS[1])
 const usesCards = "the key " + cardsKey + " (a hash)"
 
 // Cards returns all agents' cards. One of ours whose alive key is gone has the
-// status offline; a foreign program's has the status it wrote.
+// status offline; another program's has the status it wrote.
 func (s *Store) Cards(ctx context.Context) ([]mailbox.Card, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 
 const (
 	mailLife     = 30 * 24 * time.Hour // of an inbox nobody puts anything into; then Redis forgets it
-	maxMalformed = 1000                // what is set aside for one agent; the oldest makes room
+	maxMalformed = 1000                // what is quarantined for one agent; the oldest makes room
 	field        = "envelope"
 )
 
@@ -39,8 +39,8 @@ if ARGV[5] ~= '' then redis.pcall('PUBLISH', ARGV[5], ARGV[6]) end
 return entry
 `)
 
-// whereScript returns 1 where the entry ARGV[1] waits, 2 where it was set aside, else 0.
-// XRANGE alone would send it. Without the right to see it was set aside, 0.
+// whereScript returns 1 where the entry ARGV[1] waits, 2 where it was quarantined, else 0.
+// XRANGE alone would send it. Without the right to see it was quarantined, 0.
 var whereScript = redis.NewScript(`
 if redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1] then return 1 end
 local aside = redis.pcall('ZSCORE', KEYS[2], ARGV[1])
@@ -105,7 +105,7 @@ func (s *Store) put(ctx context.Context, m mailbox.Sealed, old, channel string, 
 	return key, nil
 }
 
-// Where returns whether the mail still waits or was set aside. Mail that was taken is
+// Where returns whether the mail still waits or was quarantined. Mail that was taken is
 // [mailbox.Gone], as is mail that Redis lost: neither leaves anything behind.
 func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {
 	if err := mailbox.CheckAgent(to); err != nil {
@@ -172,7 +172,7 @@ func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, h
 	return nil
 }
 
-// item is an entry as mail. A foreign program may call the field otherwise;
+// item is an entry as mail. Another program may call the field otherwise;
 // several fields, none of which is "envelope", are not an envelope, and are shown as an
 // object so that a person can see what they were.
 func item(entry redis.XMessage) mailbox.Item {

@@ -48,7 +48,7 @@ type reader struct {
 }
 
 // Receive shows the inbox over connections of its own, and puts into it what
-// foreign programs publish for the agent; see [mailbox.Store]. It returns at
+// other programs publish for the agent; see [mailbox.Store]. It returns at
 // the first fault. Two Receives for one agent would each put a foreign message in.
 func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(mailbox.Item), looked func()) error {
 	if err := mailbox.CheckAgent(agent); err != nil {
@@ -257,7 +257,7 @@ func (r *reader) listen(ctx context.Context, channels *redis.PubSub) error {
 	}
 }
 
-// handle puts a foreign program's message to the agent into its inbox: there it
+// handle puts another program's message to the agent into its inbox: there it
 // waits, and is shown like any other. Who takes it from there judges its signature.
 func (r *reader) handle(ctx context.Context, m *redis.Message) {
 	goal := strings.TrimPrefix(m.Channel, peerPrefix)

@@ -26,7 +26,7 @@
 // [Store.Receive] reads the stream with a cursor of its own and looks, once a
 // second, whether it is still the stream it was: of one that vanished or was
 // replaced it begins at the start. Beside it it listens on all peer channels. A
-// payload for its agent without an "id" is a foreign program's, and is put into
+// payload for its agent without an "id" is another program's, and is put into
 // the agent's inbox. A channel remembers nothing: what is published while
 // nobody listens is lost, as it is for every reader of peer inboxes.
 //

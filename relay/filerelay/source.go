@@ -74,8 +74,8 @@ func (s *source) rest(t *jsonl.Tail) ([]byte, error) {
 
 // locate finds the file in which a stored position still holds: by its
 // identity, and if that fails by its content, since a restored or copied file
-// has another identity and a copied-and-truncated one lives on in its copy. It
-// returns nil when there is none; not is an identity that is out of question.
+// has another identity and a copied-and-truncated one continues in its copy. It
+// returns nil when there is none; not is an identity to exclude.
 func locate(root *os.Root, queue string, c checkpoint, not fileID) (*source, error) {
 	list, err := candidates(root, queue)
 	if err != nil {

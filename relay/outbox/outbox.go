@@ -70,7 +70,7 @@ type Options struct {
 	Size    int64         // bytes that wait for the backend at most; 0: 256 MiB
 	Drop    bool          // where more would wait, the oldest are removed; else Put returns ErrFull
 	Gather  time.Duration // what is put within this time goes to the backend at once; 0: no waiting
-	// At is when what a line tells of happened: what is older than KeepFor is not published
+	// At is the time of the event in a line: older lines than KeepFor are not published
 	// again. Nil: when the message's text was final.
 	At     func(line []byte) (relay.Millis, error)
 	Logger *slog.Logger // nil: discard
@@ -93,7 +93,7 @@ type Box struct {
 	held     int        // bytes of fresh; guarded by mu
 	pending  int64      // bytes not published; guarded by mu
 	at       place      // published up to here; guarded by mu
-	saved    place      // as it stands in the state file; guarded by mu
+	saved    place      // as it is in the state file; guarded by mu
 	count    int64      // messages not published; guarded by mu
 	closed   bool       // guarded by mu
 

@@ -9,13 +9,13 @@
 // publishes it on the channel. A script, because a MULTI cannot verify first,
 // and takes nothing back; and in a Cluster it needs only the stream's slot.
 // A line without a seq goes to the stream alone: on the channel every sidecar
-// would take it for a foreign program's.
+// would take it for another program's.
 //
 // # What is read
 //
 // [Queue.Subscribe] reads the stream with a cursor of its own, kept in a file,
 // so what came while a sidecar was away is read after its return. On the
-// channel it looks for payloads without a seq, a foreign program's, and hands
+// channel it looks for payloads without a seq, another program's, and hands
 // them over at once; the others come by the stream. Nothing but messages is
 // ever published on the channel.
 //
@@ -35,7 +35,7 @@
 //
 // A blocking read has its own deadline, and the channel's connection must
 // answer a ping; what is not answered in time ends the session, and the next
-// one dials anew. [Queue.Status] says what is wrong and how to mend it.
+// one dials again. [Queue.Status] says what is wrong and how to fix it.
 //
 // # Two sidecars of one name
 //

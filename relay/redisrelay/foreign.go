@@ -19,7 +19,7 @@ const (
 	maxForeignBytes = 8 << 20
 )
 
-// foreign is the queue of foreign programs' messages. What was handed over and
+// foreign is the queue of other programs' messages. What was handed over and
 // is not settled is bounded by the window.
 type foreign struct {
 	window *relay.Window[struct{}]
@@ -126,7 +126,7 @@ func (r *reader) watch(ctx context.Context, channel *redis.PubSub, heard *atomic
 	}
 }
 
-// handForeign hands over what foreign programs published.
+// handForeign hands over what other programs published.
 func (s *subscription) handForeign(ctx context.Context) {
 	for {
 		line, ok := s.foreign.pop(ctx)

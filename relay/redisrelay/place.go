@@ -58,7 +58,7 @@ func (s sight) lacks(before sight) bool {
 }
 
 // replaces reports whether the stream is another than the one that was read up
-// to at, or an older state of it: reading has to begin anew. An entry may be
+// to at, or an older state of it: reading has to begin again. An entry may be
 // missing because the cap trimmed it; then all that is there lies behind it,
 // and as many as it counted have left.
 func (s sight) replaces(at place) bool {

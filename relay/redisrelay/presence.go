@@ -103,7 +103,7 @@ func (q *Queue) claim(ctx context.Context, key, instance string) (claim, error) 
 	return claim{holder: holder, left: time.Duration(left) * time.Millisecond, at: time.Now()}, nil
 }
 
-// claimInstance gives this sidecar's id. It stands in a file, so that a restart is the
+// claimInstance gives this sidecar's id. It is in a file, so that a restart is the
 // same instance, and holds the file's lock: a second sidecar that shares the
 // folder, and so would share the id, gets one of its own. Without a usable
 // file the id lasts as long as the process.

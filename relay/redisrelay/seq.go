@@ -8,7 +8,7 @@ import (
 )
 
 // numbered reports whether line is a JSON object with a seq above 0, which is
-// what tells a sidecar's message from a foreign program's.
+// what tells a sidecar's message from another program's.
 //
 // It looks at the top level only and skips values by their brackets and
 // quotes, without decoding: every line passes here when it is published, and

@@ -17,7 +17,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// readCount is how many entries one read takes at most. A reply stands in
+// readCount is how many entries one read takes at most. A reply is in
 // memory as a whole: 64 MiB where every line has the most it may have.
 const readCount = 64
 

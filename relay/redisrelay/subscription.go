@@ -27,7 +27,7 @@ const (
 )
 
 // subscription is what Subscribe adds to reading: the stored position, the window of
-// unsettled lines, the border of history, and what foreign programs publish.
+// unsettled lines, the border of history, and what other programs publish.
 type subscription struct {
 	q       *Queue
 	handler relay.Handler
@@ -45,7 +45,7 @@ type subscription struct {
 }
 
 // Subscribe reads the stream from this agent's position, and the channel for
-// what foreign programs publish; see [relay.Subscriber]. Of a foreign
+// what other programs publish; see [relay.Subscriber]. Of a foreign
 // program's messages up to 1,000 (8 MiB) wait for the handler, and the
 // oldest is dropped for a new one; they have no position and are not handed
 // over again after a restart.

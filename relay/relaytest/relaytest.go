@@ -48,7 +48,7 @@ type Features struct {
 	// verified and an empty queue answers another's with relay.ErrForgotten.
 	CanForget bool
 	// UnnumberedTwice: a line without a seq may be handed over twice, as it
-	// comes by the log and by the channel for foreign programs.
+	// comes by the log and by the channel for other programs.
 	UnnumberedTwice bool
 }
 
