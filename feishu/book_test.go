@@ -273,7 +273,7 @@ func TestBookKeepsABrokenFileAside(t *testing.T) {
 			if kept, err := root.ReadFile("book.json.broken"); err != nil || string(kept) != content {
 				t.Errorf("kept %q, %v", kept, err)
 			}
-			if n := strings.Count(said.String(), "broken;"); n != 1 || strings.Contains(said.String(), "SECRET") {
+			if n := strings.Count(said.String(), "are invalid;"); n != 1 || strings.Contains(said.String(), "SECRET") {
 				t.Errorf("said %s", said.String())
 			}
 			b.LearnSelf(feishu.Self{Name: "new"})

@@ -173,7 +173,7 @@ func TestAnEndingAuthorityIsMadeAnew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Equal(first.CA(), second.CA()) || !strings.Contains(log.String(), "made anew") {
+		if bytes.Equal(first.CA(), second.CA()) || !strings.Contains(log.String(), "was renewed") {
 			t.Errorf("not made anew, or not said: %s", &log)
 		}
 		for _, ca := range [][]byte{first.CA(), second.CA()} {

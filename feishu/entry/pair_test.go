@@ -89,7 +89,7 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 		}
 		time.Sleep(pairCheck)
 		shown("new.example")
-		if strings.Count(log.String(), "read again") != 1 {
+		if strings.Count(log.String(), "reloaded") != 1 {
 			t.Errorf("got %s", &log)
 		}
 	})

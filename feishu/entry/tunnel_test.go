@@ -390,7 +390,7 @@ func TestAPanicCostsOneConnection(t *testing.T) {
 	if _, err := tls.Dial("tcp", r.addr, r.trusting()); err == nil {
 		t.Error("it shook hands")
 	}
-	r.log.await(t, "panicked")
+	r.log.await(t, "a panic while accepting")
 	wantBody(t, client(t, "", nil), "http://"+r.addr, "POST /")
 }
 
