@@ -371,8 +371,8 @@ func (a *acts) write(ctx context.Context, m *steer.Mark, try int) (steer.Mark, e
 	if m.Act == steer.Stop {
 		done.Text = steer.StopNotice(a.botName(g, m.Sender), a.botNames(g, m.Bots), m.Reason, m.Chinese)
 	}
-	bots, write := a.showers(m)
-	if !strings.HasPrefix(string(m.Of), "om_") || !write || try >= len(bots) {
+	_, write := a.showers(m)
+	if !strings.HasPrefix(string(m.Of), "om_") || !write || try >= len(g.members) { // also those that went offline have failed
 		return done, nil
 	}
 	if !a.app.api.Ready() {

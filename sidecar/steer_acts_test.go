@@ -252,15 +252,20 @@ func TestNoticeOfADeadSidecar(t *testing.T) {
 	}
 }
 
-// Where Feishu refuses a sidecar's call, another one shows the notice; where it refuses all, only the
-// marks have it, and it counts all the same.
+// Where Feishu refuses a sidecar's call, another one shows the notice, also where the first has no
+// heartbeat; where Feishu refuses all, only the marks have it, and it counts all the same.
 func TestNoticesThatFeishuRefuses(t *testing.T) {
 	t.Parallel()
-	for _, everybody := range []bool{false, true} {
-		t.Run(fmt.Sprint(everybody), func(t *testing.T) {
+	for _, whose := range []string{"of one", "of one without a heartbeat", "of all"} {
+		t.Run(whose, func(t *testing.T) {
 			t.Parallel()
+			everybody := whose == "of all"
 			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-			a, b := n.start(n.steered("agent_a")), n.start(n.steered("agent_b"))
+			cfgB := n.steered("agent_b")
+			if whose == "of one without a heartbeat" {
+				cfgB.Mailbox.Heartbeat = 0
+			}
+			a, b := n.start(n.steered("agent_a")), n.start(cfgB)
 			botA, botB := n.bot(apps[0], "http://"+a.Gateway().String(), nil), n.bot(apps[1], "http://"+b.Gateway().String(), nil)
 			n.connected(a)
 			n.connected(b)
