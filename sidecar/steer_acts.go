@@ -372,7 +372,7 @@ func (a *acts) write(ctx context.Context, m *steer.Mark, try int) (steer.Mark, e
 		done.Text = steer.StopNotice(a.botName(g, m.Sender), a.botNames(g, m.Bots), m.Reason, m.Chinese)
 	}
 	_, write := a.showers(m)
-	if !strings.HasPrefix(string(m.Of), "om_") || !write || try >= len(g.members) { // also those that went offline have failed
+	if !strings.HasPrefix(string(m.Of), "om_") || !write || try >= len(g.members) { // who went offline has failed, too
 		return done, nil
 	}
 	if !a.app.api.Ready() {

@@ -59,7 +59,7 @@ func newPair(t *testing.T, change func(*sidecar.Config)) *pair {
 		return strings.Contains(status, "BotA") && strings.Contains(status, "BotB")
 	})
 	p.until("BotA's sidecar knows that BotB is online", func() bool { // else it is BotA's turn at once
-		return slices.Contains(a.Status().Agents, sidecar.AgentStatus{Agent: "agent_b", Online: true})
+		return slices.ContainsFunc(a.Status().Agents, func(s sidecar.AgentStatus) bool { return s.Agent == "agent_b" && s.Online })
 	})
 	p.noted()
 	return p
