@@ -27,6 +27,7 @@ import (
 const (
 	askAgain    = 10 * time.Minute // who else is in a chat; whether the bot is, after a no
 	maxAsked    = 1000             // chats whose last question is remembered
+	maxToName   = 100              // groups that wait for the question about their names
 	feishuAsked = 10 * time.Second // for one question, and between those about a chat that got no answer
 	// questions about memberships a second, of three calls at most: they count against the bot's own limits
 	askRate  = 2
@@ -55,13 +56,15 @@ type app struct {
 	asking       *xrate.Limiter // of questions about memberships
 	selfDue      asked          // for the bot's own identity
 	personsAsked asked
-	chatsAsked   asked // for their names
+	chatsAsked   asked             // for their names
+	toName       chan relay.ChatID // groups whose names nameChats asks for
 	names        atomic.Pointer[namesOf]
 }
 
 func openApp(b *base, c *chats) (*app, error) {
 	a := &app{base: b, chats: c, asking: xrate.NewLimiter(askRate, askBurst),
-		api: feishu.NewAPI(b.cfg.BaseURL.String(), b.cfg.AppID, string(b.cfg.AppSecret))}
+		toName: make(chan relay.ChatID, maxToName),
+		api:    feishu.NewAPI(b.cfg.BaseURL.String(), b.cfg.AppID, string(b.cfg.AppSecret))}
 	root, err := b.folder("chats")
 	if err != nil {
 		return nil, err
@@ -392,16 +395,32 @@ func (a *app) person(ctx context.Context, m *feishu.Message) string {
 	return name
 }
 
-// nameChat asks Feishu what a group is called, where that is not known, and once a day: groups are renamed.
-func (a *app) nameChat(ctx context.Context, chat relay.ChatID) {
-	pause := personDay
-	if a.book.Chat(chat).Name == "" {
-		pause = personNext
-	}
-	if !a.api.Ready() || !a.chatsAsked.due(string(chat), pause) {
+// nameChat has Feishu asked what a group is called, once a day: groups are renamed. Nobody waits for the answer.
+func (a *app) nameChat(chat relay.ChatID) {
+	if !a.api.Ready() || !a.chatsAsked.due(string(chat), personDay) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, personWait)
+	select {
+	case a.toName <- chat:
+	default:
+		a.chatsAsked.again(string(chat), 0) // with the next message
+	}
+}
+
+// nameChats asks Feishu for the names of the groups that nameChat was given, one at a time, until ctx is done.
+func (a *app) nameChats(ctx context.Context) {
+	for {
+		select {
+		case chat := <-a.toName:
+			a.askChatName(ctx, chat)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (a *app) askChatName(ctx context.Context, chat relay.ChatID) {
+	ctx, cancel := context.WithTimeout(ctx, feishuAsked)
 	defer cancel()
 	if answer, err := a.api.Chat(ctx, chat); err == nil { // else the bot has no scope for it, most often
 		a.book.SetChat(feishu.Chat{ID: chat, Name: answer.Name})

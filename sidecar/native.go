@@ -272,7 +272,7 @@ func (n *native) connectorEvent(data []byte) feishu.Verdict {
 		return feishu.Refuse
 	}
 	if m.ChatType == feishu.ChatGroup {
-		n.app.nameChat(context.Background(), m.ChatID)
+		n.app.nameChat(m.ChatID)
 	}
 	return feishu.Keep
 }

@@ -136,6 +136,7 @@ func (s *Sidecar) runFeishu(ctx context.Context, serving, reading *sync.WaitGrou
 	if s.speak != nil {
 		reading.Go(func() { s.keep(ctx, "connector", s.speak.connector.Run) })
 	}
+	reading.Go(func() { s.app.nameChats(ctx) })
 	if s.app.api.Ready() { // with the app's own credentials
 		reading.Go(func() { s.app.introduce(ctx) })
 	}

@@ -486,7 +486,7 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 			if err == nil && why != relay.Pass {
 				s.watch.withheld(h, why)
 			}
-			s.app.nameChat(ctx, m.ChatID)
+			s.app.nameChat(m.ChatID)
 			return err
 		}
 	}
