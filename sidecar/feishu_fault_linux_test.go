@@ -32,7 +32,7 @@ func TestGatewayUpstreamFaults(t *testing.T) {
 		"dropped":    {Kind: feishusim.FaultDrop},
 		"closed":     {Kind: feishusim.FaultClose, Code: 1012},
 		"duplicated": {Kind: feishusim.FaultDuplicate},
-		"in pieces":  {Kind: feishusim.FaultFragment, Parts: 3},
+		"in pieces":  {Kind: feishusim.FaultFragment, Parts: 3, Delay: 50 * time.Millisecond},
 		"reordered":  {Kind: feishusim.FaultReorder},
 		"lost":       {Kind: feishusim.FaultLose, Count: 1},
 	} {

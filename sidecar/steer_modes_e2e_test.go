@@ -380,7 +380,7 @@ func TestABotLeavesTheGroup(t *testing.T) {
 	if got := n.answers("/relay status"); !strings.Contains(got, "Online (1): BotA") || strings.Contains(got, "BotB") {
 		t.Errorf("the status is %q", got)
 	}
-	if got := n.answers("/relay mute BotB"); !strings.Contains(got, "no bot that I know here") {
+	if got := n.answers("/relay mute BotB"); !strings.Contains(got, "not a bot in this group") {
 		t.Errorf("a mute of a bot that is gone is answered %q", got)
 	}
 	first := n.says("is anybody there?") // its default bot is not

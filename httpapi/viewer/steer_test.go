@@ -21,7 +21,7 @@ func pageSteering(t *testing.T, browser *browsertest.Browser) {
 	wantShown(t, p, 0, 1)
 	p.Click("[data-testid=steer-toggle]")
 	p.Wait("the panel", `document.querySelectorAll('[data-testid=steer-bot]').length === 2`)
-	if got := browsertest.Eval[string](p, `document.querySelector('[data-testid=steer-last]').innerText`); !strings.Contains(got, "max_depth: as many bots' messages in a row") {
+	if got := browsertest.Eval[string](p, `document.querySelector('[data-testid=steer-last]').innerText`); !strings.Contains(got, "max_depth: bots reached the hard limit of messages in a row") {
 		t.Errorf("the last stop is told as %q", got)
 	}
 	asked := 0

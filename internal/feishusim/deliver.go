@@ -281,11 +281,19 @@ func (s *Server) push(p *pending) {
 	d.Conn = c.id
 	p.on, p.try = c, d
 	s.note(d)
-	pieces := 1
+	pieces, apart := 1, time.Duration(0)
 	if f := s.fault(FaultFragment, p.app.ID); f != nil {
-		pieces = cmp.Or(f.Parts, 2)
+		pieces, apart = cmp.Or(f.Parts, 2), f.Delay
 	}
-	for _, f := range frames(d.frame, p.body, pieces) {
+	for i, f := range frames(d.frame, p.body, pieces) {
+		if wait := time.Duration(i) * apart; wait > 0 {
+			time.AfterFunc(wait, func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				c.queue(f)
+			})
+			continue
+		}
 		c.queue(f)
 	}
 	s.after(p, s.opts.AckTimeout, func() { s.missed(p) })

@@ -37,7 +37,7 @@ const (
 	FaultLose = "lose"
 	// FaultNoAck takes no acknowledgement for one.
 	FaultNoAck = "noack"
-	// FaultFragment sends events in Parts pieces (default 2), in any order.
+	// FaultFragment sends events in Parts pieces (default 2), in any order, Delay apart.
 	FaultFragment = "fragment"
 	// FaultAnswer answers calls of Route with Code, Msg, Status and Header. The
 	// call has no effect unless Applied is set: then only its answer is lost.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // Cluster is a Redis Cluster of three primaries, each with a replica.
@@ -26,7 +27,22 @@ func StartCluster(tb TB, args ...string) *Cluster {
 	for _, s := range c.nodes[:3] { // the primaries
 		s.AwaitReplicas(tb, 1)
 	}
+	for _, s := range c.nodes { // each learns by itself that all slots are served
+		await(tb, "that the Cluster is complete at "+s.Addr(), func() bool {
+			return strings.Contains(redisCLI(tb, "-h", s.host, "-p", s.port, "CLUSTER", "INFO"), "cluster_state:ok")
+		})
+	}
 	return c
+}
+
+func await(tb TB, what string, is func() bool) {
+	tb.Helper()
+	for until := time.Now().Add(5 * time.Minute); !is(); {
+		if time.Now().After(until) {
+			tb.Fatal("waited in vain: " + what)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // URL is the address of all nodes as REDIS_URL has it.
@@ -56,9 +72,12 @@ func (c *Cluster) Node(addr string) *Server {
 	return nil
 }
 
-// Reshard moves the first n slots of one primary to another, by their ids.
+// Reshard moves the first n slots of one primary to another, by their ids, once all nodes agree who serves what.
 func (c *Cluster) Reshard(tb TB, from, to string, n int) {
 	tb.Helper()
+	await(tb, "that the nodes agree", func() bool {
+		return exec.Command("redis-cli", "--cluster", "check", c.nodes[0].Addr()).Run() == nil
+	})
 	redisCLI(tb, "--cluster", "reshard", c.nodes[0].Addr(), "--cluster-from", from, "--cluster-to", to,
 		"--cluster-slots", fmt.Sprint(n), "--cluster-yes")
 }
