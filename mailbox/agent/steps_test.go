@@ -211,6 +211,29 @@ func TestRepeatOfAnEndedTask(t *testing.T) {
 	})
 }
 
+// The same end again is a repeat also where it is not remembered what was said, as of a task that an older version
+// ended. Anything else is refused.
+func TestSecondResultOfAnOlderVersionsTask(t *testing.T) {
+	for _, state := range []mailbox.TaskState{mailbox.Completed, mailbox.Failed} {
+		in(t, func(t *testing.T, w *world) {
+			a, b := w.agent("a"), w.agent("b")
+			a.task(b, "t1", nil)
+			synctest.Wait()
+			b.update("t1", state, "one")
+			b.seen.forget(":end-said/")
+			b.restart()
+			b.update("t1", state, "one")
+			for _, u := range []agent.TaskUpdate{{Text: "two"},
+				{Text: "one", Parts: []mailbox.Part{{Type: mailbox.PartData, Data: []byte("1")}}}} {
+				u.TaskID, u.State = "t1", state
+				_, err := b.UpdateTask(t.Context(), u)
+				refusedAs(t, err, mailbox.InvalidMessage, "send as a message to a")
+			}
+			same(t, "given", a.texts(), []string{"one"})
+		})
+	}
+}
+
 // A task ends once. The same end again is a repeat, also over a restart; another text is refused, since nobody would
 // get it.
 func TestSecondResultIsRefused(t *testing.T) {

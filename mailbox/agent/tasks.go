@@ -198,7 +198,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	says := len(u.Text)+len(u.Parts) > 0
 	switch {
 	case r.State != u.State || u.State == mailbox.Working || r.Overdue && says:
-	case r.State.Ended() && says && !a.opts.Seen.Seen(endSaidKey(e)):
+	case r.State.Ended() && says && !a.saidEnd(r, e):
 		return TaskRecord{}, mailbox.Invalid("state", "the task is %s already, and how it ended was sent: what you add, "+
 			"send as a message to %s", r.State, r.Peer)
 	default:
@@ -228,6 +228,16 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 		a.ready.reopen(r.Peer, r.MessageID)
 	}
 	return r, err
+}
+
+// saidEnd reports whether e says what this agent said when it ended r. Where the key of that is missing, since an
+// older version ended r or the key is evicted, the ledger decides: it has texts of at most maxTaskText bytes whole.
+func (a *Agent) saidEnd(r TaskRecord, e mailbox.Envelope) bool {
+	if a.opts.Seen.Seen(endSaidKey(e)) {
+		return true
+	}
+	other := func(p mailbox.Part) bool { return p.Type != mailbox.PartText }
+	return !slices.ContainsFunc(e.Content.Parts, other) && endText(e) == cmp.Or(r.Result, r.Reason)
 }
 
 // taken finds a task that this agent took.
