@@ -191,6 +191,9 @@ func (s *Server) run() error {
 		"--dir", s.dir, "--bind", cmp.Or(s.host, "127.0.0.1"),
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", "",
 	}
+	if s.host != "" {
+		args = append(args, "--replica-announce-ip", s.host) // where it connects from is 127.0.0.1
+	}
 	if s.tls == nil {
 		args = append(args, "--port", cmp.Or(s.port, "0"))
 	} else {

@@ -46,9 +46,12 @@ func startLoad(s *sender) *load {
 	go func() {
 		n := int64(0)
 		defer func() { l.sent <- n }()
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
 		for !l.stop.Load() && !s.t.Failed() {
-			s.send(n+1, n+20)
-			n += 20
+			s.send(n+1, n+5)
+			n += 5
+			<-tick.C
 		}
 	}()
 	return l
@@ -83,7 +86,7 @@ func TestClusterOfSix(t *testing.T) {
 		}
 	}
 	_ = raw.Close()
-	change := func(o *Options) { o.Channel = channel }
+	change := func(o *Options) { o.Channel, o.MaxLen = channel, 1_000_000 } // it keeps all that is sent
 	f := follow(t, open(t, c.URL(), "a", t.TempDir(), change))
 	l := startLoad(&sender{t: t, q: open(t, c.URL(), "s", t.TempDir(), change), reader: f, message: small, oldest: 1})
 	f.has(300)
@@ -104,12 +107,17 @@ func TestClusterOfSix(t *testing.T) {
 	}
 	f.has(f.upTo.Load() + 200)
 
-	from, fromID := owner(ctx, c, slot)
-	_, toID := owner(ctx, c, 16383)
-	c.Reshard(t, fromID, toID, 100)
+	from, _ := owner(ctx, c, slot)
 	eventually(t, "the slot has moved", func() bool {
-		addr, _ := owner(ctx, c, slot)
-		return addr != "" && addr != from
+		addr, id := owner(ctx, c, slot)
+		if addr == "" || addr != from {
+			return addr != ""
+		}
+		_, to := owner(ctx, c, 16383)
+		if err := c.Reshard(id, to, 100); err != nil {
+			t.Log(err)
+		}
+		return false
 	})
 	f.has(f.upTo.Load() + 200)
 	t.Logf("%d messages", l.finish())

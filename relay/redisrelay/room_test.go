@@ -79,6 +79,8 @@ type sender struct {
 	oldest  int64 // that it keeps
 	receipt relay.Receipt
 	fault   string // that was logged
+
+	forgotten atomic.Int64 // times that Redis had lost some
 }
 
 // ahead is how many messages a sender may be before its reader, fewer than the stream keeps.
@@ -94,6 +96,7 @@ func (s *sender) send(from, to int64) {
 			}
 			_, err := s.q.Publish(context.Background(), nil, s.receipt) // is it there still?
 			if errors.Is(err, relay.ErrForgotten) {
+				s.forgotten.Add(1)
 				s.receipt, next = "", s.oldest
 			}
 			return false
@@ -110,6 +113,7 @@ func (s *sender) send(from, to int64) {
 			s.receipt = receipt
 			next += n
 		case errors.Is(err, relay.ErrForgotten):
+			s.forgotten.Add(1)
 			s.receipt, next = "", s.oldest
 		default:
 			if s.fault != err.Error() {
