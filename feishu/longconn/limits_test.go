@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,8 +189,10 @@ func TestCloseWaitsForWhatIsToBeDoneButNotForEver(t *testing.T) {
 func TestInjectionsAreBounded(t *testing.T) {
 	r := newRig(t, tcp(t), nil)
 	bot, _ := r.ready()
+	var came atomic.Int64
 	go func() {
 		for range bot.got { // and acknowledges nothing
+			came.Add(1)
 		}
 	}()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -202,6 +205,7 @@ func TestInjectionsAreBounded(t *testing.T) {
 	if err := r.s.Inject(ctx, feishu.Injection{}); !errors.Is(err, longconn.ErrBusy) {
 		t.Errorf("got %v", err)
 	}
+	until(t, "all are written", func() bool { return came.Load() >= 4096 }) // a write that is cut off ends the connection
 	cancel()
 	for range 4096 {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
