@@ -186,7 +186,7 @@ func TestChatSteersTheBots(t *testing.T) {
 				"消息已恢复", "Reviewer is not given what you said: not_for_me", "Stopped. The bots continue"},
 			"OK: 8 sent, 9 delivered, 7 stopped (max_depth 3, not_for_me 2, paused 2), 0 doubled, 0 lost"},
 		{2, talk + "continue\n/relay limit 5\n",
-			[]string{"Coder puts the reaction CrossMark on: @Coder ten million", "Coder is given what had stopped", "The limit is 5"},
+			[]string{"puts the reaction CrossMark on: @Coder ten million", "Coder is given what had stopped", "The limit is 5"},
 			"OK: 6 sent, 5 delivered, 1 stopped (max_depth 1), 0 doubled, 0 lost"},
 	} {
 		var out bytes.Buffer
