@@ -72,7 +72,7 @@ type Config struct {
 
 	Backend       string `envconfig:"RELAY_BACKEND" oneof:"file|redis" unset:"redis where REDIS_URL is set, else file" desc:"where sidecars exchange messages: files in RELAY_DIR, or the Redis of REDIS_URL"`
 	RedisURL      Secret `envconfig:"REDIS_URL" is:"redis" unset:"none" desc:"the Redis: redis://[user:password@]host:6379/0, rediss:// with TLS; also Sentinel and Cluster: docs/redis.md"`
-	RedisMaxBytes int    `envconfig:"REDIS_MAX_BYTES" default:"0" range:"0..2147483647" desc:"bytes of Redis' memory that each stream of messages takes; 0: a share of its maxmemory (docs/redis.md)"`
+	RedisMaxBytes int    `envconfig:"REDIS_MAX_BYTES" default:"0" range:"4194304..2147483647" zero:"bytes" desc:"bytes of Redis' memory that each stream of messages takes; 0: a share of its maxmemory (docs/redis.md)"`
 	RelayChannel  string `envconfig:"RELAY_CHANNEL" default:"nanobot:feishu:outbound" is:"channel" desc:"name of the Pub/Sub channel on Redis; the stream is <channel>:log"`
 
 	DataDir       string `envconfig:"DATA_DIR" default:"~/.nanobot" is:"path" desc:"parent of the other folders; sidecars of one host share it, and nanobot uses the default as well"`

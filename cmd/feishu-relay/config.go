@@ -109,7 +109,14 @@ func (s setting) parse(text string) error {
 	trimmed := strings.TrimSpace(text)
 	switch field := s.field.Addr().Interface().(type) {
 	case *int:
-		return inRange(s, field, trimmed, strconv.Atoi, "a whole number from %s to %s")
+		want := "a whole number from %s to %s"
+		if unit := s.tag.Get("zero"); unit != "" {
+			if *field = 0; trimmed == "0" {
+				return nil
+			}
+			want = "0, or a number of " + unit + " from %s to %s"
+		}
+		return inRange(s, field, trimmed, strconv.Atoi, want)
 	case *time.Duration:
 		return inRange(s, field, trimmed, time.ParseDuration, "a duration from %s to %s, such as 90s or 10m")
 	case *bool:

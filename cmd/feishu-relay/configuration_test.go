@@ -82,6 +82,9 @@ func (s setting) values() string {
 	is := s.tag.Get("is")
 	switch s.field.Interface().(type) {
 	case int:
+		if unit := s.tag.Get("zero"); unit != "" {
+			return "number of " + unit + ", 0 or " + from + " to " + to
+		}
 		return "number, " + from + " to " + to
 	case time.Duration:
 		return "time, " + from + " to " + to

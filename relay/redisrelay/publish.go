@@ -45,12 +45,16 @@ const (
 // left the stream, and is lost otherwise. Before Redis 7, which does not count,
 // it was trimmed if the stream is full, by entries or by bytes.
 //
-// What is over the bytes is trimmed before anything is added. Out of memory Redis refuses the
-// first write of a script that needs some: then half of the stream is trimmed, which
-// is never refused, and nothing that follows it is. A stream that has nothing to trim
-// stays refused.
+// What is over the bytes is trimmed before anything is added, except the newest entries.
+//
+// Out of memory Redis refuses the first write of a script that needs some. A trim is never
+// refused, and nothing that follows it is: so the oldest entries are trimmed that take as much
+// as what is added. None of the last minute is, since a reader may not have it yet: if there are not enough
+// that are older, nothing is trimmed and the lines stay refused. The sender keeps them.
 var publishScript = redis.NewScript(`
 local stream, channel, cap, after, limit, first = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[7]), 9
+local few = 16 -- entries that the limit leaves, whatever they take
+local young = 60000 -- ms for which an entry is kept though Redis is out of memory
 
 local function size()
   local bytes = redis.pcall('MEMORY', 'USAGE', stream, 'SAMPLES', 0)
@@ -89,13 +93,35 @@ if ARGV[8] == '1' then
   bytes = size()
   while bytes and bytes > room do
     local length = redis.call('XLEN', stream)
-    if length == 0 then break end
-    local keep = math.max(0, math.floor(length * 0.9 * room / bytes))
+    if length <= few then break end
+    local keep = math.max(few, math.floor(length * 0.9 * room / bytes))
     local n = redis.pcall('XTRIM', stream, 'MAXLEN', keep)
     if type(n) ~= 'number' then break end -- a user without that right
     trimmed = trimmed + n
     bytes = size()
   end
+end
+
+local function free()
+  local need = 0
+  for i = first, #ARGV do need = need + #ARGV[i] end
+  local now = redis.pcall('TIME')
+  if now.err then return 0 end -- a user without that right
+  local old = string.format('%.0f', now[1] * 1000 - young)
+  local n, from = 0, '-'
+  while need > 0 do
+    local entries = redis.call('XRANGE', stream, from, old, 'COUNT', 10)
+    if not entries[1] then return 0 end
+    for _, e in ipairs(entries) do
+      if need <= 0 then break end
+      for _, text in ipairs(e[2]) do need = need - #text end
+      n = n + 1
+    end
+    local ms, seq = string.match(entries[#entries][1], '(%d+)-(%d+)')
+    from = ms .. '-' .. string.format('%.0f', seq + 1)
+  end
+  local trimmed = redis.pcall('XTRIM', stream, 'MAXLEN', redis.call('XLEN', stream) - n)
+  return type(trimmed) == 'number' and trimmed or 0
 end
 
 local function add(line, last)
@@ -108,10 +134,8 @@ for i = first, #ARGV do
   local line = ARGV[i]
   local added = add(line, i == #ARGV)
   if type(added) == 'table' and string.find(added.err, 'OOM', 1, true) then
-    local length = redis.pcall('XLEN', stream)
-    if length == 0 then return added end
-    freed = redis.pcall('XTRIM', stream, 'MAXLEN', math.floor(length / 2))
-    if type(freed) ~= 'number' then return added end
+    freed = free()
+    if freed == 0 then return added end
     added = add(line, i == #ARGV)
   end
   if type(added) == 'table' then return added end

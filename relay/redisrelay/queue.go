@@ -36,7 +36,7 @@ type Options struct {
 	Stream  string // another stream than <Channel>:log; then nothing is published on the channel
 	MaxLen  int64  // entries the stream keeps, about; 0 means 10,000. What is older is trimmed
 	// MaxBytes is how much of Redis' memory the stream takes, about; 0 means a share of maxmemory, and
-	// 16 MiB where Redis does not tell it. What is older is trimmed.
+	// 16 MiB where Redis refuses to tell it. What is older is trimmed, except the newest 16 entries.
 	MaxBytes int64
 	// Block is how long a read waits for something new before the link and
 	// the stream are looked at; 0 means 1 s. It is the heartbeat: a dead link is

@@ -3,7 +3,7 @@ package redisrelay
 import (
 	"bufio"
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,13 +17,14 @@ import (
 // take 60 % of maxmemory: then none is evicted, and others have room.
 const (
 	modestBytes    = 8 << 20   // so many are taken without asking how much there is
-	unknownBytes   = 16 << 20  // where the user may not ask
+	unknownBytes   = 16 << 20  // where Redis refuses to tell
 	unlimitedBytes = 256 << 20 // where Redis has no maxmemory
 	logShare       = 5         // one part in so many of maxmemory for messages
 	sideShare      = 10        // and for another stream
 
 	askEvery   = time.Minute
-	nearlyFull = 90 // per cent of maxmemory, from which on there is a warning
+	freedPause = time.Minute // without a trim for want of memory, after which the next one is logged
+	nearlyFull = 90          // per cent of maxmemory, from which on there is a warning
 )
 
 // room is how many bytes a stream may take, and took at the last look.
@@ -33,7 +34,8 @@ type room struct {
 	unmeasured  atomic.Int64 // bytes published since that look
 
 	mu     sync.Mutex
-	asked  time.Time // guarded by mu; zero: never
+	asked  time.Time // of the last answer; guarded by mu; zero: never
+	freed  time.Time // when entries were last trimmed for want of memory; guarded by mu
 	full   bool      // it was logged that Redis is nearly full; guarded by mu
 	capped bool      // it was logged that the stream is at its limit; guarded by mu
 }
@@ -64,7 +66,10 @@ func (q *Queue) noteSize(ctx context.Context, used string, trimmed, freed int64)
 	q.stats.capped.Add(trimmed)
 	q.stats.freed.Add(freed)
 	if freed > 0 {
-		q.log.Error("redis was out of memory: the oldest entries of the stream made room; raise its maxmemory", "entries", freed)
+		if time.Since(r.freed) >= freedPause {
+			q.log.Error("redis was out of memory: the oldest entries of the stream made room; raise its maxmemory", "entries", freed)
+		}
+		r.freed = time.Now()
 	}
 	n, err := strconv.ParseInt(used, 10, 64)
 	if err != nil {
@@ -77,14 +82,17 @@ func (q *Queue) noteSize(ctx context.Context, used string, trimmed, freed int64)
 			"bytes", n, "limit", r.limit.Load())
 	}
 	if q.opts.MaxBytes == 0 && n > r.limit.Load()/4*3 && time.Since(r.asked) >= askEvery {
-		r.asked = time.Now()
 		q.ask(ctx)
 	}
 }
 
-// ask learns maxmemory; r.mu is held.
+// ask learns maxmemory; r.mu is held. Without an answer the limit stays, and the next look asks again.
 func (q *Queue) ask(ctx context.Context) {
 	used, most, err := memoryOf(ctx, q.publish, q.stream)
+	if err != nil && !untold(err) {
+		return
+	}
+	q.room.asked = time.Now()
 	limit := int64(unknownBytes)
 	switch {
 	case err != nil:
@@ -108,6 +116,19 @@ func (q *Queue) ask(ctx context.Context) {
 // Share is how much of a Redis with that maxmemory a stream of messages takes, in bytes.
 func Share(maxmemory int64) int64 { return min(unlimitedBytes, maxmemory/logShare) }
 
+// errNoMemory is an answer to INFO without what is asked for.
+var errNoMemory = errors.New("INFO has no memory")
+
+// untold reports whether Redis refuses to tell how much memory there is, and will refuse again: it forbids
+// the command or does not have it.
+func untold(err error) bool {
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		text := strings.ToLower(reply.Error())
+		return strings.HasPrefix(text, "noperm ") || strings.HasPrefix(text, "err ") && strings.Contains(text, "command")
+	}
+	return errors.Is(err, errNoMemory)
+}
+
 // memoryOf asks the server that holds key how much of its memory is used, and maxmemory.
 func memoryOf(ctx context.Context, client redis.UniversalClient, key string) (used, most int64, err error) {
 	if c, ok := client.(*redis.ClusterClient); ok {
@@ -128,7 +149,7 @@ func memoryOf(ctx context.Context, client redis.UniversalClient, key string) (us
 	used, errUsed := strconv.ParseInt(found["used_memory"], 10, 64)
 	most, errMost := strconv.ParseInt(found["maxmemory"], 10, 64)
 	if errUsed != nil || errMost != nil {
-		return 0, 0, fmt.Errorf("INFO has no memory: %w", redis.Nil)
+		return 0, 0, errNoMemory
 	}
 	return used, most, nil
 }

@@ -6,7 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -194,35 +198,166 @@ func info(t testing.TB, raw *redis.Client, name string) string {
 	return value
 }
 
-// Where the user may not ask how much memory there is, the stream takes what Redis has left.
+// fill takes all memory that Redis has left, as another program does.
+func fill(t testing.TB, raw *redis.Client) {
+	t.Helper()
+	n := 0
+	for size := 1_000_000; size >= 10; size /= 10 {
+		var err error
+		for ; err == nil; n++ {
+			err = raw.Set(t.Context(), fmt.Sprint("other", n), bytes.Repeat([]byte{'x'}, size), 0).Err()
+		}
+		if !redis.HasErrorPrefix(err, "OOM") {
+			t.Fatal(err)
+		}
+	}
+}
+
+// In a Redis that another program filled, old messages make room for new ones.
 func TestFullRedisMakesRoomForMessages(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, "--maxmemory", "48mb")
+	raw := rawClient(t, srv)
+	var logged bytes.Buffer
+	f := follow(t, open(t, srv.URL(), "a", t.TempDir(), nil))
+	q := open(t, srv.URL(), "s", t.TempDir(), func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	s := &sender{t: t, q: q, reader: f, message: large, oldest: 1}
+	for i := 1; i <= 200; i++ {
+		old := &redis.XAddArgs{Stream: q.stream, ID: fmt.Sprint(i, "-1"), Values: []any{"payload", large(i)}} // of 1970
+		if err := raw.XAdd(t.Context(), old).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.has(200)
+	fill(t, raw)
+	s.send(201, 350)
+	f.has(350)
+	if st := q.Stats(); st.Freed == 0 || raw.XLen(t.Context(), q.stream).Val() < 150 {
+		t.Errorf("%d entries were trimmed, more than have been added or none", st.Freed)
+	}
+	if n := strings.Count(logged.String(), "out of memory"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, logged.String())
+	}
+	if err := raw.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.oldest = 350
+	s.send(351, 400)
+	f.has(400)
+}
+
+// Messages that a reader may not have read yet make no room: the sender keeps the new one, and publishes it later.
+func TestFullRedisKeepsNewMessages(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, "--maxmemory", "48mb")
 	raw := rawClient(t, srv)
 	dir := t.TempDir()
 	f := follow(t, open(t, srv.URL(), "a", dir, nil))
-	s := &sender{t: t, q: open(t, srv.URL(), "s", dir, func(o *Options) { o.MaxBytes = 1 << 30 }), reader: f, message: large, oldest: 1}
-	s.send(1, 200)
-	fill := bytes.Repeat([]byte{'x'}, 100_000) // another program takes the rest
-	for i := range 1000 {
-		if err := raw.Set(t.Context(), fmt.Sprint("other", i), fill, 0).Err(); err != nil {
-			if !strings.HasPrefix(err.Error(), "OOM") {
-				t.Fatal(err)
-			}
-			break
+	s := &sender{t: t, q: open(t, srv.URL(), "s", dir, nil), reader: f, message: large, oldest: 1}
+	// One that is old and too small, and one of the future: what follows it has its time, and stays new.
+	for _, id := range []string{"1-1", "99999999999999-1"} {
+		entry := &redis.XAddArgs{Stream: s.q.stream, ID: id, Values: []any{"payload", "not a message"}}
+		if err := raw.XAdd(t.Context(), entry).Err(); err != nil {
+			t.Fatal(err)
 		}
 	}
-	s.send(201, 1000)
-	f.has(1000)
-	if s.q.Stats().Freed == 0 {
-		t.Error("Redis was never full: the test shows nothing")
+	s.send(1, 200)
+	fill(t, raw)
+	for range 10 {
+		_, err := s.q.Publish(t.Context(), [][]byte{large(201)}, s.receipt)
+		if err == nil || !strings.Contains(err.Error(), "out of memory") {
+			t.Errorf("got %v, want out of memory", err)
+		}
 	}
-	if err := raw.FlushAll(t.Context()).Err(); err != nil {
+	if n := raw.XLen(t.Context(), s.q.stream).Val(); n != 202 || s.q.Stats().Freed != 0 {
+		t.Errorf("%d of 202 entries are left; stats %+v", n, s.q.Stats())
+	}
+	if err := raw.Del(t.Context(), "other0", "other1", "other2").Err(); err != nil {
 		t.Fatal(err)
 	}
-	s.oldest = 1000
-	s.send(1001, 1100)
-	f.has(1100)
+	s.send(201, 250)
+	f.has(250)
+}
+
+// An INFO that fails once is asked again, and nothing is trimmed for it.
+func TestLostAnswerTrimsNothing(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw := rawClient(t, srv)
+	var failed atomic.Bool
+	addr := listener(t, func(client io.ReadWriteCloser) {
+		defer client.Close()
+		server, err := net.Dial("tcp", raw.Options().Addr)
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		var answers sync.WaitGroup
+		defer answers.Wait()
+		answers.Go(func() {
+			_, _ = io.Copy(client, server)
+			_ = client.Close()
+		})
+		defer server.Close()
+		for buf := make([]byte, 64<<10); ; {
+			n, err := client.Read(buf)
+			if err != nil || bytes.Contains(buf[:n], []byte("\r\ninfo\r\n")) && failed.CompareAndSwap(false, true) {
+				return
+			}
+			if _, err := server.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	})
+	full := open(t, srv.URL(), "old", t.TempDir(), func(o *Options) { o.MaxBytes = unlimitedBytes })
+	q := open(t, "redis://"+addr, "s", t.TempDir(), nil)
+	add := func(q *Queue, n int) {
+		for range n {
+			var lines [][]byte
+			for i := range 40 { // 1 MB
+				lines = append(lines, large(i))
+			}
+			publish(t, q, "", lines...)
+		}
+	}
+	add(full, 20)
+	add(q, 4)
+	if n := raw.XLen(t.Context(), q.stream).Val(); n != 24*40 || !failed.Load() {
+		t.Errorf("the stream has %d entries, want %d; INFO failed: %t", n, 24*40, failed.Load())
+	}
+	if _, limit := q.Memory(); limit != unlimitedBytes {
+		t.Errorf("the limit is %d, want %d: it was not asked again", limit, unlimitedBytes)
+	}
+}
+
+// Where Redis refuses to tell how much memory there is, a stream takes little.
+func TestRefusedInfo(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, "--rename-command", "INFO", "hidden")
+	q := open(t, srv.URL(), "s", t.TempDir(), nil)
+	for range 24 {
+		var lines [][]byte
+		for i := range 40 {
+			lines = append(lines, large(i))
+		}
+		publish(t, q, "", lines...)
+	}
+	if used, limit := q.Memory(); limit != unknownBytes || used > limit || q.Stats().Capped == 0 {
+		t.Errorf("the stream takes %d bytes of %d; stats %+v", used, limit, q.Stats())
+	}
+}
+
+// The newest messages stay, however little a stream may take.
+func TestLimitLeavesTheNewest(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	q := open(t, srv.URL(), "s", t.TempDir(), func(o *Options) { o.MaxBytes = 64 })
+	for i := range 40 {
+		publish(t, q, "", lines("s", i+1, i+1)...)
+	}
+	if n := rawClient(t, srv).XLen(t.Context(), q.stream).Val(); n < 16 || q.Stats().Capped == 0 {
+		t.Errorf("%d entries are left of 40; stats %+v", n, q.Stats())
+	}
 }
 
 // A stream that has nothing to trim does not take what Redis has not.
