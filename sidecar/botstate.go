@@ -39,8 +39,18 @@ func (d *deliverer) bot() *mailbox.Bot {
 	return &mailbox.Bot{Connected: s.connected, Since: s.since}
 }
 
-// lookAtBot notes when the bot comes and goes, until ctx is done.
-func (d *deliverer) lookAtBot(ctx context.Context) {
-	for d.bot(); wait.Sleep(ctx, botLook) == nil; d.bot() {
+// lookAtBot notes when the bot comes and goes, and calls changed then, until ctx is done.
+func (d *deliverer) lookAtBot(ctx context.Context, changed func()) {
+	look := func() (b mailbox.Bot) {
+		if now := d.bot(); now != nil {
+			b = *now
+		}
+		return b
+	}
+	for before := look(); wait.Sleep(ctx, botLook) == nil; {
+		if now := look(); now != before {
+			before = now
+			changed()
+		}
 	}
 }

@@ -3,10 +3,12 @@
 package sidecar_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,28 +96,44 @@ func TestSlowBotAndItsSidecarsRestart(t *testing.T) {
 // A sidecar shows of itself, and by its card the others of it, that it is there and its bot is not.
 func TestBotIsAwayAndItsSidecarIsThere(t *testing.T) {
 	t.Parallel()
-	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
-	cfgA, cfgB := n.config("agent_a"), n.config("agent_b")
-	for _, cfg := range []*sidecar.Config{&cfgA, &cfgB} {
-		cfg.Mailbox.Backend, cfg.Mailbox.Dir = "file", filepath.Join(n.dir, "mailboxes")
-		cfg.Mailbox.Heartbeat, cfg.Mailbox.HeartbeatTimeout = 100*time.Millisecond, time.Hour
-	}
-	a, b := n.start(cfgA), n.start(cfgB)
-	shows := func(s *running, connected bool) func() bool {
-		return func() bool {
-			for _, agent := range s.Status().Agents {
-				if agent.Agent == "agent_b" && agent.Online && agent.Bot != nil && agent.Bot.Connected == connected {
-					return !agent.Bot.Since.IsZero()
+	for _, mail := range []bool{true, false} {
+		t.Run(fmt.Sprintf("mail %t", mail), func(t *testing.T) {
+			t.Parallel()
+			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
+			cfgA, cfgB := n.config("agent_a"), n.config("agent_b")
+			for _, cfg := range []*sidecar.Config{&cfgA, &cfgB} {
+				cfg.Mailbox.On, cfg.Mailbox.Backend, cfg.Mailbox.Dir = mail, "file", filepath.Join(n.dir, "mailboxes")
+				// The others hear of a change at once, not at the next heartbeat.
+				cfg.Mailbox.Heartbeat, cfg.Mailbox.HeartbeatTimeout = time.Hour, 2*time.Hour
+			}
+			a, b := n.start(cfgA), n.start(cfgB)
+			shows := func(what string, connected bool) {
+				t.Helper()
+				for name, s := range map[string]*running{"its sidecar": b, "the other one": a} {
+					n.until(what+": "+name+" shows it", func() bool {
+						return slices.ContainsFunc(s.Status().Agents, func(is sidecar.AgentStatus) bool {
+							return is.Agent == "agent_b" && is.Online && is.Bot != nil && is.Bot.Connected == connected &&
+								!is.Bot.Since.IsZero()
+						})
+					})
 				}
 			}
-			return false
-		}
+			shows("no bot yet", false)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			stream := newBot("BotB", nil)
+			body, err := stream.open(ctx, "http://"+b.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeIf(body)
+			shows("a bot at the stream", true)
+			leave()
+			shows("it has gone", false)
+			n.bot(apps[1], "http://"+b.Gateway().String(), nil)
+			shows("a bot at the gateway", true)
+		})
 	}
-	n.until("its sidecar shows that the bot is away", shows(b, false))
-	n.until("the other one shows it", shows(a, false))
-	n.bot(apps[1], "http://"+b.Gateway().String(), nil)
-	n.until("its sidecar shows that the bot is there", shows(b, true))
-	n.until("the other one shows it", shows(a, true))
 }
 
 // What waited for the bot is as new as its writing: frameworks drop events that are

@@ -23,6 +23,7 @@ type presence struct {
 
 	shared *mailbox.Settings   // for the card
 	bot    func() *mailbox.Bot // for the card
+	again  chan struct{}       // has the card written; room for one
 
 	reading context.Context // ends when the sidecar closes
 	readers sync.WaitGroup
@@ -54,7 +55,8 @@ func openPresence(b *base, bot func() *mailbox.Bot) (*presence, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &presence{base: b, store: store, own: !b.cfg.Mailbox.On, shared: b.cfg.Shared(b.version), bot: bot}
+	p := &presence{base: b, store: store, own: !b.cfg.Mailbox.On, shared: b.cfg.Shared(b.version), bot: bot,
+		again: make(chan struct{}, 1)}
 	var stop context.CancelFunc
 	p.reading, stop = context.WithCancel(context.Background())
 	b.onClose(func() error {
@@ -176,7 +178,17 @@ func (p *presence) run(ctx context.Context) error {
 		p.online()
 		select {
 		case <-beat.C:
+		case <-p.again:
 		case <-ctx.Done():
 		}
 	}
+}
+
+// announce has this agent's card written soon: something on it has changed.
+func (s *Sidecar) announce() {
+	if s.mail != nil {
+		s.mail.agent.Announce()
+		return
+	}
+	wait.Wake(s.steer.presence.again)
 }

@@ -39,7 +39,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 		s.deliver.deliveries.Run(ctx)
 	})
 	reading.Go(func() { s.send.run(ctx) })
-	reading.Go(func() { s.deliver.lookAtBot(ctx) })
+	reading.Go(func() { s.deliver.lookAtBot(ctx, s.announce) })
 	s.runFeishu(ctx, &serving, &reading, fail)
 	if s.mail != nil {
 		reading.Go(func() { s.mail.run(ctx) })

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -76,7 +77,7 @@ func (f *findings) show(one finding) {
 func (f *findings) end() error {
 	fails, warns, unseen := f.count(statusFail), f.count(statusWarn), ""
 	if n := f.count(statusUnknown); n > 0 {
-		unseen = fmt.Sprintf(", %d not seen", n)
+		unseen = fmt.Sprintf(", %d not seen: %s", n, neutral(strings.Join(f.unknown(), ", ")))
 	}
 	switch {
 	case f.asJSON:
@@ -145,4 +146,15 @@ func size(bytes uint64) string {
 		return fmt.Sprintf("%.1f %s", value, units[0])
 	}
 	return fmt.Sprintf("%.0f %s", value, units[0])
+}
+
+// unknown returns the names of what was not seen, each once.
+func (f *findings) unknown() []string {
+	var names []string
+	for _, one := range f.all {
+		if one.Status == statusUnknown && !slices.Contains(names, one.Name) {
+			names = append(names, one.Name)
+		}
+	}
+	return names
 }

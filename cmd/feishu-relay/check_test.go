@@ -111,7 +111,7 @@ func TestCheckOfAFreshInstallation(t *testing.T) {
 		"Sidecar",
 		"✓ local API: 127.0.0.1:0 is free",
 		"",
-		"works; 1 to know of, 2 not seen",
+		"works; 1 to know of, 2 not seen: peers, bot",
 		"",
 	}
 	stdout = regexp.MustCompile(`space: \S+ [KMGT]iB`).ReplaceAllString(stdout, "space: SPACE")

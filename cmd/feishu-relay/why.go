@@ -14,15 +14,17 @@ import (
 
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
+	"feishu-relay/sidecar"
 	"feishu-relay/steer"
 	"feishu-relay/transcript"
 )
 
-const whySynopsis = `why [flags] MESSAGE_ID
+const whySynopsis = `why [flags] [MESSAGE_ID]
        feishu-relay why [flags] --chat CHAT
 
 Says what became of a message at each bot of its group, and what to do. With --chat alone it is
-the last message of that chat: a chat id, the group's name, or the beginning of an id.
+the last message of that chat: a chat id, the group's name, or the beginning of an id. Where there
+is one group, nothing has to be named: it is its last message.
 It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
 
   feishu-relay why om_dc13264520f392
@@ -51,11 +53,6 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		fmt.Fprintln(stderr, err)
 		return errUsage
 	}
-	if len(rest) == 0 && *chat == "" {
-		fmt.Fprintln(stderr, "which message? `feishu-relay why MESSAGE_ID`, or `feishu-relay why --chat CHAT` for the last one; "+
-			"`feishu-relay status` lists the groups")
-		return errUsage
-	}
 	api, err := newLocalAPI(*addr)
 	if err != nil {
 		return err
@@ -68,6 +65,11 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	groups = w.withChats(ctx, groups)
 	w.settings(ctx)
+	if len(rest) == 0 && *chat == "" && len(groups) > 1 {
+		fmt.Fprintln(stderr, "which message? `feishu-relay why MESSAGE_ID`, or `feishu-relay why --chat CHAT` for the last one; "+
+			"`feishu-relay status` lists the groups")
+		return errUsage
+	}
 	if *chat != "" {
 		g, err := findGroup(groups, *chat)
 		if err != nil {
@@ -94,9 +96,10 @@ type whyCall struct {
 	groupCall
 	words
 	paint    *paint
-	limit    time.Duration // how long a bot may take to answer
-	noticing bool          // what the judge stopped can be released
-	where    string        // the flags by which other commands reach the same sidecar
+	limit    time.Duration                 // how long a bot may take to answer
+	noticing bool                          // what the judge stopped can be released
+	away     map[relay.AgentName]time.Time // since when bots are not connected whose sidecar is online
+	where    string                        // the flags by which other commands reach the same sidecar
 }
 
 // answerLimit is the default of DELIVERY_TIMEOUT, for sidecars that do not report their settings.
@@ -105,12 +108,21 @@ const answerLimit = 15 * time.Minute
 // settings takes what matters here of the sidecar's settings.
 func (w *whyCall) settings(ctx context.Context) {
 	data, err := w.api.call(ctx, http.MethodGet, "/v1/status", nil)
-	var status struct{ Settings map[string]string }
+	var status struct {
+		Settings map[string]string
+		Agents   []sidecar.AgentStatus
+	}
 	if err != nil || w.read(data, &status) != nil {
 		return // the defaults are enough mostly
 	}
 	if limit, err := time.ParseDuration(status.Settings["DELIVERY_TIMEOUT"]); err == nil {
 		w.limit = limit
+	}
+	w.away = map[relay.AgentName]time.Time{}
+	for _, a := range status.Agents {
+		if a.Online && a.Bot != nil && !a.Bot.Connected {
+			w.away[a.Agent] = a.Bot.Since
+		}
 	}
 	w.noticing = status.Settings["STOP_NOTICE_JUDGE"] == "on"
 }
@@ -138,6 +150,7 @@ const (
 	fateDelivered   = "delivered"
 	fateStopped     = "stopped"
 	fateWaits       = "waits"        // for the bot
+	fateAway        = "bot_away"     // it has not got it, and is not connected
 	fateOffline     = "offline"      // nothing is noted, and the sidecar does not run
 	fateUndecided   = "undecided"    // nothing is noted yet
 	fateNotRecorded = "not_recorded" // nothing is noted any more, or it was never
@@ -152,8 +165,9 @@ type botFate struct {
 	State   string           `json:"state"`
 	Means   string           `json:"means,omitempty"` // of the reason
 	Do      string           `json:"do,omitempty"`
-	Command string           `json:"command,omitempty"` // that does it
-	Answer  relay.MessageID  `json:"answer,omitempty"`  // the first message that the bot sent after it was given this one
+	Command string           `json:"command,omitempty"`    // that does it
+	Since   relay.Millis     `json:"away_since,omitempty"` // with fateAway
+	Answer  relay.MessageID  `json:"answer,omitempty"`     // the first message that the bot sent after it was given this one
 	At      relay.Millis     `json:"answered_at,omitempty"`
 	Outcome *outcome.Outcome `json:"outcome,omitempty"`
 }
@@ -203,8 +217,8 @@ func (w *whyCall) find(ctx context.Context, groups []steer.Group, id relay.Messa
 	if len(groups) == 0 {
 		return nil, errors.New("the sidecar knows of no group yet: was anything said to this bot, or by it?")
 	}
-	return nil, fmt.Errorf("no message %.100q is among the newest of %s; is it one of another bot's group, older, or of a private chat? "+
-		"`feishu-relay transcript show CHAT` shows what this sidecar recorded", id, groupNames(groups))
+	return nil, fmt.Errorf("no message %.100q is among the newest of %s; "+
+		"`feishu-relay transcript show CHAT` shows the recorded ones", id, groupNames(groups))
 }
 
 // entry is the message in the transcript of the group, and later what was said after it; nil: it is not among
@@ -279,6 +293,7 @@ func (w *whyCall) explain(id relay.MessageID, entry *shownEntry, later []shownEn
 			w.stopped(&f, later)
 		case o.Delivered != 0:
 			w.delivered(&f, x.person(), later)
+		case w.isAway(&f, false):
 		default:
 			f.State, f.Do = fateWaits, w.say("is the bot there? It may also be thinking: `feishu-relay status` shows what it has not answered",
 				"机器人在吗？也可能还在想：`feishu-relay status` 显示它没有回答的消息")
@@ -345,6 +360,7 @@ func (w *whyCall) unknown(f *botFate, person, recent bool) {
 			"启动它的边车：在 RELAY_MAX_AGE 之内它还会收到")
 	case !recent:
 		f.State, f.Do = fateNotRecorded, w.say("look into the log of its sidecar", "查它的边车的日志")
+	case w.isAway(f, person):
 	case person:
 		f.State, f.Do = fateNotHeard, w.say("is the bot connected (`feishu-relay status`)? Feishu brings a person's message to a bot "+
 			"that is mentioned, and others only to apps with the scope for all messages of a group (`feishu-relay check`)",
@@ -354,6 +370,23 @@ func (w *whyCall) unknown(f *botFate, person, recent bool) {
 			"thinks; if it stays so, its sidecar does not read this queue: `feishu-relay check` at both",
 			"它可能排在本群更早的消息后面，或裁判还在想；若一直这样，它的边车没有读这个队列：在两边运行 `feishu-relay check`")
 	}
+}
+
+// isAway fills in f if its bot is not connected. What another bot said waits for it; of what a person said, only what
+// Feishu has brought to its sidecar, which is not known here.
+func (w *whyCall) isAway(f *botFate, person bool) bool {
+	since, away := w.away[f.Agent]
+	if !away {
+		return false
+	}
+	f.State, f.Since = fateAway, relay.MillisOf(since)
+	if person {
+		f.Do = w.say("start the bot: the message waits for it if its sidecar is a connector that Feishu has given it to",
+			"启动机器人：如果边车是连接器，并且飞书已把消息送给它，消息会等着机器人")
+	} else {
+		f.Do = w.say("start the bot: the message waits for it, for RELAY_MAX_AGE at most", "启动机器人：消息会等着它，最久 RELAY_MAX_AGE")
+	}
+	return true
 }
 
 // released reports whether `continue` gives the bots what was stopped for a reason.
@@ -490,6 +523,9 @@ func (w *whyCall) fate(f botFate) string {
 	case fateWaits:
 		mark = w.paint.text(yellow, "…")
 		text = w.say("let through, and the bot has not taken it yet", "已放行，机器人还没有收下")
+	case fateAway:
+		mark = w.paint.text(yellow, "…")
+		text = w.say("its bot is not connected since %s", "机器人自 %s 起未连接", moment(f.Since.Time()))
 	case fateOffline:
 		text = w.say("offline: its sidecar has not read it", "离线：它的边车还没有读到这条消息")
 	case fateUndecided:

@@ -64,7 +64,7 @@ func (c *Connector) Run(ctx context.Context) error {
 		}
 		if refused, ok := errors.AsType[*RefusedError](err); ok {
 			c.opts.Counter(countedRefused)
-			c.log.Error("Feishu refused the long connection", "err", err, "mend", refused.Fix(), "again_in", c.refused)
+			c.log.Error("Feishu refused the long connection", "err", err, "mend", refused.Fix(), "again_in", c.refused.String())
 			pause = c.refused
 			continue
 		}
@@ -72,7 +72,7 @@ func (c *Connector) Run(ctx context.Context) error {
 			pauses.Reset()
 		}
 		pause = pauses.Next()
-		c.log.Warn("the long connection ended", "err", err, "again_in", pause)
+		c.log.Warn("the long connection ended", "err", err, "again_in", pause.Round(time.Millisecond).String())
 	}
 	<-ctx.Done()
 	return ctx.Err()

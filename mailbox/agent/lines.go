@@ -86,7 +86,7 @@ func (l *line) Handle(ctx context.Context, e mailbox.Envelope) (*mailbox.Envelop
 		}
 		return new(mailbox.RegisteredFor(e, a.opts.Self, now)), nil
 	case mailbox.TypeHeartbeat:
-		a.changed()
+		a.Announce()
 		if !e.Metadata.RequiresAck {
 			return nil, nil
 		}

@@ -251,8 +251,8 @@ func (a *Agent) writeCard(ctx context.Context, last bool) error {
 	}
 }
 
-// changed has the card written soon.
-func (a *Agent) changed() { wait.Wake(a.again) }
+// Announce has the card written soon: something on it has changed.
+func (a *Agent) Announce() { wait.Wake(a.again) }
 
 func (a *Agent) currentCard(now time.Time) mailbox.Card {
 	a.mu.Lock()

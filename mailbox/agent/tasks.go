@@ -68,7 +68,7 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 		if r, _, err = a.ledger.Move(Received, e.From, id, mailbox.Accepted, "", time.Now()); err != nil {
 			return err
 		}
-		a.changed()
+		a.Announce()
 	}
 	a.trace("noted")
 	again, over := r.MessageID != e.ID, r.State.Ended()
@@ -223,7 +223,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	a.trace("told")
 	a.remember(a.opts.Seen, e.ID, endSaidKey(e))
 	r, _, err = a.ledger.Move(Received, r.Peer, r.ID, u.State, endText(e), time.Now())
-	a.changed()
+	a.Announce()
 	if r.State.Ended() {
 		a.ready.reopen(r.Peer, r.MessageID)
 	}
@@ -474,7 +474,7 @@ func (a *Agent) watchDeadlines(ctx context.Context) error {
 				a.notify(ctx, r)
 				continue
 			}
-			a.changed()
+			a.Announce()
 			a.ready.reopen(r.Peer, r.MessageID)
 			e := a.step(r, mailbox.Failed, r.Reason, nil)
 			e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: json.RawMessage("true")}
