@@ -31,7 +31,7 @@ func (s setting) shown() string {
 		case s.name == "RELAY_SECRET":
 			return relay.Fingerprint(string(value))
 		case is == "redis":
-			return withoutSecrets(string(value))
+			return redisShown(string(value))
 		}
 		return value.String()
 	case bool:
@@ -77,6 +77,18 @@ func withoutSecrets(text string) string {
 		return ""
 	}
 	return u.Scheme + "://" + u.Host
+}
+
+// redisShown is a REDIS_URL without user, password and parameters; where it is not clear which these are, only that
+// it is set.
+func redisShown(text string) string {
+	scheme, rest, ok := strings.Cut(text, "://")
+	address, _, _ := strings.Cut(rest, "?")
+	at := strings.LastIndexByte(address, '@')
+	if !ok || at < 0 && strings.Contains(rest, "@") {
+		return sidecar.Secret(text).String()
+	}
+	return strings.ToLower(scheme) + "://" + address[at+1:]
 }
 
 // maxDiffering is the most bytes of a value that check shows.
