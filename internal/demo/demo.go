@@ -66,7 +66,7 @@ import (
 // with the end of the sidecars' logs.
 const (
 	readyWithin   = 20 * time.Second // a sidecar after its start
-	settledWithin = 10 * time.Second // a scene, or a step of it
+	settledWithin = 60 * time.Second // a scene, or a step of it
 	stoppedWithin = 20 * time.Second // a sidecar after SIGTERM; then it is killed
 	pollEvery     = 10 * time.Millisecond
 )

@@ -321,6 +321,12 @@ func (a *mailAct) crash(ctx context.Context, _ scene) {
 	a.thoughts <- ""
 	a.step(ctx, 2, "working")
 	coder := a.sidecars[1]
+	// Its sidecar sends a step before it notes it, so the giver can know of one that the kill would undo.
+	noted := func(ctx context.Context) (bool, error) {
+		states, err := states(ctx, coder)
+		return states[a.board.job(2)] == "working", err
+	}
+	must(until(ctx, settledWithin, "the Coder's sidecar notes that task 2 is working", noted))
 	coder.kill()
 	a.board.note(a.out.say("the sidecar of the Coder is killed (SIGKILL)", "程序员的边车被杀掉（SIGKILL）"))
 	must(coder.start(ctx))
