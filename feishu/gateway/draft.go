@@ -60,6 +60,7 @@ type draft struct {
 	file    string    // name on disk
 	saved   bool      // what is on disk is this
 	forced  bool      // to be published as it is, there are too many
+	untried bool      // an earlier run left it, and it is forced and was not tried yet
 	tries   int       // attempts to publish it that failed
 	retryAt time.Time // not before
 }

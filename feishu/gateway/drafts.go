@@ -81,7 +81,10 @@ func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *dr
 		}
 		s.enter(d)
 	}
-	s.makeRoom()
+	s.force()
+	for _, d := range left {
+		d.untried = d.forced
+	}
 	return s
 }
 
@@ -134,9 +137,15 @@ func (s *drafts) add(d *draft) {
 	s.poke()
 }
 
-// makeRoom takes the oldest drafts out while there are too many or they are too large together: first
-// those that were published, then those that cannot be published. It has the others published as they are.
+// makeRoom is called with mu held when drafts came or grew.
 func (s *drafts) makeRoom() {
+	s.force()
+	s.dropOldest()
+}
+
+// force has the oldest drafts published as they are while there are too many or they are too large together.
+// Those that were published already it takes out first.
+func (s *drafts) force() {
 	n, bytes := len(s.all), s.bytes // of those that are not about to be published
 	if n <= maxDrafts && bytes <= maxBytes {
 		return
@@ -152,7 +161,28 @@ func (s *drafts) makeRoom() {
 			d.forced = true
 			n, bytes = n-1, bytes-d.bytes
 		}
-		if len(s.all) > maxDrafts+maxStuck || s.bytes > maxBytes+stuckBytes {
+	}
+}
+
+// dropOldest drops the oldest drafts while too many cannot be published or they are too large together. Those of an
+// earlier run that are about to be published do not count: none is dropped before it was tried.
+func (s *drafts) dropOldest() {
+	over := func(n, bytes int) bool { return n > maxDrafts+maxStuck || bytes > maxBytes+stuckBytes }
+	n, bytes := len(s.all), s.bytes
+	if !over(n, bytes) {
+		return
+	}
+	for d := range s.all {
+		if d.untried {
+			n, bytes = n-1, bytes-d.bytes
+		}
+	}
+	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
+		if !over(n, bytes) {
+			return
+		}
+		if !d.untried {
+			n, bytes = n-1, bytes-d.bytes
 			s.count(countedDraftLost)
 			s.log.Error("too many drafts cannot be published; the oldest is dropped", "message_id", d.Message.ID,
 				"chat", d.Message.ChatID)
@@ -232,7 +262,7 @@ func (s *drafts) published(d *draft, text string, touched relay.Millis) {
 		s.remove(d)
 		return
 	}
-	d.Published, d.tries, d.forced = text, 0, false
+	d.Published, d.tries, d.forced, d.untried = text, 0, false, false
 	if d.Touched == touched {
 		d.Wait = waitMore
 	}
@@ -248,6 +278,17 @@ func (s *drafts) published(d *draft, text string, touched relay.Millis) {
 	if _, there := s.all[d]; there {
 		s.save(d)
 	}
+}
+
+// failed notes that d could not be published, and returns when to try again.
+func (s *drafts) failed(d *draft) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wait := backoff(d.tries)
+	d.tries++
+	d.retryAt, d.forced, d.untried = time.Now().Add(wait), false, false
+	s.dropOldest()
+	return wait
 }
 
 func byOrder(a, b *draft) int { return cmp.Compare(a.order, b.order) }

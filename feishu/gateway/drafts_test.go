@@ -792,6 +792,52 @@ func TestLargeDraftsAreBounded(t *testing.T) {
 	}
 }
 
+// What an earlier run left beyond the bounds is published; only what cannot be published is dropped.
+func TestTooManyDraftsOfAnEarlierRun(t *testing.T) {
+	const many = maxDrafts + maxStuck + 2
+	for _, works := range []bool{true, false} {
+		dir := t.TempDir()
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		earlier := loadDrafts(root, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
+		for i := range many {
+			id := fmt.Sprint("om_", i)
+			if err := earlier.files.Save(id, draft{Wait: waitEnd, Created: relay.Millis(i + 1), Message: feishu.Message{
+				ID: relay.MessageID(id), ChatID: group}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lost := 0
+		s := loadDrafts(root, slog.New(slog.DiscardHandler), func(c feishu.Counted) {
+			if c == countedDraftLost {
+				lost++
+			}
+		})
+		if n, _ := s.sizes(); n != many || lost > 0 {
+			t.Errorf("%d of %d drafts after the start, %d lost", n, many, lost)
+		}
+		s.add(&draft{Message: feishu.Message{ID: "om_new", ChatID: group, Content: "new"}})
+		if lost > 0 {
+			t.Errorf("%d lost before any was tried", lost)
+		}
+		for d := range s.all {
+			switch {
+			case !d.forced:
+			case works:
+				s.published(d, "", d.Touched)
+			default:
+				s.failed(d)
+			}
+		}
+		if want := map[bool]int{true: 0, false: 3}[works]; lost != want || !s.holds("om_new") {
+			t.Errorf("publishing works: %t; %d lost, want %d", works, lost, want)
+		}
+	}
+}
+
 func FuzzReadDraft(f *testing.F) {
 	f.Add([]byte(`{"message":{"ID":"om_1","ChatID":"oc_1"},"created":1,"touched":2}`))
 	f.Add([]byte(`{"card_id":"7","card":{"schema":"2.0"},"seq":{"a":1}}`))

@@ -173,12 +173,7 @@ func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 		g.dropped(d, countedDraftExpired, err.Error())
 		return lookAgain
 	}
-	g.drafts.mu.Lock()
-	defer g.drafts.mu.Unlock()
-	wait := backoff(d.tries)
-	d.tries++
-	d.retryAt, d.forced = time.Now().Add(wait), false
-	return wait
+	return g.drafts.failed(d)
 }
 
 // dropped gives d up; why is said where it is a loss.
