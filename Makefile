@@ -7,9 +7,6 @@ DATE    ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --f
 CRASH_KILLS ?= 200
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
-.PHONY: build demo chat view test check crash bench fuzz image dist lint tools clean
-
-build: ## the binary
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -o feishu-relay ./cmd/feishu-relay
 
 demo: build ## three acts: bots with a few lines of code, unchanged bots, agents that hand work over; BACKEND=redis uses a real Redis
@@ -36,6 +33,14 @@ crash: tools ## the long crash tests: hundreds of SIGKILLs, on files and on Redi
 
 bench: tools ## benchmarks beside their baselines, with ratios
 	./scripts/bench
+
+BOTS ?= 20
+GROUPS ?= 100
+RATE ?= 20,50,100,200
+SECONDS ?= 10
+CLUSTER ?= false
+scale: tools ## how many bots and groups one Redis bears: BOTS, GROUPS, RATE (messages a second), SECONDS, CLUSTER=true
+	$(GO) run ./internal/scale -bots '$(BOTS)' -groups '$(GROUPS)' -rate '$(RATE)' -seconds '$(SECONDS)' -cluster='$(CLUSTER)' -out scale.jsonl
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	./scripts/fuzz

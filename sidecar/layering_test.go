@@ -64,6 +64,7 @@ var mayImport = map[string][]string{
 	"internal/wait":        {},
 	"internal/weborigin":   {},
 	"internal/bench":       {},
+	"internal/scale":       {"internal/loopback", "internal/redistest"},
 	"internal/attempts":    {},
 	"internal/demo":        {"relay", "transcript", "outcome", "internal/redistest", "internal/feishusim", "internal/loopback", "internal/wait"},
 	"sidecar":              {"*"},

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/redistest"
+)
+
+const (
+	patience   = 5 * time.Minute  // for a sidecar to be ready, or to answer
+	stopWithin = 30 * time.Second // for it to end before it is killed
+	channel    = "nanobot:feishu:outbound"
+	logTail    = 3000 // bytes of the log of a sidecar that ended
+)
+
+// fleet is a Redis and the sidecars that meet there.
+type fleet struct {
+	settings
+	inGroup  [][]int
+	sidecars []*sidecar
+	nodes    []*redis.Client
+	client   *http.Client
+	cleanups []func()
+}
+
+// sidecar is one process, and its bot.
+type sidecar struct {
+	url    string
+	log    string // path
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+func startFleet(ctx context.Context, s settings, dir string) (_ *fleet, err error) {
+	f := &fleet{settings: s, inGroup: membership(s), client: &http.Client{Timeout: patience,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
+	defer func() {
+		if failed, ok := recover().(startError); ok { // of redistest
+			err = failed
+		}
+		if err != nil {
+			f.stop()
+		}
+	}()
+	groups := filepath.Join(dir, "groups.json")
+	if err := f.writeGroups(groups); err != nil {
+		return nil, err
+	}
+	url, addrs := f.startRedis()
+	for _, addr := range addrs {
+		f.nodes = append(f.nodes, redis.NewClient(&redis.Options{Addr: addr}))
+	}
+	for i := range s.bots {
+		if err := f.spawn(dir, groups, url, i); err != nil {
+			return nil, err
+		}
+	}
+	for _, sc := range f.sidecars {
+		if err := f.awaitReady(ctx, sc); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (f *fleet) startRedis() (url string, addrs []string) {
+	if f.cluster {
+		c := redistest.StartCluster(f)
+		return c.URL(), c.Addrs()
+	}
+	srv := redistest.Start(f)
+	return srv.URL(), []string{srv.Addr()}
+}
+
+// startError is what redistest says of a server that does not start.
+type startError string
+
+func (e startError) Error() string { return string(e) }
+
+// Helper, Fatal and Cleanup make f a [redistest.TB].
+func (f *fleet) Helper() {}
+
+// Fatal ends startFleet.
+func (f *fleet) Fatal(args ...any) { panic(startError(fmt.Sprint(args...))) }
+
+// Cleanup has stop call do, the last one first.
+func (f *fleet) Cleanup(do func()) { f.cleanups = append(f.cleanups, do) }
+
+func (f *fleet) writeGroups(path string) error {
+	type agent struct {
+		Name string `json:"name"`
+	}
+	type group struct {
+		Name    string   `json:"name"`
+		Members []string `json:"members"`
+	}
+	file := struct {
+		Agents map[string]agent `json:"agents"`
+		Groups map[string]group `json:"groups"`
+	}{map[string]agent{}, map[string]group{}}
+	for i := range f.bots {
+		file.Agents[botName(i)] = agent{Name: fmt.Sprint("Bot ", i)}
+	}
+	for i, members := range f.inGroup {
+		g := group{Name: fmt.Sprint("Group ", i)}
+		for _, bot := range members {
+			g.Members = append(g.Members, botName(bot))
+		}
+		file.Groups[groupID(i)] = g
+	}
+	data, err := json.Marshal(file)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}
+
+// spawn starts the sidecar of a bot, with folders of its own, as on a host of its own.
+func (f *fleet) spawn(dir, groups, url string, bot int) error {
+	addr, err := loopback.Addr()
+	if err != nil {
+		return err
+	}
+	home := filepath.Join(dir, botName(bot))
+	sc := &sidecar{url: "http://" + addr, log: home + ".log", exited: make(chan struct{})}
+	log, err := os.Create(sc.log)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the process has its own
+	sc.cmd = exec.Command(f.program, "run")
+	sc.cmd.Stdout, sc.cmd.Stderr, sc.cmd.SysProcAttr = log, log, alone()
+	sc.cmd.Env = []string{"AGENT_NAME=" + botName(bot), "DATA_DIR=" + home, "GROUPS_FILE=" + groups, "REDIS_URL=" + url,
+		"LISTEN_ADDR=" + addr, "RELAY_CHANNEL=" + channel, "LOG_FORMAT=json"}
+	if f.secret {
+		sc.cmd.Env = append(sc.cmd.Env, "RELAY_SECRET=the same at all sidecars")
+	}
+	if err := sc.cmd.Start(); err != nil {
+		return fmt.Errorf("start a sidecar: %w", err)
+	}
+	go func() {
+		defer close(sc.exited)
+		_ = sc.cmd.Wait() // its log tells
+	}()
+	f.sidecars = append(f.sidecars, sc)
+	return nil
+}
+
+// awaitReady asks until the sidecar is ready. It fails when the process ends.
+func (f *fleet) awaitReady(ctx context.Context, sc *sidecar) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		if status, _, err := f.call(ctx, http.MethodGet, sc.url+"/readyz", nil); err == nil && status == http.StatusOK {
+			return nil
+		}
+		select {
+		case <-sc.exited:
+			return errors.New("a sidecar ended: " + tail(sc.log))
+		case <-ctx.Done():
+			return fmt.Errorf("a sidecar is not ready: %w: %s", context.Cause(ctx), tail(sc.log))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func tail(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data[max(0, len(data)-logTail):])
+}
+
+// call sends one request and reads the answer to its end, which keeps the connection.
+func (f *fleet) call(ctx context.Context, method, url string, body []byte) (status int, answer []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(string(body)))
+	if err != nil {
+		return 0, nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// stop ends the sidecars, and then the Redis.
+func (f *fleet) stop() {
+	var ending sync.WaitGroup
+	for _, sc := range f.sidecars {
+		_ = sc.cmd.Process.Signal(syscall.SIGTERM) // fails only when it has ended already
+		ending.Go(func() {
+			select {
+			case <-sc.exited:
+			case <-time.After(stopWithin):
+				_ = sc.cmd.Process.Kill()
+				<-sc.exited
+			}
+		})
+	}
+	ending.Wait()
+	for _, n := range f.nodes {
+		_ = n.Close()
+	}
+	for i := len(f.cleanups) - 1; i >= 0; i-- {
+		f.cleanups[i]()
+	}
+	f.client.CloseIdleConnections()
+}

@@ -1,0 +1,167 @@
+// Command scale measures how many bots and groups one Redis bears: it starts the Redis, or a Cluster
+// of six nodes, and a sidecar process for each bot, lets people and bots talk in the groups, and
+// prints for each rate how long a message takes from bot to bot and what the sidecars use.
+//
+//	go run ./internal/scale -bots 20 -groups 100 -rate 20,50,100 -seconds 10
+//
+// docs/scaling.md has the figures and explains them.
+//
+// # The load
+//
+// A person speaks in a group: all bots of the group hear it and report it to their sidecars, and one
+// of them answers. Of the bots that get the answer one answers in turn, and so on, until the stop
+// policy gives the message to nobody. Who speaks where and when follows from the seed.
+//
+// People speak at times set in advance, however slow the sidecars are. A bot answers a set time after
+// it got a message. The time of a hop counts from when the bot was to send its message, not
+// from when it got to it, until another bot of the group reads it from its stream.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "scale:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// settings are what one fleet of sidecars is measured with.
+type settings struct {
+	program    string // of the sidecars
+	bots       int
+	groups     int
+	members    int // bots in each group
+	cluster    bool
+	secret     bool // RELAY_SECRET is set
+	rates      []float64
+	warm       time.Duration // at the beginning of each rate, not counted
+	measureFor time.Duration
+	think      time.Duration // a bot answers after half of this to one and a half times of it
+	giveUp     time.Duration // when nothing has arrived for this long, what is missing counts as lost
+	seed       uint64
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	var s settings
+	f := flag.NewFlagSet("scale", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	bots := f.String("bots", "20", "comma list of numbers of bots, each with a sidecar of its own")
+	rates := f.String("rate", "20,50,100,200", "comma list of messages that the bots send each second, all together")
+	seconds := f.Float64("seconds", 10, "how long each rate is measured")
+	warm := f.Float64("warm", 3, "seconds before, which are not counted")
+	out := f.String("out", "", "file to which a JSON object for each rate is appended; empty: none")
+	f.IntVar(&s.groups, "groups", 100, "groups")
+	f.IntVar(&s.members, "members", 4, "bots in each group")
+	f.BoolVar(&s.cluster, "cluster", false, "a Redis Cluster of three primaries with a replica each, instead of one Redis")
+	f.BoolVar(&s.secret, "secret", true, "sign messages, as sidecars of several hosts do (RELAY_SECRET)")
+	f.DurationVar(&s.think, "think", 500*time.Millisecond, "how long a bot thinks before it answers, on average")
+	f.DurationVar(&s.giveUp, "give-up", 15*time.Second, "messages are missing when nothing has arrived for this long")
+	f.Uint64Var(&s.seed, "seed", 1, "the same seed gives the same load")
+	f.StringVar(&s.program, "program", "", "the program feishu-relay; empty: it is built")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	sizes, err := numbers(*bots)
+	if err != nil {
+		return fmt.Errorf("-bots: %w", err)
+	}
+	if s.rates, err = numbers(*rates); err != nil {
+		return fmt.Errorf("-rate: %w", err)
+	}
+	if f.NArg() > 0 || s.groups < 1 || s.members < 2 || *seconds <= 0 || *warm < 0 || s.think <= 0 {
+		return errors.New("-groups is at least 1, -members at least 2, -seconds and -think are more than 0; " +
+			"there are no further arguments")
+	}
+	s.measureFor, s.warm = time.Duration(*seconds*float64(time.Second)), time.Duration(*warm*float64(time.Second))
+	dir, err := os.MkdirTemp("", "scale")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if s.program == "" {
+		s.program = filepath.Join(dir, "feishu-relay")
+		build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", s.program,
+			"feishu-relay/cmd/feishu-relay")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if text, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build feishu-relay: %w\n%s", err, text)
+		}
+	}
+	for _, n := range sizes {
+		s.bots = int(n)
+		if s.bots < s.members {
+			return fmt.Errorf("-bots %d is less than -members %d", s.bots, s.members)
+		}
+		if err := series(ctx, s, filepath.Join(dir, strconv.Itoa(s.bots)), *out, stdout, stderr); err != nil {
+			return fmt.Errorf("%d bots: %w", s.bots, err)
+		}
+	}
+	return nil
+}
+
+func numbers(list string) (out []float64, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err != nil || n <= 0 {
+			return nil, fmt.Errorf("%q is not a number above 0", text)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// series starts a fleet and measures the rates in turn. It leaves out those behind the first that was
+// far too much.
+func series(ctx context.Context, s settings, dir, out string, stdout, stderr io.Writer) (err error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "starting %d sidecars\n", s.bots)
+	fl, err := startFleet(ctx, s, dir)
+	if err != nil {
+		return err
+	}
+	defer fl.stop()
+	for i, rate := range s.rates {
+		r, err := fl.measure(ctx, i, rate)
+		if err != nil {
+			return fmt.Errorf("%g messages per second: %w", rate, err)
+		}
+		if out != "" {
+			if err := r.appendTo(out); err != nil {
+				return err
+			}
+		}
+		if i == 0 {
+			fmt.Fprintln(stdout, header(s))
+		}
+		fmt.Fprintln(stdout, r)
+		if r.P99 > tooSlow {
+			fmt.Fprintln(stderr, "higher rates are left out")
+			break
+		}
+	}
+	return nil
+}
+
+// tooSlow is the p99 in milliseconds behind which nothing more is to be learned.
+const tooSlow = 1000
