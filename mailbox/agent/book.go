@@ -52,12 +52,13 @@ func endKey(peer mailbox.AgentID, id string, state mailbox.TaskState) string {
 	return fmt.Sprintf(":step/%s/%s/%s", peer, id, state)
 }
 
-// endSaidKey is for what this agent said when it ended a task: a repeat says the same. "": e does not end one.
-func endSaidKey(e mailbox.Envelope) string {
+// endSaidKeys are for what this agent sent when it ended a task, of which a repeat says the same, and for the fact
+// that this was noted. None: e does not end a task.
+func endSaidKeys(e mailbox.Envelope) (said, noted string) {
 	if !e.Task.State.Ended() {
-		return ""
+		return "", ""
 	}
-	return ":end-said/" + e.Fingerprint()
+	return ":end-said/" + e.Fingerprint(), fmt.Sprintf(":end-said/%s/%s", e.To, e.Task.ID)
 }
 
 // rejectedKey is for a task that is being rejected, and rejectedItem for the mail that

@@ -171,36 +171,51 @@ func TestAckOfASharedID(t *testing.T) {
 	})
 }
 
-// A bot answers and passes on a message by the id that it was given.
+// A bot answers and passes on a message by the id that it was given, whichever of two with one id it is given first. After
+// a restart, the record of the task is what is left of both.
 func TestAnswerToASharedID(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		b, c := w.agent("b"), w.agent("c")
-		w.foreign(b, mailbox.Envelope{From: "nano", ID: "msg_1777000000000_nano", Content: textOf("hi"), Hops: 2})
-		w.foreign(b, mailbox.Envelope{From: "nano", ID: "msg_1777000000000_nano", Type: mailbox.TypeTask, Task: &mailbox.Task{ID: "t1"}, Content: textOf("do it"), Hops: 2})
-		got := b.deliveries()
-		if len(got) != 2 {
-			t.Fatalf("given %+v", got)
-		}
-		for _, d := range got {
-			_, err := b.Send(t.Context(), agent.Draft{Envelope: letterTo("nano", "yes", func(e *mailbox.Envelope) { e.Type, e.ReplyTo = mailbox.TypeAnswer, d.ID })})
-			must(t, err)
-			if d.Type == mailbox.TypeTask {
-				b.restart()
-			}
-			_, err = b.Send(t.Context(), agent.Draft{Envelope: letterTo("c", "on"), ForwardOf: d.ID})
-			must(t, err)
-		}
-		for _, e := range w.mailOf("nano", mailbox.TypeAnswer) {
-			if e.ReplyTo != "msg_1777000000000_nano" {
-				t.Errorf("the answer is to %q", e.ReplyTo)
-			}
-		}
-		for _, d := range c.deliveries() {
-			if d.Hops != 1 || !slices.Equal(d.Trace, []mailbox.AgentID{"nano", "b"}) {
-				t.Errorf("passed on with %d hops by %q", d.Hops, d.Trace)
-			}
-		}
-	})
+	message := mailbox.Envelope{From: "nano", ID: "msg_1777000000000_nano", Content: textOf("hi"), Hops: 2}
+	task := message
+	task.Type, task.Task, task.Content = mailbox.TypeTask, &mailbox.Task{ID: "t1"}, textOf("do it")
+	for name, order := range map[string][]mailbox.Envelope{"message first": {message, task}, "task first": {task, message}} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				b, c := w.agent("b"), w.agent("c")
+				var got []agent.Delivery
+				for _, e := range order { // one after the other: of two that wait the task is more urgent
+					w.foreign(b, e)
+					got = append(got, b.deliveries()...)
+				}
+				if len(got) != 2 {
+					t.Fatalf("given %+v", got)
+				}
+				for _, d := range got {
+					_, err := b.Send(t.Context(), agent.Draft{Envelope: letterTo("nano", "yes", func(e *mailbox.Envelope) { e.Type, e.ReplyTo = mailbox.TypeAnswer, d.ID })})
+					must(t, err)
+					if d.Type == mailbox.TypeTask {
+						b.restart()
+					}
+					_, err = b.Send(t.Context(), agent.Draft{Envelope: letterTo("c", "on"), ForwardOf: d.ID})
+					must(t, err)
+				}
+				answers := w.mailOf("nano", mailbox.TypeAnswer)
+				for _, e := range answers {
+					if e.ReplyTo != "msg_1777000000000_nano" {
+						t.Errorf("the answer is to %q", e.ReplyTo)
+					}
+				}
+				passed := c.deliveries()
+				for _, d := range passed {
+					if d.Hops != 1 || !slices.Equal(d.Trace, []mailbox.AgentID{"nano", "b"}) {
+						t.Errorf("passed on with %d hops by %q", d.Hops, d.Trace)
+					}
+				}
+				if len(answers) != 2 || len(passed) != 2 {
+					t.Errorf("%d answers and %d messages passed on, want 2 and 2", len(answers), len(passed))
+				}
+			})
+		})
+	}
 }
 
 // An answer names the sender's id also when a restart lies between.

@@ -221,7 +221,8 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 		}
 	}
 	a.trace("told")
-	a.remember(a.opts.Seen, e.ID, endSaidKey(e))
+	said, noted := endSaidKeys(e)
+	a.remember(a.opts.Seen, e.ID, said, noted)
 	r, _, err = a.ledger.Move(Received, r.Peer, r.ID, u.State, endText(e), time.Now())
 	a.Announce()
 	if r.State.Ended() {
@@ -230,14 +231,15 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	return r, err
 }
 
-// saidEnd reports whether e says what this agent said when it ended r. Where the key of that is missing, since an
-// older version ended r or the key is evicted, the ledger decides: it has texts of at most maxTaskText bytes whole.
+// saidEnd reports whether e says what this agent sent when it ended r. Where that was not noted, since an older version
+// ended r or the keys are evicted, the record decides: it has texts of at most maxTaskText bytes whole.
 func (a *Agent) saidEnd(r TaskRecord, e mailbox.Envelope) bool {
-	if a.opts.Seen.Seen(endSaidKey(e)) {
-		return true
+	said, noted := endSaidKeys(e)
+	if a.opts.Seen.Seen(said) || a.opts.Seen.Seen(noted) {
+		return a.opts.Seen.Seen(said)
 	}
 	other := func(p mailbox.Part) bool { return p.Type != mailbox.PartText }
-	return !slices.ContainsFunc(e.Content.Parts, other) && endText(e) == cmp.Or(r.Result, r.Reason)
+	return !slices.ContainsFunc(e.Content.Parts, other) && cutText(endText(e)) == cmp.Or(r.Result, r.Reason)
 }
 
 // taken finds a task that this agent took.
