@@ -57,6 +57,7 @@ var mayImport = map[string][]string{
 	"internal/redislink":   {},
 	"internal/jsonl":       {"internal/safefile", "internal/wait"},
 	"internal/loopback":    {},
+	"internal/netfault":    {},
 	"internal/npmtest":     {},
 	"internal/redistest":   {"internal/loopback"},
 	"internal/spelling":    {},

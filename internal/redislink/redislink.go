@@ -5,6 +5,7 @@ package redislink
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -111,6 +112,10 @@ func Explain(err error, w Words) error {
 	}
 	if strings.Contains(text, "WRONGTYPE") {
 		return &Fault{w.WrongType, err}
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return &Fault{"the connection to redis was lost in the middle of an answer; where that repeats, " +
+			"raise client-output-buffer-limit pubsub of redis", err}
 	}
 	for _, h := range hints {
 		if strings.Contains(text, h.sign) {

@@ -1,9 +1,12 @@
 package redistest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -31,8 +34,7 @@ func StartCluster(tb TB, args ...string) *Cluster {
 	}
 	for _, s := range c.nodes { // each learns by itself that all slots are served
 		await(tb, "that the Cluster is complete at "+s.Addr(), func() bool {
-			info, err := exec.Command("redis-cli", "-h", s.host, "-p", s.port, "CLUSTER", "INFO").Output()
-			return err == nil && strings.Contains(string(info), "cluster_state:ok")
+			return strings.Contains(s.ask("CLUSTER", "INFO"), "cluster_state:ok")
 		})
 	}
 	return c
@@ -75,6 +77,49 @@ func (c *Cluster) Node(addr string) *Server {
 	return nil
 }
 
+// Slot is the slot of a key.
+func (c *Cluster) Slot(key string) int {
+	for _, s := range c.nodes {
+		if n, err := strconv.Atoi(s.ask("CLUSTER", "KEYSLOT", key)); err == nil {
+			return n
+		}
+	}
+	return -1
+}
+
+// Owner is the primary of a slot by the first node that answers and knows one, and its id; nil: no node
+// does. A primary that they take for lost is none.
+func (c *Cluster) Owner(slot int) (owner *Server, id string) {
+	for _, s := range c.nodes {
+		for line := range strings.Lines(s.ask("CLUSTER", "NODES")) {
+			if owner, id = c.ownerIn(strings.Fields(line), slot); owner != nil {
+				return owner, id
+			}
+		}
+	}
+	return nil, ""
+}
+
+// ownerIn reads a line of CLUSTER NODES: id, address, flags, five more, then ranges of slots.
+func (c *Cluster) ownerIn(fields []string, slot int) (owner *Server, id string) {
+	if len(fields) < 9 || !slices.Contains(strings.Split(fields[2], ","), "master") || strings.Contains(fields[2], "fail") {
+		return nil, ""
+	}
+	for _, slots := range fields[8:] {
+		first, last, isRange := strings.Cut(slots, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if isRange && err == nil {
+			to, err = strconv.Atoi(last)
+		}
+		if err == nil && from <= slot && slot <= to {
+			addr, _, _ := strings.Cut(fields[1], "@")
+			return c.Node(addr), fields[0]
+		}
+	}
+	return nil, ""
+}
+
 // Reshard moves the first n slots of one primary to another, by their ids. It fails while the
 // nodes do not agree on who has which slots.
 func (c *Cluster) Reshard(from, to string, n int) error {
@@ -96,6 +141,17 @@ func (s *Server) AwaitReplicas(tb TB, n int) {
 	if err := redisCLI(wait, "-h", s.host, "-p", s.port); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// ask sends a command and returns what redis-cli prints; "" without an answer within two seconds.
+func (s *Server) ask(command ...string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"-h", s.host, "-p", s.port}, command...)...).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
 
 func redisCLI(input string, args ...string) error {

@@ -16,14 +16,52 @@ func StartSentinel(tb TB, master *Server, name string) *Server {
 	return startSentinel(tb, master, name, 1)
 }
 
-// StartSentinels is [StartSentinel] for three, of which two decide that a master that did not
-// answer for two seconds is down. They have yet to find each other.
-func StartSentinels(tb TB, master *Server, name string) (all []*Server) {
+// Watched is a primary and its replica, which three Sentinels watch. Two of these decide that a
+// primary that did not answer for two seconds is down.
+type Watched struct {
+	Primary, Replica *Server // as they began
+	sentinels        []*Server
+}
+
+// watchedName is the primary's name for the Sentinels.
+const watchedName = "main"
+
+// StartWatched runs them until the test ends. args are for both servers.
+func StartWatched(tb TB, args ...string) *Watched {
 	tb.Helper()
+	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	w := &Watched{Primary: Start(tb, args...)}
+	w.Replica = StartReplica(tb, w.Primary, args...)
+	w.Primary.AwaitReplicas(tb, 1)
 	for range 3 {
-		all = append(all, startSentinel(tb, master, name, 2))
+		w.sentinels = append(w.sentinels, startSentinel(tb, w.Primary, watchedName, 2))
 	}
-	return all
+	for _, s := range w.sentinels {
+		await(tb, "that the Sentinels know all", func() bool {
+			known := strings.Fields(s.ask("SENTINEL", "MASTER", watchedName))
+			value := func(name string) string {
+				i := slices.Index(known, name) + 1
+				return append(known, "")[i]
+			}
+			return value("num-other-sentinels") == "2" && value("num-slaves") == "1"
+		})
+	}
+	return w
+}
+
+// URL is the address as REDIS_URL has it.
+func (w *Watched) URL() string {
+	var addrs []string
+	for _, s := range w.sentinels {
+		addrs = append(addrs, s.Addr())
+	}
+	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + watchedName
+}
+
+// Serving is the address of the primary that a Sentinel names.
+func (w *Watched) Serving() string {
+	host, port, _ := strings.Cut(w.sentinels[0].ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", watchedName), "\n")
+	return host + ":" + port
 }
 
 func startSentinel(tb TB, master *Server, name string, quorum int) *Server {

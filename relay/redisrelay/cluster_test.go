@@ -1,7 +1,6 @@
 package redisrelay
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -11,28 +10,6 @@ import (
 
 	"feishu-relay/internal/redistest"
 )
-
-// owner asks the nodes that answer who serves the slot of key, and returns the address and the id
-// of its primary; "" if none does.
-func owner(ctx context.Context, c *redistest.Cluster, slot int) (addr, id string) {
-	for _, at := range c.Addrs() {
-		raw := redis.NewClient(&redis.Options{Addr: at, MaxRetries: -1, DialTimeout: time.Second})
-		slots, err := raw.ClusterSlots(ctx).Result()
-		_ = raw.Close()
-		if err != nil {
-			continue
-		}
-		for _, s := range slots {
-			if s.Start <= slot && slot <= s.End && len(s.Nodes) > 0 {
-				addr, id = s.Nodes[0].Addr, s.Nodes[0].ID
-			}
-		}
-		if addr != "" {
-			return addr, id
-		}
-	}
-	return "", ""
-}
 
 // load sends messages from another goroutine until the test ends it.
 type load struct {
@@ -91,29 +68,29 @@ func TestClusterOfSix(t *testing.T) {
 	l := startLoad(&sender{t: t, q: open(t, c.URL(), "s", t.TempDir(), change), reader: f, message: small, oldest: 1})
 	f.has(300)
 
-	killed, _ := owner(ctx, c, slot)
-	c.Node(killed).Kill()
+	killed, _ := c.Owner(slot)
+	killed.Kill()
 	began := time.Now()
 	eventually(t, "another primary", func() bool {
-		addr, _ := owner(ctx, c, slot)
-		return addr != "" && addr != killed
+		owner, _ := c.Owner(slot)
+		return owner != nil && owner != killed
 	})
 	served := time.Now()
 	f.has(f.upTo.Load() + 2*ahead) // more than may have been under way
 	t.Logf("another primary served the slot %s after the kill; messages passed %s after that",
 		served.Sub(began).Round(time.Millisecond), time.Since(served).Round(time.Millisecond))
-	if err := c.Node(killed).Restart(); err != nil {
+	if err := killed.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	f.has(f.upTo.Load() + 200)
 
-	from, _ := owner(ctx, c, slot)
+	from, _ := c.Owner(slot)
 	eventually(t, "the slot has moved", func() bool {
-		addr, id := owner(ctx, c, slot)
-		if addr == "" || addr != from {
-			return addr != ""
+		owner, id := c.Owner(slot)
+		if owner == nil || owner != from {
+			return owner != nil
 		}
-		_, to := owner(ctx, c, 16383)
+		_, to := c.Owner(16383)
 		if err := c.Reshard(id, to, 100); err != nil {
 			t.Log(err)
 		}

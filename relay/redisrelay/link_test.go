@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/netfault"
 	"feishu-relay/internal/redistest"
 	"feishu-relay/relay"
 )
@@ -17,12 +18,12 @@ import (
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	hole := newHole(t, srv.Addr())
+	hole := netfault.Start(t, srv.Addr())
 	sender := open(t, srv.URL(), "s", t.TempDir(), nil)
-	q := open(t, "redis://"+hole.addr, "a", t.TempDir(), nil)
+	q := open(t, "redis://"+hole.Addr(), "a", t.TempDir(), nil)
 	e := listenTo(t, q, true)
 
-	naive := redis.NewClient(&redis.Options{Addr: hole.addr})
+	naive := redis.NewClient(&redis.Options{Addr: hole.Addr()})
 	defer naive.Close()
 	sub := naive.Subscribe(t.Context(), testChannel)
 	defer sub.Close()
@@ -37,13 +38,13 @@ func TestBlackHole(t *testing.T) {
 		<-heard
 	}
 
-	hole.set(true)
+	hole.Silence(true)
 	receipt = publish(t, sender, receipt, lines("s", 6, 10)...)
 	e.until("not connected, and why", func(s relay.Status) bool { return !s.Connected && s.Error != "" })
 	if q.Status().Reading {
 		t.Error("it claims to read")
 	}
-	hole.set(false)
+	hole.Silence(false)
 	publish(t, sender, receipt, lines("s", 11, 15)...)
 	e.want(lines("s", 6, 15)...)
 	e.until("connected, no error", func(s relay.Status) bool { return s.Connected && s.Reading && s.Error == "" })
@@ -57,14 +58,14 @@ func TestBlackHole(t *testing.T) {
 func TestBlackHoleWhilePublishing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	hole := newHole(t, srv.Addr())
-	q := open(t, "redis://"+hole.addr, "a", t.TempDir(), nil)
+	hole := netfault.Start(t, srv.Addr())
+	q := open(t, "redis://"+hole.Addr(), "a", t.TempDir(), nil)
 	receipt := publish(t, q, "", lines("a", 1, 1)...)
-	hole.set(true)
+	hole.Silence(true)
 	if _, err := q.Publish(t.Context(), lines("a", 2, 2), receipt); err == nil {
 		t.Fatal("published into a black hole")
 	}
-	hole.set(false)
+	hole.Silence(false)
 	publish(t, q, receipt, lines("a", 2, 2)...)
 }
 
@@ -95,10 +96,10 @@ func TestConnectionsCut(t *testing.T) {
 func TestCloseInABlackHole(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	hole := newHole(t, srv.Addr())
-	q := open(t, "redis://"+hole.addr, "a", t.TempDir(), func(o *Options) { o.Block = time.Hour })
+	hole := netfault.Start(t, srv.Addr())
+	q := open(t, "redis://"+hole.Addr(), "a", t.TempDir(), func(o *Options) { o.Block = time.Hour })
 	e := listenTo(t, q, true)
-	hole.set(true)
+	hole.Silence(true)
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"feishu-relay/internal/redistest"
 )
 
@@ -17,30 +15,8 @@ import (
 func TestThreeSentinels(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	keep := []string{"--appendonly", "yes", "--repl-diskless-sync-delay", "0"}
-	primary := redistest.Start(t, keep...)
-	replica := redistest.StartReplica(t, primary, keep...)
-	primary.AwaitReplicas(t, 1)
-	var addrs []string
-	for _, s := range redistest.StartSentinels(t, primary, "main") {
-		addrs = append(addrs, s.Addr())
-		sentinel := redis.NewSentinelClient(&redis.Options{Addr: s.Addr()})
-		defer sentinel.Close()
-		eventually(t, "the Sentinels know all", func() bool {
-			seen, err := sentinel.Master(ctx, "main").Result()
-			return err == nil && seen["num-other-sentinels"] == "2" && seen["num-slaves"] == "1"
-		})
-	}
-	ask := func(addr string) (master string) {
-		sentinel := redis.NewSentinelClient(&redis.Options{Addr: addr})
-		defer sentinel.Close()
-		at, err := sentinel.GetMasterAddrByName(ctx, "main").Result()
-		if err != nil {
-			return ""
-		}
-		return strings.Join(at, ":")
-	}
-	url := "redis+sentinel://" + strings.Join(addrs, ",") + "/main"
+	w := redistest.StartWatched(t, "--appendonly", "yes")
+	primary, replica, url := w.Primary, w.Replica, w.URL()
 	f := follow(t, open(t, url, "a", t.TempDir(), nil))
 	all := func(o *Options) { o.MaxLen = 1_000_000 } // the stream keeps all that is sent
 	l := startLoad(&sender{t: t, q: open(t, url, "s", t.TempDir(), all), reader: f, message: small, oldest: 1})
@@ -60,7 +36,7 @@ func TestThreeSentinels(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	eventually(t, "another primary", func() bool { return ask(addrs[0]) == replica.Addr() })
+	eventually(t, "another primary", func() bool { return w.Serving() == replica.Addr() })
 	served := time.Now()
 	f.has(unreplicated + 2*ahead)
 	t.Logf("another primary %s after the kill; messages passed %s after that",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"feishu-relay/internal/netfault"
 	"feishu-relay/internal/redislink"
 	"feishu-relay/internal/redistest"
 	"feishu-relay/relay"
@@ -203,7 +204,7 @@ func TestFirstStartWhileRedisIsDown(t *testing.T) {
 	sender, dir := open(t, srv.URL(), "s", t.TempDir(), nil), t.TempDir()
 	receipt := publish(t, sender, "", lines("s", 1, 5)...)
 	srv.Kill()
-	q := open(t, "redis://"+newHole(t, srv.Addr()).addr, "a", dir, nil) // whose back end is missing
+	q := open(t, "redis://"+netfault.Start(t, srv.Addr()).Addr(), "a", dir, nil) // whose back end is missing
 	e := listenTo(t, q, false)
 	e.until("an error", func(s relayStatus) bool { return s.Error != "" })
 	if err := srv.Restart(); err != nil {
