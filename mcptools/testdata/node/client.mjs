@@ -1,5 +1,6 @@
 // A client on the official TypeScript SDK. It runs in the folder in which the SDK
-// is installed, and connects to URL, in the environment, with the token TOKEN.
+// is installed, and connects to URL, in the environment, with the token TOKEN, or
+// starts COMMAND, a JSON list of a program and its arguments, and speaks to it.
 //
 // First it prints the server's tools, then for each line of its standard input,
 // {name, arguments}, the result of that call, or {failed} when there is none: one
@@ -13,9 +14,17 @@ import { createInterface } from 'node:readline';
 const require = createRequire(join(process.cwd(), 'client.mjs'));
 const { Client } = require('@modelcontextprotocol/sdk/client/index.js');
 const { StreamableHTTPClientTransport } = require('@modelcontextprotocol/sdk/client/streamableHttp.js');
+const { StdioClientTransport } = require('@modelcontextprotocol/sdk/client/stdio.js');
 
-const headers = { Authorization: `Bearer ${process.env.TOKEN}` };
-const transport = new StreamableHTTPClientTransport(new URL(process.env.URL), { requestInit: { headers } });
+function transportTo({ URL: url, TOKEN, COMMAND }) {
+	if (url) {
+		return new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { Authorization: `Bearer ${TOKEN}` } } });
+	}
+	const [command, ...args] = JSON.parse(COMMAND);
+	return new StdioClientTransport({ command, args });
+}
+
+const transport = transportTo(process.env);
 const client = new Client({ name: 'node', version: '1.0.0' });
 client.onerror = error => console.error(error);
 await client.connect(transport);
