@@ -22,40 +22,22 @@ const (
 	maxDescription = 1024
 )
 
-// peer is an [agent.Peer], described for a model.
-type peer struct {
-	AgentID     mailbox.AgentID `json:"agent_id" jsonschema:"its name"`
-	Description string          `json:"description" jsonschema:"what it says that it is for"`
-	Reachable   bool            `json:"reachable" jsonschema:"you may write to it, and it is alive"`
-	Status      mailbox.Status  `json:"status" jsonschema:"what it can do now: idle, busy or offline"`
-	Reason      string          `json:"reason,omitempty" jsonschema:"why it is not reachable"`
-}
-
-type peers struct {
-	Peers []peer `json:"peers" jsonschema:"every known agent but you"`
-	Note  string `json:"note,omitempty" jsonschema:"anything else about this list"`
-}
-
-func listPeers(s *service, ctx context.Context, _ struct{}) (peers, error) {
+func listPeers(s *service, ctx context.Context, _ struct{}) (agent.Peers, error) {
 	if s.Mailbox == nil {
-		return peers{[]peer{}, mailbox.NoDirectory}, nil
+		return agent.Peers{Peers: []agent.Peer{}, Note: mailbox.NoDirectory}, nil
 	}
-	list, err := s.Mailbox.ListPeers(ctx)
-	if err != nil {
-		return peers{}, err
-	}
-	out := peers{make([]peer, 0, len(list.Peers)), list.Note}
-	for _, p := range list.Peers {
-		p.Description = cut(p.Description, maxDescription)
-		out.Peers = append(out.Peers, peer(p))
+	out, err := s.Mailbox.ListPeers(ctx)
+	out.Peers = list(out.Peers)
+	for i := range out.Peers {
+		out.Peers[i].Description = cut(out.Peers[i].Description, maxDescription)
 	}
 	if more := len(out.Peers) - maxPeers; more > 0 {
 		// Whom one can reach comes first, else the order stays.
-		slices.SortStableFunc(out.Peers, func(a, b peer) int { return order(b.Reachable) - order(a.Reachable) })
+		slices.SortStableFunc(out.Peers, func(a, b agent.Peer) int { return order(b.Reachable) - order(a.Reachable) })
 		out.Peers = out.Peers[:maxPeers]
 		out.Note = strings.TrimPrefix(fmt.Sprintf("%s; %d more agents are left out", out.Note, more), "; ")
 	}
-	return out, nil
+	return out, err
 }
 
 func order(yes bool) int {
@@ -71,16 +53,12 @@ type sendToPeerArguments struct {
 	CorrelationID name   `json:"correlation_id,omitempty" jsonschema:"when you answer a message that has a correlation_id: the same; else a UUID of your own, if you want one on the answer. What is no UUID is left out"`
 }
 
-type reached struct {
-	DeliveredTo        []string `json:"delivered_to" jsonschema:"the goals (sessions) of receivers that got it"`
-	UnreachableReasons []string `json:"unreachable_reasons" jsonschema:"who did not, and why"`
-}
-
 // sendToPeer leaves the gates to the mailbox, which has them in the order of docs/protocol.md 6.7.
-func sendToPeer(s *service, ctx context.Context, in sendToPeerArguments) (reached, error) {
-	got, err := s.Mailbox.SendToPeer(ctx, agent.PeerMessage{
+func sendToPeer(s *service, ctx context.Context, in sendToPeerArguments) (agent.PeerResult, error) {
+	out, err := s.Mailbox.SendToPeer(ctx, agent.PeerMessage{
 		To: mailbox.AgentID(in.To), Message: in.Message, CorrelationID: string(in.CorrelationID)})
-	return reached{append([]string{}, got.DeliveredTo...), append([]string{}, got.UnreachableReasons...)}, err
+	out.DeliveredTo, out.UnreachableReasons = list(out.DeliveredTo), list(out.UnreachableReasons)
+	return out, err
 }
 
 // maxDeadline is the most minutes that deadline_minutes takes: thirty days.
@@ -96,28 +74,19 @@ type sendTaskArguments struct {
 	ForwardOf       name    `json:"forward_of,omitempty" jsonschema:"id of the message that gave you this work, as read_inbox shows it"`
 }
 
-// sentTask is an [agent.Sent], described for a model.
-type sentTask struct {
-	ID        string    `json:"id" jsonschema:"of the message"`
-	TaskID    string    `json:"task_id,omitempty" jsonschema:"of the task: updates on it carry it"`
-	ExpiresAt time.Time `json:"expires_at,omitzero" jsonschema:"until when it can be taken"`
-	Note      string    `json:"note,omitempty" jsonschema:"such as: the receiver is offline, and until when the task waits for it"`
-}
-
-func sendTask(s *service, ctx context.Context, in sendTaskArguments) (sentTask, error) {
+func sendTask(s *service, ctx context.Context, in sendTaskArguments) (agent.Sent, error) {
 	d := agent.TaskDraft{To: mailbox.AgentID(in.To), Text: in.Task, ForwardOf: string(in.ForwardOf)}
 	var err error
 	if d.Deadline, err = in.deadline(time.Now()); err != nil {
-		return sentTask{}, err
+		return agent.Sent{}, err
 	}
 	if d.Callback, err = in.callback(); err != nil {
-		return sentTask{}, err
+		return agent.Sent{}, err
 	}
 	if strings.TrimSpace(in.Task) == "" {
-		return sentTask{}, refuse("task: missing: say what is to be done")
+		return agent.Sent{}, refuse("task: missing: say what is to be done")
 	}
-	sent, err := s.Mailbox.SendTask(ctx, d)
-	return sentTask(sent), err
+	return s.Mailbox.SendTask(ctx, d)
 }
 
 // deadline is when the task has to be done, or zero.

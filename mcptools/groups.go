@@ -65,12 +65,15 @@ func whoAmI(s *service, ctx context.Context, _ struct{}) (Identity, error) {
 		me.OpenTasks[i] = shown(t)
 	}
 	me.Conversations = atMost(me.Conversations, maxConversations)
-	me.Capabilities, me.Goals = append([]string{}, me.Capabilities...), append([]string{}, me.Goals...)
+	me.Capabilities, me.Goals = list(me.Capabilities), list(me.Goals)
 	return me, nil
 }
 
 // atMost is the first n of list, and no null in JSON.
-func atMost[T any](list []T, n int) []T { return append([]T{}, list[:min(len(list), n)]...) }
+func atMost[T any](all []T, n int) []T { return list(all[:min(len(all), n)]) }
+
+// list is a copy of all that is not null in JSON.
+func list[T any](all []T) []T { return append([]T{}, all...) }
 
 // How many messages read_transcript shows, unless told, and at most; maxText is
 // the most bytes of one message's text, and maxTexts of all together: the
@@ -152,15 +155,15 @@ func (s *service) listChats(channel string) (conversation, error) {
 	if err != nil {
 		return conversation{}, err
 	}
-	list := conversation{}
+	chats := conversation{}
 	for _, c := range all {
 		if (channel == "" || channel == c.Channel) && s.Visible(c.Channel, c.ChatID) {
-			list.Chats = append(list.Chats, chat{c.Channel, c.ChatID, unixMilli(c.LastTS)})
+			chats.Chats = append(chats.Chats, chat{c.Channel, c.ChatID, unixMilli(c.LastTS)})
 		}
 	}
-	slices.SortStableFunc(list.Chats, func(a, b chat) int { return b.LastMessageAt.Compare(a.LastMessageAt) })
-	list.Chats = atMost(list.Chats, maxChats)
-	return list, nil
+	slices.SortStableFunc(chats.Chats, func(a, b chat) int { return b.LastMessageAt.Compare(a.LastMessageAt) })
+	chats.Chats = atMost(chats.Chats, maxChats)
+	return chats, nil
 }
 
 func unixMilli(ts int64) time.Time {

@@ -359,19 +359,20 @@ func (a *Agent) observe(what What, e mailbox.Envelope, reason string) {
 	a.opts.Observe(Event{What: what, Envelope: e, Reason: reason})
 }
 
-// Peer is another agent as list_peers shows it (docs/protocol.md 6.7).
+// Peer is another agent as list_peers shows it (docs/protocol.md 6.7), described for a model.
 type Peer struct {
-	AgentID     mailbox.AgentID `json:"agent_id"`
-	Description string          `json:"description"`
-	Reachable   bool            `json:"reachable"` // allowed by ALLOWED_DELEGATES and alive
-	Status      mailbox.Status  `json:"status"`
-	Reason      string          `json:"reason,omitempty"` // why a message to it would not arrive
+	AgentID     mailbox.AgentID `json:"agent_id" jsonschema:"its name"`
+	Description string          `json:"description" jsonschema:"what it says that it is for"`
+	// Reachable: allowed by ALLOWED_DELEGATES, and alive.
+	Reachable bool           `json:"reachable" jsonschema:"you may write to it, and it is alive"`
+	Status    mailbox.Status `json:"status" jsonschema:"what it can do now: idle, busy or offline"`
+	Reason    string         `json:"reason,omitempty" jsonschema:"why it is not reachable"`
 }
 
 // Peers is the answer of list_peers.
 type Peers struct {
-	Peers []Peer `json:"peers"`
-	Note  string `json:"note,omitempty"`
+	Peers []Peer `json:"peers" jsonschema:"every known agent but you"`
+	Note  string `json:"note,omitempty" jsonschema:"anything else about this list"`
 }
 
 // PeerMessage is what send_to_peer is given. To may be "*".
@@ -381,10 +382,10 @@ type PeerMessage struct {
 	CorrelationID string          `json:"correlation_id,omitempty"` // a UUID; anything else is left out
 }
 
-// PeerResult is the answer of send_to_peer: the goals that got it, and why others did not.
+// PeerResult is the answer of send_to_peer. Its lists are never nil.
 type PeerResult struct {
-	DeliveredTo        []string `json:"delivered_to"`
-	UnreachableReasons []string `json:"unreachable_reasons"`
+	DeliveredTo        []string `json:"delivered_to" jsonschema:"the goals (sessions) of receivers that got it"`
+	UnreachableReasons []string `json:"unreachable_reasons" jsonschema:"who did not, and why"`
 }
 
 // Draft is an envelope to send: what is left out is filled in. From may be
@@ -394,12 +395,13 @@ type Draft struct {
 	ForwardOf string // id of a message or task received: its hops and trace go on
 }
 
-// Sent is the answer to what was accepted for sending.
+// Sent is the answer to what was accepted for sending, described for a model.
 type Sent struct {
-	ID        string    `json:"id"`
-	TaskID    string    `json:"task_id,omitempty"`
-	ExpiresAt time.Time `json:"expires_at,omitzero"` // until when it can be taken; zero: for ever
-	Note      string    `json:"note,omitempty"`      // such as: the receiver is offline, it waits until then
+	ID     string `json:"id" jsonschema:"of the message"`
+	TaskID string `json:"task_id,omitempty" jsonschema:"of the task: updates on it carry it"`
+	// ExpiresAt: zero means never.
+	ExpiresAt time.Time `json:"expires_at,omitzero" jsonschema:"until when it can be taken"`
+	Note      string    `json:"note,omitempty" jsonschema:"such as: the receiver is offline, and until when the task waits for it"`
 }
 
 // TaskDraft is a task to give to another agent.
