@@ -53,18 +53,12 @@ func Verify(line []byte, secret string) error {
 	if !utf8.Valid(line) {
 		return fmt.Errorf("%w: not UTF-8", ErrBadSignature)
 	}
-	fields, err := members(line)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrBadSignature, err)
-	}
-	var sig string
-	if json.Unmarshal(fields["sig"], &sig) != nil || sig == "" {
-		return fmt.Errorf("%w: the message is not signed", ErrBadSignature)
-	}
-	delete(fields, "sig")
-	unsigned, err := json.Marshal(fields)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrBadSignature, withoutText(err))
+	unsigned, sig, ok := cutSignature(line)
+	if !ok {
+		var err error
+		if unsigned, sig, err = takeSignature(line); err != nil {
+			return fmt.Errorf("%w: %w", ErrBadSignature, err)
+		}
 	}
 	want, err := mac(unsigned, secret)
 	if err != nil {
@@ -75,6 +69,35 @@ func Verify(line []byte, secret string) error {
 		return fmt.Errorf("%w: it does not match", ErrBadSignature)
 	}
 	return nil
+}
+
+// cutSignature takes the signature off the end of a line, where [Sign] puts it; !ok: it is not there,
+// or not only there. [mac] finds fields that the line names twice.
+func cutSignature(line []byte) (unsigned []byte, sig string, ok bool) {
+	const before, behind = `,"sig":"`, `"}`
+	at := len(line) - len(before) - 2*sha256.Size - len(behind)
+	if at < 1 || !bytes.HasPrefix(line[at:], []byte(before)) || !bytes.HasSuffix(line, []byte(behind)) ||
+		bytes.Contains(line[:at], []byte(`sig"`)) || !json.Valid(line) {
+		return nil, "", false
+	}
+	unsigned = append(bytes.Clone(line[:at]), '}')
+	return unsigned, string(line[at+len(before) : len(line)-len(behind)]), true
+}
+
+// takeSignature takes the signature out of a line, wherever it is.
+func takeSignature(line []byte) (unsigned []byte, sig string, err error) {
+	fields, err := members(line)
+	if err != nil {
+		return nil, "", err
+	}
+	if json.Unmarshal(fields["sig"], &sig) != nil || sig == "" {
+		return nil, "", errors.New("the message is not signed")
+	}
+	delete(fields, "sig")
+	if unsigned, err = json.Marshal(fields); err != nil {
+		return nil, "", withoutText(err)
+	}
+	return unsigned, sig, nil
 }
 
 // members takes the JSON object line apart.
