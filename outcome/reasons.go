@@ -20,7 +20,7 @@ type Advice struct {
 	More      string // the page of the docs that says more, from docs/ on; "" where none does
 }
 
-// Advices are of all reasons, in the order of docs/troubleshooting.md, whose table is made of them.
+// Advices are of all reasons. The tables of reasons in docs/troubleshooting.md and docs/behaviour.md are made of them.
 var Advices = []Advice{
 	{relay.OwnMessage, Text{"the bot's own message", "机器人自己发的消息"}, nothing, ""},
 	{relay.Duplicate, Text{"already handled: a repeat, or Feishu's own copy of a relayed message",

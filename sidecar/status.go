@@ -26,6 +26,7 @@ type Status struct {
 	NotReady string                     `json:"not_ready,omitempty"`
 	Backend  string                     `json:"backend"`
 	Door     DoorStatus                 `json:"door"`
+	Waiting  WaitingStatus              `json:"waiting"`
 	Queues   map[string]QueueStatus     `json:"queues"`
 	Gateway  any                        `json:"gateway,omitempty"`   // connections, drafts
 	Feishu   *bool                      `json:"connector,omitempty"` // is the connector's connection up?
@@ -73,6 +74,13 @@ type DoorStatus struct {
 	Connected *bool  `json:"connected,omitempty"` // is the bot there? not known of a webhook
 }
 
+// WaitingStatus is the messages that may go to the bot and that it was not given yet, at most one of each chat and
+// those that an earlier process left.
+type WaitingStatus struct {
+	Messages int          `json:"messages"`
+	Oldest   relay.Millis `json:"oldest_ms"` // how long it has waited for the bot
+}
+
 // QueueStatus is one queue in both directions.
 type QueueStatus struct {
 	relay.Status
@@ -109,6 +117,8 @@ func (s *Sidecar) Status() Status {
 		Members: MembersStatus{s.cfg.MembershipCheck,
 			s.chats.enforced()}, Judge: "off", Errors: s.problems.list(), Limits: s.limits(),
 		Steering: s.steer.status(), Settings: s.settings, Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
+	undelivered, _ := s.deliver.deliveries.Counts()
+	st.Waiting = WaitingStatus{undelivered.Messages, relay.Millis(undelivered.Oldest.Milliseconds())}
 	online, bots := s.steer.presence.online(), s.steer.presence.botsOnline()
 	for _, agent := range slices.Sorted(maps.Keys(online)) {
 		is := AgentStatus{agent, online[agent], bots[agent]}

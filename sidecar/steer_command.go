@@ -259,7 +259,7 @@ func (s *steering) why(g steer.Group, m *relay.Message, chinese bool) string {
 const maxWhy = 2000
 
 func fateOf(o outcome.Outcome) steer.Fate {
-	f := steer.Fate{Agent: o.Agent, Delivered: o.Delivered, Stopped: o.Stopped, Detail: o.Detail}
+	f := steer.Fate{Agent: o.Agent, Delivered: o.Delivered, Stopped: o.Stopped, At: o.At, Detail: o.Detail}
 	if o.Decision != nil {
 		f.Depth = o.Decision.Depth
 	}

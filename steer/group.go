@@ -35,6 +35,7 @@ type Fate struct {
 	Agent     relay.AgentName
 	Delivered relay.Millis // 0: it was not
 	Stopped   relay.Reason // "": it was not
+	At        relay.Millis // when it was stopped; 0: not known
 	Detail    string
 	Depth     int
 }

@@ -487,6 +487,9 @@ func WhyText(about string, fates []Fate, g Group, now time.Time, words []string,
 		case f.Stopped != "":
 			line = fmt.Sprintf(text{"%s: not delivered: %s", "%s：未送达：%s"}.in(chinese), bot,
 				ReasonText(f.Stopped, chinese))
+			if f.At != 0 {
+				line += fmt.Sprintf(text{" (%s)", "（%s）"}.in(chinese), clock(f.At.Time(), now, chinese))
+			}
 			hint := reasons[f.Stopped].do.in(chinese)
 			for _, v := range Verbs {
 				hint = strings.ReplaceAll(hint, "{"+string(v)+"}", command(words, v, chinese))

@@ -175,11 +175,12 @@ func TestHelpListsEachCommand(t *testing.T) {
 func TestWhyText(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 14, 34, 0, 0, shanghai)
-	fates := []steer.Fate{{Agent: "agent_a", Delivered: relay.MillisOf(at)}, {Agent: "agent_b", Stopped: relay.Muted},
+	fates := []steer.Fate{{Agent: "agent_a", Delivered: relay.MillisOf(at)}, {Agent: "agent_b", Stopped: relay.Muted,
+		At: relay.MillisOf(at.Add(-26 * time.Hour))},
 		{Agent: "agent_c", Stopped: relay.MaxDepth}, {Agent: "agent_d"}, {Agent: "agent_e", Stopped: relay.MaxDepth}}
 	const english = `BotA, 14:30:
 BotA: delivered at 14:34
-Bot B: not delivered: the bot is muted
+Bot B: not delivered: the bot is muted (1 Jan 12:34)
 小助手: not delivered: the bots reached the limit of messages in a row
 agent_d: not delivered yet
 agent_e: not delivered: the bots reached the limit of messages in a row
@@ -189,7 +190,7 @@ Reply “continue” to release it.`
 		t.Errorf("got\n%s\nwant\n%s", got, english)
 	}
 	if got := steer.WhyText("", fates[:2], room(), at, commandWords,
-		true); got != "BotA：14:34 已送达\nBot B：未送达：机器人已静音\n“/中继 取消静音”加上它的名字可以取消。" {
+		true); got != "BotA：14:34 已送达\nBot B：未送达：机器人已静音（1月1日 12:34）\n“/中继 取消静音”加上它的名字可以取消。" {
 		t.Errorf("got\n%s", got)
 	}
 	if got := steer.WhyText("", nil, room(), at, commandWords, true); !strings.HasPrefix(got, "没有机器人收到它") {

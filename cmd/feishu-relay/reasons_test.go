@@ -16,38 +16,55 @@ import (
 	"feishu-relay/relay"
 )
 
-var reasonRows = regexp.MustCompile("(?m)^\\| reason \\| meaning \\| what to do \\|\n\\|---\\|---\\|---\\|\n((?:\\| .*\n)+)")
+// reasonTables are the pages with a table of all reasons.
+var reasonTables = []struct {
+	page, head string
+	chinese    bool
+	advice     bool // it has a column of what to do
+}{
+	{"docs/troubleshooting.md", "| reason | meaning | what to do |", false, true},
+	{"docs/behaviour.md", "| reason | meaning |", false, false},
+	{"docs/behaviour.zh.md", "| 原因 | 含义 |", true, false},
+}
 
-// docs/troubleshooting.md says of each reason what `why` says, by -update.
+// The pages explain each reason in the words of `why`; -update writes the tables.
 func TestStopReasonsAreThoseOfWhy(t *testing.T) {
 	var reasons []relay.Reason
-	var rows strings.Builder
 	for _, a := range outcome.Advices {
 		reasons = append(reasons, a.Reason)
-		do := a.Do.EN
-		if a.More != "" {
-			do += fmt.Sprintf("; [more](%s)", cmp.Or(strings.TrimPrefix(a.More, "troubleshooting.md"), a.More))
-		}
-		fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", a.Reason, a.Means.EN, do)
 		if a.Means.ZH == "" || a.Do.ZH == "" {
-			t.Errorf("%s is not said in Chinese", a.Reason)
+			t.Errorf("%s is not explained in Chinese", a.Reason)
 		}
 	}
 	if slices.Sort(reasons); !slices.Equal(reasons, slices.Sorted(slices.Values(relay.Reasons()))) {
 		t.Errorf("there is advice on %v", reasons)
 	}
-	const name = "docs/troubleshooting.md"
-	text := read(t, name).text
-	at := reasonRows.FindStringSubmatchIndex(text)
-	if at == nil {
-		t.Fatal("there is no table of reasons")
-	}
-	want := text[:at[2]] + rows.String() + text[at[3]:]
-	if *update {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(want), 0o600); err != nil {
-			t.Fatal(err)
+	for _, table := range reasonTables {
+		rows := "\n" + strings.Repeat("|---", strings.Count(table.head, "|")-1) + "|\n"
+		for _, a := range outcome.Advices {
+			rows += fmt.Sprintf("| `%s` | %s |", a.Reason, a.Means.In(table.chinese))
+			if table.advice {
+				rows += " " + a.Do.In(table.chinese)
+				if a.More != "" {
+					rows += fmt.Sprintf("; [more](%s)", cmp.Or(strings.TrimPrefix(a.More, "troubleshooting.md"), a.More))
+				}
+				rows += " |"
+			}
+			rows += "\n"
 		}
-	} else if diff := diffs.Diff(want, text); diff != "" {
-		t.Errorf("the table of %s, which -update writes (-want +got):\n%s", name, diff)
+		text := read(t, table.page).text
+		at := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(table.head) + "$((?:\n\\|.*)*\n)").FindStringSubmatchIndex(text)
+		if at == nil {
+			t.Errorf("%s has no table of reasons", table.page)
+			continue
+		}
+		want := text[:at[2]] + rows + text[at[3]:]
+		if *update {
+			if err := os.WriteFile(filepath.Join(root, table.page), []byte(want), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if diff := diffs.Diff(want, text); diff != "" {
+			t.Errorf("the table of %s, which -update writes (-want +got):\n%s", table.page, diff)
+		}
 	}
 }

@@ -107,6 +107,7 @@ type sidecarShown struct {
 	NotReady string                         `json:"not_ready,omitempty"`
 	Backend  string                         `json:"backend"`
 	Door     sidecar.DoorStatus             `json:"door"`
+	Waiting  sidecar.WaitingStatus          `json:"waiting"`
 	Queues   map[string]sidecar.QueueStatus `json:"queues"`
 	Mailbox  *sidecar.MailboxStatus         `json:"mailbox,omitempty"`
 	Agents   []sidecar.AgentStatus          `json:"agents"`
@@ -285,6 +286,10 @@ func (s *statusCall) waits(x *statusShown) string {
 		}
 		parts = append(parts, s.say("%d given to the bot and not answered, for up to %s", "%d 条已给机器人、未回答，最久 %s", n,
 			s.age(s.now.Sub(oldest.Time()))))
+	}
+	if w := x.Sidecar.Waiting; w.Messages > 0 {
+		parts = append(parts, s.say("%d not given to the bot yet, for up to %s", "%d 条还没有给机器人，最久 %s", w.Messages,
+			s.age(time.Duration(w.Oldest)*time.Millisecond)))
 	}
 	for name, whose := range map[string]string{"outbound": s.say("of bots' messages", "机器人消息"),
 		"inbound": s.say("of people's messages", "人的消息")} {

@@ -23,8 +23,8 @@ const whySynopsis = `why [flags] [MESSAGE_ID]
        feishu-relay why [flags] --chat CHAT
 
 Says what became of a message at each bot of its group, and what to do. With --chat alone it is
-the last message of that chat: a chat id, the group's name, or the beginning of an id. Where there
-is one group, nothing has to be named: it is its last message.
+the last message of that chat: a chat id, the group's name, or the beginning of an id. Where nothing
+is named it is the newest message of all chats.
 It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
 
   feishu-relay why om_dc13264520f392
@@ -65,10 +65,11 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	groups = w.withChats(ctx, groups)
 	w.settings(ctx)
+	chosen := ""
 	if len(rest) == 0 && *chat == "" && len(groups) > 1 {
-		fmt.Fprintln(stderr, "which message? `feishu-relay why MESSAGE_ID`, or `feishu-relay why --chat CHAT` for the last one; "+
-			"`feishu-relay status` lists the groups")
-		return errUsage
+		chosen = w.say("The newest message of %d chats; `feishu-relay why --chat CHAT` explains the last one of another.\n",
+			"%d 个会话里最新的一条消息；`feishu-relay why --chat 会话` 解释别的会话的最后一条。\n", len(groups))
+		groups = groups[:1]
 	}
 	if *chat != "" {
 		g, err := findGroup(groups, *chat)
@@ -88,7 +89,7 @@ func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if *asJSON {
 		return writeLine(stdout, found)
 	}
-	return w.print(w.text(found))
+	return w.print(chosen + w.text(found))
 }
 
 // whyCall is one use of the command.
@@ -172,26 +173,45 @@ type botFate struct {
 	Outcome *outcome.Outcome `json:"outcome,omitempty"`
 }
 
-// withChats adds the chats of the transcripts that are no known groups: where only this bot has spoken,
-// a group may not be known as one yet.
+// withChats adds the chats of the transcripts that are not known as groups: where only this bot has spoken,
+// a group may not be known as one yet. The chat with the newest entry is first.
 func (w *whyCall) withChats(ctx context.Context, groups []steer.Group) []steer.Group {
 	data, err := w.api.call(ctx, http.MethodGet, "/v1/transcripts", nil)
 	if err != nil {
 		return groups // the groups are enough mostly
 	}
-	var answer struct{ Transcripts []steer.Group }
+	var answer struct {
+		Transcripts []struct {
+			steer.Group
+			Modified relay.Millis
+			Last     *transcript.Entry
+		}
+	}
 	if w.read(data, &answer) != nil {
 		return groups
 	}
+	type chat struct {
+		channel string
+		id      relay.ChatID
+	}
+	newest := map[chat]int64{} // when its newest entry was sent
 	for _, c := range answer.Transcripts {
 		if !slices.ContainsFunc(groups, func(g steer.Group) bool { return g.Channel == c.Channel && g.ChatID == c.ChatID }) {
-			groups = append(groups, c)
+			groups = append(groups, c.Group)
 		}
+		at := int64(c.Modified)
+		if c.Last != nil {
+			at = c.Last.TS
+		}
+		newest[chat{c.Channel, c.ChatID}] = at
 	}
+	slices.SortStableFunc(groups, func(a, b steer.Group) int {
+		return cmp.Compare(newest[chat{b.Channel, b.ChatID}], newest[chat{a.Channel, a.ChatID}])
+	})
 	return groups
 }
 
-// find looks for a message in groups; "" is the last one of the only group.
+// find looks for a message in groups; "" is the last one of the first group.
 func (w *whyCall) find(ctx context.Context, groups []steer.Group, id relay.MessageID) (*explained, error) {
 	for _, g := range groups {
 		w.group = g
