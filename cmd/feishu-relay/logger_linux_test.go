@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 )
@@ -105,17 +108,33 @@ func TestLogsAreForTheirReader(t *testing.T) {
 	}
 }
 
+// On a terminal status prints its screen once, in colour, leaves what was there, and ends.
+func TestStatusAtATerminal(t *testing.T) {
+	statusAPI(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "feishu-relay", "status")
+	tty, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	shown, err := io.ReadAll(tty)
+	if err != nil && !errors.Is(err, syscall.EIO) { // which is how a terminal ends
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	const screen = "\x1b[1mSidecar\x1b[0m   agent_a, \x1b[32mready"
+	if got := string(shown); !strings.HasPrefix(got, screen) || strings.Count(got, "Sidecar") != 1 || strings.Contains(got, "\x1b[2J") {
+		t.Errorf("got %q, want %q once and at the beginning", got, screen)
+	}
+}
+
 // On a terminal each screen of status --watch takes the place of the one before; in a pipe it follows.
 func TestStatusWatch(t *testing.T) {
-	clearEnvironment(t, map[string]string{"TERM": "xterm", "LANG": "C"})
-	mux := http.NewServeMux()
-	for path, body := range map[string]string{"/v1/status": `{"identity":{"agent_name":"agent_a"},"ready":true,"door":{"name":"stream"}}`,
-		"/v1/groups": `{"groups":[]}`, "/v1/deliveries": `{"deliveries":[]}`} {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
-	}
-	srv := httptest.NewServer(mux)
-	t.Cleanup(srv.Close)
-	t.Setenv("LISTEN_ADDR", srv.Listener.Addr().String())
+	statusAPI(t)
 	for terminal, screen := range map[bool]string{true: `^\x1b\[H\x1b\[2J\x1b\[1mSidecar\x1b\[0m   agent_a, \x1b\[32mready`,
 		false: `^Sidecar   agent_a, ready`} {
 		cmd, next := starts(t, terminal, "status", "--watch")
@@ -128,4 +147,18 @@ func TestStatusWatch(t *testing.T) {
 			t.Errorf("terminal %v, interrupted: %v", terminal, err)
 		}
 	}
+}
+
+// statusAPI is the local API of a sidecar without groups, and the environment by which status finds it.
+func statusAPI(t *testing.T) {
+	t.Helper()
+	clearEnvironment(t, map[string]string{"TERM": "xterm", "LANG": "C"})
+	mux := http.NewServeMux()
+	for path, body := range map[string]string{"/v1/status": `{"identity":{"agent_name":"agent_a"},"ready":true,"door":{"name":"stream"}}`,
+		"/v1/groups": `{"groups":[]}`, "/v1/deliveries": `{"deliveries":[]}`} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
+	}
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	t.Setenv("LISTEN_ADDR", srv.Listener.Addr().String())
 }
