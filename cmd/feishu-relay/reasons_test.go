@@ -40,17 +40,18 @@ func TestStopReasonsAreThoseOfWhy(t *testing.T) {
 		t.Errorf("there is advice on %v", reasons)
 	}
 	for _, table := range reasonTables {
-		rows := "\n" + strings.Repeat("|---", strings.Count(table.head, "|")-1) + "|\n"
+		var rows strings.Builder
+		rows.WriteString("\n" + strings.Repeat("|---", strings.Count(table.head, "|")-1) + "|\n")
 		for _, a := range outcome.Advices {
-			rows += fmt.Sprintf("| `%s` | %s |", a.Reason, a.Means.In(table.chinese))
+			fmt.Fprintf(&rows, "| `%s` | %s |", a.Reason, a.Means.In(table.chinese))
 			if table.advice {
-				rows += " " + a.Do.In(table.chinese)
+				rows.WriteString(" " + a.Do.In(table.chinese))
 				if a.More != "" {
-					rows += fmt.Sprintf("; [more](%s)", cmp.Or(strings.TrimPrefix(a.More, "troubleshooting.md"), a.More))
+					fmt.Fprintf(&rows, "; [more](%s)", cmp.Or(strings.TrimPrefix(a.More, "troubleshooting.md"), a.More))
 				}
-				rows += " |"
+				rows.WriteString(" |")
 			}
-			rows += "\n"
+			rows.WriteByte('\n')
 		}
 		text := read(t, table.page).text
 		at := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(table.head) + "$((?:\n\\|.*)*\n)").FindStringSubmatchIndex(text)
@@ -58,7 +59,7 @@ func TestStopReasonsAreThoseOfWhy(t *testing.T) {
 			t.Errorf("%s has no table of reasons", table.page)
 			continue
 		}
-		want := text[:at[2]] + rows + text[at[3]:]
+		want := text[:at[2]] + rows.String() + text[at[3]:]
 		if *update {
 			if err := os.WriteFile(filepath.Join(root, table.page), []byte(want), 0o600); err != nil {
 				t.Fatal(err)
