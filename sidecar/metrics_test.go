@@ -147,7 +147,7 @@ func TestMetricsTellWhatHappens(t *testing.T) {
 	say("Please look at the edge cases of the parser and tell me what you find.")
 	is(to, `feishu_relay_undelivered_messages`, 1)
 	eventually(ctx, t, "the status shows it", func() bool { return to.Status().Waiting.Messages == 1 }) // between two posts
-	eventually(ctx, t, "the age of the undelivered message", func() bool { // between two posts
+	eventually(ctx, t, "the age of the undelivered message", func() bool {                              // between two posts
 		age := series(scrape(t, to), "feishu_relay_undelivered_oldest_seconds")
 		return age > 0 && age < 60
 	})
