@@ -1,10 +1,6 @@
 package gateway
 
-import (
-	"sync/atomic"
-
-	"golang.org/x/sync/semaphore"
-)
+import "golang.org/x/sync/semaphore"
 
 // Bounds of all that is held of requests and answers at one time. What has no room
 // passes unread.
@@ -21,35 +17,24 @@ func newBudgets() budgets {
 	return budgets{semaphore.NewWeighted(botBytes), semaphore.NewWeighted(strangeBytes)}
 }
 
-// holding is what one call holds of a budget, until its last user has released it.
+// holding is what one call holds of a budget.
 type holding struct {
 	of    *semaphore.Weighted
-	bytes atomic.Int64
-	users atomic.Int32
+	bytes int64
 }
 
-func newHolding(of *semaphore.Weighted) *holding {
-	h := &holding{of: of}
-	h.users.Store(1)
-	return h
-}
+func newHolding(of *semaphore.Weighted) *holding { return &holding{of: of} }
 
 // take reports whether there is room for n more bytes.
 func (h *holding) take(n int) bool {
 	if !h.of.TryAcquire(int64(n)) {
 		return false
 	}
-	h.bytes.Add(int64(n))
+	h.bytes += int64(n)
 	return true
 }
 
-func (h *holding) use() { h.users.Add(1) }
-
-func (h *holding) release() {
-	if h.users.Add(-1) == 0 {
-		h.of.Release(h.bytes.Load())
-	}
-}
+func (h *holding) release() { h.of.Release(h.bytes) }
 
 // reserve takes one of the slots for t, unless it has one; false where none is free.
 func (g *Gateway) reserve(t *tapped) bool {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -39,6 +40,7 @@ const (
 type tapped struct {
 	call
 	http    *http.Request
+	bot     http.ResponseWriter
 	token   string // of the Authorization header
 	request []byte // up to maxRequest
 	changed []byte // what is sent in its place; nil: nothing
@@ -54,7 +56,7 @@ type tappedKey struct{}
 
 // serve passes a REST call on, and keeps a copy where it is one to watch.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
-	t := &tapped{call: match(r.Method, r.URL.Path), http: r, token: bearer(r)}
+	t := &tapped{call: match(r.Method, r.URL.Path), http: r, bot: w, token: bearer(r)}
 	t.held = newHolding(g.budgets.strange)
 	if g.own.knows(t.token) {
 		t.held = newHolding(g.budgets.bot)
@@ -104,8 +106,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	g.proxy.ServeHTTP(w, out)
 }
 
-// answered is the ReverseProxy's ModifyResponse: it hands a copy of a watched
-// call's answer to [Gateway.observe] and waits, at most tapWait.
+// answered is the ReverseProxy's ModifyResponse: it reads the answer of a watched call and records it
+// before the bot gets it.
 func (g *Gateway) answered(resp *http.Response) error {
 	t, ok := resp.Request.Context().Value(tappedKey{}).(*tapped)
 	if !ok || t.peer && !t.op.says() {
@@ -139,44 +141,49 @@ func (g *Gateway) answered(resp *http.Response) error {
 		g.log.Warn("an answer of Feishu cannot be read", "encoding", resp.Header.Get("Content-Encoding"), "err", err)
 		return nil
 	}
-	if instead := g.observeInTime(t); instead != nil {
+	if !g.reserve(t) {
+		g.log.Error("too many calls are being recorded; one passes unread")
+		return nil
+	}
+	given := make(chan struct{})
+	slow := time.AfterFunc(tapWait, func() {
+		defer close(given)
+		g.count(countedTapSlow)
+		g.log.Warn("recording a call takes long; the bot gets its answer first")
+		t.give(resp, raw)
+	})
+	instead := g.observed(t)
+	if !slow.Stop() {
+		<-given
+		return errGiven
+	}
+	if instead != nil {
 		replace(resp, instead)
 	}
 	return nil
 }
 
-// observeInTime runs observe off the answer's way and stops waiting after
-// tapWait; the work itself goes on. What it returns replaces the answer.
-func (g *Gateway) observeInTime(t *tapped) []byte {
-	if !g.reserve(t) {
-		g.log.Error("too many calls are being recorded; one passes unread")
-		return nil
-	}
-	t.slot = false // the work below has it
-	done := make(chan []byte, 1)
-	t.held.use()
-	work := func() {
-		defer t.held.release()
-		defer g.caught("tap")
-		defer func() { <-g.slots }()
-		defer close(done)
-		if instead := g.observe(t); instead != nil {
-			done <- instead
-		}
-	}
-	if !g.background(work) {
-		work() // of the last calls while the gateway closes
-	}
-	timer := time.NewTimer(tapWait)
-	defer timer.Stop()
-	select {
-	case instead := <-done:
-		return instead
-	case <-timer.C:
-		g.count(countedTapSlow)
-		g.log.Warn("recording a call takes long; the bot gets its answer first")
-		return nil
-	}
+// errGiven says that the bot has its answer already.
+var errGiven = errors.New("the bot has its answer")
+
+// give writes an answer to the bot while the goroutine that serves the call is still recording it. The bot cannot use
+// the connection again before that ends, so it is asked to close it.
+func (t *tapped) give(resp *http.Response, body []byte) {
+	feishu.CopyHeader(t.bot.Header(), resp.Header)
+	t.bot.Header().Set("Connection", "close")
+	t.bot.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	t.bot.WriteHeader(resp.StatusCode)
+	_, _ = t.bot.Write(body) // the bot may have gone
+	_ = http.NewResponseController(t.bot).Flush()
+}
+
+// observed is observe, for which Close waits and whose panics are caught.
+func (g *Gateway) observed(t *tapped) []byte {
+	if g.begin() {
+		defer g.busy.Done()
+	} // else it is one of the last calls while the gateway closes
+	defer g.caught("tap") // which leaves nil
+	return g.observe(t)
 }
 
 // observe does what a watched call asks for. Only look-ups return an answer of

@@ -163,7 +163,6 @@ type Gateway struct {
 	asking  sync.Map // relay.ChatID: a question to Feishu is under way
 	slots   chan struct{}
 	rosters *rosters
-	work    chan func()     // for a worker that waits
 	ctx     context.Context // of questions to Feishu; ended by Close
 	cancel  context.CancelFunc
 
@@ -203,7 +202,7 @@ func New(o Options) (*Gateway, error) {
 		o.Certified = func(string) bool { return false }
 	}
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, budgets: newBudgets(), slots: make(chan struct{}, maxTaps),
-		recent: newRecents(), rosters: newRosters(), work: make(chan func())}
+		recent: newRecents(), rosters: newRosters()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(o.AppID, o.Book, o.API, o.Logger, o.Counter)
 	var err error
@@ -351,42 +350,27 @@ func (g *Gateway) Close() error {
 	return err
 }
 
-// background runs f, which does not panic, beside its caller; false once the gateway is closed.
-func (g *Gateway) background(f func()) bool {
+// begin counts what Close waits for; false once the gateway is closed.
+func (g *Gateway) begin() bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if g.closed {
 		return false
 	}
 	g.busy.Add(1)
-	select {
-	case g.work <- f:
-	default:
-		go g.worker(f)
-	}
 	return true
 }
 
-// workerIdle is how long a worker waits for the next call before it ends.
-const workerIdle = 5 * time.Second
-
-// worker runs f and what comes next, until nothing comes for workerIdle or the gateway is closed. A goroutine
-// for each call would have to grow its stack for each.
-func (g *Gateway) worker(f func()) {
-	idle := time.NewTimer(workerIdle)
-	defer idle.Stop()
-	for {
-		f()
-		g.busy.Done()
-		idle.Reset(workerIdle)
-		select {
-		case f = <-g.work:
-		case <-idle.C:
-			return
-		case <-g.ctx.Done():
-			return
-		}
+// background runs f, which does not panic, beside its caller; false once the gateway is closed.
+func (g *Gateway) background(f func()) bool {
+	if !g.begin() {
+		return false
 	}
+	go func() {
+		defer g.busy.Done()
+		f()
+	}()
+	return true
 }
 
 // identified learns the app of an accepted bootstrap or a verified webhook.

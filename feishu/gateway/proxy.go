@@ -140,6 +140,9 @@ const codeUnreachable = 99990502
 // unreachable answers as Feishu would, so that SDKs show the reason. data is
 // there for the Node SDK, which reads it before the code (docs/feishu.md 1.1).
 func (g *Gateway) unreachable(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, errGiven) {
+		return
+	}
 	if errors.Is(err, context.Canceled) {
 		g.count(countedAborted) // the bot has gone, nobody reads an answer
 		return

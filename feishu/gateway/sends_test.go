@@ -349,6 +349,7 @@ func TestHangingHost(t *testing.T) {
 	if r.counts.of("tap_slow") != 1 {
 		t.Error("the slow host was not counted")
 	}
+	r.call("GET", "/open-apis/other", "") // is not served behind it
 	close(goOn)
 	r.said()
 }
