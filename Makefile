@@ -42,6 +42,9 @@ CLUSTER ?= false
 scale: tools ## how many bots and groups one Redis bears: BOTS, GROUPS, RATE (messages a second), SECONDS, CLUSTER=true
 	$(GO) run ./internal/scale -bots '$(BOTS)' -groups '$(GROUPS)' -rate '$(RATE)' -seconds '$(SECONDS)' -cluster='$(CLUSTER)' -out scale.jsonl
 
+scale-plots: ## the plots of docs/scaling.md, from docs/scaling.jsonl
+	cd scripts/scaleplot && $(GO) run . ../../docs/scaling.jsonl ../../docs/images
+
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	./scripts/fuzz
 

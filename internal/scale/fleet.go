@@ -146,7 +146,8 @@ func (f *fleet) spawn(dir, groups, url string, bot int) error {
 	sc.cmd = exec.Command(f.program, "run")
 	sc.cmd.Stdout, sc.cmd.Stderr, sc.cmd.SysProcAttr = log, log, alone()
 	sc.cmd.Env = []string{"AGENT_NAME=" + botName(bot), "DATA_DIR=" + home, "GROUPS_FILE=" + groups, "REDIS_URL=" + url,
-		"LISTEN_ADDR=" + addr, "RELAY_CHANNEL=" + channel, "LOG_FORMAT=json"}
+		"LISTEN_ADDR=" + addr, "RELAY_CHANNEL=" + channel, "LOG_FORMAT=json",
+		fmt.Sprint("RELAY_USER_MESSAGES=", f.users)}
 	if f.secret {
 		sc.cmd.Env = append(sc.cmd.Env, "RELAY_SECRET=the same at all sidecars")
 	}

@@ -52,6 +52,7 @@ type settings struct {
 	members    int // bots in each group
 	cluster    bool
 	secret     bool // RELAY_SECRET is set
+	users      bool // RELAY_USER_MESSAGES
 	rates      []float64
 	warm       time.Duration // at the beginning of each rate, not counted
 	measureFor time.Duration
@@ -73,6 +74,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	f.IntVar(&s.members, "members", 4, "bots in each group")
 	f.BoolVar(&s.cluster, "cluster", false, "a Redis Cluster of three primaries with a replica each, instead of one Redis")
 	f.BoolVar(&s.secret, "secret", true, "sign messages, as sidecars of several hosts do (RELAY_SECRET)")
+	f.BoolVar(&s.users, "users", true, "sidecars share what people say (RELAY_USER_MESSAGES)")
 	f.DurationVar(&s.think, "think", 500*time.Millisecond, "how long a bot thinks before it answers, on average")
 	f.DurationVar(&s.giveUp, "give-up", 15*time.Second, "messages are missing when nothing has arrived for this long")
 	f.Uint64Var(&s.seed, "seed", 1, "the same seed gives the same load")
