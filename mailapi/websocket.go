@@ -108,11 +108,11 @@ func (s *mailboxSocket) serve(turn context.Context, frames <-chan []byte) (webso
 		return s.refuse(turn, first, err)
 	}
 	close(registered)
-	return s.talk(turn, line, frames)
+	return s.serveRegistered(turn, line, frames)
 }
 
-// talk serves a connection that has registered.
-func (s *mailboxSocket) talk(turn context.Context, line agent.Line, frames <-chan []byte) (
+// serveRegistered serves a connection that has registered.
+func (s *mailboxSocket) serveRegistered(turn context.Context, line agent.Line, frames <-chan []byte) (
 	code websocket.StatusCode, reason string) {
 	turn, dead := context.WithCancelCause(turn)
 	var pings sync.WaitGroup

@@ -213,7 +213,7 @@ func (f *fields) content(typ Type, draft bool) []Part {
 	}
 	path, value := f.find(names...)
 	if value == nil {
-		if typ.talks() {
+		if typ.needsContent() {
 			f.wrong(path, "required")
 		}
 		return nil
@@ -366,7 +366,7 @@ func (e *Envelope) checkSize(draft bool) error {
 	if size > MaxBody {
 		return Invalid("content", "has %d bytes, at most %d", size, MaxBody)
 	}
-	if (e.Type.talks() || draft && e.Type.GivesTask()) && only && strings.TrimSpace(e.Text()) == "" {
+	if (e.Type.needsContent() || draft && e.Type.GivesTask()) && only && strings.TrimSpace(e.Text()) == "" {
 		return Invalid("content", "the message is empty: want a text")
 	}
 	return nil

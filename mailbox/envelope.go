@@ -209,10 +209,10 @@ func (t Type) DefaultPriority() Priority {
 
 // Kinds of types.
 var (
-	results  = []Type{TypeTaskUpdate, TypeTaskComplete, TypeTaskFailed, TypeAnswer}
-	answers  = []Type{TypeCodeReviewResult, TypeTestResult, TypeAck, TypeNack, TypePong, TypeRegistered}
-	controls = []Type{TypeHeartbeat, TypeAck, TypeNack, TypePing, TypePong, TypeRegister, TypeRegistered}
-	talking  = []Type{TypeMessage, TypeQuestion, TypeAnswer, TypeNotification}
+	results     = []Type{TypeTaskUpdate, TypeTaskComplete, TypeTaskFailed, TypeAnswer}
+	answers     = []Type{TypeCodeReviewResult, TypeTestResult, TypeAck, TypeNack, TypePong, TypeRegistered}
+	controls    = []Type{TypeHeartbeat, TypeAck, TypeNack, TypePing, TypePong, TypeRegister, TypeRegistered}
+	withContent = []Type{TypeMessage, TypeQuestion, TypeAnswer, TypeNotification}
 )
 
 // Result reports whether a callback is honoured on t (docs/protocol.md 6.2).
@@ -235,5 +235,5 @@ func (t Type) TaskStep() bool { return t.Result() && t != TypeAnswer }
 // acknowledged when the receiver's mailbox has noted it, any other when the bot has it.
 func (t Type) AboutTask() bool { return t.GivesTask() || t.TaskStep() }
 
-// talks reports whether an envelope of t must have content.
-func (t Type) talks() bool { return slices.Contains(talking, t) }
+// needsContent reports whether an envelope of t must have content.
+func (t Type) needsContent() bool { return slices.Contains(withContent, t) }

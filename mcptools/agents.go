@@ -152,12 +152,12 @@ const (
 )
 
 type readInboxArguments struct {
-	Limit letterCount `json:"limit,omitempty" jsonschema:"at most so many messages (default 20)"`
-	Goal  name        `json:"goal,omitempty" jsonschema:"only what is for this session (goal_id) of yours; left out: everything, each message once"`
+	Limit inboxCount `json:"limit,omitempty" jsonschema:"at most so many messages (default 20)"`
+	Goal  name       `json:"goal,omitempty" jsonschema:"only what is for this session (goal_id) of yours; left out: everything, each message once"`
 }
 
-// letter is a message as a model needs it.
-type letter struct {
+// inboxMessage is a message as a model needs it.
+type inboxMessage struct {
 	ID            string            `json:"id" jsonschema:"of the message; forward_of takes it"`
 	From          mailbox.AgentID   `json:"from" jsonschema:"agent_id of the sender"`
 	Type          mailbox.Type      `json:"type" jsonschema:"such as message, task, task_update"`
@@ -173,10 +173,10 @@ type letter struct {
 }
 
 type inbox struct {
-	Messages []letter `json:"messages" jsonschema:"the most urgent first"`
-	Dropped  int      `json:"dropped" jsonschema:"older peer messages that there was no room for"`
-	Waiting  int      `json:"waiting" jsonschema:"messages still there: call again"`
-	Rendered string   `json:"-"`
+	Messages []inboxMessage `json:"messages" jsonschema:"the most urgent first"`
+	Dropped  int            `json:"dropped" jsonschema:"older peer messages that there was no room for"`
+	Waiting  int            `json:"waiting" jsonschema:"messages still there: call again"`
+	Rendered string         `json:"-"`
 }
 
 func readInbox(s *service, ctx context.Context, in readInboxArguments) (inbox, error) {
@@ -184,18 +184,18 @@ func readInbox(s *service, ctx context.Context, in readInboxArguments) (inbox, e
 	if err != nil {
 		return inbox{}, err
 	}
-	box := inbox{make([]letter, 0, len(d.Messages)), d.Dropped, d.Waiting, strings.TrimRight(d.Rendered, "\n")}
+	box := inbox{make([]inboxMessage, 0, len(d.Messages)), d.Dropped, d.Waiting, strings.TrimRight(d.Rendered, "\n")}
 	given := s.Mailbox.Tasks()
 	for i := range d.Messages {
-		l := letterOf(&d.Messages[i])
+		l := inboxMessageOf(&d.Messages[i])
 		l.Callback = belongs(&l, given)
 		box.Messages = append(box.Messages, l)
 	}
 	return box, nil
 }
 
-func letterOf(m *agent.Mail) letter {
-	return letter{
+func inboxMessageOf(m *agent.Mail) inboxMessage {
+	return inboxMessage{
 		ID: m.ID, From: m.From, Type: m.Type, SentAt: m.Timestamp, Priority: m.Priority, Text: m.Text(),
 		Parts: slices.DeleteFunc(slices.Clone(m.Content.Parts),
 			func(p mailbox.Part) bool { return p.Type == mailbox.PartText }),
@@ -205,7 +205,7 @@ func letterOf(m *agent.Mail) letter {
 
 // belongs is the conversation that this agent itself named when it gave the task
 // that l is a result of. What the sender names is not believed (docs/mailbox.md, Rules).
-func belongs(l *letter, given []agent.TaskRecord) *mailbox.Callback {
+func belongs(l *inboxMessage, given []agent.TaskRecord) *mailbox.Callback {
 	if l.Task == nil || !l.Type.Result() {
 		return nil
 	}

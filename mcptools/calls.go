@@ -185,7 +185,7 @@ type (
 	name         string // an id or the like, at most maxName bytes
 	step         string // a state that an agent can report on a task that it was given
 	minutes      int    // from now until a deadline; 0: none is given
-	letterCount  int    // how many messages read_inbox hands out; 0: the default
+	inboxCount   int    // how many messages read_inbox hands out; 0: the default
 	messageCount int    // how many messages read_transcript shows; 0: the default
 )
 
@@ -195,7 +195,7 @@ var shapes = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[step](): {Type: "string", Enum: []any{
 		mailbox.Accepted, mailbox.Working, mailbox.Completed, mailbox.Failed, mailbox.Rejected}},
 	reflect.TypeFor[minutes]():      between(1, maxDeadline),
-	reflect.TypeFor[letterCount]():  between(0, maxMail),
+	reflect.TypeFor[inboxCount]():   between(0, maxMail),
 	reflect.TypeFor[messageCount](): between(0, maxEntries),
 	reflect.TypeFor[agent.TaskRecord](): schemaOf[struct {
 		ID        string    `json:"id" jsonschema:"of the task"`

@@ -9,16 +9,16 @@
 // back-off, and in the end becomes a dead letter.
 //
 // Receiving: [Agent.sort] reads the inbox and drops duplicates. Depending on the type it either
-// handles an envelope completely (acknowledgements, pings, task states without a text) or makes
-// it a letter, which is mail that is ready for the bot. [Agent.deliver] delivers letters, by
-// priority and then by time, through the open delivery channel. Without one they wait for
-// [Agent.Drain]. Once the bot has a letter, it is recorded as seen, acknowledged if that was
+// handles an envelope completely (acknowledgements, pings, task states without a text) or
+// puts it into the queue of messages that are ready for the bot. [Agent.deliver] delivers these,
+// by priority and then by time, through the open delivery channel. Without one they wait for
+// [Agent.Drain]. Once the bot has a message, it is recorded as seen, acknowledged if that was
 // requested, and moved to processed. After a crash in between it is delivered again, with the
 // same id.
 //
-// Letters that no open channel fits are skipped, so that a result for a chat does not wait
+// Messages that no open channel fits are skipped, so that a result for a chat does not wait
 // behind a task for a stream without a reader. Only ids are in memory; the texts of waiting
-// mail stay in the store and are read when they are delivered. Only the newest letter has its
+// mail stay in the store and are read when they are delivered. Only the newest message has its
 // text in memory, for a second, so that it need not be read again if it is delivered at once.
 //
 // # Acknowledgement
@@ -65,7 +65,7 @@ const (
 	cardsFresh   = time.Second      // how long the registry is taken from memory when it decides about retries
 	lastWords    = time.Second      // for marking the agent offline when the process stops
 	maxGoals     = 64               // live goals of one agent; the next is refused, and gets no messages
-	maxHanded    = 1000             // messages that may still be passed on; an older one is refused
+	maxDelivered = 1000             // messages that may still be passed on; an older one is refused
 	maxFirstLook = 30 * time.Second // how long deliveries wait after a start for the first listing of the inbox
 	warnFirst    = 20               // malformed messages that are logged as warnings one by one; later
 	warnEvery    = 10 * time.Second // one in this time is
@@ -85,14 +85,14 @@ type Delivery struct {
 	Conversation *mailbox.Callback
 }
 
-// Progress is called while a letter is being delivered. Both functions may be called at any
+// Progress is called while a message is being delivered. Both functions may be called at any
 // time until that ends, and more than once.
 type Progress struct {
-	Written func() // the bot has the whole letter, and has not answered
-	Next    func() // the next letter of the same conversation may follow
+	Written func() // the bot has the whole message, and has not answered
+	Next    func() // the next message of the same conversation may follow
 }
 
-// Settled is the reason for ending a delivery: the bot acknowledged or refused the letter
+// Settled is the reason for ending a delivery: the bot acknowledged or refused the message
 // through the API.
 type Settled struct{ Refused bool }
 
@@ -114,7 +114,7 @@ type Doors interface {
 var (
 	ErrRefused = errors.New("the bot refused the message")
 	ErrNoDoor  = errors.New("the bot has no open delivery channel")
-	// ErrTimedOut says that the bot has a letter and did not answer in time. It is
+	// ErrTimedOut says that the bot has a message and did not answer in time. It is
 	// not written again, and waits in the inbox for an acknowledgement.
 	ErrTimedOut = errors.New("the bot did not answer in time")
 )
@@ -142,8 +142,8 @@ type Options struct {
 
 	Heartbeat, HeartbeatTimeout time.Duration
 	AckTimeout, RetryBase       time.Duration
-	DeliveryTimeout             time.Duration // for the bot's answer to a letter; 0: 15 min
-	MaxAge                      time.Duration // how long a letter is tried again that the bot fails on; 0: 10 min
+	DeliveryTimeout             time.Duration // for the bot's answer to a message; 0: 15 min
+	MaxAge                      time.Duration // how long a message is tried again that the bot fails on; 0: 10 min
 	MaxRetries                  int
 	MaxExchanges                int // 0: no limit
 
@@ -194,26 +194,26 @@ const (
 // Agent is one agent's mailbox at work. Its methods may be called by any number
 // of goroutines.
 type Agent struct {
-	opts       Options
-	log        *slog.Logger
-	trace      func(string)
-	out        *outgoing
-	ledger     *ledger
-	ready      *ready
-	pairs      *pairs
-	warned     rate.Sometimes       // of malformed mail
-	line       atomic.Pointer[line] // the bot's WebSocket; nil: there is none
-	cards      cardCache
-	roots      []*os.Root
-	moving     sync.Mutex // steps and results of tasks, one at a time
-	again      chan struct{}
-	handed     *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
-	signatures *lru.Cache[string, []string] // of the items in the inbox, by the store's key
-	sends      singleflight.Group           // by the id that the bot gave a message
-	drainBytes int                          // the const, but for tests
-	looked     chan struct{}                // closed when all that was in the inbox at the start was seen
-	lookedOnce func()                       // closes it
-	left       chan bool                    // holds one value: whether Run is over; who writes the card has taken it out
+	opts        Options
+	log         *slog.Logger
+	trace       func(string)
+	out         *outgoing
+	ledger      *ledger
+	queue       *queue
+	pairs       *pairs
+	warned      rate.Sometimes       // of malformed mail
+	line        atomic.Pointer[line] // the bot's WebSocket; nil: there is none
+	cards       cardCache
+	roots       []*os.Root
+	moving      sync.Mutex // steps and results of tasks, one at a time
+	again       chan struct{}
+	forwardable *lru.Cache[string, origin]   // what the bot was given last: it may pass it on
+	signatures  *lru.Cache[string, []string] // of the items in the inbox, by the store's key
+	sends       singleflight.Group           // by the id that the bot gave a message
+	drainBytes  int                          // the const, but for tests
+	looked      chan struct{}                // closed when all that was in the inbox at the start was seen
+	lookedOnce  func()                       // closes it
+	left        chan bool                    // holds one value: whether Run is over; who writes the card has taken it out
 
 	mu    sync.Mutex
 	card  mailbox.Card // guarded by mu: this agent's
@@ -222,7 +222,7 @@ type Agent struct {
 
 // New opens what is on disk. It starts nothing.
 func New(o Options) (_ *Agent, err error) {
-	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, ready: newReady(), again: make(chan struct{}, 1),
+	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, queue: newQueue(), again: make(chan struct{}, 1),
 		left: make(chan bool, 1), looked: make(chan struct{}), drainBytes: drainBytes}
 	a.left <- false
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
@@ -240,7 +240,7 @@ func New(o Options) (_ *Agent, err error) {
 	}
 	a.opts.DeliveryTimeout = cmp.Or(a.opts.DeliveryTimeout, 15*time.Minute)
 	a.opts.MaxAge = cmp.Or(a.opts.MaxAge, 10*time.Minute)
-	a.handed, _ = lru.New[string, origin](maxHanded) // fails only for a size below 1
+	a.forwardable, _ = lru.New[string, origin](maxDelivered) // fails only for a size below 1
 	a.signatures, _ = lru.New[string, []string](mailbox.MaxInbox)
 	a.pairs = newPairs(o.MaxExchanges)
 	a.warned = rate.Sometimes{First: warnFirst, Interval: warnEvery}

@@ -70,7 +70,7 @@ func (b *outgoing) writeDead(n *entry) {
 	// Who is called with it logs it for people.
 	b.opts.Logger.Debug("a message could not be delivered; it is a dead letter now",
 		"to", n.to, "message_id", d.ID, "code", d.Code, "attempts", d.Attempts)
-	b.letters = append(b.letters, deadRef{n.name, n.id, n.to, d.DeadAt})
+	b.deadRefs = append(b.deadRefs, deadRef{n.name, n.id, n.to, d.DeadAt})
 	b.pruneDead()
 	b.drop(n)
 	b.died = append(b.died, d)
@@ -99,10 +99,10 @@ func (b *outgoing) loadDead() error {
 		if err != nil && !errors.Is(err, errUnsigned) {
 			return err
 		}
-		b.letters = append(b.letters, deadRef{name, d.ID, d.Envelope.To, d.DeadAt})
+		b.deadRefs = append(b.deadRefs, deadRef{name, d.ID, d.Envelope.To, d.DeadAt})
 		return nil
 	})
-	slices.SortFunc(b.letters, func(x, y deadRef) int {
+	slices.SortFunc(b.deadRefs, func(x, y deadRef) int {
 		return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.name, y.name))
 	})
 	b.pruneDead()
@@ -113,26 +113,26 @@ func (b *outgoing) loadDead() error {
 func (b *outgoing) IsDead(id string, to mailbox.AgentID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.ContainsFunc(b.letters, func(d deadRef) bool { return d.id == id && d.to == to })
+	return slices.ContainsFunc(b.deadRefs, func(d deadRef) bool { return d.id == id && d.to == to })
 }
 
 // removeDead removes the dead letters that which picks, and reports whether there were any.
 // b.mu is held, here and below.
 func (b *outgoing) removeDead(which func(deadRef) bool) bool {
-	before := len(b.letters)
-	b.letters = slices.DeleteFunc(b.letters, func(d deadRef) bool {
+	before := len(b.deadRefs)
+	b.deadRefs = slices.DeleteFunc(b.deadRefs, func(d deadRef) bool {
 		if which(d) {
 			b.dead.Remove(d.name)
 			return true
 		}
 		return false
 	})
-	return len(b.letters) < before
+	return len(b.deadRefs) < before
 }
 
 func (b *outgoing) pruneDead() {
-	for len(b.letters) > maxDead {
-		oldest := b.letters[0]
+	for len(b.deadRefs) > maxDead {
+		oldest := b.deadRefs[0]
 		b.opts.Logger.Warn("too many dead letters; the oldest is removed", "message_id", oldest.id, "to", oldest.to,
 			"kept", maxDead)
 		b.removeDead(func(d deadRef) bool { return d == oldest })
@@ -143,7 +143,7 @@ func (b *outgoing) pruneDead() {
 // returns those that could be read.
 func (b *outgoing) DeadLetters() (all []DeadLetter, err error) {
 	b.mu.Lock()
-	letters := slices.Clone(b.letters)
+	letters := slices.Clone(b.deadRefs)
 	b.mu.Unlock()
 	for _, l := range slices.Backward(letters) {
 		d, e := b.readDead(l.name)
@@ -165,7 +165,7 @@ func (b *outgoing) Replay(ctx context.Context, id string) error {
 	defer b.replaying.Unlock()
 	b.mu.Lock()
 	var found deadRef
-	for _, l := range b.letters { // the newest
+	for _, l := range b.deadRefs { // the newest
 		if l.id == id {
 			found = l
 		}

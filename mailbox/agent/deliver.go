@@ -18,12 +18,12 @@ var errLater = errors.New("the bot wants it later")
 // patientTries is how often a message is tried before others go first.
 const patientTries = 3
 
-// maxHanding is how many letters the bot may have without an answer, in
+// maxInProgress is how many messages the bot may have without an answer, in
 // conversations and otherwise; the next waits for one of these to end.
-const maxHanding = 256
+const maxInProgress = 256
 
-// deliver hands over what is ready and belongs in a conversation (inChat), or does
-// not, as long as a delivery channel is open. Letters are written one after the other, by
+// deliver delivers what is ready and belongs in a conversation (inChat), or does
+// not, as long as a delivery channel is open. Messages are written one after the other, by
 // priority; the answers may take minutes and hold up only what has to wait for
 // them (see [Progress]).
 func (a *Agent) deliver(ctx context.Context, inChat bool) error {
@@ -31,17 +31,17 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 		return err
 	}
 	pause := retryFirst
-	var handing sync.WaitGroup
-	defer handing.Wait()
-	room := make(chan struct{}, maxHanding)
+	var attempts sync.WaitGroup
+	defer attempts.Wait()
+	room := make(chan struct{}, maxInProgress)
 	for {
 		select {
 		case room <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		more, opened := a.ready.Changed(), a.opts.Doors.Changed()
-		l, at := a.ready.next(time.Now(), inChat)
+		more, opened := a.queue.Changed(), a.opts.Doors.Changed()
+		l, at := a.queue.next(time.Now(), inChat)
 		if l == nil {
 			<-room
 			if err := idle(ctx, at, more); err != nil {
@@ -49,17 +49,17 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 			}
 			continue
 		}
-		first := make(chan error, 2) // nil when the bot has the letter, else how the attempt ended
-		handing.Go(func() {
+		first := make(chan error, 2) // nil when the bot has the message, else how the attempt ended
+		attempts.Go(func() {
 			var err error
 			defer func() {
 				first <- err
 				<-room
 			}()
 			written := sync.OnceFunc(func() { first <- nil })
-			on := Progress{Written: func() { a.ready.written(l); written() }, Next: func() { a.ready.release(l) }}
-			err = a.handOver(ctx, l, on)
-			a.ready.release(l)
+			on := Progress{Written: func() { a.queue.written(l); written() }, Next: func() { a.queue.release(l) }}
+			err = a.deliverOne(ctx, l, on)
+			a.queue.release(l)
 			a.ended(ctx, l, err, opened)
 		})
 		if err := <-first; err == nil || errors.Is(err, ErrNoDoor) || errors.Is(err, ErrTimedOut) {
@@ -77,30 +77,30 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 func (a *Agent) watchDoors(ctx context.Context) error {
 	for {
 		opened := a.opts.Doors.Changed()
-		a.ready.opened() // also what opened before
+		a.queue.opened() // also what opened before
 		if err := idle(ctx, time.Time{}, opened); err != nil {
 			return err
 		}
 	}
 }
 
-// ended gives back a letter that was not handed over. opened is closed when a delivery channel
+// ended gives back a message that was not delivered. opened is closed when a delivery channel
 // has opened since the attempt began.
-func (a *Agent) ended(ctx context.Context, l *letter, err error, opened <-chan struct{}) {
-	now := a.ready.now(l)
+func (a *Agent) ended(ctx context.Context, l *queued, err error, opened <-chan struct{}) {
+	now := a.queue.now(l)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		a.ready.letGo(l)
+		a.queue.stop(l)
 	case errors.Is(err, ErrNoDoor):
-		a.ready.giveBack(l, noChannel)
+		a.queue.putBack(l, noChannel)
 		select {
 		case <-opened:
-			a.ready.opened()
+			a.queue.opened()
 		default:
 		}
 	case errors.Is(err, ErrTimedOut), !now.given.IsZero() && time.Since(now.given) > a.opts.MaxAge:
-		if !a.ready.giveBack(l, unanswered) { // the bot ended its task and did not answer
+		if !a.queue.putBack(l, unanswered) { // the bot ended its task and did not answer
 			return
 		}
 		a.remember(a.opts.Seen, l.id, closedKey(l.key, l.sent))
@@ -112,7 +112,7 @@ func (a *Agent) ended(ctx context.Context, l *letter, err error, opened <-chan s
 		}
 		a.log.Log(ctx, level, "mail waits for the bot", "message_id", l.id, "err", err)
 		a.opts.Failed("delivery", err)
-		a.ready.postpone(l, time.Now())
+		a.queue.postpone(l, time.Now())
 	}
 }
 
@@ -130,9 +130,9 @@ func idle(ctx context.Context, at time.Time, more <-chan struct{}) error {
 	return ctx.Err()
 }
 
-// read returns the envelope of a letter, from whichever of its copies is left.
-func (a *Agent) read(ctx context.Context, l *letter) (mailbox.Envelope, error) {
-	for _, key := range a.ready.now(l).keys {
+// read returns the envelope of a message, from whichever of its copies is left.
+func (a *Agent) read(ctx context.Context, l *queued) (mailbox.Envelope, error) {
+	for _, key := range a.queue.now(l).keys {
 		item, err := a.opts.Store.Read(ctx, a.opts.Self, key)
 		if errors.Is(err, mailbox.ErrGone) {
 			continue
@@ -159,16 +159,16 @@ func (a *Agent) asItIs(e mailbox.Envelope) mailbox.Envelope {
 	return e
 }
 
-// fetch reads a letter that is to be handed over; false: the bot does not get it any more, and
+// fetch reads a message that is to be delivered; false: the bot does not get it any more, and
 // it has left the inbox.
-func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bool, err error) {
-	if fresh := a.ready.takeFresh(l); fresh != nil {
+func (a *Agent) fetch(ctx context.Context, l *queued) (e mailbox.Envelope, ok bool, err error) {
+	if fresh := a.queue.takeFresh(l); fresh != nil {
 		e = a.asItIs(*fresh)
 	} else {
 		e, err = a.read(ctx, l)
 	}
 	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
-		a.ready.remove(l)
+		a.queue.remove(l)
 		return e, false, nil
 	}
 	if _, broken := errors.AsType[*mailbox.Error](err); broken {
@@ -193,25 +193,25 @@ func (a *Agent) fetch(ctx context.Context, l *letter) (e mailbox.Envelope, ok bo
 	return e, false, a.clear(ctx, l, mailbox.Taken)
 }
 
-// handOver gives one letter to the bot and settles it. It returns when the bot has
+// deliverOne gives one message to the bot and settles it. It returns when the bot has
 // answered; an error means that it has to be tried again.
-func (a *Agent) handOver(ctx context.Context, l *letter, on Progress) error {
+func (a *Agent) deliverOne(ctx context.Context, l *queued, on Progress) error {
 	e, ok, err := a.fetch(ctx, l)
 	if err != nil || !ok {
 		return err
 	}
 	giving, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a.ready.update(func() { l.giving, l.cancel = &e, cancel })
+	a.queue.update(func() { l.giving, l.cancel = &e, cancel })
 	d := Delivery{Envelope: e, Conversation: a.conversation(e)}
 	d.ID = l.name
 	a.trace("inject")
 	err = a.give(giving, d, on)
 	refused := errors.Is(err, ErrRefused)
-	if err != nil && !refused && !a.ready.now(l).ending {
+	if err != nil && !refused && !a.queue.now(l).claimed {
 		return err
 	}
-	if !a.ready.end(l) { // the bot acknowledged it, or refused it, in between
+	if !a.queue.claim(l) { // the bot acknowledged it, or refused it, in between
 		return nil
 	}
 	if refused {
@@ -294,10 +294,10 @@ func lifeEnds(e mailbox.Envelope) time.Time {
 	return e.Expires()
 }
 
-// delivered notes that the bot has e, whose letter the caller may end: seen
+// delivered notes that the bot has e, whose message the caller may end: seen
 // first, so that a crash behind it does not repeat it; then acknowledged;
 // then moved to processed. It is done even when ctx ends meanwhile.
-func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) {
+func (a *Agent) delivered(ctx context.Context, l *queued, e mailbox.Envelope) {
 	ctx = context.WithoutCancel(ctx)
 	asked := ""
 	if asks(e.Type) {
@@ -309,21 +309,21 @@ func (a *Agent) delivered(ctx context.Context, l *letter, e mailbox.Envelope) {
 			a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
 		}
 	}
-	a.handed.Add(l.name, origin{e.Hops, e.Trace, e.ID})
+	a.forwardable.Add(l.name, origin{e.Hops, e.Trace, e.ID})
 	a.trace("settling")
 	a.observe(EventDelivered, e, "")
 	a.clearSoon(ctx, l)
 }
 
-// clear takes a letter that the bot is not to get any more out of the inbox. What the store
+// clear takes a message that the bot is not to get any more out of the inbox. What the store
 // refuses to take out is looked at again later.
-func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error {
-	keys := a.ready.remove(l)
+func (a *Agent) clear(ctx context.Context, l *queued, how mailbox.Outcome) error {
+	keys := a.queue.remove(l)
 	for _, key := range keys {
 		if err := a.settle(ctx, key, how); err != nil {
-			again := a.ready.now(l)
+			again := a.queue.now(l)
 			again.keys, again.progress = keys, progress{fails: patientTries, hold: time.Now().Add(retryMax)}
-			a.ready.add(again, l.name)
+			a.queue.add(again, l.name)
 			return err
 		}
 	}
@@ -331,19 +331,19 @@ func (a *Agent) clear(ctx context.Context, l *letter, how mailbox.Outcome) error
 }
 
 // clearSoon is clear for what Seen knows: where it fails, nothing is done twice.
-func (a *Agent) clearSoon(ctx context.Context, l *letter) {
+func (a *Agent) clearSoon(ctx context.Context, l *queued) {
 	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
 		a.log.Warn("processed mail cannot be removed from the inbox yet", "message_id", l.id, "err", err)
 	}
 }
 
-// refusedByBot ends what the bot will not take, and whose letter the
+// refusedByBot ends what the bot will not take, and whose message the
 // caller may end. A task is rejected. None of it counts as seen: when it is sent
 // again, the bot is asked again.
-func (a *Agent) refusedByBot(ctx context.Context, l *letter, e mailbox.Envelope, no refusedWith) (err error) {
+func (a *Agent) refusedByBot(ctx context.Context, l *queued, e mailbox.Envelope, no refusedWith) (err error) {
 	defer func() {
 		if err != nil {
-			a.ready.back(l)
+			a.queue.unclaim(l)
 		}
 	}()
 	if e.Type.AboutTask() && !e.Type.GivesTask() && no.code.Retriable() {

@@ -13,7 +13,7 @@ import (
 // itself; beyond it the oldest are dropped, and it learns how many (docs/protocol.md 6.7).
 const peerBuffer = 64
 
-// drainPatience is how long a drain waits for what is just being handed over: a
+// drainPatience is how long a drain waits for what is just being delivered: a
 // channel that is closed gives it back at once.
 const drainPatience = 200 * time.Millisecond
 
@@ -36,10 +36,10 @@ func size(e mailbox.Envelope) int {
 // Inbox shows what waits for the bot, at most limit, in the order of delivery,
 // and how many there are. It delivers nothing.
 func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int, err error) {
-	letters, total := a.ready.show(max(0, min(limit, maxDrain)))
+	list, total := a.queue.show(max(0, min(limit, maxDrain)))
 	waiting = []Mail{}
-	for room := a.drainBytes; len(letters) > 0 && room > 0; letters = letters[1:] {
-		e, err := a.read(ctx, letters[0])
+	for room := a.drainBytes; len(list) > 0 && room > 0; list = list[1:] {
+		e, err := a.read(ctx, list[0])
 		_, broken := errors.AsType[*mailbox.Error](err)
 		if broken || errors.Is(err, mailbox.ErrGone) {
 			continue
@@ -48,12 +48,12 @@ func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int
 			return nil, 0, err
 		}
 		room -= size(e)
-		waiting = append(waiting, a.mail(letters[0], e))
+		waiting = append(waiting, a.mail(list[0], e))
 	}
 	return waiting, total, nil
 }
 
-func (a *Agent) mail(l *letter, e mailbox.Envelope) Mail {
+func (a *Agent) mail(l *queued, e mailbox.Envelope) Mail {
 	e.ID = l.name
 	return Mail{Envelope: e, Goal: a.session(e)}
 }
@@ -74,7 +74,7 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 	d := Drained{Messages: []Mail{}}
 	taken := a.takeAll(ctx, min(limit, maxDrain), goal, &d)
 	type fetched struct {
-		*letter
+		*queued
 		e       mailbox.Envelope
 		message int // which one it is a copy of
 	}
@@ -93,7 +93,7 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 				a.log.Warn("mail cannot be read and waits", "message_id", l.id, "err", err)
 			}
 			if !ok || err != nil {
-				a.ready.letGo(l)
+				a.queue.stop(l)
 				continue
 			}
 			room -= size(e)
@@ -102,7 +102,7 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 	}
 	if err := ctx.Err(); err != nil { // nobody reads the answer
 		for _, f := range out {
-			a.ready.letGo(f.letter)
+			a.queue.stop(f.queued)
 		}
 		return Drained{}, err
 	}
@@ -111,43 +111,43 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 	for _, f := range out {
 		first := shown != f.message
 		shown = f.message
-		if !a.ready.end(f.letter) { // the bot has answered it in between
+		if !a.queue.claim(f.queued) { // the bot has answered it in between
 			continue
 		}
-		a.delivered(ctx, f.letter, f.e)
+		a.delivered(ctx, f.queued, f.e)
 		if first {
-			d.Messages = append(d.Messages, a.mail(f.letter, f.e))
+			d.Messages = append(d.Messages, a.mail(f.queued, f.e))
 			list = append(list, f.e)
 		}
 	}
 	d.Rendered = mailbox.Render(list)
-	d.Waiting = a.ready.count(goal)
+	d.Waiting = a.queue.count(goal)
 	return d, nil
 }
 
-// takeAll takes in hand what is ready for a goal, and drops what its buffer has no
-// room for. Nothing is handed over meanwhile: what was given back would be missing.
-func (a *Agent) takeAll(ctx context.Context, n int, goal string, d *Drained) [][]*letter {
-	a.ready.update(func() { a.ready.drains++ })
-	defer a.ready.update(func() { a.ready.drains-- })
-	handing := func(l *letter) bool { return l.inHand && !l.ending && l.given.IsZero() }
+// takeAll marks what is ready for a goal as being delivered, and drops what its buffer has no
+// room for. Nothing is delivered meanwhile: what was given back would be missing.
+func (a *Agent) takeAll(ctx context.Context, n int, goal string, d *Drained) [][]*queued {
+	a.queue.update(func() { a.queue.drains++ })
+	defer a.queue.update(func() { a.queue.drains-- })
+	beingDelivered := func(l *queued) bool { return l.delivering && !l.claimed && l.given.IsZero() }
 	over, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
-	for changed := a.ready.Changed(); over.Err() == nil && a.ready.any(handing); changed = a.ready.Changed() {
+	for changed := a.queue.Changed(); over.Err() == nil && a.queue.any(beingDelivered); changed = a.queue.Changed() {
 		_ = idle(over, time.Time{}, changed)
 	}
-	for _, l := range a.ready.overflow(peerBuffer) {
+	for _, l := range a.queue.overflow(peerBuffer) {
 		if a.drop(ctx, l) {
 			d.Dropped++
 		}
 	}
-	return a.ready.takeAll(n, goal)
+	return a.queue.takeAll(n, goal)
 }
 
 // drop forgets a peer message that the buffer has no room for, unless the bot
 // has answered it in between.
-func (a *Agent) drop(ctx context.Context, l *letter) bool {
-	if !a.ready.end(l) {
+func (a *Agent) drop(ctx context.Context, l *queued) bool {
+	if !a.queue.claim(l) {
 		return false
 	}
 	a.observe(EventDropped, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self, Type: mailbox.TypeMessage},
@@ -160,7 +160,7 @@ func (a *Agent) drop(ctx context.Context, l *letter) bool {
 // Ack settles a waiting message: the bot has dealt with it. It is an error where
 // no message of that id waits.
 func (a *Agent) Ack(ctx context.Context, id string) error {
-	return a.settleOne(ctx, id, func(l *letter, e mailbox.Envelope) error {
+	return a.settleOne(ctx, id, func(l *queued, e mailbox.Envelope) error {
 		a.delivered(ctx, l, e)
 		a.cancelDelivery(l, &Settled{})
 		return nil
@@ -172,7 +172,7 @@ func (a *Agent) Ack(ctx context.Context, id string) error {
 // rejected. A step of a task was acknowledged when it came: with such a code, it
 // goes on waiting here.
 func (a *Agent) Nack(ctx context.Context, id string, code mailbox.Code, message string) error {
-	return a.settleOne(ctx, id, func(l *letter, e mailbox.Envelope) error {
+	return a.settleOne(ctx, id, func(l *queued, e mailbox.Envelope) error {
 		err := a.refusedByBot(ctx, l, e, refusedWith{code, message})
 		a.cancelDelivery(l, &Settled{Refused: true})
 		if errors.Is(err, errLater) {
@@ -182,42 +182,42 @@ func (a *Agent) Nack(ctx context.Context, id string, code mailbox.Code, message 
 	})
 }
 
-// Waits reports whether a letter of this id waits for the bot, or for its answer.
-func (a *Agent) Waits(id string) bool { return a.ready.find(id) != nil }
+// Waits reports whether a message of this id waits for the bot, or for its answer.
+func (a *Agent) Waits(id string) bool { return a.queue.find(id) != nil }
 
-// Handled reports whether a letter of this id was delivered, among the newest.
-func (a *Agent) Handled(id string) bool { return a.handed.Contains(id) }
+// Handled reports whether a message of this id was delivered, among the newest.
+func (a *Agent) Handled(id string) bool { return a.forwardable.Contains(id) }
 
-// settleOne calls do, which ends it, for the letter that the bot knows by id.
-func (a *Agent) settleOne(ctx context.Context, id string, do func(*letter, mailbox.Envelope) error) error {
+// settleOne calls do, which ends it, for the message that the bot knows by id.
+func (a *Agent) settleOne(ctx context.Context, id string, do func(*queued, mailbox.Envelope) error) error {
 	gone := mailbox.Invalid("id", "no message %.200q waits; it may have been dealt with", id)
-	l := a.ready.find(id)
+	l := a.queue.find(id)
 	if l == nil {
 		return gone
 	}
 	var e mailbox.Envelope
 	var err error
-	if giving := a.ready.now(l).giving; giving != nil {
+	if giving := a.queue.now(l).giving; giving != nil {
 		e = *giving // the store may be away meanwhile
 	} else {
 		e, err = a.read(ctx, l)
 	}
 	if errors.Is(err, mailbox.ErrGone) {
-		a.ready.remove(l)
+		a.queue.remove(l)
 		return gone
 	}
 	if err != nil {
 		return err
 	}
-	if !a.ready.end(l) {
+	if !a.queue.claim(l) {
 		return gone
 	}
 	return do(l, e)
 }
 
-// cancelDelivery ends the handing over of l, which was settled otherwise.
-func (a *Agent) cancelDelivery(l *letter, how *Settled) {
-	if cancel := a.ready.now(l).cancel; cancel != nil {
+// cancelDelivery ends the delivery of l, which was settled otherwise.
+func (a *Agent) cancelDelivery(l *queued, how *Settled) {
+	if cancel := a.queue.now(l).cancel; cancel != nil {
 		cancel(how)
 	}
 }

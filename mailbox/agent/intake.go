@@ -62,7 +62,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 	case a.opts.Seen.Seen(messageKey(e)):
 		return a.finish(ctx, item, e, EventDuplicate, "", a.receipt(e))
 	case a.isExpiryNotice(e):
-		return a.makeReady(item, e)
+		return a.enqueue(item, e)
 	case e.Type == mailbox.TypeAck, e.Type == mailbox.TypePong, e.Type == mailbox.TypeRegistered:
 		a.out.Acked(mailbox.Original(e), e.From)
 		return a.finish(ctx, item, e, EventControl, "", nil)
@@ -86,7 +86,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 	if refusal := a.unwelcome(e); refusal != nil {
 		return a.refuse(ctx, item, e, refusal)
 	}
-	return a.makeReady(item, e)
+	return a.enqueue(item, e)
 }
 
 // lifeOver is the reason of what expired.
@@ -105,9 +105,9 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 	return nil
 }
 
-// makeReady takes e in as a letter for the bot.
-func (a *Agent) makeReady(item mailbox.Item, e mailbox.Envelope) error {
-	l := letter{keys: []string{item.Key}, id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
+// enqueue puts e into the queue of messages for the bot.
+func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
+	l := queued{keys: []string{item.Key}, id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
 		session: a.session(e), from: e.From, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
 		conversation: string(e.From), asks: asks(e.Type), fresh: &e, came: time.Now()}
 	if c := a.conversation(e); c != nil {
@@ -122,11 +122,11 @@ func (a *Agent) makeReady(item mailbox.Item, e mailbox.Envelope) error {
 	if a.opts.Seen.Seen(closedKey(l.key, l.sent)) {
 		l.state = unanswered
 	}
-	if limited(e.Type) && !a.ready.knows(l.key) { // counted before the bot can answer it
+	if limited(e.Type) && !a.queue.knows(l.key) { // counted before the bot can answer it
 		a.pairs.took(e.From, time.Now())
 	}
 	what := EventReceived
-	if !a.ready.add(l, e.UniqueID()) {
+	if !a.queue.add(l, e.UniqueID()) {
 		what = EventDuplicate
 	}
 	a.observe(what, e, "")
@@ -227,11 +227,11 @@ func (a *Agent) send(ctx context.Context, e mailbox.Envelope) error {
 	if err != nil {
 		return err
 	}
-	return a.letGo(ctx, m)
+	return a.dispatch(ctx, m)
 }
 
-// letGo sends what is sealed.
-func (a *Agent) letGo(ctx context.Context, m mailbox.Sealed) error {
+// dispatch sends what is sealed.
+func (a *Agent) dispatch(ctx context.Context, m mailbox.Sealed) error {
 	if err := a.out.Post(ctx, m); err != nil {
 		return err
 	}

@@ -185,7 +185,7 @@ func (l *ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox
 	})
 }
 
-// GiveUp ends a task that this agent gave and that could not be handed over. It
+// GiveUp ends a task that this agent gave and that could not be delivered. It
 // becomes failed and Overdue: should it arrive after all, its result still
 // counts. A task that has gone on or ended stays as it is.
 func (l *ledger) GiveUp(peer mailbox.AgentID, id, reason string, now time.Time) (TaskRecord, error) {

@@ -63,7 +63,7 @@ func (a *Agent) Attach(send func(context.Context, mailbox.Envelope) error) Line 
 	if before := a.line.Swap(now); before != nil {
 		before.end()
 	}
-	a.ready.opened()
+	a.queue.opened()
 	return now
 }
 

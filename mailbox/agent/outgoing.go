@@ -92,7 +92,7 @@ type outgoing struct {
 	mu        sync.Mutex
 	entries   map[string]*entry             // by name; guarded by mu, and so is each entry
 	receivers map[mailbox.AgentID]*receiver // of all entries; guarded by mu
-	letters   []deadRef                     // the dead letters, the oldest first; guarded by mu
+	deadRefs  []deadRef                     // the dead letters, the oldest first; guarded by mu
 	named     int64                         // the time in the newest entry's name, in nanoseconds; guarded by mu
 	died      []DeadLetter                  // what unlock reports; guarded by mu
 }
@@ -507,7 +507,7 @@ func (b *outgoing) load(n *entry) (m mailbox.Sealed, err error) {
 // loaded before.
 func (b *outgoing) loadUnacked() error {
 	return b.unacked.Load(func(name string, r sentFile) error {
-		if slices.ContainsFunc(b.letters, func(d deadRef) bool { return d.name == name }) {
+		if slices.ContainsFunc(b.deadRefs, func(d deadRef) bool { return d.name == name }) {
 			b.unacked.Remove(name) // the process ended between the two files
 			return nil
 		}

@@ -362,6 +362,6 @@ type Counts struct {
 
 // Counts returns how much waits.
 func (a *Agent) Counts() Counts {
-	_, waiting := a.ready.show(0)
+	_, waiting := a.queue.show(0)
 	return Counts{Waiting: waiting, Unacknowledged: a.out.Pending(), OpenTasks: len(a.ledger.Open())}
 }

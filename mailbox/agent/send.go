@@ -80,10 +80,10 @@ func (a *Agent) wasSent(e mailbox.Envelope) (Sent, bool) {
 
 // theirs is the id that a message has for its sender, to, which the bot was given as id.
 func (a *Agent) theirs(id string, to mailbox.AgentID) string {
-	if l := a.ready.find(id); l != nil {
+	if l := a.queue.find(id); l != nil {
 		return l.id
 	}
-	if was, ok := a.handed.Get(id); ok {
+	if was, ok := a.forwardable.Get(id); ok {
 		return was.id
 	}
 	// After a restart: an id and the fingerprint behind it ([mailbox.Envelope.UniqueID]).
@@ -232,7 +232,7 @@ func (a *Agent) post(ctx context.Context, m mailbox.Sealed) error {
 		}
 		a.trace("noted")
 	}
-	if err := a.letGo(ctx, m); err != nil {
+	if err := a.dispatch(ctx, m); err != nil {
 		if counts {
 			a.pairs.takeBack(e.To)
 		}
@@ -356,7 +356,7 @@ func (a *Agent) origin(e mailbox.Envelope, forwardOf string) (_ origin, found bo
 	if forwardOf == "" {
 		return origin{}, false, nil
 	}
-	if was, ok := a.handed.Get(forwardOf); ok {
+	if was, ok := a.forwardable.Get(forwardOf); ok {
 		return was, true, nil
 	}
 	return origin{}, false, mailbox.Invalid("forward_of", "no message or task %q was received; name the id of one",

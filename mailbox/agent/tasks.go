@@ -83,7 +83,7 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	if err := a.answer(ctx, a.receipt(e)); err != nil {
 		return err
 	}
-	return a.makeReady(item, e)
+	return a.enqueue(item, e)
 }
 
 // unacceptable is why a task is not taken.
@@ -216,7 +216,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 		a.noteRejection(r, rejectedKey(r))
 	}
 	if step != nil {
-		if err := a.letGo(ctx, m); err != nil {
+		if err := a.dispatch(ctx, m); err != nil {
 			return TaskRecord{}, err
 		}
 	}
@@ -226,7 +226,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	r, _, err = a.ledger.Move(Received, r.Peer, r.ID, u.State, endText(e), time.Now())
 	a.Announce()
 	if r.State.Ended() {
-		a.ready.reopen(r.Peer, r.MessageID)
+		a.queue.reopen(r.Peer, r.MessageID)
 	}
 	return r, err
 }
@@ -265,7 +265,7 @@ func (a *Agent) taken(id string, from mailbox.AgentID) (TaskRecord, error) {
 }
 
 // metaNotice marks, in the metadata of a result or a nack, that this side made it:
-// the deadline passed, or the task or message could not be handed over.
+// the deadline passed, or the task or message could not be delivered.
 const metaNotice = "notice"
 
 // takeStep notes what another agent reports of a task that it was given. The bot
@@ -298,7 +298,7 @@ func (a *Agent) takeStep(ctx context.Context, item mailbox.Item, e mailbox.Envel
 	if err := a.answer(ctx, a.receipt(e)); err != nil {
 		return err
 	}
-	return a.makeReady(item, e)
+	return a.enqueue(item, e)
 }
 
 // overtaken reports whether a step has nothing that the bot still needs: the
@@ -349,7 +349,7 @@ func (a *Agent) conversation(e mailbox.Envelope) *mailbox.Callback {
 	return nil
 }
 
-// died gives the bot notice of a task that could not be handed over, and of a message
+// died gives the bot notice of a task that could not be delivered, and of a message
 // that expired.
 func (a *Agent) died(d DeadLetter) {
 	e := d.Envelope
@@ -477,7 +477,7 @@ func (a *Agent) watchDeadlines(ctx context.Context) error {
 				continue
 			}
 			a.Announce()
-			a.ready.reopen(r.Peer, r.MessageID)
+			a.queue.reopen(r.Peer, r.MessageID)
 			e := a.step(r, mailbox.Failed, r.Reason, nil)
 			e.Metadata.Extra = map[string]json.RawMessage{metaOverdue: json.RawMessage("true")}
 			if err := a.send(ctx, e); err != nil {

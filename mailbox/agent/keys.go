@@ -23,7 +23,7 @@ func messageKey(e mailbox.Envelope) string {
 // givenKey is for an id under which the bot was given a message.
 func givenKey(id string) string { return ":given/" + id }
 
-// closedKey is for a message that is not handed over again, since the bot did not answer.
+// closedKey is for a message that is not delivered again, since the bot did not answer.
 // One that its sender sends again later is.
 func closedKey(key string, sent time.Time) string {
 	return fmt.Sprintf(":closed/%d/%s", sent.UnixMilli(), key)
@@ -160,8 +160,8 @@ func limited(t mailbox.Type) bool {
 func (a *Agent) asked(e mailbox.Envelope) string {
 	id := cmp.Or(e.ReplyTo, e.Metadata.CorrelationID)
 	key := answeredKey(e.To, id)
-	waits := func(l *letter) bool { return l.asks && l.from == e.To && l.id == id }
-	if !answers(e.Type) || a.opts.Seen.Seen(key) || !a.ready.any(waits) && !a.opts.Seen.Seen(askedKey(e.To, id)) {
+	waits := func(l *queued) bool { return l.asks && l.from == e.To && l.id == id }
+	if !answers(e.Type) || a.opts.Seen.Seen(key) || !a.queue.any(waits) && !a.opts.Seen.Seen(askedKey(e.To, id)) {
 		return ""
 	}
 	return key
