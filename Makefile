@@ -31,6 +31,9 @@ check: ## format, vet, modern idioms, module file
 crash: tools ## the long crash tests: hundreds of SIGKILLs, on files and on Redis; CRASH_KILLS=1000 for more
 	CRASH_KILLS=$(CRASH_KILLS) $(GO) test -race -count=1 -timeout 4h -run 'Crash' -v ./...
 
+upgrade: tools ## an earlier version, then this one on its state, and both in one group; FROM=v0.6.0 or a commit, default: the last version
+	UPGRADE=1 UPGRADE_FROM=$(FROM) $(GO) test -count=1 -timeout 1h -run 'Upgrade' -v ./internal/endurance
+
 bench: tools ## benchmarks beside their baselines, with ratios
 	./scripts/bench
 

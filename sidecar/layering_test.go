@@ -49,6 +49,7 @@ var mayImport = map[string][]string{
 	"feishu/send":          {"feishu", "mention", "relay", "internal/wait"},
 	"internal/apitest":     {},
 	"internal/browsertest": {},
+	"internal/endurance":   {},
 	"internal/feishusim":   {"feishu", "relay"},
 	"internal/runes":       {},
 	"internal/safefile":    {},

@@ -1,0 +1,11 @@
+// Package endurance holds the long tests of the released program, from the outside: its
+// processes, its API, official SDKs behind its gateway, a real Redis.
+//
+//   - make upgrade: an earlier version and this one, one after the other on the same state,
+//     and side by side in one group;
+//   - make faults: errors of the disk, injected into the running process by strace;
+//   - make soak: traffic, kills and restarts for minutes or hours; each message is
+//     accounted for, and nothing grows.
+//
+// A run of all tests has a short form of what can be short.
+package endurance

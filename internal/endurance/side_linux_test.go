@@ -1,0 +1,278 @@
+package endurance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"feishu-relay/internal/loopback"
+	"feishu-relay/internal/wait"
+)
+
+// patience is how long anything is waited for. Only a test that fails waits so long.
+const patience = 5 * time.Minute
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// limited is a context for the waits of a test.
+func limited(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually polls for what has no event to wait for.
+func eventually(ctx context.Context, t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for !cond() {
+		if wait.Sleep(ctx, 20*time.Millisecond) != nil {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// side is one sidecar through all its lives, each a process of a version of the program.
+type side struct {
+	t       *testing.T
+	name    string
+	program string
+	addr    string // of the API
+	log     string // path
+	env     map[string]string
+	hook    string // the bot's webhook; each life appends its number to it. "": none
+	client  *http.Client
+
+	mu     sync.Mutex
+	life   int           // 1 is the first; guarded by mu
+	killed map[int]bool  // lives that ended with SIGKILL; guarded by mu
+	cmd    *exec.Cmd     // of the present life; guarded by mu
+	exited chan struct{} // closed when it has ended; guarded by mu
+}
+
+func newSide(t *testing.T, name, dir string, env map[string]string) *side {
+	t.Helper()
+	addr, err := loopback.Addr()
+	must(t, err)
+	s := &side{t: t, name: name, addr: addr, log: filepath.Join(dir, name+".log"), env: maps.Clone(env),
+		killed: map[int]bool{}, client: &http.Client{Transport: &http.Transport{IdleConnTimeout: time.Second}}}
+	s.env["AGENT_NAME"], s.env["BOT_NAME"], s.env["LISTEN_ADDR"] = name, name, addr
+	t.Cleanup(func() {
+		s.kill()
+		s.examineLog()
+	})
+	return s
+}
+
+// start begins a life. It may be called from any goroutine.
+func (s *side) start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.life++
+	log, err := os.OpenFile(s.log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the process has its own
+	cmd := exec.Command(s.program, "run")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(s.log)}
+	for name, value := range s.env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	if s.hook != "" {
+		cmd.Env = append(cmd.Env, "INJECT_URL="+s.hook+"/"+strconv.Itoa(s.life))
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it must not outlive the test
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.cmd, s.exited = cmd, make(chan struct{})
+	exited := s.exited
+	go func() {
+		defer close(exited)
+		_ = cmd.Wait() // ProcessState has the result
+	}()
+	return nil
+}
+
+// kill ends the present life with SIGKILL, if there is one.
+func (s *side) kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return
+	}
+	s.killed[s.life] = true
+	_ = s.cmd.Process.Kill() // fails only when it has ended
+	<-s.exited
+	s.cmd = nil
+}
+
+// stop ends the present life in order.
+func (s *side) stop() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-s.exited:
+	case <-time.After(patience):
+		s.t.Fatalf("%s does not stop", s.name)
+	}
+	if !s.cmd.ProcessState.Success() {
+		s.t.Errorf("%s stopped with %v", s.name, s.cmd.ProcessState)
+	}
+	s.cmd = nil
+}
+
+// as lets the next lives be of another version.
+func (s *side) as(program string) { s.program = program }
+
+func (s *side) pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cmd.Process.Pid
+}
+
+// wasKilled reports whether a life ended with SIGKILL.
+func (s *side) wasKilled(life int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.killed[life]
+}
+
+// ready waits until the sidecar takes messages.
+func (s *side) ready(ctx context.Context) {
+	s.t.Helper()
+	eventually(ctx, s.t, s.name+" is ready", func() bool {
+		s.mu.Lock()
+		exited := s.exited
+		s.mu.Unlock()
+		select {
+		case <-exited:
+			s.t.Fatalf("%s ended", s.name)
+		default:
+		}
+		status, _, err := s.call(ctx, http.MethodGet, "/readyz", nil, nil)
+		return err == nil && status == http.StatusOK
+	})
+}
+
+// call makes one call of the API; an answer of 2xx is stored in into.
+func (s *side) call(ctx context.Context, method, route string, body, into any) (status int, text string, err error) {
+	var content io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return 0, "", err
+		}
+		content = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.addr+route, content)
+	if err != nil {
+		return 0, "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode < http.StatusMultipleChoices && into != nil {
+		err = json.Unmarshal(data, into)
+	}
+	return resp.StatusCode, string(data), err
+}
+
+// do makes a call that has to succeed.
+func (s *side) do(ctx context.Context, method, route string, body, into any) {
+	s.t.Helper()
+	if status, text, err := s.call(ctx, method, route, body, into); err != nil || status >= http.StatusMultipleChoices {
+		s.t.Fatalf("%s %s of %s: %d %.300s %v", method, route, s.name, status, text, err)
+	}
+}
+
+// insist posts until the answer is 2xx, over kills and restarts.
+func (s *side) insist(ctx context.Context, route string, body any) error {
+	for {
+		status, text, err := s.call(ctx, http.MethodPost, route, body, nil)
+		if err == nil && status < http.StatusMultipleChoices {
+			return nil
+		}
+		if err == nil && status < http.StatusInternalServerError && status != http.StatusTooManyRequests {
+			return fmt.Errorf("%s of %s answered %d %.300s", route, s.name, status, text)
+		}
+		if wait.Sleep(ctx, 20*time.Millisecond) != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// queue is a part of GET /v1/status.
+type queue struct {
+	Outbox struct {
+		Pending, Bytes int
+	}
+	Unsettled, Lag int
+}
+
+type status struct {
+	Ready  bool
+	Queues map[string]queue
+	Errors []map[string]any `json:"last_errors"`
+}
+
+// idle reports whether nothing of the sidecar's queues is under way.
+func (s *side) idle(ctx context.Context) bool {
+	var st status
+	if code, _, err := s.call(ctx, http.MethodGet, "/v1/status", nil, &st); err != nil || code != http.StatusOK {
+		return false
+	}
+	for _, q := range st.Queues {
+		if q.Outbox.Pending > 0 || q.Unsettled > 0 || q.Lag > 0 {
+			return false
+		}
+	}
+	return st.Ready
+}
+
+// complaints are lines that no log of a sidecar may have.
+var complaints = []string{"DATA RACE", "panic:", "fatal error:"}
+
+func (s *side) examineLog() {
+	data, err := os.ReadFile(s.log)
+	if err != nil {
+		return // it never ran
+	}
+	for _, c := range complaints {
+		if i := bytes.Index(data, []byte(c)); i >= 0 {
+			s.t.Errorf("log of %s: %.3000s", s.name, data[i:])
+		}
+	}
+	if s.t.Failed() {
+		lines := slices.Collect(strings.Lines(string(data)))
+		fmt.Fprintf(s.t.Output(), "log of %s ends with:\n%s\n", s.name, strings.Join(lines[max(0, len(lines)-30):], ""))
+	}
+}
