@@ -50,7 +50,7 @@ func order(yes bool) int {
 type sendToPeerArguments struct {
 	To            name   `json:"to" jsonschema:"agent_id of the receiver, as list_peers shows it; \"*\": all"`
 	Message       string `json:"message" jsonschema:"what to tell it, at most 64 KiB"`
-	CorrelationID name   `json:"correlation_id,omitempty" jsonschema:"when you answer a message that has a correlation_id: the same; else a UUID of your own, if you want one on the answer. What is no UUID is left out"`
+	CorrelationID name   `json:"correlation_id,omitempty"`
 }
 
 // sendToPeer leaves the gates to the mailbox, which has them in the order of docs/protocol.md 6.7.
@@ -66,12 +66,12 @@ const maxDeadline = 30 * 24 * 60
 
 type sendTaskArguments struct {
 	To              name    `json:"to" jsonschema:"agent_id of the receiver, as list_peers shows it"`
-	Task            string  `json:"task" jsonschema:"what is to be done, and what the result should look like, at most 64 KiB"`
-	Deadline        string  `json:"deadline,omitempty" jsonschema:"until when, as RFC 3339 with a zone, such as 2026-11-20T15:00:00Z"`
-	DeadlineMinutes minutes `json:"deadline_minutes,omitempty" jsonschema:"until when, in minutes from now, instead of deadline"`
-	CallbackChatID  name    `json:"callback_chat_id,omitempty" jsonschema:"the chat that the result belongs in, where a person asked for it: a group or a private chat, see who_am_i"`
+	Task            string  `json:"task"`
+	Deadline        string  `json:"deadline,omitempty"`
+	DeadlineMinutes minutes `json:"deadline_minutes,omitempty"`
+	CallbackChatID  name    `json:"callback_chat_id,omitempty"`
 	CallbackChannel name    `json:"callback_channel,omitempty" jsonschema:"the channel of that chat (default feishu)"`
-	ForwardOf       name    `json:"forward_of,omitempty" jsonschema:"id of the message that gave you this work, as read_inbox shows it"`
+	ForwardOf       name    `json:"forward_of,omitempty"`
 }
 
 func sendTask(s *service, ctx context.Context, in sendTaskArguments) (agent.Sent, error) {
@@ -124,7 +124,7 @@ type updateTaskArguments struct {
 	TaskID name   `json:"task_id,omitempty" jsonschema:"id of the task; may be left out while only one is open"`
 	State  step   `json:"state" jsonschema:"where it stands now"`
 	Text   string `json:"text,omitempty" jsonschema:"the result, the reason or the progress, at most 64 KiB"`
-	From   name   `json:"from,omitempty" jsonschema:"agent_id of who gave it; needed only where two gave tasks with the same id"`
+	From   name   `json:"from,omitempty"`
 }
 
 func updateTask(s *service, ctx context.Context, in updateTaskArguments) (agent.TaskRecord, error) {
@@ -153,7 +153,7 @@ const (
 
 type readInboxArguments struct {
 	Limit inboxCount `json:"limit,omitempty" jsonschema:"at most so many messages (default 20)"`
-	Goal  name       `json:"goal,omitempty" jsonschema:"only what is for this session (goal_id) of yours; left out: everything, each message once"`
+	Goal  name       `json:"goal,omitempty"`
 }
 
 // inboxMessage is a message as a model needs it.

@@ -224,6 +224,32 @@ var shapes = map[reflect.Type]*jsonschema.Schema{
 	}](nil),
 }
 
+// described are the fields, by tool and name, whose text is too long for a tag.
+var described = map[string]map[string]string{
+	"who_am_i": {
+		"conversations.chat_id": "what read_transcript (of groups) and callback_chat_id of send_task take",
+		"limits.max_exchanges_per_peer": "messages between you and one agent in ten minutes; one result for each task or " +
+			"question is exempt; 0: no limit",
+	},
+	"send_to_peer": {
+		"correlation_id": "when you answer a message that has a correlation_id: the same; else a UUID of your own, " +
+			"if you want one on the answer. What is no UUID is left out",
+	},
+	"send_task": {
+		"task":             "what is to be done, and what the result should look like, at most 64 KiB",
+		"deadline":         "until when, as RFC 3339 with a zone, such as 2026-11-20T15:00:00Z",
+		"deadline_minutes": "until when, in minutes from now, instead of deadline",
+		"callback_chat_id": "the chat that the result belongs in, where a person asked for it: a group or a private chat, " +
+			"see who_am_i",
+		"forward_of": "id of the message that gave you this work, as read_inbox shows it",
+		"note":       "such as: the receiver is offline, and until when the task waits for it",
+	},
+	"update_task": {"from": "agent_id of who gave it; needed only where two gave tasks with the same id"},
+	"read_inbox": {
+		"goal": "only what is for this session (goal_id) of yours; left out: everything, each message once",
+	},
+}
+
 func between(least, most float64) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "integer", Minimum: &least, Maximum: &most}
 }

@@ -27,12 +27,13 @@ const (
 // Identity is the answer of who_am_i. AgentID, Goals and OpenTasks come from the
 // [Mailbox] where there is one; the rest is what Options.WhoAmI says.
 type Identity struct {
-	AgentID       mailbox.AgentID    `json:"agent_id" jsonschema:"your name among agents"`
-	BotName       string             `json:"bot_name,omitempty" jsonschema:"your name in the groups"` // "": not known yet
-	Description   string             `json:"description,omitempty" jsonschema:"what you are for"`
-	Capabilities  []string           `json:"capabilities" jsonschema:"what you can do"`
-	Goals         []string           `json:"goals" jsonschema:"your live sessions"`
-	OpenTasks     []agent.TaskRecord `json:"open_tasks" jsonschema:"not yet completed, failed or rejected"` // the newest first
+	AgentID      mailbox.AgentID `json:"agent_id" jsonschema:"your name among agents"`
+	BotName      string          `json:"bot_name,omitempty" jsonschema:"your name in the groups"` // "": not known yet
+	Description  string          `json:"description,omitempty" jsonschema:"what you are for"`
+	Capabilities []string        `json:"capabilities" jsonschema:"what you can do"`
+	Goals        []string        `json:"goals" jsonschema:"your live sessions"`
+	// OpenTasks: the newest first.
+	OpenTasks     []agent.TaskRecord `json:"open_tasks" jsonschema:"not yet completed, failed or rejected"`
 	Conversations []Conversation     `json:"conversations" jsonschema:"where you are"`
 	Limits        Limits             `json:"limits"`
 }
@@ -40,7 +41,7 @@ type Identity struct {
 // Conversation is a chat that the bot is in.
 type Conversation struct {
 	Channel       string    `json:"channel" jsonschema:"such as feishu"`
-	ChatID        string    `json:"chat_id" jsonschema:"what read_transcript (of groups) and callback_chat_id of send_task take"`
+	ChatID        string    `json:"chat_id"`
 	ChatType      string    `json:"chat_type" jsonschema:"group or p2p"`
 	Name          string    `json:"name,omitempty" jsonschema:"of the group"`
 	LastMessageAt time.Time `json:"last_message_at,omitzero" jsonschema:"when somebody last spoke there"`
@@ -50,7 +51,7 @@ type Conversation struct {
 type Limits struct {
 	MaxMessageBytes    int `json:"max_message_bytes" jsonschema:"of one message"`
 	MaxConcurrentTasks int `json:"max_concurrent_tasks" jsonschema:"that you are given at once"`
-	MaxExchanges       int `json:"max_exchanges_per_peer" jsonschema:"messages between you and one agent in ten minutes; one result for each task or question is exempt; 0: no limit"`
+	MaxExchanges       int `json:"max_exchanges_per_peer"`
 }
 
 func whoAmI(s *service, ctx context.Context, _ struct{}) (Identity, error) {
@@ -127,7 +128,8 @@ func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (
 	if in.ChatID == "" {
 		return s.listChats(string(in.Channel))
 	}
-	c := conversation{Channel: string(cmp.Or(in.Channel, relay.DefaultChannel)), ChatID: string(in.ChatID), Messages: []said{}}
+	c := conversation{Channel: string(cmp.Or(in.Channel, relay.DefaultChannel)), ChatID: string(in.ChatID),
+		Messages: []said{}}
 	if !s.Visible(c.Channel, c.ChatID) {
 		return c, refuse("chat_id: you are in no such group; without chat_id this tool lists your groups")
 	}

@@ -401,7 +401,7 @@ type Sent struct {
 	TaskID string `json:"task_id,omitempty" jsonschema:"of the task: updates on it carry it"`
 	// ExpiresAt: zero means never.
 	ExpiresAt time.Time `json:"expires_at,omitzero" jsonschema:"until when it can be taken"`
-	Note      string    `json:"note,omitempty" jsonschema:"such as: the receiver is offline, and until when the task waits for it"`
+	Note      string    `json:"note,omitempty"`
 }
 
 // TaskDraft is a task to give to another agent.
