@@ -22,7 +22,9 @@ import (
 )
 
 const (
-	patience   = 5 * time.Minute  // for a sidecar to be ready, or to answer
+	patience   = 5 * time.Minute // for a sidecar to be ready, or to answer
+	calmWithin = time.Minute
+	calmCPU    = 1.0              // percent of a core that a sidecar uses, in the mean
 	stopWithin = 30 * time.Second // for it to end before it is killed
 	channel    = "nanobot:feishu:outbound"
 	logTail    = 3000 // bytes of the log of a sidecar that ended
@@ -75,7 +77,28 @@ func startFleet(ctx context.Context, s settings, dir string) (_ *fleet, err erro
 			return nil, err
 		}
 	}
-	return f, nil
+	return f, f.calm(ctx)
+}
+
+// calm waits until the sidecars have read what they said to each other when they started, which takes
+// many of them a while: until they use little, at most for calmWithin.
+func (f *fleet) calm(ctx context.Context) error {
+	from, err := f.usage(ctx)
+	for until := time.Now().Add(calmWithin); err == nil && time.Now().Before(until); {
+		if !sleepUntil(ctx, time.Now().Add(time.Second)) {
+			return context.Cause(ctx)
+		}
+		var r row
+		to := usage{}
+		if to, err = f.usage(ctx); err == nil {
+			r.note(from, to)
+		}
+		if r.CPU < calmCPU {
+			break
+		}
+		from = to
+	}
+	return err
 }
 
 func (f *fleet) startRedis() (url string, addrs []string) {

@@ -42,6 +42,7 @@ type row struct {
 	CPU         float64 `json:"cpu"`           // of a sidecar, in the mean
 	RedisCPU    float64 `json:"redis_cpu"`     // of the busiest node
 	RedisRSS    float64 `json:"redis_rss_mib"` // of that with the most
+	RedisOut    float64 `json:"redis_out_mib"` // MiB a second that all nodes send
 	Connections float64 `json:"connections"`   // of a sidecar, to all nodes
 	Generator   float64 `json:"generator_cpu"`
 	Others      float64 `json:"others_cpu"` // everything else on the machine
@@ -55,13 +56,13 @@ func header(s settings) string {
 	}
 	return fmt.Sprintf("%d bots, %d groups of %d, %s\n", s.bots, s.groups, s.members, kind) +
 		"  rate   sent/s  p50 ms  p99 ms  max ms  missing  refused | sidecar MiB  (max)  CPU %  conns | " +
-		"Redis CPU %   MiB | generator %  others %  load"
+		"Redis CPU %   MiB  MiB/s | generator %  others %  load"
 }
 
 func (r row) String() string {
-	return fmt.Sprintf("%6g %8.1f %7.1f %7.1f %7.1f %8d %8d | %11.1f %6.1f %6.2f %6.1f | %11.1f %5.1f | %11.1f %9.1f %5.1f",
+	return fmt.Sprintf("%6g %8.1f %7.1f %7.1f %7.1f %8d %8d | %11.1f %6.1f %6.2f %6.1f | %11.1f %5.1f %6.2f | %11.1f %9.1f %5.1f",
 		r.Rate, r.Sent, r.P50, r.P99, r.Max, r.Missing, r.Refused, r.RSS, r.MaxRSS, r.CPU, r.Connections,
-		r.RedisCPU, r.RedisRSS, r.Generator, r.Others, r.Load)
+		r.RedisCPU, r.RedisRSS, r.RedisOut, r.Generator, r.Others, r.Load)
 }
 
 // appendTo writes r as a line.
@@ -154,6 +155,7 @@ type usage struct {
 	own, machine  float64
 	rss, redisRSS []float64 // MiB
 	connections   float64   // of all sidecars
+	out           float64   // MiB that Redis has sent
 	load          float64
 }
 
@@ -179,11 +181,11 @@ func (f *fleet) usage(ctx context.Context) (u usage, err error) {
 		u.sidecars, u.rss = append(u.sidecars, seconds), append(u.rss, mib)
 	}
 	for _, node := range f.nodes {
-		info, err := node.Info(ctx, "server", "clients").Result()
+		info, err := node.Info(ctx, "server", "clients", "stats").Result()
 		if err != nil {
 			return u, err
 		}
-		pid, clients := 0, 0
+		pid, clients, out := 0, 0, 0
 		for line := range strings.Lines(info) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 			switch name {
@@ -191,6 +193,8 @@ func (f *fleet) usage(ctx context.Context) (u usage, err error) {
 				pid, err = strconv.Atoi(value)
 			case "connected_clients":
 				clients, err = strconv.Atoi(value)
+			case "total_net_output_bytes":
+				out, err = strconv.Atoi(value)
 			}
 			if err != nil {
 				return u, err
@@ -199,6 +203,7 @@ func (f *fleet) usage(ctx context.Context) (u usage, err error) {
 		seconds, mib := look(pid)
 		u.redis, u.redisRSS = append(u.redis, seconds), append(u.redisRSS, mib)
 		u.connections += float64(clients - 1) // without ours
+		u.out += float64(out) / (1 << 20)
 	}
 	u.own, _ = look(os.Getpid())
 	proc, ferr := procfs.NewDefaultFS()
@@ -236,5 +241,6 @@ func (r *row) note(from, to usage) {
 	}
 	r.MaxRSS, r.RedisRSS = slices.Max(to.rss), slices.Max(to.redisRSS)
 	r.Connections = to.connections / float64(len(to.sidecars))
+	r.RedisOut = percent(from.out, to.out) / 100
 	r.Load = to.load
 }

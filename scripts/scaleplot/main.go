@@ -104,21 +104,23 @@ func drawTo(name string, all []figures, y string, of func(figures) float64, log 
 	p.BackgroundColor = color.White
 	p.X.Label.Text, p.Y.Label.Text = "messages of bots a second, all groups together", y
 	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(2)
-	p.X.Min, p.Y.Min = 0, 0
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Y.Min = 0
 	p.Add(plotter.NewGrid())
 	lines := map[fleet]plotter.XYs{}
 	var order []fleet
-	most := 0.0
+	least, most := math.Inf(1), 0.0
 	for _, f := range all {
 		if lines[f.fleet] == nil {
 			order = append(order, f.fleet)
 		}
 		lines[f.fleet] = append(lines[f.fleet], plotter.XY{X: f.Sent, Y: of(f)})
-		most = max(most, f.Sent)
+		least, most = min(least, f.Sent), max(most, f.Sent)
 	}
+	p.X.Min, p.X.Max = least, most
 	if log {
 		p.Y.Scale, p.Y.Tick.Marker, p.Y.Min = plot.LogScale{}, plot.LogTicks{Prec: -1}, 1
-		limit, err := plotter.NewLine(plotter.XYs{{X: 0, Y: 100}, {X: math.Ceil(most), Y: 100}})
+		limit, err := plotter.NewLine(plotter.XYs{{X: least, Y: 100}, {X: most, Y: 100}})
 		if err != nil {
 			return err
 		}
