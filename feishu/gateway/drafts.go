@@ -229,6 +229,11 @@ func (s *drafts) each(which func(*draft) bool, change func(*draft)) {
 	}
 }
 
+// retry has the drafts of a chat tried again at once.
+func (s *drafts) retry(chat relay.ChatID) {
+	s.each(func(d *draft) bool { return d.Message.ChatID == chat }, func(d *draft) { d.tries, d.retryAt = 0, time.Time{} })
+}
+
 // drop forgets the draft of a message and reports whether it would have been
 // published.
 func (s *drafts) drop(id relay.MessageID) bool {

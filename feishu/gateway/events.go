@@ -142,8 +142,7 @@ func (g *Gateway) sawChat(id relay.ChatID, kind string) {
 	was := g.opts.Book.Chat(id).Kind
 	g.opts.Book.SawChat(id, kind)
 	if was == "" && kind != "" {
-		g.drafts.each(func(d *draft) bool { return d.Message.ChatID == id },
-			func(d *draft) { d.tries, d.retryAt = 0, time.Time{} })
+		g.drafts.retry(id)
 	}
 }
 

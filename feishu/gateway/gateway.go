@@ -47,6 +47,9 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/longconn"
 	"feishu-relay/feishu/peerchat"
@@ -160,11 +163,12 @@ type Gateway struct {
 	drafts  *drafts
 	habits  *habits
 	recent  *recents
-	asking  sync.Map // relay.ChatID: a question to Feishu is under way
 	slots   chan struct{}
-	rosters *rosters
-	ctx     context.Context // of questions to Feishu; ended by Close
-	cancel  context.CancelFunc
+	rosters *lru.Cache[relay.ChatID, *roster] // who can be mentioned in the chats that the bot writes names in
+	// questions are those to Feishu that are under way, by kind and id.
+	questions singleflight.Group
+	ctx       context.Context // of questions to Feishu; ended by Close
+	cancel    context.CancelFunc
 
 	mu     sync.RWMutex   // held to read while busy grows
 	closed bool           // guarded by mu
@@ -202,7 +206,7 @@ func New(o Options) (*Gateway, error) {
 		o.Certified = func(string) bool { return false }
 	}
 	g := &Gateway{opts: o, log: o.Logger, count: o.Counter, budgets: newBudgets(), slots: make(chan struct{}, maxTaps),
-		recent: newRecents(), rosters: newRosters()}
+		recent: newRecents(), rosters: newLRU[relay.ChatID, *roster](maxRosters)}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.own = newOwner(o.AppID, o.Book, o.API, o.Logger, o.Counter)
 	var err error
@@ -361,16 +365,19 @@ func (g *Gateway) begin() bool {
 	return true
 }
 
-// background runs f, which does not panic, beside its caller; false once the gateway is closed.
-func (g *Gateway) background(f func()) bool {
-	if !g.begin() {
-		return false
-	}
-	go func() {
-		defer g.busy.Done()
-		f()
-	}()
-	return true
+// ask has f ask Feishu something, beside its caller, unless a question of that kind about id is under way. What it
+// returns gets a value when the question is answered.
+func (g *Gateway) ask(kind, id string, f func(context.Context)) <-chan singleflight.Result {
+	return g.questions.DoChan(kind+" "+id, func() (any, error) {
+		if g.begin() {
+			defer g.busy.Done()
+			defer g.caught(kind)
+			ctx, cancel := context.WithTimeout(g.ctx, askWait)
+			defer cancel()
+			f(ctx)
+		}
+		return nil, nil
+	})
 }
 
 // identified learns the app of an accepted bootstrap or a verified webhook.

@@ -34,7 +34,6 @@ type owner struct {
 	mu     sync.Mutex
 	warned map[feishu.Counted]bool // logged once; guarded by mu
 	others bool                    // calls of another app pass here too. guarded by mu
-	asking bool                    // guarded by mu
 }
 
 func newOwner(app string, book *feishu.Book, api *feishu.API, log *slog.Logger, count func(feishu.Counted)) *owner {
@@ -222,22 +221,7 @@ func (g *Gateway) knowSelf() {
 	if g.opts.Book.Self().OpenID != "" || !g.opts.API.Ready() {
 		return
 	}
-	g.own.mu.Lock()
-	busy := g.own.asking
-	g.own.asking = true
-	g.own.mu.Unlock()
-	if busy {
-		return
-	}
-	g.background(func() {
-		defer g.caught("identity")
-		defer func() {
-			g.own.mu.Lock()
-			g.own.asking = false
-			g.own.mu.Unlock()
-		}()
-		ctx, cancel := context.WithTimeout(g.ctx, askWait)
-		defer cancel()
+	g.ask("identity", "", func(ctx context.Context) {
 		self, err := g.opts.API.BotInfo(ctx)
 		if err != nil {
 			g.log.Debug("the bot's own identity is not known yet", "err", err)

@@ -9,10 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/feishu"
 	"feishu-relay/mention"
@@ -32,46 +29,33 @@ type roster struct {
 	next  time.Time          // when it is asked again
 }
 
-// rosters are those of the chats that the bot writes names in.
-type rosters struct {
-	known *lru.Cache[relay.ChatID, *roster]
-
-	mu    sync.Mutex
-	asked map[relay.ChatID]chan struct{} // questions about names, each closed with its answer; guarded by mu
-}
-
-func newRosters() *rosters {
-	return &rosters{known: newLRU[relay.ChatID, *roster](maxRosters), asked: map[relay.ChatID]chan struct{}{}}
-}
-
 // rosterOf returns the names of a chat; nil where Feishu has not told them in time.
 func (g *Gateway) rosterOf(chat relay.ChatID) *mention.Directory {
-	late := time.NewTimer(rosterWait)
-	defer late.Stop()
-	for {
-		known, ok := g.rosters.known.Get(chat)
-		if ok && !time.Now().After(known.next) {
-			return known.names
-		}
-		answered := g.askNames(chat, func(ctx context.Context) { g.askRoster(ctx, chat) })
-		if ok {
-			return known.names // until it is answered
-		}
-		select {
-		case <-answered:
-		case <-late.C:
-			return nil
-		}
+	known, ok := g.rosters.Get(chat)
+	if ok && !time.Now().After(known.next) {
+		return known.names
 	}
+	answered := g.askNames("roster", chat, func(ctx context.Context) { g.askRoster(ctx, chat) })
+	if ok {
+		return known.names // until it is answered
+	}
+	select {
+	case <-answered:
+	case <-time.After(rosterWait):
+	}
+	if known, ok = g.rosters.Get(chat); !ok {
+		return nil
+	}
+	return known.names
 }
 
 func (g *Gateway) askRoster(ctx context.Context, chat relay.ChatID) {
 	now := &roster{next: time.Now().Add(rosterRetry)}
 	defer func() { // also where it panics
-		if old, ok := g.rosters.known.Get(chat); ok && now.names == nil {
+		if old, ok := g.rosters.Get(chat); ok && now.names == nil {
 			now.names = old.names
 		}
-		g.rosters.known.Add(chat, now)
+		g.rosters.Add(chat, now)
 	}()
 	names, told := g.askMentionable(ctx, chat)
 	now.names = names

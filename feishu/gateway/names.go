@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
@@ -73,34 +75,13 @@ func (g *Gateway) mustAsk(out *Sent) bool {
 	})
 }
 
-// askNames has ask ask Feishu, in the background, for names of a chat. One question about a chat's names is under way
-// at a time; the channel is closed when it is answered, and nil once the gateway is closed.
-func (g *Gateway) askNames(chat relay.ChatID, ask func(context.Context)) <-chan struct{} {
-	r := g.rosters
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if answered := r.asked[chat]; answered != nil {
-		return answered
-	}
-	answered := make(chan struct{})
-	if !g.background(func() {
-		defer func() {
-			r.mu.Lock()
-			delete(r.asked, chat)
-			r.mu.Unlock()
-			close(answered)
-			g.drafts.each(func(d *draft) bool { return d.Message.ChatID == chat }, func(d *draft) { d.retryAt = time.Time{} })
-		}()
-		defer g.caught("names")
-		ctx, cancel := context.WithTimeout(g.ctx, askWait)
-		defer cancel()
+// askNames has f ask Feishu, in the background, for names of a chat.
+func (g *Gateway) askNames(kind string, chat relay.ChatID, f func(context.Context)) <-chan singleflight.Result {
+	return g.ask(kind, string(chat), func(ctx context.Context) {
+		defer g.drafts.retry(chat)
 		g.count(countedNamesAsked)
-		ask(ctx)
-	}) {
-		return nil
-	}
-	r.asked[chat] = answered
-	return answered
+		f(ctx)
+	})
 }
 
 // nameAll asks who the chat of out has under the ids that nobody can name, and returns how long d waits for that at
@@ -111,7 +92,7 @@ func (g *Gateway) nameAll(d *draft, out *Sent) time.Duration {
 	d.retryAt = time.Now().Add(wait)
 	g.drafts.mu.Unlock()
 	chat, ids := out.ChatID, g.unnamed(out)
-	g.askNames(chat, func(ctx context.Context) {
+	g.askNames("names", chat, func(ctx context.Context) {
 		defer func() {
 			for _, id := range ids {
 				g.recent.asked.Add(nameless{chat, id}, time.Now())

@@ -197,19 +197,12 @@ func (g *Gateway) finished(out Sent) Sent {
 }
 
 // askChat asks Feishu, in the background, what kind a chat is, unless an answer has
-// just come. One question per chat is under way at a time.
+// just come.
 func (g *Gateway) askChat(id relay.ChatID) {
-	if _, busy := g.asking.LoadOrStore(id, true); busy {
-		return
-	}
-	g.background(func() {
-		defer g.caught("chat")
-		defer g.asking.Delete(id)
+	g.ask("chat", string(id), func(ctx context.Context) {
 		if kind := g.opts.Book.Chat(id).Kind; kind == feishu.ChatGroup || kind == feishu.ChatP2P {
 			return
 		}
-		ctx, cancel := context.WithTimeout(g.ctx, askWait)
-		defer cancel()
 		g.count(countedChatAsked)
 		chat, err := g.opts.API.Chat(ctx, id)
 		if err != nil {
@@ -221,7 +214,6 @@ func (g *Gateway) askChat(id relay.ChatID) {
 		}
 		chat.ID, chat.Asked = id, time.Now()
 		g.opts.Book.SetChat(chat)
-		g.drafts.each(func(d *draft) bool { return d.Message.ChatID == id },
-			func(d *draft) { d.tries, d.retryAt = 0, time.Time{} })
+		g.drafts.retry(id)
 	})
 }
