@@ -139,13 +139,18 @@ func (b *board) enter(m *message) {
 	m.group = cmp.Or(m.group, b.chats[m.chat].name)
 	m.fates, m.shown = map[string]*fate{}, map[string]bool{}
 	for _, c := range b.cast {
-		if m.sender != "" && c.agent != m.sender && (m.to == nil || slices.Contains(m.to, c.agent)) && !b.steered.shows[m.id] {
+		if m.isFor(c.agent) && !b.steered.shows[m.id] {
 			m.fates[c.agent] = b.fate(c.agent, m.id)
 			m.fates[c.agent].kind = m.kind
 		}
 	}
 	b.messages = append(b.messages, m)
 	b.byID[m.id] = m
+}
+
+// isFor reports whether a bot said m, and agent has to get it.
+func (m *message) isFor(agent string) bool {
+	return m.sender != "" && agent != m.sender && (m.to == nil || slices.Contains(m.to, agent))
 }
 
 // received notes that a bot got a message, and counts it as at work until done
@@ -352,8 +357,8 @@ func mailID(from, to, text string) relay.MessageID {
 
 // mail notes that an agent is about to send another one a direct message.
 func (b *board) mail(kind string, from, to *character, text string) *message {
-	m := &message{id: mailID(from.agent, to.agent, text), ts: relay.MillisOf(time.Now()), group: b.out.word(mailbox), sender: from.agent,
-		name: from.name, text: text, kind: kind, to: []string{to.agent}}
+	m := &message{id: mailID(from.agent, to.agent, text), ts: relay.MillisOf(time.Now()), group: b.out.word(mailbox),
+		sender: from.agent, name: from.name, text: text, kind: kind, to: []string{to.agent}}
 	b.add(m)
 	return m
 }
@@ -521,7 +526,8 @@ func (b *board) reacted(who, emoji, text string) {
 
 // explained reports whether it is known why a person's message is for no bot. b.mu is held.
 func (b *board) explained(m *message) bool {
-	return m.steers != "" || slices.ContainsFunc(b.cast, func(c character) bool { return b.fate(c.agent, m.id).stopped != "" })
+	stopped := func(c character) bool { return b.fate(c.agent, m.id).stopped != "" }
+	return m.steers != "" || slices.ContainsFunc(b.cast, stopped)
 }
 
 func (b *board) nameOf(agent string) string {

@@ -143,9 +143,9 @@ func TestCompareTranscript(t *testing.T) {
 	}{
 		{"each once", "agent_code", whole, ""},
 		{"nothing for a stranger", "agent_review", nil, ""},
-		{"a stranger reads it", "agent_review", whole, "not in"},
-		{"one is missing", "agent_code", whole[:1], "stands 0 times"},
-		{"one stands twice", "agent_code", append(whole, whole[1]), "stands 2 times"},
+		{"a stranger reads it", "agent_review", whole, "not said here"},
+		{"one is missing", "agent_code", whole[:1], "missing"},
+		{"one stands twice", "agent_code", append(whole, whole[1]), "twice"},
 		{"a bot as a person", "agent_code", []entry{{user, "user", "x"}, {bot, "user", "y"}}, "role"},
 		{"in other words", "agent_code", []entry{{user, "user", "x"}, {bot, "assistant", "Thinking…"}}, "said was"},
 		{"one from nowhere", "agent_code", append(whole, entry{"om_other", "user", "x"}), "not said here"},

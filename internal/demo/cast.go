@@ -71,7 +71,8 @@ func (l language) cast() []character {
 			},
 		},
 		{
-			agent: "agent_review", name: l.say("Reviewer", "小审"), openID: "ou_demo_review", role: "reviews and tests what others wrote",
+			agent: "agent_review", name: l.say("Reviewer", "小审"), openID: "ou_demo_review",
+			role: "reviews and tests what others wrote",
 			asked: []line{
 				{everybody, l.say("Any of them. Test the empty slice.", "都行，别忘了测边界情况。")},
 				{thanks, l.say("You are welcome!", "不客气！")},

@@ -29,7 +29,8 @@ type tenant struct {
 // are 30 and 120, and the gateway makes 2 and 3 of them. A demo has less time.
 var clientConfig = feishusim.ClientConfig{ReconnectCount: -1, ReconnectInterval: 1, ReconnectNonce: 1, PingInterval: 1}
 
-// settle is GATEWAY_SETTLE and GATEWAY_EDIT_SETTLE here: these bots write nothing behind a card's end, and edit no text.
+// settle is GATEWAY_SETTLE and GATEWAY_EDIT_SETTLE here: these bots write nothing behind a card's end, and edit
+// no text.
 const settle = "200ms"
 
 func newTenant(s *stage, players []character) *tenant {
@@ -217,7 +218,8 @@ func newGatewayAct(s *stage) act {
 }
 
 func (a *gatewayAct) start(ctx context.Context, env []string) {
-	a.out.title(a.out.say("Two unchanged bots on Feishu's official SDK. Only their base URL is another: their sidecar's gateway.",
+	a.out.title(a.out.say(
+		"Two unchanged bots on Feishu's official SDK. Only their base URL is another: their sidecar's gateway.",
 		"两个没改过的机器人，用飞书官方 SDK，只把 base URL 换成了各自边车的网关。"))
 	ctx, env = a.open(ctx, env)
 	a.startSidecars(ctx, a.out.say("two", "两"), a.front(0, env), a.front(1, env))
@@ -308,7 +310,8 @@ func (a *gatewayAct) native(ctx context.Context, sc scene) {
 	a.settle(ctx)
 	var said []string
 	a.board.do(func() { said = a.ofBots(from) })
-	within, cancel := context.WithTimeoutCause(ctx, settledWithin, fmt.Errorf("Feishu's own copies: not within %s", settledWithin))
+	within, cancel := context.WithTimeoutCause(ctx, settledWithin,
+		fmt.Errorf("Feishu's own copies: not within %s", settledWithin))
 	defer cancel()
 	for _, id := range said {
 		_, err := a.feishu.WaitDelivery(within, func(d feishusim.Delivery) bool {
@@ -316,7 +319,8 @@ func (a *gatewayAct) native(ctx context.Context, sc scene) {
 		})
 		must(err)
 	}
-	a.board.note(a.out.say("all %d came from Feishu as well, the card as \"%s\"; each bot got each message once, with its final text",
+	a.board.note(a.out.say(
+		"all %d came from Feishu as well, the card as \"%s\"; each bot got each message once, with its final text",
 		"飞书也投递了这 %d 条，其中卡片只有“%s”；每个机器人每条只收到一次，而且是最终内容", len(said), a.thinking()))
 }
 

@@ -26,7 +26,8 @@ func newLocalAct(s *stage) act {
 }
 
 func (a *localAct) start(ctx context.Context, env []string) {
-	must(wrap(os.WriteFile(filepath.Join(a.dir, "groups.json"), groupsFile(a.board.cast, a.board.chats), 0o600), "write the groups file"))
+	groups := groupsFile(a.board.cast, a.board.chats)
+	must(wrap(os.WriteFile(filepath.Join(a.dir, "groups.json"), groups, 0o600), "write the groups file"))
 	var sidecars []*sidecar
 	for _, c := range a.board.cast {
 		sc := newSidecar(a.stage, c, env, "BOT_NAME="+c.name, "BOT_OPEN_ID="+c.openID)
@@ -41,7 +42,8 @@ func (a *localAct) start(ctx context.Context, env []string) {
 
 func (a *localAct) lobby() (relay.ChatID, []string) {
 	return devGroup, []string{
-		a.out.say("you are the user in Dev. Planner plans, Coder writes code, Reviewer reviews; @NAME addresses one, everyone all.",
+		a.out.say("you are the user in Dev. Planner plans, Coder writes code, Reviewer reviews; "+
+			"@NAME addresses one, everyone all.",
 			"你是研发群里的用户。小策管计划，小码写代码，小审做审查；用 @名字 点名，用“大家”叫所有人。"),
 		a.out.say("try: @Planner write a sort function — hello everyone — @Planner thank Coder for me",
 			"试试：@小策 帮我写个排序函数 — 大家好 — @小策 替我谢谢小码"),

@@ -58,7 +58,8 @@ func newMailAct(s *stage) act {
 }
 
 func (a *mailAct) start(ctx context.Context, env []string) {
-	a.out.title(a.out.say("Two agents and their mailboxes: bots on Feishu's SDK. One has an MCP client, the other gets its mail as private chats.",
+	a.out.title(a.out.say("Two agents and their mailboxes: bots on Feishu's SDK. "+
+		"One has an MCP client, the other gets its mail as private chats.",
 		"两个智能体和它们的信箱：都用飞书 SDK。一个带 MCP 客户端，另一个从私聊里收信。"))
 	ctx, env = a.open(ctx, append(env, fmt.Sprintf("PEER_MAX_EXCHANGES=%d", maxExchanges), "MAILBOX_GATEWAY=on"))
 	a.startSidecars(ctx, a.out.say("two", "两"), a.front(0, env), a.front(1, env))
@@ -126,7 +127,8 @@ func (a *mailAct) answer(ctx context.Context, in incoming) string {
 		a.tell(ctx, say("Thank you, too!", "哪里，该谢你！"))
 		return ""
 	}
-	if note := a.giveTask(ctx, in.chat, say("Write a sort function in Go and send me the code.", "写一个 Go 排序函数，把代码发回来。")); !strings.Contains(note, "offline") {
+	task := say("Write a sort function in Go and send me the code.", "写一个 Go 排序函数，把代码发回来。")
+	if note := a.giveTask(ctx, in.chat, task); !strings.Contains(note, "offline") {
 		must(fmt.Errorf("send_task notes %q, want that the other is offline", note))
 	}
 	return say("Coder has the task. It is away, and starts when it is back.", "交给程序员了；它不在线，回来就做。")
@@ -173,7 +175,8 @@ func (a *mailAct) tell(ctx context.Context, text string) {
 	err := a.call(ctx, "send_to_peer", object{"to": a.players[1].agent, "message": text}, &result)
 	if err != nil && strings.Contains(err.Error(), string(rateLimited)) {
 		a.board.refused(m, rateLimited)
-		a.board.note(a.out.say("send_to_peer refuses: the two exchanged %d messages, the most for 10 minutes here (PEER_MAX_EXCHANGES)",
+		a.board.note(a.out.say("send_to_peer refuses: the two exchanged %d messages, the most for 10 minutes here "+
+			"(PEER_MAX_EXCHANGES)",
 			"send_to_peer 拒绝：两者已往来 %d 条，这里 10 分钟内最多这么多（PEER_MAX_EXCHANGES）", maxExchanges))
 		return
 	}
@@ -262,7 +265,8 @@ func (a *mailAct) nothingLeft(ctx context.Context) {
 			must(fmt.Errorf("%s %s reached Feishu", r.Method, r.URI))
 		}
 	}
-	a.board.note(a.out.say("no mail waits; both sidecars agree on the tasks; none of this mail is in Feishu or in transcripts of its chats",
+	a.board.note(a.out.say("no mail waits; both sidecars agree on the tasks; "+
+		"none of this mail is in Feishu or in transcripts of its chats",
 		"没有信在等；两边的边车对任务的记录一致；飞书和群记录里都没有这些信"))
 }
 
@@ -290,7 +294,8 @@ func (a *mailAct) scenes() []scene {
 			ends: say("no task was lost, none was given twice; the answer is where the question was", "任务没丢，也没派两次；答案回到了提问的地方"),
 		},
 		{
-			title: say("agents that thank each other are stopped", "智能体互相道谢，也会被拦下"), asks: say("Please thank it for me", "替我谢谢它"), play: a.courtesies,
+			title: say("agents that thank each other are stopped", "智能体互相道谢，也会被拦下"),
+			asks:  say("Please thank it for me", "替我谢谢它"), play: a.courtesies,
 			want: []result{
 				{"researcher", messageKind + inOwn}, {"researcher", words}, {"coder", messageKind + inOwn},
 				{"researcher", messageKind + " " + string(rateLimited)},

@@ -22,16 +22,20 @@ const (
 
 // Colours. Each bot has one, so that the eye can follow it.
 const (
-	bold   = "\x1b[1m"
-	dim    = "\x1b[2m"
-	red    = "\x1b[31m"
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-	reset  = "\x1b[0m"
+	bold    = "\x1b[1m"
+	dim     = "\x1b[2m"
+	red     = "\x1b[31m"
+	green   = "\x1b[32m"
+	yellow  = "\x1b[33m"
+	blue    = "\x1b[34m"
+	magenta = "\x1b[35m"
+	cyan    = "\x1b[36m"
+	reset   = "\x1b[0m"
 )
 
-var nameColors = map[string]string{"user": bold, "用户": bold, "Planner": "\x1b[36m", "小策": "\x1b[36m", "Researcher": "\x1b[36m",
-	"研究员": "\x1b[36m", "Coder": "\x1b[35m", "小码": "\x1b[35m", "程序员": "\x1b[35m", "Reviewer": "\x1b[34m", "小审": "\x1b[34m"}
+var nameColors = map[string]string{"user": bold, "用户": bold,
+	"Planner": cyan, "小策": cyan, "Researcher": cyan, "研究员": cyan,
+	"Coder": magenta, "小码": magenta, "程序员": magenta, "Reviewer": blue, "小审": blue}
 
 // printer writes the demo's lines. Its callers see to it that there is one at a
 // time. What cannot be written is left out: the check does not depend on it.
@@ -110,7 +114,8 @@ func (p *printer) became(name string, f *fate) {
 		end, color = p.say("delivered twice", "送了两次"), red
 	}
 	fmt.Fprintf(p.w, "          %s %s %s%s %s%s%s\n", p.paint(dim, "↳"), p.paint(nameColors[name], pad(name, nameCells)),
-		pad(depth, depthCells), p.paint(color, mark), pad(p.word(tier), tierCells), pad(reason, reasonCells), p.paint(color, end))
+		pad(depth, depthCells), p.paint(color, mark), pad(p.word(tier), tierCells), pad(reason, reasonCells),
+		p.paint(color, end))
 }
 
 // logs prints the ends of the sidecars' logs.

@@ -304,32 +304,33 @@ func (b *board) compareGiven() string {
 func (b *board) compareTranscript(agent string, chat relay.ChatID, entries []entry) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.chats[chat].has(agent) {
-		if len(entries) > 0 {
-			return fmt.Sprintf("shows %d messages of a group that the bot is not in", len(entries))
+	line := func(user bool, text string) string {
+		if !b.exact {
+			text = ""
 		}
-		return ""
+		return fmt.Sprintf("user %v: %q", user, text)
 	}
-	times := map[relay.MessageID]int{}
+	elsewhere := func(id relay.MessageID) bool { return b.steered.shows[id] || b.byID[id] != nil && b.byID[id].command }
+	missing := map[relay.MessageID]string{}
+	for _, m := range b.messages {
+		if m.chat == chat && b.chats[chat].has(agent) && !elsewhere(m.id) {
+			missing[m.id] = line(m.sender == "", m.text)
+		}
+	}
 	for _, e := range entries {
-		if e.Role == transcript.RoleNotice {
+		if e.Role == transcript.RoleNotice || elsewhere(e.MessageID) {
 			continue // the group was shown it, and no bot
 		}
-		times[e.MessageID]++
-		m := b.byID[e.MessageID]
-		switch {
-		case m == nil || m.chat != chat:
-			return fmt.Sprintf("%s was not said here", e.MessageID)
-		case (m.sender == "") != (e.Role == relay.RoleUser):
-			return fmt.Sprintf("%s stands with the role %q", e.MessageID, e.Role)
-		case b.exact && e.Content != m.text:
-			return fmt.Sprintf("%s stands as %q, said was %q", e.MessageID, e.Content, m.text)
+		switch said, ok := missing[e.MessageID]; {
+		case !ok:
+			return fmt.Sprintf("%s was not said here, or is in it twice", e.MessageID)
+		case line(e.Role == relay.RoleUser, e.Content) != said:
+			return fmt.Sprintf("%s is in it as %s, role %s; said was %s", e.MessageID, e.Content, e.Role, said)
 		}
+		delete(missing, e.MessageID)
 	}
-	for _, m := range b.messages {
-		if m.chat == chat && times[m.id] != 1 && !m.command && !b.steered.shows[m.id] {
-			return fmt.Sprintf("%s stands %d times in it", m.id, times[m.id])
-		}
+	for id := range missing {
+		return fmt.Sprintf("%s is missing", id)
 	}
 	return ""
 }

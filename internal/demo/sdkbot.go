@@ -193,7 +193,8 @@ func (b *sdkBot) stream(ctx context.Context, to, answer string, names map[string
 
 // react puts an emoji below a message, as frameworks do when they begin to think about it.
 func (b *sdkBot) react(ctx context.Context, to, emoji string) {
-	b.call(ctx, http.MethodPost, "im/v1/messages/"+to+"/reactions", object{"reaction_type": object{"emoji_type": emoji}}, nil)
+	b.call(ctx, http.MethodPost, "im/v1/messages/"+to+"/reactions",
+		object{"reaction_type": object{"emoji_type": emoji}}, nil)
 }
 
 func (b *sdkBot) send(ctx context.Context, to, kind string, content any) (id string) {
@@ -202,7 +203,8 @@ func (b *sdkBot) send(ctx context.Context, to, kind string, content any) (id str
 			ID string `json:"message_id"`
 		}
 	}
-	b.call(ctx, http.MethodPost, "im/v1/messages/"+to+"/reply", object{"msg_type": kind, "content": asJSON(content)}, &sent)
+	b.call(ctx, http.MethodPost, "im/v1/messages/"+to+"/reply",
+		object{"msg_type": kind, "content": asJSON(content)}, &sent)
 	return sent.Data.ID
 }
 
