@@ -42,19 +42,3 @@ func Format(raw []byte) error {
 	_, err := entries{{id: "x", key: []byte(`"x"`), raw: raw}}.format()
 	return err
 }
-
-// Merge puts what theirs changed of base into now.
-func Merge(base, theirs, now string) string {
-	read := func(text string) entries {
-		list, err := parseRegistry([]byte(text))
-		if err != nil {
-			panic(err)
-		}
-		return list
-	}
-	data, err := merge{base: read(base), theirs: read(theirs)}.into(read(now)).format()
-	if err != nil {
-		panic(err)
-	}
-	return string(data)
-}

@@ -103,7 +103,6 @@ func (s *Store) rewrite(ctx context.Context, edit func(entries) (entries, error)
 	if err != nil {
 		return err
 	}
-	var replaced []merge // what other programs wrote and we replaced
 	for range maxTries {
 		was, list, err := load(ctx, root, registry)
 		_, broken := errors.AsType[*brokenError](err)
@@ -113,30 +112,20 @@ func (s *Store) rewrite(ctx context.Context, edit func(entries) (entries, error)
 			return err
 		}
 		base := list
-		for _, m := range replaced {
-			list = m.into(list)
-		}
 		if list, err = edit(list); err != nil {
 			return err
 		}
 		data, err := list.format()
-		if err != nil {
+		if err == nil && (was.info == nil || broken || !equal(base, list)) {
+			err = s.commit(root, was, broken, data)
+		}
+		if err == nil {
+			s.seen = list
+		}
+		if !errors.Is(err, errOvertaken) {
 			return err
 		}
-		var theirs entries
-		if was.info == nil || broken || !equal(base, list) {
-			theirs, err = s.commit(ctx, root, was, broken, data)
-		}
-		switch {
-		case errors.Is(err, errOvertaken):
-			err = wait.Sleep(ctx, time.Millisecond)
-		case err == nil && theirs == nil:
-			s.seen = list
-			return nil
-		case err == nil:
-			replaced = append(replaced, merge{base: base, theirs: theirs})
-		}
-		if err != nil {
+		if err := wait.Sleep(ctx, time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -147,53 +136,61 @@ func (s *Store) rewrite(ctx context.Context, edit func(entries) (entries, error)
 var errOvertaken = errors.New("the registry was written meanwhile")
 
 // commit replaces the registry, which was read as was, by data. When it returns
-// [errOvertaken], nothing was written. theirs is what another program had written in the
-// last moment and data replaced: its changes are to be merged and committed. A broken
-// registry is kept for a person.
-func (s *Store) commit(ctx context.Context, root *os.Root, was snapshot, broken bool, data []byte) (
-	theirs entries, err error) {
+// [errOvertaken], another program has written it meanwhile, and what that wrote is there. A
+// broken registry is kept for a person.
+func (s *Store) commit(root *os.Root, was snapshot, broken bool, data []byte) error {
 	aside := registry + "." + randomChars() + temp
 	if err := write(root, aside, data); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = root.Remove(aside) }() // ours, or what it replaced
 	now, err := root.Lstat(registry)
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case err != nil && !missing:
-		return nil, err
+		return err
 	case missing && was.info == nil:
 		if err = root.Link(aside, registry); err != nil && !errors.Is(err, fs.ErrExist) {
 			err = root.Rename(aside, registry) // a file system without links
 		}
-		return nil, overtaken(err)
+		return overtaken(err)
 	case missing || was.info == nil || !same(now, was.info):
-		return nil, errOvertaken
+		return errOvertaken
 	}
-	err = exchange(root, aside, registry)
-	if errors.Is(err, errors.ErrUnsupported) {
+	err = swap(root, aside, was.data, data, broken)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
 		if err = nil; broken {
 			err = s.keepBroken(root, registry, was.data)
 		}
 		if err == nil {
 			err = root.Rename(aside, registry)
 		}
-		return nil, overtaken(err)
+	case err == nil && broken:
+		return s.keepBroken(root, aside, was.data)
 	}
-	if err != nil {
-		return nil, overtaken(err)
-	}
-	if !broken {
-		got, _, err := read(root, aside, maxRegistry)
-		if err == nil && bytes.Equal(got, was.data) {
-			return nil, nil
+	return overtaken(err)
+}
+
+// swap lets the registry, which holds was, and the file aside, which holds data, change places.
+// Where something else comes out of the registry, another program has written it in the last
+// moment: then it goes back, and the error is [errOvertaken]. What another program writes while
+// it goes back goes back, too. Of a broken registry, anything may come out.
+func swap(root *os.Root, aside string, was, data []byte, broken bool) error {
+	for try := range maxTries {
+		if err := exchange(root, aside, registry); err != nil || broken {
+			return err
 		}
-		was, theirs, err = load(ctx, root, aside) // another program may be in the middle of its writing
-		if _, broken = errors.AsType[*brokenError](err); !broken {
-			return theirs, err
+		out, _, err := read(root, aside, maxRegistry)
+		if err == nil && bytes.Equal(out, was) {
+			if try == 0 {
+				return nil
+			}
+			break
 		}
+		was, data = data, out // what is in the registry now comes out next
 	}
-	return nil, s.keepBroken(root, aside, was.data)
+	return errOvertaken
 }
 
 // overtaken turns the error about a registry that is gone, or there already, into
@@ -246,23 +243,6 @@ func (s *Store) remembered() (list entries) {
 	}
 	for _, e := range s.own {
 		list = list.with(e)
-	}
-	return list
-}
-
-// merge is a registry that another program wrote from base, and that we replaced.
-type merge struct{ base, theirs entries }
-
-// into puts into list what the other program changed. It changes its own entry,
-// but may have written old ones of others with it: so the later heartbeat counts.
-func (m merge) into(list entries) entries {
-	for _, e := range m.theirs {
-		if old, ok := m.base.get(e.id); ok && bytes.Equal(old.raw, e.raw) {
-			continue
-		}
-		if now, ok := list.get(e.id); !ok || !e.beat().Before(now.beat()) {
-			list = list.with(e)
-		}
 	}
 	return list
 }
