@@ -4,17 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 
 	"feishu-relay/feishu"
 	"feishu-relay/relay"
 )
-
-// codeBotNotFound is the code of a failed bot in basic_batch (docs/feishu.md 4.2).
-const codeBotNotFound = 20002
 
 // Codes that mean "not found" or "no scope", and nothing else goes wrong: only
 // they may be replaced (docs/feishu.md 6.2; contact codes as Feishu documents them).
@@ -22,7 +16,7 @@ var missing = []int{
 	99991672, 99991679, // a scope is missing
 	99992351, 99992352, 99992354, // open_id, user_id, message id not found
 	41012, 41050, // user id invalid; no authority over the user
-	codeBotNotFound,
+	feishu.CodeBotNotFound,
 	230001, 230027, 230110, 231003, // message id invalid, no permission, deleted, not there
 }
 
@@ -75,7 +69,7 @@ func (g *Gateway) complete(t *tapped, data map[string]json.RawMessage) []byte {
 		ok = g.completeMessages(t, []relay.MessageID{t.message}, data)
 	case opMessages:
 		var ids []relay.MessageID
-		for _, id := range listed(t.http.URL.Query(), "message_ids") {
+		for _, id := range feishu.Listed(t.http.URL.Query(), "message_ids") {
 			ids = append(ids, relay.MessageID(id))
 		}
 		ok = g.completeMessages(t, ids, data)
@@ -88,27 +82,6 @@ func (g *Gateway) complete(t *tapped, data map[string]json.RawMessage) []byte {
 		return nil
 	}
 	return out
-}
-
-// listed are the values of a repeated query parameter, as SDKs write them:
-// a=1&a=2, a[]=1&a[]=2, a=1,2.
-func listed(q url.Values, name string) []string {
-	var out []string
-	for _, v := range slices.Concat(q[name], q[name+"[]"]) {
-		out = append(out, strings.Split(v, ",")...)
-	}
-	return out
-}
-
-type failedBot struct {
-	Code   int    `json:"code"`
-	Reason string `json:"reason,omitempty"`
-}
-
-type knownBot struct {
-	BotID relay.OpenID      `json:"bot_id"`
-	Name  string            `json:"name"`
-	I18n  map[string]string `json:"i18n_names"`
 }
 
 // completeBots is GET bot/v3/bots/basic_batch.
@@ -125,23 +98,24 @@ func (g *Gateway) completeBots(t *tapped, data map[string]json.RawMessage) bool 
 		failed = map[string]json.RawMessage{}
 	}
 	ours := false
-	for _, id := range listed(t.http.URL.Query(), "bot_ids") {
+	for _, id := range feishu.Listed(t.http.URL.Query(), "bot_ids") {
 		if _, there := bots[id]; there {
 			continue
 		}
-		var why failedBot
+		var why struct {
+			Code int `json:"code"`
+		}
 		if raw, said := failed[id]; said && (json.Unmarshal(raw, &why) != nil || !slices.Contains(missing, why.Code)) {
 			continue
 		}
 		peer, known := g.opts.Host.Peer(relay.OpenID(id))
 		if !known {
 			if len(data) == 0 {
-				failed[id], _ = relay.Marshal(failedBot{codeBotNotFound, "bot not found"})
+				failed[id], _ = relay.Marshal(feishu.NoBot())
 			}
 			continue
 		}
-		bots[id], _ = relay.Marshal(knownBot{relay.OpenID(id), peer.Name, map[string]string{"zh_cn": peer.Name,
-			"en_us": peer.Name}})
+		bots[id], _ = relay.Marshal(feishu.NewShownBot(id, peer.Name))
 		delete(failed, id)
 		ours = true
 	}
@@ -160,7 +134,7 @@ func (g *Gateway) completeUser(t *tapped, data map[string]json.RawMessage) bool 
 	if !ok {
 		return false
 	}
-	data["user"], _ = relay.Marshal(map[string]string{"open_id": t.user, "name": peer.Name, "en_name": peer.Name})
+	data["user"], _ = relay.Marshal(feishu.ShownUser(t.user, peer.Name))
 	return true
 }
 
@@ -198,64 +172,33 @@ func (g *Gateway) completeMessages(t *tapped, ids []relay.MessageID, data map[st
 	return ours
 }
 
-type shownMessage struct {
-	ID         relay.MessageID `json:"message_id"`
-	RootID     relay.MessageID `json:"root_id,omitempty"`
-	ParentID   relay.MessageID `json:"parent_id,omitempty"`
-	ThreadID   string          `json:"thread_id,omitempty"`
-	Type       string          `json:"msg_type"`
-	CreateTime string          `json:"create_time"`
-	UpdateTime string          `json:"update_time"`
-	Deleted    bool            `json:"deleted"`
-	Updated    bool            `json:"updated"`
-	ChatID     relay.ChatID    `json:"chat_id"`
-	Sender     shownSender     `json:"sender"`
-	Body       struct {
-		Content string `json:"content"`
-	} `json:"body"`
-	Mentions []shownMention `json:"mentions,omitempty"`
-}
-
-type shownSender struct {
-	ID     string `json:"id"`
-	IDType string `json:"id_type"`
-	Type   string `json:"sender_type"`
-}
-
-type shownMention struct {
-	Key    string `json:"key"`
-	ID     string `json:"id"`
-	IDType string `json:"id_type"`
-	Name   string `json:"name"`
-}
-
-// shown is a message as the REST API shows it (docs/feishu.md 5). byApp: bots among
+// shown is a message as the REST API shows it. byApp: bots among
 // the mentions are named by app id, as Feishu does when the caller says which
 // user_id_type it wants (docs/feishu.md 4.1).
-func (g *Gateway) shown(m *feishu.Message, byApp bool) shownMessage {
-	at := strconv.FormatInt(int64(m.CreateTime), 10)
-	out := shownMessage{ID: m.ID, RootID: m.RootID, ParentID: m.ParentID, ThreadID: m.ThreadID, Type: m.Type,
-		CreateTime: at, UpdateTime: at, ChatID: m.ChatID}
-	out.Body.Content = m.Content
+func (g *Gateway) shown(m *feishu.Message, byApp bool) map[string]any {
+	sender := feishu.ShownSender(m.Sender.OpenID, "open_id", feishu.SenderUser)
 	switch {
 	case m.Sender.AppID != "":
-		out.Sender = shownSender{m.Sender.AppID, "app_id", feishu.SenderApp}
+		sender = feishu.ShownSender(m.Sender.AppID, "app_id", feishu.SenderApp)
 	case m.Sender.IsBot():
-		out.Sender = shownSender{string(m.Sender.OpenID), "open_id", feishu.SenderApp}
-	default:
-		out.Sender = shownSender{string(m.Sender.OpenID), "open_id", feishu.SenderUser}
+		sender["sender_type"] = feishu.SenderApp
 	}
 	self := g.opts.Book.Self()
+	var mentions []any
 	for _, n := range m.Mentions {
-		shown := shownMention{n.Key, string(n.OpenID), "open_id", n.Name}
+		shown := map[string]any{"key": n.Key, "id": n.OpenID, "id_type": "open_id", "name": n.Name}
 		app := n.AppID
 		if n.OpenID != "" && n.OpenID == self.OpenID {
 			app = g.own.app()
 		}
 		if app != "" && (byApp || n.OpenID == "") {
-			shown.ID, shown.IDType = app, "app_id"
+			shown["id"], shown["id_type"] = app, "app_id"
 		}
-		out.Mentions = append(out.Mentions, shown)
+		mentions = append(mentions, shown)
+	}
+	out := feishu.ShownMessage(m, m.CreateTime, sender)
+	if mentions != nil {
+		out["mentions"] = mentions
 	}
 	return out
 }

@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"strings"
-
 	"feishu-relay/feishu"
 	"feishu-relay/relay"
 )
@@ -58,110 +56,49 @@ type call struct {
 	reaction string
 }
 
-// routes are the watched calls by method and path below /open-apis/; of two that fit the first
-// counts. {…} is one segment: an id.
-var routes = parseRoutes([]route{
-	{opToken, "POST auth/v3/tenant_access_token/internal"},
-	{opToken, "POST auth/v3/app_access_token/internal"},
-	{opBotInfo, "GET bot/v3/info"},
-	{opBotPing, "POST bot/v1/openclaw_bot/ping"},
-	{opBots, "GET bot/v3/bots/basic_batch"},
-	{opUser, "GET contact/v3/users/{user}"},
-	{opChat, "GET im/v1/chats/{chat}"},
-	{opChatBots, "GET im/v1/chats/{chat}/members/bots"},
-	{opMessages, "GET im/v1/messages/mget"},
-	{opMessage, "GET im/v1/messages/{message}"},
-	{opCreate, "POST im/v1/messages"},
-	{opMergeForward, "POST im/v1/messages/merge_forward"},
-	{opEdit, "PUT im/v1/messages/{message}"},
-	{opPatch, "PATCH im/v1/messages/{message}"},
-	{opRecall, "DELETE im/v1/messages/{message}"},
-	{opReply, "POST im/v1/messages/{message}/reply"},
-	{opForward, "POST im/v1/messages/{message}/forward"},
-	{opForward, "POST im/v1/threads/{thread}/forward"},
-	{opReact, "POST im/v1/messages/{message}/reactions"},
-	{opUnreact, "DELETE im/v1/messages/{message}/reactions/{reaction}"},
-	{opCardCreate, "POST cardkit/v1/cards"}, // CardKit: docs/feishu.md 5.2
-	{opCardConvert, "POST cardkit/v1/cards/id_convert"},
-	{opCardReplace, "PUT cardkit/v1/cards/{card}"},
-	{opCardSettings, "PATCH cardkit/v1/cards/{card}/settings"},
-	{opCardBatch, "POST cardkit/v1/cards/{card}/batch_update"},
-	{opElementAdd, "POST cardkit/v1/cards/{card}/elements"},
-	{opElementReplace, "PUT cardkit/v1/cards/{card}/elements/{element}"},
-	{opElementPatch, "PATCH cardkit/v1/cards/{card}/elements/{element}"},
-	{opElementDelete, "DELETE cardkit/v1/cards/{card}/elements/{element}"},
-	{opElementContent, "PUT cardkit/v1/cards/{card}/elements/{element}/content"},
+// routes are the watched calls.
+var routes = feishu.NewRoutes(map[string]op{
+	"POST auth/v3/tenant_access_token/internal":              opToken,
+	"POST auth/v3/app_access_token/internal":                 opToken,
+	"GET bot/v3/info":                                        opBotInfo,
+	"POST bot/v1/openclaw_bot/ping":                          opBotPing,
+	"GET bot/v3/bots/basic_batch":                            opBots,
+	"GET contact/v3/users/{user}":                            opUser,
+	"GET im/v1/chats/{chat}":                                 opChat,
+	"GET im/v1/chats/{chat}/members/bots":                    opChatBots,
+	"GET im/v1/messages/mget":                                opMessages,
+	"GET im/v1/messages/{message}":                           opMessage,
+	"POST im/v1/messages":                                    opCreate,
+	"POST im/v1/messages/merge_forward":                      opMergeForward,
+	"PUT im/v1/messages/{message}":                           opEdit,
+	"PATCH im/v1/messages/{message}":                         opPatch,
+	"DELETE im/v1/messages/{message}":                        opRecall,
+	"POST im/v1/messages/{message}/reply":                    opReply,
+	"POST im/v1/messages/{message}/forward":                  opForward,
+	"POST im/v1/threads/{thread}/forward":                    opForward,
+	"POST im/v1/messages/{message}/reactions":                opReact,
+	"DELETE im/v1/messages/{message}/reactions/{reaction}":   opUnreact,
+	"POST cardkit/v1/cards":                                  opCardCreate, // CardKit: docs/feishu.md 5.2
+	"POST cardkit/v1/cards/id_convert":                       opCardConvert,
+	"PUT cardkit/v1/cards/{card}":                            opCardReplace,
+	"PATCH cardkit/v1/cards/{card}/settings":                 opCardSettings,
+	"POST cardkit/v1/cards/{card}/batch_update":              opCardBatch,
+	"POST cardkit/v1/cards/{card}/elements":                  opElementAdd,
+	"PUT cardkit/v1/cards/{card}/elements/{element}":         opElementReplace,
+	"PATCH cardkit/v1/cards/{card}/elements/{element}":       opElementPatch,
+	"DELETE cardkit/v1/cards/{card}/elements/{element}":      opElementDelete,
+	"PUT cardkit/v1/cards/{card}/elements/{element}/content": opElementContent,
 })
 
-type route struct {
-	op   op
-	call string
-}
-
-// form is the method and the number of segments of a call.
-type form struct {
-	method   string
-	segments int
-}
-
-type parsedRoute struct {
-	op       op
-	segments []string
-}
-
-func parseRoutes(list []route) map[form][]parsedRoute {
-	byForm := map[form][]parsedRoute{}
-	for _, r := range list {
-		method, path, _ := strings.Cut(r.call, " ")
-		segments := strings.Split(path, "/")
-		f := form{method, len(segments)}
-		byForm[f] = append(byForm[f], parsedRoute{r.op, segments})
-	}
-	return byForm
-}
-
-// match finds what a call is, by method and path; opNone for all that passes
-// unread. Doubled slashes are tolerated, the Node SDK makes them (docs/feishu.md 7.1),
-// and so is one at the end: Feishu decides whether it takes the call.
+// match finds what a call is, by method and path; opNone for all that passes unread.
 func match(method, path string) call {
-	path, ok := strings.CutPrefix(strings.TrimSuffix(feishu.SingleSlashes(path), "/"), "/open-apis/")
-	if !ok {
-		return call{}
-	}
-	segments := strings.Split(path, "/")
-	for _, r := range routes[form{method, len(segments)}] {
-		if c, ok := r.match(segments); ok {
-			return c
-		}
-	}
-	return call{}
-}
-
-func (r *parsedRoute) match(segments []string) (c call, ok bool) {
-	c.op = r.op
-	for i, want := range r.segments {
-		switch got := segments[i]; want {
-		case "{message}":
-			c.message = relay.MessageID(got)
-		case "{chat}":
-			c.chat = relay.ChatID(got)
-		case "{card}":
-			c.card = got
-		case "{element}":
-			c.element = got
-		case "{user}":
-			c.user = got
-		case "{reaction}":
-			c.reaction = got
-		case "{thread}", got:
-		default:
-			return call{}, false
-		}
-	}
-	if c.op == opReply || c.op == opReact || c.op == opUnreact {
+	op, ids, _ := routes.Match(method, path)
+	c := call{op: op, message: relay.MessageID(ids["message"]), chat: relay.ChatID(ids["chat"]), card: ids["card"],
+		element: ids["element"], user: ids["user"], reaction: ids["reaction"]}
+	if op == opReply || op == opReact || op == opUnreact {
 		if about, ok := feishu.AboutMail(c.message); ok {
 			c.mail, c.message = c.message, about
 		}
 	}
-	return c, true
+	return c
 }

@@ -60,46 +60,42 @@ type call struct {
 	*Chats
 	r    *http.Request
 	body []byte
-	path []string // of the pattern's wildcards
+	ids  map[string]string // of the path
 }
 
 type handler func(*call) (data any, err error)
 
-// routes are the calls that are answered, by method and path below /open-apis/; {} is one segment. Of two that
-// fit the first counts.
-var routes = []struct {
-	call string
-	do   handler
-}{
-	{"POST im/v1/messages", create},
-	{"GET im/v1/messages", list},
-	{"GET im/v1/messages/mget", several},
-	{"GET im/v1/messages/{}", read},
-	{"PUT im/v1/messages/{}", edit},
-	{"PATCH im/v1/messages/{}", edit},
-	{"DELETE im/v1/messages/{}", recall},
-	{"POST im/v1/messages/{}/reply", reply},
-	{"POST im/v1/messages/{}/reactions", react},
-	{"GET im/v1/messages/{}/reactions", reactions},
-	{"DELETE im/v1/messages/{}/reactions/{}", unreact},
-	{"GET im/v1/messages/{}/resources/{}", func(*call) (any, error) { return nil, errFile }},
-	{"GET im/v1/chats/{}", chat},
-	{"GET im/v1/chats/{}/members", members},
-	{"GET im/v1/chats/{}/members/bots", bots},
-	{"GET im/v1/chats/{}/members/is_in_chat", isInChat},
-	{"GET contact/v3/users/batch", users},
-	{"GET contact/v3/users/{}", user},
-	{"GET bot/v3/bots/basic_batch", basicBatch},
-	{"POST cardkit/v1/cards/id_convert", convert},
-	{"PUT cardkit/v1/cards/{}", card},
-	{"PATCH cardkit/v1/cards/{}/settings", card},
-	{"POST cardkit/v1/cards/{}/batch_update", card},
-	{"POST cardkit/v1/cards/{}/elements", card},
-	{"PUT cardkit/v1/cards/{}/elements/{}", card},
-	{"PATCH cardkit/v1/cards/{}/elements/{}", card},
-	{"DELETE cardkit/v1/cards/{}/elements/{}", card},
-	{"PUT cardkit/v1/cards/{}/elements/{}/content", card},
-}
+// routes are the calls that are answered.
+var routes = feishu.NewRoutes(map[string]handler{
+	"POST im/v1/messages":                                    create,
+	"GET im/v1/messages":                                     list,
+	"GET im/v1/messages/mget":                                several,
+	"GET im/v1/messages/{message}":                           read,
+	"PUT im/v1/messages/{message}":                           edit,
+	"PATCH im/v1/messages/{message}":                         edit,
+	"DELETE im/v1/messages/{message}":                        recall,
+	"POST im/v1/messages/{message}/reply":                    reply,
+	"POST im/v1/messages/{message}/reactions":                react,
+	"GET im/v1/messages/{message}/reactions":                 reactions,
+	"DELETE im/v1/messages/{message}/reactions/{reaction}":   unreact,
+	"GET im/v1/messages/{message}/resources/{file}":          func(*call) (any, error) { return nil, errFile },
+	"GET im/v1/chats/{chat}":                                 chat,
+	"GET im/v1/chats/{chat}/members":                         members,
+	"GET im/v1/chats/{chat}/members/bots":                    bots,
+	"GET im/v1/chats/{chat}/members/is_in_chat":              isInChat,
+	"GET contact/v3/users/batch":                             users,
+	"GET contact/v3/users/{user}":                            user,
+	"GET bot/v3/bots/basic_batch":                            basicBatch,
+	"POST cardkit/v1/cards/id_convert":                       convert,
+	"PUT cardkit/v1/cards/{card}":                            card,
+	"PATCH cardkit/v1/cards/{card}/settings":                 card,
+	"POST cardkit/v1/cards/{card}/batch_update":              card,
+	"POST cardkit/v1/cards/{card}/elements":                  card,
+	"PUT cardkit/v1/cards/{card}/elements/{element}":         card,
+	"PATCH cardkit/v1/cards/{card}/elements/{element}":       card,
+	"DELETE cardkit/v1/cards/{card}/elements/{element}":      card,
+	"PUT cardkit/v1/cards/{card}/elements/{element}/content": card,
+})
 
 // Answer answers a call, whose body was read. A caller that was not proven to be the bot is refused.
 func (c *Chats) Answer(r *http.Request, body []byte, proven bool) *http.Response {
@@ -140,42 +136,22 @@ func response(r *http.Request, status int, answer map[string]any) *http.Response
 }
 
 func (c *Chats) do(r *http.Request, body []byte) (any, error) {
-	path := below(r.URL.Path)
-	segments := strings.Split(path, "/")
-	for _, route := range routes {
-		method, pattern, _ := strings.Cut(route.call, " ")
-		if wild, ok := matches(pattern, segments); ok && method == r.Method {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return route.do(&call{c, r, body, wild})
-		}
+	if do, ids, ok := routes.Match(r.Method, r.URL.Path); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return do(&call{c, r, body, ids})
 	}
-	if strings.HasPrefix(path, "im/v1/chats") {
+	if path, _ := feishu.Below(r.URL.Path); strings.HasPrefix(path, "im/v1/chats") {
 		return nil, errNoChat
 	}
 	return nil, errMessage
-}
-
-func matches(pattern string, segments []string) (wild []string, ok bool) {
-	want := strings.Split(pattern, "/")
-	if len(want) != len(segments) {
-		return nil, false
-	}
-	for i, w := range want {
-		if w == "{}" {
-			wild = append(wild, segments[i])
-		} else if w != segments[i] {
-			return nil, false
-		}
-	}
-	return wild, true
 }
 
 func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
 
 // message is the one of the path.
 func (c *call) message(gone error) (*Message, error) {
-	m := c.all[relay.MessageID(c.path[0])]
+	m := c.all[relay.MessageID(c.ids["message"])]
 	switch {
 	case m == nil:
 		return nil, gone
@@ -377,7 +353,7 @@ func unreact(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(m.Reactions, func(r Reaction) bool { return r.ID == c.path[1] })
+	at := slices.IndexFunc(m.Reactions, func(r Reaction) bool { return r.ID == c.ids["reaction"] })
 	if at < 0 {
 		return nil, errNoSign
 	}
@@ -409,7 +385,7 @@ func (c *call) shownReaction(r Reaction) map[string]any {
 
 // card is a change of a card that was sent into a chat. What it changes is read by the gateway.
 func card(c *call) (any, error) {
-	m := c.all[c.cards[c.path[0]]]
+	m := c.all[c.cards[c.ids["card"]]]
 	if m == nil {
 		return nil, errNoCard
 	}
@@ -438,7 +414,7 @@ func convert(c *call) (any, error) {
 }
 
 func read(c *call) (any, error) {
-	m := c.all[relay.MessageID(c.path[0])]
+	m := c.all[relay.MessageID(c.ids["message"])]
 	if m == nil {
 		return nil, errMessage
 	}
@@ -447,7 +423,7 @@ func read(c *call) (any, error) {
 
 func several(c *call) (any, error) {
 	items := []any{}
-	for _, id := range c.listed("message_ids") {
+	for _, id := range feishu.Listed(c.r.URL.Query(), "message_ids") {
 		m := c.all[relay.MessageID(id)]
 		if m == nil {
 			return nil, errMessage
@@ -455,15 +431,6 @@ func several(c *call) (any, error) {
 		items = append(items, c.shown(m))
 	}
 	return map[string]any{"items": items}, nil
-}
-
-// listed are the values of a repeated query parameter, as SDKs write them.
-func (c *call) listed(name string) (out []string) {
-	q := c.r.URL.Query()
-	for _, v := range slices.Concat(q[name], q[name+"[]"]) {
-		out = append(out, strings.Split(v, ",")...)
-	}
-	return out
 }
 
 // list is a chat's history (docs/feishu.md 5.3).
@@ -503,38 +470,31 @@ func page(items []any, more bool, token string) map[string]any {
 	return map[string]any{"items": items, "has_more": more, "page_token": token}
 }
 
-// shown is a message as the REST API shows it (docs/feishu.md 5).
+// shown is a message as the REST API shows it.
 func (c *call) shown(m *Message) map[string]any {
 	self := c.opts.Self()
-	sender := map[string]any{"id": self.AppID, "id_type": "app_id", "sender_type": feishu.SenderApp}
+	sender, name := feishu.ShownSender(self.AppID, "app_id", feishu.SenderApp), self.Name
 	if !m.Own {
-		sender = map[string]any{"id": c.User(m.Peer), "id_type": "open_id", "sender_type": feishu.SenderUser}
-		if c.opts.SenderType != feishu.SenderUser {
-			sender["sender_type"] = feishu.SenderApp
+		senderType := feishu.SenderApp
+		if c.opts.SenderType == feishu.SenderUser {
+			senderType = feishu.SenderUser
 		}
+		sender, name = feishu.ShownSender(c.User(m.Peer), "open_id", senderType), string(m.Peer)
 	}
 	if c.query("with_sender_name") == "true" {
-		sender["sender_name"] = self.Name
-		if !m.Own {
-			sender["sender_name"] = m.Peer
-		}
+		sender["sender_name"] = name
 	}
 	content := m.Content
 	if m.Deleted {
 		content = "This message was recalled"
 	}
-	out := map[string]any{"message_id": m.ID, "msg_type": m.Type, "chat_id": m.Chat, "create_time": millis(m.Created),
-		"update_time": millis(m.Updated), "deleted": m.Deleted, "updated": m.Updated != m.Created, "sender": sender,
-		"body": map[string]any{"content": content}}
-	if m.Parent != "" {
-		out["parent_id"], out["root_id"] = m.Parent, m.Root
-	}
-	return out
+	return feishu.ShownMessage(&feishu.Message{ID: m.ID, RootID: m.Root, ParentID: m.Parent, ChatID: m.Chat, Type: m.Type,
+		Content: content, CreateTime: m.Created, Deleted: m.Deleted}, m.Updated, sender)
 }
 
 // peer is the agent of the chat of the path.
 func (c *call) peer() (relay.AgentName, error) {
-	messages := c.chats[relay.ChatID(c.path[0])]
+	messages := c.chats[relay.ChatID(c.ids["chat"])]
 	if len(messages) == 0 {
 		return "", errNoChat
 	}
@@ -587,22 +547,18 @@ func (c *call) named(id string) (relay.AgentName, bool) {
 }
 
 func user(c *call) (any, error) {
-	peer, ok := c.named(c.path[0])
+	peer, ok := c.named(c.ids["user"])
 	if !ok {
 		return nil, errUser
 	}
-	return map[string]any{"user": shownUser(c.path[0], peer)}, nil
-}
-
-func shownUser(id string, peer relay.AgentName) map[string]any {
-	return map[string]any{"open_id": id, "name": peer, "en_name": peer}
+	return map[string]any{"user": feishu.ShownUser(c.ids["user"], string(peer))}, nil
 }
 
 func users(c *call) (any, error) {
 	items := []any{}
-	for _, id := range c.listed("user_ids") {
+	for _, id := range feishu.Listed(c.r.URL.Query(), "user_ids") {
 		if peer, ok := c.named(id); ok {
-			items = append(items, shownUser(id, peer))
+			items = append(items, feishu.ShownUser(id, string(peer)))
 		}
 	}
 	return map[string]any{"items": items}, nil
@@ -610,11 +566,11 @@ func users(c *call) (any, error) {
 
 func basicBatch(c *call) (any, error) {
 	known, failed := map[string]any{}, map[string]any{}
-	for _, id := range c.listed("bot_ids") {
+	for _, id := range feishu.Listed(c.r.URL.Query(), "bot_ids") {
 		if peer, ok := c.named(id); ok {
-			known[id] = map[string]any{"bot_id": id, "name": peer, "i18n_names": map[string]any{"zh_cn": peer, "en_us": peer}}
+			known[id] = feishu.NewShownBot(id, string(peer))
 		} else {
-			failed[id] = map[string]any{"code": 20002, "reason": "bot not found"}
+			failed[id] = feishu.NoBot()
 		}
 	}
 	return map[string]any{"bots": known, "failed_bots": failed}, nil

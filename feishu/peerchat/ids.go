@@ -35,13 +35,8 @@ func IsID[T ~string](id T) bool {
 // apis are those whose calls may name one, below /open-apis/.
 var apis = []string{"im/", "contact/", "cardkit/", "bot/", "message/", "ephemeral/", "interactive/"}
 
-// below is the path of a call below /open-apis/, without doubled slashes.
-func below(path string) string {
-	return strings.TrimPrefix(strings.TrimSuffix(feishu.SingleSlashes(path), "/"), "/open-apis/")
-}
-
 func mayName(r *http.Request) bool {
-	path := below(r.URL.Path)
+	path, _ := feishu.Below(r.URL.Path)
 	return slices.ContainsFunc(apis, func(api string) bool { return strings.HasPrefix(path, api) })
 }
 

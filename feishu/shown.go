@@ -1,0 +1,63 @@
+package feishu
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"feishu-relay/relay"
+)
+
+// ShownMessage is a message as the REST API shows it (docs/feishu.md 5), changed at updated.
+func ShownMessage(m *Message, updated relay.Millis, sender map[string]any) map[string]any {
+	millis := func(at relay.Millis) string { return strconv.FormatInt(int64(at), 10) }
+	shown := map[string]any{"message_id": m.ID, "msg_type": m.Type, "chat_id": m.ChatID,
+		"create_time": millis(m.CreateTime), "update_time": millis(updated), "deleted": m.Deleted,
+		"updated": updated != m.CreateTime, "sender": sender, "body": map[string]any{"content": m.Content}}
+	for name, id := range map[string]string{"root_id": string(m.RootID), "parent_id": string(m.ParentID),
+		"thread_id": m.ThreadID} {
+		if id != "" {
+			shown[name] = id
+		}
+	}
+	return shown
+}
+
+// ShownSender is the sender of a message as the REST API shows it: by app_id or open_id.
+func ShownSender[T ~string](id T, idType, senderType string) map[string]any {
+	return map[string]any{"id": id, "id_type": idType, "sender_type": senderType}
+}
+
+// ShownUser is a person as GET contact/v3/users shows one.
+func ShownUser(id, name string) map[string]any {
+	return map[string]any{"open_id": id, "name": name, "en_name": name}
+}
+
+// CodeBotNotFound is the code of a failed bot in basic_batch (docs/feishu.md 4.2).
+const CodeBotNotFound = 20002
+
+// ShownBot is a bot as GET bot/v3/bots/basic_batch shows one.
+type ShownBot struct {
+	ID    string            `json:"bot_id"`
+	Name  string            `json:"name"`
+	Names map[string]string `json:"i18n_names"`
+}
+
+// NewShownBot returns a bot that has one name in all languages.
+func NewShownBot(id, name string) ShownBot {
+	return ShownBot{id, name, map[string]string{"zh_cn": name, "en_us": name}}
+}
+
+// NoBot is what basic_batch shows in the place of a bot with an unknown id.
+func NoBot() map[string]any {
+	return map[string]any{"code": CodeBotNotFound, "reason": "bot not found"}
+}
+
+// Listed are the values of a repeated query parameter, as SDKs write them: a=1&a=2, a[]=1&a[]=2, a=1,2.
+func Listed(q url.Values, name string) (out []string) {
+	for _, v := range slices.Concat(q[name], q[name+"[]"]) {
+		out = append(out, strings.Split(v, ",")...)
+	}
+	return out
+}
