@@ -5,6 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE    ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 CRASH_KILLS ?= 200
+FAULT_ROUNDS ?= 1
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -o feishu-relay ./cmd/feishu-relay
@@ -33,6 +34,9 @@ crash: tools ## the long crash tests: hundreds of SIGKILLs, on files and on Redi
 
 upgrade: tools ## an earlier version, then this one on its state, and both in one group; FROM=v0.6.0 or a commit, default: the last version
 	UPGRADE=1 UPGRADE_FROM=$(FROM) $(GO) test -count=1 -timeout 1h -run 'Upgrade' -v ./internal/endurance
+
+faults: tools ## network faults before Redis and Feishu, failovers of Sentinel and Cluster; each FAULT_ROUNDS (1) times
+	FAULT_ROUNDS=$(FAULT_ROUNDS) $(GO) test -race -count=1 -timeout 4h -parallel 4 -run 'NetworkFaults|Failover|HistoryOfAQueue' -v ./sidecar ./relay/redisrelay ./mailbox/redisbox
 
 bench: tools ## benchmarks beside their baselines, with ratios
 	./scripts/bench

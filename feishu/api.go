@@ -65,11 +65,14 @@ func WithHTTPClient(client *http.Client) APIOption {
 	}
 }
 
+// ownTransport is that of all APIs without another client.
+var ownTransport = FindSilence(http.DefaultTransport.(*http.Transport).Clone())
+
 // NewAPI returns an API for the app at base, such as "https://open.feishu.cn".
 // With an empty appSecret it works only with a token that was seen.
 func NewAPI(base string, appID, appSecret string, opts ...APIOption) *API {
 	a := &API{base: strings.TrimRight(base, "/"), appID: appID, appSecret: appSecret,
-		client: &http.Client{}, fetching: make(chan struct{}, 1)}
+		client: &http.Client{Transport: ownTransport}, fetching: make(chan struct{}, 1)}
 	for _, opt := range opts {
 		opt(a)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // Events about a chat that the bot is put into or out of (im.chat.* of the SDK).
@@ -26,6 +27,20 @@ const (
 
 // CodeNotInChat is the code of a call about a chat that the bot is not in (docs/feishu.md 6.2).
 const CodeNotInChat = 230002
+
+// A connection by HTTP/2, over which all calls go, is asked for a sign of life when it was silent for
+// askAfter while a call waits, and given up after answerIn. Without that a connection that a router has
+// forgotten is used until the kernel gives it up, after a quarter of an hour.
+const (
+	askAfter = 15 * time.Second
+	answerIn = 10 * time.Second
+)
+
+// FindSilence lets t find connections to Feishu that went silent, and returns t.
+func FindSilence(t *http.Transport) *http.Transport {
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: askAfter, PingTimeout: answerIn}
+	return t
+}
 
 // Once is a string of a JSON object that must not stand there twice, be it in
 // another spelling: Feishu may take another one of them than we do.

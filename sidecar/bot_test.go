@@ -234,6 +234,8 @@ func (b *bot) insist(ctx context.Context, route string, body any) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded):
+			return fmt.Errorf("%s did not answer within %s", route, answerWithin)
 		case err == nil && status == http.StatusAccepted:
 			return nil
 		case err == nil && status < 500:
@@ -249,6 +251,8 @@ func (b *bot) post(ctx context.Context, route string, body any) (status int, cod
 	if err != nil {
 		return 0, "", err
 	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
 	data, err := json.Marshal(body)
 	if err != nil {
 		return 0, "", err

@@ -3,18 +3,12 @@
 package sidecar_test
 
 import (
-	"context"
 	"errors"
-	"io"
-	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"feishu-relay/internal/redistest"
-	"feishu-relay/sidecar"
 )
 
 // Redis is away when the sidecars start: they start all the same, say what is
@@ -105,115 +99,4 @@ func TestFaultRedisPaused(t *testing.T) {
 	must(t, failed)
 	c.verify(ctx)
 	simple.mustLose(t)
-}
-
-// The way to Redis swallows everything, while connections stay up and new ones
-// are taken: a sidecar notices, says so, and has missed nothing afterwards.
-func TestFaultRedisBlackHole(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	way := newProxy(t, srv.Addr())
-	c := newCluster(t, setup{redis: srv.URL(), separate: true, bots: 2, change: func(i int, cfg *sidecar.Config) {
-		if i == 1 {
-			cfg.RedisURL = sidecar.Secret("redis://" + way.addr())
-		}
-	}})
-	simple := startNaive(t, srv.URL(), "redis://"+way.addr())
-	ctx := limited(t)
-	eventually(ctx, t, "naive programs talk", simple.begun)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if c.h.awaitEvents(ctx, 20) != nil {
-			return
-		}
-		way.dark.Store(true)
-		for ctx.Err() == nil {
-			if st, err := c.bots[1].status(ctx); err == nil && !st.Ready {
-				break
-			}
-			breathe(ctx)
-		}
-		way.dark.Store(false)
-	}()
-	c.talkUntil(ctx, done, 5, "oc_1", "oc_2")
-	c.verify(ctx)
-	simple.mustLose(t)
-}
-
-// proxy passes connections on to a server. While it is dark it swallows what
-// passes, and a connection that lost something so never comes to life again,
-// as one behind a router that forgot it.
-type proxy struct {
-	listener net.Listener
-	target   string
-	dark     atomic.Bool
-	open     sync.WaitGroup
-}
-
-func newProxy(t *testing.T, target string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	p := &proxy{listener: l, target: target}
-	ctx, cancel := context.WithCancel(context.Background())
-	p.open.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			p.open.Go(func() { p.pass(ctx, conn) })
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		_ = l.Close()
-		p.open.Wait()
-	})
-	return p
-}
-
-func (p *proxy) addr() string { return p.listener.Addr().String() }
-
-func (p *proxy) pass(ctx context.Context, near net.Conn) {
-	defer near.Close()
-	far, err := net.Dial("tcp", p.target)
-	if err != nil {
-		return
-	}
-	defer far.Close()
-	defer context.AfterFunc(ctx, func() {
-		_ = near.Close()
-		_ = far.Close()
-	})()
-	var dead atomic.Bool
-	dead.Store(p.dark.Load())
-	var both sync.WaitGroup
-	both.Go(func() { p.pump(far, near, &dead) })
-	both.Go(func() { p.pump(near, far, &dead) })
-	both.Wait()
-}
-
-// pump copies until one side ends, and then ends the other, unless the
-// connection is dead: then nobody hears of it.
-func (p *proxy) pump(to, from net.Conn, dead *atomic.Bool) {
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		if p.dark.Load() {
-			dead.Store(true)
-		}
-		if n > 0 && !dead.Load() {
-			if _, err := to.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-		if err != nil {
-			if c, ok := to.(interface{ CloseWrite() error }); ok && errors.Is(err, io.EOF) && !dead.Load() {
-				_ = c.CloseWrite()
-			}
-			return
-		}
-	}
 }

@@ -72,7 +72,7 @@ func New(opts Options) (*Connector, error) {
 		log:     opts.Logger,
 		refused: time.Minute,
 		client: &http.Client{ // follows no redirects, since clients of Feishu cannot rely on them for a POST (docs/feishu.md 7.1)
-			Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+			Transport:     feishu.FindSilence(http.DefaultTransport.(*http.Transport).Clone()),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}

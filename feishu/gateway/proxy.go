@@ -31,7 +31,7 @@ const (
 // newTransport reaches upstream. Environment proxies are for the real Feishu
 // only: a stand-in is near.
 func newTransport(upstream *url.URL, self net.Addr) (*http.Transport, error) {
-	t := &http.Transport{
+	t := feishu.FindSilence(&http.Transport{
 		DialContext:           notToUs(self),
 		TLSHandshakeTimeout:   handshakeWait,
 		ResponseHeaderTimeout: answerWait,
@@ -41,7 +41,7 @@ func newTransport(upstream *url.URL, self net.Addr) (*http.Transport, error) {
 		MaxIdleConnsPerHost:   idlePerHost,
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true, // else bodies would be unpacked on the way
-	}
+	})
 	if feishu.IsOpenHost(upstream.Host) {
 		t.Proxy = http.ProxyFromEnvironment
 		if _, err := t.Proxy(&http.Request{URL: upstream}); err != nil {

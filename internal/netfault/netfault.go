@@ -3,17 +3,17 @@
 //
 //	way := netfault.Start(t, srv.Addr())
 //	… a client of way.Addr() …
-//	way.Begin(t, fault)
-//	way.End(t)
+//	way.Begin(fault)
+//	way.End()
 package netfault
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,7 +29,7 @@ type Fault struct {
 	// Silent connections are accepted, and all that is written to them is lost. A connection that was
 	// silent stays so when the fault has ended, as one whose route a router has forgotten.
 	Silent bool
-	// Cuts: the connections that are open when the fault ends, or has begun, are closed.
+	// Cuts: the connections that are open when the fault begins are closed.
 	Cuts bool
 	// Stops: nothing passes.
 	Stops bool
@@ -67,9 +67,13 @@ type Proxy struct {
 	conns map[net.Conn]struct{} // guarded by mu
 }
 
+// quiet: a part of Toxiproxy logs to stderr, whatever logger it is given.
+var quiet = sync.OnceFunc(func() { zerolog.SetGlobalLevel(zerolog.Disabled) })
+
 // Start runs a proxy until the test ends.
 func Start(t *testing.T, target string) *Proxy {
 	t.Helper()
+	quiet()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	p := &Proxy{toxic: toxiproxy.NewProxy(server, "", "127.0.0.1:0", target), conns: map[net.Conn]struct{}{}}
 	if err := p.toxic.Start(); err != nil {
@@ -101,9 +105,8 @@ func Start(t *testing.T, target string) *Proxy {
 // Addr is where it listens.
 func (p *Proxy) Addr() string { return p.front.Addr().String() }
 
-// Begin begins a fault, and Silence one without Toxiproxy's part. One is there at a time.
-func (p *Proxy) Begin(t *testing.T, f Fault) {
-	t.Helper()
+// Begin begins a fault. One is there at a time.
+func (p *Proxy) Begin(f Fault) error {
 	p.silent.Store(f.Silent)
 	for _, toxic := range f.Toxics {
 		for _, stream := range []string{"upstream", "downstream"} {
@@ -111,17 +114,18 @@ func (p *Proxy) Begin(t *testing.T, f Fault) {
 				Toxic
 				Stream string `json:"stream"`
 			}{toxic, stream})
-			if err != nil {
-				t.Fatal(err)
+			if err == nil {
+				_, err = p.toxic.Toxics.AddToxicJson(bytes.NewReader(data))
 			}
-			if _, err := p.toxic.Toxics.AddToxicJson(strings.NewReader(string(data))); err != nil {
-				t.Fatal(err)
+			if err != nil {
+				return err
 			}
 		}
 	}
 	if f.Cuts {
 		p.cut()
 	}
+	return nil
 }
 
 // End ends the fault.

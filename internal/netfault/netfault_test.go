@@ -38,7 +38,9 @@ func TestFaults(t *testing.T) {
 			if err := before.say(comes); err != nil {
 				t.Fatal(err)
 			}
-			way.Begin(t, f)
+			if err := way.Begin(f); err != nil {
+				t.Fatal(err)
+			}
 			limit := comes
 			if f.Stops {
 				limit = moment

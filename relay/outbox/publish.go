@@ -19,7 +19,7 @@ import (
 // Publishing.
 const (
 	retryFirst   = 50 * time.Millisecond // pause after a failed publish, doubled up to
-	retryMax     = 5 * time.Second
+	retryMax     = 2 * time.Second
 	verifyEvery  = 2 * time.Second        // how often an idle box asks whether the backend still has its messages
 	saveEvery    = 200 * time.Millisecond // how old the stored place may get
 	publishLimit = 10 * time.Second       // for one call of the backend

@@ -1,0 +1,207 @@
+//go:build unix
+
+package sidecar_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"feishu-relay/sidecar"
+)
+
+// roundsEnv is how often `make faults` goes through all faults. Unset: `make test`, once through some.
+const roundsEnv = "FAULT_ROUNDS"
+
+func faultRounds(t *testing.T) (n int, long bool) {
+	t.Helper()
+	text := os.Getenv(roundsEnv)
+	if text == "" {
+		return 1, false
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%q: want a number of rounds", roundsEnv, text)
+	}
+	return n, true
+}
+
+// roundsLimit is a context for the waits of a test that goes through faults.
+func roundsLimit(t *testing.T, rounds int) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(rounds)*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// answerWithin bounds a call of a sidecar's API. Only a call that hangs takes so long.
+const answerWithin = time.Minute
+
+// settledChat is a group in which nobody speaks: its settings change.
+const settledChat = "oc_settled"
+
+// withErrands is s with mail and settings of a group.
+func withErrands(t *testing.T, s setup) setup {
+	t.Helper()
+	mail, groups := t.TempDir(), filepath.Join(t.TempDir(), "groups.json")
+	must(t, os.WriteFile(groups, fmt.Appendf(nil, `{"groups":{%q:{"members":["agent_a","agent_b"]}}}`, settledChat), 0o600))
+	s.bots, s.separate, s.webhooks = 2, true, []int{1}
+	s.change = func(_ int, cfg *sidecar.Config) {
+		withMailboxIn(cfg, mail)
+		cfg.Mailbox.MaxExchanges = 1_000_000
+		cfg.GroupsFile, cfg.MembershipCheck = groups, "off"
+		cfg.Steer = sidecar.SteerConfig{AnswerMode: "all", StopNotice: "off", MaxDepth: 10}
+	}
+	return s
+}
+
+// errands are direct messages and changes of a group's settings beside the talk of two bots.
+type errands struct {
+	c    *cluster
+	n    int // of each bot
+	done chan struct{}
+	err  error
+}
+
+// mailAhead is how many direct messages of a bot may be under way.
+const mailAhead = 5
+
+// startErrands runs them until the channel is closed.
+func (c *cluster) startErrands(ctx context.Context, until <-chan struct{}) *errands {
+	e := &errands{c: c, done: make(chan struct{})}
+	go func() {
+		defer close(e.done)
+		for !closed(until) || e.n < 3 {
+			e.n++
+			if e.err = e.run(ctx, e.n); e.err != nil {
+				return
+			}
+		}
+	}()
+	return e
+}
+
+func (e *errands) run(ctx context.Context, n int) error {
+	a, b := e.c.bots[0], e.c.bots[1]
+	for _, pair := range [][2]*bot{{a, b}, {b, a}} {
+		if err := pair[0].insist(ctx, "/v1/mailbox/messages", question(pair[1], e.id(pair[0], n))); err != nil {
+			return err
+		}
+	}
+	for _, bot := range e.c.bots { // each changes another setting
+		if err := bot.changes(ctx, fmt.Sprintf(`{%q:%d}`, settingOf(bot), settingAt(n))); err != nil {
+			return err
+		}
+	}
+	return e.c.h.await(ctx, func() bool { return len(e.c.h.mail) >= 2*(n-mailAhead) })
+}
+
+func (e *errands) id(from *bot, n int) string { return fmt.Sprintf("m-%s-%04d.", from.name, n) }
+
+func settingOf(b *bot) string {
+	if b.name == "agent_a" {
+		return "limit"
+	}
+	return "budget"
+}
+
+// settingAt is the n-th value.
+func settingAt(n int) int { return 5 + n%2 }
+
+// changes changes settings of settledChat, over faults.
+func (b *bot) changes(ctx context.Context, body string) error {
+	for {
+		url, err := b.side.url(ctx)
+		if err != nil {
+			return err
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPatch, url+"/v1/groups/"+settledChat, strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		resp, err := b.http.Do(req)
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+			if resp.StatusCode < 500 {
+				return fmt.Errorf("a change of settings was answered %d", resp.StatusCode)
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		breathe(ctx)
+	}
+}
+
+// verify waits until each direct message has come once, both sidecars have the last settings, and both
+// show of all messages that they were delivered.
+func (e *errands) verify(ctx context.Context) {
+	c, t := e.c, e.c.t
+	t.Helper()
+	<-e.done
+	must(t, e.err)
+	a, b := c.bots[0], c.bots[1]
+	for n := 1; n <= e.n; n++ {
+		b.receives(ctx, t, "question", "text of "+e.id(a, n))
+		a.receives(ctx, t, "question", "text of "+e.id(b, n))
+	}
+	c.h.eachMailOnce(t)
+	last := settingAt(e.n)
+	for _, viewer := range c.bots {
+		eventually(ctx, t, viewer.name+" has the last settings", func() bool {
+			var g shownGroup
+			return viewer.get(ctx, "/v1/groups/"+settledChat, &g) == nil && g.Settings.Limit == last && g.Settings.Budget == last
+		})
+		for _, of := range c.bots {
+			for _, chat := range []string{"oc_1", "oc_2"} {
+				c.wantOutcomes(ctx, viewer, of.name, chat)
+			}
+		}
+	}
+	t.Logf("%d direct messages and %d changes of settings", 2*e.n, 2*e.n)
+}
+
+// mark is the present moment of the history.
+func (h *history) mark() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.moment
+}
+
+// passed waits until each bot has received a message that was sent after a mark.
+func (h *history) passed(ctx context.Context, mark int64) error {
+	return h.await(ctx, func() bool {
+		got := map[string]bool{}
+		for _, d := range slices.Backward(h.record.Deliveries) {
+			if d.At <= mark {
+				break
+			}
+			if m := h.record.Messages[d.ID]; m != nil && m.Called > mark {
+				got[d.Bot] = true
+			}
+		}
+		return len(got) == len(h.record.Bots)
+	})
+}
+
+// mustPlant plants faults in the record of a test in which no sidecar was killed: the checker would have
+// found them among what happened there.
+func (r *record) mustPlant(t *testing.T) {
+	t.Helper()
+	wantsKill := []string{"two repeats of one chat after one kill", "a repeat to a bot that resumes its stream"}
+	for _, left := range r.plant(t) {
+		if !slices.Contains(wantsKill, left) {
+			t.Errorf("the history has no place for %s", left)
+		}
+	}
+}
