@@ -59,7 +59,7 @@ func startFleet(ctx context.Context, s settings, dir string) (_ *fleet, err erro
 			f.stop()
 		}
 	}()
-	groups := filepath.Join(dir, "groups.json")
+	groups := filepath.Join(dir, "groups", "groups.json") // alone there: sidecars watch its folder
 	if err := f.writeGroups(groups); err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (f *fleet) writeGroups(path string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, data, 0o600)
+	return errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600))
 }
 
 // spawn starts the sidecar of a bot, with folders of its own, as on a host of its own.
