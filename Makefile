@@ -8,6 +8,9 @@ CRASH_KILLS ?= 200
 FAULT_ROUNDS ?= 1
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
+.PHONY: build demo chat view test check crash upgrade bench scale scale-plots fuzz image dist lint tools clean
+
+build: ## the binary
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -o feishu-relay ./cmd/feishu-relay
 
 demo: build ## three acts: bots with a few lines of code, unchanged bots, agents that hand work over; BACKEND=redis uses a real Redis
