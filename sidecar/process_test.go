@@ -360,14 +360,13 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-// eventually polls for what has no event to wait for.
+// eventually polls for what has no event to wait for, ever less often: many tests wait side by side, and each
+// look costs a call or two.
 func eventually(ctx context.Context, t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
+	for pause := 10 * time.Millisecond; !cond(); pause = min(pause*3/2, 100*time.Millisecond) {
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			t.Fatalf("waited in vain: %s", what)
 		}

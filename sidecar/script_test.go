@@ -183,15 +183,13 @@ func (s *story) doWithin(ctx context.Context, words []string) error {
 // until repeats a command that looks at something no event tells of, until it
 // succeeds.
 func (s *story) until(ctx context.Context, words []string) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for pause := 10 * time.Millisecond; ; pause = min(pause*3/2, 100*time.Millisecond) {
 		err := s.doWithin(ctx, words)
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return err
 		}

@@ -274,10 +274,7 @@ func TestNoticesThatFeishuRefuses(t *testing.T) {
 			n.says("hello")
 			n.hears(botA, "hello")
 			n.hears(botB, "hello")
-			n.until("both are known in the group", func() bool {
-				status := n.answers("/relay status")
-				return strings.Contains(status, "BotA") && strings.Contains(status, "BotB")
-			})
+			n.know(a, b)
 			fault := feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "POST /open-apis/im/v1/messages/*/reactions", Code: 230002,
 				App: apps[1].ID}
 			if everybody {

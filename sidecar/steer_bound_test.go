@@ -53,8 +53,9 @@ func TestTalksEndWhateverIsSet(t *testing.T) {
 	}
 	stopped := func() (n int) {
 		for _, s := range all {
+			shown := c.metrics(s)
 			for _, why := range []relay.Reason{relay.MaxDepth, relay.Paused, relay.Muted, relay.Budget, relay.JudgeNo} {
-				n += c.stops(s, string(why))
+				n += int(series(shown, `feishu_relay_stopped_total{reason="`+string(why)+`"}`))
 			}
 		}
 		return n

@@ -32,6 +32,7 @@ func steeredPair(t *testing.T, change func(*sidecar.Config)) (n *tenant, apps []
 	n.says("hello")
 	n.hears(botA, "hello")
 	n.hears(botB, "hello")
+	n.know(a, b)
 	return n, apps, a, b, botA, botB
 }
 
@@ -56,11 +57,12 @@ func TestContinueThatIsAnOrdinaryMessage(t *testing.T) {
 	})
 	t.Run("another bot, then another round", func(t *testing.T) {
 		t.Parallel()
-		n, apps, _, _, botA, botB := steeredPair(t, asIs)
+		n, apps, a, b, botA, botB := steeredPair(t, asIs)
 		third := n.discuss(botA, botB, "this")
 		n.until("it has a notice", func() bool { return len(n.noticeOn(third.ID)) == 1 })
-		n.says("@BotA continue", apps[0].ID) // nothing stopped there; a person has spoken
+		spoke := n.says("@BotA continue", apps[0].ID) // nothing stopped there; a person has spoken
 		n.hears(botA, "continue")
+		n.haveRead(spoke, a, b)
 		n.says("Continue!")
 		n.hears(botA, "Continue!")
 		n.hears(botB, "Continue!")

@@ -26,6 +26,7 @@ func twoBots(t *testing.T) (n *tenant, a, b *running, botA, botB *sdkBot, first 
 	first = heard{ID: n.says("discuss")}
 	n.hears(botA, "discuss")
 	n.hears(botB, "discuss")
+	n.know(a, b)
 	return n, a, b, botA, botB, first
 }
 

@@ -21,6 +21,23 @@ func (n *tenant) steered(agent string) sidecar.Config {
 	return cfg
 }
 
+// know waits until each of the sidecars knows that the bots of all are in the group: until then a command may
+// name none of the others, and none of them has a turn.
+func (n *tenant) know(all ...*running) {
+	n.t.Helper()
+	n.until("the sidecars know each other", func() bool {
+		return !slices.ContainsFunc(all, func(s *running) bool { return len(n.steeredGroup(s).Bots) < len(all) })
+	})
+}
+
+// haveRead waits until each of the sidecars shows a message in its transcript: what a person said counts only then.
+func (n *tenant) haveRead(id string, all ...*running) {
+	n.t.Helper()
+	n.until("the message is recorded", func() bool {
+		return !slices.ContainsFunc(all, func(s *running) bool { return n.shownOf(s, id).Content == "" })
+	})
+}
+
 // answers waits for what the sidecars answer to a command in the group, and returns it.
 func (n *tenant) answers(command string) string {
 	n.t.Helper()
@@ -52,6 +69,7 @@ func TestCommandsInTheGroup(t *testing.T) {
 	n.says("hello") // each sidecar has seen the group
 	n.hears(botA, "hello")
 	n.hears(botB, "hello")
+	n.know(a, b)
 	if got := n.answers("/relay pause"); !strings.Contains(got, "paused") {
 		t.Errorf("the answer is %q", got)
 	}
@@ -212,6 +230,7 @@ func TestContextOfPeoplesMessages(t *testing.T) {
 	n.says("hello")
 	n.hears(botA, "hello")
 	n.hears(botB, "hello")
+	n.know(a, b)
 	n.answers("/relay mute BotB")
 	n.says("the build is red")
 	n.hears(botA, "the build is red")
