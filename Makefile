@@ -9,7 +9,7 @@ FAULT_ROUNDS ?= 1
 PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN || echo 2))))
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
-.PHONY: build demo chat view test check crash upgrade bench scale scale-plots fuzz image dist lint tools clean
+.PHONY: build demo chat view test check crash upgrade foreign bench scale scale-plots fuzz image dist lint tools clean
 
 build: ## the binary
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -o feishu-relay ./cmd/feishu-relay
@@ -69,6 +69,9 @@ dist: ## releases for Linux, macOS and Windows and container images, the same by
 lint: ## the OpenAPI document, deploy/, the Dockerfile and the scripts, with public tools; it downloads some
 	@./scripts/install-tools lint || echo "going on without them"
 	./scripts/lint
+
+foreign: ## programs of others against a running sidecar: MCP clients and the conformance suite, Prism by the OpenAPI document
+	FOREIGN=1 $(GO) test -race -count=1 -timeout 30m -run 'TestForeign' -v ./cmd/feishu-relay
 
 tools: ## what the tests need and the machine lacks; it says what it installs, as root
 	@./scripts/install-tools

@@ -87,6 +87,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"no such route", "GET", "/v1/nothing", "", 404, "not_found", "GET /"},
 		{"no such folder", "POST", "/v2/outbound", ok, 404, "not_found", ""},
 		{"wrong method", "GET", "/v1/outbound", "", 405, "method_not_allowed", "POST"},
+		{"wrong method of a public route", "POST", "/healthz", "", 405, "method_not_allowed", "GET"},
 		{"wrong method of a stream", "POST", "/v1/events", "", 405, "method_not_allowed", "GET"},
 		{"wrong method of a transcript", "DELETE", "/v1/transcripts/feishu/oc_x", "", 405, "method_not_allowed", "GET"},
 		{"no body", "POST", "/v1/outbound", "", 400, "invalid_request", "JSON"},

@@ -54,6 +54,7 @@ func (a *api) mount(all, guarded *http.ServeMux) {
 		switch r.Kind {
 		case web.Public:
 			all.HandleFunc(r.Pattern, r.Handle)
+			guarded.HandleFunc(r.Pattern, r.Handle) // only to answer 405 to another method
 		case web.LongLived:
 			guarded.HandleFunc(r.Pattern, a.live(r.Handle))
 		default:

@@ -197,6 +197,35 @@ func converseWithNode(t *testing.T, native string) {
 	n.eachOnce(botG)
 }
 
+// Two bots on Koishi, which has a long connection of its own make and drops no message that comes twice, talk through
+// two sidecars, as docs/frameworks.md sets them up.
+func TestKoishi(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotK"}, feishusim.App{Name: "BotL"})
+	k, l := n.start(n.config("agent_k")), n.start(n.config("agent_l"))
+	botK := n.koishiBot(apps[0], "http://"+k.Gateway().String(), "",
+		rule{When: "sort this", Say: "please write the sort function, will you?"})
+	botL := n.koishiBot(apps[1], "http://"+l.Gateway().String(), "",
+		rule{When: "please write", Say: "quicksort is written, which cases shall I test?"})
+	n.connected(k)
+	n.connected(l)
+
+	n.says("@BotK sort this", apps[0].ID)
+	asked := n.sees("please write")
+	if h := n.hears(botL.sdkBot, "please write"); h.ID != asked.ID || h.Chat != n.chat || h.ChatType != "group" ||
+		h.SenderID != n.OpenID(apps[1].ID, apps[0].ID) {
+		t.Errorf("BotL was given %+v", h)
+	}
+	answered := n.sees("quicksort")
+	if h := n.hears(botK.sdkBot, "quicksort"); h.ID != answered.ID {
+		t.Errorf("BotK was given %+v", h)
+	}
+	n.transcribed("sort this", "please write", "quicksort")
+	n.until("Feishu has delivered all it had", func() bool { return n.Waiting(apps[0].ID)+n.Waiting(apps[1].ID) == 0 })
+	n.eachOnce(botK.sdkBot)
+	n.eachOnce(botL.sdkBot)
+}
+
 // connectsTo checks where the SDK opened its first WebSocket, as its log says.
 func (p *program) connectsTo(t *testing.T, url string) {
 	t.Helper()

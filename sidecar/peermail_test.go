@@ -150,13 +150,13 @@ func TestMailWakesNodeAndKoishi(t *testing.T) {
 	}
 }
 
-// koishiBot starts testdata/koishi/bot.mjs, which answers what it hears in private chats.
-func (n *tenant) koishiBot(app feishusim.App, base, answer string) *program {
+// koishiBot starts testdata/koishi/bot.mjs, which answers what it hears in private chats, and in groups by rules.
+func (n *tenant) koishiBot(app feishusim.App, base, answer string, rules ...rule) *program {
 	n.t.Helper()
 	script, err := filepath.Abs(filepath.Join("testdata", "koishi", "bot.mjs"))
 	must(n.t, err)
 	settings, err := json.Marshal(map[string]any{"appId": app.ID, "appSecret": app.Secret, "endpoint": base + "/open-apis",
-		"answer": answer})
+		"answer": answer, "rules": append([]rule{}, rules...)})
 	must(n.t, err)
 	node := exec.Command("node", script)
 	node.Dir = npmtest.Installed(n.t, filepath.Join("testdata", "koishi", "package.json"), "koishi")
