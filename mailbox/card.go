@@ -152,15 +152,9 @@ func DecodeCard(id AgentID, raw []byte) (Card, error) {
 		RegisteredAt:  asTime(ours["registered_at"]),
 		LastHeartbeat: asTime(ours["last_heartbeat"]),
 		Protocol:      asText(ours["protocol"]),
-	}
-	if json.Unmarshal(ours["queues"], &c.Queues) != nil {
-		c.Queues = nil
-	}
-	if json.Unmarshal(ours["sidecar"], &c.Sidecar) != nil {
-		c.Sidecar = nil
-	}
-	if json.Unmarshal(ours["bot"], &c.Bot) != nil {
-		c.Bot = nil
+		Queues:        asForm[Queues](ours["queues"]),
+		Sidecar:       asForm[Settings](ours["sidecar"]),
+		Bot:           asForm[Bot](ours["bot"]),
 	}
 	if goals := asTexts(ours["goals"]); len(goals) > 0 {
 		c.Goals = goals
@@ -199,6 +193,14 @@ func asTexts(raw json.RawMessage) []string {
 	return texts
 }
 
+// asForm reads an object of that form; nil: it is missing, or of another form.
+func asForm[T any](raw json.RawMessage) (v *T) {
+	if json.Unmarshal(raw, &v) != nil {
+		return nil
+	}
+	return v
+}
+
 func asTime(raw json.RawMessage) time.Time {
 	t, _ := readTime(raw)
 	return t
@@ -208,26 +210,12 @@ func asTime(raw json.RawMessage) time.Time {
 // not ours are kept, unless the entry became longer than [MaxCard] by them.
 // previous may be nil, or anything: what is no entry has no fields.
 func EncodeCard(c Card, previous []byte) ([]byte, error) {
+	c.Capabilities, c.AllowFrom, c.CurrentTasks = orEmpty(c.Capabilities), orEmpty(c.AllowFrom), orEmpty(c.CurrentTasks)
 	line, err := relay.Marshal(struct {
-		AgentID       AgentID   `json:"agent_id"`
-		Description   string    `json:"description"`
-		Capabilities  []string  `json:"capabilities"`
-		Status        Status    `json:"status"`
-		AllowFrom     []AgentID `json:"allow_from"`
-		MaxTasks      int       `json:"max_concurrent_tasks"`
-		CurrentTasks  []string  `json:"current_tasks"`
-		Goals         []string  `json:"goals,omitempty"`
-		RegisteredAt  string    `json:"registered_at"`
-		LastHeartbeat string    `json:"last_heartbeat"`
-		Queues        *Queues   `json:"queues,omitempty"`
-		Protocol      string    `json:"protocol,omitempty"`
-		Sidecar       *Settings `json:"sidecar,omitempty"`
-		Bot           *Bot      `json:"bot,omitempty"`
-	}{
-		c.AgentID, c.Description, orEmpty(c.Capabilities), c.Status, orEmpty(c.AllowFrom), c.MaxTasks,
-		orEmpty(c.CurrentTasks), c.Goals, formatTime(c.RegisteredAt), formatTime(c.LastHeartbeat),
-		c.Queues, c.Protocol, c.Sidecar, c.Bot,
-	})
+		Card
+		RegisteredAt  string `json:"registered_at"`
+		LastHeartbeat string `json:"last_heartbeat"`
+	}{c, formatTime(c.RegisteredAt), formatTime(c.LastHeartbeat)})
 	if err != nil {
 		return nil, err
 	}
