@@ -139,7 +139,7 @@ func (f *fields) envelope(draft bool) (e Envelope) {
 func (f *fields) task(typ Type, draft bool) *Task {
 	if t := f.sub("task"); t != nil {
 		t.require("id", "task_id", "taskId")
-		task := &Task{ID: t.text(checkID, "id", "task_id", "taskId"), State: impliedState(typ)}
+		task := &Task{ID: t.text(checkID, "id", "task_id", "taskId"), State: typ.State()}
 		if path, value := t.find("state", "status"); value != nil {
 			task.State = oneOf(t, path, stateOf(asText(value)), taskStates)
 		}
@@ -153,7 +153,7 @@ func (f *fields) task(typ Type, draft bool) *Task {
 	if in, ok := asObject(f.in["content"]); ok {
 		t := &fields{in: in, path: "content.", err: f.err}
 		if _, id := t.find("id", "taskId", "task_id"); id != nil {
-			task := &Task{t.text(checkID, "id", "taskId", "task_id"), impliedState(typ), t.deadline()}
+			task := &Task{t.text(checkID, "id", "taskId", "task_id"), typ.State(), t.deadline()}
 			_, status := t.find("status", "state")
 			if s := stateOf(asText(status)); typ == TypeTaskUpdate && s.Known() {
 				task.State = s
@@ -176,19 +176,6 @@ func (f *fields) deadline() time.Time {
 		return time.Time{}
 	}
 	return f.time("deadline")
-}
-
-// impliedState is the state that a type means by itself.
-func impliedState(typ Type) TaskState {
-	switch typ {
-	case TypeTask, TypeTaskAssign:
-		return Pending
-	case TypeTaskComplete:
-		return Completed
-	case TypeTaskFailed:
-		return Failed
-	}
-	return ""
 }
 
 // stateOf is a state as other programs write it.

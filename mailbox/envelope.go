@@ -235,5 +235,18 @@ func (t Type) TaskStep() bool { return t.Result() && t != TypeAnswer }
 // acknowledged when the receiver's mailbox has noted it, any other when the bot has it.
 func (t Type) AboutTask() bool { return t.GivesTask() || t.TaskStep() }
 
+// State is the state of a task that t means by itself; "": any, or t is about no task.
+func (t Type) State() TaskState {
+	switch t {
+	case TypeTask, TypeTaskAssign:
+		return Pending
+	case TypeTaskComplete:
+		return Completed
+	case TypeTaskFailed:
+		return Failed
+	}
+	return ""
+}
+
 // needsContent reports whether an envelope of t must have content.
 func (t Type) needsContent() bool { return slices.Contains(withContent, t) }

@@ -174,18 +174,11 @@ func (a *Agent) delegate(to mailbox.AgentID) bool {
 
 // sendStep is for bots that write the envelopes of their tasks' steps themselves.
 func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) {
-	u := TaskUpdate{TaskID: taskID(e), From: e.To, Parts: e.Content.Parts}
-	switch {
-	case e.Type == mailbox.TypeTaskComplete:
-		u.State = mailbox.Completed
-	case e.Type == mailbox.TypeTaskFailed:
-		u.State = mailbox.Failed
-	case e.Task != nil:
-		u.State = e.Task.State
+	u := TaskUpdate{TaskID: taskID(e), From: e.To, State: e.Type.State(), Parts: e.Content.Parts}
+	if e.Task != nil {
+		u.State = cmp.Or(u.State, e.Task.State)
 	}
-	if u.State == "" {
-		u.State = mailbox.Working // it only reports progress
-	}
+	u.State = cmp.Or(u.State, mailbox.Working) // it only reports progress
 	r, err := a.update(ctx, u, e.ID)
 	if err != nil {
 		return Sent{}, err
