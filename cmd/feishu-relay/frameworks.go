@@ -60,6 +60,12 @@ SSL_CERT_FILE=/path/bundle.pem`
 
 var startFirst = text{"start the sidecar before the bot", "先启动边车，再启动机器人"}
 
+// openclawNote is about both channels of OpenClaw.
+var openclawNote = text{"`openclaw config patch --stdin` takes these lines from the terminal, up to Ctrl-D. Then restart OpenClaw.\n" +
+	"    Does it run as a service? Set the variables there: systemctl --user edit openclaw-gateway",
+	"`openclaw config patch --stdin` 可直接粘贴这些行，以 Ctrl-D 结束。然后重启 OpenClaw。\n" +
+		"    OpenClaw 以服务运行时，环境变量要设在服务里：systemctl --user edit openclaw-gateway"}
+
 var frameworks = []framework{
 	{key: "openclaw", name: text{"OpenClaw, bundled feishu channel", "OpenClaw，自带的 feishu 通道"}, mention: "always",
 		trust: trustNode, heading: "openclaw-bundled-feishu-channel", file: text{"~/.openclaw/openclaw.json", "~/.openclaw/openclaw.json"},
@@ -68,13 +74,13 @@ var frameworks = []framework{
     allowBots: true,
     groupPolicy: "allowlist",
     groups: { "oc_…": {} },             // or groupPolicy: "open"
-} } }`},
+} } }`, note: openclawNote},
 	{key: "openclaw-lark", name: alike("openclaw-lark"), mention: "always", trust: trustNode, heading: "openclaw-lark",
 		file: text{"~/.openclaw/openclaw.json", "~/.openclaw/openclaw.json"},
 		settings: `{ channels: { feishu: {
     domain: "https://localhost:8788",
     groupPolicy: "open",
-} } }`},
+} } }`, note: openclawNote},
 	{key: "hermes", name: alike("Hermes"), mention: "always", trust: trustPython, heading: "hermes",
 		file:     text{"the environment of `hermes gateway`", "`hermes gateway` 的环境变量"},
 		settings: "FEISHU_ALLOW_BOTS=mentions\nFEISHU_CONNECTION_MODE=websocket\n" + proxySettings},

@@ -107,7 +107,7 @@ func runInit(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	return i.next(path)
+	return i.next(ctx, path)
 }
 
 // t is the text in the person's language.
@@ -517,8 +517,33 @@ func (i *initCall) write(ctx context.Context, path string) (string, error) {
 	return path, safefile.Replace(root, filepath.Base(path), []byte(b.String()))
 }
 
+// anyGroup is a group in the settings of [frameworks], which init replaces where it can.
+const anyGroup = `"oc_…": {}`
+
+// groups lists the groups that the bot is in as anyGroup does, or returns anyGroup where Feishu names none.
+func (i *initCall) groups(ctx context.Context, cfg *config) string {
+	if !strings.Contains(i.framework.settings, anyGroup) {
+		return ""
+	}
+	within, end := context.WithTimeout(ctx, longLimit)
+	defer end()
+	f, _ := newSubject(within, cfg).feishu()
+	if f == nil {
+		return anyGroup
+	}
+	in, _, err := botGroups(within, f)
+	if err != nil || len(in) == 0 || len(in) > maxNamed {
+		return anyGroup
+	}
+	var list []string
+	for _, g := range in {
+		list = append(list, fmt.Sprintf("%q: {}", g.ID))
+	}
+	return strings.Join(list, ", ")
+}
+
 // next prints what to do now.
-func (i *initCall) next(path string) error {
+func (i *initCall) next(ctx context.Context, path string) error {
 	cfg, _ := i.load(i.set)
 	var b strings.Builder
 	step := func(en, zh string) { fmt.Fprintf(&b, "\n%s\n\n", i.t(en, zh)) }
@@ -545,7 +570,7 @@ func (i *initCall) next(path string) error {
 		n = 3
 	}
 	step(fmt.Sprintf("%d. %s — %s:", n, f.name.en, f.file.en), fmt.Sprintf("%d. %s——%s：", n, f.name.zh, f.file.zh))
-	code(f.lines(cfg.ListenAddr, cfg.Gateway.Addr, cfg.DataDir))
+	code(strings.Replace(f.lines(cfg.ListenAddr, cfg.Gateway.Addr, cfg.DataDir), anyGroup, i.groups(ctx, &cfg), 1))
 	if f.note.en != "" {
 		fmt.Fprintf(&b, "\n    %s\n", i.t(f.note.en, f.note.zh))
 	}
