@@ -22,9 +22,8 @@ import (
 )
 
 const (
-	patience   = 5 * time.Minute // for a sidecar to be ready, or to answer
-	calmWithin = time.Minute
-	calmCPU    = 1.0              // percent of a core that a sidecar uses, in the mean
+	patience   = 5 * time.Minute  // for a sidecar to be ready, or to answer
+	idleCPU    = 1.0              // percent of a core that a sidecar uses, in the mean
 	stopWithin = 30 * time.Second // for it to end before it is killed
 	channel    = "nanobot:feishu:outbound"
 	logTail    = 3000 // bytes of the log of a sidecar that ended
@@ -77,14 +76,14 @@ func startFleet(ctx context.Context, s settings, dir string) (_ *fleet, err erro
 			return nil, err
 		}
 	}
-	return f, f.calm(ctx)
+	return f, f.awaitIdle(ctx)
 }
 
-// calm waits until the sidecars have read what they said to each other when they started, which takes
-// many of them a while: until they use little, at most for calmWithin.
-func (f *fleet) calm(ctx context.Context) error {
+// awaitIdle waits until the sidecars have read what they said to each other when they started, which takes
+// many of them a while: until they use little, at most for f.calm.
+func (f *fleet) awaitIdle(ctx context.Context) error {
 	from, err := f.usage(ctx)
-	for until := time.Now().Add(calmWithin); err == nil && time.Now().Before(until); {
+	for until := time.Now().Add(f.calm); err == nil && time.Now().Before(until); {
 		if !sleepUntil(ctx, time.Now().Add(time.Second)) {
 			return context.Cause(ctx)
 		}
@@ -93,7 +92,7 @@ func (f *fleet) calm(ctx context.Context) error {
 		if to, err = f.usage(ctx); err == nil {
 			r.note(from, to)
 		}
-		if r.CPU < calmCPU {
+		if r.CPU < idleCPU {
 			break
 		}
 		from = to

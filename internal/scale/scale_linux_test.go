@@ -17,7 +17,7 @@ func TestAShortRunMeasuresAndLosesNothing(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "scale.jsonl")
 	var table strings.Builder
 	err := run(t.Context(), []string{"-bots", "3", "-members", "3", "-groups", "4", "-rate", "40", "-warm", "0.2",
-		"-seconds", "1", "-think", "50ms", "-give-up", "5m", "-out", out}, &table, t.Output())
+		"-seconds", "1", "-think", "50ms", "-calm", "0", "-give-up", "5m", "-out", out}, &table, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
