@@ -3,7 +3,6 @@ package endurance
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,11 +12,21 @@ import (
 // book is what was sent and what came, as seen from outside of the sidecars. Ids are those of
 // messages in groups and, with the channel mailbox, of mail.
 type book struct {
+	names []string // of the bots
+
 	mu      sync.Mutex
 	sent    map[string]message            // accepted, by id; guarded by mu
 	came    map[string]map[string][]visit // by bot and id; guarded by mu
+	due     map[due]bool                  // accepted and neither delivered nor stopped; guarded by mu
+	stopped map[due]string                // reasons; guarded by mu
 	changed chan struct{}                 // closed at the next change; guarded by mu
 }
+
+// due is a delivery: of a message to a bot.
+type due struct{ id, bot string }
+
+// head is the part of a text that the book keeps: it is enough to know it by.
+func head(text string) string { return text[:min(len(text), 60)] }
 
 // message is one that was accepted.
 type message struct {
@@ -32,13 +41,20 @@ type visit struct {
 }
 
 func newBook() *book {
-	return &book{sent: map[string]message{}, came: map[string]map[string][]visit{}, changed: make(chan struct{})}
+	return &book{sent: map[string]message{}, came: map[string]map[string][]visit{}, due: map[due]bool{},
+		stopped: map[due]string{}, changed: make(chan struct{})}
 }
 
 func (b *book) accepted(id string, m message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	m.text = head(m.text)
 	b.sent[id] = m
+	for _, bot := range b.names {
+		if bot != m.from && (m.to == "" || m.to == bot) && len(b.came[bot][id]) == 0 && b.stopped[due{id, bot}] == "" {
+			b.due[due{id, bot}] = true
+		}
+	}
 	b.wake()
 }
 
@@ -48,7 +64,18 @@ func (b *book) got(bot, id string, v visit) {
 	if b.came[bot] == nil {
 		b.came[bot] = map[string][]visit{}
 	}
+	v.text = head(v.text)
 	b.came[bot][id] = append(b.came[bot][id], v)
+	delete(b.due, due{id, bot})
+	b.wake()
+}
+
+// stop notes that a message does not go to a bot, and why.
+func (b *book) stop(bot, id, reason string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped[due{id, bot}] = reason
+	delete(b.due, due{id, bot})
 	b.wake()
 }
 
@@ -105,26 +132,18 @@ func (b *book) times(bot, text string) (n int) {
 	return n
 }
 
-// missing are the deliveries that are due at these bots; the caller holds mu.
-func (b *book) missing(bots []string) (due []string) {
-	for _, id := range slices.Sorted(maps.Keys(b.sent)) {
-		m := b.sent[id]
-		for _, bot := range bots {
-			if bot != m.from && (m.to == "" || m.to == bot) && len(b.came[bot][id]) == 0 {
-				due = append(due, fmt.Sprintf("%s from %s to %s", id, m.from, bot))
-			}
-		}
-	}
-	return due
-}
-
-// complete waits until every accepted message was given to every bot that it is for.
-func (b *book) complete(ctx context.Context, t *testing.T, bots []string) {
+// complete waits until every accepted message was given to every bot that it is for, or stopped.
+func (b *book) complete(ctx context.Context, t *testing.T) {
 	t.Helper()
-	var due []string
-	if b.await(ctx, func() bool { due = b.missing(bots); return len(due) == 0 }) != nil {
-		t.Fatalf("%d deliveries are missing, the first: %v", len(due), due[:min(5, len(due))])
+	if b.await(ctx, func() bool { return len(b.due) == 0 }) == nil {
+		return
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for d := range b.due {
+		t.Errorf("%s from %s was not given to %s", d.id, b.sent[d.id].from, d.bot)
+	}
+	t.Fatalf("%d deliveries are missing", len(b.due))
 }
 
 // faults lists what came twice where no kill explains it, what came altered, and how often a kill

@@ -38,8 +38,8 @@ type team struct {
 	chat  string
 	book  *book
 	bots  []*bot
-	names []string
-	count atomic.Int64 // of messages, for their ids
+	count atomic.Int64   // of messages, for their ids
+	hits  map[string]int // calls that failed, by the case of diskFiles
 }
 
 // bot is a program with a sidecar: on a webhook of its own, or on the official SDK behind the gateway.
@@ -70,8 +70,10 @@ type teamSetup struct {
 // newTeam starts nothing yet but the Redis and the Feishu stand-in.
 func newTeam(t *testing.T, o teamSetup) *team {
 	t.Helper()
-	n := &team{t: t, dir: t.TempDir(), book: newBook(), sim: feishusim.New(feishusim.Options{AckTimeout: patience,
-		Client: feishusim.ClientConfig{ReconnectCount: -1, ReconnectInterval: 1, PingInterval: 10}})}
+	logs := t.TempDir() // not in DATA_DIR, whose files may fail
+	n := &team{t: t, dir: t.TempDir(), book: newBook(), hits: map[string]int{}}
+	n.sim = feishusim.New(feishusim.Options{AckTimeout: patience,
+		Client: feishusim.ClientConfig{ReconnectCount: -1, ReconnectInterval: 1, PingInterval: 10}})
 	t.Cleanup(func() { _ = n.sim.Close() })
 	base, err := n.sim.Listen("127.0.0.1:0")
 	must(t, err)
@@ -89,14 +91,14 @@ func newTeam(t *testing.T, o teamSetup) *team {
 	n.user = n.sim.AddUser("Tom")
 	members := []string{n.user.ID}
 	for _, name := range o.webhooks {
-		b := &bot{side: newSide(t, name, n.dir, env), team: n}
+		b := &bot{side: newSide(t, name, logs, env), team: n}
 		b.hook = b.listen()
 		n.bots = append(n.bots, b)
 	}
 	for _, name := range o.gateways {
 		app := n.sim.AddApp(feishusim.App{Name: name})
 		members = append(members, app.ID)
-		b := &bot{side: newSide(t, name, n.dir, env), team: n}
+		b := &bot{side: newSide(t, name, logs, env), team: n}
 		addr, err := loopback.Addr()
 		must(t, err)
 		b.env["GATEWAY_ADDR"], b.env["FEISHU_BASE_URL"] = addr, base
@@ -105,7 +107,7 @@ func newTeam(t *testing.T, o teamSetup) *team {
 	}
 	n.chat = n.sim.AddGroup("R&D", members...).ID
 	for _, b := range n.bots {
-		n.names = append(n.names, b.name)
+		n.book.names = append(n.book.names, b.name)
 	}
 	return n
 }

@@ -16,13 +16,17 @@ import (
 // root is the top of the repository, as seen from this package's tests.
 const root = "../.."
 
+// raceDetector is whether the tests run with the race detector. Then this version of the program does
+// too: its packages are compiled already.
+var raceDetector bool
+
 // present builds this version of the program once.
 var present = sync.OnceValues(func() (program string, err error) {
 	if presentDir, err = os.MkdirTemp("", "feishu-relay-program"); err != nil {
 		return "", err
 	}
 	program = filepath.Join(presentDir, "feishu-relay")
-	return program, build(root, program)
+	return program, build(root, program, raceDetector)
 })
 
 var presentDir string // "" until present was called
@@ -42,10 +46,14 @@ func presentProgram(t *testing.T) string {
 	return program
 }
 
-// build compiles the program of a source folder as `make build` does.
-func build(source, program string) error {
+// build compiles the program of a source folder, as `make build` does or with the race detector.
+func build(source, program string, race bool) error {
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", program, "./cmd/feishu-relay")
-	cmd.Dir, cmd.Env = source, append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if race {
+		cmd = exec.Command("go", "build", "-buildvcs=false", "-race", "-o", program, "./cmd/feishu-relay")
+	}
+	cmd.Dir = source
 	return output(cmd, nil)
 }
 
@@ -122,7 +130,7 @@ func earlier(ctx context.Context, from string) (v version, err error) {
 	if err := output(exec.CommandContext(ctx, "tar", "-xf", archive, "-C", source), nil); err != nil {
 		return v, err
 	}
-	if err := build(source, built); err != nil {
+	if err := build(source, built, false); err != nil {
 		return v, err
 	}
 	return v, os.Rename(built, v.program)

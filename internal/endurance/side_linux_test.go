@@ -95,7 +95,7 @@ func (s *side) start() error {
 	}
 	defer log.Close() // the process has its own
 	cmd := exec.Command(s.program, "run")
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(s.log)}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(s.log), "GORACE=atexit_sleep_ms=0"}
 	for name, value := range s.env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -216,8 +216,13 @@ func (s *side) do(ctx context.Context, method, route string, body, into any) {
 
 // insist posts until the answer is 2xx, over kills and restarts.
 func (s *side) insist(ctx context.Context, route string, body any) error {
+	return s.insistOn(ctx, http.MethodPost, route, body)
+}
+
+// insistOn is insist with another method.
+func (s *side) insistOn(ctx context.Context, method, route string, body any) error {
 	for {
-		status, text, err := s.call(ctx, http.MethodPost, route, body, nil)
+		status, text, err := s.call(ctx, method, route, body, nil)
 		if err == nil && status < http.StatusMultipleChoices {
 			return nil
 		}
@@ -234,14 +239,16 @@ func (s *side) insist(ctx context.Context, route string, body any) error {
 type queue struct {
 	Outbox struct {
 		Pending, Bytes int
+		Error          string
 	}
 	Unsettled, Lag int
+	Error          string
 }
 
 type status struct {
 	Ready  bool
 	Queues map[string]queue
-	Errors []map[string]any `json:"last_errors"`
+	Errors []struct{ Count int } `json:"last_errors"`
 }
 
 // idle reports whether nothing of the sidecar's queues is under way.

@@ -112,7 +112,7 @@ func (n *team) leave(t *testing.T) *left {
 	n.book.hasText(ctx, t, b.name, "do that")
 	b.report(ctx, l.openTask, "working", "half of that")
 	n.book.hasText(ctx, t, a.name, "half of that")
-	n.book.complete(ctx, t, n.names)
+	n.book.complete(ctx, t)
 	status, _, err := a.call(ctx, http.MethodPatch, "/v1/groups/"+n.chat, map[string]any{"judge": false}, nil)
 	must(t, err)
 	if l.judgeOff = status == http.StatusOK; l.judgeOff {
@@ -176,7 +176,7 @@ func (n *team) resume(t *testing.T, l *left) {
 	a, b, g := n.bot("agent_a"), n.bot("agent_b"), n.bot("agent_g")
 	b.away.Store(false)
 	n.start(ctx, n.bots...)
-	n.book.complete(ctx, t, n.names)
+	n.book.complete(ctx, t)
 	n.book.hasText(ctx, t, b.name, "do it later")
 
 	if l.judgeOff {
@@ -290,13 +290,13 @@ func (n *team) talk(ctx context.Context, t *testing.T) {
 			n.book.hasText(ctx, t, from.name, "end of "+id)
 		}
 	}
-	n.book.complete(ctx, t, n.names)
+	n.book.complete(ctx, t)
 }
 
 // verify waits for the end of everything and looks for what was lost or came twice.
 func (n *team) verify(ctx context.Context, t *testing.T) {
 	t.Helper()
-	n.book.complete(ctx, t, n.names)
+	n.book.complete(ctx, t)
 	for _, s := range n.bots {
 		eventually(ctx, t, s.name+" is idle", func() bool { return s.idle(ctx) })
 	}

@@ -1,0 +1,5 @@
+//go:build race
+
+package endurance
+
+func init() { raceDetector = true }
