@@ -20,8 +20,17 @@ func (s *steering) group(channel string, chat relay.ChatID) steer.Group {
 	if g.file.SteerMaxDepth != nil {
 		shown.MaxDepth = *g.file.SteerMaxDepth
 	}
+	connections := s.presence.botsOnline()
 	for i := range shown.Bots {
-		shown.Bots[i].Name = s.botName(g, shown.Bots[i].Agent)
+		bot := &shown.Bots[i]
+		bot.Name = s.botName(g, bot.Agent)
+		connection := connections[bot.Agent]
+		if bot.Agent == s.cfg.Agent {
+			connection = s.deliver.bot()
+		}
+		if bot.Online && connection != nil && !connection.Connected {
+			bot.Away = relay.MillisOf(connection.Since)
+		}
 	}
 	shown.Depth = s.depthNow(channel, chat)
 	if at := g.record.Stopped(); at > g.record.Continued() {

@@ -10,11 +10,13 @@ import (
 
 // Bot is an agent whose bot is in a group.
 type Bot struct {
-	Agent      relay.AgentName `json:"agent"`
-	Name       string          `json:"name"` // its display name
-	Online     bool            `json:"online"`
-	MentionAll bool            `json:"-"` // @all addresses it
-	CanWrite   bool            `json:"-"` // its sidecar can write to Feishu
+	Agent  relay.AgentName `json:"agent"`
+	Name   string          `json:"name"`   // its display name
+	Online bool            `json:"online"` // its sidecar is
+	// Away is since when the bot is not connected, though its sidecar is online; 0: it is connected, or that is not known.
+	Away       relay.Millis `json:"away_since,omitempty"`
+	MentionAll bool         `json:"-"` // @all addresses it
+	CanWrite   bool         `json:"-"` // its sidecar can write to Feishu
 }
 
 // Line is a message of a group as the transcript has it, and whom it names.

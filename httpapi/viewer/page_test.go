@@ -38,6 +38,9 @@ func TestPage(t *testing.T) {
 		"a find that is chosen":              pageWithAFind,
 		"names and sentences":                pageOfNames,
 		"who gave no answer":                 pageOfSilence,
+		"a bot that is away":                 pageOfAnAbsentBot,
+		"an agent whose bot is away":         pageOfAnAbsentAgent,
+		"several ends in a row":              pageOfManyEnds,
 		"a paused group":                     pageOfAPause,
 		"colours of bots":                    pageOfColours,
 		"what is open at first":              pageAtFirst,
@@ -393,6 +396,103 @@ func pageOfSilence(t *testing.T, browser *browsertest.Browser) {
 	says("om_0", "BotB 已收到", "小C 于 TIME 收到，没有回答")
 }
 
+// A bot that is not connected though its sidecar is online is named as that. One that went offline after it was given
+// a message is not waited for.
+func pageOfAnAbsentBot(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 1)
+	at := func(second int) int { return began + 1000*second }
+	s.change(func() {
+		s.group["bots"] = []object{{"agent": "agent_b", "name": "BotB", "online": false}, {"agent": "agent_c", "name": "小C", "online": true,
+			"away_since": at(5)}, {"agent": "agent_d", "name": "BotD", "online": true, "away_since": at(1)}, {"agent": "agent_e", "name": "BotE", "online": true}}
+		given := func(agent string, more object) {
+			o := object{"agent": agent, "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": "om_0", "at": at(2)}
+			maps.Copy(o, more)
+			s.outcomes["oc_x"] = append(s.outcomes["oc_x"], o)
+		}
+		given("agent_b", object{"delivered_at": at(2), "door": "gateway"})
+		given("agent_c", object{"delivered_at": at(2), "door": "gateway"})
+		given("agent_e", object{"delivered_at": at(2), "door": "gateway"})
+	})
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	p.Wait("the connection", isLive)
+	says := func(want ...string) {
+		t.Helper()
+		p.Wait(fmt.Sprint(want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('[data-message-id=om_0] [data-testid=sentence] > span')].map((e) => e.innerText.replace(/\d\d:\d\d:\d\d/, 'TIME'))) === JSON.stringify(%s)`, browsertest.JS(want)))
+	}
+	says("BotB and 小C got this at TIME, then went offline", "BotE got this at TIME: no answer yet", "BotD did not get this: the bot is not connected")
+	p.Press("l")
+	says("BotB、小C 于 TIME 收到，随后离线", "BotE 于 TIME 收到，尚未回答", "BotD 没有收到：机器人未连接")
+	p.Press("l")
+	p.Click("[data-testid=steer-toggle]")
+	p.Wait("the bot in the settings", `document.querySelector('[data-testid=steer-bot][data-agent=agent_c]')?.innerText.includes('bot not connected')`)
+}
+
+// The cards of the agents show a bot that is not connected.
+func pageOfAnAbsentAgent(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	s.record("oc_x", 0, 1)
+	s.change(func() {
+		card := func(agent string, connected bool) object {
+			return object{"agent_id": agent, "status": "idle", "last_heartbeat": "2023-11-14T22:13:20Z", "bot": object{"connected": connected, "since": "2023-11-14T22:13:20Z"}}
+		}
+		s.cards = []object{card("agent_b", true), card("agent_c", false)}
+	})
+	p := browser.Open(t, s.url+"/#/agents", browsertest.Options{})
+	p.Wait("both", `document.querySelector('[data-testid=agent][data-agent=agent_b][data-state=idle]') && document.querySelector('[data-testid=agent][data-agent=agent_c][data-state=absent]')?.innerText.includes('bot not connected since')`)
+}
+
+// Messages in a row that were stopped for one reason have one line that says so, with their number; the same notice
+// in a row is shown once.
+func pageOfManyEnds(t *testing.T, browser *browsertest.Browser) {
+	s := newStandIn(t, "oc_x")
+	stop := func(i int) object {
+		return object{"agent": "agent_c", "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": fmt.Sprintf("om_%d", i), "at": began + 1000*i, "stopped": "max_depth",
+			"decision": object{"allow": false, "tier": "hard_limit", "reason": "max_depth", "depth": 3}}
+	}
+	notice := func(i int) object {
+		return object{"role": "notice", "sender": "agent_b", "kind": "notice", "act": "stop", "content": "BotB's message was not delivered to 小C",
+			"message_id": fmt.Sprintf("notice:%d", i), "ts": began + 1000*i + 1}
+	}
+	s.record("oc_x", 0, 4)
+	s.change(func() {
+		for _, e := range s.entries["oc_x"][1:] {
+			e["role"], e["sender"] = "assistant", "agent_b"
+		}
+		s.entries["oc_x"] = append(s.entries["oc_x"], notice(3), notice(4))
+		s.outcomes["oc_x"] = []object{stop(2), stop(3)}
+	})
+	p := browser.Open(t, s.url+"/#/groups/feishu/oc_x", browsertest.Options{})
+	p.Wait("the connection", isLive)
+	ends := func(want ...string) {
+		t.Helper()
+		p.Wait(fmt.Sprint(want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('.slot')].filter((e) => e.querySelector('.ended')).map((e) => e.querySelector('.message').dataset.messageId + ' ' + (e.querySelector('.ended').innerText.match(/\d+ messages/)?.[0] ?? ''))) === JSON.stringify(%s)`, browsertest.JS(want)))
+	}
+	notices := func(want ...string) {
+		t.Helper()
+		p.Wait(fmt.Sprint(want), fmt.Sprintf(`JSON.stringify([...document.querySelectorAll('[data-role=notice]')].map((e) => e.dataset.messageId + ' ' + (e.querySelector('[data-testid=notice-times]')?.innerText ?? ''))) === JSON.stringify(%s)`, browsertest.JS(want)))
+	}
+	ends("om_3 2 messages")
+	notices("notice notice:3 2×")
+	s.change(func() { s.kept = append(s.kept, object{"type": "outcome", "time": began, "outcome": stop(1)}) })
+	ends("om_3 3 messages")
+	s.change(func() {
+		e := notice(5)
+		s.kept = append(s.kept, object{"type": "notice", "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": "notice:5", "role": "notice", "sender": "agent_b",
+			"kind": "notice", "act": "stop", "content": e["content"], "ts": e["ts"], "time": e["ts"]})
+	})
+	notices("notice notice:3 3×")
+	s.say("oc_x", 6, 1)
+	s.change(func() {
+		e := notice(7)
+		s.kept = append(s.kept, object{"type": "notice", "channel": "feishu", "chat_id": "oc_x", "relay_msg_id": "notice:7", "role": "notice", "sender": "agent_b",
+			"kind": "notice", "act": "stop", "content": e["content"], "ts": e["ts"], "time": e["ts"]})
+	})
+	notices("notice notice:3 3×", "notice notice:7 ")
+	p.Press("l")
+	p.Wait("Chinese", `document.querySelector('.ended').innerText.includes('（3 条消息）')`)
+}
+
 // The badge of a paused group comes from its state: no notice of it is in view.
 func pageOfAPause(t *testing.T, browser *browsertest.Browser) {
 	s := newStandIn(t, "oc_x")
@@ -558,6 +658,7 @@ func pageOfMail(t *testing.T, browser *browsertest.Browser) {
 	})
 	release := s.hold("/v1/transcripts/feishu/oc_x")
 	defer release()
+	const kinds = `[...document.querySelectorAll('.kinds .kind')].filter((e) => e.checkVisibility()).map((e) => e.dataset.kind).join()`
 	p := browser.Open(t, s.url+"/#/groups/mailbox/oc_relaypeer1", browsertest.Options{})
 	wantShown(t, p, 0, 1)
 	p.Wait("its place in the list", `[...document.querySelector('[data-testid=groups]').children].map((e) => e.dataset.chatId ?? e.innerText).join() === 'oc_x,Mail between agents,oc_relaypeer1'`)
@@ -571,7 +672,9 @@ func pageOfMail(t *testing.T, browser *browsertest.Browser) {
 	if browsertest.Eval[bool](p, `Boolean(document.querySelector('[data-testid=steer-toggle], [data-testid=to-insight]'))`) {
 		t.Error("mail has settings or an insight")
 	}
+	p.Wait("no filter of people", kinds+` === 'all,stopped,waiting'`)
 	hash(p, "#/groups/feishu/oc_x")
+	p.Wait("the filter of people", kinds+` === 'all,people,bots,stopped,waiting'`)
 	p.Wait("a group that is loading", `document.querySelector('#talk-head').innerText.includes('oc_x') && document.querySelector('#talk-top').innerText.includes('Loading')`)
 	p.Wait("a place for its depth, and nothing in it", `!document.querySelector('#talk-depth').hidden && !document.querySelector('#talk-depth').textContent`)
 }

@@ -34,6 +34,7 @@ type standIn struct {
 	kept1st  int      // number of the first of kept that is repeated
 	changed  chan struct{}
 	group    object   // of each chat
+	cards    []object // of the agents
 	changes  []string // of it that were asked for, as "PATCH {…}"
 }
 
@@ -61,7 +62,7 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 		})
 	}
 	answer("/v1/status", func(*http.Request) any {
-		return object{"identity": object{"agent_name": "agent_a", "bot_name": "BotA"}, "ready": true}
+		return object{"identity": object{"agent_name": "agent_a", "bot_name": "BotA"}, "ready": true, "queues": object{}, "door": object{"name": "stream"}}
 	})
 	answer("/v1/transcripts", func(*http.Request) any { return object{"transcripts": s.list()} })
 	answer("/v1/transcripts/feishu/{chat}", s.page)
@@ -72,6 +73,7 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 		return object{"outcomes": append([]object{}, all[max(0, len(all)-limit):]...), "complete": true}
 	})
 	answer("/v1/groups", func(*http.Request) any { return object{"groups": []any{s.group}} })
+	answer("/v1/mailbox/agents", func(*http.Request) any { return object{"agents": append([]object{}, s.cards...)} })
 	answer("/v1/insight", func(r *http.Request) any { return insight(r.FormValue("from")) })
 	answer("/v1/groups/{chat}", func(*http.Request) any { return s.group })
 	for _, change := range []string{"PATCH /v1/groups/{chat}", "DELETE /v1/groups/{chat}/settings", "POST /v1/groups/{chat}/{act}"} {

@@ -3,7 +3,7 @@
 import * as api from './api.js'
 import { h, s, show } from './h.js'
 import { t } from './i18n.js'
-import { number } from './format.js'
+import { moment, number } from './format.js'
 import { plain, cut } from './text.js'
 import { agentAvatar, botName } from './person.js'
 import { age } from './age.js'
@@ -53,11 +53,12 @@ function bar(n, most) {
 
 function card(c, queues, groups, marks) {
   const waiting = Object.keys(queues ?? {}).filter((name) => queues[name] > 0)
-  const { status = 'unknown', current_tasks: tasks = [], max_concurrent_tasks: most } = c
+  const { current_tasks: tasks = [], max_concurrent_tasks: most, bot } = c
+  const status = c.status !== 'offline' && bot?.connected === false ? 'absent' : c.status ?? 'unknown'
   return h('article', { class: 'card agent', 'data-testid': 'agent', 'data-agent': c.agent_id, 'data-state': status },
     h('div', { class: 'title' }, agentAvatar(c.agent_id),
       h('div', null, botName(c.agent_id),
-        h('div', { class: 'soft' }, h('span', { class: 'presence', 'data-state': status }, t('presence.' + status)), c.last_heartbeat && [' · ', t('heartbeat'), ' ', age(c.last_heartbeat)]))),
+        h('div', { class: 'soft' }, h('span', { class: 'presence', 'data-state': status }, t('presence.' + status, { time: bot && moment(Date.parse(bot.since)) })), c.last_heartbeat && [' · ', t('heartbeat'), ' ', age(c.last_heartbeat)]))),
     marks && h('div', { class: 'tags' }, marks),
     c.description && h('p', { class: 'description', dir: 'auto' }, plain(cut(c.description, 300))),
     c.capabilities?.length > 0 && h('div', { class: 'tags' }, c.capabilities.slice(0, 20).map((w) => h('span', { class: 'tag' }, plain(cut(w, 40))))),

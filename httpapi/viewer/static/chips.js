@@ -27,34 +27,45 @@ export function unheard(entry, { conversation, bots = [] }) {
   const known = conversation.outcomes(entry.message_id)
   const rest = bots.filter(({ agent }) => agent !== entry.sender && !known.some((o) => o.agent === agent))
   const away = rest.filter((b) => !b.online)
-  const here = known.length && isPerson(entry) ? rest.filter((b) => b.online) : []
-  return [['became.away', away], ['became.unheard', here]].filter(([, list]) => list.length)
+  const absent = rest.filter((b) => b.online && b.away_since)
+  const here = known.length && isPerson(entry) ? rest.filter((b) => b.online && !b.away_since) : []
+  return [['became.away', away], ['became.absent', absent], ['became.unheard', here]].filter(([, list]) => list.length)
 }
 
+const lacking = new Set(['became.away', 'became.absent', 'became.unheard']) // sentences about bots, which have no outcome
+const waiting = new Set(['became.away', 'became.absent', 'became.left'])
+const timed = new Set(['became.quiet', 'became.silent', 'became.left'])
+
+// stateFor is the state of bots, or outcomes, of which a sentence is said.
+export const stateFor = (word, [first]) => (waiting.has(word) ? 'wait' : stateOf(first))
+
 // alike groups what became of a message at the bots by what is to be said: [word, outcomes].
-export function alike(entry, { conversation, limits }) {
+export function alike(entry, { conversation, limits, bots = [] }) {
   const groups = new Map()
   for (const o of conversation.outcomes(entry.message_id)) {
     if (o.stopped === 'own_message') continue
-    const word = wordFor(o, conversation.silence(entry, o.agent))
-    const key = [word, why(o, limits), word === 'became.quiet' || word === 'became.silent' ? second(o.delivered_at) : ''].join(' ')
+    const word = wordFor(o, conversation.silence(entry, o.agent), bots.find((b) => b.agent === o.agent))
+    const key = [word, why(o, limits), timed.has(word) ? second(o.delivered_at) : ''].join(' ')
     if (groups.has(key)) groups.get(key)[1].push(o)
     else groups.set(key, [word, [o]])
   }
   return [...groups.values()]
 }
 
-// wordFor is the sentence for an outcome; silence: the bot gave no answer.
-function wordFor(o, silence) {
+// wordFor is the sentence for an outcome; silence: the bot gave no answer; bot: as the group has it now.
+function wordFor(o, silence, bot) {
   const state = stateOf(o)
+  const gone = bot && (!bot.online || bot.away_since > 0)
   if (state === 'stop' || (state === 'skip' && wordOf(o))) return 'became.stop'
+  if (state === 'wait' && gone) return 'became.held'
   if (state !== 'pass') return 'became.' + state
+  if (silence === 'quiet' && gone && !(bot.away_since < o.delivered_at)) return 'became.left'
   return silence ? 'became.' + silence : o.acknowledged_at ? 'became.acknowledged' : 'became.pass'
 }
 
 function chip(word, list, { limits }) {
-  const state = word === 'became.away' ? 'wait' : stateOf(list[0])
-  const name = (o) => botName(o.agent, word === 'became.away' || word === 'became.unheard' ? { 'data-testid': 'unheard', 'data-agent': o.agent } : {
+  const state = stateFor(word, list)
+  const name = (o) => botName(o.agent, lacking.has(word) ? { 'data-testid': 'unheard', 'data-agent': o.agent } : {
     'data-testid': 'outcome', 'data-state': state, 'data-agent': o.agent,
     'data-tier': o.decision?.tier, 'data-reason': o.stopped || o.decision?.reason, 'data-ack': o.acknowledged_at ? 'true' : null,
   })

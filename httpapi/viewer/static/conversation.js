@@ -1,9 +1,11 @@
 // The messages of one group and what became of them, in memory.
 
 import { called, learn } from './names.js'
+import { endedBy } from './verdict.js'
 
 export const KEPT = 20_000 // messages; beyond, the oldest are dropped
 const DROPPED_AT_ONCE = 1000
+const RUN = 50 // messages before and after one that are looked at for the same end
 const BOT_TURNS = 50 // new messages of which the person's message before is looked at again
 
 // Conversation holds entries in order of their time, each once.
@@ -49,7 +51,61 @@ export class Conversation {
     for (const entry of [before, ...fresh.slice(-BOT_TURNS).map((e) => this.#personBefore(e))]) {
       if (entry && (entry !== this.newest || !isBot(entry)) && !now.has(entry) && !changed.includes(entry)) changed.push(entry) // it may be answered now
     }
+    for (const entry of fresh.flatMap((e) => this.#stopsBeside(e))) if (!now.has(entry) && !changed.includes(entry)) changed.push(entry)
     return { fresh, changed }
+  }
+
+  // index is where an entry is; -1: it is not here.
+  #index(entry) {
+    let i = firstFrom(this.entries, entry.ts)
+    while (this.entries[i]?.ts === entry.ts && this.entries[i] !== entry) i++
+    return this.entries[i] === entry ? i : -1
+  }
+
+  // stopsBeside are the notices of stops directly before and after an entry, which may begin or cease to be repeats.
+  #stopsBeside(entry) {
+    const i = this.#index(entry)
+    let first = i
+    while (isStop(this.entries[first - 1])) first--
+    return this.entries.slice(first, i + 2).filter((e) => e !== entry && isStop(e))
+  }
+
+  // repeats is how often a notice of a stop is there in a row, 0 where it is not the first; 1 for any other entry.
+  repeats(entry) {
+    const i = isStop(entry) ? this.#index(entry) : -1
+    const same = (e) => e && isStop(e) && e.content === entry.content && e.thread_id === entry.thread_id
+    if (i < 0) return 1
+    if (same(this.entries[i - 1])) return 0
+    let n = 1
+    while (same(this.entries[i + n])) n++
+    return n
+  }
+
+  // endOf is the outcome that ended a conversation with a message, if one did.
+  #endOf(entry) {
+    return isBot(entry) ? endedBy(this.outcomes(entry.message_id)) : undefined
+  }
+
+  // run lists the messages in a row, entry among them, that ended the conversation for the same reason.
+  run(entry) {
+    const end = this.#endOf(entry)
+    const i = this.#index(entry)
+    if (!end || i < 0) return [entry]
+    const around = this.entries.slice(Math.max(0, i - RUN), i + RUN + 1).filter((e) => !isNotice(e))
+    const at = around.indexOf(entry)
+    let from = at
+    let to = at + 1
+    const same = (e) => e && this.#endOf(e)?.stopped === end.stopped
+    while (same(around[from - 1])) from--
+    while (same(around[to])) to++
+    return around.slice(from, to)
+  }
+
+  // end is the outcome that ended the conversation with a message, and how many messages in a row ended so, where
+  // it is the last of them.
+  end(entry) {
+    const run = this.run(entry)
+    return run.at(-1) === entry ? { end: this.#endOf(entry), times: run.length } : {}
   }
 
   // personBefore is the newest message of a person before an entry, in its topic.
@@ -178,6 +234,9 @@ export function marked(entry) {
 // isMail reports whether a group is no group but the mail between two agents.
 export const isMail = ({ channel }) => channel === 'mailbox'
 
+// isStop reports whether an entry is the notice that a message was stopped.
+const isStop = (entry) => entry?.role === 'notice' && entry.kind === 'notice' && entry.act === 'stop'
+
 export const isBot = (entry) => entry.role === 'assistant'
 
 export const isPerson = (entry) => entry.role === 'user'
@@ -195,15 +254,21 @@ export const forget = (entry) => Object.assign(entry, { content: '', recalled: t
 // insert puts entry behind all that are not later, and returns where: at the end
 // mostly, without looking at the others.
 export function insert(entries, entry) {
+  if (!entries.length || entries.at(-1).ts <= entry.ts) return entries.push(entry) - 1
+  const at = firstFrom(entries, entry.ts, true)
+  entries.splice(at, 0, entry)
+  return at
+}
+
+// firstFrom is the index of the first entry of a time or later; after: of the first that is later.
+function firstFrom(entries, ts, after = false) {
   let low = 0
   let high = entries.length
-  if (!high || entries[high - 1].ts <= entry.ts) return entries.push(entry) - 1
   while (low < high) {
     const middle = (low + high) >> 1
-    if (entries[middle].ts <= entry.ts) low = middle + 1
+    if (entries[middle].ts < ts || (after && entries[middle].ts === ts)) low = middle + 1
     else high = middle
   }
-  entries.splice(low, 0, entry)
   return low
 }
 

@@ -7,8 +7,8 @@ import { exact, span } from './format.js'
 import { line, plain, rich, clean, cut } from './text.js'
 import { avatar, nameTag, nameText } from './person.js'
 import { isBot, isMail, isPerson, nameOf } from './conversation.js'
-import { stateOf, wordOf, latency } from './verdict.js'
-import { alike, sentence, signs, unheard } from './chips.js'
+import { wordOf, latency } from './verdict.js'
+import { alike, sentence, signs, stateFor, unheard } from './chips.js'
 import { copyButton } from './copy.js'
 import { hash } from './route.js'
 
@@ -60,7 +60,7 @@ export function table(rows) {
 // outcomeCard is what became of a message at some bots, and what to do about it.
 function outcomeCard(word, list, entry, conversation, limits) {
   const [o] = list
-  const state = word === 'became.away' ? 'wait' : stateOf(o)
+  const state = stateFor(word, list)
   const silent = state !== 'pass' || list.some(({ agent }) => !conversation.answered(entry, agent))
   const advice = silent && !isMail(conversation) && advise(wordOf(o) ?? (state !== 'pass' ? word.replace('became.', '') : isPerson(entry) ? 'heard' : 'pass'))
   return h('div', { class: 'card outcome', 'data-testid': 'outcome-details', 'data-state': state, 'data-reason': o.stopped || o.decision?.reason },

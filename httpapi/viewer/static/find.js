@@ -20,6 +20,7 @@ export function matcher(filter, conversation) {
   const query = filter.query.toLowerCase()
   const has = (text) => text !== undefined && text.toLowerCase().includes(query)
   return (entry) => {
+    if (!conversation.repeats(entry)) return false
     if (filter.thread && entry.thread_id !== filter.thread) return false
     if (query && !has(entry.content) && !has(entry.sender_name) && !has(entry.sender)) return false
     if (filter.kind === 'stopped' || filter.kind === 'waiting') {
@@ -54,14 +55,15 @@ export class FindBar {
   }
 
   // draw shows the filter, the agents there are to choose from, and how many
-  // messages it leaves.
-  draw(agents, found) {
+  // messages it leaves. In mail there are no people.
+  draw(agents, found, mail) {
     const { filter } = this
     this.input.placeholder = t('search')
     this.input.setAttribute('aria-label', t('search'))
     this.group.setAttribute('aria-label', t('filter'))
     for (const button of this.buttons) {
       button.textContent = t('filter.' + button.dataset.kind)
+      button.hidden = mail && (button.dataset.kind === 'people' || button.dataset.kind === 'bots')
       button.setAttribute('aria-pressed', String(filter.kind === button.dataset.kind))
     }
     this.agents.setAttribute('aria-label', t('filter.agent'))

@@ -2,13 +2,13 @@
 
 import { h, icon } from './h.js'
 import { t } from './i18n.js'
-import { clock, exact, day, dayKey, ends } from './format.js'
+import { clock, exact, day, dayKey, ends, number } from './format.js'
 import { body, line, plain, clean, cut } from './text.js'
 import { avatar, nameTag } from './person.js'
 import { chips, why } from './chips.js'
 import { isBot, isNotice, nameOf } from './conversation.js'
 import { called } from './names.js'
-import { endedBy, overall } from './verdict.js'
+import { overall } from './verdict.js'
 
 const GROUP_WITHIN = 5 * 60_000 // ms between messages of one sender that stand together
 
@@ -21,7 +21,7 @@ export function row(entry, view) {
     'data-agent': isBot(entry) ? entry.sender : null, 'data-thread': entry.thread_id || null, 'aria-label': t('message.by', { name: clean(cut(nameOf(entry), 64)) }),
   },
   isNotice(entry) ? h('span', { class: 'avatar', 'aria-hidden': 'true' }, icon('told')) : avatar(entry),
-  h('div', { class: 'who' }, isNotice(entry) ? noticeTag(entry) : nameTag(entry),
+  h('div', { class: 'who' }, isNotice(entry) ? noticeTag(entry, view.conversation.repeats(entry)) : nameTag(entry),
     h('time', { datetime: isoOf(entry.ts), title: exact(entry.ts) }, clock(entry.ts)),
     entry.edited && h('span', { class: 'soft', 'data-testid': 'edited' }, t('edited')),
     entry.thread_id && h('button', { type: 'button', class: 'thread-mark', tabindex: '-1', 'data-thread-id': entry.thread_id, title: t('thread.only') }, icon('thread'), t('thread'))),
@@ -56,11 +56,12 @@ function changes(set) {
 // said is a line of a message's text.
 const said = (entry, length) => (entry.recalled ? t('recalled') : line(entry.content ?? '', length))
 
-// noticeTag is who gave a command, or that the sidecars say something.
-function noticeTag(entry) {
+// noticeTag is who gave a command, or that the sidecars say something; times: how often in a row.
+function noticeTag(entry, times) {
   return [
     entry.kind === 'command' && h('bdi', { class: 'name' }, plain(cut(entry.by === 'api' ? t('by.api') : nameOf(entry), 64))),
     h('span', { class: 'mark', 'data-testid': 'notice-kind', 'data-kind': entry.kind, 'data-act': entry.act }, t('kind.' + (entry.kind === 'command' ? 'command' : entry.act === 'stop' ? 'stop' : 'answer'))),
+    times > 1 && h('span', { class: 'mark', title: t('stops.n', { n: number(times) }), 'data-testid': 'notice-times' }, t('times', { n: number(times) })),
   ]
 }
 
@@ -90,9 +91,9 @@ export function paint(slot, entry, view) {
   article.querySelector('.chips').replaceChildren(...chips(entry, view).filter(Boolean))
   const state = isBot(entry) ? overall(outcomes) : undefined
   if (state) article.dataset.state = state
-  const end = isBot(entry) ? endedBy(outcomes) : undefined
   slot.querySelector('.ended')?.remove()
-  if (end) slot.append(h('div', { class: 'ended', role: 'note', 'data-testid': 'ended', 'data-reason': end.stopped }, h('span', null, t('ended', { why: why(end, limits) }))))
+  const { end, times } = conversation.end(entry)
+  if (end) slot.append(h('div', { class: 'ended', role: 'note', 'data-testid': 'ended', 'data-reason': end.stopped }, h('span', null, t(times > 1 ? 'ended.n' : 'ended', { why: why(end, limits), n: number(times) }))))
 }
 
 // place fits a message to the one before it: a date where a day begins, and no

@@ -174,11 +174,11 @@ export class Steer {
     return h('button', { type: 'button', class: kind, disabled: this.group.locked, title: t(`steer.${name}.means`), 'data-testid': 'steer-' + name, onclick: act }, t('steer.' + name))
   }
 
-  #bot({ agent, online }) {
+  #bot({ agent, online, away_since: away }) {
     const muted = this.group.settings.muted[agent]
     return h('li', { 'data-testid': 'steer-bot', 'data-agent': agent, 'data-online': String(online), 'data-muted': muted ? 'true' : null },
-      h('span', { class: 'presence', 'data-state': online ? 'idle' : 'offline' }, botName(agent)),
-      h('span', { class: 'soft' }, t(online ? 'steer.online' : 'presence.offline'), muted && ' · ' + t('steer.muted') + ends(muted)),
+      h('span', { class: 'presence', 'data-state': !online ? 'offline' : away ? 'absent' : 'idle' }, botName(agent)),
+      h('span', { class: 'soft' }, t(!online ? 'presence.offline' : away ? 'steer.absent' : 'steer.online'), muted && ' · ' + t('steer.muted') + ends(muted)),
       h('button', { type: 'button', disabled: this.group.locked, 'data-testid': muted ? 'steer-unmute' : 'steer-mute', 'aria-label': t(muted ? 'steer.unmute.name' : 'steer.mute.name', { name: nameText(agent) }), onclick: () => this.#set({ muted: { [agent]: muted ? false : this.#for || true } }) },
         t(muted ? 'steer.unmute' : 'steer.mute')))
   }

@@ -5,7 +5,7 @@ import { h, show, icon } from './h.js'
 import { t } from './i18n.js'
 import { number } from './format.js'
 import { Conversation, KEPT, entryOf, forget, isBot, isMail, isNotice, nameOf } from './conversation.js'
-import { endedBy } from './verdict.js'
+import { endedBy, stateOf } from './verdict.js'
 import { choose } from './message.js'
 import { why } from './chips.js'
 import { Reader, STEPS_BACK } from './reader.js'
@@ -251,7 +251,7 @@ export class Talk {
   #became(id, live = false) {
     const entry = this.conversation.get(id)
     if (!entry) return
-    this.flow.update(entry)
+    for (const one of this.conversation.run(entry)) this.flow.update(one)
     if (id === this.view.selected && !this.aside.hidden) this.#drawDetails(entry)
     const end = live && isBot(entry) && endedBy(this.conversation.outcomes(id))
     if (end) say(`${nameOf(entry)}: ${t('ended', { why: why(end, this.view.limits) })}`)
@@ -301,7 +301,7 @@ export class Talk {
     if (JSON.stringify(bots) !== JSON.stringify(this.view.bots)) {
       this.view.bots = bots
       const { conversation } = this
-      for (const entry of this.flow.shown.slice(-LOOKED_AT)) if (entry === conversation.newest || conversation.lastOfPerson(entry)) this.flow.update(entry)
+      for (const entry of this.flow.shown.slice(-LOOKED_AT)) if (entry === conversation.newest || conversation.lastOfPerson(entry) || conversation.outcomes(entry.message_id).some((o) => stateOf(o) === 'wait')) this.flow.update(entry)
     }
     if (settings && this.group && !isMail(this.group)) this.group = { ...this.group, limits: { max_depth: settings.limit, threshold: settings.threshold, check: settings.judge } }
     this.#limited()
@@ -318,7 +318,7 @@ export class Talk {
   }
 
   #drawFind() {
-    this.find.draw(this.conversation.agents(), this.flow.shown.length)
+    this.find.draw(this.conversation.agents(), this.flow.shown.length, isMail(this.conversation))
   }
 
   // name tells what the open group is called, and its limits.

@@ -31,7 +31,7 @@ export const zh = {
   'no.such.message': '页面能加载的消息里没有这一条。',
 
   // how a group's bots are steered
-  steer: '群设置', 'steer.bots': '机器人', 'steer.nobody': '无', 'steer.online': '在线', 'steer.muted': '已静音', 'steer.muted.n': '{n} 个已静音', 'steer.paused': '已暂停', 'steer.unpaused': '不再暂停', 'steer.unmuted': '不再静音', 'set.forgotten': '恢复为运维的设置', 'steer.until': '到 {time}', 'steer.fixed': '已锁定',
+  steer: '群设置', 'steer.bots': '机器人', 'steer.nobody': '无', 'steer.online': '在线', 'steer.absent': '机器人未连接', 'steer.muted': '已静音', 'steer.muted.n': '{n} 个已静音', 'steer.paused': '已暂停', 'steer.unpaused': '不再暂停', 'steer.unmuted': '不再静音', 'set.forgotten': '恢复为运维的设置', 'steer.until': '到 {time}', 'steer.fixed': '已锁定',
   'steer.locked': '本群的设置由群配置文件锁定，这里不能更改。', 'steer.changed': '已改', 'steer.done': '已完成。', 'steer.conflict': '刚才有人改了本群的设置。现在显示的是最新设置，你的更改没有生效。',
   'steer.pause': '暂停', 'steer.pause.means': '机器人不再收到其他机器人的消息', 'steer.resume': '恢复', 'steer.resume.means': '结束暂停', 'steer.for': '时长', 'time.ever': '直到有人结束', 'time.30m': '30 分钟', 'time.2h': '2 小时', 'time.1d': '1 天',
   'steer.stop': '停止', 'steer.stop.means': '叫停机器人，直到有人发消息', 'steer.continue': '继续', 'steer.continue.means': '放行被拦下的消息，重新计数',
@@ -47,12 +47,12 @@ export const zh = {
   'limit.threshold': '阈值 {n}：不超过它的消息直接放行', 'limit.max': '硬上限 {n}：达到后消息会被拦下',
 
   'state.pass': '已送达', 'state.stop': '已停止', 'state.wait': '等待中', 'state.skip': '与它无关', 'state.acknowledged': '已确认',
-  'ended': '对话停在这里：{why}',
-  'became.pass': '{who} 已收到', 'became.acknowledged': '{who} 已收到并确认', 'became.quiet': '{who} 于 {time} 收到，尚未回答', 'became.silent': '{who} 于 {time} 收到，没有回答', 'became.wait': '正在投递给 {who}', 'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未判定', 'became.away': '{who} 没有收到：边车不在线', 'became.unheard': '没有 {who} 收到的记录',
+  'ended': '对话停在这里：{why}', 'ended.n': '对话停在这里：{why}（{n} 条消息）', 'stops.n': '连续出现 {n} 次',
+  'became.pass': '{who} 已收到', 'became.acknowledged': '{who} 已收到并确认', 'became.quiet': '{who} 于 {time} 收到，尚未回答', 'became.silent': '{who} 于 {time} 收到，没有回答', 'became.wait': '正在投递给 {who}', 'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未判定', 'became.away': '{who} 没有收到：边车不在线', 'became.absent': '{who} 没有收到：机器人未连接', 'became.held': '{who} 未连接，消息在等它', 'became.left': '{who} 于 {time} 收到，随后离线', 'became.unheard': '没有 {who} 收到的记录',
   'why.max_depth': '已达上限 {n}', 'why.judge_no': '裁判认为无需回复', 'why.judge_error': '裁判未给出结论', 'why.budget': '本小时额度已用完', 'why.paused': '机器人对话已暂停', 'why.stopped_by_person': '有人叫停了机器人', 'why.muted': '已被静音', 'why.not_for_me': '消息是发给别的机器人的', 'why.not_mentioned': '没有被提到', 'why.not_a_member': '不在这个群里', 'why.duplicate': '此前已收到过', 'why.bad_signature': '签名不符', 'why.malformed': '内容无法解析', 'why.expired': '投递时已过期', 'why.recalled': '投递前已撤回', 'why.undeliverable': '机器人拒收，或未及时响应', 'why.mail': '信箱拒收（{why}）',
 
   // details
-  details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'took.delivered': '发出 {time} 后送达', advice: '怎么办', 'do.wait': '机器人不在线，或还在处理前面的消息。在 `RELAY_MAX_AGE` 之内，它一上线就会收到这条消息。`feishu-relay check` 可以查看它是否已连接。', 'do.away': '启动它的边车。机器人说的话，没有超过 `RELAY_MAX_AGE` 的会补发给它；人说的话只由飞书投递，不会补发。', 'do.unheard': '机器人没有 `im:message.group_msg` 权限时，飞书只把点名它的消息发给它。不经网关接收消息的机器人，要通过 `POST /v1/inbound` 上报。', 'do.heard': '机器人收到的就是飞书发来的原文。如果它没有回答，看它自己的日志；许多框架在群里只有被 @ 才回答。', 'do.pass': '机器人已经收到。如果它没有回答，多半是它的框架丢弃了机器人的消息，或只在被点名时回答：先设 `INJECT_MENTION=always`，再查 docs/frameworks.md。', colon: '：', comma: '，', 'took.judge': '裁判用时 {time}', 'took.acknowledged': '{time} 后确认', 'details.fields': '原始字段',
+  details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'took.delivered': '发出 {time} 后送达', advice: '怎么办', 'do.wait': '机器人不在线，或还在处理前面的消息。在 `RELAY_MAX_AGE` 之内，它一上线就会收到这条消息。`feishu-relay check` 可以查看它是否已连接。', 'do.away': '启动它的边车。机器人说的话，没有超过 `RELAY_MAX_AGE` 的会补发给它；人说的话只由飞书投递，不会补发。', 'do.absent': '启动机器人。其他机器人说的话会等着它，最久 `RELAY_MAX_AGE`；人说的话只由飞书投递。', 'do.held': '启动机器人：在 `RELAY_MAX_AGE` 之内，它一连上就会收到这条消息。', 'do.left': '启动机器人，并查它的日志，看它为什么退出。已经给过它的消息不会再发第二次，可能需要重新问一遍。', 'do.unheard': '机器人没有 `im:message.group_msg` 权限时，飞书只把点名它的消息发给它。不经网关接收消息的机器人，要通过 `POST /v1/inbound` 上报。', 'do.heard': '机器人收到的就是飞书发来的原文。如果它没有回答，看它自己的日志；许多框架在群里只有被 @ 才回答。', 'do.pass': '机器人已经收到。如果它没有回答，多半是它的框架丢弃了机器人的消息，或只在被点名时回答：先设 `INJECT_MENTION=always`，再查 docs/frameworks.md。', colon: '：', comma: '，', 'took.judge': '裁判用时 {time}', 'took.acknowledged': '{time} 后确认', 'details.fields': '原始字段',
   'copy.link': '复制链接', 'copy.command': '复制命令', 'copy.id': '复制 ID', copied: '已复制。', 'copy.failed': '浏览器不允许页面复制。', 'show.in.flow': '在会话中显示',
 
   // insight
@@ -63,7 +63,7 @@ export const zh = {
 
   // agents
   'empty.agents': '还没有其他智能体注册。另一个边车使用同一数据目录或 Redis 启动后就会出现：', 'mailbox.off.agents': '信箱已关闭（MAILBOX=off），只知道这个边车自己。机器人说了什么、如何判定，仍可在群聊中查看。',
-  'presence.idle': '空闲', 'presence.busy': '忙碌', 'presence.offline': '离线', 'presence.unknown': '已注册', heartbeat: '最近心跳', 'this.one': '本机', ready: '就绪', 'not.ready': '未就绪',
+  'presence.idle': '空闲', 'presence.busy': '忙碌', 'presence.offline': '离线', 'presence.unknown': '已注册', 'presence.absent': '边车在线，机器人自 {time} 起未连接', heartbeat: '最近心跳', 'this.one': '本机', ready: '就绪', 'not.ready': '未就绪',
   door: '{name}', 'door.connected': '{name}：机器人已连接', 'door.waits': '{name}：机器人未连接', 'tasks.now': '任务 {n} / {max}',
   'queue.lag': '待读', 'queue.unsettled': '处理中', 'queue.outbox': '发件', 'queue.inbox': '收件', 'queue.unacknowledged': '未确认',
   'means.lag': '后端已有而边车尚未读取：文件的字节数，或流的条目数', 'means.unsettled': '已读取、尚未处理完的消息', 'means.outbox': '后端还没有收下的本机消息', 'means.inbox': '等待机器人的直接消息', 'means.unacknowledged': '已发出、尚未确认的直接消息',
