@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -364,29 +365,10 @@ func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) 
 		return relay.Pass, nil
 	}
 	event, given := n.withContext(p)
-	giving, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
-	written := make(chan struct{})
-	var once sync.Once
-	injected := make(chan error, 1)
-	injecting, stop := context.WithCancel(context.WithoutCancel(ctx))
-	go func() { // the bot may think about it for longer than its sidecar may have it
-		defer stop()
-		injected <- n.receive.deliver.doors.gateway.gateway.Inject(injecting, feishu.Injection{Event: event,
-			Written: func(<-chan struct{}) { once.Do(func() { close(written) }) }})
-	}()
-	select {
-	case <-written:
-	case err = <-injected:
-	case <-giving.Done():
-		stop() // from now on another bot may get it
-		err = <-injected
-		select {
-		case <-written:
-			err = nil
-		default:
-		}
-	}
+	err = handOver(ctx, until, n.cfg.DeliveryTimeout, func(ctx context.Context, written func()) error {
+		return n.receive.deliver.doors.gateway.gateway.Inject(ctx, feishu.Injection{Event: event,
+			Written: func(<-chan struct{}) { written() }})
+	})
 	if err != nil {
 		return relay.Pass, err // the next one takes it, or this one again
 	}
@@ -394,6 +376,38 @@ func (n *native) giveOne(ctx context.Context, p *arrival) (relay.Reason, error) 
 	n.gave(&p.msg)
 	n.send.given.add(given...)
 	return relay.Pass, nil
+}
+
+// handOver gives the bot an event by inject and returns when the event is written whole, or an error if it is not until
+// then: from then on another bot may get it. The bot may think about it for longer; its answer is waited for in the
+// background, for limit at most, so that a bot that never answers holds nothing for ever.
+func handOver(ctx context.Context, until time.Time, limit time.Duration,
+	inject func(ctx context.Context, written func()) error) error {
+	giving, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	written := make(chan struct{})
+	var once sync.Once
+	ended := make(chan error, 1)
+	injecting, stop := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(limit, 15*time.Minute))
+	go func() {
+		defer stop()
+		ended <- inject(injecting, func() { once.Do(func() { close(written) }) })
+	}()
+	select {
+	case <-written:
+		return nil
+	case err := <-ended:
+		return err
+	case <-giving.Done():
+		stop()
+		err := <-ended
+		select {
+		case <-written:
+			return nil
+		default:
+			return err
+		}
+	}
 }
 
 // gave tells the other sidecars, and the watchers of all, that this bot has a person's message.
