@@ -128,7 +128,8 @@ func readBody(res *http.Response) ([]byte, error) {
 		refused.Err = fmt.Errorf("HTTP %d", res.StatusCode)
 	}
 	// docs/feishu.md 6.3
-	if seconds, err := strconv.ParseFloat(res.Header.Get("X-Ogw-Ratelimit-Reset"), 64); err == nil && seconds > 0 && seconds < 3600 {
+	seconds, err := strconv.ParseFloat(res.Header.Get("X-Ogw-Ratelimit-Reset"), 64)
+	if err == nil && seconds > 0 && seconds < 3600 {
 		refused.Later = time.Duration(seconds * float64(time.Second))
 	}
 	return nil, refused

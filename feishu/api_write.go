@@ -20,7 +20,8 @@ type Outgoing struct {
 	InThread bool            // answer in its topic, and open one if there is none
 	Type     string          // "text", "post", …
 	Content  string          // JSON, as docs/feishu.md 5.1 has it
-	UUID     string          // within an hour calls with the same one, of at most 50 characters, send one message; may be ""
+	// UUID, of at most 50 characters: within an hour calls with the same one send one message. It may be "".
+	UUID string
 }
 
 // SendMessage sends a message and returns it as Feishu accepted it: POST im/v1/messages, or
@@ -95,7 +96,8 @@ func (a *API) React(ctx context.Context, message relay.MessageID, emoji string) 
 // Managers returns the people who own and manage a chat, by their open_ids:
 // GET im/v1/chats/{id} (docs/feishu.md 4.2). owner is "" where a bot owns the chat. Where
 // Feishu says that the bot is not in the chat, the error has a [*CodeError].
-func (a *API) Managers(ctx context.Context, chat relay.ChatID) (owner relay.OpenID, managers []relay.OpenID, err error) {
+func (a *API) Managers(ctx context.Context, chat relay.ChatID) (owner relay.OpenID, managers []relay.OpenID,
+	err error) {
 	answer, err := get[struct {
 		Owner    relay.OpenID   `json:"owner_id"`
 		Managers []relay.OpenID `json:"user_manager_id_list"`

@@ -150,11 +150,11 @@ func (in *Injected) JSON() ([]byte, error) {
 		EventID: in.EventID, EventType: MessageReceived, CreateTime: fmt.Sprint(at), Token: in.Token, AppID: in.AppID,
 		TenantKey: in.TenantKey,
 	}}
-	e.Event.Sender = injectedSender{SenderID: injectedID{OpenID: in.sender()}, SenderType: cmp.Or(in.SenderType, SenderBot),
-		TenantKey: in.TenantKey}
+	e.Event.Sender = injectedSender{SenderID: injectedID{OpenID: in.sender()},
+		SenderType: cmp.Or(in.SenderType, SenderBot), TenantKey: in.TenantKey}
 	e.Event.Message = injectedMessage{
-		MessageID: in.Message, CreateTime: fmt.Sprint(at), UpdateTime: fmt.Sprint(at), ChatID: in.ChatID, ChatType: cmp.Or(in.ChatType, ChatGroup),
-		MessageType: "text", Content: string(content), Mentions: mentions,
+		MessageID: in.Message, CreateTime: fmt.Sprint(at), UpdateTime: fmt.Sprint(at), ChatID: in.ChatID,
+		ChatType: cmp.Or(in.ChatType, ChatGroup), MessageType: "text", Content: string(content), Mentions: mentions,
 	}
 	if in.ThreadID != "" {
 		e.Event.Message.ThreadID, e.Event.Message.RootID, e.Event.Message.ParentID = in.ThreadID, in.RootID, in.ParentID

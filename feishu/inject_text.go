@@ -43,7 +43,9 @@ func (in *Injected) addressed() (string, []injectedMention) {
 			list = append(list, all[i])
 		}
 	}
-	slices.SortStableFunc(list, func(a, b injectedMention) int { return cmp.Or(len(a.Key)-len(b.Key), strings.Compare(a.Key, b.Key)) })
+	slices.SortStableFunc(list, func(a, b injectedMention) int {
+		return cmp.Or(len(a.Key)-len(b.Key), strings.Compare(a.Key, b.Key))
+	})
 	if in.MentionsSelf && used[0] == "" {
 		text = strings.TrimRight("@_user_1 "+text, " ")
 	}

@@ -14,8 +14,9 @@ const maxPlaceholder = 120
 // one of them says something.
 var waiting = func() map[string]bool {
 	set := map[string]bool{"": true}
-	for word := range strings.SplitSeq(`thinking|still thinking|is thinking|bot is thinking|thinking hard|thinking about it|deep thinking|
-generating|generating response|generating a response|generating reply|generating answer|generating card|
+	for word := range strings.SplitSeq(`thinking|still thinking|is thinking|bot is thinking|thinking hard|
+thinking about it|deep thinking|generating|generating response|
+generating a response|generating reply|generating answer|generating card|
 processing|processing your request|processing request|loading|typing|is typing|bot is typing|assistant is typing|
 working on it|reasoning|analyzing|analysing|searching|preparing|preparing response|
 please wait|one moment|just a moment|
@@ -40,6 +41,9 @@ func Placeholder(text string) bool {
 		return false
 	}
 	text = strings.ToLower(text)
+	if !strings.ContainsAny(text, "0123456789") {
+		return waiting[text] // no clock
+	}
 	if cut := strings.TrimFunc(elapsed.ReplaceAllString(text, ""), spinner); cut != "" { // "5 s" is an answer
 		text = cut
 	}

@@ -54,7 +54,8 @@ func newTag(attributes, name string) tag {
 
 // writeTag is the tag for a node of a post or card that mentions id.
 func writeTag(id, key, name string) string {
-	return `<at id="` + html.EscapeString(id) + `" mention_key="` + html.EscapeString(key) + `">` + html.EscapeString(oneLine(name)) + `</at>`
+	return `<at id="` + html.EscapeString(id) + `" mention_key="` + html.EscapeString(key) + `">` +
+		html.EscapeString(oneLine(name)) + `</at>`
 }
 
 // WithNames writes the at-tags and keys in text as "@Name". The name comes from

@@ -62,7 +62,8 @@ type wireSender struct {
 func (w wireSender) sender() Sender {
 	var ids wireIDs
 	ids.set(w.ID, w.IDType)
-	return Sender{Type: w.SenderType, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID, AppID: ids.AppID, Name: w.SenderName}
+	return Sender{Type: w.SenderType, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID, AppID: ids.AppID,
+		Name: w.SenderName}
 }
 
 // wireMention is one entry of a mentions list.
@@ -85,7 +86,8 @@ func (w wireMention) mention() (Mention, bool) {
 	if m.AppID != "" && m.Type == "" {
 		m.Type = SenderBot
 	}
-	return m, checkIDs("key", m.Key, "open_id", ids.OpenID, "union_id", m.UnionID, "user_id", m.UserID, "app_id", m.AppID) == nil
+	err := checkIDs("key", m.Key, "open_id", ids.OpenID, "union_id", m.UnionID, "user_id", m.UserID, "app_id", m.AppID)
+	return m, err == nil
 }
 
 // wireIDs is an id: an object of ids in events, a string in REST answers.
@@ -139,5 +141,7 @@ func (ms *lenientMillis) UnmarshalJSON(data []byte) error {
 
 // oneLine is name without line breaks and control characters.
 func oneLine(name string) string {
-	return strings.Join(strings.FieldsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029' }), " ")
+	return strings.Join(strings.FieldsFunc(name, func(r rune) bool {
+		return r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029'
+	}), " ")
 }

@@ -66,8 +66,8 @@ func openPeerMail(b *base, a *app, m *mail, root *os.Root) (*peerMail, error) {
 	return p, err
 }
 
-// letterMail is what is kept with a message that an agent wrote.
-type letterMail struct {
+// mailInfo is what is kept with a message that an agent wrote.
+type mailInfo struct {
 	ID          string            `json:"id"` // as the bot knows it
 	Type        mailbox.Type      `json:"type"`
 	Task        string            `json:"task,omitempty"`
@@ -85,7 +85,7 @@ type answerMail struct {
 	ID      string        `json:"id"` // of the envelope
 	Type    mailbox.Type  `json:"type"`
 	Task    *mailbox.Task `json:"task,omitempty"`
-	Letter  letterMail    `json:"letter"`            // that it answers
+	About   mailInfo      `json:"letter"`            // the mail that it answers
 	Stays   bool          `json:"stays,omitempty"`   // it is not sent
 	Done    bool          `json:"done,omitempty"`    // the mailbox has it
 	Refused mailbox.Code  `json:"refused,omitempty"` // the mailbox does not send it
@@ -95,26 +95,26 @@ type answerMail struct {
 // peerDoor gives the bot one piece of mail in the chat with its sender.
 type peerDoor struct {
 	*gatewayDoor
-	mail   *peerMail
-	letter agent.Delivery
+	mail  *peerMail
+	given agent.Delivery
 }
 
 var _ delivery.Channel = peerDoor{}
 
-// Serial reports true: the next letter of a chat waits until the bot has acknowledged this one.
+// Serial reports true: the next message of a chat waits until the bot has acknowledged this one.
 func (peerDoor) Serial() bool { return true }
 
-// Write writes the letter to the bot as an event and returns when the bot has acknowledged it.
+// Write writes the message to the bot as an event and returns when the bot has acknowledged it.
 func (d peerDoor) Write(ctx context.Context, m *delivery.Message, written func(<-chan struct{})) error {
 	self := d.app.selfAsked(ctx)
 	if self.OpenID == "" || self.AppID == "" {
 		return errNobody
 	}
-	e := d.letter.Envelope
+	e := d.given.Envelope
 	peer := relay.AgentName(e.From)
-	kept, err := relay.Marshal(letterMail{e.ID, e.Type, taskOf(e), e.Hops, e.Trace, e.Metadata.CorrelationID,
+	kept, err := relay.Marshal(mailInfo{e.ID, e.Type, taskOf(e), e.Hops, e.Trace, e.Metadata.CorrelationID,
 		e.ReplyTo != ""})
-	if there := d.mail.named(d.letter); there != "" {
+	if there := d.mail.named(d.given); there != "" {
 		peer, kept = there, nil // what the bot answers there is for that agent
 	}
 	if err != nil {
@@ -140,8 +140,8 @@ func (d peerDoor) Write(ctx context.Context, m *delivery.Message, written func(<
 		Late: func() { d.deliver.deliveries.Acknowledge(id) }}))
 }
 
-// named is the other agent of the chat of ours that the bot named for a result, as where it passes on a task that it got
-// there; "": it named none.
+// named is the other agent of the chat of ours that the bot named for a result, as where it passes on a task that it
+// got there; "": it named none.
 func (p *peerMail) named(m agent.Delivery) relay.AgentName {
 	if all := p.chats.Messages(relay.ChatID(m.Conversation.Chat())); len(all) > 0 {
 		return all[0].Peer
@@ -156,7 +156,7 @@ func taskOf(e mailbox.Envelope) string {
 	return e.Task.ID
 }
 
-// text is a letter as a person would write it, and a line on who asks, what is expected and until when.
+// text is mail as a person would write it, and a line on who asks, what is expected and until when.
 func (p *peerMail) text(e mailbox.Envelope) string {
 	line := peerLineEN
 	if steer.HanIn(mailText(e)) {
@@ -183,7 +183,8 @@ func peerLineEN(e mailbox.Envelope, explicit bool) string {
 		return fmt.Sprintf("(%s: the task %s that you gave is %s. No answer is needed, and a reply is not sent.)",
 			e.From, e.Task.ID, e.Task.State)
 	case e.Type.TaskStep() && e.Task != nil:
-		return fmt.Sprintf("(%s, on the task %s that you gave. No answer is needed, and a reply is not sent.)", e.From, e.Task.ID)
+		return fmt.Sprintf("(%s, on the task %s that you gave. No answer is needed, and a reply is not sent.)", e.From,
+			e.Task.ID)
 	case expectsAnswer(e.Type):
 		return fmt.Sprintf("(%s asks you; your reply here is sent to it%s.)", e.From, until(e, ", until "))
 	case wantsAnswer(e.Type, e.ReplyTo != ""):
@@ -224,7 +225,7 @@ var answerTypes = map[mailbox.Type]mailbox.Type{mailbox.TypeQuestion: mailbox.Ty
 
 func expectsAnswer(t mailbox.Type) bool { return answerTypes[t] != "" }
 
-// wantsAnswer reports whether a letter says that an answer goes back; reply: it is an answer itself.
+// wantsAnswer reports whether mail says that an answer goes back; reply: it is an answer itself.
 func wantsAnswer(t mailbox.Type, reply bool) bool {
 	return expectsAnswer(t) || t == mailbox.TypeMessage && !reply
 }
@@ -236,7 +237,7 @@ func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
 	defer p.mu.Unlock()
 	own, ok := p.chats.Message(cmp.Or(m.EditOf, m.ID))
 	if !ok {
-		return nil // so many came since that it is forgotten
+		return nil // it was dropped for newer messages
 	}
 	as, err := p.decide(own, m)
 	if err != nil || as.Stays || as.Done || as.Refused != "" {
@@ -277,10 +278,10 @@ func (a answerMail) envelope(peer relay.AgentName, text string) mailbox.Envelope
 	if reason, word := command(text); word != "" && a.Task != nil && a.Task.State.Ended() {
 		text = reason
 	}
-	e := mailbox.Envelope{ID: a.ID, To: mailbox.AgentID(peer), Type: a.Type, Task: a.Task, ReplyTo: a.Letter.ID,
-		Hops: a.hops(), Trace: a.Letter.Trace,
+	e := mailbox.Envelope{ID: a.ID, To: mailbox.AgentID(peer), Type: a.Type, Task: a.Task, ReplyTo: a.About.ID,
+		Hops: a.hops(), Trace: a.About.Trace,
 		Content: mailbox.Content{Parts: []mailbox.Part{{Type: mailbox.PartText, Text: cutText(text)}}}}
-	e.Metadata.CorrelationID = cmp.Or(a.Letter.Correlation, a.Letter.ID)
+	e.Metadata.CorrelationID = cmp.Or(a.About.Correlation, a.About.ID)
 	return e
 }
 
@@ -292,7 +293,7 @@ func (p *peerMail) decide(own peerchat.Message, m gateway.Sent) (answerMail, err
 	}
 	s := p.about(own)
 	as = answerMail{Of: textKey(m.Text), Text: cutText(m.Text), ID: mailbox.NewID(p.agent.Self(), time.Now()),
-		Letter: s.letter, Type: cmp.Or(answerTypes[s.letter.Type], mailbox.TypeMessage), Stays: s.stays}
+		About: s.mail, Type: cmp.Or(answerTypes[s.mail.Type], mailbox.TypeMessage), Stays: s.stays}
 	if s.task != nil {
 		as.Type, as.Task = mailbox.TypeTaskUpdate, &mailbox.Task{ID: s.task.ID, State: p.state(s.task, m.Text)}
 	}
@@ -303,9 +304,9 @@ func (p *peerMail) decide(own peerchat.Message, m gateway.Sent) (answerMail, err
 // goes.
 func (a answerMail) hops() int {
 	if a.Type.Answers() {
-		return max(1, a.Letter.Hops-1)
+		return max(1, a.About.Hops-1)
 	}
-	return a.Letter.Hops - 1
+	return a.About.Hops - 1
 }
 
 func (p *peerMail) keep(id relay.MessageID, as answerMail) error {
@@ -380,18 +381,18 @@ func cutText(text string) string {
 
 // subject is what a message of the bot is about.
 type subject struct {
-	letter letterMail        // that it answers
-	task   *agent.TaskRecord // that it moves; nil: none
-	stays  bool              // it is not sent: nothing more is to be said
+	mail  mailInfo          // that it answers
+	task  *agent.TaskRecord // that it moves; nil: none
+	stays bool              // it is not sent: nothing more is to be said
 }
 
-// about says what a message of the bot is about: the letter that it replies to, else the newest one that the bot was
-// given before and has not answered. The letter of a task is unanswered while the task is open; where several are, a
-// message that is no reply moves none of them. What answers a step of a task that the bot gave is not sent.
+// about returns what a message of the bot is about: the mail that it replies to, else the newest mail that the bot was
+// given before and has not answered. A task is unanswered while it is open; where several are, a message that is not a
+// reply moves none of them. What answers a step of a task that the bot gave is not sent.
 func (p *peerMail) about(m peerchat.Message) subject {
 	open := p.open(mailbox.AgentID(m.Peer))
 	if l := p.quoted(m); l.ID != "" {
-		s := subject{letter: l, stays: l.Type.TaskStep()}
+		s := subject{mail: l, stays: l.Type.TaskStep()}
 		if l.Type.GivesTask() {
 			s.task = open[l.Task]
 		}
@@ -399,9 +400,9 @@ func (p *peerMail) about(m peerchat.Message) subject {
 	}
 	given, answered := p.given(m)
 	if len(given) == 0 {
-		return subject{letter: letterMail{Hops: mailbox.DefaultHops + 1}}
+		return subject{mail: mailInfo{Hops: mailbox.DefaultHops + 1}}
 	}
-	s := subject{letter: given[len(given)-1]}
+	s := subject{mail: given[len(given)-1]}
 	newest, tasks, wanted := -1, 0, false
 	for i, l := range given {
 		task := l.Type.GivesTask() && open[l.Task] != nil
@@ -414,35 +415,35 @@ func (p *peerMail) about(m peerchat.Message) subject {
 		}
 	}
 	if wanted {
-		s.letter = given[newest]
+		s.mail = given[newest]
 	}
 	switch {
-	case s.letter.Type.TaskStep():
+	case s.mail.Type.TaskStep():
 		s.stays = tasks == 0 // else it may be the result of a task
-	case s.letter.Type.GivesTask() && tasks > 1:
-		s.letter = letterMail{Hops: max(s.letter.Hops, 2)} // nothing says which one is meant
-	case s.letter.Type.GivesTask():
-		s.task = open[s.letter.Task]
+	case s.mail.Type.GivesTask() && tasks > 1:
+		s.mail = mailInfo{Hops: max(s.mail.Hops, 2)} // nothing says which one is meant
+	case s.mail.Type.GivesTask():
+		s.task = open[s.mail.Task]
 	}
 	return s
 }
 
-// quoted is the letter that a message of the bot replies to, also by way of its own messages.
-func (p *peerMail) quoted(m peerchat.Message) letterMail {
+// quoted is the mail that a message of the bot replies to, also by way of its own messages.
+func (p *peerMail) quoted(m peerchat.Message) mailInfo {
 	for hops := 0; m.Parent != "" && hops < maxQuotes; hops++ {
 		next, ok := p.chats.Message(m.Parent)
 		if !ok {
 			break
 		}
 		if m = next; !m.Own {
-			return letterOf(m)
+			return infoOf(m)
 		}
 	}
-	return letterMail{}
+	return mailInfo{}
 }
 
-// given are the letters before a message of the bot, the oldest first, and those that its other messages answer.
-func (p *peerMail) given(m peerchat.Message) (given []letterMail, answered map[string]bool) {
+// given returns the mail before a message of the bot, the oldest first, and what of it its other messages answer.
+func (p *peerMail) given(m peerchat.Message) (given []mailInfo, answered map[string]bool) {
 	answered = map[string]bool{}
 	before := true
 	for _, one := range p.chats.Messages(m.Chat) {
@@ -452,19 +453,19 @@ func (p *peerMail) given(m peerchat.Message) (given []letterMail, answered map[s
 		}
 		var as answerMail
 		if one.Own && json.Unmarshal(one.Mail, &as) == nil {
-			answered[as.Letter.ID] = true
+			answered[as.About.ID] = true
 		}
-		if l := letterOf(one); before && !one.Own && l.ID != "" {
+		if l := infoOf(one); before && !one.Own && l.ID != "" {
 			given = append(given, l)
 		}
 	}
 	return given, answered
 }
 
-// maxQuotes is how many own messages that quote each other are followed back to a letter.
+// maxQuotes is how many own messages that quote each other are followed back to mail.
 const maxQuotes = 20
 
-func letterOf(m peerchat.Message) (l letterMail) {
+func infoOf(m peerchat.Message) (l mailInfo) {
 	_ = json.Unmarshal(m.Mail, &l) // it is one of ours
 	return l
 }
@@ -495,7 +496,7 @@ func (p *peerMail) busy(m peerchat.Message) {
 		if m.Own {
 			task = p.about(m).task
 		} else {
-			task = p.open(mailbox.AgentID(m.Peer))[letterOf(m).Task]
+			task = p.open(mailbox.AgentID(m.Peer))[infoOf(m).Task]
 		}
 		if task == nil || task.State != mailbox.Accepted {
 			return

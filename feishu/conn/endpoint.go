@@ -60,7 +60,8 @@ func ServiceID(endpoint *url.URL) int32 {
 
 // Dial opens the WebSocket of an endpoint. pinged, which may be nil, is called for each of
 // Feishu's WebSocket pings. Where Feishu has refused, its answer comes with the error.
-func Dial(ctx context.Context, client *http.Client, endpoint *url.URL, pinged func()) (*websocket.Conn, *http.Response, error) {
+func Dial(ctx context.Context, client *http.Client, endpoint *url.URL, pinged func()) (*websocket.Conn, *http.Response,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	ws, resp, err := websocket.Dial(ctx, endpoint.String(), &websocket.DialOptions{

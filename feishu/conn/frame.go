@@ -63,7 +63,8 @@ func (f *Frame) With(payload []byte, headers ...larkws.Header) ([]byte, error) {
 
 // Whole encodes f, which may be one of several, with another event in it that is not in pieces.
 func (f *Frame) Whole(event []byte) ([]byte, error) {
-	return f.With(event, larkws.Header{Key: larkws.HeaderSum, Value: "1"}, larkws.Header{Key: larkws.HeaderSeq, Value: "0"})
+	return f.With(event, larkws.Header{Key: larkws.HeaderSum, Value: "1"},
+		larkws.Header{Key: larkws.HeaderSeq, Value: "0"})
 }
 
 // Code is the code of an acknowledgement (docs/feishu.md 1.6); 0 without one.

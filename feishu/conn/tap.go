@@ -66,7 +66,8 @@ func (t *Tap) Ask(event []byte, act func(*Decision)) (inTime bool) {
 		t.Load.slow.Add(1)
 		t.Report(TapSlow)
 		t.Log.Warn("no decision on an event in time", "limit", t.Patience)
-		late := &Decision{Verdict: t.Default, tap: t, deadline: d.deadline, slow: make(chan func(), 1), done: make(chan struct{})}
+		late := &Decision{Verdict: t.Default, tap: t, deadline: d.deadline, slow: make(chan func(), 1),
+			done: make(chan struct{})}
 		act(late)
 		acted <- late
 	})

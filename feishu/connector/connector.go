@@ -71,7 +71,8 @@ func New(opts Options) (*Connector, error) {
 		opts:    opts,
 		log:     opts.Logger,
 		refused: time.Minute,
-		client: &http.Client{ // follows no redirects, since clients of Feishu cannot rely on them for a POST (docs/feishu.md 7.1)
+		// It follows no redirects, since clients of Feishu cannot rely on them for a POST (docs/feishu.md 7.1).
+		client: &http.Client{
 			Transport:     feishu.FindSilence(http.DefaultTransport.(*http.Transport).Clone()),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},

@@ -64,7 +64,8 @@ func (c *Connector) Run(ctx context.Context) error {
 		}
 		if refused, ok := errors.AsType[*RefusedError](err); ok {
 			c.opts.Counter(countedRefused)
-			c.log.Error("Feishu refused the long connection", "err", err, "mend", refused.Fix(), "again_in", c.refused.String())
+			c.log.Error("Feishu refused the long connection", "err", err, "mend", refused.Fix(),
+				"again_in", c.refused.String())
 			pause = c.refused
 			continue
 		}
@@ -134,7 +135,8 @@ func (c *Connector) bootstrap(ctx context.Context) (endpoint conn.Endpoint, err 
 		return endpoint, err
 	}
 	endpoint, err = conn.ParseEndpoint(answer)
-	if e, ok := errors.AsType[*feishu.CodeError](err); ok && e.Code != larkws.SystemBusy && e.Code != larkws.InternalError {
+	e, ok := errors.AsType[*feishu.CodeError](err)
+	if ok && e.Code != larkws.SystemBusy && e.Code != larkws.InternalError {
 		err = &RefusedError{e.Code, e.Msg}
 	}
 	return endpoint, err

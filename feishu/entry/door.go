@@ -163,8 +163,9 @@ func (e *Entry) refuseTLS(c *conn) {
 	_, _ = io.CopyN(io.Discard, c, 16<<10)
 }
 
-// mend says how a bot is made to trust our CA.
-const mend = "let the bot trust the certificate: NODE_EXTRA_CA_CERTS (Node), SSL_CERT_FILE (Go, Python), REQUESTS_CA_BUNDLE (Python's requests)"
+// trustHint says how a bot is made to trust our CA.
+const trustHint = "let the bot trust the certificate: NODE_EXTRA_CA_CERTS (Node), SSL_CERT_FILE (Go, Python), " +
+	"REQUESTS_CA_BUNDLE (Python's requests)"
 
 func (e *Entry) handshakeFailed(err error) {
 	if e.greeting.Err() != nil || errors.Is(err, io.EOF) {
@@ -175,7 +176,7 @@ func (e *Entry) handshakeFailed(err error) {
 	// alert in the clear, which we cannot decrypt: "bad record MAC".
 	for _, alert := range []string{"unknown certificate", "bad certificate", "bad record MAC"} {
 		if strings.Contains(err.Error(), alert) {
-			e.once("a client refused our certificate: "+mend, "err", err)
+			e.once("a client refused our certificate: "+trustHint, "err", err)
 			return
 		}
 	}
@@ -206,7 +207,8 @@ func (e *Entry) connState(nc net.Conn, state http.ConnState) {
 		c.served.Store(false)
 	case http.StateClosed:
 		if overTLS && !c.asked && e.greeting.Err() == nil {
-			e.once("a client left after the TLS handshake without a request; if it complains about the certificate, " + mend)
+			e.once("a client left after the TLS handshake without a request; if it complains about the certificate, " +
+				trustHint)
 		}
 	}
 }

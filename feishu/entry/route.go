@@ -54,7 +54,8 @@ func (e *Entry) connect(w http.ResponseWriter, r *http.Request) {
 	case e.isOurs(c.LocalAddr(), host, port), open && (port == "80" || e.certs != nil && e.certs.covers(host)):
 		e.enter(w, c, host)
 	case open:
-		e.once("a tunnel to Feishu passes unseen, since there is no certificate for its host: set GATEWAY_TLS=auto and let the bot trust the CA", "host", host)
+		e.once("a tunnel to Feishu passes unseen, since there is no certificate for its host: set GATEWAY_TLS=auto "+
+			"and let the bot trust the CA", "host", host)
 		e.tunnel(w, r, net.JoinHostPort(host, port), true)
 	case !e.mayTunnel(w, r):
 	default:
@@ -155,11 +156,13 @@ func (e *Entry) mayTunnel(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	e.count("proxy_denied")
-	e.once("a tunnel without the API token was refused: use HTTPS_PROXY=http://relay:<API_TOKEN>@…, or NO_PROXY for hosts that need none")
+	e.once("a tunnel without the API token was refused: use HTTPS_PROXY=http://relay:<API_TOKEN>@…, " +
+		"or NO_PROXY for hosts that need none")
 	if header != "" {
 		if wait := e.opts.Failures.Count(r.RemoteAddr); wait > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(wait))
-			refuse(w, http.StatusTooManyRequests, "too many wrong tokens from this address; the right API_TOKEN is let in at any time")
+			refuse(w, http.StatusTooManyRequests, "too many wrong tokens from this address; the right API_TOKEN is "+
+				"let in at any time")
 			return false
 		}
 	}

@@ -54,7 +54,8 @@ func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string, feis
 	defer far.Close()
 	if feishu && e.isOurselves(r.Context(), far) {
 		e.count("proxy_failed")
-		e.once("the name of Feishu's host leads back to this gateway: set GATEWAY_TLS=auto, or do not use the gateway as a proxy", "addr", addr)
+		e.once("the name of Feishu's host leads back to this gateway: set GATEWAY_TLS=auto, or do not use the gateway "+
+			"as a proxy", "addr", addr)
 		refuse(w, http.StatusLoopDetected, addr+" leads back to this gateway")
 		return
 	}

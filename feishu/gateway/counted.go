@@ -10,7 +10,7 @@ const (
 	countedDraft     feishu.Counted = "draft" // a message waits until it is final
 	// a draft went to the host, also as an edit of what went there before
 	countedDraftPublished feishu.Counted = "draft_published"
-	// a draft was given up: no text came, or nobody took it
+	// a draft timed out: it got no text, or the host did not take it
 	countedDraftExpired  feishu.Counted = "draft_expired"
 	countedDraftPrivate  feishu.Counted = "draft_private"  // a draft turned out to be in a private chat
 	countedDraftRecalled feishu.Counted = "draft_recalled" // a draft was recalled

@@ -85,20 +85,22 @@ func (d *draft) size() int {
 	return n
 }
 
-// ready reports whether there is something to publish at all.
+// ready reports whether d has a text to publish.
 func (d *draft) ready() bool { return d.Message.ID != "" && !feishu.Placeholder(d.text()) }
 
-// place is where a draft's message stands.
-type place struct {
+// conversation is where a draft's message was sent.
+type conversation struct {
 	chat   relay.ChatID
 	thread string
 }
 
-func (d *draft) place() place { return place{d.Message.ChatID, d.Message.ThreadID} }
+func (d *draft) conversation() conversation {
+	return conversation{d.Message.ChatID, d.Message.ThreadID}
+}
 
-// leads reports whether d is about to go out, so that what is said behind it in
+// goesOutSoon reports whether d is about to go out, so that what is said behind it in
 // the same place is not to overtake it.
-func (d *draft) leads() bool {
+func (d *draft) goesOutSoon() bool {
 	return d.Published == "" && (d.Wait == waitNone || d.Wait == waitSettle) && d.tries == 0 && d.ready()
 }
 
@@ -141,9 +143,11 @@ func (d *draft) due(o *Options) time.Time {
 	return at
 }
 
-// goesOn reports whether a bot that wrote d may well write on: d is a card, or was
+// mayChange reports whether a bot that wrote d may well write on: d is a card, or was
 // or may be edited.
-func (d *draft) goesOn() bool { return d.Card != nil || d.Wait == waitEdit || d.Touched != d.Created }
+func (d *draft) mayChange() bool {
+	return d.Card != nil || d.Wait == waitEdit || d.Touched != d.Created
+}
 
 // digest tells texts apart.
 func digest(text string) string {
@@ -151,7 +155,7 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// expires is when d is given up. Bots think for minutes behind a placeholder.
+// expires is when d is dropped. Bots think for minutes behind a placeholder.
 func (d *draft) expires(o *Options) time.Time {
 	return d.Touched.Time().Add(o.MaxAge + o.StreamLife)
 }

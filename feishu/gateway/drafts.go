@@ -48,7 +48,7 @@ type drafts struct {
 	all       map[*draft]struct{}
 	byMessage map[relay.MessageID]*draft
 	byCard    map[string]*draft
-	said      bool // that the disk refuses
+	warned    bool // that the disk refuses drafts
 }
 
 // loadDrafts reads what an earlier run left. A file that cannot be read is quarantined
@@ -59,8 +59,8 @@ func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *dr
 	if root == nil {
 		return s
 	}
-	s.files = spool.New[draft](root, spool.Options{Prefix: draftPrefix, Suffix: ".json", Version: draftVersion, MaxFile: maxFile,
-		Logger: log, Unreadable: func() { count(countedDraftBroken) }})
+	s.files = spool.New[draft](root, spool.Options{Prefix: draftPrefix, Suffix: ".json",
+		Version: draftVersion, MaxFile: maxFile, Logger: log, Unreadable: func() { count(countedDraftBroken) }})
 	var left []*draft
 	err := s.files.Load(func(file string, d draft) error {
 		if err := d.check(); err != nil {
@@ -248,7 +248,7 @@ func (s *drafts) drop(id relay.MessageID) bool {
 	return d.Published == ""
 }
 
-// forget removes d, which was published or given up.
+// forget removes d, which was published or is dropped.
 func (s *drafts) forget(d *draft) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *drafts) published(d *draft, text string, touched relay.Millis) {
 	if _, there := s.all[d]; !there {
 		return // it was recalled meanwhile
 	}
-	if !d.goesOn() {
+	if !d.mayChange() {
 		s.remove(d)
 		return
 	}
@@ -325,15 +325,15 @@ func (s *drafts) save(d *draft) {
 	err := s.files.Save(d.file, *d)
 	d.saved = err == nil
 	if err == nil {
-		if s.said {
+		if s.warned {
 			s.log.Info("drafts can be written to disk again")
 		}
-		s.said = false
+		s.warned = false
 		return
 	}
 	s.count(countedDraftUnsaved)
-	if !s.said {
-		s.said = true
+	if !s.warned {
+		s.warned = true
 		s.log.Error("drafts cannot be written and are kept in memory", "err", err)
 	}
 }

@@ -1,29 +1,26 @@
-// Package gateway is the transparent front door between a bot's Feishu SDK and
-// Feishu. Everything passes byte for byte; what the sidecar must know is read on
-// the way: what the bot says in groups, who it is, and what it hears. Two things
-// are changed where the sidecar asks for it: a person's message, which the [Host] may
-// withhold or put a text in front of, and plain names in what the bot sends
-// (Options.RewriteMentions).
+// Package gateway is a transparent proxy between a bot's Feishu SDK and Feishu. Everything
+// passes byte for byte. The gateway reads what the sidecar needs to know: what the bot says in
+// groups, who it is, and what it hears. It changes two things, where the sidecar asks for it: a
+// person's message, which the [Host] may withhold or put a text in front of, and plain names in
+// what the bot sends (Options.RewriteMentions).
 //
 // # What is read
 //
 // [Gateway.Handler] serves the bot's REST calls, its long connection and, when
-// configured, Feishu's webhook. Of the REST calls only those that send or change
-// a message or a card, that tell an identity, and a few look-ups are copied
-// (docs/feishu.md 4 to 6); uploads, downloads and all the rest stream through unread.
-// A copied call offers Feishu only those encodings of the bot's that can be read.
-// A send is on disk before the bot sees Feishu's answer; a [Host] that is slow,
-// fails or panics does not change that answer. The path of a call to Feishu, of its answer to
-// the bot, and of a message in it to the host is call.go. That of an event is events.go; what
-// calls it is event.go of the packages longconn and webhook.
+// configured, Feishu's webhook. It reads the REST calls that send or change a message or a
+// card, those that show an identity, and a few look-ups (docs/feishu.md 4 to 6); uploads,
+// downloads and all other calls stream through unread. A call that is read offers Feishu only
+// those encodings of the bot's that can be decoded. A send is on disk before the bot sees
+// Feishu's answer; a [Host] that is slow, fails or panics does not change that answer. The path
+// of a call to Feishu, of its answer to the bot, and of a message in it to the host is call.go;
+// the path of an event is events.go, which event.go of the packages longconn and webhook calls.
 //
 // # Drafts
 //
-// A text goes out at once, though not before what was said earlier in its chat
-// and is about to. A card that is still being written, a message that is still
-// being edited and a chat of unknown kind make a draft, one small file each, that
-// [Gateway.Run] publishes once it is final. Placeholders ("Thinking…") are never
-// published.
+// A text is published at once, but after earlier messages of its chat that are about to be
+// published. A card that is still being written, a message that is still being edited, and a
+// message to a chat of unknown kind become drafts, one small file each, which [Gateway.Run]
+// publishes when they are final. Placeholders ("Thinking…") are never published.
 //
 // # Whose calls
 //
@@ -80,16 +77,16 @@ type Host interface {
 	// Native stores another bot's message that Feishu delivered itself; on disk
 	// when it returns nil. streaming: its card is still being written.
 	Native(ctx context.Context, m feishu.Message, streaming bool) error
-	// Passed tells of a message that Feishu's event has brought to the bot before Native or
-	// Heard was done: it is not to be injected.
+	// Passed reports a message that the bot got from Feishu before Native or Heard returned:
+	// it must not be injected.
 	Passed(id relay.MessageID)
-	// Left tells that the bot was no longer in a chat at a time. Events come again
-	// and in any order: only the newest word counts.
+	// Left reports that the bot was no longer in a chat at a time. Events are repeated and come
+	// in any order: the newest time counts, of Left and Joined.
 	Left(chat relay.ChatID, at relay.Millis)
-	// Joined tells that it is: an event said so, or a send was accepted there.
+	// Joined reports that the bot was in a chat: an event shows it, or an accepted send.
 	Joined(chat relay.ChatID, at relay.Millis)
-	// Recalled tells that a message was recalled: an event said so, or the bot did it. chat is
-	// "" where it is not known. Events come again.
+	// Recalled reports that a message was recalled, by the bot or as an event shows. chat is
+	// "" where it is not known. Events are repeated.
 	Recalled(chat relay.ChatID, id relay.MessageID, at relay.Millis)
 	// OwnReaction reports whether a reaction of an app on a message is a sidecar's, this one's or
 	// another's, rather than a bot's: then the bot does not get the event. It returns at once.
@@ -246,8 +243,8 @@ func New(o Options) (*Gateway, error) {
 	return g, nil
 }
 
-// bootstrapWait bounds the bootstrap call of the long connection; the Node SDK
-// itself gives up after 15 s (docs/feishu.md 1.1).
+// bootstrapWait bounds the bootstrap call of the long connection; the Node SDK times out after
+// 15 s (docs/feishu.md 1.1).
 const bootstrapWait = 30 * time.Second
 
 // Handler serves everything of GATEWAY_ADDR: REST calls, the long connection,
@@ -301,8 +298,8 @@ func (g *Gateway) Inject(ctx context.Context, in feishu.Injection) error {
 // the last post to its webhook.
 func (g *Gateway) Present() bool { return g.conn.Connected() || g.hook != nil && g.hook.Reached() }
 
-// Connected reports whether Inject is the way to the bot. With a webhook it always
-// is: it is Inject that finds a bot that was away, and nothing else tells of it.
+// Connected reports whether Inject can reach the bot. With a webhook it is always true: only a
+// post by Inject shows that a bot which was away has come back.
 func (g *Gateway) Connected() bool { return g.conn.Connected() || g.hook != nil }
 
 // Changed is closed at the next change of the long connection's state.
@@ -321,8 +318,7 @@ type Status struct {
 	EditsCards     bool            `json:"edits_cards"`    // or by patching its cards
 }
 
-// Status tells who the bot is, how it is connected and what waits. The value is
-// a [Status].
+// Status returns who the bot is, how it is connected, and how many drafts wait, as a [Status].
 func (g *Gateway) Status() any {
 	self := g.opts.Book.Self()
 	n, unsaved := g.drafts.sizes()

@@ -51,10 +51,12 @@ func (g *Gateway) admits(w http.ResponseWriter, r *http.Request, anyHost bool) b
 	g.count(countedForeignHost)
 	host := fmt.Sprintf("%.100s", r.Host)
 	g.guard.warning.Do(func() {
-		g.log.Warn("a request for a host that is not the gateway's own was refused; if the bot sent it, set GATEWAY_PUBLIC_URL", "host", host)
+		g.log.Warn("a request for a host that is not the gateway's own was refused; if the bot sent it, set "+
+			"GATEWAY_PUBLIC_URL",
+			"host", host)
 	})
-	fail(w, http.StatusForbidden, fmt.Sprintf("%s is not known as this gateway's name. If the bot uses it, set GATEWAY_PUBLIC_URL=http://%[1]s "+
-		"(https:// where it speaks TLS)", host))
+	fail(w, http.StatusForbidden, fmt.Sprintf("%s is not known as this gateway's name. If the bot uses it, "+
+		"set GATEWAY_PUBLIC_URL=http://%[1]s (https:// where it speaks TLS)", host))
 	return false
 }
 

@@ -38,7 +38,7 @@ func (g *Gateway) plain(t *tapped, body []byte, whole bool) []byte {
 	return unpacked
 }
 
-// peering answers the calls for chats with other agents in the place of Feishu. What is said there is only accepted where
+// peering answers the calls for chats with other agents in the place of Feishu. A message there is only accepted where
 // there is room to make a draft of it.
 type peering struct {
 	g    *Gateway

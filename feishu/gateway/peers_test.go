@@ -17,13 +17,13 @@ import (
 	"feishu-relay/relay"
 )
 
-// peerRig is a gateway whose bot has got a letter from the agent "writer".
-func peerRig(t *testing.T) (r *rig, letter peerchat.Message) {
+// peerRig is a gateway whose bot has got mail from the agent "writer".
+func peerRig(t *testing.T) (r *rig, mail peerchat.Message) {
 	t.Helper()
 	return peerRigIn(t, t.TempDir(), newUpstream(t), nil)
 }
 
-func peerRigIn(t *testing.T, dir string, up *upstream, change func(*Options)) (r *rig, letter peerchat.Message) {
+func peerRigIn(t *testing.T, dir string, up *upstream, change func(*Options)) (r *rig, mail peerchat.Message) {
 	t.Helper()
 	var chats *peerchat.Chats
 	r = newRigIn(t, dir, up, func(o *Options) {
@@ -40,11 +40,11 @@ func peerRigIn(t *testing.T, dir string, up *upstream, change func(*Options)) (r
 	})
 	r.book.LearnSelf(feishu.Self{OpenID: "ou_self", AppID: r.app, Name: "Me"})
 	r.own.proved("t-"+r.app, r.app)
-	letter, err := chats.Receive("writer", "msg_1", "please write it", nil)
+	mail, err := chats.Receive("writer", "msg_1", "please write it", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, letter
+	return r, mail
 }
 
 // peerCalls are the calls that may name a chat, a message or a person; {oc}, {om}, {ou} are ids.
@@ -124,8 +124,8 @@ var spellings = map[string]func(target, body string) (string, string){
 // A call that names a chat with an agent reaches Feishu never, however it is written, whether or not there is such a
 // chat; the same call with Feishu's own ids always does.
 func TestCallsForPeersNeverReachFeishu(t *testing.T) {
-	r, letter := peerRig(t)
-	ours := strings.NewReplacer("{oc}", string(letter.Chat), "{om}", string(letter.ID), "{ou}",
+	r, mail := peerRig(t)
+	ours := strings.NewReplacer("{oc}", string(mail.Chat), "{om}", string(mail.ID), "{ou}",
 		string(r.opts.Peers.User("writer")))
 	guessed := strings.NewReplacer("{oc}", "oc_relaypeer0123456789abcdef0123456789abcdef", "{om}", "om_relaypeer01",
 		"{ou}", "ou_relaypeer0123456789abcdef0123456789abcdef")
@@ -160,15 +160,15 @@ func TestCallsForPeersNeverReachFeishu(t *testing.T) {
 
 // What only talks about such a chat goes to Feishu as it is.
 func TestTextsAboutPeersPass(t *testing.T) {
-	r, letter := peerRig(t)
+	r, mail := peerRig(t)
 	r.knowGroup()
-	text := "what is " + string(letter.Chat) + "?"
+	text := "what is " + string(mail.Chat) + "?"
 	r.text(text)
 	if m := r.said(); m.ChatID != group || m.Text != text {
 		t.Errorf("the host got %+v", m)
 	}
 	pass := func(line, kind string) {
-		method, rest, _ := strings.Cut(strings.NewReplacer("{oc}", string(letter.Chat)).Replace(line), " ")
+		method, rest, _ := strings.Cut(strings.NewReplacer("{oc}", string(mail.Chat)).Replace(line), " ")
 		target, body, _ := strings.Cut(rest, " ")
 		before := len(r.up.seen())
 		if _, answer := r.callWith(method, "/open-apis/"+target, body, http.Header{"Content-Type": {kind}}); len(r.up.seen()) == before {
@@ -184,19 +184,19 @@ func TestTextsAboutPeersPass(t *testing.T) {
 
 // A body that is packed, or a form, is read as well.
 func TestBodiesOfOtherFormsForPeers(t *testing.T) {
-	r, letter := peerRig(t)
+	r, mail := peerRig(t)
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
-	_, _ = io.WriteString(w, js(map[string]any{"receive_id": letter.Chat, "msg_type": "text", "content": `{"text":"done"}`}))
+	_, _ = io.WriteString(w, js(map[string]any{"receive_id": mail.Chat, "msg_type": "text", "content": `{"text":"done"}`}))
 	_ = w.Close()
 	const send = "/open-apis/im/v1/messages?receive_id_type=chat_id"
 	if status, answer := r.callWith("POST", send, packed.String(), http.Header{"Content-Encoding": {"gzip"}}); status != http.StatusOK {
 		t.Errorf("a packed body: %s", answer)
 	}
-	if m := r.said(); m.ChatID != letter.Chat || m.Text != "done" {
+	if m := r.said(); m.ChatID != mail.Chat || m.Text != "done" {
 		t.Errorf("the host got %+v", m)
 	}
-	form := url.Values{"chat_id": {string(letter.Chat)}, "text": {"hi"}}.Encode()
+	form := url.Values{"chat_id": {string(mail.Chat)}, "text": {"hi"}}.Encode()
 	r.callWith("POST", "/open-apis/message/v3/send/", form, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}})
 	if seen := r.up.seen(); len(seen) > 0 {
 		t.Errorf("%s %s reached Feishu", seen[0].Method, seen[0].URI)
@@ -205,9 +205,9 @@ func TestBodiesOfOtherFormsForPeers(t *testing.T) {
 
 // What no message is of is refused, whatever its size.
 func TestUnknownTypesForPeersAreRefused(t *testing.T) {
-	r, letter := peerRig(t)
+	r, mail := peerRig(t)
 	for _, kind := range []string{"", "bogus", strings.Repeat("z", 500<<10)} {
-		_, answer := r.call("POST", "/open-apis/im/v1/messages/"+string(letter.ID)+"/reply", js(map[string]any{"msg_type": kind, "content": "{}"}))
+		_, answer := r.call("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply", js(map[string]any{"msg_type": kind, "content": "{}"}))
 		if !strings.Contains(answer, "230001") {
 			t.Errorf("a message of type %.20q is answered %.200s", kind, answer)
 		}
@@ -235,10 +235,10 @@ func (r *rig) callWith(method, target, body string, header http.Header) (int, st
 	return resp.StatusCode, string(data)
 }
 
-// Nobody but the bot speaks in its chats, and no agent is reached by an id that no letter came under.
+// Nobody but the bot speaks in its chats, and no agent is reached by an id that no mail came under.
 func TestPeersAreReachedByTheBotOnly(t *testing.T) {
-	r, letter := peerRig(t)
-	body := js(map[string]any{"receive_id": letter.Chat, "msg_type": "text", "content": `{"text":"hi"}`})
+	r, mail := peerRig(t)
+	body := js(map[string]any{"receive_id": mail.Chat, "msg_type": "text", "content": `{"text":"hi"}`})
 	const send = "/open-apis/im/v1/messages?receive_id_type=chat_id"
 	for _, token := range []string{"u-user", "t-stranger", ""} {
 		if _, answer := r.as(token, "POST", send, body); !strings.Contains(answer, "99991663") {
@@ -246,19 +246,19 @@ func TestPeersAreReachedByTheBotOnly(t *testing.T) {
 		}
 	}
 	other := r.opts.Peers.Chat("other")
-	if _, answer := r.call("POST", send, strings.Replace(body, string(letter.Chat), string(other), 1)); !strings.Contains(answer, "230001") {
-		t.Errorf("a chat without a letter: %s", answer)
+	if _, answer := r.call("POST", send, strings.Replace(body, string(mail.Chat), string(other), 1)); !strings.Contains(answer, "230001") {
+		t.Errorf("a chat without mail: %s", answer)
 	}
 	r.silent()
-	if n := len(r.opts.Peers.Messages(letter.Chat)); n != 1 {
+	if n := len(r.opts.Peers.Messages(mail.Chat)); n != 1 {
 		t.Errorf("the chat has %d messages", n)
 	}
 }
 
 // What the bot says in each of its ways comes to the host once, when it is final.
 func TestFinalTextForPeers(t *testing.T) {
-	reply := func(r *rig, letter peerchat.Message, msgType, content, uuid string) string {
-		_, answer := r.call("POST", "/open-apis/im/v1/messages/"+string(letter.ID)+"/reply",
+	reply := func(r *rig, mail peerchat.Message, msgType, content, uuid string) string {
+		_, answer := r.call("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply",
 			js(map[string]any{"msg_type": msgType, "content": content, "uuid": uuid}))
 		var ans struct {
 			Data struct {
@@ -271,47 +271,47 @@ func TestFinalTextForPeers(t *testing.T) {
 		return ans.Data.ID
 	}
 	text := func(s string) string { return js(map[string]string{"text": s}) }
-	for name, say := range map[string]func(r *rig, letter peerchat.Message){
-		"a text": func(r *rig, letter peerchat.Message) { reply(r, letter, "text", text("done"), "") },
-		"a text that is sent twice": func(r *rig, letter peerchat.Message) {
-			if reply(r, letter, "text", text("done"), "once") != reply(r, letter, "text", text("done"), "once") {
+	for name, say := range map[string]func(r *rig, mail peerchat.Message){
+		"a text": func(r *rig, mail peerchat.Message) { reply(r, mail, "text", text("done"), "") },
+		"a text that is sent twice": func(r *rig, mail peerchat.Message) {
+			if reply(r, mail, "text", text("done"), "once") != reply(r, mail, "text", text("done"), "once") {
 				t.Error("the same uuid made two messages")
 			}
 		},
-		"a post": func(r *rig, letter peerchat.Message) {
-			reply(r, letter, "post", `{"zh_cn":{"content":[[{"tag":"text","text":"done"}]]}}`, "")
+		"a post": func(r *rig, mail peerchat.Message) {
+			reply(r, mail, "post", `{"zh_cn":{"content":[[{"tag":"text","text":"done"}]]}}`, "")
 		},
-		"a placeholder that is edited": func(r *rig, letter peerchat.Message) {
-			id := reply(r, letter, "text", text("Thinking…"), "")
+		"a placeholder that is edited": func(r *rig, mail peerchat.Message) {
+			id := reply(r, mail, "text", text("Thinking…"), "")
 			r.call("PUT", "/open-apis/im/v1/messages/"+id, js(map[string]any{"msg_type": "text", "content": text("done")}))
 		},
-		"a text that grows": func(r *rig, letter peerchat.Message) {
-			id := reply(r, letter, "text", text("do"), "")
+		"a text that grows": func(r *rig, mail peerchat.Message) {
+			id := reply(r, mail, "text", text("do"), "")
 			r.call("PUT", "/open-apis/im/v1/messages/"+id, js(map[string]any{"msg_type": "text", "content": text("done")}))
 		},
-		"a card that is patched": func(r *rig, letter peerchat.Message) {
+		"a card that is patched": func(r *rig, mail peerchat.Message) {
 			card := func(s string) string {
 				return js(map[string]any{"elements": []any{map[string]any{"tag": "markdown", "content": s}}})
 			}
-			id := reply(r, letter, "interactive", card("Thinking..."), "")
+			id := reply(r, mail, "interactive", card("Thinking..."), "")
 			r.call("PATCH", "/open-apis/im/v1/messages/"+id, js(map[string]any{"content": card("done")}))
 		},
-		"a message that is recalled": func(r *rig, letter peerchat.Message) {
-			id := reply(r, letter, "text", text("Thinking…"), "")
+		"a message that is recalled": func(r *rig, mail peerchat.Message) {
+			id := reply(r, mail, "text", text("Thinking…"), "")
 			r.call("DELETE", "/open-apis/im/v1/messages/"+id, "")
-			reply(r, letter, "text", text("done"), "")
+			reply(r, mail, "text", text("done"), "")
 		},
-		"a changed card whose draft is gone": func(r *rig, letter peerchat.Message) {
-			id := reply(r, letter, "interactive", `{"type":"card","data":{"card_id":"71"}}`, "")
+		"a changed card whose draft is gone": func(r *rig, mail peerchat.Message) {
+			id := reply(r, mail, "interactive", `{"type":"card","data":{"card_id":"71"}}`, "")
 			r.drafts.drop(relay.MessageID(id))
 			r.call("PUT", "/open-apis/cardkit/v1/cards/71/elements/content/content", `{"content":"done","sequence":1}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, letter := peerRig(t)
-			say(r, letter)
+			r, mail := peerRig(t)
+			say(r, mail)
 			m := r.said()
-			if m.ChatID != letter.Chat || m.ChatType != feishu.ChatP2P || m.Text != "done" {
+			if m.ChatID != mail.Chat || m.ChatType != feishu.ChatP2P || m.Text != "done" {
 				t.Errorf("the host got %+v", m)
 			}
 			r.stop()
@@ -340,10 +340,10 @@ func TestNoPeersNothingChanges(t *testing.T) {
 	}
 }
 
-// replyTo answers a letter with a text and returns Feishu's answer, as the bot gets it.
-func (r *rig) replyTo(letter peerchat.Message, text string) (status int, id, answer string) {
+// replyTo answers mail with a text and returns Feishu's answer, as the bot gets it.
+func (r *rig) replyTo(mail peerchat.Message, text string) (status int, id, answer string) {
 	r.t.Helper()
-	status, answer = r.call("POST", "/open-apis/im/v1/messages/"+string(letter.ID)+"/reply",
+	status, answer = r.call("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply",
 		js(map[string]any{"msg_type": "text", "content": js(map[string]string{"text": text})}))
 	var ans struct {
 		Data struct {
@@ -382,19 +382,19 @@ func TestWhatIsAcceptedForPeersIsNotLost(t *testing.T) {
 		"bytes, only the answer beyond": {full, freeBytes - 150},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, letter := peerRig(t)
+			r, mail := peerRig(t)
 			text := strings.Repeat("x", c.size)
 			free := c.fill(r)
-			status, id, answer := r.replyTo(letter, text)
+			status, id, answer := r.replyTo(mail, text)
 			free()
 			if id == "" {
 				if status != http.StatusTooManyRequests || !strings.Contains(answer, "99991400") {
 					t.Errorf("the reply is answered %d %s", status, answer)
 				}
-				if n := len(r.opts.Peers.Messages(letter.Chat)); n != 1 {
+				if n := len(r.opts.Peers.Messages(mail.Chat)); n != 1 {
 					t.Errorf("the chat has %d messages", n)
 				}
-				if _, id, answer = r.replyTo(letter, text); id == "" {
+				if _, id, answer = r.replyTo(mail, text); id == "" {
 					t.Fatalf("the repeat is answered %s", answer)
 				}
 			}
@@ -417,7 +417,7 @@ func TestWhatIsAcceptedForPeersSurvivesAKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	letter, err := chats.Receive("writer", "msg_1", "please write it", nil)
+	mail, err := chats.Receive("writer", "msg_1", "please write it", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,13 +426,13 @@ func TestWhatIsAcceptedForPeersSurvivesAKill(t *testing.T) {
 		`{"msg_type":"interactive","content":"{\"type\":\"card\",\"data\":{\"card_id\":\"71\"}}"}`,
 		`{"msg_type":"text","content":"{\"text\":\"done\"}"}`,
 	} {
-		call := newRequest("POST", "/open-apis/im/v1/messages/"+string(letter.ID)+"/reply", "")
+		call := newRequest("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply", "")
 		if resp := chats.Answer(call, []byte(body), true); resp.StatusCode != http.StatusOK {
 			t.Fatalf("%s is answered %s", body, resp.Status)
 		}
 	}
 	r, _ := peerRigIn(t, dir, up, nil)
-	if m := r.said(); m.Text != "done" || m.ChatID != letter.Chat {
+	if m := r.said(); m.Text != "done" || m.ChatID != mail.Chat {
 		t.Errorf("the host got %+v", m)
 	}
 	r.stop()
@@ -442,8 +442,8 @@ func TestWhatIsAcceptedForPeersSurvivesAKill(t *testing.T) {
 // What is accepted and not sent when the chats are switched off goes out when they are on again.
 func TestPeersOffAndOnAgain(t *testing.T) {
 	dir, up := t.TempDir(), newUpstream(t)
-	r, letter := peerRigIn(t, dir, up, func(o *Options) { o.EditSettle = time.Hour })
-	if _, id, answer := r.replyTo(letter, "done"); id == "" {
+	r, mail := peerRigIn(t, dir, up, func(o *Options) { o.EditSettle = time.Hour })
+	if _, id, answer := r.replyTo(mail, "done"); id == "" {
 		t.Fatal(answer)
 	}
 	r.stop()
@@ -468,15 +468,15 @@ func TestPeersOffAndOnAgain(t *testing.T) {
 
 // A text that the bot writes on is not taken for its answer, also where it was never seen to write so.
 func TestAGrowingTextForPeersIsOneAnswer(t *testing.T) {
-	r, letter := peerRigIn(t, t.TempDir(), newUpstream(t), func(o *Options) { o.Settle, o.EditSettle = 1, time.Hour })
-	_, id, _ := r.replyTo(letter, "Here is the fi")
+	r, mail := peerRigIn(t, t.TempDir(), newUpstream(t), func(o *Options) { o.Settle, o.EditSettle = 1, time.Hour })
+	_, id, _ := r.replyTo(mail, "Here is the fi")
 	r.drafts.mu.Lock()
 	if d := r.drafts.byMessage[relay.MessageID(id)]; d == nil || d.due(&r.opts).Before(d.Touched.Time().Add(time.Hour)) {
 		t.Errorf("the draft is %+v", d)
 	}
 	r.drafts.mu.Unlock()
 	r.call("PUT", "/open-apis/im/v1/messages/"+id, js(map[string]any{"msg_type": "text", "content": `{"text":"Here is the file"}`}))
-	r.replyTo(letter, "and that is all") // which ends the one before
+	r.replyTo(mail, "and that is all") // which ends the one before
 	if m := r.said(); m.Text != "Here is the file" || m.EditOf != "" {
 		t.Errorf("the host got %+v", m)
 	}
@@ -484,14 +484,14 @@ func TestAGrowingTextForPeersIsOneAnswer(t *testing.T) {
 
 // After a restart, as long as Feishu cannot say whose a token is, the bot's own is not refused but to be tried again.
 func TestPeersWhileFeishuIsAway(t *testing.T) {
-	r, letter := peerRig(t)
+	r, mail := peerRig(t)
 	r.own.tokens.Purge()
 	r.up.say("GET /open-apis/bot/v3/info", http.StatusBadGateway, "no such upstream")
-	if status, _, answer := r.replyTo(letter, "done"); status != http.StatusBadGateway {
+	if status, _, answer := r.replyTo(mail, "done"); status != http.StatusBadGateway {
 		t.Errorf("while Feishu is away: %d %s", status, answer)
 	}
 	r.up.say("GET /open-apis/bot/v3/info", http.StatusOK, `{"code":0,"bot":{"open_id":"ou_self"}}`)
-	if status, _, answer := r.replyTo(letter, "done"); status != http.StatusOK {
+	if status, _, answer := r.replyTo(mail, "done"); status != http.StatusOK {
 		t.Errorf("once it is back: %d %s", status, answer)
 	}
 	r.said()

@@ -101,7 +101,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	} else if raw, ok := rawPath(in); ok && raw != out.URL.EscapedPath() && !strings.HasPrefix(raw, "//") {
 		out.URL.Opaque = raw // a spelling that net/url would tidy up
 	}
-	lead(in, out)
+	retarget(in, out)
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if v, ok := in.Header[name]; ok {
 			out.Header[name] = v
@@ -114,9 +114,9 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	out.Trailer = in.Trailer // filled in when the body ends
 }
 
-// lead takes a reply or a reaction to a direct message of another agent, which
-// Feishu does not know, to the message that it is about.
-func lead(in, out *http.Request) {
+// retarget makes a reply or a reaction to a direct message of another agent, which
+// Feishu does not know, one to the message that it is about.
+func retarget(in, out *http.Request) {
 	c := match(in.Method, in.URL.Path)
 	if c.mail == "" {
 		return
@@ -164,7 +164,7 @@ func fail(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write(body)
 }
 
-// buffers lends out the copy buffers of streamed bodies.
+// buffers holds the copy buffers of streamed bodies.
 type buffers struct{ pool sync.Pool }
 
 const bufferSize = 32 << 10

@@ -34,9 +34,13 @@ type nameless struct {
 }
 
 func newRecents() *recents {
-	return &recents{chats: newLRU[relay.MessageID, relay.ChatID](maxRecent), sent: newLRU[relay.MessageID, published](maxRecent),
-		typing: newLRU[string, relay.MessageID](maxRecent), asked: newLRU[nameless, time.Time](maxRecent),
-		gone: newLRU[relay.MessageID, struct{}](maxRecent)}
+	return &recents{
+		chats:  newLRU[relay.MessageID, relay.ChatID](maxRecent),
+		sent:   newLRU[relay.MessageID, published](maxRecent),
+		typing: newLRU[string, relay.MessageID](maxRecent),
+		asked:  newLRU[nameless, time.Time](maxRecent),
+		gone:   newLRU[relay.MessageID, struct{}](maxRecent),
+	}
 }
 
 // newLRU returns a cache of the newest size entries, size above 0.

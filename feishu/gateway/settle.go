@@ -94,12 +94,12 @@ func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
 func (s *drafts) due(now time.Time, look func(d *draft, held time.Time) time.Time, next *time.Duration) []*draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held := map[place]time.Time{}
+	held := map[conversation]time.Time{}
 	var due []*draft
 	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
-		at := look(d, held[d.place()])
-		if d.leads() {
-			held[d.place()] = at
+		at := look(d, held[d.conversation()])
+		if d.goesOutSoon() {
+			held[d.conversation()] = at
 		}
 		if wait := at.Sub(now); wait > 0 {
 			*next = min(*next, wait)
@@ -115,7 +115,7 @@ func (s *drafts) ahead(d *draft) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other := range s.all {
-		if other.leads() && other.place() == d.place() {
+		if other.goesOutSoon() && other.conversation() == d.conversation() {
 			return true
 		}
 	}
@@ -126,7 +126,7 @@ var errPanicked = errors.New("recording it panicked")
 
 var errUnknownChat = errors.New("it is not known whether the chat is a group")
 
-// finish publishes d, or gives it up, and returns when to try again.
+// finish publishes d, or drops it, and returns when to try again.
 func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 	g.drafts.mu.Lock()
 	out, ready, forced := d.finished(), d.ready(), d.forced
@@ -176,7 +176,7 @@ func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 	return g.drafts.failed(d)
 }
 
-// dropped gives d up; why is said where it is a loss.
+// dropped drops d; why, where it is not empty, is logged with it.
 func (g *Gateway) dropped(d *draft, event feishu.Counted, why string) {
 	g.count(event)
 	g.drafts.forget(d)

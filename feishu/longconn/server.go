@@ -22,7 +22,7 @@ const (
 	maxLinks     = 64
 	maxForeign   = 8               // of them of other apps than our own, or of an unknown app
 	maxInjecting = 4096            // calls of Inject that wait; one more fails with ErrBusy
-	maxSlow      = 8               // calls of the tap that take longer than feishu.AckHold; with as many, events pass unseen
+	maxSlow      = 8               // calls of the tap longer than feishu.AckHold; with as many, events pass unseen
 	maxTasks     = 4096            // events after which the tap still wants something done; one more is dropped
 	closeTimeout = 5 * time.Second // for both sides to say goodbye; then they are cut off
 )

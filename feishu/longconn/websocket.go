@@ -85,7 +85,8 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Resp
 		return
 	}
 	s.log.Warn("feishu refused a long connection", "status", resp.StatusCode,
-		"handshake_status", resp.Header.Get("Handshake-Status"), "handshake_autherrcode", resp.Header.Get("Handshake-Autherrcode"))
+		"handshake_status", resp.Header.Get("Handshake-Status"),
+		"handshake_autherrcode", resp.Header.Get("Handshake-Autherrcode"))
 	for key, values := range resp.Header {
 		if strings.HasPrefix(key, "Handshake-") || key == "Content-Type" || strings.HasPrefix(key, "X-") {
 			w.Header()[key] = values

@@ -118,8 +118,8 @@ func (c *Chats) Answer(r *http.Request, body []byte, proven bool) *http.Response
 
 // TooMany is the answer to a call that cannot be taken now; the bot is to make it again.
 func TooMany(r *http.Request) *http.Response {
-	resp := response(r, http.StatusTooManyRequests, map[string]any{"code": 99991400, "msg": "request trigger frequency limit",
-		"data": map[string]any{}})
+	resp := response(r, http.StatusTooManyRequests, map[string]any{"code": 99991400,
+		"msg": "request trigger frequency limit", "data": map[string]any{}})
 	resp.Header.Set("X-Ogw-Ratelimit-Reset", "1") // in seconds (docs/feishu.md 6.3)
 	return resp
 }
@@ -260,7 +260,8 @@ func (c *call) send(out outgoing, m Message) (any, error) {
 const typeCard = "interactive"
 
 // types are what msg_type may be (docs/feishu.md 5).
-var types = []string{"text", "post", typeCard, "image", "file", "audio", "media", "sticker", "share_chat", "share_user", "system"}
+var types = []string{"text", "post", typeCard, "image", "file", "audio", "media", "sticker", "share_chat", "share_user",
+	"system"}
 
 func checkContent(msgType, content string) error {
 	limit := maxPost

@@ -40,7 +40,8 @@ func mayName(r *http.Request) bool {
 	return slices.ContainsFunc(apis, func(api string) bool { return strings.HasPrefix(path, api) })
 }
 
-// BodyMayName reports whether the body of a call has to be read to know whether it names such an id: not that of an upload.
+// BodyMayName reports whether the body of a call has to be read to know whether it names such an id: not that of an
+// upload.
 func BodyMayName(r *http.Request) bool {
 	return mayName(r) && !strings.HasPrefix(mediaType(r), "multipart/")
 }
@@ -94,7 +95,8 @@ func inJSON(body []byte) bool {
 	}
 	if kind, _ := call["msg_type"].(string); kind == "share_chat" || kind == "share_user" {
 		var shared map[string]any
-		if content, ok := call["content"].(string); ok && json.Unmarshal([]byte(content), &shared) == nil && holds(shared, 1) {
+		content, ok := call["content"].(string)
+		if ok && json.Unmarshal([]byte(content), &shared) == nil && holds(shared, 1) {
 			return true
 		}
 	}

@@ -1,6 +1,5 @@
 // Package peerchat simulates private chats in Feishu in which a bot that knows only Feishu gets
 // the mail of other agents and answers it. There is one chat for each agent that has written.
-// A letter is mail that was put into such a chat.
 //
 // # What it answers
 //
@@ -14,14 +13,14 @@
 //
 // The ids have Feishu's prefixes followed by "relaypeer", which no id of Feishu has: those are
 // hexadecimal. They are derived with a random key of this folder, and a chat exists only after
-// its first letter, so that no bot reaches an agent by guessing.
+// its first mail, so that no bot reaches an agent by guessing.
 //
 // # On disk
 //
 // Each message is one file, written before its call is answered, so it survives a crash. The
 // newest messages are kept: [maxInChat] per chat, [maxMessages] and [maxBytes] in all. The bot's
-// messages are dropped before letters while they are half of the messages or more, because a
-// letter may belong to a task that is still open.
+// messages are dropped before mail while they are half of the messages or more, because
+// mail may belong to a task that is still open.
 package peerchat
 
 import (
@@ -57,9 +56,9 @@ const (
 	maxBytes     = 32 << 20
 	maxFile      = 2 << 20 // of one message: Feishu takes 150 KB of text, and JSON may need six bytes for one
 	maxReactions = 50      // on a message
-	// maxLetter bounds the text of a letter, in bytes: JSON within JSON makes at most 7 of one.
-	maxLetter = 128 << 10
-	maxTail   = 4 << 10 // of the last paragraph of a letter, which is kept when the letter is cut
+	// maxMail bounds the text of mail in a chat, in bytes: JSON within JSON makes at most 7 of one.
+	maxMail = 128 << 10
+	maxTail = 4 << 10 // of the last paragraph of mail, which is kept when the mail is cut
 )
 
 const (
@@ -205,8 +204,8 @@ func (c *Chats) User(peer relay.AgentName) relay.OpenID {
 	return relay.OpenID("ou_" + c.id("user", string(peer)))
 }
 
-// Letter is the id of a message of an agent's: the same for the same name.
-func (c *Chats) Letter(peer relay.AgentName, name string) relay.MessageID {
+// Mail is the id of a message of an agent: the same for the same name.
+func (c *Chats) Mail(peer relay.AgentName, name string) relay.MessageID {
 	return relay.MessageID("om_" + c.id("letter", string(peer), name))
 }
 
@@ -221,25 +220,25 @@ func (c *Chats) id(of ...string) string {
 // Receive keeps what an agent wrote, under a name of its own, and returns it; a repeat changes nothing. It is on
 // disk when it returns. A text that is too long is cut, with a note; its last paragraph stays.
 func (c *Chats) Receive(peer relay.AgentName, name, text string, mail json.RawMessage) (Message, error) {
-	content, err := relay.Marshal(map[string]string{"text": cutLetter(text)})
+	content, err := relay.Marshal(map[string]string{"text": cutMail(text)})
 	if err != nil {
 		return Message{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := c.Letter(peer, name)
+	id := c.Mail(peer, name)
 	if known := c.all[id]; known != nil {
 		return *known, nil
 	}
 	now := c.now()
-	m := Message{ID: id, Chat: c.Chat(peer), Peer: peer, Type: "text", Content: string(content), Created: now, Updated: now,
-		Mail: mail}
+	m := Message{ID: id, Chat: c.Chat(peer), Peer: peer, Type: "text", Content: string(content), Created: now,
+		Updated: now, Mail: mail}
 	return m, c.keep(&m)
 }
 
-// cutLetter shortens a text to what a letter may have.
-func cutLetter(text string) string {
-	if len(text) <= maxLetter {
+// cutMail shortens a text to maxMail.
+func cutMail(text string) string {
+	if len(text) <= maxMail {
 		return text
 	}
 	last := ""
@@ -247,7 +246,7 @@ func cutLetter(text string) string {
 		text, last = text[:at], text[at:]
 	}
 	note := fmt.Sprintf("\n[… cut here: it has %d bytes]", len(text)+len(last))
-	return runes.Cut(text, maxLetter-len(note)-len(last)) + note + last
+	return runes.Cut(text, maxMail-len(note)-len(last)) + note + last
 }
 
 // now is the time of a new message, later than that of any other: their order is the same after a restart. mu is held.

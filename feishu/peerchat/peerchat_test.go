@@ -44,11 +44,11 @@ func receive(t *testing.T, c *peerchat.Chats, name string) peerchat.Message {
 	return m
 }
 
-// reply answers a letter and returns the id of the answer; "" where it is refused.
-func reply(t *testing.T, c *peerchat.Chats, letter peerchat.Message, uuid string) string {
+// reply answers mail and returns the id of the answer; "" where it is refused.
+func reply(t *testing.T, c *peerchat.Chats, mail peerchat.Message, uuid string) string {
 	t.Helper()
 	body := fmt.Sprintf(`{"msg_type":"text","content":"{\"text\":\"done\"}","uuid":%q}`, uuid)
-	r := httptest.NewRequest("POST", "/open-apis/im/v1/messages/"+string(letter.ID)+"/reply", strings.NewReader(body))
+	r := httptest.NewRequest("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply", strings.NewReader(body))
 	data, err := io.ReadAll(c.Answer(r, []byte(body), true).Body)
 	if err != nil {
 		t.Fatal(err)
@@ -69,20 +69,20 @@ func reply(t *testing.T, c *peerchat.Chats, letter peerchat.Message, uuid string
 func TestChatsSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	before := open(t, dir)
-	letter := receive(t, before, "msg_1")
-	answer := reply(t, before, letter, "once")
+	mail := receive(t, before, "msg_1")
+	answer := reply(t, before, mail, "once")
 	after := open(t, dir)
-	if again := receive(t, after, "msg_1"); again.ID != letter.ID || string(again.Mail) != `{"kept":true}` {
-		t.Errorf("the letter is %+v, was %+v", again, letter)
+	if again := receive(t, after, "msg_1"); again.ID != mail.ID || string(again.Mail) != `{"kept":true}` {
+		t.Errorf("the mail is %+v, was %+v", again, mail)
 	}
-	if again := reply(t, after, letter, "once"); again != answer || answer == "" {
+	if again := reply(t, after, mail, "once"); again != answer || answer == "" {
 		t.Errorf("the send with the same uuid made %q and %q", answer, again)
 	}
-	if n := len(after.Messages(letter.Chat)); n != 2 {
+	if n := len(after.Messages(mail.Chat)); n != 2 {
 		t.Errorf("the chat has %d messages, want 2", n)
 	}
 	other := open(t, t.TempDir())
-	if other.Chat("writer") == letter.Chat {
+	if other.Chat("writer") == mail.Chat {
 		t.Error("the ids of two bots are the same: they can be guessed")
 	}
 }
@@ -90,7 +90,7 @@ func TestChatsSurviveARestart(t *testing.T) {
 // Messages that were made with another key are quarantined, the log says what to do, and it works.
 func TestLostKey(t *testing.T) {
 	dir := t.TempDir()
-	letter := receive(t, open(t, dir), "one")
+	mail := receive(t, open(t, dir), "one")
 	key := filepath.Join(dir, "peer.key")
 	kept, err := os.ReadFile(key)
 	if err == nil {
@@ -100,7 +100,7 @@ func TestLostKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	if _, ok := openLogged(t, dir, &log).Message(letter.ID); ok {
+	if _, ok := openLogged(t, dir, &log).Message(mail.ID); ok {
 		t.Error("a message of another key is known")
 	}
 	if !strings.Contains(log.String(), "put the key back, remove .broken") || !strings.Contains(log.String(), "messages=1") {
@@ -116,7 +116,7 @@ func TestLostKey(t *testing.T) {
 	if err := os.WriteFile(key, kept, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := open(t, dir).Message(letter.ID); !ok {
+	if _, ok := open(t, dir).Message(mail.ID); !ok {
 		t.Error("with the key and the file put back, the message is unknown")
 	}
 }
@@ -126,12 +126,12 @@ func TestABrokenKeyIsReplaced(t *testing.T) {
 	for _, text := range []string{"", "no key\n", "abcd"} {
 		dir := t.TempDir()
 		before := open(t, dir)
-		letter := receive(t, before, "msg_1")
+		mail := receive(t, before, "msg_1")
 		if err := os.WriteFile(filepath.Join(dir, "peer.key"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		after := open(t, dir)
-		if after.Chat("writer") == letter.Chat {
+		if after.Chat("writer") == mail.Chat {
 			t.Errorf("with the key file %q the ids stay the same", text)
 		}
 		if again := open(t, dir); again.Chat("writer") != after.Chat("writer") {
@@ -140,7 +140,7 @@ func TestABrokenKeyIsReplaced(t *testing.T) {
 	}
 }
 
-// A letter that is as large as a letter can be is shown all the same, cut, with its last paragraph.
+// A mail that is as large as mail can be is shown all the same, cut, with its last paragraph.
 func TestALargeLetterIsCut(t *testing.T) {
 	const line = "\n\n(writer gives you this task.)"
 	for name, unit := range map[string]string{"quotation marks": `"x",`, "control characters": "\x01", "characters of three bytes": "写"} {
@@ -153,7 +153,7 @@ func TestALargeLetterIsCut(t *testing.T) {
 		}
 		shown := m.Text()
 		if !strings.HasPrefix(shown, unit) || !strings.HasSuffix(shown, fmt.Sprintf("[… cut here: it has %d bytes]%s", len(text), line)) {
-			t.Errorf("%s: the letter ends with %q", name, shown[len(shown)-100:])
+			t.Errorf("%s: the mail ends with %q", name, shown[len(shown)-100:])
 		}
 		if left := open(t, dir).Messages(m.Chat); len(left) != 1 || left[0].Content != m.Content {
 			t.Errorf("%s: after a restart the chat has %d messages", name, len(left))
@@ -161,20 +161,20 @@ func TestALargeLetterIsCut(t *testing.T) {
 	}
 }
 
-// However much a bot says in a chat, a letter that it has not answered yet stays.
+// However much a bot says in a chat, mail that it has not answered yet stays.
 func TestLettersStayLonger(t *testing.T) {
 	c := open(t, t.TempDir())
-	letter := receive(t, c, "msg_1")
+	mail := receive(t, c, "msg_1")
 	said := ""
 	for range 205 {
-		if said = reply(t, c, letter, ""); said == "" {
-			t.Fatal("the letter is forgotten")
+		if said = reply(t, c, mail, ""); said == "" {
+			t.Fatal("the mail is forgotten")
 		}
 	}
 	if _, ok := c.Message(relay.MessageID(said)); !ok {
 		t.Error("the newest message of the bot is forgotten")
 	}
-	if n := len(c.Messages(letter.Chat)); n != 200 {
+	if n := len(c.Messages(mail.Chat)); n != 200 {
 		t.Errorf("the chat has %d messages, want 200", n)
 	}
 }
@@ -183,13 +183,13 @@ func TestLettersStayLonger(t *testing.T) {
 func TestOrderSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, dir)
-	letter := receive(t, c, "msg_0")
+	mail := receive(t, c, "msg_0")
 	for i := range 50 {
 		receive(t, c, fmt.Sprint("msg_", i+1))
-		reply(t, c, letter, "")
+		reply(t, c, mail, "")
 	}
 	ids := func(c *peerchat.Chats) (out []relay.MessageID) {
-		for _, m := range c.Messages(letter.Chat) {
+		for _, m := range c.Messages(mail.Chat) {
 			out = append(out, m.ID)
 		}
 		return out

@@ -170,7 +170,8 @@ func (s *Server) claim(w http.ResponseWriter, key string) (settle func(handled b
 // pass posts an event to the bot as it came, and gives Feishu the bot's answer, which waits for what the tap
 // wants done once the bot has the event. pass reports whether the bot answered 200, and settles the
 // event by it at once.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, d *conn.Decision, settle func(handled bool)) (took bool) {
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, d *conn.Decision,
+	settle func(handled bool)) (took bool) {
 	// What has reached the bot is not called off because Feishu has stopped waiting.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.Timeout)
 	defer cancel()
