@@ -9,7 +9,7 @@ FAULT_ROUNDS ?= 1
 PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN || echo 2))))
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
-.PHONY: build demo chat view test check crash upgrade foreign bench scale scale-plots fuzz image dist lint tools clean
+.PHONY: build demo chat view test check crash upgrade soak foreign bench scale scale-plots fuzz image dist lint tools clean
 
 build: ## the binary
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -o feishu-relay ./cmd/feishu-relay
@@ -43,6 +43,10 @@ upgrade: tools ## an earlier version, then this one on its state, and both in on
 faults: tools ## errors of the disk on each file; network faults before Redis and Feishu, failovers of Sentinel and Cluster; each FAULT_ROUNDS (1) times
 	FAULTS=1 $(GO) test -race -count=1 -timeout 1h -run 'DiskFaults' -v ./internal/endurance
 	FAULT_ROUNDS=$(FAULT_ROUNDS) $(GO) test -race -count=1 -timeout 4h -parallel 4 -run 'NetworkFaults|Failover|HistoryOfAQueue' -v ./sidecar ./relay/redisrelay ./mailbox/redisbox
+
+SOAK ?= 10m
+soak: tools ## traffic in groups and mail with kills and restarts for SOAK (10m): everything is accounted for, and nothing grows
+	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -run 'Soak' -v ./internal/endurance
 
 bench: tools ## benchmarks beside their baselines, with ratios
 	./scripts/bench
