@@ -42,7 +42,7 @@ upgrade: tools ## an earlier version, then this one on its state, and both in on
 
 faults: tools ## errors of the disk on each file; network faults before Redis and Feishu, failovers of Sentinel and Cluster; each FAULT_ROUNDS (1) times
 	FAULTS=1 $(GO) test -race -count=1 -timeout 1h -run 'DiskFaults' -v ./internal/endurance
-	FAULT_ROUNDS=$(FAULT_ROUNDS) $(GO) test -race -count=1 -timeout 4h -parallel 4 -run 'NetworkFaults|Failover|HistoryOfAQueue' -v ./sidecar ./relay/redisrelay ./mailbox/redisbox
+	FAULT_ROUNDS=$(FAULT_ROUNDS) $(GO) test -race -count=1 -timeout 4h -parallel 4 -run 'NetworkFaults|Failover|HistoryOfAQueue|ThreeSentinels|ClusterOfSix' -v ./sidecar ./relay/redisrelay ./mailbox/redisbox
 
 SOAK ?= 10m
 soak: tools ## traffic in groups and mail with kills and restarts for SOAK (10m): everything is accounted for, and nothing grows

@@ -184,7 +184,16 @@ func toGoal(i int, goal string) mailbox.Envelope {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
+	conforms(t, redistest.Start(t))
+}
+
+// A server without HELLO speaks RESP2 alone.
+func TestConformanceWithoutHello(t *testing.T) {
+	t.Parallel()
+	conforms(t, redistest.Start(t, "--rename-command", "HELLO", ""))
+}
+
+func conforms(t *testing.T, srv *redistest.Server) {
 	raw := rawClient(t, srv.URL())
 	var at string // the case that the server is empty for
 	mailboxtest.Run(t, func(t *testing.T) mailbox.Store {
