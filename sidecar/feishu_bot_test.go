@@ -43,6 +43,7 @@ type tenant struct {
 	chat string // the group
 	mu   sync.Mutex
 	logs []string
+	runs []*running // those in this process that run; guarded by mu
 }
 
 func newTenant(t *testing.T, o feishusim.Options, apps ...feishusim.App) (*tenant, []feishusim.App) {
@@ -94,13 +95,20 @@ func (n *tenant) startTraced(cfg sidecar.Config, trace func(step string)) *runni
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	r := &running{s, sync.OnceFunc(func() {
+	var r *running
+	r = &running{s, sync.OnceFunc(func() {
+		n.mu.Lock()
+		n.runs = slices.DeleteFunc(n.runs, func(other *running) bool { return other == r })
+		n.mu.Unlock()
 		cancel()
 		if err := <-done; err != nil {
 			n.t.Errorf("sidecar: %v", err)
 		}
 	})}
 	n.t.Cleanup(r.stop)
+	n.mu.Lock()
+	n.runs = append(n.runs, r)
+	n.mu.Unlock()
 	return r
 }
 

@@ -3,6 +3,8 @@
 package sidecar_test
 
 import (
+	"encoding/json"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -38,11 +40,26 @@ func (n *tenant) haveRead(id string, all ...*running) {
 	})
 }
 
-// answers waits for what the sidecars answer to a command in the group, and returns it.
+// answers waits for what the sidecars answer to a command in the group, and until all in this process have taken in
+// what it changed, as the one that answers has: the others read that a moment later. It returns the answer.
 func (n *tenant) answers(command string) string {
 	n.t.Helper()
 	id := n.says(command)
 	answer := n.repliesTo(id)
+	n.mu.Lock()
+	runs := slices.Clone(n.runs)
+	n.mu.Unlock()
+	n.until("all have taken in what a command changed", func() bool {
+		versions := map[string]bool{}
+		for _, s := range runs {
+			if status, body := n.asks(s, "GET", "/v1/groups/"+n.chat, ""); status == http.StatusOK {
+				var g shownGroup
+				must(n.t, json.Unmarshal(body, &g))
+				versions[g.Version] = true
+			}
+		}
+		return len(versions) <= 1
+	})
 	return answer.Text
 }
 
