@@ -136,13 +136,17 @@ const sweep = `(async () => {
 	const scroller = document.querySelector('#talk-scroll')
 	const frame = () => new Promise((done) => requestAnimationFrame(done))
 	const more = () => !had.has('%s') || scroller.scrollTop > 0
-	window.had ??= new Set()
+	const note = () => { for (const m of document.querySelectorAll('[data-message-id]')) had.add(m.dataset.messageId) }
+	if (!window.had) { // after each change: a slow page may take in and drop messages between two frames
+		window.had = new Set()
+		note()
+		new MutationObserver(note).observe(scroller, { childList: true, subtree: true })
+	}
 	for (let step = 0; step < 50 && more(); step++) {
 		const first = document.querySelector('[data-message-id]')
 		scroller.scrollTop -= Math.max(2500, scroller.getBoundingClientRect().top - first.getBoundingClientRect().top)
 		await frame()
 		await frame()
-		for (const m of document.querySelectorAll('[data-message-id]')) had.add(m.dataset.messageId)
 	}
 	return more()
 })()`
