@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -98,12 +97,15 @@ func prefixOf(name string) string {
 // with a prefix of ours, among those with the same.
 func nearest(name string, known []string) (meant string, edits int) {
 	upper := strings.ToUpper(name)
-	distance := func(to string) int {
-		if prefix := prefixOf(upper); prefix != "" && !strings.HasPrefix(to, prefix) {
-			return len(upper) + len(to) // further than any
+	prefix := prefixOf(upper)
+	for _, to := range known {
+		away := len(upper) + len(to) // further than any
+		if strings.HasPrefix(to, prefix) {
+			away = spelling.Distance(upper, to)
 		}
-		return spelling.Distance(upper, to)
+		if meant == "" || away < edits {
+			meant, edits = to, away
+		}
 	}
-	meant = slices.MinFunc(known, func(a, b string) int { return cmp.Compare(distance(a), distance(b)) })
-	return meant, distance(meant)
+	return meant, edits
 }

@@ -12,9 +12,9 @@ func Near(word, meant string, edits int) bool {
 // Distance is the number of edits that make to of from (optimal string alignment).
 func Distance(from, to string) int {
 	a, b := []rune(from), []rune(to)
-	before, last, row := []int(nil), []int(nil), []int(nil)
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for i := range len(a) + 1 {
-		before, last, row = last, row, make([]int, len(b)+1)
+		before, last, row = last, row, before
 		for j := range row {
 			if i == 0 || j == 0 {
 				row[j] = i + j
