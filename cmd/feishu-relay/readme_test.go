@@ -192,7 +192,8 @@ func TestDocsNameTheRoutes(t *testing.T) {
 }
 
 func TestDocsExplainStopReasons(t *testing.T) {
-	for _, name := range []string{"docs/behaviour.md", "docs/behaviour.zh.md", "docs/troubleshooting.md"} {
+	for _, name := range []string{"docs/behaviour.md", "docs/behaviour.zh.md",
+		"docs/troubleshooting.md", "docs/troubleshooting.zh.md"} {
 		for _, reason := range relay.Reasons() {
 			if !strings.Contains(read(t, name).text, fmt.Sprintf("\n| `%s` | ", reason)) {
 				t.Errorf("%s does not explain %s", name, reason)
@@ -205,7 +206,6 @@ func TestDocsExplainStopReasons(t *testing.T) {
 var findingName = regexp.MustCompile(`nameAll\("([^"]+)"`)
 
 func TestTroubleshootingExplainsWhatCheckFinds(t *testing.T) {
-	text := read(t, "docs/troubleshooting.md").text
 	sources, err := filepath.Glob("check*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -227,9 +227,12 @@ func TestTroubleshootingExplainsWhatCheckFinds(t *testing.T) {
 		}
 	}
 	delete(names, "everything else") // what is not tried after a mistake in the configuration
-	for name := range names {
-		if !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("docs/troubleshooting.md does not explain %q", name)
+	for _, page := range []string{"docs/troubleshooting.md", "docs/troubleshooting.zh.md"} {
+		text := read(t, page).text
+		for name := range names {
+			if !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("%s does not explain %q", page, name)
+			}
 		}
 	}
 }
@@ -237,7 +240,8 @@ func TestTroubleshootingExplainsWhatCheckFinds(t *testing.T) {
 // Whoever reads the other language reads as much, and pastes the same.
 func TestBothLanguagesSayTheSame(t *testing.T) {
 	for _, pair := range [][2]string{{"README.md", "README.zh.md"}, {"docs/quickstart.md", "docs/quickstart.zh.md"},
-		{"docs/behaviour.md", "docs/behaviour.zh.md"}, {"docs/steering.md", "docs/steering.zh.md"}} {
+		{"docs/behaviour.md", "docs/behaviour.zh.md"}, {"docs/steering.md", "docs/steering.zh.md"},
+		{"docs/troubleshooting.md", "docs/troubleshooting.zh.md"}} {
 		en, zh := read(t, pair[0]), read(t, pair[1])
 		enLevels, _ := en.headings()
 		zhLevels, _ := zh.headings()

@@ -23,6 +23,7 @@ var reasonTables = []struct {
 	advice     bool // it has a column of what to do
 }{
 	{"docs/troubleshooting.md", "| reason | meaning | what to do |", false, true},
+	{"docs/troubleshooting.zh.md", "| 原因 | 含义 | 怎么办 |", true, true},
 	{"docs/behaviour.md", "| reason | meaning |", false, false},
 	{"docs/behaviour.zh.md", "| 原因 | 含义 |", true, false},
 }
@@ -46,8 +47,9 @@ func TestStopReasonsAreThoseOfWhy(t *testing.T) {
 			fmt.Fprintf(&rows, "| `%s` | %s |", a.Reason, a.Means.In(table.chinese))
 			if table.advice {
 				rows.WriteString(" " + a.Do.In(table.chinese))
-				if a.More != "" {
-					fmt.Fprintf(&rows, "; [more](%s)", cmp.Or(strings.TrimPrefix(a.More, "troubleshooting.md"), a.More))
+				if more := a.More.In(table.chinese); more != "" {
+					format := outcome.Text{EN: "; [more](%s)", ZH: "；[详见](%s)"}.In(table.chinese)
+					fmt.Fprintf(&rows, format, cmp.Or(strings.TrimPrefix(more, filepath.Base(table.page)), more))
 				}
 				rows.WriteString(" |")
 			}

@@ -567,8 +567,8 @@ func (w *whyCall) advice(f botFate) string {
 	about := neutral(f.Name)
 	if f.Outcome != nil && f.Outcome.Stopped != "" {
 		about = string(f.Outcome.Stopped)
-		if a, ok := outcome.Advise(f.Outcome.Stopped); ok && a.More != "" {
-			return fmt.Sprintf("  %s: %s (docs/%s)", neutral(about), f.Do, a.More)
+		if a, ok := outcome.Advise(f.Outcome.Stopped); ok && a.More.EN != "" {
+			return fmt.Sprintf("  %s: %s (docs/%s)", neutral(about), f.Do, a.More.In(w.chinese))
 		}
 	}
 	return fmt.Sprintf("  %s: %s", neutral(about), f.Do)
