@@ -577,8 +577,8 @@ func (i *initCall) next(ctx context.Context, path string) error {
 	step(fmt.Sprintf("%d. See whether all works:", n+1), fmt.Sprintf("%d. 检查是否一切正常：", n+1))
 	code(program + " check --env-file " + file)
 	fmt.Fprintf(&b, i.t("\nThe viewer is at http://%s/. More: docs/frameworks.md#%s\n",
-		"\n查看页：http://%s/。更多：docs/frameworks.md#%s\n"),
-		cfg.ListenAddr, f.heading)
+		"\n查看页：http://%s/。更多：docs/frameworks.zh.md#%s\n"),
+		cfg.ListenAddr, i.t(f.heading.en, f.heading.zh))
 	if cfg.Backend == "file" {
 		fmt.Fprintf(&b, i.t("The other bots of the group need the same DATA_DIR: %s init --others %s\n",
 			"群里的其他机器人要用同一个 DATA_DIR：%s init --others %s\n"), program, file)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,17 +188,17 @@ func TestInitInterrupted(t *testing.T) {
 }
 
 // The lines that init prints are those of docs/frameworks.md, and its table has the same
-// settings.
+// settings; the headings that it names are there, in both languages.
 func TestFrameworksAreThoseOfTheDocs(t *testing.T) {
-	docs := read(t, "docs/frameworks.md")
+	docs, chinese := read(t, "docs/frameworks.md"), read(t, "docs/frameworks.zh.md")
 	_, anchors := docs.headings()
+	_, chineseAnchors := chinese.headings()
 	for _, f := range frameworks {
-		found := false
-		for _, anchor := range anchors {
-			found = found || anchor == f.heading
+		if !slices.Contains(anchors, f.heading.en) {
+			t.Errorf("%s: docs/frameworks.md has no heading %q", f.key, f.heading.en)
 		}
-		if !found {
-			t.Errorf("%s: docs/frameworks.md has no heading %q", f.key, f.heading)
+		if !slices.Contains(chineseAnchors, f.heading.zh) {
+			t.Errorf("%s: docs/frameworks.zh.md has no heading %q", f.key, f.heading.zh)
 		}
 		if f.join != byGateway {
 			continue

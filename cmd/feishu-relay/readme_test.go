@@ -241,7 +241,7 @@ func TestTroubleshootingExplainsWhatCheckFinds(t *testing.T) {
 func TestBothLanguagesSayTheSame(t *testing.T) {
 	for _, pair := range [][2]string{{"README.md", "README.zh.md"}, {"docs/quickstart.md", "docs/quickstart.zh.md"},
 		{"docs/behaviour.md", "docs/behaviour.zh.md"}, {"docs/steering.md", "docs/steering.zh.md"},
-		{"docs/troubleshooting.md", "docs/troubleshooting.zh.md"}} {
+		{"docs/troubleshooting.md", "docs/troubleshooting.zh.md"}, {"docs/frameworks.md", "docs/frameworks.zh.md"}} {
 		en, zh := read(t, pair[0]), read(t, pair[1])
 		enLevels, _ := en.headings()
 		zhLevels, _ := zh.headings()
