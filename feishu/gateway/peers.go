@@ -16,7 +16,10 @@ func (g *Gateway) toPeer(t *tapped, body []byte) bool {
 	if g.opts.Peers == nil {
 		return false
 	}
-	_, card := g.opts.Peers.WithCard(t.card)
+	card := false
+	if t.card != "" {
+		_, card = g.opts.Peers.WithCard(t.card)
+	}
 	return card || peerchat.Named(t.http, body)
 }
 

@@ -496,3 +496,45 @@ func TestPeersWhileFeishuIsAway(t *testing.T) {
 	}
 	r.said()
 }
+
+// While the disk hangs under a message to an agent, the bot's calls for Feishu pass, and what is known can be read.
+func TestACallToFeishuDoesNotWaitForTheDiskOfPeers(t *testing.T) {
+	hangs, goOn := make(chan struct{}), make(chan struct{})
+	r := newRigIn(t, t.TempDir(), newUpstream(t), func(o *Options) {
+		var err error
+		o.Peers, err = peerchat.Open(peerchat.Options{Root: o.Root, Self: o.Book.Self, Trace: func(string) {
+			close(hangs)
+			<-goOn
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	r.client.Timeout = 5 * time.Minute // a failing test's
+	r.book.LearnSelf(feishu.Self{OpenID: "ou_self", AppID: r.app})
+	r.own.proved("t-"+r.app, r.app)
+	mail, err := r.opts.Peers.Receive("writer", "msg_1", "please write it", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan string)
+	go func() {
+		_, id, _ := r.replyTo(mail, "done")
+		answered <- id
+	}()
+	<-hangs
+	for _, call := range []string{"GET contact/v3/users/ou_1", "PATCH cardkit/v1/cards/71/settings"} {
+		method, path, _ := strings.Cut(call, " ")
+		if status, answer := r.call(method, "/open-apis/"+path, ""); status != http.StatusOK {
+			t.Errorf("%s is answered %d %s", call, status, answer)
+		}
+	}
+	if n := len(r.opts.Peers.Messages(mail.Chat)); n == 0 {
+		t.Error("the chat is not known")
+	}
+	close(goOn)
+	if <-answered == "" {
+		t.Error("the answer to the agent was refused")
+	}
+	r.said()
+}

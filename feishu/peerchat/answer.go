@@ -137,8 +137,12 @@ func response(r *http.Request, status int, answer map[string]any) *http.Response
 
 func (c *Chats) do(r *http.Request, body []byte) (any, error) {
 	if do, ids, ok := routes.Match(r.Method, r.URL.Path); ok {
-		c.mu.Lock()
-		defer c.mu.Unlock()
+		held := &c.disk
+		if r.Method == http.MethodGet {
+			held = &c.mu // it only reads
+		}
+		held.Lock()
+		defer held.Unlock()
 		return do(&call{c, r, body, ids})
 	}
 	if path, _ := feishu.Below(r.URL.Path); strings.HasPrefix(path, "im/v1/chats") {

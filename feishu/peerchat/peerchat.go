@@ -116,12 +116,16 @@ type Chats struct {
 	key   []byte
 	files *spool.Spool[Message]
 
+	// disk is held for a change, from the look at what is known to the end of its files, and locked before mu. What is
+	// below is changed with both held and read with one: who only reads does not wait for the disk.
+	disk sync.Mutex
+
 	mu    sync.Mutex
 	made  int
 	last  relay.Millis // the newest Created
 	bytes int
-	all   map[relay.MessageID]*Message // as the rest, guarded by mu
-	chats map[relay.ChatID][]*Message  // the oldest first
+	all   map[relay.MessageID]*Message
+	chats map[relay.ChatID][]*Message // the oldest first
 	cards map[string]relay.MessageID
 }
 
@@ -224,8 +228,8 @@ func (c *Chats) Receive(peer relay.AgentName, name, text string, mail json.RawMe
 	if err != nil {
 		return Message{}, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.disk.Lock()
+	defer c.disk.Unlock()
 	id := c.Mail(peer, name)
 	if known := c.all[id]; known != nil {
 		return *known, nil
@@ -249,15 +253,16 @@ func cutMail(text string) string {
 	return runes.Cut(text, maxMail-len(note)-len(last)) + note + last
 }
 
-// now is the time of a new message, later than that of any other: their order is the same after a restart. mu is held.
+// now is the time of a new message, later than that of any other: their order is the same after a restart.
+// disk is held.
 func (c *Chats) now() relay.Millis {
 	return max(relay.MillisOf(time.Now()), c.last+1)
 }
 
 // Keep keeps what the sidecar knows of a message. It is on disk when it returns.
 func (c *Chats) Keep(id relay.MessageID, mail json.RawMessage) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.disk.Lock()
+	defer c.disk.Unlock()
 	m := c.all[id]
 	if m == nil {
 		return fmt.Errorf("message %s: %w", id, fs.ErrNotExist)
@@ -307,7 +312,7 @@ func (c *Chats) WithCard(card string) (Message, bool) {
 	return *m, true
 }
 
-// keep puts a new message on disk and in its chat; mu is held, here and below.
+// keep puts a new message on disk and in its chat. disk is held, here and in replace and enter, and mu is not.
 func (c *Chats) keep(m *Message) error {
 	if err := c.files.Save(string(m.ID), *m); err != nil {
 		return err
@@ -316,7 +321,17 @@ func (c *Chats) keep(m *Message) error {
 	return nil
 }
 
+// enter puts a message that is on disk in its chat, and forgets others where there are too many.
 func (c *Chats) enter(m *Message) {
+	for _, gone := range c.entered(m) {
+		c.files.Remove(string(gone.ID))
+	}
+}
+
+// entered returns those that were forgotten.
+func (c *Chats) entered(m *Message) (gone []*Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.made++
 	m.order, c.last = c.made, max(c.last, m.Created)
 	c.all[m.ID] = m
@@ -326,11 +341,12 @@ func (c *Chats) enter(m *Message) {
 		c.cards[m.Card] = m.ID
 	}
 	for len(c.chats[m.Chat]) > maxInChat {
-		c.forget(leastOf(slices.Values(c.chats[m.Chat]), m))
+		gone = append(gone, c.forget(leastOf(slices.Values(c.chats[m.Chat]), m)))
 	}
 	for len(c.all) > maxMessages || c.bytes > maxBytes && len(c.all) > 1 {
-		c.forget(leastOf(maps.Values(c.all), m))
+		gone = append(gone, c.forget(leastOf(maps.Values(c.all), m)))
 	}
+	return gone
 }
 
 // leastOf is the message that is forgotten first, of two or more: the oldest, and of those of the bot as long as they
@@ -358,6 +374,8 @@ func (c *Chats) replace(m *Message, changed Message) error {
 	if err := c.files.Save(string(m.ID), changed); err != nil {
 		return err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.bytes += changed.size() - m.size()
 	*m = changed
 	if m.Card != "" {
@@ -366,7 +384,8 @@ func (c *Chats) replace(m *Message, changed Message) error {
 	return nil
 }
 
-func (c *Chats) forget(m *Message) {
+// forget takes m out of memory, and returns it. mu is held.
+func (c *Chats) forget(m *Message) *Message {
 	delete(c.all, m.ID)
 	if c.cards[m.Card] == m.ID {
 		delete(c.cards, m.Card)
@@ -377,7 +396,7 @@ func (c *Chats) forget(m *Message) {
 	} else {
 		delete(c.chats, m.Chat)
 	}
-	c.files.Remove(string(m.ID))
+	return m
 }
 
 // size is about how many bytes m takes in memory.
