@@ -9,7 +9,7 @@ FAULT_ROUNDS ?= 1
 PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN || echo 2))))
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
-.PHONY: build demo chat view test check crash upgrade soak foreign bench scale scale-plots fuzz image dist lint tools clean
+.PHONY: build demo chat view test check crash upgrade soak foreign frameworks bench scale scale-plots fuzz image dist lint tools clean
 
 build: ## the binary
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -o feishu-relay ./cmd/feishu-relay
@@ -77,6 +77,9 @@ lint: ## the OpenAPI document, deploy/, the Dockerfile and the scripts, with pub
 
 foreign: ## programs of others against a running sidecar: MCP clients and the conformance suite, Prism by the OpenAPI document
 	FOREIGN=1 $(GO) test -race -count=1 -timeout 30m -run 'TestForeign' -v ./cmd/feishu-relay
+
+frameworks: ## before a release: OpenClaw from npm (700 MB), set up as the docs say, works with another bot; minutes
+	FOREIGN=1 $(GO) test -race -count=1 -timeout 60m -run 'TestOpenClaw' -v ./cmd/feishu-relay
 
 tools: ## what the tests need and the machine lacks; it says what it installs, as root
 	@./scripts/install-tools
