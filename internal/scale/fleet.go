@@ -51,8 +51,12 @@ func startFleet(ctx context.Context, s settings, dir string) (_ *fleet, err erro
 	f := &fleet{settings: s, inGroup: membership(s), client: &http.Client{Timeout: patience,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
 	defer func() {
-		if failed, ok := recover().(startError); ok { // of redistest
-			err = failed
+		switch p := recover().(type) {
+		case nil:
+		case startError: // of redistest
+			err = p
+		default:
+			panic(p)
 		}
 		if err != nil {
 			f.stop()

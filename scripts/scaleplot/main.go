@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"image/color"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 
@@ -71,9 +70,9 @@ func run(file, folder string) error {
 		of      func(figures) float64
 		log     bool
 	}{
-		{"scaling-latency.svg", "99 % of hops take at most (ms)", func(f figures) float64 { return f.P99 }, true},
-		{"scaling-sidecar.svg", "processor time of a sidecar (% of a core)", func(f figures) float64 { return f.CPU }, false},
-		{"scaling-redis.svg", "processor time of the busiest Redis (% of a core)", func(f figures) float64 { return f.RedisCPU }, false},
+		{"scaling-latency.svg", "p99 of a hop (ms)", func(f figures) float64 { return f.P99 }, true},
+		{"scaling-sidecar.svg", "each sidecar (% of a core)", func(f figures) float64 { return f.CPU }, false},
+		{"scaling-redis.svg", "busiest Redis (% of a core)", func(f figures) float64 { return f.RedisCPU }, false},
 	} {
 		if err := drawTo(filepath.Join(folder, p.name), all, p.y, p.of, p.log); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
@@ -99,33 +98,38 @@ func read(name string) (all []figures, err error) {
 	}
 }
 
+// room is how far the axis reaches above the highest point, for the legend.
+const room = 1.6
+
 func drawTo(name string, all []figures, y string, of func(figures) float64, log bool) error {
 	p := plot.New()
 	p.BackgroundColor = color.White
 	p.X.Label.Text, p.Y.Label.Text = "messages of bots a second, all groups together", y
 	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(2)
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	p.Y.Min = 0
+	p.X.Min, p.Y.Min = 0, 0
 	p.Add(plotter.NewGrid())
 	lines := map[fleet]plotter.XYs{}
 	var order []fleet
-	least, most := math.Inf(1), 0.0
+	most, highest := 0.0, 0.0
 	for _, f := range all {
 		if lines[f.fleet] == nil {
 			order = append(order, f.fleet)
 		}
 		lines[f.fleet] = append(lines[f.fleet], plotter.XY{X: f.Sent, Y: of(f)})
-		least, most = min(least, f.Sent), max(most, f.Sent)
+		most, highest = max(most, f.Sent), max(highest, of(f))
 	}
-	p.X.Min, p.X.Max = least, most
 	if log {
 		p.Y.Scale, p.Y.Tick.Marker, p.Y.Min = plot.LogScale{}, plot.LogTicks{Prec: -1}, 1
-		limit, err := plotter.NewLine(plotter.XYs{{X: least, Y: 100}, {X: most, Y: 100}})
+		limit, err := plotter.NewLine(plotter.XYs{{X: 0, Y: 100}, {X: most, Y: 100}})
 		if err != nil {
 			return err
 		}
 		limit.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
 		p.Add(limit)
+	}
+	p.Y.Max = highest * room
+	if log {
+		p.Y.Max = highest * room * room * room * room
 	}
 	for i, f := range order {
 		line, points, err := plotter.NewLinePoints(lines[f])
