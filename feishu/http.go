@@ -28,12 +28,13 @@ const (
 // CodeNotInChat is the code of a call about a chat that the bot is not in (docs/feishu.md 6.2).
 const CodeNotInChat = 230002
 
-// A connection by HTTP/2, over which all calls go, is asked for a sign of life when it was silent for
-// askAfter while a call waits, and given up after answerIn. Without that a connection that a router has
-// forgotten is used until the kernel gives it up, after a quarter of an hour.
+// A connection by HTTP/2, over which all calls go, is asked for a sign of life when it was silent for askAfter, also
+// where no call waits, and given up after answerIn, with the calls on it. Without that a connection that a router has
+// forgotten is used until the kernel gives it up, after a quarter of an hour. A shorter answerIn would find it sooner,
+// and end calls that Feishu has taken and answers after a short outage.
 const (
 	askAfter = 15 * time.Second
-	answerIn = 10 * time.Second
+	answerIn = 45 * time.Second
 )
 
 // FindSilence lets t find connections to Feishu that went silent, and returns t.

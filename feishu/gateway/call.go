@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -109,8 +110,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 // answered is the ReverseProxy's ModifyResponse: it reads the answer of a watched call and records it
 // before the bot gets it.
 func (g *Gateway) answered(resp *http.Response) error {
+	if resp.StatusCode < 100 {
+		return fmt.Errorf("the status %03d is not one of HTTP", resp.StatusCode)
+	}
 	t, ok := resp.Request.Context().Value(tappedKey{}).(*tapped)
-	if !ok || t.peer && !t.op.says() {
+	if !ok || resp.StatusCode < http.StatusOK || t.peer && !t.op.says() {
 		return nil
 	}
 	held := t.held
@@ -148,6 +152,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 	given := make(chan struct{})
 	slow := time.AfterFunc(tapWait, func() {
 		defer close(given)
+		defer g.caught("tap")
 		g.count(countedTapSlow)
 		g.log.Warn("recording a call takes long; the bot gets its answer first")
 		t.give(resp, raw)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -420,5 +421,24 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// An answer whose status cannot be passed on does not end the process, also where recording it takes long.
+func TestAnswerWithAStatusThatIsNone(t *testing.T) {
+	r := newRig(t, nil)
+	r.up.on("DELETE /open-apis/im/v1/messages/om_1", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 099 Odd\r\nContent-Length: 10\r\n\r\n{\"code\":0}")
+	})
+	r.drafts.mu.Lock() // as while the disk hangs
+	defer r.drafts.mu.Unlock()
+	if status, _ := r.call("DELETE", "/open-apis/im/v1/messages/om_1", ""); status != http.StatusBadGateway {
+		t.Errorf("the bot got %d", status)
 	}
 }
