@@ -231,6 +231,9 @@ func (i *initCall) works(ctx context.Context, names []string, which func(p probe
 	out := newFindings(i.out, false)
 	for at, result := range start(within, all, s) {
 		if found := out.await(all[at].name, result); ctx.Err() == nil {
+			if i.zh {
+				found = chineseFindings(found)
+			}
 			out.list(found)
 		}
 	}
