@@ -44,6 +44,9 @@ type Card struct {
 	Sidecar *Settings `json:"sidecar,omitempty"`
 	// Bot is whether the sidecar's bot is connected, as of the last heartbeat; nil: that is not known.
 	Bot *Bot `json:"bot,omitempty"`
+	// Present is whether the store knows by its own clock that the heartbeat is not late. Then LastHeartbeat, which is
+	// by the clock of the agent's host, does not count.
+	Present bool `json:"-"`
 }
 
 // Bot is whether a bot is connected to its sidecar and takes what it is given.
@@ -235,7 +238,7 @@ func EncodeCard(c Card, previous []byte) ([]byte, error) {
 // At is c's status at a time, given how long a heartbeat lasts. A heartbeat from
 // the future, of a clock that is ahead, counts as one of now.
 func (c *Card) At(now time.Time, timeout time.Duration) Status {
-	if c.Status == Offline || now.Sub(c.LastHeartbeat) > timeout {
+	if c.Status == Offline || !c.Present && now.Sub(c.LastHeartbeat) > timeout {
 		return Offline
 	}
 	return c.Status

@@ -35,6 +35,7 @@ type presence struct {
 	bots  map[relay.AgentName]*mailbox.Bot // of those online whose card says so. The map is not changed
 	// secrets are the agents online that have another RELAY_SECRET. The map is not changed.
 	secrets map[relay.AgentName]*SecretError
+	clocks  clocks // guarded by mu
 }
 
 // presenceFresh is how long cards that were read are believed.
@@ -145,6 +146,7 @@ func (p *presence) read() {
 		}
 	}
 	p.learnSecrets(cards)
+	p.compareClocks(cards)
 }
 
 // run keeps the card in the registry, and compares the others' with it, until ctx is done.

@@ -149,9 +149,12 @@ func (r *records) takeIn(channel string, chat relay.ChatID, news steer.Record, s
 	if g == nil {
 		return false, 0, errors.New("there are too many groups")
 	}
+	limit := relay.MillisOf(time.Now().Add(clockAhead))
 	if shared {
+		g.shared.Yield(news, limit)
 		g.shared.Merge(news)
 	}
+	g.is.Yield(news, limit)
 	if newer = g.is.Merge(news); newer {
 		g.state = nil
 	}

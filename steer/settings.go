@@ -140,6 +140,17 @@ func (r Record) Merge(other Record) (changed bool) {
 	return slices.ContainsFunc(taken, func(key string) bool { _, ok := r[key]; return ok })
 }
 
+// Yield lets what was set by a clock that was ahead, which is what has a time after limit, be older than what other has
+// of the same key up to limit: else it would hold until the clock has come to its time.
+func (r Record) Yield(other Record, limit relay.Millis) {
+	for key, v := range other {
+		if known, ok := r[key]; ok && known.At > limit && v.At <= limit {
+			known.At = v.At - 1
+			r[key] = known
+		}
+	}
+}
+
 // byRank orders keys by which are kept: those of which each group has one, then the others.
 func byRank(a, b string) int {
 	several := func(key string) int {

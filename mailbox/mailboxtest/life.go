@@ -218,6 +218,7 @@ func plain(cards []mailbox.Card) []mailbox.Card {
 		c.CurrentTasks = append([]string(nil), c.CurrentTasks...)
 		c.Goals = append([]string(nil), c.Goals...)
 		c.RegisteredAt, c.LastHeartbeat = c.RegisteredAt.UTC(), c.LastHeartbeat.UTC()
+		c.Present = false // of the stores on Redis alone
 		out = append(out, c)
 	}
 	return out

@@ -72,7 +72,7 @@ func (s *Store) cards(ctx context.Context) ([]mailbox.Card, error) {
 		_, err = asks.Exec(ctx)
 	}
 	for i, there := range alive {
-		if there.Val() == 0 {
+		if cards[i].Present = there.Val() != 0; !cards[i].Present {
 			cards[i].Status = mailbox.Offline
 		}
 	}

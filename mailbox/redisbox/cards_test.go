@@ -36,6 +36,19 @@ func statuses(t *testing.T, s *Store) map[mailbox.AgentID]mailbox.Status {
 	return got
 }
 
+// A host's clock that is wrong does not take an agent offline, whose presence Redis knows.
+func TestPresenceIsByTheClockOfRedis(t *testing.T) {
+	s := open(t, redistest.Start(t).URL(), "alice", nil)
+	setCard(t, s, mailboxtest.Card("alice", 1)) // its heartbeat is long ago
+	cards, err := s.Cards(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cards[0].At(time.Now(), time.Minute); got != mailbox.Busy {
+		t.Errorf("alice is %s, want busy", got)
+	}
+}
+
 func TestPresenceRunsOut(t *testing.T) {
 	srv := redistest.Start(t)
 	raw := rawClient(t, srv.URL())
