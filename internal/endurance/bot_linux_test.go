@@ -224,7 +224,7 @@ func (b *bot) say(ctx context.Context, text string) (id string, err error) {
 	}
 	id = b.team.id("om", b.name)
 	err = b.insist(ctx, "/v1/outbound", map[string]any{"chat_id": b.team.chat, "content": text, "message_id": id,
-		"ts": time.Now().UnixMilli(), "metadata": map[string]string{"chat_type": "group"}})
+		"ts": time.Now().Add(time.Duration(b.ahead.Load())).UnixMilli(), "metadata": map[string]string{"chat_type": "group"}})
 	if err == nil {
 		b.team.book.accepted(id, message{from: b.name, text: text})
 	}

@@ -47,13 +47,15 @@ func presentProgram(t *testing.T) string {
 }
 
 // build compiles the program of a source folder, as `make build` does or with the race detector.
-func build(source, program string, race bool) error {
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", program, "./cmd/feishu-relay")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+func build(source, program string, race bool, flags ...string) error {
+	args, env := []string{"build", "-buildvcs=false", "-o", program}, os.Environ()
 	if race {
-		cmd = exec.Command("go", "build", "-buildvcs=false", "-race", "-o", program, "./cmd/feishu-relay")
+		args = append(args, "-race")
+	} else {
+		args, env = append(args, "-trimpath"), append(env, "CGO_ENABLED=0")
 	}
-	cmd.Dir = source
+	cmd := exec.Command("go", append(append(args, flags...), "./cmd/feishu-relay")...)
+	cmd.Dir, cmd.Env = source, env
 	return output(cmd, nil)
 }
 

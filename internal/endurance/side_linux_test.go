@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -62,6 +63,7 @@ type side struct {
 	env     map[string]string
 	hook    string // the bot's webhook; each life appends its number to it. "": none
 	client  *http.Client
+	ahead   atomic.Int64 // nanoseconds that its clock is ahead
 
 	mu     sync.Mutex
 	life   int           // 1 is the first; guarded by mu
@@ -248,7 +250,10 @@ type queue struct {
 type status struct {
 	Ready  bool
 	Queues map[string]queue
-	Errors []struct{ Count int } `json:"last_errors"`
+	Errors []struct {
+		Part, Error string
+		Count       int
+	} `json:"last_errors"`
 }
 
 // idle reports whether nothing of the sidecar's queues is under way.

@@ -154,21 +154,26 @@ func (s *soak) kill(ctx context.Context, b *bot) error {
 // collect reads from the outcomes what was stopped, until ctx is done.
 func (s *soak) collect(ctx context.Context) {
 	for wait.Sleep(ctx, time.Second) == nil {
-		var shown struct {
-			Outcomes []struct {
-				Agent      string
-				RelayMsgID string `json:"relay_msg_id"`
-				Stopped    string
-			}
+		s.team.collect(ctx, s.steady[0])
+	}
+}
+
+// collect reads from the outcomes what was stopped, as the sidecar of a bot knows them.
+func (n *team) collect(ctx context.Context, by *bot) {
+	var shown struct {
+		Outcomes []struct {
+			Agent      string
+			RelayMsgID string `json:"relay_msg_id"`
+			Stopped    string
 		}
-		route := "/v1/outcomes?limit=1000&chat_id=" + s.chat
-		if status, _, err := s.steady[0].call(ctx, http.MethodGet, route, nil, &shown); err != nil || status != http.StatusOK {
-			continue
-		}
-		for _, o := range shown.Outcomes {
-			if o.Stopped != "" {
-				s.book.stop(o.Agent, o.RelayMsgID, o.Stopped)
-			}
+	}
+	route := "/v1/outcomes?limit=1000&chat_id=" + n.chat
+	if status, _, err := by.call(ctx, http.MethodGet, route, nil, &shown); err != nil || status != http.StatusOK {
+		return
+	}
+	for _, o := range shown.Outcomes {
+		if o.Stopped != "" {
+			n.book.stop(o.Agent, o.RelayMsgID, o.Stopped)
 		}
 	}
 }
