@@ -62,7 +62,7 @@ type heldEntry struct {
 
 	// Counted; all are 0 where the depth is not known.
 	depth  int
-	border int64 // the line behind which all that was counted stands
+	border int64 // the line after which all counted lines are
 	start  int64 // the time after which it was written
 }
 
@@ -148,10 +148,10 @@ func (c *Conversations) Depth(m *Entry, count Count, near, far int64) (depth int
 	return e.depth, true
 }
 
-// LastUser returns when a person spoke last in a topic ("": in none), up to a ts, as far as
-// the lines added tell: by a person's line, or by one of a bot that knew of one. It looks at
-// the newest near of them, and further back only where those tell nothing. 0: nobody spoke.
-// It is not known where a line that no count can rely on may be a newer one of a person.
+// LastUser returns the time of a person's last message in a topic ("": in none), up to a ts. It
+// is taken from a person's line, or from the user_ts in a bot's line: of the newest near lines, or of
+// older ones if those have neither. 0: no person has written. known is false if a line that cannot
+// be counted may be a newer message of a person.
 func (c *Conversations) LastUser(thread string, before int64, near int) (ts int64, known bool) {
 	v := c.byThread[c.hash(thread)]
 	if v == nil {
@@ -258,7 +258,7 @@ type counting struct {
 	known  bool  // where the count begins
 	empty  bool  // nothing came before
 	top    int64 // the last line so far
-	border int64 // the line behind which all that is counted stands
+	border int64 // the line after which all counted lines are
 	start  int64 // the time after which it was written: a person's message
 	person bool  // that message is here, and is
 	asked  uint64

@@ -13,8 +13,8 @@ import (
 //
 // Order and repeats. Entries are ordered by ts; equal ones keep the given order
 // and m, unless it is among them, is the last. Of entries with one message_id
-// the first stands; an entry without an id is nobody's repeat. m itself stands
-// as it was passed, whatever the transcript says of it. An m without ts takes the
+// the first is used; an entry without an id is not a repeat. m itself is used
+// as it was passed, whatever the transcript has for it. An m without ts takes the
 // one it has among the entries, else it is the newest. What comes after m is ignored.
 //
 // People. user_ts ends the count like a person's message of that time: entries
@@ -32,10 +32,10 @@ import (
 // parallel answer.
 //
 // Topics. A topic's root is the message that its entries name in root_id. It is
-// counted with what stands before it where it was written, also when it carries the
+// counted with what is before it where it was written, also when it carries the
 // topic's id itself (platforms add that to the first message once a topic hangs
 // on it). A root by a person or outside of entries ends the count. In a topic
-// group, where every message is in a topic, one that opens a topic stands behind
+// group, where every message is in a topic, one that opens a topic comes after
 // those that opened the earlier ones: bots that open a topic for each answer are
 // counted as well.
 //

@@ -346,7 +346,7 @@ func (c *chats) hears(channel string, chat relay.ChatID) bool {
 	return c.enforced() && c.in(orDefault(channel), chat)
 }
 
-// settled reports whether in's answer stands without asking Feishu.
+// settled reports whether in's answer is final without asking Feishu.
 func (c *chats) settled(channel string, chat relay.ChatID) bool {
 	return !c.cfg.KnowsFeishu() || channel != relay.DefaultChannel || c.in(channel, chat)
 }

@@ -140,8 +140,8 @@ func (n *native) afterCopy(ctx context.Context, p *arrival, came <-chan struct{}
 	n.receive.handle(ctx, n.bots, p)
 }
 
-// readAgain asks Feishu for what stands by now in place of a placeholder. A card
-// that was streamed it does not show.
+// readAgain asks Feishu for the text that has replaced a placeholder. Feishu does not
+// return the text of a streamed card.
 func (n *native) readAgain(ctx context.Context, m *relay.Message) {
 	if m.Metadata.Text(metaNative) != nativeText || !n.app.api.Ready() || n.receive.here(string(m.ID())) {
 		return
@@ -156,8 +156,8 @@ func (n *native) readAgain(ctx context.Context, m *relay.Message) {
 	m.Content = now.Text()
 }
 
-// stopUnfinished stops what only says that an answer is coming, of a bot whose
-// finished text nobody told. Where the relay told it, this is a repeat.
+// stopUnfinished stops a placeholder of a bot whose finished text did not come over the
+// relay. If it came, the placeholder is a repeat.
 func (n *native) stopUnfinished(_ context.Context, p *arrival) (relay.Reason, error) {
 	if feishu.Placeholder(p.msg.Content) && !n.receive.here(p.key) {
 		return relay.Expired, nil
@@ -410,7 +410,7 @@ func handOver(ctx context.Context, until time.Time, limit time.Duration,
 	}
 }
 
-// gave tells the other sidecars, and the watchers of all, that this bot has a person's message.
+// gave reports to the other sidecars, and to the viewers of all, that this bot has a person's message.
 func (n *native) gave(m *relay.Message) {
 	n.steer.delivered(m)
 	n.receive.watch.gave(m, doorGateway)

@@ -56,7 +56,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	}
 }
 
-// runAfter runs s, and hands it what the bot said before there was a sidecar.
+// runAfter runs s, and passes it what the bot said before the sidecar ran.
 func (s *Sidecar) runAfter(ctx context.Context, before *waiting) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var handing sync.WaitGroup

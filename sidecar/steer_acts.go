@@ -223,7 +223,7 @@ func (a *acts) run(ctx context.Context) {
 	}
 }
 
-// due lists what it is this sidecar's turn to show now, and tells when to look again. The registry
+// due lists what it is this sidecar's turn to show now, and returns when to look again. The registry
 // is asked without mu held: those who take in marks and events do not wait for it.
 func (a *acts) due(now time.Time) (due []*wanted, pause time.Duration) {
 	a.mu.Lock()

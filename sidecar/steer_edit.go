@@ -22,8 +22,8 @@ type edit struct {
 	applied atomic.Bool // the message has its text
 }
 
-// edit tells all sidecars of a group what a message of this bot says now. The bots that have it are
-// not told.
+// edit shares the new text of a message of this bot with all sidecars of the group. Bots that have
+// the message already do not get the new text.
 func (s *steering) edit(m gateway.Sent) {
 	s.share(steer.Mark{ID: "edited/" + string(m.ID) + "/" + randomID(), Kind: steer.Edited, Channel: relay.DefaultChannel,
 		ChatID: m.ChatID, ThreadID: m.ThreadID, MessageID: m.ID, Of: m.ID, Text: m.Text,

@@ -233,8 +233,8 @@ func (s *steering) releasable(why relay.Reason) bool {
 		s.cfg.Steer.StopNoticeJudge && (why == relay.JudgeNo || why == relay.JudgeError)
 }
 
-// stopSeen keeps a message that was stopped, and has the group shown that, once a round. What keeps
-// it from that holds up no message: the stop stands.
+// stopSeen keeps a message that was stopped, and has the stop shown in the group, once a round. An
+// error in that does not delay messages, and the message remains stopped.
 func (s *steering) stopSeen(p *arrival, why relay.Reason) {
 	if err := s.noteStop(p, why); err != nil {
 		s.problems.set("steer", err)

@@ -14,9 +14,9 @@ import (
 )
 
 // ones decides which one of several bots gets a person's message. The sidecar whose turn it is
-// claims the message, tells the others, delivers it, and tells them that too. Where that last
-// word does not come in time, the next one takes over: the bot may get it a second time where
-// its sidecar died between the delivery and the word.
+// claims the message, announces that to the others, delivers it, and announces the delivery. If the
+// delivery is not announced in time, the next sidecar takes over: the message may be answered twice
+// if the first sidecar died between the delivery and its announcement.
 type ones struct {
 	mu      sync.Mutex
 	byID    *lru.Cache[relay.MessageID, *oneOf] // guarded by mu
