@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"feishu-relay/feishu"
@@ -49,13 +50,19 @@ type drafts struct {
 	byMessage map[relay.MessageID]*draft
 	byCard    map[string]*draft
 	warned    bool // that the disk refuses drafts
+
+	// What sizes returns, which does not wait for the disk.
+	waiting, unsaved atomic.Int64
+
+	nowMu sync.Mutex
+	now   map[relay.ChatID]bool // what retry was called with; guarded by nowMu
 }
 
 // loadDrafts reads what an earlier run left. A file that cannot be read is quarantined
 // as *.broken.
 func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *drafts {
 	s := &drafts{log: log, count: count, wake: make(chan struct{}, 1), all: map[*draft]struct{}{},
-		byMessage: map[relay.MessageID]*draft{}, byCard: map[string]*draft{}}
+		byMessage: map[relay.MessageID]*draft{}, byCard: map[string]*draft{}, now: map[relay.ChatID]bool{}}
 	if root == nil {
 		return s
 	}
@@ -85,6 +92,9 @@ func loadDrafts(root *os.Root, log *slog.Logger, count func(feishu.Counted)) *dr
 	for _, d := range left {
 		d.untried = d.forced
 	}
+	s.mu.Lock()
+	defer s.unlock()
+	s.dropOldest()
 	return s
 }
 
@@ -126,7 +136,7 @@ func (s *drafts) index(d *draft) {
 // message or card stays as it is.
 func (s *drafts) add(d *draft) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if s.byMessage[d.Message.ID] != nil || s.byCard[d.CardID] != nil {
 		return
 	}
@@ -165,13 +175,21 @@ func (s *drafts) force() {
 }
 
 // dropOldest drops the oldest drafts while too many cannot be published or they are too large together. Those of an
-// earlier run that are about to be published do not count: none is dropped before it was tried.
+// earlier run that are about to be published do not count, so that none is dropped before it was tried, except beyond
+// twice these bounds: an agent that is killed again and again before it publishes any keeps no more than that.
 func (s *drafts) dropOldest() {
 	over := func(n, bytes int) bool { return n > maxDrafts+maxStuck || bytes > maxBytes+stuckBytes }
 	n, bytes := len(s.all), s.bytes
 	if !over(n, bytes) {
 		return
 	}
+	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
+		if !over((len(s.all)+1)/2, (s.bytes+1)/2) {
+			break
+		}
+		s.lose(d)
+	}
+	n, bytes = len(s.all), s.bytes
 	for d := range s.all {
 		if d.untried {
 			n, bytes = n-1, bytes-d.bytes
@@ -183,12 +201,17 @@ func (s *drafts) dropOldest() {
 		}
 		if !d.untried {
 			n, bytes = n-1, bytes-d.bytes
-			s.count(countedDraftLost)
-			s.log.Error("too many drafts cannot be published; the oldest is dropped", "message_id", d.Message.ID,
-				"chat", d.Message.ChatID)
-			s.remove(d)
+			s.lose(d)
 		}
 	}
+}
+
+// lose drops d, for which there is no room. It is called with mu held.
+func (s *drafts) lose(d *draft) {
+	s.count(countedDraftLost)
+	s.log.Error("too many drafts cannot be published; the oldest is dropped", "message_id", d.Message.ID,
+		"chat", d.Message.ChatID)
+	s.remove(d)
 }
 
 // onMessage changes the draft of a message; false when there is none.
@@ -203,7 +226,7 @@ func (s *drafts) onCard(card string, change func(*draft)) bool {
 
 func (s *drafts) change(find func() *draft, change func(*draft)) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	d := find()
 	if d == nil {
 		return false
@@ -219,7 +242,7 @@ func (s *drafts) change(find func() *draft, change func(*draft)) bool {
 // each changes all drafts that which picks.
 func (s *drafts) each(which func(*draft) bool, change func(*draft)) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for d := range s.all {
 		if which(d) {
 			change(d)
@@ -229,16 +252,39 @@ func (s *drafts) each(which func(*draft) bool, change func(*draft)) {
 	}
 }
 
-// retry has the drafts of a chat tried again at once.
-func (s *drafts) retry(chat relay.ChatID) {
-	s.each(func(d *draft) bool { return d.Message.ChatID == chat }, func(d *draft) { d.tries, d.retryAt = 0, time.Time{} })
+// retry has the drafts of a chat tried again at once; anew: as if none had failed. It does not wait for the disk. Where
+// too many chats are, the drafts wait for their time.
+func (s *drafts) retry(chat relay.ChatID, anew bool) {
+	s.nowMu.Lock()
+	if len(s.now) < maxDrafts {
+		s.now[chat] = s.now[chat] || anew
+	}
+	s.nowMu.Unlock()
+	s.poke()
+}
+
+// retried does what retry was asked for. It is called with mu held.
+func (s *drafts) retried() {
+	s.nowMu.Lock()
+	chats := s.now
+	s.now = map[relay.ChatID]bool{}
+	s.nowMu.Unlock()
+	for d := range s.all {
+		anew, now := chats[d.Message.ChatID]
+		if now {
+			d.retryAt = time.Time{}
+		}
+		if anew {
+			d.tries = 0
+		}
+	}
 }
 
 // drop forgets the draft of a message and reports whether it would have been
 // published.
 func (s *drafts) drop(id relay.MessageID) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	d := s.byMessage[id]
 	if d == nil {
 		return false
@@ -251,7 +297,7 @@ func (s *drafts) drop(id relay.MessageID) bool {
 // forget removes d, which was published or is dropped.
 func (s *drafts) forget(d *draft) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	s.remove(d)
 }
 
@@ -259,7 +305,7 @@ func (s *drafts) forget(d *draft) {
 // keeps it where the bot may go on writing.
 func (s *drafts) published(d *draft, text string, touched relay.Millis) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if _, there := s.all[d]; !there {
 		return // it was recalled meanwhile
 	}
@@ -288,7 +334,7 @@ func (s *drafts) published(d *draft, text string, touched relay.Millis) {
 // failed notes that d could not be published, and returns when to try again.
 func (s *drafts) failed(d *draft) time.Duration {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	wait := backoff(d.tries)
 	d.tries++
 	d.retryAt, d.forced, d.untried = time.Now().Add(wait), false, false
@@ -341,7 +387,7 @@ func (s *drafts) save(d *draft) {
 // saveRest writes what the disk refused before, until it refuses again.
 func (s *drafts) saveRest() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for d := range s.all {
 		if s.files != nil && !d.saved {
 			if s.save(d); !d.saved {
@@ -351,10 +397,12 @@ func (s *drafts) saveRest() {
 	}
 }
 
-// sizes are how many drafts wait to be published, and how many of them are not on disk.
-func (s *drafts) sizes() (n, unsaved int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// sizes are how many drafts wait to be published, and how many of them are not on disk, as of the last change.
+func (s *drafts) sizes() (n, unsaved int) { return int(s.waiting.Load()), int(s.unsaved.Load()) }
+
+// unlock ends a change.
+func (s *drafts) unlock() {
+	n, unsaved := 0, 0
 	for d := range s.all {
 		if d.Wait == waitMore {
 			continue
@@ -364,7 +412,9 @@ func (s *drafts) sizes() (n, unsaved int) {
 			unsaved++
 		}
 	}
-	return n, unsaved
+	s.waiting.Store(int64(n))
+	s.unsaved.Store(int64(unsaved))
+	s.mu.Unlock()
 }
 
 // poke wakes Run, which looks at all of them again.

@@ -417,11 +417,16 @@ func TestTextThatGoesOnAfterItWasPublished(t *testing.T) {
 
 func TestPublishedDraftsAreBounded(t *testing.T) {
 	atDesk(t, func(d *desk) {
+		all := func() int {
+			d.drafts.mu.Lock()
+			defer d.drafts.mu.Unlock()
+			return len(d.drafts.all)
+		}
 		for range 2 * maxPublished {
 			d.send(group, "interactive", d.card("done", false))
 			d.after(settle, "done")
 		}
-		if kept := len(d.drafts.all); kept != maxPublished {
+		if kept := all(); kept != maxPublished {
 			t.Errorf("%d drafts are kept", kept)
 		}
 		if n, _ := d.drafts.sizes(); n != 0 {
@@ -429,7 +434,7 @@ func TestPublishedDraftsAreBounded(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if kept := len(d.drafts.all); kept != 0 {
+		if kept := all(); kept != 0 {
 			t.Errorf("%d drafts are kept for ever", kept)
 		}
 	})
@@ -834,6 +839,67 @@ func TestTooManyDraftsOfAnEarlierRun(t *testing.T) {
 		}
 		if want := map[bool]int{true: 0, false: 3}[works]; lost != want || !s.holds("om_new") {
 			t.Errorf("publishing works: %t; %d lost, want %d", works, lost, want)
+		}
+	}
+}
+
+// An agent that is killed again and again before it has published any draft does not gather ever more of them.
+func TestDraftsOfManyRunsAreBounded(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	const most = 2 * (maxDrafts + maxStuck)
+	for run := range 3 {
+		s := loadDrafts(root, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
+		if n, _ := s.sizes(); n > most {
+			t.Errorf("run %d begins with %d drafts", run, n)
+		}
+		for i := range maxDrafts + 2*maxStuck {
+			now := relay.MillisOf(time.Now())
+			s.add(&draft{Message: feishu.Message{ID: relay.MessageID(fmt.Sprint("om_", run, "_", i)), ChatID: group},
+				Wait: waitEdit, Created: now, Touched: now})
+		}
+		if n, _ := s.sizes(); n > most {
+			t.Errorf("run %d has %d drafts", run, n)
+		}
+	}
+	more := loadDrafts(root, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
+	for i := range most {
+		id := fmt.Sprint("om_left_", i)
+		if err := more.files.Save(id, draft{Wait: waitEdit, Message: feishu.Message{ID: relay.MessageID(id), ChatID: group}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, _ := loadDrafts(root, slog.New(slog.DiscardHandler), func(feishu.Counted) {}).sizes(); n != most {
+		t.Errorf("%d of too many drafts are left after a start, want %d", n, most)
+	}
+}
+
+// While the disk hangs under a draft, the status is told and questions about names are answered.
+func TestADiskThatHangsUnderADraft(t *testing.T) {
+	r := newRig(t, nil).knowGroup()
+	r.drafts.mu.Lock()
+	r.Status()
+	<-r.askNames("roster", group, func(context.Context) {})
+	r.drafts.mu.Unlock()
+}
+
+// An answer about names has the drafts of its chat tried at once, and does not make them fresh; one about the chat's
+// kind does.
+func TestAnswersHaveDraftsTriedAgain(t *testing.T) {
+	s := loadDrafts(nil, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
+	d := &draft{Message: feishu.Message{ID: "om_1", ChatID: group}}
+	s.add(d)
+	for _, anew := range []bool{false, true} {
+		d.tries, d.retryAt = 3, time.Now().Add(time.Hour)
+		s.retry("oc_other", true)
+		s.retry(group, anew)
+		next := time.Hour
+		s.due(time.Now(), func(d *draft, _ time.Time) time.Time { return d.retryAt }, &next)
+		if !d.retryAt.IsZero() || d.tries == 0 != anew {
+			t.Errorf("anew %t: tries again at %v, tries %d", anew, d.retryAt, d.tries)
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (g *Gateway) sawChat(id relay.ChatID, kind string) {
 	was := g.opts.Book.Chat(id).Kind
 	g.opts.Book.SawChat(id, kind)
 	if was == "" && kind != "" {
-		g.drafts.retry(id)
+		g.drafts.retry(id, true)
 	}
 }
 

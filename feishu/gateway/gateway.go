@@ -362,11 +362,14 @@ func (g *Gateway) begin() bool {
 }
 
 // ask has f ask Feishu something, beside its caller, unless a question of that kind about id is under way. What it
-// returns gets a value when the question is answered.
-func (g *Gateway) ask(kind, id string, f func(context.Context)) <-chan singleflight.Result {
-	return g.questions.DoChan(kind+" "+id, func() (any, error) {
+// returns gets a value when the question is answered, and answered was called: who asks from then on asks anew.
+func (g *Gateway) ask(kind, id string, f func(context.Context), answered func()) <-chan singleflight.Result {
+	key := kind + " " + id
+	return g.questions.DoChan(key, func() (any, error) {
 		if g.begin() {
 			defer g.busy.Done()
+			defer answered()
+			defer g.questions.Forget(key)
 			defer g.caught(kind)
 			ctx, cancel := context.WithTimeout(g.ctx, askWait)
 			defer cancel()

@@ -24,6 +24,7 @@ type habits struct {
 	root *os.Root
 	log  *slog.Logger
 
+	disk  sync.Mutex // held while writing, and locked before mu
 	mu    sync.Mutex
 	known struct {
 		Texts bool `json:"edits_texts"`
@@ -57,25 +58,35 @@ func (h *habits) edits(card bool, sent, now time.Time) {
 	if now.Sub(sent) > habitWindow {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	known := &h.known.Texts
-	if card {
-		known = &h.known.Cards
-	}
-	if *known {
+	if !h.learn(card) {
 		return
 	}
-	*known = true
+	h.disk.Lock()
+	defer h.disk.Unlock()
 	h.log.Info("this bot streams by editing; its messages wait until they are final", "cards", card)
 	if h.root == nil {
 		return
 	}
+	h.mu.Lock()
 	data, err := json.Marshal(h.known)
+	h.mu.Unlock()
 	if err == nil {
 		err = safefile.ReplaceFast(h.root, habitsFile, data)
 	}
 	if err != nil {
 		h.log.Warn("what was learned about the bot cannot be stored", "file", habitsFile, "err", err)
 	}
+}
+
+// learn notes that the bot edits its texts or cards, and reports whether that is new.
+func (h *habits) learn(card bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known := &h.known.Texts
+	if card {
+		known = &h.known.Cards
+	}
+	anew := !*known
+	*known = true
+	return anew
 }

@@ -228,7 +228,7 @@ func (g *Gateway) knowSelf() {
 			return
 		}
 		g.opts.Book.LearnSelf(self)
-	})
+	}, func() {})
 }
 
 // chatAnswer reads what kind a chat is (docs/feishu.md 3.1). A mode that is not known counts as a group's.

@@ -78,10 +78,9 @@ func (g *Gateway) mustAsk(out *Sent) bool {
 // askNames has f ask Feishu, in the background, for names of a chat.
 func (g *Gateway) askNames(kind string, chat relay.ChatID, f func(context.Context)) <-chan singleflight.Result {
 	return g.ask(kind, string(chat), func(ctx context.Context) {
-		defer g.drafts.retry(chat)
 		g.count(countedNamesAsked)
 		f(ctx)
-	})
+	}, func() { g.drafts.retry(chat, false) })
 }
 
 // nameAll asks who the chat of out has under the ids that nobody can name, and returns how long d waits for that at

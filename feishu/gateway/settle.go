@@ -94,6 +94,7 @@ func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
 func (s *drafts) due(now time.Time, look func(d *draft, held time.Time) time.Time, next *time.Duration) []*draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.retried()
 	held := map[conversation]time.Time{}
 	var due []*draft
 	for _, d := range slices.SortedFunc(maps.Keys(s.all), byOrder) {
@@ -134,7 +135,7 @@ func (g *Gateway) finish(ctx context.Context, d *draft) time.Duration {
 	if d.Published != "" && d.Wait != waitMore && (!ready || text == d.Published) {
 		d.Wait = waitMore // the change is undone, or none of the text
 		g.drafts.save(d)
-		g.drafts.mu.Unlock()
+		g.drafts.unlock()
 		return lookAgain
 	}
 	over := d.Wait == waitMore
@@ -214,6 +215,9 @@ func (g *Gateway) askChat(id relay.ChatID) {
 		}
 		chat.ID, chat.Asked = id, time.Now()
 		g.opts.Book.SetChat(chat)
-		g.drafts.retry(id)
+	}, func() {
+		if kind := g.opts.Book.Chat(id).Kind; kind == feishu.ChatGroup || kind == feishu.ChatP2P {
+			g.drafts.retry(id, true)
+		}
 	})
 }
