@@ -217,18 +217,36 @@ func belongs(l *inboxMessage, given []agent.TaskRecord) *mailbox.Callback {
 	return nil
 }
 
-// inboxText is the messages as the mailbox renders them, and after them what a model needs to
+// content is the messages as the mailbox renders them, and after them what a model needs to
 // know of them besides: ids, tasks, where results belong.
-var inboxText = rendering(`{{with .Messages}}{{$.Rendered}}
-
-# ABOUT THEM, IN THIS ORDER
-{{else}}No messages wait for you.
-{{end}}{{range .Messages}}<about id="{{value .ID}}" from="{{value .From}}"
-{{- with .Task}} task_id="{{value .ID}}"{{end}}
-{{- with .Callback}} result_belongs_in="{{value .Channel}}/{{value .Chat}}"{{end -}}
-/>{{if .Type.GivesTask}} report on it with update_task{{end}}
-{{end}}{{with .Dropped}}{{.}} older peer messages were dropped: too many waited.
-{{end}}{{with .Waiting}}{{.}} more wait: call read_inbox again.
-{{end}}`)
-
-func (b inbox) content(string) []mcp.Content { return render(inboxText, b) }
+func (i inbox) content(string) []mcp.Content {
+	var b strings.Builder
+	if len(i.Messages) == 0 {
+		b.WriteString("No messages wait for you.\n")
+	} else {
+		b.WriteString(i.Rendered + "\n\n# ABOUT THEM, IN THIS ORDER\n")
+	}
+	for _, m := range i.Messages {
+		b.WriteString("<about")
+		attribute(&b, "id", m.ID)
+		attribute(&b, "from", m.From)
+		if m.Task != nil {
+			attribute(&b, "task_id", m.Task.ID)
+		}
+		if c := m.Callback; c != nil {
+			attribute(&b, "result_belongs_in", c.Channel+"/"+c.Chat())
+		}
+		b.WriteString("/>")
+		if m.Type.GivesTask() {
+			b.WriteString(" report on it with update_task")
+		}
+		b.WriteString("\n")
+	}
+	if i.Dropped != 0 {
+		fmt.Fprintf(&b, "%d older peer messages were dropped: too many waited.\n", i.Dropped)
+	}
+	if i.Waiting != 0 {
+		fmt.Fprintf(&b, "%d more wait: call read_inbox again.\n", i.Waiting)
+	}
+	return says(b.String())
+}

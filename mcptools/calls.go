@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -139,21 +138,10 @@ func result(value any) (*mcp.CallToolResult, error) {
 
 func says(text string) []mcp.Content { return []mcp.Content{&mcp.TextContent{Text: text}} }
 
-// rendering is a template of what a model reads of a result. Whatever others wrote passes
-// through value, between quotes, or text, on lines of its own: then it cannot pass for markup.
-func rendering(source string) *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{
-		"value": func(v any) string { return mailbox.EscapeValue(fmt.Sprint(v)) },
-		"text":  mailbox.EscapeText,
-	}).Parse(source))
-}
-
-func render(t *template.Template, value any) []mcp.Content {
-	var b strings.Builder
-	if err := t.Execute(&b, value); err != nil {
-		panic(err) // the template is wrong
-	}
-	return says(b.String())
+// attribute writes one of an element's. Whatever others wrote passes through it, or through mailbox.EscapeText on
+// lines of its own: then it cannot pass for markup.
+func attribute(b *strings.Builder, name string, value any) {
+	fmt.Fprintf(b, " %s=\"%s\"", name, mailbox.EscapeValue(fmt.Sprint(value)))
 }
 
 // explain is what the caller is told about err. What is no refusal is a fault of

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -175,24 +177,53 @@ func unixMilli(ts int64) time.Time {
 	return time.UnixMilli(ts).UTC()
 }
 
-var conversationText = rendering(`# TRANSCRIPT OF {{value .Channel}}/{{value .ChatID}}, THE OLDEST FIRST
-{{with .LeftOut}}{{.}} older messages are left out for their size.
-{{end}}{{range .Messages}}<message from="{{value .Sender}}" role="{{value .Role}}"
-{{- if and .SenderName (ne .SenderName .Sender)}} name="{{value .SenderName}}"{{end}}
-{{- if not .SentAt.IsZero}} sent_at="{{.SentAt.Format "2006-01-02T15:04:05Z07:00"}}"{{end}}
-{{- if .Recalled}} recalled="true"{{end}}
-{{- if .Edited}} edited="true"{{end}} id="{{value .MessageID}}">
-{{text .Text}}
-{{range .Files}}<file key="{{value .Key}}" type="{{value .Type}}"{{with .Name}} name="{{value .}}"{{end}}/>
-{{end}}</message>
-{{else}}Nothing has been said there yet.
-{{end}}`)
-
 func (c conversation) content(asJSON string) []mcp.Content {
 	if c.Chats != nil {
 		return says(asJSON)
 	}
-	return render(conversationText, c)
+	var b strings.Builder
+	name := c.Channel + "/" + c.ChatID
+	fmt.Fprintf(&b, "# TRANSCRIPT OF %s, THE OLDEST FIRST\n", mailbox.EscapeValue(name))
+	if c.LeftOut != 0 {
+		fmt.Fprintf(&b, "%d older messages are left out for their size.\n", c.LeftOut)
+	}
+	if len(c.Messages) == 0 {
+		b.WriteString("Nothing has been said there yet.\n")
+	}
+	for _, m := range c.Messages {
+		m.write(&b)
+	}
+	return says(b.String())
+}
+
+func (m said) write(b *strings.Builder) {
+	b.WriteString("<message")
+	attribute(b, "from", m.Sender)
+	attribute(b, "role", m.Role)
+	if m.SenderName != "" && m.SenderName != m.Sender {
+		attribute(b, "name", m.SenderName)
+	}
+	if !m.SentAt.IsZero() {
+		attribute(b, "sent_at", m.SentAt.Format(time.RFC3339))
+	}
+	if m.Recalled {
+		attribute(b, "recalled", true)
+	}
+	if m.Edited {
+		attribute(b, "edited", true)
+	}
+	attribute(b, "id", m.MessageID)
+	fmt.Fprintf(b, ">\n%s\n", mailbox.EscapeText(m.Text))
+	for _, f := range m.Files {
+		b.WriteString("<file")
+		attribute(b, "key", f.Key)
+		attribute(b, "type", f.Type)
+		if f.Name != "" {
+			attribute(b, "name", f.Name)
+		}
+		b.WriteString("/>\n")
+	}
+	b.WriteString("</message>\n")
 }
 
 // maxFile is the most bytes of a file that a result holds: as base64 it is a third longer,
