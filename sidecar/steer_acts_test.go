@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -252,6 +253,18 @@ func TestNoticeOfADeadSidecar(t *testing.T) {
 	}
 }
 
+// knowWriter waits until a has told that it can write to Feishu, and b has read all that a has.
+func (n *tenant) knowWriter(a, b *running) {
+	n.t.Helper()
+	marks := filepath.Join(n.dir, "relay", "steer", "marks.jsonl")
+	told := regexp.MustCompile(`in:agent_a"[^\n]*?can_write\\?":true`)
+	n.until("BotA's sidecar has told that it can write", func() bool {
+		data, err := os.ReadFile(marks)
+		return err == nil && told.Match(data)
+	})
+	n.until("BotB's sidecar has read that", func() bool { return n.steeredGroup(a).Version == n.steeredGroup(b).Version })
+}
+
 // Where Feishu refuses a sidecar's call, another one shows the notice, also where the first has no
 // heartbeat; where Feishu refuses all, only the marks have it, and it counts all the same.
 func TestNoticesThatFeishuRefuses(t *testing.T) {
@@ -275,6 +288,7 @@ func TestNoticesThatFeishuRefuses(t *testing.T) {
 			n.hears(botA, "hello")
 			n.hears(botB, "hello")
 			n.know(a, b)
+			n.knowWriter(a, b)
 			fault := feishusim.Fault{Kind: feishusim.FaultAnswer, Route: "POST /open-apis/im/v1/messages/*/reactions", Code: 230002,
 				App: apps[1].ID}
 			if everybody {

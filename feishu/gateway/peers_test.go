@@ -308,7 +308,9 @@ func TestFinalTextForPeers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, mail := peerRig(t)
+			t.Parallel()
+			// Long enough for the calls of a message that changes to be one behind the other also on a busy machine.
+			r, mail := peerRigIn(t, t.TempDir(), newUpstream(t), func(o *Options) { o.EditSettle = 2 * time.Second })
 			say(r, mail)
 			m := r.said()
 			if m.ChatID != mail.Chat || m.ChatType != feishu.ChatP2P || m.Text != "done" {

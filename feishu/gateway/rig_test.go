@@ -429,7 +429,7 @@ func (r *rig) said() Sent {
 	select {
 	case m := <-r.host.said:
 		return m
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		r.t.Fatal("nothing was published")
 	}
 	panic("unreachable")
