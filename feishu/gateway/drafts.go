@@ -252,12 +252,12 @@ func (s *drafts) each(which func(*draft) bool, change func(*draft)) {
 	}
 }
 
-// retry has the drafts of a chat tried again at once; anew: as if none had failed. It does not wait for the disk. Where
-// too many chats are, the drafts wait for their time.
-func (s *drafts) retry(chat relay.ChatID, anew bool) {
+// retry has the drafts of a chat tried again at once; reset: as if none had failed. It does not wait for the disk.
+// Where too many chats are, the drafts wait for their time.
+func (s *drafts) retry(chat relay.ChatID, reset bool) {
 	s.nowMu.Lock()
 	if len(s.now) < maxDrafts {
-		s.now[chat] = s.now[chat] || anew
+		s.now[chat] = s.now[chat] || reset
 	}
 	s.nowMu.Unlock()
 	s.poke()
@@ -270,11 +270,11 @@ func (s *drafts) retried() {
 	s.now = map[relay.ChatID]bool{}
 	s.nowMu.Unlock()
 	for d := range s.all {
-		anew, now := chats[d.Message.ChatID]
+		reset, now := chats[d.Message.ChatID]
 		if now {
 			d.retryAt = time.Time{}
 		}
-		if anew {
+		if reset {
 			d.tries = 0
 		}
 	}

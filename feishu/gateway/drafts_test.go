@@ -892,14 +892,14 @@ func TestAnswersHaveDraftsTriedAgain(t *testing.T) {
 	s := loadDrafts(nil, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
 	d := &draft{Message: feishu.Message{ID: "om_1", ChatID: group}}
 	s.add(d)
-	for _, anew := range []bool{false, true} {
+	for _, reset := range []bool{false, true} {
 		d.tries, d.retryAt = 3, time.Now().Add(time.Hour)
 		s.retry("oc_other", true)
-		s.retry(group, anew)
+		s.retry(group, reset)
 		next := time.Hour
 		s.due(time.Now(), func(d *draft, _ time.Time) time.Time { return d.retryAt }, &next)
-		if !d.retryAt.IsZero() || d.tries == 0 != anew {
-			t.Errorf("anew %t: tries again at %v, tries %d", anew, d.retryAt, d.tries)
+		if !d.retryAt.IsZero() || d.tries == 0 != reset {
+			t.Errorf("reset %t: tries again at %v, tries %d", reset, d.retryAt, d.tries)
 		}
 	}
 }

@@ -362,7 +362,7 @@ func (g *Gateway) begin() bool {
 }
 
 // ask has f ask Feishu something, beside its caller, unless a question of that kind about id is under way. What it
-// returns gets a value when the question is answered, and answered was called: who asks from then on asks anew.
+// returns gets a value when the question is answered, and answered was called: who asks from then on asks again.
 func (g *Gateway) ask(kind, id string, f func(context.Context), answered func()) <-chan singleflight.Result {
 	key := kind + " " + id
 	return g.questions.DoChan(key, func() (any, error) {
