@@ -36,7 +36,10 @@ import (
 )
 
 const (
-	startLimit = 60 * time.Second // for a browser to run; then Start fails
+	// Chromium itself may crash while it starts, before any page is open: seen once in some thousand starts.
+	startAttempts = 3
+
+	startLimit = 60 * time.Second // for a browser to run; then the attempt has failed
 	endLimit   = 10 * time.Second // for it to end in order; then it is killed
 )
 
@@ -53,7 +56,8 @@ type Browser struct {
 	ctx context.Context // of chromedp, which has the browser in it
 }
 
-// Start runs a browser until the test has ended, and its subtests with it.
+// Start runs a browser until the test has ended, and its subtests with it. One
+// that crashes while it starts is started again, which the test's log tells.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	program, err := find(os.Getenv("CHROME"))
@@ -64,15 +68,16 @@ func Start(t testing.TB) *Browser {
 	for _, f := range flags {
 		opts = append(opts, chromedp.Flag(f, true))
 	}
-	alloc, release := chromedp.NewExecAllocator(context.Background(), opts...)
-	t.Cleanup(release)
-	ctx, kill := chromedp.NewContext(alloc)
-	t.Cleanup(kill)
-	slow := time.AfterFunc(startLimit, release)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start %s: %v", program, err)
+	var ctx context.Context
+	for attempt := 1; ; attempt++ {
+		if ctx, err = start(t, opts); err == nil {
+			break
+		}
+		if attempt == startAttempts {
+			t.Fatalf("start %s, attempt %d: %v", program, attempt, err)
+		}
+		t.Logf("start %s, attempt %d: %v", program, attempt, err)
 	}
-	slow.Stop()
 	t.Cleanup(func() {
 		limited, cancel := context.WithTimeout(ctx, endLimit)
 		defer cancel()
@@ -81,6 +86,22 @@ func Start(t testing.TB) *Browser {
 		}
 	})
 	return &Browser{ctx}
+}
+
+// start runs one process, of which nothing is left if it returns an error.
+func start(t testing.TB, opts []chromedp.ExecAllocatorOption) (context.Context, error) {
+	alloc, release := chromedp.NewExecAllocator(context.Background(), opts...)
+	ctx, kill := chromedp.NewContext(alloc)
+	slow := time.AfterFunc(startLimit, release)
+	defer slow.Stop()
+	if err := chromedp.Do(ctx); err != nil {
+		kill()
+		release()
+		return nil, err
+	}
+	t.Cleanup(release)
+	t.Cleanup(kill)
+	return ctx, nil
 }
 
 // find returns the browser's path; wanted comes first if it is not "".
