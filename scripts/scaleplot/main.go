@@ -98,8 +98,11 @@ func read(name string) (all []figures, err error) {
 	}
 }
 
-// room is how far the axis reaches above the highest point, for the legend.
-const room = 1.6
+// room is how far the axis reaches above the highest point, for the legend; logRoom on a logarithmic axis.
+const (
+	room    = 1.8
+	logRoom = 100
+)
 
 func drawTo(name string, all []figures, y string, of func(figures) float64, log bool) error {
 	p := plot.New()
@@ -120,7 +123,8 @@ func drawTo(name string, all []figures, y string, of func(figures) float64, log 
 	}
 	if log {
 		p.Y.Scale, p.Y.Tick.Marker, p.Y.Min = plot.LogScale{}, plot.LogTicks{Prec: -1}, 1
-		limit, err := plotter.NewLine(plotter.XYs{{X: 0, Y: 100}, {X: most, Y: 100}})
+		p.X.Scale, p.X.Tick.Marker, p.X.Min = plot.LogScale{}, plot.LogTicks{Prec: -1}, 1
+		limit, err := plotter.NewLine(plotter.XYs{{X: 1, Y: 100}, {X: most, Y: 100}})
 		if err != nil {
 			return err
 		}
@@ -129,7 +133,7 @@ func drawTo(name string, all []figures, y string, of func(figures) float64, log 
 	}
 	p.Y.Max = highest * room
 	if log {
-		p.Y.Max = highest * room * room * room * room
+		p.Y.Max = highest * logRoom
 	}
 	for i, f := range order {
 		line, points, err := plotter.NewLinePoints(lines[f])
