@@ -189,8 +189,8 @@ func TestBotsFallSilent(t *testing.T) {
 						if n > 3 && limit > 3 {
 							continue // thousands of messages that prove nothing more
 						}
-						if style == topicsToo && limit > 2 {
-							n = min(n, 5) // as above
+						if style == topicsToo && limit > 1 {
+							n = min(n, 4) // as above
 						}
 						for speed, think := range map[string]func(*rand.Rand) time.Duration{"fast": fast, "slow": slow} {
 							synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 )
 
 // defaultKills keeps the tests fast; `make crash` wants hundreds.
-const defaultKills = 12
+const defaultKills = 8
 
 func killsWanted(t *testing.T) int {
 	t.Helper()

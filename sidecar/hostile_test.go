@@ -30,7 +30,7 @@ func peakMemory(t *testing.T, p *process) string {
 // Nobody's signature is needed to write a line into the queue.
 func TestHugeIdsOfMalformedLinesFillNeitherLogNorMemory(t *testing.T) {
 	t.Parallel()
-	const lines = 60
+	const lines = 25
 	ctx := limited(t)
 	c := newCluster(t, setup{bots: 1, change: func(_ int, cfg *sidecar.Config) { cfg.RelaySecret = "a secret of sixteen" }})
 	b := c.bots[0]

@@ -59,12 +59,12 @@ type scrolled struct {
 	Pages int // of older messages that were asked for
 }
 
-// A conversation of 10,000 messages opens at its end, and can be read to its
+// A conversation of 5,000 messages opens at its end, and can be read to its
 // beginning with the wheel: nothing is left out, doubled or out of order, what is
 // on the screen stays there while older messages come in, and only what is near
 // the screen is drawn.
 func viewLongTranscript(t *testing.T, browser *browsertest.Browser) {
-	const messages = 10_000
+	const messages = 5_000
 	ctx := limited(t)
 	c := prepare(t, setup{bots: 1, change: standardLimits})
 	want := writeTranscript(t, c.folders[0], "oc_long", messages)

@@ -851,12 +851,12 @@ func TestDraftsOfManyRunsAreBounded(t *testing.T) {
 	}
 	defer root.Close()
 	const most = 2 * (maxDrafts + maxStuck)
-	for run := range 3 {
+	for run := range 2 {
 		s := loadDrafts(root, slog.New(slog.DiscardHandler), func(feishu.Counted) {})
 		if n, _ := s.sizes(); n > most {
 			t.Errorf("run %d begins with %d drafts", run, n)
 		}
-		for i := range maxDrafts + 2*maxStuck {
+		for i := range maxDrafts + maxStuck + 100 {
 			now := relay.MillisOf(time.Now())
 			s.add(&draft{Message: feishu.Message{ID: relay.MessageID(fmt.Sprint("om_", run, "_", i)), ChatID: group},
 				Wait: waitEdit, Created: now, Touched: now})
