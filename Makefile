@@ -6,7 +6,7 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE    ?= $(shell TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
 CRASH_KILLS ?= 200
 FAULT_ROUNDS ?= 1
-PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN || echo 2))))
+PACKAGES ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN || echo 2) / 2)))
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
 .PHONY: build demo chat view test check crash upgrade soak foreign frameworks bench scale scale-plots fuzz image dist lint tools clean
@@ -26,7 +26,7 @@ view: build ## the first act, and the page in a browser stays until Ctrl-C
 test: tools check ## everything that must hold, as CI runs it
 	# The longest package first. Most tests wait more than they compute: many run side by side. The race
 	# detector would let each test binary, and each program that a test starts, end a second late.
-	GORACE=atexit_sleep_ms=0 $(GO) test -race -shuffle=on -vet=off -p $(PACKAGES) -parallel 12 -timeout 20m ./sidecar ./...
+	GORACE=atexit_sleep_ms=0 $(GO) test -race -shuffle=on -vet=off -p $(PACKAGES) -parallel 8 -timeout 20m ./sidecar ./...
 
 check: ## format, vet, modern idioms, module file
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these"; exit 1; }
