@@ -122,13 +122,18 @@ func (a *acts) spentBefore(channel string, chat relay.ChatID, once string, at re
 	return ok && last.Once != once && at.Time().Sub(last.TS.Time()) < time.Hour
 }
 
-// failed has the next sidecar try.
+// failed has the next sidecar try. The one that failed lets a turn pass while others of the group have not tried: it may
+// not know that they are online.
 func (a *acts) failed(m *steer.Mark) {
 	defer wait.Wake(a.wake)
+	now, next := time.Now(), time.Time{}
+	if m.Agent == a.cfg.Agent && m.Try+1 < len(a.records.state(m.Channel, m.ChatID).members) {
+		next = now.Add(actTurn)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if w, ok := a.wanted[m.Once]; ok && m.Try >= w.try {
-		w.try, w.another, w.since, w.next = m.Try+1, false, time.Now(), time.Time{}
+		w.try, w.another, w.since, w.next = m.Try+1, false, now, next
 	}
 }
 

@@ -27,11 +27,7 @@ func TestRecalledCommand(t *testing.T) {
 	must(t, n.Recall(id))
 	n.until("no file of the marks has it", func() bool { return n.holding("pasuword", "transcripts") == nil })
 	for _, s := range []*running{a, b} {
-		events := n.reads(s, "/v1/events", "0")
-		n.until("the events come again", func() bool { return events.has(`"type":"recall"`) })
-		if events.has("pasuword") {
-			t.Errorf("the replay of the events shows %q", events.lines)
-		}
+		n.forgets(s, id, "pasuword")
 		if _, body := n.asks(s, "GET", "/v1/transcripts/feishu/"+n.chat+"?q=pasuword", ""); strings.Contains(string(body), "pasuword") {
 			t.Errorf("a search finds %s", body)
 		}
