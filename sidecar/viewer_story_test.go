@@ -23,13 +23,13 @@ import (
 // what people and bots say, what each sidecar decides, where the talk is
 // stopped. The page shows what the API says, and takes nothing from the bots.
 func viewStoryOverFiles(t *testing.T, browser *browsertest.Browser) {
-	viewStory(t, browser, setup{change: standardLimits})
+	viewStory(t, browser, setup{change: withPresence})
 }
 
 // Over Redis, with folders of their own, agent_a's page shows what the others
 // decided as well.
 func viewStoryOverRedis(t *testing.T, browser *browsertest.Browser) {
-	viewStory(t, browser, setup{redis: redistest.Start(t).URL(), separate: true, change: standardLimits})
+	viewStory(t, browser, setup{redis: redistest.Start(t).URL(), separate: true, change: withPresence})
 }
 
 func viewStory(t *testing.T, browser *browsertest.Browser, s setup) {

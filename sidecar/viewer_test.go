@@ -43,6 +43,14 @@ func standardLimits(_ int, cfg *sidecar.Config) {
 	cfg.Limits.MaxDepth, cfg.Limits.Threshold, cfg.Limits.Check = 3, 1, true
 }
 
+// withPresence is standardLimits with the agents' cards: the page says of bots whose sidecar is not online that they went
+// offline.
+func withPresence(i int, cfg *sidecar.Config) {
+	standardLimits(i, cfg)
+	cfg.Mailbox = sidecar.MailboxConfig{Backend: cfg.Backend, Dir: filepath.Join(filepath.Dir(cfg.RelayDir), "mailboxes"),
+		Heartbeat: time.Second, HeartbeatTimeout: patience}
+}
+
 // withMail is standardLimits with a mailbox whose times are short.
 func withMail(dir string) func(int, *sidecar.Config) {
 	return func(i int, cfg *sidecar.Config) {
