@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,17 +160,17 @@ func TestAPIReadsAtMost500Bots(t *testing.T) {
 	for i := range 100 {
 		items = append(items, fmt.Sprintf(`{"bot_id":"ou_%d"}`, i))
 	}
-	page := 0
+	var page atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		page++
-		fmt.Fprintf(w, `{"code":0,"data":{"items":[%s],"has_more":true,"page_token":"p%d"}}`, strings.Join(items, ","), page)
+		fmt.Fprintf(w, `{"code":0,"data":{"items":[%s],"has_more":true,"page_token":"p%d"}}`,
+			strings.Join(items, ","), page.Add(1))
 	}))
 	defer srv.Close()
 	a := feishu.NewAPI(srv.URL, "cli_1", "")
 	a.SawToken("t-x")
 	bots, err := a.ChatBots(t.Context(), "oc")
-	if err != nil || len(bots) != 500 || page != 5 {
-		t.Errorf("%d bots of %d pages, %v", len(bots), page, err)
+	if err != nil || len(bots) != 500 || page.Load() != 5 {
+		t.Errorf("%d bots of %d pages, %v", len(bots), page.Load(), err)
 	}
 }
 

@@ -137,7 +137,8 @@ func (a *api) guard(next http.Handler) http.Handler {
 				return
 			}
 		} else if !localHost(r.Host) {
-			web.WriteError(w, relay.Errorf(web.CodeForbiddenHost, "without API_TOKEN only requests to localhost are answered"))
+			web.WriteError(w, relay.Errorf(web.CodeForbiddenHost,
+				"without API_TOKEN only requests to localhost are answered"))
 			return
 		}
 		// another page's link to the viewer

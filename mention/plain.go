@@ -8,8 +8,8 @@ type Hit struct {
 }
 
 // Plain returns the agents that text names with "@Name" as [Directory.Find] reads it, each
-// time and in order; not its at-tags, and its placeholders only where one is an agent's name. text is read as it is, also where it is
-// JSON, and up to [MaxContent] bytes.
+// time and in order; not its at-tags, and its placeholders only where one is an agent's name. text is read as it is,
+// also where it is JSON, and up to [MaxContent] bytes.
 func (d *Directory) Plain(text string) []Hit {
 	s := scanner{dir: d, hit: make([]bool, len(d.agents))}
 	var hits []Hit

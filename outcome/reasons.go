@@ -60,7 +60,8 @@ var Advices = []Advice{
 		"按本群的 `answer` 模式，这条消息由别的机器人回答"},
 		Text{"mention the bot that should answer; or `/relay answer all`", "想让谁回答就点名谁；或 `/中继 回答 全部`"}, steered},
 	{relay.Budget, Text{"the group's bots have used up this hour's budget", "本群机器人这一小时的消息预算已用完"},
-		Text{"nothing: bots' messages pass again as the hour goes by; or `/relay budget N`", "不用处理：过一段时间会自动恢复；或 `/中继 预算 N`"}, steered},
+		Text{"nothing: bots' messages pass again as the hour goes by; or `/relay budget N`",
+			"不用处理：过一段时间会自动恢复；或 `/中继 预算 N`"}, steered},
 	{relay.Undeliverable, Text{"the bot refused it (4xx), or did not answer within `DELIVERY_TIMEOUT`",
 		"机器人明确拒收（4xx），或在 `DELIVERY_TIMEOUT` 内没有回答"},
 		Text{"see `err` in the sidecar's log line `stopped`; the bot should answer 2xx, or 503 to get the message again; " +

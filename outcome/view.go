@@ -33,7 +33,8 @@ type view struct {
 // complete says that these are the newest limit, or all there are; else others
 // may be missing: the queue was not read in time, and the watchers are shown the
 // rest when it is read; or it no longer holds them. An error is that of ctx.
-func (l *Log) Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (list []Outcome, complete bool, err error) {
+func (l *Log) Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (
+	list []Outcome, complete bool, err error) {
 	v := l.acquire()
 	defer l.release()
 	timer := time.NewTimer(patience)

@@ -77,7 +77,8 @@ func openFront(b *base, h host, m *mail, failures *attempts.Failures) (*front, e
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	b.onClose(f.gateway.Close)
-	bots := entryOptions(&b.cfg, f.gateway.Handler(), b.log, func(event string) { b.metrics.gatewayEvent(feishu.Counted(event)) })
+	bots := entryOptions(&b.cfg, f.gateway.Handler(), b.log,
+		func(event string) { b.metrics.gatewayEvent(feishu.Counted(event)) })
 	bots.Failures = failures
 	if f.entry, err = entry.New(bots); err != nil {
 		return nil, fmt.Errorf("GATEWAY_TLS: %w", err)

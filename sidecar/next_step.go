@@ -36,7 +36,8 @@ func (s *Sidecar) nextStep() string {
 	step := "let the bot read " + s.localURL() + "/v1/stream and report with POST /v1/outbound and /v1/inbound (docs/api.md)"
 	switch {
 	case s.front != nil && s.cfg.BotWebhookURL != "":
-		step = "point the bot's Feishu SDK at " + s.gatewayURL() + ", and the events in Feishu's console at this host's /webhook/event"
+		step = "point the bot's Feishu SDK at " + s.gatewayURL() +
+			", and the events in Feishu's console at this host's /webhook/event"
 	case s.front != nil:
 		step = "point the bot's Feishu SDK at " + s.gatewayURL() + " (docs/frameworks.md)"
 	case s.speak != nil:
@@ -45,7 +46,8 @@ func (s *Sidecar) nextStep() string {
 			step = "start the bot at INJECT_URL, and let it answer with POST " + s.localURL() + "/v1/send (docs/api.md)"
 		}
 	case s.deliver.doors.webhook != nil:
-		step = "start the bot at INJECT_URL, and let it report with POST " + s.localURL() + "/v1/outbound and /v1/inbound (docs/api.md)"
+		step = "start the bot at INJECT_URL, and let it report with POST " + s.localURL() +
+			"/v1/outbound and /v1/inbound (docs/api.md)"
 	}
 	return step + "; then `feishu-relay check` and `feishu-relay status`"
 }

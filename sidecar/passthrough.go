@@ -45,7 +45,8 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 			return err
 		}
 		opts.Logger.Error("the disk cannot be used: the bot's traffic passes through, and NOTHING IS RELAYED until it can; "+mendFolders, keyErr, err)
-		if perr := passThrough(ctx, cfg, opts.Logger, &before, err, wait.Doubled(foldersAgain, foldersMost, tries)); perr != nil {
+		pause := wait.Doubled(foldersAgain, foldersMost, tries)
+		if perr := passThrough(ctx, cfg, opts.Logger, &before, err, pause); perr != nil {
 			return errors.Join(err, perr)
 		}
 		if ctx.Err() != nil {

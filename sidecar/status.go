@@ -164,7 +164,8 @@ func (s *Sidecar) Status() Status {
 
 func (s *Sidecar) limits() Limits {
 	l := s.cfg.Limits
-	return Limits{l.MaxDepth, l.Threshold, l.Check, s.cfg.depthCount(), s.cfg.GroupPolicy, relay.Millis(s.cfg.MaxAge.Milliseconds())}
+	return Limits{l.MaxDepth, l.Threshold, l.Check, s.cfg.depthCount(), s.cfg.GroupPolicy,
+		relay.Millis(s.cfg.MaxAge.Milliseconds())}
 }
 
 // Ready returns nil when the backend is connected and being read, and the

@@ -188,7 +188,8 @@ func (c *chats) record(add func(channel, chat string, e transcript.Entry) (bool,
 
 // blank takes the text out of an entry of a message that was recalled, and reports whether it was.
 func (c *chats) blank(channel string, chat relay.ChatID, e *transcript.Entry) bool {
-	if !c.recalls.has(channel, chat, relay.MessageID(e.MessageID), relay.MessageID(e.EditOf), relay.MessageID(e.Mark.AnswerTo())) {
+	if !c.recalls.has(channel, chat, relay.MessageID(e.MessageID), relay.MessageID(e.EditOf),
+		relay.MessageID(e.Mark.AnswerTo())) {
 		return false
 	}
 	e.Content, e.Files, e.Recalled = "", "", true

@@ -222,7 +222,8 @@ func (e *eraser) redactFile(ctx context.Context, root *os.Root, name string, wit
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, redactWait, jsonl.ErrLocked)
 	defer cancel()
-	for _, replace := range []func(*os.Root, string, int, func([]byte) []byte) (bool, error){jsonl.Replace, jsonl.ReplaceRest} {
+	type replacer = func(*os.Root, string, int, func([]byte) []byte) (bool, error)
+	for _, replace := range []replacer{jsonl.Replace, jsonl.ReplaceRest} {
 		for done := true; done; {
 			err := jsonl.Retry(ctx, func(time.Duration) (err error) {
 				done, err = replace(root, name, maxCopy, e.change(without))

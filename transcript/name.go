@@ -143,7 +143,8 @@ func (s *Store) segments(name string) ([]int, error) {
 	l := &s.listed
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.folder == nil || !os.SameFile(l.folder, now) || !l.folder.ModTime().Equal(now.ModTime()) || l.at.Sub(now.ModTime()) < racy {
+	if l.folder == nil || !os.SameFile(l.folder, now) || !l.folder.ModTime().Equal(now.ModTime()) ||
+		l.at.Sub(now.ModTime()) < racy {
 		at := time.Now()
 		all, err := s.allSegments()
 		if err != nil {

@@ -160,7 +160,8 @@ func (p *pager) add(e Entry, shown bool) {
 	if i := slices.IndexFunc(p.traces, t.same); i >= 0 {
 		if !t.without { // the one with an id is kept
 			p.append(e, t, p.shown[i])
-			p.entries, p.traces, p.shown = slices.Delete(p.entries, i, i+1), slices.Delete(p.traces, i, i+1), slices.Delete(p.shown, i, i+1)
+			p.entries, p.traces = slices.Delete(p.entries, i, i+1), slices.Delete(p.traces, i, i+1)
+			p.shown = slices.Delete(p.shown, i, i+1)
 			p.seen[e.MessageID] = struct{}{}
 		}
 		return

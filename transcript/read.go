@@ -48,7 +48,8 @@ func (s *Store) Outline(channel, chatID string, n int, at int64) ([]Entry, error
 
 // tailTo answers with warm where the chat is open for appending, unless that
 // returns false; else from the files.
-func (s *Store) tailTo(channel, chatID string, n int, at int64, warm func(*chatLog, int, int64) ([]Entry, bool)) ([]Entry, error) {
+func (s *Store) tailTo(channel, chatID string, n int, at int64,
+	warm func(*chatLog, int, int64) ([]Entry, bool)) ([]Entry, error) {
 	if s.closed() {
 		return nil, ErrClosed
 	}
@@ -210,7 +211,8 @@ func (p place) file(name string) string {
 
 // walkLines is walk by lines, beginning before from, which is in the open file
 // f. A line is valid during the call only.
-func (s *Store) walkLines(name string, f *os.File, from place, take func(at place, line []byte) bool) (whole bool, err error) {
+func (s *Store) walkLines(name string, f *os.File, from place,
+	take func(at place, line []byte) bool) (whole bool, err error) {
 	var info os.FileInfo
 	if f != nil {
 		if more, err := s.walkFile(f, from, take); !more || err != nil {

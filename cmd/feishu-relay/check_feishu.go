@@ -308,7 +308,8 @@ var needs = []need{
 	{"tell groups from private chats", []string{"im:chat:readonly", "im:chat", "im:chat:read"}, warning},
 	{"see the other bots of a group", []string{"im:chat.members:read", "im:chat:readonly", "im:chat",
 		"im:chat.members:bot_access"}, warning},
-	{"read messages again and their files", []string{"im:message:readonly", "im:message", "im:message.history:readonly"}, warning},
+	{"read messages again and their files", []string{"im:message:readonly", "im:message",
+		"im:message.history:readonly"}, warning},
 	{"know people's names", []string{"contact:user.base:readonly", "contact:contact.base:readonly",
 		"contact:contact:readonly_as_app"}, warning},
 }

@@ -49,8 +49,8 @@ func checkBotThere(s *subject) []finding {
 	running, err := s.sidecar()
 	switch {
 	case err != nil:
-		return unseen("start the sidecar and the bot, and check again", "%s; whether it is connected cannot be seen, since no sidecar of "+
-			"this agent answers", how)
+		return unseen("start the sidecar and the bot, and check again",
+			"%s; whether it is connected cannot be seen, since no sidecar of this agent answers", how)
 	case running.Door.Connected == nil || !*running.Door.Connected:
 		return unseen(by, "%s; it is not connected now", how)
 	}

@@ -44,8 +44,8 @@ func checkMailboxUnheard(context.Context, *subject) []finding {
 		"it comes as private chats")
 }
 
-// readCards reads the agents' cards as a sidecar does, which writes its own with MAILBOX=off, too. Its findings are those of the
-// registry on files; in Redis, only failures.
+// readCards reads the agents' cards as a sidecar does, which writes its own with MAILBOX=off, too. Its findings are
+// those of the registry on files; in Redis, only failures.
 func readCards(ctx context.Context, c *config) ([]mailbox.Card, []finding) {
 	if c.Mailbox.Backend == "file" {
 		return readRegistry(c)

@@ -104,8 +104,8 @@ func checkPeerSettings(_ context.Context, s *subject) (out []finding) {
 		out = append(out, differing(set.name, set.why, set.of(own), cards, set.of)...)
 	}
 	if onFiles(s) {
-		out = append(out, otherFolders("RELAY_DIR", "they do not meet: no bot of the one hears those of the other", own.RelayDir,
-			cards, func(s *mailbox.Settings) mailbox.Folder { return s.RelayDir })...)
+		out = append(out, otherFolders("RELAY_DIR", "they do not meet: no bot of the one hears those of the other",
+			own.RelayDir, cards, func(s *mailbox.Settings) mailbox.Folder { return s.RelayDir })...)
 		out = append(out, otherFolders("TRANSCRIPT_DIR", "each keeps its own record, without what was said before it ran",
 			own.Transcripts, cards, func(s *mailbox.Settings) mailbox.Folder { return s.Transcripts })...)
 	}
@@ -174,6 +174,7 @@ func notRestarted(own *mailbox.Settings, c mailbox.Card) []finding {
 	if len(names) == 0 {
 		return nil
 	}
-	return warning("restart it, or check with its environment", "the running sidecar of %s has another %s than this environment",
+	return warning("restart it, or check with its environment",
+		"the running sidecar of %s has another %s than this environment",
 		c.AgentID, strings.Join(names, ", "))
 }

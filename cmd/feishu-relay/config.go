@@ -81,9 +81,9 @@ func loadConfig() (config, error) {
 
 // readEnvironment returns the text of each setting: that of the environment, or the
 // default. A variable that is set to nothing counts as missing, since compose files
-// pass ${X:-} on; one with the tag empty has the value of that tag then. envconfig fills in strings, and not the fields themselves, since it
-// stops at the first value that does not fit, and operators want to read of all
-// mistakes at once.
+// pass ${X:-} on; one with the tag empty has the value of that tag then. envconfig fills in strings, and
+// not the fields themselves, since it stops at the first value that does not fit, and operators want to read
+// of all mistakes at once.
 func readEnvironment(all []setting) ([]string, error) {
 	var fields []reflect.StructField
 	for _, s := range all {

@@ -218,7 +218,8 @@ func (s *simScreen) activity(a feishusim.Activity) {
 		s.line(yellow, s.name(a.App)+" is disconnected")
 	case "acked":
 		if a.Delivery.Acked != 200 {
-			s.line(red, fmt.Sprintf("%s answered an event (%s) with %d", s.name(a.App), a.Delivery.EventType, a.Delivery.Acked))
+			s.line(red, fmt.Sprintf("%s answered an event (%s) with %d", s.name(a.App), a.Delivery.EventType,
+				a.Delivery.Acked))
 		}
 	case "delivery":
 		if a.Delivery.Attempt > 1 {

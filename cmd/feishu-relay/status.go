@@ -61,7 +61,8 @@ func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err != nil {
 		return err
 	}
-	s := statusCall{groupCall: groupCall{out: stdout, api: api, json: *asJSON}, words: words{chinese}, paint: newPaint(stdout)}
+	s := statusCall{groupCall: groupCall{out: stdout, api: api, json: *asJSON}, words: words{chinese},
+		paint: newPaint(stdout)}
 	for {
 		s.now = time.Now()
 		err := s.show(ctx, *watch)

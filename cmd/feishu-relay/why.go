@@ -246,7 +246,8 @@ func (w *whyCall) find(ctx context.Context, groups []steer.Group, id relay.Messa
 func (w *whyCall) entry(ctx context.Context, id relay.MessageID) (
 	entry *shownEntry, later []shownEntry, about relay.MessageID, err error) {
 	query := url.Values{"limit": {fmt.Sprint(whyEntries)}}
-	path := "/v1/transcripts/" + url.PathEscape(w.group.Channel) + "/" + url.PathEscape(string(w.group.ChatID)) + "?" + query.Encode()
+	path := "/v1/transcripts/" + url.PathEscape(w.group.Channel) + "/" + url.PathEscape(string(w.group.ChatID)) + "?" +
+		query.Encode()
 	data, err := w.api.call(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return nil, nil, id, err
@@ -530,7 +531,8 @@ func (w *whyCall) fate(f botFate) string {
 			text = w.say("it reported the message itself at %s", "它在 %s 自己报告了这条消息", at)
 		}
 		if f.Answer != "" {
-			text += w.say("; it sent %s at %s", "；它在 %[2]s 发出 %[1]s", neutral(string(f.Answer)), f.At.Time().Local().Format(time.TimeOnly))
+			text += w.say("; it sent %s at %s", "；它在 %[2]s 发出 %[1]s", neutral(string(f.Answer)),
+				f.At.Time().Local().Format(time.TimeOnly))
 		} else {
 			text += w.say("; it has sent nothing here since", "；此后它没有在这里发言")
 		}

@@ -112,7 +112,8 @@ func (g *Gateway) learnNames(ctx context.Context, chat relay.ChatID, ids []strin
 		wanted := func(id string) bool {
 			who, _ := g.opts.Book.Name(id)
 			return who.Name == "" && strings.HasPrefix(id, prefix) &&
-				(prefix != "" || !strings.HasPrefix(id, "ou_") && !strings.HasPrefix(id, "on_") && !strings.HasPrefix(id, "cli_"))
+				(prefix != "" ||
+					!strings.HasPrefix(id, "ou_") && !strings.HasPrefix(id, "on_") && !strings.HasPrefix(id, "cli_"))
 		}
 		if !slices.ContainsFunc(ids, wanted) {
 			continue

@@ -23,6 +23,7 @@ type fake struct {
 	send   func(w http.ResponseWriter, c call) bool // true: it answered
 	tokens atomic.Int64
 
+	turn  sync.Mutex
 	mu    sync.Mutex
 	calls []call // accepted or refused sends
 	seq   int
@@ -92,12 +93,19 @@ func (f *fake) message(w http.ResponseWriter, r *http.Request) {
 	f.seq++
 	seq := f.seq
 	f.mu.Unlock()
-	if f.send != nil && f.send(w, c) {
+	if f.send != nil && f.answers(w, c) {
 		return
 	}
 	respond(w, 200, fmt.Sprintf(`{"code":0,"msg":"success","data":{"message_id":"om_%d","msg_type":%q,"create_time":"1615380573411",`+
 		`"chat_id":"oc_1","sender":{"id":"cli_a","id_type":"app_id","sender_type":"app"},"body":{"content":%q}}}`,
 		seq, c.kind, c.content))
+}
+
+// answers calls send, for one call at a time.
+func (f *fake) answers(w http.ResponseWriter, c call) bool {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	return f.send(w, c)
 }
 
 func (f *fake) sends() []call {

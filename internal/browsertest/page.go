@@ -76,8 +76,10 @@ func (b *Browser) Open(t testing.TB, address string, o Options) *Page {
 			return err
 		}
 		_, err1 := cdp.Call(ctx, target, audits.Enable, cdp.Empty{})
-		_, err2 := cdp.Call(ctx, target, emulation.SetUserAgentOverride, emulation.SetUserAgentOverrideParams{UserAgent: agent, AcceptLanguage: language})
-		_, err3 := cdp.Call(ctx, target, emulation.SetLocaleOverride, emulation.SetLocaleOverrideParams{Locale: strings.ReplaceAll(language, "-", "_")})
+		_, err2 := cdp.Call(ctx, target, emulation.SetUserAgentOverride,
+			emulation.SetUserAgentOverrideParams{UserAgent: agent, AcceptLanguage: language})
+		_, err3 := cdp.Call(ctx, target, emulation.SetLocaleOverride,
+			emulation.SetLocaleOverrideParams{Locale: strings.ReplaceAll(language, "-", "_")})
 		return errors.Join(err1, err2, err3)
 	}))
 	p.Scheme(scheme)
@@ -274,7 +276,8 @@ func (p *Page) Wheel(selector string, way float64) {
 func (p *Page) Scroll(selector string, way float64, speed int64) {
 	p.t.Helper()
 	x, y := p.Middle(selector)
-	gesture := input.SynthesizeScrollGestureParams{X: x, Y: y, YDistance: -way, Speed: speed, GestureSourceType: input.GestureSourceTypeMouse}
+	gesture := input.SynthesizeScrollGestureParams{X: x, Y: y, YDistance: -way, Speed: speed,
+		GestureSourceType: input.GestureSourceTypeMouse}
 	p.Do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, input.SynthesizeScrollGesture, gesture)
 		return err
@@ -284,7 +287,8 @@ func (p *Page) Scroll(selector string, way float64, speed int64) {
 // Scheme sets the system's theme, light or dark.
 func (p *Page) Scheme(name string) {
 	p.t.Helper()
-	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}
+	media := emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}
 	p.Do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, media)
 		return err
@@ -295,7 +299,8 @@ func (p *Page) Scheme(name string) {
 func (p *Page) Resize(width, height int64) {
 	p.t.Helper()
 	if p.touch {
-		p.Do(chromedp.EmulateViewport(width, height, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulatePortrait, chromedp.EmulateScale(2)))
+		p.Do(chromedp.EmulateViewport(width, height, chromedp.EmulateMobile, chromedp.EmulateTouch,
+			chromedp.EmulatePortrait, chromedp.EmulateScale(2)))
 		return
 	}
 	p.Do(chromedp.EmulateViewport(width, height))

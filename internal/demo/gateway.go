@@ -269,7 +269,9 @@ func (a *gatewayAct) scenes() []scene {
 			play: a.crash, want: done, ends: say("nothing was lost, nothing came twice", "一条没丢，一条没重"),
 		},
 		{
-			title: say("Feishu delivers the bots' messages as well (include_bot)", "飞书自己也投递机器人的消息（include_bot）"), chat: a.group,
+			title: say("Feishu delivers the bots' messages as well (include_bot)",
+				"飞书自己也投递机器人的消息（include_bot）"),
+			chat: a.group,
 			asks: say("@Planner write a test", "@小策 最后写个测试"),
 			play: a.native, want: done,
 		},

@@ -291,7 +291,8 @@ func (a *mailAct) scenes() []scene {
 		{
 			title: say("its sidecar is killed while it works", "干活时，它的边车被杀掉了"), play: a.crash,
 			want: []result{{"coder", "completed" + inChat}, {"researcher", words}},
-			ends: say("no task was lost, none was given twice; the answer is where the question was", "任务没丢，也没派两次；答案回到了提问的地方"),
+			ends: say("no task was lost, none was given twice; the answer is where the question was",
+				"任务没丢，也没派两次；答案回到了提问的地方"),
 		},
 		{
 			title: say("agents that thank each other are stopped", "智能体互相道谢，也会被拦下"),

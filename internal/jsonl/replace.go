@@ -22,9 +22,10 @@ var ErrNoRoom = fmt.Errorf("the new text of a line has to be at least %d bytes s
 // text keeps all other lines where they are, and its end shows readers that the line was
 // replaced and not the file. Lines of limit bytes and more are left out. It reports whether
 // there was such a line. The file is locked for the write alone: Replace returns [ErrLocked] at
-// once while another process has its lock, and [ErrReplaced] where the line changed meanwhile. After a crash in the middle of the write the line may be neither text; a
-// repeat replaces it. A position stored less than 256 bytes behind the line is not found
-// again after a restart, and the file is read from its beginning.
+// once while another process has its lock, and [ErrReplaced] where the line changed meanwhile. After a
+// crash in the middle of the write the line may be neither text; a repeat replaces it. A position
+// stored less than 256 bytes behind the line is not found again after a restart, and the file is read
+// from its beginning.
 func Replace(root *os.Root, name string, limit int, change func(line []byte) (text []byte)) (done bool, err error) {
 	f, err := safefile.Open(root, name, os.O_RDWR)
 	if err != nil {

@@ -52,7 +52,8 @@ func (f tlsFiles) load(config *tls.Config) error {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return fmt.Errorf("cert_file %s and key_file %s are not a certificate and its key in PEM form: %w", f.cert, f.key, err)
+		return fmt.Errorf("cert_file %s and key_file %s are not a certificate and its key in PEM form: %w", f.cert,
+			f.key, err)
 	}
 	config.Certificates = []tls.Certificate{pair}
 	return nil

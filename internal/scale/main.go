@@ -78,7 +78,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	f.BoolVar(&s.users, "users", true, "sidecars share what people say (RELAY_USER_MESSAGES)")
 	f.DurationVar(&s.think, "think", 500*time.Millisecond, "how long a bot thinks before it answers, on average")
 	f.DurationVar(&s.giveUp, "give-up", 15*time.Second, "messages are missing when nothing has arrived for this long")
-	f.DurationVar(&s.calm, "calm", 5*time.Minute, "how long to wait for the sidecars to be idle before the first rate, at most")
+	f.DurationVar(&s.calm, "calm", 5*time.Minute,
+		"how long to wait for the sidecars to be idle before the first rate, at most")
 	f.Uint64Var(&s.seed, "seed", 1, "the same seed gives the same load")
 	f.StringVar(&s.program, "program", "", "the program feishu-relay; empty: it is built")
 	if err := f.Parse(args); err != nil {

@@ -135,8 +135,8 @@ func (f *fleet) measure(outer context.Context, step int, rate float64) (r row, e
 	}
 	slices.Sort(l.late)
 	took := merged(listeners)
-	r = row{At: time.Now().UTC().Truncate(time.Second), Bots: f.bots, Groups: f.groups, Members: f.members, Cluster: f.cluster,
-		Signed: f.secret, Users: f.users, Seed: f.seed, Seconds: f.measureFor.Seconds(), Rate: rate,
+	r = row{At: time.Now().UTC().Truncate(time.Second), Bots: f.bots, Groups: f.groups, Members: f.members,
+		Cluster: f.cluster, Signed: f.secret, Users: f.users, Seed: f.seed, Seconds: f.measureFor.Seconds(), Rate: rate,
 		Sent: float64(l.counted.Load()) / f.measureFor.Seconds(), Hops: len(took),
 		P50: quantile(took, 0.5), P99: quantile(took, 0.99), Max: quantile(took, 1), LateP99: quantile(l.late, 0.99),
 		Missing: missing, Repeated: l.repeated.Load(), Refused: l.refused.Load()}

@@ -43,7 +43,8 @@ func faceAt(s string, i int) int {
 		if strings.HasPrefix(s[i:], face) {
 			letter := isLatin(rune(face[0]))
 			after := i + len(face)
-			if (after == len(s) || !isLatin(rune(s[after]))) && (i == 0 || !isLatin(rune(s[i-1])) || !letter && face[0] != ':') {
+			if (after == len(s) || !isLatin(rune(s[after]))) &&
+				(i == 0 || !isLatin(rune(s[i-1])) || !letter && face[0] != ':') {
 				return len(face)
 			}
 		}

@@ -67,7 +67,8 @@ func (q *Queue) noteSize(ctx context.Context, used string, trimmed, freed int64)
 	q.stats.freed.Add(freed)
 	if freed > 0 {
 		if time.Since(r.freed) >= freedPause {
-			q.log.Error("redis was out of memory: the oldest entries of the stream made room; raise its maxmemory", "entries", freed)
+			q.log.Error("redis was out of memory: the oldest entries of the stream made room; raise its maxmemory",
+				"entries", freed)
 		}
 		r.freed = time.Now()
 	}

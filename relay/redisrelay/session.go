@@ -221,7 +221,8 @@ func (r *reader) look(ctx context.Context, client redis.UniversalClient) error {
 	at, missed := s.adjust(r.at)
 	if r.at = at; missed > 0 && r.sub != nil {
 		r.q.stats.trimmed.Add(missed)
-		r.q.log.Error("entries were trimmed from the stream before they were read; they are lost here: raise the cap", "entries", missed)
+		r.q.log.Error("entries were trimmed from the stream before they were read; they are lost here: raise the cap",
+			"entries", missed)
 	}
 	if r.sub != nil {
 		r.sub.window.Skip(r.at)
