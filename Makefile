@@ -9,7 +9,7 @@ FAULT_ROUNDS ?= 1
 PACKAGES ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN || echo 2) / 2)))
 FLAGS   := -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)"
 
-.PHONY: build demo chat view test check crash upgrade soak foreign frameworks bench scale scale-plots fuzz image dist lint tools clean
+.PHONY: build demo chat view test check crash upgrade faults soak foreign frameworks bench scale scale-plots fuzz image dist lint tools clean
 
 build: ## the binary
 	CGO_ENABLED=0 $(GO) build $(FLAGS) -o feishu-relay ./cmd/feishu-relay
@@ -71,14 +71,15 @@ image: ## the container image, for this machine's platform
 dist: ## releases for Linux, macOS and Windows and container images, the same bytes each time from the same commit
 	VERSION=$(VERSION) COMMIT=$(COMMIT) DATE=$(DATE) GO='$(GO)' FLAGS='$(FLAGS)' ./scripts/dist
 
-lint: ## the OpenAPI document, deploy/, the Dockerfile and the scripts, with public tools; it downloads some
-	@./scripts/install-tools lint || echo "going on without them"
-	./scripts/lint
+lint: ## the OpenAPI document, deploy/, the Dockerfile and the scripts, with public tools; MISSING_TOOLS=allow goes on without some
+	@./scripts/install-tools lint || [ "$(MISSING_TOOLS)" = allow ]
+	MISSING_TOOLS='$(MISSING_TOOLS)' ./scripts/lint
 
-foreign: ## programs of others against a running sidecar: MCP clients and the conformance suite, Prism by the OpenAPI document
+foreign: tools ## programs of others: MCP clients and the conformance suite; redocly on the OpenAPI document; Prism, which compares calls with it
+	./scripts/lint openapi
 	FOREIGN=1 $(GO) test -race -count=1 -timeout 30m -run 'TestForeign' -v ./cmd/feishu-relay
 
-frameworks: ## before a release: OpenClaw from npm (700 MB), set up as the docs say, works with another bot; minutes
+frameworks: tools ## before a release: OpenClaw from npm (700 MB), set up as the docs say, works with another bot; minutes
 	FOREIGN=1 $(GO) test -race -count=1 -timeout 60m -run 'TestOpenClaw' -v ./cmd/feishu-relay
 
 tools: ## what the tests need and the machine lacks; it says what it installs, as root

@@ -24,6 +24,7 @@ import (
 
 	"feishu-relay/feishu/entry"
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/internal/programtest"
 	"feishu-relay/sidecar"
 )
 
@@ -197,10 +198,7 @@ print(sent['data']['message_id'])
 // it.
 func TestPythonBehindProxy(t *testing.T) {
 	t.Parallel()
-	path, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not installed")
-	}
+	path := programtest.Find(t, "python3")
 	n, botA, appB, cfg := overTLS(t)
 	cfg.AppID = appB.ID // only a bootstrap call would tell
 	b := n.start(cfg)

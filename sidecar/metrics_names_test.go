@@ -23,21 +23,14 @@ import (
 	"feishu-relay/feishu/longconn"
 	"feishu-relay/feishu/send"
 	"feishu-relay/feishu/webhook"
+	"feishu-relay/internal/programtest"
 	"feishu-relay/sidecar"
 )
 
-// promtool runs Prometheus' own checker in deploy. `make test` installs it where there is apt or brew;
-// elsewhere the test is skipped without it.
+// promtool runs Prometheus' own checker in deploy.
 func promtool(t *testing.T, stdin string, args ...string) {
 	t.Helper()
-	tool, err := exec.LookPath("promtool")
-	if err != nil {
-		if _, err := exec.LookPath("apt-get"); err == nil {
-			t.Fatal("promtool is not installed: call `make tools`, which takes it from Debian's package prometheus")
-		}
-		t.Skip("promtool is not installed: it comes with Prometheus")
-	}
-	cmd := exec.CommandContext(t.Context(), tool, args...)
+	cmd := exec.CommandContext(t.Context(), programtest.Find(t, "promtool"), args...)
 	cmd.Dir, cmd.Stdin = filepath.Join("..", "deploy"), strings.NewReader(stdin)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "WARNING") {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)

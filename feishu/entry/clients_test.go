@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"feishu-relay/internal/programtest"
 )
 
 // The bots' languages, each with its own way to be given a CA.
@@ -53,11 +55,7 @@ ask('absolute', 'http://open.feishu.cn//a', {'http': f'http://127.0.0.1:{port}'}
 
 func runScript(t *testing.T, r *rig, program, script string, env ...string) string {
 	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		t.Skipf("%s is not installed", program)
-	}
-	cmd := exec.CommandContext(t.Context(), path, "-")
+	cmd := exec.CommandContext(t.Context(), programtest.Find(t, program), "-")
 	cmd.Stdin = strings.NewReader(script)
 	cmd.Env = append(append(os.Environ(), "PORT="+r.port(), "HTTPS_PROXY=", "HTTP_PROXY=", "https_proxy=", "http_proxy="), env...)
 	out, err := cmd.CombinedOutput()
