@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"internal/jsonl":       {"internal/safefile", "internal/wait"},
 	"internal/loopback":    {},
 	"internal/netfault":    {},
-	"internal/npmtest":     {"internal/programtest"},
+	"internal/npmtest":     {"internal/loopback", "internal/programtest"},
 	"internal/programtest": {},
 	"internal/redistest":   {"internal/loopback"},
 	"internal/spelling":    {},

@@ -271,12 +271,7 @@ func (a *actor) answerTo(req *http.Request) (int, document, error) {
 	if a.url == "" {
 		return 0, nil, errors.New("does not run")
 	}
-	resp, err := a.http.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
+	resp, data, err := a.exchange(req)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -285,6 +280,44 @@ func (a *actor) answerTo(req *http.Request) (int, document, error) {
 		doc = document{"text": string(data)} // /metrics and / are texts
 	}
 	return resp.StatusCode, doc, nil
+}
+
+// exchange makes a request through Prism, if the story has one.
+func (a *actor) exchange(req *http.Request) (*http.Response, []byte, error) {
+	prism := a.story.prism
+	if prism == "" || req.Host != req.URL.Host { // Prism replaces the Host
+		return a.direct(req)
+	}
+	through := req.Clone(req.Context())
+	through.Header.Set(toSidecar, req.Host)
+	through.URL.Host, through.Host = prism, prism
+	resp, data, err := a.direct(through)
+	if err != nil || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/problem+json") {
+		return resp, data, err
+	}
+	if bytes.Contains(data, []byte("errors#VIOLATIONS")) {
+		a.story.t.Errorf("%s %s is not answered as docs/openapi.yaml says: %s", req.Method, req.URL.RequestURI(), data)
+		return resp, data, nil
+	}
+	// The document does not have this call, and Prism did not forward it.
+	if req.Body, err = req.GetBody(); err != nil {
+		return nil, nil, err
+	}
+	resp, data, err = a.direct(req)
+	if err == nil && resp.StatusCode < http.StatusBadRequest {
+		a.story.t.Errorf("%s %s is not in docs/openapi.yaml and is answered %d", req.Method, req.URL.RequestURI(), resp.StatusCode)
+	}
+	return resp, data, err
+}
+
+func (a *actor) direct(req *http.Request) (*http.Response, []byte, error) {
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	return resp, data, err
 }
 
 // ServeHTTP is the bot's webhook: it takes a message, or answers with the

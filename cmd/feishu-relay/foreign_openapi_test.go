@@ -5,10 +5,8 @@ package main
 import (
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -24,7 +22,6 @@ func TestForeignOpenAPI(t *testing.T) {
 	if os.Getenv("FOREIGN") == "" {
 		t.Skip("make foreign runs it")
 	}
-	dir := npmtest.Installed(t, "testdata/foreign/prism/package.json", "@stoplight/prism-cli")
 	clearEnvironment(t, nil)
 	feishu := feishusim.New(feishusim.Options{})
 	t.Cleanup(func() { _ = feishu.Close() })
@@ -49,7 +46,7 @@ func TestForeignOpenAPI(t *testing.T) {
 		return strings.Contains(get(t, coder, "/v1/status"), `"connected":true`) && strings.Contains(get(t, coder, "/v1/transcripts"), `[`)
 	})
 
-	p := startPrism(t, dir, coder)
+	p := prism(npmtest.Prism(t, filepath.Join("..", ".."), "http://"+coder))
 	called := map[string]bool{"GET /v1/stream": true, "GET /v1/events": true, "GET /v1/mailbox/ws": true,
 		"POST /sign-in": true, "POST /sign-out": true}
 	const group = "/v1/groups/{chat}"
@@ -139,32 +136,13 @@ func TestForeignOpenAPI(t *testing.T) {
 	}
 }
 
-// prism is Prism in front of a sidecar.
-type prism struct{ addr string }
-
-func startPrism(t *testing.T, dir, sidecar string) *prism {
-	t.Helper()
-	document, err := filepath.Abs("../../docs/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &prism{freePort(t)}
-	host, port, err := net.SplitHostPort(p.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(npmtest.Node(dir), "node_modules/@stoplight/prism-cli/dist/index.js", "proxy", document,
-		"http://"+sidecar, "--errors", "--host", host, "--port", port)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
-	log := startProcess(t, "Prism", cmd)
-	waitUntil(t, "Prism listens", func() bool { return strings.Contains(log.String(), "Prism is listening") })
-	return p
-}
+// prism is the address of Prism in front of a sidecar.
+type prism string
 
 // call makes a request, and compares the status of the answer.
-func (p *prism) call(t *testing.T, method, path, body string, want int) (answer map[string]any) {
+func (p prism) call(t *testing.T, method, path, body string, want int) (answer map[string]any) {
 	t.Helper()
-	status, data, kind := exchange(t, method, "http://"+p.addr+path, body)
+	status, data, kind := exchange(t, method, "http://"+string(p)+path, body)
 	if strings.HasPrefix(kind, "application/problem+json") || status != want {
 		t.Errorf("%s %s: %d, want %d: %.2000s", method, path, status, want, data)
 	}
