@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -236,8 +237,8 @@ func (p *peerMail) sent(ctx context.Context, m gateway.Sent) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	own, ok := p.chats.Message(cmp.Or(m.EditOf, m.ID))
-	if !ok {
-		return nil // it was dropped for newer messages
+	if !ok || own.Deleted {
+		return nil // it was dropped for newer messages, or recalled
 	}
 	as, err := p.decide(own, m)
 	if err != nil || as.Stays || as.Done || as.Refused != "" {
@@ -295,7 +296,7 @@ func (p *peerMail) decide(own peerchat.Message, m gateway.Sent) (answerMail, err
 	as = answerMail{Of: textKey(m.Text), Text: cutText(m.Text), ID: mailbox.NewID(p.agent.Self(), time.Now()),
 		About: s.mail, Type: cmp.Or(answerTypes[s.mail.Type], mailbox.TypeMessage), Stays: s.stays}
 	if s.task != nil {
-		as.Type, as.Task = mailbox.TypeTaskUpdate, &mailbox.Task{ID: s.task.ID, State: p.state(s.task, m.Text)}
+		as.Type, as.Task = mailbox.TypeTaskUpdate, &mailbox.Task{ID: s.task.ID, State: p.state(s.task, own.Type, m.Text)}
 	}
 	return as, p.keep(own.ID, as)
 }
@@ -323,9 +324,14 @@ func textKey(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// answerable are the types of the messages that can end a task: of a picture or a file the agent gets a word only.
+var answerable = []string{"text", "post", "interactive"}
+
 // state is what a finished answer makes of a task.
-func (p *peerMail) state(task *agent.TaskRecord, text string) mailbox.TaskState {
+func (p *peerMail) state(task *agent.TaskRecord, msgType, text string) mailbox.TaskState {
 	switch _, word := command(text); {
+	case !slices.Contains(answerable, msgType):
+		return mailbox.Working
 	case word == rejectWord && task.State != mailbox.Working: // who has begun cannot reject it any more
 		return mailbox.Rejected
 	case word != "":

@@ -249,6 +249,17 @@ func (b *sdkBot) say(t *testing.T, chat, text string) {
 	}
 }
 
+// replies answers a message with one of any type, and returns its id.
+func (b *sdkBot) replies(t *testing.T, h heard, msgType, content string) (id string) {
+	resp, err := b.client.Im.Message.Reply(context.Background(), larkim.NewReplyMessageReqBuilder().MessageId(h.ID).
+		Body(larkim.NewReplyMessageReqBodyBuilder().MsgType(msgType).Content(content).Build()).Build())
+	if err != nil || !resp.Success() {
+		t.Errorf("%s does not answer: %v %+v", b.app.Name, err, resp)
+		return ""
+	}
+	return *resp.Data.MessageId
+}
+
 // A bot ends a task with a command word, or answers it in other ways than by one reply.
 func TestAnswersToATask(t *testing.T) {
 	t.Parallel()
@@ -320,6 +331,24 @@ func TestAnswersToATask(t *testing.T) {
 		p.asker.hears("task_update", "it is written, and the tests pass")
 		p.comesTo("completed")
 	})
+	t.Run("a picture first", func(t *testing.T) {
+		t.Parallel()
+		p := newPairByMail(t, nil, func(b *sdkBot, h heard) {
+			b.replies(t, h, "image", `{"image_key":"img_v3_x"}`)
+			b.replies(t, h, "file", `{"file_key":"f","file_name":"result.txt"}`)
+			b.replies(t, h, "sticker", `{"file_key":"s"}`)
+			b.replies(t, h, "text", quoted("text", "it is written"))
+		})
+		p.gives("write it")
+		for _, step := range [][2]string{{"[图片]", "working"}, {"result.txt", "working"}, {"[表情]", "working"},
+			{"it is written", "completed"}} {
+			in := p.asker.hears("task_update", step[0])
+			if task, _ := in.Metadata["mailbox_task"].(map[string]any); task["state"] != step[1] {
+				t.Errorf("%q makes the task %v, want %s", step[0], task["state"], step[1])
+			}
+		}
+		p.comesTo("completed")
+	})
 	t.Run("by a message of its own", func(t *testing.T) {
 		t.Parallel()
 		p := newPairByMail(t, nil, func(b *sdkBot, h heard) { b.say(t, h.Chat, "it is written") })
@@ -331,17 +360,11 @@ func TestAnswersToATask(t *testing.T) {
 		t.Parallel()
 		placed, on := make(chan string, 1), make(chan struct{})
 		p := newPairByMail(t, nil, func(b *sdkBot, h heard) {
-			resp, err := b.client.Im.Message.Reply(context.Background(), larkim.NewReplyMessageReqBuilder().
-				MessageId(h.ID).Body(larkim.NewReplyMessageReqBodyBuilder().MsgType("text").
-				Content(quoted("text", "Thinking…")).Build()).Build())
-			if err != nil || !resp.Success() {
-				t.Errorf("%v %+v", err, resp)
-				return
-			}
-			placed <- *resp.Data.MessageId
+			id := b.replies(t, h, "text", quoted("text", "Thinking…"))
+			placed <- id
 			<-on
 			edited, err := b.client.Im.Message.Update(context.Background(), larkim.NewUpdateMessageReqBuilder().
-				MessageId(*resp.Data.MessageId).Body(larkim.NewUpdateMessageReqBodyBuilder().MsgType("text").
+				MessageId(id).Body(larkim.NewUpdateMessageReqBodyBuilder().MsgType("text").
 				Content(quoted("text", "it is written")).Build()).Build())
 			if err != nil || !edited.Success() {
 				t.Errorf("%v %+v", err, edited)

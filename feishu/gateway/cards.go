@@ -67,6 +67,7 @@ func (g *Gateway) cardChanged(t *tapped) {
 		if switchesOn(t, &req) {
 			d.Streams = relay.MillisOf(time.Now())
 		}
+		d.Patched = d.Patched || !streamed && d.Message.ID != ""
 		d.touch(time.Now(), t.op == opCardReplace, false)
 		if d.Published != "" && d.Wait == waitSettle && !streamed {
 			d.Wait = waitEdit // no end sign: it had ended before

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/internal/wait"
 	"feishu-relay/relay"
 )
@@ -33,6 +34,16 @@ const (
 	// editQuiet is the least quiet behind a change of a published message that has no
 	// end sign. The others are given its text a second time, so it is to be the last.
 	editQuiet = time.Minute
+	// peerStreamQuiet is the same for a card for an agent that still streams: bots look at files for minutes in the
+	// middle of an answer, and a task cannot be completed again.
+	peerStreamQuiet = time.Hour
+	// peerEdits is how many times Options.EditSettle a message for an agent is left alone before it is final once it
+	// was changed, as where a bot writes its progress into it.
+	peerEdits = 8
+	// typingHold is how long a message for an agent is held behind its last write while the bot shows that it types.
+	typingHold = 5 * time.Minute
+	// peerAge is in place of Options.MaxAge for messages to agents.
+	peerAge = 24 * time.Hour
 	// maxPublished bounds the drafts that are kept once they are published.
 	maxPublished = 200
 )
@@ -45,7 +56,7 @@ type draft struct {
 	CardID  string         `json:"card_id,omitempty"` // of CardKit
 	Card    *feishu.Card   `json:"card,omitempty"`    // nil: not a card
 	Wait    waitsFor       `json:"wait,omitempty"`
-	Patched bool           `json:"patched,omitempty"` // the whole card was replaced by PATCH
+	Patched bool           `json:"patched,omitempty"` // it was changed since it was sent, other than by streaming
 	Created relay.Millis   `json:"created"`
 	Touched relay.Millis   `json:"touched"`           // the last write
 	Streams relay.Millis   `json:"streams,omitempty"` // when streaming was last switched on
@@ -98,6 +109,9 @@ func (d *draft) conversation() conversation {
 	return conversation{d.Message.ChatID, d.Message.ThreadID}
 }
 
+// toPeer reports whether d is for another agent: it may end a task, which is done once.
+func (d *draft) toPeer() bool { return peerchat.IsID(d.Message.ChatID) }
+
 // goesOutSoon reports whether d is about to go out, so that what is said behind it in
 // the same place is not to overtake it.
 func (d *draft) goesOutSoon() bool {
@@ -116,7 +130,7 @@ func (d *draft) touch(now time.Time, whole, patches bool) {
 		d.Wait = waitEdit
 	case d.Card.Streaming() && !whole:
 		d.Wait = waitEnd
-	case d.Card.Streaming(), d.CardID == "" && (d.Patched || patches):
+	case d.Card.Streaming(), d.CardID == "" && (d.Patched || patches), d.toPeer() && d.Streams == 0:
 		d.Wait = waitEdit
 	default:
 		d.Wait = waitSettle
@@ -131,8 +145,14 @@ func (d *draft) due(o *Options) time.Time {
 		at = at.Add(o.Settle)
 	case waitEdit:
 		at = at.Add(o.EditSettle)
+		if d.toPeer() && (d.Patched || d.Card != nil && d.Card.Streaming()) {
+			at = d.Touched.Time().Add(peerEdits * o.EditSettle)
+		}
 	case waitEnd:
 		at = cmp.Or(d.Streams, d.Created).Time().Add(o.StreamLife)
+		if d.toPeer() {
+			at = d.Touched.Time().Add(peerStreamQuiet)
+		}
 	case waitMore:
 		return d.expires(o)
 	}
@@ -157,6 +177,9 @@ func digest(text string) string {
 
 // expires is when d is dropped. Bots think for minutes behind a placeholder.
 func (d *draft) expires(o *Options) time.Time {
+	if d.toPeer() {
+		return d.Touched.Time().Add(peerAge)
+	}
 	return d.Touched.Time().Add(o.MaxAge + o.StreamLife)
 }
 

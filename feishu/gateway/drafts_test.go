@@ -45,6 +45,11 @@ func atDesk(t *testing.T, f func(d *desk)) {
 
 func withDesk(t *testing.T, dir string, f func(d *desk)) {
 	t.Helper()
+	withDeskOf(t, dir, func(*Options) {}, f)
+}
+
+func withDeskOf(t *testing.T, dir string, change func(*Options), f func(d *desk)) {
+	t.Helper()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -60,8 +65,11 @@ func withDesk(t *testing.T, dir string, f func(d *desk)) {
 	defer r.book.Close()
 	r.book.LearnSelf(feishu.Self{AppID: r.app, OpenID: "ou_self"})
 	r.book.SawChat(group, feishu.ChatGroup)
-	g, err := New(Options{Upstream: mustURL("http://127.0.0.1:1"), AppID: r.app, Root: root, Book: r.book, Host: r.host,
-		API: feishu.NewAPI("http://127.0.0.1:1", r.app, ""), Counter: r.counts.add, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	o := Options{Upstream: mustURL("http://127.0.0.1:1"), AppID: r.app, Root: root, Book: r.book, Host: r.host,
+		API: feishu.NewAPI("http://127.0.0.1:1", r.app, ""), Counter: r.counts.add,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	change(&o)
+	g, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"feishu-relay/feishu"
@@ -107,11 +108,13 @@ func (g *Gateway) undecidedOne(m peerchat.Message) {
 // draftAgain makes a draft of a message that the bot changes so late that its draft was given up, or after that was
 // published; false where there is no such message.
 func (g *Gateway) draftAgain(m peerchat.Message, found bool, content string) bool {
-	if !found || g.recent.gone.Contains(m.ID) {
+	if !found || m.Deleted {
 		return false
 	}
+	d := peerDraft(m, content)
+	d.Patched = true
 	g.count(countedDraft)
-	g.drafts.add(peerDraft(m, content))
+	g.drafts.add(d)
 	return true
 }
 
@@ -121,10 +124,21 @@ func peerDraft(m peerchat.Message, content string) *draft {
 	d := &draft{Message: feishu.Message{ID: m.ID, ChatID: m.Chat, ParentID: m.Parent, RootID: m.Root, Type: m.Type,
 		Content: content, CreateTime: m.Created}, CardID: m.Card, Created: relay.MillisOf(now), Touched: relay.MillisOf(now)}
 	if m.Type == typeCard {
-		d.Card, d.Patched = newCard(content), true
+		d.Card = newCard(content)
 	}
 	d.touch(now, false, false)
 	return d
+}
+
+// types reports whether the sign that the bot types is on the message that m answers, in a chat with an agent.
+func (g *Gateway) types(m *feishu.Message) bool {
+	if g.opts.Peers == nil || !peerchat.IsID(m.ChatID) {
+		return false
+	}
+	return slices.ContainsFunc(g.opts.Peers.Messages(m.ChatID), func(one peerchat.Message) bool {
+		return (m.ParentID == "" || m.ParentID == one.ID || m.RootID == one.ID) &&
+			slices.ContainsFunc(one.Reactions, func(r peerchat.Reaction) bool { return r.Emoji == typingSign })
+	})
 }
 
 // says reports whether a call says something in a chat or changes it.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"feishu-relay/feishu"
@@ -260,17 +261,13 @@ func TestFinalTextForPeers(t *testing.T) {
 	reply := func(r *rig, mail peerchat.Message, msgType, content, uuid string) string {
 		_, answer := r.call("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply",
 			js(map[string]any{"msg_type": msgType, "content": content, "uuid": uuid}))
-		var ans struct {
-			Data struct {
-				ID string `json:"message_id"`
-			}
-		}
-		if json.Unmarshal([]byte(answer), &ans) != nil || ans.Data.ID == "" {
+		id := idIn(t, answer, "message_id")
+		if id == "" {
 			t.Fatalf("the reply is answered %s", answer)
 		}
-		return ans.Data.ID
+		return id
 	}
-	text := func(s string) string { return js(map[string]string{"text": s}) }
+	text := textOf
 	for name, say := range map[string]func(r *rig, mail peerchat.Message){
 		"a text": func(r *rig, mail peerchat.Message) { reply(r, mail, "text", text("done"), "") },
 		"a text that is sent twice": func(r *rig, mail peerchat.Message) {
@@ -308,21 +305,16 @@ func TestFinalTextForPeers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			// Long enough for the calls of a message that changes to be one behind the other also on a busy machine.
-			r, mail := peerRigIn(t, t.TempDir(), newUpstream(t), func(o *Options) { o.EditSettle = 2 * time.Second })
-			say(r, mail)
-			m := r.said()
-			if m.ChatID != mail.Chat || m.ChatType != feishu.ChatP2P || m.Text != "done" {
-				t.Errorf("the host got %+v", m)
-			}
-			r.stop()
-			r.silent()
-			for _, s := range r.up.seen() {
-				if u, err := url.QueryUnescape(s.URI); err != nil || strings.Contains(u+s.Body, "relaypeer") {
-					t.Errorf("%s %s reached Feishu", s.Method, s.URI)
+			peerDesk(t, func(d *desk, mail peerchat.Message) {
+				say(d.rig, mail)
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				m := d.said()
+				if m.ChatID != mail.Chat || m.ChatType != feishu.ChatP2P || m.Text != "done" {
+					t.Errorf("the host got %+v", m)
 				}
-			}
+				d.never(time.Hour)
+			})
 		})
 	}
 }
@@ -345,17 +337,35 @@ func TestNoPeersNothingChanges(t *testing.T) {
 // replyTo answers mail with a text and returns Feishu's answer, as the bot gets it.
 func (r *rig) replyTo(mail peerchat.Message, text string) (status int, id, answer string) {
 	r.t.Helper()
+	return r.replies(mail, "text", textOf(text))
+}
+
+// replies answers mail with a message of any type.
+func (r *rig) replies(mail peerchat.Message, msgType, content string) (status int, id, answer string) {
+	r.t.Helper()
 	status, answer = r.call("POST", "/open-apis/im/v1/messages/"+string(mail.ID)+"/reply",
-		js(map[string]any{"msg_type": "text", "content": js(map[string]string{"text": text})}))
-	var ans struct {
-		Data struct {
-			ID string `json:"message_id"`
-		}
-	}
+		js(map[string]any{"msg_type": msgType, "content": content}))
+	return status, idIn(r.t, answer, "message_id"), answer
+}
+
+// idIn is an id in the data of an answer; "" where it has none.
+func idIn(t testing.TB, answer, field string) string {
+	t.Helper()
+	var ans struct{ Data map[string]any }
 	if err := json.Unmarshal([]byte(answer), &ans); err != nil {
-		r.t.Fatal(err)
+		t.Fatalf("%v: %s", err, answer)
 	}
-	return status, ans.Data.ID, answer
+	return str(ans.Data[field])
+}
+
+// codeIn is the code of an answer.
+func codeIn(t testing.TB, answer string) int {
+	t.Helper()
+	var ans struct{ Code *int }
+	if json.Unmarshal([]byte(answer), &ans) != nil || ans.Code == nil {
+		t.Fatalf("an answer without a code: %s", answer)
+	}
+	return *ans.Code
 }
 
 // What is accepted goes to the host. Where there is no room to make a draft of it, the bot is told to send it again.

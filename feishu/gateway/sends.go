@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
 )
 
@@ -95,10 +96,11 @@ func (g *Gateway) edited(t *tapped) {
 	_, patches := g.habits.current()
 	found := g.drafts.onMessage(t.message, func(d *draft) {
 		g.habits.edits(d.Message.Type == typeCard, d.Created.Time(), now)
+		d.Patched = true
 		switch {
 		case d.Card != nil:
 			if card, err := feishu.NewCard([]byte(req.Content)); err == nil {
-				d.Card, d.Patched, d.Message.Content, d.Streams = card, true, req.Content, 0
+				d.Card, d.Message.Content, d.Streams = card, req.Content, 0
 				d.Message.Mentions = nil // they were those of the card before
 			}
 		case m.Content != "":
@@ -162,6 +164,10 @@ func (g *Gateway) reacted(t *tapped) {
 // releaseAnswer makes final what the bot was editing as its answer to a message.
 func (g *Gateway) releaseAnswer(to relay.MessageID) {
 	chat := g.recent.chatOf(to)
+	if g.opts.Peers != nil && peerchat.IsID(to) {
+		m, _ := g.opts.Peers.Message(to)
+		chat = m.Chat
+	}
 	g.release(func(m *feishu.Message) bool {
 		return m.ParentID == to || m.RootID == to || m.ParentID == "" && chat != "" && m.ChatID == chat
 	})

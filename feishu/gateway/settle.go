@@ -79,6 +79,9 @@ func (g *Gateway) look(d *draft, held, now time.Time, last bool) time.Time {
 		return expires
 	}
 	at := d.due(&g.opts)
+	if held := d.Touched.Time().Add(typingHold); d.Wait == waitEdit && at.Before(held) && g.types(&d.Message) {
+		at = held
+	}
 	if longest := d.Created.Time().Add(maxHeld); held.After(longest) {
 		held = longest
 	}

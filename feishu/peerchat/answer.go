@@ -391,8 +391,11 @@ func (c *call) shownReaction(r Reaction) map[string]any {
 // card is a change of a card that was sent into a chat. What it changes is read by the gateway.
 func card(c *call) (any, error) {
 	m := c.all[c.cards[c.ids["card"]]]
-	if m == nil {
+	switch {
+	case m == nil:
 		return nil, errNoCard
+	case m.Deleted:
+		return nil, errRecalled
 	}
 	c.opts.Busy(*m)
 	return nil, nil
@@ -405,8 +408,11 @@ func convert(c *call) (any, error) {
 		return nil, err
 	}
 	m := c.all[out.MessageID]
-	if m == nil || m.Type != typeCard {
+	switch {
+	case m == nil || m.Type != typeCard:
 		return nil, errMessage
+	case m.Deleted:
+		return nil, errRecalled
 	}
 	if m.Card == "" {
 		changed := *m
