@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
+	"time"
 
 	"feishu-relay/feishu/peerchat"
 	"feishu-relay/internal/delivery"
@@ -23,13 +25,36 @@ type mailDoors struct {
 	peers   *peerMail // nil where mail does not come by the gateway as private chats
 
 	mu      sync.Mutex
-	changed chan struct{} // closed when a door has opened; guarded by mu
+	changed chan struct{} // closed when a door has opened; guarded by mu, as the rest is
+	again   *time.Timer   // opens the doors at next, for a task that waits for another one
+	next    time.Time     // zero: not at all
 }
 
 var _ agent.Doors = (*mailDoors)(nil)
 
 func newMailDoors(a *app, d *deliverer) *mailDoors {
-	return &mailDoors{app: a, deliver: d, changed: make(chan struct{})}
+	doors := &mailDoors{app: a, deliver: d, changed: make(chan struct{})}
+	doors.again = time.AfterFunc(math.MaxInt64, doors.open)
+	return doors
+}
+
+// open reports that a door has opened.
+func (d *mailDoors) open() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.next = time.Time{}
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// openAfter has a door open after a time, or before.
+func (d *mailDoors) openAfter(wait time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if at := time.Now().Add(wait); d.next.IsZero() || at.Before(d.next) {
+		d.next = at
+		d.again.Reset(wait)
+	}
 }
 
 // Changed is closed when a door has opened since.
@@ -41,6 +66,7 @@ func (d *mailDoors) Changed() <-chan struct{} {
 
 // watch passes on until ctx is done that a door has opened.
 func (d *mailDoors) watch(ctx context.Context) {
+	defer d.again.Stop()
 	for ctx.Err() == nil {
 		var gateway, stream <-chan struct{}
 		if d.deliver.doors.gateway != nil {
@@ -49,10 +75,7 @@ func (d *mailDoors) watch(ctx context.Context) {
 		if d.deliver.doors.stream != nil {
 			stream = d.deliver.doors.stream.Arrived()
 		}
-		d.mu.Lock()
-		close(d.changed) // also once at the start: it may have opened before we looked
-		d.changed = make(chan struct{})
-		d.mu.Unlock()
+		d.open() // also once at the start: it may have opened before we looked
 		select {
 		case <-gateway:
 		case <-stream:
@@ -68,6 +91,12 @@ func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery, on agent.Prog
 	ch := d.channel(m, in)
 	if ch == nil {
 		return agent.ErrNoDoor
+	}
+	if _, ok := ch.(peerDoor); ok {
+		if wait := d.peers.waits(m.Envelope); wait > 0 {
+			d.openAfter(wait)
+			return agent.ErrNoDoor
+		}
 	}
 	giving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)

@@ -97,9 +97,9 @@ func passThrough(ctx context.Context, cfg Config, log *slog.Logger, w *waiting, 
 	}
 	opts := gatewayOptions(&cfg, log, nil)
 	opts.Host, opts.Book, opts.API = w, feishu.OpenBook(nil, "", log), feishu.NewAPI(cfg.BaseURL.String(), "", "")
-	if cfg.Mailbox.Gateway { // none of their ids is known, and none reaches Feishu
+	if cfg.Mailbox.Gateway { // none of their ids is known; none reaches Feishu, and the bot is to try again
 		var err error
-		if opts.Peers, err = peerchat.Open(peerchat.Options{Self: opts.Book.Self, Logger: log}); err != nil {
+		if opts.Peers, err = peerchat.Open(peerchat.Options{Self: opts.Book.Self, Closed: true, Logger: log}); err != nil {
 			return err
 		}
 	}

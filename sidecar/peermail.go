@@ -63,7 +63,7 @@ func openPeerMail(b *base, a *app, m *mail, root *os.Root) (*peerMail, error) {
 	})
 	var err error
 	p.chats, err = peerchat.Open(peerchat.Options{Root: root, Self: a.self, SenderType: b.cfg.InjectSenderType,
-		Busy: p.busy, Logger: b.log, Trace: b.trace})
+		Busy: p.busy, Needed: p.needed, Logger: b.log, Trace: b.trace})
 	return p, err
 }
 
@@ -139,6 +139,25 @@ func (d peerDoor) Write(ctx context.Context, m *delivery.Message, written func(<
 	id := m.ID // and not m, with its text
 	return injectionError(d.gateway.Inject(ctx, feishu.Injection{Event: body, Again: m.Again, Written: written,
 		Late: func() { d.deliver.deliveries.Acknowledge(id) }}))
+}
+
+// oneTaskFor is how long the bot has one task of an agent before it is given the next one, unless it ends the first.
+const oneTaskFor = 30 * time.Minute
+
+// waits returns how long a task waits, where the bot has one of the same agent to end: which of two tasks a message is
+// the result of, only a reply says.
+func (p *peerMail) waits(e mailbox.Envelope) (wait time.Duration) {
+	if !e.Type.GivesTask() || p.cfg.Mailbox.Explicit {
+		return 0
+	}
+	open := p.open(e.From)
+	for _, m := range p.chats.Messages(p.chats.Chat(relay.AgentName(e.From))) {
+		l := infoOf(m)
+		if r := open[l.Task]; !m.Own && l.Type.GivesTask() && l.Task != taskOf(e) && r != nil && !r.State.Ended() {
+			wait = max(wait, time.Until(m.Created.Time().Add(oneTaskFor)))
+		}
+	}
+	return wait
 }
 
 // named is the other agent of the chat of ours that the bot named for a result, as where it passes on a task that it
@@ -474,6 +493,14 @@ const maxQuotes = 20
 func infoOf(m peerchat.Message) (l mailInfo) {
 	_ = json.Unmarshal(m.Mail, &l) // it is one of ours
 	return l
+}
+
+// needed reports whether mail gives a task that is open: the bot is to answer it.
+func (p *peerMail) needed(m peerchat.Message) bool {
+	l := infoOf(m)
+	return l.Type.GivesTask() && slices.ContainsFunc(p.agent.Task(l.Task), func(r agent.TaskRecord) bool {
+		return r.Direction == agent.Received && string(r.Peer) == string(m.Peer) && !r.State.Ended()
+	})
 }
 
 // open are the tasks of an agent that wait for a result, by id. One that was given up waits, too.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"feishu-relay/internal/feishusim"
 	"feishu-relay/mailbox"
@@ -74,34 +75,66 @@ func TestAnswersThatAreNoReplies(t *testing.T) {
 		p.asker.hears("task_update", "func sort")
 		p.comesTo("completed")
 	})
-	for _, explicit := range []bool{false, true} {
-		t.Run(fmt.Sprintf("two open tasks, explicit %t", explicit), func(t *testing.T) {
-			t.Parallel()
-			p := newPairByMail(t, func(c *sidecar.Config) { c.Mailbox.Explicit = explicit }, silent)
-			p.gives("task one")
-			one := p.hears(p.bot, "task one")
-			p.gives("task two")
-			p.hears(p.bot, "task two")
-			p.bot.say(t, one.Chat, "a result of one of them")
-			in := p.asker.hears("message", "a result of one of them")
-			if in.Metadata["reply_to"] != nil {
-				t.Errorf("it answers %v", in.Metadata["reply_to"])
-			}
-			if s := p.states(); s["task one"] != "accepted" || s["task two"] != "accepted" {
-				t.Errorf("the tasks are %v", s)
-			}
-			p.reply(p.bot, one, "", "the result of one")
-			p.asker.hears("task_update", "the result of one")
-			end := "completed"
-			if explicit {
-				end = "working"
-			}
-			p.until("task one is "+end, func() bool { return p.states()["task one"] == end })
-			if s := p.states(); s["task two"] != "accepted" {
-				t.Errorf("the tasks are %v", s)
-			}
+	t.Run("two tasks", func(t *testing.T) {
+		t.Parallel()
+		p := newPairByMail(t, nil, silent)
+		p.gives("task one")
+		one := p.hears(p.bot, "task one")
+		p.gives("task two")
+		p.writes("question", "in which language?", 0)
+		p.hears(p.bot, "in which language?")
+		p.bot.say(t, one.Chat, "in Go")
+		p.asker.hears("answer", "in Go")
+		p.bot.mu.Lock()
+		if len(p.bot.all) != 2 {
+			t.Errorf("with a task and a question, the bot was given %+v", p.bot.all)
+		}
+		p.bot.mu.Unlock()
+		p.bot.say(t, one.Chat, "the result of one")
+		p.asker.hears("task_update", "the result of one")
+		if two := p.hears(p.bot, "task two"); p.states()["task one"] != "completed" {
+			t.Errorf("the bot was given %+v, and the tasks are %v", two, p.states())
+		}
+		p.bot.say(t, one.Chat, "the result of two")
+		p.asker.hears("task_update", "the result of two")
+		p.until("task two is completed", func() bool { return p.states()["task two"] == "completed" })
+	})
+	t.Run("two tasks, the first of which fails at its deadline", func(t *testing.T) {
+		t.Parallel()
+		p := newPairByMail(t, nil, silent)
+		p.until("task one is given", func() bool {
+			return p.asker.call(http.MethodPost, "/v1/mailbox/tasks", map[string]any{"to": "coder", "text": "task one",
+				"deadline": time.Now().Add(5 * time.Second).UTC().Format(time.RFC3339Nano)}, nil) == http.StatusAccepted
 		})
-	}
+		p.hears(p.bot, "task one")
+		p.gives("task two")
+		p.hears(p.bot, "task two")
+		if s := p.states(); s["task one"] != "failed" {
+			t.Errorf("the tasks are %v", s)
+		}
+	})
+	t.Run("two open tasks, explicit", func(t *testing.T) {
+		t.Parallel()
+		p := newPairByMail(t, func(c *sidecar.Config) { c.Mailbox.Explicit = true }, silent)
+		p.gives("task one")
+		one := p.hears(p.bot, "task one")
+		p.gives("task two")
+		p.hears(p.bot, "task two")
+		p.bot.say(t, one.Chat, "a result of one of them")
+		in := p.asker.hears("message", "a result of one of them")
+		if in.Metadata["reply_to"] != nil {
+			t.Errorf("it answers %v", in.Metadata["reply_to"])
+		}
+		if s := p.states(); s["task one"] != "accepted" || s["task two"] != "accepted" {
+			t.Errorf("the tasks are %v", s)
+		}
+		p.reply(p.bot, one, "", "the result of one")
+		p.asker.hears("task_update", "the result of one")
+		p.until("task one is working", func() bool { return p.states()["task one"] == "working" })
+		if s := p.states(); s["task two"] != "accepted" {
+			t.Errorf("the tasks are %v", s)
+		}
+	})
 	t.Run("a reply to a question about the task", func(t *testing.T) {
 		t.Parallel()
 		var p *pairByMail

@@ -6,12 +6,16 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	lark "github.com/larksuite/oapi-sdk-go/v3"
+	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
+	"github.com/larksuite/oapi-sdk-go/v3/core/httpserverext"
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 
 	"feishu-relay/internal/feishusim"
@@ -330,6 +334,7 @@ func TestAnswersToATask(t *testing.T) {
 			"text": "the tests pass"}, nil)
 		p.asker.hears("task_update", "it is written, and the tests pass")
 		p.comesTo("completed")
+		p.neverSaw("relaypeer")
 	})
 	t.Run("a picture first", func(t *testing.T) {
 		t.Parallel()
@@ -394,6 +399,29 @@ func TestAnswersToATask(t *testing.T) {
 		})
 		p.comesTo("failed")
 	})
+}
+
+// A bot that takes its events at a webhook is woken there.
+func TestMailWakesABotWithAWebhook(t *testing.T) {
+	t.Parallel()
+	const key = "the key of its events"
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "Coder", EncryptKey: key})
+	p := &pairByMail{tenant: n, asker: n.researcher(), app: apps[0]}
+	p.bot = &sdkBot{app: apps[0], heard: make(chan heard, 10)}
+	listens := httptest.NewServer(http.HandlerFunc(httpserverext.NewEventHandlerFunc(
+		p.bot.dispatcher(func(b *sdkBot, h heard) { n.reply(b, h, "", "it is written") }))))
+	t.Cleanup(listens.Close)
+	cfg := n.byGateway("coder")
+	cfg.BotWebhookURL, cfg.AppID, cfg.EncryptKey = listens.URL, apps[0].ID, key
+	cfg.VerificationToken = sidecar.Secret(apps[0].VerificationToken)
+	p.coder = n.start(cfg)
+	p.bot.client = lark.NewClient(apps[0].ID, apps[0].Secret, lark.WithLogLevel(larkcore.LogLevelError),
+		lark.WithOpenBaseUrl("http://"+p.coder.Gateway().String()))
+	p.bot.introduce(t)
+	p.gives("write it")
+	p.asker.hears("task_update", "it is written")
+	p.comesTo("completed")
+	n.neverSaw("relaypeer")
 }
 
 // A question is answered as one, and two bots that answer everything come to an end.

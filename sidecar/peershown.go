@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,18 +87,29 @@ func (s shownMail) Chats() ([]transcript.Chat, error) {
 	return all, err
 }
 
-// Page returns the newest messages of a chat; there is no page before it.
+// Page returns a page of a chat. Its cursor is the time of the oldest message on it: no two have the same.
 func (s shownMail) Page(channel, chat string, q transcript.Query) (transcript.Page, error) {
 	if channel != relay.MailChannel || !peerchat.IsID(chat) {
 		return s.Transcripts.Page(channel, chat, q)
 	}
 	entries := s.entries(relay.ChatID(chat))
+	if q.Before != "" {
+		before, err := strconv.ParseInt(q.Before, 10, 64)
+		if err != nil {
+			return transcript.Page{}, transcript.ErrCursor
+		}
+		entries = slices.DeleteFunc(entries, func(e transcript.Entry) bool { return e.TS >= before })
+	}
 	if q.Text != "" {
 		entries = slices.DeleteFunc(entries, func(e transcript.Entry) bool {
 			return !strings.Contains(strings.ToLower(e.Content+"\n"+e.Sender), strings.ToLower(q.Text))
 		})
 	}
-	page := transcript.Page{Entries: entries[max(0, len(entries)-max(0, q.Limit)):]}
+	from := max(0, len(entries)-max(0, q.Limit))
+	page := transcript.Page{Entries: entries[from:]}
+	if from > 0 && q.Limit > 0 {
+		page.Earlier = strconv.FormatInt(page.Entries[0].TS, 10)
+	}
 	for i := range page.Entries {
 		page.Shown = append(page.Shown, i)
 	}

@@ -494,6 +494,25 @@ func TestAGrowingTextForPeersIsOneAnswer(t *testing.T) {
 	}
 }
 
+// As long as the chats cannot be used, since the disk cannot, the bot is to repeat its calls.
+func TestPeersThatCannotBeUsedYet(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		var err error
+		if o.Peers, err = peerchat.Open(peerchat.Options{Self: o.Book.Self, Closed: true}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	status, _, answer := r.replyTo(peerchat.Message{ID: "om_relaypeer0123"}, "the result of a task")
+	if status != http.StatusTooManyRequests || codeIn(t, answer) != 99991400 {
+		t.Errorf("the reply is answered %d %s", status, answer)
+	}
+	r.stop()
+	r.silent()
+	if seen := r.up.seen(); len(seen) > 0 {
+		t.Errorf("%s %s reached Feishu", seen[0].Method, seen[0].URI)
+	}
+}
+
 // After a restart, as long as Feishu cannot say whose a token is, the bot's own is not refused but to be tried again.
 func TestPeersWhileFeishuIsAway(t *testing.T) {
 	r, mail := peerRig(t)

@@ -19,8 +19,8 @@
 //
 // Each message is one file, written before its call is answered, so it survives a crash. The
 // newest messages are kept: [maxInChat] per chat, [maxMessages] and [maxBytes] in all. The bot's
-// messages are dropped before mail while they are half of the messages or more, because
-// mail may belong to a task that is still open.
+// messages are dropped before mail while they are half of the messages or more, and mail that
+// is still to be answered ([Options.Needed]) last of all.
 package peerchat
 
 import (
@@ -105,7 +105,11 @@ type Options struct {
 	SenderType string
 	// Busy is called when the bot shows in a chat that it works: by a reaction, a placeholder, a card, an edit.
 	// about is the message that it reacted to, or that it wrote. It returns at once. May be nil.
-	Busy   func(about Message)
+	Busy func(about Message)
+	// Needed reports whether mail is still to be answered: it is not dropped for newer messages. It is called with a
+	// lock held. May be nil.
+	Needed func(mail Message) bool
+	Closed bool              // the chats cannot be used yet: each call is answered with [TooMany]
 	Trace  func(step string) // a crash behind a step matters; nil: not called
 	Logger *slog.Logger      // nil: discard
 }
@@ -134,6 +138,9 @@ func Open(o Options) (*Chats, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Busy == nil {
 		o.Busy = func(Message) {}
+	}
+	if o.Needed == nil {
+		o.Needed = func(Message) bool { return false }
 	}
 	if o.Trace == nil {
 		o.Trace = func(string) {}
@@ -341,17 +348,17 @@ func (c *Chats) entered(m *Message) (gone []*Message) {
 		c.cards[m.Card] = m.ID
 	}
 	for len(c.chats[m.Chat]) > maxInChat {
-		gone = append(gone, c.forget(leastOf(slices.Values(c.chats[m.Chat]), m)))
+		gone = append(gone, c.forget(c.least(slices.Values(c.chats[m.Chat]), m)))
 	}
 	for len(c.all) > maxMessages || c.bytes > maxBytes && len(c.all) > 1 {
-		gone = append(gone, c.forget(leastOf(maps.Values(c.all), m)))
+		gone = append(gone, c.forget(c.least(maps.Values(c.all), m)))
 	}
 	return gone
 }
 
-// leastOf is the message that is forgotten first, of two or more: the oldest, and of those of the bot as long as they
-// are half of all or more. newest is not it.
-func leastOf(all iter.Seq[*Message], newest *Message) *Message {
+// least is the message that is forgotten first, of two or more: the oldest, and of those of the bot as long as they
+// are half of all or more. newest is not it, nor is mail that is needed, unless all is.
+func (c *Chats) least(all iter.Seq[*Message], newest *Message) *Message {
 	var own, others []*Message
 	for m := range all {
 		switch {
@@ -362,11 +369,18 @@ func leastOf(all iter.Seq[*Message], newest *Message) *Message {
 			others = append(others, m)
 		}
 	}
-	from := own
+	order := func(a, b *Message) int { return a.order - b.order }
+	slices.SortFunc(own, order)
+	slices.SortFunc(others, order)
+	from := slices.Concat(own, others)
 	if len(own) < len(others) {
-		from = others
+		from = slices.Concat(others, own)
 	}
-	return slices.MinFunc(from, func(a, b *Message) int { return a.order - b.order })
+	needed := func(m *Message) bool { return !m.Own && c.opts.Needed(*m) }
+	if at := slices.IndexFunc(from, func(m *Message) bool { return !needed(m) }); at > 0 {
+		return from[at]
+	}
+	return from[0]
 }
 
 // replace makes changed what is known of m, once the disk has it.

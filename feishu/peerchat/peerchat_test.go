@@ -21,14 +21,19 @@ func open(t *testing.T, dir string) *peerchat.Chats { return openLogged(t, dir, 
 
 func openLogged(t *testing.T, dir string, log io.Writer) *peerchat.Chats {
 	t.Helper()
+	return openWith(t, dir, peerchat.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+}
+
+func openWith(t *testing.T, dir string, o peerchat.Options) *peerchat.Chats {
+	t.Helper()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = root.Close() })
-	chats, err := peerchat.Open(peerchat.Options{Root: root, SenderType: feishu.SenderUser,
-		Logger: slog.New(slog.NewTextHandler(log, nil)),
-		Self:   func() feishu.Self { return feishu.Self{AppID: "cli_1", OpenID: "ou_1"} }})
+	o.Root, o.SenderType = root, feishu.SenderUser
+	o.Self = func() feishu.Self { return feishu.Self{AppID: "cli_1", OpenID: "ou_1"} }
+	chats, err := peerchat.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,6 +181,26 @@ func TestLettersStayLonger(t *testing.T) {
 	}
 	if n := len(c.Messages(mail.Chat)); n != 200 {
 		t.Errorf("the chat has %d messages, want 200", n)
+	}
+}
+
+// However much an agent writes, the task that its bot works on stays, also over a restart.
+func TestMailOfAnOpenTaskStays(t *testing.T) {
+	dir := t.TempDir()
+	var task peerchat.Message
+	needed := peerchat.Options{Needed: func(m peerchat.Message) bool { return m.ID == task.ID }}
+	c := openWith(t, dir, needed)
+	task = receive(t, c, "msg_0")
+	for i := range 250 {
+		receive(t, c, fmt.Sprint("msg_", i+1))
+	}
+	for _, c := range []*peerchat.Chats{c, openWith(t, dir, needed)} {
+		if all := c.Messages(task.Chat); len(all) != 200 {
+			t.Errorf("the chat has %d messages, want 200", len(all))
+		}
+		if reply(t, c, task, "once") == "" {
+			t.Error("the reply to the task is refused")
+		}
 	}
 }
 

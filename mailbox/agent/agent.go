@@ -102,8 +102,8 @@ func (s *Settled) Error() string { return "the letter was settled" }
 type Doors interface {
 	// Deliver writes d once and returns when the bot has answered: nil when it has
 	// d, an error that wraps [ErrRefused] when it will never take it, [ErrTimedOut]
-	// when it did not answer, [ErrNoDoor] when no channel is open now, and any other
-	// when it may be tried again. When ctx is cancelled with a [Settled], d was
+	// when it did not answer, [ErrNoDoor] when no channel is open for d until a channel opens
+	// or a task ends, and any other when it may be tried again. When ctx is cancelled with a [Settled], d was
 	// settled elsewhere.
 	Deliver(ctx context.Context, d Delivery, on Progress) error
 	// Changed is closed when a channel has opened since.

@@ -350,8 +350,9 @@ func (q *queue) release(l *queued) {
 }
 
 // reopen makes it the turn of an agent's message of that id that waits, so that it is
-// cleared away: the task that it gave has ended.
+// cleared away: the task that it gave has ended. A channel may be open now for another one.
 func (q *queue) reopen(from mailbox.AgentID, id string) {
+	defer q.opened()
 	q.update(func() {
 		for _, l := range q.list {
 			if l.from == from && l.id == id {
