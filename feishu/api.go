@@ -124,17 +124,14 @@ func (a *API) BotInfo(ctx context.Context) (Self, error) {
 		return Self{}, err
 	}
 	self, err := ParseBotInfo(answer)
-	self.AppID = a.app()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	self.AppID = a.appID
 	return self, err
 }
 
-func chatPath(id relay.ChatID) string { return "im/v1/chats/" + url.PathEscape(string(id)) }
-
-func (a *API) app() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.appID
-}
+func chatPath(id relay.ChatID) string       { return "im/v1/chats/" + url.PathEscape(string(id)) }
+func messagePath(id relay.MessageID) string { return "im/v1/messages/" + url.PathEscape(string(id)) }
 
 // Chat returns a chat's kind and name: GET im/v1/chats/{id}. Where Feishu says that
 // the bot is not in it, or that there is none, it is a Chat with In: No; else In
@@ -142,7 +139,7 @@ func (a *API) app() string {
 func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
 	asked := time.Now()
 	answer, err := a.call(ctx, http.MethodGet, chatPath(id), nil, nil)
-	if e, ok := errors.AsType[*CodeError](err); ok && slices.Contains(notInChat, e.Code) {
+	if slices.Contains(notInChat, CodeOf(err)) {
 		return Chat{ID: id, In: No, Asked: asked}, nil
 	}
 	if err != nil {
@@ -224,7 +221,7 @@ func (a *API) InChat(ctx context.Context, id relay.ChatID) (bool, error) {
 	answer, err := get[struct {
 		In bool `json:"is_in_chat"`
 	}](ctx, a, chatPath(id)+"/members/is_in_chat", nil)
-	if e, ok := errors.AsType[*CodeError](err); ok && slices.Contains(notInChat, e.Code) {
+	if slices.Contains(notInChat, CodeOf(err)) {
 		return false, nil
 	}
 	return answer.In && err == nil, err
@@ -244,7 +241,7 @@ func (a *API) User(ctx context.Context, id relay.OpenID) (name string, err error
 // Message returns a message as this app sees it: GET im/v1/messages/{id}
 // (docs/feishu.md 5.3), with the open_ids of those it mentions.
 func (a *API) Message(ctx context.Context, id relay.MessageID) (Message, error) {
-	path := "im/v1/messages/" + url.PathEscape(string(id))
+	path := messagePath(id)
 	body, err := a.call(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return Message{}, err

@@ -37,17 +37,12 @@ func get[T any](ctx context.Context, a *API, path string, query url.Values) (dat
 
 // call calls path and returns the answer, which Feishu has accepted. With a
 // token that turns out bad it tries again with another.
-func (a *API) call(ctx context.Context, method, path string, query url.Values, body []byte) ([]byte, error) {
+func (a *API) call(ctx context.Context, method, path string, query url.Values, body []byte) (answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	target := a.base + "/open-apis/" + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
-	}
-	var answer []byte
-	err := a.withToken(func() (token string, err error) {
+	err = a.withToken(func() (token string, err error) {
 		if token, err = a.token(ctx); err == nil {
-			answer, err = a.do(ctx, method, target, token, body)
+			answer, err = a.do(ctx, method, path, query, token, body)
 		}
 		return token, err
 	})
@@ -76,21 +71,36 @@ func (a *API) withToken(call func() (token string, err error)) error {
 }
 
 // do makes one call and returns the body of an answer with code 0.
-func (a *API) do(ctx context.Context, method, target, token string, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+func (a *API) do(ctx context.Context, method, path string, query url.Values, token string, body []byte) ([]byte,
+	error) {
+	req, err := a.request(ctx, method, path, query, token, body)
 	if err != nil {
-		return nil, errors.New("the base URL is not a URL")
+		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
 	res, err := a.client.Do(req)
 	if err != nil {
 		return nil, WithoutURL(err)
 	}
 	defer res.Body.Close()
 	return readBody(res)
+}
+
+// request returns a request for path below /open-apis.
+func (a *API) request(ctx context.Context, method, path string, query url.Values, token string, body []byte) (
+	*http.Request, error) {
+	target := a.base + "/open-apis/" + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("the base URL is not a URL")
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return req, nil
 }
 
 // CallError is an answer of Feishu's that does not accept a call.
@@ -104,15 +114,7 @@ func (e *CallError) Error() string { return e.Err.Error() }
 func (e *CallError) Unwrap() error { return e.Err }
 
 // BadToken reports whether Feishu did not take the token.
-func (e *CallError) BadToken() bool { return slices.Contains(badToken, e.Code()) }
-
-// Code is the code of Feishu's answer; 0 without one.
-func (e *CallError) Code() int {
-	if code, ok := errors.AsType[*CodeError](e.Err); ok {
-		return code.Code
-	}
-	return 0
-}
+func (e *CallError) BadToken() bool { return slices.Contains(badToken, CodeOf(e.Err)) }
 
 // readBody returns the body of an answer with code 0; any other answer is a [*CallError].
 func readBody(res *http.Response) ([]byte, error) {
@@ -124,7 +126,7 @@ func readBody(res *http.Response) ([]byte, error) {
 		return data, nil
 	}
 	refused := &CallError{Status: res.StatusCode, Err: err}
-	if refused.Code() == 0 && res.StatusCode != http.StatusOK {
+	if CodeOf(err) == 0 && res.StatusCode != http.StatusOK {
 		refused.Err = fmt.Errorf("HTTP %d", res.StatusCode)
 	}
 	// docs/feishu.md 6.3
@@ -184,15 +186,8 @@ func (a *API) fetch(ctx context.Context) (string, error) {
 	if appSecret == "" {
 		return "", ErrNoToken
 	}
-	credentials, err := compact(struct {
-		AppID     string `json:"app_id"`
-		AppSecret string `json:"app_secret"`
-	}{appID, appSecret})
-	if err != nil {
-		return "", err
-	}
-	const path = "/open-apis/auth/v3/tenant_access_token/internal"
-	body, err := a.do(ctx, http.MethodPost, a.base+path, "", credentials)
+	body, err := a.do(ctx, http.MethodPost, "auth/v3/tenant_access_token/internal", nil, "",
+		compact(map[string]string{"app_id": appID, "app_secret": appSecret}))
 	if err != nil {
 		return "", fmt.Errorf("fetch a token: %w", err)
 	}

@@ -26,11 +26,10 @@ var (
 // (docs/feishu.md 5.4). Its bytes are read from Feishu as the caller reads them; it ends
 // with ctx, and where Feishu sends nothing for 30 s. The caller closes the Body.
 func (a *API) File(ctx context.Context, id relay.MessageID, f relay.File) (relay.FileContent, error) {
-	path := "im/v1/messages/" + url.PathEscape(string(id)) + "/resources/" + url.PathEscape(f.Key)
-	target := a.base + "/open-apis/" + path + "?" + url.Values{"type": {f.Type}}.Encode()
+	path := messagePath(id) + "/resources/" + url.PathEscape(f.Key)
 	var content relay.FileContent
 	err := a.withToken(func() (token string, err error) {
-		content, token, err = a.open(ctx, target)
+		content, token, err = a.open(ctx, path, f.Type)
 		return token, err
 	})
 	if err != nil {
@@ -42,7 +41,7 @@ func (a *API) File(ctx context.Context, id relay.MessageID, f relay.File) (relay
 }
 
 // open makes one call that is answered with a file, and returns the token it used.
-func (a *API) open(ctx context.Context, target string) (_ relay.FileContent, token string, err error) {
+func (a *API) open(ctx context.Context, path, fileType string) (_ relay.FileContent, token string, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	slow := time.AfterFunc(callTimeout, func() { cancel(errSlow) })
 	defer func() {
@@ -57,11 +56,10 @@ func (a *API) open(ctx context.Context, target string) (_ relay.FileContent, tok
 	if token, err = a.token(ctx); err != nil {
 		return relay.FileContent{}, "", err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	req, err := a.request(ctx, http.MethodGet, path, url.Values{"type": {fileType}}, token, nil)
 	if err != nil {
-		return relay.FileContent{}, token, errors.New("the base URL is not a URL")
+		return relay.FileContent{}, token, err
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Accept-Encoding", "identity") // so that the size is known
 	res, err := a.client.Do(req)
 	if err != nil {

@@ -2,7 +2,6 @@ package feishu
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -36,16 +35,12 @@ func (a *API) SendMessage(ctx context.Context, m Outgoing) (Message, error) {
 	}{MsgType: m.Type, Content: m.Content, UUID: m.UUID}
 	path, query := "im/v1/messages", url.Values{"receive_id_type": {"chat_id"}}
 	if m.ReplyTo != "" {
-		path, query = path+"/"+url.PathEscape(string(m.ReplyTo))+"/reply", nil
+		path, query = messagePath(m.ReplyTo)+"/reply", nil
 		body.ReplyInThread = &m.InThread // also where it is false
 	} else {
 		body.ReceiveID = string(m.Chat)
 	}
-	data, err := compact(body)
-	if err != nil {
-		return Message{}, fmt.Errorf("encode a message: %w", err)
-	}
-	answer, err := a.call(ctx, http.MethodPost, path, query, data)
+	answer, err := a.call(ctx, http.MethodPost, path, query, compact(body))
 	if err != nil {
 		return Message{}, err
 	}
@@ -69,12 +64,11 @@ func (a *API) Send(ctx context.Context, chat relay.ChatID, text, uuid string) (r
 	return a.sendText(ctx, Outgoing{Chat: chat, UUID: uuid}, text)
 }
 
+// textContent is the content of a text message.
+func textContent(text string) string { return string(compact(map[string]string{"text": text})) }
+
 func (a *API) sendText(ctx context.Context, m Outgoing, text string) (relay.MessageID, error) {
-	content, err := compact(map[string]string{"text": text})
-	if err != nil {
-		return "", fmt.Errorf("encode a text: %w", err)
-	}
-	m.Type, m.Content = "text", string(content)
+	m.Type, m.Content = "text", textContent(text)
 	sent, err := a.SendMessage(ctx, m)
 	return sent.ID, err
 }
@@ -82,12 +76,9 @@ func (a *API) sendText(ctx context.Context, m Outgoing, text string) (relay.Mess
 // React puts a reaction, such as "OK", on a message: POST im/v1/messages/{id}/reactions
 // (docs/feishu.md 5). One that is there, or is being set by another call, is a success.
 func (a *API) React(ctx context.Context, message relay.MessageID, emoji string) error {
-	body, err := compact(map[string]any{"reaction_type": map[string]string{"emoji_type": emoji}})
-	if err != nil {
-		return fmt.Errorf("encode a reaction: %w", err)
-	}
-	_, err = a.call(ctx, http.MethodPost, "im/v1/messages/"+url.PathEscape(string(message))+"/reactions", nil, body)
-	if e, ok := errors.AsType[*CodeError](err); ok && e.Code == codeReactionBusy {
+	body := compact(map[string]any{"reaction_type": map[string]string{"emoji_type": emoji}})
+	_, err := a.call(ctx, http.MethodPost, messagePath(message)+"/reactions", nil, body)
+	if CodeOf(err) == codeReactionBusy {
 		return nil
 	}
 	return err

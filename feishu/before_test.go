@@ -14,11 +14,7 @@ func received(msgType, content string) string {
 }
 
 func quoted(s string) string {
-	out, err := compact(s)
-	if err != nil {
-		panic(err)
-	}
-	return string(out)
+	return string(compact(s))
 }
 
 func TestWithBefore(t *testing.T) {

@@ -2,6 +2,10 @@ package feishu
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -11,6 +15,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
 )
 
@@ -49,11 +54,16 @@ type Chat struct {
 	Asked time.Time    `json:"asked,omitzero"` // when Feishu was last asked
 }
 
-// Book is what this app knows of itself, of the bots beside it, of the names behind
-// ids, and of its chats, kept in one file over restarts. It is safe for concurrent use. Make one with
+// Book is the directory of what this app knows: itself, the bots beside it, the names behind
+// ids, and its chats. It is kept in one file over restarts, and is safe for concurrent use. Make one with
 // [OpenBook].
 type Book struct {
-	file bookFile
+	root *os.Root // nil: in memory only
+	name string   // of the file
+	log  *slog.Logger
+
+	disk   sync.Mutex // held while the file is written; taken before mu
+	failed bool       // the last write failed, which was logged; guarded by disk
 
 	mu      sync.Mutex
 	self    Self                         // guarded by mu
@@ -61,20 +71,31 @@ type Book struct {
 	chats   *lru.LRU[relay.ChatID, Chat] // guarded by mu
 	names   *lru.LRU[string, Who]        // by open_id, union_id, user_id or app_id; guarded by mu
 	version uint64                       // guarded by mu
+	unsaved bool                         // guarded by mu
+	saver   *time.Timer                  // saves the book; nil: in memory only, or closed; guarded by mu
 }
 
-// OpenBook opens the book in the file name below root. It never fails: a file
-// that is unreadable or broken is kept aside as name.broken and said, and what
-// was in it is learned again. Without a root the book is kept in memory only.
+// OpenBook opens the book in the file name below root. It never fails: an unreadable or
+// invalid file is renamed to name.broken, which is logged, and what was in it is learned
+// again. Without a root the book is kept in memory only.
 func OpenBook(root *os.Root, name string, log *slog.Logger) *Book {
-	b := &Book{file: bookFile{root: root, name: name, log: log}}
+	b := &Book{root: root, name: name, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
 	b.chats, _ = lru.NewLRU[relay.ChatID, Chat](maxBookChats, nil) // fails only for a size below 1
 	b.names, _ = lru.NewLRU[string, Who](maxBookNames, nil)
-	if log == nil {
-		b.file.log = slog.New(slog.DiscardHandler)
+	if root == nil {
+		return b
 	}
-	b.file.snapshot = b.snapshot
-	b.load()
+	if err := b.load(); err != nil {
+		kept := name + ".broken"
+		if root.Rename(name, kept) != nil {
+			kept = ""
+		}
+		b.log.Warn("the stored ids of bots and chats are invalid; they are learned again", "file", name, "error", err,
+			"kept", kept)
+	}
+	b.unsaved = false
+	b.saver = time.AfterFunc(bookDelay, func() { _ = b.Flush() }) // Flush logs its error
+	b.saver.Stop()
 	return b
 }
 
@@ -127,14 +148,17 @@ func (b *Book) LearnBot(bot Bot) {
 		return
 	}
 	now := bot
-	at := b.findBot(bot)
-	if at >= 0 {
-		now = overlay(b.bots[at], bot)
-		if now == b.bots[at] {
-			b.bots = append(slices.Delete(b.bots, at, at+1), now) // seen again
+	old, ok := b.find(
+		func(o Bot) bool { return same(o.OpenID, bot.OpenID) },
+		func(o Bot) bool { return same(o.AppID, bot.AppID) },
+		func(o Bot) bool { return same(o.Agent, bot.Agent) && agree(o, bot) })
+	if ok {
+		now = overlay(old, bot)
+		b.bots = slices.DeleteFunc(b.bots, func(o Bot) bool { return o == old })
+		if now == old {
+			b.bots = append(b.bots, now) // seen again
 			return
 		}
-		b.bots = slices.Delete(b.bots, at, at+1)
 	}
 	// An id belongs to one bot: what else was known under it is the same bot, or
 	// no longer true.
@@ -160,16 +184,14 @@ func (b *Book) LearnBot(bot Bot) {
 	b.changed()
 }
 
-// findBot returns where bot is known. The caller holds mu.
-func (b *Book) findBot(bot Bot) int {
-	at := slices.IndexFunc(b.bots, func(o Bot) bool { return same(o.OpenID, bot.OpenID) })
-	if at < 0 {
-		at = slices.IndexFunc(b.bots, func(o Bot) bool { return same(o.AppID, bot.AppID) })
+// find returns the first bot that matches the first of some conditions that any bot matches. The caller holds mu.
+func (b *Book) find(conditions ...func(Bot) bool) (bot Bot, ok bool) {
+	for _, matches := range conditions {
+		if i := slices.IndexFunc(b.bots, matches); i >= 0 {
+			return b.bots[i], true
+		}
 	}
-	if at < 0 {
-		at = slices.IndexFunc(b.bots, func(o Bot) bool { return same(o.Agent, bot.Agent) && agree(o, bot) })
-	}
-	return at
+	return Bot{}, false
 }
 
 func same[T ~string](a, b T) bool { return a != "" && a == b }
@@ -205,14 +227,7 @@ func without(bot, other Bot) Bot {
 func (b *Book) Bot(id relay.OpenID) (Bot, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := slices.IndexFunc(b.bots, func(o Bot) bool { return same(o.OpenID, id) })
-	if i < 0 {
-		i = slices.IndexFunc(b.bots, func(o Bot) bool { return same(o.AppID, string(id)) })
-	}
-	if i < 0 {
-		return Bot{}, false
-	}
-	return b.bots[i], true
+	return b.find(func(o Bot) bool { return same(o.OpenID, id) }, func(o Bot) bool { return same(o.AppID, string(id)) })
 }
 
 // Agent returns the bot that this app sees under a relay name: the one learned
@@ -221,17 +236,10 @@ func (b *Book) Bot(id relay.OpenID) (Bot, bool) {
 func (b *Book) Agent(name relay.AgentName, appID, botName string) (Bot, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	find := func(is func(Bot) bool) (Bot, bool) {
-		i := slices.IndexFunc(b.bots, func(o Bot) bool { return o.OpenID != "" && is(o) })
-		if i < 0 {
-			return Bot{}, false
-		}
-		return b.bots[i], true
-	}
-	if bot, ok := find(func(o Bot) bool { return same(o.Agent, name) }); ok {
-		return bot, true
-	}
-	if bot, ok := find(func(o Bot) bool { return same(o.AppID, appID) }); ok {
+	bot, ok := b.find(
+		func(o Bot) bool { return o.OpenID != "" && same(o.Agent, name) },
+		func(o Bot) bool { return o.OpenID != "" && same(o.AppID, appID) })
+	if ok {
 		return bot, true
 	}
 	botName = strings.TrimSpace(botName)
@@ -265,10 +273,18 @@ func (b *Book) Version() uint64 {
 	return b.version
 }
 
-// changed notes a change. The caller holds mu.
+// changed notes a change other than one of a name alone. The caller holds mu.
 func (b *Book) changed() {
 	b.version++
-	b.file.schedule()
+	b.save()
+}
+
+// save saves the book after bookDelay. The caller holds mu.
+func (b *Book) save() {
+	if !b.unsaved && b.saver != nil {
+		b.saver.Reset(bookDelay)
+	}
+	b.unsaved = true
 }
 
 // bounded is name in one line, cut to what an identifier may have.
@@ -278,4 +294,210 @@ func bounded(name string) string {
 		name = strings.ToValidUTF8(name[:relay.MaxID], "")
 	}
 	return name
+}
+
+// Who is whom an id names, as this app was shown it. Either field may be empty.
+type Who struct {
+	Name  string          `json:"name,omitempty"`
+	Agent relay.AgentName `json:"agent_name,omitempty"` // of a bot that was shown to ours under this id
+}
+
+// LearnName takes what w says of whom id names: an open_id, union_id, user_id
+// or app_id, of a person or a bot, or a [StandIn]. Empty fields leave what is known.
+func (b *Book) LearnName(id string, w Who) {
+	w.Name = bounded(w.Name)
+	if id == "" || w == (Who{}) || checkIDs("", id, "", string(w.Agent)) != nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old, _ := b.names.Get(id)
+	now := Who{Name: cmp.Or(w.Name, old.Name), Agent: cmp.Or(w.Agent, old.Agent)}
+	b.names.Add(id, now)
+	if now != old {
+		b.save()
+	}
+}
+
+// Name returns whom id names, as a bot or by its name alone; false where
+// nothing is known.
+func (b *Book) Name(id string) (Who, bool) {
+	bot, _ := b.Bot(relay.OpenID(id))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w, _ := b.names.Peek(id)
+	w = Who{Name: cmp.Or(bot.Name, w.Name), Agent: cmp.Or(bot.Agent, w.Agent)}
+	return w, w != Who{}
+}
+
+// LearnMentions takes the names of those that a message mentions, and the bots
+// among them.
+func (b *Book) LearnMentions(mentions []Mention) {
+	for _, m := range mentions {
+		_, known := b.Bot(m.OpenID)
+		if m.Type == SenderBot || m.AppID != "" || known {
+			b.LearnBot(Bot{OpenID: m.OpenID, AppID: m.AppID, Name: m.Name})
+		}
+		for _, id := range m.IDs() {
+			b.LearnName(id, Who{Name: m.Name})
+		}
+	}
+}
+
+// Chat returns what is known of a chat; of an unknown one only its id.
+func (b *Book) Chat(id relay.ChatID) Chat {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c, _ := b.chats.Peek(id)
+	c.ID = id
+	return c
+}
+
+// SawChat notes that the bot is in a chat: an event came from it, or Feishu took
+// a message for it. kind is group or p2p; anything else leaves what is known.
+func (b *Book) SawChat(id relay.ChatID, kind string) {
+	b.update(id, func(c *Chat) {
+		c.In = Yes
+		if kind == ChatGroup || kind == ChatP2P {
+			c.Kind = kind
+		}
+	})
+}
+
+// LeftChat notes that the bot is no longer in a chat.
+func (b *Book) LeftChat(id relay.ChatID) {
+	b.update(id, func(c *Chat) { c.In = No })
+}
+
+// SetChat takes what Feishu answered about a chat; its zero fields leave what is
+// known.
+func (b *Book) SetChat(chat Chat) {
+	b.update(chat.ID, func(c *Chat) {
+		if chat.Kind != "" {
+			c.Kind, c.Topic = chat.Kind, chat.Topic
+		}
+		c.Name = cmp.Or(bounded(chat.Name), c.Name)
+		c.In = cmp.Or(chat.In, c.In)
+		if !chat.Asked.IsZero() {
+			c.Asked = chat.Asked.UTC().Round(0)
+		}
+	})
+}
+
+func (b *Book) update(id relay.ChatID, change func(*Chat)) {
+	if id == "" || relay.CheckID(string(id)) != nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old, _ := b.chats.Peek(id)
+	now := old
+	now.ID = id
+	change(&now)
+	b.chats.Add(id, now)
+	if now != old {
+		b.changed()
+	}
+}
+
+const (
+	// bookDelay is how long changes are gathered before they are written.
+	bookDelay = 200 * time.Millisecond
+	// bookRetry is the pause after a failed write.
+	bookRetry = 10 * time.Second
+)
+
+// storedBook is the file's content.
+type storedBook struct {
+	Self  Self         `json:"self"`
+	Bots  []Bot        `json:"bots"`
+	Chats []Chat       `json:"chats"`
+	Names []storedName `json:"names,omitempty"` // the newest last
+}
+
+type storedName struct {
+	ID string `json:"id"`
+	Who
+}
+
+// load reads the file, if there is one.
+func (b *Book) load() error {
+	data, err := safefile.ReadFile(b.root, b.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var stored storedBook
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return withoutText(err)
+	}
+	b.LearnSelf(stored.Self)
+	for _, bot := range stored.Bots {
+		b.LearnBot(bot)
+	}
+	for _, chat := range stored.Chats {
+		b.SetChat(chat)
+	}
+	for _, n := range stored.Names {
+		b.LearnName(n.ID, n.Who)
+	}
+	return nil
+}
+
+// Flush writes the book if it changed since it was last written.
+func (b *Book) Flush() error {
+	b.disk.Lock()
+	defer b.disk.Unlock()
+	data, err := b.changes()
+	if data == nil && err == nil {
+		return nil
+	}
+	if err == nil {
+		err = safefile.ReplaceFast(b.root, b.name, data)
+	}
+	if err == nil {
+		b.failed = false
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unsaved = true
+	if b.saver != nil {
+		b.saver.Reset(bookRetry)
+	}
+	if !b.failed {
+		b.failed = true
+		b.log.Warn("ids of bots and chats cannot be stored; kept in memory for now", "file", b.name, "error", err)
+	}
+	return fmt.Errorf("write %s: %w", b.name, err)
+}
+
+// changes returns the book to be written; nil if nothing changed.
+func (b *Book) changes() ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.root == nil || !b.unsaved {
+		return nil, nil
+	}
+	b.unsaved = false
+	names := make([]storedName, 0, b.names.Len())
+	for _, id := range b.names.Keys() {
+		who, _ := b.names.Peek(id)
+		names = append(names, storedName{id, who})
+	}
+	return json.Marshal(storedBook{Self: b.self, Bots: b.bots, Chats: b.chats.Values(), Names: names})
+}
+
+// Close is [Book.Flush]. What changes later is only written by another Flush.
+// It may be called more than once.
+func (b *Book) Close() error {
+	b.mu.Lock()
+	if b.saver != nil {
+		b.saver.Stop()
+		b.saver = nil
+	}
+	b.mu.Unlock()
+	return b.Flush()
 }

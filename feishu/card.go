@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"feishu-relay/relay"
 )
 
 // maxCard is the most bytes of text a card may hold, about; an edit beyond it is
@@ -60,7 +62,8 @@ func (c Card) MarshalJSON() ([]byte, error) {
 	if c.root == nil {
 		return []byte("{}"), nil
 	}
-	return compact(c.root)
+	data, err := relay.Marshal(c.root)
+	return rawSeparators(data), err
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.

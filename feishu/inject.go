@@ -136,16 +136,7 @@ func (in *Injected) JSON() ([]byte, error) {
 		return nil, errors.New("injected event: the bot's own open_id is not known yet")
 	}
 	text, mentions := in.addressed()
-	content, err := compact(struct {
-		Text string `json:"text"`
-	}{text})
-	if err != nil {
-		return nil, fmt.Errorf("injected event: %w", err)
-	}
-	at := in.CreateTime
-	if at == 0 {
-		at = relay.MillisOf(time.Now())
-	}
+	at := cmp.Or(in.CreateTime, relay.MillisOf(time.Now()))
 	e := injectedEvent{Schema: "2.0", Header: injectedHeader{
 		EventID: in.EventID, EventType: MessageReceived, CreateTime: fmt.Sprint(at), Token: in.Token, AppID: in.AppID,
 		TenantKey: in.TenantKey,
@@ -154,16 +145,12 @@ func (in *Injected) JSON() ([]byte, error) {
 		SenderType: cmp.Or(in.SenderType, SenderBot), TenantKey: in.TenantKey}
 	e.Event.Message = injectedMessage{
 		MessageID: in.Message, CreateTime: fmt.Sprint(at), UpdateTime: fmt.Sprint(at), ChatID: in.ChatID,
-		ChatType: cmp.Or(in.ChatType, ChatGroup), MessageType: "text", Content: string(content), Mentions: mentions,
+		ChatType: cmp.Or(in.ChatType, ChatGroup), MessageType: "text", Content: textContent(text), Mentions: mentions,
 	}
 	if in.ThreadID != "" {
 		e.Event.Message.ThreadID, e.Event.Message.RootID, e.Event.Message.ParentID = in.ThreadID, in.RootID, in.ParentID
 	}
-	data, err := compact(e)
-	if err != nil {
-		return nil, fmt.Errorf("injected event: %w", err)
-	}
-	return data, nil
+	return compact(e), nil
 }
 
 // sender is never the receiver: frameworks drop what seems their own.

@@ -3,8 +3,7 @@ package feishu
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"iter"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,7 +35,7 @@ func WithMentions(msgType, content string, find func(text string) []Named) (out 
 		return content, false
 	}
 	w := mentionWriter{data: []byte(content), find: find}
-	all := span{0, len(content)}
+	all := span{len(content) - len(strings.TrimLeft(content, jsonSpace)), len(content)}
 	switch msgType {
 	case "text":
 		w.text(w.members(all)["text"], Named.Tag)
@@ -45,10 +44,10 @@ func WithMentions(msgType, content string, find func(text string) []Named) (out 
 	case "interactive":
 		w.card(all)
 	}
-	if len(w.edits) == 0 || w.err != nil {
+	if len(w.edits) == 0 || w.ambiguous {
 		return content, false
 	}
-	return string(w.edited()), true
+	return w.edited(), true
 }
 
 // Tag is a mention in a text, and in a post's markdown (docs/feishu.md 5.1).
@@ -63,78 +62,42 @@ func (n Named) Tag() string {
 // cardTag is a mention in a card's markdown (docs/feishu.md 5.1).
 func cardTag(n Named) string { return "<at id=" + string(n.OpenID) + "></at>" }
 
-// span is where a JSON value is.
-type span struct{ from, to int }
-
-// mentionWriter collects what is to be changed in data.
+// mentionWriter collects what is to be changed in data, which is valid JSON.
 type mentionWriter struct {
-	data  []byte
-	find  func(text string) []Named
-	edits []edit // in order
-	err   error
+	data      []byte
+	find      func(text string) []Named
+	edits     []edit // in order
+	ambiguous bool   // a member occurs twice
 }
 
-// edit is what is in the place of a value.
+// edit replaces a value.
 type edit struct {
 	span
 	with []byte
 }
 
-func (w *mentionWriter) edited() []byte {
-	var out []byte
+func (w *mentionWriter) edited() string {
+	var out strings.Builder
 	end := 0
 	for _, e := range w.edits {
-		out = append(append(out, w.data[end:e.from]...), e.with...)
+		out.Write(w.data[end:e.from])
+		out.Write(e.with)
 		end = e.to
 	}
-	return append(out, w.data[end:]...)
-}
-
-func (w *mentionWriter) put(at span, with []byte) { w.edits = append(w.edits, edit{at, with}) }
-
-// values yields the values of the JSON object or list at a place, with their keys.
-func (w *mentionWriter) values(at span) iter.Seq2[string, span] {
-	return func(yield func(string, span) bool) {
-		d := json.NewDecoder(bytes.NewReader(w.data[at.from:at.to]))
-		open, err := d.Token()
-		if err != nil || open != json.Delim('{') && open != json.Delim('[') {
-			return
-		}
-		for d.More() {
-			key := ""
-			if open == json.Delim('{') {
-				t, err := d.Token()
-				if err != nil {
-					w.err = err
-					return
-				}
-				key, _ = t.(string)
-			}
-			var value json.RawMessage
-			if err := d.Decode(&value); err != nil {
-				w.err = err
-				return
-			}
-			to := at.from + int(d.InputOffset())
-			if !yield(key, span{to - len(value), to}) {
-				return
-			}
-		}
-	}
+	out.Write(w.data[end:])
+	return out.String()
 }
 
 func (w *mentionWriter) members(at span) map[string]span {
 	all := map[string]span{}
-	for key, value := range w.values(at) {
+	for key, value := range values(w.data, at) {
 		if _, twice := all[key]; twice {
-			w.err = errTwice
+			w.ambiguous = true
 		}
 		all[key] = value
 	}
 	return all
 }
-
-var errTwice = errors.New("a member is there twice")
 
 // string is the text of the JSON string at a place.
 func (w *mentionWriter) string(at span) (text string, ok bool) {
@@ -158,10 +121,7 @@ func (w *mentionWriter) names(text string) []Named {
 
 // text changes the JSON string at a place.
 func (w *mentionWriter) text(at span, tag func(Named) string) {
-	text, ok := w.string(at)
-	if !ok {
-		return
-	}
+	text, _ := w.string(at)
 	var b strings.Builder
 	end := 0
 	for _, n := range w.names(text) {
@@ -169,28 +129,19 @@ func (w *mentionWriter) text(at span, tag func(Named) string) {
 		end = n.To
 	}
 	if end > 0 {
-		w.putText(at, b.String()+text[end:])
+		w.edits = append(w.edits, edit{at, compact(b.String() + text[end:])})
 	}
-}
-
-func (w *mentionWriter) putText(at span, text string) {
-	value, err := compact(text)
-	if err != nil {
-		w.err = err
-		return
-	}
-	w.put(at, value)
 }
 
 // post changes the paragraphs of a post, in all its languages.
 func (w *mentionWriter) post(at span) {
-	for key, value := range w.values(at) {
+	for key, value := range values(w.data, at) {
 		switch {
 		case w.data[value.from] == '{':
 			w.post(value)
 		case key == "content":
-			for _, paragraph := range w.values(value) {
-				for _, node := range w.values(paragraph) {
+			for _, paragraph := range values(w.data, value) {
+				for _, node := range values(w.data, paragraph) {
 					w.node(node)
 				}
 			}
@@ -219,66 +170,44 @@ func (w *mentionWriter) node(at span) {
 func (w *mentionWriter) split(at span, text string) {
 	var nodes [][]byte
 	part := func(text string) {
-		value, err := compact(text)
-		if err == nil {
-			value, err = SetMember(w.data[at.from:at.to], "text", value)
-		}
-		if err != nil {
-			w.err = err
-		}
 		if text != "" {
-			nodes = append(nodes, value)
+			node, _ := SetMember(w.data[at.from:at.to], "text", compact(text)) // fails only for what is not an object
+			nodes = append(nodes, node)
 		}
 	}
 	end := 0
 	for _, n := range w.names(text) {
 		part(text[end:n.From])
-		node, err := compact(struct {
-			Tag    string       `json:"tag"`
-			UserID relay.OpenID `json:"user_id"`
-		}{"at", n.OpenID})
-		if err != nil {
-			w.err = err
-		}
-		nodes = append(nodes, node)
+		nodes = append(nodes, fmt.Appendf(nil, `{"tag":"at","user_id":%s}`, compact(string(n.OpenID))))
 		end = n.To
 	}
 	if end > 0 {
 		part(text[end:])
-		w.put(at, bytes.Join(nodes, []byte(",")))
+		w.edits = append(w.edits, edit{at, bytes.Join(nodes, []byte(","))})
 	}
 }
 
-// card changes the markdown of a card. Buttons, notes and the header show no mentions.
+// card changes the markdown in an element of a card or a list of them. Buttons, notes and the header show no mentions.
 func (w *mentionWriter) card(at span) {
-	if w.data[at.from] != '{' {
-		for _, value := range w.values(at) {
-			w.inner(value)
-		}
-		return
-	}
-	members := w.members(at)
-	switch tag, _ := w.string(members["tag"]); tag {
-	case "button", "note", "code_block", "code_span", "img", "plain_text":
-		return
-	case "markdown", "lark_md":
-		if size, _ := w.string(members["text_size"]); size != "notation" {
+	if w.data[at.from] == '{' {
+		members := w.members(at)
+		tag, _ := w.string(members["tag"])
+		size, _ := w.string(members["text_size"])
+		kind, _ := w.string(members["type"])
+		switch {
+		case (tag == "markdown" || tag == "lark_md") && size != "notation":
 			w.text(members["content"], cardTag)
+			return
+		case slices.Contains(withoutMentions, tag) || kind == "template" || kind == "card":
+			return
 		}
-		return
 	}
-	if kind, _ := w.string(members["type"]); kind == "template" || kind == "card" {
-		return
-	}
-	for key, value := range w.values(at) {
+	for key, value := range values(w.data, at) {
 		if key != "header" {
-			w.inner(value)
+			w.card(value)
 		}
 	}
 }
 
-func (w *mentionWriter) inner(at span) {
-	if c := w.data[at.from]; c == '{' || c == '[' {
-		w.card(at)
-	}
-}
+// withoutMentions are the elements of a card that show no mentions.
+var withoutMentions = []string{"button", "note", "code_block", "code_span", "img", "plain_text", "markdown", "lark_md"}

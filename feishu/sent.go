@@ -27,6 +27,14 @@ func (e *CodeError) Error() string {
 	return fmt.Sprintf("code %d: %s", e.Code, msg)
 }
 
+// CodeOf returns the code of Feishu's refusal in err; 0 if there is none.
+func CodeOf(err error) int {
+	if e, ok := errors.AsType[*CodeError](err); ok {
+		return e.Code
+	}
+	return 0
+}
+
 // answer is the frame of Feishu's answers.
 type answer[T any] struct {
 	Code json.RawMessage `json:"code"`

@@ -41,7 +41,7 @@ func Encrypt(key string, plain []byte) (body []byte, err error) {
 	data = append(data, bytes.Repeat([]byte{byte(pad)}, pad)...)
 	text := data[aes.BlockSize:]
 	cipher.NewCBCEncrypter(block, data[:aes.BlockSize]).CryptBlocks(text, text)
-	return compact(encrypted{base64.StdEncoding.EncodeToString(data)})
+	return compact(encrypted{base64.StdEncoding.EncodeToString(data)}), nil
 }
 
 // Decrypt returns what a body {"encrypt":"…"} carries. A wrong key is told from a

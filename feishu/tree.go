@@ -163,12 +163,12 @@ func field(m map[string]any, names ...string) string {
 // compact encodes v as one line of JSON the way JSON.stringify does: nothing
 // escaped that need not be. Node's SDK verifies signatures over its own encoding
 // (docs/feishu.md 2.3).
-func compact(v any) ([]byte, error) {
+func compact(v any) []byte {
 	line, err := relay.Marshal(v)
 	if err != nil {
-		return nil, err
+		panic(err) // a programming error: strings, numbers, and structs and maps of them always encode
 	}
-	return rawSeparators(line), nil
+	return rawSeparators(line)
 }
 
 // rawSeparators undoes the two escapes that encoding/json always makes.

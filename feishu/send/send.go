@@ -155,13 +155,13 @@ func (s *Sender) piece(ctx context.Context, ch *chat, out *feishu.Outgoing) (fei
 	ctx, cancel := context.WithTimeout(ctx, pieceTime)
 	defer cancel()
 	m, err := s.deliver(ctx, ch, *out)
-	if code := codeOf(err); out.ReplyTo != "" && (code == codeRecalled || code == codeTargetGone || code == codeDeleted) {
+	if code := feishu.CodeOf(err); out.ReplyTo != "" && (code == codeRecalled || code == codeTargetGone || code == codeDeleted) {
 		s.count(countedReplyGone)
 		out.ReplyTo = ""
 		m, err = s.deliver(ctx, ch, *out)
 	}
 	if err != nil {
-		if codeOf(err) == feishu.CodeNotInChat {
+		if feishu.CodeOf(err) == feishu.CodeNotInChat {
 			s.book.LeftChat(out.Chat)
 		}
 		return m, err
@@ -206,7 +206,8 @@ func (s *Sender) deliver(ctx context.Context, ch *chat, out feishu.Outgoing) (fe
 // limit reports whether Feishu wants fewer calls, and how long it wants none; 0: it did not say.
 func limit(err error) (later time.Duration, limited bool) {
 	call, ok := errors.AsType[*feishu.CallError](err)
-	if !ok || call.Status != http.StatusTooManyRequests && call.Code() != codeFrequency && call.Code() != codeGateway {
+	code := feishu.CodeOf(err)
+	if !ok || call.Status != http.StatusTooManyRequests && code != codeFrequency && code != codeGateway {
 		return 0, false
 	}
 	if call.Later > pieceTime {
@@ -218,15 +219,7 @@ func limit(err error) (later time.Duration, limited bool) {
 // mayPass reports whether the error of a call may be gone at the next attempt.
 func mayPass(err error) bool {
 	if call, ok := errors.AsType[*feishu.CallError](err); ok {
-		return call.Status >= http.StatusInternalServerError || call.Code() == codeStillSent || call.BadToken()
+		return call.Status >= http.StatusInternalServerError || feishu.CodeOf(err) == codeStillSent || call.BadToken()
 	}
 	return !errors.Is(err, feishu.ErrNotAccepted) && !errors.Is(err, feishu.ErrNoToken)
-}
-
-// codeOf is the code of Feishu's refusal; 0 for any other error.
-func codeOf(err error) int {
-	if code, ok := errors.AsType[*feishu.CodeError](err); ok {
-		return code.Code
-	}
-	return 0
 }
