@@ -56,23 +56,19 @@ func (o *Once) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &o.Text)
 }
 
-// DropHopByHop removes the headers that are between two hosts only (RFC 9110, 7.6.1).
-func DropHopByHop(h http.Header) {
-	for _, list := range h["Connection"] {
+// CopyHeader copies to a request or an answer that is passed on what of its header is meant for the far end: all but
+// the headers that are between two hosts only (RFC 9110, 7.6.1).
+func CopyHeader(to, from http.Header) {
+	maps.Copy(to, from)
+	for _, list := range to["Connection"] {
 		for name := range strings.SplitSeq(list, ",") {
-			h.Del(strings.TrimSpace(name))
+			to.Del(strings.TrimSpace(name))
 		}
 	}
 	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate",
 		"Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
-		h.Del(name)
+		to.Del(name)
 	}
-}
-
-// CopyHeader copies to a request or an answer that is passed on what of its header is meant for the far end.
-func CopyHeader(to, from http.Header) {
-	maps.Copy(to, from)
-	DropHopByHop(to)
 }
 
 // ForwardHeader is CopyHeader for a request of net/http's client. If from has no User-Agent, the client

@@ -42,65 +42,74 @@ func Files(msgType, content string) []relay.File {
 			return Files("", received.UserDSL)
 		}
 	}
-	var files []relay.File
-	at := func(key string) int {
-		return slices.IndexFunc(files, func(f relay.File) bool { return f.Key == key })
+	f := fileFinder{in: json.NewDecoder(strings.NewReader(content))}
+	for f.value("", &relay.File{}) {
 	}
-	add := func(key, kind string) {
-		if key != "" && checkIDs("", key) == nil && len(files) < maxKeys && at(key) < 0 {
-			files = append(files, relay.File{Key: key, Type: kind})
-		}
-	}
-	d := json.NewDecoder(strings.NewReader(content))
-	name := "" // of the field whose value comes next
-	var open []opened
-	isName := false
-	for {
-		t, err := d.Token()
-		if err != nil {
-			return files
-		}
-		if text, ok := t.(string); ok && isName {
-			name, isName = text, false
-			continue
-		}
-		switch t := t.(type) {
-		case json.Delim:
-			switch t {
-			case '{', '[':
-				open = append(open, opened{object: t == '{'})
-			default:
-				if last := open[len(open)-1]; last.name != "" {
-					if i := at(last.key); i >= 0 && last.key != "" {
-						files[i].Name = last.name
-					}
-				}
-				open = open[:len(open)-1]
-			}
-		case string:
-			switch name {
-			case "image_key", "img_key":
-				add(t, relay.FileImage)
-			case "file_key":
-				add(t, relay.FileOther)
-				open[len(open)-1].key = t
-			case "file_name":
-				open[len(open)-1].name = fileName(t)
-			case "content", "text":
-				for _, m := range markdownImage.FindAllStringSubmatch(t, maxKeys) {
-					add(m[1], relay.FileImage)
-				}
-			}
-		}
-		isName = len(open) > 0 && open[len(open)-1].object
-		name = ""
-	}
+	return f.files
 }
 
-// opened is an object or a list of a content that is being read.
-type opened struct {
-	object    bool
-	key, name string // its file_key and file_name
+// fileFinder collects the files in a JSON text. In an invalid one it finds those before the error.
+type fileFinder struct {
+	in    *json.Decoder
+	files []relay.File
+}
+
+// value reads a value, which is the member name of an object that may describe a file. It is false at the end of the
+// text, and at an error.
+func (f *fileFinder) value(name string, described *relay.File) bool {
+	t, err := f.in.Token()
+	if err != nil {
+		return false
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		return f.inside(t == '{')
+	case string:
+		switch name {
+		case "image_key", "img_key":
+			f.add(t, relay.FileImage)
+		case "file_key":
+			f.add(t, relay.FileOther)
+			described.Key = t
+		case "file_name":
+			described.Name = fileName(t)
+		case "content", "text":
+			for _, m := range markdownImage.FindAllStringSubmatch(t, maxKeys) {
+				f.add(m[1], relay.FileImage)
+			}
+		}
+	}
+	return true
+}
+
+// inside reads the rest of an object or a list.
+func (f *fileFinder) inside(object bool) bool {
+	var described relay.File
+	for f.in.More() {
+		name := ""
+		if object {
+			t, _ := f.in.Token() // the next call returns the same error
+			name, _ = t.(string)
+		}
+		if !f.value(name, &described) {
+			return false
+		}
+	}
+	_, err := f.in.Token()
+	if i := f.index(described.Key); i >= 0 && described.Name != "" {
+		f.files[i].Name = described.Name
+	}
+	return err == nil
+}
+
+func (f *fileFinder) index(key string) int {
+	return slices.IndexFunc(f.files, func(file relay.File) bool { return file.Key == key })
+}
+
+func (f *fileFinder) add(key, kind string) {
+	if key != "" && checkIDs("", key) == nil && len(f.files) < maxKeys && f.index(key) < 0 {
+		f.files = append(f.files, relay.File{Key: key, Type: kind})
+	}
 }
 
 // fileName is what is kept of the name of a file.

@@ -37,16 +37,9 @@ func ShownUser(id, name string) map[string]any {
 // CodeBotNotFound is the code of a failed bot in basic_batch (docs/feishu.md 4.2).
 const CodeBotNotFound = 20002
 
-// ShownBot is a bot as GET bot/v3/bots/basic_batch shows one.
-type ShownBot struct {
-	ID    string            `json:"bot_id"`
-	Name  string            `json:"name"`
-	Names map[string]string `json:"i18n_names"`
-}
-
-// NewShownBot returns a bot that has one name in all languages.
-func NewShownBot(id, name string) ShownBot {
-	return ShownBot{id, name, map[string]string{"zh_cn": name, "en_us": name}}
+// ShownBot is a bot as GET bot/v3/bots/basic_batch shows one, with one name in all languages.
+func ShownBot(id, name string) map[string]any {
+	return map[string]any{"bot_id": id, "name": name, "i18n_names": map[string]string{"zh_cn": name, "en_us": name}}
 }
 
 // NoBot is what basic_batch shows in the place of a bot with an unknown id.

@@ -115,7 +115,7 @@ func (g *Gateway) completeBots(t *tapped, data map[string]json.RawMessage) bool 
 			}
 			continue
 		}
-		bots[id], _ = relay.Marshal(feishu.NewShownBot(id, peer.Name))
+		bots[id], _ = relay.Marshal(feishu.ShownBot(id, peer.Name))
 		delete(failed, id)
 		ours = true
 	}

@@ -582,7 +582,7 @@ func basicBatch(c *call) (any, error) {
 	known, failed := map[string]any{}, map[string]any{}
 	for _, id := range feishu.Listed(c.r.URL.Query(), "bot_ids") {
 		if peer, ok := c.named(id); ok {
-			known[id] = feishu.NewShownBot(id, string(peer))
+			known[id] = feishu.ShownBot(id, string(peer))
 		} else {
 			failed[id] = feishu.NoBot()
 		}
