@@ -38,8 +38,12 @@ func ShownUser(id, name string) map[string]any {
 const CodeBotNotFound = 20002
 
 // ShownBot is a bot as GET bot/v3/bots/basic_batch shows one, with one name in all languages.
-func ShownBot(id, name string) map[string]any {
-	return map[string]any{"bot_id": id, "name": name, "i18n_names": map[string]string{"zh_cn": name, "en_us": name}}
+func ShownBot(id, name string) any {
+	return struct {
+		ID    string            `json:"bot_id"`
+		Name  string            `json:"name"`
+		Names map[string]string `json:"i18n_names"`
+	}{id, name, map[string]string{"zh_cn": name, "en_us": name}}
 }
 
 // NoBot is what basic_batch shows in the place of a bot with an unknown id.

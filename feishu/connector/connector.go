@@ -30,15 +30,14 @@ type Options struct {
 	// arrival, unless it is slower than Feishu waits. A panic refuses.
 	Tap func(event []byte) feishu.Verdict
 
-	Logger  *slog.Logger         // nil discards
-	Counter func(feishu.Counted) // nil counts nothing; its values are in Counted
+	Logger  *slog.Logger
+	Counter func(feishu.Counted) // its values are in Counted
 }
 
 // Connector is a bot's connection to Feishu. Its methods may be called from
 // many goroutines.
 type Connector struct {
 	opts      Options
-	log       *slog.Logger
 	client    *http.Client
 	connected atomic.Bool
 	tap       conn.Tap
@@ -61,15 +60,8 @@ func New(opts Options) (*Connector, error) {
 		return nil, errors.New("connector: no tap")
 	}
 	opts.BaseURL = strings.TrimRight(opts.BaseURL, "/")
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	if opts.Counter == nil {
-		opts.Counter = func(feishu.Counted) {}
-	}
 	c := &Connector{
 		opts:    opts,
-		log:     opts.Logger,
 		refused: time.Minute,
 		// It follows no redirects, since clients of Feishu cannot rely on them for a POST (docs/feishu.md 7.1).
 		client: &http.Client{

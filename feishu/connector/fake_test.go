@@ -154,8 +154,9 @@ func (l *link) ack() (id string, code int) {
 func (f *fake) connector(t testing.TB, change func(*Options)) *Connector {
 	opts := Options{
 		BaseURL: f.URL + "/", AppID: "cli_0123456789abcdef", AppSecret: "secret",
-		Tap:    func([]byte) feishu.Verdict { return feishu.Keep },
-		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Tap:     func([]byte) feishu.Verdict { return feishu.Keep },
+		Logger:  slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Counter: func(feishu.Counted) {},
 	}
 	if change != nil {
 		change(&opts)

@@ -64,7 +64,7 @@ func (c *Connector) Run(ctx context.Context) error {
 		}
 		if refused, ok := errors.AsType[*RefusedError](err); ok {
 			c.opts.Counter(countedRefused)
-			c.log.Error("Feishu refused the long connection", "err", err, "mend", refused.Fix(),
+			c.opts.Logger.Error("Feishu refused the long connection", "err", err, "mend", refused.Fix(),
 				"again_in", c.refused.String())
 			pause = c.refused
 			continue
@@ -73,7 +73,7 @@ func (c *Connector) Run(ctx context.Context) error {
 			pauses.Reset()
 		}
 		pause = pauses.Next()
-		c.log.Warn("the long connection ended", "err", err, "again_in", pause.Round(time.Millisecond).String())
+		c.opts.Logger.Warn("the long connection ended", "err", err, "again_in", pause.Round(time.Millisecond).String())
 	}
 	<-ctx.Done()
 	return ctx.Err()
@@ -92,7 +92,7 @@ func (c *Connector) connect(ctx context.Context) error {
 	defer ws.CloseNow() //nolint:errcheck // it has ended
 	c.connected.Store(true)
 	c.opts.Counter(countedConnected)
-	c.log.Info("the long connection is open", "host", endpoint.URL.Host)
+	c.opts.Logger.Info("the long connection is open", "host", endpoint.URL.Host)
 	defer func() {
 		c.connected.Store(false)
 		c.opts.Counter(countedDisconnected)
@@ -101,7 +101,7 @@ func (c *Connector) connect(ctx context.Context) error {
 	s.ping.Store(int64(pingDefault))
 	s.pieces.Dropped = func([][]byte) {
 		c.opts.Counter(countedBadFrame)
-		c.log.Warn("an incomplete event was dropped; Feishu delivers it again")
+		c.opts.Logger.Warn("an incomplete event was dropped; Feishu delivers it again")
 	}
 	s.configure(endpoint.Config)
 	return s.run(ctx)
@@ -239,7 +239,7 @@ func (s *session) event(f *conn.Frame) error {
 	frames, event, ok := s.pieces.Add(f)
 	if !ok {
 		s.c.opts.Counter(countedBadFrame)
-		s.c.log.Warn("dropped a frame of Feishu's that does not belong to its event")
+		s.c.opts.Logger.Warn("dropped a frame of Feishu's that does not belong to its event")
 	}
 	if frames == nil {
 		return nil

@@ -341,7 +341,8 @@ func TestSpeaksAsTheSDKDoes(t *testing.T) {
 	ours := observe(func(ctx context.Context, base string) {
 		c, err := New(Options{
 			BaseURL: base, AppID: "cli_0123456789abcdef", AppSecret: "secret",
-			Tap: func([]byte) feishu.Verdict { return feishu.Keep },
+			Tap:    func([]byte) feishu.Verdict { return feishu.Keep },
+			Logger: slog.New(slog.DiscardHandler), Counter: func(feishu.Counted) {},
 		})
 		if err != nil {
 			t.Error(err)

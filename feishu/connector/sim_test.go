@@ -35,7 +35,7 @@ func TestWithTheStandIn(t *testing.T) {
 	})
 	known.LearnBot(feishu.Bot{OpenID: relay.OpenID(sim.OpenID(a.ID, b.ID)), Name: "BotB"})
 	c, err := New(Options{
-		BaseURL: base, AppID: a.ID, AppSecret: a.Secret,
+		BaseURL: base, AppID: a.ID, AppSecret: a.Secret, Logger: slog.New(slog.DiscardHandler),
 		Tap: func(event []byte) feishu.Verdict {
 			events <- event
 			return feishu.Keep

@@ -2,6 +2,7 @@ package longconn_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 // WebSockets of the same library carries.
 func BenchmarkPassThrough(b *testing.B) {
 	quiet := func(o *longconn.Options) {
-		o.Logger, o.Counter = nil, nil
+		o.Logger, o.Counter = slog.New(slog.DiscardHandler), func(feishu.Counted) {}
 		o.Tap = func([]byte) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, nil }
 	}
 	r := newRig(b, tcp(b), quiet)
@@ -52,7 +53,9 @@ func BenchmarkPassThrough(b *testing.B) {
 
 // BenchmarkRoundTrip is the way there and back of one event at a time.
 func BenchmarkRoundTrip(b *testing.B) {
-	r := newRig(b, tcp(b), func(o *longconn.Options) { o.Logger, o.Counter = nil, nil })
+	r := newRig(b, tcp(b), func(o *longconn.Options) {
+		o.Logger, o.Counter = slog.New(slog.DiscardHandler), func(feishu.Counted) {}
+	})
 	bot, up := r.ready()
 	bareBot, bareUp := r.bare()
 	data := bytesOf(b, eventFrame("m1", string(make([]byte, 1024))))

@@ -42,7 +42,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	resp, err := s.forward(ctx, r, body)
 	if err != nil {
 		if r.Context().Err() == nil {
-			s.log.Warn("feishu cannot be reached for a long connection", "err", feishu.WithoutURL(err))
+			s.Logger.Warn("feishu cannot be reached for a long connection", "err", feishu.WithoutURL(err))
 			s.Counter(countedBootstrapFailed)
 		}
 		fail(w, http.StatusBadGateway, "Feishu cannot be reached")
@@ -59,7 +59,7 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	if resp.StatusCode == http.StatusOK {
 		ours, err := s.replace(r, resp.Header.Get("Content-Encoding"), answer, credentialsOf(body))
 		if _, refused := errors.AsType[*feishu.CodeError](err); err != nil && !refused {
-			s.log.Warn("the answer to a bootstrap call cannot be read: the bot connects to feishu directly", "err", err)
+			s.Logger.Warn("the answer to a bootstrap call cannot be read: the bot connects to feishu directly", "err", err)
 			s.Counter(countedBootstrapFailed)
 		} else if err == nil {
 			answer = ours

@@ -69,7 +69,7 @@ func (l *link) event(f *conn.Frame) (goOn bool) {
 func (l *link) act(f *conn.Frame, frames [][]byte, event []byte, d *conn.Decision) {
 	switch {
 	case !d.Seen:
-		if l.toBot(websocket.MessageBinary, frames...) && l.s.Passed != nil {
+		if l.toBot(websocket.MessageBinary, frames...) {
 			l.tap.Guard(func() { l.s.Passed(event) })
 		}
 		d.Begin(nil)

@@ -24,7 +24,7 @@ const (
 // Inject writes an event to the bot once and returns nil when the bot
 // acknowledged it with 200. It returns [feishu.AnswerError] for another code,
 // [feishu.ErrNotInjected] without a connection, [feishu.ErrInjectionEnded] when
-// that ended first, ErrBusy, ErrClosed, or the error of ctx.
+// that ended first, [conn.ErrBusy], [conn.ErrClosed], or the error of ctx.
 //
 // A bot that has acknowledged nothing on its connection may have lost the frame
 // (docs/feishu.md 1.7). It is written to that connection a second time after 3 s,
@@ -34,7 +34,7 @@ const (
 // Calls run side by side, without an order among them.
 func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	if s.closing.Err() != nil {
-		return ErrClosed
+		return conn.ErrClosed
 	}
 	l, _ := s.pick(nil)
 	if l == nil {
@@ -88,7 +88,7 @@ func (s *Server) write(ctx context.Context, l *link, w *conn.Waiting, event []by
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.closing.Done():
-			return ErrClosed
+			return conn.ErrClosed
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
-	"feishu-relay/feishu/longconn"
+	"feishu-relay/feishu/conn"
 )
 
 // inject does so in the background.
@@ -268,10 +268,10 @@ func TestInjectionsEnd(t *testing.T) {
 	if err := r.s.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-closed; !errors.Is(err, longconn.ErrClosed) && !errors.Is(err, feishu.ErrInjectionEnded) {
+	if err := <-closed; !errors.Is(err, conn.ErrClosed) && !errors.Is(err, feishu.ErrInjectionEnded) {
 		t.Errorf("got %v", err)
 	}
-	if err := <-r.inject(t.Context(), ""); !errors.Is(err, longconn.ErrClosed) {
+	if err := <-r.inject(t.Context(), ""); !errors.Is(err, conn.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/conn"
 	"feishu-relay/feishu/longconn"
 )
 
@@ -202,7 +203,7 @@ func TestInjectionsAreBounded(t *testing.T) {
 		go func() { ended <- r.s.Inject(ctx, feishu.Injection{}) }()
 	}
 	until(t, "all wait", func() bool { return r.s.Status().Waiting == 4096 })
-	if err := r.s.Inject(ctx, feishu.Injection{}); !errors.Is(err, longconn.ErrBusy) {
+	if err := r.s.Inject(ctx, feishu.Injection{}); !errors.Is(err, conn.ErrBusy) {
 		t.Errorf("got %v", err)
 	}
 	until(t, "all are written", func() bool { return came.Load() >= 4096 }) // a write that is cut off ends the connection

@@ -86,7 +86,7 @@ func newLink(s *Server, t ticket) *link {
 	l.idle = time.AfterFunc(l.idleTime(), func() { l.end(ending{countedBotSilent, websocket.StatusGoingAway, "no ping"}) })
 	l.tap = conn.Tap{
 		Decide: s.Tap, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxSlow, MaxTasks: maxTasks, Workers: 1,
-		Load: &s.load, Report: s.Counter, Log: s.log, Running: &s.links,
+		Load: &s.load, Report: s.Counter, Log: s.Logger, Running: &s.links,
 	}
 	l.pieces.Dropped = func(frames [][]byte) {
 		s.Counter(conn.TapSkipped)
@@ -107,13 +107,13 @@ func (l *link) run() {
 	l.readers.Go(l.fromFeishu)
 	l.readers.Go(l.fromBot)
 	l.s.Counter(countedConnected)
-	l.s.log.Info("a bot's long connection is open", "app", l.app)
+	l.s.Logger.Info("a bot's long connection is open", "app", l.app)
 
 	<-l.ended.Done()
 	why, _ := errors.AsType[ending](context.Cause(l.ended))
 	l.s.remove(l)
 	l.s.Counter(why.event)
-	l.s.log.Info("a bot's long connection has ended", "app", l.app, "event", why.event, "code", int(why.code))
+	l.s.Logger.Info("a bot's long connection has ended", "app", l.app, "event", why.event, "code", int(why.code))
 	l.readers.Go(func() { _ = l.bot.Close(why.code, why.reason) }) // it may be gone
 	l.readers.Go(func() {
 		l.acks.drain()

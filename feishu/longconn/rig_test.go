@@ -125,6 +125,7 @@ func newRig(t testing.TB, w wire, change func(*longconn.Options)) *rig {
 		Upstream: upstream, Client: r.client, Loopback: true,
 		Logger:  slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		Counter: r.count,
+		Passed:  func([]byte) {}, Own: func(string) bool { return true }, Bootstrapped: func(_, _ string) {},
 	}
 	if change != nil {
 		change(&o)

@@ -1,7 +1,6 @@
 package longconn
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -21,20 +20,13 @@ const (
 	// (docs/feishu.md 1.8)
 	maxLinks     = 64
 	maxForeign   = 8               // of them of other apps than our own, or of an unknown app
-	maxInjecting = 4096            // calls of Inject that wait; one more fails with ErrBusy
+	maxInjecting = 4096            // calls of Inject that wait; one more fails with conn.ErrBusy
 	maxSlow      = 8               // calls of the tap longer than feishu.AckHold; with as many, events pass unseen
 	maxTasks     = 4096            // events after which the tap still wants something done; one more is dropped
 	closeTimeout = 5 * time.Second // for both sides to say goodbye; then they are cut off
 )
 
-var (
-	// ErrClosed is returned by Inject after Close.
-	ErrClosed = conn.ErrClosed
-	// ErrBusy is returned by Inject when too many events wait for the bot.
-	ErrBusy = conn.ErrBusy
-)
-
-// Options configures a server. Only Upstream and Client are required.
+// Options configures a server. What has no default here is required.
 type Options struct {
 	// Upstream is FEISHU_BASE_URL, where the bootstrap call goes.
 	Upstream *url.URL
@@ -55,16 +47,15 @@ type Options struct {
 	Tap feishu.EventTap
 	// Passed is given an event that was written to the bot unseen, since Tap was slow or
 	// too many of its calls are under way. What Tap stores of it all the same is
-	// not to be delivered to the bot. nil: nothing is called.
+	// not to be delivered to the bot.
 	Passed func(event []byte)
 	// Bootstrapped gets the app of a bootstrap call that Feishu accepted, and
 	// its secret, which must not go further than memory; "" where it has none.
 	Bootstrapped func(appID, appSecret string)
 	// Own reports whether an app is the sidecar's own. The connections of others
-	// pass untapped, and nothing is injected there. nil: all are. It does not
-	// call the server.
+	// pass untapped, and nothing is injected there. It does not call the server.
 	Own func(appID string) bool
-	// Logger logs connections, never their contents; nil: nothing is logged.
+	// Logger logs connections, never their contents.
 	Logger *slog.Logger
 	// Counter counts for metrics; its values are in Counted.
 	Counter func(feishu.Counted)
@@ -75,7 +66,6 @@ type Options struct {
 type Server struct {
 	Options
 	client     *http.Client
-	log        *slog.Logger
 	tickets    tickets
 	load       conn.Load // of the taps of all links
 	injections *conn.Injections
@@ -99,21 +89,11 @@ func New(o Options) *Server {
 	if o.Address == nil {
 		o.Address = address
 	}
-	if o.Own == nil {
-		o.Own = func(string) bool { return true }
-	}
-	if o.Bootstrapped == nil {
-		o.Bootstrapped = func(_, _ string) {}
-	}
-	if o.Counter == nil {
-		o.Counter = func(feishu.Counted) {}
-	}
 	s := &Server{
-		Options: o, client: &client, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), tickets: newTickets(),
-		changed: make(chan struct{}), arrived: make(chan struct{}),
+		Options: o, client: &client, tickets: newTickets(), changed: make(chan struct{}), arrived: make(chan struct{}),
+		injections: conn.NewInjections(maxInjecting, o.Counter, o.Logger),
 	}
 	s.closing, s.cancel = context.WithCancel(context.Background())
-	s.injections = conn.NewInjections(maxInjecting, o.Counter, s.log)
 	return s
 }
 

@@ -59,7 +59,7 @@ func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 		},
 	})
 	if err != nil {
-		s.log.Warn("a bot's websocket cannot be accepted", "app", t.app)
+		s.Logger.Warn("a bot's websocket cannot be accepted", "app", t.app)
 		_ = up.Close(websocket.StatusGoingAway, "")
 		return
 	}
@@ -80,11 +80,11 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Resp
 	}
 	s.Counter(countedUpstreamRefused)
 	if resp == nil || resp.StatusCode < http.StatusOK {
-		s.log.Warn("feishu's long connection cannot be reached", "err", err)
+		s.Logger.Warn("feishu's long connection cannot be reached", "err", err)
 		fail(w, http.StatusBadGateway, "Feishu's long connection cannot be reached")
 		return
 	}
-	s.log.Warn("feishu refused a long connection", "status", resp.StatusCode,
+	s.Logger.Warn("feishu refused a long connection", "status", resp.StatusCode,
 		"handshake_status", resp.Header.Get("Handshake-Status"),
 		"handshake_autherrcode", resp.Header.Get("Handshake-Autherrcode"))
 	for key, values := range resp.Header {

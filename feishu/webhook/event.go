@@ -130,7 +130,7 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 		answer(w, http.StatusRequestTimeout, "the body came too slowly")
 	case errors.Is(err, errForged):
 		s.Counter(countedForged)
-		s.warned.Do(func() { s.log.Warn("a post to the webhook was refused", "err", err) })
+		s.warned.Do(func() { s.Logger.Warn("a post to the webhook was refused", "err", err) })
 		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // the reason is not for unknown callers
 	default:
 		answer(w, http.StatusBadRequest, "the body cannot be read")
@@ -161,7 +161,7 @@ func (s *Server) claim(w http.ResponseWriter, key string) (settle func(handled b
 				err = errors.Join(err, s.Answered.Flush())
 			}
 			if err != nil {
-				s.log.Warn("an answered event may be delivered to the bot again after a restart", "err", err)
+				s.Logger.Warn("an answered event may be delivered to the bot again after a restart", "err", err)
 			}
 		})
 	}, true

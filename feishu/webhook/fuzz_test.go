@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -39,7 +40,9 @@ func FuzzWebhookBody(f *testing.F) {
 				}
 				return says(200, ""), nil
 			})},
-			Tap: func([]byte) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() {} },
+			Tap:    func([]byte) (feishu.Verdict, []byte, func()) { return feishu.Pass, nil, func() {} },
+			Passed: func([]byte) {}, Own: func(string) bool { return true }, Verified: func(string) {},
+			Logger: slog.New(slog.DiscardHandler), Counter: func(feishu.Counted) {},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -95,7 +95,7 @@ func (s *Server) seal(event []byte) (body []byte, header http.Header, err error)
 func (s *Server) replace(r *http.Request, p *body, event []byte) {
 	data, header, err := s.seal(event)
 	if err != nil {
-		s.log.Error("an event passes unchanged", "err", err)
+		s.Logger.Error("an event passes unchanged", "err", err)
 		return
 	}
 	p.data = data

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -31,7 +30,7 @@ const (
 	warnEvery = 10 * time.Second // one in this time is
 )
 
-// Options configures a server. BotURL and one of the two secrets are required.
+// Options configures a server. What has no default here is required; of the two secrets one is.
 type Options struct {
 	// BotURL is where the bot receives events and cards (BOT_WEBHOOK_URL).
 	BotURL string
@@ -52,16 +51,16 @@ type Options struct {
 	Tap feishu.EventTap
 	// Passed is given an event that the bot took unseen, since Tap was slow or too
 	// many of its calls are under way. What Tap stores of it all the same is not to be
-	// delivered to the bot. nil: nothing is called.
+	// delivered to the bot.
 	Passed func(event []byte)
 	// Own reports whether an app is the sidecar's own; the events of others pass
-	// untapped. nil: all are.
+	// untapped.
 	Own func(appID string) bool
 	// Verified gets the app of every event that was proven to be Feishu's.
 	Verified func(appID string)
 	// Admitted is called for each post that was proven to be Feishu's; nil: nothing.
 	Admitted func(*http.Request)
-	// Logger logs what goes wrong, never contents; nil: nothing is logged.
+	// Logger logs what goes wrong, never contents.
 	Logger *slog.Logger
 	// Counter counts for metrics; its values are in Counted.
 	Counter func(feishu.Counted)
@@ -72,7 +71,6 @@ type Server struct {
 	Options
 	bot    *url.URL
 	client *http.Client
-	log    *slog.Logger
 	tap    conn.Tap
 	bodies budget
 	warned rate.Sometimes
@@ -105,33 +103,20 @@ func New(o Options) (*Server, error) {
 			DisableCompression: true, MaxIdleConnsPerHost: maxPosts, IdleConnTimeout: time.Minute,
 		}}
 	}
-	if o.Own == nil {
-		o.Own = func(string) bool { return true }
-	}
-	if o.Passed == nil {
-		o.Passed = func([]byte) {}
-	}
-	if o.Verified == nil {
-		o.Verified = func(string) {}
-	}
 	if o.Admitted == nil {
 		o.Admitted = func(*http.Request) {}
 	}
-	if o.Counter == nil {
-		o.Counter = func(feishu.Counted) {}
-	}
 	client := *o.Client
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Server{
-		Options: o, bot: bot, client: &client, log: log,
+		Options: o, bot: bot, client: &client,
 		tap: conn.Tap{
 			Decide: o.Tap, Default: feishu.Pass, Patience: feishu.AckHold, MaxSlow: maxTasks, MaxTasks: maxTasks,
-			Workers: maxTasks, Load: new(conn.Load), Report: o.Counter, Log: log, Running: new(sync.WaitGroup),
+			Workers: maxTasks, Load: new(conn.Load), Report: o.Counter, Log: o.Logger, Running: new(sync.WaitGroup),
 		},
 		bodies: budget{left: maxBodies, verified: maxVerified}, warned: rate.Sometimes{First: warnFirst, Interval: warnEvery},
 		verifying: make(chan struct{}, maxVerify), posts: make(chan struct{}, maxPosts),
-		injections: conn.NewInjections(maxInjecting, o.Counter, log),
+		injections: conn.NewInjections(maxInjecting, o.Counter, o.Logger),
 	}, nil
 }
 
@@ -149,7 +134,7 @@ func (s *Server) reached(status int, err error) {
 		s.known.Store(true)
 	}
 	if s.away.Swap(away) != away {
-		s.log.Info("the bot's webhook", "reached", !away)
+		s.Logger.Info("the bot's webhook", "reached", !away)
 	}
 }
 
