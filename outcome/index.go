@@ -7,11 +7,11 @@ import (
 	"feishu-relay/relay"
 )
 
-// maxIndex is how many outcomes a reader remembers, about 10 MB. When there are an
-// eighth more, those that began first are evicted together.
+// maxIndex is how many outcomes a reader remembers, about 10 MB. With an eighth
+// more, the oldest are evicted together.
 const maxIndex = 20_000
 
-// record is an outcome, and when it was first heard of.
+// record is an outcome, and when it was first read.
 type record struct {
 	Outcome
 	since relay.Millis
@@ -22,10 +22,10 @@ type record struct {
 type index struct {
 	max     int
 	all     map[key]record
-	evicted bool // there was more
+	evicted bool // outcomes were evicted
 }
 
-// add merges o into what is known, and reports whether that changed it.
+// add merges o into the known outcome, and reports whether that changed it.
 func (x *index) add(o Outcome) (_ Outcome, changed bool) {
 	k := o.key()
 	known, ok := x.all[k]
@@ -43,7 +43,7 @@ func (x *index) add(o Outcome) (_ Outcome, changed bool) {
 	return merged.Outcome, changed
 }
 
-// evict forgets the oldest until max are left.
+// evict removes the oldest until max are left.
 func (x *index) evict() {
 	type age struct {
 		key
@@ -60,7 +60,7 @@ func (x *index) evict() {
 	x.evicted = true
 }
 
-// of returns what is known of a chat.
+// of returns the records of a chat.
 func (x *index) of(chat chatKey) map[key]record {
 	found := map[key]record{}
 	for k, r := range x.all {
@@ -71,8 +71,8 @@ func (x *index) of(chat chatKey) map[key]record {
 	return found
 }
 
-// newest orders found by message, the one that was heard of first at the
-// front, and returns the last limit.
+// newest orders found by message, in the order in which they were first read,
+// and returns the last limit outcomes.
 func newest(found map[key]record, limit int) []Outcome {
 	began := map[relay.MessageID]relay.Millis{}
 	list := make([]record, 0, len(found))

@@ -16,35 +16,35 @@ import (
 )
 
 const (
-	// maxPending is how many outcomes wait to be written down, which takes long only
-	// while the disk takes nothing; then the oldest is dropped for a new one.
+	// maxPending is how many outcomes may wait to be written, which takes long only
+	// while the disk cannot be written; then a new one replaces the oldest.
 	maxPending = 5000
-	// What is not settled is written noteAfter after the first of it.
+	// Unsettled outcomes are written noteAfter after the first of them.
 	noteAfter  = 50 * time.Millisecond
-	lastWrites = 2 * time.Second // for what is not shared yet when Run ends
+	lastWrites = 2 * time.Second // for unpublished outcomes when Run ends
 
-	backoffFirst = 200 * time.Millisecond // before a failed write is tried again, doubled up to
+	backoffFirst = 200 * time.Millisecond // pause after a failed write, doubled up to backoffMax
 	backoffMax   = 10 * time.Second
 )
 
-// BoxOptions are of the outbox that a [Log] writes to: it keeps about 8 MiB, or 20,000
-// outcomes, while the queue is away, and then drops the oldest; those of the last keepFor
-// are shared again where the queue lost them.
+// BoxOptions are the options of the outbox that a [Log] writes to: it keeps about 8 MiB,
+// or 20,000 outcomes, while the queue is unreachable, and then drops the oldest. Outcomes
+// of the last keepFor are published again if the queue lost them.
 func BoxOptions(secret string, keepFor time.Duration, logger *slog.Logger) outbox.Options {
 	return outbox.Options{Secret: secret, KeepFor: keepFor, Size: 8 << 20, Drop: true, Gather: 20 * time.Millisecond,
 		At: noted, Logger: logger}
 }
 
-// Options says what a [Log] shares, and where. Box and Queue are required.
+// Options of a [Log]. Box and Queue are required.
 type Options struct {
 	Box    *outbox.Box // see [BoxOptions]
 	Queue  Queue
-	Agent  relay.AgentName // whose outcomes are noted
-	Secret string          // lines that are not signed with it are skipped; "" takes all
+	Agent  relay.AgentName // the agent whose outcomes are noted
+	Secret string          // lines that are not signed with it are skipped; "": none are
 	Logger *slog.Logger    // nil discards
 }
 
-// Queue is where the sidecars share their outcomes.
+// Queue carries the outcomes between sidecars.
 type Queue interface {
 	relay.Publisher
 	relay.Follower
@@ -55,9 +55,9 @@ type Queue interface {
 type Log struct {
 	opts Options
 	log  *slog.Logger
-	some chan struct{} // something is pending
+	some chan struct{} // signals that pending is not empty
 
-	writing sync.Mutex // held while outcomes are written down, one batch at a time
+	writing sync.Mutex // held while outcomes are written, one batch at a time
 
 	mu      sync.Mutex
 	pending []*Outcome // not written yet, oldest first; guarded by mu, as the rest is
@@ -66,13 +66,13 @@ type Log struct {
 	failing bool       // the last write failed
 
 	viewing sync.Mutex
-	view    *view       // nil: nobody watches; guarded by viewing, as the rest is
-	users   int         // how many need view now
-	idle    *time.Timer // ends view when nobody needed it for linger
+	view    *view       // nil without viewers; guarded by viewing, as the rest is
+	users   int         // how many calls need view now
+	idle    *time.Timer // ends view when it was unused for viewFor
 	opened  chan struct{}
 	watches map[*func(Outcome)]struct{}
 
-	showing sync.Mutex // held while an outcome is shown: one at a time, in order
+	showing sync.Mutex // held while an outcome is passed to watchers: one at a time, in order
 
 	stats counters
 }
@@ -80,15 +80,15 @@ type Log struct {
 // Stats counts since the start of the process.
 type Stats struct {
 	Written int64 `json:"written"` // outcomes
-	Dropped int64 `json:"dropped"` // outcomes that were never shared: too many waited, or one was invalid
-	Failed  int64 `json:"failed"`  // tries to write or to share outcomes; each is made again
-	Skipped int64 `json:"skipped"` // lines read that are no outcomes, or not signed; each time one is read
-	Pending int   `json:"pending"` // outcomes that wait to be shared
+	Dropped int64 `json:"dropped"` // outcomes never published: too many waited, or one was invalid
+	Failed  int64 `json:"failed"`  // failed attempts to write or publish outcomes; each is retried
+	Skipped int64 `json:"skipped"` // lines read that are not outcomes, or not signed; each time one is read
+	Pending int   `json:"pending"` // outcomes that wait to be published
 }
 
 type counters struct{ written, dropped, failed, skipped atomic.Int64 }
 
-// New makes a Log that does nothing until it is run.
+// New returns a Log that neither writes nor reads until Run.
 func New(opts Options) *Log {
 	return &Log{
 		opts:    opts,
@@ -100,9 +100,9 @@ func New(opts Options) *Log {
 	}
 }
 
-// Note remembers what became of a message at this agent's bot; [Log.Settle] or [Log.Run]
-// writes it down. It does not wait and does not fail: an outcome that cannot be shared is
-// counted. Agent is this agent's, and At is now, where they are not given.
+// Note adds to the outcome of a message at this agent's bot; [Log.Settle] or [Log.Run]
+// writes it. It does not wait or fail: an outcome that cannot be published is counted.
+// Agent defaults to this agent, and At to now.
 func (l *Log) Note(o Outcome) {
 	now := time.Now()
 	o.Agent = cmp.Or(o.Agent, l.opts.Agent)
@@ -122,7 +122,7 @@ func (l *Log) Note(o Outcome) {
 	}
 }
 
-// add adds o to what is pending. The caller holds mu.
+// add adds o to pending. The caller holds mu.
 func (l *Log) add(o *Outcome) {
 	k := o.key()
 	if known, ok := l.byKey[k]; ok {
@@ -138,17 +138,17 @@ func (l *Log) add(o *Outcome) {
 	l.pending = append(l.pending, o)
 }
 
-// Settle writes down at once what was noted of a message at this agent's bot: when it
-// returns, that will be shared even if this process dies. Calls that come together share
-// a write. Where nothing can be written, as on a full disk, it does not wait: the outcome
-// stays noted, and Run tries again.
+// Settle writes the noted outcome of a message at this agent's bot at once: when it
+// returns, the outcome will be published even if this process dies. Concurrent calls
+// share a write. If the disk cannot be written, such as a full one, it does not wait: the
+// outcome stays pending, and Run retries.
 func (l *Log) Settle(channel string, chat relay.ChatID, msg relay.MessageID) {
 	k := key{chatKey{cmp.Or(channel, relay.DefaultChannel), chat}, msg, l.opts.Agent}
 	l.mu.Lock()
 	failing := l.failing
 	if o, ok := l.byKey[k]; ok && !failing {
 		delete(l.byKey, k)
-		for i, p := range slices.Backward(l.pending) { // it is one of the newest
+		for i, p := range slices.Backward(l.pending) { // it is likely one of the newest
 			if p == o {
 				l.pending = slices.Delete(l.pending, i, i+1)
 				break
@@ -158,7 +158,7 @@ func (l *Log) Settle(channel string, chat relay.ChatID, msg relay.MessageID) {
 	}
 	l.mu.Unlock()
 	if !failing {
-		_ = l.write() // or what Run has taken is not written yet; an error is counted and logged
+		_ = l.write() // also for outcomes that Run has taken and not yet written; errors are counted and logged
 	}
 }
 
@@ -173,8 +173,9 @@ func (l *Log) Stats() Stats {
 	}
 }
 
-// Run writes what is noted, shares what is written, and reads while somebody watches,
-// until ctx is done. The last outcomes get 2 s. It may be run again afterwards.
+// Run writes noted outcomes, publishes written ones, and reads while there are
+// viewers, until ctx is done. It spends at most 2 s on the last outcomes. It may be
+// called again afterwards.
 func (l *Log) Run(ctx context.Context) error {
 	outer := ctx
 	ctx, fail := context.WithCancelCause(ctx)
@@ -191,7 +192,8 @@ func (l *Log) Run(ctx context.Context) error {
 	return errors.Join(errors.New("reading outcomes ended early"), context.Cause(ctx))
 }
 
-// writeNoted writes what is noted and not settled until ctx is done, and then what is left.
+// writeNoted writes noted outcomes that are not settled until ctx is done, and then the
+// rest.
 func (l *Log) writeNoted(ctx context.Context) {
 	pauses := wait.NewBackoff(backoffFirst, backoffMax)
 	for ctx.Err() == nil {
@@ -217,13 +219,13 @@ func (l *Log) writeAll() error {
 	return l.write()
 }
 
-// write writes what is due, unless another call just did, and shows it. What cannot be
-// written is noted again.
+// write writes the due outcomes, unless another call just did, and passes them to
+// watchers. If that fails, they are pending again.
 func (l *Log) write() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
-	batch := slices.Clip(l.due) // others append behind it
+	batch := slices.Clip(l.due) // other calls append after it
 	l.mu.Unlock()
 	if len(batch) == 0 {
 		return nil

@@ -12,26 +12,25 @@ import (
 	"feishu-relay/relay"
 )
 
-// maxText is how many bytes of a reason, a detail or a door are kept; a longer
-// one is cut.
+// maxText is the most bytes of a text in an outcome; a longer one is cut.
 const maxText = 200
 
-// Outcome is what became of one message at one bot, as far as is known. What a
-// later one of the same message and agent says takes the place of what an earlier
-// one said; what it leaves out stays. It holds no message text.
+// Outcome is what became of one message at one bot, as far as is known. A later
+// one of the same message and agent replaces the fields it has and leaves the
+// others unchanged. It holds no message text.
 type Outcome struct {
-	Agent      relay.AgentName `json:"agent"` // at whose sidecar
+	Agent      relay.AgentName `json:"agent"` // whose sidecar noted it
 	Channel    string          `json:"channel"`
 	ChatID     relay.ChatID    `json:"chat_id"`
 	RelayMsgID relay.MessageID `json:"relay_msg_id"`
-	Sender     relay.AgentName `json:"sender,omitempty"` // who said it
+	Sender     relay.AgentName `json:"sender,omitempty"` // author of the message
 
 	At           relay.Millis     `json:"at"`                 // of the newest change
-	Decision     *policy.Decision `json:"decision,omitempty"` // nil: stopped before the policy was asked, or not asked yet. Not changed any more
+	Decision     *policy.Decision `json:"decision,omitempty"` // nil: not made, or not yet. Immutable
 	Stopped      relay.Reason     `json:"stopped,omitempty"`  // why it will not be delivered
 	Detail       string           `json:"detail,omitempty"`   // the error behind Stopped
 	Delivered    relay.Millis     `json:"delivered_at,omitempty"`
-	Door         string           `json:"door,omitempty"`            // by which it was: gateway, webhook or stream
+	Door         string           `json:"door,omitempty"`            // delivery channel: gateway, webhook or stream
 	Acknowledged relay.Millis     `json:"acknowledged_at,omitempty"` // by a bot that acknowledges on the stream
 }
 
@@ -41,7 +40,7 @@ type chatKey struct {
 	chat    relay.ChatID
 }
 
-// key names what there is one outcome of.
+// key identifies an outcome.
 type key struct {
 	chatKey
 	msg   relay.MessageID
@@ -52,10 +51,10 @@ func (o *Outcome) key() key {
 	return key{chatKey{o.Channel, o.ChatID}, o.RelayMsgID, o.Agent}
 }
 
-// merge is what two outcomes of one key say together, in whatever order they
-// came: the newer one first. A repeat of the message that was stopped says
-// nothing of the message, nor does a line that was not signed, which may be anybody's;
-// and one that was delivered was not stopped.
+// merge combines two outcomes of one key, in either order; values of the newer one
+// take precedence. It ignores the stop of a repeat, which is not about the message,
+// and of an unsigned line, which any program may have written. A delivered message was
+// not stopped.
 func merge(a, b Outcome) Outcome {
 	if (a.Stopped == relay.BadSignature) != (b.Stopped == relay.BadSignature) {
 		for _, o := range []*Outcome{&a, &b} {
@@ -81,7 +80,7 @@ func merge(a, b Outcome) Outcome {
 	return b
 }
 
-// same reports whether two outcomes say the same.
+// same reports whether two outcomes are equal.
 func same(a, b Outcome) bool {
 	if a.Decision != nil && b.Decision != nil && *a.Decision == *b.Decision {
 		b.Decision = a.Decision
@@ -89,8 +88,8 @@ func same(a, b Outcome) bool {
 	return a == b
 }
 
-// bounded is o with every value within its bounds: long texts are cut, a time
-// in the future is now. An error says why o is invalid.
+// bounded returns o with every value within its bounds: long texts are cut, a
+// time in the future becomes now. It returns an error if o is invalid.
 func bounded(o Outcome, now time.Time) (Outcome, error) {
 	for _, f := range []struct {
 		name, value string
@@ -128,7 +127,8 @@ func bounded(o Outcome, now time.Time) (Outcome, error) {
 	return o, nil
 }
 
-// cut is the first maxText bytes of text, whole runes, and valid UTF-8.
+// cut returns at most the first maxText bytes of text, as whole runes of valid
+// UTF-8.
 func cut(text string) string {
 	if len(text) > maxText {
 		end := maxText

@@ -17,11 +17,11 @@ func (t Text) In(chinese bool) string {
 type Advice struct {
 	Reason    relay.Reason
 	Means, Do Text
-	More      Text // the page of the docs that says more, from docs/ on; empty where none does
+	More      Text // the page with details, relative to docs/; empty if there is none
 }
 
-// Advices are of all reasons. The tables of reasons in docs/troubleshooting.md and docs/behaviour.md, and of their
-// Chinese versions, are made of them.
+// Advices has the advice for every reason. The tables of reasons in docs/troubleshooting.md and
+// docs/behaviour.md, and in their Chinese versions, are generated from it.
 var Advices = []Advice{
 	{relay.OwnMessage, Text{"the bot's own message", "机器人自己发的消息"}, nothing, Text{}},
 	{relay.Duplicate, Text{"already handled: a repeat, or Feishu's own copy of a relayed message",
@@ -80,7 +80,7 @@ var Advices = []Advice{
 
 var nothing = Text{"nothing", "不用处理"}
 
-// The pages that say more.
+// The pages with details.
 var (
 	mentions   = Text{"troubleshooting.md#mentions-are-plain-text", "troubleshooting.zh.md#提及只是普通文字"}
 	loops      = Text{"troubleshooting.md#it-answers-in-a-loop-or-stops-too-soon", "troubleshooting.zh.md#陷入循环或停得太早"}
@@ -88,7 +88,7 @@ var (
 	deliveries = Text{"api.md#deliveries", "api.md#deliveries"}
 )
 
-// Advise returns what is known of a reason; ok is false for one that is not known.
+// Advise returns the advice for a reason; ok is false for an unknown reason.
 func Advise(why relay.Reason) (a Advice, ok bool) {
 	for _, a := range Advices {
 		if a.Reason == why {

@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	linger   = 2 * time.Minute // reading goes on for this long after the last viewer
-	patience = 3 * time.Second // Recent waits this long for what is in the queue to be read
+	viewFor  = 2 * time.Minute // how long reading continues after the last viewer
+	patience = 3 * time.Second // how long Recent waits for the queue to be read
 )
 
-// view is what is read while somebody watches.
+// view holds the outcomes that are read while there are viewers.
 type view struct {
-	unneeded chan struct{} // closed when nobody watches any more
-	caught   chan struct{} // closed when what was in the queue has been read
-	began    relay.Millis  // what became of messages later is news to watchers
+	unneeded chan struct{} // closed when the last viewer is gone
+	caught   chan struct{} // closed when the queue has been read to its end
+	began    relay.Millis  // later changes are passed to watchers
 
-	mu    sync.Mutex
-	index index // guarded by mu, as the next two are
-	owed  bool  // Recent did not wait until all was read: the rest is news to watchers
-	whole bool  // the queue held all there ever was; set before caught is closed
+	mu      sync.Mutex
+	index   index // guarded by mu, as the next two are
+	partial bool  // Recent returned before the queue was read: the rest is passed to watchers
+	whole   bool  // the queue had every outcome ever published; set before caught is closed
 }
 
-// Recent returns what became of the newest messages of a chat at all bots, at
-// most limit outcomes: in the order of the messages, the newest one's last.
-// complete says that these are the newest limit, or all there are; else others
-// may be missing: the queue was not read in time, and the watchers are shown the
-// rest when it is read; or it no longer holds them. An error is that of ctx.
+// Recent returns at most limit outcomes of the newest messages of a chat at all
+// bots, in the order of the messages, the newest last. complete reports that
+// these are the newest limit, or all. Else some may be missing: the queue no
+// longer holds them, or it was not read in time, and the watchers get the rest
+// when it is read. An error is that of ctx.
 func (l *Log) Recent(ctx context.Context, channel string, chat relay.ChatID, limit int) (
 	list []Outcome, complete bool, err error) {
 	v := l.acquire()
@@ -51,14 +51,14 @@ func (l *Log) Recent(ctx context.Context, channel string, chat relay.ChatID, lim
 	v.mu.Lock()
 	found := v.index.of(in)
 	all := caught && v.whole && !v.index.evicted
-	v.owed = v.owed || !caught
+	v.partial = v.partial || !caught
 	v.mu.Unlock()
 	l.addPending(found, in)
 	list = newest(found, max(0, limit))
 	return list, all || caught && len(found) >= limit, nil
 }
 
-// addPending adds what was noted here and is not read back yet.
+// addPending adds the outcomes of this bot that are not written yet.
 func (l *Log) addPending(found map[key]record, in chatKey) {
 	add := func(o Outcome) {
 		k := o.key()
@@ -82,10 +82,10 @@ func (l *Log) addPending(found map[key]record, in chatKey) {
 }
 
 // Watch calls fn with each outcome of any bot that is new or changes from now
-// on, until stop is called; one more may come while stop runs. fn is called with
-// one outcome at a time and does not take long, since reading and writing wait
-// for it. What was in the queue before is for Recent: who asks that afterwards
-// has missed nothing.
+// on, until stop is called; one more call may come while stop runs. fn gets one
+// outcome at a time and must return soon, since reading and writing wait for it.
+// Earlier outcomes are returned by Recent: a caller that calls it after Watch
+// misses none.
 func (l *Log) Watch(fn func(Outcome)) (stop func()) {
 	l.acquire()
 	l.viewing.Lock()
@@ -99,8 +99,7 @@ func (l *Log) Watch(fn func(Outcome)) (stop func()) {
 	})
 }
 
-// acquire returns the view, which stays at least until the release that belongs
-// to it.
+// acquire returns the view, which remains at least until the matching release.
 func (l *Log) acquire() *view {
 	l.viewing.Lock()
 	defer l.viewing.Unlock()
@@ -124,11 +123,11 @@ func (l *Log) release() {
 	l.viewing.Lock()
 	defer l.viewing.Unlock()
 	if l.users--; l.users == 0 {
-		l.idle = time.AfterFunc(linger, l.forget)
+		l.idle = time.AfterFunc(viewFor, l.forget)
 	}
 }
 
-// forget ends the view unless somebody came meanwhile.
+// forget ends the view unless it was acquired meanwhile.
 func (l *Log) forget() {
 	l.viewing.Lock()
 	defer l.viewing.Unlock()
@@ -180,7 +179,7 @@ func (l *Log) read(ctx context.Context, v *view) error {
 		}
 		l.show(v, o, live || o.At >= v.began)
 	}
-	// The queue may not have taken some yet, perhaps since before a restart.
+	// Some may not be in the queue yet, perhaps since before a restart.
 	if err := l.opts.Box.Unpublished(take); err != nil {
 		l.log.Warn("unpublished outcomes of this bot cannot be read", "err", err)
 	}
@@ -197,8 +196,8 @@ func (l *Log) read(ctx context.Context, v *view) error {
 	})
 }
 
-// showWritten shows this bot's outcomes that were written, which need not be
-// read back for that.
+// showWritten passes written outcomes of this bot to watchers, without waiting
+// to read them back.
 func (l *Log) showWritten(list []*Outcome) {
 	l.viewing.Lock()
 	v := l.view
@@ -211,13 +210,14 @@ func (l *Log) showWritten(list []*Outcome) {
 	}
 }
 
-// show adds o to v, and tells the watchers if it is news and changes something.
+// show adds o to v, and passes it to the watchers if news is set and it changes
+// the outcome.
 func (l *Log) show(v *view, o Outcome, news bool) {
 	l.showing.Lock()
 	defer l.showing.Unlock()
 	v.mu.Lock()
 	o, changed := v.index.add(o)
-	news = news || v.owed
+	news = news || v.partial
 	v.mu.Unlock()
 	if !changed || !news {
 		return

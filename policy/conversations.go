@@ -7,10 +7,10 @@ import (
 )
 
 // Conversations keeps the depth of a chat's messages up to date as they are appended to
-// its transcript: each topic, and the chat itself, is a conversation. Where it knows a
-// depth, that is the one [Depth] counts from the end of the transcript; where lines are
-// missing, late, repeated or contradict each other it knows none, until the next message
-// of a person begins a new count. A Conversations is not safe for concurrent use.
+// its transcript: each topic, and the chat itself, is a conversation. A depth that it
+// knows equals the one [Depth] counts from the end of the transcript. After lines that
+// are missing, late, repeated or contradictory it knows none, until a person's next
+// message begins a new count. A Conversations is not safe for concurrent use.
 type Conversations struct {
 	seed     maphash.Seed
 	whole    bool // the first line added is the first of the chat
@@ -19,40 +19,42 @@ type Conversations struct {
 	held     int    // entries in all conversations
 	line     int64  // number of the last line, from 1
 	began    int64  // number of the line before the first one held
-	floor    int64  // where lines before are missing: the ts up to which they may go
+	floor    int64  // the latest ts that missing lines before may have
 	newest   int64  // the newest ts
-	late     uint32 // how many lines were older than the newest before them
-	tied     uint32 // how many lines had the ts of the newest before them
+	late     uint32 // lines that were older than the newest before them
+	tied     uint32 // lines that had the ts of the newest before them
 	run      uint32 // how many of these have the newest ts
 	longest  uint32 // the largest run
-	odd      int64  // the last line that no count can rely on
+	odd      int64  // the last line that a count must not rely on
 	oddTS    int64  // the newest ts of such lines
 }
 
 const (
-	// maxHeld is how many entries are kept; with more, all are forgotten.
+	// maxHeld is how many entries are kept; beyond it all are dropped.
 	maxHeld = 5000
 	// maxPast is how many entries of a conversation are kept from before the last
 	// message of a person, and slackPast how many more until they are dropped.
 	maxPast, slackPast = 512, 128
-	// floorLines is how many lines show how new the missing ones before them may be.
+	// floorLines is how many lines bound the ts of missing lines before them.
 	floorLines = 16
-	// oddMargin is how far from each other the ts of two copies of a message may be.
+	// oddMargin is how far apart the ts of two copies of a message may be, in
+	// milliseconds.
 	oddMargin = 5000
-	// heldCost and conversationCost are about how many bytes they take.
+	// heldCost and conversationCost are about how many bytes an entry and a
+	// conversation take.
 	heldCost, conversationCost = 112, 400
 )
 
-// NewConversations returns an empty Conversations. whole says that the first line it is
-// given is the first one of the chat.
+// NewConversations returns an empty Conversations. whole reports that the first line
+// added is the first of the chat.
 func NewConversations(whole bool) *Conversations {
 	return &Conversations{seed: maphash.MakeSeed(), whole: whole, byThread: map[uint64]*conversation{}}
 }
 
-// Bytes is about how much memory c takes.
+// Bytes is about how many bytes of memory c takes.
 func (c *Conversations) Bytes() int { return heldCost*c.held + conversationCost*len(c.byThread) }
 
-// heldEntry is what is kept of an entry, with hashes for its texts; 0 is an empty one.
+// heldEntry is an entry with hashes for its texts; 0 is an empty text.
 type heldEntry struct {
 	id, sender, parent, partOf uint64
 	ts, userTS                 int64
@@ -60,7 +62,7 @@ type heldEntry struct {
 	late, tied                 uint32 // those of Conversations when the line was added
 	user                       bool
 
-	// Counted; all are 0 where the depth is not known.
+	// The count; all are 0 if the depth is not known.
 	depth  int
 	border int64 // the line after which all counted lines are
 	start  int64 // the time after which it was written
@@ -78,8 +80,8 @@ func (c *Conversations) hold(e *Entry) heldEntry {
 		parent: c.hash(e.ParentID), partOf: c.hash(e.PartOf), ts: e.TS, userTS: e.UserTS, user: e.byUser()}
 }
 
-// Add takes in the next line of the transcript, which is not an edit. again says that its
-// message_id was in an earlier line.
+// Add adds the next line of the transcript, which must not be an edit. again reports that
+// an earlier line has its message_id.
 func (c *Conversations) Add(e *Entry, again bool) {
 	if c.held >= maxHeld {
 		*c = Conversations{seed: c.seed, count: c.count, byThread: map[uint64]*conversation{}, line: c.line, began: c.line,
@@ -115,9 +117,9 @@ func (c *Conversations) Add(e *Entry, again bool) {
 	c.held += v.add(added)
 }
 
-// Depth returns the depth of m, if it is known. near and far are how many lines of the
-// end of the transcript the recount reads at first and at most: m has to be among the
-// first, and all that is counted among the others.
+// Depth returns the depth of m, if it is known. near and far are how many lines at the
+// end of the transcript a recount with [Depth] reads at first and at most: m must be
+// among the first, and all counted messages among the others.
 func (c *Conversations) Depth(m *Entry, count Count, near, far int64) (depth int, known bool) {
 	v := c.byThread[c.hash(m.ThreadID)]
 	if v == nil || m.MessageID == "" || !m.byBot() {
@@ -133,8 +135,8 @@ func (c *Conversations) Depth(m *Entry, count Count, near, far int64) (depth int
 	if e == nil || e.depth == 0 {
 		return 0, false
 	}
-	// Lines behind m that are not newer than it, at most: of those with the ts of the newest
-	// before them, only the ones that have m's own.
+	// An upper bound of the lines after m that are not newer than m: of the lines with the
+	// ts of the newest before them, only those with m's ts count.
 	behind := int64(c.late-e.late) + int64(min(c.tied-e.tied, c.longest))
 	if behind >= near || e.line-e.border+behind >= far {
 		return 0, false
@@ -164,7 +166,7 @@ func (c *Conversations) LastUser(thread string, before int64, near int) (ts int6
 		case e.user:
 			spoke = e.ts
 		case spoke > e.ts:
-			spoke = 0 // not possible
+			spoke = 0 // cannot be known
 		}
 		if spoke <= before {
 			ts = max(ts, spoke)
@@ -176,16 +178,16 @@ func (c *Conversations) LastUser(thread string, before int64, near int) (ts int6
 	return ts, c.odd == 0 || c.oddTS < ts
 }
 
-// conversation is one topic, or what is in none.
+// conversation is one topic, or the chat outside of topics.
 type conversation struct {
 	said    []heldEntry // by ts; equal ones by line
-	spoken  bool        // one of them was, or is, by a person or one of a bot that knew of a person's
+	spoken  bool        // a person wrote here, or a bot that knew of a person's message
 	counted int         // how many of said are counted
-	state   counting    // behind those
-	first   counting    // before said
+	state   counting    // after those
+	first   counting    // before the first of said
 }
 
-// add takes in a line and returns by how many entries v has grown.
+// add adds a line and returns by how many entries v has grown.
 func (v *conversation) add(e heldEntry) int {
 	at := len(v.said)
 	for at > 0 && v.said[at-1].ts > e.ts {
@@ -199,7 +201,7 @@ func (v *conversation) add(e heldEntry) int {
 	return 1 - v.forget()
 }
 
-// forget drops what is long over and returns how many entries that were.
+// forget drops old entries and returns how many.
 func (v *conversation) forget() int {
 	if len(v.said) < maxPast+slackPast || len(v.said)%slackPast > 0 {
 		return 0
@@ -224,7 +226,8 @@ func (v *conversation) forget() int {
 	return end
 }
 
-// find returns the entry that m is, its depth counted; nil: there is none, or m differs.
+// find returns the held entry of m, with its depth counted; nil if there is none or m
+// differs from it.
 func (v *conversation) find(m heldEntry, count Count) *heldEntry {
 	at, _ := slices.BinarySearchFunc(v.said, m.ts, func(e heldEntry, ts int64) int {
 		if e.ts < ts {
@@ -247,31 +250,31 @@ func (v *conversation) find(m heldEntry, count Count) *heldEntry {
 	}
 	for i := at + 1; i < len(v.said) && v.said[i].ts == m.ts; i++ {
 		if next := &v.said[i]; next.user || next.userTS <= next.ts && next.userTS > e.start {
-			return nil // at the same time a person spoke
+			return nil // a person wrote at the same time
 		}
 	}
 	return e
 }
 
-// counting is the state of a count that goes forward in time.
+// counting is the state of a count that moves forward in time.
 type counting struct {
-	known  bool  // where the count begins
-	empty  bool  // nothing came before
-	top    int64 // the last line so far
+	known  bool  // the beginning of the count is known
+	empty  bool  // no message came before
+	top    int64 // the latest line so far
 	border int64 // the line after which all counted lines are
 	start  int64 // the time after which it was written: a person's message
-	person bool  // that message is here, and is
+	person bool  // that message is in this conversation, with the following id and topic root
 	asked  uint64
-	cut    int64 // when a person spoke last, as far as the senders knew
+	cut    int64 // when a person last wrote, as far as the senders knew
 
-	n        int // depth so far, where no answer is direct
+	n        int // depth of last, unless direct is set
 	direct   bool
 	last     heldEntry // counted last, if n > 0
 	answered []uint64  // senders that answered the person directly
 	joined   bool      // a direct answer is counted
 }
 
-// take counts said[i], which follows what was taken before it.
+// take counts said[i], which follows the entries taken before.
 func (s *counting) take(said []heldEntry, i int, count Count) {
 	e := &said[i]
 	e.depth, e.border, e.start = 0, 0, 0
@@ -283,20 +286,20 @@ func (s *counting) take(said []heldEntry, i int, count Count) {
 		return
 	}
 	if s.cut > s.start {
-		// The person's message is not here, but a bot knew of it. Nothing that
-		// was said may be newer, or it has been counted on the wrong side.
+		// The person's message is not here, but a bot knew of it. If an entry
+		// counted before is newer than it, that count was wrong.
 		s.begin(s.cut, before)
 		s.known = i > 0 && said[i-1].ts <= s.cut || i == 0 && s.empty
 	}
 	s.empty = false
 	if !s.known || e.line <= s.border || !s.person && s.start > 0 && e.parent != 0 {
-		s.known = false // until a person speaks
+		s.known = false // until a person writes
 		return
 	}
 	e.border, e.start = s.border, s.start
 	if s.start > 0 && e.ts <= s.start {
-		// It bears the very time of the person's message: only a bot that knew of
-		// that one wrote after it, and the others leave that bot's message out.
+		// The entry has the same ts as the person's message. Only a bot that knew
+		// of that message wrote after it.
 		if s.cut < s.start {
 			s.known = false
 			return
@@ -311,7 +314,7 @@ func (s *counting) begin(start, border int64) {
 	*s = counting{top: s.top, cut: s.cut, empty: s.empty, start: start, border: border, answered: s.answered[:0]}
 }
 
-// note takes from e what holds across all counts.
+// note updates the state that all counts share.
 func (s *counting) note(e *heldEntry) {
 	s.top = max(s.top, e.line)
 	if e.userTS <= e.ts {
@@ -319,7 +322,7 @@ func (s *counting) note(e *heldEntry) {
 	}
 }
 
-// depth counts e, as talk.count does.
+// depth counts e in the same way as talk.count.
 func (s *counting) depth(e *heldEntry, count Count) int {
 	first := false
 	if s.person && e.sender != 0 && e.parent == s.asked {
@@ -348,7 +351,7 @@ func (s *counting) depth(e *heldEntry, count Count) int {
 	return s.n
 }
 
-// continuedBy is continues for held entries.
+// continuedBy is the function continues for held entries.
 func (e *heldEntry) continuedBy(next *heldEntry, pause time.Duration, turns bool) bool {
 	if next.sender == 0 || next.sender != e.sender {
 		return false

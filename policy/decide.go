@@ -11,10 +11,10 @@ import (
 
 // Question is what a [Judge] is asked: does Message need an answer of this agent?
 type Question struct {
-	Transcript []Entry // what was said before, oldest first
+	Transcript []Entry // earlier messages, oldest first
 	Message    Entry
-	AgentName  string // the agent on whose behalf it is asked
-	AgentRole  string // what it is for, in the operator's words
+	AgentName  string // the agent that would answer
+	AgentRole  string // the agent's purpose, in the operator's words
 	BotName    string // its display name
 	Mentioned  bool   // Message addresses this agent
 	// FromUser asks the other question: whether a person's message that does not
@@ -23,19 +23,21 @@ type Question struct {
 }
 
 // Judge answers a [Question]: true is YES. It is safe for concurrent use and
-// returns when ctx is done; one that does not is left behind and has to bound
-// by itself how many of its calls can hang. Its errors hold no message text.
+// returns when ctx is done; a Judge that does not must itself bound how many of
+// its calls can hang, since nothing waits for them. Its errors hold no message
+// text.
 type Judge interface {
 	Judge(ctx context.Context, q Question) (allow bool, err error)
 }
 
-// Decide says whether a bot's message of the given depth is passed on. j is only
-// asked, and may only be nil, as [Limits] say; without one the verdict is
-// judge_error. Decide returns within Limits.Timeout, also when j does not.
+// Decide decides whether a bot's message of the given depth is passed on.
+// [Limits] define when it asks j. j may be nil if it is not asked; else the
+// verdict is judge_error. Decide returns within Limits.Timeout, even if j does
+// not.
 //
-// When ctx is cancelled meanwhile the verdict is a stop whatever
-// Limits.OnErrorAllow says: nobody judged, and the caller should not settle the
-// message on it.
+// If ctx is cancelled meanwhile the verdict is a stop, regardless of
+// Limits.OnErrorAllow. The caller should not settle the message then, since the
+// judge did not answer.
 func Decide(ctx context.Context, l Limits, depth int, q Question, j Judge) Decision {
 	switch {
 	case depth >= l.MaxDepth:
@@ -52,7 +54,7 @@ func Decide(ctx context.Context, l Limits, depth int, q Question, j Judge) Decis
 	return d
 }
 
-// DecideUser says whether a person's message should be answered by this bot. An
+// DecideUser decides whether this bot should answer a person's message. An
 // addressed bot always should. Otherwise it depends on groupPolicy: "open", yes;
 // "mention", no; anything else is "auto", which asks the judge unless
 // Limits.Check is off. The depth of the decision is 0.
@@ -76,7 +78,7 @@ func DecideUser(ctx context.Context, groupPolicy string, addressed bool, l Limit
 
 var errNoJudge = errors.New("there is no judge")
 
-// ask puts q to j and waits at most the time-out.
+// ask puts q to j and waits at most for the timeout.
 func ask(ctx context.Context, l Limits, q Question, j Judge) Decision {
 	timeout := l.Timeout
 	if timeout <= 0 {
@@ -89,7 +91,7 @@ func ask(ctx context.Context, l Limits, q Question, j Judge) Decision {
 		allow bool
 		err   error
 	}
-	answered := make(chan answer, 1) // room for one that comes too late
+	answered := make(chan answer, 1) // buffered for an answer after the timeout
 	began := time.Now()
 	go func() {
 		var a answer

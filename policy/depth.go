@@ -9,32 +9,32 @@ import (
 
 // Depth counts the messages of bots in a row that end with m, at least 1; a
 // person's m has depth 0. entries is the tail of m's chat, all topics, in any
-// order; it may hold repeats and m itself, and is not changed.
+// order; it may contain repeats and m itself, and is not changed.
 //
-// Order and repeats. Entries are ordered by ts; equal ones keep the given order
-// and m, unless it is among them, is the last. Of entries with one message_id
-// the first is used; an entry without an id is not a repeat. m itself is used
-// as it was passed, whatever the transcript has for it. An m without ts takes the
-// one it has among the entries, else it is the newest. What comes after m is ignored.
+// Order and repeats. Entries are ordered by ts; equal ones keep the given order and
+// m, unless it is among them, is the last. Of entries with one message_id the first
+// is used; an entry without an id is not a repeat. m itself is used as passed, even
+// if the transcript's copy differs. An m without ts has the ts of its copy among the
+// entries, else it is the newest. Entries after m are ignored.
 //
 // People. user_ts ends the count like a person's message of that time: entries
 // up to it are not counted, except m. A value later than its entry's own ts is
-// ignored. When no known message of a person has that very ts, it is not known
-// which message the bots answer: then entries that share a parent which nobody
-// here knows are taken for answers to it.
+// ignored. If no known message of a person has exactly that ts, it is not known
+// which message the bots answer: then entries that share an unknown parent
+// count as answers to it.
 //
-// Direct answers. A message whose parent is the last message of a person has
-// depth 1 if it is its sender's first such message, whatever the bots said since;
-// so have the pieces that follow it. Each bot has one such answer for each message of a
-// person, so bots still stop. For what comes after, the direct answers count once.
+// Direct answers. A message whose parent is the last message of a person has depth 1 if
+// it is its sender's first such message, even if other bots wrote since; so have the
+// pieces that follow it. Each bot has one such answer for each message of a person, so
+// bots still stop. For later messages, the direct answers together count once.
 //
-// Senders. An entry without a sender is never taken for a piece, a turn or a
+// Senders. An entry without a sender never counts as a piece, a turn or a
 // parallel answer.
 //
 // Topics. A topic's root is the message that its entries name in root_id. It is
-// counted with what is before it where it was written, also when it carries the
-// topic's id itself (platforms add that to the first message once a topic hangs
-// on it). A root by a person or outside of entries ends the count. In a topic
+// counted with the messages before it where it was written, even if it has the
+// topic's id itself (platforms add that to the first message once it has a
+// topic). A root by a person or outside of entries ends the count. In a topic
 // group, where every message is in a topic, one that opens a topic comes after
 // those that opened the earlier ones: bots that open a topic for each answer are
 // counted as well.
@@ -48,15 +48,15 @@ func Depth(entries []Entry, m Entry, c Count) int {
 }
 
 // history is a chat's tail without repeats, ordered by topic and time, so that
-// every topic, and the chat itself, is one piece of it.
+// every topic, and the chat itself, is one contiguous part of it.
 type history struct {
 	all      []*Entry
 	known    map[string]*Entry // by message id
-	openings []*Entry          // what opened topics, by time; see opened
-	room     []*Entry          // of the talk before, to be used again
+	openings []*Entry          // messages that opened topics, by time; see opened
+	room     []*Entry          // of the previous talk, reused
 }
 
-// depth counts m, which is one of h's entries and no person's.
+// depth counts m, which is one of h's entries and written by a bot.
 func (h *history) depth(m *Entry, c Count) int {
 	t := talk{h: h, m: m, said: h.room[:0]}
 	t.collect()
@@ -64,8 +64,8 @@ func (h *history) depth(m *Entry, c Count) int {
 	return t.count(c)
 }
 
-// newHistory orders entries and m, where it is not nil, which stands as it was
-// passed.
+// newHistory orders entries and m, which may be nil and replaces its copies
+// among entries.
 func newHistory(entries []Entry, m *Entry) *history {
 	type place struct {
 		entry *Entry
@@ -117,14 +117,14 @@ func (h *history) thread(id string) []*Entry {
 	})
 	n, _ := slices.BinarySearchFunc(h.all[from:], id, func(e *Entry, id string) int {
 		if e.ThreadID == id {
-			return -1 // the end is looked for
+			return -1 // search for the end
 		}
 		return 1
 	})
 	return h.all[from : from+n]
 }
 
-// opened lists what stands outside of topics, or else, in a topic group, the
+// opened lists the entries outside of topics, or, in a topic group, the
 // messages that opened topics, by time.
 func (h *history) opened(topicGroup bool) []*Entry {
 	if !topicGroup {
@@ -142,14 +142,14 @@ func (h *history) opened(topicGroup bool) []*Entry {
 	return h.openings
 }
 
-// talk is what bots said since a person last spoke, up to m. What is in the
-// history with a later time than m is not looked at.
+// talk is the bots' messages since a person last wrote, up to m. Later entries
+// of the history are ignored.
 type talk struct {
 	h     *history
 	m     *Entry
 	said  []*Entry // newest first
-	asked string   // the id of the person's message, "" if there is none
-	// unknown says that a person spoke whose message is not in the history.
+	asked string   // the id of the person's message, "" if unknown
+	// unknown: a person wrote a message that is not in the history.
 	unknown bool
 }
 
@@ -161,16 +161,16 @@ func (t *talk) known(id string) *Entry {
 	return nil
 }
 
-// inTopicGroup tells whether every message is in a topic.
+// inTopicGroup reports whether every message is in a topic.
 func (t *talk) inTopicGroup() bool {
 	first := t.h.all[0]
 	return first.ThreadID != "" || first.TS > t.m.TS
 }
 
-// collect gathers what bots said, going from a topic to its root's place until
-// a person or the known history ends it.
+// collect gathers the bots' messages, from a topic on to its root's place,
+// until it reaches a person's message or the end of the history.
 func (t *talk) collect() {
-	visited := map[string]bool{} // topics; only a made-up history has more than two
+	visited := map[string]bool{} // topics; only an invalid history has more than two
 	last := t.m
 	for {
 		visited[last.ThreadID] = true
@@ -190,7 +190,7 @@ func (t *talk) collect() {
 			t.asked = root.MessageID
 			return
 		case root.ThreadID == last.ThreadID:
-			// The root was counted with its topic: go on with what stands
+			// The root was counted with its topic: continue with the entries
 			// before it in the chat.
 			t.back(t.chatBefore(root))
 			return
@@ -201,8 +201,7 @@ func (t *talk) collect() {
 	}
 }
 
-// rootID is the id of the message that a topic hangs on, "" if none of its
-// entries names it.
+// rootID is the id of a topic's root, "" if none of its entries names it.
 func (t *talk) rootID(in []*Entry, last *Entry) string {
 	if last.RootID != "" {
 		return last.RootID
@@ -218,14 +217,14 @@ func (t *talk) rootID(in []*Entry, last *Entry) string {
 	return ""
 }
 
-// chatBefore returns what is in the chat before a message that opened a
+// chatBefore returns the entries of the chat before a message that opened a
 // topic: the entries outside of topics, or, in a topic group, the messages that
 // opened topics.
 func (t *talk) chatBefore(opening *Entry) []*Entry {
 	all := t.h.opened(t.inTopicGroup())
 	end, _ := slices.BinarySearchFunc(all, opening.TS, func(e *Entry, ts int64) int {
 		if e.TS <= ts {
-			return -1 // the end is looked for
+			return -1 // search for the end
 		}
 		return 1
 	})
@@ -236,10 +235,10 @@ func (t *talk) chatBefore(opening *Entry) []*Entry {
 	return before
 }
 
-// back adds what bots said in one place, from its last entry to its first. It
-// reports whether a person ended it.
+// back adds the bots' messages of a topic or the chat, from the last entry to
+// the first. It reports whether a person's message ended it.
 func (t *talk) back(in []*Entry) (ended bool) {
-	var cut int64 // when a person spoke last, as far as the senders knew
+	var cut int64 // when a person last wrote, as far as the senders knew
 	for _, e := range in {
 		if e.UserTS <= e.TS {
 			cut = max(cut, e.UserTS)
@@ -253,7 +252,7 @@ func (t *talk) back(in []*Entry) (ended bool) {
 		case cut > 0 && e.TS <= cut && e != t.m:
 			t.endAt(in, cut)
 			return true
-		case e.byBot() || e == t.m: // whoever asks takes it for a bot's
+		case e.byBot() || e == t.m: // the caller has decided that m is a bot's
 			t.said = append(t.said, e)
 		}
 	}
@@ -263,8 +262,8 @@ func (t *talk) back(in []*Entry) (ended bool) {
 	return cut > 0
 }
 
-// endAt notes the person's message of time cut, here or else anywhere: that of
-// a topic stands outside of it when it is the root.
+// endAt records the person's message with the ts cut, from in or else from the
+// whole history: a topic's root may be outside of the topic.
 func (t *talk) endAt(in []*Entry, cut int64) {
 	for _, place := range [][]*Entry{in, t.h.all} {
 		for _, e := range place {
@@ -277,8 +276,8 @@ func (t *talk) endAt(in []*Entry, cut int64) {
 	t.unknown = true
 }
 
-// count counts what was said, joining pieces, parallel answers and turns. The
-// first direct answer of a sender to the person, and what continues it, is 1.
+// count counts said, joining pieces, parallel answers and turns. A sender's
+// first direct answer to the person, with its pieces, has depth 1.
 func (t *talk) count(c Count) int {
 	slices.Reverse(t.said)
 	start := t.afterPause(c.IdleReset)
@@ -317,7 +316,7 @@ func (t *talk) count(c Count) int {
 	return n
 }
 
-// afterPause returns the index behind the last pause of at least idle.
+// afterPause returns the index after the last pause of at least idle.
 func (t *talk) afterPause(idle time.Duration) int {
 	if idle <= 0 {
 		return 0
@@ -341,7 +340,7 @@ func (t *talk) answers(e *Entry) bool {
 	return e.ParentID == t.asked
 }
 
-// continues tells whether e belongs to its neighbour prev.
+// continues reports whether e counts together with its predecessor prev.
 func continues(prev, e *Entry, turns bool) bool {
 	if e.Sender == "" || e.Sender != prev.Sender {
 		return false
@@ -351,8 +350,8 @@ func continues(prev, e *Entry, turns bool) bool {
 	return turns || (sameParent || sameSend) && between(prev.TS, e.TS) <= PieceGap
 }
 
-// between is the time from one ts to another. Times far out of any calendar make it
-// long rather than wrap around.
+// between is the time from one ts to another. Absurd times give a long duration
+// instead of an overflow.
 func between(from, to int64) time.Duration {
 	const long = int64(1) << 43 // milliseconds, some 280 years: fits a Duration
 	from, to = max(min(from, long), -long), max(min(to, long), -long)

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// ErrForgotten says that a backend no longer holds what it accepted earlier: it
-// came back emptier than it was. What was handed to the failed Publish was not
-// taken either.
+// ErrForgotten means that a backend has lost lines it had accepted. It has not accepted the lines
+// of the failed Publish either.
 var ErrForgotten = errors.New("the backend has lost messages it had accepted")
 
-// Receipt is a backend's proof of the last line it accepted; opaque outside of
-// it, storable, empty when there is none.
+// Receipt is a backend's proof of the last line it accepted. It can be stored; only the backend
+// reads it. It is empty before the first line.
 type Receipt string
 
 // Publisher hands encoded messages to every sidecar, this one included.
@@ -25,27 +24,26 @@ type Publisher interface {
 	// some of them may have been accepted: the caller publishes all of them
 	// again, and readers drop the repeats.
 	//
-	// after is the receipt of the publisher's previous call, "" if there is none.
-	// Where the backend can lose what it accepted, it verifies in the same
-	// step that it still holds it, and else takes nothing and returns an error
-	// that wraps ErrForgotten; the caller then publishes again, with after
-	// empty, all it still keeps. Without lines only this is verified.
+	// after is the receipt of the publisher's previous call, "" before the first.
+	// A backend that can lose lines verifies in the same step that it still holds
+	// that line. If not, it accepts nothing and returns an error that wraps
+	// ErrForgotten; the caller then publishes all lines it still keeps again,
+	// with an empty after. Without lines only this check is made.
 	//
-	// ctx bounds the call, and so does a time-out of the backend's own.
+	// The call is bounded by ctx and by the backend's own timeout.
 	Publish(ctx context.Context, lines [][]byte, after Receipt) (Receipt, error)
 }
 
 // Delivery is one line as a subscriber read it.
 type Delivery struct {
-	// Line is the encoded message without its newline; the handler owns it. It may
-	// be anything, since other programs write to the queue too.
+	// Line is the encoded message without its newline; the handler owns it. It
+	// need not be valid, since other programs write to the queue too.
 	Line []byte
 	// History marks a line that was in the queue before this sidecar's first
 	// start: it is for the transcript only.
 	History bool
-	// Settle says that the line is dealt with and need not be read again after a
-	// restart. It is called from any goroutine and does not block on I/O; calling it
-	// again does nothing.
+	// Settle marks the line as settled: it need not be read again after a restart.
+	// Any goroutine may call it. It does not block on I/O; further calls do nothing.
 	Settle func()
 }
 
@@ -54,44 +52,44 @@ type Handler func(ctx context.Context, d Delivery)
 
 // Subscriber reads the queue for one agent.
 type Subscriber interface {
-	// Subscribe calls h for each line, in the order of the queue and one at a
-	// time, until ctx is done, and then returns nil after it stored its
-	// position, the oldest unsettled line. It reads at most MaxUnsettled lines
-	// (or MaxUnsettledBytes) beyond it. Faults of the backend are waited out and shown in
-	// Status; an error is returned only where waiting cannot fix it.
+	// Subscribe calls h for each line, in the order of the queue and one at a time, until
+	// ctx is done, and then returns nil after it stored its position, the oldest
+	// unsettled line. It reads at most MaxUnsettled lines (or MaxUnsettledBytes) beyond
+	// it. Faults of the backend are retried and shown in Status; an error is returned
+	// only if a retry cannot help.
 	//
 	// A line handed over but not settled when the process ends is handed over
-	// again after the next start. It is called at most once at a time.
+	// again after the next start. Only one call may run at a time.
 	Subscribe(ctx context.Context, h Handler) error
 }
 
 // Follower reads the queue without a position of its own.
 type Follower interface {
-	// Follow hands over all lines, first those that are kept, the oldest first, then
-	// each new one, until ctx is done, and then returns nil. take is called by one
-	// goroutine at a time and must not keep line; it may be anything, and may come
-	// again. caughtUp is called once, by the same goroutine, when what was there has been
-	// handed over; whole says that this was all that was ever published, as far as the
-	// backend can tell: of what left it without a trace nobody knows. Faults are
-	// waited out. It may be called several times at once, and beside Subscribe.
+	// Follow passes all lines to take until ctx is done, and then returns nil: first the
+	// lines that are kept, the oldest first, then each new one. take is called by one
+	// goroutine at a time and must not keep line; a line need not be valid and may be
+	// repeated. caughtUp is called once, by the same goroutine, after the last line that
+	// was kept when Follow began. whole reports whether these were all lines ever
+	// published, as far as the backend can tell. Faults are retried. Several calls may
+	// run at once, and at the same time as Subscribe.
 	Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error
 }
 
 // Claimer lets one of several processes do what must be done once.
 type Claimer interface {
 	// Claim claims key for owner, a text of this process's choice, and returns who holds it:
-	// owner, where nobody else claimed the key before, of all processes that use the same
-	// backend. Who claims a key again that it holds gets itself. The claim is forgotten after
-	// life, which is at least a second: then the key can be claimed again. All who claim a key
-	// give the same life. After an error nobody knows who holds the key.
+	// owner, if no other process that uses the same backend claimed the key before. Repeating
+	// one's own claim returns owner too. The claim expires after life, which is at least a
+	// second: then the key can be claimed again. All claims of a key give the same life. After
+	// an error the holder is unknown.
 	//
-	// On Redis a claim may be given twice: after a failover to a replica that had not got
-	// it, a flush, or an eviction.
+	// On Redis a key may be claimed twice: after a failover to a replica that lacks the
+	// claim, a flush, or an eviction.
 	Claim(ctx context.Context, key, owner string, life time.Duration) (holder string, err error)
 }
 
 // Backend is a queue that connects the sidecars: a folder of JSONL files or a
-// Redis. Close may be called more than once and ends what waits.
+// Redis. Close may be called more than once and ends calls that wait.
 type Backend interface {
 	Publisher
 	Subscriber
@@ -101,10 +99,10 @@ type Backend interface {
 	Close() error
 }
 
-// Status is how a backend's reading side is.
+// Status is the state of a backend's reader.
 type Status struct {
 	Connected bool   `json:"connected"` // the backend answers
-	Reading   bool   `json:"reading"`   // Subscribe is caught up or catching up
+	Reading   bool   `json:"reading"`   // Subscribe has caught up or is catching up
 	Unsettled int    `json:"unsettled"` // lines handed over and not settled
 	Lag       int64  `json:"lag"`       // still to be read: bytes of a file, entries of a stream
 	Error     string `json:"error,omitempty"`

@@ -11,14 +11,14 @@
 // # Requests
 //
 // [Outbound], [Heard] and [Question] are what a bot reports or asks; [Sent] is the
-// answer. A refusal whose reason the bot is told is an [Error].
+// answer. An [Error] is a refusal whose reason the bot gets.
 //
 // # Backends
 //
 // A [Backend] connects the sidecars: package filerelay does it through a folder,
-// package redisrelay through Redis, and package relaytest is the suite that
-// both pass. [Window] is the part they share: which lines were handed over and
-// not settled yet, and so where to begin after a restart.
+// package redisrelay through Redis, and package relaytest is the suite that both
+// pass. [Window] is the part they share: it tracks the lines that were handed
+// over but not settled, and so where to begin after a restart.
 //
 // # Pipeline
 //

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Error is a refusal whose reason the caller is told. The HTTP API answers its
+// Error is a refusal whose reason the caller gets. The HTTP API answers its
 // code and its message; any other error is only logged.
 type Error struct {
 	Code    Code
 	Message string // what is wrong and how to fix it
 
-	Field      string        // of the request, that it is about; "": of none
+	Field      string        // the request's field that is wrong; "": none in particular
 	RetryAfter time.Duration // 0: unknown
 }
 
@@ -22,10 +22,11 @@ func Errorf(code Code, format string, args ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Code says what kind of refusal an [Error] is. Programs compare it.
+// Code is the kind of an [Error], for programs to compare.
 type Code string
 
-// Why a message is not accepted, recorded, sent or settled, or its file not handed out.
+// The reasons for which a message is not accepted, recorded, sent or settled, or its
+// file not served.
 const (
 	CodeInvalidRequest        Code = "invalid_request"
 	CodeTooLarge              Code = "too_large"

@@ -27,8 +27,8 @@ type File struct {
 	Name string `json:"name,omitempty"` // as its sender called it, at most [MaxName] bytes
 }
 
-// Files returns the files that m lists, at most [MaxFiles]. What is no file is left
-// out: others write these lines too.
+// Files returns the files that m lists, at most [MaxFiles]. Invalid entries are
+// left out: other programs write these lines too.
 func (m Metadata) Files() []File {
 	raw, ok := m[MetaFiles]
 	var each []json.RawMessage
@@ -49,7 +49,7 @@ func (m Metadata) Files() []File {
 	return files
 }
 
-// SetFiles lists files in m; none leaves m as it is.
+// SetFiles lists files in m. Without files it leaves m unchanged.
 func (m Metadata) SetFiles(files []File) error {
 	if len(files) == 0 {
 		return nil
@@ -62,16 +62,18 @@ func (m Metadata) SetFiles(files []File) error {
 	return nil
 }
 
-// FileContent is what a [File] contains, on its way here. Its reader closes Body.
+// FileContent is the content of a [File], still to be read. The caller closes
+// Body.
 type FileContent struct {
 	File
-	MediaType string // as the platform says; "" unknown
+	MediaType string // as the platform reports it; "" unknown
 	Size      int64  // bytes of Body; -1 unknown
 	Body      io.ReadCloser
 }
 
-// Served returns the media type that c is handed out as: that of a picture, else bytes. A
-// browser would run what a file of another type or a drawing (SVG) says.
+// Served returns the media type under which c is served: its own if it is a bitmap
+// picture, else application/octet-stream. A browser would run scripts in files of other
+// types, SVG included.
 func (c *FileContent) Served() string {
 	kind, _, err := mime.ParseMediaType(c.MediaType)
 	if err != nil || !strings.HasPrefix(kind, "image/") || strings.Contains(kind, "xml") {

@@ -12,17 +12,18 @@ type Inbound struct {
 	SessionKeyOverride string         `json:"session_key_override"`
 	Metadata           map[string]any `json:"metadata"`
 
-	// For channels that make something else of it; not part of the API.
-	Source    *Message  `json:"-"` // what it was made from; nil: mail
-	Mentioned bool      `json:"-"` // it addresses the bot
+	// The following fields are for delivery channels that convert the message.
+	// They are not part of the API.
+	Source    *Message  `json:"-"` // the message it was made from; nil: mail
+	Mentioned bool      `json:"-"` // the message addresses the bot
 	Final     Millis    `json:"-"` // when its text was final
 	ShownAs   MessageID `json:"-"` // the message_id of its event behind the gateway
-	Shows     []string  `json:"-"` // ids of the messages whose texts stand before its own
+	Shows     []string  `json:"-"` // ids of the messages quoted before its own text
 	Plain     string    `json:"-"` // mail's text with its other parts, for channels that show only text
 }
 
-// ContextEnd ends the lines of other messages that stand before a message's own text.
+// ContextEnd ends the lines of other messages that precede a message's own text.
 const ContextEnd = "[end of context]\n"
 
-// Timestamp writes t as the API does.
+// Timestamp formats t as the API does.
 func Timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

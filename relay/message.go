@@ -14,7 +14,7 @@ import (
 	"feishu-relay/internal/runes"
 )
 
-// Identifiers. Each is opaque here; only package feishu knows how one looks.
+// Identifiers. Each is opaque here; only package feishu knows their format.
 type (
 	// ChatID names a conversation (Feishu: oc_…).
 	ChatID string
@@ -27,7 +27,7 @@ type (
 )
 
 // Roles of a message. An empty role is a bot's: only users' messages, which are
-// shared for the transcript, say theirs.
+// shared for the transcript, name theirs.
 const (
 	RoleUser      = "user"
 	RoleAssistant = "assistant"
@@ -36,28 +36,29 @@ const (
 // Limits.
 const (
 	// MaxLine is the most bytes an encoded message may have, with its newline.
-	// A longer text is cut by [Message.Encode] and says so; a longer line is
+	// [Message.Encode] cuts a longer text and marks the cut; a longer line is
 	// not read.
 	MaxLine = 1 << 20
 	// MaxID is the most bytes an identifier may have; a longer one is malformed.
 	MaxID = 512
-	// MaxName is the most bytes of a name that is shown; a longer one is cut.
+	// MaxName is the most bytes of a displayed name; a longer one is cut.
 	MaxName = 512
 	// MaxMentions is the most mentions of a message; further ones are dropped.
 	MaxMentions = 1000
-	// MaxAhead is how far a sender's clock may be ahead before its messages are
-	// taken as sent on arrival.
+	// MaxAhead is how far a sender's clock may be ahead. Beyond it the time of
+	// arrival counts as the time of sending.
 	MaxAhead = 60 * time.Second
 )
 
 // ErrMalformed is wrapped by every error of [Decode].
 var ErrMalformed = errors.New("malformed message")
 
-// ErrTooLarge is wrapped by [Message.Encode] where a message without its text is
-// longer than a line may be.
+// ErrTooLarge is wrapped by [Message.Encode] if a message is longer than
+// [MaxLine] even without its text.
 var ErrTooLarge = errors.New("message is too large")
 
-// Mention is an agent that the sender's sidecar resolved as addressed.
+// Mention is an agent that a message addresses, as the sender's sidecar
+// resolved it.
 type Mention struct {
 	AgentName AgentName `json:"agent_name,omitempty"`
 	Name      string    `json:"name,omitempty"`
@@ -65,7 +66,7 @@ type Mention struct {
 	Key       string    `json:"key,omitempty"` // "@_user_1" in the text
 }
 
-// Metadata is carried as it came; values of unknown keys are not looked at.
+// Metadata is passed on unchanged; values of unknown keys are not examined.
 type Metadata map[string]json.RawMessage
 
 // Text returns the string value of key, or "".
@@ -81,9 +82,10 @@ func (m Metadata) Text(key string) string {
 	return s
 }
 
-// Message is what one sidecar tells the others: a line of the file queue, a
-// payload on Redis. The first seven fields are the original contract; a
-// message with only these is valid, and readers ignore fields they do not know.
+// Message is a chat message that one sidecar shares with the others: a line of
+// the file queue, a payload on Redis. The first seven fields are the original
+// contract; a message with only these is valid, and readers ignore fields they
+// do not know.
 type Message struct {
 	RelayMsgID      MessageID `json:"relay_msg_id"`
 	Channel         string    `json:"channel"`
@@ -102,14 +104,14 @@ type Message struct {
 	ParentID    MessageID `json:"parent_id,omitempty"`
 	RootID      MessageID `json:"root_id,omitempty"`
 	ThreadID    string    `json:"thread_id,omitempty"`
-	Seq         Seq       `json:"seq,omitempty"`     // counts the sender's messages from 1; 0: foreign
-	UserTS      Millis    `json:"user_ts,omitempty"` // newest user message the sender knew here
+	Seq         Seq       `json:"seq,omitempty"`     // counts the sender's messages from 1; 0: another program's
+	UserTS      Millis    `json:"user_ts,omitempty"` // of the newest user message the sender knew
 	Role        string    `json:"role,omitempty"`    // "user" on the users' queue
 	SenderID    OpenID    `json:"sender_id,omitempty"`
 }
 
-// ID is the identifier under which a native event, a relay copy and a repeat
-// are one message: the platform's where it is known.
+// ID is the identifier that a native event, its relay copy and a repeat have in
+// common: the platform's if it is known.
 func (m *Message) ID() MessageID {
 	if m.MessageID != "" {
 		return m.MessageID
@@ -117,12 +119,13 @@ func (m *Message) ID() MessageID {
 	return m.RelayMsgID
 }
 
-// MetaFinal is the key of [Metadata] that says when a message's text was final, in
-// Unix milliseconds, where that was long after its ts: a card is written for minutes.
+// MetaFinal is the key of [Metadata] for the time at which a message's text was
+// final, in Unix milliseconds. It is set if that was long after ts: a card may take
+// minutes to write.
 const MetaFinal = "final_ts"
 
-// Final is when the text of m was final, in its sender's time: its ts, unless
-// [MetaFinal] names a later one.
+// Final is the time at which the text of m was final, by its sender's clock:
+// its ts, unless [MetaFinal] is later.
 func (m *Message) Final() Millis {
 	raw, ok := m.Metadata[MetaFinal]
 	if !ok {
@@ -135,13 +138,13 @@ func (m *Message) Final() Millis {
 	return max(at, m.TS)
 }
 
-// ErrTime is the error of an invalid time.
+// ErrTime means that a time is invalid.
 var ErrTime = errors.New("want a time in Unix milliseconds")
 
 // Millis is a time in Unix milliseconds; 0 is unknown.
 type Millis int64
 
-// MillisOf converts t; the zero time gives 0.
+// MillisOf converts t; the zero time becomes 0.
 func MillisOf(t time.Time) Millis {
 	if t.IsZero() {
 		return 0
@@ -149,7 +152,7 @@ func MillisOf(t time.Time) Millis {
 	return Millis(t.UnixMilli())
 }
 
-// Time converts back; 0 gives the zero time.
+// Time converts ms; 0 becomes the zero time.
 func (ms Millis) Time() time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -157,9 +160,9 @@ func (ms Millis) Time() time.Time {
 	return time.UnixMilli(int64(ms))
 }
 
-// UnmarshalJSON takes a number, also with a fraction, or a string of one (the
-// platform writes times as strings). Seconds are told from milliseconds by
-// their size, and keep their fraction.
+// UnmarshalJSON accepts a number, also with a fraction, or a string of one, as
+// the platform sends it. Seconds are distinguished from milliseconds by their
+// size and keep their fraction.
 func (ms *Millis) UnmarshalJSON(data []byte) error {
 	n, f, err := lenientNumber(data)
 	if err != nil {
@@ -172,10 +175,10 @@ func (ms *Millis) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Seq is a sender's count; another program's odd value counts as none.
+// Seq is a sender's counter; an invalid value of another program becomes 0.
 type Seq uint64
 
-// UnmarshalJSON takes what [Millis] takes.
+// UnmarshalJSON accepts the same forms as [Millis].
 func (s *Seq) UnmarshalJSON(data []byte) error {
 	if n, _, err := lenientNumber(data); err == nil && n > 0 {
 		*s = Seq(n)
@@ -183,7 +186,8 @@ func (s *Seq) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// lenientNumber reads a number or a string of one, whole and with its fraction.
+// lenientNumber reads a number or a string of one, and returns it rounded down
+// and with its fraction.
 func lenientNumber(data []byte) (int64, float64, error) {
 	text := strings.Trim(string(data), `" `)
 	if text == "" || text == "null" {
@@ -193,16 +197,16 @@ func lenientNumber(data []byte) (int64, float64, error) {
 		return n, float64(n), nil
 	}
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(f) || math.Abs(f) >= math.MaxInt64 { // what does not fit is not converted portably
+	if err != nil || math.IsNaN(f) || math.Abs(f) >= math.MaxInt64 { // converting these depends on the processor
 		return 0, 0, ErrTime
 	}
 	return int64(f), f, nil
 }
 
-// Decode reads one encoded message, with or without its newline. Unknown
-// fields are ignored, unknown metadata is kept, invalid UTF-8 is replaced.
-// Errors wrap [ErrMalformed] and never quote the message. With an error, the
-// message has only its ids, as far as these are valid.
+// Decode reads one encoded message, with or without its newline. Unknown fields
+// are ignored, unknown metadata is kept, invalid UTF-8 is replaced. Errors wrap
+// [ErrMalformed] and never quote the message. In case of an error the message
+// has only the ids that are valid.
 func Decode(line []byte) (Message, error) {
 	var m Message
 	if len(line) > MaxLine {
@@ -227,7 +231,7 @@ func Decode(line []byte) (Message, error) {
 	return m, nil
 }
 
-// ids returns a message that has only the valid ones among m's ids.
+// ids returns a message with only the valid ids of m.
 func (m *Message) ids() Message {
 	return Message{RelayMsgID: validID(m.RelayMsgID), MessageID: validID(m.MessageID), Channel: validID(m.Channel),
 		ChatID: validID(m.ChatID), SenderAgentName: validID(m.SenderAgentName)}
@@ -240,7 +244,8 @@ func validID[ID ~string](id ID) ID {
 	return id
 }
 
-// cutNames bounds what [CheckID] does not. A mention whose ids are too long names nobody.
+// cutNames bounds the fields that [CheckID] does not check. A mention whose ids are too
+// long is dropped.
 func (m *Message) cutNames() {
 	m.SenderName, m.MsgType = cutName(m.SenderName), cutName(m.MsgType)
 	if len(m.Mentions) > MaxMentions {
@@ -268,8 +273,8 @@ var essential = []string{"relay_msg_id", "channel", "chat_id", "content", "sende
 // maxFields is the most fields of a line that is decoded one by one.
 const maxFields = 200
 
-// decodeLeniently leaves out the fields that are not of the expected form,
-// unless one of them is essential: a good message is not lost for an odd ts.
+// decodeLeniently leaves out fields of an unexpected type, unless one of them
+// is essential: an invalid ts is no reason to lose a message.
 func decodeLeniently(line []byte) (m Message, ok bool) {
 	if !json.Valid(line) {
 		return m, false
@@ -340,8 +345,8 @@ func (m *Message) validate() error {
 	return nil
 }
 
-// CheckID tells what is wrong with an identifier from outside: too long, or
-// with control characters. An empty one is fine here.
+// CheckID returns an error if an identifier from outside is too long or has
+// control characters. It may be empty.
 func CheckID(id string) error {
 	if len(id) > MaxID {
 		return fmt.Errorf("has %d bytes, at most %d", len(id), MaxID)
@@ -352,7 +357,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// withoutText keeps what json says of the place and drops what it quotes.
+// withoutText keeps the place that an error of encoding/json names and drops
+// the text it quotes.
 func withoutText(err error) error {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("field %q is not a %s", e.Field, e.Type)
@@ -363,12 +369,12 @@ func withoutText(err error) error {
 	return errors.New("no JSON object of the expected form")
 }
 
-// CutMark ends a text that was cut to fit a line; %d is its whole size in bytes.
+// CutMark ends a text that was cut to fit a line; %d is its full size in bytes.
 const CutMark = "\n… [cut by feishu-relay: the whole text has %d bytes]"
 
 // Encode returns m as one line without its newline, at most [MaxLine]-1 bytes:
-// a longer content is cut and ends in [CutMark]. It fails only where the other
-// fields alone are too long. Angle brackets stay as they are.
+// a longer content is cut and ends in [CutMark]. It fails only if the other
+// fields alone are too long. Angle brackets are not escaped.
 func (m *Message) Encode() ([]byte, error) {
 	const room = MaxLine - 1 - 80 // 80: the signature is added afterwards
 	out := *m
@@ -400,20 +406,22 @@ func (m *Message) Encode() ([]byte, error) {
 		if over <= 0 {
 			return longer, nil
 		}
-		// An escape makes six bytes of one at most, so a sixth is never too
-		// much; the tenth ends the loop soon.
+		// An escape turns one byte into at most six, so dropping a sixth of the
+		// excess is never too much; dropping at least a tenth of keep bounds
+		// the loop.
 		keep = max(0, min(keep-over/6, keep*9/10))
 	}
 	return line, nil
 }
 
-// cut keeps about the first keep bytes of text, whole runes, and says so.
+// cut keeps about the first keep bytes of text, in whole runes, and appends
+// [CutMark].
 func cut(text string, keep int) string {
 	return runes.Cut(text, keep) + fmt.Sprintf(CutMark, len(text))
 }
 
-// Marshal encodes v as one line of JSON without a newline; <, > and & stand for
-// themselves, so that texts with tags stay readable and keep their length.
+// Marshal encodes v as one line of JSON without a newline; <, > and & are not
+// escaped, so that texts with tags remain readable and keep their length.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -427,13 +435,13 @@ func Marshal(v any) ([]byte, error) {
 // recordStart begins every line that Encode writes.
 var recordStart = []byte(`{"relay_msg_id":`)
 
-// salvageTries is at how many places of a line [Salvage] looks for a message.
-// More than one are there only where its metadata holds messages too; a line
-// made of nothing but starts would cost the square of its length.
+// salvageTries is the number of places in a line at which [Salvage] looks for a
+// message. A line has more than one only if its metadata holds messages too;
+// without the limit a line of starts alone would cost the square of its length.
 const salvageTries = 32
 
-// Salvage finds a whole message glued behind the torn one that a killed writer
-// left in the same line, and returns it.
+// Salvage returns the whole message that follows, in the same line, a torn one
+// left by a killed writer.
 func Salvage(line []byte) (whole []byte, ok bool) {
 	rest := line
 	for range salvageTries {
@@ -449,8 +457,9 @@ func Salvage(line []byte) (whole []byte, ok bool) {
 	return nil, false
 }
 
-// NewID makes an identifier for a message that the platform gave none, of at
-// most [MaxID] bytes: of longer parts the end is kept, with random.
+// NewID makes an identifier of at most [MaxID] bytes for a message without one
+// of the platform. If the parts are longer, it keeps their end, which includes
+// random.
 func NewID(sender AgentName, chat ChatID, ts Millis, random string) MessageID {
 	id := fmt.Sprintf("%s:%s:%d:%s", sender, chat, ts, random)
 	if len(id) > MaxID {

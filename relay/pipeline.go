@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Reason says why a message was stopped. The same word is in the log, the
-// metric, the API and the viewer. The empty reason passes the message on.
+// Reason is why a message was stopped. The log, the metric, the API and the
+// viewer use the same word. The empty reason passes the message on.
 type Reason string
 
 // The stop reasons.
@@ -44,19 +44,19 @@ func Reasons() []Reason {
 }
 
 // Stage is one step in the pipeline of a message. T is what the stages share: the
-// message and what is known of it so far.
+// message and the facts known of it so far.
 type Stage[T any] struct {
 	Name string
 	// Apply passes the message on or stops it with a reason. An error is
-	// neither: the step could not be done now and is to be tried again.
+	// neither: the step could not be done now and should be retried.
 	Apply func(ctx context.Context, t T) (Reason, error)
 }
 
-// Pipeline is the stages in their order.
+// Pipeline is a list of stages in their order.
 type Pipeline[T any] []Stage[T]
 
 // Run takes t through the stages until one stops it. It returns that stage's
-// name and reason, or Pass behind the last; an error names its stage.
+// name and reason, or Pass after the last; an error names its stage.
 func (p Pipeline[T]) Run(ctx context.Context, t T) (stage string, why Reason, err error) {
 	for _, s := range p {
 		why, err := s.Apply(ctx, t)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Outbound is what a bot reports that it sent.
+// Outbound is a message that a bot reports to have sent.
 type Outbound struct {
 	ChatID    ChatID    `json:"chat_id"`
 	Content   string    `json:"content"`
@@ -18,7 +18,7 @@ type Outbound struct {
 	MsgType   string    `json:"msg_type"`
 	Mentions  []Mention `json:"mentions"`
 	Channel   string    `json:"channel"`
-	ChatType  string    `json:"chat_type"` // also taken from metadata
+	ChatType  string    `json:"chat_type"` // default: that of metadata
 	Metadata  Metadata  `json:"metadata"`
 }
 
@@ -39,10 +39,10 @@ type Heard struct {
 	MsgType    string    `json:"msg_type"` // "": text
 	Mentions   []Mention `json:"mentions"`
 	UnionID    string    `json:"sender_union_id"`
-	Metadata   Metadata  `json:"metadata"` // only its chat_type, media_keys and files are looked at
+	Metadata   Metadata  `json:"metadata"` // only its chat_type, media_keys and files are used
 }
 
-// Question is what POST /v1/decide asks.
+// Question is the body of POST /v1/decide.
 type Question struct {
 	Outbound
 	SenderAgentName AgentName `json:"sender_agent_name"`
@@ -56,13 +56,13 @@ type Question struct {
 type Sent struct {
 	RelayMsgID MessageID `json:"relay_msg_id"`
 	Relayed    bool      `json:"relayed"`
-	// ForMe is whether a person's message is for this bot; Reason says why not. Of what a bot
-	// sends, both are missing.
+	// ForMe is whether a person's message is for this bot; Reason is why not. Both are
+	// missing for a bot's own message.
 	ForMe  *bool  `json:"for_me,omitempty"`
 	Reason Reason `json:"reason,omitempty"`
 }
 
-// Check returns an [*Error] that says what is missing or wrong.
+// Check returns an [*Error] if a field is missing or wrong.
 func (o *Outbound) Check() error {
 	if o.ChatID == "" {
 		return Errorf(CodeInvalidRequest, "chat_id is missing")
@@ -78,7 +78,7 @@ func (o *Outbound) Check() error {
 		CheckField("root_id", o.RootID), CheckField("thread_id", o.ThreadID), CheckField("msg_type", o.MsgType))
 }
 
-// Check returns an [*Error] that says what is missing or wrong.
+// Check returns an [*Error] if a field is missing or wrong.
 func (h *Heard) Check() error {
 	if h.ChatID == "" {
 		return Errorf(CodeInvalidRequest, "chat_id is missing")
@@ -94,8 +94,8 @@ func (h *Heard) Check() error {
 		CheckField("parent_id", h.ParentID), CheckField("root_id", h.RootID), CheckField("thread_id", h.ThreadID))
 }
 
-// Check returns an [*Error] that says what is missing or wrong. The content may be
-// empty: the policy has an answer to that too.
+// Check returns an [*Error] if a field is missing or wrong. The content may be
+// empty: the policy decides on that too.
 func (q *Question) Check() error {
 	if q.ChatID == "" {
 		return Errorf(CodeInvalidRequest, "chat_id is missing")
@@ -114,8 +114,8 @@ func (q *Question) Check() error {
 		CheckField("thread_id", q.ThreadID), CheckField("sender_agent_name", q.SenderAgentName))
 }
 
-// checkChatType refuses a chat type that cannot be read: taken for none, it
-// would make a group's message of a private one.
+// checkChatType refuses a chat type that cannot be read: ignoring it could turn
+// a private message into a group's.
 func checkChatType(meta Metadata) error {
 	raw, ok := meta["chat_type"]
 	var chatType *string
@@ -125,7 +125,7 @@ func checkChatType(meta Metadata) error {
 	return nil
 }
 
-// CheckField is [CheckID] for a field of a request, which its error names.
+// CheckField is [CheckID] for a field of a request; its error names the field.
 func CheckField[ID ~string](name string, id ID) error {
 	if err := CheckID(string(id)); err != nil {
 		return Errorf(CodeInvalidRequest, "%s %v", name, err)

@@ -22,8 +22,8 @@ var ErrBadSignature = errors.New("bad signature")
 // ErrUnsignable is wrapped by every error of [Sign].
 var ErrUnsignable = errors.New("the message cannot be signed")
 
-// Fingerprint tells two secrets apart without showing them: 32 bits, in hex, of an HMAC that has
-// the secret as its key. It is "" without a secret.
+// Fingerprint returns a value by which secrets can be compared without showing them: 32 bits, in
+// hex, of an HMAC keyed with the secret. It is "" without a secret.
 func Fingerprint(secret string) string {
 	if secret == "" {
 		return ""
@@ -46,9 +46,9 @@ func Sign(line []byte, secret string) ([]byte, error) {
 	return fmt.Appendf(signed, `,"sig":"%s"}`, hex.EncodeToString(mac)), nil
 }
 
-// Verify checks the signature of line as it came, fields that we do not know
-// included. A line that names a field twice is refused: of two, readers might
-// take the one that was not signed.
+// Verify checks the signature of line as received, including fields unknown
+// here. A line that has a field twice is refused: readers might use the one
+// that was not signed.
 func Verify(line []byte, secret string) error {
 	if !utf8.Valid(line) {
 		return fmt.Errorf("%w: not UTF-8", ErrBadSignature)
@@ -71,8 +71,8 @@ func Verify(line []byte, secret string) error {
 	return nil
 }
 
-// cutSignature takes the signature off the end of a line, where [Sign] puts it; !ok: it is not there,
-// or not only there. [mac] finds fields that the line names twice.
+// cutSignature cuts the signature off the end of a line, where [Sign] puts it. ok is false if the
+// signature is elsewhere, or also elsewhere. [mac] finds other fields that occur twice.
 func cutSignature(line []byte) (unsigned []byte, sig string, ok bool) {
 	const before, behind = `,"sig":"`, `"}`
 	at := len(line) - len(before) - 2*sha256.Size - len(behind)
@@ -84,7 +84,7 @@ func cutSignature(line []byte) (unsigned []byte, sig string, ok bool) {
 	return unsigned, string(line[at+len(before) : len(line)-len(behind)]), true
 }
 
-// takeSignature takes the signature out of a line, wherever it is.
+// takeSignature removes the signature from a line, at any place in it.
 func takeSignature(line []byte) (unsigned []byte, sig string, err error) {
 	fields, err := members(line)
 	if err != nil {
@@ -100,7 +100,7 @@ func takeSignature(line []byte) (unsigned []byte, sig string, err error) {
 	return unsigned, sig, nil
 }
 
-// members takes the JSON object line apart.
+// members returns the fields of the JSON object line.
 func members(line []byte) (map[string]json.RawMessage, error) {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
@@ -114,7 +114,7 @@ func members(line []byte) (map[string]json.RawMessage, error) {
 		}
 		key := fmt.Sprint(name) // always a string here
 		if _, twice := fields[key]; twice {
-			return nil, errors.New("a field stands twice")
+			return nil, errors.New("a field occurs twice")
 		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
@@ -144,8 +144,8 @@ func mac(message []byte, secret string) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// checkNumbers refuses a number that the canonical form of message, which has one, rounds
-// to the nearest double: messages with other digits in its place have the same signature.
+// checkNumbers refuses a number that the canonical form of message would round to the
+// nearest double: a message with other digits there would have the same signature.
 func checkNumbers(message []byte) error {
 	const inNumber = "+-.0123456789Ee"
 	for i := 0; i < len(message); i++ {
@@ -184,8 +184,8 @@ func exact(number string) bool {
 	return ok && digits == canonDigits && exponent == canonExponent
 }
 
-// decimal is a number without its sign as digits, without zeros at either end, times a
-// power of ten.
+// decimal splits a JSON number, without its sign, into digits without zeros at either
+// end and a power of ten.
 func decimal(number string) (digits string, exponent int, ok bool) {
 	mantissa, power, given := strings.Cut(strings.ToLower(strings.TrimPrefix(number, "-")), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")

@@ -5,22 +5,22 @@ import (
 	"sync"
 )
 
-// What a reader may hold unsettled at once; at either limit it stops reading
-// until something is settled.
+// The most lines and bytes that a reader may hold unsettled. At either limit it
+// stops reading until a line is settled.
 const (
 	MaxUnsettled      = 1000
 	MaxUnsettledBytes = 32 << 20
 )
 
-// Window keeps a reader's position: the place behind the last line such that it
-// and all before it are settled. P is the backend's kind of place.
+// Window keeps a reader's position: the place after the last line such that it
+// and all before it are settled. P is the backend's type of a place.
 //
 // It is safe for concurrent use.
 type Window[P any] struct {
 	mu      sync.Mutex
 	open    []*slot[P] // in reading order, from the oldest unsettled line on; guarded by mu
-	waiting int        // of them, the unsettled ones; guarded by mu
-	bytes   int        // what the unsettled ones hold; guarded by mu
+	waiting int        // how many of open are unsettled; guarded by mu
+	bytes   int        // of the unsettled lines; guarded by mu
 	settled P          // everything up to here is settled; guarded by mu
 	moved   int        // settled lines since the last Position; guarded by mu
 	room    chan struct{}
@@ -37,9 +37,9 @@ func NewWindow[P any](start P) *Window[P] {
 	return &Window[P]{settled: start, room: make(chan struct{}, 1)}
 }
 
-// Begin waits for room and enters a line of size bytes; behind is the place
-// after it. The returned function settles it; calling it again does nothing.
-// Begin is called by one goroutine. It fails only when ctx is done.
+// Begin waits for room and adds a line of size bytes; behind is the place after
+// it. The returned function settles the line; further calls do nothing. Only
+// one goroutine may call Begin. It fails only when ctx is done.
 func (w *Window[P]) Begin(ctx context.Context, behind P, size int) (settle func(), err error) {
 	for {
 		w.mu.Lock()
@@ -83,7 +83,7 @@ func (w *Window[P]) settle(s *slot[P]) {
 	}
 }
 
-// Skip moves the position to p when nothing is open: places that hold no line
+// Skip moves the position to p if no line is unsettled: places without a line
 // for us need not be read again.
 func (w *Window[P]) Skip(p P) {
 	w.mu.Lock()
@@ -95,7 +95,7 @@ func (w *Window[P]) Skip(p P) {
 }
 
 // Position returns the place to begin at after a restart, and how many lines
-// were settled since it was last asked.
+// were settled since the previous call.
 func (w *Window[P]) Position() (at P, moved int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +103,7 @@ func (w *Window[P]) Position() (at P, moved int) {
 	return w.settled, moved
 }
 
-// Unsettled counts the lines that were entered and not settled.
+// Unsettled counts the lines that were added and not settled.
 func (w *Window[P]) Unsettled() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,19 +15,19 @@ import (
 
 // Bounds of one append.
 const (
-	// lockWait is how long Append waits for the lock before ErrBusy. It is held
-	// for microseconds, unless its holder is stopped.
+	// lockWait is how long Append waits for the lock before it returns ErrBusy.
+	// The lock is held for microseconds, unless the holding process is stopped.
 	lockWait = 10 * time.Second
-	// tryWait is how long TryAppend does.
+	// tryWait is how long TryAppend waits for the lock.
 	tryWait = 20 * time.Millisecond
-	// maxBehind is how many bytes that others appended are read on; with more,
-	// the end of the file is read again.
+	// maxBehind is the most bytes appended by others that are read on from the
+	// last place; beyond it the end of the file is read again.
 	maxBehind = 4 << 20
 )
 
-// chatLog is the appending side of one chat: its open file and what is known of
-// its content. Where it was pushed out of the cache, it is closed by whoever
-// unlocks it last.
+// chatLog is the appending side of one chat: its open file and the remembered
+// part of its content. After its eviction from the cache, the last goroutine to
+// unlock it closes it.
 type chatLog struct {
 	store   *Store
 	name    string
@@ -36,19 +36,20 @@ type chatLog struct {
 	mu     sync.Mutex // guards the rest
 	log    jsonl.Log
 	place  jsonl.Tail
-	loaded bool // ids and recent hold what stands before place
+	loaded bool // ids and recent cover the lines before place
 	ids    idSet
 	recent recent
-	index  Index // nil: none is kept
+	index  Index // nil: no index is kept
 	// indexed is how many lines index has.
 	indexed int
 	memory  int64 // of ids, recent and index, as counted in store.memory
-	// What stands before the part that was loaded is not among ids. Messages
-	// not newer than reach may be repeats of it; MinInt64: there is no such part.
+	// reach bounds the times of the lines before the loaded part, whose ids are
+	// not in ids: only messages not newer than reach may repeat them. MinInt64:
+	// all lines are loaded.
 	reach int64
 }
 
-// retire closes l now, or leaves that to who holds it.
+// retire closes l now, or leaves that to the goroutine that holds it.
 func (l *chatLog) retire() {
 	l.retired.Store(true)
 	l.closeRetired()
@@ -75,7 +76,7 @@ func (l *chatLog) closeRetired() {
 	}
 }
 
-// countMemory counts what l holds in memory; the caller holds mu.
+// countMemory adds the memory of l to that of the store; the caller holds mu.
 func (l *chatLog) countMemory() {
 	now := int64(l.recent.bytes + l.recent.outlineBytes + idCost*len(l.ids.ring))
 	if l.index != nil {
@@ -87,13 +88,13 @@ func (l *chatLog) countMemory() {
 
 func (l *chatLog) hash(id string) uint64 { return maphash.String(l.store.seed, id) }
 
-// append tries once to be Store.Append; the caller holds mu.
+// append is one attempt of Store.Append; the caller holds mu.
 func (l *chatLog) append(a *addition, waited time.Duration) (added bool, err error) {
 	if a.MessageID != "" && l.known(a.MessageID) {
 		return false, nil
 	}
 	if a.line == nil {
-		if a.line, err = encodeTo(a.buffer, a.Entry); err != nil { // not under the file's lock
+		if a.line, err = encodeTo(a.buffer, a.Entry); err != nil { // before taking the file's lock
 			return false, err
 		}
 	}
@@ -101,7 +102,7 @@ func (l *chatLog) append(a *addition, waited time.Duration) (added bool, err err
 		if err := l.takeIn(size); err != nil {
 			return err
 		}
-		if known, err := l.stands(&a.Entry); known || err != nil {
+		if known, err := l.contains(&a.Entry); known || err != nil {
 			return err
 		}
 		if l.log.Full(l.place.Offset()) && l.rotate() {
@@ -114,8 +115,8 @@ func (l *chatLog) append(a *addition, waited time.Duration) (added bool, err err
 	return added, err
 }
 
-// known tells without the lock, after reading on, that a message is in the
-// file. False means that it must be looked for under the lock.
+// known reports whether a message is in the file, reading on without the lock.
+// False means that it must be looked for under the lock.
 func (l *chatLog) known(id string) bool {
 	if !l.loaded {
 		return false
@@ -128,17 +129,17 @@ func (l *chatLog) known(id string) bool {
 	return l.ids.has(hash) || l.readAhead(size) && l.ids.has(hash)
 }
 
-// readAhead reads to size without the lock, unless that is too far or the file
-// is not as it was; then it is false, and for an append to put right.
+// readAhead reads up to size without the lock. It returns false if that is too
+// far or the file was cut or replaced; the next append recovers from that.
 func (l *chatLog) readAhead(size int64) bool {
 	behind := size - l.place.Offset()
 	return behind >= 0 && behind <= maxBehind && l.readOn(size) == nil
 }
 
-// left is called before the file is closed. After a rotation what is known still
-// holds; after anything else that moved the file a person has made up their mind about
-// what the record holds. The number of a deleted file that nobody holds is given to the
-// next one, so it is asked while the file is open.
+// left is called before the file is closed. After a rotation the remembered lines are
+// still valid. If the file was moved in another way, a person has changed the record,
+// and they are read again. Whether it was rotated is checked while the file is open,
+// since the inode number of a deleted and closed file is reused.
 func (l *chatLog) left(moved bool) {
 	l.loaded = false
 	if moved {
@@ -148,13 +149,14 @@ func (l *chatLog) left(moved bool) {
 	}
 }
 
-// takeIn reads what others appended. The file is locked and has size bytes.
+// takeIn reads the lines that others appended. The file is locked and has size
+// bytes.
 func (l *chatLog) takeIn(size int64) error {
 	switch {
 	case !l.loaded || size-l.place.Offset() > maxBehind:
 		return l.load(quickWindow)
 	case size < l.place.Offset():
-		l.ids = idSet{} // cut by hand
+		l.ids = idSet{} // a person cut the file
 		return l.load(quickWindow)
 	}
 	err := l.readOn(size)
@@ -169,15 +171,15 @@ func (l *chatLog) takeIn(size int64) error {
 	if err != nil {
 		return err
 	}
-	// A writer was killed, maybe right before its newline: with the line
-	// ended, it shows whether that is a whole message.
+	// A writer was killed, maybe right before its newline. Ending the line
+	// shows whether it is a whole message.
 	if size, err = l.log.Append(nil); err != nil {
 		return err
 	}
 	return l.readOn(size)
 }
 
-// readOn reads from place to size, be the file locked or not.
+// readOn reads from place to size, whether or not the file is locked.
 func (l *chatLog) readOn(size int64) error {
 	if size == l.place.Offset() {
 		return nil
@@ -196,7 +198,8 @@ func (l *chatLog) readOn(size int64) error {
 	return err
 }
 
-// remember takes in one line and reports whether it is an entry and no more.
+// remember adds one line to the memory of l and reports whether it is an entry
+// and nothing else.
 func (l *chatLog) remember(line []byte, at place) bool {
 	if v, ok := scan(line); ok {
 		if id, ok := v.id(); ok {
@@ -204,7 +207,7 @@ func (l *chatLog) remember(line []byte, at place) bool {
 				again: len(id) > 0 && l.noteID(maphash.Bytes(l.store.seed, id))}
 			if l.index == nil {
 				last.raw = bytes.Clone(line)
-			} else { // it is asked for at once
+			} else { // it is needed at once
 				e, _ := v.entry(line)
 				last.entry = &e
 			}
@@ -221,7 +224,7 @@ func (l *chatLog) remember(line []byte, at place) bool {
 	return whole
 }
 
-// noteID notes the id of a new line and reports whether a line before had it.
+// noteID adds the id of a new line and reports whether an earlier line has it.
 func (l *chatLog) noteID(id uint64) (again bool) {
 	again = l.ids.has(id)
 	l.recent.repeats = l.recent.repeats || again
@@ -229,7 +232,7 @@ func (l *chatLog) noteID(id uint64) (again bool) {
 	return again
 }
 
-// push takes in a new line.
+// push adds a new line to recent and to the index.
 func (l *chatLog) push(line recentLine) {
 	if l.index != nil {
 		l.index.Add(line.decoded(), line.again)
@@ -238,8 +241,8 @@ func (l *chatLog) push(line recentLine) {
 	l.recent.push(line)
 }
 
-// stands reports whether e is in the transcript already.
-func (l *chatLog) stands(e *Entry) (bool, error) {
+// contains reports whether e is in the transcript already.
+func (l *chatLog) contains(e *Entry) (bool, error) {
 	if e.MessageID == "" {
 		return l.recent.has(e), nil
 	}
@@ -254,22 +257,22 @@ func (l *chatLog) stands(e *Entry) (bool, error) {
 	return err == nil && l.ids.has(id), err
 }
 
-// write appends line. Whatever it returns, place says what has been read.
+// write appends line. place is where reading has got to, also after an error.
 func (l *chatLog) write(line []byte) error {
 	at, err := l.log.Append(line)
 	if err != nil {
 		return err
 	}
 	if at != l.place.Offset() {
-		return nil // a program without locks wrote too: the next call reads both
+		return nil // a program without locks wrote as well: the next call reads both
 	}
 	l.place.Skip(line)
-	l.remember(line[:len(line)-1], place{offset: at}) // as every reader will see it
+	l.remember(line[:len(line)-1], place{offset: at}) // as every reader parses it
 	return nil
 }
 
-// rotate moves the file aside and deletes the oldest. Where that is not
-// possible the file grows on, and it is tried again later.
+// rotate renames the file to a rotated one and deletes the oldest of these. If
+// that fails, the file keeps growing and a later call retries.
 func (l *chatLog) rotate() bool {
 	numbers, err := l.store.segmentsNow(l.name) // the next number must be free
 	next := 1

@@ -14,18 +14,18 @@ import (
 	"feishu-relay/internal/jsonl"
 )
 
-// Errors about the cursor of a page.
+// Errors of a page's cursor.
 var (
-	// ErrCursor is returned for a text that no [Page] gave as its cursor.
-	ErrCursor = errors.New("no cursor of a transcript")
-	// ErrCursorGone is returned where the line that a cursor names stands no
-	// longer where it stood: its file was deleted, cut or edited.
-	ErrCursorGone = errors.New("what the cursor names is gone from the transcript")
+	// ErrCursor is returned for a text that is not a cursor of a [Page].
+	ErrCursor = errors.New("not a cursor of a transcript")
+	// ErrCursorGone is returned if the line that a cursor names is no longer in
+	// its place: the file was deleted, cut or edited.
+	ErrCursorGone = errors.New("the line that the cursor names is gone from the transcript")
 )
 
-// cursor names a line: by its place, its length and a hash. The line is looked
-// for in every file of the chat, at the same offset, since the file that was
-// being written to gets another name when it is rotated.
+// cursor names a line by its place, its length and a hash. The line is looked
+// for at the same offset in every file of the chat, since a rotation renames
+// the current file.
 type cursor struct {
 	place
 	length int // of the line without its newline
@@ -46,7 +46,7 @@ func (c cursor) String() string {
 	return fmt.Sprintf("%d-%d-%d-%016x", c.segment, c.offset, c.length, c.sum)
 }
 
-// parseCursor is the inverse of String and refuses all else.
+// parseCursor is the inverse of String and refuses any other text.
 func parseCursor(text string) (c cursor, err error) {
 	parts := strings.Split(text, "-")
 	if len(parts) != 4 {
@@ -63,7 +63,8 @@ func parseCursor(text string) (c cursor, err error) {
 	return c, nil
 }
 
-// find opens the file that holds the line of c, and says where that is.
+// find opens the file that contains the line of c, and returns the line's
+// place.
 func (s *Store) find(name string, c cursor) (*os.File, place, error) {
 	f, err := s.fit(name, c)
 	if f != nil || err != nil {
@@ -85,7 +86,7 @@ func (s *Store) find(name string, c cursor) (*os.File, place, error) {
 	return nil, place{}, ErrCursorGone
 }
 
-// fit opens the file that c says, nil if the line does not stand there.
+// fit opens the named file if it contains the line of c; else it returns nil.
 func (s *Store) fit(name string, c cursor) (*os.File, error) {
 	f, size, err := s.openToRead(c.file(name))
 	if f == nil || err != nil {

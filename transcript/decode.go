@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// entryStart begins every line that encode writes. It cannot stand inside a
+// entryStart begins every line that encode writes. It cannot occur inside a
 // string, where its quotes would be escaped.
 var entryStart = []byte(`{"role":"`)
 
-// parse reads one line without its newline. whole says that it is an entry and
-// nothing else; found, that e is an entry, be it one glued behind the part of
-// a line that a killed writer left.
+// parse reads one line without its newline. whole reports that it is an entry
+// and nothing else. found reports that it contains an entry, which may follow
+// the part of a line that a killed writer left.
 func parse(line []byte) (e Entry, found, whole bool) {
 	if e, ok := decode(line); ok {
 		return e, true, true
@@ -25,7 +25,7 @@ func parse(line []byte) (e Entry, found, whole bool) {
 	return e, found, false
 }
 
-// decode reads an entry; false: the line is not an entry.
+// decode reads an entry; ok is false if the line is not an entry.
 func decode(line []byte) (Entry, bool) {
 	if len(line) >= MaxLine || len(line) == 0 {
 		return Entry{}, false
@@ -36,7 +36,7 @@ func decode(line []byte) (Entry, bool) {
 	return decodeAny(line)
 }
 
-// decodeAny reads what other programs and hands wrote.
+// decodeAny reads lines written by other programs or by hand.
 func decodeAny(line []byte) (Entry, bool) {
 	var w struct {
 		Entry
@@ -50,9 +50,9 @@ func decodeAny(line []byte) (Entry, bool) {
 	return w.Entry, w.check() == nil
 }
 
-// millis is a time as others write it: a number or a string of one, perhaps
-// with a fraction, in milliseconds or seconds. What is no time is 0, since the
-// message beside it is still good.
+// millis is a time as other programs write it: a number or a string of one,
+// perhaps with a fraction, in milliseconds or seconds. An invalid time becomes
+// 0, so that the rest of the entry is kept.
 type millis int64
 
 func (m *millis) UnmarshalJSON(data []byte) error {
@@ -69,9 +69,9 @@ func (m *millis) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// decodeOwn reads a line of the form that encode writes. It refuses all else,
-// which decodeAny then reads, and where it accepts, both agree (a fuzz test
-// holds them to it).
+// decodeOwn reads a line of the form that encode writes. It refuses other
+// lines, which decodeAny then reads. For lines it accepts, both return the
+// same, which a fuzz test checks.
 func decodeOwn(line []byte) (Entry, bool) {
 	v, ok := scan(line)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 )
 
 // edits are the newest contents of messages that were edited after they were recorded, by
-// the message and its sender. A reader goes from the newest line back: it meets an
-// edit before the message.
+// message and sender. A reader goes from the newest line back, so it reads an edit before
+// its message.
 type edits map[[2]string]edited
 
 type edited struct {
@@ -18,7 +18,7 @@ type edited struct {
 	recalled bool
 }
 
-// take notes e where it is an edit, and reports that.
+// take adds e if it is an edit, and reports whether it is.
 func (d *edits) take(e *Entry) bool {
 	if e.EditOf == "" {
 		return false
@@ -30,7 +30,8 @@ func (d *edits) take(e *Entry) bool {
 	return true
 }
 
-// shown returns e with its newest content. What was recalled has none, whatever edits say.
+// shown returns e with its newest content. A recalled message has no content, even if it
+// was edited.
 func (d *edits) shown(e Entry) Entry {
 	if now, ok := (*d)[[2]string{e.MessageID, e.Sender}]; ok && !e.Recalled {
 		e.Content, e.Files, e.Edited, e.Recalled = now.content, now.files, !now.recalled, now.recalled
@@ -48,10 +49,11 @@ func (d *edits) set(key [2]string, e *Entry) {
 	(*d)[key] = edited{e.Content, e.Files, e.Recalled}
 }
 
-// maxAfterBytes is how far behind a page edits of its messages are looked for.
+// maxAfterBytes is how many bytes after a page are searched for edits of its
+// messages.
 const maxAfterBytes = 256 << 10
 
-// takeAfter notes the edits in f, from a place on.
+// takeAfter adds the edits in f from a place on.
 func (d *edits) takeAfter(f *os.File, from place) error {
 	r := bufio.NewReader(io.NewSectionReader(f, from.offset, maxAfterBytes))
 	for {

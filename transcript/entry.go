@@ -11,21 +11,21 @@ import (
 // Roles of an entry.
 const (
 	RoleUser      = "user"
-	RoleAssistant = "assistant" // every bot, however it was heard
-	// RoleNotice is what the sidecars did and showed, in a folder of its own: readers of a
-	// transcript know the two roles above.
+	RoleAssistant = "assistant" // any bot
+	// RoleNotice is a notice of the sidecars. Notices are in a folder of their own, since
+	// readers of a transcript know only the other two roles.
 	RoleNotice = "notice"
 )
 
-// MaxLine is the most bytes a line may have, with its newline. A longer content
-// is cut when it is written; a longer line is skipped when it is read.
+// MaxLine is the most bytes a line may have, with its newline. Writing cuts a
+// longer content; reading skips a longer line.
 const MaxLine = 1 << 20
 
-// CutMark ends a content that was cut to fit; %d is its whole size in bytes.
+// CutMark ends a content that was cut to fit; %d is its full size in bytes.
 const CutMark = "\n… [cut by feishu-relay: the whole text has %d bytes]"
 
-// Entry is one message of a group: a line of the transcript. The first five
-// fields always stand, in this order.
+// Entry is one message of a group: a line of the transcript. A line always has
+// the first five fields, in this order.
 type Entry struct {
 	Role      string `json:"role"` // RoleUser or RoleAssistant
 	Content   string `json:"content"`
@@ -39,14 +39,15 @@ type Entry struct {
 	RootID     string `json:"root_id,omitempty"`
 	UserTS     int64  `json:"user_ts,omitempty"` // ts of the newest user message the sender knew
 	MsgType    string `json:"msg_type,omitempty"`
-	PartOf     string `json:"part_of,omitempty"` // first message of the send that this one is a further piece of
-	// EditOf is the message, of the same sender, whose content this line replaces. Its ts is that
-	// of the message. Only [Store.Follow] and [Store.Back] return such lines.
+	PartOf     string `json:"part_of,omitempty"` // first message of the send of which this is a later piece
+	// EditOf is the message, of the same sender, whose content this line replaces. Its ts is the
+	// message's. Only [Store.Follow] and [Store.Back] return such lines.
 	EditOf string `json:"edit_of,omitempty"`
 	Files  Files  `json:"files,omitempty"` // pictures and other files of the message
-	// Recalled: the message was recalled, and the line has no content any more.
+	// Recalled: the message was recalled and its content removed.
 	Recalled bool `json:"recalled,omitempty"`
-	// Edited: the content is that of a later line. It is in no file.
+	// Edited: the content is that of a later line. This field is never in a
+	// file.
 	Edited bool `json:"edited,omitempty"`
 	*Mark       // of a notice
 }
@@ -58,10 +59,10 @@ type File struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Files are the files of a message, as the JSON text of a list: entries stay comparable.
+// Files are the files of a message, as the JSON text of a list, so that entries are comparable.
 type Files string
 
-// FilesOf is the list as it is in an entry.
+// FilesOf converts a list to its form in an entry.
 func FilesOf(list []File) Files {
 	if len(list) == 0 {
 		return ""
@@ -70,12 +71,12 @@ func FilesOf(list []File) Files {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(list); err != nil {
-		return "" // strings always encode
+		return "" // unreachable: strings always encode
 	}
 	return Files(bytes.TrimSpace(b.Bytes()))
 }
 
-// List returns the files, none for "".
+// List returns the files, nil for "".
 func (f Files) List() []File {
 	var list []File
 	if f == "" || json.Unmarshal([]byte(f), &list) != nil {
@@ -92,8 +93,8 @@ func (f Files) MarshalJSON() ([]byte, error) {
 	return []byte(f), nil
 }
 
-// UnmarshalJSON never fails: what other programs wrote of another form is no list of
-// files, and the message beside it is still good.
+// UnmarshalJSON never fails: a value of another form, written by another program,
+// becomes an empty list, so that the rest of the entry is kept.
 func (f *Files) UnmarshalJSON(data []byte) error {
 	var list []File
 	if json.Unmarshal(data, &list) == nil {
@@ -102,17 +103,17 @@ func (f *Files) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Mark says what a notice is about.
+// Mark is what a notice records.
 type Mark struct {
 	Kind string          `json:"kind"`           // command or notice
 	Act  string          `json:"act"`            // stop, continue, set or answer
 	Of   string          `json:"of,omitempty"`   // the message that it is about
-	By   string          `json:"by,omitempty"`   // who gave the command
-	Set  json.RawMessage `json:"set,omitempty"`  // what it changed
+	By   string          `json:"by,omitempty"`   // the person who gave the command
+	Set  json.RawMessage `json:"set,omitempty"`  // the settings that it changed
 	Bots []string        `json:"bots,omitempty"` // stopped, or released; none: all
 }
 
-// actAnswer is the Act of what answers the command that Of names.
+// actAnswer is the Act of an answer to the command that Of names.
 const actAnswer = "answer"
 
 // AnswerTo is the id of the command that m answers, "" if it answers none; m may be nil.
@@ -130,14 +131,14 @@ func (e *Entry) check() error {
 	return nil
 }
 
-// size is about what e holds in memory.
+// size is about how many bytes e takes in memory.
 func (e *Entry) size() int {
 	return recentCost + len(e.Files) + len(e.Content) + len(e.Sender) + len(e.MessageID) + len(e.SenderName) +
 		len(e.ThreadID) + len(e.ParentID) + len(e.RootID) + len(e.MsgType) + len(e.PartOf) + len(e.EditOf)
 }
 
-// outline returns e without its content and files, and without the line that it was read from,
-// which its texts share.
+// outline returns e without its content and files, as a copy that does not keep the line it
+// was read from in memory.
 func (e *Entry) outline() Entry {
 	short := *e
 	short.Content, short.Files, short.Mark = "", "", nil
@@ -148,11 +149,11 @@ func (e *Entry) outline() Entry {
 	return short
 }
 
-// encodeTo returns e as one line with its newline, at most MaxLine bytes, which is the
-// content of b. It fails only where the other fields alone are too long.
+// encodeTo returns e as one line with its newline, at most MaxLine bytes, which are in
+// b. It fails only if the other fields alone are too long.
 func encodeTo(b *bytes.Buffer, e Entry) ([]byte, error) {
 	whole := e.Content
-	keep := len(whole) // bytes of the content kept; escapes make more of them
+	keep := len(whole) // bytes of the content to keep; escapes take more in the line
 	if keep > MaxLine {
 		keep = MaxLine
 		e.Content = cut(whole, keep)
@@ -160,7 +161,7 @@ func encodeTo(b *bytes.Buffer, e Entry) ([]byte, error) {
 	for {
 		b.Reset()
 		enc := json.NewEncoder(b)
-		enc.SetEscapeHTML(false) // <at> tags stay readable
+		enc.SetEscapeHTML(false) // <at> tags remain readable
 		if err := enc.Encode(&e); err != nil {
 			return nil, fmt.Errorf("encode entry: %w", err)
 		}
@@ -172,14 +173,16 @@ func encodeTo(b *bytes.Buffer, e Entry) ([]byte, error) {
 		if keep == 0 {
 			return nil, fmt.Errorf("%w: %d bytes besides its content, at most %d", ErrEntry, len(line), MaxLine)
 		}
-		// An escape makes six bytes of one at most, so this cuts too little
-		// rather than too much, and the tenth ends the loop soon.
+		// An escape turns one byte into at most six, so dropping a sixth of the
+		// excess is never too much; dropping at least a tenth of keep bounds
+		// the loop.
 		keep = max(0, min(keep-over/6-64, keep*9/10))
 		e.Content = cut(whole, keep)
 	}
 }
 
-// cut keeps about the first keep bytes of s, whole runes, and says so.
+// cut keeps about the first keep bytes of s, in whole runes, and appends
+// [CutMark].
 func cut(s string, keep int) string {
 	for keep > 0 && !utf8.RuneStart(s[keep]) {
 		keep--

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// finder looks for a text in entries, in whatever case it is written: letters
-// are compared by Unicode's simple folding, as strings.EqualFold does.
+// finder looks for a text in entries, ignoring case: letters are compared under
+// Unicode's simple folding, as by strings.EqualFold.
 type finder struct {
 	text []byte // folded
-	room []byte // used again and again
+	room []byte // reused for every entry
 }
 
 func newFinder(text string) finder { return finder{text: appendFolded(nil, text)} }
@@ -25,8 +25,7 @@ func (f *finder) inText(s string) bool {
 	return bytes.Contains(f.room, f.text)
 }
 
-// appendFolded appends s with one letter for all that are the same but for
-// their case.
+// appendFolded appends s with each letter folded.
 func appendFolded(to []byte, s string) []byte {
 	for i := 0; i < len(s); {
 		if c := s[i]; c < utf8.RuneSelf {
@@ -48,12 +47,12 @@ func appendFolded(to []byte, s string) []byte {
 	return to
 }
 
-// caseless tells the letters of East Asian texts, which have no case, without
-// a search in Unicode's tables.
+// caseless reports whether r is in a range of East Asian letters, which have no
+// case; it saves a search in Unicode's tables.
 func caseless(r rune) bool { return 0x2E80 <= r && r < 0xA640 || 0xAC00 <= r && r < 0xD800 }
 
-// fold returns the first of the letters that are the same as r but for their
-// case, and of ASCII's the small one.
+// fold returns the first of the letters that differ from r only in case; for
+// ASCII the lower-case one.
 func fold(r rune) rune {
 	first := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
@@ -65,8 +64,9 @@ func fold(r rune) rune {
 	return first
 }
 
-// Finder returns a function that reports whether an entry contains a text as [Query].Text
-// says, for entries of elsewhere. It is not safe for concurrent use.
+// Finder returns a function that reports whether an entry contains a text, by the rules
+// of [Query].Text, for entries that are not in a Store. The function is not safe for
+// concurrent use.
 func Finder(text string) func(*Entry) bool {
 	f := newFinder(text)
 	return f.in

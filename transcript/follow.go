@@ -15,18 +15,18 @@ import (
 	"feishu-relay/internal/safefile"
 )
 
-// recheck is how often a follower looks without having been told to: hints get
-// lost, and some file systems give none.
+// recheck is how often a follower reads without a change notice: notices get
+// lost, and some file systems send none.
 const recheck = time.Second
 
-// Follow returns the last n messages of a chat and then each one that is
-// appended, as tail -f does, until ctx is done, which ends it without an error, or
-// the store is closed ([ErrClosed]). A chat that has no transcript yet is
-// waited for. Rotated, cut and replaced files are followed, and no message
-// comes twice within [MaxIDs]. An error is the last thing it yields.
+// Follow yields the last n messages of a chat and then each one that is appended,
+// as tail -f does, until ctx is done, which ends it without an error, or the store
+// is closed ([ErrClosed]). It waits for a chat that has no transcript yet. It
+// follows rotated, cut and replaced files, and yields no message twice within
+// [MaxIDs]. It ends after an error.
 //
-// The caller may take its time with an entry: nothing is buffered for it but
-// the file.
+// The caller may take any time for an entry: Follow reads on only afterwards and
+// buffers nothing.
 func (s *Store) Follow(ctx context.Context, channel, chatID string, n int) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		f := follower{store: s, name: fileName(channel, chatID), yield: yield}
@@ -41,25 +41,25 @@ func (s *Store) Follow(ctx context.Context, channel, chatID string, n int) iter.
 	}
 }
 
-// errEnough says that the reader broke off.
+// errEnough means that the caller ended the iteration.
 var errEnough = errors.New("enough")
 
 type follower struct {
 	store  *Store
 	name   string
 	yield  func(Entry, error) bool
-	file   *os.File // nil: there is none yet
+	file   *os.File // nil until it exists
 	info   os.FileInfo
 	place  jsonl.Tail
 	seen   idSet
-	last   []trace // of the entries yielded last; a ring once it is full
-	next   int     // the place in the full ring of the oldest one
+	last   []trace // of the newest entries yielded; a ring once it is full
+	next   int     // index of the oldest one in the full ring
 	enough bool
 }
 
 func (f *follower) close() {
 	if f.file != nil {
-		_ = f.file.Close() // only read from
+		_ = f.file.Close() // opened for reading only
 		f.file = nil
 	}
 }
@@ -97,7 +97,7 @@ func (f *follower) run(ctx context.Context, n int) error {
 	}
 }
 
-// begin yields the last n messages and stands behind the newest one.
+// begin yields the last n messages and sets the place after the newest one.
 func (f *follower) begin(n int) error {
 	if err := f.openNext(f.name); err != nil {
 		return err
@@ -112,8 +112,8 @@ func (f *follower) begin(n int) error {
 			return err
 		}
 	}
-	// More ids are read than are shown, so that what is only moved about in the
-	// file afterwards is not taken for new.
+	// More ids are read than messages are yielded, so that messages that are
+	// later only moved within the file do not count as new.
 	var ids []uint64
 	g := gatherer{n: n, at: math.MaxInt64}
 	_, err := f.store.walk(f.name, f.file, size, func(e Entry) bool {
@@ -137,7 +137,8 @@ func (f *follower) begin(n int) error {
 
 func (f *follower) hash(id string) uint64 { return maphash.String(f.store.seed, id) }
 
-// give yields e unless it was yielded before.
+// give yields e unless it was yielded before; it reports whether the caller
+// wants more.
 func (f *follower) give(e Entry) bool {
 	if e.MessageID != "" {
 		id := f.hash(e.MessageID)
@@ -153,15 +154,15 @@ func (f *follower) give(e Entry) bool {
 	return !f.enough
 }
 
-// step reads what is new, and reports whether it went on to another file.
+// step reads new lines, and reports whether it moved on to another file.
 func (f *follower) step() (moved bool, err error) {
 	if f.file == nil {
 		if err := f.openNext(f.name); err != nil || f.file == nil {
 			return false, err
 		}
 	}
-	// The name is looked at first: once it is another file's, nobody writes to
-	// this one any more, and what is read now is all there will be.
+	// Check the name before reading: once it is another file's, no sidecar
+	// writes to this one any more, and reading to its end gets all its lines.
 	named, err := f.store.dir.Stat(f.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
@@ -187,9 +188,9 @@ func (f *follower) readOn() error {
 		case f.enough:
 			return errEnough
 		case errors.Is(err, jsonl.ErrReplaced) && f.place.Offset() > 0:
-			f.place.Reset() // what it held before is known
+			f.place.Reset() // its earlier lines were yielded
 		case errors.Is(err, jsonl.ErrReplaced):
-			return nil // cut while it was read: the next step sees its size
+			return nil // cut while it was read: the next step checks its size
 		default:
 			return err
 		}
@@ -204,12 +205,12 @@ func (f *follower) take(line jsonl.Line) bool {
 	return !found || f.give(e)
 }
 
-// lookAgain is how often the files are looked through again while they are being
-// renamed; beyond it the next step goes on.
+// lookAgain is how often a step searches the files again while they are being
+// renamed; after that the next step continues.
 const lookAgain = 10
 
-// after names the file that was begun after the open one. A rotation renames
-// all of them one by one, so one that is not found is looked for again.
+// after names the file that was begun after the open one. Other rotators rename
+// all files one by one, so a file that is not found is looked for again.
 func (f *follower) after() (string, error) {
 	for range lookAgain {
 		numbers, err := f.store.segments(f.name)
@@ -228,8 +229,8 @@ func (f *follower) after() (string, error) {
 	return f.name, nil // it was removed
 }
 
-// advance opens the next file in place of the open one, which is kept while
-// there is none.
+// advance replaces the open file with the next one. Without a next file it
+// keeps the open one.
 func (f *follower) advance() (moved bool, err error) {
 	old, was, place := f.file, f.info, f.place
 	for range lookAgain {
@@ -240,7 +241,8 @@ func (f *follower) advance() (moved bool, err error) {
 		if err := f.openNext(next); err != nil || f.file == old {
 			return false, err
 		}
-		// It is the next one if it still is: a rotation may have come between.
+		// Check that it still is the next one: the files may have been rotated
+		// meanwhile.
 		opened, info := f.file, f.info
 		f.file, f.info, f.place = old, was, place
 		if next, err = f.after(); err != nil {
@@ -257,7 +259,7 @@ func (f *follower) advance() (moved bool, err error) {
 	return false, nil
 }
 
-// openNext opens file at its beginning; if there is none all stays as it is.
+// openNext opens file at its beginning; if it is missing, nothing changes.
 func (f *follower) openNext(file string) error {
 	opened, _, err := f.store.openToRead(file)
 	if err != nil || opened == nil {

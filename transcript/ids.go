@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// MaxIDs is how many messages of a chat an appender remembers the ids of. A
-// repeat that comes after more others than that is not recognised as one.
+// MaxIDs is how many message ids of a chat an appender remembers. A repeat
+// after more other messages than that is not recognised.
 const MaxIDs = 1 << 13
 
-// idSet holds the hashes of the last MaxIDs ids. Hashes take a quarter of the
-// room of the ids; that two of a set are equal by chance is one in 10^14. There is one
-// set for each open chat, so it is a table of places in the ring rather than a
-// map, which takes three times the memory.
+// idSet holds the hashes of the last MaxIDs ids. Hashes take a quarter of the memory
+// of the ids; the chance that two of a set are equal is one in 10^14. Each open chat
+// has a set, so it uses a table of places in the ring: a map would take three times
+// the memory.
 type idSet struct {
 	ring []uint64 // in order of arrival
-	next int      // the place in the full ring of the oldest one
+	next int      // index of the oldest one in the full ring
 	// table has the place of each id in ring, plus one, at the first free index from the
 	// id's own on; 0 is free. Its length is a power of two, and at most half of it is taken.
 	table []uint16
@@ -32,7 +32,8 @@ func (s *idSet) has(id uint64) bool {
 	return ok
 }
 
-// find returns the index of id in the table, or the free one where it belongs.
+// find returns the index of id in the table, or the free index where it
+// belongs.
 func (s *idSet) find(id uint64) (at int, ok bool) {
 	mask := len(s.table) - 1
 	for at = int(id) & mask; s.table[at] != 0; at = (at + 1) & mask {
@@ -43,7 +44,7 @@ func (s *idSet) find(id uint64) (at int, ok bool) {
 	return at, false
 }
 
-// add enters id, pushing out the oldest where the set is full.
+// add adds id, and removes the oldest if the set is full.
 func (s *idSet) add(id uint64) {
 	if s.has(id) {
 		return
@@ -63,13 +64,13 @@ func (s *idSet) add(id uint64) {
 	s.next = (s.next + 1) % MaxIDs
 }
 
-// enter notes the place of an id of the ring in the table.
+// enter puts the place of an id of the ring into the table.
 func (s *idSet) enter(place int) {
 	at, _ := s.find(s.ring[place])
 	s.table[at] = uint16(place + 1)
 }
 
-// rehash makes the table twice as long.
+// rehash doubles the table.
 func (s *idSet) rehash() {
 	s.table = make([]uint16, 2<<bits.Len(uint(len(s.ring))))
 	for place := range s.ring {
@@ -77,8 +78,8 @@ func (s *idSet) rehash() {
 	}
 }
 
-// remove takes id out of the table and moves those up that were not at their own index
-// because of it.
+// remove removes id from the table and moves up the ids after it that it had
+// displaced.
 func (s *idSet) remove(id uint64) {
 	mask := len(s.table) - 1
 	free, ok := s.find(id)
@@ -88,14 +89,14 @@ func (s *idSet) remove(id uint64) {
 	s.table[free] = 0
 	for at := (free + 1) & mask; s.table[at] != 0; at = (at + 1) & mask {
 		own := int(s.ring[s.table[at]-1]) & mask
-		if (at-own)&mask >= (at-free)&mask { // its own index is not behind the free one
+		if (at-own)&mask >= (at-free)&mask { // its own index is not after the free one
 			s.table[free], s.table[at] = s.table[at], 0
 			free = at
 		}
 	}
 }
 
-// addNewer enters ids, given newest first, as newer than all it holds.
+// addNewer adds ids, given newest first, as newer than all in the set.
 func (s *idSet) addNewer(ids []uint64) {
 	newer := make(map[uint64]struct{}, len(ids))
 	for _, id := range ids {

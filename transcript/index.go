@@ -1,17 +1,19 @@
 package transcript
 
-// Index is what a caller keeps of a chat's lines instead of reading them again and again.
-// It is made by [Options.Index] and used by one goroutine at a time.
+// Index is a caller's own summary of a chat's lines, which spares it reading them again.
+// [Options.Index] makes it; one goroutine at a time uses it.
 type Index interface {
-	// Add takes in the next line in the order of the file, edits included. The entry is
-	// valid during the call only. again says that its message_id was in a line before.
+	// Add adds the next line in the order of the file, edits included. The entry is
+	// valid during the call only. again reports that an earlier line has its
+	// message_id.
 	Add(e *Entry, again bool)
 	// Bytes is about how much memory the index takes.
 	Bytes() int
 }
 
-// Index calls f with the index of a chat, which has all lines up to now. False: there is
-// none, since nothing was appended to the chat lately or its file is not as it was.
+// Index calls f with the index of a chat, which covers all lines up to now. It returns
+// false without a call if the chat has no index, since nothing was appended to it lately
+// or its file was cut or replaced.
 func (s *Store) Index(channel, chatID string, f func(Index)) bool {
 	l, ok := s.chats.Get(chatKey{channel, chatID})
 	if !ok {
@@ -26,7 +28,7 @@ func (s *Store) Index(channel, chatID string, f func(Index)) bool {
 	return true
 }
 
-// reindex makes the index from all lines in memory, where these are more than it has.
+// reindex makes the index from all lines in memory, if these are more than it has.
 func (l *chatLog) reindex() {
 	if l.store.opts.Index == nil || l.index != nil && len(l.recent.lines) <= l.indexed {
 		return

@@ -9,16 +9,16 @@ import (
 
 // window is how far back an appender reads a transcript that it opens.
 type window struct {
-	ids   int   // at least so many messages
-	bytes int64 // and at least so much of their memory
-	most  int64 // but no more than this
+	ids   int   // at least this many messages
+	bytes int64 // and at least this many bytes of them in memory
+	most  int64 // but at most this many bytes of the files
 }
 
 var (
-	// quickWindow is read on opening: a few milliseconds of work.
+	// quickWindow is read on opening, which takes a few milliseconds.
 	quickWindow = window{ids: 1000, bytes: 1 << 20, most: 16 << 20}
-	// fullWindow is read when a message turns up that may stand before the quick
-	// one: a sidecar that was away for days hears everything again.
+	// fullWindow is read when a message arrives that may be older than
+	// quickWindow: a sidecar that was away for days receives everything again.
 	fullWindow = window{ids: MaxIDs, bytes: 0, most: 256 << 20}
 )
 
@@ -27,7 +27,8 @@ var (
 const reachMargin = 10 * 60 * 1000 // milliseconds
 
 // load reads the end of the transcript again, from the newest line back through the
-// rotated files, as far as w says. Ids known before stay known. The file is locked.
+// rotated files, as far as w reaches. It keeps the ids known before. The file is
+// locked.
 func (l *chatLog) load(w window) error {
 	l.loaded = false
 	size, err := l.log.Append(nil) // ends a torn line
@@ -39,7 +40,7 @@ func (l *chatLog) load(w window) error {
 		times []int64
 		last  []recentLine // newest first, as ids and times
 		bytes int64
-		full  bool // last holds as much as is kept
+		full  bool // last holds as much as memory keeps
 	)
 	whole, err := l.store.walkLines(l.name, l.log.File(), place{offset: size}, func(at place, line []byte) bool {
 		e, found := l.store.entry(line)
@@ -70,7 +71,8 @@ func (l *chatLog) load(w window) error {
 	l.reindex()
 	l.reach = math.MinInt64
 	if !whole && w != fullWindow {
-		// The older quarter shows how new the messages before it may be.
+		// The newest time in the older quarter bounds the times of the messages
+		// before.
 		l.reach = reachMargin + slices.Max(append(times[len(times)*3/4:], 0))
 	}
 	l.place, err = jsonl.At(l.log.File(), MaxLine, size)
@@ -78,11 +80,11 @@ func (l *chatLog) load(w window) error {
 	return err
 }
 
-// extendBy is how many entries memory is extended by at least.
+// extendBy is the least number of entries by which memory is extended.
 const extendBy = 64
 
-// extend reads entries from before those that l.recent holds, until they are n more
-// that are not later than at. It reports whether that may have changed what it holds.
+// extend reads entries that precede those in l.recent, until it has n more that are
+// not later than at. It reports whether l.recent may have changed.
 func (l *chatLog) extend(n int, at int64) bool {
 	r := &l.recent
 	room := maxOutlineBytes - r.outlineBytes
@@ -116,7 +118,7 @@ func (l *chatLog) extend(n int, at int64) bool {
 	return whole || room > 0
 }
 
-// readBack hands the lines before from to take, newest first.
+// readBack passes the lines before from to take, newest first.
 func (l *chatLog) readBack(from place, take func(at place, line []byte) bool) (whole bool, err error) {
 	f := l.log.File()
 	if from.segment != 0 {
@@ -130,7 +132,7 @@ func (l *chatLog) readBack(from place, take func(at place, line []byte) bool) (w
 	return l.store.walkLines(l.name, f, from, take)
 }
 
-// repeats returns the ids that are there more than once.
+// repeats returns the ids that occur more than once.
 func repeats(ids []uint64) (repeated []uint64) {
 	sorted := slices.Sorted(slices.Values(ids))
 	for i := 1; i < len(sorted); i++ {

@@ -2,26 +2,28 @@ package transcript
 
 import "slices"
 
-// What is kept in memory of the end of each open chat; the oldest goes first.
+// Bounds of the lines kept in memory for each open chat; beyond them the oldest
+// is dropped.
 const (
-	maxRecent       = 256 // entries with their contents, of at most
-	maxRecentBytes  = 1 << 20
-	maxOutlineBytes = 2 << 20 // of entries without their contents, some 7,000
-	outlineSlack    = 1024    // at most so many entries more than were wanted last
+	maxRecent       = 256     // entries with their contents
+	maxRecentBytes  = 1 << 20 // of entries with their contents
+	maxOutlineBytes = 2 << 20 // of entries without their contents: about 7,000
+	outlineSlack    = 1024    // how many entries more than recently wanted are kept at most
 	recentCost      = 250     // bytes of an entry besides its texts
 )
 
 // recent holds the last lines of a chat, repeats included: the newest ones whole and,
-// as far back as they are asked for, others without their contents. Most are pushed out
-// again unread, so a line is decoded when it is first asked for.
+// as far back as readers need them, others without their contents. Most are dropped
+// unread, so a line is decoded on first use.
 type recent struct {
 	lines        []recentLine // oldest first
 	outlines     int          // how many of lines, the oldest, are without content
 	bytes        int          // of the whole lines
 	outlineBytes int          // of the others
 	wanted       int          // how many of the newest lines the last readers needed
-	whole        bool         // nothing stands before lines
-	// repeats: a message may stand twice in lines. Only other hands write so.
+	whole        bool         // lines begin at the chat's first line
+	// repeats: a message may be in lines twice. Only other programs and people
+	// write repeats.
 	repeats bool
 }
 
@@ -32,9 +34,9 @@ type recentLine struct {
 	size  int
 	at    place // where the line begins
 
-	without bool   // it has no id
-	again   bool   // a line before has its id, as far as is known
-	sum     uint64 // of the trace; 0: not known yet
+	without bool   // the entry has no id
+	again   bool   // an earlier line is known to have its id
+	sum     uint64 // of the trace; 0: not computed yet
 }
 
 // trace returns the trace of the line's entry.
@@ -89,7 +91,7 @@ func (r *recent) push(l recentLine) {
 	r.drop(over)
 }
 
-// has reports whether e, which has no id, is the same message as one of the lines.
+// has reports whether e, which has no id, is the same message as one in lines.
 func (r *recent) has(e *Entry) bool {
 	for i := len(r.lines) - 1; i >= r.outlines && len(r.lines)-i <= sameReach; i-- {
 		if l := &r.lines[i]; near(l.ts, e.TS) && l.trace().same(traceOf(e)) {
@@ -99,7 +101,7 @@ func (r *recent) has(e *Entry) bool {
 	return false
 }
 
-// drop forgets the n oldest lines.
+// drop removes the n oldest lines.
 func (r *recent) drop(n int) {
 	if n <= 0 {
 		return
@@ -114,11 +116,11 @@ func (r *recent) drop(n int) {
 	}
 	r.outlines = max(0, r.outlines-n)
 	r.whole = false
-	r.lines = r.lines[n:] // append moves it to a new array now and then
+	r.lines = r.lines[n:] // later appends move it to a new array
 }
 
-// prepend adds outlines of what stands before lines. Their ids need not be known, so
-// they may be repeated unnoticed.
+// prepend adds outlines of the lines before lines. Their ids may have been
+// forgotten, so repeats of them may go unnoticed.
 func (r *recent) prepend(older []recentLine) {
 	for i := range older {
 		r.outlineBytes += older[i].size
@@ -128,8 +130,8 @@ func (r *recent) prepend(older []recentLine) {
 	r.repeats = true
 }
 
-// tail gathers the last n messages that are not later than at, each once; false:
-// it does not hold enough.
+// tail returns the last n messages that are not later than at, each once; false
+// if memory does not hold enough.
 func (r *recent) tail(n int, at int64) ([]Entry, bool) {
 	g := gatherer{n: n, at: at, unique: !r.repeats}
 	for i := len(r.lines) - 1; i >= r.outlines; i-- {
@@ -151,14 +153,14 @@ func (r *recent) outline(n int, at int64) ([]Entry, bool) {
 			break
 		}
 	}
-	// What was wanted once is wanted again soon: a decision looks far back after it
-	// has looked near, and the next one does the same.
+	// wanted falls slowly: a decision first reads the nearest messages and then far
+	// back, and so does the next one.
 	r.wanted = max(used, r.wanted-r.wanted/32-1)
 	return g.inOrder(), enough
 }
 
-// upTo returns the place before which every message stands that is not later than
-// at; end is the end of the chat.
+// upTo returns a place that all messages not later than at precede; end is the
+// end of the chat.
 func (r *recent) upTo(at int64, end place) place {
 	for i := len(r.lines) - 1; i >= 0; i-- {
 		if r.lines[i].ts <= at {
@@ -169,30 +171,29 @@ func (r *recent) upTo(at int64, end place) place {
 	return end
 }
 
-// gatherer collects the last n messages from lines handed to it newest first.
-// Of one that stands several times it keeps the oldest it has met; those later
-// than at it passes over.
+// gatherer collects the last n messages from lines passed to it newest first.
+// Of repeats it keeps the oldest it got; messages later than at it skips.
 type gatherer struct {
 	n       int
 	at      int64
-	unique  bool          // no id stands twice, so that it need not be looked for
+	unique  bool          // no id occurs twice, so there are no repeats to look for
 	entries []Entry       // newest first, repeats included
-	lines   []*recentLine // beside entries
+	lines   []*recentLine // parallel to entries
 	seen    map[string]struct{}
 	repeats bool
 	without int // entries without an id
-	beyond  int // lines looked at for the id of the last entry
+	beyond  int // lines searched for the id of the last entry
 	found   int
 	edits   edits
 }
 
-// takeEntry is take for an entry that is in no memory.
+// takeEntry is take for an entry that is not in memory.
 func (g *gatherer) takeEntry(e Entry) bool {
 	l := lineOf(e, place{})
 	return g.take(&l)
 }
 
-// take reports whether more are wanted.
+// take adds a line and reports whether more are wanted.
 func (g *gatherer) take(l *recentLine) bool {
 	if l.ts > g.at || g.edits.take(l.decoded()) {
 		return true
@@ -226,8 +227,8 @@ func (g *gatherer) add(l *recentLine) {
 	g.entries, g.lines = append(g.entries, g.edits.shown(*l.decoded())), append(g.lines, l)
 }
 
-// lastID looks in l for the id of the last entry that was wanted, and reports
-// whether it may still be found.
+// lastID checks whether l has the id of the last entry, and reports whether to
+// go on searching.
 func (g *gatherer) lastID(l *recentLine) bool {
 	if g.found == 0 {
 		return false
@@ -244,8 +245,8 @@ func (g *gatherer) lastID(l *recentLine) bool {
 	return g.beyond < sameReach
 }
 
-// merge reports whether l is the same message as one that was gathered before, in
-// which case the one of them that has an id is kept.
+// merge reports whether l is the same message as one gathered before; then it
+// keeps the one that has an id.
 func (g *gatherer) merge(l *recentLine) bool {
 	if !l.without && g.without == 0 {
 		return false
@@ -270,7 +271,7 @@ func (g *gatherer) merge(l *recentLine) bool {
 	return false
 }
 
-// inOrder returns what was gathered, oldest first.
+// inOrder returns the gathered entries, oldest first.
 func (g *gatherer) inOrder() []Entry {
 	slices.Reverse(g.entries)
 	if !g.repeats {

@@ -20,12 +20,12 @@ import (
 
 const extension = ".jsonl"
 
-// maxChannel is the most bytes the channel may take of a file name; a longer
-// one is replaced by its hash.
+// maxChannel is the most bytes that the channel may take in a file name; a
+// longer one is replaced by its hash.
 const maxChannel = 100
 
-// fileName is the name of a chat's file. The first underscore ends the channel,
-// whose own are escaped.
+// fileName is the name of a chat's file. The first underscore ends the channel;
+// underscores of the channel are escaped.
 func fileName(channel, chatID string) string {
 	part := strings.ReplaceAll(safefile.Name(channel), "_", "%5F")
 	if len(part) > maxChannel {
@@ -36,7 +36,7 @@ func fileName(channel, chatID string) string {
 }
 
 // parseName is the inverse of fileName. It refuses names that fileName does not
-// make, and hashes, which have none.
+// make, and hashes, which cannot be inverted.
 func parseName(name string) (channel, chatID string, ok bool) {
 	stem, ok := strings.CutSuffix(name, extension)
 	if !ok {
@@ -64,8 +64,8 @@ func segmentName(name string, number int) string {
 	return name + "." + strconv.Itoa(number)
 }
 
-// splitSegment tells which chat's file a name belongs to, and its number, 0 for
-// the file that is written to.
+// splitSegment returns the chat's file name in the name of a rotated file, and
+// the number; 0 for the file that is written to.
 func splitSegment(file string) (name string, number int, ok bool) {
 	if strings.HasSuffix(file, extension) {
 		return file, 0, true
@@ -81,14 +81,14 @@ func splitSegment(file string) (name string, number int, ok bool) {
 	return file[:dot], number, true
 }
 
-// files lists the names in the folder, none where it is missing.
+// files lists the names in the folder, none if it is missing.
 func (s *Store) files() ([]string, error) {
 	root, err := s.dir.Open(false)
 	var names []string
 	if err == nil {
 		names, err = safefile.Names(root)
 	}
-	if errors.Is(err, fs.ErrNotExist) { // perhaps only now
+	if errors.Is(err, fs.ErrNotExist) { // it may just have been removed
 		return nil, nil
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Store) segmentsNow(name string) ([]int, error) {
 	return all[name], err
 }
 
-// allSegments lists the numbers of the rotated files of each chat that has some,
+// allSegments lists the numbers of the rotated files of each chat that has any,
 // newest first.
 func (s *Store) allSegments() (map[string][]int, error) {
 	files, err := s.files()
@@ -122,23 +122,24 @@ func (s *Store) allSegments() (map[string][]int, error) {
 	return all, nil
 }
 
-// listing is the rotated files as of the folder's last change. To list the folder
-// for each reading would take the longer the more chats there are.
+// listing is the rotated files as of the folder's last change. It saves listing
+// the folder for each read, which takes longer the more chats there are.
 type listing struct {
 	mu       sync.Mutex
-	folder   os.FileInfo // as it was before the listing; nil: list it
+	folder   os.FileInfo // its state before the listing; nil: not listed
 	at       time.Time   // of the listing
 	segments map[string][]int
 }
 
-// racy is how long after a change another one may leave the folder's time as it is.
+// racy is how long after a change another one may leave the folder's modification
+// time unchanged.
 const racy = 100 * time.Millisecond
 
-// segments is segmentsNow for readers, from memory where the folder has not changed.
+// segments is segmentsNow for readers, from memory if the folder has not changed.
 func (s *Store) segments(name string) ([]int, error) {
 	now, err := s.dir.Stat(".")
 	if err != nil {
-		return s.segmentsNow(name) // it is missing, or the error is a better one
+		return s.segmentsNow(name) // the folder is missing, or this returns a better error
 	}
 	l := &s.listed
 	l.mu.Lock()
@@ -155,8 +156,8 @@ func (s *Store) segments(name string) ([]int, error) {
 	return slices.Clone(l.segments[name]), nil
 }
 
-// olderThan lists the rotated files that are older than the open file that
-// info describes, newest first: all of them where it has not been rotated.
+// olderThan lists the rotated files that are older than the open file that info
+// describes, newest first: all of them if it has not been rotated.
 func (s *Store) olderThan(name string, info os.FileInfo) (older []int, rotated bool, err error) {
 	numbers, err := s.segments(name)
 	if err != nil || info == nil {

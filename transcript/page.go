@@ -11,51 +11,51 @@ import (
 
 // Bounds of reading a page.
 const (
-	// maxPageBytes is how much is read for the entries of a page. With more, it
-	// ends before it is full.
+	// maxPageBytes is the most bytes read for the entries of a page. Beyond it
+	// the page ends before it is full.
 	maxPageBytes = 8 << 20
-	// maxContextBytes is how much is read for the context of its first entry.
-	// With more, that has less of it.
+	// maxContextBytes is the most bytes read for the context of its first
+	// entry. Beyond it that context is shorter.
 	maxContextBytes = 1 << 20
 )
 
-// Query says which page of a transcript is wanted.
+// Query selects a page of a transcript.
 type Query struct {
 	// Limit is how many entries are shown at most; 0 or less: none.
 	Limit int
-	// Before is the Earlier of the page that was read before; "": the page ends
-	// with the newest entry.
+	// Before is the Earlier of the previous page; "": the page ends with the
+	// newest entry.
 	Before string
-	// Text is what an entry that is shown contains in its content, sender or
-	// sender_name, be it in capitals or not; "": every entry is shown.
+	// Text selects the entries whose content, sender or sender_name contains
+	// it, ignoring case; "": all entries.
 	Text string
-	// Context is how many entries before each shown one are wanted besides.
+	// Context is how many entries before each selected one are added.
 	Context int
 }
 
 // Page is a piece of a transcript.
 type Page struct {
-	// Entries are the shown ones and their context, oldest first. Right before a
-	// shown one stand the Context entries that stand before it in the chat.
+	// Entries are the selected ones and their context, oldest first. A selected
+	// entry directly follows the Context entries that precede it in the chat.
 	Entries []Entry
-	// Shown are the places in Entries of those that were asked for.
+	// Shown are the indexes in Entries of the selected ones.
 	Shown []int
-	// Earlier is the cursor of the page before this one; "": nothing stands
-	// before this one. It holds while messages are appended and the file is
+	// Earlier is the cursor of the page before this one; "" if this is the
+	// first. It remains valid when messages are appended and the file is
 	// rotated.
 	Earlier string
 }
 
-// Page returns a page of a chat, none for a chat without a transcript. It costs
-// the same wherever in the transcript it is. A page may hold fewer entries than
-// the limit, also none, and still have an Earlier.
+// Page returns a page of a chat, an empty one for a chat without a transcript.
+// The cost does not depend on where in the transcript it is. A page may have
+// fewer entries than the limit, even none, and still have an Earlier.
 //
-// Of a message that stands several times in what is read for a page the oldest
-// copy is shown. One that stands on two pages is shown on both: who joins pages
-// joins them by message_id. An edit shows as the content of its message; behind a page
-// with a Before it is looked for within 256 KiB of the same file.
+// If a message occurs several times in a page, only the oldest copy is returned. A
+// message may be on two pages: callers that join pages compare message_id. An edit
+// replaces the content of its message; after a page with a Before, 256 KiB of the same
+// file are searched for edits.
 //
-// The error is [ErrCursor] or [ErrCursorGone] where Before does not fit.
+// The error is [ErrCursor] or [ErrCursorGone] if Before is not valid.
 func (s *Store) Page(channel, chatID string, q Query) (Page, error) {
 	if s.closed() {
 		return Page{}, ErrClosed
@@ -64,7 +64,7 @@ func (s *Store) Page(channel, chatID string, q Query) (Page, error) {
 		return Page{}, nil
 	}
 	name := fileName(channel, chatID)
-	for range 3 { // a file that was cut meanwhile is read again
+	for range 3 { // read again if the file was cut meanwhile
 		page, err := s.page(name, q)
 		if errors.Is(err, jsonl.ErrReplaced) {
 			continue
@@ -97,9 +97,9 @@ func (s *Store) page(name string, q Query) (Page, error) {
 	return p.page(), nil
 }
 
-// openBefore opens the file in which the page before a cursor ends, and says
-// where; without a cursor that is the end of the file that is being written to,
-// nil if there is none.
+// openBefore opens the file in which the page before a cursor ends, and returns
+// the place of its end. Without a cursor that is the end of the current file;
+// the file is nil if it does not exist.
 func (s *Store) openBefore(name, before string) (*os.File, place, error) {
 	if before == "" {
 		f, size, err := s.openToRead(name)
@@ -112,29 +112,29 @@ func (s *Store) openBefore(name, before string) (*os.File, place, error) {
 	return s.find(name, c)
 }
 
-// pager collects a page from lines handed to it newest first.
+// pager collects a page from lines passed to it newest first.
 type pager struct {
 	store *Store
 	q     Query
 	find  finder
 
 	entries []Entry             // newest first, repeats included
-	traces  []trace             // beside entries
-	shown   []bool              // beside entries
-	seen    map[string]struct{} // ids of those shown
+	traces  []trace             // parallel to entries
+	shown   []bool              // parallel to entries
+	seen    map[string]struct{} // ids of the shown entries
 	edits   edits
 	found   int // messages shown
-	context int // entries that the last shown one still wants
+	context int // entries still wanted for the last shown one
 
 	read   int64  // bytes, up to and with oldest
-	oldest place  // of the last line that was looked at for being shown
+	oldest place  // of the last line that was considered for Shown
 	line   []byte // that line
 	behind int64  // bytes read after it
-	more   bool   // something stands before oldest
+	more   bool   // the chat has lines before oldest
 }
 
-// take reports whether more is wanted. Lines after the page is full are
-// context, and tell whether there is an earlier page.
+// take adds a line and reports whether more are wanted. Once the page is full,
+// lines serve as context and show whether there is an earlier page.
 func (p *pager) take(at place, line []byte) bool {
 	full := p.found >= p.q.Limit || p.read >= maxPageBytes
 	if full {
@@ -149,7 +149,7 @@ func (p *pager) take(at place, line []byte) bool {
 		p.more = full
 	}
 	if p.behind >= maxContextBytes {
-		p.more = true // most likely
+		p.more = true // unless reading reaches the beginning
 		return false
 	}
 	return !p.more || p.context > 0
@@ -158,7 +158,7 @@ func (p *pager) take(at place, line []byte) bool {
 func (p *pager) add(e Entry, shown bool) {
 	t := traceOf(&e)
 	if i := slices.IndexFunc(p.traces, t.same); i >= 0 {
-		if !t.without { // the one with an id is kept
+		if !t.without { // keep the one with an id
 			p.append(e, t, p.shown[i])
 			p.entries, p.traces = slices.Delete(p.entries, i, i+1), slices.Delete(p.traces, i, i+1)
 			p.shown = slices.Delete(p.shown, i, i+1)
@@ -185,7 +185,7 @@ func (p *pager) append(e Entry, t trace, shown bool) {
 	p.entries, p.traces, p.shown = append(p.entries, p.edits.shown(e)), append(p.traces, t), append(p.shown, shown)
 }
 
-// page returns what was collected, of each message shown its oldest copy.
+// page returns the collected page, with the oldest copy of each message.
 func (p *pager) page() (page Page) {
 	clear(p.seen)
 	for i, e := range slices.Backward(p.entries) {

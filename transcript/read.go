@@ -18,26 +18,26 @@ import (
 )
 
 // Tail returns the last n messages of a chat in the order of the file, oldest
-// first, fewer where there are fewer, none for a chat without a transcript. Of
-// a message that stands several times (others write here too) the oldest copy
-// among what was read is returned. The caller owns the slice.
+// first: fewer if the chat has fewer, none for a chat without a transcript. Of
+// a message that occurs several times, since others write here too, it returns
+// the oldest copy among the lines read. The caller owns the slice.
 //
-// For a chat that this store appended to, up to some 250 messages are answered
-// from memory after one look at the file's size.
+// For a chat that this store appended to, up to about 250 messages come from
+// memory, after a check of the file's size.
 func (s *Store) Tail(channel, chatID string, n int) ([]Entry, error) {
 	return s.TailTo(channel, chatID, n, math.MaxInt64)
 }
 
 // TailTo is [Store.Tail] as it was at a time in Unix milliseconds: messages with
-// a later ts are passed over, however many they are. Who is behind and looks at
-// an old message sees what stood before it.
+// a later ts are skipped, however many they are. So a sidecar that is behind
+// gets the messages that preceded an old one.
 func (s *Store) TailTo(channel, chatID string, n int, at int64) ([]Entry, error) {
 	return s.tailTo(channel, chatID, n, at, (*chatLog).tail)
 }
 
 // Outline is [Store.TailTo] without the contents and the files of the messages. For a chat that
-// this store appended to, up to some thousand messages are answered from memory, however
-// many later ones there are: who works off a backlog asks for each message of it.
+// this store appended to, up to about a thousand messages come from memory, however many later
+// ones there are: a sidecar with a backlog calls it for each message.
 func (s *Store) Outline(channel, chatID string, n int, at int64) ([]Entry, error) {
 	entries, err := s.tailTo(channel, chatID, n, at, (*chatLog).outline)
 	for i := range entries {
@@ -46,8 +46,8 @@ func (s *Store) Outline(channel, chatID string, n int, at int64) ([]Entry, error
 	return entries, err
 }
 
-// tailTo answers with warm where the chat is open for appending, unless that
-// returns false; else from the files.
+// tailTo answers from memory, with warm, if the chat is open for appending; if
+// it is not, or warm returns false, it reads the files.
 func (s *Store) tailTo(channel, chatID string, n int, at int64,
 	warm func(*chatLog, int, int64) ([]Entry, bool)) ([]Entry, error) {
 	if s.closed() {
@@ -62,7 +62,7 @@ func (s *Store) tailTo(channel, chatID string, n int, at int64,
 		}
 	}
 	name := fileName(channel, chatID)
-	for range 3 { // a file that was cut meanwhile is read again
+	for range 3 { // read again if the file was cut meanwhile
 		g := gatherer{n: n, at: at}
 		err := s.back(name, g.takeEntry)
 		if errors.Is(err, jsonl.ErrReplaced) {
@@ -76,8 +76,8 @@ func (s *Store) tailTo(channel, chatID string, n int, at int64,
 	return nil, fmt.Errorf("read the end of transcript %s: %w", name, jsonl.ErrReplaced)
 }
 
-// read answers with warm after it took in what others appended. False: it is not
-// known what the file holds.
+// read calls warm after reading the lines that others appended. It returns false
+// if memory does not match the file.
 func (l *chatLog) read(n int, at int64, warm func(*chatLog, int, int64) ([]Entry, bool)) ([]Entry, bool) {
 	l.mu.Lock() // an append that waits for the file's lock does not hold it
 	defer l.unlock()
@@ -87,8 +87,8 @@ func (l *chatLog) read(n int, at int64, warm func(*chatLog, int, int64) ([]Entry
 	return warm(l, n, at)
 }
 
-// current takes in what others appended; false: it is not known what the file holds. The
-// caller holds mu.
+// current reads the lines that others appended; false if memory does not match the file.
+// The caller holds mu.
 func (l *chatLog) current() bool {
 	if !l.loaded {
 		return false
@@ -97,8 +97,8 @@ func (l *chatLog) current() bool {
 	return err == nil && l.readAhead(size)
 }
 
-// tail is Store.TailTo; the caller holds mu. What memory does not hold is read from the
-// file, beginning at the last message that is not later than at.
+// tail is Store.TailTo; the caller holds mu. Messages that are not in memory are read
+// from the file, beginning at the last one that is not later than at.
 func (l *chatLog) tail(n int, at int64) ([]Entry, bool) {
 	if entries, ok := l.recent.tail(n, at); ok {
 		return entries, true
@@ -125,8 +125,8 @@ func (l *chatLog) outline(n int, at int64) ([]Entry, bool) {
 }
 
 // Back returns the entries of a chat from the newest to the oldest, read lazily
-// in blocks across the rotated files, until the caller breaks off. Repeats of a
-// message_id are not left out. An error is the last thing it yields.
+// in blocks across the rotated files, until the caller ends the iteration. It
+// includes repeats of a message_id. It ends after an error.
 func (s *Store) Back(channel, chatID string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		if s.closed() {
@@ -141,7 +141,7 @@ func (s *Store) Back(channel, chatID string) iter.Seq2[Entry, error] {
 	}
 }
 
-// back hands a chat's entries to take, newest first, until that returns false.
+// back passes a chat's entries to take, newest first, until take returns false.
 func (s *Store) back(name string, take func(Entry) bool) error {
 	f, size, err := s.openToRead(name)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *Store) back(name string, take func(Entry) bool) error {
 	return err
 }
 
-// openToRead opens a regular file below the folder; nil: there is no such file.
+// openToRead opens a regular file in the folder; nil if it does not exist.
 func (s *Store) openToRead(file string) (*os.File, int64, error) {
 	root, err := s.dir.Open(false)
 	var f *os.File
@@ -174,10 +174,10 @@ func (s *Store) openToRead(file string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// walk hands the entries of a chat to take, newest first: those of the open file
-// f before size, then those of the files rotated before it. f is nil where no
-// file is being written to. whole says that it came to the beginning: take
-// never returned false.
+// walk passes the entries of a chat to take, newest first, until take returns
+// false: those of the open file f before size, then those of the files rotated
+// before it. f is nil if the chat has no current file. whole reports that it
+// reached the beginning of the chat.
 func (s *Store) walk(name string, f *os.File, size int64, take func(Entry) bool) (whole bool, err error) {
 	return s.walkLines(name, f, place{offset: size}, func(_ place, line []byte) bool {
 		e, found := s.entry(line)
@@ -185,7 +185,7 @@ func (s *Store) walk(name string, f *os.File, size int64, take func(Entry) bool)
 	})
 }
 
-// entry reads a line that may be none, which is counted.
+// entry reads a line. It counts a line that is not an entry.
 func (s *Store) entry(line []byte) (e Entry, found bool) {
 	e, found, whole := parse(line)
 	if !whole && !blank(line) {
@@ -194,8 +194,7 @@ func (s *Store) entry(line []byte) (e Entry, found bool) {
 	return e, found
 }
 
-// place is where a line begins: in which of a chat's files, and there at which
-// byte.
+// place is where a line begins: a file of a chat and an offset in it.
 type place struct {
 	segment int // number of the rotated file; 0: the one that is being written to
 	offset  int64
@@ -209,8 +208,8 @@ func (p place) file(name string) string {
 	return segmentName(name, p.segment)
 }
 
-// walkLines is walk by lines, beginning before from, which is in the open file
-// f. A line is valid during the call only.
+// walkLines is walk for undecoded lines, beginning before from, which is in the
+// open file f. A line is valid during the call only.
 func (s *Store) walkLines(name string, f *os.File, from place,
 	take func(at place, line []byte) bool) (whole bool, err error) {
 	var info os.FileInfo
@@ -243,7 +242,7 @@ func (s *Store) walkLines(name string, f *os.File, from place,
 }
 
 // before lists the rotated files, newest first, that are older than the one with
-// a number, or than the one that was being written to, which info describes.
+// number, or, if that is 0, than the current file, which info describes.
 func (s *Store) before(name string, number int, info os.FileInfo) ([]int, error) {
 	if number == 0 {
 		older, _, err := s.olderThan(name, info)
@@ -253,7 +252,7 @@ func (s *Store) before(name string, number int, info os.FileInfo) ([]int, error)
 	return slices.DeleteFunc(all, func(n int) bool { return n >= number }), err
 }
 
-// walkFile walks one file and reports whether take wants more.
+// walkFile is walkLines for one file. It reports whether take wants more.
 func (s *Store) walkFile(r io.ReaderAt, from place, take func(at place, line []byte) bool) (more bool, err error) {
 	b := jsonl.NewBackward(r, from.offset, MaxLine, func() { s.skipped.Add(1) })
 	defer b.Release()
@@ -271,7 +270,7 @@ func (s *Store) walkFile(r io.ReaderAt, from place, take func(at place, line []b
 	}
 }
 
-// blank tells the lines that mean nothing and are no fault either.
+// blank reports whether a line is empty, which is not an error.
 func blank(line []byte) bool { return len(bytes.TrimSpace(line)) == 0 }
 
 // Chat is a transcript in the folder.
@@ -326,7 +325,7 @@ func (s *Store) Chats() ([]Chat, error) {
 		}
 		info, err := root.Stat(file)
 		if err != nil || !info.Mode().IsRegular() {
-			continue // moved away meanwhile, or not ours
+			continue // moved away meanwhile, or not a regular file
 		}
 		c := byName[name]
 		if c == nil {

@@ -13,23 +13,22 @@ import (
 )
 
 const (
-	// redactTries is how often the files of a chat are looked through: they may be rotated
-	// meanwhile, and others may write the message again.
+	// redactTries is how often the files of a chat are searched: they may be rotated
+	// meanwhile, and other programs may write the message again.
 	redactTries = 20
-	// redactBehind is how many lines before a message its copies without an id may stand.
+	// redactBehind is how many lines before a message its copies without an id may be.
 	redactBehind = sameReach
 )
 
-// Redact removes the text of a message that was recalled, that of its edits, and that of the answer
-// to it as a command, from the file of its chat and the rotated ones, and from memory; lines is how
-// many lines lost it.
-// The lines stay in their places, and readers go on behind them: they have no content then, no
-// files and no msg_type, and [Entry.Recalled] is set. Copies that other programs wrote without
-// an id become lines without content, too. Any number of processes may call it at once; what
-// is appended later is the caller's to write without its content.
+// Redact removes the text of a recalled message, of its edits, and of the answer to it as a
+// command, from all files of its chat and from memory; lines is the number of lines changed. The
+// lines keep their places and lengths, so readers can continue after them. They have no content,
+// files or msg_type then, and [Entry.Recalled] is set. Copies that other programs wrote without an
+// id lose their content too. Any number of processes may call it at once. Callers must append later
+// lines of the message without content.
 //
-// After an error a text may still stand somewhere; calling again is right. [ErrBusy] says that
-// another process held the lock of a file for ten seconds.
+// After an error the text may remain in some lines; the caller should retry. [ErrBusy] means
+// that another process held the lock of a file for ten seconds.
 func (s *Store) Redact(channel, chatID, messageID string) (lines int, err error) {
 	if s.opts.ReadOnly {
 		return 0, ErrReadOnly
@@ -38,7 +37,7 @@ func (s *Store) Redact(channel, chatID, messageID string) (lines int, err error)
 		return 0, fmt.Errorf("redact: %w: it has no message_id", ErrEntry)
 	}
 	r := redaction{store: s, name: fileName(channel, chatID), id: messageID}
-	defer s.forget(chatKey{channel, chatID}) // whoever has blanked the lines
+	defer s.forget(chatKey{channel, chatID}) // even if another process blanked the lines
 	for range redactTries {
 		if s.closed() {
 			return r.lines, ErrClosed
@@ -62,7 +61,7 @@ func (s *Store) Redact(channel, chatID, messageID string) (lines int, err error)
 	return r.lines, nil
 }
 
-// forget has what memory holds of a chat read again.
+// forget drops the memory of a chat, so that its file is read again.
 func (s *Store) forget(key chatKey) {
 	if l, ok := s.chats.Get(key); ok {
 		l.mu.Lock()
@@ -75,12 +74,12 @@ func (s *Store) forget(key chatKey) {
 type redaction struct {
 	store    *Store
 	name, id string
-	lines    int     // that were blanked
-	segments []int   // files in which something is left, as in place
-	copies   []trace // of the texts that were met, as lines without an id have them
+	lines    int     // blanked so far
+	segments []int   // files with lines left to blank, as in place
+	copies   []trace // of the texts found, as lines without an id would have them
 }
 
-// scan looks where something is left.
+// scan finds the files with lines left to blank.
 func (r *redaction) scan() error {
 	r.segments = nil
 	f, size, err := r.store.openToRead(r.name)
@@ -90,9 +89,9 @@ func (r *redaction) scan() error {
 	if f != nil {
 		defer f.Close()
 	}
-	left := -1 // lines that are still looked at; -1: the message was not met yet
-	// Copies may stand behind the message, which is met later: so they are looked for by a
-	// second walk, once its text is known.
+	left := -1 // lines still to search; -1: the message was not found yet
+	// Copies may follow the message, and the walk reads them first. So a second walk looks
+	// for them, once the text is known.
 	take := func(at place, line []byte) bool {
 		if left > 0 {
 			left--
@@ -127,7 +126,7 @@ func (r *redaction) scan() error {
 	return err
 }
 
-// of reads a line, and reports whether it is one of the message.
+// of reads a line, and reports whether it belongs to the message.
 func (r *redaction) of(line []byte) (e Entry, is bool) {
 	if !bytes.Contains(line, []byte(r.id)) && len(r.copies) == 0 {
 		return e, false
@@ -142,13 +141,14 @@ func (r *redaction) of(line []byte) (e Entry, is bool) {
 	return e, e.MessageID == "" && r.copied(&e)
 }
 
-// copied reports whether e, which has no id, is a copy of a text that was met.
+// copied reports whether e, which has no id, is a copy of a text that was
+// found.
 func (r *redaction) copied(e *Entry) bool {
 	now := traceOf(e)
 	return slices.ContainsFunc(r.copies, func(t trace) bool { return t.sum == now.sum && near(t.ts, now.ts) })
 }
 
-// blanked is e without its text; nil: it has none.
+// blanked returns the line of e without its text; nil if it has no text.
 func (r *redaction) blanked(e *Entry) []byte {
 	if e.Content == "" && e.Files == "" {
 		return nil
@@ -163,7 +163,7 @@ func (r *redaction) blanked(e *Entry) []byte {
 	return bytes.TrimSuffix(line, []byte("\n"))
 }
 
-// blank takes the text out of what was found.
+// blank removes the text from the lines found.
 func (r *redaction) blank() error {
 	root, err := r.store.dir.Open(false)
 	if err != nil {
@@ -180,7 +180,7 @@ func (r *redaction) blank() error {
 				return err
 			})
 			if errors.Is(err, jsonl.ErrReplaced) || errors.Is(err, fs.ErrNotExist) {
-				done = false // it is looked for again
+				done = false // scan again
 				continue
 			}
 			if err != nil {
@@ -194,7 +194,7 @@ func (r *redaction) blank() error {
 	return nil
 }
 
-// change is a line of the message without its text, in as few bytes as there is room for.
+// change returns a line without its text, no longer than before.
 func (r *redaction) change(line []byte) []byte {
 	e, is := r.of(line)
 	if !is {
@@ -204,8 +204,8 @@ func (r *redaction) change(line []byte) []byte {
 	if text == nil || jsonl.Fits(text, line) {
 		return text
 	}
-	// What is missing is empty to every reader. Without recalled there are short lines of other
-	// programs: these show as lines without content.
+	// Readers take missing fields as empty. A short line of another program has no room for
+	// recalled, so it shows as a line without content.
 	for _, part := range []string{`"content":"",`, `"sender":"",`, `"message_id":"",`, `,"ts":0`, `,"recalled":true`} {
 		if !jsonl.Fits(text, line) {
 			text = bytes.Replace(text, []byte(part), nil, 1)

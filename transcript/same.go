@@ -5,24 +5,25 @@ import (
 	"slices"
 )
 
-// What is the same message without an id that says so.
+// Limits within which lines of equal text are the same message, if one has no
+// id.
 const (
-	// sameWithin is how many milliseconds two lines of it are apart at most.
+	// sameWithin is the most milliseconds between their times.
 	sameWithin = 5000
-	// sameReach is how many lines they are apart at most.
+	// sameReach is the most lines between them.
 	sameReach = 256
 )
 
 func near(a, b int64) bool { return a != 0 && b != 0 && a-b <= sameWithin && b-a <= sameWithin }
 
-// trace is what is remembered of an entry instead of its text.
+// trace is a short form of an entry, by which repeats are recognised.
 type trace struct {
 	sum     uint64 // of role, sender and content
 	ts      int64
-	without bool // it has no id
+	without bool // the entry has no id
 }
 
-// traceSeed is one for all, since what has it is compared in this process only.
+// traceSeed is shared by all stores: traces are compared in this process only.
 var traceSeed = maphash.MakeSeed()
 
 func traceOf(e *Entry) trace {
@@ -35,13 +36,13 @@ func traceOf(e *Entry) trace {
 	return trace{h.Sum64(), e.TS, e.MessageID == ""}
 }
 
-// same reports whether two traces, of which one has no id, are those of one message.
-// A line without a time is nobody's repeat.
+// same reports whether two traces, of which one has no id, are of the same message.
+// A line without a time never is.
 func (t trace) same(other trace) bool {
 	return (t.without || other.without) && t.sum == other.sum && near(t.ts, other.ts)
 }
 
-// known reports whether e is the same message as one that was yielded before, and
+// known reports whether e is the same message as one yielded before, and
 // remembers it.
 func (f *follower) known(e *Entry) bool {
 	now := traceOf(e)

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// view is a line of our own form, cut into its fields and not copied.
+// view is a line in the form that encode writes, split into its fields without
+// copying.
 type view struct {
 	role, content, sender, messageID text
 	senderName, threadID, parentID   text
@@ -19,13 +20,12 @@ type view struct {
 type text struct {
 	raw   []byte // between the quotes
 	at    int    // where it begins in the line
-	plain bool   // it stands for itself: no escapes
+	plain bool   // it has no escapes
 }
 
-// scan cuts a flat object without spaces, of known keys, strings and whole
-// numbers, and refuses all else. It is here because each sidecar reads each line
-// of all others: encoding/json alone would cost more than all the rest of an
-// append.
+// scan splits a flat object without spaces, of known keys, strings and whole
+// numbers, and refuses other lines. Each sidecar reads every line of all others,
+// and encoding/json would cost more than the rest of an append.
 func scan(line []byte) (v view, ok bool) {
 	s := scanner{b: line}
 	if !s.byte('{') {
@@ -76,7 +76,7 @@ func scan(line []byte) (v view, ok bool) {
 	}
 }
 
-// entry copies the line, once: the fields are parts of that copy.
+// entry copies the line once; the fields are parts of that copy.
 func (v *view) entry(line []byte) (e Entry, ok bool) {
 	e.TS, e.UserTS = v.ts, v.userTS
 	whole := string(line)
@@ -97,19 +97,19 @@ func (v *view) entry(line []byte) (e Entry, ok bool) {
 	return e, true
 }
 
-// string fails on an escape that JSON does not know.
+// string decodes t; it fails on an escape that JSON does not know.
 func (t *text) string() (string, bool) {
 	if len(t.raw) == 0 {
 		return "", true
 	}
-	quoted := t.raw[:len(t.raw)+1] // its closing quote stands behind it
+	quoted := t.raw[:len(t.raw)+1] // with its closing quote
 	var s string
 	err := json.Unmarshal(append([]byte{'"'}, quoted...), &s)
 	return s, err == nil
 }
 
-// id returns the message_id of a whole and valid entry; false where that takes
-// a closer look.
+// id returns the message_id of a whole and valid entry; false if the line must
+// be decoded to get it.
 func (v *view) id() ([]byte, bool) {
 	role := string(v.role.raw)
 	return v.messageID.raw, v.messageID.plain && (role == RoleUser || role == RoleAssistant)
@@ -128,7 +128,8 @@ func (s *scanner) byte(c byte) bool {
 	return false
 }
 
-// text fails on what may stand in no string, and on bytes that are no UTF-8.
+// text reads a string; it fails on characters that JSON does not allow in one
+// and on invalid UTF-8.
 func (s *scanner) text() (t text, ok bool) {
 	if !s.byte('"') {
 		return t, false
@@ -167,7 +168,7 @@ func knownEscapes(b []byte) bool {
 		} else if bytes.IndexByte([]byte(`"\/bfnrt`), b[0]) < 0 {
 			return false
 		}
-		b = b[1:] // what was escaped may be a backslash
+		b = b[1:] // the escaped character may be a backslash
 	}
 }
 
@@ -176,7 +177,7 @@ func isHex(b []byte) bool {
 	return err == nil
 }
 
-// endOfString returns the place of the first quote that is not escaped, or -1.
+// endOfString returns the index of the first quote that is not escaped, or -1.
 func endOfString(b []byte) int {
 	for from := 0; ; from++ {
 		i := bytes.IndexByte(b[from:], '"')
@@ -194,8 +195,8 @@ func endOfString(b []byte) int {
 	}
 }
 
-// number takes milliseconds as encode writes them; what may mean seconds, and
-// what has a sign or a leading zero, is left to decodeAny.
+// number reads milliseconds as encode writes them; a number that may mean
+// seconds, or has a sign or a leading zero, is left to decodeAny.
 func (s *scanner) number() (n int64, ok bool) {
 	start := s.i
 	for s.i < len(s.b) && s.b[s.i] >= '0' && s.b[s.i] <= '9' && s.i-start < 15 {

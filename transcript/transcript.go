@@ -1,52 +1,51 @@
-// Package transcript keeps the shared record of what was said in each group:
-// one JSONL file a chat, in a folder that any number of sidecars share.
+// Package transcript keeps the shared record of the messages of each group: one
+// JSONL file a chat, in a folder that any number of sidecars share.
 //
 // # Use
 //
-// [Open] a folder, [Store.Append] what was said, read the end of a chat with
+// [Open] a folder, [Store.Append] messages, read the end of a chat with
 // [Store.Tail], walk further back with [Store.Back], show and search it page by
 // page with [Store.Page], watch it with [Store.Follow]. A Store is safe for
 // concurrent use; chats do not wait for each other, and readers do not wait for
 // writers.
 //
-// # Each message stands once
+// # Each message once
 //
-// The transcript is its own index of what it holds: an appender takes the lock
-// of the file, reads what others wrote since it last looked, and appends only
-// if the message_id is not among what it has read. There is no second file that
-// could disagree after a crash. What an appender remembers is bounded by
-// [MaxIDs] messages a chat; at first it reads only the end of the file, and
-// the rest when a message turns up that is older than that end.
+// The transcript is its own index: an appender takes the lock of the file,
+// reads the lines that others wrote since its last call, and appends only if it
+// has not read the message_id. There is no second file that could disagree
+// after a crash. An appender remembers at most [MaxIDs] messages a chat; at
+// first it reads only the end of the file, and the rest when a message arrives
+// that is older than that end.
 //
 // Other programs may write the same messages without a message_id. A line without
 // one is the same message as a line of the same role, sender and content near it,
-// whose time is at most five seconds away: readers get one of them, the one with an
-// id where both are read.
+// whose time differs by at most five seconds: readers get one of them, the one with
+// an id if they read both.
 //
 // # Edits
 //
-// A message that changed after it was recorded gets a line of its own that names it in
-// edit_of: the file is only appended to. Tails and pages return the message once, with
-// the newest content.
+// The file is only appended to: an edit of a recorded message is a line of its own
+// that names the message in edit_of. Tails and pages return the message once, with the
+// newest content.
 //
-// # Torn lines, foreign hands
+// # Torn lines, other writers
 //
-// A process that is killed while it writes leaves a part of a line. It is ended
-// before the next line is written, so that it costs no other message. Files may
-// also be edited, cut, replaced or moved away at any time, and so may the folder:
-// the next call reads and writes what is at the path then. A line that is no entry is skipped
-// and counted in [Store.Skipped]; a whole entry that a careless writer glued
-// behind a part of another is still found. Line ends may be CRLF, bytes that are
-// no UTF-8 are read as U+FFFD, and a ts may be a string, a fraction or seconds.
+// A process that is killed while it writes leaves a part of a line. The next append ends that
+// line first, so that no other message is lost. Files and the folder may also be edited, cut,
+// replaced or moved away at any time: the next call uses the files that are at the path then.
+// A line that is not an entry is skipped and counted in [Store.Skipped]; a whole entry in the
+// same line after a part of another is still found. Line ends may be CRLF, invalid UTF-8 is
+// read as U+FFFD, and a ts may be a string, a fraction or seconds.
 //
 // # Files
 //
 // The file of chat oc_x on channel feishu is feishu_oc_x.jsonl. Beyond
 // [Options.RotateSize] it is renamed to feishu_oc_x.jsonl.1, the next one to
 // feishu_oc_x.jsonl.2 and so on: a rotated file keeps its name, so that a
-// reader who is halfway through never meets it a second time. The oldest go.
-// Reading the end costs the same whatever the size: it is read backwards, in
-// blocks. Appends survive the process's death, not a power cut.
+// reader never reads it twice. The oldest are deleted. The cost of reading the
+// end does not depend on the size: it is read backwards, in blocks. Appends
+// survive the death of the process, but may not survive a power cut.
 package transcript
 
 import (
@@ -72,38 +71,39 @@ import (
 var (
 	// ErrClosed is returned by every call after [Store.Close].
 	ErrClosed = errors.New("transcript is closed")
-	// ErrReadOnly is returned by Append where the store was opened read-only.
+	// ErrReadOnly is returned by Append if the store was opened read-only.
 	ErrReadOnly = errors.New("transcript was opened read-only")
-	// ErrBusy is returned by Append where another process held the lock of the
-	// chat's file for ten seconds: it is stopped or paused. TryAppend does not wait
-	// that long. Nothing was written.
+	// ErrBusy is returned by Append if another process held the lock of the chat's
+	// file for ten seconds: that process is stopped or paused. TryAppend does not
+	// wait that long. Nothing was written.
 	ErrBusy = errors.New("transcript is locked by another process")
-	// ErrEntry is returned by Append for an entry that can never be written: of
-	// an unknown role, or too long without its content.
+	// ErrEntry is returned by Append for an entry that can never be written:
+	// its role is unknown, or it is too long without its content.
 	ErrEntry = errors.New("entry cannot be written")
 )
 
 // Options of a [Store]; nil and zero fields mean the defaults.
 type Options struct {
-	// RotateSize is the size in bytes at which a chat's file is moved aside; 0
+	// RotateSize is the size in bytes at which a chat's file is rotated; 0
 	// means 64 MiB.
 	RotateSize int64
-	// Keep is how many rotated files of a chat stay; 0 means 8. The oldest one
-	// beyond it is deleted.
+	// Keep is how many rotated files of a chat are kept; 0 means 8. Older ones
+	// are deleted.
 	Keep int
 	// MaxOpen is how many chats' files are kept open between appends; 0 means
 	// 256. The one least recently appended to is closed.
 	MaxOpen int
 	// Memory is about how many bytes of all chats are kept in memory; 0 means
-	// 32 MiB. Beyond, the chat least recently used is forgotten and read again
-	// when it is needed.
+	// 32 MiB. Beyond it the least recently used chat is dropped, and read again
+	// when needed.
 	Memory int64
-	// Index makes the [Index] of a chat whose lines are about to be added to it; whole
-	// says that the first of them is the first of the chat. nil: none is kept.
+	// Index makes the [Index] of a chat before its lines are added; whole reports that
+	// the first of them is the first of the chat. nil: no index is kept.
 	Index func(whole bool) Index
 	// ReadOnly opens a folder that must exist and makes no file in it.
 	ReadOnly bool
-	// Logger gets what was skipped and what could not be rotated; nil discards.
+	// Logger gets warnings about skipped lines and failed rotations; nil
+	// discards.
 	Logger *slog.Logger
 }
 
@@ -113,7 +113,7 @@ type Store struct {
 	log     *slog.Logger
 	dir     safefile.Folder
 	chats   *lru.Cache[chatKey, *chatLog] // those appended to
-	memory  atomic.Int64                  // what they hold in memory, in bytes
+	memory  atomic.Int64                  // bytes of memory that chats take
 	seed    maphash.Seed
 	skipped atomic.Int64
 	done    context.Context // ended by Close
@@ -121,8 +121,8 @@ type Store struct {
 	close   func() error
 }
 
-// Open opens the folder dir, which is made if it is missing, unless opts says
-// read-only. No file is opened yet.
+// Open opens the folder dir, and makes it if it is missing, unless
+// opts.ReadOnly is set. It opens no file yet.
 func Open(dir string, opts *Options) (*Store, error) {
 	var o Options
 	if opts != nil {
@@ -144,7 +144,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if kind := safefile.NetworkFS(dir); kind != "" && !o.ReadOnly {
-		o.Logger.Warn("transcripts lie on a network file system: locks and appends of several hosts are unreliable there",
+		o.Logger.Warn("transcripts are on a network file system: locks and appends of several hosts are unreliable there",
 			"dir", dir, "kind", kind)
 	}
 	s := &Store{opts: o, log: o.Logger, dir: safefile.Folder{Path: dir, Closed: ErrClosed},
@@ -173,30 +173,30 @@ func (s *Store) is(file string, info fs.FileInfo) bool {
 	return err == nil && os.SameFile(named, info)
 }
 
-// Close closes the files and ends every [Store.Follow]. It waits for no call
-// under way, which finishes or returns an error, and may be called again.
+// Close closes the files and ends every [Store.Follow]. It does not wait for
+// running calls, which finish or return an error. It may be called again.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closed() bool { return s.done.Err() != nil }
 
-// Skipped counts the lines that were no entry, each time one was met.
+// Skipped counts the lines that were not entries, each time one was read.
 func (s *Store) Skipped() int64 { return s.skipped.Load() }
 
-// Append adds e at the end of the chat's transcript, unless a message with its
-// message_id is there already, or, for an entry without message_id, the same
-// message; added reports it. A content that does not fit a line of [MaxLine] bytes is
-// cut and ends in [CutMark].
+// Append adds e at the end of the chat's transcript, unless it contains a message
+// with this message_id or, for an entry without one, the same message; added reports
+// whether it appended e. A content that does not fit into a line of [MaxLine] bytes
+// is cut and ends in [CutMark].
 //
-// A nil error means that the message is in the file, whoever wrote it. After
-// an error it may stand there or not; calling again is right. Entries of one
-// goroutine stand in the order of its calls.
+// A nil error means that the message is in the file, written by this or another
+// process. After an error it is unknown whether it is there; the caller should
+// retry. Entries of one goroutine are in the order of its calls.
 func (s *Store) Append(channel, chatID string, e Entry) (added bool, err error) {
 	return s.append(channel, chatID, e, lockWait)
 }
 
 // TryAppend is [Store.Append] for a caller that has other chats to serve: it waits
-// for the lock only while other processes write, some milliseconds, and then
-// returns [ErrBusy].
+// for the lock only a few milliseconds, as long as other processes need to write,
+// and then returns [ErrBusy].
 func (s *Store) TryAppend(channel, chatID string, e Entry) (added bool, err error) {
 	return s.append(channel, chatID, e, tryWait)
 }
@@ -211,14 +211,14 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 	a := addition{Entry: e, buffer: buffers.Get().(*bytes.Buffer)}
 	defer buffers.Put(a.buffer)
 	name := ""
-	// The chat's mutex is free between the tries.
+	// The chat's mutex is released between attempts.
 	err = jsonl.Retry(context.Background(), func(waited time.Duration) error {
 		if s.closed() {
 			return ErrClosed
 		}
 		l := s.chat(chatKey{channel, chatID})
 		l.mu.Lock()
-		for l.retired.Load() { // pushed out between the two lines above: get it again
+		for l.retired.Load() { // evicted between the two lines above: get it again
 			l.unlock()
 			l = s.chat(chatKey{channel, chatID})
 			l.mu.Lock()
@@ -233,7 +233,7 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 			}
 			err = ErrBusy
 		}
-		l.log.EndTurn() // also where another process has written the message meanwhile
+		l.log.EndTurn() // even if another process has written the message meanwhile
 		return err
 	})
 	switch {
@@ -245,11 +245,11 @@ func (s *Store) append(channel, chatID string, e Entry, longest time.Duration) (
 	return added, fmt.Errorf("append to transcript %s: %w", name, err)
 }
 
-// addition is an entry on its way into a file.
+// addition is an entry to be appended.
 type addition struct {
 	Entry
-	line   []byte        // the entry encoded, once that was needed
-	buffer *bytes.Buffer // has line
+	line   []byte        // the encoded entry, once it is needed
+	buffer *bytes.Buffer // holds line
 }
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}

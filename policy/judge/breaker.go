@@ -30,7 +30,7 @@ type breaker struct {
 	round    int       // changes with state; a call's outcome counts in its own round
 }
 
-// refuses tells whether begin would say no.
+// refuses reports whether begin would return false.
 func (b *breaker) refuses() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,7 +41,8 @@ func (b *breaker) refusesLocked() bool {
 	return b.state == BreakerProbe || b.state == BreakerOpen && time.Now().Before(b.until)
 }
 
-// begin asks for permission to call. The round is handed to end, always.
+// begin asks for permission to call. If ok, the caller must call end with the
+// round.
 func (b *breaker) begin() (round int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,12 +55,13 @@ func (b *breaker) begin() (round int, ok bool) {
 	return b.round, true
 }
 
-// end says how a call went; changed tells that the breaker opened or closed.
+// end records the result of a call; changed reports that the breaker opened or
+// closed.
 func (b *breaker) end(round int, answered bool) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if round != b.round {
-		return false // begun before the breaker opened: old news
+		return false // begun before the breaker opened: out of date
 	}
 	if answered {
 		changed = b.state != ""

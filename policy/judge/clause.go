@@ -7,16 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// class is a kind of word that courtesies are made of. See wants for what each needs beside it.
+// class is a kind of word that courtesies are made of. See wants for the classes that each
+// depends on.
 type class uint8
 
 const (
-	filler    class = iota // oh, haha: means nothing, anywhere
-	title                  // everyone, 大家: whom one speaks to
+	filler    class = iota // oh, haha: has no meaning anywhere
+	title                  // everyone, 大家: a form of address
 	name                   // a speaker's name
-	plainName              // a name that is an ordinary word as well, or may be one
+	plainName              // a name that is, or may be, an ordinary word as well
 
-	// Heads: with one of them a clause says something polite.
+	// Heads: one of them makes a clause polite.
 	nod    // ok, 收到
 	agree  // I agree, 同意
 	thank  // thanks, 感谢
@@ -37,13 +38,13 @@ const (
 
 	// Words that carry content of their own, unless they depend on a head.
 	degree  // very, 非常
-	quality // detailed, 及时: praise with a degree only, since it may tell how to do a task
+	quality // detailed, 及时: praise with a degree only, since it may describe how to do a task
 	adverb  // also, 都
 	person  // you
 	self    // I, we: "we're good" is news, "we're glad" is not
 	thing   // this, 这次
 	given   // what one gives thanks for: feedback, 配合
-	noun    // the same where it could be a task at the beginning: "thanks, help me"
+	noun    // the same for words that could begin a task: "thanks, help me"
 	shared  // what is done together: work, 合作
 	view    // your point, 看法
 	when    // weekend, 下次
@@ -51,13 +52,13 @@ const (
 	outcome // it worked: news, but for "glad it worked"
 	boon    // have, stay, 健康: what is wished
 	copula  // is, are
-	done    // 了: thanks are no news with it, most else is
+	done    // 了: makes news of most words, but not of thanks
 	glue    // of, the, 的
 
 	classCount
 )
 
-// classes is a set of them.
+// classes is a set of class.
 type classes uint64
 
 func setOf(list ...class) (s classes) {
@@ -74,14 +75,14 @@ var (
 	heads = warm | setOf(nod, agree)
 	// What may make up a clause between two courtesies.
 	addresses = setOf(filler, title, name)
-	// What may stand before 了 with nothing having been done.
+	// The classes that may precede 了 without making the clause a report.
 	aroundDone = setOf(filler, title, name, plainName, thank, joy, kind, degree, adverb, person, self, thing, glue,
 		done)
 	offering = setOf(iff, offer, here)
 
-	// wants says of which others at least one has to be in the same clause. Words of
-	// assent license next to nothing: "ok" before a word of content is the beginning
-	// of a task, and "all agreed" is news.
+	// wants lists for each class the classes of which at least one must be in the
+	// same clause. Few classes may depend on words of assent: "ok" before a word of
+	// content is the beginning of a task, and "all agreed" is news.
 	wants = [classCount]classes{
 		title:     warm | offering, // or an assent before it: "ok all"
 		name:      warm | offering | setOf(nod, agree),
@@ -115,7 +116,7 @@ func (s classes) polite() bool {
 	return s&(heads|offering) != 0 && s.complete()
 }
 
-// complete reports whether each word has what it wants.
+// complete reports whether each word has a class that it wants.
 func (s classes) complete() bool {
 	for c, want := range wants {
 		if want != 0 && s.has(class(c)) && s&want == 0 {
@@ -147,8 +148,8 @@ func (s classes) with(c class) (_ classes, ok bool) {
 	return (s | setOf(c)).settled(), true
 }
 
-// settled drops the differences between classes that no longer matter once they have what they want,
-// so that fewer readings have to be followed.
+// settled drops differences between classes that no longer matter once their wants are met, so that
+// fewer readings have to be followed.
 func (s classes) settled() classes {
 	for _, c := range [...]class{view, when, deed, outcome, boon} {
 		if s.has(c) && s&wants[c]&wants[shared] != 0 && (c != when || s&setOf(thank, joy, hope, wish) != 0) {
@@ -167,12 +168,12 @@ type entry struct {
 	class class
 }
 
-// maxReadings is the most ways of taking the beginning of a clause apart that are followed. With more
-// of them a courtesy may pass. A decision takes 0.1 to 0.2 ms for a message of usual length and a few ms for
-// the longest that is read (maxCourtesy in one clause).
+// maxReadings is the most ways of splitting the beginning of a clause that are followed. With more of them a
+// courtesy may pass. A decision takes 0.1 to 0.2 ms for a message of usual length and a few ms for the
+// longest (maxCourtesy bytes in one clause).
 const maxReadings = 16
 
-// classify takes a clause apart into words of the lexicon and names. For each byte it returns the
+// classify splits a clause into words of the lexicon and names. For each byte it returns the
 // classes of the words before it, once for every way to split the clause up to there.
 func classify(words string, names []entry) [][]classes {
 	lex := lexicon()
@@ -225,8 +226,8 @@ func classify(words string, names []entry) [][]classes {
 	return at
 }
 
-// readings reports whether yield returns true for the classes of some way to take the whole clause
-// apart.
+// readings reports whether yield returns true for the classes of at least one way to split the
+// whole clause.
 func readings(words string, names []entry, yield func(classes) bool) bool {
 	return slices.ContainsFunc(classify(words, names)[len(words)], yield)
 }
@@ -236,8 +237,8 @@ func polite(words string, names []entry) bool {
 	return readings(words, names, classes.polite) && !asksWithoutMark(words)
 }
 
-// asksWithoutMark reports a question, a polite task or an acceptance that no mark shows: "thanks is it
-// ready", 明白了吧, 辛苦确认一下, "happy to join".
+// asksWithoutMark reports whether a clause without a question mark is a question, a polite task or an
+// acceptance: "thanks is it ready", 明白了吧, 辛苦确认一下, "happy to join".
 func asksWithoutMark(words string) bool {
 	if strings.HasPrefix(words, "请问") || strings.HasSuffix(words, "吧") && zhQuestion.MatchString(words) ||
 		politeTask.MatchString(words) || statement.MatchString(words) && !strings.Contains(words, "hope") {
@@ -265,12 +266,12 @@ func asksWithoutMark(words string) bool {
 
 var subjects = [...]string{"i", "you", "we", "they", "it", "this", "that", "everyone", "everybody", "anyone"}
 
-// politeOffer reports whether two clauses make an offer together: "if you need anything," "ask".
+// politeOffer reports whether two clauses together make an offer: "if you need anything," "ask".
 func politeOffer(words string, names []entry) bool {
 	return readings(words, names, func(s classes) bool { return s.has(iff) && s.polite() })
 }
 
-// filling reports whether a clause says nothing: "oh", "everyone".
+// filling reports whether a clause has no meaning: "oh", "everyone".
 func filling(words string, names []entry) bool {
 	return readings(words, names, func(s classes) bool { return s&^addresses == 0 })
 }
@@ -283,7 +284,8 @@ func endsWord(s string, i int) bool {
 	return i == len(s) || !isLatin(rune(s[i])) || !isLatin(rune(s[i-1]))
 }
 
-// sixes measures "666", which is praise; a longer number that begins so is not.
+// sixes returns the length of "666" at the beginning of s, which is praise; a
+// longer number is not.
 func sixes(s string) int {
 	n := len(s) - len(strings.TrimLeft(s, "6"))
 	if n < 3 || !endsWord(s, n) {
@@ -292,7 +294,8 @@ func sixes(s string) int {
 	return n
 }
 
-// nickname measures a name like 小王, which is known by its form, at the end of a clause.
+// nickname returns the length of a name like 小王, recognised by its form, at the end of
+// a clause.
 func nickname(s string) int {
 	first, a := utf8.DecodeRuneInString(s)
 	second, b := utf8.DecodeRuneInString(s[a:])

@@ -21,26 +21,26 @@ import (
 )
 
 const (
-	// connectTimeout bounds dialling where no HTTP client is given.
+	// connectTimeout bounds dialling if Options.HTTPClient is nil.
 	connectTimeout = 2 * time.Second
 	// maxResponse is the most bytes of a response that are read; the rest is
 	// cut off, and the call fails as unreadable.
 	maxResponse = 1 << 20
-	// retryWait lies before the one retry, which is made only if afterwards
-	// at least minBudget is left of the time.
+	// retryWait is the pause before the one retry, which is made only if at
+	// least minBudget of the time is left after it.
 	retryWait = 300 * time.Millisecond
 	minBudget = time.Second
-	// oneWord is enough for YES or NO. A model that thinks first spends tokens
-	// on that: once one is found to do so it gets thinking.
+	// oneWord is enough for YES or NO. A reasoning model needs more: once
+	// recognised as one, it gets thinking.
 	oneWord  = 16
 	thinking = 2048
 )
 
-// What an endpoint turned out to want; bits, found out once and remembered.
+// Requirements of an endpoint, as bits; each is found out once and remembered.
 const (
 	wantsCompletionTokens = 1 << iota // max_completion_tokens, not max_tokens
 	wantsNoTemperature
-	wantsRoom // thinks before it answers
+	wantsRoom // a reasoning model: it needs more tokens
 )
 
 // client asks one model. It is safe for concurrent use.
@@ -67,8 +67,8 @@ func newClient(o Options) *client {
 	return &client{api: openai.NewClientWithConfig(config), model: o.Model, key: o.APIKey}
 }
 
-// wholeBody reads each response to its end, which bounds it and is what keeps
-// the connection for the next call.
+// wholeBody reads each response to its end, at most maxResponse bytes, so that
+// the connection can be reused.
 type wholeBody struct{ client *http.Client }
 
 func (w wholeBody) Do(req *http.Request) (*http.Response, error) {
@@ -84,8 +84,8 @@ func (w wholeBody) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// ask returns what the model said. Its errors are fit for a log; they tell by
-// [callError] whether the endpoint is at fault.
+// ask returns the model's answer. Its errors may be logged; a [callError] tells
+// whether the endpoint failed.
 func (c *client) ask(ctx context.Context, prompt string) (string, error) {
 	retried := false
 	for {
@@ -108,7 +108,7 @@ func (c *client) ask(ctx context.Context, prompt string) (string, error) {
 			c.wants.Or(more)
 			continue // at most once for each bit
 		}
-		if retried || !passing(err) || !waitWithin(ctx, retryWait, minBudget) {
+		if retried || !temporary(err) || !waitWithin(ctx, retryWait, minBudget) {
 			return "", c.explain(ctx, err)
 		}
 		retried = true
@@ -128,24 +128,24 @@ func (c *client) request(prompt string, wants uint32) openai.ChatCompletionReque
 		room = thinking
 	}
 	if wants&wantsCompletionTokens != 0 {
-		r.MaxCompletionTokens = max(room, thinking) // it counts thoughts as well
+		r.MaxCompletionTokens = max(room, thinking) // it counts reasoning tokens as well
 	} else {
 		r.MaxTokens = room
 	}
 	if wants&wantsNoTemperature == 0 {
-		r.Temperature = math.SmallestNonzeroFloat32 // the library leaves a zero out
+		r.Temperature = math.SmallestNonzeroFloat32 // the library omits a zero
 	}
 	return r
 }
 
-// cutShort tells an answer that ended before its first word.
+// cutShort reports whether an answer ended before its first word.
 func cutShort(res openai.ChatCompletionResponse) bool {
 	return len(res.Choices) > 0 && res.Choices[0].FinishReason == openai.FinishReasonLength &&
 		strings.TrimSpace(res.Choices[0].Message.Content) == ""
 }
 
-// complaint returns the want that an endpoint, or the library on behalf of a
-// model it knows, named as the reason of its refusal, if that is news.
+// complaint returns the requirement named in a refusal of the endpoint, or of
+// the library for a model it knows, if it is not in wants yet.
 func complaint(err error, wants uint32) uint32 {
 	text := ""
 	switch {
@@ -168,7 +168,7 @@ func complaint(err error, wants uint32) uint32 {
 	return 0
 }
 
-// status is the HTTP status of a refusal, 0 where there was none.
+// status is the HTTP status of a refusal, 0 for other errors.
 func status(err error) int {
 	if e, ok := errors.AsType[*openai.APIError](err); ok {
 		return e.HTTPStatusCode
@@ -179,13 +179,14 @@ func status(err error) int {
 	return 0
 }
 
-// passing tells a refusal that may be over in a moment.
-func passing(err error) bool {
+// temporary reports whether a refusal is worth a retry.
+func temporary(err error) bool {
 	s := status(err)
 	return s == http.StatusTooManyRequests || s >= 500
 }
 
-// waitWithin sleeps for d unless less than rest would be left of ctx afterwards.
+// waitWithin sleeps for d; it returns false at once if less than rest of ctx
+// would be left.
 func waitWithin(ctx context.Context, d, rest time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < d+rest {
 		return false
@@ -193,13 +194,13 @@ func waitWithin(ctx context.Context, d, rest time.Duration) bool {
 	return wait.Sleep(ctx, d) == nil
 }
 
-// callError is a call that brought no verdict.
+// callError is the error of a call without a verdict.
 type callError struct {
 	text string
-	// answered tells that the endpoint works and only this question failed, so
-	// that the breaker stays closed: texts of others must not be able to open it.
+	// answered: the endpoint works and only this question failed. Then the
+	// breaker stays closed, since no message text must be able to open it.
 	answered bool
-	err      error // context errors, to be tested for
+	err      error // context errors, for errors.Is
 }
 
 func (e *callError) Error() string { return e.text }
@@ -209,8 +210,8 @@ func (e *callError) Unwrap() error { return e.err }
 var errThinks = &callError{answered: true, text: "the model spent its tokens before its first word: " +
 	"it thinks before it answers, set OPENAI_MODEL to one that does not"}
 
-// explain turns a library's error, which may quote the prompt, the answer or
-// the key, into one that does not.
+// explain turns the library's error, which may quote the prompt, the answer or
+// the key, into one that quotes none.
 func (c *client) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return &callError{text: "no answer in time", err: ctx.Err()}

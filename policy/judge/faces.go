@@ -6,18 +6,18 @@ import (
 	"unicode/utf8"
 )
 
-// maxFace is the most characters of a face in brackets; what is longer is read as text.
+// maxFace is the most characters of a face in brackets; a longer one is read as text.
 const maxFace = 16
 
-// asciiFaces are the faces without brackets. They stand alone or after a word, and a
-// letter or digit after them makes them something else.
+// asciiFaces are the faces without brackets. They are alone or follow a word. Before
+// a letter or digit they are not faces.
 var asciiFaces = []string{
 	"^_^", "^-^", "^^", "^o^", "t_t", "t.t", "tvt", "orz", "otz", "qaq", "qwq", "owo", "uwu", "o_o", "-_-", ">_<", "=w=", "=_=",
 	"xd",
 	":-)", ":)", ";-)", ";)", "=)", ":d", ":-d", "=d", ":p", ";p", ":3", "<3", "\\o/", "(y)", "m(_ _)m", "_(:з」∠)_",
 }
 
-// withoutFaces puts a space for each face that is made of characters: (≧▽≦), ^_^.
+// withoutFaces replaces each face made of characters with a space: (≧▽≦), ^_^.
 func withoutFaces(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -33,7 +33,7 @@ func withoutFaces(s string) string {
 	return b.String()
 }
 
-// faceAt measures the face at byte i of s; 0 is none.
+// faceAt returns the length of the face at byte i of s; 0 if there is no face.
 func faceAt(s string, i int) int {
 	r, _ := utf8.DecodeRuneInString(s[i:])
 	if !strings.ContainsRune(faceSigns, r) && !strings.ContainsRune(faceArms, r) {
@@ -85,8 +85,8 @@ const (
 	faceLetters = "otuvw๑人皿口益工一丶"
 )
 
-// squeeze brings words into the form of the lexicon: "you're" is youre, "heads-up" is two
-// words, and what is drawn out is shortened: "thanksss" is thanks, "sooo" is so.
+// squeeze converts words to the form of the lexicon: "you're" becomes youre, "heads-up"
+// two words, and repeated letters are shortened: "thanksss" becomes thanks, "sooo" so.
 func squeeze(s string) string {
 	var b strings.Builder
 	b.Grow(len(s))
@@ -113,8 +113,8 @@ func isLetter(c byte) bool { return 'a' <= c && c <= 'z' }
 // repeats counts how often s begins with its first letter.
 func repeats(s string) int { return len(s) - len(strings.TrimLeft(s, s[:1])) }
 
-// shortened tells how many of n equal letters stay: three are one too many, and only o and e
-// are often meant to be two.
+// shortened returns how many of n equal letters are kept: of three or more one, of o and e
+// two, which are often meant.
 func shortened(letter byte, n int) int {
 	switch {
 	case n < 3:

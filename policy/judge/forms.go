@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// form is a family of phrases that are known by their build, where a list of them would be long.
+// form is a family of phrases recognised by a pattern, since a list of them would be long.
 type form struct {
 	class class
 	match *regexp.Regexp
@@ -38,7 +38,7 @@ const (
 	formMany = `(?:so|very|really|truly|most|much|always|simply|super|extremely|quite|way|a lot)`
 )
 
-// forms are the families, by the first words of their phrases. A phrase may stand anywhere between words of
+// forms are the families, by the first words of their phrases. A phrase may occur anywhere between words of
 // the lexicon.
 var forms = sync.OnceValue(func() map[string][]form {
 	list := []struct {
@@ -127,7 +127,8 @@ var forms = sync.OnceValue(func() map[string][]form {
 	return byFirst
 })
 
-// formsAt calls take with the class and size of each phrase of a form that begins at byte i.
+// formsAt calls take with the class and length of each phrase of a form that begins at byte
+// i.
 func formsAt(words string, i int, take func(class, int)) {
 	s := words[i:]
 	first, _, _ := strings.Cut(s[:min(len(s), len("delighted "))], " ")

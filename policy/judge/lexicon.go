@@ -34,8 +34,8 @@ var lexicon = sync.OnceValue(func() dictionary {
 	return d
 })
 
-// expand writes a pattern out: "{a,b,}c" is ac, bc and c, with groups inside
-// groups. An underscore stands for a space.
+// expand returns the strings of a pattern: "{a,b,}c" is ac, bc and c. Groups
+// may be nested. An underscore means a space.
 func expand(pattern string) []string {
 	open := strings.IndexByte(pattern, '{')
 	if open < 0 {

@@ -1,8 +1,8 @@
 package judge
 
 // zhWords is the Chinese part of the lexicon, in simplified characters. The notation is that of
-// [expand]. A word that alone can be a task, a state or a result is in no class that makes a clause
-// polite: 可以了 and 好了 are results, 详细 says how to do a task.
+// [expand]. A word that on its own can be a task, a state or a result is in no class that makes a
+// clause polite: 可以了 and 好了 are results, 详细 describes how to do a task.
 var zhWords = [classCount]string{
 	filler: `
 		啊 呀 哦 噢 哟 喔 诶 哎 唉 哎呀 嘛 哈 嘻 嘿 呵 呢 吧 咯 呐 嘞 哒 滴 捏 呗 喽 欸 呜 那 那么 那就 真的 真是 嘤

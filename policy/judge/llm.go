@@ -18,44 +18,45 @@ import (
 	"feishu-relay/policy"
 )
 
-// DefaultModel is asked where Options.Model is empty.
+// DefaultModel is the model if Options.Model is empty.
 const DefaultModel = "gpt-4o-mini"
 
 const (
-	// MaxCalls is how many calls run at once; others wait within their time.
+	// MaxCalls is how many calls run at once; others wait within their timeout.
 	MaxCalls = 8
-	// cacheSize is how many answers are remembered, each for cacheTTL; beyond it the
-	// one used longest ago is forgotten.
+	// cacheSize is how many answers are cached, each for cacheTTL; beyond it the
+	// least recently used one is dropped.
 	cacheSize = 1024
 	cacheTTL  = 5 * time.Minute
 )
 
 // Errors of [LLM.Judge], besides those of the call.
 var (
-	// ErrOpen: the endpoint failed several times in a row and is left alone.
+	// ErrOpen: the endpoint failed several times in a row and is not called for
+	// now.
 	ErrOpen = errors.New("the judge's endpoint failed repeatedly and is not asked for now")
 	// ErrAnswer: the model answered something other than YES or NO.
 	ErrAnswer = errors.New("the model answered neither YES nor NO")
 )
 
-// Options are what an [LLM] needs.
+// Options of an [LLM].
 type Options struct {
 	APIKey     string        // required
 	BaseURL    string        // of the endpoint, with its version: "https://host/v1"; "" is OpenAI's
 	Model      string        // "" is DefaultModel
 	Timeout    time.Duration // of one call with its retry; 0 is policy.DefaultTimeout
-	HTTPClient *http.Client  // nil is one with a short dial time-out
+	HTTPClient *http.Client  // nil is one with a short dial timeout
 	Logger     *slog.Logger  // nil discards
 }
 
 // LLM is a judge that asks a language model. It is safe for concurrent use and
-// owns no goroutine beyond the calls under way, each of which ends within
-// Options.Timeout also when nobody waits for it any more.
+// owns no goroutine except the running calls, each of which ends within
+// Options.Timeout even if no caller waits for it any more.
 type LLM struct {
 	client  *client
 	timeout time.Duration
 	log     *slog.Logger
-	slots   chan struct{} // one for each call under way
+	slots   chan struct{} // one for each running call
 	flight  singleflight.Group
 	cache   *lru.Cache[string, verdict]
 	breaker breaker
@@ -75,7 +76,7 @@ func New(o Options) (*LLM, error) {
 	if o.BaseURL != "" {
 		u, err := url.Parse(o.BaseURL)
 		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-			return nil, errors.New("judge: the base URL is no http or https URL")
+			return nil, errors.New("judge: the base URL is not an http or https URL")
 		}
 	}
 	o.Model = cmp.Or(o.Model, DefaultModel)
@@ -103,7 +104,8 @@ func (l *LLM) Judge(ctx context.Context, q policy.Question) (allow bool, err err
 		return v.allow, nil
 	}
 	result := l.flight.DoChan(key, func() (any, error) {
-		// The first to ask may leave before the others: the call is not its own.
+		// Other callers may wait for the same call, so the end of the first
+		// caller's ctx must not end it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 		defer cancel()
 		allow, err := l.call(ctx, delimited(data, question))
@@ -154,8 +156,8 @@ func (l *LLM) call(ctx context.Context, prompt string) (allow bool, err error) {
 	return parse(text)
 }
 
-// parse reads the one word. Spaces, quotes around it and a full stop are
-// forgiven; a second word is not.
+// parse reads the one word. It accepts spaces, quotes around it and a full
+// stop, but not a second word.
 func parse(text string) (allow bool, err error) {
 	const around = " \t\r\n\"'`"
 	word := strings.Trim(text, around)
@@ -169,16 +171,16 @@ func parse(text string) (allow bool, err error) {
 	return false, ErrAnswer
 }
 
-// State is how an [LLM] is, for health and status pages.
+// State is the state of an [LLM], for health and status pages.
 type State struct {
 	Model    string    `json:"model"`
 	Breaker  string    `json:"breaker"`            // BreakerClosed, BreakerOpen or BreakerProbe
 	Failures int       `json:"failures,omitempty"` // calls in a row without an answer
 	RetryAt  time.Time `json:"retry_at,omitzero"`  // when an open breaker lets the next call through
-	Calls    int       `json:"calls"`              // under way, at most MaxCalls
+	Calls    int       `json:"calls"`              // running, at most MaxCalls
 }
 
-// State returns how the judge is now.
+// State returns the judge's current state.
 func (l *LLM) State() State {
 	s := State{Model: l.client.model, Calls: len(l.slots)}
 	s.Breaker, s.Failures, s.RetryAt = l.breaker.snapshot()

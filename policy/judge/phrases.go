@@ -50,14 +50,15 @@ var (
 	moreOffer = regexp.MustCompile(`\b(?:anything|something) ?(?:else|more|further|other)\b|\b(?:any` +
 		`|some) ?(?:more|further|other) (?:help|assistance|questions?|requests?|way|things?)\b|\banymore\b` +
 		`|\b(?:anything|any thing|something) (?:that )?i (?:can|could|may)\b|\bwhat else\b`)
-	// bareOffer matches what is an offer of help from others, unless it asks for more of what was said.
+	// bareOffer matches a clause that is an offer of help if others write it, unless it asks for more
+	// of the same.
 	bareOffer = regexp.MustCompile(`^(?:(?:ok|okay|so|and|well|great|thanks|alright|sure) )*(?:(?:is` +
 		`|will) there (?:be )?|(?:do you )?(?:need|want) )?(?:anything|something) ?(?:else|more` +
 		`|further)(?: then| today)*$`)
 )
 
-// openRequest matches a clause that asks for a confirmation, an approval, a choice or leave
-// and needs no question mark for it.
+// openRequest matches a clause that asks for a confirmation, an approval, a choice or
+// permission, with or without a question mark.
 var openRequest = sync.OnceValue(func() *regexp.Regexp {
 	const (
 		zhAct = `(?:确认|核[对实准]|审[批核阅]|批[准复示一]|指示|拍板|定夺|决定|表决|投票|[回答]复|告[知诉]` +
@@ -110,7 +111,7 @@ var openRequest = sync.OnceValue(func() *regexp.Regexp {
 	}, "|"))
 })
 
-// wanted are things that are asked for by appreciating them.
+// wanted are things that one asks for by saying that they are appreciated.
 const wanted = `(?:a|any|some|prompt|quick|reply|replies|response|answer|feedback|inputs?|review|thoughts?` +
 	`|opinions?|attention|guidance|advice|suggestions?|on this)`
 
@@ -138,8 +139,8 @@ var (
 		`|\b(?:appreciate|grateful for|thankful for)\b.*\b` + wanted + `\b|\b` + wanted + `\b.*\bappreciated$` +
 		`|\bfor .*\b(?:tomorrow|by)\b|\byour (?:help|assistance) (?:is|would be) appreciated$` +
 		`|\bbe so kind\b|\bhope to (?:get|have|receive)\b|\bid be (?:honou?red|delighted|glad|happy)\b`)
-	// statement matches news and requests that read like wishes and farewells: "we have a great event", "that's all
-	// I need to deploy", "easy to break".
+	// statement matches news and requests that look like wishes and farewells: "we have a great event",
+	// "that's all I need to deploy", "easy to break".
 	statement = regexp.MustCompile(`\b(?:i|we|they|everyone) have an? ` +
 		`|\byou have an? .*(?:appointment|reservation|rental|flight|visit|event)$` +
 		`|\b(?:all|everything|thing|what) (?:that )?(?:i|we) (?:need|want)(?:ed)? (?:is|are|was)\b` +
@@ -163,7 +164,7 @@ var (
 		`|i'?ll (?:get|be)|i will (?:get|be)` +
 		`|made (?:it|this|that|things|everything))\b|[住玩用聊吃谈过]得|结束|到此` +
 		`|[👍✅🆗👌👎❌🙆🙅]|\[(?:ok|赞)\]`)
-	// agreement matches what decides on anything that was said, where an OK may only acknowledge it.
+	// agreement matches a decision on an earlier message, while an OK may only acknowledge it.
 	agreement = regexp.MustCompile(`同意|赞成|赞同|认同|支持你|可以|没意见|没异议|^行[的吧啊]?$|一言为定|说定|就这么[定办]` +
 		`|\b(?:i|we|fully|totally|completely) (?:\w+ )?agree\b|\bagreed\b|\bworks for (?:me|us)\b|\bthat works\b` +
 		`|\bfine (?:by|with) (?:me|us)\b|\bapproved\b|\bi (?:second|concur)|\b(?:yes|yeah|yep|correct)\b` +
@@ -186,9 +187,9 @@ var (
 		`|great)(?: to go)?(?: for)?(?: now| today)?$|` +
 		`(?:暂时|目前|现在|都|已经)*(?:没有|没|不用|不需要|无需|不必)(?:了|啦|别的|其他的?|什么)*)`)
 
-	// continuing matches the rest of a courtesy that a space parts from it: 谢谢 你了.
+	// continuing matches the rest of a courtesy after a space: 谢谢 你了.
 	continuing = regexp.MustCompile(`^(?:的|[了啦]$|[你您]们?[了啦]?$)`)
-	// welcome matches answers to thanks, which are no yes or no.
+	// welcome matches answers to thanks, which are neither a yes nor a no.
 	welcome = regexp.MustCompile(`(?:不用?|不必|无需|别|甭)(?:这么|那么|太|跟我)?(?:客气|谢(?:[^谢]|$))` +
 		`|\byou(?:'?re| are|r) (?:(?:very|most|so|always|more than) )?welcome\b|\bdon'?t mention it\b`)
 
@@ -202,13 +203,13 @@ var (
 		`|do you)\b`)
 )
 
-// faceNames are the codes in brackets that stand for emoji in chats. Others, as
-// for a picture or a file, are content.
+// faceNames are the bracketed codes of emoji in chats. Other codes, such as
+// that of a picture or a file, are content.
 const faceNames = `微笑|呲牙|赞|强|玫瑰|爱心|抱拳|ok|鼓掌|加油|庆祝|比心|握手|憨笑|偷笑|送心|感谢|谢谢|可爱` +
 	`|害羞|大笑|笑哭|撒花|玫瑰花|拥抱|奋斗|胜利|得意|调皮|smile|thumbsup|thanks|heart|clap|done` +
 	`|finger ?heart|applause|party|wave`
 
-// traditional characters of the phrases above, and what they are folded to.
+// simplified replaces the traditional characters of the phrases above.
 var simplified = strings.NewReplacer(
 	"謝", "谢", "請", "请", "沒", "没", "問", "问", "題", "题", "辦", "办", "話", "话", "樂", "乐", "還", "还", "隨", "随",
 	"時", "时", "歡", "欢", "會", "会", "對", "对", "們", "们", "這", "这", "說", "说", "麼", "么", "幫", "帮", "願", "愿",
@@ -222,14 +223,14 @@ var simplified = strings.NewReplacer(
 	"獎", "奖", "棧", "栈", "熱", "热", "萬", "万", "聽", "听", "錯", "错", "懂", "懂",
 )
 
-// fold brings a text into the form of the phrases: simplified, lower case,
+// fold converts a text to the form of the phrases: simplified, lower case,
 // without compatibility forms and invisible characters.
 func fold(s string) string {
 	return simplified.Replace(strings.ToLower(plain(s)))
 }
 
-// endsClause reports whether r is punctuation. Signs that are part of numbers, names and
-// formulas are none: they stay, and what holds them is no courtesy.
+// endsClause reports whether r is punctuation. Characters that are part of numbers,
+// names and formulas do not count: they remain, and a text with them is not a courtesy.
 func endsClause(r rune) bool {
 	switch r {
 	case '@', '%', '&', '§', '\'', '_', '、':

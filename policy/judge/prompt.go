@@ -11,7 +11,7 @@ import (
 	"feishu-relay/policy"
 )
 
-// What the model is shown at most. Longer texts are cut in their middle, and the
+// The most that the model gets. Longer texts are cut in the middle, and the
 // oldest messages are left out.
 const (
 	maxWindow  = 12       // messages before the one in question
@@ -65,7 +65,7 @@ type promptMessage struct {
 	Text      string `json:"text"`
 }
 
-// promptOf returns the data that the model is shown for q, and the question. Equal
+// promptOf returns the data that the model gets for q, and the question. Equal
 // questions give equal strings.
 func promptOf(q policy.Question) (data, question string) {
 	var d promptData
@@ -84,7 +84,7 @@ func promptOf(q policy.Question) (data, question string) {
 		text = encode(d)
 	}
 	for room := maxText; len(text) > maxData; text = encode(d) {
-		// Characters of four bytes: half as many will do.
+		// Characters of four bytes: keep half as many.
 		room /= 2
 		d.Message.Text, d.Agent.Role = clip(d.Message.Text, room), clip(d.Agent.Role, room)
 	}
@@ -117,16 +117,16 @@ func messageOf(e policy.Entry, agent string) promptMessage {
 	return m
 }
 
-// speaker cleans an id. Display names, which anybody can choose, are not shown to
-// the model, except this agent's own.
+// speaker cleans an id. The model gets no display names, which people choose
+// freely, except this agent's own.
 func speaker(id string) string { return quoted(id, maxSpeaker) }
 
-// markers are what our delimiters and those of common chat templates are made
-// of. A text that holds them gets a gap in each.
+// markers matches parts of our delimiters and of those of common chat
+// templates. In a text each of them is broken up with a space.
 var markers = regexp.MustCompile(`(?i)={4,}|relay-data|<\|+|\|+>|\[/?inst\]|<</?sys|</?s>`)
 
 func quoted(text string, n int) string {
-	// Clipped before the costly steps as well: a text may have a megabyte.
+	// Clip before the costly steps as well: a text may have a megabyte.
 	text = clip(plain(clip(text, 8*n)), n)
 	if !strings.ContainsAny(text, "=<|[-") {
 		return text // no marker without one of these
@@ -142,15 +142,15 @@ func quoted(text string, n int) string {
 func encode(d promptData) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // code stays readable
+	e.SetEscapeHTML(false) // code remains readable
 	if err := e.Encode(d); err != nil {
-		return "{}" // strings alone: it cannot fail
+		return "{}" // unreachable: strings always encode
 	}
 	return string(bytes.TrimSpace(b.Bytes()))
 }
 
-// delimited puts the data between two lines that nobody can foresee. JSON has
-// no line breaks inside, so a text cannot make a line of its own either.
+// delimited puts the data between two unpredictable lines. Encoded JSON has no
+// line breaks, so a text cannot form such a line.
 func delimited(data, question string) string {
 	mark := "==== relay-data " + rand.Text() + " ===="
 	return fmt.Sprintf("%s\n%s\n%s\n\n%s", mark, data, mark, question)

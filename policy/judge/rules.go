@@ -14,14 +14,14 @@ import (
 // Rules is the judge that needs no model. Its zero value is ready to use, safe for
 // concurrent use, and never fails.
 //
-// It refuses a bot's message that is empty or consists of courtesies only: thanks, assent,
-// praise, wishes, farewells, offers of further help, the end of a conversation. One unknown word
-// lets the message pass. What looks like a courtesy also passes when it may be an answer: assent to
-// a question or an open request of this agent, agreement with or praise of what it said, and "all good"
+// It refuses a bot's message that is empty or consists of courtesies only: thanks, assent, praise,
+// wishes, farewells, offers of further help, the end of a conversation. One unknown word lets the
+// message pass. A message that looks like a courtesy also passes if it may be an answer: assent to a
+// question or an open request of this agent, agreement with or praise of its message, and "all good"
 // after it gave a task.
 //
-// A person's message that addresses nobody passes when it holds a question or a
-// request. The rules do not know which of them fall into an agent's role; the language model does.
+// A person's message without an addressee passes if it has a question or a request. Unlike the
+// language model, the rules do not consider the agent's role.
 type Rules struct{}
 
 // Judge implements [policy.Judge]; the error is always nil.
@@ -40,14 +40,14 @@ func (Rules) Judge(_ context.Context, q policy.Question) (allow bool, err error)
 		slices.ContainsFunc(ours, text.givesTask) && t.reports() || last.goesAhead() && !last.delivers() && t.delivers(), nil
 }
 
-// maxCourtesy is the most bytes of a courtesy; what is longer passes unread.
+// maxCourtesy is the most bytes of a courtesy; a longer message passes unread.
 const maxCourtesy = 1500
 
 // text is a message in the form that the lexicon is matched against.
 type text struct {
 	clauses  []clause
 	bare     string // all of it, lower case, before it was split
-	unread   bool   // too long, or with code or links: no courtesy
+	unread   bool   // too long, or with code or links: not a courtesy
 	loneMark bool   // question marks that end no clause
 	mentions bool
 	names    []entry
@@ -55,20 +55,20 @@ type text struct {
 
 type clause struct {
 	words string
-	asked bool // it ended in a question mark
-	soft  bool // only a space stands before it
+	asked bool // ends in a question mark
+	soft  bool // preceded by a space only
 }
 
 var (
 	atTag = regexp.MustCompile(`(?s)<at\b[^>]*>(?:[^<]*</at>)?`)
 	atAll = regexp.MustCompile(`@(?:_?all\b|所有人)`)
-	// Of the names behind an @ only those in Latin letters end somewhere: a
-	// Chinese one that is not a speaker's could hold the beginning of the text.
+	// After an @ only a name in Latin letters has a visible end: a Chinese one
+	// that is not a speaker's could include the beginning of the text.
 	atName   = regexp.MustCompile(`@[a-z0-9_.\-]+`)
 	faceCode = regexp.MustCompile(`\[(?:` + faceNames + `)\]|:(?:\+1|[a-z][a-z_]{1,30}):`)
 )
 
-// read takes a message apart. names are those of the speakers.
+// read splits a message into clauses. names are those of the speakers.
 func read(content string, names []string) text {
 	if len(content) > maxCourtesy {
 		return text{unread: true, bare: fold(content[:maxCourtesy])}
@@ -96,8 +96,8 @@ func readAll(content string, names []string) text {
 	return t
 }
 
-// split makes clauses of what is between punctuation marks, emoji or, in Chinese, spaces. A
-// space between Chinese and Latin script is dropped.
+// split makes clauses of the text between punctuation marks, emoji or, in Chinese, spaces.
+// A space between Chinese and Latin script is dropped.
 func (t *text) split(s string) {
 	var b strings.Builder
 	soft := false
@@ -150,9 +150,9 @@ func inWord(s string, i int) bool {
 	return i > 0 && i+1 < len(s) && isLatin(rune(s[i-1])) && isLatin(rune(s[i+1]))
 }
 
-// isCourtesy reports whether nothing in the message needs an answer, given what this agent said
+// isCourtesy reports whether nothing in the message needs an answer. ours is this agent's message
 // before it: "no" is a courtesy after an offer of help, and "anything else?" unless it asks for more
-// of what was said.
+// of the same.
 func (t *text) isCourtesy(ours text) bool {
 	if t.unread || t.loneMark {
 		return false
@@ -222,28 +222,28 @@ func (t *text) assents() bool {
 	})
 }
 
-// reports reports whether a courtesy can say how a task went: "all good", 没事了. Assent and thanks cannot.
+// reports reports whether a courtesy can report on a task: "all good", 没事了. Assent and thanks cannot.
 func (t *text) reports() bool {
 	return slices.ContainsFunc(t.clauses, func(c clause) bool {
 		return readings(c.words, t.names, func(s classes) bool { return s&setOf(praise, joy, bye, kind) != 0 })
 	})
 }
 
-// goesAhead reports whether the message begins with a yes and takes no leave.
+// goesAhead reports whether the message begins with a yes and is not a farewell.
 func (t *text) goesAhead() bool {
 	return goAhead.MatchString(t.bare) && !slices.ContainsFunc(t.clauses, func(c clause) bool {
 		return readings(c.words, t.names, func(s classes) bool { return s.complete() && s.has(bye) })
 	})
 }
 
-// delivers reports whether a courtesy can say that something is ready: "enjoy the song".
+// delivers reports whether a courtesy can deliver something: "enjoy the song".
 func (t *text) delivers() bool {
 	return slices.ContainsFunc(t.clauses, func(c clause) bool {
 		return delivery.MatchString(c.words) && !goodDay.MatchString(c.words)
 	})
 }
 
-// onlyPraises reports whether a courtesy praises or is glad, and neither thanks nor wishes nor takes its leave.
+// onlyPraises reports whether a courtesy praises or is glad, without thanks, wishes or a farewell.
 func (t *text) onlyPraises() bool {
 	var all classes
 	for _, c := range t.clauses {
@@ -279,7 +279,7 @@ func answered(q policy.Question) (ours []text) {
 }
 
 // wantsAnswer reports whether the message asks a question, or for a confirmation, an approval, a
-// choice or leave, with more than an offer of help.
+// choice or permission, beyond an offer of help.
 func (t text) wantsAnswer() bool {
 	if n := len(t.clauses); n > 1 && finalQuestion.MatchString(t.clauses[n-1].words) && t.informs() ||
 		strings.Contains(t.bare, "yes/no") || strings.Contains(t.bare, "y/n") {
@@ -304,12 +304,13 @@ func (t *text) offersHelp() bool {
 	return slices.ContainsFunc(t.clauses, offersHelp)
 }
 
-// informs reports whether the message has content, if only a no. "No, thanks" after an offer of help has none.
+// informs reports whether the message has content; a no is content, but not "no, thanks" after an offer of
+// help.
 func (t *text) informs() bool {
 	return !t.isCourtesy(text{}) && !t.closes()
 }
 
-// closes reports whether the message reads like thanks or a farewell after an offer of help.
+// closes reports whether the message looks like thanks or a farewell after an offer of help.
 func (t *text) closes() bool {
 	return slices.ContainsFunc(t.clauses, func(c clause) bool {
 		words := c.words[len(declined.FindString(c.words)):]
@@ -323,8 +324,8 @@ func offersHelp(c clause) bool {
 	return politeQuestion().MatchString(c.words) || moreOffer.MatchString(c.words)
 }
 
-// namesIn lists how the speakers may be called, longest first where one is part
-// of another.
+// namesIn lists the names by which messages may call the speakers, a longer one
+// before its parts.
 func namesIn(q policy.Question) []string {
 	names := []string{q.BotName, q.AgentName}
 	for _, e := range append(window(q), q.Message) {
@@ -333,8 +334,8 @@ func namesIn(q policy.Question) []string {
 	return longestFirst(names)
 }
 
-// entries makes words of names. A name that is an ordinary word may be meant as one ("OK
-// deploy"), so it needs more than an OK beside it.
+// entries makes words of names. A name that is an ordinary word may be used as one ("OK
+// deploy"), so an OK alone does not make it polite.
 func entries(names []string) []entry {
 	var list []entry
 	for _, n := range names {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// plain normalises foreign text: valid UTF-8, compatibility forms folded
-// (full-width letters), and no invisible or directional characters, which could hide words
-// from a reader or show them in another order. Line breaks and tabs stay.
+// plain normalises foreign text: valid UTF-8, compatibility forms folded (full-width
+// letters), and no invisible or directional characters, which could hide words from a
+// reader or show them in another order. It keeps line breaks and tabs.
 func plain(s string) string {
 	if isPrintableASCII(s) {
 		return s
@@ -23,7 +23,7 @@ func plain(s string) string {
 		case r == '\u2028', r == '\u2029':
 			return '\n'
 		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Variation_Selector):
-			return -1 // bidi and zero-width characters are of Cf
+			return -1 // category Cf has the bidi and zero-width characters
 		}
 		return r
 	}, s)
@@ -38,11 +38,11 @@ func isPrintableASCII(s string) bool {
 	return true
 }
 
-// cutMark stands where clip left something out.
+// cutMark replaces the part that clip left out.
 const cutMark = " …[cut]… "
 
 // clip shortens s to about n characters, keeping two thirds of them from its beginning
-// and the rest from its end, where questions tend to stand.
+// and the rest from its end, where questions tend to be.
 func clip(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s

@@ -16,13 +16,13 @@ import (
 // broken.
 const maxCheckpoint = 4096
 
-// noSum is of the beginning of a file.
+// noSum is the sum at the beginning of a file.
 var noSum = new(jsonl.Tail).Sum()
 
-// errBroken is wrapped when a checkpoint can be read and makes no sense.
+// errBroken is wrapped if a checkpoint can be read but is invalid.
 var errBroken = errors.New("broken checkpoint")
 
-// fileID identifies a file over its renames; the zero value is no file.
+// fileID identifies a file across renames; the zero value is no file.
 type fileID struct {
 	Dev uint64 `json:"dev"`
 	Ino uint64 `json:"ino"`
@@ -34,7 +34,7 @@ type checkpoint struct {
 	Offset int64     `json:"offset"` // everything before it in the file is settled
 	Sum    jsonl.Sum `json:"sum"`    // of the bytes before Offset
 	After  uint64    `json:"after"`  // all segments up to this number are settled
-	// History is where this sidecar's history ends, while Offset lies before it.
+	// History is where this sidecar's history ends, while Offset is before that.
 	History *border `json:"history,omitempty"`
 }
 
@@ -46,7 +46,7 @@ type border struct {
 	After  uint64 `json:"after"`
 }
 
-// covers tells whether a line of src that starts at offset is history.
+// covers reports whether a line of src that starts at offset is history.
 func (b *border) covers(src *source, offset int64) bool {
 	switch {
 	case b == nil:
@@ -83,7 +83,7 @@ func checkpointName(queue, agent string) string {
 }
 
 // loadCheckpoint reads the checkpoint file name. Errors wrap fs.ErrNotExist
-// before the first start and errBroken when the content makes no sense.
+// before the first start and errBroken if the content is invalid.
 func loadCheckpoint(root *os.Root, name string) (checkpoint, error) {
 	f, err := safefile.Open(root, name, os.O_RDONLY)
 	if err != nil {
@@ -98,7 +98,7 @@ func loadCheckpoint(root *os.Root, name string) (checkpoint, error) {
 }
 
 // storeCheckpoint replaces the checkpoint file name. It is not synced: after a
-// power cut an older position only reads more again.
+// power cut an older position only means that more lines are read again.
 func storeCheckpoint(root *os.Root, name string, c checkpoint) error {
 	data, err := json.Marshal(c)
 	if err != nil {

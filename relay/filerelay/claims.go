@@ -17,26 +17,26 @@ import (
 	"feishu-relay/internal/safefile"
 )
 
-// No result of safefile.Name begins with a dot: such a file is no claim.
+// No result of safefile.Name begins with a dot: such a file is not a claim.
 const (
 	claimsDir  = "claims"
 	claimsLock = ".lock"
 	claimsTemp = ".new-"
 
-	pruneEvery = time.Minute // expired claims of other keys are removed, at most so often
-	// longestLife is of claims of other keys, whose life is not known when they are removed.
+	pruneEvery = time.Minute // how often, at most, expired claims of other keys are removed
+	// longestLife is assumed when claims of other keys are removed, whose life is unknown.
 	longestLife = 366 * 24 * time.Hour
 	// clockSlack is how far the clock of the file system may be behind ours.
 	clockSlack = time.Minute
 )
 
-// errClaimsLocked is the error of a Claim that could not remove an expired claim in time.
+// errClaimsLocked is returned by Claim if it could not remove an expired claim in time.
 var errClaimsLocked = fmt.Errorf("%s was locked by another process for %v, and an expired claim is in the way",
 	filepath.Join(claimsDir, claimsLock), publishTimeout)
 
-// Claim makes the file of key in RELAY_DIR/claims, as [relay.Claimer] says. The file
-// holds when it expires, in Unix milliseconds, and behind a space who holds it. It is
-// written under another name and linked to its own, which works for one process alone, without a lock.
+// Claim implements [relay.Claimer] with a file per key in RELAY_DIR/claims. The file holds the time at
+// which it expires, in Unix milliseconds, a space, and the owner. It is written under another name and
+// then linked to its own name, which only one process can do; no lock is needed.
 func (q *Queue) Claim(ctx context.Context, key, owner string, life time.Duration) (holder string, err error) {
 	if q.closed.Err() != nil {
 		return "", fmt.Errorf("claim: %w", errClosed)
@@ -72,10 +72,10 @@ func (q *Queue) Claim(ctx context.Context, key, owner string, life time.Duration
 	return holder, nil
 }
 
-// claims is the folder of the claims, for one call.
+// claims is the folder of the claims, opened for one call.
 type claims struct {
 	root   *os.Root
-	folder safefile.Folder // the same, for the lock
+	folder safefile.Folder // the same folder, for the lock
 }
 
 func (c *claims) claim(ctx context.Context, name, owner string, life time.Duration) (holder string, err error) {
@@ -97,17 +97,17 @@ func (c *claims) claim(ctx context.Context, name, owner string, life time.Durati
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("%s came and went %d times in a row", name, maxLooks)
+	return "", fmt.Errorf("%s was made and removed by other processes %d times in a row", name, maxLooks)
 }
 
-// place makes the file of a claim; it fails with [fs.ErrExist] where there is one.
+// place makes the file of a claim; it fails with [fs.ErrExist] if the file exists.
 func (c *claims) place(name, owner string, life time.Duration) (err error) {
 	temp := claimsTemp + rand.Text()
 	f, err := safefile.Open(c.root, temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.root.Remove(temp) }() // what is left is removed when it expires
+	defer func() { _ = c.root.Remove(temp) }() // if this fails, the file is removed when it expires
 	_, err = fmt.Fprintf(f, "%d %s", time.Now().Add(life).UnixMilli(), owner)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
@@ -119,11 +119,12 @@ func (c *claims) place(name, owner string, life time.Duration) (err error) {
 	return err
 }
 
-// held is who holds the claim of a file, and whether it has not expired; [fs.ErrNotExist] says that
-// there is none. A file that cannot be read, as a power cut leaves an empty one, is held
-// for life after it was written; and none for longer: a clock may have been wrong.
+// held returns the holder of a claim and whether the claim has not expired; the error is
+// [fs.ErrNotExist] if there is no claim. An unreadable file, such as an empty one after a power
+// cut, counts as held for life after it was written. No claim is held for longer, since a clock may
+// have been wrong.
 func (c *claims) held(name string, life time.Duration) (holder string, held bool, err error) {
-	info, err := c.root.Lstat(name) // before it is read: it may be replaced between by a newer one
+	info, err := c.root.Lstat(name) // before it is read: a newer one may replace it in between
 	if err != nil {
 		return "", false, err
 	}
@@ -141,9 +142,9 @@ func (c *claims) held(name string, life time.Duration) (holder string, held bool
 	return holder, time.Now().Before(at), nil
 }
 
-// removeExpired removes those files of names whose claims have expired. The lock keeps a
-// claim that was made since from being removed. It returns [jsonl.ErrLocked] at once while
-// another process has it.
+// removeExpired removes those files of names whose claims have expired. The lock prevents
+// the removal of a claim that was made since. It returns [jsonl.ErrLocked] at once if
+// another process has the lock.
 func (c *claims) removeExpired(waited, life time.Duration, names ...string) error {
 	lock := jsonl.Log{Folder: &c.folder, Name: claimsLock}
 	defer lock.Close()
@@ -162,7 +163,7 @@ func (c *claims) removeExpired(waited, life time.Duration, names ...string) erro
 	})
 }
 
-// prune removes what has expired, or nothing while another process does.
+// prune removes expired claims, unless another process is doing so.
 func (c *claims) prune() error {
 	names, err := safefile.Names(c.root)
 	if err != nil {

@@ -19,11 +19,10 @@ const (
 	// beyond it are removed, read or not, with an error in the log (with the
 	// default size that is 4 GiB unread).
 	maxSegments = 64
-	// maxNumber is the highest number of a segment: a file named beyond it is
-	// no segment, and a writer that arrived there stops rotating.
+	// maxNumber is the highest number of a segment: a file with a higher one is
+	// not a segment, and a writer that reached it stops rotating.
 	maxNumber = math.MaxInt64
-	// maxCandidates bounds the files that are looked into for a lost position;
-	// what lies beyond is not looked at.
+	// maxCandidates is the most files that are searched for a lost position.
 	maxCandidates = 200
 )
 
@@ -64,8 +63,8 @@ func segments(root *os.Root, queue string) ([]uint64, error) {
 }
 
 // candidates lists the files that may hold a reader's lost position: the queue
-// file, the segments from the newest on, and what other rotators make of the
-// queue file (outbound.jsonl.1, outbound.jsonl-20261120).
+// file, the segments from the newest on, and the names that other rotators give
+// the queue file (outbound.jsonl.1, outbound.jsonl-20261120).
 func candidates(root *os.Root, queue string) ([]string, error) {
 	list, err := safefile.Names(root)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"feishu-relay/internal/jsonl"
 )
 
-// leave puts the present file aside. Its last line is handed over if it is
-// whole and lacks only the newline; else it waits there for its end.
+// leave moves the current file to the left ones. Its last line is handed over
+// if it is whole and lacks only the newline; else the rest of the line is
+// waited for.
 func (r *reader) leave(ctx context.Context) error {
 	if r.tail == nil {
 		return nil
@@ -38,8 +39,8 @@ func (r *reader) tailLeft() *jsonl.Tail {
 }
 
 // late hands over what others wrote to a file after it had been left. The
-// position cannot express such a line: until it is settled it stands behind
-// what is settled in the present file, and after a crash it may be missed.
+// position cannot express such a line: a crash before it is settled may lose
+// it, if the position in the current file was stored meanwhile.
 func (r *reader) late(ctx context.Context) error {
 	for i := range r.left {
 		l := &r.left[i]
@@ -75,7 +76,7 @@ func (r *reader) late(ctx context.Context) error {
 	return nil
 }
 
-// here is the place up to which the present file was read.
+// here is the place up to which the current file was read.
 func (r *reader) here() place {
 	if r.tail == nil {
 		return place{r.src, 0, noSum}

@@ -1,55 +1,55 @@
 // Package filerelay is the relay as a JSONL file that all sidecars of one host
-// share: a message a line, appended by whoever has something to say and read
-// to the end by everybody. It needs no server, and any program that can append
-// a line or follow a file takes part.
+// share, with one message a line: the sender's sidecar appends it, and all
+// sidecars read it. It needs no server, and any program that can append a line
+// or follow a file can take part.
 //
 // # Files
 //
 //	$RELAY_DIR/outbound.jsonl                        the queue
 //	$RELAY_DIR/outbound.01795211093522000000.jsonl   a rotated segment of it
 //	$RELAY_DIR/offsets/agent_a.outbound.json         how far agent_a has read
-//	$RELAY_DIR/claims/<key>                          who claims a key first does what it stands for
+//	$RELAY_DIR/claims/<key>                          who has claimed a key
 //
 // # Writing
 //
 // [Queue.Publish] appends a batch with one write under an exclusive lock on the
-// queue file, after it has made sure that the file still is the queue and that
-// it ends in a newline: a process killed in the middle of a write leaves a torn
-// line, and the next append must not be glued onto it. Nothing is synced: the
-// outbox above publishes again what a power cut took. When the file grew
-// beyond Options.RotateSize the writer renames it to a segment, still under the
-// lock, and removes segments that every known reader has passed, or that are
-// older than Options.KeepFor. It waits with that while a program that keeps a byte
-// offset in offsets/<name>.txt is alive, that is for 10 minutes after it wrote it:
-// such a program would not hear what is in a new file.
+// queue file, after checking that the file is still the queue and ends in a
+// newline: a process killed in the middle of a write leaves a torn line, and the
+// next append must not be glued onto it. Nothing is synced: the outbox above
+// publishes again the lines that a power cut lost. When the file has grown beyond
+// Options.RotateSize the writer renames it to a segment, still under the lock, and
+// removes segments that every known reader has passed, or that are older than
+// Options.KeepFor. It does not rotate while a program that keeps a byte offset in
+// offsets/<name>.txt is alive, that is, has written it in the last 10 minutes:
+// such a program would not read a new file.
 //
 // # Reading
 //
-// [Queue.Subscribe] hands over whole lines only, up to the last newline. Its
-// position is kept as the file's identity, the offset, and a hash of the bytes
-// before it, so that after a restart, a rotation, a truncation, a refill in
-// place or a restored backup it is known whether the position still holds, and
-// where to go on if not. When in doubt lines are read again, since readers drop
-// repeats; lines are passed over only if they are longer than
-// [relay.MaxLine], blank, or torn. Before a file that others renamed or
-// replaced is left, its lock is taken once, so that no writer of ours is still
-// inside, and it is read to its end. Since programs that take no lock may hold it open
-// longer, it is looked at now and then afterwards.
+// [Queue.Subscribe] hands over whole lines only, up to the last newline. Its position
+// is stored as the file's identity, the offset, and a hash of the bytes before it. So
+// after a restart, a rotation, a truncation, a refill in place or a restored backup it
+// can check whether the position is still valid, and where to go on if not. When in
+// doubt lines are read again, since readers drop repeats; lines are skipped only if
+// they are longer than [relay.MaxLine], blank, or torn. Before the reader leaves a
+// file that others renamed or replaced, it takes the file's lock once, so that no
+// sidecar is still writing to it, and reads it to its end. Programs that take no lock
+// may hold it open longer, so the reader checks it now and then afterwards.
 //
 // [Queue.Follow] reads in the same way from the oldest line that is kept, and stores
 // nothing.
 //
 // # Waking up
 //
-// A change notice of the folder (inotify) is only a hint. Every
-// Options.Recheck the reader looks anyway, and renews the notice when the folder was
-// replaced. On a network file system, where neither locks nor notices can be
-// relied on, a warning says so.
+// A change notice of the folder (inotify) is only a hint. Every Options.Recheck the
+// reader looks anyway, and renews the notice if the folder was replaced. On a
+// network file system neither locks nor notices are reliable; a warning is logged
+// there.
 //
 // # Faults
 //
-// A full or read-only disk, or a folder that was removed, fails Publish with the
-// system's reason, shows in [Queue.Status], and is over when its cause is over.
+// A full or read-only disk, or a folder that was removed, makes Publish fail
+// with the system's error and shows in [Queue.Status]. Both recover when the
+// cause is gone.
 package filerelay
 
 import (
@@ -71,29 +71,29 @@ import (
 type Options struct {
 	Dir   string // RELAY_DIR; made when it is missing
 	Queue string // "outbound" or "inbound": the file's name without .jsonl
-	Agent string // whose position it is; any text
+	Agent string // owner of the reading position; any text
 	// RotateSize is the size in bytes at which the writer begins a new file; 0
 	// is 64 MiB.
 	RotateSize int64
 	// KeepFor is the age at which a segment is removed even if a known reader
-	// still needs it, and at which a reader that stored no position counts as
-	// gone; 0 is 24 h.
+	// still needs it, and how long a reader that stores no position still
+	// counts as known; 0 is 24 h.
 	KeepFor time.Duration
 	// Capped: only the newest lines are kept, and the queue is read with Follow alone. A
 	// rotation removes all segments but the newest.
 	Capped bool
 	// Recheck is how often the reader looks without a notice; 0 is 1 s.
 	Recheck time.Duration
-	// NoNotify leaves the change notices out: only Recheck wakes the reader.
+	// NoNotify disables change notices: only Recheck wakes the reader.
 	NoNotify bool
 	Logger   *slog.Logger // nil discards
 }
 
-// Stats counts since New what an operator should know of.
+// Stats counts events since New.
 type Stats struct {
-	Skipped   uint64 // lines passed over: too long, or torn at the end of a left file
-	Salvaged  uint64 // messages found behind a torn line
-	Truncated uint64 // times the file was cut or refilled under the reader
+	Skipped   uint64 // lines skipped: too long, or torn at the end of a left file
+	Salvaged  uint64 // messages found after a torn one in the same line
+	Truncated uint64 // times the file was cut or refilled while it was read
 	Late      uint64 // lines written to a file after it had been rotated away
 	Rotated   uint64 // files this writer rotated
 	Removed   uint64 // segments this writer removed
@@ -132,14 +132,15 @@ type view struct {
 	readErr, saveErr   error
 }
 
-// New returns the queue that opt names. It does no I/O; errors are mistakes in opt.
+// New returns the queue that opt names. It does no I/O; an error reports mistakes
+// in opt.
 func New(opt Options) (*Queue, error) {
 	var wrong []error
 	if opt.Dir == "" {
 		wrong = append(wrong, errors.New("no folder"))
 	}
 	if opt.Queue == "" || safefile.Name(opt.Queue) != opt.Queue {
-		wrong = append(wrong, fmt.Errorf("%.40q is no name for a queue", opt.Queue))
+		wrong = append(wrong, fmt.Errorf("%.40q is not a name for a queue", opt.Queue))
 	}
 	if opt.Agent == "" {
 		wrong = append(wrong, errors.New("no agent name"))
@@ -173,7 +174,7 @@ func New(opt Options) (*Queue, error) {
 // that waits; later calls of either fail. It may be called more than once.
 func (q *Queue) Close() error {
 	q.close()
-	q.turn <- struct{}{} // bounded: what a Publish waits for has just ended
+	q.turn <- struct{}{} // bounded: closing has ended what a Publish waits for
 	defer func() { <-q.turn }()
 	return q.writer.close()
 }
@@ -190,7 +191,7 @@ func (q *Queue) Stats() Stats {
 	}
 }
 
-// Status looks at the folder to tell the lag; it is cheap, not free.
+// Status reads the folder to compute the lag, which costs a few system calls.
 func (q *Queue) Status() relay.Status {
 	q.mu.Lock()
 	v, window := q.view, q.window
@@ -213,8 +214,8 @@ func (q *Queue) Status() relay.Status {
 	return s
 }
 
-// behind counts the bytes that lie behind offset of src: the rest of its file,
-// the later segments, and the queue file.
+// behind counts the bytes after offset of src: the rest of its file, the later
+// segments, and the queue file.
 func behind(dir, queue string, src *source, offset int64) (lag int64, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

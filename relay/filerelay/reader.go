@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// maxLeft is how many left files are watched for late lines; of an older
-	// one they are lost.
+	// maxLeft is how many left files are checked for late lines; those of older
+	// files are lost.
 	maxLeft = 2
-	// maxGlued is how many records glued into one line are looked at; a line
-	// with more is handed over as it is.
+	// maxGlued is how many records in one line are separated; a line with more
+	// is handed over unchanged.
 	maxGlued = 16
 )
 
@@ -30,29 +30,29 @@ type reader struct {
 	dir  safefile.Folder
 	wake safefile.Notices
 
-	sub      *subscription     // of Subscribe; nil: Follow runs, with the next two
+	sub      *subscription     // of Subscribe; nil: Follow runs and uses the next two
 	take     func(line []byte) // gets each line
-	caughtUp func(whole bool)  // nil: it was called
-	whole    bool              // no file had been rotated before reading began
+	caughtUp func(whole bool)  // nil after it was called
+	whole    bool              // the queue had no rotated files when reading began
 
 	src    *source     // nil before begin
 	tail   *jsonl.Tail // nil while src has no file
-	final  bool        // src is left when it is read to its end: no writer of ours is in it
-	ended  bool        // the last step found that all that is in the queue was read
+	final  bool        // src is left once read to its end: no sidecar writes to it
+	ended  bool        // the last step reached the end of the queue
 	left   []leftFile
-	failed bool // said so already
-	hinted bool // the reason to look is a change that was reported: the next change is reported too
+	failed bool // the failure was logged
+	hinted bool // a change was reported and the notice is still armed
 }
 
-// leftFile is one that was left, and may still be written to by a program that takes no lock.
+// leftFile is a file that was left. A program that takes no lock may still write to it.
 type leftFile struct {
 	src  *source
 	tail *jsonl.Tail
 	said bool
 }
 
-// Subscribe reads the queue as [relay.Subscriber] says. It fails only after
-// Close or while it is running already.
+// Subscribe implements [relay.Subscriber]. It fails only after Close or if it
+// is running already.
 func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 	if q.closed.Err() != nil {
 		return fmt.Errorf("subscribe: %w", errClosed)
@@ -74,7 +74,7 @@ func (q *Queue) Subscribe(ctx context.Context, h relay.Handler) error {
 	return nil
 }
 
-// Follow reads the queue as [relay.Follower] says. It fails only after Close.
+// Follow implements [relay.Follower]. It fails only after Close.
 func (q *Queue) Follow(ctx context.Context, take func(line []byte), caughtUp func(whole bool)) error {
 	if q.closed.Err() != nil {
 		return fmt.Errorf("follow: %w", errClosed)
@@ -88,7 +88,7 @@ func (q *Queue) Follow(ctx context.Context, take func(line []byte), caughtUp fun
 	return nil
 }
 
-// untilClosed is ctx, which also ends with Close.
+// untilClosed returns a context that ends with ctx and with Close.
 func (q *Queue) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(q.closed, cancel)
@@ -129,8 +129,8 @@ func (r *reader) run(ctx context.Context) {
 	}
 }
 
-// wait returns at the next reason to look; ticked reports that it was the clock.
-// It fails only when ctx is done.
+// wait returns when the queue should be read again; ticked reports that Recheck
+// passed. It fails only when ctx is done.
 func (r *reader) wait(ctx context.Context) (ticked bool, err error) {
 	for {
 		why, err := r.wake.Next(ctx)
@@ -147,8 +147,8 @@ func (r *reader) wait(ctx context.Context) (ticked bool, err error) {
 	}
 }
 
-// step does one thing: hand over a chunk, or go to where the next one is. more
-// says that there may be another thing to do now.
+// step hands over a chunk or moves to the next file. more reports that there
+// may be more to do now.
 func (r *reader) step(ctx context.Context) (more bool, err error) {
 	r.ended = false
 	if r.src == nil {
@@ -170,11 +170,11 @@ func (r *reader) step(ctx context.Context) (more bool, err error) {
 	return r.advance(ctx)
 }
 
-// readAtOnce is how much of a file is handed over before the reader looks around.
+// readAtOnce is how many bytes of a file are handed over in one step.
 const readAtOnce = 256 << 10
 
-// read hands over what is new in a file, at most about readAtOnce; whole says that this
-// was all. An error of take ends it and is returned.
+// read hands over new lines of a file, at most about readAtOnce bytes; whole reports
+// that it reached the end. An error of take ends it and is returned.
 func (r *reader) read(src *source, tail *jsonl.Tail, take func(jsonl.Line) error) (n int64, whole bool, err error) {
 	size, err := src.size()
 	if err != nil {
@@ -189,13 +189,13 @@ func (r *reader) read(src *source, tail *jsonl.Tail, take func(jsonl.Line) error
 	return n, tail.Offset() == size, cmp.Or(wrong, err)
 }
 
-// begin finds the place at which reading begins or goes on.
+// begin finds the place at which to begin or continue.
 func (r *reader) begin() error {
 	root, err := r.dir.Open(true)
 	if err != nil {
 		return err
 	}
-	r.wake.Arm() // the folder exists now, and nothing is read yet: no change falls between
+	r.wake.Arm() // the folder exists and nothing is read yet, so no change is missed
 	queue := r.q.opt.Queue
 	var c checkpoint // of the oldest line
 	if r.sub != nil {
@@ -203,7 +203,7 @@ func (r *reader) begin() error {
 	} else {
 		var rotated []uint64
 		rotated, err = segments(root, queue)
-		r.whole = len(rotated) == 0 // else there may have been older ones
+		r.whole = len(rotated) == 0 // else older segments may have been removed
 	}
 	if err != nil {
 		return err
@@ -227,13 +227,13 @@ func (r *reader) begin() error {
 	}
 	r.enter(src, c.Offset, c.Sum, c.File)
 	if r.sub != nil {
-		_ = r.sub.save() // a crash must find the border of the first start; a fault is shown, and tried again
+		_ = r.sub.save() // keeps the border of the first start over a crash; a later save retries
 	}
 	return nil
 }
 
 // enter makes src the file that is read, from a place in it. was is the file
-// whose content src goes on with, src's own when it does not.
+// whose content src continues, or src's own id.
 func (r *reader) enter(src *source, offset int64, want jsonl.Sum, was fileID) {
 	if r.sub != nil && was != src.id && src.file != nil && offset > 0 {
 		r.sub.moved(was, src.id)
@@ -241,7 +241,7 @@ func (r *reader) enter(src *source, offset int64, want jsonl.Sum, was fileID) {
 	r.src, r.tail, r.final = src, nil, false
 	if src.file != nil {
 		t, found := src.at(offset, want)
-		if !found { // it changed since it was found; another look at the beginning
+		if !found { // it changed since it was found: verify its beginning
 			t.Reset()
 		}
 		r.tail = &t
@@ -251,14 +251,14 @@ func (r *reader) enter(src *source, offset int64, want jsonl.Sum, was fileID) {
 	r.show()
 }
 
-// pass goes on to a place, with nothing to hand over before it.
+// pass moves on to a place without lines to hand over before it.
 func (r *reader) pass(at place) {
 	if r.sub != nil {
 		r.sub.pass(at)
 	}
 }
 
-// advance goes on to the next file when the present one is over.
+// advance moves on to the next file when the current one has ended.
 func (r *reader) advance(ctx context.Context) (more bool, err error) {
 	root, err := r.dir.Open(false)
 	if err != nil {
@@ -275,8 +275,8 @@ func (r *reader) advance(ctx context.Context) (more bool, err error) {
 			return true, nil
 		}
 		if !r.final {
-			// A writer of ours that found the file in place may still be about to
-			// write to it; those that come later see that it is not.
+			// A sidecar that opened the file before it was replaced may still
+			// write to it; later ones open the new file.
 			ok, err := safefile.TryLock(cur.file)
 			if err == nil && !ok {
 				next, err := successor(root, r.q.opt.Queue, cur)
@@ -292,7 +292,7 @@ func (r *reader) advance(ctx context.Context) (more bool, err error) {
 				r.q.log.Debug("no lock on a rotated file", "err", err)
 			}
 			r.final = true
-			return true, nil // to what it wrote
+			return true, nil // reads what it wrote
 		}
 	}
 	next, err := successor(root, r.q.opt.Queue, cur)
@@ -315,8 +315,8 @@ func (r *reader) advance(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// replaced goes on after the present file was cut under the reader: in a copy
-// that was made before (logrotate's copytruncate), else at its beginning.
+// replaced continues after the current file was cut while it was read: in a
+// copy made before (logrotate's copytruncate), else at its beginning.
 func (r *reader) replaced() {
 	r.q.stats.truncated.Add(1)
 	offset, want := r.tail.Offset(), r.tail.Sum()
@@ -339,7 +339,7 @@ func (r *reader) replaced() {
 	r.enter(r.src, 0, noSum, r.src.id)
 }
 
-// line deals with one line of the present file.
+// line handles one line of the current file.
 func (r *reader) line(ctx context.Context, l jsonl.Line) error {
 	at := place{r.src, l.End, l.Sum()}
 	text := r.usable(l)
@@ -350,8 +350,8 @@ func (r *reader) line(ctx context.Context, l jsonl.Line) error {
 	return r.hand(ctx, text, at, l.Start)
 }
 
-// hand hands over a line that begins at start of the present file, or that has no place
-// there where start is negative.
+// hand hands over a line that begins at start of the current file; start is negative if
+// the line is not in it.
 func (r *reader) hand(ctx context.Context, text []byte, at place, start int64) error {
 	if r.sub != nil {
 		return r.sub.deliver(ctx, text, at, start)
@@ -360,7 +360,7 @@ func (r *reader) hand(ctx context.Context, text []byte, at place, start int64) e
 	return ctx.Err()
 }
 
-// usable returns the line to hand over, nil if there is none.
+// usable returns the line to hand over, or nil if it is to be skipped.
 func (r *reader) usable(l jsonl.Line) []byte {
 	if l.Text == nil {
 		r.q.stats.skipped.Add(1)
@@ -375,19 +375,19 @@ func (r *reader) usable(l jsonl.Line) []byte {
 	}
 	if whole, ok := relay.Salvage(l.Text); ok && !json.Valid(l.Text) {
 		r.q.stats.salvaged.Add(1)
-		r.q.log.Warn("a message was found behind a torn one", "offset", l.Start)
+		r.q.log.Warn("a message was found after a torn one", "offset", l.Start)
 		return whole
 	}
 	return l.Text
 }
 
-// blank reports whether a line has nothing to say.
+// blank reports whether a line is only white space.
 func blank(text []byte) bool { return len(bytes.Trim(text, " \t\r\v\f")) == 0 }
 
 // recordStart begins each record that [relay.Salvage] can find.
 var recordStart = []byte(`{"relay_msg_id":`)
 
-// show tells Status where the reader is.
+// show updates the reader's position in Status.
 func (r *reader) show() {
 	if r.sub == nil {
 		return
@@ -398,7 +398,7 @@ func (r *reader) show() {
 	r.q.view.source, r.q.view.offset = at.src, at.offset
 }
 
-// report tells Status how the last step went, and the log once.
+// report shows the result of the last step in Status, and logs when it changes.
 func (r *reader) report(err error) {
 	if err != nil && !r.failed {
 		r.q.log.Warn("the queue cannot be read; trying again", "err", err)
@@ -415,7 +415,6 @@ func (r *reader) report(err error) {
 	r.q.view.connected, r.q.view.reading, r.q.view.readErr = err == nil, err == nil, err
 }
 
-// close closes everything.
 func (r *reader) close() {
 	r.wake.Close()
 	for _, l := range r.left {
@@ -424,7 +423,7 @@ func (r *reader) close() {
 	if r.src != nil {
 		r.src.close()
 	}
-	_ = r.dir.Close() // nothing is left to save
+	_ = r.dir.Close() // opened for reading only
 	if r.sub == nil {
 		return
 	}

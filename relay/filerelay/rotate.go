@@ -13,17 +13,18 @@ import (
 	"feishu-relay/internal/jsonl"
 )
 
-// minAge is how long a segment stays that all known readers have passed: one
-// that starts just now has not stored its position yet. KeepFor may be shorter.
+// minAge is how long a segment is kept after all known readers have passed it:
+// a reader that has just started has not stored its position yet. KeepFor may
+// be shorter.
 const minAge = time.Minute
 
-// followedFor is how long after it noted its offset a reader that knows no segments
-// counts as alive.
+// followedFor is how long a reader that knows no segments counts as alive after it
+// wrote its offset.
 const followedFor = 10 * time.Minute
 
 // rotate renames the queue file to a segment when it has grown too large, makes
-// a new one, and removes what nobody needs. The caller holds the lock; after a
-// rotation the file is closed.
+// a new one, and removes segments that no reader needs. The caller holds the
+// lock; after a rotation the file is closed.
 func (q *Queue) rotate(size int64) error {
 	log := &q.writer.log
 	if !log.Full(size) {
@@ -41,13 +42,13 @@ func (q *Queue) rotate(size int64) error {
 	if err != nil {
 		return err
 	}
-	// The time makes numbers that are never used again, also when all segments
-	// are gone; a clock that was set back does not break the order.
+	// Numbers from the time are never reused, even after all segments are
+	// removed; max keeps the order if the clock was set back.
 	number := uint64(max(1, time.Now().UnixNano()))
 	if len(numbers) > 0 {
 		last := numbers[len(numbers)-1]
 		if last == maxNumber {
-			return fmt.Errorf("no name is left behind %s", segmentName(q.opt.Queue, last))
+			return fmt.Errorf("no segment name is left after %s", segmentName(q.opt.Queue, last))
 		}
 		number = max(number, last+1)
 	}
@@ -60,15 +61,15 @@ func (q *Queue) rotate(size int64) error {
 }
 
 // followedByOffset reports whether a program that knows no segments follows the
-// queue file: it notes its byte offset in offsets/<name>.txt, and would wait at that
-// offset of a new file until that is as long.
+// queue file: it keeps its byte offset in offsets/<name>.txt, and would skip a new
+// file up to that offset.
 func (q *Queue) followedByOffset(root *os.Root) bool {
 	dir, err := root.Open(offsetsDir)
 	if err != nil {
 		return false
 	}
 	defer dir.Close()
-	list, _ := dir.ReadDir(-1) // what can be listed tells
+	list, _ := dir.ReadDir(-1) // after an error the entries read so far are used
 	for _, entry := range list {
 		if !strings.HasSuffix(entry.Name(), ".txt") {
 			continue
@@ -81,9 +82,9 @@ func (q *Queue) followedByOffset(root *os.Root) bool {
 	return false
 }
 
-// clean removes the segments that every known reader has passed or that are
-// older than KeepFor, and the oldest beyond maxSegments; of a capped queue all. The newest one stays:
-// it keeps the numbers rising and serves programs that follow it by name.
+// clean removes the segments that every known reader has passed or that are older than KeepFor, and
+// the oldest beyond maxSegments; of a capped queue all. The newest one always stays: it keeps the
+// numbers rising, and programs may follow it by name.
 func (q *Queue) clean(root *os.Root, numbers []uint64) error {
 	needed, err := q.needed(root)
 	if err != nil {
@@ -110,7 +111,8 @@ func (q *Queue) clean(root *os.Root, numbers []uint64) error {
 }
 
 // needed returns the lowest segment number that a known reader may still need:
-// one that stored a position within KeepFor. A broken position needs everything.
+// one that stored a position within KeepFor. A broken position needs all of
+// them.
 func (q *Queue) needed(root *os.Root) (uint64, error) {
 	dir, err := root.Open(offsetsDir)
 	if errors.Is(err, fs.ErrNotExist) {

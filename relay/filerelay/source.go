@@ -12,22 +12,22 @@ import (
 	"feishu-relay/relay"
 )
 
-// maxLooks is how often a call lists the segments when they change meanwhile.
+// maxLooks is how often a call lists the segments if they change meanwhile.
 const maxLooks = 20
 
 // source is a file that the reader reads or has read.
 type source struct {
-	file   *os.File // nil: none was found yet
+	file   *os.File // nil before it is found
 	id     fileID
 	number uint64 // of a segment; 0: the queue file, or one that others renamed
-	after  uint64 // all segments up to this number lie before it
+	after  uint64 // all segments up to this number precede it
 }
 
-// place is a position: behind a line of src.
+// place is a position in src, after a line.
 type place struct {
 	src    *source
 	offset int64
-	sum    jsonl.Sum // of what stands before it
+	sum    jsonl.Sum // of the bytes before it
 }
 
 func openSource(root *os.Root, name string, number, after uint64) (*source, error) {
@@ -48,13 +48,14 @@ func (s *source) close() {
 	}
 }
 
-// at is the place at offset of s; false where want is not the sum before it.
+// at returns the place at offset of s; false if want is not the sum of the
+// bytes before it.
 func (s *source) at(offset int64, want jsonl.Sum) (jsonl.Tail, bool) {
 	t, err := jsonl.At(s.file, relay.MaxLine, offset)
 	return t, err == nil && t.Sum() == want
 }
 
-// size is how long the file is now.
+// size is the current size of the file in bytes.
 func (s *source) size() (int64, error) {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -63,7 +64,7 @@ func (s *source) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// rest returns what is behind t, at most a line.
+// rest returns the bytes after t, at most a line.
 func (s *source) rest(t *jsonl.Tail) ([]byte, error) {
 	size, err := s.size()
 	if err != nil {
@@ -72,10 +73,10 @@ func (s *source) rest(t *jsonl.Tail) ([]byte, error) {
 	return t.Rest(s.file, size)
 }
 
-// locate finds the file in which a stored position still holds: by its
+// locate finds the file in which a stored position is still valid: by its
 // identity, and if that fails by its content, since a restored or copied file
 // has another identity and a copied-and-truncated one continues in its copy. It
-// returns nil when there is none; not is an identity to exclude.
+// returns nil if no file matches; not is an identity to exclude.
 func locate(root *os.Root, queue string, c checkpoint, not fileID) (*source, error) {
 	list, err := candidates(root, queue)
 	if err != nil {
@@ -83,13 +84,13 @@ func locate(root *os.Root, queue string, c checkpoint, not fileID) (*source, err
 	}
 	for _, byID := range []bool{true, false} {
 		if !byID && c.Offset == 0 {
-			continue // nothing stands before it that could be recognised
+			continue // no bytes before it to recognise
 		}
 		for _, name := range list {
 			number, _ := segmentNumber(queue, name)
 			src, err := openSource(root, name, number, c.After)
 			if err != nil {
-				continue // removed meanwhile, a folder, or not ours to read
+				continue // removed meanwhile, a folder, or unreadable
 			}
 			if src.id != not && (!byID || src.id == c.File) {
 				if _, found := src.at(c.Offset, c.Sum); found {
@@ -102,8 +103,8 @@ func locate(root *os.Root, queue string, c checkpoint, not fileID) (*source, err
 	return nil, nil
 }
 
-// successor opens what comes after cur: the next segment, else the queue
-// file. It returns nil when that is cur itself or does not exist now.
+// successor opens the file after cur: the next segment, else the queue file. It
+// returns nil if that is cur itself or does not exist now.
 func successor(root *os.Root, queue string, cur *source) (*source, error) {
 	for range maxLooks {
 		numbers, err := segments(root, queue)
@@ -127,7 +128,8 @@ func successor(root *os.Root, queue string, cur *source) (*source, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		// A rotation since the list was made would be a segment passed over.
+		// A rotation since the list was made would cause a segment to be
+		// skipped.
 		again, listErr := segments(root, queue)
 		if listErr == nil && len(again) > 0 && again[len(again)-1] > from {
 			if src != nil {

@@ -14,7 +14,8 @@ import (
 	"feishu-relay/relay"
 )
 
-// noPlace is where a line begins that a file got after it had been left.
+// noPlace is the start of a line that was written to a file after the reader
+// had left it.
 const noPlace = -1
 
 // subscription is what Subscribe adds to reading: the stored position, the window of
@@ -54,7 +55,7 @@ func (s *subscription) load(root *os.Root) (checkpoint, error) {
 	return c, nil
 }
 
-// start makes at the position.
+// start sets the position to at.
 func (s *subscription) start(at place) {
 	s.window = relay.NewWindow(at)
 	s.q.mu.Lock()
@@ -62,13 +63,13 @@ func (s *subscription) start(at place) {
 	s.q.window = s.window
 }
 
-// pass moves the position to at, with nothing to hand over before it.
+// pass moves the position to at, without lines to hand over before it.
 func (s *subscription) pass(at place) {
 	s.window.Skip(at)
 	s.saver.Note()
 }
 
-// moved notes that the content of a file goes on in another one.
+// moved records that the content of a file continues in another one.
 func (s *subscription) moved(from, to fileID) {
 	if b := s.border.Load(); b != nil && b.File == from {
 		moved := *b
@@ -77,14 +78,14 @@ func (s *subscription) moved(from, to fileID) {
 	}
 }
 
-// cut notes that a file was cut: what it holds now is no history.
+// cut records that a file was cut: its lines are no longer history.
 func (s *subscription) cut(id fileID) {
 	if b := s.border.Load(); b != nil && b.File == id {
 		s.border.Store(nil)
 	}
 }
 
-// deliver hands a line to the handler when there is room for it.
+// deliver passes a line to the handler once the window has room for it.
 func (s *subscription) deliver(ctx context.Context, text []byte, at place, start int64) error {
 	settle, err := s.window.Begin(ctx, at, len(text))
 	if err != nil {
@@ -98,7 +99,7 @@ func (s *subscription) deliver(ctx context.Context, text []byte, at place, start
 	return ctx.Err()
 }
 
-// save stores the position and shows what is wrong with that.
+// save stores the position and shows a failure in Status.
 func (s *subscription) save() error {
 	s.saver.Saved()
 	at, _ := s.window.Position()
@@ -129,13 +130,13 @@ func (s *subscription) checkpointName() string { return checkpointName(s.q.opt.Q
 // end stores the last position.
 func (s *subscription) end() {
 	if s.window != nil {
-		_ = s.save() // shown and logged; the lines are read again
+		_ = s.save() // logged by save; the lines are read again
 	}
 }
 
 const (
-	// A position is stored when saveEvery lines were settled, or saveAfter
-	// after the first of fewer.
+	// A position is stored after saveEvery settled lines, or if fewer,
+	// saveAfter after the first.
 	saveEvery = 1000
 	saveAfter = 200 * time.Millisecond
 )

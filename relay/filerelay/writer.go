@@ -13,28 +13,29 @@ import (
 )
 
 const (
-	// publishTimeout bounds a Publish whose context has no earlier end: the
-	// lock may be held by a stopped process.
+	// publishTimeout bounds a Publish whose context does not end earlier: a
+	// stopped process may hold the lock.
 	publishTimeout = 10 * time.Second
-	// maxWrite is the size beyond which a batch is divided into several writes.
+	// maxWrite is the size in bytes beyond which a batch is split into several
+	// writes.
 	maxWrite = 4 << 20
 )
 
-// errLocked is the error of a Publish that did not get the lock in time.
+// errLocked is returned by a Publish that did not get the lock in time.
 var errLocked = fmt.Errorf("the queue file was locked by another process for %v", publishTimeout)
 
-// errClosed is what Publish and Subscribe return after Close.
+// errClosed is returned by calls after Close.
 var errClosed = errors.New("file queue is closed")
 
-// writer is the file that Publish appends to, held open over calls.
+// writer is the file that Publish appends to, held open between calls.
 type writer struct {
 	dir safefile.Folder
 	log jsonl.Log // in dir
 	buf []byte
 }
 
-// Publish appends lines to the queue file. A file queue does not forget what it
-// accepted, so the receipt is empty and after is not looked at.
+// Publish appends lines to the queue file. A file queue does not lose lines it
+// accepted, so the receipt is empty and after is ignored.
 func (q *Queue) Publish(ctx context.Context, lines [][]byte, _ relay.Receipt) (relay.Receipt, error) {
 	if err := checkLines(lines); err != nil {
 		return "", fmt.Errorf("publish: %w", err)
@@ -77,7 +78,7 @@ func checkLines(lines [][]byte) error {
 	return nil
 }
 
-// encode makes one slice of the first n lines, as many as fit in maxWrite.
+// encode joins the first n lines, as many as fit in maxWrite.
 func (w *writer) encode(lines [][]byte) (data []byte, n int) {
 	data = w.buf[:0]
 	for n < len(lines) && (n == 0 || len(data)+len(lines[n]) < maxWrite) {
@@ -90,7 +91,7 @@ func (w *writer) encode(lines [][]byte) (data []byte, n int) {
 	return data, n
 }
 
-// append writes data to the file that is the queue while its lock is held.
+// append writes data to the current queue file while holding its lock.
 func (q *Queue) append(ctx context.Context, data []byte) error {
 	w := &q.writer
 	err := jsonl.Retry(ctx, func(waited time.Duration) error {
@@ -106,7 +107,7 @@ func (q *Queue) append(ctx context.Context, data []byte) error {
 		})
 	})
 	if err != nil {
-		w.log.Close() // which ends a turn at the lock
+		w.log.Close() // which also releases the lock
 		return fmt.Errorf("append to queue file: %w", err)
 	}
 	return nil

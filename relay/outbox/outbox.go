@@ -3,24 +3,24 @@
 //
 // # Promise
 //
-// What [Box.Put] accepted reaches the backend, even when that is down or the
-// process is killed at any point: the message is in a file before Put returns.
-// Messages are published in the order of Put, each at least once; a repeat
-// carries the same id. What was published stays for KeepFor, and is published
-// again when the backend came back emptier than it was
-// ([relay.ErrForgotten]).
+// A message that [Box.Put] accepted reaches the backend, even if that is down
+// or the process is killed at any point: the message is in a file before Put
+// returns. Messages are published in the order of Put, each at least once; a
+// repeat has the same id. Published messages are kept for KeepFor, and are
+// published again if the backend has lost them ([relay.ErrForgotten]).
 //
 // # Disk
 //
-// A box is a folder of segments, JSONL files named for the first `seq` they
-// hold, whose lines are the encoded messages themselves, and `state.json`, the
-// place up to which they are published. A segment is removed when all of it is
-// published and KeepFor has passed (or too many bytes are kept). When Options.Size bytes wait
-// for a backend, Put refuses with [ErrFull], or with Options.Drop the oldest are removed.
+// A box is a folder of segments, JSONL files named for the first `seq` they hold, whose lines
+// are the encoded messages, and `state.json`, the place up to which they are published. A
+// segment is removed once all of it is published and KeepFor has passed, or too many bytes
+// are kept. When Options.Size bytes wait for a backend, Put refuses with [ErrFull], or with
+// Options.Drop the oldest are removed.
 //
 // # Other lines
 //
-// [Box.Append] takes any JSON objects that hold their `seq`, several in one write.
+// [Box.Append] accepts any JSON objects that contain their `seq`, several in one
+// write.
 package outbox
 
 import (
@@ -49,16 +49,16 @@ import (
 // Bounds.
 const (
 	maxPending  = 256 << 20 // default of Options.Size
-	keptPart    = 4         // a Size / keptPart of published messages are kept at most
+	keptPart    = 4         // at most Size / keptPart bytes of published messages are kept
 	maxKept     = maxPending / keptPart
-	segmentPart = 32 // after a Size / segmentPart a new segment begins
+	segmentPart = 32 // a new segment begins after Size / segmentPart bytes
 	segmentSize = maxPending / segmentPart
 	batchLines  = 200     // lines handed to the backend at once
 	batchBytes  = 1 << 20 // or this many bytes
-	maxFresh    = 1 << 20 // bytes of unpublished lines kept in memory; what is more is read from the disk
+	maxFresh    = 1 << 20 // bytes of unpublished lines kept in memory; others are read from the disk
 )
 
-// ErrFull says that the backend has been away for so long that no more
+// ErrFull means that the backend has been unreachable for too long and no more
 // messages are kept for it.
 var ErrFull = errors.New("outbox is full: the relay backend has been away for too long")
 
@@ -68,10 +68,10 @@ type Options struct {
 	KeepFor time.Duration // how long published messages stay; 0: 10 minutes
 	Sync    bool          // Put returns only when the disk has the message (fsync)
 	Size    int64         // bytes that wait for the backend at most; 0: 256 MiB
-	Drop    bool          // where more would wait, the oldest are removed; else Put returns ErrFull
-	Gather  time.Duration // what is put within this time goes to the backend at once; 0: no waiting
-	// At is the time of the event in a line: older lines than KeepFor are not published
-	// again. Nil: when the message's text was final.
+	Drop    bool          // beyond Size the oldest are removed; else Put returns ErrFull
+	Gather  time.Duration // messages put within this time are published together; 0: no waiting
+	// At returns the time of the event in a line: lines older than KeepFor are not
+	// published again. Nil: the time when the message's text was final.
 	At     func(line []byte) (relay.Millis, error)
 	Logger *slog.Logger // nil: discard
 }
@@ -93,7 +93,7 @@ type Box struct {
 	held     int        // bytes of fresh; guarded by mu
 	pending  int64      // bytes not published; guarded by mu
 	at       place      // published up to here; guarded by mu
-	saved    place      // as it is in the state file; guarded by mu
+	saved    place      // the place in the state file; guarded by mu
 	count    int64      // messages not published; guarded by mu
 	closed   bool       // guarded by mu
 
@@ -107,10 +107,11 @@ type Box struct {
 type segment struct {
 	first relay.Seq
 	size  int64
-	info  fs.FileInfo // of the file while this process writes to it; nil before
+	info  fs.FileInfo // of the file, once this process writes to it
 }
 
-// fresh is a line of the last segment that the publisher need not read back.
+// fresh is a line of the last segment that is kept in memory, so that the
+// publisher need not read the file.
 type fresh struct {
 	line       []byte // without its newline
 	start, end int64  // in the segment
@@ -124,12 +125,13 @@ type place struct {
 	Segment relay.Seq     `json:"segment"`
 	Offset  int64         `json:"offset"`
 	Receipt relay.Receipt `json:"receipt"`
-	Seq     relay.Seq     `json:"seq"` // newest seq given out when this was written
+	Seq     relay.Seq     `json:"seq"` // newest seq assigned when this was written
 }
 
 const stateFile = "state.json"
 
-// Open opens the box in folder root, with what an earlier process left in it.
+// Open opens the box in folder root, with the messages an earlier process left
+// in it.
 func Open(root *os.Root, opts Options) (*Box, error) {
 	opts.KeepFor = cmp.Or(opts.KeepFor, 10*time.Minute)
 	opts.Size = cmp.Or(opts.Size, maxPending)
@@ -151,14 +153,14 @@ func (b *Box) load() error {
 	}
 	for _, entry := range names {
 		if strings.HasPrefix(entry.Name(), stateFile+".") {
-			_ = b.root.Remove(entry.Name()) // a killed process was writing it; the box is ours alone
+			_ = b.root.Remove(entry.Name()) // left by a killed process; no other process uses the box
 			continue
 		}
 		digits, _ := strings.CutSuffix(entry.Name(), ".jsonl")
 		first, err := strconv.ParseUint(digits, 10, 64)
 		s := &segment{first: relay.Seq(first)}
 		if err != nil || entry.Name() != s.name() || !entry.Type().IsRegular() {
-			continue // not ours, or a copy that somebody made
+			continue // another program's file, or a copy of a segment
 		}
 		info, err := entry.Info()
 		if err != nil {
@@ -189,8 +191,8 @@ func (b *Box) load() error {
 	return b.countPending()
 }
 
-// reopen makes s, the last segment of an earlier process, the one to write to.
-// A line that the process left torn is ended.
+// reopen continues writing to s, the last segment of an earlier process. It
+// ends a torn line with a newline.
 func (b *Box) reopen(s *segment) (err error) {
 	if b.file, err = safefile.Open(b.root, s.name(), os.O_RDWR|os.O_APPEND); err != nil {
 		return err
@@ -206,13 +208,13 @@ func (b *Box) reopen(s *segment) (err error) {
 	last, err := b.lastSeq(s)
 	b.seq = max(b.seq, last, s.first-1)
 	if s.size > 0 {
-		b.seq = max(b.seq, s.first) // also where its line is torn: the next segment gets another name
+		b.seq = max(b.seq, s.first) // even if its line is torn: the next segment needs another name
 	}
 	return err
 }
 
-// lastSeq is the seq of the last whole line of s, which is open; 0 where it has
-// none. It looks at the end first, and further back only over what is torn.
+// lastSeq is the seq of the last whole line of s, which is open; 0 if it has
+// none. It reads from the end, back over torn lines.
 func (b *Box) lastSeq(s *segment) (last relay.Seq, err error) {
 	buf := make([]byte, min(s.size, 2*relay.MaxLine))
 	for end := s.size; end > 0 && last == 0; end -= relay.MaxLine {
@@ -249,7 +251,7 @@ func (b *Box) countPending() error {
 	return nil
 }
 
-// linesOf counts the lines of s behind an offset.
+// linesOf counts the lines of s after an offset.
 func (b *Box) linesOf(s *segment, from int64) (n int64, err error) {
 	f, err := safefile.Open(b.root, s.name(), os.O_RDONLY)
 	if err != nil {
@@ -271,9 +273,9 @@ func (b *Box) Put(m relay.Message) (relay.Message, error) {
 	return m, b.Await()
 }
 
-// Write gives m its `seq`, encodes and signs it and writes it down. When it
-// returns, the message will be published even if this process dies; a power
-// cut is another matter, see [Box.Await]. The returned message is m with its seq.
+// Write gives m its `seq`, encodes and signs it and writes it to the segment.
+// When it returns, the message will be published even if this process dies; for
+// power cuts see [Box.Await]. The returned message is m with its seq.
 func (b *Box) Write(m relay.Message) (relay.Message, error) {
 	err := b.Append(1, func(_ int, seq relay.Seq) ([]byte, error) {
 		m.Seq = seq
@@ -282,10 +284,10 @@ func (b *Box) Write(m relay.Message) (relay.Message, error) {
 	return m, err
 }
 
-// Append is Write of n lines, which are written together: all of them or, after an error,
-// none. Only where the disk also refuses to remove what a failed write left may some be
-// published in spite of the error, each with a seq that no other line gets. encode returns
-// the i-th of the lines, from 0, as a JSON object that holds its seq.
+// Append writes n lines together: all of them or, after an error, none. Only if the
+// remains of a failed write cannot be removed may some be published in spite of the error,
+// each with a seq that no other line gets. encode returns the i-th line, from 0, as a JSON
+// object that contains its seq.
 func (b *Box) Append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) error {
 	b.mu.Lock()
 	err := b.append(n, encode)
@@ -297,12 +299,12 @@ func (b *Box) Append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) e
 	return nil
 }
 
-// Await returns when the disk has all messages written so far. Without
-// Options.Sync it does not wait. Callers that wait together share one fsync.
-// Without Options.Gather the publisher may run before Await returns: the others wait.
+// Await returns when all messages written so far are on disk. Without Options.Sync it
+// does not wait. Callers that wait at the same time share one fsync. Without
+// Options.Gather it lets the publisher run first.
 func (b *Box) Await() error {
 	if b.opts.Gather == 0 {
-		runtime.Gosched() // a goroutine that was woken would else start only when the caller waits
+		runtime.Gosched() // else the publisher, just woken, would start only when the caller blocks
 	}
 	if !b.opts.Sync {
 		return nil
@@ -367,8 +369,8 @@ func (b *Box) append(n int, encode func(i int, seq relay.Seq) ([]byte, error)) e
 	return nil
 }
 
-// cutBack removes what a failed write of n lines left in s, the last segment. Where that
-// fails too, the lines keep their seqs: they may be published.
+// cutBack removes the remains of a failed write of n lines from s, the last segment. If
+// that fails too, their seqs stay used: the lines may be published.
 func (b *Box) cutBack(s *segment, n int) {
 	info, err := b.file.Stat()
 	if err == nil && info.Size() > s.size {
@@ -381,8 +383,8 @@ func (b *Box) cutBack(s *segment, n int) {
 	b.seq += relay.Seq(n)
 }
 
-// keepFresh keeps the newest line in memory for the publisher. When that is full, all is
-// dropped: the publisher is behind and reads the file.
+// keepFresh keeps the newest line in memory for the publisher. When the memory is full
+// it drops all lines: the publisher is behind and reads the file.
 func (b *Box) keepFresh(l fresh) {
 	if n := len(b.fresh); b.held+len(l.line) > maxFresh || n > 0 && b.fresh[n-1].end != l.start {
 		b.dropFresh()
@@ -393,14 +395,14 @@ func (b *Box) keepFresh(l fresh) {
 
 func (b *Box) dropFresh() { b.fresh, b.held = nil, 0 }
 
-// drop removes the oldest segments until there is room. The last one stays.
+// drop removes the oldest segments until there is room. It keeps the last one.
 func (b *Box) drop() {
 	for b.pending >= b.opts.Size && len(b.segments) > 1 {
 		s, from := b.segments[0], int64(0)
 		if s.first == b.at.Segment {
 			from = b.at.Offset
 		}
-		if s.first >= b.at.Segment { // else all of it is published
+		if s.first >= b.at.Segment { // not all of it is published
 			n, err := b.linesOf(s, from)
 			b.logErr("count what is dropped from the outbox", err)
 			b.dropped.Add(n)
@@ -415,14 +417,14 @@ func (b *Box) drop() {
 	}
 }
 
-// segmentFor begins a new segment when the last one is full, removed or cut: the place up to
-// which all is published may be behind the end of a file that was cut.
+// segmentFor begins a new segment if the last one is full, removed or cut. A file that was
+// cut cannot be continued: the published place may be beyond its end.
 func (b *Box) segmentFor(seq relay.Seq) error {
 	if n := len(b.segments); n > 0 && b.segments[n-1].size < b.opts.Size/segmentPart {
 		s := b.segments[n-1]
 		size, ok := b.sizeOf(s)
 		if ok && size >= s.size {
-			b.ended = b.ended && size == s.size // longer: somebody else wrote to it
+			b.ended = b.ended && size == s.size // longer: another program wrote to it
 			return nil
 		}
 		b.opts.Logger.Warn("an outbox file was removed or cut while in use", "folder", b.root.Name())
@@ -430,7 +432,8 @@ func (b *Box) segmentFor(seq relay.Seq) error {
 	return b.newSegment(seq)
 }
 
-// sizeOf is how long the file of s is; false where its name names another file, or none.
+// sizeOf is the size of the file of s; false if its name is missing or names another
+// file.
 func (b *Box) sizeOf(s *segment) (size int64, ok bool) {
 	info, err := b.root.Stat(s.name())
 	if err != nil || !os.SameFile(info, s.info) {
@@ -441,7 +444,7 @@ func (b *Box) sizeOf(s *segment) (size int64, ok bool) {
 
 func (b *Box) newSegment(seq relay.Seq) error {
 	if n := len(b.segments); n > 0 && b.segments[n-1].first == seq && b.segments[n-1].size == 0 {
-		b.segments = b.segments[:n-1] // it was removed before it held anything
+		b.segments = b.segments[:n-1] // the file was removed while empty
 	}
 	s := &segment{first: seq}
 	f, err := safefile.Open(b.root, s.name(), os.O_RDWR|os.O_APPEND|os.O_CREATE)
@@ -463,8 +466,8 @@ func (b *Box) newSegment(seq relay.Seq) error {
 	return nil
 }
 
-// syncBoth makes sure of the last segment, before it is closed, and of the
-// folder, which has a new one.
+// syncBoth syncs the last segment, before it is closed, and the folder, which
+// has a new one.
 func (b *Box) syncBoth() error {
 	if b.file != nil {
 		if err := b.file.Sync(); err != nil {
@@ -478,8 +481,8 @@ func (b *Box) syncBoth() error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// sync waits until the disk has everything up to seq. Callers that wait
-// together share one fsync.
+// sync waits until all lines up to seq are on disk. Callers that wait at the
+// same time share one fsync.
 func (b *Box) sync(seq relay.Seq) error {
 	b.syncing.Lock()
 	defer b.syncing.Unlock()
@@ -490,7 +493,7 @@ func (b *Box) sync(seq relay.Seq) error {
 	f, upTo := b.file, b.seq
 	b.mu.Unlock()
 	if f == nil {
-		return nil // Close has synced it
+		return nil // Close has synced the file
 	}
 	if err := f.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // closed: synced by Close, or when the next segment began
 		return fmt.Errorf("sync outbox: %w", err)
@@ -499,7 +502,7 @@ func (b *Box) sync(seq relay.Seq) error {
 	return nil
 }
 
-// Stats is how a box is.
+// Stats is the state of a box.
 type Stats struct {
 	Pending     int64  `json:"pending"`       // messages that wait for the backend
 	Bytes       int64  `json:"pending_bytes"` // their size
@@ -523,8 +526,8 @@ func (b *Box) Stats() Stats {
 	return s
 }
 
-// Close closes the files. What waits is published by the next process. It may
-// be called more than once; a later Put fails with [os.ErrClosed].
+// Close closes the files. The next process publishes the messages that wait. It
+// may be called more than once; a later Put fails with [os.ErrClosed].
 func (b *Box) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

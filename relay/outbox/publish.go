@@ -16,17 +16,17 @@ import (
 	"feishu-relay/relay"
 )
 
-// Publishing.
 const (
-	retryFirst   = 50 * time.Millisecond // pause after a failed publish, doubled up to
+	retryFirst   = 50 * time.Millisecond // pause after a failed publish, doubled up to retryMax
 	retryMax     = 2 * time.Second
 	verifyEvery  = 2 * time.Second        // how often an idle box asks whether the backend still has its messages
 	saveEvery    = 200 * time.Millisecond // how old the stored place may get
 	publishLimit = 10 * time.Second       // for one call of the backend
 )
 
-// Run publishes what is in the box, and what is put there, until ctx is done;
-// then it makes one last try of at most grace. It is called once at a time.
+// Run publishes the messages in the box, and each that is added, until ctx is
+// done; then it makes a last attempt of at most grace. Only one call may run at
+// a time.
 func (b *Box) Run(ctx context.Context, to relay.Publisher, grace time.Duration) {
 	tick := time.NewTicker(verifyEvery)
 	defer tick.Stop()
@@ -48,7 +48,7 @@ func (b *Box) Run(ctx context.Context, to relay.Publisher, grace time.Duration) 
 				armed = true
 			}
 			select {
-			case <-save.C: // a long backlog must not be published all over after a crash
+			case <-save.C: // after a crash a long backlog must not be published again from its start
 				armed = false
 				b.logErr("save outbox state", b.Save())
 			default:
@@ -88,7 +88,7 @@ func (b *Box) step(ctx context.Context, to relay.Publisher) (more bool, err erro
 		return false, err
 	}
 	if len(lines) == 0 {
-		b.advance(behind, at.Receipt, 0) // over torn lines
+		b.advance(behind, at.Receipt, 0) // past torn lines
 		return false, nil
 	}
 	receipt, err := publish(ctx, to, lines, at.Receipt)
@@ -122,9 +122,9 @@ func (b *Box) verify(ctx context.Context, to relay.Publisher) error {
 	return err
 }
 
-// again publishes all that is kept and was published before, in its order. Messages
-// whose text was final more than KeepFor ago are left out: nobody would act on them.
-// Options.At says so of other lines.
+// again publishes, in order, all kept messages that were published before. Messages
+// whose text was final more than KeepFor ago are left out: no bot would act on them.
+// The time of other lines is that of Options.At.
 func (b *Box) again(ctx context.Context, to relay.Publisher) error {
 	b.opts.Logger.Warn("the backend has lost messages; publishing the recent ones again", "folder", b.root.Name())
 	end := b.place()
@@ -201,7 +201,7 @@ func (b *Box) advance(to place, receipt relay.Receipt, lines int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.at.Receipt = receipt; before(to, b.at) {
-		return // it was dropped meanwhile
+		return // dropped meanwhile
 	}
 	b.dropPublished(to)
 	for _, s := range b.segments {
@@ -240,9 +240,9 @@ func (b *Box) dropPublished(to place) {
 	}
 }
 
-// freshAt returns the lines from an offset of s on, as many as make a batch, and the
-// offset behind them, without reading the file; none where memory does not have them or
-// the file is not what it was.
+// freshAt returns a batch of lines of s from an offset on, and the offset after them,
+// without reading the file. It returns none if they are not in memory or the file was
+// changed.
 func (b *Box) freshAt(s segment, from int64) (lines [][]byte, behind int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -261,8 +261,8 @@ func (b *Box) freshAt(s segment, from int64) (lines [][]byte, behind int64) {
 	return lines, behind
 }
 
-// next reads the lines between at and end, as many as make a batch, and the
-// place behind them. No lines: there is nothing more.
+// next reads a batch of the lines between at and end, and returns the place
+// after them. It returns no lines at the end.
 func (b *Box) next(at, end place) (lines [][]byte, behind place, err error) {
 	for {
 		s, from, ok := b.segmentAt(at)
@@ -311,9 +311,9 @@ func (b *Box) segmentAt(at place) (segment, place, bool) {
 	return segment{}, at, false
 }
 
-// read returns the lines of s from an offset on, as many as make a batch, and the offset
-// behind them. A torn line, whose Put had failed, is skipped, but not a message behind it in
-// the same line. A file that ends at the offset was cut.
+// read returns a batch of lines of s from an offset on, and the offset after them. It skips
+// a torn line, whose Put had failed, but not a message after it in the same line. A file
+// that ends at the offset was cut.
 func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err error) {
 	f, err := safefile.Open(b.root, s.name(), os.O_RDONLY)
 	if err != nil {
@@ -335,7 +335,7 @@ func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err err
 	n, err := t.Read(f, size, func(l jsonl.Line) bool {
 		line, salvaged := wholeLine(l.Text)
 		if salvaged {
-			b.opts.Logger.Warn("a message was found behind a torn one", "file", s.name(), "offset", l.Start)
+			b.opts.Logger.Warn("a message was found after a torn one", "file", s.name(), "offset", l.Start)
 		}
 		if line != nil {
 			lines = append(lines, bytes.Clone(line))
@@ -348,7 +348,7 @@ func (b *Box) read(s segment, from int64) (lines [][]byte, behind int64, err err
 	return lines, t.Offset(), err
 }
 
-// prune removes segments that nobody needs any more.
+// prune removes segments that are published and no longer kept.
 func (b *Box) prune(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -371,7 +371,7 @@ func (b *Box) prune(now time.Time) {
 	}
 }
 
-// Save stores the published place when it has moved.
+// Save stores the published place if it has changed.
 func (b *Box) Save() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -415,8 +415,8 @@ func (b *Box) logErr(step string, err error) {
 	}
 }
 
-// wholeLine returns the JSON object in a line: all of it, or with salvaged a message behind a
-// torn one. Without either it returns nil.
+// wholeLine returns the JSON object in a line: all of it, or, with salvaged, the message
+// after a torn one. It returns nil if neither is found.
 func wholeLine(text []byte) (line []byte, salvaged bool) {
 	if line = bytes.TrimRight(text, "\r\n"); json.Valid(line) {
 		return line, false
@@ -428,6 +428,6 @@ func seqOf(line []byte) relay.Seq {
 	var m struct {
 		Seq relay.Seq `json:"seq"`
 	}
-	_ = json.Unmarshal(line, &m) // a torn line has none
+	_ = json.Unmarshal(line, &m) // stays 0 for a torn line
 	return m.Seq
 }

@@ -10,10 +10,10 @@ import (
 // maxReturned is how many of the newest lines are recognised when they come back.
 const maxReturned = 1024
 
-// returned recognises the newest lines of a box when they come back from the queue. It
-// compares their length and a hash of 64 bits, not their bytes. The seed of the hash is random and
-// known to this process only, so nobody else can search for another line with the same hash.
-// Its methods are safe for concurrent use.
+// returned recognises the newest lines of a box when they come back from the queue. It compares
+// their length and a hash of 64 bits, not their bytes. The seed of the hash is random and known to
+// this process only, so other programs cannot search for a line with the same hash. Its methods
+// are safe for concurrent use.
 type returned struct {
 	seed maphash.Seed
 
@@ -45,8 +45,8 @@ func (r *returned) add(seq relay.Seq, line []byte) {
 	r.seqs[hash] = seq
 }
 
-// Finish says that nothing more is to be done in this process with the message that has
-// this seq when it comes back from the queue.
+// Finish records that this process need not handle the message with this seq when it
+// comes back from the queue.
 func (b *Box) Finish(seq relay.Seq) {
 	r := b.returned
 	r.mu.Lock()

@@ -111,7 +111,7 @@ func testOutOfOrder(t *testing.T, _ Features, open Open) {
 
 	b = opened(t, open, "b")
 	r = subscribe(t, b)
-	r.want(Line("b", 4)) // the first of all; what was settled behind it may be repeated
+	r.want(Line("b", 4)) // the first line; those settled after it may be repeated
 	publish(t, b, Line("b", 11))
 	next := 5
 	for next <= 11 {
@@ -255,7 +255,7 @@ func testOwnership(t *testing.T, _ Features, open Open) {
 		if !bytes.Equal(d.Line, want) {
 			t.Fatalf("got line %.60q, want %.60q", d.Line, want)
 		}
-		_ = append(d.Line, "scribble over what lies behind"...)
+		_ = append(d.Line, "scribble over the bytes after it"...)
 		clear(d.Line)
 		d.Settle()
 	}

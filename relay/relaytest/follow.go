@@ -63,7 +63,7 @@ func (f *follower) want(lines ...[]byte) {
 	}
 }
 
-// caughtUp waits for the call and checks what it says.
+// caughtUp waits for the call of caughtUp and checks its argument.
 func (f *follower) caughtUp(want bool) {
 	f.t.Helper()
 	select {
@@ -136,7 +136,7 @@ func testFollowClosed(t *testing.T, _ Features, open Open) {
 	done, caught := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = b.Follow(context.Background(), func([]byte) {}, func(bool) { close(caught) }) // how it ends is free here
+		_ = b.Follow(context.Background(), func([]byte) {}, func(bool) { close(caught) }) // any result will do
 	}()
 	for _, came := range []chan struct{}{caught, done} {
 		select {
@@ -161,7 +161,7 @@ func testClaim(t *testing.T, _ Features, open Open) {
 	}
 	closed(t, queues[0])
 	again := opened(t, open, "agent0")
-	holder, err := again.Claim(t.Context(), "notice:1", "somebody new", time.Hour)
+	holder, err := again.Claim(t.Context(), "notice:1", "another owner", time.Hour)
 	if err != nil || !strings.HasPrefix(holder, "owner") {
 		t.Fatalf("after a restart: got %q, %v, want the first owner", holder, err)
 	}
@@ -192,7 +192,8 @@ func testClaimExpires(t *testing.T, _ Features, open Open) {
 	}
 }
 
-// race lets all queues claim all keys, each several times, and counts who was the first.
+// race lets all queues claim all keys, each several times, and counts the claims that
+// succeeded.
 func race(t *testing.T, queues []relay.Backend, keys []string, life time.Duration) map[string]int64 {
 	t.Helper()
 	firsts := make([]atomic.Int64, len(keys))

@@ -28,7 +28,7 @@ func testCancelIdle(t *testing.T, _ Features, open Open) {
 	publish(t, b, Line("b", 1))
 	r.want(Line("b", 1))
 	r.stop()
-	r = subscribe(t, b) // a later Subscribe of the same backend goes on
+	r = subscribe(t, b) // a later Subscribe of the same backend continues
 	publish(t, b, Line("b", 2))
 	r.want(Line("b", 2))
 }
@@ -64,7 +64,7 @@ func testCloseEnds(t *testing.T, _ Features, open Open) {
 	settled := make(chan struct{}, 1)
 	go func() {
 		defer close(done)
-		_ = b.Subscribe(context.Background(), func(_ context.Context, d relay.Delivery) { // how it ends is free here
+		_ = b.Subscribe(context.Background(), func(_ context.Context, d relay.Delivery) { // any result will do
 			d.Settle()
 			settled <- struct{}{}
 		})
@@ -98,7 +98,7 @@ func testPublishCancelled(t *testing.T, _ Features, open Open) {
 	if _, err := b.Publish(ctx, Lines("b", 1, 1), ""); err == nil {
 		t.Error("Publish under a done context returned no error")
 	}
-	publish(t, b, Line("b", 2)) // the backend is as good as before
+	publish(t, b, Line("b", 2)) // the backend still works
 }
 
 func testPublishNothing(t *testing.T, _ Features, open Open) {
@@ -123,7 +123,7 @@ func testReceipt(t *testing.T, _ Features, open Open) {
 			t.Fatalf("verify receipt %q: %v", receipt, err)
 		}
 	}
-	publish(t, opened(t, open, "other"), Line("o", 1)) // others' lines are no loss
+	publish(t, opened(t, open, "other"), Line("o", 1)) // lines of others do not mean a loss
 	if _, err := b.Publish(t.Context(), Lines("b", 21, 21), receipt); err != nil {
 		t.Fatalf("publish after another's line: %v", err)
 	}
@@ -141,7 +141,7 @@ func testForeignReceipt(t *testing.T, f Features, open Open) {
 		for _, lines := range [][][]byte{nil, Lines("b", 6, 7)} {
 			_, err := b.Publish(t.Context(), lines, receipt)
 			if got := isForgotten(err); got != f.CanForget {
-				t.Fatalf("publish of %d lines with the receipt of another queue: %v; says forgotten: %v, want %v",
+				t.Fatalf("publish of %d lines with the receipt of another queue: %v; forgotten is %v, want %v",
 					len(lines), err, got, f.CanForget)
 			}
 			if !f.CanForget && err != nil {

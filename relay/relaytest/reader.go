@@ -40,7 +40,8 @@ func subscribe(t *testing.T, b relay.Backend) *reader {
 	return r
 }
 
-// stop cancels and waits for the end, which must be without error.
+// stop cancels Subscribe, waits for its end, and fails the test if it returns
+// an error.
 func (r *reader) stop() {
 	r.t.Helper()
 	r.cancel()
@@ -92,7 +93,7 @@ func (r *reader) want(lines ...[]byte) []relay.Delivery {
 	return got
 }
 
-// nothing watches for a moment that no line comes.
+// nothing checks for [moment] that no line comes.
 func (r *reader) nothing() {
 	r.t.Helper()
 	select {
@@ -138,7 +139,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("%s did not come true", what)
+			t.Fatalf("no %s in time", what)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package relaytest is the one conformance suite that every backend of package
-// relay passes. What it asks for is what [relay.Backend] promises, no more: a
-// sidecar may rely on it whatever stands behind the queue.
+// Package relaytest is the conformance suite that every backend of package
+// relay passes. It checks only what [relay.Backend] promises: a sidecar may
+// rely on that with any backend.
 //
 // # Use
 //
@@ -28,9 +28,9 @@
 //
 // # Time
 //
-// Nothing here measures time. A case waits for what must come, at most [patience],
-// and where it must show that nothing comes, it watches for a moment; a slow
-// machine makes that check weaker, never wrong.
+// No case measures time. A case waits at most [patience] for a line that must
+// come. To show that no line comes it waits for [moment]; a slow machine makes
+// that check weaker, never wrong.
 package relaytest
 
 import (
@@ -42,12 +42,13 @@ import (
 	"feishu-relay/relay"
 )
 
-// Features says in what the backends differ.
+// Features are the differences between backends.
 type Features struct {
-	// CanForget: the backend can lose what it accepted, so its receipts are
-	// verified and an empty queue answers another's with relay.ErrForgotten.
+	// CanForget: the backend can lose lines it accepted, so it verifies
+	// receipts, and an empty queue answers another queue's receipt with
+	// relay.ErrForgotten.
 	CanForget bool
-	// UnnumberedTwice: a line without a seq may be handed over twice, as it
+	// UnnumberedTwice: a line without a seq may be handed over twice, since it
 	// comes by the log and by the channel for other programs.
 	UnnumberedTwice bool
 }
@@ -55,10 +56,10 @@ type Features struct {
 // Open returns a new backend for agent on the queue of t.
 type Open func(t *testing.T, agent string) relay.Backend
 
-// patience is how long a case waits for what must come; then it fails.
+// patience is how long a case waits for a line before it fails.
 const patience = 60 * time.Second
 
-// moment is how long a case watches for what must not come.
+// moment is how long a case checks that no line comes.
 const moment = 100 * time.Millisecond
 
 // Run runs every case against the backends that open gives.
@@ -74,7 +75,7 @@ func Run(t *testing.T, f Features, open func(t *testing.T, agent string) relay.B
 		{"position is the oldest unsettled line", testOutOfOrder},
 		{"first start marks older lines as history", testHistory},
 		{"history stays history over a restart", testHistoryRestart},
-		{"what came while the reader was away is no history", testAway},
+		{"lines published while the reader was away are not history", testAway},
 		{"window stops at the limit and goes on", testWindow},
 		{"cancel ends a full window", testCancelFull},
 		{"cancel ends an idle reader", testCancelIdle},
@@ -83,7 +84,7 @@ func Run(t *testing.T, f Features, open func(t *testing.T, agent string) relay.B
 		{"close ends a subscriber", testCloseEnds},
 		{"publish after close fails", testPublishClosed},
 		{"publish under a done context fails", testPublishCancelled},
-		{"nothing published is no fault", testPublishNothing},
+		{"publishing nothing is not an error", testPublishNothing},
 		{"the longest line passes", testLongest},
 		{"hostile lines are carried", testHostile},
 		{"receipt is verified", testReceipt},
@@ -132,7 +133,7 @@ func Lines(sender string, from, to int) [][]byte {
 	return lines
 }
 
-// publish appends lines, and fails the test where that fails.
+// publish appends lines, and fails the test if that fails.
 func publish(t *testing.T, p relay.Publisher, lines ...[]byte) relay.Receipt {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
