@@ -26,6 +26,7 @@ const (
 // Card is an agent's entry in the registry.
 type Card struct {
 	AgentID       AgentID   `json:"agent_id"`
+	BotName       string    `json:"bot_name,omitempty"` // its bot's display name; "": the agent does not report it
 	Description   string    `json:"description"`
 	Capabilities  []string  `json:"capabilities"`
 	Status        Status    `json:"status"`
@@ -115,7 +116,7 @@ const (
 )
 
 // cardNames are the fields of a card, each with the other name under which it is read.
-var cardNames = names{{"agent_id", "agentId"}, {"description"}, {"capabilities"}, {"status"},
+var cardNames = names{{"agent_id", "agentId"}, {"bot_name"}, {"description"}, {"capabilities"}, {"status"},
 	{"allow_from", "allowFrom"}, {"max_concurrent_tasks", "maxConcurrentTasks"}, {"current_tasks", "currentTasks"},
 	{"goals"}, {"registered_at", "registeredAt"}, {"last_heartbeat", "lastHeartbeat"}, {"queues"}, {"protocol"},
 	{"sidecar"}, {"bot"}}
@@ -146,6 +147,7 @@ func DecodeCard(id AgentID, raw []byte) (Card, error) {
 	}
 	c := Card{
 		AgentID:       id,
+		BotName:       asText(ours["bot_name"]),
 		Description:   asText(ours["description"]),
 		Capabilities:  asTexts(ours["capabilities"]),
 		Status:        Idle,

@@ -49,6 +49,8 @@ func TestDecodeCard(t *testing.T) {
 				c.Sidecar = &mailbox.Settings{Backend: "file", Secret: "01234567", RelayDir: mailbox.Folder{Path: "/x", ID: "aa"}}
 			}},
 		{"settings of another form", `{"sidecar":{"secret":7}}`, nil},
+		{"a bot's name", `{"bot_name":"小C"}`, func(c *mailbox.Card) { c.BotName = "小C" }},
+		{"a bot's name of another form", `{"bot_name":["x"]}`, nil},
 		{"goals", `{"goals":["g1","g2"]}`, func(c *mailbox.Card) { c.Goals = []string{"g1", "g2"} }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -101,6 +101,7 @@ func TestBotIsAwayAndItsSidecarIsThere(t *testing.T) {
 			t.Parallel()
 			n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotA"}, feishusim.App{Name: "BotB"})
 			cfgA, cfgB := n.config("agent_a"), n.config("agent_b")
+			cfgB.BotName = "BotB"
 			for _, cfg := range []*sidecar.Config{&cfgA, &cfgB} {
 				cfg.Mailbox.On, cfg.Mailbox.Backend, cfg.Mailbox.Dir = mail, "file", filepath.Join(n.dir, "mailboxes")
 				// The others hear of a change at once, not at the next heartbeat.
@@ -112,7 +113,7 @@ func TestBotIsAwayAndItsSidecarIsThere(t *testing.T) {
 				for name, s := range map[string]*running{"its sidecar": b, "the other one": a} {
 					n.until(what+": "+name+" shows it", func() bool {
 						return slices.ContainsFunc(s.Status().Agents, func(is sidecar.AgentStatus) bool {
-							return is.Agent == "agent_b" && is.Online && is.Bot != nil && is.Bot.Connected == connected &&
+							return is.Agent == "agent_b" && is.Name == "BotB" && is.Online && is.Bot != nil && is.Bot.Connected == connected &&
 								!is.Bot.Since.IsZero()
 						})
 					})

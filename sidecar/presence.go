@@ -21,9 +21,10 @@ type presence struct {
 	store mailbox.Store
 	own   bool // there is no mailbox: the card is written here
 
-	shared *mailbox.Settings   // for the card
-	bot    func() *mailbox.Bot // for the card
-	again  chan struct{}       // has the card written; room for one
+	shared  *mailbox.Settings   // for the card
+	bot     func() *mailbox.Bot // for the card
+	botName func() string       // for the card
+	again   chan struct{}       // has the card written; room for one
 
 	reading context.Context // ends when the sidecar closes
 	readers sync.WaitGroup
@@ -33,6 +34,7 @@ type presence struct {
 	fresh chan struct{} // closed when the reading under way has ended; nil: none is
 	known map[relay.AgentName]bool
 	bots  map[relay.AgentName]*mailbox.Bot // of those online whose card says so. The map is not changed
+	names map[relay.AgentName]string       // of the bots whose card has one. The map is not changed
 	// secrets are the agents online that have another RELAY_SECRET. The map is not changed.
 	secrets map[relay.AgentName]*SecretError
 	clocks  clocks // guarded by mu
@@ -47,7 +49,7 @@ const presenceTime = 5 * time.Second
 // presenceWait is how long a message waits for the registry; then what was read before counts.
 const presenceWait = 200 * time.Millisecond
 
-func openPresence(b *base, bot func() *mailbox.Bot) (*presence, error) {
+func openPresence(b *base, bot func() *mailbox.Bot, botName func() string) (*presence, error) {
 	c := &b.cfg.Mailbox
 	if !c.On && (c.Heartbeat == 0 || mailbox.CheckAgent(mailbox.AgentID(b.cfg.Agent)) != nil) {
 		return &presence{base: b}, nil // a name that no registry takes
@@ -57,7 +59,7 @@ func openPresence(b *base, bot func() *mailbox.Bot) (*presence, error) {
 		return nil, err
 	}
 	p := &presence{base: b, store: store, own: !b.cfg.Mailbox.On, shared: b.cfg.Shared(b.version), bot: bot,
-		again: make(chan struct{}, 1)}
+		botName: botName, again: make(chan struct{}, 1)}
 	var stop context.CancelFunc
 	p.reading, stop = context.WithCancel(context.Background())
 	b.onClose(func() error {
@@ -124,6 +126,13 @@ func (p *presence) botsOnline() map[relay.AgentName]*mailbox.Bot {
 	return p.bots
 }
 
+// botNames are the display names of the agents' bots, as far as their cards have them.
+func (p *presence) botNames() map[relay.AgentName]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.names
+}
+
 // read reads who is online; nobody waits for a registry that does not answer.
 func (p *presence) read() {
 	ctx, cancel := context.WithTimeout(p.reading, presenceTime)
@@ -139,10 +148,14 @@ func (p *presence) read() {
 		return
 	}
 	p.known, p.bots = make(map[relay.AgentName]bool, len(cards)), map[relay.AgentName]*mailbox.Bot{}
+	p.names = map[relay.AgentName]string{}
 	for _, c := range cards {
 		agent, online := relay.AgentName(c.AgentID), c.At(p.at, p.cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline
 		if p.known[agent] = online; online && c.Bot != nil {
 			p.bots[agent] = c.Bot
+		}
+		if c.BotName != "" {
+			p.names[agent] = c.BotName
 		}
 	}
 	p.learnSecrets(cards)
@@ -162,7 +175,7 @@ func (p *presence) run(ctx context.Context) error {
 	beat := time.NewTicker(p.cfg.Mailbox.Heartbeat)
 	defer beat.Stop()
 	for {
-		card.LastHeartbeat, card.Bot = time.Now().UTC(), p.bot()
+		card.LastHeartbeat, card.Bot, card.BotName = time.Now().UTC(), p.bot(), p.botName()
 		if ctx.Err() != nil {
 			card.Status = mailbox.Offline
 		}

@@ -131,7 +131,7 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if s.decide, err = newDecider(b, s.chats, s.records, s.app, s.watch, s.deliver, s.receive); err != nil {
 		return nil, err
 	}
-	presence, err := openPresence(b, s.deliver.bot)
+	presence, err := openPresence(b, s.deliver.bot, func() string { return s.app.self().Name })
 	if err != nil {
 		return nil, onDisk(err)
 	}

@@ -46,6 +46,7 @@ type Status struct {
 // AgentStatus is whether an agent is there.
 type AgentStatus struct {
 	Agent  relay.AgentName `json:"agent_name"`
+	Name   string          `json:"bot_name,omitempty"` // "": not known
 	Online bool            `json:"online"`
 	Bot    *mailbox.Bot    `json:"bot,omitempty"` // nil: not known
 }
@@ -119,11 +120,11 @@ func (s *Sidecar) Status() Status {
 		Steering: s.steer.status(), Settings: s.settings, Token: s.cfg.APIToken != "", Agents: []AgentStatus{}}
 	undelivered, _ := s.deliver.deliveries.Counts()
 	st.Waiting = WaitingStatus{undelivered.Messages, relay.Millis(undelivered.Oldest.Milliseconds())}
-	online, bots := s.steer.presence.online(), s.steer.presence.botsOnline()
+	online, bots, names := s.steer.presence.online(), s.steer.presence.botsOnline(), s.steer.presence.botNames()
 	for _, agent := range slices.Sorted(maps.Keys(online)) {
-		is := AgentStatus{agent, online[agent], bots[agent]}
+		is := AgentStatus{agent, names[agent], online[agent], bots[agent]}
 		if agent == s.cfg.Agent {
-			is.Online, is.Bot = true, s.deliver.bot()
+			is.Name, is.Online, is.Bot = self.Name, true, s.deliver.bot()
 		}
 		st.Agents = append(st.Agents, is)
 	}

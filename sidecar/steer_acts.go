@@ -405,7 +405,7 @@ func (s *steering) botName(g *groupState, agent relay.AgentName) string {
 		bot, _ := s.app.book.Agent(agent, "", "")
 		m.Name = bot.Name
 	}
-	return cmp.Or(m.Name, string(agent))
+	return cmp.Or(m.Name, s.presence.botNames()[agent], string(agent))
 }
 
 func (s *steering) botNames(g *groupState, agents []relay.AgentName) (names []string) {

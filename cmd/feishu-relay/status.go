@@ -202,7 +202,7 @@ func (s *statusCall) withoutSidecar(ctx context.Context, why error) *statusShown
 	cfg, _ := loadConfig()           // mistakes in the rest of it do not matter here
 	cards, _ := readCards(ctx, &cfg) // `check` says why not
 	for _, c := range cards {
-		shown.Agents = append(shown.Agents, sidecar.AgentStatus{Agent: relay.AgentName(c.AgentID),
+		shown.Agents = append(shown.Agents, sidecar.AgentStatus{Agent: relay.AgentName(c.AgentID), Name: c.BotName,
 			Online: c.At(s.now, cfg.Mailbox.HeartbeatTimeout) != mailbox.Offline})
 	}
 	store, err := transcript.Open(cfg.TranscriptDir, &transcript.Options{ReadOnly: true})
@@ -315,13 +315,17 @@ func (s *statusCall) waits(x *statusShown) string {
 func (s *statusCall) agents(all []sidecar.AgentStatus) string {
 	var names []string
 	for _, a := range all[:min(len(all), maxStatus)] {
+		name := neutral(string(a.Agent))
+		if a.Name != "" && a.Name != string(a.Agent) {
+			name = fmt.Sprintf("%s (%s)", cutTo(neutral(a.Name), 64), name)
+		}
 		switch {
 		case a.Online && a.Bot != nil && !a.Bot.Connected:
-			names = append(names, s.paint.text(yellow, "◐")+" "+neutral(string(a.Agent))+s.away(a.Bot))
+			names = append(names, s.paint.text(yellow, "◐")+" "+name+s.away(a.Bot))
 		case a.Online:
-			names = append(names, s.paint.text(green, "●")+" "+neutral(string(a.Agent)))
+			names = append(names, s.paint.text(green, "●")+" "+name)
 		default:
-			names = append(names, s.paint.text(dim, "○ "+neutral(string(a.Agent))+s.say(" (offline)", "（离线）")))
+			names = append(names, s.paint.text(dim, "○ "+name+s.say(" (offline)", "（离线）")))
 		}
 	}
 	if more := len(all) - maxStatus; more > 0 {

@@ -35,6 +35,8 @@ type standIn struct {
 	changed  chan struct{}
 	group    object   // of each chat
 	cards    []object // of the agents
+	tasks    []object
+	partly   bool     // older outcomes are forgotten
 	changes  []string // of it that were asked for, as "PATCH {…}"
 }
 
@@ -70,10 +72,13 @@ func newStandIn(t *testing.T, chats ...string) *standIn {
 	answer("/v1/outcomes", func(r *http.Request) any {
 		all := s.outcomes[r.FormValue("chat_id")]
 		limit, _ := strconv.Atoi(r.FormValue("limit"))
-		return object{"outcomes": append([]object{}, all[max(0, len(all)-limit):]...), "complete": true}
+		return object{"outcomes": append([]object{}, all[max(0, len(all)-limit):]...), "complete": !s.partly}
 	})
 	answer("/v1/groups", func(*http.Request) any { return object{"groups": []any{s.group}} })
 	answer("/v1/mailbox/agents", func(*http.Request) any { return object{"agents": append([]object{}, s.cards...)} })
+	answer("/v1/mailbox/tasks", func(*http.Request) any { return object{"tasks": append([]object{}, s.tasks...)} })
+	answer("/v1/mailbox/inbox", func(*http.Request) any { return object{"messages": []object{}, "total": 0} })
+	answer("/v1/mailbox/dead-letters", func(*http.Request) any { return object{"dead_letters": []object{}} })
 	answer("/v1/insight", func(r *http.Request) any { return insight(r.FormValue("from")) })
 	answer("/v1/groups/{chat}", func(*http.Request) any { return s.group })
 	for _, change := range []string{"PATCH /v1/groups/{chat}", "DELETE /v1/groups/{chat}/settings", "POST /v1/groups/{chat}/{act}"} {

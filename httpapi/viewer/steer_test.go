@@ -75,7 +75,7 @@ func pageSteering(t *testing.T, browser *browsertest.Browser) {
 	browsertest.Eval[bool](p, choose("limit", "0"))
 	s.change(func() { s.group["version"] = "other" })
 	browsertest.Eval[bool](p, choose("budget", "50"))
-	p.Wait("what happened", has("[data-testid=notice]")+`?.innerText.includes('changed the group meanwhile')`)
+	p.Wait("what happened", has("[data-testid=notice]")+`?.innerText.includes('just changed the group')`)
 	want(`PATCH {"budget":50,"version":"v12"}`, fmt.Sprintf(steerValue, "budget")+` === '0' && `+fmt.Sprintf(steerValue, "limit")+` === '7'`)
 	browsertest.Eval[bool](p, choose("budget", "40"))
 	want(`PATCH {"budget":40,"version":"other"}`, fmt.Sprintf(steerValue, "budget")+` === '40'`)

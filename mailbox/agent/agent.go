@@ -159,6 +159,8 @@ type Options struct {
 	Queues func() mailbox.Queues
 	// Bot returns whether the bot is connected, for the card; nil: the card does not say.
 	Bot func() *mailbox.Bot
+	// BotName returns the bot's display name, for the card; nil or "": the card does not say.
+	BotName func() string
 	// Sidecar is what the sidecar is set to, for the card; nil: the card does not say.
 	Sidecar *mailbox.Settings
 }

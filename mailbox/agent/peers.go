@@ -277,6 +277,9 @@ func (a *Agent) currentCard(now time.Time) mailbox.Card {
 	if a.opts.Bot != nil {
 		c.Bot = a.opts.Bot()
 	}
+	if a.opts.BotName != nil {
+		c.BotName = a.opts.BotName()
+	}
 	return c
 }
 

@@ -7,6 +7,7 @@ import { moment, number } from './format.js'
 import { plain, cut } from './text.js'
 import { agentAvatar, botName } from './person.js'
 import { age } from './age.js'
+import { FROM, learn } from './names.js'
 import * as seen from './seen.js'
 import { table } from './details.js'
 import { Panel, orOff } from './panel.js'
@@ -15,6 +16,7 @@ import { empty } from './empty.js'
 export class Agents extends Panel {
   async load() {
     const [cards, status, groups] = await Promise.all([orOff(api.agents()), api.status(), seen.groups()])
+    for (const { agent_id: agent, bot_name: name } of cards?.agents ?? []) learn(agent, name, FROM.card)
     return { cards: cards?.agents, status, groups }
   }
 

@@ -13,7 +13,7 @@ import { Mailbox } from './mailbox.js'
 import { System } from './system.js'
 import { Insight } from './insight.js'
 import { keys, showKeys } from './keys.js'
-import { chatName, learn, onNames } from './names.js'
+import { FROM, chatName, learn, onNames } from './names.js'
 import { clean } from './text.js'
 import { agentAvatar, botName, nameText } from './person.js'
 import { empty } from './empty.js'
@@ -167,6 +167,7 @@ async function readStatus() {
   try {
     status = await api.status()
     learn(status.identity.agent_name, status.identity.bot_name)
+    for (const { agent_name: agent, bot_name: name } of status.agents ?? []) learn(agent, name, FROM.card)
     drawWhose()
     markRail()
     drawTitle(place())

@@ -21,9 +21,12 @@ export function chips(entry, view) {
 }
 
 // unheard lists the bots of the group of which nothing is known about a message, where that is the
-// newest one or a person's last: [word, bots].
+// newest one or a person's last, or where it should be known: [word, bots].
 export function unheard(entry, { conversation, bots = [] }) {
-  if (isNotice(entry) || (entry !== conversation.newest && !conversation.lastOfPerson(entry))) return []
+  if (isNotice(entry)) return []
+  const lost = bots.filter(({ agent }) => conversation.unrecorded(entry, agent))
+  if (lost.length) return [['became.unrecorded', lost]]
+  if (entry !== conversation.newest && !conversation.lastOfPerson(entry)) return []
   const known = conversation.outcomes(entry.message_id)
   const rest = bots.filter(({ agent }) => agent !== entry.sender && !known.some((o) => o.agent === agent))
   const away = rest.filter((b) => !b.online)
@@ -32,7 +35,7 @@ export function unheard(entry, { conversation, bots = [] }) {
   return [['became.away', away], ['became.absent', absent], ['became.unheard', here]].filter(([, list]) => list.length)
 }
 
-const lacking = new Set(['became.away', 'became.absent', 'became.unheard']) // sentences about bots, which have no outcome
+const lacking = new Set(['became.away', 'became.absent', 'became.unheard', 'became.unrecorded']) // sentences about bots, which have no outcome
 const waiting = new Set(['became.away', 'became.absent', 'became.left'])
 const timed = new Set(['became.quiet', 'became.silent', 'became.left'])
 

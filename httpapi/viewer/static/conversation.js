@@ -13,6 +13,7 @@ export class Conversation {
   entries = []
   earlier // cursor of the page before the first entry; undefined: there is none
   dropped = false // older entries were there and are not kept
+  recordedFrom = Infinity // ts of the message after which no outcome is missing in what was read
   #byId = new Map()
   #outcomes = new Map() // message id → agent → outcome
   #agents = new Set() // that spoke here or decided on something
@@ -150,6 +151,30 @@ export class Conversation {
     if (!isPerson(entry)) return entry === this.newest ? 'quiet' : undefined
     if (this.answered(entry, agent)) return undefined
     return this.lastOfPerson(entry) ? 'quiet' : 'silent'
+  }
+
+  // undecided reports whether the record covers a message, and nothing in it says that one is missing.
+  undecided(entry) {
+    return entry.ts > this.recordedFrom && !this.entries.slice(this.#after(entry)).some((e) => isBot(e) && this.outcomes(e.message_id).length)
+  }
+
+  // unrecorded reports whether what became of a bot's message at an agent is missing in the record: the agent was in
+  // the conversation before it, and has decided on a later message of the topic. Each agent decides in order.
+  unrecorded(entry, agent) {
+    if (!isBot(entry) || !entry.depth || entry.recalled || entry.sender === agent || entry.ts <= this.recordedFrom || this.#outcomes.get(entry.message_id)?.has(agent)) return false
+    const i = this.#index(entry)
+    if (i < 0) return false
+    const known = (e) => this.#outcomes.get(e.message_id)?.get(agent)
+    const decided = (e) => isBot(e) && e.thread_id === entry.thread_id && known(e) && known(e).stopped !== 'own_message'
+    return this.entries.slice(i + 1, i + 1 + RUN).some(decided) && this.entries.slice(Math.max(0, i - RUN), i).some((e) => known(e) || (isBot(e) && e.sender === agent))
+  }
+
+  // missedBefore lists the messages before one that an agent decided on of which nothing is recorded at that agent.
+  missedBefore(entry) {
+    const i = this.#index(entry)
+    if (i < 0) return []
+    const agents = this.outcomes(entry.message_id).map((o) => o.agent)
+    return this.entries.slice(Math.max(0, i - RUN), i).filter((e) => agents.some((agent) => this.unrecorded(e, agent)))
   }
 
   // adopt returns the replies that waited for entry.

@@ -26,7 +26,7 @@ export function details(element, conversation, entry, act) {
     h('div', { class: 'inside' },
       h('div', { class: 'speaker' }, avatar(entry), h('div', null, h('div', { class: 'who' }, nameTag(entry)), h('div', { class: 'soft' }, exact(entry.ts)))),
       h('div', { class: 'excerpt', dir: 'auto' }, entry.recalled ? t('recalled') : line(entry.content ?? '', 240)),
-      (isBot(entry) || groups.length > 0) && h('section', null, h('h3', null, t('details.outcomes')), groups.length ? groups.map(([word, list]) => outcomeCard(word, list, entry, conversation, act.limits)) : h('p', { class: 'soft' }, t('details.no.outcomes'))),
+      (isBot(entry) || groups.length > 0) && h('section', null, h('h3', null, t('details.outcomes')), groups.length ? groups.map(([word, list]) => outcomeCard(word, list, entry, conversation, act.limits)) : h('p', { class: 'soft' }, t(conversation.undecided(entry) ? 'details.undecided' : 'details.unrecorded'))),
       h('div', { class: 'buttons' },
         copyButton(t('copy.link'), 'link', () => location.origin + location.pathname + hash(conversation.channel, conversation.chat, entry.message_id)),
         copyButton(t('copy.id'), 'copy', () => entry.told ?? entry.message_id),

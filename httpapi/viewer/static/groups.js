@@ -11,7 +11,7 @@ import { hash } from './route.js'
 import { ENDS, wordOf } from './verdict.js'
 import { why } from './chips.js'
 import { empty } from './empty.js'
-import { chatName, learn } from './names.js'
+import { FROM, chatName, learn } from './names.js'
 import { fault } from './notice.js'
 
 const SEEN = 500 // groups of which the browser remembers what was read
@@ -62,7 +62,7 @@ export class GroupList {
     const { transcripts } = await api.transcripts()
     const known = new Map(this.groups.map((g) => [keyOf(g), g]))
     for (const { last } of transcripts) if (last && isBot(last)) learn(last.sender, last.sender_name)
-    for (const { name = '' } of transcripts.filter(isMail)) for (const agent of name.split(' ↔ ')) learn(agent, '', true)
+    for (const { name = '' } of transcripts.filter(isMail)) for (const agent of name.split(' ↔ ')) learn(agent, '', FROM.card)
     this.groups = transcripts.map((g) => {
       const { fresh = 0, last, stop, paused, known: state } = known.get(keyOf(g)) ?? {}
       return { ...g, limits: isMail(g) ? undefined : g.limits, fresh, stop, paused, known: state, last: last?.ts > newest(g) ? last : g.last } // an event may have been quicker
@@ -78,7 +78,7 @@ export class GroupList {
   #steered(groups) {
     for (const state of groups) {
       const { channel, chat_id, bots, last_stop, settings } = state
-      for (const bot of bots) learn(bot.agent, bot.name, true)
+      for (const bot of bots) learn(bot.agent, bot.name, FROM.group)
       const group = this.get(channel, chat_id)
       if (!group) continue
       if (last_stop && last_stop.message_id === group.last?.message_id) group.stop = { relay_msg_id: last_stop.message_id, stopped: last_stop.reason }

@@ -8,7 +8,7 @@ import { clean, cut } from './text.js'
 import { botName } from './person.js'
 import { route, insightHash } from './route.js'
 import { plot } from './plot.js'
-import { chatName, learn } from './names.js'
+import { FROM, chatName, learn } from './names.js'
 import { isMail } from './conversation.js'
 import { empty } from './empty.js'
 import { why } from './chips.js'
@@ -26,7 +26,7 @@ export class Insight extends Panel {
 
   async load() {
     const [{ transcripts }, { groups }] = await Promise.all([api.transcripts(), api.groups()])
-    for (const { agent, name } of groups.flatMap((g) => g.bots)) learn(agent, name, true)
+    for (const { agent, name } of groups.flatMap((g) => g.bots)) learn(agent, name, FROM.group)
     const { channel, chat, message } = route()
     const wanted = chat ? { channel, chat_id: chat } : this.latest()
     const group = transcripts.find((g) => g.channel === wanted?.channel && g.chat_id === wanted.chat_id) ?? transcripts[0]

@@ -5,7 +5,7 @@ import * as api from './api.js'
 import { h, show } from './h.js'
 import { t, explain } from './i18n.js'
 import { number } from './format.js'
-import { plain, line, cut } from './text.js'
+import { body, line, cut } from './text.js'
 import { age } from './age.js'
 import { botName } from './person.js'
 import { Panel, orOff } from './panel.js'
@@ -13,6 +13,7 @@ import { notice } from './notice.js'
 import { empty } from './empty.js'
 
 const tabs = ['tasks', 'inbox', 'dead']
+const RESULT = 20_000 // characters of a result
 const SHOWN = 200 // rows; of more only the newest are shown
 
 const ENDED = new Set(['completed', 'failed', 'rejected']) // states of a task after which none comes
@@ -60,7 +61,7 @@ export class Mailbox extends Panel {
       return h('li', { 'data-testid': 'task', 'data-task-id': task.id, 'data-state': task.state },
         h('div', { class: 'title' }, state(task.state), h('span', null, way(from, to)), h('span', { class: 'soft' }, t('direction.' + task.direction)), h('span', { class: 'far soft' }, age(task.updated_at))),
         task.text && h('p', { dir: 'auto' }, line(task.text, 300)),
-        (task.result || task.reason) && h('p', { class: 'result', dir: 'auto', 'data-testid': 'result' }, h('b', null, t(task.result ? 'result' : 'task.because'), t('colon')), plain(cut(task.result || task.reason, 1000))),
+        (task.result || task.reason) && h('div', { class: 'result', 'data-testid': 'result' }, h('b', null, t(task.result ? 'result' : 'task.because'), t('colon')), body(cut(task.result || task.reason, RESULT))),
         h('div', { class: 'soft' }, h('span', { class: 'mono' }, cut(task.id, 80)), task.deadline && !ENDED.has(task.state) && [' · ', t('deadline'), ' ', age(task.deadline)], task.overdue && [' · ', h('b', { class: 'stop' }, t('overdue'))]))
     })
   }

@@ -1,25 +1,28 @@
 // The names of bots. A bot has one name on the whole page: what its groups call it, else
-// what its messages say, else the agent's id. It has one colour as well.
+// what its card says, else what its messages say, else the agent's id. It has one colour as well.
 
 const KEPT = 1000 // agents; a name that comes later is not kept
 const HUES = 8 // classes hue-0 … hue-7; those next to each other are told apart best at the beginning
 
-const known = new Map() // agent → { name, sure }
-const team = [] // the bots of all groups, in order of their ids
+// Where a name comes from. One from a later source counts more.
+export const FROM = { message: 0, card: 1, group: 2 }
+
+const known = new Map() // agent → { name, from }
+const team = [] // the bots of all groups and cards, in order of their ids
 let changed = () => {}
 
 // onNames calls f after a name became another one.
 export const onNames = (f) => (changed = f)
 
-// learn takes the name of an agent; sure: from the sidecar, which knows better than a message.
-export function learn(agent, name, sure = false) {
-  if (sure) joins(agent)
+// learn takes the name of an agent.
+export function learn(agent, name, from = FROM.message) {
+  if (from > FROM.message) joins(agent)
   if (!agent || !name) return
   const old = known.get(agent)
-  if (old && (old.name === name || (old.sure && !sure))) return
+  if (old && (old.from > from || (old.name === name && old.from === from))) return
   if (!old && known.size >= KEPT) return
-  known.set(agent, { name, sure })
-  changed()
+  known.set(agent, { name, from })
+  if (old?.name !== name) changed()
 }
 
 // joins puts an agent into the team.
@@ -43,7 +46,7 @@ export function chatName({ channel, chat_id, name }) {
   return (channel === 'mailbox' ? name?.split(' ↔ ').map(called).join(' ↔ ') : name) || chat_id
 }
 
-// hue is the colour of an agent: by its place among the bots of all groups in order of their ids,
+// hue is the colour of an agent: by its place in the team in order of their ids,
 // so it does not depend on what is shown first, and the first of them differ most. The colour of
 // another agent follows from its id alone.
 export function hue(agent) {

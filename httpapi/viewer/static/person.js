@@ -8,11 +8,11 @@ import { called, hue } from './names.js'
 
 const LONGEST_NAME = 64
 
-// initials are two letters of a name: of its last words, of its capitals, or of
-// the end of a Chinese one.
+// initials are two letters of a name: of its last words or of its capitals; or the first
+// character of a Chinese one.
 function initials(name) {
   const visible = name.replace(/\([^)]*\)$/, '').replace(/[^\p{L}\p{N}\s_.-]/gu, '').trim()
-  if (/^[\p{Script=Han}]/u.test(visible)) return visible.slice(-2)
+  if (/^[\p{Script=Han}]/u.test(visible)) return [...visible][0]
   const words = visible.split(/[\s_.-]+|(?<=[\p{Ll}])(?=\p{Lu})/u).filter(Boolean)
   return words.slice(-2).map((w) => [...w][0]).join('').toUpperCase() || '?'
 }

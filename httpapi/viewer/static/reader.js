@@ -11,6 +11,8 @@ const SOME_OUTCOMES = 2000 // asked for at first
 const ALL_OUTCOMES = 5000 // the most that the API tells
 const PATIENCE = 400 // ms that messages wait for their outcomes, which a lost Redis delays
 
+const NOTHING = { outcomes: [] }
+
 export const STEPS_BACK = KEPT / PAGE // until no more is kept
 
 // Reader fills a conversation. Its methods throw what the API answers.
@@ -65,7 +67,7 @@ export class Reader {
     const { conversation } = this
     const asked = this.#all
     this.#all = true
-    const [page, became] = await Promise.all([this.#read({ limit: PAGE, before: conversation.earlier }), asked ? [] : this.#outcomes(ALL_OUTCOMES)])
+    const [page, became] = await Promise.all([this.#read({ limit: PAGE, before: conversation.earlier }), asked ? NOTHING : this.#outcomes(ALL_OUTCOMES)])
     conversation.earlier = page.earlier
     return this.#bring(page, became)
   }
@@ -76,7 +78,8 @@ export class Reader {
   }
 
   // note takes outcomes in, and returns the ids of the messages that they changed.
-  #note(became) {
+  #note({ outcomes: became, from }) {
+    if (from !== undefined) this.conversation.recordedFrom = from
     return new Set(became.filter((o) => this.conversation.note(o)).map((o) => o.relay_msg_id))
   }
 
@@ -93,12 +96,12 @@ export class Reader {
     return { ...page, entries: page.entries.map(marked) }
   }
 
-  // outcomes returns what became of the newest messages, or nothing yet.
+  // outcomes returns what became of the newest messages, and from when on none is missing; or nothing yet.
   async #outcomes(limit) {
     const asked = this.#ask(limit)
     const soon = await Promise.race([asked, new Promise((done) => setTimeout(done, PATIENCE))])
     if (!soon) asked.then((became) => this.stopped || this.late(this.#note(became)))
-    return soon ?? []
+    return soon ?? NOTHING
   }
 
   // ask returns no outcomes where they cannot be read: the conversation is shown
@@ -106,10 +109,11 @@ export class Reader {
   async #ask(limit) {
     const { channel, chat } = this.conversation
     try {
-      return (await api.outcomes(channel, chat, { limit, signal: this.#abort.signal })).outcomes
+      const { outcomes, complete } = await api.outcomes(channel, chat, { limit, signal: this.#abort.signal })
+      return { outcomes, from: !complete ? Infinity : outcomes.length < limit ? 0 : outcomes[0].at }
     } catch (error) {
       fault(error)
-      return []
+      return NOTHING
     }
   }
 }

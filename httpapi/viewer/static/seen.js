@@ -6,7 +6,7 @@ import { t } from './i18n.js'
 import { clean, cut } from './text.js'
 import { age } from './age.js'
 import { isBot, nameOf } from './conversation.js'
-import { chatName, learn } from './names.js'
+import { FROM, chatName, learn } from './names.js'
 import { hash } from './route.js'
 import { why } from './chips.js'
 
@@ -20,7 +20,7 @@ const pages = new Map() // channel/chat → { last, entries }
 export async function groups() {
   const [{ transcripts }, { groups: settings }] = await Promise.all([api.transcripts(), api.groups()])
   const rows = transcripts.map((g) => ({ ...settings.find((s) => s.channel === g.channel && s.chat_id === g.chat_id), ...g }))
-  for (const { agent, name } of settings.flatMap((g) => g.bots)) learn(agent, name, true)
+  for (const { agent, name } of settings.flatMap((g) => g.bots)) learn(agent, name, FROM.group)
   await Promise.all(rows.slice(0, READ).map(async (g) => (g.entries = await newest(g))))
   return rows
 }

@@ -7,7 +7,7 @@ import { t, explain } from './i18n.js'
 import { ends, holds, moment } from './format.js'
 import { botName, nameText } from './person.js'
 import { keepFocus } from './focus.js'
-import { learn } from './names.js'
+import { FROM, learn } from './names.js'
 import { fault, notice, say } from './notice.js'
 
 const EVERY = 15_000 // ms between looks while the panel is open
@@ -90,7 +90,7 @@ export class Steer {
   }
 
   #took(group, force) {
-    for (const bot of group.bots) learn(bot.agent, bot.name, true)
+    for (const bot of group.bots) learn(bot.agent, bot.name, FROM.group)
     const same = !force && JSON.stringify(group) === JSON.stringify(this.group)
     this.group = group
     if (same) return

@@ -32,7 +32,7 @@ export class System extends Panel {
       s.groups_file_error && h('p', { class: 'note stop' }, t('groups.file'), ': ', plain(s.groups_file_error)),
       h('div', { class: 'cards' },
         card('sidecar', table([
-          [t('agent'), s.identity.agent_name], [t('bot.name'), s.identity.bot_name], ['open_id', mono(s.identity.bot_open_id)], ['app_id', mono(s.identity.app_id)],
+          [t('agent'), s.identity.agent_name], [t('bot.name'), s.identity.bot_name], ['Open ID', mono(s.identity.bot_open_id)], ['App ID', mono(s.identity.app_id)],
           [t('version'), mono(s.version)], [t('started'), s.started && age(s.started)], [t('backend'), s.backend],
           [t('membership'), s.membership && `${s.membership.check} · ${t(s.membership.enforced ? 'enforced' : 'not.enforced')}`],
         ])),

@@ -251,7 +251,7 @@ export class Talk {
   #became(id, live = false) {
     const entry = this.conversation.get(id)
     if (!entry) return
-    for (const one of this.conversation.run(entry)) this.flow.update(one)
+    for (const one of new Set([...this.conversation.run(entry), ...this.conversation.missedBefore(entry)])) this.flow.update(one)
     if (id === this.view.selected && !this.aside.hidden) this.#drawDetails(entry)
     const end = live && isBot(entry) && endedBy(this.conversation.outcomes(id))
     if (end) say(`${nameOf(entry)}: ${t('ended', { why: why(end, this.view.limits) })}`)
@@ -289,7 +289,7 @@ export class Talk {
     show(this.head,
       h('a', { class: 'icon-button back', href: '#/groups', 'aria-label': t('back'), 'data-testid': 'back' }, icon('back')),
       h('div', null, h('h2', null, h('bdi', { title: clean(name) }, line(name))),
-        h('div', { class: 'soft' }, mail ? t('mail.between') : h('span', { class: 'mono' }, chat_id), limits && ' · ' + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))),
+        h('div', { class: 'soft' }, mail ? t('mail.between') : name !== chat_id && h('span', { class: 'mono' }, chat_id), limits && (name === chat_id ? '' : ' · ') + t('limits', { max: limits.max_depth, threshold: limits.threshold, judge: t(limits.check ? 'on' : 'off') }))),
       h('div', { class: 'far tags' }, this.steer.badges(),
         !mail && h('a', { class: 'icon-button', href: insightHash(this.group.channel, chat_id), title: t('insight'), 'aria-label': t('insight'), 'data-testid': 'to-insight' }, icon('insight')),
         !mail && h('button', { type: 'button', class: 'icon-button', title: t('steer'), 'aria-label': t('steer'), 'aria-expanded': String(open), 'aria-controls': this.steering.id, 'data-testid': 'steer-toggle', onclick: () => this.steer.toggle() }, icon('sliders'))))

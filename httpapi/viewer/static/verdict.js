@@ -1,6 +1,7 @@
 // What an outcome means: the words of the API, put into four states.
 
 const NO_STOP = new Set(['own_message', 'duplicate', 'not_a_member', 'not_mentioned', 'not_for_me', 'muted']) // says nothing about the talk
+const UNDECIDED = new Set(['bad_signature', 'malformed', 'expired', 'recalled', 'undeliverable']) // the bot could not be given it, whatever the limits
 export const ENDS = new Set(['max_depth', 'judge_no', 'judge_error', 'budget', 'paused', 'stopped_by_person'])
 
 // stateOf is 'pass' (the bot was given it), 'stop', 'wait' (it will be), or
@@ -32,7 +33,7 @@ export function latency(outcome, entry) {
 // endedBy is the outcome that ended a conversation with a message: it was stopped at every
 // bot that decided on it. It is undefined if the conversation may go on.
 export function endedBy(outcomes) {
-  const decided = outcomes.filter((o) => stateOf(o) !== 'skip' && (o.stopped || o.decision))
+  const decided = outcomes.filter((o) => stateOf(o) !== 'skip' && !UNDECIDED.has(o.stopped) && (o.stopped || o.decision))
   if (!decided.length || !decided.every((o) => ENDS.has(o.stopped))) return undefined
   return decided.find((o) => o.stopped === 'max_depth') ?? decided[0]
 }

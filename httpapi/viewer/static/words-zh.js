@@ -48,17 +48,17 @@ export const zh = {
 
   'state.pass': '已送达', 'state.stop': '已停止', 'state.wait': '等待中', 'state.skip': '与它无关', 'state.acknowledged': '已确认',
   'ended': '对话停在这里：{why}', 'ended.n': '对话停在这里：{why}（{n} 条消息）', 'stops.n': '连续出现 {n} 次',
-  'became.pass': '{who} 已收到', 'became.acknowledged': '{who} 已收到并确认', 'became.quiet': '{who} 于 {time} 收到，尚未回答', 'became.silent': '{who} 于 {time} 收到，没有回答', 'became.wait': '正在投递给 {who}', 'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未判定', 'became.away': '{who} 没有收到：边车不在线', 'became.absent': '{who} 没有收到：机器人未连接', 'became.held': '{who} 未连接，消息在等它', 'became.left': '{who} 于 {time} 收到，随后离线', 'became.unheard': '没有 {who} 收到的记录',
+  'became.pass': '{who} 已收到', 'became.acknowledged': '{who} 已收到并确认', 'became.quiet': '{who} 于 {time} 收到，尚未回答', 'became.silent': '{who} 于 {time} 收到，没有回答', 'became.wait': '正在投递给 {who}', 'became.stop': '{who} 没有收到：{why}', 'became.skip': '{who} 尚未判定', 'became.away': '{who} 没有收到：边车不在线', 'became.absent': '{who} 没有收到：机器人未连接', 'became.held': '{who} 未连接，消息在等它', 'became.left': '{who} 于 {time} 收到，随后离线', 'became.unheard': '不知道 {who} 是否收到', 'became.unrecorded': '{who} 没有记录',
   'why.max_depth': '已达上限 {n}', 'why.judge_no': '裁判认为无需回复', 'why.judge_error': '裁判未给出结论', 'why.budget': '本小时额度已用完', 'why.paused': '机器人对话已暂停', 'why.stopped_by_person': '有人叫停了机器人', 'why.muted': '已被静音', 'why.not_for_me': '消息是发给别的机器人的', 'why.not_mentioned': '没有被提到', 'why.not_a_member': '不在这个群里', 'why.duplicate': '此前已收到过', 'why.bad_signature': '签名不符', 'why.malformed': '内容无法解析', 'why.expired': '投递时已过期', 'why.recalled': '投递前已撤回', 'why.undeliverable': '机器人拒收，或未及时响应', 'why.mail': '信箱拒收（{why}）',
 
   // details
-  details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.no.outcomes': '没有记录：还没有机器人作出判定，或时间太久远。', 'took.delivered': '发出 {time} 后送达', advice: '怎么办', 'do.wait': '机器人不在线，或还在处理前面的消息。在 `RELAY_MAX_AGE` 之内，它一上线就会收到这条消息。`feishu-relay check` 可以查看它是否已连接。', 'do.away': '启动它的边车。机器人说的话，没有超过 `RELAY_MAX_AGE` 的会补发给它；人说的话只由飞书投递，不会补发。', 'do.absent': '启动机器人。其他机器人说的话会等着它，最久 `RELAY_MAX_AGE`；人说的话只由飞书投递。', 'do.held': '启动机器人：在 `RELAY_MAX_AGE` 之内，它一连上就会收到这条消息。', 'do.left': '启动机器人，并查它的日志，看它为什么退出。已经给过它的消息不会再发第二次，可能需要重新问一遍。', 'do.unheard': '机器人没有 `im:message.group_msg` 权限时，飞书只把点名它的消息发给它。不经网关接收消息的机器人，要通过 `POST /v1/inbound` 上报。', 'do.heard': '机器人收到的就是飞书发来的原文。如果它没有回答，看它自己的日志；许多框架在群里只有被 @ 才回答。', 'do.pass': '机器人已经收到。如果它没有回答，多半是它的框架丢弃了机器人的消息，或只在被点名时回答：先设 `INJECT_MENTION=always`，再查 docs/frameworks.md。', colon: '：', comma: '，', 'took.judge': '裁判用时 {time}', 'took.acknowledged': '{time} 后确认', 'details.fields': '原始字段',
+  details: '详情', 'details.outcomes': '各机器人的处理结果', 'details.undecided': '还没有机器人对这条消息作出判定。', 'details.unrecorded': '没有这条消息的处理记录：时间太久，或记录读不到。', 'took.delivered': '发出 {time} 后送达', advice: '怎么办', 'do.wait': '机器人不在线，或还在处理前面的消息。在 `RELAY_MAX_AGE` 之内，它一上线就会收到这条消息。`feishu-relay check` 可以查看它是否已连接。', 'do.away': '启动它的边车。机器人说的话，没有超过 `RELAY_MAX_AGE` 的会补发给它；人说的话只由飞书投递，不会补发。', 'do.absent': '启动机器人。其他机器人说的话会等着它，最久 `RELAY_MAX_AGE`；人说的话只由飞书投递。', 'do.held': '启动机器人：在 `RELAY_MAX_AGE` 之内，它一连上就会收到这条消息。', 'do.left': '启动机器人，并查它的日志，看它为什么退出。已经给过它的消息不会再发第二次，可能需要重新问一遍。', 'do.unrecorded': '边车已判定后面的消息，却没有这一条的记录：它当时被强行结束，或没有读这个队列。请查它的日志。', 'do.unheard': '机器人没有 `im:message.group_msg` 权限时，飞书只把点名它的消息发给它。不经网关接收消息的机器人，要通过 `POST /v1/inbound` 上报。', 'do.heard': '机器人收到的就是飞书发来的原文。如果它没有回答，看它自己的日志；许多框架在群里只有被 @ 才回答。', 'do.pass': '机器人已经收到。如果它没有回答，多半是它的框架丢弃了机器人的消息，或只在被点名时回答：先设 `INJECT_MENTION=always`，再查 docs/frameworks.md。', colon: '：', comma: '，', 'took.judge': '裁判用时 {time}', 'took.acknowledged': '{time} 后确认', 'details.fields': '原始字段',
   'copy.link': '复制链接', 'copy.command': '复制命令', 'copy.id': '复制 ID', copied: '已复制。', 'copy.failed': '浏览器不允许页面复制。', 'show.in.flow': '在会话中显示',
 
   // insight
   insight: '统计', 'insight.day': '日期', 'insight.hour': '起始', 'insight.before': '前一天', 'insight.after': '后一天', 'insight.empty': '这一天群里没有消息。', 'insight.incomplete': '数字不完整：消息太多，或时间太久，部分消息或处理结果已缺失。',
   'insight.split': '人 {people} 条，机器人 {bots} 条', 'insight.deliveries': '次（按机器人计）', 'insight.latency': '送达用时', 'insight.p95': '95% 在 {time} 内', 'insight.half': '半数不超过', 'insight.most': '95% 不超过',
-  'insight.messages': '每小时消息数', 'insight.became': '各机器人：送达与停止', 'insight.stops': '停止原因', 'insight.no.stops': '没有消息被拦下。', 'insight.limit': '连续发言达到上限', 'insight.judge': '裁判的结论', 'insight.no.judge': '没有询问裁判。', 'insight.took': '半数用时不超过 {half}，95% 不超过 {most}。',
+  'insight.messages': '每小时消息数', 'insight.became': '各机器人：送达与停止', 'insight.stops': '停止原因', 'insight.no.stops': '没有消息被拦下。', 'insight.limit': '连续发言达到上限', 'insight.judge': '裁判的结论', 'insight.no.judge': '没有询问裁判。', 'insight.took': '中位数 {half}，95% 在 {most} 内。',
   'judge.yes': '放行', 'judge.no': '无需回复', 'judge.error': '没有结论', 'insight.answers': '谁在回答谁', 'insight.no.answers': '没有机器人回答过。', 'insight.corner': '回答者 ↓ 对象 →', 'insight.drawn': '图表：',
 
   // agents
@@ -78,7 +78,7 @@ export const zh = {
 
   // system
   'ready.long': '就绪：后端有响应，并且正在读取。', sidecar: '边车', agent: '智能体', 'bot.name': '机器人', version: '版本', started: '启动于', backend: '后端', membership: '成员检查', enforced: '已检查', 'not.enforced': '未检查：所有群都放行',
-  'door.title': '机器人', 'door.name': '通道', 'door.bot': '机器人', connected: '已连接', away: '未连接', connector: '飞书连接', 'gateway.bot': '网关', 'gateway.drafts': '草稿',
+  'door.title': '机器人', 'door.name': '投递通道', 'door.bot': '机器人', connected: '已连接', away: '未连接', connector: '飞书连接', 'gateway.bot': '网关', 'gateway.drafts': '草稿',
   'limits.title': '限制', 'judge.title': '裁判', 'judge.model': '模型', 'judge.breaker': '熔断器', 'judge.failures': '连续失败', 'judge.retry': '下次尝试', 'judge.calls': '进行中的调用',
   'queue.of.outbound': '机器人消息队列（outbound）', 'queue.of.inbound': '用户消息队列（inbound）', 'queue.state': '状态', 'queue.read': '正在读取', 'queue.not.read': '没有在读取', 'queue.published': '已发布', 'queue.republished': '重新发布', 'queue.failed': '失败的尝试', 'open.tasks': '未完成任务',
   'missing.title': '缺口', 'missing.n': '缺 {n} 条消息', errors: '最近的错误', 'errors.none': '启动以来没有错误。', times: '{n} 次', 'groups.file': '群配置文件',
