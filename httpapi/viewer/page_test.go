@@ -395,7 +395,7 @@ func pageOfAgentsInNoGroup(t *testing.T, browser *browsertest.Browser) {
 	})
 	p := browser.Open(t, s.url+"/#/agents", browsertest.Options{})
 	p.Wait("its name, and its first character", `document.querySelector('[data-testid=agent][data-agent=planner]')?.innerText.startsWith('规\n规划师')`)
-	colours := `((all) => all.length > 4 && new Set(all).size === all.length)([...document.querySelectorAll('#agents [data-testid=agent]:not([data-agent=agent_a]) .avatar')].map((e) => e.className.match(/hue-\d/)[0]))`
+	colours := `((all) => all.length === 6 && new Set(all).size === all.length)([...document.querySelectorAll('#agents [data-testid=agent] .avatar')].map((e) => e.className.match(/hue-\d/)[0]))`
 	p.Wait("a colour for each", colours)
 	hash(p, "#/mailbox")
 	p.Wait("its name at the task", `document.querySelector('[data-testid=task]')?.innerText.includes('规划师')`)
@@ -415,7 +415,7 @@ func pageThatFits(t *testing.T, browser *browsertest.Browser) {
 				strip.scrollHeight <= strip.clientHeight && [...e.children].every((c) => c.getBoundingClientRect().right <= innerWidth))([document.querySelector('.legend'), document.querySelector('#talk-depth')])`)
 			p.Click("[data-testid=steer-toggle]")
 			p.Wait(fmt.Sprint("rows of the settings that are full, at ", width), `(([all]) => all.length === 6 && new Set(all.map((e) => all.filter((o) => Math.abs(o - e) < 9).length)).size === 1)([[...document.querySelectorAll('.settings label')].map((e) => e.getBoundingClientRect().top)])`)
-			p.Wait(fmt.Sprint("room for the messages beside the settings, at ", width), `document.querySelector('#talk-scroll').clientHeight > 240`)
+			p.Wait(fmt.Sprint("room for the messages beside the settings, at ", width), `document.querySelector('#talk-scroll').clientHeight > 240 && document.querySelector('[data-testid=newest]').hidden`)
 			p.Click("[data-testid=steer-toggle]")
 		}
 		p.Resize(1024, 844)
@@ -620,10 +620,10 @@ func pageOfColours(t *testing.T, browser *browsertest.Browser) {
 	colour := `document.querySelector('#talk [data-agent=%s] .name')?.classList.contains('hue-%d')`
 	for _, place := range []string{"/#/groups/feishu/oc_y", "/#/groups/feishu/oc_x"} {
 		p := browser.Open(t, s.url+place, browsertest.Options{})
-		p.Wait("the colour of agent_b", fmt.Sprintf(colour, "agent_b", 0))
+		p.Wait("the colour of agent_b", fmt.Sprintf(colour, "agent_b", 1))
 		hash(p, "#/groups/feishu/oc_x")
-		p.Wait("the colour of agent_j", fmt.Sprintf(colour, "agent_j", 1))
-		p.Wait("the colour of agent_b", fmt.Sprintf(colour, "agent_b", 0))
+		p.Wait("the colour of agent_j", fmt.Sprintf(colour, "agent_j", 2))
+		p.Wait("the colour of agent_b", fmt.Sprintf(colour, "agent_b", 1))
 	}
 }
 

@@ -24,7 +24,7 @@ export class Agents extends Panel {
     const { cards, status, groups } = this.data
     const self = status.identity.agent_name
     const others = (cards ?? []).filter((c) => c.agent_id !== self).sort((a, b) => (a.agent_id < b.agent_id ? -1 : 1))
-    const own = cards?.find((c) => c.agent_id === self) ?? { agent_id: self, description: status.identity.bot_name ?? '', capabilities: [], current_tasks: [] }
+    const own = cards?.find((c) => c.agent_id === self) ?? { agent_id: self, description: '', capabilities: [], current_tasks: [] }
     show(this.element,
       h('header', null, h('h2', null, t('agents'))),
       !cards && h('p', { class: 'note', 'data-testid': 'mailbox-off' }, t('mailbox.off.agents')),

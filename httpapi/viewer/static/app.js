@@ -166,8 +166,8 @@ function toggleLanguage() {
 async function readStatus() {
   try {
     status = await api.status()
-    learn(status.identity.agent_name, status.identity.bot_name)
-    for (const { agent_name: agent, bot_name: name } of status.agents ?? []) learn(agent, name, FROM.card)
+    const { agent_name, bot_name } = status.identity
+    for (const { agent_name: agent, bot_name: name } of [{ agent_name, bot_name }, ...(status.agents ?? [])]) learn(agent, name, FROM.card)
     drawWhose()
     markRail()
     drawTitle(place())

@@ -58,8 +58,8 @@ export class Steer {
   toggle() {
     this.element.hidden = this.open
     this.#sure = false
+    this.redraw() // first: an empty panel would move the messages
     this.changed()
-    this.redraw()
     if (this.open) this.refresh()
   }
 
