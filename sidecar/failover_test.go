@@ -3,6 +3,7 @@
 package sidecar_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -16,11 +17,14 @@ import (
 type replicated struct {
 	url    string
 	serves func(key string) *redistest.Server // nil: nobody knows
+	move   func(key string) (slots int, err error)
+	other  func(*redistest.Server) *redistest.Server
 }
 
+// startSentinels returns two servers that write all to their disks, so that one that was killed comes back with what it had.
 func startSentinels(t *testing.T) replicated {
-	w := redistest.StartWatched(t)
-	return replicated{w.URL(), func(string) *redistest.Server {
+	w := redistest.StartWatched(t, "--appendonly", "yes")
+	return replicated{url: w.URL(), other: w.Other, serves: func(string) *redistest.Server {
 		switch w.Serving() {
 		case w.Primary.Addr():
 			return w.Primary
@@ -33,30 +37,83 @@ func startSentinels(t *testing.T) replicated {
 
 func startCluster(t *testing.T) replicated {
 	c := redistest.StartCluster(t)
-	return replicated{c.URL(), func(key string) *redistest.Server {
+	return replicated{url: c.URL(), move: c.Move, serves: func(key string) *redistest.Server {
 		owner, _ := c.Owner(c.Slot(key))
 		return owner
 	}}
 }
 
-// The primary is killed, or stands still with its connections open, and another takes its place, while
-// bots talk, send direct messages and change settings: nothing is lost, nothing comes twice, each sender's
-// messages come in order, and all passes again.
+// failoverKeys are the streams of outcomes, messages, mail and settings, in a Cluster of several primaries.
+var failoverKeys = []string{sidecar.OutcomesKey("test:outbound"), "test:outbound:log", "nanobot:mailbox:{agent_b}:inbox",
+	sidecar.MarksKey("test:outbound")}
+
+// takeover lets another server take the place of lost, that of a key. back brings lost back; nil: it was not away.
+type takeover func(c *cluster, ctx context.Context, srv replicated, key string, lost *redistest.Server) (back func() error, err error)
+
+func killed(_ *cluster, _ context.Context, _ replicated, _ string, lost *redistest.Server) (func() error, error) {
+	lost.Kill()
+	return lost.Restart, nil
+}
+
+func paused(_ *cluster, _ context.Context, _ replicated, _ string, lost *redistest.Server) (func() error, error) {
+	return lost.Resume, lost.Pause()
+}
+
+// killedAhead kills the server when each stream has entries that its replica never got.
+func killedAhead(c *cluster, ctx context.Context, srv replicated, _ string, lost *redistest.Server) (func() error, error) {
+	replica := srv.other(lost)
+	if err := replica.Pause(); err != nil {
+		return nil, err
+	}
+	if err := lost.DropReplicas(); err != nil { // else the kernel takes more for the replica
+		return nil, err
+	}
+	for _, stream := range failoverKeys {
+		for was := lost.LastEntry(stream); lost.LastEntry(stream) == was; breathe(ctx) {
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("nothing is added to %s: %w", stream, ctx.Err())
+			}
+		}
+	}
+	lost.Kill()
+	return lost.Restart, replica.Resume()
+}
+
+// resharded moves the key's slot to another primary.
+func resharded(c *cluster, ctx context.Context, srv replicated, key string, _ *redistest.Server) (func() error, error) {
+	for {
+		began := time.Now()
+		slots, err := srv.move(key)
+		if err == nil {
+			c.t.Logf("%s: moved with %d slots in %s", key, slots, time.Since(began).Round(10*time.Millisecond))
+			return nil, nil
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		breathe(ctx) // the nodes do not agree yet on who has which slots
+	}
+}
+
+// The primary is killed, also with what its replica never got, or stands still with its connections open, and another
+// takes its place, or slots move to another, while bots talk, send direct messages and change settings: nothing is lost,
+// nothing comes twice, each sender's messages come in order, and all passes again. In the long form sidecars are killed too.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	rounds, long := faultRounds(t)
-	keys := []string{sidecar.OutcomesKey("test:outbound"), "test:outbound:log", "nanobot:mailbox:{agent_b}:inbox",
-		sidecar.MarksKey("test:outbound")} // in a Cluster, of several primaries
 	for _, tt := range []struct {
-		name  string
-		start func(*testing.T) replicated
-		pause bool
-		short bool
+		name   string
+		start  func(*testing.T) replicated
+		fault  takeover
+		short  bool
+		within time.Duration // 0: passesWithin
 	}{
-		{"Sentinel, killed", startSentinels, false, false},
-		{"Sentinel, paused", startSentinels, true, true},
-		{"Cluster, killed", startCluster, false, false},
-		{"Cluster, paused", startCluster, true, false},
+		{"Sentinel, killed", startSentinels, killed, false, 0},
+		{"Sentinel, killed ahead of the replica", startSentinels, killedAhead, false, patience}, // all that is recent is published again first
+		{"Sentinel, paused", startSentinels, paused, true, 0},
+		{"Cluster, killed", startCluster, killed, false, 0},
+		{"Cluster, paused", startCluster, paused, false, 0},
+		{"Cluster, resharded", startCluster, resharded, false, 0},
 	} {
 		if !long && !tt.short {
 			continue
@@ -66,18 +123,21 @@ func TestFailover(t *testing.T) {
 			srv := tt.start(t)
 			c := newCluster(t, withErrands(t, setup{redis: srv.url}))
 			ctx := roundsLimit(t, 4*rounds)
-			lose := keys[:1]
+			lose, within := failoverKeys[:1], patience
 			if long {
-				lose = keys
+				lose, within = failoverKeys, cmp.Or(tt.within, passesWithin)
 			}
 			done := make(chan struct{})
 			var failed error
 			go func() {
 				defer close(done)
 				for range rounds {
-					for _, key := range lose {
-						if failed = c.failover(ctx, srv, key, tt.pause); failed != nil {
+					for i, key := range lose {
+						if failed = c.failover(ctx, srv, key, tt.fault, within); failed != nil {
 							return
+						}
+						if long {
+							c.killOne(i)
 						}
 					}
 				}
@@ -92,8 +152,11 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// failover takes the server of a key away, waits until another serves it and all passes, and brings it back.
-func (c *cluster) failover(ctx context.Context, srv replicated, key string, pause bool) error {
+// passesWithin is how long after another server has taken over messages pass again.
+const passesWithin = 10 * time.Second
+
+// failover lets another server take over a key, waits until all passes, and brings the first one back.
+func (c *cluster) failover(ctx context.Context, srv replicated, key string, fault takeover, within time.Duration) error {
 	if err := c.h.awaitEvents(ctx, 20); err != nil {
 		return err
 	}
@@ -101,13 +164,11 @@ func (c *cluster) failover(ctx context.Context, srv replicated, key string, paus
 	if lost == nil {
 		return fmt.Errorf("nobody serves %s", key)
 	}
-	began := time.Now()
-	if !pause {
-		lost.Kill()
-	} else if err := lost.Pause(); err != nil {
+	back, err := fault(c, ctx, srv, key, lost)
+	if err != nil {
 		return err
 	}
-	now := lost
+	began, now := time.Now(), srv.serves(key)
 	for now == nil || now == lost {
 		if ctx.Err() != nil {
 			return fmt.Errorf("no other server of %s: %w", key, ctx.Err())
@@ -119,16 +180,18 @@ func (c *cluster) failover(ctx context.Context, srv replicated, key string, paus
 	if err := c.h.passed(ctx, mark); err != nil {
 		return fmt.Errorf("messages after another server took the place of that of %s: %w", key, err)
 	}
+	took := time.Since(served)
 	c.t.Logf("%s: another server %s after the fault, messages passed %s after that", key,
-		served.Sub(began).Round(10*time.Millisecond), time.Since(served).Round(10*time.Millisecond))
-	var err error
-	if pause {
-		err = lost.Resume()
-	} else {
-		err = lost.Restart()
+		served.Sub(began).Round(10*time.Millisecond), took.Round(10*time.Millisecond))
+	if took > within {
+		return fmt.Errorf("messages passed only %s after another server took the place of that of %s", took, key)
 	}
-	if err == nil {
-		now.AwaitReplicas(c.t, 1)
+	if back == nil {
+		return nil
 	}
-	return err
+	if err := back(); err != nil {
+		return err
+	}
+	now.AwaitReplicas(c.t, 1)
+	return nil
 }

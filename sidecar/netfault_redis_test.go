@@ -38,10 +38,13 @@ func TestNetworkFaultsBeforeRedis(t *testing.T) {
 				faults = slices.DeleteFunc(faults, func(f netfault.Fault) bool { return f.Name != "half-open" })
 			}
 			rand.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-			for _, f := range faults {
+			for i, f := range faults {
 				if failed = c.endure(ctx, path, f); failed != nil {
 					failed = fmt.Errorf("%s: %w", f.Name, failed)
 					return
+				}
+				if long {
+					c.killOne(i)
 				}
 			}
 		}

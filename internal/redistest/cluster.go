@@ -127,6 +127,31 @@ func (c *Cluster) Reshard(from, to string, n int) error {
 		"--cluster-slots", fmt.Sprint(n), "--cluster-yes")
 }
 
+// Move gives the slot of a key, and the slots of its primary before it, to another primary, by Reshard. It
+// returns how many were moved.
+func (c *Cluster) Move(key string) (n int, err error) {
+	slot := c.Slot(key)
+	owner, from := c.Owner(slot)
+	if owner == nil {
+		return 0, fmt.Errorf("no node knows the primary of %s", key)
+	}
+	to := ""
+	for line := range strings.Lines(owner.ask("CLUSTER", "NODES")) {
+		fields := strings.Fields(line)
+		for s := 0; s < 16384 && to == ""; s += 64 {
+			if other, id := c.ownerIn(fields, s); other != nil && id != from {
+				to = id
+			}
+		}
+		for s := range slot + 1 {
+			if _, id := c.ownerIn(fields, s); id == from {
+				n++
+			}
+		}
+	}
+	return n, c.Reshard(from, to, n)
+}
+
 // StartReplica runs a replica of primary until the test ends.
 func StartReplica(tb TB, primary *Server, args ...string) *Server {
 	tb.Helper()
@@ -141,6 +166,18 @@ func (s *Server) AwaitReplicas(tb TB, n int) {
 	if err := redisCLI(wait, "-h", s.host, "-p", s.port); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// DropReplicas closes the connections of the replicas, which may connect again.
+func (s *Server) DropReplicas() error {
+	return redisCLI("", "-h", s.host, "-p", s.port, "CLIENT", "KILL", "TYPE", "replica")
+}
+
+// LastEntry is the id of the entry that was added to a stream last, also if it was deleted since; "" without one.
+func (s *Server) LastEntry(key string) string {
+	_, rest, _ := strings.Cut(s.ask("XINFO", "STREAM", key), "last-generated-id\n")
+	id, _, _ := strings.Cut(rest, "\n")
+	return id
 }
 
 // ask sends a command and returns what redis-cli prints; "" without an answer within two seconds.

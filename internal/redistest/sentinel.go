@@ -64,6 +64,14 @@ func (w *Watched) Serving() string {
 	return host + ":" + port
 }
 
+// Other is the server that s is not.
+func (w *Watched) Other(s *Server) *Server {
+	if s == w.Primary {
+		return w.Replica
+	}
+	return w.Primary
+}
+
 func startSentinel(tb TB, master *Server, name string, quorum int) *Server {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "sentinel")
