@@ -48,9 +48,10 @@ type tapped struct {
 	status  int
 	answer  []byte // unpacked
 	held    *holding
-	peer    bool // it is for a chat with another agent, and is answered here
-	crowded bool // there was no room for its body
-	slot    bool // it has one of Gateway.slots
+	peer    bool   // it is for a chat with another agent, and is answered here
+	ours    string // the query of a look-up with the ids that Feishu is not asked for; "": it is asked for all
+	crowded bool   // there was no room for its body
+	slot    bool   // it has one of Gateway.slots
 }
 
 type tappedKey struct{}
@@ -95,8 +96,15 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		out = hold(r, data, whole)
 	}
-	if plain := g.plain(t, data, whole); g.toPeer(t, plain) {
-		t.peer, t.request = true, plain
+	if plain, unread := g.plain(t, data, whole); unread || g.toPeer(t, plain) {
+		var real string
+		if real, t.ours = peerchat.Split(r); t.ours != "" {
+			out = out.WithContext(out.Context())
+			out.URL = new(*out.URL)
+			out.URL.RawQuery = real
+		} else {
+			t.peer, t.request = true, plain
+		}
 	}
 	if t.peer || watched && whole {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
@@ -204,7 +212,7 @@ func (g *Gateway) observe(t *tapped) []byte {
 		g.chatAnswer(t)
 	case opChatBots:
 		g.chatBotsAnswer(t)
-	case opBots, opUser, opMessage, opMessages:
+	case opBots, opUser, opUsers, opMessage, opMessages:
 		return g.lookUp(ctx, t)
 	case opCreate, opReply, opForward, opMergeForward:
 		g.sent(ctx, t)
@@ -237,6 +245,9 @@ func (g *Gateway) sent(ctx context.Context, t *tapped) {
 	}
 	g.opts.Book.LearnMentions(m.Mentions)
 	g.recent.chats.Add(m.ID, m.ChatID)
+	if card := feishu.CardID(t.sendRequest().Content); card != "" && !t.peer {
+		g.recent.cards.Add(card, struct{}{})
+	}
 	kind := g.kindOf(t, m.ChatID)
 	if !t.peer {
 		g.opts.Book.SawChat(m.ChatID, kind)

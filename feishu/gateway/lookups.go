@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"feishu-relay/feishu"
+	"feishu-relay/feishu/peerchat"
 	"feishu-relay/relay"
 )
 
@@ -74,6 +75,9 @@ func (g *Gateway) complete(t *tapped, data map[string]json.RawMessage) []byte {
 		}
 		ok = g.completeMessages(t, ids, data)
 	}
+	if t.ours != "" {
+		ok = g.completePeers(t, data) || ok
+	}
 	if !ok {
 		return nil
 	}
@@ -99,7 +103,7 @@ func (g *Gateway) completeBots(t *tapped, data map[string]json.RawMessage) bool 
 	}
 	ours := false
 	for _, id := range feishu.Listed(t.http.URL.Query(), "bot_ids") {
-		if _, there := bots[id]; there {
+		if _, there := bots[id]; there || t.ours != "" && peerchat.IsID(id) {
 			continue
 		}
 		var why struct {

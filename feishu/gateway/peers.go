@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -20,6 +22,7 @@ func (g *Gateway) toPeer(t *tapped, body []byte) bool {
 	card := false
 	if t.card != "" {
 		_, card = g.opts.Peers.WithCard(t.card)
+		card = card && !g.recent.cards.Contains(t.card) // else Feishu's chat is to see the change, too
 	}
 	return card || peerchat.Named(t.http, body)
 }
@@ -30,16 +33,49 @@ func (g *Gateway) mayNamePeer(r *http.Request) bool {
 }
 
 // plain is the body of a call without its Content-Encoding, where it has one and may name a chat with another agent.
-func (g *Gateway) plain(t *tapped, body []byte, whole bool) []byte {
-	encoding := t.http.Header.Get("Content-Encoding")
-	if encoding == "" || !whole || !g.mayNamePeer(t.http) {
-		return body
+// unread: nobody knows to which chat the call sends, since not all of the body could be read.
+func (g *Gateway) plain(t *tapped, body []byte, whole bool) (plain []byte, unread bool) {
+	if !g.mayNamePeer(t.http) {
+		return body, false
 	}
-	unpacked, err := t.held.unpack(encoding, body)
-	if err != nil {
-		return body // Feishu says what is wrong with it
+	if encoding := t.http.Header.Get("Content-Encoding"); encoding != "" && whole {
+		unpacked, err := t.held.unpack(encoding, body)
+		if err == nil {
+			return unpacked, false
+		}
+		whole = false
+		t.crowded = t.crowded || errors.Is(err, feishu.ErrNoRoom)
 	}
-	return unpacked
+	if t.op == opCreate && !whole {
+		return nil, true
+	}
+	return body, false
+}
+
+// completePeers adds what is known of the other agents and of the messages in their chats to the data of a look-up.
+func (g *Gateway) completePeers(t *tapped, data map[string]json.RawMessage) bool {
+	ask := t.http.Clone(t.http.Context())
+	ask.URL.RawQuery = t.ours
+	var ours struct {
+		Code int
+		Data map[string]json.RawMessage
+	}
+	if json.NewDecoder(g.opts.Peers.Answer(ask, nil, true).Body).Decode(&ours) != nil || ours.Code != 0 {
+		return false
+	}
+	for name, raw := range ours.Data {
+		var items, others []json.RawMessage
+		if json.Unmarshal(raw, &others) == nil {
+			_ = json.Unmarshal(data[name], &items) // a null or strange list is as none, and so is a map
+			data[name], _ = relay.Marshal(append(items, others...))
+			continue
+		}
+		all := map[string]json.RawMessage{}
+		_ = json.Unmarshal(data[name], &all)
+		_ = json.Unmarshal(raw, &all)
+		data[name], _ = relay.Marshal(all)
+	}
+	return true
 }
 
 // peering answers the calls for chats with other agents in the place of Feishu. A message there is only accepted where

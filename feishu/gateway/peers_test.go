@@ -59,7 +59,6 @@ var peerCalls = []string{
 	`GET im/v1/messages/{om}`,
 	`GET im/v1/messages/{om}?user_id_type=open_id`,
 	`GET im/v1/messages/mget?message_ids={om}`,
-	`GET im/v1/messages/mget?message_ids[]=om_real&message_ids[]={om}`,
 	`GET im/v1/messages?container_id_type=chat&container_id={oc}`,
 	`POST im/v1/messages/{om}/forward?receive_id_type=chat_id {"receive_id":"oc_real"}`,
 	`POST im/v1/messages/om_real/forward?receive_id_type=chat_id {"receive_id":"{oc}"}`,
@@ -91,6 +90,14 @@ var peerCalls = []string{
 	`POST im/v1/messages?receive_id_type=chat_id {"receive_id":"oc_1","msg_type":"share_chat","content":"{\"chat_id\":\"{oc}\"}"}`,
 	`POST im/v1/messages?receive_id_type=chat_id {"receive_id":"oc_1","msg_type":"share_user","content":"{\"user_id\":\"{ou}\"}"}`,
 	`GET im/v1/messages?x=%zz&container_id_type=chat&container_id={oc}`,
+	`GET im/v1/messages?container_id_type=chat&container_id={oc};x=1`,
+	`GET chat/v4/info?chat_id={oc}`,
+	`POST search/v2/message {"query":"x","chat_ids":["{oc}"]}`,
+	`POST search/v2/message?user_id_type=open_id {"from_ids":["{ou}"],"query":"x"}`,
+	`POST calendar/v4/calendars/c/events/e/attendees {"attendees":[{"type":"chat","chat_id":"{oc}"}]}`,
+	`POST drive/v1/permissions/tok/members?type=docx {"member_type":"openchat","member_id":"{oc}","perm":"view"}`,
+	`POST task/v2/tasks {"summary":"x","members":[{"id":"{ou}","type":"user"}]}`,
+	`POST im/v1/chats/oc_real/x {"a":{"b":{"c":{"chat_id":"{oc}"}}}}`,
 }
 
 // textCalls are calls in which such an id is a text.
@@ -99,6 +106,7 @@ var textCalls = []string{
 	`POST message/v4/send {"open_chat_id":"oc_1","msg_type":"text","content":{"text":"{oc}"}}`,
 	`POST message/v4/send {"open_chat_id":"oc_1","card":{"elements":[{"actions":[{"value":{"chat_id":"{oc}"}}]}]}}`,
 	`POST bitable/v1/apps/a/tables/b/records {"fields":{"chat_id":"{oc}"}}`,
+	`POST docx/v1/documents/d/blocks/b/children {"children":[{"chat_id":"{oc}"}]}`,
 	`GET im/v1/chats/search?query={oc}`,
 	`POST im/v1/messages?receive_id_type=chat_id {"receive_id":"oc_1","msg_type":"text","content":"{\"text\":\"{oc}\"}"}`,
 }
@@ -366,6 +374,88 @@ func codeIn(t testing.TB, answer string) int {
 		t.Fatalf("an answer without a code: %s", answer)
 	}
 	return *ans.Code
+}
+
+// A look-up of ids of both kinds asks Feishu for its own, and answers for all.
+func TestLookUpsOfBothKinds(t *testing.T) {
+	r, mail := peerRig(t)
+	peer := string(r.opts.Peers.User("writer"))
+	for target, c := range map[string]struct{ feishu, both string }{
+		"bot/v3/bots/basic_batch?bot_ids=ou_real&bot_ids=" + peer: {`{"bots":{"ou_real":{"name":"Real"}},"failed_bots":{}}`,
+			`"ou_real":{"name":"Real"}`},
+		"contact/v3/users/batch?user_ids=ou_real&user_ids=" + peer: {`{"items":[{"open_id":"ou_real"}]}`,
+			`{"open_id":"ou_real"}`},
+		"im/v1/messages/mget?message_ids[]=om_real&message_ids[]=" + string(mail.ID): {`{"items":[{"message_id":"om_real"}]}`,
+			`{"message_id":"om_real"}`},
+	} {
+		path, _, _ := strings.Cut(target, "?")
+		asked := ""
+		for _, c := range []struct{ says, wants string }{{`{"code":0,"data":` + c.feishu + `}`, c.both},
+			{`{"code":99991672,"msg":"no scope"}`, ""}} {
+			r.up.on("GET /open-apis/"+path, func(w http.ResponseWriter, r *http.Request) {
+				asked = r.URL.RawQuery
+				answer(w, http.StatusOK, c.says)
+			})
+			_, got := r.call("GET", "/open-apis/"+target, "")
+			if codeIn(t, got) != 0 || !strings.Contains(got, c.wants) || !strings.Contains(got, peer) {
+				t.Errorf("%s: Feishu says %s, the bot gets %s", target, c.says, got)
+			}
+			if !strings.Contains(asked, "_real") || strings.Contains(asked, "relaypeer") {
+				t.Errorf("Feishu is asked for %s", asked)
+			}
+		}
+	}
+}
+
+// The changes of a card that is in a chat of Feishu's as well reach Feishu, and the agent gets its text.
+func TestACardForAPeerAndAChat(t *testing.T) {
+	r, mail := peerRig(t)
+	r.knowGroup()
+	r.sendsCard(mail)
+	r.writesCard("for the agent only", 1)
+	if seen := r.up.seen(); len(seen) > 0 {
+		t.Errorf("%s %s reached Feishu", seen[0].Method, seen[0].URI)
+	}
+	r.send(typeCard, `{"type":"card","data":{"card_id":"71"}}`)
+	before := len(r.up.seen())
+	r.writesCard("for both", 2)
+	if len(r.up.seen()) == before {
+		t.Error("the change did not reach Feishu")
+	}
+	for m := r.said(); m.Text != "for both"; m = r.said() {
+		if m.ChatID != mail.Chat {
+			t.Errorf("the host got %+v", m)
+		}
+	}
+}
+
+// A message whose receiver cannot be read goes nowhere: the bot is to send it again, or Feishu would refuse it as well.
+func TestMessagesWhoseReceiverCannotBeRead(t *testing.T) {
+	r, mail := peerRig(t)
+	send := func(chat string, size int, header http.Header) (int, string) {
+		return r.callWith("POST", "/open-apis/im/v1/messages?receive_id_type=chat_id", `{"content":"{\"text\":\"`+
+			strings.Repeat("x", size)+`\"}","msg_type":"text","receive_id":"`+chat+`"}`, header)
+	}
+	if status, answer := send(string(mail.Chat), 1100<<10, http.Header{}); status != http.StatusBadRequest {
+		t.Errorf("a body of more than 1 MiB is answered %d %s", status, answer)
+	}
+	unknown := http.Header{"Content-Encoding": {"zstd"}}
+	if status, answer := send(string(mail.Chat), 1, unknown); status != http.StatusBadRequest {
+		t.Errorf("a body that is packed in an unknown way is answered %d %s", status, answer)
+	}
+	if !r.budgets.bot.TryAcquire(botBytes) {
+		t.Fatal("the budget is in use")
+	}
+	if _, answer := send(string(mail.Chat), 20<<10, http.Header{}); codeIn(t, answer) != 99991400 {
+		t.Errorf("without room for the body, the bot gets %s", answer)
+	}
+	r.budgets.bot.Release(botBytes)
+	if seen := r.up.seen(); len(seen) > 0 {
+		t.Errorf("%s %s reached Feishu", seen[0].Method, seen[0].URI)
+	}
+	if _, answer := send("oc_real", 20<<10, http.Header{}); codeIn(t, answer) != 0 || len(r.up.seen()) != 1 {
+		t.Errorf("a message for Feishu is answered %s", answer)
+	}
 }
 
 // What is accepted goes to the host. Where there is no room to make a draft of it, the bot is told to send it again.

@@ -19,6 +19,7 @@ type recents struct {
 	typing *lru.Cache[string, relay.MessageID]       // reaction id: the message it is on
 	asked  *lru.Cache[nameless, time.Time]           // when a chat was last asked whom an id names
 	gone   *lru.Cache[relay.MessageID, struct{}]     // recalled messages
+	cards  *lru.Cache[string, struct{}]              // those of CardKit that were sent to Feishu's chats
 }
 
 // published is an own message that is beyond change here.
@@ -40,6 +41,7 @@ func newRecents() *recents {
 		typing: newLRU[string, relay.MessageID](maxRecent),
 		asked:  newLRU[nameless, time.Time](maxRecent),
 		gone:   newLRU[relay.MessageID, struct{}](maxRecent),
+		cards:  newLRU[string, struct{}](maxRecent),
 	}
 }
 

@@ -17,6 +17,7 @@ const (
 	opChatBots
 	opBots
 	opUser
+	opUsers
 	opMessage
 	opMessages
 
@@ -63,6 +64,7 @@ var routes = feishu.NewRoutes(map[string]op{
 	"GET bot/v3/info":                                        opBotInfo,
 	"POST bot/v1/openclaw_bot/ping":                          opBotPing,
 	"GET bot/v3/bots/basic_batch":                            opBots,
+	"GET contact/v3/users/batch":                             opUsers,
 	"GET contact/v3/users/{user}":                            opUser,
 	"GET im/v1/chats/{chat}":                                 opChat,
 	"GET im/v1/chats/{chat}/members/bots":                    opChatBots,

@@ -32,18 +32,15 @@ func IsID[T ~string](id T) bool {
 	return strings.Contains(string(id), mark) && wholeID.MatchString(string(id))
 }
 
-// apis are those whose calls may name one, below /open-apis/.
-var apis = []string{"im/", "contact/", "cardkit/", "bot/", "message/", "ephemeral/", "interactive/"}
-
-func mayName(r *http.Request) bool {
-	path, _ := feishu.Below(r.URL.Path)
-	return slices.ContainsFunc(apis, func(api string) bool { return strings.HasPrefix(path, api) })
-}
+// textAPIs are those below /open-apis/ whose bodies are what people wrote: tables, documents, letters.
+var textAPIs = []string{"bitable/", "base/", "docx/", "docs/", "sheets/", "board/", "mail/"}
 
 // BodyMayName reports whether the body of a call has to be read to know whether it names such an id: not that of an
-// upload.
+// upload, nor a document.
 func BodyMayName(r *http.Request) bool {
-	return mayName(r) && !strings.HasPrefix(mediaType(r), "multipart/")
+	path, ok := feishu.Below(r.URL.Path)
+	return ok && !strings.HasPrefix(mediaType(r), "multipart/") &&
+		!slices.ContainsFunc(textAPIs, func(api string) bool { return strings.HasPrefix(path, api) })
 }
 
 func mediaType(r *http.Request) string {
@@ -55,19 +52,44 @@ func mediaType(r *http.Request) string {
 // is one of an id. Elsewhere an id is a text, which names nothing.
 func Named(r *http.Request, body []byte) bool {
 	switch {
-	case inside(r.URL.Path):
-		return true
-	case !mayName(r):
-		return false
-	case inForm(r.URL.Query()): // which leaves out what cannot be unescaped
+	case inside(r.URL.Path), inForm(form(r.URL.RawQuery)):
 		return true
 	case !BodyMayName(r):
 		return false
 	case mediaType(r) == "application/x-www-form-urlencoded":
-		form, _ := url.ParseQuery(string(body)) // as the query
-		return inForm(form)
+		return inForm(form(string(body)))
 	}
 	return inJSON(body)
+}
+
+// form reads a query or form, as whoever takes a semicolon for a separator, too. What cannot be unescaped is left out.
+func form(text string) url.Values {
+	values, _ := url.ParseQuery(strings.ReplaceAll(text, ";", "&"))
+	return values
+}
+
+// lookUps are the calls that ask for several ids, and the fields of these.
+var lookUps = map[string]string{"im/v1/messages/mget": "message_ids", "contact/v3/users/batch": "user_ids",
+	"bot/v3/bots/basic_batch": "bot_ids"}
+
+// Split parts a look-up of ids of both kinds: real is its query with Feishu's only, and ours that with the others; ""
+// where it is no such call.
+func Split(r *http.Request) (real, ours string) {
+	path, _ := feishu.Below(r.URL.Path)
+	field, query := lookUps[path], form(r.URL.RawQuery)
+	ids := feishu.Listed(query, field)
+	delete(query, field)
+	delete(query, field+"[]")
+	some, others := ids, slices.DeleteFunc(slices.Clone(ids), inside)
+	some = slices.DeleteFunc(some, func(id string) bool { return !inside(id) })
+	if field == "" || r.Method != http.MethodGet || len(some) == 0 || len(others) == 0 || inForm(query) {
+		return "", ""
+	}
+	with := func(ids []string) string {
+		query[field] = ids
+		return query.Encode()
+	}
+	return with(others), with(some)
 }
 
 func inside(text string) bool { return strings.Contains(text, mark) && insideID.MatchString(text) }
@@ -96,20 +118,25 @@ func inJSON(body []byte) bool {
 	if kind, _ := call["msg_type"].(string); kind == "share_chat" || kind == "share_user" {
 		var shared map[string]any
 		content, ok := call["content"].(string)
-		if ok && json.Unmarshal([]byte(content), &shared) == nil && holds(shared, 1) {
+		if ok && json.Unmarshal([]byte(content), &shared) == nil && holds(shared) {
 			return true
 		}
 	}
-	return holds(call, 2)
+	return holds(call)
 }
 
 // quotedID is a field that is one, in a text that is not all of a JSON document.
 var quotedID = regexp.MustCompile(`"(?:\w*_)?ids?(?:_list)?"\s*:\s*\[?\s*"\s*(?:oc|om|ou)_` + mark + `[0-9a-f]*\s*"`)
 
-// holds reports whether a field of an object is one, so many objects deep: further inside are texts and cards, which
-// have values of their own.
-func holds(object map[string]any, deep int) bool {
+// written are the fields in which bots and people write: texts and cards, which have values of their own.
+var written = []string{"content", "text", "body", "header", "elements", "i18n_elements", "value", "template_variable"}
+
+// holds reports whether a field of an object is one, or one of an object in it.
+func holds(object map[string]any) bool {
 	for name, value := range object {
+		if slices.Contains(written, name) {
+			continue
+		}
 		list, ok := value.([]any)
 		if !ok {
 			list = []any{value}
@@ -121,7 +148,7 @@ func holds(object map[string]any, deep int) bool {
 					return true
 				}
 			case map[string]any:
-				if deep > 1 && holds(one, deep-1) {
+				if holds(one) {
 					return true
 				}
 			}
