@@ -137,7 +137,7 @@ func DecodeCard(id AgentID, raw []byte) (Card, error) {
 	if err := CheckAgent(id); err != nil {
 		return Card{}, err
 	}
-	in, err := saneObject(raw, MaxCard)
+	in, err := parseObject(raw, MaxCard)
 	if err != nil {
 		return Card{}, err
 	}
@@ -227,7 +227,7 @@ func EncodeCard(c Card, previous []byte) ([]byte, error) {
 	if len(line) > MaxCard {
 		return nil, Invalid("", "the card has %d bytes, at most %d: shorten its description", len(line), MaxCard)
 	}
-	if sane(previous, MaxCard) != nil {
+	if checkJSON(previous, MaxCard) != nil {
 		return line, nil
 	}
 	more, _ := asObject(previous)

@@ -57,7 +57,7 @@ func DecodeLine(raw []byte, self AgentID, now time.Time) (Envelope, error) {
 
 // decode reads an envelope, or a draft of one; complete may be nil.
 func decode(raw []byte, draft bool, complete func(in object)) (Envelope, error) {
-	in, err := saneObject(raw, MaxEnvelope)
+	in, err := parseObject(raw, MaxEnvelope)
 	if err != nil {
 		return Envelope{}, err
 	}
@@ -97,16 +97,16 @@ func (f *fields) envelope(draft bool) (e Envelope) {
 		require = func(...string) {}
 	}
 	require("id")
-	e.ID = f.text(checkID, "id")
+	e.ID = f.text(CheckID, "id")
 	require("from")
-	e.From = AgentID(f.text(agentMistake, "from"))
+	e.From = AgentID(f.text(checkAgent, "from"))
 	f.require("to")
-	e.To = AgentID(f.text(agentMistake, "to"))
+	e.To = AgentID(f.text(checkAgent, "to"))
 	require("timestamp")
 	e.Timestamp = f.time("timestamp")
 	e.Type = TypeMessage
 	if path, value := f.find("type"); value != nil {
-		e.Type = oneOf(f, path, Type(asText(value)), types)
+		e.Type = oneOf(f, path, Type(asText(value)), typeNames)
 	}
 	e.Priority = e.Type.DefaultPriority()
 	if n := f.whole(1, 5, "priority"); n != nil {
@@ -116,7 +116,7 @@ func (f *fields) envelope(draft bool) (e Envelope) {
 	if n := f.whole(0, MaxHops, "ttl"); n != nil {
 		e.Hops = *n
 	}
-	for _, id := range f.texts(MaxTrace, checkID, "trace") {
+	for _, id := range f.texts(MaxTrace, CheckID, "trace") {
 		e.Trace = append(e.Trace, AgentID(id))
 	}
 	if isNull(f.in["trace"]) && e.From != "" {
@@ -128,7 +128,7 @@ func (f *fields) envelope(draft bool) (e Envelope) {
 	e.ReplyTo = f.reference("reply_to", "replyTo")
 	e.Metadata = f.allMetadata(e.Type, draft)
 	if draft {
-		f.text(checkID, "forward_of", "forwardOf")
+		f.text(CheckID, "forward_of", "forwardOf")
 	}
 	return e
 }
@@ -139,7 +139,7 @@ func (f *fields) envelope(draft bool) (e Envelope) {
 func (f *fields) task(typ Type, draft bool) *Task {
 	if t := f.sub("task"); t != nil {
 		t.require("id", "task_id", "taskId")
-		task := &Task{ID: t.text(checkID, "id", "task_id", "taskId"), State: typ.State()}
+		task := &Task{ID: t.text(CheckID, "id", "task_id", "taskId"), State: typ.State()}
 		if path, value := t.find("state", "status"); value != nil {
 			task.State = oneOf(t, path, stateOf(asText(value)), taskStates)
 		}
@@ -153,7 +153,7 @@ func (f *fields) task(typ Type, draft bool) *Task {
 	if in, ok := asObject(f.in["content"]); ok {
 		t := &fields{in: in, path: "content.", err: f.err}
 		if _, id := t.find("id", "taskId", "task_id"); id != nil {
-			task := &Task{t.text(checkID, "id", "taskId", "task_id"), typ.State(), t.deadline()}
+			task := &Task{t.text(CheckID, "id", "taskId", "task_id"), typ.State(), t.deadline()}
 			_, status := t.find("status", "state")
 			if s := stateOf(asText(status)); typ == TypeTaskUpdate && s.Known() {
 				task.State = s
@@ -200,7 +200,7 @@ func (f *fields) content(typ Type, draft bool) []Part {
 	}
 	path, value := f.find(names...)
 	if value == nil {
-		if typ.needsContent() {
+		if typ.is(hasContent) {
 			f.wrong(path, "required")
 		}
 		return nil
@@ -283,8 +283,8 @@ func (f *fields) callback(draft bool) *Callback {
 		f.wrong("callback", "want one of chat_id, session_id")
 	}
 	c.require("channel")
-	return &Callback{c.text(checkID, "channel"), c.text(checkID, "chat_id", "chatId"),
-		c.text(checkID, "session_id", "sessionId")}
+	return &Callback{c.text(CheckID, "channel"), c.text(CheckID, "chat_id", "chatId"),
+		c.text(CheckID, "session_id", "sessionId")}
 }
 
 // allMetadata reads the metadata; a correlation beside it counts where it has none. What was
@@ -321,7 +321,7 @@ func (f *fields) allMetadata(typ Type, draft bool) Metadata {
 func (f *fields) metadata() (m Metadata) {
 	m.TTL = f.whole(0, MaxLife, "ttl")
 	m.CorrelationID = f.reference("correlationId", "correlation_id")
-	m.Goal = f.text(checkID, "goal_id", "goalId")
+	m.Goal = f.text(CheckID, "goal_id", "goalId")
 	m.MaxRetries = f.whole(0, maxRetries, "maxRetries", "max_retries")
 	m.RequiresAck = f.flag("requiresAck", "requires_ack")
 	if n := f.whole(0, maxRetries, "retryCount", "retry_count"); n != nil {
@@ -353,7 +353,7 @@ func (e *Envelope) checkSize(draft bool) error {
 	if size > MaxBody {
 		return Invalid("content", "has %d bytes, at most %d", size, MaxBody)
 	}
-	if (e.Type.needsContent() || draft && e.Type.GivesTask()) && only && strings.TrimSpace(e.Text()) == "" {
+	if (e.Type.is(hasContent) || draft && e.Type.GivesTask()) && only && strings.TrimSpace(e.Text()) == "" {
 		return Invalid("content", "the message is empty: want a text")
 	}
 	return nil

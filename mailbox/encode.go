@@ -72,22 +72,21 @@ func (c Content) MarshalJSON() ([]byte, error) {
 
 // MarshalJSON writes what the type of p has, also where it is empty.
 func (p Part) MarshalJSON() ([]byte, error) {
+	out := struct {
+		Type string           `json:"type"`
+		Text *string          `json:"text,omitempty"`
+		Path *string          `json:"path,omitempty"`
+		Data *json.RawMessage `json:"data,omitempty"`
+	}{Type: p.Type}
 	switch p.Type {
 	case PartText:
-		return relay.Marshal(struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
-		}{p.Type, p.Text})
+		out.Text = &p.Text
 	case PartFile:
-		return relay.Marshal(struct {
-			Type string `json:"type"`
-			Path string `json:"path"`
-		}{p.Type, p.Path})
+		out.Path = &p.Path
+	default:
+		out.Data = &p.Data
 	}
-	return relay.Marshal(struct {
-		Type string          `json:"type"`
-		Data json.RawMessage `json:"data"`
-	}{p.Type, p.Data})
+	return relay.Marshal(out)
 }
 
 func orEmpty[T any](list []T) []T {

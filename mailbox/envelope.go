@@ -168,14 +168,99 @@ func (c *Callback) Chat() string {
 	return chat
 }
 
-// types lists all types.
-var types = []Type{
-	TypeMessage, TypeQuestion, TypeAnswer, TypeNotification,
-	TypeTask, TypeTaskUpdate, TypeTaskAssign, TypeTaskComplete, TypeTaskFailed,
-	TypeCodeReviewRequest, TypeCodeReviewResult, TypeTestRequest, TypeTestResult,
-	TypeStatusReport, TypeHeartbeat, TypeError,
-	TypeAck, TypeNack, TypePing, TypePong, TypeRegister, TypeRegistered,
+// The kinds of types, as bits.
+const (
+	hasContent = 1 << iota // it must have content
+	asks                   // see [Type.Asks]
+	answers                // see [Type.Answers]
+	givesTask              // see [Type.GivesTask]
+	taskStep               // see [Type.TaskStep]
+	control                // see [Type.Control]
+)
+
+// typeInfo is what is known of a type (docs/protocol.md 6.2).
+type typeInfo struct {
+	name     Type
+	priority Priority  // of an envelope that has none
+	state    TaskState // of a task that the type means by itself; "": any, or it is about no task
+	kinds    int
 }
+
+// types are all types.
+var types = []typeInfo{
+	{TypeMessage, 3, "", hasContent},
+	{TypeQuestion, 3, "", hasContent | asks},
+	{TypeAnswer, 3, "", hasContent | answers},
+	{TypeNotification, 3, "", hasContent},
+	{TypeTask, 2, Pending, givesTask | asks},
+	{TypeTaskUpdate, 3, "", taskStep | answers},
+	{TypeTaskAssign, 2, Pending, givesTask | asks},
+	{TypeTaskComplete, 2, Completed, taskStep | answers},
+	{TypeTaskFailed, 2, Failed, taskStep | answers},
+	{TypeCodeReviewRequest, 3, "", asks},
+	{TypeCodeReviewResult, 3, "", answers},
+	{TypeTestRequest, 3, "", asks},
+	{TypeTestResult, 3, "", answers},
+	{TypeStatusReport, 4, "", 0},
+	{TypeHeartbeat, 5, "", control},
+	{TypeError, 1, "", 0},
+	{TypeAck, 3, "", control | answers},
+	{TypeNack, 3, "", control | answers},
+	{TypePing, 5, "", control},
+	{TypePong, 5, "", control | answers},
+	{TypeRegister, 3, "", control},
+	{TypeRegistered, 3, "", control | answers},
+}
+
+// typeNames are the names of all types.
+var typeNames = func() (names []Type) {
+	for _, t := range types {
+		names = append(names, t.name)
+	}
+	return names
+}()
+
+// info is what is known of t; an unknown type has no kind.
+func (t Type) info() typeInfo {
+	if i := slices.Index(typeNames, t); i >= 0 {
+		return types[i]
+	}
+	return typeInfo{priority: 3}
+}
+
+// Known reports whether t is one of the types.
+func (t Type) Known() bool { return t.info().name != "" }
+
+func (t Type) is(kind int) bool { return t.info().kinds&kind != 0 }
+
+// DefaultPriority is the priority of an envelope of t that has none.
+func (t Type) DefaultPriority() Priority { return t.info().priority }
+
+// State is the state of a task that t means by itself; "": any, or t is about no task.
+func (t Type) State() TaskState { return t.info().state }
+
+// Asks reports whether t may be answered by one result.
+func (t Type) Asks() bool { return t.is(asks) }
+
+// Answers reports whether t answers something: then it is no forwarding.
+func (t Type) Answers() bool { return t.is(answers) }
+
+// Result reports whether a callback is honoured on t.
+func (t Type) Result() bool { return t == TypeAnswer || t.TaskStep() }
+
+// Control reports whether t is dealt with by mailboxes themselves, whose bots and
+// models do not see it.
+func (t Type) Control() bool { return t.is(control) }
+
+// GivesTask reports whether t gives a task.
+func (t Type) GivesTask() bool { return t.is(givesTask) }
+
+// TaskStep reports whether t is a step of a task.
+func (t Type) TaskStep() bool { return t.is(taskStep) }
+
+// AboutTask reports whether t gives a task or is a step of one. Such an envelope is
+// acknowledged when the receiver's mailbox has recorded it, any other when the bot has it.
+func (t Type) AboutTask() bool { return t.is(givesTask | taskStep) }
 
 // taskStates lists all states, in the order of a task's life.
 var taskStates = []TaskState{Pending, Accepted, Working, Completed, Failed, Rejected}
@@ -188,65 +273,3 @@ func (s TaskState) Ended() bool { return s == Completed || s == Failed || s == R
 
 // Known reports whether s is one of the states.
 func (s TaskState) Known() bool { return slices.Contains(taskStates, s) }
-
-// Known reports whether t is one of the types.
-func (t Type) Known() bool { return slices.Contains(types, t) }
-
-// DefaultPriority is the priority of an envelope of t that has none (docs/protocol.md 6.2).
-func (t Type) DefaultPriority() Priority {
-	switch t {
-	case TypeError:
-		return 1
-	case TypeTask, TypeTaskAssign, TypeTaskComplete, TypeTaskFailed:
-		return 2
-	case TypeStatusReport:
-		return 4
-	case TypeHeartbeat, TypePing, TypePong:
-		return 5
-	}
-	return 3
-}
-
-// Kinds of types.
-var (
-	results     = []Type{TypeTaskUpdate, TypeTaskComplete, TypeTaskFailed, TypeAnswer}
-	answers     = []Type{TypeCodeReviewResult, TypeTestResult, TypeAck, TypeNack, TypePong, TypeRegistered}
-	controls    = []Type{TypeHeartbeat, TypeAck, TypeNack, TypePing, TypePong, TypeRegister, TypeRegistered}
-	withContent = []Type{TypeMessage, TypeQuestion, TypeAnswer, TypeNotification}
-)
-
-// Result reports whether a callback is honoured on t (docs/protocol.md 6.2).
-func (t Type) Result() bool { return slices.Contains(results, t) }
-
-// Answers reports whether t answers something: then it is no forwarding.
-func (t Type) Answers() bool { return t.Result() || slices.Contains(answers, t) }
-
-// Control reports whether t is dealt with by mailboxes themselves, whose bots and
-// models do not see it.
-func (t Type) Control() bool { return slices.Contains(controls, t) }
-
-// GivesTask reports whether t gives a task.
-func (t Type) GivesTask() bool { return t == TypeTask || t == TypeTaskAssign }
-
-// TaskStep reports whether t is a step of a task.
-func (t Type) TaskStep() bool { return t.Result() && t != TypeAnswer }
-
-// AboutTask reports whether t gives a task or is a step of one. Such an envelope is
-// acknowledged when the receiver's mailbox has noted it, any other when the bot has it.
-func (t Type) AboutTask() bool { return t.GivesTask() || t.TaskStep() }
-
-// State is the state of a task that t means by itself; "": any, or t is about no task.
-func (t Type) State() TaskState {
-	switch t {
-	case TypeTask, TypeTaskAssign:
-		return Pending
-	case TypeTaskComplete:
-		return Completed
-	case TypeTaskFailed:
-		return Failed
-	}
-	return ""
-}
-
-// needsContent reports whether an envelope of t must have content.
-func (t Type) needsContent() bool { return slices.Contains(withContent, t) }

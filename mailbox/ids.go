@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -22,31 +21,26 @@ const reserved = "self"
 // _registry.json and hidden files: 1 to 64 bytes of printed characters without
 // spaces and without / \ @ < > " ' * : | ?, not beginning with a dot or an
 // underscore, and not "self".
-func CheckAgent(id AgentID) error {
-	if err := agentMistake(string(id)); err != nil {
-		return Invalid("", "%v", err)
-	}
-	return nil
-}
+func CheckAgent(id AgentID) error { return checkAgent(string(id)) }
 
-func agentMistake(id string) error {
+func checkAgent(id string) error {
 	switch {
 	case id == "":
-		return errors.New("want an agent's name")
+		return Invalid("", "want an agent's name")
 	case len(id) > MaxAgentID:
-		return fmt.Errorf("an agent's name has at most %d bytes, this one %d", MaxAgentID, len(id))
+		return Invalid("", "an agent's name has at most %d bytes, this one %d", MaxAgentID, len(id))
 	case !utf8.ValidString(id):
-		return errors.New("an agent's name is UTF-8")
+		return Invalid("", "an agent's name is UTF-8")
 	case strings.ContainsFunc(id, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }):
-		return errors.New("an agent's name has no control or invisible characters")
+		return Invalid("", "an agent's name has no control or invisible characters")
 	case strings.ContainsFunc(id, unicode.IsSpace):
-		return errors.New("an agent's name has no spaces; write - or _ instead")
+		return Invalid("", "an agent's name has no spaces; write - or _ instead")
 	case strings.ContainsAny(id, `/\@<>"'*:|?`):
-		return errors.New(`an agent's name has none of / \ @ < > " ' * : | ?`)
+		return Invalid("", `an agent's name has none of / \ @ < > " ' * : | ?`)
 	case id[0] == '.' || id[0] == '_':
-		return errors.New("an agent's name does not begin with . or _")
+		return Invalid("", "an agent's name does not begin with . or _")
 	case id == reserved:
-		return errors.New(`"self" is no agent's name: it stands for the agent itself in the API`)
+		return Invalid("", `"self" is not a name: it stands for the agent itself in the API`)
 	}
 	return nil
 }
@@ -55,28 +49,21 @@ func agentMistake(id string) error {
 // correlation, as an [*Error] without a field. Other programs' ids may have any
 // form, also that of a path: 1 to 200 bytes of UTF-8 without control characters.
 func CheckID(id string) error {
-	if err := checkID(id); err != nil {
-		return Invalid("", "%v", err)
+	if !utf8.ValidString(id) {
+		return Invalid("", "must be UTF-8")
 	}
-	return nil
+	return checkText(id, MaxID)
 }
 
-var (
-	errEmpty   = errors.New("must not be empty")
-	errControl = errors.New("must have no control characters")
-)
-
-// checkID reports what is wrong with an id that another program made up.
-func checkID(id string) error {
+// checkText reports why a text is not one of 1 to limit bytes without control characters.
+func checkText(s string, limit int) error {
 	switch {
-	case id == "":
-		return errEmpty
-	case len(id) > MaxID:
-		return fmt.Errorf("has %d bytes, at most %d", len(id), MaxID)
-	case !utf8.ValidString(id):
-		return errors.New("must be UTF-8")
-	case strings.ContainsFunc(id, unicode.IsControl):
-		return errControl
+	case s == "":
+		return Invalid("", "must not be empty")
+	case len(s) > limit:
+		return Invalid("", "has %d bytes, at most %d", len(s), limit)
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return Invalid("", "must have no control characters")
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ const fromGoal = "from_goal_id"
 // DecodePeer reads a payload. The error is an [*Error] with INVALID_MESSAGE: the
 // payload is dropped then.
 func DecodePeer(raw []byte) (Peer, error) {
-	in, err := saneObject(raw, MaxEnvelope)
+	in, err := parseObject(raw, MaxEnvelope)
 	if err != nil {
 		return Peer{}, err
 	}
@@ -41,9 +41,9 @@ func DecodePeer(raw []byte) (Peer, error) {
 	f.require("to_agent_id")
 	f.require("body")
 	p := Peer{
-		FromAgentID: AgentID(f.text(agentMistake, "from_agent_id")), FromGoalID: f.text(optional(checkID), "from_goal_id"),
-		ToAgentID: AgentID(f.text(agentMistake, "to_agent_id")), Body: f.text(checkBody, "body"),
-		CorrelationID: f.text(optional(checkID), "correlation_id"), ID: f.text(optional(checkID), "id"),
+		FromAgentID: AgentID(f.text(checkAgent, "from_agent_id")), FromGoalID: f.text(optional(CheckID), "from_goal_id"),
+		ToAgentID: AgentID(f.text(checkAgent, "to_agent_id")), Body: f.text(checkBody, "body"),
+		CorrelationID: f.text(optional(CheckID), "correlation_id"), ID: f.text(optional(CheckID), "id"),
 	}
 	if p.SentAt, err = readTime(in["sent_at"]); err != nil {
 		f.wrong("sent_at", "%v", err)
@@ -57,9 +57,9 @@ func DecodePeer(raw []byte) (Peer, error) {
 func checkBody(body string) error {
 	switch {
 	case len(body) > MaxBody:
-		return fmt.Errorf("has %d bytes, at most %d", len(body), MaxBody)
+		return Invalid("", "has %d bytes, at most %d", len(body), MaxBody)
 	case strings.TrimSpace(body) == "":
-		return fmt.Errorf("want at least one character")
+		return Invalid("", "want at least one character")
 	}
 	return nil
 }

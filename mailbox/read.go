@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"feishu-relay/relay"
@@ -57,14 +55,14 @@ func (f *fields) require(names ...string) {
 	}
 }
 
-// text reads a text; what is missing is "".
+// text reads a text; what is missing is "". check returns an [*Error].
 func (f *fields) text(check func(string) error, names ...string) string {
 	return f.textIn(check, "want a text", names...)
 }
 
 // reference reads an id that may be null.
 func (f *fields) reference(names ...string) string {
-	return f.textIn(checkID, "want a text or null", names...)
+	return f.textIn(CheckID, "want a text or null", names...)
 }
 
 func (f *fields) textIn(check func(string) error, want string, names ...string) (s string) {
@@ -80,8 +78,11 @@ func (f *fields) textOf(path string, value json.RawMessage, check func(string) e
 		f.wrong(path, "%s", want)
 		return ""
 	}
-	if err := check(s); err != nil && !f.unbounded {
-		f.wrong(path, "%v", err)
+	if f.unbounded {
+		return s
+	}
+	if err := check(s); err != nil {
+		f.wrong(path, "%s", err.(*Error).Message)
 		return ""
 	}
 	return s
@@ -166,8 +167,8 @@ func (f *fields) sub(names ...string) *fields {
 	return &fields{in: in, path: path + ".", err: f.err}
 }
 
-// sane refuses data that is not parsed at all.
-func sane(raw []byte, limit int) error {
+// checkJSON refuses data that is not parsed at all.
+func checkJSON(raw []byte, limit int) error {
 	switch {
 	case len(raw) > limit:
 		return Invalid("", "has %d bytes, at most %d", len(raw), limit)
@@ -200,9 +201,9 @@ func tooDeep(raw []byte) bool {
 	return false
 }
 
-// saneObject is the JSON object in raw, which has at most limit bytes.
-func saneObject(raw []byte, limit int) (object, error) {
-	if err := sane(raw, limit); err != nil {
+// parseObject is the JSON object in raw, which has at most limit bytes.
+func parseObject(raw []byte, limit int) (object, error) {
+	if err := checkJSON(raw, limit); err != nil {
 		return nil, err
 	}
 	in, ok := asObject(raw)
@@ -268,7 +269,7 @@ func oneOf[W ~string](f *fields, path string, word W, list []W) W {
 func atMost(limit int) func(string) error {
 	return func(s string) error {
 		if len(s) > limit {
-			return fmt.Errorf("has %d bytes, at most %d", len(s), limit)
+			return Invalid("", "has %d bytes, at most %d", len(s), limit)
 		}
 		return nil
 	}
@@ -277,21 +278,13 @@ func atMost(limit int) func(string) error {
 // checkWord is the check of an entry of a list of words.
 func checkWord(s string) error {
 	if s == "" {
-		return errEmpty
+		return Invalid("", "must not be empty")
 	}
 	return atMost(maxWord)(s)
 }
 
 // checkPath is the check of the path of a file.
-func checkPath(s string) error {
-	switch {
-	case s == "":
-		return errEmpty
-	case strings.ContainsFunc(s, unicode.IsControl):
-		return errControl
-	}
-	return atMost(maxPath)(s)
-}
+func checkPath(s string) error { return checkText(s, maxPath) }
 
 // isoMillis is how we write times: RFC 3339 in UTC, with milliseconds.
 const isoMillis = "2006-01-02T15:04:05.000Z07:00"

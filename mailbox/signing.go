@@ -76,11 +76,10 @@ func (s Signing) Decode(raw []byte) (e Envelope, sig string, err error) {
 		e, err = Decode(raw)
 		return e, "", err
 	}
-	in, err := saneObject(raw, MaxEnvelope)
-	if err != nil {
-		return Envelope{}, "", err
+	var in object
+	if e, err = decode(raw, false, func(all object) { in = all }); in == nil {
+		return e, "", err
 	}
-	e, err = Decode(raw)
 	if !s.Unsigned || !isNull(in[sigField]) {
 		if err := relay.Verify(raw, s.Secret); err != nil {
 			return e.head(), "", &Error{BadSignature, sigField, err.Error()}
@@ -110,11 +109,8 @@ func (s Signing) EncodePeer(p Peer) ([]byte, error) {
 func (s Signing) FromPeer(payload []byte, p Peer, goal string) (Envelope, []byte, error) {
 	in, _ := asObject(payload)
 	e := p.Envelope(goal)
-	switch {
-	case s.Secret == "" || isNull(in[sigField]):
-		raw, err := Encode(e)
-		return e, raw, err
-	case relay.Verify(payload, s.Secret) == nil:
+	unsigned := s.Secret == "" || isNull(in[sigField])
+	if !unsigned && relay.Verify(payload, s.Secret) == nil {
 		sig := strings.ToLower(asText(in[sigField]))
 		if p.ID == "" {
 			e.ID = fmt.Sprintf("msg_%d_%s_%s", p.SentAt.UnixMilli(), p.FromAgentID, sig[:16])
@@ -127,8 +123,8 @@ func (s Signing) FromPeer(payload []byte, p Peer, goal string) (Envelope, []byte
 		return e, raw, err
 	}
 	raw, err := Encode(e)
-	if err != nil {
-		return e, nil, err
+	if err != nil || unsigned {
+		return e, raw, err
 	}
 	raw, err = appendFields(raw, object{sigField: json.RawMessage(`""`)}, func(string) bool { return false })
 	return e, raw, err

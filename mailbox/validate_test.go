@@ -21,8 +21,8 @@ var compiled = sync.OnceValue(func() map[string]*jsonschema.Schema {
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
 	for name, check := range map[string]func(string) error{
-		"agent":     agentMistake,
-		"id":        checkID,
+		"agent":     checkAgent,
+		"id":        CheckID,
 		"path":      atMost(maxPath),
 		"text":      atMost(MaxBody),
 		"word":      atMost(maxWord),
@@ -61,7 +61,7 @@ func Check(schema string, raw []byte) error {
 	if s == nil {
 		return fmt.Errorf("no schema %q; there are %s", schema, strings.Join(SchemaNames(), ", "))
 	}
-	if err := sane(raw, MaxEnvelope); err != nil {
+	if err := checkJSON(raw, MaxEnvelope); err != nil {
 		return err
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))

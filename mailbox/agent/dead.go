@@ -33,14 +33,6 @@ type deadFile struct {
 	Envelope json.RawMessage `json:"envelope"`
 }
 
-// deadRef is what is in memory of a dead letter.
-type deadRef struct {
-	name string // of its file, without suffix: the same as while it waited
-	id   string
-	to   mailbox.AgentID
-	at   time.Time
-}
-
 // die makes n a dead letter. b.mu is held.
 func (b *outgoing) die(n *entry, code mailbox.Code, reason string) {
 	now := time.Now().Round(0).UTC()
@@ -70,40 +62,41 @@ func (b *outgoing) writeDead(n *entry) {
 	// Who is called with it logs it for people.
 	b.opts.Logger.Debug("a message could not be delivered; it is a dead letter now",
 		"to", n.to, "message_id", d.ID, "code", d.Code, "attempts", d.Attempts)
-	b.deadRefs = append(b.deadRefs, deadRef{n.name, n.id, n.to, d.DeadAt})
-	b.pruneDead()
 	b.drop(n)
+	b.deadEntries = append(b.deadEntries, n)
+	b.pruneDead()
 	b.died = append(b.died, d)
 }
 
 // readDead reads a dead letter.
 func (b *outgoing) readDead(name string) (DeadLetter, error) {
-	l, err := b.dead.Read(name)
+	f, err := b.dead.Read(name)
 	if err != nil {
 		return DeadLetter{}, err
 	}
-	return b.deadLetter(l)
+	return b.deadLetter(f)
 }
 
-func (b *outgoing) deadLetter(l deadFile) (d DeadLetter, err error) {
-	d = l.DeadLetter
-	d.Envelope, err = b.decode(l.Envelope)
-	d.ID = d.Envelope.ID
+func (b *outgoing) deadLetter(f deadFile) (DeadLetter, error) {
+	d := f.DeadLetter
+	e, err := b.decode(f.Envelope)
+	d.ID, d.Envelope = e.ID, e
 	return d, err
 }
 
 // loadDead reads which dead letters there are.
 func (b *outgoing) loadDead() error {
-	err := b.dead.Load(func(name string, l deadFile) error {
-		d, err := b.deadLetter(l)
+	err := b.dead.Load(func(name string, f deadFile) error {
+		d, err := b.deadLetter(f)
 		if err != nil && !errors.Is(err, errUnsigned) {
 			return err
 		}
-		b.deadRefs = append(b.deadRefs, deadRef{name, d.ID, d.Envelope.To, d.DeadAt})
+		n := &entry{name: name, id: d.ID, to: d.Envelope.To, died: &DeadLetter{DeadAt: d.DeadAt}}
+		b.deadEntries = append(b.deadEntries, n)
 		return nil
 	})
-	slices.SortFunc(b.deadRefs, func(x, y deadRef) int {
-		return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.name, y.name))
+	slices.SortFunc(b.deadEntries, func(x, y *entry) int {
+		return cmp.Or(x.died.DeadAt.Compare(y.died.DeadAt), cmp.Compare(x.name, y.name))
 	})
 	b.pruneDead()
 	return err
@@ -113,29 +106,29 @@ func (b *outgoing) loadDead() error {
 func (b *outgoing) IsDead(id string, to mailbox.AgentID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.ContainsFunc(b.deadRefs, func(d deadRef) bool { return d.id == id && d.to == to })
+	return slices.ContainsFunc(b.deadEntries, func(n *entry) bool { return n.id == id && n.to == to })
 }
 
 // removeDead removes the dead letters that which picks, and reports whether there were any.
 // b.mu is held, here and below.
-func (b *outgoing) removeDead(which func(deadRef) bool) bool {
-	before := len(b.deadRefs)
-	b.deadRefs = slices.DeleteFunc(b.deadRefs, func(d deadRef) bool {
-		if which(d) {
-			b.dead.Remove(d.name)
+func (b *outgoing) removeDead(which func(*entry) bool) bool {
+	before := len(b.deadEntries)
+	b.deadEntries = slices.DeleteFunc(b.deadEntries, func(n *entry) bool {
+		if which(n) {
+			b.dead.Remove(n.name)
 			return true
 		}
 		return false
 	})
-	return len(b.deadRefs) < before
+	return len(b.deadEntries) < before
 }
 
 func (b *outgoing) pruneDead() {
-	for len(b.deadRefs) > maxDead {
-		oldest := b.deadRefs[0]
+	for ; len(b.deadEntries) > maxDead; b.deadEntries = b.deadEntries[1:] {
+		oldest := b.deadEntries[0]
 		b.opts.Logger.Warn("too many dead letters; the oldest is removed", "message_id", oldest.id, "to", oldest.to,
 			"kept", maxDead)
-		b.removeDead(func(d deadRef) bool { return d == oldest })
+		b.dead.Remove(oldest.name)
 	}
 }
 
@@ -143,15 +136,15 @@ func (b *outgoing) pruneDead() {
 // returns those that could be read.
 func (b *outgoing) DeadLetters() (all []DeadLetter, err error) {
 	b.mu.Lock()
-	letters := slices.Clone(b.deadRefs)
+	letters := slices.Clone(b.deadEntries)
 	b.mu.Unlock()
-	for _, l := range slices.Backward(letters) {
-		d, e := b.readDead(l.name)
+	for _, n := range slices.Backward(letters) {
+		d, e := b.readDead(n.name)
 		switch {
 		case e == nil, errors.Is(e, errUnsigned):
 			all = append(all, d)
 		case !errors.Is(e, fs.ErrNotExist): // acknowledged late, just now, or removed by somebody
-			err = errors.Join(err, fmt.Errorf("read dead letter %s: %w", l.name, e))
+			err = errors.Join(err, fmt.Errorf("read dead letter %s: %w", n.name, e))
 		}
 	}
 	return all, err
@@ -164,14 +157,14 @@ func (b *outgoing) Replay(ctx context.Context, id string) error {
 	b.replaying.Lock()
 	defer b.replaying.Unlock()
 	b.mu.Lock()
-	var found deadRef
-	for _, l := range b.deadRefs { // the newest
-		if l.id == id {
-			found = l
+	var found *entry
+	for _, n := range b.deadEntries { // the newest
+		if n.id == id {
+			found = n
 		}
 	}
 	b.mu.Unlock()
-	if found.name == "" {
+	if found == nil {
 		return mailbox.Invalid("id", "there is no dead letter %.200q", id)
 	}
 	d, err := b.readDead(found.name)
@@ -190,6 +183,6 @@ func (b *outgoing) Replay(ctx context.Context, id string) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.removeDead(func(l deadRef) bool { return l == found })
+	b.removeDead(func(n *entry) bool { return n == found })
 	return nil
 }

@@ -300,7 +300,7 @@ func lifeEnds(e mailbox.Envelope) time.Time {
 func (a *Agent) delivered(ctx context.Context, l *queued, e mailbox.Envelope) {
 	ctx = context.WithoutCancel(ctx)
 	asked := ""
-	if asks(e.Type) {
+	if e.Type.Asks() {
 		asked = askedKey(e.From, e.ID)
 	}
 	a.remember(a.opts.Seen, e.ID, stepKey(e), asked, l.key, givenKey(l.name)) // the name last: a repeat keeps its own

@@ -109,7 +109,7 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
 	l := queued{keys: []string{item.Key}, id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
 		session: a.session(e), from: e.From, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
-		conversation: string(e.From), asks: asks(e.Type), fresh: &e, came: time.Now()}
+		conversation: string(e.From), asks: e.Type.Asks(), fresh: &e, came: time.Now()}
 	if c := a.conversation(e); c != nil {
 		l.inChat, l.conversation = true, c.Channel+"/"+c.Chat()
 	}

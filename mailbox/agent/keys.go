@@ -132,28 +132,13 @@ const (
 	maxPairs = 10_000
 )
 
-// asks reports whether a message of type t may be answered by one result that does
-// not count as an exchange.
-func asks(t mailbox.Type) bool {
-	return t.GivesTask() || t == mailbox.TypeQuestion || t == mailbox.TypeCodeReviewRequest || t == mailbox.TypeTestRequest
-}
-
-// answers reports whether t is a result that a bot sends by itself: the steps of
+// botResult reports whether t is a result that a bot sends by itself: the steps of
 // tasks follow the ledger.
-func answers(t mailbox.Type) bool {
-	return t == mailbox.TypeAnswer || t == mailbox.TypeCodeReviewResult || t == mailbox.TypeTestResult
-}
+func botResult(t mailbox.Type) bool { return t.Answers() && !t.TaskStep() && !t.Control() }
 
 // limited reports whether messages of type t count as exchanges of a pair. Results
 // count for their sender where nobody asked for them.
-func limited(t mailbox.Type) bool {
-	switch t {
-	case mailbox.TypePing, mailbox.TypeHeartbeat, mailbox.TypeRegister, mailbox.TypeCodeReviewResult,
-		mailbox.TypeTestResult:
-		return false
-	}
-	return !t.Result() && !t.Answers()
-}
+func limited(t mailbox.Type) bool { return !t.Answers() && !t.Control() }
 
 // asked returns the answeredKey of the question or task that e is the first result of,
 // or "": then e counts as an exchange.
@@ -161,7 +146,7 @@ func (a *Agent) asked(e mailbox.Envelope) string {
 	id := cmp.Or(e.ReplyTo, e.Metadata.CorrelationID)
 	key := answeredKey(e.To, id)
 	waits := func(l *queued) bool { return l.asks && l.from == e.To && l.id == id }
-	if !answers(e.Type) || a.opts.Seen.Seen(key) || !a.queue.any(waits) && !a.opts.Seen.Seen(askedKey(e.To, id)) {
+	if !botResult(e.Type) || a.opts.Seen.Seen(key) || !a.queue.any(waits) && !a.opts.Seen.Seen(askedKey(e.To, id)) {
 		return ""
 	}
 	return key

@@ -44,7 +44,6 @@ type ledger struct {
 
 	mu      sync.Mutex
 	records map[string]TaskRecord // by name; guarded by mu
-	ended   []string              // the names of those that have ended, the one that ended first first; guarded by mu
 }
 
 // taskName is the name of a task's file, without suffix: ids are their givers', so two may
@@ -102,7 +101,8 @@ func (l *ledger) Add(r TaskRecord) (rec TaskRecord, added bool, err error) {
 	if known, ok := l.records[r.name()]; ok {
 		return known, false, nil
 	}
-	if open := len(l.records) - len(l.ended); open >= l.opts.Max && r.open() {
+	_, ended := l.firstEnded()
+	if open := len(l.records) - ended; open >= l.opts.Max && r.open() {
 		return TaskRecord{}, false, mailbox.Refused(mailbox.AgentBusy, "",
 			"%d tasks are open, which is the most: try again when some have ended", open)
 	}
@@ -139,24 +139,18 @@ func (l *ledger) Open() []TaskRecord {
 }
 
 func (l *ledger) list(want func(*TaskRecord) bool) []TaskRecord {
+	all := []TaskRecord{}
 	l.mu.Lock()
-	all := l.find(want)
-	l.mu.Unlock()
-	slices.SortFunc(all, func(x, y TaskRecord) int {
-		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.ID, y.ID),
-			cmp.Compare(x.Peer, y.Peer), cmp.Compare(x.Direction, y.Direction))
-	})
-	return all
-}
-
-// find returns tasks in no order. l.mu is held.
-func (l *ledger) find(want func(*TaskRecord) bool) []TaskRecord {
-	all := make([]TaskRecord, 0, len(l.records))
 	for _, r := range l.records {
 		if want(&r) {
 			all = append(all, r)
 		}
 	}
+	l.mu.Unlock()
+	slices.SortFunc(all, func(x, y TaskRecord) int {
+		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.ID, y.ID),
+			cmp.Compare(x.Peer, y.Peer), cmp.Compare(x.Direction, y.Direction))
+	})
 	return all
 }
 
@@ -232,7 +226,7 @@ func (l *ledger) Forget(peer mailbox.AgentID, id string) error {
 	if err := l.files.Delete(name); err != nil {
 		return fmt.Errorf("remove task %.200q, which was not sent: %w", id, err)
 	}
-	l.forget(name)
+	delete(l.records, name)
 	return nil
 }
 
@@ -288,43 +282,43 @@ func (l *ledger) save(r TaskRecord, now time.Time) error {
 	return nil
 }
 
-// enter takes in a record that is on disk. l.mu is held, here and below, or nobody else
+// enter adds a record that is on disk. l.mu is held, here and below, or nobody else
 // knows l.
 func (l *ledger) enter(r TaskRecord) {
-	name := r.name()
-	l.forget(name)
-	l.records[name] = r
 	due := cmp.Or(r.Deadline, r.UpdatedAt.Add(l.opts.Silence))
 	if !r.open() {
 		due = r.UpdatedAt.Add(keepEnded)
-		at, _ := slices.BinarySearchFunc(l.ended, r, func(other string, r TaskRecord) int {
-			return cmp.Or(l.records[other].UpdatedAt.Compare(r.UpdatedAt), -1)
-		})
-		l.ended = slices.Insert(l.ended, at, name)
 	}
-	l.files.Schedule(name, due)
+	l.records[r.name()] = r
+	l.files.Schedule(r.name(), due)
 }
 
-// forget takes a record out of memory.
-func (l *ledger) forget(name string) {
-	if was, ok := l.records[name]; ok && !was.open() {
-		l.ended = slices.DeleteFunc(l.ended, func(other string) bool { return other == name })
-	}
-	delete(l.records, name)
-}
-
-// prune removes ended tasks that are too old or too many.
+// prune removes ended tasks that are too old or too many, the one that ended first first.
 func (l *ledger) prune(now time.Time) {
-	for len(l.ended) > 0 {
-		if len(l.ended) <= maxEnded && now.Sub(l.records[l.ended[0]].UpdatedAt) <= keepEnded {
+	for {
+		first, ended := l.firstEnded()
+		if ended == 0 || ended <= maxEnded && now.Sub(first.UpdatedAt) <= keepEnded {
 			return
 		}
-		l.remove(l.ended[0])
+		l.remove(first.name())
 	}
+}
+
+// firstEnded returns the task that ended first, and how many have ended.
+func (l *ledger) firstEnded() (first TaskRecord, ended int) {
+	for _, r := range l.records {
+		if r.open() {
+			continue
+		}
+		if ended++; ended == 1 || r.UpdatedAt.Before(first.UpdatedAt) {
+			first = r
+		}
+	}
+	return first, ended
 }
 
 func (l *ledger) remove(name string) {
-	l.forget(name)
+	delete(l.records, name)
 	l.files.Remove(name)
 }
 

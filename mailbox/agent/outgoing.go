@@ -89,12 +89,12 @@ type outgoing struct {
 	random    func() float64 // for backoff
 	replaying sync.Mutex     // one Replay at a time
 
-	mu        sync.Mutex
-	entries   map[string]*entry             // by name; guarded by mu, and so is each entry
-	receivers map[mailbox.AgentID]*receiver // of all entries; guarded by mu
-	deadRefs  []deadRef                     // the dead letters, the oldest first; guarded by mu
-	named     int64                         // the time in the newest entry's name, in nanoseconds; guarded by mu
-	died      []DeadLetter                  // what unlock reports; guarded by mu
+	mu          sync.Mutex
+	entries     map[string]*entry             // by name; guarded by mu, and so is each entry
+	receivers   map[mailbox.AgentID]*receiver // of all entries; guarded by mu
+	deadEntries []*entry                      // the dead letters on disk, the oldest first; guarded by mu
+	named       int64                         // the time in the newest entry's name, in nanoseconds; guarded by mu
+	died        []DeadLetter                  // what unlock reports; guarded by mu
 }
 
 // openOutgoing opens an outgoing with what an earlier process left in its two folders. A
@@ -226,7 +226,7 @@ func (b *outgoing) Acked(id string, from mailbox.AgentID) (known bool) {
 		b.drop(n)
 		known = true
 	}
-	return b.removeDead(func(d deadRef) bool { return d.id == id && d.to == from }) || known
+	return b.removeDead(func(n *entry) bool { return n.id == id && n.to == from }) || known
 }
 
 // Nacked notes that an agent refused a message, and reports whether it was sent
@@ -293,7 +293,7 @@ type entry struct {
 	due   time.Duration // when the acknowledgement is late, on the receiver's clock
 	busy  bool          // Send is just putting it into the store
 	gone  bool          // acknowledged, dead or refused meanwhile
-	died  *DeadLetter   // it is a dead letter that could not be written down yet
+	died  *DeadLetter   // it is a dead letter, without its envelope; nil: it is not
 	fresh bool          // it is watched, and not written down before hold
 	hold  time.Time     // nothing is done for it until then; zero: no matter
 }
@@ -507,7 +507,7 @@ func (b *outgoing) load(n *entry) (m mailbox.Sealed, err error) {
 // loaded before.
 func (b *outgoing) loadUnacked() error {
 	return b.unacked.Load(func(name string, r sentFile) error {
-		if slices.ContainsFunc(b.deadRefs, func(d deadRef) bool { return d.name == name }) {
+		if slices.ContainsFunc(b.deadEntries, func(n *entry) bool { return n.name == name }) {
 			b.unacked.Remove(name) // the process ended between the two files
 			return nil
 		}

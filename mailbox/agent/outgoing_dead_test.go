@@ -171,15 +171,15 @@ func TestOldDeadLettersGo(t *testing.T) {
 		}
 		r.outgoing.mu.Lock()
 		for i := range maxDead - 2 { // younger ones, whose files somebody has removed
-			r.deadRefs = append(r.deadRefs, deadRef{fmt.Sprint(i), fmt.Sprint(i), "coder", time.Now()})
+			r.deadEntries = append(r.deadEntries, &entry{name: fmt.Sprint(i), id: fmt.Sprint(i), to: "coder"})
 		}
 		r.outgoing.mu.Unlock()
 		r.after(s)
 		r.send(message("last"))
 		r.Nacked("last", "coder", mailbox.Unauthorized, "")
 		r.wantLeft(0, 2)
-		if got := letterIDs(r); !slices.Equal(got, []string{"last", "second"}) || len(r.deadRefs) != maxDead {
-			r.t.Errorf("%v are left, and %d in memory", got, len(r.deadRefs))
+		if got := letterIDs(r); !slices.Equal(got, []string{"last", "second"}) || len(r.deadEntries) != maxDead {
+			r.t.Errorf("%v are left, and %d in memory", got, len(r.deadEntries))
 		}
 	})
 }

@@ -202,7 +202,7 @@ func (a *Agent) SendTask(ctx context.Context, d TaskDraft) (Sent, error) {
 func (a *Agent) post(ctx context.Context, m mailbox.Sealed) error {
 	e := m.Envelope
 	counts, answered := limited(e.Type), ""
-	if answers(e.Type) {
+	if botResult(e.Type) {
 		a.moving.Lock()
 		defer a.moving.Unlock()
 		answered = a.asked(e)
