@@ -15,6 +15,14 @@ func EscapeText(s string) string { return escaper.Replace(s) }
 // EscapeValue does so for what is between quotes, on one line.
 func EscapeValue(s string) string { return escaper.Replace(oneLine(s)) }
 
+// WriteAttribute writes an attribute of an element that is being written, unless the value is
+// empty. What others wrote cannot pass for markup in it.
+func WriteAttribute(b *strings.Builder, name, value string) {
+	if value != "" {
+		fmt.Fprintf(b, ` %s="%s"`, name, EscapeValue(value))
+	}
+}
+
 // Render writes messages for a model: "# PEER MESSAGES" and one <peer-message>
 // each, escaped (docs/protocol.md 6.7). What is not a plain message says its type, and a
 // task its id, state and deadline. No messages are "".
@@ -32,23 +40,16 @@ func Render(list []Envelope) string {
 func openTag(e Envelope) string {
 	var b strings.Builder
 	b.WriteString("<peer-message")
-	attribute := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, ` %s="%s"`, name, EscapeValue(value))
-		}
-	}
-	attribute("from", string(e.From))
-	attribute("sent_at", sentAt(e.Timestamp))
-	attribute("correlation_id", e.Metadata.CorrelationID)
+	WriteAttribute(&b, "from", string(e.From))
+	WriteAttribute(&b, "sent_at", sentAt(e.Timestamp))
+	WriteAttribute(&b, "correlation_id", e.Metadata.CorrelationID)
 	if e.Type != TypeMessage {
-		attribute("type", string(e.Type))
+		WriteAttribute(&b, "type", string(e.Type))
 	}
 	if e.Task != nil {
-		attribute("task_id", e.Task.ID)
-		attribute("state", string(e.Task.State))
-		if !e.Task.Deadline.IsZero() {
-			attribute("deadline", sentAt(e.Task.Deadline))
-		}
+		WriteAttribute(&b, "task_id", e.Task.ID)
+		WriteAttribute(&b, "state", string(e.Task.State))
+		WriteAttribute(&b, "deadline", sentAt(e.Task.Deadline))
 	}
 	b.WriteByte('>')
 	return b.String()
@@ -70,8 +71,11 @@ func renderParts(e Envelope) string {
 	return strings.Join(lines, "\n")
 }
 
-// sentAt is t as RFC 3339 with a numeric zone, and a fraction where it has one.
+// sentAt is t as RFC 3339 with a numeric zone, and a fraction where it has one; "" for the zero time.
 func sentAt(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
 	layout := "2006-01-02T15:04:05-07:00"
 	if t.Nanosecond() >= int(time.Millisecond) {
 		layout = "2006-01-02T15:04:05.000-07:00"

@@ -187,9 +187,9 @@ func readInbox(s *service, ctx context.Context, in readInboxArguments) (inbox, e
 	box := inbox{make([]inboxMessage, 0, len(d.Messages)), d.Dropped, d.Waiting, strings.TrimRight(d.Rendered, "\n")}
 	given := s.Mailbox.Tasks()
 	for i := range d.Messages {
-		l := inboxMessageOf(&d.Messages[i])
-		l.Callback = belongs(&l, given)
-		box.Messages = append(box.Messages, l)
+		m := inboxMessageOf(&d.Messages[i])
+		m.Callback = belongs(&m, given)
+		box.Messages = append(box.Messages, m)
 	}
 	return box, nil
 }
@@ -228,13 +228,13 @@ func (i inbox) content(string) []mcp.Content {
 	}
 	for _, m := range i.Messages {
 		b.WriteString("<about")
-		attribute(&b, "id", m.ID)
-		attribute(&b, "from", m.From)
+		mailbox.WriteAttribute(&b, "id", m.ID)
+		mailbox.WriteAttribute(&b, "from", string(m.From))
 		if m.Task != nil {
-			attribute(&b, "task_id", m.Task.ID)
+			mailbox.WriteAttribute(&b, "task_id", m.Task.ID)
 		}
 		if c := m.Callback; c != nil {
-			attribute(&b, "result_belongs_in", c.Channel+"/"+c.Chat())
+			mailbox.WriteAttribute(&b, "result_belongs_in", c.Channel+"/"+c.Chat())
 		}
 		b.WriteString("/>")
 		if m.Type.GivesTask() {

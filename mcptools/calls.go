@@ -48,10 +48,11 @@ func (s *service) guard(next mcp.MethodHandler) mcp.MethodHandler {
 			if s.Mailbox == nil && !t.Annotations.ReadOnlyHint {
 				return failed("this agent's mailbox is off; who runs its sidecar can turn it on (MAILBOX=on)"), nil
 			}
-			p.Arguments = t.withoutNulls(p.Arguments)
-			if wrong := t.wrong(p.Arguments); wrong != "" {
+			checked, wrong := t.check(p.Arguments)
+			if wrong != "" {
 				return failed(wrong), nil
 			}
+			p.Arguments = checked
 		}
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
@@ -67,34 +68,25 @@ func failed(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: says(text)}
 }
 
-func (t tool) withoutNulls(arguments json.RawMessage) json.RawMessage {
+// check returns the arguments without those that are null, or says which one its schema refuses and
+// what is expected. The library's own errors repeat the value, which may be a message's text or a secret.
+func (t tool) check(arguments json.RawMessage) (checked json.RawMessage, wrong string) {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(arguments, &given) != nil {
-		return arguments // refused by what comes next
-	}
-	maps.DeleteFunc(given, func(name string, v json.RawMessage) bool {
-		return string(v) == "null" && t.takes[name] != nil
-	})
-	data, err := json.Marshal(given)
-	if err != nil {
-		return arguments
-	}
-	return data
-}
-
-// wrong says which argument its schema refuses, and what is expected; "": no argument is refused. The
-// library's own errors repeat the value, which may be a message's text or a secret.
-func (t tool) wrong(arguments json.RawMessage) string {
-	var given map[string]any
-	if json.Unmarshal(arguments, &given) != nil {
-		return "" // refused by what comes next
+		return arguments, "" // refused by what comes next
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if schema := t.takes[name]; schema != nil && schema.Validate(given[name]) != nil {
-			return name + ": want " + wanted(schema.Schema())
+		var value any
+		switch schema := t.takes[name]; {
+		case schema == nil: // refused by what comes next
+		case string(given[name]) == "null":
+			delete(given, name)
+		case json.Unmarshal(given[name], &value) != nil || schema.Validate(value) != nil:
+			return nil, name + ": want " + wanted(schema.Schema())
 		}
 	}
-	return ""
+	checked, _ = json.Marshal(given) // JSON that was read
+	return checked, ""
 }
 
 // wanted is what the schema of an argument asks for.
@@ -137,12 +129,6 @@ func result(value any) (*mcp.CallToolResult, error) {
 }
 
 func says(text string) []mcp.Content { return []mcp.Content{&mcp.TextContent{Text: text}} }
-
-// attribute writes one of an element's. Whatever others wrote passes through it, or through mailbox.EscapeText on
-// lines of its own: then it cannot pass for markup.
-func attribute(b *strings.Builder, name string, value any) {
-	fmt.Fprintf(b, " %s=\"%s\"", name, mailbox.EscapeValue(fmt.Sprint(value)))
-}
 
 // explain is what the caller is told about err. What is no refusal is a fault of
 // this side: it is logged, and the caller is told no more than that.

@@ -198,29 +198,27 @@ func (c conversation) content(asJSON string) []mcp.Content {
 
 func (m said) write(b *strings.Builder) {
 	b.WriteString("<message")
-	attribute(b, "from", m.Sender)
-	attribute(b, "role", m.Role)
-	if m.SenderName != "" && m.SenderName != m.Sender {
-		attribute(b, "name", m.SenderName)
+	mailbox.WriteAttribute(b, "from", m.Sender)
+	mailbox.WriteAttribute(b, "role", m.Role)
+	if m.SenderName != m.Sender {
+		mailbox.WriteAttribute(b, "name", m.SenderName)
 	}
 	if !m.SentAt.IsZero() {
-		attribute(b, "sent_at", m.SentAt.Format(time.RFC3339))
+		mailbox.WriteAttribute(b, "sent_at", m.SentAt.Format(time.RFC3339))
 	}
 	if m.Recalled {
-		attribute(b, "recalled", true)
+		mailbox.WriteAttribute(b, "recalled", "true")
 	}
 	if m.Edited {
-		attribute(b, "edited", true)
+		mailbox.WriteAttribute(b, "edited", "true")
 	}
-	attribute(b, "id", m.MessageID)
+	mailbox.WriteAttribute(b, "id", m.MessageID)
 	fmt.Fprintf(b, ">\n%s\n", mailbox.EscapeText(m.Text))
 	for _, f := range m.Files {
 		b.WriteString("<file")
-		attribute(b, "key", f.Key)
-		attribute(b, "type", f.Type)
-		if f.Name != "" {
-			attribute(b, "name", f.Name)
-		}
+		mailbox.WriteAttribute(b, "key", f.Key)
+		mailbox.WriteAttribute(b, "type", f.Type)
+		mailbox.WriteAttribute(b, "name", f.Name)
 		b.WriteString("/>\n")
 	}
 	b.WriteString("</message>\n")

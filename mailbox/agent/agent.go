@@ -63,7 +63,7 @@ const (
 	retryFirst   = 100 * time.Millisecond // of what the disk, the store or the bot refused; doubled up to
 	retryMax     = 10 * time.Second
 	cardsFresh   = time.Second      // how long the registry is taken from memory when it decides about retries
-	lastWords    = time.Second      // for marking the agent offline when the process stops
+	offlineWait  = time.Second      // for marking the agent offline when the process stops
 	maxGoals     = 64               // live goals of one agent; the next is refused, and gets no messages
 	maxDelivered = 1000             // messages that may still be passed on; an older one is refused
 	maxFirstLook = 30 * time.Second // how long deliveries wait after a start for the first listing of the inbox
@@ -224,13 +224,12 @@ type Agent struct {
 
 // New opens what is on disk. It starts nothing.
 func New(o Options) (_ *Agent, err error) {
-	a := &Agent{opts: o, log: o.Logger, trace: o.Trace, queue: newQueue(), again: make(chan struct{}, 1),
-		left: make(chan bool, 1), looked: make(chan struct{}), drainBytes: drainBytes}
+	a := &Agent{opts: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), trace: o.Trace, queue: newQueue(),
+		again: make(chan struct{}, 1), left: make(chan bool, 1), looked: make(chan struct{}), drainBytes: drainBytes,
+		warned: rate.Sometimes{First: warnFirst, Interval: warnEvery}, pairs: newPairs(o.MaxExchanges),
+		cards: cardCache{read: o.Store.Cards}}
 	a.left <- false
 	a.lookedOnce = sync.OnceFunc(func() { close(a.looked) })
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
-	}
 	if a.trace == nil {
 		a.trace = func(string) {}
 	}
@@ -244,9 +243,6 @@ func New(o Options) (_ *Agent, err error) {
 	a.opts.MaxAge = cmp.Or(a.opts.MaxAge, 10*time.Minute)
 	a.forwardable, _ = lru.New[string, origin](maxDelivered) // fails only for a size below 1
 	a.signatures, _ = lru.New[string, []string](mailbox.MaxInbox)
-	a.pairs = newPairs(o.MaxExchanges)
-	a.warned = rate.Sometimes{First: warnFirst, Interval: warnEvery}
-	a.cards.read = o.Store.Cards
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -280,18 +276,17 @@ func New(o Options) (_ *Agent, err error) {
 
 // Close frees what New opened. Run has returned by then.
 func (a *Agent) Close() error {
-	var errs []error
+	var err error
 	for _, root := range a.roots {
-		errs = append(errs, root.Close())
+		err = errors.Join(err, root.Close())
 	}
 	a.roots = nil
-	return errors.Join(errs...)
+	return err
 }
 
 // Run works until ctx is done; then the agent goes offline.
 func (a *Agent) Run(ctx context.Context) {
-	impatient := time.AfterFunc(maxFirstLook, a.lookedOnce)
-	defer impatient.Stop()
+	defer time.AfterFunc(maxFirstLook, a.lookedOnce).Stop()
 	var work sync.WaitGroup
 	work.Go(func() { a.resume(ctx) })
 	for name, part := range map[string]func(context.Context) error{
@@ -303,9 +298,9 @@ func (a *Agent) Run(ctx context.Context) {
 		work.Go(func() { a.keep(ctx, name, part) })
 	}
 	work.Wait()
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), offlineWait)
 	defer cancel()
-	if err := a.leave(last); err != nil {
+	if err := a.writeCard(last, true); err != nil {
 		a.log.Warn("the agent is not marked as offline; the others notice by its heartbeat", "err", err)
 	}
 }

@@ -94,9 +94,8 @@ const lifeOver = "its life in seconds is over"
 
 // unwelcome is why an agent's message is not taken, whatever its content.
 func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
-	me := a.currentCard(time.Now())
 	switch {
-	case !me.Allows(e.From):
+	case !a.card.Allows(e.From): // what it allows never changes
 		return mailbox.Refused(mailbox.Unauthorized, "from", "unauthorized: %s takes no messages from %s",
 			a.opts.Self, e.From)
 	case !e.Type.Answers() && e.ReplyTo == "" && slices.Contains(e.Trace, a.opts.Self):

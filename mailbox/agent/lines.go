@@ -163,5 +163,5 @@ func (a *Agent) introduce(ctx context.Context, e mailbox.Envelope) error {
 		}
 		a.mu.Unlock()
 	}
-	return a.register(ctx)
+	return a.writeCard(ctx, false)
 }

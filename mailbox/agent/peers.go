@@ -185,7 +185,7 @@ func (a *Agent) AddGoal(ctx context.Context, goal string) (string, error) {
 		a.goals = append(slices.Clone(a.goals), goal)
 	}
 	a.mu.Unlock()
-	return goal, a.register(ctx)
+	return goal, a.writeCard(ctx, false)
 }
 
 // RemoveGoal forgets a goal. What waits for it stays in the inbox.
@@ -197,7 +197,7 @@ func (a *Agent) RemoveGoal(ctx context.Context, goal string) error {
 	if !known {
 		return mailbox.Invalid("goal_id", "no goal %.128q is registered", goal)
 	}
-	return a.register(ctx)
+	return a.writeCard(ctx, false)
 }
 
 // newGoal makes up a goal's id: a random UUID.
@@ -214,7 +214,7 @@ func (a *Agent) present(ctx context.Context) error {
 	beat := time.NewTicker(a.opts.Heartbeat)
 	defer beat.Stop()
 	for {
-		if err := a.register(ctx); err != nil {
+		if err := a.writeCard(ctx, false); err != nil {
 			return err
 		}
 		select {
@@ -226,20 +226,13 @@ func (a *Agent) present(ctx context.Context) error {
 	}
 }
 
-// register writes the card as it is now. Of two calls the later one writes the
-// newer card; once the agent has left it stays offline.
-func (a *Agent) register(ctx context.Context) error {
-	return a.writeCard(ctx, false)
-}
-
-// leave marks the agent as offline; its mail waits.
-func (a *Agent) leave(ctx context.Context) error { return a.writeCard(ctx, true) }
-
+// writeCard writes the card as it is now; last: the agent goes offline, and its mail waits. Of
+// two calls the later one writes the newer card; once the agent has left it stays offline.
 func (a *Agent) writeCard(ctx context.Context, last bool) error {
 	select {
 	case left := <-a.left:
 		defer func() { a.left <- left || last }()
-		c := a.currentCard(time.Now())
+		c := a.Card()
 		if left || last {
 			c.Status = mailbox.Offline
 		}
@@ -254,7 +247,8 @@ func (a *Agent) writeCard(ctx context.Context, last bool) error {
 // Announce has the card written soon: something on it has changed.
 func (a *Agent) Announce() { wait.Wake(a.again) }
 
-func (a *Agent) currentCard(now time.Time) mailbox.Card {
+// Card is this agent's card as of now.
+func (a *Agent) Card() mailbox.Card {
 	a.mu.Lock()
 	c := a.card
 	c.Goals = slices.Clone(a.goals)
@@ -267,7 +261,7 @@ func (a *Agent) currentCard(now time.Time) mailbox.Card {
 	if len(c.CurrentTasks) > 0 {
 		c.Status = mailbox.Busy
 	}
-	c.LastHeartbeat = now.UTC()
+	c.LastHeartbeat = time.Now().UTC()
 	if a.opts.Queues != nil {
 		q := a.opts.Queues()
 		n := a.Counts()
@@ -283,9 +277,6 @@ func (a *Agent) currentCard(now time.Time) mailbox.Card {
 	return c
 }
 
-// Card is this agent's card as of now.
-func (a *Agent) Card() mailbox.Card { return a.currentCard(time.Now()) }
-
 // Agents returns the cards of all agents, this one's too, in order of agent_id
 // and with the status as of now.
 func (a *Agent) Agents(ctx context.Context) ([]mailbox.Card, error) {
@@ -296,12 +287,12 @@ func (a *Agent) Agents(ctx context.Context) ([]mailbox.Card, error) {
 	now, found := time.Now(), false
 	for i := range cards {
 		if cards[i].AgentID == a.opts.Self {
-			cards[i], found = a.currentCard(now), true
+			cards[i], found = a.Card(), true
 		}
 		cards[i].Status = cards[i].At(now, a.opts.HeartbeatTimeout)
 	}
 	if !found {
-		cards = append(cards, a.currentCard(now))
+		cards = append(cards, a.Card())
 		slices.SortFunc(cards, func(c, d mailbox.Card) int { return cmp.Compare(c.AgentID, d.AgentID) })
 	}
 	return cards, nil
@@ -365,6 +356,6 @@ type Counts struct {
 
 // Counts returns how much waits.
 func (a *Agent) Counts() Counts {
-	_, waiting := a.queue.show(0)
+	waiting := look(a.queue, func() int { return len(a.queue.list) })
 	return Counts{Waiting: waiting, Unacknowledged: a.out.Pending(), OpenTasks: len(a.ledger.Open())}
 }

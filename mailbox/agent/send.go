@@ -188,9 +188,8 @@ func (a *Agent) sendStep(ctx context.Context, e mailbox.Envelope) (Sent, error) 
 
 // SendTask gives a task to another agent.
 func (a *Agent) SendTask(ctx context.Context, d TaskDraft) (Sent, error) {
-	e := mailbox.Envelope{To: trimmed(d.To), Type: mailbox.TypeTask, Priority: d.Priority, Hops: defaultHops,
-		Callback: d.Callback,
-		Task:     &mailbox.Task{ID: d.TaskID, Deadline: d.Deadline}}
+	e := mailbox.Envelope{To: trimmed(d.To), Type: mailbox.TypeTask, Priority: d.Priority, Hops: mailbox.DefaultHops,
+		Callback: d.Callback, Task: &mailbox.Task{ID: d.TaskID, Deadline: d.Deadline}}
 	if d.Text != "" {
 		e.Content.Parts = append(e.Content.Parts, mailbox.TextPart(d.Text))
 	}
@@ -288,14 +287,11 @@ func (a *Agent) DeadLetters() ([]DeadLetter, error) { return a.out.DeadLetters()
 // failed until its result comes.
 func (a *Agent) Replay(ctx context.Context, id string) error { return a.out.Replay(ctx, id) }
 
-// defaultHops is how often a message may be forwarded (docs/protocol.md 6.1).
-const defaultHops = mailbox.DefaultHops
-
 // route sets hops and trace. A message that forwards another one
 // continues that one's; anything but an answer may not go where it has been.
 func (a *Agent) route(e *mailbox.Envelope, forwardOf string) error {
 	if forwardOf == "" && a.asksGiver(*e) { // also where the bot repeats the hops and trace that the task came with
-		e.Hops, e.Trace = defaultHops, nil
+		e.Hops, e.Trace = mailbox.DefaultHops, nil
 	}
 	was, forwards, err := a.origin(*e, forwardOf)
 	if err != nil {
@@ -307,7 +303,7 @@ func (a *Agent) route(e *mailbox.Envelope, forwardOf string) error {
 		}
 		e.Hops, e.Trace = was.hops-1, slices.Clone(was.trace)
 	} else if e.Hops <= 0 {
-		return mailbox.Invalid("ttl", "no hops left: a message with a ttl of 0 goes nowhere; the default is %d", defaultHops)
+		return mailbox.Invalid("ttl", "no hops left: a message with a ttl of 0 goes nowhere; the default is %d", mailbox.DefaultHops)
 	}
 	if !e.Type.Answers() && (forwards || e.ReplyTo == "") && slices.Contains(e.Trace, e.To) {
 		return mailbox.Invalid("trace", "%s had it before: it would go in a circle", e.To)
