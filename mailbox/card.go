@@ -56,8 +56,8 @@ type Bot struct {
 	Since     time.Time `json:"since"` // when it came, or went; if it never came, when the sidecar started
 }
 
-// TellsSettings reports whether c's sidecar says what it is set to; older ones do not.
-func (c *Card) TellsSettings() bool { return c.Sidecar != nil && c.Sidecar.Backend != "" }
+// HasSettings reports whether c's sidecar says what it is set to; older ones do not.
+func (c *Card) HasSettings() bool { return c.Sidecar != nil && c.Sidecar.Backend != "" }
 
 // Settings are those of a sidecar that the other sidecars of its groups should have, too. None
 // is a secret.

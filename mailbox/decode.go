@@ -66,7 +66,7 @@ func decode(raw []byte, draft bool, complete func(in object)) (Envelope, error) 
 	}
 	f := newFields(in)
 	if draft {
-		f.slips()
+		f.checkSpelling()
 	}
 	e := f.envelope(draft)
 	if *f.err != nil {
@@ -365,8 +365,8 @@ var draftNames = map[string]int{"type": 1, "task": 1, "priority": 2, "callback":
 	"metadata":   2,
 	"forward_of": 2, "forwardOf": 2, "correlation_id": 2, "correlationId": 2}
 
-// slips reports a field whose name is all but one of ours.
-func (f *fields) slips() {
+// checkSpelling reports a field whose name is all but one of ours.
+func (f *fields) checkSpelling() {
 	for _, name := range slices.Sorted(maps.Keys(f.in)) {
 		if _, ours := draftNames[name]; ours {
 			continue

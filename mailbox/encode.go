@@ -10,8 +10,8 @@ import (
 	"feishu-relay/relay"
 )
 
-// written is an envelope as we write it, in the order of docs/protocol.md 6.1.
-type written struct {
+// wireEnvelope is an envelope as we write it, in the order of docs/protocol.md 6.1.
+type wireEnvelope struct {
 	ID        string    `json:"id"`
 	From      AgentID   `json:"from"`
 	To        AgentID   `json:"to"`
@@ -37,7 +37,7 @@ type wireTask struct {
 // milliseconds, no list null. It refuses more than [MaxEnvelope] bytes and data
 // that is no JSON; whether e is one that others accept is for [Signing.Seal] to say.
 func Encode(e Envelope) ([]byte, error) {
-	w := written{
+	w := wireEnvelope{
 		ID: e.ID, From: e.From, To: e.To, Timestamp: formatTime(e.Timestamp), Type: e.Type,
 		Priority: e.Priority, Hops: e.Hops, Trace: orEmpty(e.Trace), Content: e.Content,
 		Callback: e.Callback, ReplyTo: orNull(e.ReplyTo), Metadata: e.Metadata,

@@ -11,8 +11,8 @@ import (
 // what is over is cut.
 const maxRefusal = 1000
 
-// about is the content of ack, nack and pong (docs/protocol.md 6.8).
-type about struct {
+// ackContent is the content of ack, nack and pong (docs/protocol.md 6.8).
+type ackContent struct {
 	OriginalMessageID string   `json:"originalMessageId"`
 	Success           *bool    `json:"success,omitempty"`
 	Timestamp         string   `json:"timestamp,omitempty"`
@@ -26,28 +26,28 @@ type refusal struct {
 
 // AckFor returns the acknowledgement of an envelope.
 func AckFor(of Envelope, self AgentID, now time.Time) Envelope {
-	return reply(of, self, now, TypeAck, about{OriginalMessageID: of.ID, Success: new(true), Timestamp: formatTime(now)})
+	return reply(of, self, now, TypeAck, ackContent{OriginalMessageID: of.ID, Success: new(true), Timestamp: formatTime(now)})
 }
 
 // NackFor returns the refusal of an envelope.
 func NackFor(of Envelope, self AgentID, now time.Time, code Code, message string) Envelope {
-	return reply(of, self, now, TypeNack, about{
+	return reply(of, self, now, TypeNack, ackContent{
 		OriginalMessageID: of.ID, Success: new(false), Error: &refusal{code, runes.Cut(message, maxRefusal)},
 	})
 }
 
 // PongFor answers a ping.
 func PongFor(of Envelope, self AgentID, now time.Time) Envelope {
-	return reply(of, self, now, TypePong, about{OriginalMessageID: of.ID, Timestamp: formatTime(now)})
+	return reply(of, self, now, TypePong, ackContent{OriginalMessageID: of.ID, Timestamp: formatTime(now)})
 }
 
 // RegisteredFor answers a handshake.register.
 func RegisteredFor(of Envelope, self AgentID, now time.Time) Envelope {
-	return reply(of, self, now, TypeRegistered, about{OriginalMessageID: of.ID, Success: new(true),
+	return reply(of, self, now, TypeRegistered, ackContent{OriginalMessageID: of.ID, Success: new(true),
 		Timestamp: formatTime(now)})
 }
 
-func reply(of Envelope, self AgentID, now time.Time, typ Type, content about) Envelope {
+func reply(of Envelope, self AgentID, now time.Time, typ Type, content ackContent) Envelope {
 	e := New(typ, self, of.From, now)
 	e.Content.Parts = []Part{{Type: PartData, Data: encoded(content)}}
 	e.ReplyTo, e.Metadata.CorrelationID = of.ID, of.ID

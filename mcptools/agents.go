@@ -188,7 +188,7 @@ func readInbox(s *service, ctx context.Context, in readInboxArguments) (inbox, e
 	given := s.Mailbox.Tasks()
 	for i := range d.Messages {
 		m := inboxMessageOf(&d.Messages[i])
-		m.Callback = belongs(&m, given)
+		m.Callback = resultChat(&m, given)
 		box.Messages = append(box.Messages, m)
 	}
 	return box, nil
@@ -203,9 +203,9 @@ func inboxMessageOf(m *agent.Mail) inboxMessage {
 	}
 }
 
-// belongs is the conversation that this agent itself named when it gave the task
+// resultChat is the conversation that this agent itself named when it gave the task
 // that l is a result of. What the sender names is not believed (docs/mailbox.md, Rules).
-func belongs(l *inboxMessage, given []agent.TaskRecord) *mailbox.Callback {
+func resultChat(l *inboxMessage, given []agent.TaskRecord) *mailbox.Callback {
 	if l.Task == nil || !l.Type.Result() {
 		return nil
 	}
@@ -248,5 +248,5 @@ func (i inbox) content(string) []mcp.Content {
 	if i.Waiting != 0 {
 		fmt.Fprintf(&b, "%d more wait: call read_inbox again.\n", i.Waiting)
 	}
-	return says(b.String())
+	return textContent(b.String())
 }

@@ -65,7 +65,7 @@ func (s *service) guard(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 func failed(text string) *mcp.CallToolResult {
-	return &mcp.CallToolResult{IsError: true, Content: says(text)}
+	return &mcp.CallToolResult{IsError: true, Content: textContent(text)}
 }
 
 // check returns the arguments without those that are null, or says which one its schema refuses and
@@ -121,14 +121,14 @@ func result(value any) (*mcp.CallToolResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	content := says(string(data))
+	content := textContent(string(data))
 	if r, ok := value.(rendered); ok {
 		content = r.content(string(data))
 	}
 	return &mcp.CallToolResult{Content: content, StructuredContent: json.RawMessage(data)}, nil
 }
 
-func says(text string) []mcp.Content { return []mcp.Content{&mcp.TextContent{Text: text}} }
+func textContent(text string) []mcp.Content { return []mcp.Content{&mcp.TextContent{Text: text}} }
 
 // explain is what the caller is told about err. What is no refusal is a fault of
 // this side: it is logged, and the caller is told no more than that.
@@ -237,19 +237,19 @@ func schemaOf[T any](shapes map[reflect.Type]*jsonschema.Schema) *jsonschema.Sch
 	return s
 }
 
-// opened is the schema s of a result: objects may have further fields, since clients discard a
+// openSchema is the schema s of a result: objects may have further fields, since clients discard a
 // result that breaks its schema, and what other programs wrote must not cost a whole inbox.
 // Nothing is null.
-func opened(s *jsonschema.Schema) *jsonschema.Schema {
+func openSchema(s *jsonschema.Schema) *jsonschema.Schema {
 	if n := len(s.Types); n > 0 {
 		s.Type, s.Types = s.Types[n-1], nil // null is the first
 	}
 	s.AdditionalProperties = nil
 	if s.Items != nil {
-		opened(s.Items)
+		openSchema(s.Items)
 	}
 	for _, p := range s.Properties {
-		opened(p)
+		openSchema(p)
 	}
 	return s
 }

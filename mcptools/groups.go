@@ -99,11 +99,11 @@ type readTranscriptArguments struct {
 
 // conversation is the messages of a group, or without one the list of groups.
 type conversation struct {
-	Chats    []chat `json:"chats,omitzero" jsonschema:"without chat_id: the groups, the one that spoke last first"`
-	Channel  string `json:"channel,omitempty" jsonschema:"with chat_id: its channel"`
-	ChatID   string `json:"chat_id,omitempty" jsonschema:"with chat_id: the same"`
-	Messages []said `json:"messages,omitzero" jsonschema:"with chat_id: the messages, the oldest first"`
-	LeftOut  int    `json:"left_out,omitempty" jsonschema:"older ones of those asked for, left out for their size"`
+	Chats    []chat   `json:"chats,omitzero" jsonschema:"without chat_id: the groups, the one that spoke last first"`
+	Channel  string   `json:"channel,omitempty" jsonschema:"with chat_id: its channel"`
+	ChatID   string   `json:"chat_id,omitempty" jsonschema:"with chat_id: the same"`
+	Messages []spoken `json:"messages,omitzero" jsonschema:"with chat_id: the messages, the oldest first"`
+	LeftOut  int      `json:"left_out,omitempty" jsonschema:"older ones of those asked for, left out for their size"`
 }
 
 type chat struct {
@@ -112,7 +112,7 @@ type chat struct {
 	LastMessageAt time.Time `json:"last_message_at,omitzero" jsonschema:"when somebody last spoke there"`
 }
 
-type said struct {
+type spoken struct {
 	Role       string    `json:"role" jsonschema:"user: a person; assistant: a bot"`
 	Sender     string    `json:"sender" jsonschema:"who said it; a bot's agent_id"`
 	SenderName string    `json:"sender_name,omitempty" jsonschema:"its name in the group"`
@@ -131,7 +131,7 @@ func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (
 		return s.listChats(string(in.Channel))
 	}
 	c := conversation{Channel: string(cmp.Or(in.Channel, relay.DefaultChannel)), ChatID: string(in.ChatID),
-		Messages: []said{}}
+		Messages: []spoken{}}
 	if !s.Visible(c.Channel, c.ChatID) {
 		return c, refuse("chat_id: you are in no such group; without chat_id this tool lists your groups")
 	}
@@ -146,7 +146,7 @@ func readTranscript(s *service, _ context.Context, in readTranscriptArguments) (
 			c.LeftOut = i + 1
 			break
 		}
-		c.Messages = append(c.Messages, said{e.Role, e.Sender, e.SenderName, e.Content, e.MessageID, e.ParentID,
+		c.Messages = append(c.Messages, spoken{e.Role, e.Sender, e.SenderName, e.Content, e.MessageID, e.ParentID,
 			unixMilli(e.TS), e.Recalled, e.Edited, e.Files.List()})
 	}
 	slices.Reverse(c.Messages)
@@ -179,7 +179,7 @@ func unixMilli(ts int64) time.Time {
 
 func (c conversation) content(asJSON string) []mcp.Content {
 	if c.Chats != nil {
-		return says(asJSON)
+		return textContent(asJSON)
 	}
 	var b strings.Builder
 	name := c.Channel + "/" + c.ChatID
@@ -193,10 +193,10 @@ func (c conversation) content(asJSON string) []mcp.Content {
 	for _, m := range c.Messages {
 		m.write(&b)
 	}
-	return says(b.String())
+	return textContent(b.String())
 }
 
-func (m said) write(b *strings.Builder) {
+func (m spoken) write(b *strings.Builder) {
 	b.WriteString("<message")
 	mailbox.WriteAttribute(b, "from", m.Sender)
 	mailbox.WriteAttribute(b, "role", m.Role)
@@ -248,7 +248,7 @@ type gotFile struct {
 }
 
 func (f gotFile) content(asJSON string) []mcp.Content {
-	return append(says(asJSON), &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
+	return append(textContent(asJSON), &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
 		URI:      "feishu://messages/" + url.PathEscape(string(f.MessageID)) + "/files/" + url.PathEscape(string(f.Key)),
 		MIMEType: f.MediaType, Blob: f.data,
 	}})

@@ -170,7 +170,7 @@ var allTools = sync.OnceValue(func() []tool {
 func define[In, Out any](call func(*service, context.Context, In) (Out, error),
 	name, title string, hints *mcp.ToolAnnotations, description string,
 ) tool {
-	in, out := schemaOf[In](shapes), opened(schemaOf[Out](shapes))
+	in, out := schemaOf[In](shapes), openSchema(schemaOf[Out](shapes))
 	for field, text := range described[name] {
 		s := cmp.Or(in.Properties[field], out.Properties[field])
 		if object, inner, nested := strings.Cut(field, "."); nested {

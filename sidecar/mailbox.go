@@ -67,7 +67,7 @@ func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer, p *p
 	}
 	m.agent, err = agent.New(agent.Options{Self: self, Description: m.cfg.Role, Capabilities: m.cfg.Capabilities,
 		AllowFrom: c.AllowFrom,
-		Delegates: c.Delegates, MaxTasks: c.MaxTasks, Store: p.store, State: own, Seen: seenMail{seen}, Doors: m.doors,
+		Delegates: c.Delegates, MaxTasks: c.MaxTasks, Store: p.store, State: own, Seen: seenMail{seen}, Channels: m.doors,
 		Signing: m.signing(), Signed: seenMail{signed},
 		Hears:     func(channel, chat string) bool { return m.chats.hears(channel, relay.ChatID(chat)) },
 		Heartbeat: c.Heartbeat, HeartbeatTimeout: c.HeartbeatTimeout, AckTimeout: c.AckTimeout, RetryBase: c.RetryBase,

@@ -30,7 +30,7 @@ type mailDoors struct {
 	next    time.Time     // zero: not at all
 }
 
-var _ agent.Doors = (*mailDoors)(nil)
+var _ agent.Channels = (*mailDoors)(nil)
 
 func newMailDoors(a *app, d *deliverer) *mailDoors {
 	doors := &mailDoors{app: a, deliver: d, changed: make(chan struct{})}
@@ -90,12 +90,12 @@ func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery, on agent.Prog
 	in := d.inbound(m)
 	ch := d.channel(m, in)
 	if ch == nil {
-		return agent.ErrNoDoor
+		return agent.ErrNoChannel
 	}
 	if _, ok := ch.(peerDoor); ok {
 		if wait := d.peers.waits(m.Envelope); wait > 0 {
 			d.openAfter(wait)
-			return agent.ErrNoDoor
+			return agent.ErrNoChannel
 		}
 	}
 	giving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -112,7 +112,7 @@ func (d *mailDoors) Deliver(ctx context.Context, m agent.Delivery, on agent.Prog
 	case errors.Is(err, delivery.ErrTimedOut):
 		return fmt.Errorf("%w: %w", agent.ErrTimedOut, err)
 	case (errors.Is(err, delivery.ErrNotWritten) || errors.Is(err, delivery.ErrEnded)) && !ch.Open():
-		return agent.ErrNoDoor
+		return agent.ErrNoChannel
 	}
 	return err
 }

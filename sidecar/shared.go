@@ -65,7 +65,7 @@ func (p *presence) learnSecrets(cards []mailbox.Card) {
 	before, differ := p.secrets, map[relay.AgentName]*SecretError{}
 	for _, c := range cards {
 		agent := relay.AgentName(c.AgentID)
-		if p.known[agent] && agent != p.cfg.Agent && c.TellsSettings() && c.Sidecar.Meets(p.shared) &&
+		if p.known[agent] && agent != p.cfg.Agent && c.HasSettings() && c.Sidecar.Meets(p.shared) &&
 			c.Sidecar.Secret != p.shared.Secret {
 			differ[agent] = &SecretError{agent, p.shared.Secret, c.Sidecar.Secret}
 		}

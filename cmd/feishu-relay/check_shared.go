@@ -51,7 +51,7 @@ func checkSecrets(_ context.Context, s *subject) (out []finding) {
 func (s *subject) tellers() (cards []mailbox.Card) {
 	all, _ := s.cards() // mistakes are reported with the mailbox
 	for _, c := range all {
-		if c.TellsSettings() {
+		if c.HasSettings() {
 			cards = append(cards, c)
 		}
 	}
@@ -94,7 +94,7 @@ func checkPeerSettings(_ context.Context, s *subject) (out []finding) {
 		case c.At(time.Now(), s.Mailbox.HeartbeatTimeout) == mailbox.Offline:
 		case agent == string(s.Agent):
 			out = append(out, notRestarted(own, c)...)
-		case c.TellsSettings():
+		case c.HasSettings():
 			peers, cards = append(peers, agent), append(cards, c)
 		case c.Protocol != "":
 			silent = append(silent, agent)
@@ -156,7 +156,7 @@ func otherFolders(name, why string, here mailbox.Folder, cards []mailbox.Card,
 // notRestarted warns of a running sidecar that was started with other settings than this environment
 // has. Its version and its secret are reported elsewhere.
 func notRestarted(own *mailbox.Settings, c mailbox.Card) []finding {
-	if !c.TellsSettings() {
+	if !c.HasSettings() {
 		return nil
 	}
 	var names []string

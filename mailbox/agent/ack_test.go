@@ -61,7 +61,7 @@ func TestBotAnswers(t *testing.T) {
 					b.door.doing(func(_ context.Context, d agent.Delivery) error {
 						given++
 						if when == "while it waits" && given == 1 {
-							return agent.ErrNoDoor
+							return agent.ErrNoChannel
 						}
 						if given == 1 {
 							answer(d.ID)

@@ -96,13 +96,13 @@ type Progress struct {
 // through the API.
 type Settled struct{ Refused bool }
 
-func (s *Settled) Error() string { return "the letter was settled" }
+func (s *Settled) Error() string { return "the message was settled" }
 
-// Doors are the delivery channels to the bot.
-type Doors interface {
+// Channels are the delivery channels to the bot.
+type Channels interface {
 	// Deliver writes d once and returns when the bot has answered: nil when it has
 	// d, an error that wraps [ErrRefused] when it will never take it, [ErrTimedOut]
-	// when it did not answer, [ErrNoDoor] when no channel is open for d until a channel opens
+	// when it did not answer, [ErrNoChannel] when no channel is open for d until a channel opens
 	// or a task ends, and any other when it may be tried again. When ctx is cancelled with a [Settled], d was
 	// settled elsewhere.
 	Deliver(ctx context.Context, d Delivery, on Progress) error
@@ -112,8 +112,8 @@ type Doors interface {
 
 // Errors.
 var (
-	ErrRefused = errors.New("the bot refused the message")
-	ErrNoDoor  = errors.New("the bot has no open delivery channel")
+	ErrRefused   = errors.New("the bot refused the message")
+	ErrNoChannel = errors.New("the bot has no open delivery channel")
 	// ErrTimedOut says that the bot has a message and did not answer in time. It is
 	// not written again, and waits in the inbox for an acknowledgement.
 	ErrTimedOut = errors.New("the bot did not answer in time")
@@ -133,9 +133,9 @@ type Options struct {
 	Seen  Seen
 	// Signing verifies the mail that comes; the store signs. Signed remembers which
 	// signatures came: required with a secret.
-	Signing mailbox.Signing
-	Signed  Seen
-	Doors   Doors
+	Signing  mailbox.Signing
+	Signed   Seen
+	Channels Channels
 	// Hears reports whether a conversation is a group whose messages this bot
 	// gets anyway: results may arrive there.
 	Hears func(channel, chat string) bool
@@ -290,7 +290,7 @@ func (a *Agent) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { a.resume(ctx) })
 	for name, part := range map[string]func(context.Context) error{
-		"presence": a.present, "inbox": a.receive, "deadlines": a.watchDeadlines, "doors": a.watchDoors,
+		"presence": a.present, "inbox": a.receive, "deadlines": a.watchDeadlines, "channels": a.watchChannels,
 		"delivery":      func(ctx context.Context) error { return a.deliver(ctx, false) },
 		"conversations": func(ctx context.Context) error { return a.deliver(ctx, true) },
 		"outgoing":      func(ctx context.Context) error { a.out.Run(ctx); return ctx.Err() },

@@ -81,7 +81,7 @@ func running(t testing.TB, id mailbox.AgentID, store mailbox.Store, got chan<- s
 		}
 		return nil
 	})
-	a, err := agent.New(agent.Options{Self: id, MaxTasks: 3, Store: store, State: root, Seen: journal{seen}, Doors: d,
+	a, err := agent.New(agent.Options{Self: id, MaxTasks: 3, Store: store, State: root, Seen: journal{seen}, Channels: d,
 		Hears:     func(string, string) bool { return false },
 		Heartbeat: 30 * time.Second, HeartbeatTimeout: 90 * time.Second, AckTimeout: 30 * time.Second, RetryBase: time.Second, MaxRetries: 3})
 	must(t, err)

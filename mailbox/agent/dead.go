@@ -33,10 +33,10 @@ type deadFile struct {
 	Envelope json.RawMessage `json:"envelope"`
 }
 
-// die makes n a dead letter. b.mu is held.
-func (b *outgoing) die(n *entry, code mailbox.Code, reason string) {
+// makeDead makes n a dead letter. b.mu is held.
+func (b *outgoing) makeDead(n *entry, code mailbox.Code, reason string) {
 	now := time.Now().Round(0).UTC()
-	n.died = &DeadLetter{ID: n.id, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now,
+	n.dead = &DeadLetter{ID: n.id, Code: code, Reason: reason, Attempts: n.attempts(), DeadAt: now,
 		Expired: n.expired(now)}
 	b.writeDead(n)
 }
@@ -44,7 +44,7 @@ func (b *outgoing) die(n *entry, code mailbox.Code, reason string) {
 // writeDead writes the dead letter that n is; where that fails, Run tries it again. b.mu is
 // held.
 func (b *outgoing) writeDead(n *entry) {
-	d := *n.died
+	d := *n.dead
 	m, err := b.load(n)
 	if n.gone {
 		return
@@ -65,7 +65,7 @@ func (b *outgoing) writeDead(n *entry) {
 	b.drop(n)
 	b.deadEntries = append(b.deadEntries, n)
 	b.pruneDead()
-	b.died = append(b.died, d)
+	b.newlyDead = append(b.newlyDead, d)
 }
 
 // readDead reads a dead letter.
@@ -91,12 +91,12 @@ func (b *outgoing) loadDead() error {
 		if err != nil && !errors.Is(err, errUnsigned) {
 			return err
 		}
-		n := &entry{name: name, id: d.ID, to: d.Envelope.To, died: &DeadLetter{DeadAt: d.DeadAt}}
+		n := &entry{name: name, id: d.ID, to: d.Envelope.To, dead: &DeadLetter{DeadAt: d.DeadAt}}
 		b.deadEntries = append(b.deadEntries, n)
 		return nil
 	})
 	slices.SortFunc(b.deadEntries, func(x, y *entry) int {
-		return cmp.Or(x.died.DeadAt.Compare(y.died.DeadAt), cmp.Compare(x.name, y.name))
+		return cmp.Or(x.dead.DeadAt.Compare(y.dead.DeadAt), cmp.Compare(x.name, y.name))
 	})
 	b.pruneDead()
 	return err

@@ -15,8 +15,8 @@ import (
 // errLater says that the bot wants a message that only this side can give again.
 var errLater = errors.New("the bot wants it later")
 
-// patientTries is how often a message is tried before others go first.
-const patientTries = 3
+// firstTries is how often a message is tried before others go first.
+const firstTries = 3
 
 // maxInProgress is how many messages the bot may have without an answer, in
 // conversations and otherwise; the next waits for one of these to end.
@@ -40,9 +40,9 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		more, opened := a.queue.Changed(), a.opts.Doors.Changed()
-		l, at := a.queue.next(time.Now(), inChat)
-		if l == nil {
+		more, opened := a.queue.Changed(), a.opts.Channels.Changed()
+		m, at := a.queue.next(time.Now(), inChat)
+		if m == nil {
 			<-room
 			if err := idle(ctx, at, more); err != nil {
 				return err
@@ -57,12 +57,12 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 				<-room
 			}()
 			written := sync.OnceFunc(func() { first <- nil })
-			on := Progress{Written: func() { a.queue.written(l); written() }, Next: func() { a.queue.release(l) }}
-			err = a.deliverOne(ctx, l, on)
-			a.queue.release(l)
-			a.ended(ctx, l, err, opened)
+			on := Progress{Written: func() { a.queue.written(m); written() }, Next: func() { a.queue.release(m) }}
+			err = a.deliverOne(ctx, m, on)
+			a.queue.release(m)
+			a.ended(ctx, m, err, opened)
 		})
-		if err := <-first; err == nil || errors.Is(err, ErrNoDoor) || errors.Is(err, ErrTimedOut) {
+		if err := <-first; err == nil || errors.Is(err, ErrNoChannel) || errors.Is(err, ErrTimedOut) {
 			pause = retryFirst
 			continue
 		}
@@ -73,10 +73,10 @@ func (a *Agent) deliver(ctx context.Context, inChat bool) error {
 	}
 }
 
-// watchDoors notes when a delivery channel opens.
-func (a *Agent) watchDoors(ctx context.Context) error {
+// watchChannels notes when a delivery channel opens.
+func (a *Agent) watchChannels(ctx context.Context) error {
 	for {
-		opened := a.opts.Doors.Changed()
+		opened := a.opts.Channels.Changed()
 		a.queue.opened() // also what opened before
 		if err := idle(ctx, time.Time{}, opened); err != nil {
 			return err
@@ -86,33 +86,33 @@ func (a *Agent) watchDoors(ctx context.Context) error {
 
 // ended gives back a message that was not delivered. opened is closed when a delivery channel
 // has opened since the attempt began.
-func (a *Agent) ended(ctx context.Context, l *queued, err error, opened <-chan struct{}) {
-	now := a.queue.now(l)
+func (a *Agent) ended(ctx context.Context, m *queued, err error, opened <-chan struct{}) {
+	now := a.queue.now(m)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		a.queue.stop(l)
-	case errors.Is(err, ErrNoDoor):
-		a.queue.putBack(l, noChannel)
+		a.queue.stop(m)
+	case errors.Is(err, ErrNoChannel):
+		a.queue.putBack(m, noChannel)
 		select {
 		case <-opened:
 			a.queue.opened()
 		default:
 		}
 	case errors.Is(err, ErrTimedOut), !now.given.IsZero() && time.Since(now.given) > a.opts.MaxAge:
-		if !a.queue.putBack(l, unanswered) { // the bot ended its task and did not answer
+		if !a.queue.putBack(m, unanswered) { // the bot ended its task and did not answer
 			return
 		}
-		a.remember(a.opts.Seen, l.id, closedKey(l.key, l.sent))
-		a.observe(EventUndeliverable, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self}, "the bot did not answer")
+		a.remember(a.opts.Seen, m.id, closedKey(m.key, m.sent))
+		a.observe(EventUndeliverable, mailbox.Envelope{ID: m.id, From: m.from, To: a.opts.Self}, "the bot did not answer")
 	default:
 		level := slog.LevelDebug
 		if now.fails == 0 { // once a message: a bot may be away for long
 			level = slog.LevelWarn
 		}
-		a.log.Log(ctx, level, "mail waits for the bot", "message_id", l.id, "err", err)
+		a.log.Log(ctx, level, "mail waits for the bot", "message_id", m.id, "err", err)
 		a.opts.Failed("delivery", err)
-		a.queue.postpone(l, time.Now())
+		a.queue.postpone(m, time.Now())
 	}
 }
 
@@ -131,8 +131,8 @@ func idle(ctx context.Context, at time.Time, more <-chan struct{}) error {
 }
 
 // read returns the envelope of a message, from whichever of its copies is left.
-func (a *Agent) read(ctx context.Context, l *queued) (mailbox.Envelope, error) {
-	for _, key := range a.queue.now(l).keys {
+func (a *Agent) read(ctx context.Context, m *queued) (mailbox.Envelope, error) {
+	for _, key := range a.queue.now(m).keys {
 		item, err := a.opts.Store.Read(ctx, a.opts.Self, key)
 		if errors.Is(err, mailbox.ErrGone) {
 			continue
@@ -141,16 +141,16 @@ func (a *Agent) read(ctx context.Context, l *queued) (mailbox.Envelope, error) {
 			return mailbox.Envelope{}, err
 		}
 		e, _, err := a.opts.Signing.Decode(item.Raw)
-		if err == nil && messageKey(e) != l.key {
+		if err == nil && messageKey(e) != m.key {
 			continue // another message has taken its place, and comes as one of its own
 		}
-		return a.asItIs(e), err
+		return a.withTaskState(e), err
 	}
 	return mailbox.Envelope{}, mailbox.ErrGone
 }
 
-// asItIs is e, with the state that the task which it gives has now.
-func (a *Agent) asItIs(e mailbox.Envelope) mailbox.Envelope {
+// withTaskState is e, with the state that the task which it gives has now.
+func (a *Agent) withTaskState(e mailbox.Envelope) mailbox.Envelope {
 	if e.Type.GivesTask() && e.Task != nil {
 		if r, ok := a.ledger.Get(Received, e.From, e.Task.ID); ok {
 			e.Task = &mailbox.Task{ID: e.Task.ID, State: r.State, Deadline: e.Task.Deadline}
@@ -161,57 +161,57 @@ func (a *Agent) asItIs(e mailbox.Envelope) mailbox.Envelope {
 
 // fetch reads a message that is to be delivered; false: the bot does not get it any more, and
 // it has left the inbox.
-func (a *Agent) fetch(ctx context.Context, l *queued) (e mailbox.Envelope, ok bool, err error) {
-	if fresh := a.queue.takeFresh(l); fresh != nil {
-		e = a.asItIs(*fresh)
+func (a *Agent) fetch(ctx context.Context, m *queued) (e mailbox.Envelope, ok bool, err error) {
+	if fresh := a.queue.takeFresh(m); fresh != nil {
+		e = a.withTaskState(*fresh)
 	} else {
-		e, err = a.read(ctx, l)
+		e, err = a.read(ctx, m)
 	}
 	if errors.Is(err, mailbox.ErrGone) { // somebody else has dealt with it
-		a.queue.remove(l)
+		a.queue.remove(m)
 		return e, false, nil
 	}
 	if _, broken := errors.AsType[*mailbox.Error](err); broken {
-		a.observeBroken(mailbox.Envelope{ID: l.id, From: l.from}, err) // it was changed in the inbox
-		return e, false, a.clear(ctx, l, mailbox.Malformed)
+		a.observeBroken(mailbox.Envelope{ID: m.id, From: m.from}, err) // it was changed in the inbox
+		return e, false, a.clear(ctx, m, mailbox.Malformed)
 	}
 	if err != nil {
 		return e, false, err
 	}
-	what, why := a.spent(e, l.key)
+	what, why := a.obsolete(e, m.key)
 	if what == "" {
 		return e, true, nil
 	}
 	answer := a.receipt(e)
 	if what != EventDuplicate {
-		answer = a.tooLate(ctx, e)
+		answer = a.expiryAnswer(ctx, e)
 	}
 	if err := a.answer(ctx, answer); err != nil {
 		return e, false, err
 	}
 	a.observe(what, e, why)
-	return e, false, a.clear(ctx, l, mailbox.Taken)
+	return e, false, a.clear(ctx, m, mailbox.Taken)
 }
 
 // deliverOne gives one message to the bot and settles it. It returns when the bot has
 // answered; an error means that it has to be tried again.
-func (a *Agent) deliverOne(ctx context.Context, l *queued, on Progress) error {
-	e, ok, err := a.fetch(ctx, l)
+func (a *Agent) deliverOne(ctx context.Context, m *queued, on Progress) error {
+	e, ok, err := a.fetch(ctx, m)
 	if err != nil || !ok {
 		return err
 	}
 	giving, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a.queue.update(func() { l.giving, l.cancel = &e, cancel })
+	a.queue.update(func() { m.giving, m.cancel = &e, cancel })
 	d := Delivery{Envelope: e, Conversation: a.conversation(e)}
-	d.ID = l.name
+	d.ID = m.name
 	a.trace("inject")
 	err = a.give(giving, d, on)
 	refused := errors.Is(err, ErrRefused)
-	if err != nil && !refused && !a.queue.now(l).claimed {
+	if err != nil && !refused && !a.queue.now(m).claimed {
 		return err
 	}
-	if !a.queue.claim(l) { // the bot acknowledged it, or refused it, in between
+	if !a.queue.claim(m) { // the bot acknowledged it, or refused it, in between
 		return nil
 	}
 	if refused {
@@ -219,10 +219,10 @@ func (a *Agent) deliverOne(ctx context.Context, l *queued, on Progress) error {
 		if said, ok := errors.AsType[*refusedWith](err); ok {
 			no = *said
 		}
-		return a.refusedByBot(ctx, l, e, no)
+		return a.refusedByBot(ctx, m, e, no)
 	}
 	a.trace("delivered")
-	a.delivered(ctx, l, e)
+	a.delivered(ctx, m, e)
 	return nil
 }
 
@@ -231,20 +231,20 @@ func (a *Agent) deliverOne(ctx context.Context, l *queued, on Progress) error {
 func (a *Agent) give(ctx context.Context, d Delivery, on Progress) error {
 	paths := []func() error{
 		func() error { return a.giveLine(ctx, d, on) },
-		func() error { return a.opts.Doors.Deliver(ctx, d, on) },
+		func() error { return a.opts.Channels.Deliver(ctx, d, on) },
 	}
 	if d.Conversation != nil {
 		slices.Reverse(paths)
 	}
 	err := paths[0]()
-	if errors.Is(err, ErrNoDoor) {
+	if errors.Is(err, ErrNoChannel) {
 		err = paths[1]()
 	}
 	return err
 }
 
-// spent is why e, which Seen knows by key, is not given to the bot any more; "": it is.
-func (a *Agent) spent(e mailbox.Envelope, key string) (what What, why string) {
+// obsolete is why e, which Seen knows by key, is not given to the bot any more; "": it is.
+func (a *Agent) obsolete(e mailbox.Envelope, key string) (what What, why string) {
 	if a.opts.Seen.Seen(key) || a.opts.Seen.Seen(stepKey(e)) {
 		return EventDuplicate, ""
 	}
@@ -271,10 +271,10 @@ func (a *Agent) expired(e mailbox.Envelope) bool { return passed(lifeEnds(e)) }
 // passed reports whether it is t or later; zero: never.
 func passed(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }
 
-// tooLate is what the sender gets of e, which was not delivered in time; nil: nothing. It
+// expiryAnswer is what the sender gets of e, which was not delivered in time; nil: nothing. It
 // would take it for delivered, as it is in the inbox no more. A sender that asked for no
 // acknowledgement gets it where its mailbox knows what to do with that.
-func (a *Agent) tooLate(ctx context.Context, e mailbox.Envelope) *mailbox.Envelope {
+func (a *Agent) expiryAnswer(ctx context.Context, e mailbox.Envelope) *mailbox.Envelope {
 	if e.Type.AboutTask() || e.Type.Control() {
 		return nil
 	}
@@ -297,33 +297,33 @@ func lifeEnds(e mailbox.Envelope) time.Time {
 // delivered notes that the bot has e, whose message the caller may end: seen
 // first, so that a crash behind it does not repeat it; then acknowledged;
 // then moved to processed. It is done even when ctx ends meanwhile.
-func (a *Agent) delivered(ctx context.Context, l *queued, e mailbox.Envelope) {
+func (a *Agent) delivered(ctx context.Context, m *queued, e mailbox.Envelope) {
 	ctx = context.WithoutCancel(ctx)
 	asked := ""
 	if e.Type.Asks() {
 		asked = askedKey(e.From, e.ID)
 	}
-	a.remember(a.opts.Seen, e.ID, stepKey(e), asked, l.key, givenKey(l.name)) // the name last: a repeat keeps its own
+	a.remember(a.opts.Seen, e.ID, stepKey(e), asked, m.key, givenKey(m.name)) // the name last: a repeat keeps its own
 	if !e.Type.AboutTask() {
 		if err := a.answer(ctx, a.receipt(e)); err != nil {
 			a.log.Warn("a delivery was not acknowledged; its sender may repeat it", "message_id", e.ID, "err", err)
 		}
 	}
-	a.forwardable.Add(l.name, origin{e.Hops, e.Trace, e.ID})
+	a.forwardable.Add(m.name, origin{e.Hops, e.Trace, e.ID})
 	a.trace("settling")
 	a.observe(EventDelivered, e, "")
-	a.clearSoon(ctx, l)
+	a.clearSoon(ctx, m)
 }
 
 // clear takes a message that the bot is not to get any more out of the inbox. What the store
 // refuses to take out is looked at again later.
-func (a *Agent) clear(ctx context.Context, l *queued, how mailbox.Outcome) error {
-	keys := a.queue.remove(l)
+func (a *Agent) clear(ctx context.Context, m *queued, how mailbox.Outcome) error {
+	keys := a.queue.remove(m)
 	for _, key := range keys {
 		if err := a.settle(ctx, key, how); err != nil {
-			again := a.queue.now(l)
-			again.keys, again.progress = keys, progress{fails: patientTries, hold: time.Now().Add(retryMax)}
-			a.queue.add(again, l.name)
+			again := a.queue.now(m)
+			again.keys, again.progress = keys, progress{fails: firstTries, hold: time.Now().Add(retryMax)}
+			a.queue.add(again, m.name)
 			return err
 		}
 	}
@@ -331,19 +331,19 @@ func (a *Agent) clear(ctx context.Context, l *queued, how mailbox.Outcome) error
 }
 
 // clearSoon is clear for what Seen knows: where it fails, nothing is done twice.
-func (a *Agent) clearSoon(ctx context.Context, l *queued) {
-	if err := a.clear(ctx, l, mailbox.Taken); err != nil {
-		a.log.Warn("processed mail cannot be removed from the inbox yet", "message_id", l.id, "err", err)
+func (a *Agent) clearSoon(ctx context.Context, m *queued) {
+	if err := a.clear(ctx, m, mailbox.Taken); err != nil {
+		a.log.Warn("processed mail cannot be removed from the inbox yet", "message_id", m.id, "err", err)
 	}
 }
 
 // refusedByBot ends what the bot will not take, and whose message the
 // caller may end. A task is rejected. None of it counts as seen: when it is sent
 // again, the bot is asked again.
-func (a *Agent) refusedByBot(ctx context.Context, l *queued, e mailbox.Envelope, no refusedWith) (err error) {
+func (a *Agent) refusedByBot(ctx context.Context, m *queued, e mailbox.Envelope, no refusedWith) (err error) {
 	defer func() {
 		if err != nil {
-			a.queue.unclaim(l)
+			a.queue.unclaim(m)
 		}
 	}()
 	if e.Type.AboutTask() && !e.Type.GivesTask() && no.code.Retriable() {
@@ -360,7 +360,7 @@ func (a *Agent) refusedByBot(ctx context.Context, l *queued, e mailbox.Envelope,
 		err = a.answer(ctx, new(mailbox.NackFor(e, a.opts.Self, time.Now(), no.code, no.message)))
 	}
 	if err == nil {
-		a.clearSoon(ctx, l)
+		a.clearSoon(ctx, m)
 	}
 	return err
 }

@@ -94,7 +94,7 @@ func TestDoorOpensMeanwhile(t *testing.T) {
 		b.door.doing(func(_ context.Context, d agent.Delivery) error {
 			b.door.doing(nil)
 			b.door.set(true) // behind the look that found it shut
-			return agent.ErrNoDoor
+			return agent.ErrNoChannel
 		})
 		a.say(b, "two")
 		same(t, "given", b.texts(), []string{"one", "two"})
@@ -115,7 +115,7 @@ func TestDoorOpensAmongMany(t *testing.T) {
 		tries := 0
 		b.door.doing(func(_ context.Context, d agent.Delivery) error {
 			if tries++; tries < 10 {
-				return agent.ErrNoDoor
+				return agent.ErrNoChannel
 			}
 			if tries == 10 {
 				b.door.set(true)
@@ -135,7 +135,7 @@ func TestDoorForSome(t *testing.T) {
 		a, b := w.agent("a"), w.agent("b")
 		b.door.doing(func(_ context.Context, d agent.Delivery) error {
 			if d.Text() == "shut" {
-				return agent.ErrNoDoor
+				return agent.ErrNoChannel
 			}
 			return nil
 		})

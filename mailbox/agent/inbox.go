@@ -13,9 +13,9 @@ import (
 // itself; beyond it the oldest are dropped, and it learns how many (docs/protocol.md 6.7).
 const peerBuffer = 64
 
-// drainPatience is how long a drain waits for what is just being delivered: a
+// drainWait is how long a drain waits for what is just being delivered: a
 // channel that is closed gives it back at once.
-const drainPatience = 200 * time.Millisecond
+const drainWait = 200 * time.Millisecond
 
 // maxDrain and drainBytes are the most messages that one drain or one look at
 // the inbox returns, and the size at which it stops; the rest waits.
@@ -53,8 +53,8 @@ func (a *Agent) Inbox(ctx context.Context, limit int) (waiting []Mail, total int
 	return waiting, total, nil
 }
 
-func (a *Agent) mail(l *queued, e mailbox.Envelope) Mail {
-	e.ID = l.name
+func (a *Agent) mail(m *queued, e mailbox.Envelope) Mail {
+	e.ID = m.name
 	return Mail{Envelope: e, Goal: a.session(e)}
 }
 
@@ -82,22 +82,22 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 	room := a.drainBytes
 	for message, copies := range taken {
 		full := room <= 0
-		for _, l := range copies {
+		for _, m := range copies {
 			var e mailbox.Envelope
 			var ok bool
 			var err error
 			if !full {
-				e, ok, err = a.fetch(ctx, l)
+				e, ok, err = a.fetch(ctx, m)
 			}
 			if err != nil {
-				a.log.Warn("mail cannot be read and waits", "message_id", l.id, "err", err)
+				a.log.Warn("mail cannot be read and waits", "message_id", m.id, "err", err)
 			}
 			if !ok || err != nil {
-				a.queue.stop(l)
+				a.queue.stop(m)
 				continue
 			}
 			room -= size(e)
-			out = append(out, fetched{l, e, message})
+			out = append(out, fetched{m, e, message})
 		}
 	}
 	if err := ctx.Err(); err != nil { // nobody reads the answer
@@ -130,14 +130,14 @@ func (a *Agent) Drain(ctx context.Context, limit int, goal string) (Drained, err
 func (a *Agent) takeAll(ctx context.Context, n int, goal string, d *Drained) [][]*queued {
 	a.queue.update(func() { a.queue.drains++ })
 	defer a.queue.update(func() { a.queue.drains-- })
-	beingDelivered := func(l *queued) bool { return l.delivering && !l.claimed && l.given.IsZero() }
-	over, cancel := context.WithTimeout(ctx, drainPatience)
+	beingDelivered := func(m *queued) bool { return m.delivering && !m.claimed && m.given.IsZero() }
+	over, cancel := context.WithTimeout(ctx, drainWait)
 	defer cancel()
 	for changed := a.queue.Changed(); over.Err() == nil && a.queue.any(beingDelivered); changed = a.queue.Changed() {
 		_ = idle(over, time.Time{}, changed)
 	}
-	for _, l := range a.queue.overflow(peerBuffer) {
-		if a.drop(ctx, l) {
+	for _, m := range a.queue.overflow(peerBuffer) {
+		if a.drop(ctx, m) {
 			d.Dropped++
 		}
 	}
@@ -146,23 +146,23 @@ func (a *Agent) takeAll(ctx context.Context, n int, goal string, d *Drained) [][
 
 // drop forgets a peer message that the buffer has no room for, unless the bot
 // has answered it in between.
-func (a *Agent) drop(ctx context.Context, l *queued) bool {
-	if !a.queue.claim(l) {
+func (a *Agent) drop(ctx context.Context, m *queued) bool {
+	if !a.queue.claim(m) {
 		return false
 	}
-	a.observe(EventDropped, mailbox.Envelope{ID: l.id, From: l.from, To: a.opts.Self, Type: mailbox.TypeMessage},
+	a.observe(EventDropped, mailbox.Envelope{ID: m.id, From: m.from, To: a.opts.Self, Type: mailbox.TypeMessage},
 		"the buffer of its goal is full")
-	a.remember(a.opts.Seen, l.id, l.key)
-	a.clearSoon(ctx, l)
+	a.remember(a.opts.Seen, m.id, m.key)
+	a.clearSoon(ctx, m)
 	return true
 }
 
 // Ack settles a waiting message: the bot has dealt with it. It is an error where
 // no message of that id waits.
 func (a *Agent) Ack(ctx context.Context, id string) error {
-	return a.settleOne(ctx, id, func(l *queued, e mailbox.Envelope) error {
-		a.delivered(ctx, l, e)
-		a.cancelDelivery(l, &Settled{})
+	return a.settleOne(ctx, id, func(m *queued, e mailbox.Envelope) error {
+		a.delivered(ctx, m, e)
+		a.cancelDelivery(m, &Settled{})
 		return nil
 	})
 }
@@ -172,9 +172,9 @@ func (a *Agent) Ack(ctx context.Context, id string) error {
 // rejected. A step of a task was acknowledged when it came: with such a code, it
 // goes on waiting here.
 func (a *Agent) Nack(ctx context.Context, id string, code mailbox.Code, message string) error {
-	return a.settleOne(ctx, id, func(l *queued, e mailbox.Envelope) error {
-		err := a.refusedByBot(ctx, l, e, refusedWith{code, message})
-		a.cancelDelivery(l, &Settled{Refused: true})
+	return a.settleOne(ctx, id, func(m *queued, e mailbox.Envelope) error {
+		err := a.refusedByBot(ctx, m, e, refusedWith{code, message})
+		a.cancelDelivery(m, &Settled{Refused: true})
 		if errors.Is(err, errLater) {
 			return nil
 		}
@@ -191,33 +191,33 @@ func (a *Agent) Handled(id string) bool { return a.forwardable.Contains(id) }
 // settleOne calls do, which ends it, for the message that the bot knows by id.
 func (a *Agent) settleOne(ctx context.Context, id string, do func(*queued, mailbox.Envelope) error) error {
 	gone := mailbox.Invalid("id", "no message %.200q waits; it may have been dealt with", id)
-	l := a.queue.find(id)
-	if l == nil {
+	m := a.queue.find(id)
+	if m == nil {
 		return gone
 	}
 	var e mailbox.Envelope
 	var err error
-	if giving := a.queue.now(l).giving; giving != nil {
+	if giving := a.queue.now(m).giving; giving != nil {
 		e = *giving // the store may be away meanwhile
 	} else {
-		e, err = a.read(ctx, l)
+		e, err = a.read(ctx, m)
 	}
 	if errors.Is(err, mailbox.ErrGone) {
-		a.queue.remove(l)
+		a.queue.remove(m)
 		return gone
 	}
 	if err != nil {
 		return err
 	}
-	if !a.queue.claim(l) {
+	if !a.queue.claim(m) {
 		return gone
 	}
-	return do(l, e)
+	return do(m, e)
 }
 
-// cancelDelivery ends the delivery of l, which was settled otherwise.
-func (a *Agent) cancelDelivery(l *queued, how *Settled) {
-	if cancel := a.queue.now(l).cancel; cancel != nil {
+// cancelDelivery ends the delivery of m, which was settled otherwise.
+func (a *Agent) cancelDelivery(m *queued, how *Settled) {
+	if cancel := a.queue.now(m).cancel; cancel != nil {
 		cancel(how)
 	}
 }

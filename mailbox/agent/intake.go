@@ -75,7 +75,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 	case e.Type.TaskStep():
 		return a.takeStep(ctx, item, e)
 	case a.expired(e):
-		return a.finish(ctx, item, e, EventExpired, lifeOver, a.tooLate(ctx, e))
+		return a.finish(ctx, item, e, EventExpired, lifeOver, a.expiryAnswer(ctx, e))
 	case e.Type == mailbox.TypePing:
 		return a.finish(ctx, item, e, EventControl, "", new(mailbox.PongFor(e, a.opts.Self, now)))
 	case e.Type == mailbox.TypeRegister:
@@ -83,7 +83,7 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 	case e.Type == mailbox.TypeHeartbeat:
 		return a.finish(ctx, item, e, EventControl, "", a.receipt(e))
 	}
-	if refusal := a.unwelcome(e); refusal != nil {
+	if refusal := a.unwanted(e); refusal != nil {
 		return a.refuse(ctx, item, e, refusal)
 	}
 	return a.enqueue(item, e)
@@ -92,8 +92,8 @@ func (a *Agent) sort(ctx context.Context, item mailbox.Item) (err error) {
 // lifeOver is the reason of what expired.
 const lifeOver = "its life in seconds is over"
 
-// unwelcome is why an agent's message is not taken, whatever its content.
-func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
+// unwanted is why an agent's message is not taken, whatever its content.
+func (a *Agent) unwanted(e mailbox.Envelope) *mailbox.Error {
 	switch {
 	case !a.card.Allows(e.From): // what it allows never changes
 		return mailbox.Refused(mailbox.Unauthorized, "from", "unauthorized: %s takes no messages from %s",
@@ -106,26 +106,26 @@ func (a *Agent) unwelcome(e mailbox.Envelope) *mailbox.Error {
 
 // enqueue puts e into the queue of messages for the bot.
 func (a *Agent) enqueue(item mailbox.Item, e mailbox.Envelope) error {
-	l := queued{keys: []string{item.Key}, id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
+	m := queued{keys: []string{item.Key}, id: e.ID, key: messageKey(e), sum: e.Fingerprint(), name: e.ID,
 		session: a.session(e), from: e.From, priority: e.Priority, sent: e.Timestamp, expires: lifeEnds(e),
 		conversation: string(e.From), asks: e.Type.Asks(), fresh: &e, came: time.Now()}
 	if c := a.conversation(e); c != nil {
-		l.inChat, l.conversation = true, c.Channel+"/"+c.Chat()
+		m.inChat, m.conversation = true, c.Channel+"/"+c.Chat()
 	}
 	if e.Type == mailbox.TypeMessage && !e.Metadata.RequiresAck {
-		l.goal = e.Metadata.Goal
+		m.goal = e.Metadata.Goal
 	}
 	if e.SharedID() || a.opts.Seen.Seen(givenKey(e.ID)) {
-		l.name = e.UniqueID()
+		m.name = e.UniqueID()
 	}
-	if a.opts.Seen.Seen(closedKey(l.key, l.sent)) {
-		l.state = unanswered
+	if a.opts.Seen.Seen(closedKey(m.key, m.sent)) {
+		m.state = unanswered
 	}
-	if limited(e.Type) && !a.queue.knows(l.key) { // counted before the bot can answer it
+	if limited(e.Type) && !a.queue.knows(m.key) { // counted before the bot can answer it
 		a.pairs.took(e.From, time.Now())
 	}
 	what := EventReceived
-	if !a.queue.add(l, e.UniqueID()) {
+	if !a.queue.add(m, e.UniqueID()) {
 		what = EventDuplicate
 	}
 	a.observe(what, e, "")

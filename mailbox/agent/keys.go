@@ -52,9 +52,9 @@ func endKey(peer mailbox.AgentID, id string, state mailbox.TaskState) string {
 	return fmt.Sprintf(":step/%s/%s/%s", peer, id, state)
 }
 
-// endSaidKeys are for what this agent sent when it ended a task, of which a repeat says the same, and for the fact
+// sentEndKeys are for what this agent sent when it ended a task, of which a repeat says the same, and for the fact
 // that this was noted. None: e does not end a task.
-func endSaidKeys(e mailbox.Envelope) (said, noted string) {
+func sentEndKeys(e mailbox.Envelope) (said, noted string) {
 	if !e.Task.State.Ended() {
 		return "", ""
 	}
@@ -73,14 +73,14 @@ func rejectedItem(item mailbox.Item) string { return ":rejected-mail/" + item.Ke
 // signerKey is what Signed knows an agent by that has signed mail.
 func signerKey(from mailbox.AgentID) string { return ":signer/" + string(from) }
 
-// remember adds keys about a message to a book; "" is no key. Where that fails, what they
+// remember adds keys about a message to seen; "" is not a key. Where that fails, what they
 // are about may be done again after a restart.
-func (a *Agent) remember(book Seen, message string, keys ...string) {
+func (a *Agent) remember(seen Seen, message string, keys ...string) {
 	for _, key := range keys {
 		if key == "" {
 			continue
 		}
-		if err := book.Add(key); err != nil {
+		if err := seen.Add(key); err != nil {
 			a.log.Error("handled ids cannot be stored; after a restart messages may be handled again",
 				"message_id", message, "err", err)
 		}
@@ -145,7 +145,7 @@ func limited(t mailbox.Type) bool { return !t.Answers() && !t.Control() }
 func (a *Agent) asked(e mailbox.Envelope) string {
 	id := cmp.Or(e.ReplyTo, e.Metadata.CorrelationID)
 	key := answeredKey(e.To, id)
-	waits := func(l *queued) bool { return l.asks && l.from == e.To && l.id == id }
+	waits := func(m *queued) bool { return m.asks && m.from == e.To && m.id == id }
 	if !botResult(e.Type) || a.opts.Seen.Seen(key) || !a.queue.any(waits) && !a.opts.Seen.Seen(askedKey(e.To, id)) {
 		return ""
 	}

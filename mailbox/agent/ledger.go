@@ -179,10 +179,10 @@ func (l *ledger) Move(dir Direction, peer mailbox.AgentID, id string, to mailbox
 	})
 }
 
-// GiveUp ends a task that this agent gave and that could not be delivered. It
+// FailPending ends a task that this agent gave and that could not be delivered. It
 // becomes failed and Overdue: should it arrive after all, its result still
 // counts. A task that has gone on or ended stays as it is.
-func (l *ledger) GiveUp(peer mailbox.AgentID, id, reason string, now time.Time) (TaskRecord, error) {
+func (l *ledger) FailPending(peer mailbox.AgentID, id, reason string, now time.Time) (TaskRecord, error) {
 	r, _, err := l.change(Given, peer, id, now, func(r *TaskRecord) (bool, error) {
 		changes := r.State == mailbox.Pending
 		r.State, r.Reason, r.Overdue = mailbox.Failed, reason, true

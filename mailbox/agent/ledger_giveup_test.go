@@ -9,7 +9,7 @@ import (
 	"feishu-relay/mailbox"
 )
 
-func TestGiveUp(t *testing.T) {
+func TestFailPending(t *testing.T) {
 	dir := t.TempDir()
 	l := openTasks(t, dir, ledgerOptions{})
 	waits, runs := task("waits", mailbox.Pending), task("runs", mailbox.Working)
@@ -17,7 +17,7 @@ func TestGiveUp(t *testing.T) {
 	add(t, l, waits, runs, task("waits", mailbox.Pending)) // the last one was taken, not given
 	giveUp := func(id string) TaskRecord {
 		t.Helper()
-		r, err := l.GiveUp("manager", id, "nobody there", start.Add(time.Minute))
+		r, err := l.FailPending("manager", id, "nobody there", start.Add(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestGiveUp(t *testing.T) {
 	if r := giveUp("waits"); r.State != mailbox.Completed {
 		t.Errorf("a task that has ended: %+v", r)
 	}
-	_, err := l.GiveUp("manager", "ghost", "", start)
+	_, err := l.FailPending("manager", "ghost", "", start)
 	wantError(t, err, mailbox.TaskNotFound, "task.id", `"ghost"`)
 }
 

@@ -37,7 +37,7 @@ type line struct {
 func (a *Agent) giveLine(ctx context.Context, d Delivery, on Progress) error {
 	now := a.line.Load()
 	if now == nil {
-		return ErrNoDoor
+		return ErrNoChannel
 	}
 	if err := now.send(ctx, d.Envelope); err != nil || !d.Metadata.RequiresAck {
 		return err

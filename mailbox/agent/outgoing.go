@@ -94,7 +94,7 @@ type outgoing struct {
 	receivers   map[mailbox.AgentID]*receiver // of all entries; guarded by mu
 	deadEntries []*entry                      // the dead letters on disk, the oldest first; guarded by mu
 	named       int64                         // the time in the newest entry's name, in nanoseconds; guarded by mu
-	died        []DeadLetter                  // what unlock reports; guarded by mu
+	newlyDead   []DeadLetter                  // what unlock reports; guarded by mu
 }
 
 // openOutgoing opens an outgoing with what an earlier process left in its two folders. A
@@ -201,8 +201,8 @@ func outside[T any](ctx context.Context, b *outgoing, f func(context.Context) (T
 
 // unlock frees mu, and calls the option Died for the messages that became dead letters.
 func (b *outgoing) unlock() {
-	died := b.died
-	b.died = nil
+	died := b.newlyDead
+	b.newlyDead = nil
 	b.mu.Unlock()
 	for _, d := range died {
 		b.opts.Died(d)
@@ -238,10 +238,10 @@ func (b *outgoing) Nacked(id string, from mailbox.AgentID, code mailbox.Code, me
 	defer b.unlock()
 	for _, n := range b.sentTo(id, from) {
 		switch {
-		case !n.ack && !n.watch || n.died != nil:
+		case !n.ack && !n.watch || n.dead != nil:
 			continue
 		case n.watch || !code.Retriable() || n.RetryCount >= n.retries:
-			b.die(n, code, fmt.Sprintf("%s refused it: %s", from, message))
+			b.makeDead(n, code, fmt.Sprintf("%s refused it: %s", from, message))
 		default:
 			n.Refused = true
 			b.pause(n)
@@ -287,15 +287,15 @@ type entry struct {
 	expires  time.Time // zero: never
 	life     time.Duration
 	retries  int  // at most
-	noted    bool // it is acknowledged when the receiver has noted it, before its bot has it
+	recorded bool // it is acknowledged when the receiver has recorded it, before its bot has it
 
 	sentFile
-	due   time.Duration // when the acknowledgement is late, on the receiver's clock
-	busy  bool          // Send is just putting it into the store
-	gone  bool          // acknowledged, dead or refused meanwhile
-	died  *DeadLetter   // it is a dead letter, without its envelope; nil: it is not
-	fresh bool          // it is watched, and not written down before hold
-	hold  time.Time     // nothing is done for it until then; zero: no matter
+	due     time.Duration // when the acknowledgement is late, on the receiver's clock
+	busy    bool          // Send is just putting it into the store
+	gone    bool          // acknowledged, dead or refused meanwhile
+	dead    *DeadLetter   // it is a dead letter, without its envelope; nil: it is not
+	unsaved bool          // it is watched, and not written down before hold
+	hold    time.Time     // nothing is done for it until then; zero: no matter
 }
 
 // sentFile is what a file holds. In an entry, Envelope is nil.
@@ -310,7 +310,7 @@ type sentFile struct {
 // entryOf makes an entry for e, which is not among the others yet.
 func (b *outgoing) entryOf(name string, e mailbox.Envelope) *entry {
 	n := &entry{name: name, id: e.ID, to: e.To, ack: e.Metadata.RequiresAck, expires: e.Expires(),
-		retries: b.opts.MaxRetries, noted: e.Type.AboutTask()}
+		retries: b.opts.MaxRetries, recorded: e.Type.AboutTask()}
 	n.life = n.expires.Sub(e.Timestamp)
 	n.watch = !n.ack && !e.Type.Control() && !n.expires.IsZero()
 	if e.Metadata.MaxRetries != nil {
@@ -406,7 +406,7 @@ func (b *outgoing) watch(n *entry, key string, raw []byte) {
 	if !n.watch || b.unacked.Len() >= maxWatched {
 		return
 	}
-	n.Key, n.fresh, n.hold = key, true, time.Now().Add(watchAfter)
+	n.Key, n.unsaved, n.hold = key, true, time.Now().Add(watchAfter)
 	r := n.sentFile
 	r.Envelope = raw
 	if err := b.unacked.Hold(n.name, r, len(raw)); err != nil {
@@ -428,7 +428,7 @@ func (b *outgoing) unwatched(n *entry, err error) {
 
 // keep writes down a fresh message that still waits.
 func (b *outgoing) keep(n *entry) {
-	n.fresh, n.hold = false, time.Time{}
+	n.unsaved, n.hold = false, time.Time{}
 	if b.save(n, nil); !n.gone {
 		b.await(n)
 	}
@@ -561,4 +561,4 @@ func (n *entry) attempts() int {
 func (n *entry) expired(now time.Time) bool { return !n.expires.IsZero() && !now.Before(n.expires) }
 
 // unstored reports whether n waits for the store.
-func (n *entry) unstored() bool { return n.Key == "" && !n.busy && !n.gone && n.died == nil }
+func (n *entry) unstored() bool { return n.Key == "" && !n.busy && !n.gone && n.dead == nil }

@@ -98,7 +98,7 @@ func (n *entry) at(now time.Time) (at time.Time) {
 	switch {
 	case n.busy || n.gone:
 		return time.Time{}
-	case n.died != nil:
+	case n.dead != nil:
 		return n.hold
 	case !n.hold.IsZero():
 		return later(n.hold, r.until(now))
@@ -134,7 +134,7 @@ func sooner(x, y time.Time) time.Time {
 
 // needsLook reports whether n needs to know whether its receiver is online.
 func (n *entry) needsLook() bool {
-	return n.Key != "" && n.died == nil && !n.busy && !n.gone && !n.fresh
+	return n.Key != "" && n.dead == nil && !n.busy && !n.gone && !n.unsaved
 }
 
 // plan schedules when Run has to look at n next.
@@ -219,7 +219,7 @@ func (b *outgoing) keepAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range b.entries {
-		if n.fresh {
+		if n.unsaved {
 			b.keep(n)
 		}
 	}
@@ -234,12 +234,12 @@ func (b *outgoing) decide(ctx context.Context, n *entry) {
 	}
 	var place mailbox.Place
 	var err error
-	asked, inProgress := n.Key != "" && !n.Refused && n.died == nil, false
+	asked, inProgress := n.Key != "" && !n.Refused && n.dead == nil, false
 	if asked {
 		key := n.Key
 		place, err = outside(ctx, b, func(ctx context.Context) (mailbox.Place, error) {
 			place, err := b.opts.Store.Where(ctx, n.to, key)
-			inProgress = err == nil && place == mailbox.Waiting && !n.noted && b.opts.Acknowledges(ctx, n.to)
+			inProgress = err == nil && place == mailbox.Waiting && !n.recorded && b.opts.Acknowledges(ctx, n.to)
 			return place, err
 		})
 	}
@@ -248,30 +248,30 @@ func (b *outgoing) decide(ctx context.Context, n *entry) {
 	taken := known && !n.Refused && (place == mailbox.Processed || n.watch && place == mailbox.Gone)
 	switch {
 	case !n.isDue(time.Now()):
-	case n.died != nil:
+	case n.dead != nil:
 		b.writeDead(n)
-	case taken && expired && (n.hold.IsZero() || n.fresh):
-		n.fresh, n.hold = false, now.Add(lookEvery) // a receiver that removed it for its age sends a nack soon
+	case taken && expired && (n.hold.IsZero() || n.unsaved):
+		n.unsaved, n.hold = false, now.Add(lookEvery) // a receiver that removed it for its age sends a nack soon
 	case taken: // a file that was moved to processed is one that the receiver has (docs/protocol.md 6.4)
 		b.drop(n)
 	case err == nil && place == mailbox.Aside:
-		b.die(n, mailbox.InvalidMessage,
+		b.makeDead(n, mailbox.InvalidMessage,
 			fmt.Sprintf("%s set it aside: it could not read it, or has another RELAY_SECRET", n.to))
 	case expired && n.Key == "":
-		b.die(n, mailbox.AgentOffline, fmt.Sprintf("the store could not take it within its life of %s", n.life))
+		b.makeDead(n, mailbox.AgentOffline, fmt.Sprintf("the store could not take it within its life of %s", n.life))
 	case expired:
-		b.die(n, mailbox.AgentOffline, fmt.Sprintf("not taken within its life of %s", n.life))
+		b.makeDead(n, mailbox.AgentOffline, fmt.Sprintf("not taken within its life of %s", n.life))
 	case err != nil:
 		n.receiver.eager = false
 		b.failed(n.receiver, err)
 	case n.Key == "" || !n.Next.IsZero():
 		b.again(ctx, n)
-	case n.fresh:
+	case n.unsaved:
 		b.keep(n)
 	case n.watch, inProgress:
 		b.await(n)
 	case n.RetryCount >= n.retries:
-		b.die(n, mailbox.AgentOffline, fmt.Sprintf("no acknowledgement after %d attempts", n.attempts()))
+		b.makeDead(n, mailbox.AgentOffline, fmt.Sprintf("no acknowledgement after %d attempts", n.attempts()))
 	default:
 		b.pause(n)
 	}
@@ -308,9 +308,9 @@ func (b *outgoing) again(ctx context.Context, n *entry) {
 		b.sent(n, key, m.Raw)
 	case n.gone:
 	case errors.Is(err, errUnsigned):
-		b.die(n, errUnsigned.Code, errUnsigned.Message)
+		b.makeDead(n, errUnsigned.Code, errUnsigned.Message)
 	case no:
-		b.die(n, refusal.Code, "the store refused it: "+refusal.Message)
+		b.makeDead(n, refusal.Code, "the store refused it: "+refusal.Message)
 	default:
 		if n.RetryCount = was.RetryCount; n.Next.IsZero() {
 			n.Next, n.Refused = was.Next, was.Refused

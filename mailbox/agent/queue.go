@@ -58,12 +58,13 @@ const (
 	unanswered             // the bot did not answer: it is not delivered again
 )
 
-func (l *queued) order(m *queued) int {
-	return cmp.Or(cmp.Compare(l.priority, m.priority), l.sent.Compare(m.sent), cmp.Compare(l.arrived, m.arrived))
+func (m *queued) order(other *queued) int {
+	return cmp.Or(cmp.Compare(m.priority, other.priority), m.sent.Compare(other.sent),
+		cmp.Compare(m.arrived, other.arrived))
 }
 
-// free reports whether nobody is delivering l or settling it.
-func (l *queued) free() bool { return !l.delivering && !l.claimed }
+// free reports whether nobody is delivering m or settling it.
+func (m *queued) free() bool { return !m.delivering && !m.claimed }
 
 // ready is what waits for the bot, in the order of its delivery.
 type queue struct {
@@ -123,8 +124,8 @@ func (q *queue) find(id string) *queued {
 }
 
 // now returns a message as it is now.
-func (q *queue) now(l *queued) queued {
-	return look(q, func() queued { now := *l; now.keys = slices.Clone(l.keys); return now })
+func (q *queue) now(m *queued) queued {
+	return look(q, func() queued { now := *m; now.keys = slices.Clone(m.keys); return now })
 }
 
 // show returns at most n messages, and how many there are.
@@ -140,23 +141,23 @@ func (q *queue) count(goal string) int {
 
 // add puts a message into the queue, and reports false where it is known: then its further keys
 // are noted. unique is the name that it gets where another one has its name.
-func (q *queue) add(l queued, unique string) (added bool) {
+func (q *queue) add(m queued, unique string) (added bool) {
 	q.update(func() {
-		known := q.byKey[l.key]
+		known := q.byKey[m.key]
 		if added = known == nil; added {
-			if q.byName[l.name] != nil {
-				l.name = unique
+			if q.byName[m.name] != nil {
+				m.name = unique
 			}
 			q.arrived++
-			l.arrived = cmp.Or(l.arrived, q.arrived)
-			known = &l
+			m.arrived = cmp.Or(m.arrived, q.arrived)
+			known = &m
 			i, _ := slices.BinarySearchFunc(q.list, known, (*queued).order)
 			q.list = slices.Insert(q.list, i, known)
-			q.byKey[l.key], q.byName[l.name] = known, known
+			q.byKey[m.key], q.byName[m.name] = known, known
 			q.forgetFresh()
 			q.newest = known
 		}
-		for _, key := range l.keys {
+		for _, key := range m.keys {
 			if !slices.Contains(known.keys, key) {
 				known.keys = append(known.keys, key)
 			}
@@ -171,12 +172,12 @@ const maxFresh = time.Second
 
 // takeFresh returns the text of the message that came last, once, where it was its turn at once: what
 // the store showed a moment ago is not read again. nil: read it, since it may have left the inbox.
-func (q *queue) takeFresh(l *queued) *mailbox.Envelope {
+func (q *queue) takeFresh(m *queued) *mailbox.Envelope {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := l.fresh
-	l.fresh = nil
-	if time.Since(l.came) > maxFresh {
+	e := m.fresh
+	m.fresh = nil
+	if time.Since(m.came) > maxFresh {
 		return nil
 	}
 	return e
@@ -193,7 +194,7 @@ func (q *queue) forgetFresh() {
 // next returns the message whose turn it is, marked as being delivered, of those that belong in a
 // conversation or of the others. Without one, it returns when there may be one, if
 // nothing else happens; zero: never.
-func (q *queue) next(now time.Time, inChat bool) (l *queued, at time.Time) {
+func (q *queue) next(now time.Time, inChat bool) (m *queued, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.drains > 0 {
@@ -202,18 +203,18 @@ func (q *queue) next(now time.Time, inChat bool) (l *queued, at time.Time) {
 	if q.newest != nil && q.newest.inChat == inChat {
 		defer q.forgetFresh() // that of another one than is taken now
 	}
-	for _, l := range q.list {
-		turn := l.hold
-		if l.state != deliverable {
-			turn = l.expires // to be cleared away
+	for _, m := range q.list {
+		turn := m.hold
+		if m.state != deliverable {
+			turn = m.expires // to be cleared away
 		}
 		switch {
-		case !l.free() || l.inChat != inChat || q.occupied[l.conversation] != nil:
-		case l.state != deliverable && l.expires.IsZero():
+		case !m.free() || m.inChat != inChat || q.occupied[m.conversation] != nil:
+		case m.state != deliverable && m.expires.IsZero():
 		case !now.Before(turn):
-			l.delivering, l.over, l.tried = true, false, q.openings
-			q.occupied[l.conversation] = l
-			return l, time.Time{}
+			m.delivering, m.over, m.tried = true, false, q.openings
+			q.occupied[m.conversation] = m
+			return m, time.Time{}
 		case at.IsZero() || turn.Before(at):
 			at = turn
 		}
@@ -229,21 +230,21 @@ const copyWindow = 5 * time.Second
 // It is called with mu held.
 func (q *queue) copies(goal string) (groups [][]*queued) {
 	last := map[string]int{} // sender and fingerprint → the group
-	for _, l := range q.list {
-		if goal != "" && l.session != goal {
+	for _, m := range q.list {
+		if goal != "" && m.session != goal {
 			continue
 		}
-		same := string(l.from) + "/" + l.sum
+		same := string(m.from) + "/" + m.sum
 		at, ok := last[same]
-		if l.goal != "" && ok && l.sent.Sub(groups[at][0].sent) <= copyWindow &&
-			!slices.ContainsFunc(groups[at], func(m *queued) bool { return m.goal == l.goal }) {
-			groups[at] = append(groups[at], l)
+		if m.goal != "" && ok && m.sent.Sub(groups[at][0].sent) <= copyWindow &&
+			!slices.ContainsFunc(groups[at], func(copied *queued) bool { return copied.goal == m.goal }) {
+			groups[at] = append(groups[at], m)
 			continue
 		}
-		if l.goal != "" {
+		if m.goal != "" {
 			last[same] = len(groups)
 		}
-		groups = append(groups, []*queued{l})
+		groups = append(groups, []*queued{m})
 	}
 	return groups
 }
@@ -254,12 +255,12 @@ func (q *queue) takeAll(n int, goal string) (out [][]*queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, group := range q.copies(goal) {
-		group = slices.DeleteFunc(group, func(l *queued) bool { return !l.free() })
+		group = slices.DeleteFunc(group, func(m *queued) bool { return !m.free() })
 		if len(out) >= n || len(group) == 0 {
 			continue
 		}
-		for _, l := range group {
-			l.delivering = true
+		for _, m := range group {
+			m.delivering = true
 		}
 		out = append(out, group)
 	}
@@ -271,42 +272,42 @@ func (q *queue) overflow(most int) (out []*queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	count := map[string]int{}
-	for _, l := range q.list {
-		count[l.goal]++
+	for _, m := range q.list {
+		count[m.goal]++
 	}
-	oldest := func(l, m *queued) int { return cmp.Compare(l.arrived, m.arrived) }
-	for _, l := range slices.SortedFunc(slices.Values(q.list), oldest) {
-		if l.goal != "" && l.free() && count[l.goal] > most {
-			count[l.goal]--
-			l.delivering = true
-			out = append(out, l)
+	oldest := func(x, y *queued) int { return cmp.Compare(x.arrived, y.arrived) }
+	for _, m := range slices.SortedFunc(slices.Values(q.list), oldest) {
+		if m.goal != "" && m.free() && count[m.goal] > most {
+			count[m.goal]--
+			m.delivering = true
+			out = append(out, m)
 		}
 	}
 	return out
 }
 
-// claim reports whether it is the caller who may settle l: of several that deliver
+// claim reports whether it is the caller who may settle m: of several that deliver
 // it or answer for the bot, the first is. Then [queue.remove] follows, or
 // [queue.unclaim].
-func (q *queue) claim(l *queued) bool {
-	return look(q, func() bool { was := l.claimed; l.claimed = true; return !was })
+func (q *queue) claim(m *queued) bool {
+	return look(q, func() bool { was := m.claimed; m.claimed = true; return !was })
 }
 
-// unclaim undoes claim: l could not be settled.
-func (q *queue) unclaim(l *queued) { q.update(func() { l.claimed = false }) }
+// unclaim undoes claim: m could not be settled.
+func (q *queue) unclaim(m *queued) { q.update(func() { m.claimed = false }) }
 
-// stop ends an attempt to deliver l.
-func (q *queue) stop(l *queued) {
-	q.update(func() { l.delivering, l.giving, l.fresh = false, nil, nil })
+// stop ends an attempt to deliver m.
+func (q *queue) stop(m *queued) {
+	q.update(func() { m.delivering, m.giving, m.fresh = false, nil, nil })
 }
 
-// putBack ends an attempt to deliver l, which left it in a state. It reports false where
-// the task that l gave has ended: then it is cleared away at its next turn.
-func (q *queue) putBack(l *queued, state queueState) (kept bool) {
+// putBack ends an attempt to deliver m, which left it in a state. It reports false where
+// the task that m gave has ended: then it is cleared away at its next turn.
+func (q *queue) putBack(m *queued, state queueState) (kept bool) {
 	q.update(func() {
-		l.delivering, l.giving, kept = false, nil, !l.over
-		if kept && (state != noChannel || l.tried == q.openings) { // else a channel has opened since
-			l.state = state
+		m.delivering, m.giving, kept = false, nil, !m.over
+		if kept && (state != noChannel || m.tried == q.openings) { // else a channel has opened since
+			m.state = state
 		}
 	})
 	return kept
@@ -316,9 +317,9 @@ func (q *queue) putBack(l *queued, state queueState) (kept bool) {
 func (q *queue) opened() {
 	q.update(func() {
 		q.openings++
-		for _, l := range q.list {
-			if l.state == noChannel {
-				l.state = deliverable
+		for _, m := range q.list {
+			if m.state == noChannel {
+				m.state = deliverable
 			}
 		}
 	})
@@ -326,25 +327,25 @@ func (q *queue) opened() {
 
 // postpone gives back a message that could not be delivered, and leaves it alone
 // for a pause that doubles with each failure.
-func (q *queue) postpone(l *queued, now time.Time) {
+func (q *queue) postpone(m *queued, now time.Time) {
 	q.update(func() {
-		l.delivering, l.giving = false, nil
-		pause := wait.Doubled(retryFirst, retryMax, l.fails)
-		if l.fails++; l.fails >= patientTries {
+		m.delivering, m.giving = false, nil
+		pause := wait.Doubled(retryFirst, retryMax, m.fails)
+		if m.fails++; m.fails >= firstTries {
 			pause *= 2
 		}
-		l.hold = now.Add(min(pause, retryMax))
+		m.hold = now.Add(min(pause, retryMax))
 	})
 }
 
-// written notes that the bot was given l.
-func (q *queue) written(l *queued) { q.update(func() { l.given = cmp.Or(l.given, time.Now()) }) }
+// written notes that the bot was given m.
+func (q *queue) written(m *queued) { q.update(func() { m.given = cmp.Or(m.given, time.Now()) }) }
 
-// release lets the next message of l's conversation follow.
-func (q *queue) release(l *queued) {
+// release lets the next message of m's conversation follow.
+func (q *queue) release(m *queued) {
 	q.update(func() {
-		if q.occupied[l.conversation] == l {
-			delete(q.occupied, l.conversation)
+		if q.occupied[m.conversation] == m {
+			delete(q.occupied, m.conversation)
 		}
 	})
 }
@@ -354,26 +355,26 @@ func (q *queue) release(l *queued) {
 func (q *queue) reopen(from mailbox.AgentID, id string) {
 	defer q.opened()
 	q.update(func() {
-		for _, l := range q.list {
-			if l.from == from && l.id == id {
-				l.state, l.over = deliverable, true
+		for _, m := range q.list {
+			if m.from == from && m.id == id {
+				m.state, m.over = deliverable, true
 			}
 		}
 	})
 }
 
 // remove forgets a message, and returns its keys that no other message has taken.
-func (q *queue) remove(l *queued) (keys []string) {
+func (q *queue) remove(m *queued) (keys []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l.claimed = true
-	if q.byKey[l.key] == l {
-		delete(q.byKey, l.key)
-		delete(q.byName, l.name)
-		q.list = slices.DeleteFunc(q.list, func(m *queued) bool { return m == l })
+	m.claimed = true
+	if q.byKey[m.key] == m {
+		delete(q.byKey, m.key)
+		delete(q.byName, m.name)
+		q.list = slices.DeleteFunc(q.list, func(x *queued) bool { return x == m })
 	}
-	for _, key := range l.keys {
-		if q.byItem[key] == l {
+	for _, key := range m.keys {
+		if q.byItem[key] == m {
 			delete(q.byItem, key)
 			keys = append(keys, key)
 		}

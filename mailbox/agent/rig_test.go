@@ -70,7 +70,7 @@ func (w *world) agent(id mailbox.AgentID, change ...func(*agent.Options)) *actor
 func (w *world) idle(id mailbox.AgentID, change ...func(*agent.Options)) *actor {
 	w.t.Helper()
 	a := &actor{w: w, id: id, seen: &memory{keys: map[string]bool{}}, door: newDoor(), steps: map[string]bool{}}
-	a.opts = agent.Options{Self: id, MaxTasks: 3, Seen: a.seen, Doors: a.door,
+	a.opts = agent.Options{Self: id, MaxTasks: 3, Seen: a.seen, Channels: a.door,
 		Hears:     func(string, string) bool { return false },
 		Heartbeat: 30 * time.Second, HeartbeatTimeout: 90 * time.Second, AckTimeout: 30 * time.Second,
 		RetryBase: time.Second, MaxRetries: 3,
@@ -353,7 +353,7 @@ func (d *door) Deliver(ctx context.Context, m agent.Delivery, on agent.Progress)
 			return err
 		}
 	} else if !open {
-		return agent.ErrNoDoor
+		return agent.ErrNoChannel
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

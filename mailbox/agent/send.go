@@ -75,13 +75,13 @@ func (a *Agent) wasSent(e mailbox.Envelope) (Sent, bool) {
 	if a.opts.Seen.Seen(sentKey(e.UniqueID())) {
 		id = e.UniqueID()
 	}
-	return Sent{ID: id, TaskID: cmp.Or(taskID(e), a.gave(id).ID)}, true
+	return Sent{ID: id, TaskID: cmp.Or(taskID(e), a.taskOf(id).ID)}, true
 }
 
-// theirs is the id that a message has for its sender, to, which the bot was given as id.
-func (a *Agent) theirs(id string, to mailbox.AgentID) string {
-	if l := a.queue.find(id); l != nil {
-		return l.id
+// senderID is the id that a message has for its sender, to, which the bot was given as id.
+func (a *Agent) senderID(id string, to mailbox.AgentID) string {
+	if m := a.queue.find(id); m != nil {
+		return m.id
 	}
 	if was, ok := a.forwardable.Get(id); ok {
 		return was.id
@@ -95,16 +95,16 @@ func (a *Agent) theirs(id string, to mailbox.AgentID) string {
 
 // sendOnce sends e, which has an id.
 func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf string) (Sent, error) {
-	e.ReplyTo, e.Metadata.CorrelationID = a.theirs(e.ReplyTo, e.To), a.theirs(e.Metadata.CorrelationID, e.To)
+	e.ReplyTo, e.Metadata.CorrelationID = a.senderID(e.ReplyTo, e.To), a.senderID(e.Metadata.CorrelationID, e.To)
 	if e.Type.TaskStep() { // who gave the task gets it, whomever else this agent may write to
 		return a.sendStep(ctx, e)
 	}
-	if err := a.addressee(e.To); err != nil {
+	if err := a.checkReceiver(e.To); err != nil {
 		return Sent{}, err
 	}
 	e.Priority = cmp.Or(e.Priority, e.Type.DefaultPriority())
 	if e.Type.GivesTask() {
-		e.Task = a.giving(e)
+		e.Task = a.newTask(e)
 		e.Metadata.RequiresAck = true
 	}
 	if err := a.route(&e, forwardOf); err != nil {
@@ -124,7 +124,7 @@ func (a *Agent) sendOnce(ctx context.Context, e mailbox.Envelope, forwardOf stri
 	if err := a.post(ctx, m); err != nil {
 		return Sent{}, err
 	}
-	return Sent{ID: e.ID, TaskID: taskID(e), ExpiresAt: e.Expires(), Note: a.whereabouts(ctx, e.To, e.Expires())}, nil
+	return Sent{ID: e.ID, TaskID: taskID(e), ExpiresAt: e.Expires(), Note: a.receiverNote(ctx, e.To, e.Expires())}, nil
 }
 
 // taskLife is how many seconds a task waits to be taken: until its deadline, and
@@ -138,21 +138,21 @@ func taskLife(e mailbox.Envelope) int {
 	return min(int(wait/time.Second)+1, mailbox.MaxLife)
 }
 
-// giving is the task that e gives, as it is given: pending, with an id. Where a
+// newTask is the task that e gives, as it is given: pending, with an id. Where a
 // crash came before the answer to the same e, it is the id of then.
-func (a *Agent) giving(e mailbox.Envelope) *mailbox.Task {
+func (a *Agent) newTask(e mailbox.Envelope) *mailbox.Task {
 	out := mailbox.Task{State: mailbox.Pending}
 	if e.Task != nil {
 		out.ID, out.Deadline = e.Task.ID, e.Task.Deadline
 	}
 	if out.ID == "" {
-		out.ID = cmp.Or(a.gave(e.ID).ID, "task_"+strings.ToLower(rand.Text()[:12]))
+		out.ID = cmp.Or(a.taskOf(e.ID).ID, "task_"+strings.ToLower(rand.Text()[:12]))
 	}
 	return &out
 }
 
-// addressee reports why nothing may be sent to an agent.
-func (a *Agent) addressee(to mailbox.AgentID) error {
+// checkReceiver reports why nothing may be sent to an agent.
+func (a *Agent) checkReceiver(to mailbox.AgentID) error {
 	if to == "" {
 		return mailbox.Invalid("to", "required: the agent_id of another agent")
 	}
@@ -245,9 +245,9 @@ func asRefusal(err error) *mailbox.Error {
 	return mailbox.Invalid("", "%v", err)
 }
 
-// whereabouts is what the sender of a message that expires then should know of
+// receiverNote is what the sender of a message that expires then should know of
 // the receiver.
-func (a *Agent) whereabouts(ctx context.Context, to mailbox.AgentID, expires time.Time) string {
+func (a *Agent) receiverNote(ctx context.Context, to mailbox.AgentID, expires time.Time) string {
 	until := ""
 	if !expires.IsZero() {
 		until = " until " + expires.UTC().Format(time.RFC3339)

@@ -314,7 +314,7 @@ func TestTaskEndsWhileNoDoorIsOpen(t *testing.T) {
 		a, b := w.agent("a"), w.agent("b")
 		b.door.doing(func(context.Context, agent.Delivery) error {
 			b.update("t1", mailbox.Completed, "done")
-			return agent.ErrNoDoor
+			return agent.ErrNoChannel
 		})
 		a.task(b, "t1", nil)
 		same(t, "result", a.texts(), []string{"done"})

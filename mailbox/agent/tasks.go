@@ -88,7 +88,7 @@ func (a *Agent) takeTask(ctx context.Context, item mailbox.Item, e mailbox.Envel
 
 // unacceptable is why a task is not taken.
 func (a *Agent) unacceptable(e mailbox.Envelope) *mailbox.Error {
-	if no := a.unwelcome(e); no != nil {
+	if no := a.unwanted(e); no != nil {
 		return no
 	}
 	if passed(e.Task.Deadline) {
@@ -198,7 +198,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	says := len(u.Text)+len(u.Parts) > 0
 	switch {
 	case r.State != u.State || u.State == mailbox.Working || r.Overdue && says:
-	case r.State.Ended() && says && !a.saidEnd(r, e):
+	case r.State.Ended() && says && !a.repeatsEnd(r, e):
 		return TaskRecord{}, mailbox.Invalid("state", "the task is %s already, and how it ended was sent: what you add, "+
 			"send as a message to %s", r.State, r.Peer)
 	default:
@@ -221,7 +221,7 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 		}
 	}
 	a.trace("told")
-	said, noted := endSaidKeys(e)
+	said, noted := sentEndKeys(e)
 	a.remember(a.opts.Seen, e.ID, said, noted)
 	r, _, err = a.ledger.Move(Received, r.Peer, r.ID, u.State, endText(e), time.Now())
 	a.Announce()
@@ -231,10 +231,10 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	return r, err
 }
 
-// saidEnd reports whether e says what this agent sent when it ended r. Where that was not noted, since an older version
+// repeatsEnd reports whether e says what this agent sent when it ended r. Where that was not noted, since an older version
 // ended r or the keys are evicted, the record decides: it has texts of at most maxTaskText bytes whole.
-func (a *Agent) saidEnd(r TaskRecord, e mailbox.Envelope) bool {
-	said, noted := endSaidKeys(e)
+func (a *Agent) repeatsEnd(r TaskRecord, e mailbox.Envelope) bool {
+	said, noted := sentEndKeys(e)
 	if a.opts.Seen.Seen(said) || a.opts.Seen.Seen(noted) {
 		return a.opts.Seen.Seen(said)
 	}
@@ -359,7 +359,7 @@ func (a *Agent) died(d DeadLetter) {
 	switch {
 	case e.Type.GivesTask():
 		a.trace("dead")
-		a.giveUp(ctx, d)
+		a.failTask(ctx, d)
 	case (d.Expired || d.Code == mailbox.BadSignature || !e.Metadata.RequiresAck) && !e.Type.Control():
 		if err := a.send(ctx, expiryNotice(d)); err != nil {
 			a.log.Error("the bot is not told of an undelivered message; it is among the dead letters",
@@ -389,14 +389,14 @@ func (a *Agent) isExpiryNotice(e mailbox.Envelope) bool {
 	return e.Type == mailbox.TypeNack && e.Metadata.Extra[metaNotice] != nil && a.out.IsDead(mailbox.Original(e), e.From)
 }
 
-// giveUp ends the task of a dead letter that waits to be taken. Should it arrive
+// failTask ends the task of a dead letter that waits to be taken. Should it arrive
 // after all, its result still counts.
-func (a *Agent) giveUp(ctx context.Context, d DeadLetter) {
+func (a *Agent) failTask(ctx context.Context, d DeadLetter) {
 	r, ok := a.ledger.Get(Given, d.Envelope.To, taskID(d.Envelope))
 	if !ok || r.State != mailbox.Pending {
 		return
 	}
-	r, err := a.ledger.GiveUp(r.Peer, r.ID, fmt.Sprintf("%s: %s", d.Code, d.Reason), time.Now())
+	r, err := a.ledger.FailPending(r.Peer, r.ID, fmt.Sprintf("%s: %s", d.Code, d.Reason), time.Now())
 	if err != nil {
 		a.log.Error("a failed task cannot be stored", "task_id", r.ID, "err", err)
 		return
@@ -444,13 +444,13 @@ func (a *Agent) resume(ctx context.Context) {
 	}
 	for _, d := range dead {
 		if d.Envelope.Type.GivesTask() {
-			a.giveUp(ctx, d)
+			a.failTask(ctx, d)
 		}
 	}
 }
 
-// gave finds the task that a message of this agent gave.
-func (a *Agent) gave(message string) TaskRecord {
+// taskOf finds the task that a message of this agent gave.
+func (a *Agent) taskOf(message string) TaskRecord {
 	for _, r := range a.ledger.List() {
 		if r.Direction == Given && r.MessageID == message {
 			return r

@@ -39,7 +39,7 @@ func (s *Store) Cards(ctx context.Context) ([]mailbox.Card, error) {
 // until another process sets one with a newer heartbeat. It waits for other
 // processes' changes, at most 10 seconds each.
 func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
-	if err := check("the", c.AgentID); err != nil {
+	if err := checkAgent("the", c.AgentID); err != nil {
 		return err
 	}
 	if err := s.turn.Acquire(ctx, 1); err != nil {
@@ -60,9 +60,9 @@ func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
 	return nil
 }
 
-// guardCards keeps the cards that were set in the registry until ctx is done.
-func (s *Store) guardCards(ctx context.Context) {
-	n := safefile.Notices{Dir: s.dir.Path, Recheck: s.recheck, Off: s.deaf, Log: s.log}
+// keepCards keeps the cards that were set in the registry until ctx is done.
+func (s *Store) keepCards(ctx context.Context) {
+	n := safefile.Notices{Dir: s.dir.Path, Recheck: s.recheck, Off: s.unnotified, Log: s.log}
 	defer n.Close()
 	if root, err := s.dir.Open(true); err == nil {
 		removeOld(root, func(name string) bool {

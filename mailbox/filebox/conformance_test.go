@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 				t.Skip("long, and the same as by notices")
 			}
 			s := unclosed(t, filepath.Join(dir, safefile.Name(t.Name())), 5*time.Millisecond)
-			filebox.Deafen(s)
+			filebox.WithoutNotices(s)
 			return s
 		})
 	})

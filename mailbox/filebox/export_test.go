@@ -6,11 +6,11 @@ import (
 	"feishu-relay/mailbox"
 )
 
-// Deafen makes s get no notices of change.
-func Deafen(s *Store) { s.deaf = true }
+// WithoutNotices makes s get no notices of change.
+func WithoutNotices(s *Store) { s.unnotified = true }
 
-// Hurry makes s wait for the registry's lock for wait only.
-func Hurry(s *Store, wait time.Duration) { s.patient = wait }
+// SetLockWait makes s wait for the registry's lock for wait only.
+func SetLockWait(s *Store, wait time.Duration) { s.lockWait = wait }
 
 // Prune keeps an agent's folders within their bounds now.
 func Prune(s *Store, agent mailbox.AgentID) { s.prune(agent) }

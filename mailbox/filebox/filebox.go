@@ -61,12 +61,12 @@ const defaultRecheck = 2 * time.Second
 
 // Store is a mailbox.Store in a folder.
 type Store struct {
-	dir     safefile.Folder
-	log     *slog.Logger
-	recheck time.Duration
-	deaf    bool          // no notices of change: for tests of the recheck alone
-	patient time.Duration // lockWait
-	settled atomic.Uint64 // since the last pruning
+	dir        safefile.Folder
+	log        *slog.Logger
+	recheck    time.Duration
+	unnotified bool          // no notices of change: for tests of the recheck alone
+	lockWait   time.Duration // lockWait, but for tests
+	settled    atomic.Uint64 // since the last pruning
 
 	mu     sync.Mutex
 	counts map[mailbox.AgentID]*count // guarded by mu
@@ -93,13 +93,13 @@ func Open(dir string, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("recheck of %v: want a positive time, or 0 for %v", o.Recheck, defaultRecheck)
 	}
 	s := &Store{
-		dir:     safefile.Folder{Path: dir, Closed: errClosed},
-		log:     o.Logger,
-		recheck: cmp.Or(o.Recheck, defaultRecheck),
-		patient: lockWait,
-		counts:  map[mailbox.AgentID]*count{},
-		turn:    semaphore.NewWeighted(1),
-		own:     map[mailbox.AgentID]entry{},
+		dir:      safefile.Folder{Path: dir, Closed: errClosed},
+		log:      o.Logger,
+		recheck:  cmp.Or(o.Recheck, defaultRecheck),
+		lockWait: lockWait,
+		counts:   map[mailbox.AgentID]*count{},
+		turn:     semaphore.NewWeighted(1),
+		own:      map[mailbox.AgentID]entry{},
 	}
 	if _, err := s.dir.Open(true); err != nil {
 		return nil, fmt.Errorf("mailbox: %w", err)
@@ -117,7 +117,7 @@ func (s *Store) Close() error { return s.dir.Close() }
 var errClosed = errors.New("the mailbox was closed")
 
 // check refuses an agent id that could be a path or one of our own names.
-func check(what string, id mailbox.AgentID) error {
+func checkAgent(what string, id mailbox.AgentID) error {
 	if err := mailbox.CheckAgent(id); err != nil {
 		return fmt.Errorf("%s agent %q: %w", what, id, err)
 	}

@@ -147,7 +147,7 @@ func (s *Store) Put(ctx context.Context, m mailbox.Sealed) (key string, err erro
 // that cannot exchange two files, a message taken in that very moment comes
 // twice.
 func (s *Store) Again(ctx context.Context, key string, m mailbox.Sealed) (newKey string, err error) {
-	if err := cmp.Or(ctx.Err(), check("to", m.To), check("from", m.From), m.CheckSize()); err != nil {
+	if err := cmp.Or(ctx.Err(), checkAgent("to", m.To), checkAgent("from", m.From), m.CheckSize()); err != nil {
 		return "", err
 	}
 	if isKey(key) {
@@ -257,7 +257,7 @@ func (s *Store) room(to mailbox.AgentID, box *os.Root) error {
 // Where implements [mailbox.Store]. A message in processed is known there until
 // it is pruned ([maxProcessed], [maxAge]), and one in malformed likewise ([maxMalformed]).
 func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mailbox.Place, error) {
-	if err := cmp.Or(ctx.Err(), check("to", to)); err != nil || !isKey(key) {
+	if err := cmp.Or(ctx.Err(), checkAgent("to", to)); err != nil || !isKey(key) {
 		return mailbox.Gone, err
 	}
 	root, err := s.agent(to)
@@ -279,7 +279,7 @@ func (s *Store) Where(ctx context.Context, to mailbox.AgentID, key string) (mail
 
 // Read implements [mailbox.Store].
 func (s *Store) Read(ctx context.Context, agent mailbox.AgentID, key string) (mailbox.Item, error) {
-	if err := cmp.Or(ctx.Err(), check("the", agent)); err != nil {
+	if err := cmp.Or(ctx.Err(), checkAgent("the", agent)); err != nil {
 		return mailbox.Item{}, err
 	}
 	if !isKey(key) {
@@ -334,7 +334,7 @@ func read(root *os.Root, name string, most int64) ([]byte, fs.FileInfo, error) {
 // Settle implements [mailbox.Store]. A message of the same name that is there
 // already is kept beside it.
 func (s *Store) Settle(ctx context.Context, agent mailbox.AgentID, key string, how mailbox.Outcome) error {
-	if err := cmp.Or(ctx.Err(), check("the", agent)); err != nil || !isKey(key) {
+	if err := cmp.Or(ctx.Err(), checkAgent("the", agent)); err != nil || !isKey(key) {
 		return err
 	}
 	to := processed

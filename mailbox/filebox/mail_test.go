@@ -176,7 +176,7 @@ func TestNameUsedAgain(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir)
 			if deaf {
-				filebox.Deafen(s)
+				filebox.WithoutNotices(s)
 			}
 			items := receive(t, s, "b")
 			path := filepath.Join(dir, "b", "inbox", "1745659200_a.msg.json")
@@ -231,7 +231,7 @@ func TestOrderWhileListing(t *testing.T) {
 	dir := t.TempDir()
 	s := unclosed(t, dir, 100*time.Microsecond)
 	t.Cleanup(func() { must(t, s.Close()) })
-	filebox.Deafen(s)
+	filebox.WithoutNotices(s)
 	items := receive(t, s, "b")
 	sent := make(chan []string, 1)
 	go func() {

@@ -72,7 +72,7 @@ func child(role, dir string, self mailbox.AgentID) error {
 	case full:
 		return onFullDisk(s, self)
 	case beat:
-		filebox.Hurry(s, patience) // a process without a processor for 10 s does not hang
+		filebox.SetLockWait(s, patience) // a process without a processor for 10 s does not hang
 		go func() {
 			err := s.Receive(ctx, self, func(mailbox.Item) {}, nil)
 			fmt.Fprintln(os.Stderr, self, err)

@@ -32,18 +32,18 @@ const (
 // more than 1 MiB) is moved to malformed, with a warning, and not shown. While
 // it runs, the cards that were set are kept in the registry.
 func (s *Store) Receive(ctx context.Context, agent mailbox.AgentID, take func(mailbox.Item), looked func()) error {
-	if err := check("the", agent); err != nil {
+	if err := checkAgent("the", agent); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var guard sync.WaitGroup
 	defer guard.Wait()
 	defer cancel()
-	guard.Go(func() { s.guardCards(ctx) })
+	guard.Go(func() { s.keepCards(ctx) })
 
 	r := receiver{store: s, agent: agent, take: take, looked: looked, files: map[string]*file{}}
 	folder := filepath.Join(s.dir.Path, string(agent), inbox)
-	r.notices = safefile.Notices{Dir: folder, Recheck: s.recheck, Off: s.deaf, Log: s.log}
+	r.notices = safefile.Notices{Dir: folder, Recheck: s.recheck, Off: s.unnotified, Log: s.log}
 	defer r.notices.Close()
 	return r.run(ctx)
 }
@@ -123,12 +123,12 @@ func (r *receiver) scanOnce(ctx context.Context, force bool, name string) error 
 		r.look(box, name, true)
 		return nil
 	}
-	anew := r.notices.Arm() // before the look: what comes behind it is noticed
+	rearmed := r.notices.Arm() // before the look: what comes behind it is noticed
 	now, err := box.Stat(".")
 	if err != nil {
 		return err
 	}
-	if !force && !anew && !r.waits && r.folder != nil && os.SameFile(now, r.folder) &&
+	if !force && !rearmed && !r.waits && r.folder != nil && os.SameFile(now, r.folder) &&
 		now.ModTime().Equal(r.folder.ModTime()) && r.scanned.Sub(now.ModTime()) > racy {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (r *receiver) look(box *os.Root, name string, changed bool) {
 		delete(r.files, name)
 		return
 	case errors.Is(err, errNoFile), long:
-		r.setAside(f, name, err)
+		r.quarantine(f, name, err)
 		return
 	case err != nil:
 		r.warn(f, name, "mail that cannot be read; it stays where it is", err)
@@ -229,8 +229,8 @@ func content(fields map[string]json.RawMessage) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// setAside moves what cannot be a message out of the inbox.
-func (r *receiver) setAside(f *file, name string, why error) {
+// quarantine moves what cannot be a message out of the inbox.
+func (r *receiver) quarantine(f *file, name string, why error) {
 	if err := r.store.move(r.agent, name, malformed); err != nil {
 		r.warn(f, name, "what is not a message could not be set aside", err)
 		return

@@ -90,8 +90,8 @@ func load(ctx context.Context, root *os.Root, name string) (was snapshot, list e
 func (s *Store) change(ctx context.Context, edit func(entries) (entries, error)) error {
 	lock := jsonl.Log{Folder: &s.dir, Name: registryLock, Fair: true}
 	defer lock.Close()
-	waiting, cancel := context.WithTimeoutCause(ctx, s.patient,
-		fmt.Errorf("another process has the registry's lock %s for more than %v: does it hang?", registryLock, s.patient))
+	waiting, cancel := context.WithTimeoutCause(ctx, s.lockWait,
+		fmt.Errorf("another process has the registry's lock %s for more than %v: does it hang?", registryLock, s.lockWait))
 	defer cancel()
 	return jsonl.Retry(waiting, func(waited time.Duration) error {
 		return lock.Do(waited, func(int64) error { return s.rewrite(ctx, edit) })

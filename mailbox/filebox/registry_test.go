@@ -112,7 +112,7 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// A registry that is no JSON is kept for a person and built anew from what is
+// A registry that is no JSON is kept for a person and built again from what is
 // known: our cards and those of others that are alive.
 func TestBrokenRegistry(t *testing.T) {
 	dir := t.TempDir()
@@ -130,7 +130,7 @@ func TestBrokenRegistry(t *testing.T) {
 		must(t, s.SetCard(t.Context(), mailboxtest.Card("us", i+2)))
 		got := readRegistry(t, dir)
 		if !strings.Contains(got, `"coder": {"agent_id":"coder"`) || !strings.Contains(got, `"x":1`) || strings.Contains(got, "dead") || !strings.Contains(got, `"us"`) {
-			t.Errorf("%q: built anew: %s", data, got)
+			t.Errorf("%q: built again: %s", data, got)
 		}
 	}
 	var kept []string
@@ -178,7 +178,7 @@ func TestBrokenRegistryIsMendedAtOnce(t *testing.T) {
 }
 
 // A program that writes the registry in place leaves it cut for a moment: that
-// is no reason to build it anew.
+// is no reason to build it again.
 func TestRegistryWrittenInPlace(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -298,7 +298,7 @@ func TestLockIsHeld(t *testing.T) {
 	must(t, err)
 	defer f.Close()
 	must(t, safefile.Lock(f))
-	filebox.Hurry(s, 50*time.Millisecond)
+	filebox.SetLockWait(s, 50*time.Millisecond)
 	if err := s.SetCard(t.Context(), mailboxtest.Card("us", 1)); err == nil || !strings.Contains(err.Error(), "lock") {
 		t.Errorf("got %v, want an error that names the lock", err)
 	}
