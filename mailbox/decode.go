@@ -11,7 +11,7 @@ import (
 	"feishu-relay/internal/spelling"
 )
 
-// Decode reads an envelope of any of the three makes: field names in snake_case
+// Decode reads an envelope of any of the three mailboxes: field names in snake_case
 // and camelCase, the forms of content and of times that they write, and what
 // they leave out (docs/protocol.md 6.3). Times come out in UTC, cut to milliseconds; empty
 // lists as nil. A file mailbox's message does not expire: it knows hops and no

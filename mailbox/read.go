@@ -318,7 +318,7 @@ func parseTime(text string) (time.Time, error) {
 	return time.Time{}, errTime
 }
 
-// readTime reads a time as any of the three makes writes it: a text, or a number
+// readTime reads a time as any of the three mailboxes writes it: a text, or a number
 // of seconds or milliseconds since 1970 (told apart by their size), also as a text.
 func readTime(raw json.RawMessage) (time.Time, error) {
 	text := string(raw)

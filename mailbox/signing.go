@@ -10,7 +10,7 @@ import (
 
 // Signing signs envelopes with a secret that all sidecars share, as relay messages are
 // signed: the field "sig" is the HMAC-SHA256 of the rest in the canonical form of
-// RFC 8785. A program that passes an envelope on may format it otherwise. All three makes
+// RFC 8785. A program that passes an envelope on may format it otherwise. All three mailboxes
 // (docs/protocol.md 6.4, 6.7, 6.8) can carry the field: A and C at the top of the envelope, B in
 // the payload.
 //

@@ -275,7 +275,7 @@ func (a *Agent) whyNot(c mailbox.Card, until string) string {
 	case !c.Allows(a.opts.Self):
 		return fmt.Sprintf("%s takes no messages from %s, and will refuse it", to, a.opts.Self)
 	case c.Protocol == "" && a.opts.Signing.Secret != "" && !a.opts.Signing.Unsigned:
-		return fmt.Sprintf("%s is of another make: without a signature its answer is refused (MAILBOX_UNSIGNED)", to)
+		return fmt.Sprintf("%s uses a mailbox of another program: without a signature its answer is refused (MAILBOX_UNSIGNED)", to)
 	}
 	return ""
 }

@@ -158,7 +158,7 @@ func (a *Agent) step(r TaskRecord, state mailbox.TaskState, text string, parts [
 	return e
 }
 
-// stepFor is a step as the mailbox of who gave the task gets it. One of another make hands
+// stepFor is a step as the mailbox of who gave the task gets it. One of another program hands
 // all its mail to its model: it gets no step without content (nil), and each other one
 // with a text.
 func (a *Agent) stepFor(ctx context.Context, e mailbox.Envelope) *mailbox.Envelope {
