@@ -23,7 +23,8 @@ type Outcome struct {
 	Channel    string          `json:"channel"`
 	ChatID     relay.ChatID    `json:"chat_id"`
 	RelayMsgID relay.MessageID `json:"relay_msg_id"`
-	Sender     relay.AgentName `json:"sender,omitempty"` // author of the message
+	Sender     relay.AgentName `json:"sender,omitempty"`    // author of the message
+	ThreadID   string          `json:"thread_id,omitempty"` // topic of the message
 
 	At           relay.Millis     `json:"at"`                 // of the newest change
 	Decision     *policy.Decision `json:"decision,omitempty"` // nil: not made, or not yet. Immutable
@@ -67,6 +68,7 @@ func merge(a, b Outcome) Outcome {
 		a, b = b, a
 	}
 	b.Sender = cmp.Or(b.Sender, a.Sender)
+	b.ThreadID = cmp.Or(b.ThreadID, a.ThreadID)
 	b.Decision = cmp.Or(b.Decision, a.Decision)
 	b.Delivered = cmp.Or(b.Delivered, a.Delivered)
 	b.Door = cmp.Or(b.Door, a.Door)
@@ -100,6 +102,7 @@ func bounded(o Outcome, now time.Time) (Outcome, error) {
 		{"chat_id", string(o.ChatID), true},
 		{"relay_msg_id", string(o.RelayMsgID), true},
 		{"sender", string(o.Sender), false},
+		{"thread_id", o.ThreadID, false},
 	} {
 		if err := relay.CheckID(f.value); err != nil {
 			return o, fmt.Errorf("%s %w", f.name, err)

@@ -39,7 +39,8 @@ type Heard struct {
 	MsgType    string    `json:"msg_type"` // "": text
 	Mentions   []Mention `json:"mentions"`
 	UnionID    string    `json:"sender_union_id"`
-	Metadata   Metadata  `json:"metadata"` // only its chat_type, media_keys and files are used
+	SenderType string    `json:"sender_type"` // as Feishu says it; "": user. Only a user commands
+	Metadata   Metadata  `json:"metadata"`    // only its chat_type, media_keys and files are used
 }
 
 // Question is the body of POST /v1/decide.

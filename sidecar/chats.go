@@ -21,6 +21,7 @@ import (
 	"feishu-relay/internal/jsonl"
 	"feishu-relay/internal/safefile"
 	"feishu-relay/relay"
+	"feishu-relay/steer"
 	"feishu-relay/transcript"
 )
 
@@ -43,8 +44,9 @@ type chats struct {
 	recalls    *recalls
 	edits      *lru.Cache[string, *edit] // the newest of each message
 	peers      *peers
-	userTimes  *lru.Cache[string, int64] // of a chat's topic: when a person spoke last, as far as was seen
-	hearing    *lru.Cache[string, int64] // the same, of messages that passed to the bot and may not be recorded yet
+	userTimes  *lru.Cache[string, int64]      // of a chat's topic: when a person spoke last, as far as was seen
+	hearing    *lru.Cache[string, int64]      // the same, of messages that passed to the bot and may not be recorded yet
+	continues  *lru.Cache[string, steer.Mark] // the newest continue, by conversationOf
 
 	mu      sync.Mutex
 	seen    map[string]struct{}     // chats in which the bot was seen; guarded by mu, as the following are
@@ -91,6 +93,7 @@ func openChats(b *base) (*chats, error) {
 	c.userTimes, _ = lru.New[string, int64](maxChats) // fails only for a size below 1
 	c.edits, _ = lru.New[string, *edit](maxEdits)
 	c.hearing, _ = lru.New[string, int64](maxChats)
+	c.continues, _ = lru.New[string, steer.Mark](maxChats)
 	c.peers = newPeers(b)
 	var err error
 	if c.recalls, err = newRecalls(b); err != nil {

@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"feishu-relay/policy"
 	"feishu-relay/relay"
+	"feishu-relay/steer"
 	"feishu-relay/transcript"
 )
 
@@ -30,6 +33,10 @@ func TestKeptDepthAgreesWithTheFiles(t *testing.T) {
 
 func compareDepths(t *testing.T, seed uint64) (known, asked int) {
 	r := rand.New(rand.NewPCG(seed, 5))
+	never, err := lru.New[string, steer.Mark](1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	open := func(opts transcript.Options) *transcript.Store {
 		s, err := transcript.Open(dir, &opts)
@@ -91,7 +98,7 @@ func compareDepths(t *testing.T, seed uint64) (known, asked int) {
 			continue
 		}
 		limits := policy.Limits{MaxDepth: 1 << 20, Count: count}
-		want, err := (&chats{transcript: files}).depth(w, policyEntry(m), limits)
+		want, err := (&chats{transcript: files, continues: never}).depth(w, policyEntry(m), limits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +109,7 @@ func compareDepths(t *testing.T, seed uint64) (known, asked int) {
 				known++
 			}
 		})
-		if got, err := (&chats{transcript: kept}).depth(w, policyEntry(m), limits); err != nil || got != want {
+		if got, err := (&chats{transcript: kept, continues: never}).depth(w, policyEntry(m), limits); err != nil || got != want {
 			t.Fatalf("seed %d, line %d: depth %d, %v, the files have %d of %+v", seed, i, got, err, want, m)
 		}
 	}

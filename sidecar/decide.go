@@ -59,8 +59,9 @@ func newDecider(b *base, c *chats, rs *records, a *app, w *watch, dl *deliverer,
 // would be all that is read, and nothing be counted.
 func (c *chats) depth(w where, m policy.Entry, limits policy.Limits) (depth int, err error) {
 	known := false
-	if w.since > 0 && int64(w.since) < m.TS && !c.spokeSince(w, &m) {
-		m.UserTS = max(m.UserTS, int64(w.since))
+	on, _ := c.wentOn(w.channel, w.chat, m.ThreadID)
+	if at := int64(on.TS); at > 0 && at < m.TS && !c.spokeSince(w, &m, on.TS) {
+		m.UserTS = max(m.UserTS, at)
 		return c.recount(w, m, limits)
 	}
 	c.transcript.Index(w.channel, string(w.chat), func(index transcript.Index) {
@@ -72,11 +73,11 @@ func (c *chats) depth(w where, m policy.Entry, limits policy.Limits) (depth int,
 	return c.recount(w, m, limits)
 }
 
-// spokeSince reports whether a person spoke in m's conversation after its bots went on: then that is
-// where the count begins.
-func (c *chats) spokeSince(w where, m *policy.Entry) bool {
+// spokeSince reports whether a person spoke in m's conversation after a time, at which its bots went
+// on: then that is where the count begins.
+func (c *chats) spokeSince(w where, m *policy.Entry, since relay.Millis) bool {
 	spoke, err := c.lastUser(w.channel, w.chat, m.ThreadID, relay.Millis(m.TS))
-	return err == nil && spoke > w.since
+	return err == nil && spoke > since
 }
 
 // recount counts m's depth from the end of the transcript.
@@ -169,7 +170,6 @@ type where struct {
 	chat      relay.ChatID
 	group     groups.Group
 	mentioned bool
-	since     relay.Millis // what is older is not counted; 0: all is
 }
 
 // question is what the judge is asked about m, with the lines before it in its
@@ -196,8 +196,7 @@ func (d *decider) question(w where, m policy.Entry) (policy.Question, error) {
 // written or injected.
 func (d *decider) Decide(ctx context.Context, q relay.Question) (any, error) {
 	channel := orDefault(q.Channel)
-	w := where{channel, q.ChatID, d.chats.group(q.ChatID), d.app.addressed(q.Content, q.MsgType, q.Mentions),
-		d.records.continued(channel, q.ChatID)}
+	w := where{channel, q.ChatID, d.chats.group(q.ChatID), d.app.addressed(q.Content, q.MsgType, q.Mentions)}
 	m, err := d.asked(w, q)
 	if err != nil {
 		return nil, err
@@ -356,7 +355,7 @@ func (d *decider) readMentions(ctx context.Context, p *arrival) (relay.Reason, e
 }
 
 func (d *decider) askPolicy(ctx context.Context, p *arrival) (relay.Reason, error) {
-	w := where{p.msg.Channel, p.msg.ChatID, p.group, p.mentioned, d.records.continued(p.msg.Channel, p.msg.ChatID)}
+	w := where{p.msg.Channel, p.msg.ChatID, p.group, p.mentioned}
 	if editOf(&p.msg) != "" {
 		return d.decideEdit(w, p)
 	}

@@ -89,6 +89,9 @@ func (f *files) recorded(id relay.MessageID, key string) (relay.File, bool, erro
 		if !f.chats.in(c.Channel, relay.ChatID(c.ChatID)) {
 			continue
 		}
+		if f.chats.recalls.has(c.Channel, relay.ChatID(c.ChatID), id) {
+			return relay.File{}, false, errRecalled
+		}
 		entries, err := f.chats.transcript.Tail(c.Channel, c.ChatID, fileTail)
 		if err != nil {
 			f.problems.set("transcript", err)
@@ -127,7 +130,7 @@ func (f *files) ask(ctx context.Context, id relay.MessageID, key string) (relay.
 	if !in || kind != feishu.ChatGroup {
 		return relay.File{}, errUnknownMessage
 	}
-	if m.Deleted {
+	if m.Deleted || f.chats.recalls.has(relay.DefaultChannel, m.ChatID, id) {
 		return relay.File{}, errRecalled
 	}
 	list := feishu.Files(m.Type, m.Content)

@@ -5,6 +5,7 @@ package sidecar_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -381,4 +383,22 @@ func (n *tenant) chunked() *url.URL {
 	base, err := url.Parse(proxy.URL)
 	must(n.t, err)
 	return base
+}
+
+// What the sidecars know as recalled is handed out no more, though Feishu still has it.
+func TestFilesOfWhatWasRecalled(t *testing.T) {
+	t.Parallel()
+	n, apps := newTenant(t, feishusim.Options{}, feishusim.App{Name: "BotB"})
+	b := n.start(n.steered("agent_b"))
+	botB := n.bot(apps[0], "http://"+b.Gateway().String(), nil)
+	n.connected(b)
+	botB.introduce(t)
+	key, picture := n.saysFile(feishusim.Utterance{Chat: n.chat}, "small.png", png[:1000])
+	n.until("it is handed out", func() bool {
+		return n.fetch(b, picture, key).status == http.StatusOK && len(n.filesOf(b, picture)) == 1
+	})
+	(&circle{tenant: n}).injects(fmt.Sprintf(`{"id":"recalled/feishu/%[1]s/%[2]s","kind":"recalled","agent":"operator","channel":"feishu",`+
+		`"chat_id":%[1]q,"message_id":"","of":%[2]q,"ts":%[3]d}`, n.chat, picture, time.Now().UnixMilli()))
+	n.until("it is recalled", func() bool { return n.shownOf(b, picture).Recalled })
+	n.refused(b, picture, key, http.StatusGone, "recalled")
 }

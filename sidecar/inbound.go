@@ -39,15 +39,19 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 		meta["depth"] = p.decision.Depth
 		meta["decision"] = p.decision
 	}
-	delete(meta, metaNative)
+	for _, key := range [...]string{metaNative, metaUnion, metaType} {
+		delete(meta, key)
+	}
 
 	content := m.Content
 	given = []string{givenBy(m.SenderAgentName, p.key), givenAs(m.RelayMsgID)}
 	var shows []string
 	if n := d.contextLines(m.ChatID); n > 0 {
-		before, ids := d.context(m, p.sent, n)
-		content, shows = before+content, ids
-		given = append(append(given, p.key), ids...)
+		if given = append(given, p.key); fromBot || isText(m.MsgType) {
+			before, ids := d.context(m, p.sent, n)
+			content, shows = before+content, ids
+			given = append(given, ids...)
+		}
 	}
 	in = relay.Inbound{Source: m, Shows: shows, Mentioned: p.mentioned, Final: relay.MillisOf(p.final), Channel: m.Channel,
 		SenderID: cmp.Or(string(m.SenderID), string(m.SenderBotOpenID), string(m.SenderAgentName)),
@@ -57,6 +61,9 @@ func (d *deliverer) inbound(p *arrival) (in relay.Inbound, given []string) {
 	}
 	return in, given
 }
+
+// isText reports whether a message of a type is a text that a person wrote.
+func isText(msgType string) bool { return msgType == "text" || msgType == "post" }
 
 // mentionsShown is a list also where there are none.
 func mentionsShown(mentions []relay.Mention) []relay.Mention {

@@ -26,10 +26,12 @@ const (
 	waitCard      = time.Minute      // their cards
 )
 
-// metaNative marks a spooled message, metaUnion is the union_id of its sender; they stay in the sidecar.
+// metaNative marks a spooled message, metaUnion and metaType are the union_id and the type of its sender; they stay in
+// the sidecar.
 const (
 	metaNative = "feishu_relay_native"
 	metaUnion  = "feishu_relay_union"
+	metaType   = "feishu_relay_sender_type"
 )
 
 // What a spooled message is.
@@ -278,9 +280,8 @@ func (n *native) connectorEvent(data []byte) feishu.Verdict {
 	return feishu.Keep
 }
 
-// spool keeps an event's message on disk until the pipeline has dealt with it:
-// Feishu forgets it with our acknowledgement.
-func (n *native) spool(ctx context.Context, m feishu.Message, kind string) error {
+// stored is an event's message as the spool keeps it.
+func (n *native) stored(m feishu.Message, kind string) (relay.Message, error) {
 	chatType := m.ChatType
 	if chatType == "" {
 		chatType = feishu.ChatGroup
@@ -291,9 +292,16 @@ func (n *native) spool(ctx context.Context, m feishu.Message, kind string) error
 		Metadata: relay.Metadata{"chat_type": quote(chatType), metaNative: quote(kind)}}
 	if kind == nativePerson {
 		r.Role, r.SenderID, r.SenderBotOpenID = relay.RoleUser, m.Sender.OpenID, ""
-		r.Metadata[metaUnion] = quote(m.Sender.UnionID)
+		r.Metadata[metaUnion], r.Metadata[metaType] = quote(m.Sender.UnionID), quote(m.Sender.Type)
 	}
-	if err := setFiles(r.Metadata, feishu.Keys(m.Type, m.Content), feishu.Files(m.Type, m.Content)); err != nil {
+	return r, setFiles(r.Metadata, feishu.Keys(m.Type, m.Content), feishu.Files(m.Type, m.Content))
+}
+
+// spool keeps an event's message on disk until the pipeline has dealt with it:
+// Feishu forgets it with our acknowledgement.
+func (n *native) spool(ctx context.Context, m feishu.Message, kind string) error {
+	r, err := n.stored(m, kind)
+	if err != nil {
 		return err
 	}
 	line, err := r.Encode()
@@ -421,7 +429,7 @@ func (n *native) withContext(p *arrival) (event []byte, given []string) {
 	m := &p.msg
 	event, given = m.Metadata[metaEvent], []string{p.key}
 	lines := n.receive.deliver.contextLines(m.ChatID)
-	if lines == 0 || m.MsgType != "text" && m.MsgType != "post" {
+	if lines == 0 || !isText(m.MsgType) {
 		return event, given
 	}
 	before, ids := n.receive.deliver.context(m, m.TS.Time(), lines)
@@ -448,7 +456,7 @@ func (n *native) hearPerson(ctx context.Context, p *arrival) (relay.Reason, erro
 	heard, group := n.send.person(relay.Heard{ChatID: m.ChatID, Content: m.Content, Sender: string(m.SenderID),
 		MsgType: m.MsgType, Mentions: m.Mentions, SenderID: m.SenderID, Metadata: m.Metadata, SenderName: m.SenderName,
 		MessageID: m.MessageID, TS: m.TS, ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
-	answer, bots, err := n.send.hear(heard, group, m.Metadata.Text(metaUnion))
+	answer, bots, err := n.send.hear(heard, group, sentBy{m.Metadata.Text(metaUnion), m.Metadata.Text(metaType)})
 	if bots != nil {
 		p.bots, answer.Reason = bots, relay.Pass
 	}

@@ -203,6 +203,7 @@ type groupState struct {
 	sources  map[string]string
 	members  []steer.Member
 	operator int // the operator's budget
+	maxDepth int // the highest limit that can be set; 0: any
 	file     groups.Group
 }
 
@@ -260,6 +261,13 @@ func (r *records) compute(is steer.Record, file groups.Group) *groupState {
 	from("budget", f.GroupBudget != nil, func() { env.Budget = *f.GroupBudget })
 	g.operator = env.Budget
 	g.Settings = g.record.Over(env, g.sources, now)
+	if g.maxDepth = c.Steer.MaxDepth; f.SteerMaxDepth != nil {
+		g.maxDepth = *f.SteerMaxDepth
+	}
+	if g.sources["limit"] == steer.FromRecord && g.maxDepth > 0 { // it may have been higher when the limit was set
+		g.Limit = min(g.Limit, g.maxDepth)
+		g.Threshold = min(g.Threshold, g.Limit)
+	}
 	return g
 }
 
@@ -269,12 +277,6 @@ func (r *records) limits(channel string, chat relay.ChatID) policy.Limits {
 	l := r.cfg.Limits
 	l.MaxDepth, l.Threshold, l.Check = g.Limit, g.Threshold, g.Judge
 	return l
-}
-
-// continued is when somebody last had a group's bots go on, 0: never. It ends counts as a
-// person's message does.
-func (r *records) continued(channel string, chat relay.ChatID) relay.Millis {
-	return r.state(channel, chat).record.Continued()
 }
 
 // chatsOf lists the groups that have a record.

@@ -144,7 +144,7 @@ func (s *sender) sendOnce(m *relay.Message, record func(*relay.Message)) (*relay
 // message is what the bot says that it sent, as it is relayed.
 func (s *sender) message(channel string, id relay.MessageID, ts relay.Millis, out relay.Outbound) *relay.Message {
 	s.chats.saw(channel, out.ChatID, ts)
-	userTS, err := s.steer.round(channel, out.ChatID, out.ThreadID, ts)
+	userTS, err := s.steer.spoken(channel, out.ChatID, out.ThreadID, ts)
 	if err != nil {
 		s.problems.set("transcript", err) // the message goes out without it
 	}
@@ -192,7 +192,7 @@ func (s *sender) recorded(m *relay.Message, err error) {
 // for this bot.
 func (s *sender) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
 	m, group := s.person(h)
-	answer, bots, err := s.hear(m, group, h.UnionID)
+	answer, bots, err := s.hear(m, group, sentBy{h.UnionID, cmp.Or(h.SenderType, feishu.SenderUser)})
 	if err != nil || !group {
 		return answer, err
 	}
@@ -212,12 +212,12 @@ func (s *sender) Hear(ctx context.Context, h relay.Heard) (relay.Sent, error) {
 
 // hear records a person's message. Where that is for one of several bots, it returns these, and
 // it is not known yet whether it is for this one.
-func (s *sender) hear(m *relay.Message, group bool, union string) (answer relay.Sent, bots []relay.AgentName, err error) {
+func (s *sender) hear(m *relay.Message, group bool, by sentBy) (answer relay.Sent, bots []relay.AgentName, err error) {
 	s.chats.noteTalk(talk{Channel: m.Channel, ChatID: m.ChatID, ChatType: chatType(group), MessageID: m.MessageID,
 		At: m.TS})
 	answer.RelayMsgID = m.ID()
 	if group {
-		if answer.Reason, bots, err = s.steer.weigh(m, union); err != nil {
+		if answer.Reason, bots, err = s.steer.weigh(m, by); err != nil {
 			s.problems.set("steer", err)
 			return relay.Sent{}, nil, sendError(err)
 		}
@@ -457,7 +457,7 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 		Sender: string(m.Sender.OpenID), SenderName: cmp.Or(m.Sender.Name, who.Name), SenderID: m.Sender.OpenID,
 		MsgType: m.Type, Mentions: s.app.mentionsOf(m.Mentions), MessageID: m.ID, TS: m.CreateTime,
 		ParentID: m.ParentID, RootID: m.RootID, ThreadID: m.ThreadID})
-	why, bots, err := s.steer.weigh(h, m.Sender.UnionID)
+	why, bots, err := s.steer.weigh(h, sentBy{m.Sender.UnionID, m.Sender.Type})
 	p := feishu.Passage{Withhold: why != relay.Pass, After: note}
 	if err == nil && slices.Contains(bots, s.cfg.Agent) { // it waits until it is known which of them gets it
 		err, why = s.native.keepEvent(ctx, h, bots, event), relay.Pass
@@ -468,7 +468,7 @@ func (s *sender) heard(ctx context.Context, m feishu.Message, event []byte) (fei
 	}
 	if n := s.deliver.contextLines(h.ChatID); n > 0 && !p.Withhold {
 		given := []string{string(m.ID)}
-		if m.Type == "text" || m.Type == "post" {
+		if isText(m.Type) {
 			before, ids := s.deliver.context(h, h.TS.Time(), n)
 			p.Before, given = before, append(given, ids...)
 		}

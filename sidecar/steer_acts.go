@@ -67,7 +67,6 @@ func (a *acts) want(m *steer.Mark) {
 	defer wait.Wake(a.wake)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.note(m)
 	if m.Act == steer.Stop {
 		known, _ := a.stoppedAt.Get(m.Once)
 		a.stoppedAt.Add(m.Once, union(known, m.Bots))
@@ -79,6 +78,7 @@ func (a *acts) want(m *steer.Mark) {
 		w.mark.Bots = union(w.mark.Bots, m.Bots)
 		return
 	}
+	a.note(m)
 	if len(a.wanted) >= maxWanted {
 		a.log.Warn("too many notices wait for groups; one was dropped", keyChat, m.ChatID)
 		return
@@ -238,7 +238,7 @@ func (a *acts) due(now time.Time) (due []*wanted, pause time.Duration) {
 			delete(a.wanted, once)
 			continue
 		}
-		if on, ok := a.wentOn(w.mark.Channel, w.mark.ChatID, w.mark.ThreadID); ok && w.mark.Act == steer.Stop &&
+		if on, ok := a.chats.wentOn(w.mark.Channel, w.mark.ChatID, w.mark.ThreadID); ok && w.mark.Act == steer.Stop &&
 			on.TS > w.mark.Said { // nobody has to let them go on any more
 			delete(a.wanted, once)
 			continue

@@ -80,5 +80,10 @@ func TestBotsCommandNothing(t *testing.T) {
 	if status != http.StatusAccepted || strings.Contains(body, string(relay.Command)) {
 		t.Errorf("a bot's words are answered %d: %s", status, body)
 	}
+	status, body = n.posts(b, "/v1/inbound", fmt.Sprintf(`{"chat_id":%q,"content":"/relay pause","sender":"Ghost","sender_type":"anonymous","message_id":"om_ghost","ts":%d}`,
+		n.chat, time.Now().UnixMilli()))
+	if status != http.StatusAccepted || strings.Contains(body, string(relay.Command)) {
+		t.Errorf("the words of nobody known are answered %d: %s", status, body)
+	}
 	n.agree("nothing is paused", func(g steer.Group) bool { return g.Settings.Paused == nil }, a, b)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"feishu-relay/feishu"
 	"feishu-relay/outcome"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
@@ -24,7 +25,9 @@ func (s *steering) said(m *relay.Message) steer.Said {
 		if x.Name == "" {
 			continue
 		}
-		said.Mentions = append(said.Mentions, steer.Mentioned{Text: "@" + x.Name, Agent: s.mentioned(g, x)})
+		_, isBot := s.app.book.Bot(x.OpenID)
+		said.Mentions = append(said.Mentions,
+			steer.Mentioned{Text: "@" + x.Name, Agent: s.mentioned(g, x), IsBot: isBot || x.AgentName != ""})
 	}
 	return said
 }
@@ -55,7 +58,7 @@ func (s *steering) isCommand(m *relay.Message) bool {
 // parse reads a person's message that may be a command.
 func (s *steering) parse(m *relay.Message) (asked steer.Asked, is bool) {
 	words := s.cfg.Steer.Commands
-	if len(words) == 0 || m.MsgType != "text" && m.MsgType != "post" {
+	if len(words) == 0 || !isText(m.MsgType) {
 		return asked, false
 	}
 	return steer.ParseCommand(s.said(m), words, s.named(s.records.state(m.Channel, m.ChatID)))
@@ -67,6 +70,10 @@ func (s *steering) command(m *relay.Message, union string) (is bool, err error) 
 	if is = s.isCommand(m); !is || s.known.Contains(commandID(m)) {
 		return is, nil
 	}
+	if now := relay.MillisOf(time.Now()); m.TS > now { // a pause would last for longer than it may
+		bounded := *m
+		bounded.TS, m = now, &bounded
+	}
 	s.awaitOthers(m.Channel, m.ChatID)
 	asked, _ := s.parse(m)
 	if time.Since(m.TS.Time()) > s.cfg.MaxAge { // too late to be carried out, and not unseen
@@ -77,20 +84,24 @@ func (s *steering) command(m *relay.Message, union string) (is bool, err error) 
 	if len(set) == 0 {
 		return true, s.answer(m, asked, set, answer)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), personWait)
-	may, who := s.mayChange(ctx, m, union)
-	cancel()
+	refusal := ""
 	switch {
 	case g.Locked:
 		return true, s.answer(m, asked, nil, steer.Locked(asked.Chinese))
-	case !may:
-		s.refuse(m, asked, steer.Refused(who, asked.Chinese))
-	case asked.Verb == steer.VerbContinue && !s.somethingStopped(g, m, asked.Bots):
-		s.refuse(m, asked, steer.NothingToContinue(asked.Chinese))
+	case asked.Verb == steer.VerbContinue: // of anybody
+		refusal = s.cannotContinue(g, m, asked)
 	default:
-		return true, s.answer(m, asked, set, answer)
+		ctx, cancel := context.WithTimeout(context.Background(), personWait)
+		defer cancel()
+		if may, who := s.mayChange(ctx, m, union); !may {
+			refusal = steer.Refused(who, asked.Chinese)
+		}
 	}
-	return true, nil
+	if refusal != "" {
+		s.refuse(m, asked, refusal)
+		return true, nil
+	}
+	return true, s.answer(m, asked, set, answer)
 }
 
 // refuse answers a command that this sidecar cannot carry out, unless another one knows better.
@@ -116,7 +127,7 @@ func (s *steering) execute(g steer.Group, asked steer.Asked, m *relay.Message) (
 	now := time.Now()
 	switch asked.Verb {
 	case steer.VerbStatus:
-		return nil, steer.StatusText(g, now, asked.Chinese)
+		return nil, steer.StatusText(s.withLastStop(context.Background(), g), now, asked.Chinese)
 	case steer.VerbHelp:
 		return nil, steer.HelpText(s.cfg.Steer.Commands, asked.Chinese)
 	case steer.VerbWhy:
@@ -129,31 +140,51 @@ func (s *steering) execute(g steer.Group, asked steer.Asked, m *relay.Message) (
 	return set, asked.AnswerText(s.after(g, set.Of(m.TS, commandID(m))), m.TS.Time())
 }
 
-// somethingStopped reports whether bots, none: any, can go on where m was said: somebody stopped
-// them, or what stopped since a person last spoke can be released.
-func (s *steering) somethingStopped(g steer.Group, m *relay.Message, bots []relay.AgentName) bool {
+// cannotContinue says why the bots that a command names, none: any, cannot go on where m was said:
+// nobody stopped them, and nothing that stopped since a person last spoke can be released.
+func (s *steering) cannotContinue(g steer.Group, m *relay.Message, asked steer.Asked) string {
 	record := s.records.state(m.Channel, m.ChatID).record
-	if record.Stopped() > record.Continued() {
-		return true
+	since, err := s.spoken(m.Channel, m.ChatID, m.ThreadID, m.TS-1)
+	if err != nil || record.Stopped() > record.Continued() {
+		return ""
 	}
-	since, err := s.round(m.Channel, m.ChatID, m.ThreadID, m.TS-1)
-	return err != nil || s.stoppedSince(g, since, bots)
+	var muted []relay.AgentName
+	for _, bot := range s.stoppedSince(m, since) {
+		switch {
+		case len(asked.Bots) > 0 && !slices.Contains(asked.Bots, bot):
+		case g.Settings.Muted[bot] == nil:
+			return ""
+		default:
+			muted = append(muted, bot)
+		}
+	}
+	if len(muted) > 0 {
+		return steer.StillMuted(muted, g.Bots).Text(asked.Chinese)
+	}
+	return steer.NothingToContinue(asked.Chinese)
 }
 
-// stoppedSince reports whether a message stopped at one of bots, none: at any, since a time, and can be released.
-func (s *steering) stoppedSince(g steer.Group, since relay.Millis, bots []relay.AgentName) bool {
-	since = max(since, relay.MillisOf(time.Now().Add(-s.cfg.Steer.ContinueWindow)))
-	return slices.ContainsFunc(s.recent(g), func(o outcome.Outcome) bool {
-		return o.At > since && s.releasable(o.Stopped) && (len(bots) == 0 || slices.Contains(bots, o.Agent)) &&
-			!s.chats.recalls.has(o.Channel, o.ChatID, o.RelayMsgID)
-	})
+// stoppedSince are the bots at which a message stopped, in m's conversation since a time, that is not too old to be
+// released.
+func (s *steering) stoppedSince(m *relay.Message, since relay.Millis) (bots []relay.AgentName) {
+	since = max(since, m.TS-relay.Millis(s.cfg.Steer.ContinueWindow.Milliseconds()))
+	for _, o := range s.recent(context.Background(), m.Channel, m.ChatID) {
+		if o.At > since && o.ThreadID == m.ThreadID && s.releasable(o.Stopped) && !slices.Contains(bots, o.Agent) &&
+			!s.chats.recalls.has(o.Channel, o.ChatID, o.RelayMsgID) {
+			bots = append(bots, o.Agent)
+		}
+	}
+	return bots
 }
 
 // recent is what became of a group's newest messages, as far as it is known.
-func (s *steering) recent(g steer.Group) []outcome.Outcome {
-	ctx, cancel := context.WithTimeout(context.Background(), personWait)
+func (s *steering) recent(ctx context.Context, channel string, chat relay.ChatID) []outcome.Outcome {
+	ctx, cancel := context.WithTimeout(ctx, personWait)
 	defer cancel()
-	list, _, err := s.watch.outcomes.Recent(ctx, g.Channel, g.ChatID, maxWhy)
+	if ctx.Err() != nil {
+		return nil
+	}
+	list, _, err := s.watch.outcomes.Recent(ctx, channel, chat, maxWhy)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		s.problems.set("steer", err) // what is known is told
 	}
@@ -236,7 +267,7 @@ func (s *steering) managers(ctx context.Context, chat relay.ChatID) []relay.Open
 
 // why is what became of the message that m replies to, else of the last one that stopped.
 func (s *steering) why(g steer.Group, m *relay.Message, chinese bool) string {
-	list, about := s.recent(g), m.ParentID
+	list, about := s.recent(context.Background(), g.Channel, g.ChatID), m.ParentID
 	for i := len(list) - 1; i >= 0 && about == ""; i-- {
 		if list[i].Stopped != "" {
 			about = list[i].RelayMsgID
@@ -268,16 +299,16 @@ func fateOf(o outcome.Outcome) steer.Fate {
 
 // weigh says what becomes of a message that was heard from a person, before it is recorded: the
 // reason why it is not for this bot, and where it is for one of several bots, these.
-func (s *steering) weigh(m *relay.Message, union string) (why relay.Reason, bots []relay.AgentName, err error) {
+func (s *steering) weigh(m *relay.Message, by sentBy) (why relay.Reason, bots []relay.AgentName, err error) {
 	s.announce(m.Channel, m.ChatID)
 	if s.chats.wasRecalled(m) {
 		return relay.Recalled, nil, nil
 	}
-	if s.isPerson(m) {
-		if is, err := s.command(m, union); is || err != nil {
+	if s.isPerson(m, by) {
+		if is, err := s.command(m, by.union); is || err != nil {
 			return relay.Command, nil, err
 		}
-		if on, err := s.goOn(m, s.said(m)); on || err != nil {
+		if on, err := s.goOn(m); on || err != nil {
 			return relay.Continue, nil, err
 		}
 	}
@@ -285,10 +316,14 @@ func (s *steering) weigh(m *relay.Message, union string) (why relay.Reason, bots
 	return why, bots, nil
 }
 
-// isPerson reports whether what was heard is a person's: a bot's words steer nothing.
-func (s *steering) isPerson(m *relay.Message) bool {
-	if m.SenderID == "" {
-		return true
+// sentBy is what Feishu says of who sent a message, beside their open_id.
+type sentBy struct{ union, kind string }
+
+// isPerson reports whether what was heard is a person's: a bot's words steer nothing, nor do those of anybody that
+// Feishu does not call a user.
+func (s *steering) isPerson(m *relay.Message, by sentBy) bool {
+	if by.kind != feishu.SenderUser || m.SenderID == "" {
+		return by.kind == feishu.SenderUser
 	}
 	_, bot := s.app.book.Bot(m.SenderID)
 	return !bot && m.SenderID != s.app.self().OpenID

@@ -8,12 +8,15 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"feishu-relay/internal/feishusim"
+	"feishu-relay/relay"
 	"feishu-relay/sidecar"
+	"feishu-relay/steer"
 )
 
 // steeredPair starts two sidecars in this process, whose bots know each other.
@@ -212,6 +215,111 @@ func TestNobodySteers(t *testing.T) {
 	}
 }
 
+// localPair is a group of two bots on the local API, that know each other: what reaches agent_b is in w.
+type localPair struct {
+	*circle
+	a, b *running
+	w    *worker
+	last int64
+}
+
+// newLocalPair starts them; change changes agent_b's settings, at whom each message of a bot stops.
+func newLocalPair(t *testing.T, backend string, change func(*sidecar.Config)) *localPair {
+	t.Helper()
+	p := &localPair{circle: newCircle(t, backend), w: newWorker(t, nil)}
+	cfg := p.config("agent_b")
+	cfg.InjectURL, cfg.Limits.MaxDepth, cfg.Limits.Threshold = p.w.hook.URL, 1, 0
+	change(&cfg)
+	p.a, p.b = p.start(p.config("agent_a")), p.start(cfg)
+	p.agree("they know each other", withBots(2), p.a, p.b)
+	return p
+}
+
+// next is a time; no two messages have the same.
+func (p *localPair) next() int64 {
+	p.last = max(p.last+1, time.Now().UnixMilli())
+	return p.last
+}
+
+// says has agent_b report what a person said, and returns the answer.
+func (p *localPair) says(id, text, thread string) string {
+	p.t.Helper()
+	return p.heard(p.b, id, text, fmt.Sprintf(`"thread_id":%q,"ts":%d`, thread, p.next()))
+}
+
+// heard has a bot report what a person said, with more fields, and returns the answer.
+func (p *localPair) heard(s *running, id, text, more string) string {
+	p.t.Helper()
+	status, body := p.posts(s, "/v1/inbound", fmt.Sprintf(`{"chat_id":"oc_1","content":%q,"sender":"Tom","message_id":%q,%s}`,
+		text, id, more))
+	if status != http.StatusAccepted {
+		p.t.Fatalf("%s is answered %d: %s", text, status, body)
+	}
+	return body
+}
+
+// bot has agent_a say something.
+func (p *localPair) bot(id, thread string) {
+	p.t.Helper()
+	status, body := p.posts(p.a, "/v1/outbound", fmt.Sprintf(`{"chat_id":"oc_1","content":"I say %s","message_id":%q,"thread_id":%q,"ts":%d}`,
+		id, id, thread, p.next()))
+	if status != http.StatusAccepted {
+		p.t.Fatalf("%s is answered %d: %s", id, status, body)
+	}
+}
+
+// stopped waits until n messages have stopped at agent_b for a reason.
+func (p *localPair) stopped(why string, n int) {
+	p.t.Helper()
+	p.until(fmt.Sprint(n, " stopped with ", why), func() bool { return p.stops(p.b, why) == n })
+}
+
+// wanted is how many notices the group is to be shown, or was.
+func (p *localPair) wanted() int {
+	data, err := os.ReadFile(filepath.Join(p.dir, "relay", "steer", "marks.jsonl"))
+	must(p.t, err)
+	notices := map[string]bool{}
+	for line := range strings.Lines(string(data)) {
+		if m, err := steer.DecodeMark([]byte(line)); err == nil && m.Kind == steer.Wanted && m.Act == steer.Stop {
+			notices[m.Once] = true
+		}
+	}
+	return len(notices)
+}
+
+// noticed waits until n stops were shown.
+func (p *localPair) noticed(n int) {
+	p.t.Helper()
+	p.until("it has a notice", func() bool {
+		data, _ := os.ReadFile(filepath.Join(p.dir, "agent_b", "transcripts", "marks", "feishu_oc_1.jsonl"))
+		return strings.Count(string(data), `"kind":"notice","act":"stop"`) == n
+	})
+}
+
+// got waits until agent_b is given a message that was released.
+func (p *localPair) got(id string) {
+	p.t.Helper()
+	select {
+	case in := <-p.w.heard:
+		data, _ := json.Marshal(in.Metadata)
+		if string(in.Metadata["message_id"].(string)) != id || !strings.Contains(string(data), `"tier":"released"`) ||
+			!strings.Contains(string(data), `"depth":1`) {
+			p.t.Errorf("the bot was given %s, want %s", data, id)
+		}
+	case <-limited(p.t).Done():
+		p.t.Fatalf("%s is not released", id)
+	}
+}
+
+// replied commands something, and waits for an answer with a text.
+func (p *localPair) replied(id, command, thread, want string) {
+	p.t.Helper()
+	p.says(id, command, thread)
+	if got := p.answered("agent_b", id); !strings.Contains(got, want) {
+		p.t.Errorf("%s is answered %s, want %q", command, got, want)
+	}
+}
+
 // Each conversation has its own round: a continue in a topic releases what stopped there, and leaves
 // what stopped in the chat for another one. What is released says so.
 func TestContinueInATopic(t *testing.T) {
@@ -219,76 +327,154 @@ func TestContinueInATopic(t *testing.T) {
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
-			c := newCircle(t, backend)
-			w := newWorker(t, nil)
-			cfg := c.config("agent_b")
-			cfg.InjectURL, cfg.Limits.MaxDepth, cfg.Limits.Threshold = w.hook.URL, 1, 0
-			a, b := c.start(c.config("agent_a")), c.start(cfg)
-			c.agree("they know each other", withBots(2), a, b)
-			var last int64
-			next := func() int64 { // no two messages have one time
-				last = max(last+1, time.Now().UnixMilli())
-				return last
+			p := newLocalPair(t, backend, asIs)
+			p.says("om_1", "hello", "")
+			p.says("om_2", "hello", "omt_1")
+			p.bot("om_chat", "")
+			p.noticed(1)
+			p.bot("om_topic", "omt_1")
+			p.noticed(2)
+			p.says("om_3", "/relay continue", "omt_1")
+			p.got("om_topic")
+			if _, body := p.asks(p.b, "POST", "/v1/decide", `{"chat_id":"oc_1","content":"继续！","role":"user","sender":"Tom"}`); !strings.Contains(string(body), `"reason":"continue"`) {
+				t.Errorf("decide says of the word %s", body)
 			}
-			says := func(id, text, thread string) string {
-				t.Helper()
-				status, body := c.posts(b, "/v1/inbound", fmt.Sprintf(`{"chat_id":"oc_1","content":%q,"sender":"Tom","message_id":%q,"thread_id":%q,"ts":%d}`,
-					text, id, thread, next()))
-				if status != http.StatusAccepted {
-					t.Fatalf("%s is answered %d: %s", text, status, body)
-				}
-				return body
-			}
-			bot := func(id, thread string) {
-				t.Helper()
-				status, body := c.posts(a, "/v1/outbound", fmt.Sprintf(`{"chat_id":"oc_1","content":"I say %s","message_id":%q,"thread_id":%q,"ts":%d}`,
-					id, id, thread, next()))
-				if status != http.StatusAccepted {
-					t.Fatalf("%s is answered %d: %s", id, status, body)
-				}
-			}
-			noticed := func(n int) {
-				t.Helper()
-				c.until("it has a notice", func() bool {
-					data, _ := os.ReadFile(filepath.Join(c.dir, "agent_b", "transcripts", "marks", "feishu_oc_1.jsonl"))
-					return strings.Count(string(data), `"kind":"notice","act":"stop"`) == n
-				})
-			}
-			got := func(id string) {
-				t.Helper()
-				select {
-				case in := <-w.heard:
-					data, _ := json.Marshal(in.Metadata)
-					if string(in.Metadata["message_id"].(string)) != id || !strings.Contains(string(data), `"tier":"released"`) ||
-						!strings.Contains(string(data), `"depth":1`) {
-						t.Errorf("the bot was given %s, want %s", data, id)
-					}
-				case <-limited(t).Done():
-					t.Fatalf("%s is not released", id)
-				}
-			}
-			says("om_1", "hello", "")
-			says("om_2", "hello", "omt_1")
-			bot("om_chat", "")
-			noticed(1)
-			bot("om_topic", "omt_1")
-			noticed(2)
-			says("om_3", "/relay continue", "omt_1")
-			got("om_topic")
-			if body := says("om_4", "继续！", ""); !strings.Contains(body, `"reason":"continue"`) {
+			if body := p.says("om_4", "继续！", ""); !strings.Contains(body, `"reason":"continue"`) {
 				t.Errorf("the word is answered %s", body)
 			}
-			got("om_chat")
-			if body := says("om_5", "go on", ""); !strings.Contains(body, `"for_me":true`) {
+			p.got("om_chat")
+			if body := p.says("om_5", "go on", ""); !strings.Contains(body, `"for_me":true`) {
 				t.Errorf("the second word is answered %s", body)
 			}
-			b.stop()
-			b = c.start(cfg)
-			bot("om_later", "")
-			noticed(3)
-			if left := len(w.heard); left > 0 {
+			p.b.stop()
+			cfg := p.config("agent_b")
+			cfg.InjectURL, cfg.Limits.MaxDepth, cfg.Limits.Threshold = p.w.hook.URL, 1, 0
+			p.b = p.start(cfg)
+			p.bot("om_later", "")
+			p.noticed(3)
+			if left := len(p.w.heard); left > 0 {
 				t.Errorf("%d messages were released twice", left)
 			}
 		})
+	}
+}
+
+// A round has one notice, whether its limit or the budget comes first.
+func TestOneNoticeARound(t *testing.T) {
+	t.Parallel()
+	p := newLocalPair(t, "file", asIs)
+	p.says("om_1", "hello", "omt_1")
+	p.bot("om_2", "omt_1")
+	p.stopped("max_depth", 1)
+	p.patch(p.b, `{"budget":1}`)
+	p.bot("om_3", "omt_1")
+	p.stopped("budget", 1)
+	if n := p.wanted(); n != 1 {
+		t.Errorf("%d notices, want 1: first the limit, then the budget", n)
+	}
+	p.says("om_4", "hello", "omt_2")
+	p.bot("om_5", "omt_2") // the first notice that the budget is spent
+	p.stopped("budget", 2)
+	p.patch(p.b, `{"budget":0}`)
+	p.bot("om_6", "omt_2")
+	p.stopped("max_depth", 2)
+	if n := p.wanted(); n != 2 {
+		t.Errorf("%d notices, want 2: first the budget, then the limit", n)
+	}
+}
+
+// Anybody may let the bots go on, whoever may steer them. It says where it cannot be, and forgets nothing then. It is
+// about the conversation that it is said in, and the group is told of the newest stop also without notices.
+func TestContinueByAnybody(t *testing.T) {
+	t.Parallel()
+	p := newLocalPair(t, "file", func(cfg *sidecar.Config) { cfg.Steer.By, cfg.Steer.StopNotice = "ou_boss", "off" })
+	p.says("om_1", "hello", "")
+	p.bot("om_2", "")
+	p.bot("om_3", "")
+	p.stopped("max_depth", 2)
+	p.until("the newest stop is told", func() bool {
+		stop := p.steeredGroup(p.b).LastStop
+		return stop != nil && stop.MessageID == "om_3" && stop.Reason == "max_depth" && slices.Equal(stop.Bots, []relay.AgentName{"agent_b"})
+	})
+	p.patch(p.b, `{"paused":true}`)
+	p.replied("om_4", "/relay continue", "", "are paused")
+	p.patch(p.b, `{"paused":false,"muted":{"agent_b":true}}`)
+	p.replied("om_5", "/relay continue @agent_b", "", "is muted")
+	p.replied("om_6", "/中继 continue", "", "已静音")
+	p.patch(p.b, `{"muted":{"agent_b":false}}`)
+	p.replied("om_7", "/relay continue", "omt_1", "Nothing was stopped")
+	if status, body := p.asks(p.b, "POST", "/v1/groups/oc_1/continue", `{"bots":["agent_b"]}`); status != http.StatusOK {
+		t.Errorf("over the API: %d %s", status, body)
+	}
+	p.got("om_2")
+	p.got("om_3")
+
+	p.patch(p.b, `{"limit":2,"threshold":1}`)
+	p.says("om_8", "hello", "")
+	p.says("om_9", "hello", "omt_1")
+	for _, thread := range []string{"", "omt_1"} {
+		for _, id := range []string{"1", "2"} {
+			p.bot("om_c"+thread+id, thread)
+		}
+	}
+	p.stopped("max_depth", 4)
+	p.replied("om_10", "/relay continue", "omt_1", "The bots continue")
+	p.until("what stopped in the topic is released", func() bool { return p.w.ids()["om_comt_12"] == 1 })
+	p.bot("om_11", "")
+	p.until("it is decided", func() bool { return p.stops(p.b, "max_depth") == 5 || p.w.ids()["om_11"] > 0 })
+	if p.w.ids()["om_11"]+p.w.ids()["om_2"] != 1 {
+		t.Error("a continue in a topic let the chat's bots go on")
+	}
+}
+
+// What the judge stops is shown and released where that is set.
+func TestStopsOfTheJudge(t *testing.T) {
+	t.Parallel()
+	p := newLocalPair(t, "file", func(cfg *sidecar.Config) {
+		cfg.Steer.StopNoticeJudge, cfg.Limits.MaxDepth, cfg.Limits.Check = true, 5, true
+	})
+	p.says("om_1", "hello", "")
+	status, body := p.posts(p.a, "/v1/outbound", fmt.Sprintf(`{"chat_id":"oc_1","content":"Thanks!","message_id":"om_2","ts":%d}`, p.next()))
+	if status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, body)
+	}
+	p.stopped("judge_no", 1)
+	p.noticed(1)
+	if body := p.says("om_3", "Go on.", ""); !strings.Contains(body, `"reason":"continue"`) {
+		t.Errorf("the word is answered %s", body)
+	}
+	p.got("om_2")
+}
+
+// A budget counts, and an audience is found, behind however much people said since.
+func TestFarBackInABusyGroup(t *testing.T) {
+	t.Parallel()
+	p := &localPair{circle: newCircle(t, "file"), w: newWorker(t, nil)}
+	lines := new(strings.Builder)
+	began := time.Now().Add(-30 * time.Minute).UnixMilli()
+	line := func(role, content, sender, id, thread string) {
+		began++
+		fmt.Fprintf(lines, `{"role":%q,"content":%q,"sender":%q,"message_id":%q,"ts":%d,"thread_id":%q}`+"\n", role, content, sender, id, began, thread)
+	}
+	line("assistant", "I say something", "agent_a", "om_bot", "")
+	line("user", "@Bot agent_b look", "Tom", "om_topic", "omt_1")
+	for i := range 600 {
+		line("user", "people talk", "Ann", fmt.Sprint("om_", i), "")
+	}
+	for _, agent := range []string{"agent_a", "agent_b"} {
+		folder := filepath.Join(p.dir, agent, "transcripts")
+		must(t, os.MkdirAll(folder, 0o700))
+		must(t, os.WriteFile(filepath.Join(folder, "feishu_oc_1.jsonl"), []byte(lines.String()), 0o600))
+	}
+	cfg := p.config("agent_b")
+	cfg.InjectURL = p.w.hook.URL
+	p.a, p.b = p.start(p.config("agent_a")), p.start(cfg)
+	p.agree("they know each other", withBots(2), p.a, p.b)
+	p.patch(p.b, `{"budget":1,"answer":"named"}`)
+	p.bot("om_bot2", "omt_1") // it is for agent_b, whom the topic's last line names
+	p.stopped("budget", 1)
+	p.agree("the mode", func(g steer.Group) bool { return g.Settings.Answer == steer.Named }, p.a, p.b)
+	if in := p.heard(p.a, "om_reply", "why?", fmt.Sprintf(`"parent_id":"om_bot","ts":%d`, p.next())); !strings.Contains(in, `"for_me":true`) {
+		t.Errorf("a reply to agent_a's message: %s", in)
 	}
 }

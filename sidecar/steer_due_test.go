@@ -1,14 +1,19 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"feishu-relay/feishu"
 	"feishu-relay/mailbox"
+	"feishu-relay/outcome"
 	"feishu-relay/policy"
 	"feishu-relay/relay"
 	"feishu-relay/steer"
@@ -172,4 +177,83 @@ func TestPausesEnd(t *testing.T) {
 		types("/relay resume")
 		want(relay.Pass, true)
 	})
+}
+
+// The word lets the bots go on while something can be released, whenever the notice was shown.
+func TestWhenTheWordCounts(t *testing.T) {
+	t.Parallel()
+	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
+	s.steer.cfg.Steer.ContinueWindow = time.Minute
+	s.chats.saw("feishu", "oc_own", 1)
+	var running sync.WaitGroup
+	ctx, stop := context.WithCancel(context.Background())
+	running.Go(func() { _ = s.watch.outcomes.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	now := relay.MillisOf(time.Now())
+	for _, bot := range []relay.AgentName{"agent_b", "agent_c"} {
+		if _, err := s.records.merge("feishu", "oc_own", steer.Join(steer.Member{Agent: bot}).Of(now, string(bot)), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const minute = 60_000
+	for i, tt := range []struct {
+		what    string
+		said    relay.Millis // of the first message that stopped
+		stopped relay.Millis // when the last one stopped
+		topic   string       // that one's
+		bots    string       // whom the word names
+		gone    bool         // it was recalled
+		want    bool
+	}{
+		{what: "the first is fresh", said: now - minute/2, want: true},
+		{what: "the first is too old", said: now - 2*minute},
+		{what: "a later one is fresh", said: now - 2*minute, stopped: now - minute/2, want: true},
+		{what: "all are too old", said: now - 3*minute, stopped: now - 2*minute},
+		{what: "another conversation's", said: now - 2*minute, stopped: now - minute/2, topic: "omt_else"},
+		{what: "it is named", said: now - 2*minute, stopped: now - minute/2, bots: "@agent_c ", want: true},
+		{what: "another one is named", said: now - 2*minute, stopped: now - minute/2, bots: "@agent_b "},
+		{what: "it was recalled", said: now - 2*minute, stopped: now - minute/2, gone: true},
+	} {
+		topic, id := fmt.Sprint("omt_", i), relay.MessageID(fmt.Sprint("om_later_", i))
+		notice := stopOf(fmt.Sprint("once ", i), "agent_b", 1)
+		notice.ThreadID, notice.Said = topic, tt.said
+		s.steer.acts.done(notice)
+		if tt.stopped > 0 {
+			s.watch.outcomes.Note(outcome.Outcome{Agent: "agent_c", Channel: "feishu", ChatID: "oc_own", RelayMsgID: id, Sender: "agent_a",
+				ThreadID: cmp.Or(tt.topic, topic), At: tt.stopped, Stopped: relay.MaxDepth})
+		}
+		if tt.gone {
+			s.chats.recalls.note(recalled{"feishu", "oc_own", id})
+		}
+		_, is := s.steer.continueOf(&relay.Message{Channel: "feishu", ChatID: "oc_own", ThreadID: topic, Content: tt.bots + "继续",
+			MessageID: relay.MessageID(fmt.Sprint("om_word_", i)), TS: now, Role: relay.RoleUser})
+		if is != tt.want {
+			t.Errorf("%s: the word counts: %t", tt.what, is)
+		}
+	}
+}
+
+// Only what Feishu calls a user commands, whether the gateway or the connector hears it.
+func TestOnlyUsersCommand(t *testing.T) {
+	t.Parallel()
+	s := shownSidecar(t, policy.Limits{MaxDepth: 3})
+	s.steer.cfg.Steer.Commands = []string{"/relay"}
+	s.chats.saw("feishu", "oc_own", 1)
+	for kind, want := range map[string]bool{"user": true, "anonymous": false, "unknown": false, "": false} {
+		m := feishu.Message{ID: relay.MessageID("om_" + kind), ChatID: "oc_own", ChatType: "group", Type: "text",
+			Content: `{"text":"/relay status"}`, CreateTime: relay.MillisOf(time.Now()), Sender: feishu.Sender{Type: kind, OpenID: "ou_x"}}
+		if p, err := s.send.heard(t.Context(), m, nil); err != nil || p.Withhold != want {
+			t.Errorf("the gateway hears %q: a command: %t, %v", kind, p.Withhold, err)
+		}
+		m.ID += "_again"
+		n := &native{base: s.base, chats: s.chats, app: s.app, send: s.send, steer: s.steer}
+		p := &arrival{}
+		var err error
+		if p.msg, err = n.stored(m, nativePerson); err != nil {
+			t.Fatal(err)
+		}
+		if why, err := n.hearPerson(t.Context(), p); err != nil || (why == relay.Command) != want {
+			t.Errorf("the connector hears %q: %s, %v", kind, why, err)
+		}
+	}
 }

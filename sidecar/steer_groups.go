@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -16,10 +17,7 @@ func (s *steering) group(channel string, chat relay.ChatID) steer.Group {
 	g := s.records.state(channel, chat)
 	shown := steer.Group{Channel: channel, ChatID: chat, Name: s.watch.groupShown(channel, chat).Name,
 		Locked: g.file.Locked, Version: g.record.Version(), Settings: g.Settings, Sources: g.sources, Bots: s.bots(g),
-		MaxDepth: s.cfg.Steer.MaxDepth, Operator: g.operator}
-	if g.file.SteerMaxDepth != nil {
-		shown.MaxDepth = *g.file.SteerMaxDepth
-	}
+		MaxDepth: g.maxDepth, Operator: g.operator}
 	connections := s.presence.botsOnline()
 	for i := range shown.Bots {
 		bot := &shown.Bots[i]
@@ -37,11 +35,32 @@ func (s *steering) group(channel string, chat relay.ChatID) steer.Group {
 		spoke, err := s.chats.lastUser(channel, chat, "", relay.MillisOf(time.Now()))
 		shown.Stopped = err != nil || spoke <= at
 	}
-	if stop, ok := s.acts.newestStop(channel, chat); ok {
-		shown.LastStop = &steer.LastStop{MessageID: stop.Of, Sender: stop.Sender, Bots: stop.Bots, Reason: stop.Reason,
+	return shown
+}
+
+// noStops are reasons that are no stop of a conversation: others got the message.
+var noStops = []relay.Reason{"", relay.NotForMe, relay.NotMentioned, relay.Muted}
+
+// withLastStop is a group with the newest message of a bot that stopped; where what became of the
+// messages is not known in time, with the newest notice.
+func (s *steering) withLastStop(ctx context.Context, g steer.Group) steer.Group {
+	for _, o := range slices.Backward(s.recent(ctx, g.Channel, g.ChatID)) {
+		if slices.Contains(noStops, o.Stopped) || o.Sender == o.Agent { // which is a person's
+			continue
+		}
+		if g.LastStop == nil {
+			g.LastStop = &steer.LastStop{MessageID: o.RelayMsgID, Sender: o.Sender, Reason: o.Stopped, At: o.At}
+		}
+		if o.RelayMsgID == g.LastStop.MessageID {
+			g.LastStop.Bots = append(g.LastStop.Bots, o.Agent)
+			g.LastStop.At = max(g.LastStop.At, o.At)
+		}
+	}
+	if stop, ok := s.acts.newestStop(g.Channel, g.ChatID); ok && g.LastStop == nil {
+		g.LastStop = &steer.LastStop{MessageID: stop.Of, Sender: stop.Sender, Bots: stop.Bots, Reason: stop.Reason,
 			At: stop.TS}
 	}
-	return shown
+	return g
 }
 
 // after is a group once a change holds.
@@ -67,17 +86,19 @@ func (s *steering) depthNow(channel string, chat relay.ChatID) int {
 	if e.Role == transcript.RoleUser {
 		return 0
 	}
-	w := where{channel: channel, chat: chat, since: s.records.continued(channel, chat)}
+	w := where{channel: channel, chat: chat}
 	depth, _ := s.chats.depth(w, policyEntry(e), s.records.limits(channel, chat)) // 0: not known
 	return depth
 }
 
 // Groups lists the groups that the bot is in.
 func (s *steering) Groups() []steer.Group {
+	ctx, cancel := context.WithTimeout(context.Background(), personWait)
+	defer cancel()
 	out := []steer.Group{}
 	for _, c := range s.records.chatsOf() {
-		if g, err := s.Group(c.Channel, c.ChatID); err == nil {
-			out = append(out, g)
+		if g, err := s.joinedGroup(c.Channel, c.ChatID); err == nil {
+			out = append(out, s.withLastStop(ctx, g))
 		}
 	}
 	return out
@@ -85,6 +106,14 @@ func (s *steering) Groups() []steer.Group {
 
 // Group is a group of the bot's.
 func (s *steering) Group(channel string, chat relay.ChatID) (steer.Group, error) {
+	g, err := s.joinedGroup(channel, chat)
+	if err == nil {
+		g = s.withLastStop(context.Background(), g)
+	}
+	return g, err
+}
+
+func (s *steering) joinedGroup(channel string, chat relay.ChatID) (steer.Group, error) {
 	if _, in := s.records.state(channel, chat).record.Member(s.cfg.Agent); !in || !s.chats.in(channel, chat) {
 		return steer.Group{}, relay.Errorf(relay.CodeUnknownGroup, "this bot is in no group %.100q that it has heard of; "+
 			"GET /v1/groups lists its groups", chat)
@@ -113,7 +142,7 @@ func (s *steering) Patch(channel string, chat relay.ChatID, body []byte) (steer.
 			"version: the group has changed since; its version is %s now, read it again", g.Version)
 	}
 	if len(set) == 0 {
-		return g, nil
+		return s.Group(channel, chat)
 	}
 	return s.changed(channel, chat, steer.Change, set, nil)
 }
@@ -130,7 +159,7 @@ func (s *steering) Stop(channel string, chat relay.ChatID) (steer.Group, error) 
 
 // Continue releases what was stopped at bots, none: at all of them.
 func (s *steering) Continue(channel string, chat relay.ChatID, bots []relay.AgentName) (steer.Group, error) {
-	g, err := s.Group(channel, chat)
+	g, err := s.joinedGroup(channel, chat)
 	for _, bot := range bots {
 		if err == nil && !slices.ContainsFunc(g.Bots, func(b steer.Bot) bool { return b.Agent == bot }) {
 			err = relay.Errorf(relay.CodeInvalidRequest, "bots: no bot %.100q is in this group", bot)
@@ -157,7 +186,7 @@ func (s *steering) asked(channel string, chat relay.ChatID, asked steer.Asked, a
 }
 
 func (s *steering) changeable(channel string, chat relay.ChatID) (steer.Group, error) {
-	g, err := s.Group(channel, chat)
+	g, err := s.joinedGroup(channel, chat)
 	if err == nil && g.Locked {
 		err = relay.Errorf(relay.CodeLocked, "the groups file says that this group is locked: nothing can be changed here")
 	}
@@ -175,5 +204,5 @@ func (s *steering) changed(channel string, chat relay.ChatID, act steer.Act, set
 		return steer.Group{}, &relay.Error{Code: relay.CodeOutboxUnavailable,
 			Message: "the change cannot be written down (see /v1/status); send it again later"}
 	}
-	return s.group(channel, chat), nil
+	return s.Group(channel, chat)
 }

@@ -185,31 +185,20 @@ func (h *held) list(want func(*heldMessage) bool) (out []heldMessage) {
 	return out
 }
 
-// round is when the round began that a bot's message is of: when a person spoke last in its
-// conversation, or had the bots go on.
-func (s *steering) round(channel string, chat relay.ChatID, thread string, before relay.Millis) (relay.Millis, error) {
-	spoke, err := s.spoken(channel, chat, thread, before)
-	if on := s.records.continued(channel, chat); on <= before {
-		spoke = max(spoke, on)
-	}
-	return spoke, err
-}
-
-// spoken is when a person spoke last in a conversation, or had the bots go on in this one: what
-// stopped before cannot be released any more. A continue in one topic starts the counts of the
-// whole group again, but releases nothing in the other topics.
+// spoken is when the round of a conversation began: when a person spoke last in it, or had its bots
+// go on. What stopped before cannot be released any more.
 func (s *steering) spoken(channel string, chat relay.ChatID, thread string, before relay.Millis) (relay.Millis, error) {
 	spoke, err := s.chats.lastUser(channel, chat, thread, before)
-	if on, ok := s.wentOn(channel, chat, thread); ok && on.TS <= before {
+	if on, ok := s.chats.wentOn(channel, chat, thread); ok && on.TS <= before {
 		spoke = max(spoke, on.TS)
 	}
 	return spoke, err
 }
 
-// wentOn is the newest mark by which a conversation's bots went on.
-func (s *steering) wentOn(channel string, chat relay.ChatID, thread string) (newest steer.Mark, ok bool) {
+// wentOn is the newest mark by which a conversation's bots went on: their count starts there again.
+func (c *chats) wentOn(channel string, chat relay.ChatID, thread string) (newest steer.Mark, ok bool) {
 	for _, key := range []string{topicKey(channel, chat, thread), chatKey(channel, chat)} {
-		if m, known := s.continues.Get(key); known && m.TS > newest.TS {
+		if m, known := c.continues.Get(key); known && m.TS > newest.TS {
 			newest, ok = m, true
 		}
 	}
@@ -251,10 +240,7 @@ func (s *steering) noteStop(p *arrival, why relay.Reason) error {
 	if err != nil {
 		return err
 	}
-	round, err := s.round(m.Channel, m.ChatID, m.ThreadID, said)
-	if err != nil {
-		return err
-	}
+	round := spoke
 	if m.UserTS <= said {
 		round = max(round, m.UserTS)
 	}
@@ -267,7 +253,7 @@ func (s *steering) noteStop(p *arrival, why relay.Reason) error {
 		s.held.recall(relay.MessageID(p.key))
 		return nil
 	}
-	if on, ok := s.wentOn(m.Channel, m.ChatID, m.ThreadID); ok && on.TS > spoke { // the bots went on while it was on its way
+	if on, ok := s.chats.wentOn(m.Channel, m.ChatID, m.ThreadID); ok && on.TS > spoke { // the bots went on while it was on its way
 		s.deliver.delivering.Go(func() { s.release(&on) })
 		return nil
 	}
@@ -276,11 +262,16 @@ func (s *steering) noteStop(p *arrival, why relay.Reason) error {
 		return nil
 	}
 	once := fmt.Sprintf("stop/%s/%s/%s/%d", m.Channel, m.ChatID, m.ThreadID, round)
-	if why == relay.Budget { // at most once an hour
+	shown, again := s.acts.lastStop(m.Channel, m.ChatID, m.ThreadID)
+	again = again && shown.Round == round
+	switch {
+	case again:
+		once = shown.Once // a round has one notice, whatever stops it
+	case why == relay.Budget: // at most once an hour
 		once = fmt.Sprintf("stop/%s/%s/budget/%d", m.Channel, m.ChatID, said/relay.Millis(time.Hour.Milliseconds()))
 	}
 	id := once + "/" + string(s.cfg.Agent)
-	if s.known.Contains(id) || why == relay.Budget && s.acts.spentBefore(m.Channel, m.ChatID, once, said) {
+	if s.known.Contains(id) || !again && why == relay.Budget && s.acts.spentBefore(m.Channel, m.ChatID, once, said) {
 		return nil
 	}
 	return s.publish(steer.Mark{ID: id, Kind: steer.Wanted, Act: steer.Stop, Once: once, Channel: m.Channel,
@@ -303,39 +294,48 @@ func (s *steering) inChinese(m *relay.Message, before relay.Millis) bool {
 	return false
 }
 
-// goOn takes a person's message that says that the bots may go on, and reports whether it does:
-// whether the last round of its conversation has a notice, and something to release.
-func (s *steering) goOn(m *relay.Message, said steer.Said) (bool, error) {
-	bots, is := steer.IsContinue(said, s.named(s.records.state(m.Channel, m.ChatID)))
-	if !is {
-		return false, nil
+// goOn takes a person's message that says that the bots may go on, and reports whether it does.
+func (s *steering) goOn(m *relay.Message) (bool, error) {
+	mark, is := s.continueOf(m)
+	if !is || s.known.Contains(mark.ID) { // another sidecar has heard it before
+		return is, nil
 	}
-	id := "continue/" + string(m.ID())
-	if s.known.Contains(id) {
-		return true, nil // another sidecar has heard it before
+	return true, s.publish(mark)
+}
+
+// continueOf is the mark of a person's message that says that the bots may go on, if it does: if
+// the last round of its conversation has a notice, and something to release.
+func (s *steering) continueOf(m *relay.Message) (mark steer.Mark, is bool) {
+	g := s.records.state(m.Channel, m.ChatID)
+	bots, is := steer.IsContinue(s.said(m), s.named(g))
+	if !is {
+		return mark, false
+	}
+	mark = steer.Mark{ID: "continue/" + string(m.ID()), Kind: steer.Command, Act: steer.Continue, Channel: m.Channel,
+		ChatID: m.ChatID, ThreadID: m.ThreadID, MessageID: m.ID(), Of: m.ID(), By: byWhom(m), Bots: bots, Text: m.Content, TS: m.TS}
+	if s.known.Contains(mark.ID) {
+		return mark, true
 	}
 	notice, ok := s.acts.lastStop(m.Channel, m.ChatID, m.ThreadID)
-	if !ok || time.Since(notice.TS.Time()) > s.cfg.Steer.ContinueWindow || notice.Round >= m.TS {
-		return false, nil
+	if !ok || notice.Round >= m.TS || g.Paused.Holds(time.Now()) {
+		return mark, false
 	}
+	mark.Round = notice.Round
 	round, err := s.spoken(m.Channel, m.ChatID, m.ThreadID, m.TS-1)
-	g := s.records.state(m.Channel, m.ChatID)
 	if err != nil {
 		s.problems.set("steer", err) // it is an ordinary message then
 	}
-	if err != nil || round > max(notice.Round, notice.Said) || g.Paused.Holds(time.Now()) {
-		return false, nil
+	if err != nil || round > max(notice.Round, notice.Said) {
+		return mark, false
 	}
-	waiting := func(bot relay.AgentName) bool {
+	released := func(bot relay.AgentName) bool {
 		return (len(bots) == 0 || slices.Contains(bots, bot)) && !g.Muted[bot].Holds(time.Now())
 	}
-	if !slices.ContainsFunc(notice.Bots, waiting) || s.chats.recalls.has(notice.Channel, notice.ChatID, notice.Of) &&
-		!s.stoppedSince(s.group(m.Channel, m.ChatID), notice.Round, bots) {
-		return false, nil
-	}
-	return true, s.publish(steer.Mark{ID: id, Kind: steer.Command, Act: steer.Continue,
-		Channel: m.Channel, ChatID: m.ChatID, ThreadID: m.ThreadID, MessageID: m.ID(), Of: m.ID(), By: byWhom(m),
-		Bots: bots, Text: m.Content, Round: notice.Round, TS: m.TS})
+	// The first message that stopped is in the notice, which may come before the outcomes.
+	first := m.TS.Time().Sub(notice.Said.Time()) <= s.cfg.Steer.ContinueWindow &&
+		!s.chats.recalls.has(notice.Channel, notice.ChatID, notice.Of)
+	return mark, first && slices.ContainsFunc(notice.Bots, released) ||
+		slices.ContainsFunc(s.stoppedSince(m, notice.Round), released)
 }
 
 func byWhom(m *relay.Message) string { return cmp.Or(m.SenderName, string(m.SenderID), "user") }

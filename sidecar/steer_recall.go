@@ -239,9 +239,8 @@ func (s *steering) review(channel string, chat relay.ChatID) {
 	}
 }
 
-// fate is why a message that waits for the bot is withdrawn, "" if it is not: a recalled one in
-// any case, a bot's that was not given yet as the group's settings say. Lines of context that
-// were recalled go.
+// fate is why a message that the bot has not taken is withdrawn, "" if it is not: because it was
+// recalled, or as the group's settings say. Lines of context that were recalled go.
 func (s *steering) fate(m *delivery.Message, given bool) string {
 	if m.Mail || m.Source == nil {
 		return ""
@@ -255,14 +254,11 @@ func (s *steering) fate(m *delivery.Message, given bool) string {
 		m.Content, m.Shows = source.Content, nil
 	}
 	s.chats.edited(m, given)
-	if given || source.Role == relay.RoleUser {
-		return ""
-	}
 	g, now := s.records.state(m.Ref.Channel, m.Chat), time.Now()
 	switch {
 	case g.Muted[s.cfg.Agent].Holds(now):
 		return string(relay.Muted)
-	case g.Paused.Holds(now):
+	case g.Paused.Holds(now) && source.Role != relay.RoleUser:
 		return string(relay.Paused)
 	}
 	if stopped, err := s.stopped(g, source, m.Sent); err == nil && stopped {

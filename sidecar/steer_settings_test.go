@@ -338,3 +338,14 @@ func TestEnvironmentsThatDiffer(t *testing.T) {
 	c.patch(b, `{"answer":"one"}`)
 	c.agree("a change holds over both", func(g steer.Group) bool { return g.Settings.Answer == steer.One }, a, b)
 }
+
+// A limit that was set before the operator lowered the highest one is that one then.
+func TestTheHighestLimitIsLowered(t *testing.T) {
+	t.Parallel()
+	c := newCircle(t, "file")
+	a := c.start(c.config("agent_a"))
+	c.agree("it is a member", withBots(1), a)
+	c.patch(a, `{"limit":10,"threshold":9}`)
+	must(t, os.WriteFile(filepath.Join(c.dir, "groups.json"), []byte(`{"groups":{"oc_1":{"steer_max_depth":3,"members":["agent_a"]}}}`), 0o600))
+	c.agree("the limit is lower", func(g steer.Group) bool { return g.Settings.Limit == 3 && g.Settings.Threshold == 3 }, a)
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"feishu-relay/mention"
@@ -14,7 +13,8 @@ import (
 	"feishu-relay/transcript"
 )
 
-// audienceTail is how far back it is looked whom a conversation is with.
+// audienceTail is how many lines are read at first to find whom a conversation is with; where they do
+// not say, farTail are.
 const audienceTail = 512
 
 // stopSteered stops a bot's message that the group's settings keep from this bot.
@@ -69,7 +69,7 @@ func (s *steering) stopped(g *groupState, m *relay.Message, sent time.Time) (boo
 	if at == 0 || at <= g.record.Continued() {
 		return false, nil
 	}
-	if on, ok := s.wentOn(m.Channel, m.ChatID, m.ThreadID); ok && on.TS > at {
+	if on, ok := s.chats.wentOn(m.Channel, m.ChatID, m.ThreadID); ok && on.TS > at {
 		return false, nil
 	}
 	said := relay.MillisOf(sent)
@@ -103,19 +103,21 @@ func (s *steering) overBudget(m *relay.Message, key string, sent time.Time) (boo
 		return false, nil
 	}
 	until := sent.UnixMilli()
-	since, said := until-time.Hour.Milliseconds(), 0
-	entries, err := s.chats.transcript.Outline(m.Channel, string(m.ChatID),
-		min(2*g.Budget+audienceTail, maxBudgetTail), until)
-	for _, e := range entries {
-		if e.Role == transcript.RoleAssistant && e.TS > since && e.EditOf == "" && e.MessageID != key {
-			said++
+	since := until - time.Hour.Milliseconds()
+	for n := g.Budget + nearTail; ; n *= 4 { // what people say is between
+		entries, err := s.chats.transcript.Outline(m.Channel, string(m.ChatID), n, until)
+		said, within := 0, false
+		for i, e := range entries {
+			within = within || i < nearTail && e.TS > since // some of the oldest: lines may be late
+			if e.Role == transcript.RoleAssistant && e.TS > since && e.EditOf == "" && e.MessageID != key {
+				said++
+			}
+		}
+		if err != nil || said >= g.Budget || !within || len(entries) < n {
+			return err == nil && said >= g.Budget, err
 		}
 	}
-	return err == nil && said >= g.Budget, err
 }
-
-// maxBudgetTail is the most lines that are read to count a budget.
-const maxBudgetTail = 20_000
 
 // audience is who a message is for.
 func (s *steering) audience(g *groupState, m *relay.Message, e transcript.Entry) (steer.Audience, error) {
@@ -128,15 +130,20 @@ func (s *steering) audience(g *groupState, m *relay.Message, e transcript.Entry)
 	}
 	var entries []transcript.Entry
 	var err error
-	read := sync.OnceFunc(func() { // only where m does not tell by itself
-		entries, err = s.chats.transcript.TailTo(m.Channel, string(m.ChatID), audienceTail, e.TS)
-		inTime(entries)
-	})
+	tail := 0
 	a := steer.AudienceOf(line, g.Settings, s.bots(g), func(yield func(steer.Line) bool) {
-		read()
-		for _, before := range slices.Backward(entries) {
-			if before.MessageID != e.MessageID && !yield(s.lineOf(&before, before.MsgType, nil)) {
-				return
+		given := 0
+		for _, n := range [...]int{audienceTail, farTail} { // only where m, or what is nearer, does not tell
+			if tail < n && len(entries) >= tail && err == nil {
+				tail = n
+				entries, err = s.chats.transcript.TailTo(m.Channel, string(m.ChatID), n, e.TS)
+				inTime(entries)
+			}
+			for ; given < len(entries); given++ {
+				before := &entries[len(entries)-1-given]
+				if before.MessageID != e.MessageID && !yield(s.lineOf(before, before.MsgType, nil)) {
+					return
+				}
 			}
 		}
 	})
@@ -228,6 +235,9 @@ func (s *steering) wouldStop(w where, q relay.Question, e policy.Entry) (relay.R
 		m.SenderAgentName, m.SenderName, m.MsgType = "", e.Sender, cmp.Or(q.MsgType, "text")
 		if s.isCommand(m) {
 			return relay.Command, nil
+		}
+		if _, is := s.continueOf(m); is {
+			return relay.Continue, nil
 		}
 		why, bots := s.forPerson(m, userEntry(m, sent))
 		if bots != nil && s.wouldBeOne(m, bots) {

@@ -25,28 +25,27 @@ import (
 // notices, and who gets a message.
 type steering struct {
 	*base
-	chats     *chats
-	records   *records
-	app       *app
-	watch     *watch
-	receive   *receiver
-	deliver   *deliverer
-	lane      *lane
-	presence  *presence
-	known     *lru.Cache[string, struct{}] // ids of marks that were processed
-	acts      acts
-	ones      *ones
-	continues *lru.Cache[string, steer.Mark]        // the newest continue, by conversationOf
-	notices   *lru.Cache[relay.MessageID, struct{}] // messages that sidecars sent in Feishu
-	held      *held
-	admins    *lru.Cache[relay.ChatID, admins] // who owns and manages a group
-	patching  sync.Mutex                       // held while a change over the API is made
-	look      chan struct{}                    // of capacity 1: wakes audit
-	running   context.Context                  // of Sidecar.Run, which sets it before anything is served
-	stages    relay.Pipeline[*arrival]         // the stages of a released message
-	began     time.Time                        // when this process began
-	joined    *lru.Cache[string, time.Time]    // when this process first said that the bot is in a group, by chatKey
-	caughtUp  chan struct{}                    // closed once all stored marks are processed
+	chats    *chats
+	records  *records
+	app      *app
+	watch    *watch
+	receive  *receiver
+	deliver  *deliverer
+	lane     *lane
+	presence *presence
+	known    *lru.Cache[string, struct{}] // ids of marks that were processed
+	acts     acts
+	ones     *ones
+	notices  *lru.Cache[relay.MessageID, struct{}] // messages that sidecars sent in Feishu
+	held     *held
+	admins   *lru.Cache[relay.ChatID, admins] // who owns and manages a group
+	patching sync.Mutex                       // held while a change over the API is made
+	look     chan struct{}                    // of capacity 1: wakes audit
+	running  context.Context                  // of Sidecar.Run, which sets it before anything is served
+	stages   relay.Pipeline[*arrival]         // the stages of a released message
+	began    time.Time                        // when this process began
+	joined   *lru.Cache[string, time.Time]    // when this process first said that the bot is in a group, by chatKey
+	caughtUp chan struct{}                    // closed once all stored marks are processed
 }
 
 const (
@@ -89,7 +88,6 @@ func openSteering(b *base, c *chats, rs *records, a *app, ls *lanes, w *watch, r
 	s.acts.spent, _ = lru.New[string, steer.Mark](maxChats)
 	s.ones = newOnes()
 	s.joined, _ = lru.New[string, time.Time](maxChats)
-	s.continues, _ = lru.New[string, steer.Mark](maxChats)
 	s.notices, _ = lru.New[relay.MessageID, struct{}](maxKnownMarks)
 	s.admins, _ = lru.New[relay.ChatID, admins](maxChats)
 	s.known, _ = lru.New[string, struct{}](maxKnownMarks) // fails only for a size below 1
@@ -381,7 +379,7 @@ func (s *steering) take(m *steer.Mark, shared bool) {
 		s.acts.done(m)
 	case steer.Command:
 		if m.Act == steer.Continue {
-			s.continues.Add(conversationOf(m), *m)
+			s.chats.continues.Add(conversationOf(m), *m)
 		}
 	case steer.Recalled: // its text may come later
 		s.chats.recalls.note(recalled{m.Channel, m.ChatID, m.Of})

@@ -52,7 +52,7 @@ func (w *watch) note(p *arrival, change func(*outcome.Outcome)) {
 	}
 	if p.outcome == nil {
 		p.outcome = &outcome.Outcome{Agent: w.cfg.Agent, Channel: p.msg.Channel, ChatID: p.msg.ChatID,
-			RelayMsgID: relay.MessageID(p.key), Sender: p.msg.SenderAgentName}
+			RelayMsgID: relay.MessageID(p.key), Sender: p.msg.SenderAgentName, ThreadID: p.msg.ThreadID}
 	}
 	p.outcome.At = relay.MillisOf(time.Now())
 	change(p.outcome)
@@ -163,8 +163,7 @@ func (w *watch) shown(m *relay.Message, sent time.Time, role string, own bool) {
 	counted := func() {
 		limits := w.records.limits(m.Channel, m.ChatID)
 		// 0: not known
-		e.Depth, _ = w.chats.depth(where{channel: m.Channel, chat: m.ChatID,
-			since: w.records.continued(m.Channel, m.ChatID)}, policyEntry(entry), limits)
+		e.Depth, _ = w.chats.depth(where{channel: m.Channel, chat: m.ChatID}, policyEntry(entry), limits)
 		w.events.Publish(e)
 	}
 	if own { // the bot waits for the answer to its send, and not for the transcript

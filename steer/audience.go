@@ -136,7 +136,7 @@ func spokeTo(person string, before iter.Seq[Line]) (last relay.AgentName) {
 	}
 	theirs := map[string]bool{}  // messages
 	waiting := map[string]bool{} // by topic: the newest person's message there is theirs, and no bot spoke since
-	for _, l := range slices.Backward(slices.Collect(before)) {
+	for _, l := range slices.Backward(firstOf(before, spokeLines)) {
 		first := waiting[l.ThreadID] && l.ParentID == ""
 		switch {
 		case l.Bot == "":
@@ -148,6 +148,19 @@ func spokeTo(person string, before iter.Seq[Line]) (last relay.AgentName) {
 		}
 	}
 	return last
+}
+
+// spokeLines is how many lines before a message tell which bot spoke to its sender last.
+const spokeLines = 512
+
+// firstOf are the first n of some lines.
+func firstOf(lines iter.Seq[Line], n int) (first []Line) {
+	for l := range lines {
+		if first = append(first, l); len(first) == n {
+			break
+		}
+	}
+	return first
 }
 
 // among are the bots in a group that a message names.

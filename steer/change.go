@@ -76,6 +76,9 @@ func (a Asked) Changes(g Group, at relay.Millis) (Set, *Mistake) {
 	case VerbStop:
 		return Set{keyStopped: encode(true)}, nil
 	case VerbContinue:
+		if g.Settings.Paused != nil { // what is held stays so
+			return nil, stillPaused
+		}
 		return Set{keyContinued: encode(true)}, nil
 	case VerbForget:
 		return Set{keyForgotten: encode(true)}, nil

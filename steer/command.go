@@ -63,6 +63,7 @@ type Said struct {
 type Mentioned struct {
 	Text  string          // as it is in the text: "@BotB"
 	Agent relay.AgentName // "": no bot that has a sidecar
+	IsBot bool            // it is a bot's, whether or not that has a sidecar
 }
 
 // Asked is a command.
@@ -84,7 +85,9 @@ func ParseCommand(said Said, words []string, bots []Bot) (c Asked, is bool) {
 	r := reader{rest: said.Text, mentions: slices.Clone(said.Mentions), bots: bots}
 	r.blanks()
 	for r.atMention() {
-		if agent, _ := r.bot(); agent == "" {
+		if i := r.longest(); i >= 0 && r.mentions[i].IsBot && r.mentions[i].Agent == "" { // one without a sidecar
+			r.rest = r.rest[len(r.mentions[i].Text):]
+		} else if agent, _ := r.bot(); agent == "" {
 			return c, false
 		}
 		r.separators()

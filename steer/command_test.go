@@ -207,19 +207,21 @@ func TestParseCommandWithMentions(t *testing.T) {
 		is       bool
 		mistake  string
 	}{
-		{"@Helper /relay mute @Other", []mentioned{{"@Helper", "agent_a"}, {"@Other", "agent_b"}}, bots("agent_b"),
+		{"@Helper /relay mute @Other", []mentioned{{Text: "@Helper", Agent: "agent_a"}, {Text: "@Other", Agent: "agent_b"}}, bots("agent_b"),
 			true, ""},
-		{"@Helper/relay mute @Helper", []mentioned{{"@Helper", "agent_a"}, {"@Helper", "agent_b"}}, bots("agent_b"),
+		{"@Helper/relay mute @Helper", []mentioned{{Text: "@Helper", Agent: "agent_a"}, {Text: "@Helper", Agent: "agent_b"}}, bots("agent_b"),
 			true, ""},
-		{"/relay mute @Bot @BotA 2h", []mentioned{{"@Bot", "agent_b"}, {"@BotA", "agent_c"}}, bots("agent_b",
+		{"/relay mute @Bot @BotA 2h", []mentioned{{Text: "@Bot", Agent: "agent_b"}, {Text: "@BotA", Agent: "agent_c"}}, bots("agent_b",
 			"agent_c"), true, ""},
-		{"/relay mute @BotA", []mentioned{{"@Bot", "agent_b"}}, bots("agent_a"), true, ""}, // typed, and longer
-		{"/relay mute Helper stop", []mentioned{{"Helper stop", "agent_a"}}, bots("agent_a"), true, ""},
-		{"/relay mute @BotA", []mentioned{{"@BotA", ""}}, nil, true, "“BotA” is not a bot"},       // a person of that name
-		{"/relay mute @Zoe", []mentioned{{"@Zoe", "agent_z"}}, nil, true, "“Zoe” is not a bot"},   // in another group
-		{"/relay answer @Zoe", []mentioned{{"@Zoe", "agent_z"}}, nil, true, "“Zoe” is not valid"}, // the same
-		{"@Alice /relay stop", []mentioned{{"@Alice", ""}}, nil, false, ""},
-		{"@BotA @Alice /relay stop", []mentioned{{"@BotA", "agent_a"}, {"@Alice", ""}}, nil, false, ""},
+		{"/relay mute @BotA", []mentioned{{Text: "@Bot", Agent: "agent_b"}}, bots("agent_a"), true, ""}, // typed, and longer
+		{"/relay mute Helper stop", []mentioned{{Text: "Helper stop", Agent: "agent_a"}}, bots("agent_a"), true, ""},
+		{"/relay mute @BotA", []mentioned{{Text: "@BotA"}}, nil, true, "“BotA” is not a bot"},                  // a person of that name
+		{"/relay mute @Zoe", []mentioned{{Text: "@Zoe", Agent: "agent_z"}}, nil, true, "“Zoe” is not a bot"},   // in another group
+		{"/relay answer @Zoe", []mentioned{{Text: "@Zoe", Agent: "agent_z"}}, nil, true, "“Zoe” is not valid"}, // the same
+		{"@Alice /relay stop", []mentioned{{Text: "@Alice"}}, nil, false, ""},
+		{"@Far /relay stop", []mentioned{{Text: "@Far", IsBot: true}}, nil, true, ""}, // a bot without a sidecar
+		{"@Far @BotA /relay stop", []mentioned{{Text: "@Far", IsBot: true}, {Text: "@BotA", Agent: "agent_a"}}, nil, true, ""},
+		{"@BotA @Alice /relay stop", []mentioned{{Text: "@BotA", Agent: "agent_a"}, {Text: "@Alice"}}, nil, false, ""},
 	} {
 		got, is := steer.ParseCommand(steer.Said{Text: tt.text, Mentions: tt.mentions}, commandWords, room().Bots)
 		if is != tt.is || !slices.Equal(got.Bots, tt.bots) || (got.Mistake != nil) != (tt.mistake != "") ||

@@ -389,7 +389,7 @@ var helps = map[Verb]struct{ args, means text }{
 	VerbUnmute: {text{"Bot", "机器人"}, text{"give it messages again", "让它重新接收消息"}},
 	VerbAnswer: {text{"all|named|default|one|Bot", "全部|点名|默认|一个|机器人"},
 		text{"who answers when no bot is mentioned", "没有点名时由谁回答"}},
-	VerbLimit:     {text{"5", "5"}, text{"number of number of bots' messages in a row at which they stop", "机器人连续发言到第几条停止"}},
+	VerbLimit:     {text{"5", "5"}, text{"number of bots' messages in a row at which they stop", "机器人连续发言到第几条停止"}},
 	VerbThreshold: {text{"1", "1"}, text{"how many of them pass without the judge", "其中前几条不经裁判"}},
 	VerbJudge:     {text{"on|off", "开|关"}, text{"whether the judge decides on the others", "其余的是否由裁判决定"}},
 	VerbBudget:    {text{"100", "100"}, text{"bots' messages an hour, 0 for no limit", "每小时的机器人消息数，0 为不限"}},
@@ -544,6 +544,20 @@ func Refused(who string, chinese bool) string {
 // Locked says that nothing can be changed.
 func Locked(chinese bool) string {
 	return text{"The operator has locked this group's settings.", "本群的设置已由运维锁定，不能在群里更改。"}.in(chinese)
+}
+
+// stillPaused says that a continue is of no use.
+var stillPaused = &Mistake{says: text{"Bots' messages are paused. Resume them first; what was stopped waits until then.",
+	"机器人之间的消息已暂停。请先恢复，被停止的消息会等到那时。"}}
+
+// StillMuted says that bots cannot go on.
+func StillMuted(muted []relay.AgentName, bots []Bot) *Mistake {
+	is, it := "is", "it"
+	if len(muted) > 1 {
+		is, it = "are", "them"
+	}
+	return &Mistake{says: text{fmt.Sprintf("%s %s muted. Unmute %s first.", list(labels(muted, bots), false), is, it),
+		fmt.Sprintf("%s 已静音，请先取消静音。", list(labels(muted, bots), true))}}
 }
 
 // NothingToContinue says that nothing was stopped.
