@@ -152,7 +152,7 @@ const (
 )
 
 type readInboxArguments struct {
-	Limit inboxCount `json:"limit,omitempty" jsonschema:"at most so many messages (default 20)"`
+	Limit inboxCount `json:"limit,omitempty" jsonschema:"the most messages to return (default 20)"`
 	Goal  name       `json:"goal,omitempty"`
 }
 

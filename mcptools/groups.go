@@ -94,7 +94,7 @@ const maxChats = 200
 type readTranscriptArguments struct {
 	ChatID  name         `json:"chat_id,omitempty" jsonschema:"the group; left out: list the groups"`
 	Channel name         `json:"channel,omitempty" jsonschema:"its channel (default feishu)"`
-	Limit   messageCount `json:"limit,omitempty" jsonschema:"so many of the last messages (default 20)"`
+	Limit   messageCount `json:"limit,omitempty" jsonschema:"how many of the last messages to return (default 20)"`
 }
 
 // conversation is the messages of a group, or without one the list of groups.

@@ -63,7 +63,7 @@ func (b *base) close() error {
 func (b *base) folder(path ...string) (*os.Root, error) {
 	root, err := safefile.OpenDir(b.cfg.RelayDir)
 	if err != nil {
-		return nil, fmt.Errorf("RELAY_DIR: %w", err)
+		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("RELAY_DIR", b.cfg.RelayDir), err)
 	}
 	for _, name := range path {
 		if err != nil {

@@ -101,12 +101,12 @@ func openChats(b *base) (*chats, error) {
 	}
 	if c.transcript, err = transcript.Open(b.cfg.TranscriptDir, &transcript.Options{Logger: b.log,
 		Index: newConversations}); err != nil {
-		return nil, fmt.Errorf("TRANSCRIPT_DIR: %w", err)
+		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("TRANSCRIPT_DIR", b.cfg.TranscriptDir), err)
 	}
 	b.onClose(c.transcript.Close)
 	if c.shown, err = transcript.Open(filepath.Join(b.cfg.TranscriptDir, MarksFolder),
 		&transcript.Options{Logger: b.log}); err != nil {
-		return nil, fmt.Errorf("TRANSCRIPT_DIR: %w", err)
+		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("TRANSCRIPT_DIR", b.cfg.TranscriptDir), err)
 	}
 	b.onClose(c.shown.Close)
 	c.groups = groups.New(b.cfg.GroupsFile, b.log)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"time"
 	"unicode/utf8"
 
@@ -129,6 +130,14 @@ type GatewayConfig struct {
 	StreamLife time.Duration `envconfig:"GATEWAY_STREAM_LIFE" default:"10m" range:"0s..24h" desc:"a streamed card without an end is relayed this long after streaming was last switched on"`
 	EditSettle time.Duration `envconfig:"GATEWAY_EDIT_SETTLE" default:"8s" range:"0s..10m" desc:"a message that the bot edits is final when it has not changed for this long"`
 	Mentions   bool          `envconfig:"REWRITE_MENTIONS" default:"false" desc:"turn a plain @Name in what the bot sends to a group into a real mention"`
+}
+
+// setBy is the variable that chose a folder: DATA_DIR where the folder has its default place below that, else its own.
+func (c *Config) setBy(variable, folder string) string {
+	if filepath.Dir(folder) == filepath.Clean(c.DataDir) {
+		return "DATA_DIR"
+	}
+	return variable
 }
 
 // KnowsFeishu reports whether Feishu itself can be asked, or be listened to.

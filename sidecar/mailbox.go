@@ -44,12 +44,12 @@ func openMail(b *base, ch *chats, a *app, l *lanes, w *watch, d *deliverer, p *p
 	self := mailbox.AgentID(m.cfg.Agent)
 	shared, err := safefile.OpenDir(c.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("MAILBOX_DIR: %w", err)
+		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("MAILBOX_DIR", c.Dir), err)
 	}
 	m.onClose(shared.Close)
 	own, err := safefile.OpenSub(shared, string(self))
 	if err != nil {
-		return nil, fmt.Errorf("MAILBOX_DIR: %w", err)
+		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("MAILBOX_DIR", c.Dir), err)
 	}
 	m.onClose(own.Close)
 	if err := m.lock(own, "lock", c.Dir); err != nil {

@@ -95,7 +95,7 @@ func (b *base) openMailStore() (mailbox.Store, error) {
 	}
 	store, err := filebox.Open(c.Dir, &filebox.Options{Logger: b.log})
 	if err != nil {
-		return nil, fmt.Errorf("MAILBOX_DIR: %w", err)
+		return nil, fmt.Errorf("%s: %w", b.cfg.setBy("MAILBOX_DIR", c.Dir), err)
 	}
 	return store, nil
 }

@@ -171,10 +171,11 @@ func New(cfg Config, opts Options) (_ *Sidecar, err error) {
 	if err := s.api.listen(s.served()); err != nil {
 		return nil, err
 	}
-	s.probe.dirs = []setFolder{{"RELAY_DIR", cfg.RelayDir}, {"TRANSCRIPT_DIR", cfg.TranscriptDir},
-		{"RELAY_DIR", s.lanes.bots.folder}, {"RELAY_DIR", s.lanes.users.folder}}
+	relayDir := cfg.setBy("RELAY_DIR", cfg.RelayDir)
+	s.probe.dirs = []setFolder{{relayDir, cfg.RelayDir}, {cfg.setBy("TRANSCRIPT_DIR", cfg.TranscriptDir), cfg.TranscriptDir},
+		{relayDir, s.lanes.bots.folder}, {relayDir, s.lanes.users.folder}}
 	if s.mail != nil {
-		s.probe.dirs = append(s.probe.dirs, setFolder{"MAILBOX_DIR", cfg.Mailbox.Dir})
+		s.probe.dirs = append(s.probe.dirs, setFolder{cfg.setBy("MAILBOX_DIR", cfg.Mailbox.Dir), cfg.Mailbox.Dir})
 	}
 	s.measure()
 	return s, nil

@@ -29,7 +29,7 @@ type status string
 
 const (
 	statusOK      status = "ok"
-	statusWarn    status = "warn"    // works, and will surprise somebody
+	statusWarn    status = "warn"    // works, and may not do what is expected
 	statusFail    status = "fail"    // does not work
 	statusUnknown status = "unknown" // cannot be seen from here, or not yet
 )
@@ -194,9 +194,9 @@ func probes(c *config) []probe {
 // runCheck probes everything that is configured. It changes nothing that lasts, and
 // may be run beside a running sidecar.
 func runCheck(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := envFlags("check", "check [--json] [--env-file FILE]\n\n"+
+	f := flags("check", "check [--json] [--env-file FILE]\n\n"+
 		"Tries everything that is configured and says how to fix what does not work:\n"+
-		"✓ works, ! works and will surprise somebody, ✗ does not work, ? cannot be seen from here, or not yet;\n"+
+		"✓ works, ! works, and may not do what you expect, ✗ does not work, ? cannot be seen from here, or not yet;\n"+
 		"below it, how to fix it. With --quiet only what is not ✓, and nothing where all is.\n"+
 		"Takes 15 seconds at most, changes nothing, and may be run beside the running sidecar. Feishu is\n"+
 		"asked who the bot is, the judge one question, and the bot's webhook what Feishu asks to verify\n"+
@@ -318,7 +318,7 @@ func mistakes(err error) []finding {
 		}
 		out = append(out, nameAll(name, failure(mend, "%s", detail))...)
 	}
-	rest := warning("correct the configuration and check again", "not tried yet")
+	rest := unseen("correct the configuration and check again", "not tried yet")
 	return append(out, nameAll("everything else", rest)...)
 }
 

@@ -96,7 +96,7 @@ func (f *findings) end() error {
 	case unseen != "":
 		fmt.Fprintf(f.w, "\nnothing is wrong%s\n", unseen)
 	default:
-		fmt.Fprint(f.w, "\nall is well\n")
+		fmt.Fprint(f.w, "\nno problems found\n")
 	}
 	if fails > 0 {
 		return errFailed

@@ -72,7 +72,7 @@ Feishu
 }
 
 func TestCheckNothingFound(t *testing.T) {
-	for asJSON, want := range map[bool]string{false: "\nall is well\n", true: "[]\n"} {
+	for asJSON, want := range map[bool]string{false: "\nno problems found\n", true: "[]\n"} {
 		var b bytes.Buffer
 		if err := newFindings(&b, asJSON).end(); err != nil || b.String() != want {
 			t.Errorf("got %q, %v, want %q", b.String(), err, want)

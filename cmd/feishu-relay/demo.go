@@ -26,10 +26,9 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		"there as a private chat; the result comes back into the chat of the person who asked.\n"+
 		"Everything is in a temporary folder and on loopback.\n\n"+
 		"  feishu-relay demo --act 1 --view --listen 127.0.0.1:8787\n",
-		stdout, stdout)
+		stdout, stderr)
 	act := f.String("act", "all", "`1`, 2, 3 or all")
-	backend := f.String("backend", cmp.Or(os.Getenv("BACKEND"), "file"),
-		"`file`, or redis, which starts a redis-server; the environment's BACKEND is the default")
+	backend := f.String("backend", "", "`file`, or redis, which starts a redis-server (default: BACKEND of the environment, else file)")
 	chat := f.Bool("chat", false, "be the user yourself, of act 1 unless --act 2: type what to say; Ctrl-D or /quit ends")
 	view := f.Bool("view", false, "play act 1 or --act, then leave the sidecars running "+
 		"so that the page in the browser can be looked at; Ctrl-C ends")
@@ -40,6 +39,7 @@ func runDemo(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if _, err := f.parse(args, 0); err != nil {
 		return err
 	}
+	*backend = cmp.Or(*backend, os.Getenv("BACKEND"), "file")
 	if *backend != "file" && *backend != "redis" {
 		fmt.Fprintf(stderr, "feishu-relay demo: --backend: want file or redis, got %.60q\n", *backend)
 		return errUsage

@@ -44,7 +44,7 @@ It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
 // runGroup steers a group over the local API of the running sidecar.
 func runGroup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := groupCall{out: stdout, now: time.Now()}
-	f := envFlags("group", groupSynopsis, stdout, stderr)
+	f := flags("group", groupSynopsis, stdout, stderr)
 	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
 	f.BoolVar(&c.json, "json", false, "print the sidecar's answer as it is")
 	rest, err := f.parse(args, math.MaxInt)

@@ -26,15 +26,15 @@ const mailboxUsage = `Usage: feishu-relay mailbox agents
        feishu-relay mailbox tasks update [--from AGENT] ID STATE [TEXT…]
        feishu-relay mailbox dead-letters [list | replay ID]
 
-agents tells who there is; send gives another agent a message or a task, or all of
+agents lists the agents; send gives another agent a message or a task, or all of
 them ('*') a message; inbox shows what waits for this bot, and with --drain hands it
 out; tasks shows the tasks taken and given, and takes a step of one; dead-letters
 shows what could not be delivered.
 
 It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN). All take
---addr HOST:PORT and --json, which prints the sidecar's own answer. TEXT may be -, for
-standard input. Flags may stand anywhere; a TEXT with a word that begins with a dash
-goes behind --, as in: mailbox send agent_b -- --help shows it.
+--env-file FILE, --addr HOST:PORT, and --json, which prints the sidecar's own answer. TEXT
+may be -, for standard input. Flags may come before or after arguments; a TEXT with a word
+that begins with a dash comes after --, as in: mailbox send agent_b -- --help shows it.
 
   feishu-relay mailbox send --type task agent_b "write the tests"
 
@@ -71,7 +71,7 @@ type mailboxCall struct {
 // and text behind a newline explains them.
 func (m *mailboxCall) command(synopsis string) *commandLine {
 	usage, more, _ := strings.Cut(synopsis, "\n")
-	m.flags = envFlags("mailbox", "mailbox "+usage+"\n\n"+more+"\n", m.out, m.err)
+	m.flags = flags("mailbox", "mailbox "+usage+"\n\n"+more+"\n", m.out, m.err)
 	m.flags.StringVar(&m.addr, "addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
 	m.flags.BoolVar(&m.json, "json", false, "print the sidecar's answer as it is")
 	return m.flags

@@ -164,7 +164,8 @@ type commandLine struct {
 	report        func([]finding) // is given warnings about the env file
 }
 
-// flags returns the flags of a command, without any yet. Its --help prints synopsis.
+// flags returns the flags of a command. Its --help prints synopsis. parse loads the file that
+// --env-file names, and prints the warnings about it, unless the command sets report.
 func flags(name, synopsis string, help, mistake io.Writer) *commandLine {
 	c := &commandLine{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), help: help, mistake: mistake}
 	c.SetOutput(&c.explained)
@@ -172,13 +173,6 @@ func flags(name, synopsis string, help, mistake io.Writer) *commandLine {
 		fmt.Fprintf(&c.explained, "Usage: feishu-relay %s\n", synopsis)
 		c.PrintDefaults()
 	}
-	return c
-}
-
-// envFlags returns the flags of a command that reads settings. parse loads the file that
-// --env-file names, and prints the warnings about it, unless the command sets report.
-func envFlags(name, synopsis string, help, mistake io.Writer) *commandLine {
-	c := flags(name, synopsis, help, mistake)
 	c.StringVar(&c.envFile, "env-file", "", "`file` of KEY=VALUE lines with settings that the environment does not have")
 	c.report = func(found []finding) {
 		for _, f := range found {

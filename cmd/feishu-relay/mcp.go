@@ -38,7 +38,7 @@ sidecar's. The sidecar may be started later, and restarted meanwhile.
 // runMCP speaks MCP on stdin and stdout until stdin ends. Everything else that
 // it has to say goes to stderr.
 func runMCP(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := envFlags("mcp", mcpUsage, stdout, stderr)
+	f := flags("mcp", mcpUsage, stdout, stderr)
 	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
 	if _, err := f.parse(args, 0); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 )
 
 func runSidecar(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := envFlags("run", "[run] [--env-file FILE]\n\nRuns the sidecar until SIGTERM or Ctrl-C, "+
+	f := flags("run", "[run] [--env-file FILE]\n\nRuns the sidecar until SIGTERM or Ctrl-C, "+
 		"as in: feishu-relay run --env-file bot.env\n", stdout, stderr)
 	var ofFile []finding
 	f.report = func(found []finding) { ofFile = found }
@@ -81,7 +81,7 @@ func sidecarAddr(given string) (string, error) {
 // runHealth asks the sidecar of the same environment, for images without a
 // shell and without curl.
 func runHealth(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := envFlags("health", "health [--ready] [--addr HOST:PORT] [--env-file FILE]\n\n"+
+	f := flags("health", "health [--ready] [--addr HOST:PORT] [--env-file FILE]\n\n"+
 		"Asks the running sidecar whether it is alive; exit status 1: it is not.\n\n"+
 		"  feishu-relay health --ready --addr 127.0.0.1:8797\n", stdout, stderr)
 	addr := f.String("addr", "", "where the sidecar listens (default LISTEN_ADDR)")

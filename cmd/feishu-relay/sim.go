@@ -28,7 +28,7 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		"Plays Feishu on this machine: for trying a bot or a sidecar without an account.\n"+
 		"Prints apps with secrets, a group, and what to paste; then what is said, as it\n"+
 		"happens. On a terminal, each line typed is said by the user in the group.\n\n"+
-		"  feishu-relay sim --listen 127.0.0.1:9000 --apps 3\n", stdout, stdout)
+		"  feishu-relay sim --listen 127.0.0.1:9000 --apps 3\n", stdout, stderr)
 	listen := f.String("listen", "127.0.0.1:0", "`address` to listen on; with port 0 the system chooses one")
 	apps := f.Int("apps", 2, "how many bots the group has, besides one user")
 	file := f.String("scenario", "", "JSON `file` with apps, users, groups and steps, in place of --apps; "+

@@ -27,9 +27,9 @@ import (
 
 const statusSynopsis = `status [flags]
 
-One screen: who is online, the groups with the depth of their talk and their last stop, what waits,
+One screen: who is online, the groups with their depth and last stop, what waits,
 and the last errors. It asks the running sidecar of this environment (LISTEN_ADDR, API_TOKEN).
-Without one it says so, shows what the folders or Redis tell, and exits with status 1.
+Without one it says so, shows what is in the folders or Redis, and exits with status 1.
 
   feishu-relay status --env-file bot.env
   feishu-relay status --watch
@@ -44,7 +44,7 @@ const (
 
 // runStatus shows how the sidecar and its groups are.
 func runStatus(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := envFlags("status", statusSynopsis, stdout, stderr)
+	f := flags("status", statusSynopsis, stdout, stderr)
 	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
 	watch := f.Bool("watch", false, "show it again every 2 s, until Ctrl-C")
 	asJSON := f.Bool("json", false, "print one object, with --watch one a line")

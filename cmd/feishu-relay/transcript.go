@@ -35,14 +35,14 @@ const transcriptUsage = `Usage: feishu-relay transcript list [--json] [--dir DIR
 
 list names the groups, the one that spoke last first; show prints the end of one;
 tail -f goes on with what is said from now on, in all groups without CHAT. People's
-commands, their answers and stops that the group was shown stand between the messages
-and do not count for -n. Where the sidecar of this environment runs (LISTEN_ADDR, API_TOKEN), the
+commands, the answers to them, and stops that the group was shown are listed between the
+messages and do not count for -n. Where the sidecar of this environment runs (LISTEN_ADDR, API_TOKEN), the
 depth of each message of a bot follows, and what became of it at each bot: delivered, waits, or the
 reason why it stopped.
 
 CHAT is a chat id (oc_x), channel/chat_id, or the beginning of either, as far as only
 one group begins so. The folder is --dir, else TRANSCRIPT_DIR, else
-DATA_DIR/transcripts; list, show and tail only read it.
+DATA_DIR/transcripts; list, show and tail only read it. All take --env-file FILE.
 
 redact removes the text of a message for good; its --help tells more.
 
@@ -125,7 +125,7 @@ func transcriptDir(given string) (string, error) {
 
 func transcriptList(args []string, stdout, stderr io.Writer) error {
 	v := view{out: stdout, err: stderr}
-	f := envFlags("transcript list", "transcript list [--json] [--dir DIR]", stdout, stderr)
+	f := flags("transcript list", "transcript list [--json] [--dir DIR]", stdout, stderr)
 	if _, err := v.open(f, args, 0); err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func bytesText(n int64) string {
 
 func transcriptShow(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	v := view{out: stdout, err: stderr}
-	f := envFlags("transcript show", "transcript show [--json] [-n 50] [--dir DIR] CHAT", stdout, stderr)
+	f := flags("transcript show", "transcript show [--json] [-n 50] [--dir DIR] CHAT", stdout, stderr)
 	n := f.Int("n", 50, "print the last `n` messages")
 	chat, err := v.open(f, args, 1)
 	if err != nil {

@@ -27,7 +27,7 @@ ids, as oc_x and om_x. What a bot was given it has, and backups are left alone.
 
 // transcriptRedact removes the text of a message from this host.
 func transcriptRedact(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := envFlags("transcript redact", redactSynopsis, stdout, stderr)
+	f := flags("transcript redact", redactSynopsis, stdout, stderr)
 	channel := f.String("channel", relay.DefaultChannel, "the chat's `channel`")
 	dir := f.String("dir", "", "`folder` of the transcripts (default TRANSCRIPT_DIR, else DATA_DIR/transcripts)")
 	rest, err := f.parse(args, 2)

@@ -28,7 +28,7 @@ const (
 
 func transcriptTail(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	v := view{out: stdout, err: stderr}
-	f := envFlags("transcript tail", "transcript tail [-f] [-n 10] [--json] [--dir DIR] [CHAT]", stdout, stderr)
+	f := flags("transcript tail", "transcript tail [-f] [-n 10] [--json] [--dir DIR] [CHAT]", stdout, stderr)
 	n := f.Int("n", 10, "begin with the last `n` messages")
 	follow := f.Bool("f", false, "go on with what is said from now on, until Ctrl-C")
 	chat, err := v.open(f, args, 1)

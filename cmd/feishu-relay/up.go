@@ -53,7 +53,7 @@ const (
 func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("up", upSynopsis, stdout, stderr)
 	checkOnly := f.Bool("check", false, "only check FILE")
-	try := f.Bool("try", false, "check FILE, then run `feishu-relay check --quiet` for each bot")
+	try := f.Bool("try", false, "check FILE, then run 'feishu-relay check --quiet' for each bot")
 	rest, err := f.parse(args, 1)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func runUp(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case *try:
 		return file.try(ctx, environ, stdout, stderr)
 	case *checkOnly:
-		_, err := fmt.Fprintf(stdout, "%s is well: %s\n", rest[0], counted(good, "bot", "bots"))
+		_, err := fmt.Fprintf(stdout, "%s has no mistakes: %s\n", rest[0], counted(good, "bot", "bots"))
 		return err
 	}
 	self, err := os.Executable()

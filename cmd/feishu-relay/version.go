@@ -63,8 +63,8 @@ func (b build) String() string {
 
 func versionText() string { return thisBuild().Version }
 
-func runVersion(_ context.Context, args []string, stdout, _ io.Writer) error {
-	f := flags("version", "version [--json]", stdout, stdout)
+func runVersion(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flags("version", "version [--json]", stdout, stderr)
 	asJSON := f.Bool("json", false, "print {version, commit, date, dirty, go, platform}")
 	if _, err := f.parse(args, 0); err != nil {
 		return err

@@ -39,7 +39,7 @@ const (
 
 // runWhy explains what became of a message.
 func runWhy(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := envFlags("why", whySynopsis, stdout, stderr)
+	f := flags("why", whySynopsis, stdout, stderr)
 	addr := f.String("addr", "", "`host:port` where the sidecar listens (default LISTEN_ADDR)")
 	chat := f.String("chat", "", "the `chat` that the message is in; alone: its last message")
 	lang := f.String("lang", "", langHelp)

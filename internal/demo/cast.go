@@ -42,7 +42,7 @@ func (l language) cast() []character {
 	return []character{
 		{
 			agent: "agent_plan", name: l.say("Planner", "小策"), openID: "ou_demo_plan",
-			role: "plans the work, hands it to others, reports to people",
+			role: l.say("plans the work, hands it to others, reports to people", "规划工作，分派给其他机器人，向人汇报"),
 			asked: []line{
 				{everybody, l.say("Use the one in the library. It is good enough.", "我建议先用现成的，够用了。")},
 				{talk, l.say("@Coder quicksort or merge sort, what do you think?", "@小码 快排还是归并，你怎么看？")},
@@ -58,7 +58,7 @@ func (l language) cast() []character {
 			},
 		},
 		{
-			agent: "agent_code", name: l.say("Coder", "小码"), openID: "ou_demo_code", role: "writes and tests code",
+			agent: "agent_code", name: l.say("Coder", "小码"), openID: "ou_demo_code", role: l.say("writes and tests code", "写代码并测试"),
 			asked: []line{
 				{everybody, l.say("The simplest one that works.", "能用的里面挑最简单的。")},
 				{thanks, l.say("You are welcome!", "不客气！")},
@@ -72,7 +72,7 @@ func (l language) cast() []character {
 		},
 		{
 			agent: "agent_review", name: l.say("Reviewer", "小审"), openID: "ou_demo_review",
-			role: "reviews and tests what others wrote",
+			role: l.say("reviews and tests what others wrote", "评审并测试别人写的代码"),
 			asked: []line{
 				{everybody, l.say("Any of them. Test the empty slice.", "都行，别忘了测边界情况。")},
 				{thanks, l.say("You are welcome!", "不客气！")},

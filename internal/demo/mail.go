@@ -33,8 +33,8 @@ type mailAct struct {
 // mailCast is who plays.
 func (l language) mailCast() []character {
 	return []character{
-		{agent: "researcher", name: l.say("Researcher", "研究员"), role: "answers people, and hands on what others do better"},
-		{agent: "coder", name: l.say("Coder", "程序员"), role: "writes and tests code"},
+		{agent: "researcher", name: l.say("Researcher", "研究员"), role: l.say("answers people, and hands on what others do better", "回答用户，把别人更擅长的事交出去")},
+		{agent: "coder", name: l.say("Coder", "程序员"), role: l.say("writes and tests code", "写代码并测试")},
 	}
 }
 

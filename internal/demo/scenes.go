@@ -358,8 +358,8 @@ func (s *stage) summary(t tally, transcripts string) {
 	row(say("doubled", "重复"), t.doubled, say("a bot was given the same message again", "同一条消息又给了同一个机器人"))
 	row(say("lost", "丢失"), t.lost, say("neither delivered nor stopped", "既没送达，也没拦下"))
 	s.out.plain("  " + pad(say("transcripts", "群记录"), 16) + "      " + transcripts)
-	s.out.plain(say("  A message counts once for each bot that it is for: %d delivered + %d stopped = %d.",
-		"  一条消息发给几个机器人，就算几次：送达 %d + 拦下 %d = %d。", t.delivered, stopped, t.delivered+stopped))
+	s.out.plain(say("  A message counts once for each bot that it is for: %d delivered + %d stopped = %d. Other messages went to people alone.",
+		"  一条消息发给几个机器人，就算几次：送达 %d + 拦下 %d = %d。其余的消息只发给人。", t.delivered, stopped, t.delivered+stopped))
 	s.out.plain("")
 	if s.last && !s.Keep {
 		hint := say("look further: --keep leaves queue, transcripts and logs there", "再看看：--keep 会留下队列、记录和日志")
