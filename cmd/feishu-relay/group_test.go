@@ -48,6 +48,9 @@ func TestGroupCommandOfRealSidecars(t *testing.T) {
 	}
 	until(a, "", `(?m)^研发群 +oc_dev +2/2 +all +0/3 +-$`)
 	until(a, "oc_d", `Online \(2\): agent_a and Code Bot\nAll bots answer`)
+	t.Setenv("LC_ALL", "zh_CN.UTF-8")
+	until(a, "oc_d", `在线.*agent_a`)
+	t.Setenv("LC_ALL", "en_US.UTF-8")
 	for _, tt := range []struct {
 		line   string
 		code   int
