@@ -44,16 +44,19 @@ type SecretError struct {
 }
 
 func (e *SecretError) Error() string {
-	const fix = ": set the same at both and restart them"
+	return e.Difference() + ": set the same at both and restart them"
+}
+
+// Difference is Error without what to do.
+func (e *SecretError) Difference() string {
 	switch {
 	case e.Other == "":
-		return fmt.Sprintf("%s has no RELAY_SECRET, so this bot is not given what its bot says%s", e.Agent, fix)
+		return fmt.Sprintf("%s has no RELAY_SECRET, so this bot is not given what its bot says", e.Agent)
 	case e.Own == "":
-		return fmt.Sprintf("%s has a RELAY_SECRET and this sidecar has none, so its bot gets nothing from here%s",
-			e.Agent, fix)
+		return fmt.Sprintf("%s has a RELAY_SECRET and this sidecar has none, so its bot gets nothing from here", e.Agent)
 	}
-	return fmt.Sprintf("%s has another RELAY_SECRET (fingerprint %.8s, here %s), so neither bot is given what the other says%s",
-		e.Agent, e.Other, e.Own, fix)
+	return fmt.Sprintf("%s has another RELAY_SECRET (fingerprint %.8s, here %s), so neither bot is given what the other says",
+		e.Agent, e.Other, e.Own)
 }
 
 // refuses reports whether the other one stops messages of this one.

@@ -38,7 +38,7 @@ func checkSecrets(_ context.Context, s *subject) (out []finding) {
 				agent)...)
 		default:
 			out = append(out, failure(fmt.Sprintf("set RELAY_SECRET at this sidecar and at that of %s to the same "+
-				"(`openssl rand -hex 32` makes a good one), and restart both", agent), "%v", differs)...)
+				"(`openssl rand -hex 32` makes a good one), and restart both", agent), "%s", differs.Difference())...)
 		}
 	}
 	if len(out) == 0 && len(same) > 0 && own.Secret != "" {
