@@ -1,10 +1,14 @@
 package feishu
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -255,4 +259,376 @@ func (a *API) Message(ctx context.Context, id relay.MessageID) (Message, error) 
 		return Message{}, fmt.Errorf("GET %s: %w: the answer does not hold the message", path, ErrNotAccepted)
 	}
 	return items[i], nil
+}
+
+// codeReactionBusy says that an equal reaction is being set (docs/feishu.md 6.2).
+const codeReactionBusy = 231015
+
+// Outgoing is a message to be sent.
+type Outgoing struct {
+	Chat     relay.ChatID
+	ReplyTo  relay.MessageID // the message that is answered; "" for none
+	InThread bool            // answer in its topic, and open one if there is none
+	Type     string          // "text", "post", …
+	Content  string          // JSON, as docs/feishu.md 5.1 has it
+	// UUID, of at most 50 characters: within an hour calls with the same one send one message. It may be "".
+	UUID string
+}
+
+// SendMessage sends a message and returns it as Feishu accepted it: POST im/v1/messages, or
+// POST im/v1/messages/{id}/reply (docs/feishu.md 5).
+func (a *API) SendMessage(ctx context.Context, m Outgoing) (Message, error) {
+	body := struct {
+		ReceiveID     string `json:"receive_id,omitempty"`
+		MsgType       string `json:"msg_type"`
+		Content       string `json:"content"`
+		ReplyInThread *bool  `json:"reply_in_thread,omitempty"`
+		UUID          string `json:"uuid,omitempty"`
+	}{MsgType: m.Type, Content: m.Content, UUID: m.UUID}
+	path, query := "im/v1/messages", url.Values{"receive_id_type": {"chat_id"}}
+	if m.ReplyTo != "" {
+		path, query = messagePath(m.ReplyTo)+"/reply", nil
+		body.ReplyInThread = &m.InThread // also where it is false
+	} else {
+		body.ReceiveID = string(m.Chat)
+	}
+	answer, err := a.call(ctx, http.MethodPost, path, query, compact(body))
+	if err != nil {
+		return Message{}, err
+	}
+	sent, err := ParseSent(answer)
+	if err == nil && sent.ID == "" {
+		err = fmt.Errorf("%w: the answer names no message", ErrNotAccepted)
+	}
+	if err != nil {
+		return Message{}, fmt.Errorf("POST %s: %w", path, err)
+	}
+	return sent, nil
+}
+
+// Reply sends a text as a reply to a message and returns its id, as [API.SendMessage]. at-tags in text are mentions.
+func (a *API) Reply(ctx context.Context, to relay.MessageID, text, uuid string) (relay.MessageID, error) {
+	return a.sendText(ctx, Outgoing{ReplyTo: to, UUID: uuid}, text)
+}
+
+// Send sends a text to a chat, else as [API.Reply].
+func (a *API) Send(ctx context.Context, chat relay.ChatID, text, uuid string) (relay.MessageID, error) {
+	return a.sendText(ctx, Outgoing{Chat: chat, UUID: uuid}, text)
+}
+
+// textContent is the content of a text message.
+func textContent(text string) string { return string(compact(map[string]string{"text": text})) }
+
+func (a *API) sendText(ctx context.Context, m Outgoing, text string) (relay.MessageID, error) {
+	m.Type, m.Content = "text", textContent(text)
+	sent, err := a.SendMessage(ctx, m)
+	return sent.ID, err
+}
+
+// React puts a reaction, such as "OK", on a message: POST im/v1/messages/{id}/reactions
+// (docs/feishu.md 5). One that is there, or is being set by another call, is a success.
+func (a *API) React(ctx context.Context, message relay.MessageID, emoji string) error {
+	body := compact(map[string]any{"reaction_type": map[string]string{"emoji_type": emoji}})
+	_, err := a.call(ctx, http.MethodPost, messagePath(message)+"/reactions", nil, body)
+	if CodeOf(err) == codeReactionBusy {
+		return nil
+	}
+	return err
+}
+
+// Managers returns the people who own and manage a chat, by their open_ids:
+// GET im/v1/chats/{id} (docs/feishu.md 4.2). owner is "" where a bot owns the chat. Where
+// Feishu says that the bot is not in the chat, the error has a [*CodeError].
+func (a *API) Managers(ctx context.Context, chat relay.ChatID) (owner relay.OpenID, managers []relay.OpenID,
+	err error) {
+	answer, err := get[struct {
+		Owner    relay.OpenID   `json:"owner_id"`
+		Managers []relay.OpenID `json:"user_manager_id_list"`
+	}](ctx, a, chatPath(chat), url.Values{"user_id_type": {"open_id"}})
+	return answer.Owner, answer.Managers, err
+}
+
+// fileStall is how long Feishu may send nothing of a file.
+const fileStall = 30 * time.Second
+
+var (
+	errSlow  = fmt.Errorf("Feishu did not answer within %v", callTimeout)
+	errStall = fmt.Errorf("Feishu sent nothing of the file for %v", fileStall)
+)
+
+// File opens a file of a message: GET im/v1/messages/{id}/resources/{key}
+// (docs/feishu.md 5.4). Its bytes are read from Feishu as the caller reads them; it ends
+// with ctx, and where Feishu sends nothing for 30 s. The caller closes the Body.
+func (a *API) File(ctx context.Context, id relay.MessageID, f relay.File) (relay.FileContent, error) {
+	path := messagePath(id) + "/resources/" + url.PathEscape(f.Key)
+	var content relay.FileContent
+	err := a.withToken(func() (token string, err error) {
+		content, token, err = a.open(ctx, path, f.Type)
+		return token, err
+	})
+	if err != nil {
+		return relay.FileContent{}, fmt.Errorf("GET %s: %w", path, err)
+	}
+	f.Name = cmp.Or(f.Name, content.Name)
+	content.File = f
+	return content, nil
+}
+
+// open makes one call that is answered with a file, and returns the token it used.
+func (a *API) open(ctx context.Context, path, fileType string) (_ relay.FileContent, token string, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	slow := time.AfterFunc(callTimeout, func() { cancel(errSlow) })
+	defer func() {
+		if err != nil {
+			slow.Stop()
+			if cause := context.Cause(ctx); errors.Is(cause, errSlow) {
+				err = cause
+			}
+			cancel(nil)
+		}
+	}()
+	if token, err = a.token(ctx); err != nil {
+		return relay.FileContent{}, "", err
+	}
+	req, err := a.request(ctx, http.MethodGet, path, url.Values{"type": {fileType}}, token, nil)
+	if err != nil {
+		return relay.FileContent{}, token, err
+	}
+	req.Header.Set("Accept-Encoding", "identity") // so that the size is known
+	res, err := a.client.Do(req)
+	if err != nil {
+		return relay.FileContent{}, token, WithoutURL(err)
+	}
+	if res.StatusCode != http.StatusOK {
+		defer res.Body.Close()
+		_, err := readBody(res)
+		if err == nil {
+			err = fmt.Errorf("HTTP %d", res.StatusCode)
+		}
+		return relay.FileContent{}, token, err
+	}
+	slow.Stop()
+	_, header, err := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
+	name := ""
+	if err == nil { // else the file has no name
+		name = fileName(header["filename"])
+	}
+	return relay.FileContent{File: relay.File{Name: name}, MediaType: res.Header.Get("Content-Type"),
+		Size: res.ContentLength, Body: &fileBody{res.Body, ctx, cancel}}, token, nil
+}
+
+// fileBody is an answer that is read while it comes.
+type fileBody struct {
+	io.ReadCloser
+	ctx    context.Context // of the call: its cause says why a read failed
+	cancel context.CancelCauseFunc
+}
+
+func (b *fileBody) Read(p []byte) (int, error) {
+	stall := time.AfterFunc(fileStall, func() { b.cancel(errStall) })
+	defer stall.Stop()
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		if cause := context.Cause(b.ctx); cause != nil {
+			err = cause
+		}
+	}
+	return n, err
+}
+
+func (b *fileBody) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+const (
+	// callTimeout is how long one call may take.
+	callTimeout = 10 * time.Second
+	// tokenMargin is how long before its end a token is no longer used.
+	tokenMargin = 3 * time.Minute
+)
+
+// Codes of a token that is no longer good, or never was (docs/feishu.md 6.2).
+var badToken = []int{99991663, 99991671, 99991668}
+
+// get calls path below /open-apis and returns the data of the answer.
+func get[T any](ctx context.Context, a *API, path string, query url.Values) (data T, err error) {
+	body, err := a.call(ctx, http.MethodGet, path, query, nil)
+	if err != nil {
+		return data, err
+	}
+	if data, err = ReadAnswer[T](body); err != nil {
+		return data, fmt.Errorf("GET %s: %w", path, err)
+	}
+	return data, nil
+}
+
+// call calls path and returns the answer, which Feishu has accepted. With a
+// token that turns out bad it tries again with another.
+func (a *API) call(ctx context.Context, method, path string, query url.Values, body []byte) (answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err = a.withToken(func() (token string, err error) {
+		if token, err = a.token(ctx); err == nil {
+			answer, err = a.do(ctx, method, path, query, token, body)
+		}
+		return token, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return answer, nil
+}
+
+// withToken makes a call, which returns the token that it used, and makes it again with another token where Feishu
+// does not take the first.
+func (a *API) withToken(call func() (token string, err error)) error {
+	var refused error
+	for range 2 {
+		token, err := call()
+		if errors.Is(err, ErrNoToken) && refused != nil {
+			return fmt.Errorf("%w: %w", err, refused)
+		}
+		if e, ok := errors.AsType[*CallError](err); !ok || !e.BadToken() {
+			return err
+		}
+		refused = err
+		a.forget(token)
+	}
+	return refused
+}
+
+// do makes one call and returns the body of an answer with code 0.
+func (a *API) do(ctx context.Context, method, path string, query url.Values, token string, body []byte) ([]byte,
+	error) {
+	req, err := a.request(ctx, method, path, query, token, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json; charset=utf-8")
+	res, err := a.client.Do(req)
+	if err != nil {
+		return nil, WithoutURL(err)
+	}
+	defer res.Body.Close()
+	return readBody(res)
+}
+
+// request returns a request for path below /open-apis.
+func (a *API) request(ctx context.Context, method, path string, query url.Values, token string, body []byte) (
+	*http.Request, error) {
+	target := a.base + "/open-apis/" + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("the base URL is not a URL")
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return req, nil
+}
+
+// CallError is an answer of Feishu's that does not accept a call.
+type CallError struct {
+	Status int           // of HTTP
+	Later  time.Duration // in which Feishu wants no more calls; 0: it did not say, or more than an hour
+	Err    error         // with a [*CodeError] in it where Feishu said why
+}
+
+func (e *CallError) Error() string { return e.Err.Error() }
+func (e *CallError) Unwrap() error { return e.Err }
+
+// BadToken reports whether Feishu did not take the token.
+func (e *CallError) BadToken() bool { return slices.Contains(badToken, CodeOf(e.Err)) }
+
+// readBody returns the body of an answer with code 0; any other answer is a [*CallError].
+func readBody(res *http.Response) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(res.Body, MaxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	if _, err = ReadAnswer[any](data); err == nil {
+		return data, nil
+	}
+	refused := &CallError{Status: res.StatusCode, Err: err}
+	if CodeOf(err) == 0 && res.StatusCode != http.StatusOK {
+		refused.Err = fmt.Errorf("HTTP %d", res.StatusCode)
+	}
+	// docs/feishu.md 6.3
+	seconds, err := strconv.ParseFloat(res.Header.Get("X-Ogw-Ratelimit-Reset"), 64)
+	if err == nil && seconds > 0 && seconds < 3600 {
+		refused.Later = time.Duration(seconds * float64(time.Second))
+	}
+	return nil, refused
+}
+
+// token returns the bot's token, else one fetched with the app's credentials.
+func (a *API) token(ctx context.Context) (string, error) {
+	if token, ok := a.known(); ok {
+		return token, nil
+	}
+	if !a.Ready() {
+		return "", ErrNoToken
+	}
+	select {
+	case a.fetching <- struct{}{}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	defer func() { <-a.fetching }()
+	if token, ok := a.known(); ok {
+		return token, nil // somebody else fetched it meanwhile
+	}
+	return a.fetch(ctx)
+}
+
+func (a *API) known() (token string, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.seen != "" {
+		return a.seen, true
+	}
+	return a.fetched, a.fetched != "" && time.Now().Before(a.until)
+}
+
+func (a *API) forget(token string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.seen == token {
+		a.seen = ""
+	}
+	if a.fetched == token {
+		a.fetched = ""
+	}
+}
+
+// fetch gets a token for the app's credentials (docs/feishu.md 6.1): one that has at
+// least half an hour left.
+func (a *API) fetch(ctx context.Context) (string, error) {
+	a.mu.Lock()
+	appID, appSecret := a.appID, a.appSecret
+	a.mu.Unlock()
+	if appSecret == "" {
+		return "", ErrNoToken
+	}
+	body, err := a.do(ctx, http.MethodPost, "auth/v3/tenant_access_token/internal", nil, "",
+		compact(map[string]string{"app_id": appID, "app_secret": appSecret}))
+	if err != nil {
+		return "", fmt.Errorf("fetch a token: %w", err)
+	}
+	var out struct {
+		Token  string `json:"tenant_access_token"`
+		Expire int    `json:"expire"` // seconds
+	}
+	if err := lenient(body, &out); err != nil || out.Token == "" {
+		return "", errors.New("fetch a token: the answer holds none")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fetched = out.Token
+	a.until = time.Now().Add(time.Duration(out.Expire)*time.Second - tokenMargin)
+	return a.fetched, nil
 }

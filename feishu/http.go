@@ -1,14 +1,23 @@
 package feishu
 
 import (
+	"bytes"
+	"cmp"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/andybalholm/brotli"
 )
 
 // Events about a chat that the bot is put into or out of (im.chat.* of the SDK).
@@ -122,4 +131,120 @@ func ReadUpTo(r io.Reader, first, limit int, room func(size int) bool) (data []b
 			return data, false, err
 		}
 	}
+}
+
+// Decoder undoes a Content-Encoding: gzip, deflate, br, or none.
+func Decoder(encoding string, data []byte) (r io.Reader, err error) {
+	r = bytes.NewReader(data)
+	switch strings.ToLower(strings.TrimSpace(encoding)) {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		r, err = gzip.NewReader(r)
+	case "deflate":
+		// The name stands for zlib, but some servers send the bare stream.
+		if r, err = zlib.NewReader(bytes.NewReader(data)); err != nil {
+			r, err = flate.NewReader(bytes.NewReader(data)), nil
+		}
+	case "br":
+		r = brotli.NewReader(r)
+	default:
+		return nil, fmt.Errorf("unknown encoding %.20q", encoding)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("unpack %s: %w", encoding, err)
+	}
+	return r, nil
+}
+
+// AcceptOnly leaves of the encodings that a request accepts those that are named.
+func AcceptOnly(h http.Header, encodings ...string) {
+	var kept []string
+	all := true
+	for _, list := range h["Accept-Encoding"] {
+		for part := range strings.SplitSeq(list, ",") {
+			name, _, _ := strings.Cut(part, ";")
+			if slices.Contains(encodings, strings.ToLower(strings.TrimSpace(name))) {
+				kept = append(kept, strings.TrimSpace(part))
+			} else {
+				all = false
+			}
+		}
+	}
+	if !all {
+		h.Set("Accept-Encoding", cmp.Or(strings.Join(kept, ", "), "identity"))
+	}
+}
+
+// IsOpenHost reports whether host, with or without the port 443 or 80, is one
+// that serves Feishu's or Lark's open API: those are the ones a gateway opens.
+func IsOpenHost(host string) bool {
+	name, port, found := strings.Cut(host, ":")
+	if found && port != "443" && port != "80" {
+		return false
+	}
+	switch strings.ToLower(strings.TrimSuffix(name, ".")) {
+	case "open.feishu.cn", "open.larksuite.com":
+		return true
+	}
+	return false
+}
+
+// Routes find what an API call is, by its method and its path below /open-apis/. Make them with [NewRoutes].
+type Routes[T any] map[form][]route[T]
+
+// form is the method and the number of segments of a call.
+type form struct {
+	method   string
+	segments int
+}
+
+type route[T any] struct {
+	what     T
+	segments []string
+}
+
+// NewRoutes returns the routes of a map whose keys are such as "GET im/v1/messages/{message}": {…} is one segment, an
+// id. Of two that fit a call the one that names the segment counts.
+func NewRoutes[T any](calls map[string]T) Routes[T] {
+	routes := Routes[T]{}
+	for _, call := range slices.Sorted(maps.Keys(calls)) { // letters come before the brace
+		method, path, _ := strings.Cut(call, " ")
+		segments := strings.Split(path, "/")
+		f := form{method, len(segments)}
+		routes[f] = append(routes[f], route[T]{calls[call], segments})
+	}
+	return routes
+}
+
+// Match returns what a call is, and the ids in its path by their names in the route; false for one without a route.
+func (r Routes[T]) Match(method, path string) (what T, ids map[string]string, ok bool) {
+	if path, ok = Below(path); ok {
+		segments := strings.Split(path, "/")
+		for _, one := range r[form{method, len(segments)}] {
+			if ids, ok := one.match(segments); ok {
+				return one.what, ids, true
+			}
+		}
+	}
+	return what, nil, false
+}
+
+func (r *route[T]) match(segments []string) (ids map[string]string, ok bool) {
+	for i, want := range r.segments {
+		if name, isID := strings.CutPrefix(want, "{"); isID {
+			if ids == nil {
+				ids = map[string]string{}
+			}
+			ids[strings.TrimSuffix(name, "}")] = segments[i]
+		} else if want != segments[i] {
+			return nil, false
+		}
+	}
+	return ids, true
+}
+
+// Below is the path of a call below /open-apis/; false where it is not below it. Doubled slashes are tolerated, the
+// Node SDK makes them (docs/feishu.md 7.1), and so is one at the end: Feishu decides whether it takes the call.
+func Below(path string) (below string, ok bool) {
+	return strings.CutPrefix(strings.TrimSuffix(SingleSlashes(path), "/"), "/open-apis/")
 }

@@ -1,8 +1,13 @@
 package feishu
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"feishu-relay/relay"
 )
@@ -117,4 +122,281 @@ type Passage struct {
 	// acknowledgement to Feishu waits for it, but not longer than [AckHold]. It is for what
 	// the bot need not wait for. May be nil.
 	After func(context.Context) error
+}
+
+// MessageReceived is the type of the event that carries a message.
+const MessageReceived = "im.message.receive_v1"
+
+// ErrNotEvent is wrapped by every error of [ParseEvent].
+var ErrNotEvent = errors.New("not a Feishu event")
+
+// Event is what the sidecar reads of an event (docs/feishu.md 2.2, 3.1).
+type Event struct {
+	ID, Type                string // event_id, event_type
+	AppID, TenantKey, Token string // the receiver's; Token is the verification token
+	CreateTime              relay.Millis
+	Message                 *Message     // of im.message.receive_v1, else nil
+	ChatID                  relay.ChatID // of messages and of events about a chat
+	Streaming               bool         // the message is a card that says streaming_mode: its text is not yet final
+	Recall                  *Recall      // of im.message.recalled_v1
+	Reaction                *Reaction    // of im.message.reaction.created_v1 and deleted_v1
+}
+
+// Recall is the event of a recalled message; Event.ChatID is where.
+type Recall struct {
+	ID relay.MessageID
+	At relay.Millis
+}
+
+// Reaction is the event of a reaction that was set or removed.
+type Reaction struct {
+	ID    relay.MessageID // of the message
+	Emoji string          // such as "OK"
+	ByApp bool            // by a bot
+	AppID string          // of that bot
+}
+
+type wireEvent struct {
+	Schema string `json:"schema"`
+	Header struct {
+		EventID    string        `json:"event_id"`
+		EventType  string        `json:"event_type"`
+		CreateTime lenientMillis `json:"create_time"`
+		Token      string        `json:"token"`
+		AppID      string        `json:"app_id"`
+		TenantKey  string        `json:"tenant_key"`
+	} `json:"header"`
+	Event struct {
+		Type         string        `json:"type"`
+		ChatID       string        `json:"chat_id"`
+		MessageID    string        `json:"message_id"`
+		RecallTime   lenientMillis `json:"recall_time"`
+		OperatorType string        `json:"operator_type"`
+		AppID        string        `json:"app_id"`
+		ReactionType struct {
+			Emoji string `json:"emoji_type"`
+		} `json:"reaction_type"`
+		Message *wireMessage `json:"message"`
+		Sender  struct {
+			SenderID   wireIDs `json:"sender_id"`
+			SenderType string  `json:"sender_type"`
+		} `json:"sender"`
+	} `json:"event"`
+	Type string `json:"type"` // of the 1.0 schema and of url_verification
+}
+
+// ParseEvent reads an event of the 2.0 schema, of any type and at most 4 MiB;
+// of one in the 1.0 schema it tells the type only. What is no event, and a
+// message without usable ids, is an error that wraps [ErrNotEvent] and quotes
+// nothing.
+func ParseEvent(data []byte) (Event, error) {
+	var w wireEvent
+	if err := lenient(data, &w); err != nil {
+		return Event{}, fmt.Errorf("%w: it %w", ErrNotEvent, err)
+	}
+	if w.Type == "event_callback" && w.Header.EventType == "" {
+		return Event{Type: w.Event.Type}, nil
+	}
+	if w.Header.EventType == "" {
+		return Event{}, fmt.Errorf("%w: it has no event_type", ErrNotEvent)
+	}
+	e := Event{
+		ID: w.Header.EventID, Type: w.Header.EventType, AppID: w.Header.AppID, TenantKey: w.Header.TenantKey,
+		Token: w.Header.Token, CreateTime: relay.Millis(w.Header.CreateTime), ChatID: relay.ChatID(w.Event.ChatID),
+	}
+	err := checkIDs("event_id", e.ID, "event_type", e.Type, "app_id", e.AppID, "chat_id", w.Event.ChatID,
+		"message_id", w.Event.MessageID)
+	if err != nil {
+		return Event{}, fmt.Errorf("%w: %w", ErrNotEvent, err)
+	}
+	switch id := relay.MessageID(w.Event.MessageID); e.Type {
+	case MessageReceived:
+	case EventRecalled:
+		if id != "" {
+			e.Recall = &Recall{ID: id, At: cmp.Or(relay.Millis(w.Event.RecallTime), e.CreateTime)}
+		}
+		return e, nil
+	case EventReacted, EventReactionEnded:
+		if id != "" {
+			e.Reaction = &Reaction{ID: id, Emoji: w.Event.ReactionType.Emoji, ByApp: w.Event.OperatorType == SenderApp,
+				AppID: w.Event.AppID}
+		}
+		return e, nil
+	default:
+		return e, nil
+	}
+	if w.Event.Message == nil {
+		return Event{}, fmt.Errorf("%w: it has no message", ErrNotEvent)
+	}
+	m, err := w.Event.Message.message()
+	ids := w.Event.Sender.SenderID
+	m.Sender = Sender{Type: w.Event.Sender.SenderType, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID,
+		AppID: ids.AppID}
+	switch {
+	case err != nil:
+	case m.ID == "":
+		err = errors.New("message_id is missing")
+	case m.ChatID == "":
+		err = errors.New("chat_id is missing")
+	default:
+		err = checkIDs("sender open_id", ids.OpenID, "sender union_id", ids.UnionID, "sender user_id", ids.UserID)
+	}
+	if err != nil {
+		return Event{}, fmt.Errorf("%w: %w", ErrNotEvent, err)
+	}
+	e.Message, e.ChatID = &m, m.ChatID
+	if m.Type == "interactive" {
+		card, err := NewCard([]byte(m.Content))
+		e.Streaming = err == nil && card.Streaming()
+	}
+	return e, nil
+}
+
+// checkIDs takes names and values in turn and tells what is wrong with one.
+func checkIDs(namesAndValues ...string) error {
+	for i := 0; i < len(namesAndValues); i += 2 {
+		if err := relay.CheckID(namesAndValues[i+1]); err != nil {
+			return fmt.Errorf("%s %w", namesAndValues[i], err)
+		}
+	}
+	return nil
+}
+
+// wireMessage is a message in both of its spellings: events say message_type
+// and content, REST answers msg_type and body.content (docs/feishu.md 3.1, 5).
+type wireMessage struct {
+	MessageID   string        `json:"message_id"`
+	RootID      string        `json:"root_id"`
+	ParentID    string        `json:"parent_id"`
+	ThreadID    string        `json:"thread_id"`
+	ChatID      string        `json:"chat_id"`
+	ChatType    string        `json:"chat_type"`
+	MessageType string        `json:"message_type"`
+	MsgType     string        `json:"msg_type"`
+	Content     string        `json:"content"`
+	CreateTime  lenientMillis `json:"create_time"`
+	Deleted     bool          `json:"deleted"`
+	Mentions    []wireMention `json:"mentions"`
+	Body        struct {
+		Content string `json:"content"`
+	} `json:"body"`
+	Sender wireSender `json:"sender"`
+}
+
+// message converts, with its errors about identifiers.
+func (w *wireMessage) message() (Message, error) {
+	m := Message{
+		ID: relay.MessageID(w.MessageID), RootID: relay.MessageID(w.RootID), ParentID: relay.MessageID(w.ParentID),
+		ThreadID: w.ThreadID, ChatID: relay.ChatID(w.ChatID), ChatType: w.ChatType,
+		Type: w.MessageType, Content: w.Content, Sender: w.Sender.sender(),
+		CreateTime: relay.Millis(w.CreateTime), Deleted: w.Deleted,
+	}
+	if m.Type == "" {
+		m.Type = w.MsgType
+	}
+	if m.Content == "" {
+		m.Content = w.Body.Content
+	}
+	for _, one := range w.Mentions {
+		if mention, ok := one.mention(); ok {
+			m.Mentions = append(m.Mentions, mention)
+		}
+	}
+	return m, checkIDs("message_id", w.MessageID, "root_id", w.RootID, "parent_id", w.ParentID, "thread_id", w.ThreadID,
+		"chat_id", w.ChatID, "message_type", m.Type)
+}
+
+// wireSender is who sent a message, as REST answers say it.
+type wireSender struct {
+	ID         string `json:"id"`
+	IDType     string `json:"id_type"`
+	SenderType string `json:"sender_type"`
+	SenderName string `json:"sender_name"`
+}
+
+func (w wireSender) sender() Sender {
+	var ids wireIDs
+	ids.set(w.ID, w.IDType)
+	return Sender{Type: w.SenderType, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID, AppID: ids.AppID,
+		Name: w.SenderName}
+}
+
+// wireMention is one entry of a mentions list.
+type wireMention struct {
+	Key           string  `json:"key"`
+	ID            wireIDs `json:"id"`
+	IDType        string  `json:"id_type"`
+	Name          string  `json:"name"`
+	MentionedType string  `json:"mentioned_type"`
+}
+
+// mention leaves out an entry that names nobody in a usable way.
+func (w wireMention) mention() (Mention, bool) {
+	ids := w.ID
+	if ids.plain != "" {
+		ids.set(ids.plain, w.IDType)
+	}
+	m := Mention{Key: w.Key, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID, AppID: ids.AppID,
+		Name: oneLine(w.Name), Type: w.MentionedType}
+	if m.AppID != "" && m.Type == "" {
+		m.Type = SenderBot
+	}
+	err := checkIDs("key", m.Key, "open_id", ids.OpenID, "union_id", m.UnionID, "user_id", m.UserID, "app_id", m.AppID)
+	return m, err == nil
+}
+
+// wireIDs is an id: an object of ids in events, a string in REST answers.
+type wireIDs struct {
+	OpenID  string `json:"open_id"`
+	UnionID string `json:"union_id"`
+	UserID  string `json:"user_id"`
+	AppID   string `json:"app_id"`
+	plain   string
+}
+
+func (w *wireIDs) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		return json.Unmarshal(data, &w.plain)
+	}
+	type object wireIDs
+	_ = lenient(data, (*object)(w)) // of another form: no id, and the message stays good
+	return nil
+}
+
+// set files id under what it is: by the prefix where it has one, since REST
+// names a bot by its app_id also where open_ids were asked for (docs/feishu.md 4.1).
+func (w *wireIDs) set(id, idType string) {
+	switch {
+	case strings.HasPrefix(id, "cli_"):
+		w.AppID = id
+	case strings.HasPrefix(id, "ou_"):
+		w.OpenID = id
+	case strings.HasPrefix(id, "on_"):
+		w.UnionID = id
+	case idType == "app_id":
+		w.AppID = id
+	case idType == "open_id":
+		w.OpenID = id
+	case idType == "union_id":
+		w.UnionID = id
+	default:
+		w.UserID = id
+	}
+}
+
+func (w *wireIDs) open() relay.OpenID { return relay.OpenID(w.OpenID) }
+
+// lenientMillis is a time; an invalid one is ignored and does not invalidate the message.
+type lenientMillis relay.Millis
+
+func (ms *lenientMillis) UnmarshalJSON(data []byte) error {
+	_ = (*relay.Millis)(ms).UnmarshalJSON(data)
+	return nil
+}
+
+// oneLine is name without line breaks and control characters.
+func oneLine(name string) string {
+	return strings.Join(strings.FieldsFunc(name, func(r rune) bool {
+		return r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029'
+	}), " ")
 }

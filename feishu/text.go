@@ -1,6 +1,18 @@
 package feishu
 
-import "strings"
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"feishu-relay/relay"
+)
 
 // Text returns what a person reads of m; see [Text].
 func (m *Message) Text() string { return Text(m.Type, m.Content, m.Mentions) }
@@ -87,4 +99,574 @@ var words = map[string]string{
 	"general_calendar":     "[日程]",
 	"share_calendar_event": "[日程]",
 	"":                     "[消息]",
+}
+
+// everyone is how a mention of the whole chat is shown to people.
+const everyone = "所有人"
+
+// An at-tag in the spellings of text, post and card (docs/feishu.md 3.2, 5.1), with
+// its name and closing tag where they follow, or a key of the mentions list.
+const atTagPattern = `<at((?:\s+[a-z_-]+\s*=\s*(?:\\?"[^"<>\n]*"|\\?'[^'<>\n]*'|[^\s"'<>]+))*)\s*/?>(?:([^<\n]*)</at>)?`
+
+var (
+	mentionRE   = regexp.MustCompile(`(?i)` + atTagPattern + `|@_user_[0-9]+|@_all\b`)
+	attributeRE = regexp.MustCompile(`(?i)([a-z_-]+)\s*=\s*(?:\\?"([^"]*)"|\\?'([^']*)'|(\S+))`)
+	codeRE      = regexp.MustCompile("(?s)```.*?(?:```|$)|`[^`\n]+`")
+)
+
+// tag is what an at-tag says.
+type tag struct {
+	ids   []string
+	key   string // mention_key
+	email string
+	name  string
+}
+
+// newTag reads the attributes and the name of an at-tag.
+func newTag(attributes, name string) tag {
+	t := tag{name: strings.TrimSpace(oneLine(html.UnescapeString(name)))}
+	for _, a := range attributeRE.FindAllStringSubmatch(attributes, -1) {
+		value := html.UnescapeString(strings.TrimRight(a[2]+a[3]+a[4], `\/`))
+		switch strings.ToLower(a[1]) {
+		case "id", "ids", "user_id", "open_id":
+			for id := range strings.SplitSeq(value, ",") {
+				if id = strings.TrimSpace(id); id != "" {
+					t.ids = append(t.ids, id)
+				}
+			}
+		case "mention_key":
+			t.key = value
+		case "email":
+			t.email = value
+		}
+	}
+	return t
+}
+
+// writeTag is the tag for a node of a post or card that mentions id.
+func writeTag(id, key, name string) string {
+	return `<at id="` + html.EscapeString(id) + `" mention_key="` + html.EscapeString(key) + `">` +
+		html.EscapeString(oneLine(name)) + `</at>`
+}
+
+// WithNames writes the at-tags and keys in text as "@Name". The name comes from
+// mentions, by key or by any id, else from the tag itself; what has no name
+// stays as it is.
+func WithNames(text string, mentions []Mention) string {
+	if !strings.ContainsAny(text, "<@") {
+		return text
+	}
+	names := nameTable(mentions)
+	return replaceAll(mentionRE, text, func(m []string, rest string) string {
+		named := m[0]
+		if named[0] != '@' {
+			named = newTag(m[1], m[2]).text(m[0], names)
+		} else if name, ok := names[named]; ok {
+			named = "@" + name
+		}
+		if named != m[0] && named != "" && rest != "" && wordRune(lastRune(named)) && wordRune(firstRune(rest)) {
+			named += " " // "@Bertlooks" would be another name
+		}
+		return named
+	})
+}
+
+// nameTable finds names by key and id.
+func nameTable(mentions []Mention) map[string]string {
+	names := map[string]string{"all": everyone, "@_all": everyone, "all_members": everyone}
+	for _, m := range mentions {
+		name := strings.TrimPrefix(oneLine(m.Name), "@")
+		if name == "" {
+			continue
+		}
+		for _, id := range m.IDs() {
+			names[id] = name
+		}
+		if m.Key != "" {
+			names[m.Key] = name
+		}
+	}
+	return names
+}
+
+// text is how a person reads the tag; whole where nothing names it.
+func (t tag) text(whole string, names map[string]string) string {
+	if name, ok := names[t.key]; ok && t.key != "" {
+		return "@" + name // the id is none that the reader's app knows (docs/feishu.md 3.2)
+	}
+	var found []string
+	for _, id := range t.ids {
+		if name, ok := names[id]; ok {
+			found = append(found, "@"+name)
+		}
+	}
+	switch {
+	case len(found) > 0 && len(found) == len(t.ids):
+		return strings.Join(found, " ")
+	case t.name != "":
+		return "@" + strings.TrimPrefix(t.name, "@")
+	case t.email != "":
+		return "@" + t.email
+	}
+	return whole
+}
+
+// tagged returns whom the at-tags in text mention, in order and each once. Tags
+// in code mention nobody, and neither does the one for everyone.
+func tagged(text string) []Mention {
+	var list []Mention
+	for _, m := range mentionRE.FindAllStringSubmatch(codeRE.ReplaceAllString(text, " "), -1) {
+		if m[0][0] == '@' {
+			continue
+		}
+		t := newTag(m[1], m[2])
+		for _, id := range t.ids {
+			if id == "all" || id == "all_members" || relay.CheckID(id) != nil {
+				continue
+			}
+			var ids wireIDs
+			ids.set(id, "")
+			one := Mention{Key: t.key, OpenID: ids.open(), UnionID: ids.UnionID, UserID: ids.UserID, AppID: ids.AppID}
+			if len(t.ids) == 1 {
+				one.Name = strings.TrimPrefix(t.name, "@")
+			}
+			if one.AppID != "" {
+				one.Type = SenderBot
+			}
+			if !slices.ContainsFunc(list, func(m Mention) bool { return m.Same(&one) }) {
+				list = append(list, one)
+			}
+		}
+	}
+	return list
+}
+
+// replaceAll is re.ReplaceAllStringFunc with the groups of each match and the text behind it.
+func replaceAll(re *regexp.Regexp, text string, with func(match []string, rest string) string) string {
+	var b strings.Builder
+	end := 0
+	for _, at := range re.FindAllStringSubmatchIndex(text, -1) {
+		match := make([]string, len(at)/2)
+		for i := range match {
+			if at[2*i] >= 0 {
+				match[i] = text[at[2*i]:at[2*i+1]]
+			}
+		}
+		b.WriteString(text[end:at[0]])
+		end = at[1]
+		b.WriteString(with(match, text[end:]))
+	}
+	b.WriteString(text[end:])
+	return b.String()
+}
+
+func firstRune(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
+func lastRune(s string) rune  { r, _ := utf8.DecodeLastRuneInString(s); return r }
+
+// wordRune reports whether r is one of the signs that make words with borders.
+func wordRune(r rune) bool {
+	return r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+}
+
+// postText writes a post's title and paragraphs, a line each; mentions stay tags
+// and keys. content_v2 keeps the markdown that content lost (docs/feishu.md 3.2).
+func postText(v map[string]any) string {
+	if inner, ok := v["post"].(map[string]any); ok {
+		v = inner
+	}
+	isPost := func(v any) bool {
+		m, _ := v.(map[string]any)
+		return isList(m["content"]) || isList(m["content_v2"])
+	}
+	if !isPost(v) {
+		if v, _ = localized(v, isPost).(map[string]any); v == nil {
+			return words["post"]
+		}
+	}
+	paragraphs, _ := v["content_v2"].([]any)
+	if len(paragraphs) == 0 {
+		paragraphs, _ = v["content"].([]any)
+	}
+	lines := make([]string, 0, len(paragraphs)+1)
+	if title := field(v, "title"); title != "" {
+		lines = append(lines, title)
+	}
+	for _, p := range paragraphs {
+		lines = append(lines, paragraph(p))
+	}
+	return strings.Trim(strings.Join(lines, "\n"), "\n")
+}
+
+// paragraph writes a list of nodes, or a single one, as a line; blocks of code
+// and rules stand in lines of their own.
+func paragraph(p any) string {
+	nodes, ok := p.([]any)
+	if !ok {
+		nodes = []any{p}
+	}
+	var b strings.Builder
+	block, at := false, false // what the text so far ends in
+	for _, n := range nodes {
+		node, _ := n.(map[string]any)
+		text, isBlock := postNode(node)
+		if text == "" {
+			continue
+		}
+		switch {
+		case b.Len() > 0 && (block || isBlock):
+			b.WriteByte('\n')
+		case at && goesOn(text):
+			b.WriteByte(' ')
+		}
+		b.WriteString(text)
+		block, at = isBlock, node["tag"] == "at"
+	}
+	return b.String()
+}
+
+// goesOn reports whether text begins with a letter or a digit, which behind a
+// mention would read as a part of the name, or of its key.
+func goesOn(text string) bool {
+	r := firstRune(text)
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_'
+}
+
+func postNode(v map[string]any) (text string, isBlock bool) {
+	text = field(v, "text", "content")
+	switch v["tag"] {
+	case "text":
+		if v["un_escape"] == true {
+			text = html.UnescapeString(text)
+		}
+	case "a":
+		text = link(text, field(v, "href"))
+	case "at":
+		text = atNode(v)
+	case "img":
+		text = words["image"]
+	case "media":
+		text = words["media"]
+	case "emotion":
+		text = "[" + oneLine(field(v, "emoji_type")) + "]"
+	case "hr":
+		return "---", true
+	case "code_block":
+		fence := "```"
+		for strings.Contains(text, fence) {
+			fence += "`"
+		}
+		return fence + oneLine(field(v, "language")) + "\n" + strings.TrimSuffix(text, "\n") + "\n" + fence, true
+	}
+	return text, false
+}
+
+func link(text, href string) string {
+	switch {
+	case href == "" || href == text:
+		return text
+	case text == "":
+		return href
+	}
+	return text + " (" + href + ")"
+}
+
+// atNode writes an {"tag":"at"} of a post or an older card: its user_id is an id,
+// "all", or the key of a mention.
+func atNode(v map[string]any) string {
+	id, key := field(v, "user_id", "open_id", "id"), field(v, "mention_key")
+	if strings.HasPrefix(id, "@") {
+		id, key = "", id
+	}
+	name := field(v, "user_name", "name")
+	if id == "" && name == "" {
+		return key
+	}
+	return writeTag(id, key, name)
+}
+
+// maxRows is how many rows of a card's table are written; "…" stands for the
+// others.
+const maxRows = 100
+
+var (
+	greyRE   = regexp.MustCompile(`(?is)^\s*<font\s+color\s*=\s*['"]?gr[ea]y['"]?\s*>(.*)</font>\s*$`)
+	creditRE = regexp.MustCompile(`(?i)\b(?:agent|model)\s*[:：]`)
+	fontRE   = regexp.MustCompile(`(?i)</?(?:font|text_tag)(?:\s[^<>\n]*)?>`)
+)
+
+// Text returns the words of the card in the order in which they are shown, its
+// header first; without its footer (docs/feishu.md 5.2): notes, the grey line about
+// agent and model, a rule at the end. Mentions stay tags ([WithNames] names
+// them). A card without words but with images gives "[图片]" for each. A template
+// shows the titles among its variables, else "[卡片]"; a reference by card_id "".
+func (c *Card) Text() string {
+	return fontRE.ReplaceAllString(c.render(), "")
+}
+
+// Mentions returns whom the card names: at-tags in its markdown and nodes for
+// people, in order and each once. Names are those that the card says.
+func (c *Card) Mentions() []Mention { return tagged(c.render()) }
+
+// render writes the card with its tags and colours.
+func (c *Card) render() string {
+	switch c.root["type"] {
+	case "card":
+		return ""
+	case "template":
+		return templateText(c.root)
+	}
+	var w writer
+	w.card(c.root)
+	w.flush()
+	w.dropFooter()
+	text := make([]string, len(w.blocks))
+	for i, b := range w.blocks {
+		text[i] = b.text
+	}
+	if len(text) == 0 {
+		return strings.Join(slices.Repeat([]string{words["image"]}, min(w.images, maxKeys)), "\n")
+	}
+	return strings.Join(text, "\n")
+}
+
+func templateText(root map[string]any) string {
+	data, _ := root["data"].(map[string]any)
+	variables, _ := data["template_variable"].(map[string]any)
+	var titles []string
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if text := field(variables, name); text != "" && strings.Contains(strings.ToLower(name), "title") {
+			titles = append(titles, text)
+		}
+	}
+	if len(titles) == 0 {
+		return words["interactive"]
+	}
+	return strings.Join(titles, "\n")
+}
+
+// block is a line or more of a card.
+type block struct {
+	text string
+	rule bool
+}
+
+// writer turns a card into blocks.
+type writer struct {
+	blocks []block
+	line   strings.Builder // inline nodes of an older card's paragraph
+	at     bool            // line ends in a mention
+	images int
+}
+
+func (w *writer) block(text string) {
+	w.flush()
+	if strings.TrimSpace(text) != "" {
+		w.blocks = append(w.blocks, block{text: strings.Trim(text, "\n")})
+	}
+}
+
+func (w *writer) inline(text string) {
+	if w.at && goesOn(text) {
+		w.line.WriteByte(' ')
+	}
+	w.line.WriteString(text)
+	w.at = false
+}
+
+func (w *writer) flush() {
+	text := w.line.String()
+	w.line.Reset()
+	w.at = false
+	if strings.TrimSpace(text) != "" {
+		w.blocks = append(w.blocks, block{text: text})
+	}
+}
+
+func (w *writer) card(root map[string]any) {
+	isTitled := func(v any) bool { m, _ := v.(map[string]any); return isObject(m["title"]) }
+	header := root["header"]
+	if i18n, ok := root["i18n_header"].(map[string]any); ok && !isTitled(header) {
+		header = localized(i18n, isTitled)
+	}
+	if h, ok := header.(map[string]any); ok {
+		w.walk(h["title"], 1)
+		w.walk(h["subtitle"], 1)
+	}
+	w.block(field(root, "title"))
+	if i18n, ok := root["i18n_elements"].(map[string]any); ok && !isList(root["elements"]) {
+		w.walk(localized(i18n, isList), 1)
+	}
+	w.walk(root["elements"], 1)
+	if body, ok := root["body"].(map[string]any); ok {
+		w.walk(body["elements"], 2)
+	}
+}
+
+// walk writes a node or a list of them; a list in a list is a paragraph.
+func (w *writer) walk(v any, depth int) {
+	if depth > maxDepth {
+		return
+	}
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			w.walk(e, depth+1)
+		}
+		w.flush()
+	case map[string]any:
+		w.node(v, depth)
+	}
+}
+
+func (w *writer) node(v map[string]any, depth int) {
+	if v["element_id"] == "note" || v["text_size"] == "notation" {
+		return // a footer
+	}
+	switch v["tag"] {
+	case "markdown", "lark_md", "md", "plain_text":
+		w.block(translated(v))
+	case "text":
+		w.inline(field(v, "text", "content"))
+	case "a":
+		w.inline(link(field(v, "text", "content"), field(v, "href")))
+	case "at":
+		w.line.WriteString(atNode(v))
+		w.at = true
+	case "person":
+		w.block(atNode(v))
+	case "person_list":
+		w.people(v)
+	case "hr":
+		w.flush()
+		w.blocks = append(w.blocks, block{text: "---", rule: true})
+	case "img", "img_combination":
+		w.images++
+	case "table":
+		w.table(v)
+	case "note", "button", "action", "overflow", "input", "select_static", "multi_select_static", "select_person",
+		"multi_select_person", "select_img", "date_picker", "picker_time", "picker_datetime", "chart", "audio":
+		// what is no part of the text, or is there to be pressed
+	default:
+		w.flush()
+		for _, key := range []string{"header", "title", "text", "fields", "columns", "elements", "body"} {
+			w.walk(v[key], depth+1)
+		}
+	}
+}
+
+// translated is a text element's content, or one of its translations.
+func translated(v map[string]any) string {
+	if text := field(v, "content"); text != "" {
+		return text
+	}
+	for _, key := range []string{"i18n_content", "i18n"} {
+		if i18n, ok := v[key].(map[string]any); ok {
+			if text, ok := localized(i18n, isText).(string); ok {
+				return text
+			}
+		}
+	}
+	return ""
+}
+
+func (w *writer) people(v map[string]any) {
+	list, _ := v["persons"].([]any)
+	var names []string
+	for _, e := range list {
+		if one, ok := e.(map[string]any); ok {
+			names = append(names, atNode(one))
+		}
+	}
+	w.block(strings.Join(names, " "))
+}
+
+// table writes a line for the columns' names and one for each row.
+func (w *writer) table(v map[string]any) {
+	columns, _ := v["columns"].([]any)
+	rows, _ := v["rows"].([]any)
+	var keys, head []string
+	for _, e := range columns {
+		column, _ := e.(map[string]any)
+		keys = append(keys, field(column, "name"))
+		head = append(head, oneLine(field(column, "display_name", "name")))
+	}
+	lines := []string{strings.Join(head, " | ")}
+	for i, e := range rows {
+		if i == maxRows {
+			lines = append(lines, "…")
+			break
+		}
+		row, _ := e.(map[string]any)
+		cells := make([]string, len(keys))
+		for j, key := range keys {
+			cells[j] = cell(row[key])
+		}
+		lines = append(lines, strings.Join(cells, " | "))
+	}
+	if len(keys) > 0 {
+		w.block(strings.Join(lines, "\n"))
+	}
+}
+
+// cell writes a value of a table: a text, a number, or a list of labels.
+func cell(v any) string {
+	switch v := v.(type) {
+	case string:
+		return oneLine(v)
+	case json.Number, bool:
+		return fmt.Sprint(v)
+	case []any:
+		var labels []string
+		for _, e := range v {
+			if label, ok := e.(map[string]any); ok {
+				labels = append(labels, oneLine(field(label, "text", "id")))
+			} else if text, ok := e.(string); ok {
+				labels = append(labels, oneLine(text))
+			}
+		}
+		return strings.Join(labels, " ")
+	}
+	return ""
+}
+
+// dropFooter takes away what stands below the text: rules, and a grey line
+// behind a rule or about agent and model, also inside of the last block.
+func (w *writer) dropFooter() {
+	for n := len(w.blocks); n > 0; n = len(w.blocks) {
+		last := &w.blocks[n-1]
+		isGrey := grey(last.text)
+		switch {
+		case last.rule, isGrey && creditRE.MatchString(last.text), isGrey && n > 1 && w.blocks[n-2].rule:
+			w.blocks = w.blocks[:n-1]
+			continue
+		}
+		before, line := lastLine(last.text)
+		if before == "" || !grey(line) || !creditRE.MatchString(line) {
+			return
+		}
+		for before != "" {
+			rest, line := lastLine(before)
+			if line = strings.TrimSpace(line); line != "" && strings.Trim(line, "-*_") != "" {
+				break
+			}
+			before = rest
+		}
+		last.text = before
+		if before == "" {
+			w.blocks = w.blocks[:n-1]
+		}
+		return
+	}
+}
+
+// grey reports whether the whole text is one grey span.
+func grey(text string) bool {
+	m := greyRE.FindStringSubmatch(text)
+	return m != nil && !strings.Contains(strings.ToLower(m[1]), "</font>")
+}
+
+// lastLine cuts the last line off text.
+func lastLine(text string) (before, line string) {
+	i := strings.LastIndexByte(text, '\n')
+	return text[:max(i, 0)], text[i+1:]
 }

@@ -1,10 +1,20 @@
 package conn
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"sync"
+	"time"
 
+	"github.com/coder/websocket"
 	larkws "github.com/larksuite/oapi-sdk-go/v3/ws"
+
+	"feishu-relay/feishu"
 )
 
 // Frame is a message of the long connection (docs/feishu.md 1.3).
@@ -76,4 +86,208 @@ func (f *Frame) Code() int {
 		return 0
 	}
 	return ack.Code
+}
+
+// Bounds of what waits for the rest of its event; beyond them the oldest events are dropped.
+const (
+	maxIncomplete = 64       // events
+	maxBytes      = 16 << 20 // of all frames together
+	maxPieces     = 1024     // of one event
+	// piecesWait is for the last piece, from the first: as long as the most patient SDK
+	// waits (docs/feishu.md 1.5).
+	piecesWait = 10 * time.Second
+)
+
+// Pieces puts events together that come in several frames, in any order (docs/feishu.md 1.5). It
+// is safe for concurrent use.
+type Pieces struct {
+	// Dropped is called with the frames, as they came, of an event that does not become
+	// complete, from any goroutine.
+	Dropped func(frames [][]byte)
+
+	mu     sync.Mutex
+	events []*incomplete // oldest first; guarded by mu
+	bytes  int           // guarded by mu
+}
+
+type incomplete struct {
+	id      string
+	frames  [][]byte // as they came
+	bySeq   [][]byte // the same by seq; nil: missing
+	missing int
+	bytes   int
+	timer   *time.Timer
+}
+
+// Add takes a frame of an event. Once the event is complete it returns it with all of its
+// frames, as and in the order in which they came; until then frames is nil. ok is false for a frame that
+// is not a piece of its event, or larger than what may wait; it is not kept.
+func (p *Pieces) Add(f *Frame) (frames [][]byte, event []byte, ok bool) {
+	h := larkws.Headers(f.Headers)
+	id, sum, seq := f.ID(), h.GetInt(larkws.HeaderSum), h.GetInt(larkws.HeaderSeq)
+	if sum <= 1 {
+		return [][]byte{f.Raw}, f.Payload, true
+	}
+	if id == "" || sum > maxPieces || seq < 0 || seq >= sum || len(f.Raw) > maxBytes {
+		return nil, nil, false
+	}
+	p.mu.Lock()
+	e := p.find(id)
+	if e != nil && len(e.bySeq) != sum {
+		p.mu.Unlock()
+		return nil, nil, false
+	}
+	var dropped [][]byte
+	if e == nil {
+		if len(p.events) == maxIncomplete {
+			dropped = p.remove(p.events[0])
+		}
+		e = &incomplete{id: id, bySeq: make([][]byte, sum), missing: sum}
+		e.timer = time.AfterFunc(piecesWait, func() { p.drop(e) })
+		p.events = append(p.events, e)
+	}
+	if e.bySeq[seq] == nil {
+		e.missing--
+	}
+	e.bySeq[seq] = f.Raw
+	e.frames = append(e.frames, f.Raw)
+	e.bytes += len(f.Raw)
+	p.bytes += len(f.Raw)
+	complete := e.missing == 0
+	if complete {
+		p.remove(e)
+	}
+	for p.bytes > maxBytes {
+		dropped = append(dropped, p.remove(p.events[0])...)
+	}
+	p.mu.Unlock()
+	p.report(dropped)
+	if !complete {
+		return nil, nil, true
+	}
+	for _, raw := range e.bySeq {
+		if piece, ok := ParseFrame(raw); ok { // as it did before
+			event = append(event, piece.Payload...)
+		}
+	}
+	return e.frames, event, true
+}
+
+// Drop drops what waits of an event.
+func (p *Pieces) Drop(id string) {
+	p.mu.Lock()
+	e := p.find(id)
+	p.mu.Unlock()
+	if e != nil {
+		p.drop(e)
+	}
+}
+
+func (p *Pieces) drop(e *incomplete) {
+	p.mu.Lock()
+	frames := p.remove(e)
+	p.mu.Unlock()
+	p.report(frames)
+}
+
+func (p *Pieces) report(dropped [][]byte) {
+	if len(dropped) > 0 {
+		p.Dropped(dropped)
+	}
+}
+
+// find returns what is there of an event, nil for none. The caller holds mu.
+func (p *Pieces) find(id string) *incomplete {
+	if i := slices.IndexFunc(p.events, func(e *incomplete) bool { return e.id == id }); i >= 0 {
+		return p.events[i]
+	}
+	return nil
+}
+
+// remove forgets an event and returns its frames, nil where it is not there. The caller holds mu.
+func (p *Pieces) remove(e *incomplete) [][]byte {
+	i := slices.Index(p.events, e)
+	if i < 0 {
+		return nil
+	}
+	p.events = slices.Delete(p.events, i, i+1)
+	p.bytes -= e.bytes
+	e.timer.Stop()
+	return e.frames
+}
+
+const (
+	// BootstrapPath is where a client asks for the address of its long connection.
+	BootstrapPath = larkws.GenEndpointUri
+	// CallTimeout is for the bootstrap call, and for opening the WebSocket: as long as the Node SDK waits
+	// (docs/feishu.md 1.1).
+	CallTimeout = 15 * time.Second
+	// WriteTimeout is for one message on a WebSocket; then the connection is ended.
+	WriteTimeout = 10 * time.Second
+	// MaxAnswer is the most bytes of Feishu's answer to the bootstrap call that are read.
+	MaxAnswer = 1 << 20
+	// MaxMessage is the most bytes of a WebSocket message; a larger one ends the connection.
+	MaxMessage = 16 << 20
+)
+
+// Endpoint is where Feishu wants to be connected to.
+type Endpoint struct {
+	URL    *url.URL
+	Config json.RawMessage // a ClientConfig; nil without one
+}
+
+// ParseEndpoint reads Feishu's answer to a bootstrap call (docs/feishu.md 1.1). A refusal is an error with a
+// [*feishu.CodeError] in it.
+func ParseEndpoint(answer []byte) (e Endpoint, err error) {
+	data, err := feishu.ReadAnswer[struct {
+		URL          string          `json:"URL"`
+		ClientConfig json.RawMessage `json:"ClientConfig"`
+	}](answer)
+	if err != nil {
+		return e, err
+	}
+	u, err := url.Parse(data.URL)
+	if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
+		return e, errors.New("the answer names no address of a WebSocket")
+	}
+	return Endpoint{u, data.ClientConfig}, nil
+}
+
+// ServiceID returns what a client puts into its pings (docs/feishu.md 1.2); 0 without one.
+func ServiceID(endpoint *url.URL) int32 {
+	n, _ := strconv.ParseInt(endpoint.Query().Get(larkws.ServiceID), 10, 32)
+	return int32(n)
+}
+
+// Dial opens the WebSocket of an endpoint. pinged, which may be nil, is called for each of
+// Feishu's WebSocket pings. Where Feishu has refused, its answer comes with the error.
+func Dial(ctx context.Context, client *http.Client, endpoint *url.URL, pinged func()) (*websocket.Conn, *http.Response,
+	error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	ws, resp, err := websocket.Dial(ctx, endpoint.String(), &websocket.DialOptions{
+		HTTPClient: client,
+		HTTPHeader: http.Header{"User-Agent": nil}, // the SDKs send none
+		OnPingReceived: func(context.Context, []byte) bool {
+			if pinged != nil {
+				pinged()
+			}
+			return true
+		},
+	})
+	if err != nil {
+		if resp != nil && resp.StatusCode == http.StatusSwitchingProtocols {
+			resp = nil
+		}
+		return nil, resp, feishu.WithoutURL(err)
+	}
+	ws.SetReadLimit(MaxMessage)
+	return ws, nil, nil
+}
+
+// Write writes a message, and cuts the connection where that takes longer than WriteTimeout.
+func Write(ws *websocket.Conn, kind websocket.MessageType, message []byte) error {
+	late := time.AfterFunc(WriteTimeout, func() { _ = ws.CloseNow() })
+	defer late.Stop()
+	return ws.Write(context.Background(), kind, message)
 }

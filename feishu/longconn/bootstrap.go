@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/conn"
@@ -156,4 +159,116 @@ func fail(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, `{"code":1,"msg":%q,"data":{}}`, "feishu-relay: "+text)
+}
+
+// What a bot is to do about coming back, in seconds: with Feishu's own numbers
+// (30 and 120) a restart of ours would leave it deaf for minutes (docs/feishu.md 1.7).
+const (
+	reconnectNonce    = 2
+	reconnectInterval = 3
+	pingInterval      = 120 // where Feishu says nothing; the SDKs' default
+)
+
+var errNotConfig = errors.New("not a client config")
+
+// shorten makes the reconnect settings of a ClientConfig short, and returns its
+// PingInterval. All four numbers are in what it returns, since the SDKs take
+// a missing one for 0 (docs/feishu.md 1.4); ping is for where that one is missing. The rest stays as it
+// was. Settings that are shorter already stay, and so does the interval where
+// the bot stops after a number of retries, which would be over sooner.
+func shorten(config []byte, ping int) (out []byte, seconds int, err error) {
+	numbers := []struct {
+		key   string
+		value int // where it is missing
+	}{
+		{"ReconnectCount", -1}, {"ReconnectInterval", reconnectInterval}, {"ReconnectNonce", reconnectNonce},
+		{"PingInterval", ping},
+	}
+	out, found := config, false
+	for i := range numbers {
+		n := &numbers[i]
+		from, to, err := feishu.Member(out, n.key)
+		if err != nil {
+			return nil, 0, err
+		}
+		if from == to {
+			continue
+		}
+		if n.value, err = strconv.Atoi(string(out[from:to])); err != nil {
+			return nil, 0, errNotConfig
+		}
+		found = true
+	}
+	if !found {
+		return nil, 0, errNotConfig
+	}
+	if v := &numbers[1].value; numbers[0].value < 0 && (*v > reconnectInterval || *v <= 0) {
+		*v = reconnectInterval
+	}
+	if v := &numbers[2].value; *v > reconnectNonce || *v < 0 {
+		*v = reconnectNonce
+	}
+	for _, n := range numbers {
+		if out, err = feishu.SetMember(out, n.key, strconv.AppendInt(nil, int64(n.value), 10)); err != nil {
+			return nil, 0, err
+		}
+	}
+	return out, numbers[3].value, nil
+}
+
+const (
+	maxTickets = 256             // bootstrap answers remembered; beyond, the oldest is forgotten
+	ticketLife = 2 * time.Minute // from the answer to the WebSocket; every SDK connects at once
+)
+
+// ticket is what a bootstrap answer said, remembered until the bot connects.
+type ticket struct {
+	upstream *url.URL // Feishu's
+	app      string
+	ping     int // seconds
+	given    time.Time
+}
+
+// tickets are the answers handed out, by the query of their URL.
+type tickets struct {
+	known *lru.Cache[string, ticket]
+}
+
+func newTickets() tickets {
+	known, _ := lru.New[string, ticket](maxTickets) // fails only for a size below 1
+	return tickets{known}
+}
+
+func (t tickets) add(tk ticket) { t.known.Add(canonical(tk.upstream.RawQuery), tk) }
+
+// take returns the ticket of a WebSocket's query, which has an end and is used up.
+func (t tickets) take(rawQuery string) (ticket, bool) {
+	query := canonical(rawQuery)
+	tk, ok := t.known.Peek(query)
+	return tk, t.known.Remove(query) && ok && time.Since(tk.given) <= ticketLife
+}
+
+// find returns the ticket of a WebSocket's query, as often as it is asked for. A query that we did not hand
+// out goes where the newest one does; its ticket has no app, since the app of that connection is unknown.
+func (t tickets) find(rawQuery string) (tk ticket, ok bool) {
+	if tk, ok = t.known.Peek(canonical(rawQuery)); ok {
+		return tk, true
+	}
+	for _, query := range t.known.Keys() { // from the oldest to the newest
+		if newest, known := t.known.Peek(query); known {
+			guess := *newest.upstream
+			guess.RawQuery = rawQuery
+			tk, ok = ticket{upstream: &guess, ping: newest.ping}, true
+		}
+	}
+	return tk, ok
+}
+
+// canonical makes equal what a client may have written in another way.
+func canonical(rawQuery string) string {
+	v, err := url.ParseQuery(rawQuery)
+	if err != nil {
+		return rawQuery
+	}
+	return v.Encode()
 }

@@ -1,14 +1,41 @@
+// Package longconn is between a bot's Feishu SDK and Feishu's long connection (docs/feishu.md 1), and
+// can write events of its own into it.
+//
+// The bot's bootstrap call passes through [Server.Bootstrap], which replaces the
+// URL in Feishu's answer by one of ours. The bot then opens its WebSocket with
+// [Server.WebSocket], which opens one to the URL that Feishu gave. Frames
+// go from one to the other as they came, with three exceptions:
+//
+//   - The tap sees every event before the bot does, in one piece also where
+//     Feishu sent it in several, and may keep it from the bot or replace it.
+//   - [Server.Inject] writes an event to the bot. The bot's acknowledgement is
+//     the receipt, and Feishu does not see it.
+//   - The settings that the bot gets make it come back within seconds when
+//     the connection ends, which it does when the sidecar restarts.
+//
+// An event's path to the bot, and that of the bot's acknowledgement to Feishu, is event.go.
+//
+// # Goroutines
+//
+// Each connection has two that read, one for each side, and write to the other
+// side themselves: whoever reads slowly slows down whoever sends. They end with the connection. One
+// for all connections runs what the tap wants done after events, in their order, and ends when all is done.
 package longconn
 
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/coder/websocket"
+	"golang.org/x/net/http/httpguts"
 
 	"feishu-relay/feishu"
 	"feishu-relay/feishu/conn"
@@ -246,3 +273,119 @@ func (s *Server) best(not *link) *link {
 	}
 	return best
 }
+
+// Handles reports whether r is for WebSocket: Feishu has no other one.
+func (s *Server) Handles(r *http.Request) bool {
+	return r.Method == http.MethodGet && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") &&
+		httpguts.HeaderValuesContainsToken(r.Header["Upgrade"], "websocket")
+}
+
+// WebSocket connects the bot to Feishu and returns when that has ended. Where
+// Feishu refuses, the bot gets Feishu's answer. Beyond loopback a query
+// that is not in a recent bootstrap answer gets 404, on which every SDK
+// makes that call again; with 403 the Go SDK would stop.
+func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
+	ticketOf := s.tickets.take
+	if s.Loopback {
+		ticketOf = s.tickets.find
+	}
+	t, ok := ticketOf(r.URL.RawQuery)
+	if !ok {
+		s.Counter(countedUnknownTicket)
+		fail(w, http.StatusNotFound, "the bootstrap call comes first")
+		return
+	}
+	foreign := !s.Own(t.app)
+	if !s.reserve(foreign) {
+		s.Counter(countedTooMany)
+		fail(w, http.StatusServiceUnavailable, "no more long connections are accepted")
+		return
+	}
+	defer s.leave(foreign)
+	l := newLink(s, t)
+	defer l.stopTimers()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer context.AfterFunc(s.closing, cancel)()
+	up, resp, err := conn.Dial(ctx, s.client, t.upstream, l.feishuSpoke)
+	cancel()
+	if err != nil {
+		s.refused(w, r, resp, err)
+		return
+	}
+	l.up = up
+	l.bot, err = websocket.Accept(w, r, &websocket.AcceptOptions{
+		InsecureSkipVerify: true, // the ticket is what counts, not the origin
+		OnPingReceived: func(context.Context, []byte) bool {
+			l.botSpoke()
+			return true
+		},
+	})
+	if err != nil {
+		s.Logger.Warn("a bot's websocket cannot be accepted", "app", t.app)
+		_ = up.Close(websocket.StatusGoingAway, "")
+		return
+	}
+	l.bot.SetReadLimit(conn.MaxMessage)
+	if foreign {
+		l.bot.SetReadLimit(maxForeignMessage)
+		l.up.SetReadLimit(maxForeignMessage)
+	}
+	s.add(l)
+	l.run()
+}
+
+// refused answers a bot for whose WebSocket Feishu opened none, with the
+// status and the Handshake headers that the SDKs go by (docs/feishu.md 1.2).
+func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Response, err error) {
+	if r.Context().Err() != nil {
+		return
+	}
+	s.Counter(countedUpstreamRefused)
+	if resp == nil || resp.StatusCode < http.StatusOK {
+		s.Logger.Warn("feishu's long connection cannot be reached", "err", err)
+		fail(w, http.StatusBadGateway, "Feishu's long connection cannot be reached")
+		return
+	}
+	s.Logger.Warn("feishu refused a long connection", "status", resp.StatusCode,
+		"handshake_status", resp.Header.Get("Handshake-Status"),
+		"handshake_autherrcode", resp.Header.Get("Handshake-Autherrcode"))
+	for key, values := range resp.Header {
+		if strings.HasPrefix(key, "Handshake-") || key == "Content-Type" || strings.HasPrefix(key, "X-") {
+			w.Header()[key] = values
+		}
+	}
+	w.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(w, resp.Body) // at most 1 KiB, which is what the dialer kept
+}
+
+// What a long connection counts, beside what package conn counts.
+const (
+	countedBootstrapped feishu.Counted = "bootstrapped" // a bootstrap answer with our URL went to the bot
+	// Feishu could not be reached, or its answer not be read
+	countedBootstrapFailed feishu.Counted = "bootstrap_failed"
+	countedConnected       feishu.Counted = "connected"        // a bot is connected, and Feishu behind it
+	countedUnknownTicket   feishu.Counted = "unknown_ticket"   // a WebSocket came without a query that we handed out
+	countedTooMany         feishu.Counted = "too_many"         // a WebSocket came as one more than 64
+	countedUpstreamRefused feishu.Counted = "upstream_refused" // Feishu did not accept the WebSocket behind it
+	countedUpstreamClosed  feishu.Counted = "upstream_closed"  // a connection ended on Feishu's side
+	countedBotClosed       feishu.Counted = "bot_closed"       // a connection ended on the bot's side
+	// a connection ended because Feishu did not answer the bot's ping
+	countedSilent feishu.Counted = "silent"
+	// a connection ended because nothing came from the bot for long
+	countedBotSilent feishu.Counted = "bot_silent"
+	countedStopped   feishu.Counted = "stopped" // a connection ended because the sidecar stops
+	countedPassed    feishu.Counted = "passed"  // an event went to the bot
+	// an event did not go to the bot, and was acknowledged to Feishu
+	countedKept feishu.Counted = "kept"
+	// an event did not go to the bot, and Feishu will deliver it again
+	countedRefused feishu.Counted = "refused"
+	// an acknowledgement went to Feishu before what was to be done after its event was done
+	countedAckLate feishu.Counted = "ack_late"
+)
+
+// Counted is all that Options.Counter gets.
+var Counted = slices.Concat(conn.Counted, []feishu.Counted{
+	countedBootstrapped, countedBootstrapFailed, countedConnected, countedUnknownTicket, countedTooMany,
+	countedUpstreamRefused, countedUpstreamClosed, countedBotClosed, countedSilent, countedBotSilent,
+	countedStopped, countedPassed, countedKept, countedRefused, countedAckLate, conn.LateAck,
+})

@@ -12,10 +12,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
 
 	"feishu-relay/feishu"
 	"feishu-relay/internal/wait"
+	"feishu-relay/mention"
 	"feishu-relay/relay"
 )
 
@@ -222,4 +228,118 @@ func mayPass(err error) bool {
 		return call.Status >= http.StatusInternalServerError || feishu.CodeOf(err) == codeStillSent || call.BadToken()
 	}
 	return !errors.Is(err, feishu.ErrNotAccepted) && !errors.Is(err, feishu.ErrNoToken)
+}
+
+// Feishu takes 5 messages a second in a group, from all of its bots together,
+// and 50 a second from an app (docs/feishu.md 6.3).
+const (
+	chatRate = 5
+	appRate  = 50
+	maxChats = 10_000 // whose rate is remembered; the one longest unused starts again
+)
+
+// limits keep the sends of this app below Feishu's.
+type limits struct {
+	app   *rate.Limiter
+	chats *lru.Cache[relay.ChatID, *chat]
+}
+
+// chat is where sends wait for each other: the pieces of one answer are not
+// mixed with those of the next.
+type chat struct {
+	rate *rate.Limiter
+	turn chan struct{} // holds one token, of who is sending
+}
+
+func newLimits() *limits {
+	chats, err := lru.New[relay.ChatID, *chat](maxChats)
+	if err != nil {
+		panic(err) // only of a size below 1
+	}
+	return &limits{app: rate.NewLimiter(appRate, appRate), chats: chats}
+}
+
+func (l *limits) of(id relay.ChatID) *chat {
+	fresh := &chat{rate: rate.NewLimiter(chatRate, chatRate), turn: make(chan struct{}, 1)}
+	if known, ok, _ := l.chats.PeekOrAdd(id, fresh); ok {
+		l.chats.Get(id) // used just now
+		return known
+	}
+	return fresh
+}
+
+// wait returns when the next message may be sent to ch, or with an error when
+// ctx is done before that.
+func (l *limits) wait(ctx context.Context, ch *chat) error {
+	if err := ch.rate.Wait(ctx); err != nil {
+		return err
+	}
+	return l.app.Wait(ctx)
+}
+
+// names are those that can be mentioned in a text: one mention.Agent for each open_id.
+type names []mention.Agent
+
+func (n *names) add(id relay.OpenID, all ...string) {
+	if id != "" {
+		*n = append(*n, mention.Agent{ID: string(id), Names: all})
+	}
+}
+
+// names returns the names of the mentions and of the bots in the Book, where the mentions have none like it. What
+// several are called, or the bot itself, stays plain text.
+func (s *Sender) names(mentions []relay.Mention) names {
+	self := s.book.Self().OpenID
+	var all names
+	for _, m := range mentions {
+		id := m.OpenID
+		if id == "" && m.AgentName != "" {
+			bot, _ := s.book.Agent(m.AgentName, "", m.Name)
+			id = bot.OpenID
+		}
+		if id != self {
+			all.add(id, m.Name, string(m.AgentName), m.Key)
+		}
+	}
+	given := mention.NewDirectory(all)
+	for _, b := range s.book.Bots() {
+		if b.OpenID != self {
+			all.add(b.OpenID, slices.DeleteFunc([]string{b.Name, string(b.Agent)}, func(name string) bool {
+				who, rest := given.Prefix(name)
+				return who != "" && rest == ""
+			})...)
+		}
+	}
+	return all
+}
+
+// tagger returns what turns the "@Name"s of a text into at-tags (docs/feishu.md 5.1).
+func (n names) tagger() func(text string) string {
+	all := mention.NewDirectory(n)
+	return func(text string) string {
+		var out strings.Builder
+		end := 0
+		for _, hit := range all.Plain(text) {
+			if hit.Name != hit.Agent { // an open_id is no name
+				out.WriteString(text[end:hit.From])
+				out.WriteString(feishu.Named{OpenID: relay.OpenID(hit.Agent), Name: hit.Name}.Tag())
+				end = hit.To
+			}
+		}
+		return out.String() + text[end:]
+	}
+}
+
+// What a sender counts.
+const (
+	countedSent        feishu.Counted = "sent"         // a piece was accepted
+	countedSendFailed  feishu.Counted = "send_failed"  // a piece was not sent
+	countedRateLimited feishu.Counted = "rate_limited" // Feishu asked to wait
+	countedRetried     feishu.Counted = "retried"      // a piece was tried again after an error
+	countedReplyGone   feishu.Counted = "reply_gone"   // the message to reply to is gone: sent to the chat instead
+)
+
+// Counted is all that count gets.
+var Counted = []feishu.Counted{
+	countedSent, countedSendFailed, countedRateLimited, countedRetried, countedReplyGone,
 }

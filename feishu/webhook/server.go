@@ -1,3 +1,22 @@
+// Package webhook is between Feishu, which posts events (docs/feishu.md 2), and
+// a bot that receives them so, and can post events of its own to the bot. An event's path to the
+// bot, and that of the bot's answer to Feishu, is event.go.
+//
+// A post is passed on byte for byte once it is proven to be Feishu's, by its
+// signature, its token, or both, whichever secrets [Options] has; an event that the
+// tap replaces is encrypted and signed again. The bot's
+// answer goes back to Feishu; if there is none Feishu gets 502 and posts
+// again by its own schedule (docs/feishu.md 2.4). Feishu waits for 3 s. A bot may take
+// longer, up to Options.Timeout: it gets the event once, since repeats are refused
+// until it has answered, and answered and dropped once it has with 200.
+//
+// # Hostile senders
+//
+// The port is open to the internet. What the head of a post shows to be wrong is
+// refused before its body is read; a body has a time and a size, and all bodies
+// share a budget of memory, in which the largest that is not verified makes room.
+// A post takes one of the places at the bot only when it is verified. A signed timestamp is at
+// most an hour from the clock.
 package webhook
 
 import (
@@ -5,6 +24,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -143,3 +163,33 @@ func isAway(status int) bool {
 	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable ||
 		status == http.StatusGatewayTimeout
 }
+
+// What a webhook counts, beside what package conn counts.
+const (
+	countedPassed  feishu.Counted = "passed"  // an event went to the bot, which answered
+	countedKept    feishu.Counted = "kept"    // an event did not go to the bot, and was acknowledged to Feishu
+	countedRefused feishu.Counted = "refused" // an event did not go to the bot, and Feishu will post it again
+	// an event did not reach the bot, which did not answer, and Feishu will post it again
+	countedBotAway   feishu.Counted = "bot_away"
+	countedChallenge feishu.Counted = "challenge" // Feishu asked whether we are the right ones
+	countedForged    feishu.Counted = "forged"    // a post was not proven to be Feishu's
+	// a post was larger than 1 MiB, or than 4 KiB without its signature
+	countedTooLarge feishu.Counted = "too_large"
+	// the body of a post did not come within 5 s, or had to make room for others
+	countedTooSlow feishu.Counted = "too_slow"
+	// a post was refused, since the bot works on 256, or bodies fill their memory
+	countedTooMany feishu.Counted = "too_many"
+	// an event came again while the bot works on it: refused, Feishu will post it again
+	countedInProgress feishu.Counted = "in_progress"
+	// an event came again that the bot has answered with 200: answered, and dropped
+	countedRepeated feishu.Counted = "repeated"
+	// what was to be done after an event was not done when Feishu got its answer
+	countedAfterLate feishu.Counted = "after_late"
+)
+
+// Counted is all that Options.Counter gets.
+var Counted = slices.Concat(conn.Counted, []feishu.Counted{
+	countedPassed, countedKept, countedRefused, countedBotAway, countedChallenge, countedForged,
+	countedTooLarge, countedTooSlow, countedTooMany, countedInProgress, countedRepeated,
+	countedAfterLate,
+})

@@ -21,6 +21,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"feishu-relay/internal/jsonl"
@@ -336,4 +337,192 @@ func commonName() string {
 	const maxHost = 30 // the whole name has 64 characters at most
 	host, _ := os.Hostname()
 	return strings.TrimSpace(host[:min(len(host), maxHost)] + " " + rand.Text()[:8])
+}
+
+const (
+	leafLife  = 90 * 24 * time.Hour
+	leafRenew = 30 * 24 * time.Hour // a certificate that ends sooner is replaced
+)
+
+// issuer makes certificates for names in mode auto, each when it is first
+// asked for, in memory.
+type issuer struct {
+	*authority
+	*notices
+	names []string
+
+	mu     sync.Mutex
+	leaves map[string]*tls.Certificate // by name, ""; at most one for each of names; guarded by mu
+}
+
+func (i *issuer) covers(name string) bool { return slices.Contains(i.names, name) }
+
+// certificate returns one for name alone: some TLS libraries take offence at a
+// CA's rules about IPs as soon as a certificate has one. For an IP nobody says
+// which, and for a name that is not ours, it is one with all names, so that the
+// client's error tells what it would have been valid for.
+func (i *issuer) certificate(name string) (*tls.Certificate, error) {
+	if name != "" && !i.covers(name) {
+		i.once("a client asked for a certificate of another name: say in GATEWAY_PUBLIC_URL how the bot reaches the gateway",
+			"name", name)
+		name = ""
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if leaf := i.leaves[name]; leaf != nil && time.Until(leaf.Leaf.NotAfter) > leafRenew {
+		return leaf, nil
+	}
+	names := []string{name}
+	if name == "" {
+		names = i.names
+	}
+	leaf, err := i.issue(names)
+	if err != nil {
+		return nil, err
+	}
+	if i.leaves == nil {
+		i.leaves = map[string]*tls.Certificate{}
+	}
+	i.leaves[name] = leaf
+	return leaf, nil
+}
+
+func (i *issuer) issue(names []string) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	t := &x509.Certificate{
+		// A name with a dot would be held against the CA's list of names where
+		// the certificate has only IPs.
+		Subject:               pkix.Name{CommonName: "feishu-relay"},
+		NotBefore:             now.Add(-skew),
+		NotAfter:              now.Add(leafLife),
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if end := i.cert.NotAfter; t.NotAfter.After(end) {
+		t.NotAfter = end
+	}
+	for _, name := range names {
+		if ip, err := netip.ParseAddr(name); err == nil {
+			t.IPAddresses = append(t.IPAddresses, ip.AsSlice())
+		} else {
+			t.DNSNames = append(t.DNSNames, name)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, i.cert, key.Public(), i.key)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
+}
+
+// pairCheck is how often at most a handshake looks whether the files changed.
+const pairCheck = 10 * time.Second
+
+// pair is the certificate of mode file, read again when its files change. A
+// change that cannot be read leaves the last good one, and is said.
+type pair struct {
+	*notices
+	certFile, keyFile string
+
+	mu      sync.Mutex // guards what follows
+	cert    *tls.Certificate
+	seen    [2]os.FileInfo // of the files when they were read last
+	checked time.Time
+	trouble string // with the files as they are, already said
+}
+
+func openPair(certFile, keyFile string, n *notices) (*pair, error) {
+	if certFile == "" || keyFile == "" {
+		return nil, errors.New("set GATEWAY_CERT_FILE and GATEWAY_KEY_FILE")
+	}
+	p := &pair{notices: n, certFile: certFile, keyFile: keyFile}
+	seen, err := p.stat()
+	if err != nil {
+		return nil, err
+	}
+	if p.cert, err = p.load(); err != nil {
+		return nil, err
+	}
+	p.seen, p.checked = seen, time.Now()
+	return p, nil
+}
+
+func (p *pair) certificate(string) (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.checked) < pairCheck {
+		return p.cert, nil
+	}
+	p.checked = time.Now()
+	seen, err := p.stat()
+	if err == nil && same(seen[0], p.seen[0]) && same(seen[1], p.seen[1]) {
+		return p.cert, nil
+	}
+	var cert *tls.Certificate
+	if err == nil {
+		p.seen = seen // also when it turns out broken: it is read again when it changes again
+		cert, err = p.load()
+	}
+	if err != nil {
+		if p.trouble != err.Error() {
+			p.trouble = err.Error()
+			p.log.Warn("the changed certificate cannot be used; the previous one stays in use", "err", err)
+		}
+		return p.cert, nil
+	}
+	p.log.Info("certificate reloaded", "file", p.certFile)
+	p.cert, p.trouble = cert, ""
+	return p.cert, nil
+}
+
+func (p *pair) covers(name string) bool {
+	cert, _ := p.certificate(name)
+	return cert.Leaf.VerifyHostname(name) == nil
+}
+
+func (p *pair) stat() (seen [2]os.FileInfo, err error) {
+	for i, name := range []string{p.certFile, p.keyFile} {
+		if seen[i], err = os.Stat(name); err != nil {
+			return seen, err
+		}
+	}
+	return seen, nil
+}
+
+func same(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+func (p *pair) load() (*tls.Certificate, error) {
+	certPEM, err := readPath(p.certFile)
+	if err != nil {
+		return nil, fmt.Errorf("GATEWAY_CERT_FILE: %w", err)
+	}
+	keyPEM, err := readPath(p.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("GATEWAY_KEY_FILE: %w", err)
+	}
+	cert, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s are no pair: %w", p.certFile, p.keyFile, err)
+	}
+	if now := time.Now(); now.After(cert.Leaf.NotAfter) {
+		p.log.Warn("the certificate has expired; bots will refuse it", "file", p.certFile, "end", cert.Leaf.NotAfter)
+	}
+	return &cert, nil
+}
+
+// readPath reads a file that the operator named, wherever its links lead.
+func readPath(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return readPEM(f)
 }
