@@ -11,8 +11,8 @@ import (
 	"feishu-relay/relay"
 )
 
-// ErrNotAccepted is wrapped by the errors about an answer that is not
-// Feishu's "done": with a [*CodeError] where Feishu said why.
+// ErrNotAccepted is wrapped by the errors of answers with a code other than 0 or in another form,
+// together with a [*CodeError] if Feishu gave a reason.
 var ErrNotAccepted = errors.New("Feishu did not accept the call")
 
 // CodeError is an answer {"code":…,"msg":…} with a code other than 0 (the codes:
@@ -38,7 +38,7 @@ func CodeOf(err error) int {
 	return 0
 }
 
-// answer is the frame of Feishu's answers.
+// answer is the envelope of Feishu's answers.
 type answer[T any] struct {
 	Code json.RawMessage `json:"code"`
 	Msg  string          `json:"msg"`
@@ -62,8 +62,8 @@ func ReadAnswer[T any](body []byte) (data T, err error) {
 }
 
 // ParseSent reads Feishu's answer to a create, reply, edit or forward of a message
-// (docs/feishu.md 5), of at most 4 MiB. An accepted call whose answer carries no
-// message (a card's PATCH) gives the zero Message. Errors wrap [ErrNotAccepted].
+// (docs/feishu.md 5), of at most 4 MiB. For an accepted call whose answer contains no
+// message (a card's PATCH) it is the zero Message. Errors wrap [ErrNotAccepted].
 func ParseSent(body []byte) (Message, error) {
 	data, err := ReadAnswer[struct {
 		wireMessage
@@ -85,7 +85,7 @@ func ParseSent(body []byte) (Message, error) {
 
 // ParseHistory reads Feishu's answer to GET im/v1/messages and to
 // GET im/v1/messages/{id} (docs/feishu.md 5.3), of at most 4 MiB. Items without usable
-// ids are left out. Errors wrap [ErrNotAccepted].
+// ids are omitted. Errors wrap [ErrNotAccepted].
 func ParseHistory(body []byte) ([]Message, error) {
 	data, err := ReadAnswer[struct {
 		Items []wireMessage `json:"items"`
@@ -125,8 +125,8 @@ func ParseBotInfo(answer []byte) (Self, error) {
 }
 
 // ParseChat reads Feishu's answer to GET im/v1/chats/{id}: a chat's kind and name
-// (docs/feishu.md 3.1). mode is Feishu's word for the kind, "" where the answer does not say it; Kind is ""
-// for a mode that is not known. Errors wrap [ErrNotAccepted].
+// (docs/feishu.md 3.1). mode is Feishu's name of the kind, "" if the answer does not contain it; Kind is ""
+// for an unknown mode. Errors wrap [ErrNotAccepted].
 func ParseChat(answer []byte) (chat Chat, mode string, err error) {
 	data, err := ReadAnswer[struct {
 		Mode string `json:"chat_mode"`
@@ -144,7 +144,7 @@ func ParseChat(answer []byte) (chat Chat, mode string, err error) {
 	return chat, data.Mode, err
 }
 
-// chatBot is a bot as GET im/v1/chats/{id}/members/bots tells it, in both of its spellings
+// chatBot is a bot in the answer to GET im/v1/chats/{id}/members/bots, in both spellings
 // (docs/feishu.md 4.2).
 type chatBot struct {
 	BotID   relay.OpenID `json:"bot_id"`

@@ -26,8 +26,8 @@ const (
 	pageSize    = 100 // Feishu's most
 )
 
-// ErrNoToken says that there is nothing to call Feishu with: no app secret, and no
-// token of the bot's was seen that is still good.
+// ErrNoToken is returned if there are no credentials to call Feishu with: no app secret, and no
+// valid token of the bot was seen.
 var ErrNoToken = errors.New("no tenant access token is known")
 
 // Codes of a chat that the bot is not in, or that does not exist (docs/feishu.md 6.2, and the
@@ -39,9 +39,9 @@ var notInChat = []int{
 }
 
 // API makes the few calls to Feishu that a sidecar makes for itself, with the
-// app's credentials or with a token that the bot was seen using. A call takes
-// at most 10 s and reads at most 4 MiB, but for [API.File]. Errors are [ErrNoToken], an error with a
-// [*CodeError] in it, or one about the network; none shows a token, a secret or
+// app's credentials or with a token that the bot used. A call takes
+// at most 10 s and reads at most 4 MiB, except [API.File]. Errors are [ErrNoToken], an error that wraps a
+// [*CodeError], or one of the network; none contains a token, a secret or
 // a query. API is safe for concurrent use.
 type API struct {
 	base   string
@@ -54,14 +54,14 @@ type API struct {
 	appSecret string    // guarded by mu
 	seen      string    // guarded by mu; the bot's own token
 	fetched   string    // guarded by mu
-	until     time.Time // guarded by mu; fetched is good until then
+	until     time.Time // guarded by mu; fetched is used until then
 }
 
 // APIOption changes how an [API] works.
 type APIOption func(*API)
 
-// WithHTTPClient makes the calls with client, whose redirects are not followed.
-// The default is one of its own with the environment's proxies.
+// WithHTTPClient makes the calls with client, without following redirects.
+// The default is a client with the environment's proxies.
 func WithHTTPClient(client *http.Client) APIOption {
 	return func(a *API) {
 		own := *client
@@ -69,11 +69,11 @@ func WithHTTPClient(client *http.Client) APIOption {
 	}
 }
 
-// ownTransport is that of all APIs without another client.
+// ownTransport is the transport of all APIs without [WithHTTPClient].
 var ownTransport = FindSilence(http.DefaultTransport.(*http.Transport).Clone())
 
 // NewAPI returns an API for the app at base, such as "https://open.feishu.cn".
-// With an empty appSecret it works only with a token that was seen.
+// With an empty appSecret it needs a token ([API.SawToken]).
 func NewAPI(base string, appID, appSecret string, opts ...APIOption) *API {
 	a := &API{base: strings.TrimRight(base, "/"), appID: appID, appSecret: appSecret,
 		client: &http.Client{Transport: ownTransport}, fetching: make(chan struct{}, 1)}
@@ -84,7 +84,7 @@ func NewAPI(base string, appID, appSecret string, opts ...APIOption) *API {
 	return a
 }
 
-// SawToken takes a tenant token of this app ("t-…"), which stays in memory only.
+// SawToken sets a tenant token of this app ("t-…") to be used; it stays in memory only.
 func (a *API) SawToken(token string) {
 	if !strings.HasPrefix(token, "t-") || len(token) > relay.MaxID || relay.CheckID(token) != nil {
 		return
@@ -94,8 +94,8 @@ func (a *API) SawToken(token string) {
 	a.seen = token
 }
 
-// SawCredentials takes the app's own credentials, as Feishu has accepted them
-// from its bot; they stay in memory only. They replace those given before.
+// SawCredentials sets the app's own credentials, which Feishu has accepted
+// from its bot; they stay in memory only. They replace earlier ones.
 func (a *API) SawCredentials(appID, appSecret string) {
 	if appID == "" || appSecret == "" {
 		return
@@ -105,8 +105,7 @@ func (a *API) SawCredentials(appID, appSecret string) {
 	a.appID, a.appSecret = appID, appSecret
 }
 
-// Authenticate reports whether Feishu gives a tenant token for the app's credentials:
-// nil if it does.
+// Authenticate returns nil if Feishu gives a tenant token for the app's credentials.
 func (a *API) Authenticate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -114,7 +113,7 @@ func (a *API) Authenticate(ctx context.Context) error {
 	return err
 }
 
-// Ready reports whether there is anything to call Feishu with, for reading and for writing.
+// Ready reports whether there are credentials to call Feishu with.
 func (a *API) Ready() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -137,9 +136,9 @@ func (a *API) BotInfo(ctx context.Context) (Self, error) {
 func chatPath(id relay.ChatID) string       { return "im/v1/chats/" + url.PathEscape(string(id)) }
 func messagePath(id relay.MessageID) string { return "im/v1/messages/" + url.PathEscape(string(id)) }
 
-// Chat returns a chat's kind and name: GET im/v1/chats/{id}. Where Feishu says that
-// the bot is not in it, or that there is none, it is a Chat with In: No; else In
-// stays Unknown, since Feishu shows the basics of a chat to others too.
+// Chat returns a chat's kind and name: GET im/v1/chats/{id}. If Feishu answers that
+// the bot is not in it, or that it does not exist, it is a Chat with In: No; else In
+// is Unknown, since Feishu shows the basics of a chat to others too.
 func (a *API) Chat(ctx context.Context, id relay.ChatID) (Chat, error) {
 	asked := time.Now()
 	answer, err := a.call(ctx, http.MethodGet, chatPath(id), nil, nil)
@@ -190,13 +189,13 @@ func (a *API) ChatMembers(ctx context.Context, id relay.ChatID, idType string) (
 	return names, nil
 }
 
-// pages yields the items of a call that answers by pages, at most limit of them. An
+// pages yields the items of a call with pages, at most limit of them. An
 // error ends it.
 func pages[T any](ctx context.Context, a *API, path string, query url.Values, limit int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		query.Set("page_size", strconv.Itoa(pageSize))
 		items := 0
-		for range 2 * limit / pageSize { // pages may be shorter than asked for
+		for range 2 * limit / pageSize { // pages may be shorter than pageSize
 			page, err := get[struct {
 				Items     []T    `json:"items"`
 				HasMore   bool   `json:"has_more"`
@@ -232,7 +231,7 @@ func (a *API) InChat(ctx context.Context, id relay.ChatID) (bool, error) {
 }
 
 // User returns a person's display name: GET contact/v3/users/{id} (docs/feishu.md 4.2).
-// It wants the scope contact:user.base:readonly.
+// It needs the scope contact:user.base:readonly.
 func (a *API) User(ctx context.Context, id relay.OpenID) (name string, err error) {
 	answer, err := get[struct {
 		User struct {
@@ -256,7 +255,7 @@ func (a *API) Message(ctx context.Context, id relay.MessageID) (Message, error) 
 	}
 	i := slices.IndexFunc(items, func(m Message) bool { return m.ID == id })
 	if i < 0 {
-		return Message{}, fmt.Errorf("GET %s: %w: the answer does not hold the message", path, ErrNotAccepted)
+		return Message{}, fmt.Errorf("GET %s: %w: the answer does not contain the message", path, ErrNotAccepted)
 	}
 	return items[i], nil
 }
@@ -271,7 +270,7 @@ type Outgoing struct {
 	InThread bool            // answer in its topic, and open one if there is none
 	Type     string          // "text", "post", …
 	Content  string          // JSON, as docs/feishu.md 5.1 has it
-	// UUID, of at most 50 characters: within an hour calls with the same one send one message. It may be "".
+	// UUID has at most 50 characters: calls with the same one within an hour send one message. It may be "".
 	UUID string
 }
 
@@ -325,8 +324,8 @@ func (a *API) sendText(ctx context.Context, m Outgoing, text string) (relay.Mess
 	return sent.ID, err
 }
 
-// React puts a reaction, such as "OK", on a message: POST im/v1/messages/{id}/reactions
-// (docs/feishu.md 5). One that is there, or is being set by another call, is a success.
+// React adds a reaction, such as "OK", to a message: POST im/v1/messages/{id}/reactions
+// (docs/feishu.md 5). An existing one, or one that another call is adding, is a success.
 func (a *API) React(ctx context.Context, message relay.MessageID, emoji string) error {
 	body := compact(map[string]any{"reaction_type": map[string]string{"emoji_type": emoji}})
 	_, err := a.call(ctx, http.MethodPost, messagePath(message)+"/reactions", nil, body)
@@ -337,8 +336,8 @@ func (a *API) React(ctx context.Context, message relay.MessageID, emoji string) 
 }
 
 // Managers returns the people who own and manage a chat, by their open_ids:
-// GET im/v1/chats/{id} (docs/feishu.md 4.2). owner is "" where a bot owns the chat. Where
-// Feishu says that the bot is not in the chat, the error has a [*CodeError].
+// GET im/v1/chats/{id} (docs/feishu.md 4.2). owner is "" if a bot owns the chat. If
+// the bot is not in the chat, the error wraps a [*CodeError].
 func (a *API) Managers(ctx context.Context, chat relay.ChatID) (owner relay.OpenID, managers []relay.OpenID,
 	err error) {
 	answer, err := get[struct {
@@ -357,8 +356,8 @@ var (
 )
 
 // File opens a file of a message: GET im/v1/messages/{id}/resources/{key}
-// (docs/feishu.md 5.4). Its bytes are read from Feishu as the caller reads them; it ends
-// with ctx, and where Feishu sends nothing for 30 s. The caller closes the Body.
+// (docs/feishu.md 5.4). Its bytes are read from Feishu as the caller reads them; it fails
+// when ctx ends, or when Feishu sends nothing for 30 s. The caller closes the Body.
 func (a *API) File(ctx context.Context, id relay.MessageID, f relay.File) (relay.FileContent, error) {
 	path := messagePath(id) + "/resources/" + url.PathEscape(f.Key)
 	var content relay.FileContent
@@ -374,7 +373,7 @@ func (a *API) File(ctx context.Context, id relay.MessageID, f relay.File) (relay
 	return content, nil
 }
 
-// open makes one call that is answered with a file, and returns the token it used.
+// open makes one call for a file, and returns the token it used.
 func (a *API) open(ctx context.Context, path, fileType string) (_ relay.FileContent, token string, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	slow := time.AfterFunc(callTimeout, func() { cancel(errSlow) })
@@ -410,14 +409,14 @@ func (a *API) open(ctx context.Context, path, fileType string) (_ relay.FileCont
 	slow.Stop()
 	_, header, err := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
 	name := ""
-	if err == nil { // else the file has no name
+	if err == nil { // otherwise the file has no name
 		name = fileName(header["filename"])
 	}
 	return relay.FileContent{File: relay.File{Name: name}, MediaType: res.Header.Get("Content-Type"),
 		Size: res.ContentLength, Body: &fileBody{res.Body, ctx, cancel}}, token, nil
 }
 
-// fileBody is an answer that is read while it comes.
+// fileBody is the body of a file, with a limit for pauses.
 type fileBody struct {
 	io.ReadCloser
 	ctx    context.Context // of the call: its cause says why a read failed
@@ -444,11 +443,11 @@ func (b *fileBody) Close() error {
 const (
 	// callTimeout is how long one call may take.
 	callTimeout = 10 * time.Second
-	// tokenMargin is how long before its end a token is no longer used.
+	// tokenMargin is how long before its expiry a token is no longer used.
 	tokenMargin = 3 * time.Minute
 )
 
-// Codes of a token that is no longer good, or never was (docs/feishu.md 6.2).
+// Codes of an expired or invalid token (docs/feishu.md 6.2).
 var badToken = []int{99991663, 99991671, 99991668}
 
 // get calls path below /open-apis and returns the data of the answer.
@@ -463,8 +462,8 @@ func get[T any](ctx context.Context, a *API, path string, query url.Values) (dat
 	return data, nil
 }
 
-// call calls path and returns the answer, which Feishu has accepted. With a
-// token that turns out bad it tries again with another.
+// call calls path and returns the answer, which has code 0. If Feishu does not accept the
+// token it tries again with another.
 func (a *API) call(ctx context.Context, method, path string, query url.Values, body []byte) (answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -480,8 +479,8 @@ func (a *API) call(ctx context.Context, method, path string, query url.Values, b
 	return answer, nil
 }
 
-// withToken makes a call, which returns the token that it used, and makes it again with another token where Feishu
-// does not take the first.
+// withToken makes a call, which returns the token that it used, and makes it again with another token if Feishu
+// does not accept the first.
 func (a *API) withToken(call func() (token string, err error)) error {
 	var refused error
 	for range 2 {
@@ -531,17 +530,17 @@ func (a *API) request(ctx context.Context, method, path string, query url.Values
 	return req, nil
 }
 
-// CallError is an answer of Feishu's that does not accept a call.
+// CallError is an answer of Feishu that refuses a call.
 type CallError struct {
 	Status int           // of HTTP
-	Later  time.Duration // in which Feishu wants no more calls; 0: it did not say, or more than an hour
-	Err    error         // with a [*CodeError] in it where Feishu said why
+	Later  time.Duration // until Feishu takes calls again; 0: unknown, or more than an hour
+	Err    error         // wraps a [*CodeError] if Feishu gave a reason
 }
 
 func (e *CallError) Error() string { return e.Err.Error() }
 func (e *CallError) Unwrap() error { return e.Err }
 
-// BadToken reports whether Feishu did not take the token.
+// BadToken reports whether Feishu did not accept the token.
 func (e *CallError) BadToken() bool { return slices.Contains(badToken, CodeOf(e.Err)) }
 
 // readBody returns the body of an answer with code 0; any other answer is a [*CallError].
@@ -580,7 +579,7 @@ func (a *API) token(ctx context.Context) (string, error) {
 	}
 	defer func() { <-a.fetching }()
 	if token, ok := a.known(); ok {
-		return token, nil // somebody else fetched it meanwhile
+		return token, nil // fetched by another call meanwhile
 	}
 	return a.fetch(ctx)
 }
@@ -605,8 +604,8 @@ func (a *API) forget(token string) {
 	}
 }
 
-// fetch gets a token for the app's credentials (docs/feishu.md 6.1): one that has at
-// least half an hour left.
+// fetch gets a token for the app's credentials (docs/feishu.md 6.1), which is valid for at
+// least half an hour.
 func (a *API) fetch(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	appID, appSecret := a.appID, a.appSecret
@@ -624,7 +623,7 @@ func (a *API) fetch(ctx context.Context) (string, error) {
 		Expire int    `json:"expire"` // seconds
 	}
 	if err := lenient(body, &out); err != nil || out.Token == "" {
-		return "", errors.New("fetch a token: the answer holds none")
+		return "", errors.New("fetch a token: the answer contains none")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,15 +19,15 @@ import (
 	"feishu-relay/relay"
 )
 
-// Bounds of a book; beyond them the entry that was not seen for longest is
-// forgotten, and learned again when it is seen.
+// Bounds of a book; beyond them the entry that was unused for longest is
+// removed, and learned again when it occurs.
 const (
 	maxBookBots  = 1_000
 	maxBookChats = 10_000
 	maxBookNames = 10_000
 )
 
-// Self is what the app knows of its own bot.
+// Self is the app's own bot.
 type Self struct {
 	AppID  string       `json:"app_id,omitempty"`
 	Name   string       `json:"name,omitempty"`
@@ -37,14 +37,14 @@ type Self struct {
 // Membership is whether the bot is in a chat.
 type Membership int
 
-// What is known of a membership.
+// The values of a Membership.
 const (
-	Unknown Membership = iota // neither seen nor asked
+	Unknown Membership = iota
 	Yes
 	No
 )
 
-// Chat is what is known of a chat. The zero value of a field is "unknown".
+// Chat is what is known of a chat. The zero value of a field means unknown.
 type Chat struct {
 	ID    relay.ChatID `json:"id"`
 	Kind  string       `json:"kind,omitempty"`  // group, p2p
@@ -106,8 +106,8 @@ func (b *Book) Self() Self {
 	return b.self
 }
 
-// LearnSelf takes what s says and keeps the rest. It reports whether anything is
-// new; another app than the known one is refused.
+// LearnSelf sets the fields that s has. It reports whether anything changed;
+// another app than the known one is ignored.
 func (b *Book) LearnSelf(s Self) (changed bool) {
 	if checkIDs("", s.AppID, "", string(s.OpenID)) != nil {
 		return false
@@ -133,9 +133,9 @@ func (b *Book) isSelf(bot Bot) bool {
 	return bot.OpenID != "" && bot.OpenID == b.self.OpenID || bot.AppID != "" && bot.AppID == b.self.AppID
 }
 
-// LearnBot takes what bot says of the bot that is known under its open_id, else
-// its app id, else its agent name; its empty fields leave what is known. The own
-// bot, and one without any of these, is not learned.
+// LearnBot sets the fields that bot has on the bot with its open_id, else
+// its app id, else its agent name, or adds it. The app's own
+// bot, and one without any of these, is ignored.
 func (b *Book) LearnBot(bot Bot) {
 	bot.Name = bounded(bot.Name)
 	if checkIDs("", string(bot.OpenID), "", bot.AppID, "", string(bot.Agent)) != nil ||
@@ -160,8 +160,8 @@ func (b *Book) LearnBot(bot Bot) {
 			return
 		}
 	}
-	// An id belongs to one bot: what else was known under it is the same bot, or
-	// no longer true.
+	// An id belongs to one bot: another entry with the id is the same bot, or
+	// outdated.
 	rest := b.bots[:0]
 	for _, other := range b.bots {
 		if same(other.OpenID, now.OpenID) || same(other.AppID, now.AppID) || same(other.Agent, now.Agent) {
@@ -203,13 +203,13 @@ func agree(a, b Bot) bool {
 		!differ(string(a.Agent), string(b.Agent))
 }
 
-// overlay is old with what bot says.
+// overlay returns old with the fields that bot has.
 func overlay(old, bot Bot) Bot {
 	return Bot{OpenID: cmp.Or(bot.OpenID, old.OpenID), AppID: cmp.Or(bot.AppID, old.AppID),
 		Name: cmp.Or(bot.Name, old.Name), Agent: cmp.Or(bot.Agent, old.Agent)}
 }
 
-// without is bot less the ids that are other's.
+// without returns bot without the ids of other.
 func without(bot, other Bot) Bot {
 	if bot.OpenID == other.OpenID {
 		bot.OpenID = ""
@@ -230,9 +230,9 @@ func (b *Book) Bot(id relay.OpenID) (Bot, bool) {
 	return b.find(func(o Bot) bool { return same(o.OpenID, id) }, func(o Bot) bool { return same(o.AppID, string(id)) })
 }
 
-// Agent returns the bot that this app sees under a relay name: the one learned
-// with that name, else the one with the app id, else the only known bot with
-// the bot's name. A bot whose open_id is not known is not found.
+// Agent returns the bot of an agent on the relay: the one with
+// that name, else the one with the app id, else the only known bot with
+// the bot's name. A bot without an open_id is not found.
 func (b *Book) Agent(name relay.AgentName, appID, botName string) (Bot, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -249,7 +249,7 @@ func (b *Book) Agent(name relay.AgentName, appID, botName string) (Bot, bool) {
 			continue
 		}
 		if o.OpenID == "" && (same(o.Agent, name) || same(o.AppID, appID)) {
-			continue // the bot that is looked for, as the relay knows it
+			continue // the agent itself, whose open_id is unknown
 		}
 		found = append(found, o)
 	}
@@ -259,21 +259,21 @@ func (b *Book) Agent(name relay.AgentName, appID, botName string) (Bot, bool) {
 	return found[0], true
 }
 
-// Bots returns all known bots, those seen last at the end.
+// Bots returns all known bots, the last seen at the end.
 func (b *Book) Bots() []Bot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.bots)
 }
 
-// Version grows with every change but those of names alone.
+// Version grows with every change except those of names alone.
 func (b *Book) Version() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.version
 }
 
-// changed notes a change other than one of a name alone. The caller holds mu.
+// changed records a change other than one of a name alone. The caller holds mu.
 func (b *Book) changed() {
 	b.version++
 	b.save()
@@ -287,7 +287,7 @@ func (b *Book) save() {
 	b.unsaved = true
 }
 
-// bounded is name in one line, cut to what an identifier may have.
+// bounded returns name in one line, cut to the length of an identifier.
 func bounded(name string) string {
 	name = strings.TrimSpace(oneLine(name))
 	if len(name) > relay.MaxID {
@@ -296,14 +296,14 @@ func bounded(name string) string {
 	return name
 }
 
-// Who is whom an id names, as this app was shown it. Either field may be empty.
+// Who is the person or bot of an id. Either field may be empty.
 type Who struct {
 	Name  string          `json:"name,omitempty"`
-	Agent relay.AgentName `json:"agent_name,omitempty"` // of a bot that was shown to ours under this id
+	Agent relay.AgentName `json:"agent_name,omitempty"` // of a bot that this app saw under the id
 }
 
-// LearnName takes what w says of whom id names: an open_id, union_id, user_id
-// or app_id, of a person or a bot, or a [StandIn]. Empty fields leave what is known.
+// LearnName sets the fields that w has for an id: an open_id, union_id, user_id
+// or app_id, of a person or a bot, or a [StandIn].
 func (b *Book) LearnName(id string, w Who) {
 	w.Name = bounded(w.Name)
 	if id == "" || w == (Who{}) || checkIDs("", id, "", string(w.Agent)) != nil {
@@ -319,8 +319,7 @@ func (b *Book) LearnName(id string, w Who) {
 	}
 }
 
-// Name returns whom id names, as a bot or by its name alone; false where
-// nothing is known.
+// Name returns the person or bot of an id; false if it is unknown.
 func (b *Book) Name(id string) (Who, bool) {
 	bot, _ := b.Bot(relay.OpenID(id))
 	b.mu.Lock()
@@ -330,7 +329,7 @@ func (b *Book) Name(id string) (Who, bool) {
 	return w, w != Who{}
 }
 
-// LearnMentions takes the names of those that a message mentions, and the bots
+// LearnMentions learns the names of those that a message mentions, and the bots
 // among them.
 func (b *Book) LearnMentions(mentions []Mention) {
 	for _, m := range mentions {
@@ -344,7 +343,7 @@ func (b *Book) LearnMentions(mentions []Mention) {
 	}
 }
 
-// Chat returns what is known of a chat; of an unknown one only its id.
+// Chat returns what is known of a chat; for an unknown one only its id is set.
 func (b *Book) Chat(id relay.ChatID) Chat {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -353,8 +352,8 @@ func (b *Book) Chat(id relay.ChatID) Chat {
 	return c
 }
 
-// SawChat notes that the bot is in a chat: an event came from it, or Feishu took
-// a message for it. kind is group or p2p; anything else leaves what is known.
+// SawChat records that the bot is in a chat: an event came from it, or Feishu accepted
+// a message for it. kind is group or p2p; other values are ignored.
 func (b *Book) SawChat(id relay.ChatID, kind string) {
 	b.update(id, func(c *Chat) {
 		c.In = Yes
@@ -364,13 +363,12 @@ func (b *Book) SawChat(id relay.ChatID, kind string) {
 	})
 }
 
-// LeftChat notes that the bot is no longer in a chat.
+// LeftChat records that the bot is no longer in a chat.
 func (b *Book) LeftChat(id relay.ChatID) {
 	b.update(id, func(c *Chat) { c.In = No })
 }
 
-// SetChat takes what Feishu answered about a chat; its zero fields leave what is
-// known.
+// SetChat sets the fields that chat has.
 func (b *Book) SetChat(chat Chat) {
 	b.update(chat.ID, func(c *Chat) {
 		if chat.Kind != "" {

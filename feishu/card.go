@@ -12,21 +12,21 @@ import (
 	"feishu-relay/relay"
 )
 
-// maxCard is the most bytes of text a card may hold, about; an edit beyond it is
+// maxCard is about the most bytes of text of a card; an edit beyond it is
 // refused. Feishu itself takes 30 KB and 100,000 characters of streamed text
 // (docs/feishu.md 5.2).
 const maxCard = 1 << 20
 
 var errCardFull = errors.New("the card would be too large or too deep")
 
-// Card is a card as the bot builds it up, by inline JSON of either schema, by
-// CardKit's calls, or as others receive it (docs/feishu.md 3.2, 5.1, 5.2). Its JSON is
-// the card's. The zero Card is an empty one. A Card is not safe for concurrent
+// Card is a card that the bot builds, by inline JSON of either schema or by
+// CardKit's calls, or that others receive (docs/feishu.md 3.2, 5.1, 5.2). As JSON it is
+// the card's own JSON. The zero Card is an empty one. A Card is not safe for concurrent
 // use.
 //
-// Edits are those that Feishu has accepted already, so they are taken
-// leniently: what names an unknown element is added at the end rather than
-// lost, and an edit that makes no sense is an error and changes nothing.
+// Feishu has already accepted the edits, so they are applied
+// leniently: an edit of an unknown element adds to the end,
+// and an invalid edit is an error and changes nothing.
 type Card struct {
 	root map[string]any
 }
@@ -77,25 +77,25 @@ func (c *Card) UnmarshalJSON(data []byte) error {
 	}
 	m, ok := root.(map[string]any)
 	if !ok {
-		return errors.New("the card is no JSON object")
+		return errors.New("the card is not a JSON object")
 	}
 	c.root = m
 	return nil
 }
 
-// Streaming reports whether the card says that its text is still being written.
+// Streaming reports whether the card is in streaming mode: its text is still being written.
 func (c *Card) Streaming() bool {
 	config, _ := c.root["config"].(map[string]any)
 	return config["streaming_mode"] == true
 }
 
-// isV2 reports whether the elements stand in a body.
+// isV2 reports whether the card has schema 2, with its elements in a body.
 func (c *Card) isV2() bool {
 	schema, _ := c.root["schema"].(string)
 	return schema == "2.0" || isObject(c.root["body"])
 }
 
-// bottom is the list at whose end unknown elements are added.
+// bottom returns the list at whose end elements are added.
 func (c *Card) bottom() (parent map[string]any, key string) {
 	c.begin()
 	if c.isV2() {
@@ -122,13 +122,13 @@ func (c *Card) begin() {
 	}
 }
 
-// The fields that elements stand in, in the order in which they are shown.
+// containers are the fields that contain elements, in display order.
 var containers = []string{"i18n_elements", "header", "title", "text", "fields", "columns", "actions", "elements",
 	"extra", "body"}
 
 var locales = []string{"zh_cn", "en_us", "zh_hk", "zh_tw", "ja_jp"}
 
-// spot is where an element stands: parent[key], or parent[key][index] where
+// spot is the position of an element: parent[key], or parent[key][index] if
 // index is not negative.
 type spot struct {
 	parent map[string]any
@@ -137,7 +137,7 @@ type spot struct {
 	node   map[string]any
 }
 
-// find returns where the element with that id stands.
+// find returns the position of the element with an id.
 func (c *Card) find(id string) (spot, bool) {
 	if id == "" {
 		return spot{}, false
@@ -177,7 +177,7 @@ func find(parent map[string]any, keys []string, id string, depth int) (spot, boo
 	return spot{}, false
 }
 
-// put sets parent[key], unless the card would grow beyond its bounds.
+// put sets parent[key], unless the card would exceed its bounds.
 func (c *Card) put(parent map[string]any, key string, value any) error {
 	old, had := parent[key]
 	parent[key] = value
@@ -193,7 +193,7 @@ func (c *Card) put(parent map[string]any, key string, value any) error {
 	return errCardFull
 }
 
-// Size is how many bytes the card takes, about.
+// Size is about the number of bytes of the card.
 func (c *Card) Size() int {
 	left := math.MaxInt
 	fits(c.root, 1, &left)
@@ -226,7 +226,7 @@ func fits(v any, depth int, left *int) bool {
 	return *left >= 0
 }
 
-// CardID is the CardKit card that a message's content names; "" for an inline
+// CardID returns the id of the CardKit card in a message's content; "" for an inline
 // card.
 func CardID(content string) string {
 	var c struct {
@@ -241,8 +241,8 @@ func CardID(content string) string {
 	return c.Data.CardID
 }
 
-// maxStreamed is the most bytes of text that one element takes: Feishu's
-// 100,000 characters. What is longer is cut there.
+// maxStreamed is the most bytes of text of one element: Feishu's
+// 100,000 characters. A longer text is cut there.
 const maxStreamed = 400_000
 
 // SetContent is PUT elements/{element}/content: the element's whole text so far.
@@ -251,7 +251,7 @@ func (c *Card) SetContent(element, text string) {
 	element, text = strings.ToValidUTF8(element, ""), strings.ToValidUTF8(text[:min(len(text), maxStreamed)], "")
 	s, ok := c.find(element)
 	if !ok {
-		// beyond the bounds: Feishu refuses it too
+		// fails beyond the bounds: Feishu refuses it too
 		_ = c.add(map[string]any{"tag": "markdown", "element_id": element, "content": text})
 		return
 	}
@@ -308,7 +308,7 @@ func (c *Card) patch(element string, properties map[string]any) error {
 	return c.replace(element, properties)
 }
 
-// merged is old with the fields of change, those of objects one by one.
+// merged returns old with the fields of change, objects merged recursively.
 func merged(old, change map[string]any) map[string]any {
 	all := maps.Clone(old)
 	for name, v := range change {
@@ -322,8 +322,8 @@ func merged(old, change map[string]any) map[string]any {
 }
 
 // AddElements is POST elements: where is insert_before, insert_after or append,
-// and target the element beside which, or inside which, elements (a list or
-// one) are added. Without a known target they are added at the end.
+// and elements, a list or one, are added beside or inside the element target.
+// Without a known target they are added at the end.
 func (c *Card) AddElements(where, target string, elements []byte) error {
 	v, err := unquoted(elements, maxContent)
 	if err != nil {
@@ -339,7 +339,7 @@ func (c *Card) insert(where, target string, elements any) error {
 	case isObject(elements):
 		nodes = []any{elements}
 	default:
-		return errors.New("add elements: it is no list")
+		return errors.New("add elements: the elements are not a list")
 	}
 	s, ok := c.find(target)
 	switch {
@@ -369,7 +369,7 @@ func (c *Card) add(nodes ...any) error {
 	return c.put(parent, key, slices.Concat(list, nodes))
 }
 
-// DeleteElement is DELETE elements/{element}; an unknown one is gone already.
+// DeleteElement is DELETE elements/{element}; an unknown one is ignored.
 func (c *Card) DeleteElement(element string) {
 	s, ok := c.find(element)
 	switch {
@@ -386,7 +386,7 @@ func (s spot) list() []any {
 	return list
 }
 
-// Settings is PATCH settings, with {"config":{…}} or only what is in it
+// Settings is PATCH settings, with {"config":{…}} or only its content
 // (docs/feishu.md 5.2).
 func (c *Card) Settings(data []byte) error {
 	settings, err := object(data, maxContent)
@@ -410,8 +410,7 @@ func (c *Card) settings(settings map[string]any) error {
 	return c.put(c.root, "config", merged(config, change))
 }
 
-// Replace is PUT cards/{card}, and the PATCH of a card message: another card in
-// its place.
+// Replace is PUT cards/{card}, and the PATCH of a card message: it replaces the whole card.
 func (c *Card) Replace(data []byte) error {
 	other, err := NewCard(data)
 	if err != nil {
@@ -421,8 +420,8 @@ func (c *Card) Replace(data []byte) error {
 	return nil
 }
 
-// Batch is batch_update: a list of actions with their params. An action that
-// makes no sense is left out; the error names it.
+// Batch is batch_update: a list of actions with their params. An invalid action
+// is skipped; the error names it.
 func (c *Card) Batch(actions []byte) error {
 	v, err := unquoted(actions, maxContent)
 	if err != nil {
@@ -430,7 +429,7 @@ func (c *Card) Batch(actions []byte) error {
 	}
 	list, ok := v.([]any)
 	if !ok {
-		return errors.New("change the card: the actions are no list")
+		return errors.New("change the card: the actions are not a list")
 	}
 	var errs []error
 	for i, e := range list {
@@ -467,20 +466,20 @@ func (c *Card) action(name string, p map[string]any) error {
 	case "partial_update_element":
 		change, ok := param(p, "partial_element").(map[string]any)
 		if !ok {
-			return errors.New("partial_element is no JSON object")
+			return errors.New("partial_element is not a JSON object")
 		}
 		return c.patch(element, change)
 	case "update_element":
 		node, ok := param(p, "element").(map[string]any)
 		if !ok {
-			return errors.New("element is no JSON object")
+			return errors.New("element is not a JSON object")
 		}
 		return c.replace(element, node)
 	}
 	return errors.New("unknown action")
 }
 
-// param returns the first of p's named fields that is there, decoded where it
+// param returns the first of p's named fields that is present, decoded if it
 // is a JSON string.
 func param(p map[string]any, names ...string) any {
 	for _, name := range names {

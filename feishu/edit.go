@@ -12,25 +12,25 @@ import (
 	"feishu-relay/relay"
 )
 
-// Named is a name in a text, text[From:To] with its '@', and whom it means.
+// Named is a name in a text, text[From:To] with its '@', and the id it stands for.
 type Named struct {
 	From, To int
 	OpenID   relay.OpenID
 	Name     string
 }
 
-// linkRE finds links and labels in markdown and tags: a mention in one breaks it.
+// linkRE matches links and labels in markdown and tags: a mention inside would break them.
 var linkRE = regexp.MustCompile(`\[[^\[\]\n]*\]\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)|` +
 	`(?is)<(?:a|link|text_tag|number_tag)\b[^>]*>.*?</(?:a|link|text_tag|number_tag)\s*>`)
 
-// maxSent is the most bytes of a content that WithMentions reads; Feishu takes no longer one
+// maxSent is the most bytes of a content that WithMentions reads; Feishu refuses a longer one
 // (docs/feishu.md 6.3).
 const maxSent = 256 << 10
 
-// WithMentions returns a content as its sender writes it, of a text, a post or an inline card,
-// with a mention in the place of each name that find finds in its texts: an at-tag, or in a
+// WithMentions returns the content of a text, a post or an inline card, as its sender writes it,
+// with a mention for each name that find finds in its texts: an at-tag, or in a
 // post's text an at-node. Names in links, in code blocks, buttons and notes stay, and so does
-// the rest of the JSON. changed is false where nothing is to be changed.
+// the rest of the JSON. changed is false if there is nothing to change.
 func WithMentions(msgType, content string, find func(text string) []Named) (out string, changed bool) {
 	if len(content) > maxSent || tooDeep([]byte(content)) || !json.Valid([]byte(content)) {
 		return content, false
@@ -108,7 +108,7 @@ func (w *mentionWriter) string(at span) (text string, ok bool) {
 	return text, json.Unmarshal(w.data[at.from:at.to], &text) == nil
 }
 
-// names are those in text that become mentions.
+// names returns the names in text that become mentions.
 func (w *mentionWriter) names(text string) []Named {
 	found := w.find(text)
 	if len(found) == 0 {

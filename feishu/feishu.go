@@ -1,6 +1,7 @@
-// Package feishu is what Feishu (Lark) looks like: the contents of messages and
-// cards, events, signatures, identities, and the few calls that a sidecar makes
-// for itself. It knows no connection to a bot; package gateway does.
+// Package feishu reads and writes what Feishu (Lark) sends and takes: the contents of messages
+// and cards, events, signatures, and answers; it keeps the ids of bots and chats ([Book]), and
+// makes the few calls that a sidecar makes for itself ([API]). Connections to a bot are in
+// package gateway.
 package feishu
 
 import (
@@ -12,5 +13,5 @@ import (
 const AckHold = 2 * time.Second
 
 // Counted is something that a part of the transport counts: a value of the label event of the metric
-// feishu_relay_gateway_events_total. Each part has its list in counted.go.
+// feishu_relay_gateway_events_total. Each part has a list, Counted.
 type Counted string

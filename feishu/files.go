@@ -9,8 +9,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// maxKeys is how many files [Files] returns; the rest of a longer content is not
-// looked at.
+// maxKeys is the most files that [Files] returns.
 const maxKeys = relay.MaxFiles
 
 var markdownImage = regexp.MustCompile(`!\[[^\]\n]*\]\((img_[A-Za-z0-9_-]+)\)`)
@@ -29,7 +28,7 @@ func Keys(msgType, content string) []string {
 
 // Files returns the images and files in a content, in order and each once: image_key,
 // file_key with the file_name beside it, a card's img_key and the images in markdown. A
-// sticker cannot be fetched, so it is not a file (docs/feishu.md 5.4).
+// sticker cannot be downloaded, so it is not a file (docs/feishu.md 5.4).
 func Files(msgType, content string) []relay.File {
 	if msgType == "text" || msgType == "sticker" || len(content) > maxContent || tooDeep([]byte(content)) {
 		return nil
@@ -112,7 +111,7 @@ func (f *fileFinder) add(key, kind string) {
 	}
 }
 
-// fileName is what is kept of the name of a file.
+// fileName returns the name of a file in one line of bounded length.
 func fileName(name string) string {
 	return strings.ToValidUTF8(oneLine(name[:min(len(name), relay.MaxName)]), "")
 }

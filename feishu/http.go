@@ -37,23 +37,23 @@ const (
 // CodeNotInChat is the code of a call about a chat that the bot is not in (docs/feishu.md 6.2).
 const CodeNotInChat = 230002
 
-// A connection by HTTP/2, over which all calls go, is asked for a sign of life when it was silent for askAfter, also
-// where no call waits, and given up after answerIn, with the calls on it. Without that a connection that a router has
-// forgotten is used until the kernel gives it up, after a quarter of an hour. A shorter answerIn would find it sooner,
-// and end calls that Feishu has taken and answers after a short outage.
+// All calls share an HTTP/2 connection. It is pinged when it was silent for pingAfter, even
+// if no call waits, and is closed with its calls if no answer comes within pingTimeout. Otherwise a connection that a
+// router has forgotten is used until the kernel closes it, after a quarter of an hour. A shorter pingTimeout would find
+// it sooner, and end calls that Feishu has taken and answers after a short outage.
 const (
-	askAfter = 15 * time.Second
-	answerIn = 45 * time.Second
+	pingAfter   = 15 * time.Second
+	pingTimeout = 45 * time.Second
 )
 
-// FindSilence lets t find connections to Feishu that went silent, and returns t.
+// FindSilence makes t ping its connections, so that it closes dead ones, and returns t.
 func FindSilence(t *http.Transport) *http.Transport {
-	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: askAfter, PingTimeout: answerIn}
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 	return t
 }
 
-// Once is a string of a JSON object that must not stand there twice, be it in
-// another spelling: Feishu may take another one of them than we do.
+// Once is a JSON string field that counts its occurrences, in any case of its letters, so that
+// duplicates can be refused: Feishu may use another one of them than this program.
 type Once struct {
 	Text  string // the last one
 	Times int
@@ -65,8 +65,8 @@ func (o *Once) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &o.Text)
 }
 
-// CopyHeader copies to a request or an answer that is passed on what of its header is meant for the far end: all but
-// the headers that are between two hosts only (RFC 9110, 7.6.1).
+// CopyHeader copies the header of a request or a response that is forwarded, without the headers that are between
+// two hosts only (RFC 9110, 7.6.1).
 func CopyHeader(to, from http.Header) {
 	maps.Copy(to, from)
 	for _, list := range to["Connection"] {
@@ -89,7 +89,7 @@ func ForwardHeader(to, from http.Header) {
 	}
 }
 
-// WithoutURL is err without the URL that net/http puts into it, which may hold a
+// WithoutURL returns err without the URL that net/http puts into it, which may contain a
 // secret.
 func WithoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
@@ -98,7 +98,7 @@ func WithoutURL(err error) error {
 	return err
 }
 
-// SingleSlashes makes one slash of several in a path.
+// SingleSlashes replaces several slashes in a path by one.
 func SingleSlashes(path string) string {
 	for strings.Contains(path, "//") {
 		path = strings.ReplaceAll(path, "//", "/")
@@ -106,8 +106,8 @@ func SingleSlashes(path string) string {
 	return path
 }
 
-// ErrNoRoom is returned by ReadUpTo where there is no room for more.
-var ErrNoRoom = errors.New("too much is held of other bodies")
+// ErrNoRoom is returned by ReadUpTo if there is no room for more.
+var ErrNoRoom = errors.New("too much memory is used for other bodies")
 
 // ReadUpTo reads at most limit bytes of r, first into first bytes of memory and then into ever more; room
 // reports whether it may take size bytes in all. whole is false when there is more, which is then not read, and
@@ -115,7 +115,7 @@ var ErrNoRoom = errors.New("too much is held of other bodies")
 func ReadUpTo(r io.Reader, first, limit int, room func(size int) bool) (data []byte, whole bool, err error) {
 	for {
 		if len(data) == cap(data) {
-			// Not what the sender announced: memory is for what has come.
+			// Memory is for what has arrived, not for what the sender announced.
 			size := min(max(first, 2*cap(data)), limit+1)
 			if !room(size) {
 				return data, false, ErrNoRoom
@@ -141,7 +141,7 @@ func Decoder(encoding string, data []byte) (r io.Reader, err error) {
 	case "gzip", "x-gzip":
 		r, err = gzip.NewReader(r)
 	case "deflate":
-		// The name stands for zlib, but some servers send the bare stream.
+		// The name means zlib, but some servers send the bare stream.
 		if r, err = zlib.NewReader(bytes.NewReader(data)); err != nil {
 			r, err = flate.NewReader(bytes.NewReader(data)), nil
 		}
@@ -156,7 +156,7 @@ func Decoder(encoding string, data []byte) (r io.Reader, err error) {
 	return r, nil
 }
 
-// AcceptOnly leaves of the encodings that a request accepts those that are named.
+// AcceptOnly removes the encodings that a request accepts other than those named.
 func AcceptOnly(h http.Header, encodings ...string) {
 	var kept []string
 	all := true
@@ -175,8 +175,8 @@ func AcceptOnly(h http.Header, encodings ...string) {
 	}
 }
 
-// IsOpenHost reports whether host, with or without the port 443 or 80, is one
-// that serves Feishu's or Lark's open API: those are the ones a gateway opens.
+// IsOpenHost reports whether host, with or without the port 443 or 80, serves
+// Feishu's or Lark's open API.
 func IsOpenHost(host string) bool {
 	name, port, found := strings.Cut(host, ":")
 	if found && port != "443" && port != "80" {
@@ -189,7 +189,7 @@ func IsOpenHost(host string) bool {
 	return false
 }
 
-// Routes find what an API call is, by its method and its path below /open-apis/. Make them with [NewRoutes].
+// Routes map API calls to values, by method and path below /open-apis/. Make them with [NewRoutes].
 type Routes[T any] map[form][]route[T]
 
 // form is the method and the number of segments of a call.

@@ -19,22 +19,22 @@ import (
 	"feishu-relay/relay"
 )
 
-// Injected is a receive event of our own: what another bot said, as Feishu would
+// Injected is a receive event for a message of another bot, in the form in which Feishu would
 // deliver it (docs/feishu.md 3.5).
 type Injected struct {
 	EventID, AppID, TenantKey, Token string // of the header; AppID is the receiver's
 
 	SenderType string // bot (the default), app, user
-	// Sender is who said it, as the receiver's app sees it. Without an OpenID, or
+	// Sender is the sender, as the receiver's app sees it. Without an OpenID, or
 	// with the receiver's own, it gets a [StandIn].
 	Sender Bot
 	Self   Bot // the receiver: OpenID and Name
 
-	// MentionsSelf says that the receiver is addressed. It becomes @_user_1: where
-	// the text shows "@<Self.Name>", else in front.
+	// MentionsSelf is whether the receiver is mentioned. It becomes @_user_1: at
+	// "@<Self.Name>" in the text, else in front.
 	MentionsSelf bool
-	// Mentions are the others that are addressed, as the receiver sees them. Those
-	// whose "@Name" the text shows become keys; keys given here are not used.
+	// Mentions are the others that are mentioned, as the receiver sees them. Those
+	// whose "@Name" is in the text become keys; keys in Mentions are not used.
 	Mentions []Mention
 
 	Message          relay.MessageID // the real om_… (docs/feishu.md 3.5)
@@ -43,37 +43,36 @@ type Injected struct {
 	ThreadID         string
 	RootID, ParentID relay.MessageID // written only together with ThreadID (docs/feishu.md 3.5)
 
-	// Text is plain text. It goes out as message_type text; what looks like a key
-	// or a tag in it is written so that it is none.
+	// Text is plain text, of a message of type text; keys and tags in it are disarmed.
 	Text       string
 	CreateTime relay.Millis // 0: now
-	// Prefix, such as "[BotA] ", stands before everything, @_user_1 included, so
-	// that the text is not taken for a person's and no "/command" in it runs.
+	// Prefix, such as "[BotA] ", is put in front of everything, @_user_1 included, so
+	// that the text does not look like a person's and no "/command" in it runs.
 	Prefix string
 }
 
-// StandIn is the open_id of an agent whose own one in the receiver's name space is
-// not known: the same each time, and nobody else's.
+// StandIn returns an open_id for an agent whose real one in the receiver's name space is
+// unknown: always the same, and nobody else's.
 func StandIn(appID string, agent relay.AgentName) relay.OpenID {
 	sum := sha256.Sum256([]byte(appID + "\n" + string(agent)))
 	return relay.OpenID("ou_" + hex.EncodeToString(sum[:16]))
 }
 
-// mailMark and mailDigits are what ends the id of a direct message between agents.
+// mailMark and mailDigits describe the end of the id of a direct message between agents.
 const (
 	mailMark   = "mail"
 	mailDigits = 16
 )
 
-// MailID is the message id under which a message that Feishu does not have, such
-// as a direct one between agents, is shown to a bot: the same each time. about is the message
-// of Feishu's that calls about it are meant for; "" where none is known.
+// MailID returns the message id for a message that Feishu does not have, such
+// as a direct one between agents: always the same. about is the message
+// of Feishu's that calls about it are meant for; "" if none is known.
 func MailID(id string, about relay.MessageID) relay.MessageID {
 	sum := sha256.Sum256([]byte(id))
 	return cmp.Or(about, "om_") + relay.MessageID(mailMark+hex.EncodeToString(sum[:mailDigits/2]))
 }
 
-// AboutMail is the message that a [MailID] was made with; false for any other id.
+// AboutMail returns the message that a [MailID] was made with; false for any other id.
 func AboutMail(id relay.MessageID) (relay.MessageID, bool) {
 	cut := len(id) - mailDigits - len(mailMark)
 	if cut <= len("om_") || id[cut:cut+len(mailMark)] != mailMark ||
@@ -133,8 +132,8 @@ type (
 )
 
 // JSON returns the event as one line of compact JSON (docs/feishu.md 2.3). It is an
-// error where the event lacks an id, or where the receiver is to be mentioned
-// and its own open_id is unknown: frameworks would drop the event unseen.
+// error if the event lacks an id, or if the receiver is to be mentioned
+// and its own open_id is unknown: frameworks would drop the event.
 func (in *Injected) JSON() ([]byte, error) {
 	switch {
 	case in.EventID == "" || in.AppID == "" || in.Message == "" || in.ChatID == "":
@@ -160,7 +159,7 @@ func (in *Injected) JSON() ([]byte, error) {
 	return compact(e), nil
 }
 
-// sender is never the receiver: frameworks drop what seems their own.
+// sender is never the receiver: frameworks drop messages of their own bot.
 func (in *Injected) sender() relay.OpenID {
 	if in.Sender.OpenID != "" && in.Sender.OpenID != in.Self.OpenID {
 		return in.Sender.OpenID
@@ -168,12 +167,11 @@ func (in *Injected) sender() relay.OpenID {
 	return StandIn(in.AppID, cmp.Or(in.Sender.Agent, relay.AgentName(in.Sender.AppID), relay.AgentName(in.Sender.Name)))
 }
 
-// maxInjectedMentions is how many others a text may address; further ones stay
+// maxInjectedMentions is how many others a text may mention; further ones stay
 // plain names.
 const maxInjectedMentions = 50
 
-// addressed returns the text with the keys in it, and the mentions that they
-// name, the receiver's first.
+// addressed returns the text with keys in it, and their mentions, the receiver's first.
 func (in *Injected) addressed() (string, []injectedMention) {
 	var named []addressee
 	var list []injectedMention
@@ -208,15 +206,15 @@ func (in *Injected) addressed() (string, []injectedMention) {
 	return noCommand(prefixSigns.Replace(oneLine(in.Prefix)) + text), list
 }
 
-// addressee is one whose name may stand in a text: number at of the mentions.
+// addressee is a name that may be in a text: that of mention number at.
 type addressee struct {
 	name string
 	at   int
 }
 
-// withKeys writes a key, with spaces around it as Koishi needs (docs/feishu.md 3.5), for each "@Name" in
-// text, as package mention finds them; of names that differ only in letter case the one that is written exactly
-// so is meant. It returns the key of each of n mentions, "" for those that the text does not show; the first
+// withKeys replaces each "@Name" in text that package mention finds by a key, with spaces around it as Koishi
+// needs (docs/feishu.md 3.5); of names that differ only in letter case the exact one counts.
+// It returns the key of each of n mentions, "" for those that are not in the text; the first
 // fixed ones are numbered in their order, the others as they appear.
 func withKeys(text string, named []addressee, n, fixed int) (string, []string) {
 	keys := make([]string, n)
@@ -229,7 +227,7 @@ func withKeys(text string, named []addressee, n, fixed int) (string, []string) {
 		anyone.ID = cmp.Or(anyone.ID, a.name)
 	}
 	each := mention.NewDirectory(agents)
-	// who returns the index in named of whom a text that is "@Name" names, -1 for several.
+	// who returns the index in named for the text "@Name", -1 for several.
 	who := func(text string) int {
 		_, size := utf8.DecodeRuneInString(text)
 		exact := slices.IndexFunc(named, func(a addressee) bool { return a.name == text[size:] })
@@ -275,8 +273,8 @@ var (
 	commandRE   = regexp.MustCompile(`^[/／!！][\s\p{Z}\p{C}]*[\pL\pN_]`)
 )
 
-// harmless writes what would be a key or a tag so that it is none, with the
-// full-width form of its first sign: it is still read, but names nobody.
+// harmless disarms keys and tags in text by the full-width form of their first character: people
+// can read them, but they mention nobody.
 func harmless(text string) string {
 	return replaceAll(poseRE, strings.ToValidUTF8(text, "\uFFFD"), func(m []string, _ string) string {
 		if m[1] != "" {
@@ -286,8 +284,8 @@ func harmless(text string) string {
 	})
 }
 
-// noCommand keeps a text that begins like a command, behind the keys that
-// frameworks take away first, from being one: by an invisible sign.
+// noCommand disarms a command at the beginning of text, after the keys that
+// frameworks remove first, by an invisible character.
 func noCommand(text string) string {
 	lead := len(leadRE.FindString(text))
 	if !commandRE.MatchString(text[lead:]) {
@@ -296,14 +294,14 @@ func noCommand(text string) string {
 	return text[:lead] + "\u2060" + text[lead:]
 }
 
-// Bounds of what is read of the answer to a post behind its status.
+// Bounds for reading the body of an answer that is not used.
 const (
 	drainWait  = time.Second
 	drainBytes = 64 << 10
 )
 
-// Drain reads what is there of an answer's body and closes it, so that its connection
-// can be used again. A bot may send its status and work on with the body open.
+// Drain reads an answer's body within bounds and closes it, so that its connection
+// can be used again. A bot may send its status and keep the body open while it works.
 func Drain(body io.ReadCloser) {
 	late := time.AfterFunc(drainWait, func() { _ = body.Close() })
 	defer late.Stop()
@@ -311,19 +309,19 @@ func Drain(body io.ReadCloser) {
 	_ = body.Close()
 }
 
-// Injection is an event of ours that is written to the bot once.
+// Injection is an injected event, which is written to the bot once.
 type Injection struct {
 	Event []byte // the JSON of its 2.0 envelope; kept until Inject returns
 	Again bool   // it was written before, under the same ids
 	// Written is called when the event is written whole. ended is closed with the
 	// connection; nil for a post, which ends with its answer. May be nil.
 	Written func(ended <-chan struct{})
-	// Late is called when the bot acknowledges the event with 200 after Inject has returned: because
-	// its context was done, or the connection ended. May be nil. It is kept for long.
+	// Late is called when the bot acknowledges the event with 200 after Inject has returned because
+	// its context was done, or the connection ended. May be nil. It may be kept for long.
 	Late func()
 }
 
-// Wrote calls Written, if there is one.
+// Wrote calls Written if it is not nil.
 func (in *Injection) Wrote(ended <-chan struct{}) {
 	if in.Written != nil {
 		in.Written(ended)
@@ -332,9 +330,9 @@ func (in *Injection) Wrote(ended <-chan struct{}) {
 
 // Errors of an injection.
 var (
-	// ErrNotInjected says that the bot was not reached.
+	// ErrNotInjected is returned if the bot was not reached.
 	ErrNotInjected = errors.New("the bot was not reached")
-	// ErrInjectionEnded says that the connection ended before the bot acknowledged.
+	// ErrInjectionEnded is returned if the connection ended before the bot acknowledged.
 	ErrInjectionEnded = errors.New("the connection ended before the bot acknowledged the event")
 )
 
@@ -343,8 +341,8 @@ type AnswerError struct{ Code int }
 
 func (e *AnswerError) Error() string { return fmt.Sprintf("the bot answered %d", e.Code) }
 
-// IsRefusal reports whether a code, of an acknowledgement or of HTTP, says that
-// the bot will never take the message: 4xx other than 408 and 429.
+// IsRefusal reports whether a code, of an acknowledgement or of HTTP, is a permanent
+// refusal of the message: 4xx other than 408 and 429.
 func IsRefusal(code int) bool {
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests
 }

@@ -33,7 +33,7 @@ var (
 )
 
 // tree decodes data, of at most limit bytes and maxDepth levels, with its
-// numbers as they stand. Errors quote nothing of it.
+// numbers as text. Errors quote nothing of it.
 func tree(data []byte, limit int) (any, error) {
 	if len(data) > limit {
 		return nil, errTooLarge
@@ -62,12 +62,12 @@ func object(data []byte, limit int) (map[string]any, error) {
 	}
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, errors.New("is no JSON object")
+		return nil, errNotObject
 	}
 	return m, nil
 }
 
-// unquoted is [tree] of data, and of the text that it may be a JSON string of.
+// unquoted is [tree] of data, or of the text in it if it is a JSON string.
 func unquoted(data []byte, limit int) (any, error) {
 	v, err := tree(data, limit)
 	if err != nil {
@@ -105,8 +105,8 @@ func tooDeep(data []byte) bool {
 	return false
 }
 
-// lenient decodes the JSON object data into v and leaves out the fields that
-// are of another type than expected.
+// lenient decodes the JSON object data into v and omits the fields of
+// another type than expected.
 func lenient(data []byte, v any) error {
 	if len(data) > MaxAnswer {
 		return errTooLarge
@@ -121,18 +121,18 @@ func lenient(data []byte, v any) error {
 	return withoutText(err)
 }
 
-// withoutText keeps what json says of the place and drops what it quotes.
+// withoutText returns an error of package json without what it quotes.
 func withoutText(err error) error {
 	if err == nil {
 		return nil
 	}
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("is no JSON (byte %d)", e.Offset)
+		return fmt.Errorf("is not JSON (byte %d)", e.Offset)
 	}
-	return errors.New("is no JSON of the expected form")
+	return errors.New("is not JSON of the expected form")
 }
 
-// localized picks one of the translations in m: they all say the same.
+// localized returns one of the translations in m.
 func localized(m map[string]any, wanted func(any) bool) any {
 	for _, locale := range []string{"zh_cn", "en_us"} {
 		if wanted(m[locale]) {
@@ -162,8 +162,8 @@ func field(m map[string]any, names ...string) string {
 	return m[names[i]].(string)
 }
 
-// compact encodes v as one line of JSON the way JSON.stringify does: nothing
-// escaped that need not be. Node's SDK verifies signatures over its own encoding
+// compact encodes v as one line of JSON in the form of JSON.stringify, without needless
+// escapes: Node's SDK verifies signatures over its own encoding
 // (docs/feishu.md 2.3).
 func compact(v any) []byte {
 	line, err := relay.Marshal(v)

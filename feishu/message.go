@@ -25,7 +25,7 @@ const (
 	ChatP2P   = "p2p"
 )
 
-// Message is a message as Feishu shows it to one app: in an event, in the
+// Message is a message as one app receives it: in an event, in the
 // answer to a send, in a chat's history (docs/feishu.md 3.1 and 5). As JSON it is part of
 // the gateway's drafts on disk.
 type Message struct {
@@ -43,7 +43,7 @@ type Message struct {
 	Deleted    bool            `json:"Deleted"`
 }
 
-// Sender is who a message is from. Open ids are those that the looking app sees.
+// Sender is the sender of a message. Open ids are those of the app that received it.
 type Sender struct {
 	Type    string       `json:"Type"` // user, bot, app; "" unknown
 	OpenID  relay.OpenID `json:"OpenID"`
@@ -68,7 +68,7 @@ type Mention struct {
 	Type    string       `json:"Type"` // user, bot; "" on older tenants
 }
 
-// IDs returns the ids that m names its bot or person by.
+// IDs returns the ids of m's bot or person.
 func (m *Mention) IDs() []string {
 	return slices.DeleteFunc([]string{string(m.OpenID), m.UnionID, m.UserID, m.AppID},
 		func(id string) bool { return id == "" })
@@ -95,16 +95,16 @@ type Verdict int
 const (
 	// Pass hands the event to the bot, byte for byte.
 	Pass Verdict = iota
-	// Keep does not: it is ours and on disk. Feishu gets its acknowledgement.
+	// Keep keeps the event from the bot, since it is stored. Feishu gets its acknowledgement.
 	Keep
-	// Refuse does not either, and Feishu gets none: it could not be stored, and
-	// is to be delivered again.
+	// Refuse does not either, and Feishu gets no acknowledgement: the event could not be stored, and
+	// Feishu is to deliver it again.
 	Refuse
 )
 
-// EventTap sees every event on its way to the bot, as the JSON of its 2.0
-// envelope. instead, where it is not nil, is what the bot is given in the place of an
-// event that passes. after, where it is not nil, is run once the event was written to the
+// EventTap decides on every event before the bot gets it, as the JSON of its 2.0
+// envelope. instead, if it is not nil, replaces an event that passes. after, if it is not nil, is the
+// event's follow-up: it runs once the event was written to the
 // bot, or was kept; the acknowledgement to Feishu waits for it, but not longer than
 // [AckHold]. EventTap is called from many goroutines and does not keep event.
 type EventTap func(event []byte) (v Verdict, instead []byte, after func())
@@ -114,13 +114,12 @@ type EventTap func(event []byte) (v Verdict, instead []byte, after func())
 type Passage struct {
 	// Withhold acknowledges the event to Feishu and does not pass it to the bot.
 	Withhold bool
-	// Before is put in front of a text as it is, and becomes the first paragraph of a post;
-	// what would be a mention in it is written so that it is none. Other messages pass
-	// unchanged.
+	// Before is put in front of a text, and becomes the first paragraph of a post;
+	// mentions in it are disarmed. Other messages pass unchanged.
 	Before string
 	// After is called once the event was written to the bot or is withheld; the
-	// acknowledgement to Feishu waits for it, but not longer than [AckHold]. It is for what
-	// the bot need not wait for. May be nil.
+	// acknowledgement to Feishu waits for it, but not longer than [AckHold]. The bot does not wait for
+	// it. May be nil.
 	After func(context.Context) error
 }
 
@@ -130,14 +129,14 @@ const MessageReceived = "im.message.receive_v1"
 // ErrNotEvent is wrapped by every error of [ParseEvent].
 var ErrNotEvent = errors.New("not a Feishu event")
 
-// Event is what the sidecar reads of an event (docs/feishu.md 2.2, 3.1).
+// Event is the part of an event that the sidecar reads (docs/feishu.md 2.2, 3.1).
 type Event struct {
 	ID, Type                string // event_id, event_type
 	AppID, TenantKey, Token string // the receiver's; Token is the verification token
 	CreateTime              relay.Millis
 	Message                 *Message     // of im.message.receive_v1, else nil
 	ChatID                  relay.ChatID // of messages and of events about a chat
-	Streaming               bool         // the message is a card that says streaming_mode: its text is not yet final
+	Streaming               bool         // the message is a card with streaming_mode: its text is not final yet
 	Recall                  *Recall      // of im.message.recalled_v1
 	Reaction                *Reaction    // of im.message.reaction.created_v1 and deleted_v1
 }
@@ -186,9 +185,8 @@ type wireEvent struct {
 }
 
 // ParseEvent reads an event of the 2.0 schema, of any type and at most 4 MiB;
-// of one in the 1.0 schema it tells the type only. What is no event, and a
-// message without usable ids, is an error that wraps [ErrNotEvent] and quotes
-// nothing.
+// of one in the 1.0 schema it returns the type only. Errors wrap [ErrNotEvent] and quote
+// nothing; a message without usable ids is one.
 func ParseEvent(data []byte) (Event, error) {
 	var w wireEvent
 	if err := lenient(data, &w); err != nil {
@@ -252,7 +250,7 @@ func ParseEvent(data []byte) (Event, error) {
 	return e, nil
 }
 
-// checkIDs takes names and values in turn and tells what is wrong with one.
+// checkIDs takes names and values in turn and returns an error for the first invalid value.
 func checkIDs(namesAndValues ...string) error {
 	for i := 0; i < len(namesAndValues); i += 2 {
 		if err := relay.CheckID(namesAndValues[i+1]); err != nil {
@@ -306,7 +304,7 @@ func (w *wireMessage) message() (Message, error) {
 		"chat_id", w.ChatID, "message_type", m.Type)
 }
 
-// wireSender is who sent a message, as REST answers say it.
+// wireSender is the sender of a message in REST answers.
 type wireSender struct {
 	ID         string `json:"id"`
 	IDType     string `json:"id_type"`
@@ -330,7 +328,7 @@ type wireMention struct {
 	MentionedType string  `json:"mentioned_type"`
 }
 
-// mention leaves out an entry that names nobody in a usable way.
+// mention is false for an entry with an invalid id.
 func (w wireMention) mention() (Mention, bool) {
 	ids := w.ID
 	if ids.plain != "" {
@@ -359,12 +357,12 @@ func (w *wireIDs) UnmarshalJSON(data []byte) error {
 		return json.Unmarshal(data, &w.plain)
 	}
 	type object wireIDs
-	_ = lenient(data, (*object)(w)) // of another form: no id, and the message stays good
+	_ = lenient(data, (*object)(w)) // in another form it is no id, and the message is still valid
 	return nil
 }
 
-// set files id under what it is: by the prefix where it has one, since REST
-// names a bot by its app_id also where open_ids were asked for (docs/feishu.md 4.1).
+// set sets the id of the kind that id is: by its prefix if it has one, since REST answers
+// name a bot by its app_id even if open_ids were requested (docs/feishu.md 4.1).
 func (w *wireIDs) set(id, idType string) {
 	switch {
 	case strings.HasPrefix(id, "cli_"):

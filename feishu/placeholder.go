@@ -9,9 +9,9 @@ import (
 // maxPlaceholder is the longest text that is looked at as a placeholder.
 const maxPlaceholder = 120
 
-// waiting are the words that bots show until they have something to say, without
+// waiting are the texts that bots show until they have an answer, without
 // brackets, dots and spinners. The list is closed: a text that only begins like
-// one of them says something.
+// one of them is an answer.
 var waiting = func() map[string]bool {
 	set := map[string]bool{"": true}
 	for word := range strings.SplitSeq(`thinking|still thinking|is thinking|bot is thinking|thinking hard|

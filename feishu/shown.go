@@ -9,7 +9,7 @@ import (
 	"feishu-relay/relay"
 )
 
-// ShownMessage is a message as the REST API shows it (docs/feishu.md 5), changed at updated.
+// ShownMessage returns a message in the form of the REST API (docs/feishu.md 5), changed at updated.
 func ShownMessage(m *Message, updated relay.Millis, sender map[string]any) map[string]any {
 	millis := func(at relay.Millis) string { return strconv.FormatInt(int64(at), 10) }
 	shown := map[string]any{"message_id": m.ID, "msg_type": m.Type, "chat_id": m.ChatID,
@@ -24,12 +24,12 @@ func ShownMessage(m *Message, updated relay.Millis, sender map[string]any) map[s
 	return shown
 }
 
-// ShownSender is the sender of a message as the REST API shows it: by app_id or open_id.
+// ShownSender returns the sender of a message in the form of the REST API: by app_id or open_id.
 func ShownSender[T ~string](id T, idType, senderType string) map[string]any {
 	return map[string]any{"id": id, "id_type": idType, "sender_type": senderType}
 }
 
-// ShownUser is a person as GET contact/v3/users shows one.
+// ShownUser returns a person in the form of GET contact/v3/users.
 func ShownUser(id, name string) map[string]any {
 	return map[string]any{"open_id": id, "name": name, "en_name": name}
 }
@@ -37,7 +37,7 @@ func ShownUser(id, name string) map[string]any {
 // CodeBotNotFound is the code of a failed bot in basic_batch (docs/feishu.md 4.2).
 const CodeBotNotFound = 20002
 
-// ShownBot is a bot as GET bot/v3/bots/basic_batch shows one, with one name in all languages.
+// ShownBot returns a bot in the form of GET bot/v3/bots/basic_batch, with one name in all languages.
 func ShownBot(id, name string) any {
 	return struct {
 		ID    string            `json:"bot_id"`
@@ -46,7 +46,7 @@ func ShownBot(id, name string) any {
 	}{id, name, map[string]string{"zh_cn": name, "en_us": name}}
 }
 
-// NoBot is what basic_batch shows in the place of a bot with an unknown id.
+// NoBot returns the answer of basic_batch for an unknown id.
 func NoBot() map[string]any {
 	return map[string]any{"code": CodeBotNotFound, "reason": "bot not found"}
 }

@@ -44,8 +44,8 @@ func Encrypt(key string, plain []byte) (body []byte, err error) {
 	return compact(encrypted{base64.StdEncoding.EncodeToString(data)}), nil
 }
 
-// Decrypt returns what a body {"encrypt":"…"} carries. A wrong key is told from a
-// right one by the padding only, so what comes out may still be no JSON.
+// Decrypt returns the content of a body {"encrypt":"…"}. A wrong key is recognized
+// by the padding only, so the content may still be invalid JSON.
 func Decrypt(key string, body []byte) (plain []byte, err error) {
 	block, err := newCipher(key)
 	if err != nil {
@@ -57,7 +57,7 @@ func Decrypt(key string, body []byte) (plain []byte, err error) {
 	}
 	data, err := base64.StdEncoding.DecodeString(e.Encrypt)
 	if err != nil {
-		return nil, errors.New("decrypt: the body holds no base64")
+		return nil, errors.New("decrypt: the body is not base64")
 	}
 	if len(data) < 2*aes.BlockSize || len(data)%aes.BlockSize != 0 {
 		return nil, fmt.Errorf("decrypt: %d bytes are not whole blocks behind an IV", len(data))

@@ -14,14 +14,14 @@ import (
 	"feishu-relay/relay"
 )
 
-// Text returns what a person reads of m; see [Text].
+// Text returns the readable text of m; see [Text].
 func (m *Message) Text() string { return Text(m.Type, m.Content, m.Mentions) }
 
-// Text returns what a person reads of a content (docs/feishu.md 3.2, 5.1): the words of
+// Text returns the readable text of a content (docs/feishu.md 3.2, 5.1): the text of
 // texts, posts and cards with "@Name" for mentions, and a word in brackets, such
-// as "[图片]", for what has no words. A card that is sent by its card_id gives "":
-// its words are in CardKit's calls. A content of more than 1 MiB is shown by its
-// type alone, and a text or post that is no JSON as it stands.
+// as "[图片]", for other types. For a card that is sent by its card_id it is "":
+// its text is in CardKit's calls. For a content of more than 1 MiB it is the
+// word of its type, and for a text or post that is not JSON the content itself.
 func Text(msgType, content string, mentions []Mention) string {
 	word := words[msgType]
 	if word == "" {
@@ -32,7 +32,7 @@ func Text(msgType, content string, mentions []Mention) string {
 	}
 	v, err := object([]byte(content), maxContent)
 	if err != nil && (msgType == "text" || msgType == "post") {
-		return WithNames(content, mentions) // "This message was recalled" is no JSON
+		return WithNames(content, mentions) // "This message was recalled" is not JSON
 	}
 	if err != nil {
 		return word
@@ -74,7 +74,7 @@ func Mentioned(msgType, content string) []Mention {
 	return nil
 }
 
-// words stand for what has none.
+// words replace contents without a text.
 var words = map[string]string{
 	"text":                 "[文本]",
 	"post":                 "[富文本]",
@@ -104,8 +104,8 @@ var words = map[string]string{
 // everyone is how a mention of the whole chat is shown to people.
 const everyone = "所有人"
 
-// An at-tag in the spellings of text, post and card (docs/feishu.md 3.2, 5.1), with
-// its name and closing tag where they follow, or a key of the mentions list.
+// atTagPattern matches an at-tag in the spellings of text, post and card (docs/feishu.md 3.2, 5.1), with
+// its name and closing tag if they follow.
 const atTagPattern = `<at((?:\s+[a-z_-]+\s*=\s*(?:\\?"[^"<>\n]*"|\\?'[^'<>\n]*'|[^\s"'<>]+))*)\s*/?>(?:([^<\n]*)</at>)?`
 
 var (
@@ -114,7 +114,7 @@ var (
 	codeRE      = regexp.MustCompile("(?s)```.*?(?:```|$)|`[^`\n]+`")
 )
 
-// tag is what an at-tag says.
+// tag is the content of an at-tag.
 type tag struct {
 	ids   []string
 	key   string // mention_key
@@ -143,15 +143,14 @@ func newTag(attributes, name string) tag {
 	return t
 }
 
-// writeTag is the tag for a node of a post or card that mentions id.
+// writeTag returns the at-tag for a node of a post or card that mentions id.
 func writeTag(id, key, name string) string {
 	return `<at id="` + html.EscapeString(id) + `" mention_key="` + html.EscapeString(key) + `">` +
 		html.EscapeString(oneLine(name)) + `</at>`
 }
 
-// WithNames writes the at-tags and keys in text as "@Name". The name comes from
-// mentions, by key or by any id, else from the tag itself; what has no name
-// stays as it is.
+// WithNames replaces the at-tags and keys in text by "@Name". The name is that in
+// mentions, by key or by any id, else that in the tag; without a name the tag or key stays.
 func WithNames(text string, mentions []Mention) string {
 	if !strings.ContainsAny(text, "<@") {
 		return text
@@ -171,7 +170,7 @@ func WithNames(text string, mentions []Mention) string {
 	})
 }
 
-// nameTable finds names by key and id.
+// nameTable returns the names by key and id.
 func nameTable(mentions []Mention) map[string]string {
 	names := map[string]string{"all": everyone, "@_all": everyone, "all_members": everyone}
 	for _, m := range mentions {
@@ -189,10 +188,10 @@ func nameTable(mentions []Mention) map[string]string {
 	return names
 }
 
-// text is how a person reads the tag; whole where nothing names it.
+// text returns the readable text of the tag; whole if it has no name.
 func (t tag) text(whole string, names map[string]string) string {
 	if name, ok := names[t.key]; ok && t.key != "" {
-		return "@" + name // the id is none that the reader's app knows (docs/feishu.md 3.2)
+		return "@" + name // the id is of another app's name space (docs/feishu.md 3.2)
 	}
 	var found []string
 	for _, id := range t.ids {
@@ -211,8 +210,8 @@ func (t tag) text(whole string, names map[string]string) string {
 	return whole
 }
 
-// tagged returns whom the at-tags in text mention, in order and each once. Tags
-// in code mention nobody, and neither does the one for everyone.
+// tagged returns those that the at-tags in text mention, in order and each once, without tags
+// in code and those for everyone.
 func tagged(text string) []Mention {
 	var list []Mention
 	for _, m := range mentionRE.FindAllStringSubmatch(codeRE.ReplaceAllString(text, " "), -1) {
@@ -263,13 +262,13 @@ func replaceAll(re *regexp.Regexp, text string, with func(match []string, rest s
 func firstRune(s string) rune { r, _ := utf8.DecodeRuneInString(s); return r }
 func lastRune(s string) rune  { r, _ := utf8.DecodeLastRuneInString(s); return r }
 
-// wordRune reports whether r is one of the signs that make words with borders.
+// wordRune reports whether r is a letter or digit of a word that ends at a space.
 func wordRune(r rune) bool {
 	return r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }
 
-// postText writes a post's title and paragraphs, a line each; mentions stay tags
-// and keys. content_v2 keeps the markdown that content lost (docs/feishu.md 3.2).
+// postText returns a post's title and paragraphs, a line each; mentions stay tags
+// and keys. content_v2 has the markdown that content lost (docs/feishu.md 3.2).
 func postText(v map[string]any) string {
 	if inner, ok := v["post"].(map[string]any); ok {
 		v = inner
@@ -297,15 +296,15 @@ func postText(v map[string]any) string {
 	return strings.Trim(strings.Join(lines, "\n"), "\n")
 }
 
-// paragraph writes a list of nodes, or a single one, as a line; blocks of code
-// and rules stand in lines of their own.
+// paragraph returns a list of nodes, or a single one, as a line; blocks of code
+// and rules get lines of their own.
 func paragraph(p any) string {
 	nodes, ok := p.([]any)
 	if !ok {
 		nodes = []any{p}
 	}
 	var b strings.Builder
-	block, at := false, false // what the text so far ends in
+	block, at := false, false // whether the text so far ends in a block, or in a mention
 	for _, n := range nodes {
 		node, _ := n.(map[string]any)
 		text, isBlock := postNode(node)
@@ -324,8 +323,8 @@ func paragraph(p any) string {
 	return b.String()
 }
 
-// goesOn reports whether text begins with a letter or a digit, which behind a
-// mention would read as a part of the name, or of its key.
+// goesOn reports whether text begins with a letter or a digit, which after a
+// mention would look like a part of the name, or of its key.
 func goesOn(text string) bool {
 	r := firstRune(text)
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_'
@@ -370,7 +369,7 @@ func link(text, href string) string {
 	return text + " (" + href + ")"
 }
 
-// atNode writes an {"tag":"at"} of a post or an older card: its user_id is an id,
+// atNode returns the at-tag for an {"tag":"at"} of a post or an older card: its user_id is an id,
 // "all", or the key of a mention.
 func atNode(v map[string]any) string {
 	id, key := field(v, "user_id", "open_id", "id"), field(v, "mention_key")
@@ -384,7 +383,7 @@ func atNode(v map[string]any) string {
 	return writeTag(id, key, name)
 }
 
-// maxRows is how many rows of a card's table are written; "…" stands for the
+// maxRows is how many rows of a card's table are written; "…" replaces the
 // others.
 const maxRows = 100
 
@@ -394,20 +393,20 @@ var (
 	fontRE   = regexp.MustCompile(`(?i)</?(?:font|text_tag)(?:\s[^<>\n]*)?>`)
 )
 
-// Text returns the words of the card in the order in which they are shown, its
+// Text returns the text of the card in display order, its
 // header first; without its footer (docs/feishu.md 5.2): notes, the grey line about
 // agent and model, a rule at the end. Mentions stay tags ([WithNames] names
-// them). A card without words but with images gives "[图片]" for each. A template
-// shows the titles among its variables, else "[卡片]"; a reference by card_id "".
+// them). For a card without text but with images it is "[图片]" for each, for a template
+// the titles among its variables, else "[卡片]", and for a reference by card_id "".
 func (c *Card) Text() string {
 	return fontRE.ReplaceAllString(c.render(), "")
 }
 
-// Mentions returns whom the card names: at-tags in its markdown and nodes for
-// people, in order and each once. Names are those that the card says.
+// Mentions returns those that the card mentions: at-tags in its markdown and nodes for
+// people, in order and each once, with the names in the card.
 func (c *Card) Mentions() []Mention { return tagged(c.render()) }
 
-// render writes the card with its tags and colours.
+// render returns the text of the card with its tags and colours.
 func (c *Card) render() string {
 	switch c.root["type"] {
 	case "card":
@@ -444,7 +443,7 @@ func templateText(root map[string]any) string {
 	return strings.Join(titles, "\n")
 }
 
-// block is a line or more of a card.
+// block is one or more lines of a card.
 type block struct {
 	text string
 	rule bool
@@ -545,7 +544,7 @@ func (w *writer) node(v map[string]any, depth int) {
 		w.table(v)
 	case "note", "button", "action", "overflow", "input", "select_static", "multi_select_static", "select_person",
 		"multi_select_person", "select_img", "date_picker", "picker_time", "picker_datetime", "chart", "audio":
-		// what is no part of the text, or is there to be pressed
+		// not a part of the text, or a control
 	default:
 		w.flush()
 		for _, key := range []string{"header", "title", "text", "fields", "columns", "elements", "body"} {
@@ -554,7 +553,7 @@ func (w *writer) node(v map[string]any, depth int) {
 	}
 }
 
-// translated is a text element's content, or one of its translations.
+// translated returns a text element's content, or one of its translations.
 func translated(v map[string]any) string {
 	if text := field(v, "content"); text != "" {
 		return text
@@ -608,7 +607,7 @@ func (w *writer) table(v map[string]any) {
 	}
 }
 
-// cell writes a value of a table: a text, a number, or a list of labels.
+// cell returns a value of a table as text: a text, a number, or a list of labels.
 func cell(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -629,8 +628,8 @@ func cell(v any) string {
 	return ""
 }
 
-// dropFooter takes away what stands below the text: rules, and a grey line
-// behind a rule or about agent and model, also inside of the last block.
+// dropFooter removes the footer below the text: rules, and a grey line
+// after a rule or about agent and model, also within the last block.
 func (w *writer) dropFooter() {
 	for n := len(w.blocks); n > 0; n = len(w.blocks) {
 		last := &w.blocks[n-1]
@@ -665,7 +664,7 @@ func grey(text string) bool {
 	return m != nil && !strings.Contains(strings.ToLower(m[1]), "</font>")
 }
 
-// lastLine cuts the last line off text.
+// lastLine splits off the last line of text.
 func lastLine(text string) (before, line string) {
 	i := strings.LastIndexByte(text, '\n')
 	return text[:max(i, 0)], text[i+1:]

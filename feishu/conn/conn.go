@@ -13,18 +13,18 @@ import (
 	"feishu-relay/feishu"
 )
 
-// What is counted of a tap, and of events of ours.
+// What is counted of a tap, and of injected events.
 const (
 	TapSlow feishu.Counted = "tap_slow" // the tap took more than feishu.AckHold: the event passed
-	// an event passed unseen: too many calls of the tap are slow, or pieces are missing
+	// an event passed without a decision: too many calls of the tap are slow, or pieces are missing
 	TapSkipped   feishu.Counted = "untapped"
-	TapPanicked  feishu.Counted = "panic"         // the tap or what it wanted done panicked
-	AfterDropped feishu.Counted = "after_dropped" // what was to be done after an event was not: too much waits
-	Injected     feishu.Counted = "injected"      // an event of ours went to the bot
-	Redelivered  feishu.Counted = "redelivered"   // an event of ours went to the bot again
-	Delivered    feishu.Counted = "delivered"     // an event of ours was acknowledged with 200
-	AckError     feishu.Counted = "ack_error"     // an event of ours was acknowledged with another code
-	// an event of ours was acknowledged when nobody waited for that any more
+	TapPanicked  feishu.Counted = "panic"         // the tap or one of its follow-ups panicked
+	AfterDropped feishu.Counted = "after_dropped" // a follow-up of an event was dropped: too many wait
+	Injected     feishu.Counted = "injected"      // an injected event went to the bot
+	Redelivered  feishu.Counted = "redelivered"   // an injected event went to the bot again
+	Delivered    feishu.Counted = "delivered"     // an injected event was acknowledged with 200
+	AckError     feishu.Counted = "ack_error"     // an injected event was acknowledged with another code
+	// an injected event was acknowledged when its caller no longer waited
 	LateAck feishu.Counted = "late_ack"
 )
 

@@ -20,12 +20,12 @@ import (
 // Frame is a message of the long connection (docs/feishu.md 1.3).
 type Frame struct {
 	larkws.Frame
-	Raw []byte // as it came
+	Raw []byte // as received
 }
 
 const usualHeaders = 8 // room for as many as events have
 
-// ParseFrame reads a frame. ok is false where the SDK would not take it for one.
+// ParseFrame reads a frame. ok is false if the SDK could not read it.
 func ParseFrame(data []byte) (f *Frame, ok bool) {
 	f = &Frame{Raw: data}
 	f.Headers = make([]larkws.Header, 0, usualHeaders)
@@ -71,7 +71,7 @@ func (f *Frame) With(payload []byte, headers ...larkws.Header) ([]byte, error) {
 	return out.Marshal()
 }
 
-// Whole encodes f, which may be one of several, with another event in it that is not in pieces.
+// Whole encodes f, which may be one of several frames, as the only frame of another event.
 func (f *Frame) Whole(event []byte) ([]byte, error) {
 	return f.With(event, larkws.Header{Key: larkws.HeaderSum, Value: "1"},
 		larkws.Header{Key: larkws.HeaderSeq, Value: "0"})
@@ -88,21 +88,21 @@ func (f *Frame) Code() int {
 	return ack.Code
 }
 
-// Bounds of what waits for the rest of its event; beyond them the oldest events are dropped.
+// Bounds of incomplete events; beyond them the oldest are dropped.
 const (
 	maxIncomplete = 64       // events
 	maxBytes      = 16 << 20 // of all frames together
 	maxPieces     = 1024     // of one event
-	// piecesWait is for the last piece, from the first: as long as the most patient SDK
+	// piecesWait is the time from the first piece to the last: as long as the most patient SDK
 	// waits (docs/feishu.md 1.5).
 	piecesWait = 10 * time.Second
 )
 
-// Pieces puts events together that come in several frames, in any order (docs/feishu.md 1.5). It
+// Pieces joins events that come in several frames, in any order (docs/feishu.md 1.5). It
 // is safe for concurrent use.
 type Pieces struct {
-	// Dropped is called with the frames, as they came, of an event that does not become
-	// complete, from any goroutine.
+	// Dropped is called, from any goroutine, with the frames of an event that does not become
+	// complete, as received.
 	Dropped func(frames [][]byte)
 
 	mu     sync.Mutex
@@ -112,16 +112,16 @@ type Pieces struct {
 
 type incomplete struct {
 	id      string
-	frames  [][]byte // as they came
+	frames  [][]byte // as received
 	bySeq   [][]byte // the same by seq; nil: missing
 	missing int
 	bytes   int
 	timer   *time.Timer
 }
 
-// Add takes a frame of an event. Once the event is complete it returns it with all of its
-// frames, as and in the order in which they came; until then frames is nil. ok is false for a frame that
-// is not a piece of its event, or larger than what may wait; it is not kept.
+// Add adds a frame of an event. Once the event is complete it returns it with all of its
+// frames as received, in the order of arrival; until then frames is nil. ok is false for a frame that
+// is not a piece of its event, or too large to wait; it is not kept.
 func (p *Pieces) Add(f *Frame) (frames [][]byte, event []byte, ok bool) {
 	h := larkws.Headers(f.Headers)
 	id, sum, seq := f.ID(), h.GetInt(larkws.HeaderSum), h.GetInt(larkws.HeaderSeq)
@@ -166,14 +166,14 @@ func (p *Pieces) Add(f *Frame) (frames [][]byte, event []byte, ok bool) {
 		return nil, nil, true
 	}
 	for _, raw := range e.bySeq {
-		if piece, ok := ParseFrame(raw); ok { // as it did before
+		if piece, ok := ParseFrame(raw); ok { // it was parsed before
 			event = append(event, piece.Payload...)
 		}
 	}
 	return e.frames, event, true
 }
 
-// Drop drops what waits of an event.
+// Drop drops the frames of an incomplete event.
 func (p *Pieces) Drop(id string) {
 	p.mu.Lock()
 	e := p.find(id)
@@ -196,7 +196,7 @@ func (p *Pieces) report(dropped [][]byte) {
 	}
 }
 
-// find returns what is there of an event, nil for none. The caller holds mu.
+// find returns an incomplete event, nil if there is none. The caller holds mu.
 func (p *Pieces) find(id string) *incomplete {
 	if i := slices.IndexFunc(p.events, func(e *incomplete) bool { return e.id == id }); i >= 0 {
 		return p.events[i]
@@ -204,7 +204,7 @@ func (p *Pieces) find(id string) *incomplete {
 	return nil
 }
 
-// remove forgets an event and returns its frames, nil where it is not there. The caller holds mu.
+// remove removes an event and returns its frames, nil if it was removed before. The caller holds mu.
 func (p *Pieces) remove(e *incomplete) [][]byte {
 	i := slices.Index(p.events, e)
 	if i < 0 {
@@ -217,20 +217,20 @@ func (p *Pieces) remove(e *incomplete) [][]byte {
 }
 
 const (
-	// BootstrapPath is where a client asks for the address of its long connection.
+	// BootstrapPath is the path of the call that returns the address of a long connection.
 	BootstrapPath = larkws.GenEndpointUri
 	// CallTimeout is for the bootstrap call, and for opening the WebSocket: as long as the Node SDK waits
 	// (docs/feishu.md 1.1).
 	CallTimeout = 15 * time.Second
-	// WriteTimeout is for one message on a WebSocket; then the connection is ended.
+	// WriteTimeout is for one message on a WebSocket; then the connection is closed.
 	WriteTimeout = 10 * time.Second
 	// MaxAnswer is the most bytes of Feishu's answer to the bootstrap call that are read.
 	MaxAnswer = 1 << 20
-	// MaxMessage is the most bytes of a WebSocket message; a larger one ends the connection.
+	// MaxMessage is the most bytes of a WebSocket message; a larger one closes the connection.
 	MaxMessage = 16 << 20
 )
 
-// Endpoint is where Feishu wants to be connected to.
+// Endpoint is the address that Feishu gives for a long connection.
 type Endpoint struct {
 	URL    *url.URL
 	Config json.RawMessage // a ClientConfig; nil without one
@@ -248,19 +248,19 @@ func ParseEndpoint(answer []byte) (e Endpoint, err error) {
 	}
 	u, err := url.Parse(data.URL)
 	if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
-		return e, errors.New("the answer names no address of a WebSocket")
+		return e, errors.New("the answer has no WebSocket address")
 	}
 	return Endpoint{u, data.ClientConfig}, nil
 }
 
-// ServiceID returns what a client puts into its pings (docs/feishu.md 1.2); 0 without one.
+// ServiceID returns the service id of a client's pings (docs/feishu.md 1.2); 0 without one.
 func ServiceID(endpoint *url.URL) int32 {
 	n, _ := strconv.ParseInt(endpoint.Query().Get(larkws.ServiceID), 10, 32)
 	return int32(n)
 }
 
 // Dial opens the WebSocket of an endpoint. pinged, which may be nil, is called for each of
-// Feishu's WebSocket pings. Where Feishu has refused, its answer comes with the error.
+// Feishu's WebSocket pings. If Feishu refuses, the error comes with its response.
 func Dial(ctx context.Context, client *http.Client, endpoint *url.URL, pinged func()) (*websocket.Conn, *http.Response,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
@@ -285,7 +285,7 @@ func Dial(ctx context.Context, client *http.Client, endpoint *url.URL, pinged fu
 	return ws, nil, nil
 }
 
-// Write writes a message, and cuts the connection where that takes longer than WriteTimeout.
+// Write writes a message, and closes the connection if that takes longer than WriteTimeout.
 func Write(ws *websocket.Conn, kind websocket.MessageType, message []byte) error {
 	late := time.AfterFunc(WriteTimeout, func() { _ = ws.CloseNow() })
 	defer late.Stop()

@@ -24,10 +24,10 @@ var (
 // maxLate is how many events are remembered whose caller has stopped waiting for the answer.
 const maxLate = 1000
 
-// IDPrefix begins the id of every event of ours, by which the bot's answer is known.
+// IDPrefix begins the id of every injected event, by which the bot's answer is recognized.
 const IDPrefix = "relay-"
 
-// Injections are the events of our own that a bot has been sent and not answered yet.
+// Injections are the injected events that a bot has not answered yet.
 type Injections struct {
 	max   int
 	count func(feishu.Counted)
@@ -44,7 +44,7 @@ func NewInjections(max int, count func(feishu.Counted), log *slog.Logger) *Injec
 	return &Injections{max: max, count: count, log: log, waiting: make(map[string]*Waiting), late: late}
 }
 
-// Waiting is an event of ours that waits for the bot's answer.
+// Waiting is an injected event that waits for the bot's answer.
 type Waiting struct {
 	ID  string
 	in  feishu.Injection
@@ -54,7 +54,7 @@ type Waiting struct {
 	code     int           // of it
 }
 
-// Begin adds an event that is about to be written. The caller ends with End.
+// Begin adds an event that is about to be written. The caller calls End.
 func (s *Injections) Begin(in feishu.Injection) (*Waiting, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *Injections) Len() int {
 	return len(s.waiting)
 }
 
-// Answered takes the bot's answer to the event id, of an acknowledgement or of HTTP.
+// Answered records the bot's answer to the event id, the code of an acknowledgement or of HTTP.
 func (s *Injections) Answered(id string, code int) {
 	ok := code == http.StatusOK
 	if !ok {
@@ -104,7 +104,7 @@ func (s *Injections) Answered(id string, code int) {
 	}
 }
 
-// Written notes that the event was written whole, on a connection that closes ended with its end.
+// Written records that the event was written whole, on a connection at whose end ended is closed.
 func (w *Waiting) Written(ended <-chan struct{}) {
 	if w.in.Again {
 		w.set.count(Redelivered)
@@ -126,9 +126,9 @@ func (w *Waiting) hasAnswer() bool {
 	}
 }
 
-// End ends the wait and returns how: nil where the bot answered 200, a [feishu.AnswerError] for another
-// code, and err without an answer. Where the event was written, Late gets an answer that comes later, also
-// on another connection: a bot may answer on the one that it has by then.
+// End ends the wait and returns its result: nil if the bot answered 200, a [feishu.AnswerError] for another
+// code, and err without an answer. If the event was written, Late is called for an answer that comes later, also
+// on another connection: a bot answers on the one that it has by then.
 func (w *Waiting) End(err error) error {
 	w.set.mu.Lock()
 	defer w.set.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 	"feishu-relay/internal/wait"
 )
 
-// Tap asks a tap about events and runs what it wants done after them.
+// Tap asks an event tap about events and runs its follow-ups.
 type Tap struct {
 	Decide  feishu.EventTap
-	Default feishu.Verdict // where Decide has not decided in time, or panics
+	Default feishu.Verdict // if Decide does not decide in time, or panics
 
-	Patience time.Duration // for Decide, and for what it wants done, both from the call on
-	MaxSlow  int           // calls of Decide that are slower at a time; with as many it is not asked
-	MaxTasks int           // what it wants done and is not done; one more is dropped
-	Workers  int           // how many of them run at a time; 1: in order
-	Load     *Load         // what MaxSlow and MaxTasks bound; taps may share it
+	Patience time.Duration // for Decide and its follow-up together, from the call on
+	MaxSlow  int           // the most calls of Decide beyond Patience at a time; then Decide is not called
+	MaxTasks int           // the most follow-ups that wait; one more is dropped
+	Workers  int           // the most follow-ups that run at a time; 1: in order
+	Load     *Load         // counts for MaxSlow and MaxTasks; taps may share it
 
 	Report  func(feishu.Counted)
 	Log     *slog.Logger
@@ -31,25 +31,25 @@ type Tap struct {
 	working int      // guarded by mu
 }
 
-// Load counts what one or several taps have under way.
+// Load counts the slow calls and the waiting follow-ups of one or several taps.
 type Load struct{ slow, tasks atomic.Int32 }
 
-// Decision is what becomes of an event.
+// Decision is what happens to an event.
 type Decision struct {
 	Verdict feishu.Verdict
-	Instead []byte // what the bot gets in the place of an event that passes; nil: the event
+	Instead []byte // what the bot gets instead of an event that passes; nil: the event
 	Seen    bool   // false: Decide has not decided
 
 	tap      *Tap
-	after    func()      // nil: nothing is to be done
-	slow     chan func() // gets after from a slow Decide; else nil
+	after    func()      // the follow-up; nil: none
+	slow     chan func() // receives after from a slow Decide; else nil
 	deadline time.Time
 	once     sync.Once
-	done     chan struct{} // nil where nothing is to be done
+	done     chan struct{} // closed when the follow-up is done; nil without one
 }
 
-// Ask asks about an event and calls act with the decision, once: on this goroutine, or where Decide
-// takes longer than Patience on another one. Then Ask returns false, when both have returned.
+// Ask asks about an event and calls act with the decision, once: on this goroutine, or if Decide
+// takes longer than Patience on another one. Then Ask returns false after both have returned.
 func (t *Tap) Ask(event []byte, act func(*Decision)) (inTime bool) {
 	d := &Decision{Verdict: t.Default, tap: t, deadline: time.Now().Add(t.Patience)}
 	if int(t.Load.slow.Load()) >= t.MaxSlow {
@@ -86,7 +86,7 @@ func (t *Tap) Ask(event []byte, act func(*Decision)) (inTime bool) {
 	return true
 }
 
-// Await is Ask for a caller that has nothing else to do: it returns the decision, after Patience at the latest.
+// Await is Ask for a caller that waits: it returns the decision, after Patience at the latest.
 func (t *Tap) Await(event []byte) *Decision {
 	decided := make(chan *Decision, 1)
 	go t.Ask(event, func(d *Decision) { decided <- d })
@@ -99,8 +99,8 @@ func (t *Tap) decide(event []byte, d *Decision) {
 	d.Verdict, d.Instead, d.after = t.Decide(event)
 }
 
-// Begin begins what is to be done after the event, which was written to the bot or is kept from
-// it; then, which may be nil, is called when that is done or left out. Only the first call counts.
+// Begin starts the follow-up of the event, which was written to the bot or is kept from
+// it; then, which may be nil, is called when it is done or dropped. Only the first call counts.
 func (d *Decision) Begin(then func()) {
 	if d.done == nil {
 		return
@@ -120,19 +120,19 @@ func (d *Decision) Begin(then func()) {
 	})
 }
 
-// Wait begins it and returns when it is done. It reports false when that takes longer than Patience.
+// Wait starts the follow-up and returns when it is done. It returns false if that takes longer than Patience.
 func (d *Decision) Wait() bool {
 	d.Begin(nil)
 	return d.done == nil || wait.Closed(d.done, time.Until(d.deadline))
 }
 
-// HasTask reports whether something is to be done after the event.
+// HasTask reports whether the event has a follow-up.
 func (d *Decision) HasTask() bool { return d.done != nil }
 
-// Slow reports whether Decide works on.
+// Slow reports whether Decide has not returned yet.
 func (d *Decision) Slow() bool { return d.slow != nil }
 
-// run does do behind what waits already, and calls end behind that.
+// run runs do after the follow-ups that wait already, and then end.
 func (t *Tap) run(do, end func()) {
 	if do == nil || !t.add(func() { t.Guard(do); end() }) {
 		end()
@@ -172,7 +172,7 @@ func (t *Tap) work() {
 	}
 }
 
-// Guard runs what the tap's side gave us.
+// Guard runs a function of the tap's owner, and recovers its panic.
 func (t *Tap) Guard(do func()) {
 	defer t.recovered()
 	do()

@@ -1,7 +1,7 @@
-// Package connector keeps the long connection to Feishu of a bot that knows no Feishu.
+// Package connector keeps a long connection to Feishu for a bot that does not speak Feishu's protocol.
 //
-// [Connector.Run] keeps it up and asks a tap about each event, which stores it; Feishu gets its
-// acknowledgement for what the tap took, of whatever type. What the bot says goes out by package send.
+// [Connector.Run] keeps it open and asks a tap about each event, which stores it; Feishu gets an
+// acknowledgement for each event that the tap took, of any type. Package send sends the bot's messages.
 package connector
 
 import (
@@ -30,15 +30,15 @@ import (
 	"feishu-relay/internal/wait"
 )
 
-// Options say whose connection is held, and who gets its events.
+// Options are the app of the connection and the receiver of its events. All are required.
 type Options struct {
 	BaseURL          string // FEISHU_BASE_URL, without a path
 	AppID, AppSecret string
 
-	// Tap sees every event, as the JSON of its envelope. What it answers with
-	// Pass or Keep is on disk and acknowledged; Refuse makes Feishu deliver it
-	// again. It is called for one event after another, in the order of their
-	// arrival, unless it is slower than Feishu waits. A panic refuses.
+	// Tap sees every event, as the JSON of its envelope. For Pass or Keep the event
+	// is acknowledged; Refuse makes Feishu deliver it
+	// again. Tap is called for one event after another, in the order of their
+	// arrival, unless it takes longer than [feishu.AckHold]. A panic refuses.
 	Tap func(event []byte) feishu.Verdict
 
 	Logger  *slog.Logger
@@ -55,7 +55,7 @@ type Connector struct {
 	refused   time.Duration // between attempts that only a person can make succeed
 }
 
-// maxSlow is how many calls of the tap may be slow before further events are refused
+// maxSlow is how many calls of the tap may be slow at a time; then further events are refused
 // at once.
 const maxSlow = 64
 
@@ -99,8 +99,8 @@ func New(opts Options) (*Connector, error) {
 // Connected reports whether the long connection is up.
 func (c *Connector) Connected() bool { return c.connected.Load() }
 
-// RefusedError is an answer of Feishu to the app's attempt to connect that no
-// further attempt changes: somebody has to fix it.
+// RefusedError is a refusal of the app's connection that no
+// further attempt changes: a person has to fix it.
 type RefusedError struct {
 	Code int // of the answer, or its HTTP status
 	Msg  string
@@ -110,7 +110,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("Feishu refuses the connection: %s (code %d)", e.Msg, e.Code)
 }
 
-// Fix says what to do about it.
+// Fix returns how to fix it.
 func (e *RefusedError) Fix() string {
 	switch e.Code {
 	case codeConnLimit:
@@ -131,9 +131,8 @@ const (
 	codeWrongDomain  = 1000040351
 )
 
-// Reconnecting. Feishu proposes up to 150 s, in which a bot is deaf and events
-// wait for their second delivery; a connection that keeps breaking is tried again
-// ever more slowly.
+// Reconnecting. Feishu proposes up to 150 s, in which a bot receives nothing and events
+// wait for their second delivery; the pauses grow while connections keep breaking.
 const (
 	reconnectFirst = 1500 * time.Millisecond // about, after a connection that lasted
 	reconnectMost  = 20 * time.Second
@@ -145,8 +144,8 @@ const (
 	silenceGrace = 10 * time.Second // beyond two pings, as the SDK has it
 )
 
-// Run keeps the long connection up until ctx is done, whose error it returns.
-// An app that Feishu refuses is tried again every minute.
+// Run keeps the long connection open until ctx is done, and returns the error of ctx.
+// If Feishu refuses the app, it tries again every minute.
 //
 // The frames are the SDK's, its client is not used: it answers every event of a
 // type it has no handler for with 500, so that Feishu delivers it for 7 hours,
@@ -206,7 +205,7 @@ func (c *Connector) connect(ctx context.Context) error {
 	return s.run(ctx)
 }
 
-// bootstrap asks where to connect (docs/feishu.md 1.1).
+// bootstrap asks Feishu for the address of the connection (docs/feishu.md 1.1).
 func (c *Connector) bootstrap(ctx context.Context) (endpoint conn.Endpoint, err error) {
 	body, err := json.Marshal(larkws.BootstrapRequest{AppID: c.opts.AppID, AppSecret: c.opts.AppSecret})
 	if err != nil {
@@ -270,8 +269,8 @@ type session struct {
 	pieces  conn.Pieces
 }
 
-// configure takes the settings that Feishu sends, where there are any. Only the pings are its to
-// choose; nonsense is the default.
+// configure reads the settings that Feishu sends, if there are any. Only the ping interval is used; an
+// invalid one is the default.
 func (s *session) configure(config []byte) {
 	var settings larkws.ClientConfig
 	if json.Unmarshal(config, &settings) != nil {
@@ -295,7 +294,7 @@ func (s *session) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// pings writes one at once and then as often as Feishu wants them.
+// pings writes a ping at once and then at the interval that Feishu wants.
 func (s *session) pings(ctx context.Context) error {
 	ping, err := larkws.NewPingFrame(s.service).Marshal()
 	for err == nil {
@@ -306,7 +305,7 @@ func (s *session) pings(ctx context.Context) error {
 	return err
 }
 
-// read takes frame after frame. A connection that is silent for two pings is dead.
+// read handles one frame after another. A connection that is silent for two pings is dead.
 func (s *session) read(ctx context.Context) error {
 	for {
 		quiet, cancel := context.WithTimeoutCause(ctx, 2*time.Duration(s.ping.Load())+silenceGrace,
@@ -332,7 +331,7 @@ func (s *session) read(ctx context.Context) error {
 	}
 }
 
-// event takes a frame of an event. With the last one the tap is asked, and Feishu gets its acknowledgement.
+// event handles a frame of an event. With the last one it asks the tap and acknowledges the event to Feishu.
 func (s *session) event(f *conn.Frame) error {
 	start := time.Now()
 	frames, event, ok := s.pieces.Add(f)
@@ -363,11 +362,11 @@ func (s *session) event(f *conn.Frame) error {
 const (
 	countedConnected    feishu.Counted = "connected"     // a long connection was opened
 	countedDisconnected feishu.Counted = "disconnected"  // a long connection ended
-	countedRefused      feishu.Counted = "refused"       // Feishu refused the app, which somebody has to fix
+	countedRefused      feishu.Counted = "refused"       // Feishu refused the app, which a person has to fix
 	countedEvent        feishu.Counted = "event"         // an event was acknowledged
 	countedEventRefused feishu.Counted = "event_refused" // an event was not stored; Feishu delivers it again
 	countedEventLate    feishu.Counted = "event_late"    // the tap took too long, Feishu delivers it again
-	// a frame or piece of an event that makes no sense, or an event of which pieces were missing
+	// an invalid frame or piece of an event, or an event with missing pieces
 	countedBadFrame feishu.Counted = "bad_frame"
 )
 

@@ -217,17 +217,17 @@ func TestWhatIsBrokenIsNotOverwritten(t *testing.T) {
 		change func(dir string) error
 		want   string
 	}{
-		"a torn certificate":  {func(dir string) error { return os.Truncate(dir+"/ca.pem", 100) }, "no pair"},
-		"an empty key":        {func(dir string) error { return os.Truncate(dir+"/private/ca-key.pem", 0) }, "no pair"},
+		"a torn certificate":  {func(dir string) error { return os.Truncate(dir+"/ca.pem", 100) }, "do not match"},
+		"an empty key":        {func(dir string) error { return os.Truncate(dir+"/private/ca-key.pem", 0) }, "do not match"},
 		"no key":              {func(dir string) error { return os.Remove(dir + "/private/ca-key.pem") }, "missing"},
-		"another key":         {func(dir string) error { return copyFile(other+"/private/ca-key.pem", dir+"/private/ca-key.pem") }, "no pair"},
-		"another certificate": {func(dir string) error { return copyFile(other+"/ca.pem", dir+"/ca.pem") }, "no pair"},
+		"another key":         {func(dir string) error { return copyFile(other+"/private/ca-key.pem", dir+"/private/ca-key.pem") }, "do not match"},
+		"another certificate": {func(dir string) error { return copyFile(other+"/ca.pem", dir+"/ca.pem") }, "do not match"},
 		"a folder as the key": {func(dir string) error {
 			os.Remove(dir + "/private/ca-key.pem")
 			return os.Mkdir(dir+"/private/ca-key.pem", 0o700)
 		}, "key"},
-		"a torn key, and no cert": {func(dir string) error { os.Remove(dir + "/ca.pem"); return os.Truncate(dir+"/private/ca-key.pem", 50) }, "no private key"},
-		"a certificate of a leaf": {leafAsCA, "no CA certificate"},
+		"a torn key, and no cert": {func(dir string) error { os.Remove(dir + "/ca.pem"); return os.Truncate(dir+"/private/ca-key.pem", 50) }, "not a private key"},
+		"a certificate of a leaf": {leafAsCA, "not a CA certificate"},
 		"a file that never ends":  {func(dir string) error { return os.Truncate(dir+"/ca.pem", maxPEM+1) }, "larger"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,36 +34,36 @@ const (
 	keyFile   = "ca-key.pem"
 	lockFile  = "ca.lock"
 
-	// caName begins the CA's common name, and marks a certificate as one that
-	// we may recreate.
+	// caName begins the CA's common name, and marks a certificate that
+	// may be recreated.
 	caName = "feishu-relay CA "
 
 	caLife  = 10 * 365 * 24 * time.Hour
 	caRenew = 30 * 24 * time.Hour // a CA that ends sooner is recreated
 
-	// skew lets a certificate be valid where the clock is behind ours.
+	// skew makes a certificate valid where the clock is behind this machine's.
 	skew = time.Hour
 	// maxPEM is the most bytes of a certificate or key file; more is an error.
 	maxPEM = 1 << 20
-	// lockWait is how long another sidecar may hold the lock, which it does for
+	// lockWait is how long to wait for the lock, which other sidecars hold for
 	// milliseconds; then New fails.
 	lockWait = 10 * time.Second
 )
 
-// authority is the CA. Its certificate lists what it may sign for (RFC 5280
-// 4.2.1.10). Names may be added later, by a new GATEWAY_PUBLIC_URL or by
-// another sidecar that shares the folder: then the certificate is signed again,
+// authority is the CA. Its certificate lists the names it may sign for (RFC 5280
+// 4.2.1.10). A new GATEWAY_PUBLIC_URL, or another sidecar that shares the folder, may add
+// names later: then the certificate is signed again,
 // with the old names and the new, and with the same key and subject. So a bot
-// that trusts the earlier one goes on as before, and only who is to use the new
-// name must read ca.pem again. An ending CA is recreated in the same way.
+// that trusts the earlier one goes on as before, and only a bot that uses a new
+// name must read ca.pem again. An expiring CA is recreated in the same way.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 	pem  []byte
 }
 
-// openAuthority reads the CA in dir, and makes it, or recreates it, where
-// that is needed; of several processes one does it.
+// openAuthority reads the CA in dir, and creates or recreates it if
+// needed; of several processes one does.
 func openAuthority(dir string, names []string, n *notices) (*authority, error) {
 	if dir == "" {
 		return nil, errors.New("a folder for the CA is needed: set DATA_DIR")
@@ -74,7 +74,7 @@ func openAuthority(dir string, names []string, n *notices) (*authority, error) {
 	}
 	defer root.Close()
 	defer warnOpenKey(root, n)
-	// The common case needs no lock, and works in a folder that may only be read.
+	// The common case needs no lock, and works in a read-only folder.
 	if a, err := loadAuthority(root); err == nil && a.cert != nil && a.lacks(names) == "" {
 		return a, nil
 	}
@@ -140,7 +140,7 @@ func lock(folder *os.Root) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil // which frees it
 }
 
-// loadAuthority reads what is there: nothing, a key alone (its maker was
+// loadAuthority reads the files: none, a key alone (its sidecar was
 // killed), or both.
 func loadAuthority(root *os.Root) (*authority, error) {
 	keyPath := keyFolder + "/" + keyFile
@@ -152,13 +152,13 @@ func loadAuthority(root *os.Root) (*authority, error) {
 	case noKey && noCert:
 		return &authority{}, nil
 	case noKey && certErr == nil:
-		return nil, fmt.Errorf("%s is there and its key %s is missing: %s", caFile, keyPath, remedy)
+		return nil, fmt.Errorf("%s exists and its key %s is missing: %s", caFile, keyPath, remedy)
 	case keyErr != nil:
 		return nil, fmt.Errorf("read the CA's key: %w", keyErr)
 	case noCert:
 		key, err := parseKey(keyPEM)
 		if err != nil {
-			return nil, fmt.Errorf("%s is no private key (%w): %s", keyPath, err, remedy)
+			return nil, fmt.Errorf("%s is not a private key (%w): %s", keyPath, err, remedy)
 		}
 		return &authority{key: key}, nil
 	case certErr != nil:
@@ -166,11 +166,11 @@ func loadAuthority(root *os.Root) (*authority, error) {
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s are no pair (%w): %s", caFile, keyPath, err, remedy)
+		return nil, fmt.Errorf("%s and %s do not match (%w): %s", caFile, keyPath, err, remedy)
 	}
 	key, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok || !pair.Leaf.IsCA {
-		return nil, fmt.Errorf("%s is no CA certificate: %s", caFile, remedy)
+		return nil, fmt.Errorf("%s is not a CA certificate: %s", caFile, remedy)
 	}
 	return &authority{cert: pair.Leaf, key: key, pem: certPEM}, nil
 }
@@ -193,8 +193,8 @@ func readPEM(f *os.File) ([]byte, error) {
 	return data, err
 }
 
-// warnOpenKey says when the key may be read by everybody: a copied folder or a
-// mount has lost its rights.
+// warnOpenKey logs a warning if everybody may read the key: a copied folder or a
+// mount may have lost its permissions.
 func warnOpenKey(root *os.Root, n *notices) {
 	const path = keyFolder + "/" + keyFile
 	info, err := root.Stat(path)
@@ -231,8 +231,8 @@ func newKey(private *os.Root) (crypto.Signer, error) {
 	return key, safefile.Replace(private, keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// publish puts the certificate where bots read it, which run as other users:
-// everybody whom the folder lets in may.
+// publish writes the certificate for bots, which run as other users:
+// everybody who may read the folder may read it.
 func publish(root *os.Root, data []byte) error {
 	const next = caFile + ".new"
 	if err := safefile.Replace(root, next, data); err != nil {
@@ -248,7 +248,7 @@ func publish(root *os.Root, data []byte) error {
 	return root.Rename(next, caFile)
 }
 
-// lacks says in words why the certificate does not do for names, or "".
+// lacks returns why the certificate does not suffice for names; "" if it does.
 func (a *authority) lacks(names []string) string {
 	if time.Until(a.cert.NotAfter) < caRenew {
 		return "ends on " + a.cert.NotAfter.Format(time.DateOnly)
@@ -273,8 +273,8 @@ func Permits(ca *x509.Certificate, name string) bool {
 	})
 }
 
-// sign makes the certificate for the key that is there, for names and what the
-// certificate before was for.
+// sign makes the certificate for the key, for names and those of the
+// certificate before.
 func (a *authority) sign(names []string) error {
 	now := time.Now()
 	t := &x509.Certificate{
@@ -332,7 +332,7 @@ func permit(t *x509.Certificate, names []string) {
 	}
 }
 
-// commonName tells this CA from others in a list of trusted ones.
+// commonName returns what identifies this CA in a list of trusted ones.
 func commonName() string {
 	const maxHost = 30 // the whole name has 64 characters at most
 	host, _ := os.Hostname()
@@ -344,8 +344,7 @@ const (
 	leafRenew = 30 * 24 * time.Hour // a certificate that ends sooner is replaced
 )
 
-// issuer makes certificates for names in mode auto, each when it is first
-// asked for, in memory.
+// issuer makes certificates for names in mode auto, in memory, each at its first use.
 type issuer struct {
 	*authority
 	*notices
@@ -357,10 +356,10 @@ type issuer struct {
 
 func (i *issuer) covers(name string) bool { return slices.Contains(i.names, name) }
 
-// certificate returns one for name alone: some TLS libraries take offence at a
-// CA's rules about IPs as soon as a certificate has one. For an IP nobody says
-// which, and for a name that is not ours, it is one with all names, so that the
-// client's error tells what it would have been valid for.
+// certificate returns one for name alone: some TLS libraries reject a certificate
+// with an IP because of the CA's rules about IPs. For an IP, which clients do not
+// name, and for an unknown name it has all names, so that the
+// client's error shows the names that are valid.
 func (i *issuer) certificate(name string) (*tls.Certificate, error) {
 	if name != "" && !i.covers(name) {
 		i.once("a client asked for a certificate of another name: say in GATEWAY_PUBLIC_URL how the bot reaches the gateway",
@@ -394,7 +393,7 @@ func (i *issuer) issue(names []string) (*tls.Certificate, error) {
 	}
 	now := time.Now()
 	t := &x509.Certificate{
-		// A name with a dot would be held against the CA's list of names where
+		// A name with a dot would be checked against the CA's list of names if
 		// the certificate has only IPs.
 		Subject:               pkix.Name{CommonName: "feishu-relay"},
 		NotBefore:             now.Add(-skew),
@@ -421,20 +420,20 @@ func (i *issuer) issue(names []string) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
-// pairCheck is how often at most a handshake looks whether the files changed.
+// pairCheck is the shortest time between two checks whether the files changed.
 const pairCheck = 10 * time.Second
 
-// pair is the certificate of mode file, read again when its files change. A
-// change that cannot be read leaves the last good one, and is said.
+// pair is the certificate of mode file, read again when its files change. If that
+// fails it logs why and keeps the previous one.
 type pair struct {
 	*notices
 	certFile, keyFile string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	cert    *tls.Certificate
 	seen    [2]os.FileInfo // of the files when they were read last
 	checked time.Time
-	trouble string // with the files as they are, already said
+	trouble string // the error with the files as they are, which was logged
 }
 
 func openPair(certFile, keyFile string, n *notices) (*pair, error) {
@@ -510,7 +509,7 @@ func (p *pair) load() (*tls.Certificate, error) {
 	}
 	cert, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s are no pair: %w", p.certFile, p.keyFile, err)
+		return nil, fmt.Errorf("%s and %s do not match: %w", p.certFile, p.keyFile, err)
 	}
 	if now := time.Now(); now.After(cert.Leaf.NotAfter) {
 		p.log.Warn("the certificate has expired; bots will refuse it", "file", p.certFile, "end", cert.Leaf.NotAfter)

@@ -1,32 +1,32 @@
-// Package entry is how a bot reaches the gateway. One port serves all three
-// ways that a bot can be pointed at it (docs/frameworks.md, The three ways in):
+// Package entry is the port where a bot reaches the gateway. It serves all three
+// ways to direct a bot to the gateway (docs/frameworks.md, The three ways in):
 //
 //   - base URL: requests go to the [Options] Handler as they came, also
 //     `//callback/…`, which no router has tidied up;
-//   - HTTP(S)_PROXY: requests to Feishu's and Lark's hosts are opened, under
-//     CONNECT as well as in absolute form, which older axios sends; every other
-//     host is tunnelled unseen;
+//   - HTTP(S)_PROXY: requests to Feishu's and Lark's hosts go to the Handler, in a
+//     CONNECT tunnel as well as in absolute form, which older axios sends; every other
+//     host is tunnelled unread;
 //   - host alias: open.feishu.cn resolves to the sidecar, and its certificate
-//     is one of ours.
+//     is from this package.
 //
-// # One port, two languages
+// # Protocols
 //
-// The first byte of a connection tells TLS from plain HTTP, outside as well as
-// under CONNECT. What was opened under CONNECT becomes one more connection of
+// The first byte of a connection shows whether it is TLS or plain HTTP, also in a
+// CONNECT tunnel to Feishu. Such a tunnel becomes one more connection of
 // the same server, so that keep-alive, WebSockets and limits are the same
-// everywhere. [Address] tells the gateway how a request reached it.
+// everywhere. [Address] returns how a request reached the gateway.
 //
 // # Certificates
 //
-// Mode "auto" makes a CA of our own once, in a folder that sidecars may share;
+// Mode "auto" creates a CA once, in a folder that sidecars may share;
 // mode "file" serves a certificate that somebody else renews; mode "off" has
-// none, and a tunnel to Feishu then passes unseen. The CA may sign for nothing
-// but the names it is made for (name constraints), so that whoever steals its
-// key has won Feishu's traffic of these bots, and no other web site.
+// none, and a tunnel to Feishu then passes unread. The CA may sign only for
+// the names it is made for (name constraints), so that whoever steals its
+// key can read Feishu's traffic of these bots, but that of no other web site.
 //
 // # Who may tunnel
 //
-// On loopback everybody. Beyond it, tunnels to hosts other than Feishu's want
+// On loopback everybody. Elsewhere tunnels to hosts other than Feishu's need
 // the API token as Proxy-Authorization, since they would make the sidecar an
 // open proxy. No tunnel leads to loopback, link-local or unspecified addresses,
 // where the local API and others trust their callers, unless Options.Allow lists it.
@@ -62,7 +62,7 @@ const (
 	// headerTimeout is how long a request's header may take. Bodies have no
 	// limit in time as long as bytes come: a file of 100 MB goes as fast as its link.
 	headerTimeout = 10 * time.Second
-	// idleTimeout closes a kept-alive connection that asks nothing.
+	// idleTimeout closes a kept-alive connection without a request.
 	idleTimeout = 2 * time.Minute
 	// maxHeader is the most bytes of a request's header, to which [http.Server] adds
 	// 4 KiB; more is answered 431. Many short fields take 20 times as much memory.
@@ -71,16 +71,17 @@ const (
 	maxAnswerHeader = 64 << 10
 )
 
-// Options is what an entry is made of.
+// Options configures an entry.
 type Options struct {
 	Mode     string   // off (also ""), auto, file: GATEWAY_TLS
 	CertFile string   // file: PEM, leaf first; read again when it changes
 	KeyFile  string   // file: its key
 	DataDir  string   // auto: ca.pem and private/ca-key.pem, shared by sidecars
 	Names    []string // further host names or IPs for the certificate and the CA
-	// is the host opened? Lower case, its port only where it is not 80 or 443. nil: feishu.IsOpenHost
+	// Open reports whether requests to a host go to Handler. The host is in lower case, with a port other than 80 or
+	// 443. nil: feishu.IsOpenHost
 	Open     func(host string) bool
-	Token    string             // API_TOKEN, for tunnels beyond loopback; "": none is given
+	Token    string             // API_TOKEN, for tunnels from other machines; "": no such tunnel is served
 	Failures *attempts.Failures // counts wrong tokens; nil: those of this entry alone
 	Loopback bool               // the listener is reached from this machine only
 	Allow    []string           // host:port of this machine or its link that a proxied request may reach
@@ -98,7 +99,7 @@ type Options struct {
 type Entry struct {
 	*notices
 	opts      Options
-	names     []string     // all that a certificate is made for in mode auto
+	names     []string     // of the certificates in mode auto
 	certs     certificates // nil in mode off
 	tls       *tls.Config  // nil in mode off
 	ca        []byte
@@ -110,17 +111,16 @@ type Entry struct {
 	resolver  *net.Resolver // of names that tunnels lead to; nil: the system's
 	closeIdle func()        // closes the forwarder's idle connections
 
-	greeting  context.Context // ends when Shutdown begins
-	stopGreet context.CancelFunc
-	living    context.Context // ends when Shutdown is over
-	stopLive  context.CancelFunc
-	stopOnce  sync.Once
+	accepting     context.Context // ends when Shutdown begins
+	stopAccepting context.CancelFunc
+	living        context.Context // ends when Shutdown returns
+	stopLive      context.CancelFunc
+	stopOnce      sync.Once
 }
 
 // certificates is where TLS certificates come from.
 type certificates interface {
-	// certificate returns the one for name (lower case; "": the client named
-	// none).
+	// certificate returns the one for name, in lower case; "" if the client named none.
 	certificate(name string) (*tls.Certificate, error)
 	// covers reports whether there is one that is valid for name.
 	covers(name string) bool
@@ -170,7 +170,7 @@ func New(o Options) (*Entry, error) {
 			GetCertificate: e.certificate,
 		}
 	}
-	e.greeting, e.stopGreet = context.WithCancel(context.Background())
+	e.accepting, e.stopAccepting = context.WithCancel(context.Background())
 	e.living, e.stopLive = context.WithCancel(context.Background())
 	e.viaProxy = httpproxy.FromEnvironment().ProxyFunc()
 	var protocols http.Protocols
@@ -195,16 +195,16 @@ func New(o Options) (*Entry, error) {
 // mode is auto.
 func (e *Entry) CA() []byte { return e.ca }
 
-// Certified reports whether there is a certificate for host. Where names are looked
-// up by a stranger, a browser refuses the answer of a host that has none.
+// Certified reports whether there is a certificate for host. Where an attacker answers
+// DNS look-ups, a browser refuses the answer of a host that has none.
 func (e *Entry) Certified(host string) bool {
 	return e.certs != nil && e.certs.covers(canonicalHost(host))
 }
 
-// Serve takes connections from l until Shutdown is called, which makes it
-// return nil, or l fails. It closes l.
+// Serve serves connections of l until Shutdown is called, then it returns nil, or until
+// l fails. It closes l.
 func (e *Entry) Serve(l net.Listener) error {
-	d := newDoor(e, l)
+	d := newListener(e, l)
 	d.work.Go(d.listen)
 	err := e.server.Serve(d)
 	_ = d.Close()
@@ -215,12 +215,12 @@ func (e *Entry) Serve(l net.Listener) error {
 	return err
 }
 
-// Shutdown takes no more connections, lets running requests finish, and then
-// closes tunnels. When ctx ends first, what still runs is cut and the error is
-// ctx's. WebSockets that the handler took over are the handler's to close.
+// Shutdown accepts no more connections, lets running requests finish, and then
+// closes tunnels. When ctx ends first, it closes the remaining connections and returns
+// ctx's error. The handler closes the WebSockets that it has taken over.
 func (e *Entry) Shutdown(ctx context.Context) (err error) {
 	e.stopOnce.Do(func() {
-		e.stopGreet()
+		e.stopAccepting()
 		if err = e.server.Shutdown(ctx); err != nil {
 			_ = e.server.Close()
 		}
@@ -231,8 +231,8 @@ func (e *Entry) Shutdown(ctx context.Context) (err error) {
 	return err
 }
 
-// certificate finds the one for a handshake. A client that named no host is
-// one that was given an IP, or one under CONNECT, where the proxy was told.
+// certificate returns the one for a handshake. A client that names no host
+// has an IP address, or named the host in its CONNECT request.
 func (e *Entry) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := canonicalHost(hello.ServerName)
 	if c, ok := hello.Conn.(*conn); ok && name == "" {
@@ -241,11 +241,11 @@ func (e *Entry) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	return e.certs.certificate(name)
 }
 
-// notices is where the parts of an entry say what happened.
+// notices logs and counts for the parts of an entry.
 type notices struct {
 	log   *slog.Logger
 	count func(event string)
-	said  sync.Map // messages of once
+	said  sync.Map // the messages that once has logged
 }
 
 func newNotices(log *slog.Logger, count func(string)) *notices {
@@ -258,8 +258,8 @@ func newNotices(log *slog.Logger, count func(string)) *notices {
 	return &notices{log: log, count: count}
 }
 
-// once warns the first time; the same message again is for debugging only. A
-// bot tries without end, and its operator has to be told once.
+// once logs a warning the first time, and the same message again at debug level: a
+// bot tries again without end, and one warning is enough for its operator.
 func (n *notices) once(msg string, args ...any) {
 	if _, again := n.said.LoadOrStore(msg, true); again {
 		n.log.Debug(msg, args...)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// newForwarder is the plain proxy for http:// to hosts that are not Feishu's.
+// newForwarder returns the proxy for http:// requests to hosts other than Feishu's.
 func (e *Entry) newForwarder() *httputil.ReverseProxy {
 	direct := &http.Transport{
 		DialContext:         e.dialChecked,
@@ -35,8 +35,7 @@ func (e *Entry) newForwarder() *httputil.ReverseProxy {
 	}
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
-			// A proxy that was asked for changes nothing, where a gateway in
-			// front of a server would be careful.
+			// A forward proxy changes nothing; the defaults are for a reverse proxy.
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 				if values, ok := p.In.Header[name]; ok {
@@ -68,8 +67,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// proxyFor is the proxy that the sidecar's own environment names for u, or
-// nil. In a container that sets HTTPS_PROXY for the bot and the sidecar alike
+// proxyFor returns the proxy that the sidecar's own environment names for u, or
+// nil. In a container that sets HTTPS_PROXY for the bot and the sidecar
 // it may name this gateway itself, and is then ignored.
 func (e *Entry) proxyFor(ctx context.Context, u *url.URL) (*url.URL, error) {
 	proxy, err := e.viaProxy(u)
@@ -84,7 +83,7 @@ func (e *Entry) proxyFor(ctx context.Context, u *url.URL) (*url.URL, error) {
 	return proxy, nil
 }
 
-// dial connects to addr, through the environment's proxy where there is one, which
+// dial connects to addr, through the environment's proxy if there is one, which
 // then resolves names by its own rules.
 func (e *Entry) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if !e.mayReach(addr) {
@@ -157,15 +156,15 @@ func askProxy(ctx context.Context, c net.Conn, proxy *url.URL, addr string) (net
 }
 
 const (
-	// maxTunnels is the most tunnels at a time. A further one takes the place of the
-	// one in which nothing moved for longest, tunnelStill at least; else it is answered 503.
+	// maxTunnels is the most tunnels at a time. A further one replaces the one that was
+	// inactive for longest, for tunnelStill at least; else it is answered 503.
 	maxTunnels = 256
 	// tunnelStill is longer than the pause between the pings of a WebSocket.
 	tunnelStill = 5 * time.Minute
-	// tunnelIdle closes a tunnel in which nothing moved, either way.
+	// tunnelIdle closes a tunnel without data in either direction.
 	tunnelIdle = 10 * time.Minute
-	// dialTimeout is how long the far side may take to be connected, and a
-	// proxy on the way to it to answer.
+	// dialTimeout is how long connecting to the far side may take, and a
+	// proxy on the way to it may take to answer.
 	dialTimeout = 10 * time.Second
 )
 
@@ -173,18 +172,18 @@ var dialer = net.Dialer{Timeout: dialTimeout}
 
 var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// tunnel joins the bot with addr and looks at nothing of it. To one of
-// Feishu's hosts (feishu) it does not lead back to ourselves, which a host
+// tunnel joins the bot with addr and reads nothing of it. A tunnel to one of
+// Feishu's hosts (feishu) is refused if it leads back to this gateway, as a host
 // alias on this machine would make it do.
 func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string, feishu bool) {
-	place := e.tunnels.admit(r.Context())
-	if place == nil {
+	slot := e.tunnels.admit(r.Context())
+	if slot == nil {
 		e.count("tunnel_full")
 		e.once("too many tunnels at a time", "max", maxTunnels)
 		refuse(w, http.StatusServiceUnavailable, "too many tunnels at a time")
 		return
 	}
-	defer e.tunnels.release(place)
+	defer e.tunnels.release(slot)
 	far, err := e.dial(r.Context(), addr)
 	if errors.Is(err, errForbidden) {
 		e.forbid(w, addr)
@@ -214,62 +213,62 @@ func (e *Entry) tunnel(w http.ResponseWriter, r *http.Request, addr string, feis
 		return
 	}
 	e.count("tunnel")
-	join(place.ctx, near, far, place.move)
+	join(slot.ctx, near, far, slot.move)
 }
 
 // tunnels bounds how many are open.
 type tunnels struct {
 	open sync.WaitGroup
 
-	mu     sync.Mutex
-	max    int                       // guarded by mu
-	places map[*tunnelPlace]struct{} // guarded by mu
+	mu    sync.Mutex
+	max   int                      // guarded by mu
+	slots map[*tunnelSlot]struct{} // guarded by mu
 }
 
 func newTunnels(most int) *tunnels {
-	return &tunnels{max: most, places: map[*tunnelPlace]struct{}{}}
+	return &tunnels{max: most, slots: map[*tunnelSlot]struct{}{}}
 }
 
-// tunnelPlace is that of one tunnel.
-type tunnelPlace struct {
-	ctx   context.Context // ends when another tunnel takes the place
+// tunnelSlot is one tunnel's share of the limit.
+type tunnelSlot struct {
+	ctx   context.Context // ends when another tunnel replaces this one
 	end   context.CancelFunc
-	moved atomic.Int64 // when something moved last, in Unix milliseconds
+	moved atomic.Int64 // when data passed last, in Unix milliseconds
 }
 
-func (p *tunnelPlace) move() { p.moved.Store(time.Now().UnixMilli()) }
+func (p *tunnelSlot) move() { p.moved.Store(time.Now().UnixMilli()) }
 
-// admit takes a place, where need be that of another tunnel; nil: there is no room.
-func (t *tunnels) admit(ctx context.Context) *tunnelPlace {
+// admit returns a slot, if needed that of another tunnel, which it ends; nil: there is no room.
+func (t *tunnels) admit(ctx context.Context) *tunnelSlot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.max > 0 && len(t.places) >= t.max {
-		var stillest *tunnelPlace
-		for p := range t.places {
+	if t.max > 0 && len(t.slots) >= t.max {
+		var stillest *tunnelSlot
+		for p := range t.slots {
 			if stillest == nil || p.moved.Load() < stillest.moved.Load() {
 				stillest = p
 			}
 		}
 		if time.Since(time.UnixMilli(stillest.moved.Load())) >= tunnelStill {
-			delete(t.places, stillest)
+			delete(t.slots, stillest)
 			stillest.end()
 		}
 	}
-	if len(t.places) >= t.max {
+	if len(t.slots) >= t.max {
 		return nil
 	}
-	p := &tunnelPlace{}
+	p := &tunnelSlot{}
 	p.ctx, p.end = context.WithCancel(ctx)
 	p.move()
-	t.places[p] = struct{}{}
+	t.slots[p] = struct{}{}
 	t.open.Add(1)
 	return p
 }
 
-func (t *tunnels) release(p *tunnelPlace) {
+func (t *tunnels) release(p *tunnelSlot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.places, p)
+	delete(t.slots, p)
 	p.end()
 	t.open.Done()
 }
@@ -294,8 +293,8 @@ func (e *Entry) isOurselves(ctx context.Context, far net.Conn) bool {
 	return e.isOurs(local, host, port)
 }
 
-// join copies both ways until both sides have said all they had, one of them
-// fails, nothing moved for tunnelIdle, or ctx ends. It closes both.
+// join copies both ways until both sides have ended, one of them
+// fails, no data came for tunnelIdle, or ctx ends. It closes both.
 func join(ctx context.Context, a, b net.Conn, noteMove func()) {
 	hangUp := func() {
 		_ = a.Close()
@@ -315,7 +314,7 @@ func join(ctx context.Context, a, b net.Conn, noteMove func()) {
 	back.Wait()
 }
 
-// oneWay copies until src ends, which it tells dst, or either fails, which
+// oneWay copies until src ends, which closes the writing side of dst, or either fails, which
 // ends the other direction too.
 func oneWay(dst, src net.Conn, moved, hangUp func()) {
 	buf := buffers.Get().(*[32 << 10]byte)

@@ -15,21 +15,21 @@ import (
 // maxNames is the most names that the CA may sign for; more are an error.
 const maxNames = 100
 
-// standing are the names that every certificate authority of ours may sign
+// basicNames are the names that every CA of mode auto may sign
 // for: the hosts of feishu.IsOpenHost, and this machine.
-var standing = []string{"open.feishu.cn", "open.larksuite.com", "localhost", "127.0.0.1", "::1"}
+var basicNames = []string{"open.feishu.cn", "open.larksuite.com", "localhost", "127.0.0.1", "::1"}
 
-// certNames returns the standing names and further ones, each once, in the
+// certNames returns basicNames and further ones, each once, in the
 // form in which they are compared.
 func certNames(further []string) ([]string, error) {
-	names := slices.Clone(standing)
+	names := slices.Clone(basicNames)
 	for _, name := range further {
 		name = canonicalHost(name)
 		if name == "" || slices.Contains(names, name) {
 			continue
 		}
 		if !validHost(name) {
-			return nil, fmt.Errorf("%q is no name for a certificate; want a host name or an IP, without scheme or port", name)
+			return nil, fmt.Errorf("%q is not a name for a certificate; want a host name or an IP, without scheme or port", name)
 		}
 		names = append(names, name)
 	}
@@ -76,7 +76,7 @@ func split(authority, fallback string) (host, port string) {
 	return canonicalHost(host), port
 }
 
-// openName is the form in which Options.Open is asked.
+// openName returns the argument of Options.Open.
 func openName(host, port string) string {
 	if port == "80" || port == "443" {
 		return host
@@ -106,7 +106,7 @@ func sameIP(a net.Addr, ip netip.Addr) bool {
 	return ok && tcp.AddrPort().Addr().Unmap().WithZone("") == ip.Unmap()
 }
 
-// errForbidden says that an address is one that the proxy does not connect to.
+// errForbidden is returned for an address that the proxy does not connect to.
 var errForbidden = errors.New("the address is one of this machine or of its link")
 
 // thisNetwork holds addresses of this machine other than 0.0.0.0 (RFC 1122 3.2.1.3).

@@ -119,7 +119,7 @@ func TestAFileThatIsNoPair(t *testing.T) {
 	_, key := selfSigned("b.example")
 	write(t, certFile, cert)
 	write(t, keyFile, key)
-	if _, err := New(Options{Mode: ModeFile, CertFile: certFile, KeyFile: keyFile, Handler: http.HandlerFunc(said)}); err == nil || !strings.Contains(err.Error(), "no pair") {
+	if _, err := New(Options{Mode: ModeFile, CertFile: certFile, KeyFile: keyFile, Handler: http.HandlerFunc(said)}); err == nil || !strings.Contains(err.Error(), "do not match") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -15,14 +15,14 @@ import (
 // established answers a CONNECT.
 const established = "HTTP/1.1 200 Connection established\r\n\r\n"
 
-// route tells the three forms of a request apart (RFC 9112 3.2).
+// route serves the three forms of a request (RFC 9112 3.2).
 func (e *Entry) route(w http.ResponseWriter, r *http.Request) {
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-		if !c.place.work() {
+		if !c.slot.work() {
 			panic(http.ErrAbortHandler) // it was closed to make room, and the client tries again
 		}
 		if r.Body != nil && r.Body != http.NoBody {
-			in := &incoming{ReadCloser: r.Body, place: c.place}
+			in := &incoming{ReadCloser: r.Body, slot: c.slot}
 			r.Body = in
 			defer in.leave(w)
 		}
@@ -37,7 +37,7 @@ func (e *Entry) route(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// connect serves CONNECT: what goes to Feishu is opened, the rest tunnelled.
+// connect serves CONNECT: a tunnel to Feishu is served by this server itself, the rest is tunnelled.
 func (e *Entry) connect(w http.ResponseWriter, r *http.Request) {
 	host, port := split(r.URL.Host, "")
 	c, _ := r.Context().Value(connKey{}).(*conn)
@@ -63,7 +63,7 @@ func (e *Entry) connect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter makes what follows a CONNECT a connection of our own server.
+// enter makes what follows a CONNECT a connection of this server.
 func (e *Entry) enter(w http.ResponseWriter, c *conn, host string) {
 	near, err := takeOver(w)
 	if err != nil {
@@ -71,16 +71,16 @@ func (e *Entry) enter(w http.ResponseWriter, c *conn, host string) {
 		return
 	}
 	e.count("opened")
-	near.door, near.place, near.target = c.door, c.place, host
-	near.place.begin(false)
+	near.listener, near.slot, near.target = c.listener, c.slot, host
+	near.slot.begin(false)
 	if _, err := near.Conn.Write([]byte(established)); err != nil {
 		_ = near.Close()
 		return
 	}
-	c.door.greet(near)
+	c.listener.start(near)
 }
 
-// takeOver takes a connection away from the HTTP server, with what it had
+// takeOver takes a connection over from the HTTP server, with what that has
 // read already.
 func takeOver(w http.ResponseWriter) (*conn, error) {
 	nc, rw, err := http.NewResponseController(w).Hijack()
@@ -91,7 +91,7 @@ func takeOver(w http.ResponseWriter) (*conn, error) {
 	return &conn{Conn: nc, ahead: bytes.Clone(ahead)}, nil
 }
 
-// absolute serves what a proxy is asked without CONNECT.
+// absolute serves a request to a proxy without CONNECT.
 func (e *Entry) absolute(w http.ResponseWriter, r *http.Request) {
 	fallback := map[string]string{"http": "80", "https": "443"}[r.URL.Scheme]
 	host, port := split(r.URL.Host, fallback)
@@ -113,8 +113,8 @@ func (e *Entry) absolute(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// originForm is r as the host itself would have been asked: path and query
-// byte for byte, and without what was meant for a proxy.
+// originForm returns r as the host itself would have received it: path and query
+// byte for byte, and without the headers for a proxy.
 func originForm(r *http.Request) *http.Request {
 	out := r.WithContext(context.WithValue(r.Context(), proxiedKey{}, true))
 	u := *r.URL
@@ -138,8 +138,8 @@ func originForm(r *http.Request) *http.Request {
 	return out
 }
 
-// mayTunnel reports whether r may reach a host that is not Feishu's. Where it may not
-// it is answered.
+// mayTunnel reports whether r may reach a host other than Feishu's. If it may not,
+// mayTunnel answers it.
 func (e *Entry) mayTunnel(w http.ResponseWriter, r *http.Request) bool {
 	if e.opts.Loopback {
 		return true
@@ -149,7 +149,7 @@ func (e *Entry) mayTunnel(w http.ResponseWriter, r *http.Request) bool {
 	case strings.EqualFold(scheme, "Bearer"):
 		given = rest
 	case strings.EqualFold(scheme, "Basic"):
-		pair, _ := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)) // what is none has no colon before the token
+		pair, _ := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)) // invalid base64 has no colon before the token
 		_, given, _ = strings.Cut(string(pair), ":")                        // any user name will do
 	}
 	if e.opts.Token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(e.opts.Token)) == 1 {
@@ -181,7 +181,7 @@ func (e *Entry) forbid(w http.ResponseWriter, addr string) {
 		"list host:port in GATEWAY_CONNECT_ALLOW, or the host in the bot's NO_PROXY")
 }
 
-// refuse answers a request that is not passed on.
+// refuse answers a request that is not forwarded.
 func refuse(w http.ResponseWriter, status int, why string) {
 	http.Error(w, fmt.Sprintf("feishu-relay: %s", why), status)
 }

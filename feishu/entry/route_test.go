@@ -306,7 +306,7 @@ func TestNew(t *testing.T) {
 		"not a mode":        {Handler: handler, Mode: "on"},
 		"DATA_DIR":          {Handler: handler, Mode: ModeAuto},
 		"GATEWAY_CERT_FILE": {Handler: handler, Mode: ModeFile},
-		"no name":           {Handler: handler, Names: []string{"http://x"}},
+		"not a name":        {Handler: handler, Names: []string{"http://x"}},
 		"no such file":      {Handler: handler, Mode: ModeFile, CertFile: t.TempDir() + "/a", KeyFile: "b"},
 		"is the most":       {Handler: handler, Names: manyNames()},
 	} {

@@ -149,13 +149,13 @@ func TestTunnelsAreBounded(t *testing.T) {
 }
 
 // A tunnel in which nothing moves makes room for another, one in which something does
-// not: who opens as many as there are places does not keep the bot out.
+// not: who opens as many as there are slots does not keep the bot out.
 func TestAStillTunnelMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newTunnels(2)
 		opened := func() (host net.Conn, joined chan struct{}) {
-			place := all.admit(t.Context())
-			if place == nil {
+			slot := all.admit(t.Context())
+			if slot == nil {
 				return nil, nil
 			}
 			near, bot := net.Pipe()
@@ -164,8 +164,8 @@ func TestAStillTunnelMakesRoom(t *testing.T) {
 			joined = make(chan struct{})
 			go func() {
 				defer close(joined)
-				defer all.release(place)
-				join(place.ctx, near, far, place.move)
+				defer all.release(slot)
+				join(slot.ctx, near, far, slot.move)
 			}()
 			return host, joined
 		}
@@ -224,17 +224,17 @@ func TestAnIdleTunnelIsClosed(t *testing.T) {
 func TestSilentConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{Mode: ModeOff})
-		d := newDoor(r.Entry, nil)
+		d := newListener(r.Entry, nil)
 		near, bot := net.Pipe()
 		begin := time.Now()
-		go d.greet(&conn{Conn: near, door: d})
+		go d.start(&conn{Conn: near, listener: d})
 		if _, err := bot.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("got %v", err)
 		}
-		if got := time.Since(begin); got != greetTimeout {
-			t.Errorf("closed after %s, want %s", got, greetTimeout)
+		if got := time.Since(begin); got != startTimeout {
+			t.Errorf("closed after %s, want %s", got, startTimeout)
 		}
-		r.stopGreet()
+		r.stopAccepting()
 		r.stopLive()
 	})
 }

@@ -25,11 +25,11 @@ import (
 const maxBootstrap = 8 << 10
 
 // Bootstrap passes a bootstrap call to Feishu, and Feishu's answer to the bot
-// with the WebSocket's URL replaced by one of ours and short reconnect
-// settings. An answer without such a URL, a refusal, goes back as it came.
+// with the gateway's own WebSocket URL and short reconnect
+// settings. An answer without a URL, such as a refusal, passes unchanged.
 func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(conn.CallTimeout)) // a recorder in a test has none
+	_ = deadline.SetReadDeadline(time.Now().Add(conn.CallTimeout)) // fails for a recorder in a test
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBootstrap))
 	_ = deadline.SetReadDeadline(time.Time{})
 	if err != nil {
@@ -71,12 +71,12 @@ func (s *Server) Bootstrap(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.WriteHeader(resp.StatusCode)
-	if _, err := w.Write(answer); err == nil && len(answer) == conn.MaxAnswer { // the rest goes to the bot as it came
-		_, _ = io.Copy(w, resp.Body) // the bot is gone or it is not: nothing to do either way
+	if _, err := w.Write(answer); err == nil && len(answer) == conn.MaxAnswer { // the rest passes unread
+		_, _ = io.Copy(w, resp.Body) // fails if either side is gone
 	}
 }
 
-// forward sends the bot's call to Feishu, with the headers it came with.
+// forward sends the bot's call to Feishu, with the bot's headers.
 func (s *Server) forward(ctx context.Context, r *http.Request, body []byte) (*http.Response, error) {
 	u := s.Upstream.JoinPath(conn.BootstrapPath)
 	u.RawQuery = r.URL.RawQuery
@@ -89,7 +89,7 @@ func (s *Server) forward(ctx context.Context, r *http.Request, body []byte) (*ht
 	return s.client.Do(req)
 }
 
-// replace returns the answer with our URL in it, and remembers Feishu's for the WebSocket.
+// replace returns the answer with the gateway's URL in it, and remembers Feishu's for the WebSocket.
 func (s *Server) replace(r *http.Request, encoding string, answer []byte, c credentials) ([]byte, error) {
 	unpacked, err := feishu.Decoder(encoding, answer)
 	if err == nil {
@@ -126,7 +126,7 @@ func (s *Server) replace(r *http.Request, encoding string, answer []byte, c cred
 	return slices.Concat(answer[:from], data, answer[to:]), nil
 }
 
-// public is our address for WebSockets, as this request's sender knows it.
+// public returns the gateway's WebSocket address for the sender of a request.
 func (s *Server) public(r *http.Request) string {
 	var scheme, host, path string
 	if s.PublicURL != nil {
@@ -140,7 +140,7 @@ func (s *Server) public(r *http.Request) string {
 	return "ws://" + host + path
 }
 
-// credentials are what a bot bootstraps with; the secret is "" for one that has
+// credentials are those of a bootstrap call; the secret is "" in a call with
 // an assertion instead.
 type credentials struct{ AppID, AppSecret string }
 
@@ -148,12 +148,12 @@ func credentialsOf(body []byte) credentials {
 	var c struct{ AppID, AppSecret feishu.Once }
 	err := json.Unmarshal(body, &c)
 	if err != nil || c.AppID.Times != 1 || c.AppSecret.Times > 1 {
-		return credentials{} // nobody's; Feishu answers what is wrong with it
+		return credentials{} // invalid: Feishu refuses the call
 	}
 	return credentials{c.AppID.Text, c.AppSecret.Text}
 }
 
-// fail answers as Feishu would, with a code on which every SDK tries again and
+// fail answers in Feishu's form, with a code on which every SDK tries again and
 // the data object that Node's needs (docs/feishu.md 1.1).
 func fail(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
@@ -161,25 +161,25 @@ func fail(w http.ResponseWriter, status int, text string) {
 	_, _ = fmt.Fprintf(w, `{"code":1,"msg":%q,"data":{}}`, "feishu-relay: "+text)
 }
 
-// What a bot is to do about coming back, in seconds: with Feishu's own numbers
-// (30 and 120) a restart of ours would leave it deaf for minutes (docs/feishu.md 1.7).
+// The reconnect settings for a bot, in seconds: with Feishu's own (30 and 120)
+// it would receive nothing for minutes after a restart of the sidecar (docs/feishu.md 1.7).
 const (
 	reconnectNonce    = 2
 	reconnectInterval = 3
-	pingInterval      = 120 // where Feishu says nothing; the SDKs' default
+	pingInterval      = 120 // if Feishu gives none; the SDKs' default
 )
 
 var errNotConfig = errors.New("not a client config")
 
-// shorten makes the reconnect settings of a ClientConfig short, and returns its
-// PingInterval. All four numbers are in what it returns, since the SDKs take
-// a missing one for 0 (docs/feishu.md 1.4); ping is for where that one is missing. The rest stays as it
-// was. Settings that are shorter already stay, and so does the interval where
-// the bot stops after a number of retries, which would be over sooner.
+// shorten returns a ClientConfig with short reconnect settings, and its
+// PingInterval. All four numbers are in the result, since the SDKs read
+// a missing one as 0 (docs/feishu.md 1.4); a missing PingInterval is ping. The rest is
+// unchanged. Settings that are shorter already stay, and so does the interval if
+// the bot stops after a number of retries, which would end sooner.
 func shorten(config []byte, ping int) (out []byte, seconds int, err error) {
 	numbers := []struct {
 		key   string
-		value int // where it is missing
+		value int // if it is missing
 	}{
 		{"ReconnectCount", -1}, {"ReconnectInterval", reconnectInterval}, {"ReconnectNonce", reconnectNonce},
 		{"PingInterval", ping},
@@ -221,7 +221,7 @@ const (
 	ticketLife = 2 * time.Minute // from the answer to the WebSocket; every SDK connects at once
 )
 
-// ticket is what a bootstrap answer said, remembered until the bot connects.
+// ticket is what a bootstrap answer contained, remembered until the bot connects.
 type ticket struct {
 	upstream *url.URL // Feishu's
 	app      string
@@ -229,7 +229,7 @@ type ticket struct {
 	given    time.Time
 }
 
-// tickets are the answers handed out, by the query of their URL.
+// tickets are those of recent bootstrap answers, by the query of their URL.
 type tickets struct {
 	known *lru.Cache[string, ticket]
 }
@@ -241,15 +241,15 @@ func newTickets() tickets {
 
 func (t tickets) add(tk ticket) { t.known.Add(canonical(tk.upstream.RawQuery), tk) }
 
-// take returns the ticket of a WebSocket's query, which has an end and is used up.
+// take removes and returns the ticket of a WebSocket's query, unless it has expired.
 func (t tickets) take(rawQuery string) (ticket, bool) {
 	query := canonical(rawQuery)
 	tk, ok := t.known.Peek(query)
 	return tk, t.known.Remove(query) && ok && time.Since(tk.given) <= ticketLife
 }
 
-// find returns the ticket of a WebSocket's query, as often as it is asked for. A query that we did not hand
-// out goes where the newest one does; its ticket has no app, since the app of that connection is unknown.
+// find returns the ticket of a WebSocket's query. An unknown query is used with the URL of the newest ticket;
+// the result has no app, since that of the connection is unknown.
 func (t tickets) find(rawQuery string) (tk ticket, ok bool) {
 	if tk, ok = t.known.Peek(canonical(rawQuery)); ok {
 		return tk, true
@@ -264,7 +264,7 @@ func (t tickets) find(rawQuery string) (tk ticket, ok bool) {
 	return tk, ok
 }
 
-// canonical makes equal what a client may have written in another way.
+// canonical returns the one form of a query that a client may have encoded in another way.
 func canonical(rawQuery string) string {
 	v, err := url.ParseQuery(rawQuery)
 	if err != nil {

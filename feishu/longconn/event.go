@@ -26,7 +26,7 @@ func (l *link) fromFeishu() {
 		case <-l.ended.Done():
 		}
 		if l.ended.Err() != nil {
-			continue // to its end: Feishu delivers again what nobody acknowledged
+			continue // until Read fails: Feishu delivers again what is not acknowledged
 		}
 		f, ok := conn.ParseFrame(data)
 		switch {
@@ -44,13 +44,13 @@ func (l *link) fromFeishu() {
 	}
 }
 
-// event takes a frame of an event. With the last one it asks the tap. goOn is false where another goroutine
+// event handles a frame of an event. With the last one it asks the tap. goOn is false if another goroutine
 // reads on, since the tap was slow.
 func (l *link) event(f *conn.Frame) (goOn bool) {
 	frames, event, ok := l.pieces.Add(f)
 	switch {
 	case !ok:
-		l.pieces.Drop(f.ID()) // what it may belong to goes before it
+		l.pieces.Drop(f.ID()) // which passes the earlier frames of its event
 		l.s.Counter(conn.TapSkipped)
 		l.toBot(websocket.MessageBinary, f.Raw)
 		return true
@@ -146,7 +146,7 @@ func (l *link) fromBot() {
 	}
 }
 
-// acknowledge writes an acknowledgement to Feishu: at once, or when what the tap wants done after its event is done.
+// acknowledge writes an acknowledgement to Feishu: at once, or when the follow-up of its event is done.
 func (l *link) acknowledge(id string, ack []byte) {
 	d, passed := l.acks.take(id)
 	if d == nil {
@@ -162,7 +162,7 @@ func (l *link) acknowledge(id string, ack []byte) {
 	}()
 }
 
-// acks are the events whose acknowledgement waits for what the tap wants done after them.
+// acks are the events whose acknowledgement waits for their follow-up.
 type acks struct {
 	held sync.WaitGroup // acknowledgements that have come
 
@@ -171,7 +171,7 @@ type acks struct {
 	ended   bool                      // guarded by mu
 }
 
-// hold makes the acknowledgement of an event wait, where something is to be done.
+// hold makes the acknowledgement of an event wait if the event has a follow-up.
 func (a *acks) hold(id string, d *conn.Decision) {
 	if id == "" || !d.HasTask() {
 		return
@@ -184,9 +184,9 @@ func (a *acks) hold(id string, d *conn.Decision) {
 	a.waiting[id] = d
 }
 
-// take returns what the acknowledgement of an event waits for, nil for nothing. Where there is something, the caller
-// calls passed after it has passed the acknowledgement on. The end of the link does not wait for one that comes after
-// drain: it may be lost, and Feishu delivers its event again.
+// take returns the decision whose follow-up the acknowledgement of an event waits for, nil for none. With one the
+// caller calls passed after it has passed the acknowledgement on. The end of the link does not wait for one that comes
+// after drain: it may be lost, and Feishu delivers its event again.
 func (a *acks) take(id string) (d *conn.Decision, passed func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -20,12 +20,12 @@ import (
 
 const (
 	maxForeignMessage = 1 << 20 // bytes of a message of another app
-	// for the bot's first ping; until then nothing is written to it (docs/feishu.md 1.7)
+	// for the first message of the bot; until then nothing is written to it (docs/feishu.md 1.7)
 	firstWord = 2 * time.Second
-	silence   = 30 * time.Second // after the bot's ping without a word from Feishu; then the connection is ended
-	idlePings = 3                // pings that a bot may leave out, and
-	idleGrace = 30 * time.Second // this; then the connection is ended
-	maxPing   = 3600             // seconds between pings that are believed
+	silence   = 30 * time.Second // after the bot's ping without a message of Feishu; then the connection is closed
+	idlePings = 3                // the pings that a bot may omit, and
+	idleGrace = 30 * time.Second // the time beyond them; then the connection is closed
+	maxPing   = 3600             // the longest ping interval that counts, in seconds
 
 	pieceGap = 5 * time.Millisecond   // between the frames of an event, see toBot; without it 1 of 10 was lost
 	maxGaps  = 200 * time.Millisecond // all gaps of an event: those of many frames are shorter
@@ -41,25 +41,25 @@ type link struct {
 
 	ended     context.Context // done when the link ends; its cause is an ending
 	end       context.CancelCauseFunc
-	ready     chan struct{} // closed when the bot is taken to listen
-	listening func()        // closes it: the bot has spoken, or has had the time to begin to listen
+	ready     chan struct{} // closed when the bot can receive
+	listening func()        // closes ready: the bot has sent something, or has had time to get ready
 	ping      atomic.Int64  // the interval in seconds, as in the settings that the bot has
 	pinged    atomic.Bool   // the bot has sent a ping of Feishu's protocol
 	acked     atomic.Bool   // the bot has acknowledged something
-	accepts   atomic.Bool   // the bot has acknowledged an event of ours
+	accepts   atomic.Bool   // the bot has acknowledged an injected event
 
-	botAt, upAt atomic.Int64 // last word, Unix nanoseconds
+	botAt, upAt atomic.Int64 // the last message, in Unix nanoseconds
 	idle        *time.Timer  // ends the link of a silent bot
 	waiting     atomic.Bool  // for Feishu's answer to a ping
 	silent      *time.Timer  // ends the link of a silent Feishu; counts while waiting
 
 	readers sync.WaitGroup
 	pieces  conn.Pieces
-	tap     conn.Tap // with a worker of its own: what is to be done after the events of one link does not wait for others
+	tap     conn.Tap // with a worker of its own: the follow-ups of one link do not wait for those of others
 	acks    acks
 }
 
-// ending is why a link ends, and what both sides get for a reason.
+// ending is why a link ends, and the code and reason that both sides get.
 type ending struct {
 	event  feishu.Counted
 	code   websocket.StatusCode
@@ -127,8 +127,8 @@ func (l *link) run() {
 	l.readers.Wait()
 }
 
-// lost ends the link because a side did: with its own code and reason, or 1001
-// where it gave none that can be passed on.
+// lost ends the link after an error of a side: with its close code and reason, or with 1001
+// without one.
 func (l *link) lost(event feishu.Counted, err error) {
 	why := ending{event, websocket.StatusGoingAway, ""}
 	if e, ok := errors.AsType[websocket.CloseError](err); ok {
@@ -139,7 +139,7 @@ func (l *link) lost(event feishu.Counted, err error) {
 	l.end(why)
 }
 
-// cut ends both sockets without a goodbye.
+// cut closes both sockets without a closing handshake.
 func (l *link) cut() {
 	_ = l.bot.CloseNow()
 	_ = l.up.CloseNow()
@@ -178,7 +178,7 @@ func (l *link) feishuSpoke() {
 	}
 }
 
-// awaitFeishu starts to count Feishu's silence, unless it is counted already.
+// awaitFeishu starts to measure Feishu's silence, unless it is measured already.
 func (l *link) awaitFeishu() {
 	if l.waiting.CompareAndSwap(false, true) {
 		l.silent.Reset(silence)
@@ -192,9 +192,9 @@ func (l *link) answersPings(ctx context.Context) bool {
 	return l.bot.Ping(ctx) == nil
 }
 
-// toBot writes messages to the bot, and ends the link where that fails. Between
+// toBot writes messages to the bot, and ends the link if that fails. Between
 // the frames of an event it leaves a gap: the Go SDK reads each in a goroutine of
-// its own, and where two of them meet the event is lost (docs/feishu.md 1.5).
+// its own, and loses the event if two of them race (docs/feishu.md 1.5).
 func (l *link) toBot(kind websocket.MessageType, messages ...[]byte) bool {
 	for i, m := range messages {
 		if i > 0 {
@@ -208,7 +208,7 @@ func (l *link) toBot(kind websocket.MessageType, messages ...[]byte) bool {
 	return true
 }
 
-// toFeishu writes a message to Feishu, and ends the link where that fails.
+// toFeishu writes a message to Feishu, and ends the link if that fails.
 func (l *link) toFeishu(kind websocket.MessageType, message []byte) {
 	if err := conn.Write(l.up, kind, message); err != nil {
 		l.lost(countedUpstreamClosed, err)
@@ -216,7 +216,7 @@ func (l *link) toFeishu(kind websocket.MessageType, message []byte) {
 }
 
 const (
-	// for a bot that has acknowledged nothing; then the frame may be lost (docs/feishu.md 1.7)
+	// for a bot that has not acknowledged anything; then the frame may be lost (docs/feishu.md 1.7)
 	firstWait   = 3 * time.Second
 	pingTimeout = 5 * time.Second // for a WebSocket pong
 )
@@ -247,8 +247,7 @@ func (s *Server) Inject(ctx context.Context, in feishu.Injection) error {
 	return w.End(s.write(ctx, l, w, in.Event))
 }
 
-// write writes an event to l and waits until the bot has answered, or until there is a reason not to wait
-// any longer, which it returns.
+// write writes an event to l and waits until the bot has answered, or returns why it stopped waiting.
 func (s *Server) write(ctx context.Context, l *link, w *conn.Waiting, event []byte) error {
 	frame, err := newEvent(w.ID, l.service, event)
 	if err != nil {
@@ -293,7 +292,7 @@ func (s *Server) write(ctx context.Context, l *link, w *conn.Waiting, event []by
 	}
 }
 
-// answered takes the bot's acknowledgement of an event of ours.
+// answered records the bot's acknowledgement of an injected event.
 func (s *Server) answered(l *link, f *conn.Frame) {
 	code := f.Code()
 	if code == http.StatusOK {
@@ -302,7 +301,7 @@ func (s *Server) answered(l *link, f *conn.Frame) {
 	s.injections.Answered(f.ID(), code)
 }
 
-// newEvent makes the frame of an event of ours, in one piece, since the SDKs may lose
+// newEvent returns the frame of an injected event, in one piece, since the SDKs may lose
 // one in several (docs/feishu.md 1.5).
 func newEvent(id string, service int32, event []byte) ([]byte, error) {
 	f := larkws.Frame{

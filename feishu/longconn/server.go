@@ -1,25 +1,25 @@
 // Package longconn is between a bot's Feishu SDK and Feishu's long connection (docs/feishu.md 1), and
-// can write events of its own into it.
+// can write injected events into it.
 //
 // The bot's bootstrap call passes through [Server.Bootstrap], which replaces the
-// URL in Feishu's answer by one of ours. The bot then opens its WebSocket with
-// [Server.WebSocket], which opens one to the URL that Feishu gave. Frames
-// go from one to the other as they came, with three exceptions:
+// URL in Feishu's answer by one of the gateway. The bot then opens its WebSocket with
+// [Server.WebSocket], which opens one to Feishu's URL. Frames
+// pass unchanged, with three exceptions:
 //
-//   - The tap sees every event before the bot does, in one piece also where
+//   - The tap sees every event before the bot does, in one piece even if
 //     Feishu sent it in several, and may keep it from the bot or replace it.
 //   - [Server.Inject] writes an event to the bot. The bot's acknowledgement is
 //     the receipt, and Feishu does not see it.
-//   - The settings that the bot gets make it come back within seconds when
-//     the connection ends, which it does when the sidecar restarts.
+//   - The settings that the bot gets make it reconnect within seconds when
+//     the connection ends, as it does when the sidecar restarts.
 //
 // An event's path to the bot, and that of the bot's acknowledgement to Feishu, is event.go.
 //
 // # Goroutines
 //
-// Each connection has two that read, one for each side, and write to the other
-// side themselves: whoever reads slowly slows down whoever sends. They end with the connection. One
-// for all connections runs what the tap wants done after events, in their order, and ends when all is done.
+// Each connection has two, which read one side and write to the other
+// themselves: a slow reader slows down the sender. They end with the connection. One more
+// for each connection runs the follow-ups of its events, in their order, while there are any.
 package longconn
 
 import (
@@ -46,11 +46,11 @@ const (
 	// connections side by side; one more is refused with 503. Feishu itself allows 50
 	// (docs/feishu.md 1.8)
 	maxLinks     = 64
-	maxForeign   = 8               // of them of other apps than our own, or of an unknown app
+	maxForeign   = 8               // of them of other apps than the sidecar's own, or of an unknown app
 	maxInjecting = 4096            // calls of Inject that wait; one more fails with conn.ErrBusy
-	maxSlow      = 8               // calls of the tap longer than feishu.AckHold; with as many, events pass unseen
-	maxTasks     = 4096            // events after which the tap still wants something done; one more is dropped
-	closeTimeout = 5 * time.Second // for both sides to say goodbye; then they are cut off
+	maxSlow      = 8               // calls of the tap beyond feishu.AckHold; with as many, events pass without it
+	maxTasks     = 4096            // follow-ups of events that wait; one more is dropped
+	closeTimeout = 5 * time.Second // for the closing handshakes; then the connections are cut off
 )
 
 // Options configures a server. What has no default here is required.
@@ -60,24 +60,24 @@ type Options struct {
 	// Client makes that call and opens the WebSockets. Redirects are not
 	// followed. Its transport should not add an Accept-Encoding of its own.
 	Client *http.Client
-	// PublicURL is how the bot reaches us; nil: as Address says.
+	// PublicURL is the gateway's address for the bot; nil: the one that Address returns.
 	PublicURL *url.URL
-	// Address returns how the bot reached us with a request: http or https, and
+	// Address returns the address that a request was sent to: http or https, and
 	// host:port. nil: by the request's TLS and Host.
 	Address func(*http.Request) (scheme, host string)
-	// Loopback says that nobody but this machine reaches us. Elsewhere a
+	// Loopback says that only this machine reaches the gateway. Otherwise a
 	// WebSocket is accepted only with the query of a bootstrap answer of the
 	// last two minutes, once.
 	Loopback bool
-	// Tap sees the events on their way to the bot; nil: no tap. A panic in
-	// it, or taking longer than [feishu.AckHold], is as good as [feishu.Pass].
+	// Tap sees the events before the bot; nil: no tap. If it panics or
+	// takes longer than [feishu.AckHold], the event passes.
 	Tap feishu.EventTap
-	// Passed is given an event that was written to the bot unseen, since Tap was slow or
-	// too many of its calls are under way. What Tap stores of it all the same is
-	// not to be delivered to the bot.
+	// Passed is called with an event that was written to the bot without Tap's decision, since Tap was
+	// slow or too many of its calls are. If Tap stores it later, it must
+	// not deliver it to the bot.
 	Passed func(event []byte)
-	// Bootstrapped gets the app of a bootstrap call that Feishu accepted, and
-	// its secret, which must not go further than memory; "" where it has none.
+	// Bootstrapped is called with the app of a bootstrap call that Feishu accepted, and
+	// its secret, which must stay in memory; "" if it has none.
 	Bootstrapped func(appID, appSecret string)
 	// Own reports whether an app is the sidecar's own. The connections of others
 	// pass untapped, and nothing is injected there. It does not call the server.
@@ -94,15 +94,15 @@ type Server struct {
 	Options
 	client     *http.Client
 	tickets    tickets
-	load       conn.Load // of the taps of all links
+	load       conn.Load // of the taps of all connections
 	injections *conn.Injections
 	closing    context.Context // done with Close
 	cancel     context.CancelFunc
-	links      sync.WaitGroup // and what is still to be done after their events
+	links      sync.WaitGroup // and the follow-ups of their events
 
 	mu        sync.Mutex
-	reserved  int           // connections, also those still being made; guarded by mu
-	foreign   int           // of them not of our own app; guarded by mu
+	reserved  int           // connections, including those being opened; guarded by mu
+	foreign   int           // of them of other apps; guarded by mu
 	open      []*link       // oldest first; guarded by mu
 	connected bool          // as last reported; guarded by mu
 	changed   chan struct{} // guarded by mu
@@ -131,8 +131,8 @@ func address(r *http.Request) (scheme, host string) {
 	return "http", r.Host
 }
 
-// Connected reports whether a bot is there that listens: it has pinged, or has
-// been there for 2 s.
+// Connected reports whether a bot is connected and ready: it has sent something, or has
+// been connected for 2 s.
 func (s *Server) Connected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Server) Changed() <-chan struct{} {
 	return s.changed
 }
 
-// Status is how the long connection is.
+// Status is the state of all long connections.
 type Status struct {
 	Connections []Connection `json:"connections"`
 	Waiting     int          `json:"waiting"` // injected events that the bot has not acknowledged
@@ -155,13 +155,13 @@ type Status struct {
 // Connection is one bot with Feishu behind it.
 type Connection struct {
 	AppID    string    `json:"app_id,omitempty"` // empty: it came without a bootstrap
-	Ready    bool      `json:"ready"`            // the bot listens
+	Ready    bool      `json:"ready"`            // to receive events
 	Since    time.Time `json:"since"`
 	Bot      time.Time `json:"bot"`      // last heard from
 	Upstream time.Time `json:"upstream"` // last heard from
 }
 
-// Status returns how the long connection is.
+// Status returns the state of all long connections.
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,10 +172,9 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// Close ends all connections with code 1012, so that the bots come back to our
-// successor, and returns when they have ended. What the tap wanted done after
-// an event is done before, as far as closeTimeout allows. It may be called
-// more than once.
+// Close ends all connections with code 1012, so that the bots reconnect to the
+// next sidecar, and returns when they have ended and the follow-ups of their events are
+// done, after closeTimeout at the latest. It may be called more than once.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.cancel()
@@ -193,7 +192,7 @@ func (s *Server) Close() error {
 	return errors.New("a connection did not end in time and was cut off")
 }
 
-// reserve makes room for a connection. Where ok, the caller calls leave with the same.
+// reserve counts a connection, unless there are too many. If ok, the caller calls leave.
 func (s *Server) reserve(foreign bool) (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +217,7 @@ func (s *Server) leave(foreign bool) {
 	s.links.Done()
 }
 
-// add makes a connection known, unless the server is closed.
+// add adds an open connection, unless the server is closed.
 func (s *Server) add(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,8 +235,8 @@ func (s *Server) remove(l *link) {
 	s.refresh()
 }
 
-// refresh looks whether a bot is there. It is called whenever that may have
-// changed, and at every ping, since which app is ours may be learned meanwhile.
+// refresh updates what Connected returns. It is called whenever that may have
+// changed, and at every ping, since the sidecar may have learned its app meanwhile.
 func (s *Server) refresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +252,7 @@ func (s *Server) refresh() {
 	}
 }
 
-// pick returns the connection for an injection, other than not; nil if no bot listens. arrived is
+// pick returns the connection for an injection, other than not; nil if no bot is ready. arrived is
 // closed when there may be another one.
 func (s *Server) pick(not *link) (l *link, arrived <-chan struct{}) {
 	s.mu.Lock()
@@ -261,8 +260,8 @@ func (s *Server) pick(not *link) (l *link, arrived <-chan struct{}) {
 	return s.best(not), s.arrived
 }
 
-// best prefers a connection whose bot has acknowledged an injection, and the newest among
-// equals. The caller holds mu.
+// best returns the newest of the connections whose bots have acknowledged an injection, or else of
+// all that are ready. The caller holds mu.
 func (s *Server) best(not *link) *link {
 	var best *link
 	for _, l := range s.open {
@@ -274,14 +273,14 @@ func (s *Server) best(not *link) *link {
 	return best
 }
 
-// Handles reports whether r is for WebSocket: Feishu has no other one.
+// Handles reports whether r opens a WebSocket.
 func (s *Server) Handles(r *http.Request) bool {
 	return r.Method == http.MethodGet && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") &&
 		httpguts.HeaderValuesContainsToken(r.Header["Upgrade"], "websocket")
 }
 
-// WebSocket connects the bot to Feishu and returns when that has ended. Where
-// Feishu refuses, the bot gets Feishu's answer. Beyond loopback a query
+// WebSocket connects the bot to Feishu and returns when the connection has ended. If
+// Feishu refuses, the bot gets Feishu's answer. Without Loopback a query
 // that is not in a recent bootstrap answer gets 404, on which every SDK
 // makes that call again; with 403 the Go SDK would stop.
 func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
@@ -334,8 +333,8 @@ func (s *Server) WebSocket(w http.ResponseWriter, r *http.Request) {
 	l.run()
 }
 
-// refused answers a bot for whose WebSocket Feishu opened none, with the
-// status and the Handshake headers that the SDKs go by (docs/feishu.md 1.2).
+// refused answers a bot if Feishu refuses its WebSocket, with Feishu's
+// status and Handshake headers, which the SDKs read (docs/feishu.md 1.2).
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Response, err error) {
 	if r.Context().Err() != nil {
 		return
@@ -355,16 +354,16 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, resp *http.Resp
 		}
 	}
 	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, resp.Body) // at most 1 KiB, which is what the dialer kept
+	_, _ = io.Copy(w, resp.Body) // at most 1 KiB, which the dialer keeps
 }
 
 // What a long connection counts, beside what package conn counts.
 const (
-	countedBootstrapped feishu.Counted = "bootstrapped" // a bootstrap answer with our URL went to the bot
-	// Feishu could not be reached, or its answer not be read
+	countedBootstrapped feishu.Counted = "bootstrapped" // a bootstrap answer with the gateway's URL went to the bot
+	// Feishu could not be reached, or its answer could not be read
 	countedBootstrapFailed feishu.Counted = "bootstrap_failed"
 	countedConnected       feishu.Counted = "connected"        // a bot is connected, and Feishu behind it
-	countedUnknownTicket   feishu.Counted = "unknown_ticket"   // a WebSocket came without a query that we handed out
+	countedUnknownTicket   feishu.Counted = "unknown_ticket"   // a WebSocket came without the query of a bootstrap answer
 	countedTooMany         feishu.Counted = "too_many"         // a WebSocket came as one more than 64
 	countedUpstreamRefused feishu.Counted = "upstream_refused" // Feishu did not accept the WebSocket behind it
 	countedUpstreamClosed  feishu.Counted = "upstream_closed"  // a connection ended on Feishu's side
@@ -379,7 +378,7 @@ const (
 	countedKept feishu.Counted = "kept"
 	// an event did not go to the bot, and Feishu will deliver it again
 	countedRefused feishu.Counted = "refused"
-	// an acknowledgement went to Feishu before what was to be done after its event was done
+	// an acknowledgement went to Feishu before its event's follow-up was done
 	countedAckLate feishu.Counted = "ack_late"
 )
 

@@ -2,7 +2,6 @@ package send
 
 import (
 	"cmp"
-	"encoding/json"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -11,7 +10,7 @@ import (
 )
 
 // Sizes of a message. Feishu takes 30 KB of a post's request and 150 KB of a
-// text's (docs/feishu.md 6.3); what people read well is less.
+// text's (docs/feishu.md 6.3); a readable message is shorter.
 const (
 	maxRunes  = 4000
 	minRunes  = 125      // which fit however many mentions there are
@@ -19,14 +18,14 @@ const (
 	maxPieces = 64       // a longer content is refused whole
 )
 
-// content is a message as Feishu takes it.
+// content is the content of a message in Feishu's form.
 type content struct {
 	kind string // text or post
 	json string
 }
 
-// compose makes the messages that together say text. What has markdown in it
-// goes as posts, each of one `md` node; everything else as texts.
+// compose returns the messages for text: if it has markdown, posts of one `md` node each,
+// else texts.
 func compose(text string, tag func(string) string) ([]content, error) {
 	if runes(text) > maxPieces*maxRunes {
 		return nil, ErrTooLong
@@ -57,7 +56,7 @@ func compose(text string, tag func(string) string) ([]content, error) {
 	return out, nil
 }
 
-// markdown finds what a plain text would show as it was typed: fences, headings,
+// markdown matches what a plain text would show as markup: fences, headings,
 // lists, quotes, tables, rules, inline code, emphasis, links.
 var markdown = regexp.MustCompile("(?m)" + strings.Join([]string{
 	"^ {0,3}(?:```|~~~)",
@@ -87,7 +86,7 @@ func asPost(text string) content {
 	return content{"post", encodeJSON(map[string]post{"zh_cn": {[][]node{{{"md", text}}}}})}
 }
 
-// encodeJSON leaves '<' as it is: the content is escaped again in the request.
+// encodeJSON does not escape '<', since the content is escaped again in the request.
 func encodeJSON(v any) string {
 	data, err := relay.Marshal(v)
 	if err != nil {
@@ -97,17 +96,11 @@ func encodeJSON(v any) string {
 }
 
 // escaped is the length of s within the request.
-func escaped(s string) int {
-	data, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return len(data)
-}
+func escaped(s string) int { return len(encodeJSON(s)) }
 
 func runes(s string) int { return utf8.RuneCountInString(s) }
 
-// maxMarks is the most backticks or tildes that open a fence; more are text.
+// maxMarks is the most backticks or tildes of a fence; more are text.
 const maxMarks = 16
 
 // split cuts text into pieces of at most size runes (100 or more): at the end of
@@ -128,7 +121,7 @@ type splitter struct {
 	size   int
 	pieces []string
 
-	piece     string // the one under way
+	piece     string // the current one
 	runes     int    // of it
 	paragraph int    // where in it the last paragraph ends, outside of fences
 	head      int    // bytes of the fence's line with which it begins
@@ -215,7 +208,7 @@ func (s *splitter) cut(at int, fence string) {
 	if fence != "" {
 		line := strings.TrimRight(fence, "\n")
 		if runes(line) > s.size/4 {
-			line = fenceMark(fence) // so long a language is none
+			line = fenceMark(fence) // too long for the name of a language
 		}
 		s.piece = line + "\n" + rest
 		s.head = len(line) + 1

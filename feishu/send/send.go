@@ -1,6 +1,6 @@
-// Package send sends in Feishu what a bot says that knows no Feishu: as text or as a post where it
-// has markdown, with real mentions in place of "@Name", cut into pieces that Feishu takes, not faster
-// than it allows, and not twice.
+// Package send sends the messages of a bot that does not speak Feishu's protocol: as texts, or as posts
+// if they have markdown, with real mentions for "@Name", cut into pieces of the size that Feishu takes, at
+// the rate that it allows, and each once.
 package send
 
 import (
@@ -27,10 +27,10 @@ import (
 
 // Bounds of a send.
 const (
-	// pieceTime is how long one piece may take, waits for Feishu's limits
-	// included; then the send ends with an error.
+	// pieceTime is how long one piece may take, including waits for Feishu's limits;
+	// then the send ends with an error.
 	pieceTime = time.Minute
-	// maxAgain is how often a piece is tried again after errors that may pass.
+	// maxAgain is how often a piece is tried again after temporary errors.
 	maxAgain = 3
 )
 
@@ -54,7 +54,7 @@ const (
 // Sender sends for one bot. It may be used by many goroutines.
 type Sender struct {
 	api     *feishu.API
-	book    *feishu.Book // knows the bots that can be mentioned, and learns of chats
+	book    *feishu.Book // has the bots that can be mentioned, and learns which chats the bot is in
 	count   func(feishu.Counted)
 	limits  *limits
 	backoff time.Duration // before the first further attempt; doubles
@@ -65,13 +65,13 @@ func New(api *feishu.API, book *feishu.Book, count func(feishu.Counted)) *Sender
 	return &Sender{api: api, book: book, count: count, limits: newLimits(), backoff: 500 * time.Millisecond}
 }
 
-// Message is what the bot wants to send.
+// Message is a message to be sent.
 type Message struct {
 	ChatID relay.ChatID
 
-	// Content is what the bot says, plain or markdown. "@Name" of a bot in the
-	// Book, or of a mention below, becomes a real mention; at-tags that the bot
-	// wrote itself stay as they are.
+	// Content is plain text or markdown. "@Name" of a bot in the
+	// Book, or of a mention below, becomes a real mention; at-tags in
+	// it stay unchanged.
 	Content string
 
 	// ReplyTo is the message that is answered, "" for none. If it is gone, the
@@ -81,19 +81,19 @@ type Message struct {
 	InThread bool
 
 	// IdempotencyKey makes a repeat of the same send harmless for an hour: Feishu
-	// sends nothing twice. Empty: every send is a new one.
+	// sends each piece once. Empty: every send is a new one.
 	IdempotencyKey string
 
-	// Mentions are people and bots whose names may stand in Content, by their
+	// Mentions are people and bots whose names may be in Content, by their
 	// open_ids in this app's name space.
 	Mentions []relay.Mention
 }
 
-// Error says how far a send came. A repeat with the same IdempotencyKey
-// sends only the rest.
+// Error is the error of a send of which some pieces may have been sent. A repeat with the same
+// IdempotencyKey sends only the rest.
 type Error struct {
 	Sent, Pieces int
-	Err          error // wraps *feishu.CodeError where Feishu refused
+	Err          error // wraps a *feishu.CodeError if Feishu refused
 }
 
 func (e *Error) Error() string {
@@ -103,12 +103,11 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Send sends m, as several messages if it is long, and returns those that
-// Feishu accepted, also beside an error, which then is an [*Error]. Where
+// Feishu accepted, also with an error, which then is an [*Error]. If
 // Feishu asks to wait it waits, at most a minute for each piece.
 //
 // sent is called with each message as soon as it was accepted, before the next
-// is sent. What it returns stops nothing, since the bot's words go out first,
-// but is part of the error. It may be nil.
+// is sent. Its error does not stop the send, but is part of the result. It may be nil.
 func (s *Sender) Send(ctx context.Context, m Message, sent func(feishu.Message) error) ([]feishu.Message, error) {
 	if m.ChatID == "" {
 		return nil, ErrNoChat
@@ -126,7 +125,7 @@ func (s *Sender) Send(ctx context.Context, m Message, sent func(feishu.Message) 
 	}
 	key := cmp.Or(m.IdempotencyKey, rand.Text())
 	var accepted []feishu.Message
-	var unheard error // of sent
+	var failed error // of sent
 	for i, c := range contents {
 		out := feishu.Outgoing{Chat: m.ChatID, ReplyTo: m.ReplyTo, InThread: m.InThread, Type: c.kind, Content: c.json,
 			UUID: pieceID(key, m.ChatID, i)}
@@ -134,29 +133,29 @@ func (s *Sender) Send(ctx context.Context, m Message, sent func(feishu.Message) 
 		m.ReplyTo = out.ReplyTo
 		if err != nil {
 			s.count(countedSendFailed)
-			return accepted, &Error{len(accepted), len(contents), errors.Join(err, unheard)}
+			return accepted, &Error{len(accepted), len(contents), errors.Join(err, failed)}
 		}
 		s.count(countedSent)
 		accepted = append(accepted, piece)
 		if sent != nil {
-			unheard = errors.Join(unheard, sent(piece))
+			failed = errors.Join(failed, sent(piece))
 		}
 	}
-	if unheard != nil {
-		return accepted, &Error{len(accepted), len(contents), unheard}
+	if failed != nil {
+		return accepted, &Error{len(accepted), len(contents), failed}
 	}
 	return accepted, nil
 }
 
-// pieceID is the uuid of the piece number i: the same for a repeat, at most 50
+// pieceID returns the uuid of piece i: the same for a repeat, at most 50
 // characters (docs/feishu.md 5).
 func pieceID(key string, chat relay.ChatID, i int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", key, chat, i))
 	return hex.EncodeToString(sum[:20])
 }
 
-// piece sends one message: as a reply, or to the chat when what it replies to is
-// gone; then out is no reply any more.
+// piece sends one message: as a reply, or to the chat if the message that it replies to is
+// gone; then it clears out.ReplyTo.
 func (s *Sender) piece(ctx context.Context, ch *chat, out *feishu.Outgoing) (feishu.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, pieceTime)
 	defer cancel()
@@ -178,8 +177,8 @@ func (s *Sender) piece(ctx context.Context, ch *chat, out *feishu.Outgoing) (fei
 	return m, nil
 }
 
-// deliver makes the call until it succeeds, fails for good, or ctx is done. The
-// uuid in it makes a repeat harmless whose first answer was lost.
+// deliver repeats the call until it succeeds, fails permanently, or ctx is done. Its
+// uuid makes a repeat harmless if the answer before was lost.
 func (s *Sender) deliver(ctx context.Context, ch *chat, out feishu.Outgoing) (feishu.Message, error) {
 	var err error // the last answer's
 	backoff := s.backoff
@@ -196,7 +195,7 @@ func (s *Sender) deliver(ctx context.Context, ch *chat, out feishu.Outgoing) (fe
 		case limited:
 			s.count(countedRateLimited)
 			pause = cmp.Or(later, backoff)
-		case mayPass(err) && again < maxAgain && ctx.Err() == nil:
+		case isTemporary(err) && again < maxAgain && ctx.Err() == nil:
 			s.count(countedRetried)
 			again++
 		default:
@@ -209,7 +208,7 @@ func (s *Sender) deliver(ctx context.Context, ch *chat, out feishu.Outgoing) (fe
 	}
 }
 
-// limit reports whether Feishu wants fewer calls, and how long it wants none; 0: it did not say.
+// limit reports whether err is one of Feishu's rate limit, and for how long; 0: unknown.
 func limit(err error) (later time.Duration, limited bool) {
 	call, ok := errors.AsType[*feishu.CallError](err)
 	code := feishu.CodeOf(err)
@@ -222,8 +221,8 @@ func limit(err error) (later time.Duration, limited bool) {
 	return call.Later, true
 }
 
-// mayPass reports whether the error of a call may be gone at the next attempt.
-func mayPass(err error) bool {
+// isTemporary reports whether another attempt of a call may succeed.
+func isTemporary(err error) bool {
 	if call, ok := errors.AsType[*feishu.CallError](err); ok {
 		return call.Status >= http.StatusInternalServerError || feishu.CodeOf(err) == codeStillSent || call.BadToken()
 	}
@@ -235,20 +234,20 @@ func mayPass(err error) bool {
 const (
 	chatRate = 5
 	appRate  = 50
-	maxChats = 10_000 // whose rate is remembered; the one longest unused starts again
+	maxChats = 10_000 // whose rate is remembered; the one unused for longest starts again
 )
 
-// limits keep the sends of this app below Feishu's.
+// limits keep the sends of this app below Feishu's rate limits.
 type limits struct {
 	app   *rate.Limiter
 	chats *lru.Cache[relay.ChatID, *chat]
 }
 
-// chat is where sends wait for each other: the pieces of one answer are not
+// chat makes the sends to a chat wait for each other, so that the pieces of one message are not
 // mixed with those of the next.
 type chat struct {
 	rate *rate.Limiter
-	turn chan struct{} // holds one token, of who is sending
+	turn chan struct{} // holds one element, of the send in progress
 }
 
 func newLimits() *limits {
@@ -277,7 +276,7 @@ func (l *limits) wait(ctx context.Context, ch *chat) error {
 	return l.app.Wait(ctx)
 }
 
-// names are those that can be mentioned in a text: one mention.Agent for each open_id.
+// names are the names that can be mentioned in a text: one mention.Agent for each open_id.
 type names []mention.Agent
 
 func (n *names) add(id relay.OpenID, all ...string) {
@@ -286,8 +285,8 @@ func (n *names) add(id relay.OpenID, all ...string) {
 	}
 }
 
-// names returns the names of the mentions and of the bots in the Book, where the mentions have none like it. What
-// several are called, or the bot itself, stays plain text.
+// names returns the names of the mentions, and those of the bots in the Book that the mentions do not have. A name of
+// several, or of the bot itself, stays plain text.
 func (s *Sender) names(mentions []relay.Mention) names {
 	self := s.book.Self().OpenID
 	var all names
@@ -320,7 +319,7 @@ func (n names) tagger() func(text string) string {
 		var out strings.Builder
 		end := 0
 		for _, hit := range all.Plain(text) {
-			if hit.Name != hit.Agent { // an open_id is no name
+			if hit.Name != hit.Agent { // an open_id is not a name
 				out.WriteString(text[end:hit.From])
 				out.WriteString(feishu.Named{OpenID: relay.OpenID(hit.Agent), Name: hit.Name}.Tag())
 				end = hit.To

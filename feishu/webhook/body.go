@@ -27,13 +27,13 @@ var (
 	errNoRoom   = errors.New("too many posts at once")
 )
 
-// budget is the memory that bodies may hold together. Feishu's own posts are small, and are read and
-// verified within milliseconds. So a post that needs more than is left gets what others hold that are not
-// verified yet, and began before it or hold at least as much: first the largest, of several the oldest.
+// budget is the memory for all bodies. Feishu's own posts are small, and are read and
+// verified within milliseconds. So a post that needs more than is left takes the memory of unverified ones that
+// began before it or hold at least as much: first of the largest, of several the oldest.
 type budget struct {
 	mu       sync.Mutex
 	left     int     // guarded by mu
-	verified int     // what is left for bodies that are kept; guarded by mu
+	verified int     // left for verified bodies; guarded by mu
 	waiting  []*body // not verified yet, oldest first; guarded by mu
 }
 
@@ -47,7 +47,7 @@ type body struct {
 	cut     func()        // ends its reading
 }
 
-// begin returns a body that is not read yet. cut ends its reading from another goroutine.
+// begin returns a body to be read. cut ends its reading from another goroutine.
 func (b *budget) begin(cut func()) *body {
 	p := &body{of: b, dropped: make(chan struct{}), cut: cut}
 	b.mu.Lock()
@@ -85,7 +85,7 @@ func (b *budget) reserve(p *body, size int) bool {
 	return true
 }
 
-// free gives back what p holds. The caller holds b.mu.
+// free returns the memory of p to the budget. The caller holds b.mu.
 func (b *budget) free(p *body) {
 	b.waiting = slices.DeleteFunc(b.waiting, func(other *body) bool { return other == p })
 	b.left += p.held
@@ -93,7 +93,7 @@ func (b *budget) free(p *body) {
 	p.held, p.kept = 0, 0
 }
 
-// keep makes p stay until it is released. It reports whether p was not dropped before and there is room.
+// keep keeps p until it is released. It is false if p was dropped before or there is no room.
 func (p *body) keep() bool {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *body) keep() bool {
 	return true
 }
 
-// release gives back what p holds. It may be called again.
+// release returns the memory of p to the budget. It may be called again.
 func (p *body) release() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// challengeTime is for the bot to answer Feishu's question, for which Feishu waits 1 s (docs/feishu.md 2.1).
+	// challengeTime is for the bot to answer a challenge, for which Feishu waits 1 s (docs/feishu.md 2.1).
 	challengeTime = 800 * time.Millisecond
 	maxChallenge  = 64 << 10 // bytes of the bot's answer to it; a longer one is cut
 )
@@ -37,7 +37,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reading := http.NewResponseController(w)
-	p := s.bodies.begin(func() { _ = reading.SetReadDeadline(time.Unix(1, 0)) }) // a writer in a test has no deadlines
+	p := s.bodies.begin(func() { _ = reading.SetReadDeadline(time.Unix(1, 0)) }) // fails for a recorder in a test
 	defer p.release()
 	_ = reading.SetReadDeadline(time.Now().Add(readTimeout))
 	plain, e, err := s.receive(r, p)
@@ -94,7 +94,7 @@ func (s *Server) ask(app string, event []byte) *conn.Decision {
 	return s.tap.Await(event)
 }
 
-// finish waits for what the tap wants done after an event, which the bot has or is not given.
+// finish waits for the follow-up of an event, which the bot has or does not get.
 func (s *Server) finish(d *conn.Decision) {
 	if !d.Wait() {
 		s.Counter(countedAfterLate)
@@ -121,7 +121,7 @@ func (s *Server) receive(r *http.Request, p *body) (plain []byte, e envelope, er
 	return s.verify(r, p.data)
 }
 
-// refuse answers a post that was not received, and closes its connection: the rest of its body does not matter.
+// refuse answers a post that was not received, and closes its connection without reading the rest of its body.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Connection", "close")
 	switch {
@@ -137,14 +137,14 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	case errors.Is(err, errForged):
 		s.Counter(countedForged)
 		s.warned.Do(func() { s.Logger.Warn("a post to the webhook was refused", "err", err) })
-		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // the reason is not for unknown callers
+		answer(w, http.StatusForbidden, "this is not proven to be Feishu's") // the reason is for the log only
 	default:
 		answer(w, http.StatusBadRequest, "the body cannot be read")
 	}
 }
 
-// claim takes an event for this post, so that the bot works on it once. settle is called with whether
-// the bot has answered it with 200; only the first call counts. Where ok is false claim has answered the post.
+// claim reserves an event for this post, so that the bot works on it once. settle is called with whether
+// the bot has answered it with 200; only the first call counts. If ok is false claim has answered the post.
 func (s *Server) claim(w http.ResponseWriter, key string) (settle func(handled bool), ok bool) {
 	if key == "" {
 		return func(bool) {}, true
@@ -173,12 +173,11 @@ func (s *Server) claim(w http.ResponseWriter, key string) (settle func(handled b
 	}, true
 }
 
-// pass posts an event to the bot as it came, and gives Feishu the bot's answer, which waits for what the tap
-// wants done once the bot has the event. pass reports whether the bot answered 200, and settles the
-// event by it at once.
+// pass posts an event to the bot, and answers Feishu with the bot's answer after the event's follow-up.
+// pass reports whether the bot answered 200, and settles the event with that at once.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, d *conn.Decision,
 	settle func(handled bool)) (took bool) {
-	// What has reached the bot is not called off because Feishu has stopped waiting.
+	// A post to the bot goes on when Feishu has stopped waiting.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.Timeout)
 	defer cancel()
 	resp, err := s.post(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -201,24 +200,24 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, body []byte, d *co
 	s.finish(d)
 	feishu.CopyHeader(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, resp.Body) // Feishu posts again where it does not get all
+	_, _ = io.Copy(w, resp.Body) // Feishu posts again if it does not get all
 	return took
 }
 
-// challenge lets the bot answer Feishu's question, and answers it where the bot
-// does not: Feishu waits no longer than 1 s (docs/feishu.md 2.1).
+// challenge lets the bot answer a challenge, and answers it itself if the bot
+// does not: Feishu waits for 1 s (docs/feishu.md 2.1).
 func (s *Server) challenge(w http.ResponseWriter, r *http.Request, body []byte, challenge string) {
 	ctx, cancel := context.WithTimeout(r.Context(), challengeTime)
 	defer cancel()
 	resp, err := s.post(ctx, r, body)
 	if err == nil {
 		defer resp.Body.Close()
-		var said []byte
-		if said, err = io.ReadAll(io.LimitReader(resp.Body, maxChallenge)); err == nil {
+		var text []byte
+		if text, err = io.ReadAll(io.LimitReader(resp.Body, maxChallenge)); err == nil {
 			feishu.CopyHeader(w.Header(), resp.Header)
 			w.Header().Del("Content-Length")
 			w.WriteHeader(resp.StatusCode)
-			_, _ = w.Write(said)
+			_, _ = w.Write(text)
 			return
 		}
 	}
@@ -226,7 +225,7 @@ func (s *Server) challenge(w http.ResponseWriter, r *http.Request, body []byte, 
 	_ = json.NewEncoder(w).Encode(map[string]string{"challenge": challenge})
 }
 
-// post sends the bot what came from Feishu.
+// post sends a post of Feishu to the bot.
 func (s *Server) post(ctx context.Context, r *http.Request, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.target(r.URL.RawQuery), bytes.NewReader(body))
 	if err != nil {
@@ -236,7 +235,7 @@ func (s *Server) post(ctx context.Context, r *http.Request, body []byte) (*http.
 	return s.do(req)
 }
 
-// do makes a post to the bot, and notes whether it reached it.
+// do makes a post to the bot, and records whether it reached it.
 func (s *Server) do(req *http.Request) (*http.Response, error) {
 	resp, err := s.client.Do(req)
 	switch {
@@ -248,7 +247,7 @@ func (s *Server) do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// target is the bot's address with the query of Feishu's post added.
+// target returns the bot's address with the query of Feishu's post added.
 func (s *Server) target(rawQuery string) string {
 	u := *s.bot
 	switch {
@@ -260,7 +259,7 @@ func (s *Server) target(rawQuery string) string {
 	return u.String()
 }
 
-// answer speaks as the SDKs do: {"msg":"…"}.
+// answer answers in the SDKs' form: {"msg":"…"}.
 func answer(w http.ResponseWriter, status int, msg string) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
@@ -269,7 +268,7 @@ func answer(w http.ResponseWriter, status int, msg string) {
 
 const typeChallenge = "url_verification"
 
-// envelope is what of a post is looked at, in either schema (docs/feishu.md 2.1, 2.2).
+// envelope is what is read of a post, in either schema (docs/feishu.md 2.1, 2.2).
 type envelope struct {
 	Encrypt   string `json:"encrypt"`
 	Type      string `json:"type"`
@@ -300,7 +299,7 @@ func (e *envelope) token() string {
 	return e.Token
 }
 
-// key is what an event is known by; "" for one without an id, such as the callback of an old card.
+// key identifies an event; it is "" for one without an id, such as the callback of an old card.
 func (e *envelope) key() string {
 	id := cmp.Or(e.Header.EventID, e.UUID)
 	if id == "" {
@@ -310,7 +309,7 @@ func (e *envelope) key() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// errForged says that a post is not proven to be Feishu's. The others say why.
+// errForged is wrapped by the errors of a post that could not be verified.
 var (
 	errForged    = errors.New("forged")
 	errNoJSON    = fmt.Errorf("%w: the body is not JSON", errForged)
@@ -322,10 +321,10 @@ var (
 		"if the post is Feishu's, set the clock", errForged)
 )
 
-// maxSkew is how far a signed timestamp may be from the clock: a post that was recorded cannot be used for longer.
+// maxSkew is how far a signed timestamp may differ from the clock: a recorded post cannot be replayed later.
 const maxSkew = time.Hour
 
-// admit checks what the head of a post shows, before the body is read, and
+// admit checks the header of a post, before the body is read, and
 // returns how many bytes the body may have.
 func (s *Server) admit(r *http.Request) (most int, err error) {
 	most = maxBody
@@ -351,10 +350,10 @@ func isFresh(h http.Header) bool {
 	return err == nil && time.Since(time.Unix(seconds, 0)).Abs() <= maxSkew
 }
 
-// verify proves that a post is Feishu's (docs/feishu.md 2.3) and returns its
-// contents in clear. With an encrypt key the signature must be right, except
-// that an encrypted challenge need not have one; with a token the token must be. The
-// callbacks of old cards are signed with the token, and theirs is another one.
+// verify checks that a post is Feishu's (docs/feishu.md 2.3) and returns its
+// decrypted contents. With an encrypt key the signature must be right, except
+// that an encrypted challenge need not have one; with a verification token the token must match. The
+// callbacks of old cards are signed with the verification token, and contain another token.
 // A signature is checked before anything is parsed or decrypted.
 func (s *Server) verify(r *http.Request, body []byte) (plain []byte, e envelope, err error) {
 	old := r.URL.Path == CardPath && s.oldCard(r.Header, body)

@@ -18,7 +18,7 @@ import (
 )
 
 // Inject posts an event to the bot once, as Feishu would: encrypted and signed
-// where there is a key. It returns nil when the bot answered 200,
+// if there is a key. It returns nil when the bot answered 200,
 // [feishu.AnswerError] for another status, [feishu.ErrNotInjected] when nothing
 // was posted whole, [feishu.ErrInjectionEnded] when the connection ended without
 // an answer, or the error of ctx, with which the post is closed.
@@ -67,15 +67,15 @@ func (s *Server) injected(ctx context.Context, wait *conn.Waiting, body []byte, 
 		return feishu.ErrNotInjected
 	}
 	feishu.Drain(resp.Body)
-	if isAway(resp.StatusCode) { // a proxy in front of the bot says so
+	if isAway(resp.StatusCode) { // of a proxy in front of the bot
 		return feishu.ErrNotInjected
 	}
 	s.injections.Answered(wait.ID, resp.StatusCode)
 	return nil
 }
 
-// seal returns the body of a post that carries an event, and the headers of its signature:
-// encrypted and signed where there is a key.
+// seal returns the body of a post with an event, and the headers of its signature:
+// encrypted and signed if there is a key.
 func (s *Server) seal(event []byte) (body []byte, header http.Header, err error) {
 	if s.EncryptKey == "" {
 		return event, nil, nil
@@ -91,7 +91,7 @@ func (s *Server) seal(event []byte) (body []byte, header http.Header, err error)
 	}, nil
 }
 
-// replace makes event what Feishu's post carries to the bot.
+// replace replaces the event in Feishu's post.
 func (s *Server) replace(r *http.Request, p *body, event []byte) {
 	data, header, err := s.seal(event)
 	if err != nil {

@@ -1,22 +1,22 @@
 // Package webhook is between Feishu, which posts events (docs/feishu.md 2), and
-// a bot that receives them so, and can post events of its own to the bot. An event's path to the
+// a bot that receives them, and can post injected events to the bot. An event's path to the
 // bot, and that of the bot's answer to Feishu, is event.go.
 //
 // A post is passed on byte for byte once it is proven to be Feishu's, by its
-// signature, its token, or both, whichever secrets [Options] has; an event that the
+// signature, its token, or both, by the secrets of [Options]; an event that the
 // tap replaces is encrypted and signed again. The bot's
-// answer goes back to Feishu; if there is none Feishu gets 502 and posts
+// answer goes back to Feishu; without one Feishu gets 502 and posts
 // again by its own schedule (docs/feishu.md 2.4). Feishu waits for 3 s. A bot may take
 // longer, up to Options.Timeout: it gets the event once, since repeats are refused
-// until it has answered, and answered and dropped once it has with 200.
+// until it has answered, and are acknowledged and dropped after it has answered 200.
 //
 // # Hostile senders
 //
-// The port is open to the internet. What the head of a post shows to be wrong is
-// refused before its body is read; a body has a time and a size, and all bodies
+// The port is open to the internet. A post with a wrong header is
+// refused before its body is read; a body has limits of time and size, and all bodies
 // share a budget of memory, in which the largest that is not verified makes room.
-// A post takes one of the places at the bot only when it is verified. A signed timestamp is at
-// most an hour from the clock.
+// Only a verified post counts among those that the bot works on. A signed timestamp may differ from the
+// clock by at most an hour.
 package webhook
 
 import (
@@ -42,9 +42,9 @@ const (
 	CardPath  = "/webhook/card"
 
 	maxPosts     = 256 // that the bot works on; one more is refused with 503, and Feishu posts it again
-	maxInjecting = 256 // posts of ours that the bot has not answered; one more fails with [conn.ErrBusy]
-	// calls of the tap that take longer than feishu.AckHold, and of what it wants done; with as many an event passes
-	// unseen, or without that
+	maxInjecting = 256 // injected posts that the bot has not answered; one more fails with [conn.ErrBusy]
+	// calls of the tap beyond feishu.AckHold, and follow-ups that wait; with as many an event passes without
+	// the tap, or without its follow-up
 	maxTasks  = 64
 	warnFirst = 10               // posts that are refused as forged and logged one by one; later
 	warnEvery = 10 * time.Second // one in this time is
@@ -55,30 +55,29 @@ type Options struct {
 	// BotURL is where the bot receives events and cards (BOT_WEBHOOK_URL).
 	BotURL string
 	// EncryptKey and VerificationToken are the app's (FEISHU_ENCRYPT_KEY,
-	// FEISHU_VERIFICATION_TOKEN). What is set is demanded of every post.
+	// FEISHU_VERIFICATION_TOKEN). Every post must match those that are set.
 	EncryptKey, VerificationToken string
 	// Timeout is how long the bot may take to answer; 0: 15 minutes. Feishu does not
-	// wait for it: it repeats the event, which the bot is not given again meanwhile.
+	// wait for it: it repeats the event, which does not go to the bot again meanwhile.
 	Timeout time.Duration
-	// Answered are the events that the bot has answered with 200, which it is not given again;
+	// Answered are the events that the bot has answered with 200, which do not go to it again;
 	// nil: those since New. The caller closes it.
 	Answered *dedup.Window
 	// Client posts to the bot; nil: one that uses no proxy. Redirects are not
 	// followed.
 	Client *http.Client
-	// Tap sees the events on their way to the bot; nil: no tap. A panic in
-	// it, or taking longer than [feishu.AckHold], is as good as [feishu.Pass].
+	// Tap sees the events before the bot; nil: no tap. If it panics or
+	// takes longer than [feishu.AckHold], the event passes.
 	Tap feishu.EventTap
-	// Passed is given an event that the bot took unseen, since Tap was slow or too
-	// many of its calls are under way. What Tap stores of it all the same is not to be
-	// delivered to the bot.
+	// Passed is called with an event that the bot took without Tap's decision, since Tap was slow or too
+	// many of its calls are. If Tap stores it later, it must not
+	// deliver it to the bot.
 	Passed func(event []byte)
-	// Own reports whether an app is the sidecar's own; the events of others pass
-	// untapped.
+	// Own reports whether an app is the sidecar's own; Tap does not see the events of others.
 	Own func(appID string) bool
-	// Verified gets the app of every event that was proven to be Feishu's.
+	// Verified is called with the app of every verified event.
 	Verified func(appID string)
-	// Admitted is called for each post that was proven to be Feishu's; nil: nothing.
+	// Admitted is called for each verified post; nil: nothing is called.
 	Admitted func(*http.Request)
 	// Logger logs what goes wrong, never contents.
 	Logger *slog.Logger
@@ -147,7 +146,7 @@ func (s *Server) Connected() bool { return !s.away.Load() }
 // Reached reports whether a post has reached the bot, the last one among them.
 func (s *Server) Reached() bool { return s.known.Load() && !s.away.Load() }
 
-// reached notes how a post to the bot went.
+// reached records whether a post reached the bot.
 func (s *Server) reached(status int, err error) {
 	away := err != nil || isAway(status)
 	if !away {
@@ -158,7 +157,7 @@ func (s *Server) reached(status int, err error) {
 	}
 }
 
-// isAway reports whether a status is what a proxy in front of the bot answers when the bot is not there.
+// isAway reports whether a status is that of a proxy whose bot cannot be reached.
 func isAway(status int) bool {
 	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable ||
 		status == http.StatusGatewayTimeout
@@ -169,21 +168,21 @@ const (
 	countedPassed  feishu.Counted = "passed"  // an event went to the bot, which answered
 	countedKept    feishu.Counted = "kept"    // an event did not go to the bot, and was acknowledged to Feishu
 	countedRefused feishu.Counted = "refused" // an event did not go to the bot, and Feishu will post it again
-	// an event did not reach the bot, which did not answer, and Feishu will post it again
+	// the bot did not answer an event, and Feishu will post it again
 	countedBotAway   feishu.Counted = "bot_away"
-	countedChallenge feishu.Counted = "challenge" // Feishu asked whether we are the right ones
-	countedForged    feishu.Counted = "forged"    // a post was not proven to be Feishu's
+	countedChallenge feishu.Counted = "challenge" // Feishu verified the URL with a challenge
+	countedForged    feishu.Counted = "forged"    // a post could not be verified
 	// a post was larger than 1 MiB, or than 4 KiB without its signature
 	countedTooLarge feishu.Counted = "too_large"
-	// the body of a post did not come within 5 s, or had to make room for others
+	// the body of a post did not arrive within 5 s, or had to make room for others
 	countedTooSlow feishu.Counted = "too_slow"
-	// a post was refused, since the bot works on 256, or bodies fill their memory
+	// a post was refused, since the bot works on 256, or the memory for bodies is full
 	countedTooMany feishu.Counted = "too_many"
-	// an event came again while the bot works on it: refused, Feishu will post it again
+	// an event came again while the bot works on it; it is refused, and Feishu will post it again
 	countedInProgress feishu.Counted = "in_progress"
-	// an event came again that the bot has answered with 200: answered, and dropped
+	// an event came again that the bot has answered with 200; it is acknowledged and dropped
 	countedRepeated feishu.Counted = "repeated"
-	// what was to be done after an event was not done when Feishu got its answer
+	// the follow-up of an event was not done when Feishu got its answer
 	countedAfterLate feishu.Counted = "after_late"
 )
 

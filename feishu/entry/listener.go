@@ -17,20 +17,20 @@ import (
 
 const (
 	// maxConns and maxPerAddr are the most connections at a time, of all clients
-	// and of one address. A further one takes the place of one whose client keeps us
-	// waiting, and is closed where none does.
+	// and of one address. A further one replaces one whose client keeps the server
+	// waiting, and is closed if there is none.
 	maxConns   = 768
 	maxPerAddr = 512
-	// minRate is how many bytes a second of a body are no waiting.
+	// minRate is the rate of a body, in bytes a second, from which on its client does not keep the server waiting.
 	minRate = 1 << 10
 	// stallTimeout is how long a client may pause within a request's body.
 	stallTimeout = 30 * time.Second
 	// writeTimeout is how long a client may take for maxWrite bytes of an answer.
 	writeTimeout = time.Minute
 	maxWrite     = 32 << 10
-	// greetTimeout is how long a connection may take to say its first byte
+	// startTimeout is how long a connection may take to send its first byte
 	// and, in TLS, to shake hands; then it is closed.
-	greetTimeout = 10 * time.Second
+	startTimeout = 10 * time.Second
 	// recordHandshake is the first byte of a TLS connection (RFC 8446 5.1). No
 	// HTTP request begins with it.
 	recordHandshake = 0x16
@@ -42,9 +42,9 @@ var handshakeFailure = []byte{0x15, 3, 1, 0, 2, 2, 40}
 
 var errPlainOnly = errors.New("TLS is off")
 
-// door is a listener that hands out connections which are ready for HTTP: what
-// they speak was found out, each in its own time, and TLS is agreed on.
-type door struct {
+// listener hands out connections that are ready for HTTP: their protocol was detected,
+// side by side, and the TLS handshake is done.
+type listener struct {
 	entry *Entry
 	outer net.Listener
 	ready chan accepted
@@ -52,8 +52,8 @@ type door struct {
 	done  chan struct{}
 	close func() error
 
-	mu     sync.Mutex
-	places map[*place]struct{} // guarded by mu
+	mu    sync.Mutex
+	slots map[*slot]struct{} // guarded by mu
 }
 
 type accepted struct {
@@ -61,8 +61,8 @@ type accepted struct {
 	err  error
 }
 
-func newDoor(e *Entry, l net.Listener) *door {
-	d := &door{entry: e, outer: l, ready: make(chan accepted), done: make(chan struct{}), places: map[*place]struct{}{}}
+func newListener(e *Entry, l net.Listener) *listener {
+	d := &listener{entry: e, outer: l, ready: make(chan accepted), done: make(chan struct{}), slots: map[*slot]struct{}{}}
 	d.close = sync.OnceValue(func() error {
 		close(d.done)
 		return l.Close()
@@ -71,7 +71,7 @@ func newDoor(e *Entry, l net.Listener) *door {
 }
 
 // Accept waits for the next connection that is ready.
-func (d *door) Accept() (net.Conn, error) {
+func (d *listener) Accept() (net.Conn, error) {
 	select {
 	case a := <-d.ready:
 		return a.conn, a.err
@@ -81,41 +81,40 @@ func (d *door) Accept() (net.Conn, error) {
 }
 
 // Close ends Accept; it may be called again.
-func (d *door) Close() error { return d.close() }
+func (d *listener) Close() error { return d.close() }
 
-// Addr is where the door listens.
-func (d *door) Addr() net.Addr { return d.outer.Addr() }
+// Addr is the address that it listens on.
+func (d *listener) Addr() net.Addr { return d.outer.Addr() }
 
-func (d *door) listen() {
+func (d *listener) listen() {
 	for {
 		c, err := d.outer.Accept()
 		if err != nil {
 			select {
-			case d.ready <- accepted{err: err}: // the server pauses, or gives up and closes us
+			case d.ready <- accepted{err: err}: // the server tries again after a pause, or closes the listener
 				continue
 			case <-d.done:
 				return
 			}
 		}
 		if p := d.admit(c); p != nil {
-			d.work.Go(func() { d.greet(&conn{Conn: c, door: d, place: p, outer: true}) })
+			d.work.Go(func() { d.start(&conn{Conn: c, listener: d, slot: p, outer: true}) })
 		} else {
 			_ = c.Close()
 		}
 	}
 }
 
-// greet finds out what the other side speaks and hands the connection on, or
-// closes it.
-func (d *door) greet(c *conn) {
+// start detects the protocol of a connection and hands it on, or closes it.
+func (d *listener) start(c *conn) {
 	defer func() {
 		if p := recover(); p != nil {
 			_ = c.Close()
 			d.entry.log.Error("a panic while accepting a connection", "err", p, "stack", string(debug.Stack()))
 		}
 	}()
-	stop := context.AfterFunc(d.entry.greeting, func() { _ = c.Close() })
-	ready, err := d.entry.agree(c)
+	stop := context.AfterFunc(d.entry.accepting, func() { _ = c.Close() })
+	ready, err := d.entry.detect(c)
 	if !stop() || err != nil {
 		_ = c.Close()
 		return
@@ -127,15 +126,15 @@ func (d *door) greet(c *conn) {
 	}
 }
 
-// agree returns c itself, or TLS on top of it.
-func (e *Entry) agree(c *conn) (net.Conn, error) {
-	if err := c.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
+// detect returns c itself, or TLS on top of it.
+func (e *Entry) detect(c *conn) (net.Conn, error) {
+	if err := c.SetDeadline(time.Now().Add(startTimeout)); err != nil {
 		return nil, err
 	}
 	if len(c.ahead) == 0 {
 		first := make([]byte, 1)
 		if _, err := io.ReadFull(c.Conn, first); err != nil {
-			return nil, err // opened and closed again, or silent: nothing was asked
+			return nil, err // closed again, or silent: there was no request
 		}
 		c.ahead = first
 	}
@@ -165,17 +164,17 @@ func (e *Entry) refuseTLS(c *conn) {
 	_, _ = io.CopyN(io.Discard, c, 16<<10)
 }
 
-// trustHint says how a bot is made to trust our CA.
+// trustHint is how to make a bot trust the CA.
 const trustHint = "let the bot trust the certificate: NODE_EXTRA_CA_CERTS (Node), SSL_CERT_FILE (Go, Python), " +
 	"REQUESTS_CA_BUNDLE (Python's requests)"
 
 func (e *Entry) handshakeFailed(err error) {
-	if e.greeting.Err() != nil || errors.Is(err, io.EOF) {
+	if e.accepting.Err() != nil || errors.Is(err, io.EOF) {
 		return
 	}
 	e.count("tls_failed")
-	// Only the text tells alerts of the other side apart. OpenSSL of TLS 1.3 sends its
-	// alert in the clear, which we cannot decrypt: "bad record MAC".
+	// Alerts of the other side differ in their text only. OpenSSL sends its alert in TLS 1.3
+	// unencrypted, which fails to decrypt: "bad record MAC".
 	for _, alert := range []string{"unknown certificate", "bad certificate", "bad record MAC"} {
 		if strings.Contains(err.Error(), alert) {
 			e.once("a client refused our certificate: "+trustHint, "err", err)
@@ -185,9 +184,8 @@ func (e *Entry) handshakeFailed(err error) {
 	e.once("TLS handshake failed", "err", err)
 }
 
-// connState notes when a client is waited for. It notices one that agreed on TLS
-// and left without asking anything: Node looks at the certificate only then, and
-// says nothing.
+// connState records when the server waits for a client. It reports a client that left after the
+// TLS handshake without a request: Node checks the certificate only then, without an alert.
 func (e *Entry) connState(nc net.Conn, state http.ConnState) {
 	t, overTLS := nc.(*tls.Conn)
 	if overTLS {
@@ -202,33 +200,33 @@ func (e *Entry) connState(nc net.Conn, state http.ConnState) {
 		c.served.Store(true)
 	case http.StateActive:
 		c.asked = true
-		c.place.begin(false)
+		c.slot.begin(false)
 	case http.StateIdle:
-		c.place.begin(true)
+		c.slot.begin(true)
 	case http.StateHijacked:
 		c.served.Store(false)
 	case http.StateClosed:
-		if overTLS && !c.asked && e.greeting.Err() == nil {
+		if overTLS && !c.asked && e.accepting.Err() == nil {
 			e.once("a client left after the TLS handshake without a request; if it complains about the certificate, " +
 				trustHint)
 		}
 	}
 }
 
-// conn is a connection whose first bytes may have been read already: one that
-// was accepted, or one that was opened under CONNECT inside of such a one.
+// conn is a connection whose first bytes may have been read already: an accepted one,
+// or one inside a CONNECT tunnel to the server itself.
 type conn struct {
 	net.Conn
-	ahead  []byte // read, and not yet given out
-	door   *door
-	place  *place
-	outer  bool        // it was accepted, and has the place to give back
-	target string      // under CONNECT: the host that was asked for
-	asked  bool        // a request came
-	served atomic.Bool // the HTTP server has it, and what is written are its answers
+	ahead    []byte // read, and not yet returned by Read
+	listener *listener
+	slot     *slot
+	outer    bool        // it was accepted, and releases the slot when it is closed
+	target   string      // inside a CONNECT tunnel: the host of the CONNECT request
+	asked    bool        // a request was read
+	served   atomic.Bool // by the HTTP server: what is written are responses
 }
 
-// Read gives out what was read ahead first.
+// Read returns what was read ahead first.
 func (c *conn) Read(p []byte) (int, error) {
 	if len(c.ahead) > 0 && len(p) > 0 {
 		n := copy(p, c.ahead)
@@ -238,22 +236,22 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Write writes an answer as slowly as its client may take it, and all else as it is.
+// Write writes a response with time limits for its client, and anything else as it is.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.served.Load() {
-		return c.place.write(c.Conn, p)
+		return c.slot.write(c.Conn, p)
 	}
 	return c.Conn.Write(p)
 }
 
-// CloseWrite says that nothing more follows, where the connection knows how to.
+// CloseWrite closes the writing side, or the connection if it has no sides.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // Close closes the connection.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	if c.outer {
-		c.door.release(c.place)
+		c.listener.release(c.slot)
 	}
 	return err
 }
@@ -277,10 +275,10 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Address tells how the bot reached us with r: the scheme, "http" or "https",
-// and the host that the request named, with its port if it has one. To a bot
-// that uses us as its proxy a host name means Feishu; it gets "http" and the
-// address that its connection came in on, which always speaks plain HTTP too.
+// Address returns how the bot reached the gateway with r: the scheme, "http" or "https",
+// and the host that the request named, with its port if it has one. For a bot
+// that uses the gateway as its proxy a host name means Feishu; for it the result is "http" and
+// the local address of its connection, which always serves plain HTTP too.
 func Address(r *http.Request) (scheme, host string) {
 	local := ""
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
@@ -300,45 +298,45 @@ func Address(r *http.Request) (scheme, host string) {
 	return scheme, host
 }
 
-// place is one of the connections that a door has open.
-type place struct {
+// slot is an open connection's share of the limits.
+type slot struct {
 	conn net.Conn
 	from netip.Prefix
 
-	mu       sync.Mutex // guards what follows; taken after that of the door
+	mu       sync.Mutex // guards the fields below; taken after that of the listener
 	idle     bool       // no request is served on it
-	waits    int        // reads of a body and writes to the client under way
-	began    time.Time  // of the request, of the pause before it, or of the last write
-	body     int64      // bytes that came of the body since
+	waits    int        // reads of a body and writes to the client in progress
+	began    time.Time  // the request, the pause before it, or the last write
+	body     int64      // bytes of the body received since
 	answered bool       // a request on it was answered
-	closed   bool       // it made room for another
+	closed   bool       // to make room for another
 }
 
-// begin notes that the client is waited for again: for a request, or for more of one.
-func (p *place) begin(answered bool) {
+// begin records that the server waits for the client again: for a request, or for more of one.
+func (p *slot) begin(answered bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle, p.began, p.body = true, time.Now(), 0
 	p.answered = p.answered || answered
 }
 
-// work notes that the client waits for us. It is false if the connection was closed.
-func (p *place) work() bool {
+// work records that the client waits for the server. It is false if the connection was closed.
+func (p *slot) work() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = false
 	return !p.closed
 }
 
-// rest notes that what is left of a request is waited for.
-func (p *place) rest() {
+// rest records that the server waits for the rest of a request.
+func (p *slot) rest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = true
 }
 
 // read does a read of the request's body.
-func (p *place) read(r io.Reader, data []byte) (n int, err error) {
+func (p *slot) read(r io.Reader, data []byte) (n int, err error) {
 	p.mu.Lock()
 	p.waits++
 	p.mu.Unlock()
@@ -351,9 +349,8 @@ func (p *place) read(r io.Reader, data []byte) (n int, err error) {
 	return r.Read(data)
 }
 
-// write does a write to the client, which may take its time as long as it takes
-// maxWrite in writeTimeout.
-func (p *place) write(c net.Conn, data []byte) (n int, err error) {
+// write writes to the client, which has writeTimeout for each maxWrite bytes.
+func (p *slot) write(c net.Conn, data []byte) (n int, err error) {
 	for err == nil && n < len(data) {
 		p.mu.Lock()
 		p.waits++
@@ -372,26 +369,26 @@ func (p *place) write(c net.Conn, data []byte) (n int, err error) {
 	return n, err
 }
 
-// The kinds of clients that are waited for.
+// The kinds of clients that the server waits for.
 const (
 	neverAnswered = iota // no request of the connection was answered yet
 	answered
-	sending // a body comes at minRate at least
+	sending // a body arrives at minRate at least
 	kinds
 )
 
-// candidate is a place as it was when room was looked for.
+// candidate is a slot whose connection may be closed to make room.
 type candidate struct {
-	*place
+	*slot
 	kind  int
 	since time.Time // when the waiting began; each KiB of a body makes it a second later
 }
 
-// candidate is false if the client is not waited for.
-func (p *place) candidate() (candidate, bool) {
+// candidate is false if the server does not wait for the client.
+func (p *slot) candidate() (candidate, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := candidate{place: p, since: p.began.Add(time.Duration(p.body/minRate) * time.Second)}
+	c := candidate{slot: p, since: p.began.Add(time.Duration(p.body/minRate) * time.Second)}
 	switch {
 	case c.since.After(time.Now()):
 		c.kind = sending
@@ -401,8 +398,8 @@ func (p *place) candidate() (candidate, bool) {
 	return c, p.idle || p.waits > 0
 }
 
-// makeRoom closes the connection, unless its client waits for us by now.
-func (p *place) makeRoom() bool {
+// makeRoom closes the connection, unless its client waits for the server by now.
+func (p *slot) makeRoom() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.idle && p.waits == 0 {
@@ -413,8 +410,8 @@ func (p *place) makeRoom() bool {
 	return true
 }
 
-// sender is what counts as one address: all of this machine, an address of IPv4,
-// and a network of IPv6, of which a host may take any address.
+// sender returns what counts as one address: this whole machine, an IPv4 address,
+// or an IPv6 network, in which a host may use any address.
 func sender(c net.Conn) netip.Prefix {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -432,20 +429,20 @@ func sender(c net.Conn) netip.Prefix {
 	return prefix
 }
 
-// admit takes a place for a connection that was accepted, where need be that of
-// another; nil: there is no room. It never waits: others are to be accepted.
-func (d *door) admit(c net.Conn) *place {
-	p := &place{conn: c, from: sender(c)}
+// admit returns a slot for an accepted connection, if needed that of another connection, which
+// it closes; nil: there is no room. It never waits, so that Accept goes on.
+func (d *listener) admit(c net.Conn) *slot {
+	p := &slot{conn: c, from: sender(c)}
 	p.begin(false)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	same := 0
-	for q := range d.places {
+	for q := range d.slots {
 		if q.from == p.from {
 			same++
 		}
 	}
-	if same >= maxPerAddr || len(d.places) >= maxConns {
+	if same >= maxPerAddr || len(d.slots) >= maxConns {
 		d.entry.count("crowded")
 		d.entry.once("too many connections: those are closed whose clients keep the gateway waiting",
 			"max", maxConns, "of_one_address", maxPerAddr)
@@ -455,24 +452,24 @@ func (d *door) admit(c net.Conn) *place {
 				return nil
 			}
 			if q.makeRoom() {
-				delete(d.places, q)
+				delete(d.slots, q)
 				break
 			}
 		}
 	}
-	d.places[p] = struct{}{}
+	d.slots[p] = struct{}{}
 	return p
 }
 
-// expendable finds the place that is p's to take, of p's address where sameAddr: of
-// the kind of those waited for that most are of, the one that has been waited for
-// longest. p itself thus stays while as many others come as there are places,
-// whatever the clients do that hold them. The caller holds mu.
-func (d *door) expendable(p *place, sameAddr bool) *place {
+// expendable returns the slot to be given to p, of p's address where sameAddr: of the kind
+// that most clients that the server waits for are of, the one that it has waited for
+// longest. So p itself stays until as many others have come as there are slots,
+// whatever their clients do. The caller holds mu.
+func (d *listener) expendable(p *slot, sameAddr bool) *slot {
 	var counts [kinds]int
 	var oldest [kinds]candidate
 	most := neverAnswered
-	for q := range d.places {
+	for q := range d.slots {
 		c, waited := q.candidate()
 		if !waited || sameAddr && q.from != p.from {
 			continue
@@ -484,20 +481,20 @@ func (d *door) expendable(p *place, sameAddr bool) *place {
 			most = c.kind
 		}
 	}
-	return oldest[most].place
+	return oldest[most].slot
 }
 
-func (d *door) release(p *place) {
+func (d *listener) release(p *slot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.places, p)
+	delete(d.slots, p)
 }
 
 // incoming is a request's body. Its connection is closed when its sender pauses for
 // longer than stallTimeout.
 type incoming struct {
 	io.ReadCloser
-	place *place
+	slot  *slot
 	ended atomic.Bool // read to its end, or its request was answered
 }
 
@@ -505,17 +502,17 @@ type incoming struct {
 // the HTTP server then.
 func (b *incoming) leave(w http.ResponseWriter) {
 	if !b.ended.Swap(true) {
-		b.place.rest()
+		b.slot.rest()
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(stallTimeout)) // fails if the connection has gone
 	}
 }
 
 func (b *incoming) Read(data []byte) (int, error) {
-	if b.ended.Load() { // a copy to Feishu may outlive its request, and the place has another then
+	if b.ended.Load() { // a copy to Feishu may outlive its request, and the slot serves the next one then
 		return b.ReadCloser.Read(data)
 	}
-	late := time.AfterFunc(stallTimeout, func() { _ = b.place.conn.Close() })
-	n, err := b.place.read(b.ReadCloser, data)
+	late := time.AfterFunc(stallTimeout, func() { _ = b.slot.conn.Close() })
+	n, err := b.slot.read(b.ReadCloser, data)
 	late.Stop()
 	if err != nil {
 		b.ended.Store(true)

@@ -197,7 +197,7 @@ var hostile = map[string]func(net.Conn){
 }
 
 // A bot connects at once, and is answered while others go on to connect, whatever the
-// clients do that have all places of an address, its own or another.
+// clients do that have all slots of an address, its own or another.
 func TestClientsThatKeepTheGatewayWaitingMakeRoom(t *testing.T) {
 	const theirs = "192.0.2.1"
 	for name, client := range hostile {
@@ -234,7 +234,7 @@ func TestClientsThatKeepTheGatewayWaitingMakeRoom(t *testing.T) {
 	}
 }
 
-// A large file goes on while all other places are taken, and by others again.
+// A large file goes on while all other slots are taken, and by others again.
 func TestABodyThatComesIsNotCutOff(t *testing.T) {
 	onPipes(t, func(l *pipes) {
 		upload := l.from("192.0.2.1")
