@@ -242,7 +242,7 @@ func (a *API) User(ctx context.Context, id relay.OpenID) (name string, err error
 }
 
 // Message returns a message as this app sees it: GET im/v1/messages/{id}
-// (docs/feishu.md 5.3), with the open_ids of those it mentions.
+// (docs/feishu.md 5.3), with the open_ids of its mentions.
 func (a *API) Message(ctx context.Context, id relay.MessageID) (Message, error) {
 	path := messagePath(id)
 	body, err := a.call(ctx, http.MethodGet, path, nil, nil)

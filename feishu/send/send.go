@@ -160,7 +160,8 @@ func (s *Sender) piece(ctx context.Context, ch *chat, out *feishu.Outgoing) (fei
 	ctx, cancel := context.WithTimeout(ctx, pieceTime)
 	defer cancel()
 	m, err := s.deliver(ctx, ch, *out)
-	if code := feishu.CodeOf(err); out.ReplyTo != "" && (code == codeRecalled || code == codeTargetGone || code == codeDeleted) {
+	gone := slices.Contains([]int{codeRecalled, codeTargetGone, codeDeleted}, feishu.CodeOf(err))
+	if gone && out.ReplyTo != "" {
 		s.count(countedReplyGone)
 		out.ReplyTo = ""
 		m, err = s.deliver(ctx, ch, *out)
