@@ -46,7 +46,8 @@ type team struct {
 type bot struct {
 	*side
 	team *team
-	away atomic.Bool // its webhook refuses what comes
+	away atomic.Bool  // its webhook refuses what comes
+	late atomic.Int64 // nanoseconds that its webhook takes to answer
 	asks atomic.Int64
 	sdk  *sdk // nil: a webhook
 }
@@ -158,6 +159,7 @@ func (b *bot) listen() string {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
+		_ = wait.Sleep(r.Context(), time.Duration(b.late.Load()))
 		id, _ := in.Metadata["relay_msg_id"].(string)
 		b.team.book.got(b.name, id, visit{life: life, text: in.Content})
 	}))

@@ -20,6 +20,8 @@ import (
 
 	larkim "github.com/larksuite/oapi-sdk-go/v3/service/im/v1"
 	"golang.org/x/sys/unix"
+
+	"feishu-relay/internal/loopback"
 )
 
 const faultsEnv = "FAULTS" // not empty: the long form of the fault tests
@@ -34,32 +36,69 @@ var errorsOfDisk = map[string]string{
 }
 
 // diskFiles are the files of a sidecar, by the name of the case. Each is a path below DATA_DIR, and
-// stands for all that is in it. %s is the agent.
+// stands for all that is in it. %s is the agent. The CA of the gateway is read by caFaults.
 var diskFiles = map[string]struct {
 	agent string // whose sidecar fails
 	paths []string
-	quiet bool // these files may not be used during the test
+	// use makes the sidecar use these files, where a round does not, until it is healed. It is called again and again.
+	use   func(n *team, ctx context.Context, number int64) error
+	files bool // these are there only without Redis
 }{
-	"queue":         {agent: "agent_g", paths: []string{"relay/outbound.jsonl", "relay/inbound.jsonl"}},
+	"queue":         {agent: "agent_g", paths: []string{"relay/outbound.jsonl", "relay/inbound.jsonl"}, files: true},
 	"outbox":        {agent: "agent_g", paths: []string{"relay/outbox/%s"}},
 	"positions":     {agent: "agent_g", paths: []string{"relay/offsets"}},
 	"handled ids":   {agent: "agent_g", paths: []string{"relay/processed"}},
-	"deliveries":    {agent: "agent_b", paths: []string{"relay/deliveries/%s"}, quiet: true},
-	"chats":         {agent: "agent_g", paths: []string{"relay/chats"}, quiet: true},
+	"deliveries":    {agent: "agent_b", paths: []string{"relay/deliveries/%s"}, use: (*team).hesitate},
+	"chats":         {agent: "agent_g", paths: []string{"relay/chats"}, use: (*team).newChat},
 	"drafts":        {agent: "agent_g", paths: []string{"relay/gateway/%s"}},
 	"spool":         {agent: "agent_g", paths: []string{"relay/native/%s"}},
-	"outcomes":      {agent: "agent_b", paths: []string{"relay/outcomes.jsonl"}},
+	"outcomes":      {agent: "agent_b", paths: []string{"relay/outcomes.jsonl"}, files: true},
 	"settings":      {agent: "agent_b", paths: []string{"relay/steer"}},
-	"claims":        {agent: "agent_g", paths: []string{"relay/claims"}, quiet: true},
-	"registry":      {agent: "agent_b", paths: []string{"mailboxes/_registry.json"}, quiet: true},
-	"mail":          {agent: "agent_b", paths: []string{"mailboxes/%s/inbox", "mailboxes/%s/processed"}},
-	"peer's mail":   {agent: "agent_b", paths: []string{"mailboxes/agent_a/inbox"}},
+	"registry":      {agent: "agent_b", paths: []string{"mailboxes/_registry.json"}, files: true},
+	"mail":          {agent: "agent_b", paths: []string{"mailboxes/%s/inbox", "mailboxes/%s/processed"}, files: true},
+	"malformed":     {agent: "agent_b", paths: []string{"mailboxes/%s/malformed"}, use: (*team).badMail, files: true},
+	"peer's mail":   {agent: "agent_b", paths: []string{"mailboxes/agent_a/inbox"}, files: true},
 	"sent mail":     {agent: "agent_b", paths: []string{"mailboxes/%s/unacked"}},
+	"dead letters":  {agent: "agent_b", paths: []string{"mailboxes/%s/dead-letters"}, use: (*team).deadMail},
 	"tasks":         {agent: "agent_b", paths: []string{"mailboxes/%s/tasks"}},
 	"mail ledger":   {agent: "agent_b", paths: []string{"relay/processed"}},
 	"transcripts":   {agent: "agent_g", paths: []string{"transcripts"}},
+	"groups file":   {agent: "agent_b", paths: []string{"groups.json"}, use: (*team).editGroups},
 	"whole bot":     {agent: "agent_b", paths: []string{"."}},
 	"whole gateway": {agent: "agent_g", paths: []string{"."}},
+}
+
+// hesitate lets the bot of agent_b answer late.
+func (n *team) hesitate(context.Context, int64) error {
+	n.bot("agent_b").late.Store(int64(2 * time.Second)) // a delivery is stored after one
+	return nil
+}
+
+// newChat lets a person speak in another group.
+func (n *team) newChat(_ context.Context, number int64) error {
+	group := n.sim.AddGroup(fmt.Sprint("group ", number), n.user.ID, n.bot("agent_g").sdk.app.ID)
+	_, err := n.sim.Say(group.ID, n.user.ID, "hello")
+	return err
+}
+
+// badMail puts what is no mail into the inbox of agent_b.
+func (n *team) badMail(_ context.Context, number int64) error {
+	inbox := filepath.Join(n.dir, "mailboxes", "agent_b", "inbox")
+	name := fmt.Sprintf("%d_agent_a_%d.msg.json", time.Now().UnixMilli(), number)
+	return os.WriteFile(filepath.Join(inbox, name), []byte("{"), 0o600)
+}
+
+// deadMail lets agent_b send mail that is late before agent_a, whose bot is away, takes it.
+func (n *team) deadMail(ctx context.Context, number int64) error {
+	n.bot("agent_a").away.Store(true)
+	return n.bot("agent_b").insist(ctx, "/v1/mailbox/messages", map[string]any{"id": fmt.Sprint("late_", number), "to": "agent_a",
+		"type": "question", "content": "late", "metadata": map[string]any{"ttl": 1, "requiresAck": true}})
+}
+
+// editGroups writes the groups file.
+func (n *team) editGroups(_ context.Context, number int64) error {
+	text := fmt.Appendf(nil, `{"groups":{"oc_other":{"name":"group %d"}}}`, number)
+	return os.WriteFile(filepath.Join(n.dir, "groups.json"), text, 0o600)
 }
 
 // shortForm is what a run of all tests does of the table.
@@ -105,11 +144,15 @@ func (n *team) allFaults(t *testing.T) {
 		for _, errno := range slices.Sorted(maps.Keys(errorsOfDisk)) {
 			t.Run(files+" "+errno, func(t *testing.T) { n.diskFault(t, files, errno) })
 		}
-		if hits, ran := n.hits[files]; ran && hits == 0 && !diskFiles[files].quiet {
+		if hits, ran := n.hits[files]; ran && hits == 0 {
 			t.Errorf("%s: no call failed, so nothing was tested", files)
 		}
 	}
+	t.Logf("injected errors: %v", n.hits)
 	t.Run("no descriptors", n.noDescriptors)
+	if n.redis == nil {
+		t.Run("CA", n.caFaults)
+	}
 }
 
 // injectable skips the test where errors cannot be injected into a process.
@@ -127,35 +170,50 @@ func injectable(t *testing.T) {
 // diskFault runs a round of the team while the files of a case fail.
 func (n *team) diskFault(t *testing.T, files, errno string) {
 	c := diskFiles[files]
+	if c.files && n.redis != nil {
+		t.Skip("Redis is in place of these files")
+	}
 	victim := n.bot(c.agent)
+	if c.use != nil {
+		must(t, c.use(n, limited(t), n.count.Add(1)))
+	}
 	var paths []string
 	for _, p := range c.paths {
 		if strings.Contains(p, "%s") {
 			p = fmt.Sprintf(p, c.agent)
 		}
-		paths = append(paths, below(t, filepath.Join(n.dir, p))...)
-	}
-	if len(paths) == 0 {
-		if !c.quiet && n.redis == nil {
-			t.Fatalf("%v: no such file", c.paths)
-		}
-		t.Skip("this sidecar has no such file here")
+		var found []string
+		eventually(limited(t), t, p+" is there", func() bool {
+			found = below(t, filepath.Join(n.dir, p))
+			return len(found) > 0
+		})
+		paths = append(paths, found...)
 	}
 	before := victim.reported(limited(t), t)
 	in := inject(t, victim.pid(), errorsOfDisk[errno], errno, paths)
 	n.round(limited(t), t, victim, func(done <-chan struct{}) {
 		// Long enough for repeats; it ends also where all goes on without these files.
-		for began := time.Now(); !closed(done) && in.hits() < enoughHits; time.Sleep(tick) {
-			if in.hits() > 0 && time.Since(began) > longFault {
+		// What a round does not use is used until a call fails, or for as long as a fault lasts.
+		began, used := time.Now(), time.Time{}
+		for lasts := c.use != nil; (lasts || !closed(done)) && in.hits() < enoughHits; time.Sleep(tick) {
+			if lasted := time.Since(began); lasted > longFault && (in.hits() > 0 || closed(done)) || lasts && lasted > 4*longFault {
 				break
+			}
+			if c.use != nil && time.Since(used) > longFault/4 {
+				used = time.Now()
+				if err := c.use(n, limited(t), n.count.Add(1)); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 		in.end()
+		n.bot("agent_b").late.Store(0)
+		n.bot("agent_a").away.Store(false)
 	})
 	// A failure that goes on is reported once, so the next ones of the same files need not be.
 	first := n.hits[files] == 0 && in.hits() > 0
 	n.hits[files] += in.hits()
-	if first && !c.quiet {
+	if first {
 		eventually(limited(t), t, "the log or the status says what failed", func() bool {
 			return victim.reported(limited(t), t) != before
 		})
@@ -301,6 +359,55 @@ func (n *team) passes(ctx context.Context, t *testing.T, b *bot, text string) {
 		return
 	}
 	n.book.accepted(*resp.Data.MessageId, message{from: b.name, text: text})
+}
+
+// caFaults starts a sidecar whose disk fails at the gateway's CA. It says so and ends, and changes neither the certificate,
+// which bots trust, nor the key; without the fault it starts again.
+func (n *team) caFaults(t *testing.T) {
+	home := t.TempDir()
+	addr, err := loopback.Addr()
+	must(t, err)
+	s := newSide(t, "agent_ca", t.TempDir(), map[string]string{"DATA_DIR": home, "GATEWAY_ADDR": addr, "GATEWAY_TLS": "auto",
+		"FEISHU_BASE_URL": n.bot("agent_g").env["FEISHU_BASE_URL"], "MAILBOX": "off"})
+	s.as(presentProgram(t))
+	files := []string{filepath.Join(home, "ca.pem"), filepath.Join(home, "private", "ca-key.pem")}
+	read := func() (all []byte) {
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			must(t, err)
+			all = append(all, data...)
+		}
+		return all
+	}
+	must(t, s.start())
+	s.ready(limited(t))
+	s.stop()
+	was := read()
+	for _, file := range files {
+		for _, errno := range []string{"EIO", "EMFILE"} { // it only reads them
+			log := filepath.Join(t.TempDir(), "strace")
+			calls := errorsOfDisk[errno]
+			cmd := exec.CommandContext(limited(t), "strace", "-f", "-qq", "-o", log, "-e", "trace="+calls,
+				"-e", "inject="+calls+":error="+errno, "-P", file, "-P", filepath.Base(file), s.program, "run")
+			for name, value := range s.env {
+				cmd.Env = append(cmd.Env, name+"="+value)
+			}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			out, err := cmd.CombinedOutput()
+			hits := (&injection{log: log}).hits()
+			n.hits["CA"] += hits
+			if err == nil || hits == 0 || !bytes.Contains(out, []byte("GATEWAY_TLS")) {
+				t.Errorf("%s, %s: %d calls failed, it ended with %v and says %s", filepath.Base(file), errno, hits, err, out)
+			}
+			if !bytes.Equal(read(), was) {
+				t.Errorf("%s, %s: the CA is another one", filepath.Base(file), errno)
+			}
+		}
+	}
+	must(t, s.start())
+	s.ready(limited(t))
+	s.stop()
+	t.Logf("%d calls failed", n.hits["CA"])
 }
 
 // injection is a strace that lets system calls of a process fail.
