@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"feishu-relay/internal/safefile"
 	"feishu-relay/internal/wait"
 	"feishu-relay/mailbox"
+	"feishu-relay/relay"
 )
 
 const (
@@ -282,4 +285,223 @@ func (s *Store) putBack(list entries) (entries, error) {
 		}
 	}
 	return list, nil
+}
+
+// maxRegistry and maxEntries bound the registry. One that is larger is neither
+// read nor written: that is an error that names the bound.
+const (
+	maxRegistry = 8 << 20
+	maxEntries  = 10_000
+)
+
+// entry is one agent's in the registry. Key and value stay as they were
+// written, byte for byte.
+type entry struct {
+	id  mailbox.AgentID
+	key json.RawMessage // a JSON string
+	raw json.RawMessage
+}
+
+// beat is the heartbeat of e; one that cannot be read is older than any.
+func (e entry) beat() time.Time {
+	c, err := mailbox.DecodeCard(e.id, e.raw)
+	if err != nil {
+		return time.Time{}.Add(-1)
+	}
+	return c.LastHeartbeat
+}
+
+// entries is a registry in the order of its file.
+type entries []entry
+
+var (
+	errNoRegistry = errors.New("it is not a JSON object of agents")
+	errTooMany    = fmt.Errorf("the registry has more than %d entries: remove those of agents that left", maxEntries)
+	errTooBig     = fmt.Errorf("the registry has more than %d bytes: remove the entries of agents that left", maxRegistry)
+)
+
+// parseRegistry reads a registry. No content at all is an empty one; of two entries
+// under one key the later counts, as everywhere.
+func parseRegistry(data []byte) (list entries, err error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if len(data) == 0 {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, errNoRegistry
+	}
+	places := map[mailbox.AgentID]int{}
+	for dec.More() {
+		from := dec.InputOffset()
+		t, err := dec.Token()
+		id, ok := t.(string)
+		e := entry{id: mailbox.AgentID(id), key: bytes.Clone(bytes.TrimLeft(data[from:dec.InputOffset()], " \t\r\n,"))}
+		if err != nil || !ok || dec.Decode(&e.raw) != nil {
+			return nil, errNoRegistry
+		}
+		if at, twice := places[e.id]; twice {
+			list[at] = e
+			continue
+		}
+		if len(list) == maxEntries {
+			return nil, errTooMany
+		}
+		places[e.id] = len(list)
+		list = append(list, e)
+	}
+	_, err = dec.Token() // the closing brace
+	if _, end := dec.Token(); err != nil || !errors.Is(end, io.EOF) {
+		return nil, errNoRegistry
+	}
+	return list, nil
+}
+
+// format writes a registry, one entry after the other.
+func (l entries) format() ([]byte, error) {
+	if len(l) > maxEntries {
+		return nil, errTooMany
+	}
+	b := []byte{'{'}
+	for i, e := range l {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Appendf(b, "\n  %s: %s", e.key, e.raw)
+	}
+	if b = append(b, "\n}\n"...); len(b) > maxRegistry {
+		return nil, errTooBig
+	}
+	return b, nil
+}
+
+func (l entries) index(id mailbox.AgentID) int {
+	return slices.IndexFunc(l, func(e entry) bool { return e.id == id })
+}
+
+// get returns an agent's entry.
+func (l entries) get(id mailbox.AgentID) (entry, bool) {
+	if i := l.index(id); i >= 0 {
+		return l[i], true
+	}
+	return entry{}, false
+}
+
+// with replaces an agent's entry, or adds it at the end. It leaves l itself as it is.
+func (l entries) with(e entry) entries {
+	i := l.index(e.id)
+	if l = slices.Clone(l); i < 0 {
+		return append(l, e)
+	}
+	l[i].raw = e.raw
+	return l
+}
+
+func newEntry(id mailbox.AgentID, raw []byte) entry {
+	key, _ := relay.Marshal(id) // a string is always JSON
+	return entry{id: id, key: key, raw: raw}
+}
+
+// Cards implements [mailbox.Store].
+func (s *Store) Cards(ctx context.Context) ([]mailbox.Card, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	root, err := s.dir.Open(true)
+	if err != nil {
+		return nil, err
+	}
+	_, list, err := load(ctx, root, registry)
+	if err != nil {
+		return nil, fmt.Errorf("read the registry: %w", err)
+	}
+	all := make([]mailbox.Card, 0, len(list))
+	for _, e := range list {
+		if card, err := mailbox.DecodeCard(e.id, e.raw); err == nil {
+			all = append(all, card)
+		}
+	}
+	slices.SortFunc(all, func(a, b mailbox.Card) int { return strings.Compare(string(a.AgentID), string(b.AgentID)) })
+	return all, nil
+}
+
+// SetCard implements [mailbox.Store]. While a Receive runs, the card is put back
+// whenever another program drops it or brings back one with an older heartbeat;
+// until another process sets one with a newer heartbeat. It waits for other
+// processes' changes, at most 10 seconds each.
+func (s *Store) SetCard(ctx context.Context, c mailbox.Card) error {
+	if err := checkAgent("the", c.AgentID); err != nil {
+		return err
+	}
+	if err := s.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.turn.Release(1)
+	var last entry
+	err := s.change(ctx, func(list entries) (entries, error) {
+		before, _ := list.get(c.AgentID)
+		raw, err := mailbox.EncodeCard(c, before.raw)
+		last = newEntry(c.AgentID, raw)
+		return list.with(last), err
+	})
+	if err != nil {
+		return fmt.Errorf("set the card of %s: %w", c.AgentID, err)
+	}
+	s.own[c.AgentID] = last
+	return nil
+}
+
+// keepCards keeps the cards that were set in the registry until ctx is done.
+func (s *Store) keepCards(ctx context.Context) {
+	n := safefile.Notices{Dir: s.dir.Path, Recheck: s.recheck, Off: s.unnotified, Log: s.log}
+	defer n.Close()
+	if root, err := s.dir.Open(true); err == nil {
+		removeOld(root, func(name string) bool {
+			return strings.HasPrefix(name, registry+".") && strings.HasSuffix(name, temp)
+		})
+	}
+	logged := ""
+	for {
+		n.Arm()
+		fault := ""
+		if err := s.restore(ctx); err != nil && ctx.Err() == nil {
+			fault = err.Error()
+		}
+		if fault != logged && fault != "" {
+			s.log.Warn("the agents' cards in the registry cannot be checked", "err", fault)
+		}
+		logged = fault
+		for again := false; !again; {
+			why, err := n.Next(ctx)
+			if err != nil {
+				return
+			}
+			again = why.Ticked || why.Lost || why.Gone || why.Name == registry
+		}
+	}
+}
+
+// restore puts our cards back into the registry where they are missing or old.
+func (s *Store) restore(ctx context.Context) error {
+	root, err := s.dir.Open(true)
+	if err != nil {
+		return err
+	}
+	if err := s.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.turn.Release(1)
+	_, list, err := load(ctx, root, registry)
+	_, broken := errors.AsType[*brokenError](err)
+	switch {
+	case err == nil:
+		whole, err := s.putBack(list)
+		if err != nil || equal(list, whole) {
+			s.seen = list
+			return err
+		}
+	case !broken || len(s.own)+len(s.seen) == 0:
+		return err
+	}
+	return s.change(ctx, s.putBack)
 }
