@@ -41,7 +41,7 @@ type Card struct {
 	// speaks: it handles acks, nacks and bare steps of tasks itself. An agent
 	// without it may hand everything in its inbox to its model.
 	Protocol string `json:"protocol,omitempty"`
-	// Sidecar is what the agent's sidecar is set to; nil: it does not tell, or there is none.
+	// Sidecar is what the agent's sidecar is set to; nil: it does not report that, or there is no sidecar.
 	Sidecar *Settings `json:"sidecar,omitempty"`
 	// Bot is whether the sidecar's bot is connected, as of the last heartbeat; nil: that is not known.
 	Bot *Bot `json:"bot,omitempty"`
@@ -56,14 +56,14 @@ type Bot struct {
 	Since     time.Time `json:"since"` // when it came, or went; if it never came, when the sidecar started
 }
 
-// HasSettings reports whether c's sidecar says what it is set to; older ones do not.
+// HasSettings reports whether c's sidecar publishes its settings; older ones do not.
 func (c *Card) HasSettings() bool { return c.Sidecar != nil && c.Sidecar.Backend != "" }
 
 // Settings are those of a sidecar that the other sidecars of its groups should have, too. None
 // is a secret.
 type Settings struct {
 	Version      string `json:"version,omitempty"`
-	Secret       string `json:"secret,omitempty"` // the fingerprint of RELAY_SECRET; "": there is none
+	Secret       string `json:"secret,omitempty"` // the fingerprint of RELAY_SECRET; "": no secret is set
 	Backend      string `json:"backend,omitempty"`
 	RelayChannel string `json:"relay_channel,omitempty"`
 	RelayDir     Folder `json:"relay_dir,omitzero"`

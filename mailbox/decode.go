@@ -26,8 +26,8 @@ func Decode(raw []byte) (Envelope, error) { return decode(raw, false, nil) }
 // DecodeDraft reads what a program gives to be sent: an envelope in any of the
 // forms of [Decode] that may lack id, from and timestamp, which are zero then,
 // and may have a text beside them instead of content. A field of no envelope is
-// ignored, unless it is all but one of ours: that is a slip, and the message
-// would go out without what it meant.
+// ignored, unless its name is a misspelling of ours: the message would be sent without what it
+// meant.
 func DecodeDraft(raw []byte) (Envelope, error) { return decode(raw, true, nil) }
 
 // DecodeLine reads what agent self sends on the line that it keeps open to its own
@@ -359,13 +359,12 @@ func (e *Envelope) checkSize(draft bool) error {
 	return nil
 }
 
-// draftNames are the fields that a draft may lack and a slip would lose, with how
-// many letters may be wrong: the shorter a name, the more others are like it.
+// draftNames are the fields that a draft may lack and a misspelling would lose, with how
+// many characters may be wrong: the shorter a name, the more others are like it.
 var draftNames = map[string]int{"type": 1, "task": 1, "priority": 2, "callback": 2, "reply_to": 2, "replyTo": 2,
-	"metadata":   2,
-	"forward_of": 2, "forwardOf": 2, "correlation_id": 2, "correlationId": 2}
+	"metadata": 2, "forward_of": 2, "forwardOf": 2, "correlation_id": 2, "correlationId": 2}
 
-// checkSpelling reports a field whose name is all but one of ours.
+// checkSpelling reports a field whose name is a misspelling of one of ours.
 func (f *fields) checkSpelling() {
 	for _, name := range slices.Sorted(maps.Keys(f.in)) {
 		if _, ours := draftNames[name]; ours {

@@ -64,7 +64,7 @@ func tooLarge(size int) *Error {
 		MaxEnvelope)
 }
 
-// MarshalJSON writes the parts, also where there are none.
+// MarshalJSON writes the parts; no parts are an empty list.
 func (c Content) MarshalJSON() ([]byte, error) {
 	return relay.Marshal(struct {
 		Parts []Part `json:"parts"`

@@ -58,7 +58,7 @@ type Transcripts interface {
 // know the reason.
 type OpenFile func(ctx context.Context, id relay.MessageID, key string) (relay.FileContent, error)
 
-// Options is what the tools stand on.
+// Options are what the tools need.
 type Options struct {
 	Mailbox     Mailbox // nil: MAILBOX=off, and the tools say so
 	Transcripts Transcripts
@@ -231,7 +231,7 @@ const maxRequests = 64
 // It keeps no sessions. Nothing here needs one, since the server never asks a
 // client for anything; and a client that has been introduced goes on as if
 // nothing had happened when the sidecar was restarted, whereas one with a
-// session is told that it is gone, and many give up then. So there are none to
+// session gets the error that it is gone, and many stop then. So there are no sessions to
 // bound or to time out either. A session id that a client sends is ignored.
 func Handler(s *mcp.Server) http.Handler {
 	serve := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{

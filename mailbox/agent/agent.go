@@ -204,7 +204,7 @@ type Agent struct {
 	queue       *queue
 	pairs       *pairs
 	warned      rate.Sometimes       // of malformed mail
-	line        atomic.Pointer[line] // the bot's WebSocket; nil: there is none
+	line        atomic.Pointer[line] // the bot's WebSocket; nil: it keeps none open
 	cards       cardCache
 	roots       []*os.Root
 	moving      sync.Mutex // steps and results of tasks, one at a time
@@ -431,7 +431,7 @@ type Mail struct {
 // Drained is what read_inbox gives: from then on it counts as delivered.
 type Drained struct {
 	Messages []Mail `json:"messages"`
-	Rendered string `json:"rendered"` // for a model: "# PEER MESSAGES …", escaped; "" when there are none
+	Rendered string `json:"rendered"` // for a model: "# PEER MESSAGES …", escaped; "" without messages
 	Dropped  int    `json:"dropped"`  // older peer messages that the buffer had no room for
 	Waiting  int    `json:"waiting"`  // still there, of those that were asked for
 }

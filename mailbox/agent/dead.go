@@ -136,9 +136,9 @@ func (b *outgoing) pruneDead() {
 // returns those that could be read.
 func (b *outgoing) DeadLetters() (all []DeadLetter, err error) {
 	b.mu.Lock()
-	letters := slices.Clone(b.deadEntries)
+	entries := slices.Clone(b.deadEntries)
 	b.mu.Unlock()
-	for _, n := range slices.Backward(letters) {
+	for _, n := range slices.Backward(entries) {
 		d, e := b.readDead(n.name)
 		switch {
 		case e == nil, errors.Is(e, errUnsigned):

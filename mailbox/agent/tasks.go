@@ -311,7 +311,7 @@ func (a *Agent) overtaken(r TaskRecord, e mailbox.Envelope) bool {
 	return e.Task.State.Ended() || a.opts.Seen.Seen(endKey(r.Peer, r.ID, r.State))
 }
 
-// endText is the text of a step that ends a task: its result, or why there is none.
+// endText is the text of a step that ends a task: its result, or why it has none.
 func endText(e mailbox.Envelope) string {
 	if e.Task.State.Ended() {
 		return e.Text()

@@ -210,7 +210,7 @@ func (s *Store) replace(to mailbox.AgentID, key string, data []byte) error {
 	return err
 }
 
-// write makes a new file with data; where that fails, there is none.
+// write makes a new file with data; where that fails, it leaves no file.
 func write(root *os.Root, name string, data []byte) error {
 	f, err := safefile.Open(root, name, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
