@@ -26,29 +26,28 @@ type refusal struct {
 
 // AckFor returns the acknowledgement of an envelope.
 func AckFor(of Envelope, self AgentID, now time.Time) Envelope {
-	return reply(of, self, now, TypeAck, ackContent{OriginalMessageID: of.ID, Success: new(true), Timestamp: formatTime(now)})
+	return reply(of, self, now, TypeAck, ackContent{Success: new(true), Timestamp: formatTime(now)})
 }
 
 // NackFor returns the refusal of an envelope.
 func NackFor(of Envelope, self AgentID, now time.Time, code Code, message string) Envelope {
-	return reply(of, self, now, TypeNack, ackContent{
-		OriginalMessageID: of.ID, Success: new(false), Error: &refusal{code, runes.Cut(message, maxRefusal)},
-	})
+	why := &refusal{code, runes.Cut(message, maxRefusal)}
+	return reply(of, self, now, TypeNack, ackContent{Success: new(false), Error: why})
 }
 
 // PongFor answers a ping.
 func PongFor(of Envelope, self AgentID, now time.Time) Envelope {
-	return reply(of, self, now, TypePong, ackContent{OriginalMessageID: of.ID, Timestamp: formatTime(now)})
+	return reply(of, self, now, TypePong, ackContent{Timestamp: formatTime(now)})
 }
 
 // RegisteredFor answers a handshake.register.
 func RegisteredFor(of Envelope, self AgentID, now time.Time) Envelope {
-	return reply(of, self, now, TypeRegistered, ackContent{OriginalMessageID: of.ID, Success: new(true),
-		Timestamp: formatTime(now)})
+	return reply(of, self, now, TypeRegistered, ackContent{Success: new(true), Timestamp: formatTime(now)})
 }
 
 func reply(of Envelope, self AgentID, now time.Time, typ Type, content ackContent) Envelope {
 	e := New(typ, self, of.From, now)
+	content.OriginalMessageID = of.ID
 	e.Content.Parts = []Part{{Type: PartData, Data: encoded(content)}}
 	e.ReplyTo, e.Metadata.CorrelationID = of.ID, of.ID
 	return e

@@ -52,9 +52,9 @@ func endKey(peer mailbox.AgentID, id string, state mailbox.TaskState) string {
 	return fmt.Sprintf(":step/%s/%s/%s", peer, id, state)
 }
 
-// sentEndKeys are for what this agent sent when it ended a task, of which a repeat says the same, and for the fact
-// that this was noted. None: e does not end a task.
-func sentEndKeys(e mailbox.Envelope) (said, noted string) {
+// sentEndKeys are for what this agent sent when it ended a task, of which a repeat has the same
+// content, and for the fact that this was recorded. "": e does not end a task.
+func sentEndKeys(e mailbox.Envelope) (sent, ended string) {
 	if !e.Task.State.Ended() {
 		return "", ""
 	}

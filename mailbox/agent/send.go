@@ -275,7 +275,8 @@ func (a *Agent) whyNot(c mailbox.Card, until string) string {
 	case !c.Allows(a.opts.Self):
 		return fmt.Sprintf("%s takes no messages from %s, and will refuse it", to, a.opts.Self)
 	case c.Protocol == "" && a.opts.Signing.Secret != "" && !a.opts.Signing.Unsigned:
-		return fmt.Sprintf("%s uses a mailbox of another program: without a signature its answer is refused (MAILBOX_UNSIGNED)", to)
+		return fmt.Sprintf("%s uses a mailbox of another program: without a signature its answer is refused "+
+			"(MAILBOX_UNSIGNED)", to)
 	}
 	return ""
 }
@@ -303,7 +304,8 @@ func (a *Agent) route(e *mailbox.Envelope, forwardOf string) error {
 		}
 		e.Hops, e.Trace = was.hops-1, slices.Clone(was.trace)
 	} else if e.Hops <= 0 {
-		return mailbox.Invalid("ttl", "no hops left: a message with a ttl of 0 goes nowhere; the default is %d", mailbox.DefaultHops)
+		return mailbox.Invalid("ttl", "no hops left: a message with a ttl of 0 goes nowhere; the default is %d",
+			mailbox.DefaultHops)
 	}
 	if !e.Type.Answers() && (forwards || e.ReplyTo == "") && slices.Contains(e.Trace, e.To) {
 		return mailbox.Invalid("trace", "%s had it before: it would go in a circle", e.To)

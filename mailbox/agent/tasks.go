@@ -195,10 +195,10 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	}
 	e := a.step(r, u.State, u.Text, u.Parts)
 	e.ID = cmp.Or(id, e.ID)
-	says := len(u.Text)+len(u.Parts) > 0
+	hasContent := len(u.Text)+len(u.Parts) > 0
 	switch {
-	case r.State != u.State || u.State == mailbox.Working || r.Overdue && says:
-	case r.State.Ended() && says && !a.repeatsEnd(r, e):
+	case r.State != u.State || u.State == mailbox.Working || r.Overdue && hasContent:
+	case r.State.Ended() && hasContent && !a.repeatsEnd(r, e):
 		return TaskRecord{}, mailbox.Invalid("state", "the task is %s already, and how it ended was sent: what you add, "+
 			"send as a message to %s", r.State, r.Peer)
 	default:
@@ -221,8 +221,8 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 		}
 	}
 	a.trace("told")
-	said, noted := sentEndKeys(e)
-	a.remember(a.opts.Seen, e.ID, said, noted)
+	sent, ended := sentEndKeys(e)
+	a.remember(a.opts.Seen, e.ID, sent, ended)
 	r, _, err = a.ledger.Move(Received, r.Peer, r.ID, u.State, endText(e), time.Now())
 	a.Announce()
 	if r.State.Ended() {
@@ -231,12 +231,13 @@ func (a *Agent) update(ctx context.Context, u TaskUpdate, id string) (TaskRecord
 	return r, err
 }
 
-// repeatsEnd reports whether e says what this agent sent when it ended r. Where that was not noted, since an older version
-// ended r or the keys are evicted, the record decides: it has texts of at most maxTaskText bytes whole.
+// repeatsEnd reports whether e repeats what this agent sent when it ended r. Where that was not
+// recorded, since an older version ended r or the keys are evicted, the task's record decides: it
+// has texts of at most maxTaskText bytes whole.
 func (a *Agent) repeatsEnd(r TaskRecord, e mailbox.Envelope) bool {
-	said, noted := sentEndKeys(e)
-	if a.opts.Seen.Seen(said) || a.opts.Seen.Seen(noted) {
-		return a.opts.Seen.Seen(said)
+	sent, ended := sentEndKeys(e)
+	if a.opts.Seen.Seen(sent) || a.opts.Seen.Seen(ended) {
+		return a.opts.Seen.Seen(sent)
 	}
 	other := func(p mailbox.Part) bool { return p.Type != mailbox.PartText }
 	return !slices.ContainsFunc(e.Content.Parts, other) && cutText(endText(e)) == cmp.Or(r.Result, r.Reason)
