@@ -65,6 +65,7 @@ func TestCheckRedis(t *testing.T) {
 	}
 	_, found = checked(t)
 	wants(t, found, "redis memory", statusWarn, "maxmemory-policy noeviction")
+	wants(t, found, "redis memory", statusWarn, "inboxes with mail that waits")
 
 	if err := client.Set(t.Context(), "nanobot:feishu:outbound:outcomes", "x", 0).Err(); err != nil {
 		t.Fatal(err)

@@ -167,11 +167,20 @@ var phrases = []text{
 	{"set REDIS_URL to its primary, or to the Sentinels (docs/redis.md)",
 		"把 REDIS_URL 设成主节点，或各个 Sentinel（docs/redis.md）"},
 	{"this is a replica of %s, which takes no writes for good", "这是 %s 的副本，不能一直写入"},
-	{"redis may throw the relay's stream away when memory is short (maxmemory-policy %s); for now there is no " +
+	{"redis may throw away the relay's streams, and inboxes with mail that waits, " +
+		"when memory is short (maxmemory-policy %s); for now there is no " +
 		"maxmemory",
-		"内存不足时 Redis 可能淘汰中继的流（maxmemory-policy %s）；目前没有设 maxmemory"},
-	{"redis may throw the relay's stream away when memory is short (maxmemory-policy %s)",
-		"内存不足时 Redis 可能淘汰中继的流（maxmemory-policy %s）"},
+		"内存不足时 Redis 可能淘汰中继的流，以及还有邮件在等的收件箱（maxmemory-policy %s）；目前没有设 maxmemory"},
+	{"redis may throw away the relay's streams, and inboxes with mail that waits, " +
+		"when memory is short (maxmemory-policy %s)",
+		"内存不足时 Redis 可能淘汰中继的流，以及还有邮件在等的收件箱（maxmemory-policy %s）"},
+	{"redis may throw away claims, so that a notice comes twice, and malformed mail " +
+		"when memory is short (maxmemory-policy %s); for now there is no " +
+		"maxmemory",
+		"内存不足时 Redis 可能淘汰占用标记（于是同一条通知会出现两次）和格式有误的邮件（maxmemory-policy %s）；目前没有设 maxmemory"},
+	{"redis may throw away claims, so that a notice comes twice, and malformed mail " +
+		"when memory is short (maxmemory-policy %s)",
+		"内存不足时 Redis 可能淘汰占用标记（于是同一条通知会出现两次）和格式有误的邮件（maxmemory-policy %s）"},
 	{"redis-cli config set maxmemory %s, or remove what other programs keep there: redis-cli --bigkeys",
 		"redis-cli config set maxmemory %s，或清理其他程序存在里面的数据：redis-cli --bigkeys"},
 	{"%s of %s are used; writes are refused, or keys thrown away, soon", "已用 %s，共 %s；很快会拒绝写入，或淘汰键"},

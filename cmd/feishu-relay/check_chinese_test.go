@@ -38,8 +38,8 @@ func folded(e ast.Expr) (text string, ok bool) {
 
 // composed are texts of which the parts that vary have to be known, with an example.
 var composed = map[string]string{
-	"redis may throw the relay's stream away when memory is short (maxmemory-policy 7)7": "redis may throw " +
-		"the relay's stream away when memory is short (maxmemory-policy allkeys-lru); for now there is no maxmemory",
+	"redis may throw away 7 when memory is short (maxmemory-policy 7)7": "redis may throw away claims, so that a " +
+		"notice comes twice, and malformed mail when memory is short (maxmemory-policy volatile-lru)",
 	"7 of 7 are used; writes are refused, or keys thrown away, 7": "" +
 		"9 MiB of 9 MiB are used; writes are refused, or keys thrown away, now",
 	"this host's clock is 7 7 that of 7": "this host's clock is 9s ahead of that of redis",

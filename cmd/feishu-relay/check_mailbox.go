@@ -268,9 +268,14 @@ func missingRights(ctx context.Context, client redis.UniversalClient) string {
 	agent := mailboxAgent("check-" + rand.Text())
 	if refused := mayUse(ctx, client, agent+"inbox", "EVAL return(1) 1 KEY", "EVALSHA - 1 KEY", "EXISTS KEY",
 		"XINFO STREAM KEY", "XLEN KEY", "XADD KEY * envelope -", "XRANGE KEY - +", "XREAD STREAMS KEY 0",
-		"XDEL KEY 0-1", "PEXPIRE KEY 1", "LPUSH "+agent+"malformed -", "LTRIM "+agent+"malformed 0 1",
+		"XDEL KEY 0-1", "PTTL KEY", "PERSIST KEY", "LPUSH "+agent+"malformed -", "LTRIM "+agent+"malformed 0 1",
+		"PEXPIRE "+agent+"malformed 1",
 		"ZADD "+agent+"aside 1 -", "ZSCORE "+agent+"aside -", "ZREMRANGEBYRANK "+agent+"aside 0 1",
 		"SET "+agent+"alive - PX 1", "DEL "+agent+"alive", "PUBLISH "+mailboxChannels+"check -"); refused != "" {
+		return refused
+	}
+	inboxes := []string{"ZADD KEY 1 -", "ZRANGEBYSCORE KEY 0 1", "ZREM KEY -"}
+	if refused := mayUse(ctx, client, mailboxKeys+"inboxes", inboxes...); refused != "" {
 		return refused
 	}
 	cards := []string{"HSET KEY - -", "HGET KEY -", "HGETALL KEY", "HLEN KEY"}

@@ -165,12 +165,16 @@ func checkRedisMemory(_ context.Context, s *subject) []finding {
 func redisMemory(info map[string]string) (out []finding) {
 	policy, used, most := info["maxmemory_policy"], number(info["used_memory"]), number(info["maxmemory"])
 	if policy != "" && policy != "noeviction" {
+		lost := "the relay's streams, and inboxes with mail that waits,"
+		if strings.HasPrefix(policy, "volatile-") { // only keys that expire
+			lost = "claims, so that a notice comes twice, and malformed mail"
+		}
 		fornow := ""
 		if most == 0 {
 			fornow = "; for now there is no maxmemory"
 		}
-		out = warning("redis-cli config set maxmemory-policy noeviction", "redis may throw the relay's stream away "+
-			"when memory is short (maxmemory-policy %s)%s", policy, fornow)
+		out = warning("redis-cli config set maxmemory-policy noeviction", "redis may throw away %s "+
+			"when memory is short (maxmemory-policy %s)%s", lost, policy, fornow)
 	}
 	if most > 0 && used > most/100*fullRedis {
 		found, effect := warning, "soon"

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	mailLife     = 30 * 24 * time.Hour // of an inbox nobody puts anything into; then Redis forgets it
+	mailLife     = 30 * 24 * time.Hour // of an inbox nobody puts anything into; see prune
 	maxMalformed = 1000                // what is quarantined for one agent; the oldest makes room
 	field        = "envelope"
 )
@@ -23,18 +23,27 @@ const (
 // putScript puts an envelope into an inbox, in the place of an earlier copy,
 // and publishes it.
 //
-// KEYS: the inbox. ARGV: how many it holds, its life in milliseconds, the
-// envelope, the entry of the earlier copy or "", the channel or "", what is published.
-// It returns the new entry, or nothing when the inbox is full. Adding comes
-// first: out of memory, it changes nothing. A user of Redis without the right
-// to publish is no error, since the mail is there: Receive reports it.
+// KEYS: the inbox. ARGV: how many it holds; "" or, if it is in the set of inboxes, its life in
+// milliseconds should this user be unable to end that; the envelope; the entry of the earlier
+// copy or ""; the channel or ""; what is published. With more, a server that wants a
+// password would complain of the length of the call.
+//
+// It returns the new entry; or nothing when the inbox is full; or "" when the inbox has to be put
+// into that set first, since it is new, or has a life as earlier versions give it. Redis may
+// evict a key with a life, so waiting mail has none. Adding comes first: out of memory, it
+// changes nothing. A user of Redis without the right to publish is no error, since the mail
+// is there: Receive reports it.
 var putScript = redis.NewScript(`
 local inbox, old = KEYS[1], ARGV[4]
+local life = redis.call('PTTL', inbox)
+if life ~= -1 and ARGV[2] == '' then return '' end
 local waits = old ~= '' and redis.call('XRANGE', inbox, old, old)[1]
 if not waits and redis.call('XLEN', inbox) >= tonumber(ARGV[1]) then return false end
 local entry = redis.call('XADD', inbox, '*', 'envelope', ARGV[3])
 if waits then redis.call('XDEL', inbox, old) end
-redis.call('PEXPIRE', inbox, ARGV[2])
+if life >= 0 and type(redis.pcall('PERSIST', inbox)) ~= 'number' then
+  redis.call('PEXPIRE', inbox, ARGV[2]) -- a user without that right
+end
 if ARGV[5] ~= '' then redis.pcall('PUBLISH', ARGV[5], ARGV[6]) end
 return entry
 `)
@@ -50,7 +59,8 @@ return type(aside) == 'string' and 2 or 0
 // malformedScript moves the entry ARGV[1] to the list KEYS[2], of at most
 // ARGV[2] and with a life of ARGV[3] ms: its only value, or all fields and values.
 // KEYS[3] keeps the ids of those entries, for their senders; a user without the right
-// to that sets mail aside all the same.
+// to that sets mail aside all the same. It has no life: if Redis evicted it, senders would
+// take the mail for delivered.
 var malformedScript = redis.NewScript(`
 local entry = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
 if not entry then return 0 end
@@ -61,7 +71,7 @@ redis.call('LTRIM', KEYS[2], 0, ARGV[2] - 1)
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
 redis.pcall('ZADD', KEYS[3], ARGV[4], ARGV[1])
 redis.pcall('ZREMRANGEBYRANK', KEYS[3], 0, -1 - ARGV[2])
-redis.pcall('PEXPIRE', KEYS[3], ARGV[3])
+if redis.call('PTTL', KEYS[3]) >= 0 then redis.pcall('PERSIST', KEYS[3]) end
 return redis.call('XDEL', KEYS[1], ARGV[1])
 `)
 
@@ -92,8 +102,16 @@ func (s *Store) put(ctx context.Context, m mailbox.Sealed, old, channel string, 
 	ctx, cancel := within(ctx)
 	defer cancel()
 	inbox := inboxKey(m.To)
-	key, err := putScript.Run(ctx, s.calls, []string{inbox},
-		mailbox.MaxInbox, mailLife.Milliseconds(), m.Raw, old, channel, payload).Text()
+	run := func(life any) (string, error) {
+		return putScript.Run(ctx, s.calls, []string{inbox},
+			mailbox.MaxInbox, life, m.Raw, old, channel, payload).Text()
+	}
+	key, err := run("")
+	if err == nil && key == "" {
+		if err = s.list(ctx, m.To); err == nil {
+			key, err = run(mailLife.Milliseconds())
+		}
+	}
 	if errors.Is(err, redis.Nil) {
 		err = mailbox.ErrFull
 	} else if err != nil {

@@ -84,6 +84,10 @@ func (r *reader) run(ctx context.Context) error {
 		r.heard.Store(int64(time.Since(r.began)))
 		parts.Go(func() error { return r.listen(ctx, channels) })
 		parts.Go(func() error { return r.watch(ctx, channels) })
+		parts.Go(func() error {
+			r.store.prune(ctx, r.agent)
+			return nil
+		})
 		return r.read(ctx)
 	})
 	return parts.Wait() // the first fault, not what followed from it

@@ -9,10 +9,13 @@
 //	nanobot:mailbox:{<agent>}:aside      sorted set, the inbox entries that these were, by the time in ms
 //	nanobot:mailbox:{<agent>}:alive      string, gone when the agent's heartbeat stopped
 //	nanobot:mailbox:agents               hash, agent id → card
+//	nanobot:mailbox:inboxes              sorted set, agents by when their inbox began, or was last looked at
 //
 // The braces keep the keys of an agent in one slot of a Cluster; in an agent's
-// name } is written %7D and % is written %25. An inbox and a list of malformed
-// mail live for 30 days after something was last put there.
+// name } is written %7D and % is written %25. A list of malformed mail expires 30 days after
+// something was last put there. An inbox, and the set of what was malformed in it, has no
+// expiry, since Redis with a volatile policy evicts keys that have one: any
+// agent's Receive deletes the inboxes that nothing was put into for 30 days.
 //
 // # Mail
 //
@@ -125,8 +128,9 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 const (
-	prefix   = "nanobot:mailbox:"
-	cardsKey = prefix + "agents"
+	prefix     = "nanobot:mailbox:"
+	cardsKey   = prefix + "agents"
+	inboxesKey = prefix + "inboxes"
 )
 
 // In a key, the first } ends the part that a Cluster looks at, and an empty

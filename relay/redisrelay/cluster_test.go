@@ -2,6 +2,7 @@ package redisrelay
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,4 +99,32 @@ func TestClusterOfSix(t *testing.T) {
 	})
 	f.has(f.upTo.Load() + 200)
 	t.Logf("%d messages", l.finish())
+}
+
+// While a slot moves, a key that is not there any more is asked for at the other node (ASK): the user of
+// docs/redis.md may do that.
+func TestUserInTheDocsWhileASlotMoves(t *testing.T) {
+	t.Parallel()
+	rules := redistest.UserRules(t, "../../docs/redis.md")
+	c := redistest.StartCluster(t, append([]string{"--user", redistest.User}, rules[1:]...)...)
+	slot := c.Slot(testChannel + ":log")
+	other := 0
+	if slot < 8000 {
+		other = 16383
+	}
+	from, fromID := c.Owner(slot)
+	to, toID := c.Owner(other)
+	for _, step := range []struct {
+		node  *redistest.Server
+		state string
+		peer  string
+	}{{to, "IMPORTING", fromID}, {from, "MIGRATING", toID}} {
+		if err := rawClient(t, step.node).Do(t.Context(), "CLUSTER", "SETSLOT", slot, step.state, step.peer).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url := strings.Replace(c.URL(), "://", "://"+redistest.User+":"+redistest.Password+"@", 1)
+	publish(t, open(t, url, "a", t.TempDir(), nil), "", small(1))
+	to.Refused(t)
+	from.Refused(t)
 }

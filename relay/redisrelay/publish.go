@@ -217,7 +217,8 @@ func (q *Queue) publishChunk(ctx context.Context, lines [][]byte, after relay.Re
 	}
 	trimmed, _ := strconv.ParseInt(reply[3], 10, 64) // numbers, as the script writes them
 	freed, _ := strconv.ParseInt(reply[4], 10, 64)
-	q.noteSize(ctx, reply[2], trimmed, freed)
+	q.noteSize(reply[2], trimmed, freed)
+	q.ask(ctx)
 	return old.next(reply[0], reply[1], len(lines)).text(), nil
 }
 

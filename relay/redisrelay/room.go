@@ -16,7 +16,7 @@ import (
 // How many bytes of Redis' memory a stream takes at most. All streams of the relay together
 // take 60 % of maxmemory: then none is evicted, and others have room.
 const (
-	modestBytes    = 8 << 20   // so many are taken without asking how much there is
+	modestBytes    = 8 << 20   // what is taken before it is known how much there is
 	unknownBytes   = 16 << 20  // where Redis refuses to tell
 	unlimitedBytes = 256 << 20 // where Redis has no maxmemory
 	logShare       = 5         // one part in so many of maxmemory for messages
@@ -33,6 +33,8 @@ type room struct {
 	known       atomic.Bool  // limit is what there is; before, nothing is trimmed for it
 	unmeasured  atomic.Int64 // bytes published since that look
 
+	redisUsed, redisMost atomic.Int64 // memory of the server, at the last answer; 0: not known, or no maxmemory
+
 	mu     sync.Mutex
 	asked  time.Time // of the last answer; guarded by mu; zero: never
 	freed  time.Time // when entries were last trimmed for want of memory; guarded by mu
@@ -43,6 +45,12 @@ type room struct {
 // Memory is what the stream takes of Redis' memory, in bytes, at the last look, and the most that
 // it may take; 0 before the first publish.
 func (q *Queue) Memory() (used, limit int64) { return q.room.used.Load(), q.room.limit.Load() }
+
+// RedisMemory is how much memory the Redis that has the stream uses, in bytes, and its maxmemory, at the last
+// answer; 0 where Redis does not tell, and for a maxmemory that is not set.
+func (q *Queue) RedisMemory() (used, most int64) {
+	return q.room.redisUsed.Load(), q.room.redisMost.Load()
+}
 
 // measures reports whether the next call of the script, with so many bytes, is to look at the size.
 func (q *Queue) measures(bytes int) bool {
@@ -59,7 +67,7 @@ func (r *room) most() int64 {
 
 // noteSize takes what a call of the script found: the stream's size, how many entries it trimmed
 // for that, and for want of memory.
-func (q *Queue) noteSize(ctx context.Context, used string, trimmed, freed int64) {
+func (q *Queue) noteSize(used string, trimmed, freed int64) {
 	r := &q.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,18 +90,34 @@ func (q *Queue) noteSize(ctx context.Context, used string, trimmed, freed int64)
 		q.log.Warn("the stream has reached its share of redis' memory and keeps fewer entries; raise its maxmemory to keep more (logged once)",
 			"bytes", n, "limit", r.limit.Load())
 	}
-	if q.opts.MaxBytes == 0 && n > r.limit.Load()/4*3 && time.Since(r.asked) >= askEvery {
-		q.ask(ctx)
-	}
 }
 
-// ask learns maxmemory; r.mu is held. Without an answer the limit stays, and the next look asks again.
+// ask learns every minute how much memory Redis has and uses, whatever the stream takes: others fill Redis, too.
+// Without an answer the limit stays, and the next call asks again.
 func (q *Queue) ask(ctx context.Context) {
-	used, most, err := memoryOf(ctx, q.publish, q.stream)
+	r := &q.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.asked) < askEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	used, most, err := q.memory(ctx)
 	if err != nil && !untold(err) {
 		return
 	}
-	q.room.asked = time.Now()
+	r.asked = time.Now()
+	r.redisUsed.Store(used)
+	r.redisMost.Store(most)
+	full := most > 0 && used > most/100*nearlyFull
+	if full && !r.full {
+		q.log.Warn("redis is nearly full", "bytes", used, "maxmemory", most)
+	}
+	r.full = full
+	if q.opts.MaxBytes > 0 {
+		return
+	}
 	limit := int64(unknownBytes)
 	switch {
 	case err != nil:
@@ -105,13 +129,8 @@ func (q *Queue) ask(ctx context.Context) {
 			limit = most / sideShare
 		}
 	}
-	q.room.limit.Store(limit)
-	q.room.known.Store(true)
-	full := err == nil && most > 0 && used > most/100*nearlyFull
-	if full && !q.room.full {
-		q.log.Warn("redis is nearly full", "bytes", used, "maxmemory", most)
-	}
-	q.room.full = full
+	r.limit.Store(limit)
+	r.known.Store(true)
 }
 
 // Share is how much of a Redis with that maxmemory a stream of messages takes, in bytes.
@@ -130,14 +149,23 @@ func untold(err error) bool {
 	return errors.Is(err, errNoMemory)
 }
 
-// memoryOf asks the server that holds key how much of its memory is used, and maxmemory.
-func memoryOf(ctx context.Context, client redis.UniversalClient, key string) (used, most int64, err error) {
-	if c, ok := client.(*redis.ClusterClient); ok {
-		if client, err = c.MasterForKey(ctx, key); err != nil {
-			return 0, 0, err
-		}
+// memoryScript asks INFO at the server that has KEYS[1], if the user has the right to. Since 7.0 Redis tells that
+// without an entry in ACL LOG; before, ARGV[1] is "1" to ask all the same.
+var memoryScript = redis.NewScript(`
+local known, may = pcall(redis.acl_check_cmd or error, 'INFO', 'memory')
+if not redis.acl_check_cmd then may = ARGV[1] == '1'
+elseif not known then return redis.error_reply('ERR unknown command INFO') end
+if not may then return redis.error_reply('NOPERM this user has no right to INFO') end
+return redis.call('INFO', 'memory')
+`)
+
+// memory asks the server that has the stream how much of its memory is used, and maxmemory.
+func (q *Queue) memory(ctx context.Context) (used, most int64, err error) {
+	loud := ""
+	if q.opts.MaxBytes == 0 {
+		loud = "1"
 	}
-	text, err := client.Info(ctx, "memory").Result()
+	text, err := memoryScript.Run(ctx, q.publish, []string{q.stream}, loud).Text()
 	if err != nil {
 		return 0, 0, err
 	}

@@ -308,7 +308,7 @@ func TestLostAnswerTrimsNothing(t *testing.T) {
 		defer server.Close()
 		for buf := make([]byte, 64<<10); ; {
 			n, err := client.Read(buf)
-			if err != nil || bytes.Contains(buf[:n], []byte("\r\ninfo\r\n")) && failed.CompareAndSwap(false, true) {
+			if err != nil || bytes.Contains(buf[:n], []byte(memoryScript.Hash())) && failed.CompareAndSwap(false, true) {
 				return
 			}
 			if _, err := server.Write(buf[:n]); err != nil {
@@ -374,5 +374,74 @@ func TestFullRedisRefusesWhatHasNoRoom(t *testing.T) {
 	q := open(t, srv.URL(), "s", t.TempDir(), nil)
 	if _, err := q.Publish(t.Context(), lines("s", 1, 1), ""); err == nil || !strings.Contains(err.Error(), "out of memory") {
 		t.Errorf("got %v, want out of memory", err)
+	}
+}
+
+// A Redis that others fill is reported before it is full, whatever the stream takes, also with REDIS_MAX_BYTES
+// and by a sidecar that only reads.
+func TestNearlyFullRedisIsReported(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, "--maxmemory", "48mb")
+	raw := rawClient(t, srv)
+	for i := range 43 {
+		if err := raw.Set(t.Context(), fmt.Sprint("other", i), bytes.Repeat([]byte{'x'}, 1_000_000), 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, use := range map[string]func(*testing.T, *Queue){
+		"publishes": func(t *testing.T, q *Queue) { publish(t, q, "", small(1)) },
+		"reads":     func(t *testing.T, q *Queue) { listenTo(t, q, true) },
+	} {
+		for _, limit := range []int64{0, 4 << 20} {
+			t.Run(fmt.Sprint(name, " ", limit), func(t *testing.T) {
+				var logged syncBuffer
+				q := open(t, srv.URL(), "s", t.TempDir(), func(o *Options) {
+					o.MaxBytes, o.Logger = limit, slog.New(slog.NewTextHandler(&logged, nil))
+				})
+				use(t, q)
+				eventually(t, "the warning", func() bool { return strings.Contains(logged.String(), `msg="redis is nearly full"`) })
+				if used, most := q.RedisMemory(); most != 48<<20 || used < most/10*9 || used > most {
+					t.Errorf("%d of %d bytes are used", used, most)
+				}
+				if _, most := q.Memory(); limit != 0 && most != limit {
+					t.Errorf("the stream may take %d bytes, want %d", most, limit)
+				}
+			})
+		}
+	}
+}
+
+// syncBuffer is a log that is read while it is written.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// A user without the right to INFO leaves nothing in ACL LOG, and the memory is not known.
+func TestInfoIsNotAskedWithoutTheRight(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw := rawClient(t, srv)
+	if err := raw.ACLSetUser(t.Context(), "joe", "on", ">pw", "~*", "&*", "+@all", "-info").Err(); err != nil {
+		t.Fatal(err)
+	}
+	q := open(t, strings.Replace(srv.URL(), "://", "://joe:pw@", 1), "s", t.TempDir(), nil)
+	publish(t, q, "", small(1))
+	srv.Refused(t)
+	used, _ := q.RedisMemory()
+	if _, limit := q.Memory(); limit != unknownBytes || used != 0 {
+		t.Errorf("the stream may take %d bytes, and %d are used", limit, used)
 	}
 }

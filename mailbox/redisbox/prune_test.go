@@ -1,0 +1,110 @@
+package redisbox
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"feishu-relay/internal/redistest"
+	"feishu-relay/mailbox"
+	"feishu-relay/mailbox/mailboxtest"
+)
+
+// A full Redis takes no mail away, with any policy that spares keys without a life, also
+// where an earlier version gave the inbox one: its own receiver and the next sender end that.
+func TestFullRedisKeepsMail(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"noeviction", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t, "--maxmemory", "16mb", "--maxmemory-policy", policy)
+			raw, ctx := rawClient(t, srv.URL()), t.Context()
+			s := open(t, srv.URL(), "alice", nil)
+			for _, agent := range []mailbox.AgentID{"bob", "carol"} {
+				for i := range 50 {
+					put(t, s, mailboxtest.Envelope("alice", agent, i))
+				}
+				raw.Expire(ctx, inboxKey(agent), mailLife)
+			}
+			put(t, s, mailboxtest.Envelope("alice", "bob", 50))
+			malformed := raw.XAdd(ctx, &redis.XAddArgs{Stream: inboxKey("bob"), Values: []string{"envelope", "-"}}).Val()
+			if err := s.Settle(ctx, "bob", malformed, mailbox.Malformed); err != nil {
+				t.Fatal(err)
+			}
+			hearing(t, s, "carol")
+			eventually(t, "carol's inbox is kept", func() bool { return raw.TTL(ctx, inboxKey("carol")).Val() == -1 })
+			var err error
+			for i := 0; err == nil; i++ {
+				err = raw.Set(ctx, fmt.Sprint("other", i), bytes.Repeat([]byte{'x'}, 100_000), 0).Err()
+			}
+			if !redis.HasErrorPrefix(err, "OOM") {
+				t.Fatal(err)
+			}
+			bob, carol := raw.XLen(ctx, inboxKey("bob")).Val(), raw.XLen(ctx, inboxKey("carol")).Val()
+			if bob != 51 || carol != 50 {
+				t.Errorf("%d and %d messages are left of 51 and 50", bob, carol)
+			}
+			if place, err := s.Where(ctx, "bob", malformed); place != mailbox.Aside {
+				t.Errorf("what was set aside is at the place %d, %v", place, err)
+			}
+		})
+	}
+}
+
+// An inbox into which nothing was put for 30 days is deleted, whoever put it there and
+// whether or not its agent ever registered; a younger one stays.
+func TestForsakenInboxIsDeleted(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw, ctx := rawClient(t, srv.URL()), t.Context()
+	s := open(t, srv.URL(), "alice", nil)
+	long := time.Now().Add(-mailLife - time.Minute).UnixMilli()
+	age := func(agent mailbox.AgentID) {
+		raw.ZAdd(ctx, inboxesKey, redis.Z{Score: float64(long), Member: string(agent)})
+	}
+	for i, agent := range []mailbox.AgentID{"gone", "young"} {
+		put(t, s, mailboxtest.Envelope("alice", agent, i))
+		age(agent)
+	}
+	raw.Del(ctx, inboxKey("gone"))
+	raw.XAdd(ctx, &redis.XAddArgs{Stream: inboxKey("gone"), ID: fmt.Sprint(long, "-0"), Values: []string{"envelope", "x"}})
+	raw.ZAdd(ctx, asideKey("gone"), redis.Z{Member: "1-0"})
+	hearing(t, s, "bob")
+	eventually(t, "the inbox is gone, and the set knows when the other was last used", func() bool {
+		return raw.ZCount(ctx, inboxesKey, "-inf", fmt.Sprint(long)).Val() == 0
+	})
+	if n := raw.Exists(ctx, inboxKey("gone"), asideKey("gone")).Val(); n != 0 {
+		t.Errorf("%d keys of the agent that is gone are left", n)
+	}
+	if n := raw.XLen(ctx, inboxKey("young")).Val(); n != 1 || raw.ZCard(ctx, inboxesKey).Val() != 1 {
+		t.Errorf("%d messages are left of the young inbox's 1; the set %v", n, raw.ZRange(ctx, inboxesKey, 0, -1).Val())
+	}
+	put(t, s, mailboxtest.Envelope("alice", "gone", 3))
+	if raw.ZScore(ctx, inboxesKey, "gone").Val() <= float64(long) || raw.TTL(ctx, inboxKey("gone")).Val() != -1 {
+		t.Error("the inbox that begins again is not in the set, or has a life")
+	}
+}
+
+// A user with the rights that docs/redis.md named before still puts mail, with a life as then.
+func TestPutWithoutTheNewRights(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	raw, ctx := rawClient(t, srv.URL()), t.Context()
+	for _, rule := range []string{"-zadd", "-persist", "-zrangebyscore", "-zrem"} {
+		if err := raw.ACLSetUser(ctx, "default", rule).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, srv.URL(), "alice", nil)
+	e := hearing(t, s, "bob")
+	put(t, s, mails(1, 1)...)
+	raw.Expire(ctx, inboxKey("bob"), time.Minute)
+	put(t, s, mails(2, 2)...)
+	e.want(ids(mails(1, 2))...)
+	if life := raw.TTL(ctx, inboxKey("bob")).Val(); life < mailLife-time.Hour {
+		t.Errorf("the inbox lives for %s", life)
+	}
+}
