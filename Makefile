@@ -40,9 +40,9 @@ crash: tools ## the long crash tests: hundreds of SIGKILLs, on files and on Redi
 upgrade: tools ## an earlier version, then this one on its state, and both in one group; FROM=v0.6.0 or a commit, default: the last version
 	UPGRADE=1 UPGRADE_FROM=$(FROM) $(GO) test -count=1 -timeout 1h -run 'Upgrade' -v ./internal/endurance
 
-faults: tools ## wrong clocks; errors of the disk on each file; network faults before Redis and Feishu, failovers of Sentinel and Cluster, resharding; each FAULT_ROUNDS (1) times
+faults: tools ## wrong clocks; errors of the disk on each file; network faults before Redis and Feishu, failovers of Sentinel and Cluster, resharding; a full Redis of each policy; each FAULT_ROUNDS (1) times
 	FAULTS=1 $(GO) test -race -count=1 -timeout 1h -run 'DiskFaults|WrongClocks' -v ./internal/endurance
-	FAULT_ROUNDS=$(FAULT_ROUNDS) $(GO) test -race -count=1 -timeout 4h -parallel 4 -run 'NetworkFaults|Failover|HistoryOfAQueue|ThreeSentinels|ClusterOfSix' -v ./sidecar ./relay/redisrelay ./mailbox/redisbox
+	FAULT_ROUNDS=$(FAULT_ROUNDS) $(GO) test -race -count=1 -timeout 4h -parallel 4 -run 'NetworkFaults|Failover|HistoryOfAQueue|ThreeSentinels|ClusterOfSix|LongMessages' -v ./sidecar ./relay/redisrelay ./mailbox/redisbox
 
 SOAK ?= 10m
 soak: tools ## traffic in groups and mail with kills and restarts for SOAK (10m): everything is accounted for, and nothing grows

@@ -27,6 +27,7 @@ func TestUserOfTheDocs(t *testing.T) {
 		ctx := limited(t)
 		c.talk(ctx, 20, "oc_1", "oc_2")
 		c.verify(ctx)
+		issuesWhatThePageNames(t, srv)
 		srv.Refused(t)
 		opts, err := redis.ParseURL(srv.URL())
 		must(t, err)
@@ -43,14 +44,45 @@ func TestUserOfTheDocs(t *testing.T) {
 		t.Parallel()
 		srv := redistest.StartRestricted(t, redisPage)
 		groupsOverHTTP(t, srv.RestrictedURL())
+		issuesWhatThePageNames(t, srv)
 		srv.Refused(t)
 	})
 	t.Run("tasks", func(t *testing.T) {
 		t.Parallel()
 		srv := redistest.StartRestricted(t, redisPage)
 		handOver(t, srv.RestrictedURL(), "claimed")
+		issuesWhatThePageNames(t, srv)
 		srv.Refused(t)
 	})
+}
+
+// issuesWhatThePageNames compares the commands that sidecars gave a server with the table of docs/redis.md.
+func issuesWhatThePageNames(t *testing.T, srv *redistest.Server) {
+	t.Helper()
+	named := redistest.PageCommands(t, redisPage)
+	for _, command := range srv.Commands(t) {
+		if !slices.Contains(named, command) {
+			t.Errorf("sidecars use %s, which the table of %s lacks", command, redisPage)
+		}
+	}
+}
+
+// The user of docs/redis.md has the rights to the commands of the table there, and to no other.
+func TestUserHasTheCommandsOfTheTable(t *testing.T) {
+	t.Parallel()
+	named := redistest.PageCommands(t, redisPage)
+	rules := redistest.UserRules(t, redisPage)
+	free := []string{"auth", "info|memory", "info"} // the first needs no right, and the others can be missed
+	for _, command := range named {
+		if !slices.Contains(rules, "+"+command) && !slices.Contains(free, command) {
+			t.Errorf("the user lacks +%s", command)
+		}
+	}
+	for _, rule := range rules {
+		if command, ok := strings.CutPrefix(rule, "+"); ok && !slices.Contains(named, command) {
+			t.Errorf("the table lacks %s", command)
+		}
+	}
 }
 
 // hasLittle looks at what the user is granted.

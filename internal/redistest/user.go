@@ -19,10 +19,52 @@ func StartRestricted(tb TB, page string) *Server {
 	tb.Helper()
 	rules := UserRules(tb, page)
 	args := append([]string{"--user", User}, rules[1:]...) // a configuration's user begins without rights: no "reset"
-	for _, command := range []string{"CONFIG", "INFO", "SCRIPT", "HELLO"} {
+	for _, command := range []string{"CONFIG", "SCRIPT", "HELLO"} {
 		args = append(args, "--rename-command", command, "")
 	}
+	args = append(args, "--rename-command", "INFO", hiddenInfo) // for Commands
 	return Start(tb, args...)
+}
+
+const hiddenInfo = "hidden-info" // INFO at a server of StartRestricted
+
+// Commands are the names of the commands that a server of [StartRestricted] was given, such as "xinfo|stream".
+func (s *Server) Commands(tb TB) (names []string) {
+	tb.Helper()
+	for line := range strings.Lines(s.ask(hiddenInfo, "commandstats")) {
+		if name, ok := strings.CutPrefix(line, "cmdstat_"); ok {
+			name, _, _ = strings.Cut(name, ":")
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		tb.Fatal("the server does not tell its commands")
+	}
+	return names
+}
+
+// PageCommands are the commands that the page's section about them names, in the form of Commands.
+func PageCommands(tb TB, page string) (names []string) {
+	tb.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Commands")
+	_, table, _ := strings.Cut(section, "\n| command |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for row := range strings.Lines(table) {
+		column, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+		for i, word := range strings.Split(column, "`") {
+			if i%2 == 1 {
+				names = append(names, strings.ToLower(strings.ReplaceAll(word, " ", "|")))
+			}
+		}
+	}
+	if len(names) == 0 {
+		tb.Fatal(page + " has no table of commands")
+	}
+	return names
 }
 
 // UserRules are what the page's line ACL SETUSER gives the user.

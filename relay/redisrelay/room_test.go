@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -133,7 +134,7 @@ func (s *sender) send(from, to int64) {
 // it keeps over a restart: each once and in order to a reader that keeps up.
 func TestLongMessagesPassASmallRedis(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
+	policies := []struct {
 		policy string
 		keeps  []string
 	}{
@@ -141,7 +142,15 @@ func TestLongMessagesPassASmallRedis(t *testing.T) {
 		{"allkeys-lru", []string{"--save", "1 1"}},
 		{"volatile-lru", nil},
 		{"allkeys-random", []string{"--appendonly", "yes", "--appendfsync", "no"}},
-	} {
+		{"allkeys-lfu", nil},
+		{"volatile-lfu", []string{"--save", "1 1"}},
+		{"volatile-random", nil},
+		{"volatile-ttl", nil},
+	}
+	if os.Getenv("FAULT_ROUNDS") == "" {
+		policies = policies[:4]
+	}
+	for _, tt := range policies {
 		t.Run(tt.policy, func(t *testing.T) {
 			t.Parallel()
 			srv := redistest.Start(t, append([]string{"--maxmemory", "48mb", "--maxmemory-policy", tt.policy}, tt.keeps...)...)
