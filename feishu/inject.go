@@ -321,13 +321,6 @@ type Injection struct {
 	Late func()
 }
 
-// Wrote calls Written if it is not nil.
-func (in *Injection) Wrote(ended <-chan struct{}) {
-	if in.Written != nil {
-		in.Written(ended)
-	}
-}
-
 // Errors of an injection.
 var (
 	// ErrNotInjected is returned if the bot was not reached.

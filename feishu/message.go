@@ -286,14 +286,8 @@ func (w *wireMessage) message() (Message, error) {
 	m := Message{
 		ID: relay.MessageID(w.MessageID), RootID: relay.MessageID(w.RootID), ParentID: relay.MessageID(w.ParentID),
 		ThreadID: w.ThreadID, ChatID: relay.ChatID(w.ChatID), ChatType: w.ChatType,
-		Type: w.MessageType, Content: w.Content, Sender: w.Sender.sender(),
+		Type: cmp.Or(w.MessageType, w.MsgType), Content: cmp.Or(w.Content, w.Body.Content), Sender: w.Sender.sender(),
 		CreateTime: relay.Millis(w.CreateTime), Deleted: w.Deleted,
-	}
-	if m.Type == "" {
-		m.Type = w.MsgType
-	}
-	if m.Content == "" {
-		m.Content = w.Body.Content
 	}
 	for _, one := range w.Mentions {
 		if mention, ok := one.mention(); ok {

@@ -111,7 +111,9 @@ func (w *Waiting) Written(ended <-chan struct{}) {
 	} else {
 		w.set.count(Injected)
 	}
-	w.in.Wrote(ended)
+	if w.in.Written != nil {
+		w.in.Written(ended)
+	}
 }
 
 // Answered is closed when the bot has answered.

@@ -95,10 +95,7 @@ func (e *Entry) isOurs(local net.Addr, host, port string) bool {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return false
-	}
-	return ip.IsLoopback() || sameIP(local, ip)
+	return err == nil && (ip.IsLoopback() || sameIP(local, ip))
 }
 
 func sameIP(a net.Addr, ip netip.Addr) bool {

@@ -252,10 +252,7 @@ type chat struct {
 }
 
 func newLimits() *limits {
-	chats, err := lru.New[relay.ChatID, *chat](maxChats)
-	if err != nil {
-		panic(err) // only of a size below 1
-	}
+	chats, _ := lru.New[relay.ChatID, *chat](maxChats) // fails only for a size below 1
 	return &limits{app: rate.NewLimiter(appRate, appRate), chats: chats}
 }
 

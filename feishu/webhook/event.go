@@ -285,19 +285,8 @@ type envelope struct {
 	} `json:"event"`
 }
 
-func (e *envelope) app() string {
-	if e.Header.AppID != "" {
-		return e.Header.AppID
-	}
-	return e.Event.AppID
-}
-
-func (e *envelope) token() string {
-	if e.Header.Token != "" {
-		return e.Header.Token
-	}
-	return e.Token
-}
+func (e *envelope) app() string   { return cmp.Or(e.Header.AppID, e.Event.AppID) }
+func (e *envelope) token() string { return cmp.Or(e.Header.Token, e.Token) }
 
 // key identifies an event; it is "" for one without an id, such as the callback of an old card.
 func (e *envelope) key() string {
@@ -402,9 +391,7 @@ func (s *Server) oldCard(h http.Header, body []byte) bool {
 		return false
 	}
 	sum := sha1.New()
-	for _, part := range []string{h.Get("X-Lark-Request-Timestamp"), h.Get("X-Lark-Request-Nonce"), s.VerificationToken} {
-		sum.Write([]byte(part))
-	}
+	sum.Write([]byte(h.Get("X-Lark-Request-Timestamp") + h.Get("X-Lark-Request-Nonce") + s.VerificationToken))
 	sum.Write(body)
 	return same(h.Get("X-Lark-Signature"), hex.EncodeToString(sum.Sum(nil)))
 }
